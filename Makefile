@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+#
+# The two commands are `make demo` and `make check`; `make help` lists the
+# rest. Each directory adds its own rules in a .mk file:
+#
+#   ALL += file          built by `make`
+#   CHECKS += name       `make check` runs check-name, which prints TAP
+
+VERSION := 0.1.0
+ABI := 0
+
+B := build
+CC ?= gcc
+PREFIX ?= /usr/local
+DESTDIR ?=
+BINDIR = $(DESTDIR)$(PREFIX)/bin
+LIBDIR = $(DESTDIR)$(PREFIX)/lib
+INCLUDEDIR = $(DESTDIR)$(PREFIX)/include
+MANDIR = $(DESTDIR)$(PREFIX)/share/man
+
+WARNINGS := -Wall -Wextra -Werror -Wstrict-prototypes -Wmissing-prototypes \
+	-Wshadow -Wpointer-arith -Wwrite-strings -Wno-unused-parameter
+CFLAGS ?= -O2 -g
+ALL_CFLAGS = -std=gnu11 $(WARNINGS) -fvisibility=hidden -fPIC -pthread \
+	-D_GNU_SOURCE -Iuapi -Ilib $(CFLAGS)
+
+PYTHON3 ?= python3
+VENV := $(B)/venv
+VENV_PYTHON := $(VENV)/bin/python
+
+ALL :=
+CHECKS :=
+
+.DELETE_ON_ERROR:
+.SUFFIXES:
+MAKEFLAGS += --no-builtin-rules
+
+.PHONY: all
+all:
+
+include $(sort $(wildcard */*.mk */*/*.mk))
+
+all: $(ALL)
+
+# Objects land under build/obj as their sources lie in the tree.
+$(B)/obj/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(EXTRA_CFLAGS) -MMD -MP -c $< -o $@
+
+-include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
+
+# Debian packages and the Python environment, installed where missing.
+$(VENV)/.ready: scripts/requirements.txt
+	@scripts/setup venv $(VENV) $<
+
+.PHONY: check
+check:
+	@scripts/setup packages build check
+	@$(MAKE) --no-print-directory all $(VENV)/.ready
+	@tests/run $(CHECKS)
+
+.PHONY: clean
+clean:
+	rm -rf $(B)
+
+.PHONY: help
+help:
+	@echo 'make               build what this machine can build into build/'
+	@echo 'make demo          train a small transformer with activations in actmem'
+	@echo 'make check         run every test'
+	@echo 'make check-NAME    run one of: $(CHECKS)'
+	@echo 'make module KDIR=  build the kernel module'
+	@echo 'make install       PREFIX= DESTDIR=; make uninstall undoes it'
+	@echo 'make clean         remove build/'

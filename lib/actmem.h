@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * libactmem: pinned, NUMA-local, huge-page host memory for accelerators.
+ *
+ * Calls return 0 or a negative errno; actmem_error() then says in words what
+ * was wanted, what was there and which knob helps. The library never prints,
+ * never exits and never installs signal handlers. All sizes are bytes. Calls
+ * are thread-safe unless their comment says otherwise. Structs that carry a
+ * @size are set up with ACTMEM_INIT(), so that a program compiled today works
+ * with a later library.
+ *
+ * After fork() a child must not use handles it inherited: every call on them
+ * answers -EOWNERDEAD. It opens its own with actmem_open().
+ */
+#ifndef ACTMEM_H
+#define ACTMEM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ACTMEM_VERSION_MAJOR	0
+#define ACTMEM_VERSION_MINOR	1
+
+#define ACTMEM_NODES_MAX	1024
+#define ACTMEM_NAME_MAX		64	/* with the terminating NUL */
+
+struct actmem;			/* an open backend */
+struct actmem_region;		/* a length of pages, with a descriptor */
+struct actmem_heap;		/* hands out blocks of regions */
+
+/* A set of NUMA nodes: node n is bit n % 64 of word n / 64. Empty: default. */
+struct actmem_nodes {
+	uint64_t word[ACTMEM_NODES_MAX / 64];
+};
+
+enum actmem_backend {
+	ACTMEM_BACKEND_AUTO,	/* driver where /dev/actmem can be used, else memfd */
+	ACTMEM_BACKEND_DRIVER,	/* /dev/actmem or an error */
+	ACTMEM_BACKEND_MEMFD,	/* memfd, no module and no root needed */
+};
+
+enum actmem_policy {
+	ACTMEM_PLACE_DEFAULT,	/* what the options of actmem_open() say */
+	ACTMEM_PLACE_BIND,	/* only the given nodes, or an error */
+	ACTMEM_PLACE_PREFERRED,	/* the given node, or the caller's, first */
+	ACTMEM_PLACE_INTERLEAVE,/* page i on the (i mod n)-th given node */
+};
+
+enum actmem_pages {
+	ACTMEM_PAGES_DEFAULT,	/* what the options of actmem_open() say */
+	ACTMEM_PAGES_2M,	/* 2 MiB: the driver's, or hugetlb's */
+	ACTMEM_PAGES_THP,	/* 2 MiB transparent huge pages of shared memory */
+	ACTMEM_PAGES_4K,	/* the base page */
+};
+
+/*
+ * What may be used instead of what was asked for. Nothing is, unless it is
+ * allowed here; what was used is told by actmem_region_info() and counted.
+ */
+#define ACTMEM_ALLOW_THP	(1u << 0)	/* transparent huge pages for 2M */
+#define ACTMEM_ALLOW_4K		(1u << 1)	/* base pages for 2M or THP */
+#define ACTMEM_ALLOW_NODE	(1u << 2)	/* other nodes once bound ones are full */
+#define ACTMEM_ALLOW_UNLOCKED	(1u << 3)	/* unpinned if RLIMIT_MEMLOCK refuses mlock */
+
+/*
+ * How to open, and what regions get that do not say otherwise.
+ */
+struct actmem_options {
+	size_t size;			/* set by ACTMEM_INIT */
+	enum actmem_backend backend;
+	enum actmem_pages pages;	/* DEFAULT: 2M */
+	enum actmem_policy policy;	/* DEFAULT: PREFERRED if nodes is empty, else BIND */
+	struct actmem_nodes nodes;
+	uint32_t allow;			/* ACTMEM_ALLOW_* */
+	uint32_t reserved;		/* 0 */
+};
+
+/* Mappings stay in forked children. Without it they have none. */
+#define ACTMEM_REGION_INHERIT	(1u << 0)
+
+struct actmem_region_options {
+	size_t size;			/* set by ACTMEM_INIT */
+	uint64_t length;		/* a multiple of the page size, not 0 */
+	enum actmem_pages pages;
+	enum actmem_policy policy;
+	struct actmem_nodes nodes;
+	uint32_t flags;			/* ACTMEM_REGION_* */
+	uint32_t allow;			/* ACTMEM_ALLOW_*, besides those of actmem_open() */
+	const char *name;		/* a label for people, may be NULL: printable, no '/' */
+};
+
+/* One region as it is at the moment of the call. */
+struct actmem_region_info {
+	size_t size;			/* set by ACTMEM_INIT */
+	uint64_t id;			/* driver: machine-wide; memfd: inode number */
+	uint64_t length;
+	uint64_t page_bytes;		/* of the smallest page in it */
+	enum actmem_backend backend;
+	enum actmem_pages pages;	/* what it really got */
+	uint64_t mapped_bytes;
+	uint64_t pinned_bytes;		/* held by others (driver), or locked (memfd) */
+	uint64_t node_bytes[ACTMEM_NODES_MAX];
+	uint32_t uid;
+	int32_t pid;			/* owner; 0: it has ended */
+	uint32_t lingering;		/* 1: closed and unmapped, kept by pins alone */
+	uint32_t reserved;
+	char name[ACTMEM_NAME_MAX];
+	char command[16];		/* of the owner, "" if it has ended */
+};
+
+/* Since actmem_open(); *_total only rise, the others return to 0. */
+struct actmem_counters {
+	size_t size;			/* set by ACTMEM_INIT */
+	uint64_t regions;
+	uint64_t region_bytes;
+	uint64_t regions_mapped;
+	uint64_t heaps;
+	uint64_t blocks;
+	uint64_t block_bytes;		/* as asked for */
+	uint64_t block_bytes_peak;
+	uint64_t region_bytes_peak;
+	uint64_t regions_total;
+	uint64_t blocks_total;
+	uint64_t fallbacks_total;	/* allowed steps down: pages, node, unlocked */
+};
+
+/* struct actmem_options o; ACTMEM_INIT(&o); zeroes it and sets its size. */
+#define ACTMEM_INIT(p)	actmem_init((p), sizeof(*(p)))
+
+static inline void actmem_init(void *object, size_t size)
+{
+	size_t i;
+
+	for (i = 0; i < size; i++)
+		((unsigned char *)object)[i] = 0;
+	*(size_t *)object = size;
+}
+
+/*
+ * The last failure of this thread in words, "" before the first. Names the
+ * thing, the number and the knob: "node 1 has 3.1 GiB free of 8.0 GiB wanted;
+ * ...". Valid until this thread's next failing call.
+ */
+const char *actmem_error(void);
+
+/* "0.1", of the library that runs. */
+const char *actmem_version(void);
+
+/*
+ * Fills @options from the environment that `actmem run` sets up:
+ *   ACTMEM_BACKEND=auto|driver|memfd  ACTMEM_PAGES=2M|thp|4K
+ *   ACTMEM_POLICY=bind|preferred|interleave  ACTMEM_NODES=0,2-3
+ *   ACTMEM_ALLOW=thp,4k,node,unlocked (or "any")
+ * Variables that are not set leave DEFAULT. -EINVAL for a value not listed.
+ */
+int actmem_options_from_environment(struct actmem_options *options);
+
+/*
+ * Opens a backend. @options NULL: actmem_options_from_environment().
+ *
+ * -ENOENT, -ENXIO  driver asked for, no device or no module
+ * -EACCES  driver asked for, /dev/actmem not permitted
+ * -EPROTONOSUPPORT  library and driver too far apart in age
+ * -EINVAL  unknown value, flag or node, reserved not 0
+ */
+int actmem_open(struct actmem **am, const struct actmem_options *options);
+
+/* -EBUSY while regions or heaps of it are open; nothing is closed then. */
+int actmem_close(struct actmem *am);
+
+enum actmem_backend actmem_backend(const struct actmem *am);
+
+/*
+ * Which backend is in use and why, in words: "memfd: /dev/actmem does not
+ * exist (module not loaded)". Valid until actmem_close().
+ */
+const char *actmem_describe(const struct actmem *am);
+
+int actmem_counters(struct actmem *am, struct actmem_counters *counters);
+
+/*
+ * Makes a region: all its pages are allocated, zeroed, on their nodes
+ * (verified page by page) and pinned when the call returns.
+ *
+ * -EINVAL  length, pages, policy, nodes, flags, name
+ * -ENOMEM  too few pages of the wanted size on the wanted nodes, or
+ *	RLIMIT_MEMLOCK, or memory cgroup: actmem_error() tells which
+ * -ENODEV  a node has no memory;  -EPERM  a node outside the task's cpuset
+ * -EOPNOTSUPP  a page size this backend does not have
+ */
+int actmem_region_create(struct actmem *am,
+			 const struct actmem_region_options *options,
+			 struct actmem_region **region);
+
+/*
+ * A region from a descriptor received from another process (SCM_RIGHTS) or
+ * made by actmem_region_fd(). @fd stays the caller's. -EINVAL: not a region
+ * of this backend.
+ */
+int actmem_region_from_fd(struct actmem *am, int fd,
+			  struct actmem_region **region);
+
+/* Its descriptor, close-on-exec. Owned by the region: dup() it to keep it. */
+int actmem_region_fd(const struct actmem_region *region);
+
+uint64_t actmem_region_length(const struct actmem_region *region);
+
+/*
+ * Maps the whole region shared, readable and writable, at a 2 MiB-aligned
+ * address. Later calls return the same address; each needs its unmap.
+ */
+int actmem_region_map(struct actmem_region *region, void **address);
+int actmem_region_unmap(struct actmem_region *region);
+
+int actmem_region_info(struct actmem_region *region,
+		       struct actmem_region_info *info);
+
+/*
+ * Closes the descriptor, frees @region, and unmaps what is still mapped. The
+ * memory goes back when no other process has the region either.
+ * -EBUSY: a heap uses it.
+ */
+int actmem_region_close(struct actmem_region *region);
+
+/*
+ * Every region on this machine that the caller may see, of both backends, in
+ * an array to be released with free(). Works without actmem_open().
+ */
+int actmem_list(struct actmem_region_info **regions, size_t *count);
+
+struct actmem_heap_options {
+	size_t size;			/* set by ACTMEM_INIT */
+	uint64_t grow_bytes;		/* length of each region it makes; 0: 64 MiB */
+	uint64_t limit_bytes;		/* of all its regions; 0: none */
+	struct actmem_region_options region;	/* how to make them; length ignored */
+};
+
+struct actmem_heap_stats {
+	size_t size;			/* set by ACTMEM_INIT */
+	uint64_t regions;
+	uint64_t region_bytes;
+	uint64_t blocks;
+	uint64_t block_bytes;		/* as asked for */
+	uint64_t used_bytes;		/* as taken from the regions */
+	uint64_t used_bytes_peak;
+	uint64_t largest_free;		/* longest block that fits without growing */
+};
+
+/*
+ * A heap makes regions as it needs them and hands out blocks of them. Its
+ * bookkeeping lies outside the regions. @options NULL: defaults.
+ */
+int actmem_heap_create(struct actmem *am,
+		       const struct actmem_heap_options *options,
+		       struct actmem_heap **heap);
+
+/* -EBUSY while blocks are live; nothing is freed then. */
+int actmem_heap_destroy(struct actmem_heap *heap);
+
+/*
+ * @bytes of pinned memory at *@block, aligned to @align (a power of two up to
+ * 2 MiB; 0: 256). The contents are unspecified. Freed by actmem_free(), by
+ * any thread. Never ordinary memory:
+ *
+ * -EINVAL  bytes is 0 or absurd, align no power of two
+ * -ENOMEM  the heap's limit, or what actmem_region_create() says
+ */
+int actmem_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align,
+		 void **block);
+
+/* -EINVAL: not the start of a live block of this heap; nothing changes. */
+int actmem_free(struct actmem_heap *heap, void *block);
+
+/* Gives regions without live blocks back. */
+int actmem_heap_trim(struct actmem_heap *heap);
+
+int actmem_heap_stats(struct actmem_heap *heap, struct actmem_heap_stats *stats);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* ACTMEM_H */
