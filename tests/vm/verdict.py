@@ -20,6 +20,8 @@ TAINTED = 1 << 4 | 1 << 5 | 1 << 7 | 1 << 9 | 1 << 14
 # A region's pages are 2 MiB each; the kernel's own caches come and go.
 LOST_KIB = 24 << 10
 BEFORE, AFTER = -2, -1
+# Exit status that no program of ours uses.
+BROKEN = 125
 
 
 class Verdict:
@@ -115,7 +117,7 @@ class Verdict:
 
     def status(self):
         if self.wrong or not self.token_seen:
-            return 3
+            return BROKEN
         statuses = {self.outcome.get(n, ("missing", 0)) for n in range(len(self.names))}
         if statuses == {("exit", 0)}:
             return 0
