@@ -197,8 +197,8 @@ static long free_kib(void)
 }
 
 /*
- * Reports the files below @path that hold a number other than 0, as program
- * @number's; only counts them if @number is negative.
+ * Reports the files below the device's @path that hold a number other than 0,
+ * as program @number's; only counts them if @number is negative.
  */
 static int check_counters(const char *path, int number)
 {
@@ -211,7 +211,8 @@ static int check_counters(const char *path, int number)
 	if (!directory)
 		return 0;
 	while ((entry = readdir(directory))) {
-		if (entry->d_name[0] == '.')
+		if (entry->d_name[0] == '.' || !strcmp(entry->d_name, "dev") ||
+		    !strcmp(entry->d_name, "uevent") || !strcmp(entry->d_name, "power"))
 			continue;
 		snprintf(child, sizeof(child), "%.240s/%.240s", path, entry->d_name);
 		if (lstat(child, &status) < 0)
@@ -230,8 +231,9 @@ static int check_counters(const char *path, int number)
 }
 
 /* Pins and unmappings in flight may take a moment to be let go of. */
-static void settle_counters(const char *path, int number)
+static void settle_counters(int number)
 {
+	static const char path[] = "/sys/class/misc/actmem";
 	time_t end = seconds() + SETTLE_SECONDS;
 
 	while (check_counters(path, -1) && seconds() < end)
@@ -298,7 +300,7 @@ static void run_program(int number, char **argv)
 		return;
 	}
 	tcdrain(output_fd);
-	settle_counters("/sys/class/misc/actmem/counters", number);
+	settle_counters(number);
 	log_kernel("actmem-vm: end %d %s\n", number, name);
 	if (stuck)
 		report("end %d timeout %d", number, timeout_seconds);

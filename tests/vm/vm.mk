@@ -18,3 +18,11 @@ $(B)/vm/misbehave: tests/vm/programs/misbehave.c
 .PHONY: check-vm-harness
 check-vm-harness: $(B)/vm/init $(B)/vm/misbehave
 	@tests/vm/selftest
+
+CHECKS += module
+
+.PHONY: check-module sparse
+check-module:
+	@tests/vm/module-check
+
+sparse: check-module

@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define COUNTERS "/sys/class/misc/actmem/counters"
+#define COUNTERS "/sys/class/misc/actmem/node0"
 
 static int fail(const char *what)
 {
@@ -44,7 +44,7 @@ static int leave_counter(void)
 {
 	if (mount("tmpfs", COUNTERS, "tmpfs", 0, NULL) < 0)
 		return fail(COUNTERS);
-	return write_to(COUNTERS "/bytes", "2097152\n");
+	return write_to(COUNTERS "/region_bytes", "2097152\n");
 }
 
 /* The counters as they were: the mount that hid them is taken away. */
