@@ -187,13 +187,21 @@ static void load_module(char *line)
 		close(fd);
 }
 
+/*
+ * What is free, the pages that each processor keeps at hand included, which may
+ * be huge ones.
+ */
 static long free_kib(void)
 {
+	long pages = 0, here = 0;
 	char *line;
 
 	spill("/proc/sys/vm/drop_caches", "3\n");
-	line = strstr(slurp("/proc/meminfo"), "MemFree:");
-	return line ? atol(line + strlen("MemFree:")) : 0;
+	for (line = strtok(slurp("/proc/zoneinfo"), "\n"); line; line = strtok(NULL, "\n"))
+		if (sscanf(line, " nr_free_pages %ld", &here) == 1 ||
+		    sscanf(line, " count: %ld", &here) == 1)
+			pages += here;
+	return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
 /*
