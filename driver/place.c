@@ -184,6 +184,24 @@ static int check_capacity(const struct actmem_region *region, const struct choic
 	return fail_full(arg, choice->nodes[choice->count - 1], wanted);
 }
 
+/* Tells a node that is full from a memory cgroup that is: the latter has pages. */
+static bool node_has_page(int node)
+{
+	struct page *page = alloc_pages_node(node, ACTMEM_GFP & ~(__GFP_ACCOUNT | __GFP_ZERO),
+					     ACTMEM_PAGE_ORDER);
+
+	if (page)
+		__free_pages(page, ACTMEM_PAGE_ORDER);
+	return page;
+}
+
+static int fail_memcg(const struct actmem_region *region, struct actmem_ioctl_create *arg)
+{
+	arg->why_wanted = region->page_count * ACTMEM_PAGE_BYTES;
+	arg->why_available = region->pages_held * ACTMEM_PAGE_BYTES;
+	return fail(arg, -ENOMEM, ACTMEM_WHY_MEMCG, NUMA_NO_NODE);
+}
+
 /*
  * Puts the next page of the region on this node. ENOSPC if the node has none.
  */
@@ -199,7 +217,7 @@ static int place_page(struct actmem_region *region, int node, struct actmem_ioct
 		return -EINTR;
 	}
 	if (!page)
-		return -ENOSPC;
+		return node_has_page(node) ? fail_memcg(region, arg) : -ENOSPC;
 	if (page_to_nid(page) != node) {
 		__free_pages(page, ACTMEM_PAGE_ORDER);
 		return fail(arg, -EIO, ACTMEM_WHY_MISPLACED, node);
