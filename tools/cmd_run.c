@@ -215,6 +215,7 @@ int cmd_run(int argc, char **argv)
 			verbose = true;
 			break;
 		case 'h':
+			ignore_closed_pipes();
 			print_help();
 			return STATUS_OK;
 		case '?':

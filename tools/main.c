@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <locale.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,11 @@ int usage_hint(void)
 {
 	fprintf(stderr, "Try '%s --help'.\n", program_invocation_short_name);
 	return STATUS_USAGE;
+}
+
+void ignore_closed_pipes(void)
+{
+	signal(SIGPIPE, SIG_IGN);
 }
 
 static void print_help(void)
@@ -104,9 +110,11 @@ int main(int argc, char **argv)
 
 	switch (getopt_long(argc, argv, "+hV", options, NULL)) {
 	case 'h':
+		ignore_closed_pipes();
 		print_help();
 		return finish_output(STATUS_OK);
 	case 'V':
+		ignore_closed_pipes();
 		printf("actmem %s\n", actmem_version());
 		return finish_output(STATUS_OK);
 	case -1:

@@ -16,6 +16,7 @@ bool take_print_options(struct print_options *options, int argc, char **argv,
 	};
 	int option;
 
+	ignore_closed_pipes();
 	*options = (struct print_options){ 0 };
 	while ((option = getopt_long(argc, argv, "Jbh", long_options, NULL)) != -1) {
 		switch (option) {

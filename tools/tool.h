@@ -22,6 +22,12 @@ int cmd_info(int argc, char **argv);
 /* Points at --help on stderr and returns STATUS_USAGE. */
 int usage_hint(void);
 
+/*
+ * A closed pipe is then an error of the output, not a signal. Never where a
+ * program is run afterwards: it would inherit that.
+ */
+void ignore_closed_pipes(void);
+
 struct print_options {
 	bool as_json;
 	unsigned int table_flags;	/* TABLE_* */
