@@ -48,9 +48,9 @@ static json_t *gather(void)
 	json_t *rest;
 
 	uname(&kernel);
-	rest = json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}",
-			 "library", actmem_version(),
+	rest = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 			 "kernel", kernel.release,
+			 "library", facts_library(),
 			 "driver", facts_driver(),
 			 "io_uring", facts_io_uring(),
 			 "thp", facts_thp(),
@@ -83,7 +83,12 @@ static int add_line(json_t *lines, const char *what, const char *format, ...)
 	return length ? -ENOMEM : 0;
 }
 
-/* The text of a limit or of a choice; from malloc(). */
+static long long integer_of(const json_t *object, const char *key)
+{
+	return json_integer_value(json_object_get(object, key));
+}
+
+/* "unlimited", or bytes; from malloc(). */
 static char *limit_text(const json_t *object, const char *key, unsigned int flags)
 {
 	if (json_is_null(json_object_get(object, key)))
@@ -91,44 +96,41 @@ static char *limit_text(const json_t *object, const char *key, unsigned int flag
 	return cell_bytes(object, key, flags);
 }
 
-static int add_driver(json_t *lines, const json_t *driver)
+static int add_versions(json_t *lines, const json_t *info)
 {
-	const char *device = json_string_value(json_object_get(driver, "device"));
-	const json_t *attributes = json_object_get(driver, "attributes");
-	char *version = cell_text(driver, "version", 0);
-	char *all = NULL;
+	const json_t *library = json_object_get(info, "library");
+	const json_t *driver = json_object_get(info, "driver");
+	const json_t *regions = json_object_get(driver, "regions");
+	const json_t *error = json_object_get(driver, "error");
 	int err;
 
-	if (!version)
-		return -ENOMEM;
-	if (json_is_true(json_object_get(driver, "usable")))
-		err = add_line(lines, "Driver", "version %s, %s can be used", version, device);
-	else
-		err = add_line(lines, "Driver", "%s: %s", device,
-			       json_string_value(json_object_get(driver, "error")));
-	free(version);
-	if (err || !json_object_size(attributes))
-		return err;
-	all = json_dumps(attributes, JSON_SORT_KEYS);
-	err = all ? add_line(lines, "", "%s", all) : -ENOMEM;
-	free(all);
+	err = add_line(lines, "Library", "%s, driver ABI %lld (oldest %lld)",
+		       json_string_value(json_object_get(library, "version")),
+		       integer_of(library, "abi"), integer_of(library, "abi_oldest"));
+	if (!err && json_is_null(error))
+		err = add_line(lines, "Driver", "ABI %lld (oldest %lld)",
+			       integer_of(driver, "abi"), integer_of(driver, "abi_oldest"));
+	else if (!err)
+		err = add_line(lines, "Driver", "%s: %s",
+			       json_string_value(json_object_get(driver, "device")),
+			       json_string_value(error));
+	if (!err && json_is_integer(regions))
+		err = add_line(lines, "Driver's regions", "%lld, of which %lld closed but still pinned",
+			       integer_of(driver, "regions"),
+			       integer_of(driver, "lingering_regions"));
 	return err;
 }
 
 static int add_io_uring(json_t *lines, const json_t *io_uring)
 {
-	char *disabled = cell_text(io_uring, "disabled", 0);
-	int err;
+	const json_t *error = json_object_get(io_uring, "error");
 
-	if (!disabled)
-		return -ENOMEM;
-	if (json_is_true(json_object_get(io_uring, "usable")))
-		err = add_line(lines, "io_uring", "can be used");
-	else
-		err = add_line(lines, "io_uring", "%s (kernel.io_uring_disabled = %s)",
-			       json_string_value(json_object_get(io_uring, "error")), disabled);
-	free(disabled);
-	return err;
+	if (json_is_null(error))
+		return add_line(lines, "io_uring", "can be used");
+	if (json_is_null(json_object_get(io_uring, "disabled")))
+		return add_line(lines, "io_uring", "%s", json_string_value(error));
+	return add_line(lines, "io_uring", "%s (kernel.io_uring_disabled = %lld)",
+			json_string_value(error), integer_of(io_uring, "disabled"));
 }
 
 static int add_limits(json_t *lines, const json_t *info, unsigned int flags)
@@ -173,10 +175,8 @@ static int print_lines(const json_t *info, unsigned int flags)
 		goto out;
 	if (add_line(lines, "Backend", "%s",
 		     json_string_value(json_object_get(info, "reason"))) ||
-	    add_line(lines, "Library", "version %s",
-		     json_string_value(json_object_get(info, "library"))) ||
 	    add_line(lines, "Kernel", "%s", json_string_value(json_object_get(info, "kernel"))) ||
-	    add_driver(lines, json_object_get(info, "driver")) ||
+	    add_versions(lines, info) ||
 	    add_io_uring(lines, json_object_get(info, "io_uring")) ||
 	    add_line(lines, "Transparent huge pages", "%s, shared memory: %s", enabled,
 		     shmem_enabled) ||
@@ -212,6 +212,7 @@ static int print_text(const json_t *info, unsigned int flags)
 		{ "NODE", "node", cell_text, true },
 		{ "MEMORY", "total_bytes", cell_bytes, true },
 		{ "FREE", "free_bytes", cell_bytes, true },
+		{ "DRIVER'S REGIONS", "region_bytes", cell_bytes, true },
 		{ "FREE/2M PAGES", "huge_2M", cell_pool, true },
 		{ "FREE/1G PAGES", "huge_1G", cell_pool, true },
 	};

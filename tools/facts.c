@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "../lib/actmem.h"
+#include "../uapi/actmem.h"
 #include "cgroup.h"
 #include "facts.h"
 #include "procfile.h"
@@ -18,7 +18,6 @@
 
 #define DEVICE		"/dev/actmem"
 #define DEVICE_SYSFS	"/sys/class/misc/actmem"
-#define MODULE_SYSFS	"/sys/module/actmem"
 #define THP_SYSFS	"/sys/kernel/mm/transparent_hugepage"
 
 static json_t *optional_text(int err, const char *text)
@@ -31,75 +30,59 @@ static json_t *optional_number(int err, uint64_t number)
 	return err ? json_null() : limit_to_json(number);
 }
 
-/* One value per file: numbers as numbers, everything else as text. */
-static json_t *attribute_to_json(const char *path)
+static json_t *driver_total(const char *name)
 {
 	uint64_t number;
-	char text[4096];
+	int err = procfile_number(&number, DEVICE_SYSFS "/%s", name);
 
-	if (!procfile_number(&number, "%s", path))
-		return limit_to_json(number);
-	if (!procfile_text(text, sizeof(text), "%s", path))
-		return text_to_json(text);
-	return NULL;
+	return optional_number(err, number);
 }
 
-/*
- * The attributes of a sysfs folder, those of its folders as objects; the
- * driver's totals are told as the driver names them.
- */
-static json_t *attributes_to_json(const char *folder)
+static json_t *driver_node_total(int node, const char *name)
 {
-	static const char * const not_ours[] = { "uevent", "dev", "power" };
-	struct dirent *entry;
-	json_t *attributes;
-	DIR *dir;
+	uint64_t number;
+	int err = procfile_number(&number, DEVICE_SYSFS "/node%d/%s", node, name);
 
-	attributes = json_object();
-	dir = opendir(folder);
-	if (!attributes || !dir)
-		goto out;
-	while ((entry = readdir(dir))) {
-		char path[PATH_MAX];
-		json_t *value = NULL;
-		bool skip = entry->d_name[0] == '.';
-		size_t i;
+	return optional_number(err, number);
+}
 
-		for (i = 0; i < sizeof(not_ours) / sizeof(not_ours[0]); i++)
-			skip = skip || !strcmp(entry->d_name, not_ours[i]);
-		if (skip)
-			continue;
-		snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
-		if (entry->d_type == DT_DIR)
-			value = attributes_to_json(path);
-		else if (entry->d_type == DT_REG)
-			value = attribute_to_json(path);
-		if (value)
-			json_object_set_new(attributes, entry->d_name, value);
-	}
-out:
-	if (dir)
-		closedir(dir);
-	return attributes;
+/* 0, also from a driver of another age, which tells its versions as well. */
+static int ask_driver(struct actmem_ioctl_query *query)
+{
+	int fd = open(DEVICE, O_RDWR | O_CLOEXEC);
+	int err = 0;
+
+	if (fd < 0)
+		return -errno;
+	*query = (struct actmem_ioctl_query){
+		.size = sizeof(*query),
+		.abi = ACTMEM_ABI_VERSION,
+		.abi_oldest = ACTMEM_ABI_OLDEST,
+	};
+	if (ioctl(fd, ACTMEM_IOC_QUERY, query) && errno != EPROTONOSUPPORT)
+		err = -errno;
+	close(fd);
+	return err;
+}
+
+json_t *facts_library(void)
+{
+	return json_pack("{s:s, s:i, s:i}", "version", actmem_version(), "abi", ACTMEM_ABI_VERSION,
+			 "abi_oldest", ACTMEM_ABI_OLDEST);
 }
 
 json_t *facts_driver(void)
 {
-	char version[64];
-	int version_err = procfile_text(version, sizeof(version), MODULE_SYSFS "/version");
-	bool registered = !access(DEVICE_SYSFS, F_OK);
-	int fd = open(DEVICE, O_RDWR | O_CLOEXEC);
-	int err = errno;
-	bool usable = fd >= 0;
+	struct actmem_ioctl_query query;
+	int err = ask_driver(&query);
 
-	if (usable)
-		close(fd);
-	return json_pack("{s:s, s:b, s:o, s:o, s:o}",
+	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}",
 			 "device", DEVICE,
-			 "usable", usable,
-			 "error", usable ? json_null() : json_string(strerror(err)),
-			 "version", optional_text(version_err, version),
-			 "attributes", registered ? attributes_to_json(DEVICE_SYSFS) : json_null());
+			 "error", err ? json_string(strerror(-err)) : json_null(),
+			 "abi", optional_number(err, query.abi),
+			 "abi_oldest", optional_number(err, query.abi_oldest),
+			 "regions", driver_total("regions"),
+			 "lingering_regions", driver_total("lingering_regions"));
 }
 
 json_t *facts_io_uring(void)
@@ -111,8 +94,7 @@ json_t *facts_io_uring(void)
 	/* What refuses io_uring does so before it looks at the parameters. */
 	syscall(SYS_io_uring_setup, 1, NULL);
 	usable = errno == EFAULT;
-	return json_pack("{s:b, s:o, s:o}",
-			 "usable", usable,
+	return json_pack("{s:o, s:o}",
 			 "error", usable ? json_null() : json_string(strerror(errno)),
 			 "disabled", optional_number(disabled_err, disabled));
 }
@@ -178,12 +160,14 @@ static json_t *pool_to_json(const char *folder, const char *size)
 
 static json_t *node_to_json(int node, const char *meminfo, const char *pools)
 {
-	return json_pack("{s:i, s:o, s:o, s:o, s:o}",
+	return json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o}",
 			 "node", node,
 			 "total_bytes", meminfo_bytes(meminfo, "MemTotal:"),
 			 "free_bytes", meminfo_bytes(meminfo, "MemFree:"),
 			 "huge_2M", pool_to_json(pools, "2048kB"),
-			 "huge_1G", pool_to_json(pools, "1048576kB"));
+			 "huge_1G", pool_to_json(pools, "1048576kB"),
+			 "region_bytes", driver_node_total(node, "region_bytes"),
+			 "lingering_bytes", driver_node_total(node, "lingering_bytes"));
 }
 
 json_t *facts_nodes(void)

@@ -8,10 +8,16 @@
 
 #include <jansson.h>
 
-/* {"device", "usable", "error", "version", "attributes": {...}} of the driver. */
+/* {"version", "abi", "abi_oldest"}: of uapi/actmem.h, as far as it goes back. */
+json_t *facts_library(void);
+
+/*
+ * {"device", "error", "abi", "abi_oldest", "regions", "lingering_regions"}.
+ * The totals are there for those too who may not use the device.
+ */
 json_t *facts_driver(void);
 
-/* {"usable", "error", "disabled"}: "disabled" is kernel.io_uring_disabled. */
+/* {"error", "disabled"}: null if it can be used; kernel.io_uring_disabled. */
 json_t *facts_io_uring(void);
 
 /* {"enabled", "shmem_enabled"} of transparent huge pages. */
@@ -25,7 +31,8 @@ json_t *facts_memory_cgroup(void);
 
 /*
  * [{"node", "total_bytes", "free_bytes", "huge_2M": {"total", "free"},
- * "huge_1G": {...}}]: pools count pages.
+ * "huge_1G": {...}, "region_bytes", "lingering_bytes"}]: pools count pages,
+ * the last two are the driver's.
  */
 json_t *facts_nodes(void);
 
