@@ -116,6 +116,8 @@ static void describe(const struct actmem *am, struct actmem_region *region)
 	const char *separator = "";
 	int node;
 
+	if (*actmem_error())
+		warnx("%s", actmem_error());
 	warnx("%s", actmem_describe(am));
 	ACTMEM_INIT(&info);
 	if (actmem_region_info(region, &info)) {
