@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../actmem.h"
+#include "actmem.h"
 
 #define ACTMEM_XLA_API __attribute__((visibility("default")))
 #define ACTMEM_XLA_DEVICES_MAX	256

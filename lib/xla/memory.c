@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../actmem.h"
+#include "actmem.h"
 #include "actmem_xla.h"
 #include "memory.h"
 

@@ -1,30 +1,32 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
 # libactmem_xla.so: the handlers that XLA calls. XLA's header comes with the
-# jaxlib of build/venv; without it `make` says so and goes on.
+# jaxlib of build/venv; without it a plain `make` says so and goes on, while
+# what needs the library (check, demo) makes the environment first.
 
 XLA_SOURCES := $(wildcard lib/xla/*.c)
 XLA_OBJECTS := $(XLA_SOURCES:%.c=$(B)/obj/%.o)
-XLA_INCLUDE := $(firstword $(wildcard \
-	$(VENV)/lib/python3*/site-packages/jaxlib/include))
+XLA_INCLUDE = $(firstword $(shell \
+	ls -d $(VENV)/lib/python3*/site-packages/jaxlib/include 2>/dev/null))
 XLA_LIBRARY := $(B)/lib/libactmem_xla.so
 
-ifneq ($(XLA_INCLUDE),)
+ifneq ($(wildcard $(VENV)/.ready),)
 ALL += $(XLA_LIBRARY)
 else
-.PHONY: without-jaxlib
-without-jaxlib:
-	@[ -f $(VENV)/.ready ] || \
-		echo 'libactmem_xla.so is left out: no jaxlib in $(VENV) (make $(VENV)/.ready)'
 ALL += without-jaxlib
 endif
 
-# The include folder appears with the environment, after make has read this.
-$(XLA_OBJECTS): EXTRA_CFLAGS = -isystem $(or $(XLA_INCLUDE),$(firstword \
-	$(shell ls -d $(VENV)/lib/python3*/site-packages/jaxlib/include)))
+.PHONY: without-jaxlib
+without-jaxlib:
+	@[ -f $(VENV)/.ready ] || echo 'left out, for want of jaxlib in $(VENV)' \
+		'(make $(VENV)/.ready): $(XLA_LIBRARY)'
 
-# -z nodelete: XLA keeps the handlers' addresses for as long as it runs.
-$(XLA_LIBRARY): $(XLA_OBJECTS) | $(B)/lib/libactmem.so
+$(XLA_OBJECTS): | $(VENV)/.ready
+$(XLA_OBJECTS): EXTRA_CFLAGS = -isystem $(XLA_INCLUDE)
+
+# nodelete: XLA keeps the handlers' addresses for as long as it runs.
+$(XLA_LIBRARY): $(XLA_OBJECTS) $(B)/lib/libactmem.so
 	@mkdir -p $(@D)
-	$(CC) -shared -pthread $(CFLAGS) $(LDFLAGS) -o $@ $(XLA_OBJECTS) \
-		-L$(B)/lib -lactmem -Wl,-rpath,'$$ORIGIN' -Wl,-z,defs -Wl,-z,nodelete
+	$(CC) -shared -pthread $(CFLAGS) $(LDFLAGS) $(XLA_OBJECTS) -o $@ \
+		-L$(B)/lib -lactmem -Wl,-rpath,'$$ORIGIN' \
+		-Wl,-z,defs,-z,relro,-z,now,-z,nodelete

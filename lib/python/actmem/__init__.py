@@ -185,8 +185,9 @@ def list():
     """Every region on this machine that the caller may see, as dicts."""
     array = ctypes.POINTER(_native.RegionInfo)()
     count = ctypes.c_size_t()
-    _check(_native.library.actmem_list(ctypes.byref(array),
-                                       ctypes.byref(count)))
+    _check(_native.library.actmem_list_sized(
+        ctypes.byref(array), ctypes.byref(count),
+        ctypes.sizeof(_native.RegionInfo)))
     try:
         return [_region(array[i]) for i in range(count.value)]
     finally:

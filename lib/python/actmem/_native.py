@@ -95,8 +95,8 @@ def _declare(library):
             ("actmem_backend", c_int, [handle]),
             ("actmem_describe", c_char_p, [handle]),
             ("actmem_counters", c_int, [handle, POINTER(Counters)]),
-            ("actmem_list", c_int, [POINTER(POINTER(RegionInfo)),
-                                    POINTER(c_size_t)])):
+            ("actmem_list_sized", c_int, [POINTER(POINTER(RegionInfo)),
+                                          POINTER(c_size_t), c_size_t])):
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
     return library
