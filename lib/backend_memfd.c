@@ -59,6 +59,11 @@ static struct actmem_nodes source_nodes(const struct region_request *request)
 	return nodes;
 }
 
+static const char *has(const struct actmem_nodes *nodes)
+{
+	return nodes_count(nodes) == 1 ? "has" : "have";
+}
+
 /* Why there are too few hugetlb pages, in words. */
 static int fail_hugetlb(const struct region_request *request)
 {
@@ -68,10 +73,11 @@ static int fail_hugetlb(const struct region_request *request)
 	unsigned int node = nodes_next(&nodes, 0);
 
 	if (available >= request->length)
-		return fail(ENOMEM, "%s: %s free of %s wanted in 2 MiB hugetlb pages, but other processes have reserved them or a hugetlb cgroup limits this one",
-			    NODES_TEXT(&nodes), BYTES_TEXT(available), BYTES_TEXT(request->length));
-	return fail(ENOMEM, "%s: %s free of %s wanted in 2 MiB hugetlb pages; as root add %llu to /sys/devices/system/node/node%u/hugepages/hugepages-2048kB/nr_hugepages, or allow other pages with ACTMEM_ALLOW=thp,4k (actmem run --allow)",
-		    NODES_TEXT(&nodes), BYTES_TEXT(available), BYTES_TEXT(request->length),
+		return fail(ENOMEM, "%s %s %s free of %s wanted in 2 MiB hugetlb pages, but other processes have reserved them or a hugetlb cgroup limits this one",
+			    NODES_TEXT(&nodes), has(&nodes), BYTES_TEXT(available), BYTES_TEXT(request->length));
+	return fail(ENOMEM, "%s %s %s free of %s wanted in 2 MiB hugetlb pages; as root add %llu to /sys/devices/system/node/node%u/hugepages/hugepages-2048kB/nr_hugepages, or allow other pages with ACTMEM_ALLOW=thp,4k (actmem run --allow)",
+		    NODES_TEXT(&nodes), has(&nodes), BYTES_TEXT(available),
+		    BYTES_TEXT(request->length),
 		    (unsigned long long)(pages - available / HUGE_PAGE_BYTES), node);
 }
 
@@ -99,8 +105,9 @@ static int check_room(const struct region_request *request)
 					    node, BYTES_TEXT(available), BYTES_TEXT(share));
 		}
 	} else if (available < request->length) {
-		return fail(ENOMEM, "%s: %s free of %s wanted; free memory there%s",
-			    NODES_TEXT(&nodes), BYTES_TEXT(available), BYTES_TEXT(request->length),
+		return fail(ENOMEM, "%s %s %s free of %s wanted; free memory there%s",
+			    NODES_TEXT(&nodes), has(&nodes), BYTES_TEXT(available),
+			    BYTES_TEXT(request->length),
 			    request->policy == ACTMEM_PLACE_BIND ?
 			    " or allow other nodes with ACTMEM_ALLOW=node (actmem run --allow)" : "");
 	}
