@@ -22,12 +22,12 @@ $(B)/vm/misbehave: tests/vm/programs/misbehave.c
 VM_PROGRAMS := $(addprefix $(B)/vm/,direct_io fixed_buffers iommu_device)
 
 $(VM_PROGRAMS): $(B)/vm/%: tests/vm/programs/%.c \
-		tests/vm/programs/region.c tests/vm/programs/region.h uapi/actmem.h
+		tests/vm/programs/device_test.h tests/driver/driver_test.h uapi/actmem.h
 	@mkdir -p $(@D)
 	source=$$(tests/vm/kernel fetch source) && \
-	$(VM_CC) -Wno-missing-prototypes -pthread -Iuapi \
+	$(VM_CC) -Wno-missing-prototypes -pthread -Iuapi -Itests/driver \
 		-isystem "$$source/tools/testing/selftests" \
-		$< tests/vm/programs/region.c -luring -o $@
+		$< -luring -o $@
 
 # One boot for each kernel, with all that any of the tests wants.
 VM_MACHINE := --memory 1536M --numa 3 --nvme 64M --edu

@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /* O_DIRECT between a region and an NVMe disk: the disk reads and writes the region itself. */
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include "kselftest_harness.h"
+#include "device_test.h"
 
-#include "region.h"
-
-#define LENGTH	(2 * ACTMEM_PAGE_BYTES)
 #define BLOCK	4096
 
 FIXTURE(direct_io)
@@ -22,7 +16,7 @@ FIXTURE_SETUP(direct_io)
 {
 	self->disk = open(DISK, O_RDWR | O_DIRECT | O_CLOEXEC);
 	ASSERT_GE(self->disk, 0);
-	ASSERT_EQ(0, region_make(&self->region, LENGTH));
+	ASSERT_EQ(0, region_make(&self->region));
 	self->ordinary = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE,
 			      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, self->ordinary);
@@ -54,7 +48,7 @@ TEST_F(direct_io, disk_to_region)
 /* A block that lies on both sides of a page's edge, and nothing around it. */
 TEST_F(direct_io, across_an_edge)
 {
-	unsigned char *edge = self->region.memory + ACTMEM_PAGE_BYTES - BLOCK / 2;
+	unsigned char *edge = self->region.memory + PAGE_BYTES - BLOCK / 2;
 	size_t at;
 
 	memset(self->region.memory, 0x5a, LENGTH);
@@ -76,5 +70,7 @@ TEST_F(direct_io, untouched_region)
 	ASSERT_EQ(0, self->ordinary[0]);
 	EXPECT_EQ(0, memcmp(self->ordinary, self->ordinary + 1, LENGTH - 1));
 }
+
+TEST_NOTHING_IS_LEFT
 
 TEST_HARNESS_MAIN

@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /* io_uring: a region as a registered buffer, from and to an NVMe disk. */
-#include <errno.h>
-#include <fcntl.h>
 #include <liburing.h>
-#include <sys/mman.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
-#include "kselftest_harness.h"
-
-#include "region.h"
-
-#define LENGTH	(2 * ACTMEM_PAGE_BYTES)
+#include "device_test.h"
 
 enum way { READ_PLAIN, WRITE_PLAIN, READ_FIXED, WRITE_FIXED };
 
@@ -41,7 +33,7 @@ FIXTURE_SETUP(fixed_buffers)
 
 	self->disk = open(DISK, O_RDWR | O_DIRECT | O_CLOEXEC);
 	ASSERT_GE(self->disk, 0);
-	ASSERT_EQ(0, region_make(&self->region, LENGTH));
+	ASSERT_EQ(0, region_make(&self->region));
 	self->ordinary = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE,
 			      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, self->ordinary);
@@ -57,7 +49,7 @@ FIXTURE_TEARDOWN(fixed_buffers)
 	region_drop(&self->region);
 	munmap(self->ordinary, LENGTH);
 	close(self->disk);
-	EXPECT_TRUE(region_gone(self->region.id));
+	EXPECT_TRUE(region_gone(&self->region));
 }
 
 /* One transfer of all of the region; returns the completion's result. */
@@ -129,33 +121,35 @@ TEST_F(fixed_buffers, fixed_both_ways)
 /* What is registered outlives the region, is counted, and still holds its data. */
 TEST_F(fixed_buffers, registered_outlives_region)
 {
-	struct actmem_ioctl_info info;
+	struct actmem_ioctl_info seen;
 	void *memory = self->region.memory;
 
 	if (!kernel_registers()) {
 		region_drop(&self->region);
-		EXPECT_TRUE(region_gone(self->region.id));
+		EXPECT_TRUE(region_gone(&self->region));
 		return;
 	}
 	ASSERT_EQ(0, self->registered);
 	pattern_fill(self->region.memory, LENGTH, 5);
-	ASSERT_EQ(0, region_info(self->region.id, &info));
-	EXPECT_EQ(LENGTH, info.pinned_bytes);
-	EXPECT_EQ(0, info.state & ACTMEM_INFO_LINGERING);
+	ASSERT_EQ(0, region_info(&self->region, &seen));
+	EXPECT_EQ(LENGTH, seen.pinned_bytes);
+	EXPECT_EQ(0, seen.state & ACTMEM_INFO_LINGERING);
 
 	region_drop(&self->region);
-	ASSERT_EQ(0, region_info(self->region.id, &info));
-	EXPECT_EQ(ACTMEM_INFO_LINGERING, info.state & ACTMEM_INFO_LINGERING);
-	EXPECT_EQ(LENGTH, info.pinned_bytes);
-	EXPECT_EQ(LENGTH, info.allocated_bytes);
-	EXPECT_EQ(0, info.mapped_bytes);
+	ASSERT_EQ(0, region_info(&self->region, &seen));
+	EXPECT_EQ(ACTMEM_INFO_LINGERING, seen.state & ACTMEM_INFO_LINGERING);
+	EXPECT_EQ(LENGTH, seen.pinned_bytes);
+	EXPECT_EQ(LENGTH, seen.allocated_bytes);
+	EXPECT_EQ(0, seen.mapped_bytes);
 
 	ASSERT_EQ(LENGTH, transfer(&self->ring, WRITE_FIXED, self->disk, memory));
 	ASSERT_EQ(LENGTH, pread(self->disk, self->ordinary, LENGTH, 0));
 	EXPECT_TRUE(pattern_holds(self->ordinary, LENGTH, 5));
 
 	ASSERT_EQ(0, io_uring_unregister_buffers(&self->ring));
-	EXPECT_TRUE(region_gone(self->region.id));
+	EXPECT_TRUE(region_gone(&self->region));
 }
+
+TEST_NOTHING_IS_LEFT
 
 TEST_HARNESS_MAIN

@@ -4,18 +4,9 @@
  * here through VFIO. `tests/vm/run --edu` puts one that can address 64 bits at
  * 00:10.0 and one that can address 28 at 00:11.0.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/vfio.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include "kselftest_harness.h"
-
-#include "region.h"
-
-#define LENGTH	(2 * ACTMEM_PAGE_BYTES)
+#include "device_test.h"
 
 /* More at once than this, all of edu's own memory, makes QEMU abort. */
 #define CHUNK	2048
@@ -80,8 +71,8 @@ FIXTURE_SETUP(iommu_device)
 		.argsz = sizeof(bar), .index = VFIO_PCI_BAR0_REGION_INDEX };
 	struct vfio_region_info config = {
 		.argsz = sizeof(config), .index = VFIO_PCI_CONFIG_REGION_INDEX };
-	struct vfio_iommu_type1_dma_map map = {
-		.argsz = sizeof(map), .flags = VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE };
+	struct vfio_iommu_type1_dma_map dma = {
+		.argsz = sizeof(dma), .flags = VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE };
 	uint16_t command = PCI_COMMAND_MEMORY_AND_MASTER;
 
 	self->container = open("/dev/vfio/vfio", O_RDWR | O_CLOEXEC);
@@ -102,12 +93,12 @@ FIXTURE_SETUP(iommu_device)
 			       self->device, bar.offset);
 	ASSERT_NE(MAP_FAILED, self->registers);
 
-	ASSERT_EQ(0, region_make(&self->region, LENGTH));
+	ASSERT_EQ(0, region_make(&self->region));
 	self->iova = variant->iova;
-	map.vaddr = (uintptr_t)self->region.memory;
-	map.iova = self->iova;
-	map.size = LENGTH;
-	ASSERT_EQ(0, ioctl(self->container, VFIO_IOMMU_MAP_DMA, &map));
+	dma.vaddr = (uintptr_t)self->region.memory;
+	dma.iova = self->iova;
+	dma.size = LENGTH;
+	ASSERT_EQ(0, ioctl(self->container, VFIO_IOMMU_MAP_DMA, &dma));
 }
 
 static int unmap_dma(int container, uint64_t iova)
@@ -125,7 +116,7 @@ FIXTURE_TEARDOWN(iommu_device)
 	close(self->device);
 	close(self->group);
 	close(self->container);
-	EXPECT_TRUE(region_gone(self->region.id));
+	EXPECT_TRUE(region_gone(&self->region));
 }
 
 static void write_register(volatile unsigned char *registers, unsigned int at, uint64_t value)
@@ -157,8 +148,8 @@ static void from_device(volatile unsigned char *registers, uint64_t iova)
 /* From the first page, through the device, to both sides of the edge between two pages. */
 TEST_F(iommu_device, reads_and_writes)
 {
-	uint64_t source = ACTMEM_PAGE_BYTES / 2 + CHUNK;
-	uint64_t target = ACTMEM_PAGE_BYTES - CHUNK / 2;
+	uint64_t source = PAGE_BYTES / 2 + CHUNK;
+	uint64_t target = PAGE_BYTES - CHUNK / 2;
 	size_t at;
 
 	memset(self->region.memory, 0xa5, LENGTH);
@@ -184,34 +175,36 @@ TEST_F(iommu_device, first_and_last_bytes)
 /* While the device may still write, the pages stay, and are counted. */
 TEST_F(iommu_device, mapping_outlives_region)
 {
-	struct region other;
-	struct actmem_ioctl_info info;
-	struct vfio_iommu_type1_dma_map map = {
-		.argsz = sizeof(map), .flags = VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE };
+	struct region other = { .fd = -1 };
+	struct actmem_ioctl_info seen;
+	struct vfio_iommu_type1_dma_map dma = {
+		.argsz = sizeof(dma), .flags = VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE };
 
 	pattern_fill(self->region.memory, CHUNK, 3);
 	region_drop(&self->region);
-	ASSERT_EQ(0, region_info(self->region.id, &info));
-	EXPECT_EQ(ACTMEM_INFO_LINGERING, info.state & ACTMEM_INFO_LINGERING);
-	EXPECT_EQ(LENGTH, info.pinned_bytes);
-	EXPECT_EQ(LENGTH, info.allocated_bytes);
+	ASSERT_EQ(0, region_info(&self->region, &seen));
+	EXPECT_EQ(ACTMEM_INFO_LINGERING, seen.state & ACTMEM_INFO_LINGERING);
+	EXPECT_EQ(LENGTH, seen.pinned_bytes);
+	EXPECT_EQ(LENGTH, seen.allocated_bytes);
 
-	ASSERT_EQ(0, region_make(&other, LENGTH));
-	map.vaddr = (uintptr_t)other.memory;
-	map.iova = self->iova + LENGTH;
-	map.size = LENGTH;
-	ASSERT_EQ(0, ioctl(self->container, VFIO_IOMMU_MAP_DMA, &map));
+	ASSERT_EQ(0, region_make(&other));
+	dma.vaddr = (uintptr_t)other.memory;
+	dma.iova = self->iova + LENGTH;
+	dma.size = LENGTH;
+	ASSERT_EQ(0, ioctl(self->container, VFIO_IOMMU_MAP_DMA, &dma));
 	into_device(self->registers, self->iova);
 	from_device(self->registers, self->iova + LENGTH - CHUNK);
 	into_device(self->registers, self->iova + LENGTH - CHUNK);
-	from_device(self->registers, map.iova);
+	from_device(self->registers, dma.iova);
 	EXPECT_TRUE(pattern_holds(other.memory, CHUNK, 3));
 
 	EXPECT_EQ(0, unmap_dma(self->container, self->iova));
-	EXPECT_TRUE(region_gone(self->region.id));
-	EXPECT_EQ(0, unmap_dma(self->container, map.iova));
+	EXPECT_TRUE(region_gone(&self->region));
+	EXPECT_EQ(0, unmap_dma(self->container, dma.iova));
 	region_drop(&other);
-	EXPECT_TRUE(region_gone(other.id));
+	EXPECT_TRUE(region_gone(&other));
 }
+
+TEST_NOTHING_IS_LEFT
 
 TEST_HARNESS_MAIN

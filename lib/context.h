@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * An open backend with its regions; what fork() does to them.
+ *
+ * Locks, outermost first: a heap's grow_lock, a heap's lock or a region's
+ * lock, the handles lock.
+ */
+#ifndef LIB_CONTEXT_H
+#define LIB_CONTEXT_H
+
+#include <pthread.h>
+
+#include "actmem.h"
+#include "backend.h"
+#include "stats.h"
+
+#define DESCRIPTION_MAX	512
+
+struct actmem {
+	struct actmem *next, *previous;	/* under the handles lock, as all lists */
+	struct actmem_region *regions;
+	unsigned int heaps;		/* under the handles lock */
+	unsigned int generation;
+	const struct backend *backend;
+	int device;
+	struct actmem_options options;
+	struct stats stats;		/* adding and removing: under the handles lock */
+	struct counters *counters;	/* of stats */
+	char description[DESCRIPTION_MAX];
+};
+
+struct actmem_region {
+	struct actmem_region *next, *previous;
+	struct actmem *am;
+	pthread_mutex_t lock;
+	struct backing backing;
+	struct stats_record *record;	/* memfd only; mapped bytes: under lock */
+	unsigned int maps;		/* under lock */
+};
+
+void handles_lock(void);
+void handles_unlock(void);
+
+/* 0; -EOWNERDEAD with words in a child of the process that opened @am. */
+int check_owner(const struct actmem *am);
+
+#endif /* LIB_CONTEXT_H */
