@@ -82,10 +82,10 @@ def forbidden_device():
 
 
 @contextlib.contextmanager
-def holder(name, *sizes, environment=None, prefix=()):
+def holder(name, *sizes, environment=None, program=HOLDER):
     """A process that holds regions of these sizes, the first one mapped."""
     environment = environment or clean_environment(ACTMEM_ALLOW="any")
-    with subprocess.Popen([*prefix, HOLDER, name, *map(str, sizes)], text=True,
+    with subprocess.Popen([program, name, *map(str, sizes)], text=True,
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           env=environment) as process:
         try:

@@ -23,7 +23,11 @@ int main(int argc, char **argv)
 	char byte;
 	int i;
 
-	if (argc < 3 || actmem_open(&am, NULL))
+	if (argc < 3) {
+		fprintf(stderr, "usage: holder NAME BYTES...\n");
+		return 2;
+	}
+	if (actmem_open(&am, NULL))
 		return fail();
 	for (i = 2; i < argc; i++) {
 		struct actmem_region_options options;
