@@ -22,7 +22,7 @@ WARNINGS := -Wall -Wextra -Werror -Wstrict-prototypes -Wmissing-prototypes \
 	-Wshadow -Wpointer-arith -Wwrite-strings -Wno-unused-parameter
 CFLAGS ?= -O2 -g
 ALL_CFLAGS = -std=gnu11 $(WARNINGS) -fvisibility=hidden -fPIC -pthread \
-	-D_GNU_SOURCE -Iuapi -Ilib $(CFLAGS)
+	-D_GNU_SOURCE -Ilib $(CFLAGS)
 
 PYTHON3 ?= python3
 VENV := $(B)/venv

@@ -28,6 +28,10 @@ extern "C" {
 #define ACTMEM_NODES_MAX	1024
 #define ACTMEM_NAME_MAX		64	/* with the terminating NUL */
 
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
+
 struct actmem;			/* an open backend */
 struct actmem_region;		/* a length of pages, with a descriptor */
 struct actmem_heap;		/* hands out blocks of regions */
@@ -190,7 +194,12 @@ int actmem_counters(struct actmem *am, struct actmem_counters *counters);
  * -ENOMEM  too few pages of the wanted size on the wanted nodes, or
  *	RLIMIT_MEMLOCK, or memory cgroup: actmem_error() tells which
  * -ENODEV  a node has no memory;  -EPERM  a node outside the task's cpuset
- * -EOPNOTSUPP  a page size this backend does not have
+ * -EOPNOTSUPP  a page size this backend does not have;  -EIO  a page came from
+ *	another node;  -EFBIG  RLIMIT_FSIZE (memfd)
+ *
+ * If an allowed step down was taken, it returns 0 and counts it, and
+ * actmem_error() tells which and why; it is "" if none was. Smaller pages on the wanted nodes are
+ * tried before other nodes.
  */
 int actmem_region_create(struct actmem *am,
 			 const struct actmem_region_options *options,
@@ -222,21 +231,28 @@ int actmem_region_info(struct actmem_region *region,
 /*
  * Closes the descriptor, frees @region, and unmaps what is still mapped. The
  * memory goes back when no other process has the region either.
- * -EBUSY: a heap uses it.
  */
 int actmem_region_close(struct actmem_region *region);
 
 /*
  * Every region on this machine that the caller may see, of both backends, in
- * an array to be released with free(). Works without actmem_open().
+ * an array to be released with free(). Works without actmem_open(). A region
+ * that several processes hold is listed once, with its maker if that lives.
+ * @size: bytes of an item as the caller was compiled.
  */
-int actmem_list(struct actmem_region_info **regions, size_t *count);
+int actmem_list_sized(struct actmem_region_info **regions, size_t *count,
+		      size_t size);
+
+static inline int actmem_list(struct actmem_region_info **regions, size_t *count)
+{
+	return actmem_list_sized(regions, count, sizeof(**regions));
+}
 
 struct actmem_heap_options {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t grow_bytes;		/* length of each region it makes; 0: 64 MiB */
 	uint64_t limit_bytes;		/* of all its regions; 0: none */
-	struct actmem_region_options region;	/* how to make them; length ignored */
+	struct actmem_region_options region;	/* how to make them; its size and length are ignored */
 };
 
 struct actmem_heap_stats {
@@ -279,6 +295,10 @@ int actmem_free(struct actmem_heap *heap, void *block);
 int actmem_heap_trim(struct actmem_heap *heap);
 
 int actmem_heap_stats(struct actmem_heap *heap, struct actmem_heap_stats *stats);
+
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
 
 #ifdef __cplusplus
 }

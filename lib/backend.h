@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Where regions come from: one table of functions per backend. Operating-
+ * system calls that make or map regions are in the backends and in map.c only.
+ */
+#ifndef LIB_BACKEND_H
+#define LIB_BACKEND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "actmem.h"
+
+struct region_list;
+
+/* A checked request: no DEFAULT left, length a multiple of the page size. */
+struct region_request {
+	uint64_t length;
+	enum actmem_pages pages;
+	enum actmem_policy policy;
+	struct actmem_nodes nodes;	/* BIND: not empty; PREFERRED: at most one */
+	uint32_t allow;
+	bool inherit;
+	char name[ACTMEM_NAME_MAX];	/* printable, without '/'; may be "" */
+};
+
+/* What a backend made of it. */
+struct backing {
+	int fd;
+	void *address;			/* NULL while not mapped */
+	uint64_t length;
+	uint64_t page_bytes;		/* of the smallest page */
+	uint64_t locked_bytes;		/* that cannot be swapped; memfd only */
+	uint64_t id;
+	uint64_t device;		/* of the file; with @id unique among memfds */
+	enum actmem_pages pages;
+	unsigned int fallbacks;		/* allowed steps down that were taken */
+	bool inherit;
+	bool received;			/* made by another process */
+	char name[ACTMEM_NAME_MAX];
+};
+
+/*
+ * Functions that can fail return 0 or a negative errno, have then set the
+ * words of actmem_error(), and have left nothing behind. @device is what
+ * @open gave. Callers serialise calls that concern one backing.
+ */
+struct backend {
+	enum actmem_backend kind;
+	const char *name;
+
+	/* *@device: a descriptor, or -1 if the backend needs none. */
+	int (*open)(int *device);
+
+	/* Every page is allocated, zeroed and verified to be where it belongs. */
+	int (*create)(int device, const struct region_request *request,
+		      struct backing *backing);
+
+	/* @fd stays the caller's. @allow: as in a request. */
+	int (*adopt)(int device, int fd, uint32_t allow, struct backing *backing);
+
+	/* Not mapped yet, or kept mapped by the backend: sets @address. */
+	int (*map)(struct backing *backing);
+
+	/* After the last user of @address. */
+	void (*unmap)(struct backing *backing);
+
+	/* Fills what it knows of *@info, which is zeroed. */
+	int (*info)(const struct backing *backing, struct actmem_region_info *info);
+
+	/* Closes and unmaps. */
+	void (*release)(struct backing *backing);
+
+	/* Adds every region that this process may see, but for its command. */
+	int (*list)(struct region_list *list);
+};
+
+extern const struct backend backend_driver;
+extern const struct backend backend_memfd;
+
+#endif /* LIB_BACKEND_H */

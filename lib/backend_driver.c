@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The backend of /dev/actmem: the driver makes, places and verifies regions;
+ * here are the questions to it and its answers in words.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/mempolicy.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "actmem.h"
+#include "../uapi/actmem.h"
+#include "backend.h"
+#include "error.h"
+#include "list.h"
+#include "map.h"
+#include "node.h"
+
+#define DEVICE		"/dev/actmem"
+#define LIST_BATCH	256
+
+_Static_assert(ACTMEM_NODES_MAX == ACTMEM_NODE_MAX, "node masks are the same");
+_Static_assert(ACTMEM_NAME_MAX == ACTMEM_NAME_BYTES, "names are the same");
+_Static_assert(ACTMEM_PLACE_BIND - 1 == ACTMEM_POLICY_BIND &&
+	       ACTMEM_PLACE_PREFERRED - 1 == ACTMEM_POLICY_PREFERRED &&
+	       ACTMEM_PLACE_INTERLEAVE - 1 == ACTMEM_POLICY_INTERLEAVE, "policies map by -1");
+
+/* A signal that does not kill interrupts nothing that was done already. */
+static int ask(int fd, unsigned long request, void *argument)
+{
+	while (ioctl(fd, request, argument)) {
+		if (errno != EINTR)
+			return -errno;
+	}
+	return 0;
+}
+
+static int fail_open(int error)
+{
+	switch (error) {
+	case ENOENT:
+		return fail(error, DEVICE " does not exist (module not loaded: as root `modprobe actmem`)");
+	case ENXIO:
+	case ENODEV:
+		return fail(error, DEVICE " has no driver behind it (module not loaded: as root `modprobe actmem`)");
+	case EACCES:
+	case EPERM:
+		return fail(error, DEVICE ": permission denied (join the group actmem, or ask the administrator)");
+	default:
+		return fail(error, DEVICE ": %s", strerror(error));
+	}
+}
+
+static int query(int device)
+{
+	struct actmem_ioctl_query query = {
+		.size = sizeof(query),
+		.abi = ACTMEM_ABI_VERSION,
+		.abi_oldest = ACTMEM_ABI_OLDEST,
+	};
+	int error = ask(device, ACTMEM_IOC_QUERY, &query);
+
+	if (error == -ENOTTY)
+		return fail(ENXIO, DEVICE " is not the actmem driver's");
+	if (error && error != -EPROTONOSUPPORT)
+		return fail(-error, DEVICE " does not tell its version (%s)", strerror(-error));
+	if (query.abi < ACTMEM_ABI_OLDEST)
+		return fail(EPROTONOSUPPORT, "the driver's version %u is older than %u, the oldest that this library (version %u) works with; upgrade the module",
+			    query.abi, ACTMEM_ABI_OLDEST, ACTMEM_ABI_VERSION);
+	if (error || query.abi_oldest > ACTMEM_ABI_VERSION)
+		return fail(EPROTONOSUPPORT, "this library's version %u is older than %u, the oldest that the driver (version %u) works with; upgrade libactmem",
+			    ACTMEM_ABI_VERSION, query.abi_oldest, query.abi);
+	if (query.page_bytes != HUGE_PAGE_BYTES)
+		return fail(EPROTONOSUPPORT, "the driver has pages of %s, this library knows 2 MiB ones",
+			    BYTES_TEXT(query.page_bytes));
+	return 0;
+}
+
+static int driver_open(int *device)
+{
+	int fd = open(DEVICE, O_RDWR | O_CLOEXEC);
+	int error;
+
+	if (fd < 0)
+		return fail_open(errno);
+	error = query(fd);
+	if (error) {
+		close(fd);
+		return error;
+	}
+	*device = fd;
+	return 0;
+}
+
+static int fail_create(int error, const struct actmem_ioctl_create *create)
+{
+	const char *knob = create->policy == ACTMEM_POLICY_PREFERRED ? "" :
+			   " or allow other nodes with ACTMEM_ALLOW=node (actmem run --allow)";
+
+	switch (create->why) {
+	case ACTMEM_WHY_NODE_FULL:
+		fail(error, "node %d has %s free of %s wanted; free memory there%s",
+		     create->why_node, BYTES_TEXT(create->why_available),
+		     BYTES_TEXT(create->why_wanted), knob);
+		if (create->why_movable)
+			fail_more(" (%s more are free there, but were onlined as movable, which cannot be pinned)",
+				  BYTES_TEXT(create->why_movable));
+		return -error;
+	case ACTMEM_WHY_MEMLOCK:
+		return fail(error, "RLIMIT_MEMLOCK has %s left of %s wanted; raise it with `ulimit -l`",
+			    BYTES_TEXT(create->why_available), BYTES_TEXT(create->why_wanted));
+	case ACTMEM_WHY_CPUSET:
+		return fail(error, "node %d is outside this task's cpuset", create->why_node);
+	case ACTMEM_WHY_NO_MEMORY_NODE:
+		return fail(error, "node %d has no memory", create->why_node);
+	case ACTMEM_WHY_MISPLACED:
+		return fail(error, "a page came from node %d, which was not asked for; nothing was kept",
+			    create->why_node);
+	default:
+		return fail(error, "the driver cannot make a region of %s (%s)",
+			    BYTES_TEXT(create->length), strerror(error));
+	}
+}
+
+static int try_create(int device, const struct region_request *request,
+		      enum actmem_policy policy, const struct actmem_nodes *nodes,
+		      struct actmem_ioctl_create *create)
+{
+	int error;
+
+	*create = (struct actmem_ioctl_create){
+		.size = sizeof(*create),
+		.flags = request->inherit ? ACTMEM_CREATE_INHERIT : 0,
+		.length = request->length,
+		.page_bytes = ACTMEM_PAGE_BYTES,
+		.policy = policy - 1,
+	};
+	memcpy(create->nodes, nodes->word, sizeof(create->nodes));
+	memcpy(create->name, request->name, sizeof(create->name));
+	error = ask(device, ACTMEM_IOC_CREATE, create);
+	return error ? fail_create(-error, create) : 0;
+}
+
+static int driver_create(int device, const struct region_request *request,
+			 struct backing *backing)
+{
+	struct actmem_ioctl_create create;
+	struct actmem_nodes one = { { 0 } };
+	unsigned int node = nodes_next(&request->nodes, 0);
+	unsigned int fallbacks = 0;
+	int error;
+
+	if (request->pages != ACTMEM_PAGES_2M)
+		return fail(EOPNOTSUPP, "the driver has 2 MiB pages only; ask for those, or for the memfd backend with ACTMEM_BACKEND=memfd");
+	error = try_create(device, request, request->policy, &request->nodes, &create);
+	if (error == -ENOMEM && create.why == ACTMEM_WHY_NODE_FULL &&
+	    request->policy != ACTMEM_PLACE_PREFERRED && request->allow & ACTMEM_ALLOW_NODE) {
+		if (node < ACTMEM_NODES_MAX)
+			node_set(&one, node);
+		error = try_create(device, request, ACTMEM_PLACE_PREFERRED, &one, &create);
+		if (!error) {
+			fail_more("; took whatever node instead");
+			fallbacks = 1;
+		}
+	}
+	if (error)
+		return error;
+	*backing = (struct backing){
+		.fd = create.fd,
+		.length = request->length,
+		.page_bytes = ACTMEM_PAGE_BYTES,
+		.id = create.id,
+		.pages = ACTMEM_PAGES_2M,
+		.fallbacks = fallbacks,
+		.inherit = request->inherit,
+	};
+	memcpy(backing->name, request->name, sizeof(backing->name));
+	return 0;
+}
+
+/* Only files are asked, since a device could take the request for its own. */
+static int check_foreign(int fd, struct actmem_ioctl_info *info)
+{
+	struct stat stat;
+
+	if (fstat(fd, &stat))
+		return fail(errno, "descriptor %d: %s", fd, strerror(errno));
+	if (S_ISCHR(stat.st_mode) || S_ISBLK(stat.st_mode) || S_ISSOCK(stat.st_mode) ||
+	    S_ISFIFO(stat.st_mode) || S_ISDIR(stat.st_mode) ||
+	    ask(fd, ACTMEM_IOC_INFO, info) || !info->length || !info->id)
+		return fail(EINVAL, "descriptor %d is no region of the driver backend", fd);
+	if ((fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDWR)
+		return fail(EINVAL, "descriptor %d is not open for reading and writing", fd);
+	return 0;
+}
+
+static int driver_adopt(int device, int fd, uint32_t allow, struct backing *backing)
+{
+	struct actmem_ioctl_info info = { .size = sizeof(info) };
+	int error = check_foreign(fd, &info);
+
+	if (error)
+		return error;
+	*backing = (struct backing){
+		.length = info.length,
+		.page_bytes = info.page_bytes,
+		.id = info.id,
+		.pages = ACTMEM_PAGES_2M,
+		.inherit = info.state & ACTMEM_INFO_INHERIT,
+		.received = true,
+	};
+	memcpy(backing->name, info.name, sizeof(backing->name) - 1);
+	backing->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (backing->fd < 0)
+		return fail(errno, "cannot duplicate descriptor %d (%s)", fd, strerror(errno));
+	return 0;
+}
+
+static int driver_map(struct backing *backing)
+{
+	int error = map_region(backing->fd, backing->length, backing->inherit,
+			       &backing->address);
+
+	/* Any policy keeps NUMA balancing from unmapping pages; none is needed. */
+	if (!error)
+		syscall(SYS_mbind, backing->address, (unsigned long)backing->length, MPOL_LOCAL,
+			NULL, 0UL, 0);
+	return error;
+}
+
+static void driver_unmap(struct backing *backing)
+{
+	munmap(backing->address, backing->length);
+	backing->address = NULL;
+}
+
+static void take_info(struct actmem_region_info *into, const struct actmem_ioctl_info *from)
+{
+	into->id = from->id;
+	into->length = from->length;
+	into->page_bytes = from->page_bytes;
+	into->backend = ACTMEM_BACKEND_DRIVER;
+	into->pages = ACTMEM_PAGES_2M;
+	into->mapped_bytes = from->mapped_bytes;
+	into->pinned_bytes = from->pinned_bytes;
+	into->uid = from->uid;
+	into->pid = from->pid;
+	into->lingering = !!(from->state & ACTMEM_INFO_LINGERING);
+	memcpy(into->name, from->name, sizeof(into->name) - 1);
+}
+
+/* @fd: a region with @id 0, or the device with the region's id. */
+static int ask_info(int fd, uint64_t id, struct actmem_region_info *into)
+{
+	struct actmem_ioctl_info info = {
+		.size = sizeof(info),
+		.id = id,
+		.node_bytes = (uintptr_t)into->node_bytes,
+		.node_count = ACTMEM_NODES_MAX,
+	};
+	int error = ask(fd, ACTMEM_IOC_INFO, &info);
+
+	if (!error)
+		take_info(into, &info);
+	return error;
+}
+
+static int driver_info(const struct backing *backing, struct actmem_region_info *info)
+{
+	int error = ask_info(backing->fd, 0, info);
+
+	return error ? fail(-error, "the driver does not tell of the region (%s)",
+			    strerror(-error)) : 0;
+}
+
+static void driver_release(struct backing *backing)
+{
+	if (backing->address)
+		driver_unmap(backing);
+	close(backing->fd);
+}
+
+static int list_batch(int device, const uint64_t *ids, unsigned int count,
+		      struct region_list *list)
+{
+	struct actmem_region_info *info;
+	unsigned int i;
+	int error;
+
+	for (i = 0; i < count; i++) {
+		info = list_add(list);
+		if (!info)
+			return -ENOMEM;
+		error = ask_info(device, ids[i], info);
+		if (error)
+			list_drop_last(list);
+		/* Regions that have gone since, or that are not the caller's. */
+		if (error && error != -ENOENT && error != -EPERM)
+			return fail(-error, "the driver does not tell of a region (%s)",
+				    strerror(-error));
+	}
+	return 0;
+}
+
+/* Without a driver that can be used there is nothing to list. */
+static int driver_list(struct region_list *list)
+{
+	uint64_t ids[LIST_BATCH];
+	struct actmem_ioctl_list request = {
+		.size = sizeof(request),
+		.ids = (uintptr_t)ids,
+	};
+	int device, error;
+
+	if (driver_open(&device))
+		return 0;
+	do {
+		request.count = LIST_BATCH;
+		error = ask(device, ACTMEM_IOC_LIST, &request);
+		if (error) {
+			error = fail(-error, "the driver does not list its regions (%s)",
+				     strerror(-error));
+			break;
+		}
+		if (request.count > LIST_BATCH)
+			request.count = 0;
+		error = list_batch(device, ids, request.count, list);
+		if (request.count)
+			request.after = ids[request.count - 1];
+	} while (!error && request.count == LIST_BATCH);
+	close(device);
+	return error;
+}
+
+const struct backend backend_driver = {
+	.kind = ACTMEM_BACKEND_DRIVER,
+	.name = "driver",
+	.open = driver_open,
+	.create = driver_create,
+	.adopt = driver_adopt,
+	.map = driver_map,
+	.unmap = driver_unmap,
+	.info = driver_info,
+	.release = driver_release,
+	.list = driver_list,
+};

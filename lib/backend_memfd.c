@@ -1,0 +1,557 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The backend that needs no module and no root: a memfd of hugetlb pages, of
+ * transparent huge pages or of base pages, placed by mbind(2), pinned by
+ * mlock(2), sealed so that nobody can shrink it under its users.
+ *
+ * The mapping that makes the pages is kept until the region is closed, since
+ * it carries the lock on them.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <linux/mempolicy.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "backend.h"
+#include "cgroup.h"
+#include "error.h"
+#include "map.h"
+#include "node.h"
+#include "options.h"
+#include "smaps.h"
+#include "sysfile.h"
+
+#ifndef MFD_HUGE_2MB
+#define MFD_HUGE_2MB	(21U << 26)
+#endif
+
+#define LABEL		"actmem:"
+#define BASE_PAGE_BYTES	4096ULL
+#define SEALS		(F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
+#define SHMEM_ENABLED	"/sys/kernel/mm/transparent_hugepage/shmem_enabled"
+
+static const char *const page_names[] = {
+	[ACTMEM_PAGES_2M] = "2 MiB hugetlb pages",
+	[ACTMEM_PAGES_THP] = "transparent huge pages",
+	[ACTMEM_PAGES_4K] = "4 KiB pages",
+};
+
+static int memfd_open(int *device)
+{
+	*device = -1;
+	return 0;
+}
+
+/* The nodes that the pages may come from under this policy. */
+static struct actmem_nodes source_nodes(const struct region_request *request)
+{
+	struct actmem_nodes nodes = request->nodes;
+
+	if (request->policy == ACTMEM_PLACE_PREFERRED || nodes_empty(&nodes))
+		nodes_allowed(&nodes);
+	return nodes;
+}
+
+/* Why there are too few hugetlb pages, in words. */
+static int fail_hugetlb(const struct region_request *request)
+{
+	struct actmem_nodes nodes = source_nodes(request);
+	uint64_t available = nodes_free_hugetlb_bytes(&nodes);
+	uint64_t pages = (request->length + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES;
+	unsigned int node = nodes_next(&nodes, 0);
+
+	if (available >= request->length)
+		return fail(ENOMEM, "%s: %s free of %s wanted in 2 MiB hugetlb pages, but other processes have reserved them or a hugetlb cgroup limits this one",
+			    NODES_TEXT(&nodes), BYTES_TEXT(available), BYTES_TEXT(request->length));
+	return fail(ENOMEM, "%s: %s free of %s wanted in 2 MiB hugetlb pages; as root add %llu to /sys/devices/system/node/node%u/hugepages/hugepages-2048kB/nr_hugepages, or allow other pages with ACTMEM_ALLOW=thp,4k (actmem run --allow)",
+		    NODES_TEXT(&nodes), BYTES_TEXT(available), BYTES_TEXT(request->length),
+		    (unsigned long long)(pages - available / HUGE_PAGE_BYTES), node);
+}
+
+/*
+ * A page fault that finds no memory on the bound nodes or in the memory cgroup
+ * does not fail: it wakes the OOM killer. So what is there is asked before.
+ */
+static int check_room(const struct region_request *request)
+{
+	struct actmem_nodes nodes = source_nodes(request);
+	uint64_t available = nodes_available_bytes(&nodes);
+	char knob[CGROUP_PATH_MAX];
+
+	if (request->policy == ACTMEM_PLACE_INTERLEAVE) {
+		uint64_t share = request->length / nodes_count(&nodes);
+		unsigned int node;
+
+		for_each_node(node, &nodes) {
+			struct actmem_nodes one = { { 0 } };
+
+			node_set(&one, node);
+			available = nodes_available_bytes(&one);
+			if (available < share)
+				return fail(ENOMEM, "node %u has %s free of %s wanted to interleave; free memory there, take other nodes with ACTMEM_NODES, or allow others with ACTMEM_ALLOW=node",
+					    node, BYTES_TEXT(available), BYTES_TEXT(share));
+		}
+	} else if (available < request->length) {
+		return fail(ENOMEM, "%s: %s free of %s wanted; free memory there%s",
+			    NODES_TEXT(&nodes), BYTES_TEXT(available), BYTES_TEXT(request->length),
+			    request->policy == ACTMEM_PLACE_BIND ?
+			    " or allow other nodes with ACTMEM_ALLOW=node (actmem run --allow)" : "");
+	}
+	available = cgroup_available_bytes(knob);
+	if (available < request->length)
+		return fail(ENOMEM, "the memory cgroup has %s left of %s wanted; raise %s",
+			    BYTES_TEXT(available), BYTES_TEXT(request->length), knob);
+	return 0;
+}
+
+static int make_file(const struct region_request *request, int *fd)
+{
+	bool hugetlb = request->pages == ACTMEM_PAGES_2M;
+	char label[sizeof(LABEL) + ACTMEM_NAME_MAX];
+	struct rlimit limit;
+	int error;
+
+	/* ftruncate beyond this limit would raise SIGXFSZ. */
+	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < request->length)
+		return fail(EFBIG, "RLIMIT_FSIZE is %s, %s wanted; raise it with `ulimit -f`",
+			    BYTES_TEXT(limit.rlim_cur), BYTES_TEXT(request->length));
+	snprintf(label, sizeof(label), LABEL "%s", request->name);
+	*fd = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING |
+			   (hugetlb ? MFD_HUGETLB | MFD_HUGE_2MB : 0));
+	if (*fd < 0 && hugetlb && (errno == EINVAL || errno == ENODEV || errno == EOPNOTSUPP))
+		return fail(EOPNOTSUPP, "this kernel has no 2 MiB hugetlb pages; allow other pages with ACTMEM_ALLOW=thp,4k (actmem run --allow)");
+	if (*fd < 0)
+		return fail(errno, "cannot make a memfd (memfd_create: %s)", strerror(errno));
+	if (ftruncate(*fd, (off_t)request->length) || fcntl(*fd, F_ADD_SEALS, SEALS)) {
+		error = fail(errno, "cannot size a memfd to %s (%s)",
+			     BYTES_TEXT(request->length), strerror(errno));
+		close(*fd);
+		return error;
+	}
+	return 0;
+}
+
+static int bind_memory(const struct backing *backing, int mode, const struct actmem_nodes *nodes)
+{
+	if (syscall(SYS_mbind, backing->address, (unsigned long)backing->length, mode,
+		    nodes->word, (unsigned long)ACTMEM_NODES_MAX + 1, 0))
+		return fail(errno, "cannot bind memory to %s (mbind: %s)", NODES_TEXT(nodes),
+			    strerror(errno));
+	return 0;
+}
+
+/* Allocates pages; an error where touching them would be a SIGBUS. */
+static int populate(const struct region_request *request, char *address, uint64_t length)
+{
+	while (madvise(address, length, MADV_POPULATE_WRITE)) {
+		if (errno == EINTR || errno == EAGAIN)
+			continue;
+		/* EFAULT is the SIGBUS of a touch that finds no page. */
+		if (request->pages == ACTMEM_PAGES_2M && (errno == EFAULT || errno == ENOMEM))
+			return fail_hugetlb(request);
+		return fail(errno == EFAULT ? ENOMEM : errno,
+			    "cannot populate %s of %s (madvise: %s)", BYTES_TEXT(length),
+			    page_names[request->pages], strerror(errno));
+	}
+	return 0;
+}
+
+/*
+ * Page i on the (i mod n)-th node. Not by MPOL_INTERLEAVE alone, whose first
+ * node depends on the inode; it stays behind for pages that are made again.
+ */
+static int interleave(const struct region_request *request, const struct backing *backing)
+{
+	struct actmem_nodes nodes = source_nodes(request);
+	uint64_t stride = backing->page_bytes * nodes_count(&nodes);
+	uint64_t first = 0, at;
+	unsigned int node;
+	int error;
+
+	for_each_node(node, &nodes) {
+		struct actmem_nodes one = { { 0 } };
+
+		node_set(&one, node);
+		error = bind_memory(backing, MPOL_BIND, &one);
+		for (at = first; !error && at < backing->length; at += stride)
+			error = populate(request, (char *)backing->address + at,
+					 backing->page_bytes);
+		if (error)
+			return error;
+		first += backing->page_bytes;
+	}
+	return bind_memory(backing, MPOL_INTERLEAVE, &nodes);
+}
+
+static int place(const struct region_request *request, const struct backing *backing)
+{
+	struct actmem_nodes nodes = request->nodes;
+	int error;
+
+	if (request->policy == ACTMEM_PLACE_INTERLEAVE)
+		return interleave(request, backing);
+	if (nodes_empty(&nodes))
+		node_set(&nodes, node_of_caller());
+	error = bind_memory(backing, request->policy == ACTMEM_PLACE_BIND ? MPOL_BIND :
+			    MPOL_PREFERRED, &nodes);
+	return error ? error : populate(request, backing->address, backing->length);
+}
+
+/* Hugetlb pages are never swapped: mlock(2) would only count them. */
+static int lock_pages(struct backing *backing, uint32_t allow)
+{
+	struct rlimit limit;
+
+	if (backing->pages == ACTMEM_PAGES_2M) {
+		backing->locked_bytes = backing->length;
+		return 0;
+	}
+	/* On fault, so that a limit is known before pages are made. */
+	if (!mlock2(backing->address, backing->length, MLOCK_ONFAULT)) {
+		backing->locked_bytes = backing->length;
+		return 0;
+	}
+	if (getrlimit(RLIMIT_MEMLOCK, &limit))
+		limit.rlim_cur = 0;
+	if (errno != ENOMEM && errno != EPERM && errno != EAGAIN)
+		return fail(errno, "cannot lock %s (mlock: %s)", BYTES_TEXT(backing->length),
+			    strerror(errno));
+	fail(ENOMEM, "RLIMIT_MEMLOCK is %s, %s more wanted; raise it with `ulimit -l %llu`, or allow unpinned memory with ACTMEM_ALLOW=unlocked (actmem run --allow)",
+	     BYTES_TEXT(limit.rlim_cur), BYTES_TEXT(backing->length),
+	     (unsigned long long)(limit.rlim_cur + backing->length) / 1024);
+	if (!(allow & ACTMEM_ALLOW_UNLOCKED))
+		return -ENOMEM;
+	fail_more("; went on unpinned");
+	backing->fallbacks++;
+	return 0;
+}
+
+struct placement {
+	const struct region_request *request;
+	struct actmem_nodes nodes;
+	unsigned int order[ACTMEM_NODES_MAX];
+	unsigned int count;
+	bool locked;
+};
+
+static int verify_page(void *context, uint64_t page, int node)
+{
+	struct placement *placement = context;
+	bool right = true;
+
+	/* A page that is not locked may have been swapped out already. */
+	if (node == -ENOENT && !placement->locked)
+		return 0;
+	if (node < 0)
+		return fail(EIO, "page %llu has no node (move_pages: %s)",
+			    (unsigned long long)page, strerror(-node));
+	if (placement->request->policy == ACTMEM_PLACE_BIND)
+		right = node < ACTMEM_NODES_MAX && node_is_set(&placement->nodes, (unsigned int)node);
+	else if (placement->request->policy == ACTMEM_PLACE_INTERLEAVE)
+		right = (unsigned int)node == placement->order[page % placement->count];
+	return right ? 0 : fail(EIO, "page %llu is on node %d, not on %s as asked",
+				(unsigned long long)page, node, NODES_TEXT(&placement->nodes));
+}
+
+static int verify_nodes(const struct region_request *request, const struct backing *backing)
+{
+	struct placement placement = { .request = request, .nodes = source_nodes(request),
+				       .locked = backing->locked_bytes };
+	unsigned int node;
+
+	for_each_node(node, &placement.nodes)
+		placement.order[placement.count++] = node;
+	return pages_walk(backing->address, backing->length, backing->page_bytes, verify_page,
+			  &placement);
+}
+
+static int advise_thp(const struct region_request *request, const struct backing *backing)
+{
+	/* Fails on kernels without them, which is as good as not wanting them. */
+	if (request->pages == ACTMEM_PAGES_4K)
+		madvise(backing->address, backing->length, MADV_NOHUGEPAGE);
+	if (request->pages == ACTMEM_PAGES_THP &&
+	    madvise(backing->address, backing->length, MADV_HUGEPAGE))
+		return fail(EOPNOTSUPP, "this kernel has no transparent huge pages (madvise: %s); allow 4 KiB pages with ACTMEM_ALLOW=4k (actmem run --allow)",
+			    strerror(errno));
+	return 0;
+}
+
+/* Asked before, so that a mode that cannot give any costs no populating. */
+static int check_thp_mode(void)
+{
+	char text[128], *mode, *end;
+
+	mode = sysfile_read(SHMEM_ENABLED, text, sizeof(text)) ? NULL : strchr(text, '[');
+	end = mode ? strchr(++mode, ']') : NULL;
+	if (!end)
+		return fail(EOPNOTSUPP, "this kernel has no transparent huge pages of shared memory (" SHMEM_ENABLED "); allow 4 KiB pages with ACTMEM_ALLOW=4k (actmem run --allow)");
+	*end = '\0';
+	if (!strcmp(mode, "never") || !strcmp(mode, "deny"))
+		return fail(EOPNOTSUPP, "no transparent huge pages of shared memory: " SHMEM_ENABLED " is '%s'; as root write 'advise' to it, or allow 4 KiB pages with ACTMEM_ALLOW=4k (actmem run --allow)",
+			    mode);
+	return 0;
+}
+
+static int verify_thp(const struct backing *backing)
+{
+	uint64_t huge;
+	int error = smaps_huge_bytes(backing->address, backing->length, &huge);
+
+	if (error || huge == backing->length)
+		return error;
+	return fail(ENOMEM, "%s of %s became transparent huge pages, since memory is fragmented; as root write 1 to /proc/sys/vm/compact_memory, or allow 4 KiB pages with ACTMEM_ALLOW=4k (actmem run --allow)",
+		    BYTES_TEXT(huge), BYTES_TEXT(backing->length));
+}
+
+static void memfd_release(struct backing *backing)
+{
+	munmap(backing->address, backing->length);
+	close(backing->fd);
+}
+
+static int identify(struct backing *backing)
+{
+	struct stat stat;
+
+	if (fstat(backing->fd, &stat))
+		return fail(errno, "cannot identify a memfd (fstat: %s)", strerror(errno));
+	backing->id = stat.st_ino;
+	backing->device = stat.st_dev;
+	return 0;
+}
+
+/* One try, with the pages and the policy of the request or none. */
+static int try_create(const struct region_request *request, struct backing *backing)
+{
+	int error;
+
+	*backing = (struct backing){
+		.length = request->length,
+		.pages = request->pages,
+		.page_bytes = request->pages == ACTMEM_PAGES_4K ? BASE_PAGE_BYTES : HUGE_PAGE_BYTES,
+		.inherit = request->inherit,
+	};
+	memcpy(backing->name, request->name, sizeof(backing->name));
+
+	error = request->pages == ACTMEM_PAGES_THP ? check_thp_mode() : 0;
+	if (!error && request->pages != ACTMEM_PAGES_2M)
+		error = check_room(request);
+	if (!error)
+		error = make_file(request, &backing->fd);
+	if (error)
+		return error;
+	error = map_region(backing->fd, backing->length, backing->inherit, &backing->address);
+	if (error) {
+		/* Mapping reserves hugetlb pages. */
+		if (error == -ENOMEM && request->pages == ACTMEM_PAGES_2M)
+			error = fail_hugetlb(request);
+		close(backing->fd);
+		return error;
+	}
+	error = identify(backing);
+	if (!error)
+		error = advise_thp(request, backing);
+	if (!error)
+		error = lock_pages(backing, request->allow);
+	if (!error)
+		error = place(request, backing);
+	if (!error)
+		error = verify_nodes(request, backing);
+	if (!error && request->pages == ACTMEM_PAGES_THP)
+		error = verify_thp(backing);
+	if (error)
+		memfd_release(backing);
+	return error;
+}
+
+/* Changes @attempt to what @request allows next; false: nothing more. */
+static bool step_down(const struct region_request *request, struct region_request *attempt)
+{
+	unsigned int node = nodes_next(&request->nodes, 0);
+
+	if (attempt->pages == ACTMEM_PAGES_2M && request->allow & ACTMEM_ALLOW_THP) {
+		attempt->pages = ACTMEM_PAGES_THP;
+		return true;
+	}
+	if (attempt->pages != ACTMEM_PAGES_4K && request->allow & ACTMEM_ALLOW_4K) {
+		attempt->pages = ACTMEM_PAGES_4K;
+		return true;
+	}
+	if (attempt->policy == ACTMEM_PLACE_PREFERRED || !(request->allow & ACTMEM_ALLOW_NODE))
+		return false;
+	attempt->pages = request->pages;
+	attempt->policy = ACTMEM_PLACE_PREFERRED;
+	memset(&attempt->nodes, 0, sizeof(attempt->nodes));
+	if (node < ACTMEM_NODES_MAX)
+		node_set(&attempt->nodes, node);
+	return true;
+}
+
+/* Adds this thread's words to those of the steps before. */
+static void remember(char history[ERROR_TEXT_MAX])
+{
+	size_t used = strlen(history);
+
+	snprintf(history + used, ERROR_TEXT_MAX - used, "%s%s", used ? "; then " : "",
+		 actmem_error());
+}
+
+/*
+ * Smaller pages on the right node are taken before pages on another node. The
+ * words of every step that failed are told together.
+ */
+static int memfd_create_region(int device, const struct region_request *request,
+			       struct backing *backing)
+{
+	struct region_request attempt = *request;
+	char history[ERROR_TEXT_MAX] = "";
+	unsigned int steps;
+	int error = nodes_check(&request->nodes);
+
+	if (error)
+		return error;
+	for (;;) {
+		error = try_create(&attempt, backing);
+		if (!error)
+			break;
+		remember(history);
+		if ((error != -ENOMEM && error != -EOPNOTSUPP) || !step_down(request, &attempt))
+			return fail(-error, "%s", history);
+	}
+	if (backing->fallbacks)
+		remember(history);
+	steps = (attempt.pages != request->pages) + (attempt.policy != request->policy);
+	backing->fallbacks += steps;
+	if (backing->fallbacks)
+		fail(0, "%s%s%s%s", history, steps ? "; took " : "",
+		     steps ? page_names[attempt.pages] : "",
+		     attempt.policy != request->policy ? " on whatever node instead" :
+		     steps ? " instead" : "");
+	return 0;
+}
+
+/*
+ * Only what cannot raise SIGBUS later: our label, the seals, no holes. The
+ * lock of the maker ends with the maker, so this process takes its own.
+ */
+static int check_foreign(int fd, struct backing *backing)
+{
+	static const char prefix[] = "/memfd:" LABEL, suffix[] = " (deleted)";
+	char path[64], label[512];
+	struct stat stat;
+	struct statfs files;
+	ssize_t length;
+	int seals;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	length = readlink(path, label, sizeof(label) - 1);
+	if (length < 0 || fstat(fd, &stat) || fstatfs(fd, &files))
+		return fail(errno == ENOENT ? EBADF : errno, "descriptor %d: %s", fd,
+			    errno == ENOENT ? "not open" : strerror(errno));
+	label[length] = '\0';
+	if ((size_t)length >= sizeof(suffix) - 1 &&
+	    !strcmp(label + length - (sizeof(suffix) - 1), suffix))
+		label[(size_t)length - (sizeof(suffix) - 1)] = '\0';
+	seals = fcntl(fd, F_GET_SEALS);
+	if (strncmp(label, prefix, sizeof(prefix) - 1) || seals < 0 ||
+	    (files.f_type != TMPFS_MAGIC && files.f_type != HUGETLBFS_MAGIC))
+		return fail(EINVAL, "descriptor %d is no region of the memfd backend (%s)", fd, label);
+	if ((seals & SEALS) != SEALS)
+		return fail(EINVAL, "descriptor %d can still change its length: not a region as this library makes it", fd);
+	if ((fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDWR)
+		return fail(EINVAL, "descriptor %d is not open for reading and writing", fd);
+	backing->pages = files.f_type == HUGETLBFS_MAGIC ? ACTMEM_PAGES_2M : ACTMEM_PAGES_4K;
+	backing->page_bytes = files.f_type == HUGETLBFS_MAGIC ? (uint64_t)files.f_bsize :
+			      BASE_PAGE_BYTES;
+	backing->length = (uint64_t)stat.st_size;
+	if (!backing->length || backing->length % backing->page_bytes ||
+	    backing->page_bytes > HUGE_PAGE_BYTES ||
+	    (uint64_t)stat.st_blocks * 512 < backing->length)
+		return fail(EINVAL, "descriptor %d has holes or an odd length: not a region as this library makes it", fd);
+	return take_name(backing->name, label + sizeof(prefix) - 1);
+}
+
+static int memfd_adopt(int device, int fd, uint32_t allow, struct backing *backing)
+{
+	struct region_request request = { 0 };
+	uint64_t huge;
+	int error;
+
+	*backing = (struct backing){ .received = true };
+	error = check_foreign(fd, backing);
+	if (error)
+		return error;
+	backing->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (backing->fd < 0)
+		return fail(errno, "cannot duplicate descriptor %d (%s)", fd, strerror(errno));
+	error = map_region(backing->fd, backing->length, false, &backing->address);
+	if (error) {
+		close(backing->fd);
+		return error;
+	}
+	request.pages = backing->pages;
+	request.length = backing->length;
+	error = identify(backing);
+	if (!error)
+		error = lock_pages(backing, allow);
+	if (!error)
+		error = populate(&request, backing->address, backing->length);
+	if (!error && backing->pages == ACTMEM_PAGES_4K) {
+		error = smaps_huge_bytes(backing->address, backing->length, &huge);
+		if (!error && huge == backing->length) {
+			backing->pages = ACTMEM_PAGES_THP;
+			backing->page_bytes = HUGE_PAGE_BYTES;
+		}
+	}
+	if (error)
+		memfd_release(backing);
+	return error;
+}
+
+/* It is mapped from the beginning to the end. */
+static int memfd_map(struct backing *backing)
+{
+	return 0;
+}
+
+static void memfd_unmap(struct backing *backing)
+{
+}
+
+static int memfd_info(const struct backing *backing, struct actmem_region_info *info)
+{
+	info->page_bytes = backing->page_bytes;
+	info->pages = backing->pages;
+	info->pinned_bytes = backing->locked_bytes;
+	info->uid = getuid();
+	info->pid = getpid();
+	return pages_count(backing->address, backing->length, backing->page_bytes,
+			   info->node_bytes);
+}
+
+static int memfd_list(struct region_list *list)
+{
+	return 0;
+}
+
+const struct backend backend_memfd = {
+	.kind = ACTMEM_BACKEND_MEMFD,
+	.name = "memfd",
+	.open = memfd_open,
+	.create = memfd_create_region,
+	.adopt = memfd_adopt,
+	.map = memfd_map,
+	.unmap = memfd_unmap,
+	.info = memfd_info,
+	.release = memfd_release,
+	.list = memfd_list,
+};

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Opens and closes a backend; what fork() does to what is open.
+ *
+ * A child has no use for its parent's handles: their mappings are not
+ * inherited, and every call on them is refused. Their descriptors are closed
+ * in it, so that it does not keep memory alive that its parent gives back.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "context.h"
+#include "error.h"
+#include "options.h"
+
+static pthread_mutex_t handles_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+static struct actmem *handles;
+static unsigned int generation;
+static int fork_error;
+
+void handles_lock(void)
+{
+	pthread_mutex_lock(&handles_mutex);
+}
+
+void handles_unlock(void)
+{
+	pthread_mutex_unlock(&handles_mutex);
+}
+
+/* Only what is safe in the child of a process with threads. */
+static void after_fork_in_child(void)
+{
+	const struct actmem_region *region;
+	const struct actmem *am;
+
+	for (am = handles; am; am = am->next) {
+		for (region = am->regions; region; region = region->next)
+			close(region->backing.fd);
+		if (am->device >= 0)
+			close(am->device);
+	}
+	handles = NULL;
+	generation++;
+	pthread_mutex_unlock(&handles_mutex);
+}
+
+static void watch_forks(void)
+{
+	fork_error = pthread_atfork(handles_lock, handles_unlock, after_fork_in_child);
+}
+
+int check_owner(const struct actmem *am)
+{
+	if (am->generation == generation)
+		return 0;
+	return fail(EOWNERDEAD, "this handle was opened before fork(); open one in the child with actmem_open()");
+}
+
+/* The errors by which AUTO concludes that the driver cannot be used here. */
+static bool driver_is_unusable(int error)
+{
+	return error == -ENOENT || error == -ENXIO || error == -ENODEV || error == -EACCES ||
+	       error == -EPERM || error == -EPROTONOSUPPORT;
+}
+
+static int open_backend(struct actmem *am)
+{
+	int error;
+
+	if (am->options.backend != ACTMEM_BACKEND_MEMFD) {
+		am->backend = &backend_driver;
+		error = am->backend->open(&am->device);
+		if (!error)
+			snprintf(am->description, sizeof(am->description), "driver: /dev/actmem%s",
+				 am->options.backend ? ", as asked for" : " is usable");
+		if (!error || am->options.backend || !driver_is_unusable(error))
+			return error;
+		snprintf(am->description, sizeof(am->description), "memfd: %s", actmem_error());
+	} else {
+		snprintf(am->description, sizeof(am->description), "memfd: as asked for");
+	}
+	am->backend = &backend_memfd;
+	return am->backend->open(&am->device);
+}
+
+static int take_options(struct actmem_options *into, const struct actmem_options *from)
+{
+	int error;
+
+	ACTMEM_INIT(into);
+	error = from ? take_struct(into, sizeof(*into), from, "options") :
+		actmem_options_from_environment(into);
+	return error ? error : options_check(into);
+}
+
+int actmem_open(struct actmem **result, const struct actmem_options *options)
+{
+	struct actmem *am;
+	int error;
+
+	if (!result)
+		return fail(EINVAL, "actmem_open: nowhere to put the handle");
+	pthread_once(&fork_once, watch_forks);
+	if (fork_error)
+		return fail(fork_error, "cannot watch for forks (pthread_atfork: %s)",
+			    strerror(fork_error));
+	am = calloc(1, sizeof(*am));
+	if (!am)
+		return fail(ENOMEM, "no memory for a handle");
+	error = take_options(&am->options, options);
+	if (error)
+		goto free_handle;
+	am->counters = calloc(1, sizeof(*am->counters));
+	if (!am->counters) {
+		error = fail(ENOMEM, "no memory for a handle");
+		goto free_handle;
+	}
+	error = open_backend(am);
+	if (error)
+		goto free_counters;
+
+	handles_lock();
+	am->generation = generation;
+	am->next = handles;
+	if (am->next)
+		am->next->previous = am;
+	handles = am;
+	handles_unlock();
+	fail_clear();
+	*result = am;
+	return 0;
+
+free_counters:
+	free(am->counters);
+free_handle:
+	free(am);
+	return error;
+}
+
+int actmem_close(struct actmem *am)
+{
+	int error;
+
+	if (!am)
+		return fail(EINVAL, "actmem_close: no handle");
+	error = check_owner(am);
+	if (error)
+		return error;
+	handles_lock();
+	if (am->regions || am->heaps) {
+		handles_unlock();
+		return fail(EBUSY, "%llu regions and %u heaps are still open",
+			    (unsigned long long)am->counters->regions, am->heaps);
+	}
+	if (am->previous)
+		am->previous->next = am->next;
+	else
+		handles = am->next;
+	if (am->next)
+		am->next->previous = am->previous;
+	handles_unlock();
+	if (am->device >= 0)
+		close(am->device);
+	free(am->counters);
+	free(am);
+	return 0;
+}
+
+enum actmem_backend actmem_backend(const struct actmem *am)
+{
+	return am ? am->backend->kind : ACTMEM_BACKEND_AUTO;
+}
+
+const char *actmem_describe(const struct actmem *am)
+{
+	return am ? am->description : "not open";
+}
+
+int actmem_counters(struct actmem *am, struct actmem_counters *counters)
+{
+	struct actmem_counters now;
+	int error;
+
+	if (!am || !counters)
+		return fail(EINVAL, "actmem_counters: no handle or nowhere to put them");
+	error = check_owner(am);
+	if (error)
+		return error;
+	ACTMEM_INIT(&now);
+	now.regions = am->counters->regions;
+	now.region_bytes = am->counters->region_bytes;
+	now.regions_mapped = am->counters->regions_mapped;
+	now.heaps = am->counters->heaps;
+	now.blocks = am->counters->blocks;
+	now.block_bytes = am->counters->block_bytes;
+	now.block_bytes_peak = am->counters->block_bytes_peak;
+	now.region_bytes_peak = am->counters->region_bytes_peak;
+	now.regions_total = am->counters->regions_total;
+	now.blocks_total = am->counters->blocks_total;
+	now.fallbacks_total = am->counters->fallbacks_total;
+	return give_struct(counters, &now, sizeof(now), "counters");
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The last failure of each thread, in words.
+ */
+#ifndef LIB_ERROR_H
+#define LIB_ERROR_H
+
+#include <stdint.h>
+
+#define ERROR_TEXT_MAX	1024
+#define BYTES_TEXT_MAX	24
+
+/* Sets this thread's words and returns -@error. */
+int fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Adds to this thread's words what followed from the failure they tell. */
+void fail_more(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+void fail_clear(void);
+
+/* "3.1 GiB", "512 B". */
+const char *bytes_text(char text[BYTES_TEXT_MAX], uint64_t bytes);
+
+#define BYTES_TEXT(n)	bytes_text((char[BYTES_TEXT_MAX]){0}, (n))
+
+#endif /* LIB_ERROR_H */

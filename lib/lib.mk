@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+#
+# libactmem: shared, static, pkg-config file.
+
+LIB_SOURCES := $(wildcard lib/*.c)
+LIB_OBJECTS := $(LIB_SOURCES:%.c=$(B)/obj/%.o)
+LIB_SONAME := libactmem.so.$(ABI)
+LIB_SHARED := $(B)/lib/$(LIB_SONAME)
+LIB_STATIC := $(B)/lib/libactmem.a
+LIB_PC := $(B)/actmem.pc
+
+ALL += $(LIB_SHARED) $(B)/lib/libactmem.so $(LIB_STATIC) $(LIB_PC)
+
+$(LIB_SHARED): $(LIB_OBJECTS) lib/libactmem.map
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(LIB_SONAME) \
+		-Wl,--version-script=lib/libactmem.map -Wl,-z,defs,-z,relro,-z,now \
+		$(LIB_OBJECTS) -o $@
+
+$(B)/lib/libactmem.so: $(LIB_SHARED)
+	ln -sf $(LIB_SONAME) $@
+
+# One object whose hidden symbols are local, so that the library's own names
+# cannot meet those of a program that links it statically.
+$(LIB_STATIC): $(LIB_OBJECTS)
+	@mkdir -p $(@D)
+	$(LD) -r $(LIB_OBJECTS) -o $(B)/obj/lib/libactmem.o
+	objcopy --localize-hidden $(B)/obj/lib/libactmem.o
+	rm -f $@
+	$(AR) rcs $@ $(B)/obj/lib/libactmem.o
+
+$(LIB_PC): lib/actmem.pc.in Makefile
+	@mkdir -p $(@D)
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' $< >$@
+
+install:: $(LIB_SHARED) $(LIB_STATIC)
+	install -d $(LIBDIR)/pkgconfig $(INCLUDEDIR)
+	install -m 755 $(LIB_SHARED) $(LIBDIR)/
+	ln -sf $(LIB_SONAME) $(LIBDIR)/libactmem.so
+	install -m 644 $(LIB_STATIC) $(LIBDIR)/
+	install -m 644 lib/actmem.h $(INCLUDEDIR)/
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' lib/actmem.pc.in \
+		>$(LIBDIR)/pkgconfig/actmem.pc
+
+uninstall::
+	rm -f $(LIBDIR)/$(LIB_SONAME) $(LIBDIR)/libactmem.so $(LIBDIR)/libactmem.a \
+		$(LIBDIR)/pkgconfig/actmem.pc $(INCLUDEDIR)/actmem.h

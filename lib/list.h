@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * A growing array of what is known of regions.
+ */
+#ifndef LIB_LIST_H
+#define LIB_LIST_H
+
+#include <stddef.h>
+
+#include "actmem.h"
+
+struct region_list {
+	struct actmem_region_info *items;
+	size_t count;
+	size_t room;
+};
+
+/* A zeroed new last item with its size set; NULL with words: no memory. */
+struct actmem_region_info *list_add(struct region_list *list);
+void list_drop_last(struct region_list *list);
+
+#endif /* LIB_LIST_H */

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Mappings of regions.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "error.h"
+#include "map.h"
+#include "node.h"
+
+#define PLACE_TRIES	16
+
+static bool is_aligned(const void *address)
+{
+	return !((uintptr_t)address % HUGE_PAGE_BYTES);
+}
+
+static void *map_at(int fd, uint64_t length, void *hint, int flags)
+{
+	return mmap(hint, length, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd, 0);
+}
+
+/*
+ * Hugetlb files and the driver choose an aligned address themselves. For the
+ * others a free range is looked up and taken only if it is still free, so that
+ * a mapping of another thread is never replaced.
+ */
+static void *map_aligned(int fd, uint64_t length)
+{
+	void *address = map_at(fd, length, NULL, 0);
+	unsigned int try;
+	void *room, *hint;
+
+	if (address == MAP_FAILED || is_aligned(address))
+		return address;
+	munmap(address, length);
+	for (try = 0; try < PLACE_TRIES; try++) {
+		room = mmap(NULL, length + HUGE_PAGE_BYTES, PROT_NONE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		if (room == MAP_FAILED)
+			return MAP_FAILED;
+		munmap(room, length + HUGE_PAGE_BYTES);
+		hint = (char *)room + (-(uintptr_t)room % HUGE_PAGE_BYTES);
+		address = map_at(fd, length, hint, MAP_FIXED_NOREPLACE);
+		if (address == hint)
+			return address;
+		if (address != MAP_FAILED)
+			munmap(address, length);
+		else if (errno != EEXIST)
+			return MAP_FAILED;
+	}
+	errno = EEXIST;
+	return MAP_FAILED;
+}
+
+int map_region(int fd, uint64_t length, bool inherit, void **address)
+{
+	void *mapped = map_aligned(fd, length);
+	int error;
+
+	if (mapped == MAP_FAILED)
+		return fail(errno, "cannot map %s (mmap: %s)", BYTES_TEXT(length),
+			    strerror(errno));
+	if (madvise(mapped, length, MADV_DONTDUMP) ||
+	    (!inherit && madvise(mapped, length, MADV_DONTFORK))) {
+		error = fail(errno, "cannot keep %s out of children and core dumps (madvise: %s)",
+			     BYTES_TEXT(length), strerror(errno));
+		munmap(mapped, length);
+		return error;
+	}
+	*address = mapped;
+	return 0;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * NUMA nodes: sets of them, what sysfs says of them, where pages are.
+ */
+#ifndef LIB_NODE_H
+#define LIB_NODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "actmem.h"
+
+#define HUGE_PAGE_BYTES		(2ULL << 20)
+#define NODES_TEXT_MAX		128
+
+static inline void node_set(struct actmem_nodes *nodes, unsigned int node)
+{
+	nodes->word[node / 64] |= 1ULL << (node % 64);
+}
+
+static inline bool node_is_set(const struct actmem_nodes *nodes, unsigned int node)
+{
+	return nodes->word[node / 64] >> (node % 64) & 1;
+}
+
+bool nodes_empty(const struct actmem_nodes *nodes);
+unsigned int nodes_count(const struct actmem_nodes *nodes);
+
+/* The first node of the set that is >= @from; ACTMEM_NODES_MAX if none. */
+unsigned int nodes_next(const struct actmem_nodes *nodes, unsigned int from);
+
+#define for_each_node(node, nodes)				\
+	for ((node) = nodes_next((nodes), 0); (node) < ACTMEM_NODES_MAX;	\
+	     (node) = nodes_next((nodes), (node) + 1))
+
+/* "0,2-3", as in sysfs; an empty string is an empty set. False: not that. */
+bool nodes_parse(const char *text, struct actmem_nodes *nodes);
+
+/* "node 1", "nodes 0,2-3": cut off with "..." if there are too many. */
+const char *nodes_text(char text[NODES_TEXT_MAX], const struct actmem_nodes *nodes);
+
+#define NODES_TEXT(nodes)	nodes_text((char[NODES_TEXT_MAX]){0}, (nodes))
+
+/* Nodes with memory, of those that the task's cpuset allows. */
+void nodes_allowed(struct actmem_nodes *nodes);
+
+/* 0; -ENODEV or -EPERM with words if a node of the set cannot be used. */
+int nodes_check(const struct actmem_nodes *nodes);
+
+/* The node of the CPU that runs this thread. */
+unsigned int node_of_caller(void);
+
+/* Bytes of free huge pages in the hugetlb pools of these nodes. */
+uint64_t nodes_free_hugetlb_bytes(const struct actmem_nodes *nodes);
+
+/* Bytes on these nodes that are free or that the kernel can free at once. */
+uint64_t nodes_available_bytes(const struct actmem_nodes *nodes);
+
+/*
+ * Asks the kernel for the node of every page of @page_bytes in the range and
+ * tells @see: the page's number and its node, negative errno if it has none.
+ * What @see returns, if not 0, ends the walk and is returned.
+ */
+int pages_walk(void *address, uint64_t length, uint64_t page_bytes,
+	       int (*see)(void *context, uint64_t page, int node), void *context);
+
+/* Adds the bytes on each node to @node_bytes. */
+int pages_count(void *address, uint64_t length, uint64_t page_bytes,
+		uint64_t node_bytes[ACTMEM_NODES_MAX]);
+
+#endif /* LIB_NODE_H */

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Regions, whatever backend they come from.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "context.h"
+#include "error.h"
+#include "options.h"
+#include "region.h"
+#include "sysfile.h"
+
+static void enlist(struct actmem *am, struct actmem_region *region)
+{
+	struct counters *counters = am->counters;
+	uint64_t length = region->backing.length;
+
+	handles_lock();
+	region->next = am->regions;
+	if (region->next)
+		region->next->previous = region;
+	am->regions = region;
+	handles_unlock();
+
+	counter_add(&counters->regions, 1);
+	counter_add(&counters->regions_total, 1);
+	counter_add(&counters->fallbacks_total, region->backing.fallbacks);
+	counter_raise(&counters->region_bytes_peak, counter_add(&counters->region_bytes, length));
+}
+
+static struct actmem_region *new_region(struct actmem *am)
+{
+	struct actmem_region *region = calloc(1, sizeof(*region));
+
+	if (!region) {
+		fail(ENOMEM, "no memory for a region's handle");
+		return NULL;
+	}
+	region->am = am;
+	pthread_mutex_init(&region->lock, NULL);
+	return region;
+}
+
+static void free_region(struct actmem_region *region)
+{
+	pthread_mutex_destroy(&region->lock);
+	free(region);
+}
+
+int region_create(struct actmem *am, const struct region_request *request,
+		  struct actmem_region **result)
+{
+	struct actmem_region *region = new_region(am);
+	int error;
+
+	if (!region)
+		return -ENOMEM;
+	error = am->backend->create(am->device, request, &region->backing);
+	if (error) {
+		free_region(region);
+		return error;
+	}
+	/* What is still told after a success is the steps down of this region. */
+	if (!region->backing.fallbacks)
+		fail_clear();
+	enlist(am, region);
+	*result = region;
+	return 0;
+}
+
+int actmem_region_create(struct actmem *am, const struct actmem_region_options *options,
+			 struct actmem_region **result)
+{
+	struct actmem_region_options taken;
+	struct region_request request;
+	int error;
+
+	if (!am || !options || !result)
+		return fail(EINVAL, "actmem_region_create: no handle, options or place for the region");
+	error = check_owner(am);
+	if (!error)
+		error = take_struct(&taken, sizeof(taken), options, "region options");
+	if (!error)
+		error = options_resolve(&am->options, &taken, &request);
+	return error ? error : region_create(am, &request, result);
+}
+
+int actmem_region_from_fd(struct actmem *am, int fd, struct actmem_region **result)
+{
+	struct actmem_region *region;
+	int error;
+
+	if (!am || !result || fd < 0)
+		return fail(EINVAL, "actmem_region_from_fd: no handle, descriptor or place for the region");
+	error = check_owner(am);
+	if (error)
+		return error;
+	region = new_region(am);
+	if (!region)
+		return -ENOMEM;
+	error = am->backend->adopt(am->device, fd, am->options.allow, &region->backing);
+	if (error) {
+		free_region(region);
+		return error;
+	}
+	enlist(am, region);
+	*result = region;
+	return 0;
+}
+
+int actmem_region_fd(const struct actmem_region *region)
+{
+	int error;
+
+	if (!region)
+		return fail(EINVAL, "actmem_region_fd: no region");
+	error = check_owner(region->am);
+	return error ? error : region->backing.fd;
+}
+
+uint64_t actmem_region_length(const struct actmem_region *region)
+{
+	return region ? region->backing.length : 0;
+}
+
+int actmem_region_map(struct actmem_region *region, void **address)
+{
+	int error;
+
+	if (!region || !address)
+		return fail(EINVAL, "actmem_region_map: no region or nowhere to put the address");
+	error = check_owner(region->am);
+	if (error)
+		return error;
+	pthread_mutex_lock(&region->lock);
+	if (!region->maps)
+		error = region->am->backend->map(&region->backing);
+	if (!error) {
+		if (!region->maps++)
+			counter_add(&region->am->counters->regions_mapped, 1);
+		*address = region->backing.address;
+	}
+	pthread_mutex_unlock(&region->lock);
+	return error;
+}
+
+static void unmap_last(struct actmem_region *region)
+{
+	region->am->backend->unmap(&region->backing);
+	counter_subtract(&region->am->counters->regions_mapped, 1);
+}
+
+int actmem_region_unmap(struct actmem_region *region)
+{
+	int error;
+
+	if (!region)
+		return fail(EINVAL, "actmem_region_unmap: no region");
+	error = check_owner(region->am);
+	if (error)
+		return error;
+	pthread_mutex_lock(&region->lock);
+	if (!region->maps)
+		error = fail(EINVAL, "the region is not mapped");
+	else if (!--region->maps)
+		unmap_last(region);
+	pthread_mutex_unlock(&region->lock);
+	return error;
+}
+
+int actmem_region_info(struct actmem_region *region, struct actmem_region_info *info)
+{
+	struct actmem_region_info now;
+	int error;
+
+	if (!region || !info)
+		return fail(EINVAL, "actmem_region_info: no region or nowhere to put it");
+	error = check_owner(region->am);
+	if (error)
+		return error;
+	ACTMEM_INIT(&now);
+	pthread_mutex_lock(&region->lock);
+	now.id = region->backing.id;
+	now.length = region->backing.length;
+	now.backend = region->am->backend->kind;
+	now.mapped_bytes = region->maps ? now.length : 0;
+	memcpy(now.name, region->backing.name, sizeof(now.name));
+	error = region->am->backend->info(&region->backing, &now);
+	pthread_mutex_unlock(&region->lock);
+	if (error)
+		return error;
+	process_command(now.pid, now.command);
+	return give_struct(info, &now, sizeof(now), "region info");
+}
+
+void region_close(struct actmem_region *region)
+{
+	struct actmem *am = region->am;
+
+	handles_lock();
+	if (region->previous)
+		region->previous->next = region->next;
+	else
+		am->regions = region->next;
+	if (region->next)
+		region->next->previous = region->previous;
+	handles_unlock();
+
+	if (region->maps)
+		unmap_last(region);
+	counter_subtract(&am->counters->regions, 1);
+	counter_subtract(&am->counters->region_bytes, region->backing.length);
+	am->backend->release(&region->backing);
+	free_region(region);
+}
+
+int actmem_region_close(struct actmem_region *region)
+{
+	int error;
+
+	if (!region)
+		return fail(EINVAL, "actmem_region_close: no region");
+	error = check_owner(region->am);
+	if (error)
+		return error;
+	region_close(region);
+	return 0;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Small files of /proc and /sys.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sysfile.h"
+
+int sysfile_read(const char *path, char *text, size_t size)
+{
+	size_t used = 0;
+	ssize_t got;
+	int error = 0;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	while (used < size - 1) {
+		got = read(fd, text + used, size - 1 - used);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			error = -errno;
+		if (got <= 0)
+			break;
+		used += (size_t)got;
+	}
+	text[used] = '\0';
+	close(fd);
+	return error;
+}
+
+uint64_t sysfile_number(const char *text, const char *label)
+{
+	const char *at = strstr(text, label);
+
+	return at ? strtoull(at + strlen(label), NULL, 10) : 0;
+}
+
+void process_command(int pid, char command[16])
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+	if (pid <= 0 || sysfile_read(path, command, 16))
+		command[0] = '\0';
+	command[strcspn(command, "\n")] = '\0';
+}

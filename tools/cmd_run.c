@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * actmem run: sets up the environment that the library and the Python module
+ * read, makes sure that a region can be had that way, and becomes the program.
+ */
+#include <dlfcn.h>
+#include <err.h>
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "../lib/actmem.h"
+#include "tool.h"
+
+#define TRIAL_BYTES	(2ULL << 20)
+
+static void print_help(void)
+{
+	puts("Usage: actmem run [OPTION]... [--] PROGRAM [ARGUMENT]...\n"
+	     "\n"
+	     "Runs a program whose regions, where it does not say otherwise, are made as\n"
+	     "the options tell. 'import actmem' works in its Python. One region is made\n"
+	     "and given back first: if that fails, the program is not started.\n"
+	     "\n"
+	     "  -b, --backend auto|driver|memfd   auto: driver where /dev/actmem can be used\n"
+	     "  -p, --pages 2M|thp|4K             default: 2M\n"
+	     "  -n, --nodes LIST                  NUMA nodes, as 0,2-3\n"
+	     "  -P, --policy bind|preferred|interleave\n"
+	     "                                    default: bind with --nodes, else preferred\n"
+	     "  -a, --allow LIST                  what may be used instead of what was asked\n"
+	     "                                    for: thp,4k,node,unlocked, or any\n"
+	     "  -v, --verbose                     tell on stderr which backend and why, and\n"
+	     "                                    which pages\n"
+	     "  -h, --help                        print this\n"
+	     "\n"
+	     "Variables of the environment with the same meaning: ACTMEM_BACKEND,\n"
+	     "ACTMEM_PAGES, ACTMEM_NODES, ACTMEM_POLICY, ACTMEM_ALLOW. Options win.\n"
+	     "Exit status: 1 if the program cannot be started, 2 for bad usage, else its own.");
+}
+
+/* The folder of the libactmem that this command itself runs with. */
+static bool find_library_folder(char folder[PATH_MAX])
+{
+	Dl_info info;
+	char *slash;
+
+	if (!dladdr((void *)actmem_open, &info) || !realpath(info.dli_fname, folder))
+		return false;
+	slash = strrchr(folder, '/');
+	*slash = '\0';
+	return true;
+}
+
+/*
+ * The Python module lies in PREFIX/lib/actmem/python once installed, and in
+ * lib/python of the source tree that build/lib is in.
+ */
+static bool find_python_folder(char folder[PATH_MAX], const char *library_folder)
+{
+	static const char * const places[] = { "actmem/python", "../../lib/python" };
+	char path[2 * PATH_MAX];
+	size_t i;
+
+	for (i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		snprintf(path, sizeof(path), "%s/%s/actmem/__init__.py", library_folder, places[i]);
+		if (access(path, R_OK))
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", library_folder, places[i]);
+		return realpath(path, folder);
+	}
+	return false;
+}
+
+static int prepend_python_path(const char *folder)
+{
+	const char *inherited = getenv("PYTHONPATH");
+	char *path;
+	int err;
+
+	if (!inherited || !*inherited)
+		return setenv("PYTHONPATH", folder, 1);
+	if (asprintf(&path, "%s:%s", folder, inherited) < 0)
+		return -1;
+	err = setenv("PYTHONPATH", path, 1);
+	free(path);
+	return err;
+}
+
+static int set_folders(void)
+{
+	char library_folder[PATH_MAX], python_folder[PATH_MAX];
+
+	if (!find_library_folder(library_folder)) {
+		warnx("cannot tell where libactmem lies");
+		return STATUS_FAILED;
+	}
+	if (setenv("ACTMEM_LIBDIR", library_folder, 1) ||
+	    (find_python_folder(python_folder, library_folder) &&
+	     prepend_python_path(python_folder))) {
+		warn("cannot set the environment");
+		return STATUS_FAILED;
+	}
+	return STATUS_OK;
+}
+
+static void describe(const struct actmem *am, struct actmem_region *region)
+{
+	static const char * const pages[] = {
+		[ACTMEM_PAGES_2M] = "2M", [ACTMEM_PAGES_THP] = "thp", [ACTMEM_PAGES_4K] = "4K",
+	};
+	struct actmem_region_info info;
+	const char *separator = "";
+	int node;
+
+	warnx("%s", actmem_describe(am));
+	ACTMEM_INIT(&info);
+	if (actmem_region_info(region, &info)) {
+		warnx("%s", actmem_error());
+		return;
+	}
+	fprintf(stderr, "%s: a region now gets %s pages on node ", program_invocation_short_name,
+		pages[info.pages]);
+	for (node = 0; node < ACTMEM_NODES_MAX; node++) {
+		if (!info.node_bytes[node])
+			continue;
+		fprintf(stderr, "%s%d", separator, node);
+		separator = ",";
+	}
+	fputc('\n', stderr);
+}
+
+/*
+ * What the program would fail at much later, it is told now: no device, no
+ * permission, no free huge pages, a limit.
+ */
+static int try_region(bool verbose)
+{
+	struct actmem_region_options trial;
+	struct actmem_region *region;
+	struct actmem *am;
+
+	if (actmem_open(&am, NULL)) {
+		warnx("%s", actmem_error());
+		return STATUS_FAILED;
+	}
+	ACTMEM_INIT(&trial);
+	trial.length = TRIAL_BYTES;
+	trial.name = "actmem run";
+	if (actmem_region_create(am, &trial, &region)) {
+		warnx("%s", actmem_error());
+		actmem_close(am);
+		return STATUS_FAILED;
+	}
+	if (verbose)
+		describe(am, region);
+	actmem_region_close(region);
+	actmem_close(am);
+	return STATUS_OK;
+}
+
+static int become(char **argv)
+{
+	execvp(argv[0], argv);
+	if (errno == ENOENT && strchr(argv[0], '/') && !access(argv[0], F_OK))
+		warnx("cannot run '%s': its interpreter does not exist", argv[0]);
+	else if (errno == ENOENT && !strchr(argv[0], '/'))
+		warnx("cannot run '%s': not found in PATH", argv[0]);
+	else
+		warn("cannot run '%s'", argv[0]);
+	return STATUS_FAILED;
+}
+
+static const char *variable_of(int option)
+{
+	switch (option) {
+	case 'b':
+		return "ACTMEM_BACKEND";
+	case 'p':
+		return "ACTMEM_PAGES";
+	case 'n':
+		return "ACTMEM_NODES";
+	case 'P':
+		return "ACTMEM_POLICY";
+	case 'a':
+		return "ACTMEM_ALLOW";
+	default:
+		return NULL;
+	}
+}
+
+int cmd_run(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "backend", required_argument, NULL, 'b' },
+		{ "pages", required_argument, NULL, 'p' },
+		{ "nodes", required_argument, NULL, 'n' },
+		{ "policy", required_argument, NULL, 'P' },
+		{ "allow", required_argument, NULL, 'a' },
+		{ "verbose", no_argument, NULL, 'v' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	struct actmem_options checked;
+	bool verbose = false;
+	int option, status;
+
+	/* "+": what follows the program's name is the program's. */
+	while ((option = getopt_long(argc, argv, "+b:p:n:P:a:vh", options, NULL)) != -1) {
+		switch (option) {
+		case 'v':
+			verbose = true;
+			break;
+		case 'h':
+			ignore_closed_pipes();
+			print_help();
+			return STATUS_OK;
+		case '?':
+			return usage_hint();
+		default:
+			if (setenv(variable_of(option), optarg, 1)) {
+				warn("cannot set the environment");
+				return STATUS_FAILED;
+			}
+		}
+	}
+	if (optind == argc) {
+		warnx("no program to run");
+		return usage_hint();
+	}
+
+	ACTMEM_INIT(&checked);
+	if (actmem_options_from_environment(&checked)) {
+		warnx("%s", actmem_error());
+		return usage_hint();
+	}
+	status = set_folders();
+	if (!status)
+		status = try_region(verbose);
+	return status ? status : become(argv + optind);
+}
