@@ -238,6 +238,7 @@ int actmem_region_close(struct actmem_region *region);
  * Every region on this machine that the caller may see, of both backends, in
  * an array to be released with free(). Works without actmem_open(). A region
  * that several processes hold is listed once, with its maker if that lives.
+ * After a success actmem_error() is "", or says why the driver did not answer.
  * @size: bytes of an item as the caller was compiled.
  */
 int actmem_list_sized(struct actmem_region_info **regions, size_t *count,

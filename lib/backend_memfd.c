@@ -26,6 +26,7 @@
 #include "map.h"
 #include "node.h"
 #include "options.h"
+#include "processes.h"
 #include "smaps.h"
 #include "sysfile.h"
 
@@ -33,8 +34,6 @@
 #define MFD_HUGE_2MB	(21U << 26)
 #endif
 
-#define LABEL		"actmem:"
-#define BASE_PAGE_BYTES	4096ULL
 #define SEALS		(F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
 #define SHMEM_ENABLED	"/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 
@@ -115,7 +114,7 @@ static int check_room(const struct region_request *request)
 static int make_file(const struct region_request *request, int *fd)
 {
 	bool hugetlb = request->pages == ACTMEM_PAGES_2M;
-	char label[sizeof(LABEL) + ACTMEM_NAME_MAX];
+	char label[sizeof(REGION_LABEL) + ACTMEM_NAME_MAX];
 	struct rlimit limit;
 	int error;
 
@@ -123,7 +122,7 @@ static int make_file(const struct region_request *request, int *fd)
 	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < request->length)
 		return fail(EFBIG, "RLIMIT_FSIZE is %s, %s wanted; raise it with `ulimit -f`",
 			    BYTES_TEXT(limit.rlim_cur), BYTES_TEXT(request->length));
-	snprintf(label, sizeof(label), LABEL "%s", request->name);
+	snprintf(label, sizeof(label), REGION_LABEL "%s", request->name);
 	*fd = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING |
 			   (hugetlb ? MFD_HUGETLB | MFD_HUGE_2MB : 0));
 	if (*fd < 0 && hugetlb && (errno == EINVAL || errno == ENODEV || errno == EOPNOTSUPP))
@@ -445,7 +444,7 @@ static int memfd_create_region(int device, const struct region_request *request,
  */
 static int check_foreign(int fd, struct backing *backing)
 {
-	static const char prefix[] = "/memfd:" LABEL, suffix[] = " (deleted)";
+	static const char prefix[] = "/memfd:" REGION_LABEL, suffix[] = " (deleted)";
 	char path[64], label[512];
 	struct stat stat;
 	struct statfs files;
@@ -538,11 +537,6 @@ static int memfd_info(const struct backing *backing, struct actmem_region_info *
 			   info->node_bytes);
 }
 
-static int memfd_list(struct region_list *list)
-{
-	return 0;
-}
-
 const struct backend backend_memfd = {
 	.kind = ACTMEM_BACKEND_MEMFD,
 	.name = "memfd",
@@ -553,5 +547,5 @@ const struct backend backend_memfd = {
 	.unmap = memfd_unmap,
 	.info = memfd_info,
 	.release = memfd_release,
-	.list = memfd_list,
+	.list = processes_list,
 };

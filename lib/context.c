@@ -41,6 +41,7 @@ static void after_fork_in_child(void)
 	for (am = handles; am; am = am->next) {
 		for (region = am->regions; region; region = region->next)
 			close(region->backing.fd);
+		close(am->stats.fd);
 		if (am->device >= 0)
 			close(am->device);
 	}
@@ -115,14 +116,13 @@ int actmem_open(struct actmem **result, const struct actmem_options *options)
 	error = take_options(&am->options, options);
 	if (error)
 		goto free_handle;
-	am->counters = calloc(1, sizeof(*am->counters));
-	if (!am->counters) {
-		error = fail(ENOMEM, "no memory for a handle");
-		goto free_handle;
-	}
 	error = open_backend(am);
 	if (error)
-		goto free_counters;
+		goto free_handle;
+	error = stats_open(&am->stats, am->backend->kind);
+	if (error)
+		goto close_device;
+	am->counters = &am->stats.header->counters;
 
 	handles_lock();
 	am->generation = generation;
@@ -135,8 +135,9 @@ int actmem_open(struct actmem **result, const struct actmem_options *options)
 	*result = am;
 	return 0;
 
-free_counters:
-	free(am->counters);
+close_device:
+	if (am->device >= 0)
+		close(am->device);
 free_handle:
 	free(am);
 	return error;
@@ -166,7 +167,7 @@ int actmem_close(struct actmem *am)
 	handles_unlock();
 	if (am->device >= 0)
 		close(am->device);
-	free(am->counters);
+	stats_close(&am->stats);
 	free(am);
 	return 0;
 }

@@ -9,10 +9,10 @@
 #define LIB_CONTEXT_H
 
 #include <pthread.h>
-#include <stdatomic.h>
 
 #include "actmem.h"
 #include "backend.h"
+#include "stats.h"
 
 #define DESCRIPTION_MAX	512
 
@@ -24,7 +24,8 @@ struct actmem {
 	const struct backend *backend;
 	int device;
 	struct actmem_options options;
-	struct counters *counters;
+	struct stats stats;		/* adding and removing: under the handles lock */
+	struct counters *counters;	/* of stats */
 	char description[DESCRIPTION_MAX];
 };
 
@@ -33,45 +34,9 @@ struct actmem_region {
 	struct actmem *am;
 	pthread_mutex_t lock;
 	struct backing backing;
+	struct stats_record *record;	/* memfd only; mapped bytes: under lock */
 	unsigned int maps;		/* under lock */
 };
-
-/*
- * The counters of one actmem. Written by any thread without a lock.
- */
-struct counters {
-	_Atomic uint64_t regions;
-	_Atomic uint64_t region_bytes;
-	_Atomic uint64_t region_bytes_peak;
-	_Atomic uint64_t regions_mapped;
-	_Atomic uint64_t regions_total;
-	_Atomic uint64_t heaps;
-	_Atomic uint64_t blocks;
-	_Atomic uint64_t block_bytes;
-	_Atomic uint64_t block_bytes_peak;
-	_Atomic uint64_t blocks_total;
-	_Atomic uint64_t fallbacks_total;
-};
-
-static inline uint64_t counter_add(_Atomic uint64_t *counter, uint64_t amount)
-{
-	return atomic_fetch_add_explicit(counter, amount, memory_order_relaxed) + amount;
-}
-
-static inline void counter_subtract(_Atomic uint64_t *counter, uint64_t amount)
-{
-	atomic_fetch_sub_explicit(counter, amount, memory_order_relaxed);
-}
-
-static inline void counter_raise(_Atomic uint64_t *peak, uint64_t value)
-{
-	uint64_t seen = atomic_load_explicit(peak, memory_order_relaxed);
-
-	while (seen < value &&
-	       !atomic_compare_exchange_weak_explicit(peak, &seen, value, memory_order_relaxed,
-						      memory_order_relaxed))
-		;
-}
 
 void handles_lock(void);
 void handles_unlock(void);

@@ -11,6 +11,7 @@
 
 #include "actmem.h"
 
+#define BASE_PAGE_BYTES		4096ULL
 #define HUGE_PAGE_BYTES		(2ULL << 20)
 #define NODES_TEXT_MAX		128
 

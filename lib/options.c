@@ -233,7 +233,7 @@ int options_resolve(const struct actmem_options *defaults,
 	error = check_nodes(request);
 	if (error)
 		return error;
-	page_bytes = request->pages == ACTMEM_PAGES_4K ? 4096 : HUGE_PAGE_BYTES;
+	page_bytes = request->pages == ACTMEM_PAGES_4K ? BASE_PAGE_BYTES : HUGE_PAGE_BYTES;
 	if (!request->length || request->length % page_bytes || request->length > INT64_MAX)
 		return fail(EINVAL, "length is %llu; it must be a multiple of the page size, %llu, and not 0",
 			    (unsigned long long)request->length, (unsigned long long)page_bytes);

@@ -12,24 +12,6 @@
 #include "region.h"
 #include "sysfile.h"
 
-static void enlist(struct actmem *am, struct actmem_region *region)
-{
-	struct counters *counters = am->counters;
-	uint64_t length = region->backing.length;
-
-	handles_lock();
-	region->next = am->regions;
-	if (region->next)
-		region->next->previous = region;
-	am->regions = region;
-	handles_unlock();
-
-	counter_add(&counters->regions, 1);
-	counter_add(&counters->regions_total, 1);
-	counter_add(&counters->fallbacks_total, region->backing.fallbacks);
-	counter_raise(&counters->region_bytes_peak, counter_add(&counters->region_bytes, length));
-}
-
 static struct actmem_region *new_region(struct actmem *am)
 {
 	struct actmem_region *region = calloc(1, sizeof(*region));
@@ -49,6 +31,50 @@ static void free_region(struct actmem_region *region)
 	free(region);
 }
 
+/* The driver itself tells others of its regions; of memfds their owners do. */
+static int publish(struct actmem *am, struct actmem_region *region)
+{
+	struct actmem_region_info info;
+	int error;
+
+	if (am->backend->kind != ACTMEM_BACKEND_MEMFD)
+		return 0;
+	ACTMEM_INIT(&info);
+	error = am->backend->info(&region->backing, &info);
+	if (error)
+		return error;
+	handles_lock();
+	error = stats_add(&am->stats, &region->backing, info.node_bytes, &region->record);
+	handles_unlock();
+	return error;
+}
+
+/* Takes a region into its lists and counters, or releases it. */
+static int enlist(struct actmem *am, struct actmem_region *region)
+{
+	struct counters *counters = am->counters;
+	uint64_t length = region->backing.length;
+	int error = publish(am, region);
+
+	if (error) {
+		am->backend->release(&region->backing);
+		free_region(region);
+		return error;
+	}
+	handles_lock();
+	region->next = am->regions;
+	if (region->next)
+		region->next->previous = region;
+	am->regions = region;
+	handles_unlock();
+
+	counter_add(&counters->regions, 1);
+	counter_add(&counters->regions_total, 1);
+	counter_add(&counters->fallbacks_total, region->backing.fallbacks);
+	counter_raise(&counters->region_bytes_peak, counter_add(&counters->region_bytes, length));
+	return 0;
+}
+
 int region_create(struct actmem *am, const struct region_request *request,
 		  struct actmem_region **result)
 {
@@ -65,9 +91,10 @@ int region_create(struct actmem *am, const struct region_request *request,
 	/* What is still told after a success is the steps down of this region. */
 	if (!region->backing.fallbacks)
 		fail_clear();
-	enlist(am, region);
-	*result = region;
-	return 0;
+	error = enlist(am, region);
+	if (!error)
+		*result = region;
+	return error;
 }
 
 int actmem_region_create(struct actmem *am, const struct actmem_region_options *options,
@@ -105,9 +132,10 @@ int actmem_region_from_fd(struct actmem *am, int fd, struct actmem_region **resu
 		free_region(region);
 		return error;
 	}
-	enlist(am, region);
-	*result = region;
-	return 0;
+	error = enlist(am, region);
+	if (!error)
+		*result = region;
+	return error;
 }
 
 int actmem_region_fd(const struct actmem_region *region)
@@ -125,6 +153,13 @@ uint64_t actmem_region_length(const struct actmem_region *region)
 	return region ? region->backing.length : 0;
 }
 
+static void count_mapped(struct actmem_region *region)
+{
+	counter_add(&region->am->counters->regions_mapped, 1);
+	if (region->record)
+		stats_set_mapped(region->record, region->backing.length);
+}
+
 int actmem_region_map(struct actmem_region *region, void **address)
 {
 	int error;
@@ -139,7 +174,7 @@ int actmem_region_map(struct actmem_region *region, void **address)
 		error = region->am->backend->map(&region->backing);
 	if (!error) {
 		if (!region->maps++)
-			counter_add(&region->am->counters->regions_mapped, 1);
+			count_mapped(region);
 		*address = region->backing.address;
 	}
 	pthread_mutex_unlock(&region->lock);
@@ -150,6 +185,8 @@ static void unmap_last(struct actmem_region *region)
 {
 	region->am->backend->unmap(&region->backing);
 	counter_subtract(&region->am->counters->regions_mapped, 1);
+	if (region->record)
+		stats_set_mapped(region->record, 0);
 }
 
 int actmem_region_unmap(struct actmem_region *region)
@@ -199,7 +236,11 @@ void region_close(struct actmem_region *region)
 {
 	struct actmem *am = region->am;
 
+	if (region->maps)
+		unmap_last(region);
 	handles_lock();
+	if (region->record)
+		stats_remove(&am->stats, region->record);
 	if (region->previous)
 		region->previous->next = region->next;
 	else
@@ -208,8 +249,6 @@ void region_close(struct actmem_region *region)
 		region->next->previous = region->previous;
 	handles_unlock();
 
-	if (region->maps)
-		unmap_last(region);
 	counter_subtract(&am->counters->regions, 1);
 	counter_subtract(&am->counters->region_bytes, region->backing.length);
 	am->backend->release(&region->backing);

@@ -171,6 +171,36 @@ static int print_table(const json_t *list, unsigned int flags)
 			   sizeof(columns) / sizeof(columns[0]), flags);
 }
 
+/*
+ * actmem_list() lists no region of a driver that cannot be asked. 0 if there
+ * is none to miss; else the errno of actmem_open(), and its words.
+ */
+static int driver_missing(void)
+{
+	struct actmem_options options;
+	struct actmem *am;
+	int err;
+
+	ACTMEM_INIT(&options);
+	options.backend = ACTMEM_BACKEND_DRIVER;
+	err = actmem_open(&am, &options);
+	if (!err)
+		actmem_close(am);
+	return err == -ENOENT || err == -ENXIO ? 0 : err;
+}
+
+/* To stderr, since what is not shown is no part of the list. */
+static int tell_what_is_missing(bool as_json)
+{
+	int err = driver_missing();
+
+	if (err)
+		warnx("regions of the driver are not shown: %s", actmem_error());
+	else if (!as_json && !sees_all_users())
+		warnx("other users' regions are shown to root alone");
+	return err && err != -EACCES && err != -EPERM ? STATUS_FAILED : STATUS_OK;
+}
+
 int cmd_list(int argc, char **argv)
 {
 	struct actmem_region_info *regions;
@@ -200,7 +230,5 @@ int cmd_list(int argc, char **argv)
 		warnx("%s", strerror(-err));
 		return STATUS_FAILED;
 	}
-	if (!options.as_json && !sees_all_users())
-		fputs("Other users' regions are shown to root alone.\n", stderr);
-	return STATUS_OK;
+	return tell_what_is_missing(options.as_json);
 }

@@ -15,8 +15,7 @@
 #include <unistd.h>
 #include "../lib/actmem.h"
 #include "tool.h"
-
-#define TRIAL_BYTES	(2ULL << 20)
+#include "trial.h"
 
 static void print_help(void)
 {
@@ -33,12 +32,15 @@ static void print_help(void)
 	     "                                    default: bind with --nodes, else preferred\n"
 	     "  -a, --allow LIST                  what may be used instead of what was asked\n"
 	     "                                    for: thp,4k,node,unlocked, or any\n"
+	     "  -g, --heap-grow SIZE              length of each region that the Python module\n"
+	     "                                    takes blocks from, as 256M; default: 64M\n"
+	     "  -l, --heap-limit SIZE             of all of them; default: none\n"
 	     "  -v, --verbose                     tell on stderr which backend and why, and\n"
 	     "                                    which pages\n"
 	     "  -h, --help                        print this\n"
 	     "\n"
-	     "Variables of the environment with the same meaning: ACTMEM_BACKEND,\n"
-	     "ACTMEM_PAGES, ACTMEM_NODES, ACTMEM_POLICY, ACTMEM_ALLOW. Options win.\n"
+	     "Variables of the environment with the same meaning: ACTMEM_BACKEND, _PAGES,\n"
+	     "_NODES, _POLICY, _ALLOW, _HEAP_GROW, _HEAP_LIMIT. Options win.\n"
 	     "Exit status: 1 if the program cannot be started, 2 for bad usage, else its own.");
 }
 
@@ -107,61 +109,6 @@ static int set_folders(void)
 	return STATUS_OK;
 }
 
-static void describe(const struct actmem *am, struct actmem_region *region)
-{
-	static const char * const pages[] = {
-		[ACTMEM_PAGES_2M] = "2M", [ACTMEM_PAGES_THP] = "thp", [ACTMEM_PAGES_4K] = "4K",
-	};
-	struct actmem_region_info info;
-	const char *separator = "";
-	int node;
-
-	warnx("%s", actmem_describe(am));
-	ACTMEM_INIT(&info);
-	if (actmem_region_info(region, &info)) {
-		warnx("%s", actmem_error());
-		return;
-	}
-	fprintf(stderr, "%s: a region now gets %s pages on node ", program_invocation_short_name,
-		pages[info.pages]);
-	for (node = 0; node < ACTMEM_NODES_MAX; node++) {
-		if (!info.node_bytes[node])
-			continue;
-		fprintf(stderr, "%s%d", separator, node);
-		separator = ",";
-	}
-	fputc('\n', stderr);
-}
-
-/*
- * What the program would fail at much later, it is told now: no device, no
- * permission, no free huge pages, a limit.
- */
-static int try_region(bool verbose)
-{
-	struct actmem_region_options trial;
-	struct actmem_region *region;
-	struct actmem *am;
-
-	if (actmem_open(&am, NULL)) {
-		warnx("%s", actmem_error());
-		return STATUS_FAILED;
-	}
-	ACTMEM_INIT(&trial);
-	trial.length = TRIAL_BYTES;
-	trial.name = "actmem run";
-	if (actmem_region_create(am, &trial, &region)) {
-		warnx("%s", actmem_error());
-		actmem_close(am);
-		return STATUS_FAILED;
-	}
-	if (verbose)
-		describe(am, region);
-	actmem_region_close(region);
-	actmem_close(am);
-	return STATUS_OK;
-}
-
 static int become(char **argv)
 {
 	execvp(argv[0], argv);
@@ -187,6 +134,10 @@ static const char *variable_of(int option)
 		return "ACTMEM_POLICY";
 	case 'a':
 		return "ACTMEM_ALLOW";
+	case 'g':
+		return "ACTMEM_HEAP_GROW";
+	case 'l':
+		return "ACTMEM_HEAP_LIMIT";
 	default:
 		return NULL;
 	}
@@ -200,16 +151,17 @@ int cmd_run(int argc, char **argv)
 		{ "nodes", required_argument, NULL, 'n' },
 		{ "policy", required_argument, NULL, 'P' },
 		{ "allow", required_argument, NULL, 'a' },
+		{ "heap-grow", required_argument, NULL, 'g' },
+		{ "heap-limit", required_argument, NULL, 'l' },
 		{ "verbose", no_argument, NULL, 'v' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
-	struct actmem_options checked;
 	bool verbose = false;
 	int option, status;
 
 	/* "+": what follows the program's name is the program's. */
-	while ((option = getopt_long(argc, argv, "+b:p:n:P:a:vh", options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "+b:p:n:P:a:g:l:vh", options, NULL)) != -1) {
 		switch (option) {
 		case 'v':
 			verbose = true;
@@ -232,13 +184,10 @@ int cmd_run(int argc, char **argv)
 		return usage_hint();
 	}
 
-	ACTMEM_INIT(&checked);
-	if (actmem_options_from_environment(&checked)) {
-		warnx("%s", actmem_error());
+	status = try_environment(verbose);
+	if (status == STATUS_USAGE)
 		return usage_hint();
-	}
-	status = set_folders();
 	if (!status)
-		status = try_region(verbose);
+		status = set_folders();
 	return status ? status : become(argv + optind);
 }

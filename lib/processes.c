@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Finds the memfd regions of every process that this one may look into.
+ *
+ * That a region exists, its name and its length are taken from the descriptors
+ * under /proc/PID/fd, which nobody can forge; only placement, pinning and use
+ * come from what the process publishes, are read without mapping it, and are
+ * left out if they make no sense.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "list.h"
+#include "node.h"
+#include "processes.h"
+#include "stats.h"
+#include "sysfile.h"
+
+#define REGION_PREFIX	"/memfd:" REGION_LABEL
+#define STATS_LINK	"/memfd:" STATS_LABEL " (deleted)"
+#define DELETED		" (deleted)"
+#define PATH_SIZE	64
+/* A process has one for each backend it opened. */
+#define PUBLISHED_MAX	64
+#define READ_TRIES	16
+
+/* Which of several holders of a region is told. */
+enum rank {
+	RANK_HOLDER,		/* has a descriptor and does not say more */
+	RANK_RECEIVER,
+	RANK_MAKER,
+};
+
+struct found {
+	uint64_t device, id;
+	enum rank rank;
+	size_t item;		/* its index in the list */
+};
+
+struct search {
+	struct region_list *list;
+	struct found *found;
+	size_t count, room;
+	int published[PUBLISHED_MAX];
+	unsigned int published_count;
+};
+
+/* The number of the process in its own, innermost namespace. */
+static int own_pid(int pid)
+{
+	char path[PATH_SIZE], text[4096];
+	char *line, *end;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	if (sysfile_read(path, text, sizeof(text)))
+		return 0;
+	line = strstr(text, "\nNSpid:");
+	end = line ? strchr(line + 1, '\n') : NULL;
+	if (!end)
+		return pid;
+	*end = '\0';
+	line = strrchr(line, '\t');
+	return line ? atoi(line) : pid;
+}
+
+static bool read_at(int fd, void *into, size_t size, uint64_t offset)
+{
+	return pread(fd, into, size, (off_t)offset) == (ssize_t)size;
+}
+
+/* A descriptor of what a process publishes, or -1. */
+static int open_published(const char *path, int pid)
+{
+	struct stats_header header;
+	struct stat stat;
+	struct statfs files;
+	int seals;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+	if (fd < 0)
+		return -1;
+	seals = fcntl(fd, F_GET_SEALS);
+	if (!fstat(fd, &stat) && S_ISREG(stat.st_mode) && stat.st_size == STATS_FILE_BYTES &&
+	    !fstatfs(fd, &files) && files.f_type == TMPFS_MAGIC &&
+	    seals >= 0 && seals & F_SEAL_SHRINK &&
+	    read_at(fd, &header, sizeof(header), 0) && header.magic == STATS_MAGIC &&
+	    header.version == STATS_VERSION && header.pid == own_pid(pid))
+		return fd;
+	close(fd);
+	return -1;
+}
+
+static unsigned int published_records(int fd)
+{
+	struct stats_header header;
+
+	if (!read_at(fd, &header, sizeof(header), 0) || header.records > STATS_RECORDS)
+		return 0;
+	return header.records;
+}
+
+static bool read_record(int fd, unsigned int index, struct stats_record *record)
+{
+	uint64_t offset = STATS_HEADER_BYTES + (uint64_t)index * STATS_RECORD_BYTES;
+	uint64_t before, behind;
+	unsigned int try;
+
+	for (try = 0; try < READ_TRIES; try++) {
+		if (!read_at(fd, &before, sizeof(before), offset))
+			return false;
+		atomic_thread_fence(memory_order_acquire);
+		if (!read_at(fd, record, sizeof(*record), offset))
+			return false;
+		atomic_thread_fence(memory_order_acquire);
+		if (!read_at(fd, &behind, sizeof(behind), offset))
+			return false;
+		if (before == behind && !(before & 1))
+			return true;
+	}
+	return false;
+}
+
+static bool makes_sense(const struct stats_record *record, uint64_t length)
+{
+	uint64_t sum = 0;
+	unsigned int node;
+
+	for (node = 0; node < ACTMEM_NODES_MAX; node++) {
+		if (record->node_bytes[node] > length - sum)
+			return false;
+		sum += record->node_bytes[node];
+	}
+	return record->pages > ACTMEM_PAGES_DEFAULT && record->pages <= ACTMEM_PAGES_4K &&
+	       (record->page_bytes == BASE_PAGE_BYTES || record->page_bytes == HUGE_PAGE_BYTES) &&
+	       record->mapped_bytes <= length && record->pinned_bytes <= length;
+}
+
+/* Fills in what the process itself tells of the region. */
+static enum rank take_published(const struct search *search, uint64_t device, uint64_t id,
+				struct actmem_region_info *info)
+{
+	struct stats_record record;
+	unsigned int file, index, records;
+
+	for (file = 0; file < search->published_count; file++) {
+		records = published_records(search->published[file]);
+		for (index = 0; index < records; index++) {
+			uint64_t key[3];
+			uint64_t offset = STATS_HEADER_BYTES + (uint64_t)index * STATS_RECORD_BYTES;
+
+			if (!read_at(search->published[file], key, sizeof(key), offset) ||
+			    key[1] != device || key[2] != id ||
+			    !read_record(search->published[file], index, &record) ||
+			    record.device != device || record.id != id ||
+			    !makes_sense(&record, info->length))
+				continue;
+			info->page_bytes = record.page_bytes;
+			info->pages = record.pages;
+			info->mapped_bytes = record.mapped_bytes;
+			info->pinned_bytes = record.pinned_bytes;
+			memcpy(info->node_bytes, record.node_bytes, sizeof(info->node_bytes));
+			return record.received ? RANK_RECEIVER : RANK_MAKER;
+		}
+	}
+	return RANK_HOLDER;
+}
+
+/* The name behind "actmem:", if it is one that this library gives. */
+static bool take_label(char name[ACTMEM_NAME_MAX], const char *link)
+{
+	const char *from = link + strlen(REGION_PREFIX);
+	size_t length = strlen(from), i;
+
+	if (length < strlen(DELETED) || strcmp(from + length - strlen(DELETED), DELETED))
+		return false;
+	length -= strlen(DELETED);
+	if (length >= ACTMEM_NAME_MAX)
+		return false;
+	for (i = 0; i < length; i++)
+		if (from[i] < ' ' || from[i] > '~' || from[i] == '/')
+			return false;
+	memcpy(name, from, length);
+	return true;
+}
+
+static struct found *find(const struct search *search, uint64_t device, uint64_t id)
+{
+	size_t i;
+
+	for (i = 0; i < search->count; i++)
+		if (search->found[i].device == device && search->found[i].id == id)
+			return &search->found[i];
+	return NULL;
+}
+
+static struct found *add_found(struct search *search)
+{
+	struct found *larger;
+	size_t room;
+
+	if (search->count == search->room) {
+		room = search->room ? search->room * 2 : 64;
+		larger = realloc(search->found, room * sizeof(*larger));
+		if (!larger) {
+			fail(ENOMEM, "no memory for a list of %zu regions", room);
+			return NULL;
+		}
+		search->found = larger;
+		search->room = room;
+	}
+	return &search->found[search->count++];
+}
+
+static int take_region(struct search *search, int pid, const char *path, const char *link)
+{
+	struct actmem_region_info info;
+	struct found *found;
+	struct stat file, owner;
+	struct statfs files;
+	char process[PATH_SIZE];
+	enum rank rank;
+
+	ACTMEM_INIT(&info);
+	snprintf(process, sizeof(process), "/proc/%d", pid);
+	if (!take_label(info.name, link) || stat(path, &file) || statfs(path, &files) ||
+	    (files.f_type != TMPFS_MAGIC && files.f_type != HUGETLBFS_MAGIC) ||
+	    stat(process, &owner) || file.st_size <= 0)
+		return 0;
+	info.id = file.st_ino;
+	info.length = (uint64_t)file.st_size;
+	info.backend = ACTMEM_BACKEND_MEMFD;
+	info.pid = pid;
+	info.uid = owner.st_uid;
+	info.pages = files.f_type == HUGETLBFS_MAGIC ? ACTMEM_PAGES_2M : ACTMEM_PAGES_4K;
+	info.page_bytes = files.f_type == HUGETLBFS_MAGIC ? HUGE_PAGE_BYTES : BASE_PAGE_BYTES;
+	rank = take_published(search, file.st_dev, file.st_ino, &info);
+
+	found = find(search, file.st_dev, file.st_ino);
+	if (found && found->rank >= rank)
+		return 0;
+	if (!found) {
+		found = add_found(search);
+		if (!found || !list_add(search->list))
+			return -ENOMEM;
+		found->device = file.st_dev;
+		found->id = file.st_ino;
+		found->item = search->list->count - 1;
+	}
+	found->rank = rank;
+	search->list->items[found->item] = info;
+	return 0;
+}
+
+/* Calls @take for the descriptors of a process whose link begins so. */
+static int walk_links(struct search *search, int pid, const char *prefix,
+		      int (*take)(struct search *search, int pid, const char *path,
+				  const char *link))
+{
+	char path[PATH_SIZE + 256], link[512];
+	struct dirent *entry;
+	ssize_t length;
+	int error = 0;
+	DIR *directory;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	directory = opendir(path);
+	/* It has ended, or it is not ours to see. */
+	if (!directory)
+		return 0;
+	while (!error && (entry = readdir(directory))) {
+		snprintf(path, sizeof(path), "/proc/%d/fd/%s", pid, entry->d_name);
+		length = readlink(path, link, sizeof(link) - 1);
+		if (length <= 0)
+			continue;
+		link[length] = '\0';
+		if (!strncmp(link, prefix, strlen(prefix)))
+			error = take(search, pid, path, link);
+	}
+	closedir(directory);
+	return error;
+}
+
+static int take_stats(struct search *search, int pid, const char *path, const char *link)
+{
+	int fd = -1;
+
+	if (search->published_count < PUBLISHED_MAX)
+		fd = open_published(path, pid);
+	if (fd >= 0)
+		search->published[search->published_count++] = fd;
+	return 0;
+}
+
+static int search_process(struct search *search, int pid)
+{
+	int error;
+
+	search->published_count = 0;
+	error = walk_links(search, pid, STATS_LINK, take_stats);
+	if (!error)
+		error = walk_links(search, pid, REGION_PREFIX, take_region);
+	while (search->published_count)
+		close(search->published[--search->published_count]);
+	return error;
+}
+
+int processes_list(struct region_list *list)
+{
+	struct search search = { .list = list };
+	struct dirent *entry;
+	DIR *directory = opendir("/proc");
+	int error = 0;
+
+	if (!directory)
+		return fail(errno, "cannot look for processes (/proc: %s)", strerror(errno));
+	while (!error && (entry = readdir(directory))) {
+		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
+			error = search_process(&search, atoi(entry->d_name));
+	}
+	closedir(directory);
+	free(search.found);
+	return error;
+}

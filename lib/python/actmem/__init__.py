@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Pinned, NUMA-local, huge-page host memory for accelerators.
+
+    import actmem
+    actmem.open(allow=("thp", "4k"))    # or nothing: the environment decides
+    print(actmem.describe())
+
+`actmem.jax` keeps the activations of a JAX training in such memory.
+
+A process has one open memory, made by open() or, at the first use, as the
+environment says (ACTMEM_BACKEND, ACTMEM_PAGES, ...: what `actmem run` sets).
+"""
+import ctypes
+import os
+import threading
+
+from actmem import _native
+
+__all__ = ["Error", "Memory", "open", "default", "describe", "counters",
+           "regions", "list", "version"]
+
+
+class Error(OSError):
+    """A call of libactmem failed: `errno`, and in words what was wanted, what
+    was there and which knob helps."""
+
+
+def _check(status):
+    if status:
+        words = _native.library.actmem_error().decode(errors="replace")
+        raise Error(-status, words or os.strerror(-status))
+
+
+def _choice(kind, value, names):
+    wanted = str(value).lower()
+    for number, name in enumerate(names):
+        if name.lower() == wanted:
+            return number
+    raise ValueError(f"{kind}={value!r} is none of {', '.join(names)}")
+
+
+def _allow_bits(allow):
+    bits = 0
+    for name in allow.split(",") if isinstance(allow, str) else allow:
+        bit = _native.ALLOW.get(name.strip().lower())
+        if bit is None:
+            raise ValueError(
+                f"allow={name!r} is none of {', '.join(_native.ALLOW)}")
+        bits |= bit
+    return bits
+
+
+def _node_mask(nodes):
+    mask = _native.Nodes()
+    for node in [nodes] if isinstance(nodes, int) else nodes:
+        if not 0 <= node < _native.NODES_MAX:
+            raise ValueError(
+                f"nodes={node!r} is not within 0 to {_native.NODES_MAX - 1}")
+        mask.word[node // 64] |= 1 << node % 64
+    return mask
+
+
+class Memory:
+    """An open backend, with the options that its regions get."""
+
+    def __init__(self, handle, heap_grow=0, heap_limit=0):
+        self._handle = handle
+        self.heap_grow = heap_grow
+        self.heap_limit = heap_limit
+
+    def __repr__(self):
+        return f"<actmem.Memory {self.describe()}>"
+
+    @property
+    def handle(self):
+        if self._handle is None:
+            raise Error(0, "this memory is closed")
+        return self._handle
+
+    @property
+    def backend(self):
+        """"driver" or "memfd"."""
+        return _native.BACKENDS[_native.library.actmem_backend(self.handle)]
+
+    def describe(self):
+        """Which backend is in use and why, in words."""
+        return _native.library.actmem_describe(self.handle).decode()
+
+    def counters(self):
+        """Regions, heaps and blocks of this memory, by name."""
+        value = _native.initialized(_native.Counters)
+        _check(_native.library.actmem_counters(self.handle,
+                                               ctypes.byref(value)))
+        return _native.as_dict(value)
+
+    def close(self):
+        """Fails while regions or heaps of it are open."""
+        global _default
+        with _lock:
+            _check(_native.library.actmem_close(self.handle))
+            self._handle = None
+            if _default is self:
+                _default = None
+
+
+_lock = threading.RLock()
+_default = None
+# Set by actmem.jax: told of a memory that is opened, and asked for the one
+# that its handlers opened themselves.
+_on_open = None
+_adopted = None
+
+
+def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
+         heap_grow=0, heap_limit=0):
+    """Opens the memory of this process, before its first use.
+
+    backend     "auto", "driver" or "memfd"
+    pages       "2M", "thp" or "4K"
+    policy      "bind", "preferred" or "interleave", on
+    nodes       a node's number or several
+    allow       what may be used instead of what was asked for, some of
+                "thp", "4k", "node", "unlocked", or "any"; a failure where it
+                would be needed tells so
+    heap_grow   bytes of each region that blocks are taken from; 0: 64 MiB
+    heap_limit  bytes of all of them; 0: none
+
+    What is None is as the environment says.
+    """
+    global _default
+    options = _native.initialized(_native.Options)
+    _check(_native.library.actmem_options_from_environment(
+        ctypes.byref(options)))
+    if backend is not None:
+        options.backend = _choice("backend", backend, _native.BACKENDS)
+    if pages is not None:
+        options.pages = _choice("pages", pages, _native.PAGES)
+    if policy is not None:
+        options.policy = _choice("policy", policy, _native.POLICIES)
+    if nodes is not None:
+        options.nodes = _node_mask(nodes)
+    if allow is not None:
+        options.allow = _allow_bits(allow)
+    with _lock:
+        if _current() is not None:
+            raise Error(0, "the memory of this process is open already "
+                           f"({_default.describe()}): call actmem.open() "
+                           "before the first use, or close() it")
+        handle = ctypes.c_void_p()
+        _check(_native.library.actmem_open(ctypes.byref(handle),
+                                           ctypes.byref(options)))
+        memory = Memory(handle, heap_grow, heap_limit)
+        if _on_open is not None:
+            _on_open(memory)
+        _default = memory
+    return memory
+
+
+def _current():
+    global _default
+    if _default is None and _adopted is not None:
+        handle = _adopted()
+        if handle:
+            _default = Memory(ctypes.c_void_p(handle))
+    return _default
+
+
+def default():
+    """The memory of this process; opens it if that was not done yet."""
+    with _lock:
+        return _current() or open()
+
+
+def describe():
+    """Which backend is in use and why, in words."""
+    return default().describe()
+
+
+def counters():
+    """Regions, heaps and blocks of this process, by name."""
+    return default().counters()
+
+
+def list():
+    """Every region on this machine that the caller may see, as dicts."""
+    array = ctypes.POINTER(_native.RegionInfo)()
+    count = ctypes.c_size_t()
+    _check(_native.library.actmem_list_sized(
+        ctypes.byref(array), ctypes.byref(count),
+        ctypes.sizeof(_native.RegionInfo)))
+    try:
+        return [_region(array[i]) for i in range(count.value)]
+    finally:
+        _native.free(array)
+
+
+def _region(info):
+    region = _native.as_dict(info)
+    del region["reserved"]
+    region["backend"] = _native.BACKENDS[info.backend]
+    region["pages"] = _native.PAGES[info.pages]
+    region["nodes"] = {node: size for node, size in enumerate(info.node_bytes)
+                       if size}
+    del region["node_bytes"]
+    region["name"] = info.name.decode(errors="replace")
+    region["command"] = info.command.decode(errors="replace")
+    region["lingering"] = bool(info.lingering)
+    return region
+
+
+def regions():
+    """The regions of this process, as dicts."""
+    return [region for region in list() if region["pid"] == os.getpid()]
+
+
+def version():
+    """Of libactmem."""
+    return _native.library.actmem_version().decode()

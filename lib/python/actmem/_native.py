@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""libactmem through ctypes: where it is found, its structs and calls.
+
+Mirrors lib/actmem.h; nothing else of the package knows a C type of it.
+"""
+import ctypes
+import os
+from ctypes import (POINTER, c_char, c_char_p, c_int, c_int32, c_size_t,
+                    c_uint32, c_uint64, c_void_p)
+
+NODES_MAX = 1024
+NAME_MAX = 64
+
+BACKENDS = ("auto", "driver", "memfd")
+POLICIES = ("default", "bind", "preferred", "interleave")
+PAGES = ("default", "2M", "thp", "4K")
+ALLOW = {"thp": 1, "4k": 2, "node": 4, "unlocked": 8, "any": 15}
+
+
+class Nodes(ctypes.Structure):
+    _fields_ = [("word", c_uint64 * (NODES_MAX // 64))]
+
+
+class Options(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("backend", c_int), ("pages", c_int),
+                ("policy", c_int), ("nodes", Nodes), ("allow", c_uint32),
+                ("reserved", c_uint32)]
+
+
+class RegionInfo(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("id", c_uint64), ("length", c_uint64),
+                ("page_bytes", c_uint64), ("backend", c_int), ("pages", c_int),
+                ("mapped_bytes", c_uint64), ("pinned_bytes", c_uint64),
+                ("node_bytes", c_uint64 * NODES_MAX), ("uid", c_uint32),
+                ("pid", c_int32), ("lingering", c_uint32),
+                ("reserved", c_uint32), ("name", c_char * NAME_MAX),
+                ("command", c_char * 16)]
+
+
+class Counters(ctypes.Structure):
+    _fields_ = [("size", c_size_t)] + [(name, c_uint64) for name in (
+        "regions", "region_bytes", "regions_mapped", "heaps", "blocks",
+        "block_bytes", "block_bytes_peak", "region_bytes_peak",
+        "regions_total", "blocks_total", "fallbacks_total")]
+
+
+def initialized(struct):
+    """What ACTMEM_INIT() does: an empty struct that knows its size."""
+    value = struct()
+    value.size = ctypes.sizeof(struct)
+    return value
+
+
+def as_dict(value):
+    """The plain fields of a struct, without its size."""
+    return {name: getattr(value, name) for name, _ in value._fields_
+            if name != "size"}
+
+
+def _folders():
+    chosen = os.environ.get("ACTMEM_LIBDIR")
+    if chosen:
+        return [chosen]
+    package = os.path.dirname(os.path.abspath(__file__))
+    tree = os.path.dirname(os.path.dirname(os.path.dirname(package)))
+    return [package, os.path.join(tree, "build", "lib")]
+
+
+def load(name):
+    """The shared library `name`, or an ImportError that says where it was
+    looked for."""
+    tried = []
+    for folder in _folders():
+        for file in (f"{name}.so", f"{name}.so.0"):
+            path = os.path.join(folder, file)
+            if os.path.exists(path):
+                try:
+                    return ctypes.CDLL(path)
+                except OSError as error:
+                    raise ImportError(f"{path} does not load: {error}") from None
+        tried.append(folder)
+    raise ImportError(
+        f"{name}.so is not in {' nor in '.join(tried)}: build it with `make`, "
+        "or name its folder in ACTMEM_LIBDIR")
+
+
+def _declare(library):
+    handle, options = c_void_p, POINTER(Options)
+    for name, result, arguments in (
+            ("actmem_error", c_char_p, []),
+            ("actmem_version", c_char_p, []),
+            ("actmem_options_from_environment", c_int, [options]),
+            ("actmem_open", c_int, [POINTER(handle), options]),
+            ("actmem_close", c_int, [handle]),
+            ("actmem_backend", c_int, [handle]),
+            ("actmem_describe", c_char_p, [handle]),
+            ("actmem_counters", c_int, [handle, POINTER(Counters)]),
+            ("actmem_list_sized", c_int, [POINTER(POINTER(RegionInfo)),
+                                          POINTER(c_size_t), c_size_t])):
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+library = _declare(load("libactmem"))
+
+free = ctypes.CDLL(None).free
+free.restype, free.argtypes = None, [c_void_p]

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The activations of a JAX training in actmem memory.
+
+    import jax, actmem.jax
+
+    layer = actmem.jax.checkpoint(
+        layer, offload_argnums=(0,),
+        policy=jax.checkpoint_policies.save_only_these_names("q", "k", "v"))
+
+checkpoint   is jax.checkpoint whose saved values live in actmem regions
+patch        makes jax.checkpoint do so where a policy offloads
+stats        what is there and what went through
+reset        frees what failed or abandoned steps have left
+configure    limits and checks
+
+A program that was made by jax.export needs this module imported where it
+runs. TPUs cannot run it.
+"""
+from actmem.jax._checkpoint import checkpoint
+from actmem.jax._handlers import configure, reset, stats
+
+__all__ = ["checkpoint", "configure", "reset", "stats"]

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""checkpoint: jax.checkpoint whose saved values live in actmem memory.
+
+A call traces its function, makes all that it closes over arguments beside
+the given ones, and binds a custom_vjp of them whose two halves are the
+plan's. The function itself, when it is only evaluated, touches no actmem.
+"""
+import functools
+import os
+
+import jax
+
+from actmem.jax._plan import Plan, Settings
+from actmem.jax._primitives import Site
+
+MIN_BYTES = 1024
+
+
+def _label(f):
+    while isinstance(f, functools.partial):
+        f = f.func
+    f = getattr(f, "__wrapped__", f)
+    name = getattr(f, "__qualname__", None) or type(f).__qualname__
+    code = getattr(f, "__code__", None)
+    if code is None:
+        return name
+    return f"{name} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"
+
+
+def _argnums(kind, argnums, count):
+    """As a set of positions, whatever way the caller counted."""
+    argnums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    for number in argnums:
+        if not isinstance(number, int) or not -count <= number < count:
+            raise ValueError(f"{kind} names argument {number!r}, but there "
+                             f"are {count} positional arguments")
+    return {number % count for number in argnums}
+
+
+class _Call:
+    """A call's function of its arrays alone, flat, with what it closed over
+    first."""
+
+    def __init__(self, f, args, kwargs, static_argnums, offload_argnums):
+        static = _argnums("static_argnums", static_argnums, len(args))
+        offload = _argnums("offload_argnums", offload_argnums, len(args))
+        if static & offload:
+            raise ValueError("offload_argnums and static_argnums both name "
+                             f"argument {min(static & offload)}")
+        given = {i: arg for i, arg in enumerate(args) if i not in static}
+        leaves, tree = jax.tree.flatten((given, kwargs))
+
+        def flat(*leaves):
+            given, kwargs = jax.tree.unflatten(tree, leaves)
+            result = f(*[args[i] if i in static else given[i]
+                         for i in range(len(args))], **kwargs)
+            result, self.result_tree = jax.tree.flatten(result)
+            return result
+
+        closed = jax.make_jaxpr(flat)(*leaves)
+        self.jaxpr = closed.jaxpr
+        self.args = [*closed.consts, *leaves]
+        self.closed_over = len(closed.consts)
+        self.groups = [None] * self.closed_over
+        for i, arg in given.items():
+            self.groups += [i] * len(jax.tree.leaves(arg))
+        for name in sorted(kwargs):
+            self.groups += [name] * len(jax.tree.leaves(kwargs[name]))
+        self.activations = {i for i, group in enumerate(self.groups)
+                            if group in offload}
+
+    def run(self, *args):
+        return jax.core.eval_jaxpr(self.jaxpr, args[:self.closed_over],
+                                   *args[self.closed_over:])
+
+
+def _bind(call, plan_of):
+    """`plan_of(args)` gives the plan, from arguments of the types to come."""
+    function = jax.custom_vjp(lambda *args: call.run(*args))
+
+    def forward(*args):
+        return plan_of(args).run_forward(args)
+
+    def backward(residuals, cotangents):
+        return tuple(residuals.plan.run_backward(residuals, cotangents))
+
+    function.defvjp(forward, backward)
+    return jax.tree.unflatten(call.result_tree, function(*call.args))
+
+
+def checkpoint(f=None, /, *, policy=None, offload_argnums=(),
+               min_bytes=MIN_BYTES, sharding=None, prevent_cse=True,
+               static_argnums=()):
+    """Like jax.checkpoint, but what is saved lives in actmem memory between
+    the forward and the backward pass.
+
+    policy           as for jax.checkpoint. All it saves goes to actmem; of a
+                     policy that offloads, what it offloads goes there and
+                     what it saves stays on the device. None: nothing is
+                     saved, all is recomputed.
+    offload_argnums  arguments that are activations, such as a layer's input:
+                     where the backward pass needs them, it gets them from
+                     actmem. All other arguments, and what f closes over, are
+                     taken for weights, which neither move nor are copied.
+    min_bytes        smaller values stay on the device
+    sharding         needed where values are spread over several devices by
+                     a mesh whose axes are not Explicit: a NamedSharding for
+                     all of them, or a function that gives one for a value's
+                     type (shape, dtype), None for a value on one device
+    prevent_cse, static_argnums
+                     as for jax.checkpoint
+
+    Also a decorator: @actmem.jax.checkpoint(policy=...).
+
+    Gradients are differentiable once: hessian and the like are refused. A
+    vjp function of it can be called once. It runs on CPU.
+    """
+    if f is None:
+        return functools.partial(
+            checkpoint, policy=policy, offload_argnums=offload_argnums,
+            min_bytes=min_bytes, sharding=sharding, prevent_cse=prevent_cse,
+            static_argnums=static_argnums)
+    if not callable(f):
+        raise TypeError(f"checkpoint wants a function, not {f!r}")
+    if not isinstance(min_bytes, int) or min_bytes < 0:
+        raise ValueError(f"min_bytes={min_bytes!r} is no number of bytes")
+    settings = Settings(policy, prevent_cse, min_bytes, sharding, False)
+    label = _label(f)
+
+    @functools.wraps(f)
+    def checkpointed(*args, **kwargs):
+        call = _Call(f, args, kwargs, static_argnums, offload_argnums)
+        site = Site.numbered(label)
+        plans = []
+
+        def plan_of(args):
+            # One for all traces of this call: a loop traces it repeatedly
+            # and wants residuals of one structure.
+            if not plans:
+                plans.append(Plan(call.run, args, call.groups,
+                                  call.activations, site, settings))
+            return plans[0]
+
+        return _bind(call, plan_of)
+    return checkpointed

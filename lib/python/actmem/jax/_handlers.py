@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""libactmem_xla: its handlers made known to XLA, its controls and counts.
+
+Mirrors lib/xla/actmem_xla.h. PLATFORMS is the one place that tells which of
+XLA's platforms have handlers.
+"""
+import ctypes
+import os
+from ctypes import POINTER, c_int, c_uint32, c_uint64, c_void_p
+
+import jax
+
+import actmem
+from actmem import _native
+
+# platform → (target in a program, its handler)
+PLATFORMS = {
+    "cpu": {"actmem_put": "actmem_xla_put", "actmem_take": "actmem_xla_take"},
+}
+
+
+class Stats(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t)] + [(name, c_uint64) for name in (
+        "live_blocks", "live_bytes", "live_bytes_peak", "puts_total",
+        "put_bytes_total", "takes_total", "take_bytes_total",
+        "last_run_put_bytes", "last_run_take_bytes", "reclaimed_blocks_total",
+        "reclaimed_bytes_total", "reset_blocks_total", "checksums_total",
+        "generations", "generations_max", "checksum")]
+
+
+class DeviceStats(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t)] + [(name, c_uint64) for name in (
+        "live_bytes", "live_bytes_peak", "put_bytes_total",
+        "take_bytes_total")]
+
+
+def _declare(library):
+    for name, result, arguments in (
+            ("actmem_xla_attach", c_int, [c_void_p, c_uint64, c_uint64]),
+            ("actmem_xla_attached", c_void_p, []),
+            ("actmem_xla_trim", c_int, []),
+            ("actmem_xla_set_generations", None, [c_uint64]),
+            ("actmem_xla_set_checksum", None, [c_int]),
+            ("actmem_xla_stats", c_int, [POINTER(Stats)]),
+            ("actmem_xla_device_stats", c_int,
+             [c_uint32, POINTER(DeviceStats)]),
+            ("actmem_xla_reset", c_uint64, [])):
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+library = _declare(_native.load("libactmem_xla"))
+
+
+def _attach(memory):
+    status = library.actmem_xla_attach(memory.handle, memory.heap_grow,
+                                       memory.heap_limit)
+    if status:
+        raise actmem.Error(-status, "the handlers have taken memory already: "
+                                    "call actmem.open() before the first use")
+
+
+def _register():
+    for platform, targets in PLATFORMS.items():
+        for target, handler in targets.items():
+            jax.ffi.register_ffi_target(
+                target, jax.ffi.pycapsule(getattr(library, handler)),
+                platform=platform)
+
+
+def _from_environment():
+    text = os.environ.get("ACTMEM_JAX_GENERATIONS")
+    if text:
+        if not text.isdigit():
+            raise ValueError(f"ACTMEM_JAX_GENERATIONS is {text!r}, which is "
+                             "no number of forward passes (0: no limit)")
+        configure(generations=int(text))
+
+
+def configure(generations=None, checksum=None):
+    """Sets what is not None.
+
+    generations  how many forward passes of one checkpointed call may be
+                 unfinished on a device at a time: one more, and what the
+                 oldest saved is taken to be abandoned and its memory
+                 reclaimed; 0: no limit
+    checksum     whether what is put from now on is compared with what is
+                 taken; costs time
+    """
+    if generations is not None:
+        if not 0 <= generations < 1 << 63:
+            raise ValueError(f"generations={generations!r} is negative or "
+                             "absurd (0: no limit)")
+        library.actmem_xla_set_generations(generations)
+    if checksum is not None:
+        library.actmem_xla_set_checksum(bool(checksum))
+
+
+def stats():
+    """What is in actmem memory and what went through it.
+
+    live_blocks, live_bytes    put and not yet taken
+    live_bytes_peak            the most there ever was
+    puts_total, put_bytes_total, takes_total, take_bytes_total
+    last_run_put_bytes, last_run_take_bytes
+                               of the latest execution that put or took: of
+                               one step, where a step is one jitted call
+    reclaimed_blocks_total, reclaimed_bytes_total
+                               of abandoned forward passes
+    reset_blocks_total         freed by reset()
+    checksums_total            blocks compared
+    generations, generations_max
+                               unfinished forward passes of calls, and how
+                               many of each there may be
+    devices                    the same by device, of this process's own
+    """
+    value = _native.initialized(Stats)
+    library.actmem_xla_stats(ctypes.byref(value))
+    result = _native.as_dict(value)
+    result["checksum"] = bool(value.checksum)
+    result["devices"] = {}
+    for index in range(jax.local_device_count()):
+        device = _native.initialized(DeviceStats)
+        library.actmem_xla_device_stats(index, ctypes.byref(device))
+        result["devices"][index] = _native.as_dict(device)
+    return result
+
+
+def reset():
+    """Frees what was put and not taken, and gives empty regions back.
+
+    For what failed or abandoned steps have left; call it while none is
+    running, since the backward pass of one that is would find nothing. How
+    many blocks were freed is returned.
+    """
+    freed = library.actmem_xla_reset()
+    status = library.actmem_xla_trim()
+    if status:
+        raise actmem.Error(-status, _native.library.actmem_error().decode())
+    return freed
+
+
+_register()
+_from_environment()
+with actmem._lock:
+    if actmem._default is not None:
+        _attach(actmem._default)
+    actmem._on_open = _attach
+    actmem._adopted = library.actmem_xla_attached

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+#
+# The Python module, with the libraries it loads beside it. PYTHONDIR is a
+# folder on the path of the Python that is to use it.
+
+PYTHONDIR ?= $(PREFIX)/lib/python3/dist-packages
+PYTHON_MODULE = $(DESTDIR)$(PYTHONDIR)/actmem
+
+install:: $(LIB_SHARED) $(filter $(XLA_LIBRARY),$(ALL))
+	install -d $(PYTHON_MODULE)/jax
+	install -m 644 lib/python/actmem/*.py $(PYTHON_MODULE)/
+	install -m 644 lib/python/actmem/jax/*.py $(PYTHON_MODULE)/jax/
+	ln -srf $(LIBDIR)/$(LIB_SONAME) $(PYTHON_MODULE)/$(LIB_SONAME)
+	[ ! -f $(XLA_LIBRARY) ] || install -m 755 $(XLA_LIBRARY) $(PYTHON_MODULE)/
+
+uninstall::
+	rm -rf $(PYTHON_MODULE)

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Copies of host memory inside a handler; see copy.h.
+ *
+ * A handler runs on a thread of the pool that its parts run on, so it never
+ * waits for them: it copies the first part itself, and the last part to end
+ * completes the future that the runtime waits for.
+ */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "copy.h"
+
+#define SPLIT_BYTES	(UINT64_C(1) << 20)	/* from here on in parts */
+#define PART_BYTES	(UINT64_C(512) << 10)	/* none is shorter */
+
+struct copy {
+	const XLA_FFI_Api *api;
+	XLA_FFI_Future *future;
+	copy_done *done;
+	void *data;
+	atomic_uint pending;
+};
+
+struct part {
+	struct copy *copy;
+	void *to;
+	const void *from;
+	uint64_t bytes;
+};
+
+/* One allocation: the copy and its parts. */
+struct split {
+	struct copy copy;
+	struct part parts[];
+};
+
+static void copy_end(struct copy *copy)
+{
+	XLA_FFI_Error *error = copy->done(copy->api, copy->data);
+	XLA_FFI_Future *future = copy->future;
+	const XLA_FFI_Api *api = copy->api;
+
+	free((char *)copy - offsetof(struct split, copy));
+	if (error) {
+		XLA_FFI_Future_SetError_Args args = {
+			.struct_size = XLA_FFI_Future_SetError_Args_STRUCT_SIZE,
+			.future = future,
+			.error = error,
+		};
+
+		ffi_error_drop(api, api->XLA_FFI_Future_SetError(&args));
+	} else {
+		XLA_FFI_Future_SetAvailable_Args args = {
+			.struct_size = XLA_FFI_Future_SetAvailable_Args_STRUCT_SIZE,
+			.future = future,
+		};
+
+		ffi_error_drop(api, api->XLA_FFI_Future_SetAvailable(&args));
+	}
+}
+
+static void part_run(void *data)
+{
+	struct part *part = data;
+	struct copy *copy = part->copy;
+
+	memcpy(part->to, part->from, part->bytes);
+	if (atomic_fetch_sub(&copy->pending, 1) == 1)
+		copy_end(copy);
+}
+
+static uint64_t parts_of(XLA_FFI_CallFrame *frame, uint64_t bytes)
+{
+	uint64_t parts = bytes / PART_BYTES, threads;
+
+	if (bytes < SPLIT_BYTES)
+		return 1;
+	threads = ffi_threads(frame);
+	return parts < threads ? parts : threads;
+}
+
+XLA_FFI_Error *copy_start(XLA_FFI_CallFrame *frame, void *to, const void *from,
+			  uint64_t bytes, copy_done *done, void *data)
+{
+	uint64_t count = parts_of(frame, bytes), each, offset, i;
+	struct split *split = NULL;
+	XLA_FFI_Future *future;
+
+	if (count > 1)
+		split = malloc(sizeof(*split) + count * sizeof(struct part));
+	future = split ? ffi_future(frame) : NULL;
+	if (!future) {
+		free(split);
+		if (bytes)
+			memcpy(to, from, bytes);
+		return done(frame->api, data);
+	}
+	split->copy.api = frame->api;
+	split->copy.future = future;
+	split->copy.done = done;
+	split->copy.data = data;
+	atomic_init(&split->copy.pending, (unsigned int)count);
+	frame->future = future;
+
+	/* Parts meet at cache lines, so that no two threads write the same. */
+	each = (bytes / count + 63) & ~UINT64_C(63);
+	for (i = 0, offset = 0; i < count; i++, offset += each) {
+		struct part *part = &split->parts[i];
+
+		part->copy = &split->copy;
+		part->to = (char *)to + offset;
+		part->from = (const char *)from + offset;
+		part->bytes = i + 1 < count ? each : bytes - offset;
+	}
+	/* From the last schedule on @split may be gone, but for part 0. */
+	for (i = 1; i < count; i++)
+		if (!ffi_schedule(frame, part_run, &split->parts[i]))
+			part_run(&split->parts[i]);
+	part_run(&split->parts[0]);
+	return NULL;
+}
+
+uint64_t copy_checksum(const void *from, uint64_t bytes)
+{
+	/* Four chains of an odd multiplier: each word's change changes the sum. */
+	static const uint64_t multiplier = UINT64_C(0x9E3779B97F4A7C15);
+	uint64_t chain[4] = { 1, 2, 3, 4 }, word;
+	const unsigned char *at = from;
+	unsigned int i;
+
+	for (; bytes >= sizeof(chain); bytes -= sizeof(chain)) {
+		for (i = 0; i < 4; i++) {
+			memcpy(&word, at + i * sizeof(word), sizeof(word));
+			chain[i] = (chain[i] ^ word) * multiplier;
+			chain[i] ^= chain[i] >> 29;
+		}
+		at += sizeof(chain);
+	}
+	for (; bytes; bytes--)
+		chain[0] = (chain[0] ^ *at++) * multiplier;
+	for (i = 1; i < 4; i++)
+		chain[0] = (chain[0] ^ chain[i]) * multiplier;
+	return chain[0];
+}

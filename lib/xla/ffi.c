@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * The calls of XLA's C interface that the handlers need; see ffi.h.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "ffi.h"
+
+int ffi_metadata(XLA_FFI_CallFrame *frame)
+{
+	XLA_FFI_Extension_Base *extension = frame->extension_start;
+	XLA_FFI_Metadata *metadata;
+
+	for (; extension; extension = extension->next) {
+		if (extension->type != XLA_FFI_Extension_Metadata)
+			continue;
+		metadata = ((XLA_FFI_Metadata_Extension *)extension)->metadata;
+		metadata->api_version.major_version = XLA_FFI_API_MAJOR;
+		metadata->api_version.minor_version = XLA_FFI_API_MINOR;
+		metadata->traits = 0;
+		return 1;
+	}
+	return 0;
+}
+
+XLA_FFI_Error *ffi_error(const XLA_FFI_Api *api, XLA_FFI_Error_Code code,
+			 const char *message)
+{
+	XLA_FFI_Error_Create_Args args = {
+		.struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE,
+		.message = message,
+		.errc = code,
+	};
+
+	return api->XLA_FFI_Error_Create(&args);
+}
+
+void ffi_error_drop(const XLA_FFI_Api *api, XLA_FFI_Error *error)
+{
+	XLA_FFI_Error_Destroy_Args args = {
+		.struct_size = XLA_FFI_Error_Destroy_Args_STRUCT_SIZE,
+		.error = error,
+	};
+
+	if (error)
+		api->XLA_FFI_Error_Destroy(&args);
+}
+
+XLA_FFI_Error_Code ffi_code(int error)
+{
+	switch (-error) {
+	case ENOMEM:
+		return XLA_FFI_Error_Code_RESOURCE_EXHAUSTED;
+	case EINVAL:
+	case ERANGE:
+		return XLA_FFI_Error_Code_INVALID_ARGUMENT;
+	case EACCES:
+	case EPERM:
+		return XLA_FFI_Error_Code_PERMISSION_DENIED;
+	case ENOENT:
+	case ESTALE:
+		return XLA_FFI_Error_Code_FAILED_PRECONDITION;
+	default:
+		return XLA_FFI_Error_Code_UNAVAILABLE;
+	}
+}
+
+uint64_t ffi_threads(XLA_FFI_CallFrame *frame)
+{
+	int64_t threads = 1;
+	XLA_FFI_ThreadPool_NumThreads_Args args = {
+		.struct_size = XLA_FFI_ThreadPool_NumThreads_Args_STRUCT_SIZE,
+		.ctx = frame->ctx,
+		.num_threads = &threads,
+	};
+	XLA_FFI_Error *error = frame->api->XLA_FFI_ThreadPool_NumThreads(&args);
+
+	ffi_error_drop(frame->api, error);
+	return error || threads < 1 ? 1 : (uint64_t)threads;
+}
+
+int ffi_schedule(XLA_FFI_CallFrame *frame, XLA_FFI_Task *task, void *data)
+{
+	XLA_FFI_ThreadPool_Schedule_Args args = {
+		.struct_size = XLA_FFI_ThreadPool_Schedule_Args_STRUCT_SIZE,
+		.ctx = frame->ctx,
+		.task = task,
+		.data = data,
+	};
+	XLA_FFI_Error *error = frame->api->XLA_FFI_ThreadPool_Schedule(&args);
+
+	ffi_error_drop(frame->api, error);
+	return !error;
+}
+
+XLA_FFI_Future *ffi_future(XLA_FFI_CallFrame *frame)
+{
+	XLA_FFI_Future_Create_Args args = {
+		/* The header's own constant stops short of the last field. */
+		.struct_size = sizeof(args),
+	};
+	XLA_FFI_Error *error = frame->api->XLA_FFI_Future_Create(&args);
+
+	ffi_error_drop(frame->api, error);
+	return error ? NULL : args.future;
+}
+
+XLA_FFI_Error *ffi_run(XLA_FFI_CallFrame *frame, int64_t *run, uint32_t *device)
+{
+	XLA_FFI_RunId_Get_Args run_args = {
+		.struct_size = XLA_FFI_RunId_Get_Args_STRUCT_SIZE,
+		.ctx = frame->ctx,
+	};
+	XLA_FFI_DeviceOrdinal_Get_Args device_args = {
+		.struct_size = XLA_FFI_DeviceOrdinal_Get_Args_STRUCT_SIZE,
+		.ctx = frame->ctx,
+	};
+	XLA_FFI_Error *error = frame->api->XLA_FFI_RunId_Get(&run_args);
+
+	if (!error)
+		error = frame->api->XLA_FFI_DeviceOrdinal_Get(&device_args);
+	if (error)
+		return error;
+	*run = run_args.run_id;
+	*device = (uint32_t)device_args.device_ordinal;
+	return NULL;
+}
+
+XLA_FFI_Buffer *ffi_argument(XLA_FFI_CallFrame *frame, int64_t index)
+{
+	if (index >= frame->args.size ||
+	    frame->args.types[index] != XLA_FFI_ArgType_BUFFER)
+		return NULL;
+	return frame->args.args[index];
+}
+
+XLA_FFI_Buffer *ffi_result(XLA_FFI_CallFrame *frame, int64_t index)
+{
+	if (index >= frame->rets.size ||
+	    frame->rets.types[index] != XLA_FFI_RetType_BUFFER)
+		return NULL;
+	return frame->rets.rets[index];
+}
+
+/* Types of less than a byte come as uint8: the module packs nothing. */
+static uint64_t element_bytes(XLA_FFI_DataType type)
+{
+	switch (type) {
+	case XLA_FFI_DataType_PRED:
+	case XLA_FFI_DataType_S8:
+	case XLA_FFI_DataType_U8:
+	case XLA_FFI_DataType_F8E5M2:
+	case XLA_FFI_DataType_F8E3M4:
+	case XLA_FFI_DataType_F8E4M3:
+	case XLA_FFI_DataType_F8E4M3FN:
+	case XLA_FFI_DataType_F8E4M3B11FNUZ:
+	case XLA_FFI_DataType_F8E5M2FNUZ:
+	case XLA_FFI_DataType_F8E4M3FNUZ:
+	case XLA_FFI_DataType_F8E8M0FNU:
+		return 1;
+	case XLA_FFI_DataType_S16:
+	case XLA_FFI_DataType_U16:
+	case XLA_FFI_DataType_F16:
+	case XLA_FFI_DataType_BF16:
+		return 2;
+	case XLA_FFI_DataType_S32:
+	case XLA_FFI_DataType_U32:
+	case XLA_FFI_DataType_F32:
+		return 4;
+	case XLA_FFI_DataType_S64:
+	case XLA_FFI_DataType_U64:
+	case XLA_FFI_DataType_F64:
+	case XLA_FFI_DataType_C64:
+		return 8;
+	case XLA_FFI_DataType_C128:
+		return 16;
+	default:
+		return 0;
+	}
+}
+
+int ffi_bytes(const XLA_FFI_Buffer *buffer, uint64_t *bytes)
+{
+	int64_t i;
+
+	*bytes = element_bytes(buffer->dtype);
+	if (!*bytes)
+		return 0;
+	for (i = 0; i < buffer->rank; i++)
+		*bytes *= (uint64_t)buffer->dims[i];
+	return 1;
+}
+
+static const void *attribute(XLA_FFI_CallFrame *frame, const char *name,
+			     XLA_FFI_AttrType type)
+{
+	size_t length = strlen(name);
+	int64_t i;
+
+	for (i = 0; i < frame->attrs.size; i++)
+		if (frame->attrs.types[i] == type &&
+		    frame->attrs.names[i]->len == length &&
+		    !memcmp(frame->attrs.names[i]->ptr, name, length))
+			return frame->attrs.attrs[i];
+	return NULL;
+}
+
+const XLA_FFI_ByteSpan *ffi_attribute_string(XLA_FFI_CallFrame *frame,
+					     const char *name)
+{
+	return attribute(frame, name, XLA_FFI_AttrType_STRING);
+}
+
+const XLA_FFI_Scalar *ffi_attribute_scalar(XLA_FFI_CallFrame *frame,
+					   const char *name)
+{
+	return attribute(frame, name, XLA_FFI_AttrType_SCALAR);
+}

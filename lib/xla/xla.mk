@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+#
+# libactmem_xla.so: the handlers that XLA calls. XLA's header comes with the
+# jaxlib of build/venv; without it a plain `make` says so and goes on, while
+# what needs the library (check, demo) makes the environment first.
+
+XLA_SOURCES := $(wildcard lib/xla/*.c)
+XLA_OBJECTS := $(XLA_SOURCES:%.c=$(B)/obj/%.o)
+XLA_INCLUDE = $(firstword $(shell \
+	ls -d $(VENV)/lib/python3*/site-packages/jaxlib/include 2>/dev/null))
+XLA_LIBRARY := $(B)/lib/libactmem_xla.so
+
+ifneq ($(wildcard $(VENV)/.ready),)
+ALL += $(XLA_LIBRARY)
+else
+ALL += without-jaxlib
+endif
+
+.PHONY: without-jaxlib
+without-jaxlib:
+	@[ -f $(VENV)/.ready ] || echo 'left out, for want of jaxlib in $(VENV)' \
+		'(make $(VENV)/.ready): $(XLA_LIBRARY)'
+
+$(XLA_OBJECTS): | $(VENV)/.ready
+$(XLA_OBJECTS): EXTRA_CFLAGS = -isystem $(XLA_INCLUDE)
+
+# nodelete: XLA keeps the handlers' addresses for as long as it runs.
+$(XLA_LIBRARY): $(XLA_OBJECTS) $(B)/lib/libactmem.so
+	@mkdir -p $(@D)
+	$(CC) -shared -pthread $(CFLAGS) $(LDFLAGS) $(XLA_OBJECTS) -o $@ \
+		-L$(B)/lib -lactmem -Wl,-rpath,'$$ORIGIN' \
+		-Wl,-z,defs,-z,relro,-z,now,-z,nodelete
