@@ -19,7 +19,7 @@ demo:
 	@$(DEMO_RUN) --steps $(DEMO_STEPS) --output $(B)
 
 .PHONY: check-demo
-check-demo:
+check-demo: $(VENV)/.ready all
 	@rm -f $(B)/check/demo.json
 	@$(DEMO_RUN) --steps 10 --output $(B)/check | sed 's/^/# /'
 	@$(VENV_PYTHON) -B examples/demo/check.py $(B)/check/demo.json
