@@ -4,7 +4,7 @@
 #   DEMO_STEPS=N     steps of each
 #   DEMO_ALLOW=LIST  what actmem may fall back to; what it did is reported
 
-DEMO_STEPS ?= 100
+DEMO_STEPS ?= 80
 DEMO_ALLOW ?= thp,4k,unlocked
 DEMO_RUN = $(B)/bin/actmem run --allow $(DEMO_ALLOW) -- \
 	$(VENV_PYTHON) -B examples/demo/demo.py

@@ -40,6 +40,8 @@ def run_variant(name, steps, folder):
                "--steps", str(steps), "--gradients", folder / f"{stem}.npz"]
     log_path = folder / f"{stem}.log"
     result = {}
+    if sys.stdout.isatty():
+        print(f"{name:<12}compiling", end="", flush=True)
     with open(log_path, "w", encoding="utf-8") as log, subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=log, text=True) as process:
@@ -50,7 +52,7 @@ def run_variant(name, steps, folder):
             else:
                 result = line
     if sys.stdout.isatty():
-        print("\r\033[K", end="", flush=True)
+        print("\n" if steps else "\r\033[K", end="", flush=True)
     if process.returncode or not result:
         tail = log_path.read_text(encoding="utf-8").splitlines()[-15:]
         status = process.returncode
@@ -96,7 +98,7 @@ def compare(results, reference, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--output", type=Path, default=Path("build"),
                         help="folder for demo.json and demo.svg")
     arguments = parser.parse_args()
