@@ -90,11 +90,12 @@ TEST_F(driver, kill_of_the_holder)
 {
 	int ready[2], i;
 
-	ASSERT_EQ(0, pipe(ready));
 	for (i = 0; i < 4; i++) {
 		char byte;
-		pid_t child = fork();
+		pid_t child;
 
+		ASSERT_EQ(0, pipe(ready));
+		child = fork();
 		if (!child) {
 			int fd = create_pages(self->device, PAGES);
 			void *memory = fd < 0 ? MAP_FAILED : map_and_touch(fd, PAGES);
@@ -105,7 +106,9 @@ TEST_F(driver, kill_of_the_holder)
 				pause();
 			_exit(2);
 		}
+		close(ready[1]);
 		ASSERT_EQ(1, read(ready[0], &byte, 1));
+		close(ready[0]);
 		EXPECT_EQ(1, regions());
 		ASSERT_EQ(0, kill(child, SIGKILL));
 		EXPECT_EQ(-1, wait_for(child));
