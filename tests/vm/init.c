@@ -399,9 +399,9 @@ int main(void)
 			argv[0] = strdup(value), argc = 1;
 		else if (!strncmp(line, "argument ", 9) && argc < ARGS_MAX)
 			argv[argc++] = strdup(value);
+		else if (!strcmp(line, "measure"))
+			free_before = free_kib();
 		else if (!strcmp(line, "run")) {
-			if (!number)
-				free_before = free_kib();
 			argv[argc] = NULL;
 			run_program(number++, argv);
 		}
