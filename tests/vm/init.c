@@ -165,7 +165,6 @@ static void mount_all(void)
 	mount("proc", "/proc", "proc", 0, NULL);
 	mount("sysfs", "/sys", "sysfs", 0, NULL);
 	mount("devtmpfs", "/dev", "devtmpfs", 0, NULL);
-	mount("tmpfs", "/tmp", "tmpfs", 0, "mode=1777");
 	mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL);
 	mkdir("/dev/shm", 01777);
 	mount("tmpfs", "/dev/shm", "tmpfs", 0, "mode=1777");
@@ -376,7 +375,7 @@ int main(void)
 	report_fd = open_serial("/dev/ttyS2");
 	show_kernel_log();
 	report("booted");
-	setenv("PATH", "/vm/bin", 1);
+	setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin", 1);
 	setenv("HOME", "/tmp", 1);
 
 	config = fopen("/vm/config", "re");
