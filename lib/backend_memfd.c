@@ -214,7 +214,10 @@ static int place(const struct region_request *request, const struct backing *bac
 /* Hugetlb pages are never swapped: mlock(2) would only count them. */
 static int lock_pages(struct backing *backing, uint32_t allow)
 {
-	struct rlimit limit;
+	struct rlimit limit = { 0 };
+	uint64_t locked = 0;
+	char text[4096];
+	int error;
 
 	if (backing->pages == ACTMEM_PAGES_2M) {
 		backing->locked_bytes = backing->length;
@@ -225,14 +228,16 @@ static int lock_pages(struct backing *backing, uint32_t allow)
 		backing->locked_bytes = backing->length;
 		return 0;
 	}
-	if (getrlimit(RLIMIT_MEMLOCK, &limit))
-		limit.rlim_cur = 0;
-	if (errno != ENOMEM && errno != EPERM && errno != EAGAIN)
-		return fail(errno, "cannot lock %s (mlock: %s)", BYTES_TEXT(backing->length),
-			    strerror(errno));
-	fail(ENOMEM, "RLIMIT_MEMLOCK is %s, %s more wanted; raise it with `ulimit -l %llu`, or allow unpinned memory with ACTMEM_ALLOW=unlocked (actmem run --allow)",
-	     BYTES_TEXT(limit.rlim_cur), BYTES_TEXT(backing->length),
-	     (unsigned long long)(limit.rlim_cur + backing->length) / 1024);
+	error = errno;
+	if (error != ENOMEM && error != EPERM && error != EAGAIN)
+		return fail(error, "cannot lock %s (mlock: %s)", BYTES_TEXT(backing->length),
+			    strerror(error));
+	if (!getrlimit(RLIMIT_MEMLOCK, &limit) &&
+	    !sysfile_read("/proc/self/status", text, sizeof(text)))
+		locked = sysfile_number(text, "\nVmLck:") * 1024;
+	fail(ENOMEM, "RLIMIT_MEMLOCK is %s, of which %s are locked, and %s more wanted; raise it with `ulimit -l %llu`, or allow unpinned memory with ACTMEM_ALLOW=unlocked (actmem run --allow)",
+	     BYTES_TEXT(limit.rlim_cur), BYTES_TEXT(locked), BYTES_TEXT(backing->length),
+	     (unsigned long long)(locked + backing->length) / 1024);
 	if (!(allow & ACTMEM_ALLOW_UNLOCKED))
 		return -ENOMEM;
 	fail_more("; went on unpinned");

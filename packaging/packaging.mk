@@ -7,9 +7,6 @@ UDEVDIR = $(DESTDIR)$(PREFIX)/lib/udev/rules.d
 SYSUSERSDIR = $(DESTDIR)$(PREFIX)/lib/sysusers.d
 DOCDIR = $(DESTDIR)$(PREFIX)/share/doc/actmem
 
-# `actmem run` looks for the Python module here, from where libactmem lies.
-PYTHONDIR = $(LIBDIR)/actmem/python
-
 .PHONY: install uninstall
 install::
 	install -D -m 644 packaging/70-actmem.rules $(UDEVDIR)/70-actmem.rules
@@ -17,8 +14,7 @@ install::
 	install -D -m 644 packaging/actmem.modules-load $(DOCDIR)/modules-load.d/actmem.conf
 	install -D -m 644 LICENSE $(DOCDIR)/LICENSE
 	install -m 644 LICENSES/*.txt $(DOCDIR)
-	cd lib/python && find actmem -name '*.py' -exec install -D -m 644 {} $(PYTHONDIR)/{} \;
 
 uninstall::
 	rm -f $(UDEVDIR)/70-actmem.rules $(SYSUSERSDIR)/actmem.conf
-	rm -rf $(DOCDIR) $(LIBDIR)/actmem
+	rm -rf $(DOCDIR)

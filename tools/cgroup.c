@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* Finds this process's memory cgroup and the limit that holds. */
 #include <errno.h>
 #include <mntent.h>
 #include <stdbool.h>

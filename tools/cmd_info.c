@@ -115,7 +115,8 @@ static int add_versions(json_t *lines, const json_t *info)
 			       json_string_value(json_object_get(driver, "device")),
 			       json_string_value(error));
 	if (!err && json_is_integer(regions))
-		err = add_line(lines, "Driver's regions", "%lld, of which %lld closed but still pinned",
+		err = add_line(lines, "Driver's regions",
+			       "%lld, of which %lld closed but still pinned",
 			       integer_of(driver, "regions"),
 			       integer_of(driver, "lingering_regions"));
 	return err;

@@ -57,24 +57,16 @@ static bool find_library_folder(char folder[PATH_MAX])
 	return true;
 }
 
-/*
- * The Python module lies in PREFIX/lib/actmem/python once installed, and in
- * lib/python of the source tree that build/lib is in.
- */
-static bool find_python_folder(char folder[PATH_MAX], const char *library_folder)
+static bool find_python_folder(char folder[PATH_MAX], const char *library_folder,
+			       const char *place)
 {
-	static const char * const places[] = { "actmem/python", "../../lib/python" };
 	char path[2 * PATH_MAX];
-	size_t i;
 
-	for (i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		snprintf(path, sizeof(path), "%s/%s/actmem/__init__.py", library_folder, places[i]);
-		if (access(path, R_OK))
-			continue;
-		snprintf(path, sizeof(path), "%s/%s", library_folder, places[i]);
-		return realpath(path, folder);
-	}
-	return false;
+	snprintf(path, sizeof(path), "%s/%s/actmem/__init__.py", library_folder, place);
+	if (access(path, R_OK))
+		return false;
+	snprintf(path, sizeof(path), "%s/%s", library_folder, place);
+	return realpath(path, folder);
 }
 
 static int prepend_python_path(const char *folder)
@@ -92,17 +84,25 @@ static int prepend_python_path(const char *folder)
 	return err;
 }
 
+/*
+ * Installed, the Python module has its libraries beside it. In the source
+ * tree that build/lib is in, it has to be told of them.
+ */
 static int set_folders(void)
 {
 	char library_folder[PATH_MAX], python_folder[PATH_MAX];
+	int err = 0;
 
 	if (!find_library_folder(library_folder)) {
 		warnx("cannot tell where libactmem lies");
 		return STATUS_FAILED;
 	}
-	if (setenv("ACTMEM_LIBDIR", library_folder, 1) ||
-	    (find_python_folder(python_folder, library_folder) &&
-	     prepend_python_path(python_folder))) {
+	if (find_python_folder(python_folder, library_folder, "actmem/python"))
+		err = prepend_python_path(python_folder);
+	else if (find_python_folder(python_folder, library_folder, "../../lib/python"))
+		err = setenv("ACTMEM_LIBDIR", library_folder, 1) ||
+		      prepend_python_path(python_folder);
+	if (err) {
 		warn("cannot set the environment");
 		return STATUS_FAILED;
 	}

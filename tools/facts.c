@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* Asks the kernel what this machine offers and what limits this process. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* Parses the options of the subcommands that only print. */
 #include <err.h>
 #include <getopt.h>
 #include <stdio.h>

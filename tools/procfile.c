@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* Reads small files of /proc and /sys. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* Makes what a program would make, before it runs. */
 #include <ctype.h>
 #include <err.h>
 #include <errno.h>

@@ -56,9 +56,9 @@ struct actmem_xla_device_stats {
 
 /*
  * Takes blocks from @am, which stays the caller's and open. @grow_bytes and
- * @limit_bytes: see struct actmem_heap_options. Without this call the first
- * put opens a backend as the environment says (ACTMEM_*; ACTMEM_HEAP_GROW and
- * ACTMEM_HEAP_LIMIT are these two).
+ * @limit_bytes: see struct actmem_heap_options; 0: as ACTMEM_HEAP_GROW and
+ * ACTMEM_HEAP_LIMIT say. Without this call the first put opens a backend as
+ * the environment says.
  *
  * -EBUSY  memory is attached already
  */

@@ -50,14 +50,28 @@ static int bytes_from_environment(const char *name, uint64_t *bytes)
 	return 1;
 }
 
-static int open_from_environment(char *words, size_t words_size)
+/* What went wrong, and how a Python program may allow what would help. */
+static int explain(int ret, char *words, size_t words_size)
 {
+	const char *why = actmem_error();
+
+	snprintf(words, words_size, "%s%s", why,
+		 strstr(why, "ACTMEM_ALLOW") ?
+		 ", or in Python actmem.open(allow=(\"thp\", \"4k\")) before the first use" :
+		 "");
+	return ret;
+}
+
+static int heap_make(char *words, size_t words_size)
+{
+	struct actmem_heap_options options;
 	const char *wrong = NULL;
 	int ret;
 
-	if (!bytes_from_environment("ACTMEM_HEAP_GROW", &heap_grow))
+	if (!heap_grow && !bytes_from_environment("ACTMEM_HEAP_GROW", &heap_grow))
 		wrong = "ACTMEM_HEAP_GROW";
-	else if (!bytes_from_environment("ACTMEM_HEAP_LIMIT", &heap_limit))
+	else if (!heap_limit &&
+		 !bytes_from_environment("ACTMEM_HEAP_LIMIT", &heap_limit))
 		wrong = "ACTMEM_HEAP_LIMIT";
 	if (wrong) {
 		snprintf(words, words_size,
@@ -65,21 +79,10 @@ static int open_from_environment(char *words, size_t words_size)
 			 wrong, getenv(wrong));
 		return -EINVAL;
 	}
-	ret = actmem_open(&attached, NULL);
-	if (ret)
-		snprintf(words, words_size, "%s", actmem_error());
-	return ret;
-}
-
-static int heap_make(char *words, size_t words_size)
-{
-	struct actmem_heap_options options;
-	int ret;
-
 	if (!attached) {
-		ret = open_from_environment(words, words_size);
+		ret = actmem_open(&attached, NULL);
 		if (ret)
-			return ret;
+			return explain(ret, words, words_size);
 	}
 	ACTMEM_INIT(&options);
 	ACTMEM_INIT(&options.region);
@@ -87,9 +90,7 @@ static int heap_make(char *words, size_t words_size)
 	options.limit_bytes = heap_limit;
 	options.region.name = "activations";
 	ret = actmem_heap_create(attached, &options, &heap);
-	if (ret)
-		snprintf(words, words_size, "%s", actmem_error());
-	return ret;
+	return ret ? explain(ret, words, words_size) : 0;
 }
 
 int memory_alloc(uint64_t bytes, void **block, char *words, size_t words_size)
@@ -105,9 +106,7 @@ int memory_alloc(uint64_t bytes, void **block, char *words, size_t words_size)
 	if (ret)
 		return ret;
 	ret = actmem_alloc(from, bytes, BLOCK_ALIGN, block);
-	if (ret)
-		snprintf(words, words_size, "%s", actmem_error());
-	return ret;
+	return ret ? explain(ret, words, words_size) : 0;
 }
 
 void memory_free(void *block)

@@ -22,6 +22,7 @@ def clean_environment(**variables):
     kept = {k: v for k, v in os.environ.items() if not k.startswith("ACTMEM_")}
     kept.pop("PYTHONPATH", None)
     kept["LC_ALL"] = "C.UTF-8"
+    kept["PATH"] = "/usr/sbin:/usr/bin:/sbin:/bin"
     return kept | variables
 
 
@@ -60,12 +61,13 @@ def private_dev():
     if os.path.ismount("/dev/null"):
         return
     with tempfile.TemporaryDirectory() as folder:
-        mount("-t", "tmpfs", "tmpfs", folder)
+        mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", folder)
         for name in ("null", "zero", "full", "random", "urandom", "tty"):
             with open(os.path.join(folder, name), "w", encoding="ascii"):
                 pass
             mount("--bind", f"/dev/{name}", os.path.join(folder, name))
-        mount("--move", folder, "/dev")
+        mount("--rbind", folder, "/dev")
+        subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 @contextlib.contextmanager
@@ -82,10 +84,10 @@ def forbidden_device():
 
 
 @contextlib.contextmanager
-def holder(name, *sizes, environment=None, prefix=()):
+def holder(name, *sizes, environment=None, program=HOLDER):
     """A process that holds regions of these sizes, the first one mapped."""
     environment = environment or clean_environment(ACTMEM_ALLOW="any")
-    with subprocess.Popen([*prefix, HOLDER, name, *map(str, sizes)], text=True,
+    with subprocess.Popen([program, name, *map(str, sizes)], text=True,
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           env=environment) as process:
         try:

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Holds regions while the command is looked at: holder NAME BYTES...
- * makes one of each size, maps the first, prints "ready" and waits for the
- * end of its input.
+ * Holds regions while they are looked at: holder NAME BYTES... [-- PROGRAM...]
+ * makes one of each size and maps the first. Then it runs the program and
+ * ends with its status; without one it prints "ready" and waits for the end of
+ * its input.
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include "../../lib/actmem.h"
 
@@ -15,17 +18,48 @@ static int fail(void)
 	return 1;
 }
 
+static int run(char **program)
+{
+	pid_t child = fork();
+	int status;
+
+	if (!child) {
+		execvp(program[0], program);
+		perror(program[0]);
+		_exit(127);
+	}
+	if (child < 0 || waitpid(child, &status, 0) != child) {
+		perror("holder");
+		return 1;
+	}
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+static int wait_for_end_of_input(void)
+{
+	char byte;
+
+	puts("ready");
+	fflush(stdout);
+	while (read(STDIN_FILENO, &byte, 1) > 0)
+		;
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct actmem_region *region;
 	struct actmem *am;
 	void *address;
-	char byte;
 	int i;
 
-	if (argc < 3 || actmem_open(&am, NULL))
+	if (argc < 3) {
+		fprintf(stderr, "usage: holder NAME BYTES... [-- PROGRAM...]\n");
+		return 2;
+	}
+	if (actmem_open(&am, NULL))
 		return fail();
-	for (i = 2; i < argc; i++) {
+	for (i = 2; i < argc && strcmp(argv[i], "--"); i++) {
 		struct actmem_region_options options;
 
 		ACTMEM_INIT(&options);
@@ -36,9 +70,5 @@ int main(int argc, char **argv)
 		if (i == 2 && actmem_region_map(region, &address))
 			return fail();
 	}
-	puts("ready");
-	fflush(stdout);
-	while (read(STDIN_FILENO, &byte, 1) > 0)
-		;
-	return 0;
+	return i + 1 < argc ? run(argv + i + 1) : wait_for_end_of_input();
 }

@@ -65,7 +65,8 @@ def check_command(top):
     assert f"libactmem.so.0 => {os.path.join(top, 'bin')}/../lib/libactmem.so.0" in needed, needed
     assert sh(actmem, "--version", env=clean_environment()).startswith("actmem ")
     environment = sh(actmem, "run", "--allow", "any", "env", env=clean_environment())
-    assert f"ACTMEM_LIBDIR={os.path.join(top, 'lib')}\n" in environment, environment
+    assert f"PYTHONPATH={os.path.join(top, 'lib', 'actmem', 'python')}\n" in environment
+    assert "ACTMEM_LIBDIR" not in environment, environment
 
 
 def check_program(destdir, top):

@@ -47,6 +47,7 @@ static int report_fd = -1;
 static int output_fd = -1;
 static int kmsg_fd = -1;
 static int timeout_seconds = 60;
+static int announce;
 
 static __attribute__((format(printf, 1, 2))) void report(const char *format, ...)
 {
@@ -278,7 +279,8 @@ static void run_program(int number, char **argv)
 
 	name = name ? name + 1 : argv[0];
 	log_kernel("actmem-vm: begin %d %s\n", number, name);
-	dprintf(output_fd, "# %s\n", name);
+	if (announce)
+		dprintf(output_fd, "# %s\n", name);
 	report("begin %d", number);
 	pid = fork();
 	if (pid == 0) {
@@ -387,6 +389,8 @@ int main(void)
 			snprintf(token, sizeof(token), "%s", value);
 		else if (!strncmp(line, "timeout ", 8))
 			timeout_seconds = atoi(value);
+		else if (!strcmp(line, "announce"))
+			announce = 1;
 		else if (!strncmp(line, "environment ", 12))
 			putenv(strdup(value));
 		else if (!strncmp(line, "module ", 7))

@@ -30,9 +30,9 @@ $(VM_PROGRAMS): $(B)/vm/%: tests/vm/programs/%.c \
 		$< -luring -o $@
 
 # One boot for each kernel, with all that any of the tests wants.
-VM_MACHINE := --memory 1536M --numa 3 --nvme 64M --edu
+VM_MACHINE := --memory 1536M --numa 3 --nvme 64M --edu --env ACTMEM_BACKEND=driver
 
-VM_TESTS = $(DRIVER_TESTS) $(VM_PROGRAMS)
+VM_TESTS = $(DRIVER_TESTS) $(VM_PROGRAMS) $(LIB_TEST_PROGRAMS)
 
 .PHONY: check-vm-harness check-module sparse $(addprefix check-vm-,$(VM_LABELS))
 check-vm-harness: $(B)/vm/init $(B)/vm/misbehave

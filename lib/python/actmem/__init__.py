@@ -122,10 +122,10 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
     allow       what may be used instead of what was asked for, some of
                 "thp", "4k", "node", "unlocked", or "any"; a failure where it
                 would be needed tells so
-    heap_grow   bytes of each region that blocks are taken from; 0: 64 MiB
-    heap_limit  bytes of all of them; 0: none
+    heap_grow   bytes of each region that blocks are taken from (64 MiB)
+    heap_limit  bytes of all of them together (no limit)
 
-    What is None is as the environment says.
+    What is None, or 0 bytes, is as the environment says.
     """
     global _default
     options = _native.initialized(_native.Options)

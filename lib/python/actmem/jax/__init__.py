@@ -13,10 +13,10 @@ stats        what is there and what went through
 reset        frees what failed or abandoned steps have left
 configure    limits and checks
 
-A program that was made by jax.export needs this module imported where it
-runs. TPUs cannot run it.
+A program that was made by jax.export (allow it the custom calls actmem_put
+and actmem_take) needs this module imported where it runs. TPUs cannot run it.
 """
-from actmem.jax._checkpoint import checkpoint
+from actmem.jax._checkpoint import checkpoint, patch
 from actmem.jax._handlers import configure, reset, stats
 
-__all__ = ["checkpoint", "configure", "reset", "stats"]
+__all__ = ["checkpoint", "configure", "patch", "reset", "stats"]

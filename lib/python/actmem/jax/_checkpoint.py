@@ -7,6 +7,7 @@ plan's. The function itself, when it is only evaluated, touches no actmem.
 """
 import functools
 import os
+from contextlib import contextmanager
 
 import jax
 
@@ -124,6 +125,8 @@ def checkpoint(f=None, /, *, policy=None, offload_argnums=(),
         raise TypeError(f"checkpoint wants a function, not {f!r}")
     if not isinstance(min_bytes, int) or min_bytes < 0:
         raise ValueError(f"min_bytes={min_bytes!r} is no number of bytes")
+    if not isinstance(prevent_cse, bool):
+        raise TypeError(f"prevent_cse={prevent_cse!r} is neither True nor False")
     settings = Settings(policy, prevent_cse, min_bytes, sharding, False)
     label = _label(f)
 
@@ -143,3 +146,56 @@ def checkpoint(f=None, /, *, policy=None, offload_argnums=(),
 
         return _bind(call, plan_of)
     return checkpointed
+
+
+def _where_offloaded(original):
+    """jax.checkpoint, but what a policy offloads goes to actmem."""
+
+    @functools.wraps(original)
+    def patched(f, *, prevent_cse=True, policy=None, static_argnums=(),
+                **others):
+        stock = original(f, prevent_cse=prevent_cse, policy=policy,
+                         static_argnums=static_argnums, **others)
+        if policy is None:
+            return stock
+        settings = Settings(policy, prevent_cse, 0, None, True)
+        label = _label(f)
+
+        @functools.wraps(f)
+        def checkpointed(*args, **kwargs):
+            call = _Call(f, args, kwargs, static_argnums, ())
+            plan = Plan(call.run, call.args, call.groups, call.activations,
+                        Site.numbered(label), settings)
+            if not any(plan.offloaded):
+                return stock(*args, **kwargs)
+            if not isinstance(prevent_cse, bool):
+                raise NotImplementedError(
+                    f"jax.checkpoint of {label} under actmem.jax.patch(): "
+                    "prevent_cse for each argument apart")
+            return _bind(call, lambda args: plan)
+        return checkpointed
+    return patched
+
+
+@contextmanager
+def _undone(names):
+    try:
+        yield
+    finally:
+        for name, original in names.items():
+            setattr(jax, name, original)
+
+
+def patch():
+    """From now on jax.checkpoint and jax.remat, as libraries call them, keep
+    in actmem what their policy offloads (save_and_offload_only_these_names,
+    offload_dot_with_no_batch_dims, or one that returns Offloadable); all else
+    stays as it was.
+
+    Call it before such a library is imported, in case that binds the names.
+    As a context manager it is undone at the end of the block.
+    """
+    names = {name: getattr(jax, name) for name in ("checkpoint", "remat")}
+    for name, original in names.items():
+        setattr(jax, name, _where_offloaded(original))
+    return _undone(names)

@@ -16,6 +16,10 @@ from jax.extend.core import Literal
 from actmem.jax._transfer import bytes_of, put, take
 
 
+# Before patch() can replace it.
+_stock_checkpoint = jax.checkpoint
+
+
 class Settings(NamedTuple):
     policy: Any
     prevent_cse: Any
@@ -100,8 +104,8 @@ class Plan:
         self.site = site
         self.settings = settings
         policy = settings.policy and _Policy(settings.policy)
-        inside = jax.checkpoint(run, policy=policy,
-                                prevent_cse=settings.prevent_cse)
+        inside = _stock_checkpoint(run, policy=policy,
+                                   prevent_cse=settings.prevent_cse)
         closed, shapes = jax.make_jaxpr(
             lambda *args: jax.vjp(inside, *args), return_shape=True)(*args)
         self.forward = closed

@@ -96,8 +96,16 @@ def _take_now(token, *ties, **type_of_value):
     return take_p.bind(token, *ties, **type_of_value)
 
 
-put_p.def_impl(lambda value, *, site: _put_now(value, site=site.eager()))
-take_p.def_impl(_take_now)
+@put_p.def_impl
+def _put_impl(value, *, site):
+    with jax.disable_jit(False):
+        return _put_now(value, site=site.eager())
+
+
+@take_p.def_impl
+def _take_impl(token, *ties, **type_of_value):
+    with jax.disable_jit(False):
+        return _take_now(token, *ties, **type_of_value)
 
 
 # A batch is put whole, under one token, which is handed on in as many copies

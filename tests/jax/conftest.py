@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Four CPU devices, whatever pages the machine has, TAP on request; and after
+each test nothing may be left in actmem memory."""
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TREE = os.path.dirname(os.path.dirname(HERE))
+
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["ACTMEM_ALLOW"] = "any"
+os.environ["ACTMEM_HEAP_GROW"] = "16M"
+sys.path[:0] = [os.path.join(TREE, "lib", "python"), HERE]
+sys.dont_write_bytecode = True
+
+import pytest  # noqa: E402
+
+import actmem  # noqa: E402
+import actmem.jax  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    yield
+    actmem.jax.configure(generations=2, checksum=False)
+    stats = actmem.jax.stats()
+    left = {name: stats[name]
+            for name in ("live_blocks", "live_bytes", "generations")}
+    left["device_bytes"] = sum(device["live_bytes"]
+                               for device in stats["devices"].values())
+    counters = actmem.counters()
+    left.update({name: counters[name] for name in ("blocks", "block_bytes")})
+    actmem.jax.reset()
+    assert not any(left.values()), left
+
+
+def pytest_addoption(parser):
+    parser.addoption("--tap", action="store_true",
+                     help="print the Test Anything Protocol")
+
+
+class Tap:
+    def __init__(self):
+        self.count = 0
+        self.failed = {}
+        self.skipped = {}
+
+    @staticmethod
+    def say(line):
+        print(line, flush=True)
+
+    def pytest_collection_finish(self, session):
+        self.say(f"1..{len(session.items)}")
+
+    def pytest_collectreport(self, report):
+        if report.failed:
+            self.say(f"not ok 1 - {report.nodeid}")
+            self.comment(report.longreprtext)
+
+    def comment(self, text):
+        for line in text.splitlines():
+            self.say(f"# {line}")
+
+    def pytest_runtest_logreport(self, report):
+        name = report.nodeid
+        if report.failed:
+            self.failed.setdefault(name, []).append(report.longreprtext)
+        if report.skipped:
+            self.skipped[name] = report.longrepr[-1]
+        if report.when != "teardown":
+            return
+        self.count += 1
+        result = "not ok" if name in self.failed else "ok"
+        reason = f" # SKIP {self.skipped[name]}" if name in self.skipped else ""
+        self.say(f"{result} {self.count} - {name}{reason}")
+        for text in self.failed.get(name, []):
+            self.comment(text)
+
+
+def pytest_configure(config):
+    if config.getoption("--tap"):
+        config.pluginmanager.register(Tap())
