@@ -274,6 +274,7 @@ static void test_refusals(void **state)
 		{ ACTMEM_WHY_NODE_FULL, ENOMEM, "ACTMEM_ALLOW=node" },
 		{ ACTMEM_WHY_NODE_FULL, ENOMEM, "16.0 GiB more are free there" },
 		{ ACTMEM_WHY_MEMLOCK, ENOMEM, "RLIMIT_MEMLOCK has 3.1 GiB left of 8.0 GiB wanted" },
+		{ ACTMEM_WHY_MEMCG, ENOMEM, "the memory cgroup has 3.1 GiB left of 8.0 GiB wanted" },
 		{ ACTMEM_WHY_CPUSET, EPERM, "node 1 is outside this task's cpuset" },
 		{ ACTMEM_WHY_NO_MEMORY_NODE, ENODEV, "node 1 has no memory" },
 		{ ACTMEM_WHY_MISPLACED, EIO, "node 1" },
