@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <linux/mempolicy.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -88,11 +89,17 @@ int pages_check_room(const struct region_request *request)
 
 static int bind_memory(const struct backing *backing, int mode, const struct actmem_nodes *nodes)
 {
-	if (syscall(SYS_mbind, backing->address, (unsigned long)backing->length, mode,
-		    nodes->word, (unsigned long)ACTMEM_NODES_MAX + 1, 0))
-		return fail(errno, "cannot bind memory to %s (mbind: %s)", NODES_TEXT(nodes),
-			    strerror(errno));
-	return 0;
+	char what[NODES_TEXT_MAX + 32];
+	unsigned int node;
+
+	if (!syscall(SYS_mbind, backing->address, (unsigned long)backing->length, mode,
+		     nodes->word, (unsigned long)ACTMEM_NODES_MAX + 1, 0))
+		return 0;
+	/* With one node there is nothing to choose, permitted or not. */
+	if ((errno == EPERM || errno == ENOSYS) && node_is_only_one(&node))
+		return 0;
+	snprintf(what, sizeof(what), "cannot bind memory to %s", NODES_TEXT(nodes));
+	return fail_numa_call(what, "mbind");
 }
 
 int pages_populate(const struct region_request *request, char *address, uint64_t length)

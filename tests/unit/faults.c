@@ -207,7 +207,7 @@ WRAP(long, syscall, (long number, ...))
 	for (i = 0; i < 6; i++)
 		a[i] = va_arg(arguments, long);
 	va_end(arguments);
-	if (fails(name, EPERM))
+	if (fails(name, EIO))
 		return -1;
 	result = __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 	if (number == SYS_move_pages && !result && forced_node >= 0)

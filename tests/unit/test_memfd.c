@@ -11,9 +11,9 @@
 
 #include "actmem.h"
 #include "faults.h"
+#include "node.h"
 
 #define LENGTH	(64ULL << 10)
-#define HUGE_PAGE	(2ULL << 20)
 
 static int open_memfd(struct actmem **am, enum actmem_pages pages, uint32_t allow)
 {
@@ -76,7 +76,7 @@ static int whole_life(enum actmem_policy policy)
 		return error;
 	ACTMEM_INIT(&info);
 	ACTMEM_INIT(&options);
-	options.grow_bytes = HUGE_PAGE;
+	options.grow_bytes = HUGE_PAGE_BYTES;
 	error = create(am, policy, &region);
 	if (!error)
 		error = actmem_region_map(region, &address);
@@ -157,10 +157,10 @@ static const struct fault faults[] = {
 	{ "mlock2", 1, ENOMEM, ENOMEM, "ulimit -l", ACTMEM_PLACE_BIND },
 	{ "mlock2", 1, EPERM, ENOMEM, "RLIMIT_MEMLOCK", ACTMEM_PLACE_BIND },
 	{ "mlock2", 1, EINVAL, EINVAL, "mlock", ACTMEM_PLACE_BIND },
-	{ "mbind", 1, EPERM, EPERM, "cannot bind memory to node 0", ACTMEM_PLACE_BIND },
+	{ "mbind", 1, EIO, EIO, "cannot bind memory to node 0", ACTMEM_PLACE_BIND },
 	{ "mbind", 2, ENOMEM, ENOMEM, "mbind", ACTMEM_PLACE_INTERLEAVE },
-	{ "move_pages", 1, EPERM, EPERM, "move_pages", ACTMEM_PLACE_BIND },
-	{ "move_pages", 2, EPERM, EPERM, "move_pages", ACTMEM_PLACE_BIND },
+	{ "move_pages", 1, EFAULT, EFAULT, "move_pages", ACTMEM_PLACE_BIND },
+	{ "move_pages", 2, EFAULT, EFAULT, "move_pages", ACTMEM_PLACE_BIND },
 	{ "fstat", 1, EIO, EIO, "fstat", ACTMEM_PLACE_BIND },
 };
 
@@ -246,6 +246,31 @@ static void test_misplaced(void **state)
 	assert_int_equal(actmem_close(am), 0);
 }
 
+/* As in a container whose seccomp profile forbids both. */
+static void test_numa_calls_forbidden(void **state)
+{
+	static const char *const calls[] = { "mbind", "move_pages" };
+	struct actmem *am = opened(ACTMEM_PAGES_4K, 0);
+	struct actmem_region_info info;
+	struct actmem_region *region;
+	unsigned int i, node;
+
+	for (i = 0; i < 2; i++) {
+		fail_every(calls[i], EPERM);
+		if (!node_is_only_one(&node)) {
+			assert_fails(create(am, ACTMEM_PLACE_BIND, &region), EPERM, "CAP_SYS_NICE");
+			continue;
+		}
+		assert_int_equal(create(am, ACTMEM_PLACE_BIND, &region), 0);
+		ACTMEM_INIT(&info);
+		assert_int_equal(actmem_region_info(region, &info), 0);
+		assert_int_equal(info.node_bytes[node], LENGTH);
+		assert_int_equal(actmem_region_close(region), 0);
+	}
+	fail_nothing();
+	assert_int_equal(actmem_close(am), 0);
+}
+
 static void test_unlocked(void **state)
 {
 	struct actmem *am = opened(ACTMEM_PAGES_4K, ACTMEM_ALLOW_UNLOCKED);
@@ -272,15 +297,15 @@ static void test_no_hugetlb(void **state)
 	struct actmem_region *region;
 
 	fail_call("memfd_create", 1, ENODEV);
-	assert_fails(create_long(am, ACTMEM_PLACE_BIND, HUGE_PAGE, &region), EOPNOTSUPP, "no 2 MiB hugetlb pages");
+	assert_fails(create_long(am, ACTMEM_PLACE_BIND, HUGE_PAGE_BYTES, &region), EOPNOTSUPP, "no 2 MiB hugetlb pages");
 	fail_call("mmap", 1, ENOMEM);
-	assert_fails(create_long(am, ACTMEM_PLACE_BIND, HUGE_PAGE, &region), ENOMEM, "hugetlb");
+	assert_fails(create_long(am, ACTMEM_PLACE_BIND, HUGE_PAGE_BYTES, &region), ENOMEM, "hugetlb");
 	fail_nothing();
 	assert_int_equal(actmem_close(am), 0);
 
 	lenient = opened(ACTMEM_PAGES_2M, ACTMEM_ALLOW_4K);
 	fail_call("memfd_create", 1, ENODEV);
-	assert_int_equal(create_long(lenient, ACTMEM_PLACE_BIND, HUGE_PAGE, &region), 0);
+	assert_int_equal(create_long(lenient, ACTMEM_PLACE_BIND, HUGE_PAGE_BYTES, &region), 0);
 	fail_nothing();
 	assert_non_null(strstr(actmem_error(), "no 2 MiB hugetlb pages"));
 	assert_non_null(strstr(actmem_error(), "took 4 KiB pages instead"));
@@ -300,7 +325,7 @@ static void test_no_step_down(void **state)
 	struct actmem_region *region;
 
 	fail_every("memfd_create", EMFILE);
-	assert_fails(create_long(am, ACTMEM_PLACE_BIND, HUGE_PAGE, &region), EMFILE, "memfd_create");
+	assert_fails(create_long(am, ACTMEM_PLACE_BIND, HUGE_PAGE_BYTES, &region), EMFILE, "memfd_create");
 	assert_null(strstr(actmem_error(), "; then "));
 	fail_nothing();
 	assert_int_equal(actmem_close(am), 0);
@@ -331,6 +356,7 @@ int main(void)
 		cmocka_unit_test(test_list),
 		cmocka_unit_test(test_interrupted),
 		cmocka_unit_test(test_misplaced),
+		cmocka_unit_test(test_numa_calls_forbidden),
 		cmocka_unit_test(test_unlocked),
 		cmocka_unit_test(test_no_hugetlb),
 		cmocka_unit_test(test_no_step_down),
