@@ -136,7 +136,7 @@ static int interleave(const struct region_request *request, const struct backing
 		error = bind_memory(backing, MPOL_BIND, &one);
 		for (at = first; !error && at < backing->length; at += stride)
 			error = pages_populate(request, (char *)backing->address + at,
-					 backing->page_bytes);
+					       backing->page_bytes);
 		if (error)
 			return error;
 		first += backing->page_bytes;
