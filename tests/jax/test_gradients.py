@@ -198,8 +198,10 @@ def test_types_of_saved_values(dtype):
         y = x @ w
         y = checkpoint_name(y > 0 if dtype == "bool" else y.astype(dtype), "a")
         return jnp.tanh(y.astype(jnp.float32)) * x
+    # XLA rounds a plain float4 in another place than a saved one.
     compare(lambda wrap: jax.jit(jax.grad(
-        lambda x: square(wrap(f)(x, w))))(x), policy=NAMES, puts=1)
+        lambda x: square(wrap(f)(x, w))))(x), policy=NAMES, puts=1,
+        plain_rounding=2 ** 16 if dtype == "float4_e2m1fn" else None)
 
 
 def test_keys_scalars_empty_and_weak():
@@ -305,6 +307,7 @@ def test_export():
         layer, offload_argnums=0))))
     exported = jax.export.export(step, disabled_checks=[
         check("actmem_put"), check("actmem_take")])(weights, x)
-    again = jax.export.deserialize(exported.serialize())
-    jax.tree.map(np.testing.assert_array_equal, again.call(weights, x),
+    count = actmem.jax.stats()["takes_total"]
+    jax.tree.map(np.testing.assert_array_equal, exported.call(weights, x),
                  step(weights, x))
+    assert actmem.jax.stats()["takes_total"] == count + 2 * LAYERS
