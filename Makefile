@@ -56,7 +56,8 @@ $(VENV)/.ready: scripts/requirements.txt
 .PHONY: check
 check:
 	@scripts/setup packages build check
-	@$(MAKE) --no-print-directory all $(VENV)/.ready
+	@$(MAKE) --no-print-directory -s $(VENV)/.ready
+	@$(MAKE) --no-print-directory -s all
 	@tests/run $(CHECKS)
 
 .PHONY: clean

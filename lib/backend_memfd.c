@@ -59,6 +59,11 @@ static struct actmem_nodes source_nodes(const struct region_request *request)
 	return nodes;
 }
 
+static const char *has(const struct actmem_nodes *nodes)
+{
+	return nodes_count(nodes) == 1 ? "has" : "have";
+}
+
 /* Why there are too few hugetlb pages, in words. */
 static int fail_hugetlb(const struct region_request *request)
 {
@@ -68,10 +73,11 @@ static int fail_hugetlb(const struct region_request *request)
 	unsigned int node = nodes_next(&nodes, 0);
 
 	if (available >= request->length)
-		return fail(ENOMEM, "%s: %s free of %s wanted in 2 MiB hugetlb pages, but other processes have reserved them or a hugetlb cgroup limits this one",
-			    NODES_TEXT(&nodes), BYTES_TEXT(available), BYTES_TEXT(request->length));
-	return fail(ENOMEM, "%s: %s free of %s wanted in 2 MiB hugetlb pages; as root add %llu to /sys/devices/system/node/node%u/hugepages/hugepages-2048kB/nr_hugepages, or allow other pages with ACTMEM_ALLOW=thp,4k (actmem run --allow)",
-		    NODES_TEXT(&nodes), BYTES_TEXT(available), BYTES_TEXT(request->length),
+		return fail(ENOMEM, "%s %s %s free of %s wanted in 2 MiB hugetlb pages, but other processes have reserved them or a hugetlb cgroup limits this one",
+			    NODES_TEXT(&nodes), has(&nodes), BYTES_TEXT(available), BYTES_TEXT(request->length));
+	return fail(ENOMEM, "%s %s %s free of %s wanted in 2 MiB hugetlb pages; as root add %llu to /sys/devices/system/node/node%u/hugepages/hugepages-2048kB/nr_hugepages, or allow other pages with ACTMEM_ALLOW=thp,4k (actmem run --allow)",
+		    NODES_TEXT(&nodes), has(&nodes), BYTES_TEXT(available),
+		    BYTES_TEXT(request->length),
 		    (unsigned long long)(pages - available / HUGE_PAGE_BYTES), node);
 }
 
@@ -99,8 +105,9 @@ static int check_room(const struct region_request *request)
 					    node, BYTES_TEXT(available), BYTES_TEXT(share));
 		}
 	} else if (available < request->length) {
-		return fail(ENOMEM, "%s: %s free of %s wanted; free memory there%s",
-			    NODES_TEXT(&nodes), BYTES_TEXT(available), BYTES_TEXT(request->length),
+		return fail(ENOMEM, "%s %s %s free of %s wanted; free memory there%s",
+			    NODES_TEXT(&nodes), has(&nodes), BYTES_TEXT(available),
+			    BYTES_TEXT(request->length),
 			    request->policy == ACTMEM_PLACE_BIND ?
 			    " or allow other nodes with ACTMEM_ALLOW=node (actmem run --allow)" : "");
 	}
@@ -207,7 +214,10 @@ static int place(const struct region_request *request, const struct backing *bac
 /* Hugetlb pages are never swapped: mlock(2) would only count them. */
 static int lock_pages(struct backing *backing, uint32_t allow)
 {
-	struct rlimit limit;
+	struct rlimit limit = { 0 };
+	uint64_t locked = 0;
+	char text[4096];
+	int error;
 
 	if (backing->pages == ACTMEM_PAGES_2M) {
 		backing->locked_bytes = backing->length;
@@ -218,14 +228,16 @@ static int lock_pages(struct backing *backing, uint32_t allow)
 		backing->locked_bytes = backing->length;
 		return 0;
 	}
-	if (getrlimit(RLIMIT_MEMLOCK, &limit))
-		limit.rlim_cur = 0;
-	if (errno != ENOMEM && errno != EPERM && errno != EAGAIN)
-		return fail(errno, "cannot lock %s (mlock: %s)", BYTES_TEXT(backing->length),
-			    strerror(errno));
-	fail(ENOMEM, "RLIMIT_MEMLOCK is %s, %s more wanted; raise it with `ulimit -l %llu`, or allow unpinned memory with ACTMEM_ALLOW=unlocked (actmem run --allow)",
-	     BYTES_TEXT(limit.rlim_cur), BYTES_TEXT(backing->length),
-	     (unsigned long long)(limit.rlim_cur + backing->length) / 1024);
+	error = errno;
+	if (error != ENOMEM && error != EPERM && error != EAGAIN)
+		return fail(error, "cannot lock %s (mlock: %s)", BYTES_TEXT(backing->length),
+			    strerror(error));
+	if (!getrlimit(RLIMIT_MEMLOCK, &limit) &&
+	    !sysfile_read("/proc/self/status", text, sizeof(text)))
+		locked = sysfile_number(text, "\nVmLck:") * 1024;
+	fail(ENOMEM, "RLIMIT_MEMLOCK is %s, of which %s are locked, and %s more wanted; raise it with `ulimit -l %llu`, or allow unpinned memory with ACTMEM_ALLOW=unlocked (actmem run --allow)",
+	     BYTES_TEXT(limit.rlim_cur), BYTES_TEXT(locked), BYTES_TEXT(backing->length),
+	     (unsigned long long)(locked + backing->length) / 1024);
 	if (!(allow & ACTMEM_ALLOW_UNLOCKED))
 		return -ENOMEM;
 	fail_more("; went on unpinned");

@@ -98,6 +98,7 @@ struct actmem_ioctl_query {
 #define ACTMEM_WHY_CPUSET		3	/* EPERM: cpuset forbids @why_node */
 #define ACTMEM_WHY_NO_MEMORY_NODE	4	/* ENODEV: @why_node has no memory */
 #define ACTMEM_WHY_MISPLACED		5	/* EIO: a page came from another node */
+#define ACTMEM_WHY_MEMCG		6	/* ENOMEM: the memory cgroup's limit */
 
 /**
  * struct actmem_ioctl_create - ACTMEM_IOC_CREATE: a new region
@@ -113,9 +114,11 @@ struct actmem_ioctl_query {
  *	unloaded; never reused
  * @why: out: ACTMEM_WHY_*, also when the call fails
  * @why_node: out: the node that @why speaks of, or -1
- * @why_wanted: out: bytes wanted from that node, or of RLIMIT_MEMLOCK
+ * @why_wanted: out: bytes wanted from that node, of RLIMIT_MEMLOCK or of the
+ *	memory cgroup
  * @why_available: out: bytes free there (what the kernel may pin: not the
- *	movable zone), or left of RLIMIT_MEMLOCK
+ *	movable zone), left of RLIMIT_MEMLOCK, or that the memory cgroup let
+ *	the call have before it refused
  * @why_movable: out: bytes free on that node that cannot be pinned since they
  *	were onlined as movable
  * @name: in: a label for people, NUL-terminated, printable, without '/'

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# The Python module, with the libraries it loads beside it. PYTHONDIR is a
-# folder on the path of the Python that is to use it.
+# The Python module, with the libraries it loads beside it. PYTHONDIR holds
+# nothing else: `actmem run` puts it in front of PYTHONPATH, where a folder of
+# the distribution's modules would hide those of a virtual environment.
 
-PYTHONDIR ?= $(PREFIX)/lib/python3/dist-packages
+PYTHONDIR ?= $(PREFIX)/lib/actmem/python
 PYTHON_MODULE = $(DESTDIR)$(PYTHONDIR)/actmem
 
 install:: $(LIB_SHARED) $(filter $(XLA_LIBRARY),$(ALL))

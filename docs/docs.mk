@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+#
+# Man pages, by scdoc. Without scdoc everything but them is built.
+
+MAN_PAGES := $(patsubst docs/%.scd,$(B)/man/%,$(wildcard docs/*.scd))
+
+ifneq ($(shell command -v scdoc),)
+ALL += $(MAN_PAGES)
+INSTALLED_MAN_PAGES := $(MAN_PAGES)
+else
+$(info scdoc is not installed: the man pages are left out)
+endif
+
+$(B)/man/%: docs/%.scd
+	@mkdir -p $(@D)
+	scdoc <$< >$@
+
+.PHONY: install uninstall
+install:: $(INSTALLED_MAN_PAGES)
+	set -e; for page in $^; do \
+		install -D -m 644 $$page $(MANDIR)/man$${page##*.}/$${page##*/}; \
+	done
+
+uninstall::
+	rm -f $(foreach page,$(notdir $(MAN_PAGES)),$(MANDIR)/man$(subst .,,$(suffix $(page)))/$(page))

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The ioctls of the device and of a region's descriptor: arguments in,
+ * permission, results out.
+ */
+#include <linux/capability.h>
+#include <linux/cred.h>
+#include <linux/file.h>
+#include <linux/pid.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "actmem.h"
+
+/*
+ * Every struct begins with a __u32, its size in user space. All of them are
+ * as in the first version of the contract, so that none may be smaller.
+ */
+static int fetch(void *arg, size_t size, void __user *user)
+{
+	u32 user_size;
+	int err;
+
+	if (get_user(user_size, (u32 __user *)user))
+		return -EFAULT;
+	if (user_size < size)
+		return -EINVAL;
+	if (user_size > PAGE_SIZE)
+		return -E2BIG;
+	err = copy_struct_from_user(arg, size, user, user_size);
+	if (err)
+		return err;
+	/* Another thread may have changed it since it was read. */
+	*(u32 *)arg = user_size;
+	return 0;
+}
+
+static int answer(void __user *user, const void *arg, size_t size)
+{
+	return copy_to_user(user, arg, size) ? -EFAULT : 0;
+}
+
+static int query(void __user *user)
+{
+	struct actmem_ioctl_query arg;
+	bool understood;
+	int err;
+
+	err = fetch(&arg, sizeof(arg), user);
+	if (err)
+		return err;
+	if (arg.flags || arg.reserved)
+		return -EINVAL;
+
+	understood = arg.abi >= ACTMEM_ABI_OLDEST &&
+		     arg.abi_oldest <= ACTMEM_ABI_VERSION;
+	arg.abi = ACTMEM_ABI_VERSION;
+	arg.abi_oldest = ACTMEM_ABI_OLDEST;
+	arg.features = 0;
+	arg.page_bytes = ACTMEM_PAGE_BYTES;
+	arg.max_region_bytes = ACTMEM_MAX_PAGES * ACTMEM_PAGE_BYTES;
+	arg.node_count = nr_node_ids;
+	err = answer(user, &arg, sizeof(arg));
+	if (err)
+		return err;
+	return understood ? 0 : -EPROTONOSUPPORT;
+}
+
+static bool name_is_valid(const char *name)
+{
+	size_t length = strnlen(name, ACTMEM_NAME_BYTES);
+	size_t i;
+
+	for (i = 0; i < length; i++)
+		if (name[i] < ' ' || name[i] > '~' || name[i] == '/')
+			return false;
+	return length < ACTMEM_NAME_BYTES;
+}
+
+static struct file *create_file(struct actmem_ioctl_create *arg)
+{
+	struct actmem_region *region;
+	struct file *file;
+	int err;
+
+	if (arg->flags & ~ACTMEM_CREATE_INHERIT)
+		return ERR_PTR(-EINVAL);
+	if (arg->page_bytes != ACTMEM_PAGE_BYTES)
+		return ERR_PTR(-EINVAL);
+	if (!arg->length || arg->length % ACTMEM_PAGE_BYTES ||
+	    arg->length / ACTMEM_PAGE_BYTES > ACTMEM_MAX_PAGES)
+		return ERR_PTR(-EINVAL);
+	if (!name_is_valid(arg->name))
+		return ERR_PTR(-EINVAL);
+
+	/* Retiring the last region must not unmount what it still runs on. */
+	err = actmem_fs_get();
+	if (err)
+		return ERR_PTR(err);
+	region = actmem_region_create(arg);
+	if (IS_ERR(region)) {
+		file = ERR_CAST(region);
+	} else {
+		arg->id = region->id;
+		file = actmem_fs_open(region);
+	}
+	actmem_fs_put();
+	return file;
+}
+
+static int create(void __user *user)
+{
+	struct actmem_ioctl_create arg;
+	struct file *file;
+	int fd, err;
+
+	err = fetch(&arg, sizeof(arg), user);
+	if (err)
+		return err;
+	arg.fd = -1;
+	arg.id = 0;
+	arg.why = ACTMEM_WHY_NONE;
+	arg.why_node = -1;
+	arg.why_wanted = 0;
+	arg.why_available = 0;
+	arg.why_movable = 0;
+
+	actmem_regions_sweep();
+
+	fd = get_unused_fd_flags(O_CLOEXEC);
+	if (fd < 0) {
+		err = fd;
+		goto failed;
+	}
+	file = create_file(&arg);
+	if (IS_ERR(file)) {
+		err = PTR_ERR(file);
+		goto put_fd;
+	}
+	arg.fd = fd;
+	err = answer(user, &arg, sizeof(arg));
+	if (err)
+		goto put_file;
+	fd_install(fd, file);
+	return 0;
+
+put_file:
+	fput(file);
+	put_unused_fd(fd);
+	return err;
+put_fd:
+	put_unused_fd(fd);
+failed:
+	/* The first error is the one that matters. */
+	arg.id = 0;
+	(void)answer(user, &arg, sizeof(arg));
+	return err;
+}
+
+static bool may_see(const struct actmem_region *region)
+{
+	return uid_eq(region->owner, current_euid()) || capable(CAP_SYS_ADMIN);
+}
+
+static int answer_node_bytes(const struct actmem_ioctl_info *arg, const u64 *node_bytes)
+{
+	size_t count = min_t(size_t, arg->node_count, nr_node_ids);
+
+	if (!arg->node_bytes)
+		return 0;
+	return answer(u64_to_user_ptr(arg->node_bytes), node_bytes, count * sizeof(u64));
+}
+
+static int tell(struct actmem_region *region, struct actmem_ioctl_info *arg, void __user *user)
+{
+	struct actmem_usage usage;
+	u64 *node_bytes;
+	int node, err;
+
+	node_bytes = kcalloc(nr_node_ids, sizeof(*node_bytes), GFP_KERNEL);
+	if (!node_bytes)
+		return -ENOMEM;
+
+	actmem_region_usage(region, &usage);
+	arg->id = region->id;
+	arg->length = region->page_count * ACTMEM_PAGE_BYTES;
+	arg->page_bytes = ACTMEM_PAGE_BYTES;
+	arg->mapped_bytes = usage.mapped_pages * ACTMEM_PAGE_BYTES;
+	arg->pinned_bytes = usage.pinned_pages * ACTMEM_PAGE_BYTES;
+	arg->policy = region->policy;
+	arg->state = region->flags & ACTMEM_CREATE_INHERIT ? ACTMEM_INFO_INHERIT : 0;
+	mutex_lock(&region->lock);
+	arg->allocated_bytes = region->pages_held * ACTMEM_PAGE_BYTES;
+	for (node = 0; node < nr_node_ids; node++)
+		node_bytes[node] = region->node_pages_held[node] * ACTMEM_PAGE_BYTES;
+	if (region->lingering)
+		arg->state |= ACTMEM_INFO_LINGERING;
+	mutex_unlock(&region->lock);
+
+	memset(arg->nodes, 0, sizeof(arg->nodes));
+	for_each_node_mask(node, region->nodes)
+		arg->nodes[node / 64] |= 1ULL << (node % 64);
+	arg->uid = from_kuid_munged(current_user_ns(), region->owner);
+	arg->pid = pid_has_task(region->pid, PIDTYPE_TGID) ? pid_vnr(region->pid) : 0;
+	memcpy(arg->name, region->name, sizeof(arg->name));
+
+	err = answer_node_bytes(arg, node_bytes);
+	kfree(node_bytes);
+	if (err)
+		return err;
+	arg->node_count = nr_node_ids;
+	return answer(user, arg, sizeof(*arg));
+}
+
+static int fetch_info(struct actmem_ioctl_info *arg, void __user *user)
+{
+	int err = fetch(arg, sizeof(*arg), user);
+
+	if (err)
+		return err;
+	if (arg->flags || arg->reserved)
+		return -EINVAL;
+	actmem_regions_sweep();
+	return 0;
+}
+
+static int info_by_id(void __user *user)
+{
+	struct actmem_ioctl_info arg;
+	struct actmem_region *region;
+	int err;
+
+	err = fetch_info(&arg, user);
+	if (err)
+		return err;
+	region = actmem_region_find(arg.id);
+	if (!region)
+		return -ENOENT;
+	err = may_see(region) ? tell(region, &arg, user) : -EPERM;
+	actmem_region_put(region);
+	return err;
+}
+
+static int info_of_file(struct file *file, void __user *user)
+{
+	struct actmem_ioctl_info arg;
+	int err;
+
+	err = fetch_info(&arg, user);
+	if (err)
+		return err;
+	if (arg.id)
+		return -EINVAL;
+	return tell(actmem_file_region(file), &arg, user);
+}
+
+static int list(void __user *user)
+{
+	struct actmem_region *region;
+	struct actmem_ioctl_list arg;
+	u64 __user *ids;
+	u32 count = 0;
+	u64 id;
+	int err;
+
+	err = fetch(&arg, sizeof(arg), user);
+	if (err)
+		return err;
+	if (arg.flags || arg.reserved || !arg.count)
+		return -EINVAL;
+	actmem_regions_sweep();
+
+	ids = u64_to_user_ptr(arg.ids);
+	id = arg.after;
+	while (count < arg.count) {
+		bool seen;
+
+		region = actmem_region_next(&id);
+		if (!region)
+			break;
+		seen = may_see(region);
+		actmem_region_put(region);
+		if (!seen)
+			continue;
+		if (put_user(id, ids + count))
+			return -EFAULT;
+		count++;
+	}
+	arg.count = count;
+	return answer(user, &arg, sizeof(arg));
+}
+
+long actmem_device_ioctl(struct file *file, unsigned int request, unsigned long arg)
+{
+	void __user *user = (void __user *)arg;
+
+	switch (request) {
+	case ACTMEM_IOC_QUERY:
+		return query(user);
+	case ACTMEM_IOC_CREATE:
+		return create(user);
+	case ACTMEM_IOC_INFO:
+		return info_by_id(user);
+	case ACTMEM_IOC_LIST:
+		return list(user);
+	default:
+		return -ENOTTY;
+	}
+}
+
+long actmem_region_ioctl(struct file *file, unsigned int request, unsigned long arg)
+{
+	if (request != ACTMEM_IOC_INFO)
+		return -ENOTTY;
+	return info_of_file(file, (void __user *)arg);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Where kernels differ, and nowhere else. The ACTMEM_HAVE_* come from the
+ * probes in this directory, which the build compiles against the kernel that
+ * it is given.
+ */
+#ifndef _ACTMEM_COMPAT_H
+#define _ACTMEM_COMPAT_H
+
+#include <linux/fs.h>
+#include <linux/mm.h>
+
+#include "compat/probed.h"
+
+/* The first argument of inode_operations.setattr points to it. */
+#if ACTMEM_HAVE_MNT_IDMAP
+#define ACTMEM_SETATTR_CONTEXT	struct mnt_idmap
+#else
+#define ACTMEM_SETATTR_CONTEXT	struct user_namespace
+#endif
+
+static inline void actmem_vm_flags_set(struct vm_area_struct *vma, vm_flags_t flags)
+{
+#if ACTMEM_HAVE_VM_FLAGS_SET
+	vm_flags_set(vma, flags);
+#else
+	vma->vm_flags |= flags;
+#endif
+}
+
+static inline void actmem_inode_init_times(struct inode *inode)
+{
+#if ACTMEM_HAVE_INODE_INIT_TS
+	simple_inode_init_ts(inode);
+#else
+	inode->i_ctime = current_time(inode);
+	inode->i_atime = inode->i_ctime;
+	inode->i_mtime = inode->i_ctime;
+#endif
+}
+
+/* How many page table entries map the folio, or a part of it. */
+static inline int actmem_folio_mapcount(struct folio *folio)
+{
+#if ACTMEM_HAVE_LARGE_MAPCOUNT
+	return folio_mapcount(folio);
+#else
+	/*
+	 * folio_mapcount() is not exported. A mapping of the whole folio is
+	 * counted there and once more in each of its pages, as these are
+	 * neither anonymous nor hugetlb.
+	 */
+	int whole = folio_entire_mapcount(folio);
+	int count = whole - whole * (int)folio_nr_pages(folio);
+	long i;
+
+	for (i = 0; i < folio_nr_pages(folio); i++)
+		count += atomic_read(&folio_page(folio, i)->_mapcount) + 1;
+	return count;
+#endif
+}
+
+#endif /* _ACTMEM_COMPAT_H */

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What /proc/PID/fdinfo tells of a region's descriptor: lines of key and
+ * value, all sizes in bytes.
+ */
+#include <linux/nodemask.h>
+#include <linux/seq_file.h>
+
+#include "actmem.h"
+
+static const char *policy_name(u32 policy)
+{
+	switch (policy) {
+	case ACTMEM_POLICY_BIND:
+		return "bind";
+	case ACTMEM_POLICY_PREFERRED:
+		return "preferred";
+	default:
+		return "interleave";
+	}
+}
+
+void actmem_show_fdinfo(struct seq_file *seq, struct file *file)
+{
+	struct actmem_region *region = actmem_file_region(file);
+	struct actmem_usage usage;
+	int node;
+
+	actmem_region_usage(region, &usage);
+	seq_printf(seq, "actmem-id:\t%llu\n", region->id);
+	seq_printf(seq, "actmem-name:\t%s\n", region->name);
+	seq_printf(seq, "actmem-length:\t%llu\n", region->page_count * ACTMEM_PAGE_BYTES);
+	seq_printf(seq, "actmem-page-bytes:\t%llu\n", ACTMEM_PAGE_BYTES);
+	seq_printf(seq, "actmem-policy:\t%s\n", policy_name(region->policy));
+	seq_printf(seq, "actmem-nodes:\t%*pbl\n", nodemask_pr_args(&region->nodes));
+	seq_printf(seq, "actmem-inherit:\t%d\n", !!(region->flags & ACTMEM_CREATE_INHERIT));
+	seq_printf(seq, "actmem-mapped:\t%llu\n", usage.mapped_pages * ACTMEM_PAGE_BYTES);
+	seq_printf(seq, "actmem-pinned:\t%llu\n", usage.pinned_pages * ACTMEM_PAGE_BYTES);
+	/* Does not change as long as there is a descriptor. */
+	for_each_node(node)
+		if (region->node_pages_held[node])
+			seq_printf(seq, "actmem-node%d:\t%llu\n", node,
+				   region->node_pages_held[node] * ACTMEM_PAGE_BYTES);
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The module and its device, /dev/actmem.
+ */
+#include <linux/miscdevice.h>
+#include <linux/module.h>
+
+#include "actmem.h"
+
+static const struct file_operations actmem_device_fops = {
+	.owner = THIS_MODULE,
+	.unlocked_ioctl = actmem_device_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+};
+
+static struct miscdevice actmem_device = {
+	.minor = MISC_DYNAMIC_MINOR,
+	.name = "actmem",
+	.mode = 0660,
+	.fops = &actmem_device_fops,
+};
+
+static int __init actmem_init(void)
+{
+	int err;
+
+	BUILD_BUG_ON(ACTMEM_PAGE_BYTES != HPAGE_PMD_SIZE);
+
+	err = actmem_account_init();
+	if (err)
+		return err;
+	err = actmem_sysfs_init();
+	if (err)
+		goto account_exit;
+	actmem_device.groups = actmem_sysfs_groups();
+	err = misc_register(&actmem_device);
+	if (err)
+		goto sysfs_exit;
+	return 0;
+
+sysfs_exit:
+	actmem_sysfs_exit();
+account_exit:
+	actmem_account_exit();
+	return err;
+}
+
+static void __exit actmem_exit(void)
+{
+	misc_deregister(&actmem_device);
+	actmem_regions_exit();
+	actmem_sysfs_exit();
+	actmem_account_exit();
+}
+
+module_init(actmem_init);
+module_exit(actmem_exit);
+
+MODULE_DESCRIPTION("Pinned huge-page memory for activations");
+MODULE_AUTHOR("The actmem authors");
+MODULE_LICENSE("GPL");

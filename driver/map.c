@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Mapping a region into a process.
+ *
+ * The fault handler returns a small page of a compound page, and the kernel
+ * then maps the whole of it by one entry, provided that addresses, offsets
+ * and i_size are aligned to it. Everything here keeps that so. The mapping
+ * has none of VM_IO, VM_PFNMAP and VM_MIXEDMAP, and no page_mkwrite, each of
+ * which would keep others from pinning it.
+ */
+#include <linux/mm.h>
+#include <linux/mman.h>
+
+#include "actmem.h"
+#include "compat/compat.h"
+
+static vm_fault_t actmem_fault(struct vm_fault *vmf)
+{
+	struct actmem_region *region = actmem_file_region(vmf->vma->vm_file);
+	unsigned long index = vmf->pgoff >> ACTMEM_PAGE_ORDER;
+	struct folio *folio;
+
+	if (index >= region->page_count)
+		return VM_FAULT_SIGBUS;
+	folio = region->folios[index];
+	folio_get(folio);
+	vmf->page = folio_page(folio, vmf->pgoff - ACTMEM_SMALL_PAGES(index));
+	return 0;
+}
+
+/* A split elsewhere would map the rest by small pages for good. */
+static int actmem_may_split(struct vm_area_struct *vma, unsigned long address)
+{
+	return IS_ALIGNED(address, ACTMEM_PAGE_BYTES) ? 0 : -EINVAL;
+}
+
+static const struct vm_operations_struct actmem_vm_operations = {
+	.fault = actmem_fault,
+	.may_split = actmem_may_split,
+};
+
+static bool range_is_valid(const struct actmem_region *region, unsigned long length,
+			   unsigned long pgoff)
+{
+	unsigned long end = ACTMEM_SMALL_PAGES(region->page_count);
+
+	return length && IS_ALIGNED(length, ACTMEM_PAGE_BYTES) &&
+	       IS_ALIGNED(pgoff, HPAGE_PMD_NR) &&
+	       pgoff < end && length >> PAGE_SHIFT <= end - pgoff;
+}
+
+/*
+ * Also the place to refuse what must not be mapped: with MAP_FIXED, what lay
+ * at the address before is gone by the time that actmem_mmap() is called.
+ */
+unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
+				       unsigned long length, unsigned long pgoff,
+				       unsigned long flags)
+{
+	if ((flags & MAP_TYPE) == MAP_PRIVATE)
+		return -EINVAL;
+	if (!range_is_valid(actmem_file_region(file), length, pgoff))
+		return -EINVAL;
+	if (flags & MAP_FIXED) {
+		if (!IS_ALIGNED(address, ACTMEM_PAGE_BYTES))
+			return -EINVAL;
+	} else {
+		/* A mere hint; the kernel would take it as it is. */
+		address = ALIGN(address, ACTMEM_PAGE_BYTES);
+	}
+	return thp_get_unmapped_area(file, address, length, pgoff, flags);
+}
+
+int actmem_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct actmem_region *region = actmem_file_region(file);
+	unsigned long flags = VM_DONTEXPAND | VM_DONTDUMP;
+
+	/* VM_MAYSHARE, as a read-only descriptor's shared mapping lacks VM_SHARED. */
+	if (!(vma->vm_flags & VM_MAYSHARE))
+		return -EINVAL;
+	if (!IS_ALIGNED(vma->vm_start, ACTMEM_PAGE_BYTES) ||
+	    !range_is_valid(region, vma->vm_end - vma->vm_start, vma->vm_pgoff))
+		return -EINVAL;
+
+	if (!(region->flags & ACTMEM_CREATE_INHERIT))
+		flags |= VM_DONTCOPY;
+	actmem_vm_flags_set(vma, flags);
+	vma->vm_ops = &actmem_vm_operations;
+	return 0;
+}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Which node a page comes from. A mask is never narrowed: a node that the
+ * task may not use, or that has no memory, fails the call before anything is
+ * allocated, and so does a length that the nodes could not hold if all of
+ * their memory were free.
+ */
+#include <linux/cpuset.h>
+#include <linux/gfp.h>
+#include <linux/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task.h>
+#include <linux/slab.h>
+#include <linux/topology.h>
+#include <linux/vmstat.h>
+
+#include "actmem.h"
+
+/* Zeroed by the page allocator; never movable, as these pages get pinned. */
+#define ACTMEM_GFP	(GFP_USER | __GFP_COMP | __GFP_ZERO | __GFP_THISNODE | \
+			 __GFP_RETRY_MAYFAIL | __GFP_NOWARN | __GFP_ACCOUNT)
+
+/**
+ * struct choice - the nodes to take pages from
+ * @count: of nodes, at least one
+ * @nodes: for interleaving in rising order, otherwise in order of preference
+ */
+struct choice {
+	unsigned int count;
+	int nodes[];
+};
+
+static void get_allowed_nodes(nodemask_t *allowed)
+{
+	/* The cpuset changes it under this lock. */
+	task_lock(current);
+	nodes_and(*allowed, cpuset_current_mems_allowed, node_states[N_MEMORY]);
+	task_unlock(current);
+}
+
+static int fail(struct actmem_ioctl_create *arg, int err, u32 why, int node)
+{
+	arg->why = why;
+	arg->why_node = node;
+	return err;
+}
+
+/* ENOMEM: @wanted pages from this node, more than it has. */
+static int fail_full(struct actmem_ioctl_create *arg, int node, unsigned long wanted)
+{
+	arg->why_wanted = wanted * ACTMEM_PAGE_BYTES;
+	return fail(arg, -ENOMEM, ACTMEM_WHY_NODE_FULL, node);
+}
+
+/* Checks policy and mask, and takes the mask over into the region. */
+int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create *arg)
+{
+	unsigned int bits = 0, node;
+	nodemask_t allowed;
+	int i;
+
+	for (i = 0; i < ACTMEM_NODE_WORDS; i++)
+		bits += hweight64(arg->nodes[i]);
+	switch (arg->policy) {
+	case ACTMEM_POLICY_BIND:
+		if (!bits)
+			return -EINVAL;
+		break;
+	case ACTMEM_POLICY_PREFERRED:
+		if (bits > 1)
+			return -EINVAL;
+		break;
+	case ACTMEM_POLICY_INTERLEAVE:
+		break;
+	default:
+		return -EINVAL;
+	}
+
+	for (node = 0; node < ACTMEM_NODE_MAX; node++) {
+		if (!(arg->nodes[node / 64] & (1ULL << (node % 64))))
+			continue;
+		if (node >= MAX_NUMNODES || !node_state(node, N_MEMORY))
+			return fail(arg, -ENODEV, ACTMEM_WHY_NO_MEMORY_NODE, node);
+		node_set(node, region->nodes);
+	}
+	get_allowed_nodes(&allowed);
+	for_each_node_mask(node, region->nodes)
+		if (!node_isset(node, allowed))
+			return fail(arg, -EPERM, ACTMEM_WHY_CPUSET, node);
+	return 0;
+}
+
+static int nearest_node(const nodemask_t *mask, int from)
+{
+	int node, nearest = NUMA_NO_NODE;
+
+	for_each_node_mask(node, *mask)
+		if (nearest == NUMA_NO_NODE ||
+		    node_distance(from, node) < node_distance(from, nearest))
+			nearest = node;
+	return nearest;
+}
+
+static void choose_nearest_first(struct choice *choice, nodemask_t *mask, int from)
+{
+	while (!nodes_empty(*mask)) {
+		int node = nearest_node(mask, from);
+
+		choice->nodes[choice->count++] = node;
+		node_clear(node, *mask);
+	}
+}
+
+static struct choice *choose(const struct actmem_region *region)
+{
+	nodemask_t mask = region->nodes;
+	struct choice *choice;
+	int node, here = numa_node_id();
+
+	if (region->policy == ACTMEM_POLICY_PREFERRED || nodes_empty(mask))
+		get_allowed_nodes(&mask);
+	choice = kzalloc(struct_size(choice, nodes, nodes_weight(mask)), GFP_KERNEL);
+	if (!choice)
+		return NULL;
+
+	switch (region->policy) {
+	case ACTMEM_POLICY_BIND:
+		choose_nearest_first(choice, &mask, here);
+		break;
+	case ACTMEM_POLICY_PREFERRED:
+		node = nodes_empty(region->nodes) ? nearest_node(&mask, here) :
+						    first_node(region->nodes);
+		choose_nearest_first(choice, &mask, node);
+		break;
+	case ACTMEM_POLICY_INTERLEAVE:
+		for_each_node_mask(node, mask)
+			choice->nodes[choice->count++] = node;
+		break;
+	}
+	return choice;
+}
+
+/* Pages on a node that were not onlined as movable, used or not. */
+static unsigned long node_capacity(int node)
+{
+	unsigned long small_pages = 0;
+	int zone;
+
+	for (zone = 0; zone < ZONE_MOVABLE; zone++)
+		small_pages += zone_managed_pages(&NODE_DATA(node)->node_zones[zone]);
+	return small_pages >> ACTMEM_PAGE_ORDER;
+}
+
+/* How many of a region's pages interleaving puts on the i-th node chosen. */
+static unsigned long interleave_share(const struct actmem_region *region,
+				      const struct choice *choice, unsigned int i)
+{
+	return region->page_count / choice->count + (i < region->page_count % choice->count);
+}
+
+/* Fails at once what would otherwise fail after having reclaimed everything. */
+static int check_capacity(const struct actmem_region *region, const struct choice *choice,
+			  struct actmem_ioctl_create *arg)
+{
+	unsigned long wanted = region->page_count;
+	unsigned int i;
+
+	if (region->policy == ACTMEM_POLICY_INTERLEAVE) {
+		for (i = 0; i < choice->count; i++) {
+			wanted = interleave_share(region, choice, i);
+			if (wanted > node_capacity(choice->nodes[i]))
+				return fail_full(arg, choice->nodes[i], wanted);
+		}
+		return 0;
+	}
+	for (i = 0; i < choice->count; i++) {
+		unsigned long capacity = node_capacity(choice->nodes[i]);
+
+		if (wanted <= capacity)
+			return 0;
+		if (i < choice->count - 1)
+			wanted -= capacity;
+	}
+	return fail_full(arg, choice->nodes[choice->count - 1], wanted);
+}
+
+/* Tells a node that is full from a memory cgroup that is: the latter has pages. */
+static bool node_has_page(int node)
+{
+	struct page *page = alloc_pages_node(node, ACTMEM_GFP & ~(__GFP_ACCOUNT | __GFP_ZERO),
+					     ACTMEM_PAGE_ORDER);
+
+	if (page)
+		__free_pages(page, ACTMEM_PAGE_ORDER);
+	return page;
+}
+
+static int fail_memcg(const struct actmem_region *region, struct actmem_ioctl_create *arg)
+{
+	arg->why_wanted = region->page_count * ACTMEM_PAGE_BYTES;
+	arg->why_available = region->pages_held * ACTMEM_PAGE_BYTES;
+	return fail(arg, -ENOMEM, ACTMEM_WHY_MEMCG, NUMA_NO_NODE);
+}
+
+/*
+ * Puts the next page of the region on this node. ENOSPC if the node has none.
+ */
+static int place_page(struct actmem_region *region, int node, struct actmem_ioctl_create *arg)
+{
+	struct folio *folio;
+	struct page *page;
+
+	page = alloc_pages_node(node, ACTMEM_GFP, ACTMEM_PAGE_ORDER);
+	if (fatal_signal_pending(current)) {
+		if (page)
+			__free_pages(page, ACTMEM_PAGE_ORDER);
+		return -EINTR;
+	}
+	if (!page)
+		return node_has_page(node) ? fail_memcg(region, arg) : -ENOSPC;
+	if (page_to_nid(page) != node) {
+		__free_pages(page, ACTMEM_PAGE_ORDER);
+		return fail(arg, -EIO, ACTMEM_WHY_MISPLACED, node);
+	}
+	folio = page_folio(page);
+	folio->index = ACTMEM_SMALL_PAGES(region->pages_held);
+	region->folios[region->pages_held++] = folio;
+	region->node_pages_held[node]++;
+	actmem_count_pages(node, 1);
+	return 0;
+}
+
+static int place_in_order(struct actmem_region *region, const struct choice *choice,
+			  struct actmem_ioctl_create *arg)
+{
+	unsigned int i = 0;
+
+	while (region->pages_held < region->page_count) {
+		int node = choice->nodes[i];
+		int err = place_page(region, node, arg);
+
+		if (err == -ENOSPC) {
+			if (++i < choice->count)
+				continue;
+			return fail_full(arg, node, region->page_count - region->pages_held +
+						    region->node_pages_held[node]);
+		}
+		if (err)
+			return err;
+		cond_resched();
+	}
+	return 0;
+}
+
+static int place_interleaved(struct actmem_region *region, const struct choice *choice,
+			     struct actmem_ioctl_create *arg)
+{
+	while (region->pages_held < region->page_count) {
+		unsigned int i = region->pages_held % choice->count;
+		int err = place_page(region, choice->nodes[i], arg);
+
+		if (err == -ENOSPC)
+			return fail_full(arg, choice->nodes[i],
+					 interleave_share(region, choice, i));
+		if (err)
+			return err;
+		cond_resched();
+	}
+	return 0;
+}
+
+/*
+ * Allocates, zeroes and places the pages of a region. What was placed before
+ * a failure stays in the region.
+ */
+int actmem_place(struct actmem_region *region, struct actmem_ioctl_create *arg)
+{
+	struct choice *choice = choose(region);
+	int err;
+
+	if (!choice)
+		return -ENOMEM;
+	err = check_capacity(region, choice, arg);
+	if (!err && region->policy == ACTMEM_POLICY_INTERLEAVE)
+		err = place_interleaved(region, choice, arg);
+	else if (!err)
+		err = place_in_order(region, choice, arg);
+	kfree(choice);
+	return err;
+}
+
+/* After a failure, when what was placed has been given back. */
+void actmem_place_tell_free(struct actmem_ioctl_create *arg)
+{
+	struct zone *zones;
+	int zone;
+
+	if (arg->why != ACTMEM_WHY_NODE_FULL)
+		return;
+	zones = NODE_DATA(arg->why_node)->node_zones;
+	for (zone = 0; zone < ZONE_MOVABLE; zone++)
+		arg->why_available += zone_page_state(&zones[zone], NR_FREE_PAGES) << PAGE_SHIFT;
+	arg->why_movable = zone_page_state(&zones[ZONE_MOVABLE], NR_FREE_PAGES) << PAGE_SHIFT;
+}

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+#
+# make demo          trains a small transformer three ways and compares them
+#   DEMO_STEPS=N     steps of each
+#   DEMO_ALLOW=LIST  what actmem may fall back to; what it did is reported
+
+DEMO_STEPS ?= 100
+DEMO_ALLOW ?= thp,4k,unlocked
+DEMO_RUN = $(B)/bin/actmem run --allow $(DEMO_ALLOW) -- \
+	$(VENV_PYTHON) -B examples/demo/demo.py
+
+CHECKS += demo
+
+.PHONY: demo
+demo:
+	@scripts/setup packages build demo
+	@$(MAKE) --no-print-directory -s $(VENV)/.ready
+	@$(MAKE) --no-print-directory -s all
+	@$(DEMO_RUN) --steps $(DEMO_STEPS) --output $(B)
+
+.PHONY: check-demo
+check-demo: $(VENV)/.ready all
+	@rm -f $(B)/check/demo.json
+	@$(DEMO_RUN) --steps 10 --output $(B)/check | sed 's/^/# /'
+	@$(VENV_PYTHON) -B examples/demo/check.py $(B)/check/demo.json

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Trains the same model three ways, one after another, and compares them.
+
+Each way is a process of its own (train.py). Ends with a table; the same
+numbers go to demo.json, a picture of them to demo.svg, logs beside them.
+"""
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import picture
+import report
+
+VARIANTS = ("kept", "recomputed", "actmem")
+REFERENCE = "same policy"   # of actmem's gradients; not trained
+BAR = 24
+
+
+def show_step(name, line):
+    step, steps = line["step"], line["steps"]
+    text = (f"step {step:{len(str(steps))}}/{steps}  loss {line['loss']:.3f}"
+            f"  {line['ms']:.0f} ms")
+    if sys.stdout.isatty():
+        bar = "█" * (BAR * step // steps)
+        print(f"\r\033[K{name:<12}{bar:░<{BAR}} {text}", end="", flush=True)
+    elif step == 1 or step == steps or step % max(1, steps // 5) == 0:
+        print(f"{name:<12}{text}", flush=True)
+
+
+def run_variant(name, steps, folder):
+    """The last line of train.py for this variant."""
+    stem = name.replace(" ", "-")
+    command = [sys.executable, Path(__file__).with_name("train.py"), name,
+               "--steps", str(steps), "--gradients", folder / f"{stem}.npz"]
+    log_path = folder / f"{stem}.log"
+    result = {}
+    with open(log_path, "w", encoding="utf-8") as log, subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=log, text=True) as process:
+        for text in process.stdout:
+            line = json.loads(text)
+            if "step" in line:
+                show_step(name, line)
+            else:
+                result = line
+    if sys.stdout.isatty():
+        print("\r\033[K", end="", flush=True)
+    if process.returncode or not result:
+        tail = log_path.read_text(encoding="utf-8").splitlines()[-15:]
+        status = process.returncode
+        reason = (signal.strsignal(-status) if status < 0
+                  else f"exit status {status}")
+        sys.exit("\n".join(tail + [f"demo: variant '{name}' failed: {reason}"
+                                   f" ({log_path})"]))
+    return result
+
+
+def max_difference(folder, one, other):
+    """Over all elements of all gradients: largest difference, largest value."""
+    with (np.load(folder / f"{one}.npz") as a,
+          np.load(folder / f"{other}.npz") as b):
+        if sorted(a.files) != sorted(b.files):
+            sys.exit(f"demo: '{one}' and '{other}' differ in parameters")
+        return (max(float(np.max(np.abs(a[n] - b[n]))) for n in a.files),
+                max(float(np.max(np.abs(a[n]))) for n in a.files))
+
+
+def compare(results, reference, folder):
+    """Everything that demo.json holds."""
+    actmem = results["actmem"]
+    for name, result in results.items():
+        result["name"] = result.pop("variant")
+        result.setdefault("offloaded_bytes_per_step", 0)
+        result["max_grad_diff"], largest = max_difference(folder, name, "kept")
+    actmem["max_grad_diff_same_policy"], _ = max_difference(
+        folder, "actmem", "same-policy")
+    document = {"steps": len(actmem["losses"]), "shape": reference["shape"],
+                "parameter_bytes": reference["parameter_bytes"]}
+    for key in ("backend", "reason", "regions", "counters"):
+        document[key] = actmem.pop(key)
+    for result in results.values():
+        del result["shape"], result["parameter_bytes"]
+    document["variants"] = list(results.values())
+    document["largest_gradient"] = largest
+    document["same_policy"] = {
+        "temp_bytes": reference["temp_bytes"],
+        "max_grad_diff": max_difference(folder, "same-policy", "kept")[0]}
+    return document
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--output", type=Path, default=Path("build"),
+                        help="folder for demo.json and demo.svg")
+    arguments = parser.parse_args()
+    if arguments.steps < 1:
+        parser.error("--steps must be at least 1")
+
+    folder = arguments.output / "demo"
+    folder.mkdir(parents=True, exist_ok=True)
+    results = {name: run_variant(name, arguments.steps, folder)
+               for name in VARIANTS}
+    reference = run_variant(REFERENCE, 0, folder)
+    document = compare(results, reference, folder)
+
+    json_path = arguments.output / "demo.json"
+    unfinished = json_path.with_suffix(".json.part")
+    unfinished.write_text(json.dumps(document, indent=1) + "\n")
+    os.replace(unfinished, json_path)
+    svg_path = arguments.output / "demo.svg"
+    svg_path.write_text(picture.svg(document), encoding="utf-8")
+    print(report.text(document))
+    print(f"\nWritten: {json_path}, {svg_path}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Accounting: RLIMIT_MEMLOCK holds for those without CAP_IPC_LOCK, for all
+ * processes of a user together and against any race, and the memory cgroup's
+ * limit holds for everybody.
+ */
+#include <pthread.h>
+#include <sys/mount.h>
+
+#include "driver_test.h"
+
+#define LIMIT	5
+
+/* As a user without capabilities who may lock LIMIT pages. */
+static int as_limited_user(uid_t user, int (*function)(int), int device)
+{
+	return set_memlock(LIMIT * PAGE_BYTES) ? -1 : as_user(user, function, device);
+}
+
+static int up_to_the_limit(int device)
+{
+	struct actmem_ioctl_create arg;
+	int first;
+
+	arg = region_of(LIMIT + 1);
+	CHECK(create(device, &arg) == -ENOMEM);
+	CHECK(arg.why == ACTMEM_WHY_MEMLOCK && arg.why_node == -1);
+	CHECK(arg.why_wanted == (LIMIT + 1) * PAGE_BYTES);
+	CHECK(arg.why_available == LIMIT * PAGE_BYTES);
+	CHECK(arg.fd == -1 && arg.id == 0);
+
+	first = create_pages(device, 2);
+	CHECK(first >= 0);
+	arg = region_of(LIMIT - 1);
+	CHECK(create(device, &arg) == -ENOMEM);
+	CHECK(arg.why_available == (LIMIT - 2) * PAGE_BYTES);
+	CHECK(create_pages(device, LIMIT - 2) >= 0);
+	CHECK(create_pages(device, 1) == -ENOMEM);
+	close(first);
+	CHECK(create_pages(device, 2) >= 0);
+
+	/* Now less than is in use. */
+	CHECK(!set_memlock(PAGE_BYTES));
+	arg = region_of(1);
+	CHECK(create(device, &arg) == -ENOMEM);
+	CHECK(arg.why == ACTMEM_WHY_MEMLOCK && arg.why_available == 0);
+	return 0;
+}
+
+TEST_F(driver, the_limit_holds)
+{
+	EXPECT_EQ(0, as_limited_user(USER, up_to_the_limit, self->device));
+	EXPECT_EQ(0, node_sum("region_bytes"));
+	/* Nothing of it is left to the user. */
+	EXPECT_EQ(0, as_limited_user(USER, up_to_the_limit, self->device));
+}
+
+static int with_failures(int device)
+{
+	struct actmem_ioctl_create arg;
+	int i;
+
+	for (i = 0; i < 20; i++) {
+		arg = region_of(1);
+		arg.nodes[ACTMEM_NODE_WORDS - 1] = 1ULL << 63;
+		CHECK(create(device, &arg) == -ENODEV);
+		arg = region_of(1);
+		CHECK(call(device, ACTMEM_IOC_CREATE, (void *)8) == -EFAULT);
+	}
+	CHECK(create_pages(device, LIMIT) >= 0);
+	return 0;
+}
+
+TEST_F(driver, failures_cost_nothing)
+{
+	EXPECT_EQ(0, as_limited_user(USER, with_failures, self->device));
+}
+
+static int too_much_for_the_machine(int device)
+{
+	struct actmem_ioctl_create arg = region_of(1UL << 22);
+
+	CHECK(create(device, &arg) == -ENOMEM);
+	CHECK(arg.why == ACTMEM_WHY_NODE_FULL);
+	return 0;
+}
+
+TEST_F(driver, a_failure_for_lack_of_memory_is_uncharged)
+{
+	struct rlimit unlimited = { RLIM_INFINITY, RLIM_INFINITY };
+
+	ASSERT_EQ(0, setrlimit(RLIMIT_MEMLOCK, &unlimited));
+	EXPECT_EQ(0, as_user(USER, too_much_for_the_machine, self->device));
+	EXPECT_EQ(0, as_limited_user(USER, up_to_the_limit, self->device));
+}
+
+struct racer {
+	int device;
+	pthread_barrier_t *start;
+	int created;
+};
+
+static void *race(void *context)
+{
+	struct racer *racer = context;
+	int i;
+
+	pthread_barrier_wait(racer->start);
+	for (i = 0; i < LIMIT; i++)
+		racer->created += create_pages(racer->device, 1) >= 0;
+	return NULL;
+}
+
+static int race_in_threads(int device)
+{
+	enum { THREADS = 8 };
+	struct racer racers[THREADS];
+	pthread_t threads[THREADS];
+	pthread_barrier_t start;
+	int i, sum = 0;
+
+	CHECK(!pthread_barrier_init(&start, NULL, THREADS));
+	for (i = 0; i < THREADS; i++) {
+		racers[i] = (struct racer){ device, &start, 0 };
+		CHECK(!pthread_create(&threads[i], NULL, race, &racers[i]));
+	}
+	for (i = 0; i < THREADS; i++) {
+		CHECK(!pthread_join(threads[i], NULL));
+		sum += racers[i].created;
+	}
+	CHECK(sum == LIMIT);
+	CHECK(regions() == LIMIT);
+	return 0;
+}
+
+TEST_F(driver, threads_that_race_stay_within_the_limit)
+{
+	int round;
+
+	for (round = 0; round < 5; round++) {
+		EXPECT_EQ(0, as_limited_user(USER, race_in_threads, self->device));
+		EXPECT_EQ(0, regions());
+	}
+}
+
+static int second_process(int device)
+{
+	CHECK(create_pages(device, 2) == -ENOMEM);
+	CHECK(create_pages(device, 1) >= 0);
+	return 0;
+}
+
+static int first_process(int device)
+{
+	CHECK(create_pages(device, LIMIT - 1) >= 0);
+	CHECK(as_user(USER, second_process, device) == 0);
+	return 0;
+}
+
+TEST_F(driver, all_processes_of_a_user_count)
+{
+	EXPECT_EQ(0, as_limited_user(USER, first_process, self->device));
+}
+
+static int use_all(int device)
+{
+	CHECK(create_pages(device, LIMIT) >= 0);
+	CHECK(create_pages(device, 1) == -ENOMEM);
+	return 0;
+}
+
+TEST_F(driver, each_user_has_a_limit_of_its_own)
+{
+	int ready[2], done[2];
+	char byte;
+	pid_t child;
+
+	ASSERT_EQ(0, pipe(ready));
+	ASSERT_EQ(0, pipe(done));
+	ASSERT_EQ(0, set_memlock(LIMIT * PAGE_BYTES));
+	child = fork();
+	if (!child) {
+		close(done[1]);
+		if (become(USER) || use_all(self->device) || write(ready[1], "", 1) != 1)
+			_exit(1);
+		_exit(read(done[0], &byte, 1));
+	}
+	close(done[0]);
+	close(ready[1]);
+	ASSERT_EQ(1, read(ready[0], &byte, 1));
+	EXPECT_EQ(0, as_limited_user(OTHER_USER, use_all, self->device));
+	EXPECT_EQ(1, regions());
+	close(done[1]);
+	EXPECT_EQ(0, wait_for(child));
+	EXPECT_EQ(0, regions());
+}
+
+TEST_F(driver, who_may_lock_memory_has_no_limit)
+{
+	int fd;
+
+	ASSERT_EQ(0, set_memlock(0));
+	fd = create_pages(self->device, LIMIT);
+	EXPECT_LE(0, fd);
+	close(fd);
+}
+
+static int put(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	int err = fd < 0 || write(fd, text, strlen(text)) < 0 ? -errno : 0;
+
+	close(fd);
+	return err;
+}
+
+static int in_memory_cgroup(int device)
+{
+	struct actmem_ioctl_create arg;
+	long before;
+	int fd;
+
+	CHECK(!put("/tmp/cgroup/one/cgroup.procs", "0"));
+	before = number_in("/tmp/cgroup/one/memory.current");
+	fd = create_pages(device, 8);
+	CHECK(fd >= 0);
+	CHECK(number_in("/tmp/cgroup/one/memory.current") >= before + 8 * (long)PAGE_BYTES);
+	close(fd);
+
+	CHECK(!put("/tmp/cgroup/one/memory.max", "16M"));
+	arg = region_of(12);
+	CHECK(create(device, &arg) == -ENOMEM);
+	CHECK(arg.why == ACTMEM_WHY_MEMCG && arg.why_node == -1);
+	CHECK(arg.why_wanted == 12 * PAGE_BYTES);
+	CHECK(arg.why_available < 8 * PAGE_BYTES);
+	arg.policy = ACTMEM_POLICY_INTERLEAVE;
+	CHECK(create(device, &arg) == -ENOMEM && arg.why == ACTMEM_WHY_MEMCG);
+	CHECK(regions() == 0);
+	CHECK(create_pages(device, 4) >= 0);
+	return 0;
+}
+
+TEST_F(driver, the_memory_cgroup_is_charged)
+{
+	mkdir("/tmp", 0755);
+	mkdir("/tmp/cgroup", 0755);
+	ASSERT_EQ(0, mount("cgroup", "/tmp/cgroup", "cgroup2", 0, NULL));
+	ASSERT_EQ(0, put("/tmp/cgroup/cgroup.subtree_control", "+memory"));
+	ASSERT_EQ(0, mkdir("/tmp/cgroup/one", 0755));
+	EXPECT_EQ(0, as_user(0, in_memory_cgroup, self->device));
+	EXPECT_EQ(0, rmdir("/tmp/cgroup/one"));
+	EXPECT_EQ(0, umount("/tmp/cgroup"));
+}
+
+TEST_NOTHING_IS_LEFT
+TEST_HARNESS_MAIN

@@ -1,0 +1,536 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * The contract: every field of every call, good and bad. What is refused has
+ * its errno and leaves nothing behind.
+ */
+#include "driver_test.h"
+
+#define ABSURD	(~0ULL / PAGE_BYTES * PAGE_BYTES)
+
+static struct actmem_ioctl_query query_arg(void)
+{
+	struct actmem_ioctl_query arg = {
+		.size = sizeof(arg),
+		.abi = ACTMEM_ABI_VERSION,
+		.abi_oldest = ACTMEM_ABI_OLDEST,
+	};
+
+	return arg;
+}
+
+TEST_F(driver, query_answers)
+{
+	struct actmem_ioctl_query arg = query_arg();
+
+	ASSERT_EQ(0, call(self->device, ACTMEM_IOC_QUERY, &arg));
+	EXPECT_EQ(sizeof(arg), arg.size);
+	EXPECT_EQ(ACTMEM_ABI_VERSION, arg.abi);
+	EXPECT_EQ(ACTMEM_ABI_OLDEST, arg.abi_oldest);
+	EXPECT_EQ(0, arg.features);
+	EXPECT_EQ(PAGE_BYTES, arg.page_bytes);
+	EXPECT_LE(1UL << 40, arg.max_region_bytes);
+	EXPECT_EQ(0, arg.max_region_bytes % PAGE_BYTES);
+	EXPECT_LE(1, arg.node_count);
+}
+
+TEST_F(driver, query_refuses_a_peer_that_is_too_old)
+{
+	struct actmem_ioctl_query arg = query_arg();
+
+	arg.abi = ACTMEM_ABI_OLDEST - 1;
+	EXPECT_EQ(-EPROTONOSUPPORT, call(self->device, ACTMEM_IOC_QUERY, &arg));
+	EXPECT_EQ(ACTMEM_ABI_VERSION, arg.abi);
+	EXPECT_EQ(PAGE_BYTES, arg.page_bytes);
+
+	arg = query_arg();
+	arg.abi_oldest = ACTMEM_ABI_VERSION + 1;
+	arg.abi = ACTMEM_ABI_VERSION + 1;
+	EXPECT_EQ(-EPROTONOSUPPORT, call(self->device, ACTMEM_IOC_QUERY, &arg));
+	EXPECT_EQ(ACTMEM_ABI_VERSION, arg.abi);
+	EXPECT_EQ(ACTMEM_ABI_OLDEST, arg.abi_oldest);
+
+	/* Newer, but content with this one. */
+	arg = query_arg();
+	arg.abi = ACTMEM_ABI_VERSION + 1;
+	EXPECT_EQ(0, call(self->device, ACTMEM_IOC_QUERY, &arg));
+}
+
+/* What all requests do alike with the size that user space gives. */
+static const struct {
+	unsigned long request;
+	uint32_t size;
+} requests[] = {
+	{ ACTMEM_IOC_QUERY, sizeof(struct actmem_ioctl_query) },
+	{ ACTMEM_IOC_CREATE, sizeof(struct actmem_ioctl_create) },
+	{ ACTMEM_IOC_INFO, sizeof(struct actmem_ioctl_info) },
+	{ ACTMEM_IOC_LIST, sizeof(struct actmem_ioctl_list) },
+};
+
+#define REQUESTS	(sizeof(requests) / sizeof(requests[0]))
+
+/* The arguments of any of them, with room for what a later version adds. */
+union argument {
+	uint32_t size;
+	struct actmem_ioctl_query query;
+	struct actmem_ioctl_create create;
+	struct actmem_ioctl_info info;
+	struct actmem_ioctl_list list;
+	uint64_t words[8192 / 8];
+};
+
+/* Fills in arguments with which the request succeeds. */
+static void make_good(unsigned long request, union argument *arg, uint64_t id, uint64_t *ids)
+{
+	memset(arg, 0, 4096);
+	switch (request) {
+	case ACTMEM_IOC_QUERY:
+		arg->query = query_arg();
+		break;
+	case ACTMEM_IOC_CREATE:
+		arg->create = region_of(1);
+		break;
+	case ACTMEM_IOC_INFO:
+		arg->info.size = sizeof(arg->info);
+		arg->info.id = id;
+		break;
+	default:
+		arg->list.size = sizeof(arg->list);
+		arg->list.ids = (uintptr_t)ids;
+		arg->list.count = 1;
+	}
+}
+
+TEST_F(driver, sizes)
+{
+	struct actmem_ioctl_create kept = region_of(1);
+	union argument arg;
+	uint64_t ids[1];
+	size_t i;
+
+	ASSERT_LE(0, create(self->device, &kept));
+	for (i = 0; i < REQUESTS; i++) {
+		const uint32_t size = requests[i].size;
+		const uint32_t too_small[] = { 0, 1, 4, 8, size - 8, size - 1 };
+		size_t j;
+
+		for (j = 0; j < sizeof(too_small) / sizeof(too_small[0]); j++) {
+			make_good(requests[i].request, &arg, kept.id, ids);
+			arg.size = too_small[j];
+			EXPECT_EQ(-EINVAL, call(self->device, requests[i].request, &arg))
+				TH_LOG("request %zu, size %u", i, too_small[j]);
+		}
+
+		/* A newer caller, who wants nothing new. */
+		make_good(requests[i].request, &arg, kept.id, ids);
+		arg.size = size + 64;
+		EXPECT_EQ(0, call(self->device, requests[i].request, &arg));
+		EXPECT_EQ(size + 64, arg.size);
+		if (requests[i].request == ACTMEM_IOC_CREATE)
+			close(arg.create.fd);
+
+		/* One who does want something. */
+		make_good(requests[i].request, &arg, kept.id, ids);
+		arg.size = size + 64;
+		arg.words[size / 8 + 7] = 1;
+		EXPECT_EQ(-E2BIG, call(self->device, requests[i].request, &arg));
+
+		make_good(requests[i].request, &arg, kept.id, ids);
+		arg.size = 4097;
+		EXPECT_EQ(-E2BIG, call(self->device, requests[i].request, &arg));
+		arg.size = UINT32_MAX;
+		EXPECT_EQ(-E2BIG, call(self->device, requests[i].request, &arg));
+	}
+	EXPECT_EQ(1, regions());
+	close(kept.fd);
+}
+
+TEST_F(driver, pointers)
+{
+	struct actmem_ioctl_create kept = region_of(1);
+	uint64_t ids[1];
+	char *pages;
+	size_t i;
+
+	ASSERT_LE(0, create(self->device, &kept));
+	pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, pages);
+	ASSERT_EQ(0, munmap(pages + 4096, 4096));
+	for (i = 0; i < REQUESTS; i++) {
+		void *across = pages + 4096 - requests[i].size / 2;
+
+		EXPECT_EQ(-EFAULT, call(self->device, requests[i].request, NULL));
+		EXPECT_EQ(-EFAULT, call(self->device, requests[i].request, (void *)-8L));
+		memcpy(across, &requests[i].size, sizeof(uint32_t));
+		EXPECT_EQ(-EFAULT, call(self->device, requests[i].request, across));
+
+		/* Can be read, but not be answered to. */
+		make_good(requests[i].request, (union argument *)pages, kept.id, ids);
+		ASSERT_EQ(0, mprotect(pages, 4096, PROT_READ));
+		EXPECT_EQ(-EFAULT, call(self->device, requests[i].request, pages));
+		ASSERT_EQ(0, mprotect(pages, 4096, PROT_READ | PROT_WRITE));
+	}
+	EXPECT_EQ(1, regions());
+	close(kept.fd);
+}
+
+TEST_F(driver, unknown_requests)
+{
+	int fd = create_pages(self->device, 1);
+	struct actmem_ioctl_info arg;
+
+	ASSERT_LE(0, fd);
+	EXPECT_EQ(-ENOTTY, call(self->device, 0, &arg));
+	EXPECT_EQ(-ENOTTY, call(self->device, 3, &arg));
+	EXPECT_EQ(-ENOTTY, call(self->device, _IOWR(ACTMEM_IOC_MAGIC, 0x05, __u32), &arg));
+	EXPECT_EQ(-ENOTTY, call(self->device, _IOWR(ACTMEM_IOC_MAGIC, 0x01, __u64), &arg));
+	EXPECT_EQ(-ENOTTY, call(self->device, _IOR(ACTMEM_IOC_MAGIC, 0x01, __u32), &arg));
+	EXPECT_EQ(-ENOTTY, call(fd, ACTMEM_IOC_QUERY, &arg));
+	EXPECT_EQ(-ENOTTY, call(fd, ACTMEM_IOC_CREATE, &arg));
+	EXPECT_EQ(-ENOTTY, call(fd, ACTMEM_IOC_LIST, &arg));
+	close(fd);
+
+	fd = open("/dev/null", O_RDWR);
+	EXPECT_EQ(-ENOTTY, call(fd, ACTMEM_IOC_INFO, &arg));
+	close(fd);
+	fd = syscall(SYS_memfd_create, "foreign", 0);
+	EXPECT_EQ(-ENOTTY, call(fd, ACTMEM_IOC_INFO, &arg));
+	close(fd);
+}
+
+TEST_F(driver, flags_and_reserved_fields)
+{
+	struct actmem_ioctl_query query;
+	struct actmem_ioctl_info information;
+	struct actmem_ioctl_list listing;
+	struct actmem_ioctl_create creation;
+	uint64_t ids[1];
+	const struct actmem_ioctl_list good_list = {
+		.size = sizeof(good_list), .ids = (uintptr_t)ids, .count = 1,
+	};
+	int bit;
+
+	for (bit = 0; bit < 32; bit++) {
+		query = query_arg();
+		query.flags = 1U << bit;
+		EXPECT_EQ(-EINVAL, call(self->device, ACTMEM_IOC_QUERY, &query));
+		query = query_arg();
+		query.reserved = 1U << bit;
+		EXPECT_EQ(-EINVAL, call(self->device, ACTMEM_IOC_QUERY, &query));
+
+		information = (struct actmem_ioctl_info){ .size = sizeof(information), .id = 1 };
+		information.flags = 1U << bit;
+		EXPECT_EQ(-EINVAL, call(self->device, ACTMEM_IOC_INFO, &information));
+		information = (struct actmem_ioctl_info){ .size = sizeof(information), .id = 1 };
+		information.reserved = 1U << bit;
+		EXPECT_EQ(-EINVAL, call(self->device, ACTMEM_IOC_INFO, &information));
+
+		listing = good_list;
+		listing.flags = 1U << bit;
+		EXPECT_EQ(-EINVAL, call(self->device, ACTMEM_IOC_LIST, &listing));
+		listing = good_list;
+		listing.reserved = 1U << bit;
+		EXPECT_EQ(-EINVAL, call(self->device, ACTMEM_IOC_LIST, &listing));
+
+		creation = region_of(1);
+		creation.flags = 1U << bit;
+		if (creation.flags != ACTMEM_CREATE_INHERIT)
+			EXPECT_EQ(-EINVAL, create(self->device, &creation));
+	}
+}
+
+TEST_F(driver, lengths_and_page_sizes)
+{
+	struct actmem_ioctl_query query = query_arg();
+	const uint64_t page_bytes[] = { 0, 1, 4096, PAGE_BYTES - 1, PAGE_BYTES + 1, 1 << 30, ~0 };
+	struct actmem_ioctl_create arg;
+	size_t i;
+
+	ASSERT_EQ(0, call(self->device, ACTMEM_IOC_QUERY, &query));
+
+	const uint64_t lengths[] = {
+		0, 1, 4096, PAGE_BYTES - 1, PAGE_BYTES + 1, PAGE_BYTES + 4096,
+		query.max_region_bytes + PAGE_BYTES, 1ULL << 63, ABSURD, ~0ULL,
+	};
+
+	for (i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+		arg = region_of(1);
+		arg.length = lengths[i];
+		EXPECT_EQ(-EINVAL, create(self->device, &arg))
+			TH_LOG("length %llx", (unsigned long long)lengths[i]);
+		EXPECT_EQ(ACTMEM_WHY_NONE, arg.why);
+		EXPECT_EQ(-1, arg.why_node);
+	}
+	for (i = 0; i < sizeof(page_bytes) / sizeof(page_bytes[0]); i++) {
+		arg = region_of(1);
+		arg.page_bytes = page_bytes[i];
+		EXPECT_EQ(-EINVAL, create(self->device, &arg));
+	}
+
+	/* Allowed, but more than any machine that runs this has. */
+	arg = region_of(1);
+	arg.length = query.max_region_bytes;
+	EXPECT_EQ(-ENOMEM, create(self->device, &arg));
+	EXPECT_EQ(ACTMEM_WHY_NODE_FULL, arg.why);
+	EXPECT_LE(0, arg.why_node);
+	EXPECT_LT(arg.why_available, arg.why_wanted);
+	EXPECT_LE(arg.why_wanted, arg.length);
+	EXPECT_EQ(-1, arg.fd);
+	EXPECT_EQ(0, arg.id);
+}
+
+TEST_F(driver, policies_and_masks)
+{
+	static const uint32_t unknown[] = { 3, 4, 0x80000000, UINT32_MAX };
+	struct actmem_ioctl_create arg;
+	size_t i;
+
+	for (i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
+		arg = region_of(1);
+		arg.policy = unknown[i];
+		arg.nodes[0] = 1;
+		EXPECT_EQ(-EINVAL, create(self->device, &arg));
+	}
+	arg = region_of(1);
+	arg.policy = ACTMEM_POLICY_BIND;
+	EXPECT_EQ(-EINVAL, create(self->device, &arg));
+	EXPECT_EQ(ACTMEM_WHY_NONE, arg.why);
+	arg = region_of(1);
+	arg.nodes[0] = 3;
+	EXPECT_EQ(-EINVAL, create(self->device, &arg));
+	arg.nodes[0] = 1;
+	arg.nodes[ACTMEM_NODE_WORDS - 1] = 1;
+	EXPECT_EQ(-EINVAL, create(self->device, &arg));
+
+	for (i = 0; i < 3; i++) {
+		arg = region_of(1);
+		arg.policy = i;
+		arg.nodes[ACTMEM_NODE_WORDS - 1] = 1ULL << 63;
+		EXPECT_EQ(-ENODEV, create(self->device, &arg));
+		EXPECT_EQ(ACTMEM_WHY_NO_MEMORY_NODE, arg.why);
+		EXPECT_EQ(ACTMEM_NODE_MAX - 1, arg.why_node);
+	}
+	arg = region_of(1);
+	arg.policy = ACTMEM_POLICY_INTERLEAVE;
+	memset(arg.nodes, 0xff, sizeof(arg.nodes));
+	EXPECT_EQ(-ENODEV, create(self->device, &arg));
+}
+
+TEST_F(driver, names)
+{
+	struct actmem_ioctl_create arg;
+	struct actmem_ioctl_info now;
+	int byte;
+
+	for (byte = 1; byte < 256; byte++) {
+		bool good = byte >= ' ' && byte < 127 && byte != '/';
+
+		arg = region_of(1);
+		arg.name[0] = 'a';
+		arg.name[1] = byte;
+		ASSERT_EQ(good ? 0 : -EINVAL, call(self->device, ACTMEM_IOC_CREATE, &arg))
+			TH_LOG("byte %d", byte);
+		if (!good)
+			continue;
+		ASSERT_EQ(0, info(arg.fd, 0, &now));
+		EXPECT_EQ(0, strcmp(arg.name, now.name));
+		close(arg.fd);
+	}
+	arg = region_of(1);
+	memset(arg.name, 'x', sizeof(arg.name));
+	EXPECT_EQ(-EINVAL, create(self->device, &arg));
+	arg.name[sizeof(arg.name) - 1] = 0;
+	ASSERT_LE(0, create(self->device, &arg));
+	ASSERT_EQ(0, info(arg.fd, 0, &now));
+	EXPECT_EQ(0, memcmp(arg.name, now.name, sizeof(now.name)));
+	close(arg.fd);
+
+	/* Nothing of what follows the name comes back. */
+	arg = region_of(1);
+	memset(arg.name, 'x', sizeof(arg.name));
+	arg.name[3] = 0;
+	ASSERT_LE(0, create(self->device, &arg));
+	ASSERT_EQ(0, info(arg.fd, 0, &now));
+	EXPECT_EQ(0, strcmp(now.name, "xxx"));
+	EXPECT_EQ(0, now.name[10]);
+	close(arg.fd);
+}
+
+TEST_F(driver, the_descriptor)
+{
+	struct actmem_ioctl_create arg = region_of(2), other = region_of(1);
+	char path[64], target[256] = "";
+
+	snprintf(arg.name, sizeof(arg.name), "layer 0, Q");
+	ASSERT_LE(0, create(self->device, &arg));
+	ASSERT_LE(0, create(self->device, &other));
+	EXPECT_EQ(FD_CLOEXEC, fcntl(arg.fd, F_GETFD));
+	EXPECT_EQ(O_RDWR, fcntl(arg.fd, F_GETFL) & O_ACCMODE);
+	EXPECT_LT(0, arg.id);
+	EXPECT_LT(arg.id, other.id);
+	EXPECT_EQ(ACTMEM_WHY_NONE, arg.why);
+	EXPECT_EQ(-1, arg.why_node);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", arg.fd);
+	EXPECT_LT(0, readlink(path, target, sizeof(target) - 1));
+	EXPECT_EQ(0, strcmp(target, "/actmem:layer 0, Q (deleted)"))
+		TH_LOG("%s", target);
+	close(arg.fd);
+	close(other.fd);
+}
+
+TEST_F(driver, no_descriptor_left)
+{
+	struct rlimit before, limit;
+
+	ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &before));
+	limit = before;
+	limit.rlim_cur = self->device + 1;
+	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
+	EXPECT_EQ(-EMFILE, create_pages(self->device, 1));
+	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &before));
+	EXPECT_EQ(0, regions());
+}
+
+static int without_permission(int device)
+{
+	CHECK(open("/dev/actmem", O_RDWR) < 0 && errno == EACCES);
+	CHECK(open("/dev/actmem", O_RDONLY) < 0 && errno == EACCES);
+	/* Who is given the device may use it. */
+	CHECK(create_pages(device, 1) >= 0);
+	return 0;
+}
+
+TEST_F(driver, a_plain_user_is_kept_out)
+{
+	struct stat status;
+
+	ASSERT_EQ(0, stat("/dev/actmem", &status));
+	EXPECT_EQ(0, status.st_mode & 0006);
+	EXPECT_EQ(0, as_user(USER, without_permission, self->device));
+}
+
+TEST_F(driver, info_of_a_descriptor)
+{
+	struct actmem_ioctl_create arg = region_of(3);
+	struct actmem_ioctl_info now;
+
+	arg.policy = ACTMEM_POLICY_BIND;
+	arg.nodes[0] = 1;
+	snprintf(arg.name, sizeof(arg.name), "three");
+	ASSERT_LE(0, create(self->device, &arg));
+	ASSERT_EQ(0, info(arg.fd, 0, &now));
+	EXPECT_EQ(sizeof(now), now.size);
+	EXPECT_EQ(arg.id, now.id);
+	EXPECT_EQ(3 * PAGE_BYTES, now.length);
+	EXPECT_EQ(PAGE_BYTES, now.page_bytes);
+	EXPECT_EQ(3 * PAGE_BYTES, now.allocated_bytes);
+	EXPECT_EQ(0, now.mapped_bytes);
+	EXPECT_EQ(0, now.pinned_bytes);
+	EXPECT_EQ(ACTMEM_POLICY_BIND, now.policy);
+	EXPECT_EQ(0, now.state);
+	EXPECT_EQ(1, now.nodes[0]);
+	EXPECT_EQ(0, now.nodes[1]);
+	EXPECT_EQ(0, now.uid);
+	EXPECT_EQ(getpid(), now.pid);
+	EXPECT_EQ(0, strcmp(now.name, "three"));
+
+	EXPECT_EQ(-EINVAL, info(arg.fd, arg.id, &now));
+	EXPECT_EQ(0, info(self->device, arg.id, &now));
+	EXPECT_EQ(-ENOENT, info(self->device, 0, &now));
+	EXPECT_EQ(-ENOENT, info(self->device, arg.id + 1, &now));
+	EXPECT_EQ(-ENOENT, info(self->device, ~0ULL, &now));
+	close(arg.fd);
+	EXPECT_EQ(-ENOENT, info(self->device, arg.id, &now));
+}
+
+TEST_F(driver, info_writes_no_more_nodes_than_asked_for)
+{
+	struct actmem_ioctl_query query = query_arg();
+	struct actmem_ioctl_info now = { .size = sizeof(now) };
+	uint64_t bytes[ACTMEM_NODE_MAX + 1];
+	int fd = create_pages(self->device, 2);
+	uint64_t sum = 0;
+	uint32_t i;
+
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, call(self->device, ACTMEM_IOC_QUERY, &query));
+	memset(bytes, 0xaa, sizeof(bytes));
+	now.node_bytes = (uintptr_t)bytes;
+	ASSERT_EQ(0, call(fd, ACTMEM_IOC_INFO, &now));
+	EXPECT_EQ(query.node_count, now.node_count);
+	EXPECT_EQ(0xaaaaaaaaaaaaaaaa, bytes[0]);
+
+	now = (struct actmem_ioctl_info){ .size = sizeof(now) };
+	now.node_bytes = (uintptr_t)bytes;
+	now.node_count = query.node_count;
+	ASSERT_EQ(0, call(fd, ACTMEM_IOC_INFO, &now));
+	for (i = 0; i < query.node_count; i++)
+		sum += bytes[i];
+	EXPECT_EQ(2 * PAGE_BYTES, sum);
+	EXPECT_EQ(0xaaaaaaaaaaaaaaaa, bytes[query.node_count]);
+
+	now = (struct actmem_ioctl_info){ .size = sizeof(now) };
+	now.node_bytes = (uintptr_t)bytes;
+	now.node_count = ACTMEM_NODE_MAX;
+	EXPECT_EQ(0, call(fd, ACTMEM_IOC_INFO, &now));
+	EXPECT_EQ(query.node_count, now.node_count);
+
+	now = (struct actmem_ioctl_info){ .size = sizeof(now) };
+	now.node_bytes = 8;
+	now.node_count = 1;
+	EXPECT_EQ(-EFAULT, call(fd, ACTMEM_IOC_INFO, &now));
+
+	/* No array, whatever the count. */
+	now = (struct actmem_ioctl_info){ .size = sizeof(now), .node_count = UINT32_MAX };
+	EXPECT_EQ(0, call(fd, ACTMEM_IOC_INFO, &now));
+	close(fd);
+}
+
+TEST_F(driver, list_in_pieces)
+{
+	struct actmem_ioctl_create args[5];
+	struct actmem_ioctl_list arg;
+	uint64_t ids[8];
+	size_t i;
+
+	for (i = 0; i < 5; i++) {
+		args[i] = region_of(1);
+		ASSERT_LE(0, create(self->device, &args[i]));
+	}
+	EXPECT_EQ(5, regions());
+	ASSERT_EQ(5, list(self->device, ids, 8));
+	for (i = 0; i < 5; i++)
+		EXPECT_EQ(args[i].id, ids[i]);
+	EXPECT_EQ(5, list(self->device, ids, 5));
+	EXPECT_EQ(5, list(self->device, ids, UINT32_MAX));
+
+	arg = (struct actmem_ioctl_list){ .size = sizeof(arg) };
+	arg.ids = (uintptr_t)ids;
+	arg.count = 2;
+	arg.after = args[1].id;
+	ASSERT_EQ(0, call(self->device, ACTMEM_IOC_LIST, &arg));
+	EXPECT_EQ(2, arg.count);
+	EXPECT_EQ(args[2].id, ids[0]);
+	EXPECT_EQ(args[3].id, ids[1]);
+	arg.after = ids[1];
+	ASSERT_EQ(0, call(self->device, ACTMEM_IOC_LIST, &arg));
+	EXPECT_EQ(1, arg.count);
+	EXPECT_EQ(args[4].id, ids[0]);
+	arg.after = ids[0];
+	arg.count = 2;
+	ASSERT_EQ(0, call(self->device, ACTMEM_IOC_LIST, &arg));
+	EXPECT_EQ(0, arg.count);
+	arg.after = ~0ULL;
+	arg.count = 2;
+	ASSERT_EQ(0, call(self->device, ACTMEM_IOC_LIST, &arg));
+	EXPECT_EQ(0, arg.count);
+
+	EXPECT_EQ(-EINVAL, list(self->device, ids, 0));
+	EXPECT_EQ(-EFAULT, list(self->device, NULL, 1));
+	EXPECT_EQ(-EFAULT, list(self->device, (uint64_t *)-16L, 4));
+	for (i = 0; i < 5; i++)
+		close(args[i].fd);
+	EXPECT_EQ(0, list(self->device, ids, 8));
+}
+
+TEST_NOTHING_IS_LEFT
+TEST_HARNESS_MAIN

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+#
+# The driver's tests: static programs, for the machines that tests/vm boots.
+# The harness is the kernel's own, from its source package.
+
+DRIVER_TESTS := $(patsubst tests/driver/%.c,$(B)/tests/driver/%,$(sort $(wildcard tests/driver/*.c)))
+
+.PHONY: driver-tests
+driver-tests: $(DRIVER_TESTS)
+
+# Included as a system's: the harness is not held to the warnings of this project.
+# The functions that its macros make have no prototypes.
+$(B)/tests/driver/%: tests/driver/%.c tests/driver/driver_test.h uapi/actmem.h
+	@mkdir -p $(@D)
+	source=$$(tests/vm/kernel fetch source) && \
+	$(CC) -std=gnu11 $(WARNINGS) -Wno-missing-prototypes -D_GNU_SOURCE -O2 -g -static -pthread -Iuapi \
+		-isystem "$$source/tools/testing/selftests" $< -o $@

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * A region lives as long as a descriptor or a mapping of it does, whichever
+ * goes last and however, and the module as long as a region does.
+ */
+#include <signal.h>
+#include <sys/socket.h>
+
+#include "driver_test.h"
+
+#define PAGES	3
+
+static int send_descriptor(int socket, int fd)
+{
+	char space[CMSG_SPACE(sizeof(int))] = "", byte = 0;
+	struct iovec vector = { &byte, 1 };
+	struct msghdr message = {
+		.msg_iov = &vector, .msg_iovlen = 1,
+		.msg_control = space, .msg_controllen = sizeof(space),
+	};
+	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+
+	header->cmsg_level = SOL_SOCKET;
+	header->cmsg_type = SCM_RIGHTS;
+	header->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+	return sendmsg(socket, &message, 0) == 1 ? 0 : -errno;
+}
+
+static int receive_descriptor(int socket)
+{
+	char space[CMSG_SPACE(sizeof(int))], byte;
+	struct iovec vector = { &byte, 1 };
+	struct msghdr message = {
+		.msg_iov = &vector, .msg_iovlen = 1,
+		.msg_control = space, .msg_controllen = sizeof(space),
+	};
+	int fd;
+
+	if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1 || !CMSG_FIRSTHDR(&message))
+		return -1;
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+	return fd;
+}
+
+TEST_F(driver, unmap_before_close)
+{
+	int fd = create_pages(self->device, PAGES);
+	void *memory = map_and_touch(fd, PAGES);
+
+	ASSERT_NE(MAP_FAILED, memory);
+	EXPECT_EQ((long)(PAGES * PAGE_BYTES), node_sum("region_bytes"));
+	ASSERT_EQ(0, munmap(memory, PAGES * PAGE_BYTES));
+	EXPECT_EQ(1, regions());
+	ASSERT_EQ(0, close(fd));
+	EXPECT_EQ(0, regions());
+	EXPECT_EQ(0, node_sum("region_bytes"));
+}
+
+TEST_F(driver, close_before_unmap)
+{
+	int fd = create_pages(self->device, PAGES);
+	char *memory = map_and_touch(fd, PAGES);
+
+	ASSERT_NE(MAP_FAILED, memory);
+	ASSERT_EQ(0, close(fd));
+	EXPECT_EQ(1, regions());
+	EXPECT_EQ(0, lingering_regions());
+	EXPECT_EQ(1, memory[PAGE_BYTES]);
+	/* What is unmapped stays part of the region: it has not been discarded. */
+	ASSERT_EQ(0, munmap(memory, PAGE_BYTES));
+	EXPECT_EQ((long)(PAGES * PAGE_BYTES), node_sum("region_bytes"));
+	ASSERT_EQ(0, munmap(memory + PAGE_BYTES, (PAGES - 1) * PAGE_BYTES));
+	EXPECT_EQ(0, regions());
+}
+
+TEST_F(driver, two_descriptors)
+{
+	int fd = create_pages(self->device, PAGES);
+	int other = dup(fd);
+
+	ASSERT_LE(0, other);
+	close(fd);
+	EXPECT_EQ(1, regions());
+	close(other);
+	EXPECT_EQ(0, regions());
+}
+
+TEST_F(driver, kill_of_the_holder)
+{
+	int ready[2], i;
+
+	for (i = 0; i < 4; i++) {
+		char byte;
+		pid_t child;
+
+		ASSERT_EQ(0, pipe(ready));
+		child = fork();
+		if (!child) {
+			int fd = create_pages(self->device, PAGES);
+			void *memory = fd < 0 ? MAP_FAILED : map_and_touch(fd, PAGES);
+
+			if (memory == MAP_FAILED || (i % 2 && close(fd)))
+				_exit(1);
+			if (write(ready[1], "", 1) == 1)
+				pause();
+			_exit(2);
+		}
+		close(ready[1]);
+		ASSERT_EQ(1, read(ready[0], &byte, 1));
+		close(ready[0]);
+		EXPECT_EQ(1, regions());
+		ASSERT_EQ(0, kill(child, SIGKILL));
+		EXPECT_EQ(-1, wait_for(child));
+		EXPECT_EQ(0, regions());
+		EXPECT_EQ(0, node_sum("region_bytes"));
+	}
+}
+
+TEST_F(driver, kill_while_creating)
+{
+	struct actmem_ioctl_create arg = region_of(64);
+	int i;
+
+	for (i = 0; i < 8; i++) {
+		pid_t child = fork();
+
+		if (!child) {
+			while (!call(self->device, ACTMEM_IOC_CREATE, &arg))
+				close(arg.fd);
+			_exit(1);
+		}
+		usleep(20000 + i * 7000);
+		ASSERT_EQ(0, kill(child, SIGKILL));
+		EXPECT_EQ(-1, wait_for(child));
+		EXPECT_EQ(0, regions());
+		EXPECT_EQ(0, node_sum("region_bytes"));
+	}
+}
+
+TEST_F(driver, a_descriptor_is_passed)
+{
+	int sockets[2], fd;
+	char *memory;
+	pid_t child;
+
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sockets));
+	child = fork();
+	if (!child) {
+		fd = create_pages(self->device, PAGES);
+		memory = fd < 0 ? MAP_FAILED : map_and_touch(fd, PAGES);
+		if (memory == MAP_FAILED)
+			_exit(1);
+		memory[7] = 77;
+		_exit(send_descriptor(sockets[1], fd) ? 2 : 0);
+	}
+	ASSERT_EQ(0, wait_for(child));
+	/* Its maker is gone, and it is still on its way. */
+	EXPECT_EQ(1, regions());
+	fd = receive_descriptor(sockets[0]);
+	ASSERT_LE(0, fd);
+	memory = map(fd, PAGES);
+	ASSERT_NE(MAP_FAILED, memory);
+	EXPECT_EQ(77, memory[7]);
+	munmap(memory, PAGES * PAGE_BYTES);
+	close(fd);
+	EXPECT_EQ(0, regions());
+
+	/* Never received. */
+	fd = create_pages(self->device, PAGES);
+	ASSERT_EQ(0, send_descriptor(sockets[0], fd));
+	close(fd);
+	EXPECT_EQ(1, regions());
+	close(sockets[0]);
+	close(sockets[1]);
+	EXPECT_EQ(0, regions());
+}
+
+TEST_F(driver, reopened_through_proc)
+{
+	int fd = create_pages(self->device, PAGES), again, readable;
+	struct actmem_ioctl_info now;
+	char path[64], *memory, *other;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	again = open(path, O_RDWR | O_CLOEXEC);
+	ASSERT_LE(0, again);
+	readable = open(path, O_RDONLY | O_CLOEXEC);
+	ASSERT_LE(0, readable);
+	EXPECT_EQ(-1, open(path, O_RDWR | O_TRUNC));
+	EXPECT_EQ(EPERM, errno);
+	memory = map_and_touch(fd, PAGES);
+	ASSERT_NE(MAP_FAILED, memory);
+	close(fd);
+
+	EXPECT_EQ(0, info(again, 0, &now));
+	EXPECT_EQ(PAGES * PAGE_BYTES, now.length);
+	EXPECT_EQ(MAP_FAILED, map(readable, PAGES));
+	EXPECT_EQ(EACCES, errno);
+	other = mmap(NULL, PAGES * PAGE_BYTES, PROT_READ, MAP_SHARED, readable, 0);
+	ASSERT_NE(MAP_FAILED, other);
+	memory[9] = 99;
+	EXPECT_EQ(99, other[9]);
+	EXPECT_EQ(0, other[PAGE_BYTES * (PAGES - 1) + 1]);
+	EXPECT_EQ(2 * PAGE_BYTES, pmd_mapped(other, PAGES * PAGE_BYTES));
+	EXPECT_EQ(-1, mprotect(other, PAGES * PAGE_BYTES, PROT_READ | PROT_WRITE));
+	munmap(memory, PAGES * PAGE_BYTES);
+	close(again);
+	close(readable);
+	EXPECT_EQ(1, regions());
+	munmap(other, PAGES * PAGE_BYTES);
+	EXPECT_EQ(0, regions());
+}
+
+TEST_F(driver, reopened_by_another_user)
+{
+	int fd = create_pages(self->device, 1);
+	pid_t child = fork();
+
+	if (!child) {
+		char path[64];
+
+		snprintf(path, sizeof(path), "/proc/%d/fd/%d", getppid(), fd);
+		if (become(USER))
+			_exit(1);
+		_exit(open(path, O_RDWR) < 0 && errno == EACCES ? 0 : 2);
+	}
+	EXPECT_EQ(0, wait_for(child));
+	close(fd);
+}
+
+static int unload(void)
+{
+	return syscall(SYS_delete_module, "actmem", O_NONBLOCK) ? -errno : 0;
+}
+
+static int load(void)
+{
+	const char *path = getenv("ACTMEM_MODULE");
+	int fd = open(path ? path : "/vm/modules/actmem.ko", O_RDONLY | O_CLOEXEC);
+	int err;
+
+	if (fd < 0)
+		return -errno;
+	err = syscall(SYS_finit_module, fd, "", 0) ? -errno : 0;
+	close(fd);
+	return err;
+}
+
+TEST_F(driver, the_module_stays_while_it_is_used)
+{
+	int fd = create_pages(self->device, PAGES);
+	void *memory;
+
+	ASSERT_LE(0, fd);
+	EXPECT_EQ(-EAGAIN, unload());
+	close(self->device);
+	EXPECT_EQ(-EAGAIN, unload());
+	memory = map_and_touch(fd, PAGES);
+	close(fd);
+	EXPECT_EQ(-EAGAIN, unload());
+	munmap(memory, PAGES * PAGE_BYTES);
+	EXPECT_EQ(0, number_in("/sys/module/actmem/refcnt"));
+	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	EXPECT_EQ(1, number_in("/sys/module/actmem/refcnt"));
+	EXPECT_EQ(-EAGAIN, unload());
+}
+
+TEST_F(driver, the_module_goes_and_comes)
+{
+	int round, fd;
+
+	for (round = 0; round < 3; round++) {
+		fd = create_pages(self->device, PAGES);
+		ASSERT_LE(0, fd);
+		close(fd);
+		close(self->device);
+		ASSERT_EQ(0, unload());
+		EXPECT_EQ(-1, access(SYSFS, F_OK));
+		ASSERT_EQ(0, load());
+		self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+		ASSERT_LE(0, self->device);
+	}
+}
+
+TEST_NOTHING_IS_LEFT
+TEST_HARNESS_MAIN

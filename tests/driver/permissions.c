@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Who may see what: a user's own regions, everybody's with CAP_SYS_ADMIN, and
+ * how user, process and memory are shown to whom.
+ */
+#include <sched.h>
+
+#include "driver_test.h"
+
+/* What a child made and shares with the test. */
+struct shared {
+	uint64_t id[2];
+	pid_t pid;
+};
+
+static struct shared *shared;
+
+static int make_one(int device)
+{
+	struct actmem_ioctl_create arg = region_of(1);
+
+	CHECK(create(device, &arg) >= 0);
+	shared->id[0] = arg.id;
+	return 0;
+}
+
+/* A child of another user that holds a region until @hold is closed. */
+static pid_t start_holder(int device, uid_t user, int hold[2])
+{
+	int ready[2];
+	char byte;
+	pid_t child;
+
+	if (pipe(ready) || pipe(hold))
+		return -1;
+	child = fork();
+	if (!child) {
+		close(hold[1]);
+		if (become(user) || make_one(device) || write(ready[1], "", 1) != 1)
+			_exit(1);
+		_exit(read(hold[0], &byte, 1));
+	}
+	close(ready[1]);
+	close(hold[0]);
+	if (read(ready[0], &byte, 1) != 1)
+		child = -1;
+	close(ready[0]);
+	return child;
+}
+
+static int sees_its_own(int device)
+{
+	struct actmem_ioctl_create arg = region_of(1);
+	struct actmem_ioctl_info now;
+	uint64_t ids[4];
+
+	CHECK(list(device, ids, 4) == 0);
+	CHECK(create(device, &arg) >= 0);
+	CHECK(list(device, ids, 4) == 1 && ids[0] == arg.id);
+	CHECK(info(device, arg.id, &now) == 0 && now.uid == OTHER_USER);
+	CHECK(info(device, shared->id[0], &now) == -EPERM);
+	CHECK(info(device, shared->id[0] + 1000, &now) == -ENOENT);
+	CHECK(info(arg.fd, 0, &now) == 0);
+	return 0;
+}
+
+static int is_listed_to_its_owner(int device)
+{
+	struct actmem_ioctl_info now;
+	uint64_t ids[4];
+
+	/* Another process of the same user. */
+	CHECK(list(device, ids, 4) == 1 && ids[0] == shared->id[0]);
+	CHECK(info(device, ids[0], &now) == 0 && now.uid == USER);
+	return 0;
+}
+
+FIXTURE(holder)
+{
+	int device;
+	int hold[2];
+	pid_t child;
+};
+
+FIXTURE_SETUP(holder)
+{
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, shared);
+	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	ASSERT_LE(0, self->device);
+	self->child = start_holder(self->device, USER, self->hold);
+	ASSERT_LT(0, self->child);
+}
+
+FIXTURE_TEARDOWN(holder)
+{
+	close(self->hold[1]);
+	if (self->child)
+		EXPECT_EQ(0, wait_for(self->child));
+	EXPECT_EQ(0, regions());
+	close(self->device);
+}
+
+TEST_F(holder, a_user_sees_its_own_regions)
+{
+	EXPECT_EQ(0, as_user(USER, is_listed_to_its_owner, self->device));
+	EXPECT_EQ(0, as_user(OTHER_USER, sees_its_own, self->device));
+}
+
+TEST_F(holder, the_administrator_sees_all)
+{
+	struct actmem_ioctl_create arg = region_of(1);
+	struct actmem_ioctl_info now;
+	uint64_t ids[4];
+
+	ASSERT_LE(0, create(self->device, &arg));
+	ASSERT_EQ(2, list(self->device, ids, 4));
+	EXPECT_EQ(shared->id[0], ids[0]);
+	EXPECT_EQ(arg.id, ids[1]);
+	ASSERT_EQ(0, info(self->device, ids[0], &now));
+	EXPECT_EQ(USER, now.uid);
+	EXPECT_EQ(self->child, now.pid);
+	close(arg.fd);
+}
+
+TEST_F(holder, who_is_not_seen_has_no_number)
+{
+	/* Not yet one of the namespace, that is for its children. */
+	ASSERT_EQ(0, unshare(CLONE_NEWPID));
+	pid_t child = fork();
+
+	if (!child) {
+		struct actmem_ioctl_create arg = region_of(1);
+		struct actmem_ioctl_info now;
+
+		if (info(self->device, shared->id[0], &now) || now.pid != 0)
+			_exit(1);
+		if (create(self->device, &arg) < 0 || info(arg.fd, 0, &now) || now.pid != 1)
+			_exit(2);
+		/* No user of this namespace: the number that stands for that. */
+		if (unshare(CLONE_NEWUSER) || info(arg.fd, 0, &now) || now.uid != 65534)
+			_exit(3);
+		_exit(0);
+	}
+	EXPECT_EQ(0, wait_for(child));
+}
+
+TEST_F(holder, a_process_that_has_ended)
+{
+	struct actmem_ioctl_info now;
+	char path[64];
+	int fd;
+
+	/* Its region is kept by another. */
+	for (fd = 3; fd < 64; fd++) {
+		char target[64] = "";
+
+		snprintf(path, sizeof(path), "/proc/%d/fd/%d", self->child, fd);
+		if (readlink(path, target, sizeof(target) - 1) > 0 &&
+		    !strncmp(target, "/actmem:", 8))
+			break;
+	}
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, info(fd, 0, &now));
+	EXPECT_EQ(self->child, now.pid);
+	close(self->hold[1]);
+	EXPECT_EQ(0, wait_for(self->child));
+	self->child = 0;
+	self->hold[1] = -1;
+	ASSERT_EQ(0, info(fd, 0, &now));
+	EXPECT_EQ(0, now.pid);
+	EXPECT_EQ(USER, now.uid);
+	close(fd);
+}
+
+TEST_F(driver, identifiers_are_not_used_again)
+{
+	struct actmem_ioctl_create arg = region_of(1);
+	uint64_t last = 0;
+	int i;
+
+	for (i = 0; i < 20; i++) {
+		ASSERT_LE(0, create(self->device, &arg));
+		EXPECT_LT(last, arg.id);
+		last = arg.id;
+		close(arg.fd);
+		arg = region_of(1);
+	}
+}
+
+TEST_F(driver, fdinfo)
+{
+	struct actmem_ioctl_create arg = region_of(3);
+	char path[64], text[4096] = "", line[128];
+	const char *lines[] = {
+		"actmem-name:\tlayer 7\n", "actmem-length:\t6291456\n",
+		"actmem-page-bytes:\t2097152\n", "actmem-policy:\tbind\n",
+		"actmem-nodes:\t0\n", "actmem-inherit:\t1\n", "actmem-mapped:\t4194304\n",
+		"actmem-pinned:\t0\n", "actmem-node0:\t6291456\n",
+	};
+	char *memory;
+	size_t i;
+	int fd;
+
+	arg.policy = ACTMEM_POLICY_BIND;
+	arg.nodes[0] = 1;
+	arg.flags = ACTMEM_CREATE_INHERIT;
+	snprintf(arg.name, sizeof(arg.name), "layer 7");
+	ASSERT_LE(0, create(self->device, &arg));
+	memory = map(arg.fd, 3);
+	ASSERT_NE(MAP_FAILED, memory);
+	memory[0] = 1;
+	memory[PAGE_BYTES] = 1;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", arg.fd);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	ASSERT_LE(0, fd);
+	ASSERT_LT(0, read(fd, text, sizeof(text) - 1));
+	close(fd);
+	for (i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+		EXPECT_NE(NULL, strstr(text, lines[i]))
+			TH_LOG("no %s in %s", lines[i], text);
+	snprintf(line, sizeof(line), "actmem-id:\t%llu\n", (unsigned long long)arg.id);
+	EXPECT_NE(NULL, strstr(text, line));
+	munmap(memory, 3 * PAGE_BYTES);
+	close(arg.fd);
+}
+
+TEST_NOTHING_IS_LEFT
+TEST_HARNESS_MAIN

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Placement: every page is on the node that the policy says, within the
+ * task's cpuset, and where that cannot be the call fails and says why. Wants a
+ * machine with two nodes or more.
+ */
+#include <sched.h>
+#include <sys/mount.h>
+
+#include "driver_test.h"
+
+#define PAGES	6
+
+FIXTURE(placement)
+{
+	int device;
+	int nodes;
+};
+
+static long node_bytes(int node)
+{
+	return number_in(SYSFS "/node%d/region_bytes", node);
+}
+
+/* Of /sys/devices/system/node/nodeN/meminfo. */
+static size_t node_memory(int node, const char *key)
+{
+	char path[64], line[256], name[64];
+	size_t bytes = 0, kib;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/meminfo", node);
+	file = fopen(path, "re");
+	if (!file)
+		return 0;
+	while (fgets(line, sizeof(line), file))
+		if (sscanf(line, "Node %*d %63[^:]: %zu kB", name, &kib) == 2 &&
+		    !strcmp(name, key))
+			bytes = kib * 1024;
+	fclose(file);
+	return bytes;
+}
+
+/* The node of each small page, all of which must be the same; -1 if not. */
+static int node_of(char *memory)
+{
+	static void *pages[512];
+	static int nodes[512];
+	size_t i;
+
+	for (i = 0; i < 512; i++)
+		pages[i] = memory + i * 4096;
+	*(volatile char *)memory;
+	if (syscall(SYS_move_pages, 0, 512, pages, NULL, nodes, 0))
+		return -1;
+	for (i = 1; i < 512; i++)
+		if (nodes[i] != nodes[0])
+			return -1;
+	return nodes[0];
+}
+
+/* Creates a region and tells the node of each of its pages, in a letter. */
+static int placed(int device, struct actmem_ioctl_create *arg, char *where)
+{
+	size_t pages = arg->length / PAGE_BYTES, i;
+	char *memory;
+	int fd = create(device, arg);
+
+	if (fd < 0)
+		return fd;
+	memory = map(fd, pages);
+	for (i = 0; i < pages && memory != MAP_FAILED; i++)
+		where[i] = '0' + node_of(memory + i * PAGE_BYTES);
+	where[i] = 0;
+	munmap(memory, arg->length);
+	return fd;
+}
+
+static struct actmem_ioctl_create region_on(size_t pages, uint32_t policy, uint64_t nodes)
+{
+	struct actmem_ioctl_create arg = region_of(pages);
+
+	arg.policy = policy;
+	arg.nodes[0] = nodes;
+	return arg;
+}
+
+FIXTURE_SETUP(placement)
+{
+	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	ASSERT_LE(0, self->device);
+	for (self->nodes = 0; node_memory(self->nodes, "MemTotal"); self->nodes++)
+		;
+	if (self->nodes < 2)
+		SKIP(return, "this machine has one memory node only");
+}
+
+FIXTURE_TEARDOWN(placement)
+{
+	close(self->device);
+}
+
+TEST_F(placement, bind_to_each_node)
+{
+	int node;
+
+	for (node = 0; node < self->nodes; node++) {
+		struct actmem_ioctl_create arg = region_on(PAGES, ACTMEM_POLICY_BIND, 1 << node);
+		uint64_t bytes[ACTMEM_NODE_MAX] = { 0 };
+		struct actmem_ioctl_info now = { .size = sizeof(now) };
+		char where[PAGES + 1], wanted[PAGES + 1] = "";
+		int fd = placed(self->device, &arg, where);
+
+		ASSERT_LE(0, fd);
+		memset(wanted, '0' + node, PAGES);
+		EXPECT_EQ(0, strcmp(wanted, where))
+			TH_LOG("pages on %s", where);
+		EXPECT_EQ((long)(PAGES * PAGE_BYTES), node_bytes(node));
+		EXPECT_EQ((long)(PAGES * PAGE_BYTES), node_sum("region_bytes"));
+		now.node_bytes = (uintptr_t)bytes;
+		now.node_count = ACTMEM_NODE_MAX;
+		ASSERT_EQ(0, call(fd, ACTMEM_IOC_INFO, &now));
+		EXPECT_EQ(PAGES * PAGE_BYTES, bytes[node]);
+		EXPECT_EQ(0, bytes[(node + 1) % self->nodes]);
+		EXPECT_EQ(1ULL << node, now.nodes[0]);
+		close(fd);
+	}
+}
+
+TEST_F(placement, bind_to_a_full_node_fails)
+{
+	size_t unused = node_memory(1, "MemFree"), pages = unused / PAGE_BYTES + 1;
+	struct actmem_ioctl_create arg = region_on(pages, ACTMEM_POLICY_BIND, 2);
+
+	EXPECT_EQ(-ENOMEM, create(self->device, &arg));
+	EXPECT_EQ(ACTMEM_WHY_NODE_FULL, arg.why);
+	EXPECT_EQ(1, arg.why_node);
+	EXPECT_EQ(pages * PAGE_BYTES, arg.why_wanted);
+	EXPECT_LT(arg.why_available, arg.why_wanted);
+	/* Everything taken on the way is free again. */
+	EXPECT_LT(unused / 2, arg.why_available);
+	EXPECT_EQ(0, arg.why_movable);
+	EXPECT_EQ(-1, arg.fd);
+	EXPECT_EQ(0, arg.id);
+	EXPECT_EQ(0, node_bytes(1));
+	EXPECT_EQ(0, regions());
+}
+
+/* Leaves less than one region of @pages free on a node. */
+static void fill_node(int device, int node, size_t pages, struct actmem_ioctl_create *last)
+{
+	do
+		*last = region_on(pages, ACTMEM_POLICY_BIND, 1 << node);
+	while (create(device, last) >= 0);
+}
+
+static int run_on(unsigned int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	return sched_setaffinity(0, sizeof(set), &set);
+}
+
+/* The processor's own node comes first, and goes on where it ends. */
+static int beside_a_full_node(int device)
+{
+	struct actmem_ioctl_create arg;
+	char where[17];
+	size_t here;
+
+	CHECK(!run_on(1));
+	fill_node(device, 1, 8, &arg);
+	CHECK(arg.why == ACTMEM_WHY_NODE_FULL && arg.why_node == 1);
+	arg = region_on(16, ACTMEM_POLICY_BIND, 3);
+	CHECK(placed(device, &arg, where) >= 0);
+	here = strspn(where, "1");
+	CHECK(here < 8 && strspn(where + here, "0") == 16 - here);
+
+	fill_node(device, 1, 1, &arg);
+	CHECK(arg.why == ACTMEM_WHY_NODE_FULL && arg.why_wanted == PAGE_BYTES);
+	arg = region_on(2, ACTMEM_POLICY_INTERLEAVE, 3);
+	CHECK(create(device, &arg) == -ENOMEM);
+	CHECK(arg.why == ACTMEM_WHY_NODE_FULL && arg.why_node == 1);
+	arg = region_on(2, ACTMEM_POLICY_PREFERRED, 2);
+	CHECK(placed(device, &arg, where) >= 0);
+	CHECK(!strchr(where, '1'));
+	return 0;
+}
+
+/* In a child, so that all that it creates goes with it. */
+static int in_child(int (*function)(int), int device)
+{
+	return as_user(0, function, device);
+}
+
+TEST_F(placement, a_node_filled_by_regions)
+{
+	EXPECT_EQ(0, in_child(beside_a_full_node, self->device));
+	EXPECT_EQ(0, regions());
+	EXPECT_EQ(0, node_sum("region_bytes"));
+}
+
+TEST_F(placement, preferred)
+{
+	struct actmem_ioctl_create arg;
+	char where[PAGES + 1];
+	unsigned int cpu, node;
+	int fd;
+
+	arg = region_on(PAGES, ACTMEM_POLICY_PREFERRED, 2);
+	fd = placed(self->device, &arg, where);
+	ASSERT_LE(0, fd);
+	EXPECT_EQ(0, strcmp("111111", where));
+	close(fd);
+
+	/* No node named: that of the processor. */
+	for (cpu = 0; cpu < 2; cpu++) {
+		ASSERT_EQ(0, run_on(cpu));
+		ASSERT_EQ(0, syscall(SYS_getcpu, NULL, &node, NULL));
+		arg = region_on(PAGES, ACTMEM_POLICY_PREFERRED, 0);
+		fd = placed(self->device, &arg, where);
+		ASSERT_LE(0, fd);
+		EXPECT_EQ('0' + (int)node, where[0]);
+		EXPECT_EQ('0' + (int)node, where[PAGES - 1]);
+		close(fd);
+	}
+}
+
+TEST_F(placement, interleave)
+{
+	struct actmem_ioctl_create arg = region_on(PAGES, ACTMEM_POLICY_INTERLEAVE, 3);
+	char where[PAGES + 1];
+	int fd = placed(self->device, &arg, where), i;
+
+	ASSERT_LE(0, fd);
+	EXPECT_EQ(0, strcmp("010101", where));
+	EXPECT_EQ((long)(PAGES / 2 * PAGE_BYTES), node_bytes(0));
+	EXPECT_EQ((long)(PAGES / 2 * PAGE_BYTES), node_bytes(1));
+	close(fd);
+
+	arg = region_on(PAGES, ACTMEM_POLICY_INTERLEAVE, 0);
+	fd = placed(self->device, &arg, where);
+	ASSERT_LE(0, fd);
+	for (i = 0; i < PAGES; i++)
+		EXPECT_EQ('0' + i % self->nodes, where[i]);
+	close(fd);
+
+	/* More on one node than that node has, though not than all have. */
+	arg = region_on(node_memory(1, "MemTotal") / PAGE_BYTES * 2 + 2,
+			ACTMEM_POLICY_INTERLEAVE, 3);
+	EXPECT_EQ(-ENOMEM, create(self->device, &arg));
+	EXPECT_EQ(ACTMEM_WHY_NODE_FULL, arg.why);
+	EXPECT_EQ(arg.length / 2, arg.why_wanted);
+}
+
+TEST_F(placement, the_policy_of_the_task_does_not_count)
+{
+	struct actmem_ioctl_create arg = region_on(PAGES, ACTMEM_POLICY_BIND, 2);
+	unsigned long mask = 1;
+	char where[PAGES + 1];
+	int fd;
+
+	/* MPOL_BIND */
+	ASSERT_EQ(0, syscall(SYS_set_mempolicy, 2, &mask, 64));
+	fd = placed(self->device, &arg, where);
+	ASSERT_LE(0, fd);
+	EXPECT_EQ(0, strcmp("111111", where));
+	close(fd);
+}
+
+TEST_F(placement, a_node_that_is_not_there)
+{
+	struct actmem_ioctl_create arg = region_on(1, ACTMEM_POLICY_BIND,
+						   1ULL << self->nodes | 1);
+
+	EXPECT_EQ(-ENODEV, create(self->device, &arg));
+	EXPECT_EQ(ACTMEM_WHY_NO_MEMORY_NODE, arg.why);
+	EXPECT_EQ(self->nodes, arg.why_node);
+}
+
+static int put(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	int err = fd < 0 || write(fd, text, strlen(text)) < 0 ? -errno : 0;
+
+	close(fd);
+	return err;
+}
+
+static int in_cpuset_of_node_0(int device)
+{
+	struct actmem_ioctl_create arg;
+	char where[PAGES + 1];
+
+	CHECK(!put("/tmp/cgroup/one/cgroup.procs", "0"));
+	arg = region_on(PAGES, ACTMEM_POLICY_BIND, 1);
+	CHECK(placed(device, &arg, where) >= 0);
+	CHECK(!strcmp(where, "000000"));
+	arg = region_on(PAGES, ACTMEM_POLICY_BIND, 2);
+	CHECK(create(device, &arg) == -EPERM);
+	CHECK(arg.why == ACTMEM_WHY_CPUSET && arg.why_node == 1);
+	arg = region_on(PAGES, ACTMEM_POLICY_BIND, 3);
+	CHECK(create(device, &arg) == -EPERM && arg.why_node == 1);
+	arg = region_on(PAGES, ACTMEM_POLICY_PREFERRED, 2);
+	CHECK(create(device, &arg) == -EPERM);
+	arg = region_on(PAGES, ACTMEM_POLICY_INTERLEAVE, 3);
+	CHECK(create(device, &arg) == -EPERM);
+
+	/* Where no node is named, those of the cpuset are meant. */
+	arg = region_on(PAGES, ACTMEM_POLICY_PREFERRED, 0);
+	CHECK(placed(device, &arg, where) >= 0);
+	CHECK(!strcmp(where, "000000"));
+	arg = region_on(PAGES, ACTMEM_POLICY_INTERLEAVE, 0);
+	CHECK(placed(device, &arg, where) >= 0);
+	CHECK(!strcmp(where, "000000"));
+	/* Not even when that is all there is. */
+	arg = region_on(node_memory(0, "MemFree") / PAGE_BYTES + 1, ACTMEM_POLICY_PREFERRED, 0);
+	CHECK(create(device, &arg) == -ENOMEM && arg.why_node == 0);
+	CHECK(node_bytes(1) == 0);
+	return 0;
+}
+
+TEST_F(placement, the_cpuset_is_obeyed)
+{
+	mkdir("/tmp", 0755);
+	mkdir("/tmp/cgroup", 0755);
+	ASSERT_EQ(0, mount("cgroup", "/tmp/cgroup", "cgroup2", 0, NULL));
+	ASSERT_EQ(0, put("/tmp/cgroup/cgroup.subtree_control", "+cpuset"));
+	ASSERT_EQ(0, mkdir("/tmp/cgroup/one", 0755));
+	ASSERT_EQ(0, put("/tmp/cgroup/one/cpuset.mems", "0"));
+	EXPECT_EQ(0, in_child(in_cpuset_of_node_0, self->device));
+	EXPECT_EQ(0, rmdir("/tmp/cgroup/one"));
+	EXPECT_EQ(0, umount("/tmp/cgroup"));
+}
+
+TEST_NOTHING_IS_LEFT
+TEST_HARNESS_MAIN

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What the test programs share. They run unchanged on both backends; the
+ * environment (ACTMEM_BACKEND, ACTMEM_PAGES) says on which and with which pages.
+ */
+#ifndef TESTS_COMMON_H
+#define TESTS_COMMON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "actmem.h"
+#include "tap.h"
+
+#define MIB		(1ULL << 20)
+#define LENGTH		(8 * MIB)
+
+struct usage {
+	unsigned int descriptors;
+	unsigned int mappings;		/* of regions */
+};
+
+/* Opens what the environment asks for, or bails out. */
+struct actmem *open_or_bail(void);
+
+/* A region of LENGTH bytes, or bails out. */
+struct actmem_region *region_or_bail(struct actmem *am, const char *name);
+
+/* What the environment asks for, DEFAULT replaced. */
+enum actmem_pages pages_wanted(void);
+bool on_driver(struct actmem *am);
+uint64_t page_bytes_wanted(void);
+
+/* What this process holds now; asserts that it is the same as @before. */
+struct usage usage_now(void);
+void same_usage(struct usage before);
+
+/* Asserts that everything that can return to 0 has. */
+void counters_are_zero(struct actmem *am);
+
+/* Nodes that have memory and that this task may use. */
+struct actmem_nodes usable_nodes(void);
+bool has_node(const struct actmem_nodes *nodes, unsigned int node);
+void add_node(struct actmem_nodes *nodes, unsigned int node);
+
+/* The node of a page of this process, by the kernel's own word. */
+int node_of(void *address);
+
+/* Waits for @child; true if it exited with 0. */
+bool child_passed(pid_t child);
+
+/* Runs @body in a child; true if it returned true. */
+bool in_child(bool (*body)(void *context), void *context);
+
+#endif /* TESTS_COMMON_H */

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* The memory cgroup as both versions show it, read from folders made here. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "../../tools/cgroup.h"
+
+static struct memory_cgroup cgroup;
+static unsigned int cases, failures;
+
+static void check(bool good, const char *what)
+{
+	printf("%s %u - cgroup: %s\n", good ? "ok" : "not ok", ++cases, what);
+	if (good)
+		return;
+	failures++;
+	printf("# version %d, path %s, limit %llu, used %llu\n", cgroup.version, cgroup.path,
+	       (unsigned long long)cgroup.limit_bytes, (unsigned long long)cgroup.used_bytes);
+}
+
+static void put(const char *path, const char *format, ...)
+{
+	FILE *file = fopen(path, "w");
+	va_list arguments;
+
+	if (!file) {
+		perror(path);
+		exit(1);
+	}
+	va_start(arguments, format);
+	vfprintf(file, format, arguments);
+	va_end(arguments);
+	fclose(file);
+}
+
+static bool reads(void)
+{
+	return !memory_cgroup_read(&cgroup, "cgroup", "mounts");
+}
+
+static void test_version_2(const char *here)
+{
+	mkdir("v2", 0755);
+	mkdir("v2/job", 0755);
+	mkdir("v2/job/step", 0755);
+	put("v2/job/memory.max", "1000\n");
+	put("v2/job/memory.current", "900\n");
+	put("v2/job/step/memory.max", "max\n");
+	put("v2/job/step/memory.current", "100\n");
+	put("mounts", "cgroup2 %s/v2 cgroup2 rw 0 0\n", here);
+
+	put("cgroup", "0::/job/step\n");
+	check(reads() && cgroup.version == 2 && !strcmp(cgroup.path, "/job/step") &&
+	      cgroup.limit_bytes == 1000 && cgroup.used_bytes == 900,
+	      "version 2: an ancestor's limit, and what is used of it");
+
+	put("v2/job/step/memory.max", "150\n");
+	check(reads() && cgroup.limit_bytes == 150 && cgroup.used_bytes == 100,
+	      "version 2: the limit with the least room left");
+
+	put("v2/job/step/memory.max", "50\n");
+	check(reads() && cgroup.limit_bytes == 50 && cgroup.used_bytes == 100,
+	      "version 2: more used than allowed");
+
+	put("v2/job/step/memory.max", "max\n");
+	put("v2/job/memory.max", "max\n");
+	check(reads() && cgroup.limit_bytes == UINT64_MAX && cgroup.used_bytes == 100,
+	      "version 2: no limit, and its own use");
+
+	put("cgroup", "0::/\n");
+	check(reads() && cgroup.version == 2 && cgroup.limit_bytes == UINT64_MAX &&
+	      cgroup.used_bytes == 0, "version 2: the root has no files");
+
+	/* The mount is the container's own cgroup then. */
+	put("v2/memory.max", "700\n");
+	put("v2/memory.current", "7\n");
+	put("cgroup", "0::/../elsewhere\n");
+	check(reads() && cgroup.limit_bytes == 700 && cgroup.used_bytes == 7,
+	      "version 2: a path out of the namespace");
+}
+
+static void test_version_1(const char *here)
+{
+	mkdir("v1 memory", 0755);
+	mkdir("v1 memory/job", 0755);
+	put("v1 memory/memory.limit_in_bytes", "9223372036854771712\n");
+	put("v1 memory/memory.usage_in_bytes", "5000\n");
+	put("v1 memory/job/memory.limit_in_bytes", "4096\n");
+	put("v1 memory/job/memory.usage_in_bytes", "1024\n");
+	put("mounts", "cgroup %s/cpu cgroup rw,cpu 0 0\n"
+	    "cgroup2 %s/v2 cgroup2 rw 0 0\n"
+	    "cgroup %s/v1\\040memory cgroup rw,memory 0 0\n", here, here, here);
+
+	put("cgroup", "0::/job/step\n5:cpu,memory:/job\n1:name=systemd:/\n");
+	check(reads() && cgroup.version == 1 && !strcmp(cgroup.path, "/job") &&
+	      cgroup.limit_bytes == 4096 && cgroup.used_bytes == 1024,
+	      "version 1 beside version 2, and a blank in the mount point");
+
+	put("cgroup", "5:memory:/\n");
+	check(reads() && cgroup.limit_bytes == UINT64_MAX && cgroup.used_bytes == 5000,
+	      "version 1: its largest number is no limit");
+
+	put("cgroup", "5:memory:/docker/0123\n");
+	check(reads() && cgroup.used_bytes == 5000, "version 1: the host's path in a container");
+}
+
+static void test_none(void)
+{
+	put("cgroup", "1:name=systemd:/\n2:memory_pressure:/\n");
+	check(reads() && cgroup.version == 0, "no memory controller");
+	put("cgroup", "0::/\n");
+	put("mounts", "proc /proc proc rw 0 0\n");
+	check(reads() && cgroup.version == 0, "not mounted");
+	put("cgroup", "garbage\n0:\n::\n\n");
+	check(reads() && cgroup.version == 0, "lines that are none");
+	check(memory_cgroup_read(&cgroup, "absent", "mounts") == -ENOENT, "no such file");
+}
+
+/* cgroup_test FOLDER: an empty one, to make the files in. */
+int main(int argc, char **argv)
+{
+	if (argc != 2 || chdir(argv[1])) {
+		fprintf(stderr, "usage: cgroup_test FOLDER\n");
+		return 2;
+	}
+	test_version_2(argv[1]);
+	test_version_1(argv[1]);
+	test_none();
+	printf("1..%u\n", cases);
+	return failures != 0;
+}

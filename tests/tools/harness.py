@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Runs the command under test, and gives it a /dev to find or not to find."""
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+
+import tap
+
+BUILD = os.path.abspath(sys.argv.pop(1))
+ACTMEM = os.path.join(BUILD, "bin", "actmem")
+HOLDER = os.path.join(BUILD, "tests", "tools", "holder")
+ISOLATED = "ACTMEM_TEST_ISOLATED" in os.environ
+
+# For root too: no capability survives an exec.
+NO_CAPABILITIES = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+
+
+def clean_environment(**variables):
+    """The environment without any ACTMEM_*, and what is given."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("ACTMEM_")}
+    kept.pop("PYTHONPATH", None)
+    kept["LC_ALL"] = "C.UTF-8"
+    kept["PATH"] = "/usr/sbin:/usr/bin:/sbin:/bin"
+    return kept | variables
+
+
+def actmem(*arguments, prefix=(), environment=None, **options):
+    options.setdefault("stdout", subprocess.PIPE)
+    return subprocess.run([*prefix, ACTMEM, *arguments], stderr=subprocess.PIPE,
+                          stdin=subprocess.DEVNULL, text=True, timeout=60, check=False,
+                          env=environment or clean_environment(), **options)
+
+
+def expect(result, status, stdout=None, stderr=None):
+    """The status, exactly that standard output, and those words in one line."""
+    told = f"{result.args}: {result.returncode}\n{result.stdout}\n{result.stderr}"
+    assert result.returncode == status, told
+    if stdout is not None:
+        assert result.stdout == stdout, told
+    if stderr is None:
+        assert result.stderr == "", told
+        return
+    line, *hint = result.stderr.splitlines()
+    name = line.split(":")[0]
+    assert name in ("actmem", "actmem run", "actmem list", "actmem info"), told
+    assert hint == ([f"Try '{name} --help'."] if status == 2 else []), told
+    for word in [stderr] if isinstance(stderr, str) else stderr:
+        assert word in line, told
+
+
+def mount(*arguments):
+    subprocess.run(["mount", *arguments], check=True)
+
+
+def private_dev():
+    """A /dev of the usual few files, without actmem."""
+    if not ISOLATED:
+        raise tap.Skip("needs a mount namespace of its own")
+    if os.path.ismount("/dev/null"):
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", folder)
+        for name in ("null", "zero", "full", "random", "urandom", "tty"):
+            with open(os.path.join(folder, name), "w", encoding="ascii"):
+                pass
+            mount("--bind", f"/dev/{name}", os.path.join(folder, name))
+        mount("--rbind", folder, "/dev")
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@contextlib.contextmanager
+def forbidden_device():
+    """A /dev/actmem that nobody without capabilities may open."""
+    private_dev()
+    with open("/dev/actmem", "w", encoding="ascii"):
+        pass
+    os.chmod("/dev/actmem", 0)
+    try:
+        yield
+    finally:
+        os.unlink("/dev/actmem")
+
+
+@contextlib.contextmanager
+def holder(name, *sizes, environment=None, program=HOLDER):
+    """A process that holds regions of these sizes, the first one mapped."""
+    environment = environment or clean_environment(ACTMEM_ALLOW="any")
+    with subprocess.Popen([program, name, *map(str, sizes)], text=True,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          env=environment) as process:
+        try:
+            assert process.stdout.readline() == "ready\n", "the holder has no regions"
+            yield process
+        finally:
+            process.kill()

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""actmem itself, run and info: usage, output, exit status."""
+import json
+import os
+import resource
+import signal
+import stat
+import subprocess
+import tempfile
+
+from harness import (ACTMEM, BUILD, NO_CAPABILITIES, actmem, clean_environment, expect,
+                     forbidden_device, private_dev)
+from tap import case, main
+
+PRINTING = (["--help"], ["--version"], ["run", "--help"], ["list", "--help"], ["info", "--help"],
+            ["list"], ["list", "--json"], ["info"], ["info", "--json"])
+
+
+def run(*arguments, **options):
+    return actmem("run", "--allow", "any", *arguments, **options)
+
+
+@case
+def help_and_version_go_to_standard_output():
+    for arguments in PRINTING[:5]:
+        result = actmem(*arguments)
+        expect(result, 0)
+        assert result.stdout
+    assert "--backend" in actmem("run", "--help").stdout
+    assert "--json" in actmem("list", "--help").stdout
+
+
+@case
+def usage_errors_are_one_line_and_a_hint():
+    expect(actmem(), 2, "", "no subcommand")
+    expect(actmem("frob"), 2, "", "unknown subcommand 'frob'")
+    expect(actmem("--frob"), 2, "", "--frob")
+    for name in ("run", "list", "info"):
+        expect(actmem(name, "--frob"), 2, "", "--frob")
+    for name in ("list", "info"):
+        expect(actmem(name, "frob"), 2, "", "'frob'")
+    expect(actmem("run"), 2, "", "no program")
+    expect(actmem("run", "--"), 2, "", "no program")
+    expect(actmem("run", "--nodes"), 2, "", "--nodes")
+
+
+@case
+def run_names_the_value_that_is_wrong():
+    for option, variable, value in (("--backend", "ACTMEM_BACKEND", "disk"),
+                                    ("--pages", "ACTMEM_PAGES", "3M"),
+                                    ("--nodes", "ACTMEM_NODES", "0-"),
+                                    ("--policy", "ACTMEM_POLICY", "best"),
+                                    ("--allow", "ACTMEM_ALLOW", "thp,swap"),
+                                    ("--heap-grow", "ACTMEM_HEAP_GROW", "64MB"),
+                                    ("--heap-grow", "ACTMEM_HEAP_GROW", "-1"),
+                                    ("--heap-limit", "ACTMEM_HEAP_LIMIT", "16777216T")):
+        expect(actmem("run", option, value, "true"), 2, "", [value, variable])
+        environment = clean_environment(**{variable: value})
+        expect(actmem("run", "true", environment=environment), 2, "", [value, variable])
+
+
+@case
+def run_refuses_a_heap_that_cannot_be():
+    expect(run("--heap-grow", "3M", "true"), 2, "", "3145728")
+    expect(run("--heap-grow", "4M", "--heap-limit", "8M", "echo", "ran"), 0, "ran\n")
+
+
+@case
+def run_sets_the_environment():
+    environment = clean_environment(ACTMEM_PAGES="4K", PYTHONPATH="/elsewhere")
+    result = run("--backend", "memfd", "--pages", "thp", "--nodes", "0", "--policy", "bind",
+                 "--heap-grow", "128M", "--heap-limit", "1g", "env", environment=environment)
+    expect(result, 0)
+    seen = dict(line.split("=", 1) for line in result.stdout.splitlines() if "=" in line)
+    assert seen["ACTMEM_BACKEND"] == "memfd"
+    assert seen["ACTMEM_PAGES"] == "thp"
+    assert seen["ACTMEM_NODES"] == "0"
+    assert seen["ACTMEM_POLICY"] == "bind"
+    assert seen["ACTMEM_ALLOW"] == "any"
+    assert seen["ACTMEM_HEAP_GROW"] == "128M"
+    assert seen["ACTMEM_HEAP_LIMIT"] == "1g"
+    assert seen["ACTMEM_LIBDIR"] == os.path.join(BUILD, "lib")
+    assert seen["PYTHONPATH"].split(":")[-1] == "/elsewhere"
+
+
+@case
+def run_leaves_what_no_option_names():
+    environment = clean_environment(ACTMEM_PAGES="4K", ACTMEM_ALLOW="unlocked")
+    result = actmem("run", "env", environment=environment)
+    expect(result, 0)
+    lines = result.stdout.splitlines()
+    assert "ACTMEM_PAGES=4K" in lines and "ACTMEM_ALLOW=unlocked" in lines
+    assert not any(line.startswith("ACTMEM_BACKEND=") for line in lines)
+
+
+@case
+def import_actmem_works_under_run():
+    script = "import actmem; print(actmem.__file__)"
+    result = run("python3", "-c", script)
+    expect(result, 0)
+    root = os.path.dirname(BUILD)
+    assert result.stdout.startswith(os.path.join(root, "lib", "python", "actmem")), result.stdout
+
+
+@case
+def the_status_is_the_programs():
+    expect(run("sh", "-c", "exit 42"), 42, "")
+    expect(run("sh", "-c", "kill -TERM $$"), -15, "")
+    expect(run("sh", "-c", "kill -PIPE $$"), -13, "")
+
+
+@case
+def options_after_the_program_are_the_programs():
+    expect(run("echo", "--nodes", "x"), 0, "--nodes x\n")
+    expect(run("--", "echo", "--", "-v"), 0, "-- -v\n")
+
+
+@case
+def run_passes_no_descriptor_on():
+    expect(run("ls", "/proc/self/fd"), 0, "0\n1\n2\n3\n")
+
+
+@case
+def run_says_what_it_cannot_start():
+    expect(run("no-such-program"), 1, "", "'no-such-program': not found in PATH")
+    expect(run("/no/such/program"), 1, "", "'/no/such/program': No such file")
+    expect(run("/"), 1, "", "'/': Permission denied")
+    expect(run(""), 1, "", "''")
+    with tempfile.TemporaryDirectory() as folder:
+        script = os.path.join(folder, "script")
+        with open(script, "w", encoding="ascii") as file:
+            file.write("#!/no/such/interpreter\n")
+        expect(run(script), 1, "", "Permission denied")
+        os.chmod(script, stat.S_IRWXU)
+        expect(run(script), 1, "", f"'{script}': its interpreter")
+
+
+@case
+def run_without_the_module():
+    private_dev()
+    expect(run("--backend", "driver", "echo", "ran"), 1, "", "/dev/actmem")
+    expect(run("echo", "ran"), 0, "ran\n")
+    result = run("--verbose", "true")
+    assert result.returncode == 0 and "memfd: " in result.stderr, result.stderr
+    assert "/dev/actmem" in result.stderr and "node 0" in result.stderr, result.stderr
+
+
+@case
+def run_without_permission():
+    with forbidden_device():
+        expect(run("--backend", "driver", "echo", "ran", prefix=NO_CAPABILITIES), 1, "",
+               ["/dev/actmem", "ermi"])
+        result = run("--verbose", "true", prefix=NO_CAPABILITIES)
+        assert result.returncode == 0 and "memfd: " in result.stderr, result.stderr
+        assert "ermi" in result.stderr, result.stderr
+
+
+@case
+def run_refuses_what_is_not_the_driver():
+    with forbidden_device():
+        os.chmod("/dev/actmem", 0o666)
+        expect(run("--backend", "driver", "echo", "ran"), 1, "", "/dev/actmem")
+
+
+@case
+def run_names_a_node_that_is_not_there():
+    expect(run("--nodes", "1023", "echo", "ran"), 1, "", "node 1023")
+
+
+@case
+def run_names_the_limit_of_locked_memory():
+    result = actmem("run", "--backend", "memfd", "--pages", "4K", "echo", "ran",
+                    prefix=[*NO_CAPABILITIES, "prlimit", "--memlock=1048576:1048576"])
+    expect(result, 1, "", "RLIMIT_MEMLOCK")
+
+
+@case
+def output_errors_are_failures():
+    for arguments in PRINTING:
+        with open("/dev/full", "w", encoding="ascii") as full:
+            expect(actmem(*arguments, stdout=full), 1, None, "No space left")
+        reader, writer = os.pipe()
+        os.close(reader)
+        expect(actmem(*arguments, stdout=writer), 1, None, "Broken pipe")
+        os.close(writer)
+        closed = subprocess.run(["sh", "-c", '"$@" >&-', "sh", ACTMEM, *arguments], check=False,
+                                stderr=subprocess.PIPE, text=True, env=clean_environment())
+        assert closed.returncode == 1 and "Bad file descriptor" in closed.stderr, closed
+
+
+@case
+def run_leaves_broken_pipes_to_the_program():
+    """What is ignored stays so across an exec."""
+    result = run("grep", "SigIgn", "/proc/self/status")
+    expect(result, 0)
+    ignored = int(result.stdout.split()[1], 16)
+    assert not ignored & 1 << (signal.SIGPIPE - 1), result.stdout
+
+
+def info():
+    result = actmem("info", "--json")
+    expect(result, 0)
+    return json.loads(result.stdout)
+
+
+@case
+def info_tells_what_the_kernel_tells():
+    seen = info()
+    assert seen["backend"] in ("driver", "memfd")
+    assert seen["reason"].startswith(seen["backend"]), seen["reason"]
+    assert seen["kernel"] == os.uname().release
+    soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    unlimited = resource.RLIM_INFINITY
+    assert seen["memlock"] == {"soft_bytes": None if soft == unlimited else soft,
+                               "hard_bytes": None if hard == unlimited else hard}
+    nodes = [f for f in os.listdir("/sys/devices/system/node") if f.startswith("node")] \
+        if os.path.isdir("/sys/devices/system/node") else ["node0"]
+    assert sorted(f"node{node['node']}" for node in seen["nodes"]) == sorted(nodes)
+    for node in seen["nodes"]:
+        assert node["total_bytes"] >= node["free_bytes"] >= 0
+    pool = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+    if os.path.exists(pool):
+        with open(pool, encoding="ascii") as file:
+            assert sum(n["huge_2M"]["total"] for n in seen["nodes"]) == int(file.read())
+    assert set(seen["thp"]) == {"enabled", "shmem_enabled"}
+
+
+@case
+def info_tells_of_the_lock_limit_it_has():
+    result = actmem("info", "--bytes", prefix=["prlimit", "--memlock=1048576:2097152"])
+    expect(result, 0)
+    assert "1048576 (ulimit -l), at most 2097152" in result.stdout, result.stdout
+
+
+@case
+def info_in_words_has_every_part():
+    result = actmem("info")
+    expect(result, 0)
+    for part in ("Backend", "Library", "Kernel", "Driver", "io_uring", "Transparent huge pages",
+                 "Locked memory", "Memory cgroup", "NODE"):
+        assert any(line.lstrip().startswith(part) for line in result.stdout.splitlines()), part
+
+
+@case
+def info_without_the_backend_asked_for():
+    private_dev()
+    environment = clean_environment(ACTMEM_BACKEND="driver")
+    result = actmem("info", "--json", environment=environment)
+    seen = json.loads(result.stdout)
+    assert result.returncode == 1 and seen["backend"] is None, result
+    assert "/dev/actmem" in seen["reason"] and seen["nodes"], seen
+    assert "No such file" in seen["driver"]["error"]
+
+
+@case
+def info_without_permission():
+    with forbidden_device():
+        result = actmem("info", "--json", prefix=NO_CAPABILITIES)
+        expect(result, 0)
+        seen = json.loads(result.stdout)
+        assert seen["backend"] == "memfd", seen
+        assert seen["driver"]["error"] == "Permission denied", seen
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""make install into a folder, the installed files at work, make uninstall."""
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+
+from harness import BUILD, clean_environment
+from tap import case, main
+
+ROOT = os.path.dirname(BUILD)
+PREFIX = "/opt/actmem"
+
+
+def sh(*command, **options):
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            stdin=subprocess.DEVNULL, text=True, check=False, **options)
+    assert result.returncode == 0, f"{command}: {result.returncode}\n{result.stdout}"
+    return result.stdout
+
+
+def make(target, destdir):
+    environment = {k: v for k, v in clean_environment().items()
+                   if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
+    return sh("make", "-s", "-C", ROOT, target, f"PREFIX={PREFIX}", f"DESTDIR={destdir}",
+              env=environment)
+
+
+def files_under(folder):
+    return sorted(os.path.relpath(os.path.join(path, name), folder)
+                  for path, _, names in os.walk(folder) for name in names)
+
+
+def manual_example():
+    """The program that libactmem(3) shows."""
+    with open(os.path.join(ROOT, "docs", "libactmem.3.scd"), encoding="utf-8") as file:
+        return re.search(r"```\n(#include.*?)```", file.read(), re.DOTALL)[1]
+
+
+@case
+def what_is_installed_works_and_uninstall_leaves_nothing():
+    with tempfile.TemporaryDirectory() as destdir:
+        make("install", destdir)
+        installed = files_under(destdir)
+        top = destdir + PREFIX
+        expected = ["bin/actmem", "lib/libactmem.so.0", "lib/libactmem.so",
+                    "include/actmem.h", "lib/pkgconfig/actmem.pc",
+                    "lib/udev/rules.d/70-actmem.rules", "lib/sysusers.d/actmem.conf",
+                    "share/doc/actmem/LICENSE"]
+        if shutil.which("scdoc"):
+            expected += ["share/man/man1/actmem.1", "share/man/man3/libactmem.3"]
+        for path in expected:
+            assert os.path.exists(os.path.join(top, path)), f"{path} of {installed}"
+        check_command(top)
+        check_program(destdir, top)
+        check_python(top)
+        make("uninstall", destdir)
+        assert files_under(destdir) == ["program", "program.c"], files_under(destdir)
+
+
+def check_command(top):
+    actmem = os.path.join(top, "bin", "actmem")
+    needed = sh("ldd", actmem)
+    assert f"libactmem.so.0 => {os.path.join(top, 'bin')}/../lib/libactmem.so.0" in needed, needed
+    assert sh(actmem, "--version", env=clean_environment()).startswith("actmem ")
+    environment = sh(actmem, "run", "--allow", "any", "env", env=clean_environment())
+    assert f"PYTHONPATH={os.path.join(top, 'lib', 'actmem', 'python')}\n" in environment
+    assert "ACTMEM_LIBDIR" not in environment, environment
+
+
+def check_program(destdir, top):
+    source, program = os.path.join(destdir, "program.c"), os.path.join(destdir, "program")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(manual_example())
+    pkg_config = clean_environment(PKG_CONFIG_PATH=os.path.join(top, "lib", "pkgconfig"),
+                                   PKG_CONFIG_SYSROOT_DIR=destdir)
+    flags = sh("pkg-config", "--cflags", "--libs", "actmem", env=pkg_config).split()
+    assert f"-I{top}/include" in flags and f"-L{top}/lib" in flags, flags
+    sh(os.environ.get("CC", "cc"), "-Wall", "-Wextra", "-Werror", source, "-o", program, *flags,
+       f"-Wl,-rpath,{top}/lib")
+    told = sh(program, env=clean_environment(ACTMEM_ALLOW="any"))
+    assert told.startswith(("memfd: ", "driver: ")), told
+    assert f"{top}/lib/libactmem.so.0" in sh("ldd", program)
+
+
+def check_python(top):
+    actmem = os.path.join(top, "bin", "actmem")
+    told = sh(actmem, "run", "--allow", "any", "python3", "-c",
+              "import actmem; print(actmem.__file__)", env=clean_environment())
+    assert told.startswith(top), told
+
+
+if __name__ == "__main__":
+    main()

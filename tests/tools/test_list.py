@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""actmem list: what processes hold, and what becomes of it."""
+import json
+import os
+import signal
+import subprocess
+import tempfile
+
+from harness import (HOLDER, ISOLATED, NO_CAPABILITIES, actmem, clean_environment, expect,
+                     forbidden_device, holder)
+from tap import Skip, case, main
+
+MIB = 1 << 20
+HEADINGS = "PID USER COMMAND NAME SIZE PAGE NODES MAPPED PINNED BACKEND".split()
+
+
+def regions(**options):
+    result = actmem("list", "--json", **options)
+    expect(result, 0)
+    return json.loads(result.stdout)["regions"]
+
+
+def rows(*arguments, **options):
+    result = actmem("list", *arguments, **options)
+    assert result.returncode == 0, result
+    headings, *lines = result.stdout.splitlines()
+    assert headings.split() == HEADINGS, headings
+    return [line.split() for line in lines]
+
+
+@case
+def nothing_is_the_headings_alone():
+    if not ISOLATED:
+        raise Skip("needs a process namespace of its own")
+    assert not rows()
+    result = actmem("list", "--json")
+    assert json.loads(result.stdout) == {"regions": [], "all_users": True}, result.stdout
+
+
+@case
+def json_tells_all_of_each_region():
+    with holder("left", 4 * MIB, 2 * MIB) as process:
+        found = [r for r in regions() if r["pid"] == process.pid]
+    assert [r["bytes"] for r in sorted(found, key=lambda r: r["bytes"])] == [2 * MIB, 4 * MIB]
+    for region in found:
+        assert region["name"] == "left" and region["command"] == "holder", region
+        assert region["uid"] == os.getuid(), region
+        assert region["backend"] in ("driver", "memfd"), region
+        assert region["pages"] in ("2M", "thp", "4K"), region
+        assert region["page_bytes"] in (4096, 2 * MIB), region
+        assert sum(n["bytes"] for n in region["nodes"]) == region["bytes"], region
+        assert region["mapped_bytes"] == (4 * MIB if region["bytes"] == 4 * MIB else 0), region
+        assert 0 <= region["pinned_bytes"] <= region["bytes"], region
+        assert region["lingering"] is False, region
+
+
+@case
+def the_table_tells_the_same():
+    environment = clean_environment(ACTMEM_BACKEND="memfd", ACTMEM_PAGES="4K",
+                                    ACTMEM_ALLOW="unlocked", ACTMEM_NODES="0")
+    with holder("table", 3 * MIB, environment=environment) as process:
+        table = [r for r in rows() if r[0] == str(process.pid)]
+        exact = [r for r in rows("--bytes") if r[0] == str(process.pid)]
+        (region,) = [r for r in regions() if r["pid"] == process.pid]
+    mapped, pinned = region["mapped_bytes"], region["pinned_bytes"]
+    assert exact == [[str(process.pid), exact[0][1], "holder", "table", str(3 * MIB), "4096",
+                      f"0:{3 * MIB}", str(mapped), str(pinned), "memfd"]], exact
+    assert table[0][2:7] == ["holder", "table", "3M", "4K", "0:3M"], table
+
+
+@case
+def processes_come_in_order_and_go_when_killed():
+    with holder("first", 2 * MIB) as first, holder("second", 2 * MIB, 2 * MIB) as second:
+        pids = [r["pid"] for r in regions()]
+        assert pids == sorted(pids), pids
+        assert pids.count(first.pid) == 1 and pids.count(second.pid) == 2, pids
+        assert regions() == regions()
+        second.send_signal(signal.SIGKILL)
+        second.wait()
+        pids = [r["pid"] for r in regions()]
+        assert first.pid in pids and second.pid not in pids, pids
+
+
+@case
+def a_command_cannot_write_to_the_terminal():
+    """Anybody may call a process as they like."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = os.path.join(os.fsencode(folder), b"\033[31m\xffx")
+        os.symlink(HOLDER, program)
+        with holder("evil", 2 * MIB, program=program) as process:
+            result = actmem("list")
+            expect(result, 0)
+            assert "\033" not in result.stdout, ascii(result.stdout)
+            told = [r.split() for r in result.stdout.splitlines() if str(process.pid) in r]
+            assert len(told) == 1 and "evil" in told[0], told
+            (region,) = [r for r in regions() if r["pid"] == process.pid]
+            assert region["command"].startswith("\033[31m?"), region
+
+
+@case
+def without_capabilities_it_says_what_it_leaves_out():
+    result = actmem("list", prefix=NO_CAPABILITIES)
+    expect(result, 0, None, "other users' regions")
+    result = actmem("list", "--json", prefix=NO_CAPABILITIES)
+    expect(result, 0)
+    assert json.loads(result.stdout)["all_users"] is False
+
+
+@case
+def other_users_see_nothing_of_it():
+    stranger = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    if subprocess.run([*stranger, "true"], stderr=subprocess.DEVNULL, check=False).returncode:
+        raise Skip("needs root, to become another user")
+    with holder("secret", 2 * MIB) as process:
+        assert process.pid in [r["pid"] for r in regions()]
+        assert process.pid not in [r["pid"] for r in regions(prefix=stranger)]
+
+
+@case
+def a_forbidden_driver_is_told_of():
+    with forbidden_device():
+        result = actmem("list", prefix=NO_CAPABILITIES)
+        expect(result, 0, None, ["regions of the driver are not shown", "/dev/actmem"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+#
+# Tests of the command: on the memfd backend and without the module; and on the
+# driver, in a booted kernel.
+
+CHECKS += tools tools-driver
+
+TOOLS_TESTS := $(B)/tests/tools
+
+$(TOOLS_TESTS)/holder: $(B)/obj/tests/tools/holder.o $(B)/lib/libactmem.so.$(ABI)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -Wl,-rpath,'$$ORIGIN/../../lib'
+
+$(TOOLS_TESTS)/cgroup_test: $(B)/obj/tests/tools/cgroup_test.o \
+		$(B)/obj/tools/cgroup.o $(B)/obj/tools/procfile.o
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^
+
+.PHONY: check-tools check-tools-driver
+check-tools: all $(TOOLS_TESTS)/holder $(TOOLS_TESTS)/cgroup_test
+	@tests/tools/run $(B) $(TOOLS_TESTS)
+
+check-tools-driver: all $(TOOLS_TESTS)/holder $(B)/vm/init
+	@$(PYTHON3) tests/tools/test_driver.py $(B)

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/* What the tests that let a device at a region share. */
+#ifndef DEVICE_TEST_H
+#define DEVICE_TEST_H
+
+#include "driver_test.h"
+
+/* Of `tests/vm/run --nvme`. */
+#define DISK "/dev/nvme0n1"
+
+/* Two pages, so that there is an edge between them. */
+#define LENGTH (2 * PAGE_BYTES)
+
+struct region {
+	int device;
+	int fd;
+	uint64_t id;
+	unsigned char *memory;
+};
+
+/* 0, or a negative errno and nothing left behind. */
+static inline int region_make(struct region *region)
+{
+	struct actmem_ioctl_create arg = region_of(LENGTH / PAGE_BYTES);
+	int err;
+
+	region->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	if (region->device < 0)
+		return -errno;
+	region->fd = create(region->device, &arg);
+	region->id = arg.id;
+	err = region->fd < 0 ? region->fd : 0;
+	if (!err) {
+		region->memory = map(region->fd, LENGTH / PAGE_BYTES);
+		if (region->memory != MAP_FAILED)
+			return 0;
+		err = -errno;
+		close(region->fd);
+	}
+	close(region->device);
+	return err;
+}
+
+/* Lets go of the region; the device stays open, to ask about it. */
+static inline void region_drop(struct region *region)
+{
+	if (region->fd < 0)
+		return;
+	munmap(region->memory, LENGTH);
+	close(region->fd);
+	region->fd = -1;
+}
+
+static inline int region_info(const struct region *region, struct actmem_ioctl_info *arg)
+{
+	return info(region->device, region->id, arg);
+}
+
+/*
+ * Whether the region has gone away. Who held its pages may let go of them a
+ * moment after the call that says so has returned.
+ */
+static inline bool region_gone(const struct region *region)
+{
+	struct actmem_ioctl_info arg;
+	int attempt, err = 0;
+
+	for (attempt = 0; !err && attempt < 1000; attempt++) {
+		err = region_info(region, &arg);
+		if (!err)
+			usleep(10000);
+	}
+	return err == -ENOENT;
+}
+
+/* The byte at @at of a sequence that differs for each @seed and repeats in no power of two. */
+static inline unsigned char pattern(uint64_t seed, size_t at)
+{
+	return (seed * 0x9e3779b97f4a7c15ULL + at * 0xd1342543de82ef95ULL) >> 56;
+}
+
+static inline void pattern_fill(unsigned char *memory, size_t length, uint64_t seed)
+{
+	size_t at;
+
+	for (at = 0; at < length; at++)
+		memory[at] = pattern(seed, at);
+}
+
+static inline bool pattern_holds(const unsigned char *memory, size_t length, uint64_t seed)
+{
+	size_t at;
+
+	for (at = 0; at < length; at++)
+		if (memory[at] != pattern(seed, at))
+			return false;
+	return true;
+}
+
+#endif

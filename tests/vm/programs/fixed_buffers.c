@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* io_uring: a region as a registered buffer, from and to an NVMe disk. */
+#include <liburing.h>
+#include <sys/utsname.h>
+
+#include "device_test.h"
+
+enum way { READ_PLAIN, WRITE_PLAIN, READ_FIXED, WRITE_FIXED };
+
+/* Linux 6.1 registers no memory that a file other than hugetlbfs backs. */
+static int kernel_registers(void)
+{
+	struct utsname name;
+	unsigned int major = 0, minor = 0;
+
+	uname(&name);
+	sscanf(name.release, "%u.%u", &major, &minor);
+	return major > 6 || (major == 6 && minor > 1);
+}
+
+FIXTURE(fixed_buffers)
+{
+	struct io_uring ring;
+	struct region region;
+	unsigned char *ordinary;
+	int disk;
+	int registered;
+};
+
+FIXTURE_SETUP(fixed_buffers)
+{
+	struct iovec buffer;
+
+	self->disk = open(DISK, O_RDWR | O_DIRECT | O_CLOEXEC);
+	ASSERT_GE(self->disk, 0);
+	ASSERT_EQ(0, region_make(&self->region));
+	self->ordinary = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, self->ordinary);
+	ASSERT_EQ(0, io_uring_queue_init(8, &self->ring, 0));
+	buffer.iov_base = self->region.memory;
+	buffer.iov_len = LENGTH;
+	self->registered = io_uring_register_buffers(&self->ring, &buffer, 1);
+}
+
+FIXTURE_TEARDOWN(fixed_buffers)
+{
+	io_uring_queue_exit(&self->ring);
+	region_drop(&self->region);
+	munmap(self->ordinary, LENGTH);
+	close(self->disk);
+	EXPECT_TRUE(region_gone(&self->region));
+}
+
+/* One transfer of all of the region; returns the completion's result. */
+static int transfer(struct io_uring *ring, enum way way, int disk, void *memory)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+	struct io_uring_cqe *cqe;
+	int result;
+
+	switch (way) {
+	case READ_PLAIN:
+		io_uring_prep_read(sqe, disk, memory, LENGTH, 0);
+		break;
+	case WRITE_PLAIN:
+		io_uring_prep_write(sqe, disk, memory, LENGTH, 0);
+		break;
+	case READ_FIXED:
+		io_uring_prep_read_fixed(sqe, disk, memory, LENGTH, 0, 0);
+		break;
+	case WRITE_FIXED:
+		io_uring_prep_write_fixed(sqe, disk, memory, LENGTH, 0, 0);
+		break;
+	}
+	if (io_uring_submit_and_wait(ring, 1) != 1)
+		return -EIO;
+	if (io_uring_wait_cqe(ring, &cqe))
+		return -EIO;
+	result = cqe->res;
+	io_uring_cqe_seen(ring, cqe);
+	return result;
+}
+
+TEST_F(fixed_buffers, registration)
+{
+	EXPECT_EQ(kernel_registers() ? 0 : -EOPNOTSUPP, self->registered);
+}
+
+TEST_F(fixed_buffers, plain_both_ways)
+{
+	pattern_fill(self->region.memory, LENGTH, 1);
+	ASSERT_EQ(LENGTH, transfer(&self->ring, WRITE_PLAIN, self->disk, self->region.memory));
+	ASSERT_EQ(LENGTH, pread(self->disk, self->ordinary, LENGTH, 0));
+	EXPECT_TRUE(pattern_holds(self->ordinary, LENGTH, 1));
+
+	pattern_fill(self->ordinary, LENGTH, 2);
+	ASSERT_EQ(LENGTH, pwrite(self->disk, self->ordinary, LENGTH, 0));
+	ASSERT_EQ(LENGTH, transfer(&self->ring, READ_PLAIN, self->disk, self->region.memory));
+	EXPECT_TRUE(pattern_holds(self->region.memory, LENGTH, 2));
+}
+
+TEST_F(fixed_buffers, fixed_both_ways)
+{
+	if (!kernel_registers()) {
+		EXPECT_EQ(-EFAULT, transfer(&self->ring, READ_FIXED, self->disk,
+					    self->region.memory));
+		return;
+	}
+	pattern_fill(self->region.memory, LENGTH, 3);
+	ASSERT_EQ(LENGTH, transfer(&self->ring, WRITE_FIXED, self->disk, self->region.memory));
+	ASSERT_EQ(LENGTH, pread(self->disk, self->ordinary, LENGTH, 0));
+	EXPECT_TRUE(pattern_holds(self->ordinary, LENGTH, 3));
+
+	pattern_fill(self->ordinary, LENGTH, 4);
+	ASSERT_EQ(LENGTH, pwrite(self->disk, self->ordinary, LENGTH, 0));
+	ASSERT_EQ(LENGTH, transfer(&self->ring, READ_FIXED, self->disk, self->region.memory));
+	EXPECT_TRUE(pattern_holds(self->region.memory, LENGTH, 4));
+}
+
+/* What is registered outlives the region, is counted, and still holds its data. */
+TEST_F(fixed_buffers, registered_outlives_region)
+{
+	struct actmem_ioctl_info seen;
+	void *memory = self->region.memory;
+
+	if (!kernel_registers()) {
+		region_drop(&self->region);
+		EXPECT_TRUE(region_gone(&self->region));
+		return;
+	}
+	ASSERT_EQ(0, self->registered);
+	pattern_fill(self->region.memory, LENGTH, 5);
+	ASSERT_EQ(0, region_info(&self->region, &seen));
+	EXPECT_EQ(LENGTH, seen.pinned_bytes);
+	EXPECT_EQ(0, seen.state & ACTMEM_INFO_LINGERING);
+
+	region_drop(&self->region);
+	ASSERT_EQ(0, region_info(&self->region, &seen));
+	EXPECT_EQ(ACTMEM_INFO_LINGERING, seen.state & ACTMEM_INFO_LINGERING);
+	EXPECT_EQ(LENGTH, seen.pinned_bytes);
+	EXPECT_EQ(LENGTH, seen.allocated_bytes);
+	EXPECT_EQ(0, seen.mapped_bytes);
+
+	ASSERT_EQ(LENGTH, transfer(&self->ring, WRITE_FIXED, self->disk, memory));
+	ASSERT_EQ(LENGTH, pread(self->disk, self->ordinary, LENGTH, 0));
+	EXPECT_TRUE(pattern_holds(self->ordinary, LENGTH, 5));
+
+	ASSERT_EQ(0, io_uring_unregister_buffers(&self->ring));
+	EXPECT_TRUE(region_gone(&self->region));
+}
+
+TEST_NOTHING_IS_LEFT
+
+TEST_HARNESS_MAIN

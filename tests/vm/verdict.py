@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Judges a boot by the machine's own report and by the kernel's log."""
+import re
+import sys
+
+MARKER = re.compile(r"actmem-vm: (begin|end) (-?\d+)")
+COMPLAINT = re.compile("|".join((
+    r"WARNING:", r"\bBUG\b", r"\bOops\b", r"Kernel panic", r"cut here",
+    r"general protection fault", r"page fault for address", r"Call Trace:",
+    r"\bKASAN\b", r"\bUBSAN\b", r"\bKCSAN\b", r"\bKFENCE\b", r"Bad page",
+    r"Bad rss-counter", r"refcount_t:", r"list_(add|del) corruption",
+    r"INFO: (possible|task|rcu|lockdep|trying|inconsistent)", r"possible .*deadlock",
+    r"suspicious RCU", r"lockdep:", r"soft lockup", r"hard LOCKUP", r"hung_task",
+    r"blocked for more than", r"rcu_\w+ detected", r"sleeping function",
+    r"scheduling while atomic", r"unreferenced object", r"memory leak",
+    r"ODEBUG", r"DMA-API:.*(error|leak|warn)", r"Unable to handle",
+    r"page dumped because", r"stack-protector:", r"double free")))
+# Tainted by a machine check, a bad page, an oops, a warning, a soft lockup.
+TAINTED = 1 << 4 | 1 << 5 | 1 << 7 | 1 << 9 | 1 << 14
+# A region's pages are 2 MiB each; the kernel's own caches come and go.
+LOST_KIB = 24 << 10
+BEFORE, AFTER = -2, -1
+# Exit status that no program of ours uses.
+BROKEN = 125
+
+
+class Verdict:
+    def __init__(self, names, token, folder, hung):
+        self.names = names
+        self.outcome = {}
+        self.wrong = {}
+        self.token_seen = False
+        self.read_report(f"{folder}/report", token)
+        self.read_log(f"{folder}/log")
+        if hung:
+            self.complain(self.last_begun(), hung)
+        elif not self.token_seen:
+            self.complain(self.last_begun(), "the machine stopped before its end")
+
+    def complain(self, number, text):
+        if not -1 <= number < len(self.names):
+            number = BEFORE
+        self.wrong.setdefault(number, []).append(text)
+
+    def last_begun(self):
+        for number in range(len(self.names)):
+            if number not in self.outcome:
+                return number if number in self.begun else BEFORE
+        return AFTER
+
+    def read_report(self, path, token):
+        self.begun = set()
+        with open(path, encoding="utf-8", errors="replace") as report:
+            lines = report.read().split("\n")[:-1]
+        for line in lines:
+            word, *values = line.split(" ")
+            if word == "begin":
+                self.begun.add(int(values[0]))
+            elif word == "end":
+                self.outcome[int(values[0])] = (values[1], int(values[2]))
+            elif word == "counter":
+                self.complain(int(values[0]),
+                              f"{values[2]} is {values[1]} after it, not 0")
+            elif word == "unload" and values[0] != "0":
+                self.complain(AFTER, f"the module cannot be unloaded: errno {values[0]}")
+            elif word == "lost" and int(values[0]) > LOST_KIB:
+                self.complain(AFTER, f"{values[0]} KiB of memory are lost")
+            elif word == "tainted" and int(values[0]) & TAINTED:
+                self.complain(AFTER, f"the kernel is tainted: {values[0]}")
+            elif word == "lockdep" and values[0] != "1":
+                self.complain(AFTER, "lockdep turned itself off")
+            elif word == "error":
+                self.complain(BEFORE, " ".join(values))
+            elif word == "done" and values == [token]:
+                self.token_seen = True
+
+    def read_log(self, path):
+        number = BEFORE
+        marked = set()
+        with open(path, encoding="utf-8", errors="replace") as log:
+            self.log = log.read().replace("\r", "").split("\n")
+        for line in self.log:
+            marker = MARKER.search(line)
+            if marker:
+                marked.add(int(marker[2]))
+                number = int(marker[2]) if marker[1] == "begin" else AFTER
+            elif COMPLAINT.search(line):
+                self.complain(number, f"kernel log: {line.strip()}")
+        for number in self.begun - marked:
+            self.complain(number, "its marker is missing from the kernel log")
+
+    def program_wrong(self, number):
+        kind, value = self.outcome.get(number, ("missing", 0))
+        words = {"exit": f"exit status {value}", "signal": f"killed by signal {value}",
+                 "timeout": f"still running after {value} s",
+                 "stuck": "processes that cannot be killed",
+                 "error": f"cannot be started: errno {value}",
+                 "missing": "did not end"}[kind]
+        wrong = [] if (kind, value) == ("exit", 0) else [words]
+        return wrong + self.wrong.get(number, [])
+
+    def tell(self, machine, tap):
+        results = [(f"{machine}: {name}", self.program_wrong(number))
+                   for number, name in enumerate(self.names)]
+        results.append((f"{machine}: boot and unload",
+                        self.wrong.get(BEFORE, []) + self.wrong.get(AFTER, [])))
+        for name, wrong in results:
+            if tap:
+                print(f"{'not ok' if wrong else 'ok'} - {name}")
+            for text in wrong:
+                print(f"# {text}" if tap else f"vm: {name}: {text}",
+                      file=sys.stdout if tap else sys.stderr)
+        if any(wrong for _, wrong in results) and not self.token_seen:
+            for line in self.log[-40:]:
+                print(f"# | {line}", file=sys.stdout if tap else sys.stderr)
+        sys.stdout.flush()
+
+    def status(self):
+        if self.wrong or not self.token_seen:
+            return BROKEN
+        statuses = {self.outcome.get(n, ("missing", 0)) for n in range(len(self.names))}
+        if statuses == {("exit", 0)}:
+            return 0
+        if len(self.names) == 1 and self.outcome[0][0] == "exit":
+            return self.outcome[0][1]
+        return 1

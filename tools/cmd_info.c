@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* actmem info: what this machine offers, and what limits it. */
+#include <err.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include "../lib/actmem.h"
+#include "facts.h"
+#include "table.h"
+#include "tool.h"
+
+static const char help[] =
+	"Usage: actmem info [--json] [--bytes]\n"
+	"\n"
+	"Shows the backend that a program started now would use, and why; versions;\n"
+	"limits; and each node's memory and huge page pools.\n"
+	"\n"
+	"  -J, --json     print JSON; sizes are bytes, null is no limit or not known\n"
+	"  -b, --bytes    print sizes as bytes, not as 64M or 1.5G\n"
+	"  -h, --help     print this\n"
+	"\n"
+	"Exit status 1 if there is no such backend (ACTMEM_BACKEND=driver without one).";
+
+/* {"backend", "reason"}: null and the error if none can be opened. */
+static json_t *backend_to_json(void)
+{
+	struct actmem *am;
+	json_t *backend;
+
+	if (actmem_open(&am, NULL))
+		return json_pack("{s:n, s:o}", "backend", "reason", text_to_json(actmem_error()));
+	backend = json_pack("{s:s, s:o}",
+			    "backend",
+			    actmem_backend(am) == ACTMEM_BACKEND_DRIVER ? "driver" : "memfd",
+			    "reason", text_to_json(actmem_describe(am)));
+	actmem_close(am);
+	return backend;
+}
+
+static json_t *gather(void)
+{
+	json_t *info = backend_to_json();
+	struct utsname kernel;
+	json_t *rest;
+
+	uname(&kernel);
+	rest = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+			 "kernel", kernel.release,
+			 "library", facts_library(),
+			 "driver", facts_driver(),
+			 "io_uring", facts_io_uring(),
+			 "thp", facts_thp(),
+			 "memlock", facts_memlock(),
+			 "memory_cgroup", facts_memory_cgroup(),
+			 "nodes", facts_nodes());
+	if (!info || !rest || json_object_update(info, rest)) {
+		json_decref(info);
+		info = NULL;
+	}
+	json_decref(rest);
+	return info;
+}
+
+__attribute__((format(printf, 3, 4)))
+static int add_line(json_t *lines, const char *what, const char *format, ...)
+{
+	va_list arguments;
+	char *text;
+	int length;
+
+	va_start(arguments, format);
+	length = vasprintf(&text, format, arguments);
+	va_end(arguments);
+	if (length < 0)
+		return -ENOMEM;
+	length = json_array_append_new(lines, json_pack("{s:s, s:o}", "what", what,
+							"text", text_to_json(text)));
+	free(text);
+	return length ? -ENOMEM : 0;
+}
+
+static long long integer_of(const json_t *object, const char *key)
+{
+	return json_integer_value(json_object_get(object, key));
+}
+
+/* "unlimited", or bytes; from malloc(). */
+static char *limit_text(const json_t *object, const char *key, unsigned int flags)
+{
+	if (json_is_null(json_object_get(object, key)))
+		return strdup("unlimited");
+	return cell_bytes(object, key, flags);
+}
+
+static int add_versions(json_t *lines, const json_t *info)
+{
+	const json_t *library = json_object_get(info, "library");
+	const json_t *driver = json_object_get(info, "driver");
+	const json_t *regions = json_object_get(driver, "regions");
+	const json_t *error = json_object_get(driver, "error");
+	int err;
+
+	err = add_line(lines, "Library", "%s, driver ABI %lld (oldest %lld)",
+		       json_string_value(json_object_get(library, "version")),
+		       integer_of(library, "abi"), integer_of(library, "abi_oldest"));
+	if (!err && json_is_null(error))
+		err = add_line(lines, "Driver", "ABI %lld (oldest %lld)",
+			       integer_of(driver, "abi"), integer_of(driver, "abi_oldest"));
+	else if (!err)
+		err = add_line(lines, "Driver", "%s: %s",
+			       json_string_value(json_object_get(driver, "device")),
+			       json_string_value(error));
+	if (!err && json_is_integer(regions))
+		err = add_line(lines, "Driver's regions",
+			       "%lld, of which %lld closed but still pinned",
+			       integer_of(driver, "regions"),
+			       integer_of(driver, "lingering_regions"));
+	return err;
+}
+
+static int add_io_uring(json_t *lines, const json_t *io_uring)
+{
+	const json_t *error = json_object_get(io_uring, "error");
+
+	if (json_is_null(error))
+		return add_line(lines, "io_uring", "can be used");
+	if (json_is_null(json_object_get(io_uring, "disabled")))
+		return add_line(lines, "io_uring", "%s", json_string_value(error));
+	return add_line(lines, "io_uring", "%s (kernel.io_uring_disabled = %lld)",
+			json_string_value(error), integer_of(io_uring, "disabled"));
+}
+
+static int add_limits(json_t *lines, const json_t *info, unsigned int flags)
+{
+	const json_t *memlock = json_object_get(info, "memlock");
+	const json_t *cgroup = json_object_get(info, "memory_cgroup");
+	char *soft = limit_text(memlock, "soft_bytes", flags);
+	char *hard = limit_text(memlock, "hard_bytes", flags);
+	char *limit = limit_text(cgroup, "limit_bytes", flags);
+	char *used = limit_text(cgroup, "used_bytes", flags);
+	int err = -ENOMEM;
+
+	if (soft && hard && limit && used)
+		err = add_line(lines, "Locked memory", "%s (ulimit -l), at most %s", soft, hard);
+	if (!err && json_is_null(cgroup))
+		err = add_line(lines, "Memory cgroup", "none");
+	else if (!err)
+		err = add_line(lines, "Memory cgroup", "%s used of %s (v%d, %s)", used, limit,
+			       (int)json_integer_value(json_object_get(cgroup, "version")),
+			       json_string_value(json_object_get(cgroup, "path")));
+	free(soft);
+	free(hard);
+	free(limit);
+	free(used);
+	return err;
+}
+
+static int print_lines(const json_t *info, unsigned int flags)
+{
+	static const struct column columns[] = {
+		{ "WHAT", "what", cell_text, false },
+		{ "TEXT", "text", cell_text, false },
+	};
+	const json_t *thp = json_object_get(info, "thp");
+	char *backend = cell_text(info, "backend", flags);
+	char *enabled = cell_text(thp, "enabled", flags);
+	char *shmem_enabled = cell_text(thp, "shmem_enabled", flags);
+	json_t *lines = json_array();
+	int err = -ENOMEM;
+
+	if (!backend || !enabled || !shmem_enabled || !lines)
+		goto out;
+	if (add_line(lines, "Backend", "%s",
+		     json_string_value(json_object_get(info, "reason"))) ||
+	    add_line(lines, "Kernel", "%s", json_string_value(json_object_get(info, "kernel"))) ||
+	    add_versions(lines, info) ||
+	    add_io_uring(lines, json_object_get(info, "io_uring")) ||
+	    add_line(lines, "Transparent huge pages", "%s, shared memory: %s", enabled,
+		     shmem_enabled) ||
+	    add_limits(lines, info, flags))
+		goto out;
+	err = table_print(lines, columns, 2, flags | TABLE_NO_HEADINGS);
+out:
+	json_decref(lines);
+	free(backend);
+	free(enabled);
+	free(shmem_enabled);
+	return err;
+}
+
+/* Free of all pages of a pool. */
+static char *cell_pool(const json_t *row, const char *key, unsigned int flags)
+{
+	const json_t *pool = json_object_get(row, key);
+	char *text;
+
+	if (json_is_null(pool))
+		return strdup("-");
+	if (asprintf(&text, "%" JSON_INTEGER_FORMAT "/%" JSON_INTEGER_FORMAT,
+		     json_integer_value(json_object_get(pool, "free")),
+		     json_integer_value(json_object_get(pool, "total"))) < 0)
+		return NULL;
+	return text;
+}
+
+static int print_text(const json_t *info, unsigned int flags)
+{
+	static const struct column columns[] = {
+		{ "NODE", "node", cell_text, true },
+		{ "MEMORY", "total_bytes", cell_bytes, true },
+		{ "FREE", "free_bytes", cell_bytes, true },
+		{ "DRIVER'S REGIONS", "region_bytes", cell_bytes, true },
+		{ "FREE/2M PAGES", "huge_2M", cell_pool, true },
+		{ "FREE/1G PAGES", "huge_1G", cell_pool, true },
+	};
+	int err = print_lines(info, flags);
+
+	if (err)
+		return err;
+	putchar('\n');
+	return table_print(json_object_get(info, "nodes"), columns,
+			   sizeof(columns) / sizeof(columns[0]), flags);
+}
+
+int cmd_info(int argc, char **argv)
+{
+	struct print_options options;
+	bool found;
+	json_t *info;
+	int status, err;
+
+	if (!take_print_options(&options, argc, argv, help, &status))
+		return status;
+
+	info = gather();
+	if (!info)
+		err = -ENOMEM;
+	else
+		err = options.as_json ? table_print_json(info)
+				      : print_text(info, options.table_flags);
+	found = json_is_string(json_object_get(info, "backend"));
+	json_decref(info);
+	if (err) {
+		warnx("%s", strerror(-err));
+		return STATUS_FAILED;
+	}
+	return found ? STATUS_OK : STATUS_FAILED;
+}

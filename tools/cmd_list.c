@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* actmem list: the regions on this machine that the caller may see. */
+#include <err.h>
+#include <errno.h>
+#include <linux/capability.h>
+#include <pwd.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include "../lib/actmem.h"
+#include "table.h"
+#include "tool.h"
+
+static const char help[] =
+	"Usage: actmem list [--json] [--bytes]\n"
+	"\n"
+	"Lists the regions on this machine that you may see, of both backends, by\n"
+	"process. Other users' regions are shown to root alone.\n"
+	"\n"
+	"  -J, --json     print JSON; sizes are bytes\n"
+	"  -b, --bytes    print sizes as bytes, not as 64M or 1.5G\n"
+	"  -h, --help     print this\n"
+	"\n"
+	"Columns: PID, USER and COMMAND of the owner; NAME of the region; SIZE; PAGE\n"
+	"size (thp: transparent huge pages); bytes on each of the NODES; bytes MAPPED\n"
+	"by some process; bytes PINNED: by devices and I/O (driver) or by mlock\n"
+	"(memfd); BACKEND.";
+
+/* The driver asks for CAP_SYS_ADMIN, /proc/PID/fd for CAP_SYS_PTRACE. */
+static bool sees_all_users(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = { 0 };
+
+	if (syscall(SYS_capget, &header, data))
+		return false;
+	return data[0].effective & CAP_TO_MASK(CAP_SYS_ADMIN) &&
+	       data[0].effective & CAP_TO_MASK(CAP_SYS_PTRACE);
+}
+
+static int compare_regions(const void *left, const void *right)
+{
+	const struct actmem_region_info *a = left, *b = right;
+
+	if (a->pid != b->pid)
+		return a->pid < b->pid ? -1 : 1;
+	if (a->backend != b->backend)
+		return a->backend < b->backend ? -1 : 1;
+	return (a->id > b->id) - (a->id < b->id);
+}
+
+static const char *backend_name(enum actmem_backend backend)
+{
+	return backend == ACTMEM_BACKEND_DRIVER ? "driver" : "memfd";
+}
+
+static const char *pages_name(enum actmem_pages pages)
+{
+	switch (pages) {
+	case ACTMEM_PAGES_2M:
+		return "2M";
+	case ACTMEM_PAGES_THP:
+		return "thp";
+	default:
+		return "4K";
+	}
+}
+
+static json_t *nodes_to_json(const uint64_t node_bytes[ACTMEM_NODES_MAX])
+{
+	json_t *nodes = json_array();
+	int node;
+
+	for (node = 0; nodes && node < ACTMEM_NODES_MAX; node++) {
+		if (!node_bytes[node])
+			continue;
+		if (json_array_append_new(nodes, json_pack("{s:i, s:I}", "node", node, "bytes",
+							   (json_int_t)node_bytes[node]))) {
+			json_decref(nodes);
+			nodes = NULL;
+		}
+	}
+	return nodes;
+}
+
+/* An owner that has ended has neither pid nor command: null. */
+static json_t *region_to_json(const struct actmem_region_info *region)
+{
+	return json_pack("{s:o, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:s, s:o, s:I, s:I, s:b}",
+			 "pid", region->pid ? json_integer(region->pid) : json_null(),
+			 "uid", (json_int_t)region->uid,
+			 "command", region->command[0] ? text_to_json(region->command)
+						       : json_null(),
+			 "name", text_to_json(region->name),
+			 "backend", backend_name(region->backend),
+			 "id", (json_int_t)region->id,
+			 "bytes", (json_int_t)region->length,
+			 "page_bytes", (json_int_t)region->page_bytes,
+			 "pages", pages_name(region->pages),
+			 "nodes", nodes_to_json(region->node_bytes),
+			 "mapped_bytes", (json_int_t)region->mapped_bytes,
+			 "pinned_bytes", (json_int_t)region->pinned_bytes,
+			 "lingering", !!region->lingering);
+}
+
+static json_t *list_to_json(const struct actmem_region_info *regions, size_t count)
+{
+	json_t *rows = json_array();
+	size_t i;
+
+	for (i = 0; rows && i < count; i++) {
+		if (json_array_append_new(rows, region_to_json(&regions[i]))) {
+			json_decref(rows);
+			rows = NULL;
+		}
+	}
+	return rows ? json_pack("{s:o, s:b}", "regions", rows, "all_users", sees_all_users())
+		    : NULL;
+}
+
+static char *cell_user(const json_t *row, const char *key, unsigned int flags)
+{
+	const struct passwd *user;
+
+	user = getpwuid((uid_t)json_integer_value(json_object_get(row, key)));
+	return user ? strdup(user->pw_name) : cell_text(row, key, flags);
+}
+
+static char *cell_command(const json_t *row, const char *key, unsigned int flags)
+{
+	if (json_is_true(json_object_get(row, "lingering")))
+		return strdup("(closed, still pinned)");
+	if (json_is_null(json_object_get(row, "pid")))
+		return strdup("(ended)");
+	return cell_text(row, key, flags);
+}
+
+/* Transparent huge pages are those only as far as the kernel found them. */
+static char *cell_pages(const json_t *row, const char *key, unsigned int flags)
+{
+	const char *pages = json_string_value(json_object_get(row, "pages"));
+	char *bytes, *text;
+
+	if (strcmp(pages, "thp"))
+		return cell_bytes(row, key, flags);
+	bytes = cell_bytes(row, key, flags);
+	if (!bytes || asprintf(&text, "%s(thp)", bytes) < 0)
+		text = NULL;
+	free(bytes);
+	return text;
+}
+
+static int print_table(const json_t *list, unsigned int flags)
+{
+	static const struct column columns[] = {
+		{ "PID", "pid", cell_text, true },
+		{ "USER", "uid", cell_user, false },
+		{ "COMMAND", "command", cell_command, false },
+		{ "NAME", "name", cell_text, false },
+		{ "SIZE", "bytes", cell_bytes, true },
+		{ "PAGE", "page_bytes", cell_pages, true },
+		{ "NODES", "nodes", cell_nodes, false },
+		{ "MAPPED", "mapped_bytes", cell_bytes, true },
+		{ "PINNED", "pinned_bytes", cell_bytes, true },
+		{ "BACKEND", "backend", cell_text, false },
+	};
+
+	return table_print(json_object_get(list, "regions"), columns,
+			   sizeof(columns) / sizeof(columns[0]), flags);
+}
+
+/*
+ * actmem_list() lists no region of a driver that cannot be asked. 0 if there
+ * is none to miss; else the errno of actmem_open(), and its words.
+ */
+static int driver_missing(void)
+{
+	struct actmem_options options;
+	struct actmem *am;
+	int err;
+
+	ACTMEM_INIT(&options);
+	options.backend = ACTMEM_BACKEND_DRIVER;
+	err = actmem_open(&am, &options);
+	if (!err)
+		actmem_close(am);
+	return err == -ENOENT || err == -ENXIO ? 0 : err;
+}
+
+/* To stderr, since what is not shown is no part of the list. */
+static int tell_what_is_missing(bool as_json)
+{
+	int err = driver_missing();
+
+	if (err)
+		warnx("regions of the driver are not shown: %s", actmem_error());
+	else if (!as_json && !sees_all_users())
+		warnx("other users' regions are shown to root alone");
+	return err && err != -EACCES && err != -EPERM ? STATUS_FAILED : STATUS_OK;
+}
+
+int cmd_list(int argc, char **argv)
+{
+	struct actmem_region_info *regions;
+	struct print_options options;
+	size_t count;
+	json_t *list;
+	int status, err;
+
+	if (!take_print_options(&options, argc, argv, help, &status))
+		return status;
+
+	if (actmem_list(&regions, &count)) {
+		warnx("%s", actmem_error());
+		return STATUS_FAILED;
+	}
+	if (count)
+		qsort(regions, count, sizeof(*regions), compare_regions);
+	list = list_to_json(regions, count);
+	free(regions);
+	if (!list)
+		err = -ENOMEM;
+	else
+		err = options.as_json ? table_print_json(list)
+				      : print_table(list, options.table_flags);
+	json_decref(list);
+	if (err) {
+		warnx("%s", strerror(-err));
+		return STATUS_FAILED;
+	}
+	return tell_what_is_missing(options.as_json);
+}

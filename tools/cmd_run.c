@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * actmem run: sets up the environment that the library and the Python module
+ * read, makes sure that a region can be had that way, and becomes the program.
+ */
+#include <dlfcn.h>
+#include <err.h>
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "../lib/actmem.h"
+#include "tool.h"
+#include "trial.h"
+
+static void print_help(void)
+{
+	puts("Usage: actmem run [OPTION]... [--] PROGRAM [ARGUMENT]...\n"
+	     "\n"
+	     "Runs a program whose regions, where it does not say otherwise, are made as\n"
+	     "the options tell. 'import actmem' works in its Python. One region is made\n"
+	     "and given back first: if that fails, the program is not started.\n"
+	     "\n"
+	     "  -b, --backend auto|driver|memfd   auto: driver where /dev/actmem can be used\n"
+	     "  -p, --pages 2M|thp|4K             default: 2M\n"
+	     "  -n, --nodes LIST                  NUMA nodes, as 0,2-3\n"
+	     "  -P, --policy bind|preferred|interleave\n"
+	     "                                    default: bind with --nodes, else preferred\n"
+	     "  -a, --allow LIST                  what may be used instead of what was asked\n"
+	     "                                    for: thp,4k,node,unlocked, or any\n"
+	     "  -g, --heap-grow SIZE              length of each region that the Python module\n"
+	     "                                    takes blocks from, as 256M; default: 64M\n"
+	     "  -l, --heap-limit SIZE             of all of them; default: none\n"
+	     "  -v, --verbose                     tell on stderr which backend and why, and\n"
+	     "                                    which pages\n"
+	     "  -h, --help                        print this\n"
+	     "\n"
+	     "Variables of the environment with the same meaning: ACTMEM_BACKEND, _PAGES,\n"
+	     "_NODES, _POLICY, _ALLOW, _HEAP_GROW, _HEAP_LIMIT. Options win.\n"
+	     "Exit status: 1 if the program cannot be started, 2 for bad usage, else its own.");
+}
+
+/* The folder of the libactmem that this command itself runs with. */
+static bool find_library_folder(char folder[PATH_MAX])
+{
+	Dl_info info;
+	char *slash;
+
+	if (!dladdr((void *)actmem_open, &info) || !realpath(info.dli_fname, folder))
+		return false;
+	slash = strrchr(folder, '/');
+	*slash = '\0';
+	return true;
+}
+
+static bool find_python_folder(char folder[PATH_MAX], const char *library_folder,
+			       const char *place)
+{
+	char path[2 * PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/%s/actmem/__init__.py", library_folder, place);
+	if (access(path, R_OK))
+		return false;
+	snprintf(path, sizeof(path), "%s/%s", library_folder, place);
+	return realpath(path, folder);
+}
+
+static int prepend_python_path(const char *folder)
+{
+	const char *inherited = getenv("PYTHONPATH");
+	char *path;
+	int err;
+
+	if (!inherited || !*inherited)
+		return setenv("PYTHONPATH", folder, 1);
+	if (asprintf(&path, "%s:%s", folder, inherited) < 0)
+		return -1;
+	err = setenv("PYTHONPATH", path, 1);
+	free(path);
+	return err;
+}
+
+/*
+ * Installed, the Python module has its libraries beside it. In the source
+ * tree that build/lib is in, it has to be told of them.
+ */
+static int set_folders(void)
+{
+	char library_folder[PATH_MAX], python_folder[PATH_MAX];
+	int err = 0;
+
+	if (!find_library_folder(library_folder)) {
+		warnx("cannot tell where libactmem lies");
+		return STATUS_FAILED;
+	}
+	if (find_python_folder(python_folder, library_folder, "actmem/python"))
+		err = prepend_python_path(python_folder);
+	else if (find_python_folder(python_folder, library_folder, "../../lib/python"))
+		err = setenv("ACTMEM_LIBDIR", library_folder, 1) ||
+		      prepend_python_path(python_folder);
+	if (err) {
+		warn("cannot set the environment");
+		return STATUS_FAILED;
+	}
+	return STATUS_OK;
+}
+
+static int become(char **argv)
+{
+	execvp(argv[0], argv);
+	if (errno == ENOENT && strchr(argv[0], '/') && !access(argv[0], F_OK))
+		warnx("cannot run '%s': its interpreter does not exist", argv[0]);
+	else if (errno == ENOENT && !strchr(argv[0], '/'))
+		warnx("cannot run '%s': not found in PATH", argv[0]);
+	else
+		warn("cannot run '%s'", argv[0]);
+	return STATUS_FAILED;
+}
+
+static const char *variable_of(int option)
+{
+	switch (option) {
+	case 'b':
+		return "ACTMEM_BACKEND";
+	case 'p':
+		return "ACTMEM_PAGES";
+	case 'n':
+		return "ACTMEM_NODES";
+	case 'P':
+		return "ACTMEM_POLICY";
+	case 'a':
+		return "ACTMEM_ALLOW";
+	case 'g':
+		return "ACTMEM_HEAP_GROW";
+	case 'l':
+		return "ACTMEM_HEAP_LIMIT";
+	default:
+		return NULL;
+	}
+}
+
+int cmd_run(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "backend", required_argument, NULL, 'b' },
+		{ "pages", required_argument, NULL, 'p' },
+		{ "nodes", required_argument, NULL, 'n' },
+		{ "policy", required_argument, NULL, 'P' },
+		{ "allow", required_argument, NULL, 'a' },
+		{ "heap-grow", required_argument, NULL, 'g' },
+		{ "heap-limit", required_argument, NULL, 'l' },
+		{ "verbose", no_argument, NULL, 'v' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	bool verbose = false;
+	int option, status;
+
+	/* "+": what follows the program's name is the program's. */
+	while ((option = getopt_long(argc, argv, "+b:p:n:P:a:g:l:vh", options, NULL)) != -1) {
+		switch (option) {
+		case 'v':
+			verbose = true;
+			break;
+		case 'h':
+			ignore_closed_pipes();
+			print_help();
+			return STATUS_OK;
+		case '?':
+			return usage_hint();
+		default:
+			if (setenv(variable_of(option), optarg, 1)) {
+				warn("cannot set the environment");
+				return STATUS_FAILED;
+			}
+		}
+	}
+	if (optind == argc) {
+		warnx("no program to run");
+		return usage_hint();
+	}
+
+	status = try_environment(verbose);
+	if (status == STATUS_USAGE)
+		return usage_hint();
+	if (!status)
+		status = set_folders();
+	return status ? status : become(argv + optind);
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* Asks the kernel what this machine offers and what limits this process. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include "../lib/actmem.h"
+#include "../uapi/actmem.h"
+#include "cgroup.h"
+#include "facts.h"
+#include "procfile.h"
+#include "table.h"
+
+#define DEVICE		"/dev/actmem"
+#define DEVICE_SYSFS	"/sys/class/misc/actmem"
+#define THP_SYSFS	"/sys/kernel/mm/transparent_hugepage"
+
+static json_t *optional_text(int err, const char *text)
+{
+	return err ? json_null() : text_to_json(text);
+}
+
+static json_t *optional_number(int err, uint64_t number)
+{
+	return err ? json_null() : limit_to_json(number);
+}
+
+static json_t *driver_total(const char *name)
+{
+	uint64_t number;
+	int err = procfile_number(&number, DEVICE_SYSFS "/%s", name);
+
+	return optional_number(err, number);
+}
+
+static json_t *driver_node_total(int node, const char *name)
+{
+	uint64_t number;
+	int err = procfile_number(&number, DEVICE_SYSFS "/node%d/%s", node, name);
+
+	return optional_number(err, number);
+}
+
+/* 0, also from a driver of another age, which tells its versions as well. */
+static int ask_driver(struct actmem_ioctl_query *query)
+{
+	int fd = open(DEVICE, O_RDWR | O_CLOEXEC);
+	int err = 0;
+
+	if (fd < 0)
+		return -errno;
+	*query = (struct actmem_ioctl_query){
+		.size = sizeof(*query),
+		.abi = ACTMEM_ABI_VERSION,
+		.abi_oldest = ACTMEM_ABI_OLDEST,
+	};
+	if (ioctl(fd, ACTMEM_IOC_QUERY, query) && errno != EPROTONOSUPPORT)
+		err = -errno;
+	close(fd);
+	return err;
+}
+
+json_t *facts_library(void)
+{
+	return json_pack("{s:s, s:i, s:i}", "version", actmem_version(), "abi", ACTMEM_ABI_VERSION,
+			 "abi_oldest", ACTMEM_ABI_OLDEST);
+}
+
+json_t *facts_driver(void)
+{
+	struct actmem_ioctl_query query;
+	int err = ask_driver(&query);
+
+	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}",
+			 "device", DEVICE,
+			 "error", err ? json_string(strerror(-err)) : json_null(),
+			 "abi", optional_number(err, query.abi),
+			 "abi_oldest", optional_number(err, query.abi_oldest),
+			 "regions", driver_total("regions"),
+			 "lingering_regions", driver_total("lingering_regions"));
+}
+
+json_t *facts_io_uring(void)
+{
+	uint64_t disabled;
+	int disabled_err = procfile_number(&disabled, "/proc/sys/kernel/io_uring_disabled");
+	bool usable;
+
+	/* What refuses io_uring does so before it looks at the parameters. */
+	syscall(SYS_io_uring_setup, 1, NULL);
+	usable = errno == EFAULT;
+	return json_pack("{s:o, s:o}",
+			 "error", usable ? json_null() : json_string(strerror(errno)),
+			 "disabled", optional_number(disabled_err, disabled));
+}
+
+json_t *facts_thp(void)
+{
+	char enabled[32], shmem_enabled[32];
+	int enabled_err = procfile_choice(enabled, sizeof(enabled), THP_SYSFS "/enabled");
+	int shmem_err = procfile_choice(shmem_enabled, sizeof(shmem_enabled),
+					THP_SYSFS "/shmem_enabled");
+
+	return json_pack("{s:o, s:o}",
+			 "enabled", optional_text(enabled_err, enabled),
+			 "shmem_enabled", optional_text(shmem_err, shmem_enabled));
+}
+
+json_t *facts_memlock(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &limit))
+		return json_null();
+	/* RLIM_INFINITY is UINT64_MAX, as limit_to_json() wants it. */
+	return json_pack("{s:o, s:o}",
+			 "soft_bytes", limit_to_json(limit.rlim_cur),
+			 "hard_bytes", limit_to_json(limit.rlim_max));
+}
+
+json_t *facts_memory_cgroup(void)
+{
+	struct memory_cgroup cgroup;
+
+	if (memory_cgroup_read(&cgroup, "/proc/self/cgroup", "/proc/self/mounts") ||
+	    !cgroup.version)
+		return json_null();
+	return json_pack("{s:i, s:o, s:o, s:I}",
+			 "version", cgroup.version,
+			 "path", text_to_json(cgroup.path),
+			 "limit_bytes", limit_to_json(cgroup.limit_bytes),
+			 "used_bytes", (json_int_t)cgroup.used_bytes);
+}
+
+/* Both /proc/meminfo and a node's, which puts "Node 0 " before each line. */
+static json_t *meminfo_bytes(const char *meminfo, const char *label)
+{
+	const char *line = strstr(meminfo, label);
+	uint64_t kilobytes;
+
+	if (!line || sscanf(line + strlen(label), "%" SCNu64, &kilobytes) != 1)
+		return json_null();
+	return json_integer((json_int_t)(kilobytes * 1024));
+}
+
+static json_t *pool_to_json(const char *folder, const char *size)
+{
+	uint64_t total, available;
+
+	if (procfile_number(&total, "%s/hugepages-%s/nr_hugepages", folder, size) ||
+	    procfile_number(&available, "%s/hugepages-%s/free_hugepages", folder, size))
+		return json_null();
+	return json_pack("{s:I, s:I}", "total", (json_int_t)total, "free", (json_int_t)available);
+}
+
+static json_t *node_to_json(int node, const char *meminfo, const char *pools)
+{
+	return json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o}",
+			 "node", node,
+			 "total_bytes", meminfo_bytes(meminfo, "MemTotal:"),
+			 "free_bytes", meminfo_bytes(meminfo, "MemFree:"),
+			 "huge_2M", pool_to_json(pools, "2048kB"),
+			 "huge_1G", pool_to_json(pools, "1048576kB"),
+			 "region_bytes", driver_node_total(node, "region_bytes"),
+			 "lingering_bytes", driver_node_total(node, "lingering_bytes"));
+}
+
+json_t *facts_nodes(void)
+{
+	json_t *nodes = json_array();
+	char meminfo[8192];
+	int node;
+
+	for (node = 0; nodes && node < ACTMEM_NODES_MAX; node++) {
+		char folder[64], pools[80];
+
+		snprintf(folder, sizeof(folder), "/sys/devices/system/node/node%d", node);
+		if (procfile_text(meminfo, sizeof(meminfo), "%s/meminfo", folder))
+			continue;
+		snprintf(pools, sizeof(pools), "%s/hugepages", folder);
+		if (json_array_append_new(nodes, node_to_json(node, meminfo, pools)))
+			goto no_memory;
+	}
+	/* A kernel without NUMA has the one node and no folder for it. */
+	if (nodes && !json_array_size(nodes) &&
+	    !procfile_text(meminfo, sizeof(meminfo), "/proc/meminfo") &&
+	    json_array_append_new(nodes, node_to_json(0, meminfo, "/sys/kernel/mm/hugepages")))
+		goto no_memory;
+	return nodes;
+
+no_memory:
+	json_decref(nodes);
+	return NULL;
+}

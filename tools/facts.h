@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What the kernel says of this machine and of this process, as JSON values:
+ * null where it does not say, NULL for no memory.
+ */
+#ifndef ACTMEM_FACTS_H
+#define ACTMEM_FACTS_H
+
+#include <jansson.h>
+
+/* {"version", "abi", "abi_oldest"}: of uapi/actmem.h, as far as it goes back. */
+json_t *facts_library(void);
+
+/*
+ * {"device", "error", "abi", "abi_oldest", "regions", "lingering_regions"}.
+ * The totals are there for those too who may not use the device.
+ */
+json_t *facts_driver(void);
+
+/* {"error", "disabled"}: null if it can be used; kernel.io_uring_disabled. */
+json_t *facts_io_uring(void);
+
+/* {"enabled", "shmem_enabled"} of transparent huge pages. */
+json_t *facts_thp(void);
+
+/* {"soft_bytes", "hard_bytes"} of RLIMIT_MEMLOCK; null is no limit. */
+json_t *facts_memlock(void);
+
+/* {"version", "path", "limit_bytes", "used_bytes"}, or null without one. */
+json_t *facts_memory_cgroup(void);
+
+/*
+ * [{"node", "total_bytes", "free_bytes", "huge_2M": {"total", "free"},
+ * "huge_1G": {...}, "region_bytes", "lingering_bytes"}]: pools count pages,
+ * the last two are the driver's.
+ */
+json_t *facts_nodes(void);
+
+#endif

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* Tables by libsmartcols, JSON by jansson, and the texts in their cells. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <libsmartcols.h>
+#include "table.h"
+
+char *bytes_to_text(uint64_t bytes, unsigned int flags)
+{
+	static const char units[] = "BKMGTPE";
+	unsigned int unit = 0;
+	char *text;
+	int length;
+
+	if (flags & TABLE_EXACT_BYTES) {
+		length = asprintf(&text, "%" PRIu64, bytes);
+		return length < 0 ? NULL : text;
+	}
+
+	while (unit + 1 < sizeof(units) - 1 && bytes >> (10 * (unit + 1)))
+		unit++;
+	if (bytes & ((1ULL << (10 * unit)) - 1))
+		length = asprintf(&text, "%.1f%c", (double)bytes / (1ULL << (10 * unit)),
+				  units[unit]);
+	else
+		length = asprintf(&text, "%" PRIu64 "%c", bytes >> (10 * unit), units[unit]);
+	return length < 0 ? NULL : text;
+}
+
+json_t *text_to_json(const char *text)
+{
+	json_t *value = json_string(text);
+	char *copy, *c;
+
+	if (value)
+		return value;
+	copy = strdup(text);
+	if (!copy)
+		return NULL;
+	for (c = copy; *c; c++)
+		if (*c & 0x80)
+			*c = '?';
+	value = json_string(copy);
+	free(copy);
+	return value;
+}
+
+json_t *limit_to_json(uint64_t bytes)
+{
+	return bytes == UINT64_MAX ? json_null() : json_integer((json_int_t)bytes);
+}
+
+char *cell_text(const json_t *row, const char *key, unsigned int flags)
+{
+	const json_t *value = json_object_get(row, key);
+
+	if (json_is_string(value))
+		return strdup(json_string_value(value));
+	if (!value || json_is_null(value))
+		return strdup("-");
+	return json_dumps(value, JSON_ENCODE_ANY);
+}
+
+char *cell_bytes(const json_t *row, const char *key, unsigned int flags)
+{
+	const json_t *value = json_object_get(row, key);
+
+	if (!json_is_integer(value))
+		return strdup("-");
+	return bytes_to_text((uint64_t)json_integer_value(value), flags);
+}
+
+char *cell_nodes(const json_t *row, const char *key, unsigned int flags)
+{
+	const json_t *nodes = json_object_get(row, key);
+	const json_t *node;
+	char *text = NULL;
+	size_t i, length;
+	FILE *stream;
+
+	if (!json_array_size(nodes))
+		return strdup("-");
+	stream = open_memstream(&text, &length);
+	if (!stream)
+		return NULL;
+	json_array_foreach(nodes, i, node) {
+		char *bytes = cell_bytes(node, "bytes", flags);
+
+		fprintf(stream, "%s%" JSON_INTEGER_FORMAT ":%s", i ? "," : "",
+			json_integer_value(json_object_get(node, "node")),
+			bytes ? bytes : "");
+		free(bytes);
+	}
+	if (fclose(stream)) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}
+
+/* libsmartcols prints nothing at all for a table without lines. */
+static void print_headings(const struct column *columns, size_t column_count)
+{
+	size_t i;
+
+	for (i = 0; i < column_count; i++)
+		printf("%s%s", i ? " " : "", columns[i].heading);
+	putchar('\n');
+}
+
+static int add_row(struct libscols_table *table, const json_t *row,
+		   const struct column *columns, size_t column_count, unsigned int flags)
+{
+	struct libscols_line *line = scols_table_new_line(table, NULL);
+	size_t i;
+
+	if (!line)
+		return -ENOMEM;
+	for (i = 0; i < column_count; i++) {
+		char *text = columns[i].cell(row, columns[i].key, flags);
+
+		if (!text || scols_line_refer_data(line, i, text)) {
+			free(text);
+			return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+int table_print(const json_t *rows, const struct column *columns, size_t column_count,
+		unsigned int flags)
+{
+	struct libscols_table *table;
+	const json_t *row;
+	size_t i;
+	int err = -ENOMEM;
+
+	if (!json_array_size(rows)) {
+		if (!(flags & TABLE_NO_HEADINGS))
+			print_headings(columns, column_count);
+		return 0;
+	}
+
+	table = scols_new_table();
+	if (!table)
+		return -ENOMEM;
+	if (scols_table_enable_noheadings(table, !!(flags & TABLE_NO_HEADINGS)))
+		goto out;
+	for (i = 0; i < column_count; i++)
+		if (!scols_table_new_column(table, columns[i].heading, 0,
+					    columns[i].right ? SCOLS_FL_RIGHT : 0))
+			goto out;
+	json_array_foreach(rows, i, row) {
+		err = add_row(table, row, columns, column_count, flags);
+		if (err)
+			goto out;
+	}
+	/* What can fail here besides memory is the output: stdout remembers. */
+	err = scols_print_table(table) == -ENOMEM ? -ENOMEM : 0;
+out:
+	scols_unref_table(table);
+	return err;
+}
+
+int table_print_json(const json_t *value)
+{
+	char *text = json_dumps(value, JSON_INDENT(2));
+
+	if (!text)
+		return -ENOMEM;
+	puts(text);
+	free(text);
+	return 0;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * How every subcommand shows what it found. It builds one JSON value; --json
+ * prints that value, and a table is a view of an array in it.
+ */
+#ifndef ACTMEM_TABLE_H
+#define ACTMEM_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <jansson.h>
+
+#define TABLE_EXACT_BYTES	(1u << 0)	/* 1073741824, not 1G */
+#define TABLE_NO_HEADINGS	(1u << 1)
+
+/* The text of one cell, from malloc(); NULL: no memory. */
+typedef char *(*cell_function)(const json_t *row, const char *key, unsigned int flags);
+
+struct column {
+	const char *heading;
+	const char *key;		/* of the row's object */
+	cell_function cell;
+	bool right;			/* aligned, as numbers are */
+};
+
+/* Anything as it is; "-" for null and for a missing key. */
+char *cell_text(const json_t *row, const char *key, unsigned int flags);
+
+/* 64M, or exact. */
+char *cell_bytes(const json_t *row, const char *key, unsigned int flags);
+
+/* An array of {"node", "bytes"}: 0:64M,1:64M. */
+char *cell_nodes(const json_t *row, const char *key, unsigned int flags);
+
+/*
+ * Prints an array of objects, one line for each; the headings alone if it is
+ * empty. 0 or -ENOMEM; errors of the output are left to stdout's error flag.
+ */
+int table_print(const json_t *rows, const struct column *columns, size_t column_count,
+		unsigned int flags);
+
+/* Prints a value as JSON. 0 or -ENOMEM, as above. */
+int table_print_json(const json_t *value);
+
+/* "64M", "1.5G", "17B"; from malloc(). */
+char *bytes_to_text(uint64_t bytes, unsigned int flags);
+
+/* A JSON string; bytes that are not UTF-8 become '?'. */
+json_t *text_to_json(const char *text);
+
+/* A JSON number; null for UINT64_MAX, which stands for "no limit". */
+json_t *limit_to_json(uint64_t bytes);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/* What main.c and the subcommands know of each other. */
+#ifndef ACTMEM_TOOL_H
+#define ACTMEM_TOOL_H
+
+#include <stdbool.h>
+
+enum exit_status {
+	STATUS_OK = 0,
+	STATUS_FAILED = 1,
+	STATUS_USAGE = 2,
+};
+
+/*
+ * A subcommand: argv[0] is "actmem NAME", which warnx() also writes before
+ * its messages. Returns an enum exit_status.
+ */
+int cmd_run(int argc, char **argv);
+int cmd_list(int argc, char **argv);
+int cmd_info(int argc, char **argv);
+
+/* Points at --help on stderr and returns STATUS_USAGE. */
+int usage_hint(void);
+
+/*
+ * A closed pipe is then an error of the output, not a signal. Never where a
+ * program is run afterwards: it would inherit that.
+ */
+void ignore_closed_pipes(void);
+
+struct print_options {
+	bool as_json;
+	unsigned int table_flags;	/* TABLE_* */
+};
+
+/*
+ * The options of the subcommands that only print: --json, --bytes, --help.
+ * False: the subcommand is to end with *@status.
+ */
+bool take_print_options(struct print_options *options, int argc, char **argv,
+			const char *help, int *status);
+
+#endif

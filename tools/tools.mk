@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+#
+# The command actmem. $ORIGIN/../lib is where libactmem lies both in build/
+# and under PREFIX.
+
+TOOLS_OBJECTS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/*.c))
+TOOLS_LIBS = $(shell pkg-config --libs smartcols jansson)
+
+ALL += $(B)/bin/actmem
+
+$(TOOLS_OBJECTS): EXTRA_CFLAGS += $(shell pkg-config --cflags smartcols jansson)
+
+$(B)/bin/actmem: $(TOOLS_OBJECTS) $(B)/lib/libactmem.so.$(ABI)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(TOOLS_OBJECTS) \
+		$(B)/lib/libactmem.so.$(ABI) -Wl,-rpath,'$$ORIGIN/../lib' $(TOOLS_LIBS)
+
+.PHONY: install uninstall
+install:: $(B)/bin/actmem
+	install -D -m 755 $< $(BINDIR)/actmem
+
+uninstall::
+	rm -f $(BINDIR)/actmem

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/* Tries what the environment says before a program relies on it. */
+#ifndef ACTMEM_TRIAL_H
+#define ACTMEM_TRIAL_H
+
+#include <stdbool.h>
+
+/*
+ * Opens the backend, and makes one region and gives it back. What the program
+ * would fail at much later is told now, on stderr: a value that is wrong, no
+ * device, no permission, no free huge pages, a limit. @verbose tells as well
+ * which backend and pages it got. Returns an enum exit_status, STATUS_USAGE
+ * for a value.
+ */
+int try_environment(bool verbose);
+
+#endif
