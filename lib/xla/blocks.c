@@ -188,26 +188,40 @@ static void blocks_free_list(struct block *list)
 	}
 }
 
-static void site_make_room(struct site *site, uint32_t device,
-			   struct block **freed)
+static struct generation *site_oldest(const struct site *site, uint32_t device,
+				      uint64_t *count)
 {
 	struct generation *generation, *oldest = NULL;
-	uint64_t count = 0, before = counts.live_bytes;
 
+	*count = 0;
 	for (generation = site->oldest; generation; generation = generation->next) {
 		if (generation->device != device)
 			continue;
 		if (!oldest)
 			oldest = generation;
-		count++;
+		++*count;
 	}
-	if (!oldest || !counts.generations_max || count < counts.generations_max)
-		return;
-	site->reclaimed[site->reclaimed_next].first = oldest->first;
-	site->reclaimed[site->reclaimed_next].last = oldest->last;
-	site->reclaimed_next = (site->reclaimed_next + 1) % REMEMBERED;
-	counts.reclaimed_blocks_total += generation_abandon(oldest, freed);
-	counts.reclaimed_bytes_total += before - counts.live_bytes;
+	return oldest;
+}
+
+/* Reclaims until one more generation may begin at @site on @device. */
+static void site_make_room(struct site *site, uint32_t device,
+			   struct block **freed)
+{
+	struct generation *oldest;
+	uint64_t count, before;
+
+	while (counts.generations_max) {
+		oldest = site_oldest(site, device, &count);
+		if (count < counts.generations_max)
+			break;
+		site->reclaimed[site->reclaimed_next].first = oldest->first;
+		site->reclaimed[site->reclaimed_next].last = oldest->last;
+		site->reclaimed_next = (site->reclaimed_next + 1) % REMEMBERED;
+		before = counts.live_bytes;
+		counts.reclaimed_blocks_total += generation_abandon(oldest, freed);
+		counts.reclaimed_bytes_total += before - counts.live_bytes;
+	}
 }
 
 static struct generation *generation_find(struct site *site,

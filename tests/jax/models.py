@@ -86,8 +86,7 @@ class Count:
         return actmem.jax.stats()[name] - self.before[name]
 
 
-def compare(result_of, *, rounding=16, plain_rounding=None, puts=None,
-            **options):
+def compare(result_of, *, rounding=16, puts=None, **options):
     """`result_of(wrap)` computes gradients with functions wrapped by `wrap`.
     How many values were put is returned; each was taken."""
     results = {}
@@ -99,8 +98,7 @@ def compare(result_of, *, rounding=16, plain_rounding=None, puts=None,
         assert count("put_bytes_total") == count("take_bytes_total")
         assert (moved > 0) == (name == "actmem"), (name, moved)
     close(results["actmem"], results["stock"], rounding)
-    close(results["actmem"], results["plain"],
-          plain_rounding or 16 * rounding)
+    close(results["actmem"], results["plain"], 16 * rounding)
     if puts is not None:
         assert moved == puts
     return moved

@@ -140,6 +140,13 @@ def test_the_limit_on_generations_is_a_knob():
         for pullback in pullbacks[-kept:]:
             jax.block_until_ready(backward(pullback))
         assert live() == 0
+    actmem.jax.configure(generations=4)
+    pullbacks = [forward(*inputs)[1] for _ in range(4)]
+    actmem.jax.configure(generations=1)
+    pullbacks.append(forward(*inputs)[1])
+    jax.block_until_ready(pullbacks)
+    assert live() == 4 * LAYERS
+    jax.block_until_ready(backward(pullbacks[-1]))
     for wrong in (-1, 1 << 63):
         with pytest.raises(ValueError, match="generations="):
             actmem.jax.configure(generations=wrong)
