@@ -213,11 +213,14 @@ static int check_capacity(const struct actmem_region *region, const struct choic
 	}
 }
 
-/* Tells a node that is full from a memory cgroup that is: the latter has pages. */
+static struct page *alloc_page_on(int node, gfp_t gfp)
+{
+	return alloc_pages_node(node, gfp, ACTMEM_PAGE_ORDER);
+}
+
 static bool node_has_page(int node)
 {
-	struct page *page = alloc_pages_node(node, ACTMEM_GFP & ~(__GFP_ACCOUNT | __GFP_ZERO),
-					     ACTMEM_PAGE_ORDER);
+	struct page *page = alloc_page_on(node, ACTMEM_GFP & ~(__GFP_ACCOUNT | __GFP_ZERO));
 
 	if (page)
 		__free_pages(page, ACTMEM_PAGE_ORDER);
@@ -231,22 +234,34 @@ static int fail_memcg(const struct actmem_region *region, struct actmem_ioctl_cr
 	return fail(arg, -ENOMEM, ACTMEM_WHY_MEMCG, NUMA_NO_NODE);
 }
 
-/*
- * Puts the next page of the region on this node. ENOSPC if the node has none.
- */
-static int place_page(struct actmem_region *region, int node, struct actmem_ioctl_create *arg)
+/* ENOSPC if the node has none. */
+static struct page *take_page(const struct actmem_region *region, int node,
+			      struct actmem_ioctl_create *arg)
 {
-	struct folio *folio;
-	struct page *page;
+	struct page *page = alloc_page_on(node, ACTMEM_GFP);
+	bool node_is_full = !page && !node_has_page(node);
 
-	page = alloc_pages_node(node, ACTMEM_GFP, ACTMEM_PAGE_ORDER);
+	/* It has become free just now, or it is the memory cgroup that is full. */
+	if (!page && !node_is_full)
+		page = alloc_page_on(node, ACTMEM_GFP);
 	if (fatal_signal_pending(current)) {
 		if (page)
 			__free_pages(page, ACTMEM_PAGE_ORDER);
-		return -EINTR;
+		return ERR_PTR(-EINTR);
 	}
-	if (!page)
-		return node_has_page(node) ? fail_memcg(region, arg) : -ENOSPC;
+	if (page)
+		return page;
+	return ERR_PTR(node_is_full ? -ENOSPC : fail_memcg(region, arg));
+}
+
+/* Puts the next page of the region on this node. ENOSPC if the node has none. */
+static int place_page(struct actmem_region *region, int node, struct actmem_ioctl_create *arg)
+{
+	struct page *page = take_page(region, node, arg);
+	struct folio *folio;
+
+	if (IS_ERR(page))
+		return PTR_ERR(page);
 	if (page_to_nid(page) != node) {
 		__free_pages(page, ACTMEM_PAGE_ORDER);
 		return fail(arg, -EIO, ACTMEM_WHY_MISPLACED, node);

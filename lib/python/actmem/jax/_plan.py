@@ -10,6 +10,7 @@ again instead of stacking copies of them.
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax.ad_checkpoint import Offloadable
 from jax.extend.core import Literal
 
@@ -181,6 +182,9 @@ class Plan:
         return results[:self.outputs], Residuals(values, self, tuple(forms))
 
     def run_backward(self, residuals, cotangents):
+        avals = self.forward.out_avals[:self.outputs]
+        cotangents = [ct if hasattr(ct, "dtype") else jnp.asarray(ct, aval.dtype)
+                      for ct, aval in zip(cotangents, avals)]
         ties = [ct for ct in cotangents if ct.dtype != jax.dtypes.float0]
         values = [value if form is None else take(value, ties, form)
                   for value, form in zip(residuals.values, residuals.forms)]
