@@ -47,6 +47,7 @@ static int report_fd = -1;
 static int output_fd = -1;
 static int kmsg_fd = -1;
 static int timeout_seconds = 60;
+static int announce;
 
 static __attribute__((format(printf, 1, 2))) void report(const char *format, ...)
 {
@@ -164,7 +165,6 @@ static void mount_all(void)
 	mount("proc", "/proc", "proc", 0, NULL);
 	mount("sysfs", "/sys", "sysfs", 0, NULL);
 	mount("devtmpfs", "/dev", "devtmpfs", 0, NULL);
-	mount("tmpfs", "/tmp", "tmpfs", 0, "mode=1777");
 	mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL);
 	mkdir("/dev/shm", 01777);
 	mount("tmpfs", "/dev/shm", "tmpfs", 0, "mode=1777");
@@ -278,7 +278,8 @@ static void run_program(int number, char **argv)
 
 	name = name ? name + 1 : argv[0];
 	log_kernel("actmem-vm: begin %d %s\n", number, name);
-	dprintf(output_fd, "# %s\n", name);
+	if (announce)
+		dprintf(output_fd, "# %s\n", name);
 	report("begin %d", number);
 	pid = fork();
 	if (pid == 0) {
@@ -374,7 +375,7 @@ int main(void)
 	report_fd = open_serial("/dev/ttyS2");
 	show_kernel_log();
 	report("booted");
-	setenv("PATH", "/vm/bin", 1);
+	setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin", 1);
 	setenv("HOME", "/tmp", 1);
 
 	config = fopen("/vm/config", "re");
@@ -387,6 +388,8 @@ int main(void)
 			snprintf(token, sizeof(token), "%s", value);
 		else if (!strncmp(line, "timeout ", 8))
 			timeout_seconds = atoi(value);
+		else if (!strcmp(line, "announce"))
+			announce = 1;
 		else if (!strncmp(line, "environment ", 12))
 			putenv(strdup(value));
 		else if (!strncmp(line, "module ", 7))
@@ -395,9 +398,9 @@ int main(void)
 			argv[0] = strdup(value), argc = 1;
 		else if (!strncmp(line, "argument ", 9) && argc < ARGS_MAX)
 			argv[argc++] = strdup(value);
+		else if (!strcmp(line, "measure"))
+			free_before = free_kib();
 		else if (!strcmp(line, "run")) {
-			if (!number)
-				free_before = free_kib();
 			argv[argc] = NULL;
 			run_program(number++, argv);
 		}
