@@ -153,8 +153,9 @@ class Plan:
         A loop computes once what does not depend on its variables. A value
         that is put must be put in every turn, since each turn takes one.
         """
-        used = {groups[i] for i, arg in enumerate(jaxpr.invars)
-                if arg in _inputs_of(jaxpr, var)}
+        inputs = _inputs_of(jaxpr, var)
+        used = {group for arg, group in zip(jaxpr.invars, groups)
+                if arg in inputs}
         smallest = {}
         for i, arg in enumerate(jaxpr.invars):
             group = groups[i]
