@@ -117,7 +117,6 @@ void actmem_regions_exit(void);
 /* place.c */
 int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create *arg);
 int actmem_place(struct actmem_region *region, struct actmem_ioctl_create *arg);
-void actmem_place_tell_free(struct actmem_ioctl_create *arg);
 
 /* account.c */
 int actmem_account_init(void);

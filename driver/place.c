@@ -20,6 +20,8 @@
 #define ACTMEM_GFP	(GFP_USER | __GFP_COMP | __GFP_ZERO | __GFP_THISNODE | \
 			 __GFP_RETRY_MAYFAIL | __GFP_NOWARN | __GFP_ACCOUNT)
 
+#define FREE_AREAS	ARRAY_SIZE(((struct zone *)NULL)->free_area)
+
 /**
  * struct choice - the nodes to take pages from
  * @count: of nodes, at least one
@@ -45,10 +47,15 @@ static int fail(struct actmem_ioctl_create *arg, int err, u32 why, int node)
 	return err;
 }
 
-/* ENOMEM: @wanted pages from this node, more than it has. */
-static int fail_full(struct actmem_ioctl_create *arg, int node, unsigned long wanted)
+/* ENOMEM: @wanted pages from this node, which had but @available to give. */
+static int fail_full(struct actmem_ioctl_create *arg, int node, unsigned long wanted,
+		     unsigned long available)
 {
+	struct zone *movable = &NODE_DATA(node)->node_zones[ZONE_MOVABLE];
+
 	arg->why_wanted = wanted * ACTMEM_PAGE_BYTES;
+	arg->why_available = available * ACTMEM_PAGE_BYTES;
+	arg->why_movable = zone_page_state(movable, NR_FREE_PAGES) << PAGE_SHIFT;
 	return fail(arg, -ENOMEM, ACTMEM_WHY_NODE_FULL, node);
 }
 
@@ -119,6 +126,8 @@ static struct choice *choose(const struct actmem_region *region)
 
 	if (region->policy == ACTMEM_POLICY_PREFERRED || nodes_empty(mask))
 		get_allowed_nodes(&mask);
+	if (nodes_empty(mask))
+		return NULL;
 	choice = kzalloc(struct_size(choice, nodes, nodes_weight(mask)), GFP_KERNEL);
 	if (!choice)
 		return NULL;
@@ -151,6 +160,22 @@ static unsigned long node_capacity(int node)
 	return small_pages >> ACTMEM_PAGE_ORDER;
 }
 
+/* Those of them that are free in one piece. */
+static unsigned long node_free(int node)
+{
+	unsigned long pages = 0;
+	size_t order;
+	int zone;
+
+	for (zone = 0; zone < ZONE_MOVABLE; zone++) {
+		struct free_area *areas = NODE_DATA(node)->node_zones[zone].free_area;
+
+		for (order = ACTMEM_PAGE_ORDER; order < FREE_AREAS; order++)
+			pages += areas[order].nr_free << (order - ACTMEM_PAGE_ORDER);
+	}
+	return pages;
+}
+
 /* How many of a region's pages interleaving puts on the i-th node chosen. */
 static unsigned long interleave_share(const struct actmem_region *region,
 				      const struct choice *choice, unsigned int i)
@@ -164,31 +189,38 @@ static int check_capacity(const struct actmem_region *region, const struct choic
 {
 	unsigned long wanted = region->page_count;
 	unsigned int i;
+	int node;
 
 	if (region->policy == ACTMEM_POLICY_INTERLEAVE) {
 		for (i = 0; i < choice->count; i++) {
+			node = choice->nodes[i];
 			wanted = interleave_share(region, choice, i);
-			if (wanted > node_capacity(choice->nodes[i]))
-				return fail_full(arg, choice->nodes[i], wanted);
+			if (wanted > node_capacity(node))
+				return fail_full(arg, node, wanted, node_free(node));
 		}
 		return 0;
 	}
-	for (i = 0; i < choice->count; i++) {
-		unsigned long capacity = node_capacity(choice->nodes[i]);
+	for (i = 0; ; i++) {
+		unsigned long capacity;
 
+		node = choice->nodes[i];
+		capacity = node_capacity(node);
 		if (wanted <= capacity)
 			return 0;
-		if (i < choice->count - 1)
-			wanted -= capacity;
+		if (i == choice->count - 1)
+			return fail_full(arg, node, wanted, node_free(node));
+		wanted -= capacity;
 	}
-	return fail_full(arg, choice->nodes[choice->count - 1], wanted);
 }
 
-/* Tells a node that is full from a memory cgroup that is: the latter has pages. */
+static struct page *alloc_page_on(int node, gfp_t gfp)
+{
+	return alloc_pages_node(node, gfp, ACTMEM_PAGE_ORDER);
+}
+
 static bool node_has_page(int node)
 {
-	struct page *page = alloc_pages_node(node, ACTMEM_GFP & ~(__GFP_ACCOUNT | __GFP_ZERO),
-					     ACTMEM_PAGE_ORDER);
+	struct page *page = alloc_page_on(node, ACTMEM_GFP & ~(__GFP_ACCOUNT | __GFP_ZERO));
 
 	if (page)
 		__free_pages(page, ACTMEM_PAGE_ORDER);
@@ -202,22 +234,34 @@ static int fail_memcg(const struct actmem_region *region, struct actmem_ioctl_cr
 	return fail(arg, -ENOMEM, ACTMEM_WHY_MEMCG, NUMA_NO_NODE);
 }
 
-/*
- * Puts the next page of the region on this node. ENOSPC if the node has none.
- */
-static int place_page(struct actmem_region *region, int node, struct actmem_ioctl_create *arg)
+/* ENOSPC if the node has none. */
+static struct page *take_page(const struct actmem_region *region, int node,
+			      struct actmem_ioctl_create *arg)
 {
-	struct folio *folio;
-	struct page *page;
+	struct page *page = alloc_page_on(node, ACTMEM_GFP);
+	bool node_is_full = !page && !node_has_page(node);
 
-	page = alloc_pages_node(node, ACTMEM_GFP, ACTMEM_PAGE_ORDER);
+	/* It has become free just now, or it is the memory cgroup that is full. */
+	if (!page && !node_is_full)
+		page = alloc_page_on(node, ACTMEM_GFP);
 	if (fatal_signal_pending(current)) {
 		if (page)
 			__free_pages(page, ACTMEM_PAGE_ORDER);
-		return -EINTR;
+		return ERR_PTR(-EINTR);
 	}
-	if (!page)
-		return node_has_page(node) ? fail_memcg(region, arg) : -ENOSPC;
+	if (page)
+		return page;
+	return ERR_PTR(node_is_full ? -ENOSPC : fail_memcg(region, arg));
+}
+
+/* Puts the next page of the region on this node. ENOSPC if the node has none. */
+static int place_page(struct actmem_region *region, int node, struct actmem_ioctl_create *arg)
+{
+	struct page *page = take_page(region, node, arg);
+	struct folio *folio;
+
+	if (IS_ERR(page))
+		return PTR_ERR(page);
 	if (page_to_nid(page) != node) {
 		__free_pages(page, ACTMEM_PAGE_ORDER);
 		return fail(arg, -EIO, ACTMEM_WHY_MISPLACED, node);
@@ -243,7 +287,8 @@ static int place_in_order(struct actmem_region *region, const struct choice *cho
 			if (++i < choice->count)
 				continue;
 			return fail_full(arg, node, region->page_count - region->pages_held +
-						    region->node_pages_held[node]);
+						    region->node_pages_held[node],
+					 region->node_pages_held[node]);
 		}
 		if (err)
 			return err;
@@ -257,11 +302,12 @@ static int place_interleaved(struct actmem_region *region, const struct choice *
 {
 	while (region->pages_held < region->page_count) {
 		unsigned int i = region->pages_held % choice->count;
-		int err = place_page(region, choice->nodes[i], arg);
+		int node = choice->nodes[i];
+		int err = place_page(region, node, arg);
 
 		if (err == -ENOSPC)
-			return fail_full(arg, choice->nodes[i],
-					 interleave_share(region, choice, i));
+			return fail_full(arg, node, interleave_share(region, choice, i),
+					 region->node_pages_held[node]);
 		if (err)
 			return err;
 		cond_resched();
@@ -287,18 +333,4 @@ int actmem_place(struct actmem_region *region, struct actmem_ioctl_create *arg)
 		err = place_in_order(region, choice, arg);
 	kfree(choice);
 	return err;
-}
-
-/* After a failure, when what was placed has been given back. */
-void actmem_place_tell_free(struct actmem_ioctl_create *arg)
-{
-	struct zone *zones;
-	int zone;
-
-	if (arg->why != ACTMEM_WHY_NODE_FULL)
-		return;
-	zones = NODE_DATA(arg->why_node)->node_zones;
-	for (zone = 0; zone < ZONE_MOVABLE; zone++)
-		arg->why_available += zone_page_state(&zones[zone], NR_FREE_PAGES) << PAGE_SHIFT;
-	arg->why_movable = zone_page_state(&zones[ZONE_MOVABLE], NR_FREE_PAGES) << PAGE_SHIFT;
 }

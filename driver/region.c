@@ -241,7 +241,6 @@ struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg)
 	publish(region);
 	if (err) {
 		actmem_region_retire(region);
-		actmem_place_tell_free(arg);
 		return ERR_PTR(err);
 	}
 	return region;

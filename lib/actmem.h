@@ -109,7 +109,7 @@ struct actmem_region_info {
 	uint64_t pinned_bytes;		/* held by others (driver), or locked (memfd) */
 	uint64_t node_bytes[ACTMEM_NODES_MAX];
 	uint32_t uid;
-	int32_t pid;			/* owner; 0: it has ended */
+	int32_t pid;			/* maker, or of a memfd the holder; 0: it has ended */
 	uint32_t lingering;		/* 1: closed and unmapped, kept by pins alone */
 	uint32_t reserved;
 	char name[ACTMEM_NAME_MAX];
@@ -208,7 +208,7 @@ int actmem_region_create(struct actmem *am,
 /*
  * A region from a descriptor received from another process (SCM_RIGHTS) or
  * made by actmem_region_fd(). @fd stays the caller's. -EINVAL: not a region
- * of this backend.
+ * of this backend; -EBADF: not open.
  */
 int actmem_region_from_fd(struct actmem *am, int fd,
 			  struct actmem_region **region);

@@ -17,6 +17,7 @@
 #include "actmem.h"
 #include "../uapi/actmem.h"
 #include "backend.h"
+#include "cgroup.h"
 #include "error.h"
 #include "list.h"
 #include "map.h"
@@ -98,6 +99,15 @@ static int driver_open(int *device)
 	return 0;
 }
 
+static int fail_cgroup(int error, const struct actmem_ioctl_create *create)
+{
+	char knob[CGROUP_PATH_MAX] = "memory.max";
+
+	cgroup_available_bytes(knob);
+	return fail(error, "the memory cgroup has %s left of %s wanted; raise %s",
+		    BYTES_TEXT(create->why_available), BYTES_TEXT(create->why_wanted), knob);
+}
+
 static int fail_create(int error, const struct actmem_ioctl_create *create)
 {
 	const char *knob = create->policy == ACTMEM_POLICY_PREFERRED ? "" :
@@ -115,6 +125,8 @@ static int fail_create(int error, const struct actmem_ioctl_create *create)
 	case ACTMEM_WHY_MEMLOCK:
 		return fail(error, "RLIMIT_MEMLOCK has %s left of %s wanted; raise it with `ulimit -l`",
 			    BYTES_TEXT(create->why_available), BYTES_TEXT(create->why_wanted));
+	case ACTMEM_WHY_MEMCG:
+		return fail_cgroup(error, create);
 	case ACTMEM_WHY_CPUSET:
 		return fail(error, "node %d is outside this task's cpuset", create->why_node);
 	case ACTMEM_WHY_NO_MEMORY_NODE:

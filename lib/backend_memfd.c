@@ -10,20 +10,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <linux/mempolicy.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include "backend.h"
-#include "cgroup.h"
 #include "error.h"
 #include "map.h"
+#include "memfd_pages.h"
 #include "node.h"
 #include "options.h"
 #include "processes.h"
@@ -37,84 +35,9 @@
 #define SEALS		(F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
 #define SHMEM_ENABLED	"/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 
-static const char *const page_names[] = {
-	[ACTMEM_PAGES_2M] = "2 MiB hugetlb pages",
-	[ACTMEM_PAGES_THP] = "transparent huge pages",
-	[ACTMEM_PAGES_4K] = "4 KiB pages",
-};
-
 static int memfd_open(int *device)
 {
 	*device = -1;
-	return 0;
-}
-
-/* The nodes that the pages may come from under this policy. */
-static struct actmem_nodes source_nodes(const struct region_request *request)
-{
-	struct actmem_nodes nodes = request->nodes;
-
-	if (request->policy == ACTMEM_PLACE_PREFERRED || nodes_empty(&nodes))
-		nodes_allowed(&nodes);
-	return nodes;
-}
-
-static const char *has(const struct actmem_nodes *nodes)
-{
-	return nodes_count(nodes) == 1 ? "has" : "have";
-}
-
-/* Why there are too few hugetlb pages, in words. */
-static int fail_hugetlb(const struct region_request *request)
-{
-	struct actmem_nodes nodes = source_nodes(request);
-	uint64_t available = nodes_free_hugetlb_bytes(&nodes);
-	uint64_t pages = (request->length + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES;
-	unsigned int node = nodes_next(&nodes, 0);
-
-	if (available >= request->length)
-		return fail(ENOMEM, "%s %s %s free of %s wanted in 2 MiB hugetlb pages, but other processes have reserved them or a hugetlb cgroup limits this one",
-			    NODES_TEXT(&nodes), has(&nodes), BYTES_TEXT(available), BYTES_TEXT(request->length));
-	return fail(ENOMEM, "%s %s %s free of %s wanted in 2 MiB hugetlb pages; as root add %llu to /sys/devices/system/node/node%u/hugepages/hugepages-2048kB/nr_hugepages, or allow other pages with ACTMEM_ALLOW=thp,4k (actmem run --allow)",
-		    NODES_TEXT(&nodes), has(&nodes), BYTES_TEXT(available),
-		    BYTES_TEXT(request->length),
-		    (unsigned long long)(pages - available / HUGE_PAGE_BYTES), node);
-}
-
-/*
- * A page fault that finds no memory on the bound nodes or in the memory cgroup
- * does not fail: it wakes the OOM killer. So what is there is asked before.
- */
-static int check_room(const struct region_request *request)
-{
-	struct actmem_nodes nodes = source_nodes(request);
-	uint64_t available = nodes_available_bytes(&nodes);
-	char knob[CGROUP_PATH_MAX];
-
-	if (request->policy == ACTMEM_PLACE_INTERLEAVE) {
-		uint64_t share = request->length / nodes_count(&nodes);
-		unsigned int node;
-
-		for_each_node(node, &nodes) {
-			struct actmem_nodes one = { { 0 } };
-
-			node_set(&one, node);
-			available = nodes_available_bytes(&one);
-			if (available < share)
-				return fail(ENOMEM, "node %u has %s free of %s wanted to interleave; free memory there, take other nodes with ACTMEM_NODES, or allow others with ACTMEM_ALLOW=node",
-					    node, BYTES_TEXT(available), BYTES_TEXT(share));
-		}
-	} else if (available < request->length) {
-		return fail(ENOMEM, "%s %s %s free of %s wanted; free memory there%s",
-			    NODES_TEXT(&nodes), has(&nodes), BYTES_TEXT(available),
-			    BYTES_TEXT(request->length),
-			    request->policy == ACTMEM_PLACE_BIND ?
-			    " or allow other nodes with ACTMEM_ALLOW=node (actmem run --allow)" : "");
-	}
-	available = cgroup_available_bytes(knob);
-	if (available < request->length)
-		return fail(ENOMEM, "the memory cgroup has %s left of %s wanted; raise %s",
-			    BYTES_TEXT(available), BYTES_TEXT(request->length), knob);
 	return 0;
 }
 
@@ -143,72 +66,6 @@ static int make_file(const struct region_request *request, int *fd)
 		return error;
 	}
 	return 0;
-}
-
-static int bind_memory(const struct backing *backing, int mode, const struct actmem_nodes *nodes)
-{
-	if (syscall(SYS_mbind, backing->address, (unsigned long)backing->length, mode,
-		    nodes->word, (unsigned long)ACTMEM_NODES_MAX + 1, 0))
-		return fail(errno, "cannot bind memory to %s (mbind: %s)", NODES_TEXT(nodes),
-			    strerror(errno));
-	return 0;
-}
-
-/* Allocates pages; an error where touching them would be a SIGBUS. */
-static int populate(const struct region_request *request, char *address, uint64_t length)
-{
-	while (madvise(address, length, MADV_POPULATE_WRITE)) {
-		if (errno == EINTR || errno == EAGAIN)
-			continue;
-		/* EFAULT is the SIGBUS of a touch that finds no page. */
-		if (request->pages == ACTMEM_PAGES_2M && (errno == EFAULT || errno == ENOMEM))
-			return fail_hugetlb(request);
-		return fail(errno == EFAULT ? ENOMEM : errno,
-			    "cannot populate %s of %s (madvise: %s)", BYTES_TEXT(length),
-			    page_names[request->pages], strerror(errno));
-	}
-	return 0;
-}
-
-/*
- * Page i on the (i mod n)-th node. Not by MPOL_INTERLEAVE alone, whose first
- * node depends on the inode; it stays behind for pages that are made again.
- */
-static int interleave(const struct region_request *request, const struct backing *backing)
-{
-	struct actmem_nodes nodes = source_nodes(request);
-	uint64_t stride = backing->page_bytes * nodes_count(&nodes);
-	uint64_t first = 0, at;
-	unsigned int node;
-	int error;
-
-	for_each_node(node, &nodes) {
-		struct actmem_nodes one = { { 0 } };
-
-		node_set(&one, node);
-		error = bind_memory(backing, MPOL_BIND, &one);
-		for (at = first; !error && at < backing->length; at += stride)
-			error = populate(request, (char *)backing->address + at,
-					 backing->page_bytes);
-		if (error)
-			return error;
-		first += backing->page_bytes;
-	}
-	return bind_memory(backing, MPOL_INTERLEAVE, &nodes);
-}
-
-static int place(const struct region_request *request, const struct backing *backing)
-{
-	struct actmem_nodes nodes = request->nodes;
-	int error;
-
-	if (request->policy == ACTMEM_PLACE_INTERLEAVE)
-		return interleave(request, backing);
-	if (nodes_empty(&nodes))
-		node_set(&nodes, node_of_caller());
-	error = bind_memory(backing, request->policy == ACTMEM_PLACE_BIND ? MPOL_BIND :
-			    MPOL_PREFERRED, &nodes);
-	return error ? error : populate(request, backing->address, backing->length);
 }
 
 /* Hugetlb pages are never swapped: mlock(2) would only count them. */
@@ -243,45 +100,6 @@ static int lock_pages(struct backing *backing, uint32_t allow)
 	fail_more("; went on unpinned");
 	backing->fallbacks++;
 	return 0;
-}
-
-struct placement {
-	const struct region_request *request;
-	struct actmem_nodes nodes;
-	unsigned int order[ACTMEM_NODES_MAX];
-	unsigned int count;
-	bool locked;
-};
-
-static int verify_page(void *context, uint64_t page, int node)
-{
-	struct placement *placement = context;
-	bool right = true;
-
-	/* A page that is not locked may have been swapped out already. */
-	if (node == -ENOENT && !placement->locked)
-		return 0;
-	if (node < 0)
-		return fail(EIO, "page %llu has no node (move_pages: %s)",
-			    (unsigned long long)page, strerror(-node));
-	if (placement->request->policy == ACTMEM_PLACE_BIND)
-		right = node < ACTMEM_NODES_MAX && node_is_set(&placement->nodes, (unsigned int)node);
-	else if (placement->request->policy == ACTMEM_PLACE_INTERLEAVE)
-		right = (unsigned int)node == placement->order[page % placement->count];
-	return right ? 0 : fail(EIO, "page %llu is on node %d, not on %s as asked",
-				(unsigned long long)page, node, NODES_TEXT(&placement->nodes));
-}
-
-static int verify_nodes(const struct region_request *request, const struct backing *backing)
-{
-	struct placement placement = { .request = request, .nodes = source_nodes(request),
-				       .locked = backing->locked_bytes };
-	unsigned int node;
-
-	for_each_node(node, &placement.nodes)
-		placement.order[placement.count++] = node;
-	return pages_walk(backing->address, backing->length, backing->page_bytes, verify_page,
-			  &placement);
 }
 
 static int advise_thp(const struct region_request *request, const struct backing *backing)
@@ -355,7 +173,7 @@ static int try_create(const struct region_request *request, struct backing *back
 
 	error = request->pages == ACTMEM_PAGES_THP ? check_thp_mode() : 0;
 	if (!error && request->pages != ACTMEM_PAGES_2M)
-		error = check_room(request);
+		error = pages_check_room(request);
 	if (!error)
 		error = make_file(request, &backing->fd);
 	if (error)
@@ -364,7 +182,7 @@ static int try_create(const struct region_request *request, struct backing *back
 	if (error) {
 		/* Mapping reserves hugetlb pages. */
 		if (error == -ENOMEM && request->pages == ACTMEM_PAGES_2M)
-			error = fail_hugetlb(request);
+			error = pages_fail_hugetlb(request);
 		close(backing->fd);
 		return error;
 	}
@@ -374,9 +192,9 @@ static int try_create(const struct region_request *request, struct backing *back
 	if (!error)
 		error = lock_pages(backing, request->allow);
 	if (!error)
-		error = place(request, backing);
+		error = pages_place(request, backing);
 	if (!error)
-		error = verify_nodes(request, backing);
+		error = pages_verify(request, backing);
 	if (!error && request->pages == ACTMEM_PAGES_THP)
 		error = verify_thp(backing);
 	if (error)
@@ -515,7 +333,7 @@ static int memfd_adopt(int device, int fd, uint32_t allow, struct backing *backi
 	if (!error)
 		error = lock_pages(backing, allow);
 	if (!error)
-		error = populate(&request, backing->address, backing->length);
+		error = pages_populate(&request, backing->address, backing->length);
 	if (!error && backing->pages == ACTMEM_PAGES_4K) {
 		error = smaps_huge_bytes(backing->address, backing->length, &huge);
 		if (!error && huge == backing->length) {

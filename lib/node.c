@@ -205,6 +205,38 @@ uint64_t nodes_available_bytes(const struct actmem_nodes *nodes)
 	return kib * 1024;
 }
 
+bool node_is_only_one(unsigned int *node)
+{
+	struct actmem_nodes nodes;
+
+	nodes_with_memory(&nodes);
+	*node = nodes_next(&nodes, 0);
+	return nodes_count(&nodes) == 1;
+}
+
+int fail_numa_call(const char *what, const char *call)
+{
+	if (errno == EPERM || errno == ENOSYS)
+		return fail(errno, "%s (%s: %s): a container's seccomp profile may forbid it; give it CAP_SYS_NICE (docker run --cap-add SYS_NICE)",
+			    what, call, strerror(errno));
+	return fail(errno, "%s (%s: %s)", what, call, strerror(errno));
+}
+
+/* As move_pages(2); on a machine with one node it need not be permitted. */
+static int ask_nodes(unsigned long count, void **pages, int *status)
+{
+	unsigned int node;
+	unsigned long i;
+
+	if (!syscall(SYS_move_pages, 0, count, pages, NULL, status, 0))
+		return 0;
+	if ((errno != EPERM && errno != ENOSYS) || !node_is_only_one(&node))
+		return fail_numa_call("cannot ask for the nodes of pages", "move_pages");
+	for (i = 0; i < count; i++)
+		status[i] = (int)node;
+	return 0;
+}
+
 int pages_walk(void *address, uint64_t length, uint64_t page_bytes,
 	       int (*see)(void *context, uint64_t page, int node), void *context)
 {
@@ -217,9 +249,9 @@ int pages_walk(void *address, uint64_t length, uint64_t page_bytes,
 		batch = count - page < WALK_BATCH ? count - page : WALK_BATCH;
 		for (i = 0; i < batch; i++)
 			pages[i] = (char *)address + (page + i) * page_bytes;
-		if (syscall(SYS_move_pages, 0, (unsigned long)batch, pages, NULL, status, 0))
-			return fail(errno, "cannot ask for the nodes of pages (move_pages: %s)",
-				    strerror(errno));
+		error = ask_nodes(batch, pages, status);
+		if (error)
+			return error;
 		for (i = 0; i < batch; i++) {
 			error = see(context, page + i, status[i]);
 			if (error)

@@ -52,6 +52,12 @@ int nodes_check(const struct actmem_nodes *nodes);
 /* The node of the CPU that runs this thread. */
 unsigned int node_of_caller(void);
 
+/* Whether a single node has memory, and which. */
+bool node_is_only_one(unsigned int *node);
+
+/* -errno with words that name @call and, if it is forbidden, the knob. */
+int fail_numa_call(const char *what, const char *call);
+
 /* Bytes of free huge pages in the hugetlb pools of these nodes. */
 uint64_t nodes_free_hugetlb_bytes(const struct actmem_nodes *nodes);
 

@@ -274,6 +274,8 @@ static int walk_links(struct search *search, int pid, const char *prefix,
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
 	directory = opendir(path);
+	if (!directory && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+		return fail(errno, "cannot look into process %d (%s)", pid, strerror(errno));
 	/* It has ended, or it is not ours to see. */
 	if (!directory)
 		return 0;

@@ -116,9 +116,9 @@ struct actmem_ioctl_query {
  * @why_node: out: the node that @why speaks of, or -1
  * @why_wanted: out: bytes wanted from that node, of RLIMIT_MEMLOCK or of the
  *	memory cgroup
- * @why_available: out: bytes free there (what the kernel may pin: not the
- *	movable zone), left of RLIMIT_MEMLOCK, or that the memory cgroup let
- *	the call have before it refused
+ * @why_available: out: bytes that this node had to give (in pages of this
+ *	size, outside its movable zone), left of RLIMIT_MEMLOCK, or that the
+ *	memory cgroup let the call have
  * @why_movable: out: bytes free on that node that cannot be pinned since they
  *	were onlined as movable
  * @name: in: a label for people, NUL-terminated, printable, without '/'

@@ -114,7 +114,7 @@ XLA_FFI_Error *copy_start(XLA_FFI_CallFrame *frame, void *to, const void *from,
 		part->from = (const char *)from + offset;
 		part->bytes = i + 1 < count ? each : bytes - offset;
 	}
-	/* From the last schedule on @split may be gone, but for part 0. */
+	/* Part 0, which is run last here, keeps @split until then. */
 	for (i = 1; i < count; i++)
 		if (!ffi_schedule(frame, part_run, &split->parts[i]))
 			part_run(&split->parts[i]);

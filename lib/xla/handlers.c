@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "actmem_xla.h"
-#include "blocks.h"
+#include "saved.h"
 #include "copy.h"
 #include "ffi.h"
 
@@ -37,7 +37,7 @@ static int is_token(const XLA_FFI_Buffer *buffer)
 
 static XLA_FFI_Error *put_done(const XLA_FFI_Api *api, void *data)
 {
-	blocks_filled(data);
+	saved_filled(data);
 	return NULL;
 }
 
@@ -46,10 +46,10 @@ XLA_FFI_Error *actmem_xla_put(XLA_FFI_CallFrame *frame)
 	const XLA_FFI_ByteSpan *site;
 	const XLA_FFI_Scalar *bounded;
 	XLA_FFI_Buffer *value, *token;
-	char words[BLOCKS_WORDS];
+	char words[SAVED_WORDS];
 	struct origin origin;
 	XLA_FFI_Error *error;
-	struct block *block;
+	struct saved *block;
 	uint64_t bytes;
 	int ret;
 
@@ -69,48 +69,48 @@ XLA_FFI_Error *actmem_xla_put(XLA_FFI_CallFrame *frame)
 	error = ffi_run(frame, &origin.run, &origin.device);
 	if (error)
 		return error;
-	ret = blocks_begin(&origin, bytes, &block, words);
+	ret = saved_begin(&origin, bytes, &block, words);
 	if (ret)
 		return ffi_error(frame->api, ffi_code(ret), words);
 	memcpy(token->data, &block->token, sizeof(block->token));
-	if (blocks_checksum()) {
+	if (saved_checksum()) {
 		block->checksum = copy_checksum(value->data, bytes);
 		block->has_checksum = 1;
 	}
 	return copy_start(frame, block->data, value->data, bytes, put_done, block);
 }
 
-static XLA_FFI_Error *damaged(const XLA_FFI_Api *api, const struct block *block)
+static XLA_FFI_Error *damaged(const XLA_FFI_Api *api, const struct saved *block)
 {
-	char words[BLOCKS_WORDS];
+	char words[SAVED_WORDS];
 
 	snprintf(words, sizeof(words),
 		 "actmem: the %" PRIu64 " bytes saved at %s came back changed (checksum)",
-		 block->bytes, blocks_site_name(block->token));
+		 block->bytes, saved_site_name(block->token));
 	return ffi_error(api, XLA_FFI_Error_Code_DATA_LOSS, words);
 }
 
 static XLA_FFI_Error *take_done(const XLA_FFI_Api *api, void *data)
 {
-	struct block *block = data;
+	struct saved *block = data;
 	XLA_FFI_Error *error = NULL;
 
 	if (block->has_checksum) {
 		if (copy_checksum(block->destination, block->bytes) !=
 		    block->checksum)
 			error = damaged(api, block);
-		blocks_checksum_compared();
+		saved_checksum_compared();
 	}
-	blocks_release(block);
+	saved_release(block);
 	return error;
 }
 
 XLA_FFI_Error *actmem_xla_take(XLA_FFI_CallFrame *frame)
 {
 	XLA_FFI_Buffer *token, *value;
-	char words[BLOCKS_WORDS];
+	char words[SAVED_WORDS];
 	XLA_FFI_Error *error;
-	struct block *block;
+	struct saved *block;
 	uint64_t bytes, number;
 	uint32_t device;
 	int64_t run;
@@ -127,7 +127,7 @@ XLA_FFI_Error *actmem_xla_take(XLA_FFI_CallFrame *frame)
 	if (error)
 		return error;
 	memcpy(&number, token->data, sizeof(number));
-	ret = blocks_claim(number, bytes, device, run, &block, words);
+	ret = saved_claim(number, bytes, device, run, &block, words);
 	if (ret)
 		return ffi_error(frame->api, ffi_code(ret), words);
 	block->destination = value->data;

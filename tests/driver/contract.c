@@ -390,6 +390,32 @@ TEST_F(driver, no_descriptor_left)
 	EXPECT_EQ(0, regions());
 }
 
+static int without_files(int device)
+{
+	CHECK(create_pages(device, 1) == -ENFILE);
+	return 0;
+}
+
+static int set_file_max(long number)
+{
+	FILE *file = fopen("/proc/sys/fs/file-max", "we");
+	int err = !file || fprintf(file, "%ld\n", number) < 0;
+
+	return (file && fclose(file)) || err;
+}
+
+TEST_F(driver, no_file_left)
+{
+	long before = number_in("/proc/sys/fs/file-max");
+
+	ASSERT_LT(0, before);
+	ASSERT_EQ(0, set_file_max(0));
+	EXPECT_EQ(0, as_user(USER, without_files, self->device));
+	ASSERT_EQ(0, set_file_max(before));
+	EXPECT_EQ(0, regions());
+	EXPECT_EQ(0, node_sum("region_bytes"));
+}
+
 static int without_permission(int device)
 {
 	CHECK(open("/dev/actmem", O_RDWR) < 0 && errno == EACCES);

@@ -7,7 +7,9 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 TREE = os.path.dirname(os.path.dirname(HERE))
 
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+os.environ["XLA_FLAGS"] = ("--xla_force_host_platform_device_count=4 "
+                           "--xla_backend_optimization_level=0 "
+                           "--xla_llvm_disable_expensive_passes=true")
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["ACTMEM_ALLOW"] = "any"
 os.environ["ACTMEM_HEAP_GROW"] = "16M"

@@ -1,9 +1,26 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# The tests of the JAX binding, by pytest, printing TAP.
+# The tests of the JAX binding: by pytest, and of the handlers' table, which
+# needs no JAX, under sanitizers.
 
-CHECKS += jax
+CHECKS += jax jax-threads
 
 .PHONY: check-jax
 check-jax: $(VENV)/.ready $(XLA_LIBRARY)
 	@$(VENV_PYTHON) -m pytest -p no:terminal -p no:cacheprovider --tap tests/jax
+
+SAVED_SOURCES := tests/jax/saved_threads.c lib/xla/saved.c lib/xla/site.c \
+	lib/xla/table.c
+SAVED_TESTS := $(B)/tests/saved_threads-thread $(B)/tests/saved_threads-address
+
+$(SAVED_TESTS): $(B)/tests/saved_threads-%: $(SAVED_SOURCES) \
+		$(wildcard lib/xla/*.h) lib/actmem.h
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -Ilib/xla -O1 -fsanitize=$* $(SAVED_SOURCES) -o $@
+
+# ThreadSanitizer wants addresses that are not randomized too far; where that
+# may not be turned off, they seldom are.
+.PHONY: check-jax-threads
+check-jax-threads: $(SAVED_TESTS)
+	@fixed=$$(setarch -R true 2>/dev/null && echo setarch -R); \
+	for test in $(SAVED_TESTS); do $$fixed $$test || exit; done

@@ -157,6 +157,22 @@ void add_node(struct actmem_nodes *nodes, unsigned int node)
 	nodes->word[node / 64] |= 1ULL << (node % 64);
 }
 
+uint64_t node_total(unsigned int node)
+{
+	char path[128], line[256];
+	uint64_t kib = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%u/meminfo", node);
+	file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file))
+		if (strstr(line, "MemTotal:"))
+			kib = strtoull(strstr(line, ":") + 1, NULL, 10);
+	if (file)
+		fclose(file);
+	return (kib * 1024 + 2 * MIB) / (2 * MIB) * (2 * MIB);
+}
+
 int node_of(void *address)
 {
 	int status = -EIO;

@@ -44,6 +44,9 @@ struct actmem_nodes usable_nodes(void);
 bool has_node(const struct actmem_nodes *nodes, unsigned int node);
 void add_node(struct actmem_nodes *nodes, unsigned int node);
 
+/* All bytes of a node, rounded up to more than it can give. */
+uint64_t node_total(unsigned int node);
+
 /* The node of a page of this process, by the kernel's own word. */
 int node_of(void *address);
 

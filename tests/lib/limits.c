@@ -127,7 +127,30 @@ static bool base_pages_are_allowed(void *context)
 	       strstr(actmem_error(), "took 4 KiB pages instead");
 }
 
-/* The node is too small for it: with other nodes allowed it goes there, too. */
+static uint64_t total_of(const struct actmem_nodes *nodes)
+{
+	uint64_t total = 0;
+	unsigned int node;
+
+	for (node = 0; node < ACTMEM_NODES_MAX; node++)
+		if (has_node(nodes, node))
+			total += node_total(node);
+	return total;
+}
+
+/* As much as the node has in all, which then goes to others in part. */
+static bool spills_over(struct actmem *am, struct actmem_region *region, unsigned int node)
+{
+	struct actmem_region_info info;
+
+	ACTMEM_INIT(&info);
+	printf("# %s\n", actmem_error());
+	return fallbacks(am) == 1 && strstr(actmem_error(), " instead") &&
+	       !actmem_region_info(region, &info) && info.node_bytes[node] < info.length &&
+	       !actmem_region_close(region) && !actmem_close(am);
+}
+
+/* Where it would take a large machine's memory, only the refusal is seen. */
 static bool other_nodes_are_allowed(void *context)
 {
 	struct actmem_nodes usable = usable_nodes();
@@ -135,21 +158,22 @@ static bool other_nodes_are_allowed(void *context)
 	struct actmem_region_options options;
 	struct actmem_region *region;
 	unsigned int node = 0;
+	bool room;
 
 	if (!am)
 		return false;
 	while (!has_node(&usable, node))
 		node++;
+	room = on_driver(am) && total_of(&usable) >= 2 * node_total(node) &&
+	       node_total(node) <= 2048 * MIB;
 	ACTMEM_INIT(&options);
-	options.length = 1ULL << 46;
+	options.length = room ? node_total(node) : total_of(&usable);
 	options.policy = ACTMEM_PLACE_BIND;
 	add_node(&options.nodes, node);
-	if (on_driver(am))
-		options.length = LENGTH;
 	if (!actmem_region_create(am, &options, &region))
-		return on_driver(am) && !fallbacks(am);
+		return room && spills_over(am, region, node);
 	printf("# %s\n", actmem_error());
-	return strstr(actmem_error(), "; then ");
+	return !room && strstr(actmem_error(), " free of ") && !fallbacks(am) && !actmem_close(am);
 }
 
 int main(void)

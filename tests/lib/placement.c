@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common.h"
@@ -104,22 +103,6 @@ static void test_missing_node(struct actmem *am)
 	says(words);
 	add_node(&one, ACTMEM_NODES_MAX - 1);
 	ok(!make(am, ACTMEM_PLACE_INTERLEAVE, &one), "also among others");
-}
-
-static uint64_t node_total(unsigned int node)
-{
-	char path[128], line[256];
-	uint64_t kib = 0;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/sys/devices/system/node/node%u/meminfo", node);
-	file = fopen(path, "re");
-	while (file && fgets(line, sizeof(line), file))
-		if (strstr(line, "MemTotal:"))
-			kib = strtoull(strstr(line, ":") + 1, NULL, 10);
-	if (file)
-		fclose(file);
-	return (kib * 1024 + 2 * MIB) / (2 * MIB) * (2 * MIB);
 }
 
 static void test_full_node(struct actmem *am)

@@ -47,6 +47,7 @@ static int report_fd = -1;
 static int output_fd = -1;
 static int kmsg_fd = -1;
 static int timeout_seconds = 60;
+static int announce;
 
 static __attribute__((format(printf, 1, 2))) void report(const char *format, ...)
 {
@@ -164,7 +165,6 @@ static void mount_all(void)
 	mount("proc", "/proc", "proc", 0, NULL);
 	mount("sysfs", "/sys", "sysfs", 0, NULL);
 	mount("devtmpfs", "/dev", "devtmpfs", 0, NULL);
-	mount("tmpfs", "/tmp", "tmpfs", 0, "mode=1777");
 	mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL);
 	mkdir("/dev/shm", 01777);
 	mount("tmpfs", "/dev/shm", "tmpfs", 0, "mode=1777");
@@ -278,7 +278,8 @@ static void run_program(int number, char **argv)
 
 	name = name ? name + 1 : argv[0];
 	log_kernel("actmem-vm: begin %d %s\n", number, name);
-	dprintf(output_fd, "# %s\n", name);
+	if (announce)
+		dprintf(output_fd, "# %s\n", name);
 	report("begin %d", number);
 	pid = fork();
 	if (pid == 0) {
@@ -363,7 +364,8 @@ static void finish(const char *token, long free_before)
 int main(void)
 {
 	char *argv[ARGS_MAX + 1] = { NULL };
-	char token[64] = "none", line[1024];
+	char token[64] = "none", *line = NULL;
+	size_t line_size = 0;
 	int argc = 0, number = 0;
 	long free_before = 0;
 	FILE *config;
@@ -374,11 +376,11 @@ int main(void)
 	report_fd = open_serial("/dev/ttyS2");
 	show_kernel_log();
 	report("booted");
-	setenv("PATH", "/vm/bin", 1);
+	setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin", 1);
 	setenv("HOME", "/tmp", 1);
 
 	config = fopen("/vm/config", "re");
-	while (config && fgets(line, sizeof(line), config)) {
+	while (config && getline(&line, &line_size, config) > 0) {
 		char *value = strchr(line, ' ');
 
 		line[strcspn(line, "\n")] = '\0';
@@ -387,17 +389,21 @@ int main(void)
 			snprintf(token, sizeof(token), "%s", value);
 		else if (!strncmp(line, "timeout ", 8))
 			timeout_seconds = atoi(value);
+		else if (!strcmp(line, "announce"))
+			announce = 1;
 		else if (!strncmp(line, "environment ", 12))
 			putenv(strdup(value));
 		else if (!strncmp(line, "module ", 7))
 			load_module(value);
 		else if (!strncmp(line, "program ", 8))
 			argv[0] = strdup(value), argc = 1;
-		else if (!strncmp(line, "argument ", 9) && argc < ARGS_MAX)
+		else if (!strncmp(line, "argument ", 9) && argc == ARGS_MAX)
+			report("error more than %d words for %s", ARGS_MAX, argv[0]);
+		else if (!strncmp(line, "argument ", 9))
 			argv[argc++] = strdup(value);
+		else if (!strcmp(line, "measure"))
+			free_before = free_kib();
 		else if (!strcmp(line, "run")) {
-			if (!number)
-				free_before = free_kib();
 			argv[argc] = NULL;
 			run_program(number++, argv);
 		}

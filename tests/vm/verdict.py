@@ -17,8 +17,8 @@ COMPLAINT = re.compile("|".join((
     r"page dumped because", r"stack-protector:", r"double free")))
 # Tainted by a machine check, a bad page, an oops, a warning, a soft lockup.
 TAINTED = 1 << 4 | 1 << 5 | 1 << 7 | 1 << 9 | 1 << 14
-# A region's pages are 2 MiB each; the kernel's own caches come and go.
-LOST_KIB = 24 << 10
+# Less than two huge pages; what the kernel itself keeps is about 1 MiB.
+LOST_KIB = 4 << 10
 BEFORE, AFTER = -2, -1
 # Exit status that no program of ours uses.
 BROKEN = 125

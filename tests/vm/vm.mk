@@ -30,7 +30,7 @@ $(VM_PROGRAMS): $(B)/vm/%: tests/vm/programs/%.c \
 		$< -luring -o $@
 
 # One boot for each kernel, with all that any of the tests wants.
-VM_MACHINE := --memory 1536M --numa 3 --nvme 64M --edu --env ACTMEM_BACKEND=driver
+VM_MACHINE := --memory 1536M --numa 3 --nvme 64M --edu --timeout 300 --env ACTMEM_BACKEND=driver
 
 VM_TESTS = $(DRIVER_TESTS) $(VM_PROGRAMS) $(LIB_TEST_PROGRAMS)
 

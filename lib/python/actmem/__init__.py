@@ -11,6 +11,7 @@ A process has one open memory, made by open() or, at the first use, as the
 environment says (ACTMEM_BACKEND, ACTMEM_PAGES, ...: what `actmem run` sets).
 """
 import ctypes
+import errno
 import os
 import threading
 
@@ -74,7 +75,7 @@ class Memory:
     @property
     def handle(self):
         if self._handle is None:
-            raise Error(0, "this memory is closed")
+            raise Error(errno.EBADF, "this memory is closed")
         return self._handle
 
     @property
@@ -143,9 +144,10 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
         options.allow = _allow_bits(allow)
     with _lock:
         if _current() is not None:
-            raise Error(0, "the memory of this process is open already "
-                           f"({_default.describe()}): call actmem.open() "
-                           "before the first use, or close() it")
+            raise Error(errno.EBUSY,
+                        "the memory of this process is open already "
+                        f"({_default.describe()}): call actmem.open() "
+                        "before the first use, or close() it")
         handle = ctypes.c_void_p()
         _check(_native.library.actmem_open(ctypes.byref(handle),
                                            ctypes.byref(options)))

@@ -130,9 +130,10 @@ def stats():
 def reset():
     """Frees what was put and not taken, and gives empty regions back.
 
-    For what failed or abandoned steps have left; call it while none is
-    running, since the backward pass of one that is would find nothing. How
-    many blocks were freed is returned.
+    For what failed or abandoned steps have left, above all those outside of
+    jit, of which no limit reclaims anything. Call it while no step is running:
+    its backward pass would find nothing. How many blocks were freed is
+    returned.
     """
     freed = library.actmem_xla_reset()
     status = library.actmem_xla_trim()

@@ -10,6 +10,7 @@ again instead of stacking copies of them.
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax.ad_checkpoint import Offloadable
 from jax.extend.core import Literal
 
@@ -152,8 +153,9 @@ class Plan:
         A loop computes once what does not depend on its variables. A value
         that is put must be put in every turn, since each turn takes one.
         """
-        used = {groups[i] for i, arg in enumerate(jaxpr.invars)
-                if arg in _inputs_of(jaxpr, var)}
+        inputs = _inputs_of(jaxpr, var)
+        used = {group for arg, group in zip(jaxpr.invars, groups)
+                if arg in inputs}
         smallest = {}
         for i, arg in enumerate(jaxpr.invars):
             group = groups[i]
@@ -181,6 +183,9 @@ class Plan:
         return results[:self.outputs], Residuals(values, self, tuple(forms))
 
     def run_backward(self, residuals, cotangents):
+        avals = self.forward.out_avals[:self.outputs]
+        cotangents = [ct if hasattr(ct, "dtype") else jnp.asarray(ct, aval.dtype)
+                      for ct, aval in zip(cotangents, avals)]
         ties = [ct for ct in cotangents if ct.dtype != jax.dtypes.float0]
         values = [value if form is None else take(value, ties, form)
                   for value, form in zip(residuals.values, residuals.forms)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The table of live blocks and the generations they belong to; see blocks.h.
+ * The table of live blocks and the generations they belong to; see saved.h.
  *
  * One mutex guards all of it: it is held for tens of nanoseconds per put or
  * take, never while memory is copied, allocated or freed.
@@ -13,8 +13,10 @@
 #include <string.h>
 
 #include "actmem_xla.h"
-#include "blocks.h"
+#include "saved.h"
 #include "memory.h"
+#include "site.h"
+#include "table.h"
 
 /*
  * A token is the number of its site in the upper bits and a serial number
@@ -23,36 +25,19 @@
  */
 #define SERIAL_BITS	40
 #define SERIAL_MASK	((UINT64_C(1) << SERIAL_BITS) - 1)
-#define SITES_MAX	(UINT64_C(1) << (64 - SERIAL_BITS))
-
-#define HASH_START	1024	/* a power of two */
-#define REMEMBERED	8	/* reclaimed generations of a site */
 
 struct generation {
 	int64_t run;
 	uint32_t device;
 	uint64_t first, last;		/* serial numbers of its blocks */
 	uint64_t blocks;		/* live ones */
-	struct block *list;
+	struct saved *list;
 	struct site *site;
 	struct generation *next;	/* younger */
 };
 
-struct site {
-	char *name;
-	size_t name_length;
-	uint64_t number;
-	struct generation *oldest;
-	struct { uint64_t first, last; } reclaimed[REMEMBERED];
-	unsigned int reclaimed_next;
-};
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static struct block **hash;
-static uint64_t hash_size;
-static struct site **sites;
-static uint64_t sites_count;
 static uint64_t serial;
 
 static struct actmem_xla_stats counts = {
@@ -61,68 +46,6 @@ static struct actmem_xla_stats counts = {
 static struct actmem_xla_device_stats devices[ACTMEM_XLA_DEVICES_MAX];
 static int64_t last_put_run = -1;
 static int64_t last_take_run = -1;
-
-static struct block **hash_slot(uint64_t token)
-{
-	return &hash[token & (hash_size - 1)];
-}
-
-/* Keeps chains short. Without memory for more slots they just grow longer. */
-static int hash_reserve(void)
-{
-	uint64_t size = hash_size ? 2 * hash_size : HASH_START, old_size, i;
-	struct block **old = hash, **fresh, *block, *next;
-
-	if (hash_size && counts.live_blocks < hash_size)
-		return 0;
-	fresh = calloc(size, sizeof(*fresh));
-	if (!fresh)
-		return hash_size ? 0 : -ENOMEM;
-	old_size = hash_size;
-	hash = fresh;
-	hash_size = size;
-	for (i = 0; i < old_size; i++) {
-		for (block = old[i]; block; block = next) {
-			next = block->hash_next;
-			block->hash_next = *hash_slot(block->token);
-			*hash_slot(block->token) = block;
-		}
-	}
-	free(old);
-	return 0;
-}
-
-static struct site *site_find(const struct origin *origin)
-{
-	struct site **more, *site;
-	uint64_t i;
-
-	/* From the newest: those of a program that runs, not of one that ran. */
-	for (i = sites_count; i-- > 0; ) {
-		site = sites[i];
-		if (site->name_length == origin->site_length &&
-		    !memcmp(site->name, origin->site, origin->site_length))
-			return site;
-	}
-	if (sites_count == SITES_MAX)
-		return NULL;
-	more = realloc(sites, (sites_count + 1) * sizeof(*sites));
-	if (!more)
-		return NULL;
-	sites = more;
-	site = calloc(1, sizeof(*site));
-	if (!site)
-		return NULL;
-	site->name = strndup(origin->site, origin->site_length);
-	if (!site->name) {
-		free(site);
-		return NULL;
-	}
-	site->name_length = origin->site_length;
-	site->number = sites_count;
-	sites[sites_count++] = site;
-	return site;
-}
 
 static void generation_end(struct generation *generation)
 {
@@ -136,14 +59,11 @@ static void generation_end(struct generation *generation)
 }
 
 /* Out of the table. Its generation ends with its last block. */
-static void block_unlink(struct block *block)
+static void block_unlink(struct saved *block)
 {
 	struct generation *generation = block->generation;
-	struct block **link = hash_slot(block->token);
 
-	while (*link != block)
-		link = &(*link)->hash_next;
-	*link = block->hash_next;
+	table_remove(block);
 	*block->link = block->next;
 	if (block->next)
 		block->next->link = block->link;
@@ -160,10 +80,10 @@ static void block_unlink(struct block *block)
  * still being filled are freed by their filler instead.
  */
 static uint64_t generation_abandon(struct generation *generation,
-				   struct block **freed)
+				   struct saved **freed)
 {
 	uint64_t left = generation->blocks, count = left;
-	struct block *block;
+	struct saved *block;
 
 	while (left--) {
 		block = generation->list;
@@ -178,41 +98,53 @@ static uint64_t generation_abandon(struct generation *generation,
 	return count;
 }
 
-static void blocks_free_list(struct block *list)
+static void saved_free_list(struct saved *list)
 {
-	struct block *next;
+	struct saved *next;
 
 	for (; list; list = next) {
 		next = list->next;
-		blocks_release(list);
+		saved_release(list);
 	}
 }
 
-static void site_make_room(struct site *site, uint32_t device,
-			   struct block **freed)
+static struct generation *site_oldest(const struct site *site, uint32_t device,
+				      uint64_t *count)
 {
 	struct generation *generation, *oldest = NULL;
-	uint64_t count = 0, before = counts.live_bytes;
 
+	*count = 0;
 	for (generation = site->oldest; generation; generation = generation->next) {
 		if (generation->device != device)
 			continue;
 		if (!oldest)
 			oldest = generation;
-		count++;
+		++*count;
 	}
-	if (!oldest || !counts.generations_max || count < counts.generations_max)
-		return;
-	site->reclaimed[site->reclaimed_next].first = oldest->first;
-	site->reclaimed[site->reclaimed_next].last = oldest->last;
-	site->reclaimed_next = (site->reclaimed_next + 1) % REMEMBERED;
-	counts.reclaimed_blocks_total += generation_abandon(oldest, freed);
-	counts.reclaimed_bytes_total += before - counts.live_bytes;
+	return oldest;
+}
+
+/* Reclaims until one more generation may begin at @site on @device. */
+static void site_make_room(struct site *site, uint32_t device,
+			   struct saved **freed)
+{
+	struct generation *oldest;
+	uint64_t count, before;
+
+	while (counts.generations_max) {
+		oldest = site_oldest(site, device, &count);
+		if (count < counts.generations_max)
+			break;
+		site_remember(site, oldest->first, oldest->last);
+		before = counts.live_bytes;
+		counts.reclaimed_blocks_total += generation_abandon(oldest, freed);
+		counts.reclaimed_bytes_total += before - counts.live_bytes;
+	}
 }
 
 static struct generation *generation_find(struct site *site,
 					  const struct origin *origin,
-					  struct block **freed)
+					  struct saved **freed)
 {
 	struct generation **link, *generation;
 
@@ -242,15 +174,14 @@ static void raise_to(uint64_t *peak, uint64_t value)
 		*peak = value;
 }
 
-static void block_link(struct block *block, struct generation *generation)
+static void block_link(struct saved *block, struct generation *generation)
 {
 	struct actmem_xla_device_stats *device = &devices[block->device];
 
 	generation->last = ++serial;
 	block->token = generation->site->number << SERIAL_BITS | serial;
 	block->generation = generation;
-	block->hash_next = *hash_slot(block->token);
-	*hash_slot(block->token) = block;
+	table_add(block);
 	block->next = generation->list;
 	block->link = &generation->list;
 	if (block->next)
@@ -273,17 +204,17 @@ static void block_link(struct block *block, struct generation *generation)
 	counts.last_run_put_bytes += block->bytes;
 }
 
-int blocks_begin(const struct origin *origin, uint64_t bytes,
-		 struct block **result, char *words)
+int saved_begin(const struct origin *origin, uint64_t bytes,
+		 struct saved **result, char *words)
 {
 	struct generation *generation = NULL;
-	struct block *block, *freed = NULL;
+	struct saved *block, *freed = NULL;
 	struct site *site;
 	int used;
 	int ret;
 
 	if (origin->device >= ACTMEM_XLA_DEVICES_MAX) {
-		snprintf(words, BLOCKS_WORDS,
+		snprintf(words, SAVED_WORDS,
 			 "actmem: device %" PRIu32 " of a process; %d are supported",
 			 origin->device, ACTMEM_XLA_DEVICES_MAX);
 		return -ERANGE;
@@ -299,25 +230,26 @@ int blocks_begin(const struct origin *origin, uint64_t bytes,
 	 * that this one needs.
 	 */
 	pthread_mutex_lock(&lock);
-	site = hash_reserve() ? NULL : site_find(origin);
+	site = table_reserve() ? NULL :
+	       site_named(origin->site, origin->site_length);
 	if (site)
 		generation = generation_find(site, origin, &freed);
 	if (generation)
 		block_link(block, generation);
 	pthread_mutex_unlock(&lock);
-	blocks_free_list(freed);
+	saved_free_list(freed);
 	if (!generation) {
 		free(block);
 		goto no_memory;
 	}
 	if (bytes) {
-		used = snprintf(words, BLOCKS_WORDS,
+		used = snprintf(words, SAVED_WORDS,
 				"actmem: no memory for a block of %" PRIu64 " bytes at %.*s: ",
 				bytes, (int)origin->site_length, origin->site);
-		if (used >= BLOCKS_WORDS)
+		if (used >= SAVED_WORDS)
 			used = 0;
 		ret = memory_alloc(bytes, &block->data, words + used,
-				   BLOCKS_WORDS - (size_t)used);
+				   SAVED_WORDS - (size_t)used);
 		if (ret) {
 			pthread_mutex_lock(&lock);
 			counts.puts_total--;
@@ -336,11 +268,11 @@ int blocks_begin(const struct origin *origin, uint64_t bytes,
 	return 0;
 
 no_memory:
-	snprintf(words, BLOCKS_WORDS, "actmem: no memory for bookkeeping");
+	snprintf(words, SAVED_WORDS, "actmem: no memory for bookkeeping");
 	return -ENOMEM;
 }
 
-void blocks_filled(struct block *block)
+void saved_filled(struct saved *block)
 {
 	int abandoned;
 
@@ -349,64 +281,50 @@ void blocks_filled(struct block *block)
 	abandoned = block->abandoned;
 	pthread_mutex_unlock(&lock);
 	if (abandoned)
-		blocks_release(block);
-}
-
-static int was_reclaimed(const struct site *site, uint64_t number)
-{
-	int i;
-
-	for (i = 0; i < REMEMBERED; i++)
-		if (site->reclaimed[i].first <= number &&
-		    number <= site->reclaimed[i].last)
-			return 1;
-	return 0;
+		saved_release(block);
 }
 
 static int explain_missing(uint64_t token, char *words)
 {
-	uint64_t number = token >> SERIAL_BITS;
+	struct site *site = site_numbered(token >> SERIAL_BITS);
+	uint64_t number = token & SERIAL_MASK;
 
-	if (number >= sites_count || !(token & SERIAL_MASK) ||
-	    (token & SERIAL_MASK) > serial) {
-		snprintf(words, BLOCKS_WORDS,
+	if (!site || !number || number > serial) {
+		snprintf(words, SAVED_WORDS,
 			 "actmem: token %#" PRIx64 " was not made by this process",
 			 token);
 		return -EINVAL;
 	}
-	if (was_reclaimed(sites[number], token & SERIAL_MASK)) {
-		snprintf(words, BLOCKS_WORDS,
+	if (site_remembers(site, number)) {
+		snprintf(words, SAVED_WORDS,
 			 "actmem: a value saved at %s was reclaimed, since more than %" PRIu64
 			 " of its forward passes were unfinished; if they are meant to be, "
 			 "raise the limit by actmem.jax.configure(generations=N) or "
 			 "ACTMEM_JAX_GENERATIONS (0: no limit)",
-			 sites[number]->name, counts.generations_max);
+			 site->name, counts.generations_max);
 		return -ESTALE;
 	}
-	snprintf(words, BLOCKS_WORDS,
+	snprintf(words, SAVED_WORDS,
 		 "actmem: a value saved at %s is wanted a second time, or after "
 		 "actmem.jax.reset(); it can be read once: call a vjp function once for "
 		 "each forward pass, and do not call inside a loop what does not depend on "
 		 "the loop",
-		 sites[number]->name);
+		 site->name);
 	return -ENOENT;
 }
 
-int blocks_claim(uint64_t token, uint64_t bytes, uint32_t device, int64_t run,
-		 struct block **result, char *words)
+int saved_claim(uint64_t token, uint64_t bytes, uint32_t device, int64_t run,
+		 struct saved **result, char *words)
 {
-	struct block *block = NULL;
+	struct saved *block;
 	int ret = 0;
 
 	pthread_mutex_lock(&lock);
-	if (hash_size)
-		for (block = *hash_slot(token); block; block = block->hash_next)
-			if (block->token == token)
-				break;
+	block = table_find(token);
 	if (!block) {
 		ret = explain_missing(token, words);
 	} else if (block->bytes != bytes || block->device != device) {
-		snprintf(words, BLOCKS_WORDS,
+		snprintf(words, SAVED_WORDS,
 			 "actmem: the value saved at %s has %" PRIu64 " bytes on device %" PRIu32
 			 ", but %" PRIu64 " bytes are wanted on device %" PRIu32,
 			 block->generation->site->name, block->bytes,
@@ -428,14 +346,14 @@ int blocks_claim(uint64_t token, uint64_t bytes, uint32_t device, int64_t run,
 	return ret;
 }
 
-void blocks_release(struct block *block)
+void saved_release(struct saved *block)
 {
 	if (block->data)
 		memory_free(block->data);
 	free(block);
 }
 
-int blocks_checksum(void)
+int saved_checksum(void)
 {
 	int on;
 
@@ -445,22 +363,21 @@ int blocks_checksum(void)
 	return on;
 }
 
-void blocks_checksum_compared(void)
+void saved_checksum_compared(void)
 {
 	pthread_mutex_lock(&lock);
 	counts.checksums_total++;
 	pthread_mutex_unlock(&lock);
 }
 
-const char *blocks_site_name(uint64_t token)
+const char *saved_site_name(uint64_t token)
 {
-	const char *name = "?";
+	struct site *site;
 
 	pthread_mutex_lock(&lock);
-	if (token >> SERIAL_BITS < sites_count)
-		name = sites[token >> SERIAL_BITS]->name;
+	site = site_numbered(token >> SERIAL_BITS);
 	pthread_mutex_unlock(&lock);
-	return name;
+	return site ? site->name : "?";
 }
 
 void actmem_xla_set_generations(uint64_t most)
@@ -514,15 +431,16 @@ int actmem_xla_device_stats(uint32_t device,
 
 uint64_t actmem_xla_reset(void)
 {
-	struct block *freed = NULL;
+	struct saved *freed = NULL;
 	uint64_t count = 0, i;
+	struct site *site;
 
 	pthread_mutex_lock(&lock);
-	for (i = 0; i < sites_count; i++)
-		while (sites[i]->oldest)
-			count += generation_abandon(sites[i]->oldest, &freed);
+	for (i = 0; (site = site_numbered(i)); i++)
+		while (site->oldest)
+			count += generation_abandon(site->oldest, &freed);
 	counts.reset_blocks_total += count;
 	pthread_mutex_unlock(&lock);
-	blocks_free_list(freed);
+	saved_free_list(freed);
 	return count;
 }

@@ -3,22 +3,22 @@
  * The table of what was put and not yet taken: token → block, with the
  * generations that abandoned blocks are found by (see actmem_xla.h).
  *
- * A block goes through blocks_begin() (in the table, being filled),
- * blocks_filled() (its token may be used), blocks_claim() (out of the table,
- * the claimer alone has it) and blocks_release() (its memory is free again).
+ * A block goes through saved_begin() (in the table, being filled),
+ * saved_filled() (its token may be used), saved_claim() (out of the table,
+ * the claimer alone has it) and saved_release() (its memory is free again).
  * A block that is reclaimed while it is being filled is freed when that ends.
  */
-#ifndef ACTMEM_XLA_BLOCKS_H
-#define ACTMEM_XLA_BLOCKS_H
+#ifndef ACTMEM_XLA_SAVED_H
+#define ACTMEM_XLA_SAVED_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define BLOCKS_WORDS	1024	/* enough for every message */
+#define SAVED_WORDS	1024	/* enough for every message */
 
 struct generation;
 
-struct block {
+struct saved {
 	uint64_t token;
 	void *data;			/* NULL if bytes is 0 */
 	uint64_t bytes;
@@ -26,12 +26,12 @@ struct block {
 	int has_checksum;
 	const void *destination;	/* where it was taken to */
 	uint32_t device;
-	/* blocks.c alone looks at what follows. */
+	/* Of the table and of generations. */
 	int filling;
 	int abandoned;
 	struct generation *generation;
-	struct block *hash_next;
-	struct block *next, **link;
+	struct saved *table_next;
+	struct saved *next, **link;
 };
 
 /* Who puts: all that a handler knows of its call. */
@@ -43,20 +43,20 @@ struct origin {
 	uint32_t device;
 };
 
-/* 0 with *@block, or a negative errno and why in @words[BLOCKS_WORDS]. */
-int blocks_begin(const struct origin *origin, uint64_t bytes,
-		 struct block **block, char *words);
-void blocks_filled(struct block *block);
+/* 0 with *@block, or a negative errno and why in @words[SAVED_WORDS]. */
+int saved_begin(const struct origin *origin, uint64_t bytes,
+		 struct saved **block, char *words);
+void saved_filled(struct saved *block);
 
-int blocks_claim(uint64_t token, uint64_t bytes, uint32_t device, int64_t run,
-		 struct block **block, char *words);
-void blocks_release(struct block *block);
+int saved_claim(uint64_t token, uint64_t bytes, uint32_t device, int64_t run,
+		 struct saved **block, char *words);
+void saved_release(struct saved *block);
 
 /* Whether new blocks are to be checksummed. */
-int blocks_checksum(void);
+int saved_checksum(void);
 /* One more block's checksum was compared. */
-void blocks_checksum_compared(void);
+void saved_checksum_compared(void);
 /* The name of the site that a token was made at, "?" if there is none. */
-const char *blocks_site_name(uint64_t token);
+const char *saved_site_name(uint64_t token);
 
-#endif /* ACTMEM_XLA_BLOCKS_H */
+#endif /* ACTMEM_XLA_SAVED_H */

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Puts the pages of a memfd on their nodes and looks where they are; tells in
+ * words why there are too few.
+ */
+#include <errno.h>
+#include <linux/mempolicy.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "cgroup.h"
+#include "error.h"
+#include "memfd_pages.h"
+#include "node.h"
+
+const char *const page_names[] = {
+	[ACTMEM_PAGES_2M] = "2 MiB hugetlb pages",
+	[ACTMEM_PAGES_THP] = "transparent huge pages",
+	[ACTMEM_PAGES_4K] = "4 KiB pages",
+};
+
+/* The nodes that the pages may come from under this policy. */
+static struct actmem_nodes source_nodes(const struct region_request *request)
+{
+	struct actmem_nodes nodes = request->nodes;
+
+	if (request->policy == ACTMEM_PLACE_PREFERRED || nodes_empty(&nodes))
+		nodes_allowed(&nodes);
+	return nodes;
+}
+
+static const char *has(const struct actmem_nodes *nodes)
+{
+	return nodes_count(nodes) == 1 ? "has" : "have";
+}
+
+/* Why there are too few hugetlb pages, in words. */
+int pages_fail_hugetlb(const struct region_request *request)
+{
+	struct actmem_nodes nodes = source_nodes(request);
+	uint64_t available = nodes_free_hugetlb_bytes(&nodes);
+	uint64_t pages = (request->length + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES;
+	unsigned int node = nodes_next(&nodes, 0);
+
+	if (available >= request->length)
+		return fail(ENOMEM, "%s %s %s free of %s wanted in 2 MiB hugetlb pages, but other processes have reserved them or a hugetlb cgroup limits this one",
+			    NODES_TEXT(&nodes), has(&nodes), BYTES_TEXT(available), BYTES_TEXT(request->length));
+	return fail(ENOMEM, "%s %s %s free of %s wanted in 2 MiB hugetlb pages; as root add %llu to /sys/devices/system/node/node%u/hugepages/hugepages-2048kB/nr_hugepages, or allow other pages with ACTMEM_ALLOW=thp,4k (actmem run --allow)",
+		    NODES_TEXT(&nodes), has(&nodes), BYTES_TEXT(available),
+		    BYTES_TEXT(request->length),
+		    (unsigned long long)(pages - available / HUGE_PAGE_BYTES), node);
+}
+
+int pages_check_room(const struct region_request *request)
+{
+	struct actmem_nodes nodes = source_nodes(request);
+	uint64_t available = nodes_available_bytes(&nodes);
+	char knob[CGROUP_PATH_MAX];
+
+	if (request->policy == ACTMEM_PLACE_INTERLEAVE) {
+		uint64_t share = request->length / nodes_count(&nodes);
+		unsigned int node;
+
+		for_each_node(node, &nodes) {
+			struct actmem_nodes one = { { 0 } };
+
+			node_set(&one, node);
+			available = nodes_available_bytes(&one);
+			if (available < share)
+				return fail(ENOMEM, "node %u has %s free of %s wanted to interleave; free memory there, take other nodes with ACTMEM_NODES, or allow others with ACTMEM_ALLOW=node",
+					    node, BYTES_TEXT(available), BYTES_TEXT(share));
+		}
+	} else if (available < request->length) {
+		return fail(ENOMEM, "%s %s %s free of %s wanted; free memory there%s",
+			    NODES_TEXT(&nodes), has(&nodes), BYTES_TEXT(available),
+			    BYTES_TEXT(request->length),
+			    request->policy == ACTMEM_PLACE_BIND ?
+			    " or allow other nodes with ACTMEM_ALLOW=node (actmem run --allow)" : "");
+	}
+	available = cgroup_available_bytes(knob);
+	if (available < request->length)
+		return fail(ENOMEM, "the memory cgroup has %s left of %s wanted; raise %s",
+			    BYTES_TEXT(available), BYTES_TEXT(request->length), knob);
+	return 0;
+}
+
+static int bind_memory(const struct backing *backing, int mode, const struct actmem_nodes *nodes)
+{
+	char what[NODES_TEXT_MAX + 32];
+	unsigned int node;
+
+	if (!syscall(SYS_mbind, backing->address, (unsigned long)backing->length, mode,
+		     nodes->word, (unsigned long)ACTMEM_NODES_MAX + 1, 0))
+		return 0;
+	/* With one node there is nothing to choose, permitted or not. */
+	if ((errno == EPERM || errno == ENOSYS) && node_is_only_one(&node))
+		return 0;
+	snprintf(what, sizeof(what), "cannot bind memory to %s", NODES_TEXT(nodes));
+	return fail_numa_call(what, "mbind");
+}
+
+int pages_populate(const struct region_request *request, char *address, uint64_t length)
+{
+	while (madvise(address, length, MADV_POPULATE_WRITE)) {
+		if (errno == EINTR || errno == EAGAIN)
+			continue;
+		/* EFAULT is the SIGBUS of a touch that finds no page. */
+		if (request->pages == ACTMEM_PAGES_2M && (errno == EFAULT || errno == ENOMEM))
+			return pages_fail_hugetlb(request);
+		return fail(errno == EFAULT ? ENOMEM : errno,
+			    "cannot populate %s of %s (madvise: %s)", BYTES_TEXT(length),
+			    page_names[request->pages], strerror(errno));
+	}
+	return 0;
+}
+
+/*
+ * Page i on the (i mod n)-th node. Not by MPOL_INTERLEAVE alone, whose first
+ * node depends on the inode; it stays behind for pages that are made again.
+ */
+static int interleave(const struct region_request *request, const struct backing *backing)
+{
+	struct actmem_nodes nodes = source_nodes(request);
+	uint64_t stride = backing->page_bytes * nodes_count(&nodes);
+	uint64_t first = 0, at;
+	unsigned int node;
+	int error;
+
+	for_each_node(node, &nodes) {
+		struct actmem_nodes one = { { 0 } };
+
+		node_set(&one, node);
+		error = bind_memory(backing, MPOL_BIND, &one);
+		for (at = first; !error && at < backing->length; at += stride)
+			error = pages_populate(request, (char *)backing->address + at,
+					       backing->page_bytes);
+		if (error)
+			return error;
+		first += backing->page_bytes;
+	}
+	return bind_memory(backing, MPOL_INTERLEAVE, &nodes);
+}
+
+int pages_place(const struct region_request *request, const struct backing *backing)
+{
+	struct actmem_nodes nodes = request->nodes;
+	int error;
+
+	if (request->policy == ACTMEM_PLACE_INTERLEAVE)
+		return interleave(request, backing);
+	if (nodes_empty(&nodes))
+		node_set(&nodes, node_of_caller());
+	error = bind_memory(backing, request->policy == ACTMEM_PLACE_BIND ? MPOL_BIND :
+			    MPOL_PREFERRED, &nodes);
+	return error ? error : pages_populate(request, backing->address, backing->length);
+}
+
+struct placement {
+	const struct region_request *request;
+	struct actmem_nodes nodes;
+	unsigned int order[ACTMEM_NODES_MAX];
+	unsigned int count;
+	bool locked;
+};
+
+static int verify_page(void *context, uint64_t page, int node)
+{
+	struct placement *placement = context;
+	bool right = true;
+
+	/* A page that is not locked may have been swapped out already. */
+	if (node == -ENOENT && !placement->locked)
+		return 0;
+	if (node < 0)
+		return fail(EIO, "page %llu has no node (move_pages: %s)",
+			    (unsigned long long)page, strerror(-node));
+	if (placement->request->policy == ACTMEM_PLACE_BIND)
+		right = node < ACTMEM_NODES_MAX && node_is_set(&placement->nodes, (unsigned int)node);
+	else if (placement->request->policy == ACTMEM_PLACE_INTERLEAVE)
+		right = (unsigned int)node == placement->order[page % placement->count];
+	return right ? 0 : fail(EIO, "page %llu is on node %d, not on %s as asked",
+				(unsigned long long)page, node, NODES_TEXT(&placement->nodes));
+}
+
+int pages_verify(const struct region_request *request, const struct backing *backing)
+{
+	struct placement placement = { .request = request, .nodes = source_nodes(request),
+				       .locked = backing->locked_bytes };
+	unsigned int node;
+
+	for_each_node(node, &placement.nodes)
+		placement.order[placement.count++] = node;
+	return pages_walk(backing->address, backing->length, backing->page_bytes, verify_page,
+			  &placement);
+}

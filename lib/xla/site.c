@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * The sites that values are put at; see site.h. There are as many as calls of
+ * checkpointed functions in the programs of the process, and they stay.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "site.h"
+
+static struct site **sites;
+static uint64_t sites_count;
+
+struct site *site_named(const char *name, size_t length)
+{
+	struct site **more, *site;
+	uint64_t i;
+
+	/* From the newest: those of a program that runs, not of one that ran. */
+	for (i = sites_count; i-- > 0; ) {
+		site = sites[i];
+		if (site->name_length == length &&
+		    !memcmp(site->name, name, length))
+			return site;
+	}
+	if (sites_count == SITES_MAX)
+		return NULL;
+	more = realloc(sites, (sites_count + 1) * sizeof(*sites));
+	if (!more)
+		return NULL;
+	sites = more;
+	site = calloc(1, sizeof(*site));
+	if (!site)
+		return NULL;
+	site->name = strndup(name, length);
+	if (!site->name) {
+		free(site);
+		return NULL;
+	}
+	site->name_length = length;
+	site->number = sites_count;
+	sites[sites_count++] = site;
+	return site;
+}
+
+struct site *site_numbered(uint64_t number)
+{
+	return number < sites_count ? sites[number] : NULL;
+}
+
+void site_remember(struct site *site, uint64_t first, uint64_t last)
+{
+	site->reclaimed[site->reclaimed_next].first = first;
+	site->reclaimed[site->reclaimed_next].last = last;
+	site->reclaimed_next = (site->reclaimed_next + 1) % SITES_REMEMBER;
+}
+
+int site_remembers(const struct site *site, uint64_t serial)
+{
+	int i;
+
+	for (i = 0; i < SITES_REMEMBER; i++)
+		if (site->reclaimed[i].first <= serial &&
+		    serial <= site->reclaimed[i].last)
+			return 1;
+	return 0;
+}

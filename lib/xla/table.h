@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Token → block. The caller's lock guards all of it.
+ */
+#ifndef ACTMEM_XLA_TABLE_H
+#define ACTMEM_XLA_TABLE_H
+
+#include <stdint.h>
+
+#include "saved.h"
+
+/* Makes sure that one more block can be added, or -ENOMEM. */
+int table_reserve(void);
+
+void table_add(struct saved *block);
+void table_remove(struct saved *block);
+struct saved *table_find(uint64_t token);
+
+#endif /* ACTMEM_XLA_TABLE_H */

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Many at once: regions are made, mapped, pinned, passed over by a kill, and
+ * go, while others ask about all of them.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <sys/uio.h>
+
+#include "driver_test.h"
+
+#define WORKERS	4
+#define ROUNDS	60
+#define PAGES	3
+
+/* One life of a region, in one of several ways; in a child if it is killed. */
+static int live(int device, unsigned int way)
+{
+	int fd = create_pages(device, PAGES), ends[2];
+	struct iovec vector;
+	char *memory;
+
+	CHECK(fd >= 0);
+	memory = map(fd, PAGES);
+	CHECK(memory != MAP_FAILED);
+	if (way & 1)
+		memory[PAGE_BYTES] = 1;
+	if (way & 2) {
+		vector = (struct iovec){ memory + (way % PAGES) * PAGE_BYTES, 4096 };
+		CHECK(!pipe2(ends, O_CLOEXEC));
+		CHECK(vmsplice(ends[1], &vector, 1, 0) == 4096);
+	}
+	if (way & 4)
+		raise(SIGKILL);
+	close(fd);
+	munmap(memory, PAGES * PAGE_BYTES);
+	if (way & 2) {
+		close(ends[0]);
+		close(ends[1]);
+	}
+	return 0;
+}
+
+static int work(int device, unsigned int number)
+{
+	unsigned int round;
+
+	for (round = 0; round < ROUNDS; round++) {
+		unsigned int way = round * 5 + number;
+		pid_t child;
+
+		if (!(way & 4)) {
+			CHECK(!live(device, way));
+			continue;
+		}
+		child = fork();
+		if (!child)
+			_exit(live(device, way));
+		CHECK(wait_for(child) == -1);
+	}
+	return 0;
+}
+
+/* Asks about everything; nothing that it learns may be impossible. */
+static int ask(int device)
+{
+	struct actmem_ioctl_info now;
+	uint64_t ids[64];
+	int count, i;
+
+	count = list(device, ids, 64);
+	CHECK(count >= 0 && count <= WORKERS);
+	for (i = 0; i < count; i++) {
+		int err = info(device, ids[i], &now);
+
+		if (err == -ENOENT)
+			continue;
+		CHECK(!err);
+		CHECK(now.id == ids[i] && now.length == PAGES * PAGE_BYTES);
+		CHECK(now.allocated_bytes <= now.length);
+		CHECK(now.mapped_bytes <= now.length && now.pinned_bytes <= now.length);
+	}
+	CHECK(node_sum("lingering_bytes") <= (long)(WORKERS * PAGES * PAGE_BYTES));
+	CHECK(regions() <= WORKERS);
+	return 0;
+}
+
+TEST_F(driver, many_at_once)
+{
+	pid_t workers[WORKERS];
+	int i, left = WORKERS;
+
+	for (i = 0; i < WORKERS; i++) {
+		workers[i] = fork();
+		if (!workers[i]) {
+			int line = work(self->device, i);
+
+			if (line)
+				fprintf(stderr, "# line %d fails in a worker\n", line);
+			_exit(!!line);
+		}
+	}
+	for (i = 0; left; i = (i + 1) % WORKERS) {
+		int status, line = ask(self->device);
+
+		EXPECT_EQ(0, line);
+		if (workers[i] && waitpid(workers[i], &status, WNOHANG) == workers[i]) {
+			EXPECT_EQ(0, status);
+			workers[i] = 0;
+			left--;
+		}
+	}
+	EXPECT_EQ(0, regions());
+}
+
+struct faulter {
+	char *memory;
+	pthread_barrier_t *start;
+};
+
+static void *fault_all(void *context)
+{
+	struct faulter *faulter = context;
+	size_t i;
+
+	pthread_barrier_wait(faulter->start);
+	for (i = 0; i < PAGES; i++)
+		__atomic_fetch_add((int *)(faulter->memory + i * PAGE_BYTES), 1, __ATOMIC_RELAXED);
+	return NULL;
+}
+
+TEST_F(driver, threads_that_fault_on_the_same_page)
+{
+	struct actmem_ioctl_info now;
+	pthread_t threads[WORKERS];
+	pthread_barrier_t start;
+	struct faulter faulter;
+	int round, i;
+
+	ASSERT_EQ(0, pthread_barrier_init(&start, NULL, WORKERS));
+	for (round = 0; round < 20; round++) {
+		int fd = create_pages(self->device, PAGES);
+
+		ASSERT_LE(0, fd);
+		faulter = (struct faulter){ map(fd, PAGES), &start };
+		ASSERT_NE(MAP_FAILED, faulter.memory);
+		for (i = 0; i < WORKERS; i++)
+			ASSERT_EQ(0, pthread_create(&threads[i], NULL, fault_all, &faulter));
+		for (i = 0; i < WORKERS; i++)
+			ASSERT_EQ(0, pthread_join(threads[i], NULL));
+		EXPECT_EQ(WORKERS, *(int *)(faulter.memory + (PAGES - 1) * PAGE_BYTES));
+		EXPECT_EQ(PAGES * PAGE_BYTES, pmd_mapped(faulter.memory, PAGES * PAGE_BYTES));
+		ASSERT_EQ(0, info(fd, 0, &now));
+		EXPECT_EQ(0, now.pinned_bytes);
+		EXPECT_EQ(PAGES * PAGE_BYTES, now.mapped_bytes);
+		munmap(faulter.memory, PAGES * PAGE_BYTES);
+		close(fd);
+	}
+}
+
+TEST_NOTHING_IS_LEFT
+TEST_HARNESS_MAIN

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The module in processes of its own: how memory is opened, what the
+environment does, where libraries are found, what is said when there is none."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import actmem
+from conftest import TREE
+
+MODULE = os.path.join(TREE, "lib", "python")
+
+TRAIN = """
+    import json, os
+    import jax, jax.numpy as jnp
+    import actmem, actmem.jax
+    f = actmem.jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)), offload_argnums=0)
+    def train():
+        return jax.block_until_ready(jax.jit(jax.grad(
+            lambda x: jnp.sum(f(x))))(jnp.ones((256, 256))))
+"""
+
+
+def python(script, path=MODULE, **environment):
+    """What `script` printed, as JSON, or its error output if it failed."""
+    variables = {name: value for name, value in os.environ.items()
+                 if not name.startswith("ACTMEM_")}
+    variables.update(environment, PYTHONPATH=path)
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(TRAIN) + textwrap.dedent(script)],
+        env=variables, capture_output=True, text=True, check=False)
+    if result.returncode:
+        return result.stderr
+    return json.loads(result.stdout)
+
+
+def test_the_environment_decides():
+    result = python("""
+        train()
+        region, = actmem.regions()
+        print(json.dumps([region, actmem.counters(), actmem.describe()]))
+    """, ACTMEM_BACKEND="memfd", ACTMEM_ALLOW="any", ACTMEM_PAGES="4K",
+        ACTMEM_HEAP_GROW="6M")
+    region, counters, described = result
+    assert region["length"] == counters["region_bytes"] == 6 << 20
+    assert region["backend"] == "memfd" and region["pages"] == "4K"
+    assert region["page_bytes"] == 4096
+    assert counters["blocks"] == 0 and counters["block_bytes_peak"] == 256 * 1024
+    assert described.startswith("memfd: ")
+
+
+def test_open_decides_before_first_use():
+    result = python("""
+        memory = actmem.open(backend="memfd", pages="4K", allow="any",
+                             heap_grow=4 << 20)
+        train()
+        try:
+            actmem.open()
+        except actmem.Error as error:
+            again = str(error)
+        try:
+            memory.close()
+        except actmem.Error as error:
+            close = error.errno
+        print(json.dumps([actmem.regions()[0]["length"], memory.backend,
+                          again, close, repr(memory)]))
+    """, ACTMEM_BACKEND="driver")
+    length, backend, again, close, text = result
+    assert length == 4 << 20 and backend == "memfd"
+    assert "open already" in again and "before the first use" in again
+    assert close == 16      # EBUSY: the handlers' heap
+    assert text.startswith("<actmem.Memory memfd: ")
+
+
+def test_open_after_the_first_use_is_refused():
+    error = python("train(); actmem.open()", ACTMEM_ALLOW="any")
+    assert "open already" in error
+
+
+def test_no_huge_pages_and_nothing_allowed():
+    """Or there are some, and it works: nothing is used silently."""
+    result = python("""
+        train()
+        print(json.dumps(actmem.regions()))
+    """, ACTMEM_BACKEND="memfd")
+    if isinstance(result, str):
+        assert "RESOURCE_EXHAUSTED: actmem: no memory for a block of 262144" in result
+        assert "<lambda> (<string>:5)" in result
+        assert "hugepages" in result and "ACTMEM_ALLOW" in result
+        assert 'actmem.open(allow=("thp", "4k"))' in result
+    else:
+        assert result[0]["pages"] == "2M"
+
+
+def test_heap_exhausted():
+    error = python("""
+        actmem.open(backend="memfd", allow="any", heap_grow=2 << 20,
+                    heap_limit=2 << 20)
+        def loss(x):
+            for _ in range(12):
+                x = f(x)
+            return jnp.sum(x)
+        jax.block_until_ready(jax.jit(jax.grad(loss))(jnp.ones((256, 256))))
+    """)
+    assert "RESOURCE_EXHAUSTED: actmem: no memory for a block of 262144" in error
+    assert "limit" in error and "2.0 MiB" in error
+
+
+def test_a_failed_put_leaves_nothing():
+    live, blocks = python("""
+        actmem.open(backend="memfd", allow="any", heap_grow=2 << 20,
+                    heap_limit=2 << 20)
+        step = jax.jit(jax.grad(lambda x: jnp.sum(f(x))))
+        try:
+            jax.block_until_ready(step(jnp.ones((1024, 1024))))
+        except Exception:
+            train()
+            print(json.dumps([actmem.jax.stats()["live_blocks"],
+                              actmem.counters()["blocks"]]))
+    """)
+    assert live == blocks == 0
+
+
+@pytest.mark.parametrize("name,value", [
+    ("ACTMEM_BACKEND", "disk"), ("ACTMEM_PAGES", "3M"), ("ACTMEM_ALLOW", "all"),
+    ("ACTMEM_HEAP_GROW", "much"), ("ACTMEM_HEAP_LIMIT", "-1"),
+    ("ACTMEM_JAX_GENERATIONS", "two")])
+def test_wrong_environment(name, value):
+    error = python("train()", **{"ACTMEM_ALLOW": "any", name: value})
+    assert name in error and value in error
+
+
+@pytest.mark.parametrize("options,words", [
+    ({"backend": "disk"}, "backend='disk' is none of auto, driver, memfd"),
+    ({"pages": "1M"}, "pages='1M' is none of"),
+    ({"policy": "near"}, "policy='near' is none of"),
+    ({"allow": ("thp", "all")}, "allow='all' is none of"),
+    ({"nodes": 1024}, "nodes=1024 is not within 0 to 1023"),
+    ({"nodes": [-1]}, "nodes=-1 is not within")])
+def test_wrong_options(options, words):
+    with pytest.raises(ValueError, match=words):
+        actmem.open(**options)
+
+
+def test_generations_from_the_environment():
+    assert python("print(json.dumps(actmem.jax.stats()['generations_max']))",
+                  ACTMEM_JAX_GENERATIONS="7") == 7
+
+
+def test_list_and_version():
+    assert actmem.version() == "0.1"
+    actmem.jax.reset()
+    before = len(actmem.list())
+    other = python("""
+        train()
+        print(json.dumps([os.getpid(), actmem.list()]))
+    """, ACTMEM_ALLOW="any")
+    pid, regions = other
+    assert [r["pid"] for r in regions].count(pid) == 1
+    assert len(actmem.list()) == before
+
+
+def test_libraries_beside_the_module(tmp_path):
+    """As they are installed."""
+    shutil.copytree(os.path.join(MODULE, "actmem"), tmp_path / "actmem",
+                    ignore=shutil.ignore_patterns("__pycache__"))
+    missing = python("", path=str(tmp_path))
+    assert "libactmem.so is not in" in missing
+    assert "`make`" in missing and "ACTMEM_LIBDIR" in missing
+    for name in ("libactmem.so.0", "libactmem_xla.so"):
+        shutil.copy(os.path.join(TREE, "build", "lib", name),
+                    tmp_path / "actmem")
+    script = """
+        train()
+        with open("/proc/self/maps") as maps:
+            print(json.dumps(sorted({line.split()[-1] for line in maps
+                                     if "libactmem" in line})))
+    """
+    assert python(script, path=str(tmp_path), ACTMEM_ALLOW="any") == [
+        str(tmp_path / "actmem" / name)
+        for name in ("libactmem.so.0", "libactmem_xla.so")]
+    assert python(script, path=MODULE, ACTMEM_ALLOW="any",
+                  ACTMEM_LIBDIR=str(tmp_path / "actmem"))[0] == str(
+        tmp_path / "actmem" / "libactmem.so.0")
+
+
+def test_a_library_folder_without_libraries(tmp_path):
+    assert f"libactmem.so is not in {tmp_path}" in python(
+        "", ACTMEM_LIBDIR=str(tmp_path))

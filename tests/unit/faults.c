@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "actmem.h"
+#include "faults.h"
+
+static unsigned int countdown;
+static bool reached;
+static const char *failed;
+
+static char call_name[32];
+static unsigned int call_countdown;
+static int call_error;
+static bool call_always;
+
+static int (*device_ioctl)(unsigned long request, void *argument);
+static int forced_node = -1;
+
+void fail_nth(unsigned int nth)
+{
+	countdown = nth;
+	reached = false;
+}
+
+bool fail_nth_was_reached(void)
+{
+	countdown = 0;
+	return reached;
+}
+
+const char *failed_call(void)
+{
+	return failed;
+}
+
+void fail_call(const char *call, unsigned int nth, int error)
+{
+	snprintf(call_name, sizeof(call_name), "%s", call);
+	call_countdown = nth;
+	call_error = error;
+	call_always = false;
+}
+
+void fail_every(const char *call, int error)
+{
+	fail_call(call, 1, error);
+	call_always = true;
+}
+
+void fail_nothing(void)
+{
+	countdown = 0;
+	call_name[0] = '\0';
+	forced_node = -1;
+	device_ioctl = NULL;
+}
+
+void fake_device(int (*ask)(unsigned long request, void *argument))
+{
+	device_ioctl = ask;
+}
+
+void fake_node(int node)
+{
+	forced_node = node;
+}
+
+/* Whether this call shall fail; sets errno, to @usual unless a test chose. */
+static bool fails(const char *call, int usual)
+{
+	if (countdown && !--countdown) {
+		reached = true;
+		failed = call;
+		errno = usual;
+		return true;
+	}
+	if (strcmp(call, call_name) || (!call_always && (!call_countdown || --call_countdown)))
+		return false;
+	errno = call_error;
+	return true;
+}
+
+#define WRAP(type, name, parameters)		\
+	type __real_##name parameters;		\
+	type __wrap_##name parameters;		\
+	type __wrap_##name parameters
+
+WRAP(int, open, (const char *path, int flags, ...))
+{
+	if (device_ioctl && !strcmp(path, "/dev/actmem"))
+		path = "/dev/null";
+	return fails("open", EMFILE) ? -1 : __real_open(path, flags);
+}
+
+WRAP(int, ioctl, (int fd, unsigned long request, ...))
+{
+	va_list arguments;
+	void *argument;
+	int error;
+
+	va_start(arguments, request);
+	argument = va_arg(arguments, void *);
+	va_end(arguments);
+	if (fails("ioctl", EIO))
+		return -1;
+	if (!device_ioctl)
+		return __real_ioctl(fd, request, argument);
+	error = device_ioctl(request, argument);
+	errno = error;
+	return error ? -1 : 0;
+}
+
+WRAP(void *, mmap, (void *address, size_t length, int protection, int flags, int fd,
+		    off_t offset))
+{
+	if (fails("mmap", ENOMEM))
+		return MAP_FAILED;
+	return __real_mmap(address, length, protection, flags, fd, offset);
+}
+
+WRAP(int, memfd_create, (const char *name, unsigned int flags))
+{
+	return fails("memfd_create", EMFILE) ? -1 : __real_memfd_create(name, flags);
+}
+
+WRAP(int, madvise, (void *address, size_t length, int advice))
+{
+	return fails("madvise", ENOMEM) ? -1 : __real_madvise(address, length, advice);
+}
+
+WRAP(int, mlock2, (const void *address, size_t length, unsigned int flags))
+{
+	return fails("mlock2", ENOMEM) ? -1 : __real_mlock2(address, length, flags);
+}
+
+WRAP(int, ftruncate, (int fd, off_t length))
+{
+	return fails("ftruncate", ENOMEM) ? -1 : __real_ftruncate(fd, length);
+}
+
+WRAP(int, fcntl, (int fd, int command, ...))
+{
+	va_list arguments;
+	long argument;
+
+	va_start(arguments, command);
+	argument = va_arg(arguments, long);
+	va_end(arguments);
+	return fails("fcntl", EMFILE) ? -1 : __real_fcntl(fd, command, argument);
+}
+
+WRAP(int, fstat, (int fd, struct stat *stat))
+{
+	return fails("fstat", EIO) ? -1 : __real_fstat(fd, stat);
+}
+
+WRAP(ssize_t, readlink, (const char *path, char *text, size_t size))
+{
+	return fails("readlink", EACCES) ? -1 : __real_readlink(path, text, size);
+}
+
+WRAP(FILE *, fopen, (const char *path, const char *mode))
+{
+	return fails("fopen", EMFILE) ? NULL : __real_fopen(path, mode);
+}
+
+WRAP(DIR *, opendir, (const char *path))
+{
+	return fails("opendir", EMFILE) ? NULL : __real_opendir(path);
+}
+
+WRAP(void *, malloc, (size_t size))
+{
+	return fails("malloc", ENOMEM) ? NULL : __real_malloc(size);
+}
+
+WRAP(void *, calloc, (size_t count, size_t size))
+{
+	return fails("calloc", ENOMEM) ? NULL : __real_calloc(count, size);
+}
+
+WRAP(void *, realloc, (void *memory, size_t size))
+{
+	return fails("realloc", ENOMEM) ? NULL : __real_realloc(memory, size);
+}
+
+WRAP(long, syscall, (long number, ...))
+{
+	const char *name = number == SYS_mbind ? "mbind" :
+			   number == SYS_move_pages ? "move_pages" :
+			   number == SYS_get_mempolicy ? "get_mempolicy" : "syscall";
+	va_list arguments;
+	long a[6];
+	unsigned int i;
+	long result;
+
+	va_start(arguments, number);
+	for (i = 0; i < 6; i++)
+		a[i] = va_arg(arguments, long);
+	va_end(arguments);
+	if (fails(name, EIO))
+		return -1;
+	result = __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+	if (number == SYS_move_pages && !result && forced_node >= 0)
+		for (i = 0; i < (unsigned long)a[1]; i++)
+			((int *)a[4])[i] = forced_node;
+	return result;
+}
+
+struct held held_now(void)
+{
+	struct held held = { 0, 0 };
+	DIR *directory = __real_opendir("/proc/self/fd");
+	FILE *file = __real_fopen("/proc/self/maps", "re");
+	char line[4096];
+
+	assert_true(directory && file);
+	while (readdir(directory))
+		held.descriptors++;
+	while (fgets(line, sizeof(line), file))
+		held.mappings += !!strstr(line, "/memfd:");
+	closedir(directory);
+	fclose(file);
+	return held;
+}
+
+void assert_same_held(struct held before)
+{
+	struct held now = held_now();
+
+	assert_int_equal(now.descriptors, before.descriptors);
+	assert_int_equal(now.mappings, before.mappings);
+}
+
+void assert_fails(int got, int error, const char *part)
+{
+	if (got != -error || !strstr(actmem_error(), part))
+		print_error("returned %d with '%s'\n", got, actmem_error());
+	assert_int_equal(got, -error);
+	assert_non_null(strstr(actmem_error(), part));
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Makes system calls of the library fail. The calls are wrapped by the linker
+ * (--wrap) and reach the kernel unless a test says otherwise.
+ */
+#ifndef UNIT_FAULTS_H
+#define UNIT_FAULTS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+/* The @nth wrapped call from now on (1: the next) fails as that call may. */
+void fail_nth(unsigned int nth);
+
+/* Whether that call was reached; disarms it. */
+bool fail_nth_was_reached(void);
+
+/* The name of the call that failed. */
+const char *failed_call(void);
+
+/* The @nth call of this name from now on fails with this errno. */
+void fail_call(const char *call, unsigned int nth, int error);
+
+/* Every call of this name fails so from now on. */
+void fail_every(const char *call, int error);
+
+void fail_nothing(void);
+
+/*
+ * /dev/actmem opens as a descriptor of nothing, and ioctl() on it asks @ioctl,
+ * which returns 0 or an errno. NULL: the real ones.
+ */
+void fake_device(int (*ioctl)(unsigned long request, void *argument));
+
+/* move_pages() says that every page is on this node; -1: the truth. */
+void fake_node(int node);
+
+struct held {
+	unsigned int descriptors;
+	unsigned int mappings;
+};
+
+/* What this process holds: descriptors, and mappings of memfds. */
+struct held held_now(void);
+void assert_same_held(struct held before);
+
+/* Asserts a negative errno and that the words have @part in them. */
+void assert_fails(int got, int error, const char *part);
+
+#endif /* UNIT_FAULTS_H */

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Text in and out: node sets, bytes, the environment.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "actmem.h"
+#include "error.h"
+#include "faults.h"
+#include "node.h"
+
+static void test_nodes_parse(void **state)
+{
+	static const char *const bad[] = {
+		",", "0,", ",0", "0,,1", "-1", "1-", "3-1", "1024", "0-1024", "0x1", " 0", "0 ",
+		"4294967296", "18446744073709551616", "0\n\n", "a", "0-1-2",
+	};
+	struct actmem_nodes nodes;
+	unsigned int i;
+
+	assert_true(nodes_parse("0,2-3\n", &nodes));
+	assert_int_equal(nodes.word[0], 0xd);
+	assert_int_equal(nodes_count(&nodes), 3);
+	assert_true(nodes_parse("0-1023", &nodes));
+	assert_int_equal(nodes_count(&nodes), 1024);
+	assert_true(nodes_parse("63-64,1023", &nodes));
+	assert_int_equal(nodes.word[0], 1ULL << 63);
+	assert_int_equal(nodes.word[1], 1);
+	assert_int_equal(nodes.word[15], 1ULL << 63);
+	assert_true(nodes_parse("", &nodes));
+	assert_true(nodes_empty(&nodes));
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		if (nodes_parse(bad[i], &nodes))
+			fail_msg("'%s' was taken", bad[i]);
+}
+
+static void test_nodes_next(void **state)
+{
+	struct actmem_nodes nodes;
+
+	assert_true(nodes_parse("5,64,1023", &nodes));
+	assert_int_equal(nodes_next(&nodes, 0), 5);
+	assert_int_equal(nodes_next(&nodes, 6), 64);
+	assert_int_equal(nodes_next(&nodes, 64), 64);
+	assert_int_equal(nodes_next(&nodes, 65), 1023);
+	assert_int_equal(nodes_next(&nodes, 1024), ACTMEM_NODES_MAX);
+}
+
+static void assert_text(const char *set, const char *wanted)
+{
+	struct actmem_nodes nodes;
+
+	assert_true(nodes_parse(set, &nodes));
+	assert_string_equal(NODES_TEXT(&nodes), wanted);
+}
+
+static void test_nodes_text(void **state)
+{
+	struct actmem_nodes nodes = { { 0 } };
+	unsigned int node;
+
+	assert_text("", "no node");
+	assert_text("7", "node 7");
+	assert_text("0,1", "nodes 0-1");
+	assert_text("0,2,3,4,9", "nodes 0,2-4,9");
+	assert_text("1022-1023", "nodes 1022-1023");
+	assert_text("0-1023", "nodes 0-1023");
+	for (node = 0; node < ACTMEM_NODES_MAX; node += 2)
+		node_set(&nodes, node);
+	assert_non_null(strstr(NODES_TEXT(&nodes), "..."));
+	assert_true(strlen(NODES_TEXT(&nodes)) < NODES_TEXT_MAX);
+}
+
+static void test_bytes_text(void **state)
+{
+	assert_string_equal(BYTES_TEXT(0), "0 B");
+	assert_string_equal(BYTES_TEXT(1023), "1023 B");
+	assert_string_equal(BYTES_TEXT(1024), "1.0 KiB");
+	assert_string_equal(BYTES_TEXT((31ULL << 30) / 10), "3.1 GiB");
+	assert_string_equal(BYTES_TEXT(UINT64_MAX), "16.0 EiB");
+}
+
+static void test_words(void **state)
+{
+	char text[3 * ERROR_TEXT_MAX];
+	unsigned int i;
+
+	memset(text, 'x', sizeof(text));
+	text[sizeof(text) - 1] = '\0';
+	assert_int_equal((fail)(EINVAL, "%s", text), -EINVAL);
+	assert_int_equal(strlen(actmem_error()), ERROR_TEXT_MAX - 1);
+	fail_more("%s", text);
+	assert_int_equal(strlen(actmem_error()), ERROR_TEXT_MAX - 1);
+	/* Words that quote themselves. */
+	(fail)(EINVAL, "one");
+	for (i = 0; i < 3; i++)
+		(fail)(EINVAL, "%s, two", actmem_error());
+	assert_string_equal(actmem_error(), "one, two, two, two");
+	assert_string_equal(actmem_version(), "0.1");
+}
+
+static void test_environment(void **state)
+{
+	struct actmem_options options;
+
+	setenv("ACTMEM_BACKEND", "Memfd", 1);
+	setenv("ACTMEM_PAGES", "4k", 1);
+	setenv("ACTMEM_POLICY", "interleave", 1);
+	setenv("ACTMEM_NODES", "0,2-3", 1);
+	setenv("ACTMEM_ALLOW", "thp,unlocked", 1);
+	ACTMEM_INIT(&options);
+	assert_int_equal(actmem_options_from_environment(&options), 0);
+	assert_int_equal(options.backend, ACTMEM_BACKEND_MEMFD);
+	assert_int_equal(options.pages, ACTMEM_PAGES_4K);
+	assert_int_equal(options.policy, ACTMEM_PLACE_INTERLEAVE);
+	assert_int_equal(options.nodes.word[0], 0xd);
+	assert_int_equal(options.allow, ACTMEM_ALLOW_THP | ACTMEM_ALLOW_UNLOCKED);
+	assert_int_equal(options.size, sizeof(options));
+	setenv("ACTMEM_ALLOW", "any", 1);
+	assert_int_equal(actmem_options_from_environment(&options), 0);
+	assert_int_equal(options.allow, 0xf);
+	setenv("ACTMEM_ALLOW", "", 1);
+	setenv("ACTMEM_PAGES", "", 1);
+	assert_int_equal(actmem_options_from_environment(&options), 0);
+	assert_int_equal(options.allow, 0);
+	assert_int_equal(options.pages, ACTMEM_PAGES_DEFAULT);
+	setenv("ACTMEM_NODES", "none", 1);
+	assert_fails(actmem_options_from_environment(&options), EINVAL, "ACTMEM_NODES is 'none'");
+	options.size = 0;
+	unsetenv("ACTMEM_NODES");
+	assert_fails(actmem_options_from_environment(&options), EINVAL, "ACTMEM_INIT");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_nodes_parse),
+		cmocka_unit_test(test_nodes_next),
+		cmocka_unit_test(test_nodes_text),
+		cmocka_unit_test(test_bytes_text),
+		cmocka_unit_test(test_words),
+		cmocka_unit_test(test_environment),
+	};
+
+	return cmocka_run_group_tests_name("parse", tests, NULL, NULL);
+}

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+#
+# Unit tests of the library: its own objects under ASan and UBSan, with the
+# system calls wrapped that the tests make fail. And that headers stand alone.
+
+UNIT_WRAPPED := open ioctl mmap memfd_create madvise mlock2 ftruncate fcntl \
+	fstat readlink fopen opendir malloc calloc realloc syscall
+UNIT_SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all \
+	-fno-omit-frame-pointer
+
+UNIT_OBJ := $(B)/obj/sanitized
+UNIT_TESTS := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c))
+UNIT_PROGRAMS := $(UNIT_TESTS:%=$(B)/tests/unit/%)
+
+$(UNIT_OBJ)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -O1 $(UNIT_SANITIZE) -Wno-missing-prototypes -MMD -MP -c $< -o $@
+
+$(UNIT_PROGRAMS): $(B)/tests/unit/%: $(UNIT_OBJ)/tests/unit/%.o \
+		$(UNIT_OBJ)/tests/unit/faults.o $(LIB_SOURCES:%.c=$(UNIT_OBJ)/%.o)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) $(UNIT_SANITIZE) -pthread $(UNIT_WRAPPED:%=-Wl,--wrap=%) \
+		$^ -lcmocka -o $@
+
+.PHONY: check-unit
+CHECKS += unit
+check-unit: $(UNIT_PROGRAMS)
+	@tests/unit/headers
+	@status=0; for program in $(UNIT_PROGRAMS); do \
+		CMOCKA_MESSAGE_OUTPUT=TAP timeout 120 $$program || status=1; \
+	done; exit $$status
