@@ -134,9 +134,6 @@ static int fail_create(int error, const struct actmem_ioctl_create *create)
 	case ACTMEM_WHY_MISPLACED:
 		return fail(error, "a page came from node %d, which was not asked for; nothing was kept",
 			    create->why_node);
-	case ACTMEM_WHY_MEMCG:
-		return fail(error, "the memory cgroup let this have %s of %s wanted; raise its memory.max",
-			    BYTES_TEXT(create->why_available), BYTES_TEXT(create->why_wanted));
 	default:
 		return fail(error, "the driver cannot make a region of %s (%s)",
 			    BYTES_TEXT(create->length), strerror(error));

@@ -180,8 +180,8 @@ static int run_on(unsigned int cpu)
 
 static int beside_a_full_node(int device)
 {
-	struct actmem_ioctl_create spare = region_on(2, ACTMEM_POLICY_BIND, 2), arg;
-	char where[17];
+	struct actmem_ioctl_create spare = region_on(16, ACTMEM_POLICY_BIND, 2), arg;
+	char where[33];
 	size_t here;
 
 	CHECK(!run_on(1));
@@ -199,10 +199,10 @@ static int beside_a_full_node(int device)
 
 	/* The processor's own node comes first, and the other goes on. */
 	close(spare.fd);
-	arg = region_on(16, ACTMEM_POLICY_BIND, 3);
+	arg = region_on(32, ACTMEM_POLICY_BIND, 3);
 	CHECK(placed(device, &arg, where) >= 0);
 	here = strspn(where, "1");
-	CHECK(here > 0 && here < 16 && strspn(where + here, "0") == 16 - here);
+	CHECK(here > 0 && here < 32 && strspn(where + here, "0") == 32 - here);
 	return 0;
 }
 

@@ -364,7 +364,8 @@ static void finish(const char *token, long free_before)
 int main(void)
 {
 	char *argv[ARGS_MAX + 1] = { NULL };
-	char token[64] = "none", line[1024];
+	char token[64] = "none", *line = NULL;
+	size_t line_size = 0;
 	int argc = 0, number = 0;
 	long free_before = 0;
 	FILE *config;
@@ -379,7 +380,7 @@ int main(void)
 	setenv("HOME", "/tmp", 1);
 
 	config = fopen("/vm/config", "re");
-	while (config && fgets(line, sizeof(line), config)) {
+	while (config && getline(&line, &line_size, config) > 0) {
 		char *value = strchr(line, ' ');
 
 		line[strcspn(line, "\n")] = '\0';
@@ -396,7 +397,9 @@ int main(void)
 			load_module(value);
 		else if (!strncmp(line, "program ", 8))
 			argv[0] = strdup(value), argc = 1;
-		else if (!strncmp(line, "argument ", 9) && argc < ARGS_MAX)
+		else if (!strncmp(line, "argument ", 9) && argc == ARGS_MAX)
+			report("error more than %d words for %s", ARGS_MAX, argv[0]);
+		else if (!strncmp(line, "argument ", 9))
 			argv[argc++] = strdup(value);
 		else if (!strcmp(line, "measure"))
 			free_before = free_kib();
