@@ -205,7 +205,7 @@ static void block_link(struct saved *block, struct generation *generation)
 }
 
 int saved_begin(const struct origin *origin, uint64_t bytes,
-		 struct saved **result, char *words)
+		struct saved **result, char *words)
 {
 	struct generation *generation = NULL;
 	struct saved *block, *freed = NULL;
@@ -314,7 +314,7 @@ static int explain_missing(uint64_t token, char *words)
 }
 
 int saved_claim(uint64_t token, uint64_t bytes, uint32_t device, int64_t run,
-		 struct saved **result, char *words)
+		struct saved **result, char *words)
 {
 	struct saved *block;
 	int ret = 0;

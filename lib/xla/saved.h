@@ -45,11 +45,11 @@ struct origin {
 
 /* 0 with *@block, or a negative errno and why in @words[SAVED_WORDS]. */
 int saved_begin(const struct origin *origin, uint64_t bytes,
-		 struct saved **block, char *words);
+		struct saved **block, char *words);
 void saved_filled(struct saved *block);
 
 int saved_claim(uint64_t token, uint64_t bytes, uint32_t device, int64_t run,
-		 struct saved **block, char *words);
+		struct saved **block, char *words);
 void saved_release(struct saved *block);
 
 /* Whether new blocks are to be checksummed. */

@@ -8,7 +8,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 import actmem.jax
 
-LAYERS, BATCH, TOKENS, WIDTH = 4, 4, 16, 32
+LAYERS, BATCH, TOKENS, WIDTH = 3, 4, 16, 32
 POLICY = jax.checkpoint_policies.save_only_these_names("q", "k", "v")
 
 

@@ -151,11 +151,10 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
         handle = ctypes.c_void_p()
         _check(_native.library.actmem_open(ctypes.byref(handle),
                                            ctypes.byref(options)))
-        memory = Memory(handle, heap_grow, heap_limit)
+        _default = Memory(handle, heap_grow, heap_limit)
         if _on_open is not None:
-            _on_open(memory)
-        _default = memory
-    return memory
+            _on_open(_default)
+        return _default
 
 
 def _current():
