@@ -134,7 +134,7 @@ static void begin_to_linger(struct actmem_region *region)
 		actmem_count_lingering_pages(node, region->node_pages_held[node]);
 	mutex_unlock(&region->lock);
 	actmem_count_lingering_region(1);
-	/* The caller has one of the superblock, which goes with the last inode. */
+	/* The caller has one, of the device's file or of the superblock. */
 	__module_get(THIS_MODULE);
 	list_add_tail(&region->linger, &lingering_regions);
 	schedule_delayed_work(&sweeper, SWEEP_INTERVAL);
