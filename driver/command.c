@@ -7,6 +7,7 @@
 #include <linux/cred.h>
 #include <linux/file.h>
 #include <linux/pid.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -270,6 +271,7 @@ static int list(void __user *user)
 			break;
 		seen = may_see(region);
 		actmem_region_put(region);
+		cond_resched();
 		if (!seen)
 			continue;
 		if (put_user(id, ids + count))
