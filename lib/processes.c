@@ -55,6 +55,12 @@ struct search {
 	unsigned int published_count;
 };
 
+/* The errors that are this process's own, and tell nothing of another one. */
+static bool no_room(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOMEM;
+}
+
 /* The number of the process in its own, innermost namespace. */
 static int own_pid(int pid)
 {
@@ -78,26 +84,42 @@ static bool read_at(int fd, void *into, size_t size, uint64_t offset)
 	return pread(fd, into, size, (off_t)offset) == (ssize_t)size;
 }
 
-/* A descriptor of what a process publishes, or -1. */
-static int open_published(const char *path, int pid)
+/*
+ * A descriptor of another process's file, -EINVAL if it is none in memory. What
+ * carries the name may be anything, a device included, and to open that could
+ * do harm: O_PATH gets hold of it without opening it.
+ */
+static int open_memory_file(const char *path)
+{
+	char own_path[PATH_SIZE];
+	struct stat stat;
+	struct statfs files;
+	int fd = -EINVAL;
+	int place = open(path, O_PATH | O_CLOEXEC);
+
+	if (place < 0)
+		return -errno;
+	if (!fstat(place, &stat) && S_ISREG(stat.st_mode) &&
+	    !fstatfs(place, &files) && files.f_type == TMPFS_MAGIC) {
+		snprintf(own_path, sizeof(own_path), "/proc/self/fd/%d", place);
+		fd = open(own_path, O_RDONLY | O_CLOEXEC);
+		if (fd < 0)
+			fd = -errno;
+	}
+	close(place);
+	return fd;
+}
+
+static bool is_published(int fd, int pid)
 {
 	struct stats_header header;
 	struct stat stat;
-	struct statfs files;
-	int seals;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	int seals = fcntl(fd, F_GET_SEALS);
 
-	if (fd < 0)
-		return -1;
-	seals = fcntl(fd, F_GET_SEALS);
-	if (!fstat(fd, &stat) && S_ISREG(stat.st_mode) && stat.st_size == STATS_FILE_BYTES &&
-	    !fstatfs(fd, &files) && files.f_type == TMPFS_MAGIC &&
-	    seals >= 0 && seals & F_SEAL_SHRINK &&
-	    read_at(fd, &header, sizeof(header), 0) && header.magic == STATS_MAGIC &&
-	    header.version == STATS_VERSION && header.pid == own_pid(pid))
-		return fd;
-	close(fd);
-	return -1;
+	return !fstat(fd, &stat) && stat.st_size == STATS_FILE_BYTES &&
+	       seals >= 0 && seals & F_SEAL_SHRINK &&
+	       read_at(fd, &header, sizeof(header), 0) && header.magic == STATS_MAGIC &&
+	       header.version == STATS_VERSION && header.pid == own_pid(pid);
 }
 
 static unsigned int published_records(int fd)
@@ -274,7 +296,7 @@ static int walk_links(struct search *search, int pid, const char *prefix,
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
 	directory = opendir(path);
-	if (!directory && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+	if (!directory && no_room(errno))
 		return fail(errno, "cannot look into process %d (%s)", pid, strerror(errno));
 	/* It has ended, or it is not ours to see. */
 	if (!directory)
@@ -294,12 +316,20 @@ static int walk_links(struct search *search, int pid, const char *prefix,
 
 static int take_stats(struct search *search, int pid, const char *path, const char *link)
 {
-	int fd = -1;
+	int fd;
 
-	if (search->published_count < PUBLISHED_MAX)
-		fd = open_published(path, pid);
-	if (fd >= 0)
+	if (search->published_count == PUBLISHED_MAX)
+		return 0;
+	fd = open_memory_file(path);
+	if (fd >= 0 && is_published(fd, pid)) {
 		search->published[search->published_count++] = fd;
+		return 0;
+	}
+	if (fd >= 0)
+		close(fd);
+	else if (no_room(-fd))
+		return fail(-fd, "cannot read what process %d publishes (%s)", pid,
+			    strerror(-fd));
 	return 0;
 }
 
