@@ -203,9 +203,7 @@ static int check_foreign(int fd, struct actmem_ioctl_info *info)
 
 	if (fstat(fd, &stat))
 		return fail(errno, "descriptor %d: %s", fd, strerror(errno));
-	if (S_ISCHR(stat.st_mode) || S_ISBLK(stat.st_mode) || S_ISSOCK(stat.st_mode) ||
-	    S_ISFIFO(stat.st_mode) || S_ISDIR(stat.st_mode) ||
-	    ask(fd, ACTMEM_IOC_INFO, info) || !info->length || !info->id)
+	if (!S_ISREG(stat.st_mode) || ask(fd, ACTMEM_IOC_INFO, info) || !info->length || !info->id)
 		return fail(EINVAL, "descriptor %d is no region of the driver backend", fd);
 	if ((fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDWR)
 		return fail(EINVAL, "descriptor %d is not open for reading and writing", fd);
