@@ -101,11 +101,12 @@ static int driver_open(int *device)
 
 static int fail_cgroup(int error, const struct actmem_ioctl_create *create)
 {
-	char knob[CGROUP_PATH_MAX] = "memory.max";
+	char knob[CGROUP_FILE_MAX];
 
-	cgroup_available_bytes(knob);
+	memory_cgroup_available(knob);
 	return fail(error, "the memory cgroup has %s left of %s wanted; raise %s",
-		    BYTES_TEXT(create->why_available), BYTES_TEXT(create->why_wanted), knob);
+		    BYTES_TEXT(create->why_available), BYTES_TEXT(create->why_wanted),
+		    *knob ? knob : "memory.max");
 }
 
 static int fail_create(int error, const struct actmem_ioctl_create *create)
