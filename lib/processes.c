@@ -47,11 +47,20 @@ struct found {
 	size_t item;		/* its index in the list */
 };
 
+/*
+ * Descriptors and records mostly rise together: the record behind the one that
+ * was found last is tried first.
+ */
+struct published {
+	int fd;
+	unsigned int next;
+};
+
 struct search {
 	struct region_list *list;
 	struct found *found;
 	size_t count, room;
-	int published[PUBLISHED_MAX];
+	struct published published[PUBLISHED_MAX];
 	unsigned int published_count;
 };
 
@@ -167,32 +176,46 @@ static bool makes_sense(const struct stats_record *record, uint64_t length)
 	       record->mapped_bytes <= length && record->pinned_bytes <= length;
 }
 
+/* The record of a region in what its process publishes; false: it has none. */
+static bool find_record(struct published *published, uint64_t device, uint64_t id,
+			struct stats_record *record)
+{
+	unsigned int records = published_records(published->fd);
+	unsigned int i;
+
+	for (i = 0; i < records; i++) {
+		unsigned int index = (published->next + i) % records;
+		uint64_t key[3];
+
+		if (read_at(published->fd, key, sizeof(key),
+			    STATS_HEADER_BYTES + (uint64_t)index * STATS_RECORD_BYTES) &&
+		    key[1] == device && key[2] == id &&
+		    read_record(published->fd, index, record) &&
+		    record->device == device && record->id == id) {
+			published->next = index + 1;
+			return true;
+		}
+	}
+	return false;
+}
+
 /* Fills in what the process itself tells of the region. */
-static enum rank take_published(const struct search *search, uint64_t device, uint64_t id,
+static enum rank take_published(struct search *search, uint64_t device, uint64_t id,
 				struct actmem_region_info *info)
 {
 	struct stats_record record;
-	unsigned int file, index, records;
+	unsigned int i;
 
-	for (file = 0; file < search->published_count; file++) {
-		records = published_records(search->published[file]);
-		for (index = 0; index < records; index++) {
-			uint64_t key[3];
-			uint64_t offset = STATS_HEADER_BYTES + (uint64_t)index * STATS_RECORD_BYTES;
-
-			if (!read_at(search->published[file], key, sizeof(key), offset) ||
-			    key[1] != device || key[2] != id ||
-			    !read_record(search->published[file], index, &record) ||
-			    record.device != device || record.id != id ||
-			    !makes_sense(&record, info->length))
-				continue;
-			info->page_bytes = record.page_bytes;
-			info->pages = record.pages;
-			info->mapped_bytes = record.mapped_bytes;
-			info->pinned_bytes = record.pinned_bytes;
-			memcpy(info->node_bytes, record.node_bytes, sizeof(info->node_bytes));
-			return record.received ? RANK_RECEIVER : RANK_MAKER;
-		}
+	for (i = 0; i < search->published_count; i++) {
+		if (!find_record(&search->published[i], device, id, &record) ||
+		    !makes_sense(&record, info->length))
+			continue;
+		info->page_bytes = record.page_bytes;
+		info->pages = record.pages;
+		info->mapped_bytes = record.mapped_bytes;
+		info->pinned_bytes = record.pinned_bytes;
+		memcpy(info->node_bytes, record.node_bytes, sizeof(info->node_bytes));
+		return record.received ? RANK_RECEIVER : RANK_MAKER;
 	}
 	return RANK_HOLDER;
 }
@@ -322,7 +345,7 @@ static int take_stats(struct search *search, int pid, const char *path, const ch
 		return 0;
 	fd = open_memory_file(path);
 	if (fd >= 0 && is_published(fd, pid)) {
-		search->published[search->published_count++] = fd;
+		search->published[search->published_count++] = (struct published){ .fd = fd };
 		return 0;
 	}
 	if (fd >= 0)
@@ -342,7 +365,7 @@ static int search_process(struct search *search, int pid)
 	if (!error)
 		error = walk_links(search, pid, REGION_PREFIX, take_region);
 	while (search->published_count)
-		close(search->published[--search->published_count]);
+		close(search->published[--search->published_count].fd);
 	return error;
 }
 
