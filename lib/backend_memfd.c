@@ -266,8 +266,9 @@ static int memfd_create_region(int device, const struct region_request *request,
 }
 
 /*
- * Only what cannot raise SIGBUS later: our label, the seals, no holes. The
- * lock of the maker ends with the maker, so this process takes its own.
+ * Only what does not raise SIGBUS later by itself: our label, the seals, no
+ * holes. (Its other holders can still punch holes, as they can write to it.)
+ * The lock of the maker ends with the maker, so this process takes its own.
  */
 static int check_foreign(int fd, struct backing *backing)
 {
