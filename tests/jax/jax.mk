@@ -24,3 +24,14 @@ $(SAVED_TESTS): $(B)/tests/saved_threads-%: $(SAVED_SOURCES) \
 check-jax-threads: $(SAVED_TESTS)
 	@fixed=$$(setarch -R true 2>/dev/null && echo setarch -R); \
 	for test in $(SAVED_TESTS); do $$fixed $$test || exit; done
+
+# The same on the driver, in a booted kernel that sees this machine's files.
+# The processor is one with AVX, which jaxlib wants.
+CHECKS += jax-driver
+
+.PHONY: check-jax-driver
+check-jax-driver: $(VENV)/.ready $(XLA_LIBRARY) $(B)/bin/actmem $(B)/vm/init
+	@tests/vm/run --kernel 6.12 --tap --host --cpu max --numa 2 --memory 3G \
+		--timeout 900 --env PYTHONDONTWRITEBYTECODE=1 --env TMPDIR=/dev/shm \
+		-- $(B)/bin/actmem run --backend driver --nodes 1 -- \
+		$(VENV_PYTHON) tests/jax/on_driver.py

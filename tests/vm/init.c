@@ -48,6 +48,8 @@ static int output_fd = -1;
 static int kmsg_fd = -1;
 static int timeout_seconds = 60;
 static int announce;
+/* Working folder of programs that run among the host's files, else NULL. */
+static char *host_folder;
 
 static __attribute__((format(printf, 1, 2))) void report(const char *format, ...)
 {
@@ -172,6 +174,24 @@ static void mount_all(void)
 	mount("devpts", "/dev/pts", "devpts", 0, NULL);
 }
 
+/* The host's files below /host, with this machine's devices and processes. */
+static void mount_host(void)
+{
+	static const char *const own[] = { "/proc", "/sys", "/dev" };
+	char target[16];
+	size_t i;
+
+	mkdir("/host", 0755);
+	if (mount("host", "/host", "9p", MS_RDONLY,
+		  "trans=virtio,version=9p2000.L,msize=512000,cache=loose"))
+		report("error cannot mount the host's files: %s", strerror(errno));
+	for (i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+		snprintf(target, sizeof(target), "/host%s", own[i]);
+		if (mount(own[i], target, NULL, MS_BIND | MS_REC, NULL))
+			report("error cannot mount %s: %s", target, strerror(errno));
+	}
+}
+
 /* @line: path of the module, then its parameters. */
 static void load_module(char *line)
 {
@@ -291,7 +311,8 @@ static void run_program(int number, char **argv)
 		dup2(output_fd, STDERR_FILENO);
 		if (null_fd > STDERR_FILENO)
 			close(null_fd);
-		execv(argv[0], argv);
+		if (!host_folder || (!chroot("/host") && !chdir(host_folder)))
+			execv(argv[0], argv);
 		dprintf(STDERR_FILENO, "%s: %s\n", argv[0], strerror(errno));
 		_exit(127);
 	}
@@ -393,6 +414,8 @@ int main(void)
 			announce = 1;
 		else if (!strncmp(line, "environment ", 12))
 			putenv(strdup(value));
+		else if (!strncmp(line, "host ", 5))
+			host_folder = strdup(value), mount_host();
 		else if (!strncmp(line, "module ", 7))
 			load_module(value);
 		else if (!strncmp(line, "program ", 8))
