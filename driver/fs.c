@@ -66,6 +66,7 @@ static const struct file_operations actmem_file_operations = {
 	.get_unmapped_area = actmem_get_unmapped_area,
 	.unlocked_ioctl = actmem_region_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
+	.fsync = noop_fsync,
 	.show_fdinfo = actmem_show_fdinfo,
 };
 

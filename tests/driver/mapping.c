@@ -433,6 +433,15 @@ TEST_F(mapping, the_file_cannot_change)
 	EXPECT_TRUE(is_whole(self->memory));
 }
 
+/* As of a memfd: there is nothing behind it to write to. */
+TEST_F(mapping, can_be_synced)
+{
+	self->memory[0] = 1;
+	EXPECT_EQ(0, msync(self->memory, LENGTH, MS_SYNC));
+	EXPECT_EQ(0, fsync(self->fd));
+	EXPECT_EQ(0, fdatasync(self->fd));
+}
+
 TEST_F(mapping, works_with_transparent_huge_pages_off)
 {
 	const char *path = "/sys/kernel/mm/transparent_hugepage/enabled";

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 
 from harness import (HOLDER, ISOLATED, NO_CAPABILITIES, actmem, clean_environment, expect,
-                     forbidden_device, holder, mount)
+                     forbidden_device, holder, mount, public_copy)
 from tap import Skip, case, main
 
 MIB = 1 << 20
@@ -160,9 +160,10 @@ def other_users_see_nothing_of_it():
     stranger = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     if subprocess.run([*stranger, "true"], stderr=subprocess.DEVNULL, check=False).returncode:
         raise Skip("needs root, to become another user")
-    with holder("secret", 2 * MIB) as process:
+    with holder("secret", 2 * MIB) as process, public_copy() as program:
         assert process.pid in [r["pid"] for r in regions()]
-        assert process.pid not in [r["pid"] for r in regions(prefix=stranger)]
+        theirs = regions(prefix=stranger, program=program, cwd="/")
+        assert process.pid not in [r["pid"] for r in theirs]
 
 
 @case
