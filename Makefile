@@ -10,7 +10,6 @@ VERSION := 0.1.0
 ABI := 0
 
 B := build
-CC ?= gcc
 PREFIX ?= /usr/local
 DESTDIR ?=
 BINDIR = $(DESTDIR)$(PREFIX)/bin

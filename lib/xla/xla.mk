@@ -10,11 +10,8 @@ XLA_INCLUDE = $(firstword $(shell \
 	ls -d $(VENV)/lib/python3*/site-packages/jaxlib/include 2>/dev/null))
 XLA_LIBRARY := $(B)/lib/libactmem_xla.so
 
-ifneq ($(wildcard $(VENV)/.ready),)
-ALL += $(XLA_LIBRARY)
-else
-ALL += without-jaxlib
-endif
+XLA_TARGET := $(if $(wildcard $(VENV)/.ready),$(XLA_LIBRARY),without-jaxlib)
+ALL += $(XLA_TARGET)
 
 .PHONY: without-jaxlib
 without-jaxlib:
@@ -30,3 +27,8 @@ $(XLA_LIBRARY): $(XLA_OBJECTS) $(B)/lib/libactmem.so
 	$(CC) -shared -pthread $(CFLAGS) $(LDFLAGS) $(XLA_OBJECTS) -o $@ \
 		-L$(B)/lib -lactmem -Wl,-rpath,'$$ORIGIN' \
 		-Wl,-z,defs,-z,relro,-z,now,-z,nodelete
+
+# Beside the Python module, which removes it with its own.
+install:: $(XLA_TARGET)
+	[ ! -f $(XLA_LIBRARY) ] || \
+		install -D -m 755 $(XLA_LIBRARY) $(PYTHON_MODULE)/$(notdir $(XLA_LIBRARY))
