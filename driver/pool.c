@@ -48,7 +48,7 @@
 
 /**
  * struct pool - the warm pages of one node
- * @lock: protects what follows, up to @wait; held for an instant only
+ * @lock: see there; held for an instant only
  * @ready: pages that are zero
  * @dirty: pages still to be zeroed
  * @ready_count: length of @ready
@@ -61,8 +61,10 @@
  * @wait: where the worker waits to be kicked
  * @retry: jiffies to wait after the next fill that finds nothing; the worker's
  * @worker: NULL as long as there has been no target; protected by settings_lock
+ * @node: whose pages these are
  */
 struct pool {
+	/* Protects what follows, up to @wait. */
 	spinlock_t lock;
 	struct list_head ready;
 	struct list_head dirty;

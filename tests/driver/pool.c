@@ -583,6 +583,49 @@ TEST_F(pool, regions_come_and_go_while_it_changes)
 	wait_ready(NODE, FULL);
 }
 
+/*
+ * Takes one block of a node's memory away; its number, -1 if none can go. Not
+ * the first, which has what the kernel itself keeps on the node.
+ */
+static int take_memory_away(int node)
+{
+	int block, seen = 0;
+	char path[96];
+
+	for (block = 0; block < 256; block++) {
+		snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/memory%d/state",
+			 node, block);
+		if (!access(path, W_OK) && seen++ && !put(path, "offline"))
+			return block;
+	}
+	return -1;
+}
+
+TEST_F(pool, a_node_that_loses_memory)
+{
+	size_t most = node_memory(2, "MemTotal") / PAGE_BYTES, left;
+	char path[96];
+	int block;
+
+	if (!most)
+		SKIP(return, "this machine has no third memory node");
+	/* Empties it again, for ten seconds, since its own pages cannot go. */
+	ASSERT_EQ(0, set_pool(2, most));
+	ASSERT_EQ(0, put("/proc/sys/vm/drop_caches", "2"));
+	block = take_memory_away(2);
+	left = node_memory(2, "MemTotal") / PAGE_BYTES;
+	if (block < 0)
+		SKIP(return, "none of its memory can be taken away");
+	EXPECT_GT(most, left);
+	EXPECT_EQ((long)(left * PAGE_BYTES), get(2, "pool_bytes"));
+	EXPECT_EQ(-ERANGE, set_pool(2, most));
+	ASSERT_EQ(0, set_pool(2, FULL));
+	wait_ready(2, FULL);
+	snprintf(path, sizeof(path), "/sys/devices/system/memory/memory%d/state", block);
+	EXPECT_EQ(0, put(path, "online_kernel"));
+	EXPECT_EQ(0, set_pool(2, most));
+}
+
 static int load(const char *parameters)
 {
 	int fd = open(MODULE, O_RDONLY | O_CLOEXEC);
