@@ -12,8 +12,7 @@ ifneq ($(shell pkg-config --exists $(TOOLS_NEEDS) 2>/dev/null && echo found),)
 INSTALLED_COMMAND := $(B)/bin/actmem
 ALL += $(INSTALLED_COMMAND)
 else
-$(info the command actmem is left out: it needs pkg-config and what it finds as $(TOOLS_NEEDS) \
-	(libsmartcols-dev libjansson-dev))
+LEFT_OUT += 'the command: it needs pkg-config, libsmartcols-dev and libjansson-dev'
 endif
 
 $(TOOLS_OBJECTS): EXTRA_CFLAGS += $(shell pkg-config --cflags $(TOOLS_NEEDS))
@@ -24,7 +23,6 @@ $(B)/bin/actmem: $(TOOLS_OBJECTS) $(TOOLS_LIB_OBJECTS) $(B)/lib/libactmem.so.$(A
 		$(B)/lib/libactmem.so.$(ABI) -Wl,-rpath,'$$ORIGIN/../lib' \
 		$(shell pkg-config --libs $(TOOLS_NEEDS))
 
-.PHONY: install uninstall
 install:: $(INSTALLED_COMMAND)
 	[ -z '$^' ] || install -D -m 755 $^ $(BINDIR)/actmem
 

@@ -10,13 +10,12 @@ XLA_INCLUDE = $(firstword $(shell \
 	ls -d $(VENV)/lib/python3*/site-packages/jaxlib/include 2>/dev/null))
 XLA_LIBRARY := $(B)/lib/libactmem_xla.so
 
-XLA_TARGET := $(if $(wildcard $(VENV)/.ready),$(XLA_LIBRARY),without-jaxlib)
-ALL += $(XLA_TARGET)
-
-.PHONY: without-jaxlib
-without-jaxlib:
-	@[ -f $(VENV)/.ready ] || echo 'left out, for want of jaxlib in $(VENV)' \
-		'(make $(VENV)/.ready): $(XLA_LIBRARY)'
+ifneq ($(wildcard $(VENV)/.ready),)
+ALL += $(XLA_LIBRARY)
+INSTALLED_XLA_LIBRARY := $(XLA_LIBRARY)
+else
+LEFT_OUT += 'libactmem_xla.so, which JAX needs: first `make $(VENV)/.ready`'
+endif
 
 $(XLA_OBJECTS): | $(VENV)/.ready
 $(XLA_OBJECTS): EXTRA_CFLAGS = -isystem $(XLA_INCLUDE)
@@ -29,6 +28,5 @@ $(XLA_LIBRARY): $(XLA_OBJECTS) $(B)/lib/libactmem.so
 		-Wl,-z,defs,-z,relro,-z,now,-z,nodelete
 
 # Beside the Python module, which removes it with its own.
-install:: $(XLA_TARGET)
-	[ ! -f $(XLA_LIBRARY) ] || \
-		install -D -m 755 $(XLA_LIBRARY) $(PYTHON_MODULE)/$(notdir $(XLA_LIBRARY))
+install:: $(INSTALLED_XLA_LIBRARY)
+	[ -z '$^' ] || install -D -m 755 $^ $(PYTHON_MODULE)/$(notdir $(XLA_LIBRARY))
