@@ -18,10 +18,10 @@ PROGRAMS = {
     "held": [ACTMEM, "run", "--nodes", "0,1", "--policy", "interleave", *HOLD, ACTMEM, "info",
              "--json"],
     "table": [ACTMEM, "run", "--verbose", "--nodes", "1", *HOLD, ACTMEM, "list"],
-    "pool": ["/bin/sh", "-c", f"""
-        cd /sys/class/misc/actmem/node1 && echo {8 * MIB} >pool_bytes || exit
-        while read ready <pool_free_bytes && [ $ready != {8 * MIB} ]; do :; done
-        {ACTMEM} info --json && {ACTMEM} info && echo 0 >pool_bytes"""],
+    "pool": ["/bin/sh", "-c",
+             f"cd /sys/class/misc/actmem/node1 && echo {8 * MIB} >pool_bytes || exit; "
+             f"while read ready <pool_free_bytes && [ $ready != {8 * MIB} ]; do :; done; "
+             f"{ACTMEM} info --json && {ACTMEM} info && echo 0 >pool_bytes"],
     "after": [ACTMEM, "list", "--json"],
 }
 
