@@ -12,6 +12,11 @@
 /* More than any call can come to. */
 #define MANY	1000
 
+#define MODULE	"/vm/modules/actmem.ko"
+
+/* Which faults count: all, or those below functions of the module, or of any's init. */
+enum where { ANYWHERE, IN_MODULE, IN_INIT };
+
 /*
  * A call of the driver: @act is what faults go into; it returns 0 or a
  * negative errno. @prepare and @undo return 0 or the line where it went wrong.
@@ -20,8 +25,7 @@ struct operation {
 	int fd;
 	char *memory;
 	uint64_t id;
-	/* Only faults below the module's functions. */
-	int filtered;
+	enum where where;
 	/* So many faults are known to be there. */
 	int least;
 	int (*prepare)(struct operation *self, int device);
@@ -59,15 +63,39 @@ static unsigned long hex_in(const char *path)
 	return number;
 }
 
-/* Which faults count; the kernel's own messages about them are not wanted. */
-static int choose_faults(int filtered)
+/* A function of the kernel, up to the next one. */
+static int find_function(const char *name, unsigned long *start, unsigned long *end)
+{
+	FILE *file = fopen("/proc/kallsyms", "re");
+	unsigned long address;
+	char symbol[256];
+
+	CHECK(file);
+	*start = *end = 0;
+	while (fscanf(file, "%lx %*c %255s%*[^\n]", &address, symbol) == 2) {
+		if (!strcmp(symbol, name))
+			*start = address;
+		else if (*start && address > *start) {
+			*end = address;
+			break;
+		}
+	}
+	fclose(file);
+	CHECK(*end);
+	return 0;
+}
+
+/* The kernel's own messages about them are not wanted. */
+static int choose_faults(enum where where)
 {
 	static const char *const kinds[] = { "failslab", "fail_page_alloc", "fail_usercopy" };
 	unsigned long start = 0, end = ULONG_MAX;
 	char text[32];
 	size_t i;
 
-	if (filtered) {
+	if (where == IN_INIT) {
+		CHECK(!find_function("do_one_initcall", &start, &end));
+	} else if (where == IN_MODULE) {
 		start = hex_in("/sys/module/actmem/sections/.text");
 		CHECK(start);
 		end = start + number_in("/sys/module/actmem/coresize");
@@ -125,7 +153,7 @@ static int sweep(struct operation *operation, int device)
 	snprintf(path, sizeof(path), "/proc/self/task/%ld/fail-nth", syscall(SYS_gettid));
 	fail_nth = open(path, O_RDWR | O_CLOEXEC);
 	CHECK(fail_nth >= 0);
-	line = choose_faults(operation->filtered);
+	line = choose_faults(operation->where);
 	if (line)
 		return line;
 	for (nth = 1; !left; nth++) {
@@ -157,11 +185,44 @@ static int sweep(struct operation *operation, int device)
 	return 0;
 }
 
-#define EXPECT_SWEEP(operation)	do {					\
+#define EXPECT_SWEEP(operation, device)	do {				\
 	if (access("/proc/self/fail-nth", W_OK))			\
 		SKIP(return, "the kernel has no fault injection");	\
-	EXPECT_EQ(0, sweep(&(operation), self->device));		\
+	EXPECT_EQ(0, sweep(&(operation), device));			\
 } while (0)
+
+static int unload(struct operation *self, int device)
+{
+	CHECK(!syscall(SYS_delete_module, "actmem", O_NONBLOCK));
+	return 0;
+}
+
+static int load(struct operation *self, int device)
+{
+	int fd = open(MODULE, O_RDONLY | O_CLOEXEC);
+	int err = fd < 0 || syscall(SYS_finit_module, fd, "", 0) < 0 ? -errno : 0;
+
+	if (fd >= 0)
+		close(fd);
+	return err;
+}
+
+/* What could not be loaded can be at the next time. */
+static int load_again(struct operation *self, int device, int result)
+{
+	return result && load(self, device) ? __LINE__ : 0;
+}
+
+/* The only test that has no fixture: nobody may have the device open. */
+TEST(load_the_module)
+{
+	struct operation operation = {
+		.where = IN_INIT, .least = 8, .prepare = unload, .act = load,
+		.undo = load_again,
+	};
+
+	EXPECT_SWEEP(operation, -1);
+}
 
 static int prepare_region(struct operation *self, int device)
 {
@@ -211,19 +272,19 @@ static int check_created(struct operation *self, int device, int result)
 TEST_F(driver, create)
 {
 	struct operation operation = {
-		.filtered = 1, .least = 8, .act = create_one, .undo = check_created,
+		.where = IN_MODULE, .least = 8, .act = create_one, .undo = check_created,
 	};
 
-	EXPECT_SWEEP(operation);
+	EXPECT_SWEEP(operation, self->device);
 }
 
 TEST_F(driver, create_interleaved)
 {
 	struct operation operation = {
-		.filtered = 1, .least = 8, .act = create_interleaved, .undo = check_created,
+		.where = IN_MODULE, .least = 8, .act = create_interleaved, .undo = check_created,
 	};
 
-	EXPECT_SWEEP(operation);
+	EXPECT_SWEEP(operation, self->device);
 }
 
 static int ask(struct operation *self, int device)
@@ -237,11 +298,11 @@ static int ask(struct operation *self, int device)
 TEST_F(driver, info)
 {
 	struct operation operation = {
-		.filtered = 1, .least = 4, .prepare = prepare_region, .act = ask,
+		.where = IN_MODULE, .least = 4, .prepare = prepare_region, .act = ask,
 		.undo = close_region,
 	};
 
-	EXPECT_SWEEP(operation);
+	EXPECT_SWEEP(operation, self->device);
 }
 
 static int list_all(struct operation *self, int device)
@@ -255,11 +316,11 @@ static int list_all(struct operation *self, int device)
 TEST_F(driver, list)
 {
 	struct operation operation = {
-		.filtered = 1, .least = 2, .prepare = prepare_region, .act = list_all,
+		.where = IN_MODULE, .least = 2, .prepare = prepare_region, .act = list_all,
 		.undo = close_region,
 	};
 
-	EXPECT_SWEEP(operation);
+	EXPECT_SWEEP(operation, self->device);
 }
 
 static int read_fdinfo(struct operation *self, int device)
@@ -282,7 +343,7 @@ TEST_F(driver, fdinfo)
 		.least = 2, .prepare = prepare_region, .act = read_fdinfo, .undo = close_region,
 	};
 
-	EXPECT_SWEEP(operation);
+	EXPECT_SWEEP(operation, self->device);
 }
 
 /* A page fault that lacks memory is tried again, so that no touch fails. */
@@ -310,7 +371,7 @@ TEST_F(driver, map)
 		.least = 2, .prepare = prepare_region, .act = map_all, .undo = check_mapped,
 	};
 
-	EXPECT_SWEEP(operation);
+	EXPECT_SWEEP(operation, self->device);
 }
 
 static int prepare_mapping(struct operation *self, int device)
@@ -346,7 +407,7 @@ TEST_F(driver, unmap_a_part)
 		.undo = check_unmapped,
 	};
 
-	EXPECT_SWEEP(operation);
+	EXPECT_SWEEP(operation, self->device);
 }
 
 /* Ending a region needs no memory, so that it cannot fail. */
@@ -366,7 +427,7 @@ TEST_F(driver, close)
 		.prepare = prepare_region, .act = close_it, .undo = check_closed,
 	};
 
-	EXPECT_SWEEP(operation);
+	EXPECT_SWEEP(operation, self->device);
 }
 
 TEST_NOTHING_IS_LEFT
