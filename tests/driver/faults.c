@@ -129,10 +129,12 @@ static int disarm(int fail_nth)
 	char text[16] = "";
 	ssize_t length = pread(fail_nth, text, sizeof(text) - 1, 0);
 
-	/* The fault was left for this very reading. */
+	/* The fault may have been left for these very calls; then it is over. */
 	if (length < 0 && errno == EFAULT)
-		strcpy(text, "1"), length = 1;
-	return arm(fail_nth, 0) || length <= 0 ? -1 : atoi(text);
+		return 1;
+	if (arm(fail_nth, 0) && arm(fail_nth, 0))
+		return -1;
+	return length <= 0 ? -1 : atoi(text);
 }
 
 static int nothing_is_left(void)
