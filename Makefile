@@ -4,13 +4,13 @@
 # rest. Each directory adds its own rules in a .mk file:
 #
 #   ALL += file          built by `make`
+#   LEFT_OUT += 'why'    what `make` and `make install` cannot build here
 #   CHECKS += name       `make check` runs check-name, which prints TAP
 
 VERSION := 0.1.0
 ABI := 0
 
 B := build
-CC ?= gcc
 PREFIX ?= /usr/local
 DESTDIR ?=
 BINDIR = $(DESTDIR)$(PREFIX)/bin
@@ -29,18 +29,24 @@ VENV := $(B)/venv
 VENV_PYTHON := $(VENV)/bin/python
 
 ALL :=
+LEFT_OUT :=
 CHECKS :=
 
 .DELETE_ON_ERROR:
 .SUFFIXES:
 MAKEFLAGS += --no-builtin-rules
 
-.PHONY: all
+.PHONY: all install uninstall
 all:
 
 include $(sort $(wildcard */*.mk */*/*.mk))
 
-all: $(ALL)
+all: $(ALL) left-out
+install:: left-out
+
+.PHONY: left-out
+left-out:
+	@[ -z "$(strip $(LEFT_OUT))" ] || printf 'left out: %s\n' $(LEFT_OUT)
 
 # Objects land under build/obj as their sources lie in the tree.
 $(B)/obj/%.o: %.c

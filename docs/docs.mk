@@ -8,14 +8,13 @@ ifneq ($(shell command -v scdoc),)
 ALL += $(MAN_PAGES)
 INSTALLED_MAN_PAGES := $(MAN_PAGES)
 else
-$(info scdoc is not installed: the man pages are left out)
+LEFT_OUT += 'the man pages: scdoc is not installed'
 endif
 
 $(B)/man/%: docs/%.scd
 	@mkdir -p $(@D)
 	scdoc <$< >$@
 
-.PHONY: install uninstall
 install:: $(INSTALLED_MAN_PAGES)
 	set -e; for page in $^; do \
 		install -D -m 644 $$page $(MANDIR)/man$${page##*.}/$${page##*/}; \

@@ -82,8 +82,6 @@ long actmem_device_ioctl(struct file *file, unsigned int request, unsigned long 
 long actmem_region_ioctl(struct file *file, unsigned int request, unsigned long arg);
 
 /* fs.c */
-int actmem_fs_get(void);
-void actmem_fs_put(void);
 struct file *actmem_fs_open(struct actmem_region *region);
 static inline struct actmem_region *actmem_file_region(const struct file *file)
 {

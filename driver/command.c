@@ -7,6 +7,7 @@
 #include <linux/cred.h>
 #include <linux/file.h>
 #include <linux/pid.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -80,8 +81,6 @@ static bool name_is_valid(const char *name)
 static struct file *create_file(struct actmem_ioctl_create *arg)
 {
 	struct actmem_region *region;
-	struct file *file;
-	int err;
 
 	if (arg->flags & ~ACTMEM_CREATE_INHERIT)
 		return ERR_PTR(-EINVAL);
@@ -93,19 +92,11 @@ static struct file *create_file(struct actmem_ioctl_create *arg)
 	if (!name_is_valid(arg->name))
 		return ERR_PTR(-EINVAL);
 
-	/* Retiring the last region must not unmount what it still runs on. */
-	err = actmem_fs_get();
-	if (err)
-		return ERR_PTR(err);
 	region = actmem_region_create(arg);
-	if (IS_ERR(region)) {
-		file = ERR_CAST(region);
-	} else {
-		arg->id = region->id;
-		file = actmem_fs_open(region);
-	}
-	actmem_fs_put();
-	return file;
+	if (IS_ERR(region))
+		return ERR_CAST(region);
+	arg->id = region->id;
+	return actmem_fs_open(region);
 }
 
 static int create(void __user *user)
@@ -280,6 +271,7 @@ static int list(void __user *user)
 			break;
 		seen = may_see(region);
 		actmem_region_put(region);
+		cond_resched();
 		if (!seen)
 			continue;
 		if (put_user(id, ids + count))

@@ -3,9 +3,9 @@
  * The file system that regions live on. Each region is a file with an inode
  * and a size of its own: without i_size the kernel maps no huge page.
  *
- * The superblock holds the reference to the module (fs_type.owner); each
- * inode pins the superblock. So the module can go as soon as the last region
- * is gone, and the file operations need no owner.
+ * The superblock holds the reference to the module (fs_type.owner); each open
+ * file holds the mount, and with it the superblock. So the module can go as
+ * soon as the last region is gone, and the file operations need no owner.
  */
 #include <linux/file.h>
 #include <linux/module.h>
@@ -17,6 +17,7 @@
 
 #define ACTMEM_FS_MAGIC	0x6163746d	/* "actm" */
 
+static struct file_system_type actmem_fs_type;
 static struct vfsmount *actmem_mount;
 static int actmem_mount_users;
 
@@ -31,12 +32,41 @@ static const struct inode_operations actmem_inode_operations = {
 	.setattr = actmem_setattr,
 };
 
+/*
+ * Open files keep the mount where the next region finds it. It is the file
+ * that does so, not the inode: whoever watches an inode may be the last to let
+ * go of it, and the superblock's end waits for the watchers.
+ */
+static int hold_mount(void)
+{
+	return simple_pin_fs(&actmem_fs_type, &actmem_mount, &actmem_mount_users);
+}
+
+static void release_mount(void)
+{
+	simple_release_fs(&actmem_mount, &actmem_mount_users);
+}
+
+static int actmem_open(struct inode *inode, struct file *file)
+{
+	return hold_mount();
+}
+
+static int actmem_release(struct inode *inode, struct file *file)
+{
+	release_mount();
+	return 0;
+}
+
 static const struct file_operations actmem_file_operations = {
+	.open = actmem_open,
+	.release = actmem_release,
 	.llseek = generic_file_llseek,
 	.mmap = actmem_mmap,
 	.get_unmapped_area = actmem_get_unmapped_area,
 	.unlocked_ioctl = actmem_region_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
+	.fsync = noop_fsync,
 	.show_fdinfo = actmem_show_fdinfo,
 };
 
@@ -45,11 +75,8 @@ static void actmem_evict_inode(struct inode *inode)
 	struct actmem_region *region = inode->i_private;
 
 	clear_inode(inode);
-	if (!region)	/* the root */
-		return;
-	actmem_region_retire(region);
-	/* Never the last pin: the file that is being closed has one. */
-	actmem_fs_put();
+	if (region)	/* the root has none */
+		actmem_region_retire(region);
 }
 
 static const struct super_operations actmem_super_operations = {
@@ -75,16 +102,6 @@ static struct file_system_type actmem_fs_type = {
 	.kill_sb = kill_anon_super,
 };
 
-int actmem_fs_get(void)
-{
-	return simple_pin_fs(&actmem_fs_type, &actmem_mount, &actmem_mount_users);
-}
-
-void actmem_fs_put(void)
-{
-	simple_release_fs(&actmem_mount, &actmem_mount_users);
-}
-
 static struct inode *new_region_inode(struct actmem_region *region)
 {
 	struct inode *inode = new_inode(actmem_mount->mnt_sb);
@@ -92,6 +109,8 @@ static struct inode *new_region_inode(struct actmem_region *region)
 	if (!inode)
 		return NULL;
 	inode->i_ino = get_next_ino();
+	/* It has no name: its watchers lose it with the last descriptor. */
+	clear_nlink(inode);
 	inode->i_mode = S_IFREG | 0600;
 	inode->i_uid = current_fsuid();
 	inode->i_gid = current_fsgid();
@@ -112,26 +131,36 @@ static struct inode *new_region_inode(struct actmem_region *region)
 
 /*
  * Makes the file of a region and hands the region over to it, also when that
- * fails. The caller holds the file system.
+ * fails.
  */
 struct file *actmem_fs_open(struct actmem_region *region)
 {
 	char name[sizeof("actmem:") + ACTMEM_NAME_BYTES];
 	struct inode *inode;
 	struct file *file;
+	int err;
 
 	snprintf(name, sizeof(name), "actmem:%s", region->name);
+	/* The file's own, as it does not come by actmem_open(). */
+	err = hold_mount();
+	if (err)
+		goto retire;
 	inode = new_region_inode(region);
 	if (!inode) {
-		actmem_region_retire(region);
-		return ERR_PTR(-ENOMEM);
+		err = -ENOMEM;
+		goto release_mount;
 	}
-	/* Cannot fail: the caller's pin keeps the mount. */
-	WARN_ON_ONCE(actmem_fs_get());
 	inode->i_private = region;
-
 	file = alloc_file_pseudo(inode, actmem_mount, name, O_RDWR, &actmem_file_operations);
-	if (IS_ERR(file))
+	if (IS_ERR(file)) {
 		iput(inode);
+		release_mount();
+	}
 	return file;
+
+release_mount:
+	release_mount();
+retire:
+	actmem_region_retire(region);
+	return ERR_PTR(err);
 }

@@ -25,6 +25,8 @@ static int __init actmem_init(void)
 	int err;
 
 	BUILD_BUG_ON(ACTMEM_PAGE_BYTES != HPAGE_PMD_SIZE);
+	/* The ids of regions are indices, and their lengths fit a size_t. */
+	BUILD_BUG_ON(!IS_ENABLED(CONFIG_64BIT));
 
 	err = actmem_account_init();
 	if (err)

@@ -57,6 +57,8 @@ unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 				       unsigned long length, unsigned long pgoff,
 				       unsigned long flags)
 {
+	unsigned long found;
+
 	if ((flags & MAP_TYPE) == MAP_PRIVATE)
 		return -EINVAL;
 	if (!range_is_valid(actmem_file_region(file), length, pgoff))
@@ -68,7 +70,12 @@ unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 		/* A mere hint; the kernel would take it as it is. */
 		address = ALIGN(address, ACTMEM_PAGE_BYTES);
 	}
-	return thp_get_unmapped_area(file, address, length, pgoff, flags);
+	found = thp_get_unmapped_area(file, address, length, pgoff, flags);
+	if (IS_ERR_VALUE(found) || IS_ALIGNED(found, ACTMEM_PAGE_BYTES))
+		return found;
+	/* It does not align for a 32-bit task: any room that has aligned room in it. */
+	found = thp_get_unmapped_area(file, 0, length + ACTMEM_PAGE_BYTES, pgoff, flags);
+	return IS_ERR_VALUE(found) ? found : ALIGN(found, ACTMEM_PAGE_BYTES);
 }
 
 int actmem_mmap(struct file *file, struct vm_area_struct *vma)

@@ -315,6 +315,24 @@ static int place_interleaved(struct actmem_region *region, const struct choice *
 	return 0;
 }
 
+static int place_pages(struct actmem_region *region, const struct choice *choice,
+		       struct actmem_ioctl_create *arg)
+{
+	int err;
+
+	/* First: the table of an absurd length could take all that there is. */
+	err = check_capacity(region, choice, arg);
+	if (err)
+		return err;
+	region->folios = kvcalloc(region->page_count, sizeof(*region->folios),
+				  GFP_KERNEL_ACCOUNT);
+	if (!region->folios)
+		return -ENOMEM;
+	if (region->policy == ACTMEM_POLICY_INTERLEAVE)
+		return place_interleaved(region, choice, arg);
+	return place_in_order(region, choice, arg);
+}
+
 /*
  * Allocates, zeroes and places the pages of a region. What was placed before
  * a failure stays in the region.
@@ -326,11 +344,7 @@ int actmem_place(struct actmem_region *region, struct actmem_ioctl_create *arg)
 
 	if (!choice)
 		return -ENOMEM;
-	err = check_capacity(region, choice, arg);
-	if (!err && region->policy == ACTMEM_POLICY_INTERLEAVE)
-		err = place_interleaved(region, choice, arg);
-	else if (!err)
-		err = place_in_order(region, choice, arg);
+	err = place_pages(region, choice, arg);
 	kfree(choice);
 	return err;
 }

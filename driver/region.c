@@ -134,7 +134,7 @@ static void begin_to_linger(struct actmem_region *region)
 		actmem_count_lingering_pages(node, region->node_pages_held[node]);
 	mutex_unlock(&region->lock);
 	actmem_count_lingering_region(1);
-	/* The caller has one of the superblock, which goes with the last inode. */
+	/* The caller has one, of the device's file or of the superblock. */
 	__module_get(THIS_MODULE);
 	list_add_tail(&region->linger, &lingering_regions);
 	schedule_delayed_work(&sweeper, SWEEP_INTERVAL);
@@ -224,17 +224,14 @@ struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg)
 	err = actmem_charge(region, arg);
 	if (err)
 		goto put;
-	err = -ENOMEM;
-	region->folios = kvcalloc(region->page_count, sizeof(*region->folios),
-				  GFP_KERNEL_ACCOUNT);
-	if (!region->folios)
-		goto uncharge;
 	region->id = atomic64_inc_return(&last_id);
 	err = xa_reserve(&regions, region->id, GFP_KERNEL_ACCOUNT);
 	if (err)
 		goto uncharge;
 
 	err = actmem_place(region, arg);
+	if (err && !region->pages_held)
+		goto release_id;
 	/* What was not placed was charged all the same. */
 	if (err)
 		actmem_uncharge(region, region->page_count - region->pages_held);
@@ -245,6 +242,8 @@ struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg)
 	}
 	return region;
 
+release_id:
+	xa_release(&regions, region->id);
 uncharge:
 	actmem_uncharge(region, region->page_count);
 put:

@@ -10,7 +10,7 @@
  * with a later library.
  *
  * After fork() a child must not use handles it inherited: every call on them
- * answers -EOWNERDEAD. It opens its own with actmem_open().
+ * that can fail answers -EOWNERDEAD. It opens its own with actmem_open().
  */
 #ifndef ACTMEM_H
 #define ACTMEM_H
@@ -147,7 +147,7 @@ static inline void actmem_init(void *object, size_t size)
 /*
  * The last failure of this thread in words, "" before the first. Names the
  * thing, the number and the knob: "node 1 has 3.1 GiB free of 8.0 GiB wanted;
- * ...". Valid until this thread's next failing call.
+ * ...". Valid until this thread's next call.
  */
 const char *actmem_error(void);
 
@@ -195,11 +195,12 @@ int actmem_counters(struct actmem *am, struct actmem_counters *counters);
  *	RLIMIT_MEMLOCK, or memory cgroup: actmem_error() tells which
  * -ENODEV  a node has no memory;  -EPERM  a node outside the task's cpuset
  * -EOPNOTSUPP  a page size this backend does not have;  -EIO  a page came from
- *	another node;  -EFBIG  RLIMIT_FSIZE (memfd)
+ *	another node;  -EFBIG  RLIMIT_FSIZE (memfd);  -EMFILE  too many
+ *	descriptors, or 4096 regions (memfd)
  *
  * If an allowed step down was taken, it returns 0 and counts it, and
- * actmem_error() tells which and why; it is "" if none was. Smaller pages on the wanted nodes are
- * tried before other nodes.
+ * actmem_error() tells which and why; it is "" if none was. Smaller pages on
+ * the wanted nodes are tried before other nodes.
  */
 int actmem_region_create(struct actmem *am,
 			 const struct actmem_region_options *options,
@@ -208,7 +209,9 @@ int actmem_region_create(struct actmem *am,
 /*
  * A region from a descriptor received from another process (SCM_RIGHTS) or
  * made by actmem_region_fd(). @fd stays the caller's. -EINVAL: not a region
- * of this backend; -EBADF: not open.
+ * of this backend, or not open for reading and writing; -EBADF: not open;
+ * -ENOMEM: RLIMIT_MEMLOCK, since a memfd's lock is each process's own (a step
+ * down that actmem_open() allowed is told as by actmem_region_create()).
  */
 int actmem_region_from_fd(struct actmem *am, int fd,
 			  struct actmem_region **region);

@@ -101,11 +101,12 @@ static int driver_open(int *device)
 
 static int fail_cgroup(int error, const struct actmem_ioctl_create *create)
 {
-	char knob[CGROUP_PATH_MAX] = "memory.max";
+	char knob[CGROUP_FILE_MAX];
 
-	cgroup_available_bytes(knob);
+	memory_cgroup_available(knob);
 	return fail(error, "the memory cgroup has %s left of %s wanted; raise %s",
-		    BYTES_TEXT(create->why_available), BYTES_TEXT(create->why_wanted), knob);
+		    BYTES_TEXT(create->why_available), BYTES_TEXT(create->why_wanted),
+		    *knob ? knob : "memory.max");
 }
 
 static int fail_create(int error, const struct actmem_ioctl_create *create)
@@ -203,9 +204,7 @@ static int check_foreign(int fd, struct actmem_ioctl_info *info)
 
 	if (fstat(fd, &stat))
 		return fail(errno, "descriptor %d: %s", fd, strerror(errno));
-	if (S_ISCHR(stat.st_mode) || S_ISBLK(stat.st_mode) || S_ISSOCK(stat.st_mode) ||
-	    S_ISFIFO(stat.st_mode) || S_ISDIR(stat.st_mode) ||
-	    ask(fd, ACTMEM_IOC_INFO, info) || !info->length || !info->id)
+	if (!S_ISREG(stat.st_mode) || ask(fd, ACTMEM_IOC_INFO, info) || !info->length || !info->id)
 		return fail(EINVAL, "descriptor %d is no region of the driver backend", fd);
 	if ((fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDWR)
 		return fail(EINVAL, "descriptor %d is not open for reading and writing", fd);

@@ -117,13 +117,10 @@ static int advise_thp(const struct region_request *request, const struct backing
 /* Asked before, so that a mode that cannot give any costs no populating. */
 static int check_thp_mode(void)
 {
-	char text[128], *mode, *end;
+	char mode[32];
 
-	mode = sysfile_read(SHMEM_ENABLED, text, sizeof(text)) ? NULL : strchr(text, '[');
-	end = mode ? strchr(++mode, ']') : NULL;
-	if (!end)
+	if (sysfile_choice(mode, sizeof(mode), SHMEM_ENABLED))
 		return fail(EOPNOTSUPP, "this kernel has no transparent huge pages of shared memory (" SHMEM_ENABLED "); allow 4 KiB pages with ACTMEM_ALLOW=4k (actmem run --allow)");
-	*end = '\0';
 	if (!strcmp(mode, "never") || !strcmp(mode, "deny"))
 		return fail(EOPNOTSUPP, "no transparent huge pages of shared memory: " SHMEM_ENABLED " is '%s'; as root write 'advise' to it, or allow 4 KiB pages with ACTMEM_ALLOW=4k (actmem run --allow)",
 			    mode);
@@ -269,8 +266,9 @@ static int memfd_create_region(int device, const struct region_request *request,
 }
 
 /*
- * Only what cannot raise SIGBUS later: our label, the seals, no holes. The
- * lock of the maker ends with the maker, so this process takes its own.
+ * Only what does not raise SIGBUS later by itself: our label, the seals, no
+ * holes. (Its other holders can still punch holes, as they can write to it.)
+ * The lock of the maker ends with the maker, so this process takes its own.
  */
 static int check_foreign(int fd, struct backing *backing)
 {

@@ -1,92 +1,194 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What this process's memory cgroup still lets it have, in both versions of
- * the cgroup file system where they are usually mounted.
+ * Finds this process's memory cgroup and the limit that leaves least.
  */
+#include <errno.h>
+#include <mntent.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cgroup.h"
 #include "sysfile.h"
 
-struct layout {
-	const char *line;	/* how /proc/self/cgroup names the controller */
-	const char *root;
-	const char *limit;
-	const char *usage;
-	const char *cache[2];	/* lines of memory.stat: cache that can be dropped */
-};
-
-static const struct layout layouts[] = {
-	{ "0::", "/sys/fs/cgroup", "memory.max", "memory.current",
-	  { "\ninactive_file ", "\nactive_file " } },
-	{ ":memory:", "/sys/fs/cgroup/memory", "memory.limit_in_bytes",
-	  "memory.usage_in_bytes", { "\ntotal_inactive_file ", "\ntotal_active_file " } },
-};
-
-static int read_in(const char *directory, const char *file, char *text, size_t size)
+static bool list_has(const char *list, const char *word)
 {
-	char path[CGROUP_PATH_MAX];
+	size_t length = strlen(word);
 
-	if ((size_t)snprintf(path, sizeof(path), "%s/%s", directory, file) >= sizeof(path))
-		return -1;
-	return sysfile_read(path, text, size);
+	while (list) {
+		if (!strncmp(list, word, length) && (list[length] == ',' || !list[length]))
+			return true;
+		list = strchr(list, ',');
+		if (list)
+			list++;
+	}
+	return false;
 }
 
-static uint64_t available_in(const struct layout *layout, const char *directory)
+/*
+ * Lines are "ID:CONTROLLERS:PATH". Where version 1 has the memory controller,
+ * version 2's line is there as well and says nothing of memory.
+ */
+static int find_path(struct memory_cgroup *cgroup, const char *cgroup_file)
 {
-	char text[8192];
-	uint64_t limit, used, cache = 0;
-	unsigned int i;
+	FILE *file = fopen(cgroup_file, "re");
+	char *line = NULL;
+	size_t size = 0;
+	ssize_t length;
 
-	if (read_in(directory, layout->limit, text, sizeof(text)) ||
-	    text[0] < '0' || text[0] > '9')
-		return UINT64_MAX;
-	limit = strtoull(text, NULL, 10);
-	/* Version 1 says "no limit" by a number near the largest. */
-	if (limit >= (1ULL << 62) ||
-	    read_in(directory, layout->usage, text, sizeof(text)))
-		return UINT64_MAX;
-	used = strtoull(text, NULL, 10);
-	if (!read_in(directory, "memory.stat", text, sizeof(text)))
-		for (i = 0; i < 2; i++)
-			cache += sysfile_number(text, layout->cache[i]);
-	used -= cache < used ? cache : used;
-	return used < limit ? limit - used : 0;
-}
+	if (!file)
+		return -errno;
+	while ((length = getline(&line, &size, file)) > 0) {
+		char *controllers = strchr(line, ':');
+		char *path = controllers ? strchr(controllers + 1, ':') : NULL;
+		int version;
 
-uint64_t cgroup_available_bytes(char knob[CGROUP_PATH_MAX])
-{
-	uint64_t available, narrowest = UINT64_MAX;
-	char text[4096], directory[CGROUP_PATH_MAX - 64];
-	const struct layout *layout;
-	char *path, *slash;
-	unsigned int i;
-
-	if (sysfile_read("/proc/self/cgroup", text, sizeof(text)))
-		return UINT64_MAX;
-	for (i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
-		layout = &layouts[i];
-		path = strstr(text, layout->line);
 		if (!path)
 			continue;
-		path += strlen(layout->line);
-		if ((size_t)snprintf(directory, sizeof(directory), "%s%.*s", layout->root,
-				     (int)strcspn(path, "\n"), path) >= sizeof(directory))
+		line[length - 1] = '\0';
+		*path++ = '\0';
+		controllers++;
+		if (list_has(controllers, "memory"))
+			version = 1;
+		else if (!*controllers && !cgroup->version)
+			version = 2;
+		else
 			continue;
-		/* From the process's own group up to the root. */
-		for (;;) {
-			available = available_in(layout, directory);
-			if (available < narrowest) {
-				narrowest = available;
-				snprintf(knob, CGROUP_PATH_MAX, "%s/%s", directory, layout->limit);
-			}
-			slash = strrchr(directory, '/');
-			if (!slash || (size_t)(slash - directory) < strlen(layout->root))
-				break;
-			*slash = '\0';
+		cgroup->version = version;
+		snprintf(cgroup->path, sizeof(cgroup->path), "%s", path);
+		if (version == 1)
+			break;
+	}
+	free(line);
+	fclose(file);
+	return 0;
+}
+
+static int find_mount(char *mount, size_t size, int version, const char *mounts_file)
+{
+	FILE *file = setmntent(mounts_file, "re");
+	struct mntent entry;
+	char line[4096];
+	int error = -ENOENT;
+
+	if (!file)
+		return -errno;
+	while (error && getmntent_r(file, &entry, line, sizeof(line))) {
+		if (version == 1 ? !strcmp(entry.mnt_type, "cgroup") && hasmntopt(&entry, "memory")
+				 : !strcmp(entry.mnt_type, "cgroup2")) {
+			snprintf(mount, size, "%s", entry.mnt_dir);
+			error = 0;
 		}
 	}
-	return narrowest;
+	endmntent(file);
+	return error;
+}
+
+static const struct files {
+	const char *limit, *used;
+	const char *cache[2];		/* lines of memory.stat: cache that can be dropped */
+} files[] = {
+	[1] = { "memory.limit_in_bytes", "memory.usage_in_bytes",
+		{ "\ntotal_inactive_file ", "\ntotal_active_file " } },
+	[2] = { "memory.max", "memory.current", { "\ninactive_file ", "\nactive_file " } },
+};
+
+static uint64_t cache_bytes(const char *folder, const struct files *names)
+{
+	char path[CGROUP_FILE_MAX], text[8192];
+
+	snprintf(path, sizeof(path), "%s/memory.stat", folder);
+	if (sysfile_read(path, text, sizeof(text)))
+		return 0;
+	return sysfile_number(text, names->cache[0]) + sysfile_number(text, names->cache[1]);
+}
+
+/* Takes the limit of @folder if it leaves less than those seen so far. */
+static void take_limit(struct memory_cgroup *cgroup, const char *folder, uint64_t used)
+{
+	const struct files *names = &files[cgroup->version];
+	uint64_t limit, cache, needed;
+
+	/* Version 1 writes "none" as the largest multiple of the page. */
+	if (sysfile_value(&limit, "%s/%s", folder, names->limit) ||
+	    limit >= INT64_MAX / 65536 * 65536)
+		return;
+	cache = cache_bytes(folder, names);
+	needed = used > cache ? used - cache : 0;
+	if (needed < limit && limit - needed >= cgroup->available_bytes)
+		return;
+	cgroup->available_bytes = needed < limit ? limit - needed : 0;
+	cgroup->limit_bytes = limit;
+	cgroup->used_bytes = used;
+	snprintf(cgroup->limit_file, sizeof(cgroup->limit_file), "%s/%s", folder, names->limit);
+}
+
+/* From the cgroup's own folder up to the mount point. */
+static void find_tightest(struct memory_cgroup *cgroup, char *folder, size_t mount_length)
+{
+	bool own = true;
+	uint64_t used;
+	char *slash;
+
+	for (;;) {
+		if (!sysfile_value(&used, "%s/%s", folder, files[cgroup->version].used)) {
+			if (own)
+				cgroup->used_bytes = used;
+			own = false;
+			take_limit(cgroup, folder, used);
+		}
+		slash = strrchr(folder, '/');
+		if (!slash || (size_t)(slash - folder) < mount_length)
+			return;
+		*slash = '\0';
+	}
+}
+
+int memory_cgroup_read(struct memory_cgroup *cgroup, const char *cgroup_file,
+		       const char *mounts_file)
+{
+	char folder[CGROUP_PATH_MAX];
+	size_t mount_length, room;
+	int error;
+
+	memset(cgroup, 0, sizeof(*cgroup));
+	cgroup->limit_bytes = UINT64_MAX;
+	cgroup->available_bytes = UINT64_MAX;
+	error = find_path(cgroup, cgroup_file);
+	if (error || !cgroup->version)
+		return error;
+	error = find_mount(folder, sizeof(folder), cgroup->version, mounts_file);
+	if (error == -ENOENT) {
+		cgroup->version = 0;
+		return 0;
+	}
+	if (error)
+		return error;
+	mount_length = strlen(folder);
+
+	/*
+	 * In a container the path may be the host's, or lead out of the
+	 * namespace; the mount is then the container's own cgroup.
+	 */
+	if (!strstr(cgroup->path, "/..") && strcmp(cgroup->path, "/")) {
+		room = sizeof(folder) - mount_length;
+		if ((size_t)snprintf(folder + mount_length, room, "%s", cgroup->path) >= room ||
+		    access(folder, F_OK))
+			folder[mount_length] = '\0';
+	}
+	find_tightest(cgroup, folder, mount_length);
+	return 0;
+}
+
+uint64_t memory_cgroup_available(char limit_file[CGROUP_FILE_MAX])
+{
+	struct memory_cgroup cgroup;
+
+	limit_file[0] = '\0';
+	if (memory_cgroup_read(&cgroup, "/proc/self/cgroup", "/proc/self/mounts"))
+		return UINT64_MAX;
+	memcpy(limit_file, cgroup.limit_file, sizeof(cgroup.limit_file));
+	return cgroup.available_bytes;
 }

@@ -53,7 +53,7 @@ static int take_options(struct actmem_heap *heap, const struct actmem_heap_optio
 		return error;
 	taken.region.length = taken.grow_bytes ? taken.grow_bytes : GROW_DEFAULT;
 	if (taken.region.length % HUGE_PAGE_BYTES || taken.region.length > BLOCK_BYTES_MAX)
-		return fail(EINVAL, "grow_bytes is %llu; it must be a multiple of 2 MiB below 128 TiB",
+		return fail(EINVAL, "grow_bytes is %llu; it must be a multiple of 2 MiB up to 128 TiB",
 			    (unsigned long long)taken.region.length);
 	if (!taken.region.name)
 		taken.region.name = "heap";

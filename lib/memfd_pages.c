@@ -58,7 +58,7 @@ int pages_check_room(const struct region_request *request)
 {
 	struct actmem_nodes nodes = source_nodes(request);
 	uint64_t available = nodes_available_bytes(&nodes);
-	char knob[CGROUP_PATH_MAX];
+	char knob[CGROUP_FILE_MAX];
 
 	if (request->policy == ACTMEM_PLACE_INTERLEAVE) {
 		uint64_t share = request->length / nodes_count(&nodes);
@@ -80,7 +80,7 @@ int pages_check_room(const struct region_request *request)
 			    request->policy == ACTMEM_PLACE_BIND ?
 			    " or allow other nodes with ACTMEM_ALLOW=node (actmem run --allow)" : "");
 	}
-	available = cgroup_available_bytes(knob);
+	available = memory_cgroup_available(knob);
 	if (available < request->length)
 		return fail(ENOMEM, "the memory cgroup has %s left of %s wanted; raise %s",
 			    BYTES_TEXT(available), BYTES_TEXT(request->length), knob);

@@ -47,13 +47,28 @@ struct found {
 	size_t item;		/* its index in the list */
 };
 
+/*
+ * Descriptors and records mostly rise together: the record behind the one that
+ * was found last is tried first.
+ */
+struct published {
+	int fd;
+	unsigned int next;
+};
+
 struct search {
 	struct region_list *list;
 	struct found *found;
 	size_t count, room;
-	int published[PUBLISHED_MAX];
+	struct published published[PUBLISHED_MAX];
 	unsigned int published_count;
 };
+
+/* The errors that are this process's own, and tell nothing of another one. */
+static bool no_room(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOMEM;
+}
 
 /* The number of the process in its own, innermost namespace. */
 static int own_pid(int pid)
@@ -78,26 +93,42 @@ static bool read_at(int fd, void *into, size_t size, uint64_t offset)
 	return pread(fd, into, size, (off_t)offset) == (ssize_t)size;
 }
 
-/* A descriptor of what a process publishes, or -1. */
-static int open_published(const char *path, int pid)
+/*
+ * A descriptor of another process's file, -EINVAL if it is none in memory. What
+ * carries the name may be anything, a device included, and to open that could
+ * do harm: O_PATH gets hold of it without opening it.
+ */
+static int open_memory_file(const char *path)
+{
+	char own_path[PATH_SIZE];
+	struct stat stat;
+	struct statfs files;
+	int fd = -EINVAL;
+	int place = open(path, O_PATH | O_CLOEXEC);
+
+	if (place < 0)
+		return -errno;
+	if (!fstat(place, &stat) && S_ISREG(stat.st_mode) &&
+	    !fstatfs(place, &files) && files.f_type == TMPFS_MAGIC) {
+		snprintf(own_path, sizeof(own_path), "/proc/self/fd/%d", place);
+		fd = open(own_path, O_RDONLY | O_CLOEXEC);
+		if (fd < 0)
+			fd = -errno;
+	}
+	close(place);
+	return fd;
+}
+
+static bool is_published(int fd, int pid)
 {
 	struct stats_header header;
 	struct stat stat;
-	struct statfs files;
-	int seals;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	int seals = fcntl(fd, F_GET_SEALS);
 
-	if (fd < 0)
-		return -1;
-	seals = fcntl(fd, F_GET_SEALS);
-	if (!fstat(fd, &stat) && S_ISREG(stat.st_mode) && stat.st_size == STATS_FILE_BYTES &&
-	    !fstatfs(fd, &files) && files.f_type == TMPFS_MAGIC &&
-	    seals >= 0 && seals & F_SEAL_SHRINK &&
-	    read_at(fd, &header, sizeof(header), 0) && header.magic == STATS_MAGIC &&
-	    header.version == STATS_VERSION && header.pid == own_pid(pid))
-		return fd;
-	close(fd);
-	return -1;
+	return !fstat(fd, &stat) && stat.st_size == STATS_FILE_BYTES &&
+	       seals >= 0 && seals & F_SEAL_SHRINK &&
+	       read_at(fd, &header, sizeof(header), 0) && header.magic == STATS_MAGIC &&
+	       header.version == STATS_VERSION && header.pid == own_pid(pid);
 }
 
 static unsigned int published_records(int fd)
@@ -145,32 +176,46 @@ static bool makes_sense(const struct stats_record *record, uint64_t length)
 	       record->mapped_bytes <= length && record->pinned_bytes <= length;
 }
 
+/* The record of a region in what its process publishes; false: it has none. */
+static bool find_record(struct published *published, uint64_t device, uint64_t id,
+			struct stats_record *record)
+{
+	unsigned int records = published_records(published->fd);
+	unsigned int i;
+
+	for (i = 0; i < records; i++) {
+		unsigned int index = (published->next + i) % records;
+		uint64_t key[3];
+
+		if (read_at(published->fd, key, sizeof(key),
+			    STATS_HEADER_BYTES + (uint64_t)index * STATS_RECORD_BYTES) &&
+		    key[1] == device && key[2] == id &&
+		    read_record(published->fd, index, record) &&
+		    record->device == device && record->id == id) {
+			published->next = index + 1;
+			return true;
+		}
+	}
+	return false;
+}
+
 /* Fills in what the process itself tells of the region. */
-static enum rank take_published(const struct search *search, uint64_t device, uint64_t id,
+static enum rank take_published(struct search *search, uint64_t device, uint64_t id,
 				struct actmem_region_info *info)
 {
 	struct stats_record record;
-	unsigned int file, index, records;
+	unsigned int i;
 
-	for (file = 0; file < search->published_count; file++) {
-		records = published_records(search->published[file]);
-		for (index = 0; index < records; index++) {
-			uint64_t key[3];
-			uint64_t offset = STATS_HEADER_BYTES + (uint64_t)index * STATS_RECORD_BYTES;
-
-			if (!read_at(search->published[file], key, sizeof(key), offset) ||
-			    key[1] != device || key[2] != id ||
-			    !read_record(search->published[file], index, &record) ||
-			    record.device != device || record.id != id ||
-			    !makes_sense(&record, info->length))
-				continue;
-			info->page_bytes = record.page_bytes;
-			info->pages = record.pages;
-			info->mapped_bytes = record.mapped_bytes;
-			info->pinned_bytes = record.pinned_bytes;
-			memcpy(info->node_bytes, record.node_bytes, sizeof(info->node_bytes));
-			return record.received ? RANK_RECEIVER : RANK_MAKER;
-		}
+	for (i = 0; i < search->published_count; i++) {
+		if (!find_record(&search->published[i], device, id, &record) ||
+		    !makes_sense(&record, info->length))
+			continue;
+		info->page_bytes = record.page_bytes;
+		info->pages = record.pages;
+		info->mapped_bytes = record.mapped_bytes;
+		info->pinned_bytes = record.pinned_bytes;
+		memcpy(info->node_bytes, record.node_bytes, sizeof(info->node_bytes));
+		return record.received ? RANK_RECEIVER : RANK_MAKER;
 	}
 	return RANK_HOLDER;
 }
@@ -274,7 +319,7 @@ static int walk_links(struct search *search, int pid, const char *prefix,
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
 	directory = opendir(path);
-	if (!directory && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+	if (!directory && no_room(errno))
 		return fail(errno, "cannot look into process %d (%s)", pid, strerror(errno));
 	/* It has ended, or it is not ours to see. */
 	if (!directory)
@@ -294,12 +339,20 @@ static int walk_links(struct search *search, int pid, const char *prefix,
 
 static int take_stats(struct search *search, int pid, const char *path, const char *link)
 {
-	int fd = -1;
+	int fd;
 
-	if (search->published_count < PUBLISHED_MAX)
-		fd = open_published(path, pid);
+	if (search->published_count == PUBLISHED_MAX)
+		return 0;
+	fd = open_memory_file(path);
+	if (fd >= 0 && is_published(fd, pid)) {
+		search->published[search->published_count++] = (struct published){ .fd = fd };
+		return 0;
+	}
 	if (fd >= 0)
-		search->published[search->published_count++] = fd;
+		close(fd);
+	else if (no_room(-fd))
+		return fail(-fd, "cannot read what process %d publishes (%s)", pid,
+			    strerror(-fd));
 	return 0;
 }
 
@@ -312,7 +365,7 @@ static int search_process(struct search *search, int pid)
 	if (!error)
 		error = walk_links(search, pid, REGION_PREFIX, take_region);
 	while (search->published_count)
-		close(search->published[--search->published_count]);
+		close(search->published[--search->published_count].fd);
 	return error;
 }
 

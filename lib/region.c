@@ -132,6 +132,8 @@ int actmem_region_from_fd(struct actmem *am, int fd, struct actmem_region **resu
 		free_region(region);
 		return error;
 	}
+	if (!region->backing.fallbacks)
+		fail_clear();
 	error = enlist(am, region);
 	if (!error)
 		*result = region;

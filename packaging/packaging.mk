@@ -7,7 +7,6 @@ UDEVDIR = $(DESTDIR)$(PREFIX)/lib/udev/rules.d
 SYSUSERSDIR = $(DESTDIR)$(PREFIX)/lib/sysusers.d
 DOCDIR = $(DESTDIR)$(PREFIX)/share/doc/actmem
 
-.PHONY: install uninstall
 install::
 	install -D -m 644 packaging/70-actmem.rules $(UDEVDIR)/70-actmem.rules
 	install -D -m 644 packaging/actmem.sysusers $(SYSUSERSDIR)/actmem.conf

@@ -11,14 +11,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "../lib/actmem.h"
+#include "../lib/cgroup.h"
+#include "../lib/sysfile.h"
 #include "../uapi/actmem.h"
-#include "cgroup.h"
 #include "facts.h"
-#include "procfile.h"
 #include "table.h"
 
 #define DEVICE		"/dev/actmem"
 #define DEVICE_SYSFS	"/sys/class/misc/actmem"
+#define NODES_SYSFS	"/sys/devices/system/node"
 #define THP_SYSFS	"/sys/kernel/mm/transparent_hugepage"
 
 static json_t *optional_text(int err, const char *text)
@@ -34,7 +35,7 @@ static json_t *optional_number(int err, uint64_t number)
 static json_t *driver_total(const char *name)
 {
 	uint64_t number;
-	int err = procfile_number(&number, DEVICE_SYSFS "/%s", name);
+	int err = sysfile_value(&number, DEVICE_SYSFS "/%s", name);
 
 	return optional_number(err, number);
 }
@@ -42,7 +43,7 @@ static json_t *driver_total(const char *name)
 static json_t *driver_node_total(int node, const char *name)
 {
 	uint64_t number;
-	int err = procfile_number(&number, DEVICE_SYSFS "/node%d/%s", node, name);
+	int err = sysfile_value(&number, DEVICE_SYSFS "/node%d/%s", node, name);
 
 	return optional_number(err, number);
 }
@@ -89,7 +90,7 @@ json_t *facts_driver(void)
 json_t *facts_io_uring(void)
 {
 	uint64_t disabled;
-	int disabled_err = procfile_number(&disabled, "/proc/sys/kernel/io_uring_disabled");
+	int disabled_err = sysfile_value(&disabled, "/proc/sys/kernel/io_uring_disabled");
 	bool usable;
 
 	/* What refuses io_uring does so before it looks at the parameters. */
@@ -103,8 +104,8 @@ json_t *facts_io_uring(void)
 json_t *facts_thp(void)
 {
 	char enabled[32], shmem_enabled[32];
-	int enabled_err = procfile_choice(enabled, sizeof(enabled), THP_SYSFS "/enabled");
-	int shmem_err = procfile_choice(shmem_enabled, sizeof(shmem_enabled),
+	int enabled_err = sysfile_choice(enabled, sizeof(enabled), THP_SYSFS "/enabled");
+	int shmem_err = sysfile_choice(shmem_enabled, sizeof(shmem_enabled),
 					THP_SYSFS "/shmem_enabled");
 
 	return json_pack("{s:o, s:o}",
@@ -153,8 +154,8 @@ static json_t *pool_to_json(const char *folder, const char *size)
 {
 	uint64_t total, available;
 
-	if (procfile_number(&total, "%s/hugepages-%s/nr_hugepages", folder, size) ||
-	    procfile_number(&available, "%s/hugepages-%s/free_hugepages", folder, size))
+	if (sysfile_value(&total, "%s/hugepages-%s/nr_hugepages", folder, size) ||
+	    sysfile_value(&available, "%s/hugepages-%s/free_hugepages", folder, size))
 		return json_null();
 	return json_pack("{s:I, s:I}", "total", (json_int_t)total, "free", (json_int_t)available);
 }
@@ -178,18 +179,18 @@ json_t *facts_nodes(void)
 	int node;
 
 	for (node = 0; nodes && node < ACTMEM_NODES_MAX; node++) {
-		char folder[64], pools[80];
+		char path[64];
 
-		snprintf(folder, sizeof(folder), "/sys/devices/system/node/node%d", node);
-		if (procfile_text(meminfo, sizeof(meminfo), "%s/meminfo", folder))
+		snprintf(path, sizeof(path), NODES_SYSFS "/node%d/meminfo", node);
+		if (sysfile_read(path, meminfo, sizeof(meminfo)))
 			continue;
-		snprintf(pools, sizeof(pools), "%s/hugepages", folder);
-		if (json_array_append_new(nodes, node_to_json(node, meminfo, pools)))
+		snprintf(path, sizeof(path), NODES_SYSFS "/node%d/hugepages", node);
+		if (json_array_append_new(nodes, node_to_json(node, meminfo, path)))
 			goto no_memory;
 	}
 	/* A kernel without NUMA has the one node and no folder for it. */
 	if (nodes && !json_array_size(nodes) &&
-	    !procfile_text(meminfo, sizeof(meminfo), "/proc/meminfo") &&
+	    !sysfile_read("/proc/meminfo", meminfo, sizeof(meminfo)) &&
 	    json_array_append_new(nodes, node_to_json(0, meminfo, "/sys/kernel/mm/hugepages")))
 		goto no_memory;
 	return nodes;

@@ -1,23 +1,30 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
 # The command actmem. $ORIGIN/../lib is where libactmem lies both in build/
-# and under PREFIX.
+# and under PREFIX. What reads /proc and /sys is the library's own, but no part
+# of its interface: the command has it once more.
 
+TOOLS_NEEDS := smartcols jansson
 TOOLS_OBJECTS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/*.c))
-TOOLS_LIBS = $(shell pkg-config --libs smartcols jansson)
+TOOLS_LIB_OBJECTS := $(B)/obj/lib/cgroup.o $(B)/obj/lib/sysfile.o
 
-ALL += $(B)/bin/actmem
+ifneq ($(shell pkg-config --exists $(TOOLS_NEEDS) 2>/dev/null && echo found),)
+INSTALLED_COMMAND := $(B)/bin/actmem
+ALL += $(INSTALLED_COMMAND)
+else
+LEFT_OUT += 'the command: it needs pkg-config, libsmartcols-dev and libjansson-dev'
+endif
 
-$(TOOLS_OBJECTS): EXTRA_CFLAGS += $(shell pkg-config --cflags smartcols jansson)
+$(TOOLS_OBJECTS): EXTRA_CFLAGS += $(shell pkg-config --cflags $(TOOLS_NEEDS))
 
-$(B)/bin/actmem: $(TOOLS_OBJECTS) $(B)/lib/libactmem.so.$(ABI)
+$(B)/bin/actmem: $(TOOLS_OBJECTS) $(TOOLS_LIB_OBJECTS) $(B)/lib/libactmem.so.$(ABI)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(TOOLS_OBJECTS) \
-		$(B)/lib/libactmem.so.$(ABI) -Wl,-rpath,'$$ORIGIN/../lib' $(TOOLS_LIBS)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(TOOLS_OBJECTS) $(TOOLS_LIB_OBJECTS) \
+		$(B)/lib/libactmem.so.$(ABI) -Wl,-rpath,'$$ORIGIN/../lib' \
+		$(shell pkg-config --libs $(TOOLS_NEEDS))
 
-.PHONY: install uninstall
-install:: $(B)/bin/actmem
-	install -D -m 755 $< $(BINDIR)/actmem
+install:: $(INSTALLED_COMMAND)
+	[ -z '$^' ] || install -D -m 755 $^ $(BINDIR)/actmem
 
 uninstall::
 	rm -f $(BINDIR)/actmem

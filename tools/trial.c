@@ -76,7 +76,10 @@ static void describe(const struct actmem *am, struct actmem_region *region)
 	fputc('\n', stderr);
 }
 
-/* A heap makes no region before its first block, but knows its limits. */
+/*
+ * A heap makes no region before its first block, but knows its limits: what
+ * else could be wrong, a region has shown.
+ */
 static int try_heap(struct actmem *am, uint64_t grow_bytes, uint64_t limit_bytes)
 {
 	struct actmem_heap_options options;
@@ -98,13 +101,15 @@ static int try_region(struct actmem *am, bool verbose)
 {
 	struct actmem_region_options options;
 	struct actmem_region *region;
+	int error;
 
 	ACTMEM_INIT(&options);
 	options.length = TRIAL_BYTES;
 	options.name = "actmem run";
-	if (actmem_region_create(am, &options, &region)) {
+	error = actmem_region_create(am, &options, &region);
+	if (error) {
 		warnx("%s", actmem_error());
-		return STATUS_FAILED;
+		return error == -EINVAL ? STATUS_USAGE : STATUS_FAILED;
 	}
 	if (verbose)
 		describe(am, region);
@@ -131,9 +136,9 @@ int try_environment(bool verbose)
 		warnx("%s", actmem_error());
 		return STATUS_FAILED;
 	}
-	status = try_heap(am, grow_bytes, limit_bytes);
+	status = try_region(am, verbose);
 	if (!status)
-		status = try_region(am, verbose);
+		status = try_heap(am, grow_bytes, limit_bytes);
 	actmem_close(am);
 	return status;
 }

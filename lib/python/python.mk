@@ -7,12 +7,11 @@
 PYTHONDIR ?= $(PREFIX)/lib/actmem/python
 PYTHON_MODULE = $(DESTDIR)$(PYTHONDIR)/actmem
 
-install:: $(LIB_SHARED) $(filter $(XLA_LIBRARY),$(ALL))
+install:: $(LIB_SHARED)
 	install -d $(PYTHON_MODULE)/jax
 	install -m 644 lib/python/actmem/*.py $(PYTHON_MODULE)/
 	install -m 644 lib/python/actmem/jax/*.py $(PYTHON_MODULE)/jax/
 	ln -srf $(LIBDIR)/$(LIB_SONAME) $(PYTHON_MODULE)/$(LIB_SONAME)
-	[ ! -f $(XLA_LIBRARY) ] || install -m 755 $(XLA_LIBRARY) $(PYTHON_MODULE)/
 
 uninstall::
 	rm -rf $(PYTHON_MODULE)

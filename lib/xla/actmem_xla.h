@@ -65,6 +65,12 @@ struct actmem_xla_device_stats {
 ACTMEM_XLA_API int actmem_xla_attach(struct actmem *am, uint64_t grow_bytes,
 				     uint64_t limit_bytes);
 
+/*
+ * Before @am is closed: it is not used any more, unless blocks come from it
+ * already. Then it stays, and its heap keeps actmem_close() from succeeding.
+ */
+ACTMEM_XLA_API void actmem_xla_detach(struct actmem *am);
+
 /* What blocks are taken from, NULL before the first use. */
 ACTMEM_XLA_API struct actmem *actmem_xla_attached(void);
 

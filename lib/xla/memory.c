@@ -50,15 +50,16 @@ static int bytes_from_environment(const char *name, uint64_t *bytes)
 	return 1;
 }
 
-/* What went wrong, and how a Python program may allow what would help. */
+/* What went wrong, and where a Python program turns the knob that helps. */
 static int explain(int ret, char *words, size_t words_size)
 {
-	const char *why = actmem_error();
+	const char *why = actmem_error(), *knob = "";
 
-	snprintf(words, words_size, "%s%s", why,
-		 strstr(why, "ACTMEM_ALLOW") ?
-		 ", or in Python actmem.open(allow=(\"thp\", \"4k\")) before the first use" :
-		 "");
+	if (strstr(why, "ACTMEM_ALLOW"))
+		knob = ", or in Python actmem.open(allow=(\"thp\", \"4k\")) before the first use";
+	else if (strstr(why, "limit_bytes"))
+		knob = " (ACTMEM_HEAP_LIMIT, or in Python actmem.open(heap_limit=))";
+	snprintf(words, words_size, "%s%s", why, knob);
 	return ret;
 }
 
@@ -129,6 +130,17 @@ int actmem_xla_attach(struct actmem *am, uint64_t grow_bytes,
 	}
 	pthread_mutex_unlock(&lock);
 	return ret;
+}
+
+void actmem_xla_detach(struct actmem *am)
+{
+	pthread_mutex_lock(&lock);
+	if (attached == am && !heap) {
+		attached = NULL;
+		heap_grow = 0;
+		heap_limit = 0;
+	}
+	pthread_mutex_unlock(&lock);
 }
 
 struct actmem *actmem_xla_attached(void)

@@ -12,14 +12,10 @@ XLA_LIBRARY := $(B)/lib/libactmem_xla.so
 
 ifneq ($(wildcard $(VENV)/.ready),)
 ALL += $(XLA_LIBRARY)
+INSTALLED_XLA_LIBRARY := $(XLA_LIBRARY)
 else
-ALL += without-jaxlib
+LEFT_OUT += 'libactmem_xla.so, which JAX needs: first `make $(VENV)/.ready`'
 endif
-
-.PHONY: without-jaxlib
-without-jaxlib:
-	@[ -f $(VENV)/.ready ] || echo 'left out, for want of jaxlib in $(VENV)' \
-		'(make $(VENV)/.ready): $(XLA_LIBRARY)'
 
 $(XLA_OBJECTS): | $(VENV)/.ready
 $(XLA_OBJECTS): EXTRA_CFLAGS = -isystem $(XLA_INCLUDE)
@@ -30,3 +26,7 @@ $(XLA_LIBRARY): $(XLA_OBJECTS) $(B)/lib/libactmem.so
 	$(CC) -shared -pthread $(CFLAGS) $(LDFLAGS) $(XLA_OBJECTS) -o $@ \
 		-L$(B)/lib -lactmem -Wl,-rpath,'$$ORIGIN' \
 		-Wl,-z,defs,-z,relro,-z,now,-z,nodelete
+
+# Beside the Python module, which removes it with its own.
+install:: $(INSTALLED_XLA_LIBRARY)
+	[ -z '$^' ] || install -D -m 755 $^ $(PYTHON_MODULE)/$(notdir $(XLA_LIBRARY))

@@ -235,6 +235,9 @@ static int in_memory_cgroup(int device)
 	CHECK(arg.why_available < 8 * PAGE_BYTES);
 	arg.policy = ACTMEM_POLICY_INTERLEAVE;
 	CHECK(create(device, &arg) == -ENOMEM && arg.why == ACTMEM_WHY_MEMCG);
+	/* A length whose bookkeeping alone is more than the limit. */
+	arg = region_of(1UL << 23);
+	CHECK(create(device, &arg) == -ENOMEM && arg.why == ACTMEM_WHY_NODE_FULL);
 	CHECK(regions() == 0);
 	CHECK(create_pages(device, 4) >= 0);
 	return 0;

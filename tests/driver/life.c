@@ -4,6 +4,7 @@
  * goes last and however, and the module as long as a region does.
  */
 #include <signal.h>
+#include <sys/inotify.h>
 #include <sys/socket.h>
 
 #include "driver_test.h"
@@ -227,6 +228,63 @@ TEST_F(driver, reopened_by_another_user)
 	}
 	EXPECT_EQ(0, wait_for(child));
 	close(fd);
+}
+
+/* Watches the file of a region, which the watch must not keep. */
+static int watch(int watcher, int fd)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return inotify_add_watch(watcher, path, IN_DELETE_SELF) < 0 ? -errno : 0;
+}
+
+TEST_F(driver, watched_to_the_end)
+{
+	int watcher = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	int fd = create_pages(self->device, PAGES);
+	struct inotify_event event;
+
+	ASSERT_LE(0, watcher);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, watch(watcher, fd));
+	EXPECT_EQ(1, regions());
+	close(fd);
+	EXPECT_EQ(0, regions());
+	ASSERT_EQ(sizeof(event), read(watcher, &event, sizeof(event)));
+	EXPECT_EQ(IN_DELETE_SELF, event.mask);
+	close(watcher);
+	close(self->device);
+	EXPECT_EQ(0, number_in("/sys/module/actmem/refcnt"));
+	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+}
+
+TEST_F(driver, opened_by_its_path_alone)
+{
+	int fd = create_pages(self->device, PAGES), only_path, other, again;
+	struct actmem_ioctl_info now;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	only_path = open(path, O_PATH | O_CLOEXEC);
+	ASSERT_LE(0, only_path);
+	close(fd);
+	EXPECT_EQ(1, regions());
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", only_path);
+	other = create_pages(self->device, 1);
+	ASSERT_LE(0, other);
+	again = open(path, O_RDWR | O_CLOEXEC);
+	ASSERT_LE(0, again);
+	close(only_path);
+	close(other);
+	EXPECT_EQ(1, regions());
+	EXPECT_EQ(0, info(again, 0, &now));
+	EXPECT_EQ(PAGES * PAGE_BYTES, now.allocated_bytes);
+	close(again);
+	EXPECT_EQ(0, regions());
+	close(self->device);
+	EXPECT_EQ(0, number_in("/sys/module/actmem/refcnt"));
+	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
 }
 
 static int unload(void)

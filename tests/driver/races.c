@@ -5,6 +5,7 @@
  */
 #include <pthread.h>
 #include <signal.h>
+#include <sys/inotify.h>
 #include <sys/uio.h>
 
 #include "driver_test.h"
@@ -155,6 +156,44 @@ TEST_F(driver, threads_that_fault_on_the_same_page)
 		EXPECT_EQ(PAGES * PAGE_BYTES, now.mapped_bytes);
 		munmap(faulter.memory, PAGES * PAGE_BYTES);
 		close(fd);
+	}
+}
+
+struct closer {
+	int fd;
+	pthread_barrier_t *start;
+};
+
+static void *close_one(void *context)
+{
+	struct closer *closer = context;
+
+	pthread_barrier_wait(closer->start);
+	close(closer->fd);
+	return NULL;
+}
+
+/* Either may be the last to let go of the file. */
+TEST_F(driver, a_watch_goes_with_its_region)
+{
+	pthread_barrier_t start;
+	struct closer closer;
+	pthread_t thread;
+	char path[64];
+	int round, fd;
+
+	ASSERT_EQ(0, pthread_barrier_init(&start, NULL, 2));
+	for (round = 0; round < 200; round++) {
+		fd = create_pages(self->device, 1);
+		ASSERT_LE(0, fd);
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		closer = (struct closer){ inotify_init1(IN_CLOEXEC), &start };
+		ASSERT_LE(0, inotify_add_watch(closer.fd, path, IN_ALL_EVENTS));
+		ASSERT_EQ(0, pthread_create(&thread, NULL, close_one, &closer));
+		pthread_barrier_wait(&start);
+		close(fd);
+		ASSERT_EQ(0, pthread_join(thread, NULL));
+		ASSERT_EQ(0, regions());
 	}
 }
 

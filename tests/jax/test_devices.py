@@ -113,6 +113,26 @@ def test_eager():
     close(gradients["actmem"], gradients["stock"], 64)
 
 
+def test_eager_steps_compile_once():
+    _, x = spread(mesh_of(AxisType.Auto))
+    f = actmem.jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)), min_bytes=0,
+                              offload_argnums=0)
+    compiled = []
+
+    def listen(name, _, **__):
+        if name.endswith("backend_compile_duration"):
+            compiled.append(name)
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        counts = []
+        for _ in range(3):
+            jax.block_until_ready(jax.grad(lambda x: jnp.sum(f(x)))(x))
+            counts.append(len(compiled))
+        assert 0 < counts[0] and counts[1] == counts[2]
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+
+
 def test_inside_shard_map():
     mesh = mesh_of(AxisType.Auto)
     weights, x = spread(mesh)

@@ -147,7 +147,7 @@ def test_the_limit_on_generations_is_a_knob():
     jax.block_until_ready(pullbacks)
     assert live() == 4 * LAYERS
     jax.block_until_ready(backward(pullbacks[-1]))
-    for wrong in (-1, 1 << 63):
+    for wrong in (-1, 1 << 63, 1.5, "2"):
         with pytest.raises(ValueError, match="generations="):
             actmem.jax.configure(generations=wrong)
 

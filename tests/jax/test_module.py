@@ -77,6 +77,25 @@ def test_open_decides_before_first_use():
     assert text.startswith("<actmem.Memory memfd: ")
 
 
+def test_closed_before_the_first_use():
+    """The handlers use what is opened then, or open what they need."""
+    described, length, opened = python("""
+        actmem.open(backend="memfd", allow="any").close()
+        memory = actmem.open(backend="memfd", allow="any", heap_grow=4 << 20)
+        described = repr(memory)
+        train()
+        print(json.dumps([described, actmem.regions()[0]["length"],
+                          actmem.default() is memory]))
+    """)
+    assert described.startswith("<actmem.Memory memfd: ")
+    assert length == 4 << 20 and opened
+    assert python("""
+        actmem.open(backend="memfd", heap_grow=4 << 20).close()
+        train()
+        print(json.dumps(actmem.regions()[0]["length"]))
+    """, ACTMEM_ALLOW="any", ACTMEM_HEAP_GROW="6M") == 6 << 20
+
+
 def test_open_after_the_first_use_is_refused():
     error = python("train(); actmem.open()", ACTMEM_ALLOW="any")
     assert "open already" in error
@@ -109,6 +128,7 @@ def test_heap_exhausted():
     """)
     assert "RESOURCE_EXHAUSTED: actmem: no memory for a block of 262144" in error
     assert "limit" in error and "2.0 MiB" in error
+    assert "ACTMEM_HEAP_LIMIT" in error and "open(heap_limit=)" in error
 
 
 def test_a_failed_put_leaves_nothing():
@@ -140,6 +160,9 @@ def test_wrong_environment(name, value):
     ({"pages": "1M"}, "pages='1M' is none of"),
     ({"policy": "near"}, "policy='near' is none of"),
     ({"allow": ("thp", "all")}, "allow='all' is none of"),
+    ({"heap_limit": -1}, "heap_limit=-1 is no number of bytes"),
+    ({"heap_grow": 1 << 64}, "heap_grow=18446744073709551616 is no number"),
+    ({"heap_grow": "64M"}, "heap_grow='64M' is no number of bytes"),
     ({"nodes": 1024}, "nodes=1024 is not within 0 to 1023"),
     ({"nodes": [-1]}, "nodes=-1 is not within")])
 def test_wrong_options(options, words):

@@ -48,6 +48,7 @@ def test_platforms_without_handlers(platform):
      "offload_argnums names argument 1, but there are 1"),
     ({"offload_argnums": (-2,)}, ValueError, "argument -2"),
     ({"offload_argnums": ("x",)}, ValueError, "argument 'x'"),
+    ({"offload_argnums": None}, TypeError, "offload_argnums=None"),
     ({"offload_argnums": 0, "static_argnums": 0}, ValueError,
      "both name argument 0"),
     ({"static_argnums": 3}, ValueError, "static_argnums names argument 3"),
@@ -61,6 +62,16 @@ def test_wrong_options(options, error, words):
     with pytest.raises(error, match=words):
         jax.grad(lambda x: jnp.sum(
             actmem.jax.checkpoint(saved, **options)(x)))(X)
+
+
+@pytest.mark.parametrize("call", [lambda f: f(X, "mean"),
+                                  lambda f: f(X, how={"kind": "mean"})])
+def test_arguments_that_are_no_arrays(call):
+    f = actmem.jax.checkpoint(lambda x, how: x, offload_argnums=0)
+    with pytest.raises(TypeError, match=r"<lambda> \(test_refusals.py:\d+\): "
+                                        r"argument (1|'how') is or holds "
+                                        r"'mean'.*static_argnums"):
+        call(f)
 
 
 def test_no_function():

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -158,6 +159,8 @@ static void test_descriptors(struct actmem *am)
 	try_descriptor(am, forged(true, false, O_RDWR), "a memfd with holes");
 	try_descriptor(am, forged(true, true, O_RDONLY), "a memfd open for reading");
 	try_descriptor(am, pipes[0], "a pipe");
+	try_descriptor(am, eventfd(0, EFD_CLOEXEC), "a file of no type");
+	try_descriptor(am, open("/proc/self/exe", O_RDONLY | O_CLOEXEC), "a program");
 	close(pipes[1]);
 }
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "../../tools/cgroup.h"
+#include "../../lib/cgroup.h"
 
 static struct memory_cgroup cgroup;
 static unsigned int cases, failures;
@@ -64,12 +64,20 @@ static void test_version_2(const char *here)
 	      "version 2: the limit with the least room left");
 
 	put("v2/job/step/memory.max", "50\n");
-	check(reads() && cgroup.limit_bytes == 50 && cgroup.used_bytes == 100,
+	check(reads() && cgroup.limit_bytes == 50 && cgroup.used_bytes == 100 &&
+	      cgroup.available_bytes == 0,
 	      "version 2: more used than allowed");
+
+	put("v2/job/memory.stat", "anon 400\ninactive_file 100\nactive_file 350\n");
+	put("v2/job/step/memory.max", "500\n");
+	check(reads() && cgroup.limit_bytes == 500 && cgroup.available_bytes == 400 &&
+	      strstr(cgroup.limit_file, "/v2/job/step/memory.max"),
+	      "version 2: page cache can be given up, so the ancestor leaves more");
 
 	put("v2/job/step/memory.max", "max\n");
 	put("v2/job/memory.max", "max\n");
-	check(reads() && cgroup.limit_bytes == UINT64_MAX && cgroup.used_bytes == 100,
+	check(reads() && cgroup.limit_bytes == UINT64_MAX && cgroup.used_bytes == 100 &&
+	      cgroup.available_bytes == UINT64_MAX && !*cgroup.limit_file,
 	      "version 2: no limit, and its own use");
 
 	put("cgroup", "0::/\n");
@@ -98,7 +106,8 @@ static void test_version_1(const char *here)
 
 	put("cgroup", "0::/job/step\n5:cpu,memory:/job\n1:name=systemd:/\n");
 	check(reads() && cgroup.version == 1 && !strcmp(cgroup.path, "/job") &&
-	      cgroup.limit_bytes == 4096 && cgroup.used_bytes == 1024,
+	      cgroup.limit_bytes == 4096 && cgroup.used_bytes == 1024 &&
+	      cgroup.available_bytes == 3072,
 	      "version 1 beside version 2, and a blank in the mount point");
 
 	put("cgroup", "5:memory:/\n");

@@ -2,6 +2,7 @@
 """Runs the command under test, and gives it a /dev to find or not to find."""
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,11 +27,22 @@ def clean_environment(**variables):
     return kept | variables
 
 
-def actmem(*arguments, prefix=(), environment=None, **options):
+def actmem(*arguments, prefix=(), program=ACTMEM, environment=None, **options):
     options.setdefault("stdout", subprocess.PIPE)
-    return subprocess.run([*prefix, ACTMEM, *arguments], stderr=subprocess.PIPE,
+    return subprocess.run([*prefix, program, *arguments], stderr=subprocess.PIPE,
                           stdin=subprocess.DEVNULL, text=True, timeout=60, check=False,
                           env=environment or clean_environment(), **options)
+
+
+@contextlib.contextmanager
+def public_copy():
+    """The command where every user may run it, wherever the tree lies."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        os.chmod(folder, 0o755)
+        for kind, file in (("bin", "actmem"), ("lib", "libactmem.so.0")):
+            os.mkdir(os.path.join(folder, kind))
+            shutil.copy(os.path.join(BUILD, kind, file), os.path.join(folder, kind))
+        yield os.path.join(folder, "bin", "actmem")
 
 
 def expect(result, status, stdout=None, stderr=None):

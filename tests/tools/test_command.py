@@ -60,8 +60,17 @@ def run_names_the_value_that_is_wrong():
 
 
 @case
+def run_names_a_policy_that_does_not_fit_the_nodes():
+    for arguments, part in ((("--policy", "bind"), "policy bind needs nodes"),
+                            (("--policy", "preferred", "--nodes", "0-1"), "takes one node")):
+        result = run(*arguments, "true")
+        expect(result, 2, "", part)
+        assert "HEAP" not in result.stderr, result.stderr
+
+
+@case
 def run_refuses_a_heap_that_cannot_be():
-    expect(run("--heap-grow", "3M", "true"), 2, "", "3145728")
+    expect(run("--heap-grow", "3M", "true"), 2, "", ["3145728", "ACTMEM_HEAP_GROW"])
     expect(run("--heap-grow", "4M", "--heap-limit", "8M", "echo", "ran"), 0, "ran\n")
 
 

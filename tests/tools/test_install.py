@@ -48,6 +48,8 @@ def what_is_installed_works_and_uninstall_leaves_nothing():
                     "include/actmem.h", "lib/pkgconfig/actmem.pc",
                     "lib/udev/rules.d/70-actmem.rules", "lib/sysusers.d/actmem.conf",
                     "share/doc/actmem/LICENSE"]
+        if os.path.exists(os.path.join(BUILD, "venv", ".ready")):
+            expected.append("lib/actmem/python/actmem/libactmem_xla.so")
         if shutil.which("scdoc"):
             expected += ["share/man/man1/actmem.1", "share/man/man3/libactmem.3"]
         for path in expected:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """actmem list: what processes hold, and what becomes of it."""
+import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -7,10 +9,11 @@ import subprocess
 import tempfile
 
 from harness import (HOLDER, ISOLATED, NO_CAPABILITIES, actmem, clean_environment, expect,
-                     forbidden_device, holder)
+                     forbidden_device, holder, mount, public_copy)
 from tap import Skip, case, main
 
 MIB = 1 << 20
+IN_OPEN = 0x20
 HEADINGS = "PID USER COMMAND NAME SIZE PAGE NODES MAPPED PINNED BACKEND".split()
 
 
@@ -97,6 +100,52 @@ def a_command_cannot_write_to_the_terminal():
             assert region["command"].startswith("\033[31m?"), region
 
 
+@contextlib.contextmanager
+def opened(path):
+    """Tells whether somebody has opened that file meanwhile."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    watch = libc.inotify_init1(os.O_NONBLOCK)
+    assert watch >= 0 and libc.inotify_add_watch(watch, os.fsencode(path), IN_OPEN) >= 0
+
+    def was_opened():
+        try:
+            return bool(os.read(watch, 4096))
+        except BlockingIOError:
+            return False
+    try:
+        yield was_opened
+    finally:
+        os.close(watch)
+
+
+@case
+def what_only_bears_the_name_is_not_opened():
+    """The root of a file system that is mounted nowhere can be called like a memfd."""
+    if not ISOLATED:
+        raise Skip("needs a mount namespace of its own")
+    name = "memfd:actmem-stats (deleted)"
+    with tempfile.TemporaryDirectory() as folder:
+        mount("-t", "tmpfs", "tmpfs", folder)
+        path = os.path.join(folder, name)
+        os.mkfifo(path)
+        place = os.open(path, os.O_PATH)
+        with opened(path) as was_opened:
+            subprocess.run(["umount", "--lazy", folder], check=True)
+            assert os.readlink(f"/proc/self/fd/{place}") == "/" + name
+            rows()
+            assert not was_opened()
+            os.close(os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_NONBLOCK))
+            assert was_opened()
+        os.close(place)
+
+
+@case
+def too_few_descriptors_are_an_error():
+    with holder("hidden", 2 * MIB):
+        result = actmem("list", prefix=["prlimit", "--nofile=5"])
+        expect(result, 1, "", ["publishes", "Too many open files"])
+
+
 @case
 def without_capabilities_it_says_what_it_leaves_out():
     result = actmem("list", prefix=NO_CAPABILITIES)
@@ -111,9 +160,10 @@ def other_users_see_nothing_of_it():
     stranger = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     if subprocess.run([*stranger, "true"], stderr=subprocess.DEVNULL, check=False).returncode:
         raise Skip("needs root, to become another user")
-    with holder("secret", 2 * MIB) as process:
+    with holder("secret", 2 * MIB) as process, public_copy() as program:
         assert process.pid in [r["pid"] for r in regions()]
-        assert process.pid not in [r["pid"] for r in regions(prefix=stranger)]
+        theirs = regions(prefix=stranger, program=program, cwd="/")
+        assert process.pid not in [r["pid"] for r in theirs]
 
 
 @case

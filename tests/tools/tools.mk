@@ -12,7 +12,7 @@ $(TOOLS_TESTS)/holder: $(B)/obj/tests/tools/holder.o $(B)/lib/libactmem.so.$(ABI
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -Wl,-rpath,'$$ORIGIN/../../lib'
 
 $(TOOLS_TESTS)/cgroup_test: $(B)/obj/tests/tools/cgroup_test.o \
-		$(B)/obj/tools/cgroup.o $(B)/obj/tools/procfile.o
+		$(B)/obj/lib/cgroup.o $(B)/obj/lib/sysfile.o
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^
 

@@ -98,6 +98,8 @@ class Memory:
         """Fails while regions or heaps of it are open."""
         global _default
         with _lock:
+            if _on_close is not None:
+                _on_close(self)
             _check(_native.library.actmem_close(self.handle))
             self._handle = None
             if _default is self:
@@ -106,9 +108,10 @@ class Memory:
 
 _lock = threading.RLock()
 _default = None
-# Set by actmem.jax: told of a memory that is opened, and asked for the one
-# that its handlers opened themselves.
+# Set by actmem.jax: told of a memory that is opened and of one that is to be
+# closed, and asked for the one that its handlers opened themselves.
 _on_open = None
+_on_close = None
 _adopted = None
 
 
@@ -129,6 +132,9 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
     What is None, or 0 bytes, is as the environment says.
     """
     global _default
+    for name, size in (("heap_grow", heap_grow), ("heap_limit", heap_limit)):
+        if not isinstance(size, int) or not 0 <= size < 1 << 64:
+            raise ValueError(f"{name}={size!r} is no number of bytes")
     options = _native.initialized(_native.Options)
     _check(_native.library.actmem_options_from_environment(
         ctypes.byref(options)))
@@ -151,10 +157,11 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
         handle = ctypes.c_void_p()
         _check(_native.library.actmem_open(ctypes.byref(handle),
                                            ctypes.byref(options)))
-        _default = Memory(handle, heap_grow, heap_limit)
+        memory = Memory(handle, heap_grow, heap_limit)
         if _on_open is not None:
-            _on_open(_default)
-        return _default
+            _on_open(memory)
+        _default = memory
+        return memory
 
 
 def _current():

@@ -30,7 +30,11 @@ def _label(f):
 
 def _argnums(kind, argnums, count):
     """As a set of positions, whatever way the caller counted."""
-    argnums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    try:
+        argnums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    except TypeError:
+        raise TypeError(f"{kind}={argnums!r} is neither a position nor a "
+                        "sequence of them") from None
     for number in argnums:
         if not isinstance(number, int) or not -count <= number < count:
             raise ValueError(f"{kind} names argument {number!r}, but there "
@@ -38,17 +42,31 @@ def _argnums(kind, argnums, count):
     return {number % count for number in argnums}
 
 
+def _check_arrays(label, arguments):
+    for name, argument in arguments.items():
+        for leaf in jax.tree.leaves(argument):
+            try:
+                jax.typeof(leaf)
+            except TypeError:
+                raise TypeError(
+                    f"actmem.jax.checkpoint of {label}: argument {name!r} is "
+                    f"or holds {leaf!r}, which is no array; name the argument "
+                    "in static_argnums, or close over it") from None
+
+
 class _Call:
     """A call's function of its arrays alone, flat, with what it closed over
     first."""
 
-    def __init__(self, f, args, kwargs, static_argnums, offload_argnums):
+    def __init__(self, f, label, args, kwargs, static_argnums,
+                 offload_argnums):
         static = _argnums("static_argnums", static_argnums, len(args))
         offload = _argnums("offload_argnums", offload_argnums, len(args))
         if static & offload:
             raise ValueError("offload_argnums and static_argnums both name "
                              f"argument {min(static & offload)}")
         given = {i: arg for i, arg in enumerate(args) if i not in static}
+        _check_arrays(label, {**given, **kwargs})
         leaves, tree = jax.tree.flatten((given, kwargs))
 
         def flat(*leaves):
@@ -132,7 +150,8 @@ def checkpoint(f=None, /, *, policy=None, offload_argnums=(),
 
     @functools.wraps(f)
     def checkpointed(*args, **kwargs):
-        call = _Call(f, args, kwargs, static_argnums, offload_argnums)
+        call = _Call(f, label, args, kwargs, static_argnums,
+                     offload_argnums)
         site = Site.numbered(label)
         plans = []
 
@@ -163,7 +182,7 @@ def _where_offloaded(original):
 
         @functools.wraps(f)
         def checkpointed(*args, **kwargs):
-            call = _Call(f, args, kwargs, static_argnums, ())
+            call = _Call(f, label, args, kwargs, static_argnums, ())
             plan = Plan(call.run, call.args, call.groups, call.activations,
                         Site.numbered(label), settings)
             if not any(plan.offloaded):

@@ -37,6 +37,7 @@ class DeviceStats(ctypes.Structure):
 def _declare(library):
     for name, result, arguments in (
             ("actmem_xla_attach", c_int, [c_void_p, c_uint64, c_uint64]),
+            ("actmem_xla_detach", None, [c_void_p]),
             ("actmem_xla_attached", c_void_p, []),
             ("actmem_xla_trim", c_int, []),
             ("actmem_xla_set_generations", None, [c_uint64]),
@@ -59,6 +60,10 @@ def _attach(memory):
     if status:
         raise actmem.Error(-status, "the handlers have taken memory already: "
                                     "call actmem.open() before the first use")
+
+
+def _detach(memory):
+    library.actmem_xla_detach(memory.handle)
 
 
 def _register():
@@ -89,9 +94,9 @@ def configure(generations=None, checksum=None):
                  taken; costs time
     """
     if generations is not None:
-        if not 0 <= generations < 1 << 63:
-            raise ValueError(f"generations={generations!r} is negative or "
-                             "absurd (0: no limit)")
+        if not isinstance(generations, int) or not 0 <= generations < 1 << 63:
+            raise ValueError(f"generations={generations!r} is no number of "
+                             "forward passes (0: no limit)")
         library.actmem_xla_set_generations(generations)
     if checksum is not None:
         library.actmem_xla_set_checksum(bool(checksum))
@@ -148,4 +153,5 @@ with actmem._lock:
     if actmem._default is not None:
         _attach(actmem._default)
     actmem._on_open = _attach
+    actmem._on_close = _detach
     actmem._adopted = library.actmem_xla_attached

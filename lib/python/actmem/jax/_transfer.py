@@ -175,22 +175,26 @@ def _tie_specs(ties, sharding):
     return kept
 
 
+@lru_cache(maxsize=1024)
+def _take_per_device(form, tie_specs):
+    spec = _spec(form.sharding, len(form.shape))
+    shard = NamedSharding(form.sharding.mesh, spec).shard_shape(form.shape)
+    return jax.jit(_per_device(
+        lambda token, *ties: take_p.bind(
+            token[0], *ties, shape=shard, dtype=form.dtype,
+            weak_type=form.weak_type),
+        form.sharding, (PartitionSpec(_axes(form.sharding)), *tie_specs),
+        spec))
+
+
 def take(token, ties, form):
     """The value of `token`, not before `ties` are there; its block is freed."""
-    shape = form.shape
     if form.sharding is None:
-        value = take_p.bind(token, *ties, shape=shape, dtype=form.dtype,
+        value = take_p.bind(token, *ties, shape=form.shape, dtype=form.dtype,
                             weak_type=form.weak_type)
     else:
-        spec = _spec(form.sharding, len(shape))
-        shard = NamedSharding(form.sharding.mesh, spec).shard_shape(shape)
         ties, tie_specs = zip(*_tie_specs(ties, form.sharding)) if ties else ((), ())
-        value = jax.jit(_per_device(
-            lambda token, *ties: take_p.bind(
-                token[0], *ties, shape=shard, dtype=form.dtype,
-                weak_type=form.weak_type),
-            form.sharding, (PartitionSpec(_axes(form.sharding)), *tie_specs),
-            spec))(token, *ties)
+        value = _take_per_device(form, tie_specs)(token, *ties)
     if form.packed_dtype is not None:
         value = _pack(value, form.packed_dtype)
     if form.key_impl is not None:
