@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What the files of the driver know of each other. The layers, from the top:
- * main and command, fs, map and sysfs, region, place, account.
+ * main and command, fs, map and sysfs, region, place, pool, account and node.
  */
 #ifndef _ACTMEM_H
 #define _ACTMEM_H
@@ -115,6 +115,27 @@ void actmem_regions_exit(void);
 /* place.c */
 int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create *arg);
 int actmem_place(struct actmem_region *region, struct actmem_ioctl_create *arg);
+
+/* pool.c */
+int actmem_pool_init(void);
+void actmem_pool_exit(void);
+struct folio *actmem_pool_take(int node);
+void actmem_pool_give(struct folio *folio);
+int actmem_pool_set_target(int node, u64 bytes);
+int actmem_pool_set_floor(int node, u64 bytes);
+u64 actmem_pool_target(int node);
+u64 actmem_pool_floor(int node);
+u64 actmem_pool_ready(int node);
+unsigned long actmem_pool_held(int node);
+
+/* pool_param.c */
+int actmem_pool_param(void);
+
+/* node.c */
+int actmem_nearest_node(const nodemask_t *mask, int from);
+unsigned long actmem_node_capacity(int node);
+unsigned long actmem_node_free(int node);
+bool actmem_node_has_room(int node);
 
 /* account.c */
 int actmem_account_init(void);

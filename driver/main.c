@@ -31,9 +31,15 @@ static int __init actmem_init(void)
 	err = actmem_account_init();
 	if (err)
 		return err;
-	err = actmem_sysfs_init();
+	err = actmem_pool_init();
 	if (err)
 		goto account_exit;
+	err = actmem_pool_param();
+	if (err)
+		goto pool_exit;
+	err = actmem_sysfs_init();
+	if (err)
+		goto pool_exit;
 	actmem_device.groups = actmem_sysfs_groups();
 	err = misc_register(&actmem_device);
 	if (err)
@@ -42,6 +48,8 @@ static int __init actmem_init(void)
 
 sysfs_exit:
 	actmem_sysfs_exit();
+pool_exit:
+	actmem_pool_exit();
 account_exit:
 	actmem_account_exit();
 	return err;
@@ -52,6 +60,7 @@ static void __exit actmem_exit(void)
 	misc_deregister(&actmem_device);
 	actmem_regions_exit();
 	actmem_sysfs_exit();
+	actmem_pool_exit();
 	actmem_account_exit();
 }
 

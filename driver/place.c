@@ -7,6 +7,7 @@
  */
 #include <linux/cpuset.h>
 #include <linux/gfp.h>
+#include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
@@ -19,8 +20,6 @@
 /* Zeroed by the page allocator; never movable, as these pages get pinned. */
 #define ACTMEM_GFP	(GFP_USER | __GFP_COMP | __GFP_ZERO | __GFP_THISNODE | \
 			 __GFP_RETRY_MAYFAIL | __GFP_NOWARN | __GFP_ACCOUNT)
-
-#define FREE_AREAS	ARRAY_SIZE(((struct zone *)NULL)->free_area)
 
 /**
  * struct choice - the nodes to take pages from
@@ -97,21 +96,10 @@ int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create 
 	return 0;
 }
 
-static int nearest_node(const nodemask_t *mask, int from)
-{
-	int node, nearest = NUMA_NO_NODE;
-
-	for_each_node_mask(node, *mask)
-		if (nearest == NUMA_NO_NODE ||
-		    node_distance(from, node) < node_distance(from, nearest))
-			nearest = node;
-	return nearest;
-}
-
 static void choose_nearest_first(struct choice *choice, nodemask_t *mask, int from)
 {
 	while (!nodes_empty(*mask)) {
-		int node = nearest_node(mask, from);
+		int node = actmem_nearest_node(mask, from);
 
 		choice->nodes[choice->count++] = node;
 		node_clear(node, *mask);
@@ -137,7 +125,7 @@ static struct choice *choose(const struct actmem_region *region)
 		choose_nearest_first(choice, &mask, here);
 		break;
 	case ACTMEM_POLICY_PREFERRED:
-		node = nodes_empty(region->nodes) ? nearest_node(&mask, here) :
+		node = nodes_empty(region->nodes) ? actmem_nearest_node(&mask, here) :
 						    first_node(region->nodes);
 		choose_nearest_first(choice, &mask, node);
 		break;
@@ -149,38 +137,16 @@ static struct choice *choose(const struct actmem_region *region)
 	return choice;
 }
 
-/* Pages on a node that were not onlined as movable, used or not. */
-static unsigned long node_capacity(int node)
-{
-	unsigned long small_pages = 0;
-	int zone;
-
-	for (zone = 0; zone < ZONE_MOVABLE; zone++)
-		small_pages += zone_managed_pages(&NODE_DATA(node)->node_zones[zone]);
-	return small_pages >> ACTMEM_PAGE_ORDER;
-}
-
-/* Those of them that are free in one piece. */
-static unsigned long node_free(int node)
-{
-	unsigned long pages = 0;
-	size_t order;
-	int zone;
-
-	for (zone = 0; zone < ZONE_MOVABLE; zone++) {
-		struct free_area *areas = NODE_DATA(node)->node_zones[zone].free_area;
-
-		for (order = ACTMEM_PAGE_ORDER; order < FREE_AREAS; order++)
-			pages += areas[order].nr_free << (order - ACTMEM_PAGE_ORDER);
-	}
-	return pages;
-}
-
 /* How many of a region's pages interleaving puts on the i-th node chosen. */
 static unsigned long interleave_share(const struct actmem_region *region,
 				      const struct choice *choice, unsigned int i)
 {
 	return region->page_count / choice->count + (i < region->page_count % choice->count);
+}
+
+static unsigned long node_available(int node)
+{
+	return actmem_node_free(node) + actmem_pool_held(node);
 }
 
 /* Fails at once what would otherwise fail after having reclaimed everything. */
@@ -195,8 +161,8 @@ static int check_capacity(const struct actmem_region *region, const struct choic
 		for (i = 0; i < choice->count; i++) {
 			node = choice->nodes[i];
 			wanted = interleave_share(region, choice, i);
-			if (wanted > node_capacity(node))
-				return fail_full(arg, node, wanted, node_free(node));
+			if (wanted > actmem_node_capacity(node))
+				return fail_full(arg, node, wanted, node_available(node));
 		}
 		return 0;
 	}
@@ -204,11 +170,11 @@ static int check_capacity(const struct actmem_region *region, const struct choic
 		unsigned long capacity;
 
 		node = choice->nodes[i];
-		capacity = node_capacity(node);
+		capacity = actmem_node_capacity(node);
 		if (wanted <= capacity)
 			return 0;
 		if (i == choice->count - 1)
-			return fail_full(arg, node, wanted, node_free(node));
+			return fail_full(arg, node, wanted, node_available(node));
 		wanted -= capacity;
 	}
 }
@@ -227,16 +193,21 @@ static bool node_has_page(int node)
 	return page;
 }
 
+/* Pages from the pools do not count here. */
 static int fail_memcg(const struct actmem_region *region, struct actmem_ioctl_create *arg)
 {
-	arg->why_wanted = region->page_count * ACTMEM_PAGE_BYTES;
-	arg->why_available = region->pages_held * ACTMEM_PAGE_BYTES;
+	unsigned long charged = 0, i;
+
+	for (i = 0; i < region->pages_held; i++)
+		charged += folio_memcg_kmem(region->folios[i]);
+	arg->why_wanted = (region->page_count - region->pages_held + charged) * ACTMEM_PAGE_BYTES;
+	arg->why_available = charged * ACTMEM_PAGE_BYTES;
 	return fail(arg, -ENOMEM, ACTMEM_WHY_MEMCG, NUMA_NO_NODE);
 }
 
 /* ENOSPC if the node has none. */
-static struct page *take_page(const struct actmem_region *region, int node,
-			      struct actmem_ioctl_create *arg)
+static struct folio *alloc_folio(const struct actmem_region *region, int node,
+				 struct actmem_ioctl_create *arg)
 {
 	struct page *page = alloc_page_on(node, ACTMEM_GFP);
 	bool node_is_full = !page && !node_has_page(node);
@@ -250,23 +221,21 @@ static struct page *take_page(const struct actmem_region *region, int node,
 		return ERR_PTR(-EINTR);
 	}
 	if (page)
-		return page;
+		return page_folio(page);
 	return ERR_PTR(node_is_full ? -ENOSPC : fail_memcg(region, arg));
 }
 
 /* Puts the next page of the region on this node. ENOSPC if the node has none. */
 static int place_page(struct actmem_region *region, int node, struct actmem_ioctl_create *arg)
 {
-	struct page *page = take_page(region, node, arg);
-	struct folio *folio;
+	struct folio *folio = actmem_pool_take(node) ?: alloc_folio(region, node, arg);
 
-	if (IS_ERR(page))
-		return PTR_ERR(page);
-	if (page_to_nid(page) != node) {
-		__free_pages(page, ACTMEM_PAGE_ORDER);
+	if (IS_ERR(folio))
+		return PTR_ERR(folio);
+	if (folio_nid(folio) != node) {
+		folio_put(folio);
 		return fail(arg, -EIO, ACTMEM_WHY_MISPLACED, node);
 	}
-	folio = page_folio(page);
 	folio->index = ACTMEM_SMALL_PAGES(region->pages_held);
 	region->folios[region->pages_held++] = folio;
 	region->node_pages_held[node]++;
@@ -334,8 +303,9 @@ static int place_pages(struct actmem_region *region, const struct choice *choice
 }
 
 /*
- * Allocates, zeroes and places the pages of a region. What was placed before
- * a failure stays in the region.
+ * Takes pages from the pools or, charged and zeroed here, from the page
+ * allocator, and places them. What was placed before a failure stays in the
+ * region.
  */
 int actmem_place(struct actmem_region *region, struct actmem_ioctl_create *arg)
 {

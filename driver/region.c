@@ -99,7 +99,7 @@ static void give_page_back(struct actmem_region *region, unsigned long index)
 	if (region->lingering)
 		actmem_count_lingering_pages(node, -1);
 	actmem_uncharge(region, 1);
-	folio_put(folio);
+	actmem_pool_give(folio);
 }
 
 /* Gives back every page that nobody else holds; true if that was all of them. */

@@ -6,6 +6,12 @@
  *   lingering_regions       those that linger
  *   nodeN/region_bytes      bytes on node N of all regions
  *   nodeN/lingering_bytes   bytes on node N of those that linger
+ *   nodeN/pool_free_bytes   bytes that node N's pool has ready
+ *
+ * and the settings of the pools:
+ *
+ *   nodeN/pool_bytes        bytes to hold ready
+ *   nodeN/pool_min_bytes    bytes of them that memory pressure leaves
  */
 #include <linux/device.h>
 #include <linux/slab.h>
@@ -22,7 +28,10 @@ struct node_attribute {
 struct node_directory {
 	struct node_attribute region_bytes;
 	struct node_attribute lingering_bytes;
-	struct attribute *attributes[3];
+	struct node_attribute pool_bytes;
+	struct node_attribute pool_min_bytes;
+	struct node_attribute pool_free_bytes;
+	struct attribute *attributes[6];
 	struct attribute_group group;
 	char name[sizeof("node1234567890")];
 };
@@ -74,6 +83,48 @@ static ssize_t lingering_bytes_show(struct device *device, struct device_attribu
 	return sysfs_emit(buffer, "%llu\n", actmem_node_lingering_bytes(node_of(attribute)));
 }
 
+static ssize_t pool_bytes_show(struct device *device, struct device_attribute *attribute,
+			       char *buffer)
+{
+	return sysfs_emit(buffer, "%llu\n", actmem_pool_target(node_of(attribute)));
+}
+
+static ssize_t pool_min_bytes_show(struct device *device, struct device_attribute *attribute,
+				   char *buffer)
+{
+	return sysfs_emit(buffer, "%llu\n", actmem_pool_floor(node_of(attribute)));
+}
+
+static ssize_t pool_free_bytes_show(struct device *device, struct device_attribute *attribute,
+				    char *buffer)
+{
+	actmem_regions_sweep();
+	return sysfs_emit(buffer, "%llu\n", actmem_pool_ready(node_of(attribute)));
+}
+
+static ssize_t store_pool_setting(struct device_attribute *attribute, const char *buffer,
+				  size_t count, int (*set)(int node, u64 bytes))
+{
+	u64 bytes;
+	int err = kstrtou64(buffer, 10, &bytes);
+
+	if (!err)
+		err = set(node_of(attribute), bytes);
+	return err ?: count;
+}
+
+static ssize_t pool_bytes_store(struct device *device, struct device_attribute *attribute,
+				const char *buffer, size_t count)
+{
+	return store_pool_setting(attribute, buffer, count, actmem_pool_set_target);
+}
+
+static ssize_t pool_min_bytes_store(struct device *device, struct device_attribute *attribute,
+				    const char *buffer, size_t count)
+{
+	return store_pool_setting(attribute, buffer, count, actmem_pool_set_floor);
+}
+
 static void init_node_attribute(struct node_attribute *attribute, int node,
 				const struct device_attribute *template)
 {
@@ -86,11 +137,20 @@ static void init_node_directory(struct node_directory *directory, int node)
 {
 	static const struct device_attribute region_bytes = __ATTR_RO(region_bytes);
 	static const struct device_attribute lingering_bytes = __ATTR_RO(lingering_bytes);
+	static const struct device_attribute pool_bytes = __ATTR_RW(pool_bytes);
+	static const struct device_attribute pool_min_bytes = __ATTR_RW(pool_min_bytes);
+	static const struct device_attribute pool_free_bytes = __ATTR_RO(pool_free_bytes);
 
 	init_node_attribute(&directory->region_bytes, node, &region_bytes);
 	init_node_attribute(&directory->lingering_bytes, node, &lingering_bytes);
+	init_node_attribute(&directory->pool_bytes, node, &pool_bytes);
+	init_node_attribute(&directory->pool_min_bytes, node, &pool_min_bytes);
+	init_node_attribute(&directory->pool_free_bytes, node, &pool_free_bytes);
 	directory->attributes[0] = &directory->region_bytes.attribute.attr;
 	directory->attributes[1] = &directory->lingering_bytes.attribute.attr;
+	directory->attributes[2] = &directory->pool_bytes.attribute.attr;
+	directory->attributes[3] = &directory->pool_min_bytes.attribute.attr;
+	directory->attributes[4] = &directory->pool_free_bytes.attribute.attr;
 	snprintf(directory->name, sizeof(directory->name), "node%d", node);
 	directory->group.name = directory->name;
 	directory->group.attrs = directory->attributes;

@@ -17,7 +17,7 @@ static const char help[] =
 	"Usage: actmem info [--json] [--bytes]\n"
 	"\n"
 	"Shows the backend that a program started now would use, and why; versions;\n"
-	"limits; and each node's memory and huge page pools.\n"
+	"limits; and each node's memory, the driver's pool there and huge page pools.\n"
 	"\n"
 	"  -J, --json     print JSON; sizes are bytes, null is no limit or not known\n"
 	"  -b, --bytes    print sizes as bytes, not as 64M or 1.5G\n"
@@ -207,6 +207,23 @@ static char *cell_pool(const json_t *row, const char *key, unsigned int flags)
 	return text;
 }
 
+/* Ready of all that the driver's pool is to hold. */
+static char *cell_warm_pool(const json_t *row, const char *key, unsigned int flags)
+{
+	const json_t *pool = json_object_get(row, key);
+	char *ready, *total, *text = NULL;
+
+	if (json_is_null(pool))
+		return strdup("-");
+	ready = cell_bytes(pool, "free_bytes", flags);
+	total = cell_bytes(pool, "total_bytes", flags);
+	if (ready && total && asprintf(&text, "%s/%s", ready, total) < 0)
+		text = NULL;
+	free(ready);
+	free(total);
+	return text;
+}
+
 static int print_text(const json_t *info, unsigned int flags)
 {
 	static const struct column columns[] = {
@@ -214,6 +231,7 @@ static int print_text(const json_t *info, unsigned int flags)
 		{ "MEMORY", "total_bytes", cell_bytes, true },
 		{ "FREE", "free_bytes", cell_bytes, true },
 		{ "DRIVER'S REGIONS", "region_bytes", cell_bytes, true },
+		{ "FREE/POOL", "pool", cell_warm_pool, true },
 		{ "FREE/2M PAGES", "huge_2M", cell_pool, true },
 		{ "FREE/1G PAGES", "huge_1G", cell_pool, true },
 	};

@@ -160,14 +160,26 @@ static json_t *pool_to_json(const char *folder, const char *size)
 	return json_pack("{s:I, s:I}", "total", (json_int_t)total, "free", (json_int_t)available);
 }
 
+static json_t *warm_pool_to_json(int node)
+{
+	uint64_t total, ready;
+
+	if (sysfile_value(&total, DEVICE_SYSFS "/node%d/pool_bytes", node) ||
+	    sysfile_value(&ready, DEVICE_SYSFS "/node%d/pool_free_bytes", node))
+		return json_null();
+	return json_pack("{s:I, s:I}", "total_bytes", (json_int_t)total,
+			 "free_bytes", (json_int_t)ready);
+}
+
 static json_t *node_to_json(int node, const char *meminfo, const char *pools)
 {
-	return json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o}",
+	return json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 			 "node", node,
 			 "total_bytes", meminfo_bytes(meminfo, "MemTotal:"),
 			 "free_bytes", meminfo_bytes(meminfo, "MemFree:"),
 			 "huge_2M", pool_to_json(pools, "2048kB"),
 			 "huge_1G", pool_to_json(pools, "1048576kB"),
+			 "pool", warm_pool_to_json(node),
 			 "region_bytes", driver_node_total(node, "region_bytes"),
 			 "lingering_bytes", driver_node_total(node, "lingering_bytes"));
 }

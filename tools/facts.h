@@ -31,8 +31,8 @@ json_t *facts_memory_cgroup(void);
 
 /*
  * [{"node", "total_bytes", "free_bytes", "huge_2M": {"total", "free"},
- * "huge_1G": {...}, "region_bytes", "lingering_bytes"}]: pools count pages,
- * the last two are the driver's.
+ * "huge_1G": {...}, "pool": {"total_bytes", "free_bytes"}, "region_bytes",
+ * "lingering_bytes"}]: "huge_*" count pages, the last three are the driver's.
  */
 json_t *facts_nodes(void);
 

@@ -9,6 +9,7 @@
 
 #include <linux/fs.h>
 #include <linux/mm.h>
+#include <linux/shrinker.h>
 
 #include "compat/probed.h"
 
@@ -57,6 +58,58 @@ static inline int actmem_folio_mapcount(struct folio *folio)
 	for (i = 0; i < folio_nr_pages(folio); i++)
 		count += atomic_read(&folio_page(folio, i)->_mapcount) + 1;
 	return count;
+#endif
+}
+
+/**
+ * struct actmem_shrinker - a shrinker that tells nodes apart
+ * @count_objects: how many may be freed
+ * @scan_objects: frees some
+ * @batch: how many at a time
+ * @shrinker: the kernel's
+ */
+struct actmem_shrinker {
+	unsigned long (*count_objects)(struct shrinker *shrinker, struct shrink_control *control);
+	unsigned long (*scan_objects)(struct shrinker *shrinker, struct shrink_control *control);
+	long batch;
+#if ACTMEM_HAVE_SHRINKER_ALLOC
+	struct shrinker *shrinker;
+#else
+	struct shrinker shrinker;
+#endif
+};
+
+static inline int actmem_shrinker_register(struct actmem_shrinker *ours, const char *name)
+{
+	struct shrinker *shrinker;
+
+#if ACTMEM_HAVE_SHRINKER_ALLOC
+	ours->shrinker = shrinker_alloc(SHRINKER_NUMA_AWARE, "%s", name);
+	shrinker = ours->shrinker;
+	if (!shrinker)
+		return -ENOMEM;
+#else
+	shrinker = &ours->shrinker;
+	shrinker->flags = SHRINKER_NUMA_AWARE;
+	shrinker->seeks = DEFAULT_SEEKS;
+#endif
+	shrinker->count_objects = ours->count_objects;
+	shrinker->scan_objects = ours->scan_objects;
+	shrinker->batch = ours->batch;
+#if ACTMEM_HAVE_SHRINKER_ALLOC
+	shrinker_register(shrinker);
+	return 0;
+#else
+	return register_shrinker(shrinker, "%s", name);
+#endif
+}
+
+static inline void actmem_shrinker_unregister(struct actmem_shrinker *ours)
+{
+#if ACTMEM_HAVE_SHRINKER_ALLOC
+	shrinker_free(ours->shrinker);
+#else
+	unregister_shrinker(&ours->shrinker);
 #endif
 }
 

@@ -18,6 +18,10 @@ PROGRAMS = {
     "held": [ACTMEM, "run", "--nodes", "0,1", "--policy", "interleave", *HOLD, ACTMEM, "info",
              "--json"],
     "table": [ACTMEM, "run", "--verbose", "--nodes", "1", *HOLD, ACTMEM, "list"],
+    "pool": ["/bin/sh", "-c",
+             f"cd /sys/class/misc/actmem/node1 && echo {8 * MIB} >pool_bytes || exit; "
+             f"while read ready <pool_free_bytes && [ $ready != {8 * MIB} ]; do :; done; "
+             f"{ACTMEM} info --json && {ACTMEM} info && echo 0 >pool_bytes"],
     "after": [ACTMEM, "list", "--json"],
 }
 
@@ -36,7 +40,7 @@ def outputs():
                             stderr=subprocess.STDOUT, text=True, check=False,
                             env=clean_environment(LD_LIBRARY_PATH=LIBRARIES))
     assert result.returncode == 0, result.stdout
-    parts = re.split(r"^# actmem\n", result.stdout, flags=re.MULTILINE)[1:]
+    parts = re.split(r"^# (?:actmem|sh)\n", result.stdout, flags=re.MULTILINE)[1:]
     assert len(parts) == len(PROGRAMS), result.stdout
     return {name: re.sub(r"^# .*\n", "", part, flags=re.MULTILINE)
             for name, part in zip(PROGRAMS, parts)}
@@ -71,6 +75,16 @@ def info_counts_what_is_held():
     info = json.loads(outputs()["held"])
     assert info["driver"]["regions"] == 2, info
     assert [n["region_bytes"] for n in info["nodes"]] == [6 * MIB, 6 * MIB], info
+
+
+@case
+def info_shows_the_pools():
+    info, end = json.JSONDecoder().raw_decode(outputs()["pool"].lstrip())
+    assert [n["pool"] for n in info["nodes"]] == [
+        {"total_bytes": 0, "free_bytes": 0},
+        {"total_bytes": 8 * MIB, "free_bytes": 8 * MIB}], info
+    table = outputs()["pool"].lstrip()[end:]
+    assert "FREE/POOL" in table and "8M/8M" in table, table
 
 
 @case
