@@ -75,6 +75,7 @@ help:
 	@echo 'make               build what this machine can build into build/'
 	@echo 'make demo          train a small transformer with activations in actmem'
 	@echo 'make check         run every test'
+	@echo 'make check-strict   test the driver on a debug kernel, built at the first time'
 	@echo 'make check-NAME    run one of: $(CHECKS)'
 	@echo 'make module KDIR=  build the kernel module'
 	@echo 'make install       PREFIX= DESTDIR=; make uninstall undoes it'

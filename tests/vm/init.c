@@ -13,9 +13,12 @@
  *	unload ERRNO			0: the module went away
  *	lost KIB			memory that was free before and is not now
  *	tainted BITS
+ *	leaks COUNT			objects that kmemleak found
+ *	pages COUNT			pages that modules have not given back
  *	lockdep 0|1			0: lockdep found something and turned off
  *	done TOKEN			nothing of the above is missing
  *
+ * The three before the last one are missing where the kernel cannot tell.
  * Nothing but the last line says that all went well, and only the host, who
  * chose the token, can know it.
  */
@@ -37,6 +40,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "init.h"
+
 #define ARGS_MAX	64
 #define SETTLE_SECONDS	10
 
@@ -51,7 +56,7 @@ static int announce;
 /* Working folder of programs that run among the host's files, else NULL. */
 static char *host_folder;
 
-static __attribute__((format(printf, 1, 2))) void report(const char *format, ...)
+void report(const char *format, ...)
 {
 	char line[512];
 	va_list args;
@@ -68,7 +73,7 @@ static __attribute__((format(printf, 1, 2))) void report(const char *format, ...
 }
 
 /* Not by dprintf(), which seeks first, which /dev/kmsg refuses. */
-static __attribute__((format(printf, 1, 2))) void log_kernel(const char *format, ...)
+void log_kernel(const char *format, ...)
 {
 	char text[512];
 	va_list args;
@@ -126,7 +131,7 @@ static char *slurp(const char *path)
 	return text;
 }
 
-static void spill(const char *path, const char *text)
+void spill(const char *path, const char *text)
 {
 	int fd = open(path, O_WRONLY | O_CLOEXEC);
 
@@ -352,33 +357,21 @@ static int unload_actmem(void)
 	return 0;
 }
 
-/* An immediate scan misses what was freed a moment ago. */
-static void scan_for_leaks(void)
-{
-	char *line;
-
-	if (access("/sys/kernel/debug/kmemleak", W_OK) < 0)
-		return;
-	sleep(6);
-	spill("/sys/kernel/debug/kmemleak", "scan\n");
-	for (line = strtok(slurp("/sys/kernel/debug/kmemleak"), "\n"); line;
-	     line = strtok(NULL, "\n"))
-		log_kernel("%s\n", line);
-}
-
 static void finish(const char *token, long free_before)
 {
 	const char *lockdep;
 	int error;
 
 	log_kernel("actmem-vm: begin -1 unload\n");
+	report_module_pages();
 	error = unload_actmem();
 	report("unload %d", error);
-	scan_for_leaks();
+	report_leaks();
 	report("lost %ld", free_before - free_kib());
 	report("tainted %ld", atol(slurp("/proc/sys/kernel/tainted")));
 	lockdep = strstr(slurp("/proc/lockdep_stats"), "debug_locks:");
-	report("lockdep %d", lockdep ? atoi(lockdep + strlen("debug_locks:")) : 1);
+	if (lockdep)
+		report("lockdep %d", atoi(lockdep + strlen("debug_locks:")));
 	report("done %s", token);
 }
 
@@ -425,7 +418,7 @@ int main(void)
 		else if (!strncmp(line, "argument ", 9))
 			argv[argc++] = strdup(value);
 		else if (!strcmp(line, "measure"))
-			free_before = free_kib();
+			forget_leaks(), free_before = free_kib();
 		else if (!strcmp(line, "run")) {
 			argv[argc] = NULL;
 			run_program(number++, argv);

@@ -12,21 +12,29 @@ COMPLAINT = re.compile("|".join((
     r"INFO: (possible|task|rcu|lockdep|trying|inconsistent)", r"possible .*deadlock",
     r"suspicious RCU", r"lockdep:", r"soft lockup", r"hard LOCKUP", r"hung_task",
     r"blocked for more than", r"rcu_\w+ detected", r"sleeping function",
-    r"scheduling while atomic", r"unreferenced object", r"memory leak",
+    r"scheduling while atomic", r"unreferenced object", r"memory leak(?! detector initialized)",
     r"ODEBUG", r"DMA-API:.*(error|leak|warn)", r"Unable to handle",
     r"page dumped because", r"stack-protector:", r"double free")))
 # Tainted by a machine check, a bad page, an oops, a warning, a soft lockup.
 TAINTED = 1 << 4 | 1 << 5 | 1 << 7 | 1 << 9 | 1 << 14
-# Less than two huge pages; what the kernel itself keeps is about 1 MiB.
+# Less than two huge pages; what the kernel itself keeps is about 1 MiB. KASAN
+# keeps freed objects, up to a 32nd of the memory; there page_owner counts pages.
 LOST_KIB = 4 << 10
+LOST_KIB_STRICT = 192 << 10
+# What the strict kernel's detectors say when they begin, and at the end.
+DETECTORS = ("KernelAddressSanitizer initialized", "Lock dependency validator",
+             "Kernel memory leak detector initialized")
+WATCHED = ("lockdep", "leaks", "pages")
 BEFORE, AFTER = -2, -1
 # Exit status that no program of ours uses.
 BROKEN = 125
 
 
 class Verdict:
-    def __init__(self, names, token, folder, hung):
+    def __init__(self, names, token, folder, hung, strict=False):
         self.names = names
+        self.lost_kib = LOST_KIB_STRICT if strict else LOST_KIB
+        self.told = set()
         self.outcome = {}
         self.wrong = {}
         self.token_seen = False
@@ -36,6 +44,8 @@ class Verdict:
             self.complain(self.last_begun(), hung)
         elif not self.token_seen:
             self.complain(self.last_begun(), "the machine stopped before its end")
+        elif strict:
+            self.check_detectors()
 
     def complain(self, number, text):
         if not -1 <= number < len(self.names):
@@ -48,12 +58,21 @@ class Verdict:
                 return number if number in self.begun else BEFORE
         return AFTER
 
+    def check_detectors(self):
+        for words in DETECTORS:
+            if not any(words in line for line in self.log):
+                self.complain(BEFORE, f"a detector is missing: no line '{words}' in the log")
+        for word in WATCHED:
+            if word not in self.told:
+                self.complain(AFTER, f"a detector is missing: no result of '{word}'")
+
     def read_report(self, path, token):
         self.begun = set()
         with open(path, encoding="utf-8", errors="replace") as report:
             lines = report.read().split("\n")[:-1]
         for line in lines:
             word, *values = line.split(" ")
+            self.told.add(word)
             if word == "begin":
                 self.begun.add(int(values[0]))
             elif word == "end":
@@ -63,10 +82,14 @@ class Verdict:
                               f"{values[2]} is {values[1]} after it, not 0")
             elif word == "unload" and values[0] != "0":
                 self.complain(AFTER, f"the module cannot be unloaded: errno {values[0]}")
-            elif word == "lost" and int(values[0]) > LOST_KIB:
+            elif word == "lost" and int(values[0]) > self.lost_kib:
                 self.complain(AFTER, f"{values[0]} KiB of memory are lost")
             elif word == "tainted" and int(values[0]) & TAINTED:
                 self.complain(AFTER, f"the kernel is tainted: {values[0]}")
+            elif word == "leaks" and values[0] != "0":
+                self.complain(AFTER, f"{values[0]} objects are leaked")
+            elif word == "pages" and values[0] != "0":
+                self.complain(AFTER, f"{values[0]} pages are leaked")
             elif word == "lockdep" and values[0] != "1":
                 self.complain(AFTER, "lockdep turned itself off")
             elif word == "error":
