@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What the files of the driver know of each other. The layers, from the top:
- * main and command, fs, map and sysfs, region, place, pool, account and node.
+ * main, command and uring; request; fs, map, sysfs and fdinfo; copy; populate; slots;
+ * region; place; pool, account, user, node, parallel and caller; failure and the
+ * tracepoints.
  */
 #ifndef _ACTMEM_H
 #define _ACTMEM_H
@@ -18,6 +20,10 @@
 
 #include "uapi/actmem.h"
 
+struct actmem_user;
+struct attribute_group;
+struct miscdevice;
+
 #define ACTMEM_PAGE_ORDER	HPAGE_PMD_ORDER
 #define ACTMEM_MAX_PAGES	BIT(23)
 
@@ -32,16 +38,27 @@
  * @flags: ACTMEM_CREATE_*
  * @policy: ACTMEM_POLICY_*
  * @nodes: mask of the policy
- * @page_count: pages, as created
+ * @page_count: pages, there or not
  * @owner: user who created it
  * @pid: process that created it
- * @charged: user whose locked_vm counts the pages held, NULL if none does
- * @lock: see there
+ * @user: of @owner, as long as the region is counted
+ * @charged: user whose locked_vm is charged with pages that no limit of the
+ *	administrator's holds for, NULL if its maker may lock any amount
+ * @charged_pages: pages that it is charged with; protected by the lock of user.c
+ * @memlock_pages: small pages, RLIMIT_MEMLOCK of its maker
+ * @reserved: pages that it has or is about to get; protected by the lock of user.c
+ * @spare: those of them that nobody has begun to make
+ * @reserve_lock: of who reserves many at once
+ * @reservers: how many do; the last gives back what is spare
+ * @inode: NULL before it has one and once it lingers
+ * @lock: see there; held for an instant only
  * @pages_held: slots of @folios that are not NULL
  * @node_pages_held: the same for each node
+ * @demand_faults: pages allocated when first touched
  * @lingering: the inode is gone, what is held is pinned from outside
- * @folios: page i of the region. Nothing changes here as long as the inode
- *	lives, so that the fault handler needs no lock.
+ * @folios: page i of the region, NULL if it is missing
+ * @kept_first: once the inode is gone, first slot that may hold a page
+ * @kept_end: and the end of those slots
  * @linger: entry in the list of lingering regions
  * @rcu: readers of the table look at regions without a reference
  * @name: label for people
@@ -55,16 +72,75 @@ struct actmem_region {
 	unsigned long page_count;
 	kuid_t owner;
 	struct pid *pid;
+	struct actmem_user *user;
 	struct user_struct *charged;
-	/* Protects what follows, once the region is visible to others. */
-	struct mutex lock;
+	unsigned long charged_pages;
+	unsigned long memlock_pages;
+	unsigned long reserved;
+	atomic_long_t spare;
+	/* Protects what follows, and that @spare does not outlast it. */
+	struct mutex reserve_lock;
+	unsigned int reservers;
+	struct inode *inode;
+	/* Protects what follows, and the gate of slots.c. */
+	spinlock_t lock;
 	unsigned long pages_held;
 	unsigned long *node_pages_held;
+	unsigned long demand_faults;
 	bool lingering;
 	struct folio **folios;
+	unsigned long kept_first;
+	unsigned long kept_end;
 	struct list_head linger;
 	struct rcu_head rcu;
 	char name[ACTMEM_NAME_BYTES];
+};
+
+/**
+ * struct actmem_caller - on whose behalf pages are taken, moved or given back
+ * @allowed: nodes that its cpuset allows and that have memory
+ * @node: near which it runs
+ * @memcg: to charge with, NULL for the current task's
+ * @task: waits for the work; what stops it, stops the work
+ * @req: the command of io_uring that the work is, NULL if it is none; then @task
+ *	is a worker of io_uring, and notified if the work is cancelled
+ */
+struct actmem_caller {
+	nodemask_t allowed;
+	int node;
+	struct mem_cgroup *memcg;
+	struct task_struct *task;
+	const void *req;
+};
+
+/* Which nodes to take pages from, for one caller. */
+struct actmem_choice;
+
+/*
+ * How far to go for a page: what a pool has ready; then what is free and can be
+ * zeroed; then what can be reclaimed, and after that other nodes.
+ */
+enum actmem_effort {
+	ACTMEM_READY,
+	ACTMEM_FREE,
+	ACTMEM_RECLAIM,
+};
+
+/* Pages that may be had if there is no limit. */
+#define ACTMEM_NO_LIMIT		ULONG_MAX
+
+/**
+ * struct actmem_user_usage - what a user's regions have at this moment
+ * @regions: that there are
+ * @pages: that they have
+ * @lingering_pages: those of them that belong to lingering regions
+ * @limit: pages that they may have, by the user's own limit
+ */
+struct actmem_user_usage {
+	unsigned long regions;
+	unsigned long pages;
+	unsigned long lingering_pages;
+	unsigned long limit;
 };
 
 /**
@@ -81,12 +157,29 @@ struct actmem_usage {
 long actmem_device_ioctl(struct file *file, unsigned int request, unsigned long arg);
 long actmem_region_ioctl(struct file *file, unsigned int request, unsigned long arg);
 
+/* uring.c */
+int actmem_uring_cmd(struct io_uring_cmd *command, unsigned int issue_flags);
+
+/* request.c */
+int actmem_request(struct file *file, unsigned int request, void __user *user,
+		   const struct actmem_caller *caller);
+
+/* argument.c */
+int actmem_fetch(void *arg, size_t size, size_t oldest, void __user *user);
+int actmem_answer(void __user *user, const void *arg, size_t size);
+static inline void actmem_no_reason(struct actmem_why *why)
+{
+	*why = (struct actmem_why){ .reason = ACTMEM_WHY_NONE, .node = NUMA_NO_NODE };
+}
+
 /* fs.c */
 struct file *actmem_fs_open(struct actmem_region *region);
 static inline struct actmem_region *actmem_file_region(const struct file *file)
 {
 	return file_inode(file)->i_private;
 }
+
+bool actmem_is_region(const struct file *file);
 
 /* fdinfo.c */
 void actmem_show_fdinfo(struct seq_file *seq, struct file *file);
@@ -101,6 +194,12 @@ unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 int actmem_sysfs_init(void);
 void actmem_sysfs_exit(void);
 const struct attribute_group **actmem_sysfs_groups(void);
+ssize_t actmem_sysfs_show_limit(char *buffer, unsigned long pages);
+int actmem_sysfs_parse_limit(const char *text, unsigned long *pages);
+
+/* sysfs_users.c */
+extern const struct attribute_group actmem_sysfs_all_users;
+extern const struct attribute_group actmem_sysfs_one_user;
 
 /* region.c */
 struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg);
@@ -108,24 +207,74 @@ void actmem_region_retire(struct actmem_region *region);
 struct actmem_region *actmem_region_find(u64 id);
 struct actmem_region *actmem_region_next(u64 *id);
 void actmem_region_put(struct actmem_region *region);
-void actmem_region_usage(struct actmem_region *region, struct actmem_usage *usage);
 void actmem_regions_sweep(void);
 void actmem_regions_exit(void);
 
+/* copy.c */
+int actmem_copy(struct actmem_region *to, u64 offset, struct actmem_region *from,
+		u64 source_offset, u64 length, const struct actmem_caller *caller, u64 *done,
+		struct actmem_why *why);
+
+/* copy_dma.c */
+void actmem_copy_dma_exit(void);
+u64 actmem_dma_copied_bytes(void);
+u64 actmem_dma_missed_bytes(void);
+
+/* populate.c */
+void actmem_populate_init(void);
+int actmem_populate(struct actmem_region *region, unsigned long first, unsigned long count,
+		    const struct actmem_caller *caller, unsigned long *done,
+		    struct actmem_why *why);
+struct folio *actmem_slot_demand(struct actmem_region *region, unsigned long index,
+				 const struct actmem_caller *caller, struct actmem_why *why);
+
+/* slots.c */
+struct folio *actmem_slot_get(struct actmem_region *region, unsigned long index);
+void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct folio *folio);
+bool actmem_slot_is_missing(const struct actmem_region *region, unsigned long index);
+unsigned long actmem_slots_missing(const struct actmem_region *region, unsigned long first,
+				   unsigned long count);
+int actmem_discard(struct actmem_region *region, unsigned long first, unsigned long count,
+		   const struct actmem_caller *caller, unsigned long *done);
+bool actmem_slots_give_back(struct actmem_region *region);
+void actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage);
+
 /* place.c */
 int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create *arg);
-int actmem_place(struct actmem_region *region, struct actmem_ioctl_create *arg);
+struct actmem_choice *actmem_choose(const struct actmem_region *region,
+				    const struct actmem_caller *caller, unsigned long wanted);
+int actmem_place_capacity(const struct actmem_region *region, const struct actmem_choice *choice,
+			  struct actmem_why *why);
+int actmem_place_limits(const struct actmem_region *region, const struct actmem_choice *choice,
+			struct actmem_why *why);
+unsigned int actmem_place_current(const struct actmem_choice *choice);
+unsigned int actmem_place_stride(const struct actmem_region *region,
+				 const struct actmem_choice *choice);
+int actmem_place_node(const struct actmem_region *region, unsigned long index,
+		      const struct actmem_choice *choice);
+struct folio *actmem_place_page(const struct actmem_region *region, unsigned long index,
+				struct actmem_choice *choice, const struct actmem_caller *caller,
+				enum actmem_effort effort, struct actmem_why *why);
+
+/* caller.c */
+void actmem_caller_init(struct actmem_caller *caller);
+void actmem_caller_share(struct actmem_caller *caller);
+void actmem_caller_unshare(struct actmem_caller *caller);
+int actmem_caller_stopped(const struct actmem_caller *caller);
 
 /* pool.c */
 int actmem_pool_init(void);
 void actmem_pool_exit(void);
+struct folio *actmem_pool_take_ready(int node);
 struct folio *actmem_pool_take(int node);
+bool actmem_pool_has_lent(const struct folio *folio);
 void actmem_pool_give(struct folio *folio);
 int actmem_pool_set_target(int node, u64 bytes);
 int actmem_pool_set_floor(int node, u64 bytes);
 u64 actmem_pool_target(int node);
 u64 actmem_pool_floor(int node);
 u64 actmem_pool_ready(int node);
+u64 actmem_pool_lent(int node);
 unsigned long actmem_pool_held(int node);
 
 /* pool_param.c */
@@ -137,18 +286,55 @@ unsigned long actmem_node_capacity(int node);
 unsigned long actmem_node_free(int node);
 bool actmem_node_has_room(int node);
 
+/* parallel.c */
+int actmem_parallel_init(void);
+void actmem_parallel_exit(void);
+int actmem_parallel(int node, unsigned long items, int (*work)(void *context, unsigned long item),
+		    void *context);
+
+/* failure.c */
+void actmem_alloc_failed(const struct actmem_region *region, int err,
+			 const struct actmem_why *why);
+void actmem_fault_failed(const struct actmem_region *region, unsigned long index, int err,
+			 const struct actmem_why *why);
+void actmem_pool_stalled(int node, unsigned long held, unsigned long target);
+
 /* account.c */
 int actmem_account_init(void);
 void actmem_account_exit(void);
-int actmem_charge(struct actmem_region *region, struct actmem_ioctl_create *arg);
-void actmem_uncharge(struct actmem_region *region, unsigned long pages);
+bool actmem_node_reserve(int node);
+void actmem_node_unreserve(int node);
+unsigned long actmem_node_left(int node);
+unsigned long actmem_node_limit(int node);
+void actmem_set_node_limit(int node, unsigned long pages);
 void actmem_count_region(int change);
 void actmem_count_lingering_region(int change);
-void actmem_count_pages(int node, long change);
-void actmem_count_lingering_pages(int node, long change);
+void actmem_count_page(struct actmem_region *region, const struct folio *folio);
+void actmem_uncount_page(struct actmem_region *region, const struct folio *folio);
+void actmem_count_as_lingering(struct actmem_region *region);
 unsigned long actmem_regions_total(void);
 unsigned long actmem_lingering_regions_total(void);
+unsigned long actmem_node_regions(int node);
 u64 actmem_node_bytes(int node);
 u64 actmem_node_lingering_bytes(int node);
+
+/* user.c */
+void actmem_users_init(struct miscdevice *misc, const struct attribute_group *all,
+		       const struct attribute_group *each);
+int actmem_users_show(void);
+void actmem_users_exit(void);
+int actmem_user_attach(struct actmem_region *region);
+void actmem_user_detach(struct actmem_region *region);
+int actmem_reserve(struct actmem_region *region, unsigned long pages, struct actmem_why *why);
+void actmem_unreserve(struct actmem_region *region, unsigned long pages);
+unsigned long actmem_underway(const struct actmem_region *region);
+void actmem_user_count_pages(struct actmem_user *user, long change);
+void actmem_user_count_lingering_pages(struct actmem_user *user, long change);
+int actmem_user_usage(u32 uid, struct actmem_user_usage *usage);
+int actmem_user_set_limit(u32 uid, unsigned long pages);
+int actmem_user_add(u32 uid);
+int actmem_user_remove(u32 uid);
+unsigned long actmem_default_limit(void);
+void actmem_set_default_limit(unsigned long pages);
 
 #endif /* _ACTMEM_H */

@@ -12,34 +12,9 @@
 #include <linux/uaccess.h>
 
 #include "actmem.h"
+#include "trace.h"
 
-/*
- * Every struct begins with a __u32, its size in user space. All of them are
- * as in the first version of the contract, so that none may be smaller.
- */
-static int fetch(void *arg, size_t size, void __user *user)
-{
-	u32 user_size;
-	int err;
-
-	if (get_user(user_size, (u32 __user *)user))
-		return -EFAULT;
-	if (user_size < size)
-		return -EINVAL;
-	if (user_size > PAGE_SIZE)
-		return -E2BIG;
-	err = copy_struct_from_user(arg, size, user, user_size);
-	if (err)
-		return err;
-	/* Another thread may have changed it since it was read. */
-	*(u32 *)arg = user_size;
-	return 0;
-}
-
-static int answer(void __user *user, const void *arg, size_t size)
-{
-	return copy_to_user(user, arg, size) ? -EFAULT : 0;
-}
+#define INFO_OLDEST	offsetof(struct actmem_ioctl_info, demand_faults)
 
 static int query(void __user *user)
 {
@@ -47,7 +22,7 @@ static int query(void __user *user)
 	bool understood;
 	int err;
 
-	err = fetch(&arg, sizeof(arg), user);
+	err = actmem_fetch(&arg, sizeof(arg), sizeof(arg), user);
 	if (err)
 		return err;
 	if (arg.flags || arg.reserved)
@@ -57,11 +32,11 @@ static int query(void __user *user)
 		     arg.abi_oldest <= ACTMEM_ABI_VERSION;
 	arg.abi = ACTMEM_ABI_VERSION;
 	arg.abi_oldest = ACTMEM_ABI_OLDEST;
-	arg.features = 0;
+	arg.features = IS_ENABLED(CONFIG_IO_URING) ? ACTMEM_FEATURE_URING : 0;
 	arg.page_bytes = ACTMEM_PAGE_BYTES;
 	arg.max_region_bytes = ACTMEM_MAX_PAGES * ACTMEM_PAGE_BYTES;
 	arg.node_count = nr_node_ids;
-	err = answer(user, &arg, sizeof(arg));
+	err = actmem_answer(user, &arg, sizeof(arg));
 	if (err)
 		return err;
 	return understood ? 0 : -EPROTONOSUPPORT;
@@ -78,25 +53,59 @@ static bool name_is_valid(const char *name)
 	return length < ACTMEM_NAME_BYTES;
 }
 
-static struct file *create_file(struct actmem_ioctl_create *arg)
+static int populate_all(struct actmem_region *region, struct actmem_why *why)
 {
-	struct actmem_region *region;
+	struct actmem_caller caller;
+	unsigned long done;
 
-	if (arg->flags & ~ACTMEM_CREATE_INHERIT)
-		return ERR_PTR(-EINVAL);
+	actmem_caller_init(&caller);
+	return actmem_populate(region, 0, region->page_count, &caller, &done, why);
+}
+
+static int check_create(const struct actmem_ioctl_create *arg)
+{
+	if (arg->flags & ~(ACTMEM_CREATE_INHERIT | ACTMEM_CREATE_LAZY))
+		return -EINVAL;
 	if (arg->page_bytes != ACTMEM_PAGE_BYTES)
-		return ERR_PTR(-EINVAL);
+		return -EINVAL;
 	if (!arg->length || arg->length % ACTMEM_PAGE_BYTES ||
 	    arg->length / ACTMEM_PAGE_BYTES > ACTMEM_MAX_PAGES)
-		return ERR_PTR(-EINVAL);
-	if (!name_is_valid(arg->name))
-		return ERR_PTR(-EINVAL);
+		return -EINVAL;
+	return name_is_valid(arg->name) ? 0 : -EINVAL;
+}
+
+static struct file *make_file(struct actmem_ioctl_create *arg)
+{
+	struct actmem_region *region;
+	struct file *file;
+	int err;
 
 	region = actmem_region_create(arg);
 	if (IS_ERR(region))
 		return ERR_CAST(region);
 	arg->id = region->id;
-	return actmem_fs_open(region);
+	file = actmem_fs_open(region);
+	if (IS_ERR(file) || region->flags & ACTMEM_CREATE_LAZY)
+		return file;
+	err = populate_all(region, &arg->why);
+	if (err) {
+		fput(file);
+		return ERR_PTR(err);
+	}
+	return file;
+}
+
+static struct file *create_file(struct actmem_ioctl_create *arg)
+{
+	u64 began = actmem_latency_begin(trace_actmem_region_create_enabled());
+	int err = check_create(arg);
+	struct file *file;
+
+	if (err)
+		return ERR_PTR(err);
+	file = make_file(arg);
+	trace_actmem_region_create(arg, PTR_ERR_OR_ZERO(file), actmem_latency_end(began));
+	return file;
 }
 
 static int create(void __user *user)
@@ -105,16 +114,12 @@ static int create(void __user *user)
 	struct file *file;
 	int fd, err;
 
-	err = fetch(&arg, sizeof(arg), user);
+	err = actmem_fetch(&arg, sizeof(arg), sizeof(arg), user);
 	if (err)
 		return err;
 	arg.fd = -1;
 	arg.id = 0;
-	arg.why = ACTMEM_WHY_NONE;
-	arg.why_node = -1;
-	arg.why_wanted = 0;
-	arg.why_available = 0;
-	arg.why_movable = 0;
+	actmem_no_reason(&arg.why);
 
 	actmem_regions_sweep();
 
@@ -129,7 +134,7 @@ static int create(void __user *user)
 		goto put_fd;
 	}
 	arg.fd = fd;
-	err = answer(user, &arg, sizeof(arg));
+	err = actmem_answer(user, &arg, sizeof(arg));
 	if (err)
 		goto put_file;
 	fd_install(fd, file);
@@ -144,22 +149,21 @@ put_fd:
 failed:
 	/* The first error is the one that matters. */
 	arg.id = 0;
-	(void)answer(user, &arg, sizeof(arg));
+	(void)actmem_answer(user, &arg, sizeof(arg));
 	return err;
 }
 
-static bool may_see(const struct actmem_region *region)
+static bool is_own(const struct actmem_region *region)
 {
-	return uid_eq(region->owner, current_euid()) || capable(CAP_SYS_ADMIN);
+	return uid_eq(region->owner, current_euid());
 }
 
 static int answer_node_bytes(const struct actmem_ioctl_info *arg, const u64 *node_bytes)
 {
 	size_t count = min_t(size_t, arg->node_count, nr_node_ids);
+	void __user *user = u64_to_user_ptr(arg->node_bytes);
 
-	if (!arg->node_bytes)
-		return 0;
-	return answer(u64_to_user_ptr(arg->node_bytes), node_bytes, count * sizeof(u64));
+	return user && copy_to_user(user, node_bytes, count * sizeof(u64)) ? -EFAULT : 0;
 }
 
 static int tell(struct actmem_region *region, struct actmem_ioctl_info *arg, void __user *user)
@@ -172,7 +176,7 @@ static int tell(struct actmem_region *region, struct actmem_ioctl_info *arg, voi
 	if (!node_bytes)
 		return -ENOMEM;
 
-	actmem_region_usage(region, &usage);
+	actmem_slots_usage(region, &usage);
 	arg->id = region->id;
 	arg->length = region->page_count * ACTMEM_PAGE_BYTES;
 	arg->page_bytes = ACTMEM_PAGE_BYTES;
@@ -180,13 +184,14 @@ static int tell(struct actmem_region *region, struct actmem_ioctl_info *arg, voi
 	arg->pinned_bytes = usage.pinned_pages * ACTMEM_PAGE_BYTES;
 	arg->policy = region->policy;
 	arg->state = region->flags & ACTMEM_CREATE_INHERIT ? ACTMEM_INFO_INHERIT : 0;
-	mutex_lock(&region->lock);
+	spin_lock(&region->lock);
 	arg->allocated_bytes = region->pages_held * ACTMEM_PAGE_BYTES;
+	arg->demand_faults = region->demand_faults;
 	for (node = 0; node < nr_node_ids; node++)
 		node_bytes[node] = region->node_pages_held[node] * ACTMEM_PAGE_BYTES;
 	if (region->lingering)
 		arg->state |= ACTMEM_INFO_LINGERING;
-	mutex_unlock(&region->lock);
+	spin_unlock(&region->lock);
 
 	memset(arg->nodes, 0, sizeof(arg->nodes));
 	for_each_node_mask(node, region->nodes)
@@ -200,12 +205,12 @@ static int tell(struct actmem_region *region, struct actmem_ioctl_info *arg, voi
 	if (err)
 		return err;
 	arg->node_count = nr_node_ids;
-	return answer(user, arg, sizeof(*arg));
+	return actmem_answer(user, arg, sizeof(*arg));
 }
 
 static int fetch_info(struct actmem_ioctl_info *arg, void __user *user)
 {
-	int err = fetch(arg, sizeof(*arg), user);
+	int err = actmem_fetch(arg, sizeof(*arg), INFO_OLDEST, user);
 
 	if (err)
 		return err;
@@ -227,7 +232,7 @@ static int info_by_id(void __user *user)
 	region = actmem_region_find(arg.id);
 	if (!region)
 		return -ENOENT;
-	err = may_see(region) ? tell(region, &arg, user) : -EPERM;
+	err = is_own(region) || capable(CAP_SYS_ADMIN) ? tell(region, &arg, user) : -EPERM;
 	actmem_region_put(region);
 	return err;
 }
@@ -250,11 +255,12 @@ static int list(void __user *user)
 	struct actmem_region *region;
 	struct actmem_ioctl_list arg;
 	u64 __user *ids;
+	bool sees_all;
 	u32 count = 0;
 	u64 id;
 	int err;
 
-	err = fetch(&arg, sizeof(arg), user);
+	err = actmem_fetch(&arg, sizeof(arg), sizeof(arg), user);
 	if (err)
 		return err;
 	if (arg.flags || arg.reserved || !arg.count)
@@ -263,13 +269,15 @@ static int list(void __user *user)
 
 	ids = u64_to_user_ptr(arg.ids);
 	id = arg.after;
+	/* Nothing is refused to who may not. */
+	sees_all = ns_capable_noaudit(&init_user_ns, CAP_SYS_ADMIN);
 	while (count < arg.count) {
 		bool seen;
 
 		region = actmem_region_next(&id);
 		if (!region)
 			break;
-		seen = may_see(region);
+		seen = sees_all || is_own(region);
 		actmem_region_put(region);
 		cond_resched();
 		if (!seen)
@@ -279,7 +287,7 @@ static int list(void __user *user)
 		count++;
 	}
 	arg.count = count;
-	return answer(user, &arg, sizeof(arg));
+	return actmem_answer(user, &arg, sizeof(arg));
 }
 
 long actmem_device_ioctl(struct file *file, unsigned int request, unsigned long arg)
@@ -302,7 +310,11 @@ long actmem_device_ioctl(struct file *file, unsigned int request, unsigned long 
 
 long actmem_region_ioctl(struct file *file, unsigned int request, unsigned long arg)
 {
-	if (request != ACTMEM_IOC_INFO)
-		return -ENOTTY;
-	return info_of_file(file, (void __user *)arg);
+	void __user *user = (void __user *)arg;
+	struct actmem_caller caller;
+
+	if (request == ACTMEM_IOC_INFO)
+		return info_of_file(file, user);
+	actmem_caller_init(&caller);
+	return actmem_request(file, request, user, &caller);
 }

@@ -5,7 +5,7 @@
 # W=1, C=2 and CHECK= go on to the kernel's own build.
 
 KDIR ?= /lib/modules/$(shell uname -r)/build
-module_sources := Kbuild uapi/actmem.h \
+module_sources := Kbuild VERSION uapi/actmem.h \
 	$(filter-out %/probed.h, $(wildcard driver/*.[ch] driver/compat/*))
 
 # Headers that come with a vmlinux want it, for type information that the

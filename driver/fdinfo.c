@@ -26,7 +26,7 @@ void actmem_show_fdinfo(struct seq_file *seq, struct file *file)
 	struct actmem_usage usage;
 	int node;
 
-	actmem_region_usage(region, &usage);
+	actmem_slots_usage(region, &usage);
 	seq_printf(seq, "actmem-id:\t%llu\n", region->id);
 	seq_printf(seq, "actmem-name:\t%s\n", region->name);
 	seq_printf(seq, "actmem-length:\t%llu\n", region->page_count * ACTMEM_PAGE_BYTES);
@@ -36,9 +36,14 @@ void actmem_show_fdinfo(struct seq_file *seq, struct file *file)
 	seq_printf(seq, "actmem-inherit:\t%d\n", !!(region->flags & ACTMEM_CREATE_INHERIT));
 	seq_printf(seq, "actmem-mapped:\t%llu\n", usage.mapped_pages * ACTMEM_PAGE_BYTES);
 	seq_printf(seq, "actmem-pinned:\t%llu\n", usage.pinned_pages * ACTMEM_PAGE_BYTES);
-	/* Does not change as long as there is a descriptor. */
+
+	/* All of one moment, so that the nodes add up. */
+	spin_lock(&region->lock);
+	seq_printf(seq, "actmem-allocated:\t%llu\n", region->pages_held * ACTMEM_PAGE_BYTES);
+	seq_printf(seq, "actmem-demand-faults:\t%lu\n", region->demand_faults);
 	for_each_node(node)
 		if (region->node_pages_held[node])
 			seq_printf(seq, "actmem-node%d:\t%llu\n", node,
 				   region->node_pages_held[node] * ACTMEM_PAGE_BYTES);
+	spin_unlock(&region->lock);
 }

@@ -66,17 +66,27 @@ static const struct file_operations actmem_file_operations = {
 	.get_unmapped_area = actmem_get_unmapped_area,
 	.unlocked_ioctl = actmem_region_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
+	.uring_cmd = actmem_uring_cmd,
 	.fsync = noop_fsync,
 	.show_fdinfo = actmem_show_fdinfo,
 };
+
+bool actmem_is_region(const struct file *file)
+{
+	return file->f_op == &actmem_file_operations;
+}
 
 static void actmem_evict_inode(struct inode *inode)
 {
 	struct actmem_region *region = inode->i_private;
 
 	clear_inode(inode);
-	if (region)	/* the root has none */
-		actmem_region_retire(region);
+	if (!region)	/* the root */
+		return;
+	spin_lock(&region->lock);
+	region->inode = NULL;
+	spin_unlock(&region->lock);
+	actmem_region_retire(region);
 }
 
 static const struct super_operations actmem_super_operations = {
@@ -116,7 +126,6 @@ static struct inode *new_region_inode(struct actmem_region *region)
 	inode->i_gid = current_fsgid();
 	inode->i_size = region->page_count * ACTMEM_PAGE_BYTES;
 	inode->i_blkbits = HPAGE_PMD_SHIFT;
-	inode->i_blocks = inode->i_size / 512;
 	/*
 	 * Private: a file without a name has no label, so that security modules
 	 * have nothing to judge it by. As with anonymous inodes, having the
@@ -151,6 +160,7 @@ struct file *actmem_fs_open(struct actmem_region *region)
 		goto release_mount;
 	}
 	inode->i_private = region;
+	region->inode = inode;
 	file = alloc_file_pseudo(inode, actmem_mount, name, O_RDWR, &actmem_file_operations);
 	if (IS_ERR(file)) {
 		iput(inode);

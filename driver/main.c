@@ -28,12 +28,16 @@ static int __init actmem_init(void)
 	/* The ids of regions are indices, and their lengths fit a size_t. */
 	BUILD_BUG_ON(!IS_ENABLED(CONFIG_64BIT));
 
+	actmem_populate_init();
 	err = actmem_account_init();
 	if (err)
 		return err;
-	err = actmem_pool_init();
+	err = actmem_parallel_init();
 	if (err)
 		goto account_exit;
+	err = actmem_pool_init();
+	if (err)
+		goto parallel_exit;
 	err = actmem_pool_param();
 	if (err)
 		goto pool_exit;
@@ -41,15 +45,21 @@ static int __init actmem_init(void)
 	if (err)
 		goto pool_exit;
 	actmem_device.groups = actmem_sysfs_groups();
+	actmem_users_init(&actmem_device, &actmem_sysfs_all_users, &actmem_sysfs_one_user);
 	err = misc_register(&actmem_device);
 	if (err)
 		goto sysfs_exit;
+	/* From here on there may be regions, so that there is no way back. */
+	if (actmem_users_show())
+		pr_warn("actmem: no memory for the directory of users before the first of them\n");
 	return 0;
 
 sysfs_exit:
 	actmem_sysfs_exit();
 pool_exit:
 	actmem_pool_exit();
+parallel_exit:
+	actmem_parallel_exit();
 account_exit:
 	actmem_account_exit();
 	return err;
@@ -59,8 +69,11 @@ static void __exit actmem_exit(void)
 {
 	misc_deregister(&actmem_device);
 	actmem_regions_exit();
+	actmem_users_exit();
+	actmem_copy_dma_exit();
 	actmem_sysfs_exit();
 	actmem_pool_exit();
+	actmem_parallel_exit();
 	actmem_account_exit();
 }
 
@@ -70,3 +83,4 @@ module_exit(actmem_exit);
 MODULE_DESCRIPTION("Pinned huge-page memory for activations");
 MODULE_AUTHOR("The actmem authors");
 MODULE_LICENSE("GPL");
+MODULE_VERSION(ACTMEM_VERSION);

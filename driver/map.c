@@ -13,7 +13,27 @@
 
 #include "actmem.h"
 #include "compat/compat.h"
+#include "trace.h"
 
+static struct folio *demand(struct actmem_region *region, unsigned long index)
+{
+	u64 began = actmem_latency_begin(trace_actmem_fault_enabled());
+	struct actmem_why why = { .node = NUMA_NO_NODE };
+	struct actmem_caller caller;
+	struct folio *folio;
+	int node, err;
+
+	actmem_caller_init(&caller);
+	folio = actmem_slot_demand(region, index, &caller, &why);
+	err = PTR_ERR_OR_ZERO(folio);
+	node = err ? why.node : folio_nid(folio);
+	trace_actmem_fault(region, index, node, err, actmem_latency_end(began));
+	if (err)
+		actmem_fault_failed(region, index, err, &why);
+	return folio;
+}
+
+/* A page that cannot be had is SIGBUS, as with hugetlb. */
 static vm_fault_t actmem_fault(struct vm_fault *vmf)
 {
 	struct actmem_region *region = actmem_file_region(vmf->vma->vm_file);
@@ -22,8 +42,9 @@ static vm_fault_t actmem_fault(struct vm_fault *vmf)
 
 	if (index >= region->page_count)
 		return VM_FAULT_SIGBUS;
-	folio = region->folios[index];
-	folio_get(folio);
+	folio = actmem_slot_get(region, index) ?: demand(region, index);
+	if (IS_ERR(folio))
+		return VM_FAULT_SIGBUS;
 	vmf->page = folio_page(folio, vmf->pgoff - ACTMEM_SMALL_PAGES(index));
 	return 0;
 }

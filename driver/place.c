@@ -3,66 +3,85 @@
  * Which node a page comes from. A mask is never narrowed: a node that the
  * task may not use, or that has no memory, fails the call before anything is
  * allocated, and so does a length that the nodes could not hold if all of
- * their memory were free.
+ * their memory were free, or that is over the administrator's limits.
  */
-#include <linux/cpuset.h>
 #include <linux/gfp.h>
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
-#include <linux/sched/signal.h>
-#include <linux/sched/task.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
-#include <linux/topology.h>
 #include <linux/vmstat.h>
 
 #include "actmem.h"
+#include "trace.h"
 
 /* Zeroed by the page allocator; never movable, as these pages get pinned. */
 #define ACTMEM_GFP	(GFP_USER | __GFP_COMP | __GFP_ZERO | __GFP_THISNODE | \
 			 __GFP_RETRY_MAYFAIL | __GFP_NOWARN | __GFP_ACCOUNT)
 
+/* What is free. That it is wanted may well begin to be felt by kswapd. */
+#define ACTMEM_FREE_GFP	((ACTMEM_GFP & ~(__GFP_DIRECT_RECLAIM | __GFP_RETRY_MAYFAIL)) | \
+			 __GFP_NOMEMALLOC)
+
 /**
- * struct choice - the nodes to take pages from
+ * struct actmem_choice - the nodes to take pages from, by several tasks at once
+ * @wanted: pages, in all
+ * @charged: pages placed that are charged to a memory cgroup
+ * @placed: pages placed
+ * @current_node: index of the first node that has not been found full; changed
+ *	while only one task is at it
  * @count: of nodes, at least one
  * @nodes: for interleaving in rising order, otherwise in order of preference
  */
-struct choice {
+struct actmem_choice {
+	unsigned long wanted;
+	atomic_long_t charged;
+	atomic_long_t placed;
+	unsigned int current_node;
 	unsigned int count;
-	int nodes[];
+	struct {
+		int id;
+		atomic_long_t placed;
+	} nodes[];
 };
 
-static void get_allowed_nodes(nodemask_t *allowed)
+static int fail(struct actmem_why *why, int err, u32 reason, int node)
 {
-	/* The cpuset changes it under this lock. */
-	task_lock(current);
-	nodes_and(*allowed, cpuset_current_mems_allowed, node_states[N_MEMORY]);
-	task_unlock(current);
-}
-
-static int fail(struct actmem_ioctl_create *arg, int err, u32 why, int node)
-{
-	arg->why = why;
-	arg->why_node = node;
+	actmem_no_reason(why);
+	why->reason = reason;
+	why->node = node;
 	return err;
 }
 
 /* ENOMEM: @wanted pages from this node, which had but @available to give. */
-static int fail_full(struct actmem_ioctl_create *arg, int node, unsigned long wanted,
+static int fail_full(struct actmem_why *why, int node, unsigned long wanted,
 		     unsigned long available)
 {
 	struct zone *movable = &NODE_DATA(node)->node_zones[ZONE_MOVABLE];
+	int err = fail(why, -ENOMEM, ACTMEM_WHY_NODE_FULL, node);
 
-	arg->why_wanted = wanted * ACTMEM_PAGE_BYTES;
-	arg->why_available = available * ACTMEM_PAGE_BYTES;
-	arg->why_movable = zone_page_state(movable, NR_FREE_PAGES) << PAGE_SHIFT;
-	return fail(arg, -ENOMEM, ACTMEM_WHY_NODE_FULL, node);
+	why->wanted = wanted * ACTMEM_PAGE_BYTES;
+	why->available = available * ACTMEM_PAGE_BYTES;
+	why->movable = zone_page_state(movable, NR_FREE_PAGES) << PAGE_SHIFT;
+	return err;
+}
+
+/* EDQUOT: the administrator's limit of the node is the one that does not let it be. */
+static int fail_limit(struct actmem_why *why, int node, unsigned long wanted,
+		      unsigned long available)
+{
+	int err = fail(why, -EDQUOT, ACTMEM_WHY_NODE_LIMIT, node);
+
+	why->wanted = wanted * ACTMEM_PAGE_BYTES;
+	why->available = available * ACTMEM_PAGE_BYTES;
+	return err;
 }
 
 /* Checks policy and mask, and takes the mask over into the region. */
 int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create *arg)
 {
 	unsigned int bits = 0, node;
-	nodemask_t allowed;
+	struct actmem_caller caller;
 	int i;
 
 	for (i = 0; i < ACTMEM_NODE_WORDS; i++)
@@ -86,62 +105,79 @@ int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create 
 		if (!(arg->nodes[node / 64] & (1ULL << (node % 64))))
 			continue;
 		if (node >= MAX_NUMNODES || !node_state(node, N_MEMORY))
-			return fail(arg, -ENODEV, ACTMEM_WHY_NO_MEMORY_NODE, node);
+			return fail(&arg->why, -ENODEV, ACTMEM_WHY_NO_MEMORY_NODE, node);
 		node_set(node, region->nodes);
 	}
-	get_allowed_nodes(&allowed);
+	actmem_caller_init(&caller);
 	for_each_node_mask(node, region->nodes)
-		if (!node_isset(node, allowed))
-			return fail(arg, -EPERM, ACTMEM_WHY_CPUSET, node);
+		if (!node_isset(node, caller.allowed))
+			return fail(&arg->why, -EPERM, ACTMEM_WHY_CPUSET, node);
+	/* For good, as page i must not depend on who touches it first. */
+	if (region->policy == ACTMEM_POLICY_INTERLEAVE && nodes_empty(region->nodes))
+		region->nodes = caller.allowed;
 	return 0;
 }
 
-static void choose_nearest_first(struct choice *choice, nodemask_t *mask, int from)
+static void add_node(struct actmem_choice *choice, int node)
+{
+	choice->nodes[choice->count++].id = node;
+}
+
+static void add_nearest_first(struct actmem_choice *choice, nodemask_t *mask, int from)
 {
 	while (!nodes_empty(*mask)) {
 		int node = actmem_nearest_node(mask, from);
 
-		choice->nodes[choice->count++] = node;
+		add_node(choice, node);
 		node_clear(node, *mask);
 	}
 }
 
-static struct choice *choose(const struct actmem_region *region)
+/* For kfree(); NULL if there is no memory for it. */
+struct actmem_choice *actmem_choose(const struct actmem_region *region,
+				    const struct actmem_caller *caller, unsigned long wanted)
 {
+	struct actmem_choice *choice;
 	nodemask_t mask = region->nodes;
-	struct choice *choice;
-	int node, here = numa_node_id();
+	int node;
 
-	if (region->policy == ACTMEM_POLICY_PREFERRED || nodes_empty(mask))
-		get_allowed_nodes(&mask);
+	if (region->policy == ACTMEM_POLICY_PREFERRED)
+		mask = caller->allowed;
 	if (nodes_empty(mask))
 		return NULL;
 	choice = kzalloc(struct_size(choice, nodes, nodes_weight(mask)), GFP_KERNEL);
 	if (!choice)
 		return NULL;
 
+	choice->wanted = wanted;
 	switch (region->policy) {
 	case ACTMEM_POLICY_BIND:
-		choose_nearest_first(choice, &mask, here);
+		add_nearest_first(choice, &mask, caller->node);
 		break;
 	case ACTMEM_POLICY_PREFERRED:
-		node = nodes_empty(region->nodes) ? actmem_nearest_node(&mask, here) :
+		node = nodes_empty(region->nodes) ? actmem_nearest_node(&mask, caller->node) :
 						    first_node(region->nodes);
-		choose_nearest_first(choice, &mask, node);
+		add_nearest_first(choice, &mask, node);
 		break;
 	case ACTMEM_POLICY_INTERLEAVE:
 		for_each_node_mask(node, mask)
-			choice->nodes[choice->count++] = node;
+			add_node(choice, node);
 		break;
 	}
 	return choice;
 }
 
-/* How many of a region's pages interleaving puts on the i-th node chosen. */
-static unsigned long interleave_share(const struct actmem_region *region,
-				      const struct choice *choice, unsigned int i)
+/* How many of the pages wanted interleaving puts on the i-th node chosen. */
+static unsigned long interleave_share(const struct actmem_choice *choice, unsigned int i)
 {
-	return region->page_count / choice->count + (i < region->page_count % choice->count);
+	return choice->wanted / choice->count + (i < choice->wanted % choice->count);
+}
+
+static unsigned long count_unplaced(const struct actmem_choice *choice)
+{
+	unsigned long placed = atomic_long_read(&choice->placed);
+
+	return choice->wanted - min(choice->wanted, placed);
 }
 
 static unsigned long node_available(int node)
@@ -150,38 +186,84 @@ static unsigned long node_available(int node)
 }
 
 /* Fails at once what would otherwise fail after having reclaimed everything. */
-static int check_capacity(const struct actmem_region *region, const struct choice *choice,
-			  struct actmem_ioctl_create *arg)
+int actmem_place_capacity(const struct actmem_region *region, const struct actmem_choice *choice,
+			  struct actmem_why *why)
 {
-	unsigned long wanted = region->page_count;
+	unsigned long wanted = choice->wanted;
 	unsigned int i;
 	int node;
 
 	if (region->policy == ACTMEM_POLICY_INTERLEAVE) {
 		for (i = 0; i < choice->count; i++) {
-			node = choice->nodes[i];
-			wanted = interleave_share(region, choice, i);
+			node = choice->nodes[i].id;
+			wanted = interleave_share(choice, i);
 			if (wanted > actmem_node_capacity(node))
-				return fail_full(arg, node, wanted, node_available(node));
+				return fail_full(why, node, wanted, node_available(node));
 		}
 		return 0;
 	}
 	for (i = 0; ; i++) {
 		unsigned long capacity;
 
-		node = choice->nodes[i];
+		node = choice->nodes[i].id;
 		capacity = actmem_node_capacity(node);
 		if (wanted <= capacity)
 			return 0;
 		if (i == choice->count - 1)
-			return fail_full(arg, node, wanted, node_available(node));
+			return fail_full(why, node, wanted, node_available(node));
 		wanted -= capacity;
 	}
+}
+
+/*
+ * Fails at once what the limits of the nodes do not let be. As only a region
+ * without any page has its shares of an interleaving, for others it shows
+ * itself page by page.
+ */
+int actmem_place_limits(const struct actmem_region *region, const struct actmem_choice *choice,
+			struct actmem_why *why)
+{
+	unsigned long wanted = choice->wanted, left = 0;
+	unsigned int i;
+	int node;
+
+	if (region->policy == ACTMEM_POLICY_INTERLEAVE) {
+		for (i = 0; i < choice->count && choice->wanted == region->page_count; i++) {
+			node = choice->nodes[i].id;
+			wanted = interleave_share(choice, i);
+			left = actmem_node_left(node);
+			if (wanted > left)
+				return fail_limit(why, node, wanted, left);
+		}
+		return 0;
+	}
+	for (i = 0; i < choice->count; i++) {
+		wanted -= min(wanted, left);
+		node = choice->nodes[i].id;
+		left = actmem_node_left(node);
+		if (wanted <= left)
+			return 0;
+	}
+	return fail_limit(why, node, wanted, left);
 }
 
 static struct page *alloc_page_on(int node, gfp_t gfp)
 {
 	return alloc_pages_node(node, gfp, ACTMEM_PAGE_ORDER);
+}
+
+/* The caller pays, whose task it may not be that is at it. */
+static struct page *alloc_charged(int node, const struct actmem_caller *caller, gfp_t gfp)
+{
+	struct mem_cgroup *own;
+	struct page *page;
+
+	if (!caller->memcg)
+		return alloc_page_on(node, gfp);
+	own = set_active_memcg(caller->memcg);
+	page = alloc_page_on(node, gfp);
+	set_active_memcg(own);
+	return page;
 }
 
 static bool node_has_page(int node)
@@ -194,127 +276,148 @@ static bool node_has_page(int node)
 }
 
 /* Pages from the pools do not count here. */
-static int fail_memcg(const struct actmem_region *region, struct actmem_ioctl_create *arg)
+static int fail_memcg(const struct actmem_choice *choice, struct actmem_why *why)
 {
-	unsigned long charged = 0, i;
+	unsigned long charged = atomic_long_read(&choice->charged);
+	int err = fail(why, -ENOMEM, ACTMEM_WHY_MEMCG, NUMA_NO_NODE);
 
-	for (i = 0; i < region->pages_held; i++)
-		charged += folio_memcg_kmem(region->folios[i]);
-	arg->why_wanted = (region->page_count - region->pages_held + charged) * ACTMEM_PAGE_BYTES;
-	arg->why_available = charged * ACTMEM_PAGE_BYTES;
-	return fail(arg, -ENOMEM, ACTMEM_WHY_MEMCG, NUMA_NO_NODE);
+	why->wanted = (count_unplaced(choice) + charged) * ACTMEM_PAGE_BYTES;
+	why->available = charged * ACTMEM_PAGE_BYTES;
+	return err;
 }
 
 /* ENOSPC if the node has none. */
-static struct folio *alloc_folio(const struct actmem_region *region, int node,
-				 struct actmem_ioctl_create *arg)
+static struct folio *alloc_folio(int node, const struct actmem_choice *choice,
+				 const struct actmem_caller *caller, struct actmem_why *why)
 {
-	struct page *page = alloc_page_on(node, ACTMEM_GFP);
+	struct page *page = alloc_charged(node, caller, ACTMEM_GFP);
 	bool node_is_full = !page && !node_has_page(node);
+	int err;
 
 	/* It has become free just now, or it is the memory cgroup that is full. */
 	if (!page && !node_is_full)
-		page = alloc_page_on(node, ACTMEM_GFP);
-	if (fatal_signal_pending(current)) {
+		page = alloc_charged(node, caller, ACTMEM_GFP);
+	err = actmem_caller_stopped(caller);
+	if (err) {
 		if (page)
 			__free_pages(page, ACTMEM_PAGE_ORDER);
-		return ERR_PTR(-EINTR);
+		return ERR_PTR(err);
 	}
 	if (page)
 		return page_folio(page);
-	return ERR_PTR(node_is_full ? -ENOSPC : fail_memcg(region, arg));
+	return ERR_PTR(node_is_full ? -ENOSPC : fail_memcg(choice, why));
 }
 
-/* Puts the next page of the region on this node. ENOSPC if the node has none. */
-static int place_page(struct actmem_region *region, int node, struct actmem_ioctl_create *arg)
+/* ENOSPC if the node has none, or none for so little an effort. */
+static struct folio *get_folio(int node, const struct actmem_choice *choice,
+			       const struct actmem_caller *caller, enum actmem_effort effort,
+			       struct actmem_why *why)
 {
-	struct folio *folio = actmem_pool_take(node) ?: alloc_folio(region, node, arg);
+	struct folio *folio = actmem_pool_take_ready(node);
+	struct page *page;
 
-	if (IS_ERR(folio))
-		return PTR_ERR(folio);
-	if (folio_nid(folio) != node) {
-		folio_put(folio);
-		return fail(arg, -EIO, ACTMEM_WHY_MISPLACED, node);
+	if (!folio && effort > ACTMEM_READY)
+		folio = actmem_pool_take(node);
+	if (folio)
+		return folio;
+	if (effort == ACTMEM_RECLAIM)
+		return alloc_folio(node, choice, caller, why);
+	page = effort == ACTMEM_FREE ? alloc_charged(node, caller, ACTMEM_FREE_GFP) : NULL;
+	return page ? page_folio(page) : ERR_PTR(-ENOSPC);
+}
+
+/* A page of the i-th node chosen. ENOSPC if the node has none, EDQUOT if it may not. */
+static struct folio *place_on(unsigned int i, struct actmem_choice *choice,
+			      const struct actmem_caller *caller, enum actmem_effort effort,
+			      struct actmem_why *why)
+{
+	u64 began = actmem_latency_begin(trace_actmem_page_alloc_enabled());
+	int node = choice->nodes[i].id;
+	struct folio *folio;
+
+	/* The region may be another task's, and the nodes may have changed. */
+	if (!node_state(node, N_MEMORY))
+		return ERR_PTR(fail(why, -ENODEV, ACTMEM_WHY_NO_MEMORY_NODE, node));
+	if (!node_isset(node, caller->allowed))
+		return ERR_PTR(fail(why, -EPERM, ACTMEM_WHY_CPUSET, node));
+	if (!actmem_node_reserve(node))
+		return ERR_PTR(-EDQUOT);
+	folio = get_folio(node, choice, caller, effort, why);
+	if (!IS_ERR(folio) && folio_nid(folio) != node) {
+		actmem_pool_give(folio);
+		folio = ERR_PTR(fail(why, -EIO, ACTMEM_WHY_MISPLACED, node));
 	}
-	folio->index = ACTMEM_SMALL_PAGES(region->pages_held);
-	region->folios[region->pages_held++] = folio;
-	region->node_pages_held[node]++;
-	actmem_count_pages(node, 1);
-	return 0;
-}
-
-static int place_in_order(struct actmem_region *region, const struct choice *choice,
-			  struct actmem_ioctl_create *arg)
-{
-	unsigned int i = 0;
-
-	while (region->pages_held < region->page_count) {
-		int node = choice->nodes[i];
-		int err = place_page(region, node, arg);
-
-		if (err == -ENOSPC) {
-			if (++i < choice->count)
-				continue;
-			return fail_full(arg, node, region->page_count - region->pages_held +
-						    region->node_pages_held[node],
-					 region->node_pages_held[node]);
-		}
-		if (err)
-			return err;
-		cond_resched();
+	if (IS_ERR(folio)) {
+		actmem_node_unreserve(node);
+		return folio;
 	}
-	return 0;
+	trace_actmem_page_alloc(node, actmem_pool_has_lent(folio), actmem_latency_end(began));
+	atomic_long_inc(&choice->nodes[i].placed);
+	atomic_long_inc(&choice->placed);
+	atomic_long_add(folio_memcg_kmem(folio), &choice->charged);
+	return folio;
 }
 
-static int place_interleaved(struct actmem_region *region, const struct choice *choice,
-			     struct actmem_ioctl_create *arg)
+/* Changes when a node has been found full, and the next is had recourse to. */
+unsigned int actmem_place_current(const struct actmem_choice *choice)
 {
-	while (region->pages_held < region->page_count) {
-		unsigned int i = region->pages_held % choice->count;
-		int node = choice->nodes[i];
-		int err = place_page(region, node, arg);
-
-		if (err == -ENOSPC)
-			return fail_full(arg, node, interleave_share(region, choice, i),
-					 region->node_pages_held[node]);
-		if (err)
-			return err;
-		cond_resched();
-	}
-	return 0;
+	return choice->current_node;
 }
 
-static int place_pages(struct actmem_region *region, const struct choice *choice,
-		       struct actmem_ioctl_create *arg)
+/* For now, every so many slots have their pages from the same node. */
+unsigned int actmem_place_stride(const struct actmem_region *region,
+				 const struct actmem_choice *choice)
 {
-	int err;
+	return region->policy == ACTMEM_POLICY_INTERLEAVE ? choice->count : 1;
+}
 
-	/* First: the table of an absurd length could take all that there is. */
-	err = check_capacity(region, choice, arg);
-	if (err)
-		return err;
-	region->folios = kvcalloc(region->page_count, sizeof(*region->folios),
-				  GFP_KERNEL_ACCOUNT);
-	if (!region->folios)
-		return -ENOMEM;
+static unsigned int index_of_node(const struct actmem_region *region, unsigned long index,
+				  const struct actmem_choice *choice)
+{
 	if (region->policy == ACTMEM_POLICY_INTERLEAVE)
-		return place_interleaved(region, choice, arg);
-	return place_in_order(region, choice, arg);
+		return index % choice->count;
+	return choice->current_node;
+}
+
+/* The node that the page of the @index-th slot is to come from. */
+int actmem_place_node(const struct actmem_region *region, unsigned long index,
+		      const struct actmem_choice *choice)
+{
+	return choice->nodes[index_of_node(region, index, choice)].id;
+}
+
+static bool is_full(const struct folio *folio)
+{
+	return folio == ERR_PTR(-ENOSPC) || folio == ERR_PTR(-EDQUOT);
 }
 
 /*
- * Takes pages from the pools or, charged and zeroed here, from the page
- * allocator, and places them. What was placed before a failure stays in the
- * region.
+ * A page of zeros for the @index-th slot: from a pool or, charged and zeroed
+ * here, from the page allocator. Its only reference is the caller's. With an
+ * effort of less than ACTMEM_RECLAIM, ENOSPC if it takes more, without a reason;
+ * several tasks may do that at once.
  */
-int actmem_place(struct actmem_region *region, struct actmem_ioctl_create *arg)
+struct folio *actmem_place_page(const struct actmem_region *region, unsigned long index,
+				struct actmem_choice *choice, const struct actmem_caller *caller,
+				enum actmem_effort effort, struct actmem_why *why)
 {
-	struct choice *choice = choose(region);
-	int err;
+	bool interleave = region->policy == ACTMEM_POLICY_INTERLEAVE;
+	unsigned int i = index_of_node(region, index, choice);
+	struct folio *folio = place_on(i, choice, caller, effort, why);
+	unsigned long placed, wanted;
 
-	if (!choice)
-		return -ENOMEM;
-	err = place_pages(region, choice, arg);
-	kfree(choice);
-	return err;
+	if (effort < ACTMEM_RECLAIM)
+		return folio;
+	while (is_full(folio) && !interleave && i + 1 < choice->count) {
+		choice->current_node = ++i;
+		folio = place_on(i, choice, caller, effort, why);
+	}
+	if (!is_full(folio))
+		return folio;
+
+	placed = atomic_long_read(&choice->nodes[i].placed);
+	wanted = interleave ? interleave_share(choice, i) : count_unplaced(choice) + placed;
+	if (folio == ERR_PTR(-EDQUOT))
+		return ERR_PTR(fail_limit(why, choice->nodes[i].id, wanted, placed));
+	return ERR_PTR(fail_full(why, choice->nodes[i].id, wanted, placed));
 }

@@ -3,130 +3,55 @@
  * Warm pools: for each node, huge pages that are zero already, so that making
  * a region zeroes nothing.
  *
- * A page in a pool is dirty, or in the hands of the worker, or ready; the pool
- * has the only reference to it. None is charged to a memory cgroup: what comes
- * back charged goes to the page allocator.
+ * A pool is the administrator's reservation, as hugetlb's is: no more pages than
+ * its target belong to it, held or lent. One that it holds is ready, or dirty,
+ * or in the hands of the worker, and the pool has the only reference to it.
+ * One that it has lent bears a mark and is a region's; it comes back when that
+ * gives it up, unless the pool is too large by then. Pages that are not the
+ * pool's go back to the page allocator.
  *
- * Filling starts when a pool holds less than its low mark, 7/8 of its target,
- * and goes on to the target. It takes what is free while the node stays above
- * its high watermarks, and never reclaims: a fill that finds nothing is tried
- * again after a second, then two, and so on up to a minute.
+ * Nothing returns that anyone may still reach: who gives a page back has frozen
+ * its count at one reference, his own, after nobody could find it any more.
  *
- * Under memory pressure a pool gives pages back down to its floor, and is not
- * filled for the ten seconds that follow; neither does it take pages back
- * beyond the floor then.
- *
- * The worker of a node runs on the CPUs of that node, or of the nearest that
- * has any, at the lowest priority. After each batch of pages it rests for ten
- * milliseconds if anybody else wants its CPU.
+ * Pages of a pool are not charged to memory cgroups, neither in it nor in a
+ * region.
  */
-#include <linux/gfp.h>
 #include <linux/highmem.h>
-#include <linux/kthread.h>
 #include <linux/memcontrol.h>
-#include <linux/memory.h>
 #include <linux/sched.h>
-#include <linux/sched/stat.h>
 #include <linux/slab.h>
-#include <linux/spinlock.h>
-#include <linux/topology.h>
-#include <linux/wait.h>
 
 #include "actmem.h"
-#include "compat/compat.h"
+#include "pool.h"
+#include "trace.h"
 
-/* What is free, and nothing that would have to be reclaimed for it. */
-#define FILL_GFP	((GFP_USER & ~__GFP_RECLAIM) | __GFP_COMP | __GFP_THISNODE | \
-			 __GFP_NOMEMALLOC | __GFP_NOWARN)
+#define TRIM_BATCH	64
 
-#define FILL_BATCH		8
-#define TRIM_BATCH		64
-#define REST			msecs_to_jiffies(10)
-#define RETRY_MIN		HZ
-#define RETRY_MAX		(64 * HZ)
-#define PRESSURE_PAUSE		(10 * HZ)
-
-/**
- * struct pool - the warm pages of one node
- * @lock: see there; held for an instant only
- * @ready: pages that are zero
- * @dirty: pages still to be zeroed
- * @ready_count: length of @ready
- * @held: pages in @ready and @dirty, and one that the worker has in hand
- * @target: pages to hold
- * @floor: pages that memory pressure leaves, if @target is not less
- * @paused_until: jiffies, memory pressure was felt not long before
- * @filling: the low mark has been passed, and the target not yet reached
- * @kicked: there is something to do, or to think over
- * @wait: where the worker waits to be kicked
- * @retry: jiffies to wait after the next fill that finds nothing; the worker's
- * @worker: NULL as long as there has been no target; protected by settings_lock
- * @node: whose pages these are
+/*
+ * The mark of a page that a pool has lent: folio->private, which nobody else uses
+ * for a page like this, and nobody looks at without the flag PG_private.
  */
-struct pool {
-	/* Protects what follows, up to @wait. */
-	spinlock_t lock;
-	struct list_head ready;
-	struct list_head dirty;
-	unsigned long ready_count;
-	unsigned long held;
-	unsigned long target;
-	unsigned long floor;
-	unsigned long paused_until;
-	bool filling;
-	bool kicked;
-	wait_queue_head_t wait;
-	long retry;
-	struct task_struct *worker;
-	int node;
-};
+#define LENT_MARK	(&actmem_pools)
 
-static struct pool *pools;
+struct actmem_pool *actmem_pools;
 
 /* One who changes settings at a time. */
 static DEFINE_MUTEX(settings_lock);
 
-static unsigned long floor_of(const struct pool *pool)
+static struct folio *pop_ready(struct actmem_pool *pool)
 {
-	return min(pool->floor, pool->target);
-}
-
-static bool is_paused(const struct pool *pool)
-{
-	return time_before(jiffies, pool->paused_until);
-}
-
-static bool is_below_low_mark(const struct pool *pool)
-{
-	return pool->held < pool->target - pool->target / 8;
-}
-
-static void kick(struct pool *pool)
-{
-	WRITE_ONCE(pool->kicked, true);
-	wake_up(&pool->wait);
-}
-
-static struct folio *pop(struct list_head *list)
-{
-	struct folio *folio = list_first_entry_or_null(list, struct folio, lru);
-
-	if (folio)
-		list_del(&folio->lru);
-	return folio;
-}
-
-static struct folio *pop_ready(struct pool *pool)
-{
-	struct folio *folio = pop(&pool->ready);
+	struct folio *folio = actmem_pool_pop(&pool->ready);
 
 	if (folio)
 		pool->ready_count--;
 	return folio;
 }
 
-/* Gives pages to the page allocator until no more than @keep are held. */
-static unsigned long trim(struct pool *pool, unsigned long keep)
+/*
+ * Gives pages to the page allocator until the pool is no larger than @size, or
+ * nothing is left but what is lent.
+ */
+unsigned long actmem_pool_trim(struct actmem_pool *pool, unsigned long size)
 {
 	unsigned long freed = 0;
 	unsigned int count;
@@ -136,15 +61,15 @@ static unsigned long trim(struct pool *pool, unsigned long keep)
 		LIST_HEAD(surplus);
 
 		spin_lock(&pool->lock);
-		for (count = 0; count < TRIM_BATCH && pool->held > keep; count++) {
-			folio = pop(&pool->dirty) ?: pop_ready(pool);
+		for (count = 0; count < TRIM_BATCH && actmem_pool_size(pool) > size; count++) {
+			folio = actmem_pool_pop(&pool->dirty) ?: pop_ready(pool);
 			if (!folio)
 				break;
 			pool->held--;
 			list_add(&folio->lru, &surplus);
 		}
 		spin_unlock(&pool->lock);
-		while ((folio = pop(&surplus)))
+		while ((folio = actmem_pool_pop(&surplus)))
 			folio_put(folio);
 		freed += count;
 		cond_resched();
@@ -152,17 +77,14 @@ static unsigned long trim(struct pool *pool, unsigned long keep)
 	return freed;
 }
 
-/* False if the hardware has reported an error in it. */
-static bool zero(struct folio *folio)
+static bool is_poisoned(struct folio *folio)
 {
 	long i;
 
-	for (i = 0; i < folio_nr_pages(folio); i++) {
+	for (i = 0; i < folio_nr_pages(folio); i++)
 		if (PageHWPoison(folio_page(folio, i)))
-			return false;
-		clear_highpage(folio_page(folio, i));
-	}
-	return true;
+			return true;
+	return false;
 }
 
 /* Its reference stays, so that nobody is ever given it. */
@@ -172,185 +94,132 @@ static void set_apart(struct folio *folio)
 	       folio_pfn(folio));
 }
 
-/* A page of zeros that nobody pays for; NULL if the pool has none. */
-struct folio *actmem_pool_take(int node)
+/* False if the hardware has reported an error in it, and it is out of use. */
+bool actmem_pool_zero(struct folio *folio)
 {
-	struct pool *pool = &pools[node];
-	bool is_ready, low = false;
-	struct folio *folio;
+	u64 began = actmem_latency_begin(trace_actmem_zero_enabled());
+	long i;
 
-again:
-	if (!READ_ONCE(pool->held))
-		return NULL;
-	spin_lock(&pool->lock);
-	folio = pop_ready(pool);
-	is_ready = folio;
-	if (!folio)
-		folio = pop(&pool->dirty);
-	if (folio)
-		pool->held--;
-	if (!pool->filling && is_below_low_mark(pool)) {
-		pool->filling = true;
-		low = true;
+	for (i = 0; i < folio_nr_pages(folio); i++) {
+		if (PageHWPoison(folio_page(folio, i))) {
+			set_apart(folio);
+			return false;
+		}
+		clear_highpage(folio_page(folio, i));
 	}
-	spin_unlock(&pool->lock);
-	if (low)
-		kick(pool);
-	if (folio && !is_ready && !zero(folio)) {
-		set_apart(folio);
-		goto again;
+	trace_actmem_zero(folio_nid(folio), ACTMEM_PAGE_BYTES, actmem_latency_end(began));
+	return true;
+}
+
+static struct folio *lend(struct actmem_pool *pool, struct folio *folio)
+{
+	lockdep_assert_held(&pool->lock);
+	if (folio) {
+		folio->private = LENT_MARK;
+		pool->held--;
+		pool->lent++;
+		if (!pool->held)
+			trace_actmem_pool_empty(pool->node, pool->target);
 	}
 	return folio;
 }
 
-/* Takes over a page that nobody else can reach, for its node's pool or for all. */
+bool actmem_pool_has_lent(const struct folio *folio)
+{
+	return folio->private == LENT_MARK;
+}
+
+/* A page of zeros that nobody pays for; NULL if the pool has none ready. */
+struct folio *actmem_pool_take_ready(int node)
+{
+	struct actmem_pool *pool = &actmem_pools[node];
+	struct folio *folio;
+
+	if (!READ_ONCE(pool->ready_count))
+		return NULL;
+	spin_lock(&pool->lock);
+	folio = lend(pool, pop_ready(pool));
+	spin_unlock(&pool->lock);
+	return folio;
+}
+
+/* The same, but a page that is not zero yet is zeroed for it. */
+struct folio *actmem_pool_take(int node)
+{
+	struct actmem_pool *pool = &actmem_pools[node];
+	struct folio *folio;
+
+	while (READ_ONCE(pool->held)) {
+		folio = actmem_pool_take_ready(node);
+		if (folio)
+			return folio;
+		spin_lock(&pool->lock);
+		folio = lend(pool, actmem_pool_pop(&pool->dirty));
+		spin_unlock(&pool->lock);
+		if (!folio)
+			break;
+		if (actmem_pool_zero(folio))
+			return folio;
+		spin_lock(&pool->lock);
+		pool->lent--;
+		spin_unlock(&pool->lock);
+		actmem_pool_kick(pool);
+	}
+	return NULL;
+}
+
+/* Of a page that was lent; false if the pool does not want it any more. */
+static bool take_back(struct actmem_pool *pool, struct folio *folio, bool is_usable)
+{
+	spin_lock(&pool->lock);
+	if (actmem_pool_size(pool) > (actmem_pool_is_paused(pool) ? actmem_pool_least(pool) :
+								    pool->target))
+		is_usable = false;
+	if (is_usable) {
+		list_add(&folio->lru, &pool->dirty);
+		pool->held++;
+	}
+	pool->lent--;
+	spin_unlock(&pool->lock);
+	/* To have it zeroed, or to get another when that is possible. */
+	actmem_pool_kick(pool);
+	return is_usable;
+}
+
+/*
+ * Takes over a page that nobody else can reach, to where it came from: the pool
+ * of its node or the page allocator.
+ */
 void actmem_pool_give(struct folio *folio)
 {
-	struct pool *pool = &pools[folio_nid(folio)];
-	bool taken = false;
+	struct actmem_pool *pool = &actmem_pools[folio_nid(folio)];
+	bool was_lent = actmem_pool_has_lent(folio);
+	bool poisoned = is_poisoned(folio);
 
-	if (!folio_memcg_kmem(folio) && !folio_test_mlocked(folio)) {
-		spin_lock(&pool->lock);
-		taken = pool->held < (is_paused(pool) ? floor_of(pool) : pool->target);
-		if (taken) {
-			folio_clear_referenced(folio);
-			folio_clear_dirty(folio);
-			list_add(&folio->lru, &pool->dirty);
-			pool->held++;
-		}
-		spin_unlock(&pool->lock);
+	folio->private = NULL;
+	if (was_lent) {
+		folio_clear_referenced(folio);
+		folio_clear_dirty(folio);
+		/* The page allocator knows what to do with a page that is still locked. */
+		if (take_back(pool, folio, !poisoned && !folio_test_mlocked(folio)))
+			return;
 	}
-	if (taken)
-		kick(pool);
-	else
-		folio_put(folio);
-}
-
-/* How long to wait before a page may be taken; if not at all, it is counted. */
-static long begin_to_fill(struct pool *pool)
-{
-	long wait = 0;
-
-	spin_lock(&pool->lock);
-	if (is_below_low_mark(pool))
-		pool->filling = true;
-	if (pool->held >= pool->target)
-		pool->filling = false;
-	if (!pool->filling)
-		wait = MAX_SCHEDULE_TIMEOUT;
-	else if (is_paused(pool))
-		wait = max_t(long, pool->paused_until - jiffies, 1);
-	else
-		pool->held++;
-	spin_unlock(&pool->lock);
-	return wait;
-}
-
-/* The page in hand is zero, or (NULL) there is none after all. */
-static void end_work(struct pool *pool, struct folio *folio)
-{
-	bool is_surplus;
-
-	spin_lock(&pool->lock);
-	is_surplus = !folio || pool->held > pool->target;
-	if (is_surplus) {
-		pool->held--;
-	} else {
-		list_add(&folio->lru, &pool->ready);
-		pool->ready_count++;
-	}
-	spin_unlock(&pool->lock);
-	if (folio && is_surplus)
-		folio_put(folio);
-}
-
-static struct folio *fill_page(struct pool *pool)
-{
-	struct page *page = NULL;
-
-	if (actmem_node_has_room(pool->node))
-		page = alloc_pages_node(pool->node, FILL_GFP, ACTMEM_PAGE_ORDER);
-	return page ? page_folio(page) : NULL;
-}
-
-/* Makes one page ready; returns how long to wait before the next. */
-static long work_once(struct pool *pool)
-{
-	struct folio *folio;
-	long wait;
-
-	spin_lock(&pool->lock);
-	folio = pop(&pool->dirty);
-	spin_unlock(&pool->lock);
-	if (!folio) {
-		wait = begin_to_fill(pool);
-		if (wait)
-			return wait;
-		folio = fill_page(pool);
-		if (!folio) {
-			end_work(pool, NULL);
-			wait = pool->retry;
-			pool->retry = min_t(long, 2 * pool->retry, RETRY_MAX);
-			return wait;
-		}
-		pool->retry = RETRY_MIN;
-	}
-	if (!zero(folio)) {
+	if (poisoned)
 		set_apart(folio);
-		folio = NULL;
-	}
-	end_work(pool, folio);
-	return 0;
+	else
+		folio_put(folio);
 }
 
-static int work(void *data)
-{
-	struct pool *pool = data;
-	int cpu_node = actmem_nearest_node(&node_states[N_CPU], pool->node);
-	unsigned int count = 0;
-
-	if (cpu_node != NUMA_NO_NODE)
-		set_cpus_allowed_ptr(current, cpumask_of_node(cpu_node));
-	set_user_nice(current, MAX_NICE);
-	while (!kthread_should_stop()) {
-		long wait;
-
-		WRITE_ONCE(pool->kicked, false);
-		wait = work_once(pool);
-		cond_resched();
-		if (wait) {
-			wait_event_idle_timeout(pool->wait, READ_ONCE(pool->kicked) ||
-						kthread_should_stop(), wait);
-		} else if (++count % FILL_BATCH == 0 && !single_task_running()) {
-			schedule_timeout_idle(REST);
-		}
-	}
-	return 0;
-}
-
-static int start_worker(struct pool *pool)
-{
-	int cpu_node = actmem_nearest_node(&node_states[N_CPU], pool->node);
-	struct task_struct *worker = kthread_create_on_node(work, pool, cpu_node,
-							    "actmem_pool/%d", pool->node);
-
-	if (IS_ERR(worker))
-		return PTR_ERR(worker);
-	pool->worker = worker;
-	wake_up_process(worker);
-	return 0;
-}
-
-static void set_target(struct pool *pool, unsigned long target)
+static void set_target(struct actmem_pool *pool, unsigned long target)
 {
 	spin_lock(&pool->lock);
 	pool->target = target;
-	pool->filling = pool->held < target;
+	pool->filling = actmem_pool_size(pool) < target;
 	pool->paused_until = jiffies;
+	pool->stalled = false;
 	spin_unlock(&pool->lock);
-	trim(pool, target);
-	WRITE_ONCE(pool->retry, RETRY_MIN);
-	kick(pool);
+	actmem_pool_trim(pool, target);
+	actmem_pool_retry_now(pool);
 }
 
 static int check_bytes(int node, u64 bytes)
@@ -361,18 +230,18 @@ static int check_bytes(int node, u64 bytes)
 }
 
 /*
- * How much to hold ready from now on. EINVAL if that is no multiple of
+ * How much belongs to the pool from now on. EINVAL if that is no multiple of
  * ACTMEM_PAGE_BYTES, ERANGE if the node has less memory.
  */
 int actmem_pool_set_target(int node, u64 bytes)
 {
-	struct pool *pool = &pools[node];
+	struct actmem_pool *pool = &actmem_pools[node];
 	int err;
 
 	mutex_lock(&settings_lock);
 	err = check_bytes(node, bytes);
-	if (!err && bytes && !pool->worker)
-		err = start_worker(pool);
+	if (!err && bytes)
+		err = actmem_pool_worker_start(pool);
 	if (!err)
 		set_target(pool, bytes / ACTMEM_PAGE_BYTES);
 	mutex_unlock(&settings_lock);
@@ -382,7 +251,7 @@ int actmem_pool_set_target(int node, u64 bytes)
 /* How much of it memory pressure leaves. The errors are the same. */
 int actmem_pool_set_floor(int node, u64 bytes)
 {
-	struct pool *pool = &pools[node];
+	struct actmem_pool *pool = &actmem_pools[node];
 	int err = check_bytes(node, bytes);
 
 	if (err)
@@ -393,139 +262,70 @@ int actmem_pool_set_floor(int node, u64 bytes)
 	return 0;
 }
 
+/* Nodes have lost memory: none is to have more than is left. */
+void actmem_pools_fit(void)
+{
+	int node;
+
+	mutex_lock(&settings_lock);
+	for_each_node(node) {
+		unsigned long capacity = actmem_node_capacity(node);
+
+		if (actmem_pools[node].target > capacity) {
+			pr_warn("actmem: node %d has %llu bytes left, less than its pool of %llu, which shrinks\n",
+				node, capacity * ACTMEM_PAGE_BYTES, actmem_pool_target(node));
+			set_target(&actmem_pools[node], capacity);
+		}
+	}
+	mutex_unlock(&settings_lock);
+}
+
 u64 actmem_pool_target(int node)
 {
-	return READ_ONCE(pools[node].target) * ACTMEM_PAGE_BYTES;
+	return READ_ONCE(actmem_pools[node].target) * ACTMEM_PAGE_BYTES;
 }
 
 u64 actmem_pool_floor(int node)
 {
-	return READ_ONCE(pools[node].floor) * ACTMEM_PAGE_BYTES;
+	return READ_ONCE(actmem_pools[node].floor) * ACTMEM_PAGE_BYTES;
 }
 
 u64 actmem_pool_ready(int node)
 {
-	return READ_ONCE(pools[node].ready_count) * ACTMEM_PAGE_BYTES;
+	return READ_ONCE(actmem_pools[node].ready_count) * ACTMEM_PAGE_BYTES;
+}
+
+u64 actmem_pool_lent(int node)
+{
+	return READ_ONCE(actmem_pools[node].lent) * ACTMEM_PAGE_BYTES;
 }
 
 /* Pages, ready or not. */
 unsigned long actmem_pool_held(int node)
 {
-	return READ_ONCE(pools[node].held);
-}
-
-/* The kernel counts small pages here, as in most caches of pages. */
-static unsigned long count_freeable(struct shrinker *shrinker, struct shrink_control *control)
-{
-	struct pool *pool = &pools[control->nid];
-	unsigned long held, floor;
-
-	spin_lock(&pool->lock);
-	held = pool->held;
-	floor = floor_of(pool);
-	spin_unlock(&pool->lock);
-	return held > floor ? ACTMEM_SMALL_PAGES(held - floor) : 0;
-}
-
-static unsigned long free_some(struct shrinker *shrinker, struct shrink_control *control)
-{
-	unsigned long wanted = DIV_ROUND_UP(control->nr_to_scan, HPAGE_PMD_NR);
-	struct pool *pool = &pools[control->nid];
-	unsigned long keep, freed;
-
-	spin_lock(&pool->lock);
-	keep = floor_of(pool);
-	if (pool->held > keep + wanted)
-		keep = pool->held - wanted;
-	pool->paused_until = jiffies + PRESSURE_PAUSE;
-	spin_unlock(&pool->lock);
-	freed = trim(pool, keep);
-	/* So that the worker fills it again when the pause is over. */
-	kick(pool);
-	control->nr_scanned = ACTMEM_SMALL_PAGES(freed);
-	return freed ? ACTMEM_SMALL_PAGES(freed) : SHRINK_STOP;
-}
-
-static struct actmem_shrinker pool_shrinker = {
-	.count_objects = count_freeable,
-	.scan_objects = free_some,
-	.batch = HPAGE_PMD_NR,
-};
-
-#ifdef CONFIG_MEMORY_HOTPLUG
-/*
- * Memory that holds pages of a pool cannot go: the kernel refuses before it
- * asks anybody. So all there is to do is not to want more than what is left.
- */
-static int memory_changes(struct notifier_block *block, unsigned long action, void *arg)
-{
-	int node;
-
-	if (action != MEM_OFFLINE)
-		return NOTIFY_DONE;
-	mutex_lock(&settings_lock);
-	for_each_node(node) {
-		unsigned long capacity = actmem_node_capacity(node);
-
-		if (pools[node].target > capacity) {
-			pr_warn("actmem: node %d has %llu bytes left, less than its pool of %llu, which shrinks\n",
-				node, capacity * ACTMEM_PAGE_BYTES, actmem_pool_target(node));
-			set_target(&pools[node], capacity);
-		}
-	}
-	mutex_unlock(&settings_lock);
-	return NOTIFY_OK;
-}
-
-static struct notifier_block memory_notifier = {
-	.notifier_call = memory_changes,
-};
-#endif
-
-static int watch_memory(void)
-{
-#ifdef CONFIG_MEMORY_HOTPLUG
-	return register_memory_notifier(&memory_notifier);
-#else
-	return 0;
-#endif
-}
-
-static void unwatch_memory(void)
-{
-#ifdef CONFIG_MEMORY_HOTPLUG
-	unregister_memory_notifier(&memory_notifier);
-#endif
+	return READ_ONCE(actmem_pools[node].held);
 }
 
 int actmem_pool_init(void)
 {
 	int node, err;
 
-	pools = kcalloc(nr_node_ids, sizeof(*pools), GFP_KERNEL);
-	if (!pools)
+	actmem_pools = kcalloc(nr_node_ids, sizeof(*actmem_pools), GFP_KERNEL);
+	if (!actmem_pools)
 		return -ENOMEM;
 	for (node = 0; node < nr_node_ids; node++) {
-		spin_lock_init(&pools[node].lock);
-		INIT_LIST_HEAD(&pools[node].ready);
-		INIT_LIST_HEAD(&pools[node].dirty);
-		init_waitqueue_head(&pools[node].wait);
-		pools[node].paused_until = jiffies;
-		pools[node].retry = RETRY_MIN;
-		pools[node].node = node;
-	}
-	err = actmem_shrinker_register(&pool_shrinker, "actmem-pool");
-	if (err)
-		goto free_pools;
-	err = watch_memory();
-	if (err)
-		goto unregister_shrinker;
-	return 0;
+		struct actmem_pool *pool = &actmem_pools[node];
 
-unregister_shrinker:
-	actmem_shrinker_unregister(&pool_shrinker);
-free_pools:
-	kfree(pools);
+		spin_lock_init(&pool->lock);
+		INIT_LIST_HEAD(&pool->ready);
+		INIT_LIST_HEAD(&pool->dirty);
+		pool->paused_until = jiffies;
+		pool->node = node;
+		actmem_pool_worker_init(pool);
+	}
+	err = actmem_pool_pressure_init();
+	if (err)
+		kfree(actmem_pools);
 	return err;
 }
 
@@ -534,13 +334,11 @@ void actmem_pool_exit(void)
 {
 	int node;
 
-	unwatch_memory();
-	actmem_shrinker_unregister(&pool_shrinker);
+	actmem_pool_pressure_exit();
 	for (node = 0; node < nr_node_ids; node++) {
-		if (pools[node].worker)
-			kthread_stop(pools[node].worker);
-		trim(&pools[node], 0);
-		WARN_ON_ONCE(pools[node].held);
+		actmem_pool_worker_stop(&actmem_pools[node]);
+		actmem_pool_trim(&actmem_pools[node], 0);
+		WARN_ON_ONCE(actmem_pools[node].held || actmem_pools[node].lent);
 	}
-	kfree(pools);
+	kfree(actmem_pools);
 }

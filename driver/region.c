@@ -4,19 +4,18 @@
  * somebody outside still pins pages of it, then freed.
  *
  * Nobody tells the driver when a pin goes, so lingering regions are swept: by
- * a worker, and whenever somebody asks. Every page goes by the same gate: its
- * reference count is frozen at one, ours, before it is given back.
+ * a worker, and whenever somebody asks.
  */
 #include <linux/cred.h>
 #include <linux/module.h>
 #include <linux/pid.h>
-#include <linux/sched/user.h>
 #include <linux/slab.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 
 #include "actmem.h"
 #include "compat/compat.h"
+#include "trace.h"
 
 #define SWEEP_INTERVAL	HZ
 
@@ -38,8 +37,6 @@ static void region_free(struct kref *ref)
 {
 	struct actmem_region *region = container_of(ref, struct actmem_region, ref);
 
-	if (region->charged)
-		free_uid(region->charged);
 	put_pid(region->pid);
 	kvfree(region->folios);
 	kfree(region->node_pages_held);
@@ -78,61 +75,12 @@ struct actmem_region *actmem_region_next(u64 *id)
 	return region;
 }
 
-/* Makes the region visible. Its place in the table has been reserved. */
-static void publish(struct actmem_region *region)
-{
-	void *old = xa_store(&regions, region->id, region, GFP_KERNEL);
-
-	WARN_ON_ONCE(xa_is_err(old));
-	actmem_count_region(1);
-}
-
-static void give_page_back(struct actmem_region *region, unsigned long index)
-{
-	struct folio *folio = region->folios[index];
-	int node = folio_nid(folio);
-
-	region->folios[index] = NULL;
-	region->pages_held--;
-	region->node_pages_held[node]--;
-	actmem_count_pages(node, -1);
-	if (region->lingering)
-		actmem_count_lingering_pages(node, -1);
-	actmem_uncharge(region, 1);
-	actmem_pool_give(folio);
-}
-
-/* Gives back every page that nobody else holds; true if that was all of them. */
-static bool give_pages_back(struct actmem_region *region)
-{
-	unsigned long i;
-	bool done;
-
-	mutex_lock(&region->lock);
-	for (i = 0; i < region->page_count && region->pages_held; i++) {
-		struct folio *folio = region->folios[i];
-
-		if (folio && folio_ref_freeze(folio, 1)) {
-			folio_ref_unfreeze(folio, 1);
-			give_page_back(region, i);
-		}
-		cond_resched();
-	}
-	done = !region->pages_held;
-	mutex_unlock(&region->lock);
-	return done;
-}
-
 static void begin_to_linger(struct actmem_region *region)
 {
-	int node;
-
 	mutex_lock(&lingering_lock);
-	mutex_lock(&region->lock);
-	region->lingering = true;
-	for_each_node(node)
-		actmem_count_lingering_pages(node, region->node_pages_held[node]);
-	mutex_unlock(&region->lock);
+	spin_lock(&region->lock);
+	actmem_count_as_lingering(region);
+	spin_unlock(&region->lock);
 	actmem_count_lingering_region(1);
 	/* The caller has one, of the device's file or of the superblock. */
 	__module_get(THIS_MODULE);
@@ -143,7 +91,9 @@ static void begin_to_linger(struct actmem_region *region)
 
 static void end_region(struct actmem_region *region)
 {
+	trace_actmem_region_free(region);
 	xa_erase(&regions, region->id);
+	actmem_user_detach(region);
 	actmem_count_region(-1);
 	actmem_region_put(region);
 }
@@ -151,8 +101,12 @@ static void end_region(struct actmem_region *region)
 /* Ends a region that has no inode any more, and takes over its reference. */
 void actmem_region_retire(struct actmem_region *region)
 {
+	unsigned long pages = READ_ONCE(region->pages_held);
 	/* Twice, as GUP-fast takes references that last for an instant. */
-	if (give_pages_back(region) || give_pages_back(region))
+	bool all_given_back = actmem_slots_give_back(region) || actmem_slots_give_back(region);
+
+	trace_actmem_region_retire(region, pages);
+	if (all_given_back)
 		end_region(region);
 	else
 		begin_to_linger(region);
@@ -162,13 +116,15 @@ void actmem_regions_sweep(void)
 {
 	struct actmem_region *region, *next;
 
+	if (!actmem_lingering_regions_total())
+		return;
 	mutex_lock(&lingering_lock);
 	list_for_each_entry_safe(region, next, &lingering_regions, linger) {
-		if (!give_pages_back(region))
+		if (!actmem_slots_give_back(region))
 			continue;
 		list_del(&region->linger);
-		actmem_count_lingering_region(-1);
 		end_region(region);
+		actmem_count_lingering_region(-1);
 		module_put(THIS_MODULE);
 	}
 	if (!list_empty(&lingering_regions))
@@ -196,19 +152,37 @@ static struct actmem_region *region_alloc(const struct actmem_ioctl_create *arg)
 		return NULL;
 	}
 	kref_init(&region->ref);
-	mutex_init(&region->lock);
+	spin_lock_init(&region->lock);
+	mutex_init(&region->reserve_lock);
 	region->flags = arg->flags;
 	region->policy = arg->policy;
 	region->page_count = arg->length / ACTMEM_PAGE_BYTES;
+	region->kept_end = region->page_count;
 	region->owner = current_euid();
 	region->pid = get_pid(task_tgid(current));
 	strscpy(region->name, arg->name, sizeof(region->name));
 	return region;
 }
 
+/* Fails at once what could never be populated, and an absurdly long table with it. */
+static int check_capacity(const struct actmem_region *region, struct actmem_why *why)
+{
+	struct actmem_choice *choice;
+	struct actmem_caller caller;
+	int err;
+
+	actmem_caller_init(&caller);
+	choice = actmem_choose(region, &caller, region->page_count);
+	if (!choice)
+		return -ENOMEM;
+	err = actmem_place_capacity(region, choice, why);
+	kfree(choice);
+	return err;
+}
+
 /*
- * All that a region needs but its inode. The reasons for a failure are told
- * in @arg.
+ * A region without pages and without an inode, that everybody can find. The
+ * reasons for a failure are told in @arg.
  */
 struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg)
 {
@@ -221,68 +195,29 @@ struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg)
 	err = actmem_place_check(region, arg);
 	if (err)
 		goto put;
-	err = actmem_charge(region, arg);
+	err = check_capacity(region, &arg->why);
+	if (err)
+		goto put;
+	region->folios = kvcalloc(region->page_count, sizeof(*region->folios),
+				  GFP_KERNEL_ACCOUNT);
+	if (!region->folios) {
+		err = -ENOMEM;
+		goto put;
+	}
+	err = actmem_user_attach(region);
 	if (err)
 		goto put;
 	region->id = atomic64_inc_return(&last_id);
-	err = xa_reserve(&regions, region->id, GFP_KERNEL_ACCOUNT);
+	err = xa_insert(&regions, region->id, region, GFP_KERNEL_ACCOUNT);
 	if (err)
-		goto uncharge;
-
-	err = actmem_place(region, arg);
-	if (err && !region->pages_held)
-		goto release_id;
-	/* What was not placed was charged all the same. */
-	if (err)
-		actmem_uncharge(region, region->page_count - region->pages_held);
-	publish(region);
-	if (err) {
-		actmem_region_retire(region);
-		return ERR_PTR(err);
-	}
+		goto detach;
+	actmem_count_region(1);
 	return region;
 
-release_id:
-	xa_release(&regions, region->id);
-uncharge:
-	actmem_uncharge(region, region->page_count);
+detach:
+	actmem_user_detach(region);
 put:
+	actmem_alloc_failed(region, err, &arg->why);
 	actmem_region_put(region);
 	return ERR_PTR(err);
-}
-
-/*
- * Counts are read one after the other while others map and unmap, so that
- * they are taken again until they hold still.
- */
-static void folio_usage(struct folio *folio, struct actmem_usage *usage)
-{
-	int references, mappings, tries = 4;
-
-	do {
-		references = folio_ref_count(folio);
-		smp_rmb();	/* the second reading of both comes after the first */
-		mappings = actmem_folio_mapcount(folio);
-		smp_rmb();	/* as above */
-	} while (references != folio_ref_count(folio) && --tries);
-
-	if (mappings > 0)
-		usage->mapped_pages++;
-	/* One reference is ours, and each mapping has one. */
-	if (references > 1 + mappings)
-		usage->pinned_pages++;
-}
-
-void actmem_region_usage(struct actmem_region *region, struct actmem_usage *usage)
-{
-	unsigned long i;
-
-	memset(usage, 0, sizeof(*usage));
-	mutex_lock(&region->lock);
-	for (i = 0; i < region->page_count; i++) {
-		if (region->folios[i])
-			folio_usage(region->folios[i], usage);
-		cond_resched();
-	}
-	mutex_unlock(&region->lock);
 }

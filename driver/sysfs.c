@@ -4,13 +4,19 @@
  *
  *   regions                 all regions, those that linger included
  *   lingering_regions       those that linger
+ *   dma_copied_bytes        bytes that DMA engines have copied, ever
+ *   dma_missed_bytes        bytes that they were to, but CPUs did
+ *   nodeN/regions           regions that have bytes on node N
  *   nodeN/region_bytes      bytes on node N of all regions
  *   nodeN/lingering_bytes   bytes on node N of those that linger
  *   nodeN/pool_free_bytes   bytes that node N's pool has ready
+ *   nodeN/pool_lent_bytes   bytes of node N's pool that regions have
  *
- * and the settings of the pools:
+ * and the settings of limits and pools:
  *
- *   nodeN/pool_bytes        bytes to hold ready
+ *   user_limit_bytes        bytes that each user's regions may have
+ *   nodeN/limit_bytes       bytes that regions may have on node N
+ *   nodeN/pool_bytes        bytes that belong to it, ready or lent
  *   nodeN/pool_min_bytes    bytes of them that memory pressure leaves
  */
 #include <linux/device.h>
@@ -26,12 +32,15 @@ struct node_attribute {
 
 /* The directory of one node. */
 struct node_directory {
+	struct node_attribute regions;
 	struct node_attribute region_bytes;
 	struct node_attribute lingering_bytes;
+	struct node_attribute limit_bytes;
 	struct node_attribute pool_bytes;
 	struct node_attribute pool_min_bytes;
 	struct node_attribute pool_free_bytes;
-	struct attribute *attributes[6];
+	struct node_attribute pool_lent_bytes;
+	struct attribute *attributes[9];
 	struct attribute_group group;
 	char name[sizeof("node1234567890")];
 };
@@ -54,9 +63,71 @@ static ssize_t lingering_regions_show(struct device *device, struct device_attri
 }
 static DEVICE_ATTR_RO(lingering_regions);
 
+/* "max" is no limit. */
+ssize_t actmem_sysfs_show_limit(char *buffer, unsigned long pages)
+{
+	if (pages == ACTMEM_NO_LIMIT)
+		return sysfs_emit(buffer, "max\n");
+	return sysfs_emit(buffer, "%llu\n", pages * ACTMEM_PAGE_BYTES);
+}
+
+int actmem_sysfs_parse_limit(const char *text, unsigned long *pages)
+{
+	u64 bytes;
+	int err;
+
+	if (sysfs_streq(text, "max")) {
+		*pages = ACTMEM_NO_LIMIT;
+		return 0;
+	}
+	err = kstrtou64(text, 10, &bytes);
+	if (err)
+		return err;
+	if (!IS_ALIGNED(bytes, ACTMEM_PAGE_BYTES))
+		return -EINVAL;
+	*pages = bytes / ACTMEM_PAGE_BYTES;
+	return 0;
+}
+
+static ssize_t user_limit_bytes_show(struct device *device, struct device_attribute *attribute,
+				     char *buffer)
+{
+	return actmem_sysfs_show_limit(buffer, actmem_default_limit());
+}
+
+static ssize_t user_limit_bytes_store(struct device *device, struct device_attribute *attribute,
+				      const char *buffer, size_t count)
+{
+	unsigned long pages;
+	int err = actmem_sysfs_parse_limit(buffer, &pages);
+
+	if (err)
+		return err;
+	actmem_set_default_limit(pages);
+	return count;
+}
+static DEVICE_ATTR_RW(user_limit_bytes);
+
+static ssize_t dma_copied_bytes_show(struct device *device, struct device_attribute *attribute,
+				     char *buffer)
+{
+	return sysfs_emit(buffer, "%llu\n", actmem_dma_copied_bytes());
+}
+static DEVICE_ATTR_RO(dma_copied_bytes);
+
+static ssize_t dma_missed_bytes_show(struct device *device, struct device_attribute *attribute,
+				     char *buffer)
+{
+	return sysfs_emit(buffer, "%llu\n", actmem_dma_missed_bytes());
+}
+static DEVICE_ATTR_RO(dma_missed_bytes);
+
 static struct attribute *machine_attributes[] = {
 	&dev_attr_regions.attr,
 	&dev_attr_lingering_regions.attr,
+	&dev_attr_user_limit_bytes.attr,
+	&dev_attr_dma_copied_bytes.attr,
+	&dev_attr_dma_missed_bytes.attr,
 	NULL
 };
 
@@ -67,6 +138,13 @@ static const struct attribute_group machine_group = {
 static int node_of(struct device_attribute *attribute)
 {
 	return container_of(attribute, struct node_attribute, attribute)->node;
+}
+
+static ssize_t node_regions_show(struct device *device, struct device_attribute *attribute,
+				 char *buffer)
+{
+	actmem_regions_sweep();
+	return sysfs_emit(buffer, "%lu\n", actmem_node_regions(node_of(attribute)));
 }
 
 static ssize_t region_bytes_show(struct device *device, struct device_attribute *attribute,
@@ -81,6 +159,24 @@ static ssize_t lingering_bytes_show(struct device *device, struct device_attribu
 {
 	actmem_regions_sweep();
 	return sysfs_emit(buffer, "%llu\n", actmem_node_lingering_bytes(node_of(attribute)));
+}
+
+static ssize_t limit_bytes_show(struct device *device, struct device_attribute *attribute,
+				char *buffer)
+{
+	return actmem_sysfs_show_limit(buffer, actmem_node_limit(node_of(attribute)));
+}
+
+static ssize_t limit_bytes_store(struct device *device, struct device_attribute *attribute,
+				 const char *buffer, size_t count)
+{
+	unsigned long pages;
+	int err = actmem_sysfs_parse_limit(buffer, &pages);
+
+	if (err)
+		return err;
+	actmem_set_node_limit(node_of(attribute), pages);
+	return count;
 }
 
 static ssize_t pool_bytes_show(struct device *device, struct device_attribute *attribute,
@@ -100,6 +196,13 @@ static ssize_t pool_free_bytes_show(struct device *device, struct device_attribu
 {
 	actmem_regions_sweep();
 	return sysfs_emit(buffer, "%llu\n", actmem_pool_ready(node_of(attribute)));
+}
+
+static ssize_t pool_lent_bytes_show(struct device *device, struct device_attribute *attribute,
+				    char *buffer)
+{
+	actmem_regions_sweep();
+	return sysfs_emit(buffer, "%llu\n", actmem_pool_lent(node_of(attribute)));
 }
 
 static ssize_t store_pool_setting(struct device_attribute *attribute, const char *buffer,
@@ -135,22 +238,32 @@ static void init_node_attribute(struct node_attribute *attribute, int node,
 
 static void init_node_directory(struct node_directory *directory, int node)
 {
+	static const struct device_attribute regions = __ATTR(regions, 0444, node_regions_show,
+							      NULL);
 	static const struct device_attribute region_bytes = __ATTR_RO(region_bytes);
 	static const struct device_attribute lingering_bytes = __ATTR_RO(lingering_bytes);
+	static const struct device_attribute limit_bytes = __ATTR_RW(limit_bytes);
 	static const struct device_attribute pool_bytes = __ATTR_RW(pool_bytes);
 	static const struct device_attribute pool_min_bytes = __ATTR_RW(pool_min_bytes);
 	static const struct device_attribute pool_free_bytes = __ATTR_RO(pool_free_bytes);
+	static const struct device_attribute pool_lent_bytes = __ATTR_RO(pool_lent_bytes);
 
+	init_node_attribute(&directory->regions, node, &regions);
 	init_node_attribute(&directory->region_bytes, node, &region_bytes);
 	init_node_attribute(&directory->lingering_bytes, node, &lingering_bytes);
+	init_node_attribute(&directory->limit_bytes, node, &limit_bytes);
 	init_node_attribute(&directory->pool_bytes, node, &pool_bytes);
 	init_node_attribute(&directory->pool_min_bytes, node, &pool_min_bytes);
 	init_node_attribute(&directory->pool_free_bytes, node, &pool_free_bytes);
-	directory->attributes[0] = &directory->region_bytes.attribute.attr;
-	directory->attributes[1] = &directory->lingering_bytes.attribute.attr;
-	directory->attributes[2] = &directory->pool_bytes.attribute.attr;
-	directory->attributes[3] = &directory->pool_min_bytes.attribute.attr;
-	directory->attributes[4] = &directory->pool_free_bytes.attribute.attr;
+	init_node_attribute(&directory->pool_lent_bytes, node, &pool_lent_bytes);
+	directory->attributes[0] = &directory->regions.attribute.attr;
+	directory->attributes[1] = &directory->region_bytes.attribute.attr;
+	directory->attributes[2] = &directory->lingering_bytes.attribute.attr;
+	directory->attributes[3] = &directory->limit_bytes.attribute.attr;
+	directory->attributes[4] = &directory->pool_bytes.attribute.attr;
+	directory->attributes[5] = &directory->pool_min_bytes.attribute.attr;
+	directory->attributes[6] = &directory->pool_free_bytes.attribute.attr;
+	directory->attributes[7] = &directory->pool_lent_bytes.attribute.attr;
 	snprintf(directory->name, sizeof(directory->name), "node%d", node);
 	directory->group.name = directory->name;
 	directory->group.attrs = directory->attributes;

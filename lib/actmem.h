@@ -85,6 +85,18 @@ struct actmem_options {
 
 /* Mappings stay in forked children. Without it they have none. */
 #define ACTMEM_REGION_INHERIT	(1u << 0)
+/*
+ * No page is there yet. Each comes by the policy when it is first touched, or
+ * by actmem_region_populate(). A page that is touched and cannot be had is
+ * SIGBUS, and -EFAULT to system calls.
+ *
+ * memfd: RLIMIT_MEMLOCK is asked for the whole length at once. 2M pages are
+ * reserved, though not taken, until they are discarded; not on a certain node.
+ * Where 4K and thp pages run out, the kernel kills a process instead of raising
+ * SIGBUS: populate them. Where a touched page came from is not verified, and
+ * interleaving goes round the nodes, but need not begin with the first.
+ */
+#define ACTMEM_REGION_LAZY	(1u << 1)
 
 struct actmem_region_options {
 	size_t size;			/* set by ACTMEM_INIT */
@@ -114,6 +126,8 @@ struct actmem_region_info {
 	uint32_t reserved;
 	char name[ACTMEM_NAME_MAX];
 	char command[16];		/* of the owner, "" if it has ended */
+	uint64_t allocated_bytes;	/* of the pages that are there */
+	uint64_t demand_faults;		/* pages that came when touched (driver) */
 };
 
 /* Since actmem_open(); *_total only rise, the others return to 0. */
@@ -188,11 +202,14 @@ int actmem_counters(struct actmem *am, struct actmem_counters *counters);
 
 /*
  * Makes a region: all its pages are allocated, zeroed, on their nodes
- * (verified page by page) and pinned when the call returns.
+ * (verified page by page) and pinned when the call returns, unless it is
+ * ACTMEM_REGION_LAZY.
  *
  * -EINVAL  length, pages, policy, nodes, flags, name
  * -ENOMEM  too few pages of the wanted size on the wanted nodes, or
  *	RLIMIT_MEMLOCK, or memory cgroup: actmem_error() tells which
+ * -EDQUOT  the administrator's limit of the user or of a wanted node (driver):
+ *	actmem_error() tells which, and the file that it is in
  * -ENODEV  a node has no memory;  -EPERM  a node outside the task's cpuset
  * -EOPNOTSUPP  a page size this backend does not have;  -EIO  a page came from
  *	another node;  -EFBIG  RLIMIT_FSIZE (memfd);  -EMFILE  too many
@@ -211,7 +228,9 @@ int actmem_region_create(struct actmem *am,
  * made by actmem_region_fd(). @fd stays the caller's. -EINVAL: not a region
  * of this backend, or not open for reading and writing; -EBADF: not open;
  * -ENOMEM: RLIMIT_MEMLOCK, since a memfd's lock is each process's own (a step
- * down that actmem_open() allowed is told as by actmem_region_create()).
+ * down that actmem_open() allowed is told as by actmem_region_create()). Pages
+ * that are missing stay so, as in a lazy region; memfd: if they were to be thp,
+ * they come as 4K for who received the region.
  */
 int actmem_region_from_fd(struct actmem *am, int fd,
 			  struct actmem_region **region);
@@ -230,6 +249,50 @@ int actmem_region_unmap(struct actmem_region *region);
 
 int actmem_region_info(struct actmem_region *region,
 		       struct actmem_region_info *info);
+
+/*
+ * Allocates the pages that are missing in a range, zeroed, placed, verified and
+ * pinned as by actmem_region_create(), and with its errors; those that are there
+ * stay as they are. @offset and @length: multiples of the region's page size,
+ * @length not 0 (-EINVAL). What could be had before an error is kept. Several
+ * threads may populate at once, and it is best done before the pages are wanted.
+ *
+ * -EOPNOTSUPP: a driver that is too old.
+ */
+int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64_t length);
+
+/*
+ * Gives the pages of a range back, of every process that has the region: what
+ * is touched next is zeros. @offset and @length as above.
+ *
+ * -EBUSY  driver: a page that a device or I/O in flight holds stays, contents
+ *	and all; the others have gone. Transient: it may take a moment for a
+ *	holder that has ended to be gone, too.
+ *
+ * A memfd cannot tell who holds a page: one that a device still holds leaves
+ * the region all the same, and what the device does to it is lost. Unregister
+ * it, and wait for I/O to end, before.
+ */
+int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_t length);
+
+/*
+ * Copies @length bytes, not 0, at any offsets, also within a region if the
+ * ranges do not overlap. Pages that are missing in @from are read as zeros and
+ * stay missing; those missing in @to are allocated, as by
+ * actmem_region_populate() and with its errors. Neither need be mapped. Who
+ * writes to either range meanwhile may find old and new bytes in any order.
+ *
+ * driver: CPUs of the node that is written to share a long copy, past their
+ * caches. memfd: this thread copies.
+ *
+ * -EINVAL  ranges that overlap or end outside their regions, or regions of
+ *	different backends
+ * -EIO  the hardware reported an error in a page; what was copied before it is
+ *	told by actmem_error()
+ * -EOPNOTSUPP  a driver that is too old
+ */
+int actmem_region_copy(struct actmem_region *to, uint64_t offset,
+		       struct actmem_region *from, uint64_t from_offset, uint64_t length);
 
 /*
  * Closes the descriptor, frees @region, and unmaps what is still mapped. The

@@ -21,6 +21,7 @@ struct region_request {
 	struct actmem_nodes nodes;	/* BIND: not empty; PREFERRED: at most one */
 	uint32_t allow;
 	bool inherit;
+	bool lazy;
 	char name[ACTMEM_NAME_MAX];	/* printable, without '/'; may be "" */
 };
 
@@ -34,6 +35,8 @@ struct backing {
 	uint64_t id;
 	uint64_t device;		/* of the file; with @id unique among memfds */
 	enum actmem_pages pages;
+	enum actmem_policy policy;	/* memfd only; DEFAULT: not known, as received */
+	struct actmem_nodes nodes;	/* of the policy */
 	unsigned int fallbacks;		/* allowed steps down that were taken */
 	bool inherit;
 	bool received;			/* made by another process */
@@ -52,7 +55,7 @@ struct backend {
 	/* *@device: a descriptor, or -1 if the backend needs none. */
 	int (*open)(int *device);
 
-	/* Every page is allocated, zeroed and verified to be where it belongs. */
+	/* Unless it is lazy, every page is allocated, zeroed and verified to be in place. */
 	int (*create)(int device, const struct region_request *request,
 		      struct backing *backing);
 
@@ -64,6 +67,22 @@ struct backend {
 
 	/* After the last user of @address. */
 	void (*unmap)(struct backing *backing);
+
+	/*
+	 * Whole pages within the region. These run at the same time as anything
+	 * else that concerns the backing; as each other, and as a copy to it,
+	 * unless @in_turn.
+	 */
+	bool in_turn;
+	int (*populate)(const struct backing *backing, uint64_t offset, uint64_t length);
+	int (*discard)(const struct backing *backing, uint64_t offset, uint64_t length);
+
+	/*
+	 * Bytes within both regions, of this backend; in one region they do not
+	 * overlap. May run at the same time as anything, as those above.
+	 */
+	int (*copy)(const struct backing *to, uint64_t offset, const struct backing *from,
+		    uint64_t from_offset, uint64_t length);
 
 	/* Fills what it knows of *@info, which is zeroed. */
 	int (*info)(const struct backing *backing, struct actmem_region_info *info);

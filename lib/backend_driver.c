@@ -17,14 +17,17 @@
 #include "actmem.h"
 #include "../uapi/actmem.h"
 #include "backend.h"
-#include "cgroup.h"
 #include "error.h"
 #include "list.h"
 #include "map.h"
 #include "node.h"
+#include "why.h"
 
 #define DEVICE		"/dev/actmem"
 #define LIST_BATCH	256
+
+/* The first version of the driver that makes lazy regions. */
+#define ABI_WITH_LAZY	2
 
 _Static_assert(ACTMEM_NODES_MAX == ACTMEM_NODE_MAX, "node masks are the same");
 _Static_assert(ACTMEM_NAME_MAX == ACTMEM_NAME_BYTES, "names are the same");
@@ -49,7 +52,7 @@ static int fail_open(int error)
 		return fail(error, DEVICE " does not exist (module not loaded: as root `modprobe actmem`)");
 	case ENXIO:
 	case ENODEV:
-		return fail(error, DEVICE " has no driver behind it (module not loaded: as root `modprobe actmem`)");
+		return fail(ENXIO, DEVICE " has no driver behind it (module not loaded: as root `modprobe actmem`)");
 	case EACCES:
 	case EPERM:
 		return fail(error, DEVICE ": permission denied (join the group actmem, or ask the administrator)");
@@ -58,14 +61,20 @@ static int fail_open(int error)
 	}
 }
 
-static int query(int device)
+static int ask_query(int device, struct actmem_ioctl_query *query)
 {
-	struct actmem_ioctl_query query = {
-		.size = sizeof(query),
+	*query = (struct actmem_ioctl_query){
+		.size = sizeof(*query),
 		.abi = ACTMEM_ABI_VERSION,
 		.abi_oldest = ACTMEM_ABI_OLDEST,
 	};
-	int error = ask(device, ACTMEM_IOC_QUERY, &query);
+	return ask(device, ACTMEM_IOC_QUERY, query);
+}
+
+static int query(int device)
+{
+	struct actmem_ioctl_query query;
+	int error = ask_query(device, &query);
 
 	if (error == -ENOTTY)
 		return fail(ENXIO, DEVICE " is not the actmem driver's");
@@ -99,46 +108,21 @@ static int driver_open(int *device)
 	return 0;
 }
 
-static int fail_cgroup(int error, const struct actmem_ioctl_create *create)
+static int fail_create(int device, int error, const struct actmem_ioctl_create *create)
 {
-	char knob[CGROUP_FILE_MAX];
+	struct actmem_ioctl_query query;
 
-	memory_cgroup_available(knob);
-	return fail(error, "the memory cgroup has %s left of %s wanted; raise %s",
-		    BYTES_TEXT(create->why_available), BYTES_TEXT(create->why_wanted),
-		    *knob ? knob : "memory.max");
-}
-
-static int fail_create(int error, const struct actmem_ioctl_create *create)
-{
-	const char *knob = create->policy == ACTMEM_POLICY_PREFERRED ? "" :
-			   " or allow other nodes with ACTMEM_ALLOW=node (actmem run --allow)";
-
-	switch (create->why) {
-	case ACTMEM_WHY_NODE_FULL:
-		fail(error, "node %d has %s free of %s wanted; free memory there%s",
-		     create->why_node, BYTES_TEXT(create->why_available),
-		     BYTES_TEXT(create->why_wanted), knob);
-		if (create->why_movable)
-			fail_more(" (%s more are free there, but were onlined as movable, which cannot be pinned)",
-				  BYTES_TEXT(create->why_movable));
+	if (why_tell(error, &create->why, create->policy != ACTMEM_POLICY_PREFERRED))
 		return -error;
-	case ACTMEM_WHY_MEMLOCK:
-		return fail(error, "RLIMIT_MEMLOCK has %s left of %s wanted; raise it with `ulimit -l`",
-			    BYTES_TEXT(create->why_available), BYTES_TEXT(create->why_wanted));
-	case ACTMEM_WHY_MEMCG:
-		return fail_cgroup(error, create);
-	case ACTMEM_WHY_CPUSET:
-		return fail(error, "node %d is outside this task's cpuset", create->why_node);
-	case ACTMEM_WHY_NO_MEMORY_NODE:
-		return fail(error, "node %d has no memory", create->why_node);
-	case ACTMEM_WHY_MISPLACED:
-		return fail(error, "a page came from node %d, which was not asked for; nothing was kept",
-			    create->why_node);
-	default:
-		return fail(error, "the driver cannot make a region of %s (%s)",
-			    BYTES_TEXT(create->length), strerror(error));
+	if (error == EINVAL && !ask_query(device, &query)) {
+		if (create->flags & ACTMEM_CREATE_LAZY && query.abi < ABI_WITH_LAZY)
+			return fail(EOPNOTSUPP, "this driver makes no lazy regions; upgrade the module");
+		if (create->length > query.max_region_bytes)
+			return fail(EINVAL, "%s are wanted in one region, which has %s at most with this driver",
+				    BYTES_TEXT(create->length), BYTES_TEXT(query.max_region_bytes));
 	}
+	return fail(error, "the driver cannot make a region of %s (%s)",
+		    BYTES_TEXT(create->length), strerror(error));
 }
 
 static int try_create(int device, const struct region_request *request,
@@ -149,7 +133,8 @@ static int try_create(int device, const struct region_request *request,
 
 	*create = (struct actmem_ioctl_create){
 		.size = sizeof(*create),
-		.flags = request->inherit ? ACTMEM_CREATE_INHERIT : 0,
+		.flags = (request->inherit ? ACTMEM_CREATE_INHERIT : 0) |
+			 (request->lazy ? ACTMEM_CREATE_LAZY : 0),
 		.length = request->length,
 		.page_bytes = ACTMEM_PAGE_BYTES,
 		.policy = policy - 1,
@@ -157,7 +142,14 @@ static int try_create(int device, const struct region_request *request,
 	memcpy(create->nodes, nodes->word, sizeof(create->nodes));
 	memcpy(create->name, request->name, sizeof(create->name));
 	error = ask(device, ACTMEM_IOC_CREATE, create);
-	return error ? fail_create(-error, create) : 0;
+	return error ? fail_create(device, -error, create) : 0;
+}
+
+/* Whether other nodes could have what those asked for have not. */
+static bool node_is_full(const struct actmem_ioctl_create *create)
+{
+	return create->why.reason == ACTMEM_WHY_NODE_FULL ||
+	       create->why.reason == ACTMEM_WHY_NODE_LIMIT;
 }
 
 static int driver_create(int device, const struct region_request *request,
@@ -172,8 +164,8 @@ static int driver_create(int device, const struct region_request *request,
 	if (request->pages != ACTMEM_PAGES_2M)
 		return fail(EOPNOTSUPP, "the driver has 2 MiB pages only; ask for those, or for the memfd backend with ACTMEM_BACKEND=memfd");
 	error = try_create(device, request, request->policy, &request->nodes, &create);
-	if (error == -ENOMEM && create.why == ACTMEM_WHY_NODE_FULL &&
-	    request->policy != ACTMEM_PLACE_PREFERRED && request->allow & ACTMEM_ALLOW_NODE) {
+	if (error && node_is_full(&create) && request->policy != ACTMEM_PLACE_PREFERRED &&
+	    request->allow & ACTMEM_ALLOW_NODE) {
 		if (node < ACTMEM_NODES_MAX)
 			node_set(&one, node);
 		error = try_create(device, request, ACTMEM_PLACE_PREFERRED, &one, &create);
@@ -251,6 +243,76 @@ static void driver_unmap(struct backing *backing)
 	backing->address = NULL;
 }
 
+static int ask_range(const struct backing *backing, unsigned long request, uint64_t offset,
+		     uint64_t length, struct actmem_ioctl_range *range)
+{
+	int error;
+
+	*range = (struct actmem_ioctl_range){
+		.size = sizeof(*range),
+		.offset = offset,
+		.length = length,
+	};
+	error = ask(backing->fd, request, range);
+	if (error == -ENOTTY)
+		error = fail(EOPNOTSUPP, "this driver neither populates nor discards; upgrade the module");
+	return error;
+}
+
+static int driver_populate(const struct backing *backing, uint64_t offset, uint64_t length)
+{
+	struct actmem_ioctl_range range;
+	int error = ask_range(backing, ACTMEM_IOC_POPULATE, offset, length, &range);
+
+	if (!error || error == -EOPNOTSUPP)
+		return error;
+	if (!why_tell(-error, &range.why, false))
+		fail(-error, "the driver cannot populate %s (%s)", BYTES_TEXT(length),
+		     strerror(-error));
+	fail_more("; the first %s of the %s are there", BYTES_TEXT(range.done), BYTES_TEXT(length));
+	return error;
+}
+
+static int driver_discard(const struct backing *backing, uint64_t offset, uint64_t length)
+{
+	struct actmem_ioctl_range range;
+	int error = ask_range(backing, ACTMEM_IOC_DISCARD, offset, length, &range);
+
+	if (error == -EBUSY)
+		return fail(EBUSY, "%s of %s stay, since a device or I/O in flight holds them; try again when that has ended",
+			    BYTES_TEXT(length - range.done), BYTES_TEXT(length));
+	if (error && error != -EOPNOTSUPP)
+		return fail(-error, "the driver cannot discard %s (%s)", BYTES_TEXT(length),
+			    strerror(-error));
+	return error;
+}
+
+static int driver_copy(const struct backing *to, uint64_t offset, const struct backing *from,
+		       uint64_t from_offset, uint64_t length)
+{
+	struct actmem_ioctl_copy copy = {
+		.size = sizeof(copy),
+		.offset = offset,
+		.source_offset = from_offset,
+		.length = length,
+		.source_fd = from->fd,
+	};
+	int error = ask(to->fd, ACTMEM_IOC_COPY, &copy);
+
+	if (!error)
+		return 0;
+	if (error == -ENOTTY)
+		return fail(EOPNOTSUPP, "this driver does not copy; upgrade the module");
+	if (error == -EIO && copy.why.reason == ACTMEM_WHY_NONE)
+		fail(EIO, "the hardware reported an error in a page (see the kernel's log)");
+	else if (!why_tell(-error, &copy.why, false))
+		fail(-error, "the driver cannot copy %s (%s)", BYTES_TEXT(length),
+		     strerror(-error));
+	fail_more("; the first %llu of %llu bytes are copied", (unsigned long long)copy.done,
+		  (unsigned long long)length);
+	return error;
+}
+
 static void take_info(struct actmem_region_info *into, const struct actmem_ioctl_info *from)
 {
 	into->id = from->id;
@@ -260,6 +322,8 @@ static void take_info(struct actmem_region_info *into, const struct actmem_ioctl
 	into->pages = ACTMEM_PAGES_2M;
 	into->mapped_bytes = from->mapped_bytes;
 	into->pinned_bytes = from->pinned_bytes;
+	into->allocated_bytes = from->allocated_bytes;
+	into->demand_faults = from->demand_faults;
 	into->uid = from->uid;
 	into->pid = from->pid;
 	into->lingering = !!(from->state & ACTMEM_INFO_LINGERING);
@@ -329,7 +393,7 @@ static int driver_list(struct region_list *list)
 	};
 	int device, error = driver_open(&device);
 
-	if (error == -ENOENT || error == -ENXIO || error == -ENODEV)
+	if (error == -ENOENT || error == -ENXIO)
 		fail_clear();
 	if (error)
 		return 0;
@@ -360,6 +424,9 @@ const struct backend backend_driver = {
 	.adopt = driver_adopt,
 	.map = driver_map,
 	.unmap = driver_unmap,
+	.populate = driver_populate,
+	.discard = driver_discard,
+	.copy = driver_copy,
 	.info = driver_info,
 	.release = driver_release,
 	.list = driver_list,

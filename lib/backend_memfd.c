@@ -127,15 +127,29 @@ static int check_thp_mode(void)
 	return 0;
 }
 
+/* Of the pages that are there. */
 static int verify_thp(const struct backing *backing)
 {
-	uint64_t huge;
-	int error = smaps_huge_bytes(backing->address, backing->length, &huge);
+	uint64_t mapped, huge;
+	int error = smaps_count(backing->address, backing->length, &mapped, &huge);
 
-	if (error || huge == backing->length)
+	if (error || huge == mapped)
 		return error;
 	return fail(ENOMEM, "%s of %s became transparent huge pages, since memory is fragmented; as root write 1 to /proc/sys/vm/compact_memory, or allow 4 KiB pages with ACTMEM_ALLOW=4k (actmem run --allow)",
-		    BYTES_TEXT(huge), BYTES_TEXT(backing->length));
+		    BYTES_TEXT(huge), BYTES_TEXT(mapped));
+}
+
+/* All pages, or those of a range of a region that has been made already. */
+static int make_pages(const struct region_request *request, const struct backing *backing,
+		      uint64_t offset, uint64_t length, bool exact)
+{
+	int error = pages_place(request, backing, offset, length);
+
+	if (!error)
+		error = pages_verify(request, backing, offset, length, exact);
+	if (!error && request->pages == ACTMEM_PAGES_THP)
+		error = verify_thp(backing);
+	return error;
 }
 
 static void memfd_release(struct backing *backing)
@@ -155,6 +169,17 @@ static int identify(struct backing *backing)
 	return 0;
 }
 
+static int allocated_bytes(const struct backing *backing, uint64_t *bytes)
+{
+	struct stat stat;
+
+	if (fstat(backing->fd, &stat))
+		return fail(errno, "cannot ask for the pages of a memfd (fstat: %s)",
+			    strerror(errno));
+	*bytes = (uint64_t)stat.st_blocks * 512;
+	return 0;
+}
+
 /* One try, with the pages and the policy of the request or none. */
 static int try_create(const struct region_request *request, struct backing *backing)
 {
@@ -164,12 +189,14 @@ static int try_create(const struct region_request *request, struct backing *back
 		.length = request->length,
 		.pages = request->pages,
 		.page_bytes = request->pages == ACTMEM_PAGES_4K ? BASE_PAGE_BYTES : HUGE_PAGE_BYTES,
+		.policy = request->policy,
+		.nodes = request->nodes,
 		.inherit = request->inherit,
 	};
 	memcpy(backing->name, request->name, sizeof(backing->name));
 
 	error = request->pages == ACTMEM_PAGES_THP ? check_thp_mode() : 0;
-	if (!error && request->pages != ACTMEM_PAGES_2M)
+	if (!error && request->pages != ACTMEM_PAGES_2M && !request->lazy)
 		error = pages_check_room(request);
 	if (!error)
 		error = make_file(request, &backing->fd);
@@ -189,11 +216,9 @@ static int try_create(const struct region_request *request, struct backing *back
 	if (!error)
 		error = lock_pages(backing, request->allow);
 	if (!error)
-		error = pages_place(request, backing);
-	if (!error)
-		error = pages_verify(request, backing);
-	if (!error && request->pages == ACTMEM_PAGES_THP)
-		error = verify_thp(backing);
+		error = pages_bind(request, backing);
+	if (!error && !request->lazy)
+		error = make_pages(request, backing, 0, backing->length, true);
 	if (error)
 		memfd_release(backing);
 	return error;
@@ -266,9 +291,9 @@ static int memfd_create_region(int device, const struct region_request *request,
 }
 
 /*
- * Only what does not raise SIGBUS later by itself: our label, the seals, no
- * holes. (Its other holders can still punch holes, as they can write to it.)
- * The lock of the maker ends with the maker, so this process takes its own.
+ * Only what is as this library makes it: our label, the seals. Holes may be
+ * there, and its other holders can punch more, as they can discard pages. The
+ * lock of the maker ends with the maker, so this process takes its own.
  */
 static int check_foreign(int fd, struct backing *backing)
 {
@@ -301,16 +326,15 @@ static int check_foreign(int fd, struct backing *backing)
 			      BASE_PAGE_BYTES;
 	backing->length = (uint64_t)stat.st_size;
 	if (!backing->length || backing->length % backing->page_bytes ||
-	    backing->page_bytes > HUGE_PAGE_BYTES ||
-	    (uint64_t)stat.st_blocks * 512 < backing->length)
-		return fail(EINVAL, "descriptor %d has holes or an odd length: not a region as this library makes it", fd);
+	    backing->page_bytes > HUGE_PAGE_BYTES)
+		return fail(EINVAL, "descriptor %d has an odd length: not a region as this library makes it", fd);
 	return take_name(backing->name, label + sizeof(prefix) - 1);
 }
 
 static int memfd_adopt(int device, int fd, uint32_t allow, struct backing *backing)
 {
 	struct region_request request = { 0 };
-	uint64_t huge;
+	uint64_t allocated = 0, mapped, huge;
 	int error;
 
 	*backing = (struct backing){ .received = true };
@@ -331,9 +355,11 @@ static int memfd_adopt(int device, int fd, uint32_t allow, struct backing *backi
 	if (!error)
 		error = lock_pages(backing, allow);
 	if (!error)
-		error = pages_populate(&request, backing->address, backing->length);
+		error = allocated_bytes(backing, &allocated);
+	if (!error && allocated == backing->length)
+		error = pages_place(&request, backing, 0, backing->length);
 	if (!error && backing->pages == ACTMEM_PAGES_4K) {
-		error = smaps_huge_bytes(backing->address, backing->length, &huge);
+		error = smaps_count(backing->address, backing->length, &mapped, &huge);
 		if (!error && huge == backing->length) {
 			backing->pages = ACTMEM_PAGES_THP;
 			backing->page_bytes = HUGE_PAGE_BYTES;
@@ -342,6 +368,42 @@ static int memfd_adopt(int device, int fd, uint32_t allow, struct backing *backi
 	if (error)
 		memfd_release(backing);
 	return error;
+}
+
+/* What the region was made with, as far as it is known. */
+static struct region_request request_of(const struct backing *backing, uint64_t length)
+{
+	return (struct region_request){
+		.length = length,
+		.pages = backing->pages,
+		.policy = backing->policy,
+		.nodes = backing->nodes,
+	};
+}
+
+static int memfd_populate(const struct backing *backing, uint64_t offset, uint64_t length)
+{
+	struct region_request request = request_of(backing, length);
+	int error = 0;
+
+	if (backing->pages != ACTMEM_PAGES_2M) {
+		request.length = pages_missing(backing, offset, length);
+		error = pages_check_room(&request);
+		request.length = length;
+	}
+	return error ? error : make_pages(&request, backing, offset, length, false);
+}
+
+static int memfd_discard(const struct backing *backing, uint64_t offset, uint64_t length)
+{
+	while (fallocate(backing->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+			 (off_t)offset, (off_t)length)) {
+		if (errno != EINTR)
+			return fail(errno, "cannot discard %s of %s (fallocate: %s)",
+				    BYTES_TEXT(length), page_names[backing->pages],
+				    strerror(errno));
+	}
+	return 0;
 }
 
 /* It is mapped from the beginning to the end. */
@@ -356,13 +418,51 @@ static void memfd_unmap(struct backing *backing)
 
 static int memfd_info(const struct backing *backing, struct actmem_region_info *info)
 {
+	unsigned int node;
+	int error = allocated_bytes(backing, &info->allocated_bytes);
+
+	if (error)
+		return error;
 	info->page_bytes = backing->page_bytes;
 	info->pages = backing->pages;
-	info->pinned_bytes = backing->locked_bytes;
+	info->pinned_bytes = backing->locked_bytes < info->allocated_bytes ?
+			     backing->locked_bytes : info->allocated_bytes;
 	info->uid = getuid();
 	info->pid = getpid();
-	return pages_count(backing->address, backing->length, backing->page_bytes,
-			   info->node_bytes);
+	error = pages_count(backing->address, backing->length, backing->page_bytes,
+			    info->node_bytes);
+	/* A machine of one node need not tell which pages are missing. */
+	if (!error && node_is_only_one(&node) && info->node_bytes[node] > info->allocated_bytes)
+		info->node_bytes[node] = info->allocated_bytes;
+	return error;
+}
+
+/*
+ * By reading from the file: what is missing in it reads as zeros and stays
+ * missing, and pages that cannot be had are an error rather than a signal.
+ */
+static int memfd_copy(const struct backing *to, uint64_t offset, const struct backing *from,
+		      uint64_t from_offset, uint64_t length)
+{
+	uint64_t first = offset / to->page_bytes * to->page_bytes;
+	uint64_t end = (offset + length + to->page_bytes - 1) / to->page_bytes * to->page_bytes;
+	uint64_t done = 0;
+	int error = 0;
+
+	if (to->pages == ACTMEM_PAGES_2M || pages_missing(to, first, end - first))
+		error = memfd_populate(to, first, end - first);
+	while (!error && done < length) {
+		ssize_t got = pread(from->fd, (char *)to->address + offset + done, length - done,
+				    (off_t)(from_offset + done));
+
+		if (got > 0)
+			done += (uint64_t)got;
+		else if (!got || errno != EINTR)
+			error = fail(got ? errno : EIO, "cannot copy %s (%s); the first %llu bytes are copied",
+				     BYTES_TEXT(length), got ? strerror(errno) : "the source has become shorter",
+				     (unsigned long long)done);
+	}
+	return error;
 }
 
 const struct backend backend_memfd = {
@@ -373,6 +473,11 @@ const struct backend backend_memfd = {
 	.adopt = memfd_adopt,
 	.map = memfd_map,
 	.unmap = memfd_unmap,
+	/* Where a page goes is the mapping's policy while it is allocated. */
+	.in_turn = true,
+	.populate = memfd_populate,
+	.discard = memfd_discard,
+	.copy = memfd_copy,
 	.info = memfd_info,
 	.release = memfd_release,
 	.list = processes_list,

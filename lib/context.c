@@ -65,7 +65,7 @@ int check_owner(const struct actmem *am)
 /* The errors by which AUTO concludes that the driver cannot be used here. */
 static bool driver_is_unusable(int error)
 {
-	return error == -ENOENT || error == -ENXIO || error == -ENODEV || error == -EACCES ||
+	return error == -ENOENT || error == -ENXIO || error == -EACCES ||
 	       error == -EPERM || error == -EPROTONOSUPPORT;
 }
 

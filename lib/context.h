@@ -2,8 +2,8 @@
 /*
  * An open backend with its regions; what fork() does to them.
  *
- * Locks, outermost first: a heap's grow_lock, a heap's lock or a region's
- * lock, the handles lock.
+ * Locks, outermost first: a heap's grow_lock or a region's pages_lock, a heap's
+ * lock or a region's lock, the handles lock.
  */
 #ifndef LIB_CONTEXT_H
 #define LIB_CONTEXT_H
@@ -32,6 +32,7 @@ struct actmem {
 struct actmem_region {
 	struct actmem_region *next, *previous;
 	struct actmem *am;
+	pthread_mutex_t pages_lock;	/* where pages are made or given back in turn */
 	pthread_mutex_t lock;
 	struct backing backing;
 	struct stats_record *record;	/* memfd only; mapped bytes: under lock */

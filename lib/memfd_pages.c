@@ -87,12 +87,14 @@ int pages_check_room(const struct region_request *request)
 	return 0;
 }
 
-static int bind_memory(const struct backing *backing, int mode, const struct actmem_nodes *nodes)
+/* For pages that are missing in the range. */
+static int bind_range(const struct backing *backing, uint64_t offset, uint64_t length, int mode,
+		      const struct actmem_nodes *nodes)
 {
 	char what[NODES_TEXT_MAX + 32];
 	unsigned int node;
 
-	if (!syscall(SYS_mbind, backing->address, (unsigned long)backing->length, mode,
+	if (!syscall(SYS_mbind, (char *)backing->address + offset, (unsigned long)length, mode,
 		     nodes->word, (unsigned long)ACTMEM_NODES_MAX + 1, 0))
 		return 0;
 	/* With one node there is nothing to choose, permitted or not. */
@@ -102,8 +104,12 @@ static int bind_memory(const struct backing *backing, int mode, const struct act
 	return fail_numa_call(what, "mbind");
 }
 
-int pages_populate(const struct region_request *request, char *address, uint64_t length)
+static int populate(const struct region_request *request, const struct backing *backing,
+		    uint64_t offset, uint64_t length)
 {
+	char *address = (char *)backing->address + offset;
+
+
 	while (madvise(address, length, MADV_POPULATE_WRITE)) {
 		if (errno == EINTR || errno == EAGAIN)
 			continue;
@@ -117,45 +123,60 @@ int pages_populate(const struct region_request *request, char *address, uint64_t
 	return 0;
 }
 
+int pages_bind(const struct region_request *request, const struct backing *backing)
+{
+	struct actmem_nodes nodes = request->nodes;
+	int mode = MPOL_PREFERRED;
+
+	if (request->policy == ACTMEM_PLACE_INTERLEAVE) {
+		nodes = source_nodes(request);
+		mode = MPOL_INTERLEAVE;
+	} else if (request->policy == ACTMEM_PLACE_BIND) {
+		mode = MPOL_BIND;
+	} else if (nodes_empty(&nodes)) {
+		node_set(&nodes, node_of_caller());
+	}
+	return bind_range(backing, 0, backing->length, mode, &nodes);
+}
+
 /*
  * Page i on the (i mod n)-th node. Not by MPOL_INTERLEAVE alone, whose first
  * node depends on the inode; it stays behind for pages that are made again.
  */
-static int interleave(const struct region_request *request, const struct backing *backing)
+static int interleave(const struct region_request *request, const struct backing *backing,
+		      uint64_t offset, uint64_t length)
 {
 	struct actmem_nodes nodes = source_nodes(request);
 	uint64_t stride = backing->page_bytes * nodes_count(&nodes);
 	uint64_t first = 0, at;
+	int error = 0, restored;
 	unsigned int node;
-	int error;
 
 	for_each_node(node, &nodes) {
 		struct actmem_nodes one = { { 0 } };
 
-		node_set(&one, node);
-		error = bind_memory(backing, MPOL_BIND, &one);
-		for (at = first; !error && at < backing->length; at += stride)
-			error = pages_populate(request, (char *)backing->address + at,
-					       backing->page_bytes);
 		if (error)
-			return error;
+			break;
+		node_set(&one, node);
+		error = bind_range(backing, offset, length, MPOL_BIND, &one);
+		/* The first page for this node that lies in the range. */
+		at = offset - offset % stride + first;
+		if (at < offset)
+			at += stride;
+		for (; !error && at < offset + length; at += stride)
+			error = populate(request, backing, at, backing->page_bytes);
 		first += backing->page_bytes;
 	}
-	return bind_memory(backing, MPOL_INTERLEAVE, &nodes);
+	restored = bind_range(backing, offset, length, MPOL_INTERLEAVE, &nodes);
+	return error ? error : restored;
 }
 
-int pages_place(const struct region_request *request, const struct backing *backing)
+int pages_place(const struct region_request *request, const struct backing *backing,
+		uint64_t offset, uint64_t length)
 {
-	struct actmem_nodes nodes = request->nodes;
-	int error;
-
 	if (request->policy == ACTMEM_PLACE_INTERLEAVE)
-		return interleave(request, backing);
-	if (nodes_empty(&nodes))
-		node_set(&nodes, node_of_caller());
-	error = bind_memory(backing, request->policy == ACTMEM_PLACE_BIND ? MPOL_BIND :
-			    MPOL_PREFERRED, &nodes);
-	return error ? error : pages_populate(request, backing->address, backing->length);
+		return interleave(request, backing, offset, length);
+	return populate(request, backing, offset, length);
 }
 
 struct placement {
@@ -163,7 +184,9 @@ struct placement {
 	struct actmem_nodes nodes;
 	unsigned int order[ACTMEM_NODES_MAX];
 	unsigned int count;
+	uint64_t first;			/* number of the first page that is looked at */
 	bool locked;
+	bool exact;
 };
 
 static int verify_page(void *context, uint64_t page, int node)
@@ -171,28 +194,55 @@ static int verify_page(void *context, uint64_t page, int node)
 	struct placement *placement = context;
 	bool right = true;
 
+	page += placement->first;
 	/* A page that is not locked may have been swapped out already. */
 	if (node == -ENOENT && !placement->locked)
 		return 0;
 	if (node < 0)
 		return fail(EIO, "page %llu has no node (move_pages: %s)",
 			    (unsigned long long)page, strerror(-node));
-	if (placement->request->policy == ACTMEM_PLACE_BIND)
-		right = node < ACTMEM_NODES_MAX && node_is_set(&placement->nodes, (unsigned int)node);
-	else if (placement->request->policy == ACTMEM_PLACE_INTERLEAVE)
+	if (placement->request->policy == ACTMEM_PLACE_INTERLEAVE && placement->exact)
 		right = (unsigned int)node == placement->order[page % placement->count];
+	else if (placement->request->policy == ACTMEM_PLACE_BIND ||
+		 placement->request->policy == ACTMEM_PLACE_INTERLEAVE)
+		right = node < ACTMEM_NODES_MAX && node_is_set(&placement->nodes, (unsigned int)node);
 	return right ? 0 : fail(EIO, "page %llu is on node %d, not on %s as asked",
 				(unsigned long long)page, node, NODES_TEXT(&placement->nodes));
 }
 
-int pages_verify(const struct region_request *request, const struct backing *backing)
+int pages_verify(const struct region_request *request, const struct backing *backing,
+		 uint64_t offset, uint64_t length, bool exact)
 {
-	struct placement placement = { .request = request, .nodes = source_nodes(request),
-				       .locked = backing->locked_bytes };
+	struct placement placement = {
+		.request = request,
+		.nodes = source_nodes(request),
+		.first = offset / backing->page_bytes,
+		.locked = backing->locked_bytes,
+		.exact = exact,
+	};
 	unsigned int node;
 
 	for_each_node(node, &placement.nodes)
 		placement.order[placement.count++] = node;
-	return pages_walk(backing->address, backing->length, backing->page_bytes, verify_page,
-			  &placement);
+	return pages_walk((char *)backing->address + offset, length, backing->page_bytes,
+			  verify_page, &placement);
+}
+
+/* Of a range, on tmpfs. Another process may allocate or discard meanwhile. */
+uint64_t pages_missing(const struct backing *backing, uint64_t offset, uint64_t length)
+{
+	off_t at = (off_t)offset, end = (off_t)(offset + length), data;
+	uint64_t missing = 0;
+
+	while (at < end) {
+		data = lseek(backing->fd, at, SEEK_DATA);
+		/* ENXIO: none up to the end of the file. */
+		if (data < 0 || data > end)
+			data = end;
+		missing += (uint64_t)(data - at);
+		at = data < end ? lseek(backing->fd, data, SEEK_HOLE) : end;
+		if (at < 0)
+			break;
+	}
+	return missing;
 }

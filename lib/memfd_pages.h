@@ -15,19 +15,33 @@ extern const char *const page_names[];
 int pages_fail_hugetlb(const struct region_request *request);
 
 /*
- * Whether there is room for pages that are not hugetlb. A page fault that
+ * Whether there is room for the request's length in pages that are not hugetlb. A page fault that
  * finds none on the bound nodes or in the memory cgroup does not fail: it
  * wakes the OOM killer. So what is there is asked before.
  */
 int pages_check_room(const struct region_request *request);
 
-/* Allocates all pages of the mapping where the policy wants them. */
-int pages_place(const struct region_request *request, const struct backing *backing);
+/*
+ * Settles where pages come from, those that a touch allocates too: all of them,
+ * but that the kernel's interleaving need not begin with the first node.
+ */
+int pages_bind(const struct region_request *request, const struct backing *backing);
 
-/* Maps pages, made where the policy has them; an error, never a SIGBUS. */
-int pages_populate(const struct region_request *request, char *address, uint64_t length);
+/*
+ * Allocates the pages of a range that are missing where the policy wants them;
+ * an error, never a SIGBUS. Nobody else may do so to the same backing.
+ */
+int pages_place(const struct region_request *request, const struct backing *backing,
+		uint64_t offset, uint64_t length);
 
-/* -EIO if a page is not where the request wants it. */
-int pages_verify(const struct region_request *request, const struct backing *backing);
+/*
+ * -EIO if a page of the range is not where the request wants it. @exact: also
+ * if it is interleaved in another order.
+ */
+int pages_verify(const struct region_request *request, const struct backing *backing,
+		 uint64_t offset, uint64_t length, bool exact);
+
+/* Bytes of a range for which there is no page; hugetlb's do not tell, and count as there. */
+uint64_t pages_missing(const struct backing *backing, uint64_t offset, uint64_t length);
 
 #endif /* LIB_MEMFD_PAGES_H */

@@ -136,6 +136,8 @@ int actmem_options_from_environment(struct actmem_options *options)
 	unsigned int backend, pages, policy, allow;
 	int error;
 
+	if (!options)
+		return fail(EINVAL, "actmem_options_from_environment: nowhere to put them");
 	ACTMEM_INIT(&found);
 	error = one_of("ACTMEM_BACKEND", backend_words, "auto, driver or memfd", &backend);
 	if (!error)
@@ -215,7 +217,7 @@ int options_resolve(const struct actmem_options *defaults,
 	uint64_t page_bytes;
 	int error = check_common(options->pages, options->policy, options->allow);
 
-	if (!error && options->flags & ~ACTMEM_REGION_INHERIT)
+	if (!error && options->flags & ~(ACTMEM_REGION_INHERIT | ACTMEM_REGION_LAZY))
 		error = fail(EINVAL, "flags 0x%x has bits that are none of ACTMEM_REGION_*",
 			     options->flags);
 	if (error)
@@ -223,6 +225,7 @@ int options_resolve(const struct actmem_options *defaults,
 	request->length = options->length;
 	request->allow = options->allow | defaults->allow;
 	request->inherit = options->flags & ACTMEM_REGION_INHERIT;
+	request->lazy = options->flags & ACTMEM_REGION_LAZY;
 	request->pages = options->pages ? options->pages :
 			 defaults->pages ? defaults->pages : ACTMEM_PAGES_2M;
 	request->policy = options->policy ? options->policy : defaults->policy;

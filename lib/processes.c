@@ -161,6 +161,20 @@ static bool read_record(int fd, unsigned int index, struct stats_record *record)
 	return false;
 }
 
+/* What it told may be older than what the kernel tells: pages may have gone since. */
+static void take_pages(struct actmem_region_info *info, const struct stats_record *record)
+{
+	uint64_t sum = 0;
+	unsigned int node;
+
+	for (node = 0; node < ACTMEM_NODES_MAX; node++)
+		sum += record->node_bytes[node];
+	if (sum <= info->allocated_bytes)
+		memcpy(info->node_bytes, record->node_bytes, sizeof(info->node_bytes));
+	info->pinned_bytes = record->pinned_bytes < info->allocated_bytes ?
+			     record->pinned_bytes : info->allocated_bytes;
+}
+
 static bool makes_sense(const struct stats_record *record, uint64_t length)
 {
 	uint64_t sum = 0;
@@ -213,8 +227,7 @@ static enum rank take_published(struct search *search, uint64_t device, uint64_t
 		info->page_bytes = record.page_bytes;
 		info->pages = record.pages;
 		info->mapped_bytes = record.mapped_bytes;
-		info->pinned_bytes = record.pinned_bytes;
-		memcpy(info->node_bytes, record.node_bytes, sizeof(info->node_bytes));
+		take_pages(info, &record);
 		return record.received ? RANK_RECEIVER : RANK_MAKER;
 	}
 	return RANK_HOLDER;
@@ -283,6 +296,7 @@ static int take_region(struct search *search, int pid, const char *path, const c
 		return 0;
 	info.id = file.st_ino;
 	info.length = (uint64_t)file.st_size;
+	info.allocated_bytes = (uint64_t)file.st_blocks * 512;
 	info.backend = ACTMEM_BACKEND_MEMFD;
 	info.pid = pid;
 	info.uid = owner.st_uid;

@@ -21,6 +21,7 @@ static struct actmem_region *new_region(struct actmem *am)
 		return NULL;
 	}
 	region->am = am;
+	pthread_mutex_init(&region->pages_lock, NULL);
 	pthread_mutex_init(&region->lock, NULL);
 	return region;
 }
@@ -28,6 +29,7 @@ static struct actmem_region *new_region(struct actmem *am)
 static void free_region(struct actmem_region *region)
 {
 	pthread_mutex_destroy(&region->lock);
+	pthread_mutex_destroy(&region->pages_lock);
 	free(region);
 }
 
@@ -44,7 +46,7 @@ static int publish(struct actmem *am, struct actmem_region *region)
 	if (error)
 		return error;
 	handles_lock();
-	error = stats_add(&am->stats, &region->backing, info.node_bytes, &region->record);
+	error = stats_add(&am->stats, &region->backing, &info, &region->record);
 	handles_unlock();
 	return error;
 }
@@ -75,15 +77,10 @@ static int enlist(struct actmem *am, struct actmem_region *region)
 	return 0;
 }
 
-int region_create(struct actmem *am, const struct region_request *request,
+/* What the backend made becomes a region of the caller's, or nothing stays. */
+static int finish(struct actmem *am, struct actmem_region *region, int error,
 		  struct actmem_region **result)
 {
-	struct actmem_region *region = new_region(am);
-	int error;
-
-	if (!region)
-		return -ENOMEM;
-	error = am->backend->create(am->device, request, &region->backing);
 	if (error) {
 		free_region(region);
 		return error;
@@ -95,6 +92,18 @@ int region_create(struct actmem *am, const struct region_request *request,
 	if (!error)
 		*result = region;
 	return error;
+}
+
+int region_create(struct actmem *am, const struct region_request *request,
+		  struct actmem_region **result)
+{
+	struct actmem_region *region = new_region(am);
+	int error;
+
+	if (!region)
+		return -ENOMEM;
+	error = am->backend->create(am->device, request, &region->backing);
+	return finish(am, region, error, result);
 }
 
 int actmem_region_create(struct actmem *am, const struct actmem_region_options *options,
@@ -128,16 +137,7 @@ int actmem_region_from_fd(struct actmem *am, int fd, struct actmem_region **resu
 	if (!region)
 		return -ENOMEM;
 	error = am->backend->adopt(am->device, fd, am->options.allow, &region->backing);
-	if (error) {
-		free_region(region);
-		return error;
-	}
-	if (!region->backing.fallbacks)
-		fail_clear();
-	error = enlist(am, region);
-	if (!error)
-		*result = region;
-	return error;
+	return finish(am, region, error, result);
 }
 
 int actmem_region_fd(const struct actmem_region *region)
@@ -232,6 +232,131 @@ int actmem_region_info(struct actmem_region *region, struct actmem_region_info *
 		return error;
 	process_command(now.pid, now.command);
 	return give_struct(info, &now, sizeof(now), "region info");
+}
+
+static int check_range(const struct actmem_region *region, uint64_t offset, uint64_t length)
+{
+	uint64_t whole = region->backing.length, page_bytes = region->backing.page_bytes;
+
+	if (length && !(offset % page_bytes) && !(length % page_bytes) && length <= whole &&
+	    offset <= whole - length)
+		return 0;
+	return fail(EINVAL, "%llu bytes at %llu are no range of whole pages of %s in a region of %s",
+		    (unsigned long long)length, (unsigned long long)offset,
+		    BYTES_TEXT(page_bytes), BYTES_TEXT(whole));
+}
+
+/* Tells others of a memfd's pages as they are now. */
+static int publish_change(struct actmem_region *region)
+{
+	struct actmem_region_info info;
+	int error;
+
+	if (!region->record)
+		return 0;
+	ACTMEM_INIT(&info);
+	pthread_mutex_lock(&region->lock);
+	error = region->am->backend->info(&region->backing, &info);
+	if (!error)
+		stats_set_pages(region->record, info.pinned_bytes, info.node_bytes);
+	pthread_mutex_unlock(&region->lock);
+	return error;
+}
+
+/* The region's lock is not held, as this may take long. */
+static int change_range(struct actmem_region *region, uint64_t offset, uint64_t length,
+			int (*change)(const struct backing *backing, uint64_t offset,
+				      uint64_t length))
+{
+	bool in_turn = region->am->backend->in_turn;
+	int error = check_range(region, offset, length);
+
+	if (error)
+		return error;
+	if (in_turn)
+		pthread_mutex_lock(&region->pages_lock);
+	error = change(&region->backing, offset, length);
+	if (in_turn)
+		pthread_mutex_unlock(&region->pages_lock);
+	return error ? error : publish_change(region);
+}
+
+int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64_t length)
+{
+	int error;
+
+	if (!region)
+		return fail(EINVAL, "actmem_region_populate: no region");
+	error = check_owner(region->am);
+	return error ? error : change_range(region, offset, length, region->am->backend->populate);
+}
+
+int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_t length)
+{
+	int error;
+
+	if (!region)
+		return fail(EINVAL, "actmem_region_discard: no region");
+	error = check_owner(region->am);
+	return error ? error : change_range(region, offset, length, region->am->backend->discard);
+}
+
+static int check_within(const struct actmem_region *region, uint64_t offset, uint64_t length,
+			const char *which)
+{
+	uint64_t whole = region->backing.length;
+
+	if (length && length <= whole && offset <= whole - length)
+		return 0;
+	return fail(EINVAL, "%llu bytes at %llu are no range of the region %s, which has %llu",
+		    (unsigned long long)length, (unsigned long long)offset, which,
+		    (unsigned long long)whole);
+}
+
+static int check_copy(const struct actmem_region *to, uint64_t offset,
+		      const struct actmem_region *from, uint64_t from_offset, uint64_t length)
+{
+	uint64_t distance = offset > from_offset ? offset - from_offset : from_offset - offset;
+	int error = check_owner(to->am);
+
+	if (!error)
+		error = check_owner(from->am);
+	if (error)
+		return error;
+	if (to->am->backend != from->am->backend)
+		return fail(EINVAL, "cannot copy between backends, from %s to %s",
+			    from->am->backend->name, to->am->backend->name);
+	error = check_within(to, offset, length, "to copy to");
+	if (!error)
+		error = check_within(from, from_offset, length, "to copy from");
+	if (error)
+		return error;
+	if (to->backing.id == from->backing.id && to->backing.device == from->backing.device &&
+	    distance < length)
+		return fail(EINVAL, "%llu bytes at %llu and at %llu of the same region overlap",
+			    (unsigned long long)length, (unsigned long long)offset,
+			    (unsigned long long)from_offset);
+	return 0;
+}
+
+int actmem_region_copy(struct actmem_region *to, uint64_t offset, struct actmem_region *from,
+		       uint64_t from_offset, uint64_t length)
+{
+	bool in_turn;
+	int error;
+
+	if (!to || !from)
+		return fail(EINVAL, "actmem_region_copy: no region to copy %s", to ? "from" : "to");
+	error = check_copy(to, offset, from, from_offset, length);
+	if (error)
+		return error;
+	in_turn = to->am->backend->in_turn;
+	if (in_turn)
+		pthread_mutex_lock(&to->pages_lock);
+	error = to->am->backend->copy(&to->backing, offset, &from->backing, from_offset, length);
+	if (in_turn)
+		pthread_mutex_unlock(&to->pages_lock);
+	return error ? error : publish_change(to);
 }
 
 void region_close(struct actmem_region *region)

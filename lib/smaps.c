@@ -10,7 +10,7 @@
 #include "error.h"
 #include "smaps.h"
 
-int smaps_huge_bytes(const void *address, uint64_t length, uint64_t *bytes)
+int smaps_count(const void *address, uint64_t length, uint64_t *mapped, uint64_t *huge)
 {
 	uintptr_t begin = (uintptr_t)address, end = begin + length;
 	unsigned long first, last, kib;
@@ -21,12 +21,15 @@ int smaps_huge_bytes(const void *address, uint64_t length, uint64_t *bytes)
 	if (!file)
 		return fail(errno, "cannot verify huge pages (/proc/self/smaps: %s)",
 			    strerror(errno));
-	*bytes = 0;
+	*mapped = 0;
+	*huge = 0;
 	while (fgets(line, sizeof(line), file)) {
 		if (sscanf(line, "%lx-%lx ", &first, &last) == 2)
 			within = first >= begin && first < end;
+		else if (within && sscanf(line, "Rss: %lu kB", &kib) == 1)
+			*mapped += kib * 1024ULL;
 		else if (within && sscanf(line, "ShmemPmdMapped: %lu kB", &kib) == 1)
-			*bytes += kib * 1024ULL;
+			*huge += kib * 1024ULL;
 	}
 	fclose(file);
 	return 0;

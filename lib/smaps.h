@@ -8,9 +8,10 @@
 #include <stdint.h>
 
 /*
- * Bytes of shared memory that are mapped by transparent huge pages in the
- * mappings that begin within the range. 0 or -errno with words.
+ * Bytes that are mapped in the mappings that begin within the range, and those
+ * of them that are shared memory mapped by transparent huge pages. 0 or -errno
+ * with words.
  */
-int smaps_huge_bytes(const void *address, uint64_t length, uint64_t *bytes);
+int smaps_count(const void *address, uint64_t length, uint64_t *mapped, uint64_t *huge);
 
 #endif /* LIB_SMAPS_H */

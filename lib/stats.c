@@ -108,7 +108,7 @@ static void end_write(struct stats_record *record)
 }
 
 int stats_add(struct stats *stats, const struct backing *backing,
-	      const uint64_t node_bytes[ACTMEM_NODES_MAX], struct stats_record **result)
+	      const struct actmem_region_info *info, struct stats_record **result)
 {
 	struct stats_record *record;
 	unsigned int word = 0, index;
@@ -130,10 +130,10 @@ int stats_add(struct stats *stats, const struct backing *backing,
 	record->id = backing->id;
 	record->page_bytes = backing->page_bytes;
 	record->mapped_bytes = 0;
-	record->pinned_bytes = backing->locked_bytes;
+	record->pinned_bytes = info->pinned_bytes;
 	record->pages = backing->pages;
 	record->received = backing->received;
-	memcpy(record->node_bytes, node_bytes, sizeof(record->node_bytes));
+	memcpy(record->node_bytes, info->node_bytes, sizeof(record->node_bytes));
 	end_write(record);
 	if (index >= stats->header->records)
 		atomic_store_explicit(&stats->header->records, index + 1, memory_order_release);
@@ -150,6 +150,15 @@ void stats_remove(struct stats *stats, struct stats_record *record)
 	record->device = 0;
 	end_write(record);
 	stats->taken[index / 64] &= ~(1ULL << (index % 64));
+}
+
+void stats_set_pages(struct stats_record *record, uint64_t pinned_bytes,
+		     const uint64_t node_bytes[ACTMEM_NODES_MAX])
+{
+	begin_write(record);
+	record->pinned_bytes = pinned_bytes;
+	memcpy(record->node_bytes, node_bytes, sizeof(record->node_bytes));
+	end_write(record);
 }
 
 void stats_set_mapped(struct stats_record *record, uint64_t mapped_bytes)

@@ -80,9 +80,12 @@ void stats_close(struct stats *stats);
  * thread-safe against stats_remove() of the same @stats or itself.
  */
 int stats_add(struct stats *stats, const struct backing *backing,
-	      const uint64_t node_bytes[ACTMEM_NODES_MAX], struct stats_record **record);
+	      const struct actmem_region_info *info, struct stats_record **record);
 void stats_remove(struct stats *stats, struct stats_record *record);
 
+/* The caller keeps two writers of one record apart. */
+void stats_set_pages(struct stats_record *record, uint64_t pinned_bytes,
+		     const uint64_t node_bytes[ACTMEM_NODES_MAX]);
 void stats_set_mapped(struct stats_record *record, uint64_t mapped_bytes);
 
 static inline uint64_t counter_add(_Atomic uint64_t *counter, uint64_t amount)

@@ -17,7 +17,8 @@ static const char help[] =
 	"Usage: actmem info [--json] [--bytes]\n"
 	"\n"
 	"Shows the backend that a program started now would use, and why; versions;\n"
-	"limits; and each node's memory, the driver's pool there and huge page pools.\n"
+	"limits; each user's regions of the driver; and each node's memory, the driver's\n"
+	"regions and pool there, and huge page pools.\n"
 	"\n"
 	"  -J, --json     print JSON; sizes are bytes, null is no limit or not known\n"
 	"  -b, --bytes    print sizes as bytes, not as 64M or 1.5G\n"
@@ -48,7 +49,7 @@ static json_t *gather(void)
 	json_t *rest;
 
 	uname(&kernel);
-	rest = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+	rest = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 			 "kernel", kernel.release,
 			 "library", facts_library(),
 			 "driver", facts_driver(),
@@ -56,6 +57,7 @@ static json_t *gather(void)
 			 "thp", facts_thp(),
 			 "memlock", facts_memlock(),
 			 "memory_cgroup", facts_memory_cgroup(),
+			 "users", facts_users(),
 			 "nodes", facts_nodes());
 	if (!info || !rest || json_object_update(info, rest)) {
 		json_decref(info);
@@ -159,6 +161,20 @@ static int add_limits(json_t *lines, const json_t *info, unsigned int flags)
 	return err;
 }
 
+/* Only where the driver is there to have one. */
+static int add_user_limit(json_t *lines, const json_t *driver, unsigned int flags)
+{
+	char *limit;
+	int err;
+
+	if (!json_is_integer(json_object_get(driver, "regions")))
+		return 0;
+	limit = limit_text(driver, "user_limit_bytes", flags);
+	err = limit ? add_line(lines, "Driver's user limit", "%s", limit) : -ENOMEM;
+	free(limit);
+	return err;
+}
+
 static int print_lines(const json_t *info, unsigned int flags)
 {
 	static const struct column columns[] = {
@@ -181,7 +197,8 @@ static int print_lines(const json_t *info, unsigned int flags)
 	    add_io_uring(lines, json_object_get(info, "io_uring")) ||
 	    add_line(lines, "Transparent huge pages", "%s, shared memory: %s", enabled,
 		     shmem_enabled) ||
-	    add_limits(lines, info, flags))
+	    add_limits(lines, info, flags) ||
+	    add_user_limit(lines, json_object_get(info, "driver"), flags))
 		goto out;
 	err = table_print(lines, columns, 2, flags | TABLE_NO_HEADINGS);
 out:
@@ -207,21 +224,39 @@ static char *cell_pool(const json_t *row, const char *key, unsigned int flags)
 	return text;
 }
 
-/* Ready of all that the driver's pool is to hold. */
+/* Ready and lent of all that is the driver's pool. */
 static char *cell_warm_pool(const json_t *row, const char *key, unsigned int flags)
 {
 	const json_t *pool = json_object_get(row, key);
-	char *ready, *total, *text = NULL;
+	char *ready, *lent, *total, *text = NULL;
 
 	if (json_is_null(pool))
 		return strdup("-");
 	ready = cell_bytes(pool, "free_bytes", flags);
+	lent = cell_bytes(pool, "lent_bytes", flags);
 	total = cell_bytes(pool, "total_bytes", flags);
-	if (ready && total && asprintf(&text, "%s/%s", ready, total) < 0)
+	if (ready && lent && total && asprintf(&text, "%s/%s/%s", ready, lent, total) < 0)
 		text = NULL;
 	free(ready);
+	free(lent);
 	free(total);
 	return text;
+}
+
+static int print_users(const json_t *users, unsigned int flags)
+{
+	static const struct column columns[] = {
+		{ "USER", "uid", cell_user, false },
+		{ "REGIONS", "regions", cell_text, true },
+		{ "SIZE", "region_bytes", cell_bytes, true },
+		{ "STILL PINNED", "lingering_bytes", cell_bytes, true },
+		{ "LIMIT", "limit_bytes", cell_bytes, true },
+	};
+
+	if (!json_array_size(users))
+		return 0;
+	putchar('\n');
+	return table_print(users, columns, sizeof(columns) / sizeof(columns[0]), flags);
 }
 
 static int print_text(const json_t *info, unsigned int flags)
@@ -231,12 +266,15 @@ static int print_text(const json_t *info, unsigned int flags)
 		{ "MEMORY", "total_bytes", cell_bytes, true },
 		{ "FREE", "free_bytes", cell_bytes, true },
 		{ "DRIVER'S REGIONS", "region_bytes", cell_bytes, true },
-		{ "FREE/POOL", "pool", cell_warm_pool, true },
+		{ "LIMIT", "limit_bytes", cell_bytes, true },
+		{ "FREE/LENT/POOL", "pool", cell_warm_pool, true },
 		{ "FREE/2M PAGES", "huge_2M", cell_pool, true },
 		{ "FREE/1G PAGES", "huge_1G", cell_pool, true },
 	};
 	int err = print_lines(info, flags);
 
+	if (!err)
+		err = print_users(json_object_get(info, "users"), flags);
 	if (err)
 		return err;
 	putchar('\n');

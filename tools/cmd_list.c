@@ -3,7 +3,6 @@
 #include <err.h>
 #include <errno.h>
 #include <linux/capability.h>
-#include <pwd.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,10 +23,10 @@ static const char help[] =
 	"  -b, --bytes    print sizes as bytes, not as 64M or 1.5G\n"
 	"  -h, --help     print this\n"
 	"\n"
-	"Columns: PID, USER and COMMAND of the owner; NAME of the region; SIZE; PAGE\n"
-	"size (thp: transparent huge pages); bytes on each of the NODES; bytes MAPPED\n"
-	"by some process; bytes PINNED: by devices and I/O (driver) or by mlock\n"
-	"(memfd); BACKEND.";
+	"Columns: PID, USER and COMMAND of the owner; NAME of the region; SIZE; bytes\n"
+	"ALLOCATED, fewer in a lazy region; PAGE size (thp: transparent huge pages);\n"
+	"bytes on each of the NODES; bytes MAPPED by some process; bytes PINNED: by\n"
+	"devices and I/O (driver) or by mlock (memfd); BACKEND.";
 
 /* The driver asks for CAP_SYS_ADMIN, /proc/PID/fd for CAP_SYS_PTRACE. */
 static bool sees_all_users(void)
@@ -89,7 +88,7 @@ static json_t *nodes_to_json(const uint64_t node_bytes[ACTMEM_NODES_MAX])
 /* An owner that has ended has neither pid nor command: null. */
 static json_t *region_to_json(const struct actmem_region_info *region)
 {
-	return json_pack("{s:o, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:s, s:o, s:I, s:I, s:b}",
+	return json_pack("{s:o, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:b}",
 			 "pid", region->pid ? json_integer(region->pid) : json_null(),
 			 "uid", (json_int_t)region->uid,
 			 "command", region->command[0] ? text_to_json(region->command)
@@ -98,11 +97,13 @@ static json_t *region_to_json(const struct actmem_region_info *region)
 			 "backend", backend_name(region->backend),
 			 "id", (json_int_t)region->id,
 			 "bytes", (json_int_t)region->length,
+			 "allocated_bytes", (json_int_t)region->allocated_bytes,
 			 "page_bytes", (json_int_t)region->page_bytes,
 			 "pages", pages_name(region->pages),
 			 "nodes", nodes_to_json(region->node_bytes),
 			 "mapped_bytes", (json_int_t)region->mapped_bytes,
 			 "pinned_bytes", (json_int_t)region->pinned_bytes,
+			 "demand_faults", (json_int_t)region->demand_faults,
 			 "lingering", !!region->lingering);
 }
 
@@ -119,14 +120,6 @@ static json_t *list_to_json(const struct actmem_region_info *regions, size_t cou
 	}
 	return rows ? json_pack("{s:o, s:b}", "regions", rows, "all_users", sees_all_users())
 		    : NULL;
-}
-
-static char *cell_user(const json_t *row, const char *key, unsigned int flags)
-{
-	const struct passwd *user;
-
-	user = getpwuid((uid_t)json_integer_value(json_object_get(row, key)));
-	return user ? strdup(user->pw_name) : cell_text(row, key, flags);
 }
 
 static char *cell_command(const json_t *row, const char *key, unsigned int flags)
@@ -161,6 +154,7 @@ static int print_table(const json_t *list, unsigned int flags)
 		{ "COMMAND", "command", cell_command, false },
 		{ "NAME", "name", cell_text, false },
 		{ "SIZE", "bytes", cell_bytes, true },
+		{ "ALLOCATED", "allocated_bytes", cell_bytes, true },
 		{ "PAGE", "page_bytes", cell_pages, true },
 		{ "NODES", "nodes", cell_nodes, false },
 		{ "MAPPED", "mapped_bytes", cell_bytes, true },

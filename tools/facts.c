@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /* Asks the kernel what this machine offers and what limits this process. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
@@ -78,13 +80,63 @@ json_t *facts_driver(void)
 	struct actmem_ioctl_query query;
 	int err = ask_driver(&query);
 
-	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}",
+	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}",
 			 "device", DEVICE,
 			 "error", err ? json_string(strerror(-err)) : json_null(),
 			 "abi", optional_number(err, query.abi),
 			 "abi_oldest", optional_number(err, query.abi_oldest),
 			 "regions", driver_total("regions"),
-			 "lingering_regions", driver_total("lingering_regions"));
+			 "lingering_regions", driver_total("lingering_regions"),
+			 "user_limit_bytes", driver_total("user_limit_bytes"));
+}
+
+static json_t *user_total(const char *uid, const char *name)
+{
+	uint64_t number;
+	int err = sysfile_value(&number, DEVICE_SYSFS "/users/%s/%s", uid, name);
+
+	return optional_number(err, number);
+}
+
+/* No number for the driver's own files, and none for a user that has gone meanwhile. */
+static int add_user(json_t *users, const char *uid)
+{
+	json_t *user, *regions = user_total(uid, "regions");
+
+	if (!json_is_integer(regions)) {
+		json_decref(regions);
+		return 0;
+	}
+	user = json_pack("{s:I, s:o, s:o, s:o, s:o}",
+			 "uid", (json_int_t)strtoull(uid, NULL, 10),
+			 "regions", regions,
+			 "region_bytes", user_total(uid, "region_bytes"),
+			 "lingering_bytes", user_total(uid, "lingering_bytes"),
+			 "limit_bytes", user_total(uid, "limit_bytes"));
+	return json_array_append_new(users, user);
+}
+
+json_t *facts_users(void)
+{
+	json_t *users = json_array();
+	struct dirent **entries;
+	int count, i, err = 0;
+
+	count = scandir(DEVICE_SYSFS "/users", &entries, NULL, versionsort);
+	if (count < 0) {
+		json_decref(users);
+		return json_null();
+	}
+	for (i = 0; i < count; i++) {
+		if (users && !err && entries[i]->d_name[0] != '.')
+			err = add_user(users, entries[i]->d_name);
+		free(entries[i]);
+	}
+	free(entries);
+	if (!err)
+		return users;
+	json_decref(users);
+	return NULL;
 }
 
 json_t *facts_io_uring(void)
@@ -162,26 +214,29 @@ static json_t *pool_to_json(const char *folder, const char *size)
 
 static json_t *warm_pool_to_json(int node)
 {
-	uint64_t total, ready;
+	uint64_t total, ready, lent;
 
 	if (sysfile_value(&total, DEVICE_SYSFS "/node%d/pool_bytes", node) ||
-	    sysfile_value(&ready, DEVICE_SYSFS "/node%d/pool_free_bytes", node))
+	    sysfile_value(&ready, DEVICE_SYSFS "/node%d/pool_free_bytes", node) ||
+	    sysfile_value(&lent, DEVICE_SYSFS "/node%d/pool_lent_bytes", node))
 		return json_null();
-	return json_pack("{s:I, s:I}", "total_bytes", (json_int_t)total,
-			 "free_bytes", (json_int_t)ready);
+	return json_pack("{s:I, s:I, s:I}", "total_bytes", (json_int_t)total,
+			 "free_bytes", (json_int_t)ready, "lent_bytes", (json_int_t)lent);
 }
 
 static json_t *node_to_json(int node, const char *meminfo, const char *pools)
 {
-	return json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+	return json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 			 "node", node,
 			 "total_bytes", meminfo_bytes(meminfo, "MemTotal:"),
 			 "free_bytes", meminfo_bytes(meminfo, "MemFree:"),
 			 "huge_2M", pool_to_json(pools, "2048kB"),
 			 "huge_1G", pool_to_json(pools, "1048576kB"),
 			 "pool", warm_pool_to_json(node),
+			 "regions", driver_node_total(node, "regions"),
 			 "region_bytes", driver_node_total(node, "region_bytes"),
-			 "lingering_bytes", driver_node_total(node, "lingering_bytes"));
+			 "lingering_bytes", driver_node_total(node, "lingering_bytes"),
+			 "limit_bytes", driver_node_total(node, "limit_bytes"));
 }
 
 json_t *facts_nodes(void)

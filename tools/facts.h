@@ -12,10 +12,17 @@
 json_t *facts_library(void);
 
 /*
- * {"device", "error", "abi", "abi_oldest", "regions", "lingering_regions"}.
- * The totals are there for those too who may not use the device.
+ * {"device", "error", "abi", "abi_oldest", "regions", "lingering_regions",
+ * "user_limit_bytes"}. The totals are there for those too who may not use the
+ * device.
  */
 json_t *facts_driver(void);
+
+/*
+ * [{"uid", "regions", "region_bytes", "lingering_bytes", "limit_bytes"}] by
+ * rising uid: the users that the driver knows, with the limits of their own.
+ */
+json_t *facts_users(void);
 
 /* {"error", "disabled"}: null if it can be used; kernel.io_uring_disabled. */
 json_t *facts_io_uring(void);
@@ -31,8 +38,9 @@ json_t *facts_memory_cgroup(void);
 
 /*
  * [{"node", "total_bytes", "free_bytes", "huge_2M": {"total", "free"},
- * "huge_1G": {...}, "pool": {"total_bytes", "free_bytes"}, "region_bytes",
- * "lingering_bytes"}]: "huge_*" count pages, the last three are the driver's.
+ * "huge_1G": {...}, "pool": {"total_bytes", "free_bytes", "lent_bytes"}, "regions",
+ * "region_bytes", "lingering_bytes", "limit_bytes"}]: "huge_*" count pages, what
+ * follows is the driver's.
  */
 json_t *facts_nodes(void);
 

@@ -2,6 +2,7 @@
 /* Tables by libsmartcols, JSON by jansson, and the texts in their cells. */
 #include <errno.h>
 #include <inttypes.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +51,9 @@ json_t *text_to_json(const char *text)
 
 json_t *limit_to_json(uint64_t bytes)
 {
-	return bytes == UINT64_MAX ? json_null() : json_integer((json_int_t)bytes);
+	if (bytes == UINT64_MAX)
+		return json_null();
+	return json_integer(bytes > INT64_MAX ? INT64_MAX : (json_int_t)bytes);
 }
 
 char *cell_text(const json_t *row, const char *key, unsigned int flags)
@@ -62,6 +65,14 @@ char *cell_text(const json_t *row, const char *key, unsigned int flags)
 	if (!value || json_is_null(value))
 		return strdup("-");
 	return json_dumps(value, JSON_ENCODE_ANY);
+}
+
+char *cell_user(const json_t *row, const char *key, unsigned int flags)
+{
+	const struct passwd *user;
+
+	user = getpwuid((uid_t)json_integer_value(json_object_get(row, key)));
+	return user ? strdup(user->pw_name) : cell_text(row, key, flags);
 }
 
 char *cell_bytes(const json_t *row, const char *key, unsigned int flags)

@@ -27,6 +27,9 @@ struct column {
 /* Anything as it is; "-" for null and for a missing key. */
 char *cell_text(const json_t *row, const char *key, unsigned int flags);
 
+/* The name of the user with that number, or the number. */
+char *cell_user(const json_t *row, const char *key, unsigned int flags);
+
 /* 64M, or exact. */
 char *cell_bytes(const json_t *row, const char *key, unsigned int flags);
 
@@ -49,7 +52,10 @@ char *bytes_to_text(uint64_t bytes, unsigned int flags);
 /* A JSON string; bytes that are not UTF-8 become '?'. */
 json_t *text_to_json(const char *text);
 
-/* A JSON number; null for UINT64_MAX, which stands for "no limit". */
+/*
+ * A JSON number; null for UINT64_MAX, which stands for "no limit". What is more
+ * than a JSON number can be is the largest of them.
+ */
 json_t *limit_to_json(uint64_t bytes);
 
 #endif

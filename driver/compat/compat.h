@@ -55,6 +55,10 @@ static inline int actmem_folio_mapcount(struct folio *folio)
 	int count = whole - whole * (int)folio_nr_pages(folio);
 	long i;
 
+	/* Each mapping has a reference, and so has the region: there are no others. */
+	if (folio_ref_count(folio) <= 1 + whole)
+		return whole;
+
 	for (i = 0; i < folio_nr_pages(folio); i++)
 		count += atomic_read(&folio_page(folio, i)->_mapcount) + 1;
 	return count;

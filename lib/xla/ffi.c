@@ -51,6 +51,7 @@ XLA_FFI_Error_Code ffi_code(int error)
 {
 	switch (-error) {
 	case ENOMEM:
+	case EDQUOT:
 		return XLA_FFI_Error_Code_RESOURCE_EXHAUSTED;
 	case EINVAL:
 	case ERANGE:

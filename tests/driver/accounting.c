@@ -24,16 +24,16 @@ static int up_to_the_limit(int device)
 
 	arg = region_of(LIMIT + 1);
 	CHECK(create(device, &arg) == -ENOMEM);
-	CHECK(arg.why == ACTMEM_WHY_MEMLOCK && arg.why_node == -1);
-	CHECK(arg.why_wanted == (LIMIT + 1) * PAGE_BYTES);
-	CHECK(arg.why_available == LIMIT * PAGE_BYTES);
+	CHECK(arg.why.reason == ACTMEM_WHY_MEMLOCK && arg.why.node == -1);
+	CHECK(arg.why.wanted == (LIMIT + 1) * PAGE_BYTES);
+	CHECK(arg.why.available == LIMIT * PAGE_BYTES);
 	CHECK(arg.fd == -1 && arg.id == 0);
 
 	first = create_pages(device, 2);
 	CHECK(first >= 0);
 	arg = region_of(LIMIT - 1);
 	CHECK(create(device, &arg) == -ENOMEM);
-	CHECK(arg.why_available == (LIMIT - 2) * PAGE_BYTES);
+	CHECK(arg.why.available == (LIMIT - 2) * PAGE_BYTES);
 	CHECK(create_pages(device, LIMIT - 2) >= 0);
 	CHECK(create_pages(device, 1) == -ENOMEM);
 	close(first);
@@ -43,7 +43,7 @@ static int up_to_the_limit(int device)
 	CHECK(!set_memlock(PAGE_BYTES));
 	arg = region_of(1);
 	CHECK(create(device, &arg) == -ENOMEM);
-	CHECK(arg.why == ACTMEM_WHY_MEMLOCK && arg.why_available == 0);
+	CHECK(arg.why.reason == ACTMEM_WHY_MEMLOCK && arg.why.available == 0);
 	return 0;
 }
 
@@ -81,7 +81,7 @@ static int too_much_for_the_machine(int device)
 	struct actmem_ioctl_create arg = region_of(1UL << 22);
 
 	CHECK(create(device, &arg) == -ENOMEM);
-	CHECK(arg.why == ACTMEM_WHY_NODE_FULL);
+	CHECK(arg.why.reason == ACTMEM_WHY_NODE_FULL);
 	return 0;
 }
 
@@ -205,15 +205,6 @@ TEST_F(driver, who_may_lock_memory_has_no_limit)
 	close(fd);
 }
 
-static int put(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	int err = fd < 0 || write(fd, text, strlen(text)) < 0 ? -errno : 0;
-
-	close(fd);
-	return err;
-}
-
 static int in_memory_cgroup(int device)
 {
 	struct actmem_ioctl_create arg;
@@ -230,14 +221,14 @@ static int in_memory_cgroup(int device)
 	CHECK(!put("/tmp/cgroup/one/memory.max", "16M"));
 	arg = region_of(12);
 	CHECK(create(device, &arg) == -ENOMEM);
-	CHECK(arg.why == ACTMEM_WHY_MEMCG && arg.why_node == -1);
-	CHECK(arg.why_wanted == 12 * PAGE_BYTES);
-	CHECK(arg.why_available < 8 * PAGE_BYTES);
+	CHECK(arg.why.reason == ACTMEM_WHY_MEMCG && arg.why.node == -1);
+	CHECK(arg.why.wanted == 12 * PAGE_BYTES);
+	CHECK(arg.why.available < 8 * PAGE_BYTES);
 	arg.policy = ACTMEM_POLICY_INTERLEAVE;
-	CHECK(create(device, &arg) == -ENOMEM && arg.why == ACTMEM_WHY_MEMCG);
+	CHECK(create(device, &arg) == -ENOMEM && arg.why.reason == ACTMEM_WHY_MEMCG);
 	/* A length whose bookkeeping alone is more than the limit. */
 	arg = region_of(1UL << 23);
-	CHECK(create(device, &arg) == -ENOMEM && arg.why == ACTMEM_WHY_NODE_FULL);
+	CHECK(create(device, &arg) == -ENOMEM && arg.why.reason == ACTMEM_WHY_NODE_FULL);
 	CHECK(regions() == 0);
 	CHECK(create_pages(device, 4) >= 0);
 	return 0;

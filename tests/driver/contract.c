@@ -3,6 +3,8 @@
  * The contract: every field of every call, good and bad. What is refused has
  * its errno and leaves nothing behind.
  */
+#include <stddef.h>
+
 #include "driver_test.h"
 
 #define ABSURD	(~0ULL / PAGE_BYTES * PAGE_BYTES)
@@ -26,7 +28,7 @@ TEST_F(driver, query_answers)
 	EXPECT_EQ(sizeof(arg), arg.size);
 	EXPECT_EQ(ACTMEM_ABI_VERSION, arg.abi);
 	EXPECT_EQ(ACTMEM_ABI_OLDEST, arg.abi_oldest);
-	EXPECT_EQ(0, arg.features);
+	EXPECT_EQ(ACTMEM_FEATURE_URING, arg.features);
 	EXPECT_EQ(PAGE_BYTES, arg.page_bytes);
 	EXPECT_LE(1UL << 40, arg.max_region_bytes);
 	EXPECT_EQ(0, arg.max_region_bytes % PAGE_BYTES);
@@ -59,11 +61,15 @@ TEST_F(driver, query_refuses_a_peer_that_is_too_old)
 static const struct {
 	unsigned long request;
 	uint32_t size;
+	uint32_t oldest;	/* size when it was first defined */
+	bool of_region;		/* asked of a region's descriptor */
 } requests[] = {
-	{ ACTMEM_IOC_QUERY, sizeof(struct actmem_ioctl_query) },
-	{ ACTMEM_IOC_CREATE, sizeof(struct actmem_ioctl_create) },
-	{ ACTMEM_IOC_INFO, sizeof(struct actmem_ioctl_info) },
-	{ ACTMEM_IOC_LIST, sizeof(struct actmem_ioctl_list) },
+	{ ACTMEM_IOC_QUERY, sizeof(struct actmem_ioctl_query), 48, false },
+	{ ACTMEM_IOC_CREATE, sizeof(struct actmem_ioctl_create), 264, false },
+	{ ACTMEM_IOC_INFO, sizeof(struct actmem_ioctl_info), 280, false },
+	{ ACTMEM_IOC_LIST, sizeof(struct actmem_ioctl_list), 32, false },
+	{ ACTMEM_IOC_POPULATE, sizeof(struct actmem_ioctl_range), 64, true },
+	{ ACTMEM_IOC_DISCARD, sizeof(struct actmem_ioctl_range), 64, true },
 };
 
 #define REQUESTS	(sizeof(requests) / sizeof(requests[0]))
@@ -75,6 +81,7 @@ union argument {
 	struct actmem_ioctl_create create;
 	struct actmem_ioctl_info info;
 	struct actmem_ioctl_list list;
+	struct actmem_ioctl_range range;
 	uint64_t words[8192 / 8];
 };
 
@@ -93,6 +100,11 @@ static void make_good(unsigned long request, union argument *arg, uint64_t id, u
 		arg->info.size = sizeof(arg->info);
 		arg->info.id = id;
 		break;
+	case ACTMEM_IOC_POPULATE:
+	case ACTMEM_IOC_DISCARD:
+		arg->range.size = sizeof(arg->range);
+		arg->range.length = PAGE_BYTES;
+		break;
 	default:
 		arg->list.size = sizeof(arg->list);
 		arg->list.ids = (uintptr_t)ids;
@@ -110,20 +122,22 @@ TEST_F(driver, sizes)
 	ASSERT_LE(0, create(self->device, &kept));
 	for (i = 0; i < REQUESTS; i++) {
 		const uint32_t size = requests[i].size;
-		const uint32_t too_small[] = { 0, 1, 4, 8, size - 8, size - 1 };
+		const uint32_t oldest = requests[i].oldest;
+		const int fd = requests[i].of_region ? kept.fd : self->device;
+		const uint32_t too_small[] = { 0, 1, 4, 8, oldest - 8, oldest - 1 };
 		size_t j;
 
 		for (j = 0; j < sizeof(too_small) / sizeof(too_small[0]); j++) {
 			make_good(requests[i].request, &arg, kept.id, ids);
 			arg.size = too_small[j];
-			EXPECT_EQ(-EINVAL, call(self->device, requests[i].request, &arg))
+			EXPECT_EQ(-EINVAL, call(fd, requests[i].request, &arg))
 				TH_LOG("request %zu, size %u", i, too_small[j]);
 		}
 
 		/* A newer caller, who wants nothing new. */
 		make_good(requests[i].request, &arg, kept.id, ids);
 		arg.size = size + 64;
-		EXPECT_EQ(0, call(self->device, requests[i].request, &arg));
+		EXPECT_EQ(0, call(fd, requests[i].request, &arg));
 		EXPECT_EQ(size + 64, arg.size);
 		if (requests[i].request == ACTMEM_IOC_CREATE)
 			close(arg.create.fd);
@@ -132,15 +146,32 @@ TEST_F(driver, sizes)
 		make_good(requests[i].request, &arg, kept.id, ids);
 		arg.size = size + 64;
 		arg.words[size / 8 + 7] = 1;
-		EXPECT_EQ(-E2BIG, call(self->device, requests[i].request, &arg));
+		EXPECT_EQ(-E2BIG, call(fd, requests[i].request, &arg));
 
 		make_good(requests[i].request, &arg, kept.id, ids);
 		arg.size = 4097;
-		EXPECT_EQ(-E2BIG, call(self->device, requests[i].request, &arg));
+		EXPECT_EQ(-E2BIG, call(fd, requests[i].request, &arg));
 		arg.size = UINT32_MAX;
-		EXPECT_EQ(-E2BIG, call(self->device, requests[i].request, &arg));
+		EXPECT_EQ(-E2BIG, call(fd, requests[i].request, &arg));
 	}
 	EXPECT_EQ(1, regions());
+	close(kept.fd);
+}
+
+/* Who was compiled before a field was added gets none of it. */
+TEST_F(driver, an_older_caller)
+{
+	struct actmem_ioctl_create kept = region_of(1);
+	struct actmem_ioctl_info info = {
+		.size = offsetof(struct actmem_ioctl_info, demand_faults),
+		.demand_faults = 42,
+	};
+
+	ASSERT_LE(0, create(self->device, &kept));
+	info.id = kept.id;
+	EXPECT_EQ(0, call(self->device, ACTMEM_IOC_INFO, &info));
+	EXPECT_EQ(PAGE_BYTES, info.length);
+	EXPECT_EQ(42, info.demand_faults);
 	close(kept.fd);
 }
 
@@ -156,17 +187,18 @@ TEST_F(driver, pointers)
 	ASSERT_NE(MAP_FAILED, pages);
 	ASSERT_EQ(0, munmap(pages + 4096, 4096));
 	for (i = 0; i < REQUESTS; i++) {
+		const int fd = requests[i].of_region ? kept.fd : self->device;
 		void *across = pages + 4096 - requests[i].size / 2;
 
-		EXPECT_EQ(-EFAULT, call(self->device, requests[i].request, NULL));
-		EXPECT_EQ(-EFAULT, call(self->device, requests[i].request, (void *)-8L));
+		EXPECT_EQ(-EFAULT, call(fd, requests[i].request, NULL));
+		EXPECT_EQ(-EFAULT, call(fd, requests[i].request, (void *)-8L));
 		memcpy(across, &requests[i].size, sizeof(uint32_t));
-		EXPECT_EQ(-EFAULT, call(self->device, requests[i].request, across));
+		EXPECT_EQ(-EFAULT, call(fd, requests[i].request, across));
 
 		/* Can be read, but not be answered to. */
 		make_good(requests[i].request, (union argument *)pages, kept.id, ids);
 		ASSERT_EQ(0, mprotect(pages, 4096, PROT_READ));
-		EXPECT_EQ(-EFAULT, call(self->device, requests[i].request, pages));
+		EXPECT_EQ(-EFAULT, call(fd, requests[i].request, pages));
 		ASSERT_EQ(0, mprotect(pages, 4096, PROT_READ | PROT_WRITE));
 	}
 	EXPECT_EQ(1, regions());
@@ -233,7 +265,7 @@ TEST_F(driver, flags_and_reserved_fields)
 
 		creation = region_of(1);
 		creation.flags = 1U << bit;
-		if (creation.flags != ACTMEM_CREATE_INHERIT)
+		if (creation.flags & ~(ACTMEM_CREATE_INHERIT | ACTMEM_CREATE_LAZY))
 			EXPECT_EQ(-EINVAL, create(self->device, &creation));
 	}
 }
@@ -257,8 +289,8 @@ TEST_F(driver, lengths_and_page_sizes)
 		arg.length = lengths[i];
 		EXPECT_EQ(-EINVAL, create(self->device, &arg))
 			TH_LOG("length %llx", (unsigned long long)lengths[i]);
-		EXPECT_EQ(ACTMEM_WHY_NONE, arg.why);
-		EXPECT_EQ(-1, arg.why_node);
+		EXPECT_EQ(ACTMEM_WHY_NONE, arg.why.reason);
+		EXPECT_EQ(-1, arg.why.node);
 	}
 	for (i = 0; i < sizeof(page_bytes) / sizeof(page_bytes[0]); i++) {
 		arg = region_of(1);
@@ -270,10 +302,10 @@ TEST_F(driver, lengths_and_page_sizes)
 	arg = region_of(1);
 	arg.length = query.max_region_bytes;
 	EXPECT_EQ(-ENOMEM, create(self->device, &arg));
-	EXPECT_EQ(ACTMEM_WHY_NODE_FULL, arg.why);
-	EXPECT_LE(0, arg.why_node);
-	EXPECT_LT(arg.why_available, arg.why_wanted);
-	EXPECT_LE(arg.why_wanted, arg.length);
+	EXPECT_EQ(ACTMEM_WHY_NODE_FULL, arg.why.reason);
+	EXPECT_LE(0, arg.why.node);
+	EXPECT_LT(arg.why.available, arg.why.wanted);
+	EXPECT_LE(arg.why.wanted, arg.length);
 	EXPECT_EQ(-1, arg.fd);
 	EXPECT_EQ(0, arg.id);
 }
@@ -293,7 +325,7 @@ TEST_F(driver, policies_and_masks)
 	arg = region_of(1);
 	arg.policy = ACTMEM_POLICY_BIND;
 	EXPECT_EQ(-EINVAL, create(self->device, &arg));
-	EXPECT_EQ(ACTMEM_WHY_NONE, arg.why);
+	EXPECT_EQ(ACTMEM_WHY_NONE, arg.why.reason);
 	arg = region_of(1);
 	arg.nodes[0] = 3;
 	EXPECT_EQ(-EINVAL, create(self->device, &arg));
@@ -306,8 +338,8 @@ TEST_F(driver, policies_and_masks)
 		arg.policy = i;
 		arg.nodes[ACTMEM_NODE_WORDS - 1] = 1ULL << 63;
 		EXPECT_EQ(-ENODEV, create(self->device, &arg));
-		EXPECT_EQ(ACTMEM_WHY_NO_MEMORY_NODE, arg.why);
-		EXPECT_EQ(ACTMEM_NODE_MAX - 1, arg.why_node);
+		EXPECT_EQ(ACTMEM_WHY_NO_MEMORY_NODE, arg.why.reason);
+		EXPECT_EQ(ACTMEM_NODE_MAX - 1, arg.why.node);
 	}
 	arg = region_of(1);
 	arg.policy = ACTMEM_POLICY_INTERLEAVE;
@@ -367,8 +399,8 @@ TEST_F(driver, the_descriptor)
 	EXPECT_EQ(O_RDWR, fcntl(arg.fd, F_GETFL) & O_ACCMODE);
 	EXPECT_LT(0, arg.id);
 	EXPECT_LT(arg.id, other.id);
-	EXPECT_EQ(ACTMEM_WHY_NONE, arg.why);
-	EXPECT_EQ(-1, arg.why_node);
+	EXPECT_EQ(ACTMEM_WHY_NONE, arg.why.reason);
+	EXPECT_EQ(-1, arg.why.node);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", arg.fd);
 	EXPECT_LT(0, readlink(path, target, sizeof(target) - 1));
 	EXPECT_EQ(0, strcmp(target, "/actmem:layer 0, Q (deleted)"))

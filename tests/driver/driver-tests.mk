@@ -6,15 +6,18 @@
 # Those that need the strict kernel.
 STRICT_TESTS := $(B)/tests/driver/faults
 
-DRIVER_TESTS := $(filter-out $(STRICT_TESTS),$(patsubst tests/driver/%.c,$(B)/tests/driver/%,$(sort $(wildcard tests/driver/*.c))))
+# Those that need a machine of more than 6 GiB.
+FAR_TESTS := $(B)/tests/driver/far
+
+DRIVER_TESTS := $(filter-out $(STRICT_TESTS) $(FAR_TESTS),$(patsubst tests/driver/%.c,$(B)/tests/driver/%,$(sort $(wildcard tests/driver/*.c))))
 
 .PHONY: driver-tests
-driver-tests: $(DRIVER_TESTS) $(STRICT_TESTS)
+driver-tests: $(DRIVER_TESTS) $(STRICT_TESTS) $(FAR_TESTS)
 
 # Included as a system's: the harness is not held to the warnings of this project.
 # The functions that its macros make have no prototypes.
-$(B)/tests/driver/%: tests/driver/%.c tests/driver/driver_test.h uapi/actmem.h
+$(B)/tests/driver/%: tests/driver/%.c $(wildcard tests/driver/*.h) uapi/actmem.h
 	@mkdir -p $(@D)
 	source=$$(tests/vm/kernel fetch source) && \
 	$(CC) -std=gnu11 $(WARNINGS) -Wno-missing-prototypes -D_GNU_SOURCE -O2 -g -static -pthread -Iuapi \
-		-isystem "$$source/tools/testing/selftests" $< -o $@
+		-isystem "$$source/tools/testing/selftests" $< -luring -o $@

@@ -14,6 +14,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 
 #include "kselftest_harness.h"
 
@@ -46,6 +47,16 @@ static inline struct actmem_ioctl_create region_of(size_t pages)
 	return arg;
 }
 
+/* The nodes are a mask, of the first 64. */
+static inline struct actmem_ioctl_create region_on(size_t pages, uint32_t policy, uint64_t nodes)
+{
+	struct actmem_ioctl_create arg = region_of(pages);
+
+	arg.policy = policy;
+	arg.nodes[0] = nodes;
+	return arg;
+}
+
 /* The descriptor, or a negative errno. */
 static inline int create(int device, struct actmem_ioctl_create *arg)
 {
@@ -61,6 +72,54 @@ static inline int create_pages(int device, size_t pages)
 	return create(device, &arg);
 }
 
+static inline struct actmem_ioctl_create lazy_region_of(size_t pages)
+{
+	struct actmem_ioctl_create arg = region_of(pages);
+
+	arg.flags = ACTMEM_CREATE_LAZY;
+	return arg;
+}
+
+static inline int create_lazy(int device, size_t pages)
+{
+	struct actmem_ioctl_create arg = lazy_region_of(pages);
+
+	return create(device, &arg);
+}
+
+static inline struct actmem_ioctl_range range_of(size_t first, size_t pages)
+{
+	struct actmem_ioctl_range arg = {
+		.size = sizeof(arg),
+		.offset = first * PAGE_BYTES,
+		.length = pages * PAGE_BYTES,
+	};
+
+	return arg;
+}
+
+/* ACTMEM_IOC_POPULATE or _DISCARD of whole pages, with all that it answers. */
+static inline int change_range(int fd, unsigned long request, size_t first, size_t pages,
+			       struct actmem_ioctl_range *arg)
+{
+	*arg = range_of(first, pages);
+	return call(fd, request, arg);
+}
+
+static inline int populate(int fd, size_t first, size_t pages)
+{
+	struct actmem_ioctl_range arg;
+
+	return change_range(fd, ACTMEM_IOC_POPULATE, first, pages, &arg);
+}
+
+static inline int discard(int fd, size_t first, size_t pages)
+{
+	struct actmem_ioctl_range arg;
+
+	return change_range(fd, ACTMEM_IOC_DISCARD, first, pages, &arg);
+}
+
 /* Of the region that is open as @fd, or has @id on the device. */
 static inline int info(int fd, uint64_t id, struct actmem_ioctl_info *arg)
 {
@@ -68,6 +127,21 @@ static inline int info(int fd, uint64_t id, struct actmem_ioctl_info *arg)
 	arg->size = sizeof(*arg);
 	arg->id = id;
 	return call(fd, ACTMEM_IOC_INFO, arg);
+}
+
+/* In pages; -1 if the region cannot be asked. */
+static inline long pages_held(int fd)
+{
+	struct actmem_ioctl_info now;
+
+	return info(fd, 0, &now) ? -1 : (long)(now.allocated_bytes / PAGE_BYTES);
+}
+
+static inline long demand_faults(int fd)
+{
+	struct actmem_ioctl_info now;
+
+	return info(fd, 0, &now) ? -1 : (long)now.demand_faults;
 }
 
 /* How many regions the caller may see; the first @count ids go to @ids. */
@@ -99,6 +173,19 @@ static inline void *map_and_touch(int fd, size_t pages)
 	return memory;
 }
 
+/* The signal that kills a child which touches one page after the other; 0 if none does. */
+static inline int touch_to_death(int fd, size_t pages)
+{
+	pid_t child = fork();
+	int status;
+
+	if (!child) {
+		map_and_touch(fd, pages);
+		_exit(0);
+	}
+	return waitpid(child, &status, 0) == child && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
 /* A number in a file, -1 if there is none. */
 __attribute__((format(printf, 1, 2)))
 static inline long number_in(const char *format, ...)
@@ -118,6 +205,80 @@ static inline long number_in(const char *format, ...)
 		number = -1;
 	fclose(file);
 	return number;
+}
+
+/* Writes to a file that exists: 0 or a negative errno. */
+static inline int put(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	int err = fd < 0 || write(fd, text, strlen(text)) < 0 ? -errno : 0;
+
+	if (fd >= 0)
+		close(fd);
+	return err;
+}
+
+/* A limit in sysfs; none if it is negative. */
+static inline int set_limit(const char *path, long pages)
+{
+	char text[32] = "max";
+
+	if (pages >= 0)
+		snprintf(text, sizeof(text), "%zu", (size_t)pages * PAGE_BYTES);
+	return put(path, text);
+}
+
+/* Of /sys/devices/system/node/nodeN/meminfo. */
+static inline size_t node_memory(int node, const char *key)
+{
+	char path[64], line[256], name[64];
+	size_t bytes = 0, kib;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/meminfo", node);
+	file = fopen(path, "re");
+	if (!file)
+		return 0;
+	while (fgets(line, sizeof(line), file))
+		if (sscanf(line, "Node %*d %63[^:]: %zu kB", name, &kib) == 2 &&
+		    !strcmp(name, key))
+			bytes = kib * 1024;
+	fclose(file);
+	return bytes;
+}
+
+/* The node of each small page, all of which must be the same; -1 if not. */
+static inline int node_of(char *memory)
+{
+	static void *pages[512];
+	static int nodes[512];
+	size_t i;
+
+	for (i = 0; i < 512; i++)
+		pages[i] = memory + i * 4096;
+	*(volatile char *)memory;
+	if (syscall(SYS_move_pages, 0, 512, pages, NULL, nodes, 0))
+		return -1;
+	for (i = 1; i < 512; i++)
+		if (nodes[i] != nodes[0])
+			return -1;
+	return nodes[0];
+}
+
+/* A pipe that holds the small page at @memory; [0] is its reading end. */
+static inline int hold(void *memory, int ends[2])
+{
+	struct iovec vector = { memory, 4096 };
+
+	if (pipe2(ends, O_CLOEXEC))
+		return -errno;
+	return vmsplice(ends[1], &vector, 1, 0) == 4096 ? 0 : -errno;
+}
+
+static inline void let_go(int ends[2])
+{
+	close(ends[0]);
+	close(ends[1]);
 }
 
 static inline long regions(void)
@@ -151,6 +312,30 @@ static inline long node_sum(const char *name)
 		}
 		sum = (sum < 0 ? 0 : sum) + number;
 	}
+	closedir(directory);
+	return sum;
+}
+
+/* 0 of a user that has no directory. */
+static inline long user_number(uid_t user, const char *name)
+{
+	long number = number_in(SYSFS "/users/%u/%s", user, name);
+
+	return number < 0 ? 0 : number;
+}
+
+/* Over all users; -1 if there is no directory of users. */
+static inline long users_sum(const char *name)
+{
+	DIR *directory = opendir(SYSFS "/users");
+	struct dirent *entry;
+	long sum = 0;
+
+	if (!directory)
+		return -1;
+	while ((entry = readdir(directory)))
+		if (*entry->d_name >= '0' && *entry->d_name <= '9')
+			sum += user_number(atoi(entry->d_name), name);
 	closedir(directory);
 	return sum;
 }
@@ -256,6 +441,10 @@ TEST_F(at_the_end, nothing_is_left)					\
 	EXPECT_EQ(0, lingering_regions());				\
 	EXPECT_EQ(0, node_sum("region_bytes"));				\
 	EXPECT_EQ(0, node_sum("lingering_bytes"));			\
+	EXPECT_EQ(0, node_sum("regions"));				\
+	EXPECT_EQ(0, users_sum("regions"));				\
+	EXPECT_EQ(0, users_sum("region_bytes"));			\
+	EXPECT_EQ(0, users_sum("lingering_bytes"));			\
 }
 
 #endif

@@ -2,196 +2,13 @@
 /*
  * Each allocation and each copy from and to user space fails once, in every
  * call of the driver: the call tells of it by its errno and leaves nothing.
- *
- * Needs a kernel with fault injection: /proc/self/task/TID/fail-nth has the
- * N-th one in this task fail, and reads as 0 once it has.
  */
-#include "driver_test.h"
+#include "copy_test.h"
+#include "fault_sweep.h"
 
 #define PAGES	3
-/* More than any call can come to. */
-#define MANY	1000
 
 #define MODULE	"/vm/modules/actmem.ko"
-
-/* Which faults count: all, or those below functions of the module, or of any's init. */
-enum where { ANYWHERE, IN_MODULE, IN_INIT };
-
-/*
- * A call of the driver: @act is what faults go into; it returns 0 or a
- * negative errno. @prepare and @undo return 0 or the line where it went wrong.
- */
-struct operation {
-	int fd;
-	char *memory;
-	uint64_t id;
-	enum where where;
-	/* So many faults are known to be there. */
-	int least;
-	int (*prepare)(struct operation *self, int device);
-	int (*act)(struct operation *self, int device);
-	int (*undo)(struct operation *self, int device, int result);
-};
-
-static int put(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	int err = fd < 0 || write(fd, text, strlen(text)) < 0 ? -errno : 0;
-
-	if (fd >= 0)
-		close(fd);
-	return err;
-}
-
-static int put_fault(const char *kind, const char *name, const char *text)
-{
-	char path[128];
-
-	snprintf(path, sizeof(path), "/sys/kernel/debug/%s/%s", kind, name);
-	return put(path, text);
-}
-
-static unsigned long hex_in(const char *path)
-{
-	unsigned long number = 0;
-	FILE *file = fopen(path, "re");
-
-	if (file && fscanf(file, "%lx", &number) != 1)
-		number = 0;
-	if (file)
-		fclose(file);
-	return number;
-}
-
-/* A function of the kernel, up to the next one. */
-static int find_function(const char *name, unsigned long *start, unsigned long *end)
-{
-	FILE *file = fopen("/proc/kallsyms", "re");
-	unsigned long address;
-	char symbol[256];
-
-	CHECK(file);
-	*start = *end = 0;
-	while (fscanf(file, "%lx %*c %255s%*[^\n]", &address, symbol) == 2) {
-		if (!strcmp(symbol, name))
-			*start = address;
-		else if (*start && address > *start) {
-			*end = address;
-			break;
-		}
-	}
-	fclose(file);
-	CHECK(*end);
-	return 0;
-}
-
-/* The kernel's own messages about them are not wanted. */
-static int choose_faults(enum where where)
-{
-	static const char *const kinds[] = { "failslab", "fail_page_alloc", "fail_usercopy" };
-	unsigned long start = 0, end = ULONG_MAX;
-	char text[32];
-	size_t i;
-
-	if (where == IN_INIT) {
-		CHECK(!find_function("do_one_initcall", &start, &end));
-	} else if (where == IN_MODULE) {
-		start = hex_in("/sys/module/actmem/sections/.text");
-		CHECK(start);
-		end = start + number_in("/sys/module/actmem/coresize");
-	}
-	for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-		CHECK(!put_fault(kinds[i], "verbose", "0"));
-		CHECK(!put_fault(kinds[i], "stacktrace-depth", "32"));
-		snprintf(text, sizeof(text), "0x%lx", start);
-		CHECK(!put_fault(kinds[i], "require-start", text));
-		snprintf(text, sizeof(text), "0x%lx", end);
-		CHECK(!put_fault(kinds[i], "require-end", text));
-	}
-	CHECK(!put_fault("failslab", "ignore-gfp-wait", "N"));
-	CHECK(!put_fault("fail_page_alloc", "ignore-gfp-wait", "N"));
-	CHECK(!put_fault("fail_page_alloc", "ignore-gfp-highmem", "N"));
-	CHECK(!put_fault("fail_page_alloc", "min-order", "0"));
-	return 0;
-}
-
-static int arm(int fail_nth, int nth)
-{
-	char text[16];
-	int length = snprintf(text, sizeof(text), "%d", nth);
-
-	return pwrite(fail_nth, text, length, 0) == length ? 0 : -errno;
-}
-
-/* How many more it would have taken; 0: there was a fault. */
-static int disarm(int fail_nth)
-{
-	char text[16] = "";
-	ssize_t length = pread(fail_nth, text, sizeof(text) - 1, 0);
-
-	/* The fault may have been left for these very calls; then it is over. */
-	if (length < 0 && errno == EFAULT)
-		return 1;
-	if (arm(fail_nth, 0) && arm(fail_nth, 0))
-		return -1;
-	return length <= 0 ? -1 : atoi(text);
-}
-
-static int nothing_is_left(void)
-{
-	CHECK(regions() == 0);
-	CHECK(lingering_regions() == 0);
-	CHECK(node_sum("region_bytes") == 0);
-	CHECK(node_sum("lingering_bytes") == 0);
-	return 0;
-}
-
-/* Until there is no N-th place any more. Returns 0 or the line that is wrong. */
-static int sweep(struct operation *operation, int device)
-{
-	int nth, left = 0, result, failures = 0, line, fail_nth;
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/self/task/%ld/fail-nth", syscall(SYS_gettid));
-	fail_nth = open(path, O_RDWR | O_CLOEXEC);
-	CHECK(fail_nth >= 0);
-	line = choose_faults(operation->where);
-	if (line)
-		return line;
-	for (nth = 1; !left; nth++) {
-		CHECK(nth < MANY);
-		line = operation->prepare ? operation->prepare(operation, device) : 0;
-		if (line)
-			return line;
-		CHECK(!arm(fail_nth, nth));
-		result = operation->act(operation, device);
-		left = disarm(fail_nth);
-		CHECK(left >= 0);
-		if (result && (left || (result != -ENOMEM && result != -EFAULT))) {
-			fprintf(stderr, "# fault %d, %s: %s\n", nth,
-				left ? "not reached" : "reached", strerror(-result));
-			return __LINE__;
-		}
-		failures += result < 0;
-		line = operation->undo(operation, device, result);
-		if (!line)
-			line = nothing_is_left();
-		if (line) {
-			fprintf(stderr, "# after fault %d: %s\n", nth, strerror(-result));
-			return line;
-		}
-	}
-	close(fail_nth);
-	fprintf(stderr, "# %d faults, %d of them failed the call\n", nth - 2, failures);
-	CHECK(failures >= operation->least);
-	return 0;
-}
-
-#define EXPECT_SWEEP(operation, device)	do {				\
-	if (access("/proc/self/fail-nth", W_OK))			\
-		SKIP(return, "the kernel has no fault injection");	\
-	EXPECT_EQ(0, sweep(&(operation), device));			\
-} while (0)
 
 static int unload(struct operation *self, int device)
 {
@@ -412,6 +229,134 @@ TEST_F(driver, unmap_a_part)
 	EXPECT_SWEEP(operation, self->device);
 }
 
+static int prepare_lazy(struct operation *self, int device)
+{
+	self->fd = create_lazy(device, PAGES);
+	CHECK(self->fd >= 0);
+	return 0;
+}
+
+static int populate_all(struct operation *self, int device)
+{
+	return populate(self->fd, 0, PAGES);
+}
+
+static int discard_all(struct operation *self, int device)
+{
+	return discard(self->fd, 0, PAGES);
+}
+
+/* What was not told may have been done; it can be asked for again. */
+static int check_populated(struct operation *self, int device, int result)
+{
+	CHECK(result || allocated_bytes(self->fd) == PAGES * PAGE_BYTES);
+	CHECK(!populate_all(self, device));
+	CHECK(allocated_bytes(self->fd) == PAGES * PAGE_BYTES);
+	return close_region(self, device, result);
+}
+
+static int check_discarded(struct operation *self, int device, int result)
+{
+	CHECK(result || allocated_bytes(self->fd) == 0);
+	CHECK(!discard_all(self, device));
+	CHECK(allocated_bytes(self->fd) == 0);
+	return close_region(self, device, result);
+}
+
+TEST_F(driver, populate)
+{
+	struct operation operation = {
+		.where = IN_MODULE, .least = 2, .prepare = prepare_lazy, .act = populate_all,
+		.undo = check_populated,
+	};
+
+	EXPECT_SWEEP(operation, self->device);
+}
+
+TEST_F(driver, discard)
+{
+	struct operation operation = {
+		.where = IN_MODULE, .least = 2, .prepare = prepare_region, .act = discard_all,
+		.undo = check_discarded,
+	};
+
+	EXPECT_SWEEP(operation, self->device);
+}
+
+static struct io_uring ring;
+
+static int populate_by_ring(struct operation *self, int device)
+{
+	struct actmem_ioctl_range arg = range_of(0, PAGES);
+
+	return command(&ring, self->fd, ACTMEM_IOC_POPULATE, &arg);
+}
+
+/* The ring lets go of the file a moment after it has told of the command. */
+static int check_by_ring(struct operation *self, int device, int result)
+{
+	int line = check_populated(self, device, result);
+
+	if (!line)
+		wait_until_nothing_is_left();
+	return line;
+}
+
+/* Faults as the command is issued. */
+TEST_F(driver, populate_by_ring)
+{
+	struct operation operation = {
+		.where = IN_MODULE, .least = 1, .prepare = prepare_lazy, .act = populate_by_ring,
+		.undo = check_by_ring,
+	};
+
+	ASSERT_EQ(0, io_uring_queue_init(QUEUE_ENTRIES, &ring, 0));
+	EXPECT_SWEEP(operation, self->device);
+	io_uring_queue_exit(&ring);
+}
+
+/* The worker of io_uring that there is after a command; -1 if there is none. */
+static pid_t find_worker(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	struct dirent *entry;
+	pid_t worker = -1;
+
+	if (!tasks)
+		return -1;
+	while ((entry = readdir(tasks))) {
+		char path[PATH_MAX], name[32] = "";
+		int fd;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd >= 0 && read(fd, name, sizeof(name) - 1) > 0 && !strncmp(name, "iou-wrk", 7))
+			worker = atoi(entry->d_name);
+		if (fd >= 0)
+			close(fd);
+	}
+	closedir(tasks);
+	return worker;
+}
+
+/* Faults as it is carried out. */
+TEST_F(driver, populate_by_worker)
+{
+	struct operation operation = {
+		.where = IN_MODULE, .least = 3, .prepare = prepare_lazy, .act = populate_by_ring,
+		.undo = check_by_ring,
+	};
+
+	ASSERT_EQ(0, io_uring_queue_init(QUEUE_ENTRIES, &ring, 0));
+	ASSERT_EQ(0, prepare_lazy(&operation, self->device));
+	ASSERT_EQ(0, populate_by_ring(&operation, self->device));
+	ASSERT_EQ(0, check_by_ring(&operation, self->device, 0));
+	operation.task = find_worker();
+	ASSERT_LT(0, operation.task);
+	EXPECT_SWEEP(operation, self->device);
+	io_uring_queue_exit(&ring);
+}
+
 /* Ending a region needs no memory, so that it cannot fail. */
 static int close_it(struct operation *self, int device)
 {
@@ -427,6 +372,50 @@ TEST_F(driver, close)
 {
 	struct operation operation = {
 		.prepare = prepare_region, .act = close_it, .undo = check_closed,
+	};
+
+	EXPECT_SWEEP(operation, self->device);
+}
+
+/* To where no page is yet, from another region. */
+static int copy_from;
+
+static int prepare_copy(struct operation *self, int device)
+{
+	copy_from = create_pages(device, PAGES);
+	self->fd = create_lazy(device, PAGES);
+	CHECK(copy_from >= 0 && self->fd >= 0);
+	self->memory = map(copy_from, PAGES);
+	CHECK(self->memory != MAP_FAILED);
+	mark(self->memory, PAGES * PAGE_BYTES);
+	return 0;
+}
+
+static int copy_all(struct operation *self, int device)
+{
+	return copy(self->fd, 0, copy_from, 0, PAGES * PAGE_BYTES);
+}
+
+/* What was not copied can be at the next time. */
+static int check_copied(struct operation *self, int device, int result)
+{
+	char *memory;
+
+	CHECK(!result || !copy_all(self, device));
+	memory = map(self->fd, PAGES);
+	CHECK(memory != MAP_FAILED);
+	CHECK(is_marked(memory, PAGES * PAGE_BYTES));
+	CHECK(!munmap(memory, PAGES * PAGE_BYTES));
+	CHECK(!munmap(self->memory, PAGES * PAGE_BYTES));
+	CHECK(!close(copy_from));
+	return close_region(self, device, result);
+}
+
+TEST_F(driver, copy)
+{
+	struct operation operation = {
+		.where = IN_MODULE, .least = 6, .prepare = prepare_copy, .act = copy_all,
+		.undo = check_copied,
 	};
 
 	EXPECT_SWEEP(operation, self->device);

@@ -4,27 +4,9 @@
  * stay as they are and stay counted, and go when they are let go of. The
  * holder here is a pipe, by vmsplice(2): of all holders the hardest to see.
  */
-#include <sys/uio.h>
-
 #include "driver_test.h"
 
 #define PAGES	4
-
-/* A pipe that holds the small page at @memory; [0] is its reading end. */
-static int hold(void *memory, int ends[2])
-{
-	struct iovec vector = { memory, 4096 };
-
-	if (pipe2(ends, O_CLOEXEC))
-		return -errno;
-	return vmsplice(ends[1], &vector, 1, 0) == 4096 ? 0 : -errno;
-}
-
-static void let_go(int ends[2])
-{
-	close(ends[0]);
-	close(ends[1]);
-}
 
 /* Makes a region and pins its page @page; the region's file is gone then. */
 static int make_lingering(int device, size_t pages, size_t page, uint64_t *id, int ends[2])
@@ -220,8 +202,8 @@ static int charged_while_pinned(int device)
 	/* Three pages have come back, the fourth has not. */
 	arg = region_of(4);
 	CHECK(create(device, &arg) == -ENOMEM);
-	CHECK(arg.why == ACTMEM_WHY_MEMLOCK);
-	CHECK(arg.why_available == 3 * PAGE_BYTES);
+	CHECK(arg.why.reason == ACTMEM_WHY_MEMLOCK);
+	CHECK(arg.why.available == 3 * PAGE_BYTES);
 	arg = region_of(3);
 	CHECK(create(device, &arg) >= 0);
 	close(arg.fd);

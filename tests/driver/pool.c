@@ -13,19 +13,8 @@
 
 #define NODE	1
 #define FULL	32
-/* What may be taken before the pool is filled up again. */
 #define SOME	(FULL / 8)
 #define MODULE	"/vm/modules/actmem.ko"
-
-static int put(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	int err = fd < 0 || write(fd, text, strlen(text)) < 0 ? -errno : 0;
-
-	if (fd >= 0)
-		close(fd);
-	return err;
-}
 
 static int set_text(int node, const char *name, const char *text)
 {
@@ -59,29 +48,16 @@ static long ready(int node)
 	return get(node, "pool_free_bytes") / (long)PAGE_BYTES;
 }
 
+static long lent(int node)
+{
+	return get(node, "pool_lent_bytes") / (long)PAGE_BYTES;
+}
+
 /* Ends by the harness's time limit if it never comes to that. */
 static void wait_ready(int node, long pages)
 {
 	while (ready(node) != pages)
 		usleep(20000);
-}
-
-static size_t node_memory(int node, const char *key)
-{
-	char path[64], line[256], name[64];
-	size_t bytes = 0, kib;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/meminfo", node);
-	file = fopen(path, "re");
-	if (!file)
-		return 0;
-	while (fgets(line, sizeof(line), file))
-		if (sscanf(line, "Node %*d %63[^:]: %zu kB", name, &kib) == 2 &&
-		    !strcmp(name, key))
-			bytes = kib * 1024;
-	fclose(file);
-	return bytes;
 }
 
 /*
@@ -105,15 +81,6 @@ static size_t unused_memory(int node)
 	if (file)
 		fclose(file);
 	return pages * 4096;
-}
-
-static struct actmem_ioctl_create region_on(size_t pages, uint32_t policy, uint64_t nodes)
-{
-	struct actmem_ioctl_create arg = region_of(pages);
-
-	arg.policy = policy;
-	arg.nodes[0] = nodes;
-	return arg;
 }
 
 static int create_on(int device, int node, size_t pages)
@@ -161,6 +128,7 @@ FIXTURE_SETUP(pool)
 	ASSERT_EQ(0, node_sum("pool_bytes"));
 	ASSERT_EQ(0, node_sum("pool_min_bytes"));
 	ASSERT_EQ(0, node_sum("pool_free_bytes"));
+	ASSERT_EQ(0, node_sum("pool_lent_bytes"));
 }
 
 FIXTURE_TEARDOWN(pool)
@@ -201,9 +169,11 @@ TEST_F(pool, a_region_takes_from_it_and_gives_back)
 		fd = create_on(self->device, NODE, SOME);
 		ASSERT_LE(0, fd);
 		EXPECT_EQ(FULL - SOME, ready(NODE));
+		EXPECT_EQ(SOME, lent(NODE));
 		EXPECT_EQ((long)(SOME * PAGE_BYTES), get(NODE, "region_bytes"));
 		EXPECT_TRUE(was_zero(fd, SOME));
 		close(fd);
+		EXPECT_EQ(0, lent(NODE));
 		EXPECT_EQ(0, get(NODE, "region_bytes"));
 		wait_ready(NODE, FULL);
 	}
@@ -229,19 +199,64 @@ TEST_F(pool, what_was_written_is_gone)
 	wait_ready(NODE, FULL);
 }
 
-TEST_F(pool, below_the_low_mark_it_is_filled_again)
+/* What it has lent is still its own, so that it gets no other pages for it. */
+TEST_F(pool, what_is_lent_counts)
 {
-	int fd;
+	int fd, more;
 
 	ASSERT_EQ(0, set_pool(NODE, FULL));
 	wait_ready(NODE, FULL);
-	fd = create_on(self->device, NODE, SOME + 1);
+	fd = create_on(self->device, NODE, FULL + SOME);
 	ASSERT_LE(0, fd);
-	wait_ready(NODE, FULL);
-	/* Now it has no room for what comes back. */
+	EXPECT_EQ(FULL, lent(NODE));
+	/* As long as a fill would take, and the worker is awake. */
+	ASSERT_EQ(0, set_pool(NODE, FULL));
+	more = create_on(self->device, NODE, SOME);
+	ASSERT_LE(0, more);
+	usleep(200000);
+	EXPECT_EQ(0, ready(NODE));
+	EXPECT_EQ(FULL, lent(NODE));
+	EXPECT_EQ((long)((FULL + 2 * SOME) * PAGE_BYTES), get(NODE, "region_bytes"));
+	/* What was not taken from it does not come to it. */
+	close(more);
+	EXPECT_EQ(FULL, lent(NODE));
+	EXPECT_EQ(0, ready(NODE));
 	close(fd);
-	EXPECT_EQ(FULL, ready(NODE));
-	EXPECT_EQ(0, get(NODE, "region_bytes"));
+	EXPECT_EQ(0, lent(NODE));
+	wait_ready(NODE, FULL);
+}
+
+TEST_F(pool, shrinking_while_it_has_lent)
+{
+	int fds[4], i;
+
+	ASSERT_EQ(0, set_pool(NODE, FULL));
+	wait_ready(NODE, FULL);
+	for (i = 0; i < 4; i++) {
+		fds[i] = create_on(self->device, NODE, FULL / 4);
+		ASSERT_LE(0, fds[i]);
+	}
+	close(fds[0]);
+	EXPECT_EQ(FULL / 4 * 3, lent(NODE));
+	wait_ready(NODE, FULL / 4);
+	/* What is held goes at once, what is lent when it returns, but for the rest. */
+	ASSERT_EQ(0, set_pool(NODE, FULL / 2));
+	EXPECT_EQ(0, ready(NODE));
+	EXPECT_EQ(FULL / 4 * 3, lent(NODE));
+	close(fds[1]);
+	EXPECT_EQ(FULL / 2, lent(NODE));
+	close(fds[2]);
+	EXPECT_EQ(FULL / 4, lent(NODE));
+	wait_ready(NODE, FULL / 4);
+	/* Grown, it is filled by what it lacks. */
+	ASSERT_EQ(0, set_pool(NODE, FULL));
+	wait_ready(NODE, FULL / 4 * 3);
+	ASSERT_EQ(0, set_pool(NODE, 0));
+	EXPECT_EQ(0, ready(NODE));
+	EXPECT_EQ(FULL / 4, lent(NODE));
+	close(fds[3]);
+	EXPECT_EQ(0, ready(NODE));
+	EXPECT_EQ(0, lent(NODE));
 }
 
 /* Makes a region and returns how long that took, as long as it is all zeros. */
@@ -298,6 +313,7 @@ TEST_F(pool, a_page_that_is_pinned_does_not_come_back)
 	close(fd);
 	wait_ready(NODE, FULL - 1);
 	EXPECT_EQ((long)PAGE_BYTES, get(NODE, "lingering_bytes"));
+	EXPECT_EQ(1, lent(NODE));
 
 	for (i = 0; i < 4; i++) {
 		next = create_on(self->device, NODE, FULL);
@@ -362,6 +378,7 @@ TEST_F(pool, bad_settings)
 		EXPECT_EQ((long)(3 * PAGE_BYTES), get(NODE, names[i]));
 	}
 	EXPECT_EQ(-EACCES, set_text(NODE, "pool_free_bytes", "0"));
+	EXPECT_EQ(-EACCES, set_text(NODE, "pool_lent_bytes", "0"));
 	wait_ready(NODE, 3);
 	/* As large as may be: it is filled as far as the node has memory. */
 	EXPECT_EQ(0, set(NODE, "pool_min_bytes", most));
@@ -387,16 +404,16 @@ TEST_F(pool, a_target_beyond_what_is_free)
 	EXPECT_LT(PAGE_BYTES, unused_memory(NODE));
 	/* What a node had to give includes its pool. */
 	EXPECT_EQ(-ENOMEM, create(self->device, &arg));
-	EXPECT_EQ(ACTMEM_WHY_NODE_FULL, arg.why);
-	EXPECT_EQ(NODE, arg.why_node);
-	EXPECT_EQ(most * PAGE_BYTES, arg.why_wanted);
-	EXPECT_LE((size_t)now * PAGE_BYTES, arg.why_available);
-	EXPECT_LT(arg.why_available, arg.why_wanted);
+	EXPECT_EQ(ACTMEM_WHY_NODE_FULL, arg.why.reason);
+	EXPECT_EQ(NODE, arg.why.node);
+	EXPECT_EQ(most * PAGE_BYTES, arg.why.wanted);
+	EXPECT_LE((size_t)now * PAGE_BYTES, arg.why.available);
+	EXPECT_LT(arg.why.available, arg.why.wanted);
 	/* Fails before it begins, but tells the same. */
 	arg = region_on(2 * most, ACTMEM_POLICY_BIND, 1 << NODE);
 	EXPECT_EQ(-ENOMEM, create(self->device, &arg));
-	EXPECT_EQ(ACTMEM_WHY_NODE_FULL, arg.why);
-	EXPECT_LE(most / 2 * PAGE_BYTES, arg.why_available);
+	EXPECT_EQ(ACTMEM_WHY_NODE_FULL, arg.why.reason);
+	EXPECT_LE(most / 2 * PAGE_BYTES, arg.why.available);
 	EXPECT_EQ(0, regions());
 }
 
@@ -410,10 +427,13 @@ TEST_F(pool, memory_pressure_shrinks_it_to_the_floor)
 	fd = create_on(self->device, NODE, SOME);
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, put("/proc/sys/vm/drop_caches", "2"));
-	EXPECT_EQ(8, ready(NODE));
-	/* What comes back now is not kept. */
+	EXPECT_EQ(8 - SOME, ready(NODE));
+	EXPECT_EQ(SOME, lent(NODE));
+	/* What comes back now is kept up to the floor. */
+	ASSERT_EQ(0, set(NODE, "pool_min_bytes", 6 * PAGE_BYTES));
 	close(fd);
-	EXPECT_EQ(8, ready(NODE));
+	EXPECT_EQ(0, lent(NODE));
+	wait_ready(NODE, 6);
 	EXPECT_EQ((long)(FULL * PAGE_BYTES), get(NODE, "pool_bytes"));
 	/* After a while it is filled again. */
 	wait_ready(NODE, FULL);
@@ -456,7 +476,7 @@ static int in_cpuset_of_node_0(int device)
 
 	CHECK(!put("/tmp/cgroup/one/cgroup.procs", "0"));
 	arg = region_on(SOME, ACTMEM_POLICY_BIND, 1 << NODE);
-	CHECK(create(device, &arg) == -EPERM && arg.why == ACTMEM_WHY_CPUSET);
+	CHECK(create(device, &arg) == -EPERM && arg.why.reason == ACTMEM_WHY_CPUSET);
 	arg = region_on(SOME, ACTMEM_POLICY_PREFERRED, 0);
 	CHECK(create(device, &arg) >= 0);
 	arg = region_on(SOME, ACTMEM_POLICY_INTERLEAVE, 0);
@@ -464,19 +484,19 @@ static int in_cpuset_of_node_0(int device)
 	CHECK(get(0, "region_bytes") == 2 * SOME * PAGE_BYTES);
 	/* Not even when its own nodes are full. */
 	arg = region_on(node_memory(0, "MemTotal") / PAGE_BYTES, ACTMEM_POLICY_PREFERRED, 0);
-	CHECK(create(device, &arg) == -ENOMEM && arg.why_node == 0);
+	CHECK(create(device, &arg) == -ENOMEM && arg.why.node == 0);
 	CHECK(get(NODE, "region_bytes") == 0);
 	CHECK(ready(NODE) == FULL);
 	return 0;
 }
 
-/* What a pool gives is not the cgroup's, what comes beyond it is. */
+/* What a pool lends is not the cgroup's, what comes beyond it is. */
 static int in_memory_cgroup(int device)
 {
 	static const char current[] = "/tmp/cgroup/one/memory.current";
 	struct actmem_ioctl_create arg;
+	int fd, other;
 	long before;
-	int fd;
 
 	CHECK(!put("/tmp/cgroup/one/cgroup.procs", "0"));
 	before = number_in(current);
@@ -484,6 +504,21 @@ static int in_memory_cgroup(int device)
 	CHECK(fd >= 0);
 	CHECK(number_in(current) < before + (long)PAGE_BYTES);
 	close(fd);
+	wait_ready(NODE, FULL);
+
+	/* What is beyond the pool is the cgroup's for good: the pool stays as large. */
+	fd = create_on(device, NODE, FULL + 8);
+	CHECK(fd >= 0);
+	CHECK(lent(NODE) == FULL);
+	CHECK(number_in(current) >= before + 8 * (long)PAGE_BYTES);
+	CHECK(number_in(current) < before + 9 * (long)PAGE_BYTES);
+	other = create_on(device, NODE, 8);
+	CHECK(other >= 0);
+	CHECK(number_in(current) >= before + 16 * (long)PAGE_BYTES);
+	close(fd);
+	close(other);
+	CHECK(number_in(current) < before + (long)PAGE_BYTES);
+	CHECK(lent(NODE) == 0);
 	wait_ready(NODE, FULL);
 
 	/*
@@ -510,9 +545,10 @@ static int in_memory_cgroup(int device)
 	CHECK(!put("/tmp/cgroup/one/memory.max", "16M"));
 	arg = region_on(8 + 12, ACTMEM_POLICY_BIND, 1 << NODE);
 	CHECK(create(device, &arg) == -ENOMEM);
-	CHECK(arg.why == ACTMEM_WHY_MEMCG && arg.why_node == -1);
-	CHECK(arg.why_wanted == 12 * PAGE_BYTES);
-	CHECK(arg.why_available < 8 * PAGE_BYTES);
+	CHECK(arg.why.reason == ACTMEM_WHY_MEMCG && arg.why.node == -1);
+	CHECK(arg.why.wanted == 12 * PAGE_BYTES);
+	CHECK(arg.why.available < 8 * PAGE_BYTES);
+	CHECK(lent(NODE) == 0);
 	return 0;
 }
 
@@ -552,7 +588,7 @@ static int limited(int device)
 {
 	struct actmem_ioctl_create arg = region_on(SOME + 1, ACTMEM_POLICY_BIND, 1 << NODE);
 
-	CHECK(create(device, &arg) == -ENOMEM && arg.why == ACTMEM_WHY_MEMLOCK);
+	CHECK(create(device, &arg) == -ENOMEM && arg.why.reason == ACTMEM_WHY_MEMLOCK);
 	CHECK(ready(NODE) == FULL);
 	CHECK(create_on(device, NODE, SOME) >= 0);
 	CHECK(ready(NODE) == FULL - SOME);
@@ -610,6 +646,7 @@ TEST_F(pool, regions_come_and_go_while_it_changes)
 		EXPECT_EQ(NULL, wrong);
 	}
 	EXPECT_EQ(0, regions());
+	EXPECT_EQ(0, lent(NODE));
 	ASSERT_EQ(0, set_pool(NODE, FULL));
 	wait_ready(NODE, FULL);
 }

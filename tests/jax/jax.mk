@@ -29,9 +29,14 @@ check-jax-threads: $(SAVED_TESTS)
 # The processor is one with AVX, which jaxlib wants.
 CHECKS += jax-driver
 
+JAX_ON_DRIVER := $(VENV)/.ready $(XLA_LIBRARY) $(B)/bin/actmem $(B)/vm/init
+
+# $(call jax_on_driver,KERNEL,MEMORY)
+jax_on_driver = tests/vm/run --kernel $(1) --tap --host --cpu max --numa 2 --memory $(2) \
+	--timeout 900 --env PYTHONDONTWRITEBYTECODE=1 --env TMPDIR=/dev/shm \
+	-- $(B)/bin/actmem run --backend driver --nodes 1 -- \
+	$(VENV_PYTHON) tests/jax/on_driver.py
+
 .PHONY: check-jax-driver
-check-jax-driver: $(VENV)/.ready $(XLA_LIBRARY) $(B)/bin/actmem $(B)/vm/init
-	@tests/vm/run --kernel 6.12 --tap --host --cpu max --numa 2 --memory 3G \
-		--timeout 900 --env PYTHONDONTWRITEBYTECODE=1 --env TMPDIR=/dev/shm \
-		-- $(B)/bin/actmem run --backend driver --nodes 1 -- \
-		$(VENV_PYTHON) tests/jax/on_driver.py
+check-jax-driver: $(JAX_ON_DRIVER)
+	@$(call jax_on_driver,6.12,3G)

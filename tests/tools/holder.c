@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * Holds regions while they are looked at: holder NAME BYTES... [-- PROGRAM...]
- * makes one of each size and maps the first. Then it runs the program and
- * ends with its status; without one it prints "ready" and waits for the end of
- * its input.
+ * makes one of each size and maps the first; lazy:BYTES is a lazy one of which
+ * the first half is populated. Then it runs the program and ends with its
+ * status; without one it prints "ready" and waits for the end of its input.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +46,23 @@ static int wait_for_end_of_input(void)
 	return 0;
 }
 
+static int make(struct actmem *am, const char *name, const char *size,
+		struct actmem_region **region)
+{
+	struct actmem_region_options options;
+	const char *lazy = strchr(size, ':');
+	int error;
+
+	ACTMEM_INIT(&options);
+	options.name = name;
+	options.length = strtoull(lazy ? lazy + 1 : size, NULL, 0);
+	options.flags = lazy ? ACTMEM_REGION_LAZY : 0;
+	error = actmem_region_create(am, &options, region);
+	if (!error && lazy)
+		error = actmem_region_populate(*region, 0, options.length / 2);
+	return error;
+}
+
 int main(int argc, char **argv)
 {
 	struct actmem_region *region;
@@ -60,12 +77,7 @@ int main(int argc, char **argv)
 	if (actmem_open(&am, NULL))
 		return fail();
 	for (i = 2; i < argc && strcmp(argv[i], "--"); i++) {
-		struct actmem_region_options options;
-
-		ACTMEM_INIT(&options);
-		options.name = argv[1];
-		options.length = strtoull(argv[i], NULL, 0);
-		if (actmem_region_create(am, &options, &region))
+		if (make(am, argv[1], argv[i], &region))
 			return fail();
 		if (i == 2 && actmem_region_map(region, &address))
 			return fail();

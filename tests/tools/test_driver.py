@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The command on the driver, in a booted kernel of two nodes."""
+"""The command on the driver, in a booted kernel of two nodes: 6.12, or the one
+that ACTMEM_TEST_KERNEL names."""
 import functools
 import json
 import os
@@ -10,6 +11,7 @@ from harness import ACTMEM, BUILD, HOLDER, clean_environment
 from tap import case, main
 
 MIB = 1 << 20
+KERNEL = os.environ.get("ACTMEM_TEST_KERNEL", "6.12")
 LIBRARIES = os.path.join(BUILD, "lib")
 HOLD = ["--", HOLDER, "held", str(8 * MIB), str(4 * MIB), "--"]
 PROGRAMS = {
@@ -21,7 +23,28 @@ PROGRAMS = {
     "pool": ["/bin/sh", "-c",
              f"cd /sys/class/misc/actmem/node1 && echo {8 * MIB} >pool_bytes || exit; "
              f"while read ready <pool_free_bytes && [ $ready != {8 * MIB} ]; do :; done; "
-             f"{ACTMEM} info --json && {ACTMEM} info && echo 0 >pool_bytes"],
+             f"{ACTMEM} info --json && {ACTMEM} info && "
+             f"{ACTMEM} run --nodes 1 -- {HOLDER} held {4 * MIB} -- {ACTMEM} info --json && "
+             f"echo 0 >pool_bytes"],
+    "limits": ["/bin/sh", "-c",
+               f"cd /sys/class/misc/actmem && echo 0 >users/add && "
+               f"echo {16 * MIB} >users/0/limit_bytes && echo {32 * MIB} >user_limit_bytes && "
+               f"echo {64 * MIB} >node1/limit_bytes && "
+               f"{ACTMEM} run --backend driver --nodes 1 {' '.join(HOLD)} "
+               f"/bin/sh -c '{ACTMEM} info --json && {ACTMEM} info --bytes' && "
+               "echo max >user_limit_bytes && echo max >node1/limit_bytes && "
+               "echo 0 >users/remove"],
+    "agree": ["/bin/sh", "-c",
+              f"{ACTMEM} run --backend driver --nodes 0,1 --policy interleave {' '.join(HOLD)} "
+              f"/bin/sh -c '{ACTMEM} list --json && for file in /proc/$PPID/fdinfo/* "
+              "/sys/class/misc/actmem/users/0/region_bytes; do "
+              "while read -r line; do echo \"$line\"; done <$file; done'"],
+    "refused": ["/bin/sh", "-c",
+                "cd /sys/class/misc/actmem && echo 0 >users/add && echo 0 >users/0/limit_bytes; "
+                f"{ACTMEM} run --backend driver -- {ACTMEM} --version; "
+                "echo 0 >users/remove; echo 0 >node1/limit_bytes; "
+                f"{ACTMEM} run --backend driver --nodes 1 -- {ACTMEM} --version; "
+                "echo max >node1/limit_bytes"],
     "after": [ACTMEM, "list", "--json"],
 }
 
@@ -29,7 +52,8 @@ PROGRAMS = {
 @functools.cache
 def outputs():
     """What the programs print, all of them in one machine."""
-    words = ["tests/vm/run", "--numa", "2", "--env", f"LD_LIBRARY_PATH={LIBRARIES}"]
+    words = ["tests/vm/run", "--kernel", KERNEL, "--numa", "2", "--memory", "2G",
+             "--env", f"LD_LIBRARY_PATH={LIBRARIES}"]
     for file in (ACTMEM, HOLDER, os.path.join(LIBRARIES, "libactmem.so.0")):
         words += ["--file", file]
     separator = "--"
@@ -79,12 +103,51 @@ def info_counts_what_is_held():
 
 @case
 def info_shows_the_pools():
-    info, end = json.JSONDecoder().raw_decode(outputs()["pool"].lstrip())
+    decoder = json.JSONDecoder()
+    output = outputs()["pool"].lstrip()
+    info, end = decoder.raw_decode(output)
     assert [n["pool"] for n in info["nodes"]] == [
-        {"total_bytes": 0, "free_bytes": 0},
-        {"total_bytes": 8 * MIB, "free_bytes": 8 * MIB}], info
-    table = outputs()["pool"].lstrip()[end:]
-    assert "FREE/POOL" in table and "8M/8M" in table, table
+        {"total_bytes": 0, "free_bytes": 0, "lent_bytes": 0},
+        {"total_bytes": 8 * MIB, "free_bytes": 8 * MIB, "lent_bytes": 0}], info
+    table, brace, rest = output[end:].partition("{")
+    assert "FREE/LENT/POOL" in table and "8M/0B/8M" in table, table
+    pool = decoder.raw_decode(brace + rest)[0]["nodes"][1]["pool"]
+    assert pool["lent_bytes"] == 4 * MIB and pool["total_bytes"] == 8 * MIB, pool
+
+
+@case
+def info_shows_users_and_limits():
+    info, end = json.JSONDecoder().raw_decode(outputs()["limits"].lstrip())
+    assert info["driver"]["user_limit_bytes"] == 32 * MIB, info
+    assert info["users"] == [{"uid": 0, "regions": 2, "region_bytes": 12 * MIB,
+                              "lingering_bytes": 0, "limit_bytes": 16 * MIB}], info
+    assert [(n["regions"], n["region_bytes"], n["limit_bytes"]) for n in info["nodes"]] == [
+        (0, 0, None), (2, 12 * MIB, 64 * MIB)], info
+    lines = [line.split() for line in outputs()["limits"].lstrip()[end:].splitlines()]
+    assert ["Driver's", "user", "limit", str(32 * MIB)] in lines, lines
+    assert any(line[1:] == ["2", str(12 * MIB), "0", str(16 * MIB)] for line in lines), lines
+    assert any(line[3:5] == [str(12 * MIB), str(64 * MIB)] for line in lines), lines
+
+
+@case
+def list_fdinfo_and_sysfs_agree():
+    listed, end = json.JSONDecoder().raw_decode(outputs()["agree"].lstrip())
+    rest = outputs()["agree"].lstrip()[end:]
+    allocated = [region["allocated_bytes"] for region in listed["regions"]]
+    assert allocated == [8 * MIB, 4 * MIB], listed
+    for region in listed["regions"]:
+        assert sum(n["bytes"] for n in region["nodes"]) == region["allocated_bytes"], listed
+    told = dict(re.findall(r"^actmem-id:\t(\d+)\n(?:actmem-(?!allocated).*\n)*"
+                           r"actmem-allocated:\t(\d+)$", rest, flags=re.MULTILINE))
+    assert told == {str(r["id"]): str(r["allocated_bytes"]) for r in listed["regions"]}, rest
+    assert rest.splitlines()[-1] == str(12 * MIB), rest
+
+
+@case
+def refusals_name_the_file_to_write():
+    user, node = [line for line in outputs()["refused"].splitlines() if "actmem run" in line]
+    assert "0 B left of 2.0 MiB wanted" in user and "users/0/limit_bytes" in user, user
+    assert "node 1" in node and "/sys/class/misc/actmem/node1/limit_bytes" in node, node
 
 
 @case
@@ -93,8 +156,8 @@ def the_table_on_the_driver():
     assert any("driver: " in line for line in lines), lines
     assert any("2M pages on node 1" in line for line in lines), lines
     rows = [line.split() for line in lines if line.rstrip().endswith(" driver")]
-    assert [row[2:7] for row in rows] == [["holder", "held", "8M", "2M", "1:8M"],
-                                          ["holder", "held", "4M", "2M", "1:4M"]], lines
+    assert [row[2:8] for row in rows] == [["holder", "held", "8M", "8M", "2M", "1:8M"],
+                                          ["holder", "held", "4M", "4M", "2M", "1:4M"]], lines
 
 
 @case

@@ -14,7 +14,7 @@ from tap import Skip, case, main
 
 MIB = 1 << 20
 IN_OPEN = 0x20
-HEADINGS = "PID USER COMMAND NAME SIZE PAGE NODES MAPPED PINNED BACKEND".split()
+HEADINGS = "PID USER COMMAND NAME SIZE ALLOCATED PAGE NODES MAPPED PINNED BACKEND".split()
 
 
 def regions(**options):
@@ -54,6 +54,8 @@ def json_tells_all_of_each_region():
         assert sum(n["bytes"] for n in region["nodes"]) == region["bytes"], region
         assert region["mapped_bytes"] == (4 * MIB if region["bytes"] == 4 * MIB else 0), region
         assert 0 <= region["pinned_bytes"] <= region["bytes"], region
+        assert region["allocated_bytes"] == region["bytes"], region
+        assert region["demand_faults"] == 0, region
         assert region["lingering"] is False, region
 
 
@@ -66,9 +68,21 @@ def the_table_tells_the_same():
         exact = [r for r in rows("--bytes") if r[0] == str(process.pid)]
         (region,) = [r for r in regions() if r["pid"] == process.pid]
     mapped, pinned = region["mapped_bytes"], region["pinned_bytes"]
-    assert exact == [[str(process.pid), exact[0][1], "holder", "table", str(3 * MIB), "4096",
+    assert exact == [[str(process.pid), exact[0][1], "holder", "table", str(3 * MIB),
+                      str(3 * MIB), "4096",
                       f"0:{3 * MIB}", str(mapped), str(pinned), "memfd"]], exact
-    assert table[0][2:7] == ["holder", "table", "3M", "4K", "0:3M"], table
+    assert table[0][2:8] == ["holder", "table", "3M", "3M", "4K", "0:3M"], table
+
+
+@case
+def a_lazy_region_is_told_against_its_length():
+    with holder("lazy", f"lazy:{8 * MIB}") as process:
+        (region,) = [r for r in regions() if r["pid"] == process.pid]
+        (row,) = [r for r in rows() if r[0] == str(process.pid)]
+    assert region["bytes"] == 8 * MIB and region["allocated_bytes"] == 4 * MIB, region
+    assert sum(n["bytes"] for n in region["nodes"]) == 4 * MIB, region
+    assert region["pinned_bytes"] <= 4 * MIB, region
+    assert row[3:6] == ["lazy", "8M", "4M"], row
 
 
 @case

@@ -20,5 +20,7 @@ $(TOOLS_TESTS)/cgroup_test: $(B)/obj/tests/tools/cgroup_test.o \
 check-tools: all $(TOOLS_TESTS)/holder $(TOOLS_TESTS)/cgroup_test
 	@tests/tools/run $(B) $(TOOLS_TESTS)
 
-check-tools-driver: all $(TOOLS_TESTS)/holder $(B)/vm/init
+TOOLS_ON_DRIVER := all $(TOOLS_TESTS)/holder $(B)/vm/init
+
+check-tools-driver: $(TOOLS_ON_DRIVER)
 	@$(PYTHON3) tests/tools/test_driver.py $(B)

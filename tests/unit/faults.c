@@ -147,6 +147,11 @@ WRAP(int, ftruncate, (int fd, off_t length))
 	return fails("ftruncate", ENOMEM) ? -1 : __real_ftruncate(fd, length);
 }
 
+WRAP(int, fallocate, (int fd, int mode, off_t offset, off_t length))
+{
+	return fails("fallocate", ENOSPC) ? -1 : __real_fallocate(fd, mode, offset, length);
+}
+
 WRAP(int, fcntl, (int fd, int command, ...))
 {
 	va_list arguments;

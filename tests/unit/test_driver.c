@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,6 +27,9 @@ static struct {
 	struct actmem_ioctl_create create;
 	unsigned int created;
 	struct actmem_ioctl_create asked[2];
+	int range_error;	/* of POPULATE and DISCARD */
+	unsigned long changed;	/* which of them was asked for */
+	struct actmem_ioctl_range range;
 	uint32_t regions;	/* for LIST: ids 1..regions */
 	uint32_t gone;		/* an id that INFO does not know */
 } driver;
@@ -38,6 +42,7 @@ static int answer_query(struct actmem_ioctl_query *query)
 	query->abi = driver.abi;
 	query->abi_oldest = driver.abi_oldest;
 	query->page_bytes = driver.page_bytes;
+	query->max_region_bytes = 16ULL << 40;
 	return driver.error;
 }
 
@@ -48,11 +53,11 @@ static int answer_create(struct actmem_ioctl_create *create)
 	assert_in_range(turn, 0, 1);
 	driver.asked[turn] = *create;
 	if (driver.create_error[turn]) {
-		create->why = driver.create.why;
-		create->why_node = driver.create.why_node;
-		create->why_wanted = driver.create.why_wanted;
-		create->why_available = driver.create.why_available;
-		create->why_movable = driver.create.why_movable;
+		create->why.reason = driver.create.why.reason;
+		create->why.node = driver.create.why.node;
+		create->why.wanted = driver.create.why.wanted;
+		create->why.available = driver.create.why.available;
+		create->why.movable = driver.create.why.movable;
 		return driver.create_error[turn];
 	}
 	create->fd = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -69,6 +74,8 @@ static int answer_info(struct actmem_ioctl_info *info)
 	info->length = LENGTH;
 	info->page_bytes = ACTMEM_PAGE_BYTES;
 	info->state = ACTMEM_INFO_LINGERING;
+	info->allocated_bytes = LENGTH / 2;
+	info->demand_faults = 3;
 	strcpy(info->name, "told");
 	return 0;
 }
@@ -86,9 +93,21 @@ static int answer_list(struct actmem_ioctl_list *list)
 	return 0;
 }
 
+static int answer_range(unsigned long request, struct actmem_ioctl_range *range)
+{
+	driver.changed = request;
+	driver.range = *range;
+	range->done = range->length / 2;
+	range->why = driver.create.why;
+	return driver.range_error;
+}
+
 static int answer(unsigned long request, void *argument)
 {
 	switch (request) {
+	case ACTMEM_IOC_POPULATE:
+	case ACTMEM_IOC_DISCARD:
+		return answer_range(request, argument);
 	case ACTMEM_IOC_QUERY:
 		return answer_query(argument);
 	case ACTMEM_IOC_CREATE:
@@ -184,7 +203,7 @@ static void test_new_driver(void **state)
 {
 	driver.abi = 9;
 	driver.abi_oldest = 7;
-	assert_unusable(EPROTONOSUPPORT, "library's version 1 is older than 7");
+	assert_unusable(EPROTONOSUPPORT, "library's version 2 is older than 7");
 	driver.error = EPROTONOSUPPORT;
 	assert_unusable(EPROTONOSUPPORT, "driver (version 9)");
 	/* A newer one that still takes us. */
@@ -211,20 +230,21 @@ static void test_no_device(void **state)
 {
 	const struct {
 		int error;
+		int told;
 		const char *words;
 	} cases[] = {
-		{ ENOENT, "does not exist" },
-		{ ENXIO, "modprobe actmem" },
-		{ ENODEV, "no driver behind it" },
-		{ EACCES, "join the group actmem" },
-		{ EPERM, "permission denied" },
+		{ ENOENT, ENOENT, "does not exist" },
+		{ ENXIO, ENXIO, "modprobe actmem" },
+		{ ENODEV, ENXIO, "no driver behind it" },
+		{ EACCES, EACCES, "join the group actmem" },
+		{ EPERM, EPERM, "permission denied" },
 	};
 	struct actmem *am;
 	unsigned int i;
 
 	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		fail_every("open", cases[i].error);
-		assert_fails(open_backend(&am, ACTMEM_BACKEND_DRIVER), cases[i].error,
+		assert_fails(open_backend(&am, ACTMEM_BACKEND_DRIVER), cases[i].told,
 			     cases[i].words);
 		assert_int_equal(open_backend(&am, ACTMEM_BACKEND_AUTO), 0);
 		assert_non_null(strstr(actmem_describe(am), cases[i].words));
@@ -253,6 +273,8 @@ static void test_request(void **state)
 	assert_int_equal(actmem_region_info(region, &info), 0);
 	assert_int_equal(info.node_bytes[1], LENGTH);
 	assert_int_equal(info.lingering, 1);
+	assert_int_equal(info.allocated_bytes, LENGTH / 2);
+	assert_int_equal(info.demand_faults, 3);
 	fail_call("ioctl", 1, EINTR);
 	assert_int_equal(actmem_region_info(region, &info), 0);
 	fail_call("ioctl", 1, EIO);
@@ -264,6 +286,7 @@ static void test_request(void **state)
 
 static void test_refusals(void **state)
 {
+	char own_limit[64];
 	const struct {
 		uint32_t why;
 		int error;
@@ -275,6 +298,12 @@ static void test_refusals(void **state)
 		{ ACTMEM_WHY_NODE_FULL, ENOMEM, "16.0 GiB more are free there" },
 		{ ACTMEM_WHY_MEMLOCK, ENOMEM, "RLIMIT_MEMLOCK has 3.1 GiB left of 8.0 GiB wanted" },
 		{ ACTMEM_WHY_MEMCG, ENOMEM, "the memory cgroup has 3.1 GiB left of 8.0 GiB wanted" },
+		{ ACTMEM_WHY_USER_LIMIT, EDQUOT, "limit of the region's user has 3.1 GiB left of 8.0 GiB wanted" },
+		{ ACTMEM_WHY_USER_LIMIT, EDQUOT, own_limit },
+		{ ACTMEM_WHY_USER_LIMIT, EDQUOT, "user_limit_bytes in /sys/class/misc/actmem" },
+		{ ACTMEM_WHY_NODE_LIMIT, EDQUOT, "limit of node 1 has 3.1 GiB left of 8.0 GiB wanted" },
+		{ ACTMEM_WHY_NODE_LIMIT, EDQUOT, "/sys/class/misc/actmem/node1/limit_bytes" },
+		{ ACTMEM_WHY_NODE_LIMIT, EDQUOT, "ACTMEM_ALLOW=node" },
 		{ ACTMEM_WHY_CPUSET, EPERM, "node 1 is outside this task's cpuset" },
 		{ ACTMEM_WHY_NO_MEMORY_NODE, ENODEV, "node 1 has no memory" },
 		{ ACTMEM_WHY_MISPLACED, EIO, "node 1" },
@@ -285,17 +314,78 @@ static void test_refusals(void **state)
 	struct actmem_region *region;
 	unsigned int i;
 
+	snprintf(own_limit, sizeof(own_limit), "users/%u/limit_bytes", geteuid());
 	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		driver.created = 0;
 		driver.create_error[0] = cases[i].error;
-		driver.create.why = cases[i].why;
-		driver.create.why_node = 1;
-		driver.create.why_wanted = 8ULL << 30;
-		driver.create.why_available = (31ULL << 30) / 10;
-		driver.create.why_movable = 16ULL << 30;
+		driver.create.why.reason = cases[i].why;
+		driver.create.why.node = 1;
+		driver.create.why.wanted = 8ULL << 30;
+		driver.create.why.available = (31ULL << 30) / 10;
+		driver.create.why.movable = 16ULL << 30;
 		assert_fails(create(am, 0, &region), cases[i].error, cases[i].words);
 		assert_same_held(before);
 	}
+	assert_int_equal(actmem_close(am), 0);
+}
+
+static int create_lazy(struct actmem *am, struct actmem_region **region)
+{
+	struct actmem_region_options options;
+
+	ACTMEM_INIT(&options);
+	options.length = LENGTH;
+	options.flags = ACTMEM_REGION_LAZY;
+	return actmem_region_create(am, &options, region);
+}
+
+static void test_ranges(void **state)
+{
+	const uint64_t half = LENGTH / 2;
+	struct actmem *am = opened();
+	struct actmem_region *region;
+
+	assert_int_equal(create_lazy(am, &region), 0);
+	assert_int_equal(driver.asked[0].flags, ACTMEM_CREATE_LAZY);
+	assert_int_equal(actmem_region_populate(region, half, half), 0);
+	assert_int_equal(driver.changed, ACTMEM_IOC_POPULATE);
+	assert_int_equal(driver.range.size, sizeof(driver.range));
+	assert_int_equal(driver.range.flags, 0);
+	assert_int_equal(driver.range.offset, half);
+	assert_int_equal(driver.range.length, half);
+	assert_int_equal(actmem_region_discard(region, 0, LENGTH), 0);
+	assert_int_equal(driver.changed, ACTMEM_IOC_DISCARD);
+	assert_int_equal(driver.range.length, LENGTH);
+
+	driver.changed = 0;
+	assert_fails(actmem_region_populate(region, 4096, half), EINVAL, "whole pages of 2.0 MiB");
+	assert_fails(actmem_region_populate(region, half, LENGTH), EINVAL, "region of 4.0 MiB");
+	assert_fails(actmem_region_discard(region, 0, 0), EINVAL, "0 bytes at 0");
+	assert_fails(actmem_region_discard(region, -half, half), EINVAL, "whole pages");
+	assert_int_equal(driver.changed, 0);
+
+	driver.range_error = EBUSY;
+	assert_fails(actmem_region_discard(region, 0, LENGTH), EBUSY, "2.0 MiB of 4.0 MiB stay");
+	driver.range_error = EIO;
+	assert_fails(actmem_region_discard(region, 0, LENGTH), EIO, "cannot discard 4.0 MiB");
+	assert_fails(actmem_region_populate(region, 0, LENGTH), EIO, "cannot populate 4.0 MiB");
+	driver.range_error = ENOMEM;
+	driver.create.why.reason = ACTMEM_WHY_NODE_FULL;
+	driver.create.why.node = 1;
+	assert_fails(actmem_region_populate(region, 0, LENGTH), ENOMEM, "node 1 has 0 B free");
+	assert_non_null(strstr(actmem_error(), "the first 2.0 MiB of the 4.0 MiB are there"));
+	driver.range_error = ENOTTY;
+	assert_fails(actmem_region_populate(region, 0, LENGTH), EOPNOTSUPP, "upgrade the module");
+	assert_fails(actmem_region_discard(region, 0, LENGTH), EOPNOTSUPP, "upgrade the module");
+	assert_int_equal(actmem_region_close(region), 0);
+
+	driver.create.why.reason = ACTMEM_WHY_NONE;
+	driver.create_error[1] = EINVAL;
+	driver.abi = 1;
+	assert_fails(create_lazy(am, &region), EOPNOTSUPP, "no lazy regions");
+	driver.abi = ACTMEM_ABI_VERSION;
+	driver.created = 1;
+	assert_fails(create_lazy(am, &region), EINVAL, "Invalid argument");
 	assert_int_equal(actmem_close(am), 0);
 }
 
@@ -306,8 +396,8 @@ static void test_other_node(void **state)
 	struct actmem_region *region;
 
 	driver.create_error[0] = ENOMEM;
-	driver.create.why = ACTMEM_WHY_NODE_FULL;
-	driver.create.why_node = 2;
+	driver.create.why.reason = ACTMEM_WHY_NODE_FULL;
+	driver.create.why.node = 2;
 	assert_int_equal(create(am, ACTMEM_ALLOW_NODE, &region), 0);
 	assert_non_null(strstr(actmem_error(), "node 2 has"));
 	assert_non_null(strstr(actmem_error(), "instead"));
@@ -318,14 +408,29 @@ static void test_other_node(void **state)
 	assert_int_equal(counters.fallbacks_total, 1);
 	assert_int_equal(actmem_region_close(region), 0);
 
+	/* Nor a node that has reached its limit. */
+	driver.created = 0;
+	driver.create_error[0] = EDQUOT;
+	driver.create.why.reason = ACTMEM_WHY_NODE_LIMIT;
+	assert_int_equal(create(am, ACTMEM_ALLOW_NODE, &region), 0);
+	assert_non_null(strstr(actmem_error(), "limit of node 2 has"));
+	assert_non_null(strstr(actmem_error(), "instead"));
+	assert_int_equal(driver.asked[1].policy, ACTMEM_POLICY_PREFERRED);
+	assert_int_equal(actmem_region_close(region), 0);
+
 	/* Another node would not help against these. */
 	driver.created = 0;
-	driver.create.why = ACTMEM_WHY_MEMLOCK;
+	driver.create.why.reason = ACTMEM_WHY_USER_LIMIT;
+	assert_fails(create(am, ACTMEM_ALLOW_NODE, &region), EDQUOT, "limit of the region's user");
+	assert_int_equal(driver.created, 1);
+	driver.created = 0;
+	driver.create_error[0] = ENOMEM;
+	driver.create.why.reason = ACTMEM_WHY_MEMLOCK;
 	assert_fails(create(am, ACTMEM_ALLOW_NODE, &region), ENOMEM, "RLIMIT_MEMLOCK");
 	assert_int_equal(driver.created, 1);
 	/* Nor does it help if all are full. */
 	driver.created = 0;
-	driver.create.why = ACTMEM_WHY_NODE_FULL;
+	driver.create.why.reason = ACTMEM_WHY_NODE_FULL;
 	driver.create_error[1] = ENOMEM;
 	assert_fails(create(am, ACTMEM_ALLOW_NODE, &region), ENOMEM, "node 2");
 	assert_int_equal(driver.created, 2);
@@ -394,6 +499,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_no_device, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_request, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_ranges, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_other_node, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_list, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_map_fails, setup, teardown),

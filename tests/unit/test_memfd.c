@@ -34,17 +34,30 @@ static struct actmem *opened(enum actmem_pages pages, uint32_t allow)
 	return am;
 }
 
-static int create_long(struct actmem *am, enum actmem_policy policy, uint64_t length,
-		       struct actmem_region **region)
+static int create_with(struct actmem *am, enum actmem_policy policy, uint64_t length,
+		       uint32_t flags, struct actmem_region **region)
 {
 	struct actmem_region_options options;
 
 	ACTMEM_INIT(&options);
 	options.length = length;
+	options.flags = flags;
 	options.policy = policy;
 	options.nodes.word[0] = policy == ACTMEM_PLACE_PREFERRED ? 0 : 1;
 	options.name = "unit";
 	return actmem_region_create(am, &options, region);
+}
+
+static int create_long(struct actmem *am, enum actmem_policy policy, uint64_t length,
+		       struct actmem_region **region)
+{
+	return create_with(am, policy, length, 0, region);
+}
+
+static int create_lazy(struct actmem *am, enum actmem_policy policy,
+		       struct actmem_region **region)
+{
+	return create_with(am, policy, LENGTH, ACTMEM_REGION_LAZY, region);
 }
 
 static int create(struct actmem *am, enum actmem_policy policy, struct actmem_region **region)
@@ -64,7 +77,7 @@ static uint64_t fallbacks_of(struct actmem *am)
 /* All that a program does; stops at the first failure and cleans up. */
 static int whole_life(enum actmem_policy policy)
 {
-	struct actmem_region *region = NULL, *second = NULL;
+	struct actmem_region *region = NULL, *second = NULL, *lazy = NULL;
 	struct actmem_region_info info;
 	struct actmem_heap_options options;
 	struct actmem_heap *heap = NULL;
@@ -85,6 +98,12 @@ static int whole_life(enum actmem_policy policy)
 	if (!error)
 		error = actmem_region_from_fd(am, actmem_region_fd(region), &second);
 	if (!error)
+		error = create_lazy(am, policy, &lazy);
+	if (!error)
+		error = actmem_region_populate(lazy, 0, LENGTH);
+	if (!error)
+		error = actmem_region_discard(lazy, 0, LENGTH);
+	if (!error)
 		error = actmem_heap_create(am, &options, &heap);
 	if (!error)
 		error = actmem_alloc(heap, 1000, 0, &block);
@@ -92,6 +111,8 @@ static int whole_life(enum actmem_policy policy)
 		assert_int_equal(actmem_free(heap, block), 0);
 	if (heap)
 		assert_int_equal(actmem_heap_destroy(heap), 0);
+	if (lazy)
+		assert_int_equal(actmem_region_close(lazy), 0);
 	if (second)
 		assert_int_equal(actmem_region_close(second), 0);
 	if (region)
@@ -179,6 +200,43 @@ static void test_words(void **state)
 		assert_same_held(before);
 	}
 	assert_int_equal(fallbacks_of(am), 0);
+	assert_int_equal(actmem_close(am), 0);
+}
+
+static void test_range_words(void **state)
+{
+	struct actmem *am = opened(ACTMEM_PAGES_4K, 0);
+	struct actmem_region_info info;
+	struct actmem_region *region;
+	struct held before;
+
+	assert_int_equal(create_lazy(am, ACTMEM_PLACE_INTERLEAVE, &region), 0);
+	before = held_now();
+	assert_fails(actmem_region_populate(region, 4096, LENGTH), EINVAL,
+		     "65536 bytes at 4096 are no range of whole pages of 4.0 KiB in a region of 64.0 KiB");
+	assert_fails(actmem_region_discard(region, 0, 0), EINVAL, "no range of whole pages");
+	fail_call("madvise", 1, ENOMEM);
+	assert_fails(actmem_region_populate(region, 4096, 8192), ENOMEM, "cannot populate 4.0 KiB");
+	fail_call("mbind", 1, EIO);
+	assert_fails(actmem_region_populate(region, 4096, 8192), EIO, "mbind");
+	fail_call("mbind", 2, EIO);
+	assert_fails(actmem_region_populate(region, 4096, 8192), EIO, "mbind");
+	fail_nothing();
+	fake_node(1);
+	assert_fails(actmem_region_populate(region, 4096, 8192), EIO, "page 1 is on node 1");
+	fail_nothing();
+	fail_call("fallocate", 1, EINTR);
+	assert_int_equal(actmem_region_discard(region, 0, LENGTH), 0);
+	fail_call("fallocate", 1, ENOSPC);
+	assert_fails(actmem_region_discard(region, 0, LENGTH), ENOSPC, "cannot discard 64.0 KiB");
+	fail_call("fstat", 1, EIO);
+	assert_fails(actmem_region_discard(region, 0, LENGTH), EIO, "fstat");
+	fail_nothing();
+	ACTMEM_INIT(&info);
+	assert_int_equal(actmem_region_info(region, &info), 0);
+	assert_int_equal(info.allocated_bytes, 0);
+	assert_same_held(before);
+	assert_int_equal(actmem_region_close(region), 0);
 	assert_int_equal(actmem_close(am), 0);
 }
 
@@ -353,6 +411,7 @@ int main(void)
 		cmocka_unit_test(test_sweep_bind),
 		cmocka_unit_test(test_sweep_interleave),
 		cmocka_unit_test(test_words),
+		cmocka_unit_test(test_range_words),
 		cmocka_unit_test(test_list),
 		cmocka_unit_test(test_interrupted),
 		cmocka_unit_test(test_misplaced),

@@ -49,6 +49,7 @@ static int setup(void **state)
 
 	memset(&forged, 0, sizeof(forged));
 	forged.region = make_memfd("actmem:forged", LENGTH);
+	assert_int_equal(fallocate(forged.region, 0, 0, LENGTH), 0);
 	assert_int_equal(fstat(forged.region, &stat), 0);
 	forged.stats = make_memfd(STATS_LABEL, STATS_FILE_BYTES);
 	forged.header.magic = STATS_MAGIC;
@@ -114,6 +115,22 @@ static void test_believed(void **state)
 	assert_believed(true);
 }
 
+/* Its process has not told of pages that have gone since. */
+static void test_older_than_the_file(void **state)
+{
+	struct actmem_region_info info;
+
+	forged.record.pinned_bytes = LENGTH;
+	publish();
+	assert_int_equal(fallocate(forged.region, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+				   LENGTH / 2), 0);
+	assert_int_equal(listed(&info), 1);
+	assert_int_equal(info.allocated_bytes, LENGTH / 2);
+	assert_int_equal(info.node_bytes[5], 0);
+	assert_int_equal(info.pinned_bytes, LENGTH / 2);
+	assert_int_equal(info.mapped_bytes, LENGTH);
+}
+
 static void test_nothing_published(void **state)
 {
 	assert_believed(false);
@@ -175,7 +192,7 @@ static void test_wrong_records(void **state)
 
 static void test_wrong_files(void **state)
 {
-	int fd;
+	int i, more[200];
 
 	/* Too short, too long, not sealed: none is read. */
 	close(forged.stats);
@@ -192,11 +209,14 @@ static void test_wrong_files(void **state)
 	write_at(forged.stats, &forged.record, sizeof(forged.record), STATS_HEADER_BYTES);
 	assert_believed(false);
 	/* More of them than one process needs. */
-	for (fd = 0; fd < 200; fd++)
-		dup(forged.stats);
-	assert_believed(false);
-	for (fd = forged.stats + 1; fd <= forged.stats + 200; fd++)
-		close(fd);
+	publish();
+	for (i = 0; i < 200; i++) {
+		more[i] = dup(forged.stats);
+		assert_true(more[i] >= 0);
+	}
+	assert_believed(true);
+	for (i = 0; i < 200; i++)
+		close(more[i]);
 }
 
 static void test_wrong_names(void **state)
@@ -261,6 +281,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_believed, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_older_than_the_file, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_nothing_published, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wrong_headers, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wrong_records, setup, teardown),

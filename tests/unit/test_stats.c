@@ -10,7 +10,9 @@
 #include "faults.h"
 #include "stats.h"
 
-static const uint64_t node_bytes[ACTMEM_NODES_MAX] = { [3] = 4096 };
+static const struct actmem_region_info info = {
+	.pinned_bytes = 4096, .node_bytes = { [3] = 4096 },
+};
 
 static const struct backing region = {
 	.length = 4096, .page_bytes = 4096, .locked_bytes = 4096, .id = 11, .device = 12,
@@ -34,7 +36,7 @@ static void test_record(void **state)
 	struct stats stats;
 
 	assert_int_equal(stats_open(&stats, ACTMEM_BACKEND_MEMFD), 0);
-	assert_int_equal(stats_add(&stats, &region, node_bytes, &record), 0);
+	assert_int_equal(stats_add(&stats, &region, &info, &record), 0);
 	seen = published(&stats, 0);
 	assert_int_equal(seen.device, 12);
 	assert_int_equal(seen.id, 11);
@@ -47,11 +49,18 @@ static void test_record(void **state)
 	seen = published(&stats, 0);
 	assert_int_equal(seen.mapped_bytes, 4096);
 	assert_int_equal(seen.sequence % 2, 0);
+	stats_set_pages(record, 0, (uint64_t[ACTMEM_NODES_MAX]){ [1] = 8192 });
+	seen = published(&stats, 0);
+	assert_int_equal(seen.pinned_bytes, 0);
+	assert_int_equal(seen.node_bytes[1], 8192);
+	assert_int_equal(seen.node_bytes[3], 0);
+	assert_int_equal(seen.mapped_bytes, 4096);
+	assert_int_equal(seen.sequence % 2, 0);
 	stats_remove(&stats, record);
 	seen = published(&stats, 0);
 	assert_int_equal(seen.device, 0);
 	/* What was there before must not show through. */
-	assert_int_equal(stats_add(&stats, &region, node_bytes, &again), 0);
+	assert_int_equal(stats_add(&stats, &region, &info, &again), 0);
 	assert_ptr_equal(again, record);
 	assert_int_equal(published(&stats, 0).mapped_bytes, 0);
 	stats_remove(&stats, again);
@@ -68,11 +77,11 @@ static void test_full(void **state)
 
 	assert_int_equal(stats_open(&stats, ACTMEM_BACKEND_MEMFD), 0);
 	for (i = 0; i < STATS_RECORDS; i++)
-		assert_int_equal(stats_add(&stats, &region, node_bytes, &records[i]), 0);
+		assert_int_equal(stats_add(&stats, &region, &info, &records[i]), 0);
 	assert_int_equal(published(&stats, STATS_RECORDS - 1).id, 11);
-	assert_fails(stats_add(&stats, &region, node_bytes, &more), EMFILE, "4096 regions are open");
+	assert_fails(stats_add(&stats, &region, &info, &more), EMFILE, "4096 regions are open");
 	stats_remove(&stats, records[1000]);
-	assert_int_equal(stats_add(&stats, &region, node_bytes, &more), 0);
+	assert_int_equal(stats_add(&stats, &region, &info, &more), 0);
 	assert_ptr_equal(more, records[1000]);
 	stats_close(&stats);
 }
@@ -84,10 +93,10 @@ static void test_no_memory(void **state)
 
 	assert_int_equal(stats_open(&stats, ACTMEM_BACKEND_MEMFD), 0);
 	fail_call("madvise", 1, EFAULT);
-	assert_fails(stats_add(&stats, &region, node_bytes, &record), ENOMEM, "publish");
+	assert_fails(stats_add(&stats, &region, &info, &record), ENOMEM, "publish");
 	fail_nothing();
 	/* The record that failed is still free. */
-	assert_int_equal(stats_add(&stats, &region, node_bytes, &record), 0);
+	assert_int_equal(stats_add(&stats, &region, &info, &record), 0);
 	assert_int_equal(published(&stats, 0).id, 11);
 	stats_close(&stats);
 }

@@ -3,8 +3,8 @@
 # Unit tests of the library: its own objects under ASan and UBSan, with the
 # system calls wrapped that the tests make fail. And that headers stand alone.
 
-UNIT_WRAPPED := open ioctl mmap memfd_create madvise mlock2 ftruncate fcntl \
-	fstat readlink fopen opendir malloc calloc realloc syscall
+UNIT_WRAPPED := open ioctl mmap memfd_create madvise mlock2 ftruncate fallocate \
+	fcntl fstat readlink fopen opendir malloc calloc realloc syscall
 UNIT_SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all \
 	-fno-omit-frame-pointer
 

@@ -11,7 +11,7 @@
  *	end N exit|signal|timeout|stuck|error VALUE
  *	counter N VALUE PATH		a counter that was not 0 after program N
  *	unload ERRNO			0: the module went away
- *	lost KIB			memory that was free before and is not now
+ *	lost KIB			memory that was free or known of before and is not now
  *	tainted BITS
  *	leaks COUNT			objects that kmemleak found
  *	pages COUNT			pages that modules have not given back
@@ -173,10 +173,15 @@ static void mount_all(void)
 	mount("sysfs", "/sys", "sysfs", 0, NULL);
 	mount("devtmpfs", "/dev", "devtmpfs", 0, NULL);
 	mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL);
+	mount("tracefs", "/sys/kernel/tracing", "tracefs", 0, NULL);
+	/* Its default is taken, for good, once anybody traces, be it elsewhere. */
+	spill("/sys/kernel/tracing/buffer_size_kb", "4");
 	mkdir("/dev/shm", 01777);
 	mount("tmpfs", "/dev/shm", "tmpfs", 0, "mode=1777");
 	mkdir("/dev/pts", 0755);
 	mount("devpts", "/dev/pts", "devpts", 0, NULL);
+	if (symlink("/proc/self/fd", "/dev/fd"))
+		report("error cannot make /dev/fd: %s", strerror(errno));
 }
 
 /* The host's files below /host, with this machine's devices and processes. */
@@ -212,11 +217,28 @@ static void load_module(char *line)
 		close(fd);
 }
 
+/* A line of /proc/meminfo, 0 if there is none. */
+static long meminfo_kib(const char *meminfo, const char *name)
+{
+	const char *line = strstr(meminfo, name);
+
+	return line ? atol(line + strlen(name)) : 0;
+}
+
+/* What the kernel has taken for itself and knows what for. */
+static long kernel_kib(void)
+{
+	const char *meminfo = slurp("/proc/meminfo");
+
+	return meminfo_kib(meminfo, "\nSlab:") + meminfo_kib(meminfo, "\nKernelStack:") +
+	       meminfo_kib(meminfo, "\nPageTables:") + meminfo_kib(meminfo, "\nPercpu:");
+}
+
 /*
  * What is free, the pages that each processor keeps at hand included, which may
- * be huge ones.
+ * be huge ones; and what the kernel knows that it has.
  */
-static long free_kib(void)
+static long known_kib(void)
 {
 	long pages = 0, here = 0;
 	char *line;
@@ -226,7 +248,16 @@ static long free_kib(void)
 		if (sscanf(line, " nr_free_pages %ld", &here) == 1 ||
 		    sscanf(line, " count: %ld", &here) == 1)
 			pages += here;
-	return pages * (sysconf(_SC_PAGESIZE) / 1024);
+	return pages * (sysconf(_SC_PAGESIZE) / 1024) + kernel_kib();
+}
+
+/*
+ * Small pages that tests have had reported as broken. The huge page of each is
+ * not to be used any more.
+ */
+static long corrupted_kib(void)
+{
+	return meminfo_kib(slurp("/proc/meminfo"), "\nHardwareCorrupted:") * 512;
 }
 
 /*
@@ -244,7 +275,9 @@ static int check_counters(const char *path, int number)
 	if (!directory)
 		return 0;
 	while ((entry = readdir(directory))) {
+		/* Those of DMA only ever rise. */
 		if (entry->d_name[0] == '.' || !strcmp(entry->d_name, "dev") ||
+		    !strncmp(entry->d_name, "dma_", 4) ||
 		    !strcmp(entry->d_name, "uevent") || !strcmp(entry->d_name, "power"))
 			continue;
 		snprintf(child, sizeof(child), "%.240s/%.240s", path, entry->d_name);
@@ -357,7 +390,7 @@ static int unload_actmem(void)
 	return 0;
 }
 
-static void finish(const char *token, long free_before)
+static void finish(const char *token, long known_before)
 {
 	const char *lockdep;
 	int error;
@@ -367,7 +400,7 @@ static void finish(const char *token, long free_before)
 	error = unload_actmem();
 	report("unload %d", error);
 	report_leaks();
-	report("lost %ld", free_before - free_kib());
+	report("lost %ld", known_before - known_kib() - corrupted_kib());
 	report("tainted %ld", atol(slurp("/proc/sys/kernel/tainted")));
 	lockdep = strstr(slurp("/proc/lockdep_stats"), "debug_locks:");
 	if (lockdep)
@@ -381,7 +414,7 @@ int main(void)
 	char token[64] = "none", *line = NULL;
 	size_t line_size = 0;
 	int argc = 0, number = 0;
-	long free_before = 0;
+	long known_before = 0;
 	FILE *config;
 
 	mount_all();
@@ -418,13 +451,13 @@ int main(void)
 		else if (!strncmp(line, "argument ", 9))
 			argv[argc++] = strdup(value);
 		else if (!strcmp(line, "measure"))
-			forget_leaks(), free_before = free_kib();
+			forget_leaks(), known_before = known_kib();
 		else if (!strcmp(line, "run")) {
 			argv[argc] = NULL;
 			run_program(number++, argv);
 		}
 	}
-	finish(token, free_before);
+	finish(token, known_before);
 	sync();
 	reboot(RB_POWER_OFF);
 	return 0;

@@ -66,7 +66,8 @@ void report_leaks(void)
 /*
  * A stack is a line for each function, its module in brackets, then the number
  * of small pages that it allocated and that are still in use. What is smaller
- * than a huge page is slab or page tables.
+ * than a huge page is page tables; slab is kmemleak's, and KASAN keeps much of
+ * what has been freed.
  */
 void report_module_pages(void)
 {
@@ -85,7 +86,7 @@ void report_module_pages(void)
 				strcat(stack, line);
 			continue;
 		}
-		if (strstr(stack, "]\n")) {
+		if (strstr(stack, "]\n") && !strstr(stack, " allocate_slab+")) {
 			log_kernel("actmem-vm: %ld pages from\n%s", pages, stack);
 			sum += pages;
 		}

@@ -34,7 +34,8 @@ class RegionInfo(ctypes.Structure):
                 ("node_bytes", c_uint64 * NODES_MAX), ("uid", c_uint32),
                 ("pid", c_int32), ("lingering", c_uint32),
                 ("reserved", c_uint32), ("name", c_char * NAME_MAX),
-                ("command", c_char * 16)]
+                ("command", c_char * 16), ("allocated_bytes", c_uint64),
+                ("demand_faults", c_uint64)]
 
 
 class Counters(ctypes.Structure):

@@ -3,6 +3,8 @@
 #ifndef DEVICE_TEST_H
 #define DEVICE_TEST_H
 
+#include <sys/utsname.h>
+
 #include "driver_test.h"
 
 /* Of `tests/vm/run --nvme`. */
@@ -15,13 +17,14 @@ struct region {
 	int device;
 	int fd;
 	uint64_t id;
+	size_t length;
 	unsigned char *memory;
 };
 
 /* 0, or a negative errno and nothing left behind. */
-static inline int region_make(struct region *region)
+static inline int region_make_pages(struct region *region, size_t pages)
 {
-	struct actmem_ioctl_create arg = region_of(LENGTH / PAGE_BYTES);
+	struct actmem_ioctl_create arg = region_of(pages);
 	int err;
 
 	region->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
@@ -29,9 +32,10 @@ static inline int region_make(struct region *region)
 		return -errno;
 	region->fd = create(region->device, &arg);
 	region->id = arg.id;
+	region->length = arg.length;
 	err = region->fd < 0 ? region->fd : 0;
 	if (!err) {
-		region->memory = map(region->fd, LENGTH / PAGE_BYTES);
+		region->memory = map(region->fd, pages);
 		if (region->memory != MAP_FAILED)
 			return 0;
 		err = -errno;
@@ -41,12 +45,17 @@ static inline int region_make(struct region *region)
 	return err;
 }
 
+static inline int region_make(struct region *region)
+{
+	return region_make_pages(region, LENGTH / PAGE_BYTES);
+}
+
 /* Lets go of the region; the device stays open, to ask about it. */
 static inline void region_drop(struct region *region)
 {
 	if (region->fd < 0)
 		return;
-	munmap(region->memory, LENGTH);
+	munmap(region->memory, region->length);
 	close(region->fd);
 	region->fd = -1;
 }
@@ -71,6 +80,17 @@ static inline bool region_gone(const struct region *region)
 			usleep(10000);
 	}
 	return err == -ENOENT;
+}
+
+/* Linux 6.1 registers no memory that a file other than hugetlbfs backs. */
+static inline bool kernel_registers(void)
+{
+	struct utsname name;
+	unsigned int major = 0, minor = 0;
+
+	uname(&name);
+	sscanf(name.release, "%u.%u", &major, &minor);
+	return major > 6 || (major == 6 && minor > 1);
 }
 
 /* The byte at @at of a sequence that differs for each @seed and repeats in no power of two. */

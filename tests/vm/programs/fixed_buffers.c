@@ -1,22 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /* io_uring: a region as a registered buffer, from and to an NVMe disk. */
 #include <liburing.h>
-#include <sys/utsname.h>
 
 #include "device_test.h"
 
 enum way { READ_PLAIN, WRITE_PLAIN, READ_FIXED, WRITE_FIXED };
-
-/* Linux 6.1 registers no memory that a file other than hugetlbfs backs. */
-static int kernel_registers(void)
-{
-	struct utsname name;
-	unsigned int major = 0, minor = 0;
-
-	uname(&name);
-	sscanf(name.release, "%u.%u", &major, &minor);
-	return major > 6 || (major == 6 && minor > 1);
-}
 
 FIXTURE(fixed_buffers)
 {

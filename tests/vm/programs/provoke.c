@@ -3,6 +3,8 @@
  * Has the kernel go wrong, by the module tests/vm/provoke.
  *
  *	provoke MODULE WAY [keep]	keep: leaves the module loaded
+ *
+ * An oops does not end the machine from then on.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,6 +18,12 @@ int main(int argc, char **argv)
 
 	if (argc < 3)
 		return 99;
+	fd = open("/proc/sys/kernel/panic_on_oops", O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, "0", 1) != 1) {
+		perror("/proc/sys/kernel/panic_on_oops");
+		return 99;
+	}
+	close(fd);
 	snprintf(parameters, sizeof(parameters), "way=%s", argv[2]);
 	fd = open(argv[1], O_RDONLY | O_CLOEXEC);
 	if (fd < 0 || syscall(SYS_finit_module, fd, parameters, 0) < 0 ||

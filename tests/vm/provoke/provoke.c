@@ -3,9 +3,11 @@
  * Goes wrong on purpose while it is being loaded, in the way that its
  * parameter names, for a test to see that the strict kernel tells of it.
  */
+#include <linux/compiler.h>
 #include <linux/delay.h>
 #include <linux/dma-mapping.h>
 #include <linux/gfp.h>
+#include <linux/kthread.h>
 #include <linux/list.h>
 #include <linux/mm.h>
 #include <linux/module.h>
@@ -15,6 +17,7 @@
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/timer.h>
+#include <linux/uaccess.h>
 #include <linux/vmalloc.h>
 
 #define OBJECT_BYTES	128
@@ -136,6 +139,53 @@ static void leak_page(void)
 		pr_info("no huge page is free\n");
 }
 
+/* More of an object than there is. */
+static int copy_too_much(void *unused)
+{
+	char *object = kmalloc(OBJECT_BYTES, GFP_KERNEL);
+	size_t bytes = OBJECT_BYTES + 8;
+
+	/* Lest the compiler find out. */
+	OPTIMIZER_HIDE_VAR(object);
+	OPTIMIZER_HIDE_VAR(bytes);
+	if (object && copy_to_user((void __user *)PAGE_SIZE, object, bytes))
+		pr_info("nobody has looked at the length\n");
+	kfree(object);
+	return 0;
+}
+
+/* A page goes that some process has mapped. */
+static int free_mapped(void *mm)
+{
+	struct page *page = alloc_page(GFP_KERNEL);
+	pte_t slot = __pte(0);
+
+	if (!page)
+		return 0;
+	set_pte_at((struct mm_struct *)mm, 0, &slot, mk_pte(page, PAGE_SHARED));
+	__free_page(page);
+	return 0;
+}
+
+/* In a thread of its own, since what the kernel does about it is to end that. */
+static void in_thread(int (*function)(void *))
+{
+	struct task_struct *thread = kthread_run(function, current->mm, "provoke");
+
+	if (!IS_ERR(thread))
+		msleep(500);
+}
+
+static void usercopy(void)
+{
+	in_thread(copy_too_much);
+}
+
+static void page_table(void)
+{
+	in_thread(free_mapped);
+}
+
 static const struct {
 	const char *name;
 	void (*go)(void);
@@ -150,6 +200,8 @@ static const struct {
 	{ "lock_inversion", lock_inversion },
 	{ "dma_misuse", dma_misuse },
 	{ "warn_vm", warn_vm },
+	{ "usercopy", usercopy },
+	{ "page_table", page_table },
 	{ "leak", leak },
 	{ "leak_page", leak_page },
 };

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The pages of a region: looked up, entered, given back.
+ *
+ * A slot is empty or holds a page with one reference of ours. The gate through
+ * which every page leaves: its slot is looked up and its reference taken under
+ * the region's lock, and under the same lock the count is frozen at one, ours.
+ * Frozen, nobody else has it or can come to have it. Not frozen, somebody does,
+ * and the page stays. That holds while the kernel still has the page mapped in
+ * some translation buffer, too, as it lets go of it only after having flushed.
+ *
+ * There is one who has no reference: having mapped the page, a fault has handed
+ * its own over to the mapping, which may be gone by the time that it unlocks the
+ * page. So a page that is locked stays, too.
+ */
+#include <linux/delay.h>
+#include <linux/mm.h>
+#include <linux/pagemap.h>
+
+#include "actmem.h"
+#include "compat/compat.h"
+
+/* How many pages to look at under one lock. */
+#define BATCH_PAGES	16
+
+/*
+ * References of GUP-fast and of unmappings not yet flushed last for an instant,
+ * which is waited for once for so many pages.
+ */
+#define DISCARD_PAGES	512UL
+#define DISCARD_TRIES	5
+#define DISCARD_PAUSE	1000	/* microseconds */
+
+/* The page with a reference for the caller, NULL if it is missing. */
+struct folio *actmem_slot_get(struct actmem_region *region, unsigned long index)
+{
+	struct folio *folio;
+
+	spin_lock(&region->lock);
+	folio = region->folios[index];
+	if (folio)
+		folio_get(folio);
+	spin_unlock(&region->lock);
+	return folio;
+}
+
+/* Takes over the page, for which the slot is empty. */
+void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct folio *folio)
+{
+	folio->index = ACTMEM_SMALL_PAGES(index);
+	spin_lock(&region->lock);
+	WARN_ON_ONCE(region->folios[index]);
+	WRITE_ONCE(region->folios[index], folio);
+	actmem_count_page(region, folio);
+	if (region->inode)
+		inode_add_bytes(region->inode, ACTMEM_PAGE_BYTES);
+	spin_unlock(&region->lock);
+}
+
+/* Nobody else can come to have it, as long as the lock of its region is held. */
+static bool has_nobody_else(struct folio *folio)
+{
+	bool frozen;
+
+	if (!folio_trylock(folio))
+		return false;
+	frozen = folio_ref_freeze(folio, 1);
+	if (frozen)
+		folio_ref_unfreeze(folio, 1);
+	folio_unlock(folio);
+	return frozen;
+}
+
+/*
+ * The page, if nobody else has it: the slot is empty then, and who finds it so
+ * finds that the page does not count any more. NULL otherwise.
+ */
+static struct folio *empty_slot(struct actmem_region *region, unsigned long index)
+{
+	struct folio *folio = region->folios[index];
+
+	lockdep_assert_held(&region->lock);
+	if (!folio || !has_nobody_else(folio))
+		return NULL;
+	actmem_uncount_page(region, folio);
+	actmem_node_unreserve(folio_nid(folio));
+	actmem_unreserve(region, 1);
+	if (region->inode)
+		inode_sub_bytes(region->inode, ACTMEM_PAGE_BYTES);
+	/* Pairs with actmem_slot_is_missing(). */
+	smp_store_release(&region->folios[index], NULL);
+	return folio;
+}
+
+static void give_slot_back(struct actmem_region *region, unsigned long index)
+{
+	struct folio *folio;
+
+	spin_lock(&region->lock);
+	folio = empty_slot(region, index);
+	spin_unlock(&region->lock);
+	if (folio)
+		actmem_pool_give(folio);
+}
+
+/*
+ * Gives back every page that nobody else holds; true if that was all of them.
+ * The region gains none any more, so that what it keeps is looked for only
+ * where it was the last time.
+ */
+bool actmem_slots_give_back(struct actmem_region *region)
+{
+	unsigned long i, first = 0, end = 0;
+
+	for (i = region->kept_first; i < region->kept_end; i++) {
+		if (!(i % BATCH_PAGES))
+			cond_resched();
+		if (actmem_slot_is_missing(region, i))
+			continue;
+		give_slot_back(region, i);
+		cond_resched();
+		if (actmem_slot_is_missing(region, i))
+			continue;
+		if (!end)
+			first = i;
+		end = i + 1;
+	}
+	region->kept_first = first;
+	region->kept_end = end;
+	return !end;
+}
+
+bool actmem_slot_is_missing(const struct actmem_region *region, unsigned long index)
+{
+	/* Pairs with empty_slot(). */
+	return !smp_load_acquire(&region->folios[index]);
+}
+
+unsigned long actmem_slots_missing(const struct actmem_region *region, unsigned long first,
+				   unsigned long count)
+{
+	unsigned long i, missing = 0;
+
+	for (i = first; i < first + count; i++) {
+		missing += actmem_slot_is_missing(region, i);
+		cond_resched();
+	}
+	return missing;
+}
+
+/* How many of the pages stay, as somebody else holds them. */
+static unsigned long discard_slots(struct actmem_region *region, unsigned long first,
+				   unsigned long count)
+{
+	unsigned long i, busy = count - actmem_slots_missing(region, first, count);
+	int tries = 0;
+
+	while (busy && tries < DISCARD_TRIES) {
+		if (tries)
+			usleep_range(DISCARD_PAUSE, 2 * DISCARD_PAUSE);
+		unmap_mapping_range(region->inode->i_mapping, first * ACTMEM_PAGE_BYTES,
+				    count * ACTMEM_PAGE_BYTES, 1);
+		for (i = first; i < first + count; i++) {
+			give_slot_back(region, i);
+			cond_resched();
+		}
+		busy = count - actmem_slots_missing(region, first, count);
+		tries++;
+	}
+	return busy;
+}
+
+/* Gives back what nobody else holds; EBUSY if that was not all. */
+int actmem_discard(struct actmem_region *region, unsigned long first, unsigned long count,
+		   const struct actmem_caller *caller, unsigned long *done)
+{
+	unsigned long i, batch, busy = 0;
+
+	for (i = 0; i < count; i += batch) {
+		int err = actmem_caller_stopped(caller);
+
+		*done = i - busy;
+		if (err)
+			return err;
+		batch = min(count - i, DISCARD_PAGES);
+		busy += discard_slots(region, first + i, batch);
+	}
+	*done = count - busy;
+	return busy ? -EBUSY : 0;
+}
+
+/*
+ * Counts are read one after the other while others map and unmap, so that
+ * they are taken again until they hold still.
+ */
+static void folio_usage(struct folio *folio, struct actmem_usage *usage)
+{
+	int references, mappings, tries = 4;
+
+	do {
+		references = folio_ref_count(folio);
+		smp_rmb();	/* the second reading of both comes after the first */
+		mappings = actmem_folio_mapcount(folio);
+		smp_rmb();	/* as above */
+	} while (references != folio_ref_count(folio) && --tries);
+
+	if (mappings > 0)
+		usage->mapped_pages++;
+	/* One reference is ours, and each mapping has one. */
+	if (references > 1 + mappings)
+		usage->pinned_pages++;
+}
+
+void actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage)
+{
+	unsigned long i, end;
+
+	memset(usage, 0, sizeof(*usage));
+	for (i = 0; i < region->page_count; cond_resched()) {
+		end = min(i + BATCH_PAGES, region->page_count);
+		spin_lock(&region->lock);
+		for (; i < end; i++)
+			if (region->folios[i])
+				folio_usage(region->folios[i], usage);
+		spin_unlock(&region->lock);
+	}
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Why the driver could not have pages, in words.
+ */
+#ifndef LIB_WHY_H
+#define LIB_WHY_H
+
+#include <stdbool.h>
+
+#include "../uapi/actmem.h"
+
+/*
+ * Sets this thread's words for a request that failed with this errno. False,
+ * and none are set: the driver gives no reason. @may_go_elsewhere: other nodes
+ * could be allowed.
+ */
+bool why_tell(int error, const struct actmem_why *why, bool may_go_elsewhere);
+
+#endif /* LIB_WHY_H */

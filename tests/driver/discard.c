@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * POPULATE and DISCARD: what is there, what is missing, and how much of what
+ * was asked for is done when something stands in the way. A page that somebody
+ * else holds stays, contents and all.
+ */
+#include <linux/io_uring.h>
+#include <signal.h>
+
+#include "driver_test.h"
+
+#define PAGES	6
+#define LENGTH	(PAGES * PAGE_BYTES)
+
+FIXTURE(discard)
+{
+	int device;
+	int fd;
+	char *memory;
+};
+
+FIXTURE_SETUP(discard)
+{
+	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	ASSERT_LE(0, self->device);
+	ASSERT_EQ(0, regions());
+	self->fd = create_lazy(self->device, PAGES);
+	ASSERT_LE(0, self->fd);
+	self->memory = map(self->fd, PAGES);
+	ASSERT_NE(MAP_FAILED, self->memory);
+}
+
+FIXTURE_TEARDOWN(discard)
+{
+	struct actmem_ioctl_info now;
+
+	munmap(self->memory, LENGTH);
+	EXPECT_EQ(0, info(self->fd, 0, &now));
+	EXPECT_EQ(0, now.mapped_bytes);
+	EXPECT_EQ(0, now.pinned_bytes);
+	close(self->fd);
+	close(self->device);
+	EXPECT_EQ(0, regions());
+}
+
+/* Page i gets i + 1 in its first and its last byte. */
+static void fill(char *memory)
+{
+	size_t i;
+
+	for (i = 0; i < PAGES; i++)
+		memory[i * PAGE_BYTES] = memory[(i + 1) * PAGE_BYTES - 1] = i + 1;
+}
+
+/* For each page '.' if it is zero, '#' if it is as fill() left it, else '?'. */
+static const char *state(const char *memory)
+{
+	static char text[PAGES + 1];
+	size_t i;
+
+	for (i = 0; i < PAGES; i++) {
+		const char *page = memory + i * PAGE_BYTES;
+
+		text[i] = !page[0] && !memcmp(page, page + 1, PAGE_BYTES - 1) ? '.' :
+			  page[0] == (char)(i + 1) && page[PAGE_BYTES - 1] == page[0] ? '#' : '?';
+	}
+	return text;
+}
+
+#define EXPECT_STATE(wanted)	EXPECT_STREQ(wanted, state(self->memory))
+
+TEST_F(discard, populates_what_is_missing)
+{
+	struct actmem_ioctl_range arg;
+
+	self->memory[2 * PAGE_BYTES] = 42;
+	EXPECT_EQ(0, change_range(self->fd, ACTMEM_IOC_POPULATE, 1, 3, &arg));
+	EXPECT_EQ(sizeof(arg), arg.size);
+	EXPECT_EQ(3 * PAGE_BYTES, arg.done);
+	EXPECT_EQ(ACTMEM_WHY_NONE, arg.why.reason);
+	EXPECT_EQ(-1, arg.why.node);
+	EXPECT_EQ(3, pages_held(self->fd));
+	EXPECT_EQ(42, self->memory[2 * PAGE_BYTES]);
+	/* Again, wholly and partly there. */
+	EXPECT_EQ(0, change_range(self->fd, ACTMEM_IOC_POPULATE, 1, 3, &arg));
+	EXPECT_EQ(3 * PAGE_BYTES, arg.done);
+	EXPECT_EQ(3, pages_held(self->fd));
+	EXPECT_EQ(0, change_range(self->fd, ACTMEM_IOC_POPULATE, 0, PAGES, &arg));
+	EXPECT_EQ(LENGTH, arg.done);
+	EXPECT_EQ(PAGES, pages_held(self->fd));
+	EXPECT_EQ(42, self->memory[2 * PAGE_BYTES]);
+	EXPECT_EQ(1, demand_faults(self->fd));
+}
+
+TEST_F(discard, gives_back_and_the_next_touch_finds_zeros)
+{
+	struct actmem_ioctl_range arg;
+	struct actmem_ioctl_info now;
+
+	fill(self->memory);
+	EXPECT_EQ(0, change_range(self->fd, ACTMEM_IOC_DISCARD, 1, 2, &arg));
+	EXPECT_EQ(2 * PAGE_BYTES, arg.done);
+	ASSERT_EQ(0, info(self->fd, 0, &now));
+	EXPECT_EQ((PAGES - 2) * PAGE_BYTES, now.allocated_bytes);
+	EXPECT_EQ((PAGES - 2) * PAGE_BYTES, now.mapped_bytes);
+	EXPECT_EQ((PAGES - 2) * (long)PAGE_BYTES, node_sum("region_bytes"));
+	EXPECT_STATE("#..###");
+	EXPECT_EQ(PAGES + 2, demand_faults(self->fd));
+	EXPECT_EQ(LENGTH, pmd_mapped(self->memory, LENGTH));
+
+	EXPECT_EQ(0, discard(self->fd, 0, PAGES));
+	EXPECT_EQ(0, pages_held(self->fd));
+	/* Nothing is there, which is as wanted. */
+	EXPECT_EQ(0, change_range(self->fd, ACTMEM_IOC_DISCARD, 0, PAGES, &arg));
+	EXPECT_EQ(LENGTH, arg.done);
+	EXPECT_EQ(0, populate(self->fd, 0, PAGES));
+	EXPECT_STATE("......");
+}
+
+TEST_F(discard, an_ordinary_region_too)
+{
+	int fd = create_pages(self->device, PAGES);
+	char *memory = map(fd, PAGES);
+
+	ASSERT_NE(MAP_FAILED, memory);
+	fill(memory);
+	EXPECT_EQ(0, discard(fd, PAGES - 1, 1));
+	EXPECT_EQ(PAGES - 1, pages_held(fd));
+	EXPECT_STREQ("#####.", state(memory));
+	EXPECT_EQ(1, demand_faults(fd));
+	munmap(memory, LENGTH);
+	close(fd);
+}
+
+/* Page 3 is held while all are discarded; then it is not held any more. */
+static void check_busy(struct __test_metadata *_metadata, int fd, char *memory)
+{
+	struct actmem_ioctl_range arg;
+	struct actmem_ioctl_info now;
+
+	EXPECT_EQ(-EBUSY, change_range(fd, ACTMEM_IOC_DISCARD, 0, PAGES, &arg));
+	EXPECT_EQ((PAGES - 1) * PAGE_BYTES, arg.done);
+	EXPECT_EQ(ACTMEM_WHY_NONE, arg.why.reason);
+	EXPECT_EQ(1, pages_held(fd));
+	ASSERT_EQ(0, info(fd, 0, &now));
+	EXPECT_EQ(PAGE_BYTES, now.pinned_bytes);
+	EXPECT_EQ(0, now.mapped_bytes);
+	EXPECT_EQ(-EBUSY, change_range(fd, ACTMEM_IOC_DISCARD, 3, 1, &arg));
+	EXPECT_EQ(0, arg.done);
+	EXPECT_STREQ("...#..", state(memory));
+	EXPECT_EQ(PAGES * PAGE_BYTES, pmd_mapped(memory, PAGES * PAGE_BYTES));
+}
+
+/* Who is told that a holder is gone may be told a moment too early. */
+static int discard_patiently(int fd)
+{
+	int tries = 1000, err;
+
+	do {
+		err = discard(fd, 0, PAGES);
+	} while (err == -EBUSY && --tries && !usleep(1000));
+	return err;
+}
+
+TEST_F(discard, leaves_what_a_pipe_holds)
+{
+	char bytes[4096];
+	int ends[2];
+
+	fill(self->memory);
+	ASSERT_EQ(0, hold(self->memory + 4 * PAGE_BYTES - 4096, ends));
+	check_busy(_metadata, self->fd, self->memory);
+	/* It is the same page still. */
+	self->memory[4 * PAGE_BYTES - 2] = 99;
+	ASSERT_EQ(4096, read(ends[0], bytes, 4096));
+	EXPECT_EQ(4, bytes[4095]);
+	EXPECT_EQ(99, bytes[4094]);
+	let_go(ends);
+	EXPECT_EQ(0, discard_patiently(self->fd));
+	EXPECT_EQ(0, pages_held(self->fd));
+	EXPECT_STATE("......");
+}
+
+TEST_F(discard, leaves_what_a_ring_has_registered)
+{
+	struct io_uring_params parameters = {};
+	struct iovec buffer = { self->memory + 3 * PAGE_BYTES, PAGE_BYTES };
+	int ring = syscall(SYS_io_uring_setup, 1, &parameters);
+
+	ASSERT_LE(0, ring);
+	fill(self->memory);
+	if (syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS, &buffer, 1)) {
+		/* Linux 6.1 registers no memory of files. */
+		ASSERT_EQ(EOPNOTSUPP, errno);
+		close(ring);
+		return;
+	}
+	check_busy(_metadata, self->fd, self->memory);
+	ASSERT_EQ(0, syscall(SYS_io_uring_register, ring, IORING_UNREGISTER_BUFFERS, NULL, 0));
+	EXPECT_EQ(0, discard_patiently(self->fd));
+	close(ring);
+}
+
+TEST_F(discard, reaches_every_mapping)
+{
+	char *other = map(self->fd, PAGES);
+	char *readable = mmap(NULL, LENGTH, PROT_READ, MAP_SHARED, self->fd, 0);
+	char *part = mmap(NULL, PAGE_BYTES, PROT_READ, MAP_SHARED, self->fd, 3 * PAGE_BYTES);
+	char *moved, *room;
+
+	ASSERT_NE(MAP_FAILED, other);
+	ASSERT_NE(MAP_FAILED, readable);
+	ASSERT_NE(MAP_FAILED, part);
+	fill(self->memory);
+	EXPECT_STREQ("######", state(other));
+	EXPECT_STREQ("######", state(readable));
+	EXPECT_EQ(4, part[0]);
+	ASSERT_EQ(0, mprotect(other + 3 * PAGE_BYTES, PAGE_BYTES, PROT_READ));
+	room = mmap(NULL, 2 * LENGTH, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, room);
+	room = (char *)(((uintptr_t)room + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1));
+	moved = mremap(readable, LENGTH, LENGTH, MREMAP_MAYMOVE | MREMAP_FIXED, room);
+	ASSERT_EQ(room, moved);
+
+	EXPECT_EQ(0, discard(self->fd, 2, 3));
+	EXPECT_STREQ("##...#", state(moved));
+	EXPECT_STREQ("##...#", state(other));
+	EXPECT_STATE("##...#");
+	EXPECT_EQ(0, part[0]);
+	/* One page of each, which all of them see. */
+	self->memory[3 * PAGE_BYTES] = 5;
+	EXPECT_EQ(5, moved[3 * PAGE_BYTES]);
+	EXPECT_EQ(5, other[3 * PAGE_BYTES]);
+	EXPECT_EQ(5, part[0]);
+	munmap(other, LENGTH);
+	munmap(moved, LENGTH);
+	munmap(part, PAGE_BYTES);
+}
+
+TEST_F(discard, reaches_mappings_by_small_pages)
+{
+	/* Linux 6.1 maps huge ones all the same. */
+	ASSERT_EQ(0, madvise(self->memory, LENGTH, MADV_NOHUGEPAGE));
+	fill(self->memory);
+	EXPECT_EQ(0, discard(self->fd, 1, 1));
+	EXPECT_EQ(PAGES - 1, pages_held(self->fd));
+	EXPECT_STATE("#.####");
+}
+
+/* A process that touches all pages and, told so by a byte, looks at them again. */
+static pid_t start_user(int fd, int go, int done)
+{
+	pid_t child = fork();
+	char *memory, byte;
+
+	if (child)
+		return child;
+	memory = map(fd, PAGES);
+	if (memory == MAP_FAILED || strcmp(state(memory), "######") ||
+	    write(done, "", 1) != 1 || read(go, &byte, 1) != 1)
+		_exit(1);
+	_exit(strcmp(state(memory), "#....#") ? 2 : 0);
+}
+
+TEST_F(discard, reaches_every_process)
+{
+	enum { CHILDREN = 3 };
+	pid_t children[CHILDREN];
+	int go[2], done[2], i;
+	char byte;
+
+	ASSERT_EQ(0, pipe(go));
+	ASSERT_EQ(0, pipe(done));
+	fill(self->memory);
+	for (i = 0; i < CHILDREN; i++) {
+		children[i] = start_user(self->fd, go[0], done[1]);
+		ASSERT_LT(0, children[i]);
+	}
+	for (i = 0; i < CHILDREN; i++)
+		ASSERT_EQ(1, read(done[0], &byte, 1));
+	EXPECT_EQ(0, discard(self->fd, 1, 4));
+	EXPECT_EQ(2, pages_held(self->fd));
+	ASSERT_EQ(CHILDREN, write(go[1], "xyz", CHILDREN));
+	for (i = 0; i < CHILDREN; i++)
+		EXPECT_EQ(0, wait_for(children[i]));
+	EXPECT_STATE("#....#");
+	EXPECT_EQ(PAGES, pages_held(self->fd));
+}
+
+TEST_F(discard, needs_a_descriptor_to_write)
+{
+	struct actmem_ioctl_range arg;
+	char path[64];
+	int fd;
+
+	fill(self->memory);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", self->fd);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	ASSERT_LE(0, fd);
+	EXPECT_EQ(-EBADF, change_range(fd, ACTMEM_IOC_DISCARD, 0, PAGES, &arg));
+	EXPECT_EQ(-EBADF, change_range(fd, ACTMEM_IOC_POPULATE, 0, PAGES, &arg));
+	close(fd);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	ASSERT_LE(0, fd);
+	EXPECT_EQ(0, change_range(fd, ACTMEM_IOC_DISCARD, 1, 4, &arg));
+	close(fd);
+	EXPECT_STATE("#....#");
+}
+
+/* Every field, at its limits and on both sides of them. */
+static int bad_ranges(int device)
+{
+	static const struct {
+		uint64_t offset;
+		uint64_t length;
+		int error;
+	} cases[] = {
+		{ 0, LENGTH, 0 },
+		{ LENGTH - PAGE_BYTES, PAGE_BYTES, 0 },
+		{ PAGE_BYTES, LENGTH - PAGE_BYTES, 0 },
+		{ 0, 0, -EINVAL },
+		{ LENGTH, 0, -EINVAL },
+		{ 0, LENGTH + PAGE_BYTES, -EINVAL },
+		{ PAGE_BYTES, LENGTH, -EINVAL },
+		{ LENGTH, PAGE_BYTES, -EINVAL },
+		{ 0, 1, -EINVAL },
+		{ 0, 4096, -EINVAL },
+		{ 0, PAGE_BYTES - 1, -EINVAL },
+		{ 0, PAGE_BYTES + 1, -EINVAL },
+		{ 1, PAGE_BYTES, -EINVAL },
+		{ 4096, PAGE_BYTES, -EINVAL },
+		{ PAGE_BYTES - 1, PAGE_BYTES, -EINVAL },
+		{ -PAGE_BYTES, PAGE_BYTES, -EINVAL },
+		{ -PAGE_BYTES, 2 * PAGE_BYTES, -EINVAL },
+		{ PAGE_BYTES, -PAGE_BYTES, -EINVAL },
+		{ 0, -PAGE_BYTES, -EINVAL },
+		{ 1ULL << 63, 1ULL << 63, -EINVAL },
+		{ 0, 1ULL << 63, -EINVAL },
+		{ ~0ULL, ~0ULL, -EINVAL },
+	};
+	const unsigned long requests[] = { ACTMEM_IOC_POPULATE, ACTMEM_IOC_DISCARD };
+	int fd = create_lazy(device, PAGES), bit;
+	struct actmem_ioctl_range arg;
+	size_t request, i;
+
+	CHECK(fd >= 0);
+	for (request = 0; request < 2; request++) {
+		for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+			arg = (struct actmem_ioctl_range){
+				.size = sizeof(arg),
+				.offset = cases[i].offset,
+				.length = cases[i].length,
+			};
+			CHECK(call(fd, requests[request], &arg) == cases[i].error);
+			CHECK(arg.done == (cases[i].error ? 0 : cases[i].length));
+			CHECK(pages_held(fd) == (request ? 0 : PAGES) || cases[i].error || !i);
+		}
+		for (bit = 0; bit < 32; bit++) {
+			arg = (struct actmem_ioctl_range){
+				.size = sizeof(arg),
+				.flags = 1U << bit,
+				.length = PAGE_BYTES,
+			};
+			CHECK(call(fd, requests[request], &arg) == -EINVAL);
+		}
+		/* What only comes out is not looked at. */
+		memset(&arg, 0xff, sizeof(arg));
+		arg.size = sizeof(arg);
+		arg.flags = 0;
+		arg.offset = 0;
+		arg.length = PAGE_BYTES;
+		CHECK(!call(fd, requests[request], &arg));
+		CHECK(arg.done == PAGE_BYTES && arg.why.reason == ACTMEM_WHY_NONE);
+		CHECK(arg.why.node == -1 && !arg.why.wanted && !arg.why.available);
+		CHECK(call(device, requests[request], &arg) == -ENOTTY);
+	}
+	return 0;
+}
+
+TEST_F(discard, ranges)
+{
+	EXPECT_EQ(0, as_user(0, bad_ranges, self->device));
+	ASSERT_EQ(0, set_memlock(LENGTH));
+	EXPECT_EQ(0, as_user(USER, bad_ranges, self->device));
+}
+
+/* Who has the descriptor may, whoever made the region. */
+static int of_another_user(int fd)
+{
+	CHECK(!populate(fd, 0, PAGES));
+	CHECK(!discard(fd, 0, PAGES));
+	return 0;
+}
+
+TEST_F(discard, the_descriptor_is_the_permission)
+{
+	EXPECT_EQ(0, as_user(USER, of_another_user, self->fd));
+}
+
+#define MANY	96
+
+/* Has all pages made and gives them back, again and again. */
+static void populate_for_ever(int device, bool by_touch)
+{
+	int fd = create_lazy(device, MANY), i;
+	char *memory = map(fd, MANY);
+
+	for (;;) {
+		for (i = 0; by_touch && i < MANY; i++)
+			memory[i * PAGE_BYTES] = 1;
+		if (populate(fd, 0, MANY) || discard(fd, 0, MANY))
+			_exit(1);
+	}
+}
+
+TEST_F(discard, a_kill_in_the_midst_of_populating)
+{
+	int round;
+
+	for (round = 0; round < 6; round++) {
+		pid_t child = fork();
+
+		if (!child)
+			populate_for_ever(self->device, round % 2);
+		ASSERT_LT(0, child);
+		while (node_sum("region_bytes") <= round * 2 * (long)PAGE_BYTES)
+			;
+		ASSERT_EQ(0, kill(child, SIGKILL));
+		EXPECT_EQ(-1, wait_for(child));
+		EXPECT_EQ(1, regions());
+		EXPECT_EQ(0, node_sum("region_bytes"));
+	}
+}
+
+TEST_NOTHING_IS_LEFT
+TEST_HARNESS_MAIN

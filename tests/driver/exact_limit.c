@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * A limit of just what a region needs lets everybody have it: whoever touches
+ * its pages at the same time, populates or discards them. What is refused to one
+ * of them would be SIGBUS, which ends the process.
+ */
+#include <pthread.h>
+
+#include "driver_test.h"
+
+#define PAGES		4
+#define THREADS		4
+#define ROUNDS		60
+
+enum beside { NOBODY, POPULATES, DISCARDS };
+
+struct crowd {
+	int fd;
+	unsigned char *memory;
+	enum beside beside;
+	pthread_barrier_t barrier;
+	/* Of the one beside; errors add up. */
+	int err;
+	bool ended;
+};
+
+static void *touch_with_others(void *arg)
+{
+	struct crowd *crowd = arg;
+	int round, i;
+
+	for (round = 0; round < ROUNDS; round++) {
+		for (i = 0; i < PAGES; i++) {
+			pthread_barrier_wait(&crowd->barrier);
+			__atomic_fetch_add(crowd->memory + i * PAGE_BYTES, 1, __ATOMIC_RELAXED);
+		}
+		/* One of them makes room, or there is somebody who does. */
+		if (pthread_barrier_wait(&crowd->barrier) && crowd->beside != DISCARDS) {
+			int err = discard(crowd->fd, 0, PAGES);
+
+			/* It is populated again this very moment. */
+			if (err && !(crowd->beside == POPULATES && err == -EBUSY))
+				crowd->err++;
+		}
+	}
+	return NULL;
+}
+
+static void *go_on_beside(void *arg)
+{
+	struct crowd *crowd = arg;
+	int i;
+
+	for (i = 0; !__atomic_load_n(&crowd->ended, __ATOMIC_RELAXED); i++) {
+		int err = crowd->beside == POPULATES ? populate(crowd->fd, 0, PAGES) :
+						       discard(crowd->fd, i % PAGES, 1);
+
+		/* Somebody touches it this very moment. */
+		if (err && !(crowd->beside == DISCARDS && err == -EBUSY))
+			crowd->err++;
+	}
+	return NULL;
+}
+
+static int crowd_with(int device, enum beside beside)
+{
+	struct crowd crowd = { .beside = beside };
+	pthread_t threads[THREADS], other;
+	int i;
+
+	CHECK(!set_memlock(PAGES * PAGE_BYTES));
+	crowd.fd = create_lazy(device, PAGES);
+	CHECK(crowd.fd >= 0);
+	crowd.memory = map(crowd.fd, PAGES);
+	CHECK(crowd.memory != MAP_FAILED);
+	CHECK(!pthread_barrier_init(&crowd.barrier, NULL, THREADS));
+	for (i = 0; i < THREADS; i++)
+		CHECK(!pthread_create(&threads[i], NULL, touch_with_others, &crowd));
+	if (beside != NOBODY)
+		CHECK(!pthread_create(&other, NULL, go_on_beside, &crowd));
+	for (i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	__atomic_store_n(&crowd.ended, true, __ATOMIC_RELAXED);
+	if (beside != NOBODY)
+		pthread_join(other, NULL);
+	CHECK(!crowd.err);
+
+	/* It was all that there is. */
+	CHECK(!populate(crowd.fd, 0, PAGES));
+	CHECK(create_pages(device, 1) == -ENOMEM);
+	CHECK(!discard(crowd.fd, 0, PAGES));
+	close(crowd.fd);
+	return 0;
+}
+
+static int nobody(int device)
+{
+	return crowd_with(device, NOBODY);
+}
+
+static int one_who_populates(int device)
+{
+	return crowd_with(device, POPULATES);
+}
+
+static int one_who_discards(int device)
+{
+	return crowd_with(device, DISCARDS);
+}
+
+FIXTURE(exact_limit)
+{
+	int device;
+};
+
+FIXTURE_SETUP(exact_limit)
+{
+	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	ASSERT_LE(0, self->device);
+}
+
+FIXTURE_TEARDOWN(exact_limit)
+{
+	close(self->device);
+}
+
+TEST_F(exact_limit, touched_by_many)
+{
+	EXPECT_EQ(0, as_user(USER, nobody, self->device));
+}
+
+TEST_F(exact_limit, touched_beside_one_who_populates)
+{
+	EXPECT_EQ(0, as_user(USER, one_who_populates, self->device));
+}
+
+TEST_F(exact_limit, touched_beside_one_who_discards)
+{
+	EXPECT_EQ(0, as_user(USER, one_who_discards, self->device));
+}
+
+TEST_NOTHING_IS_LEFT
+TEST_HARNESS_MAIN

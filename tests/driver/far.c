@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Regions whose bytes take more than 32 bits to number. They are lazy, so that
+ * little of the memory that they could have is ever used; but the machine must
+ * have that much.
+ */
+#include "copy_test.h"
+
+#define GIB	(1ULL << 30)
+#define PAGES	(6 * GIB / PAGE_BYTES)
+#define FAR	(5 * GIB / PAGE_BYTES)
+
+FIXTURE(far)
+{
+	int device;
+	int fd;
+};
+
+FIXTURE_SETUP(far)
+{
+	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	ASSERT_LE(0, self->device);
+	self->fd = create_lazy(self->device, PAGES);
+	ASSERT_LE(0, self->fd);
+}
+
+FIXTURE_TEARDOWN(far)
+{
+	close(self->fd);
+	close(self->device);
+}
+
+static size_t allocated_of(int fd)
+{
+	struct actmem_ioctl_info now;
+
+	return info(fd, 0, &now) ? SIZE_MAX : now.allocated_bytes;
+}
+
+static unsigned char *map_far(int fd, size_t page, size_t pages)
+{
+	return mmap(NULL, pages * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+		    (off_t)(page * PAGE_BYTES));
+}
+
+TEST_F(far, populated_touched_and_discarded)
+{
+	struct actmem_ioctl_range arg;
+	unsigned char *memory, *near;
+
+	EXPECT_EQ(0, change_range(self->fd, ACTMEM_IOC_POPULATE, FAR, 2, &arg));
+	EXPECT_EQ(2 * PAGE_BYTES, arg.done);
+	EXPECT_EQ(2 * PAGE_BYTES, allocated_of(self->fd));
+
+	memory = map_far(self->fd, FAR, 3);
+	near = map_far(self->fd, FAR - 4 * GIB / PAGE_BYTES, 3);
+	ASSERT_NE(MAP_FAILED, memory);
+	ASSERT_NE(MAP_FAILED, near);
+	memset(memory, 0x5a, 3 * PAGE_BYTES);
+	EXPECT_EQ(3 * PAGE_BYTES, allocated_of(self->fd));
+	EXPECT_EQ(0, near[PAGE_BYTES]);
+	EXPECT_EQ(4 * PAGE_BYTES, allocated_of(self->fd));
+
+	/* Of 5 GiB, all but three pages are holes. */
+	EXPECT_EQ(0, change_range(self->fd, ACTMEM_IOC_DISCARD, 1, FAR, &arg));
+	EXPECT_EQ(FAR * PAGE_BYTES, arg.done);
+	EXPECT_EQ(2 * PAGE_BYTES, allocated_of(self->fd));
+	EXPECT_EQ(0, memory[0]);
+	EXPECT_EQ(0x5a, memory[PAGE_BYTES]);
+	munmap(near, 3 * PAGE_BYTES);
+	munmap(memory, 3 * PAGE_BYTES);
+}
+
+TEST_F(far, copied)
+{
+	const uint64_t offset = 5 * GIB - 33, source = 5 * GIB - 11;
+	int from = create_lazy(self->device, PAGES), small = create_pages(self->device, 1);
+	unsigned char pattern[1000], *memory;
+	size_t i;
+
+	ASSERT_LE(0, from);
+	ASSERT_LE(0, small);
+	for (i = 0; i < sizeof(pattern); i++)
+		pattern[i] = i * 7 + i / 256 + 1;
+	memory = map_far(small, 0, 1);
+	ASSERT_NE(MAP_FAILED, memory);
+	memcpy(memory + 3, pattern, sizeof(pattern));
+	munmap(memory, PAGE_BYTES);
+
+	ASSERT_EQ(0, copy(from, source, small, 3, sizeof(pattern)));
+	EXPECT_EQ(2 * PAGE_BYTES, allocated_of(from));
+	ASSERT_EQ(0, copy(self->fd, offset, from, source, sizeof(pattern)));
+	EXPECT_EQ(2 * PAGE_BYTES, allocated_of(self->fd));
+	memory = map_far(self->fd, FAR - 1, 2);
+	ASSERT_NE(MAP_FAILED, memory);
+	EXPECT_EQ(0, memcmp(memory + PAGE_BYTES - 33, pattern, sizeof(pattern)));
+	munmap(memory, 2 * PAGE_BYTES);
+
+	EXPECT_EQ(-EINVAL, copy(self->fd, 6 * GIB - 999, from, source, 1000));
+	EXPECT_EQ(-EINVAL, copy(self->fd, offset, from, 6 * GIB - 999, 1000));
+	EXPECT_EQ(0, copy(self->fd, 6 * GIB - 1000, from, 4 * GIB, 1000));
+	close(small);
+	close(from);
+}
+
+TEST_NOTHING_IS_LEFT
+TEST_HARNESS_MAIN

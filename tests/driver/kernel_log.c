@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * What the kernel's log says where no caller can be told: of a process that
+ * gets SIGBUS, who it is, and who was short of what; of a pool that cannot be
+ * filled. Once, however often it happens.
+ */
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+
+#include "trace_test.h"
+
+#define NODE	1
+#define PAGES	4
+#define BURST	20
+#define CGROUP	"/tmp/cgroup/one"
+#define NAME	"of the night"
+#define VICTIM	"a victim"
+
+/* Opened by root, read by anybody. */
+static int kernel_log;
+
+FIXTURE(kernel_log)
+{
+	int device;
+};
+
+FIXTURE_SETUP(kernel_log)
+{
+	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	ASSERT_LE(0, self->device);
+	kernel_log = open_log();
+	ASSERT_LE(0, kernel_log);
+}
+
+FIXTURE_TEARDOWN(kernel_log)
+{
+	close(kernel_log);
+	close(self->device);
+}
+
+/* A process that touches pages until one cannot be had; it must die of it. Its pid. */
+static pid_t touch(int fd, size_t pages)
+{
+	pid_t child = fork();
+	int status;
+
+	if (!child) {
+		char *memory = map(fd, pages);
+		size_t i;
+
+		prctl(PR_SET_NAME, VICTIM);
+		for (i = 0; memory != MAP_FAILED && i < pages; i++)
+			memory[i * PAGE_BYTES] = 1;
+		_exit(0);
+	}
+	if (child < 0 || waitpid(child, &status, 0) != child || !WIFSIGNALED(status) ||
+	    WTERMSIG(status) != SIGBUS)
+		return -1;
+	return child;
+}
+
+/* The line of the first for whom there is one, as others may have had theirs just before. */
+static int touch_until_told(int fd, size_t pages, const char *why)
+{
+	struct actmem_ioctl_info now;
+	const char *line;
+	pid_t victim;
+
+	do {
+		victim = touch(fd, pages);
+		CHECK(victim > 0);
+		line = read_log(kernel_log, "actmem: ");
+		if (!line)
+			usleep(50000);
+	} while (!line);
+	CHECK(!info(fd, 0, &now));
+	if (strcmp(line, text("actmem: " VICTIM "[%d] cannot have the page that it touches (SIGBUS): region %llu '" NAME "', offset %llu: %s",
+			      victim, now.id, now.allocated_bytes, why))) {
+		fprintf(stderr, "# %s\n", line);
+		return __LINE__;
+	}
+	return 0;
+}
+
+static int create_named(int device, int node, size_t pages)
+{
+	struct actmem_ioctl_create arg = region_of(pages);
+
+	arg.flags = ACTMEM_CREATE_LAZY;
+	arg.policy = ACTMEM_POLICY_BIND;
+	arg.nodes[0] = 1 << node;
+	strcpy(arg.name, NAME);
+	return create(device, &arg);
+}
+
+static int with_little_locked_memory(int device)
+{
+	int fd = create_named(device, NODE, PAGES), i;
+	const char *why = "RLIMIT_MEMLOCK has 0 bytes left of 2097152 wanted; raise it (ulimit -l) for the process that makes the region";
+
+	CHECK(fd >= 0);
+	CHECK(!touch_until_told(fd, PAGES, why));
+	/* That was enough of it for now, but is not forgotten. */
+	for (i = 0; i < BURST; i++)
+		CHECK(touch(fd, PAGES) > 0);
+	CHECK(!read_log(kernel_log, "actmem"));
+	CHECK(!touch_until_told(fd, PAGES, why));
+	return 0;
+}
+
+TEST_F(kernel_log, who_may_not_lock_more)
+{
+	int suppressed = -1;
+	const char *line;
+
+	ASSERT_EQ(0, set_memlock(PAGE_BYTES));
+	EXPECT_EQ(0, as_user(USER, with_little_locked_memory, self->device));
+	ASSERT_EQ(0, close(kernel_log));
+	kernel_log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	ASSERT_LE(0, kernel_log);
+	while ((line = read_log(kernel_log, "actmem_fault_failed: ")))
+		sscanf(line, "actmem_fault_failed: %d callbacks suppressed", &suppressed);
+	EXPECT_LE(BURST, suppressed);
+}
+
+TEST_F(kernel_log, whose_node_is_full)
+{
+	int fd = create_named(self->device, NODE, node_memory(NODE, "MemTotal") / PAGE_BYTES);
+
+	ASSERT_LE(0, fd);
+	EXPECT_EQ(0, touch_until_told(fd, node_memory(NODE, "MemTotal") / PAGE_BYTES,
+				      "node 1 has no huge page left; free memory there, or hold some ready in its pool_bytes"));
+	close(fd);
+}
+
+static int in_cgroup(int device)
+{
+	int fd = create_named(device, 0, 12);
+
+	CHECK(fd >= 0);
+	CHECK(!put(CGROUP "/cgroup.procs", "0"));
+	CHECK(!touch_until_told(fd, 12, "the memory cgroup is full; raise its memory.max, or the node's pool_bytes, which is not charged"));
+	return 0;
+}
+
+TEST_F(kernel_log, whose_memory_cgroup_is_full)
+{
+	mkdir("/tmp/cgroup", 0755);
+	ASSERT_EQ(0, mount("cgroup", "/tmp/cgroup", "cgroup2", 0, NULL));
+	ASSERT_EQ(0, put("/tmp/cgroup/cgroup.subtree_control", "+memory"));
+	ASSERT_EQ(0, mkdir(CGROUP, 0755));
+	ASSERT_EQ(0, put(CGROUP "/memory.max", "16M"));
+	EXPECT_EQ(0, as_user(0, in_cgroup, self->device));
+	EXPECT_EQ(0, rmdir(CGROUP));
+	EXPECT_EQ(0, umount("/tmp/cgroup"));
+}
+
+static int set_pool(size_t pages)
+{
+	return put(SYSFS "/node1/pool_bytes", text("%zu", pages * PAGE_BYTES));
+}
+
+/* The driver tells when it waits four seconds before it tries again, and not at eight. */
+TEST_F(kernel_log, a_pool_that_cannot_be_filled)
+{
+	size_t pages = node_memory(NODE, "MemTotal") / PAGE_BYTES;
+	const char *line;
+	size_t held, wanted;
+
+	ASSERT_TRUE(!mkdir(INSTANCE, 0755) || errno == EEXIST);
+	ASSERT_EQ(0, clear_trace());
+	ASSERT_EQ(0, set_event("pool_stall", "1"));
+	ASSERT_EQ(0, set_pool(pages));
+	do {
+		usleep(200000);
+		read_events();
+	} while (!event_count || !strstr(events[event_count - 1].fields, "retry_ms=8000"));
+	line = read_log(kernel_log, "actmem: ");
+	ASSERT_NE(NULL, line);
+	ASSERT_EQ(2, sscanf(line, "actmem: the pool of node 1 has %zu bytes of %zu and finds no more free; free memory there, or lower its pool_byte%*1[s]",
+			    &held, &wanted));
+	EXPECT_EQ(pages * PAGE_BYTES, wanted);
+	EXPECT_GT(wanted, held);
+	EXPECT_EQ(NULL, read_log(kernel_log, "actmem: "));
+	ASSERT_EQ(0, set_pool(0));
+	ASSERT_EQ(0, set_event("pool_stall", "0"));
+	EXPECT_EQ(0, rmdir(INSTANCE));
+}
+
+TEST_NOTHING_IS_LEFT
+TEST_HARNESS_MAIN

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * The administrator's limits of a user and of each user: what they refuse,
+ * whom they bind, and that they stand in for RLIMIT_MEMLOCK.
+ */
+#include <signal.h>
+
+#include "driver_test.h"
+
+#define LIMIT		5
+#define USER_FILE	SYSFS "/users/1000/limit_bytes"
+#define DEFAULT_FILE	SYSFS "/user_limit_bytes"
+
+FIXTURE(limits)
+{
+	int device;
+};
+
+FIXTURE_SETUP(limits)
+{
+	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	ASSERT_LE(0, self->device);
+	ASSERT_EQ(0, regions());
+	ASSERT_EQ(0, put(SYSFS "/users/add", "1000"));
+}
+
+FIXTURE_TEARDOWN(limits)
+{
+	EXPECT_EQ(0, set_limit(DEFAULT_FILE, -1));
+	EXPECT_EQ(0, put(SYSFS "/users/remove", "1000"));
+	EXPECT_EQ(0, regions());
+	close(self->device);
+}
+
+static bool is_user_limit(const struct actmem_why *why, size_t wanted, size_t available)
+{
+	return why->reason == ACTMEM_WHY_USER_LIMIT && why->node == -1 &&
+	       why->wanted == wanted * PAGE_BYTES && why->available == available * PAGE_BYTES &&
+	       why->movable == 0;
+}
+
+static int up_to_the_limit(int device)
+{
+	struct actmem_ioctl_create arg = region_of(LIMIT + 1);
+	int first, second;
+
+	CHECK(create(device, &arg) == -EDQUOT && is_user_limit(&arg.why, LIMIT + 1, LIMIT));
+	CHECK(arg.fd == -1 && arg.id == 0);
+	CHECK(user_number(USER, "regions") == 0 && user_number(USER, "region_bytes") == 0);
+	first = create_pages(device, LIMIT - 1);
+	CHECK(first >= 0);
+	arg = region_of(2);
+	CHECK(create(device, &arg) == -EDQUOT && is_user_limit(&arg.why, 2, 1));
+	second = create_pages(device, 1);
+	CHECK(second >= 0);
+	arg = region_of(1);
+	CHECK(create(device, &arg) == -EDQUOT && is_user_limit(&arg.why, 1, 0));
+	CHECK(user_number(USER, "region_bytes") == LIMIT * (long)PAGE_BYTES);
+	close(first);
+	CHECK(create_pages(device, LIMIT) == -EDQUOT);
+	CHECK(create_pages(device, LIMIT - 1) >= 0);
+	return 0;
+}
+
+TEST_F(limits, of_a_user)
+{
+	ASSERT_EQ(0, set_limit(USER_FILE, LIMIT));
+	/* Which is not asked. */
+	ASSERT_EQ(0, set_memlock(0));
+	EXPECT_EQ(0, as_user(USER, up_to_the_limit, self->device));
+	EXPECT_EQ(0, as_user(USER, up_to_the_limit, self->device));
+}
+
+TEST_F(limits, of_each_user)
+{
+	ASSERT_EQ(0, set_limit(DEFAULT_FILE, LIMIT));
+	ASSERT_EQ(0, set_memlock(0));
+	EXPECT_EQ(0, as_user(USER, up_to_the_limit, self->device));
+	/* The user's own is the one that holds, whether lower or higher. */
+	ASSERT_EQ(0, set_limit(USER_FILE, LIMIT));
+	ASSERT_EQ(0, set_limit(DEFAULT_FILE, 1));
+	EXPECT_EQ(0, as_user(USER, up_to_the_limit, self->device));
+	ASSERT_EQ(0, set_limit(DEFAULT_FILE, 2 * LIMIT));
+	EXPECT_EQ(0, as_user(USER, up_to_the_limit, self->device));
+	ASSERT_EQ(0, set_limit(DEFAULT_FILE, -1));
+	EXPECT_EQ(0, as_user(USER, up_to_the_limit, self->device));
+}
+
+static int nothing_at_all(int device)
+{
+	struct actmem_ioctl_create arg = region_of(1);
+
+	CHECK(create(device, &arg) == -EDQUOT && is_user_limit(&arg.why, 1, 0));
+	return 0;
+}
+
+static int one_page(int device)
+{
+	CHECK(create_pages(device, 1) >= 0);
+	return 0;
+}
+
+TEST_F(limits, of_nothing)
+{
+	ASSERT_EQ(0, set_limit(USER_FILE, 0));
+	EXPECT_EQ(0, as_user(USER, nothing_at_all, self->device));
+	/* Nobody else's. */
+	ASSERT_EQ(0, set_memlock(LIMIT * PAGE_BYTES));
+	EXPECT_EQ(0, as_user(OTHER_USER, one_page, self->device));
+}
+
+TEST_F(limits, of_who_may_lock_memory)
+{
+	int fd;
+
+	ASSERT_EQ(0, set_limit(DEFAULT_FILE, 1));
+	fd = create_pages(self->device, LIMIT);
+	ASSERT_LE(0, fd);
+	close(fd);
+	ASSERT_EQ(0, put(SYSFS "/users/add", "0"));
+	ASSERT_EQ(0, set_limit(SYSFS "/users/0/limit_bytes", LIMIT - 1));
+	EXPECT_EQ(-EDQUOT, create_pages(self->device, LIMIT));
+	fd = create_pages(self->device, LIMIT - 1);
+	EXPECT_LE(0, fd);
+	close(fd);
+	ASSERT_EQ(0, put(SYSFS "/users/remove", "0"));
+	fd = create_pages(self->device, LIMIT);
+	EXPECT_LE(0, fd);
+	close(fd);
+}
+
+/* Two ends of pipes, for a parent that changes limits between the steps of its child. */
+static int to_child[2], to_parent[2];
+
+static bool step(int from, int to)
+{
+	char byte;
+
+	return write(to, "", 1) == 1 && read(from, &byte, 1) == 1;
+}
+
+static int steps(int device)
+{
+	struct actmem_ioctl_create arg;
+	struct actmem_ioctl_range there;
+	int first, second;
+
+	first = create_lazy(device, LIMIT);
+	CHECK(first >= 0 && change_range(first, ACTMEM_IOC_POPULATE, 0, LIMIT, &there) == 0);
+	CHECK(step(to_child[0], to_parent[1]));
+	/* Lower than what is held now. What is there stays, and may be asked for. */
+	CHECK(change_range(first, ACTMEM_IOC_POPULATE, 0, LIMIT, &there) == 0);
+	arg = region_of(1);
+	CHECK(create(device, &arg) == -EDQUOT && is_user_limit(&arg.why, 1, 0));
+	CHECK(change_range(first, ACTMEM_IOC_DISCARD, 0, 2, &there) == 0);
+	/* Just as many as are held: still none. */
+	CHECK(create(device, &arg) == -EDQUOT && is_user_limit(&arg.why, 1, 0));
+	CHECK(change_range(first, ACTMEM_IOC_POPULATE, 0, 1, &there) == -EDQUOT);
+	CHECK(is_user_limit(&there.why, 1, 0) && there.done == 0);
+	CHECK(change_range(first, ACTMEM_IOC_DISCARD, 2, 1, &there) == 0);
+	CHECK(create(device, &arg) >= 0);
+	CHECK(step(to_child[0], to_parent[1]));
+	/* And higher again. */
+	CHECK(change_range(first, ACTMEM_IOC_POPULATE, 0, 3, &there) == 0);
+	second = create_pages(device, 4);
+	CHECK(second >= 0 && create_pages(device, 1) == -EDQUOT);
+	return 0;
+}
+
+static pid_t start_steps(struct __test_metadata *_metadata, int (*function)(int), int device)
+{
+	pid_t child;
+
+	ASSERT_EQ(0, pipe(to_child));
+	ASSERT_EQ(0, pipe(to_parent));
+	child = fork();
+	if (!child) {
+		int line = become(USER) ? __LINE__ : function(device);
+
+		if (line)
+			fprintf(stderr, "# line %d fails in the child\n", line);
+		_exit(!!line);
+	}
+	close(to_child[0]);
+	close(to_parent[1]);
+	return child;
+}
+
+static bool wait_for_step(void)
+{
+	char byte;
+
+	return read(to_parent[0], &byte, 1) == 1;
+}
+
+static bool next_step(void)
+{
+	return write(to_child[1], "", 1) == 1;
+}
+
+static void end_steps(struct __test_metadata *_metadata, pid_t child)
+{
+	EXPECT_EQ(0, wait_for(child));
+	close(to_child[1]);
+	close(to_parent[0]);
+}
+
+TEST_F(limits, may_be_set_below_what_is_held)
+{
+	pid_t child;
+
+	ASSERT_EQ(0, set_limit(USER_FILE, LIMIT));
+	child = start_steps(_metadata, steps, self->device);
+	ASSERT_TRUE(wait_for_step());
+	ASSERT_EQ(0, set_limit(USER_FILE, LIMIT - 2));
+	EXPECT_EQ(LIMIT * (long)PAGE_BYTES, user_number(USER, "region_bytes"));
+	ASSERT_TRUE(next_step() && wait_for_step());
+	ASSERT_EQ(0, set_limit(USER_FILE, 2 * LIMIT));
+	ASSERT_TRUE(next_step());
+	end_steps(_metadata, child);
+}
+
+/* Of LIMIT pages by RLIMIT_MEMLOCK, so many are left. */
+static int count_left(int device)
+{
+	int fds[2 * LIMIT], left = 0;
+
+	while (left < 2 * LIMIT && (fds[left] = create_pages(device, 1)) >= 0)
+		left++;
+	for (int i = 0; i < left; i++)
+		close(fds[i]);
+	return left;
+}
+
+/* Charged by one of the two while the other holds, in every order. */
+static int charged_by_turns(int device)
+{
+	struct actmem_ioctl_range there;
+	int first, second;
+
+	/* RLIMIT_MEMLOCK: 3 of it. */
+	first = create_lazy(device, 8);
+	second = create_pages(device, 1);
+	CHECK(first >= 0 && second >= 0);
+	CHECK(change_range(first, ACTMEM_IOC_POPULATE, 0, 2, &there) == 0);
+	CHECK(count_left(device) == LIMIT - 3);
+	CHECK(step(to_child[0], to_parent[1]));
+	/* A limit in its stead: 4 more, which it knows nothing of. */
+	CHECK(change_range(first, ACTMEM_IOC_POPULATE, 2, 4, &there) == 0);
+	CHECK(step(to_child[0], to_parent[1]));
+	/* RLIMIT_MEMLOCK again, with 3 pages charged out of 7. */
+	CHECK(count_left(device) == LIMIT - 3);
+	CHECK(change_range(first, ACTMEM_IOC_POPULATE, 6, 2, &there) == 0);
+	CHECK(count_left(device) == 0);
+	CHECK(step(to_child[0], to_parent[1]));
+	/* What was charged is uncharged, also if there is a limit by then. */
+	CHECK(change_range(first, ACTMEM_IOC_DISCARD, 0, 6, &there) == 0);
+	close(second);
+	CHECK(step(to_child[0], to_parent[1]));
+	CHECK(count_left(device) == LIMIT);
+	CHECK(change_range(first, ACTMEM_IOC_DISCARD, 6, 2, &there) == 0);
+	CHECK(count_left(device) == LIMIT);
+	CHECK(change_range(first, ACTMEM_IOC_POPULATE, 0, LIMIT, &there) == 0);
+	CHECK(count_left(device) == 0);
+	close(first);
+	CHECK(count_left(device) == LIMIT);
+	return 0;
+}
+
+TEST_F(limits, stand_in_for_memlock_while_they_are_there)
+{
+	static const char *const files[] = { USER_FILE, DEFAULT_FILE };
+	pid_t child;
+	size_t i;
+
+	ASSERT_EQ(0, set_memlock(LIMIT * PAGE_BYTES));
+	for (i = 0; i < 2; i++) {
+		child = start_steps(_metadata, charged_by_turns, self->device);
+		ASSERT_TRUE(wait_for_step());
+		ASSERT_EQ(0, set_limit(files[i], 100));
+		ASSERT_TRUE(next_step() && wait_for_step());
+		ASSERT_EQ(0, set_limit(files[i], -1));
+		ASSERT_TRUE(next_step() && wait_for_step());
+		ASSERT_EQ(0, set_limit(files[i], 1));
+		ASSERT_TRUE(next_step() && wait_for_step());
+		ASSERT_EQ(0, set_limit(files[i], -1));
+		ASSERT_TRUE(next_step());
+		end_steps(_metadata, child);
+	}
+}
+
+static int lazily(int device)
+{
+	struct actmem_ioctl_range there;
+	struct actmem_ioctl_info now;
+	int fd = create_lazy(device, LIMIT + 3);
+
+	CHECK(fd >= 0);
+	CHECK(touch_to_death(fd, LIMIT + 1) == SIGBUS);
+	CHECK(!info(fd, 0, &now) && now.allocated_bytes == LIMIT * PAGE_BYTES);
+	CHECK(now.demand_faults == LIMIT);
+	CHECK(change_range(fd, ACTMEM_IOC_POPULATE, 0, LIMIT + 3, &there) == -EDQUOT);
+	CHECK(is_user_limit(&there.why, 3, 0));
+	CHECK(change_range(fd, ACTMEM_IOC_DISCARD, 1, 2, &there) == 0);
+	/* All or nothing. */
+	CHECK(change_range(fd, ACTMEM_IOC_POPULATE, 0, LIMIT + 3, &there) == -EDQUOT);
+	CHECK(is_user_limit(&there.why, 5, 2));
+	CHECK(!info(fd, 0, &now) && now.allocated_bytes == (LIMIT - 2) * PAGE_BYTES);
+	CHECK(change_range(fd, ACTMEM_IOC_POPULATE, LIMIT, 2, &there) == 0);
+	CHECK(touch_to_death(fd, 2) == SIGBUS);
+	CHECK(change_range(fd, ACTMEM_IOC_DISCARD, 0, LIMIT + 3, &there) == 0);
+	CHECK(touch_to_death(fd, LIMIT) == 0);
+	return 0;
+}
+
+TEST_F(limits, of_lazy_regions)
+{
+	ASSERT_EQ(0, set_limit(USER_FILE, LIMIT));
+	EXPECT_EQ(0, as_user(USER, lazily, self->device));
+	ASSERT_EQ(0, set_limit(USER_FILE, -1));
+	ASSERT_EQ(0, set_limit(DEFAULT_FILE, LIMIT));
+	EXPECT_EQ(0, as_user(USER, lazily, self->device));
+}
+
+static int region_of_other;
+
+static int populate_for_other(int device)
+{
+	struct actmem_ioctl_range there;
+
+	CHECK(create_pages(device, 1) == -EDQUOT);
+	CHECK(change_range(region_of_other, ACTMEM_IOC_POPULATE, 0, 3, &there) == 0);
+	CHECK(!touch_to_death(region_of_other, 4));
+	return 0;
+}
+
+/* Whoever populates: the region's owner pays, and the limit is the owner's. */
+TEST_F(limits, of_the_owner)
+{
+	ASSERT_EQ(0, set_limit(USER_FILE, 0));
+	region_of_other = create_lazy(self->device, 5);
+	ASSERT_LE(0, region_of_other);
+	EXPECT_EQ(0, as_user(USER, populate_for_other, self->device));
+	EXPECT_EQ(0, user_number(USER, "region_bytes"));
+	EXPECT_EQ(4 * (long)PAGE_BYTES, user_number(0, "region_bytes"));
+	close(region_of_other);
+}
+
+TEST_NOTHING_IS_LEFT
+TEST_HARNESS_MAIN

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Pages in which the hardware has found an error: none of them is ever given
+ * to anybody again. madvise(MADV_HWPOISON) plays the hardware; the error is in the
+ * second small page of a huge one, as the page allocator looks at the first alone.
+ */
+#include "driver_test.h"
+
+#define PAGES	4
+
+#ifndef MADV_HWPOISON
+#define MADV_HWPOISON	100
+#endif
+
+#define PFN_MASK	((1ULL << 55) - 1)
+
+static int set_pool(size_t pages)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%zu\n", pages * PAGE_BYTES);
+	return put(SYSFS "/node0/pool_bytes", text);
+}
+
+static long pool(const char *name)
+{
+	return number_in(SYSFS "/node0/pool_%s_bytes", name) / (long)PAGE_BYTES;
+}
+
+static void wait_ready(long pages)
+{
+	while (pool("free") != pages)
+		usleep(20000);
+}
+
+/* Of the huge page at @memory; 0 if it cannot be told. */
+static uint64_t frame_of(const char *memory)
+{
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	uint64_t entry = 0;
+
+	if (fd >= 0 && pread(fd, &entry, 8, (uintptr_t)memory / 4096 * 8) != 8)
+		entry = 0;
+	if (fd >= 0)
+		close(fd);
+	return entry & PFN_MASK;
+}
+
+/* Whether any page of the region that is open as @fd is the one at @frame. */
+static bool has_frame(int fd, size_t pages, uint64_t frame)
+{
+	char *memory = map_and_touch(fd, pages);
+	bool found = false;
+	size_t i;
+
+	if (memory == MAP_FAILED)
+		return true;
+	for (i = 0; i < pages; i++)
+		found |= frame_of(memory + i * PAGE_BYTES) == frame;
+	munmap(memory, pages * PAGE_BYTES);
+	return found;
+}
+
+FIXTURE(poison)
+{
+	int device;
+};
+
+FIXTURE_SETUP(poison)
+{
+	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	ASSERT_LE(0, self->device);
+	if (!access("/sys/kernel/debug/page_owner", F_OK))
+		SKIP(return, "a page that is out of use would count as leaked");
+}
+
+FIXTURE_TEARDOWN(poison)
+{
+	set_pool(0);
+	close(self->device);
+}
+
+/* Makes a region and gives it up with an error in one of its pages, which is told. */
+static uint64_t give_back_one_with_an_error(int device)
+{
+	int fd = create_pages(device, PAGES);
+	char *memory = map_and_touch(fd, PAGES);
+	uint64_t frame = 0;
+
+	if (memory != MAP_FAILED) {
+		frame = frame_of(memory + PAGE_BYTES);
+		/* Kernels differ in what it returns for memory that they cannot isolate. */
+		madvise(memory + PAGE_BYTES + 4096, 4096, MADV_HWPOISON);
+		munmap(memory, PAGES * PAGE_BYTES);
+	}
+	close(fd);
+	return frame;
+}
+
+TEST_F(poison, a_page_that_was_lent)
+{
+	uint64_t frame;
+	int fd, round;
+
+	ASSERT_EQ(0, set_pool(PAGES));
+	wait_ready(PAGES);
+	frame = give_back_one_with_an_error(self->device);
+	ASSERT_NE(0, frame);
+	EXPECT_EQ(0, regions());
+	EXPECT_EQ(0, pool("lent"));
+	/* The pool gets another one for it, if only when it is asked to. */
+	ASSERT_EQ(0, set_pool(PAGES));
+	wait_ready(PAGES);
+	for (round = 0; round < 3; round++) {
+		fd = create_pages(self->device, 8 * PAGES);
+		ASSERT_LE(0, fd);
+		EXPECT_FALSE(has_frame(fd, 8 * PAGES, frame));
+		close(fd);
+		wait_ready(PAGES);
+	}
+}
+
+/* The page allocator would hand it out again. */
+TEST_F(poison, a_page_of_no_pool)
+{
+	uint64_t frame;
+	int fd, round;
+
+	frame = give_back_one_with_an_error(self->device);
+	ASSERT_NE(0, frame);
+	EXPECT_EQ(0, regions());
+	for (round = 0; round < 3; round++) {
+		fd = create_pages(self->device, 8 * PAGES);
+		ASSERT_LE(0, fd);
+		EXPECT_FALSE(has_frame(fd, 8 * PAGES, frame));
+		close(fd);
+	}
+}
+
+TEST_NOTHING_IS_LEFT
+TEST_HARNESS_MAIN

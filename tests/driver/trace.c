@@ -1,0 +1,512 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * The tracepoints: which events there are, in which order, with all of their
+ * fields to the letter but times and addresses.
+ */
+#include <sys/mount.h>
+
+#include "trace_test.h"
+#include "uring_test.h"
+
+#define NODE		1
+#define PAGES		4
+#define CGROUP		"/tmp/cgroup/one"
+static size_t number_of(const char *name, const char *key)
+{
+	const char *at = strstr(find(name)->fields, key);
+
+	return at ? strtoull(at + strlen(key), NULL, 10) : SIZE_MAX;
+}
+
+static uint64_t id_of(int fd)
+{
+	struct actmem_ioctl_info now;
+
+	return info(fd, 0, &now) ? 0 : now.id;
+}
+
+FIXTURE(trace)
+{
+	int device;
+};
+
+FIXTURE_SETUP(trace)
+{
+	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	ASSERT_LE(0, self->device);
+	ASSERT_EQ(0, regions());
+	ASSERT_TRUE(!mkdir(INSTANCE, 0755) || errno == EEXIST);
+	ASSERT_EQ(0, clear_trace());
+	ASSERT_EQ(0, put(EVENTS "/enable", "1"));
+}
+
+FIXTURE_TEARDOWN(trace)
+{
+	close(self->device);
+	put(EVENTS "/enable", "0");
+	EXPECT_EQ(0, rmdir(INSTANCE));
+}
+
+TEST_F(trace, a_region_is_created_retired_and_freed)
+{
+	struct actmem_ioctl_create arg = region_of(PAGES);
+	int i, fd;
+
+	arg.policy = ACTMEM_POLICY_BIND;
+	arg.nodes[0] = 1 << NODE;
+	strcpy(arg.name, "a name of words");
+	fd = create(self->device, &arg);
+	ASSERT_LE(0, fd);
+	close(fd);
+	read_events();
+	EXPECT_EQ(PAGES, count("page_alloc"));
+	for (i = 0; i < PAGES; i++)
+		EXPECT_EVENT("page_alloc", "node=%d from_pool=0 latency_ns=N", NODE);
+	EXPECT_EVENT("region_create",
+		     "id=%llu length=%zu policy=bind nodes={0x2} flags=none ret=0 latency_ns=N name=a name of words",
+		     arg.id, PAGES * PAGE_BYTES);
+	EXPECT_EVENT("region_retire", "id=%llu bytes=%zu lingering=0", arg.id,
+		     PAGES * PAGE_BYTES);
+	EXPECT_EVENT("region_free", "id=%llu", arg.id);
+	EXPECT_EQ(PAGES + 3, event_count);
+}
+
+TEST_F(trace, flags_and_policies_have_names)
+{
+	struct actmem_ioctl_create arg = region_of(1);
+
+	arg.flags = ACTMEM_CREATE_LAZY;
+	ASSERT_EQ(0, close(create(self->device, &arg)));
+	read_events();
+	EXPECT_EVENT("region_create",
+		     "id=%llu length=%zu policy=preferred nodes={0x0} flags=lazy ret=0 latency_ns=N name=",
+		     arg.id, PAGE_BYTES);
+	EXPECT_EQ(3, event_count);
+
+	ASSERT_EQ(0, clear_trace());
+	arg.flags |= ACTMEM_CREATE_INHERIT;
+	arg.policy = ACTMEM_POLICY_INTERLEAVE;
+	arg.nodes[0] = 3;
+	ASSERT_EQ(0, close(create(self->device, &arg)));
+	read_events();
+	EXPECT_EVENT("region_create",
+		     "id=%llu length=%zu policy=interleave nodes={0x3} flags=inherit|lazy ret=0 latency_ns=N name=",
+		     arg.id, PAGE_BYTES);
+}
+
+TEST_F(trace, a_region_lingers)
+{
+	char *memory;
+	uint64_t id;
+	int fd, ends[2];
+
+	fd = create_pages(self->device, PAGES);
+	ASSERT_LE(0, fd);
+	id = id_of(fd);
+	memory = map_and_touch(fd, 1);
+	ASSERT_NE(MAP_FAILED, (void *)memory);
+	ASSERT_EQ(0, pipe2(ends, O_CLOEXEC));
+	ASSERT_EQ(4096, vmsplice(ends[1], &(struct iovec){ memory, 4096 }, 1, 0));
+	munmap(memory, PAGE_BYTES);
+	close(fd);
+	read_events();
+	EXPECT_EVENT("region_retire", "id=%lu bytes=%zu lingering=%zu", id, PAGES * PAGE_BYTES,
+		     PAGE_BYTES);
+	EXPECT_EQ(0, count("region_free"));
+	/* Pages that are there when they are touched are nobody's news. */
+	EXPECT_EQ(0, count("fault"));
+	close(ends[0]);
+	close(ends[1]);
+	while (regions())
+		usleep(10000);
+	read_events();
+	EXPECT_EVENT("region_free", "id=%lu", id);
+	EXPECT_EQ(1, count("region_retire"));
+}
+
+TEST_F(trace, a_page_is_allocated_when_it_is_touched)
+{
+	struct actmem_ioctl_create arg = lazy_region_of(PAGES);
+	char *memory;
+	int i, fd;
+
+	arg.policy = ACTMEM_POLICY_BIND;
+	arg.nodes[0] = 1 << NODE;
+	fd = create(self->device, &arg);
+	ASSERT_LE(0, fd);
+	memory = map(fd, PAGES);
+	ASSERT_NE(MAP_FAILED, (void *)memory);
+	for (i = PAGES - 1; i >= 0; i--) {
+		memory[i * PAGE_BYTES] = 1;
+		memory[i * PAGE_BYTES + 4096] = 1;
+	}
+	read_events();
+	EXPECT_EQ(PAGES, count("fault"));
+	for (i = PAGES - 1; i >= 0; i--)
+		EXPECT_EVENT("fault", "id=%llu offset=%zu node=%d ret=0 latency_ns=N", arg.id,
+			     i * PAGE_BYTES, NODE);
+	EXPECT_EQ(PAGES, count("page_alloc"));
+	munmap(memory, PAGES * PAGE_BYTES);
+	close(fd);
+}
+
+/* The event says what the call says. */
+#define EXPECT_FAILURE(error, reason_name, why)						\
+	EXPECT_EVENT("alloc_fail",							\
+		     "id=0 ret=%d reason=%s node=%d wanted=%llu available=%llu movable=%llu",	\
+		     -(error), reason_name, (why).node, (why).wanted, (why).available,	\
+		     (why).movable)
+
+TEST_F(trace, nodes_that_cannot_give)
+{
+	struct actmem_ioctl_create arg = region_of(1);
+
+	arg.policy = ACTMEM_POLICY_BIND;
+	arg.length = 1ULL << 40;
+	arg.nodes[0] = 1 << NODE;
+	ASSERT_EQ(-ENOMEM, create(self->device, &arg));
+	read_events();
+	EXPECT_EQ(1ULL << 40, arg.why.wanted);
+	EXPECT_EQ(NODE, arg.why.node);
+	EXPECT_FAILURE(ENOMEM, "node-full", arg.why);
+	EXPECT_EVENT("region_create",
+		     "id=0 length=%llu policy=bind nodes={0x2} flags=none ret=%d latency_ns=N name=",
+		     arg.length, -ENOMEM);
+	EXPECT_EQ(2, event_count);
+
+	ASSERT_EQ(0, clear_trace());
+	arg.nodes[0] = 1ULL << 63;
+	ASSERT_EQ(-ENODEV, create(self->device, &arg));
+	read_events();
+	EXPECT_EQ(63, arg.why.node);
+	EXPECT_FAILURE(ENODEV, "no-memory-node", arg.why);
+	EXPECT_EQ(2, event_count);
+
+	/* What is not even a request is no failure of memory. */
+	ASSERT_EQ(0, clear_trace());
+	arg.length++;
+	ASSERT_EQ(-EINVAL, create(self->device, &arg));
+	strcpy(arg.name, "\n");
+	ASSERT_EQ(-EINVAL, create(self->device, &arg));
+	read_events();
+	EXPECT_EQ(0, event_count);
+}
+
+static int fill_the_node(int device)
+{
+	struct actmem_ioctl_create arg = region_of(1);
+
+	arg.policy = ACTMEM_POLICY_BIND;
+	arg.nodes[0] = 1 << NODE;
+	arg.length = node_memory(NODE, "MemTotal") / PAGE_BYTES * PAGE_BYTES - 2 * PAGE_BYTES;
+	CHECK(create(device, &arg) == -ENOMEM);
+	CHECK(arg.why.node == NODE && arg.why.wanted && arg.why.available);
+	read_events();
+	/* The region was there already, and is given back. */
+	CHECK(strstr(find("alloc_fail")->fields, text("reason=node-full node=%d wanted=%llu available=%llu movable=0",
+						      NODE, arg.why.wanted, arg.why.available)));
+	CHECK(number_of("region_create", "ret=-") == ENOMEM);
+	return 0;
+}
+
+TEST_F(trace, a_node_gets_full)
+{
+	ASSERT_EQ(0, set_event("page_alloc", "0"));
+	EXPECT_EQ(0, fill_the_node(self->device));
+}
+
+static int with_little_locked_memory(int device)
+{
+	struct actmem_ioctl_create arg = region_of(PAGES);
+
+	CHECK(create(device, &arg) == -ENOMEM);
+	CHECK(arg.why.reason == ACTMEM_WHY_MEMLOCK);
+	CHECK(arg.why.wanted == PAGES * PAGE_BYTES && arg.why.available == PAGE_BYTES);
+	return 0;
+}
+
+TEST_F(trace, a_user_may_not_lock_more)
+{
+	ASSERT_EQ(0, set_memlock(PAGE_BYTES));
+	ASSERT_EQ(0, as_user(USER, with_little_locked_memory, self->device));
+	read_events();
+	EXPECT_STREQ(text("ret=%d reason=memlock node=-1 wanted=%zu available=%zu movable=0",
+			  -ENOMEM, PAGES * PAGE_BYTES, PAGE_BYTES),
+		     strchr(find("alloc_fail")->fields, ' ') + 1);
+	EXPECT_EQ(1, count("alloc_fail"));
+}
+
+static int in_cgroup(int device)
+{
+	struct actmem_ioctl_create arg = region_of(12);
+
+	CHECK(!put(CGROUP "/cgroup.procs", "0"));
+	arg.policy = ACTMEM_POLICY_BIND;
+	arg.nodes[0] = 1 << NODE;
+	CHECK(create(device, &arg) == -EPERM);
+	read_events();
+	CHECK(!strcmp(find("alloc_fail")->fields,
+		      text("id=0 ret=%d reason=cpuset node=%d wanted=0 available=0 movable=0",
+			   -EPERM, NODE)));
+	CHECK(!clear_trace());
+	arg.nodes[0] = 1;
+	CHECK(create(device, &arg) == -ENOMEM && arg.why.reason == ACTMEM_WHY_MEMCG);
+	read_events();
+	CHECK(strstr(find("alloc_fail")->fields, text("reason=memcg node=-1 wanted=%llu available=%llu movable=0",
+						      arg.why.wanted, arg.why.available)));
+	return 0;
+}
+
+TEST_F(trace, control_groups_refuse)
+{
+	pid_t child;
+
+	mkdir("/tmp/cgroup", 0755);
+	ASSERT_EQ(0, mount("cgroup", "/tmp/cgroup", "cgroup2", 0, NULL));
+	ASSERT_EQ(0, put("/tmp/cgroup/cgroup.subtree_control", "+memory +cpuset"));
+	ASSERT_EQ(0, mkdir(CGROUP, 0755));
+	ASSERT_EQ(0, put(CGROUP "/cpuset.mems", "0"));
+	ASSERT_EQ(0, put(CGROUP "/memory.max", "16M"));
+	child = fork();
+	if (!child)
+		_exit(in_cgroup(self->device));
+	EXPECT_EQ(0, wait_for(child));
+	EXPECT_EQ(0, rmdir(CGROUP));
+	EXPECT_EQ(0, umount("/tmp/cgroup"));
+}
+
+static int over_a_limit(int device)
+{
+	struct actmem_ioctl_create arg = region_of(PAGES);
+
+	CHECK(create(device, &arg) == -EDQUOT && arg.why.reason == ACTMEM_WHY_USER_LIMIT);
+	return 0;
+}
+
+TEST_F(trace, limits_refuse)
+{
+	struct actmem_ioctl_create arg = region_of(PAGES);
+
+	ASSERT_EQ(0, put(SYSFS "/user_limit_bytes", text("%zu", PAGE_BYTES)));
+	EXPECT_EQ(0, as_user(USER, over_a_limit, self->device));
+	ASSERT_EQ(0, put(SYSFS "/user_limit_bytes", "max"));
+	read_events();
+	EXPECT_STREQ(text("ret=%d reason=user-limit node=-1 wanted=%zu available=%zu movable=0",
+			  -EDQUOT, PAGES * PAGE_BYTES, PAGE_BYTES),
+		     strchr(find("alloc_fail")->fields, ' ') + 1);
+
+	ASSERT_EQ(0, put(SYSFS "/node1/limit_bytes", text("%zu", PAGE_BYTES)));
+	ASSERT_EQ(0, clear_trace());
+	arg.policy = ACTMEM_POLICY_BIND;
+	arg.nodes[0] = 1 << NODE;
+	EXPECT_EQ(-EDQUOT, create(self->device, &arg));
+	ASSERT_EQ(0, put(SYSFS "/node1/limit_bytes", "max"));
+	read_events();
+	EXPECT_STREQ(text("ret=%d reason=node-limit node=%d wanted=%llu available=%llu movable=0",
+			  -EDQUOT, NODE, arg.why.wanted, arg.why.available),
+		     strchr(find("alloc_fail")->fields, ' ') + 1);
+}
+
+static int set_pool(size_t pages)
+{
+	return put(SYSFS "/node1/pool_bytes", text("%zu", pages * PAGE_BYTES));
+}
+
+static void wait_ready(size_t pages)
+{
+	while (number_in(SYSFS "/node%d/pool_free_bytes", NODE) != (long)(pages * PAGE_BYTES))
+		usleep(10000);
+}
+
+/* Ends by the harness's time limit if there is none. */
+static void wait_for_event(const char *name)
+{
+	do {
+		usleep(10000);
+		read_events();
+	} while (!count(name));
+}
+
+TEST_F(trace, a_pool_is_filled_used_and_emptied)
+{
+	struct actmem_ioctl_create arg = region_of(PAGES + 1);
+	int i, fd;
+
+	ASSERT_EQ(0, set_pool(PAGES));
+	wait_ready(PAGES);
+	ASSERT_EQ(0, put(EVENTS "/enable", "0"));
+	read_events();
+	for (i = 1; i <= PAGES; i++)
+		EXPECT_EVENT("pool_fill", "node=%d ready=%zu target=%zu latency_ns=N", NODE,
+			     i * PAGE_BYTES, PAGES * PAGE_BYTES);
+	EXPECT_EQ(PAGES, count("pool_fill"));
+	EXPECT_EQ(PAGES, count("zero"));
+	next_event = 0;
+	EXPECT_EVENT("zero", "node=%d bytes=%zu latency_ns=N", NODE, PAGE_BYTES);
+
+	ASSERT_EQ(0, clear_trace());
+	ASSERT_EQ(0, set_event("page_alloc", "1"));
+	ASSERT_EQ(0, set_event("pool_empty", "1"));
+	arg.policy = ACTMEM_POLICY_BIND;
+	arg.nodes[0] = 1 << NODE;
+	fd = create(self->device, &arg);
+	ASSERT_LE(0, fd);
+	read_events();
+	EXPECT_EQ(PAGES + 1, count("page_alloc"));
+	/* The worker may have put one there again. */
+	for (i = 0; i < PAGES; i++)
+		EXPECT_EVENT("page_alloc", "node=%d from_pool=1 latency_ns=N", NODE);
+	next_event = 0;
+	EXPECT_EVENT("pool_empty", "node=%d target=%zu", NODE, PAGES * PAGE_BYTES);
+	close(fd);
+	ASSERT_EQ(0, set_pool(0));
+}
+
+TEST_F(trace, a_pool_gives_way)
+{
+	size_t freed = 0;
+	int i, shrinks;
+
+	ASSERT_EQ(0, set_pool(PAGES));
+	wait_ready(PAGES);
+	ASSERT_EQ(0, clear_trace());
+	ASSERT_EQ(0, put("/proc/sys/vm/drop_caches", "2"));
+	read_events();
+	shrinks = count("pool_shrink");
+	ASSERT_LT(0, shrinks);
+	for (i = 0; i < shrinks; i++) {
+		const char *fields = find("pool_shrink")->fields;
+		unsigned long wanted, here, held;
+		int node;
+
+		ASSERT_EQ(4, sscanf(fields, "node=%d wanted=%lu freed=%lu held=%lu", &node,
+				    &wanted, &here, &held));
+		EXPECT_EQ(NODE, node);
+		EXPECT_LT(0, wanted);
+		freed += here;
+		EXPECT_EQ(PAGES * PAGE_BYTES - freed, held);
+	}
+	EXPECT_EQ(PAGES * PAGE_BYTES, freed);
+	ASSERT_EQ(0, set_pool(0));
+}
+
+TEST_F(trace, a_pool_finds_nothing)
+{
+	size_t pages = node_memory(NODE, "MemTotal") / PAGE_BYTES;
+
+	ASSERT_EQ(0, set_event("pool_fill", "0"));
+	ASSERT_EQ(0, set_event("zero", "0"));
+	ASSERT_EQ(0, set_pool(pages));
+	wait_for_event("pool_stall");
+	EXPECT_STREQ(text("target=%zu retry_ms=1000", pages * PAGE_BYTES),
+		     strstr(find("pool_stall")->fields, "target="));
+	next_event = 0;
+	EXPECT_LT(number_of("pool_stall", "held="), pages * PAGE_BYTES);
+	ASSERT_EQ(0, set_pool(0));
+}
+
+/* Both ways of a request leave the same events, but for who asked. */
+static int trace_requests(int device, const struct way *way)
+{
+	const char *req = way->is_ioctl ? "0000000000000000" : "R";
+	struct actmem_ioctl_range arg = range_of(1, 2);
+	int fd = create_lazy(device, PAGES), source, ends[2];
+	struct actmem_ioctl_copy copied;
+	uint64_t id = id_of(fd);
+	char *memory;
+
+	CHECK(!clear_trace());
+	CHECK(!send_by(way, fd, ACTMEM_IOC_POPULATE, &arg));
+	read_events();
+	if (!way->is_ioctl)
+		CHECK(!strcmp(find("command_issue")->fields,
+			      text("req=R id=%lu command=populate", id)));
+	CHECK(!strcmp(find("command_start")->fields,
+		      text("req=%s id=%lu command=populate offset=%zu length=%zu source=0 source_offset=0",
+			   req, id, PAGE_BYTES, 2 * PAGE_BYTES)));
+	CHECK(!strcmp(find("command_complete")->fields,
+		      text("req=%s id=%lu command=populate offset=%zu length=%zu source=0 source_offset=0 done=%zu ret=0 latency_ns=N",
+			   req, id, PAGE_BYTES, 2 * PAGE_BYTES, 2 * PAGE_BYTES)));
+	CHECK(count("command_issue") == !way->is_ioctl);
+	CHECK(count("command_start") == 1 && count("command_complete") == 1);
+	next_event = 0;
+	if (!way->is_ioctl) {
+		req = find("command_issue")->req;
+		CHECK(!strcmp(req, find("command_start")->req));
+		CHECK(!strcmp(req, find("command_complete")->req));
+		req = "R";
+	}
+
+	/* What somebody holds stays. */
+	memory = map(fd, PAGES);
+	CHECK(memory != MAP_FAILED && !pipe2(ends, O_CLOEXEC));
+	CHECK(vmsplice(ends[1], &(struct iovec){ memory + PAGE_BYTES, 4096 }, 1, 0) == 4096);
+	CHECK(!clear_trace());
+	arg = range_of(0, PAGES);
+	CHECK(send_by(way, fd, ACTMEM_IOC_DISCARD, &arg) == -EBUSY);
+	close(ends[0]);
+	close(ends[1]);
+	read_events();
+	CHECK(!strcmp(find("command_complete")->fields,
+		      text("req=%s id=%lu command=discard offset=0 length=%zu source=0 source_offset=0 done=%zu ret=%d latency_ns=N",
+			   req, id, PAGES * PAGE_BYTES, (PAGES - 1) * PAGE_BYTES, -EBUSY)));
+
+	source = create_pages(device, 1);
+	CHECK(source >= 0);
+	copied = (struct actmem_ioctl_copy){
+		.size = sizeof(copied), .offset = 5, .source_offset = 7, .length = 4096,
+		.source_fd = source,
+	};
+	CHECK(!clear_trace());
+	CHECK(!send_by(way, fd, ACTMEM_IOC_COPY, &copied));
+	read_events();
+	CHECK(!strcmp(find("command_complete")->fields,
+		      text("req=%s id=%lu command=copy offset=5 length=4096 source=%lu source_offset=7 done=4096 ret=0 latency_ns=N",
+			   req, id, id_of(source))));
+	close(source);
+
+	/* What is not valid is not begun. */
+	CHECK(!clear_trace());
+	arg.offset = 1;
+	CHECK(send_by(way, fd, ACTMEM_IOC_DISCARD, &arg) == -EINVAL);
+	read_events();
+	CHECK(!event_count);
+	munmap(memory, PAGES * PAGE_BYTES);
+	close(fd);
+	return 0;
+}
+
+TEST_F(trace, requests_by_ioctl)
+{
+	EXPECT_EQ(0, trace_requests(self->device, &(struct way){ .is_ioctl = true }));
+}
+
+TEST_F(trace, requests_by_io_uring)
+{
+	EXPECT_EQ(0, trace_requests(self->device, &(struct way){ .setup = 0 }));
+	wait_until_nothing_is_left();
+}
+
+TEST_F(trace, what_is_not_wanted_is_not_traced)
+{
+	char *memory;
+	int fd;
+
+	ASSERT_EQ(0, put(EVENTS "/enable", "0"));
+	fd = create_lazy(self->device, PAGES);
+	memory = map_and_touch(fd, PAGES);
+	ASSERT_NE(MAP_FAILED, (void *)memory);
+	munmap(memory, PAGES * PAGE_BYTES);
+	close(fd);
+	read_events();
+	EXPECT_EQ(0, event_count);
+
+	ASSERT_EQ(0, set_event("region_free", "1"));
+	close(create_lazy(self->device, PAGES));
+	read_events();
+	EXPECT_EQ(1, event_count);
+	EXPECT_EQ(1, count("region_free"));
+}
+
+TEST_NOTHING_IS_LEFT
+TEST_HARNESS_MAIN
