@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+#
+# The driver's benchmarks: `make bench-vm [KERNEL=6.12]` runs them in a booted
+# kernel and writes build/bench-vm.json. `make check` only sees that they run.
+
+KERNEL ?= 6.12
+
+BENCH_PROGRAMS := $(addprefix $(B)/bench/,create copy fixed)
+BENCH_SMOKE := --and $(B)/bench/create --smoke --and $(B)/bench/copy --smoke \
+	--and $(B)/bench/fixed --smoke /dev/nvme0n1
+
+$(BENCH_PROGRAMS): $(B)/bench/%: tests/bench/%.c tests/bench/bench.c \
+		tests/bench/bench.h uapi/actmem.h
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 $(WARNINGS) -D_GNU_SOURCE -O2 -g -static -pthread -Iuapi \
+		$(filter %.c,$^) -luring -o $@
+
+.PHONY: bench-vm
+bench-vm:
+	@scripts/setup packages build check
+	@$(MAKE) --no-print-directory -s $(B)/vm/init $(BENCH_PROGRAMS)
+	@tests/bench/bench-vm $(KERNEL) $(B)/bench-vm.json $(B)/bench
