@@ -44,10 +44,10 @@ struct miscdevice;
  * @user: of @owner, as long as the region is counted
  * @charged: user whose locked_vm is charged with pages that no limit of the
  *	administrator's holds for, NULL if its maker may lock any amount
- * @charged_pages: pages that it is charged with; protected by the lock of user.c
+ * @charged_pages: pages it has that it is charged with; protected by the lock of user.c
  * @memlock_pages: small pages, RLIMIT_MEMLOCK of its maker
  * @reserved: pages that it has or is about to get; protected by the lock of user.c
- * @spare: those of them that nobody has begun to make
+ * @spare: those of them that nobody has begun to make, [1] if it is charged with them
  * @reserve_lock: of who reserves many at once
  * @reservers: how many do; the last gives back what is spare
  * @inode: NULL before it has one and once it lingers
@@ -77,7 +77,7 @@ struct actmem_region {
 	unsigned long charged_pages;
 	unsigned long memlock_pages;
 	unsigned long reserved;
-	atomic_long_t spare;
+	atomic_long_t spare[2];
 	/* Protects what follows, and that @spare does not outlast it. */
 	struct mutex reserve_lock;
 	unsigned int reservers;
@@ -325,8 +325,11 @@ int actmem_users_show(void);
 void actmem_users_exit(void);
 int actmem_user_attach(struct actmem_region *region);
 void actmem_user_detach(struct actmem_region *region);
-int actmem_reserve(struct actmem_region *region, unsigned long pages, struct actmem_why *why);
-void actmem_unreserve(struct actmem_region *region, unsigned long pages);
+int actmem_reserve(struct actmem_region *region, unsigned long pages, bool *charged,
+		   struct actmem_why *why);
+void actmem_unreserve(struct actmem_region *region, unsigned long pages, bool charged);
+void actmem_keep_reserved(struct actmem_region *region, bool charged);
+void actmem_release_reserved(struct actmem_region *region);
 unsigned long actmem_underway(const struct actmem_region *region);
 void actmem_user_count_pages(struct actmem_user *user, long change);
 void actmem_user_count_lingering_pages(struct actmem_user *user, long change);

@@ -59,34 +59,35 @@ struct filling {
 	unsigned int stride;
 };
 
-static bool take_spare(struct actmem_region *region)
+static bool take_spare(struct actmem_region *region, bool *charged)
 {
-	return atomic_long_dec_if_positive(&region->spare) >= 0;
+	*charged = atomic_long_dec_if_positive(&region->spare[true]) >= 0;
+	return *charged || atomic_long_dec_if_positive(&region->spare[false]) >= 0;
 }
 
 /* A page may be touched that is being populated, and have been discarded since. */
-static int reserve_one(struct actmem_region *region, struct actmem_why *why)
+static int reserve_one(struct actmem_region *region, bool *charged, struct actmem_why *why)
 {
 	int err;
 
-	if (take_spare(region))
+	if (take_spare(region, charged))
 		return 0;
-	err = actmem_reserve(region, 1, why);
+	err = actmem_reserve(region, 1, charged, why);
 	/* Who populates may have reserved all that there was a moment ago. */
-	if (!err || !take_spare(region))
+	if (!err || !take_spare(region, charged))
 		return err;
 	actmem_no_reason(why);
 	return 0;
 }
 
 /* It stays with who populates, if anybody does: charged as it was. */
-static void unreserve_one(struct actmem_region *region)
+static void unreserve_one(struct actmem_region *region, bool charged)
 {
 	mutex_lock(&region->reserve_lock);
 	if (region->reservers)
-		atomic_long_inc(&region->spare);
+		atomic_long_inc(&region->spare[charged]);
 	else
-		actmem_unreserve(region, 1);
+		actmem_unreserve(region, 1, charged);
 	mutex_unlock(&region->reserve_lock);
 }
 
@@ -96,16 +97,18 @@ static int make_missing(struct filling *filling, unsigned long index, enum actme
 {
 	struct actmem_region *region = filling->region;
 	struct folio *folio;
+	bool charged;
 	int err;
 
-	err = reserve_one(region, why);
+	err = reserve_one(region, &charged, why);
 	if (err)
 		return err;
 	folio = actmem_place_page(region, index, filling->choice, &filling->caller, effort, why);
 	if (IS_ERR(folio)) {
-		unreserve_one(region);
+		unreserve_one(region, charged);
 		return PTR_ERR(folio);
 	}
+	actmem_keep_reserved(region, charged);
 	actmem_slot_fill(region, index, folio);
 	return 1;
 }
@@ -212,28 +215,31 @@ static int begin_to_reserve(struct actmem_region *region, unsigned long first,
 			    unsigned long count, struct actmem_why *why)
 {
 	unsigned long missing, underway;
+	bool charged;
 	int err = 0;
 
 	mutex_lock(&region->reserve_lock);
 	/* In this order: what is made meanwhile is not missing, but still underway. */
 	underway = actmem_underway(region);
 	missing = actmem_slots_missing(region, first, count);
-	if (missing > underway)
-		err = actmem_reserve(region, missing - underway, why);
-	if (!err) {
-		region->reservers++;
-		if (missing > underway)
-			atomic_long_add(missing - underway, &region->spare);
+	if (missing > underway) {
+		err = actmem_reserve(region, missing - underway, &charged, why);
+		if (!err)
+			atomic_long_add(missing - underway, &region->spare[charged]);
 	}
+	region->reservers += !err;
 	mutex_unlock(&region->reserve_lock);
 	return err;
 }
 
 static void end_reserving(struct actmem_region *region)
 {
+	int charged;
+
 	mutex_lock(&region->reserve_lock);
-	if (!--region->reservers)
-		actmem_unreserve(region, atomic_long_xchg(&region->spare, 0));
+	region->reservers--;
+	for (charged = 0; charged < 2 && !region->reservers; charged++)
+		actmem_unreserve(region, atomic_long_xchg(&region->spare[charged], 0), charged);
 	mutex_unlock(&region->reserve_lock);
 }
 

@@ -84,7 +84,7 @@ static struct folio *empty_slot(struct actmem_region *region, unsigned long inde
 		return NULL;
 	actmem_uncount_page(region, folio);
 	actmem_node_unreserve(folio_nid(folio));
-	actmem_unreserve(region, 1);
+	actmem_release_reserved(region);
 	if (region->inode)
 		inode_sub_bytes(region->inode, ACTMEM_PAGE_BYTES);
 	/* Pairs with actmem_slot_is_missing(). */

@@ -11,8 +11,9 @@
  *
  * Of a user bound by RLIMIT_MEMLOCK alone, pages are charged to locked_vm. A
  * limit of the administrator's stands in for it: pages that are reserved while
- * there is one are not charged. So that each page is uncharged as it was
- * charged, a region knows how many of its pages are; these go first.
+ * there is one are not charged. Who reserves is told which it was, and says so
+ * when giving the reservation back. Of the pages that it has, a region knows how
+ * many are charged; these go first.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
@@ -261,8 +262,13 @@ static int charge_memlock(struct actmem_region *region, unsigned long pages, str
 			return fail_limit(why, -ENOMEM, ACTMEM_WHY_MEMLOCK,
 					  (u64)wanted << PAGE_SHIFT, (u64)left << PAGE_SHIFT);
 	} while (!atomic_long_try_cmpxchg(locked, &old, old + wanted));
-	region->charged_pages += pages;
 	return 0;
+}
+
+static void uncharge_memlock(struct actmem_region *region, unsigned long pages)
+{
+	if (pages)
+		atomic_long_sub(ACTMEM_SMALL_PAGES(pages), &region->charged->locked_vm);
 }
 
 /* The administrator's limit that holds for the region now. */
@@ -273,14 +279,16 @@ static unsigned long limit_of(const struct actmem_region *region)
 	return region->charged ? default_limit : ACTMEM_NO_LIMIT;
 }
 
-static int reserve(struct actmem_region *region, unsigned long pages, struct actmem_why *why)
+static int reserve(struct actmem_region *region, unsigned long pages, bool *charged,
+		   struct actmem_why *why)
 {
 	struct actmem_user *user = region->user;
 	unsigned long limit = limit_of(region);
 	unsigned long left = limit - min(limit, user->reserved);
 	int err = 0;
 
-	if (limit == ACTMEM_NO_LIMIT && region->charged)
+	*charged = limit == ACTMEM_NO_LIMIT && region->charged;
+	if (*charged)
 		err = charge_memlock(region, pages, why);
 	else if (limit != ACTMEM_NO_LIMIT && pages > left)
 		err = fail_limit(why, -EDQUOT, ACTMEM_WHY_USER_LIMIT, pages * ACTMEM_PAGE_BYTES,
@@ -292,33 +300,51 @@ static int reserve(struct actmem_region *region, unsigned long pages, struct act
 	return err;
 }
 
-/* For pages that the region is about to get: all of them or none. */
-int actmem_reserve(struct actmem_region *region, unsigned long pages, struct actmem_why *why)
+/*
+ * For pages that the region is about to get: all of them or none, and all of
+ * them @charged or none.
+ */
+int actmem_reserve(struct actmem_region *region, unsigned long pages, bool *charged,
+		   struct actmem_why *why)
 {
 	int err;
 
-	/* Which is no more than before, even if that is more than the limit. */
-	if (!pages)
-		return 0;
 	spin_lock(&users_lock);
-	err = reserve(region, pages, why);
+	err = reserve(region, pages, charged, why);
 	spin_unlock(&users_lock);
 	return err;
 }
 
-/* Pages that the region has not got after all, or has no more. */
-void actmem_unreserve(struct actmem_region *region, unsigned long pages)
+/* Pages that the region has not got after all. */
+void actmem_unreserve(struct actmem_region *region, unsigned long pages, bool charged)
 {
-	unsigned long charged;
-
 	spin_lock(&users_lock);
 	region->user->reserved -= pages;
 	region->reserved -= pages;
-	charged = min(pages, region->charged_pages);
+	spin_unlock(&users_lock);
+	uncharge_memlock(region, charged ? pages : 0);
+}
+
+/* A page that the region is going to have now: nothing fails any more. */
+void actmem_keep_reserved(struct actmem_region *region, bool charged)
+{
+	spin_lock(&users_lock);
+	region->charged_pages += charged;
+	spin_unlock(&users_lock);
+}
+
+/* A page that the region has no more. */
+void actmem_release_reserved(struct actmem_region *region)
+{
+	bool charged;
+
+	spin_lock(&users_lock);
+	region->user->reserved--;
+	region->reserved--;
+	charged = region->charged_pages;
 	region->charged_pages -= charged;
 	spin_unlock(&users_lock);
-	if (charged)
-		atomic_long_sub(ACTMEM_SMALL_PAGES(charged), &region->charged->locked_vm);
+	uncharge_memlock(region, charged);
 }
 
 /* Pages that the region is about to get. */

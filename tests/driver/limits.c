@@ -10,6 +10,7 @@
 #define LIMIT		5
 #define USER_FILE	SYSFS "/users/1000/limit_bytes"
 #define DEFAULT_FILE	SYSFS "/user_limit_bytes"
+#define NODE_FILE	SYSFS "/node0/limit_bytes"
 
 FIXTURE(limits)
 {
@@ -27,6 +28,7 @@ FIXTURE_SETUP(limits)
 FIXTURE_TEARDOWN(limits)
 {
 	EXPECT_EQ(0, set_limit(DEFAULT_FILE, -1));
+	EXPECT_EQ(0, set_limit(NODE_FILE, -1));
 	EXPECT_EQ(0, put(SYSFS "/users/remove", "1000"));
 	EXPECT_EQ(0, regions());
 	close(self->device);
@@ -287,6 +289,46 @@ TEST_F(limits, stand_in_for_memlock_while_they_are_there)
 		ASSERT_TRUE(next_step());
 		end_steps(_metadata, child);
 	}
+}
+
+/* What cannot be had is given back as it was reserved: not another page's charge. */
+static int fault_in_vain(int device)
+{
+	struct actmem_ioctl_create arg = region_on(3, ACTMEM_POLICY_BIND, 1);
+	struct actmem_ioctl_range there;
+
+	arg.flags = ACTMEM_CREATE_LAZY;
+	CHECK(create(device, &arg) >= 0);
+	CHECK(change_range(arg.fd, ACTMEM_IOC_POPULATE, 0, 2, &there) == 0);
+	CHECK(step(to_child[0], to_parent[1]));
+	/* A limit in the stead of RLIMIT_MEMLOCK, and none of the node is left. */
+	CHECK(touch_to_death(arg.fd, 3) == SIGBUS);
+	CHECK(pages_held(arg.fd) == 2);
+	CHECK(step(to_child[0], to_parent[1]));
+	/* RLIMIT_MEMLOCK, and none of the node. */
+	CHECK(touch_to_death(arg.fd, 3) == SIGBUS);
+	CHECK(step(to_child[0], to_parent[1]));
+	CHECK(count_left(device) == LIMIT - 2);
+	close(arg.fd);
+	CHECK(count_left(device) == LIMIT);
+	return 0;
+}
+
+TEST_F(limits, in_vain)
+{
+	pid_t child;
+
+	ASSERT_EQ(0, set_memlock(LIMIT * PAGE_BYTES));
+	child = start_steps(_metadata, fault_in_vain, self->device);
+	ASSERT_TRUE(wait_for_step());
+	ASSERT_EQ(0, set_limit(USER_FILE, 100));
+	ASSERT_EQ(0, set_limit(NODE_FILE, 2));
+	ASSERT_TRUE(next_step() && wait_for_step());
+	ASSERT_EQ(0, set_limit(USER_FILE, -1));
+	ASSERT_TRUE(next_step() && wait_for_step());
+	ASSERT_EQ(0, set_limit(NODE_FILE, -1));
+	ASSERT_TRUE(next_step());
+	end_steps(_metadata, child);
 }
 
 static int lazily(int device)
