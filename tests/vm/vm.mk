@@ -34,8 +34,7 @@ $(VM_PROGRAMS): $(B)/vm/%: tests/vm/programs/%.c \
 VM_MACHINE := --memory 2304M --numa 3 --nvme 1G --edu --timeout 300 --env ACTMEM_BACKEND=driver
 
 # The driver's tests load two modules: tests/vm/blemish marks pages as failed, and
-# tests/vm/mover is a DMA engine made of software, of which the strict kernel has
-# no kind.
+# tests/vm/mover is a DMA engine made of software.
 
 # Memory that is not used costs next to nothing.
 FAR_MACHINE := --memory 7G --numa 2 --timeout 300
@@ -89,15 +88,15 @@ check-strict-detectors: $(B)/vm/init $(B)/vm/provoke
 	@mkdir -p $(B)/check
 	@tests/vm/selftest-strict --log $(B)/check/strict-detectors.kernel-log
 
-# A page that is out of use for good would count as leaked there; and it has no
-# DMA engines.
-STRICT_DRIVER_TESTS = $(filter-out %/poison %/copy_dma,$(DRIVER_TESTS))
+# A page that is out of use for good would count as leaked there.
+STRICT_DRIVER_TESTS = $(filter-out %/poison,$(DRIVER_TESTS))
 
 check-strict-driver: $(B)/vm/init $(STRICT_TESTS) $(STRICT_DRIVER_TESTS)
 	@mkdir -p $(B)/check
-	@blemish=$$(tests/vm/kernel build-module strict tests/vm/blemish) && \
+	@mover=$$(tests/vm/kernel build-module strict tests/vm/mover) && \
+	blemish=$$(tests/vm/kernel build-module strict tests/vm/blemish) && \
 	$(STRICT_RUN) --log $(B)/check/strict-driver.kernel-log \
-		--file "$$blemish:/vm/modules/blemish.ko" \
+		--file "$$mover:/vm/modules/mover.ko" --file "$$blemish:/vm/modules/blemish.ko" \
 		-- $(firstword $(STRICT_TESTS)) $(addprefix --and ,$(STRICT_DRIVER_TESTS))
 
 STRICT_DEVICES = $(VM_PROGRAMS) $(LIB_TEST_PROGRAMS)
