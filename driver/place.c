@@ -141,8 +141,9 @@ struct actmem_choice *actmem_choose(const struct actmem_region *region,
 	nodemask_t mask = region->nodes;
 	int node;
 
+	/* One that the region names but the caller may not use is not passed over. */
 	if (region->policy == ACTMEM_POLICY_PREFERRED)
-		mask = caller->allowed;
+		nodes_or(mask, mask, caller->allowed);
 	if (nodes_empty(mask))
 		return NULL;
 	choice = kzalloc(struct_size(choice, nodes, nodes_weight(mask)), GFP_KERNEL);

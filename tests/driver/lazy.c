@@ -549,10 +549,11 @@ static int in_cpuset_of_node_0(int device)
 {
 	int striped = create_lazy_on(device, 4, ACTMEM_POLICY_INTERLEAVE, 0);
 	int bound = create_lazy_on(device, 4, ACTMEM_POLICY_BIND, 2);
-	char *memory = map(bound, 4), *stripes = map(striped, 4);
+	int preferred = create_lazy_on(device, 4, ACTMEM_POLICY_PREFERRED, 2);
+	char *memory = map(bound, 4), *stripes = map(striped, 4), *other = map(preferred, 4);
 	struct actmem_ioctl_range arg;
 
-	CHECK(memory != MAP_FAILED && stripes != MAP_FAILED);
+	CHECK(memory != MAP_FAILED && stripes != MAP_FAILED && other != MAP_FAILED);
 	CHECK(!populate(bound, 3, 1));
 	CHECK(!put("/tmp/cgroup/one/cgroup.procs", "0"));
 	catch_bus_errors(-1);
@@ -564,6 +565,11 @@ static int in_cpuset_of_node_0(int device)
 	CHECK(touch(stripes) && !touch(stripes + PAGE_BYTES));
 	CHECK(change_range(striped, ACTMEM_IOC_POPULATE, 0, 4, &arg) == -EPERM);
 	CHECK(arg.why.node == 1 && arg.done == PAGE_BYTES);
+	/* Another node is for when that one is full. */
+	CHECK(!touch(other));
+	CHECK(change_range(preferred, ACTMEM_IOC_POPULATE, 0, 4, &arg) == -EPERM && !arg.done);
+	CHECK(arg.why.reason == ACTMEM_WHY_CPUSET && arg.why.node == 1);
+	CHECK(pages_held(preferred) == 0);
 	return 0;
 }
 
