@@ -207,7 +207,7 @@ void actmem_region_retire(struct actmem_region *region);
 struct actmem_region *actmem_region_find(u64 id);
 struct actmem_region *actmem_region_next(u64 *id);
 void actmem_region_put(struct actmem_region *region);
-void actmem_regions_sweep(void);
+int actmem_regions_sweep(void);
 void actmem_regions_exit(void);
 
 /* copy.c */
@@ -237,7 +237,7 @@ unsigned long actmem_slots_missing(const struct actmem_region *region, unsigned 
 int actmem_discard(struct actmem_region *region, unsigned long first, unsigned long count,
 		   const struct actmem_caller *caller, unsigned long *done);
 bool actmem_slots_give_back(struct actmem_region *region);
-void actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage);
+int actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage);
 
 /* place.c */
 int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create *arg);

@@ -7,7 +7,7 @@
 #include <linux/cred.h>
 #include <linux/file.h>
 #include <linux/pid.h>
-#include <linux/sched.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -121,7 +121,9 @@ static int create(void __user *user)
 	arg.id = 0;
 	actmem_no_reason(&arg.why);
 
-	actmem_regions_sweep();
+	err = actmem_regions_sweep();
+	if (err)
+		return err;
 
 	fd = get_unused_fd_flags(O_CLOEXEC);
 	if (fd < 0) {
@@ -172,11 +174,13 @@ static int tell(struct actmem_region *region, struct actmem_ioctl_info *arg, voi
 	u64 *node_bytes;
 	int node, err;
 
+	err = actmem_slots_usage(region, &usage);
+	if (err)
+		return err;
 	node_bytes = kcalloc(nr_node_ids, sizeof(*node_bytes), GFP_KERNEL);
 	if (!node_bytes)
 		return -ENOMEM;
 
-	actmem_slots_usage(region, &usage);
 	arg->id = region->id;
 	arg->length = region->page_count * ACTMEM_PAGE_BYTES;
 	arg->page_bytes = ACTMEM_PAGE_BYTES;
@@ -216,8 +220,7 @@ static int fetch_info(struct actmem_ioctl_info *arg, void __user *user)
 		return err;
 	if (arg->flags || arg->reserved)
 		return -EINVAL;
-	actmem_regions_sweep();
-	return 0;
+	return actmem_regions_sweep();
 }
 
 static int info_by_id(void __user *user)
@@ -265,7 +268,9 @@ static int list(void __user *user)
 		return err;
 	if (arg.flags || arg.reserved || !arg.count)
 		return -EINVAL;
-	actmem_regions_sweep();
+	err = actmem_regions_sweep();
+	if (err)
+		return err;
 
 	ids = u64_to_user_ptr(arg.ids);
 	id = arg.after;
@@ -274,6 +279,8 @@ static int list(void __user *user)
 	while (count < arg.count) {
 		bool seen;
 
+		if (fatal_signal_pending(current))
+			return -EINTR;
 		region = actmem_region_next(&id);
 		if (!region)
 			break;

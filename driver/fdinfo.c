@@ -26,7 +26,9 @@ void actmem_show_fdinfo(struct seq_file *seq, struct file *file)
 	struct actmem_usage usage;
 	int node;
 
-	actmem_slots_usage(region, &usage);
+	/* Nobody is left to read it. */
+	if (actmem_slots_usage(region, &usage))
+		return;
 	seq_printf(seq, "actmem-id:\t%llu\n", region->id);
 	seq_printf(seq, "actmem-name:\t%s\n", region->name);
 	seq_printf(seq, "actmem-length:\t%llu\n", region->page_count * ACTMEM_PAGE_BYTES);

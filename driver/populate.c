@@ -243,16 +243,13 @@ static void end_reserving(struct actmem_region *region)
 	mutex_unlock(&region->reserve_lock);
 }
 
-/* Allocates, zeroes and places what is missing; the first @done pages are there. */
-int actmem_populate(struct actmem_region *region, unsigned long first, unsigned long count,
+static int populate(struct actmem_region *region, unsigned long first, unsigned long count,
 		    const struct actmem_caller *caller, unsigned long *done, struct actmem_why *why)
 {
 	struct filling filling;
 	unsigned long missing;
 	int err;
 
-	/* What has been let go of by now is not to count against the limits. */
-	actmem_regions_sweep();
 	*done = count_present(region, first, count);
 	missing = actmem_slots_missing(region, first + *done, count - *done);
 	err = begin_to_fill(&filling, region, caller, missing);
@@ -268,6 +265,20 @@ int actmem_populate(struct actmem_region *region, unsigned long first, unsigned 
 		end_reserving(region);
 	}
 	kfree(filling.choice);
+	return err;
+}
+
+/* Allocates, zeroes and places what is missing; the first @done pages are there. */
+int actmem_populate(struct actmem_region *region, unsigned long first, unsigned long count,
+		    const struct actmem_caller *caller, unsigned long *done, struct actmem_why *why)
+{
+	int err;
+
+	*done = 0;
+	/* What has been let go of by now is not to count against the limits. */
+	err = actmem_regions_sweep();
+	if (!err)
+		err = populate(region, first, count, caller, done, why);
 	actmem_alloc_failed(region, err, why);
 	return err;
 }
@@ -284,9 +295,10 @@ static int demand(struct actmem_region *region, unsigned long index,
 	made = make_page(&filling, index, ACTMEM_RECLAIM, why);
 	if (made < 0 && actmem_lingering_regions_total()) {
 		/* As what has been let go of by now is not to count. */
-		actmem_regions_sweep();
 		actmem_no_reason(why);
-		made = make_page(&filling, index, ACTMEM_RECLAIM, why);
+		made = actmem_regions_sweep();
+		if (!made)
+			made = make_page(&filling, index, ACTMEM_RECLAIM, why);
 	}
 	kfree(filling.choice);
 	if (made > 0) {

@@ -9,6 +9,7 @@
 #include <linux/cred.h>
 #include <linux/module.h>
 #include <linux/pid.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
@@ -112,14 +113,21 @@ void actmem_region_retire(struct actmem_region *region)
 		begin_to_linger(region);
 }
 
-void actmem_regions_sweep(void)
+/* EINTR if the task is killed while it waits, or before all of them are looked at. */
+int actmem_regions_sweep(void)
 {
 	struct actmem_region *region, *next;
+	int err = 0;
 
 	if (!actmem_lingering_regions_total())
-		return;
-	mutex_lock(&lingering_lock);
+		return 0;
+	if (mutex_lock_killable(&lingering_lock))
+		return -EINTR;
 	list_for_each_entry_safe(region, next, &lingering_regions, linger) {
+		if (fatal_signal_pending(current)) {
+			err = -EINTR;
+			break;
+		}
 		if (!actmem_slots_give_back(region))
 			continue;
 		list_del(&region->linger);
@@ -130,6 +138,7 @@ void actmem_regions_sweep(void)
 	if (!list_empty(&lingering_regions))
 		schedule_delayed_work(&sweeper, SWEEP_INTERVAL);
 	mutex_unlock(&lingering_lock);
+	return err;
 }
 
 /* The module goes: no region is left, but the sweeper may still be returning. */

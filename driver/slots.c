@@ -16,6 +16,7 @@
 #include <linux/delay.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
+#include <linux/sched/signal.h>
 
 #include "actmem.h"
 #include "compat/compat.h"
@@ -211,12 +212,15 @@ static void folio_usage(struct folio *folio, struct actmem_usage *usage)
 		usage->pinned_pages++;
 }
 
-void actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage)
+/* EINTR if the task is killed meanwhile: there may be millions of pages. */
+int actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage)
 {
 	unsigned long i, end;
 
 	memset(usage, 0, sizeof(*usage));
 	for (i = 0; i < region->page_count; cond_resched()) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
 		end = min(i + BATCH_PAGES, region->page_count);
 		spin_lock(&region->lock);
 		for (; i < end; i++)
@@ -224,4 +228,5 @@ void actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage
 				folio_usage(region->folios[i], usage);
 		spin_unlock(&region->lock);
 	}
+	return 0;
 }

@@ -50,16 +50,18 @@ static const struct attribute_group **groups;
 
 static ssize_t regions_show(struct device *device, struct device_attribute *attribute, char *buffer)
 {
-	actmem_regions_sweep();
-	return sysfs_emit(buffer, "%lu\n", actmem_regions_total());
+	int err = actmem_regions_sweep();
+
+	return err ?: sysfs_emit(buffer, "%lu\n", actmem_regions_total());
 }
 static DEVICE_ATTR_RO(regions);
 
 static ssize_t lingering_regions_show(struct device *device, struct device_attribute *attribute,
 				      char *buffer)
 {
-	actmem_regions_sweep();
-	return sysfs_emit(buffer, "%lu\n", actmem_lingering_regions_total());
+	int err = actmem_regions_sweep();
+
+	return err ?: sysfs_emit(buffer, "%lu\n", actmem_lingering_regions_total());
 }
 static DEVICE_ATTR_RO(lingering_regions);
 
@@ -143,22 +145,26 @@ static int node_of(struct device_attribute *attribute)
 static ssize_t node_regions_show(struct device *device, struct device_attribute *attribute,
 				 char *buffer)
 {
-	actmem_regions_sweep();
-	return sysfs_emit(buffer, "%lu\n", actmem_node_regions(node_of(attribute)));
+	int err = actmem_regions_sweep();
+
+	return err ?: sysfs_emit(buffer, "%lu\n", actmem_node_regions(node_of(attribute)));
 }
 
 static ssize_t region_bytes_show(struct device *device, struct device_attribute *attribute,
 				 char *buffer)
 {
-	actmem_regions_sweep();
-	return sysfs_emit(buffer, "%llu\n", actmem_node_bytes(node_of(attribute)));
+	int err = actmem_regions_sweep();
+
+	return err ?: sysfs_emit(buffer, "%llu\n", actmem_node_bytes(node_of(attribute)));
 }
 
 static ssize_t lingering_bytes_show(struct device *device, struct device_attribute *attribute,
 				    char *buffer)
 {
-	actmem_regions_sweep();
-	return sysfs_emit(buffer, "%llu\n", actmem_node_lingering_bytes(node_of(attribute)));
+	int err = actmem_regions_sweep();
+	int node = node_of(attribute);
+
+	return err ?: sysfs_emit(buffer, "%llu\n", actmem_node_lingering_bytes(node));
 }
 
 static ssize_t limit_bytes_show(struct device *device, struct device_attribute *attribute,
@@ -194,15 +200,17 @@ static ssize_t pool_min_bytes_show(struct device *device, struct device_attribut
 static ssize_t pool_free_bytes_show(struct device *device, struct device_attribute *attribute,
 				    char *buffer)
 {
-	actmem_regions_sweep();
-	return sysfs_emit(buffer, "%llu\n", actmem_pool_ready(node_of(attribute)));
+	int err = actmem_regions_sweep();
+
+	return err ?: sysfs_emit(buffer, "%llu\n", actmem_pool_ready(node_of(attribute)));
 }
 
 static ssize_t pool_lent_bytes_show(struct device *device, struct device_attribute *attribute,
 				    char *buffer)
 {
-	actmem_regions_sweep();
-	return sysfs_emit(buffer, "%llu\n", actmem_pool_lent(node_of(attribute)));
+	int err = actmem_regions_sweep();
+
+	return err ?: sysfs_emit(buffer, "%llu\n", actmem_pool_lent(node_of(attribute)));
 }
 
 static ssize_t store_pool_setting(struct device_attribute *attribute, const char *buffer,

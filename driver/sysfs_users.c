@@ -70,8 +70,9 @@ const struct attribute_group actmem_sysfs_all_users = {
 
 static int usage_of(const struct kobject *directory, struct actmem_user_usage *usage)
 {
-	actmem_regions_sweep();
-	return actmem_user_usage(uid_of(directory), usage);
+	int err = actmem_regions_sweep();
+
+	return err ?: actmem_user_usage(uid_of(directory), usage);
 }
 
 static ssize_t regions_show(struct kobject *directory, struct kobj_attribute *attribute,

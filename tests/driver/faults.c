@@ -5,6 +5,7 @@
  */
 #include "copy_test.h"
 #include "fault_sweep.h"
+#include "trace_test.h"
 
 #define PAGES	3
 
@@ -184,10 +185,11 @@ static int check_mapped(struct operation *self, int device, int result)
 	return close_region(self, device, result);
 }
 
+/* Whether the tree of mappings needs a node more is for the kernel to decide. */
 TEST_F(driver, map)
 {
 	struct operation operation = {
-		.least = 2, .prepare = prepare_region, .act = map_all, .undo = check_mapped,
+		.least = 1, .prepare = prepare_region, .act = map_all, .undo = check_mapped,
 	};
 
 	EXPECT_SWEEP(operation, self->device);
@@ -263,14 +265,27 @@ static int check_discarded(struct operation *self, int device, int result)
 	return close_region(self, device, result);
 }
 
+/* Who traces is told each time, once. */
+static int check_told(struct operation *self, int device, int result)
+{
+	read_events();
+	CHECK(count("alloc_fail") == (result == -ENOMEM));
+	CHECK(!clear_trace());
+	return check_populated(self, device, result);
+}
+
 TEST_F(driver, populate)
 {
 	struct operation operation = {
 		.where = IN_MODULE, .least = 2, .prepare = prepare_lazy, .act = populate_all,
-		.undo = check_populated,
+		.undo = check_told,
 	};
 
+	ASSERT_TRUE(!mkdir(INSTANCE, 0755) || errno == EEXIST);
+	ASSERT_EQ(0, set_event("alloc_fail", "1"));
 	EXPECT_SWEEP(operation, self->device);
+	EXPECT_EQ(0, set_event("alloc_fail", "0"));
+	EXPECT_EQ(0, rmdir(INSTANCE));
 }
 
 TEST_F(driver, discard)
