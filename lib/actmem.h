@@ -187,7 +187,10 @@ int actmem_options_from_environment(struct actmem_options *options);
  */
 int actmem_open(struct actmem **am, const struct actmem_options *options);
 
-/* -EBUSY while regions or heaps of it are open; nothing is closed then. */
+/*
+ * -EBUSY while regions or heaps of it are open; nothing is closed then. No other
+ * thread may be in a call on @am, or make one later: it is freed.
+ */
 int actmem_close(struct actmem *am);
 
 enum actmem_backend actmem_backend(const struct actmem *am);
@@ -296,7 +299,8 @@ int actmem_region_copy(struct actmem_region *to, uint64_t offset,
 
 /*
  * Closes the descriptor, frees @region, and unmaps what is still mapped. The
- * memory goes back when no other process has the region either.
+ * memory goes back when no other process has the region either. No other thread
+ * may be in a call on @region, or make one later.
  */
 int actmem_region_close(struct actmem_region *region);
 

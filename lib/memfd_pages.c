@@ -109,7 +109,6 @@ static int populate(const struct region_request *request, const struct backing *
 {
 	char *address = (char *)backing->address + offset;
 
-
 	while (madvise(address, length, MADV_POPULATE_WRITE)) {
 		if (errno == EINTR || errno == EAGAIN)
 			continue;

@@ -3,6 +3,7 @@
  * Regions, whatever backend they come from.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -246,14 +247,11 @@ static int check_range(const struct actmem_region *region, uint64_t offset, uint
 		    BYTES_TEXT(page_bytes), BYTES_TEXT(whole));
 }
 
-/* Tells others of a memfd's pages as they are now. */
-static int publish_change(struct actmem_region *region)
+static int publish_pages(struct actmem_region *region)
 {
 	struct actmem_region_info info;
 	int error;
 
-	if (!region->record)
-		return 0;
 	ACTMEM_INIT(&info);
 	pthread_mutex_lock(&region->lock);
 	error = region->am->backend->info(&region->backing, &info);
@@ -261,6 +259,23 @@ static int publish_change(struct actmem_region *region)
 		stats_set_pages(region->record, info.pinned_bytes, info.node_bytes);
 	pthread_mutex_unlock(&region->lock);
 	return error;
+}
+
+/*
+ * Tells others of a memfd's pages as they are now, also if the change failed
+ * midway. The first error is the one that the caller learns of.
+ */
+static int publish_change(struct actmem_region *region, int error)
+{
+	char words[ERROR_TEXT_MAX];
+
+	if (!region->record)
+		return error;
+	if (!error)
+		return publish_pages(region);
+	snprintf(words, sizeof(words), "%s", actmem_error());
+	publish_pages(region);
+	return fail(-error, "%s", words);
 }
 
 /* The region's lock is not held, as this may take long. */
@@ -278,7 +293,7 @@ static int change_range(struct actmem_region *region, uint64_t offset, uint64_t 
 	error = change(&region->backing, offset, length);
 	if (in_turn)
 		pthread_mutex_unlock(&region->pages_lock);
-	return error ? error : publish_change(region);
+	return publish_change(region, error);
 }
 
 int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64_t length)
@@ -356,7 +371,7 @@ int actmem_region_copy(struct actmem_region *to, uint64_t offset, struct actmem_
 	error = to->am->backend->copy(&to->backing, offset, &from->backing, from_offset, length);
 	if (in_turn)
 		pthread_mutex_unlock(&to->pages_lock);
-	return error ? error : publish_change(to);
+	return publish_change(to, error);
 }
 
 void region_close(struct actmem_region *region)

@@ -161,13 +161,13 @@ static int add_limits(json_t *lines, const json_t *info, unsigned int flags)
 	return err;
 }
 
-/* Only where the driver is there to have one. */
+/* Only where there is a driver, and of an age to have one. */
 static int add_user_limit(json_t *lines, const json_t *driver, unsigned int flags)
 {
 	char *limit;
 	int err;
 
-	if (!json_is_integer(json_object_get(driver, "regions")))
+	if (!json_object_get(driver, "user_limit_bytes"))
 		return 0;
 	limit = limit_text(driver, "user_limit_bytes", flags);
 	err = limit ? add_line(lines, "Driver's user limit", "%s", limit) : -ENOMEM;

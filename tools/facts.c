@@ -36,7 +36,7 @@ static json_t *optional_number(int err, uint64_t number)
 
 static json_t *driver_total(const char *name)
 {
-	uint64_t number;
+	uint64_t number = 0;
 	int err = sysfile_value(&number, DEVICE_SYSFS "/%s", name);
 
 	return optional_number(err, number);
@@ -44,7 +44,7 @@ static json_t *driver_total(const char *name)
 
 static json_t *driver_node_total(int node, const char *name)
 {
-	uint64_t number;
+	uint64_t number = 0;
 	int err = sysfile_value(&number, DEVICE_SYSFS "/node%d/%s", node, name);
 
 	return optional_number(err, number);
@@ -77,22 +77,30 @@ json_t *facts_library(void)
 
 json_t *facts_driver(void)
 {
-	struct actmem_ioctl_query query;
+	struct actmem_ioctl_query query = { 0 };
 	int err = ask_driver(&query);
 
-	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}",
-			 "device", DEVICE,
-			 "error", err ? json_string(strerror(-err)) : json_null(),
-			 "abi", optional_number(err, query.abi),
-			 "abi_oldest", optional_number(err, query.abi_oldest),
-			 "regions", driver_total("regions"),
-			 "lingering_regions", driver_total("lingering_regions"),
-			 "user_limit_bytes", driver_total("user_limit_bytes"));
+	uint64_t limit;
+	json_t *driver;
+
+	driver = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}",
+			   "device", DEVICE,
+			   "error", err ? json_string(strerror(-err)) : json_null(),
+			   "abi", optional_number(err, query.abi),
+			   "abi_oldest", optional_number(err, query.abi_oldest),
+			   "regions", driver_total("regions"),
+			   "lingering_regions", driver_total("lingering_regions"));
+	if (driver && !sysfile_value(&limit, DEVICE_SYSFS "/user_limit_bytes") &&
+	    json_object_set_new(driver, "user_limit_bytes", limit_to_json(limit))) {
+		json_decref(driver);
+		return NULL;
+	}
+	return driver;
 }
 
 static json_t *user_total(const char *uid, const char *name)
 {
-	uint64_t number;
+	uint64_t number = 0;
 	int err = sysfile_value(&number, DEVICE_SYSFS "/users/%s/%s", uid, name);
 
 	return optional_number(err, number);
@@ -141,7 +149,7 @@ json_t *facts_users(void)
 
 json_t *facts_io_uring(void)
 {
-	uint64_t disabled;
+	uint64_t disabled = 0;
 	int disabled_err = sysfile_value(&disabled, "/proc/sys/kernel/io_uring_disabled");
 	bool usable;
 

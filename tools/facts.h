@@ -14,7 +14,7 @@ json_t *facts_library(void);
 /*
  * {"device", "error", "abi", "abi_oldest", "regions", "lingering_regions",
  * "user_limit_bytes"}. The totals are there for those too who may not use the
- * device.
+ * device; the limit, null for none, is left out of a module that has no limits.
  */
 json_t *facts_driver(void);
 

@@ -5,9 +5,8 @@
  * limit holds for everybody.
  */
 #include <pthread.h>
-#include <sys/mount.h>
 
-#include "driver_test.h"
+#include "cgroup_test.h"
 
 #define LIMIT	5
 
@@ -211,14 +210,14 @@ static int in_memory_cgroup(int device)
 	long before;
 	int fd;
 
-	CHECK(!put("/tmp/cgroup/one/cgroup.procs", "0"));
-	before = number_in("/tmp/cgroup/one/memory.current");
+	CHECK(!enter_cgroup());
+	before = cgroup_bytes();
 	fd = create_pages(device, 8);
 	CHECK(fd >= 0);
-	CHECK(number_in("/tmp/cgroup/one/memory.current") >= before + 8 * (long)PAGE_BYTES);
+	CHECK(cgroup_pages_since(before) == 8);
 	close(fd);
 
-	CHECK(!put("/tmp/cgroup/one/memory.max", "16M"));
+	CHECK(!put(CGROUP "/memory.max", "16M"));
 	arg = region_of(12);
 	CHECK(create(device, &arg) == -ENOMEM);
 	CHECK(arg.why.reason == ACTMEM_WHY_MEMCG && arg.why.node == -1);
@@ -236,14 +235,9 @@ static int in_memory_cgroup(int device)
 
 TEST_F(driver, the_memory_cgroup_is_charged)
 {
-	mkdir("/tmp", 0755);
-	mkdir("/tmp/cgroup", 0755);
-	ASSERT_EQ(0, mount("cgroup", "/tmp/cgroup", "cgroup2", 0, NULL));
-	ASSERT_EQ(0, put("/tmp/cgroup/cgroup.subtree_control", "+memory"));
-	ASSERT_EQ(0, mkdir("/tmp/cgroup/one", 0755));
+	ASSERT_EQ(0, make_cgroup("+memory"));
 	EXPECT_EQ(0, as_user(0, in_memory_cgroup, self->device));
-	EXPECT_EQ(0, rmdir("/tmp/cgroup/one"));
-	EXPECT_EQ(0, umount("/tmp/cgroup"));
+	EXPECT_EQ(0, remove_cgroup());
 }
 
 TEST_NOTHING_IS_LEFT

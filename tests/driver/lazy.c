@@ -9,9 +9,8 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <sys/mount.h>
 
-#include "driver_test.h"
+#include "cgroup_test.h"
 
 #define PAGES	6
 #define LENGTH	(PAGES * PAGE_BYTES)
@@ -419,8 +418,8 @@ static int beyond_memory_cgroup(int device)
 	char *memory = map(fd, 64);
 
 	CHECK(memory != MAP_FAILED);
-	CHECK(!put("/tmp/cgroup/one/cgroup.procs", "0"));
-	CHECK(!put("/tmp/cgroup/one/memory.max", "32M"));
+	CHECK(!enter_cgroup());
+	CHECK(!put(CGROUP "/memory.max", "32M"));
 	catch_bus_errors(-1);
 	for (i = 0; i < 64 && touch(memory + i * PAGE_BYTES); i++)
 		;
@@ -436,14 +435,9 @@ static int beyond_memory_cgroup(int device)
 
 TEST_F(lazy, pages_beyond_the_memory_cgroups_limit)
 {
-	mkdir("/tmp", 0755);
-	mkdir("/tmp/cgroup", 0755);
-	ASSERT_EQ(0, mount("cgroup", "/tmp/cgroup", "cgroup2", 0, NULL));
-	ASSERT_EQ(0, put("/tmp/cgroup/cgroup.subtree_control", "+memory"));
-	ASSERT_EQ(0, mkdir("/tmp/cgroup/one", 0755));
+	ASSERT_EQ(0, make_cgroup("+memory"));
 	EXPECT_EQ(0, as_user(0, beyond_memory_cgroup, self->device));
-	EXPECT_EQ(0, rmdir("/tmp/cgroup/one"));
-	EXPECT_EQ(0, umount("/tmp/cgroup"));
+	EXPECT_EQ(0, remove_cgroup());
 }
 
 /* Where pages are placed wants a machine with two nodes or more. */
@@ -555,7 +549,7 @@ static int in_cpuset_of_node_0(int device)
 
 	CHECK(memory != MAP_FAILED && stripes != MAP_FAILED && other != MAP_FAILED);
 	CHECK(!populate(bound, 3, 1));
-	CHECK(!put("/tmp/cgroup/one/cgroup.procs", "0"));
+	CHECK(!enter_cgroup());
 	catch_bus_errors(-1);
 	CHECK(!touch(memory) && bus_error.count == 1);
 	CHECK(change_range(bound, ACTMEM_IOC_POPULATE, 0, 4, &arg) == -EPERM && !arg.done);
@@ -575,12 +569,8 @@ static int in_cpuset_of_node_0(int device)
 
 TEST_F(lazy_placement, the_cpuset_of_who_touches_is_obeyed)
 {
-	mkdir("/tmp", 0755);
-	mkdir("/tmp/cgroup", 0755);
-	ASSERT_EQ(0, mount("cgroup", "/tmp/cgroup", "cgroup2", 0, NULL));
-	ASSERT_EQ(0, put("/tmp/cgroup/cgroup.subtree_control", "+cpuset"));
-	ASSERT_EQ(0, mkdir("/tmp/cgroup/one", 0755));
-	ASSERT_EQ(0, put("/tmp/cgroup/one/cpuset.mems", "0"));
+	ASSERT_EQ(0, make_cgroup("+cpuset"));
+	ASSERT_EQ(0, put(CGROUP "/cpuset.mems", "0"));
 	EXPECT_EQ(0, as_user(0, in_cpuset_of_node_0, self->device));
 	/* A pool of that node is no way around it. */
 	ASSERT_EQ(0, put(SYSFS "/node1/pool_bytes", "16777216"));
@@ -588,8 +578,7 @@ TEST_F(lazy_placement, the_cpuset_of_who_touches_is_obeyed)
 		usleep(20000);
 	EXPECT_EQ(0, as_user(0, in_cpuset_of_node_0, self->device));
 	ASSERT_EQ(0, put(SYSFS "/node1/pool_bytes", "0"));
-	EXPECT_EQ(0, rmdir("/tmp/cgroup/one"));
-	EXPECT_EQ(0, umount("/tmp/cgroup"));
+	EXPECT_EQ(0, remove_cgroup());
 }
 
 TEST_NOTHING_IS_LEFT

@@ -5,9 +5,8 @@
  * machine with two nodes or more.
  */
 #include <sched.h>
-#include <sys/mount.h>
 
-#include "driver_test.h"
+#include "cgroup_test.h"
 
 #define PAGES	6
 
@@ -156,7 +155,6 @@ static int beside_a_full_node(int device)
 {
 	struct actmem_ioctl_create spare = region_on(16, ACTMEM_POLICY_BIND, 2), arg;
 	char where[33];
-	size_t here;
 	int fd;
 
 	CHECK(!run_on(1));
@@ -172,8 +170,8 @@ static int beside_a_full_node(int device)
 	close(spare.fd);
 	arg = region_on(32, ACTMEM_POLICY_BIND, 3);
 	CHECK(placed(device, &arg, where) >= 0);
-	here = strspn(where, "1");
-	CHECK(here > 0 && here < 32 && strspn(where + here, "0") == 32 - here);
+	/* At the edge, one task may have found a page just after another had not. */
+	CHECK(where[0] == '1' && where[31] == '0' && strspn(where, "01") == 32);
 	return 0;
 }
 
@@ -294,7 +292,7 @@ static int in_cpuset_of_node_0(int device)
 	struct actmem_ioctl_create arg;
 	char where[PAGES + 1];
 
-	CHECK(!put("/tmp/cgroup/one/cgroup.procs", "0"));
+	CHECK(!enter_cgroup());
 	arg = region_on(PAGES, ACTMEM_POLICY_BIND, 1);
 	CHECK(placed(device, &arg, where) >= 0);
 	CHECK(!strcmp(where, "000000"));
@@ -324,15 +322,10 @@ static int in_cpuset_of_node_0(int device)
 
 TEST_F(placement, the_cpuset_is_obeyed)
 {
-	mkdir("/tmp", 0755);
-	mkdir("/tmp/cgroup", 0755);
-	ASSERT_EQ(0, mount("cgroup", "/tmp/cgroup", "cgroup2", 0, NULL));
-	ASSERT_EQ(0, put("/tmp/cgroup/cgroup.subtree_control", "+cpuset"));
-	ASSERT_EQ(0, mkdir("/tmp/cgroup/one", 0755));
-	ASSERT_EQ(0, put("/tmp/cgroup/one/cpuset.mems", "0"));
+	ASSERT_EQ(0, make_cgroup("+cpuset"));
+	ASSERT_EQ(0, put(CGROUP "/cpuset.mems", "0"));
 	EXPECT_EQ(0, in_child(in_cpuset_of_node_0, self->device));
-	EXPECT_EQ(0, rmdir("/tmp/cgroup/one"));
-	EXPECT_EQ(0, umount("/tmp/cgroup"));
+	EXPECT_EQ(0, remove_cgroup());
 }
 
 TEST_NOTHING_IS_LEFT

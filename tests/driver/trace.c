@@ -3,14 +3,13 @@
  * The tracepoints: which events there are, in which order, with all of their
  * fields to the letter but times and addresses.
  */
-#include <sys/mount.h>
-
+#include "cgroup_test.h"
 #include "trace_test.h"
 #include "uring_test.h"
 
 #define NODE		1
 #define PAGES		4
-#define CGROUP		"/tmp/cgroup/one"
+
 static size_t number_of(const char *name, const char *key)
 {
 	const char *at = strstr(find(name)->fields, key);
@@ -240,7 +239,7 @@ static int in_cgroup(int device)
 {
 	struct actmem_ioctl_create arg = region_of(12);
 
-	CHECK(!put(CGROUP "/cgroup.procs", "0"));
+	CHECK(!enter_cgroup());
 	arg.policy = ACTMEM_POLICY_BIND;
 	arg.nodes[0] = 1 << NODE;
 	CHECK(create(device, &arg) == -EPERM);
@@ -261,18 +260,14 @@ TEST_F(trace, control_groups_refuse)
 {
 	pid_t child;
 
-	mkdir("/tmp/cgroup", 0755);
-	ASSERT_EQ(0, mount("cgroup", "/tmp/cgroup", "cgroup2", 0, NULL));
-	ASSERT_EQ(0, put("/tmp/cgroup/cgroup.subtree_control", "+memory +cpuset"));
-	ASSERT_EQ(0, mkdir(CGROUP, 0755));
+	ASSERT_EQ(0, make_cgroup("+memory +cpuset"));
 	ASSERT_EQ(0, put(CGROUP "/cpuset.mems", "0"));
 	ASSERT_EQ(0, put(CGROUP "/memory.max", "16M"));
 	child = fork();
 	if (!child)
 		_exit(in_cgroup(self->device));
 	EXPECT_EQ(0, wait_for(child));
-	EXPECT_EQ(0, rmdir(CGROUP));
-	EXPECT_EQ(0, umount("/tmp/cgroup"));
+	EXPECT_EQ(0, remove_cgroup());
 }
 
 static int over_a_limit(int device)
@@ -318,13 +313,13 @@ static void wait_ready(size_t pages)
 		usleep(10000);
 }
 
-/* Ends by the harness's time limit if there is none. */
-static void wait_for_event(const char *name)
+/* Ends by the harness's time limit if there are not so many. */
+static void wait_for_events(const char *name, int wanted)
 {
 	do {
 		usleep(10000);
 		read_events();
-	} while (!count(name));
+	} while (count(name) < wanted);
 }
 
 TEST_F(trace, a_pool_is_filled_used_and_emptied)
@@ -333,7 +328,8 @@ TEST_F(trace, a_pool_is_filled_used_and_emptied)
 	int i, fd;
 
 	ASSERT_EQ(0, set_pool(PAGES));
-	wait_ready(PAGES);
+	/* A page is ready a moment before that is told. */
+	wait_for_events("pool_fill", PAGES);
 	ASSERT_EQ(0, put(EVENTS "/enable", "0"));
 	read_events();
 	for (i = 1; i <= PAGES; i++)
@@ -397,7 +393,7 @@ TEST_F(trace, a_pool_finds_nothing)
 	ASSERT_EQ(0, set_event("pool_fill", "0"));
 	ASSERT_EQ(0, set_event("zero", "0"));
 	ASSERT_EQ(0, set_pool(pages));
-	wait_for_event("pool_stall");
+	wait_for_events("pool_stall", 1);
 	EXPECT_STREQ(text("target=%zu retry_ms=1000", pages * PAGE_BYTES),
 		     strstr(find("pool_stall")->fields, "target="));
 	next_event = 0;

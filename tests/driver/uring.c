@@ -4,14 +4,13 @@
  * on whose behalf they are carried out.
  */
 #include <sys/mman.h>
-#include <sys/mount.h>
 
+#include "cgroup_test.h"
 #include "uring_test.h"
 
 #define PAGES		4
 #define MANY		512
 #define DIFFERENT	64
-#define CGROUP		"/tmp/cgroup"
 
 #define EXPECT_IN_CHILD(function) EXPECT_EQ(0, as_user(0, function, self->device))
 
@@ -322,15 +321,15 @@ static int in_memory_cgroup(int device)
 	long before;
 
 	CHECK(fd >= 0);
-	CHECK(!put(CGROUP "/one/cgroup.procs", "0"));
+	CHECK(!enter_cgroup());
 	CHECK(!io_uring_queue_init(QUEUE_ENTRIES, &ring, 0));
-	before = number_in(CGROUP "/one/memory.current");
+	before = cgroup_bytes();
 	CHECK(ring_populate(&ring, fd, &arg) == 0);
-	CHECK(number_in(CGROUP "/one/memory.current") >= before + 8 * (long)PAGE_BYTES);
+	CHECK(cgroup_pages_since(before) == 8);
 	CHECK(command(&ring, fd, ACTMEM_IOC_DISCARD, &arg) == 0);
-	CHECK(number_in(CGROUP "/one/memory.current") < before + (long)PAGE_BYTES);
+	CHECK(cgroup_pages_since(before) == 0);
 
-	CHECK(!put(CGROUP "/one/memory.max", "16M"));
+	CHECK(!put(CGROUP "/memory.max", "16M"));
 	arg = range_of(0, 12);
 	CHECK(ring_populate(&ring, fd, &arg) == -ENOMEM);
 	CHECK(arg.why.reason == ACTMEM_WHY_MEMCG && arg.why.node == -1);
@@ -349,7 +348,7 @@ static int in_cpuset_of_node_0(int device)
 	struct io_uring ring;
 
 	CHECK(fd >= 0);
-	CHECK(!put(CGROUP "/one/cgroup.procs", "0"));
+	CHECK(!enter_cgroup());
 	CHECK(!io_uring_queue_init(QUEUE_ENTRIES, &ring, 0));
 	CHECK(ring_populate(&ring, fd, &arg) == 0);
 	CHECK(number_in(SYSFS "/node0/region_bytes") == 4 * (long)PAGE_BYTES);
@@ -391,20 +390,15 @@ FIXTURE_SETUP(cgroup)
 {
 	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
 	ASSERT_LE(0, self->device);
-	mkdir("/tmp", 0755);
-	mkdir(CGROUP, 0755);
-	ASSERT_EQ(0, mount("cgroup", CGROUP, "cgroup2", 0, NULL));
-	ASSERT_EQ(0, put(CGROUP "/cgroup.subtree_control", variant->controller));
-	ASSERT_EQ(0, mkdir(CGROUP "/one", 0755));
-	if (!access(CGROUP "/one/cpuset.mems", W_OK))
-		ASSERT_EQ(0, put(CGROUP "/one/cpuset.mems", "0"));
+	ASSERT_EQ(0, make_cgroup(variant->controller));
+	if (!access(CGROUP "/cpuset.mems", W_OK))
+		ASSERT_EQ(0, put(CGROUP "/cpuset.mems", "0"));
 }
 
 FIXTURE_TEARDOWN(cgroup)
 {
 	close(self->device);
-	EXPECT_EQ(0, rmdir(CGROUP "/one"));
-	EXPECT_EQ(0, umount(CGROUP));
+	EXPECT_EQ(0, remove_cgroup());
 	wait_until_nothing_is_left();
 }
 

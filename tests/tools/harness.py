@@ -83,6 +83,22 @@ def private_dev():
 
 
 @contextlib.contextmanager
+def module_files(**contents):
+    """What a module shows in sysfs: these files with these lines."""
+    if not ISOLATED:
+        raise tap.Skip("needs a mount namespace of its own")
+    mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", "/sys/class/misc")
+    try:
+        os.mkdir("/sys/class/misc/actmem")
+        for name, line in contents.items():
+            with open(f"/sys/class/misc/actmem/{name}", "w", encoding="ascii") as file:
+                print(line, file=file)
+        yield
+    finally:
+        subprocess.run(["umount", "/sys/class/misc"], check=True)
+
+
+@contextlib.contextmanager
 def forbidden_device():
     """A /dev/actmem that nobody without capabilities may open."""
     private_dev()

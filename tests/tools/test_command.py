@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 
 from harness import (ACTMEM, BUILD, NO_CAPABILITIES, actmem, clean_environment, expect,
-                     forbidden_device, private_dev)
+                     forbidden_device, module_files, private_dev)
 from tap import case, main
 
 PRINTING = (["--help"], ["--version"], ["run", "--help"], ["list", "--help"], ["info", "--help"],
@@ -248,6 +248,19 @@ def info_in_words_has_every_part():
     for part in ("Backend", "Library", "Kernel", "Driver", "io_uring", "Transparent huge pages",
                  "Locked memory", "Memory cgroup", "NODE"):
         assert any(line.lstrip().startswith(part) for line in result.stdout.splitlines()), part
+
+
+@case
+def info_tells_of_a_limit_only_where_there_may_be_one():
+    label = "Driver's user limit"
+    with module_files(regions=0, lingering_regions=0):
+        assert "user_limit_bytes" not in info()["driver"]
+        assert label not in actmem("info").stdout
+    for line, limit, words in (("max", None, "unlimited"), ("4194304", 4194304, "    4M")):
+        with module_files(regions=0, lingering_regions=0, user_limit_bytes=line):
+            assert info()["driver"]["user_limit_bytes"] == limit
+            told = [text for text in actmem("info").stdout.splitlines() if label in text]
+            assert len(told) == 1 and told[0].endswith(words), told
 
 
 @case

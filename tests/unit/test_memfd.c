@@ -203,6 +203,27 @@ static void test_words(void **state)
 	assert_int_equal(actmem_close(am), 0);
 }
 
+/* Where so many bytes of a region lie, as its process tells others. */
+static void assert_published(struct actmem_region *region, uint64_t bytes)
+{
+	struct actmem_region_info info, *list;
+	uint64_t sum = 0;
+	size_t count, i;
+	int node;
+
+	ACTMEM_INIT(&info);
+	assert_int_equal(actmem_region_info(region, &info), 0);
+	assert_int_equal(info.allocated_bytes, bytes);
+	assert_int_equal(actmem_list(&list, &count), 0);
+	for (i = 0; i < count && (list[i].pid != getpid() || list[i].id != info.id); i++)
+		;
+	assert_true(i < count);
+	for (node = 0; node < ACTMEM_NODES_MAX; node++)
+		sum += list[i].node_bytes[node];
+	free(list);
+	assert_int_equal(sum, bytes);
+}
+
 static void test_range_words(void **state)
 {
 	struct actmem *am = opened(ACTMEM_PAGES_4K, 0);
@@ -225,6 +246,12 @@ static void test_range_words(void **state)
 	fake_node(1);
 	assert_fails(actmem_region_populate(region, 4096, 8192), EIO, "page 1 is on node 1");
 	fail_nothing();
+	/* The first page came, and others are told of it, if they can be told. */
+	assert_int_equal(actmem_region_discard(region, 0, LENGTH), 0);
+	fail_call("madvise", 2, ENOMEM);
+	assert_fails(actmem_region_populate(region, 4096, 8192), ENOMEM, "cannot populate 4.0 KiB");
+	fail_nothing();
+	assert_published(region, 4096);
 	fail_call("fallocate", 1, EINTR);
 	assert_int_equal(actmem_region_discard(region, 0, LENGTH), 0);
 	fail_call("fallocate", 1, ENOSPC);

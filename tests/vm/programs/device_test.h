@@ -74,7 +74,7 @@ static inline bool region_gone(const struct region *region)
 	struct actmem_ioctl_info arg;
 	int attempt, err = 0;
 
-	for (attempt = 0; !err && attempt < 1000; attempt++) {
+	for (attempt = 0; !err && attempt < 10000; attempt++) {
 		err = region_info(region, &arg);
 		if (!err)
 			usleep(10000);

@@ -206,7 +206,7 @@ static bool nothing_is_left(void)
 {
 	int attempt;
 
-	for (attempt = 0; attempt < 1000; attempt++) {
+	for (attempt = 0; attempt < 10000; attempt++) {
 		if (!regions() && !lingering_regions() && !node_sum("region_bytes") &&
 		    !node_sum("lingering_bytes"))
 			return true;
