@@ -279,8 +279,8 @@ static unsigned long limit_of(const struct actmem_region *region)
 	return region->charged ? default_limit : ACTMEM_NO_LIMIT;
 }
 
-static int reserve(struct actmem_region *region, unsigned long pages, bool *charged,
-		   struct actmem_why *why)
+static int reserve_for_user(struct actmem_region *region, unsigned long pages, bool *charged,
+			    struct actmem_why *why)
 {
 	struct actmem_user *user = region->user;
 	unsigned long limit = limit_of(region);
@@ -300,6 +300,19 @@ static int reserve(struct actmem_region *region, unsigned long pages, bool *char
 	return err;
 }
 
+static int reserve(struct actmem_region *region, unsigned long pages, bool *charged,
+		   struct actmem_why *why)
+{
+	int err = region->mount ? actmem_mount_reserve(region->mount, pages, why) : 0;
+
+	if (err)
+		return err;
+	err = reserve_for_user(region, pages, charged, why);
+	if (err && region->mount)
+		actmem_mount_unreserve(region->mount, pages);
+	return err;
+}
+
 /*
  * For pages that the region is about to get: all of them or none, and all of
  * them @charged or none.
@@ -315,12 +328,19 @@ int actmem_reserve(struct actmem_region *region, unsigned long pages, bool *char
 	return err;
 }
 
+static void unreserve(struct actmem_region *region, unsigned long pages)
+{
+	region->user->reserved -= pages;
+	region->reserved -= pages;
+	if (region->mount)
+		actmem_mount_unreserve(region->mount, pages);
+}
+
 /* Pages that the region has not got after all. */
 void actmem_unreserve(struct actmem_region *region, unsigned long pages, bool charged)
 {
 	spin_lock(&users_lock);
-	region->user->reserved -= pages;
-	region->reserved -= pages;
+	unreserve(region, pages);
 	spin_unlock(&users_lock);
 	uncharge_memlock(region, charged ? pages : 0);
 }
@@ -339,8 +359,7 @@ void actmem_release_reserved(struct actmem_region *region)
 	bool charged;
 
 	spin_lock(&users_lock);
-	region->user->reserved--;
-	region->reserved--;
+	unreserve(region, 1);
 	charged = region->charged_pages;
 	region->charged_pages -= charged;
 	spin_unlock(&users_lock);
