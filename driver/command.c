@@ -33,6 +33,8 @@ static int query(void __user *user)
 	arg.abi = ACTMEM_ABI_VERSION;
 	arg.abi_oldest = ACTMEM_ABI_OLDEST;
 	arg.features = IS_ENABLED(CONFIG_IO_URING) ? ACTMEM_FEATURE_URING : 0;
+	if (IS_ENABLED(CONFIG_DMA_SHARED_BUFFER))
+		arg.features |= ACTMEM_FEATURE_DMABUF;
 	arg.page_bytes = ACTMEM_PAGE_BYTES;
 	arg.max_region_bytes = ACTMEM_MAX_PAGES * ACTMEM_PAGE_BYTES;
 	arg.node_count = nr_node_ids;
@@ -187,6 +189,7 @@ static int tell(struct actmem_region *region, struct actmem_ioctl_info *arg, voi
 	spin_lock(&region->lock);
 	arg->allocated_bytes = region->pages_held * ACTMEM_PAGE_BYTES;
 	arg->demand_faults = region->demand_faults;
+	arg->exported_bytes = region->exported_pages * ACTMEM_PAGE_BYTES;
 	for (node = 0; node < nr_node_ids; node++)
 		node_bytes[node] = region->node_pages_held[node] * ACTMEM_PAGE_BYTES;
 	if (region->lingering)
@@ -315,6 +318,8 @@ long actmem_region_ioctl(struct file *file, unsigned int request, unsigned long 
 
 	if (request == ACTMEM_IOC_INFO)
 		return info_of_file(file, user);
+	if (request == ACTMEM_IOC_EXPORT)
+		return actmem_export(file, user);
 	actmem_caller_init(&caller);
 	return actmem_request(file, request, user, &caller);
 }

@@ -3,8 +3,9 @@
  * The whole contract between the actmem driver and user space.
  *
  * /dev/actmem answers ACTMEM_IOC_QUERY, _CREATE, _LIST and _INFO (by id); the
- * descriptor of a region answers ACTMEM_IOC_INFO, _POPULATE, _DISCARD and
- * _COPY, and takes the last three through io_uring too (struct actmem_uring).
+ * descriptor of a region answers ACTMEM_IOC_INFO, _POPULATE, _DISCARD, _COPY
+ * and _EXPORT, and takes _POPULATE, _DISCARD and _COPY through io_uring too
+ * (struct actmem_uring).
  * Everything else that can be done with a region is done to its descriptor as
  * to any file: mmap(MAP_SHARED), SCM_RIGHTS, close, reopen through /proc/PID/fd.
  *
@@ -25,7 +26,7 @@
  * The version of this contract. It grows when a field, flag or request is
  * added; ACTMEM_ABI_OLDEST is the oldest peer that this side still accepts.
  */
-#define ACTMEM_ABI_VERSION	2
+#define ACTMEM_ABI_VERSION	3
 #define ACTMEM_ABI_OLDEST	1
 
 /* A region is made of pages of this size, in bytes. */
@@ -68,6 +69,8 @@ struct actmem_ioctl_query {
 
 /* The kernel hands io_uring's commands to drivers. */
 #define ACTMEM_FEATURE_URING		(1ULL << 0)
+/* The kernel has dma-bufs: ACTMEM_IOC_EXPORT. */
+#define ACTMEM_FEATURE_DMABUF		(1ULL << 2)
 
 /*
  * Where the pages of a region come from. Every page is verified to be where
@@ -194,6 +197,8 @@ struct actmem_ioctl_create {
  * @name: out: its label
  * @demand_faults: out: pages that were allocated one at a time, when they were
  *	first touched or copied into. Since version 2.
+ * @exported_bytes: out: bytes of the dma-bufs that there are of it; what is in
+ *	two of them counts twice. Since version 3.
  *
  * On /dev/actmem: ENOENT if there is no such region, EPERM if it is another
  * user's and the caller lacks CAP_SYS_ADMIN. On a region's descriptor EINVAL
@@ -218,6 +223,7 @@ struct actmem_ioctl_info {
 	__u32 reserved;
 	char name[ACTMEM_NAME_BYTES];
 	__u64 demand_faults;
+	__u64 exported_bytes;
 };
 
 /**
@@ -318,6 +324,53 @@ struct actmem_ioctl_copy {
 	struct actmem_why why;
 };
 
+/*
+ * The dma-buf cannot be written to: PROT_WRITE is EACCES, a device can have it
+ * mapped for reading alone (DMA_TO_DEVICE; EACCES otherwise), and the kernel's
+ * vmap, which is for writing too, is EACCES.
+ */
+#define ACTMEM_EXPORT_READ_ONLY		(1U << 0)
+
+/**
+ * struct actmem_ioctl_export - ACTMEM_IOC_EXPORT: a range of a region as a dma-buf
+ * @size: sizeof(struct actmem_ioctl_export)
+ * @flags: in: ACTMEM_EXPORT_* bits
+ * @offset: in: bytes from the start of the region, a multiple of @page_bytes
+ * @length: in: bytes, not 0, a multiple of @page_bytes; the range ends within
+ *	the region (EINVAL otherwise)
+ * @fd: out: descriptor of the dma-buf, O_CLOEXEC, and O_RDWR or O_RDONLY
+ * @reserved: in: 0
+ * @why: out: why a page could not be had
+ *
+ * Pages missing in the range are allocated first, as by POPULATE and with its
+ * errors. As long as the dma-buf lives, so does the region, its pages in the
+ * range stay where they are, count as pinned, and are EBUSY to DISCARD. It
+ * lives as long as a descriptor or an importer holds it.
+ *
+ * What mmap(2) makes of it is a mapping of the region, which holds that and not
+ * the dma-buf: MAP_SHARED, not inherited by a forked child unless the region's
+ * mappings are. At an address that is aligned to @page_bytes, as the offset is,
+ * huge pages are mapped. The kernel does not look for such an address, as it
+ * does for regions; at any other, small pages are.
+ *
+ * A device that would need bounce buffers (swiotlb) for it cannot map it:
+ * EOPNOTSUPP to the importer, which passes that on, and a line in the kernel's
+ * log that names the device, its DMA mask and what helps. An IOMMU helps always.
+ *
+ * This descriptor must be open for reading, and without
+ * ACTMEM_EXPORT_READ_ONLY for writing too (EBADF otherwise). EOPNOTSUPP without
+ * ACTMEM_FEATURE_DMABUF. EMFILE and ENFILE as for open(2). Since version 3.
+ */
+struct actmem_ioctl_export {
+	__u32 size;
+	__u32 flags;
+	__u64 offset;
+	__u64 length;
+	__s32 fd;
+	__u32 reserved;
+	struct actmem_why why;
+};
+
 /**
  * struct actmem_uring - what IORING_OP_URING_CMD carries in sqe->cmd
  * @argument: pointer to the struct of the request
@@ -362,5 +415,6 @@ struct actmem_uring {
 #define ACTMEM_IOC_POPULATE	_IOWR(ACTMEM_IOC_MAGIC, 0x05, __u32)
 #define ACTMEM_IOC_DISCARD	_IOWR(ACTMEM_IOC_MAGIC, 0x06, __u32)
 #define ACTMEM_IOC_COPY		_IOWR(ACTMEM_IOC_MAGIC, 0x07, __u32)
+#define ACTMEM_IOC_EXPORT	_IOWR(ACTMEM_IOC_MAGIC, 0x08, __u32)
 
 #endif /* _UAPI_LINUX_ACTMEM_H */
