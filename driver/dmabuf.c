@@ -286,7 +286,7 @@ static int dmabuf_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
 	return actmem_map_anywhere(actmem_file_region(export->file), vma);
 }
 
-/* The kernel's mapping can be written; its list of small pages lasts no longer than this. */
+/* The list of small pages lasts no longer than this. */
 static int dmabuf_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
 {
 	struct export *export = dmabuf->priv;
@@ -294,8 +294,6 @@ static int dmabuf_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
 	struct page **pages;
 	void *address;
 
-	if (!export->writable)
-		return -EACCES;
 	if (count > UINT_MAX)
 		return -ENOMEM;
 	pages = kvmalloc_array(count, sizeof(*pages), GFP_KERNEL | __GFP_NOWARN);
@@ -354,7 +352,7 @@ static void dmabuf_release(struct dma_buf *dmabuf)
 	free_export(export);
 }
 
-static const struct dma_buf_ops dmabuf_ops = {
+static const struct dma_buf_ops writable_ops = {
 	.attach = dmabuf_attach,
 	.detach = dmabuf_detach,
 	.map_dma_buf = dmabuf_map,
@@ -365,6 +363,18 @@ static const struct dma_buf_ops dmabuf_ops = {
 	.mmap = dmabuf_mmap,
 	.vmap = dmabuf_vmap,
 	.vunmap = dmabuf_vunmap,
+};
+
+/* Without vmap, since what the kernel maps it can write; and warns if it fails. */
+static const struct dma_buf_ops read_only_ops = {
+	.attach = dmabuf_attach,
+	.detach = dmabuf_detach,
+	.map_dma_buf = dmabuf_map,
+	.unmap_dma_buf = dmabuf_unmap,
+	.release = dmabuf_release,
+	.begin_cpu_access = dmabuf_begin_cpu_access,
+	.end_cpu_access = dmabuf_end_cpu_access,
+	.mmap = dmabuf_mmap,
 };
 
 static struct export *alloc_export(struct file *file, unsigned long first, unsigned long count,
@@ -430,7 +440,7 @@ struct dma_buf *actmem_dmabuf_create(struct file *file, unsigned long first, uns
 	err = take_pages(export, caller, why);
 	if (err)
 		goto free;
-	about.ops = &dmabuf_ops;
+	about.ops = writable ? &writable_ops : &read_only_ops;
 	about.size = count * ACTMEM_PAGE_BYTES;
 	about.flags = writable ? O_RDWR : O_RDONLY;
 	about.priv = export;

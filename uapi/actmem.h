@@ -326,8 +326,8 @@ struct actmem_ioctl_copy {
 
 /*
  * The dma-buf cannot be written to: PROT_WRITE is EACCES, a device can have it
- * mapped for reading alone (DMA_TO_DEVICE; EACCES otherwise), and the kernel's
- * vmap, which is for writing too, is EACCES.
+ * mapped for reading alone (DMA_TO_DEVICE; EACCES otherwise), and there is no
+ * vmap for the kernel (EINVAL), as that would be for writing too.
  */
 #define ACTMEM_EXPORT_READ_ONLY		(1U << 0)
 
