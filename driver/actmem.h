@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What the files of the driver know of each other. The layers, from the top:
- * main, command and uring; request; create; fs, mount_options, inode and file; seal,
- * map, sysfs and fdinfo; copy; populate; slots; region; place; pool, account, user,
- * mount, node, parallel and caller; failure and the
+ * main, command and uring; request, create and export; fs, mount_options, inode and
+ * file; seal, dmabuf, map, sysfs and fdinfo; copy; populate; slots; region; place;
+ * pool, account, user, mount, node, parallel and caller; failure and the
  * tracepoints.
  */
 #ifndef _ACTMEM_H
@@ -24,6 +24,8 @@
 struct actmem_mount;
 struct actmem_user;
 struct attribute_group;
+struct device;
+struct dma_buf;
 struct miscdevice;
 
 #define ACTMEM_PAGE_ORDER	HPAGE_PMD_ORDER
@@ -59,6 +61,7 @@ struct miscdevice;
  * @pages_held: slots of @folios that are not NULL
  * @node_pages_held: the same for each node
  * @demand_faults: pages allocated when first touched
+ * @exported_pages: pages of the dma-bufs that there are of it
  * @lingering: the inode is gone, what is held is pinned from outside
  * @folios: page i of the region, NULL if it is missing
  * @kept_first: once the inode is gone, first slot that may hold a page
@@ -93,6 +96,7 @@ struct actmem_region {
 	unsigned long pages_held;
 	unsigned long *node_pages_held;
 	unsigned long demand_faults;
+	unsigned long exported_pages;
 	bool lingering;
 	struct folio **folios;
 	unsigned long kept_first;
@@ -170,6 +174,26 @@ int actmem_uring_cmd(struct io_uring_cmd *command, unsigned int issue_flags);
 int actmem_request(struct file *file, unsigned int request, void __user *user,
 		   const struct actmem_caller *caller);
 
+bool actmem_is_range(const struct actmem_region *region, u64 offset, u64 length);
+
+/* export.c */
+int actmem_export(struct file *file, void __user *user);
+
+/* dmabuf.c */
+#ifdef CONFIG_DMA_SHARED_BUFFER
+struct dma_buf *actmem_dmabuf_create(struct file *file, unsigned long first, unsigned long count,
+				     bool writable, const struct actmem_caller *caller,
+				     struct actmem_why *why);
+#else
+static inline struct dma_buf *actmem_dmabuf_create(struct file *file, unsigned long first,
+						   unsigned long count, bool writable,
+						   const struct actmem_caller *caller,
+						   struct actmem_why *why)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+#endif
+
 /* argument.c */
 int actmem_fetch(void *arg, size_t size, size_t oldest, void __user *user);
 int actmem_answer(void __user *user, const void *arg, size_t size);
@@ -210,6 +234,7 @@ void actmem_show_fdinfo(struct seq_file *seq, struct file *file);
 
 /* map.c */
 int actmem_mmap(struct file *file, struct vm_area_struct *vma);
+int actmem_map_anywhere(struct actmem_region *region, struct vm_area_struct *vma);
 unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 				       unsigned long length, unsigned long pgoff,
 				       unsigned long flags);
@@ -322,6 +347,7 @@ void actmem_alloc_failed(const struct actmem_region *region, int err,
 			 const struct actmem_why *why);
 void actmem_fault_failed(const struct actmem_region *region, unsigned long index, int err,
 			 const struct actmem_why *why);
+void actmem_bounce_refused(const struct actmem_region *region, struct device *dev, bool forced);
 void actmem_pool_stalled(int node, unsigned long held, unsigned long target);
 
 /* account.c */

@@ -35,6 +35,8 @@ static int query(void __user *user)
 	arg.features = ACTMEM_FEATURE_NAMES;
 	if (IS_ENABLED(CONFIG_IO_URING))
 		arg.features |= ACTMEM_FEATURE_URING;
+	if (IS_ENABLED(CONFIG_DMA_SHARED_BUFFER))
+		arg.features |= ACTMEM_FEATURE_DMABUF;
 	arg.page_bytes = ACTMEM_PAGE_BYTES;
 	arg.max_region_bytes = ACTMEM_MAX_PAGES * ACTMEM_PAGE_BYTES;
 	arg.node_count = nr_node_ids;
@@ -131,6 +133,7 @@ static int tell(struct actmem_region *region, struct actmem_ioctl_info *arg, voi
 	spin_lock(&region->lock);
 	arg->allocated_bytes = region->pages_held * ACTMEM_PAGE_BYTES;
 	arg->demand_faults = region->demand_faults;
+	arg->exported_bytes = region->exported_pages * ACTMEM_PAGE_BYTES;
 	for (node = 0; node < nr_node_ids; node++)
 		node_bytes[node] = region->node_pages_held[node] * ACTMEM_PAGE_BYTES;
 	if (region->lingering)
@@ -267,6 +270,8 @@ long actmem_region_ioctl(struct file *file, unsigned int request, unsigned long 
 		return actmem_create_named(file, user);
 	case ACTMEM_IOC_INFO:
 		return info_of_file(file, user);
+	case ACTMEM_IOC_EXPORT:
+		return actmem_export(file, user);
 	case ACTMEM_IOC_SEAL:
 		return actmem_seal(file, user);
 	default:

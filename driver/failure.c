@@ -3,6 +3,8 @@
  * Telling that memory could not be had: tracers are told always, and the
  * kernel's log where there is no caller to return an error to.
  */
+#include <linux/device.h>
+#include <linux/dma-mapping.h>
 #include <linux/ratelimit.h>
 #include <linux/sched.h>
 #include <linux/user_namespace.h>
@@ -86,6 +88,19 @@ void actmem_fault_failed(const struct actmem_region *region, unsigned long index
 	pr_warn("actmem: %s[%d] cannot have the page that it touches (SIGBUS): region %llu '%s', offset %llu: %s\n",
 		current->comm, task_tgid_nr(current), region->id, region->name,
 		index * ACTMEM_PAGE_BYTES, words);
+}
+
+/* The importer gets an errno, which does not say why; and may keep that to itself. */
+void actmem_bounce_refused(const struct actmem_region *region, struct device *dev, bool forced)
+{
+	if (forced)
+		pr_warn_ratelimited("actmem: %s %s cannot map a dma-buf of region %llu '%s': all its DMA would be copied through bounce buffers; boot without swiotlb=force, or with an IOMMU (intel_iommu=on)\n",
+				    dev_driver_string(dev), dev_name(dev), region->id,
+				    region->name);
+	else
+		pr_warn_ratelimited("actmem: %s %s cannot map a dma-buf of region %llu '%s': its DMA mask %#llx does not reach all the pages, which would be copied through bounce buffers; have an IOMMU translate for it (intel_iommu=on)\n",
+				    dev_driver_string(dev), dev_name(dev), region->id,
+				    region->name, dma_get_mask(dev));
 }
 
 void actmem_pool_stalled(int node, unsigned long held, unsigned long target)

@@ -49,6 +49,7 @@ void actmem_show_fdinfo(struct seq_file *seq, struct file *file)
 	seq_printf(seq, "actmem-name:\t%s\n", region->name);
 	seq_printf(seq, "actmem-allocated:\t%llu\n", region->pages_held * ACTMEM_PAGE_BYTES);
 	seq_printf(seq, "actmem-demand-faults:\t%lu\n", region->demand_faults);
+	seq_printf(seq, "actmem-exported:\t%llu\n", region->exported_pages * ACTMEM_PAGE_BYTES);
 	for_each_node(node)
 		if (region->node_pages_held[node])
 			seq_printf(seq, "actmem-node%d:\t%llu\n", node,

@@ -102,20 +102,17 @@ unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 	return IS_ERR_VALUE(found) ? found : ALIGN(found, ACTMEM_PAGE_BYTES);
 }
 
-int actmem_mmap(struct file *file, struct vm_area_struct *vma)
+/*
+ * Maps a part of the region, which is at least as long, at whatever address has
+ * been found. Where that is not aligned as the offset is, it is by small pages.
+ */
+int actmem_map_anywhere(struct actmem_region *region, struct vm_area_struct *vma)
 {
-	struct actmem_region *region = actmem_file_region(file);
 	unsigned long flags = VM_DONTEXPAND | VM_DONTDUMP;
 
-	if (!region)
-		return -ENODATA;
 	/* VM_MAYSHARE, as a read-only descriptor's shared mapping lacks VM_SHARED. */
 	if (!(vma->vm_flags & VM_MAYSHARE))
 		return -EINVAL;
-	if (!IS_ALIGNED(vma->vm_start, ACTMEM_PAGE_BYTES) ||
-	    !range_is_valid(region, vma->vm_end - vma->vm_start, vma->vm_pgoff))
-		return -EINVAL;
-
 	/*
 	 * If it is sealed right now, the kernel finds that this mapping could be
 	 * written to and refuses it.
@@ -130,4 +127,16 @@ int actmem_mmap(struct file *file, struct vm_area_struct *vma)
 	actmem_vm_flags_set(vma, flags);
 	vma->vm_ops = &actmem_vm_operations;
 	return 0;
+}
+
+int actmem_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct actmem_region *region = actmem_file_region(file);
+
+	if (!region)
+		return -ENODATA;
+	if (!IS_ALIGNED(vma->vm_start, ACTMEM_PAGE_BYTES) ||
+	    !range_is_valid(region, vma->vm_end - vma->vm_start, vma->vm_pgoff))
+		return -EINVAL;
+	return actmem_map_anywhere(region, vma);
 }

@@ -9,18 +9,25 @@
 #include "actmem.h"
 #include "trace.h"
 
+static bool range_fits(const struct actmem_region *region, u64 offset, u64 length)
+{
+	u64 bytes = region->page_count * ACTMEM_PAGE_BYTES;
+
+	return length <= bytes && offset <= bytes - length;
+}
+
+/* Of whole pages, and not empty. */
+bool actmem_is_range(const struct actmem_region *region, u64 offset, u64 length)
+{
+	return length && IS_ALIGNED(offset | length, ACTMEM_PAGE_BYTES) &&
+	       range_fits(region, offset, length);
+}
+
 static int check_range(const struct file *file, const struct actmem_ioctl_range *arg)
 {
-	u64 bytes;
-
 	if (!actmem_file_region(file))
 		return -ENODATA;
-	bytes = actmem_file_region(file)->page_count * ACTMEM_PAGE_BYTES;
-	if (arg->flags || !arg->length)
-		return -EINVAL;
-	if (!IS_ALIGNED(arg->offset | arg->length, ACTMEM_PAGE_BYTES))
-		return -EINVAL;
-	if (arg->length > bytes || arg->offset > bytes - arg->length)
+	if (arg->flags || !actmem_is_range(actmem_file_region(file), arg->offset, arg->length))
 		return -EINVAL;
 	return file->f_mode & FMODE_WRITE ? 0 : -EBADF;
 }
@@ -75,13 +82,6 @@ static int change_range(struct file *file, unsigned int request, void __user *us
 	trace_actmem_command_complete(&command, arg.done, err, actmem_latency_end(began));
 	unanswered = actmem_answer(user, &arg, sizeof(arg));
 	return err ?: unanswered;
-}
-
-static bool range_fits(const struct actmem_region *region, u64 offset, u64 length)
-{
-	u64 bytes = region->page_count * ACTMEM_PAGE_BYTES;
-
-	return length <= bytes && offset <= bytes - length;
 }
 
 static int check_copy(const struct file *file, const struct file *source,

@@ -42,7 +42,8 @@ static bool somebody_holds_pages(struct actmem_region *region)
 	int tries = 0;
 
 	for (;;) {
-		actmem_slots_usage(region, &usage);
+		if (actmem_slots_usage(region, &usage))
+			return true;	/* and nobody is left to be told */
 		if (!usage.pinned_pages || ++tries == SEAL_TRIES)
 			return usage.pinned_pages;
 		usleep_range(SEAL_PAUSE, 2 * SEAL_PAUSE);

@@ -3,11 +3,11 @@
  * The whole contract between the actmem driver and user space.
  *
  * /dev/actmem answers ACTMEM_IOC_QUERY, _CREATE, _LIST and _INFO (by id); the
- * descriptor of a region answers ACTMEM_IOC_INFO, _POPULATE, _DISCARD, _COPY and
- * _SEAL, and takes POPULATE, DISCARD and COPY through io_uring too (struct
- * actmem_uring). Everything else that can be done with a region is done to its
- * descriptor as to any file: mmap(MAP_SHARED), SCM_RIGHTS, close, reopen through
- * /proc/PID/fd, and what the file system below says.
+ * descriptor of a region answers ACTMEM_IOC_INFO, _POPULATE, _DISCARD, _COPY,
+ * _EXPORT and _SEAL, and takes POPULATE, DISCARD and COPY through io_uring too
+ * (struct actmem_uring). Everything else that can be done with a region is done to
+ * its descriptor as to any file: mmap(MAP_SHARED), SCM_RIGHTS, close, reopen
+ * through /proc/PID/fd, and what the file system below says.
  *
  * Every struct begins with its own size as user space was compiled with it.
  * A driver that knows more fields takes the missing ones as 0 and returns no
@@ -116,6 +116,8 @@ struct actmem_ioctl_query {
 #define ACTMEM_FEATURE_URING		(1ULL << 0)
 /* The file system can be mounted, and ACTMEM_IOC_SEAL is known. */
 #define ACTMEM_FEATURE_NAMES		(1ULL << 1)
+/* The kernel has dma-bufs: ACTMEM_IOC_EXPORT. */
+#define ACTMEM_FEATURE_DMABUF		(1ULL << 2)
 
 /*
  * Where the pages of a region come from. Every page is verified to be where
@@ -255,6 +257,8 @@ struct actmem_ioctl_create {
  *	by creating, linking or renaming it, without the path
  * @demand_faults: out: pages that were allocated one at a time, when they were
  *	first touched or copied into. Since version 2.
+ * @exported_bytes: out: bytes of the dma-bufs that there are of it; what is in
+ *	two of them counts twice. Since version 3.
  *
  * On /dev/actmem: ENOENT if there is no such region, EPERM if it is another
  * user's and the caller lacks CAP_SYS_ADMIN. On a region's descriptor EINVAL
@@ -279,6 +283,7 @@ struct actmem_ioctl_info {
 	__u32 reserved;
 	char name[ACTMEM_NAME_BYTES];
 	__u64 demand_faults;
+	__u64 exported_bytes;
 };
 
 /**
@@ -379,6 +384,53 @@ struct actmem_ioctl_copy {
 	struct actmem_why why;
 };
 
+/*
+ * The dma-buf cannot be written to: PROT_WRITE is EACCES, a device can have it
+ * mapped for reading alone (DMA_TO_DEVICE; EACCES otherwise), and there is no
+ * vmap for the kernel (EINVAL), as that would be for writing too.
+ */
+#define ACTMEM_EXPORT_READ_ONLY		(1U << 0)
+
+/**
+ * struct actmem_ioctl_export - ACTMEM_IOC_EXPORT: a range of a region as a dma-buf
+ * @size: sizeof(struct actmem_ioctl_export)
+ * @flags: in: ACTMEM_EXPORT_* bits
+ * @offset: in: bytes from the start of the region, a multiple of @page_bytes
+ * @length: in: bytes, not 0, a multiple of @page_bytes; the range ends within
+ *	the region (EINVAL otherwise)
+ * @fd: out: descriptor of the dma-buf, O_CLOEXEC, and O_RDWR or O_RDONLY
+ * @reserved: in: 0
+ * @why: out: why a page could not be had
+ *
+ * Pages missing in the range are allocated first, as by POPULATE and with its
+ * errors. As long as the dma-buf lives, so does the region, its pages in the
+ * range stay where they are, count as pinned, and are EBUSY to DISCARD. It
+ * lives as long as a descriptor or an importer holds it.
+ *
+ * What mmap(2) makes of it is a mapping of the region, which holds that and not
+ * the dma-buf: MAP_SHARED, not inherited by a forked child unless the region's
+ * mappings are. At an address that is aligned to @page_bytes, as the offset is,
+ * huge pages are mapped. The kernel does not look for such an address, as it
+ * does for regions; at any other, small pages are.
+ *
+ * A device that would need bounce buffers (swiotlb) for it cannot map it:
+ * EOPNOTSUPP to the importer, which passes that on, and a line in the kernel's
+ * log that names the device, its DMA mask and what helps. An IOMMU helps always.
+ *
+ * This descriptor must be open for reading, and without
+ * ACTMEM_EXPORT_READ_ONLY for writing too (EBADF otherwise). EOPNOTSUPP without
+ * ACTMEM_FEATURE_DMABUF. EMFILE and ENFILE as for open(2). Since version 3.
+ */
+struct actmem_ioctl_export {
+	__u32 size;
+	__u32 flags;
+	__u64 offset;
+	__u64 length;
+	__s32 fd;
+	__u32 reserved;
+	struct actmem_why why;
+};
+
 /**
  * struct actmem_ioctl_seal - ACTMEM_IOC_SEAL: nobody writes any more
  * @size: sizeof(struct actmem_ioctl_seal)
@@ -448,6 +500,7 @@ struct actmem_uring {
 #define ACTMEM_IOC_POPULATE	_IOWR(ACTMEM_IOC_MAGIC, 0x05, __u32)
 #define ACTMEM_IOC_DISCARD	_IOWR(ACTMEM_IOC_MAGIC, 0x06, __u32)
 #define ACTMEM_IOC_COPY		_IOWR(ACTMEM_IOC_MAGIC, 0x07, __u32)
+#define ACTMEM_IOC_EXPORT	_IOWR(ACTMEM_IOC_MAGIC, 0x08, __u32)
 #define ACTMEM_IOC_SEAL		_IOWR(ACTMEM_IOC_MAGIC, 0x0A, __u32)
 
 #endif /* _UAPI_LINUX_ACTMEM_H */

@@ -8,7 +8,9 @@
 #define _ACTMEM_COMPAT_H
 
 #include <linux/fs.h>
+#include <linux/iommu.h>
 #include <linux/mm.h>
+#include <linux/module.h>
 #include <linux/shrinker.h>
 
 #include "compat/probed.h"
@@ -53,6 +55,24 @@ static inline void actmem_kill_anon_super(struct super_block *super)
 	kill_anon_super(super);
 #else
 	kill_litter_super(super);
+#endif
+}
+
+#if ACTMEM_HAVE_IMPORT_NS_STRING
+#define ACTMEM_IMPORT_DMA_BUF_NS	MODULE_IMPORT_NS("DMA_BUF")
+#else
+#define ACTMEM_IMPORT_DMA_BUF_NS	MODULE_IMPORT_NS(DMA_BUF)
+#endif
+
+/* An IOMMU makes any address one that the device reaches. */
+static inline bool actmem_dma_is_translated(struct device *dev)
+{
+#ifdef CONFIG_IOMMU_API
+	struct iommu_domain *domain = iommu_get_domain_for_dev(dev);
+
+	return domain && domain->type != IOMMU_DOMAIN_IDENTITY;
+#else
+	return false;
 #endif
 }
 

@@ -6,8 +6,8 @@
 # Those that need the strict kernel.
 STRICT_TESTS := $(B)/tests/driver/faults
 
-# Those that need a machine of more than 6 GiB.
-FAR_TESTS := $(B)/tests/driver/far
+# Those that need a machine of more than 6 GiB, and one whose DMA all bounces.
+FAR_TESTS := $(B)/tests/driver/far $(B)/tests/driver/bounce
 
 DRIVER_TESTS := $(filter-out $(STRICT_TESTS) $(FAR_TESTS),$(patsubst tests/driver/%.c,$(B)/tests/driver/%,$(sort $(wildcard tests/driver/*.c))))
 
@@ -16,7 +16,7 @@ driver-tests: $(DRIVER_TESTS) $(STRICT_TESTS) $(FAR_TESTS)
 
 # Included as a system's: the harness is not held to the warnings of this project.
 # The functions that its macros make have no prototypes.
-$(B)/tests/driver/%: tests/driver/%.c $(wildcard tests/driver/*.h) uapi/actmem.h
+$(B)/tests/driver/%: tests/driver/%.c $(wildcard tests/driver/*.h) tests/vm/importer/importer.h uapi/actmem.h
 	@mkdir -p $(@D)
 	source=$$(tests/vm/kernel fetch source) && \
 	$(CC) -std=gnu11 $(WARNINGS) -Wno-missing-prototypes -D_GNU_SOURCE -O2 -g -static -pthread -Iuapi \

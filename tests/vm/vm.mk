@@ -19,10 +19,11 @@ $(B)/vm/misbehave $(B)/vm/provoke: $(B)/vm/%: tests/vm/programs/%.c
 
 # The kernel's own test harness is not held to the warnings of this project,
 # and the functions that its macros make have no prototypes.
-VM_PROGRAMS := $(addprefix $(B)/vm/,direct_io fixed_buffers full_buffer iommu_device)
+VM_PROGRAMS := $(addprefix $(B)/vm/,direct_io edu_import fixed_buffers full_buffer iommu_device)
 
 $(VM_PROGRAMS): $(B)/vm/%: tests/vm/programs/%.c \
-		tests/vm/programs/device_test.h tests/driver/driver_test.h uapi/actmem.h
+		tests/vm/programs/device_test.h tests/driver/driver_test.h tests/driver/dmabuf_test.h \
+		tests/vm/importer/importer.h uapi/actmem.h
 	@mkdir -p $(@D)
 	source=$$(tests/vm/kernel fetch source) && \
 	$(VM_CC) -Wno-missing-prototypes -pthread -Iuapi -Itests/driver \
@@ -31,16 +32,20 @@ $(VM_PROGRAMS): $(B)/vm/%: tests/vm/programs/%.c \
 
 # One boot for each kernel, with all that any of the tests wants: disk and memory
 # for a registered buffer of 1 GiB.
-VM_MACHINE := --memory 2304M --numa 3 --nvme 1G --edu --timeout 300 --env ACTMEM_BACKEND=driver
+VM_MACHINE := --memory 2304M --numa 3 --nvme 1G --edu --load vgem --timeout 300 \
+	--env ACTMEM_BACKEND=driver
 
-# The driver's tests load two modules: tests/vm/blemish marks pages as failed, and
-# tests/vm/mover is a DMA engine made of software.
+# The tests load three modules: tests/vm/blemish marks pages as failed, tests/vm/importer
+# imports dma-bufs, and tests/vm/mover is a DMA engine made of software.
+module_of = $$(tests/vm/kernel build-module $(1) tests/vm/$(2))
 
-# Memory that is not used costs next to nothing.
-FAR_MACHINE := --memory 7G --numa 2 --timeout 300
+# Memory that is not used costs next to nothing. It is the machine, too, that has all
+# DMA bounce, which matters to no other test there.
+FAR_MACHINE := --memory 7G --numa 2 --parameter swiotlb=force --timeout 300
 
 # KASAN takes an eighth of the memory and most of the time.
-STRICT_MACHINE := --memory 3G --numa 3 --nvme 1G --edu --timeout 900 --env ACTMEM_BACKEND=driver
+STRICT_MACHINE := --memory 3G --numa 3 --nvme 1G --edu --timeout 900 \
+	--env ACTMEM_BACKEND=driver
 
 VM_TESTS = $(DRIVER_TESTS) $(VM_PROGRAMS) $(LIB_TEST_PROGRAMS)
 
@@ -56,15 +61,18 @@ sparse: check-module
 $(addprefix check-vm-,$(VM_LABELS)): check-vm-%: $(B)/vm/init $(VM_TESTS) $(FAR_TESTS) $(BENCH_PROGRAMS)
 	@mkdir -p $(B)/check
 	@status=0; \
-	mover=$$(tests/vm/kernel build-module $* tests/vm/mover) && \
-	blemish=$$(tests/vm/kernel build-module $* tests/vm/blemish) && \
+	mover=$(call module_of,$*,mover) && blemish=$(call module_of,$*,blemish) && \
+	importer=$(call module_of,$*,importer) && \
 	tests/vm/run --kernel $* --tap --log $(B)/check/vm-$*.kernel-log $(VM_MACHINE) \
 		--file "$$mover:/vm/modules/mover.ko" --file "$$blemish:/vm/modules/blemish.ko" \
+		--file "$$importer:/vm/modules/importer.ko" \
 		-- $(firstword $(VM_TESTS)) \
 		$(addprefix --and ,$(wordlist 2,$(words $(VM_TESTS)),$(VM_TESTS))) $(BENCH_SMOKE) || \
 		status=$$?; \
 	tests/vm/run --kernel $* --tap --log $(B)/check/vm-$*-far.kernel-log $(FAR_MACHINE) \
-		-- $(FAR_TESTS) || status=$$?; \
+		--file "$$importer:/vm/modules/importer.ko" \
+		-- $(firstword $(FAR_TESTS)) \
+		$(addprefix --and ,$(wordlist 2,$(words $(FAR_TESTS)),$(FAR_TESTS))) || status=$$?; \
 	exit $$status
 
 # On the strict kernel, with the proof that its detectors are alive. `make check`
@@ -93,10 +101,11 @@ STRICT_DRIVER_TESTS = $(filter-out %/poison,$(DRIVER_TESTS))
 
 check-strict-driver: $(B)/vm/init $(STRICT_TESTS) $(STRICT_DRIVER_TESTS)
 	@mkdir -p $(B)/check
-	@mover=$$(tests/vm/kernel build-module strict tests/vm/mover) && \
-	blemish=$$(tests/vm/kernel build-module strict tests/vm/blemish) && \
+	@mover=$(call module_of,strict,mover) && blemish=$(call module_of,strict,blemish) && \
+	importer=$(call module_of,strict,importer) && \
 	$(STRICT_RUN) --log $(B)/check/strict-driver.kernel-log \
 		--file "$$mover:/vm/modules/mover.ko" --file "$$blemish:/vm/modules/blemish.ko" \
+		--file "$$importer:/vm/modules/importer.ko" \
 		-- $(firstword $(STRICT_TESTS)) $(addprefix --and ,$(STRICT_DRIVER_TESTS))
 
 # What KASAN takes comes on top, or the regions would be refused as too large.
@@ -109,7 +118,10 @@ STRICT_DEVICES = $(VM_PROGRAMS) $(LIB_TEST_PROGRAMS)
 
 check-strict-devices: $(B)/vm/init $(STRICT_DEVICES)
 	@mkdir -p $(B)/check
-	@$(STRICT_RUN) --log $(B)/check/strict-devices.kernel-log -- $(firstword $(STRICT_DEVICES)) \
+	@importer=$(call module_of,strict,importer) && \
+	$(STRICT_RUN) --log $(B)/check/strict-devices.kernel-log \
+		--file "$$importer:/vm/modules/importer.ko" \
+		-- $(firstword $(STRICT_DEVICES)) \
 		$(addprefix --and ,$(wordlist 2,$(words $(STRICT_DEVICES)),$(STRICT_DEVICES)))
 
 check-strict-tools: $(TOOLS_ON_DRIVER)

@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A range of a region as a dma-buf: the pages, as devices and the kernel come
+ * to them, and their life. They stay where they are as long as it lives, so that
+ * an importer need not be told of moves.
+ *
+ * It holds the region's file, and of each of its pages a reference: so none of
+ * them is discarded, and all count as pinned. Each attachment has one table of
+ * segments for as long as it is there, cut as its device wants them, and one
+ * mapping for as long as anybody uses that. Bounce buffers would make copies of
+ * what is meant to be shared, so that whoever needs them is refused.
+ */
+#include <linux/dma-buf.h>
+#include <linux/dma-direct.h>
+#include <linux/dma-mapping.h>
+#include <linux/file.h>
+#include <linux/iosys-map.h>
+#include <linux/scatterlist.h>
+#include <linux/slab.h>
+#include <linux/swiotlb.h>
+#include <linux/vmalloc.h>
+
+#include "actmem.h"
+#include "compat/compat.h"
+
+ACTMEM_IMPORT_DMA_BUF_NS;
+
+/**
+ * struct export - what a dma-buf is of
+ * @file: of the region
+ * @first: index of the first page
+ * @count: pages
+ * @writable: by whoever has it; so it counts as a shared mapping that is
+ * @lock: see there; taken under the reservation lock of the dma-buf
+ * @attachments: of devices
+ * @folios: the pages, each with a reference of ours
+ */
+struct export {
+	struct file *file;
+	unsigned long first;
+	unsigned long count;
+	bool writable;
+	/* Protects what follows, and what is in there. */
+	struct mutex lock;
+	struct list_head attachments;
+	struct folio *folios[];
+};
+
+/**
+ * struct attachment - a device that a dma-buf is attached to
+ * @dev: the device
+ * @table: the segments
+ * @direction: in which they are mapped
+ * @users: how often they are mapped, as far as importers know
+ * @entry: in the list of the dma-buf's
+ */
+struct attachment {
+	struct device *dev;
+	struct sg_table table;
+	enum dma_data_direction direction;
+	unsigned int users;
+	struct list_head entry;
+};
+
+/* Bytes of a segment that begins in a page and goes on as far as memory does. */
+static u64 contiguous_bytes(const struct export *export, u64 offset, u64 most)
+{
+	unsigned long index = offset / ACTMEM_PAGE_BYTES;
+	u64 length = ACTMEM_PAGE_BYTES - offset % ACTMEM_PAGE_BYTES;
+
+	for (; length < most && index + 1 < export->count; index++) {
+		if (folio_pfn(export->folios[index + 1]) !=
+		    folio_pfn(export->folios[index]) + HPAGE_PMD_NR)
+			break;
+		length += ACTMEM_PAGE_BYTES;
+	}
+	return min(length, most);
+}
+
+/* The most that a segment may have: whole pages of ours, if so much is allowed. */
+static u64 segment_limit(struct device *dev)
+{
+	u64 limit = min_t(u64, dma_get_max_seg_size(dev), dma_max_mapping_size(dev));
+
+	return round_down(limit, limit < ACTMEM_PAGE_BYTES ? PAGE_SIZE : ACTMEM_PAGE_BYTES);
+}
+
+/* Where a segment that begins at @offset ends, for a device with these limits. */
+static u64 segment_end(const struct export *export, u64 offset, u64 limit, u64 boundary)
+{
+	struct folio *folio = export->folios[offset / ACTMEM_PAGE_BYTES];
+	u64 address = PFN_PHYS(folio_pfn(folio)) + offset % ACTMEM_PAGE_BYTES;
+	u64 most = min(limit - 1, boundary - (address & boundary)) + 1;
+
+	return offset + contiguous_bytes(export, offset, most);
+}
+
+static void set_segment(struct scatterlist *segment, const struct export *export, u64 offset,
+			u64 end)
+{
+	struct folio *folio = export->folios[offset / ACTMEM_PAGE_BYTES];
+
+	sg_set_page(segment, folio_page(folio, offset % ACTMEM_PAGE_BYTES / PAGE_SIZE),
+		    end - offset, 0);
+}
+
+/* The table is made of the huge pages: a list of the small ones could take GiBs. */
+static int make_table(const struct export *export, struct device *dev, struct sg_table *table)
+{
+	u64 limit = segment_limit(dev), boundary = dma_get_seg_boundary(dev);
+	u64 offset, end, length = export->count * ACTMEM_PAGE_BYTES;
+	struct scatterlist *segment;
+	unsigned int count = 0;
+	int err;
+
+	if (!limit || boundary < PAGE_SIZE - 1)
+		return -EINVAL;
+	for (offset = 0; offset < length; offset = end) {
+		end = segment_end(export, offset, limit, boundary);
+		count++;
+		cond_resched();
+	}
+	err = sg_alloc_table(table, count, GFP_KERNEL);
+	if (err)
+		return err;
+	segment = table->sgl;
+	for (offset = 0; offset < length; offset = end) {
+		end = segment_end(export, offset, limit, boundary);
+		set_segment(segment, export, offset, end);
+		segment = sg_next(segment);
+		cond_resched();
+	}
+	return 0;
+}
+
+static int dmabuf_attach(struct dma_buf *dmabuf, struct dma_buf_attachment *attached)
+{
+	struct export *export = dmabuf->priv;
+	struct attachment *attachment;
+	int err;
+
+	attachment = kzalloc(sizeof(*attachment), GFP_KERNEL);
+	if (!attachment)
+		return -ENOMEM;
+	attachment->dev = attached->dev;
+	err = make_table(export, attached->dev, &attachment->table);
+	if (err) {
+		kfree(attachment);
+		return err;
+	}
+	attached->priv = attachment;
+	mutex_lock(&export->lock);
+	list_add(&attachment->entry, &export->attachments);
+	mutex_unlock(&export->lock);
+	return 0;
+}
+
+static void dmabuf_detach(struct dma_buf *dmabuf, struct dma_buf_attachment *attached)
+{
+	struct attachment *attachment = attached->priv;
+	struct export *export = dmabuf->priv;
+
+	mutex_lock(&export->lock);
+	list_del(&attachment->entry);
+	mutex_unlock(&export->lock);
+	/* Or the device could go on to use pages that are somebody else's by then. */
+	if (WARN_ON(attachment->users))
+		dma_unmap_sgtable(attachment->dev, &attachment->table, attachment->direction, 0);
+	sg_free_table(&attachment->table);
+	kfree(attachment);
+}
+
+/* As the kernel does where no IOMMU is to translate. */
+static bool reaches_all(struct device *dev, const struct sg_table *table)
+{
+	struct scatterlist *segment;
+	unsigned int i;
+
+	for_each_sgtable_sg(table, segment, i) {
+		if (!dma_capable(dev, phys_to_dma(dev, sg_phys(segment)), segment->length, true))
+			return false;
+		cond_resched();
+	}
+	return true;
+}
+
+static int check_reach(const struct export *export, struct attachment *attachment)
+{
+	const struct actmem_region *region = actmem_file_region(export->file);
+	struct device *dev = attachment->dev;
+
+	if (actmem_dma_is_translated(dev))
+		return 0;
+	if (!is_swiotlb_force_bounce(dev) && reaches_all(dev, &attachment->table))
+		return 0;
+	actmem_bounce_refused(region, dev, is_swiotlb_force_bounce(dev));
+	return -EOPNOTSUPP;
+}
+
+/* Once for all who want it at the same time. */
+static int map_table(const struct export *export, struct attachment *attachment,
+		     enum dma_data_direction direction)
+{
+	int err;
+
+	lockdep_assert_held(&export->lock);
+	if (attachment->users) {
+		if (attachment->direction != direction &&
+		    attachment->direction != DMA_BIDIRECTIONAL)
+			return -EBUSY;
+		attachment->users++;
+		return 0;
+	}
+	err = check_reach(export, attachment);
+	if (!err)
+		err = dma_map_sgtable(attachment->dev, &attachment->table, direction, 0);
+	if (err)
+		return err;
+	attachment->direction = direction;
+	attachment->users = 1;
+	return 0;
+}
+
+static struct sg_table *dmabuf_map(struct dma_buf_attachment *attached,
+				   enum dma_data_direction direction)
+{
+	struct export *export = attached->dmabuf->priv;
+	struct attachment *attachment = attached->priv;
+	int err;
+
+	if (!export->writable && direction != DMA_TO_DEVICE)
+		return ERR_PTR(-EACCES);
+	mutex_lock(&export->lock);
+	err = map_table(export, attachment, direction);
+	mutex_unlock(&export->lock);
+	return err ? ERR_PTR(err) : &attachment->table;
+}
+
+static void dmabuf_unmap(struct dma_buf_attachment *attached, struct sg_table *table,
+			 enum dma_data_direction direction)
+{
+	struct export *export = attached->dmabuf->priv;
+	struct attachment *attachment = attached->priv;
+
+	mutex_lock(&export->lock);
+	if (!--attachment->users)
+		dma_unmap_sgtable(attachment->dev, table, attachment->direction, 0);
+	mutex_unlock(&export->lock);
+}
+
+static int dmabuf_begin_cpu_access(struct dma_buf *dmabuf, enum dma_data_direction direction)
+{
+	struct export *export = dmabuf->priv;
+	struct attachment *attachment;
+
+	mutex_lock(&export->lock);
+	list_for_each_entry(attachment, &export->attachments, entry)
+		if (attachment->users)
+			dma_sync_sgtable_for_cpu(attachment->dev, &attachment->table,
+						 attachment->direction);
+	mutex_unlock(&export->lock);
+	return 0;
+}
+
+static int dmabuf_end_cpu_access(struct dma_buf *dmabuf, enum dma_data_direction direction)
+{
+	struct export *export = dmabuf->priv;
+	struct attachment *attachment;
+
+	mutex_lock(&export->lock);
+	list_for_each_entry(attachment, &export->attachments, entry)
+		if (attachment->users)
+			dma_sync_sgtable_for_device(attachment->dev, &attachment->table,
+						    attachment->direction);
+	mutex_unlock(&export->lock);
+	return 0;
+}
+
+/* A mapping of the region's, so that whatever is done to that is done to this. */
+static int dmabuf_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
+{
+	struct export *export = dmabuf->priv;
+
+	vma->vm_pgoff += ACTMEM_SMALL_PAGES(export->first);
+	vma_set_file(vma, export->file);
+	return actmem_map_anywhere(actmem_file_region(export->file), vma);
+}
+
+/* The list of small pages lasts no longer than this. */
+static int dmabuf_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
+{
+	struct export *export = dmabuf->priv;
+	unsigned long i, count = ACTMEM_SMALL_PAGES(export->count);
+	struct page **pages;
+	void *address;
+
+	if (count > UINT_MAX)
+		return -ENOMEM;
+	pages = kvmalloc_array(count, sizeof(*pages), GFP_KERNEL | __GFP_NOWARN);
+	if (!pages)
+		return -ENOMEM;
+	for (i = 0; i < count; i++)
+		pages[i] = folio_page(export->folios[i / HPAGE_PMD_NR], i % HPAGE_PMD_NR);
+	address = vmap(pages, count, VM_MAP, PAGE_KERNEL);
+	kvfree(pages);
+	if (!address)
+		return -ENOMEM;
+	iosys_map_set_vaddr(map, address);
+	return 0;
+}
+
+static void dmabuf_vunmap(struct dma_buf *dmabuf, struct iosys_map *map)
+{
+	vunmap(map->vaddr);
+	iosys_map_clear(map);
+}
+
+static void count_exported(struct export *export, long change)
+{
+	struct actmem_region *region = actmem_file_region(export->file);
+
+	spin_lock(&region->lock);
+	region->exported_pages += change;
+	spin_unlock(&region->lock);
+}
+
+static void let_go_of_pages(struct export *export)
+{
+	unsigned long i;
+
+	for (i = 0; i < export->count && export->folios[i]; i++) {
+		folio_put(export->folios[i]);
+		cond_resched();
+	}
+}
+
+static void free_export(struct export *export)
+{
+	let_go_of_pages(export);
+	if (export->writable)
+		mapping_unmap_writable(export->file->f_mapping);
+	mutex_destroy(&export->lock);
+	fput(export->file);
+	kvfree(export);
+}
+
+static void dmabuf_release(struct dma_buf *dmabuf)
+{
+	struct export *export = dmabuf->priv;
+
+	count_exported(export, -export->count);
+	free_export(export);
+}
+
+static const struct dma_buf_ops writable_ops = {
+	.attach = dmabuf_attach,
+	.detach = dmabuf_detach,
+	.map_dma_buf = dmabuf_map,
+	.unmap_dma_buf = dmabuf_unmap,
+	.release = dmabuf_release,
+	.begin_cpu_access = dmabuf_begin_cpu_access,
+	.end_cpu_access = dmabuf_end_cpu_access,
+	.mmap = dmabuf_mmap,
+	.vmap = dmabuf_vmap,
+	.vunmap = dmabuf_vunmap,
+};
+
+/* Without vmap, since what the kernel maps it can write; and warns if it fails. */
+static const struct dma_buf_ops read_only_ops = {
+	.attach = dmabuf_attach,
+	.detach = dmabuf_detach,
+	.map_dma_buf = dmabuf_map,
+	.unmap_dma_buf = dmabuf_unmap,
+	.release = dmabuf_release,
+	.begin_cpu_access = dmabuf_begin_cpu_access,
+	.end_cpu_access = dmabuf_end_cpu_access,
+	.mmap = dmabuf_mmap,
+};
+
+static struct export *alloc_export(struct file *file, unsigned long first, unsigned long count,
+				   bool writable)
+{
+	struct export *export;
+	int err;
+
+	export = kvzalloc(struct_size(export, folios, count), GFP_KERNEL_ACCOUNT);
+	if (!export)
+		return ERR_PTR(-ENOMEM);
+	if (writable) {
+		err = mapping_map_writable(file->f_mapping);
+		if (err) {
+			kvfree(export);
+			return ERR_PTR(err);
+		}
+	}
+	export->file = get_file(file);
+	export->first = first;
+	export->count = count;
+	export->writable = writable;
+	mutex_init(&export->lock);
+	INIT_LIST_HEAD(&export->attachments);
+	return export;
+}
+
+/* All at once where they are missing; page by page what is discarded meanwhile. */
+static int take_pages(struct export *export, const struct actmem_caller *caller,
+		      struct actmem_why *why)
+{
+	struct actmem_region *region = actmem_file_region(export->file);
+	unsigned long i, done;
+	struct folio *folio;
+	int err;
+
+	err = actmem_populate(region, export->first, export->count, caller, &done, why);
+	for (i = 0; !err && i < export->count; i++) {
+		folio = actmem_slot_demand(region, export->first + i, caller, why);
+		err = PTR_ERR_OR_ZERO(folio);
+		if (!err) {
+			export->folios[i] = folio;
+			err = actmem_caller_stopped(caller);
+		}
+		cond_resched();
+	}
+	return err;
+}
+
+/* A dma-buf of so many pages of the region that is open as @file. */
+struct dma_buf *actmem_dmabuf_create(struct file *file, unsigned long first, unsigned long count,
+				     bool writable, const struct actmem_caller *caller,
+				     struct actmem_why *why)
+{
+	DEFINE_DMA_BUF_EXPORT_INFO(about);
+	struct dma_buf *dmabuf;
+	struct export *export;
+	int err;
+
+	export = alloc_export(file, first, count, writable);
+	if (IS_ERR(export))
+		return ERR_CAST(export);
+	err = take_pages(export, caller, why);
+	if (err)
+		goto free;
+	about.ops = writable ? &writable_ops : &read_only_ops;
+	about.size = count * ACTMEM_PAGE_BYTES;
+	about.flags = writable ? O_RDWR : O_RDONLY;
+	about.priv = export;
+	count_exported(export, count);
+	dmabuf = dma_buf_export(&about);
+	if (!IS_ERR(dmabuf))
+		return dmabuf;
+	err = PTR_ERR(dmabuf);
+	count_exported(export, -count);
+free:
+	free_export(export);
+	return ERR_PTR(err);
+}

@@ -1,0 +1,517 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Regions as dma-bufs, as programs have them: what can be asked for, what is
+ * there and for how long, and what is seen through their mappings.
+ */
+#include "dmabuf_test.h"
+#include "uring_test.h"
+
+#define PAGES	4
+
+FIXTURE(dmabuf)
+{
+	int device;
+	int fd;
+};
+
+FIXTURE_SETUP(dmabuf)
+{
+	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	ASSERT_LE(0, self->device);
+	ASSERT_EQ(0, regions());
+	self->fd = create_lazy(self->device, PAGES);
+	ASSERT_LE(0, self->fd);
+}
+
+FIXTURE_TEARDOWN(dmabuf)
+{
+	close(self->fd);
+	EXPECT_EQ(0, regions());
+	close(self->device);
+}
+
+TEST_F(dmabuf, is_announced)
+{
+	struct actmem_ioctl_query arg = {
+		.size = sizeof(arg), .abi = ACTMEM_ABI_VERSION, .abi_oldest = ACTMEM_ABI_OLDEST,
+	};
+
+	ASSERT_EQ(0, call(self->device, ACTMEM_IOC_QUERY, &arg));
+	EXPECT_EQ(ACTMEM_FEATURE_DMABUF, arg.features & ACTMEM_FEATURE_DMABUF);
+}
+
+static int refused(int fd, struct actmem_ioctl_export arg)
+{
+	int err;
+
+	arg.fd = 77;
+	err = call(fd, ACTMEM_IOC_EXPORT, &arg);
+	if (!err)
+		close(arg.fd);
+	return err;
+}
+
+TEST_F(dmabuf, bad_arguments)
+{
+	static const struct {
+		uint64_t offset;
+		uint64_t length;
+	} bad[] = {
+		{ 0, 0 }, { 0, 1 }, { 1, PAGE_BYTES }, { 0, PAGE_BYTES - 4096 },
+		{ 4096, PAGE_BYTES }, { 0, PAGE_BYTES + 4096 }, { PAGE_BYTES, PAGE_BYTES / 2 },
+		{ 0, (PAGES + 1) * PAGE_BYTES }, { PAGE_BYTES, PAGES * PAGE_BYTES },
+		{ PAGES * PAGE_BYTES, PAGE_BYTES }, { PAGES * PAGE_BYTES, 0 },
+		{ -PAGE_BYTES, PAGE_BYTES }, { -PAGE_BYTES, 2 * PAGE_BYTES },
+		{ PAGE_BYTES, -PAGE_BYTES }, { 0, -PAGE_BYTES }, { 0, UINT64_MAX },
+	};
+	struct actmem_ioctl_export arg;
+	size_t i;
+
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		arg = export_of(0, 1);
+		arg.offset = bad[i].offset;
+		arg.length = bad[i].length;
+		EXPECT_EQ(-EINVAL, refused(self->fd, arg))
+			TH_LOG("offset %lld, length %lld", (long long)arg.offset,
+			       (long long)arg.length);
+	}
+	arg = export_of(0, 1);
+	arg.flags = ACTMEM_EXPORT_READ_ONLY << 1;
+	EXPECT_EQ(-EINVAL, refused(self->fd, arg));
+	arg = export_of(0, 1);
+	arg.flags = 1U << 31;
+	EXPECT_EQ(-EINVAL, refused(self->fd, arg));
+	arg = export_of(0, 1);
+	arg.reserved = 1;
+	EXPECT_EQ(-EINVAL, refused(self->fd, arg));
+	arg = export_of(0, 1);
+	arg.size--;
+	EXPECT_EQ(-EINVAL, refused(self->fd, arg));
+	EXPECT_EQ(-EFAULT, call(self->fd, ACTMEM_IOC_EXPORT, NULL));
+	EXPECT_EQ(-ENOTTY, refused(self->device, export_of(0, 1)));
+	/* Nothing was allocated for them, nor has anybody a dma-buf. */
+	EXPECT_EQ(0, pages_held(self->fd));
+	EXPECT_EQ(0, pages_exported(self->fd));
+}
+
+/* The struct may be longer, if what the driver does not know is 0. */
+TEST_F(dmabuf, a_later_struct)
+{
+	struct {
+		struct actmem_ioctl_export arg;
+		uint64_t more;
+	} later = { .arg = export_of(0, 1) };
+
+	later.arg.size = sizeof(later);
+	later.more = 1;
+	EXPECT_EQ(-E2BIG, call(self->fd, ACTMEM_IOC_EXPORT, &later));
+	later.more = 0;
+	ASSERT_EQ(0, call(self->fd, ACTMEM_IOC_EXPORT, &later));
+	EXPECT_EQ(sizeof(later), later.arg.size);
+	close(later.arg.fd);
+}
+
+TEST_F(dmabuf, not_through_a_ring)
+{
+	struct actmem_ioctl_export arg = export_of(0, 1);
+	struct io_uring ring;
+
+	ASSERT_EQ(0, io_uring_queue_init(QUEUE_ENTRIES, &ring, 0));
+	EXPECT_EQ(-EOPNOTSUPP, command(&ring, self->fd, ACTMEM_IOC_EXPORT, &arg));
+	io_uring_queue_exit(&ring);
+	EXPECT_EQ(0, pages_exported(self->fd));
+	close(self->fd);
+	wait_until_nothing_is_left();
+}
+
+TEST_F(dmabuf, no_descriptor_is_left)
+{
+	struct rlimit limit = { 0, 0 };
+	pid_t child = fork();
+
+	if (!child) {
+		if (setrlimit(RLIMIT_NOFILE, &limit))
+			_exit(1);
+		_exit(refused(self->fd, export_of(0, 1)) == -EMFILE ? 0 : 2);
+	}
+	EXPECT_EQ(0, wait_for(child));
+	EXPECT_EQ(0, pages_held(self->fd));
+}
+
+/* What is missing in the range is allocated, and nothing else. */
+TEST_F(dmabuf, is_populated)
+{
+	int buffer;
+
+	ASSERT_EQ(0, populate(self->fd, 1, 1));
+	buffer = export(self->fd, 1, 2);
+	ASSERT_LE(0, buffer);
+	EXPECT_EQ(2, pages_held(self->fd));
+	EXPECT_EQ(0, demand_faults(self->fd));
+	EXPECT_EQ(2, pages_pinned(self->fd));
+	EXPECT_EQ(FD_CLOEXEC, fcntl(buffer, F_GETFD));
+	EXPECT_EQ(O_RDWR, fcntl(buffer, F_GETFL) & O_ACCMODE);
+	EXPECT_EQ((off_t)(2 * PAGE_BYTES), lseek(buffer, 0, SEEK_END));
+	close(buffer);
+	EXPECT_EQ(0, pages_pinned(self->fd));
+	EXPECT_EQ(2, pages_held(self->fd));
+}
+
+static int is_refused_memory(int device)
+{
+	struct actmem_ioctl_export arg = export_of(0, PAGES);
+	int fd, buffer;
+
+	CHECK(!set_memlock(2 * PAGE_BYTES));
+	fd = create_lazy(device, PAGES);
+	CHECK(fd >= 0);
+	CHECK(call(fd, ACTMEM_IOC_EXPORT, &arg) == -ENOMEM);
+	CHECK(arg.fd == -1 && arg.why.reason == ACTMEM_WHY_MEMLOCK);
+	CHECK(arg.why.wanted == PAGES * PAGE_BYTES && arg.why.available == 2 * PAGE_BYTES);
+	CHECK(pages_exported(fd) == 0 && pages_pinned(fd) == 0);
+	buffer = export(fd, 2, 2);
+	CHECK(buffer >= 0 && pages_exported(fd) == 2);
+	close(fd);
+	/* The one who pins pages pays for them as long as they are pinned. */
+	CHECK(create_pages(device, 1) == -ENOMEM);
+	close(buffer);
+	fd = create_pages(device, 2);
+	CHECK(fd >= 0);
+	return 0;
+}
+
+TEST_F(dmabuf, an_ordinary_user)
+{
+	EXPECT_EQ(0, as_user(USER, is_refused_memory, self->device));
+}
+
+static int reopen(int fd, int flags)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return open(path, flags | O_CLOEXEC);
+}
+
+TEST_F(dmabuf, needs_a_descriptor_for_it)
+{
+	int reader = reopen(self->fd, O_RDONLY), writer = reopen(self->fd, O_WRONLY), buffer;
+
+	ASSERT_LE(0, reader);
+	ASSERT_LE(0, writer);
+	EXPECT_EQ(-EBADF, export(reader, 0, 1));
+	EXPECT_EQ(-EBADF, export(writer, 0, 1));
+	EXPECT_EQ(-EBADF, export_as(writer, 0, 1, ACTMEM_EXPORT_READ_ONLY));
+	buffer = export_as(reader, 0, 1, ACTMEM_EXPORT_READ_ONLY);
+	ASSERT_LE(0, buffer);
+	EXPECT_EQ(O_RDONLY, fcntl(buffer, F_GETFL) & O_ACCMODE);
+	close(buffer);
+	close(reader);
+	close(writer);
+}
+
+TEST_F(dmabuf, read_only)
+{
+	int buffer = export_as(self->fd, 0, PAGES, ACTMEM_EXPORT_READ_ONLY);
+	volatile char *memory = map(self->fd, PAGES);
+	char *seen;
+
+	ASSERT_LE(0, buffer);
+	ASSERT_NE(MAP_FAILED, (void *)memory);
+	EXPECT_EQ(MAP_FAILED, map_buffer(buffer, PAGES));
+	EXPECT_EQ(EACCES, errno);
+	seen = map_aligned(buffer, 0, PAGES, PROT_READ);
+	ASSERT_NE(MAP_FAILED, seen);
+	memory[PAGE_BYTES + 5] = 42;
+	EXPECT_EQ(42, seen[PAGE_BYTES + 5]);
+	EXPECT_EQ(-1, mprotect(seen, PAGES * PAGE_BYTES, PROT_READ | PROT_WRITE));
+	EXPECT_EQ(EACCES, errno);
+	EXPECT_EQ(-1, reopen(buffer, O_RDWR));
+	munmap(seen, PAGES * PAGE_BYTES);
+	munmap((void *)memory, PAGES * PAGE_BYTES);
+	close(buffer);
+}
+
+TEST_F(dmabuf, counts_each)
+{
+	char path[64], line[256];
+	int whole = export(self->fd, 0, PAGES), part = export(self->fd, 1, 2);
+	long exported = -1;
+	FILE *file;
+
+	ASSERT_LE(0, whole);
+	ASSERT_LE(0, part);
+	EXPECT_EQ(PAGES + 2, pages_exported(self->fd));
+	EXPECT_EQ(PAGES, pages_pinned(self->fd));
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", self->fd);
+	file = fopen(path, "re");
+	ASSERT_NE(NULL, file);
+	while (fgets(line, sizeof(line), file))
+		sscanf(line, "actmem-exported:\t%ld", &exported);
+	fclose(file);
+	EXPECT_EQ((long)((PAGES + 2) * PAGE_BYTES), exported);
+	close(whole);
+	EXPECT_EQ(2, pages_exported(self->fd));
+	EXPECT_EQ(2, pages_pinned(self->fd));
+	close(part);
+	EXPECT_EQ(0, pages_exported(self->fd));
+}
+
+static int discard_soon(int fd, size_t first, size_t pages)
+{
+	int err;
+
+	do {
+		err = discard(fd, first, pages);
+	} while (err == -EBUSY);
+	return err;
+}
+
+TEST_F(dmabuf, is_not_discarded)
+{
+	struct actmem_ioctl_range arg;
+	char *memory = map(self->fd, PAGES);
+	int buffer, i;
+
+	ASSERT_NE(MAP_FAILED, memory);
+	memset(memory, 7, PAGES * PAGE_BYTES);
+	buffer = export(self->fd, 1, 2);
+	ASSERT_LE(0, buffer);
+	EXPECT_EQ(-EBUSY, change_range(self->fd, ACTMEM_IOC_DISCARD, 1, 2, &arg));
+	EXPECT_EQ(0, arg.done);
+	EXPECT_EQ(0, discard_soon(self->fd, 0, 1));
+	EXPECT_EQ(0, discard_soon(self->fd, 3, 1));
+	EXPECT_EQ(2, pages_held(self->fd));
+	for (i = 0; i < PAGES; i++)
+		EXPECT_EQ(i == 1 || i == 2 ? 7 : 0, memory[i * PAGE_BYTES + 99]);
+	close(buffer);
+	EXPECT_EQ(0, discard_soon(self->fd, 0, PAGES));
+	EXPECT_EQ(0, pages_held(self->fd));
+	munmap(memory, PAGES * PAGE_BYTES);
+}
+
+TEST_F(dmabuf, shows_the_regions_bytes)
+{
+	int whole = export(self->fd, 0, PAGES), part = export(self->fd, 1, 2);
+	char *memory = map_and_touch(self->fd, PAGES), *of_whole, *of_part, *last;
+
+	ASSERT_NE(MAP_FAILED, memory);
+	of_whole = map_buffer(whole, PAGES);
+	of_part = map_buffer(part, 2);
+	last = map_aligned(part, 1, 1, PROT_READ | PROT_WRITE);
+	ASSERT_NE(MAP_FAILED, of_whole);
+	ASSERT_NE(MAP_FAILED, of_part);
+	ASSERT_NE(MAP_FAILED, last);
+	memset(memory + PAGE_BYTES, 3, 2 * PAGE_BYTES);
+	EXPECT_EQ(0, memcmp(memory, of_whole, PAGES * PAGE_BYTES));
+	EXPECT_EQ(0, memcmp(memory + PAGE_BYTES, of_part, 2 * PAGE_BYTES));
+	memset(last, 4, PAGE_BYTES);
+	EXPECT_EQ(0, memcmp(memory + PAGE_BYTES, of_part, 2 * PAGE_BYTES));
+	EXPECT_EQ(4, memory[2 * PAGE_BYTES]);
+	EXPECT_EQ(4, of_whole[3 * PAGE_BYTES - 1]);
+	EXPECT_EQ(1, of_whole[3 * PAGE_BYTES]);
+	EXPECT_EQ(PAGES * PAGE_BYTES, pmd_mapped(of_whole, PAGES * PAGE_BYTES));
+	EXPECT_EQ(2 * PAGE_BYTES, pmd_mapped(of_part, 2 * PAGE_BYTES));
+	EXPECT_EQ(PAGE_BYTES, pmd_mapped(last, PAGE_BYTES));
+	munmap(last, PAGE_BYTES);
+	munmap(of_part, 2 * PAGE_BYTES);
+	munmap(of_whole, PAGES * PAGE_BYTES);
+	munmap(memory, PAGES * PAGE_BYTES);
+	close(part);
+	close(whole);
+}
+
+TEST_F(dmabuf, is_not_mapped_beyond_its_end)
+{
+	int part = export(self->fd, 1, 2);
+
+	ASSERT_LE(0, part);
+	EXPECT_EQ(MAP_FAILED, map_aligned(part, 0, 3, PROT_READ));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(MAP_FAILED, map_aligned(part, 1, 2, PROT_READ));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(MAP_FAILED, map_aligned(part, 2, 1, PROT_READ));
+	EXPECT_EQ(EINVAL, errno);
+	/* Nor as a copy of it. */
+	EXPECT_EQ(MAP_FAILED, mmap(NULL, PAGE_BYTES, PROT_READ, MAP_PRIVATE, part, 0));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(2, pages_held(self->fd));
+	close(part);
+}
+
+/* As programs do that know nothing of regions: at any address, any part of it. */
+TEST_F(dmabuf, is_mapped_anywhere)
+{
+	const size_t length = PAGE_BYTES + 3 * 4096;
+	int part = export(self->fd, 1, 2);
+	char *room, *memory, *seen;
+
+	ASSERT_LE(0, part);
+	memory = map_and_touch(self->fd, PAGES);
+	room = mmap(NULL, 4 * PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, memory);
+	ASSERT_NE(MAP_FAILED, room);
+	seen = (char *)(((uintptr_t)room + PAGE_BYTES) & ~(PAGE_BYTES - 1)) + 4096;
+	ASSERT_EQ(seen, mmap(seen, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, part,
+			     7 * 4096));
+	memset(seen, 9, length);
+	EXPECT_EQ(0, memory[PAGE_BYTES + 7 * 4096 - 1]);
+	EXPECT_EQ(0, memcmp(memory + PAGE_BYTES + 7 * 4096, seen, length));
+	EXPECT_EQ(0, memory[PAGE_BYTES + 7 * 4096 + length]);
+	EXPECT_EQ(0, pmd_mapped(seen, length));
+	EXPECT_EQ(2, pages_pinned(self->fd));
+	munmap(room, 4 * PAGE_BYTES);
+	close(part);
+	EXPECT_EQ(0, pages_pinned(self->fd));
+	munmap(memory, PAGES * PAGE_BYTES);
+	EXPECT_EQ(0, discard_soon(self->fd, 0, PAGES));
+}
+
+/* A forked child has none of the region's mappings, whichever way they were made. */
+TEST_F(dmabuf, is_not_inherited)
+{
+	int buffer = export(self->fd, 0, PAGES);
+	char *memory = map_buffer(buffer, PAGES);
+	pid_t child;
+
+	ASSERT_NE(MAP_FAILED, memory);
+	memory[0] = 1;
+	child = fork();
+	if (!child)
+		_exit(msync(memory, PAGE_BYTES, MS_ASYNC) && errno == ENOMEM ? 0 : 1);
+	EXPECT_EQ(0, wait_for(child));
+	munmap(memory, PAGES * PAGE_BYTES);
+	close(buffer);
+}
+
+TEST_F(dmabuf, cpu_access_is_announced)
+{
+	int buffer = export(self->fd, 0, PAGES);
+	struct dma_buf_sync sync = { .flags = DMA_BUF_SYNC_START | DMA_BUF_SYNC_RW };
+
+	ASSERT_LE(0, buffer);
+	EXPECT_EQ(0, call(buffer, DMA_BUF_IOCTL_SYNC, &sync));
+	sync.flags = DMA_BUF_SYNC_END | DMA_BUF_SYNC_RW;
+	EXPECT_EQ(0, call(buffer, DMA_BUF_IOCTL_SYNC, &sync));
+	close(buffer);
+}
+
+enum { REGION, BUFFER, REGION_MAP, BUFFER_MAP, HOLDERS };
+
+struct holders {
+	int fds[2];
+	char *maps[2];
+};
+
+static int make_holders(int device, struct holders *holders)
+{
+	holders->fds[REGION] = create_lazy(device, PAGES);
+	CHECK(holders->fds[REGION] >= 0);
+	holders->fds[BUFFER] = export(holders->fds[REGION], 1, 2);
+	CHECK(holders->fds[BUFFER] >= 0);
+	holders->maps[0] = map_aligned(holders->fds[REGION], 1, 2, PROT_READ | PROT_WRITE);
+	holders->maps[1] = map_buffer(holders->fds[BUFFER], 2);
+	CHECK(holders->maps[0] != MAP_FAILED && holders->maps[1] != MAP_FAILED);
+	holders->maps[0][PAGE_BYTES + 1] = 66;
+	return 0;
+}
+
+static void drop_holder(struct holders *holders, int which)
+{
+	if (which < REGION_MAP)
+		close(holders->fds[which]);
+	else
+		munmap(holders->maps[which - REGION_MAP], 2 * PAGE_BYTES);
+}
+
+static int check_holders(const struct holders *holders, unsigned int left)
+{
+	bool exported = left & 1 << BUFFER;
+	int i;
+
+	CHECK(regions() == 2 && lingering_regions() == 0);
+	for (i = REGION_MAP; i < HOLDERS; i++)
+		CHECK(!(left & 1 << i) || holders->maps[i - REGION_MAP][PAGE_BYTES + 1] == 66);
+	if (!(left & 1 << REGION))
+		return 0;
+	/* A mapping is the region's: it does not keep the dma-buf. */
+	CHECK(pages_exported(holders->fds[REGION]) == (exported ? 2 : 0));
+	CHECK(pages_pinned(holders->fds[REGION]) == (exported ? 2 : 0));
+	return 0;
+}
+
+/* In each order of the four that hold it; the last one ends it. */
+TEST_F(dmabuf, ends_in_any_order)
+{
+	struct holders holders;
+	int order[HOLDERS], number, rest, i, which;
+	unsigned int left;
+
+	for (number = 0; number < 24; number++) {
+		ASSERT_EQ(0, make_holders(self->device, &holders));
+		left = (1 << HOLDERS) - 1;
+		rest = number;
+		for (i = 0; i < HOLDERS; i++) {
+			int skip = rest % (HOLDERS - i);
+
+			rest /= HOLDERS - i;
+			for (which = 0; !(left & 1 << which) || skip--; which++)
+				;
+			order[i] = which;
+			ASSERT_EQ(0, check_holders(&holders, left))
+				TH_LOG("order %d, step %d", number, i);
+			drop_holder(&holders, which);
+			left &= ~(1 << which);
+		}
+		ASSERT_EQ(1, regions())
+			TH_LOG("order %d %d %d %d", order[0], order[1], order[2], order[3]);
+		ASSERT_EQ(0, node_sum("region_bytes"));
+	}
+}
+
+TEST_F(dmabuf, ends_with_its_process)
+{
+	struct holders holders;
+	int ready[2], i;
+	pid_t child;
+	char byte;
+
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(0, pipe(ready));
+		child = fork();
+		if (!child) {
+			if (make_holders(self->device, &holders))
+				_exit(1);
+			if (i)
+				close(holders.fds[REGION]);
+			if (write(ready[1], "", 1) == 1)
+				pause();
+			_exit(2);
+		}
+		close(ready[1]);
+		ASSERT_EQ(1, read(ready[0], &byte, 1));
+		close(ready[0]);
+		EXPECT_EQ(2, regions());
+		ASSERT_EQ(0, kill(child, SIGKILL));
+		EXPECT_EQ(-1, wait_for(child));
+		EXPECT_EQ(1, regions());
+		EXPECT_EQ(0, node_sum("region_bytes"));
+	}
+}
+
+TEST_F(dmabuf, keeps_the_module)
+{
+	int buffer = export(self->fd, 0, 1);
+
+	ASSERT_LE(0, buffer);
+	close(self->fd);
+	close(self->device);
+	EXPECT_LT(0, number_in("/sys/module/actmem/refcnt"));
+	EXPECT_EQ(-1, syscall(SYS_delete_module, "actmem", O_NONBLOCK));
+	EXPECT_EQ(EAGAIN, errno);
+	close(buffer);
+	EXPECT_EQ(0, number_in("/sys/module/actmem/refcnt"));
+}
+
+TEST_NOTHING_IS_LEFT
+TEST_HARNESS_MAIN
