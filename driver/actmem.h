@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What the files of the driver know of each other. The layers, from the top:
- * main, command and uring; request; fs, map, sysfs and fdinfo; copy; populate; slots;
- * region; place; pool, account, user, node, parallel and caller; failure and the
- * tracepoints.
+ * main, machine_check, command and uring; request; fs, map, sysfs and fdinfo; copy;
+ * populate; poison; slots; region; place; pool, account, user, node, parallel and
+ * caller; failure and the tracepoints.
  */
 #ifndef _ACTMEM_H
 #define _ACTMEM_H
@@ -50,11 +50,15 @@ struct miscdevice;
  * @spare: those of them that nobody has begun to make
  * @reserve_lock: of who reserves many at once
  * @reservers: how many do; the last gives back what is spare
+ * @unmap_lock: taken before @lock by who unmaps pages without a reference to @inode,
+ *	which stays as long as it is held
  * @inode: NULL before it has one and once it lingers
  * @lock: see there; held for an instant only
  * @pages_held: slots of @folios that are not NULL
  * @node_pages_held: the same for each node
  * @demand_faults: pages allocated when first touched
+ * @poisoned_pages: length of @poisoned
+ * @poisoned: pages in @folios in which the hardware has erred
  * @lingering: the inode is gone, what is held is pinned from outside
  * @folios: page i of the region, NULL if it is missing
  * @kept_first: once the inode is gone, first slot that may hold a page
@@ -81,12 +85,15 @@ struct actmem_region {
 	/* Protects what follows, and that @spare does not outlast it. */
 	struct mutex reserve_lock;
 	unsigned int reservers;
+	struct mutex unmap_lock;
 	struct inode *inode;
 	/* Protects what follows, and the gate of slots.c. */
 	spinlock_t lock;
 	unsigned long pages_held;
 	unsigned long *node_pages_held;
 	unsigned long demand_faults;
+	unsigned long poisoned_pages;
+	struct list_head poisoned;
 	bool lingering;
 	struct folio **folios;
 	unsigned long kept_first;
@@ -112,6 +119,31 @@ struct actmem_caller {
 	struct task_struct *task;
 	const void *req;
 };
+
+/*
+ * What the driver notes on a page of its own: where folio->private points to, which
+ * nobody else uses for a page like this, and nobody looks at without the flag
+ * PG_private. LENT: a pool has lent it; changed by who takes it from the pool or
+ * gives it back. POISONED: it is in a region and the hardware has erred in it;
+ * protected by the region's lock.
+ */
+#define ACTMEM_PAGE_LENT	BIT(0)
+#define ACTMEM_PAGE_POISONED	BIT(1)
+#define ACTMEM_PAGE_NOTES	4
+
+extern char actmem_page_notes[ACTMEM_PAGE_NOTES];
+
+static inline unsigned long actmem_page_notes_of(const struct folio *folio)
+{
+	unsigned long notes = (unsigned long)folio->private - (unsigned long)actmem_page_notes;
+
+	return notes < ACTMEM_PAGE_NOTES ? notes : 0;
+}
+
+static inline void actmem_page_note(struct folio *folio, unsigned long notes)
+{
+	folio->private = notes ? &actmem_page_notes[notes] : NULL;
+}
 
 /* Which nodes to take pages from, for one caller. */
 struct actmem_choice;
@@ -232,12 +264,30 @@ struct folio *actmem_slot_demand(struct actmem_region *region, unsigned long ind
 struct folio *actmem_slot_get(struct actmem_region *region, unsigned long index);
 void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct folio *folio);
 bool actmem_slot_is_missing(const struct actmem_region *region, unsigned long index);
+bool actmem_slot_is_poisoned(struct actmem_region *region, unsigned long index);
+bool actmem_slot_poison(struct actmem_region *region, unsigned long index, struct folio *folio);
+bool actmem_slots_unmap_poisoned(struct actmem_region *region);
 unsigned long actmem_slots_missing(const struct actmem_region *region, unsigned long first,
 				   unsigned long count);
 int actmem_discard(struct actmem_region *region, unsigned long first, unsigned long count,
 		   const struct actmem_caller *caller, unsigned long *done);
 bool actmem_slots_give_back(struct actmem_region *region);
 void actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage);
+
+/* poison.c */
+void actmem_poison_report(unsigned long pfn);
+void actmem_poison_settle(void);
+void actmem_poison_exit(void);
+bool actmem_poison_is_suspected(void);
+bool actmem_page_has_failed(struct folio *folio);
+bool actmem_poison_check(struct actmem_region *region, unsigned long index);
+void actmem_poison_explain(struct actmem_region *region, unsigned long index,
+			   struct actmem_why *why);
+void actmem_quarantine(struct folio *folio);
+
+/* machine_check.c */
+int actmem_machine_check_init(void);
+void actmem_machine_check_exit(void);
 
 /* place.c */
 int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create *arg);
@@ -298,6 +348,8 @@ void actmem_alloc_failed(const struct actmem_region *region, int err,
 void actmem_fault_failed(const struct actmem_region *region, unsigned long index, int err,
 			 const struct actmem_why *why);
 void actmem_pool_stalled(int node, unsigned long held, unsigned long target);
+void actmem_page_failed(const struct actmem_region *region, unsigned long index,
+			const struct folio *folio);
 
 /* account.c */
 int actmem_account_init(void);
@@ -317,6 +369,8 @@ unsigned long actmem_lingering_regions_total(void);
 unsigned long actmem_node_regions(int node);
 u64 actmem_node_bytes(int node);
 u64 actmem_node_lingering_bytes(int node);
+void actmem_count_poisoned_page(int node);
+u64 actmem_node_poisoned_bytes(int node);
 
 /* user.c */
 void actmem_users_init(struct miscdevice *misc, const struct attribute_group *all,

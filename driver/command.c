@@ -32,7 +32,9 @@ static int query(void __user *user)
 		     arg.abi_oldest <= ACTMEM_ABI_VERSION;
 	arg.abi = ACTMEM_ABI_VERSION;
 	arg.abi_oldest = ACTMEM_ABI_OLDEST;
-	arg.features = IS_ENABLED(CONFIG_IO_URING) ? ACTMEM_FEATURE_URING : 0;
+	arg.features = ACTMEM_FEATURE_MACHINE_CHECK;
+	if (IS_ENABLED(CONFIG_IO_URING))
+		arg.features |= ACTMEM_FEATURE_URING;
 	arg.page_bytes = ACTMEM_PAGE_BYTES;
 	arg.max_region_bytes = ACTMEM_MAX_PAGES * ACTMEM_PAGE_BYTES;
 	arg.node_count = nr_node_ids;
@@ -176,6 +178,7 @@ static int tell(struct actmem_region *region, struct actmem_ioctl_info *arg, voi
 	if (!node_bytes)
 		return -ENOMEM;
 
+	actmem_poison_settle();
 	actmem_slots_usage(region, &usage);
 	arg->id = region->id;
 	arg->length = region->page_count * ACTMEM_PAGE_BYTES;
@@ -187,10 +190,13 @@ static int tell(struct actmem_region *region, struct actmem_ioctl_info *arg, voi
 	spin_lock(&region->lock);
 	arg->allocated_bytes = region->pages_held * ACTMEM_PAGE_BYTES;
 	arg->demand_faults = region->demand_faults;
+	arg->poisoned_bytes = region->poisoned_pages * ACTMEM_PAGE_BYTES;
 	for (node = 0; node < nr_node_ids; node++)
 		node_bytes[node] = region->node_pages_held[node] * ACTMEM_PAGE_BYTES;
 	if (region->lingering)
 		arg->state |= ACTMEM_INFO_LINGERING;
+	if (region->poisoned_pages)
+		arg->state |= ACTMEM_INFO_POISONED;
 	spin_unlock(&region->lock);
 
 	memset(arg->nodes, 0, sizeof(arg->nodes));

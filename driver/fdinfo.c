@@ -26,6 +26,7 @@ void actmem_show_fdinfo(struct seq_file *seq, struct file *file)
 	struct actmem_usage usage;
 	int node;
 
+	actmem_poison_settle();
 	actmem_slots_usage(region, &usage);
 	seq_printf(seq, "actmem-id:\t%llu\n", region->id);
 	seq_printf(seq, "actmem-name:\t%s\n", region->name);
@@ -41,6 +42,7 @@ void actmem_show_fdinfo(struct seq_file *seq, struct file *file)
 	spin_lock(&region->lock);
 	seq_printf(seq, "actmem-allocated:\t%llu\n", region->pages_held * ACTMEM_PAGE_BYTES);
 	seq_printf(seq, "actmem-demand-faults:\t%lu\n", region->demand_faults);
+	seq_printf(seq, "actmem-poisoned:\t%llu\n", region->poisoned_pages * ACTMEM_PAGE_BYTES);
 	for_each_node(node)
 		if (region->node_pages_held[node])
 			seq_printf(seq, "actmem-node%d:\t%llu\n", node,

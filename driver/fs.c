@@ -83,9 +83,11 @@ static void actmem_evict_inode(struct inode *inode)
 	clear_inode(inode);
 	if (!region)	/* the root */
 		return;
+	mutex_lock(&region->unmap_lock);
 	spin_lock(&region->lock);
 	region->inode = NULL;
 	spin_unlock(&region->lock);
+	mutex_unlock(&region->unmap_lock);
 	actmem_region_retire(region);
 }
 

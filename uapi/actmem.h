@@ -25,7 +25,7 @@
  * The version of this contract. It grows when a field, flag or request is
  * added; ACTMEM_ABI_OLDEST is the oldest peer that this side still accepts.
  */
-#define ACTMEM_ABI_VERSION	2
+#define ACTMEM_ABI_VERSION	3
 #define ACTMEM_ABI_OLDEST	1
 
 /* A region is made of pages of this size, in bytes. */
@@ -68,6 +68,8 @@ struct actmem_ioctl_query {
 
 /* The kernel hands io_uring's commands to drivers. */
 #define ACTMEM_FEATURE_URING		(1ULL << 0)
+/* A page that the hardware reports is out of use, not the region. Since version 3. */
+#define ACTMEM_FEATURE_MACHINE_CHECK	(1ULL << 4)
 
 /*
  * Where the pages of a region come from. Every page is verified to be where
@@ -110,12 +112,14 @@ struct actmem_ioctl_query {
 #define ACTMEM_WHY_MEMCG		6	/* ENOMEM: the memory cgroup's limit */
 #define ACTMEM_WHY_USER_LIMIT		7	/* EDQUOT: the administrator's, of the user */
 #define ACTMEM_WHY_NODE_LIMIT		8	/* EDQUOT: the administrator's, of @node */
+#define ACTMEM_WHY_POISON		10	/* EIO: hardware error in a page of @node */
 
 /**
  * struct actmem_why - why pages could not be had
  * @reason: ACTMEM_WHY_*
  * @node: the node that @reason speaks of, or -1
- * @wanted: bytes wanted from that node, or under that limit
+ * @wanted: bytes wanted from that node, or under that limit; of POISON, where the
+ *	page is: its offset in the region it belongs to
  * @available: bytes that this node had to give (in pages of this size, outside
  *	its movable zone), that were left under the limit, or that the memory
  *	cgroup let the call have
@@ -167,6 +171,8 @@ struct actmem_ioctl_create {
 #define ACTMEM_INFO_LINGERING		(1U << 0)
 /* Mappings are inherited by a forked child. */
 #define ACTMEM_INFO_INHERIT		(1U << 1)
+/* The hardware has erred in pages of it, see @poisoned_bytes. */
+#define ACTMEM_INFO_POISONED		(1U << 5)
 
 /**
  * struct actmem_ioctl_info - ACTMEM_IOC_INFO: one region as it is now
@@ -194,6 +200,8 @@ struct actmem_ioctl_create {
  * @name: out: its label
  * @demand_faults: out: pages that were allocated one at a time, when they were
  *	first touched or copied into. Since version 2.
+ * @poisoned_bytes: out: bytes of the pages it holds in which the hardware has
+ *	erred. Since version 3.
  *
  * On /dev/actmem: ENOENT if there is no such region, EPERM if it is another
  * user's and the caller lacks CAP_SYS_ADMIN. On a region's descriptor EINVAL
@@ -218,6 +226,7 @@ struct actmem_ioctl_info {
 	__u32 reserved;
 	char name[ACTMEM_NAME_BYTES];
 	__u64 demand_faults;
+	__u64 poisoned_bytes;
 };
 
 /**
