@@ -349,7 +349,7 @@ void actmem_fault_failed(const struct actmem_region *region, unsigned long index
 			 const struct actmem_why *why);
 void actmem_pool_stalled(int node, unsigned long held, unsigned long target);
 void actmem_page_failed(const struct actmem_region *region, unsigned long index,
-			const struct folio *folio);
+			struct folio *folio);
 
 /* account.c */
 int actmem_account_init(void);

@@ -92,7 +92,7 @@ void actmem_pool_stalled(int node, unsigned long held, unsigned long target)
 
 /* NULL if it is in no region. */
 void actmem_page_failed(const struct actmem_region *region, unsigned long index,
-			const struct folio *folio)
+			struct folio *folio)
 {
 	trace_actmem_page_poisoned(region, index, folio);
 	if (region)

@@ -62,11 +62,14 @@ void actmem_quarantine(struct folio *folio)
 	atomic_long_inc(&quarantined);
 }
 
-/* The kernel is told of what only we have heard; it marks the page, and counts it. */
-static bool is_marked(struct folio *folio, unsigned long pfn)
+/*
+ * The kernel marks and counts what it has been told of. Of what only we have heard it
+ * is told now. False if the small page is none of @folio.
+ */
+static bool mark(struct folio *folio, unsigned long pfn)
 {
-	if (pfn == ANY_PFN)
-		return actmem_page_has_failed(folio);
+	if (pfn - folio_pfn(folio) >= folio_nr_pages(folio))
+		return false;
 	if (IS_ENABLED(CONFIG_MEMORY_FAILURE) && !PageHWPoison(pfn_to_page(pfn)))
 		memory_failure(pfn, 0);
 	return true;
@@ -82,7 +85,7 @@ static bool check_slot(struct actmem_region *region, unsigned long index, unsign
 		return false;
 	if (IS_ERR(folio))
 		return true;
-	marked = (pfn == ANY_PFN || page_folio(pfn_to_page(pfn)) == folio) && is_marked(folio, pfn);
+	marked = pfn == ANY_PFN ? actmem_page_has_failed(folio) : mark(folio, pfn);
 	if (marked && actmem_slot_poison(region, index, folio)) {
 		actmem_count_poisoned_page(folio_nid(folio));
 		actmem_page_failed(region, index, folio);
@@ -93,11 +96,11 @@ static bool check_slot(struct actmem_region *region, unsigned long index, unsign
 
 static void check_region(struct actmem_region *region, unsigned long pfn)
 {
-	const struct folio *wanted = pfn == ANY_PFN ? NULL : page_folio(pfn_to_page(pfn));
+	/* Where its struct would be: it may be a page of any kind, or gone by now. */
+	const void *wanted = pfn == ANY_PFN ? NULL : pfn_to_page(round_down(pfn, HPAGE_PMD_NR));
 	unsigned long i;
 
 	for (i = 0; i < region->page_count; i++) {
-		/* Only compared: it may have gone by now. */
 		if (!wanted || READ_ONCE(region->folios[i]) == wanted)
 			check_slot(region, i, pfn);
 		if (!(i % BATCH_SLOTS))

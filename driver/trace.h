@@ -153,7 +153,7 @@ TRACE_EVENT(actmem_alloc_fail,
 
 TRACE_EVENT(actmem_page_poisoned,
 	    TP_PROTO(const struct actmem_region *region, unsigned long index,
-		     const struct folio *folio),
+		     struct folio *folio),
 	    TP_ARGS(region, index, folio),
 	    TP_STRUCT__entry(__field(u64, id)
 			     __field(u64, offset)

@@ -268,7 +268,8 @@ struct actmem_ioctl_list {
  * @offset are there. So may others be behind them, which stay: several CPUs are
  * at it, and none of them waits for a page that is hard to get. A limit of the
  * user that has no room for all the missing pages, but for those that others are
- * about to make, fails the call before any is allocated.
+ * about to make, fails the call before any is allocated. It is EIO for a page that
+ * is there but in which the hardware has erred.
  *
  * DISCARD gives the pages of the range back and unmaps them from every process.
  * What is touched next is a fresh page of zeros. A page that somebody else
@@ -279,6 +280,15 @@ struct actmem_ioctl_list {
  *
  * A page that is touched while it cannot be had is SIGBUS, as with hugetlb, and
  * EFAULT to system calls.
+ *
+ * A page in which the hardware has reported an uncorrected error, anywhere in its
+ * @page_bytes, is lost, and the rest of the region is not. It is unmapped from
+ * every process, and who touches any byte of it gets SIGBUS with si_code
+ * BUS_MCEERR_AR (of si_addr_lsb 12, the smallest page that the kernel can name),
+ * system calls EFAULT, POPULATE and COPY EIO. It belongs to the region, and counts
+ * against its limits, until it is discarded or the region ends; then it is kept out
+ * of use for good, and a fresh page can take its place. Who holds a reference to it
+ * (registered with a device) has it still, and keeps it from being discarded.
  *
  * Both need a descriptor open for writing (EBADF otherwise). EINTR if the task
  * was killed meanwhile; ECANCELED as for struct actmem_uring.
@@ -305,11 +315,12 @@ struct actmem_ioctl_range {
  *	the same and the ranges overlap
  * @reserved: in: 0
  * @done: out: bytes copied, from the start, also when the call fails
- * @why: out: why a page of this region could not be had
+ * @why: out: why a page of either region could not be had
  *
  * Pages missing in the source are read as zeros and stay missing; those missing
  * in this region are allocated, as by POPULATE and with its errors. EIO if the
- * hardware reported an error in a page. Who reads or writes either range
+ * hardware reported an error in a page of either region, which is out of use from
+ * then on; @why tells its offset there if it is known by then. Who reads or writes either range
  * meanwhile sees some of the bytes copied and others not.
  *
  * This descriptor must be open for writing (EBADF otherwise). EINTR and

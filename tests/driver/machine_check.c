@@ -233,6 +233,58 @@ TEST_F(machine_check, while_it_is_being_mapped)
 	EXPECT_SECOND_FAILED(self->memory);
 }
 
+/* An instant after it has been unmapped the kernel may still have it. */
+static int discard_patiently(int fd, size_t first, size_t pages)
+{
+	int err;
+
+	do {
+		err = discard(fd, first, pages);
+	} while (err == -EBUSY);
+	return err;
+}
+
+/* Replaces the page again and again, until it is told to end. */
+static int replace_until_told(int fd, int told)
+{
+	char byte;
+
+	CHECK(!fcntl(told, F_SETFL, O_NONBLOCK));
+	do {
+		int err = discard(fd, 1, 1);
+
+		CHECK(!err || err == -EBUSY);
+		err = populate(fd, 1, 1);
+		CHECK(!err || err == -EIO);
+	} while (read(told, &byte, 1) != 1);
+	return 0;
+}
+
+TEST_F(machine_check, while_it_is_being_replaced)
+{
+	int ends[2], round;
+	pid_t child;
+
+	ASSERT_EQ(0, pipe2(ends, O_CLOEXEC));
+	child = fork();
+	if (!child)
+		_exit(replace_until_told(self->fd, ends[0]));
+	ASSERT_LT(0, child);
+	for (round = 0; round < 10; round++) {
+		touch(self->memory + FAILED, true);
+		poison(self->memory + FAILED);
+	}
+	ASSERT_EQ(1, write(ends[1], "", 1));
+	EXPECT_EQ(0, wait_for(child));
+	EXPECT_EQ(0, discard_patiently(self->fd, 1, 1));
+	EXPECT_EQ(0, populate(self->fd, 0, PAGES));
+	EXPECT_EQ(0, poisoned_pages(self->fd));
+	EXPECT_LT(self->poisoned, all_poisoned_pages());
+	EXPECT_TRUE(is_all(self->memory + PAGE_BYTES, 0, PAGE_BYTES));
+	EXPECT_TRUE(others_are_intact(self->memory));
+	let_go(ends);
+}
+
 TEST_F(machine_check, system_calls_fail)
 {
 	int ends[2];
@@ -283,17 +335,6 @@ TEST_F(machine_check, copies_end_before_it)
 	EXPECT_EQ(0, call(other, ACTMEM_IOC_COPY, &arg));
 	EXPECT_EQ(2 * PAGE_BYTES, arg.done);
 	close(other);
-}
-
-/* An instant after it has been unmapped the kernel may still have it. */
-static int discard_patiently(int fd, size_t first, size_t pages)
-{
-	int err;
-
-	do {
-		err = discard(fd, first, pages);
-	} while (err == -EBUSY);
-	return err;
 }
 
 TEST_F(machine_check, it_is_replaced)

@@ -167,18 +167,23 @@ TEST_F(poison, a_page_that_a_pool_gives_up)
 /* The page allocator would hand it out again. */
 TEST_F(poison, a_page_of_no_pool)
 {
+	struct actmem_ioctl_create all = region_on(node_memory(0, "MemTotal") / PAGE_BYTES,
+						   ACTMEM_POLICY_BIND, 1);
+	struct actmem_ioctl_range arg;
 	uint64_t frame;
-	int fd, round;
 
 	frame = give_back_one_with_an_error(self->device);
 	ASSERT_NE(0, frame);
 	EXPECT_EQ(0, regions());
-	for (round = 0; round < 3; round++) {
-		fd = create_on_node(self->device, 8 * PAGES);
-		ASSERT_LE(0, fd);
-		EXPECT_FALSE(has_frame(fd, 8 * PAGES, frame));
-		close(fd);
-	}
+	EXPECT_EQ(self->poisoned + 1, all_poisoned_pages());
+	/* Not even who takes all that there is gets it. */
+	all.flags = ACTMEM_CREATE_LAZY;
+	ASSERT_LE(0, create(self->device, &all));
+	EXPECT_EQ(-ENOMEM, change_range(all.fd, ACTMEM_IOC_POPULATE, 0, all.length / PAGE_BYTES,
+					&arg));
+	EXPECT_LT(8 * PAGES * PAGE_BYTES, arg.done);
+	EXPECT_FALSE(has_frame(all.fd, arg.done / PAGE_BYTES, frame));
+	close(all.fd);
 }
 
 TEST_NOTHING_IS_LEFT

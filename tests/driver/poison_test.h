@@ -33,12 +33,6 @@ static inline uint64_t frame_of(const char *memory)
 	return entry & PFN_MASK;
 }
 
-/* Kernels differ in what they return for memory that they cannot isolate. */
-static inline void poison(char *memory)
-{
-	madvise(memory, SMALL, MADV_HWPOISON);
-}
-
 static inline void poison_frame(uint64_t frame)
 {
 	char text[32];
@@ -86,6 +80,21 @@ static inline int touch(volatile char *address, bool write)
 		(void)*address;
 	sigaction(SIGBUS, &old, NULL);
 	return code;
+}
+
+/*
+ * Has the small page reported as if it had just been touched. Kernels differ in what
+ * they return for memory that they cannot isolate, and raise SIGBUS if it has been
+ * reported before.
+ */
+static inline void poison(char *memory)
+{
+	struct sigaction action = { .sa_sigaction = jump, .sa_flags = SA_SIGINFO }, old;
+
+	sigaction(SIGBUS, &action, &old);
+	if (!sigsetjmp(after_signal, 1))
+		madvise(memory, SMALL, MADV_HWPOISON);
+	sigaction(SIGBUS, &old, NULL);
 }
 
 #endif
