@@ -18,6 +18,7 @@
  * @pages: of all regions
  * @lingering_pages: those of them that belong to lingering regions
  * @regions: regions that have any there
+ * @poisoned_pages: in which the hardware has erred; it never falls
  * @lock: see there; held for an instant only
  * @reserved: pages that regions have or are about to get
  * @limit: pages that they may have
@@ -26,6 +27,7 @@ struct node_total {
 	atomic_long_t pages;
 	atomic_long_t lingering_pages;
 	atomic_long_t regions;
+	atomic_long_t poisoned_pages;
 	/* Protects what follows. */
 	spinlock_t lock;
 	unsigned long reserved;
@@ -180,4 +182,15 @@ u64 actmem_node_bytes(int node)
 u64 actmem_node_lingering_bytes(int node)
 {
 	return atomic_long_read(&node_totals[node].lingering_pages) * ACTMEM_PAGE_BYTES;
+}
+
+/* It is in a region, or has been set apart. */
+void actmem_count_poisoned_page(int node)
+{
+	atomic_long_inc(&node_totals[node].poisoned_pages);
+}
+
+u64 actmem_node_poisoned_bytes(int node)
+{
+	return atomic_long_read(&node_totals[node].poisoned_pages) * ACTMEM_PAGE_BYTES;
 }

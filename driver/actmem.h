@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What the files of the driver know of each other. The layers, from the top:
- * main, command and uring; request, create and export; fs, mount_options, inode and
- * file; seal, dmabuf, map, sysfs and fdinfo; copy; populate; slots; region; place;
- * pool, account, user, mount, node, parallel and caller; failure and the
- * tracepoints.
+ * main, machine_check, command and uring; request, create and export; fs,
+ * mount_options, inode and file; seal, dmabuf, map, sysfs and fdinfo; copy; populate;
+ * poison; slots; region; place; pool, account, user, mount, node, parallel and
+ * caller; failure and the tracepoints.
  */
 #ifndef _ACTMEM_H
 #define _ACTMEM_H
@@ -56,12 +56,16 @@ struct miscdevice;
  * @reserve_lock: of who reserves many at once
  * @reservers: how many do; the last gives back what is spare
  * @writers: commands that write at this moment; see seal.c
+ * @unmap_lock: taken before @lock by who unmaps pages without a reference to @inode,
+ *	which stays as long as it is held
  * @inode: NULL before it has one and once it lingers
  * @lock: see there; held for an instant only
  * @pages_held: slots of @folios that are not NULL
  * @node_pages_held: the same for each node
  * @demand_faults: pages allocated when first touched
  * @exported_pages: pages of the dma-bufs that there are of it
+ * @poisoned_pages: length of @poisoned
+ * @poisoned: pages in @folios in which the hardware has erred
  * @lingering: the inode is gone, what is held is pinned from outside
  * @folios: page i of the region, NULL if it is missing
  * @kept_first: once the inode is gone, first slot that may hold a page
@@ -90,6 +94,7 @@ struct actmem_region {
 	struct mutex reserve_lock;
 	unsigned int reservers;
 	atomic_t writers;
+	struct mutex unmap_lock;
 	struct inode *inode;
 	/* Protects what follows, and the gate of slots.c. */
 	spinlock_t lock;
@@ -97,6 +102,8 @@ struct actmem_region {
 	unsigned long *node_pages_held;
 	unsigned long demand_faults;
 	unsigned long exported_pages;
+	unsigned long poisoned_pages;
+	struct list_head poisoned;
 	bool lingering;
 	struct folio **folios;
 	unsigned long kept_first;
@@ -122,6 +129,31 @@ struct actmem_caller {
 	struct task_struct *task;
 	const void *req;
 };
+
+/*
+ * What the driver notes on a page of its own: where folio->private points to, which
+ * nobody else uses for a page like this, and nobody looks at without the flag
+ * PG_private. LENT: a pool has lent it; changed by who takes it from the pool or
+ * gives it back. POISONED: it is in a region and the hardware has erred in it;
+ * protected by the region's lock.
+ */
+#define ACTMEM_PAGE_LENT	BIT(0)
+#define ACTMEM_PAGE_POISONED	BIT(1)
+#define ACTMEM_PAGE_NOTES	4
+
+extern char actmem_page_notes[ACTMEM_PAGE_NOTES];
+
+static inline unsigned long actmem_page_notes_of(const struct folio *folio)
+{
+	unsigned long notes = (unsigned long)folio->private - (unsigned long)actmem_page_notes;
+
+	return notes < ACTMEM_PAGE_NOTES ? notes : 0;
+}
+
+static inline void actmem_page_note(struct folio *folio, unsigned long notes)
+{
+	folio->private = notes ? &actmem_page_notes[notes] : NULL;
+}
 
 /* Which nodes to take pages from, for one caller. */
 struct actmem_choice;
@@ -280,14 +312,38 @@ struct folio *actmem_slot_demand(struct actmem_region *region, unsigned long ind
 
 /* slots.c */
 struct folio *actmem_slot_get(struct actmem_region *region, unsigned long index);
+/* To system calls: what the processor's exception is to those who have it mapped. */
+static inline int actmem_slot_error(const struct folio *folio)
+{
+	return PTR_ERR(folio) == -EHWPOISON ? -EIO : PTR_ERR(folio);
+}
+
 void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct folio *folio);
 bool actmem_slot_is_missing(const struct actmem_region *region, unsigned long index);
+bool actmem_slot_is_poisoned(struct actmem_region *region, unsigned long index);
+bool actmem_slot_poison(struct actmem_region *region, unsigned long index, struct folio *folio);
+bool actmem_slots_unmap_poisoned(struct actmem_region *region);
 unsigned long actmem_slots_missing(const struct actmem_region *region, unsigned long first,
 				   unsigned long count);
 int actmem_discard(struct actmem_region *region, unsigned long first, unsigned long count,
 		   const struct actmem_caller *caller, unsigned long *done);
 bool actmem_slots_give_back(struct actmem_region *region);
 int actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage);
+
+/* poison.c */
+void actmem_poison_report(unsigned long pfn);
+void actmem_poison_settle(void);
+void actmem_poison_exit(void);
+bool actmem_poison_is_suspected(void);
+bool actmem_page_has_failed(struct folio *folio);
+bool actmem_poison_check(struct actmem_region *region, unsigned long index);
+void actmem_poison_explain(struct actmem_region *region, unsigned long index,
+			   struct actmem_why *why);
+void actmem_quarantine(struct folio *folio);
+
+/* machine_check.c */
+int actmem_machine_check_init(void);
+void actmem_machine_check_exit(void);
 
 /* place.c */
 int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create *arg);
@@ -349,6 +405,8 @@ void actmem_fault_failed(const struct actmem_region *region, unsigned long index
 			 const struct actmem_why *why);
 void actmem_bounce_refused(const struct actmem_region *region, struct device *dev, bool forced);
 void actmem_pool_stalled(int node, unsigned long held, unsigned long target);
+void actmem_page_failed(const struct actmem_region *region, unsigned long index,
+			struct folio *folio);
 
 /* account.c */
 int actmem_account_init(void);
@@ -368,6 +426,8 @@ unsigned long actmem_lingering_regions_total(void);
 unsigned long actmem_node_regions(int node);
 u64 actmem_node_bytes(int node);
 u64 actmem_node_lingering_bytes(int node);
+void actmem_count_poisoned_page(int node);
+u64 actmem_node_poisoned_bytes(int node);
 
 /* mount.c */
 struct actmem_mount *actmem_mount_get(struct actmem_mount *mount);

@@ -32,7 +32,7 @@ static int query(void __user *user)
 		     arg.abi_oldest <= ACTMEM_ABI_VERSION;
 	arg.abi = ACTMEM_ABI_VERSION;
 	arg.abi_oldest = ACTMEM_ABI_OLDEST;
-	arg.features = ACTMEM_FEATURE_NAMES;
+	arg.features = ACTMEM_FEATURE_NAMES | ACTMEM_FEATURE_MACHINE_CHECK;
 	if (IS_ENABLED(CONFIG_IO_URING))
 		arg.features |= ACTMEM_FEATURE_URING;
 	if (IS_ENABLED(CONFIG_DMA_SHARED_BUFFER))
@@ -112,6 +112,7 @@ static int tell(struct actmem_region *region, struct actmem_ioctl_info *arg, voi
 	u64 *node_bytes;
 	int node, err;
 
+	actmem_poison_settle();
 	err = actmem_slots_usage(region, &usage);
 	if (err)
 		return err;
@@ -133,11 +134,14 @@ static int tell(struct actmem_region *region, struct actmem_ioctl_info *arg, voi
 	spin_lock(&region->lock);
 	arg->allocated_bytes = region->pages_held * ACTMEM_PAGE_BYTES;
 	arg->demand_faults = region->demand_faults;
+	arg->poisoned_bytes = region->poisoned_pages * ACTMEM_PAGE_BYTES;
 	arg->exported_bytes = region->exported_pages * ACTMEM_PAGE_BYTES;
 	for (node = 0; node < nr_node_ids; node++)
 		node_bytes[node] = region->node_pages_held[node] * ACTMEM_PAGE_BYTES;
 	if (region->lingering)
 		arg->state |= ACTMEM_INFO_LINGERING;
+	if (region->poisoned_pages)
+		arg->state |= ACTMEM_INFO_POISONED;
 	memcpy(arg->name, region->name, sizeof(arg->name));
 	spin_unlock(&region->lock);
 

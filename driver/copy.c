@@ -135,14 +135,20 @@ static int add_piece(struct copy_batch *batch, struct actmem_region *to, u64 off
 		     struct actmem_why *why)
 {
 	struct copy_piece *piece = &batch->pieces[batch->count];
-	struct folio *folio;
+	struct folio *folio, *source;
 
 	folio = actmem_slot_demand(to, offset / ACTMEM_PAGE_BYTES, batch->caller, why);
 	if (IS_ERR(folio))
-		return PTR_ERR(folio);
+		return actmem_slot_error(folio);
+	source = actmem_slot_get(from, source_offset / ACTMEM_PAGE_BYTES);
+	if (IS_ERR(source)) {
+		actmem_poison_explain(from, source_offset / ACTMEM_PAGE_BYTES, why);
+		folio_put(folio);
+		return -EIO;
+	}
 	*piece = (struct copy_piece){
 		.to = folio,
-		.from = actmem_slot_get(from, source_offset / ACTMEM_PAGE_BYTES),
+		.from = source,
 		.to_offset = offset % ACTMEM_PAGE_BYTES,
 		.from_offset = source_offset % ACTMEM_PAGE_BYTES,
 	};
@@ -173,6 +179,15 @@ static int begin_batch(struct copy_batch *batch, struct actmem_region *to, u64 o
 	return err;
 }
 
+/* The page that an error has shown is out of use from now on, if it is one of memory. */
+static void check_page(struct actmem_region *region, u64 offset, struct actmem_why *why)
+{
+	unsigned long index = offset / ACTMEM_PAGE_BYTES;
+
+	if (actmem_poison_check(region, index))
+		actmem_poison_explain(region, index, why);
+}
+
 /**
  * actmem_copy() - copies between regions, or within one
  * @to: where to; pages missing there are allocated
@@ -184,7 +199,7 @@ static int begin_batch(struct copy_batch *batch, struct actmem_region *to, u64 o
  * @done: bytes copied from the start, also on failure
  * @why: why a page could not be had
  *
- * Returns 0; EIO if the hardware has erred in a page; what actmem_slot_demand()
+ * Returns 0; EIO if the hardware has erred in a page, of which @why tells then; what actmem_slot_demand()
  * and actmem_caller_stopped() do.
  */
 int actmem_copy(struct actmem_region *to, u64 offset, struct actmem_region *from,
@@ -203,8 +218,13 @@ int actmem_copy(struct actmem_region *to, u64 offset, struct actmem_region *from
 		int next_err = begin_batch(batch, to, offset + *done, from, source_offset + *done,
 					   length - *done, why);
 
-		err = copy_batch(batch) ?: next_err;
+		err = copy_batch(batch);
 		*done += end_batch(batch);
+		if (err == -EIO) {
+			check_page(from, source_offset + *done, why);
+			check_page(to, offset + *done, why);
+		}
+		err = err ?: next_err;
 	}
 	actmem_copy_dma_end(batch);
 	kfree(batch);

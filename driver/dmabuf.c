@@ -414,7 +414,7 @@ static int take_pages(struct export *export, const struct actmem_caller *caller,
 	err = actmem_populate(region, export->first, export->count, caller, &done, why);
 	for (i = 0; !err && i < export->count; i++) {
 		folio = actmem_slot_demand(region, export->first + i, caller, why);
-		err = PTR_ERR_OR_ZERO(folio);
+		err = IS_ERR(folio) ? actmem_slot_error(folio) : 0;
 		if (!err) {
 			export->folios[i] = folio;
 			err = actmem_caller_stopped(caller);

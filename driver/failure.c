@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Telling that memory could not be had: tracers are told always, and the
- * kernel's log where there is no caller to return an error to.
+ * Telling that memory could not be had, or is lost: tracers are told always, and
+ * the kernel's log where there is no caller to return an error to.
  */
 #include <linux/device.h>
 #include <linux/dma-mapping.h>
+#include <linux/pid.h>
 #include <linux/ratelimit.h>
 #include <linux/sched.h>
 #include <linux/user_namespace.h>
@@ -107,4 +108,18 @@ void actmem_pool_stalled(int node, unsigned long held, unsigned long target)
 {
 	pr_warn("actmem: the pool of node %d has %llu bytes of %llu and finds no more free; free memory there, or lower its pool_bytes\n",
 		node, held * ACTMEM_PAGE_BYTES, target * ACTMEM_PAGE_BYTES);
+}
+
+/* NULL if it is in no region. */
+void actmem_page_failed(const struct actmem_region *region, unsigned long index,
+			struct folio *folio)
+{
+	trace_actmem_page_poisoned(region, index, folio);
+	if (region)
+		pr_err("actmem: hardware error in the page at offset %llu of region %llu '%s', made by process %d: %llu bytes of node %d at pfn %#lx are out of use\n",
+		       index * ACTMEM_PAGE_BYTES, region->id, region->name, pid_nr(region->pid),
+		       ACTMEM_PAGE_BYTES, folio_nid(folio), folio_pfn(folio));
+	else
+		pr_err("actmem: hardware error in a page of no region: %llu bytes of node %d at pfn %#lx are out of use\n",
+		       ACTMEM_PAGE_BYTES, folio_nid(folio), folio_pfn(folio));
 }

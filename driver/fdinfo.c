@@ -30,6 +30,7 @@ void actmem_show_fdinfo(struct seq_file *seq, struct file *file)
 		seq_puts(seq, "actmem-length:\t0\n");
 		return;
 	}
+	actmem_poison_settle();
 	/* Nobody is left to read it. */
 	if (actmem_slots_usage(region, &usage))
 		return;
@@ -49,6 +50,7 @@ void actmem_show_fdinfo(struct seq_file *seq, struct file *file)
 	seq_printf(seq, "actmem-name:\t%s\n", region->name);
 	seq_printf(seq, "actmem-allocated:\t%llu\n", region->pages_held * ACTMEM_PAGE_BYTES);
 	seq_printf(seq, "actmem-demand-faults:\t%lu\n", region->demand_faults);
+	seq_printf(seq, "actmem-poisoned:\t%llu\n", region->poisoned_pages * ACTMEM_PAGE_BYTES);
 	seq_printf(seq, "actmem-exported:\t%llu\n", region->exported_pages * ACTMEM_PAGE_BYTES);
 	for_each_node(node)
 		if (region->node_pages_held[node])

@@ -54,6 +54,8 @@ static ssize_t read_piece(struct actmem_region *region, loff_t position, size_t 
 
 	if (!folio)
 		return iov_iter_zero(length, to);
+	if (IS_ERR(folio))
+		return actmem_slot_error(folio);
 	if (copy_is_poisoned(folio, offset, length))
 		copied = -EIO;
 	else
@@ -75,7 +77,7 @@ static ssize_t write_piece(struct actmem_region *region, loff_t position, size_t
 	actmem_no_reason(&why);
 	folio = actmem_slot_demand(region, position / ACTMEM_PAGE_BYTES, &caller, &why);
 	if (IS_ERR(folio))
-		return PTR_ERR(folio);
+		return actmem_slot_error(folio);
 	if (copy_is_poisoned(folio, offset, length))
 		copied = -EIO;
 	else
@@ -218,6 +220,8 @@ static int zero_part(struct actmem_region *region, u64 offset, u64 end)
 	folio = actmem_slot_get(region, offset / ACTMEM_PAGE_BYTES);
 	if (!folio)
 		return 0;
+	if (IS_ERR(folio))
+		return actmem_slot_error(folio);
 	if (copy_is_poisoned(folio, first, end - offset))
 		err = -EIO;
 	else

@@ -54,9 +54,11 @@ static void actmem_evict_inode(struct inode *inode)
 	clear_inode(inode);
 	if (!region)	/* a directory, or a file that was given none */
 		return;
+	mutex_lock(&region->unmap_lock);
 	spin_lock(&region->lock);
 	region->inode = NULL;
 	spin_unlock(&region->lock);
+	mutex_unlock(&region->unmap_lock);
 	actmem_region_retire(region);
 }
 

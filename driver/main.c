@@ -38,12 +38,15 @@ static int __init actmem_init(void)
 	err = actmem_pool_init();
 	if (err)
 		goto parallel_exit;
+	err = actmem_machine_check_init();
+	if (err)
+		goto pool_exit;
 	err = actmem_pool_param();
 	if (err)
-		goto pool_exit;
+		goto machine_check_exit;
 	err = actmem_sysfs_init();
 	if (err)
-		goto pool_exit;
+		goto machine_check_exit;
 	actmem_device.groups = actmem_sysfs_groups();
 	actmem_users_init(&actmem_device, &actmem_sysfs_all_users, &actmem_sysfs_one_user);
 	err = misc_register(&actmem_device);
@@ -58,6 +61,9 @@ static int __init actmem_init(void)
 
 sysfs_exit:
 	actmem_sysfs_exit();
+machine_check_exit:
+	actmem_machine_check_exit();
+	actmem_poison_exit();
 pool_exit:
 	actmem_pool_exit();
 parallel_exit:
@@ -71,6 +77,8 @@ static void __exit actmem_exit(void)
 {
 	misc_deregister(&actmem_device);
 	actmem_fs_exit();
+	actmem_machine_check_exit();
+	actmem_poison_exit();
 	actmem_regions_exit();
 	actmem_users_exit();
 	actmem_copy_dma_exit();

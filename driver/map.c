@@ -28,12 +28,17 @@ static struct folio *demand(struct actmem_region *region, unsigned long index)
 	err = PTR_ERR_OR_ZERO(folio);
 	node = err ? why.node : folio_nid(folio);
 	trace_actmem_fault(region, index, node, err, actmem_latency_end(began));
-	if (err)
+	/* The kernel tells of those itself. */
+	if (err && err != -EHWPOISON)
 		actmem_fault_failed(region, index, err, &why);
 	return folio;
 }
 
-/* A page that cannot be had is SIGBUS, as with hugetlb. */
+/*
+ * A page that cannot be had is SIGBUS, as with hugetlb, and so is one in which the
+ * hardware has erred. VM_FAULT_HWPOISON_LARGE would tell the size that is lost by an
+ * index into a table of hugetlb's, which is not exported.
+ */
 static vm_fault_t actmem_fault(struct vm_fault *vmf)
 {
 	struct actmem_region *region = actmem_file_region(vmf->vma->vm_file);
@@ -44,7 +49,7 @@ static vm_fault_t actmem_fault(struct vm_fault *vmf)
 		return VM_FAULT_SIGBUS;
 	folio = actmem_slot_get(region, index) ?: demand(region, index);
 	if (IS_ERR(folio))
-		return VM_FAULT_SIGBUS;
+		return PTR_ERR(folio) == -EHWPOISON ? VM_FAULT_HWPOISON : VM_FAULT_SIGBUS;
 	vmf->page = folio_page(folio, vmf->pgoff - ACTMEM_SMALL_PAGES(index));
 	return 0;
 }

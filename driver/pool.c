@@ -27,12 +27,6 @@
 
 #define TRIM_BATCH	64
 
-/*
- * The mark of a page that a pool has lent: folio->private, which nobody else uses
- * for a page like this, and nobody looks at without the flag PG_private.
- */
-#define LENT_MARK	(&actmem_pools)
-
 struct actmem_pool *actmem_pools;
 
 /* One who changes settings at a time. */
@@ -45,6 +39,15 @@ static struct folio *pop_ready(struct actmem_pool *pool)
 	if (folio)
 		pool->ready_count--;
 	return folio;
+}
+
+/* To the page allocator, which might hand it out again if the hardware has erred in it. */
+void actmem_pool_release(struct folio *folio)
+{
+	if (actmem_poison_is_suspected() && actmem_page_has_failed(folio))
+		actmem_quarantine(folio);
+	else
+		folio_put(folio);
 }
 
 /*
@@ -70,28 +73,11 @@ unsigned long actmem_pool_trim(struct actmem_pool *pool, unsigned long size)
 		}
 		spin_unlock(&pool->lock);
 		while ((folio = actmem_pool_pop(&surplus)))
-			folio_put(folio);
+			actmem_pool_release(folio);
 		freed += count;
 		cond_resched();
 	} while (count == TRIM_BATCH);
 	return freed;
-}
-
-static bool is_poisoned(struct folio *folio)
-{
-	long i;
-
-	for (i = 0; i < folio_nr_pages(folio); i++)
-		if (PageHWPoison(folio_page(folio, i)))
-			return true;
-	return false;
-}
-
-/* Its reference stays, so that nobody is ever given it. */
-static void set_apart(struct folio *folio)
-{
-	pr_err("actmem: huge page at pfn %#lx has a hardware error and is out of use\n",
-	       folio_pfn(folio));
 }
 
 /* False if the hardware has reported an error in it, and it is out of use. */
@@ -102,7 +88,7 @@ bool actmem_pool_zero(struct folio *folio)
 
 	for (i = 0; i < folio_nr_pages(folio); i++) {
 		if (PageHWPoison(folio_page(folio, i))) {
-			set_apart(folio);
+			actmem_quarantine(folio);
 			return false;
 		}
 		clear_highpage(folio_page(folio, i));
@@ -115,7 +101,7 @@ static struct folio *lend(struct actmem_pool *pool, struct folio *folio)
 {
 	lockdep_assert_held(&pool->lock);
 	if (folio) {
-		folio->private = LENT_MARK;
+		actmem_page_note(folio, ACTMEM_PAGE_LENT);
 		pool->held--;
 		pool->lent++;
 		if (!pool->held)
@@ -126,7 +112,16 @@ static struct folio *lend(struct actmem_pool *pool, struct folio *folio)
 
 bool actmem_pool_has_lent(const struct folio *folio)
 {
-	return folio->private == LENT_MARK;
+	return actmem_page_notes_of(folio) & ACTMEM_PAGE_LENT;
+}
+
+/* A page that was lent has been set apart; the pool is to get another one. */
+static void write_off(struct actmem_pool *pool)
+{
+	spin_lock(&pool->lock);
+	pool->lent--;
+	spin_unlock(&pool->lock);
+	actmem_pool_kick(pool);
 }
 
 /* A page of zeros that nobody pays for; NULL if the pool has none ready. */
@@ -135,12 +130,16 @@ struct folio *actmem_pool_take_ready(int node)
 	struct actmem_pool *pool = &actmem_pools[node];
 	struct folio *folio;
 
-	if (!READ_ONCE(pool->ready_count))
-		return NULL;
-	spin_lock(&pool->lock);
-	folio = lend(pool, pop_ready(pool));
-	spin_unlock(&pool->lock);
-	return folio;
+	while (READ_ONCE(pool->ready_count)) {
+		spin_lock(&pool->lock);
+		folio = lend(pool, pop_ready(pool));
+		spin_unlock(&pool->lock);
+		if (!folio || !actmem_poison_is_suspected() || !actmem_page_has_failed(folio))
+			return folio;
+		actmem_quarantine(folio);
+		write_off(pool);
+	}
+	return NULL;
 }
 
 /* The same, but a page that is not zero yet is zeroed for it. */
@@ -160,10 +159,7 @@ struct folio *actmem_pool_take(int node)
 			break;
 		if (actmem_pool_zero(folio))
 			return folio;
-		spin_lock(&pool->lock);
-		pool->lent--;
-		spin_unlock(&pool->lock);
-		actmem_pool_kick(pool);
+		write_off(pool);
 	}
 	return NULL;
 }
@@ -194,9 +190,11 @@ void actmem_pool_give(struct folio *folio)
 {
 	struct actmem_pool *pool = &actmem_pools[folio_nid(folio)];
 	bool was_lent = actmem_pool_has_lent(folio);
-	bool poisoned = is_poisoned(folio);
+	bool poisoned = actmem_page_notes_of(folio) & ACTMEM_PAGE_POISONED ||
+			actmem_page_has_failed(folio);
 
-	folio->private = NULL;
+	if (!poisoned)
+		actmem_page_note(folio, 0);
 	if (was_lent) {
 		folio_clear_referenced(folio);
 		folio_clear_dirty(folio);
@@ -205,7 +203,7 @@ void actmem_pool_give(struct folio *folio)
 			return;
 	}
 	if (poisoned)
-		set_apart(folio);
+		actmem_quarantine(folio);
 	else
 		folio_put(folio);
 }

@@ -85,6 +85,7 @@ static inline struct folio *actmem_pool_pop(struct list_head *list)
 
 /* pool.c */
 bool actmem_pool_zero(struct folio *folio);
+void actmem_pool_release(struct folio *folio);
 unsigned long actmem_pool_trim(struct actmem_pool *pool, unsigned long size);
 void actmem_pools_fit(void);
 

@@ -86,7 +86,7 @@ static void end_work(struct actmem_pool *pool, struct folio *folio)
 	}
 	spin_unlock(&pool->lock);
 	if (folio && is_surplus)
-		folio_put(folio);
+		actmem_pool_release(folio);
 }
 
 static struct folio *alloc_folio(int node)

@@ -32,13 +32,14 @@ static struct mutex *maker_of(const struct actmem_region *region, unsigned long 
 	return &makers[hash_long(hash_long(region->id, BITS_PER_LONG) + index, MAKER_BITS)];
 }
 
-/* How many pages are there, up to the first that is missing. */
+/* How many pages are there, up to the first that is missing or has erred. */
 static unsigned long count_present(const struct actmem_region *region, unsigned long first,
 				   unsigned long count)
 {
 	unsigned long i;
 
-	for (i = 0; i < count && !actmem_slot_is_missing(region, first + i); i++)
+	for (i = 0; i < count && !actmem_slot_is_missing(region, first + i) &&
+	     !actmem_slot_is_poisoned(region, first + i); i++)
 		cond_resched();
 	return i;
 }
@@ -180,6 +181,10 @@ static int fill_slots(struct filling *filling, unsigned long first, unsigned lon
 		if (at_ease)
 			fill_at_ease(filling, first + *done, count - *done);
 		at_ease = false;
+		if (actmem_slot_is_poisoned(filling->region, first + *done)) {
+			actmem_poison_explain(filling->region, first + *done, why);
+			return -EIO;
+		}
 		if (!actmem_slot_is_missing(filling->region, first + *done))
 			continue;
 		err = actmem_caller_stopped(&filling->caller);
@@ -309,7 +314,10 @@ static int demand(struct actmem_region *region, unsigned long index,
 	return made;
 }
 
-/* The page with a reference for the caller; it is allocated if it is missing. */
+/*
+ * The page with a reference for the caller; it is allocated if it is missing. EHWPOISON
+ * if the hardware has erred in it.
+ */
 struct folio *actmem_slot_demand(struct actmem_region *region, unsigned long index,
 				 const struct actmem_caller *caller, struct actmem_why *why)
 {
@@ -323,5 +331,7 @@ struct folio *actmem_slot_demand(struct actmem_region *region, unsigned long ind
 			return ERR_PTR(err);
 		}
 	}
+	if (IS_ERR(folio))
+		actmem_poison_explain(region, index, why);
 	return folio;
 }

@@ -166,6 +166,8 @@ static struct actmem_region *region_alloc(const struct actmem_ioctl_create *arg,
 	kref_init(&region->ref);
 	spin_lock_init(&region->lock);
 	mutex_init(&region->reserve_lock);
+	mutex_init(&region->unmap_lock);
+	INIT_LIST_HEAD(&region->poisoned);
 	region->flags = arg->flags;
 	region->policy = arg->policy;
 	if (mount)

@@ -164,6 +164,9 @@ static int copy(struct file *file, void __user *user, const struct actmem_caller
 int actmem_request(struct file *file, unsigned int request, void __user *user,
 		   const struct actmem_caller *caller)
 {
+	/* What the hardware has reported by now is not to be used any more. */
+	if (caller)
+		actmem_poison_settle();
 	switch (request) {
 	case ACTMEM_IOC_POPULATE:
 	case ACTMEM_IOC_DISCARD:

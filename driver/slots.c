@@ -12,6 +12,9 @@
  * There is one who has no reference: having mapped the page, a fault has handed
  * its own over to the mapping, which may be gone by the time that it unlocks the
  * page. So a page that is locked stays, too.
+ *
+ * A page in which the hardware has erred stays in its slot until it leaves by the
+ * gate as any other does, but nobody is given it any more.
  */
 #include <linux/delay.h>
 #include <linux/mm.h>
@@ -32,14 +35,24 @@
 #define DISCARD_TRIES	5
 #define DISCARD_PAUSE	1000	/* microseconds */
 
-/* The page with a reference for the caller, NULL if it is missing. */
+static bool is_poisoned(const struct folio *folio)
+{
+	return actmem_page_notes_of(folio) & ACTMEM_PAGE_POISONED;
+}
+
+/*
+ * The page with a reference for the caller, NULL if it is missing, EHWPOISON if the
+ * hardware has erred in it.
+ */
 struct folio *actmem_slot_get(struct actmem_region *region, unsigned long index)
 {
 	struct folio *folio;
 
 	spin_lock(&region->lock);
 	folio = region->folios[index];
-	if (folio)
+	if (folio && is_poisoned(folio))
+		folio = ERR_PTR(-EHWPOISON);
+	else if (folio)
 		folio_get(folio);
 	spin_unlock(&region->lock);
 	return folio;
@@ -56,6 +69,9 @@ void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct 
 	if (region->inode)
 		inode_add_bytes(region->inode, ACTMEM_PAGE_BYTES);
 	spin_unlock(&region->lock);
+	/* Who looked for a page that had erred may have come by before it was here. */
+	if (actmem_poison_is_suspected())
+		actmem_poison_check(region, index);
 }
 
 /* Nobody else can come to have it, as long as the lock of its region is held. */
@@ -83,6 +99,10 @@ static struct folio *empty_slot(struct actmem_region *region, unsigned long inde
 	lockdep_assert_held(&region->lock);
 	if (!folio || !has_nobody_else(folio))
 		return NULL;
+	if (is_poisoned(folio)) {
+		list_del(&folio->lru);
+		region->poisoned_pages--;
+	}
 	actmem_uncount_page(region, folio);
 	actmem_node_unreserve(folio_nid(folio));
 	actmem_release_reserved(region);
@@ -135,6 +155,71 @@ bool actmem_slot_is_missing(const struct actmem_region *region, unsigned long in
 {
 	/* Pairs with empty_slot(). */
 	return !smp_load_acquire(&region->folios[index]);
+}
+
+bool actmem_slot_is_poisoned(struct actmem_region *region, unsigned long index)
+{
+	bool poisoned = false;
+
+	if (!READ_ONCE(region->poisoned_pages))
+		return false;
+	spin_lock(&region->lock);
+	if (region->folios[index])
+		poisoned = is_poisoned(region->folios[index]);
+	spin_unlock(&region->lock);
+	return poisoned;
+}
+
+/*
+ * Nobody is given the page any more, to which the caller has a reference. False if
+ * it is not there, or that was known.
+ */
+bool actmem_slot_poison(struct actmem_region *region, unsigned long index, struct folio *folio)
+{
+	bool is_news;
+
+	spin_lock(&region->lock);
+	is_news = region->folios[index] == folio && !is_poisoned(folio);
+	if (is_news) {
+		actmem_page_note(folio, actmem_page_notes_of(folio) | ACTMEM_PAGE_POISONED);
+		list_add_tail(&folio->lru, &region->poisoned);
+		region->poisoned_pages++;
+	}
+	spin_unlock(&region->lock);
+	return is_news;
+}
+
+/*
+ * Unmaps the pages in which the hardware has erred. False if somebody else has one
+ * of them: he may be a fault that was given it before it erred and is to map it yet,
+ * so that it has to be looked at again.
+ */
+bool actmem_slots_unmap_poisoned(struct actmem_region *region)
+{
+	unsigned long i, count = READ_ONCE(region->poisoned_pages);
+	bool settled = true;
+
+	mutex_lock(&region->unmap_lock);
+	for (i = 0; i < count; i++) {
+		struct folio *folio;
+		bool mapped = false;
+		loff_t offset = 0;
+
+		spin_lock(&region->lock);
+		folio = list_first_entry_or_null(&region->poisoned, struct folio, lru);
+		if (folio) {
+			list_move_tail(&folio->lru, &region->poisoned);
+			offset = (loff_t)folio->index << PAGE_SHIFT;
+			mapped = region->inode && actmem_folio_mapcount(folio) > 0;
+			settled = settled && folio_ref_count(folio) == 1;
+		}
+		spin_unlock(&region->lock);
+		if (mapped)
+			unmap_mapping_range(region->inode->i_mapping, offset, ACTMEM_PAGE_BYTES, 1);
+		cond_resched();
+	}
+	mutex_unlock(&region->unmap_lock);
+	return settled;
 }
 
 unsigned long actmem_slots_missing(const struct actmem_region *region, unsigned long first,

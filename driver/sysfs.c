@@ -9,6 +9,7 @@
  *   nodeN/regions           regions that have bytes on node N
  *   nodeN/region_bytes      bytes on node N of all regions
  *   nodeN/lingering_bytes   bytes on node N of those that linger
+ *   nodeN/poisoned_bytes    bytes on node N of pages in which the hardware has erred
  *   nodeN/pool_free_bytes   bytes that node N's pool has ready
  *   nodeN/pool_lent_bytes   bytes of node N's pool that regions have
  *
@@ -35,12 +36,13 @@ struct node_directory {
 	struct node_attribute regions;
 	struct node_attribute region_bytes;
 	struct node_attribute lingering_bytes;
+	struct node_attribute poisoned_bytes;
 	struct node_attribute limit_bytes;
 	struct node_attribute pool_bytes;
 	struct node_attribute pool_min_bytes;
 	struct node_attribute pool_free_bytes;
 	struct node_attribute pool_lent_bytes;
-	struct attribute *attributes[9];
+	struct attribute *attributes[10];
 	struct attribute_group group;
 	char name[sizeof("node1234567890")];
 };
@@ -167,6 +169,13 @@ static ssize_t lingering_bytes_show(struct device *device, struct device_attribu
 	return err ?: sysfs_emit(buffer, "%llu\n", actmem_node_lingering_bytes(node));
 }
 
+static ssize_t poisoned_bytes_show(struct device *device, struct device_attribute *attribute,
+				   char *buffer)
+{
+	actmem_poison_settle();
+	return sysfs_emit(buffer, "%llu\n", actmem_node_poisoned_bytes(node_of(attribute)));
+}
+
 static ssize_t limit_bytes_show(struct device *device, struct device_attribute *attribute,
 				char *buffer)
 {
@@ -250,6 +259,7 @@ static void init_node_directory(struct node_directory *directory, int node)
 							      NULL);
 	static const struct device_attribute region_bytes = __ATTR_RO(region_bytes);
 	static const struct device_attribute lingering_bytes = __ATTR_RO(lingering_bytes);
+	static const struct device_attribute poisoned_bytes = __ATTR_RO(poisoned_bytes);
 	static const struct device_attribute limit_bytes = __ATTR_RW(limit_bytes);
 	static const struct device_attribute pool_bytes = __ATTR_RW(pool_bytes);
 	static const struct device_attribute pool_min_bytes = __ATTR_RW(pool_min_bytes);
@@ -259,6 +269,7 @@ static void init_node_directory(struct node_directory *directory, int node)
 	init_node_attribute(&directory->regions, node, &regions);
 	init_node_attribute(&directory->region_bytes, node, &region_bytes);
 	init_node_attribute(&directory->lingering_bytes, node, &lingering_bytes);
+	init_node_attribute(&directory->poisoned_bytes, node, &poisoned_bytes);
 	init_node_attribute(&directory->limit_bytes, node, &limit_bytes);
 	init_node_attribute(&directory->pool_bytes, node, &pool_bytes);
 	init_node_attribute(&directory->pool_min_bytes, node, &pool_min_bytes);
@@ -272,6 +283,7 @@ static void init_node_directory(struct node_directory *directory, int node)
 	directory->attributes[5] = &directory->pool_min_bytes.attribute.attr;
 	directory->attributes[6] = &directory->pool_free_bytes.attribute.attr;
 	directory->attributes[7] = &directory->pool_lent_bytes.attribute.attr;
+	directory->attributes[8] = &directory->poisoned_bytes.attribute.attr;
 	snprintf(directory->name, sizeof(directory->name), "node%d", node);
 	directory->group.name = directory->name;
 	directory->group.attrs = directory->attributes;

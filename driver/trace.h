@@ -36,7 +36,8 @@
 	{ ACTMEM_WHY_MEMCG,		"memcg" },		\
 	{ ACTMEM_WHY_USER_LIMIT,	"user-limit" },		\
 	{ ACTMEM_WHY_NODE_LIMIT,	"node-limit" },		\
-	{ ACTMEM_WHY_MOUNT_LIMIT,	"mount-limit" })
+	{ ACTMEM_WHY_MOUNT_LIMIT,	"mount-limit" },	\
+	{ ACTMEM_WHY_POISON,		"poison" })
 
 /* Tools that read the format know the numbers only. */
 TRACE_DEFINE_ENUM(ACTMEM_COMMAND_POPULATE);
@@ -149,6 +150,24 @@ TRACE_EVENT(actmem_alloc_fail,
 	    TP_printk("id=%llu ret=%d reason=%s node=%d wanted=%llu available=%llu movable=%llu",
 		      __entry->id, __entry->ret, show_reason(__entry->reason), __entry->node,
 		      __entry->wanted, __entry->available, __entry->movable)
+);
+
+TRACE_EVENT(actmem_page_poisoned,
+	    TP_PROTO(const struct actmem_region *region, unsigned long index,
+		     struct folio *folio),
+	    TP_ARGS(region, index, folio),
+	    TP_STRUCT__entry(__field(u64, id)
+			     __field(u64, offset)
+			     __field(int, node)
+			     __field(int, pid)
+			     __field(u64, pfn)),
+	    TP_fast_assign(__entry->id = region ? region->id : 0;
+			   __entry->offset = region ? index * ACTMEM_PAGE_BYTES : 0;
+			   __entry->node = folio_nid(folio);
+			   __entry->pid = region ? pid_nr(region->pid) : 0;
+			   __entry->pfn = folio_pfn(folio);),
+	    TP_printk("id=%llu offset=%llu node=%d pid=%d pfn=%llu", __entry->id,
+		      __entry->offset, __entry->node, __entry->pid, __entry->pfn)
 );
 
 TRACE_EVENT(actmem_pool_fill,

@@ -128,6 +128,7 @@ struct actmem_region_info {
 	char command[16];		/* of the owner, "" if it has ended */
 	uint64_t allocated_bytes;	/* of the pages that are there */
 	uint64_t demand_faults;		/* pages that came when touched (driver) */
+	uint64_t poisoned_bytes;	/* of pages out of use by hardware errors (driver) */
 };
 
 /* Since actmem_open(); *_total only rise, the others return to 0. */
@@ -246,6 +247,14 @@ uint64_t actmem_region_length(const struct actmem_region *region);
 /*
  * Maps the whole region shared, readable and writable, at a 2 MiB-aligned
  * address. Later calls return the same address; each needs its unmap.
+ *
+ * If the hardware reports an uncorrected error in the memory, it is the page of
+ * 2 MiB around it that is lost, not the region: whoever touches it gets SIGBUS
+ * with si_code BUS_MCEERR_AR and the address in si_addr, a system call -EFAULT.
+ * All of the page is gone, though si_addr_lsb tells of less (driver: 4 KiB).
+ * Discard it, and what is touched or populated next in its place is a fresh page
+ * of zeros. driver: a device that had it registered has it still; unregister it
+ * before, or the discard is -EBUSY.
  */
 int actmem_region_map(struct actmem_region *region, void **address);
 int actmem_region_unmap(struct actmem_region *region);
@@ -260,7 +269,8 @@ int actmem_region_info(struct actmem_region *region,
  * @length not 0 (-EINVAL). What could be had before an error is kept. Several
  * threads may populate at once, and it is best done before the pages are wanted.
  *
- * -EOPNOTSUPP: a driver that is too old.
+ * -EOPNOTSUPP: a driver that is too old.  -EIO  a page from another node, or one
+ * in the range is lost to a hardware error: discard it.
  */
 int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64_t length);
 
@@ -290,8 +300,8 @@ int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_
  *
  * -EINVAL  ranges that overlap or end outside their regions, or regions of
  *	different backends
- * -EIO  the hardware reported an error in a page; what was copied before it is
- *	told by actmem_error()
+ * -EIO  the hardware reported an error in a page, which is out of use from then
+ *	on; where it is and what was copied before it is told by actmem_error()
  * -EOPNOTSUPP  a driver that is too old
  */
 int actmem_region_copy(struct actmem_region *to, uint64_t offset,

@@ -324,6 +324,7 @@ static void take_info(struct actmem_region_info *into, const struct actmem_ioctl
 	into->pinned_bytes = from->pinned_bytes;
 	into->allocated_bytes = from->allocated_bytes;
 	into->demand_faults = from->demand_faults;
+	into->poisoned_bytes = from->poisoned_bytes;
 	into->uid = from->uid;
 	into->pid = from->pid;
 	into->lingering = !!(from->state & ACTMEM_INFO_LINGERING);

@@ -267,6 +267,7 @@ static int print_text(const json_t *info, unsigned int flags)
 		{ "FREE", "free_bytes", cell_bytes, true },
 		{ "DRIVER'S REGIONS", "region_bytes", cell_bytes, true },
 		{ "LIMIT", "limit_bytes", cell_bytes, true },
+		{ "POISONED", "poisoned_bytes", cell_bytes, true },
 		{ "FREE/LENT/POOL", "pool", cell_warm_pool, true },
 		{ "FREE/2M PAGES", "huge_2M", cell_pool, true },
 		{ "FREE/1G PAGES", "huge_1G", cell_pool, true },

@@ -26,7 +26,8 @@ static const char help[] =
 	"Columns: PID, USER and COMMAND of the owner; NAME of the region; SIZE; bytes\n"
 	"ALLOCATED, fewer in a lazy region; PAGE size (thp: transparent huge pages);\n"
 	"bytes on each of the NODES; bytes MAPPED by some process; bytes PINNED: by\n"
-	"devices and I/O (driver) or by mlock (memfd); BACKEND.";
+	"devices and I/O (driver) or by mlock (memfd); bytes POISONED, lost to hardware\n"
+	"errors (driver); BACKEND.";
 
 /* The driver asks for CAP_SYS_ADMIN, /proc/PID/fd for CAP_SYS_PTRACE. */
 static bool sees_all_users(void)
@@ -88,7 +89,7 @@ static json_t *nodes_to_json(const uint64_t node_bytes[ACTMEM_NODES_MAX])
 /* An owner that has ended has neither pid nor command: null. */
 static json_t *region_to_json(const struct actmem_region_info *region)
 {
-	return json_pack("{s:o, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:b}",
+	return json_pack("{s:o, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:b}",
 			 "pid", region->pid ? json_integer(region->pid) : json_null(),
 			 "uid", (json_int_t)region->uid,
 			 "command", region->command[0] ? text_to_json(region->command)
@@ -104,6 +105,7 @@ static json_t *region_to_json(const struct actmem_region_info *region)
 			 "mapped_bytes", (json_int_t)region->mapped_bytes,
 			 "pinned_bytes", (json_int_t)region->pinned_bytes,
 			 "demand_faults", (json_int_t)region->demand_faults,
+			 "poisoned_bytes", (json_int_t)region->poisoned_bytes,
 			 "lingering", !!region->lingering);
 }
 
@@ -159,6 +161,7 @@ static int print_table(const json_t *list, unsigned int flags)
 		{ "NODES", "nodes", cell_nodes, false },
 		{ "MAPPED", "mapped_bytes", cell_bytes, true },
 		{ "PINNED", "pinned_bytes", cell_bytes, true },
+		{ "POISONED", "poisoned_bytes", cell_bytes, true },
 		{ "BACKEND", "backend", cell_text, false },
 	};
 

@@ -234,7 +234,7 @@ static json_t *warm_pool_to_json(int node)
 
 static json_t *node_to_json(int node, const char *meminfo, const char *pools)
 {
-	return json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+	return json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 			 "node", node,
 			 "total_bytes", meminfo_bytes(meminfo, "MemTotal:"),
 			 "free_bytes", meminfo_bytes(meminfo, "MemFree:"),
@@ -244,7 +244,8 @@ static json_t *node_to_json(int node, const char *meminfo, const char *pools)
 			 "regions", driver_node_total(node, "regions"),
 			 "region_bytes", driver_node_total(node, "region_bytes"),
 			 "lingering_bytes", driver_node_total(node, "lingering_bytes"),
-			 "limit_bytes", driver_node_total(node, "limit_bytes"));
+			 "limit_bytes", driver_node_total(node, "limit_bytes"),
+			 "poisoned_bytes", driver_node_total(node, "poisoned_bytes"));
 }
 
 json_t *facts_nodes(void)

@@ -118,6 +118,8 @@ struct actmem_ioctl_query {
 #define ACTMEM_FEATURE_NAMES		(1ULL << 1)
 /* The kernel has dma-bufs: ACTMEM_IOC_EXPORT. */
 #define ACTMEM_FEATURE_DMABUF		(1ULL << 2)
+/* A page that the hardware reports is out of use, not the region. Since version 3. */
+#define ACTMEM_FEATURE_MACHINE_CHECK	(1ULL << 4)
 
 /*
  * Where the pages of a region come from. Every page is verified to be where
@@ -161,12 +163,14 @@ struct actmem_ioctl_query {
 #define ACTMEM_WHY_USER_LIMIT		7	/* EDQUOT: the administrator's, of the user */
 #define ACTMEM_WHY_NODE_LIMIT		8	/* EDQUOT: the administrator's, of @node */
 #define ACTMEM_WHY_MOUNT_LIMIT		9	/* ENOSPC: the mount's size= */
+#define ACTMEM_WHY_POISON		10	/* EIO: hardware error in a page of @node */
 
 /**
  * struct actmem_why - why pages could not be had
  * @reason: ACTMEM_WHY_*
  * @node: the node that @reason speaks of, or -1
- * @wanted: bytes wanted from that node, or under that limit
+ * @wanted: bytes wanted from that node, or under that limit; of POISON, where the
+ *	page is: its offset in the region it belongs to
  * @available: bytes that this node had to give (in pages of this size, outside
  *	its movable zone), that were left under the limit, or that the memory
  *	cgroup let the call have
@@ -229,6 +233,8 @@ struct actmem_ioctl_create {
 #define ACTMEM_INFO_NAMED		(1U << 2)
 /* Nobody can write to it any more: ACTMEM_IOC_SEAL. */
 #define ACTMEM_INFO_SEALED		(1U << 3)
+/* The hardware has erred in pages of it, see @poisoned_bytes. */
+#define ACTMEM_INFO_POISONED		(1U << 5)
 
 /**
  * struct actmem_ioctl_info - ACTMEM_IOC_INFO: one region as it is now
@@ -257,6 +263,8 @@ struct actmem_ioctl_create {
  *	by creating, linking or renaming it, without the path
  * @demand_faults: out: pages that were allocated one at a time, when they were
  *	first touched or copied into. Since version 2.
+ * @poisoned_bytes: out: bytes of the pages it holds in which the hardware has
+ *	erred. Since version 3.
  * @exported_bytes: out: bytes of the dma-bufs that there are of it; what is in
  *	two of them counts twice. Since version 3.
  *
@@ -283,6 +291,7 @@ struct actmem_ioctl_info {
 	__u32 reserved;
 	char name[ACTMEM_NAME_BYTES];
 	__u64 demand_faults;
+	__u64 poisoned_bytes;
 	__u64 exported_bytes;
 };
 
@@ -325,7 +334,8 @@ struct actmem_ioctl_list {
  * @offset are there. So may others be behind them, which stay: several CPUs are
  * at it, and none of them waits for a page that is hard to get. A limit of the
  * user that has no room for all the missing pages, but for those that others are
- * about to make, fails the call before any is allocated.
+ * about to make, fails the call before any is allocated. It is EIO for a page that
+ * is there but in which the hardware has erred.
  *
  * DISCARD gives the pages of the range back and unmaps them from every process.
  * What is touched next is a fresh page of zeros. A page that somebody else
@@ -336,6 +346,15 @@ struct actmem_ioctl_list {
  *
  * A page that is touched while it cannot be had is SIGBUS, as with hugetlb, and
  * EFAULT to system calls.
+ *
+ * A page in which the hardware has reported an uncorrected error, anywhere in its
+ * @page_bytes, is lost, and the rest of the region is not. It is unmapped from
+ * every process, and who touches any byte of it gets SIGBUS with si_code
+ * BUS_MCEERR_AR (of si_addr_lsb 12, the smallest page that the kernel can name),
+ * system calls EFAULT, POPULATE and COPY EIO. It belongs to the region, and counts
+ * against its limits, until it is discarded or the region ends; then it is kept out
+ * of use for good, and a fresh page can take its place. Who holds a reference to it
+ * (registered with a device) has it still, and keeps it from being discarded.
  *
  * Both need a descriptor open for writing (EBADF otherwise). EINTR if the task
  * was killed meanwhile; ECANCELED as for struct actmem_uring.
@@ -362,11 +381,12 @@ struct actmem_ioctl_range {
  *	the same and the ranges overlap
  * @reserved: in: 0
  * @done: out: bytes copied, from the start, also when the call fails
- * @why: out: why a page of this region could not be had
+ * @why: out: why a page of either region could not be had
  *
  * Pages missing in the source are read as zeros and stay missing; those missing
  * in this region are allocated, as by POPULATE and with its errors. EIO if the
- * hardware reported an error in a page. Who reads or writes either range
+ * hardware reported an error in a page of either region, which is out of use from
+ * then on; @why tells its offset there if it is known by then. Who reads or writes either range
  * meanwhile sees some of the bytes copied and others not.
  *
  * This descriptor must be open for writing (EBADF otherwise). EINTR and

@@ -37,6 +37,16 @@ static int blemish(const char *address)
 	return put(PFN, text);
 }
 
+/* One page of the region that is open as @fd. */
+#define EXPECT_OUT_OF_USE(fd)						\
+do {									\
+	struct actmem_ioctl_info now;					\
+									\
+	EXPECT_EQ(0, info(fd, 0, &now));				\
+	EXPECT_EQ(PAGE_BYTES, now.poisoned_bytes);			\
+	EXPECT_EQ(ACTMEM_INFO_POISONED, now.state & ACTMEM_INFO_POISONED); \
+} while (0)
+
 FIXTURE_SETUP(poison)
 {
 	int fd = open(BLEMISH, O_RDONLY | O_CLOEXEC);
@@ -78,24 +88,33 @@ TEST_F(poison, source)
 	ASSERT_EQ(0, blemish(self->source + FAILED));
 	EXPECT_EQ(-EIO, call(self->to, ACTMEM_IOC_COPY, &arg));
 	EXPECT_EQ(FAILED, arg.done);
-	EXPECT_EQ(ACTMEM_WHY_NONE, arg.why.reason);
+	EXPECT_EQ(ACTMEM_WHY_POISON, arg.why.reason);
+	EXPECT_EQ(PAGE_BYTES, arg.why.wanted);
 	EXPECT_TRUE(is_all(self->target, 0x22, FAILED));
 	EXPECT_TRUE(is_all(self->target + FAILED, 0x11, SMALL));
 
-	/* At another alignment as far as a small page before it. */
-	memset(self->target, 0x11, LENGTH);
+	/* The whole of the huge page is out of use from then on, the rest can be had. */
+	EXPECT_OUT_OF_USE(self->from);
 	arg = copy_of(77, self->from, 0, LENGTH - 77);
+	EXPECT_EQ(-EIO, call(self->to, ACTMEM_IOC_COPY, &arg));
+	EXPECT_EQ(PAGE_BYTES, arg.done);
+	EXPECT_EQ(-EIO, copy(self->to, 0, self->from, PAGE_BYTES, 1));
+	EXPECT_EQ(0, copy(self->to, 0, self->from, 2 * PAGE_BYTES, PAGE_BYTES));
+	ASSERT_EQ(0, blemish(NULL));
+	EXPECT_EQ(-EIO, copy(self->to, 0, self->from, 2 * PAGE_BYTES - 1, 1));
+}
+
+/* At another alignment it is noticed up to a small page before it. */
+TEST_F(poison, source_aligned_otherwise)
+{
+	struct actmem_ioctl_copy arg = copy_of(77, self->from, 0, LENGTH - 77);
+
+	ASSERT_EQ(0, blemish(self->source + FAILED));
 	EXPECT_EQ(-EIO, call(self->to, ACTMEM_IOC_COPY, &arg));
 	EXPECT_GE(FAILED, arg.done);
 	EXPECT_LT(FAILED - SMALL, arg.done);
 	EXPECT_TRUE(is_all(self->target + 77, 0x22, arg.done));
-
-	/* The rest can be had, up to it and from behind it. */
-	EXPECT_EQ(0, copy(self->to, 0, self->from, 0, FAILED));
-	EXPECT_EQ(-EIO, copy(self->to, 0, self->from, FAILED + SMALL - 1, 1));
-	EXPECT_EQ(0, copy(self->to, 0, self->from, FAILED + SMALL, LENGTH - FAILED - SMALL));
-	ASSERT_EQ(0, blemish(NULL));
-	EXPECT_EQ(0, copy(self->to, 0, self->from, 0, LENGTH));
+	EXPECT_OUT_OF_USE(self->from);
 }
 
 TEST_F(poison, destination)
@@ -105,10 +124,12 @@ TEST_F(poison, destination)
 	ASSERT_EQ(0, blemish(self->target + FAILED));
 	EXPECT_EQ(-EIO, call(self->to, ACTMEM_IOC_COPY, &arg));
 	EXPECT_EQ(FAILED, arg.done);
-	EXPECT_TRUE(is_all(self->target, 0x22, FAILED));
-	EXPECT_EQ(0, copy(self->to, 0, self->from, 0, FAILED));
-	EXPECT_EQ(-EIO, copy(self->to, FAILED + SMALL - 1, self->from, 0, 1));
-	EXPECT_EQ(0, copy(self->to, FAILED + SMALL, self->from, 0, LENGTH - FAILED - SMALL));
+	EXPECT_TRUE(is_all(self->target, 0x22, PAGE_BYTES));
+	EXPECT_EQ(ACTMEM_WHY_POISON, arg.why.reason);
+	EXPECT_OUT_OF_USE(self->to);
+	EXPECT_EQ(0, copy(self->to, 0, self->from, 0, PAGE_BYTES));
+	EXPECT_EQ(-EIO, copy(self->to, PAGE_BYTES, self->from, 0, 1));
+	EXPECT_EQ(0, copy(self->to, 2 * PAGE_BYTES, self->from, 0, PAGE_BYTES));
 }
 
 /* Pages are copied node by node: what is copied beyond a gap does not count. */

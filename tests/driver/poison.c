@@ -4,15 +4,9 @@
  * to anybody again. madvise(MADV_HWPOISON) plays the hardware; the error is in the
  * second small page of a huge one, as the page allocator looks at the first alone.
  */
-#include "driver_test.h"
+#include "poison_test.h"
 
 #define PAGES	4
-
-#ifndef MADV_HWPOISON
-#define MADV_HWPOISON	100
-#endif
-
-#define PFN_MASK	((1ULL << 55) - 1)
 
 static int set_pool(size_t pages)
 {
@@ -33,17 +27,12 @@ static void wait_ready(long pages)
 		usleep(20000);
 }
 
-/* Of the huge page at @memory; 0 if it cannot be told. */
-static uint64_t frame_of(const char *memory)
+/* Where the pool is. */
+static int create_on_node(int device, size_t pages)
 {
-	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-	uint64_t entry = 0;
+	struct actmem_ioctl_create arg = region_on(pages, ACTMEM_POLICY_BIND, 1);
 
-	if (fd >= 0 && pread(fd, &entry, 8, (uintptr_t)memory / 4096 * 8) != 8)
-		entry = 0;
-	if (fd >= 0)
-		close(fd);
-	return entry & PFN_MASK;
+	return create(device, &arg);
 }
 
 /* Whether any page of the region that is open as @fd is the one at @frame. */
@@ -64,14 +53,14 @@ static bool has_frame(int fd, size_t pages, uint64_t frame)
 FIXTURE(poison)
 {
 	int device;
+	long poisoned;
 };
 
 FIXTURE_SETUP(poison)
 {
 	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
 	ASSERT_LE(0, self->device);
-	if (!access("/sys/kernel/debug/page_owner", F_OK))
-		SKIP(return, "a page that is out of use would count as leaked");
+	self->poisoned = all_poisoned_pages();
 }
 
 FIXTURE_TEARDOWN(poison)
@@ -83,14 +72,13 @@ FIXTURE_TEARDOWN(poison)
 /* Makes a region and gives it up with an error in one of its pages, which is told. */
 static uint64_t give_back_one_with_an_error(int device)
 {
-	int fd = create_pages(device, PAGES);
+	int fd = create_on_node(device, PAGES);
 	char *memory = map_and_touch(fd, PAGES);
 	uint64_t frame = 0;
 
 	if (memory != MAP_FAILED) {
 		frame = frame_of(memory + PAGE_BYTES);
-		/* Kernels differ in what it returns for memory that they cannot isolate. */
-		madvise(memory + PAGE_BYTES + 4096, 4096, MADV_HWPOISON);
+		poison(memory + PAGE_BYTES + SMALL);
 		munmap(memory, PAGES * PAGE_BYTES);
 	}
 	close(fd);
@@ -108,11 +96,12 @@ TEST_F(poison, a_page_that_was_lent)
 	ASSERT_NE(0, frame);
 	EXPECT_EQ(0, regions());
 	EXPECT_EQ(0, pool("lent"));
+	EXPECT_EQ(self->poisoned + 1, all_poisoned_pages());
 	/* The pool gets another one for it, if only when it is asked to. */
 	ASSERT_EQ(0, set_pool(PAGES));
 	wait_ready(PAGES);
 	for (round = 0; round < 3; round++) {
-		fd = create_pages(self->device, 8 * PAGES);
+		fd = create_on_node(self->device, 8 * PAGES);
 		ASSERT_LE(0, fd);
 		EXPECT_FALSE(has_frame(fd, 8 * PAGES, frame));
 		close(fd);
@@ -120,21 +109,81 @@ TEST_F(poison, a_page_that_was_lent)
 	}
 }
 
+/* Of a page that the pool has ready, as a region has told before it gave it up. */
+static uint64_t ready_frame(int device)
+{
+	int fd = create_on_node(device, PAGES);
+	char *memory = map_and_touch(fd, PAGES);
+	uint64_t frame = 0;
+
+	if (memory != MAP_FAILED) {
+		frame = frame_of(memory + PAGE_BYTES);
+		munmap(memory, PAGES * PAGE_BYTES);
+	}
+	close(fd);
+	wait_ready(PAGES);
+	return frame;
+}
+
+TEST_F(poison, a_page_that_is_ready)
+{
+	uint64_t frame;
+	int fd;
+
+	ASSERT_EQ(0, set_pool(PAGES));
+	wait_ready(PAGES);
+	frame = ready_frame(self->device);
+	ASSERT_NE(0, frame);
+	poison_frame(frame + 1);
+	fd = create_on_node(self->device, PAGES);
+	ASSERT_LE(0, fd);
+	EXPECT_EQ(0, poisoned_pages(fd));
+	EXPECT_FALSE(has_frame(fd, PAGES, frame));
+	EXPECT_EQ(self->poisoned + 1, all_poisoned_pages());
+	close(fd);
+	ASSERT_EQ(0, set_pool(PAGES));
+	wait_ready(PAGES);
+}
+
+/* It does not go back to the page allocator either. */
+TEST_F(poison, a_page_that_a_pool_gives_up)
+{
+	uint64_t frame;
+	int fd;
+
+	ASSERT_EQ(0, set_pool(PAGES));
+	wait_ready(PAGES);
+	frame = ready_frame(self->device);
+	ASSERT_NE(0, frame);
+	poison_frame(frame + 1);
+	ASSERT_EQ(0, set_pool(0));
+	EXPECT_EQ(self->poisoned + 1, all_poisoned_pages());
+	fd = create_on_node(self->device, 8 * PAGES);
+	ASSERT_LE(0, fd);
+	EXPECT_FALSE(has_frame(fd, 8 * PAGES, frame));
+	close(fd);
+}
+
 /* The page allocator would hand it out again. */
 TEST_F(poison, a_page_of_no_pool)
 {
+	struct actmem_ioctl_create all = region_on(node_memory(0, "MemTotal") / PAGE_BYTES,
+						   ACTMEM_POLICY_BIND, 1);
+	struct actmem_ioctl_range arg;
 	uint64_t frame;
-	int fd, round;
 
 	frame = give_back_one_with_an_error(self->device);
 	ASSERT_NE(0, frame);
 	EXPECT_EQ(0, regions());
-	for (round = 0; round < 3; round++) {
-		fd = create_pages(self->device, 8 * PAGES);
-		ASSERT_LE(0, fd);
-		EXPECT_FALSE(has_frame(fd, 8 * PAGES, frame));
-		close(fd);
-	}
+	EXPECT_EQ(self->poisoned + 1, all_poisoned_pages());
+	/* Not even who takes all that there is gets it. */
+	all.flags = ACTMEM_CREATE_LAZY;
+	ASSERT_LE(0, create(self->device, &all));
+	EXPECT_EQ(-ENOMEM, change_range(all.fd, ACTMEM_IOC_POPULATE, 0, all.length / PAGE_BYTES,
+					&arg));
+	EXPECT_LT(8 * PAGES * PAGE_BYTES, arg.done);
+	EXPECT_FALSE(has_frame(all.fd, arg.done / PAGE_BYTES, frame));
+	close(all.fd);
 }
 
 TEST_NOTHING_IS_LEFT

@@ -78,6 +78,7 @@ def info_on_the_driver():
     assert driver["error"] is None and driver["abi"] == info["library"]["abi"], info
     assert driver["regions"] == 0 and driver["lingering_regions"] == 0, info
     assert [n["region_bytes"] for n in info["nodes"]] == [0, 0], info
+    assert [n["poisoned_bytes"] for n in info["nodes"]] == [0, 0], info
 
 
 @case

@@ -14,7 +14,8 @@ from tap import Skip, case, main
 
 MIB = 1 << 20
 IN_OPEN = 0x20
-HEADINGS = "PID USER COMMAND NAME SIZE ALLOCATED PAGE NODES MAPPED PINNED BACKEND".split()
+HEADINGS = ("PID USER COMMAND NAME SIZE ALLOCATED PAGE NODES MAPPED PINNED POISONED "
+            "BACKEND").split()
 
 
 def regions(**options):
@@ -56,6 +57,7 @@ def json_tells_all_of_each_region():
         assert 0 <= region["pinned_bytes"] <= region["bytes"], region
         assert region["allocated_bytes"] == region["bytes"], region
         assert region["demand_faults"] == 0, region
+        assert region["poisoned_bytes"] == 0, region
         assert region["lingering"] is False, region
 
 

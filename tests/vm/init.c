@@ -44,6 +44,8 @@
 
 #define ARGS_MAX	64
 #define SETTLE_SECONDS	10
+#define DEVICE_FOLDER	"/sys/class/misc/actmem"
+#define NODES_MAX	64
 
 #define SYSLOG_ACTION_READ_ALL		3
 #define SYSLOG_ACTION_CONSOLE_LEVEL	8
@@ -252,12 +254,21 @@ static long known_kib(void)
 }
 
 /*
- * Small pages that tests have had reported as broken. The huge page of each is
- * not to be used any more.
+ * What tests have had reported as broken is not to be used any more: bytes of huge
+ * pages, as long as the module is there to tell.
  */
-static long corrupted_kib(void)
+static long poisoned_bytes(void)
 {
-	return meminfo_kib(slurp("/proc/meminfo"), "\nHardwareCorrupted:") * 512;
+	char path[512];
+	long sum = 0;
+	int node;
+
+	for (node = 0; node < NODES_MAX; node++) {
+		snprintf(path, sizeof(path), DEVICE_FOLDER "/node%d/poisoned_bytes", node);
+		if (!access(path, R_OK))
+			sum += atol(slurp(path));
+	}
+	return sum;
 }
 
 /*
@@ -275,9 +286,10 @@ static int check_counters(const char *path, int number)
 	if (!directory)
 		return 0;
 	while ((entry = readdir(directory))) {
-		/* Those of DMA only ever rise. */
+		/* Those of DMA and of broken memory only ever rise. */
 		if (entry->d_name[0] == '.' || !strcmp(entry->d_name, "dev") ||
 		    !strncmp(entry->d_name, "dma_", 4) ||
+		    !strcmp(entry->d_name, "poisoned_bytes") ||
 		    !strcmp(entry->d_name, "uevent") || !strcmp(entry->d_name, "power"))
 			continue;
 		snprintf(child, sizeof(child), "%.240s/%.240s", path, entry->d_name);
@@ -299,12 +311,11 @@ static int check_counters(const char *path, int number)
 /* Pins and unmappings in flight may take a moment to be let go of. */
 static void settle_counters(int number)
 {
-	static const char path[] = "/sys/class/misc/actmem";
 	time_t end = seconds() + SETTLE_SECONDS;
 
-	while (check_counters(path, -1) && seconds() < end)
+	while (check_counters(DEVICE_FOLDER, -1) && seconds() < end)
 		nap();
-	check_counters(path, number);
+	check_counters(DEVICE_FOLDER, number);
 }
 
 /* Waits until @pid or, if it is -1, every process has ended. */
@@ -393,14 +404,16 @@ static int unload_actmem(void)
 static void finish(const char *token, long known_before)
 {
 	const char *lockdep;
+	long broken;
 	int error;
 
 	log_kernel("actmem-vm: begin -1 unload\n");
-	report_module_pages();
+	broken = poisoned_bytes();
+	report_module_pages(broken / sysconf(_SC_PAGESIZE));
 	error = unload_actmem();
 	report("unload %d", error);
 	report_leaks();
-	report("lost %ld", known_before - known_kib() - corrupted_kib());
+	report("lost %ld", known_before - known_kib() - broken / 1024);
 	report("tainted %ld", atol(slurp("/proc/sys/kernel/tainted")));
 	lockdep = strstr(slurp("/proc/lockdep_stats"), "debug_locks:");
 	if (lockdep)

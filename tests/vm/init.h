@@ -21,6 +21,6 @@ void forget_leaks(void);
 void report_leaks(void);
 
 /* Reports and logs the huge pages that loaded modules hold. */
-void report_module_pages(void);
+void report_module_pages(long kept);
 
 #endif

@@ -67,9 +67,9 @@ void report_leaks(void)
  * A stack is a line for each function, its module in brackets, then the number
  * of small pages that it allocated and that are still in use. What is smaller
  * than a huge page is page tables; slab is kmemleak's, and KASAN keeps much of
- * what has been freed.
+ * what has been freed. @kept of them are out of use for good.
  */
-void report_module_pages(void)
+void report_module_pages(long kept)
 {
 	char stack[STACK_MAX] = "", *line = NULL;
 	long pages, sum = 0;
@@ -94,5 +94,5 @@ void report_module_pages(void)
 	}
 	free(line);
 	fclose(file);
-	report("pages %ld", sum);
+	report("pages %ld", sum - kept);
 }

@@ -32,8 +32,8 @@ $(VM_PROGRAMS): $(B)/vm/%: tests/vm/programs/%.c \
 
 # One boot for each kernel, with all that any of the tests wants: disk and memory
 # for a registered buffer of 1 GiB.
-VM_MACHINE := --memory 2304M --numa 3 --nvme 1G --edu --load vgem --timeout 300 \
-	--env ACTMEM_BACKEND=driver
+VM_MACHINE := --memory 2304M --numa 3 --nvme 1G --edu --timeout 300 \
+	--load vgem --load hwpoison-inject --load mce-inject --env ACTMEM_BACKEND=driver
 
 # The tests load three modules: tests/vm/blemish marks pages as failed, tests/vm/importer
 # imports dma-bufs, and tests/vm/mover is a DMA engine made of software.
@@ -96,17 +96,14 @@ check-strict-detectors: $(B)/vm/init $(B)/vm/provoke
 	@mkdir -p $(B)/check
 	@tests/vm/selftest-strict --log $(B)/check/strict-detectors.kernel-log
 
-# A page that is out of use for good would count as leaked there.
-STRICT_DRIVER_TESTS = $(filter-out %/poison,$(DRIVER_TESTS))
-
-check-strict-driver: $(B)/vm/init $(STRICT_TESTS) $(STRICT_DRIVER_TESTS)
+check-strict-driver: $(B)/vm/init $(STRICT_TESTS) $(DRIVER_TESTS)
 	@mkdir -p $(B)/check
 	@mover=$(call module_of,strict,mover) && blemish=$(call module_of,strict,blemish) && \
 	importer=$(call module_of,strict,importer) && \
 	$(STRICT_RUN) --log $(B)/check/strict-driver.kernel-log \
 		--file "$$mover:/vm/modules/mover.ko" --file "$$blemish:/vm/modules/blemish.ko" \
 		--file "$$importer:/vm/modules/importer.ko" \
-		-- $(firstword $(STRICT_TESTS)) $(addprefix --and ,$(STRICT_DRIVER_TESTS))
+		-- $(firstword $(STRICT_TESTS)) $(addprefix --and ,$(DRIVER_TESTS))
 
 # What KASAN takes comes on top, or the regions would be refused as too large.
 check-strict-far: $(B)/vm/init $(FAR_TESTS)

@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Memory that fails while a region has it: its huge page is out of use for all
+ * who have the region, the rest is not, and it can be replaced. The failure is
+ * reported in each of the ways that the kernel has for tests: to a process
+ * (MADV_HWPOISON), by the number of the page (hwpoison-inject), and as what the
+ * processor reports (mce-inject).
+ */
+#include "poison_test.h"
+
+#define PAGES	4
+#define LENGTH	(PAGES * PAGE_BYTES)
+/* A small page in the midst of the one that fails. */
+#define FAILED	(PAGE_BYTES + 5 * SMALL)
+
+#define MCE	"/sys/kernel/debug/mce-inject"
+/* Of a bank of the processor's: valid, enabled, with address and where in it to look. */
+#define MCE_VALID	(1ULL << 63 | 1ULL << 60 | 1ULL << 59 | 1ULL << 58)
+#define MCE_UNCORRECTED	(1ULL << 61)
+/* The memory controller has failed to read. */
+#define MCE_MEMORY_READ	0x90
+/* The address is a physical one, of a small page. */
+#define MCE_PHYSICAL	(2 << 6 | 12)
+
+FIXTURE(machine_check)
+{
+	int device;
+	int fd;
+	char *memory;
+	long poisoned;
+};
+
+static void fill(char *memory)
+{
+	size_t i;
+
+	for (i = 0; i < PAGES; i++)
+		memset(memory + i * PAGE_BYTES, 0x10 + i, PAGE_BYTES);
+}
+
+static bool is_all(const char *memory, char value, size_t length)
+{
+	return memory[0] == value && !memcmp(memory, memory + 1, length - 1);
+}
+
+/* All but the second one are as they were filled. */
+static bool others_are_intact(const char *memory)
+{
+	size_t i;
+
+	for (i = 0; i < PAGES; i++)
+		if (i != 1 && !is_all(memory + i * PAGE_BYTES, 0x10 + i, PAGE_BYTES))
+			return false;
+	return true;
+}
+
+FIXTURE_SETUP(machine_check)
+{
+	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	ASSERT_LE(0, self->device);
+	self->poisoned = all_poisoned_pages();
+	self->fd = create_pages(self->device, PAGES);
+	ASSERT_LE(0, self->fd);
+	self->memory = map(self->fd, PAGES);
+	ASSERT_NE(MAP_FAILED, self->memory);
+	fill(self->memory);
+}
+
+FIXTURE_TEARDOWN(machine_check)
+{
+	munmap(self->memory, LENGTH);
+	close(self->fd);
+	close(self->device);
+}
+
+/* What there is to see once the second page has failed. */
+#define EXPECT_SECOND_FAILED(memory)						\
+do {										\
+	EXPECT_EQ(BUS_MCEERR_AR, touch((memory) + FAILED, false));		\
+	EXPECT_EQ((memory) + FAILED, signal_told.si_addr);			\
+	EXPECT_EQ(12, signal_told.si_addr_lsb);					\
+	EXPECT_EQ(BUS_MCEERR_AR, touch((memory) + PAGE_BYTES, false));		\
+	EXPECT_EQ(BUS_MCEERR_AR, touch((memory) + 2 * PAGE_BYTES - 1, true));	\
+	EXPECT_TRUE(others_are_intact(memory));					\
+} while (0)
+
+TEST_F(machine_check, reported_to_a_process)
+{
+	struct actmem_ioctl_info now;
+
+	ASSERT_EQ(0, info(self->fd, 0, &now));
+	EXPECT_EQ(0, now.state & ACTMEM_INFO_POISONED);
+	EXPECT_EQ(0, now.poisoned_bytes);
+	poison(self->memory + FAILED);
+	ASSERT_EQ(0, info(self->fd, 0, &now));
+	EXPECT_EQ(ACTMEM_INFO_POISONED, now.state & ACTMEM_INFO_POISONED);
+	EXPECT_EQ(PAGE_BYTES, now.poisoned_bytes);
+	EXPECT_EQ(LENGTH, now.allocated_bytes);
+	EXPECT_EQ(LENGTH - PAGE_BYTES, now.mapped_bytes);
+	EXPECT_EQ(self->poisoned + 1, all_poisoned_pages());
+	EXPECT_SECOND_FAILED(self->memory);
+	EXPECT_EQ(LENGTH - PAGE_BYTES, pmd_mapped(self->memory, LENGTH));
+}
+
+TEST_F(machine_check, reported_by_number)
+{
+	poison_frame(frame_of(self->memory + FAILED));
+	EXPECT_EQ(1, poisoned_pages(self->fd));
+	EXPECT_EQ(self->poisoned + 1, all_poisoned_pages());
+	EXPECT_SECOND_FAILED(self->memory);
+}
+
+static int set_mce(const char *name, unsigned long long value)
+{
+	char path[64], text[32];
+
+	snprintf(path, sizeof(path), MCE "/%s", name);
+	snprintf(text, sizeof(text), "%#llx", value);
+	return put(path, text);
+}
+
+/* The kernel reports it to whoever wants to know, in its own time. */
+static int report_mce(uint64_t frame, unsigned long long status)
+{
+	return put(MCE "/flags", "sw\n") ?: set_mce("addr", frame * SMALL) ?:
+	       set_mce("misc", MCE_PHYSICAL) ?:
+	       set_mce("status", MCE_VALID | MCE_MEMORY_READ | status) ?: set_mce("bank", 1);
+}
+
+TEST_F(machine_check, reported_by_a_processor)
+{
+	/* What has been corrected is no reason to give a page up. */
+	ASSERT_EQ(0, report_mce(frame_of(self->memory + 3 * PAGE_BYTES), 0));
+	ASSERT_EQ(0, report_mce(frame_of(self->memory + FAILED), MCE_UNCORRECTED));
+	while (!poisoned_pages(self->fd))
+		usleep(10000);
+	EXPECT_EQ(1, poisoned_pages(self->fd));
+	EXPECT_EQ(self->poisoned + 1, all_poisoned_pages());
+	EXPECT_SECOND_FAILED(self->memory);
+}
+
+/* Touches all pages, and again once the page has failed. */
+static int touch_twice(char *memory, int tell, int told)
+{
+	char byte;
+
+	CHECK(is_all(memory + PAGE_BYTES, 0x11, PAGE_BYTES));
+	CHECK(write(tell, "", 1) == 1);
+	CHECK(read(told, &byte, 1) == 1);
+	CHECK(touch(memory + PAGE_BYTES, true) == BUS_MCEERR_AR);
+	CHECK(touch(memory + FAILED, false) == BUS_MCEERR_AR);
+	CHECK(others_are_intact(memory));
+	return 0;
+}
+
+/*
+ * The page of the region fails that a child has touched, in its mapping or, if that
+ * is NULL, in one of its own. 0 if the child finds it so.
+ */
+static int fail_in_child(int fd, char *memory, char *mine)
+{
+	int there[2], back[2], line;
+	pid_t child;
+	char byte;
+
+	CHECK(!pipe2(there, O_CLOEXEC) && !pipe2(back, O_CLOEXEC));
+	child = fork();
+	if (!child)
+		_exit(touch_twice(memory ?: map(fd, PAGES), back[1], there[0]));
+	CHECK(child > 0);
+	CHECK(read(back[0], &byte, 1) == 1);
+	poison(mine + FAILED);
+	CHECK(poisoned_pages(fd) == 1);
+	CHECK(write(there[1], "", 1) == 1);
+	line = wait_for(child);
+	let_go(there);
+	let_go(back);
+	return line;
+}
+
+TEST_F(machine_check, every_process_loses_it)
+{
+	EXPECT_EQ(0, fail_in_child(self->fd, NULL, self->memory));
+	EXPECT_SECOND_FAILED(self->memory);
+}
+
+TEST_F(machine_check, a_forked_child_loses_it)
+{
+	struct actmem_ioctl_create wanted = region_of(PAGES);
+	char *memory;
+
+	wanted.flags = ACTMEM_CREATE_INHERIT;
+	ASSERT_LE(0, create(self->device, &wanted));
+	memory = map(wanted.fd, PAGES);
+	ASSERT_NE(MAP_FAILED, memory);
+	fill(memory);
+	EXPECT_EQ(0, fail_in_child(wanted.fd, memory, memory));
+	munmap(memory, LENGTH);
+	close(wanted.fd);
+}
+
+/* Maps the page again and again, until it cannot. */
+static int touch_until_it_fails(int fd)
+{
+	char *memory = map(fd, PAGES);
+	int code;
+
+	do {
+		madvise(memory, LENGTH, MADV_DONTNEED);
+		code = touch(memory + PAGE_BYTES, false);
+	} while (!code);
+	CHECK(code == BUS_MCEERR_AR);
+	CHECK(others_are_intact(memory));
+	return 0;
+}
+
+TEST_F(machine_check, while_it_is_being_mapped)
+{
+	pid_t children[2];
+	size_t i;
+
+	for (i = 0; i < 2; i++) {
+		children[i] = fork();
+		if (!children[i])
+			_exit(touch_until_it_fails(self->fd));
+		ASSERT_LT(0, children[i]);
+	}
+	usleep(20000);
+	poison(self->memory + FAILED);
+	for (i = 0; i < 2; i++)
+		EXPECT_EQ(0, wait_for(children[i]));
+	EXPECT_EQ(1, poisoned_pages(self->fd));
+	EXPECT_SECOND_FAILED(self->memory);
+}
+
+/* An instant after it has been unmapped the kernel may still have it. */
+static int discard_patiently(int fd, size_t first, size_t pages)
+{
+	int err;
+
+	do {
+		err = discard(fd, first, pages);
+	} while (err == -EBUSY);
+	return err;
+}
+
+/* Replaces the page again and again, until it is told to end. */
+static int replace_until_told(int fd, int told)
+{
+	char byte;
+
+	CHECK(!fcntl(told, F_SETFL, O_NONBLOCK));
+	do {
+		int err = discard(fd, 1, 1);
+
+		CHECK(!err || err == -EBUSY);
+		err = populate(fd, 1, 1);
+		CHECK(!err || err == -EIO);
+	} while (read(told, &byte, 1) != 1);
+	return 0;
+}
+
+TEST_F(machine_check, while_it_is_being_replaced)
+{
+	int ends[2], round;
+	pid_t child;
+
+	ASSERT_EQ(0, pipe2(ends, O_CLOEXEC));
+	child = fork();
+	if (!child)
+		_exit(replace_until_told(self->fd, ends[0]));
+	ASSERT_LT(0, child);
+	for (round = 0; round < 10; round++) {
+		touch(self->memory + FAILED, true);
+		poison(self->memory + FAILED);
+	}
+	ASSERT_EQ(1, write(ends[1], "", 1));
+	EXPECT_EQ(0, wait_for(child));
+	EXPECT_EQ(0, discard_patiently(self->fd, 1, 1));
+	EXPECT_EQ(0, populate(self->fd, 0, PAGES));
+	EXPECT_EQ(0, poisoned_pages(self->fd));
+	EXPECT_LT(self->poisoned, all_poisoned_pages());
+	EXPECT_TRUE(is_all(self->memory + PAGE_BYTES, 0, PAGE_BYTES));
+	EXPECT_TRUE(others_are_intact(self->memory));
+	let_go(ends);
+}
+
+TEST_F(machine_check, system_calls_fail)
+{
+	int ends[2];
+
+	poison(self->memory + FAILED);
+	EXPECT_EQ(1, poisoned_pages(self->fd));
+	ASSERT_EQ(0, pipe2(ends, O_CLOEXEC));
+	EXPECT_EQ(-1, write(ends[1], self->memory + PAGE_BYTES, SMALL));
+	EXPECT_EQ(EFAULT, errno);
+	EXPECT_EQ(SMALL, write(ends[1], self->memory, SMALL));
+	let_go(ends);
+}
+
+static struct actmem_ioctl_copy copy_of(uint64_t offset, int source, uint64_t source_offset,
+					uint64_t length)
+{
+	return (struct actmem_ioctl_copy){
+		.size = sizeof(struct actmem_ioctl_copy),
+		.offset = offset,
+		.source_offset = source_offset,
+		.length = length,
+		.source_fd = source,
+	};
+}
+
+TEST_F(machine_check, copies_end_before_it)
+{
+	int node = node_of(self->memory + PAGE_BYTES);
+	int other = create_pages(self->device, PAGES);
+	struct actmem_ioctl_copy arg;
+
+	ASSERT_LE(0, other);
+	poison(self->memory + FAILED);
+	arg = copy_of(0, self->fd, 0, LENGTH);
+	EXPECT_EQ(-EIO, call(other, ACTMEM_IOC_COPY, &arg));
+	EXPECT_EQ(PAGE_BYTES, arg.done);
+	EXPECT_EQ(ACTMEM_WHY_POISON, arg.why.reason);
+	EXPECT_EQ(node, arg.why.node);
+	EXPECT_EQ(PAGE_BYTES, arg.why.wanted);
+
+	arg = copy_of(0, other, PAGE_BYTES, 3 * PAGE_BYTES);
+	EXPECT_EQ(-EIO, call(self->fd, ACTMEM_IOC_COPY, &arg));
+	EXPECT_EQ(PAGE_BYTES, arg.done);
+	EXPECT_EQ(ACTMEM_WHY_POISON, arg.why.reason);
+	EXPECT_EQ(PAGE_BYTES, arg.why.wanted);
+
+	arg = copy_of(PAGE_BYTES, self->fd, 2 * PAGE_BYTES, 2 * PAGE_BYTES);
+	EXPECT_EQ(0, call(other, ACTMEM_IOC_COPY, &arg));
+	EXPECT_EQ(2 * PAGE_BYTES, arg.done);
+	close(other);
+}
+
+TEST_F(machine_check, it_is_replaced)
+{
+	uint64_t frame = frame_of(self->memory + PAGE_BYTES);
+	struct actmem_ioctl_range arg;
+
+	poison(self->memory + FAILED);
+	EXPECT_EQ(-EIO, change_range(self->fd, ACTMEM_IOC_POPULATE, 0, PAGES, &arg));
+	EXPECT_EQ(PAGE_BYTES, arg.done);
+	EXPECT_EQ(ACTMEM_WHY_POISON, arg.why.reason);
+	EXPECT_EQ(PAGE_BYTES, arg.why.wanted);
+	EXPECT_EQ(0, populate(self->fd, 2, 2));
+
+	EXPECT_EQ(0, discard_patiently(self->fd, 1, 1));
+	EXPECT_EQ(0, poisoned_pages(self->fd));
+	EXPECT_EQ(PAGES - 1, pages_held(self->fd));
+	EXPECT_EQ(self->poisoned + 1, all_poisoned_pages());
+	EXPECT_EQ(0, populate(self->fd, 0, PAGES));
+	EXPECT_EQ(0, touch(self->memory + FAILED, false));
+	EXPECT_TRUE(is_all(self->memory + PAGE_BYTES, 0, PAGE_BYTES));
+	EXPECT_NE(frame, frame_of(self->memory + PAGE_BYTES));
+	EXPECT_TRUE(others_are_intact(self->memory));
+
+	/* And by a touch. */
+	poison(self->memory + 2 * PAGE_BYTES);
+	EXPECT_EQ(1, poisoned_pages(self->fd));
+	EXPECT_EQ(0, discard_patiently(self->fd, 2, 1));
+	EXPECT_TRUE(is_all(self->memory + 2 * PAGE_BYTES, 0, PAGE_BYTES));
+	EXPECT_EQ(0, poisoned_pages(self->fd));
+	EXPECT_EQ(self->poisoned + 2, all_poisoned_pages());
+}
+
+TEST_F(machine_check, it_counts_until_it_is_replaced)
+{
+	long before = node_sum("limit_bytes");
+	int node = node_of(self->memory + PAGE_BYTES);
+	char path[128];
+
+	snprintf(path, sizeof(path), SYSFS "/node%d/limit_bytes", node);
+	ASSERT_EQ(-1, before);	/* "max" is no number */
+	poison(self->memory + FAILED);
+	EXPECT_EQ(1, poisoned_pages(self->fd));
+	EXPECT_EQ(LENGTH, node_sum("region_bytes"));
+	ASSERT_EQ(0, set_limit(path, number_in(SYSFS "/node%d/region_bytes", node) /
+				     (long)PAGE_BYTES));
+	EXPECT_EQ(0, discard_patiently(self->fd, 1, 1));
+	EXPECT_EQ(LENGTH - PAGE_BYTES, node_sum("region_bytes"));
+	EXPECT_EQ(0, populate(self->fd, 1, 1));
+	ASSERT_EQ(0, set_limit(path, -1));
+}
+
+TEST_F(machine_check, a_pin_keeps_it_in_its_place)
+{
+	struct actmem_ioctl_range arg;
+	char bytes[SMALL];
+	int ends[2];
+
+	ASSERT_EQ(0, hold(self->memory + PAGE_BYTES, ends));
+	poison(self->memory + FAILED);
+	EXPECT_EQ(1, poisoned_pages(self->fd));
+	EXPECT_SECOND_FAILED(self->memory);
+	EXPECT_EQ(-EBUSY, change_range(self->fd, ACTMEM_IOC_DISCARD, 1, 1, &arg));
+	EXPECT_EQ(0, arg.done);
+	EXPECT_EQ(1, poisoned_pages(self->fd));
+	/* Who has it already has it still. */
+	EXPECT_EQ(SMALL, read(ends[0], bytes, SMALL));
+	EXPECT_EQ(0x11, bytes[0]);
+	let_go(ends);
+	EXPECT_EQ(0, discard_patiently(self->fd, 1, 1));
+	EXPECT_EQ(0, poisoned_pages(self->fd));
+	EXPECT_EQ(self->poisoned + 1, all_poisoned_pages());
+}
+
+TEST_F(machine_check, a_pin_outlives_the_region)
+{
+	int fd = create_pages(self->device, PAGES);
+	char *memory = map_and_touch(fd, PAGES);
+	int ends[2];
+
+	ASSERT_NE(MAP_FAILED, memory);
+	ASSERT_EQ(0, hold(memory + PAGE_BYTES, ends));
+	poison(memory + FAILED);
+	EXPECT_EQ(1, poisoned_pages(fd));
+	munmap(memory, LENGTH);
+	close(fd);
+	while (lingering_regions() != 1)
+		usleep(10000);
+	EXPECT_EQ(self->poisoned + 1, all_poisoned_pages());
+	let_go(ends);
+	while (lingering_regions())
+		usleep(10000);
+	EXPECT_EQ(self->poisoned + 1, all_poisoned_pages());
+	EXPECT_EQ(1, regions());
+}
+
+/* While the region that has it is lingering. */
+TEST_F(machine_check, after_its_region_has_ended)
+{
+	int fd = create_pages(self->device, PAGES);
+	char *memory = map_and_touch(fd, PAGES);
+	uint64_t frame = frame_of(memory + FAILED);
+	int ends[2];
+
+	ASSERT_EQ(0, hold(memory + PAGE_BYTES, ends));
+	munmap(memory, LENGTH);
+	close(fd);
+	while (lingering_regions() != 1)
+		usleep(10000);
+	poison_frame(frame);
+	EXPECT_EQ(self->poisoned + 1, all_poisoned_pages());
+	let_go(ends);
+	while (lingering_regions())
+		usleep(10000);
+	EXPECT_EQ(self->poisoned + 1, all_poisoned_pages());
+}
+
+/* Memory that is nobody's, or somebody else's, is none of the driver's concern. */
+TEST_F(machine_check, elsewhere)
+{
+	char *memory = mmap(NULL, SMALL, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	ASSERT_NE(MAP_FAILED, memory);
+	poison_frame(frame_of(memory));
+	EXPECT_NE(0, touch(memory, true));
+	EXPECT_EQ(0, poisoned_pages(self->fd));
+	EXPECT_EQ(self->poisoned, all_poisoned_pages());
+	EXPECT_EQ(0, touch(self->memory + FAILED, true));
+	munmap(memory, SMALL);
+}
+
+TEST_NOTHING_IS_LEFT
+TEST_HARNESS_MAIN

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What the tests of failing memory share: where a page really is, and the ways to
+ * have it reported.
+ */
+#ifndef POISON_TEST_H
+#define POISON_TEST_H
+
+#include <setjmp.h>
+#include <signal.h>
+
+#include "driver_test.h"
+
+#define SMALL	4096
+
+#ifndef MADV_HWPOISON
+#define MADV_HWPOISON	100
+#endif
+
+#define PFN_MASK	((1ULL << 55) - 1)
+#define CORRUPT_PFN	"/sys/kernel/debug/hwpoison/corrupt-pfn"
+
+/* Of the small page at @memory, which is mapped; 0 if it cannot be told. */
+static inline uint64_t frame_of(const char *memory)
+{
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	uint64_t entry = 0;
+
+	if (fd >= 0 && pread(fd, &entry, 8, (uintptr_t)memory / SMALL * 8) != 8)
+		entry = 0;
+	if (fd >= 0)
+		close(fd);
+	return entry & PFN_MASK;
+}
+
+static inline void poison_frame(uint64_t frame)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%#llx", (unsigned long long)frame);
+	put(CORRUPT_PFN, text);
+}
+
+static inline long poisoned_pages(int fd)
+{
+	struct actmem_ioctl_info now;
+
+	return info(fd, 0, &now) ? -1 : (long)(now.poisoned_bytes / PAGE_BYTES);
+}
+
+/* Of all nodes, in regions or not. */
+static inline long all_poisoned_pages(void)
+{
+	return node_sum("poisoned_bytes") / (long)PAGE_BYTES;
+}
+
+static sigjmp_buf after_signal;
+static siginfo_t signal_told;
+
+static inline void jump(int number, siginfo_t *told, void *context)
+{
+	(void)number;
+	(void)context;
+	signal_told = *told;
+	siglongjmp(after_signal, 1);
+}
+
+/* The si_code of the SIGBUS that touching raises, 0 if it raises none. */
+static inline int touch(volatile char *address, bool write)
+{
+	struct sigaction action = { .sa_sigaction = jump, .sa_flags = SA_SIGINFO }, old;
+	int code = 0;
+
+	sigaction(SIGBUS, &action, &old);
+	if (sigsetjmp(after_signal, 1))
+		code = signal_told.si_code;
+	else if (write)
+		*address = 1;
+	else
+		(void)*address;
+	sigaction(SIGBUS, &old, NULL);
+	return code;
+}
+
+/*
+ * Has the small page reported as if it had just been touched. Kernels differ in what
+ * they return for memory that they cannot isolate, and raise SIGBUS if it has been
+ * reported before.
+ */
+static inline void poison(char *memory)
+{
+	struct sigaction action = { .sa_sigaction = jump, .sa_flags = SA_SIGINFO }, old;
+
+	sigaction(SIGBUS, &action, &old);
+	if (!sigsetjmp(after_signal, 1))
+		madvise(memory, SMALL, MADV_HWPOISON);
+	sigaction(SIGBUS, &old, NULL);
+}
+
+#endif

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * What an administrator is told of memory that fails: a line of the kernel's log,
+ * an event, fdinfo, and a counter of its node.
+ */
+#include "poison_test.h"
+#include "trace_test.h"
+
+#define PAGES	3
+#define NAME	"of the night"
+
+FIXTURE(poison_told)
+{
+	int device;
+	int log;
+	struct actmem_ioctl_create region;
+	char *memory;
+	long poisoned[2];
+};
+
+static long poisoned_on(int node)
+{
+	return number_in(SYSFS "/node%d/poisoned_bytes", node);
+}
+
+FIXTURE_SETUP(poison_told)
+{
+	int node;
+
+	self->memory = MAP_FAILED;
+	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	ASSERT_LE(0, self->device);
+	if (!node_memory(1, "MemTotal"))
+		SKIP(return, "this machine has one memory node only");
+	self->log = open_log();
+	ASSERT_LE(0, self->log);
+	ASSERT_EQ(0, mkdir(INSTANCE, 0700));
+	ASSERT_EQ(0, set_event("page_poisoned", "1"));
+	ASSERT_EQ(0, set_event("alloc_fail", "1"));
+	for (node = 0; node < 2; node++)
+		self->poisoned[node] = poisoned_on(node);
+	self->region = region_on(PAGES, ACTMEM_POLICY_BIND, 2);
+	strcpy(self->region.name, NAME);
+	ASSERT_LE(0, create(self->device, &self->region));
+	self->memory = map_and_touch(self->region.fd, PAGES);
+	ASSERT_NE(MAP_FAILED, self->memory);
+}
+
+FIXTURE_TEARDOWN(poison_told)
+{
+	if (self->memory != MAP_FAILED) {
+		munmap(self->memory, PAGES * PAGE_BYTES);
+		close(self->region.fd);
+	}
+	rmdir(INSTANCE);
+	close(self->device);
+}
+
+/* A line of the descriptor's fdinfo; -1 if there is none. */
+static long told_by_fdinfo(int fd, const char *key)
+{
+	char line[256];
+	long number = -1;
+	FILE *file;
+
+	snprintf(line, sizeof(line), "/proc/self/fdinfo/%d", fd);
+	file = fopen(line, "re");
+	while (file && fgets(line, sizeof(line), file))
+		if (!strncmp(line, key, strlen(key)))
+			number = atol(line + strlen(key));
+	if (file)
+		fclose(file);
+	return number;
+}
+
+TEST_F(poison_told, everywhere)
+{
+	uint64_t frame = frame_of(self->memory + 2 * PAGE_BYTES);
+	struct actmem_ioctl_range arg;
+
+	poison(self->memory + 2 * PAGE_BYTES + 7 * SMALL);
+	EXPECT_EQ(PAGE_BYTES, told_by_fdinfo(self->region.fd, "actmem-poisoned:"));
+	EXPECT_EQ(self->poisoned[0], poisoned_on(0));
+	EXPECT_EQ(self->poisoned[1] + (long)PAGE_BYTES, poisoned_on(1));
+	EXPECT_STREQ(text("actmem: hardware error in the page at offset %zu of region %llu '" NAME "', made by process %d: %zu bytes of node 1 at pfn %#llx are out of use",
+			  2 * PAGE_BYTES, self->region.id, getpid(), PAGE_BYTES,
+			  (unsigned long long)frame),
+		     read_log(self->log, "actmem: hardware error") ?: "nothing");
+	EXPECT_EQ(-EIO, change_range(self->region.fd, ACTMEM_IOC_POPULATE, 0, PAGES, &arg));
+
+	read_events();
+	EXPECT_EVENT("page_poisoned", "id=%llu offset=%zu node=1 pid=%d pfn=%llu", self->region.id,
+		     2 * PAGE_BYTES, getpid(), (unsigned long long)frame);
+	EXPECT_EVENT("alloc_fail", "id=%llu ret=%d reason=poison node=1 wanted=%zu available=0 movable=0",
+		     self->region.id, -EIO, 2 * PAGE_BYTES);
+	EXPECT_EQ(1, count("page_poisoned"));
+}
+
+TEST_NOTHING_IS_LEFT
+TEST_HARNESS_MAIN
