@@ -20,9 +20,9 @@
 
 #include "actmem.h"
 
-/* The emulated machine is slow, and may share its processor. */
+/* The emulated machine is slow, and may share its processor with many. */
 #undef TEST_TIMEOUT_DEFAULT
-#define TEST_TIMEOUT_DEFAULT	300
+#define TEST_TIMEOUT_DEFAULT	900
 
 #define PAGE_BYTES	((size_t)ACTMEM_PAGE_BYTES)
 #define SYSFS		"/sys/class/misc/actmem"

@@ -30,7 +30,7 @@ def clean_environment(**variables):
 def actmem(*arguments, prefix=(), program=ACTMEM, environment=None, **options):
     options.setdefault("stdout", subprocess.PIPE)
     return subprocess.run([*prefix, program, *arguments], stderr=subprocess.PIPE,
-                          stdin=subprocess.DEVNULL, text=True, timeout=60, check=False,
+                          stdin=subprocess.DEVNULL, text=True, timeout=600, check=False,
                           env=environment or clean_environment(), **options)
 
 

@@ -27,5 +27,5 @@ CHECKS += unit
 check-unit: $(UNIT_PROGRAMS)
 	@tests/unit/headers
 	@status=0; for program in $(UNIT_PROGRAMS); do \
-		CMOCKA_MESSAGE_OUTPUT=TAP timeout 120 $$program || status=1; \
+		CMOCKA_MESSAGE_OUTPUT=TAP timeout 600 $$program || status=1; \
 	done; exit $$status

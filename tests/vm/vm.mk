@@ -32,7 +32,7 @@ $(VM_PROGRAMS): $(B)/vm/%: tests/vm/programs/%.c \
 
 # One boot for each kernel, with all that any of the tests wants: disk and memory
 # for a registered buffer of 1 GiB.
-VM_MACHINE := --memory 2304M --numa 3 --nvme 1G --edu --timeout 300 \
+VM_MACHINE := --memory 2304M --numa 3 --nvme 1G --edu --timeout 1000 \
 	--load vgem --load hwpoison-inject --load mce-inject --env ACTMEM_BACKEND=driver
 
 # The tests load three modules: tests/vm/blemish marks pages as failed, tests/vm/importer
@@ -41,10 +41,10 @@ module_of = $$(tests/vm/kernel build-module $(1) tests/vm/$(2))
 
 # Memory that is not used costs next to nothing. It is the machine, too, that has all
 # DMA bounce, which matters to no other test there.
-FAR_MACHINE := --memory 7G --numa 2 --parameter swiotlb=force --timeout 300
+FAR_MACHINE := --memory 7G --numa 2 --parameter swiotlb=force --timeout 1000
 
 # KASAN takes an eighth of the memory and most of the time.
-STRICT_MACHINE := --memory 3G --numa 3 --nvme 1G --edu --timeout 900 \
+STRICT_MACHINE := --memory 3G --numa 3 --nvme 1G --edu --timeout 2400 \
 	--env ACTMEM_BACKEND=driver
 
 VM_TESTS = $(DRIVER_TESTS) $(VM_PROGRAMS) $(LIB_TEST_PROGRAMS)
@@ -108,7 +108,7 @@ check-strict-driver: $(B)/vm/init $(STRICT_TESTS) $(DRIVER_TESTS)
 # What KASAN takes comes on top, or the regions would be refused as too large.
 check-strict-far: $(B)/vm/init $(FAR_TESTS)
 	@mkdir -p $(B)/check
-	@tests/vm/run --kernel strict --tap --memory 8G --numa 2 --timeout 900 \
+	@tests/vm/run --kernel strict --tap --memory 8G --numa 2 --timeout 2400 \
 		--log $(B)/check/strict-far.kernel-log -- $(FAR_TESTS)
 
 STRICT_DEVICES = $(VM_PROGRAMS) $(LIB_TEST_PROGRAMS)
