@@ -170,8 +170,8 @@ static int beside_a_full_node(int device)
 	close(spare.fd);
 	arg = region_on(32, ACTMEM_POLICY_BIND, 3);
 	CHECK(placed(device, &arg, where) >= 0);
-	/* At the edge, one task may have found a page just after another had not. */
-	CHECK(where[0] == '1' && where[31] == '0' && strspn(where, "01") == 32);
+	/* Several tasks are at it: which slots get what was left is up to chance. */
+	CHECK(strspn(where, "01") == 32 && strchr(where, '1') && strchr(where, '0'));
 	return 0;
 }
 

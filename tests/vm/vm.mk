@@ -108,8 +108,12 @@ check-strict-driver: $(B)/vm/init $(STRICT_TESTS) $(DRIVER_TESTS)
 # What KASAN takes comes on top, or the regions would be refused as too large.
 check-strict-far: $(B)/vm/init $(FAR_TESTS)
 	@mkdir -p $(B)/check
-	@tests/vm/run --kernel strict --tap --memory 8G --numa 2 --timeout 2400 \
-		--log $(B)/check/strict-far.kernel-log -- $(FAR_TESTS)
+	@importer=$(call module_of,strict,importer) && \
+	tests/vm/run --kernel strict --tap --memory 8G --numa 2 --parameter swiotlb=force \
+		--timeout 2400 --log $(B)/check/strict-far.kernel-log \
+		--file "$$importer:/vm/modules/importer.ko" \
+		-- $(firstword $(FAR_TESTS)) \
+		$(addprefix --and ,$(wordlist 2,$(words $(FAR_TESTS)),$(FAR_TESTS)))
 
 STRICT_DEVICES = $(VM_PROGRAMS) $(LIB_TEST_PROGRAMS)
 
