@@ -277,6 +277,7 @@ void actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage
 /* poison.c */
 void actmem_poison_report(unsigned long pfn);
 void actmem_poison_settle(void);
+void actmem_poison_stop(void);
 void actmem_poison_exit(void);
 bool actmem_poison_is_suspected(void);
 bool actmem_page_has_failed(struct folio *folio);

@@ -61,9 +61,10 @@ sysfs_exit:
 	actmem_sysfs_exit();
 machine_check_exit:
 	actmem_machine_check_exit();
-	actmem_poison_exit();
+	actmem_poison_stop();
 pool_exit:
 	actmem_pool_exit();
+	actmem_poison_exit();
 parallel_exit:
 	actmem_parallel_exit();
 account_exit:
@@ -75,12 +76,13 @@ static void __exit actmem_exit(void)
 {
 	misc_deregister(&actmem_device);
 	actmem_machine_check_exit();
-	actmem_poison_exit();
+	actmem_poison_stop();
 	actmem_regions_exit();
 	actmem_users_exit();
 	actmem_copy_dma_exit();
 	actmem_sysfs_exit();
 	actmem_pool_exit();
+	actmem_poison_exit();
 	actmem_parallel_exit();
 	actmem_account_exit();
 }
