@@ -85,6 +85,7 @@ struct actmem_region {
 	/* Protects what follows, and that @spare does not outlast it. */
 	struct mutex reserve_lock;
 	unsigned int reservers;
+	/* Protects that @inode stays. */
 	struct mutex unmap_lock;
 	struct inode *inode;
 	/* Protects what follows, and the gate of slots.c. */
