@@ -94,6 +94,7 @@ struct actmem_region {
 	struct mutex reserve_lock;
 	unsigned int reservers;
 	atomic_t writers;
+	/* Protects that @inode stays. */
 	struct mutex unmap_lock;
 	struct inode *inode;
 	/* Protects what follows, and the gate of slots.c. */
@@ -333,6 +334,7 @@ int actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage)
 /* poison.c */
 void actmem_poison_report(unsigned long pfn);
 void actmem_poison_settle(void);
+void actmem_poison_stop(void);
 void actmem_poison_exit(void);
 bool actmem_poison_is_suspected(void);
 bool actmem_page_has_failed(struct folio *folio);

@@ -16,7 +16,8 @@
  * stores that bypass the caches. The kernel has no function for both at once.
  * What this guards against is memory that fails while it is read, on processors
  * that can recover from that, and pages that are known to have failed, on either
- * side. Memory that fails while it is written to shows when it is read next.
+ * side; the whole page is out of use from then on. Memory that fails while it is
+ * written to shows when it is read next.
  */
 #include <linux/io.h>
 #include <linux/sched.h>
@@ -199,8 +200,8 @@ static void check_page(struct actmem_region *region, u64 offset, struct actmem_w
  * @done: bytes copied from the start, also on failure
  * @why: why a page could not be had
  *
- * Returns 0; EIO if the hardware has erred in a page, of which @why tells then; what actmem_slot_demand()
- * and actmem_caller_stopped() do.
+ * Returns 0; EIO if the hardware has erred in a page, of which @why tells then; what
+ * actmem_slot_demand() and actmem_caller_stopped() do.
  */
 int actmem_copy(struct actmem_region *to, u64 offset, struct actmem_region *from,
 		u64 source_offset, u64 length, const struct actmem_caller *caller, u64 *done,

@@ -63,9 +63,10 @@ sysfs_exit:
 	actmem_sysfs_exit();
 machine_check_exit:
 	actmem_machine_check_exit();
-	actmem_poison_exit();
+	actmem_poison_stop();
 pool_exit:
 	actmem_pool_exit();
+	actmem_poison_exit();
 parallel_exit:
 	actmem_parallel_exit();
 account_exit:
@@ -78,12 +79,13 @@ static void __exit actmem_exit(void)
 	misc_deregister(&actmem_device);
 	actmem_fs_exit();
 	actmem_machine_check_exit();
-	actmem_poison_exit();
+	actmem_poison_stop();
 	actmem_regions_exit();
 	actmem_users_exit();
 	actmem_copy_dma_exit();
 	actmem_sysfs_exit();
 	actmem_pool_exit();
+	actmem_poison_exit();
 	actmem_parallel_exit();
 	actmem_account_exit();
 }

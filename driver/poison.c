@@ -200,12 +200,17 @@ void actmem_poison_explain(struct actmem_region *region, unsigned long index,
 }
 
 /* No region is left, and nobody reports any more. */
+void actmem_poison_stop(void)
+{
+	cancel_work_sync(&reporter);
+	cancel_delayed_work_sync(&settler);
+}
+
+/* No page is left that could come to be kept. */
 void actmem_poison_exit(void)
 {
 	long pages = atomic_long_read(&quarantined);
 
-	cancel_work_sync(&reporter);
-	cancel_delayed_work_sync(&settler);
 	if (pages)
 		pr_warn("actmem: %ld pages of %llu bytes with hardware errors stay out of use until the next boot\n",
 			pages, ACTMEM_PAGE_BYTES);

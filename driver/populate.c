@@ -33,7 +33,7 @@ static struct mutex *maker_of(const struct actmem_region *region, unsigned long 
 }
 
 /* How many pages are there, up to the first that is missing or has erred. */
-static unsigned long count_present(const struct actmem_region *region, unsigned long first,
+static unsigned long count_present(struct actmem_region *region, unsigned long first,
 				   unsigned long count)
 {
 	unsigned long i;

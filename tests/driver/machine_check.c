@@ -30,17 +30,23 @@ FIXTURE(machine_check)
 	long poisoned;
 };
 
+/* Both ends of each small page. */
 static void fill(char *memory)
 {
 	size_t i;
 
-	for (i = 0; i < PAGES; i++)
-		memset(memory + i * PAGE_BYTES, 0x10 + i, PAGE_BYTES);
+	for (i = 0; i < LENGTH; i += SMALL)
+		memory[i] = memory[i + SMALL - 1] = 0x10 + i / PAGE_BYTES;
 }
 
-static bool is_all(const char *memory, char value, size_t length)
+static bool page_is(const char *memory, char value)
 {
-	return memory[0] == value && !memcmp(memory, memory + 1, length - 1);
+	size_t i;
+
+	for (i = 0; i < PAGE_BYTES; i += SMALL)
+		if (memory[i] != value || memory[i + SMALL - 1] != value)
+			return false;
+	return true;
 }
 
 /* All but the second one are as they were filled. */
@@ -49,7 +55,7 @@ static bool others_are_intact(const char *memory)
 	size_t i;
 
 	for (i = 0; i < PAGES; i++)
-		if (i != 1 && !is_all(memory + i * PAGE_BYTES, 0x10 + i, PAGE_BYTES))
+		if (i != 1 && !page_is(memory + i * PAGE_BYTES, 0x10 + i))
 			return false;
 	return true;
 }
@@ -144,7 +150,7 @@ static int touch_twice(char *memory, int tell, int told)
 {
 	char byte;
 
-	CHECK(is_all(memory + PAGE_BYTES, 0x11, PAGE_BYTES));
+	CHECK(page_is(memory + PAGE_BYTES, 0x11));
 	CHECK(write(tell, "", 1) == 1);
 	CHECK(read(told, &byte, 1) == 1);
 	CHECK(touch(memory + PAGE_BYTES, true) == BUS_MCEERR_AR);
@@ -280,7 +286,7 @@ TEST_F(machine_check, while_it_is_being_replaced)
 	EXPECT_EQ(0, populate(self->fd, 0, PAGES));
 	EXPECT_EQ(0, poisoned_pages(self->fd));
 	EXPECT_LT(self->poisoned, all_poisoned_pages());
-	EXPECT_TRUE(is_all(self->memory + PAGE_BYTES, 0, PAGE_BYTES));
+	EXPECT_TRUE(page_is(self->memory + PAGE_BYTES, 0));
 	EXPECT_TRUE(others_are_intact(self->memory));
 	let_go(ends);
 }
@@ -355,7 +361,7 @@ TEST_F(machine_check, it_is_replaced)
 	EXPECT_EQ(self->poisoned + 1, all_poisoned_pages());
 	EXPECT_EQ(0, populate(self->fd, 0, PAGES));
 	EXPECT_EQ(0, touch(self->memory + FAILED, false));
-	EXPECT_TRUE(is_all(self->memory + PAGE_BYTES, 0, PAGE_BYTES));
+	EXPECT_TRUE(page_is(self->memory + PAGE_BYTES, 0));
 	EXPECT_NE(frame, frame_of(self->memory + PAGE_BYTES));
 	EXPECT_TRUE(others_are_intact(self->memory));
 
@@ -363,7 +369,7 @@ TEST_F(machine_check, it_is_replaced)
 	poison(self->memory + 2 * PAGE_BYTES);
 	EXPECT_EQ(1, poisoned_pages(self->fd));
 	EXPECT_EQ(0, discard_patiently(self->fd, 2, 1));
-	EXPECT_TRUE(is_all(self->memory + 2 * PAGE_BYTES, 0, PAGE_BYTES));
+	EXPECT_TRUE(page_is(self->memory + 2 * PAGE_BYTES, 0));
 	EXPECT_EQ(0, poisoned_pages(self->fd));
 	EXPECT_EQ(self->poisoned + 2, all_poisoned_pages());
 }

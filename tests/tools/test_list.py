@@ -72,7 +72,7 @@ def the_table_tells_the_same():
     mapped, pinned = region["mapped_bytes"], region["pinned_bytes"]
     assert exact == [[str(process.pid), exact[0][1], "holder", "table", str(3 * MIB),
                       str(3 * MIB), "4096",
-                      f"0:{3 * MIB}", str(mapped), str(pinned), "memfd"]], exact
+                      f"0:{3 * MIB}", str(mapped), str(pinned), "0", "memfd"]], exact
     assert table[0][2:8] == ["holder", "table", "3M", "3M", "4K", "0:3M"], table
 
 

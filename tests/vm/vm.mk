@@ -30,8 +30,8 @@ $(VM_PROGRAMS): $(B)/vm/%: tests/vm/programs/%.c \
 		-isystem "$$source/tools/testing/selftests" \
 		$< -luring -o $@
 
-# One boot for each kernel, with all that any of the tests wants: disk and memory
-# for a registered buffer of 1 GiB.
+# One boot for each kernel, with all that any of the tests wants: disk, memory for a
+# registered buffer of 1 GiB, and the kernel's own ways to have memory fail.
 VM_MACHINE := --memory 2304M --numa 3 --nvme 1G --edu --timeout 1000 \
 	--load vgem --load hwpoison-inject --load mce-inject --env ACTMEM_BACKEND=driver
 
