@@ -56,6 +56,7 @@ def json_tells_all_of_each_region():
         assert 0 <= region["pinned_bytes"] <= region["bytes"], region
         assert region["allocated_bytes"] == region["bytes"], region
         assert region["demand_faults"] == 0, region
+        assert region["exported_bytes"] == 0, region
         assert region["lingering"] is False, region
 
 

@@ -76,6 +76,7 @@ static int answer_info(struct actmem_ioctl_info *info)
 	info->state = ACTMEM_INFO_LINGERING;
 	info->allocated_bytes = LENGTH / 2;
 	info->demand_faults = 3;
+	info->exported_bytes = LENGTH / 4;
 	strcpy(info->name, "told");
 	return 0;
 }
@@ -203,7 +204,7 @@ static void test_new_driver(void **state)
 {
 	driver.abi = 9;
 	driver.abi_oldest = 7;
-	assert_unusable(EPROTONOSUPPORT, "library's version 2 is older than 7");
+	assert_unusable(EPROTONOSUPPORT, "library's version 3 is older than 7");
 	driver.error = EPROTONOSUPPORT;
 	assert_unusable(EPROTONOSUPPORT, "driver (version 9)");
 	/* A newer one that still takes us. */
@@ -275,6 +276,7 @@ static void test_request(void **state)
 	assert_int_equal(info.lingering, 1);
 	assert_int_equal(info.allocated_bytes, LENGTH / 2);
 	assert_int_equal(info.demand_faults, 3);
+	assert_int_equal(info.exported_bytes, LENGTH / 4);
 	fail_call("ioctl", 1, EINTR);
 	assert_int_equal(actmem_region_info(region, &info), 0);
 	fail_call("ioctl", 1, EIO);

@@ -35,7 +35,8 @@ class RegionInfo(ctypes.Structure):
                 ("pid", c_int32), ("lingering", c_uint32),
                 ("reserved", c_uint32), ("name", c_char * NAME_MAX),
                 ("command", c_char * 16), ("allocated_bytes", c_uint64),
-                ("demand_faults", c_uint64)]
+                ("demand_faults", c_uint64),
+                ("exported_bytes", c_uint64)]
 
 
 class Counters(ctypes.Structure):
