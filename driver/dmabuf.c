@@ -62,19 +62,29 @@ struct attachment {
 	struct list_head entry;
 };
 
-/* Bytes of a segment that begins in a page and goes on as far as memory does. */
-static u64 contiguous_bytes(const struct export *export, u64 offset, u64 most)
+/* The small page at @offset, and how many bytes lie one behind the other from there on. */
+static struct page *page_at(const struct export *export, u64 offset, u64 *length)
 {
-	unsigned long index = offset / ACTMEM_PAGE_BYTES;
-	u64 length = ACTMEM_PAGE_BYTES - offset % ACTMEM_PAGE_BYTES;
+	u64 within = offset % ACTMEM_PAGE_BYTES;
 
-	for (; length < most && index + 1 < export->count; index++) {
-		if (folio_pfn(export->folios[index + 1]) !=
-		    folio_pfn(export->folios[index]) + HPAGE_PMD_NR)
+	*length = ACTMEM_PAGE_BYTES - within;
+	return folio_page(export->folios[offset / ACTMEM_PAGE_BYTES], within / PAGE_SIZE);
+}
+
+/* The same beyond the huge page, up to so many bytes. */
+static struct page *run_at(const struct export *export, u64 offset, u64 most, u64 *length)
+{
+	u64 more, end = export->count * ACTMEM_PAGE_BYTES;
+	struct page *page = page_at(export, offset, length), *next;
+
+	while (*length < most && offset + *length < end) {
+		next = page_at(export, offset + *length, &more);
+		if (page_to_phys(next) != page_to_phys(page) + *length)
 			break;
-		length += ACTMEM_PAGE_BYTES;
+		*length += more;
 	}
-	return min(length, most);
+	*length = min(*length, most);
+	return page;
 }
 
 /* The most that a segment may have: whole pages of ours, if so much is allowed. */
@@ -85,48 +95,42 @@ static u64 segment_limit(struct device *dev)
 	return round_down(limit, limit < ACTMEM_PAGE_BYTES ? PAGE_SIZE : ACTMEM_PAGE_BYTES);
 }
 
-/* Where a segment that begins at @offset ends, for a device with these limits. */
-static u64 segment_end(const struct export *export, u64 offset, u64 limit, u64 boundary)
+/* The segment that begins at @offset, for a device with these limits. */
+static struct page *segment_at(const struct export *export, u64 offset, u64 limit, u64 boundary,
+			       u64 *length)
 {
-	struct folio *folio = export->folios[offset / ACTMEM_PAGE_BYTES];
-	u64 address = PFN_PHYS(folio_pfn(folio)) + offset % ACTMEM_PAGE_BYTES;
+	u64 address = page_to_phys(page_at(export, offset, length));
 	u64 most = min(limit - 1, boundary - (address & boundary)) + 1;
 
-	return offset + contiguous_bytes(export, offset, most);
-}
-
-static void set_segment(struct scatterlist *segment, const struct export *export, u64 offset,
-			u64 end)
-{
-	struct folio *folio = export->folios[offset / ACTMEM_PAGE_BYTES];
-
-	sg_set_page(segment, folio_page(folio, offset % ACTMEM_PAGE_BYTES / PAGE_SIZE),
-		    end - offset, 0);
+	return run_at(export, offset, most, length);
 }
 
 /* The table is made of the huge pages: a list of the small ones could take GiBs. */
 static int make_table(const struct export *export, struct device *dev, struct sg_table *table)
 {
 	u64 limit = segment_limit(dev), boundary = dma_get_seg_boundary(dev);
-	u64 offset, end, length = export->count * ACTMEM_PAGE_BYTES;
+	u64 offset, length, end = export->count * ACTMEM_PAGE_BYTES;
 	struct scatterlist *segment;
-	unsigned int count = 0;
+	struct page *page;
+	u64 count = 0;
 	int err;
 
 	if (!limit || boundary < PAGE_SIZE - 1)
 		return -EINVAL;
-	for (offset = 0; offset < length; offset = end) {
-		end = segment_end(export, offset, limit, boundary);
+	for (offset = 0; offset < end; offset += length) {
+		segment_at(export, offset, limit, boundary, &length);
 		count++;
 		cond_resched();
 	}
+	if (count > UINT_MAX)
+		return -EINVAL;
 	err = sg_alloc_table(table, count, GFP_KERNEL);
 	if (err)
 		return err;
 	segment = table->sgl;
-	for (offset = 0; offset < length; offset = end) {
-		end = segment_end(export, offset, limit, boundary);
-		set_segment(segment, export, offset, end);
+	for (offset = 0; offset < end; offset += length) {
+		page = segment_at(export, offset, limit, boundary, &length);
+		sg_set_page(segment, page, length, 0);
 		segment = sg_next(segment);
 		cond_resched();
 	}
@@ -189,6 +193,9 @@ static int check_reach(const struct export *export, struct attachment *attachmen
 	const struct actmem_region *region = actmem_file_region(export->file);
 	struct device *dev = attachment->dev;
 
+	/* It does no DMA. */
+	if (!dev->dma_mask)
+		return -EINVAL;
 	if (actmem_dma_is_translated(dev))
 		return 0;
 	if (!is_swiotlb_force_bounce(dev) && reaches_all(dev, &attachment->table))
@@ -293,6 +300,7 @@ static int dmabuf_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
 	unsigned long i, count = ACTMEM_SMALL_PAGES(export->count);
 	struct page **pages;
 	void *address;
+	u64 length;
 
 	if (count > UINT_MAX)
 		return -ENOMEM;
@@ -300,7 +308,7 @@ static int dmabuf_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
 	if (!pages)
 		return -ENOMEM;
 	for (i = 0; i < count; i++)
-		pages[i] = folio_page(export->folios[i / HPAGE_PMD_NR], i % HPAGE_PMD_NR);
+		pages[i] = page_at(export, (u64)i * PAGE_SIZE, &length);
 	address = vmap(pages, count, VM_MAP, PAGE_KERNEL);
 	kvfree(pages);
 	if (!address)

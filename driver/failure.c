@@ -100,8 +100,8 @@ void actmem_bounce_refused(const struct actmem_region *region, struct device *de
 				    region->name);
 	else
 		pr_warn_ratelimited("actmem: %s %s cannot map a dma-buf of region %llu '%s': its DMA mask %#llx does not reach all the pages, which would be copied through bounce buffers; have an IOMMU translate for it (intel_iommu=on)\n",
-				    dev_driver_string(dev), dev_name(dev), region->id,
-				    region->name, dma_get_mask(dev));
+				    dev_driver_string(dev), dev_name(dev), region->id, region->name,
+				    min_not_zero(dma_get_mask(dev), dev->bus_dma_limit));
 }
 
 void actmem_pool_stalled(int node, unsigned long held, unsigned long target)

@@ -129,6 +129,7 @@ struct actmem_region_info {
 	uint64_t allocated_bytes;	/* of the pages that are there */
 	uint64_t demand_faults;		/* pages that came when touched (driver) */
 	uint64_t poisoned_bytes;	/* of pages out of use by hardware errors (driver) */
+	uint64_t exported_bytes;	/* of its dma-bufs, what is in two counts twice (driver) */
 };
 
 /* Since actmem_open(); *_total only rise, the others return to 0. */
@@ -306,6 +307,35 @@ int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_
  */
 int actmem_region_copy(struct actmem_region *to, uint64_t offset,
 		       struct actmem_region *from, uint64_t from_offset, uint64_t length);
+
+/* Nobody can write through the dma-buf: no process, no device, not the kernel. */
+#define ACTMEM_DMABUF_READ_ONLY	(1u << 0)
+
+/*
+ * A range of the region as a dma-buf, which is how drivers of devices share
+ * memory: importers are those of GPUs and other accelerators (DRM's PRIME), RDMA
+ * (ibv_reg_dmabuf_mr) and video. *@fd is its descriptor, close-on-exec and the
+ * caller's to close. @offset and @length: multiples of 2 MiB, @length not 0;
+ * @flags: ACTMEM_DMABUF_*.
+ *
+ * Pages that are missing are allocated first, as by actmem_region_populate() and
+ * with its errors. The pages stay, and actmem_region_discard() of them is
+ * -EBUSY, as long as the dma-buf or what has been imported of it is there; so
+ * does the region, also when it is closed. Map the dma-buf (mmap(2), MAP_SHARED)
+ * at a 2 MiB-aligned address, or small pages will be mapped. Around accesses of
+ * the CPU to what a device reads or writes belongs DMA_BUF_IOCTL_SYNC.
+ *
+ * A device that cannot reach the pages without copies (its DMA mask, or
+ * swiotlb=force) is refused by the driver when the importer maps the dma-buf:
+ * -EOPNOTSUPP, or what the importer makes of it; the kernel's log says why.
+ *
+ * -EINVAL  not a range of whole pages of the region; flags
+ * -EOPNOTSUPP  memfd: actmem_error() says what to use; a driver that is too old,
+ *	or a kernel without dma-buf
+ * -EMFILE  too many descriptors
+ */
+int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t length,
+			 uint32_t flags, int *fd);
 
 /*
  * Closes the descriptor, frees @region, and unmaps what is still mapped. The

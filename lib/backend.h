@@ -84,6 +84,10 @@ struct backend {
 	int (*copy)(const struct backing *to, uint64_t offset, const struct backing *from,
 		    uint64_t from_offset, uint64_t length);
 
+	/* Whole pages within the region; *@fd becomes the caller's. */
+	int (*export)(const struct backing *backing, uint64_t offset, uint64_t length,
+		      uint32_t flags, int *fd);
+
 	/* Fills what it knows of *@info, which is zeroed. */
 	int (*info)(const struct backing *backing, struct actmem_region_info *info);
 

@@ -313,6 +313,29 @@ static int driver_copy(const struct backing *to, uint64_t offset, const struct b
 	return error;
 }
 
+static int driver_export(const struct backing *backing, uint64_t offset, uint64_t length,
+			 uint32_t flags, int *fd)
+{
+	struct actmem_ioctl_export export = {
+		.size = sizeof(export),
+		.flags = flags & ACTMEM_DMABUF_READ_ONLY ? ACTMEM_EXPORT_READ_ONLY : 0,
+		.offset = offset,
+		.length = length,
+	};
+	int error = ask(backing->fd, ACTMEM_IOC_EXPORT, &export);
+
+	if (!error)
+		*fd = export.fd;
+	else if (error == -ENOTTY)
+		error = fail(EOPNOTSUPP, "this driver exports no dma-bufs; upgrade the module");
+	else if (error == -EOPNOTSUPP)
+		fail(EOPNOTSUPP, "this kernel has no dma-bufs (CONFIG_DMA_SHARED_BUFFER); give the device the region's memory by address");
+	else if (!why_tell(-error, &export.why, false))
+		fail(-error, "the driver cannot export %s (%s)", BYTES_TEXT(length),
+		     strerror(-error));
+	return error;
+}
+
 static void take_info(struct actmem_region_info *into, const struct actmem_ioctl_info *from)
 {
 	into->id = from->id;
@@ -325,6 +348,7 @@ static void take_info(struct actmem_region_info *into, const struct actmem_ioctl
 	into->allocated_bytes = from->allocated_bytes;
 	into->demand_faults = from->demand_faults;
 	into->poisoned_bytes = from->poisoned_bytes;
+	into->exported_bytes = from->exported_bytes;
 	into->uid = from->uid;
 	into->pid = from->pid;
 	into->lingering = !!(from->state & ACTMEM_INFO_LINGERING);
@@ -428,6 +452,7 @@ const struct backend backend_driver = {
 	.populate = driver_populate,
 	.discard = driver_discard,
 	.copy = driver_copy,
+	.export = driver_export,
 	.info = driver_info,
 	.release = driver_release,
 	.list = driver_list,

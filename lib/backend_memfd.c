@@ -465,6 +465,13 @@ static int memfd_copy(const struct backing *to, uint64_t offset, const struct ba
 	return error;
 }
 
+/* udmabuf would make one, of pages that neither CUDA nor VFIO can pin by its mapping. */
+static int memfd_export(const struct backing *backing, uint64_t offset, uint64_t length,
+			uint32_t flags, int *fd)
+{
+	return fail(EOPNOTSUPP, "regions of the memfd backend are no dma-bufs; use the driver (as root `modprobe actmem`), or give the device the region's memory by address");
+}
+
 const struct backend backend_memfd = {
 	.kind = ACTMEM_BACKEND_MEMFD,
 	.name = "memfd",
@@ -478,6 +485,7 @@ const struct backend backend_memfd = {
 	.populate = memfd_populate,
 	.discard = memfd_discard,
 	.copy = memfd_copy,
+	.export = memfd_export,
 	.info = memfd_info,
 	.release = memfd_release,
 	.list = processes_list,

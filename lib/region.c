@@ -374,6 +374,23 @@ int actmem_region_copy(struct actmem_region *to, uint64_t offset, struct actmem_
 	return publish_change(to, error);
 }
 
+int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t length,
+			 uint32_t flags, int *fd)
+{
+	int error;
+
+	if (!region || !fd)
+		return fail(EINVAL, "actmem_region_export: no region or nowhere to put the descriptor");
+	error = check_owner(region->am);
+	if (!error && flags & ~ACTMEM_DMABUF_READ_ONLY)
+		error = fail(EINVAL, "actmem_region_export: flags 0x%x have bits that are none of ACTMEM_DMABUF_*", flags);
+	if (!error)
+		error = check_range(region, offset, length);
+	if (!error)
+		error = region->am->backend->export(&region->backing, offset, length, flags, fd);
+	return error;
+}
+
 void region_close(struct actmem_region *region)
 {
 	struct actmem *am = region->am;

@@ -89,7 +89,7 @@ static json_t *nodes_to_json(const uint64_t node_bytes[ACTMEM_NODES_MAX])
 /* An owner that has ended has neither pid nor command: null. */
 static json_t *region_to_json(const struct actmem_region_info *region)
 {
-	return json_pack("{s:o, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:b}",
+	return json_pack("{s:o, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:b}",
 			 "pid", region->pid ? json_integer(region->pid) : json_null(),
 			 "uid", (json_int_t)region->uid,
 			 "command", region->command[0] ? text_to_json(region->command)
@@ -106,6 +106,7 @@ static json_t *region_to_json(const struct actmem_region_info *region)
 			 "pinned_bytes", (json_int_t)region->pinned_bytes,
 			 "demand_faults", (json_int_t)region->demand_faults,
 			 "poisoned_bytes", (json_int_t)region->poisoned_bytes,
+			 "exported_bytes", (json_int_t)region->exported_bytes,
 			 "lingering", !!region->lingering);
 }
 

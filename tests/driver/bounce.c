@@ -36,7 +36,7 @@ TEST_F(driver, no_device_maps_it)
 	attachment = attach_to(device_in(0), buffer);
 	ASSERT_LE(0, attachment);
 	EXPECT_EQ(-EOPNOTSUPP, map_attachment(attachment, IMPORTER_TO_DEVICE, &map));
-	EXPECT_STREQ(text("actmem: platform importer cannot map a dma-buf of region %llu 'shared': all its DMA would be copied through bounce buffers; boot without swiotlb=force, or with an IOMMU (intel_iommu=on)",
+	EXPECT_STREQ(text("actmem: platform importer.0 cannot map a dma-buf of region %llu 'shared': all its DMA would be copied through bounce buffers; boot without swiotlb=force, or with an IOMMU (intel_iommu=on)",
 			  (unsigned long long)arg.id), read_log(log, "actmem: "));
 	memory = map_buffer(buffer, PAGES);
 	ASSERT_NE(MAP_FAILED, memory);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * dma-bufs as drivers have them: by tests/vm/importer with a device that no
+ * dma-bufs as drivers have them: by tests/vm/importer with devices that no
  * IOMMU translates for, so that an address of its is where the memory is; and
  * by the kernel's vgem, through PRIME.
  */
@@ -8,7 +8,10 @@
 #include "trace_test.h"
 
 #define PAGES	6
+/* Devices that are none. */
 #define PLAIN	0
+#define NARROW	1
+
 #define NAME	"shared"
 
 /* What the kernel's headers for DRM have. */
@@ -231,7 +234,7 @@ TEST_F(import, mapped_more_than_once)
 TEST_F(import, attached_more_than_once)
 {
 	struct dma_buf_sync sync = { .flags = DMA_BUF_SYNC_START | DMA_BUF_SYNC_RW };
-	struct importer_attach narrow = device_in(PLAIN);
+	struct importer_attach narrow = device_in(NARROW);
 	struct importer_map map;
 	int one = attach_to(device_in(PLAIN), self->buffer), other;
 
@@ -307,7 +310,7 @@ TEST_F(import, not_by_bounce_buffers)
 	attachment = attach_to(arg, self->buffer);
 	ASSERT_LE(0, attachment);
 	EXPECT_EQ(-EOPNOTSUPP, map_attachment(attachment, IMPORTER_BIDIRECTIONAL, &map));
-	EXPECT_STREQ(text("actmem: platform importer cannot map a dma-buf of region %llu '" NAME "': its DMA mask 0xffffff does not reach all the pages, which would be copied through bounce buffers; have an IOMMU translate for it (intel_iommu=on)",
+	EXPECT_STREQ(text("actmem: platform importer.0 cannot map a dma-buf of region %llu '" NAME "': its DMA mask 0xffffff does not reach all the pages, which would be copied through bounce buffers; have an IOMMU translate for it (intel_iommu=on)",
 			  (unsigned long long)self->id), read_log(log, "actmem: "));
 	/* The kernel's own mapping needs no device. */
 	EXPECT_EQ(0, call(attachment, IMPORTER_VMAP, &(struct importer_word){ .offset = 0 }));

@@ -77,6 +77,7 @@ static int answer_info(struct actmem_ioctl_info *info)
 	info->allocated_bytes = LENGTH / 2;
 	info->demand_faults = 3;
 	info->poisoned_bytes = LENGTH / 4;
+	info->exported_bytes = LENGTH / 8;
 	strcpy(info->name, "told");
 	return 0;
 }
@@ -277,6 +278,7 @@ static void test_request(void **state)
 	assert_int_equal(info.allocated_bytes, LENGTH / 2);
 	assert_int_equal(info.demand_faults, 3);
 	assert_int_equal(info.poisoned_bytes, LENGTH / 4);
+	assert_int_equal(info.exported_bytes, LENGTH / 8);
 	fail_call("ioctl", 1, EINTR);
 	assert_int_equal(actmem_region_info(region, &info), 0);
 	fail_call("ioctl", 1, EIO);

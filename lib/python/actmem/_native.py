@@ -36,7 +36,7 @@ class RegionInfo(ctypes.Structure):
                 ("reserved", c_uint32), ("name", c_char * NAME_MAX),
                 ("command", c_char * 16), ("allocated_bytes", c_uint64),
                 ("demand_faults", c_uint64),
-                ("poisoned_bytes", c_uint64)]
+                ("poisoned_bytes", c_uint64), ("exported_bytes", c_uint64)]
 
 
 class Counters(ctypes.Structure):

@@ -2,8 +2,8 @@
 /*
  * An importer of dma-bufs, as a driver of an accelerator is one: attaches them
  * to a device, maps them and has the device's DMA engine transfer what is in
- * them. The devices are QEMU's edu, where this driver is bound to it, and one
- * that is none, which no IOMMU translates for.
+ * them. The devices are QEMU's edu, where this driver is bound to it, and two
+ * that are none, which no IOMMU translates for.
  */
 #include <linux/delay.h>
 #include <linux/dma-buf.h>
@@ -26,6 +26,7 @@
 MODULE_INFO(import_ns, "DMA_BUF");
 
 #define SLOTS		32
+#define PLAIN_DEVICES	2
 #define MAPS		4
 
 #define EDU_BUFFER	0x40000
@@ -54,14 +55,26 @@ struct import {
 };
 
 static struct edu edus[SLOTS];
-static struct platform_device *plain;
+static struct platform_device *plain[PLAIN_DEVICES];
 /* Of the devices. */
 static DEFINE_MUTEX(edu_lock);
 
+static struct device *find_device(unsigned int slot)
+{
+	if (slot < PLAIN_DEVICES)
+		return &plain[slot]->dev;
+	return slot < SLOTS && edus[slot].device ? &edus[slot].device->dev : NULL;
+}
+
 static int set_limits(struct device *dev, const struct importer_attach *arg)
 {
-	int err = dma_set_mask(dev, DMA_BIT_MASK(arg->mask_bits));
+	int err = 0;
 
+	/* A kernel without ZONE_DMA would refuse a mask that is less than memory. */
+	if (arg->slot < PLAIN_DEVICES)
+		*dev->dma_mask = DMA_BIT_MASK(arg->mask_bits);
+	else
+		err = dma_set_mask(dev, DMA_BIT_MASK(arg->mask_bits));
 	if (err)
 		return err;
 	dma_set_max_seg_size(dev, arg->max_segment);
@@ -72,18 +85,17 @@ static int set_limits(struct device *dev, const struct importer_attach *arg)
 static int attach(struct import *import, void __user *user)
 {
 	struct importer_attach arg;
-	struct device *dev = &plain->dev;
+	struct device *dev;
 	int err;
 
 	if (copy_from_user(&arg, user, sizeof(arg)))
 		return -EFAULT;
 	if (import->attachment)
 		return -EBUSY;
-	if (arg.slot >= SLOTS || (arg.slot && !edus[arg.slot].device))
+	dev = find_device(arg.slot);
+	if (!dev)
 		return -ENODEV;
-	import->edu = arg.slot ? &edus[arg.slot] : NULL;
-	if (arg.slot)
-		dev = &edus[arg.slot].device->dev;
+	import->edu = arg.slot < PLAIN_DEVICES ? NULL : &edus[arg.slot];
 	err = set_limits(dev, &arg);
 	if (err)
 		return err;
@@ -375,25 +387,44 @@ static struct pci_driver edu_driver = {
 	.remove = edu_remove,
 };
 
+static void remove_plain(void)
+{
+	int i;
+
+	for (i = 0; i < PLAIN_DEVICES; i++)
+		platform_device_unregister(plain[i]);
+}
+
+static int add_plain(void)
+{
+	int i, err = 0;
+
+	for (i = 0; !err && i < PLAIN_DEVICES; i++) {
+		plain[i] = platform_device_register_simple("importer", i, NULL, 0);
+		err = PTR_ERR_OR_ZERO(plain[i]);
+		if (!err)
+			err = dma_coerce_mask_and_coherent(&plain[i]->dev, DMA_BIT_MASK(64));
+	}
+	if (err)
+		remove_plain();
+	return err;
+}
+
 static int __init importer_init(void)
 {
-	int err;
+	int err = add_plain();
 
-	plain = platform_device_register_simple("importer", PLATFORM_DEVID_NONE, NULL, 0);
-	if (IS_ERR(plain))
-		return PTR_ERR(plain);
-	err = dma_coerce_mask_and_coherent(&plain->dev, DMA_BIT_MASK(64));
 	if (err)
-		goto unregister_plain;
+		return err;
 	err = pci_register_driver(&edu_driver);
 	if (err)
-		goto unregister_plain;
+		goto remove_plain;
 	err = misc_register(&importer);
 	if (!err)
 		return 0;
 	pci_unregister_driver(&edu_driver);
-unregister_plain:
-	platform_device_unregister(plain);
+remove_plain:
+	remove_plain();
 	return err;
 }
 
@@ -401,7 +432,7 @@ static void __exit importer_exit(void)
 {
 	misc_deregister(&importer);
 	pci_unregister_driver(&edu_driver);
-	platform_device_unregister(plain);
+	remove_plain();
 }
 
 module_init(importer_init);

@@ -16,7 +16,7 @@
 /* Attaches the dma-buf to a device, the limits of which are set before. */
 struct importer_attach {
 	__s32 fd;
-	__u32 slot;		/* of an edu device on PCI; 0: one without hardware or IOMMU */
+	__u32 slot;		/* of an edu device on PCI; 0 and 1: without hardware or IOMMU */
 	__u32 mask_bits;
 	__u32 max_segment;	/* bytes */
 	__u64 boundary;		/* what no segment crosses, minus 1 */
