@@ -106,7 +106,7 @@ TEST_F(names, the_create_call_says_how)
 	arg.flags = ACTMEM_CREATE_INHERIT;
 	EXPECT_EQ(-EBADF, call(reader, ACTMEM_IOC_CREATE, &arg));
 	wrong = arg;
-	strcpy(wrong.name, "another");
+	wrong.name[0] = 'a';
 	EXPECT_EQ(-EINVAL, call(fd, ACTMEM_IOC_CREATE, &wrong));
 	wrong = arg;
 	wrong.length++;
