@@ -88,7 +88,7 @@ typedef ssize_t (*piece_function)(struct actmem_region *region, loff_t position,
 				  struct iov_iter *memory);
 
 /* Up to the end of the region. An error counts only if nothing came before it. */
-static ssize_t for_each_piece(struct kiocb *call, struct iov_iter *memory, piece_function do_piece)
+static ssize_t do_pieces(struct kiocb *call, struct iov_iter *memory, piece_function do_piece)
 {
 	struct actmem_region *region = actmem_file_region(call->ki_filp);
 	u64 end = region->page_count * ACTMEM_PAGE_BYTES;
@@ -117,7 +117,7 @@ static ssize_t actmem_read_iter(struct kiocb *call, struct iov_iter *to)
 
 	if (!actmem_file_region(call->ki_filp))
 		return 0;
-	done = for_each_piece(call, to, read_piece);
+	done = do_pieces(call, to, read_piece);
 	file_accessed(call->ki_filp);
 	return done;
 }
@@ -136,7 +136,7 @@ static ssize_t write_locked(struct kiocb *call, struct iov_iter *from)
 	done = actmem_begin_write(region);
 	if (done)
 		return done;
-	done = file_modified(call->ki_filp) ?: for_each_piece(call, from, write_piece);
+	done = file_modified(call->ki_filp) ?: do_pieces(call, from, write_piece);
 	actmem_end_write(region);
 	return done;
 }

@@ -133,7 +133,7 @@ TEST_F(names, the_create_call_says_how)
 	close(reader);
 	close(fd);
 	fd = create_pages(self->device, 1);
-	EXPECT_EQ(-EEXIST, call(fd, ACTMEM_IOC_CREATE, &arg));
+	EXPECT_EQ(-ENOTTY, call(fd, ACTMEM_IOC_CREATE, &arg));
 	close(fd);
 }
 
