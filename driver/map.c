@@ -118,15 +118,6 @@ int actmem_map_anywhere(struct actmem_region *region, struct vm_area_struct *vma
 	/* VM_MAYSHARE, as a read-only descriptor's shared mapping lacks VM_SHARED. */
 	if (!(vma->vm_flags & VM_MAYSHARE))
 		return -EINVAL;
-	/*
-	 * If it is sealed right now, the kernel finds that this mapping could be
-	 * written to and refuses it.
-	 */
-	if (actmem_is_sealed(region)) {
-		if (vma->vm_flags & VM_WRITE)
-			return -EPERM;
-		actmem_vm_flags_clear(vma, VM_MAYWRITE);
-	}
 	if (!(region->flags & ACTMEM_CREATE_INHERIT))
 		flags |= VM_DONTCOPY;
 	actmem_vm_flags_set(vma, flags);
