@@ -11,9 +11,11 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 #include "../lib/actmem.h"
 #include "../lib/cgroup.h"
+#include "../lib/mounts.h"
 #include "../lib/sysfile.h"
 #include "../uapi/actmem.h"
 #include "facts.h"
@@ -137,6 +139,38 @@ json_t *facts_users(void)
 		return users;
 	json_decref(users);
 	return NULL;
+}
+
+/* Without size= it counts no blocks. */
+static bool add_mount(void *context, const struct mount *mount)
+{
+	json_t **mounts = context;
+	struct statfs files;
+	uint64_t size, used;
+
+	if (!*mounts || strcmp(mount->type, "actmem") || statfs(mount->point, &files) ||
+	    files.f_type != ACTMEM_SUPER_MAGIC)
+		return false;
+	size = (uint64_t)files.f_blocks * (uint64_t)files.f_bsize;
+	used = size - (uint64_t)files.f_bfree * (uint64_t)files.f_bsize;
+	if (json_array_append_new(*mounts, json_pack("{s:o, s:o, s:o}",
+						     "path", text_to_json(mount->point),
+						     "size_bytes",
+						     limit_to_json(size ? size : UINT64_MAX),
+						     "used_bytes",
+						     limit_to_json(size ? used : UINT64_MAX)))) {
+		json_decref(*mounts);
+		*mounts = NULL;
+	}
+	return false;
+}
+
+json_t *facts_mounts(void)
+{
+	json_t *mounts = json_array();
+
+	mounts_find(add_mount, &mounts);
+	return mounts;
 }
 
 json_t *facts_io_uring(void)

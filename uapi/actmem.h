@@ -25,7 +25,7 @@
  * The version of this contract. It grows when a field, flag or request is
  * added; ACTMEM_ABI_OLDEST is the oldest peer that this side still accepts.
  */
-#define ACTMEM_ABI_VERSION	2
+#define ACTMEM_ABI_VERSION	3
 #define ACTMEM_ABI_OLDEST	1
 
 /* A region is made of pages of this size, in bytes. */
@@ -68,6 +68,11 @@ struct actmem_ioctl_query {
 
 /* The kernel hands io_uring's commands to drivers. */
 #define ACTMEM_FEATURE_URING		(1ULL << 0)
+/* The file system "actmem" can be mounted. Since version 3. */
+#define ACTMEM_FEATURE_NAMES		(1ULL << 1)
+
+/* f_type of that file system. */
+#define ACTMEM_SUPER_MAGIC		0x6163746d
 
 /*
  * Where the pages of a region come from. Every page is verified to be where
@@ -110,6 +115,7 @@ struct actmem_ioctl_query {
 #define ACTMEM_WHY_MEMCG		6	/* ENOMEM: the memory cgroup's limit */
 #define ACTMEM_WHY_USER_LIMIT		7	/* EDQUOT: the administrator's, of the user */
 #define ACTMEM_WHY_NODE_LIMIT		8	/* EDQUOT: the administrator's, of @node */
+#define ACTMEM_WHY_MOUNT_LIMIT		9	/* ENOSPC: the mount's size= */
 
 /**
  * struct actmem_why - why pages could not be had
@@ -167,6 +173,10 @@ struct actmem_ioctl_create {
 #define ACTMEM_INFO_LINGERING		(1U << 0)
 /* Mappings are inherited by a forked child. */
 #define ACTMEM_INFO_INHERIT		(1U << 1)
+/* It is a file of a mounted file system. */
+#define ACTMEM_INFO_NAMED		(1U << 2)
+/* Nobody can write to it any more. */
+#define ACTMEM_INFO_SEALED		(1U << 3)
 
 /**
  * struct actmem_ioctl_info - ACTMEM_IOC_INFO: one region as it is now
@@ -319,6 +329,18 @@ struct actmem_ioctl_copy {
 };
 
 /**
+ * struct actmem_ioctl_seal - ACTMEM_IOC_SEAL: nobody writes to the region again
+ * @size: sizeof(struct actmem_ioctl_seal)
+ * @flags: in: 0
+ *
+ * EBUSY while it is mapped writable.
+ */
+struct actmem_ioctl_seal {
+	__u32 size;
+	__u32 flags;
+};
+
+/**
  * struct actmem_uring - what IORING_OP_URING_CMD carries in sqe->cmd
  * @argument: pointer to the struct of the request
  * @reserved: 0
@@ -362,5 +384,6 @@ struct actmem_uring {
 #define ACTMEM_IOC_POPULATE	_IOWR(ACTMEM_IOC_MAGIC, 0x05, __u32)
 #define ACTMEM_IOC_DISCARD	_IOWR(ACTMEM_IOC_MAGIC, 0x06, __u32)
 #define ACTMEM_IOC_COPY		_IOWR(ACTMEM_IOC_MAGIC, 0x07, __u32)
+#define ACTMEM_IOC_SEAL		_IOWR(ACTMEM_IOC_MAGIC, 0x0A, __u32)
 
 #endif /* _UAPI_LINUX_ACTMEM_H */

@@ -56,4 +56,19 @@ bool child_passed(pid_t child);
 /* Runs @body in a child; true if it returned true. */
 bool in_child(bool (*body)(void *context), void *context);
 
+/*
+ * A child that keeps what @hold opens until kill_and_wait(), or bails out if that
+ * returned false.
+ */
+pid_t holder(bool (*hold)(void *context), void *context);
+void kill_and_wait(pid_t child);
+
+/*
+ * Root mounts a file system for named regions, of MOUNT_BYTES, that nobody else
+ * sees; tells its folder. Asserts at the end that nothing is left in it.
+ */
+#define MOUNT_BYTES	(40 * MIB)
+const char *mount_own(struct actmem *am);
+void unmount_own(const char *folder);
+
 #endif /* TESTS_COMMON_H */

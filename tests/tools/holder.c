@@ -4,7 +4,11 @@
  * makes one of each size and maps the first; lazy:BYTES is a lazy one of which
  * the first half is populated. Then it runs the program and ends with its
  * status; without one it prints "ready" and waits for the end of its input.
+ *
+ * holder heap BYTES takes a block of a heap, and prints "ready found" if that holds
+ * already what it else writes to it ("ready wrote").
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,11 +39,11 @@ static int run(char **program)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
-static int wait_for_end_of_input(void)
+static int wait_for_end_of_input(const char *ready)
 {
 	char byte;
 
-	puts("ready");
+	puts(ready);
 	fflush(stdout);
 	while (read(STDIN_FILENO, &byte, 1) > 0)
 		;
@@ -63,6 +67,31 @@ static int make(struct actmem *am, const char *name, const char *size,
 	return error;
 }
 
+static int hold_block(struct actmem *am, const char *size)
+{
+	size_t bytes = strtoull(size, NULL, 0);
+	struct actmem_heap_options options;
+	const char *grow = getenv("ACTMEM_HEAP_GROW");
+	struct actmem_heap *heap;
+	unsigned char *block;
+	bool found = true;
+	size_t i;
+
+	ACTMEM_INIT(&options);
+	ACTMEM_INIT(&options.region);
+	options.grow_bytes = grow ? strtoull(grow, NULL, 10) << 20 : 0;
+	if (actmem_heap_create(am, &options, &heap) ||
+	    actmem_alloc(heap, bytes, 0, (void **)&block))
+		return fail();
+	for (i = 0; i < bytes; i++) {
+		unsigned char wanted = (unsigned char)(i / 4096 + i % 251 + 1);
+
+		found = found && block[i] == wanted;
+		block[i] = wanted;
+	}
+	return wait_for_end_of_input(found ? "ready found" : "ready wrote");
+}
+
 int main(int argc, char **argv)
 {
 	struct actmem_region *region;
@@ -76,11 +105,13 @@ int main(int argc, char **argv)
 	}
 	if (actmem_open(&am, NULL))
 		return fail();
+	if (!strcmp(argv[1], "heap"))
+		return hold_block(am, argv[2]);
 	for (i = 2; i < argc && strcmp(argv[i], "--"); i++) {
 		if (make(am, argv[1], argv[i], &region))
 			return fail();
 		if (i == 2 && actmem_region_map(region, &address))
 			return fail();
 	}
-	return i + 1 < argc ? run(argv + i + 1) : wait_for_end_of_input();
+	return i + 1 < argc ? run(argv + i + 1) : wait_for_end_of_input("ready");
 }

@@ -14,7 +14,7 @@ from tap import Skip, case, main
 
 MIB = 1 << 20
 IN_OPEN = 0x20
-HEADINGS = "PID USER COMMAND NAME SIZE ALLOCATED PAGE NODES MAPPED PINNED BACKEND".split()
+HEADINGS = "PID USER COMMAND NAME SIZE ALLOCATED PAGE NODES MAPPED PINNED FILE BACKEND".split()
 
 
 def regions(**options):
@@ -57,6 +57,7 @@ def json_tells_all_of_each_region():
         assert region["allocated_bytes"] == region["bytes"], region
         assert region["demand_faults"] == 0, region
         assert region["lingering"] is False, region
+        assert region["named"] is False and region["path"] is None, region
 
 
 @case
@@ -70,7 +71,7 @@ def the_table_tells_the_same():
     mapped, pinned = region["mapped_bytes"], region["pinned_bytes"]
     assert exact == [[str(process.pid), exact[0][1], "holder", "table", str(3 * MIB),
                       str(3 * MIB), "4096",
-                      f"0:{3 * MIB}", str(mapped), str(pinned), "memfd"]], exact
+                      f"0:{3 * MIB}", str(mapped), str(pinned), "-", "memfd"]], exact
     assert table[0][2:8] == ["holder", "table", "3M", "3M", "4K", "0:3M"], table
 
 
