@@ -25,6 +25,7 @@ static bool call_always;
 
 static int (*device_ioctl)(unsigned long request, void *argument);
 static int forced_node = -1;
+static long forced_type;
 
 void fail_nth(unsigned int nth)
 {
@@ -62,6 +63,7 @@ void fail_nothing(void)
 	countdown = 0;
 	call_name[0] = '\0';
 	forced_node = -1;
+	forced_type = 0;
 	device_ioctl = NULL;
 }
 
@@ -73,6 +75,11 @@ void fake_device(int (*ask)(unsigned long request, void *argument))
 void fake_node(int node)
 {
 	forced_node = node;
+}
+
+void fake_file_system(long type)
+{
+	forced_type = type;
 }
 
 /* Whether this call shall fail; sets errno, to @usual unless a test chose. */
@@ -181,14 +188,21 @@ WRAP(int, stat, (const char *path, struct stat *stat))
 	return fails("stat", EIO) ? -1 : __real_stat(path, stat);
 }
 
+static int told_type(int error, struct statfs *files)
+{
+	if (!error && forced_type)
+		files->f_type = forced_type;
+	return error;
+}
+
 WRAP(int, statfs, (const char *path, struct statfs *files))
 {
-	return fails("statfs", EIO) ? -1 : __real_statfs(path, files);
+	return fails("statfs", EIO) ? -1 : told_type(__real_statfs(path, files), files);
 }
 
 WRAP(int, fstatfs, (int fd, struct statfs *files))
 {
-	return fails("fstatfs", EIO) ? -1 : __real_fstatfs(fd, files);
+	return fails("fstatfs", EIO) ? -1 : told_type(__real_fstatfs(fd, files), files);
 }
 
 WRAP(int, flock, (int fd, int operation))

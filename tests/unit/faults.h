@@ -44,6 +44,9 @@ void fake_node(int node);
 #define NAMES_FOLDER	"/dev/shm"
 #define NAMES_PREFIX	NAMES_FOLDER "/actmem-unit"
 
+/* Every file system says that it is of this type; 0: the truth. */
+void fake_file_system(long type);
+
 struct held {
 	unsigned int descriptors;
 	unsigned int mappings;

@@ -137,9 +137,9 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
     What is None, or 0 bytes, is as the environment says.
     """
     global _default
-    for name, size in (("heap_grow", heap_grow), ("heap_limit", heap_limit)):
+    for what, size in (("heap_grow", heap_grow), ("heap_limit", heap_limit)):
         if not isinstance(size, int) or not 0 <= size < 1 << 64:
-            raise ValueError(f"{name}={size!r} is no number of bytes")
+            raise ValueError(f"{what}={size!r} is no number of bytes")
     options = _native.initialized(_native.Options)
     _check(_native.library.actmem_options_from_environment(
         ctypes.byref(options)))
