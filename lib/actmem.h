@@ -308,7 +308,9 @@ int actmem_region_found(const struct actmem_region *region);
  * Nobody writes to the region from now on, in whatever process; it can still be
  * read, mapped (read-only) and removed.
  *
- * -EBUSY  it is mapped writable, by this process or another one
+ * -EBUSY  somebody could still write: it is mapped, and not by ACTMEM_OPEN_READ, by
+ *	this process or another one, or a device or I/O in flight holds pages
+ * -EPERM  neither made nor owned by this user
  * -EOPNOTSUPP  memfd: the kernel seals no files of tmpfs and hugetlbfs, and the
  *	mapping that pins a region's pages is a writable one. Take permission to
  *	write from the file (chmod a-w) and open it with ACTMEM_OPEN_READ; or a
@@ -339,8 +341,8 @@ int actmem_region_info(struct actmem_region *region,
  * @length not 0 (-EINVAL). What could be had before an error is kept. Several
  * threads may populate at once, and it is best done before the pages are wanted.
  *
- * -EOPNOTSUPP: a driver that is too old. -EPERM, here and below: the region is
- * sealed, or was opened with ACTMEM_OPEN_READ.
+ * -EOPNOTSUPP: a driver that is too old. -EPERM, here and below: the region was
+ * opened with ACTMEM_OPEN_READ, or, below, is sealed.
  */
 int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64_t length);
 

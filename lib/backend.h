@@ -45,7 +45,8 @@ struct backing {
 	bool inherit;
 	bool received;			/* made by another process */
 	bool named;
-	bool read_only;			/* sealed, or opened so */
+	bool read_only;			/* opened so */
+	bool sealed;			/* driver only */
 	char name[ACTMEM_NAME_MAX];
 };
 

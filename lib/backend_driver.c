@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mempolicy.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -239,7 +240,7 @@ static int driver_adopt(int device, int fd, uint32_t allow, struct backing *back
 		.inherit = info.state & ACTMEM_INFO_INHERIT,
 		.received = true,
 		.named = info.state & ACTMEM_INFO_NAMED,
-		.read_only = info.state & ACTMEM_INFO_SEALED,
+		.sealed = info.state & ACTMEM_INFO_SEALED,
 	};
 	memcpy(backing->name, info.name, sizeof(backing->name) - 1);
 	backing->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -248,9 +249,25 @@ static int driver_adopt(int device, int fd, uint32_t allow, struct backing *back
 	return 0;
 }
 
+/* Linux 6.1 maps what is sealed only by a descriptor that cannot write. */
+static int map_sealed(struct backing *backing)
+{
+	char own[64];
+	int fd, error;
+
+	snprintf(own, sizeof(own), "/proc/self/fd/%d", backing->fd);
+	fd = open(own, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return fail(errno, "cannot open a sealed region only to read (%s)",
+			    strerror(errno));
+	error = map_region_by(fd, backing);
+	close(fd);
+	return error;
+}
+
 static int driver_map(struct backing *backing)
 {
-	int error = map_region(backing);
+	int error = backing->sealed ? map_sealed(backing) : map_region(backing);
 
 	/* Any policy keeps NUMA balancing from unmapping pages; none is needed. */
 	if (!error)
@@ -271,7 +288,7 @@ static int driver_seal(struct backing *backing)
 	int error = driver_ask(backing->fd, ACTMEM_IOC_SEAL, &seal);
 
 	if (!error)
-		backing->read_only = true;
+		backing->sealed = true;
 	if (error == -ENOTTY)
 		return fail(EOPNOTSUPP, "this driver seals no regions; upgrade the module");
 	if (error == -EBUSY)

@@ -17,11 +17,11 @@ static bool is_aligned(const void *address)
 	return !((uintptr_t)address % HUGE_PAGE_BYTES);
 }
 
-static void *map_at(const struct backing *backing, void *hint, int flags)
+static void *map_at(int fd, const struct backing *backing, void *hint, int flags)
 {
-	int protection = PROT_READ | (backing->read_only ? 0 : PROT_WRITE);
+	int protection = PROT_READ | (backing->read_only || backing->sealed ? 0 : PROT_WRITE);
 
-	return mmap(hint, backing->length, protection, MAP_SHARED | flags, backing->fd, 0);
+	return mmap(hint, backing->length, protection, MAP_SHARED | flags, fd, 0);
 }
 
 /*
@@ -29,9 +29,9 @@ static void *map_at(const struct backing *backing, void *hint, int flags)
  * others a free range is looked up and taken only if it is still free, so that
  * a mapping of another thread is never replaced.
  */
-static void *map_aligned(const struct backing *backing)
+static void *map_aligned(int fd, const struct backing *backing)
 {
-	void *address = map_at(backing, NULL, 0);
+	void *address = map_at(fd, backing, NULL, 0);
 	uint64_t length = backing->length;
 	unsigned int try;
 	void *room, *hint;
@@ -46,7 +46,7 @@ static void *map_aligned(const struct backing *backing)
 			return MAP_FAILED;
 		munmap(room, length + HUGE_PAGE_BYTES);
 		hint = (char *)room + (-(uintptr_t)room % HUGE_PAGE_BYTES);
-		address = map_at(backing, hint, MAP_FIXED_NOREPLACE);
+		address = map_at(fd, backing, hint, MAP_FIXED_NOREPLACE);
 		if (address == hint)
 			return address;
 		if (address != MAP_FAILED)
@@ -58,9 +58,9 @@ static void *map_aligned(const struct backing *backing)
 	return MAP_FAILED;
 }
 
-int map_region(struct backing *backing)
+int map_region_by(int fd, struct backing *backing)
 {
-	void *mapped = map_aligned(backing);
+	void *mapped = map_aligned(fd, backing);
 	uint64_t length = backing->length;
 	int error;
 
@@ -76,4 +76,9 @@ int map_region(struct backing *backing)
 	}
 	backing->address = mapped;
 	return 0;
+}
+
+int map_region(struct backing *backing)
+{
+	return map_region_by(backing->fd, backing);
 }

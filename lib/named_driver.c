@@ -151,7 +151,8 @@ static int take_found(const struct region_request *request, int fd, struct backi
 		.inherit = info.state & ACTMEM_INFO_INHERIT,
 		.received = true,
 		.named = true,
-		.read_only = request->open & ACTMEM_OPEN_READ || info.state & ACTMEM_INFO_SEALED,
+		.read_only = request->open & ACTMEM_OPEN_READ,
+		.sealed = info.state & ACTMEM_INFO_SEALED,
 	};
 	return 0;
 }

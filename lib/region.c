@@ -225,6 +225,7 @@ int actmem_region_info(struct actmem_region *region, struct actmem_region_info *
 	now.length = region->backing.length;
 	now.backend = region->backend->kind;
 	now.named = region->backing.named;
+	now.sealed = region->backing.sealed;
 	now.mapped_bytes = region->maps ? now.length : 0;
 	memcpy(now.name, region->backing.name, sizeof(now.name));
 	error = region->backend->info(&region->backing, &now);
@@ -247,11 +248,13 @@ static int check_range(const struct actmem_region *region, uint64_t offset, uint
 		    BYTES_TEXT(page_bytes), BYTES_TEXT(whole));
 }
 
-static int check_writable(const struct actmem_region *region)
+static int check_writable(const struct actmem_region *region, bool sealed_too)
 {
-	if (!region->backing.read_only)
-		return 0;
-	return fail(EPERM, "the region can only be read: it is sealed, or was opened with ACTMEM_OPEN_READ");
+	if (region->backing.read_only)
+		return fail(EPERM, "the region was opened with ACTMEM_OPEN_READ");
+	if (region->backing.sealed && sealed_too)
+		return fail(EPERM, "the region is sealed");
+	return 0;
 }
 
 /* Tells others of a memfd's pages as they are now. */
@@ -273,14 +276,14 @@ static int publish_change(struct actmem_region *region)
 
 /* The region's lock is not held, as this may take long. */
 static int change_range(struct actmem_region *region, uint64_t offset, uint64_t length,
-			int (*change)(const struct backing *backing, uint64_t offset,
+			bool writes, int (*change)(const struct backing *backing, uint64_t offset,
 				      uint64_t length))
 {
 	bool in_turn = region->backend->in_turn;
 	int error = check_range(region, offset, length);
 
 	if (!error)
-		error = check_writable(region);
+		error = check_writable(region, writes);
 	if (error)
 		return error;
 	if (in_turn)
@@ -298,7 +301,8 @@ int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64
 	if (!region)
 		return fail(EINVAL, "actmem_region_populate: no region");
 	error = check_owner(region->am);
-	return error ? error : change_range(region, offset, length, region->backend->populate);
+	return error ? error : change_range(region, offset, length, false,
+				       region->backend->populate);
 }
 
 int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_t length)
@@ -308,7 +312,8 @@ int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_
 	if (!region)
 		return fail(EINVAL, "actmem_region_discard: no region");
 	error = check_owner(region->am);
-	return error ? error : change_range(region, offset, length, region->backend->discard);
+	return error ? error : change_range(region, offset, length, true,
+				       region->backend->discard);
 }
 
 static int check_within(const struct actmem_region *region, uint64_t offset, uint64_t length,
@@ -338,7 +343,7 @@ static int check_copy(const struct actmem_region *to, uint64_t offset,
 			    from->backend->name, to->backend->name);
 	error = check_within(to, offset, length, "to copy to");
 	if (!error)
-		error = check_writable(to);
+		error = check_writable(to, true);
 	if (!error)
 		error = check_within(from, from_offset, length, "to copy from");
 	if (error)

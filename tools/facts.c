@@ -141,24 +141,29 @@ json_t *facts_users(void)
 	return NULL;
 }
 
-/* Without size= it counts no blocks. */
 static bool add_mount(void *context, const struct mount *mount)
 {
 	json_t **mounts = context;
 	struct statfs files;
-	uint64_t size, used;
+	bool limited;
+	char size[32];
+	uint64_t unit;
 
 	if (!*mounts || strcmp(mount->type, "actmem") || statfs(mount->point, &files) ||
 	    files.f_type != ACTMEM_SUPER_MAGIC)
 		return false;
-	size = (uint64_t)files.f_blocks * (uint64_t)files.f_bsize;
-	used = size - (uint64_t)files.f_bfree * (uint64_t)files.f_bsize;
-	if (json_array_append_new(*mounts, json_pack("{s:o, s:o, s:o}",
-						     "path", text_to_json(mount->point),
-						     "size_bytes",
-						     limit_to_json(size ? size : UINT64_MAX),
-						     "used_bytes",
-						     limit_to_json(size ? used : UINT64_MAX)))) {
+	/* Without a limit it tells what its nodes have. */
+	limited = mount_option(mount, "size=", size, sizeof(size));
+	unit = (uint64_t)files.f_bsize;
+	if (json_array_append_new(*mounts,
+				  json_pack("{s:o, s:o, s:o}",
+					    "path", text_to_json(mount->point),
+					    "size_bytes", limited ?
+					    limit_to_json((uint64_t)files.f_blocks * unit) :
+					    json_null(),
+					    "used_bytes",
+					    limit_to_json(((uint64_t)files.f_blocks -
+							   (uint64_t)files.f_bfree) * unit)))) {
 		json_decref(*mounts);
 		*mounts = NULL;
 	}
