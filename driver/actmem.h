@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What the files of the driver know of each other. The layers, from the top:
- * main, command and uring; request; fs, map, sysfs and fdinfo; copy; populate; slots;
- * region; place; pool, account, user, node, parallel and caller; failure and the
+ * main, command and uring; request; create; fs, mount_options, inode and file; seal,
+ * map, sysfs and fdinfo; copy; populate; slots; region; place; pool, account, user,
+ * mount, node, parallel and caller; failure and the
  * tracepoints.
  */
 #ifndef _ACTMEM_H
@@ -20,6 +21,7 @@
 
 #include "uapi/actmem.h"
 
+struct actmem_mount;
 struct actmem_user;
 struct attribute_group;
 struct miscdevice;
@@ -41,6 +43,7 @@ struct miscdevice;
  * @page_count: pages, there or not
  * @owner: user who created it
  * @pid: process that created it
+ * @mount: of its file, NULL of an unnamed one
  * @user: of @owner, as long as the region is counted
  * @charged: user whose locked_vm is charged with pages that no limit of the
  *	administrator's holds for, NULL if its maker may lock any amount
@@ -50,6 +53,7 @@ struct miscdevice;
  * @spare: those of them that nobody has begun to make
  * @reserve_lock: of who reserves many at once
  * @reservers: how many do; the last gives back what is spare
+ * @writers: commands that write at this moment; see seal.c
  * @inode: NULL before it has one and once it lingers
  * @lock: see there; held for an instant only
  * @pages_held: slots of @folios that are not NULL
@@ -61,7 +65,7 @@ struct miscdevice;
  * @kept_end: and the end of those slots
  * @linger: entry in the list of lingering regions
  * @rcu: readers of the table look at regions without a reference
- * @name: label for people
+ * @name: label for people, or that of its file; protected by @lock
  */
 struct actmem_region {
 	struct kref ref;
@@ -72,6 +76,7 @@ struct actmem_region {
 	unsigned long page_count;
 	kuid_t owner;
 	struct pid *pid;
+	struct actmem_mount *mount;
 	struct actmem_user *user;
 	struct user_struct *charged;
 	unsigned long charged_pages;
@@ -81,6 +86,7 @@ struct actmem_region {
 	/* Protects what follows, and that @spare does not outlast it. */
 	struct mutex reserve_lock;
 	unsigned int reservers;
+	atomic_t writers;
 	struct inode *inode;
 	/* Protects what follows, and the gate of slots.c. */
 	spinlock_t lock;
@@ -172,14 +178,32 @@ static inline void actmem_no_reason(struct actmem_why *why)
 	*why = (struct actmem_why){ .reason = ACTMEM_WHY_NONE, .node = NUMA_NO_NODE };
 }
 
+/* create.c */
+bool actmem_name_is_valid(const char *name, size_t length);
+struct file *actmem_create_unnamed(struct actmem_ioctl_create *arg);
+int actmem_create_named(struct file *file, void __user *user);
+int actmem_create_for_file(struct inode *inode, const struct dentry *dentry,
+			   struct actmem_ioctl_create *arg);
+
 /* fs.c */
+int actmem_fs_init(void);
+void actmem_fs_exit(void);
 struct file *actmem_fs_open(struct actmem_region *region);
+
+/* file.c */
+bool actmem_is_region(const struct file *file);
+/* NULL of an empty file of a mount; otherwise it stays the same. */
 static inline struct actmem_region *actmem_file_region(const struct file *file)
 {
-	return file_inode(file)->i_private;
+	/* Pairs with actmem_inode_attach(). */
+	return smp_load_acquire(&file_inode(file)->i_private);
 }
 
-bool actmem_is_region(const struct file *file);
+/* seal.c */
+bool actmem_is_sealed(const struct actmem_region *region);
+int actmem_begin_write(struct actmem_region *region);
+void actmem_end_write(struct actmem_region *region);
+int actmem_seal(struct file *file, void __user *user);
 
 /* fdinfo.c */
 void actmem_show_fdinfo(struct seq_file *seq, struct file *file);
@@ -202,7 +226,8 @@ extern const struct attribute_group actmem_sysfs_all_users;
 extern const struct attribute_group actmem_sysfs_one_user;
 
 /* region.c */
-struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg);
+struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg,
+					   struct actmem_mount *mount);
 void actmem_region_retire(struct actmem_region *region);
 struct actmem_region *actmem_region_find(u64 id);
 struct actmem_region *actmem_region_next(u64 *id);
@@ -317,6 +342,12 @@ unsigned long actmem_lingering_regions_total(void);
 unsigned long actmem_node_regions(int node);
 u64 actmem_node_bytes(int node);
 u64 actmem_node_lingering_bytes(int node);
+
+/* mount.c */
+struct actmem_mount *actmem_mount_get(struct actmem_mount *mount);
+void actmem_mount_put(struct actmem_mount *mount);
+int actmem_mount_reserve(struct actmem_mount *mount, unsigned long pages, struct actmem_why *why);
+void actmem_mount_unreserve(struct actmem_mount *mount, unsigned long pages);
 
 /* user.c */
 void actmem_users_init(struct miscdevice *misc, const struct attribute_group *all,

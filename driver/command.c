@@ -32,7 +32,9 @@ static int query(void __user *user)
 		     arg.abi_oldest <= ACTMEM_ABI_VERSION;
 	arg.abi = ACTMEM_ABI_VERSION;
 	arg.abi_oldest = ACTMEM_ABI_OLDEST;
-	arg.features = IS_ENABLED(CONFIG_IO_URING) ? ACTMEM_FEATURE_URING : 0;
+	arg.features = ACTMEM_FEATURE_NAMES;
+	if (IS_ENABLED(CONFIG_IO_URING))
+		arg.features |= ACTMEM_FEATURE_URING;
 	arg.page_bytes = ACTMEM_PAGE_BYTES;
 	arg.max_region_bytes = ACTMEM_MAX_PAGES * ACTMEM_PAGE_BYTES;
 	arg.node_count = nr_node_ids;
@@ -40,72 +42,6 @@ static int query(void __user *user)
 	if (err)
 		return err;
 	return understood ? 0 : -EPROTONOSUPPORT;
-}
-
-static bool name_is_valid(const char *name)
-{
-	size_t length = strnlen(name, ACTMEM_NAME_BYTES);
-	size_t i;
-
-	for (i = 0; i < length; i++)
-		if (name[i] < ' ' || name[i] > '~' || name[i] == '/')
-			return false;
-	return length < ACTMEM_NAME_BYTES;
-}
-
-static int populate_all(struct actmem_region *region, struct actmem_why *why)
-{
-	struct actmem_caller caller;
-	unsigned long done;
-
-	actmem_caller_init(&caller);
-	return actmem_populate(region, 0, region->page_count, &caller, &done, why);
-}
-
-static int check_create(const struct actmem_ioctl_create *arg)
-{
-	if (arg->flags & ~(ACTMEM_CREATE_INHERIT | ACTMEM_CREATE_LAZY))
-		return -EINVAL;
-	if (arg->page_bytes != ACTMEM_PAGE_BYTES)
-		return -EINVAL;
-	if (!arg->length || arg->length % ACTMEM_PAGE_BYTES ||
-	    arg->length / ACTMEM_PAGE_BYTES > ACTMEM_MAX_PAGES)
-		return -EINVAL;
-	return name_is_valid(arg->name) ? 0 : -EINVAL;
-}
-
-static struct file *make_file(struct actmem_ioctl_create *arg)
-{
-	struct actmem_region *region;
-	struct file *file;
-	int err;
-
-	region = actmem_region_create(arg);
-	if (IS_ERR(region))
-		return ERR_CAST(region);
-	arg->id = region->id;
-	file = actmem_fs_open(region);
-	if (IS_ERR(file) || region->flags & ACTMEM_CREATE_LAZY)
-		return file;
-	err = populate_all(region, &arg->why);
-	if (err) {
-		fput(file);
-		return ERR_PTR(err);
-	}
-	return file;
-}
-
-static struct file *create_file(struct actmem_ioctl_create *arg)
-{
-	u64 began = actmem_latency_begin(trace_actmem_region_create_enabled());
-	int err = check_create(arg);
-	struct file *file;
-
-	if (err)
-		return ERR_PTR(err);
-	file = make_file(arg);
-	trace_actmem_region_create(arg, PTR_ERR_OR_ZERO(file), actmem_latency_end(began));
-	return file;
 }
 
 static int create(void __user *user)
@@ -128,7 +64,7 @@ static int create(void __user *user)
 		err = fd;
 		goto failed;
 	}
-	file = create_file(&arg);
+	file = actmem_create_unnamed(&arg);
 	if (IS_ERR(file)) {
 		err = PTR_ERR(file);
 		goto put_fd;
@@ -184,6 +120,10 @@ static int tell(struct actmem_region *region, struct actmem_ioctl_info *arg, voi
 	arg->pinned_bytes = usage.pinned_pages * ACTMEM_PAGE_BYTES;
 	arg->policy = region->policy;
 	arg->state = region->flags & ACTMEM_CREATE_INHERIT ? ACTMEM_INFO_INHERIT : 0;
+	if (region->mount)
+		arg->state |= ACTMEM_INFO_NAMED;
+	if (actmem_is_sealed(region))
+		arg->state |= ACTMEM_INFO_SEALED;
 	spin_lock(&region->lock);
 	arg->allocated_bytes = region->pages_held * ACTMEM_PAGE_BYTES;
 	arg->demand_faults = region->demand_faults;
@@ -191,6 +131,7 @@ static int tell(struct actmem_region *region, struct actmem_ioctl_info *arg, voi
 		node_bytes[node] = region->node_pages_held[node] * ACTMEM_PAGE_BYTES;
 	if (region->lingering)
 		arg->state |= ACTMEM_INFO_LINGERING;
+	memcpy(arg->name, region->name, sizeof(arg->name));
 	spin_unlock(&region->lock);
 
 	memset(arg->nodes, 0, sizeof(arg->nodes));
@@ -198,7 +139,6 @@ static int tell(struct actmem_region *region, struct actmem_ioctl_info *arg, voi
 		arg->nodes[node / 64] |= 1ULL << (node % 64);
 	arg->uid = from_kuid_munged(current_user_ns(), region->owner);
 	arg->pid = pid_has_task(region->pid, PIDTYPE_TGID) ? pid_vnr(region->pid) : 0;
-	memcpy(arg->name, region->name, sizeof(arg->name));
 
 	err = answer_node_bytes(arg, node_bytes);
 	kfree(node_bytes);
@@ -247,6 +187,8 @@ static int info_of_file(struct file *file, void __user *user)
 		return err;
 	if (arg.id)
 		return -EINVAL;
+	if (!actmem_file_region(file))
+		return -ENODATA;
 	return tell(actmem_file_region(file), &arg, user);
 }
 
@@ -313,8 +255,15 @@ long actmem_region_ioctl(struct file *file, unsigned int request, unsigned long 
 	void __user *user = (void __user *)arg;
 	struct actmem_caller caller;
 
-	if (request == ACTMEM_IOC_INFO)
+	switch (request) {
+	case ACTMEM_IOC_CREATE:
+		return actmem_create_named(file, user);
+	case ACTMEM_IOC_INFO:
 		return info_of_file(file, user);
-	actmem_caller_init(&caller);
-	return actmem_request(file, request, user, &caller);
+	case ACTMEM_IOC_SEAL:
+		return actmem_seal(file, user);
+	default:
+		actmem_caller_init(&caller);
+		return actmem_request(file, request, user, &caller);
+	}
 }

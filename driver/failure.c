@@ -55,6 +55,11 @@ static void explain(char words[WORDS_MAX], const struct actmem_region *region, i
 			  "regions may have no more of node %d; raise /sys/class/misc/actmem/node%d/limit_bytes",
 			  why->node, why->node);
 		break;
+	case ACTMEM_WHY_MOUNT_LIMIT:
+		scnprintf(words, WORDS_MAX,
+			  "its mount has %llu bytes left of %llu wanted; raise its size= by mount -o remount",
+			  why->available, why->wanted);
+		break;
 	case ACTMEM_WHY_CPUSET:
 		scnprintf(words, WORDS_MAX,
 			  "node %d is outside the task's cpuset; add it to cpuset.mems", why->node);

@@ -26,19 +26,25 @@ void actmem_show_fdinfo(struct seq_file *seq, struct file *file)
 	struct actmem_usage usage;
 	int node;
 
+	if (!region) {	/* an empty file */
+		seq_puts(seq, "actmem-length:\t0\n");
+		return;
+	}
 	actmem_slots_usage(region, &usage);
 	seq_printf(seq, "actmem-id:\t%llu\n", region->id);
-	seq_printf(seq, "actmem-name:\t%s\n", region->name);
 	seq_printf(seq, "actmem-length:\t%llu\n", region->page_count * ACTMEM_PAGE_BYTES);
 	seq_printf(seq, "actmem-page-bytes:\t%llu\n", ACTMEM_PAGE_BYTES);
 	seq_printf(seq, "actmem-policy:\t%s\n", policy_name(region->policy));
 	seq_printf(seq, "actmem-nodes:\t%*pbl\n", nodemask_pr_args(&region->nodes));
 	seq_printf(seq, "actmem-inherit:\t%d\n", !!(region->flags & ACTMEM_CREATE_INHERIT));
+	seq_printf(seq, "actmem-named:\t%d\n", !!region->mount);
+	seq_printf(seq, "actmem-sealed:\t%d\n", actmem_is_sealed(region));
 	seq_printf(seq, "actmem-mapped:\t%llu\n", usage.mapped_pages * ACTMEM_PAGE_BYTES);
 	seq_printf(seq, "actmem-pinned:\t%llu\n", usage.pinned_pages * ACTMEM_PAGE_BYTES);
 
 	/* All of one moment, so that the nodes add up. */
 	spin_lock(&region->lock);
+	seq_printf(seq, "actmem-name:\t%s\n", region->name);
 	seq_printf(seq, "actmem-allocated:\t%llu\n", region->pages_held * ACTMEM_PAGE_BYTES);
 	seq_printf(seq, "actmem-demand-faults:\t%lu\n", region->demand_faults);
 	for_each_node(node)

@@ -1,79 +1,49 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The file system that regions live on. Each region is a file with an inode
- * and a size of its own: without i_size the kernel maps no huge page.
+ * The file system that regions live on: superblocks and mounts. Each region is a
+ * file with an inode and a size of its own: without i_size the kernel maps no huge
+ * page.
  *
- * The superblock holds the reference to the module (fs_type.owner); each open
- * file holds the mount, and with it the superblock. So the module can go as
- * soon as the last region is gone, and the file operations need no owner.
+ * Unnamed regions are on a superblock of the driver's own, which is there for as
+ * long as any of them is open. Whoever mounts the file system has one with names
+ * (inode.c) and a limit (mount.c).
+ *
+ * A superblock holds the reference to the module (fs_type.owner); each open file
+ * holds its mount, and with it the superblock. So the module can go as soon as
+ * nothing is mounted and the last region is gone, and the file operations need no
+ * owner.
  */
 #include <linux/file.h>
+#include <linux/fs_context.h>
 #include <linux/module.h>
 #include <linux/mount.h>
 #include <linux/pseudo_fs.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <linux/statfs.h>
 
 #include "actmem.h"
 #include "compat/compat.h"
+#include "mount.h"
 
-#define ACTMEM_FS_MAGIC	0x6163746d	/* "actm" */
 
 static struct file_system_type actmem_fs_type;
-static struct vfsmount *actmem_mount;
-static int actmem_mount_users;
-
-/* The length, owner and mode of a region are fixed when it is created. */
-static int actmem_setattr(ACTMEM_SETATTR_CONTEXT *context, struct dentry *dentry,
-			  struct iattr *attributes)
-{
-	return -EPERM;
-}
-
-static const struct inode_operations actmem_inode_operations = {
-	.setattr = actmem_setattr,
-};
+static struct vfsmount *internal_mount;
+static int internal_mount_users;
 
 /*
  * Open files keep the mount where the next region finds it. It is the file
  * that does so, not the inode: whoever watches an inode may be the last to let
  * go of it, and the superblock's end waits for the watchers.
  */
-static int hold_mount(void)
+int actmem_hold_internal_mount(void)
 {
-	return simple_pin_fs(&actmem_fs_type, &actmem_mount, &actmem_mount_users);
+	return simple_pin_fs(&actmem_fs_type, &internal_mount, &internal_mount_users);
 }
 
-static void release_mount(void)
+void actmem_release_internal_mount(void)
 {
-	simple_release_fs(&actmem_mount, &actmem_mount_users);
-}
-
-static int actmem_open(struct inode *inode, struct file *file)
-{
-	return hold_mount();
-}
-
-static int actmem_release(struct inode *inode, struct file *file)
-{
-	release_mount();
-	return 0;
-}
-
-static const struct file_operations actmem_file_operations = {
-	.open = actmem_open,
-	.release = actmem_release,
-	.llseek = generic_file_llseek,
-	.mmap = actmem_mmap,
-	.get_unmapped_area = actmem_get_unmapped_area,
-	.unlocked_ioctl = actmem_region_ioctl,
-	.compat_ioctl = compat_ptr_ioctl,
-	.uring_cmd = actmem_uring_cmd,
-	.fsync = noop_fsync,
-	.show_fdinfo = actmem_show_fdinfo,
-};
-
-bool actmem_is_region(const struct file *file)
-{
-	return file->f_op == &actmem_file_operations;
+	simple_release_fs(&internal_mount, &internal_mount_users);
 }
 
 static void actmem_evict_inode(struct inode *inode)
@@ -81,7 +51,7 @@ static void actmem_evict_inode(struct inode *inode)
 	struct actmem_region *region = inode->i_private;
 
 	clear_inode(inode);
-	if (!region)	/* the root */
+	if (!region)	/* a directory, or a file that was given none */
 		return;
 	spin_lock(&region->lock);
 	region->inode = NULL;
@@ -89,58 +59,132 @@ static void actmem_evict_inode(struct inode *inode)
 	actmem_region_retire(region);
 }
 
-static const struct super_operations actmem_super_operations = {
-	.statfs = simple_statfs,
+static void actmem_free_inode(struct inode *inode)
+{
+	if (S_ISLNK(inode->i_mode))
+		kfree(inode->i_link);
+	free_inode_nonrcu(inode);
+}
+
+/* What the regions of a mount have and may have; without a limit, what its nodes have. */
+static int actmem_statfs(struct dentry *dentry, struct kstatfs *stat)
+{
+	struct actmem_mount *mount = actmem_super_mount(dentry->d_sb);
+	unsigned long limit, reserved;
+	int err = simple_statfs(dentry, stat);
+
+	if (err || !mount)
+		return err;
+	/* What has been let go of by now is not to count. */
+	actmem_regions_sweep();
+	actmem_mount_usage(mount, &limit, &reserved);
+	if (limit == ACTMEM_NO_LIMIT)
+		limit = actmem_mount_capacity(mount);
+	stat->f_bsize = ACTMEM_PAGE_BYTES;
+	stat->f_blocks = max(limit, reserved);
+	stat->f_bfree = stat->f_blocks - reserved;
+	stat->f_bavail = stat->f_bfree;
+	stat->f_namelen = ACTMEM_NAME_BYTES - 1;
+	return 0;
+}
+
+static int actmem_show_options(struct seq_file *seq, struct dentry *root)
+{
+	actmem_mount_show(seq, actmem_super_mount(root->d_sb));
+	return 0;
+}
+
+static const struct super_operations actmem_internal_operations = {
+	.statfs = actmem_statfs,
 	.evict_inode = actmem_evict_inode,
 };
 
-static int actmem_init_fs_context(struct fs_context *context)
+static const struct super_operations actmem_super_operations = {
+	.statfs = actmem_statfs,
+	.evict_inode = actmem_evict_inode,
+	.free_inode = actmem_free_inode,
+	.show_options = actmem_show_options,
+};
+
+static int actmem_fill_super(struct super_block *super, struct fs_context *context)
 {
-	struct pseudo_fs_context *pseudo = init_pseudo(context, ACTMEM_FS_MAGIC);
+	struct actmem_mount *mount;
+
+	mount = actmem_mount_alloc(context);
+	if (!mount)
+		return -ENOMEM;
+	super->s_fs_info = mount;
+	super->s_magic = ACTMEM_SUPER_MAGIC;
+	super->s_op = &actmem_super_operations;
+	super->s_maxbytes = ACTMEM_MAX_PAGES * ACTMEM_PAGE_BYTES;
+	super->s_blocksize = ACTMEM_PAGE_BYTES;
+	super->s_blocksize_bits = HPAGE_PMD_SHIFT;
+	super->s_time_gran = 1;
+	super->s_iflags |= SB_I_NOEXEC | SB_I_NODEV;
+	super->s_root = d_make_root(actmem_root_inode(super));
+	return super->s_root ? 0 : -ENOMEM;
+}
+
+int actmem_get_tree(struct fs_context *context)
+{
+	return get_tree_nodev(context, actmem_fill_super);
+}
+
+static int init_internal_context(struct fs_context *context)
+{
+	struct pseudo_fs_context *pseudo = init_pseudo(context, ACTMEM_SUPER_MAGIC);
 
 	if (!pseudo)
 		return -ENOMEM;
 	context->s_iflags |= SB_I_NOEXEC | SB_I_NODEV;
-	pseudo->ops = &actmem_super_operations;
+	pseudo->ops = &actmem_internal_operations;
 	return 0;
 }
 
+/* Nobody but the kernel, that is actmem_hold_internal_mount(), has that flag. */
+static int actmem_init_fs_context(struct fs_context *context)
+{
+	if (context->sb_flags & SB_KERNMOUNT)
+		return init_internal_context(context);
+	return actmem_init_mount_context(context);
+}
+
+static void actmem_kill_super(struct super_block *super)
+{
+	struct actmem_mount *mount = actmem_super_mount(super);
+
+	actmem_kill_anon_super(super);
+	if (mount)
+		actmem_mount_put(mount);
+}
+
+/*
+ * A user namespace's root may not mount it: a mount has pages of the machine for
+ * as long as it is there, whether or not anybody whom they count for is.
+ */
 static struct file_system_type actmem_fs_type = {
 	.owner = THIS_MODULE,
 	.name = "actmem",
 	.init_fs_context = actmem_init_fs_context,
-	.kill_sb = kill_anon_super,
+	.parameters = actmem_mount_parameters,
+	.kill_sb = actmem_kill_super,
 };
 
-static struct inode *new_region_inode(struct actmem_region *region)
-{
-	struct inode *inode = new_inode(actmem_mount->mnt_sb);
+MODULE_ALIAS_FS("actmem");
 
-	if (!inode)
-		return NULL;
-	inode->i_ino = get_next_ino();
-	/* It has no name: its watchers lose it with the last descriptor. */
-	clear_nlink(inode);
-	inode->i_mode = S_IFREG | 0600;
-	inode->i_uid = current_fsuid();
-	inode->i_gid = current_fsgid();
-	inode->i_size = region->page_count * ACTMEM_PAGE_BYTES;
-	inode->i_blkbits = HPAGE_PMD_SHIFT;
-	/*
-	 * Private: a file without a name has no label, so that security modules
-	 * have nothing to judge it by. As with anonymous inodes, having the
-	 * descriptor is the permission.
-	 */
-	inode->i_flags |= S_PRIVATE | S_NOATIME | S_NOCMTIME;
-	inode->i_op = &actmem_inode_operations;
-	inode->i_fop = &actmem_file_operations;
-	actmem_inode_init_times(inode);
-	return inode;
+int actmem_fs_init(void)
+{
+	return register_filesystem(&actmem_fs_type);
+}
+
+void actmem_fs_exit(void)
+{
+	unregister_filesystem(&actmem_fs_type);
 }
 
 /*
- * Makes the file of a region and hands the region over to it, also when that
- * fails.
+ * Makes the file of an unnamed region and hands the region over to it, also when
+ * that fails.
  */
 struct file *actmem_fs_open(struct actmem_region *region)
 {
@@ -150,26 +194,27 @@ struct file *actmem_fs_open(struct actmem_region *region)
 	int err;
 
 	snprintf(name, sizeof(name), "actmem:%s", region->name);
-	/* The file's own, as it does not come by actmem_open(). */
-	err = hold_mount();
+	/* The file's own, as it does not come by way of open(). */
+	err = actmem_hold_internal_mount();
 	if (err)
 		goto retire;
-	inode = new_region_inode(region);
+	inode = actmem_unnamed_inode(internal_mount->mnt_sb);
 	if (!inode) {
 		err = -ENOMEM;
 		goto release_mount;
 	}
-	inode->i_private = region;
-	region->inode = inode;
-	file = alloc_file_pseudo(inode, actmem_mount, name, O_RDWR, &actmem_file_operations);
+	actmem_inode_attach(inode, region);
+	file = alloc_file_pseudo(inode, internal_mount, name, O_RDWR, &actmem_file_operations);
 	if (IS_ERR(file)) {
 		iput(inode);
-		release_mount();
+		actmem_release_internal_mount();
+		return file;
 	}
+	file->f_mode |= FMODE_LSEEK | FMODE_PREAD | FMODE_PWRITE;
 	return file;
 
 release_mount:
-	release_mount();
+	actmem_release_internal_mount();
 retire:
 	actmem_region_retire(region);
 	return ERR_PTR(err);

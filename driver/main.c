@@ -50,6 +50,8 @@ static int __init actmem_init(void)
 	if (err)
 		goto sysfs_exit;
 	/* From here on there may be regions, so that there is no way back. */
+	if (actmem_fs_init())
+		pr_warn("actmem: there is another file system of this name; it cannot be mounted\n");
 	if (actmem_users_show())
 		pr_warn("actmem: no memory for the directory of users before the first of them\n");
 	return 0;
@@ -68,6 +70,7 @@ account_exit:
 static void __exit actmem_exit(void)
 {
 	misc_deregister(&actmem_device);
+	actmem_fs_exit();
 	actmem_regions_exit();
 	actmem_users_exit();
 	actmem_copy_dma_exit();

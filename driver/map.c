@@ -78,11 +78,14 @@ unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 				       unsigned long length, unsigned long pgoff,
 				       unsigned long flags)
 {
+	const struct actmem_region *region = actmem_file_region(file);
 	unsigned long found;
 
 	if ((flags & MAP_TYPE) == MAP_PRIVATE)
 		return -EINVAL;
-	if (!range_is_valid(actmem_file_region(file), length, pgoff))
+	if (!region)
+		return -ENODATA;
+	if (!range_is_valid(region, length, pgoff))
 		return -EINVAL;
 	if (flags & MAP_FIXED) {
 		if (!IS_ALIGNED(address, ACTMEM_PAGE_BYTES))
@@ -104,6 +107,8 @@ int actmem_mmap(struct file *file, struct vm_area_struct *vma)
 	struct actmem_region *region = actmem_file_region(file);
 	unsigned long flags = VM_DONTEXPAND | VM_DONTDUMP;
 
+	if (!region)
+		return -ENODATA;
 	/* VM_MAYSHARE, as a read-only descriptor's shared mapping lacks VM_SHARED. */
 	if (!(vma->vm_flags & VM_MAYSHARE))
 		return -EINVAL;
@@ -111,6 +116,15 @@ int actmem_mmap(struct file *file, struct vm_area_struct *vma)
 	    !range_is_valid(region, vma->vm_end - vma->vm_start, vma->vm_pgoff))
 		return -EINVAL;
 
+	/*
+	 * If it is sealed right now, the kernel finds that this mapping could be
+	 * written to and refuses it.
+	 */
+	if (actmem_is_sealed(region)) {
+		if (vma->vm_flags & VM_WRITE)
+			return -EPERM;
+		actmem_vm_flags_clear(vma, VM_MAYWRITE);
+	}
 	if (!(region->flags & ACTMEM_CREATE_INHERIT))
 		flags |= VM_DONTCOPY;
 	actmem_vm_flags_set(vma, flags);

@@ -37,6 +37,8 @@ static void region_free(struct kref *ref)
 {
 	struct actmem_region *region = container_of(ref, struct actmem_region, ref);
 
+	if (region->mount)
+		actmem_mount_put(region->mount);
 	put_pid(region->pid);
 	kvfree(region->folios);
 	kfree(region->node_pages_held);
@@ -139,7 +141,8 @@ void actmem_regions_exit(void)
 	xa_destroy(&regions);
 }
 
-static struct actmem_region *region_alloc(const struct actmem_ioctl_create *arg)
+static struct actmem_region *region_alloc(const struct actmem_ioctl_create *arg,
+					  struct actmem_mount *mount)
 {
 	struct actmem_region *region = kzalloc(sizeof(*region), GFP_KERNEL_ACCOUNT);
 
@@ -156,6 +159,8 @@ static struct actmem_region *region_alloc(const struct actmem_ioctl_create *arg)
 	mutex_init(&region->reserve_lock);
 	region->flags = arg->flags;
 	region->policy = arg->policy;
+	if (mount)
+		region->mount = actmem_mount_get(mount);
 	region->page_count = arg->length / ACTMEM_PAGE_BYTES;
 	region->kept_end = region->page_count;
 	region->owner = current_euid();
@@ -181,15 +186,16 @@ static int check_capacity(const struct actmem_region *region, struct actmem_why 
 }
 
 /*
- * A region without pages and without an inode, that everybody can find. The
- * reasons for a failure are told in @arg.
+ * A region without pages and without an inode, that everybody can find; of a
+ * mount, or of none. The reasons for a failure are told in @arg.
  */
-struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg)
+struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg,
+					   struct actmem_mount *mount)
 {
 	struct actmem_region *region;
 	int err;
 
-	region = region_alloc(arg);
+	region = region_alloc(arg, mount);
 	if (!region)
 		return ERR_PTR(-ENOMEM);
 	err = actmem_place_check(region, arg);

@@ -11,8 +11,11 @@
 
 static int check_range(const struct file *file, const struct actmem_ioctl_range *arg)
 {
-	u64 bytes = actmem_file_region(file)->page_count * ACTMEM_PAGE_BYTES;
+	u64 bytes;
 
+	if (!actmem_file_region(file))
+		return -ENODATA;
+	bytes = actmem_file_region(file)->page_count * ACTMEM_PAGE_BYTES;
 	if (arg->flags || !arg->length)
 		return -EINVAL;
 	if (!IS_ALIGNED(arg->offset | arg->length, ACTMEM_PAGE_BYTES))
@@ -20,6 +23,20 @@ static int check_range(const struct file *file, const struct actmem_ioctl_range 
 	if (arg->length > bytes || arg->offset > bytes - arg->length)
 		return -EINVAL;
 	return file->f_mode & FMODE_WRITE ? 0 : -EBADF;
+}
+
+static int discard(struct actmem_region *region, unsigned long first, unsigned long count,
+		   const struct actmem_caller *caller, unsigned long *done)
+{
+	int err;
+
+	*done = 0;
+	err = actmem_begin_write(region);
+	if (err)
+		return err;
+	err = actmem_discard(region, first, count, caller, done);
+	actmem_end_write(region);
+	return err;
 }
 
 static int change_range(struct file *file, unsigned int request, void __user *user,
@@ -53,7 +70,7 @@ static int change_range(struct file *file, unsigned int request, void __user *us
 	if (request == ACTMEM_IOC_POPULATE)
 		err = actmem_populate(region, first, count, caller, &done, &arg.why);
 	else
-		err = actmem_discard(region, first, count, caller, &done);
+		err = discard(region, first, count, caller, &done);
 	arg.done = done * ACTMEM_PAGE_BYTES;
 	trace_actmem_command_complete(&command, arg.done, err, actmem_latency_end(began));
 	unanswered = actmem_answer(user, &arg, sizeof(arg));
@@ -75,6 +92,8 @@ static int check_copy(const struct file *file, const struct file *source,
 
 	if (!actmem_is_region(source))
 		return -EINVAL;
+	if (!region || !actmem_file_region(source))
+		return -ENODATA;
 	if (!(source->f_mode & FMODE_READ))
 		return -EBADF;
 	if (!range_fits(region, arg->offset, arg->length) ||
@@ -105,8 +124,13 @@ static int copy_range(struct actmem_region *to, struct actmem_region *from,
 	trace_actmem_command_start(&command);
 	began = actmem_latency_begin(trace_actmem_command_complete_enabled());
 	actmem_no_reason(&arg->why);
-	err = actmem_copy(to, arg->offset, from, arg->source_offset, arg->length, caller,
-			  &arg->done, &arg->why);
+	arg->done = 0;
+	err = actmem_begin_write(to);
+	if (!err) {
+		err = actmem_copy(to, arg->offset, from, arg->source_offset, arg->length, caller,
+				  &arg->done, &arg->why);
+		actmem_end_write(to);
+	}
 	trace_actmem_command_complete(&command, arg->done, err, actmem_latency_end(began));
 	return err;
 }

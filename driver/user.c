@@ -273,7 +273,8 @@ static unsigned long limit_of(const struct actmem_region *region)
 	return region->charged ? default_limit : ACTMEM_NO_LIMIT;
 }
 
-static int reserve(struct actmem_region *region, unsigned long pages, struct actmem_why *why)
+static int reserve_for_user(struct actmem_region *region, unsigned long pages,
+			    struct actmem_why *why)
 {
 	struct actmem_user *user = region->user;
 	unsigned long limit = limit_of(region);
@@ -289,6 +290,18 @@ static int reserve(struct actmem_region *region, unsigned long pages, struct act
 		user->reserved += pages;
 		region->reserved += pages;
 	}
+	return err;
+}
+
+static int reserve(struct actmem_region *region, unsigned long pages, struct actmem_why *why)
+{
+	int err = region->mount ? actmem_mount_reserve(region->mount, pages, why) : 0;
+
+	if (err)
+		return err;
+	err = reserve_for_user(region, pages, why);
+	if (err && region->mount)
+		actmem_mount_unreserve(region->mount, pages);
 	return err;
 }
 
@@ -314,6 +327,8 @@ void actmem_unreserve(struct actmem_region *region, unsigned long pages)
 	spin_lock(&users_lock);
 	region->user->reserved -= pages;
 	region->reserved -= pages;
+	if (region->mount)
+		actmem_mount_unreserve(region->mount, pages);
 	charged = min(pages, region->charged_pages);
 	region->charged_pages -= charged;
 	spin_unlock(&users_lock);

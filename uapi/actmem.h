@@ -3,10 +3,11 @@
  * The whole contract between the actmem driver and user space.
  *
  * /dev/actmem answers ACTMEM_IOC_QUERY, _CREATE, _LIST and _INFO (by id); the
- * descriptor of a region answers ACTMEM_IOC_INFO, _POPULATE, _DISCARD and
- * _COPY, and takes the last three through io_uring too (struct actmem_uring).
- * Everything else that can be done with a region is done to its descriptor as
- * to any file: mmap(MAP_SHARED), SCM_RIGHTS, close, reopen through /proc/PID/fd.
+ * descriptor of a region answers ACTMEM_IOC_INFO, _POPULATE, _DISCARD, _COPY and
+ * _SEAL, and takes POPULATE, DISCARD and COPY through io_uring too (struct
+ * actmem_uring). Everything else that can be done with a region is done to its
+ * descriptor as to any file: mmap(MAP_SHARED), SCM_RIGHTS, close, reopen through
+ * /proc/PID/fd, and what the file system below says.
  *
  * Every struct begins with its own size as user space was compiled with it.
  * A driver that knows more fields takes the missing ones as 0 and returns no
@@ -14,6 +15,51 @@
  * if it is all 0 (E2BIG otherwise). Input flags and reserved fields that the
  * driver does not know must be 0 (EINVAL otherwise). An unknown request is
  * ENOTTY. A bad user pointer is EFAULT.
+ *
+ * Names are files (ACTMEM_FEATURE_NAMES). The file system "actmem" is mounted as
+ * often as there is use for it, each time with files and a limit of its own:
+ *
+ *	mount -t actmem -o size=64G,mode=0770,gid=NUMBER,node=1 none /mnt/act1
+ *
+ * size=	bytes (suffix K, M, G, T or P) that the regions of the mount may have,
+ *	a multiple of ACTMEM_PAGE_BYTES, or a share of the machine's memory, as
+ *	50%, rounded down to one; not 0. Without it only the limits of users and
+ *	nodes hold. Can be changed by a remount, and nothing else can; EBUSY if
+ *	the regions have more than that.
+ * mode=, uid=, gid=	of the root directory; 0755 and who mounts by default.
+ * node=	nodes for regions that are made without a policy of their own, as
+ *	0-1,3; may be given several times.
+ * policy=	bind, preferred or interleave, for the same regions; bind by default
+ *	if there are nodes, otherwise preferred.
+ *
+ * A file is a region with a name, made in two steps. open(O_CREAT) makes an
+ * empty file, without a region: it cannot be mapped and answers no request but
+ * ACTMEM_IOC_CREATE (ENODATA). It is given a region, once, with a length for good:
+ * by ftruncate(2), lazy and by the mount's policy; by fallocate(2) from offset 0,
+ * the same but populated; or by ACTMEM_IOC_CREATE on its descriptor. The region
+ * belongs to and counts for the user who does that, whoever owns the file. A
+ * length that is there cannot be changed (EPERM), not by O_TRUNC either:
+ * programs that have it mapped count on it. Remove the file and make another.
+ *
+ * The region is there until the file has been removed and the last descriptor,
+ * mapping and command of it has gone, whatever becomes of the process that made
+ * it. A name is up to ACTMEM_NAME_BYTES - 1 printable ASCII characters
+ * (ENAMETOOLONG, EINVAL). There are directories, hard and symbolic links, and
+ * O_TMPFILE; nothing can be executed. What open(2) checks is the permission.
+ *
+ * On the descriptor of any region, named or not:
+ *
+ * read(2), write(2)	as of any file of this length. Missing pages are read as
+ *	zeros and stay missing; writing allocates them, with the errors of
+ *	POPULATE. Nothing is written past the end (EFBIG). EIO if the hardware
+ *	has reported an error in a page.
+ * lseek(2)	knows SEEK_DATA and SEEK_HOLE, by pages.
+ * fallocate(2)	with mode 0 or FALLOC_FL_KEEP_SIZE is POPULATE of all pages that
+ *	the range touches, EFBIG if it ends behind the region. With
+ *	FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE it is DISCARD of the pages that
+ *	lie in the range as a whole, and writes zeros to the parts of others.
+ *	Other modes are EOPNOTSUPP.
+ * ftruncate(2)	EPERM for an unnamed region, and for any other length than it has.
  */
 #ifndef _UAPI_LINUX_ACTMEM_H
 #define _UAPI_LINUX_ACTMEM_H
@@ -68,10 +114,10 @@ struct actmem_ioctl_query {
 
 /* The kernel hands io_uring's commands to drivers. */
 #define ACTMEM_FEATURE_URING		(1ULL << 0)
-/* The file system "actmem" can be mounted. Since version 3. */
+/* The file system can be mounted, and ACTMEM_IOC_SEAL is known. */
 #define ACTMEM_FEATURE_NAMES		(1ULL << 1)
 
-/* f_type of that file system. */
+/* f_type of that file system, as statfs(2) tells. */
 #define ACTMEM_SUPER_MAGIC		0x6163746d
 
 /*
@@ -155,6 +201,13 @@ struct actmem_why {
  * Unless ACTMEM_CREATE_LAZY is given, all pages are allocated, zeroed and placed
  * when the call returns. EINTR if the task was killed meanwhile; EMFILE, ENFILE
  * as for open(2).
+ *
+ * On the descriptor of an empty file of a mount, which must be open for writing
+ * (EBADF otherwise), the region is the file's, and @fd is -1. @name must be empty,
+ * as the name is the file's. ACTMEM_POLICY_PREFERRED and no node is the mount's
+ * policy. When the call fails, the file is as empty as it was. EEXIST if it has a
+ * region already; of several that try, exactly one gives it its region. Since
+ * version 3.
  */
 struct actmem_ioctl_create {
 	__u32 size;
@@ -173,9 +226,9 @@ struct actmem_ioctl_create {
 #define ACTMEM_INFO_LINGERING		(1U << 0)
 /* Mappings are inherited by a forked child. */
 #define ACTMEM_INFO_INHERIT		(1U << 1)
-/* It is a file of a mounted file system. */
+/* It was made as a file of a mount; @name is the file's. */
 #define ACTMEM_INFO_NAMED		(1U << 2)
-/* Nobody can write to it any more. */
+/* Nobody can write to it any more: ACTMEM_IOC_SEAL. */
 #define ACTMEM_INFO_SEALED		(1U << 3)
 
 /**
@@ -201,13 +254,14 @@ struct actmem_ioctl_create {
  * @node_count: in: elements of that array; out: highest possible node + 1.
  *	Elements beyond the caller's count are not written.
  * @reserved: in: 0
- * @name: out: its label
+ * @name: out: its label; of a named region the name that its file was given last,
+ *	by creating, linking or renaming it, without the path
  * @demand_faults: out: pages that were allocated one at a time, when they were
  *	first touched or copied into. Since version 2.
  *
  * On /dev/actmem: ENOENT if there is no such region, EPERM if it is another
  * user's and the caller lacks CAP_SYS_ADMIN. On a region's descriptor EINVAL
- * if @id is not 0.
+ * if @id is not 0, ENODATA if it is that of an empty file.
  */
 struct actmem_ioctl_info {
 	__u32 size;
@@ -329,11 +383,24 @@ struct actmem_ioctl_copy {
 };
 
 /**
- * struct actmem_ioctl_seal - ACTMEM_IOC_SEAL: nobody writes to the region again
+ * struct actmem_ioctl_seal - ACTMEM_IOC_SEAL: nobody writes any more
  * @size: sizeof(struct actmem_ioctl_seal)
  * @flags: in: 0
  *
- * EBUSY while it is mapped writable.
+ * From then on the region's bytes stay as they are: it cannot be mapped for
+ * writing, and write(2), COPY into it, DISCARD and punching a hole are EPERM, for
+ * everybody and for good. Missing pages are zeros; they can still be populated.
+ *
+ * EBUSY if somebody could still write: while a mapping is writable or could be
+ * made so by mprotect(2) (it was made through a descriptor that is open for
+ * writing), while somebody outside the driver holds a page, of whom one cannot
+ * know what for, and while a command that writes is under way. EPERM if the caller
+ * has neither created the region nor owns the file nor has CAP_FOWNER; EBADF if the
+ * descriptor is not open for writing. It may be sealed already.
+ *
+ * A sealed region is mapped PROT_READ through a descriptor that is open for
+ * reading only; through others, Linux 6.1 refuses that with EPERM, as for a memfd.
+ * Since version 3.
  */
 struct actmem_ioctl_seal {
 	__u32 size;

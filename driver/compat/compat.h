@@ -13,12 +13,48 @@
 
 #include "compat/probed.h"
 
-/* The first argument of inode_operations.setattr points to it. */
+/* What the first argument of inode operations points to. */
 #if ACTMEM_HAVE_MNT_IDMAP
-#define ACTMEM_SETATTR_CONTEXT	struct mnt_idmap
+#define ACTMEM_IDMAP	struct mnt_idmap
 #else
-#define ACTMEM_SETATTR_CONTEXT	struct user_namespace
+#define ACTMEM_IDMAP	struct user_namespace
 #endif
+
+/* What inode_operations.mkdir returns: a dentry to use instead, or an error. */
+#if ACTMEM_HAVE_MKDIR_DENTRY
+#define ACTMEM_MKDIR_RESULT	struct dentry *
+#define ACTMEM_MKDIR_RETURN(err)	ERR_PTR(err)
+#else
+#define ACTMEM_MKDIR_RESULT	int
+#define ACTMEM_MKDIR_RETURN(err)	(err)
+#endif
+
+#if ACTMEM_HAVE_COPY_SPLICE_READ
+#define ACTMEM_SPLICE_READ	copy_splice_read
+#else
+#define ACTMEM_SPLICE_READ	generic_file_splice_read
+#endif
+
+/* A name that is there until it is removed, although nothing but memory knows it. */
+static inline void actmem_d_make_persistent(struct dentry *dentry, struct inode *inode)
+{
+#if ACTMEM_HAVE_D_MAKE_PERSISTENT
+	d_make_persistent(dentry, inode);
+#else
+	d_instantiate(dentry, inode);
+	dget(dentry);
+#endif
+}
+
+/* Of a file system that has such names. */
+static inline void actmem_kill_anon_super(struct super_block *super)
+{
+#if ACTMEM_HAVE_D_MAKE_PERSISTENT
+	kill_anon_super(super);
+#else
+	kill_litter_super(super);
+#endif
+}
 
 static inline void actmem_vm_flags_set(struct vm_area_struct *vma, vm_flags_t flags)
 {
@@ -26,6 +62,15 @@ static inline void actmem_vm_flags_set(struct vm_area_struct *vma, vm_flags_t fl
 	vm_flags_set(vma, flags);
 #else
 	vma->vm_flags |= flags;
+#endif
+}
+
+static inline void actmem_vm_flags_clear(struct vm_area_struct *vma, vm_flags_t flags)
+{
+#if ACTMEM_HAVE_VM_FLAGS_SET
+	vm_flags_clear(vma, flags);
+#else
+	vma->vm_flags &= ~flags;
 #endif
 }
 
@@ -37,6 +82,17 @@ static inline void actmem_inode_init_times(struct inode *inode)
 	inode->i_ctime = current_time(inode);
 	inode->i_atime = inode->i_ctime;
 	inode->i_mtime = inode->i_ctime;
+#endif
+}
+
+/* Names have come into the directory, or have gone from it. */
+static inline void actmem_directory_changed(struct inode *directory)
+{
+#if ACTMEM_HAVE_INODE_INIT_TS
+	inode_set_mtime_to_ts(directory, inode_set_ctime_current(directory));
+#else
+	directory->i_ctime = current_time(directory);
+	directory->i_mtime = directory->i_ctime;
 #endif
 }
 

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Making regions: unnamed ones for /dev/actmem, and those of a mount for files
+ * that have none yet.
+ */
+#include <linux/dcache.h>
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/string.h>
+
+#include "actmem.h"
+#include "mount.h"
+#include "trace.h"
+
+/* Printable, and not a path. */
+bool actmem_name_is_valid(const char *name, size_t length)
+{
+	size_t i;
+
+	for (i = 0; i < length; i++)
+		if (name[i] < ' ' || name[i] > '~' || name[i] == '/')
+			return false;
+	return length < ACTMEM_NAME_BYTES;
+}
+
+static int check_create(const struct actmem_ioctl_create *arg)
+{
+	if (arg->flags & ~(ACTMEM_CREATE_INHERIT | ACTMEM_CREATE_LAZY))
+		return -EINVAL;
+	if (arg->page_bytes != ACTMEM_PAGE_BYTES)
+		return -EINVAL;
+	if (!arg->length || arg->length % ACTMEM_PAGE_BYTES ||
+	    arg->length / ACTMEM_PAGE_BYTES > ACTMEM_MAX_PAGES)
+		return -EINVAL;
+	return actmem_name_is_valid(arg->name, strnlen(arg->name, ACTMEM_NAME_BYTES)) ? 0 : -EINVAL;
+}
+
+static int populate_all(struct actmem_region *region, struct actmem_why *why)
+{
+	struct actmem_caller caller;
+	unsigned long done;
+
+	actmem_caller_init(&caller);
+	return actmem_populate(region, 0, region->page_count, &caller, &done, why);
+}
+
+/* With all its pages, unless it is lazy; nobody else has it yet. */
+static struct actmem_region *make_region(struct actmem_ioctl_create *arg,
+					 struct actmem_mount *mount)
+{
+	struct actmem_region *region;
+	int err;
+
+	region = actmem_region_create(arg, mount);
+	if (IS_ERR(region))
+		return region;
+	arg->id = region->id;
+	if (region->flags & ACTMEM_CREATE_LAZY)
+		return region;
+	err = populate_all(region, &arg->why);
+	if (err) {
+		actmem_region_retire(region);
+		return ERR_PTR(err);
+	}
+	return region;
+}
+
+/* The reasons for a failure are told in @arg. */
+struct file *actmem_create_unnamed(struct actmem_ioctl_create *arg)
+{
+	u64 began = actmem_latency_begin(trace_actmem_region_create_enabled());
+	int err = check_create(arg);
+	struct actmem_region *region;
+	struct file *file;
+
+	if (err)
+		return ERR_PTR(err);
+	region = make_region(arg, NULL);
+	file = IS_ERR(region) ? ERR_CAST(region) : actmem_fs_open(region);
+	trace_actmem_region_create(arg, PTR_ERR_OR_ZERO(file), actmem_latency_end(began));
+	return file;
+}
+
+static void use_policy_of_mount(struct actmem_ioctl_create *arg, const struct actmem_mount *mount)
+{
+	int node;
+
+	if (arg->policy != ACTMEM_POLICY_PREFERRED ||
+	    memchr_inv(arg->nodes, 0, sizeof(arg->nodes)))
+		return;
+	arg->policy = mount->policy;
+	for_each_node_mask(node, mount->nodes)
+		arg->nodes[node / 64] |= 1ULL << (node % 64);
+}
+
+/* A region for an empty file of a mount, by the name and the policy that it has there. */
+static struct actmem_region *make_named(struct inode *inode, const struct dentry *dentry,
+					struct actmem_ioctl_create *arg)
+{
+	u64 began = actmem_latency_begin(trace_actmem_region_create_enabled());
+	struct actmem_mount *mount = actmem_super_mount(inode->i_sb);
+	struct actmem_region *region;
+	int err;
+
+	if (inode->i_private)
+		return ERR_PTR(-EEXIST);
+	err = check_create(arg);
+	if (err)
+		return ERR_PTR(err);
+	/* A file without a name is given one when it is linked. */
+	if (inode->i_nlink)
+		strscpy_pad(arg->name, dentry->d_name.name, sizeof(arg->name));
+	use_policy_of_mount(arg, mount);
+	region = make_region(arg, mount);
+	trace_actmem_region_create(arg, PTR_ERR_OR_ZERO(region), actmem_latency_end(began));
+	return region;
+}
+
+/*
+ * Gives an empty file of a mount its region. The caller holds the lock of the
+ * inode, so that there is nobody who could be faster.
+ */
+int actmem_create_for_file(struct inode *inode, const struct dentry *dentry,
+			   struct actmem_ioctl_create *arg)
+{
+	struct actmem_region *region;
+
+	lockdep_assert_held_write(&inode->i_rwsem);
+	region = make_named(inode, dentry, arg);
+	if (IS_ERR(region))
+		return PTR_ERR(region);
+	actmem_inode_attach(inode, region);
+	return 0;
+}
+
+/* Nothing but the outcome is written back, and before the file has its region. */
+static int create_and_answer(struct file *file, struct actmem_ioctl_create *arg, void __user *user)
+{
+	struct inode *inode = file_inode(file);
+	struct actmem_ioctl_create made = *arg;
+	struct actmem_region *region;
+	int err;
+
+	region = make_named(inode, file_dentry(file), &made);
+	arg->why = made.why;
+	if (!IS_ERR(region))
+		arg->id = made.id;
+	err = actmem_answer(user, arg, sizeof(*arg));
+	if (IS_ERR(region))
+		return PTR_ERR(region);
+	if (err)
+		actmem_region_retire(region);
+	else
+		actmem_inode_attach(inode, region);
+	return err;
+}
+
+/* ACTMEM_IOC_CREATE on a file's own descriptor. */
+int actmem_create_named(struct file *file, void __user *user)
+{
+	struct inode *inode = file_inode(file);
+	struct actmem_ioctl_create arg;
+	int err;
+
+	err = actmem_fetch(&arg, sizeof(arg), sizeof(arg), user);
+	if (err)
+		return err;
+	if (*arg.name)
+		return -EINVAL;
+	if (!(file->f_mode & FMODE_WRITE))
+		return -EBADF;
+	arg.fd = -1;
+	arg.id = 0;
+	actmem_no_reason(&arg.why);
+	actmem_regions_sweep();
+	if (down_write_killable(&inode->i_rwsem))
+		return -EINTR;
+	err = create_and_answer(file, &arg, user);
+	inode_unlock(inode);
+	return err;
+}

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Mounting: options, limits, remounts, several mounts, who sees and who may use
+ * them, and what keeps them.
+ */
+#include "names_test.h"
+
+#include <sched.h>
+#include <sys/sysmacros.h>
+
+#define NAME	AT "/region"
+#define OTHER	"/tmp/actmem-other"
+
+/* What the kernel says of a mount with the option; "" if it mounts it. */
+static const char *complaint(const char *key, const char *value)
+{
+	static char words[256];
+	int context = syscall(SYS_fsopen, "actmem", 1 /* FSOPEN_CLOEXEC */);
+	ssize_t length = 0;
+
+	*words = '\0';
+	if (context < 0)
+		return "no context";
+	if (syscall(SYS_fsconfig, context, 1 /* FSCONFIG_SET_STRING */, key, value, 0) ||
+	    syscall(SYS_fsconfig, context, 6 /* FSCONFIG_CMD_CREATE */, NULL, NULL, 0)) {
+		length = read(context, words, sizeof(words) - 1);
+		words[length > 0 ? length : 0] = '\0';
+	}
+	close(context);
+	return words;
+}
+
+TEST_F(names, what_is_wrong_is_told)
+{
+	EXPECT_STREQ("", complaint("size", "2M"));
+	EXPECT_STREQ("", complaint("size", "100%"));
+	EXPECT_STREQ("e actmem: size=0 leaves no page of 2 MiB\n", complaint("size", "0"));
+	EXPECT_STREQ("e actmem: size=0% leaves no page of 2 MiB\n", complaint("size", "0%"));
+	EXPECT_STREQ("e actmem: size=3M is not a multiple of 2 MiB\n", complaint("size", "3M"));
+	EXPECT_STREQ("e actmem: size=-2M is not a size; write 64G or 50%\n",
+		     complaint("size", "-2M"));
+	EXPECT_STREQ("e actmem: size=G is not a size; write 64G or 50%\n", complaint("size", "G"));
+	EXPECT_STREQ("e actmem: size=16384P is more than there can be\n",
+		     complaint("size", "16384P"));
+	EXPECT_STREQ("e actmem: size=101% is more than there can be\n", complaint("size", "101%"));
+	EXPECT_STREQ("e actmem: size=999999999999999999999999999999 is more than there can be\n",
+		     complaint("size", "999999999999999999999999999999"));
+	EXPECT_STREQ("e actmem: node=63: node 63 does not exist or has no memory\n",
+		     complaint("node", "63"));
+	EXPECT_STREQ("e actmem: node=99999: there is no node above 1023\n",
+		     complaint("node", "99999"));
+	EXPECT_STREQ("e actmem: node=one is not a list of nodes; write 0-1,3\n",
+		     complaint("node", "one"));
+	EXPECT_STREQ("e actmem: policy=bind needs node=\n", complaint("policy", "bind"));
+	EXPECT_STREQ("e actmem: Bad value for 'policy'\n", complaint("policy", "best"));
+	EXPECT_STREQ("e actmem: uid=4294967295 is no user\n", complaint("uid", "4294967295"));
+	EXPECT_STREQ("e actmem: gid=4294967295 is no group\n", complaint("gid", "4294967295"));
+	EXPECT_STREQ("e actmem: mode=10755 is no mode of a directory\n",
+		     complaint("mode", "10755"));
+	EXPECT_STREQ("e actmem: Unknown parameter 'colour'\n", complaint("colour", "red"));
+	EXPECT_STREQ("e actmem: Unknown parameter '0'\n", complaint("0", "1"));
+}
+
+/* The options of the mount, as /proc/mounts shows them. */
+static const char *shown(const char *at)
+{
+	static char options[256];
+	char line[512], where[128];
+	FILE *file = fopen("/proc/mounts", "re");
+
+	*options = '\0';
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "none %127s actmem %255s", where, options) == 2 &&
+		    !strcmp(where, at))
+			break;
+	if (file)
+		fclose(file);
+	return options;
+}
+
+TEST_F(names, options_are_shown_and_hold)
+{
+	struct actmem_ioctl_info now;
+	struct stat status;
+	int fd;
+
+	EXPECT_STREQ("rw,relatime,size=16M,mode=777,uid=0,gid=0,policy=preferred", shown(AT));
+	ASSERT_EQ(0, mkdir(OTHER, 0755));
+	ASSERT_EQ(0, mount_names(OTHER, "mode=01770,uid=1000,gid=7,node=0,1,policy=interleave"));
+	EXPECT_STREQ("rw,relatime,mode=1770,uid=1000,gid=7,node=0-1,policy=interleave",
+		     shown(OTHER));
+	ASSERT_EQ(0, stat(OTHER, &status));
+	EXPECT_EQ(S_IFDIR | 01770, status.st_mode);
+	EXPECT_EQ(1000, status.st_uid);
+	EXPECT_EQ(7, status.st_gid);
+	fd = make_file(OTHER "/region");
+	ASSERT_EQ(0, fallocate(fd, 0, 0, 4 * PAGE_BYTES));
+	ASSERT_EQ(0, info(fd, 0, &now));
+	EXPECT_EQ(ACTMEM_POLICY_INTERLEAVE, now.policy);
+	EXPECT_EQ(3, now.nodes[0]);
+	EXPECT_EQ(2 * PAGE_BYTES, number_in(SYSFS "/node1/region_bytes"));
+	close(fd);
+	ASSERT_EQ(0, unmount(OTHER));
+	ASSERT_EQ(0, mount_names(OTHER, "node=1"));
+	EXPECT_STREQ("rw,relatime,mode=755,uid=0,gid=0,node=1,policy=bind", shown(OTHER));
+	fd = make_named(OTHER "/region", 1);
+	ASSERT_EQ(0, populate(fd, 0, 1));
+	EXPECT_EQ((long)PAGE_BYTES, number_in(SYSFS "/node1/region_bytes"));
+	close(fd);
+	ASSERT_EQ(0, unmount(OTHER));
+	ASSERT_EQ(0, rmdir(OTHER));
+}
+
+TEST_F(names, nothing_there_can_be_run)
+{
+	int fd = make_named(NAME, 1);
+
+	ASSERT_EQ(2, write(fd, "#!", 2));
+	ASSERT_EQ(0, fchmod(fd, 0777));
+	close(fd);
+	EXPECT_EQ(-1, execl(NAME, NAME, NULL));
+	EXPECT_EQ(EACCES, errno);
+	EXPECT_EQ(-1, mknod(AT "/null", S_IFCHR | 0666, makedev(1, 3)));
+	EXPECT_EQ(EPERM, errno);
+}
+
+TEST_F(names, the_limit_holds_for_all_regions_of_the_mount)
+{
+	struct actmem_ioctl_range arg;
+	int one = make_named(AT "/one", LIMIT), two = make_named(AT "/two", LIMIT);
+	char byte = 1;
+
+	ASSERT_EQ(0, populate(one, 0, LIMIT - 1));
+	EXPECT_EQ(-ENOSPC, change_range(two, ACTMEM_IOC_POPULATE, 0, 2, &arg));
+	EXPECT_EQ(ACTMEM_WHY_MOUNT_LIMIT, arg.why.reason);
+	EXPECT_EQ(2 * PAGE_BYTES, arg.why.wanted);
+	EXPECT_EQ(PAGE_BYTES, arg.why.available);
+	EXPECT_EQ(0, arg.done);
+	EXPECT_EQ(LIMIT - 1, pages_used(AT));
+	EXPECT_EQ(0, populate(two, 0, 1));
+	EXPECT_EQ(-1, pwrite(two, &byte, 1, PAGE_BYTES));
+	EXPECT_EQ(ENOSPC, errno);
+	EXPECT_EQ(-1, fallocate(two, 0, PAGE_BYTES, 1));
+	EXPECT_EQ(ENOSPC, errno);
+	EXPECT_EQ(SIGBUS, touch_to_death(two, 2));
+	EXPECT_EQ(LIMIT, pages_used(AT));
+	close(two);
+	ASSERT_EQ(0, unlink(AT "/two"));
+	EXPECT_EQ(LIMIT - 1, pages_used(AT));
+	EXPECT_EQ(0, populate(one, 0, LIMIT));
+	EXPECT_EQ(0, fallocate(one, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, PAGE_BYTES));
+	EXPECT_EQ(LIMIT - 1, pages_used(AT));
+	close(one);
+}
+
+/* Unnamed regions and another mount's have nothing to do with it. */
+TEST_F(names, a_mount_is_a_file_system_of_its_own)
+{
+	int one = make_named(NAME, LIMIT), two, unnamed;
+	char byte = 1, read_byte;
+
+	ASSERT_EQ(0, populate(one, 0, LIMIT));
+	ASSERT_EQ(1, pwrite(one, &byte, 1, 5));
+	unnamed = create_pages(self->device, 1);
+	EXPECT_LE(0, unnamed);
+	close(unnamed);
+	ASSERT_EQ(0, mkdir(OTHER, 0755));
+	ASSERT_EQ(0, mount_names(OTHER, LIMIT_OPTION));
+	EXPECT_EQ(-1, open(OTHER "/region", O_RDWR));
+	EXPECT_EQ(ENOENT, errno);
+	two = make_named(OTHER "/region", 1);
+	ASSERT_EQ(1, pread(two, &read_byte, 1, 5));
+	EXPECT_EQ(0, read_byte);
+	EXPECT_EQ(0, populate(two, 0, 1));
+	EXPECT_EQ(1, pages_used(OTHER));
+	EXPECT_EQ(-1, link(NAME, OTHER "/link"));
+	EXPECT_EQ(EXDEV, errno);
+	close(one);
+	close(two);
+	EXPECT_EQ(0, unmount(OTHER));
+	EXPECT_EQ(1, regions());
+	ASSERT_EQ(0, rmdir(OTHER));
+}
+
+TEST_F(names, the_limit_can_be_changed)
+{
+	int fd = make_named(NAME, LIMIT + 1);
+
+	ASSERT_EQ(0, populate(fd, 0, 4));
+	EXPECT_EQ(-EBUSY, remount_names(AT, "size=6M"));
+	EXPECT_EQ(0, remount_names(AT, "size=8M"));
+	EXPECT_EQ(-ENOSPC, populate(fd, 4, 1));
+	EXPECT_EQ(0, remount_names(AT, "size=18M,mode=777,uid=0,gid=0,policy=preferred"));
+	EXPECT_EQ(0, populate(fd, 0, LIMIT + 1));
+	EXPECT_EQ(-EINVAL, remount_names(AT, "mode=0700"));
+	EXPECT_EQ(-EINVAL, remount_names(AT, "uid=1"));
+	EXPECT_EQ(-EINVAL, remount_names(AT, "gid=1"));
+	EXPECT_EQ(-EINVAL, remount_names(AT, "node=0"));
+	EXPECT_EQ(-EINVAL, remount_names(AT, "policy=interleave"));
+	EXPECT_EQ(-EINVAL, remount_names(AT, "size=32M,node=0"));
+	EXPECT_STREQ("rw,relatime,size=18M,mode=777,uid=0,gid=0,policy=preferred", shown(AT));
+	close(fd);
+}
+
+TEST_F(names, is_busy_as_long_as_it_is_used)
+{
+	int fd = make_named(NAME, 1);
+	char *memory = map_and_touch(fd, 1);
+
+	EXPECT_EQ(-EBUSY, unmount(AT));
+	close(fd);
+	EXPECT_EQ(-EBUSY, unmount(AT));
+	/* The module is in use by the mount alone, too. */
+	munmap(memory, PAGE_BYTES);
+	close(self->device);
+	EXPECT_EQ(-1, syscall(SYS_delete_module, "actmem", O_NONBLOCK));
+	EXPECT_TRUE(errno == EWOULDBLOCK || errno == EBUSY);
+	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	EXPECT_EQ(0, unmount(AT));
+	EXPECT_EQ(0, regions());
+	ASSERT_EQ(0, mount_names(AT, LIMIT_OPTION));
+}
+
+TEST_F(names, can_be_unmounted_lazily)
+{
+	int fd = make_named(NAME, 2);
+	char *memory = map(fd, 2);
+
+	ASSERT_NE(MAP_FAILED, memory);
+	memory[0] = 1;
+	ASSERT_EQ(0, umount2(AT, MNT_DETACH));
+	EXPECT_EQ(-1, open(NAME, O_RDWR));
+	EXPECT_EQ(1, memory[0]);
+	memory[PAGE_BYTES] = 2;
+	close(fd);
+	EXPECT_EQ(1, regions());
+	EXPECT_EQ(2 * (long)PAGE_BYTES, node_sum("region_bytes"));
+	munmap(memory, 2 * PAGE_BYTES);
+	EXPECT_EQ(0, regions());
+	ASSERT_EQ(0, mount_names(AT, LIMIT_OPTION));
+}
+
+/* What is pinned counts until it is let go of, whatever has become of the rest. */
+TEST_F(names, a_pin_outlives_the_mount)
+{
+	int fd = make_named(NAME, 2), ends[2];
+	char *memory = map_and_touch(fd, 2);
+
+	ASSERT_EQ(0, hold(memory, ends));
+	munmap(memory, 2 * PAGE_BYTES);
+	close(fd);
+	ASSERT_EQ(0, unlink(NAME));
+	EXPECT_EQ(1, lingering_regions());
+	EXPECT_EQ(1, pages_used(AT));
+	ASSERT_EQ(0, unmount(AT));
+	EXPECT_EQ(1, lingering_regions());
+	let_go(ends);
+	EXPECT_EQ(0, regions());
+	ASSERT_EQ(0, mount_names(AT, LIMIT_OPTION));
+}
+
+static int mount_elsewhere(int device)
+{
+	CHECK(!unshare(CLONE_NEWNS));
+	CHECK(!mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
+	CHECK(!mount_names(AT, "size=2M"));
+	CHECK(make_named(NAME, 1) >= 0);
+	CHECK(regions() == 1);
+	return 0;
+}
+
+TEST_F(names, is_seen_in_its_mount_namespace_only)
+{
+	pid_t child = fork();
+
+	if (!child)
+		_exit(mount_elsewhere(self->device) ? 1 : 0);
+	ASSERT_EQ(0, wait_for(child));
+	EXPECT_EQ(-1, open(NAME, O_RDWR));
+	EXPECT_EQ(0, regions());
+}
+
+static int mount_as_user(int device)
+{
+	CHECK(mount_names("/tmp", "") == -EPERM);
+	CHECK(!unshare(CLONE_NEWUSER | CLONE_NEWNS));
+	CHECK(mount_names("/tmp", "") == -EPERM);
+	return 0;
+}
+
+TEST_F(names, only_the_administrator_mounts)
+{
+	EXPECT_EQ(0, as_user(USER, mount_as_user, self->device));
+}
+
+static int use_as_owner(int device)
+{
+	int fd = make_file(NAME);
+
+	CHECK(fd >= 0);
+	CHECK(!set_memlock(PAGE_BYTES));
+	CHECK(!ftruncate(fd, 2 * PAGE_BYTES));
+	CHECK(!populate(fd, 0, 1));
+	/* As of any other region of this user. */
+	CHECK(populate(fd, 1, 1) == -ENOMEM);
+	CHECK(!fchmod(fd, 0640));
+	CHECK(user_number(USER, "region_bytes") == (long)PAGE_BYTES);
+	CHECK(fchown(fd, OTHER_USER, -1) && errno == EPERM);
+	CHECK(remount_names(AT, "size=32M") == -EPERM);
+	return 0;
+}
+
+static int use_as_stranger(int device)
+{
+	CHECK(open(NAME, O_RDWR) == -1 && errno == EACCES);
+	CHECK(open(NAME, O_RDONLY) == -1 && errno == EACCES);
+	CHECK(chmod(NAME, 0666) == -1 && errno == EPERM);
+	CHECK(truncate(NAME, 0) == -1 && errno == EACCES);
+	CHECK(unlink(NAME) == -1 && errno == EPERM);
+	return 0;
+}
+
+static int use_as_reader(int device)
+{
+	struct actmem_ioctl_info now;
+	int fd = open(NAME, O_RDONLY | O_CLOEXEC);
+	char byte;
+
+	CHECK(fd >= 0);
+	CHECK(open(NAME, O_RDWR) == -1 && errno == EACCES);
+	CHECK(read(fd, &byte, 1) == 1);
+	CHECK(!info(fd, 0, &now));
+	CHECK(now.uid == USER);
+	CHECK(populate(fd, 0, 1) == -EBADF);
+	CHECK(discard(fd, 0, 1) == -EBADF);
+	CHECK(mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
+	return 0;
+}
+
+TEST_F(names, permissions_are_those_of_files)
+{
+	struct actmem_ioctl_info now;
+	uint64_t id;
+
+	ASSERT_EQ(0, chmod(AT, 01777));
+	ASSERT_EQ(0, as_user(USER, use_as_owner, self->device));
+	EXPECT_EQ(0, as_user(OTHER_USER, use_as_stranger, self->device));
+	ASSERT_EQ(0, chmod(NAME, 0644));
+	EXPECT_EQ(0, as_user(OTHER_USER, use_as_reader, self->device));
+	EXPECT_EQ((long)PAGE_BYTES, user_number(USER, "region_bytes"));
+	EXPECT_EQ(0, user_number(OTHER_USER, "region_bytes"));
+	ASSERT_EQ(1, list(self->device, &id, 1));
+	ASSERT_EQ(0, info(self->device, id, &now));
+	EXPECT_EQ(USER, now.uid);
+	/* Who owns the file does not matter to whom the region counts for. */
+	ASSERT_EQ(0, chown(NAME, OTHER_USER, 0));
+	EXPECT_EQ((long)PAGE_BYTES, user_number(USER, "region_bytes"));
+	ASSERT_EQ(0, unlink(NAME));
+	EXPECT_EQ(0, user_number(USER, "region_bytes"));
+}
+
+TEST_NOTHING_IS_LEFT
+
+TEST_HARNESS_MAIN
