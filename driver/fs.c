@@ -26,7 +26,6 @@
 #include "compat/compat.h"
 #include "mount.h"
 
-
 static struct file_system_type actmem_fs_type;
 static struct vfsmount *internal_mount;
 static int internal_mount_users;
