@@ -22,7 +22,7 @@
 #include "sysfile.h"
 
 #define MOUNT_DRIVER	"`mount -t actmem -o size=64G,mode=0770,gid=actmem none /mnt/act1`"
-#define MOUNT_MEMFD	"`mount -t hugetlbfs -o pagesize=2M,size=64G,mode=0770,gid=actmem none /mnt/act1`"
+#define MOUNT_MEMFD	"`mount -t hugetlbfs -o pagesize=2M,size=64G,mode=0770,gid=GROUP none /mnt/act1`"
 
 struct text {
 	char *at;
