@@ -272,7 +272,7 @@ static void remember(char history[ERROR_TEXT_MAX])
  * words of every step that failed are told together.
  */
 int memfd_make(int device, const struct region_request *request,
-			       struct backing *backing)
+	       struct backing *backing)
 {
 	struct region_request attempt = *request;
 	char history[ERROR_TEXT_MAX] = "";

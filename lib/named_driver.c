@@ -24,10 +24,14 @@
 /* What a look at the file led to, besides 0 and errors with words. */
 #define TRY_AGAIN	1
 
+/* Nanoseconds between looks at a file that another process completes. */
+#define PAUSE_MIN	1000000
+#define PAUSE_MAX	64000000
+
 /* Waits until the file is a region or this process's to complete. */
 static int wait_for_turn(const struct region_request *request, int fd, struct stat *stat)
 {
-	const struct timespec pause = { .tv_nsec = 1000000 };
+	struct timespec pause = { .tv_nsec = PAUSE_MIN };
 
 	for (;;) {
 		bool locked = !flock(fd, LOCK_EX | LOCK_NB);
@@ -46,6 +50,8 @@ static int wait_for_turn(const struct region_request *request, int fd, struct st
 		if (stat->st_size || locked)
 			return 0;
 		nanosleep(&pause, NULL);
+		if (pause.tv_nsec < PAUSE_MAX)
+			pause.tv_nsec *= 2;
 	}
 }
 

@@ -245,6 +245,37 @@ void kill_and_wait(pid_t child)
 	waitpid(child, NULL, 0);
 }
 
+char *memory_or_bail(struct actmem_region *region)
+{
+	void *memory;
+
+	if (actmem_region_map(region, &memory))
+		tap_bail("actmem_region_map");
+	return memory;
+}
+
+struct actmem_region_info info_or_bail(struct actmem_region *region)
+{
+	struct actmem_region_info info;
+
+	ACTMEM_INIT(&info);
+	if (actmem_region_info(region, &info))
+		tap_bail("actmem_region_info");
+	return info;
+}
+
+unsigned int count_files(const char *folder)
+{
+	DIR *directory = opendir(folder);
+	struct dirent *entry;
+	unsigned int count = 0;
+
+	while (directory && (entry = readdir(directory)))
+		count += entry->d_name[0] != '.';
+	closedir(directory);
+	return count;
+}
+
 const char *mount_own(struct actmem *am)
 {
 	static char folder[] = "/tmp/actmem-test-XXXXXX";

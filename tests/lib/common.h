@@ -27,6 +27,9 @@ struct actmem *open_or_bail(void);
 /* A region of LENGTH bytes, or bails out. */
 struct actmem_region *region_or_bail(struct actmem *am, const char *name);
 
+char *memory_or_bail(struct actmem_region *region);
+struct actmem_region_info info_or_bail(struct actmem_region *region);
+
 /* What the environment asks for, DEFAULT replaced. */
 enum actmem_pages pages_wanted(void);
 bool on_driver(struct actmem *am);
@@ -70,5 +73,6 @@ void kill_and_wait(pid_t child);
 #define MOUNT_BYTES	(40 * MIB)
 const char *mount_own(struct actmem *am);
 void unmount_own(const char *folder);
+unsigned int count_files(const char *folder);
 
 #endif /* TESTS_COMMON_H */

@@ -1,41 +1,21 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Regions that are files: made once whoever tries, found as they were left, also
- * after kill -9, locked for one, limited by their mount, and gone when removed.
- *
- * As root it mounts a file system of its own, which nobody else sees.
+ * Regions that are files: found as they were left, also after kill -9, locked for
+ * one, limited by their mount, sealed, and gone when removed.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common.h"
 
-#define RACERS		6
-#define ROUNDS		8
-
 static const char *folder;
 static char path[64];
-
-static unsigned int count_files(void)
-{
-	DIR *directory = opendir(folder);
-	struct dirent *entry;
-	unsigned int count = 0;
-
-	while (directory && (entry = readdir(directory)))
-		count += entry->d_name[0] != '.';
-	closedir(directory);
-	return count;
-}
 
 static int open_name(struct actmem *am, const char *name, uint64_t length, uint32_t flags,
 		     struct actmem_region **region)
@@ -54,25 +34,6 @@ static struct actmem_region *opened(struct actmem *am, uint32_t flags)
 	if (open_name(am, path, LENGTH, flags, &region))
 		tap_bail("actmem_region_open");
 	return region;
-}
-
-static char *mapped(struct actmem_region *region)
-{
-	void *memory;
-
-	if (actmem_region_map(region, &memory))
-		tap_bail("actmem_region_map");
-	return memory;
-}
-
-static struct actmem_region_info told(struct actmem_region *region)
-{
-	struct actmem_region_info info;
-
-	ACTMEM_INIT(&info);
-	if (actmem_region_info(region, &info))
-		tap_bail("actmem_region_info");
-	return info;
 }
 
 static struct stat file_of(const char *name)
@@ -95,32 +56,32 @@ static void test_made_and_found(struct actmem *am)
 	says(path);
 	region = opened(am, ACTMEM_OPEN_CREATE);
 	ok(!actmem_region_found(region), "it was made");
-	info = told(region);
+	info = info_or_bail(region);
 	ok(info.named && !strcmp(info.name, "region") && info.length == LENGTH &&
 	   info.allocated_bytes == LENGTH && info.pages == pages_wanted(),
 	   "it is called as its file, and is complete");
-	memory = mapped(region);
+	memory = memory_or_bail(region);
 	ok(!memory[0] && !memcmp(memory, memory + 1, LENGTH - 1), "it is zeroed");
 	memset(memory, 0x5a, LENGTH);
 	before = file_of(path);
 	ok(before.st_size == LENGTH && before.st_blocks * 512 == LENGTH &&
 	   (before.st_mode & 07777) == 0600, "ls and du tell its length, and that it is private");
 	second = opened(am, ACTMEM_OPEN_CREATE);
-	ok(actmem_region_found(second) && mapped(second) != memory &&
-	   !memcmp(mapped(second), memory, LENGTH), "a second opening is the same memory");
+	ok(actmem_region_found(second) && memory_or_bail(second) != memory &&
+	   !memcmp(memory_or_bail(second), memory, LENGTH), "a second opening is the same memory");
 	returns(actmem_region_close(second), 0);
 	returns(actmem_region_close(region), 0);
 
 	returns(open_name(am, path, 0, 0, &region), 0);
-	memory = mapped(region);
+	memory = memory_or_bail(region);
 	now = file_of(path);
 	ok(actmem_region_found(region) && actmem_region_length(region) == LENGTH,
 	   "it is found, of whatever length it has");
 	ok(memory[0] == 0x5a && !memcmp(memory, memory + 1, LENGTH - 1), "it is as it was left");
 	ok(now.st_ino == before.st_ino && now.st_blocks == before.st_blocks,
 	   "nothing was allocated anew");
-	ok(!told(region).demand_faults, "no page had to come");
-	ok(told(region).id && told(region).mapped_bytes == LENGTH, "and it is told of");
+	ok(!info_or_bail(region).demand_faults, "no page had to come");
+	ok(info_or_bail(region).id && info_or_bail(region).mapped_bytes == LENGTH, "and it is told of");
 	returns(actmem_region_close(region), 0);
 }
 
@@ -161,7 +122,7 @@ static void test_refusals(struct actmem *am)
 	returns(open_name(am, other, MOUNT_BYTES, ACTMEM_OPEN_CREATE, &region), -ENOSPC);
 	says("size=");
 	says("remount");
-	ok(count_files() == 1, "and nothing is left of it");
+	ok(count_files(folder) == 1, "and nothing is left of it");
 }
 
 static void test_other_backend(struct actmem *am)
@@ -202,7 +163,7 @@ static void test_read_only(struct actmem *am)
 	char *memory;
 
 	returns(open_name(am, path, 0, ACTMEM_OPEN_READ, &region), 0);
-	memory = mapped(region);
+	memory = memory_or_bail(region);
 	ok(memory[0] == 0x5a && memory[LENGTH - 1] == 0x5a, "it can be read");
 	ok(mprotect(memory, LENGTH, PROT_READ | PROT_WRITE) && errno == EACCES,
 	   "not even mprotect makes it writable");
@@ -210,7 +171,7 @@ static void test_read_only(struct actmem *am)
 	returns(actmem_region_discard(region, 0, LENGTH), -EPERM);
 	returns(actmem_region_copy(region, 0, source, 0, LENGTH), -EPERM);
 	returns(actmem_region_copy(source, 0, region, 0, LENGTH), 0);
-	ok(mapped(source)[LENGTH - 1] == 0x5a, "and copied from");
+	ok(memory_or_bail(source)[LENGTH - 1] == 0x5a, "and copied from");
 	returns(actmem_region_close(region), 0);
 	returns(actmem_region_close(source), 0);
 }
@@ -223,7 +184,7 @@ static void test_passed(struct actmem *am)
 	returns(actmem_region_close(region), 0);
 	returns(actmem_region_from_fd(am, fd, &second), 0);
 	close(fd);
-	ok(mapped(second)[0] == 0x5a && told(second).named && !strcmp(told(second).name, "region"),
+	ok(memory_or_bail(second)[0] == 0x5a && info_or_bail(second).named && !strcmp(info_or_bail(second).name, "region"),
 	   "its descriptor is the region, name and all");
 	returns(actmem_region_close(second), 0);
 }
@@ -238,7 +199,7 @@ static bool hold_locked(void *context)
 		printf("# %s\n", actmem_error());
 		return false;
 	}
-	strcpy(mapped(region), "by the one that was killed");
+	strcpy(memory_or_bail(region), "by the one that was killed");
 	return true;
 }
 
@@ -253,15 +214,15 @@ static void test_lock(struct actmem *am)
 	snprintf(words, sizeof(words), "process %d (names)", child);
 	says(words);
 	returns(open_name(am, path, LENGTH, 0, &region), 0);
-	ok(mapped(region)[0] == 'b', "who asks for no lock is not kept out");
+	ok(memory_or_bail(region)[0] == 'b', "who asks for no lock is not kept out");
 	returns(actmem_region_close(region), 0);
 	kill_and_wait(child);
 
 	returns(open_name(am, path, LENGTH, ACTMEM_OPEN_LOCK, &region), 0);
 	now = file_of(path);
-	ok(!strcmp(mapped(region), "by the one that was killed"),
+	ok(!strcmp(memory_or_bail(region), "by the one that was killed"),
 	   "what a killed process wrote is there");
-	ok(mapped(region)[LENGTH - 1] == 0x5a && now.st_ino == before.st_ino &&
+	ok(memory_or_bail(region)[LENGTH - 1] == 0x5a && now.st_ino == before.st_ino &&
 	   now.st_blocks == before.st_blocks, "and nothing was allocated anew");
 	returns(open_name(am, path, LENGTH, ACTMEM_OPEN_LOCK, &second), -EBUSY);
 	returns(actmem_region_close(region), 0);
@@ -272,143 +233,17 @@ static void test_lock(struct actmem *am)
 static void test_removed(struct actmem *am)
 {
 	struct actmem_region *region = opened(am, 0), *second;
-	uint64_t id = told(region).id;
+	uint64_t id = info_or_bail(region).id;
 
 	returns(unlink(path), 0);
-	ok(mapped(region)[LENGTH - 1] == 0x5a, "what is removed stays while it is used");
+	ok(memory_or_bail(region)[LENGTH - 1] == 0x5a, "what is removed stays while it is used");
 	second = opened(am, ACTMEM_OPEN_CREATE);
-	ok(!actmem_region_found(second) && told(second).id != id && !mapped(second)[LENGTH - 1],
+	ok(!actmem_region_found(second) && info_or_bail(second).id != id && !memory_or_bail(second)[LENGTH - 1],
 	   "another one of that name is made, zeroed");
 	returns(actmem_region_close(region), 0);
 	returns(actmem_region_close(second), 0);
 	returns(unlink(path), 0);
-	ok(!count_files(), "no file is left");
-}
-
-struct racer {
-	int start;
-	int result;
-	unsigned int number;
-};
-
-static bool race(void *context)
-{
-	struct racer *racer = context;
-	struct actmem_region *region;
-	struct actmem *am;
-	char byte, found;
-	char *memory;
-
-	if (actmem_open(&am, NULL))
-		return false;
-	/* All go when the parent closes its end. */
-	while (read(racer->start, &byte, 1) > 0)
-		;
-	if (open_name(am, path, LENGTH, ACTMEM_OPEN_CREATE, &region))
-		return false;
-	found = actmem_region_found(region) ? 'f' : 'm';
-	memory = mapped(region);
-	memory[LENGTH / RACERS * racer->number] = (char)('A' + racer->number);
-	return told(region).allocated_bytes == LENGTH && write(racer->result, &found, 1) == 1 &&
-	       !actmem_region_close(region) && !actmem_close(am);
-}
-
-static void race_once(struct actmem *am, unsigned int *made, unsigned int *found,
-		      unsigned int *written)
-{
-	int start[2], result[2];
-	struct actmem_region *region;
-	pid_t children[RACERS];
-	unsigned int i;
-	bool passed = true;
-	char byte;
-
-	if (pipe2(start, O_CLOEXEC) || pipe2(result, O_CLOEXEC))
-		tap_bail("pipe");
-	fflush(stdout);
-	for (i = 0; i < RACERS; i++) {
-		struct racer racer = { start[0], result[1], i };
-
-		children[i] = fork();
-		if (!children[i]) {
-			close(start[1]);
-			passed = race(&racer);
-			if (!passed)
-				printf("# %s\n", actmem_error());
-			fflush(stdout);
-			_exit(!passed);
-		}
-	}
-	close(start[1]);
-	close(result[1]);
-	for (i = 0; i < RACERS; i++)
-		passed = child_passed(children[i]) && passed;
-	while (read(result[0], &byte, 1) == 1) {
-		*made += byte == 'm';
-		*found += byte == 'f';
-	}
-	close(start[0]);
-	close(result[0]);
-	region = opened(am, 0);
-	for (i = 0; i < RACERS; i++)
-		*written += mapped(region)[LENGTH / RACERS * i] == (char)('A' + i);
-	actmem_region_close(region);
-	if (!passed || unlink(path))
-		*made = 1000;
-}
-
-static void test_race(struct actmem *am)
-{
-	unsigned int round, made = 0, found = 0, written = 0;
-
-	for (round = 0; round < ROUNDS; round++)
-		race_once(am, &made, &found, &written);
-	ok(made == ROUNDS && found == ROUNDS * (RACERS - 1),
-	   "of %d at once, one makes it and the others find it complete (%u made, %u found)",
-	   RACERS, made, found);
-	ok(written == ROUNDS * RACERS, "all have the same memory");
-	ok(!count_files(), "no file is left");
-}
-
-static bool make_for_ever(void *context)
-{
-	struct actmem_region *region;
-	struct actmem *am;
-
-	if (actmem_open(&am, NULL))
-		return false;
-	for (;;) {
-		if (open_name(am, path, LENGTH, ACTMEM_OPEN_CREATE, &region))
-			return false;
-		actmem_region_close(region);
-		unlink(path);
-	}
-}
-
-/* Wherever in making and removing it is killed, the next one goes on. */
-static void test_killed(struct actmem *am)
-{
-	unsigned int round, complete = 0;
-	struct actmem_region *region;
-
-	for (round = 0; round < ROUNDS; round++) {
-		pid_t child;
-
-		fflush(stdout);
-		child = fork();
-		if (!child)
-			_exit(!make_for_ever(NULL));
-		usleep(3000 + 1700 * round);
-		kill_and_wait(child);
-		if (open_name(am, path, LENGTH, ACTMEM_OPEN_CREATE, &region))
-			break;
-		complete += told(region).allocated_bytes == LENGTH;
-		actmem_region_close(region);
-		unlink(path);
-	}
-	ok(complete == ROUNDS, "after kill -9 at any point it is made or found, complete (%u of %d)",
-	   complete, ROUNDS);
-	ok(!count_files(), "no file is left");
+	ok(!count_files(folder), "no file is left");
 }
 
 /* An empty file is what touch(1) makes, or a driver's maker that was killed. */
@@ -421,7 +256,7 @@ static void test_empty(struct actmem *am)
 	if (on_driver(am)) {
 		returns(open_name(am, path, LENGTH, 0, &region), -ENOENT);
 		region = opened(am, ACTMEM_OPEN_CREATE | ACTMEM_OPEN_EXCLUSIVE);
-		ok(!actmem_region_found(region) && told(region).allocated_bytes == LENGTH,
+		ok(!actmem_region_found(region) && info_or_bail(region).allocated_bytes == LENGTH,
 		   "an empty file is completed");
 		returns(actmem_region_close(region), 0);
 	} else {
@@ -440,15 +275,15 @@ static void test_lazy(struct actmem *am)
 	options.length = LENGTH;
 	options.flags = ACTMEM_REGION_LAZY;
 	returns(actmem_region_open(am, path, &options, ACTMEM_OPEN_CREATE, &region), 0);
-	ok(!told(region).allocated_bytes, "a lazy one has no pages");
+	ok(!info_or_bail(region).allocated_bytes, "a lazy one has no pages");
 	returns(actmem_region_populate(region, 0, LENGTH / 2), 0);
-	memset(mapped(region), 1, LENGTH / 2);
+	memset(memory_or_bail(region), 1, LENGTH / 2);
 	returns(actmem_region_close(region), 0);
 	region = opened(am, 0);
-	ok(told(region).allocated_bytes == LENGTH / 2, "those that were missing still are");
+	ok(info_or_bail(region).allocated_bytes == LENGTH / 2, "those that were missing still are");
 	returns(actmem_region_populate(region, 0, LENGTH), 0);
-	ok(mapped(region)[LENGTH / 2 - 1] == 1 && !mapped(region)[LENGTH / 2] &&
-	   told(region).allocated_bytes == LENGTH, "and can be had");
+	ok(memory_or_bail(region)[LENGTH / 2 - 1] == 1 && !memory_or_bail(region)[LENGTH / 2] &&
+	   info_or_bail(region).allocated_bytes == LENGTH, "and can be had");
 	returns(actmem_region_close(region), 0);
 	returns(unlink(path), 0);
 }
@@ -456,7 +291,7 @@ static void test_lazy(struct actmem *am)
 static void test_seal(struct actmem *am)
 {
 	struct actmem_region *region = opened(am, ACTMEM_OPEN_CREATE);
-	char *memory = mapped(region);
+	char *memory = memory_or_bail(region);
 
 	memory[0] = 7;
 	returns(actmem_region_seal(region), -EBUSY);
@@ -466,13 +301,13 @@ static void test_seal(struct actmem *am)
 		says("chmod a-w");
 	} else {
 		returns(actmem_region_seal(region), 0);
-		ok(told(region).sealed, "it is sealed");
-		memory = mapped(region);
+		ok(info_or_bail(region).sealed, "it is sealed");
+		memory = memory_or_bail(region);
 		ok(memory[0] == 7 && !in_child(writes_to, memory), "it can only be read");
 		returns(actmem_region_discard(region, 0, LENGTH), -EPERM);
 		returns(actmem_region_close(region), 0);
 		region = opened(am, 0);
-		ok(told(region).sealed && mapped(region)[0] == 7, "for who finds it, too");
+		ok(info_or_bail(region).sealed && memory_or_bail(region)[0] == 7, "for who finds it, too");
 		returns(actmem_region_discard(region, 0, LENGTH), -EPERM);
 	}
 	returns(actmem_region_close(region), 0);
@@ -498,8 +333,6 @@ int main(void)
 	test_passed(am);
 	test_lock(am);
 	test_removed(am);
-	test_race(am);
-	test_killed(am);
 	test_empty(am);
 	test_lazy(am);
 	test_seal(am);
