@@ -27,8 +27,6 @@
 #include "compat/compat.h"
 #include "mount.h"
 
-#define ACTMEM_FS_MAGIC	0x6163746d	/* "actm" */
-
 static struct file_system_type actmem_fs_type;
 static struct vfsmount *internal_mount;
 static int internal_mount_users;
@@ -118,7 +116,7 @@ static int actmem_fill_super(struct super_block *super, struct fs_context *conte
 	if (!mount)
 		return -ENOMEM;
 	super->s_fs_info = mount;
-	super->s_magic = ACTMEM_FS_MAGIC;
+	super->s_magic = ACTMEM_SUPER_MAGIC;
 	super->s_op = &actmem_super_operations;
 	super->s_maxbytes = ACTMEM_MAX_PAGES * ACTMEM_PAGE_BYTES;
 	super->s_blocksize = ACTMEM_PAGE_BYTES;
@@ -136,7 +134,7 @@ int actmem_get_tree(struct fs_context *context)
 
 static int init_internal_context(struct fs_context *context)
 {
-	struct pseudo_fs_context *pseudo = init_pseudo(context, ACTMEM_FS_MAGIC);
+	struct pseudo_fs_context *pseudo = init_pseudo(context, ACTMEM_SUPER_MAGIC);
 
 	if (!pseudo)
 		return -ENOMEM;

@@ -27,6 +27,7 @@ extern "C" {
 
 #define ACTMEM_NODES_MAX	1024
 #define ACTMEM_NAME_MAX		64	/* with the terminating NUL */
+#define ACTMEM_PATH_MAX		1024	/* with the terminating NUL */
 
 #if defined(__GNUC__)
 #pragma GCC visibility push(default)
@@ -81,6 +82,7 @@ struct actmem_options {
 	struct actmem_nodes nodes;
 	uint32_t allow;			/* ACTMEM_ALLOW_* */
 	uint32_t reserved;		/* 0 */
+	const char *heap_name;		/* NULL: the regions of heaps have no names; see below */
 };
 
 /* Mappings stay in forked children. Without it they have none. */
@@ -130,6 +132,9 @@ struct actmem_region_info {
 	uint64_t demand_faults;		/* pages that came when touched (driver) */
 	uint64_t poisoned_bytes;	/* of pages out of use by hardware errors (driver) */
 	uint64_t exported_bytes;	/* of its dma-bufs, what is in two counts twice (driver) */
+	uint32_t named;			/* 1: a file, which outlives its processes; name is the file's */
+	uint32_t sealed;		/* 1: nobody writes to it any more */
+	char path[ACTMEM_PATH_MAX];	/* by actmem_list(), of a named one: where a process has it open */
 };
 
 /* Since actmem_open(); *_total only rise, the others return to 0. */
@@ -174,8 +179,9 @@ const char *actmem_version(void);
  * Fills @options from the environment that `actmem run` sets up:
  *   ACTMEM_BACKEND=auto|driver|memfd  ACTMEM_PAGES=2M|thp|4K
  *   ACTMEM_POLICY=bind|preferred|interleave  ACTMEM_NODES=0,2-3
- *   ACTMEM_ALLOW=thp,4k,node,unlocked (or "any")
+ *   ACTMEM_ALLOW=thp,4k,node,unlocked (or "any")  ACTMEM_NAME=/mnt/act1/job
  * Variables that are not set leave DEFAULT. -EINVAL for a value not listed.
+ * heap_name then points into the environment.
  */
 int actmem_options_from_environment(struct actmem_options *options);
 
@@ -184,6 +190,7 @@ int actmem_options_from_environment(struct actmem_options *options);
  *
  * -ENOENT, -ENXIO  driver asked for, no device or no module
  * -EACCES  driver asked for, /dev/actmem not permitted
+ * -ENOENT, -EOPNOTSUPP, -EINVAL  heap_name: as for actmem_region_open()
  * -EPROTONOSUPPORT  library and driver too far apart in age
  * -EINVAL  unknown value, flag or node, reserved not 0
  */
@@ -240,14 +247,91 @@ int actmem_region_create(struct actmem *am,
 int actmem_region_from_fd(struct actmem *am, int fd,
 			  struct actmem_region **region);
 
+/* It is made if it is not there. */
+#define ACTMEM_OPEN_CREATE	(1u << 0)
+/* With CREATE: -EEXIST if it is there. */
+#define ACTMEM_OPEN_EXCLUSIVE	(1u << 1)
+/*
+ * For one user at a time: -EBUSY, naming the process, while somebody else has
+ * opened it so. Ends with the last descriptor and mapping that came of this
+ * call, also by kill -9 (flock(2)). Who does not ask for it is not kept out.
+ */
+#define ACTMEM_OPEN_LOCK	(1u << 2)
+/* Only to read: mapped so, and permission to read will do. Not with CREATE. */
+#define ACTMEM_OPEN_READ	(1u << 3)
+/* One that is there may have another length than that of the options. */
+#define ACTMEM_OPEN_ANY_LENGTH	(1u << 4)
+
+/*
+ * Opens a region that is a file, and so outlives its processes: who opens it
+ * next finds its contents, and nothing is zeroed or allocated anew. rm or
+ * unlink(2) removes it; its memory goes back when its last user has closed it.
+ * Who may open it is told by its permissions, 0600 to begin with.
+ *
+ * @path: a path; without a '/', a name in the actmem file system that is mounted
+ * first. The file system says which backend it is: actmem the driver, hugetlbfs
+ * and tmpfs memfd. If actmem_open() was told a backend, it must be that one.
+ * @options: as for actmem_region_create(), but for the name, which is the
+ * file's. Length 0: whatever it has (without CREATE). NULL: all defaults.
+ *
+ * Many may try to make it at once: one does, and the others find it, complete.
+ * actmem_region_found() tells which. One that was found must have the wanted
+ * length; its pages must be of the wanted kind and on the wanted nodes (memfd),
+ * or its policy the wanted one if nodes or a policy were named (driver), unless
+ * ACTMEM_ALLOW_* permits otherwise. They are not moved. Pages that are missing
+ * in it stay so, as in a lazy region.
+ *
+ * What differs:
+ * driver  RLIMIT_MEMLOCK and the limits of who made it are charged until it is
+ *	removed. size= of the mount limits it. Its length never changes.
+ * memfd  nobody is charged while nobody has it open; then mlock counts for each
+ *	process that has (4K, thp). size= of the mount limits it. hugetlbfs has 2M
+ *	pages, mounted with pagesize=2M; tmpfs has 4K, and thp if mounted with
+ *	huge=advise. Who may write to it may also shorten it, and what is touched
+ *	behind its end is SIGBUS. Other kinds of pages than the file system has
+ *	count as steps down. Pages of a region on hugetlbfs of which some are
+ *	missing are not looked at.
+ *
+ * -ENOENT  not there, or no directory of that name, or no actmem file system for
+ *	a name without '/'; actmem_error() lists what is mounted
+ * -EEXIST  there already (EXCLUSIVE), or not as wanted
+ * -EOPNOTSUPP  a file system that cannot have regions: actmem_error() has the
+ *	command that mounts one; or pages that this one does not have
+ * -ENOSPC  size= of the mount
+ * -EINVAL  the other backend's file system, or no region; flags
+ * -EACCES  its permissions;  -EBUSY  see ACTMEM_OPEN_LOCK
+ * else as actmem_region_create()
+ */
+int actmem_region_open(struct actmem *am, const char *path,
+		       const struct actmem_region_options *options, uint32_t flags,
+		       struct actmem_region **region);
+
+/* 1 if actmem_region_open() found it, 0 if this process made it. */
+int actmem_region_found(const struct actmem_region *region);
+
+/*
+ * Nobody writes to the region from now on, in whatever process; it can still be
+ * read, mapped (read-only) and removed.
+ *
+ * -EBUSY  somebody could still write: it is mapped, and not by ACTMEM_OPEN_READ, by
+ *	this process or another one, or a device or I/O in flight holds pages
+ * -EPERM  neither made nor owned by this user
+ * -EOPNOTSUPP  memfd: the kernel seals no files of tmpfs and hugetlbfs, and the
+ *	mapping that pins a region's pages is a writable one. Take permission to
+ *	write from the file (chmod a-w) and open it with ACTMEM_OPEN_READ; or a
+ *	driver that is too old
+ */
+int actmem_region_seal(struct actmem_region *region);
+
 /* Its descriptor, close-on-exec. Owned by the region: dup() it to keep it. */
 int actmem_region_fd(const struct actmem_region *region);
 
 uint64_t actmem_region_length(const struct actmem_region *region);
 
 /*
- * Maps the whole region shared, readable and writable, at a 2 MiB-aligned
- * address. Later calls return the same address; each needs its unmap.
+ * Maps the whole region shared, readable and, unless it is sealed or was opened
+ * with ACTMEM_OPEN_READ, writable, at a 2 MiB-aligned address. Later calls return
+ * the same address; each needs its unmap.
  *
  * If the hardware reports an uncorrected error in the memory, it is the page of
  * 2 MiB around it that is lost, not the region: whoever touches it gets SIGBUS
@@ -271,7 +355,8 @@ int actmem_region_info(struct actmem_region *region,
  * threads may populate at once, and it is best done before the pages are wanted.
  *
  * -EOPNOTSUPP: a driver that is too old.  -EIO  a page from another node, or one
- * in the range is lost to a hardware error: discard it.
+ * in the range is lost to a hardware error: discard it.  -EPERM, here and below:
+ * the region was opened with ACTMEM_OPEN_READ, or, below, is sealed.
  */
 int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64_t length);
 
@@ -380,6 +465,15 @@ struct actmem_heap_stats {
 /*
  * A heap makes regions as it needs them and hands out blocks of them. Its
  * bookkeeping lies outside the regions. @options NULL: defaults.
+ *
+ * If actmem_open() was given a heap_name, a path or a bare name as for
+ * actmem_region_open(), the regions are files: heap_name.0, heap_name.1 and so
+ * on, whatever length those have that are there already. They are opened with
+ * ACTMEM_OPEN_LOCK, so that of two processes with one name the second fails
+ * (-EBUSY from actmem_alloc()); several processes of one job need a name each.
+ * They stay when heaps are trimmed or destroyed and when the process ends, and
+ * the next one with that name takes them as they are: what it finds in its
+ * blocks is what the last one left. They must be its user's own. rm removes them.
  */
 int actmem_heap_create(struct actmem *am,
 		       const struct actmem_heap_options *options,
@@ -402,7 +496,7 @@ int actmem_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align,
 /* -EINVAL: not the start of a live block of this heap; nothing changes. */
 int actmem_free(struct actmem_heap *heap, void *block);
 
-/* Gives regions without live blocks back. */
+/* Gives regions without live blocks back, but for named ones: those stay open. */
 int actmem_heap_trim(struct actmem_heap *heap);
 
 int actmem_heap_stats(struct actmem_heap *heap, struct actmem_heap_stats *stats);

@@ -23,6 +23,10 @@ struct region_request {
 	bool inherit;
 	bool lazy;
 	char name[ACTMEM_NAME_MAX];	/* printable, without '/'; may be "" */
+	const char *path;		/* of a named region, on this backend's file system, or NULL */
+	uint32_t open;			/* ACTMEM_OPEN_*, if it is named */
+	bool own;			/* named: only if it belongs to this user */
+	bool any_place;			/* neither policy nor nodes were named by anybody */
 };
 
 /* What a backend made of it. */
@@ -40,6 +44,9 @@ struct backing {
 	unsigned int fallbacks;		/* allowed steps down that were taken */
 	bool inherit;
 	bool received;			/* made by another process */
+	bool named;
+	bool read_only;			/* opened so */
+	bool sealed;			/* driver only */
 	char name[ACTMEM_NAME_MAX];
 };
 
@@ -58,6 +65,15 @@ struct backend {
 	/* Unless it is lazy, every page is allocated, zeroed and verified to be in place. */
 	int (*create)(int device, const struct region_request *request,
 		      struct backing *backing);
+
+	/*
+	 * As the request's ACTMEM_OPEN_* say; @received tells that it was found.
+	 * Made, it is as by @create; and it is complete once others can find it.
+	 */
+	int (*open_name)(const struct region_request *request, struct backing *backing);
+
+	/* Nobody writes to it again. Not while this process has it mapped. */
+	int (*seal)(struct backing *backing);
 
 	/* @fd stays the caller's. @allow: as in a request. */
 	int (*adopt)(int device, int fd, uint32_t allow, struct backing *backing);

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mempolicy.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -17,6 +18,7 @@
 #include "actmem.h"
 #include "../uapi/actmem.h"
 #include "backend.h"
+#include "driver.h"
 #include "error.h"
 #include "list.h"
 #include "map.h"
@@ -36,7 +38,7 @@ _Static_assert(ACTMEM_PLACE_BIND - 1 == ACTMEM_POLICY_BIND &&
 	       ACTMEM_PLACE_INTERLEAVE - 1 == ACTMEM_POLICY_INTERLEAVE, "policies map by -1");
 
 /* A signal that does not kill interrupts nothing that was done already. */
-static int ask(int fd, unsigned long request, void *argument)
+int driver_ask(int fd, unsigned long request, void *argument)
 {
 	while (ioctl(fd, request, argument)) {
 		if (errno != EINTR)
@@ -68,7 +70,7 @@ static int ask_query(int device, struct actmem_ioctl_query *query)
 		.abi = ACTMEM_ABI_VERSION,
 		.abi_oldest = ACTMEM_ABI_OLDEST,
 	};
-	return ask(device, ACTMEM_IOC_QUERY, query);
+	return driver_ask(device, ACTMEM_IOC_QUERY, query);
 }
 
 static int query(int device)
@@ -140,8 +142,11 @@ static int try_create(int device, const struct region_request *request,
 		.policy = policy - 1,
 	};
 	memcpy(create->nodes, nodes->word, sizeof(create->nodes));
-	memcpy(create->name, request->name, sizeof(create->name));
-	error = ask(device, ACTMEM_IOC_CREATE, create);
+	/* One that is a file has that name. */
+	if (!request->path)
+		memcpy(create->name, request->name, sizeof(create->name));
+	create->fd = -1;
+	error = driver_ask(device, ACTMEM_IOC_CREATE, create);
 	return error ? fail_create(device, -error, create) : 0;
 }
 
@@ -152,28 +157,45 @@ static bool node_is_full(const struct actmem_ioctl_create *create)
 	       create->why.reason == ACTMEM_WHY_NODE_LIMIT;
 }
 
+int driver_check_pages(const struct region_request *request)
+{
+	if (request->pages == ACTMEM_PAGES_2M)
+		return 0;
+	return fail(EOPNOTSUPP, "the driver has 2 MiB pages only; ask for those, or for the memfd backend with ACTMEM_BACKEND=memfd");
+}
+
+int driver_make(int fd, const struct region_request *request,
+		struct actmem_ioctl_create *create, unsigned int *fallbacks)
+{
+	struct actmem_nodes one = { { 0 } };
+	unsigned int node = nodes_next(&request->nodes, 0);
+	int error;
+
+	*fallbacks = 0;
+	error = driver_check_pages(request);
+	if (error)
+		return error;
+	error = try_create(fd, request, request->policy, &request->nodes, create);
+	if (error && node_is_full(create) && request->policy != ACTMEM_PLACE_PREFERRED &&
+	    request->allow & ACTMEM_ALLOW_NODE) {
+		if (node < ACTMEM_NODES_MAX)
+			node_set(&one, node);
+		error = try_create(fd, request, ACTMEM_PLACE_PREFERRED, &one, create);
+		if (!error) {
+			fail_more("; took whatever node instead");
+			*fallbacks = 1;
+		}
+	}
+	return error;
+}
+
 static int driver_create(int device, const struct region_request *request,
 			 struct backing *backing)
 {
 	struct actmem_ioctl_create create;
-	struct actmem_nodes one = { { 0 } };
-	unsigned int node = nodes_next(&request->nodes, 0);
-	unsigned int fallbacks = 0;
-	int error;
+	unsigned int fallbacks;
+	int error = driver_make(device, request, &create, &fallbacks);
 
-	if (request->pages != ACTMEM_PAGES_2M)
-		return fail(EOPNOTSUPP, "the driver has 2 MiB pages only; ask for those, or for the memfd backend with ACTMEM_BACKEND=memfd");
-	error = try_create(device, request, request->policy, &request->nodes, &create);
-	if (error && node_is_full(&create) && request->policy != ACTMEM_PLACE_PREFERRED &&
-	    request->allow & ACTMEM_ALLOW_NODE) {
-		if (node < ACTMEM_NODES_MAX)
-			node_set(&one, node);
-		error = try_create(device, request, ACTMEM_PLACE_PREFERRED, &one, &create);
-		if (!error) {
-			fail_more("; took whatever node instead");
-			fallbacks = 1;
-		}
-	}
 	if (error)
 		return error;
 	*backing = (struct backing){
@@ -196,7 +218,7 @@ static int check_foreign(int fd, struct actmem_ioctl_info *info)
 
 	if (fstat(fd, &stat))
 		return fail(errno, "descriptor %d: %s", fd, strerror(errno));
-	if (!S_ISREG(stat.st_mode) || ask(fd, ACTMEM_IOC_INFO, info) || !info->length || !info->id)
+	if (!S_ISREG(stat.st_mode) || driver_ask(fd, ACTMEM_IOC_INFO, info) || !info->length || !info->id)
 		return fail(EINVAL, "descriptor %d is no region of the driver backend", fd);
 	if ((fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDWR)
 		return fail(EINVAL, "descriptor %d is not open for reading and writing", fd);
@@ -217,6 +239,8 @@ static int driver_adopt(int device, int fd, uint32_t allow, struct backing *back
 		.pages = ACTMEM_PAGES_2M,
 		.inherit = info.state & ACTMEM_INFO_INHERIT,
 		.received = true,
+		.named = info.state & ACTMEM_INFO_NAMED,
+		.sealed = info.state & ACTMEM_INFO_SEALED,
 	};
 	memcpy(backing->name, info.name, sizeof(backing->name) - 1);
 	backing->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -225,10 +249,25 @@ static int driver_adopt(int device, int fd, uint32_t allow, struct backing *back
 	return 0;
 }
 
+/* Linux 6.1 maps what is sealed only by a descriptor that cannot write. */
+static int map_sealed(struct backing *backing)
+{
+	char own[64];
+	int fd, error;
+
+	snprintf(own, sizeof(own), "/proc/self/fd/%d", backing->fd);
+	fd = open(own, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return fail(errno, "cannot open a sealed region only to read (%s)",
+			    strerror(errno));
+	error = map_region_by(fd, backing);
+	close(fd);
+	return error;
+}
+
 static int driver_map(struct backing *backing)
 {
-	int error = map_region(backing->fd, backing->length, backing->inherit,
-			       &backing->address);
+	int error = backing->sealed ? map_sealed(backing) : map_region(backing);
 
 	/* Any policy keeps NUMA balancing from unmapping pages; none is needed. */
 	if (!error)
@@ -243,6 +282,20 @@ static void driver_unmap(struct backing *backing)
 	backing->address = NULL;
 }
 
+static int driver_seal(struct backing *backing)
+{
+	struct actmem_ioctl_seal seal = { .size = sizeof(seal) };
+	int error = driver_ask(backing->fd, ACTMEM_IOC_SEAL, &seal);
+
+	if (!error)
+		backing->sealed = true;
+	if (error == -ENOTTY)
+		return fail(EOPNOTSUPP, "this driver seals no regions; upgrade the module");
+	if (error == -EBUSY)
+		return fail(EBUSY, "the region is mapped writable by somebody, so it cannot be sealed; unmap it everywhere");
+	return error ? fail(-error, "the driver cannot seal the region (%s)", strerror(-error)) : 0;
+}
+
 static int ask_range(const struct backing *backing, unsigned long request, uint64_t offset,
 		     uint64_t length, struct actmem_ioctl_range *range)
 {
@@ -253,7 +306,7 @@ static int ask_range(const struct backing *backing, unsigned long request, uint6
 		.offset = offset,
 		.length = length,
 	};
-	error = ask(backing->fd, request, range);
+	error = driver_ask(backing->fd, request, range);
 	if (error == -ENOTTY)
 		error = fail(EOPNOTSUPP, "this driver neither populates nor discards; upgrade the module");
 	return error;
@@ -297,7 +350,7 @@ static int driver_copy(const struct backing *to, uint64_t offset, const struct b
 		.length = length,
 		.source_fd = from->fd,
 	};
-	int error = ask(to->fd, ACTMEM_IOC_COPY, &copy);
+	int error = driver_ask(to->fd, ACTMEM_IOC_COPY, &copy);
 
 	if (!error)
 		return 0;
@@ -351,6 +404,8 @@ static void take_info(struct actmem_region_info *into, const struct actmem_ioctl
 	into->exported_bytes = from->exported_bytes;
 	into->uid = from->uid;
 	into->pid = from->pid;
+	into->named = !!(from->state & ACTMEM_INFO_NAMED);
+	into->sealed = !!(from->state & ACTMEM_INFO_SEALED);
 	into->lingering = !!(from->state & ACTMEM_INFO_LINGERING);
 	memcpy(into->name, from->name, sizeof(into->name) - 1);
 }
@@ -364,7 +419,7 @@ static int ask_info(int fd, uint64_t id, struct actmem_region_info *into)
 		.node_bytes = (uintptr_t)into->node_bytes,
 		.node_count = ACTMEM_NODES_MAX,
 	};
-	int error = ask(fd, ACTMEM_IOC_INFO, &info);
+	int error = driver_ask(fd, ACTMEM_IOC_INFO, &info);
 
 	if (!error)
 		take_info(into, &info);
@@ -425,7 +480,7 @@ static int driver_list(struct region_list *list)
 	fail_clear();
 	do {
 		request.count = LIST_BATCH;
-		error = ask(device, ACTMEM_IOC_LIST, &request);
+		error = driver_ask(device, ACTMEM_IOC_LIST, &request);
 		if (error) {
 			error = fail(-error, "the driver does not list its regions (%s)",
 				     strerror(-error));
@@ -446,6 +501,8 @@ const struct backend backend_driver = {
 	.name = "driver",
 	.open = driver_open,
 	.create = driver_create,
+	.open_name = driver_open_name,
+	.seal = driver_seal,
 	.adopt = driver_adopt,
 	.map = driver_map,
 	.unmap = driver_unmap,

@@ -9,18 +9,17 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "backend.h"
 #include "error.h"
 #include "map.h"
+#include "memfd.h"
 #include "memfd_pages.h"
 #include "node.h"
 #include "options.h"
@@ -32,7 +31,6 @@
 #define MFD_HUGE_2MB	(21U << 26)
 #endif
 
-#define SEALS		(F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
 #define SHMEM_ENABLED	"/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 
 static int memfd_open(int *device)
@@ -41,17 +39,12 @@ static int memfd_open(int *device)
 	return 0;
 }
 
-static int make_file(const struct region_request *request, int *fd)
+/* Of no length yet. */
+static int open_memfd(const struct region_request *request, int *fd)
 {
 	bool hugetlb = request->pages == ACTMEM_PAGES_2M;
 	char label[sizeof(REGION_LABEL) + ACTMEM_NAME_MAX];
-	struct rlimit limit;
-	int error;
 
-	/* ftruncate beyond this limit would raise SIGXFSZ. */
-	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < request->length)
-		return fail(EFBIG, "RLIMIT_FSIZE is %s, %s wanted; raise it with `ulimit -f`",
-			    BYTES_TEXT(limit.rlim_cur), BYTES_TEXT(request->length));
 	snprintf(label, sizeof(label), REGION_LABEL "%s", request->name);
 	*fd = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING |
 			   (hugetlb ? MFD_HUGETLB | MFD_HUGE_2MB : 0));
@@ -59,9 +52,27 @@ static int make_file(const struct region_request *request, int *fd)
 		return fail(EOPNOTSUPP, "this kernel has no 2 MiB hugetlb pages; allow other pages with ACTMEM_ALLOW=thp,4k (actmem run --allow)");
 	if (*fd < 0)
 		return fail(errno, "cannot make a memfd (memfd_create: %s)", strerror(errno));
-	if (ftruncate(*fd, (off_t)request->length) || fcntl(*fd, F_ADD_SEALS, SEALS)) {
-		error = fail(errno, "cannot size a memfd to %s (%s)",
-			     BYTES_TEXT(request->length), strerror(errno));
+	return 0;
+}
+
+static int make_file(const struct region_request *request, int *fd)
+{
+	struct rlimit limit;
+	int error;
+
+	/* ftruncate beyond this limit would raise SIGXFSZ. */
+	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < request->length)
+		return fail(EFBIG, "RLIMIT_FSIZE is %s, %s wanted; raise it with `ulimit -f`",
+			    BYTES_TEXT(limit.rlim_cur), BYTES_TEXT(request->length));
+	error = request->path ? named_make(request, fd) : open_memfd(request, fd);
+	if (error)
+		return error;
+	/* The kernel seals memfds alone. */
+	if (ftruncate(*fd, (off_t)request->length) ||
+	    (!request->path && fcntl(*fd, F_ADD_SEALS, MEMFD_SEALS))) {
+		error = fail(errno, "cannot size a %s to %s (%s)",
+			     request->path ? "file" : "memfd", BYTES_TEXT(request->length),
+			     strerror(errno));
 		close(*fd);
 		return error;
 	}
@@ -69,7 +80,7 @@ static int make_file(const struct region_request *request, int *fd)
 }
 
 /* Hugetlb pages are never swapped: mlock(2) would only count them. */
-static int lock_pages(struct backing *backing, uint32_t allow)
+int memfd_lock(struct backing *backing, uint32_t allow)
 {
 	struct rlimit limit = { 0 };
 	uint64_t locked = 0;
@@ -102,7 +113,7 @@ static int lock_pages(struct backing *backing, uint32_t allow)
 	return 0;
 }
 
-static int advise_thp(const struct region_request *request, const struct backing *backing)
+int memfd_advise(const struct region_request *request, const struct backing *backing)
 {
 	/* Fails on kernels without them, which is as good as not wanting them. */
 	if (request->pages == ACTMEM_PAGES_4K)
@@ -152,13 +163,13 @@ static int make_pages(const struct region_request *request, const struct backing
 	return error;
 }
 
-static void memfd_release(struct backing *backing)
+void memfd_release(struct backing *backing)
 {
 	munmap(backing->address, backing->length);
 	close(backing->fd);
 }
 
-static int identify(struct backing *backing)
+int memfd_identify(struct backing *backing)
 {
 	struct stat stat;
 
@@ -169,7 +180,7 @@ static int identify(struct backing *backing)
 	return 0;
 }
 
-static int allocated_bytes(const struct backing *backing, uint64_t *bytes)
+int memfd_allocated(const struct backing *backing, uint64_t *bytes)
 {
 	struct stat stat;
 
@@ -195,14 +206,14 @@ static int try_create(const struct region_request *request, struct backing *back
 	};
 	memcpy(backing->name, request->name, sizeof(backing->name));
 
-	error = request->pages == ACTMEM_PAGES_THP ? check_thp_mode() : 0;
+	error = request->pages == ACTMEM_PAGES_THP && !request->path ? check_thp_mode() : 0;
 	if (!error && request->pages != ACTMEM_PAGES_2M && !request->lazy)
 		error = pages_check_room(request);
 	if (!error)
 		error = make_file(request, &backing->fd);
 	if (error)
 		return error;
-	error = map_region(backing->fd, backing->length, backing->inherit, &backing->address);
+	error = map_region(backing);
 	if (error) {
 		/* Mapping reserves hugetlb pages. */
 		if (error == -ENOMEM && request->pages == ACTMEM_PAGES_2M)
@@ -210,11 +221,11 @@ static int try_create(const struct region_request *request, struct backing *back
 		close(backing->fd);
 		return error;
 	}
-	error = identify(backing);
+	error = memfd_identify(backing);
 	if (!error)
-		error = advise_thp(request, backing);
+		error = memfd_advise(request, backing);
 	if (!error)
-		error = lock_pages(backing, request->allow);
+		error = memfd_lock(backing, request->allow);
 	if (!error)
 		error = pages_bind(request, backing);
 	if (!error && !request->lazy)
@@ -260,8 +271,8 @@ static void remember(char history[ERROR_TEXT_MAX])
  * Smaller pages on the right node are taken before pages on another node. The
  * words of every step that failed are told together.
  */
-static int memfd_create_region(int device, const struct region_request *request,
-			       struct backing *backing)
+int memfd_make(int device, const struct region_request *request,
+	       struct backing *backing)
 {
 	struct region_request attempt = *request;
 	char history[ERROR_TEXT_MAX] = "";
@@ -290,84 +301,11 @@ static int memfd_create_region(int device, const struct region_request *request,
 	return 0;
 }
 
-/*
- * Only what is as this library makes it: our label, the seals. Holes may be
- * there, and its other holders can punch more, as they can discard pages. The
- * lock of the maker ends with the maker, so this process takes its own.
- */
-static int check_foreign(int fd, struct backing *backing)
+/* F_SEAL_WRITE is for memfds that nobody has mapped writable; the pages' lock is such a mapping. */
+static int memfd_seal(struct backing *backing)
 {
-	static const char prefix[] = "/memfd:" REGION_LABEL, suffix[] = " (deleted)";
-	char path[64], label[512];
-	struct stat stat;
-	struct statfs files;
-	ssize_t length;
-	int seals;
-
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	length = readlink(path, label, sizeof(label) - 1);
-	if (length < 0 || fstat(fd, &stat) || fstatfs(fd, &files))
-		return fail(errno == ENOENT ? EBADF : errno, "descriptor %d: %s", fd,
-			    errno == ENOENT ? "not open" : strerror(errno));
-	label[length] = '\0';
-	if ((size_t)length >= sizeof(suffix) - 1 &&
-	    !strcmp(label + length - (sizeof(suffix) - 1), suffix))
-		label[(size_t)length - (sizeof(suffix) - 1)] = '\0';
-	seals = fcntl(fd, F_GET_SEALS);
-	if (strncmp(label, prefix, sizeof(prefix) - 1) || seals < 0 ||
-	    (files.f_type != TMPFS_MAGIC && files.f_type != HUGETLBFS_MAGIC))
-		return fail(EINVAL, "descriptor %d is no region of the memfd backend (%s)", fd, label);
-	if ((seals & SEALS) != SEALS)
-		return fail(EINVAL, "descriptor %d can still change its length: not a region as this library makes it", fd);
-	if ((fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDWR)
-		return fail(EINVAL, "descriptor %d is not open for reading and writing", fd);
-	backing->pages = files.f_type == HUGETLBFS_MAGIC ? ACTMEM_PAGES_2M : ACTMEM_PAGES_4K;
-	backing->page_bytes = files.f_type == HUGETLBFS_MAGIC ? (uint64_t)files.f_bsize :
-			      BASE_PAGE_BYTES;
-	backing->length = (uint64_t)stat.st_size;
-	if (!backing->length || backing->length % backing->page_bytes ||
-	    backing->page_bytes > HUGE_PAGE_BYTES)
-		return fail(EINVAL, "descriptor %d has an odd length: not a region as this library makes it", fd);
-	return take_name(backing->name, label + sizeof(prefix) - 1);
-}
-
-static int memfd_adopt(int device, int fd, uint32_t allow, struct backing *backing)
-{
-	struct region_request request = { 0 };
-	uint64_t allocated = 0, mapped, huge;
-	int error;
-
-	*backing = (struct backing){ .received = true };
-	error = check_foreign(fd, backing);
-	if (error)
-		return error;
-	backing->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	if (backing->fd < 0)
-		return fail(errno, "cannot duplicate descriptor %d (%s)", fd, strerror(errno));
-	error = map_region(backing->fd, backing->length, false, &backing->address);
-	if (error) {
-		close(backing->fd);
-		return error;
-	}
-	request.pages = backing->pages;
-	request.length = backing->length;
-	error = identify(backing);
-	if (!error)
-		error = lock_pages(backing, allow);
-	if (!error)
-		error = allocated_bytes(backing, &allocated);
-	if (!error && allocated == backing->length)
-		error = pages_place(&request, backing, 0, backing->length);
-	if (!error && backing->pages == ACTMEM_PAGES_4K) {
-		error = smaps_count(backing->address, backing->length, &mapped, &huge);
-		if (!error && huge == backing->length) {
-			backing->pages = ACTMEM_PAGES_THP;
-			backing->page_bytes = HUGE_PAGE_BYTES;
-		}
-	}
-	if (error)
-		memfd_release(backing);
-	return error;
+	return fail(EOPNOTSUPP, "the memfd backend seals no regions%s",
+		    backing->named ? "; take permission to write from the file (chmod a-w), and open it with ACTMEM_OPEN_READ" : "");
 }
 
 /* What the region was made with, as far as it is known. */
@@ -419,7 +357,7 @@ static void memfd_unmap(struct backing *backing)
 static int memfd_info(const struct backing *backing, struct actmem_region_info *info)
 {
 	unsigned int node;
-	int error = allocated_bytes(backing, &info->allocated_bytes);
+	int error = memfd_allocated(backing, &info->allocated_bytes);
 
 	if (error)
 		return error;
@@ -476,7 +414,9 @@ const struct backend backend_memfd = {
 	.kind = ACTMEM_BACKEND_MEMFD,
 	.name = "memfd",
 	.open = memfd_open,
-	.create = memfd_create_region,
+	.create = memfd_make,
+	.open_name = memfd_open_name,
+	.seal = memfd_seal,
 	.adopt = memfd_adopt,
 	.map = memfd_map,
 	.unmap = memfd_unmap,

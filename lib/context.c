@@ -89,6 +89,15 @@ static int open_backend(struct actmem *am)
 	return am->backend->open(&am->device);
 }
 
+static void describe_names(struct actmem *am)
+{
+	size_t used = strlen(am->description);
+
+	if (am->heap_names.path)
+		snprintf(am->description + used, sizeof(am->description) - used,
+			 "; regions of heaps are files: %s.0 and so on", am->heap_names.path);
+}
+
 static int take_options(struct actmem_options *into, const struct actmem_options *from)
 {
 	int error;
@@ -116,9 +125,15 @@ int actmem_open(struct actmem **result, const struct actmem_options *options)
 	error = take_options(&am->options, options);
 	if (error)
 		goto free_handle;
-	error = open_backend(am);
+	error = heap_names_init(&am->heap_names, am->options.heap_name, am->options.backend);
 	if (error)
 		goto free_handle;
+	/* The caller's, and not its to keep. */
+	am->options.heap_name = NULL;
+	error = open_backend(am);
+	if (error)
+		goto free_names;
+	describe_names(am);
 	error = stats_open(&am->stats, am->backend->kind);
 	if (error)
 		goto close_device;
@@ -138,6 +153,8 @@ int actmem_open(struct actmem **result, const struct actmem_options *options)
 close_device:
 	if (am->device >= 0)
 		close(am->device);
+free_names:
+	heap_names_destroy(&am->heap_names);
 free_handle:
 	free(am);
 	return error;
@@ -168,6 +185,7 @@ int actmem_close(struct actmem *am)
 	if (am->device >= 0)
 		close(am->device);
 	stats_close(&am->stats);
+	heap_names_destroy(&am->heap_names);
 	free(am);
 	return 0;
 }

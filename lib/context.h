@@ -12,9 +12,10 @@
 
 #include "actmem.h"
 #include "backend.h"
+#include "names.h"
 #include "stats.h"
 
-#define DESCRIPTION_MAX	512
+#define DESCRIPTION_MAX	(512 + ACTMEM_PATH_MAX)
 
 struct actmem {
 	struct actmem *next, *previous;	/* under the handles lock, as all lists */
@@ -24,6 +25,7 @@ struct actmem {
 	const struct backend *backend;
 	int device;
 	struct actmem_options options;
+	struct heap_names heap_names;
 	struct stats stats;		/* adding and removing: under the handles lock */
 	struct counters *counters;	/* of stats */
 	char description[DESCRIPTION_MAX];
@@ -32,6 +34,7 @@ struct actmem {
 struct actmem_region {
 	struct actmem_region *next, *previous;
 	struct actmem *am;
+	const struct backend *backend;	/* of a named one not always that of am */
 	pthread_mutex_t pages_lock;	/* where pages are made or given back in turn */
 	pthread_mutex_t lock;
 	struct backing backing;

@@ -7,7 +7,10 @@
  * threads go on with the blocks that are there.
  */
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +27,8 @@ struct range {
 	struct range *next;
 	struct actmem_region *region;
 	struct block *first;
+	bool named;
+	unsigned int number;		/* of its name */
 };
 
 struct actmem_heap {
@@ -58,7 +63,7 @@ static int take_options(struct actmem_heap *heap, const struct actmem_heap_optio
 	if (!taken.region.name)
 		taken.region.name = "heap";
 	heap->limit = taken.limit_bytes ? taken.limit_bytes : UINT64_MAX;
-	return options_resolve(&heap->am->options, &taken.region, &heap->request);
+	return options_resolve(&heap->am->options, &taken.region, false, &heap->request);
 }
 
 int actmem_heap_create(struct actmem *am, const struct actmem_heap_options *options,
@@ -98,14 +103,17 @@ static int check_heap(const struct actmem_heap *heap, const char *call)
 	return heap ? check_owner(heap->am) : fail(EINVAL, "%s: no heap", call);
 }
 
-/* Takes the ranges of which nothing is taken out of the heap. */
-static struct range *detach_free_ranges(struct actmem_heap *heap)
+/*
+ * Takes the ranges of which nothing is taken out of the heap. Closing a named one
+ * would give nothing back but the name: another process could then take it.
+ */
+static struct range *detach_free_ranges(struct actmem_heap *heap, bool named_too)
 {
 	struct range **link = &heap->ranges, *range, *detached = NULL;
 
 	pthread_mutex_lock(&heap->lock);
 	while ((range = *link)) {
-		if (!blocks_range_is_free(range->first)) {
+		if ((range->named && !named_too) || !blocks_range_is_free(range->first)) {
 			link = &range->next;
 			continue;
 		}
@@ -120,14 +128,21 @@ static struct range *detach_free_ranges(struct actmem_heap *heap)
 	return detached;
 }
 
-static void close_ranges(struct range *range)
+static void close_range(struct actmem *am, struct range *range)
+{
+	region_close(range->region);
+	if (range->named)
+		heap_names_give(&am->heap_names, range->number);
+	free(range);
+}
+
+static void close_ranges(struct actmem *am, struct range *range)
 {
 	struct range *next;
 
 	for (; range; range = next) {
 		next = range->next;
-		region_close(range->region);
-		free(range);
+		close_range(am, range);
 	}
 }
 
@@ -136,7 +151,7 @@ int actmem_heap_trim(struct actmem_heap *heap)
 	int error = check_heap(heap, "actmem_heap_trim");
 
 	if (!error)
-		close_ranges(detach_free_ranges(heap));
+		close_ranges(heap->am, detach_free_ranges(heap, false));
 	return error;
 }
 
@@ -154,8 +169,8 @@ int actmem_heap_destroy(struct actmem_heap *heap)
 	pthread_mutex_unlock(&heap->lock);
 	if (error)
 		return error;
-	close_ranges(detach_free_ranges(heap));
 	am = heap->am;
+	close_ranges(am, detach_free_ranges(heap, true));
 	handles_lock();
 	am->heaps--;
 	handles_unlock();
@@ -185,8 +200,9 @@ static int take(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void *
 	return error == -ENOMEM ? fail(ENOMEM, "no memory for a heap's bookkeeping") : error;
 }
 
-/* Length of the region that makes room for @bytes within the limit. */
-static int grown_length(struct actmem_heap *heap, uint64_t bytes, uint64_t *length)
+/* Length of the region that makes room for @bytes within the limit, and what is left of that. */
+static int grown_length(struct actmem_heap *heap, uint64_t bytes, uint64_t *length,
+			uint64_t *still_left)
 {
 	uint64_t needed = (bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
 	uint64_t held, left;
@@ -201,7 +217,77 @@ static int grown_length(struct actmem_heap *heap, uint64_t bytes, uint64_t *leng
 	*length = heap->request.length > needed ? heap->request.length : needed;
 	if (*length > left)
 		*length = left / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+	*still_left = left;
 	return 0;
+}
+
+/* What was found may have any length, and pages of it may be missing. */
+static int check_found(const struct region_request *request, struct actmem_region *region,
+		       uint64_t left)
+{
+	uint64_t length = actmem_region_length(region);
+	struct actmem_region_info info;
+	int error;
+
+	if (length % HUGE_PAGE_BYTES)
+		return fail(EEXIST, "%s is there with %llu bytes, which is no multiple of 2 MiB; remove it",
+			    request->path, (unsigned long long)length);
+	if (length > left)
+		return fail(ENOMEM, "the heap may have %s more, and %s is there with %s; raise limit_bytes, or remove it",
+			    BYTES_TEXT(left), request->path, BYTES_TEXT(length));
+	ACTMEM_INIT(&info);
+	error = actmem_region_info(region, &info);
+	if (!error && info.allocated_bytes < length)
+		error = actmem_region_populate(region, 0, length);
+	return error;
+}
+
+/* The next file of the heap's name, as it is or made. */
+static int open_next(struct actmem_heap *heap, struct region_request *request, uint64_t left,
+		     struct range *range)
+{
+	struct heap_names *names = &heap->am->heap_names;
+	char path[PATH_MAX];
+	int error = heap_names_take(names, &range->number);
+
+	if (error)
+		return error;
+	range->named = true;
+	snprintf(path, sizeof(path), "%s.%u", names->path, range->number);
+	request->path = path;
+	request->open = ACTMEM_OPEN_CREATE | ACTMEM_OPEN_LOCK | ACTMEM_OPEN_ANY_LENGTH;
+	request->own = true;
+	error = region_open(heap->am, request, &range->region);
+	if (error == -EBUSY)
+		fail_more(" (several processes of a job need an ACTMEM_NAME each)");
+	if (!error && actmem_region_found(range->region)) {
+		error = check_found(request, range->region, left);
+		if (error)
+			region_close(range->region);
+	}
+	if (error)
+		heap_names_give(names, range->number);
+	return error;
+}
+
+static int add_range(struct actmem_heap *heap, struct range *range)
+{
+	uint64_t length = actmem_region_length(range->region);
+	void *address;
+	int error = actmem_region_map(range->region, &address);
+
+	if (error)
+		return error;
+	pthread_mutex_lock(&heap->lock);
+	range->first = blocks_add_range(&heap->blocks, address, length);
+	if (range->first) {
+		range->next = heap->ranges;
+		heap->ranges = range;
+		heap->regions++;
+		heap->region_bytes += length;
+	}
+	pthread_mutex_unlock(&heap->lock);
+	return range->first ? 0 : fail(ENOMEM, "no memory for a heap's bookkeeping");
 }
 
 /* Under grow_lock. */
@@ -209,36 +295,25 @@ static int grow(struct actmem_heap *heap, uint64_t bytes)
 {
 	struct region_request request = heap->request;
 	struct range *range;
-	void *address;
-	int error = grown_length(heap, bytes, &request.length);
+	uint64_t left = 0;
+	int error = grown_length(heap, bytes, &request.length, &left);
 
 	if (error)
 		return error;
-	range = malloc(sizeof(*range));
+	range = calloc(1, sizeof(*range));
 	if (!range)
 		return fail(ENOMEM, "no memory for a heap's bookkeeping");
-	error = region_create(heap->am, &request, &range->region);
-	if (error)
-		goto free_range;
-	error = actmem_region_map(range->region, &address);
-	if (error)
-		goto close_region;
-	pthread_mutex_lock(&heap->lock);
-	range->first = blocks_add_range(&heap->blocks, address, request.length);
-	if (range->first) {
-		range->next = heap->ranges;
-		heap->ranges = range;
-		heap->regions++;
-		heap->region_bytes += request.length;
+	if (heap->am->heap_names.path)
+		error = open_next(heap, &request, left, range);
+	else
+		error = region_create(heap->am, &request, &range->region);
+	if (error) {
+		free(range);
+		return error;
 	}
-	pthread_mutex_unlock(&heap->lock);
-	if (range->first)
-		return 0;
-	error = fail(ENOMEM, "no memory for a heap's bookkeeping");
-close_region:
-	region_close(range->region);
-free_range:
-	free(range);
+	error = add_range(heap, range);
+	if (error)
+		close_range(heap->am, range);
 	return error;
 }
 

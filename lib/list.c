@@ -10,6 +10,7 @@
 #include "error.h"
 #include "list.h"
 #include "options.h"
+#include "processes.h"
 #include "sysfile.h"
 
 struct actmem_region_info *list_add(struct region_list *list)
@@ -66,6 +67,8 @@ int actmem_list_sized(struct actmem_region_info **regions, size_t *count, size_t
 		return fail(EINVAL, "actmem_list: nowhere to put the list");
 	for (backend = 0; !error && backend < 2; backend++)
 		error = backends[backend]->list(&list);
+	if (!error)
+		error = processes_paths(&list);
 	for (i = 0; i < list.count; i++)
 		process_command(list.items[i].pid, list.items[i].command);
 	if (!error)

@@ -17,9 +17,11 @@ static bool is_aligned(const void *address)
 	return !((uintptr_t)address % HUGE_PAGE_BYTES);
 }
 
-static void *map_at(int fd, uint64_t length, void *hint, int flags)
+static void *map_at(int fd, const struct backing *backing, void *hint, int flags)
 {
-	return mmap(hint, length, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd, 0);
+	int protection = PROT_READ | (backing->read_only || backing->sealed ? 0 : PROT_WRITE);
+
+	return mmap(hint, backing->length, protection, MAP_SHARED | flags, fd, 0);
 }
 
 /*
@@ -27,9 +29,10 @@ static void *map_at(int fd, uint64_t length, void *hint, int flags)
  * others a free range is looked up and taken only if it is still free, so that
  * a mapping of another thread is never replaced.
  */
-static void *map_aligned(int fd, uint64_t length)
+static void *map_aligned(int fd, const struct backing *backing)
 {
-	void *address = map_at(fd, length, NULL, 0);
+	void *address = map_at(fd, backing, NULL, 0);
+	uint64_t length = backing->length;
 	unsigned int try;
 	void *room, *hint;
 
@@ -43,7 +46,7 @@ static void *map_aligned(int fd, uint64_t length)
 			return MAP_FAILED;
 		munmap(room, length + HUGE_PAGE_BYTES);
 		hint = (char *)room + (-(uintptr_t)room % HUGE_PAGE_BYTES);
-		address = map_at(fd, length, hint, MAP_FIXED_NOREPLACE);
+		address = map_at(fd, backing, hint, MAP_FIXED_NOREPLACE);
 		if (address == hint)
 			return address;
 		if (address != MAP_FAILED)
@@ -55,21 +58,27 @@ static void *map_aligned(int fd, uint64_t length)
 	return MAP_FAILED;
 }
 
-int map_region(int fd, uint64_t length, bool inherit, void **address)
+int map_region_by(int fd, struct backing *backing)
 {
-	void *mapped = map_aligned(fd, length);
+	void *mapped = map_aligned(fd, backing);
+	uint64_t length = backing->length;
 	int error;
 
 	if (mapped == MAP_FAILED)
 		return fail(errno, "cannot map %s (mmap: %s)", BYTES_TEXT(length),
 			    strerror(errno));
 	if (madvise(mapped, length, MADV_DONTDUMP) ||
-	    (!inherit && madvise(mapped, length, MADV_DONTFORK))) {
+	    (!backing->inherit && madvise(mapped, length, MADV_DONTFORK))) {
 		error = fail(errno, "cannot keep %s out of children and core dumps (madvise: %s)",
 			     BYTES_TEXT(length), strerror(errno));
 		munmap(mapped, length);
 		return error;
 	}
-	*address = mapped;
+	backing->address = mapped;
 	return 0;
+}
+
+int map_region(struct backing *backing)
+{
+	return map_region_by(backing->fd, backing);
 }

@@ -5,14 +5,16 @@
 #ifndef LIB_MAP_H
 #define LIB_MAP_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "backend.h"
 
 /*
- * Maps all of @fd shared at a 2 MiB-aligned address, out of core dumps and,
- * unless @inherit, out of forked children. @length is a multiple of 4 KiB.
- * 0 or -errno with words.
+ * Maps all of a backing's file shared at a 2 MiB-aligned address, read-only if it
+ * is, out of core dumps and, unless it is to be inherited, out of forked children.
+ * Sets @backing->address. 0 or -errno with words.
  */
-int map_region(int fd, uint64_t length, bool inherit, void **address);
+int map_region(struct backing *backing);
+
+/* The same by another descriptor of the file. */
+int map_region_by(int fd, struct backing *backing);
 
 #endif /* LIB_MAP_H */

@@ -133,6 +133,7 @@ int actmem_options_from_environment(struct actmem_options *options)
 {
 	struct actmem_options found;
 	const char *nodes = getenv("ACTMEM_NODES");
+	const char *name = getenv("ACTMEM_NAME");
 	unsigned int backend, pages, policy, allow;
 	int error;
 
@@ -158,6 +159,7 @@ int actmem_options_from_environment(struct actmem_options *options)
 	found.pages = pages;
 	found.policy = policy;
 	found.allow = allow;
+	found.heap_name = name && *name ? name : NULL;
 	return give_struct(options, &found, sizeof(found), "options");
 }
 
@@ -210,11 +212,20 @@ static int check_nodes(const struct region_request *request)
 	return 0;
 }
 
+static int check_length(uint64_t length, enum actmem_pages pages)
+{
+	uint64_t page_bytes = pages == ACTMEM_PAGES_4K ? BASE_PAGE_BYTES : HUGE_PAGE_BYTES;
+
+	if (!length || length % page_bytes || length > INT64_MAX)
+		return fail(EINVAL, "length is %llu; it must be a multiple of the page size, %llu, and not 0",
+			    (unsigned long long)length, (unsigned long long)page_bytes);
+	return 0;
+}
+
 int options_resolve(const struct actmem_options *defaults,
-		    const struct actmem_region_options *options,
+		    const struct actmem_region_options *options, bool any_length,
 		    struct region_request *request)
 {
-	uint64_t page_bytes;
 	int error = check_common(options->pages, options->policy, options->allow);
 
 	if (!error && options->flags & ~(ACTMEM_REGION_INHERIT | ACTMEM_REGION_LAZY))
@@ -222,23 +233,21 @@ int options_resolve(const struct actmem_options *defaults,
 			     options->flags);
 	if (error)
 		return error;
-	request->length = options->length;
+	*request = (struct region_request){ .length = options->length };
 	request->allow = options->allow | defaults->allow;
 	request->inherit = options->flags & ACTMEM_REGION_INHERIT;
 	request->lazy = options->flags & ACTMEM_REGION_LAZY;
 	request->pages = options->pages ? options->pages :
 			 defaults->pages ? defaults->pages : ACTMEM_PAGES_2M;
 	request->policy = options->policy ? options->policy : defaults->policy;
+	request->any_place = !request->policy && nodes_empty(&options->nodes) &&
+			     nodes_empty(&defaults->nodes);
 	request->nodes = nodes_empty(&options->nodes) ? defaults->nodes : options->nodes;
 	if (!request->policy)
 		request->policy = nodes_empty(&request->nodes) ? ACTMEM_PLACE_PREFERRED :
 				  ACTMEM_PLACE_BIND;
 	error = check_nodes(request);
-	if (error)
-		return error;
-	page_bytes = request->pages == ACTMEM_PAGES_4K ? BASE_PAGE_BYTES : HUGE_PAGE_BYTES;
-	if (!request->length || request->length % page_bytes || request->length > INT64_MAX)
-		return fail(EINVAL, "length is %llu; it must be a multiple of the page size, %llu, and not 0",
-			    (unsigned long long)request->length, (unsigned long long)page_bytes);
-	return take_name(request->name, options->name);
+	if (!error && !(any_length && !request->length))
+		error = check_length(request->length, request->pages);
+	return error ? error : take_name(request->name, options->name);
 }

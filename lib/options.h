@@ -5,6 +5,7 @@
 #ifndef LIB_OPTIONS_H
 #define LIB_OPTIONS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "actmem.h"
@@ -26,9 +27,12 @@ int options_check(const struct actmem_options *options);
 /* Copies a label, "" for NULL; -EINVAL with words: too long, unprintable, '/'. */
 int take_name(char name[ACTMEM_NAME_MAX], const char *from);
 
-/* Checks what a region shall be and fills in what it leaves to @defaults. */
+/*
+ * Checks what a region shall be and fills in what it leaves to @defaults.
+ * @any_length: a length of 0 will do.
+ */
 int options_resolve(const struct actmem_options *defaults,
-		    const struct actmem_region_options *options,
+		    const struct actmem_region_options *options, bool any_length,
 		    struct region_request *request);
 
 #endif /* LIB_OPTIONS_H */

@@ -19,8 +19,10 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "../uapi/actmem.h"
 #include "error.h"
 #include "list.h"
+#include "names.h"
 #include "node.h"
 #include "processes.h"
 #include "stats.h"
@@ -279,45 +281,81 @@ static struct found *add_found(struct search *search)
 	return &search->found[search->count++];
 }
 
-static int take_region(struct search *search, int pid, const char *path, const char *link)
+/* What the kernel tells of a file that is to be a region; false: it cannot be one. */
+static bool take_file(struct actmem_region_info *info, int pid, const char *path,
+		      struct stat *file)
 {
-	struct actmem_region_info info;
-	struct found *found;
-	struct stat file, owner;
-	struct statfs files;
 	char process[PATH_SIZE];
-	enum rank rank;
+	struct statfs files;
+	struct stat owner;
 
-	ACTMEM_INIT(&info);
 	snprintf(process, sizeof(process), "/proc/%d", pid);
-	if (!take_label(info.name, link) || stat(path, &file) || statfs(path, &files) ||
+	if (stat(path, file) || !S_ISREG(file->st_mode) || statfs(path, &files) ||
 	    (files.f_type != TMPFS_MAGIC && files.f_type != HUGETLBFS_MAGIC) ||
-	    stat(process, &owner) || file.st_size <= 0)
-		return 0;
-	info.id = file.st_ino;
-	info.length = (uint64_t)file.st_size;
-	info.allocated_bytes = (uint64_t)file.st_blocks * 512;
-	info.backend = ACTMEM_BACKEND_MEMFD;
-	info.pid = pid;
-	info.uid = owner.st_uid;
-	info.pages = files.f_type == HUGETLBFS_MAGIC ? ACTMEM_PAGES_2M : ACTMEM_PAGES_4K;
-	info.page_bytes = files.f_type == HUGETLBFS_MAGIC ? HUGE_PAGE_BYTES : BASE_PAGE_BYTES;
-	rank = take_published(search, file.st_dev, file.st_ino, &info);
+	    stat(process, &owner) || file->st_size <= 0)
+		return false;
+	info->id = file->st_ino;
+	info->length = (uint64_t)file->st_size;
+	info->allocated_bytes = (uint64_t)file->st_blocks * 512;
+	info->backend = ACTMEM_BACKEND_MEMFD;
+	info->pid = pid;
+	info->uid = owner.st_uid;
+	info->pages = files.f_type == HUGETLBFS_MAGIC ? ACTMEM_PAGES_2M : ACTMEM_PAGES_4K;
+	info->page_bytes = files.f_type == HUGETLBFS_MAGIC ? HUGE_PAGE_BYTES : BASE_PAGE_BYTES;
+	return true;
+}
 
-	found = find(search, file.st_dev, file.st_ino);
+static int add_region(struct search *search, const struct stat *file,
+		      const struct actmem_region_info *info, enum rank rank)
+{
+	struct found *found = find(search, file->st_dev, file->st_ino);
+
 	if (found && found->rank >= rank)
 		return 0;
 	if (!found) {
 		found = add_found(search);
 		if (!found || !list_add(search->list))
 			return -ENOMEM;
-		found->device = file.st_dev;
-		found->id = file.st_ino;
+		found->device = file->st_dev;
+		found->id = file->st_ino;
 		found->item = search->list->count - 1;
 	}
 	found->rank = rank;
-	search->list->items[found->item] = info;
+	search->list->items[found->item] = *info;
 	return 0;
+}
+
+static int take_region(struct search *search, int pid, const char *path, const char *link)
+{
+	struct actmem_region_info info;
+	struct stat file;
+	enum rank rank;
+
+	ACTMEM_INIT(&info);
+	if (!take_label(info.name, link) || !take_file(&info, pid, path, &file))
+		return 0;
+	rank = take_published(search, file.st_dev, file.st_ino, &info);
+	return add_region(search, &file, &info, rank);
+}
+
+/* Any file may be a region with a name, if its process tells of it. */
+static int take_named(struct search *search, int pid, const char *path, const char *link)
+{
+	struct actmem_region_info info;
+	struct stat file;
+	enum rank rank;
+
+	ACTMEM_INIT(&info);
+	if (!strncmp(link, "/memfd:", 7) || !take_file(&info, pid, path, &file))
+		return 0;
+	rank = take_published(search, file.st_dev, file.st_ino, &info);
+	if (rank == RANK_HOLDER)
+		return 0;
+	info.named = 1;
+	info.uid = file.st_uid;
+	name_label(info.name, link);
+	snprintf(info.path, sizeof(info.path), "%s", link);
+	return add_region(search, &file, &info, rank);
 }
 
 /* Calls @take for the descriptors of a process whose link begins so. */
@@ -325,7 +363,7 @@ static int walk_links(struct search *search, int pid, const char *prefix,
 		      int (*take)(struct search *search, int pid, const char *path,
 				  const char *link))
 {
-	char path[PATH_SIZE + 256], link[512];
+	char path[PATH_SIZE + 256], link[ACTMEM_PATH_MAX];
 	struct dirent *entry;
 	ssize_t length;
 	int error = 0;
@@ -378,14 +416,45 @@ static int search_process(struct search *search, int pid)
 	error = walk_links(search, pid, STATS_LINK, take_stats);
 	if (!error)
 		error = walk_links(search, pid, REGION_PREFIX, take_region);
+	if (!error && search->published_count)
+		error = walk_links(search, pid, "/", take_named);
 	while (search->published_count)
 		close(search->published[--search->published_count].fd);
 	return error;
 }
 
-int processes_list(struct region_list *list)
+/* Of a region with a name, of the driver: the path that a process has it open by. */
+static int take_path(struct search *search, int pid, const char *path, const char *link)
 {
-	struct search search = { .list = list };
+	char file[PATH_SIZE + 256], text[1024];
+	struct statfs files;
+	uint64_t id;
+	size_t i;
+
+	if (statfs(path, &files) || files.f_type != ACTMEM_SUPER_MAGIC)
+		return 0;
+	snprintf(file, sizeof(file), "/proc/%d/fdinfo/%s", pid, strrchr(path, '/') + 1);
+	if (sysfile_read(file, text, sizeof(text)))
+		return 0;
+	id = sysfile_number(text, "\nactmem-id:");
+	for (i = 0; id && i < search->list->count; i++) {
+		struct actmem_region_info *info = &search->list->items[i];
+
+		if (info->backend == ACTMEM_BACKEND_DRIVER && info->id == id && info->named &&
+		    !*info->path)
+			snprintf(info->path, sizeof(info->path), "%s", link);
+	}
+	return 0;
+}
+
+static int search_paths(struct search *search, int pid)
+{
+	return walk_links(search, pid, "/", take_path);
+}
+
+static int search_all(struct search *search,
+		      int (*look)(struct search *search, int pid))
+{
 	struct dirent *entry;
 	DIR *directory = opendir("/proc");
 	int error = 0;
@@ -394,9 +463,28 @@ int processes_list(struct region_list *list)
 		return fail(errno, "cannot look for processes (/proc: %s)", strerror(errno));
 	while (!error && (entry = readdir(directory))) {
 		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
-			error = search_process(&search, atoi(entry->d_name));
+			error = look(search, atoi(entry->d_name));
 	}
 	closedir(directory);
+	return error;
+}
+
+int processes_list(struct region_list *list)
+{
+	struct search search = { .list = list };
+	int error = search_all(&search, search_process);
+
 	free(search.found);
 	return error;
+}
+
+int processes_paths(struct region_list *list)
+{
+	struct search search = { .list = list };
+	size_t i;
+
+	for (i = 0; i < list->count; i++)
+		if (list->items[i].named && list->items[i].backend == ACTMEM_BACKEND_DRIVER)
+			return search_all(&search, search_paths);
+	return 0;
 }

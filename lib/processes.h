@@ -13,4 +13,7 @@
 /* Adds them, each once. 0 or -errno with words. */
 int processes_list(struct region_list *list);
 
+/* Adds the paths of the driver's named regions in the list, where a process has them. */
+int processes_paths(struct region_list *list);
+
 #endif /* LIB_PROCESSES_H */

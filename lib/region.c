@@ -13,7 +13,7 @@
 #include "region.h"
 #include "sysfile.h"
 
-static struct actmem_region *new_region(struct actmem *am)
+struct actmem_region *region_new(struct actmem *am, const struct backend *backend)
 {
 	struct actmem_region *region = calloc(1, sizeof(*region));
 
@@ -22,6 +22,7 @@ static struct actmem_region *new_region(struct actmem *am)
 		return NULL;
 	}
 	region->am = am;
+	region->backend = backend;
 	pthread_mutex_init(&region->pages_lock, NULL);
 	pthread_mutex_init(&region->lock, NULL);
 	return region;
@@ -40,10 +41,10 @@ static int publish(struct actmem *am, struct actmem_region *region)
 	struct actmem_region_info info;
 	int error;
 
-	if (am->backend->kind != ACTMEM_BACKEND_MEMFD)
+	if (region->backend->kind != ACTMEM_BACKEND_MEMFD)
 		return 0;
 	ACTMEM_INIT(&info);
-	error = am->backend->info(&region->backing, &info);
+	error = region->backend->info(&region->backing, &info);
 	if (error)
 		return error;
 	handles_lock();
@@ -60,7 +61,7 @@ static int enlist(struct actmem *am, struct actmem_region *region)
 	int error = publish(am, region);
 
 	if (error) {
-		am->backend->release(&region->backing);
+		region->backend->release(&region->backing);
 		free_region(region);
 		return error;
 	}
@@ -79,8 +80,7 @@ static int enlist(struct actmem *am, struct actmem_region *region)
 }
 
 /* What the backend made becomes a region of the caller's, or nothing stays. */
-static int finish(struct actmem *am, struct actmem_region *region, int error,
-		  struct actmem_region **result)
+int region_finish(struct actmem_region *region, int error, struct actmem_region **result)
 {
 	if (error) {
 		free_region(region);
@@ -89,7 +89,7 @@ static int finish(struct actmem *am, struct actmem_region *region, int error,
 	/* What is still told after a success is the steps down of this region. */
 	if (!region->backing.fallbacks)
 		fail_clear();
-	error = enlist(am, region);
+	error = enlist(region->am, region);
 	if (!error)
 		*result = region;
 	return error;
@@ -98,13 +98,13 @@ static int finish(struct actmem *am, struct actmem_region *region, int error,
 int region_create(struct actmem *am, const struct region_request *request,
 		  struct actmem_region **result)
 {
-	struct actmem_region *region = new_region(am);
+	struct actmem_region *region = region_new(am, am->backend);
 	int error;
 
 	if (!region)
 		return -ENOMEM;
 	error = am->backend->create(am->device, request, &region->backing);
-	return finish(am, region, error, result);
+	return region_finish(region, error, result);
 }
 
 int actmem_region_create(struct actmem *am, const struct actmem_region_options *options,
@@ -120,7 +120,7 @@ int actmem_region_create(struct actmem *am, const struct actmem_region_options *
 	if (!error)
 		error = take_struct(&taken, sizeof(taken), options, "region options");
 	if (!error)
-		error = options_resolve(&am->options, &taken, &request);
+		error = options_resolve(&am->options, &taken, false, &request);
 	return error ? error : region_create(am, &request, result);
 }
 
@@ -134,11 +134,11 @@ int actmem_region_from_fd(struct actmem *am, int fd, struct actmem_region **resu
 	error = check_owner(am);
 	if (error)
 		return error;
-	region = new_region(am);
+	region = region_new(am, am->backend);
 	if (!region)
 		return -ENOMEM;
 	error = am->backend->adopt(am->device, fd, am->options.allow, &region->backing);
-	return finish(am, region, error, result);
+	return region_finish(region, error, result);
 }
 
 int actmem_region_fd(const struct actmem_region *region)
@@ -174,7 +174,7 @@ int actmem_region_map(struct actmem_region *region, void **address)
 		return error;
 	pthread_mutex_lock(&region->lock);
 	if (!region->maps)
-		error = region->am->backend->map(&region->backing);
+		error = region->backend->map(&region->backing);
 	if (!error) {
 		if (!region->maps++)
 			count_mapped(region);
@@ -186,7 +186,7 @@ int actmem_region_map(struct actmem_region *region, void **address)
 
 static void unmap_last(struct actmem_region *region)
 {
-	region->am->backend->unmap(&region->backing);
+	region->backend->unmap(&region->backing);
 	counter_subtract(&region->am->counters->regions_mapped, 1);
 	if (region->record)
 		stats_set_mapped(region->record, 0);
@@ -224,10 +224,12 @@ int actmem_region_info(struct actmem_region *region, struct actmem_region_info *
 	pthread_mutex_lock(&region->lock);
 	now.id = region->backing.id;
 	now.length = region->backing.length;
-	now.backend = region->am->backend->kind;
+	now.backend = region->backend->kind;
+	now.named = region->backing.named;
+	now.sealed = region->backing.sealed;
 	now.mapped_bytes = region->maps ? now.length : 0;
 	memcpy(now.name, region->backing.name, sizeof(now.name));
-	error = region->am->backend->info(&region->backing, &now);
+	error = region->backend->info(&region->backing, &now);
 	pthread_mutex_unlock(&region->lock);
 	if (error)
 		return error;
@@ -247,6 +249,15 @@ static int check_range(const struct actmem_region *region, uint64_t offset, uint
 		    BYTES_TEXT(page_bytes), BYTES_TEXT(whole));
 }
 
+static int check_writable(const struct actmem_region *region, bool sealed_too)
+{
+	if (region->backing.read_only)
+		return fail(EPERM, "the region was opened with ACTMEM_OPEN_READ");
+	if (region->backing.sealed && sealed_too)
+		return fail(EPERM, "the region is sealed");
+	return 0;
+}
+
 static int publish_pages(struct actmem_region *region)
 {
 	struct actmem_region_info info;
@@ -254,7 +265,7 @@ static int publish_pages(struct actmem_region *region)
 
 	ACTMEM_INIT(&info);
 	pthread_mutex_lock(&region->lock);
-	error = region->am->backend->info(&region->backing, &info);
+	error = region->backend->info(&region->backing, &info);
 	if (!error)
 		stats_set_pages(region->record, info.pinned_bytes, info.node_bytes);
 	pthread_mutex_unlock(&region->lock);
@@ -280,12 +291,14 @@ static int publish_change(struct actmem_region *region, int error)
 
 /* The region's lock is not held, as this may take long. */
 static int change_range(struct actmem_region *region, uint64_t offset, uint64_t length,
-			int (*change)(const struct backing *backing, uint64_t offset,
+			bool writes, int (*change)(const struct backing *backing, uint64_t offset,
 				      uint64_t length))
 {
-	bool in_turn = region->am->backend->in_turn;
+	bool in_turn = region->backend->in_turn;
 	int error = check_range(region, offset, length);
 
+	if (!error)
+		error = check_writable(region, writes);
 	if (error)
 		return error;
 	if (in_turn)
@@ -303,7 +316,8 @@ int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64
 	if (!region)
 		return fail(EINVAL, "actmem_region_populate: no region");
 	error = check_owner(region->am);
-	return error ? error : change_range(region, offset, length, region->am->backend->populate);
+	return error ? error : change_range(region, offset, length, false,
+				       region->backend->populate);
 }
 
 int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_t length)
@@ -313,7 +327,8 @@ int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_
 	if (!region)
 		return fail(EINVAL, "actmem_region_discard: no region");
 	error = check_owner(region->am);
-	return error ? error : change_range(region, offset, length, region->am->backend->discard);
+	return error ? error : change_range(region, offset, length, true,
+				       region->backend->discard);
 }
 
 static int check_within(const struct actmem_region *region, uint64_t offset, uint64_t length,
@@ -338,10 +353,12 @@ static int check_copy(const struct actmem_region *to, uint64_t offset,
 		error = check_owner(from->am);
 	if (error)
 		return error;
-	if (to->am->backend != from->am->backend)
+	if (to->backend != from->backend)
 		return fail(EINVAL, "cannot copy between backends, from %s to %s",
-			    from->am->backend->name, to->am->backend->name);
+			    from->backend->name, to->backend->name);
 	error = check_within(to, offset, length, "to copy to");
+	if (!error)
+		error = check_writable(to, true);
 	if (!error)
 		error = check_within(from, from_offset, length, "to copy from");
 	if (error)
@@ -365,10 +382,10 @@ int actmem_region_copy(struct actmem_region *to, uint64_t offset, struct actmem_
 	error = check_copy(to, offset, from, from_offset, length);
 	if (error)
 		return error;
-	in_turn = to->am->backend->in_turn;
+	in_turn = to->backend->in_turn;
 	if (in_turn)
 		pthread_mutex_lock(&to->pages_lock);
-	error = to->am->backend->copy(&to->backing, offset, &from->backing, from_offset, length);
+	error = to->backend->copy(&to->backing, offset, &from->backing, from_offset, length);
 	if (in_turn)
 		pthread_mutex_unlock(&to->pages_lock);
 	return publish_change(to, error);
@@ -387,7 +404,7 @@ int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t
 	if (!error)
 		error = check_range(region, offset, length);
 	if (!error)
-		error = region->am->backend->export(&region->backing, offset, length, flags, fd);
+		error = region->backend->export(&region->backing, offset, length, flags, fd);
 	return error;
 }
 
@@ -410,7 +427,7 @@ void region_close(struct actmem_region *region)
 
 	counter_subtract(&am->counters->regions, 1);
 	counter_subtract(&am->counters->region_bytes, region->backing.length);
-	am->backend->release(&region->backing);
+	region->backend->release(&region->backing);
 	free_region(region);
 }
 

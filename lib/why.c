@@ -54,6 +54,10 @@ bool why_tell(int error, const struct actmem_why *why, bool may_go_elsewhere)
 		     why->node, BYTES_TEXT(why->available), BYTES_TEXT(why->wanted), why->node,
 		     may_go_elsewhere ? OTHER_NODES : "");
 		return true;
+	case ACTMEM_WHY_MOUNT_LIMIT:
+		fail(error, "size= of the mounted file system has %s left of %s wanted; remove files there, or as root raise it with `mount -o remount,size=`",
+		     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted));
+		return true;
 	case ACTMEM_WHY_CPUSET:
 		fail(error, "node %d is outside this task's cpuset", why->node);
 		return true;

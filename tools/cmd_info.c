@@ -17,7 +17,8 @@ static const char help[] =
 	"Usage: actmem info [--json] [--bytes]\n"
 	"\n"
 	"Shows the backend that a program started now would use, and why; versions;\n"
-	"limits; each user's regions of the driver; and each node's memory, the driver's\n"
+	"limits; each user's regions of the driver; where the driver's file system is\n"
+	"mounted, its size and what is used of it; and each node's memory, the driver's\n"
 	"regions and pool there, and huge page pools.\n"
 	"\n"
 	"  -J, --json     print JSON; sizes are bytes, null is no limit or not known\n"
@@ -49,7 +50,7 @@ static json_t *gather(void)
 	json_t *rest;
 
 	uname(&kernel);
-	rest = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+	rest = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 			 "kernel", kernel.release,
 			 "library", facts_library(),
 			 "driver", facts_driver(),
@@ -57,6 +58,7 @@ static json_t *gather(void)
 			 "thp", facts_thp(),
 			 "memlock", facts_memlock(),
 			 "memory_cgroup", facts_memory_cgroup(),
+			 "mounts", facts_mounts(),
 			 "users", facts_users(),
 			 "nodes", facts_nodes());
 	if (!info || !rest || json_object_update(info, rest)) {
@@ -259,6 +261,20 @@ static int print_users(const json_t *users, unsigned int flags)
 	return table_print(users, columns, sizeof(columns) / sizeof(columns[0]), flags);
 }
 
+static int print_mounts(const json_t *mounts, unsigned int flags)
+{
+	static const struct column columns[] = {
+		{ "MOUNTED AT", "path", cell_text, false },
+		{ "SIZE", "size_bytes", cell_bytes, true },
+		{ "USED", "used_bytes", cell_bytes, true },
+	};
+
+	if (!json_array_size(mounts))
+		return 0;
+	putchar('\n');
+	return table_print(mounts, columns, sizeof(columns) / sizeof(columns[0]), flags);
+}
+
 static int print_text(const json_t *info, unsigned int flags)
 {
 	static const struct column columns[] = {
@@ -276,6 +292,8 @@ static int print_text(const json_t *info, unsigned int flags)
 
 	if (!err)
 		err = print_users(json_object_get(info, "users"), flags);
+	if (!err)
+		err = print_mounts(json_object_get(info, "mounts"), flags);
 	if (err)
 		return err;
 	putchar('\n');

@@ -27,7 +27,8 @@ static const char help[] =
 	"ALLOCATED, fewer in a lazy region; PAGE size (thp: transparent huge pages);\n"
 	"bytes on each of the NODES; bytes MAPPED by some process; bytes PINNED: by\n"
 	"devices and I/O (driver) or by mlock (memfd); bytes POISONED, lost to hardware\n"
-	"errors (driver); BACKEND.";
+	"errors (driver); FILE of a region that has one, which outlives its processes: the\n"
+	"path by which a process has it open, else its name; BACKEND.";
 
 /* The driver asks for CAP_SYS_ADMIN, /proc/PID/fd for CAP_SYS_PTRACE. */
 static bool sees_all_users(void)
@@ -89,7 +90,7 @@ static json_t *nodes_to_json(const uint64_t node_bytes[ACTMEM_NODES_MAX])
 /* An owner that has ended has neither pid nor command: null. */
 static json_t *region_to_json(const struct actmem_region_info *region)
 {
-	return json_pack("{s:o, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:b}",
+	return json_pack("{s:o, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:o}",
 			 "pid", region->pid ? json_integer(region->pid) : json_null(),
 			 "uid", (json_int_t)region->uid,
 			 "command", region->command[0] ? text_to_json(region->command)
@@ -107,7 +108,10 @@ static json_t *region_to_json(const struct actmem_region_info *region)
 			 "demand_faults", (json_int_t)region->demand_faults,
 			 "poisoned_bytes", (json_int_t)region->poisoned_bytes,
 			 "exported_bytes", (json_int_t)region->exported_bytes,
-			 "lingering", !!region->lingering);
+			 "lingering", !!region->lingering,
+			 "named", !!region->named,
+			 "sealed", !!region->sealed,
+			 "path", region->path[0] ? text_to_json(region->path) : json_null());
 }
 
 static json_t *list_to_json(const struct actmem_region_info *regions, size_t count)
@@ -149,6 +153,13 @@ static char *cell_pages(const json_t *row, const char *key, unsigned int flags)
 	return text;
 }
 
+static char *cell_file(const json_t *row, const char *key, unsigned int flags)
+{
+	if (json_is_false(json_object_get(row, "named")))
+		return strdup("-");
+	return cell_text(row, json_is_null(json_object_get(row, key)) ? "name" : key, flags);
+}
+
 static int print_table(const json_t *list, unsigned int flags)
 {
 	static const struct column columns[] = {
@@ -163,6 +174,7 @@ static int print_table(const json_t *list, unsigned int flags)
 		{ "MAPPED", "mapped_bytes", cell_bytes, true },
 		{ "PINNED", "pinned_bytes", cell_bytes, true },
 		{ "POISONED", "poisoned_bytes", cell_bytes, true },
+		{ "FILE", "path", cell_file, false },
 		{ "BACKEND", "backend", cell_text, false },
 	};
 

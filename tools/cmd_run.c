@@ -23,7 +23,8 @@ static void print_help(void)
 	     "\n"
 	     "Runs a program whose regions, where it does not say otherwise, are made as\n"
 	     "the options tell. 'import actmem' works in its Python. One region is made\n"
-	     "and given back first: if that fails, the program is not started.\n"
+	     "and given back first (with --name, the first one, which stays): if that fails,\n"
+	     "the program is not started.\n"
 	     "\n"
 	     "  -b, --backend auto|driver|memfd   auto: driver where /dev/actmem can be used\n"
 	     "  -p, --pages 2M|thp|4K             default: 2M\n"
@@ -35,12 +36,16 @@ static void print_help(void)
 	     "  -g, --heap-grow SIZE              length of each region that the Python module\n"
 	     "                                    takes blocks from, as 256M; default: 64M\n"
 	     "  -l, --heap-limit SIZE             of all of them; default: none\n"
+	     "  -N, --name NAME                   they are files NAME.0, NAME.1 and so on, which\n"
+	     "                                    the next program with that name takes as they\n"
+	     "                                    are: a path on a mounted actmem, hugetlbfs or\n"
+	     "                                    tmpfs, or a name in the first mounted actmem\n"
 	     "  -v, --verbose                     tell on stderr which backend and why, and\n"
 	     "                                    which pages\n"
 	     "  -h, --help                        print this\n"
 	     "\n"
 	     "Variables of the environment with the same meaning: ACTMEM_BACKEND, _PAGES,\n"
-	     "_NODES, _POLICY, _ALLOW, _HEAP_GROW, _HEAP_LIMIT. Options win.\n"
+	     "_NODES, _POLICY, _ALLOW, _HEAP_GROW, _HEAP_LIMIT, _NAME. Options win.\n"
 	     "Exit status: 1 if the program cannot be started, 2 for bad usage, else its own.");
 }
 
@@ -121,6 +126,21 @@ static int become(char **argv)
 	return STATUS_FAILED;
 }
 
+/* The program may run in another folder, at last. */
+static int set_variable(const char *variable, const char *value)
+{
+	char folder[PATH_MAX], *path;
+	int err;
+
+	if (strcmp(variable, "ACTMEM_NAME") || *value == '/' || !strchr(value, '/'))
+		return setenv(variable, value, 1);
+	if (!getcwd(folder, sizeof(folder)) || asprintf(&path, "%s/%s", folder, value) < 0)
+		return -1;
+	err = setenv(variable, path, 1);
+	free(path);
+	return err;
+}
+
 static const char *variable_of(int option)
 {
 	switch (option) {
@@ -138,6 +158,8 @@ static const char *variable_of(int option)
 		return "ACTMEM_HEAP_GROW";
 	case 'l':
 		return "ACTMEM_HEAP_LIMIT";
+	case 'N':
+		return "ACTMEM_NAME";
 	default:
 		return NULL;
 	}
@@ -153,6 +175,7 @@ int cmd_run(int argc, char **argv)
 		{ "allow", required_argument, NULL, 'a' },
 		{ "heap-grow", required_argument, NULL, 'g' },
 		{ "heap-limit", required_argument, NULL, 'l' },
+		{ "name", required_argument, NULL, 'N' },
 		{ "verbose", no_argument, NULL, 'v' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
@@ -161,7 +184,7 @@ int cmd_run(int argc, char **argv)
 	int option, status;
 
 	/* "+": what follows the program's name is the program's. */
-	while ((option = getopt_long(argc, argv, "+b:p:n:P:a:g:l:vh", options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "+b:p:n:P:a:g:l:N:vh", options, NULL)) != -1) {
 		switch (option) {
 		case 'v':
 			verbose = true;
@@ -173,7 +196,7 @@ int cmd_run(int argc, char **argv)
 		case '?':
 			return usage_hint();
 		default:
-			if (setenv(variable_of(option), optarg, 1)) {
+			if (set_variable(variable_of(option), optarg)) {
 				warn("cannot set the environment");
 				return STATUS_FAILED;
 			}

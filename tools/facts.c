@@ -11,9 +11,11 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 #include "../lib/actmem.h"
 #include "../lib/cgroup.h"
+#include "../lib/mounts.h"
 #include "../lib/sysfile.h"
 #include "../uapi/actmem.h"
 #include "facts.h"
@@ -145,6 +147,43 @@ json_t *facts_users(void)
 		return users;
 	json_decref(users);
 	return NULL;
+}
+
+static bool add_mount(void *context, const struct mount *mount)
+{
+	json_t **mounts = context;
+	struct statfs files;
+	bool limited;
+	char size[32];
+	uint64_t unit;
+
+	if (!*mounts || strcmp(mount->type, "actmem") || statfs(mount->point, &files) ||
+	    files.f_type != ACTMEM_SUPER_MAGIC)
+		return false;
+	/* Without a limit it tells what its nodes have. */
+	limited = mount_option(mount, "size=", size, sizeof(size));
+	unit = (uint64_t)files.f_bsize;
+	if (json_array_append_new(*mounts,
+				  json_pack("{s:o, s:o, s:o}",
+					    "path", text_to_json(mount->point),
+					    "size_bytes", limited ?
+					    limit_to_json((uint64_t)files.f_blocks * unit) :
+					    json_null(),
+					    "used_bytes",
+					    limit_to_json(((uint64_t)files.f_blocks -
+							   (uint64_t)files.f_bfree) * unit)))) {
+		json_decref(*mounts);
+		*mounts = NULL;
+	}
+	return false;
+}
+
+json_t *facts_mounts(void)
+{
+	json_t *mounts = json_array();
+
+	mounts_find(add_mount, &mounts);
+	return mounts;
 }
 
 json_t *facts_io_uring(void)

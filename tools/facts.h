@@ -27,6 +27,12 @@ json_t *facts_users(void);
 /* {"error", "disabled"}: null if it can be used; kernel.io_uring_disabled. */
 json_t *facts_io_uring(void);
 
+/*
+ * [{"path", "size_bytes", "used_bytes"}]: the driver's file systems, where this
+ * process sees them mounted; null is no limit.
+ */
+json_t *facts_mounts(void);
+
 /* {"enabled", "shmem_enabled"} of transparent huge pages. */
 json_t *facts_thp(void);
 

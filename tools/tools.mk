@@ -6,7 +6,8 @@
 
 TOOLS_NEEDS := smartcols jansson
 TOOLS_OBJECTS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/*.c))
-TOOLS_LIB_OBJECTS := $(B)/obj/lib/cgroup.o $(B)/obj/lib/sysfile.o
+TOOLS_LIB_OBJECTS := $(B)/obj/lib/cgroup.o $(B)/obj/lib/mounts.o \
+	$(B)/obj/lib/sysfile.o
 
 ifneq ($(shell pkg-config --exists $(TOOLS_NEEDS) 2>/dev/null && echo found),)
 INSTALLED_COMMAND := $(B)/bin/actmem

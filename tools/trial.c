@@ -12,6 +12,7 @@
 #include "trial.h"
 
 #define TRIAL_BYTES	(2ULL << 20)
+#define GROW_DEFAULT	(64ULL << 20)
 
 /* Digits and one of K, M, G, T, as the Python module reads it. */
 static bool parse_size(const char *text, uint64_t *bytes)
@@ -65,6 +66,8 @@ static void describe(const struct actmem *am, struct actmem_region *region)
 		warnx("%s", actmem_error());
 		return;
 	}
+	if (info.named)
+		warnx("%s %s", info.name, actmem_region_found(region) ? "was found" : "was made");
 	fprintf(stderr, "%s: a region now gets %s pages on node ", program_invocation_short_name,
 		pages[info.pages]);
 	for (node = 0; node < ACTMEM_NODES_MAX; node++) {
@@ -78,7 +81,7 @@ static void describe(const struct actmem *am, struct actmem_region *region)
 
 /*
  * A heap makes no region before its first block, but knows its limits: what
- * else could be wrong, a region has shown.
+ * else could be wrong, a region will show.
  */
 static int try_heap(struct actmem *am, uint64_t grow_bytes, uint64_t limit_bytes)
 {
@@ -90,23 +93,16 @@ static int try_heap(struct actmem *am, uint64_t grow_bytes, uint64_t limit_bytes
 	options.grow_bytes = grow_bytes;
 	options.limit_bytes = limit_bytes;
 	if (actmem_heap_create(am, &options, &heap)) {
-		warnx("%s (ACTMEM_HEAP_GROW, ACTMEM_HEAP_LIMIT)", actmem_error());
+		warnx("%s%s", actmem_error(), strstr(actmem_error(), "_bytes") ?
+		      " (ACTMEM_HEAP_GROW, ACTMEM_HEAP_LIMIT)" : "");
 		return STATUS_USAGE;
 	}
 	actmem_heap_destroy(heap);
 	return STATUS_OK;
 }
 
-static int try_region(struct actmem *am, bool verbose)
+static int give_back(struct actmem *am, struct actmem_region *region, int error, bool verbose)
 {
-	struct actmem_region_options options;
-	struct actmem_region *region;
-	int error;
-
-	ACTMEM_INIT(&options);
-	options.length = TRIAL_BYTES;
-	options.name = "actmem run";
-	error = actmem_region_create(am, &options, &region);
 	if (error) {
 		warnx("%s", actmem_error());
 		return error == -EINVAL ? STATUS_USAGE : STATUS_FAILED;
@@ -115,6 +111,42 @@ static int try_region(struct actmem *am, bool verbose)
 		describe(am, region);
 	actmem_region_close(region);
 	return STATUS_OK;
+}
+
+static int try_region(struct actmem *am, bool verbose)
+{
+	struct actmem_region_options options;
+	struct actmem_region *region = NULL;
+	int error;
+
+	ACTMEM_INIT(&options);
+	options.length = TRIAL_BYTES;
+	options.name = "actmem run";
+	error = actmem_region_create(am, &options, &region);
+	return give_back(am, region, error, verbose);
+}
+
+/*
+ * The first file that the program's heap would take. It stays, made or found, and
+ * is free again until the program locks it.
+ */
+static int try_name(struct actmem *am, const char *name, uint64_t grow_bytes, bool verbose)
+{
+	struct actmem_region_options options;
+	struct actmem_region *region = NULL;
+	char *path;
+	int error;
+
+	ACTMEM_INIT(&options);
+	options.length = grow_bytes ? grow_bytes : GROW_DEFAULT;
+	if (asprintf(&path, "%s.0", name) < 0) {
+		warnx("%s", strerror(ENOMEM));
+		return STATUS_FAILED;
+	}
+	error = actmem_region_open(am, path, &options, ACTMEM_OPEN_CREATE | ACTMEM_OPEN_LOCK |
+				   ACTMEM_OPEN_ANY_LENGTH, &region);
+	free(path);
+	return give_back(am, region, error, verbose);
 }
 
 int try_environment(bool verbose)
@@ -136,9 +168,10 @@ int try_environment(bool verbose)
 		warnx("%s", actmem_error());
 		return STATUS_FAILED;
 	}
-	status = try_region(am, verbose);
+	status = try_heap(am, grow_bytes, limit_bytes);
 	if (!status)
-		status = try_heap(am, grow_bytes, limit_bytes);
+		status = options.heap_name ? try_name(am, options.heap_name, grow_bytes, verbose) :
+			 try_region(am, verbose);
 	actmem_close(am);
 	return status;
 }

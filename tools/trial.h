@@ -6,7 +6,8 @@
 #include <stdbool.h>
 
 /*
- * Opens the backend, and makes one region and gives it back. What the program
+ * Opens the backend, and makes one region and gives it back, or makes or finds the
+ * first one of ACTMEM_NAME. What the program
  * would fail at much later is told now, on stderr: a value that is wrong, no
  * device, no permission, no free huge pages, a limit. @verbose tells as well
  * which backend and pages it got. Returns an enum exit_status, STATUS_USAGE

@@ -121,6 +121,9 @@ struct actmem_ioctl_query {
 /* A page that the hardware reports is out of use, not the region. Since version 3. */
 #define ACTMEM_FEATURE_MACHINE_CHECK	(1ULL << 4)
 
+/* f_type of that file system, as statfs(2) tells. */
+#define ACTMEM_SUPER_MAGIC		0x6163746d
+
 /*
  * Where the pages of a region come from. Every page is verified to be where
  * the policy put it before the region is handed out.

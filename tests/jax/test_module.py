@@ -26,6 +26,14 @@ TRAIN = """
 """
 
 
+NAMED = """
+    train()
+    region, = actmem.regions()
+    print(json.dumps([region, os.stat(region["path"]).st_ino,
+                      os.stat(region["path"]).st_blocks]))
+"""
+
+
 def python(script, path=MODULE, **environment):
     """What `script` printed, as JSON, or its error output if it failed."""
     variables = {name: value for name, value in os.environ.items()
@@ -37,6 +45,22 @@ def python(script, path=MODULE, **environment):
     if result.returncode:
         return result.stderr
     return json.loads(result.stdout)
+
+
+def test_a_name_outlives_its_process():
+    path = f"/dev/shm/actmem-jax-{os.getpid()}"
+    environment = {"ACTMEM_BACKEND": "memfd", "ACTMEM_ALLOW": "any",
+                   "ACTMEM_PAGES": "4K", "ACTMEM_HEAP_GROW": "6M"}
+    try:
+        first = python(NAMED, ACTMEM_NAME=path, **environment)
+        second = python(f"\n    actmem.open(name={path!r})" + NAMED, **environment)
+    finally:
+        if os.path.exists(path + ".0"):
+            os.unlink(path + ".0")
+    region, inode, blocks = first
+    assert region["named"] and region["path"] == path + ".0"
+    assert region["length"] == 6 << 20 == blocks * 512
+    assert second[0]["path"] == path + ".0" and second[1:] == [inode, blocks]
 
 
 def test_the_environment_decides():

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -209,4 +214,99 @@ bool in_child(bool (*body)(void *context), void *context)
 		_exit(!passed);
 	}
 	return child_passed(child);
+}
+
+pid_t holder(bool (*hold)(void *context), void *context)
+{
+	int ready[2];
+	char byte;
+	pid_t child;
+
+	fflush(stdout);
+	if (pipe2(ready, O_CLOEXEC))
+		tap_bail("pipe");
+	child = fork();
+	if (!child) {
+		byte = hold(context) ? 'y' : 'n';
+		if (write(ready[1], &byte, 1) == 1)
+			pause();
+		_exit(1);
+	}
+	if (child < 0 || read(ready[0], &byte, 1) != 1 || byte != 'y')
+		tap_bail("the child holds nothing");
+	close(ready[0]);
+	close(ready[1]);
+	return child;
+}
+
+void kill_and_wait(pid_t child)
+{
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+}
+
+char *memory_or_bail(struct actmem_region *region)
+{
+	void *memory;
+
+	if (actmem_region_map(region, &memory))
+		tap_bail("actmem_region_map");
+	return memory;
+}
+
+struct actmem_region_info info_or_bail(struct actmem_region *region)
+{
+	struct actmem_region_info info;
+
+	ACTMEM_INIT(&info);
+	if (actmem_region_info(region, &info))
+		tap_bail("actmem_region_info");
+	return info;
+}
+
+unsigned int count_files(const char *folder)
+{
+	DIR *directory = opendir(folder);
+	struct dirent *entry;
+	unsigned int count = 0;
+
+	while (directory && (entry = readdir(directory)))
+		count += entry->d_name[0] != '.';
+	closedir(directory);
+	return count;
+}
+
+const char *mount_own(struct actmem *am)
+{
+	static char folder[] = "/tmp/actmem-test-XXXXXX";
+	const char *type = "tmpfs", *options = "mode=0700,size=40M";
+
+	if (on_driver(am)) {
+		type = "actmem";
+	} else if (pages_wanted() == ACTMEM_PAGES_2M) {
+		type = "hugetlbfs";
+		options = "mode=0700,size=40M,pagesize=2M";
+	} else if (pages_wanted() == ACTMEM_PAGES_THP) {
+		options = "mode=0700,size=40M,huge=advise";
+	}
+	if (!mkdtemp(folder))
+		tap_bail("%s: %s", folder, strerror(errno));
+	if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		tap_bail("unshare: %s", strerror(errno));
+	if (mount("none", folder, type, 0, options))
+		tap_bail("mount -t %s -o %s: %s", type, options, strerror(errno));
+	return folder;
+}
+
+void unmount_own(const char *folder)
+{
+	struct statfs files = { 0 };
+
+	if (statfs(folder, &files))
+		tap_bail("%s: %s", folder, strerror(errno));
+	ok(files.f_blocks && files.f_bfree == files.f_blocks,
+	   "all of size= is free again (%llu of %llu)", (unsigned long long)files.f_bfree,
+	   (unsigned long long)files.f_blocks);
+	returns(umount(folder), 0);
+	returns(rmdir(folder), 0);
 }

@@ -27,6 +27,9 @@ struct actmem *open_or_bail(void);
 /* A region of LENGTH bytes, or bails out. */
 struct actmem_region *region_or_bail(struct actmem *am, const char *name);
 
+char *memory_or_bail(struct actmem_region *region);
+struct actmem_region_info info_or_bail(struct actmem_region *region);
+
 /* What the environment asks for, DEFAULT replaced. */
 enum actmem_pages pages_wanted(void);
 bool on_driver(struct actmem *am);
@@ -55,5 +58,21 @@ bool child_passed(pid_t child);
 
 /* Runs @body in a child; true if it returned true. */
 bool in_child(bool (*body)(void *context), void *context);
+
+/*
+ * A child that keeps what @hold opens until kill_and_wait(), or bails out if that
+ * returned false.
+ */
+pid_t holder(bool (*hold)(void *context), void *context);
+void kill_and_wait(pid_t child);
+
+/*
+ * Root mounts a file system for named regions, of MOUNT_BYTES, that nobody else
+ * sees; tells its folder. Asserts at the end that nothing is left in it.
+ */
+#define MOUNT_BYTES	(40 * MIB)
+const char *mount_own(struct actmem *am);
+void unmount_own(const char *folder);
+unsigned int count_files(const char *folder);
 
 #endif /* TESTS_COMMON_H */

@@ -4,10 +4,19 @@
  * makes one of each size and maps the first; lazy:BYTES is a lazy one of which
  * the first half is populated. Then it runs the program and ends with its
  * status; without one it prints "ready" and waits for the end of its input.
+ *
+ * holder heap BYTES [-- PROGRAM...] takes a block of a heap, and prints "ready found"
+ * if that holds already what it else writes to it ("ready wrote").
+ *
+ * holder mount FOLDER OPTIONS -- PROGRAM... runs it while the driver's file system is
+ * mounted there.
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "../../lib/actmem.h"
@@ -39,11 +48,33 @@ static int wait_for_end_of_input(void)
 {
 	char byte;
 
-	puts("ready");
-	fflush(stdout);
 	while (read(STDIN_FILENO, &byte, 1) > 0)
 		;
 	return 0;
+}
+
+/* Says that it is ready, and runs the program or waits. */
+static int hold(const char *ready, char **program)
+{
+	puts(ready);
+	fflush(stdout);
+	return program ? run(program) : wait_for_end_of_input();
+}
+
+static int mount_and_run(const char *folder, const char *options, char **program)
+{
+	int status;
+
+	if (mkdir(folder, 0700) || mount("none", folder, "actmem", 0, options)) {
+		perror(folder);
+		return 1;
+	}
+	status = run(program);
+	if (umount(folder) || rmdir(folder)) {
+		perror(folder);
+		return 1;
+	}
+	return status;
 }
 
 static int make(struct actmem *am, const char *name, const char *size,
@@ -63,6 +94,31 @@ static int make(struct actmem *am, const char *name, const char *size,
 	return error;
 }
 
+static int hold_block(struct actmem *am, const char *size, char **program)
+{
+	size_t bytes = strtoull(size, NULL, 0);
+	struct actmem_heap_options options;
+	const char *grow = getenv("ACTMEM_HEAP_GROW");
+	struct actmem_heap *heap;
+	unsigned char *block;
+	bool found = true;
+	size_t i;
+
+	ACTMEM_INIT(&options);
+	ACTMEM_INIT(&options.region);
+	options.grow_bytes = grow ? strtoull(grow, NULL, 10) << 20 : 0;
+	if (actmem_heap_create(am, &options, &heap) ||
+	    actmem_alloc(heap, bytes, 0, (void **)&block))
+		return fail();
+	for (i = 0; i < bytes; i++) {
+		unsigned char wanted = (unsigned char)(i / 4096 + i % 251 + 1);
+
+		found = found && block[i] == wanted;
+		block[i] = wanted;
+	}
+	return hold(found ? "ready found" : "ready wrote", program);
+}
+
 int main(int argc, char **argv)
 {
 	struct actmem_region *region;
@@ -74,13 +130,17 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: holder NAME BYTES... [-- PROGRAM...]\n");
 		return 2;
 	}
+	if (!strcmp(argv[1], "mount") && argc > 5)
+		return mount_and_run(argv[2], argv[3], argv + 5);
 	if (actmem_open(&am, NULL))
 		return fail();
+	if (!strcmp(argv[1], "heap"))
+		return hold_block(am, argv[2], argc > 4 ? argv + 4 : NULL);
 	for (i = 2; i < argc && strcmp(argv[i], "--"); i++) {
 		if (make(am, argv[1], argv[i], &region))
 			return fail();
 		if (i == 2 && actmem_region_map(region, &address))
 			return fail();
 	}
-	return i + 1 < argc ? run(argv + i + 1) : wait_for_end_of_input();
+	return i + 1 < argc ? run(argv + i + 1) : hold("ready", NULL);
 }

@@ -14,6 +14,7 @@ MIB = 1 << 20
 KERNEL = os.environ.get("ACTMEM_TEST_KERNEL", "6.12")
 LIBRARIES = os.path.join(BUILD, "lib")
 HOLD = ["--", HOLDER, "held", str(8 * MIB), str(4 * MIB), "--"]
+NAMED = "--name job --heap-grow 4M --nodes 1 --"
 PROGRAMS = {
     "info": [ACTMEM, "info", "--json"],
     "list": [ACTMEM, "run", "--backend", "driver", "--nodes", "1", *HOLD, ACTMEM, "list", "--json"],
@@ -45,6 +46,13 @@ PROGRAMS = {
                 "echo 0 >users/remove; echo 0 >node1/limit_bytes; "
                 f"{ACTMEM} run --backend driver --nodes 1 -- {ACTMEM} --version; "
                 "echo max >node1/limit_bytes"],
+    "names": [HOLDER, "mount", "/act", "size=16M", "--", "/bin/sh", "-c",
+              f"{ACTMEM} run {NAMED} {HOLDER} heap {MIB} -- /bin/sh -c 'kill -9 $PPID'; "
+              f"{ACTMEM} list --json; "
+              f"{ACTMEM} run {NAMED} {HOLDER} heap {MIB} -- "
+              f"/bin/sh -c '{ACTMEM} list --json; {ACTMEM} list; {ACTMEM} info --json; "
+              f"{ACTMEM} info; {ACTMEM} run {NAMED} {ACTMEM} --version || echo refused'; "
+              f"{ACTMEM} run --name job2 --heap-grow 64M -- {ACTMEM} --version || echo full"],
     "after": [ACTMEM, "list", "--json"],
 }
 
@@ -64,7 +72,7 @@ def outputs():
                             stderr=subprocess.STDOUT, text=True, check=False,
                             env=clean_environment(LD_LIBRARY_PATH=LIBRARIES))
     assert result.returncode == 0, result.stdout
-    parts = re.split(r"^# (?:actmem|sh)\n", result.stdout, flags=re.MULTILINE)[1:]
+    parts = re.split(r"^# (?:actmem|sh|holder)\n", result.stdout, flags=re.MULTILINE)[1:]
     assert len(parts) == len(PROGRAMS), result.stdout
     return {name: re.sub(r"^# .*\n", "", part, flags=re.MULTILINE)
             for name, part in zip(PROGRAMS, parts)}
@@ -159,6 +167,46 @@ def the_table_on_the_driver():
     rows = [line.split() for line in lines if line.rstrip().endswith(" driver")]
     assert [row[2:8] for row in rows] == [["holder", "held", "8M", "8M", "2M", "1:8M"],
                                           ["holder", "held", "4M", "4M", "2M", "1:4M"]], lines
+
+
+def values(text):
+    """The JSON values in a text, and what is between them as lines."""
+    found, lines, decoder = [], [], json.JSONDecoder()
+    while text:
+        if text.startswith("{"):
+            value, end = decoder.raw_decode(text)
+            found.append(value)
+            text = text[end:]
+        else:
+            line, _, text = text.partition("\n")
+            lines.append(line)
+    return found, lines
+
+
+@case
+def a_name_outlives_its_program():
+    (ended, running, info), lines = values(outputs()["names"])
+    ready = [line for line in lines if line.startswith("ready")]
+    assert ready == ["ready wrote", "ready found"], lines
+    (before,), (now,) = ended["regions"], running["regions"]
+    assert before["named"] is True and before["name"] == "job.0", before
+    assert before["pid"] is None and before["path"] is None, before
+    assert now["path"] == "/act/job.0" and now["named"] is True, now
+    assert now["nodes"] == [{"node": 1, "bytes": 4 * MIB}], now
+    assert now["id"] == before["id"] and now["demand_faults"] == 0, now
+    assert info["mounts"] == [{"path": "/act", "size_bytes": 16 * MIB,
+                               "used_bytes": 4 * MIB}], info["mounts"]
+    assert any(line.split()[-2:] == ["/act/job.0", "driver"] for line in lines), lines
+    assert ["/act", "16M", "4M"] in [line.split() for line in lines], lines
+
+
+@case
+def refusals_of_names_say_what_to_do():
+    lines = values(outputs()["names"])[1]
+    (locked, full) = [line for line in lines if line.startswith("actmem run: ")]
+    assert "/act/job.0 is in use by process" in locked and "(holder)" in locked, locked
+    assert "12.0 MiB left of 64.0 MiB" in full and "remount,size=" in full and "/act" in full, full
+    assert "refused" in lines and "full" in lines, lines
 
 
 @case

@@ -15,7 +15,7 @@ from tap import Skip, case, main
 MIB = 1 << 20
 IN_OPEN = 0x20
 HEADINGS = ("PID USER COMMAND NAME SIZE ALLOCATED PAGE NODES MAPPED PINNED POISONED "
-            "BACKEND").split()
+            "FILE BACKEND").split()
 
 
 def regions(**options):
@@ -60,6 +60,7 @@ def json_tells_all_of_each_region():
         assert region["poisoned_bytes"] == 0, region
         assert region["exported_bytes"] == 0, region
         assert region["lingering"] is False, region
+        assert region["named"] is False and region["path"] is None, region
 
 
 @case
@@ -73,7 +74,7 @@ def the_table_tells_the_same():
     mapped, pinned = region["mapped_bytes"], region["pinned_bytes"]
     assert exact == [[str(process.pid), exact[0][1], "holder", "table", str(3 * MIB),
                       str(3 * MIB), "4096",
-                      f"0:{3 * MIB}", str(mapped), str(pinned), "0", "memfd"]], exact
+                      f"0:{3 * MIB}", str(mapped), str(pinned), "0", "-", "memfd"]], exact
     assert table[0][2:8] == ["holder", "table", "3M", "3M", "4K", "0:3M"], table
 
 

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "actmem.h"
@@ -24,6 +25,7 @@ static bool call_always;
 
 static int (*device_ioctl)(unsigned long request, void *argument);
 static int forced_node = -1;
+static long forced_type;
 
 void fail_nth(unsigned int nth)
 {
@@ -61,6 +63,7 @@ void fail_nothing(void)
 	countdown = 0;
 	call_name[0] = '\0';
 	forced_node = -1;
+	forced_type = 0;
 	device_ioctl = NULL;
 }
 
@@ -72,6 +75,11 @@ void fake_device(int (*ask)(unsigned long request, void *argument))
 void fake_node(int node)
 {
 	forced_node = node;
+}
+
+void fake_file_system(long type)
+{
+	forced_type = type;
 }
 
 /* Whether this call shall fail; sets errno, to @usual unless a test chose. */
@@ -96,9 +104,16 @@ static bool fails(const char *call, int usual)
 
 WRAP(int, open, (const char *path, int flags, ...))
 {
+	va_list arguments;
+	mode_t mode;
+
 	if (device_ioctl && !strcmp(path, "/dev/actmem"))
 		path = "/dev/null";
-	return fails("open", EMFILE) ? -1 : __real_open(path, flags);
+	va_start(arguments, flags);
+	mode = flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ?
+	       va_arg(arguments, mode_t) : 0;
+	va_end(arguments);
+	return fails("open", EMFILE) ? -1 : __real_open(path, flags, mode);
 }
 
 WRAP(int, ioctl, (int fd, unsigned long request, ...))
@@ -168,6 +183,39 @@ WRAP(int, fstat, (int fd, struct stat *stat))
 	return fails("fstat", EIO) ? -1 : __real_fstat(fd, stat);
 }
 
+WRAP(int, stat, (const char *path, struct stat *stat))
+{
+	return fails("stat", EIO) ? -1 : __real_stat(path, stat);
+}
+
+static int told_type(int error, struct statfs *files)
+{
+	if (!error && forced_type)
+		files->f_type = forced_type;
+	return error;
+}
+
+WRAP(int, statfs, (const char *path, struct statfs *files))
+{
+	return fails("statfs", EIO) ? -1 : told_type(__real_statfs(path, files), files);
+}
+
+WRAP(int, fstatfs, (int fd, struct statfs *files))
+{
+	return fails("fstatfs", EIO) ? -1 : told_type(__real_fstatfs(fd, files), files);
+}
+
+WRAP(int, flock, (int fd, int operation))
+{
+	return fails("flock", ENOLCK) ? -1 : __real_flock(fd, operation);
+}
+
+WRAP(int, linkat, (int from_folder, const char *from, int to_folder, const char *to, int flags))
+{
+	return fails("linkat", ENOSPC) ? -1 :
+	       __real_linkat(from_folder, from, to_folder, to, flags);
+}
+
 WRAP(ssize_t, readlink, (const char *path, char *text, size_t size))
 {
 	return fails("readlink", EACCES) ? -1 : __real_readlink(path, text, size);
@@ -232,7 +280,7 @@ struct held held_now(void)
 	while (readdir(directory))
 		held.descriptors++;
 	while (fgets(line, sizeof(line), file))
-		held.mappings += !!strstr(line, "/memfd:");
+		held.mappings += strstr(line, "/memfd:") || strstr(line, "actmem-unit");
 	closedir(directory);
 	fclose(file);
 	return held;

@@ -40,12 +40,19 @@ void fake_device(int (*ioctl)(unsigned long request, void *argument));
 /* move_pages() says that every page is on this node; -1: the truth. */
 void fake_node(int node);
 
+/* Where the tests of names have their files. */
+#define NAMES_FOLDER	"/dev/shm"
+#define NAMES_PREFIX	NAMES_FOLDER "/actmem-unit"
+
+/* Every file system says that it is of this type; 0: the truth. */
+void fake_file_system(long type);
+
 struct held {
 	unsigned int descriptors;
 	unsigned int mappings;
 };
 
-/* What this process holds: descriptors, and mappings of memfds. */
+/* What this process holds: descriptors, and mappings of memfds and of files in NAMES_FOLDER. */
 struct held held_now(void);
 void assert_same_held(struct held before);
 

@@ -4,7 +4,7 @@
 # system calls wrapped that the tests make fail. And that headers stand alone.
 
 UNIT_WRAPPED := open ioctl mmap memfd_create madvise mlock2 ftruncate fallocate \
-	fcntl fstat readlink fopen opendir malloc calloc realloc syscall
+	fcntl fstat stat statfs fstatfs flock linkat readlink fopen opendir malloc calloc realloc syscall
 UNIT_SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all \
 	-fno-omit-frame-pointer
 

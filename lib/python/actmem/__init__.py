@@ -116,7 +116,7 @@ _adopted = None
 
 
 def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
-         heap_grow=0, heap_limit=0):
+         heap_grow=0, heap_limit=0, name=None):
     """Opens the memory of this process, before its first use.
 
     backend     "auto", "driver" or "memfd"
@@ -128,13 +128,18 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
                 would be needed tells so
     heap_grow   bytes of each region that blocks are taken from (64 MiB)
     heap_limit  bytes of all of them together (no limit)
+    name        these regions are files name.0, name.1 and so on, which stay
+                and are taken as they are by the next process with that name:
+                a path on a mounted actmem, hugetlbfs or tmpfs, or without a
+                "/" a name in the first mounted actmem; each process that runs
+                at the same time needs its own
 
     What is None, or 0 bytes, is as the environment says.
     """
     global _default
-    for name, size in (("heap_grow", heap_grow), ("heap_limit", heap_limit)):
+    for what, size in (("heap_grow", heap_grow), ("heap_limit", heap_limit)):
         if not isinstance(size, int) or not 0 <= size < 1 << 64:
-            raise ValueError(f"{name}={size!r} is no number of bytes")
+            raise ValueError(f"{what}={size!r} is no number of bytes")
     options = _native.initialized(_native.Options)
     _check(_native.library.actmem_options_from_environment(
         ctypes.byref(options)))
@@ -148,6 +153,8 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
         options.nodes = _node_mask(nodes)
     if allow is not None:
         options.allow = _allow_bits(allow)
+    if name is not None:
+        options.heap_name = os.fsencode(name)
     with _lock:
         if _current() is not None:
             raise Error(errno.EBUSY,
@@ -212,7 +219,9 @@ def _region(info):
     del region["node_bytes"]
     region["name"] = info.name.decode(errors="replace")
     region["command"] = info.command.decode(errors="replace")
-    region["lingering"] = bool(info.lingering)
+    region["path"] = os.fsdecode(info.path)
+    for name in ("lingering", "named", "sealed"):
+        region[name] = bool(region[name])
     return region
 
 

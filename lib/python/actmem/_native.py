@@ -10,6 +10,7 @@ from ctypes import (POINTER, c_char, c_char_p, c_int, c_int32, c_size_t,
 
 NODES_MAX = 1024
 NAME_MAX = 64
+PATH_MAX = 1024
 
 BACKENDS = ("auto", "driver", "memfd")
 POLICIES = ("default", "bind", "preferred", "interleave")
@@ -24,7 +25,7 @@ class Nodes(ctypes.Structure):
 class Options(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("backend", c_int), ("pages", c_int),
                 ("policy", c_int), ("nodes", Nodes), ("allow", c_uint32),
-                ("reserved", c_uint32)]
+                ("reserved", c_uint32), ("heap_name", c_char_p)]
 
 
 class RegionInfo(ctypes.Structure):
@@ -36,7 +37,8 @@ class RegionInfo(ctypes.Structure):
                 ("reserved", c_uint32), ("name", c_char * NAME_MAX),
                 ("command", c_char * 16), ("allocated_bytes", c_uint64),
                 ("demand_faults", c_uint64),
-                ("poisoned_bytes", c_uint64), ("exported_bytes", c_uint64)]
+                ("poisoned_bytes", c_uint64), ("exported_bytes", c_uint64),
+                ("named", c_uint32), ("sealed", c_uint32), ("path", c_char * PATH_MAX)]
 
 
 class Counters(ctypes.Structure):

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What the driver is asked for anonymous regions and for named ones alike. 0 or
+ * -errno, with words where nothing else is said.
+ */
+#ifndef LIB_DRIVER_H
+#define LIB_DRIVER_H
+
+#include "../uapi/actmem.h"
+#include "backend.h"
+
+/* An ioctl; without words. A signal that does not kill interrupts nothing. */
+int driver_ask(int fd, unsigned long request, void *argument);
+
+/* Whether the pages asked for are the driver's. */
+int driver_check_pages(const struct region_request *request);
+
+/*
+ * ACTMEM_IOC_CREATE on the device, or on an empty file, with the step to other
+ * nodes that the request allows. *@create tells what came of it.
+ */
+int driver_make(int fd, const struct region_request *request,
+		struct actmem_ioctl_create *create, unsigned int *fallbacks);
+
+/* Of a region's descriptor; see struct backend. */
+int driver_open_name(const struct region_request *request, struct backing *backing);
+
+#endif /* LIB_DRIVER_H */

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""actmem run --name: regions that outlive their program, without the module."""
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import tempfile
+
+from harness import ACTMEM, HOLDER, ISOLATED, actmem, clean_environment, expect, mount
+from tap import Skip, case, main
+
+MIB = 1 << 20
+# A block of the heap, written from one end to the other: "wrote" or "found" it.
+PROGRAM = [HOLDER, "heap"]
+ENVIRONMENT = {"ACTMEM_BACKEND": "memfd", "ACTMEM_PAGES": "4K", "ACTMEM_ALLOW": "unlocked"}
+
+
+@contextlib.contextmanager
+def mounted(*options):
+    """A tmpfs of 32 MiB."""
+    if not ISOLATED:
+        raise Skip("needs a mount namespace of its own")
+    with tempfile.TemporaryDirectory() as folder:
+        mount("-t", "tmpfs", "-o", "size=32M,mode=0700", "none", folder)
+        try:
+            yield folder
+        finally:
+            subprocess.run(["umount", folder], check=True)
+
+
+def arguments(name, *program):
+    return ["run", "--name", name, "--heap-grow", "8M", "--", *program]
+
+
+@contextlib.contextmanager
+def started(name, *options, folder=None):
+    """A program under `actmem run --name`, that holds a block of its heap."""
+    command = [ACTMEM, *arguments(name, *PROGRAM, str(4 * MIB), *options)]
+    with subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          env=clean_environment(**ENVIRONMENT), cwd=folder) as process:
+        try:
+            process.told = process.stdout.readline().strip()
+            yield process
+        finally:
+            process.kill()
+
+
+def run(name, *program, **options):
+    return actmem(*arguments(name, *program), environment=clean_environment(**ENVIRONMENT),
+                  **options)
+
+
+def region_of(process):
+    result = actmem("list", "--json")
+    (region,) = [r for r in json.loads(result.stdout)["regions"] if r["pid"] == process.pid]
+    return region
+
+
+@case
+def a_killed_program_leaves_its_memory_to_the_next():
+    with mounted() as folder:
+        name = os.path.join(folder, "job")
+        with started(name) as process:
+            assert process.told == "ready wrote", process.told
+            before = os.stat(name + ".0")
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        free = os.statvfs(folder).f_bfree
+        with started(name) as process:
+            assert process.told == "ready found", process.told
+            now = os.stat(name + ".0")
+            assert (now.st_ino, now.st_blocks) == (before.st_ino, before.st_blocks), now
+            assert os.statvfs(folder).f_bfree == free, "something was allocated anew"
+            assert region_of(process)["demand_faults"] == 0
+        assert os.listdir(folder) == ["job.0"], os.listdir(folder)
+        assert before.st_blocks * 512 == before.st_size == 8 * MIB, before
+        os.unlink(name + ".0")
+        assert os.statvfs(folder).f_bfree == os.statvfs(folder).f_blocks
+
+
+@case
+def a_name_is_for_one_program_at_a_time():
+    with mounted() as folder:
+        name = os.path.join(folder, "job")
+        with started(name) as process:
+            expect(run(name, "echo", "ran"), 1, "",
+                   [f"{name}.0 is in use by process {process.pid} (holder)", "another name"])
+            expect(run(name + "2", "echo", "ran"), 0, "ran\n")
+        expect(run(name, "echo", "ran"), 0, "ran\n")
+
+
+@case
+def list_tells_where_it_is():
+    with mounted() as folder:
+        name = os.path.join(folder, "job")
+        with started(name) as process:
+            region = region_of(process)
+            assert region["named"] is True and region["name"] == "job.0", region
+            assert region["path"] == name + ".0" and region["bytes"] == 8 * MIB, region
+            assert region["pages"] == "4K" and region["backend"] == "memfd", region
+            assert sum(n["bytes"] for n in region["nodes"]) == 8 * MIB, region
+            table = actmem("list").stdout.splitlines()
+            assert any(row.split()[-2:] == [name + ".0", "memfd"] for row in table), table
+        assert not [r for r in json.loads(actmem("list", "--json").stdout)["regions"]
+                    if r["pid"] == process.pid]
+
+
+@case
+def a_relative_name_is_where_run_was_called():
+    with mounted() as folder:
+        result = run("./job", "sh", "-c", "cd /; echo $ACTMEM_NAME", cwd=folder)
+        expect(result, 0, f"{folder}/./job\n")
+        assert os.listdir(folder) == ["job.0"], os.listdir(folder)
+
+
+@case
+def verbose_tells_whether_it_was_found():
+    with mounted() as folder:
+        words = [actmem("run", "--verbose", "--name", f"{folder}/job", "--heap-grow", "4M", "true",
+                        environment=clean_environment(**ENVIRONMENT)).stderr for _ in range(2)]
+    assert "job.0 was made" in words[0] and "job.0 was found" in words[1], words
+    assert f"{folder}/job.0 and so on" in words[0], words
+
+
+@case
+def refusals_say_what_to_do():
+    with mounted() as folder, tempfile.TemporaryDirectory(dir="/var/tmp") as elsewhere:
+        expect(run(f"{elsewhere}/job", "echo", "ran"), 1, "",
+               ["no region can be", "mount -t actmem", "mount -t hugetlbfs"])
+        expect(run("job", "echo", "ran"), 1, "", ["'job'", "mount -t actmem", folder])
+        expect(run(f"{folder}/no/job", "echo", "ran"), 1, "", [f"{folder}/no", "No such"])
+        result = actmem("run", "--name", f"{folder}/job", "--heap-grow", "64M", "echo", "ran",
+                        environment=clean_environment(**ENVIRONMENT))
+        expect(result, 1, "", ["32.0 MiB left of 64.0 MiB", "size=", f"remount,size=64M {folder}"])
+        result = actmem("run", "--name", f"{folder}/job", "echo", "ran",
+                        environment=clean_environment(ACTMEM_BACKEND="memfd"))
+        expect(result, 1, "", ["no hugetlb pages", "mount -t hugetlbfs", "ACTMEM_ALLOW=thp,4k"])
+        assert not os.listdir(folder), os.listdir(folder)
+
+
+@case
+def another_users_file_is_not_taken():
+    if os.getuid():
+        raise Skip("needs root, to have another user's file")
+    with mounted() as folder:
+        with open(f"{folder}/job.0", "wb") as file:
+            file.truncate(8 * MIB)
+        try:
+            os.chown(f"{folder}/job.0", 65534, 65534)
+        except OSError as error:
+            raise Skip("needs root, to have another user's file") from error
+        with subprocess.Popen([HOLDER, "heap", str(MIB)], text=True, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              env=clean_environment(ACTMEM_NAME=f"{folder}/job",
+                                                    **ENVIRONMENT)) as process:
+            words = process.communicate()[1]
+        assert process.returncode == 1 and "belongs to user 65534" in words, words
+
+
+if __name__ == "__main__":
+    main()
