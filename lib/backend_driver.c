@@ -375,7 +375,7 @@ static int driver_export(const struct backing *backing, uint64_t offset, uint64_
 		.offset = offset,
 		.length = length,
 	};
-	int error = ask(backing->fd, ACTMEM_IOC_EXPORT, &export);
+	int error = driver_ask(backing->fd, ACTMEM_IOC_EXPORT, &export);
 
 	if (!error)
 		*fd = export.fd;
