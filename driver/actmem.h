@@ -264,6 +264,7 @@ int actmem_seal(struct file *file, void __user *user);
 
 /* fdinfo.c */
 void actmem_show_fdinfo(struct seq_file *seq, struct file *file);
+const char *actmem_policy_name(u32 policy);
 
 /* map.c */
 int actmem_mmap(struct file *file, struct vm_area_struct *vma);

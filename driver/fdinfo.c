@@ -8,7 +8,7 @@
 
 #include "actmem.h"
 
-static const char *policy_name(u32 policy)
+const char *actmem_policy_name(u32 policy)
 {
 	switch (policy) {
 	case ACTMEM_POLICY_BIND:
@@ -37,7 +37,7 @@ void actmem_show_fdinfo(struct seq_file *seq, struct file *file)
 	seq_printf(seq, "actmem-id:\t%llu\n", region->id);
 	seq_printf(seq, "actmem-length:\t%llu\n", region->page_count * ACTMEM_PAGE_BYTES);
 	seq_printf(seq, "actmem-page-bytes:\t%llu\n", ACTMEM_PAGE_BYTES);
-	seq_printf(seq, "actmem-policy:\t%s\n", policy_name(region->policy));
+	seq_printf(seq, "actmem-policy:\t%s\n", actmem_policy_name(region->policy));
 	seq_printf(seq, "actmem-nodes:\t%*pbl\n", nodemask_pr_args(&region->nodes));
 	seq_printf(seq, "actmem-inherit:\t%d\n", !!(region->flags & ACTMEM_CREATE_INHERIT));
 	seq_printf(seq, "actmem-named:\t%d\n", !!region->mount);

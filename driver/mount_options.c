@@ -59,15 +59,6 @@ const struct fs_parameter_spec actmem_mount_parameters[] = {
 	{}
 };
 
-static const char *policy_name(u32 policy)
-{
-	const struct constant_table *entry = policies;
-
-	while (entry->value != policy)
-		entry++;
-	return entry->name;
-}
-
 /* A number of what @unit stands for: EINVAL, or ERANGE if there is no such number. */
 static int parse_bytes(const char *digits, char unit, u64 *bytes)
 {
@@ -302,5 +293,5 @@ void actmem_mount_show(struct seq_file *seq, struct actmem_mount *mount)
 	seq_printf(seq, ",gid=%u", from_kgid_munged(&init_user_ns, mount->gid));
 	if (!nodes_empty(mount->nodes))
 		seq_printf(seq, ",node=%*pbl", nodemask_pr_args(&mount->nodes));
-	seq_printf(seq, ",policy=%s", policy_name(mount->policy));
+	seq_printf(seq, ",policy=%s", actmem_policy_name(mount->policy));
 }
