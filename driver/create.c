@@ -162,6 +162,9 @@ int actmem_create_named(struct file *file, void __user *user)
 	struct actmem_ioctl_create arg;
 	int err;
 
+	/* An unnamed region never was without one. */
+	if (!actmem_super_mount(inode->i_sb))
+		return -ENOTTY;
 	err = actmem_fetch(&arg, sizeof(arg), sizeof(arg), user);
 	if (err)
 		return err;

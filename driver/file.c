@@ -84,10 +84,11 @@ static ssize_t write_piece(struct actmem_region *region, loff_t position, size_t
 	return copied;
 }
 
+typedef ssize_t (*piece_function)(struct actmem_region *region, loff_t position, size_t length,
+				  struct iov_iter *memory);
+
 /* Up to the end of the region. An error counts only if nothing came before it. */
-static ssize_t for_each_piece(struct kiocb *call, struct iov_iter *memory,
-			      ssize_t (*do_piece)(struct actmem_region *region, loff_t position,
-						  size_t length, struct iov_iter *memory))
+static ssize_t do_pieces(struct kiocb *call, struct iov_iter *memory, piece_function do_piece)
 {
 	struct actmem_region *region = actmem_file_region(call->ki_filp);
 	u64 end = region->page_count * ACTMEM_PAGE_BYTES;
@@ -116,7 +117,7 @@ static ssize_t actmem_read_iter(struct kiocb *call, struct iov_iter *to)
 
 	if (!actmem_file_region(call->ki_filp))
 		return 0;
-	done = for_each_piece(call, to, read_piece);
+	done = do_pieces(call, to, read_piece);
 	file_accessed(call->ki_filp);
 	return done;
 }
@@ -135,7 +136,7 @@ static ssize_t write_locked(struct kiocb *call, struct iov_iter *from)
 	done = actmem_begin_write(region);
 	if (done)
 		return done;
-	done = file_modified(call->ki_filp) ?: for_each_piece(call, from, write_piece);
+	done = file_modified(call->ki_filp) ?: do_pieces(call, from, write_piece);
 	actmem_end_write(region);
 	return done;
 }
@@ -270,10 +271,13 @@ static long actmem_fallocate(struct file *file, int mode, loff_t offset, loff_t 
 
 	if (mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE))
 		return -EOPNOTSUPP;
+	/* As POPULATE, which others may be at, too. */
+	if (!(mode & FALLOC_FL_PUNCH_HOLE) && actmem_file_region(file))
+		return allocate(file, offset, offset + length);
 	inode_lock(inode);
 	if (mode & FALLOC_FL_PUNCH_HOLE)
 		err = punch_file(file, offset, offset + length);
-	else if (actmem_file_region(file))
+	else if (inode->i_private)	/* somebody was faster */
 		err = allocate(file, offset, offset + length);
 	else if (mode & FALLOC_FL_KEEP_SIZE)
 		err = -EFBIG;

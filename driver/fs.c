@@ -18,6 +18,7 @@
 #include <linux/module.h>
 #include <linux/mount.h>
 #include <linux/pseudo_fs.h>
+#include <linux/rcupdate.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/statfs.h>
@@ -179,6 +180,8 @@ int actmem_fs_init(void)
 void actmem_fs_exit(void)
 {
 	unregister_filesystem(&actmem_fs_type);
+	/* Inodes of mounts that have gone may still wait for actmem_free_inode(). */
+	rcu_barrier();
 }
 
 /*

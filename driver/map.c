@@ -116,15 +116,6 @@ int actmem_mmap(struct file *file, struct vm_area_struct *vma)
 	    !range_is_valid(region, vma->vm_end - vma->vm_start, vma->vm_pgoff))
 		return -EINVAL;
 
-	/*
-	 * If it is sealed right now, the kernel finds that this mapping could be
-	 * written to and refuses it.
-	 */
-	if (actmem_is_sealed(region)) {
-		if (vma->vm_flags & VM_WRITE)
-			return -EPERM;
-		actmem_vm_flags_clear(vma, VM_MAYWRITE);
-	}
 	if (!(region->flags & ACTMEM_CREATE_INHERIT))
 		flags |= VM_DONTCOPY;
 	actmem_vm_flags_set(vma, flags);

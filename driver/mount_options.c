@@ -257,8 +257,8 @@ static int reconfigure(struct fs_context *context)
 	err = actmem_mount_set_limit(mount, options->pages, &reserved);
 	if (err)
 		errorfc(context, "size=%lluM is less than the %lluM that regions have",
-		       options->pages * ACTMEM_PAGE_BYTES >> 20,
-		       reserved * ACTMEM_PAGE_BYTES >> 20);
+			options->pages * ACTMEM_PAGE_BYTES >> 20,
+			reserved * ACTMEM_PAGE_BYTES >> 20);
 	return err;
 }
 

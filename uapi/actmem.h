@@ -206,8 +206,8 @@ struct actmem_why {
  * (EBADF otherwise), the region is the file's, and @fd is -1. @name must be empty,
  * as the name is the file's. ACTMEM_POLICY_PREFERRED and no node is the mount's
  * policy. When the call fails, the file is as empty as it was. EEXIST if it has a
- * region already; of several that try, exactly one gives it its region. Since
- * version 3.
+ * region already; of several that try, exactly one gives it its region. ENOTTY on
+ * the descriptor of an unnamed region. Since version 3.
  */
 struct actmem_ioctl_create {
 	__u32 size;
@@ -399,8 +399,8 @@ struct actmem_ioctl_copy {
  * descriptor is not open for writing. It may be sealed already.
  *
  * A sealed region is mapped PROT_READ through a descriptor that is open for
- * reading only; through others, Linux 6.1 refuses that with EPERM, as for a memfd.
- * Since version 3.
+ * reading only: one that could write gets EPERM, as its mapping could be made
+ * writable. Since version 3.
  */
 struct actmem_ioctl_seal {
 	__u32 size;

@@ -4,7 +4,7 @@
 # The harness is the kernel's own, from its source package.
 
 # Those that need the strict kernel.
-STRICT_TESTS := $(B)/tests/driver/faults
+STRICT_TESTS := $(addprefix $(B)/tests/driver/,faults faults_names)
 
 # Those that need a machine of more than 6 GiB.
 FAR_TESTS := $(B)/tests/driver/far

@@ -32,6 +32,8 @@ static const char *complaint(const char *key, const char *value)
 
 TEST_F(names, what_is_wrong_is_told)
 {
+	const char *words;
+
 	EXPECT_STREQ("", complaint("size", "2M"));
 	EXPECT_STREQ("", complaint("size", "100%"));
 	EXPECT_STREQ("e actmem: size=0 leaves no page of 2 MiB\n", complaint("size", "0"));
@@ -47,8 +49,9 @@ TEST_F(names, what_is_wrong_is_told)
 		     complaint("size", "999999999999999999999999999999"));
 	EXPECT_STREQ("e actmem: node=63: node 63 does not exist or has no memory\n",
 		     complaint("node", "63"));
-	EXPECT_STREQ("e actmem: node=99999: there is no node above 1023\n",
-		     complaint("node", "99999"));
+	/* How many there can be is the kernel's to say. */
+	words = "e actmem: node=99999: there is no node above ";
+	EXPECT_EQ(0, strncmp(words, complaint("node", "99999"), strlen(words)));
 	EXPECT_STREQ("e actmem: node=one is not a list of nodes; write 0-1,3\n",
 		     complaint("node", "one"));
 	EXPECT_STREQ("e actmem: policy=bind needs node=\n", complaint("policy", "bind"));

@@ -98,7 +98,8 @@ check-strict-driver: $(B)/vm/init $(STRICT_TESTS) $(STRICT_DRIVER_TESTS)
 	@blemish=$$(tests/vm/kernel build-module strict tests/vm/blemish) && \
 	$(STRICT_RUN) --log $(B)/check/strict-driver.kernel-log \
 		--file "$$blemish:/vm/modules/blemish.ko" \
-		-- $(firstword $(STRICT_TESTS)) $(addprefix --and ,$(STRICT_DRIVER_TESTS))
+		-- $(firstword $(STRICT_TESTS)) $(addprefix --and ,$(wordlist 2,9,$(STRICT_TESTS)) \
+		$(STRICT_DRIVER_TESTS))
 
 STRICT_DEVICES = $(VM_PROGRAMS) $(LIB_TEST_PROGRAMS)
 

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Each allocation and each copy from and to user space fails once, in what is
+ * done with a mount and its files: it tells of it and leaves nothing.
+ */
+#include "names_test.h"
+#include "fault_sweep.h"
+
+#define PAGES	2
+#define NAME	AT "/region"
+#define OTHER	"/tmp/actmem-other"
+
+static int mount_it(struct operation *self, int device)
+{
+	return mount_names(OTHER, "size=16M,mode=0700,uid=1,gid=1,node=0,policy=bind");
+}
+
+static int unmount_it(struct operation *self, int device, int result)
+{
+	CHECK(result || !unmount(OTHER));
+	CHECK(unmount(OTHER) == -EINVAL);
+	return 0;
+}
+
+TEST_F(names, mount)
+{
+	struct operation operation = {
+		.where = IN_MODULE, .least = 4, .act = mount_it, .undo = unmount_it,
+	};
+
+	ASSERT_EQ(0, mkdir(OTHER, 0755));
+	EXPECT_SWEEP(operation, self->device);
+	ASSERT_EQ(0, rmdir(OTHER));
+}
+
+static int change_limit(struct operation *self, int device)
+{
+	return remount_names(AT, "size=4M");
+}
+
+/* The limit is as it was or as it is to be. */
+static int change_back(struct operation *self, int device, int result)
+{
+	struct statfs status;
+
+	CHECK(!statfs(AT, &status));
+	CHECK(status.f_blocks == (result ? LIMIT : 2));
+	CHECK(!remount_names(AT, "size=16M"));
+	return 0;
+}
+
+TEST_F(names, remount)
+{
+	struct operation operation = {
+		.where = IN_MODULE, .least = 1, .act = change_limit, .undo = change_back,
+	};
+
+	EXPECT_SWEEP(operation, self->device);
+}
+
+static int make_names(struct operation *self, int device)
+{
+	int fd = make_file(NAME);
+
+	if (fd < 0)
+		return fd;
+	close(fd);
+	if (mkdir(AT "/directory", 0755) || link(NAME, AT "/directory/link") ||
+	    symlink("directory", AT "/symbol") || rename(NAME, AT "/renamed"))
+		return -errno;
+	fd = open(AT, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	close(fd);
+	return 0;
+}
+
+/* Whatever there came to be can be removed. */
+static int remove_names(struct operation *self, int device, int result)
+{
+	struct dirent *entry;
+	DIR *directory;
+
+	unlink(AT "/directory/link");
+	rmdir(AT "/directory");
+	unlink(AT "/symbol");
+	unlink(AT "/renamed");
+	unlink(NAME);
+	directory = opendir(AT);
+	CHECK(directory);
+	while ((entry = readdir(directory)))
+		CHECK(*entry->d_name == '.');
+	closedir(directory);
+	return 0;
+}
+
+TEST_F(names, names)
+{
+	struct operation operation = {
+		.where = IN_MODULE, .least = 4, .act = make_names, .undo = remove_names,
+	};
+
+	EXPECT_SWEEP(operation, self->device);
+}
+
+static int prepare_file(struct operation *self, int device)
+{
+	self->fd = make_file(NAME);
+	CHECK(self->fd >= 0);
+	return 0;
+}
+
+static int remove_file(struct operation *self, int device, int result)
+{
+	CHECK(!close(self->fd));
+	CHECK(!unlink(NAME));
+	CHECK(!pages_used(AT));
+	return 0;
+}
+
+/* A file that was not given its region is as empty as before, and can be given one. */
+static int check_length(struct operation *self, int device, int result)
+{
+	struct stat status;
+
+	CHECK(!fstat(self->fd, &status));
+	CHECK(status.st_size == (result ? 0 : (off_t)(PAGES * PAGE_BYTES)));
+	CHECK(regions() == !result);
+	CHECK(!ftruncate(self->fd, PAGES * PAGE_BYTES));
+	CHECK(regions() == 1);
+	return remove_file(self, device, result);
+}
+
+static int give_length(struct operation *self, int device)
+{
+	return ftruncate(self->fd, PAGES * PAGE_BYTES) ? -errno : 0;
+}
+
+static int give_pages(struct operation *self, int device)
+{
+	return fallocate(self->fd, 0, 0, PAGES * PAGE_BYTES) ? -errno : 0;
+}
+
+static int give_policy(struct operation *self, int device)
+{
+	struct actmem_ioctl_create arg = region_on(PAGES, ACTMEM_POLICY_BIND, 1);
+
+	return call(self->fd, ACTMEM_IOC_CREATE, &arg);
+}
+
+TEST_F(names, truncate)
+{
+	struct operation operation = {
+		.where = IN_MODULE, .least = 4, .prepare = prepare_file, .act = give_length,
+		.undo = check_length,
+	};
+
+	EXPECT_SWEEP(operation, self->device);
+}
+
+TEST_F(names, allocate)
+{
+	struct operation operation = {
+		.where = IN_MODULE, .least = 6, .prepare = prepare_file, .act = give_pages,
+		.undo = check_length,
+	};
+
+	EXPECT_SWEEP(operation, self->device);
+}
+
+TEST_F(names, create)
+{
+	struct operation operation = {
+		.where = IN_MODULE, .least = 8, .prepare = prepare_file, .act = give_policy,
+		.undo = check_length,
+	};
+
+	EXPECT_SWEEP(operation, self->device);
+}
+
+static int prepare_region(struct operation *self, int device)
+{
+	self->fd = make_named(NAME, PAGES);
+	CHECK(self->fd >= 0);
+	return 0;
+}
+
+static int write_and_read(struct operation *self, int device)
+{
+	char bytes[64] = "written";
+	ssize_t done;
+
+	done = pwrite(self->fd, bytes, sizeof(bytes), PAGE_BYTES - 32);
+	if (done == sizeof(bytes))
+		done = pread(self->fd, bytes, sizeof(bytes), PAGE_BYTES - 32);
+	if (done < 0)
+		return -errno;
+	return done == sizeof(bytes) ? 0 : -EFAULT;
+}
+
+static int check_written(struct operation *self, int device, int result)
+{
+	CHECK(!write_and_read(self, device));
+	return remove_file(self, device, result);
+}
+
+TEST_F(names, write)
+{
+	struct operation operation = {
+		.where = IN_MODULE, .least = 4, .prepare = prepare_region, .act = write_and_read,
+		.undo = check_written,
+	};
+
+	EXPECT_SWEEP(operation, self->device);
+}
+
+static int seal_it(struct operation *self, int device)
+{
+	struct actmem_ioctl_seal arg = { .size = sizeof(arg) };
+
+	return call(self->fd, ACTMEM_IOC_SEAL, &arg);
+}
+
+static int check_sealed(struct operation *self, int device, int result)
+{
+	CHECK((pwrite(self->fd, "", 1, 0) == 1) == !!result);
+	return remove_file(self, device, result);
+}
+
+TEST_F(names, seal)
+{
+	struct operation operation = {
+		.where = IN_MODULE, .least = 2, .prepare = prepare_region, .act = seal_it,
+		.undo = check_sealed,
+	};
+
+	EXPECT_SWEEP(operation, self->device);
+}
+
+TEST_NOTHING_IS_LEFT
+
+TEST_HARNESS_MAIN
