@@ -31,19 +31,22 @@ void actmem_show_fdinfo(struct seq_file *seq, struct file *file)
 	seq_printf(seq, "actmem-name:\t%s\n", region->name);
 	seq_printf(seq, "actmem-length:\t%llu\n", region->page_count * ACTMEM_PAGE_BYTES);
 	seq_printf(seq, "actmem-page-bytes:\t%llu\n", ACTMEM_PAGE_BYTES);
+	if (region->import)
+		seq_printf(seq, "actmem-imported-page-bytes:\t%llu\n",
+			   actmem_import_page_bytes(region));
 	seq_printf(seq, "actmem-policy:\t%s\n", policy_name(region->policy));
 	seq_printf(seq, "actmem-nodes:\t%*pbl\n", nodemask_pr_args(&region->nodes));
 	seq_printf(seq, "actmem-inherit:\t%d\n", !!(region->flags & ACTMEM_CREATE_INHERIT));
-	seq_printf(seq, "actmem-mapped:\t%llu\n", usage.mapped_pages * ACTMEM_PAGE_BYTES);
-	seq_printf(seq, "actmem-pinned:\t%llu\n", usage.pinned_pages * ACTMEM_PAGE_BYTES);
+	seq_printf(seq, "actmem-mapped:\t%llu\n", usage.mapped_bytes);
+	seq_printf(seq, "actmem-pinned:\t%llu\n", usage.pinned_bytes);
 
 	/* All of one moment, so that the nodes add up. */
 	spin_lock(&region->lock);
 	seq_printf(seq, "actmem-allocated:\t%llu\n", region->pages_held * ACTMEM_PAGE_BYTES);
 	seq_printf(seq, "actmem-demand-faults:\t%lu\n", region->demand_faults);
 	for_each_node(node)
-		if (region->node_pages_held[node])
+		if (region->node_small_pages[node])
 			seq_printf(seq, "actmem-node%d:\t%llu\n", node,
-				   region->node_pages_held[node] * ACTMEM_PAGE_BYTES);
+				   (u64)region->node_small_pages[node] << PAGE_SHIFT);
 	spin_unlock(&region->lock);
 }

@@ -126,6 +126,7 @@ static struct inode *new_region_inode(struct actmem_region *region)
 	inode->i_gid = current_fsgid();
 	inode->i_size = region->page_count * ACTMEM_PAGE_BYTES;
 	inode->i_blkbits = HPAGE_PMD_SHIFT;
+	inode_set_bytes(inode, region->pages_held * ACTMEM_PAGE_BYTES);
 	/*
 	 * Private: a file without a name has no label, so that security modules
 	 * have nothing to judge it by. As with anonymous inodes, having the

@@ -78,11 +78,12 @@ unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 				       unsigned long length, unsigned long pgoff,
 				       unsigned long flags)
 {
+	struct actmem_region *region = actmem_file_region(file);
 	unsigned long found;
 
 	if ((flags & MAP_TYPE) == MAP_PRIVATE)
 		return -EINVAL;
-	if (!range_is_valid(actmem_file_region(file), length, pgoff))
+	if (!range_is_valid(region, length, pgoff))
 		return -EINVAL;
 	if (flags & MAP_FIXED) {
 		if (!IS_ALIGNED(address, ACTMEM_PAGE_BYTES))
@@ -90,6 +91,12 @@ unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 	} else {
 		/* A mere hint; the kernel would take it as it is. */
 		address = ALIGN(address, ACTMEM_PAGE_BYTES);
+	}
+	if (region->import) {
+		/* More than a region needs where pages are larger, less where smaller. */
+		found = actmem_import_get_unmapped_area(file, address, length, pgoff, flags);
+		if (IS_ERR_VALUE(found) || IS_ALIGNED(found, ACTMEM_PAGE_BYTES))
+			return found;
 	}
 	found = thp_get_unmapped_area(file, address, length, pgoff, flags);
 	if (IS_ERR_VALUE(found) || IS_ALIGNED(found, ACTMEM_PAGE_BYTES))
@@ -113,7 +120,14 @@ int actmem_mmap(struct file *file, struct vm_area_struct *vma)
 
 	if (!(region->flags & ACTMEM_CREATE_INHERIT))
 		flags |= VM_DONTCOPY;
+	if (region->import) {
+		int err = actmem_import_mmap(file, vma);
+
+		if (err)
+			return err;
+	} else {
+		vma->vm_ops = &actmem_vm_operations;
+	}
 	actmem_vm_flags_set(vma, flags);
-	vma->vm_ops = &actmem_vm_operations;
 	return 0;
 }

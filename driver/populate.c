@@ -245,6 +245,10 @@ int actmem_populate(struct actmem_region *region, unsigned long first, unsigned 
 	unsigned long missing;
 	int err;
 
+	if (region->import) {
+		*done = count;
+		return 0;
+	}
 	/* What has been let go of by now is not to count against the limits. */
 	actmem_regions_sweep();
 	*done = count_present(region, first, count);
@@ -306,4 +310,21 @@ struct folio *actmem_slot_demand(struct actmem_region *region, unsigned long ind
 		}
 	}
 	return folio;
+}
+
+/* As actmem_extent_get(), but what is missing is allocated. */
+int actmem_extent_demand(struct actmem_region *region, u64 offset,
+			 const struct actmem_caller *caller, struct actmem_why *why,
+			 struct actmem_extent *extent)
+{
+	struct folio *folio;
+	int err = actmem_extent_get(region, offset, extent);
+
+	if (err || extent->folio)
+		return err;
+	folio = actmem_slot_demand(region, offset / ACTMEM_PAGE_BYTES, caller, why);
+	if (IS_ERR(folio))
+		return PTR_ERR(folio);
+	extent->folio = folio;
+	return 0;
 }

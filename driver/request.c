@@ -50,8 +50,11 @@ static int change_range(struct file *file, unsigned int request, void __user *us
 	actmem_no_reason(&arg.why);
 	first = arg.offset / ACTMEM_PAGE_BYTES;
 	count = arg.length / ACTMEM_PAGE_BYTES;
+	done = 0;
 	if (request == ACTMEM_IOC_POPULATE)
 		err = actmem_populate(region, first, count, caller, &done, &arg.why);
+	else if (region->import)
+		err = -EOPNOTSUPP;
 	else
 		err = actmem_discard(region, first, count, caller, &done);
 	arg.done = done * ACTMEM_PAGE_BYTES;

@@ -44,6 +44,24 @@ struct folio *actmem_slot_get(struct actmem_region *region, unsigned long index)
 	return folio;
 }
 
+/**
+ * actmem_extent_get() - where bytes of a region are, whoever made its memory
+ * @region: the region
+ * @offset: of the first of them; within the region
+ * @extent: what they are in, and how many are
+ *
+ * Returns 0, or ESTALE if the file that was imported has other pages there by now.
+ */
+int actmem_extent_get(struct actmem_region *region, u64 offset, struct actmem_extent *extent)
+{
+	if (region->import)
+		return actmem_import_extent(region, offset, extent);
+	extent->folio = actmem_slot_get(region, offset / ACTMEM_PAGE_BYTES);
+	extent->offset = offset % ACTMEM_PAGE_BYTES;
+	extent->length = ACTMEM_PAGE_BYTES - extent->offset;
+	return 0;
+}
+
 /* Takes over the page, for which the slot is empty. */
 void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct folio *folio)
 {
@@ -112,6 +130,8 @@ bool actmem_slots_give_back(struct actmem_region *region)
 {
 	unsigned long i, first = 0, end = 0;
 
+	if (region->import)
+		return actmem_import_give_back(region);
 	for (i = region->kept_first; i < region->kept_end; i++) {
 		if (!(i % BATCH_PAGES))
 			cond_resched();
@@ -205,10 +225,10 @@ static void folio_usage(struct folio *folio, struct actmem_usage *usage)
 	} while (references != folio_ref_count(folio) && --tries);
 
 	if (mappings > 0)
-		usage->mapped_pages++;
+		usage->mapped_bytes += ACTMEM_PAGE_BYTES;
 	/* One reference is ours, and each mapping has one. */
 	if (references > 1 + mappings)
-		usage->pinned_pages++;
+		usage->pinned_bytes += ACTMEM_PAGE_BYTES;
 }
 
 void actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage)
@@ -216,6 +236,10 @@ void actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage
 	unsigned long i, end;
 
 	memset(usage, 0, sizeof(*usage));
+	if (region->import) {
+		actmem_import_usage(region, usage);
+		return;
+	}
 	for (i = 0; i < region->page_count; cond_resched()) {
 		end = min(i + BATCH_PAGES, region->page_count);
 		spin_lock(&region->lock);

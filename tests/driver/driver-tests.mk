@@ -6,8 +6,8 @@
 # Those that need the strict kernel.
 STRICT_TESTS := $(B)/tests/driver/faults
 
-# Those that need a machine of more than 6 GiB.
-FAR_TESTS := $(B)/tests/driver/far
+# Those that need a machine of more than 6 GiB, and pages of 1 GiB.
+FAR_TESTS := $(addprefix $(B)/tests/driver/,far import_gib)
 
 DRIVER_TESTS := $(filter-out $(STRICT_TESTS) $(FAR_TESTS),$(patsubst tests/driver/%.c,$(B)/tests/driver/%,$(sort $(wildcard tests/driver/*.c))))
 
