@@ -311,26 +311,6 @@ void actmem_region_put(struct actmem_region *region);
 int actmem_regions_sweep(void);
 void actmem_regions_exit(void);
 
-/* import.c */
-int actmem_import_check(struct file *file, u64 offset, u64 length, struct actmem_why *why);
-int actmem_import(struct actmem_region *region, struct file *file, u64 offset,
-		  struct actmem_why *why);
-bool actmem_import_give_back(struct actmem_region *region);
-void actmem_import_free(struct actmem_region *region);
-u64 actmem_import_page_bytes(const struct actmem_region *region);
-int actmem_import_usage(struct actmem_region *region, struct actmem_usage *usage);
-int actmem_import_extent(struct actmem_region *region, u64 offset, struct actmem_extent *extent);
-bool actmem_import_has_failed(struct actmem_region *region, unsigned long index);
-void actmem_import_count_export(struct actmem_region *region, unsigned long first,
-				unsigned long count, int change);
-int actmem_import_node(const struct actmem_region *region, unsigned long index);
-
-/* import_map.c */
-int actmem_import_mmap(struct actmem_region *region, struct vm_area_struct *vma);
-unsigned long actmem_import_get_unmapped_area(struct file *file, unsigned long address,
-					      unsigned long length, unsigned long pgoff,
-					      unsigned long flags);
-
 /* copy.c */
 int actmem_copy(struct actmem_region *to, u64 offset, struct actmem_region *from,
 		u64 source_offset, u64 length, const struct actmem_caller *caller, u64 *done,

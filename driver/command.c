@@ -12,6 +12,7 @@
 #include <linux/uaccess.h>
 
 #include "actmem.h"
+#include "import.h"
 #include "trace.h"
 
 #define INFO_OLDEST	offsetof(struct actmem_ioctl_info, demand_faults)

@@ -9,6 +9,7 @@
 #include <linux/string.h>
 
 #include "actmem.h"
+#include "import.h"
 #include "mount.h"
 #include "trace.h"
 

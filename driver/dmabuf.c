@@ -23,6 +23,7 @@
 #include "actmem.h"
 #include "compat/compat.h"
 #include "copy.h"
+#include "import.h"
 
 ACTMEM_IMPORT_DMA_BUF_NS;
 

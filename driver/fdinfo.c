@@ -7,6 +7,7 @@
 #include <linux/seq_file.h>
 
 #include "actmem.h"
+#include "import.h"
 
 const char *actmem_policy_name(u32 policy)
 {

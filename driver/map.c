@@ -13,6 +13,7 @@
 
 #include "actmem.h"
 #include "compat/compat.h"
+#include "import.h"
 #include "trace.h"
 
 static struct folio *demand(struct actmem_region *region, unsigned long index)

@@ -15,6 +15,7 @@
 #include <linux/workqueue.h>
 
 #include "actmem.h"
+#include "import.h"
 
 #define REPORTS_MAX	64
 /* How long those have who were given a page before it erred. */

@@ -10,6 +10,7 @@
 #include <linux/slab.h>
 
 #include "actmem.h"
+#include "import.h"
 
 #define MAKER_BITS	8
 

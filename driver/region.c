@@ -16,6 +16,7 @@
 
 #include "actmem.h"
 #include "compat/compat.h"
+#include "import.h"
 #include "trace.h"
 
 #define SWEEP_INTERVAL	HZ

@@ -23,6 +23,7 @@
 
 #include "actmem.h"
 #include "compat/compat.h"
+#include "import.h"
 
 /* How many pages to look at under one lock. */
 #define BATCH_PAGES	16
