@@ -1,77 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Regions of memory that others made: memfds of small pages, of transparent huge
- * pages and of hugetlb's. Those of 1 GiB are import_gib.c's.
+ * Regions of memory that others made: what will do, where it counts, and how long
+ * it is held. What is done to such regions is import_uses.c's, and those of pages
+ * of 1 GiB are import_gib.c's.
  */
-#include <linux/falloc.h>
 #include <liburing.h>
 
-#include "import_test.h"
-
-#define PAGES		4
-#define BYTES		(PAGES * PAGE_BYTES)
-#define HUGE_NUMBER	HUGE_PAGES("2048") "nr_hugepages"
-#define HUGE_FREE	HUGE_PAGES("2048") "free_hugepages"
-#define HUGE_TOTAL	12
-#define THP_OF_SHMEM	"/sys/kernel/mm/transparent_hugepage/shmem_enabled"
-
-FIXTURE(import)
-{
-	int device;
-	int memory;
-	size_t page_bytes;
-};
-
-FIXTURE_VARIANT(import)
-{
-	unsigned int flags;
-	bool huge;
-	size_t page_bytes;
-};
-
-FIXTURE_VARIANT_ADD(import, small)
-{
-	.page_bytes = 4096,
-};
-
-FIXTURE_VARIANT_ADD(import, transparent)
-{
-	.huge = true,
-	.page_bytes = PAGE_BYTES,
-};
-
-FIXTURE_VARIANT_ADD(import, hugetlb)
-{
-	.flags = MFD_HUGETLB | MFD_HUGE_2MB,
-	.page_bytes = PAGE_BYTES,
-};
-
-FIXTURE_SETUP(import)
-{
-	char number[16];
-
-	snprintf(number, sizeof(number), "%d", HUGE_TOTAL);
-	ASSERT_EQ(0, put(HUGE_NUMBER, number));
-	ASSERT_EQ(HUGE_TOTAL, number_in(HUGE_FREE));
-	ASSERT_EQ(0, put(THP_OF_SHMEM, variant->huge ? "always" : "never"));
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
-	ASSERT_LE(0, self->device);
-	self->memory = memfd_of(variant->flags, BYTES);
-	ASSERT_LE(0, self->memory);
-}
-
-/* What was imported is its owner's again, to the last page. */
-FIXTURE_TEARDOWN(import)
-{
-	if (self->memory >= 0)
-		close(self->memory);
-	close(self->device);
-	EXPECT_EQ(0, regions());
-	EXPECT_EQ(0, put(THP_OF_SHMEM, "never"));
-	EXPECT_EQ(HUGE_TOTAL, number_in(HUGE_FREE));
-	EXPECT_EQ(0, put(HUGE_NUMBER, "0"));
-	EXPECT_EQ(0, number_in(HUGE_NUMBER));
-}
+#include "import_fixture.h"
 
 TEST_F(import, both_mappings_show_the_same)
 {
@@ -226,61 +161,6 @@ TEST_F(import, counted_where_it_is)
 	EXPECT_EQ(0, node_sum("region_bytes"));
 }
 
-/* Bytes of each of three regions, of which the first was imported. */
-struct model {
-	int fd[3];
-	unsigned char *memory[3];
-	unsigned char *bytes[3];
-};
-
-static uint64_t next_random(uint64_t *state)
-{
-	*state = *state * 6364136223846793005 + 1442695040888963407;
-	return *state >> 33;
-}
-
-static int copy_as_model(struct model *model, uint64_t *random)
-{
-	size_t length = next_random(random) % (next_random(random) % 2 ? BYTES : 9000) + 1;
-	size_t to = next_random(random) % (BYTES - length + 1);
-	size_t from = next_random(random) % (BYTES - length + 1);
-	unsigned int into = next_random(random) % 3, out_of = (into + 1 + next_random(random) % 2) % 3;
-	unsigned int mapped = next_random(random) % 3;
-
-	memset(model->memory[mapped] + from, (int)length, length % 5000);
-	memset(model->bytes[mapped] + from, (int)length, length % 5000);
-	memcpy(model->bytes[into] + to, model->bytes[out_of] + from, length);
-	return copy(model->fd[into], to, model->fd[out_of], from, length);
-}
-
-TEST_F(import, copied_as_others)
-{
-	int other = memfd_of(0, BYTES);
-	struct model model = { .fd = {
-		import_all(self->device, self->memory, BYTES),
-		create_lazy(self->device, PAGES),
-		import_all(self->device, other, BYTES),
-	} };
-	uint64_t random = 7;
-	unsigned int i;
-
-	for (i = 0; i < 3; i++) {
-		ASSERT_LE(0, model.fd[i]);
-		model.bytes[i] = calloc(1, BYTES);
-		model.memory[i] = (unsigned char *)map_bytes(model.fd[i], BYTES);
-		ASSERT_NE(MAP_FAILED, model.memory[i]);
-	}
-	for (i = 0; i < 40; i++)
-		ASSERT_EQ(0, copy_as_model(&model, &random));
-	for (i = 0; i < 3; i++) {
-		EXPECT_EQ(0, memcmp(model.memory[i], model.bytes[i], BYTES));
-		munmap(model.memory[i], BYTES);
-		close(model.fd[i]);
-		free(model.bytes[i]);
-	}
-	close(other);
-}
-
 TEST_F(import, a_mapping_is_enough)
 {
 	int fd = import_all(self->device, self->memory, BYTES);
@@ -391,27 +271,6 @@ TEST_F(import, what_is_pinned_lingers)
 	EXPECT_EQ(0, node_sum("lingering_bytes"));
 }
 
-TEST_F(import, a_disk_reads_into_it)
-{
-	int fd = import_all(self->device, self->memory, BYTES);
-	int disk = open("/dev/nvme0n1", O_RDWR | O_DIRECT | O_CLOEXEC);
-	int ordinary = create_pages(self->device, PAGES);
-	char *memory = map_bytes(fd, BYTES), *source = map_bytes(ordinary, BYTES);
-
-	ASSERT_LE(0, disk);
-	ASSERT_NE(MAP_FAILED, memory);
-	ASSERT_NE(MAP_FAILED, source);
-	mark(source, BYTES);
-	ASSERT_EQ(BYTES, pwrite(disk, source, BYTES, 0));
-	ASSERT_EQ(BYTES, pread(disk, memory, BYTES, 0));
-	EXPECT_TRUE(is_marked(memory, BYTES));
-	munmap(source, BYTES);
-	munmap(memory, BYTES);
-	close(disk);
-	close(ordinary);
-	close(fd);
-}
-
 TEST_F(import, killed_at_any_time)
 {
 	unsigned int i;
@@ -447,31 +306,6 @@ TEST_F(import, killed_at_any_time)
 		EXPECT_EQ(0, regions());
 		EXPECT_EQ(0, node_sum("region_bytes"));
 	}
-}
-
-TEST_F(import, what_its_owner_takes_is_missed)
-{
-	int fd = import_all(self->device, self->memory, BYTES);
-	int ordinary = create_pages(self->device, PAGES);
-	char *memory = map_bytes(fd, BYTES);
-
-	ASSERT_NE(MAP_FAILED, memory);
-	memset(memory, 7, BYTES);
-	ASSERT_EQ(0, fallocate(self->memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-			       PAGE_BYTES, PAGE_BYTES));
-	EXPECT_TRUE(is_all(memory + PAGE_BYTES, 0, PAGE_BYTES));
-	EXPECT_TRUE(is_all(memory, 7, PAGE_BYTES));
-	EXPECT_EQ(0, copy(ordinary, 0, fd, 0, PAGE_BYTES));
-	EXPECT_EQ(-ESTALE, copy(ordinary, PAGE_BYTES, fd, PAGE_BYTES, PAGE_BYTES));
-	EXPECT_EQ(-ESTALE, copy(fd, 2 * PAGE_BYTES - 1, ordinary, 0, 1));
-	EXPECT_EQ(0, copy(fd, 2 * PAGE_BYTES, ordinary, 0, PAGE_BYTES));
-
-	ASSERT_EQ(0, ftruncate(self->memory, 2 * PAGE_BYTES));
-	EXPECT_EQ(-ESTALE, copy(fd, 3 * PAGE_BYTES, ordinary, 0, 1));
-	EXPECT_EQ(BYTES, node_sum("region_bytes") - BYTES);
-	munmap(memory, BYTES);
-	close(ordinary);
-	close(fd);
 }
 
 static int refusal(int device, int memory, uint64_t offset, uint64_t length,

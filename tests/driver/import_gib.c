@@ -5,6 +5,7 @@
  */
 #include <liburing.h>
 
+#include "dmabuf_test.h"
 #include "import_test.h"
 
 #define NUMBER	HUGE_PAGES("1048576") "nr_hugepages"
@@ -63,9 +64,9 @@ static void expect_all_of(struct __test_metadata *_metadata, int fd, uint64_t id
 TEST_F(import_gib, one_page)
 {
 	const size_t far = GIB - PAGE_BYTES - 77, length = PAGE_BYTES + 77;
-	int ordinary;
 	struct actmem_ioctl_import arg;
 	struct io_uring ring;
+	int ordinary, buffer;
 	struct iovec vector;
 	char *memory, *source;
 
@@ -92,6 +93,25 @@ TEST_F(import_gib, one_page)
 	EXPECT_EQ(0, memcmp(memory + far, source, length));
 	munmap(source, 2 * PAGE_BYTES);
 	close(ordinary);
+
+	/* Exported by parts and as a whole, of which that alone can be mapped. */
+	buffer = export(self->fd, 1, 1);
+	ASSERT_LE(0, buffer);
+	expect_all_of(_metadata, self->fd, 0, GIB, GIB);
+	EXPECT_EQ(1, pages_exported(self->fd));
+	EXPECT_EQ(MAP_FAILED, map_buffer(buffer, 1));
+	EXPECT_EQ(EINVAL, errno);
+	close(buffer);
+	expect_all_of(_metadata, self->fd, 0, GIB, 0);
+	buffer = export(self->fd, 0, GIB / PAGE_BYTES);
+	ASSERT_LE(0, buffer);
+	memory[3 * PAGE_BYTES] = 3;
+	munmap(memory, GIB);
+	EXPECT_EQ(memory, mmap(memory, GIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE,
+			       buffer, 0));
+	EXPECT_EQ(3, memory[3 * PAGE_BYTES]);
+	close(buffer);
+	expect_all_of(_metadata, self->fd, 0, GIB, 0);
 
 	/* Pinned as a whole, and kept for that. */
 	vector = (struct iovec){ memory + 3 * PAGE_BYTES, 8192 };
