@@ -2,8 +2,8 @@
 /*
  * The whole contract between the actmem driver and user space.
  *
- * /dev/actmem answers ACTMEM_IOC_QUERY, _CREATE, _LIST and _INFO (by id); the
- * descriptor of a region answers ACTMEM_IOC_INFO, _POPULATE, _DISCARD, _COPY,
+ * /dev/actmem answers ACTMEM_IOC_QUERY, _CREATE, _IMPORT, _LIST and _INFO (by id);
+ * the descriptor of a region answers ACTMEM_IOC_INFO, _POPULATE, _DISCARD, _COPY,
  * _EXPORT and _SEAL, and takes POPULATE, DISCARD and COPY through io_uring too
  * (struct actmem_uring). Everything else that can be done with a region is done to
  * its descriptor as to any file: mmap(MAP_SHARED), SCM_RIGHTS, close, reopen
@@ -118,6 +118,8 @@ struct actmem_ioctl_query {
 #define ACTMEM_FEATURE_NAMES		(1ULL << 1)
 /* The kernel has dma-bufs: ACTMEM_IOC_EXPORT. */
 #define ACTMEM_FEATURE_DMABUF		(1ULL << 2)
+/* Memory that others made can be a region: ACTMEM_IOC_IMPORT. */
+#define ACTMEM_FEATURE_IMPORT		(1ULL << 3)
 /* A page that the hardware reports is out of use, not the region. Since version 3. */
 #define ACTMEM_FEATURE_MACHINE_CHECK	(1ULL << 4)
 
@@ -167,6 +169,7 @@ struct actmem_ioctl_query {
 #define ACTMEM_WHY_NODE_LIMIT		8	/* EDQUOT: the administrator's, of @node */
 #define ACTMEM_WHY_MOUNT_LIMIT		9	/* ENOSPC: the mount's size= */
 #define ACTMEM_WHY_POISON		10	/* EIO: hardware error in a page of @node */
+#define ACTMEM_WHY_IMPORT		12	/* of the memory itself, see ACTMEM_IOC_IMPORT */
 
 /**
  * struct actmem_why - why pages could not be had
@@ -228,6 +231,65 @@ struct actmem_ioctl_create {
 	char name[ACTMEM_NAME_BYTES];
 };
 
+/**
+ * struct actmem_ioctl_import - ACTMEM_IOC_IMPORT: a region of memory that exists
+ * @size: sizeof(struct actmem_ioctl_import)
+ * @flags: in: ACTMEM_CREATE_INHERIT or 0
+ * @memory_fd: in: a memfd, or a file of hugetlbfs or tmpfs; open for reading and
+ *	writing (EBADF otherwise)
+ * @fd: out: descriptor of the region, O_RDWR and O_CLOEXEC
+ * @offset: in: bytes from the start of that file
+ * @length: in: bytes, not 0, at most max_region_bytes of the query. Both are
+ *	multiples of ACTMEM_PAGE_BYTES, and of the file's pages if it is hugetlb's
+ *	(EINVAL otherwise)
+ * @page_bytes: out: bytes of the smallest page in it
+ * @id: out: as of a region that was created
+ * @why: out: also when the call fails
+ * @name: in: as of a region that is created
+ *
+ * The pages of the file are those of the region: what one maps, the other sees.
+ * Those that are missing are allocated, zeroed and placed as by touching them:
+ * by the file's policy, charged to the caller's memory cgroup or hugetlb's. All
+ * are pinned until the region ends, and those of a zone that must stay movable
+ * are moved before. To do so the call maps the file in the caller's address space
+ * for an instant.
+ *
+ * The region is as any: mapped (by pages of the file's size: whole ones, where
+ * they are hugetlb's), listed, copied, registered. Its bytes count against
+ * RLIMIT_MEMLOCK or the limits of its user, and against those of the nodes that
+ * they are on; its policy is BIND to these nodes. POPULATE finds all pages there,
+ * and DISCARD fails with EOPNOTSUPP: to give memory back is its owner's. A page
+ * that is pinned through the region when that has gone lingers.
+ *
+ * The file must not become shorter: a memfd that can be sealed needs F_SEAL_SHRINK.
+ * If its owner truncates another, or punches a hole, the region keeps the pages
+ * that it has, while mappings show what the file has instead; ACTMEM_IOC_COPY
+ * fails with ESTALE there. Memory is a region once: EBUSY if one has a part of the
+ * range, be it that it lingers; pass that one's descriptor instead.
+ *
+ * Fails with ACTMEM_WHY_IMPORT: EINVAL if the file is none of those, or, if @wanted
+ * is not 0, as it ends at @available bytes, before the range does; EPERM if it is
+ * sealed against writing, or not against shrinking; ENOMEM if pages could be had
+ * and pinned only up to @available of @wanted bytes: none are left of their size,
+ * or in the file system or memory cgroup, or they cannot be moved; EIO if the
+ * hardware reported an error in a page; EBUSY as above; ESTALE if the file was
+ * truncated, or the address space changed, meanwhile. What had been allocated by
+ * then stays in the file. EINTR if the task was killed meanwhile. Otherwise as
+ * ACTMEM_IOC_CREATE. Since version 3.
+ */
+struct actmem_ioctl_import {
+	__u32 size;
+	__u32 flags;
+	__s32 memory_fd;
+	__s32 fd;
+	__u64 offset;
+	__u64 length;
+	__u64 page_bytes;
+	__u64 id;
+	struct actmem_why why;
+	char name[ACTMEM_NAME_BYTES];
+};
+
 /* Every descriptor and mapping is gone; pages remain only for outside pins. */
 #define ACTMEM_INFO_LINGERING		(1U << 0)
 /* Mappings are inherited by a forked child. */
@@ -236,6 +298,8 @@ struct actmem_ioctl_create {
 #define ACTMEM_INFO_NAMED		(1U << 2)
 /* Nobody can write to it any more: ACTMEM_IOC_SEAL. */
 #define ACTMEM_INFO_SEALED		(1U << 3)
+/* Its memory was made by others: ACTMEM_IOC_IMPORT. */
+#define ACTMEM_INFO_IMPORTED		(1U << 4)
 /* The hardware has erred in pages of it, see @poisoned_bytes. */
 #define ACTMEM_INFO_POISONED		(1U << 5)
 
@@ -246,11 +310,13 @@ struct actmem_ioctl_create {
  * @id: in: on /dev/actmem the region asked for, on a region's descriptor 0;
  *	out: the region's id
  * @length: out: bytes, as created
- * @page_bytes: out: bytes of a page
+ * @page_bytes: out: bytes of a page, the unit of ranges
  * @allocated_bytes: out: bytes of the pages it holds
- * @mapped_bytes: out: bytes of the pages that some process has mapped
+ * @mapped_bytes: out: bytes of the pages that some process has mapped, of an
+ *	imported region also through the file that it was made of
  * @pinned_bytes: out: bytes of the pages that somebody outside the driver
- *	holds a reference to (DMA registration, I/O in flight)
+ *	holds a reference to (DMA registration, I/O in flight); of an imported
+ *	region, of those that are pinned for DMA
  * @policy: out: ACTMEM_POLICY_*
  * @state: out: ACTMEM_INFO_* bits
  * @nodes: out: node mask of the policy
@@ -270,6 +336,8 @@ struct actmem_ioctl_create {
  *	erred. Since version 3.
  * @exported_bytes: out: bytes of the dma-bufs that there are of it; what is in
  *	two of them counts twice. Since version 3.
+ * @imported_page_bytes: out: bytes of the smallest page of an imported region,
+ *	0 of others. Since version 3.
  *
  * On /dev/actmem: ENOENT if there is no such region, EPERM if it is another
  * user's and the caller lacks CAP_SYS_ADMIN. On a region's descriptor EINVAL
@@ -296,6 +364,7 @@ struct actmem_ioctl_info {
 	__u64 demand_faults;
 	__u64 poisoned_bytes;
 	__u64 exported_bytes;
+	__u64 imported_page_bytes;
 };
 
 /**
@@ -524,6 +593,7 @@ struct actmem_uring {
 #define ACTMEM_IOC_DISCARD	_IOWR(ACTMEM_IOC_MAGIC, 0x06, __u32)
 #define ACTMEM_IOC_COPY		_IOWR(ACTMEM_IOC_MAGIC, 0x07, __u32)
 #define ACTMEM_IOC_EXPORT	_IOWR(ACTMEM_IOC_MAGIC, 0x08, __u32)
+#define ACTMEM_IOC_IMPORT	_IOWR(ACTMEM_IOC_MAGIC, 0x09, __u32)
 #define ACTMEM_IOC_SEAL		_IOWR(ACTMEM_IOC_MAGIC, 0x0A, __u32)
 
 #endif /* _UAPI_LINUX_ACTMEM_H */
