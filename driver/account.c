@@ -14,7 +14,8 @@
 #include "actmem.h"
 
 /**
- * struct node_total - pages on one node
+ * struct node_total - small pages on one node, as those of imported regions may
+ *	be on several
  * @pages: of all regions
  * @lingering_pages: those of them that belong to lingering regions
  * @regions: regions that have any there
@@ -57,25 +58,37 @@ void actmem_account_exit(void)
 	kfree(node_totals);
 }
 
-/* For a page that is about to be placed there. False: that would be over the limit. */
-bool actmem_node_reserve(int node)
+/* For small pages about to be placed there. False: that would be over the limit. */
+bool actmem_node_reserve_small(int node, unsigned long pages)
 {
 	struct node_total *total = &node_totals[node];
 	bool fits;
 
 	spin_lock(&total->lock);
-	fits = total->reserved < total->limit;
-	total->reserved += fits;
+	fits = pages <= total->limit - min(total->limit, total->reserved);
+	if (fits)
+		total->reserved += pages;
 	spin_unlock(&total->lock);
 	return fits;
 }
 
-/* A page that was not placed after all, or that has gone. */
-void actmem_node_unreserve(int node)
+/* Those that were not placed after all, or that have gone. */
+void actmem_node_unreserve_small(int node, unsigned long pages)
 {
 	spin_lock(&node_totals[node].lock);
-	node_totals[node].reserved--;
+	node_totals[node].reserved -= pages;
 	spin_unlock(&node_totals[node].lock);
+}
+
+/* The same of one page. */
+bool actmem_node_reserve(int node)
+{
+	return actmem_node_reserve_small(node, HPAGE_PMD_NR);
+}
+
+void actmem_node_unreserve(int node)
+{
+	actmem_node_unreserve_small(node, HPAGE_PMD_NR);
 }
 
 /* Pages that could be reserved, ACTMEM_NO_LIMIT if there is none. */
@@ -86,18 +99,23 @@ unsigned long actmem_node_left(int node)
 
 	spin_lock(&total->lock);
 	if (total->limit != ACTMEM_NO_LIMIT)
-		left = total->limit - min(total->limit, total->reserved);
+		left = (total->limit - min(total->limit, total->reserved)) >> ACTMEM_PAGE_ORDER;
 	spin_unlock(&total->lock);
 	return left;
 }
 
 unsigned long actmem_node_limit(int node)
 {
-	return READ_ONCE(node_totals[node].limit);
+	unsigned long limit = READ_ONCE(node_totals[node].limit);
+
+	return limit == ACTMEM_NO_LIMIT ? limit : limit >> ACTMEM_PAGE_ORDER;
 }
 
 void actmem_set_node_limit(int node, unsigned long pages)
 {
+	/* A number of bytes was made pages of, so that this does not overflow. */
+	if (pages != ACTMEM_NO_LIMIT)
+		pages = ACTMEM_SMALL_PAGES(pages);
 	spin_lock(&node_totals[node].lock);
 	WRITE_ONCE(node_totals[node].limit, pages);
 	spin_unlock(&node_totals[node].lock);
@@ -114,38 +132,43 @@ void actmem_count_lingering_region(int change)
 	atomic_long_add_return_release(change, &lingering_region_total);
 }
 
-static void count_lingering_pages(struct actmem_region *region, int node, long change)
-{
-	atomic_long_add(change, &node_totals[node].lingering_pages);
-	actmem_user_count_lingering_pages(region->user, change);
-}
-
-/* A page of the region has come to be on a node, or has gone from there. */
-static void count_page(struct actmem_region *region, int node, int change)
+/* Small pages of the region have come to be on a node, or have gone from there. */
+void actmem_count_on_node(struct actmem_region *region, int node, long change)
 {
 	struct node_total *total = &node_totals[node];
-	unsigned long before = region->node_pages_held[node];
+	unsigned long before = region->node_small_pages[node];
 
 	lockdep_assert_held(&region->lock);
-	region->pages_held += change;
-	region->node_pages_held[node] += change;
+	region->node_small_pages[node] += change;
 	atomic_long_add(change, &total->pages);
-	if (!before || !region->node_pages_held[node])
-		atomic_long_add(change, &total->regions);
-	actmem_user_count_pages(region->user, change);
+	if (!before)
+		atomic_long_inc(&total->regions);
+	if (!region->node_small_pages[node])
+		atomic_long_dec(&total->regions);
 	if (region->lingering)
-		count_lingering_pages(region, node, change);
+		atomic_long_add(change, &total->lingering_pages);
 }
 
-/* What was reserved is held. */
+/* What was reserved is held, or is no more. */
+void actmem_count_held(struct actmem_region *region, long change)
+{
+	lockdep_assert_held(&region->lock);
+	region->pages_held += change;
+	actmem_user_count_pages(region->user, change);
+	if (region->lingering)
+		actmem_user_count_lingering_pages(region->user, change);
+}
+
 void actmem_count_page(struct actmem_region *region, const struct folio *folio)
 {
-	count_page(region, folio_nid(folio), 1);
+	actmem_count_held(region, 1);
+	actmem_count_on_node(region, folio_nid(folio), HPAGE_PMD_NR);
 }
 
 void actmem_uncount_page(struct actmem_region *region, const struct folio *folio)
 {
-	count_page(region, folio_nid(folio), -1);
+	actmem_count_held(region, -1);
+	actmem_count_on_node(region, folio_nid(folio), -HPAGE_PMD_NR);
 }
 
 /* From now on its pages are lingering ones. */
@@ -155,8 +178,9 @@ void actmem_count_as_lingering(struct actmem_region *region)
 
 	lockdep_assert_held(&region->lock);
 	region->lingering = true;
+	actmem_user_count_lingering_pages(region->user, region->pages_held);
 	for_each_node(node)
-		count_lingering_pages(region, node, region->node_pages_held[node]);
+		atomic_long_add(region->node_small_pages[node], &node_totals[node].lingering_pages);
 }
 
 unsigned long actmem_regions_total(void)
@@ -176,12 +200,12 @@ unsigned long actmem_node_regions(int node)
 
 u64 actmem_node_bytes(int node)
 {
-	return atomic_long_read(&node_totals[node].pages) * ACTMEM_PAGE_BYTES;
+	return (u64)atomic_long_read(&node_totals[node].pages) << PAGE_SHIFT;
 }
 
 u64 actmem_node_lingering_bytes(int node)
 {
-	return atomic_long_read(&node_totals[node].lingering_pages) * ACTMEM_PAGE_BYTES;
+	return (u64)atomic_long_read(&node_totals[node].lingering_pages) << PAGE_SHIFT;
 }
 
 /* It is in a region, or has been set apart. */

@@ -3,7 +3,7 @@
  * What the files of the driver know of each other. The layers, from the top:
  * main, machine_check, command and uring; request, create and export; fs,
  * mount_options, inode and file; seal, dmabuf, map, sysfs and fdinfo; copy; populate;
- * poison; slots; region; place; pool, account, user, mount, node, parallel and
+ * poison; slots; region; import; place; pool, account, user, mount, node, parallel and
  * caller; failure and the tracepoints.
  */
 #ifndef _ACTMEM_H
@@ -21,6 +21,7 @@
 
 #include "uapi/actmem.h"
 
+struct actmem_import;
 struct actmem_mount;
 struct actmem_user;
 struct attribute_group;
@@ -61,13 +62,14 @@ struct miscdevice;
  * @inode: NULL before it has one and once it lingers
  * @lock: see there; held for an instant only
  * @pages_held: slots of @folios that are not NULL
- * @node_pages_held: the same for each node
+ * @node_small_pages: small pages on each node
  * @demand_faults: pages allocated when first touched
  * @exported_pages: pages of the dma-bufs that there are of it
  * @poisoned_pages: length of @poisoned
  * @poisoned: pages in @folios in which the hardware has erred
  * @lingering: the inode is gone, what is held is pinned from outside
- * @folios: page i of the region, NULL if it is missing
+ * @folios: page i of the region, NULL if it is missing; NULL if it was imported
+ * @import: where its pages are, if it was imported; NULL otherwise
  * @kept_first: once the inode is gone, first slot that may hold a page
  * @kept_end: and the end of those slots
  * @linger: entry in the list of lingering regions
@@ -100,13 +102,14 @@ struct actmem_region {
 	/* Protects what follows, and the gate of slots.c. */
 	spinlock_t lock;
 	unsigned long pages_held;
-	unsigned long *node_pages_held;
+	unsigned long *node_small_pages;
 	unsigned long demand_faults;
 	unsigned long exported_pages;
 	unsigned long poisoned_pages;
 	struct list_head poisoned;
 	bool lingering;
 	struct folio **folios;
+	struct actmem_import *import;
 	unsigned long kept_first;
 	unsigned long kept_end;
 	struct list_head linger;
@@ -188,12 +191,24 @@ struct actmem_user_usage {
 
 /**
  * struct actmem_usage - who uses the pages of a region at this moment
- * @mapped_pages: mapped by some process
- * @pinned_pages: referenced by somebody who has not mapped them
+ * @mapped_bytes: mapped by some process
+ * @pinned_bytes: referenced by somebody who has not mapped them
  */
 struct actmem_usage {
-	unsigned long mapped_pages;
-	unsigned long pinned_pages;
+	u64 mapped_bytes;
+	u64 pinned_bytes;
+};
+
+/**
+ * struct actmem_extent - bytes of a region that are one behind the other in a page
+ * @folio: with a reference for the caller; NULL if it is missing
+ * @offset: of the first of them in it, in bytes
+ * @length: up to its end, in bytes
+ */
+struct actmem_extent {
+	struct folio *folio;
+	size_t offset;
+	size_t length;
 };
 
 /* command.c */
@@ -238,6 +253,7 @@ static inline void actmem_no_reason(struct actmem_why *why)
 /* create.c */
 bool actmem_name_is_valid(const char *name, size_t length);
 struct file *actmem_create_unnamed(struct actmem_ioctl_create *arg);
+struct file *actmem_create_imported(struct actmem_ioctl_import *arg);
 int actmem_create_named(struct file *file, void __user *user);
 int actmem_create_for_file(struct inode *inode, const struct dentry *dentry,
 			   struct actmem_ioctl_create *arg);
@@ -287,6 +303,7 @@ extern const struct attribute_group actmem_sysfs_one_user;
 /* region.c */
 struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg,
 					   struct actmem_mount *mount);
+struct actmem_region *actmem_region_import(struct actmem_ioctl_import *arg, struct file *memory);
 void actmem_region_retire(struct actmem_region *region);
 struct actmem_region *actmem_region_find(u64 id);
 struct actmem_region *actmem_region_next(u64 *id);
@@ -311,6 +328,9 @@ int actmem_populate(struct actmem_region *region, unsigned long first, unsigned 
 		    struct actmem_why *why);
 struct folio *actmem_slot_demand(struct actmem_region *region, unsigned long index,
 				 const struct actmem_caller *caller, struct actmem_why *why);
+int actmem_extent_demand(struct actmem_region *region, u64 offset,
+			 const struct actmem_caller *caller, struct actmem_why *why,
+			 struct actmem_extent *extent);
 
 /* slots.c */
 struct folio *actmem_slot_get(struct actmem_region *region, unsigned long index);
@@ -320,6 +340,8 @@ static inline int actmem_slot_error(const struct folio *folio)
 	return PTR_ERR(folio) == -EHWPOISON ? -EIO : PTR_ERR(folio);
 }
 
+int actmem_extent_of_slot(struct folio *folio, u64 offset, struct actmem_extent *extent);
+int actmem_extent_get(struct actmem_region *region, u64 offset, struct actmem_extent *extent);
 void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct folio *folio);
 bool actmem_slot_is_missing(const struct actmem_region *region, unsigned long index);
 bool actmem_slot_is_poisoned(struct actmem_region *region, unsigned long index);
@@ -416,11 +438,15 @@ int actmem_account_init(void);
 void actmem_account_exit(void);
 bool actmem_node_reserve(int node);
 void actmem_node_unreserve(int node);
+bool actmem_node_reserve_small(int node, unsigned long pages);
+void actmem_node_unreserve_small(int node, unsigned long pages);
 unsigned long actmem_node_left(int node);
 unsigned long actmem_node_limit(int node);
 void actmem_set_node_limit(int node, unsigned long pages);
 void actmem_count_region(int change);
 void actmem_count_lingering_region(int change);
+void actmem_count_on_node(struct actmem_region *region, int node, long change);
+void actmem_count_held(struct actmem_region *region, long change);
 void actmem_count_page(struct actmem_region *region, const struct folio *folio);
 void actmem_uncount_page(struct actmem_region *region, const struct folio *folio);
 void actmem_count_as_lingering(struct actmem_region *region);
@@ -448,8 +474,8 @@ void actmem_user_detach(struct actmem_region *region);
 int actmem_reserve(struct actmem_region *region, unsigned long pages, bool *charged,
 		   struct actmem_why *why);
 void actmem_unreserve(struct actmem_region *region, unsigned long pages, bool charged);
-void actmem_keep_reserved(struct actmem_region *region, bool charged);
-void actmem_release_reserved(struct actmem_region *region);
+void actmem_keep_reserved(struct actmem_region *region, unsigned long pages, bool charged);
+void actmem_release_reserved(struct actmem_region *region, unsigned long pages);
 unsigned long actmem_underway(const struct actmem_region *region);
 void actmem_user_count_pages(struct actmem_user *user, long change);
 void actmem_user_count_lingering_pages(struct actmem_user *user, long change);

@@ -12,6 +12,7 @@
 #include <linux/uaccess.h>
 
 #include "actmem.h"
+#include "import.h"
 #include "trace.h"
 
 #define INFO_OLDEST	offsetof(struct actmem_ioctl_info, demand_faults)
@@ -32,7 +33,7 @@ static int query(void __user *user)
 		     arg.abi_oldest <= ACTMEM_ABI_VERSION;
 	arg.abi = ACTMEM_ABI_VERSION;
 	arg.abi_oldest = ACTMEM_ABI_OLDEST;
-	arg.features = ACTMEM_FEATURE_NAMES | ACTMEM_FEATURE_MACHINE_CHECK;
+	arg.features = ACTMEM_FEATURE_NAMES | ACTMEM_FEATURE_IMPORT | ACTMEM_FEATURE_MACHINE_CHECK;
 	if (IS_ENABLED(CONFIG_IO_URING))
 		arg.features |= ACTMEM_FEATURE_URING;
 	if (IS_ENABLED(CONFIG_DMA_SHARED_BUFFER))
@@ -93,6 +94,55 @@ failed:
 	return err;
 }
 
+static int import(void __user *user)
+{
+	struct actmem_ioctl_import arg;
+	struct file *file;
+	int fd, err;
+
+	err = actmem_fetch(&arg, sizeof(arg), sizeof(arg), user);
+	if (err)
+		return err;
+	arg.fd = -1;
+	arg.id = 0;
+	arg.page_bytes = 0;
+	actmem_no_reason(&arg.why);
+
+	err = actmem_regions_sweep();
+	if (err)
+		return err;
+
+	fd = get_unused_fd_flags(O_CLOEXEC);
+	if (fd < 0) {
+		err = fd;
+		goto failed;
+	}
+	file = actmem_create_imported(&arg);
+	if (IS_ERR(file)) {
+		err = PTR_ERR(file);
+		goto put_fd;
+	}
+	arg.fd = fd;
+	err = actmem_answer(user, &arg, sizeof(arg));
+	if (err)
+		goto put_file;
+	fd_install(fd, file);
+	return 0;
+
+put_file:
+	fput(file);
+	put_unused_fd(fd);
+	return err;
+put_fd:
+	put_unused_fd(fd);
+failed:
+	/* The first error is the one that matters. */
+	arg.id = 0;
+	arg.page_bytes = 0;
+	(void)actmem_answer(user, &arg, sizeof(arg));
+	return err;
+}
+
 static bool is_own(const struct actmem_region *region)
 {
 	return uid_eq(region->owner, current_euid());
@@ -123,21 +173,24 @@ static int tell(struct actmem_region *region, struct actmem_ioctl_info *arg, voi
 	arg->id = region->id;
 	arg->length = region->page_count * ACTMEM_PAGE_BYTES;
 	arg->page_bytes = ACTMEM_PAGE_BYTES;
-	arg->mapped_bytes = usage.mapped_pages * ACTMEM_PAGE_BYTES;
-	arg->pinned_bytes = usage.pinned_pages * ACTMEM_PAGE_BYTES;
+	arg->mapped_bytes = usage.mapped_bytes;
+	arg->pinned_bytes = usage.pinned_bytes;
 	arg->policy = region->policy;
 	arg->state = region->flags & ACTMEM_CREATE_INHERIT ? ACTMEM_INFO_INHERIT : 0;
 	if (region->mount)
 		arg->state |= ACTMEM_INFO_NAMED;
 	if (actmem_is_sealed(region))
 		arg->state |= ACTMEM_INFO_SEALED;
+	if (region->import)
+		arg->state |= ACTMEM_INFO_IMPORTED;
+	arg->imported_page_bytes = actmem_import_page_bytes(region);
 	spin_lock(&region->lock);
 	arg->allocated_bytes = region->pages_held * ACTMEM_PAGE_BYTES;
 	arg->demand_faults = region->demand_faults;
 	arg->poisoned_bytes = region->poisoned_pages * ACTMEM_PAGE_BYTES;
 	arg->exported_bytes = region->exported_pages * ACTMEM_PAGE_BYTES;
 	for (node = 0; node < nr_node_ids; node++)
-		node_bytes[node] = region->node_pages_held[node] * ACTMEM_PAGE_BYTES;
+		node_bytes[node] = (u64)region->node_small_pages[node] << PAGE_SHIFT;
 	if (region->lingering)
 		arg->state |= ACTMEM_INFO_LINGERING;
 	if (region->poisoned_pages)
@@ -255,6 +308,8 @@ long actmem_device_ioctl(struct file *file, unsigned int request, unsigned long 
 		return query(user);
 	case ACTMEM_IOC_CREATE:
 		return create(user);
+	case ACTMEM_IOC_IMPORT:
+		return import(user);
 	case ACTMEM_IOC_INFO:
 		return info_by_id(user);
 	case ACTMEM_IOC_LIST:

@@ -131,30 +131,33 @@ static u64 end_batch(struct copy_batch *batch)
 	return copied;
 }
 
+/* No longer than a page, so that CPUs share what is in a larger one. */
 static int add_piece(struct copy_batch *batch, struct actmem_region *to, u64 offset,
 		     struct actmem_region *from, u64 source_offset, u64 length,
 		     struct actmem_why *why)
 {
 	struct copy_piece *piece = &batch->pieces[batch->count];
-	struct folio *folio, *source;
+	struct actmem_extent into, out_of;
+	int err;
 
-	folio = actmem_slot_demand(to, offset / ACTMEM_PAGE_BYTES, batch->caller, why);
-	if (IS_ERR(folio))
-		return actmem_slot_error(folio);
-	source = actmem_slot_get(from, source_offset / ACTMEM_PAGE_BYTES);
-	if (IS_ERR(source)) {
-		actmem_poison_explain(from, source_offset / ACTMEM_PAGE_BYTES, why);
-		folio_put(folio);
-		return -EIO;
+	err = actmem_extent_demand(to, offset, batch->caller, why, &into);
+	if (err)
+		return err;
+	err = actmem_extent_get(from, source_offset, &out_of);
+	if (err) {
+		if (err == -EIO)
+			actmem_poison_explain(from, source_offset / ACTMEM_PAGE_BYTES, why);
+		folio_put(into.folio);
+		return err;
 	}
+	length = min3(length, (u64)into.length, (u64)out_of.length);
 	*piece = (struct copy_piece){
-		.to = folio,
-		.from = source,
-		.to_offset = offset % ACTMEM_PAGE_BYTES,
-		.from_offset = source_offset % ACTMEM_PAGE_BYTES,
+		.to = into.folio,
+		.from = out_of.folio,
+		.to_offset = into.offset,
+		.from_offset = out_of.offset,
+		.length = min(length, ACTMEM_PAGE_BYTES),
 	};
-	piece->length = min3(length, ACTMEM_PAGE_BYTES - piece->to_offset,
-			     ACTMEM_PAGE_BYTES - piece->from_offset);
 	batch->count++;
 	return 0;
 }
@@ -201,7 +204,7 @@ static void check_page(struct actmem_region *region, u64 offset, struct actmem_w
  * @why: why a page could not be had
  *
  * Returns 0; EIO if the hardware has erred in a page, of which @why tells then; what
- * actmem_slot_demand() and actmem_caller_stopped() do.
+ * actmem_extent_demand() and actmem_caller_stopped() do.
  */
 int actmem_copy(struct actmem_region *to, u64 offset, struct actmem_region *from,
 		u64 source_offset, u64 length, const struct actmem_caller *caller, u64 *done,

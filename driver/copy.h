@@ -55,6 +55,9 @@ static inline bool copy_is_poisoned(struct folio *folio, u32 offset, u32 length)
 {
 	u32 page, last = (offset + length - 1) >> PAGE_SHIFT;
 
+	/* Of an imported page of hugetlb, the kernel need not say which part it is. */
+	if (PageHWPoison(&folio->page) && folio_test_large(folio) && folio->mapping)
+		return true;
 	for (page = offset >> PAGE_SHIFT; page <= last; page++)
 		if (PageHWPoison(folio_page(folio, page)))
 			return true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Making regions: unnamed ones for /dev/actmem, and those of a mount for files
- * that have none yet.
+ * Making regions: unnamed ones for /dev/actmem, of new memory or of that of others,
+ * and those of a mount for files that have none yet.
  */
 #include <linux/dcache.h>
 #include <linux/file.h>
@@ -9,6 +9,7 @@
 #include <linux/string.h>
 
 #include "actmem.h"
+#include "import.h"
 #include "mount.h"
 #include "trace.h"
 
@@ -23,6 +24,11 @@ bool actmem_name_is_valid(const char *name, size_t length)
 	return length < ACTMEM_NAME_BYTES;
 }
 
+static bool label_is_valid(const char name[ACTMEM_NAME_BYTES])
+{
+	return actmem_name_is_valid(name, strnlen(name, ACTMEM_NAME_BYTES));
+}
+
 static int check_create(const struct actmem_ioctl_create *arg)
 {
 	if (arg->flags & ~(ACTMEM_CREATE_INHERIT | ACTMEM_CREATE_LAZY))
@@ -32,7 +38,7 @@ static int check_create(const struct actmem_ioctl_create *arg)
 	if (!arg->length || arg->length % ACTMEM_PAGE_BYTES ||
 	    arg->length / ACTMEM_PAGE_BYTES > ACTMEM_MAX_PAGES)
 		return -EINVAL;
-	return actmem_name_is_valid(arg->name, strnlen(arg->name, ACTMEM_NAME_BYTES)) ? 0 : -EINVAL;
+	return label_is_valid(arg->name) ? 0 : -EINVAL;
 }
 
 static int populate_all(struct actmem_region *region, struct actmem_why *why)
@@ -79,6 +85,37 @@ struct file *actmem_create_unnamed(struct actmem_ioctl_create *arg)
 	file = IS_ERR(region) ? ERR_CAST(region) : actmem_fs_open(region);
 	trace_actmem_region_create(arg, PTR_ERR_OR_ZERO(file), actmem_latency_end(began));
 	return file;
+}
+
+static int check_import(const struct actmem_ioctl_import *arg)
+{
+	if (arg->flags & ~ACTMEM_CREATE_INHERIT)
+		return -EINVAL;
+	if (!arg->length || !IS_ALIGNED(arg->offset | arg->length, ACTMEM_PAGE_BYTES) ||
+	    arg->length / ACTMEM_PAGE_BYTES > ACTMEM_MAX_PAGES)
+		return -EINVAL;
+	return label_is_valid(arg->name) ? 0 : -EINVAL;
+}
+
+/* The same of a region of memory that others made. */
+struct file *actmem_create_imported(struct actmem_ioctl_import *arg)
+{
+	struct actmem_region *region;
+	int err = check_import(arg);
+	struct file *memory;
+
+	if (err)
+		return ERR_PTR(err);
+	memory = fget(arg->memory_fd);
+	if (!memory)
+		return ERR_PTR(-EBADF);
+	region = actmem_region_import(arg, memory);
+	fput(memory);
+	if (IS_ERR(region))
+		return ERR_CAST(region);
+	arg->id = region->id;
+	arg->page_bytes = actmem_import_page_bytes(region);
+	return actmem_fs_open(region);
 }
 
 static void use_policy_of_mount(struct actmem_ioctl_create *arg, const struct actmem_mount *mount)

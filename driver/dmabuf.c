@@ -22,6 +22,8 @@
 
 #include "actmem.h"
 #include "compat/compat.h"
+#include "copy.h"
+#include "import.h"
 
 ACTMEM_IMPORT_DMA_BUF_NS;
 
@@ -30,20 +32,24 @@ ACTMEM_IMPORT_DMA_BUF_NS;
  * @file: of the region
  * @first: index of the first page
  * @count: pages
+ * @unit_bytes: that lie one behind the other in memory, at least
+ * @units: how many of these
  * @writable: by whoever has it; so it counts as a shared mapping that is
  * @lock: see there; taken under the reservation lock of the dma-buf
  * @attachments: of devices
- * @folios: the pages, each with a reference of ours
+ * @pages: where each unit begins, with a reference of ours
  */
 struct export {
 	struct file *file;
 	unsigned long first;
 	unsigned long count;
+	u64 unit_bytes;
+	unsigned long units;
 	bool writable;
 	/* Protects what follows, and what is in there. */
 	struct mutex lock;
 	struct list_head attachments;
-	struct folio *folios[];
+	struct page *pages[];
 };
 
 /**
@@ -65,13 +71,13 @@ struct attachment {
 /* The small page at @offset, and how many bytes lie one behind the other from there on. */
 static struct page *page_at(const struct export *export, u64 offset, u64 *length)
 {
-	u64 within = offset % ACTMEM_PAGE_BYTES;
+	u64 within = offset % export->unit_bytes;
 
-	*length = ACTMEM_PAGE_BYTES - within;
-	return folio_page(export->folios[offset / ACTMEM_PAGE_BYTES], within / PAGE_SIZE);
+	*length = export->unit_bytes - within;
+	return export->pages[offset / export->unit_bytes] + within / PAGE_SIZE;
 }
 
-/* The same beyond the huge page, up to so many bytes. */
+/* The same beyond the unit, up to so many bytes. */
 static struct page *run_at(const struct export *export, u64 offset, u64 most, u64 *length)
 {
 	u64 more, end = export->count * ACTMEM_PAGE_BYTES;
@@ -105,7 +111,7 @@ static struct page *segment_at(const struct export *export, u64 offset, u64 limi
 	return run_at(export, offset, most, length);
 }
 
-/* The table is made of the huge pages: a list of the small ones could take GiBs. */
+/* The table is made of runs of pages: a list of the small ones could take GiBs. */
 static int make_table(const struct export *export, struct device *dev, struct sg_table *table)
 {
 	u64 limit = segment_limit(dev), boundary = dma_get_seg_boundary(dev);
@@ -323,21 +329,24 @@ static void dmabuf_vunmap(struct dma_buf *dmabuf, struct iosys_map *map)
 	iosys_map_clear(map);
 }
 
-static void count_exported(struct export *export, long change)
+/* The dma-buf has come to be (1) or has gone (-1). */
+static void count_export(const struct export *export, int change)
 {
 	struct actmem_region *region = actmem_file_region(export->file);
 
 	spin_lock(&region->lock);
-	region->exported_pages += change;
+	region->exported_pages += change * (long)export->count;
 	spin_unlock(&region->lock);
+	if (region->import)
+		actmem_import_count_export(region, export->first, export->count, change);
 }
 
 static void let_go_of_pages(struct export *export)
 {
 	unsigned long i;
 
-	for (i = 0; i < export->count && export->folios[i]; i++) {
-		folio_put(export->folios[i]);
+	for (i = 0; i < export->units && export->pages[i]; i++) {
+		put_page(export->pages[i]);
 		cond_resched();
 	}
 }
@@ -356,7 +365,7 @@ static void dmabuf_release(struct dma_buf *dmabuf)
 {
 	struct export *export = dmabuf->priv;
 
-	count_exported(export, -export->count);
+	count_export(export, -1);
 	free_export(export);
 }
 
@@ -385,13 +394,23 @@ static const struct dma_buf_ops read_only_ops = {
 	.mmap = dmabuf_mmap,
 };
 
+/* Pages of our own are as large; of those of others, the smallest may be smaller. */
+static u64 unit_of(const struct actmem_region *region)
+{
+	return region->import ? min(actmem_import_page_bytes(region), ACTMEM_PAGE_BYTES) :
+				ACTMEM_PAGE_BYTES;
+}
+
 static struct export *alloc_export(struct file *file, unsigned long first, unsigned long count,
 				   bool writable)
 {
+	u64 unit_bytes = unit_of(actmem_file_region(file));
+	unsigned long units = count * (ACTMEM_PAGE_BYTES / unit_bytes);
 	struct export *export;
 	int err;
 
-	export = kvzalloc(struct_size(export, folios, count), GFP_KERNEL_ACCOUNT);
+	/* A table that is too long is told by an error. */
+	export = kvzalloc(struct_size(export, pages, units), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!export)
 		return ERR_PTR(-ENOMEM);
 	if (writable) {
@@ -404,10 +423,30 @@ static struct export *alloc_export(struct file *file, unsigned long first, unsig
 	export->file = get_file(file);
 	export->first = first;
 	export->count = count;
+	export->unit_bytes = unit_bytes;
+	export->units = units;
 	export->writable = writable;
 	mutex_init(&export->lock);
 	INIT_LIST_HEAD(&export->attachments);
 	return export;
+}
+
+/* EIO if the hardware has erred in it, which of our own pages the slot knows. */
+static int take_unit(struct export *export, unsigned long unit, u64 offset,
+		     const struct actmem_caller *caller, struct actmem_why *why)
+{
+	struct actmem_region *region = actmem_file_region(export->file);
+	struct actmem_extent extent;
+	int err;
+
+	err = actmem_extent_demand(region, offset, caller, why, &extent);
+	if (err)
+		return err;
+	export->pages[unit] = folio_page(extent.folio, extent.offset / PAGE_SIZE);
+	if (!region->import || !copy_is_poisoned(extent.folio, extent.offset, export->unit_bytes))
+		return 0;
+	actmem_poison_explain(region, offset / ACTMEM_PAGE_BYTES, why);
+	return -EIO;
 }
 
 /* All at once where they are missing; page by page what is discarded meanwhile. */
@@ -415,18 +454,15 @@ static int take_pages(struct export *export, const struct actmem_caller *caller,
 		      struct actmem_why *why)
 {
 	struct actmem_region *region = actmem_file_region(export->file);
+	u64 offset = export->first * ACTMEM_PAGE_BYTES;
 	unsigned long i, done;
-	struct folio *folio;
 	int err;
 
 	err = actmem_populate(region, export->first, export->count, caller, &done, why);
-	for (i = 0; !err && i < export->count; i++) {
-		folio = actmem_slot_demand(region, export->first + i, caller, why);
-		err = IS_ERR(folio) ? actmem_slot_error(folio) : 0;
-		if (!err) {
-			export->folios[i] = folio;
+	for (i = 0; !err && i < export->units; i++, offset += export->unit_bytes) {
+		err = take_unit(export, i, offset, caller, why);
+		if (!err)
 			err = actmem_caller_stopped(caller);
-		}
 		cond_resched();
 	}
 	return err;
@@ -452,12 +488,12 @@ struct dma_buf *actmem_dmabuf_create(struct file *file, unsigned long first, uns
 	about.size = count * ACTMEM_PAGE_BYTES;
 	about.flags = writable ? O_RDWR : O_RDONLY;
 	about.priv = export;
-	count_exported(export, count);
+	count_export(export, 1);
 	dmabuf = dma_buf_export(&about);
 	if (!IS_ERR(dmabuf))
 		return dmabuf;
 	err = PTR_ERR(dmabuf);
-	count_exported(export, -count);
+	count_export(export, -1);
 free:
 	free_export(export);
 	return ERR_PTR(err);

@@ -7,6 +7,7 @@
 #include <linux/seq_file.h>
 
 #include "actmem.h"
+#include "import.h"
 
 const char *actmem_policy_name(u32 policy)
 {
@@ -42,8 +43,11 @@ void actmem_show_fdinfo(struct seq_file *seq, struct file *file)
 	seq_printf(seq, "actmem-inherit:\t%d\n", !!(region->flags & ACTMEM_CREATE_INHERIT));
 	seq_printf(seq, "actmem-named:\t%d\n", !!region->mount);
 	seq_printf(seq, "actmem-sealed:\t%d\n", actmem_is_sealed(region));
-	seq_printf(seq, "actmem-mapped:\t%llu\n", usage.mapped_pages * ACTMEM_PAGE_BYTES);
-	seq_printf(seq, "actmem-pinned:\t%llu\n", usage.pinned_pages * ACTMEM_PAGE_BYTES);
+	if (region->import)
+		seq_printf(seq, "actmem-imported-page-bytes:\t%llu\n",
+			   actmem_import_page_bytes(region));
+	seq_printf(seq, "actmem-mapped:\t%llu\n", usage.mapped_bytes);
+	seq_printf(seq, "actmem-pinned:\t%llu\n", usage.pinned_bytes);
 
 	/* All of one moment, so that the nodes add up. */
 	spin_lock(&region->lock);
@@ -53,8 +57,8 @@ void actmem_show_fdinfo(struct seq_file *seq, struct file *file)
 	seq_printf(seq, "actmem-poisoned:\t%llu\n", region->poisoned_pages * ACTMEM_PAGE_BYTES);
 	seq_printf(seq, "actmem-exported:\t%llu\n", region->exported_pages * ACTMEM_PAGE_BYTES);
 	for_each_node(node)
-		if (region->node_pages_held[node])
+		if (region->node_small_pages[node])
 			seq_printf(seq, "actmem-node%d:\t%llu\n", node,
-				   region->node_pages_held[node] * ACTMEM_PAGE_BYTES);
+				   (u64)region->node_small_pages[node] << PAGE_SHIFT);
 	spin_unlock(&region->lock);
 }

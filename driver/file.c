@@ -38,55 +38,58 @@ static int actmem_release(struct inode *inode, struct file *file)
 	return 0;
 }
 
-/* The page that is read or written next, up to its end or that of the region. */
-static size_t piece_length(loff_t position, size_t length)
+/* The bytes that are read or written next: of one page, and no more than a region has. */
+static size_t piece_length(const struct actmem_extent *extent, size_t length)
 {
-	return min_t(u64, length, ACTMEM_PAGE_BYTES - position % ACTMEM_PAGE_BYTES);
+	return min3(length, extent->length, (size_t)ACTMEM_PAGE_BYTES);
 }
 
-/* How many bytes were read, fewer only if the reader's memory is bad. */
-static ssize_t read_piece(struct actmem_region *region, loff_t position, size_t length,
+/* How many bytes were read, fewer than @length is then only if the reader's memory is bad. */
+static ssize_t read_piece(struct actmem_region *region, loff_t position, size_t *length,
 			  struct iov_iter *to)
 {
-	struct folio *folio = actmem_slot_get(region, position / ACTMEM_PAGE_BYTES);
-	size_t offset = position % ACTMEM_PAGE_BYTES;
+	struct actmem_extent extent;
 	ssize_t copied;
+	int err;
 
-	if (!folio)
-		return iov_iter_zero(length, to);
-	if (IS_ERR(folio))
-		return actmem_slot_error(folio);
-	if (copy_is_poisoned(folio, offset, length))
+	err = actmem_extent_get(region, position, &extent);
+	if (err)
+		return err;
+	*length = piece_length(&extent, *length);
+	if (!extent.folio)
+		return iov_iter_zero(*length, to);
+	if (copy_is_poisoned(extent.folio, extent.offset, *length))
 		copied = -EIO;
 	else
-		copied = copy_to_iter(folio_address(folio) + offset, length, to);
-	folio_put(folio);
+		copied = copy_to_iter(folio_address(extent.folio) + extent.offset, *length, to);
+	folio_put(extent.folio);
 	return copied;
 }
 
-static ssize_t write_piece(struct actmem_region *region, loff_t position, size_t length,
+static ssize_t write_piece(struct actmem_region *region, loff_t position, size_t *length,
 			   struct iov_iter *from)
 {
-	size_t offset = position % ACTMEM_PAGE_BYTES;
+	struct actmem_extent extent;
 	struct actmem_caller caller;
 	struct actmem_why why;
-	struct folio *folio;
 	ssize_t copied;
+	int err;
 
 	actmem_caller_init(&caller);
 	actmem_no_reason(&why);
-	folio = actmem_slot_demand(region, position / ACTMEM_PAGE_BYTES, &caller, &why);
-	if (IS_ERR(folio))
-		return actmem_slot_error(folio);
-	if (copy_is_poisoned(folio, offset, length))
+	err = actmem_extent_demand(region, position, &caller, &why, &extent);
+	if (err)
+		return err;
+	*length = piece_length(&extent, *length);
+	if (copy_is_poisoned(extent.folio, extent.offset, *length))
 		copied = -EIO;
 	else
-		copied = copy_from_iter(folio_address(folio) + offset, length, from);
-	folio_put(folio);
+		copied = copy_from_iter(folio_address(extent.folio) + extent.offset, *length, from);
+	folio_put(extent.folio);
 	return copied;
 }
 
-typedef ssize_t (*piece_function)(struct actmem_region *region, loff_t position, size_t length,
+typedef ssize_t (*piece_function)(struct actmem_region *region, loff_t position, size_t *length,
 				  struct iov_iter *memory);
 
 /* Up to the end of the region. An error counts only if nothing came before it. */
@@ -97,11 +100,11 @@ static ssize_t do_pieces(struct kiocb *call, struct iov_iter *memory, piece_func
 	ssize_t done = 0, copied = 0;
 
 	while (iov_iter_count(memory) && call->ki_pos < end) {
-		size_t length = piece_length(call->ki_pos, iov_iter_count(memory));
+		size_t length = min_t(u64, iov_iter_count(memory), end - call->ki_pos);
 
 		if (fatal_signal_pending(current))
 			return done ?: -EINTR;
-		copied = do_piece(region, call->ki_pos, length, memory);
+		copied = do_piece(region, call->ki_pos, &length, memory);
 		if (copied < 0)
 			return done ?: copied;
 		done += copied;
@@ -257,6 +260,9 @@ static int punch_file(struct file *file, u64 offset, u64 end)
 
 	if (!region)
 		return 0;
+	/* The pages are those of the file that was imported. */
+	if (region->import)
+		return -EOPNOTSUPP;
 	end = min_t(u64, end, region->page_count * ACTMEM_PAGE_BYTES);
 	if (offset >= end)
 		return 0;

@@ -13,6 +13,7 @@
 
 #include "actmem.h"
 #include "compat/compat.h"
+#include "import.h"
 #include "trace.h"
 
 static struct folio *demand(struct actmem_region *region, unsigned long index)
@@ -99,6 +100,12 @@ unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 		/* A mere hint; the kernel would take it as it is. */
 		address = ALIGN(address, ACTMEM_PAGE_BYTES);
 	}
+	if (region->import) {
+		/* More than a region needs where pages are larger, less where smaller. */
+		found = actmem_import_get_unmapped_area(file, address, length, pgoff, flags);
+		if (IS_ERR_VALUE(found) || IS_ALIGNED(found, ACTMEM_PAGE_BYTES))
+			return found;
+	}
 	found = thp_get_unmapped_area(file, address, length, pgoff, flags);
 	if (IS_ERR_VALUE(found) || IS_ALIGNED(found, ACTMEM_PAGE_BYTES))
 		return found;
@@ -120,8 +127,15 @@ int actmem_map_anywhere(struct actmem_region *region, struct vm_area_struct *vma
 		return -EINVAL;
 	if (!(region->flags & ACTMEM_CREATE_INHERIT))
 		flags |= VM_DONTCOPY;
+	if (region->import) {
+		int err = actmem_import_mmap(region, vma);
+
+		if (err)
+			return err;
+	} else {
+		vma->vm_ops = &actmem_vm_operations;
+	}
 	actmem_vm_flags_set(vma, flags);
-	vma->vm_ops = &actmem_vm_operations;
 	return 0;
 }
 

@@ -15,6 +15,7 @@
 #include <linux/workqueue.h>
 
 #include "actmem.h"
+#include "import.h"
 
 #define REPORTS_MAX	64
 /* How long those have who were given a page before it erred. */
@@ -100,6 +101,9 @@ static void check_region(struct actmem_region *region, unsigned long pfn)
 	const void *wanted = pfn == ANY_PFN ? NULL : pfn_to_page(round_down(pfn, HPAGE_PMD_NR));
 	unsigned long i;
 
+	/* The kernel knows whose those are, and does all that is to be done. */
+	if (region->import)
+		return;
 	for (i = 0; i < region->page_count; i++) {
 		if (!wanted || READ_ONCE(region->folios[i]) == wanted)
 			check_slot(region, i, pfn);
@@ -179,8 +183,11 @@ void actmem_poison_settle(void)
  */
 bool actmem_poison_check(struct actmem_region *region, unsigned long index)
 {
-	bool failed = check_slot(region, index, ANY_PFN);
+	bool failed;
 
+	if (region->import)
+		return actmem_import_has_failed(region, index);
+	failed = check_slot(region, index, ANY_PFN);
 	if (failed && !actmem_slots_unmap_poisoned(region))
 		schedule_delayed_work(&settler, SETTLE_INTERVAL);
 	return failed;
@@ -193,6 +200,10 @@ void actmem_poison_explain(struct actmem_region *region, unsigned long index,
 	actmem_no_reason(why);
 	why->reason = ACTMEM_WHY_POISON;
 	why->wanted = index * ACTMEM_PAGE_BYTES;
+	if (region->import) {
+		why->node = actmem_import_node(region, index);
+		return;
+	}
 	spin_lock(&region->lock);
 	if (region->folios[index])
 		why->node = folio_nid(region->folios[index]);

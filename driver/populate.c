@@ -10,6 +10,7 @@
 #include <linux/slab.h>
 
 #include "actmem.h"
+#include "import.h"
 
 #define MAKER_BITS	8
 
@@ -109,7 +110,7 @@ static int make_missing(struct filling *filling, unsigned long index, enum actme
 		unreserve_one(region, charged);
 		return PTR_ERR(folio);
 	}
-	actmem_keep_reserved(region, charged);
+	actmem_keep_reserved(region, 1, charged);
 	actmem_slot_fill(region, index, folio);
 	return 1;
 }
@@ -279,7 +280,9 @@ int actmem_populate(struct actmem_region *region, unsigned long first, unsigned 
 {
 	int err;
 
-	*done = 0;
+	*done = region->import ? count : 0;
+	if (region->import)
+		return 0;
 	/* What has been let go of by now is not to count against the limits. */
 	err = actmem_regions_sweep();
 	if (!err)
@@ -334,4 +337,15 @@ struct folio *actmem_slot_demand(struct actmem_region *region, unsigned long ind
 	if (IS_ERR(folio))
 		actmem_poison_explain(region, index, why);
 	return folio;
+}
+
+/* As actmem_extent_get(), but what is missing is allocated. */
+int actmem_extent_demand(struct actmem_region *region, u64 offset,
+			 const struct actmem_caller *caller, struct actmem_why *why,
+			 struct actmem_extent *extent)
+{
+	if (region->import)
+		return actmem_import_extent(region, offset, extent);
+	return actmem_extent_of_slot(actmem_slot_demand(region, offset / ACTMEM_PAGE_BYTES, caller,
+							why), offset, extent);
 }

@@ -16,6 +16,7 @@
 
 #include "actmem.h"
 #include "compat/compat.h"
+#include "import.h"
 #include "trace.h"
 
 #define SWEEP_INTERVAL	HZ
@@ -41,8 +42,9 @@ static void region_free(struct kref *ref)
 	if (region->mount)
 		actmem_mount_put(region->mount);
 	put_pid(region->pid);
+	actmem_import_free(region);
 	kvfree(region->folios);
-	kfree(region->node_pages_held);
+	kfree(region->node_small_pages);
 	kfree_rcu(region, rcu);
 }
 
@@ -150,16 +152,16 @@ void actmem_regions_exit(void)
 	xa_destroy(&regions);
 }
 
-static struct actmem_region *region_alloc(const struct actmem_ioctl_create *arg,
+static struct actmem_region *region_alloc(u32 flags, u32 policy, u64 length, const char *name,
 					  struct actmem_mount *mount)
 {
 	struct actmem_region *region = kzalloc(sizeof(*region), GFP_KERNEL_ACCOUNT);
 
 	if (!region)
 		return NULL;
-	region->node_pages_held = kcalloc(nr_node_ids, sizeof(*region->node_pages_held),
-					  GFP_KERNEL_ACCOUNT);
-	if (!region->node_pages_held) {
+	region->node_small_pages = kcalloc(nr_node_ids, sizeof(*region->node_small_pages),
+					   GFP_KERNEL_ACCOUNT);
+	if (!region->node_small_pages) {
 		kfree(region);
 		return NULL;
 	}
@@ -168,15 +170,15 @@ static struct actmem_region *region_alloc(const struct actmem_ioctl_create *arg,
 	mutex_init(&region->reserve_lock);
 	mutex_init(&region->unmap_lock);
 	INIT_LIST_HEAD(&region->poisoned);
-	region->flags = arg->flags;
-	region->policy = arg->policy;
+	region->flags = flags;
+	region->policy = policy;
 	if (mount)
 		region->mount = actmem_mount_get(mount);
-	region->page_count = arg->length / ACTMEM_PAGE_BYTES;
+	region->page_count = length / ACTMEM_PAGE_BYTES;
 	region->kept_end = region->page_count;
 	region->owner = current_euid();
 	region->pid = get_pid(task_tgid(current));
-	strscpy(region->name, arg->name, sizeof(region->name));
+	strscpy(region->name, name, sizeof(region->name));
 	return region;
 }
 
@@ -206,7 +208,7 @@ struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg,
 	struct actmem_region *region;
 	int err;
 
-	region = region_alloc(arg, mount);
+	region = region_alloc(arg->flags, arg->policy, arg->length, arg->name, mount);
 	if (!region)
 		return ERR_PTR(-ENOMEM);
 	err = actmem_place_check(region, arg);
@@ -231,6 +233,53 @@ struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg,
 	actmem_count_region(1);
 	return region;
 
+detach:
+	actmem_user_detach(region);
+put:
+	actmem_alloc_failed(region, err, &arg->why);
+	actmem_region_put(region);
+	return ERR_PTR(err);
+}
+
+/*
+ * A region of memory that others made, without an inode. The reasons for a
+ * failure are told in @arg.
+ */
+struct actmem_region *actmem_region_import(struct actmem_ioctl_import *arg, struct file *memory)
+{
+	struct actmem_region *region;
+	bool charged;
+	int err;
+
+	err = actmem_import_check(memory, arg->offset, arg->length, &arg->why);
+	if (err)
+		return ERR_PTR(err);
+	region = region_alloc(arg->flags, ACTMEM_POLICY_BIND, arg->length, arg->name, NULL);
+	if (!region)
+		return ERR_PTR(-ENOMEM);
+	err = actmem_user_attach(region);
+	if (err)
+		goto put;
+	err = actmem_reserve(region, region->page_count, &charged, &arg->why);
+	if (err)
+		goto detach;
+	region->id = atomic64_inc_return(&last_id);
+	err = xa_reserve(&regions, region->id, GFP_KERNEL_ACCOUNT);
+	if (err)
+		goto unreserve;
+	err = actmem_import(region, memory, arg->offset, &arg->why);
+	if (err)
+		goto release;
+	actmem_keep_reserved(region, region->page_count, charged);
+	/* Needs no memory. */
+	xa_store(&regions, region->id, region, GFP_KERNEL_ACCOUNT);
+	actmem_count_region(1);
+	return region;
+
+release:
+	xa_release(&regions, region->id);
+unreserve:
+	actmem_unreserve(region, region->page_count, charged);
 detach:
 	actmem_user_detach(region);
 put:

@@ -74,8 +74,11 @@ static int change_range(struct file *file, unsigned int request, void __user *us
 	actmem_no_reason(&arg.why);
 	first = arg.offset / ACTMEM_PAGE_BYTES;
 	count = arg.length / ACTMEM_PAGE_BYTES;
+	done = 0;
 	if (request == ACTMEM_IOC_POPULATE)
 		err = actmem_populate(region, first, count, caller, &done, &arg.why);
+	else if (region->import)	/* they are those of the file */
+		err = -EOPNOTSUPP;
 	else
 		err = discard(region, first, count, caller, &done);
 	arg.done = done * ACTMEM_PAGE_BYTES;

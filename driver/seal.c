@@ -44,8 +44,8 @@ static bool somebody_holds_pages(struct actmem_region *region)
 	for (;;) {
 		if (actmem_slots_usage(region, &usage))
 			return true;	/* and nobody is left to be told */
-		if (!usage.pinned_pages || ++tries == SEAL_TRIES)
-			return usage.pinned_pages;
+		if (!usage.pinned_bytes || ++tries == SEAL_TRIES)
+			return usage.pinned_bytes;
 		usleep_range(SEAL_PAUSE, 2 * SEAL_PAUSE);
 	}
 }
@@ -88,6 +88,9 @@ int actmem_seal(struct file *file, void __user *user)
 		return -EBADF;
 	if (!region)
 		return -ENODATA;
+	/* Its file has seals of its own, and those who map that. */
+	if (region->import)
+		return -EOPNOTSUPP;
 	if (!may_seal(region, inode))
 		return -EPERM;
 	/* Whoever seals at the same time has it forbidden already. */

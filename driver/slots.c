@@ -23,6 +23,7 @@
 
 #include "actmem.h"
 #include "compat/compat.h"
+#include "import.h"
 
 /* How many pages to look at under one lock. */
 #define BATCH_PAGES	16
@@ -56,6 +57,34 @@ struct folio *actmem_slot_get(struct actmem_region *region, unsigned long index)
 		folio_get(folio);
 	spin_unlock(&region->lock);
 	return folio;
+}
+
+/* With the reference to the page, or the error, that the slot was asked for. */
+int actmem_extent_of_slot(struct folio *folio, u64 offset, struct actmem_extent *extent)
+{
+	if (IS_ERR(folio))
+		return actmem_slot_error(folio);
+	extent->folio = folio;
+	extent->offset = offset % ACTMEM_PAGE_BYTES;
+	extent->length = ACTMEM_PAGE_BYTES - extent->offset;
+	return 0;
+}
+
+/**
+ * actmem_extent_get() - where bytes of a region are, whoever made its memory
+ * @region: the region
+ * @offset: of the first of them; within the region
+ * @extent: what they are in, and how many are
+ *
+ * Returns 0; EIO if the hardware has erred in the page; ESTALE if the file that was
+ * imported has other pages there by now.
+ */
+int actmem_extent_get(struct actmem_region *region, u64 offset, struct actmem_extent *extent)
+{
+	if (region->import)
+		return actmem_import_extent(region, offset, extent);
+	return actmem_extent_of_slot(actmem_slot_get(region, offset / ACTMEM_PAGE_BYTES), offset,
+				     extent);
 }
 
 /* Takes over the page, for which the slot is empty. */
@@ -105,7 +134,7 @@ static struct folio *empty_slot(struct actmem_region *region, unsigned long inde
 	}
 	actmem_uncount_page(region, folio);
 	actmem_node_unreserve(folio_nid(folio));
-	actmem_release_reserved(region);
+	actmem_release_reserved(region, 1);
 	if (region->inode)
 		inode_sub_bytes(region->inode, ACTMEM_PAGE_BYTES);
 	/* Pairs with actmem_slot_is_missing(). */
@@ -133,6 +162,8 @@ bool actmem_slots_give_back(struct actmem_region *region)
 {
 	unsigned long i, first = 0, end = 0;
 
+	if (region->import)
+		return actmem_import_give_back(region);
 	for (i = region->kept_first; i < region->kept_end; i++) {
 		if (!(i % BATCH_PAGES))
 			cond_resched();
@@ -153,8 +184,8 @@ bool actmem_slots_give_back(struct actmem_region *region)
 
 bool actmem_slot_is_missing(const struct actmem_region *region, unsigned long index)
 {
-	/* Pairs with empty_slot(). */
-	return !smp_load_acquire(&region->folios[index]);
+	/* Memory of others is all there. Pairs with empty_slot(). */
+	return !region->import && !smp_load_acquire(&region->folios[index]);
 }
 
 bool actmem_slot_is_poisoned(struct actmem_region *region, unsigned long index)
@@ -291,10 +322,10 @@ static void folio_usage(struct folio *folio, struct actmem_usage *usage)
 	} while (references != folio_ref_count(folio) && --tries);
 
 	if (mappings > 0)
-		usage->mapped_pages++;
+		usage->mapped_bytes += ACTMEM_PAGE_BYTES;
 	/* One reference is ours, and each mapping has one. */
 	if (references > 1 + mappings)
-		usage->pinned_pages++;
+		usage->pinned_bytes += ACTMEM_PAGE_BYTES;
 }
 
 /* EINTR if the task is killed meanwhile: there may be millions of pages. */
@@ -303,6 +334,8 @@ int actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage)
 	unsigned long i, end;
 
 	memset(usage, 0, sizeof(*usage));
+	if (region->import)
+		return actmem_import_usage(region, usage);
 	for (i = 0; i < region->page_count; cond_resched()) {
 		if (fatal_signal_pending(current))
 			return -EINTR;

@@ -37,7 +37,8 @@
 	{ ACTMEM_WHY_USER_LIMIT,	"user-limit" },		\
 	{ ACTMEM_WHY_NODE_LIMIT,	"node-limit" },		\
 	{ ACTMEM_WHY_MOUNT_LIMIT,	"mount-limit" },	\
-	{ ACTMEM_WHY_POISON,		"poison" })
+	{ ACTMEM_WHY_POISON,		"poison" },		\
+	{ ACTMEM_WHY_IMPORT,		"import" })
 
 /* Tools that read the format know the numbers only. */
 TRACE_DEFINE_ENUM(ACTMEM_COMMAND_POPULATE);

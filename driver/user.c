@@ -345,22 +345,22 @@ void actmem_unreserve(struct actmem_region *region, unsigned long pages, bool ch
 	uncharge_memlock(region, charged ? pages : 0);
 }
 
-/* A page that the region is going to have now: nothing fails any more. */
-void actmem_keep_reserved(struct actmem_region *region, bool charged)
+/* Pages that the region is going to have now: nothing fails any more. */
+void actmem_keep_reserved(struct actmem_region *region, unsigned long pages, bool charged)
 {
 	spin_lock(&users_lock);
-	region->charged_pages += charged;
+	region->charged_pages += charged ? pages : 0;
 	spin_unlock(&users_lock);
 }
 
-/* A page that the region has no more. */
-void actmem_release_reserved(struct actmem_region *region)
+/* Pages that the region has no more. */
+void actmem_release_reserved(struct actmem_region *region, unsigned long pages)
 {
-	bool charged;
+	unsigned long charged;
 
 	spin_lock(&users_lock);
-	unreserve(region, 1);
-	charged = region->charged_pages;
+	unreserve(region, pages);
+	charged = min(pages, region->charged_pages);
 	region->charged_pages -= charged;
 	spin_unlock(&users_lock);
 	uncharge_memlock(region, charged);

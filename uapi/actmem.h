@@ -57,8 +57,8 @@
  * fallocate(2)	with mode 0 or FALLOC_FL_KEEP_SIZE is POPULATE of all pages that
  *	the range touches, EFBIG if it ends behind the region. With
  *	FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE it is DISCARD of the pages that
- *	lie in the range as a whole, and writes zeros to the parts of others.
- *	Other modes are EOPNOTSUPP.
+ *	lie in the range as a whole, and writes zeros to the parts of others;
+ *	EOPNOTSUPP of imported memory. Other modes are EOPNOTSUPP.
  * ftruncate(2)	EPERM for an unnamed region, and for any other length than it has.
  */
 #ifndef _UAPI_LINUX_ACTMEM_H
@@ -255,16 +255,19 @@ struct actmem_ioctl_create {
  * for an instant.
  *
  * The region is as any: mapped (by pages of the file's size: whole ones, where
- * they are hugetlb's), listed, copied, registered. Its bytes count against
+ * they are hugetlb's), listed, copied, read and written, registered, exported. Its bytes count against
  * RLIMIT_MEMLOCK or the limits of its user, and against those of the nodes that
- * they are on; its policy is BIND to these nodes. POPULATE finds all pages there,
- * and DISCARD fails with EOPNOTSUPP: to give memory back is its owner's. A page
- * that is pinned through the region when that has gone lingers.
+ * they are on; its policy is BIND to these nodes. POPULATE finds all pages there.
+ * DISCARD, punching a hole and SEAL fail with EOPNOTSUPP: to give memory back, or
+ * to seal it, is its owner's. A page that is pinned through the region when that
+ * has gone lingers. A hardware error in a page is told to those who have it mapped
+ * as the file system does, for a page of its size; COPY, EXPORT, read(2) and
+ * write(2) fail with EIO there, and @poisoned_bytes of INFO does not count it.
  *
  * The file must not become shorter: a memfd that can be sealed needs F_SEAL_SHRINK.
  * If its owner truncates another, or punches a hole, the region keeps the pages
- * that it has, while mappings show what the file has instead; ACTMEM_IOC_COPY
- * fails with ESTALE there. Memory is a region once: EBUSY if one has a part of the
+ * that it has, while mappings show what the file has instead; COPY, EXPORT, read(2)
+ * and write(2) fail with ESTALE there. Memory is a region once: EBUSY if one has a part of the
  * range, be it that it lingers; pass that one's descriptor instead.
  *
  * Fails with ACTMEM_WHY_IMPORT: EINVAL if the file is none of those, or, if @wanted
@@ -503,7 +506,9 @@ struct actmem_ioctl_copy {
  * the dma-buf: MAP_SHARED, not inherited by a forked child unless the region's
  * mappings are. At an address that is aligned to @page_bytes, as the offset is,
  * huge pages are mapped. The kernel does not look for such an address, as it
- * does for regions; at any other, small pages are.
+ * does for regions; at any other, small pages are. Where the region was imported
+ * from hugetlb, address, offset and length must be aligned to the pages of that
+ * (EINVAL otherwise).
  *
  * A device that would need bounce buffers (swiotlb) for it cannot map it:
  * EOPNOTSUPP to the importer, which passes that on, and a line in the kernel's
@@ -537,7 +542,8 @@ struct actmem_ioctl_export {
  * writing), while somebody outside the driver holds a page, of whom one cannot
  * know what for, and while a command that writes is under way. EPERM if the caller
  * has neither created the region nor owns the file nor has CAP_FOWNER; EBADF if the
- * descriptor is not open for writing. It may be sealed already.
+ * descriptor is not open for writing. It may be sealed already. EOPNOTSUPP if it was
+ * imported: seal the memfd.
  *
  * A sealed region is mapped PROT_READ through a descriptor that is open for
  * reading only: one that could write gets EPERM, as its mapping could be made

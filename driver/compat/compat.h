@@ -85,6 +85,26 @@ static inline void actmem_vm_flags_set(struct vm_area_struct *vma, vm_flags_t fl
 #endif
 }
 
+/* The first small page of its file that a page of hugetlb is. */
+static inline pgoff_t actmem_hugetlb_index(const struct folio *folio)
+{
+#if ACTMEM_HAVE_HUGETLB_SMALL_INDEX
+	return folio->index;
+#else
+	return folio->index << folio_order((struct folio *)folio);
+#endif
+}
+
+/* Maps the file by its own operations; the mapping has been given to it. */
+static inline int actmem_mmap_file(struct file *file, struct vm_area_struct *vma)
+{
+#if ACTMEM_HAVE_VFS_MMAP
+	return vfs_mmap(file, vma);
+#else
+	return call_mmap(file, vma);
+#endif
+}
+
 static inline void actmem_inode_init_times(struct inode *inode)
 {
 #if ACTMEM_HAVE_INODE_INIT_TS

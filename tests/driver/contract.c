@@ -29,7 +29,7 @@ TEST_F(driver, query_answers)
 	EXPECT_EQ(ACTMEM_ABI_VERSION, arg.abi);
 	EXPECT_EQ(ACTMEM_ABI_OLDEST, arg.abi_oldest);
 	EXPECT_EQ(ACTMEM_FEATURE_URING | ACTMEM_FEATURE_NAMES | ACTMEM_FEATURE_DMABUF |
-		  ACTMEM_FEATURE_MACHINE_CHECK, arg.features);
+		  ACTMEM_FEATURE_IMPORT | ACTMEM_FEATURE_MACHINE_CHECK, arg.features);
 	EXPECT_EQ(PAGE_BYTES, arg.page_bytes);
 	EXPECT_LE(1UL << 40, arg.max_region_bytes);
 	EXPECT_EQ(0, arg.max_region_bytes % PAGE_BYTES);

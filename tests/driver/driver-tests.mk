@@ -6,8 +6,9 @@
 # Those that need the strict kernel.
 STRICT_TESTS := $(addprefix $(B)/tests/driver/,faults faults_names)
 
-# Those that need a machine of more than 6 GiB, and one whose DMA all bounces.
-FAR_TESTS := $(B)/tests/driver/far $(B)/tests/driver/bounce
+# Those that need a machine of more than 6 GiB, one whose DMA all bounces, and pages
+# of 1 GiB.
+FAR_TESTS := $(addprefix $(B)/tests/driver/,far bounce import_gib)
 
 DRIVER_TESTS := $(filter-out $(STRICT_TESTS) $(FAR_TESTS),$(patsubst tests/driver/%.c,$(B)/tests/driver/%,$(sort $(wildcard tests/driver/*.c))))
 

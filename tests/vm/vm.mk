@@ -40,8 +40,9 @@ VM_MACHINE := --memory 2304M --numa 3 --nvme 1G --edu --timeout 1000 \
 module_of = $$(tests/vm/kernel build-module $(1) tests/vm/$(2))
 
 # Memory that is not used costs next to nothing. It is the machine, too, that has all
-# DMA bounce, which matters to no other test there.
-FAR_MACHINE := --memory 7G --numa 2 --parameter swiotlb=force --timeout 1000
+# DMA bounce, which matters to no other test there, and pages of 1 GiB.
+FAR_CPU := Nehalem,+pdpe1gb
+FAR_MACHINE := --memory 7G --numa 2 --cpu $(FAR_CPU) --parameter swiotlb=force --timeout 1000
 
 # KASAN takes an eighth of the memory and most of the time.
 STRICT_MACHINE := --memory 3G --numa 3 --nvme 1G --edu --timeout 2400 \
@@ -110,7 +111,7 @@ check-strict-driver: $(B)/vm/init $(STRICT_TESTS) $(DRIVER_TESTS)
 check-strict-far: $(B)/vm/init $(FAR_TESTS)
 	@mkdir -p $(B)/check
 	@importer=$(call module_of,strict,importer) && \
-	tests/vm/run --kernel strict --tap --memory 8G --numa 2 --parameter swiotlb=force \
+	tests/vm/run --kernel strict --tap --memory 8G --numa 2 --cpu $(FAR_CPU) --parameter swiotlb=force \
 		--timeout 2400 --log $(B)/check/strict-far.kernel-log \
 		--file "$$importer:/vm/modules/importer.ko" \
 		-- $(firstword $(FAR_TESTS)) \
