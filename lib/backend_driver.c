@@ -298,8 +298,11 @@ static void driver_unmap(struct backing *backing)
 static int driver_seal(struct backing *backing)
 {
 	struct actmem_ioctl_seal seal = { .size = sizeof(seal) };
-	int error = driver_ask(backing->fd, ACTMEM_IOC_SEAL, &seal);
+	int error;
 
+	if (backing->imported)
+		return fail(EOPNOTSUPP, "the region is of imported memory; to seal that is for the owner of its file");
+	error = driver_ask(backing->fd, ACTMEM_IOC_SEAL, &seal);
 	if (!error)
 		backing->sealed = true;
 	if (error == -ENOTTY)
