@@ -72,24 +72,6 @@ static bool no_room(int error)
 	return error == EMFILE || error == ENFILE || error == ENOMEM;
 }
 
-/* The number of the process in its own, innermost namespace. */
-static int own_pid(int pid)
-{
-	char path[PATH_SIZE], text[4096];
-	char *line, *end;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", pid);
-	if (sysfile_read(path, text, sizeof(text)))
-		return 0;
-	line = strstr(text, "\nNSpid:");
-	end = line ? strchr(line + 1, '\n') : NULL;
-	if (!end)
-		return pid;
-	*end = '\0';
-	line = strrchr(line, '\t');
-	return line ? atoi(line) : pid;
-}
-
 static bool read_at(int fd, void *into, size_t size, uint64_t offset)
 {
 	return pread(fd, into, size, (off_t)offset) == (ssize_t)size;
@@ -130,7 +112,7 @@ static bool is_published(int fd, int pid)
 	return !fstat(fd, &stat) && stat.st_size == STATS_FILE_BYTES &&
 	       seals >= 0 && seals & F_SEAL_SHRINK &&
 	       read_at(fd, &header, sizeof(header), 0) && header.magic == STATS_MAGIC &&
-	       header.version == STATS_VERSION && header.pid == own_pid(pid);
+	       header.version == STATS_VERSION && header.pid == process_own_pid(pid);
 }
 
 static unsigned int published_records(int fd)
