@@ -105,6 +105,8 @@ static void test_memory(struct actmem *am, unsigned int flags, enum actmem_pages
 	returns(actmem_region_discard(region, 0, 2 * MIB), -EOPNOTSUPP);
 	says("owner of its file");
 	ok(view[3 * MIB] == 3, "nothing is discarded");
+	returns(actmem_region_unmap(region), 0);
+	returns(actmem_region_seal(region), -EOPNOTSUPP);
 	returns(actmem_region_close(region), 0);
 	ok(!listed("import", &info), "it is listed no more");
 	ok(view[3 * MIB] == 3, "the file keeps its bytes");
@@ -140,6 +142,23 @@ static void test_whole_or_part(struct actmem *am)
 		returns(actmem_region_close(rest), 0);
 	}
 	returns(actmem_region_close(region), 0);
+	close(fd);
+}
+
+/* What the owner must not do; the driver notices. */
+static void test_hole(struct actmem *am)
+{
+	struct actmem_region *region, *other = region_or_bail(am, "other");
+	int fd = memory_of(0, LENGTH);
+
+	returns(actmem_region_import(am, fd, 0, LENGTH, NULL, &region), 0);
+	if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4 * MIB, 2 * MIB))
+		tap_bail("fallocate: %s", strerror(errno));
+	returns(actmem_region_copy(other, 0, region, 2 * MIB, 4 * MIB), -ESTALE);
+	says("import the memory again; the first 2097152 of 4194304 bytes are copied");
+	returns(actmem_region_copy(other, 0, region, 2 * MIB, 2 * MIB), 0);
+	returns(actmem_region_close(region), 0);
+	returns(actmem_region_close(other), 0);
 	close(fd);
 }
 
@@ -207,8 +226,10 @@ int main(void)
 		lend_pages("4");
 	if (on_driver(am) || pages_wanted() == ACTMEM_PAGES_2M)
 		test_memory(am, MFD_HUGETLB | MFD_HUGE_2MB, ACTMEM_PAGES_2M, 2 * MIB);
-	if (on_driver(am))
+	if (on_driver(am)) {
 		lend_pages("0");
+		test_hole(am);
+	}
 	test_whole_or_part(am);
 	test_refusals(am);
 	counters_are_zero(am);

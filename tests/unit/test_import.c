@@ -65,6 +65,8 @@ static int answer(unsigned long request, void *argument)
 		return answer_import(argument);
 	case ACTMEM_IOC_CREATE:
 		return answer_create(argument);
+	case ACTMEM_IOC_COPY:
+		return ESTALE;
 	case ACTMEM_IOC_INFO:
 		info->id = 5;
 		info->length = LENGTH;
@@ -134,6 +136,9 @@ static void test_request(void **state)
 		assert_int_equal(info.pages, kinds[i].pages);
 		assert_fails(actmem_region_discard(region, 0, HUGE_PAGE_BYTES), EOPNOTSUPP,
 			     "owner of its file");
+		assert_fails(actmem_region_seal(region), EOPNOTSUPP, "owner of its file");
+		assert_fails(actmem_region_copy(region, 0, region, HUGE_PAGE_BYTES, 7), ESTALE,
+			     "import the memory again");
 		assert_int_equal(actmem_region_close(region), 0);
 		assert_same_held(before);
 	}
