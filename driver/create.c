@@ -97,25 +97,36 @@ static int check_import(const struct actmem_ioctl_import *arg)
 	return label_is_valid(arg->name) ? 0 : -EINVAL;
 }
 
-/* The same of a region of memory that others made. */
-struct file *actmem_create_imported(struct actmem_ioctl_import *arg)
+static struct actmem_region *import_region(struct actmem_ioctl_import *arg)
 {
+	struct file *memory = fget(arg->memory_fd);
 	struct actmem_region *region;
-	int err = check_import(arg);
-	struct file *memory;
 
-	if (err)
-		return ERR_PTR(err);
-	memory = fget(arg->memory_fd);
 	if (!memory)
 		return ERR_PTR(-EBADF);
 	region = actmem_region_import(arg, memory);
 	fput(memory);
 	if (IS_ERR(region))
-		return ERR_CAST(region);
+		return region;
 	arg->id = region->id;
 	arg->page_bytes = actmem_import_page_bytes(region);
-	return actmem_fs_open(region);
+	return region;
+}
+
+/* The same of a region of memory that others made. */
+struct file *actmem_create_imported(struct actmem_ioctl_import *arg)
+{
+	u64 began = actmem_latency_begin(trace_actmem_region_import_enabled());
+	struct actmem_region *region;
+	int err = check_import(arg);
+	struct file *file;
+
+	if (err)
+		return ERR_PTR(err);
+	region = import_region(arg);
+	file = IS_ERR(region) ? ERR_CAST(region) : actmem_fs_open(region);
+	trace_actmem_region_import(arg, PTR_ERR_OR_ZERO(file), actmem_latency_end(began));
+	return file;
 }
 
 static void use_policy_of_mount(struct actmem_ioctl_create *arg, const struct actmem_mount *mount)

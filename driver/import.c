@@ -337,13 +337,14 @@ int actmem_import_usage(struct actmem_region *region, struct actmem_usage *usage
 		end = min(unit + ACTMEM_IMPORT_BATCH, units);
 		spin_lock(&region->lock);
 		for (; unit < end; unit++) {
+			const atomic_t *exports = &import->exports[unit / units_of_block];
 			struct folio *folio = import->folios[unit];
 
 			if (!folio)
 				continue;
 			if (folio_mapped(folio))
 				usage->mapped_bytes += unit_bytes;
-			if (is_pinned(folio) || atomic_read(&import->exports[unit / units_of_block]))
+			if (is_pinned(folio) || atomic_read(exports))
 				usage->pinned_bytes += unit_bytes;
 		}
 		spin_unlock(&region->lock);

@@ -79,6 +79,29 @@ TRACE_EVENT(actmem_region_create,
 		      __entry->ret, __entry->latency_ns, __entry->name)
 );
 
+TRACE_EVENT(actmem_region_import,
+	    TP_PROTO(const struct actmem_ioctl_import *arg, int ret, u64 latency),
+	    TP_ARGS(arg, ret, latency),
+	    TP_STRUCT__entry(__field(u64, id)
+			     __field(u64, length)
+			     __field(u64, page_bytes)
+			     __field(u32, flags)
+			     __field(int, ret)
+			     __field(u64, latency_ns)
+			     __array(char, name, ACTMEM_NAME_BYTES)),
+	    TP_fast_assign(__entry->id = arg->id;
+			   __entry->length = arg->length;
+			   __entry->page_bytes = arg->page_bytes;
+			   __entry->flags = arg->flags;
+			   __entry->ret = ret;
+			   __entry->latency_ns = latency;
+			   memcpy(__entry->name, arg->name, ACTMEM_NAME_BYTES);),
+	    TP_printk("id=%llu length=%llu page_bytes=%llu flags=%s ret=%d latency_ns=%llu name=%s",
+		      __entry->id, __entry->length, __entry->page_bytes,
+		      __entry->flags ? show_create_flags(__entry->flags) : "none",
+		      __entry->ret, __entry->latency_ns, __entry->name)
+);
+
 TRACE_EVENT(actmem_region_retire,
 	    TP_PROTO(const struct actmem_region *region, unsigned long pages),
 	    TP_ARGS(region, pages),

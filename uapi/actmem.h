@@ -255,9 +255,10 @@ struct actmem_ioctl_create {
  * for an instant.
  *
  * The region is as any: mapped (by pages of the file's size: whole ones, where
- * they are hugetlb's), listed, copied, read and written, registered, exported. Its bytes count against
- * RLIMIT_MEMLOCK or the limits of its user, and against those of the nodes that
- * they are on; its policy is BIND to these nodes. POPULATE finds all pages there.
+ * they are hugetlb's), listed, copied, read and written, registered, exported. Its
+ * bytes count against RLIMIT_MEMLOCK or the limits of its user, and against those
+ * of the nodes that they are on; its policy is BIND to these nodes. POPULATE finds
+ * all pages there.
  * DISCARD, punching a hole and SEAL fail with EOPNOTSUPP: to give memory back, or
  * to seal it, is its owner's. A page that is pinned through the region when that
  * has gone lingers. A hardware error in a page is told to those who have it mapped
@@ -267,8 +268,8 @@ struct actmem_ioctl_create {
  * The file must not become shorter: a memfd that can be sealed needs F_SEAL_SHRINK.
  * If its owner truncates another, or punches a hole, the region keeps the pages
  * that it has, while mappings show what the file has instead; COPY, EXPORT, read(2)
- * and write(2) fail with ESTALE there. Memory is a region once: EBUSY if one has a part of the
- * range, be it that it lingers; pass that one's descriptor instead.
+ * and write(2) fail with ESTALE there. Memory is a region once: EBUSY if one has a
+ * part of the range, be it that it lingers; pass that one's descriptor instead.
  *
  * Fails with ACTMEM_WHY_IMPORT: EINVAL if the file is none of those, or, if @wanted
  * is not 0, as it ends at @available bytes, before the range does; EPERM if it is
@@ -319,7 +320,7 @@ struct actmem_ioctl_import {
  *	imported region also through the file that it was made of
  * @pinned_bytes: out: bytes of the pages that somebody outside the driver
  *	holds a reference to (DMA registration, I/O in flight); of an imported
- *	region, of those that are pinned for DMA
+ *	region, of those that are pinned for DMA or in a dma-buf
  * @policy: out: ACTMEM_POLICY_*
  * @state: out: ACTMEM_INFO_* bits
  * @nodes: out: node mask of the policy

@@ -397,7 +397,7 @@ static int unknown_requests(int device)
 {
 	static const unsigned long requests[] = {
 		0, 1, 2, ~0U, ACTMEM_IOC_CREATE, ACTMEM_IOC_LIST, ACTMEM_IOC_QUERY,
-		_IOWR(ACTMEM_IOC_MAGIC, 0x08, __u32), _IOWR(ACTMEM_IOC_MAGIC, 0xff, __u32),
+		_IOWR(ACTMEM_IOC_MAGIC, 0x7f, __u32), _IOWR(ACTMEM_IOC_MAGIC, 0xff, __u32),
 		_IOWR(ACTMEM_IOC_MAGIC, 0x05, __u64), _IOR(ACTMEM_IOC_MAGIC, 0x05, __u32),
 		_IO(ACTMEM_IOC_MAGIC, 0x05), _IOWR(0xAB, 0x05, __u32),
 	};

@@ -61,6 +61,34 @@ TEST_F(trace, flags_and_policies_have_names)
 		     arg.id, PAGE_BYTES);
 }
 
+TEST_F(trace, a_region_is_imported)
+{
+	struct actmem_ioctl_import arg = {
+		.size = sizeof(arg), .length = PAGE_BYTES, .name = "guest",
+	};
+
+	arg.memory_fd = syscall(SYS_memfd_create, "memory", MFD_CLOEXEC);
+	ASSERT_LE(0, arg.memory_fd);
+	ASSERT_EQ(-EINVAL, call(self->device, ACTMEM_IOC_IMPORT, &arg));
+	read_events();
+	EXPECT_EVENT("region_import",
+		     "id=0 length=%zu page_bytes=0 flags=none ret=-22 latency_ns=N name=guest",
+		     PAGE_BYTES);
+
+	ASSERT_EQ(0, clear_trace());
+	ASSERT_EQ(0, ftruncate(arg.memory_fd, PAGE_BYTES));
+	ASSERT_EQ(0, call(self->device, ACTMEM_IOC_IMPORT, &arg));
+	close(arg.fd);
+	close(arg.memory_fd);
+	read_events();
+	EXPECT_EVENT("region_import",
+		     "id=%llu length=%zu page_bytes=%llu flags=none ret=0 latency_ns=N name=guest",
+		     arg.id, PAGE_BYTES, arg.page_bytes);
+	EXPECT_EVENT("region_retire", "id=%llu bytes=%zu lingering=0", arg.id, PAGE_BYTES);
+	EXPECT_EVENT("region_free", "id=%llu", arg.id);
+	EXPECT_EQ(3, event_count);
+}
+
 TEST_F(trace, a_region_lingers)
 {
 	char *memory;

@@ -255,10 +255,12 @@ static long known_kib(void)
 
 /*
  * What tests have had reported as broken is not to be used any more: bytes of huge
- * pages, as long as the module is there to tell.
+ * pages. A module that has been loaded anew begins from 0; so this is to be called
+ * after each program.
  */
 static long poisoned_bytes(void)
 {
+	static long before, latest;
 	char path[512];
 	long sum = 0;
 	int node;
@@ -268,7 +270,10 @@ static long poisoned_bytes(void)
 		if (!access(path, R_OK))
 			sum += atol(slurp(path));
 	}
-	return sum;
+	if (sum < latest)
+		before += latest;
+	latest = sum;
+	return before + sum;
 }
 
 /*
@@ -380,6 +385,7 @@ static void run_program(int number, char **argv)
 	}
 	tcdrain(output_fd);
 	settle_counters(number);
+	poisoned_bytes();
 	log_kernel("actmem-vm: end %d %s\n", number, name);
 	if (stuck)
 		report("end %d timeout %d", number, timeout_seconds);
