@@ -60,16 +60,18 @@ enum actmem_pages {
 	ACTMEM_PAGES_2M,	/* 2 MiB: the driver's, or hugetlb's */
 	ACTMEM_PAGES_THP,	/* 2 MiB transparent huge pages of shared memory */
 	ACTMEM_PAGES_4K,	/* the base page */
+	ACTMEM_PAGES_1G,	/* 1 GiB: hugetlb's, on either backend */
 };
 
 /*
  * What may be used instead of what was asked for. Nothing is, unless it is
  * allowed here; what was used is told by actmem_region_info() and counted.
  */
-#define ACTMEM_ALLOW_THP	(1u << 0)	/* transparent huge pages for 2M */
-#define ACTMEM_ALLOW_4K		(1u << 1)	/* base pages for 2M or THP */
+#define ACTMEM_ALLOW_THP	(1u << 0)	/* memfd: transparent huge pages for 1G or 2M */
+#define ACTMEM_ALLOW_4K		(1u << 1)	/* memfd: base pages for larger ones */
 #define ACTMEM_ALLOW_NODE	(1u << 2)	/* other nodes once bound ones are full */
 #define ACTMEM_ALLOW_UNLOCKED	(1u << 3)	/* unpinned if RLIMIT_MEMLOCK refuses mlock */
+#define ACTMEM_ALLOW_2M		(1u << 4)	/* 2M for 1G */
 
 /*
  * How to open, and what regions get that do not say otherwise.
@@ -125,7 +127,7 @@ struct actmem_region_info {
 	uint32_t uid;
 	int32_t pid;			/* maker, or of a memfd the holder; 0: it has ended */
 	uint32_t lingering;		/* 1: closed and unmapped, kept by pins alone */
-	uint32_t reserved;
+	uint32_t imported;		/* 1: see actmem_region_import(); driver: of 1G pages, too */
 	char name[ACTMEM_NAME_MAX];
 	char command[16];		/* of the owner, "" if it has ended */
 	uint64_t allocated_bytes;	/* of the pages that are there */
@@ -177,9 +179,9 @@ const char *actmem_version(void);
 
 /*
  * Fills @options from the environment that `actmem run` sets up:
- *   ACTMEM_BACKEND=auto|driver|memfd  ACTMEM_PAGES=2M|thp|4K
+ *   ACTMEM_BACKEND=auto|driver|memfd  ACTMEM_PAGES=1G|2M|thp|4K
  *   ACTMEM_POLICY=bind|preferred|interleave  ACTMEM_NODES=0,2-3
- *   ACTMEM_ALLOW=thp,4k,node,unlocked (or "any")  ACTMEM_NAME=/mnt/act1/job
+ *   ACTMEM_ALLOW=2m,thp,4k,node,unlocked (or "any")  ACTMEM_NAME=/mnt/act1/job
  * Variables that are not set leave DEFAULT. -EINVAL for a value not listed.
  * heap_name then points into the environment.
  */
@@ -217,14 +219,20 @@ int actmem_counters(struct actmem *am, struct actmem_counters *counters);
  * (verified page by page) and pinned when the call returns, unless it is
  * ACTMEM_REGION_LAZY.
  *
+ * Pages of 1G are those that the administrator reserved, by
+ * /sys/devices/system/node/nodeN/hugepages/hugepages-1048576kB/nr_hugepages or,
+ * while memory is in one piece, by the kernel's hugepagesz=1G hugepages=N. On the
+ * driver such a region is one of memory that is imported: it is never lazy, its
+ * pages are not discarded, and its memory counts for hugetlb's cgroup.
+ *
  * -EINVAL  length, pages, policy, nodes, flags, name
  * -ENOMEM  too few pages of the wanted size on the wanted nodes, or
  *	RLIMIT_MEMLOCK, or memory cgroup: actmem_error() tells which
  * -EDQUOT  the administrator's limit of the user or of a wanted node (driver):
  *	actmem_error() tells which, and the file that it is in
  * -ENODEV  a node has no memory;  -EPERM  a node outside the task's cpuset
- * -EOPNOTSUPP  a page size this backend does not have;  -EIO  a page came from
- *	another node;  -EFBIG  RLIMIT_FSIZE (memfd);  -EMFILE  too many
+ * -EOPNOTSUPP  a page size this backend does not have, or not lazily;  -EIO  a page
+ *	came from another node;  -EFBIG  RLIMIT_FSIZE (memfd);  -EMFILE  too many
  *	descriptors, or 4096 regions (memfd)
  *
  * If an allowed step down was taken, it returns 0 and counts it, and
@@ -246,6 +254,38 @@ int actmem_region_create(struct actmem *am,
  */
 int actmem_region_from_fd(struct actmem *am, int fd,
 			  struct actmem_region **region);
+
+/*
+ * A region of memory that is there: of @length bytes at @offset of a memfd, or of a
+ * file of hugetlbfs or tmpfs, of pages of whatever size. What others see in the
+ * file, one sees in the region. @fd stays the caller's, and can be closed. Pages
+ * that are missing are allocated as by touching them, by the file's own policy;
+ * all are pinned. @name: a label as of actmem_region_create(), or NULL.
+ *
+ * The file must not become shorter: a memfd that can be sealed needs
+ * F_SEAL_SHRINK (fcntl(2)), and must not be sealed against writing. Pages are not
+ * discarded (-EOPNOTSUPP): giving memory back is for its owner, who punches a
+ * hole in the file or removes it, when no region has it.
+ *
+ * What differs:
+ * driver  @offset and @length: multiples of 2 MiB, and of the pages of hugetlb.
+ *	Memory is in one region at most, which any process can have by its
+ *	descriptor. It counts against RLIMIT_MEMLOCK or the administrator's limits.
+ *	If the owner punches a hole all the same, mappings show what the file has
+ *	then, devices have the old pages, and actmem_region_copy() is -ESTALE there.
+ * memfd  the whole file: @offset 0, @length the file's. RLIMIT_MEMLOCK counts for
+ *	each process that imports it (4K, thp), as for actmem_region_from_fd(),
+ *	which does not take such a descriptor: another process imports it, too.
+ *
+ * -EINVAL  no such file, or it ends before the range does; offset, length, name
+ * -EBADF  @fd is not open for reading and writing
+ * -EPERM  the seals;  -EBUSY  a region has a part of it already (driver)
+ * -ENOMEM  missing pages cannot be had, or pages not be pinned; RLIMIT_MEMLOCK
+ * -EIO  a page that the hardware has reported;  -ESTALE  truncated meanwhile
+ * -EOPNOTSUPP  a driver that is too old;  -EDQUOT, -EMFILE  as by actmem_region_create()
+ */
+int actmem_region_import(struct actmem *am, int fd, uint64_t offset, uint64_t length,
+			 const char *name, struct actmem_region **region);
 
 /* It is made if it is not there. */
 #define ACTMEM_OPEN_CREATE	(1u << 0)
@@ -283,11 +323,12 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  *
  * What differs:
  * driver  RLIMIT_MEMLOCK and the limits of who made it are charged until it is
- *	removed. size= of the mount limits it. Its length never changes.
+ *	removed. size= of the mount limits it. Its length never changes. It has 2M
+ *	pages.
  * memfd  nobody is charged while nobody has it open; then mlock counts for each
  *	process that has (4K, thp). size= of the mount limits it. hugetlbfs has 2M
- *	pages, mounted with pagesize=2M; tmpfs has 4K, and thp if mounted with
- *	huge=advise. Who may write to it may also shorten it, and what is touched
+ *	or 1G pages, mounted with pagesize=2M or 1G; tmpfs has 4K, and thp if mounted
+ *	with huge=advise. Who may write to it may also shorten it, and what is touched
  *	behind its end is SIGBUS. Other kinds of pages than the file system has
  *	count as steps down. Pages of a region on hugetlbfs of which some are
  *	missing are not looked at.
@@ -350,8 +391,8 @@ int actmem_region_info(struct actmem_region *region,
 /*
  * Allocates the pages that are missing in a range, zeroed, placed, verified and
  * pinned as by actmem_region_create(), and with its errors; those that are there
- * stay as they are. @offset and @length: multiples of the region's page size,
- * @length not 0 (-EINVAL). What could be had before an error is kept. Several
+ * stay as they are. @offset and @length: multiples of the region's page size (of
+ * 2 MiB on the driver, whatever was imported), @length not 0 (-EINVAL). What could be had before an error is kept. Several
  * threads may populate at once, and it is best done before the pages are wanted.
  *
  * -EOPNOTSUPP: a driver that is too old.  -EIO  a page from another node, or one
@@ -362,7 +403,8 @@ int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64
 
 /*
  * Gives the pages of a range back, of every process that has the region: what
- * is touched next is zeros. @offset and @length as above.
+ * is touched next is zeros. @offset and @length as above. -EOPNOTSUPP: the memory
+ * was imported, as that of 1G pages is on the driver.
  *
  * -EBUSY  driver: a page that a device or I/O in flight holds stays, contents
  *	and all; the others have gone. Transient: it may take a moment for a
@@ -446,7 +488,7 @@ static inline int actmem_list(struct actmem_region_info **regions, size_t *count
 
 struct actmem_heap_options {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t grow_bytes;		/* length of each region it makes; 0: 64 MiB */
+	uint64_t grow_bytes;		/* length of each region it makes; 0: 64 MiB; of 1G pages rounded up */
 	uint64_t limit_bytes;		/* of all its regions; 0: none */
 	struct actmem_region_options region;	/* how to make them; its size and length are ignored */
 };

@@ -13,6 +13,15 @@
 
 struct region_list;
 
+/* Of actmem_region_import(), checked as far as the backends do not. */
+struct memory_request {
+	int fd;
+	uint64_t offset;
+	uint64_t length;		/* not 0 */
+	uint32_t allow;			/* ACTMEM_ALLOW_*: as in the next */
+	char name[ACTMEM_NAME_MAX];
+};
+
 /* A checked request: no DEFAULT left, length a multiple of the page size. */
 struct region_request {
 	uint64_t length;
@@ -34,7 +43,7 @@ struct backing {
 	int fd;
 	void *address;			/* NULL while not mapped */
 	uint64_t length;
-	uint64_t page_bytes;		/* of the smallest page */
+	uint64_t page_bytes;		/* of the smallest page; driver: the unit of ranges */
 	uint64_t locked_bytes;		/* that cannot be swapped; memfd only */
 	uint64_t id;
 	uint64_t device;		/* of the file; with @id unique among memfds */
@@ -47,6 +56,7 @@ struct backing {
 	bool named;
 	bool read_only;			/* opened so */
 	bool sealed;			/* driver only */
+	bool imported;
 	char name[ACTMEM_NAME_MAX];
 };
 
@@ -77,6 +87,10 @@ struct backend {
 
 	/* @fd stays the caller's. @allow: as in a request. */
 	int (*adopt)(int device, int fd, uint32_t allow, struct backing *backing);
+
+	/* A file of others becomes a region. */
+	int (*import)(int device, const struct memory_request *memory,
+		      struct backing *backing);
 
 	/* Not mapped yet, or kept mapped by the backend: sets @address. */
 	int (*map)(struct backing *backing);

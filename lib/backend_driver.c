@@ -161,7 +161,9 @@ int driver_check_pages(const struct region_request *request)
 {
 	if (request->pages == ACTMEM_PAGES_2M)
 		return 0;
-	return fail(EOPNOTSUPP, "the driver has 2 MiB pages only; ask for those, or for the memfd backend with ACTMEM_BACKEND=memfd");
+	if (request->pages == ACTMEM_PAGES_1G)
+		return fail(EOPNOTSUPP, "files of the driver's file system have 2 MiB pages alone; ask for those, or take a path on a hugetlbfs that is mounted with pagesize=1G");
+	return fail(EOPNOTSUPP, "the driver has pages of 2 MiB and 1 GiB only; ask for those, or for the memfd backend with ACTMEM_BACKEND=memfd");
 }
 
 int driver_make(int fd, const struct region_request *request,
@@ -189,8 +191,7 @@ int driver_make(int fd, const struct region_request *request,
 	return error;
 }
 
-static int driver_create(int device, const struct region_request *request,
-			 struct backing *backing)
+int driver_create_2m(int device, const struct region_request *request, struct backing *backing)
 {
 	struct actmem_ioctl_create create;
 	unsigned int fallbacks;
@@ -209,6 +210,14 @@ static int driver_create(int device, const struct region_request *request,
 	};
 	memcpy(backing->name, request->name, sizeof(backing->name));
 	return 0;
+}
+
+static int driver_create(int device, const struct region_request *request,
+			 struct backing *backing)
+{
+	if (request->pages == ACTMEM_PAGES_1G)
+		return driver_create_1g(device, request, backing);
+	return driver_create_2m(device, request, backing);
 }
 
 /* Only files are asked, since a device could take the request for its own. */
@@ -236,9 +245,10 @@ static int driver_adopt(int device, int fd, uint32_t allow, struct backing *back
 		.length = info.length,
 		.page_bytes = info.page_bytes,
 		.id = info.id,
-		.pages = ACTMEM_PAGES_2M,
+		.pages = driver_pages(&info),
 		.inherit = info.state & ACTMEM_INFO_INHERIT,
 		.received = true,
+		.imported = info.state & ACTMEM_INFO_IMPORTED,
 		.named = info.state & ACTMEM_INFO_NAMED,
 		.sealed = info.state & ACTMEM_INFO_SEALED,
 	};
@@ -269,8 +279,11 @@ static int driver_map(struct backing *backing)
 {
 	int error = backing->sealed ? map_sealed(backing) : map_region(backing);
 
-	/* Any policy keeps NUMA balancing from unmapping pages; none is needed. */
-	if (!error)
+	/*
+	 * Any policy keeps NUMA balancing from unmapping pages; none is needed. That of
+	 * an imported region would be its file's.
+	 */
+	if (!error && !backing->imported)
 		syscall(SYS_mbind, backing->address, (unsigned long)backing->length, MPOL_LOCAL,
 			NULL, 0UL, 0);
 	return error;
@@ -285,8 +298,11 @@ static void driver_unmap(struct backing *backing)
 static int driver_seal(struct backing *backing)
 {
 	struct actmem_ioctl_seal seal = { .size = sizeof(seal) };
-	int error = driver_ask(backing->fd, ACTMEM_IOC_SEAL, &seal);
+	int error;
 
+	if (backing->imported)
+		return fail(EOPNOTSUPP, "the region is of imported memory; to seal that is for the owner of its file");
+	error = driver_ask(backing->fd, ACTMEM_IOC_SEAL, &seal);
 	if (!error)
 		backing->sealed = true;
 	if (error == -ENOTTY)
@@ -296,106 +312,14 @@ static int driver_seal(struct backing *backing)
 	return error ? fail(-error, "the driver cannot seal the region (%s)", strerror(-error)) : 0;
 }
 
-static int ask_range(const struct backing *backing, unsigned long request, uint64_t offset,
-		     uint64_t length, struct actmem_ioctl_range *range)
-{
-	int error;
-
-	*range = (struct actmem_ioctl_range){
-		.size = sizeof(*range),
-		.offset = offset,
-		.length = length,
-	};
-	error = driver_ask(backing->fd, request, range);
-	if (error == -ENOTTY)
-		error = fail(EOPNOTSUPP, "this driver neither populates nor discards; upgrade the module");
-	return error;
-}
-
-static int driver_populate(const struct backing *backing, uint64_t offset, uint64_t length)
-{
-	struct actmem_ioctl_range range;
-	int error = ask_range(backing, ACTMEM_IOC_POPULATE, offset, length, &range);
-
-	if (!error || error == -EOPNOTSUPP)
-		return error;
-	if (!why_tell(-error, &range.why, false))
-		fail(-error, "the driver cannot populate %s (%s)", BYTES_TEXT(length),
-		     strerror(-error));
-	fail_more("; the first %s of the %s are there", BYTES_TEXT(range.done), BYTES_TEXT(length));
-	return error;
-}
-
-static int driver_discard(const struct backing *backing, uint64_t offset, uint64_t length)
-{
-	struct actmem_ioctl_range range;
-	int error = ask_range(backing, ACTMEM_IOC_DISCARD, offset, length, &range);
-
-	if (error == -EBUSY)
-		return fail(EBUSY, "%s of %s stay, since a device or I/O in flight holds them; try again when that has ended",
-			    BYTES_TEXT(length - range.done), BYTES_TEXT(length));
-	if (error && error != -EOPNOTSUPP)
-		return fail(-error, "the driver cannot discard %s (%s)", BYTES_TEXT(length),
-			    strerror(-error));
-	return error;
-}
-
-static int driver_copy(const struct backing *to, uint64_t offset, const struct backing *from,
-		       uint64_t from_offset, uint64_t length)
-{
-	struct actmem_ioctl_copy copy = {
-		.size = sizeof(copy),
-		.offset = offset,
-		.source_offset = from_offset,
-		.length = length,
-		.source_fd = from->fd,
-	};
-	int error = driver_ask(to->fd, ACTMEM_IOC_COPY, &copy);
-
-	if (!error)
-		return 0;
-	if (error == -ENOTTY)
-		return fail(EOPNOTSUPP, "this driver does not copy; upgrade the module");
-	if (error == -EIO && copy.why.reason == ACTMEM_WHY_NONE)
-		fail(EIO, "the hardware reported an error in a page (see the kernel's log)");
-	else if (!why_tell(-error, &copy.why, false))
-		fail(-error, "the driver cannot copy %s (%s)", BYTES_TEXT(length),
-		     strerror(-error));
-	fail_more("; the first %llu of %llu bytes are copied", (unsigned long long)copy.done,
-		  (unsigned long long)length);
-	return error;
-}
-
-static int driver_export(const struct backing *backing, uint64_t offset, uint64_t length,
-			 uint32_t flags, int *fd)
-{
-	struct actmem_ioctl_export export = {
-		.size = sizeof(export),
-		.flags = flags & ACTMEM_DMABUF_READ_ONLY ? ACTMEM_EXPORT_READ_ONLY : 0,
-		.offset = offset,
-		.length = length,
-	};
-	int error = driver_ask(backing->fd, ACTMEM_IOC_EXPORT, &export);
-
-	if (!error)
-		*fd = export.fd;
-	else if (error == -ENOTTY)
-		error = fail(EOPNOTSUPP, "this driver exports no dma-bufs; upgrade the module");
-	else if (error == -EOPNOTSUPP)
-		fail(EOPNOTSUPP, "this kernel has no dma-bufs (CONFIG_DMA_SHARED_BUFFER); give the device the region's memory by address");
-	else if (!why_tell(-error, &export.why, false))
-		fail(-error, "the driver cannot export %s (%s)", BYTES_TEXT(length),
-		     strerror(-error));
-	return error;
-}
-
 static void take_info(struct actmem_region_info *into, const struct actmem_ioctl_info *from)
 {
 	into->id = from->id;
 	into->length = from->length;
-	into->page_bytes = from->page_bytes;
+	into->page_bytes = from->imported_page_bytes ? from->imported_page_bytes :
+			   from->page_bytes;
 	into->backend = ACTMEM_BACKEND_DRIVER;
-	into->pages = ACTMEM_PAGES_2M;
+	into->pages = driver_pages(from);
 	into->mapped_bytes = from->mapped_bytes;
 	into->pinned_bytes = from->pinned_bytes;
 	into->allocated_bytes = from->allocated_bytes;
@@ -406,6 +330,7 @@ static void take_info(struct actmem_region_info *into, const struct actmem_ioctl
 	into->pid = from->pid;
 	into->named = !!(from->state & ACTMEM_INFO_NAMED);
 	into->sealed = !!(from->state & ACTMEM_INFO_SEALED);
+	into->imported = !!(from->state & ACTMEM_INFO_IMPORTED);
 	into->lingering = !!(from->state & ACTMEM_INFO_LINGERING);
 	memcpy(into->name, from->name, sizeof(into->name) - 1);
 }
@@ -504,6 +429,7 @@ const struct backend backend_driver = {
 	.open_name = driver_open_name,
 	.seal = driver_seal,
 	.adopt = driver_adopt,
+	.import = driver_import,
 	.map = driver_map,
 	.unmap = driver_unmap,
 	.populate = driver_populate,

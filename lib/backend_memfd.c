@@ -25,10 +25,14 @@
 #include "options.h"
 #include "processes.h"
 #include "smaps.h"
+#include "steps.h"
 #include "sysfile.h"
 
 #ifndef MFD_HUGE_2MB
 #define MFD_HUGE_2MB	(21U << 26)
+#endif
+#ifndef MFD_HUGE_1GB
+#define MFD_HUGE_1GB	(30U << 26)
 #endif
 
 #define SHMEM_ENABLED	"/sys/kernel/mm/transparent_hugepage/shmem_enabled"
@@ -42,14 +46,18 @@ static int memfd_open(int *device)
 /* Of no length yet. */
 static int open_memfd(const struct region_request *request, int *fd)
 {
-	bool hugetlb = request->pages == ACTMEM_PAGES_2M;
+	bool giant = request->pages == ACTMEM_PAGES_1G;
+	bool hugetlb = pages_are_hugetlb(request->pages);
 	char label[sizeof(REGION_LABEL) + ACTMEM_NAME_MAX];
 
 	snprintf(label, sizeof(label), REGION_LABEL "%s", request->name);
 	*fd = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING |
-			   (hugetlb ? MFD_HUGETLB | MFD_HUGE_2MB : 0));
+			   (giant ? MFD_HUGETLB | MFD_HUGE_1GB : 0) |
+			   (hugetlb && !giant ? MFD_HUGETLB | MFD_HUGE_2MB : 0));
 	if (*fd < 0 && hugetlb && (errno == EINVAL || errno == ENODEV || errno == EOPNOTSUPP))
-		return fail(EOPNOTSUPP, "this kernel has no 2 MiB hugetlb pages; allow other pages with ACTMEM_ALLOW=thp,4k (actmem run --allow)");
+		return fail(EOPNOTSUPP, "this %s has no %s; allow other pages with ACTMEM_ALLOW=%s (actmem run --allow)",
+			    giant ? "processor or kernel" : "kernel", page_names[request->pages],
+			    giant ? "2m" : "thp,4k");
 	if (*fd < 0)
 		return fail(errno, "cannot make a memfd (memfd_create: %s)", strerror(errno));
 	return 0;
@@ -87,7 +95,7 @@ int memfd_lock(struct backing *backing, uint32_t allow)
 	char text[4096];
 	int error;
 
-	if (backing->pages == ACTMEM_PAGES_2M) {
+	if (pages_are_hugetlb(backing->pages)) {
 		backing->locked_bytes = backing->length;
 		return 0;
 	}
@@ -192,14 +200,15 @@ int memfd_allocated(const struct backing *backing, uint64_t *bytes)
 }
 
 /* One try, with the pages and the policy of the request or none. */
-static int try_create(const struct region_request *request, struct backing *backing)
+static int try_create(int device, const struct region_request *request,
+		      struct backing *backing)
 {
 	int error;
 
 	*backing = (struct backing){
 		.length = request->length,
 		.pages = request->pages,
-		.page_bytes = request->pages == ACTMEM_PAGES_4K ? BASE_PAGE_BYTES : HUGE_PAGE_BYTES,
+		.page_bytes = pages_bytes(request->pages),
 		.policy = request->policy,
 		.nodes = request->nodes,
 		.inherit = request->inherit,
@@ -207,7 +216,7 @@ static int try_create(const struct region_request *request, struct backing *back
 	memcpy(backing->name, request->name, sizeof(backing->name));
 
 	error = request->pages == ACTMEM_PAGES_THP && !request->path ? check_thp_mode() : 0;
-	if (!error && request->pages != ACTMEM_PAGES_2M && !request->lazy)
+	if (!error && !pages_are_hugetlb(request->pages) && !request->lazy)
 		error = pages_check_room(request);
 	if (!error)
 		error = make_file(request, &backing->fd);
@@ -216,7 +225,7 @@ static int try_create(const struct region_request *request, struct backing *back
 	error = map_region(backing);
 	if (error) {
 		/* Mapping reserves hugetlb pages. */
-		if (error == -ENOMEM && request->pages == ACTMEM_PAGES_2M)
+		if (error == -ENOMEM && pages_are_hugetlb(request->pages))
 			error = pages_fail_hugetlb(request);
 		close(backing->fd);
 		return error;
@@ -235,70 +244,12 @@ static int try_create(const struct region_request *request, struct backing *back
 	return error;
 }
 
-/* Changes @attempt to what @request allows next; false: nothing more. */
-static bool step_down(const struct region_request *request, struct region_request *attempt)
+int memfd_make(int device, const struct region_request *request, struct backing *backing)
 {
-	unsigned int node = nodes_next(&request->nodes, 0);
-
-	if (attempt->pages == ACTMEM_PAGES_2M && request->allow & ACTMEM_ALLOW_THP) {
-		attempt->pages = ACTMEM_PAGES_THP;
-		return true;
-	}
-	if (attempt->pages != ACTMEM_PAGES_4K && request->allow & ACTMEM_ALLOW_4K) {
-		attempt->pages = ACTMEM_PAGES_4K;
-		return true;
-	}
-	if (attempt->policy == ACTMEM_PLACE_PREFERRED || !(request->allow & ACTMEM_ALLOW_NODE))
-		return false;
-	attempt->pages = request->pages;
-	attempt->policy = ACTMEM_PLACE_PREFERRED;
-	memset(&attempt->nodes, 0, sizeof(attempt->nodes));
-	if (node < ACTMEM_NODES_MAX)
-		node_set(&attempt->nodes, node);
-	return true;
-}
-
-/* Adds this thread's words to those of the steps before. */
-static void remember(char history[ERROR_TEXT_MAX])
-{
-	size_t used = strlen(history);
-
-	snprintf(history + used, ERROR_TEXT_MAX - used, "%s%s", used ? "; then " : "",
-		 actmem_error());
-}
-
-/*
- * Smaller pages on the right node are taken before pages on another node. The
- * words of every step that failed are told together.
- */
-int memfd_make(int device, const struct region_request *request,
-	       struct backing *backing)
-{
-	struct region_request attempt = *request;
-	char history[ERROR_TEXT_MAX] = "";
-	unsigned int steps;
+	static const struct maker maker = { try_create, page_names };
 	int error = nodes_check(&request->nodes);
 
-	if (error)
-		return error;
-	for (;;) {
-		error = try_create(&attempt, backing);
-		if (!error)
-			break;
-		remember(history);
-		if ((error != -ENOMEM && error != -EOPNOTSUPP) || !step_down(request, &attempt))
-			return fail(-error, "%s", history);
-	}
-	if (backing->fallbacks)
-		remember(history);
-	steps = (attempt.pages != request->pages) + (attempt.policy != request->policy);
-	backing->fallbacks += steps;
-	if (backing->fallbacks)
-		fail(0, "%s%s%s%s", history, steps ? "; took " : "",
-		     steps ? page_names[attempt.pages] : "",
-		     attempt.policy != request->policy ? " on whatever node instead" :
-		     steps ? " instead" : "");
-	return 0;
+	return error ? error : steps_make(&maker, device, request, backing);
 }
 
 /* F_SEAL_WRITE is for memfds that nobody has mapped writable; the pages' lock is such a mapping. */
@@ -324,7 +275,7 @@ static int memfd_populate(const struct backing *backing, uint64_t offset, uint64
 	struct region_request request = request_of(backing, length);
 	int error = 0;
 
-	if (backing->pages != ACTMEM_PAGES_2M) {
+	if (!pages_are_hugetlb(backing->pages)) {
 		request.length = pages_missing(backing, offset, length);
 		error = pages_check_room(&request);
 		request.length = length;
@@ -387,7 +338,7 @@ static int memfd_copy(const struct backing *to, uint64_t offset, const struct ba
 	uint64_t done = 0;
 	int error = 0;
 
-	if (to->pages == ACTMEM_PAGES_2M || pages_missing(to, first, end - first))
+	if (pages_are_hugetlb(to->pages) || pages_missing(to, first, end - first))
 		error = memfd_populate(to, first, end - first);
 	while (!error && done < length) {
 		ssize_t got = pread(from->fd, (char *)to->address + offset + done, length - done,
@@ -418,6 +369,7 @@ const struct backend backend_memfd = {
 	.open_name = memfd_open_name,
 	.seal = memfd_seal,
 	.adopt = memfd_adopt,
+	.import = memfd_import,
 	.map = memfd_map,
 	.unmap = memfd_unmap,
 	/* Where a page goes is the mapping's policy while it is allocated. */

@@ -8,6 +8,7 @@
 
 #include "../uapi/actmem.h"
 #include "backend.h"
+#include "node.h"
 
 /* An ioctl; without words. A signal that does not kill interrupts nothing. */
 int driver_ask(int fd, unsigned long request, void *argument);
@@ -21,6 +22,26 @@ int driver_check_pages(const struct region_request *request);
  */
 int driver_make(int fd, const struct region_request *request,
 		struct actmem_ioctl_create *create, unsigned int *fallbacks);
+
+/* What the pages of a region are called. */
+static inline enum actmem_pages driver_pages(const struct actmem_ioctl_info *info)
+{
+	return pages_of_bytes(info->imported_page_bytes ? info->imported_page_bytes :
+			      info->page_bytes);
+}
+
+/* Regions of the driver's own pages, and of pages of 1 GiB that hugetlb has. */
+int driver_create_2m(int device, const struct region_request *request, struct backing *backing);
+int driver_create_1g(int device, const struct region_request *request, struct backing *backing);
+
+/* See struct backend. */
+int driver_import(int device, const struct memory_request *memory, struct backing *backing);
+int driver_populate(const struct backing *backing, uint64_t offset, uint64_t length);
+int driver_discard(const struct backing *backing, uint64_t offset, uint64_t length);
+int driver_copy(const struct backing *to, uint64_t offset, const struct backing *from,
+		uint64_t from_offset, uint64_t length);
+int driver_export(const struct backing *backing, uint64_t offset, uint64_t length,
+		  uint32_t flags, int *fd);
 
 /* Of a region's descriptor; see struct backend. */
 int driver_open_name(const struct region_request *request, struct backing *backing);

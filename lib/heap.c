@@ -46,6 +46,11 @@ struct actmem_heap {
 	uint64_t used_bytes_peak;
 };
 
+static uint64_t round_up(uint64_t bytes, uint64_t unit)
+{
+	return (bytes + unit - 1) / unit * unit;
+}
+
 static int take_options(struct actmem_heap *heap, const struct actmem_heap_options *options)
 {
 	struct actmem_heap_options taken;
@@ -60,6 +65,8 @@ static int take_options(struct actmem_heap *heap, const struct actmem_heap_optio
 	if (taken.region.length % HUGE_PAGE_BYTES || taken.region.length > BLOCK_BYTES_MAX)
 		return fail(EINVAL, "grow_bytes is %llu; it must be a multiple of 2 MiB up to 128 TiB",
 			    (unsigned long long)taken.region.length);
+	if (options_pages(&heap->am->options, taken.region.pages) == ACTMEM_PAGES_1G)
+		taken.region.length = round_up(taken.region.length, GIANT_PAGE_BYTES);
 	if (!taken.region.name)
 		taken.region.name = "heap";
 	heap->limit = taken.limit_bytes ? taken.limit_bytes : UINT64_MAX;
@@ -204,7 +211,8 @@ static int take(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void *
 static int grown_length(struct actmem_heap *heap, uint64_t bytes, uint64_t *length,
 			uint64_t *still_left)
 {
-	uint64_t needed = (bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+	uint64_t unit = heap->request.pages == ACTMEM_PAGES_1G ? GIANT_PAGE_BYTES : HUGE_PAGE_BYTES;
+	uint64_t needed = round_up(bytes, unit);
 	uint64_t held, left;
 
 	pthread_mutex_lock(&heap->lock);
@@ -216,7 +224,7 @@ static int grown_length(struct actmem_heap *heap, uint64_t bytes, uint64_t *leng
 			    BYTES_TEXT(heap->limit), BYTES_TEXT(held), BYTES_TEXT(needed));
 	*length = heap->request.length > needed ? heap->request.length : needed;
 	if (*length > left)
-		*length = left / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+		*length = left / unit * unit;
 	*still_left = left;
 	return 0;
 }

@@ -7,6 +7,8 @@
 #define LIB_MEMFD_H
 
 #include <fcntl.h>
+#include <stdbool.h>
+#include <sys/vfs.h>
 
 #include "backend.h"
 
@@ -26,6 +28,15 @@ int memfd_lock(struct backing *backing, uint32_t allow);
 /* Whether pages that are made become huge ones. */
 int memfd_advise(const struct region_request *request, const struct backing *backing);
 
+/*
+ * What pages the file system has; false if they are not of a known size, or the
+ * length of @backing is no multiple of theirs.
+ */
+bool memfd_take_pages(struct backing *backing, const struct statfs *files);
+
+/* Of a mapped file whose pages are all there: whether those of 4K are thp. */
+int memfd_look_for_thp(struct backing *backing);
+
 int memfd_allocated(const struct backing *backing, uint64_t *bytes);
 
 /* A file without a name in the directory of the request's path, of no length yet. */
@@ -36,6 +47,7 @@ int named_receive(uint32_t allow, struct backing *backing);
 
 /* See struct backend. */
 int memfd_adopt(int device, int fd, uint32_t allow, struct backing *backing);
+int memfd_import(int device, const struct memory_request *memory, struct backing *backing);
 int memfd_open_name(const struct region_request *request, struct backing *backing);
 
 #endif /* LIB_MEMFD_H */

@@ -20,6 +20,7 @@ const char *const page_names[] = {
 	[ACTMEM_PAGES_2M] = "2 MiB hugetlb pages",
 	[ACTMEM_PAGES_THP] = "transparent huge pages",
 	[ACTMEM_PAGES_4K] = "4 KiB pages",
+	[ACTMEM_PAGES_1G] = "1 GiB hugetlb pages",
 };
 
 /* The nodes that the pages may come from under this policy. */
@@ -41,17 +42,27 @@ static const char *has(const struct actmem_nodes *nodes)
 int pages_fail_hugetlb(const struct region_request *request)
 {
 	struct actmem_nodes nodes = source_nodes(request);
-	uint64_t available = nodes_free_hugetlb_bytes(&nodes);
-	uint64_t pages = (request->length + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES;
+	bool giant = request->pages == ACTMEM_PAGES_1G;
+	uint64_t page_bytes = pages_bytes(request->pages);
+	uint64_t available = nodes_free_hugetlb_bytes(&nodes, page_bytes);
+	uint64_t pages = (request->length + page_bytes - 1) / page_bytes;
 	unsigned int node = nodes_next(&nodes, 0);
 
 	if (available >= request->length)
-		return fail(ENOMEM, "%s %s %s free of %s wanted in 2 MiB hugetlb pages, but other processes have reserved them or a hugetlb cgroup limits this one",
-			    NODES_TEXT(&nodes), has(&nodes), BYTES_TEXT(available), BYTES_TEXT(request->length));
-	return fail(ENOMEM, "%s %s %s free of %s wanted in 2 MiB hugetlb pages; as root add %llu to /sys/devices/system/node/node%u/hugepages/hugepages-2048kB/nr_hugepages, or allow other pages with ACTMEM_ALLOW=thp,4k (actmem run --allow)",
-		    NODES_TEXT(&nodes), has(&nodes), BYTES_TEXT(available),
-		    BYTES_TEXT(request->length),
-		    (unsigned long long)(pages - available / HUGE_PAGE_BYTES), node);
+		return fail(ENOMEM, "%s %s %s free of %s wanted in %s, but other processes have reserved them or a hugetlb cgroup limits this one",
+			    NODES_TEXT(&nodes), has(&nodes), BYTES_TEXT(available),
+			    BYTES_TEXT(request->length), page_names[request->pages]);
+	pages -= available / page_bytes;
+	fail(ENOMEM, "%s %s %s free of %s wanted in %s; as root add %llu to /sys/devices/system/node/node%u/hugepages/hugepages-%llukB/nr_hugepages",
+	     NODES_TEXT(&nodes), has(&nodes), BYTES_TEXT(available), BYTES_TEXT(request->length),
+	     page_names[request->pages], (unsigned long long)pages, node,
+	     (unsigned long long)page_bytes / 1024);
+	if (giant)
+		fail_more(" (if its memory is no longer in one piece, boot with hugepagesz=1G hugepages=%llu)",
+			  (unsigned long long)pages);
+	fail_more(", or allow other pages with ACTMEM_ALLOW=%s (actmem run --allow)",
+		  giant ? "2m" : "thp,4k");
+	return -ENOMEM;
 }
 
 int pages_check_room(const struct region_request *request)
@@ -113,7 +124,7 @@ static int populate(const struct region_request *request, const struct backing *
 		if (errno == EINTR || errno == EAGAIN)
 			continue;
 		/* EFAULT is the SIGBUS of a touch that finds no page. */
-		if (request->pages == ACTMEM_PAGES_2M && (errno == EFAULT || errno == ENOMEM))
+		if (pages_are_hugetlb(request->pages) && (errno == EFAULT || errno == ENOMEM))
 			return pages_fail_hugetlb(request);
 		return fail(errno == EFAULT ? ENOMEM : errno,
 			    "cannot populate %s of %s (madvise: %s)", BYTES_TEXT(length),

@@ -11,7 +11,7 @@
 /* "4 KiB pages", by enum actmem_pages. */
 extern const char *const page_names[];
 
-/* -ENOMEM with the words that there are too few hugetlb pages. */
+/* -ENOMEM with the words that there are too few hugetlb pages of the request's size. */
 int pages_fail_hugetlb(const struct region_request *request);
 
 /*

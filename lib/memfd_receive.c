@@ -58,20 +58,41 @@ static int check_foreign(int fd, struct backing *backing)
 		return fail(EINVAL, "descriptor %d can still change its length: not a region as this library makes it", fd);
 	if ((fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDWR)
 		return fail(EINVAL, "descriptor %d is not open for reading and writing", fd);
-	backing->pages = files.f_type == HUGETLBFS_MAGIC ? ACTMEM_PAGES_2M : ACTMEM_PAGES_4K;
-	backing->page_bytes = files.f_type == HUGETLBFS_MAGIC ? (uint64_t)files.f_bsize :
-			      BASE_PAGE_BYTES;
 	backing->length = (uint64_t)stat.st_size;
-	if (!backing->length || backing->length % backing->page_bytes ||
-	    backing->page_bytes > HUGE_PAGE_BYTES)
+	if (!memfd_take_pages(backing, &files))
 		return fail(EINVAL, "descriptor %d has an odd length: not a region as this library makes it", fd);
 	return take_name(backing->name, label + sizeof(prefix) - 1);
+}
+
+bool memfd_take_pages(struct backing *backing, const struct statfs *files)
+{
+	bool hugetlb = files->f_type == HUGETLBFS_MAGIC;
+
+	backing->page_bytes = hugetlb ? (uint64_t)files->f_bsize : BASE_PAGE_BYTES;
+	backing->pages = pages_of_bytes(backing->page_bytes);
+	return backing->length && !(backing->length % backing->page_bytes) &&
+	       backing->page_bytes == pages_bytes(backing->pages);
+}
+
+int memfd_look_for_thp(struct backing *backing)
+{
+	uint64_t mapped, huge;
+	int error;
+
+	if (backing->pages != ACTMEM_PAGES_4K)
+		return 0;
+	error = smaps_count(backing->address, backing->length, &mapped, &huge);
+	if (!error && huge == backing->length) {
+		backing->pages = ACTMEM_PAGES_THP;
+		backing->page_bytes = HUGE_PAGE_BYTES;
+	}
+	return error;
 }
 
 int memfd_adopt(int device, int fd, uint32_t allow, struct backing *backing)
 {
 	struct region_request request = { 0 };
-	uint64_t allocated = 0, mapped, huge;
+	uint64_t allocated = 0;
 	int error;
 
 	*backing = (struct backing){ .received = true };
@@ -97,13 +118,8 @@ int memfd_adopt(int device, int fd, uint32_t allow, struct backing *backing)
 		error = memfd_allocated(backing, &allocated);
 	if (!error && allocated == backing->length)
 		error = pages_place(&request, backing, 0, backing->length);
-	if (!error && backing->pages == ACTMEM_PAGES_4K) {
-		error = smaps_count(backing->address, backing->length, &mapped, &huge);
-		if (!error && huge == backing->length) {
-			backing->pages = ACTMEM_PAGES_THP;
-			backing->page_bytes = HUGE_PAGE_BYTES;
-		}
-	}
+	if (!error)
+		error = memfd_look_for_thp(backing);
 	if (error)
 		memfd_release(backing);
 	return error;

@@ -50,7 +50,7 @@ static int check_tmpfs(const struct region_request *request, uint64_t device)
 {
 	struct huge huge = { .device = device };
 
-	if (request->pages == ACTMEM_PAGES_2M)
+	if (pages_are_hugetlb(request->pages))
 		return fail(EOPNOTSUPP, "%s is on tmpfs, which has no hugetlb pages; take a path on hugetlbfs (as root `mount -t hugetlbfs -o pagesize=2M none /mnt/act1`), or allow other pages with ACTMEM_ALLOW=thp,4k (actmem run --allow)",
 			    request->path);
 	if (request->pages == ACTMEM_PAGES_THP && mounts_find(see_huge, &huge) &&
@@ -62,12 +62,13 @@ static int check_tmpfs(const struct region_request *request, uint64_t device)
 
 static int check_hugetlbfs(const struct region_request *request, uint64_t page_bytes)
 {
-	if (page_bytes != HUGE_PAGE_BYTES)
-		return fail(EOPNOTSUPP, "%s is on a hugetlbfs with pages of %s; take one that is mounted with pagesize=2M",
-			    request->path, BYTES_TEXT(page_bytes));
-	if (request->pages != ACTMEM_PAGES_2M)
-		return fail(EOPNOTSUPP, "%s is on hugetlbfs, which has 2M pages alone, not %s; ask for those, or take a path on tmpfs",
+	if (!pages_are_hugetlb(request->pages))
+		return fail(EOPNOTSUPP, "%s is on hugetlbfs, which has hugetlb pages alone, not %s; ask for those, or take a path on tmpfs",
 			    request->path, page_names[request->pages]);
+	if (page_bytes != pages_bytes(request->pages))
+		return fail(EOPNOTSUPP, "%s is on a hugetlbfs with pages of %s; take one that is mounted with pagesize=%s",
+			    request->path, BYTES_TEXT(page_bytes),
+			    request->pages == ACTMEM_PAGES_1G ? "1G" : "2M");
 	return 0;
 }
 
@@ -140,7 +141,7 @@ static int for_present(const struct region_request *request, const struct backin
 		return error;
 	if (allocated >= backing->length)
 		return see(request, backing, 0, backing->length);
-	if (backing->pages == ACTMEM_PAGES_2M)
+	if (pages_are_hugetlb(backing->pages))
 		return 0;
 	while (!error && hole < end) {
 		data = lseek(backing->fd, hole, SEEK_DATA);
@@ -172,7 +173,7 @@ static int look_at_pages(const struct region_request *request, struct backing *b
 	uint64_t mapped, huge;
 	int error;
 
-	if (backing->pages == ACTMEM_PAGES_2M)
+	if (pages_are_hugetlb(backing->pages))
 		return 0;
 	error = smaps_count(backing->address, backing->length, &mapped, &huge);
 	if (error || backing->length % HUGE_PAGE_BYTES)
@@ -203,10 +204,13 @@ static int check_pages(const struct region_request *request, struct backing *bac
 	/* Larger pages than 4K are as good. */
 	if (got == wanted || (wanted == ACTMEM_PAGES_4K && got == ACTMEM_PAGES_THP))
 		return 0;
-	if (got == ACTMEM_PAGES_2M)
-		return check_hugetlbfs(request, HUGE_PAGE_BYTES);
+	if (pages_are_hugetlb(got) && !(got == ACTMEM_PAGES_2M && wanted == ACTMEM_PAGES_1G))
+		return check_hugetlbfs(request, backing->page_bytes);
 	fail(EEXIST, "%s is there in %s, not in %s as asked", request->path, page_names[got],
 	     page_names[wanted]);
+	if (got == ACTMEM_PAGES_2M)
+		return step(backing, request->allow & ACTMEM_ALLOW_2M,
+			    "2 MiB pages with ACTMEM_ALLOW=2m");
 	if (got == ACTMEM_PAGES_THP)
 		return step(backing, request->allow & ACTMEM_ALLOW_THP,
 			    "transparent huge pages with ACTMEM_ALLOW=thp");
@@ -245,12 +249,8 @@ static int look_at_file(const char *name, struct backing *backing)
 		return fail(errno, "cannot look at %s (%s)", name, strerror(errno));
 	if (files.f_type != HUGETLBFS_MAGIC && files.f_type != TMPFS_MAGIC)
 		return fail(EINVAL, "%s is neither on hugetlbfs nor on tmpfs any more", name);
-	backing->pages = files.f_type == HUGETLBFS_MAGIC ? ACTMEM_PAGES_2M : ACTMEM_PAGES_4K;
-	backing->page_bytes = files.f_type == HUGETLBFS_MAGIC ? (uint64_t)files.f_bsize :
-			      BASE_PAGE_BYTES;
 	backing->length = (uint64_t)stat.st_size;
-	if (!backing->length || backing->length % backing->page_bytes ||
-	    backing->page_bytes > HUGE_PAGE_BYTES)
+	if (!memfd_take_pages(backing, &files))
 		return fail(EINVAL, "%s has %llu bytes in pages of %s: not a region as this library makes it; remove it",
 			    name, (unsigned long long)backing->length,
 			    BYTES_TEXT(backing->page_bytes));
@@ -364,7 +364,7 @@ static int find_made(const struct region_request *request, const struct backing 
 	int error;
 
 	/* What was got instead when it was made has been told. */
-	again.allow |= ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K | ACTMEM_ALLOW_NODE;
+	again.allow |= ACTMEM_ALLOW_2M | ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K | ACTMEM_ALLOW_NODE;
 	error = find(&again, backing);
 	if (error) {
 		if (!lstat(request->path, &there) && there.st_dev == made->device &&

@@ -168,7 +168,7 @@ unsigned int node_of_caller(void)
 	return getcpu(NULL, &node) ? 0 : node;
 }
 
-uint64_t nodes_free_hugetlb_bytes(const struct actmem_nodes *nodes)
+uint64_t nodes_free_hugetlb_bytes(const struct actmem_nodes *nodes, uint64_t page_bytes)
 {
 	char path[128], text[64];
 	uint64_t pages = 0;
@@ -176,11 +176,12 @@ uint64_t nodes_free_hugetlb_bytes(const struct actmem_nodes *nodes)
 
 	for_each_node(node, nodes) {
 		snprintf(path, sizeof(path), SYSFS_NODES
-			 "/node%u/hugepages/hugepages-2048kB/free_hugepages", node);
+			 "/node%u/hugepages/hugepages-%llukB/free_hugepages", node,
+			 (unsigned long long)page_bytes / 1024);
 		if (!sysfile_read(path, text, sizeof(text)))
 			pages += strtoull(text, NULL, 10);
 	}
-	return pages * HUGE_PAGE_BYTES;
+	return pages * page_bytes;
 }
 
 /*

@@ -13,7 +13,27 @@
 
 #define BASE_PAGE_BYTES		4096ULL
 #define HUGE_PAGE_BYTES		(2ULL << 20)
+#define GIANT_PAGE_BYTES	(1ULL << 30)
 #define NODES_TEXT_MAX		128
+
+static inline uint64_t pages_bytes(enum actmem_pages pages)
+{
+	return pages == ACTMEM_PAGES_4K ? BASE_PAGE_BYTES :
+	       pages == ACTMEM_PAGES_1G ? GIANT_PAGE_BYTES : HUGE_PAGE_BYTES;
+}
+
+/* Of memfds: whether it is the administrator who reserves them. */
+static inline bool pages_are_hugetlb(enum actmem_pages pages)
+{
+	return pages == ACTMEM_PAGES_2M || pages == ACTMEM_PAGES_1G;
+}
+
+/* What pages of that size are called; between the sizes, the smaller's name. */
+static inline enum actmem_pages pages_of_bytes(uint64_t bytes)
+{
+	return bytes >= GIANT_PAGE_BYTES ? ACTMEM_PAGES_1G :
+	       bytes >= HUGE_PAGE_BYTES ? ACTMEM_PAGES_2M : ACTMEM_PAGES_4K;
+}
 
 static inline void node_set(struct actmem_nodes *nodes, unsigned int node)
 {
@@ -58,8 +78,8 @@ bool node_is_only_one(unsigned int *node);
 /* -errno with words that name @call and, if it is forbidden, the knob. */
 int fail_numa_call(const char *what, const char *call);
 
-/* Bytes of free huge pages in the hugetlb pools of these nodes. */
-uint64_t nodes_free_hugetlb_bytes(const struct actmem_nodes *nodes);
+/* Bytes of free pages of this size in the hugetlb pools of these nodes. */
+uint64_t nodes_free_hugetlb_bytes(const struct actmem_nodes *nodes, uint64_t page_bytes);
 
 /* Bytes on these nodes that are free or that the kernel can free at once. */
 uint64_t nodes_available_bytes(const struct actmem_nodes *nodes);

@@ -12,8 +12,8 @@
 #include "node.h"
 #include "options.h"
 
-#define ALLOW_ALL	(ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K | ACTMEM_ALLOW_NODE | \
-			 ACTMEM_ALLOW_UNLOCKED)
+#define ALLOW_ALL	(ACTMEM_ALLOW_2M | ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K | \
+			 ACTMEM_ALLOW_NODE | ACTMEM_ALLOW_UNLOCKED)
 
 struct word {
 	const char *text;
@@ -28,6 +28,7 @@ static const struct word backend_words[] = {
 };
 
 static const struct word pages_words[] = {
+	{ "1G", ACTMEM_PAGES_1G },
 	{ "2M", ACTMEM_PAGES_2M },
 	{ "thp", ACTMEM_PAGES_THP },
 	{ "4K", ACTMEM_PAGES_4K },
@@ -42,6 +43,7 @@ static const struct word policy_words[] = {
 };
 
 static const struct word allow_words[] = {
+	{ "2m", ACTMEM_ALLOW_2M },
 	{ "thp", ACTMEM_ALLOW_THP },
 	{ "4k", ACTMEM_ALLOW_4K },
 	{ "node", ACTMEM_ALLOW_NODE },
@@ -142,13 +144,13 @@ int actmem_options_from_environment(struct actmem_options *options)
 	ACTMEM_INIT(&found);
 	error = one_of("ACTMEM_BACKEND", backend_words, "auto, driver or memfd", &backend);
 	if (!error)
-		error = one_of("ACTMEM_PAGES", pages_words, "2M, thp or 4K", &pages);
+		error = one_of("ACTMEM_PAGES", pages_words, "1G, 2M, thp or 4K", &pages);
 	if (!error)
 		error = one_of("ACTMEM_POLICY", policy_words, "bind, preferred or interleave",
 			       &policy);
 	if (!error)
 		error = some_of("ACTMEM_ALLOW", allow_words,
-				"thp, 4k, node, unlocked, several of them with commas, or any",
+				"2m, thp, 4k, node, unlocked, several of them with commas, or any",
 				&allow);
 	if (!error && nodes && !nodes_parse(nodes, &found.nodes))
 		error = fail_variable("ACTMEM_NODES", nodes,
@@ -165,7 +167,7 @@ int actmem_options_from_environment(struct actmem_options *options)
 
 static int check_common(enum actmem_pages pages, enum actmem_policy policy, uint32_t allow)
 {
-	if ((unsigned int)pages > ACTMEM_PAGES_4K)
+	if ((unsigned int)pages > ACTMEM_PAGES_1G)
 		return fail(EINVAL, "pages %u is none of ACTMEM_PAGES_*", (unsigned int)pages);
 	if ((unsigned int)policy > ACTMEM_PLACE_INTERLEAVE)
 		return fail(EINVAL, "policy %u is none of ACTMEM_PLACE_*", (unsigned int)policy);
@@ -214,12 +216,18 @@ static int check_nodes(const struct region_request *request)
 
 static int check_length(uint64_t length, enum actmem_pages pages)
 {
-	uint64_t page_bytes = pages == ACTMEM_PAGES_4K ? BASE_PAGE_BYTES : HUGE_PAGE_BYTES;
+	uint64_t page_bytes = pages_bytes(pages);
 
 	if (!length || length % page_bytes || length > INT64_MAX)
 		return fail(EINVAL, "length is %llu; it must be a multiple of the page size, %llu, and not 0",
 			    (unsigned long long)length, (unsigned long long)page_bytes);
 	return 0;
+}
+
+enum actmem_pages options_pages(const struct actmem_options *defaults,
+				enum actmem_pages pages)
+{
+	return pages ? pages : defaults->pages ? defaults->pages : ACTMEM_PAGES_2M;
 }
 
 int options_resolve(const struct actmem_options *defaults,
@@ -237,8 +245,7 @@ int options_resolve(const struct actmem_options *defaults,
 	request->allow = options->allow | defaults->allow;
 	request->inherit = options->flags & ACTMEM_REGION_INHERIT;
 	request->lazy = options->flags & ACTMEM_REGION_LAZY;
-	request->pages = options->pages ? options->pages :
-			 defaults->pages ? defaults->pages : ACTMEM_PAGES_2M;
+	request->pages = options_pages(defaults, options->pages);
 	request->policy = options->policy ? options->policy : defaults->policy;
 	request->any_place = !request->policy && nodes_empty(&options->nodes) &&
 			     nodes_empty(&defaults->nodes);

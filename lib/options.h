@@ -27,6 +27,10 @@ int options_check(const struct actmem_options *options);
 /* Copies a label, "" for NULL; -EINVAL with words: too long, unprintable, '/'. */
 int take_name(char name[ACTMEM_NAME_MAX], const char *from);
 
+/* The pages of a region whose options say @pages. */
+enum actmem_pages options_pages(const struct actmem_options *defaults,
+				enum actmem_pages pages);
+
 /*
  * Checks what a region shall be and fills in what it leaves to @defaults.
  * @any_length: a length of 0 will do.

@@ -72,24 +72,6 @@ static bool no_room(int error)
 	return error == EMFILE || error == ENFILE || error == ENOMEM;
 }
 
-/* The number of the process in its own, innermost namespace. */
-static int own_pid(int pid)
-{
-	char path[PATH_SIZE], text[4096];
-	char *line, *end;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", pid);
-	if (sysfile_read(path, text, sizeof(text)))
-		return 0;
-	line = strstr(text, "\nNSpid:");
-	end = line ? strchr(line + 1, '\n') : NULL;
-	if (!end)
-		return pid;
-	*end = '\0';
-	line = strrchr(line, '\t');
-	return line ? atoi(line) : pid;
-}
-
 static bool read_at(int fd, void *into, size_t size, uint64_t offset)
 {
 	return pread(fd, into, size, (off_t)offset) == (ssize_t)size;
@@ -130,7 +112,7 @@ static bool is_published(int fd, int pid)
 	return !fstat(fd, &stat) && stat.st_size == STATS_FILE_BYTES &&
 	       seals >= 0 && seals & F_SEAL_SHRINK &&
 	       read_at(fd, &header, sizeof(header), 0) && header.magic == STATS_MAGIC &&
-	       header.version == STATS_VERSION && header.pid == own_pid(pid);
+	       header.version == STATS_VERSION && header.pid == process_own_pid(pid);
 }
 
 static unsigned int published_records(int fd)
@@ -187,8 +169,8 @@ static bool makes_sense(const struct stats_record *record, uint64_t length)
 			return false;
 		sum += record->node_bytes[node];
 	}
-	return record->pages > ACTMEM_PAGES_DEFAULT && record->pages <= ACTMEM_PAGES_4K &&
-	       (record->page_bytes == BASE_PAGE_BYTES || record->page_bytes == HUGE_PAGE_BYTES) &&
+	return record->pages > ACTMEM_PAGES_DEFAULT && record->pages <= ACTMEM_PAGES_1G &&
+	       record->page_bytes == pages_bytes(record->pages) &&
 	       record->mapped_bytes <= length && record->pinned_bytes <= length;
 }
 
@@ -215,6 +197,20 @@ static bool find_record(struct published *published, uint64_t device, uint64_t i
 	return false;
 }
 
+static bool take_printable(char name[ACTMEM_NAME_MAX], const char *from, size_t length)
+{
+	size_t i;
+
+	if (length >= ACTMEM_NAME_MAX)
+		return false;
+	for (i = 0; i < length; i++)
+		if (from[i] < ' ' || from[i] > '~' || from[i] == '/')
+			return false;
+	memcpy(name, from, length);
+	name[length] = '\0';
+	return true;
+}
+
 /* Fills in what the process itself tells of the region. */
 static enum rank take_published(struct search *search, uint64_t device, uint64_t id,
 				struct actmem_region_info *info)
@@ -226,6 +222,10 @@ static enum rank take_published(struct search *search, uint64_t device, uint64_t
 		if (!find_record(&search->published[i], device, id, &record) ||
 		    !makes_sense(&record, info->length))
 			continue;
+		info->imported = !!record.imported;
+		if (record.imported)
+			take_printable(info->name, record.name,
+				       strnlen(record.name, sizeof(record.name)));
 		info->page_bytes = record.page_bytes;
 		info->pages = record.pages;
 		info->mapped_bytes = record.mapped_bytes;
@@ -239,18 +239,11 @@ static enum rank take_published(struct search *search, uint64_t device, uint64_t
 static bool take_label(char name[ACTMEM_NAME_MAX], const char *link)
 {
 	const char *from = link + strlen(REGION_PREFIX);
-	size_t length = strlen(from), i;
+	size_t length = strlen(from);
 
 	if (length < strlen(DELETED) || strcmp(from + length - strlen(DELETED), DELETED))
 		return false;
-	length -= strlen(DELETED);
-	if (length >= ACTMEM_NAME_MAX)
-		return false;
-	for (i = 0; i < length; i++)
-		if (from[i] < ' ' || from[i] > '~' || from[i] == '/')
-			return false;
-	memcpy(name, from, length);
-	return true;
+	return take_printable(name, from, length - strlen(DELETED));
 }
 
 static struct found *find(const struct search *search, uint64_t device, uint64_t id)
@@ -300,8 +293,9 @@ static bool take_file(struct actmem_region_info *info, int pid, const char *path
 	info->backend = ACTMEM_BACKEND_MEMFD;
 	info->pid = pid;
 	info->uid = owner.st_uid;
-	info->pages = files.f_type == HUGETLBFS_MAGIC ? ACTMEM_PAGES_2M : ACTMEM_PAGES_4K;
-	info->page_bytes = files.f_type == HUGETLBFS_MAGIC ? HUGE_PAGE_BYTES : BASE_PAGE_BYTES;
+	info->pages = files.f_type == HUGETLBFS_MAGIC ? pages_of_bytes((uint64_t)files.f_bsize) :
+		      ACTMEM_PAGES_4K;
+	info->page_bytes = pages_bytes(info->pages);
 	return true;
 }
 
@@ -338,7 +332,7 @@ static int take_region(struct search *search, int pid, const char *path, const c
 	return add_region(search, &file, &info, rank);
 }
 
-/* Any file may be a region with a name, if its process tells of it. */
+/* Any file may be a region with a name, or an imported one, if its process tells of it. */
 static int take_named(struct search *search, int pid, const char *path, const char *link)
 {
 	struct actmem_region_info info;
@@ -346,11 +340,14 @@ static int take_named(struct search *search, int pid, const char *path, const ch
 	enum rank rank;
 
 	ACTMEM_INIT(&info);
-	if (!strncmp(link, "/memfd:", 7) || !take_file(&info, pid, path, &file))
+	if (!strncmp(link, REGION_PREFIX, strlen(REGION_PREFIX)) ||
+	    !take_file(&info, pid, path, &file))
 		return 0;
 	rank = take_published(search, file.st_dev, file.st_ino, &info);
-	if (rank == RANK_HOLDER)
+	if (rank == RANK_HOLDER || (!info.imported && !strncmp(link, "/memfd:", 7)))
 		return 0;
+	if (info.imported)
+		return add_region(search, &file, &info, rank);
 	info.named = 1;
 	info.uid = file.st_uid;
 	name_label(info.name, link);

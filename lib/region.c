@@ -141,6 +141,31 @@ int actmem_region_from_fd(struct actmem *am, int fd, struct actmem_region **resu
 	return region_finish(region, error, result);
 }
 
+int actmem_region_import(struct actmem *am, int fd, uint64_t offset, uint64_t length,
+			 const char *name, struct actmem_region **result)
+{
+	struct memory_request memory = { .fd = fd, .offset = offset, .length = length };
+	struct actmem_region *region;
+	int error;
+
+	if (!am || !result)
+		return fail(EINVAL, "actmem_region_import: no handle or place for the region");
+	error = check_owner(am);
+	if (!error && (!length || length > INT64_MAX || offset > INT64_MAX - length))
+		error = fail(EINVAL, "%llu bytes at %llu cannot be imported: 1 byte at least, below 8 EiB",
+			     (unsigned long long)length, (unsigned long long)offset);
+	if (!error)
+		error = take_name(memory.name, name);
+	if (error)
+		return error;
+	region = region_new(am, am->backend);
+	if (!region)
+		return -ENOMEM;
+	memory.allow = am->options.allow;
+	error = am->backend->import(am->device, &memory, &region->backing);
+	return region_finish(region, error, result);
+}
+
 int actmem_region_fd(const struct actmem_region *region)
 {
 	int error;
@@ -227,6 +252,7 @@ int actmem_region_info(struct actmem_region *region, struct actmem_region_info *
 	now.backend = region->backend->kind;
 	now.named = region->backing.named;
 	now.sealed = region->backing.sealed;
+	now.imported = region->backing.imported;
 	now.mapped_bytes = region->maps ? now.length : 0;
 	memcpy(now.name, region->backing.name, sizeof(now.name));
 	error = region->backend->info(&region->backing, &now);
@@ -327,6 +353,9 @@ int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_
 	if (!region)
 		return fail(EINVAL, "actmem_region_discard: no region");
 	error = check_owner(region->am);
+	if (!error && region->backing.imported)
+		error = fail(EOPNOTSUPP, "the region is of imported memory%s, which is not discarded; to give memory back is for the owner of its file",
+			     region->backing.pages == ACTMEM_PAGES_1G ? ", as pages of 1 GiB are" : "");
 	return error ? error : change_range(region, offset, length, true,
 				       region->backend->discard);
 }

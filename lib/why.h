@@ -6,6 +6,7 @@
 #define LIB_WHY_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "../uapi/actmem.h"
 
@@ -15,5 +16,11 @@
  * could be allowed.
  */
 bool why_tell(int error, const struct actmem_why *why, bool may_go_elsewhere);
+
+/*
+ * Sets the words for memory that cannot be imported, and returns -@error; @wanted
+ * and @available as ACTMEM_IOC_IMPORT tells.
+ */
+int why_fail_import(int error, uint64_t wanted, uint64_t available);
 
 #endif /* LIB_WHY_H */

@@ -61,6 +61,8 @@ static const char *backend_name(enum actmem_backend backend)
 static const char *pages_name(enum actmem_pages pages)
 {
 	switch (pages) {
+	case ACTMEM_PAGES_1G:
+		return "1G";
 	case ACTMEM_PAGES_2M:
 		return "2M";
 	case ACTMEM_PAGES_THP:
@@ -90,7 +92,7 @@ static json_t *nodes_to_json(const uint64_t node_bytes[ACTMEM_NODES_MAX])
 /* An owner that has ended has neither pid nor command: null. */
 static json_t *region_to_json(const struct actmem_region_info *region)
 {
-	return json_pack("{s:o, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:o}",
+	return json_pack("{s:o, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:b, s:o}",
 			 "pid", region->pid ? json_integer(region->pid) : json_null(),
 			 "uid", (json_int_t)region->uid,
 			 "command", region->command[0] ? text_to_json(region->command)
@@ -111,6 +113,7 @@ static json_t *region_to_json(const struct actmem_region_info *region)
 			 "lingering", !!region->lingering,
 			 "named", !!region->named,
 			 "sealed", !!region->sealed,
+			 "imported", !!region->imported,
 			 "path", region->path[0] ? text_to_json(region->path) : json_null());
 }
 

@@ -12,6 +12,7 @@
 #include "trial.h"
 
 #define TRIAL_BYTES	(2ULL << 20)
+#define GIANT_BYTES	(1ULL << 30)
 #define GROW_DEFAULT	(64ULL << 20)
 
 /* Digits and one of K, M, G, T, as the Python module reads it. */
@@ -52,7 +53,8 @@ static bool take_size(const char *name, uint64_t *bytes)
 static void describe(const struct actmem *am, struct actmem_region *region)
 {
 	static const char * const pages[] = {
-		[ACTMEM_PAGES_2M] = "2M", [ACTMEM_PAGES_THP] = "thp", [ACTMEM_PAGES_4K] = "4K",
+		[ACTMEM_PAGES_1G] = "1G", [ACTMEM_PAGES_2M] = "2M",
+		[ACTMEM_PAGES_THP] = "thp", [ACTMEM_PAGES_4K] = "4K",
 	};
 	struct actmem_region_info info;
 	const char *separator = "";
@@ -113,14 +115,14 @@ static int give_back(struct actmem *am, struct actmem_region *region, int error,
 	return STATUS_OK;
 }
 
-static int try_region(struct actmem *am, bool verbose)
+static int try_region(struct actmem *am, enum actmem_pages pages, bool verbose)
 {
 	struct actmem_region_options options;
 	struct actmem_region *region = NULL;
 	int error;
 
 	ACTMEM_INIT(&options);
-	options.length = TRIAL_BYTES;
+	options.length = pages == ACTMEM_PAGES_1G ? GIANT_BYTES : TRIAL_BYTES;
 	options.name = "actmem run";
 	error = actmem_region_create(am, &options, &region);
 	return give_back(am, region, error, verbose);
@@ -130,7 +132,8 @@ static int try_region(struct actmem *am, bool verbose)
  * The first file that the program's heap would take. It stays, made or found, and
  * is free again until the program locks it.
  */
-static int try_name(struct actmem *am, const char *name, uint64_t grow_bytes, bool verbose)
+static int try_name(struct actmem *am, const char *name, uint64_t grow_bytes,
+		    enum actmem_pages pages, bool verbose)
 {
 	struct actmem_region_options options;
 	struct actmem_region *region = NULL;
@@ -139,6 +142,8 @@ static int try_name(struct actmem *am, const char *name, uint64_t grow_bytes, bo
 
 	ACTMEM_INIT(&options);
 	options.length = grow_bytes ? grow_bytes : GROW_DEFAULT;
+	if (pages == ACTMEM_PAGES_1G)
+		options.length = (options.length + GIANT_BYTES - 1) / GIANT_BYTES * GIANT_BYTES;
 	if (asprintf(&path, "%s.0", name) < 0) {
 		warnx("%s", strerror(ENOMEM));
 		return STATUS_FAILED;
@@ -170,8 +175,9 @@ int try_environment(bool verbose)
 	}
 	status = try_heap(am, grow_bytes, limit_bytes);
 	if (!status)
-		status = options.heap_name ? try_name(am, options.heap_name, grow_bytes, verbose) :
-			 try_region(am, verbose);
+		status = options.heap_name ? try_name(am, options.heap_name, grow_bytes,
+						      options.pages, verbose) :
+			 try_region(am, options.pages, verbose);
 	actmem_close(am);
 	return status;
 }

@@ -111,9 +111,9 @@ static void test_pages(struct actmem *am)
 		return;
 	options.pages = ACTMEM_PAGES_4K;
 	options.allow = ACTMEM_ALLOW_4K | ACTMEM_ALLOW_THP;
-	try_region(am, &options, -EOPNOTSUPP, "2 MiB pages only");
+	try_region(am, &options, -EOPNOTSUPP, "2 MiB and 1 GiB only");
 	options.pages = ACTMEM_PAGES_THP;
-	try_region(am, &options, -EOPNOTSUPP, "2 MiB pages only");
+	try_region(am, &options, -EOPNOTSUPP, "2 MiB and 1 GiB only");
 }
 
 static void try_descriptor(struct actmem *am, int fd, const char *what)
@@ -206,7 +206,7 @@ static void try_variable(const char *name, const char *value)
 static void test_environment(void)
 {
 	try_variable("ACTMEM_BACKEND", "best");
-	try_variable("ACTMEM_PAGES", "1G");
+	try_variable("ACTMEM_PAGES", "1M");
 	try_variable("ACTMEM_POLICY", "local");
 	try_variable("ACTMEM_NODES", "0,");
 	try_variable("ACTMEM_NODES", "3-1");

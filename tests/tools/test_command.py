@@ -59,6 +59,29 @@ def run_names_the_value_that_is_wrong():
         expect(actmem("run", "true", environment=environment), 2, "", [value, variable])
 
 
+def giant_pages():
+    """Pages of 1 GiB that this machine has free, if its processor knows such."""
+    try:
+        with open("/sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages",
+                  encoding="ascii") as file:
+            return int(file.read())
+    except FileNotFoundError:
+        return None
+
+
+@case
+def run_tells_what_pages_of_1_gib_lack():
+    result = actmem("run", "--backend", "memfd", "--pages", "1G", "-v", "echo", "ran")
+    free = giant_pages()
+    if free:
+        expect(result, 0, "ran\n", "1G pages on node")
+    elif free is None:
+        expect(result, 1, "", ["no 1 GiB hugetlb pages", "ACTMEM_ALLOW=2m"])
+    else:
+        expect(result, 1, "", ["0 B free of 1.0 GiB wanted", "hugepages-1048576kB",
+                               "hugepagesz=1G hugepages=1", "ACTMEM_ALLOW=2m"])
+
+
 @case
 def run_names_a_policy_that_does_not_fit_the_nodes():
     for arguments, part in ((("--policy", "bind"), "policy bind needs nodes"),

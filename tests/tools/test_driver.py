@@ -53,6 +53,8 @@ PROGRAMS = {
               f"/bin/sh -c '{ACTMEM} list --json; {ACTMEM} list; {ACTMEM} info --json; "
               f"{ACTMEM} info; {ACTMEM} run {NAMED} {ACTMEM} --version || echo refused'; "
               f"{ACTMEM} run --name job2 --heap-grow 64M -- {ACTMEM} --version || echo full"],
+    "imported": [ACTMEM, "run", "--backend", "driver", "--nodes", "1", "--", HOLDER, "theirs",
+                 f"import:{4 * MIB}", "--", ACTMEM, "list", "--json"],
     "after": [ACTMEM, "list", "--json"],
 }
 
@@ -101,6 +103,7 @@ def list_on_the_driver():
         assert region["name"] == "held" and region["command"] == "holder", region
         assert region["nodes"] == [{"node": 1, "bytes": region["bytes"]}], region
         assert region["lingering"] is False and region["uid"] == 0, region
+        assert region["imported"] is False, region
 
 
 @case
@@ -167,6 +170,15 @@ def the_table_on_the_driver():
     rows = [line.split() for line in lines if line.rstrip().endswith(" driver")]
     assert [row[2:8] for row in rows] == [["holder", "held", "8M", "8M", "2M", "1:8M"],
                                           ["holder", "held", "4M", "4M", "2M", "1:4M"]], lines
+
+
+@case
+def memory_of_others_is_told_to_be_imported():
+    (region,) = json.loads(outputs()["imported"])["regions"]
+    assert region["imported"] is True and region["backend"] == "driver", region
+    assert region["name"] == "theirs" and region["bytes"] == 4 * MIB, region
+    assert region["pages"] == "4K" and region["page_bytes"] == 4096, region
+    assert region["allocated_bytes"] == 4 * MIB, region
 
 
 def values(text):

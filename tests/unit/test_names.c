@@ -362,7 +362,7 @@ static void test_driver_found_otherwise(void **state)
 	assert_string_equal(actmem_error(), "");
 	assert_int_equal(actmem_region_close(region), 0);
 	options.pages = ACTMEM_PAGES_4K;
-	assert_fails(actmem_region_open(am, path, &options, 0, &region), EOPNOTSUPP, "2 MiB pages only");
+	assert_fails(actmem_region_open(am, path, &options, 0, &region), EOPNOTSUPP, "2 MiB and 1 GiB only");
 	assert_int_equal(actmem_close(am), 0);
 }
 

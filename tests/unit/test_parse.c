@@ -120,7 +120,12 @@ static void test_environment(void **state)
 	assert_int_equal(options.size, sizeof(options));
 	setenv("ACTMEM_ALLOW", "any", 1);
 	assert_int_equal(actmem_options_from_environment(&options), 0);
-	assert_int_equal(options.allow, 0xf);
+	assert_int_equal(options.allow, 0x1f);
+	setenv("ACTMEM_ALLOW", "2m,4k", 1);
+	setenv("ACTMEM_PAGES", "1g", 1);
+	assert_int_equal(actmem_options_from_environment(&options), 0);
+	assert_int_equal(options.allow, ACTMEM_ALLOW_2M | ACTMEM_ALLOW_4K);
+	assert_int_equal(options.pages, ACTMEM_PAGES_1G);
 	setenv("ACTMEM_ALLOW", "", 1);
 	setenv("ACTMEM_PAGES", "", 1);
 	assert_int_equal(actmem_options_from_environment(&options), 0);

@@ -41,6 +41,7 @@ module_of = $$(tests/vm/kernel build-module $(1) tests/vm/$(2))
 
 # Memory that is not used costs next to nothing. It is the machine, too, that has all
 # DMA bounce, which matters to no other test there, and pages of 1 GiB.
+FAR_PROGRAMS := $(FAR_TESTS) $(B)/tests/lib/pages_1g
 FAR_CPU := Nehalem,+pdpe1gb
 FAR_MACHINE := --memory 7G --numa 2 --cpu $(FAR_CPU) --parameter swiotlb=force --timeout 1000
 
@@ -59,7 +60,7 @@ check-module:
 
 sparse: check-module
 
-$(addprefix check-vm-,$(VM_LABELS)): check-vm-%: $(B)/vm/init $(VM_TESTS) $(FAR_TESTS) $(BENCH_PROGRAMS)
+$(addprefix check-vm-,$(VM_LABELS)): check-vm-%: $(B)/vm/init $(VM_TESTS) $(FAR_PROGRAMS) $(BENCH_PROGRAMS)
 	@mkdir -p $(B)/check
 	@status=0; \
 	mover=$(call module_of,$*,mover) && blemish=$(call module_of,$*,blemish) && \
@@ -72,8 +73,8 @@ $(addprefix check-vm-,$(VM_LABELS)): check-vm-%: $(B)/vm/init $(VM_TESTS) $(FAR_
 		status=$$?; \
 	tests/vm/run --kernel $* --tap --log $(B)/check/vm-$*-far.kernel-log $(FAR_MACHINE) \
 		--file "$$importer:/vm/modules/importer.ko" \
-		-- $(firstword $(FAR_TESTS)) \
-		$(addprefix --and ,$(wordlist 2,$(words $(FAR_TESTS)),$(FAR_TESTS))) || status=$$?; \
+		-- $(firstword $(FAR_PROGRAMS)) \
+		$(addprefix --and ,$(wordlist 2,$(words $(FAR_PROGRAMS)),$(FAR_PROGRAMS))) || status=$$?; \
 	exit $$status
 
 # On the strict kernel, with the proof that its detectors are alive. `make check`
@@ -108,14 +109,14 @@ check-strict-driver: $(B)/vm/init $(STRICT_TESTS) $(DRIVER_TESTS)
 		$(addprefix --and ,$(wordlist 2,9,$(STRICT_TESTS)) $(DRIVER_TESTS))
 
 # What KASAN takes comes on top, or the regions would be refused as too large.
-check-strict-far: $(B)/vm/init $(FAR_TESTS)
+check-strict-far: $(B)/vm/init $(FAR_PROGRAMS)
 	@mkdir -p $(B)/check
 	@importer=$(call module_of,strict,importer) && \
 	tests/vm/run --kernel strict --tap --memory 8G --numa 2 --cpu $(FAR_CPU) --parameter swiotlb=force \
 		--timeout 2400 --log $(B)/check/strict-far.kernel-log \
 		--file "$$importer:/vm/modules/importer.ko" \
-		-- $(firstword $(FAR_TESTS)) \
-		$(addprefix --and ,$(wordlist 2,$(words $(FAR_TESTS)),$(FAR_TESTS)))
+		-- $(firstword $(FAR_PROGRAMS)) \
+		$(addprefix --and ,$(wordlist 2,$(words $(FAR_PROGRAMS)),$(FAR_PROGRAMS)))
 
 STRICT_DEVICES = $(VM_PROGRAMS) $(LIB_TEST_PROGRAMS)
 

@@ -120,13 +120,14 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
     """Opens the memory of this process, before its first use.
 
     backend     "auto", "driver" or "memfd"
-    pages       "2M", "thp" or "4K"
+    pages       "1G", "2M", "thp" or "4K"
     policy      "bind", "preferred" or "interleave", on
     nodes       a node's number or several
     allow       what may be used instead of what was asked for, some of
-                "thp", "4k", "node", "unlocked", or "any"; a failure where it
-                would be needed tells so
-    heap_grow   bytes of each region that blocks are taken from (64 MiB)
+                "2m", "thp", "4k", "node", "unlocked", or "any"; a failure
+                where it would be needed tells so
+    heap_grow   bytes of each region that blocks are taken from (64 MiB;
+                of 1G pages rounded up)
     heap_limit  bytes of all of them together (no limit)
     name        these regions are files name.0, name.1 and so on, which stay
                 and are taken as they are by the next process with that name:
@@ -211,7 +212,6 @@ def list():
 
 def _region(info):
     region = _native.as_dict(info)
-    del region["reserved"]
     region["backend"] = _native.BACKENDS[info.backend]
     region["pages"] = _native.PAGES[info.pages]
     region["nodes"] = {node: size for node, size in enumerate(info.node_bytes)
@@ -220,7 +220,7 @@ def _region(info):
     region["name"] = info.name.decode(errors="replace")
     region["command"] = info.command.decode(errors="replace")
     region["path"] = os.fsdecode(info.path)
-    for name in ("lingering", "named", "sealed"):
+    for name in ("lingering", "imported", "named", "sealed"):
         region[name] = bool(region[name])
     return region
 

@@ -14,8 +14,8 @@ PATH_MAX = 1024
 
 BACKENDS = ("auto", "driver", "memfd")
 POLICIES = ("default", "bind", "preferred", "interleave")
-PAGES = ("default", "2M", "thp", "4K")
-ALLOW = {"thp": 1, "4k": 2, "node": 4, "unlocked": 8, "any": 15}
+PAGES = ("default", "2M", "thp", "4K", "1G")
+ALLOW = {"2m": 16, "thp": 1, "4k": 2, "node": 4, "unlocked": 8, "any": 31}
 
 
 class Nodes(ctypes.Structure):
@@ -34,7 +34,7 @@ class RegionInfo(ctypes.Structure):
                 ("mapped_bytes", c_uint64), ("pinned_bytes", c_uint64),
                 ("node_bytes", c_uint64 * NODES_MAX), ("uid", c_uint32),
                 ("pid", c_int32), ("lingering", c_uint32),
-                ("reserved", c_uint32), ("name", c_char * NAME_MAX),
+                ("imported", c_uint32), ("name", c_char * NAME_MAX),
                 ("command", c_char * 16), ("allocated_bytes", c_uint64),
                 ("demand_faults", c_uint64),
                 ("poisoned_bytes", c_uint64), ("exported_bytes", c_uint64),
