@@ -187,7 +187,7 @@ int actmem_options_from_environment(struct actmem_options *options);
  */
 int actmem_open(struct actmem **am, const struct actmem_options *options);
 
-/* -EBUSY while regions or heaps of it are open; nothing is closed then. */
+/* -EBUSY while regions, heaps or queues of it are open; nothing is closed then. */
 int actmem_close(struct actmem *am);
 
 enum actmem_backend actmem_backend(const struct actmem *am);

@@ -20,7 +20,7 @@ $(UNIT_PROGRAMS): $(B)/tests/unit/%: $(UNIT_OBJ)/tests/unit/%.o \
 		$(UNIT_OBJ)/tests/unit/faults.o $(LIB_SOURCES:%.c=$(UNIT_OBJ)/%.o)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) $(UNIT_SANITIZE) -pthread $(UNIT_WRAPPED:%=-Wl,--wrap=%) \
-		$^ -lcmocka -o $@
+		$^ -lcmocka $(LIB_NEEDS) -o $@
 
 .PHONY: check-unit
 CHECKS += unit
