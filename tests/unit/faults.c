@@ -12,6 +12,7 @@
 
 #include "actmem.h"
 #include "faults.h"
+#include "wrap.h"
 
 static unsigned int countdown;
 static bool reached;
@@ -62,6 +63,8 @@ void fail_nothing(void)
 	call_name[0] = '\0';
 	forced_node = -1;
 	device_ioctl = NULL;
+	fail_transfers(0, 0, 0);
+	shorten_transfers(false);
 }
 
 void fake_device(int (*ask)(unsigned long request, void *argument))
@@ -74,8 +77,7 @@ void fake_node(int node)
 	forced_node = node;
 }
 
-/* Whether this call shall fail; sets errno, to @usual unless a test chose. */
-static bool fails(const char *call, int usual)
+bool fails(const char *call, int usual)
 {
 	if (countdown && !--countdown) {
 		reached = true;
@@ -89,16 +91,18 @@ static bool fails(const char *call, int usual)
 	return true;
 }
 
-#define WRAP(type, name, parameters)		\
-	type __real_##name parameters;		\
-	type __wrap_##name parameters;		\
-	type __wrap_##name parameters
-
 WRAP(int, open, (const char *path, int flags, ...))
 {
+	va_list arguments;
+	mode_t mode;
+
+	va_start(arguments, flags);
+	mode = flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ?
+	       va_arg(arguments, mode_t) : 0;
+	va_end(arguments);
 	if (device_ioctl && !strcmp(path, "/dev/actmem"))
 		path = "/dev/null";
-	return fails("open", EMFILE) ? -1 : __real_open(path, flags);
+	return fails("open", EMFILE) ? -1 : __real_open(path, flags, mode);
 }
 
 WRAP(int, ioctl, (int fd, unsigned long request, ...))

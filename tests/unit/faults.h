@@ -40,6 +40,15 @@ void fake_device(int (*ioctl)(unsigned long request, void *argument));
 /* move_pages() says that every page is on this node; -1: the truth. */
 void fake_node(int node);
 
+/*
+ * Of the transfers of a queue, whatever its engine, from the @first on (1: the
+ * next) @count end with @result, 0 or a negative errno, instead of what they did.
+ */
+void fail_transfers(unsigned int first, unsigned int count, int result);
+
+/* Transfers are asked to do no more than the half of what they should. */
+void shorten_transfers(bool shorten);
+
 struct held {
 	unsigned int descriptors;
 	unsigned int mappings;
