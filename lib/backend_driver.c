@@ -17,6 +17,7 @@
 #include "actmem.h"
 #include "../uapi/actmem.h"
 #include "backend.h"
+#include "driver_command.h"
 #include "error.h"
 #include "list.h"
 #include "map.h"
@@ -36,7 +37,7 @@ _Static_assert(ACTMEM_PLACE_BIND - 1 == ACTMEM_POLICY_BIND &&
 	       ACTMEM_PLACE_INTERLEAVE - 1 == ACTMEM_POLICY_INTERLEAVE, "policies map by -1");
 
 /* A signal that does not kill interrupts nothing that was done already. */
-static int ask(int fd, unsigned long request, void *argument)
+int driver_ask(int fd, unsigned long request, void *argument)
 {
 	while (ioctl(fd, request, argument)) {
 		if (errno != EINTR)
@@ -68,7 +69,7 @@ static int ask_query(int device, struct actmem_ioctl_query *query)
 		.abi = ACTMEM_ABI_VERSION,
 		.abi_oldest = ACTMEM_ABI_OLDEST,
 	};
-	return ask(device, ACTMEM_IOC_QUERY, query);
+	return driver_ask(device, ACTMEM_IOC_QUERY, query);
 }
 
 static int query(int device)
@@ -90,6 +91,13 @@ static int query(int device)
 		return fail(EPROTONOSUPPORT, "the driver has pages of %s, this library knows 2 MiB ones",
 			    BYTES_TEXT(query.page_bytes));
 	return 0;
+}
+
+static bool driver_has_commands(int device)
+{
+	struct actmem_ioctl_query query;
+
+	return !ask_query(device, &query) && query.features & ACTMEM_FEATURE_URING;
 }
 
 static int driver_open(int *device)
@@ -141,7 +149,7 @@ static int try_create(int device, const struct region_request *request,
 	};
 	memcpy(create->nodes, nodes->word, sizeof(create->nodes));
 	memcpy(create->name, request->name, sizeof(create->name));
-	error = ask(device, ACTMEM_IOC_CREATE, create);
+	error = driver_ask(device, ACTMEM_IOC_CREATE, create);
 	return error ? fail_create(device, -error, create) : 0;
 }
 
@@ -196,7 +204,7 @@ static int check_foreign(int fd, struct actmem_ioctl_info *info)
 
 	if (fstat(fd, &stat))
 		return fail(errno, "descriptor %d: %s", fd, strerror(errno));
-	if (!S_ISREG(stat.st_mode) || ask(fd, ACTMEM_IOC_INFO, info) || !info->length || !info->id)
+	if (!S_ISREG(stat.st_mode) || driver_ask(fd, ACTMEM_IOC_INFO, info) || !info->length || !info->id)
 		return fail(EINVAL, "descriptor %d is no region of the driver backend", fd);
 	if ((fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDWR)
 		return fail(EINVAL, "descriptor %d is not open for reading and writing", fd);
@@ -243,76 +251,6 @@ static void driver_unmap(struct backing *backing)
 	backing->address = NULL;
 }
 
-static int ask_range(const struct backing *backing, unsigned long request, uint64_t offset,
-		     uint64_t length, struct actmem_ioctl_range *range)
-{
-	int error;
-
-	*range = (struct actmem_ioctl_range){
-		.size = sizeof(*range),
-		.offset = offset,
-		.length = length,
-	};
-	error = ask(backing->fd, request, range);
-	if (error == -ENOTTY)
-		error = fail(EOPNOTSUPP, "this driver neither populates nor discards; upgrade the module");
-	return error;
-}
-
-static int driver_populate(const struct backing *backing, uint64_t offset, uint64_t length)
-{
-	struct actmem_ioctl_range range;
-	int error = ask_range(backing, ACTMEM_IOC_POPULATE, offset, length, &range);
-
-	if (!error || error == -EOPNOTSUPP)
-		return error;
-	if (!why_tell(-error, &range.why, false))
-		fail(-error, "the driver cannot populate %s (%s)", BYTES_TEXT(length),
-		     strerror(-error));
-	fail_more("; the first %s of the %s are there", BYTES_TEXT(range.done), BYTES_TEXT(length));
-	return error;
-}
-
-static int driver_discard(const struct backing *backing, uint64_t offset, uint64_t length)
-{
-	struct actmem_ioctl_range range;
-	int error = ask_range(backing, ACTMEM_IOC_DISCARD, offset, length, &range);
-
-	if (error == -EBUSY)
-		return fail(EBUSY, "%s of %s stay, since a device or I/O in flight holds them; try again when that has ended",
-			    BYTES_TEXT(length - range.done), BYTES_TEXT(length));
-	if (error && error != -EOPNOTSUPP)
-		return fail(-error, "the driver cannot discard %s (%s)", BYTES_TEXT(length),
-			    strerror(-error));
-	return error;
-}
-
-static int driver_copy(const struct backing *to, uint64_t offset, const struct backing *from,
-		       uint64_t from_offset, uint64_t length)
-{
-	struct actmem_ioctl_copy copy = {
-		.size = sizeof(copy),
-		.offset = offset,
-		.source_offset = from_offset,
-		.length = length,
-		.source_fd = from->fd,
-	};
-	int error = ask(to->fd, ACTMEM_IOC_COPY, &copy);
-
-	if (!error)
-		return 0;
-	if (error == -ENOTTY)
-		return fail(EOPNOTSUPP, "this driver does not copy; upgrade the module");
-	if (error == -EIO && copy.why.reason == ACTMEM_WHY_NONE)
-		fail(EIO, "the hardware reported an error in a page (see the kernel's log)");
-	else if (!why_tell(-error, &copy.why, false))
-		fail(-error, "the driver cannot copy %s (%s)", BYTES_TEXT(length),
-		     strerror(-error));
-	fail_more("; the first %llu of %llu bytes are copied", (unsigned long long)copy.done,
-		  (unsigned long long)length);
-	return error;
-}
-
 static void take_info(struct actmem_region_info *into, const struct actmem_ioctl_info *from)
 {
 	into->id = from->id;
@@ -339,7 +277,7 @@ static int ask_info(int fd, uint64_t id, struct actmem_region_info *into)
 		.node_bytes = (uintptr_t)into->node_bytes,
 		.node_count = ACTMEM_NODES_MAX,
 	};
-	int error = ask(fd, ACTMEM_IOC_INFO, &info);
+	int error = driver_ask(fd, ACTMEM_IOC_INFO, &info);
 
 	if (!error)
 		take_info(into, &info);
@@ -400,7 +338,7 @@ static int driver_list(struct region_list *list)
 	fail_clear();
 	do {
 		request.count = LIST_BATCH;
-		error = ask(device, ACTMEM_IOC_LIST, &request);
+		error = driver_ask(device, ACTMEM_IOC_LIST, &request);
 		if (error) {
 			error = fail(-error, "the driver does not list its regions (%s)",
 				     strerror(-error));
@@ -427,6 +365,9 @@ const struct backend backend_driver = {
 	.populate = driver_populate,
 	.discard = driver_discard,
 	.copy = driver_copy,
+	.has_commands = driver_has_commands,
+	.command = driver_command,
+	.command_result = driver_command_result,
 	.info = driver_info,
 	.release = driver_release,
 	.list = driver_list,

@@ -80,6 +80,7 @@ struct block_transfer {
 	unsigned int piece;		/* of the attachment */
 	unsigned int repeats;		/* in a row, without progress */
 	bool cancelled;			/* the kernel has been asked to */
+	struct backend_command command;	/* of a ring */
 };
 
 struct actmem_queue;
@@ -130,6 +131,7 @@ struct actmem_queue {
 	unsigned int waiting;		/* threads in actmem_wait() */
 	uint64_t next_id;
 	struct actmem_queue_stats stats;
+	bool sends_commands;		/* by the ring, not by workers */
 	bool is_plain;			/* the kernel refused to register a region */
 	char description[QUEUE_WORDS];
 	char plain_description[QUEUE_WORDS];

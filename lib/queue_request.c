@@ -186,7 +186,7 @@ static void enlist(struct actmem_queue *queue, struct request *request)
 		request->attachment->requests++;
 	queue->stats.requests++;
 	queue->stats.requests_total++;
-	if (request->file)
+	if (request->file || queue->sends_commands)
 		queue->engine->wake(queue);
 	else
 		workers_wake(queue);
@@ -211,7 +211,7 @@ static int submit(struct actmem_queue *queue, const char *call, struct request *
 
 	pthread_mutex_lock(&queue->lock);
 	error = check_attached(queue, draft);
-	if (!error && !draft->file)
+	if (!error && !draft->file && !queue->sends_commands)
 		error = workers_provide(queue);
 	request = error ? NULL : take_unused(queue);
 	if (request) {

@@ -15,6 +15,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "../uapi/actmem.h"
 #include "error.h"
 #include "queue.h"
 #include "queue_uring.h"
@@ -100,8 +101,36 @@ static void listen_for_event(struct uring *uring)
 	io_uring_sqe_set_data(sqe, uring);
 }
 
-/* False: the ring is full for now. */
-static bool send_block(struct uring *uring, struct block_transfer *block)
+/* False: the ring is full for now. So it is of the next. */
+static bool send_command(const struct actmem_queue *queue, struct uring *uring,
+			 struct block_transfer *block)
+{
+	const struct request *request = block->request;
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&uring->ring);
+	struct page_change change = {
+		.kind = request->kind == REQUEST_COPY ? CHANGE_COPY :
+			request->kind == REQUEST_POPULATE ? CHANGE_POPULATE : CHANGE_DISCARD,
+		.backing = &request->region->backing,
+		.offset = request->offset + block->at,
+		.length = block->length,
+	};
+	struct actmem_uring payload = { .argument = (uintptr_t)block->command.argument };
+
+	if (!sqe)
+		return false;
+	if (request->from) {
+		change.from = &request->from->backing;
+		change.from_offset = request->other_offset + block->at;
+	}
+	queue->am->backend->command(&change, &block->command);
+	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, block->command.fd, NULL, 0, 0);
+	sqe->cmd_op = block->command.operation;
+	memcpy(sqe->cmd, &payload, sizeof(payload));
+	io_uring_sqe_set_data(sqe, block);
+	return true;
+}
+
+static bool send_transfer(struct uring *uring, struct block_transfer *block)
 {
 	const struct request *request = block->request;
 	const struct attachment *attachment = request->attachment;
@@ -165,7 +194,8 @@ static void send_blocks(struct actmem_queue *queue, struct uring *uring)
 			queue_give_up_block(queue, block);
 			continue;
 		}
-		if (!send_block(uring, block))
+		if (!(block->request->file ? send_transfer(uring, block) :
+		      send_command(queue, uring, block)))
 			return;
 		link_remove(&block->link);
 		link_append(&uring->under_way, &block->link);
@@ -181,7 +211,8 @@ static void begin_blocks(struct actmem_queue *queue, struct uring *uring)
 	while (!link_is_alone(&uring->unused) && link_is_alone(&uring->to_send)) {
 		block = link_item(uring->unused.next, struct block_transfer, link);
 		link_remove(&block->link);
-		if (!queue_begin_transfer(queue, block)) {
+		if (!queue_begin_transfer(queue, block) &&
+		    !(queue->sends_commands && queue_begin_command(queue, block))) {
 			link_insert_before(uring->unused.next, &block->link);
 			return;
 		}
@@ -195,6 +226,15 @@ static void take_back(struct actmem_queue *queue, struct uring *uring,
 {
 	link_remove(&block->link);
 	block->cancelled = false;
+	if (!block->request->file) {
+		result = queue->am->backend->command_result(&block->command, result);
+		link_append(&uring->unused, &block->link);
+		if (result)
+			queue_fail_block(queue, block, result);
+		else
+			queue_end_block(queue, block);
+		return;
+	}
 	if (queue_continue(queue, block, result))
 		link_append(&uring->to_send, &block->link);
 	else
@@ -273,6 +313,8 @@ static void *serve(void *argument)
 	uring->error = ring_open(uring);
 	if (uring->error)
 		memcpy(uring->words, actmem_error(), sizeof(uring->words));
+	queue->sends_commands = !uring->error && queue->am->backend->has_commands &&
+				queue->am->backend->has_commands(queue->am->device);
 	uring->started = true;
 	pthread_cond_broadcast(&uring->ready);
 	while (!uring->error && !uring->ending) {

@@ -64,13 +64,14 @@ static bool does_transfers(const struct actmem_queue *queue)
 
 static bool begin(struct actmem_queue *queue, struct block_transfer *block)
 {
-	return queue_begin_command(queue, block) ||
+	return (!queue->sends_commands && queue_begin_command(queue, block)) ||
 	       (does_transfers(queue) && queue_begin_transfer(queue, block));
 }
 
 static bool has_more(const struct actmem_queue *queue)
 {
-	return queue_has_command(queue) || (does_transfers(queue) && queue_has_transfer(queue));
+	return (!queue->sends_commands && queue_has_command(queue)) ||
+	       (does_transfers(queue) && queue_has_transfer(queue));
 }
 
 static void *work(void *argument)
