@@ -337,6 +337,49 @@ static void test_fork(struct actmem_queue *queue, struct actmem_region *region)
 	set_close(&set);
 }
 
+/* A whole disk, if the machine has one to be overwritten. */
+static void test_disk(struct actmem_queue *queue, struct actmem_region *region)
+{
+	const char *path = getenv("ACTMEM_TEST_DISK");
+	struct actmem_file_info info;
+	struct actmem_file *file;
+	void *seen;
+	int disk;
+
+	if (!path) {
+		tap_skip("ACTMEM_TEST_DISK names no disk");
+		return;
+	}
+	disk = open(path, O_RDWR | O_DIRECT | O_CLOEXEC);
+	if (disk < 0 || posix_memalign(&seen, 4096, LENGTH))
+		tap_bail("%s: %s", path, strerror(errno));
+	returns(open_with(queue, path, 0, 0, &file), 0);
+	ACTMEM_INIT(&info);
+	returns(actmem_file_info(file, &info), 0);
+	ok(info.direct && info.alignment >= 512, "a disk is used past the page cache");
+	ok(info.length == (uint64_t)lseek(disk, 0, SEEK_END), "and has its length");
+	pattern(map_or_bail(region), LENGTH, 21);
+	returns(result_of(queue, actmem_spill(queue, file, LENGTH, region, 0, LENGTH, NULL)), 0);
+	ok(pread(disk, seen, LENGTH, LENGTH) == (ssize_t)LENGTH &&
+	   !memcmp(seen, map_or_bail(region), LENGTH), "what is spilled is on the disk");
+	pattern(seen, LENGTH, 22);
+	ok(pwrite(disk, seen, LENGTH, 0) == (ssize_t)LENGTH, "written by the test");
+	returns(result_of(queue, actmem_fill(queue, file, 0, region, 0, LENGTH, NULL)), 0);
+	ok(!memcmp(seen, map_or_bail(region), LENGTH), "what is filled is as on the disk");
+	returns(result_of(queue, actmem_fill(queue, file, info.length - BLOCK, region, 0, 2 * BLOCK,
+					     NULL)), -ENODATA);
+	returns(result_of(queue, actmem_spill(queue, file, info.length - BLOCK, region, 0,
+					      2 * BLOCK, NULL)), -ENOSPC);
+	says("block 1");
+	returns(open_with(queue, path, 0, info.length + 4096, &file), -ENOSPC);
+	returns(actmem_file_close(file), 0);
+	returns(actmem_region_unmap(region), 0);
+	returns(actmem_region_unmap(region), 0);
+	returns(actmem_region_unmap(region), 0);
+	close(disk);
+	free(seen);
+}
+
 static void test_engine(struct actmem *am, enum actmem_engine engine)
 {
 	struct actmem_queue *queue = queue_or_bail(am, engine, BLOCK, 8);
@@ -359,6 +402,7 @@ static void test_engine(struct actmem *am, enum actmem_engine engine)
 	test_deadline(queue, region);
 	test_threads(queue, region);
 	test_fork(queue, region);
+	test_disk(queue, region);
 	returns(actmem_queue_detach(queue, region), 0);
 	returns(actmem_region_close(region), 0);
 	destroy_idle(queue);

@@ -31,7 +31,8 @@ $(VM_PROGRAMS): $(B)/vm/%: tests/vm/programs/%.c \
 
 # One boot for each kernel, with all that any of the tests wants: disk and memory
 # for a registered buffer of 1 GiB.
-VM_MACHINE := --memory 2304M --numa 3 --nvme 1G --edu --timeout 300 --env ACTMEM_BACKEND=driver
+VM_MACHINE := --memory 2304M --numa 3 --nvme 1G --edu --timeout 300 --env ACTMEM_BACKEND=driver \
+	--env ACTMEM_TEST_DISK=/dev/nvme0n1
 
 # The driver's tests load two modules: tests/vm/blemish marks pages as failed, and
 # tests/vm/mover is a DMA engine made of software, of which the strict kernel has
@@ -41,7 +42,8 @@ VM_MACHINE := --memory 2304M --numa 3 --nvme 1G --edu --timeout 300 --env ACTMEM
 FAR_MACHINE := --memory 7G --numa 2 --timeout 300
 
 # KASAN takes an eighth of the memory and most of the time.
-STRICT_MACHINE := --memory 3G --numa 3 --nvme 1G --edu --timeout 900 --env ACTMEM_BACKEND=driver
+STRICT_MACHINE := --memory 3G --numa 3 --nvme 1G --edu --timeout 900 --env ACTMEM_BACKEND=driver \
+	--env ACTMEM_TEST_DISK=/dev/nvme0n1
 
 VM_TESTS = $(DRIVER_TESTS) $(VM_PROGRAMS) $(LIB_TEST_PROGRAMS)
 
