@@ -88,7 +88,7 @@ int device_of(int fd, const char *path, struct device *device)
 	if (!statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &extended) &&
 	    extended.stx_mask & STATX_DIOALIGN && extended.stx_dio_offset_align) {
 		device->alignment = extended.stx_dio_offset_align;
-		device->memory_alignment = extended.stx_dio_mem_align;
+		device->memory_alignment = extended.stx_dio_mem_align ?: 1;
 	}
 	return 0;
 }

@@ -18,18 +18,24 @@ static int fail_register(int error, uint64_t length)
 		    strerror(error));
 }
 
-/* Takes the pieces that were registered out of the table again. */
-static void drop_pieces(struct uring *uring, struct attachment *attachment, unsigned int count)
+/*
+ * Takes the pieces below *@count out of the table again. True: there are none left;
+ * else the kernel lacked memory to do it, and is to be asked again.
+ */
+static bool drop_pieces(struct uring *uring, struct attachment *attachment, unsigned int *count)
 {
 	struct iovec none = { 0 };
 	__u64 no_tag = 0;
 
-	while (count--) {
-		uint16_t slot = attachment->slots[count];
+	while (*count) {
+		uint16_t slot = attachment->slots[*count - 1];
 
-		io_uring_register_buffers_update_tag(&uring->ring, slot, &none, &no_tag, 1);
+		if (io_uring_register_buffers_update_tag(&uring->ring, slot, &none, &no_tag, 1) != 1)
+			return false;
 		uring->buffers[uring->buffer_count++] = slot;
+		--*count;
 	}
+	return true;
 }
 
 static int register_piece(struct uring *uring, struct attachment *attachment, unsigned int piece)
@@ -56,25 +62,26 @@ static int register_piece(struct uring *uring, struct attachment *attachment, un
 	return 0;
 }
 
-static enum ring_step attach_step(struct uring *uring, struct ring_job *job)
+/* Until the kernel has let go of all pieces. */
+static enum ring_step drop_step(struct uring *uring, struct ring_job *job)
 {
-	if (!job->error && job->next < job->attachment->pieces) {
-		job->error = register_piece(uring, job->attachment, job->next);
-		if (!job->error) {
-			job->next++;
-			return RING_STEP_AGAIN;
-		}
-		memcpy(job->words, actmem_error(), sizeof(job->words));
-		drop_pieces(uring, job->attachment, job->next);
-	}
-	return job->error && job->attachment->held ? RING_STEP_WAIT : RING_STEP_ENDED;
+	if (!drop_pieces(uring, job->attachment, &job->next))
+		return RING_STEP_AGAIN;
+	return job->attachment->held ? RING_STEP_WAIT : RING_STEP_ENDED;
 }
 
-static enum ring_step detach_step(struct uring *uring, struct ring_job *job)
+static enum ring_step attach_step(struct uring *uring, struct ring_job *job)
 {
-	drop_pieces(uring, job->attachment, job->next);
-	job->next = 0;
-	return job->attachment->held ? RING_STEP_WAIT : RING_STEP_ENDED;
+	if (job->next == job->attachment->pieces)
+		return RING_STEP_ENDED;
+	job->error = register_piece(uring, job->attachment, job->next);
+	if (!job->error) {
+		job->next++;
+		return RING_STEP_AGAIN;
+	}
+	memcpy(job->words, actmem_error(), sizeof(job->words));
+	job->step = drop_step;
+	return RING_STEP_AGAIN;
 }
 
 static int do_job(struct actmem_queue *queue, struct ring_job *job)
@@ -107,7 +114,7 @@ int ring_attach(struct actmem_queue *queue, struct attachment *attachment)
 void ring_detach(struct actmem_queue *queue, struct attachment *attachment)
 {
 	struct ring_job job = {
-		.step = detach_step,
+		.step = drop_step,
 		.attachment = attachment,
 		.next = attachment->pieces,
 	};
@@ -116,49 +123,52 @@ void ring_detach(struct actmem_queue *queue, struct attachment *attachment)
 	free(attachment->slots);
 }
 
-static void drop_files(struct uring *uring, struct actmem_file *file, unsigned int count)
+/* As drop_step(), of the files below job->next. */
+static enum ring_step drop_file_step(struct uring *uring, struct ring_job *job)
 {
 	int none = -1;
 
-	while (count--) {
-		uint16_t slot = file->stripes[count].slot;
+	while (job->next) {
+		uint16_t slot = job->file->stripes[job->next - 1].slot;
 
-		io_uring_register_files_update(&uring->ring, slot, &none, 1);
+		if (io_uring_register_files_update(&uring->ring, slot, &none, 1) != 1)
+			return RING_STEP_AGAIN;
 		uring->files[uring->file_count++] = slot;
+		job->next--;
 	}
+	return RING_STEP_ENDED;
+}
+
+static int register_file(struct uring *uring, struct stripe *stripe)
+{
+	int result;
+
+	if (!uring->file_count)
+		return fail(EMFILE, "the queue has no room for '%s': %u files at most", stripe->path,
+			    RING_FILES);
+	stripe->slot = uring->files[uring->file_count - 1];
+	result = io_uring_register_files_update(&uring->ring, stripe->slot, &stripe->fd, 1);
+	if (result != 1)
+		return fail(-result, "cannot register '%s' with io_uring (%s)", stripe->path,
+			    strerror(-result));
+	uring->file_count--;
+	return 0;
 }
 
 static enum ring_step add_file_step(struct uring *uring, struct ring_job *job)
 {
 	struct actmem_file *file = job->file;
-	unsigned int i;
-	int result = 1;
 
-	for (i = 0; i < file->count && uring->file_count && result == 1; i++) {
-		uint16_t slot = uring->files[uring->file_count - 1];
-
-		result = io_uring_register_files_update(&uring->ring, slot, &file->stripes[i].fd, 1);
-		if (result != 1)
+	for (; job->next < file->count; job->next++) {
+		job->error = register_file(uring, &file->stripes[job->next]);
+		if (job->error)
 			break;
-		uring->file_count--;
-		file->stripes[i].slot = slot;
 	}
-	if (i == file->count)
+	if (!job->error)
 		return RING_STEP_ENDED;
-	drop_files(uring, file, i);
-	job->error = result < 0 ?
-		     fail(-result, "cannot register '%s' with io_uring (%s)", file->stripes[i].path,
-			  strerror(-result)) :
-		     fail(EMFILE, "the queue has no room for %u more files: %u at most",
-			  file->count, RING_FILES);
 	memcpy(job->words, actmem_error(), sizeof(job->words));
-	return RING_STEP_ENDED;
-}
-
-static enum ring_step remove_file_step(struct uring *uring, struct ring_job *job)
-{
-	drop_files(uring, job->file, job->file->count);
-	return RING_STEP_ENDED;
+	job->step = drop_file_step;
+	return RING_STEP_AGAIN;
 }
 
 int ring_add_file(struct actmem_queue *queue, struct actmem_file *file)
@@ -170,7 +180,7 @@ int ring_add_file(struct actmem_queue *queue, struct actmem_file *file)
 
 void ring_remove_file(struct actmem_queue *queue, struct actmem_file *file)
 {
-	struct ring_job job = { .step = remove_file_step, .file = file };
+	struct ring_job job = { .step = drop_file_step, .file = file, .next = file->count };
 
 	ring_do(queue, &job);
 }
