@@ -20,14 +20,13 @@
 #define ALIGNMENT_USUAL	4096ULL
 
 /*
- * Long enough that the cost of a system call and an interrupt does not count, and
- * so many that a drive with several queues has work on each. A disk that has to
- * move its head gets longer transfers, and few.
+ * Long enough that the cost of a system call, an interrupt and a thread that wakes
+ * does not count, and so many that a drive with several queues has work on each. A
+ * disk that has to move its head, as many a virtual one says of itself, gets fewer.
  */
-#define BLOCK_USUAL	(1ULL << 20)
-#define BLOCK_LONGEST	(4ULL << 20)
+#define BLOCK_USUAL	(4ULL << 20)
 #define DEPTH_USUAL	32
-#define DEPTH_ROTATIONAL	4
+#define DEPTH_ROTATIONAL	16
 
 /* A partition has the queue of its disk. */
 static int queue_value(dev_t number, const char *name, uint64_t *value)
@@ -52,11 +51,10 @@ static void take_likings(dev_t number, struct device *device)
 	if (!queue_value(number, "rotational", &value) && value) {
 		device->rotational = true;
 		device->depth = DEPTH_ROTATIONAL;
-		device->block_bytes = BLOCK_LONGEST;
 	}
-	/* The block layer cuts longer transfers into parts of this length. */
-	if (!queue_value(number, "max_sectors_kb", &value) && value > BLOCK_USUAL >> 10)
-		device->block_bytes = value << 10 < BLOCK_LONGEST ? value << 10 : BLOCK_LONGEST;
+	/* The block layer cuts transfers into parts of this length: into whole ones. */
+	if (!queue_value(number, "max_sectors_kb", &value) && value && value < BLOCK_USUAL >> 10)
+		device->block_bytes -= BLOCK_USUAL % (value << 10);
 	if (!queue_value(number, "nr_requests", &value) && value && value < device->depth)
 		device->depth = (unsigned int)value;
 	device->block_bytes -= device->block_bytes % ALIGNMENT_USUAL;

@@ -94,8 +94,9 @@ struct engine {
 	int (*start)(struct actmem_queue *queue);
 	/* Nothing is under way, attached or open. */
 	void (*stop)(struct actmem_queue *queue);
-	/* There may be blocks to begin. */
+	/* There may be blocks to begin: asks for rouse(), if that is needed. */
 	void (*wake)(struct actmem_queue *queue);
+	void (*rouse)(struct actmem_queue *queue);
 	/* Has the blocks of a request come back soon, if it can. */
 	void (*cancel)(struct actmem_queue *queue, struct request *request);
 	int (*attach)(struct actmem_queue *queue, struct attachment *attachment);
@@ -129,6 +130,8 @@ struct actmem_queue {
 	struct link under_way, ended, timed;
 	struct link unused;		/* requests to be used again */
 	unsigned int waiting;		/* threads in actmem_wait() */
+	unsigned int to_tell;		/* completions that they do not know of */
+	bool to_rouse;			/* the engine */
 	uint64_t next_id;
 	struct actmem_queue_stats stats;
 	bool sends_commands;		/* by the ring, not by workers */
@@ -142,6 +145,13 @@ int queue_check(const struct actmem_queue *queue, const char *call);
 
 struct attachment *queue_attachment(struct actmem_queue *queue,
 				    const struct actmem_region *region);
+
+/*
+ * Gives the lock back, and only then wakes those who are to be, as they would want
+ * it at once. A thread that is about to sleep with the lock wakes them before.
+ */
+void queue_unlock(struct actmem_queue *queue);
+void queue_notify(struct actmem_queue *queue);
 
 /* What follows is called with the queue's lock held. */
 

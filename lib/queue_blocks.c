@@ -138,7 +138,7 @@ static void complete(struct actmem_queue *queue, struct request *request)
 	queue->stats.requests--;
 	queue->stats.completions++;
 	if (queue->waiting)
-		pthread_cond_signal(&queue->completed);
+		queue->to_tell++;
 }
 
 /* It begins no more blocks, and ends once none is under way. */
@@ -194,7 +194,7 @@ int actmem_cancel(struct actmem_queue *queue, uint64_t id)
 		error = fail(ENOENT, "request %llu is not under way", (unsigned long long)id);
 	else
 		stop_early(queue, request, ECANCELED);
-	pthread_mutex_unlock(&queue->lock);
+	queue_unlock(queue);
 	return error;
 }
 

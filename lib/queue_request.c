@@ -22,6 +22,34 @@ uint64_t queue_now(void)
 	return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
 }
 
+static void tell(struct actmem_queue *queue, unsigned int ended, bool rouse)
+{
+	if (ended > 1)
+		pthread_cond_broadcast(&queue->completed);
+	else if (ended)
+		pthread_cond_signal(&queue->completed);
+	if (rouse)
+		queue->engine->rouse(queue);
+}
+
+void queue_unlock(struct actmem_queue *queue)
+{
+	unsigned int ended = queue->to_tell;
+	bool rouse = queue->to_rouse;
+
+	queue->to_tell = 0;
+	queue->to_rouse = false;
+	pthread_mutex_unlock(&queue->lock);
+	tell(queue, ended, rouse);
+}
+
+void queue_notify(struct actmem_queue *queue)
+{
+	tell(queue, queue->to_tell, queue->to_rouse);
+	queue->to_tell = 0;
+	queue->to_rouse = false;
+}
+
 struct attachment *queue_attachment(struct actmem_queue *queue,
 				    const struct actmem_region *region)
 {
@@ -222,7 +250,7 @@ static int submit(struct actmem_queue *queue, const char *call, struct request *
 	} else if (!error) {
 		error = fail(ENOMEM, "no memory for a request");
 	}
-	pthread_mutex_unlock(&queue->lock);
+	queue_unlock(queue);
 	if (!error && caller) {
 		taken.size = caller->size;
 		error = give_struct(caller, &taken, sizeof(taken), "request");
@@ -332,7 +360,7 @@ static int take_ended(struct actmem_queue *queue, char *completions, unsigned in
 	}
 	/* Who waits on has nothing to wait for any more. */
 	if (queue->waiting && !queue->stats.requests && !queue->stats.completions)
-		pthread_cond_broadcast(&queue->completed);
+		queue->to_tell += queue->waiting;
 	return (int)count;
 }
 
@@ -345,6 +373,7 @@ static bool wait_until(struct actmem_queue *queue, uint64_t until)
 
 	if (!link_is_alone(&queue->ended))
 		return true;
+	queue_notify(queue);
 	queue->waiting++;
 	if (next)
 		pthread_cond_timedwait(&queue->completed, &queue->lock, &time);
@@ -379,6 +408,6 @@ int actmem_wait_sized(struct actmem_queue *queue, struct actmem_completion *comp
 	if (!count && queue->stats.requests)
 		count = fail(ETIMEDOUT, "none of %llu requests has ended",
 			     (unsigned long long)queue->stats.requests);
-	pthread_mutex_unlock(&queue->lock);
+	queue_unlock(queue);
 	return count;
 }

@@ -5,11 +5,12 @@
  * program is interrupted by completions, and none that ends takes its I/O with it.
  *
  * It sleeps in the kernel until something comes back, a deadline passes, or another
- * thread writes to the eventfd that it has a read on. queue_register.c
- * is what it registers.
+ * thread writes to the eventfd that it polls. What it registers is in
+ * queue_register.c.
  */
 #include <errno.h>
 #include <liburing.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -97,7 +98,7 @@ static void listen_for_event(struct uring *uring)
 	if (!sqe)
 		return;
 	uring->listens = true;
-	io_uring_prep_read(sqe, uring->descriptors[1], &uring->woken, sizeof(uring->woken), 0);
+	io_uring_prep_poll_multishot(sqe, uring->descriptors[1], POLLIN);
 	io_uring_sqe_set_data(sqe, uring);
 }
 
@@ -253,7 +254,7 @@ static void take_completions(struct actmem_queue *queue, struct uring *uring)
 		if (!data)
 			continue;
 		if (data == (uintptr_t)uring)
-			uring->listens = false;
+			uring->listens = cqe->flags & IORING_CQE_F_MORE;
 		else if (data & RING_RELEASE)
 			((struct attachment *)(uintptr_t)(data & ~RING_RELEASE))->held--;
 		else
@@ -271,7 +272,7 @@ static enum ring_step do_job(struct actmem_queue *queue, struct uring *uring)
 	if (link_is_alone(&uring->jobs))
 		return step;
 	job = link_item(uring->jobs.next, struct ring_job, link);
-	pthread_mutex_unlock(&queue->lock);
+	queue_unlock(queue);
 	step = job->step(uring, job);
 	pthread_mutex_lock(&queue->lock);
 	if (step != RING_STEP_ENDED)
@@ -323,7 +324,7 @@ static void *serve(void *argument)
 		expiry = queue_expire(queue);
 		begin_blocks(queue, uring);
 		uring->asleep = true;
-		pthread_mutex_unlock(&queue->lock);
+		queue_unlock(queue);
 		enter(uring, step, expiry);
 		pthread_mutex_lock(&queue->lock);
 		uring->asleep = false;
@@ -338,14 +339,17 @@ static void *serve(void *argument)
 /* The lock is held. */
 static void wake(struct actmem_queue *queue)
 {
-	struct uring *uring = queue->uring;
+	if (queue->uring->asleep)
+		queue->to_rouse = true;
+	queue->uring->asleep = false;
+}
+
+/* An eventfd takes more of them than are ever written; nobody reads it. */
+static void rouse(struct actmem_queue *queue)
+{
 	const uint64_t one = 1;
 
-	if (!uring->asleep)
-		return;
-	uring->asleep = false;
-	/* An eventfd takes more of them than are ever written. */
-	while (write(uring->descriptors[1], &one, sizeof(one)) < 0 && errno == EINTR)
+	while (write(queue->uring->descriptors[1], &one, sizeof(one)) < 0 && errno == EINTR)
 		;
 }
 
@@ -437,7 +441,7 @@ static void stop(struct actmem_queue *queue)
 	pthread_mutex_lock(&queue->lock);
 	uring->ending = true;
 	wake(queue);
-	pthread_mutex_unlock(&queue->lock);
+	queue_unlock(queue);
 	pthread_join(uring->thread, NULL);
 	close(uring->descriptors[1]);
 	free_uring(queue);
@@ -450,6 +454,7 @@ int ring_do(struct actmem_queue *queue, struct ring_job *job)
 	pthread_mutex_lock(&queue->lock);
 	link_append(&uring->jobs, &job->link);
 	wake(queue);
+	queue_notify(queue);
 	while (!job->ended)
 		pthread_cond_wait(&uring->ready, &queue->lock);
 	pthread_mutex_unlock(&queue->lock);
@@ -461,6 +466,7 @@ const struct engine engine_uring = {
 	.start = start,
 	.stop = stop,
 	.wake = wake,
+	.rouse = rouse,
 	.cancel = cancel,
 	.attach = ring_attach,
 	.detach = ring_detach,

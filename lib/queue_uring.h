@@ -43,7 +43,6 @@ struct uring {
 	pthread_cond_t ready;		/* the ring is there, or a job has ended */
 	struct held held;
 	int descriptors[2];		/* ring, eventfd */
-	uint64_t woken;			/* what the eventfd said */
 	bool listens;			/* to the eventfd */
 	bool asleep, ending, started, cancelling;
 	int error;			/* of the start */

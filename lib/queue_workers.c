@@ -47,7 +47,7 @@ static void do_block(struct actmem_queue *queue, struct block_transfer *block)
 	int64_t result;
 
 	do {
-		pthread_mutex_unlock(&queue->lock);
+		queue_unlock(queue);
 		result = is_command ? command(block) : transfer(block);
 		pthread_mutex_lock(&queue->lock);
 		if (is_command && result)
@@ -90,11 +90,12 @@ static void *work(void *argument)
 			do_block(queue, &block);
 			continue;
 		}
+		queue_notify(queue);
 		workers->idle++;
 		pthread_cond_wait(&workers->work, &queue->lock);
 		workers->idle--;
 	}
-	pthread_mutex_unlock(&queue->lock);
+	queue_unlock(queue);
 	return NULL;
 }
 
@@ -165,6 +166,11 @@ static int workers_start(struct actmem_queue *queue)
 	return error;
 }
 
+/* They are woken as they are needed. */
+static void workers_rouse(struct actmem_queue *queue)
+{
+}
+
 /* A system call that a thread is in runs to its end, which is awaited. */
 static void workers_cancel(struct actmem_queue *queue, struct request *request)
 {
@@ -194,6 +200,7 @@ const struct engine engine_workers = {
 	.start = workers_start,
 	.stop = workers_end,
 	.wake = workers_wake,
+	.rouse = workers_rouse,
 	.cancel = workers_cancel,
 	.attach = workers_attach,
 	.detach = workers_detach,

@@ -51,6 +51,7 @@ static void set_up(struct job *job, const char *path)
 {
 	struct actmem_region_options region;
 	struct actmem_file_options file;
+	struct actmem_queue_options queue;
 	struct actmem_file_info info;
 	struct actmem *am;
 	void *memory;
@@ -58,6 +59,9 @@ static void set_up(struct job *job, const char *path)
 	ACTMEM_INIT(&region);
 	region.length = (job->block_bytes * job->depth + (2 << 20) - 1) >> 21 << 21;
 	region.name = "bench";
+	ACTMEM_INIT(&queue);
+	queue.depth = job->depth;
+	queue.block_bytes = job->block_bytes;
 	ACTMEM_INIT(&file);
 	file.paths = &path;
 	file.path_count = 1;
@@ -65,7 +69,7 @@ static void set_up(struct job *job, const char *path)
 	ACTMEM_INIT(&info);
 	if (actmem_open(&am, NULL) || actmem_region_create(am, &region, &job->region) ||
 	    actmem_region_map(job->region, &memory) ||
-	    actmem_queue_create(am, NULL, &job->queue) ||
+	    actmem_queue_create(am, &queue, &job->queue) ||
 	    actmem_queue_attach(job->queue, job->region, 0) ||
 	    actmem_file_open(job->queue, &file, &job->file) ||
 	    actmem_file_info(job->file, &info))

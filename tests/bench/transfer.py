@@ -34,7 +34,7 @@ def ours(program, mode, path, block, depth, total):
 def peer(mode, path, block, depth, total, pages):
     command = [
         "fio", "--name=transfer", f"--filename={path}", "--ioengine=io_uring", "--fixedbufs=1",
-        "--registerfiles=1", "--direct=1", f"--bs={block}", f"--iodepth={depth}",
+        "--registerfiles=1", "--scramble_buffers=0", "--direct=1", f"--bs={block}", f"--iodepth={depth}",
         f"--rw={'read' if mode == 'fill' else 'write'}", f"--io_size={total}",
         f"--size={os.path.getsize(path) // block * block}", "--thread", "--output-format=json",
     ]

@@ -131,7 +131,7 @@ WRAP(int, io_uring_register_files_update, (struct io_uring *ring, unsigned int s
 	       __real_io_uring_register_files_update(ring, slot, files, count);
 }
 
-/* Files are registered, unlike the eventfd that the library reads from. */
+/* Files are registered, unlike the eventfd that the library polls. */
 static bool is_transfer(const struct io_uring_sqe *sqe)
 {
 	return sqe->flags & IOSQE_FIXED_FILE;
@@ -146,7 +146,7 @@ static void change_submissions(struct io_uring *ring, __u64 *event)
 
 		if (is_transfer(sqe))
 			sqe->len = (unsigned int)short_length(sqe->len);
-		else if (sqe->opcode == IORING_OP_READ)
+		else if (sqe->opcode == IORING_OP_POLL_ADD)
 			*event = sqe->user_data;
 	}
 }
