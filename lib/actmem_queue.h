@@ -37,9 +37,9 @@ enum actmem_engine {
 
 struct actmem_queue_options {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t block_bytes;		/* of the longest single transfer; 0: as each file's devices like it */
+	uint64_t block_bytes;		/* of the longest transfer; 0: as a file's devices like */
 	enum actmem_engine engine;
-	uint32_t depth;			/* transfers of one file at a time; 0: as its devices like it */
+	uint32_t depth;			/* transfers of a file at a time; 0: likewise */
 	uint32_t workers;		/* threads, where threads do it; 0: 8 */
 	uint32_t reserved;		/* 0 */
 };
@@ -135,7 +135,7 @@ struct actmem_file_options {
 	const char *const *paths;
 	uint32_t path_count;		/* 1 to 64 */
 	uint32_t flags;			/* ACTMEM_FILE_* */
-	uint64_t stripe_bytes;		/* a multiple of the alignment; 0: block_bytes of the set */
+	uint64_t stripe_bytes;		/* a multiple of the alignment; 0: its block_bytes */
 	uint64_t length;		/* bytes of the set to allocate on the disks; 0: none */
 };
 

@@ -3,8 +3,7 @@
  * An open backend with its regions; what fork() does to them.
  *
  * Locks, outermost first: a heap's grow_lock or a region's pages_lock, a heap's
- * lock or a region's lock, the handles lock. A queue's lock is held with none of
- * them, and may be held when the handles lock is taken.
+ * lock or a region's lock, the handles lock. A queue's lock is held alone.
  */
 #ifndef LIB_CONTEXT_H
 #define LIB_CONTEXT_H

@@ -11,9 +11,10 @@
 #include "error.h"
 #include "why.h"
 
-_Static_assert(sizeof(struct actmem_ioctl_range) <= sizeof(((struct backend_command *)0)->argument) &&
-	       sizeof(struct actmem_ioctl_copy) <= sizeof(((struct backend_command *)0)->argument),
-	       "the argument of a command fits");
+#define ARGUMENT_BYTES	sizeof(((struct backend_command *)0)->argument)
+
+_Static_assert(sizeof(struct actmem_ioctl_range) <= ARGUMENT_BYTES &&
+	       sizeof(struct actmem_ioctl_copy) <= ARGUMENT_BYTES, "arguments of commands fit");
 
 static int tell_populate(int error, const struct actmem_ioctl_range *range)
 {

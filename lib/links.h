@@ -14,7 +14,8 @@ struct link {
 };
 
 /* The struct of @type whose @field is this link. */
-#define link_item(link, type, field)	((type *)(void *)((char *)(link) - offsetof(type, field)))
+#define link_item(link, type, field)	\
+	((type *)(void *)((char *)(link) - offsetof(type, field)))
 
 static inline void link_init(struct link *link)
 {

@@ -30,7 +30,8 @@ static bool drop_pieces(struct uring *uring, struct attachment *attachment, unsi
 	while (*count) {
 		uint16_t slot = attachment->slots[*count - 1];
 
-		if (io_uring_register_buffers_update_tag(&uring->ring, slot, &none, &no_tag, 1) != 1)
+		if (io_uring_register_buffers_update_tag(&uring->ring, slot, &none, &no_tag,
+							 1) != 1)
 			return false;
 		uring->buffers[uring->buffer_count++] = slot;
 		--*count;

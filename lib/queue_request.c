@@ -352,7 +352,8 @@ static int take_ended(struct actmem_queue *queue, char *completions, unsigned in
 			fail(request->error, "%s", request->words);
 		}
 		memset(completions, 0, size);
-		memcpy(completions, &completion, size < sizeof(completion) ? size : sizeof(completion));
+		memcpy(completions, &completion,
+		       size < sizeof(completion) ? size : sizeof(completion));
 		completions += size;
 		link_remove(&request->link);
 		link_append(&queue->unused, &request->link);

@@ -289,6 +289,7 @@ static void enter(struct uring *uring, enum ring_step step, uint64_t expiry)
 	struct __kernel_timespec timeout = { 0 };
 	struct io_uring_cqe *cqe;
 	uint64_t now = expiry && step == RING_STEP_WAIT ? queue_now() : 0;
+	bool is_short = expiry || step == RING_STEP_AGAIN;
 	int error;
 
 	if (now && expiry > now) {
@@ -296,8 +297,7 @@ static void enter(struct uring *uring, enum ring_step step, uint64_t expiry)
 		timeout.tv_nsec = (long long)((expiry - now) % 1000000000);
 	}
 	error = io_uring_submit_and_wait_timeout(&uring->ring, &cqe, 1,
-						 expiry || step == RING_STEP_AGAIN ? &timeout : NULL,
-						 NULL);
+						 is_short ? &timeout : NULL, NULL);
 	/* No memory to begin something with: it stays in the ring, to be begun later. */
 	if (error < 0 && error != -ETIME && error != -EINTR)
 		usleep(BREATH_US);

@@ -23,7 +23,8 @@ static void test_stripes(struct actmem_queue *queue, struct actmem_region *regio
 	ok(set.info.stripe_bytes == stripe_bytes, "and the stripes");
 	pattern(wanted, length, count);
 	memcpy(memory + offset, wanted, length);
-	returns(result_of(queue, actmem_spill(queue, set.file, at, region, offset, length, NULL)), 0);
+	returns(result_of(queue, actmem_spill(queue, set.file, at, region, offset, length, NULL)),
+		0);
 	ok(set_transfer(&set, seen, at, length, false) && !memcmp(seen, wanted, length),
 	   "what is spilled is in %u files with stripes of %llu", count,
 	   (unsigned long long)stripe_bytes);
@@ -31,7 +32,8 @@ static void test_stripes(struct actmem_queue *queue, struct actmem_region *regio
 	pattern(wanted, length, count + 100);
 	ok(set_transfer(&set, wanted, at, length, true), "files written");
 	memset(memory, 0, LENGTH);
-	returns(result_of(queue, actmem_fill(queue, set.file, at, region, offset, length, NULL)), 0);
+	returns(result_of(queue, actmem_fill(queue, set.file, at, region, offset, length, NULL)),
+		0);
 	ok(!memcmp(memory + offset, wanted, length), "what is filled is as in the files");
 	ok(!memory[offset - 1] && !memory[offset + length], "and no more than that");
 	free(seen);
@@ -168,7 +170,8 @@ static void test_commands(struct actmem *am, struct actmem_queue *queue)
 	returns(actmem_region_info(to, &info), 0);
 	page_bytes = info.page_bytes;
 	pattern(source, LENGTH, 7);
-	returns(result_of(queue, actmem_queue_copy(queue, to, 100, from, 3, LENGTH - 200, NULL)), 0);
+	returns(result_of(queue, actmem_queue_copy(queue, to, 100, from, 3, LENGTH - 200, NULL)),
+		0);
 	ok(!memcmp(target + 100, source + 3, LENGTH - 200), "a copy by the queue");
 	returns(result_of(queue, actmem_queue_discard(queue, to, page_bytes, page_bytes, NULL)), 0);
 	returns(actmem_region_info(to, &info), 0);
@@ -239,8 +242,8 @@ static void *use(void *argument)
 
 	for (i = 0; i < TURNS; i++) {
 		int error = i % 2 ?
-			actmem_fill(user->queue, user->file, user->offset, user->region, user->offset,
-				    64 * KIB, NULL) :
+			actmem_fill(user->queue, user->file, user->offset, user->region,
+				    user->offset, 64 * KIB, NULL) :
 			actmem_queue_populate(user->queue, user->region, 0, LENGTH, NULL);
 
 		if (error || actmem_wait(user->queue, &completion, 1, ACTMEM_WAIT_FOREVER) != 1 ||
@@ -387,8 +390,8 @@ static void test_engine(struct actmem *am, enum actmem_engine engine)
 	unsigned int count;
 
 	printf("# %s\n", actmem_queue_describe(queue));
-	ok(strstr(actmem_queue_describe(queue), engine_names[engine]) == actmem_queue_describe(queue),
-	   "the queue says what it works with");
+	ok(!strncmp(actmem_queue_describe(queue), engine_names[engine],
+		    strlen(engine_names[engine])), "the queue says what it works with");
 	returns(actmem_queue_attach(queue, region, 0), 0);
 	printf("# %s\n", actmem_queue_describe(queue));
 	for (count = 1; count <= PATHS_MAX; count++) {
