@@ -20,6 +20,34 @@ int queue_check(const struct actmem_queue *queue, const char *call)
 	return queue ? check_owner(queue->am) : fail(EINVAL, "%s: no queue", call);
 }
 
+static void tell(struct actmem_queue *queue, unsigned int ended, bool rouse)
+{
+	if (ended > 1)
+		pthread_cond_broadcast(&queue->completed);
+	else if (ended)
+		pthread_cond_signal(&queue->completed);
+	if (rouse)
+		queue->engine->rouse(queue);
+}
+
+void queue_unlock(struct actmem_queue *queue)
+{
+	unsigned int ended = queue->to_tell;
+	bool rouse = queue->to_rouse;
+
+	queue->to_tell = 0;
+	queue->to_rouse = false;
+	pthread_mutex_unlock(&queue->lock);
+	tell(queue, ended, rouse);
+}
+
+void queue_notify(struct actmem_queue *queue)
+{
+	tell(queue, queue->to_tell, queue->to_rouse);
+	queue->to_tell = 0;
+	queue->to_rouse = false;
+}
+
 static int check_options(const struct actmem_queue_options *options)
 {
 	if (options->engine > ACTMEM_ENGINE_WORKERS)

@@ -22,34 +22,6 @@ uint64_t queue_now(void)
 	return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
 }
 
-static void tell(struct actmem_queue *queue, unsigned int ended, bool rouse)
-{
-	if (ended > 1)
-		pthread_cond_broadcast(&queue->completed);
-	else if (ended)
-		pthread_cond_signal(&queue->completed);
-	if (rouse)
-		queue->engine->rouse(queue);
-}
-
-void queue_unlock(struct actmem_queue *queue)
-{
-	unsigned int ended = queue->to_tell;
-	bool rouse = queue->to_rouse;
-
-	queue->to_tell = 0;
-	queue->to_rouse = false;
-	pthread_mutex_unlock(&queue->lock);
-	tell(queue, ended, rouse);
-}
-
-void queue_notify(struct actmem_queue *queue)
-{
-	tell(queue, queue->to_tell, queue->to_rouse);
-	queue->to_tell = 0;
-	queue->to_rouse = false;
-}
-
 struct attachment *queue_attachment(struct actmem_queue *queue,
 				    const struct actmem_region *region)
 {
