@@ -172,6 +172,18 @@ void queue_free_requests(struct actmem_queue *queue)
 	}
 }
 
+/*
+ * Where next to all is under way that may be, something comes back soon, and what
+ * waits is begun then: this spares the engine every other wakening.
+ */
+static bool is_served_soon(const struct request *request)
+{
+	const struct lane *lane = request->lane;
+
+	return !request->deadline && lane->under_way &&
+	       lane->under_way >= lane->depth - lane->depth / 8;
+}
+
 static void enlist(struct actmem_queue *queue, struct request *request)
 {
 	request->id = ++queue->next_id;
@@ -186,10 +198,10 @@ static void enlist(struct actmem_queue *queue, struct request *request)
 		request->attachment->requests++;
 	queue->stats.requests++;
 	queue->stats.requests_total++;
-	if (request->file || queue->sends_commands)
-		queue->engine->wake(queue);
-	else
+	if (!request->file && !queue->sends_commands)
 		workers_wake(queue);
+	else if (!is_served_soon(request))
+		queue->engine->wake(queue);
 }
 
 static int submit(struct actmem_queue *queue, const char *call, struct request *draft,
