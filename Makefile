@@ -79,6 +79,7 @@ help:
 	@echo 'make check-strict  those of the driver on a debug kernel, built at the first time'
 	@echo 'make check-NAME    run one of: $(CHECKS)'
 	@echo 'make bench-vm      measure the driver against its peers in a booted kernel'
+	@echo 'make bench-transfer  measure transfers between files and regions beside fio'
 	@echo 'make module KDIR=  build the kernel module'
 	@echo 'make install       PREFIX= DESTDIR=; make uninstall undoes it'
 	@echo 'make dkms-install  have DKMS build, sign and install the module; make dkms-remove'

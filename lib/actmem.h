@@ -197,8 +197,8 @@ int actmem_options_from_environment(struct actmem_options *options);
 int actmem_open(struct actmem **am, const struct actmem_options *options);
 
 /*
- * -EBUSY while regions or heaps of it are open; nothing is closed then. No other
- * thread may be in a call on @am, or make one later: it is freed.
+ * -EBUSY while regions, heaps or queues of it are open; nothing is closed then. No
+ * other thread may be in a call on @am, or make one later: it is freed.
  */
 int actmem_close(struct actmem *am);
 

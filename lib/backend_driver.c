@@ -19,6 +19,7 @@
 #include "../uapi/actmem.h"
 #include "backend.h"
 #include "driver.h"
+#include "driver_command.h"
 #include "error.h"
 #include "list.h"
 #include "map.h"
@@ -92,6 +93,13 @@ static int query(int device)
 		return fail(EPROTONOSUPPORT, "the driver has pages of %s, this library knows 2 MiB ones",
 			    BYTES_TEXT(query.page_bytes));
 	return 0;
+}
+
+static bool driver_has_commands(int device)
+{
+	struct actmem_ioctl_query query;
+
+	return !ask_query(device, &query) && query.features & ACTMEM_FEATURE_URING;
 }
 
 static int driver_open(int *device)
@@ -296,76 +304,6 @@ static int driver_seal(struct backing *backing)
 	return error ? fail(-error, "the driver cannot seal the region (%s)", strerror(-error)) : 0;
 }
 
-static int ask_range(const struct backing *backing, unsigned long request, uint64_t offset,
-		     uint64_t length, struct actmem_ioctl_range *range)
-{
-	int error;
-
-	*range = (struct actmem_ioctl_range){
-		.size = sizeof(*range),
-		.offset = offset,
-		.length = length,
-	};
-	error = driver_ask(backing->fd, request, range);
-	if (error == -ENOTTY)
-		error = fail(EOPNOTSUPP, "this driver neither populates nor discards; upgrade the module");
-	return error;
-}
-
-static int driver_populate(const struct backing *backing, uint64_t offset, uint64_t length)
-{
-	struct actmem_ioctl_range range;
-	int error = ask_range(backing, ACTMEM_IOC_POPULATE, offset, length, &range);
-
-	if (!error || error == -EOPNOTSUPP)
-		return error;
-	if (!why_tell(-error, &range.why, false))
-		fail(-error, "the driver cannot populate %s (%s)", BYTES_TEXT(length),
-		     strerror(-error));
-	fail_more("; the first %s of the %s are there", BYTES_TEXT(range.done), BYTES_TEXT(length));
-	return error;
-}
-
-static int driver_discard(const struct backing *backing, uint64_t offset, uint64_t length)
-{
-	struct actmem_ioctl_range range;
-	int error = ask_range(backing, ACTMEM_IOC_DISCARD, offset, length, &range);
-
-	if (error == -EBUSY)
-		return fail(EBUSY, "%s of %s stay, since a device or I/O in flight holds them; try again when that has ended",
-			    BYTES_TEXT(length - range.done), BYTES_TEXT(length));
-	if (error && error != -EOPNOTSUPP)
-		return fail(-error, "the driver cannot discard %s (%s)", BYTES_TEXT(length),
-			    strerror(-error));
-	return error;
-}
-
-static int driver_copy(const struct backing *to, uint64_t offset, const struct backing *from,
-		       uint64_t from_offset, uint64_t length)
-{
-	struct actmem_ioctl_copy copy = {
-		.size = sizeof(copy),
-		.offset = offset,
-		.source_offset = from_offset,
-		.length = length,
-		.source_fd = from->fd,
-	};
-	int error = driver_ask(to->fd, ACTMEM_IOC_COPY, &copy);
-
-	if (!error)
-		return 0;
-	if (error == -ENOTTY)
-		return fail(EOPNOTSUPP, "this driver does not copy; upgrade the module");
-	if (error == -EIO && copy.why.reason == ACTMEM_WHY_NONE)
-		fail(EIO, "the hardware reported an error in a page (see the kernel's log)");
-	else if (!why_tell(-error, &copy.why, false))
-		fail(-error, "the driver cannot copy %s (%s)", BYTES_TEXT(length),
-		     strerror(-error));
-	fail_more("; the first %llu of %llu bytes are copied", (unsigned long long)copy.done,
-		  (unsigned long long)length);
-	return error;
-}
-
 static int driver_export(const struct backing *backing, uint64_t offset, uint64_t length,
 			 uint32_t flags, int *fd)
 {
@@ -510,6 +448,9 @@ const struct backend backend_driver = {
 	.discard = driver_discard,
 	.copy = driver_copy,
 	.export = driver_export,
+	.has_commands = driver_has_commands,
+	.command = driver_command,
+	.command_result = driver_command_result,
 	.info = driver_info,
 	.release = driver_release,
 	.list = driver_list,

@@ -37,10 +37,18 @@ static void after_fork_in_child(void)
 {
 	const struct actmem_region *region;
 	const struct actmem *am;
+	const struct link *link;
+	unsigned int i;
 
 	for (am = handles; am; am = am->next) {
 		for (region = am->regions; region; region = region->next)
 			close(region->backing.fd);
+		for (link = am->held.next; link != &am->held; link = link->next) {
+			const struct held *held = link_item(link, struct held, link);
+
+			for (i = 0; i < held->count; i++)
+				close(held->descriptors[i]);
+		}
 		close(am->stats.fd);
 		if (am->device >= 0)
 			close(am->device);
@@ -53,6 +61,20 @@ static void after_fork_in_child(void)
 static void watch_forks(void)
 {
 	fork_error = pthread_atfork(handles_lock, handles_unlock, after_fork_in_child);
+}
+
+void held_add(struct actmem *am, struct held *held)
+{
+	handles_lock();
+	link_append(&am->held, &held->link);
+	handles_unlock();
+}
+
+void held_drop(struct held *held)
+{
+	handles_lock();
+	link_remove(&held->link);
+	handles_unlock();
 }
 
 int check_owner(const struct actmem *am)
@@ -122,6 +144,7 @@ int actmem_open(struct actmem **result, const struct actmem_options *options)
 	am = calloc(1, sizeof(*am));
 	if (!am)
 		return fail(ENOMEM, "no memory for a handle");
+	link_init(&am->held);
 	error = take_options(&am->options, options);
 	if (error)
 		goto free_handle;
@@ -170,10 +193,10 @@ int actmem_close(struct actmem *am)
 	if (error)
 		return error;
 	handles_lock();
-	if (am->regions || am->heaps) {
+	if (am->regions || am->heaps || am->queues) {
 		handles_unlock();
-		return fail(EBUSY, "%llu regions and %u heaps are still open",
-			    (unsigned long long)am->counters->regions, am->heaps);
+		return fail(EBUSY, "%llu regions, %u heaps and %u queues are still open",
+			    (unsigned long long)am->counters->regions, am->heaps, am->queues);
 	}
 	if (am->previous)
 		am->previous->next = am->next;

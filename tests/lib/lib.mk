@@ -10,7 +10,7 @@ LIB_TEST_PROGRAMS := $(LIB_TESTS:%=$(B)/tests/lib/%)
 $(LIB_TEST_PROGRAMS): $(B)/tests/lib/%: $(B)/obj/tests/lib/%.o \
 		$(B)/obj/tests/lib/tap.o $(B)/obj/tests/lib/common.o $(LIB_STATIC)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -static $^ -o $@
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -static $^ $(LIB_NEEDS) -o $@
 
 .PHONY: lib-tests check-lib-memfd
 lib-tests: $(LIB_TEST_PROGRAMS)
