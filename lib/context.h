@@ -2,13 +2,14 @@
 /*
  * An open backend with its regions; what fork() does to them.
  *
- * Locks, outermost first: a heap's grow_lock or a region's pages_lock, a heap's
- * lock or a region's lock, the handles lock.
+ * Locks, outermost first: a heap's grow_lock or a region's pages_lock, a region's
+ * lock, the handles lock, a heap's lock, a cache's lock.
  */
 #ifndef LIB_CONTEXT_H
 #define LIB_CONTEXT_H
 
 #include <pthread.h>
+#include <stdbool.h>
 
 #include "actmem.h"
 #include "backend.h"
@@ -19,7 +20,7 @@
 struct actmem {
 	struct actmem *next, *previous;	/* under the handles lock, as all lists */
 	struct actmem_region *regions;
-	unsigned int heaps;		/* under the handles lock */
+	struct actmem_heap *heaps;
 	unsigned int generation;
 	const struct backend *backend;
 	int device;
@@ -41,6 +42,14 @@ struct actmem_region {
 
 void handles_lock(void);
 void handles_unlock(void);
+
+/* How often this process was forked off one that had the library open. */
+extern unsigned int handles_generation;
+
+static inline bool is_owner(const struct actmem *am)
+{
+	return am->generation == handles_generation;
+}
 
 /* 0; -EOWNERDEAD with words in a child of the process that opened @am. */
 int check_owner(const struct actmem *am);

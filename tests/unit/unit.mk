@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
 # Unit tests of the library: its own objects under ASan and UBSan, with the
-# system calls wrapped that the tests make fail. And that headers stand alone.
+# system calls wrapped that the tests make fail and the heap checking itself. And
+# that headers stand alone, and that benchmarks run.
 
 UNIT_WRAPPED := open ioctl mmap memfd_create madvise mlock2 ftruncate fallocate \
 	fcntl fstat readlink fopen opendir malloc calloc realloc syscall
@@ -14,7 +15,7 @@ UNIT_PROGRAMS := $(UNIT_TESTS:%=$(B)/tests/unit/%)
 
 $(UNIT_OBJ)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -O1 $(UNIT_SANITIZE) -Wno-missing-prototypes -MMD -MP -c $< -o $@
+	$(CC) $(ALL_CFLAGS) -O1 $(UNIT_SANITIZE) -DACTMEM_DEBUG -Wno-missing-prototypes -MMD -MP -c $< -o $@
 
 $(UNIT_PROGRAMS): $(B)/tests/unit/%: $(UNIT_OBJ)/tests/unit/%.o \
 		$(UNIT_OBJ)/tests/unit/faults.o $(LIB_SOURCES:%.c=$(UNIT_OBJ)/%.o)
@@ -24,8 +25,8 @@ $(UNIT_PROGRAMS): $(B)/tests/unit/%: $(UNIT_OBJ)/tests/unit/%.o \
 
 .PHONY: check-unit
 CHECKS += unit
-check-unit: $(UNIT_PROGRAMS)
+check-unit: $(UNIT_PROGRAMS) $(BENCH_HOST)
 	@tests/unit/headers
-	@status=0; for program in $(UNIT_PROGRAMS); do \
+	@status=0; tests/bench/bench-host --smoke $(B)/bench || status=1; for program in $(UNIT_PROGRAMS); do \
 		CMOCKA_MESSAGE_OUTPUT=TAP timeout 120 $$program || status=1; \
 	done; exit $$status
