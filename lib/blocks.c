@@ -260,6 +260,7 @@ struct block *blocks_add_range(struct blocks *blocks, void *address, uint64_t le
 		return NULL;
 	block = take_spare(blocks, address, length);
 	link_free(blocks, block);
+	blocks->range_bytes += length;
 	return block;
 }
 
@@ -271,6 +272,7 @@ bool blocks_range_is_free(const struct block *first)
 void blocks_remove_range(struct blocks *blocks, struct block *first)
 {
 	unlink_free(blocks, first);
+	blocks->range_bytes -= first->length;
 	give_spare(blocks, first);
 }
 
@@ -452,7 +454,7 @@ const char *blocks_wrong(const struct blocks *blocks, struct block *const *first
 	size_t free_seen = 0, free_listed = 0, taken = 0, i;
 	const char *wrong = wrong_in_classes(blocks, &free_listed);
 	const struct block *block;
-	uint64_t taken_bytes = 0;
+	uint64_t taken_bytes = 0, bytes = 0;
 
 	for (i = 0; i < count; i++) {
 		if (firsts[i]->before)
@@ -472,10 +474,11 @@ const char *blocks_wrong(const struct blocks *blocks, struct block *const *first
 			free_seen += block->is_free;
 			taken += !block->is_free;
 			taken_bytes += block->is_free ? 0 : block->length;
+			bytes += block->length;
 		}
 	}
 	if (taken != blocks->taken || taken_bytes != blocks->taken_bytes ||
-	    free_seen != blocks->free)
+	    free_seen != blocks->free || bytes != blocks->range_bytes)
 		return "the sums are not those of the blocks";
 	if (!wrong && free_listed != free_seen)
 		wrong = "a free block is in no class";

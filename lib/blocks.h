@@ -51,6 +51,7 @@ struct blocks {
 	uint64_t taken_bytes;
 	uint64_t taken_bytes_peak;
 	size_t free;
+	uint64_t range_bytes;		/* of all ranges */
 	struct block *spare;		/* descriptors not in use, linked by next */
 	size_t spare_count;
 	struct block_chunk *chunks;

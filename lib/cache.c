@@ -10,15 +10,25 @@
 #define TRIES_AWAKE	100
 #define SLEEP_NS	20000
 
-/* Sleeps where the owner was stopped inside, as it may have the lower priority. */
-static void cache_lock(struct cache *cache)
+void cache_recall(struct cache *cache)
+{
+	atomic_store_explicit(&cache->recalled, true, memory_order_seq_cst);
+}
+
+/* Sleeps where the thread was stopped inside, as it may have the lower priority. */
+void cache_await(struct cache *cache)
 {
 	const struct timespec moment = { 0, SLEEP_NS };
 	unsigned int tries;
 
-	for (tries = 0; !cache_try_lock(cache); tries++)
+	for (tries = 0; atomic_load_explicit(&cache->inside, memory_order_seq_cst); tries++)
 		if (tries >= TRIES_AWAKE)
 			nanosleep(&moment, NULL);
+}
+
+void cache_release(struct cache *cache)
+{
+	atomic_store_explicit(&cache->recalled, false, memory_order_release);
 }
 
 struct cache *cache_create(struct actmem_heap *heap)
@@ -52,22 +62,18 @@ struct block *cache_expect(struct cache *cache, uint64_t length)
 	unsigned int way = CACHE_WAYS, i;
 	struct block *evicted;
 
-	cache_lock(cache);
 	for (i = 0; i < CACHE_WAYS; i++) {
 		if (set->length[i] == length)
 			break;
 		if (!set->first[i])
 			way = i;
 	}
-	if (i < CACHE_WAYS) {
-		cache_unlock(cache);
+	if (i < CACHE_WAYS)
 		return NULL;
-	}
 	if (way == CACHE_WAYS)
 		way = cache->turn++ % CACHE_WAYS;
 	evicted = drain_way(cache, set, way);
 	set->length[way] = length;
-	cache_unlock(cache);
 	return evicted;
 }
 
@@ -76,7 +82,6 @@ struct block *cache_drain(struct cache *cache)
 	struct block *drained = NULL, *first, *last;
 	unsigned int set, way;
 
-	cache_lock(cache);
 	for (set = 0; set < CACHE_SETS; set++) {
 		for (way = 0; way < CACHE_WAYS; way++) {
 			first = drain_way(cache, &cache->sets[set], way);
@@ -88,6 +93,5 @@ struct block *cache_drain(struct cache *cache)
 			drained = first;
 		}
 	}
-	cache_unlock(cache);
 	return drained;
 }

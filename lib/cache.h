@@ -5,14 +5,17 @@
  * lengths that the thread has asked for are kept, so that one which frees what
  * others take gives it back to them at once.
  *
- * The lock is the thread's own but while another one recalls what it keeps. The
- * thread only tries it, and goes to the heap where it does not get it: so this is
- * one exchange, and nobody waits but the one that recalls, for a few instructions.
+ * The thread says when it is inside, another one that wants back what it keeps
+ * says that it is recalled. Each says so before it looks what the other says
+ * (fence.h): the thread then stays out and goes to the heap, the other one waits
+ * for the few instructions until the thread is outside. Several others take turns
+ * by the heap's lock; the thread needs nothing else if it has that.
  */
 #ifndef LIB_CACHE_H
 #define LIB_CACHE_H
 
 #include "blocks.h"
+#include "fence.h"
 
 #define CACHE_SETS	16
 #define CACHE_WAYS	4
@@ -36,9 +39,10 @@ struct cache_set {
 
 struct cache {
 	char before[CACHE_LINE];	/* apart from what other threads write */
-	atomic_bool locked;		/* of sets, turn and bytes */
-	unsigned int turn;		/* the way that has to make room next */
+	atomic_bool inside;		/* the thread is at what follows */
+	atomic_bool recalled;		/* by another thread, which is going to be */
 	_Atomic uint64_t bytes;		/* of all that is kept */
+	unsigned int turn;		/* the way that has to make room next */
 	uint64_t judged;		/* tally.taken when misses were, the thread's own */
 	int64_t rise;			/* most that block_bytes rose since then */
 	struct tally tally;		/* of what the thread took and gave, its own */
@@ -60,14 +64,19 @@ static inline void tally_add(_Atomic uint64_t *sum, uint64_t amount)
 	atomic_store_explicit(sum, tally_read(sum) + amount, memory_order_relaxed);
 }
 
-static inline bool cache_try_lock(struct cache *cache)
+static inline void cache_leave(struct cache *cache)
 {
-	return !atomic_exchange_explicit(&cache->locked, true, memory_order_acquire);
+	atomic_store_explicit(&cache->inside, false, memory_order_release);
 }
 
-static inline void cache_unlock(struct cache *cache)
+/* False: another thread has the cache, and this one has to do without. */
+static inline bool cache_enter(struct cache *cache)
 {
-	atomic_store_explicit(&cache->locked, false, memory_order_release);
+	fence_write_often(&cache->inside);
+	if (!atomic_load_explicit(&cache->recalled, memory_order_seq_cst))
+		return true;
+	cache_leave(cache);
+	return false;
 }
 
 static inline struct cache_set *cache_set_of(struct cache *cache, uint64_t length)
@@ -84,7 +93,7 @@ static inline struct block *cache_take(struct cache *cache, uint64_t length, uin
 	struct block *block = NULL;
 	unsigned int way;
 
-	if (!cache_try_lock(cache))
+	if (!cache_enter(cache))
 		return NULL;
 	for (way = 0; way < CACHE_WAYS; way++) {
 		if (set->length[way] != length)
@@ -98,7 +107,7 @@ static inline struct block *cache_take(struct cache *cache, uint64_t length, uin
 		}
 		break;
 	}
-	cache_unlock(cache);
+	cache_leave(cache);
 	return block;
 }
 
@@ -110,7 +119,7 @@ static inline bool cache_keep(struct cache *cache, struct block *block, uint64_t
 	bool kept = false;
 	unsigned int way;
 
-	if (!cache_try_lock(cache))
+	if (!cache_enter(cache))
 		return false;
 	for (way = 0; way < CACHE_WAYS; way++) {
 		if (set->length[way] != length)
@@ -123,7 +132,7 @@ static inline bool cache_keep(struct cache *cache, struct block *block, uint64_t
 		}
 		break;
 	}
-	cache_unlock(cache);
+	cache_leave(cache);
 	return kept;
 }
 
@@ -133,11 +142,22 @@ void cache_destroy(struct cache *cache);
 
 /*
  * From now on blocks of this length are kept. Returns those that have to make
- * room for them, linked by next.
+ * room for them, linked by next. By the cache's thread, under the heap's lock.
  */
 struct block *cache_expect(struct cache *cache, uint64_t length);
 
-/* All that is kept, linked by next. */
+/*
+ * All that is kept, linked by next. By the cache's thread or one that recalled
+ * it, under the heap's lock.
+ */
 struct block *cache_drain(struct cache *cache);
+
+/*
+ * Another thread, under the heap's lock: recalls the cache, waits after
+ * fence_seldom() until its thread is outside, and lets it in again at last.
+ */
+void cache_recall(struct cache *cache);
+void cache_await(struct cache *cache);
+void cache_release(struct cache *cache);
 
 #endif /* LIB_CACHE_H */

@@ -67,16 +67,24 @@ void heap_give_all(struct actmem_heap *heap, struct block *block)
 bool heap_recall(struct actmem_heap *heap)
 {
 	struct cache *cache;
-	bool any = false;
+	bool any = false, ordered;
 
+	for (cache = heap->caches; cache; cache = cache->next)
+		any = any || tally_read(&cache->bytes);
+	if (!any)
+		return false;
+	for (cache = heap->caches; cache; cache = cache->next)
+		cache_recall(cache);
+	ordered = fence_seldom();
 	for (cache = heap->caches; cache; cache = cache->next) {
-		if (!tally_read(&cache->bytes))
-			continue;
-		heap_give_all(heap, cache_drain(cache));
-		any = true;
+		if (ordered) {
+			cache_await(cache);
+			heap_give_all(heap, cache_drain(cache));
+		}
+		cache_release(cache);
 	}
-	heap->recalls += any;
-	return any;
+	heap->recalls += ordered;
+	return ordered;
 }
 
 static void add_tally(struct tally *sum, const struct tally *more)
@@ -143,6 +151,7 @@ static void make_key(void)
 
 int heap_watch_threads(void)
 {
+	fence_prepare();
 	pthread_once(&key_once, make_key);
 	return key_error ? fail(key_error, "cannot watch for threads that end (pthread_key_create: %s)",
 				strerror(key_error)) : 0;
