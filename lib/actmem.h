@@ -344,7 +344,7 @@ struct actmem_heap_stats {
  * bookkeeping lies outside the regions. @options NULL: defaults.
  *
  * A region is as long as grow_bytes, or shorter where blocks of the length that
- * is wanted then fill it better, or longer where a block or 1/64 of the heap is.
+ * is wanted then fill it better, or longer where a block or 1/128 of the heap is.
  * A block lies within one region.
  *
  * Blocks that a thread frees, and whose length it also takes, it keeps at hand,

@@ -22,7 +22,7 @@
 
 #define GROW_DEFAULT	(64ULL << 20)
 #define CHUNK_DEFAULT	(64ULL << 30)
-/* A thread tells others what it did after so many blocks taken, or given. */
+/* A thread that meets no other tells them what it did after so many blocks. */
 #define PUBLISH_BLOCKS	64
 /* Of so many blocks the thread has to have had a half at hand to keep any more. */
 #define MISSES_JUDGED	512
@@ -267,7 +267,7 @@ static void tally_given(struct tally *tally, uint64_t bytes, uint64_t length)
 	tally_add(&tally->used_bytes, -length);
 }
 
-static void count_taken(struct cache *cache, uint64_t bytes, uint64_t length)
+static void count_taken(struct cache *cache, uint64_t bytes, uint64_t length, bool had)
 {
 	int64_t rise;
 
@@ -276,14 +276,14 @@ static void count_taken(struct cache *cache, uint64_t bytes, uint64_t length)
 			 tally_read(&cache->published.block_bytes));
 	if (rise > cache->rise)
 		cache->rise = rise;
-	if (!(tally_read(&cache->tally.taken) % PUBLISH_BLOCKS))
+	if (!had || !(tally_read(&cache->tally.taken) % PUBLISH_BLOCKS))
 		heap_publish(cache);
 }
 
-static void count_given(struct cache *cache, uint64_t bytes, uint64_t length)
+static void count_given(struct cache *cache, uint64_t bytes, uint64_t length, bool kept)
 {
 	tally_given(&cache->tally, bytes, length);
-	if (!(tally_read(&cache->tally.given) % PUBLISH_BLOCKS))
+	if (!kept || !(tally_read(&cache->tally.given) % PUBLISH_BLOCKS))
 		heap_publish(cache);
 }
 
@@ -313,6 +313,7 @@ int actmem_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void 
 	uint64_t length = block_length(bytes);
 	struct block *block = NULL;
 	struct cache *cache;
+	bool had;
 	int error = check_heap(heap, "actmem_alloc");
 
 	if (error)
@@ -328,7 +329,8 @@ int actmem_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void 
 	cache = heap_cache(heap);
 	if (cache)
 		block = cache_take(cache, length, align);
-	if (!block) {
+	had = block;
+	if (!had) {
 		error = take_or_grow(heap, cache, length, align, &block);
 		if (error)
 			return error;
@@ -336,7 +338,7 @@ int actmem_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void 
 	block_begin(block, bytes);
 	*address = atomic_load_explicit(&block->address, memory_order_relaxed);
 	if (cache)
-		count_taken(cache, bytes, length);
+		count_taken(cache, bytes, length, had);
 	else
 		count_taken_alone(heap, bytes, length);
 	return 0;
@@ -359,6 +361,7 @@ int actmem_free(struct actmem_heap *heap, void *address)
 	uint64_t bytes, length, limit;
 	struct block *block;
 	struct cache *cache;
+	bool kept;
 	int error = check_heap(heap, "actmem_free");
 
 	if (error)
@@ -375,10 +378,11 @@ int actmem_free(struct actmem_heap *heap, void *address)
 	length = block->length;
 	limit = atomic_load_explicit(&heap->cache_limit, memory_order_relaxed);
 	cache = heap_cache(heap);
-	if (!cache || !cache_keep(cache, block, limit))
+	kept = cache && cache_keep(cache, block, limit);
+	if (!kept)
 		give(heap, cache, block, bytes, length);
 	if (cache)
-		count_given(cache, bytes, length);
+		count_given(cache, bytes, length, kept);
 	return 0;
 }
 

@@ -16,8 +16,14 @@
 /* A region whose last 1/128 holds no block is as good as filled. */
 #define WASTE_ACCEPTED	128
 /* A large heap grows by this part of it: many regions are no use to anybody. */
-#define HELD_PART	64
+#define HELD_PART	128
 #define HELD_PART_MOST	16
+/*
+ * Where so much of it is free and yet does not do, lengths are mixed: long regions
+ * then leave less that is too short.
+ */
+#define UNUSED_PART	16
+#define HELD_PART_MIXED	8
 
 static uint64_t round_up(uint64_t bytes, uint64_t to)
 {
@@ -62,16 +68,17 @@ static uint64_t best_length(uint64_t stride, uint64_t most, uint64_t at_most)
 
 static int grown_length(struct actmem_heap *heap, uint64_t length, uint64_t align, uint64_t *result)
 {
-	uint64_t needed = round_up(length, HUGE_PAGE_BYTES), held, left, most, grown;
+	uint64_t needed = round_up(length, HUGE_PAGE_BYTES), held, unused, left, most, grown;
 
 	pthread_mutex_lock(&heap->lock);
 	held = heap->region_bytes;
+	unused = held - heap->blocks.taken_bytes;
 	pthread_mutex_unlock(&heap->lock);
 	left = heap->limit > held ? heap->limit - held : 0;
 	if (needed > left)
 		return fail(ENOMEM, "the heap may have %s, its regions have %s, and %s more are wanted; raise limit_bytes or free blocks",
 			    BYTES_TEXT(heap->limit), BYTES_TEXT(held), BYTES_TEXT(needed));
-	most = held / HELD_PART;
+	most = held / (unused > held / UNUSED_PART ? HELD_PART_MIXED : HELD_PART);
 	if (most < heap->request.length)
 		most = heap->request.length;
 	grown = best_length(round_up(length, align), most, held / HELD_PART_MOST);
