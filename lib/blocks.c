@@ -32,10 +32,13 @@
 /* Taking one block makes two more at most: before and behind it. */
 #define SPARE_FOR_TAKE	2
 
+/* Descriptors begin at the first multiple of their size: a cache line each. */
 struct block_chunk {
 	struct block_chunk *next;
-	struct block blocks[CHUNK_BLOCKS];
+	struct block blocks[CHUNK_BLOCKS + 1];
 };
+
+_Static_assert(sizeof(struct block) == 64, "a descriptor is a cache line");
 
 struct class {
 	unsigned int row, column;
@@ -117,6 +120,7 @@ static void unlink_free(struct blocks *blocks, struct block *block)
 static bool have_spare(struct blocks *blocks, size_t count)
 {
 	struct block_chunk *chunk;
+	struct block *first;
 	unsigned int i;
 
 	if (blocks->spare_count >= count)
@@ -126,9 +130,11 @@ static bool have_spare(struct blocks *blocks, size_t count)
 		return false;
 	chunk->next = blocks->chunks;
 	blocks->chunks = chunk;
+	first = (struct block *)(((uintptr_t)chunk->blocks + sizeof(*first) - 1) &
+				 ~(sizeof(*first) - 1));
 	for (i = 0; i < CHUNK_BLOCKS; i++) {
-		chunk->blocks[i].next = blocks->spare;
-		blocks->spare = &chunk->blocks[i];
+		first[i].next = blocks->spare;
+		blocks->spare = &first[i];
 	}
 	blocks->spare_count += CHUNK_BLOCKS;
 	return true;

@@ -28,7 +28,6 @@ struct tally {
 	_Atomic uint64_t taken;		/* blocks, ever */
 	_Atomic uint64_t given;
 	_Atomic uint64_t block_bytes;
-	_Atomic uint64_t used_bytes;
 	_Atomic uint64_t misses;	/* blocks taken that the thread did not have */
 };
 

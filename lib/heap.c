@@ -85,9 +85,14 @@ int actmem_heap_create(struct actmem *am, const struct actmem_heap_options *opti
 	return 0;
 }
 
-static int check_heap(const struct actmem_heap *heap, const char *call)
+static int refuse(const struct actmem_heap *heap, const char *call)
 {
 	return heap ? check_owner(heap->am) : fail(EINVAL, "%s: no heap", call);
+}
+
+static inline int check_heap(const struct actmem_heap *heap, const char *call)
+{
+	return heap && is_owner(heap->am) ? 0 : refuse(heap, call);
 }
 
 #ifdef ACTMEM_DEBUG
@@ -166,17 +171,17 @@ static void unlist(struct actmem_heap *heap)
 int actmem_heap_destroy(struct actmem_heap *heap)
 {
 	struct tally sum;
-	uint64_t cached;
+	uint64_t cached, live;
 	int error = check_heap(heap, "actmem_heap_destroy");
 
 	if (error)
 		return error;
 	pthread_mutex_lock(&heap->lock);
-	heap_recall(heap);
 	heap_check(heap);
 	heap_sum(heap, &sum, &cached);
-	if (heap->blocks.taken)
-		error = fail(EBUSY, "%zu blocks of %s are still live", heap->blocks.taken,
+	live = tally_read(&sum.taken) - tally_read(&sum.given);
+	if (live)
+		error = fail(EBUSY, "%llu blocks of %s are still live", (unsigned long long)live,
 			     BYTES_TEXT(tally_read(&sum.block_bytes)));
 	pthread_mutex_unlock(&heap->lock);
 	if (error)
@@ -253,25 +258,23 @@ static int take_or_grow(struct actmem_heap *heap, struct cache *cache, uint64_t 
 	return error;
 }
 
-static void tally_taken(struct tally *tally, uint64_t bytes, uint64_t length)
+static void tally_taken(struct tally *tally, uint64_t bytes)
 {
 	tally_add(&tally->taken, 1);
 	tally_add(&tally->block_bytes, bytes);
-	tally_add(&tally->used_bytes, length);
 }
 
-static void tally_given(struct tally *tally, uint64_t bytes, uint64_t length)
+static void tally_given(struct tally *tally, uint64_t bytes)
 {
 	tally_add(&tally->given, 1);
 	tally_add(&tally->block_bytes, -bytes);
-	tally_add(&tally->used_bytes, -length);
 }
 
-static void count_taken(struct cache *cache, uint64_t bytes, uint64_t length, bool had)
+static void count_taken(struct cache *cache, uint64_t bytes, bool had)
 {
 	int64_t rise;
 
-	tally_taken(&cache->tally, bytes, length);
+	tally_taken(&cache->tally, bytes);
 	rise = (int64_t)(tally_read(&cache->tally.block_bytes) -
 			 tally_read(&cache->published.block_bytes));
 	if (rise > cache->rise)
@@ -280,20 +283,20 @@ static void count_taken(struct cache *cache, uint64_t bytes, uint64_t length, bo
 		heap_publish(cache);
 }
 
-static void count_given(struct cache *cache, uint64_t bytes, uint64_t length, bool kept)
+static void count_given(struct cache *cache, uint64_t bytes, bool kept)
 {
-	tally_given(&cache->tally, bytes, length);
+	tally_given(&cache->tally, bytes);
 	if (!kept || !(tally_read(&cache->tally.given) % PUBLISH_BLOCKS))
 		heap_publish(cache);
 }
 
 /* Without a cache, what the thread does is counted under the heap's lock. */
-static void count_taken_alone(struct actmem_heap *heap, uint64_t bytes, uint64_t length)
+static void count_taken_alone(struct actmem_heap *heap, uint64_t bytes)
 {
 	struct counters *counters = heap->am->counters;
 
 	pthread_mutex_lock(&heap->lock);
-	tally_taken(&heap->others, bytes, length);
+	tally_taken(&heap->others, bytes);
 	tally_add(&heap->others.misses, 1);
 	pthread_mutex_unlock(&heap->lock);
 	counter_add(&counters->blocks, 1);
@@ -301,9 +304,9 @@ static void count_taken_alone(struct actmem_heap *heap, uint64_t bytes, uint64_t
 	counter_raise(&counters->block_bytes_peak, counter_add(&counters->block_bytes, bytes));
 }
 
-static void count_given_alone(struct actmem_heap *heap, uint64_t bytes, uint64_t length)
+static void count_given_alone(struct actmem_heap *heap, uint64_t bytes)
 {
-	tally_given(&heap->others, bytes, length);
+	tally_given(&heap->others, bytes);
 	counter_subtract(&heap->am->counters->blocks, 1);
 	counter_subtract(&heap->am->counters->block_bytes, bytes);
 }
@@ -338,27 +341,27 @@ int actmem_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void 
 	block_begin(block, bytes);
 	*address = atomic_load_explicit(&block->address, memory_order_relaxed);
 	if (cache)
-		count_taken(cache, bytes, length, had);
+		count_taken(cache, bytes, had);
 	else
-		count_taken_alone(heap, bytes, length);
+		count_taken_alone(heap, bytes);
 	return 0;
 }
 
 /* The thread's cache would not have it. */
 static void give(struct actmem_heap *heap, struct cache *cache, struct block *block,
-		 uint64_t bytes, uint64_t length)
+		 uint64_t bytes)
 {
 	pthread_mutex_lock(&heap->lock);
 	blocks_give(&heap->blocks, block);
 	if (!cache)
-		count_given_alone(heap, bytes, length);
+		count_given_alone(heap, bytes);
 	heap_check(heap);
 	pthread_mutex_unlock(&heap->lock);
 }
 
 int actmem_free(struct actmem_heap *heap, void *address)
 {
-	uint64_t bytes, length, limit;
+	uint64_t bytes, limit;
 	struct block *block;
 	struct cache *cache;
 	bool kept;
@@ -375,14 +378,13 @@ int actmem_free(struct actmem_heap *heap, void *address)
 	if (!block)
 		return fail(EINVAL, "%p is not the start of a live block of this heap: freed before, or from elsewhere",
 			    address);
-	length = block->length;
 	limit = atomic_load_explicit(&heap->cache_limit, memory_order_relaxed);
 	cache = heap_cache(heap);
 	kept = cache && cache_keep(cache, block, limit);
 	if (!kept)
-		give(heap, cache, block, bytes, length);
+		give(heap, cache, block, bytes);
 	if (cache)
-		count_given(cache, bytes, length, kept);
+		count_given(cache, bytes, kept);
 	return 0;
 }
 
@@ -404,7 +406,7 @@ int actmem_heap_stats(struct actmem_heap *heap, struct actmem_heap_stats *stats)
 	now.region_bytes_peak = heap->region_bytes_peak;
 	now.blocks = tally_read(&sum.taken) - tally_read(&sum.given);
 	now.block_bytes = tally_read(&sum.block_bytes);
-	now.used_bytes = tally_read(&sum.used_bytes);
+	now.used_bytes = heap->blocks.taken_bytes - now.cached_bytes;
 	now.used_bytes_peak = heap->blocks.taken_bytes_peak;
 	now.largest_free = blocks_largest_free(&heap->blocks);
 	now.free_pieces = heap->blocks.free;

@@ -67,7 +67,13 @@ bool heap_recall(struct actmem_heap *heap);
 /* Gives a list of kept blocks, linked by next, back. Under lock. */
 void heap_give_all(struct actmem_heap *heap, struct block *block);
 
-/* The heap's end: its caches remain, for their threads to free. Under the handles lock. */
+/* Sets how much a thread may keep now. Under lock. */
+void heap_limit_caches(struct actmem_heap *heap);
+
+/*
+ * The heap's end, when nobody uses it: its caches give back what they keep, and
+ * remain for their threads to free. Under the handles lock.
+ */
 void heap_forget_caches(struct actmem_heap *heap);
 
 /* Adds what the cache's thread has done since to am->counters. */

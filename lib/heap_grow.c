@@ -111,8 +111,7 @@ static bool add_chunks(struct actmem_heap *heap, struct range *range, char *addr
 	return false;
 }
 
-/* Under lock. */
-static void set_cache_limit(struct actmem_heap *heap)
+void heap_limit_caches(struct actmem_heap *heap)
 {
 	atomic_store_explicit(&heap->cache_limit,
 			      heap->cache_bytes ? heap->cache_bytes : heap->region_bytes,
@@ -125,7 +124,7 @@ void heap_tune(struct actmem_heap *heap, uint64_t chunk_bytes, uint64_t cache_by
 	heap->chunk_bytes = chunk_bytes;
 	pthread_mutex_lock(&heap->lock);
 	heap->cache_bytes = cache_bytes;
-	set_cache_limit(heap);
+	heap_limit_caches(heap);
 	heap_recall(heap);
 	pthread_mutex_unlock(&heap->lock);
 	pthread_mutex_unlock(&heap->grow_lock);
@@ -138,7 +137,7 @@ static void count_region(struct actmem_heap *heap, uint64_t length, bool more)
 	heap->region_bytes += more ? length : -length;
 	if (heap->region_bytes > heap->region_bytes_peak)
 		heap->region_bytes_peak = heap->region_bytes;
-	set_cache_limit(heap);
+	heap_limit_caches(heap);
 }
 
 static bool add_range(struct actmem_heap *heap, struct range *range, void *address,

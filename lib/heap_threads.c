@@ -84,6 +84,10 @@ bool heap_recall(struct actmem_heap *heap)
 		cache_release(cache);
 	}
 	heap->recalls += ordered;
+	/* What can be recalled no more is no longer kept. */
+	if (!ordered)
+		heap->cache_bytes = 1;
+	heap_limit_caches(heap);
 	return ordered;
 }
 
@@ -92,7 +96,6 @@ static void add_tally(struct tally *sum, const struct tally *more)
 	tally_add(&sum->taken, tally_read(&more->taken));
 	tally_add(&sum->given, tally_read(&more->given));
 	tally_add(&sum->block_bytes, tally_read(&more->block_bytes));
-	tally_add(&sum->used_bytes, tally_read(&more->used_bytes));
 	tally_add(&sum->misses, tally_read(&more->misses));
 }
 
@@ -164,6 +167,7 @@ void heap_forget_caches(struct actmem_heap *heap)
 	while ((cache = heap->caches)) {
 		heap->caches = cache->next;
 		heap_publish(cache);
+		heap_give_all(heap, cache_drain(cache));
 		/* From then on its thread may free it. */
 		atomic_store_explicit(&cache->heap, NULL, memory_order_release);
 	}
