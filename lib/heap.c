@@ -294,6 +294,7 @@ static void count_given(struct cache *cache, uint64_t bytes, bool kept)
 static void count_taken_alone(struct actmem_heap *heap, uint64_t bytes)
 {
 	struct counters *counters = heap->am->counters;
+	uint64_t now;
 
 	pthread_mutex_lock(&heap->lock);
 	tally_taken(&heap->others, bytes);
@@ -301,7 +302,9 @@ static void count_taken_alone(struct actmem_heap *heap, uint64_t bytes)
 	pthread_mutex_unlock(&heap->lock);
 	counter_add(&counters->blocks, 1);
 	counter_add(&counters->blocks_total, 1);
-	counter_raise(&counters->block_bytes_peak, counter_add(&counters->block_bytes, bytes));
+	now = counter_add(&counters->block_bytes, bytes);
+	if ((int64_t)now > 0)
+		counter_raise(&counters->block_bytes_peak, now);
 }
 
 static void count_given_alone(struct actmem_heap *heap, uint64_t bytes)

@@ -22,14 +22,15 @@ bench-vm:
 	@tests/bench/bench-vm $(KERNEL) $(B)/bench-vm.json $(B)/bench
 
 # What needs no kernel of its own: `make bench` measures the library on this
-# machine and writes build/bench.json; `make check-unit` only sees that it runs.
+# machine and writes build/bench.json; `make check-unit` only sees that it runs. The
+# library is the shared one, as the peers are.
 BENCH_HOST := $(addprefix $(B)/bench/,heap_pair heap_peak)
 BENCH_HOST_COMMON := $(addprefix $(B)/obj/tests/bench/,trace.o pools.o)
 
 $(BENCH_HOST): $(B)/bench/%: $(B)/obj/tests/bench/%.o $(BENCH_HOST_COMMON) \
-		$(B)/bench/bench.o $(LIB_STATIC)
+		$(B)/bench/bench.o $(LIB_SHARED)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ -o $@
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ -Wl,-rpath,'$$ORIGIN/../lib' -o $@
 
 $(B)/bench/bench.o: tests/bench/bench.c tests/bench/bench.h uapi/actmem.h
 	@mkdir -p $(@D)

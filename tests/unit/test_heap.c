@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A heap where the kernel or the C library refuses what its caches are made of.
+ * A heap where the kernel or the C library refuses what its caches, and the words
+ * for its errors, are made of.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -103,11 +104,30 @@ static void test_no_cache(void **state)
 	assert_int_equal(counters.block_bytes, 0);
 }
 
+static void *first_failure(void *unused)
+{
+	assert_string_equal(actmem_error(), "");
+	fail_every("calloc", ENOMEM);
+	assert_fails(actmem_free(heap, &am), EINVAL, "no memory to tell");
+	fail_nothing();
+	assert_fails(actmem_free(heap, &am), EINVAL, "not the start of a live block");
+	return NULL;
+}
+
+static void test_no_words(void **state)
+{
+	pthread_t thread;
+
+	assert_int_equal(pthread_create(&thread, NULL, first_failure, NULL), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_no_recall, open_heap, close_heap),
 		cmocka_unit_test_setup_teardown(test_no_cache, open_heap, close_heap),
+		cmocka_unit_test_setup_teardown(test_no_words, open_heap, close_heap),
 	};
 
 	return cmocka_run_group_tests_name("heap", tests, NULL, NULL);
