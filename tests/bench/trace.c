@@ -16,15 +16,16 @@ int models_read(const char *path, struct model *models, int most)
 	char line[256];
 	int count = 0;
 
-	if (!file || !fgets(line, sizeof(line), file)) {
+	if (!file) {
 		perror(path);
-		if (file)
-			fclose(file);
 		return -1;
 	}
 	while (count < most && fgets(line, sizeof(line), file)) {
 		struct model *m = &models[count];
 
+		/* A comment, or the names of the columns. */
+		if (line[0] == '#' || !strncmp(line, "model,", 6))
+			continue;
 		if (sscanf(line, "%31[^,],%u,%u,%u,%u,%u,%u", m->name, &m->layers, &m->hidden,
 			   &m->d_ff, &m->q_heads, &m->kv_heads, &m->head_dim) != 7) {
 			fprintf(stderr, "%s: not a line of a model: %s", path, line);
