@@ -24,7 +24,7 @@ struct actmem_heap {
 	struct region_request request;	/* length: to grow by */
 	uint64_t limit;
 	uint64_t chunk_bytes;		/* under grow_lock */
-	uint64_t cache_bytes;		/* that a thread may keep; 0: by what there is */
+	uint64_t cache_bytes;		/* that a thread may keep; 0: all there is; under lock */
 	_Atomic uint64_t cache_limit;	/* that it may keep now */
 	pthread_mutex_t grow_lock;
 	pthread_mutex_t lock;		/* of all below; outside it: blocks_end() */
