@@ -19,7 +19,7 @@
 static pthread_mutex_t handles_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static struct actmem *handles;
-static unsigned int generation;
+unsigned int handles_generation;
 static int fork_error;
 
 void handles_lock(void)
@@ -54,7 +54,7 @@ static void after_fork_in_child(void)
 			close(am->device);
 	}
 	handles = NULL;
-	generation++;
+	handles_generation++;
 	pthread_mutex_unlock(&handles_mutex);
 }
 
@@ -79,7 +79,7 @@ void held_drop(struct held *held)
 
 int check_owner(const struct actmem *am)
 {
-	if (am->generation == generation)
+	if (is_owner(am))
 		return 0;
 	return fail(EOWNERDEAD, "this handle was opened before fork(); open one in the child with actmem_open()");
 }
@@ -163,7 +163,7 @@ int actmem_open(struct actmem **result, const struct actmem_options *options)
 	am->counters = &am->stats.header->counters;
 
 	handles_lock();
-	am->generation = generation;
+	am->generation = handles_generation;
 	am->next = handles;
 	if (am->next)
 		am->next->previous = am;
@@ -195,8 +195,9 @@ int actmem_close(struct actmem *am)
 	handles_lock();
 	if (am->regions || am->heaps || am->queues) {
 		handles_unlock();
-		return fail(EBUSY, "%llu regions, %u heaps and %u queues are still open",
-			    (unsigned long long)am->counters->regions, am->heaps, am->queues);
+		return fail(EBUSY, "%llu regions, %llu heaps and %u queues are still open",
+			    (unsigned long long)am->counters->regions,
+			    (unsigned long long)am->counters->heaps, am->queues);
 	}
 	if (am->previous)
 		am->previous->next = am->next;
@@ -221,29 +222,4 @@ enum actmem_backend actmem_backend(const struct actmem *am)
 const char *actmem_describe(const struct actmem *am)
 {
 	return am ? am->description : "not open";
-}
-
-int actmem_counters(struct actmem *am, struct actmem_counters *counters)
-{
-	struct actmem_counters now;
-	int error;
-
-	if (!am || !counters)
-		return fail(EINVAL, "actmem_counters: no handle or nowhere to put them");
-	error = check_owner(am);
-	if (error)
-		return error;
-	ACTMEM_INIT(&now);
-	now.regions = am->counters->regions;
-	now.region_bytes = am->counters->region_bytes;
-	now.regions_mapped = am->counters->regions_mapped;
-	now.heaps = am->counters->heaps;
-	now.blocks = am->counters->blocks;
-	now.block_bytes = am->counters->block_bytes;
-	now.block_bytes_peak = am->counters->block_bytes_peak;
-	now.region_bytes_peak = am->counters->region_bytes_peak;
-	now.regions_total = am->counters->regions_total;
-	now.blocks_total = am->counters->blocks_total;
-	now.fallbacks_total = am->counters->fallbacks_total;
-	return give_struct(counters, &now, sizeof(now), "counters");
 }

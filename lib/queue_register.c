@@ -4,6 +4,7 @@
  * tag: the kernel posts it as a completion when it has let go of the memory.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,7 +81,7 @@ static enum ring_step attach_step(struct uring *uring, struct ring_job *job)
 		job->next++;
 		return RING_STEP_AGAIN;
 	}
-	memcpy(job->words, actmem_error(), sizeof(job->words));
+	snprintf(job->words, sizeof(job->words), "%s", actmem_error());
 	job->step = drop_step;
 	return RING_STEP_AGAIN;
 }
@@ -167,7 +168,7 @@ static enum ring_step add_file_step(struct uring *uring, struct ring_job *job)
 	}
 	if (!job->error)
 		return RING_STEP_ENDED;
-	memcpy(job->words, actmem_error(), sizeof(job->words));
+	snprintf(job->words, sizeof(job->words), "%s", actmem_error());
 	job->step = drop_file_step;
 	return RING_STEP_AGAIN;
 }

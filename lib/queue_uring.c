@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <liburing.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -313,7 +314,7 @@ static void *serve(void *argument)
 	pthread_mutex_lock(&queue->lock);
 	uring->error = ring_open(uring);
 	if (uring->error)
-		memcpy(uring->words, actmem_error(), sizeof(uring->words));
+		snprintf(uring->words, sizeof(uring->words), "%s", actmem_error());
 	queue->sends_commands = !uring->error && queue->am->backend->has_commands &&
 				queue->am->backend->has_commands(queue->am->device);
 	uring->started = true;
