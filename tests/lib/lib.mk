@@ -27,7 +27,7 @@ LIB_THREADS_OBJ := $(B)/obj/thread
 
 $(LIB_THREADS_OBJ)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -O1 -fsanitize=thread -Wno-tsan -DACTMEM_DEBUG -MMD -MP -c $< -o $@
+	$(CC) $(ALL_CFLAGS) -O1 -fsanitize=thread -Wno-tsan -MMD -MP -c $< -o $@
 
 $(LIB_THREADS): $(B)/tests/thread/%: $(LIB_THREADS_OBJ)/tests/lib/%.o \
 		$(LIB_THREADS_OBJ)/tests/lib/tap.o $(LIB_THREADS_OBJ)/tests/lib/common.o \
