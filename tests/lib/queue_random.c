@@ -12,7 +12,7 @@
 
 #define SLOTS		32
 #define SLOT_BYTES	(LENGTH / SLOTS)
-#define ROUNDS		200
+#define ROUNDS		120
 #define IN_FLIGHT_MAX	12
 
 enum action { FILL, SPILL, COPY, ACTIONS };
