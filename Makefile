@@ -22,8 +22,10 @@ MANDIR = $(DESTDIR)$(PREFIX)/share/man
 WARNINGS := -Wall -Wextra -Werror -Wstrict-prototypes -Wmissing-prototypes \
 	-Wshadow -Wpointer-arith -Wwrite-strings -Wno-unused-parameter
 CFLAGS ?= -O2 -g
+# DEBUG=1: the heap checks its bookkeeping as it goes, and aborts where it is wrong.
+DEBUG ?=
 ALL_CFLAGS = -std=gnu11 $(WARNINGS) -fvisibility=hidden -fPIC -pthread \
-	-D_GNU_SOURCE -Ilib $(CFLAGS)
+	-D_GNU_SOURCE -Ilib $(if $(DEBUG),-DACTMEM_DEBUG) $(CFLAGS)
 
 PYTHON3 ?= python3
 VENV := $(B)/venv
@@ -78,7 +80,9 @@ help:
 	@echo 'make check         run every test'
 	@echo 'make check-strict  those of the driver on a debug kernel, built at the first time'
 	@echo 'make check-NAME    run one of: $(CHECKS)'
+	@echo 'make bench         measure the library against its peers on this machine'
 	@echo 'make bench-vm      measure the driver against its peers in a booted kernel'
+	@echo 'make bench-transfer  measure transfers between files and regions beside fio'
 	@echo 'make module KDIR=  build the kernel module'
 	@echo 'make install       PREFIX= DESTDIR=; make uninstall undoes it'
 	@echo 'make dkms-install  have DKMS build, sign and install the module; make dkms-remove'

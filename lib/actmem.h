@@ -199,8 +199,8 @@ int actmem_options_from_environment(struct actmem_options *options);
 int actmem_open(struct actmem **am, const struct actmem_options *options);
 
 /*
- * -EBUSY while regions or heaps of it are open; nothing is closed then. No other
- * thread may be in a call on @am, or make one later: it is freed.
+ * -EBUSY while regions, heaps or queues of it are open; nothing is closed then. No
+ * other thread may be in a call on @am, or make one later: it is freed.
  */
 int actmem_close(struct actmem *am);
 
@@ -488,7 +488,7 @@ static inline int actmem_list(struct actmem_region_info **regions, size_t *count
 
 struct actmem_heap_options {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t grow_bytes;		/* length of each region it makes; 0: 64 MiB; of 1G pages rounded up */
+	uint64_t grow_bytes;		/* length of the regions it makes; 0: 64 MiB; of 1G pages rounded up */
 	uint64_t limit_bytes;		/* of all its regions; 0: none */
 	struct actmem_region_options region;	/* how to make them; its size and length are ignored */
 };
@@ -499,14 +499,28 @@ struct actmem_heap_stats {
 	uint64_t region_bytes;
 	uint64_t blocks;
 	uint64_t block_bytes;		/* as asked for */
-	uint64_t used_bytes;		/* as taken from the regions */
-	uint64_t used_bytes_peak;
-	uint64_t largest_free;		/* longest block that fits without growing */
+	uint64_t used_bytes;		/* what these blocks take of the regions */
+	uint64_t used_bytes_peak;	/* of used_bytes and cached_bytes together */
+	uint64_t largest_free;		/* longest block that fits without growing or recalling */
+	uint64_t cached_bytes;		/* freed, and kept at hand by threads */
+	uint64_t region_bytes_peak;
+	uint64_t free_pieces;		/* that the rest of the regions is in */
+	uint64_t blocks_total;		/* handed out since it was made */
+	uint64_t cache_misses;		/* of these, that their thread did not have at hand */
+	uint64_t recalls;		/* times that the heap needed what threads kept */
 };
 
 /*
  * A heap makes regions as it needs them and hands out blocks of them. Its
  * bookkeeping lies outside the regions. @options NULL: defaults.
+ *
+ * A region is as long as grow_bytes, or shorter where blocks of the length that
+ * is wanted then fill it better, or longer where a block or 1/128 of the heap is.
+ * A block lies within one region.
+ *
+ * Blocks that a thread frees, and whose length it also takes, it keeps at hand,
+ * so that threads seldom wait for each other. What they keep is recalled before
+ * the heap grows, and given back when a thread ends.
  *
  * If actmem_open() was given a heap_name, a path or a bare name as for
  * actmem_region_open(), the regions are files: heap_name.0, heap_name.1 and so
@@ -521,6 +535,19 @@ int actmem_heap_create(struct actmem *am,
 		       const struct actmem_heap_options *options,
 		       struct actmem_heap **heap);
 
+struct actmem_heap_tuning {
+	size_t size;			/* set by ACTMEM_INIT */
+	uint64_t chunk_bytes;		/* in which regions are registered; 0: 64 GiB */
+	uint64_t cache_bytes;		/* that each thread may keep at hand; 0: all there are */
+};
+
+/*
+ * No block lies across a multiple of chunk_bytes of its region, which is a
+ * multiple of 2 MiB and holds for regions made from now on. cache_bytes less
+ * than a block is long: threads keep none. -EINVAL: chunk_bytes.
+ */
+int actmem_heap_tune(struct actmem_heap *heap, const struct actmem_heap_tuning *tuning);
+
 /* -EBUSY while blocks are live; nothing is freed then. */
 int actmem_heap_destroy(struct actmem_heap *heap);
 
@@ -529,7 +556,7 @@ int actmem_heap_destroy(struct actmem_heap *heap);
  * 2 MiB; 0: 256). The contents are unspecified. Freed by actmem_free(), by
  * any thread. Never ordinary memory:
  *
- * -EINVAL  bytes is 0 or absurd, align no power of two
+ * -EINVAL  bytes is 0, absurd or more than chunk_bytes, align no power of two
  * -ENOMEM  the heap's limit, or what actmem_region_create() says
  */
 int actmem_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align,
@@ -538,7 +565,10 @@ int actmem_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align,
 /* -EINVAL: not the start of a live block of this heap; nothing changes. */
 int actmem_free(struct actmem_heap *heap, void *block);
 
-/* Gives regions without live blocks back, but for named ones: those stay open. */
+/*
+ * Gives what threads keep at hand back, and regions without live blocks, but for
+ * named ones: those stay open.
+ */
 int actmem_heap_trim(struct actmem_heap *heap);
 
 int actmem_heap_stats(struct actmem_heap *heap, struct actmem_heap_stats *stats);

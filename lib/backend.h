@@ -60,6 +60,22 @@ struct backing {
 	char name[ACTMEM_NAME_MAX];
 };
 
+/* What populate, discard and copy do. */
+struct page_change {
+	enum { CHANGE_POPULATE, CHANGE_DISCARD, CHANGE_COPY } kind;
+	const struct backing *backing;
+	uint64_t offset, length;
+	const struct backing *from;	/* copy */
+	uint64_t from_offset;
+};
+
+/* The same as a command of io_uring; stays where it is until that has ended. */
+struct backend_command {
+	int fd;
+	uint32_t operation;
+	uint64_t argument[16];
+};
+
 /*
  * Functions that can fail return 0 or a negative errno, have then set the
  * words of actmem_error(), and have left nothing behind. @device is what
@@ -117,6 +133,12 @@ struct backend {
 	/* Whole pages within the region; *@fd becomes the caller's. */
 	int (*export)(const struct backing *backing, uint64_t offset, uint64_t length,
 		      uint32_t flags, int *fd);
+
+	/* Whether the kernel takes commands; NULL: there are none. */
+	bool (*has_commands)(int device);
+	void (*command)(const struct page_change *change, struct backend_command *command);
+	/* What the call would have returned where the command's result is this one. */
+	int (*command_result)(struct backend_command *command, int result);
 
 	/* Fills what it knows of *@info, which is zeroed. */
 	int (*info)(const struct backing *backing, struct actmem_region_info *info);

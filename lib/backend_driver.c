@@ -19,6 +19,7 @@
 #include "../uapi/actmem.h"
 #include "backend.h"
 #include "driver.h"
+#include "driver_command.h"
 #include "error.h"
 #include "list.h"
 #include "map.h"
@@ -92,6 +93,13 @@ static int query(int device)
 		return fail(EPROTONOSUPPORT, "the driver has pages of %s, this library knows 2 MiB ones",
 			    BYTES_TEXT(query.page_bytes));
 	return 0;
+}
+
+static bool driver_has_commands(int device)
+{
+	struct actmem_ioctl_query query;
+
+	return !ask_query(device, &query) && query.features & ACTMEM_FEATURE_URING;
 }
 
 static int driver_open(int *device)
@@ -436,6 +444,9 @@ const struct backend backend_driver = {
 	.discard = driver_discard,
 	.copy = driver_copy,
 	.export = driver_export,
+	.has_commands = driver_has_commands,
+	.command = driver_command,
+	.command_result = driver_command_result,
 	.info = driver_info,
 	.release = driver_release,
 	.list = driver_list,

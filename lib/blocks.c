@@ -10,28 +10,35 @@
  * they were, so that what best fit would save is not there to be saved.
  *
  * The class of a length also has shorter blocks, so a few of its blocks are
- * tried before a longer class is used; all of them only before the heap would
- * have to grow, which costs far more.
+ * tried before a longer class is used, and the shortest of those that fit is
+ * taken; all of them only before the heap would have to grow, which costs far
+ * more.
  *
- * Taken blocks are found by address in a hash table with chains.
+ * Taken blocks are found by address in a hash table with chains, which is read
+ * without a lock. That needs no more than that descriptors and tables stay as
+ * long as the heap: a reader that is led astray finds nothing, and asks again
+ * under the lock.
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "blocks.h"
 
 #define COLUMN_BITS	5
 #define FEW		8
 #define CHUNK_BLOCKS	128
-#define BUCKETS_FIRST	64
+#define BUCKETS_FIRST	256
+#define LIVE_MASK	((1ULL << 48) - 1)
 /* Taking one block makes two more at most: before and behind it. */
 #define SPARE_FOR_TAKE	2
 
+/* Descriptors begin at the first multiple of their size: a cache line each. */
 struct block_chunk {
 	struct block_chunk *next;
-	struct block blocks[CHUNK_BLOCKS];
+	struct block blocks[CHUNK_BLOCKS + 1];
 };
+
+_Static_assert(sizeof(struct block) == 64, "a descriptor is a cache line");
 
 struct class {
 	unsigned int row, column;
@@ -68,12 +75,17 @@ static bool next_class(const struct blocks *blocks, struct class *class)
 	return true;
 }
 
+static char *address_of(const struct block *block)
+{
+	return atomic_load_explicit(&block->address, memory_order_relaxed);
+}
+
 static void link_free(struct blocks *blocks, struct block *block)
 {
 	struct class class = class_of(block->length);
 	struct block **head = &blocks->classes[class.row][class.column];
 
-	block->asked = 0;
+	block->is_free = true;
 	block->previous = NULL;
 	block->next = *head;
 	if (*head)
@@ -81,6 +93,7 @@ static void link_free(struct blocks *blocks, struct block *block)
 	*head = block;
 	blocks->rows |= 1ULL << class.row;
 	blocks->columns[class.row] |= 1U << class.column;
+	blocks->free++;
 }
 
 static void unlink_free(struct blocks *blocks, struct block *block)
@@ -88,6 +101,8 @@ static void unlink_free(struct blocks *blocks, struct block *block)
 	struct class class = class_of(block->length);
 	struct block **head = &blocks->classes[class.row][class.column];
 
+	block->is_free = false;
+	blocks->free--;
 	if (block->next)
 		block->next->previous = block->previous;
 	if (block->previous) {
@@ -105,30 +120,38 @@ static void unlink_free(struct blocks *blocks, struct block *block)
 static bool have_spare(struct blocks *blocks, size_t count)
 {
 	struct block_chunk *chunk;
+	struct block *first;
 	unsigned int i;
 
 	if (blocks->spare_count >= count)
 		return true;
-	chunk = malloc(sizeof(*chunk));
+	chunk = calloc(1, sizeof(*chunk));
 	if (!chunk)
 		return false;
 	chunk->next = blocks->chunks;
 	blocks->chunks = chunk;
+	first = (struct block *)(((uintptr_t)chunk->blocks + sizeof(*first) - 1) &
+				 ~(sizeof(*first) - 1));
 	for (i = 0; i < CHUNK_BLOCKS; i++) {
-		chunk->blocks[i].next = blocks->spare;
-		blocks->spare = &chunk->blocks[i];
+		first[i].next = blocks->spare;
+		blocks->spare = &first[i];
 	}
 	blocks->spare_count += CHUNK_BLOCKS;
 	return true;
 }
 
-static struct block *take_spare(struct blocks *blocks)
+/* Whoever looks for a live block may still read what it was. */
+static struct block *take_spare(struct blocks *blocks, char *address, uint64_t length)
 {
 	struct block *block = blocks->spare;
 
 	blocks->spare = block->next;
 	blocks->spare_count--;
-	memset(block, 0, sizeof(*block));
+	atomic_store_explicit(&block->address, address, memory_order_release);
+	block->length = length;
+	block->is_free = false;
+	block->before = NULL;
+	block->after = NULL;
 	return block;
 }
 
@@ -139,75 +162,100 @@ static void give_spare(struct blocks *blocks, struct block *block)
 	blocks->spare_count++;
 }
 
-static struct block **bucket_of(const struct blocks *blocks, const void *address)
+static struct block_table *make_table(size_t buckets)
+{
+	struct block_table *table = calloc(1, sizeof(*table) + buckets * sizeof(table->buckets[0]));
+
+	if (table)
+		table->mask = buckets - 1;
+	return table;
+}
+
+static struct block *_Atomic *bucket_of(struct block_table *table, const void *address)
 {
 	/* Fibonacci hashing: the high bits of the product are well mixed. */
 	uint64_t hash = (uintptr_t)address / BLOCK_UNIT * 0x9e3779b97f4a7c15ULL;
 
-	return &blocks->buckets[(hash >> 32) & (blocks->bucket_count - 1)];
+	return &table->buckets[(hash >> 32) & table->mask];
+}
+
+static struct block *read_link(struct block *const _Atomic *link)
+{
+	return atomic_load_explicit(link, memory_order_acquire);
+}
+
+static void set_link(struct block *_Atomic *link, struct block *block)
+{
+	atomic_store_explicit(link, block, memory_order_release);
+}
+
+static void link_into(struct block_table *table, struct block *block)
+{
+	struct block *_Atomic *bucket = bucket_of(table, address_of(block));
+
+	set_link(&block->chain, read_link(bucket));
+	set_link(bucket, block);
 }
 
 /* Without memory for more buckets the chains only become longer. */
-static void grow_buckets(struct blocks *blocks)
+static void grow_table(struct blocks *blocks)
 {
-	struct blocks larger = { .bucket_count = blocks->bucket_count * 2 };
-	struct block *block, *next, **bucket;
+	struct block_table *old = blocks->table, *table = make_table((old->mask + 1) * 2);
+	struct block *block, *next;
 	size_t i;
 
-	larger.buckets = calloc(larger.bucket_count, sizeof(*larger.buckets));
-	if (!larger.buckets)
+	if (!table)
 		return;
-	for (i = 0; i < blocks->bucket_count; i++) {
-		for (block = blocks->buckets[i]; block; block = next) {
-			next = block->next;
-			bucket = bucket_of(&larger, block->address);
-			block->next = *bucket;
-			*bucket = block;
+	for (i = 0; i <= old->mask; i++) {
+		for (block = read_link(&old->buckets[i]); block; block = next) {
+			next = read_link(&block->chain);
+			link_into(table, block);
 		}
 	}
-	free(blocks->buckets);
-	blocks->buckets = larger.buckets;
-	blocks->bucket_count = larger.bucket_count;
+	table->outgrown = old;
+	atomic_store_explicit(&blocks->table, table, memory_order_release);
 }
 
 static void link_taken(struct blocks *blocks, struct block *block)
 {
-	struct block **bucket;
-
-	if (blocks->taken++ >= blocks->bucket_count)
-		grow_buckets(blocks);
-	bucket = bucket_of(blocks, block->address);
-	block->next = *bucket;
-	*bucket = block;
+	if (blocks->taken++ > blocks->table->mask)
+		grow_table(blocks);
+	link_into(blocks->table, block);
+	blocks->taken_bytes += block->length;
+	if (blocks->taken_bytes > blocks->taken_bytes_peak)
+		blocks->taken_bytes_peak = blocks->taken_bytes;
 }
 
 static void unlink_taken(struct blocks *blocks, struct block *block)
 {
-	struct block **link = bucket_of(blocks, block->address);
+	struct block *_Atomic *link = bucket_of(blocks->table, address_of(block));
 
-	while (*link != block)
-		link = &(*link)->next;
-	*link = block->next;
+	while (read_link(link) != block)
+		link = &read_link(link)->chain;
+	set_link(link, read_link(&block->chain));
 	blocks->taken--;
+	blocks->taken_bytes -= block->length;
 }
 
 int blocks_init(struct blocks *blocks)
 {
-	memset(blocks, 0, sizeof(*blocks));
-	blocks->bucket_count = BUCKETS_FIRST;
-	blocks->buckets = calloc(BUCKETS_FIRST, sizeof(*blocks->buckets));
-	return blocks->buckets ? 0 : -ENOMEM;
+	*blocks = (struct blocks){ .table = make_table(BUCKETS_FIRST) };
+	return blocks->table ? 0 : -ENOMEM;
 }
 
 void blocks_destroy(struct blocks *blocks)
 {
+	struct block_table *table = blocks->table, *outgrown;
 	struct block_chunk *chunk;
 
 	while ((chunk = blocks->chunks)) {
 		blocks->chunks = chunk->next;
 		free(chunk);
 	}
-	free(blocks->buckets);
+	for (; table; table = outgrown) {
+		outgrown = table->outgrown;
+		free(table);
+	}
 }
 
 struct block *blocks_add_range(struct blocks *blocks, void *address, uint64_t length)
@@ -216,61 +264,61 @@ struct block *blocks_add_range(struct blocks *blocks, void *address, uint64_t le
 
 	if (!have_spare(blocks, 1))
 		return NULL;
-	block = take_spare(blocks);
-	block->address = address;
-	block->length = length;
+	block = take_spare(blocks, address, length);
 	link_free(blocks, block);
+	blocks->range_bytes += length;
 	return block;
 }
 
 bool blocks_range_is_free(const struct block *first)
 {
-	return !first->asked && !first->after;
+	return first->is_free && !first->after;
 }
 
 void blocks_remove_range(struct blocks *blocks, struct block *first)
 {
 	unlink_free(blocks, first);
+	blocks->range_bytes -= first->length;
 	give_spare(blocks, first);
 }
 
 /* Bytes before the first aligned address in the block. */
 static uint64_t gap(const struct block *block, uint64_t align)
 {
-	return -(uintptr_t)block->address % align;
+	return -(uintptr_t)address_of(block) & (align - 1);
 }
 
-static bool fits(const struct block *block, uint64_t length, uint64_t align)
-{
-	return gap(block, align) + length <= block->length;
-}
-
-/* The first block that fits, of at most @tries in each class. */
+/*
+ * The shortest block that fits, of at most @tries in the first class that has
+ * one.
+ */
 static struct block *search(const struct blocks *blocks, uint64_t length, uint64_t align,
 			    size_t tries)
 {
 	struct class class = class_of(length);
-	struct block *block;
+	struct block *block, *best = NULL;
 	size_t try;
 
-	for (; next_class(blocks, &class); class.column++) {
+	for (; !best && next_class(blocks, &class); class.column++) {
 		block = blocks->classes[class.row][class.column];
-		for (try = 0; block && try < tries; try++) {
-			if (fits(block, length, align))
-				return block;
-			block = block->next;
+		for (try = 0; block && try < tries; try++, block = block->next) {
+			if (gap(block, align) + length > block->length ||
+			    (best && best->length <= block->length))
+				continue;
+			best = block;
+			if (best->length == length)
+				break;
 		}
 	}
-	return NULL;
+	return best;
 }
 
 /* Makes the part of a free, unlinked block behind @length a free block. */
 static void cut(struct blocks *blocks, struct block *block, uint64_t length)
 {
-	struct block *rest = take_spare(blocks);
+	struct block *rest = take_spare(blocks, address_of(block) + length,
+					block->length - length);
 
-	rest->address = block->address + length;
-	rest->length = block->length - length;
 	rest->before = block;
 	rest->after = block->after;
 	if (rest->after)
@@ -279,9 +327,8 @@ static void cut(struct blocks *blocks, struct block *block, uint64_t length)
 	block->length = length;
 }
 
-int blocks_take(struct blocks *blocks, uint64_t bytes, uint64_t align, struct block **result)
+int blocks_take(struct blocks *blocks, uint64_t length, uint64_t align, struct block **result)
 {
-	uint64_t length = (bytes + BLOCK_UNIT - 1) / BLOCK_UNIT * BLOCK_UNIT;
 	struct block *block, *front;
 	uint64_t unaligned;
 
@@ -304,18 +351,29 @@ int blocks_take(struct blocks *blocks, uint64_t bytes, uint64_t align, struct bl
 		cut(blocks, block, length);
 		link_free(blocks, block->after);
 	}
-	block->asked = bytes;
 	link_taken(blocks, block);
 	*result = block;
 	return 0;
 }
 
-struct block *blocks_find(const struct blocks *blocks, const void *address)
+struct block *blocks_end(const struct blocks *blocks, const void *address, uint64_t *bytes)
 {
-	struct block *block = *bucket_of(blocks, address);
+	struct block_table *table = atomic_load_explicit(&blocks->table, memory_order_acquire);
+	struct block *block = read_link(bucket_of(table, address));
+	uint64_t life;
 
-	while (block && block->address != address)
-		block = block->next;
+	while (block && address_of(block) != address)
+		block = read_link(&block->chain);
+	if (!block)
+		return NULL;
+	life = atomic_load_explicit(&block->life, memory_order_acquire);
+	/* Only a block that is not live moves: if it did since, the life has changed. */
+	if (!(life & LIVE_MASK) ||
+	    atomic_load_explicit(&block->address, memory_order_acquire) != address ||
+	    !atomic_compare_exchange_strong_explicit(&block->life, &life, life & ~LIVE_MASK,
+						     memory_order_acq_rel, memory_order_relaxed))
+		return NULL;
+	*bytes = life & LIVE_MASK;
 	return block;
 }
 
@@ -334,11 +392,11 @@ static void join(struct blocks *blocks, struct block *block)
 void blocks_give(struct blocks *blocks, struct block *block)
 {
 	unlink_taken(blocks, block);
-	if (block->after && !block->after->asked) {
+	if (block->after && block->after->is_free) {
 		unlink_free(blocks, block->after);
 		join(blocks, block);
 	}
-	if (block->before && !block->before->asked) {
+	if (block->before && block->before->is_free) {
 		block = block->before;
 		unlink_free(blocks, block);
 		join(blocks, block);
@@ -360,4 +418,75 @@ uint64_t blocks_largest_free(const struct blocks *blocks)
 		if (block->length > largest)
 			largest = block->length;
 	return largest;
+}
+
+static const char *wrong_in_classes(const struct blocks *blocks, size_t *count)
+{
+	const struct block *block, *previous;
+	unsigned int row, column;
+	struct class class;
+
+	for (row = 0; row < CLASS_ROWS; row++) {
+		if (!blocks->columns[row] != !(blocks->rows >> row & 1))
+			return "a row's bit is not that of its classes";
+		for (column = 0; column < CLASS_COLUMNS; column++) {
+			block = blocks->classes[row][column];
+			if (!block != !(blocks->columns[row] >> column & 1))
+				return "a class's bit is not that of its blocks";
+			for (previous = NULL; block; previous = block, block = block->next) {
+				class = class_of(block->length);
+				if (class.row != row || class.column != column)
+					return "a free block is in another length's class";
+				if (!block->is_free || block->previous != previous)
+					return "a class has a block that is not free, or not linked back";
+				++*count;
+			}
+		}
+	}
+	return NULL;
+}
+
+static bool is_in_table(const struct blocks *blocks, const struct block *block)
+{
+	const struct block *other = read_link(bucket_of(blocks->table, address_of(block)));
+
+	while (other && other != block)
+		other = read_link(&other->chain);
+	return other;
+}
+
+const char *blocks_wrong(const struct blocks *blocks, struct block *const *firsts, size_t count)
+{
+	size_t free_seen = 0, free_listed = 0, taken = 0, i;
+	const char *wrong = wrong_in_classes(blocks, &free_listed);
+	const struct block *block;
+	uint64_t taken_bytes = 0, bytes = 0;
+
+	for (i = 0; i < count; i++) {
+		if (firsts[i]->before)
+			return "a range's first block has one before it";
+		for (block = firsts[i]; block; block = block->after) {
+			if (!block->length || block->length % BLOCK_UNIT)
+				return "a block has an impossible length";
+			if (block->after && (block->after->before != block ||
+			    address_of(block->after) != address_of(block) + block->length))
+				return "two neighbours do not adjoin";
+			if (block->is_free && block->after && block->after->is_free)
+				return "two free neighbours have not merged";
+			if (block->is_free && atomic_load(&block->life) & LIVE_MASK)
+				return "a free block is live";
+			if (!block->is_free && !is_in_table(blocks, block))
+				return "a taken block cannot be found by its address";
+			free_seen += block->is_free;
+			taken += !block->is_free;
+			taken_bytes += block->is_free ? 0 : block->length;
+			bytes += block->length;
+		}
+	}
+	if (taken != blocks->taken || taken_bytes != blocks->taken_bytes ||
+	    free_seen != blocks->free || bytes != blocks->range_bytes)
+		return "the sums are not those of the blocks";
+	if (!wrong && free_listed != free_seen)
+		wrong = "a free block is in no class";
+	return wrong;
 }

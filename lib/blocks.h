@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Which parts of which ranges of memory are taken. Never touches the memory
- * itself and takes no lock.
+ * itself and takes no lock: the caller keeps two calls on the same blocks
+ * apart, but for those whose comment says otherwise.
+ *
+ * A taken block is live while the user has it, and kept when it has been freed
+ * and waits in a thread's cache for the next user. Whether it is live is one
+ * word, so that a wrong pointer is told from a live block without a lock.
  */
 #ifndef LIB_BLOCKS_H
 #define LIB_BLOCKS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,22 +24,34 @@
 #define CLASS_COLUMNS	32
 
 struct block {
-	char *address;
-	uint64_t length;		/* a multiple of BLOCK_UNIT */
-	uint64_t asked;			/* bytes the user asked for; 0: free */
+	char *_Atomic address;
+	_Atomic uint64_t life;		/* see block_begin() */
+	struct block *_Atomic chain;	/* taken: next in its bucket */
+	uint64_t length : 56;		/* a multiple of BLOCK_UNIT */
+	uint64_t is_free : 8;
 	struct block *before, *after;	/* neighbours in the same range */
-	struct block *next, *previous;	/* free: in its class; taken: next in its bucket */
+	struct block *next, *previous;	/* free: in its class; kept: the next alone */
 };
 
 struct block_chunk;
+
+/* Buckets by address. Those that were outgrown stay for who still reads them. */
+struct block_table {
+	struct block_table *outgrown;
+	size_t mask;
+	struct block *_Atomic buckets[];
+};
 
 struct blocks {
 	uint64_t rows;			/* bit: a class of the row is not empty */
 	uint32_t columns[CLASS_ROWS];
 	struct block *classes[CLASS_ROWS][CLASS_COLUMNS];
-	struct block **buckets;
-	size_t bucket_count;		/* a power of two */
+	struct block_table *_Atomic table;
 	size_t taken;
+	uint64_t taken_bytes;
+	uint64_t taken_bytes_peak;
+	size_t free;
+	uint64_t range_bytes;		/* of all ranges */
 	struct block *spare;		/* descriptors not in use, linked by next */
 	size_t spare_count;
 	struct block_chunk *chunks;
@@ -46,6 +64,7 @@ void blocks_destroy(struct blocks *blocks);
 /*
  * Adds a free range, whose address is a multiple of BLOCK_ALIGN_MAX. Returns
  * the descriptor of its first block, which stays its first; NULL: no memory.
+ * Blocks of different ranges never join, also where the ranges adjoin.
  */
 struct block *blocks_add_range(struct blocks *blocks, void *address, uint64_t length);
 
@@ -55,19 +74,49 @@ bool blocks_range_is_free(const struct block *first);
 /* Takes a range out of which nothing is taken. */
 void blocks_remove_range(struct blocks *blocks, struct block *first);
 
+/* What a block of @bytes takes. */
+static inline uint64_t block_length(uint64_t bytes)
+{
+	return (bytes + BLOCK_UNIT - 1) / BLOCK_UNIT * BLOCK_UNIT;
+}
+
 /*
- * @bytes in 1..BLOCK_BYTES_MAX, @align a power of two in
- * BLOCK_UNIT..BLOCK_ALIGN_MAX. 0; -ENOSPC: no free block is long enough;
- * -ENOMEM: no memory for the bookkeeping. Without words.
+ * @length a block_length() up to BLOCK_BYTES_MAX, @align a power of two in
+ * BLOCK_UNIT..BLOCK_ALIGN_MAX. The block is kept, not live. 0; -ENOSPC: no free
+ * block is long enough; -ENOMEM: no memory for the bookkeeping. Without words.
  */
-int blocks_take(struct blocks *blocks, uint64_t bytes, uint64_t align, struct block **block);
+int blocks_take(struct blocks *blocks, uint64_t length, uint64_t align, struct block **block);
 
-/* The taken block that begins at @address, or NULL. */
-struct block *blocks_find(const struct blocks *blocks, const void *address);
-
-/* Gives a taken block back. */
+/* Gives a kept block back. */
 void blocks_give(struct blocks *blocks, struct block *block);
 
+/*
+ * Makes a kept block live, for who has it to himself. @bytes: 1 or more, up to
+ * its length. The life's other bits count the lives, so that who read one of
+ * them does not take a later one for it.
+ */
+static inline void block_begin(struct block *block, uint64_t bytes)
+{
+	uint64_t life = atomic_load_explicit(&block->life, memory_order_relaxed);
+
+	life = ((life >> 48) + 1) << 48 | bytes;
+	atomic_store_explicit(&block->life, life, memory_order_release);
+}
+
+/*
+ * Ends the life of the block that begins at @address, and stores how many bytes
+ * the user had asked for. NULL: no live block begins there. Any thread may call
+ * it at any time; one that holds the lock of the others need not ask again, one
+ * that does not may have missed a live block, and asks again under that lock.
+ */
+struct block *blocks_end(const struct blocks *blocks, const void *address, uint64_t *bytes);
+
 uint64_t blocks_largest_free(const struct blocks *blocks);
+
+/*
+ * What is wrong with the bookkeeping, in words: NULL, as it is to be. @firsts:
+ * the first block of each range, @count of them.
+ */
+const char *blocks_wrong(const struct blocks *blocks, struct block *const *firsts, size_t count);
 
 #endif /* LIB_BLOCKS_H */

@@ -19,7 +19,7 @@
 static pthread_mutex_t handles_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static struct actmem *handles;
-static unsigned int generation;
+unsigned int handles_generation;
 static int fork_error;
 
 void handles_lock(void)
@@ -37,16 +37,24 @@ static void after_fork_in_child(void)
 {
 	const struct actmem_region *region;
 	const struct actmem *am;
+	const struct link *link;
+	unsigned int i;
 
 	for (am = handles; am; am = am->next) {
 		for (region = am->regions; region; region = region->next)
 			close(region->backing.fd);
+		for (link = am->held.next; link != &am->held; link = link->next) {
+			const struct held *held = link_item(link, struct held, link);
+
+			for (i = 0; i < held->count; i++)
+				close(held->descriptors[i]);
+		}
 		close(am->stats.fd);
 		if (am->device >= 0)
 			close(am->device);
 	}
 	handles = NULL;
-	generation++;
+	handles_generation++;
 	pthread_mutex_unlock(&handles_mutex);
 }
 
@@ -55,9 +63,23 @@ static void watch_forks(void)
 	fork_error = pthread_atfork(handles_lock, handles_unlock, after_fork_in_child);
 }
 
+void held_add(struct actmem *am, struct held *held)
+{
+	handles_lock();
+	link_append(&am->held, &held->link);
+	handles_unlock();
+}
+
+void held_drop(struct held *held)
+{
+	handles_lock();
+	link_remove(&held->link);
+	handles_unlock();
+}
+
 int check_owner(const struct actmem *am)
 {
-	if (am->generation == generation)
+	if (is_owner(am))
 		return 0;
 	return fail(EOWNERDEAD, "this handle was opened before fork(); open one in the child with actmem_open()");
 }
@@ -122,6 +144,7 @@ int actmem_open(struct actmem **result, const struct actmem_options *options)
 	am = calloc(1, sizeof(*am));
 	if (!am)
 		return fail(ENOMEM, "no memory for a handle");
+	link_init(&am->held);
 	error = take_options(&am->options, options);
 	if (error)
 		goto free_handle;
@@ -140,7 +163,7 @@ int actmem_open(struct actmem **result, const struct actmem_options *options)
 	am->counters = &am->stats.header->counters;
 
 	handles_lock();
-	am->generation = generation;
+	am->generation = handles_generation;
 	am->next = handles;
 	if (am->next)
 		am->next->previous = am;
@@ -170,10 +193,11 @@ int actmem_close(struct actmem *am)
 	if (error)
 		return error;
 	handles_lock();
-	if (am->regions || am->heaps) {
+	if (am->regions || am->heaps || am->queues) {
 		handles_unlock();
-		return fail(EBUSY, "%llu regions and %u heaps are still open",
-			    (unsigned long long)am->counters->regions, am->heaps);
+		return fail(EBUSY, "%llu regions, %llu heaps and %u queues are still open",
+			    (unsigned long long)am->counters->regions,
+			    (unsigned long long)am->counters->heaps, am->queues);
 	}
 	if (am->previous)
 		am->previous->next = am->next;
@@ -198,29 +222,4 @@ enum actmem_backend actmem_backend(const struct actmem *am)
 const char *actmem_describe(const struct actmem *am)
 {
 	return am ? am->description : "not open";
-}
-
-int actmem_counters(struct actmem *am, struct actmem_counters *counters)
-{
-	struct actmem_counters now;
-	int error;
-
-	if (!am || !counters)
-		return fail(EINVAL, "actmem_counters: no handle or nowhere to put them");
-	error = check_owner(am);
-	if (error)
-		return error;
-	ACTMEM_INIT(&now);
-	now.regions = am->counters->regions;
-	now.region_bytes = am->counters->region_bytes;
-	now.regions_mapped = am->counters->regions_mapped;
-	now.heaps = am->counters->heaps;
-	now.blocks = am->counters->blocks;
-	now.block_bytes = am->counters->block_bytes;
-	now.block_bytes_peak = am->counters->block_bytes_peak;
-	now.region_bytes_peak = am->counters->region_bytes_peak;
-	now.regions_total = am->counters->regions_total;
-	now.blocks_total = am->counters->blocks_total;
-	now.fallbacks_total = am->counters->fallbacks_total;
-	return give_struct(counters, &now, sizeof(now), "counters");
 }

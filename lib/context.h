@@ -2,25 +2,37 @@
 /*
  * An open backend with its regions; what fork() does to them.
  *
- * Locks, outermost first: a heap's grow_lock or a region's pages_lock, a heap's
- * lock or a region's lock, the handles lock.
+ * Locks, outermost first: a heap's grow_lock or a region's pages_lock, a region's
+ * lock, the handles lock, a heap's lock.
+ * A queue's lock is held alone.
  */
 #ifndef LIB_CONTEXT_H
 #define LIB_CONTEXT_H
 
 #include <pthread.h>
+#include <stdbool.h>
 
 #include "actmem.h"
 #include "backend.h"
+#include "links.h"
 #include "names.h"
 #include "stats.h"
 
 #define DESCRIPTION_MAX	(512 + ACTMEM_PATH_MAX)
 
+/* Descriptors that are closed in a forked child. */
+struct held {
+	struct link link;
+	const int *descriptors;
+	unsigned int count;
+};
+
 struct actmem {
 	struct actmem *next, *previous;	/* under the handles lock, as all lists */
 	struct actmem_region *regions;
-	unsigned int heaps;		/* under the handles lock */
+	struct actmem_heap *heaps;
+	unsigned int queues;		/* under the handles lock */
+	struct link held;		/* besides those of regions */
 	unsigned int generation;
 	const struct backend *backend;
 	int device;
@@ -44,6 +56,18 @@ struct actmem_region {
 
 void handles_lock(void);
 void handles_unlock(void);
+
+/* Has the descriptors closed in forked children, until it is dropped. */
+void held_add(struct actmem *am, struct held *held);
+void held_drop(struct held *held);
+
+/* How often this process was forked off one that had the library open. */
+extern unsigned int handles_generation;
+
+static inline bool is_owner(const struct actmem *am)
+{
+	return am->generation == handles_generation;
+}
 
 /* 0; -EOWNERDEAD with words in a child of the process that opened @am. */
 int check_owner(const struct actmem *am);

@@ -36,10 +36,6 @@ int driver_create_1g(int device, const struct region_request *request, struct ba
 
 /* See struct backend. */
 int driver_import(int device, const struct memory_request *memory, struct backing *backing);
-int driver_populate(const struct backing *backing, uint64_t offset, uint64_t length);
-int driver_discard(const struct backing *backing, uint64_t offset, uint64_t length);
-int driver_copy(const struct backing *to, uint64_t offset, const struct backing *from,
-		uint64_t from_offset, uint64_t length);
 int driver_export(const struct backing *backing, uint64_t offset, uint64_t length,
 		  uint32_t flags, int *fd);
 

@@ -1,50 +1,31 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Heaps: blocks of regions, for any number of threads. blocks.c says which
- * parts are taken; here are locks, growth, limits and counters.
+ * parts are taken; cache.c what a thread keeps at hand, so that most calls meet
+ * no other thread; here are the calls, and what they count.
  *
  * Making a region takes long, so it happens under grow_lock alone: other
- * threads go on with the blocks that are there.
+ * threads go on with the blocks that are there. Before the heap grows, it
+ * recalls what the threads keep, so that keeping costs no memory.
  */
 #include <errno.h>
-#include <limits.h>
-#include <pthread.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "blocks.h"
-#include "context.h"
+#ifdef ACTMEM_DEBUG
+#include <stdio.h>
+#endif
+
 #include "error.h"
-#include "node.h"
+#include "heap.h"
 #include "options.h"
-#include "region.h"
 
 #define GROW_DEFAULT	(64ULL << 20)
-
-struct range {
-	struct range *next;
-	struct actmem_region *region;
-	struct block *first;
-	bool named;
-	unsigned int number;		/* of its name */
-};
-
-struct actmem_heap {
-	struct actmem *am;
-	struct region_request request;	/* length: to grow by */
-	uint64_t limit;
-	pthread_mutex_t grow_lock;
-	pthread_mutex_t lock;		/* of all below */
-	struct blocks blocks;
-	struct range *ranges;
-	uint64_t regions;
-	uint64_t region_bytes;
-	uint64_t block_bytes;
-	uint64_t used_bytes;
-	uint64_t used_bytes_peak;
-};
+#define CHUNK_DEFAULT	(64ULL << 30)
+/* A thread that meets no other tells them what it did after so many blocks. */
+#define PUBLISH_BLOCKS	64
+/* Of so many blocks the thread has to have had a half at hand to keep any more. */
+#define MISSES_JUDGED	512
 
 static uint64_t round_up(uint64_t bytes, uint64_t unit)
 {
@@ -70,6 +51,7 @@ static int take_options(struct actmem_heap *heap, const struct actmem_heap_optio
 	if (!taken.region.name)
 		taken.region.name = "heap";
 	heap->limit = taken.limit_bytes ? taken.limit_bytes : UINT64_MAX;
+	heap->chunk_bytes = CHUNK_DEFAULT;
 	return options_resolve(&heap->am->options, &taken.region, false, &heap->request);
 }
 
@@ -82,6 +64,8 @@ int actmem_heap_create(struct actmem *am, const struct actmem_heap_options *opti
 	if (!am || !result)
 		return fail(EINVAL, "actmem_heap_create: no handle or place for the heap");
 	error = check_owner(am);
+	if (!error)
+		error = heap_watch_threads();
 	if (error)
 		return error;
 	heap = calloc(1, sizeof(*heap));
@@ -98,90 +82,123 @@ int actmem_heap_create(struct actmem *am, const struct actmem_heap_options *opti
 	pthread_mutex_init(&heap->grow_lock, NULL);
 	pthread_mutex_init(&heap->lock, NULL);
 	handles_lock();
-	am->heaps++;
+	heap->next = am->heaps;
+	if (heap->next)
+		heap->next->previous = heap;
+	am->heaps = heap;
 	handles_unlock();
 	counter_add(&am->counters->heaps, 1);
 	*result = heap;
 	return 0;
 }
 
-static int check_heap(const struct actmem_heap *heap, const char *call)
+static int refuse(const struct actmem_heap *heap, const char *call)
 {
 	return heap ? check_owner(heap->am) : fail(EINVAL, "%s: no heap", call);
 }
 
-/*
- * Takes the ranges of which nothing is taken out of the heap. Closing a named one
- * would give nothing back but the name: another process could then take it.
- */
-static struct range *detach_free_ranges(struct actmem_heap *heap, bool named_too)
+static inline int check_heap(const struct actmem_heap *heap, const char *call)
 {
-	struct range **link = &heap->ranges, *range, *detached = NULL;
-
-	pthread_mutex_lock(&heap->lock);
-	while ((range = *link)) {
-		if ((range->named && !named_too) || !blocks_range_is_free(range->first)) {
-			link = &range->next;
-			continue;
-		}
-		*link = range->next;
-		range->next = detached;
-		detached = range;
-		blocks_remove_range(&heap->blocks, range->first);
-		heap->regions--;
-		heap->region_bytes -= actmem_region_length(range->region);
-	}
-	pthread_mutex_unlock(&heap->lock);
-	return detached;
+	return heap && is_owner(heap->am) ? 0 : refuse(heap, call);
 }
 
-static void close_range(struct actmem *am, struct range *range)
+#ifdef ACTMEM_DEBUG
+void heap_check(struct actmem_heap *heap)
 {
-	region_close(range->region);
-	if (range->named)
-		heap_names_give(&am->heap_names, range->number);
-	free(range);
+	const char *wrong = "no memory to check the bookkeeping";
+	const struct range *range;
+	struct block **firsts;
+	size_t count = 0, i;
+
+	for (range = heap->ranges; range; range = range->next)
+		count += range->chunks;
+	firsts = malloc((count + 1) * sizeof(*firsts));
+	if (!firsts)
+		return;
+	count = 0;
+	for (range = heap->ranges; range; range = range->next)
+		for (i = 0; i < range->chunks; i++)
+			firsts[count++] = range->first[i];
+	wrong = blocks_wrong(&heap->blocks, firsts, count);
+	free(firsts);
+	if (!wrong)
+		return;
+	fprintf(stderr, "actmem: a heap's bookkeeping is broken: %s\n", wrong);
+	abort();
 }
-
-static void close_ranges(struct actmem *am, struct range *range)
+#else
+void heap_check(struct actmem_heap *heap)
 {
-	struct range *next;
+}
+#endif
 
-	for (; range; range = next) {
-		next = range->next;
-		close_range(am, range);
-	}
+int actmem_heap_tune(struct actmem_heap *heap, const struct actmem_heap_tuning *tuning)
+{
+	struct actmem_heap_tuning taken;
+	int error = check_heap(heap, "actmem_heap_tune");
+
+	if (error)
+		return error;
+	if (!tuning)
+		return fail(EINVAL, "actmem_heap_tune: nothing to take");
+	error = take_struct(&taken, sizeof(taken), tuning, "heap tuning");
+	if (error)
+		return error;
+	if (taken.chunk_bytes % HUGE_PAGE_BYTES || taken.chunk_bytes > BLOCK_BYTES_MAX)
+		return fail(EINVAL, "chunk_bytes is %llu; it must be a multiple of 2 MiB up to 128 TiB",
+			    (unsigned long long)taken.chunk_bytes);
+	heap_tune(heap, taken.chunk_bytes ? taken.chunk_bytes : CHUNK_DEFAULT, taken.cache_bytes);
+	return 0;
 }
 
 int actmem_heap_trim(struct actmem_heap *heap)
 {
 	int error = check_heap(heap, "actmem_heap_trim");
 
-	if (!error)
-		close_ranges(heap->am, detach_free_ranges(heap, false));
-	return error;
+	if (error)
+		return error;
+	pthread_mutex_lock(&heap->lock);
+	heap_recall(heap);
+	heap_check(heap);
+	pthread_mutex_unlock(&heap->lock);
+	heap_shrink(heap, false);
+	return 0;
+}
+
+static void unlist(struct actmem_heap *heap)
+{
+	if (heap->previous)
+		heap->previous->next = heap->next;
+	else
+		heap->am->heaps = heap->next;
+	if (heap->next)
+		heap->next->previous = heap->previous;
 }
 
 int actmem_heap_destroy(struct actmem_heap *heap)
 {
-	struct actmem *am;
+	struct tally sum;
+	uint64_t cached, live;
 	int error = check_heap(heap, "actmem_heap_destroy");
 
 	if (error)
 		return error;
 	pthread_mutex_lock(&heap->lock);
-	if (heap->blocks.taken)
-		error = fail(EBUSY, "%zu blocks of %s are still live", heap->blocks.taken,
-			     BYTES_TEXT(heap->block_bytes));
+	heap_check(heap);
+	heap_sum(heap, &sum, &cached);
+	live = tally_read(&sum.taken) - tally_read(&sum.given);
+	if (live)
+		error = fail(EBUSY, "%llu blocks of %s are still live", (unsigned long long)live,
+			     BYTES_TEXT(tally_read(&sum.block_bytes)));
 	pthread_mutex_unlock(&heap->lock);
 	if (error)
 		return error;
-	am = heap->am;
-	close_ranges(am, detach_free_ranges(heap, true));
 	handles_lock();
-	am->heaps--;
+	unlist(heap);
+	heap_forget_caches(heap);
 	handles_unlock();
-	counter_subtract(&am->counters->heaps, 1);
+	heap_shrink(heap, true);
+	counter_subtract(&heap->am->counters->heaps, 1);
 	pthread_mutex_destroy(&heap->lock);
 	pthread_mutex_destroy(&heap->grow_lock);
 	blocks_destroy(&heap->blocks);
@@ -189,152 +206,58 @@ int actmem_heap_destroy(struct actmem_heap *heap)
 	return 0;
 }
 
-static int take(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address)
+/* Under lock: by what the heap has, with what the threads keep if need be. */
+static int take_or_recall(struct actmem_heap *heap, uint64_t length, uint64_t align,
+			  struct block **block)
 {
-	struct block *block;
+	int error = blocks_take(&heap->blocks, length, align, block);
+
+	if (error == -ENOSPC && heap_recall(heap))
+		error = blocks_take(&heap->blocks, length, align, block);
+	return error;
+}
+
+/*
+ * Under lock. What a thread keeps of lengths that it no longer wants goes back
+ * when most of what it wants is not there.
+ */
+static void miss(struct actmem_heap *heap, struct cache *cache, uint64_t length)
+{
+	tally_add(&cache->tally.misses, 1);
+	if (!(tally_read(&cache->tally.misses) % MISSES_JUDGED)) {
+		if (tally_read(&cache->tally.taken) - cache->judged < 2 * MISSES_JUDGED)
+			heap_give_all(heap, cache_drain(cache));
+		cache->judged = tally_read(&cache->tally.taken);
+	}
+	heap_give_all(heap, cache_expect(cache, length));
+}
+
+/* A block that the thread did not have at hand. */
+static int take(struct actmem_heap *heap, struct cache *cache, uint64_t length, uint64_t align,
+		struct block **block)
+{
 	int error;
 
 	pthread_mutex_lock(&heap->lock);
-	error = blocks_take(&heap->blocks, bytes, align, &block);
-	if (!error) {
-		*address = block->address;
-		heap->block_bytes += bytes;
-		heap->used_bytes += block->length;
-		if (heap->used_bytes > heap->used_bytes_peak)
-			heap->used_bytes_peak = heap->used_bytes;
-	}
+	error = take_or_recall(heap, length, align, block);
+	if (!error && cache)
+		miss(heap, cache, length);
+	heap_check(heap);
 	pthread_mutex_unlock(&heap->lock);
 	return error == -ENOMEM ? fail(ENOMEM, "no memory for a heap's bookkeeping") : error;
 }
 
-/* Length of the region that makes room for @bytes within the limit, and what is left of that. */
-static int grown_length(struct actmem_heap *heap, uint64_t bytes, uint64_t *length,
-			uint64_t *still_left)
+static int take_or_grow(struct actmem_heap *heap, struct cache *cache, uint64_t length,
+			uint64_t align, struct block **block)
 {
-	uint64_t unit = heap->request.pages == ACTMEM_PAGES_1G ? GIANT_PAGE_BYTES : HUGE_PAGE_BYTES;
-	uint64_t needed = round_up(bytes, unit);
-	uint64_t held, left;
-
-	pthread_mutex_lock(&heap->lock);
-	held = heap->region_bytes;
-	pthread_mutex_unlock(&heap->lock);
-	left = heap->limit > held ? heap->limit - held : 0;
-	if (needed > left)
-		return fail(ENOMEM, "the heap may have %s, its regions have %s, and %s more are wanted; raise limit_bytes or free blocks",
-			    BYTES_TEXT(heap->limit), BYTES_TEXT(held), BYTES_TEXT(needed));
-	*length = heap->request.length > needed ? heap->request.length : needed;
-	if (*length > left)
-		*length = left / unit * unit;
-	*still_left = left;
-	return 0;
-}
-
-/* What was found may have any length, and pages of it may be missing. */
-static int check_found(const struct region_request *request, struct actmem_region *region,
-		       uint64_t left)
-{
-	uint64_t length = actmem_region_length(region);
-	struct actmem_region_info info;
-	int error;
-
-	if (length % HUGE_PAGE_BYTES)
-		return fail(EEXIST, "%s is there with %llu bytes, which is no multiple of 2 MiB; remove it",
-			    request->path, (unsigned long long)length);
-	if (length > left)
-		return fail(ENOMEM, "the heap may have %s more, and %s is there with %s; raise limit_bytes, or remove it",
-			    BYTES_TEXT(left), request->path, BYTES_TEXT(length));
-	ACTMEM_INIT(&info);
-	error = actmem_region_info(region, &info);
-	if (!error && info.allocated_bytes < length)
-		error = actmem_region_populate(region, 0, length);
-	return error;
-}
-
-/* The next file of the heap's name, as it is or made. */
-static int open_next(struct actmem_heap *heap, struct region_request *request, uint64_t left,
-		     struct range *range)
-{
-	struct heap_names *names = &heap->am->heap_names;
-	char path[PATH_MAX];
-	int error = heap_names_take(names, &range->number);
-
-	if (error)
-		return error;
-	range->named = true;
-	snprintf(path, sizeof(path), "%s.%u", names->path, range->number);
-	request->path = path;
-	request->open = ACTMEM_OPEN_CREATE | ACTMEM_OPEN_LOCK | ACTMEM_OPEN_ANY_LENGTH;
-	request->own = true;
-	error = region_open(heap->am, request, &range->region);
-	if (error == -EBUSY)
-		fail_more(" (several processes of a job need an ACTMEM_NAME each)");
-	if (!error && actmem_region_found(range->region)) {
-		error = check_found(request, range->region, left);
-		if (error)
-			region_close(range->region);
-	}
-	if (error)
-		heap_names_give(names, range->number);
-	return error;
-}
-
-static int add_range(struct actmem_heap *heap, struct range *range)
-{
-	uint64_t length = actmem_region_length(range->region);
-	void *address;
-	int error = actmem_region_map(range->region, &address);
-
-	if (error)
-		return error;
-	pthread_mutex_lock(&heap->lock);
-	range->first = blocks_add_range(&heap->blocks, address, length);
-	if (range->first) {
-		range->next = heap->ranges;
-		heap->ranges = range;
-		heap->regions++;
-		heap->region_bytes += length;
-	}
-	pthread_mutex_unlock(&heap->lock);
-	return range->first ? 0 : fail(ENOMEM, "no memory for a heap's bookkeeping");
-}
-
-/* Under grow_lock. */
-static int grow(struct actmem_heap *heap, uint64_t bytes)
-{
-	struct region_request request = heap->request;
-	struct range *range;
-	uint64_t left = 0;
-	int error = grown_length(heap, bytes, &request.length, &left);
-
-	if (error)
-		return error;
-	range = calloc(1, sizeof(*range));
-	if (!range)
-		return fail(ENOMEM, "no memory for a heap's bookkeeping");
-	if (heap->am->heap_names.path)
-		error = open_next(heap, &request, left, range);
-	else
-		error = region_create(heap->am, &request, &range->region);
-	if (error) {
-		free(range);
-		return error;
-	}
-	error = add_range(heap, range);
-	if (error)
-		close_range(heap->am, range);
-	return error;
-}
-
-static int take_or_grow(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address)
-{
-	int error = take(heap, bytes, align, address);
+	int error = take(heap, cache, length, align, block);
 
 	if (error != -ENOSPC)
 		return error;
 	pthread_mutex_lock(&heap->grow_lock);
 	/* Another thread may have grown it meanwhile, or take what this one made. */
-	while ((error = take(heap, bytes, align, address)) == -ENOSPC) {
-		error = grow(heap, bytes);
+	while ((error = take(heap, cache, length, align, block)) == -ENOSPC) {
+		error = heap_grow(heap, length, align);
 		if (error)
 			break;
 	}
@@ -342,9 +265,68 @@ static int take_or_grow(struct actmem_heap *heap, uint64_t bytes, uint64_t align
 	return error;
 }
 
+static void tally_taken(struct tally *tally, uint64_t bytes)
+{
+	tally_add(&tally->taken, 1);
+	tally_add(&tally->block_bytes, bytes);
+}
+
+static void tally_given(struct tally *tally, uint64_t bytes)
+{
+	tally_add(&tally->given, 1);
+	tally_add(&tally->block_bytes, -bytes);
+}
+
+static void count_taken(struct cache *cache, uint64_t bytes, bool had)
+{
+	int64_t rise;
+
+	tally_taken(&cache->tally, bytes);
+	rise = (int64_t)(tally_read(&cache->tally.block_bytes) -
+			 tally_read(&cache->published.block_bytes));
+	if (rise > cache->rise)
+		cache->rise = rise;
+	if (!had || !(tally_read(&cache->tally.taken) % PUBLISH_BLOCKS))
+		heap_publish(cache);
+}
+
+static void count_given(struct cache *cache, uint64_t bytes, bool kept)
+{
+	tally_given(&cache->tally, bytes);
+	if (!kept || !(tally_read(&cache->tally.given) % PUBLISH_BLOCKS))
+		heap_publish(cache);
+}
+
+/* Without a cache, what the thread does is counted under the heap's lock. */
+static void count_taken_alone(struct actmem_heap *heap, uint64_t bytes)
+{
+	struct counters *counters = heap->am->counters;
+	uint64_t now;
+
+	pthread_mutex_lock(&heap->lock);
+	tally_taken(&heap->others, bytes);
+	tally_add(&heap->others.misses, 1);
+	pthread_mutex_unlock(&heap->lock);
+	counter_add(&counters->blocks, 1);
+	counter_add(&counters->blocks_total, 1);
+	now = counter_add(&counters->block_bytes, bytes);
+	if ((int64_t)now > 0)
+		counter_raise(&counters->block_bytes_peak, now);
+}
+
+static void count_given_alone(struct actmem_heap *heap, uint64_t bytes)
+{
+	tally_given(&heap->others, bytes);
+	counter_subtract(&heap->am->counters->blocks, 1);
+	counter_subtract(&heap->am->counters->block_bytes, bytes);
+}
+
 int actmem_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address)
 {
-	struct counters *counters;
+	uint64_t length = block_length(bytes);
+	struct block *block = NULL;
+	struct cache *cache;
+	bool had;
 	int error = check_heap(heap, "actmem_alloc");
 
 	if (error)
@@ -355,44 +337,71 @@ int actmem_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void 
 	if (align & (align - 1) || align > BLOCK_ALIGN_MAX)
 		return fail(EINVAL, "actmem_alloc: align is %llu; it must be a power of two up to 2 MiB",
 			    (unsigned long long)align);
-	error = take_or_grow(heap, bytes, align > BLOCK_UNIT ? align : BLOCK_UNIT, address);
-	if (error)
-		return error;
-	counters = heap->am->counters;
-	counter_add(&counters->blocks, 1);
-	counter_add(&counters->blocks_total, 1);
-	counter_raise(&counters->block_bytes_peak, counter_add(&counters->block_bytes, bytes));
+	if (align < BLOCK_UNIT)
+		align = BLOCK_UNIT;
+	cache = heap_cache(heap);
+	if (cache)
+		block = cache_take(cache, length, align);
+	had = block;
+	if (!had) {
+		error = take_or_grow(heap, cache, length, align, &block);
+		if (error)
+			return error;
+	}
+	block_begin(block, bytes);
+	*address = atomic_load_explicit(&block->address, memory_order_relaxed);
+	if (cache)
+		count_taken(cache, bytes, had);
+	else
+		count_taken_alone(heap, bytes);
 	return 0;
+}
+
+/* The thread's cache would not have it. */
+static void give(struct actmem_heap *heap, struct cache *cache, struct block *block,
+		 uint64_t bytes)
+{
+	pthread_mutex_lock(&heap->lock);
+	blocks_give(&heap->blocks, block);
+	if (!cache)
+		count_given_alone(heap, bytes);
+	heap_check(heap);
+	pthread_mutex_unlock(&heap->lock);
 }
 
 int actmem_free(struct actmem_heap *heap, void *address)
 {
+	uint64_t bytes, limit;
 	struct block *block;
-	uint64_t bytes = 0;
+	struct cache *cache;
+	bool kept;
 	int error = check_heap(heap, "actmem_free");
 
 	if (error)
 		return error;
-	pthread_mutex_lock(&heap->lock);
-	block = blocks_find(&heap->blocks, address);
-	if (block) {
-		bytes = block->asked;
-		heap->block_bytes -= bytes;
-		heap->used_bytes -= block->length;
-		blocks_give(&heap->blocks, block);
+	block = blocks_end(&heap->blocks, address, &bytes);
+	if (!block) {
+		pthread_mutex_lock(&heap->lock);
+		block = blocks_end(&heap->blocks, address, &bytes);
+		pthread_mutex_unlock(&heap->lock);
 	}
-	pthread_mutex_unlock(&heap->lock);
 	if (!block)
 		return fail(EINVAL, "%p is not the start of a live block of this heap: freed before, or from elsewhere",
 			    address);
-	counter_subtract(&heap->am->counters->blocks, 1);
-	counter_subtract(&heap->am->counters->block_bytes, bytes);
+	limit = atomic_load_explicit(&heap->cache_limit, memory_order_relaxed);
+	cache = heap_cache(heap);
+	kept = cache && cache_keep(cache, block, limit);
+	if (!kept)
+		give(heap, cache, block, bytes);
+	if (cache)
+		count_given(cache, bytes, kept);
 	return 0;
 }
 
 int actmem_heap_stats(struct actmem_heap *heap, struct actmem_heap_stats *stats)
 {
 	struct actmem_heap_stats now;
+	struct tally sum;
 	int error = check_heap(heap, "actmem_heap_stats");
 
 	if (error)
@@ -401,13 +410,19 @@ int actmem_heap_stats(struct actmem_heap *heap, struct actmem_heap_stats *stats)
 		return fail(EINVAL, "actmem_heap_stats: nowhere to put them");
 	ACTMEM_INIT(&now);
 	pthread_mutex_lock(&heap->lock);
+	heap_sum(heap, &sum, &now.cached_bytes);
 	now.regions = heap->regions;
 	now.region_bytes = heap->region_bytes;
-	now.blocks = heap->blocks.taken;
-	now.block_bytes = heap->block_bytes;
-	now.used_bytes = heap->used_bytes;
-	now.used_bytes_peak = heap->used_bytes_peak;
+	now.region_bytes_peak = heap->region_bytes_peak;
+	now.blocks = tally_read(&sum.taken) - tally_read(&sum.given);
+	now.block_bytes = tally_read(&sum.block_bytes);
+	now.used_bytes = heap->blocks.taken_bytes - now.cached_bytes;
+	now.used_bytes_peak = heap->blocks.taken_bytes_peak;
 	now.largest_free = blocks_largest_free(&heap->blocks);
+	now.free_pieces = heap->blocks.free;
+	now.blocks_total = tally_read(&sum.taken);
+	now.cache_misses = tally_read(&sum.misses);
+	now.recalls = heap->recalls;
 	pthread_mutex_unlock(&heap->lock);
 	return give_struct(stats, &now, sizeof(now), "heap stats");
 }

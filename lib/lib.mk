@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# libactmem: shared, static, pkg-config file.
+# libactmem: shared, static, pkg-config file. Who links the static one links what
+# is in LIB_NEEDS too.
 
 LIB_SOURCES := $(wildcard lib/*.c)
 LIB_OBJECTS := $(LIB_SOURCES:%.c=$(B)/obj/%.o)
@@ -8,14 +9,17 @@ LIB_SONAME := libactmem.so.$(ABI)
 LIB_SHARED := $(B)/lib/$(LIB_SONAME)
 LIB_STATIC := $(B)/lib/libactmem.a
 LIB_PC := $(B)/actmem.pc
+LIB_HEADERS := lib/actmem.h lib/actmem_queue.h
+LIB_NEEDS := -luring
 
 ALL += $(LIB_SHARED) $(B)/lib/libactmem.so $(LIB_STATIC) $(LIB_PC)
 
+# It stays once it is loaded: a thread that ends calls it.
 $(LIB_SHARED): $(LIB_OBJECTS) lib/libactmem.map
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(LIB_SONAME) \
-		-Wl,--version-script=lib/libactmem.map -Wl,-z,defs,-z,relro,-z,now \
-		$(LIB_OBJECTS) -o $@
+		-Wl,--version-script=lib/libactmem.map -Wl,-z,defs,-z,relro,-z,now,-z,nodelete \
+		$(LIB_OBJECTS) $(LIB_NEEDS) -o $@
 
 $(B)/lib/libactmem.so: $(LIB_SHARED)
 	ln -sf $(LIB_SONAME) $@
@@ -38,10 +42,10 @@ install:: $(LIB_SHARED) $(LIB_STATIC)
 	install -m 755 $(LIB_SHARED) $(LIBDIR)/
 	ln -sf $(LIB_SONAME) $(LIBDIR)/libactmem.so
 	install -m 644 $(LIB_STATIC) $(LIBDIR)/
-	install -m 644 lib/actmem.h $(INCLUDEDIR)/
+	install -m 644 $(LIB_HEADERS) $(INCLUDEDIR)/
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' lib/actmem.pc.in \
 		>$(LIBDIR)/pkgconfig/actmem.pc
 
 uninstall::
 	rm -f $(LIBDIR)/$(LIB_SONAME) $(LIBDIR)/libactmem.so $(LIBDIR)/libactmem.a \
-		$(LIBDIR)/pkgconfig/actmem.pc $(INCLUDEDIR)/actmem.h
+		$(LIBDIR)/pkgconfig/actmem.pc $(LIB_HEADERS:lib/%=$(INCLUDEDIR)/%)

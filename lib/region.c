@@ -275,7 +275,7 @@ static int check_range(const struct actmem_region *region, uint64_t offset, uint
 		    BYTES_TEXT(page_bytes), BYTES_TEXT(whole));
 }
 
-static int check_writable(const struct actmem_region *region, bool sealed_too)
+int region_check_writable(const struct actmem_region *region, bool sealed_too)
 {
 	if (region->backing.read_only)
 		return fail(EPERM, "the region was opened with ACTMEM_OPEN_READ");
@@ -324,7 +324,7 @@ static int change_range(struct actmem_region *region, uint64_t offset, uint64_t 
 	int error = check_range(region, offset, length);
 
 	if (!error)
-		error = check_writable(region, writes);
+		error = region_check_writable(region, writes);
 	if (error)
 		return error;
 	if (in_turn)
@@ -372,22 +372,18 @@ static int check_within(const struct actmem_region *region, uint64_t offset, uin
 		    (unsigned long long)whole);
 }
 
-static int check_copy(const struct actmem_region *to, uint64_t offset,
+int region_check_copy(const struct actmem_region *to, uint64_t offset,
 		      const struct actmem_region *from, uint64_t from_offset, uint64_t length)
 {
 	uint64_t distance = offset > from_offset ? offset - from_offset : from_offset - offset;
-	int error = check_owner(to->am);
+	int error;
 
-	if (!error)
-		error = check_owner(from->am);
-	if (error)
-		return error;
 	if (to->backend != from->backend)
 		return fail(EINVAL, "cannot copy between backends, from %s to %s",
 			    from->backend->name, to->backend->name);
 	error = check_within(to, offset, length, "to copy to");
 	if (!error)
-		error = check_writable(to, true);
+		error = region_check_writable(to, true);
 	if (!error)
 		error = check_within(from, from_offset, length, "to copy from");
 	if (error)
@@ -408,7 +404,11 @@ int actmem_region_copy(struct actmem_region *to, uint64_t offset, struct actmem_
 
 	if (!to || !from)
 		return fail(EINVAL, "actmem_region_copy: no region to copy %s", to ? "from" : "to");
-	error = check_copy(to, offset, from, from_offset, length);
+	error = check_owner(to->am);
+	if (!error)
+		error = check_owner(from->am);
+	if (!error)
+		error = region_check_copy(to, offset, from, from_offset, length);
 	if (error)
 		return error;
 	in_turn = to->backend->in_turn;

@@ -5,6 +5,9 @@
 #ifndef LIB_REGION_H
 #define LIB_REGION_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "actmem.h"
 #include "backend.h"
 
@@ -12,6 +15,13 @@
 int region_create(struct actmem *am, const struct region_request *request,
 		  struct actmem_region **region);
 void region_close(struct actmem_region *region);
+
+/* 0; -EPERM with words for one opened only to read, or, with @sealed_too, sealed. */
+int region_check_writable(const struct actmem_region *region, bool sealed_too);
+
+/* Of actmem_region_copy(): backends, ranges, and whether it may be written to. */
+int region_check_copy(const struct actmem_region *to, uint64_t offset,
+		      const struct actmem_region *from, uint64_t from_offset, uint64_t length);
 
 /* A region of nothing yet; NULL with words: no memory. */
 struct actmem_region *region_new(struct actmem *am, const struct backend *backend);

@@ -160,6 +160,35 @@ static void test_other_lengths(void)
 	returns(actmem_close(am), 0);
 }
 
+/* Files that are found are cut into chunks by the lengths that they have. */
+static void test_chunks(void)
+{
+	const uint64_t chunk = 2 * MIB, length = chunk / 4 * 3;
+	struct actmem *am = open_named(name);
+	struct actmem_heap *heap = heap_of(am, 0);
+	struct actmem_heap_tuning tuning;
+	char *blocks[10];
+	bool within = true;
+	unsigned int i;
+
+	ACTMEM_INIT(&tuning);
+	tuning.chunk_bytes = chunk;
+	returns(actmem_heap_tune(heap, &tuning), 0);
+	for (i = 0; i < 10; i++) {
+		if (actmem_alloc(heap, length, 0, (void **)&blocks[i]))
+			tap_bail("actmem_alloc");
+		within = within &&
+			 (uintptr_t)blocks[i] / chunk == ((uintptr_t)blocks[i] + length - 1) / chunk;
+	}
+	ok(within, "no block lies across two chunks");
+	ok(!file(3, NULL), "and each chunk of what was found has one");
+	for (i = 0; i < 10; i++)
+		returns(actmem_free(heap, blocks[i]), 0);
+	returns(actmem_heap_destroy(heap), 0);
+	counters_are_zero(am);
+	returns(actmem_close(am), 0);
+}
+
 static void test_refusals(void)
 {
 	static const char *const bad[] = { "", "/proc/job", "/no/such/folder/job", "/tmp/" };
@@ -194,6 +223,7 @@ int main(void)
 	test_next_process();
 	test_heaps_of_one_process();
 	test_other_lengths();
+	test_chunks();
 	test_refusals();
 	remove_file(0);
 	remove_file(1);

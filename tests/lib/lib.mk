@@ -10,7 +10,7 @@ LIB_TEST_PROGRAMS := $(LIB_TESTS:%=$(B)/tests/lib/%)
 $(LIB_TEST_PROGRAMS): $(B)/tests/lib/%: $(B)/obj/tests/lib/%.o \
 		$(B)/obj/tests/lib/tap.o $(B)/obj/tests/lib/common.o $(LIB_STATIC)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -static $^ -o $@
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -static $^ $(LIB_NEEDS) -o $@
 
 .PHONY: lib-tests check-lib-memfd
 lib-tests: $(LIB_TEST_PROGRAMS)
@@ -18,3 +18,28 @@ lib-tests: $(LIB_TEST_PROGRAMS)
 CHECKS += lib-memfd
 check-lib-memfd: $(LIB_TEST_PROGRAMS)
 	@tests/lib/run $(LIB_TEST_PROGRAMS)
+
+# The heap with many threads, where ThreadSanitizer sees every access of the
+# library and the test. It does not know the fences of what reads other processes'
+# records, which no heap uses.
+LIB_THREADS := $(addprefix $(B)/tests/thread/,heap heap_threads)
+LIB_THREADS_OBJ := $(B)/obj/thread
+
+$(LIB_THREADS_OBJ)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -O1 -fsanitize=thread -Wno-tsan -MMD -MP -c $< -o $@
+
+$(LIB_THREADS): $(B)/tests/thread/%: $(LIB_THREADS_OBJ)/tests/lib/%.o \
+		$(LIB_THREADS_OBJ)/tests/lib/tap.o $(LIB_THREADS_OBJ)/tests/lib/common.o \
+		$(LIB_SOURCES:%.c=$(LIB_THREADS_OBJ)/%.o)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -fsanitize=thread -pthread $^ $(LIB_NEEDS) -o $@
+
+# It wants addresses that are not randomized too far.
+.PHONY: check-lib-threads
+CHECKS += lib-threads
+check-lib-threads: $(LIB_THREADS)
+	@fixed=$$(setarch -R true 2>/dev/null && echo setarch -R); \
+	for test in $(LIB_THREADS); do \
+		ACTMEM_BACKEND=memfd ACTMEM_PAGES=4K timeout 300 $$fixed $$test || exit; \
+	done

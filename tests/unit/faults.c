@@ -13,6 +13,7 @@
 
 #include "actmem.h"
 #include "faults.h"
+#include "wrap.h"
 
 static unsigned int countdown;
 static bool reached;
@@ -65,6 +66,8 @@ void fail_nothing(void)
 	forced_node = -1;
 	forced_type = 0;
 	device_ioctl = NULL;
+	fail_transfers(0, 0, 0);
+	shorten_transfers(false);
 }
 
 void fake_device(int (*ask)(unsigned long request, void *argument))
@@ -82,8 +85,7 @@ void fake_file_system(long type)
 	forced_type = type;
 }
 
-/* Whether this call shall fail; sets errno, to @usual unless a test chose. */
-static bool fails(const char *call, int usual)
+bool fails(const char *call, int usual)
 {
 	if (countdown && !--countdown) {
 		reached = true;
@@ -96,11 +98,6 @@ static bool fails(const char *call, int usual)
 	errno = call_error;
 	return true;
 }
-
-#define WRAP(type, name, parameters)		\
-	type __real_##name parameters;		\
-	type __wrap_##name parameters;		\
-	type __wrap_##name parameters
 
 WRAP(int, open, (const char *path, int flags, ...))
 {

@@ -47,6 +47,15 @@ void fake_node(int node);
 /* Every file system says that it is of this type; 0: the truth. */
 void fake_file_system(long type);
 
+/*
+ * Of the transfers of a queue, whatever its engine, from the @first on (1: the
+ * next) @count end with @result, 0 or a negative errno, instead of what they did.
+ */
+void fail_transfers(unsigned int first, unsigned int count, int result);
+
+/* Transfers are asked to do no more than the half of what they should. */
+void shorten_transfers(bool shorten);
+
 struct held {
 	unsigned int descriptors;
 	unsigned int mappings;

@@ -1,31 +1,39 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
 # Unit tests of the library: its own objects under ASan and UBSan, with the
-# system calls wrapped that the tests make fail. And that headers stand alone.
+# system calls wrapped that the tests make fail and the heap checking itself. And
+# that headers stand alone, and that benchmarks run.
 
 UNIT_WRAPPED := open ioctl mmap memfd_create madvise mlock2 ftruncate fallocate \
-	fcntl fstat stat statfs fstatfs flock linkat readlink fopen opendir malloc calloc realloc syscall
+	fcntl fstat stat statfs fstatfs flock linkat readlink fopen opendir malloc \
+	calloc realloc strdup syscall preadv2 pwritev2 eventfd pthread_create \
+	io_uring_queue_init_params io_uring_ring_dontfork io_uring_register_buffers_sparse \
+	io_uring_register_files_sparse io_uring_register_buffers_update_tag \
+	io_uring_register_files_update io_uring_submit_and_wait_timeout
 UNIT_SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all \
 	-fno-omit-frame-pointer
 
 UNIT_OBJ := $(B)/obj/sanitized
+UNIT_FAULTS := $(patsubst %.c,$(UNIT_OBJ)/%.o,$(wildcard tests/unit/faults*.c))
 UNIT_TESTS := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c))
 UNIT_PROGRAMS := $(UNIT_TESTS:%=$(B)/tests/unit/%)
 
 $(UNIT_OBJ)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -O1 $(UNIT_SANITIZE) -Wno-missing-prototypes -MMD -MP -c $< -o $@
+	$(CC) $(ALL_CFLAGS) -O1 $(UNIT_SANITIZE) -DACTMEM_DEBUG -Wno-missing-prototypes \
+		-MMD -MP -c $< -o $@
 
 $(UNIT_PROGRAMS): $(B)/tests/unit/%: $(UNIT_OBJ)/tests/unit/%.o \
-		$(UNIT_OBJ)/tests/unit/faults.o $(LIB_SOURCES:%.c=$(UNIT_OBJ)/%.o)
+		$(UNIT_FAULTS) $(LIB_SOURCES:%.c=$(UNIT_OBJ)/%.o)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) $(UNIT_SANITIZE) -pthread $(UNIT_WRAPPED:%=-Wl,--wrap=%) \
-		$^ -lcmocka -o $@
+		$^ -lcmocka $(LIB_NEEDS) -o $@
 
 .PHONY: check-unit
 CHECKS += unit
-check-unit: $(UNIT_PROGRAMS)
+check-unit: $(UNIT_PROGRAMS) $(BENCH_HOST)
 	@tests/unit/headers
-	@status=0; for program in $(UNIT_PROGRAMS); do \
+	@status=0; tests/bench/bench-host --smoke $(B)/bench || status=1; \
+	for program in $(UNIT_PROGRAMS); do \
 		CMOCKA_MESSAGE_OUTPUT=TAP timeout 600 $$program || status=1; \
 	done; exit $$status

@@ -33,7 +33,8 @@ $(VM_PROGRAMS): $(B)/vm/%: tests/vm/programs/%.c \
 # One boot for each kernel, with all that any of the tests wants: disk, memory for a
 # registered buffer of 1 GiB, and the kernel's own ways to have memory fail.
 VM_MACHINE := --memory 2304M --numa 3 --nvme 1G --edu --timeout 1000 \
-	--load vgem --load hwpoison-inject --load mce-inject --env ACTMEM_BACKEND=driver
+	--load vgem --load hwpoison-inject --load mce-inject --env ACTMEM_BACKEND=driver \
+	--env ACTMEM_TEST_DISK=/dev/nvme0n1
 
 # The tests load three modules: tests/vm/blemish marks pages as failed, tests/vm/importer
 # imports dma-bufs, and tests/vm/mover is a DMA engine made of software.
@@ -47,7 +48,7 @@ FAR_MACHINE := --memory 7G --numa 2 --cpu $(FAR_CPU) --parameter swiotlb=force -
 
 # KASAN takes an eighth of the memory and most of the time.
 STRICT_MACHINE := --memory 3G --numa 3 --nvme 1G --edu --timeout 2400 \
-	--env ACTMEM_BACKEND=driver
+	--env ACTMEM_BACKEND=driver --env ACTMEM_TEST_DISK=/dev/nvme0n1
 
 VM_TESTS = $(DRIVER_TESTS) $(VM_PROGRAMS) $(LIB_TEST_PROGRAMS)
 

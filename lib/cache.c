@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What a thread keeps at hand; see cache.h, which has what every call passes.
+ */
+#include <stdlib.h>
+#include <time.h>
+
+#include "cache.h"
+
+#define TRIES_AWAKE	100
+#define SLEEP_NS	20000
+
+void cache_recall(struct cache *cache)
+{
+	atomic_store_explicit(&cache->recalled, true, memory_order_seq_cst);
+}
+
+/* Sleeps where the thread was stopped inside, as it may have the lower priority. */
+void cache_await(struct cache *cache)
+{
+	const struct timespec moment = { 0, SLEEP_NS };
+	unsigned int tries;
+
+	for (tries = 0; atomic_load_explicit(&cache->inside, memory_order_seq_cst); tries++)
+		if (tries >= TRIES_AWAKE)
+			nanosleep(&moment, NULL);
+}
+
+void cache_release(struct cache *cache)
+{
+	atomic_store_explicit(&cache->recalled, false, memory_order_release);
+}
+
+struct cache *cache_create(struct actmem_heap *heap)
+{
+	struct cache *cache = calloc(1, sizeof(*cache));
+
+	if (!cache)
+		return NULL;
+	atomic_store_explicit(&cache->heap, heap, memory_order_relaxed);
+	return cache;
+}
+
+void cache_destroy(struct cache *cache)
+{
+	free(cache);
+}
+
+static struct block *drain_way(struct cache *cache, struct cache_set *set, unsigned int way)
+{
+	struct block *first = set->first[way], *block;
+
+	for (block = first; block; block = block->next)
+		tally_add(&cache->bytes, -(uint64_t)block->length);
+	set->first[way] = NULL;
+	return first;
+}
+
+struct block *cache_expect(struct cache *cache, uint64_t length)
+{
+	struct cache_set *set = cache_set_of(cache, length);
+	unsigned int way = CACHE_WAYS, i;
+	struct block *evicted;
+
+	for (i = 0; i < CACHE_WAYS; i++) {
+		if (set->length[i] == length)
+			break;
+		if (!set->first[i])
+			way = i;
+	}
+	if (i < CACHE_WAYS)
+		return NULL;
+	if (way == CACHE_WAYS)
+		way = cache->turn++ % CACHE_WAYS;
+	evicted = drain_way(cache, set, way);
+	set->length[way] = length;
+	return evicted;
+}
+
+struct block *cache_drain(struct cache *cache)
+{
+	struct block *drained = NULL, *first, *last;
+	unsigned int set, way;
+
+	for (set = 0; set < CACHE_SETS; set++) {
+		for (way = 0; way < CACHE_WAYS; way++) {
+			first = drain_way(cache, &cache->sets[set], way);
+			if (!first)
+				continue;
+			for (last = first; last->next; last = last->next)
+				;
+			last->next = drained;
+			drained = first;
+		}
+	}
+	return drained;
+}

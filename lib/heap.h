@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What the files of the heap share: heap.c hands out blocks, heap_grow.c has its
+ * regions, heap_region.c opens them, heap_threads.c has what threads keep at hand.
+ */
+#ifndef LIB_HEAP_H
+#define LIB_HEAP_H
+
+#include "blocks.h"
+#include "cache.h"
+#include "context.h"
+#include "node.h"
+
+/* A region, and which of the heap's names it has, if these have names. */
+struct heap_region {
+	struct actmem_region *region;
+	bool named;
+	unsigned int number;
+};
+
+struct range {
+	struct range *next;
+	struct heap_region its;
+	size_t chunks;
+	struct block *first[];		/* of each chunk */
+};
+
+struct actmem_heap {
+	struct actmem_heap *next, *previous;	/* of the same am, under the handles lock */
+	struct actmem *am;
+	struct region_request request;	/* length: to grow by */
+	uint64_t limit;
+	uint64_t chunk_bytes;		/* under grow_lock */
+	uint64_t cache_bytes;		/* that a thread may keep; 0: all there is; under lock */
+	_Atomic uint64_t cache_limit;	/* that it may keep now */
+	pthread_mutex_t grow_lock;
+	pthread_mutex_t lock;		/* of all below; outside it: blocks_end() */
+	struct blocks blocks;
+	struct range *ranges;
+	uint64_t regions;
+	uint64_t region_bytes;
+	uint64_t region_bytes_peak;
+	struct cache *caches;
+	struct tally others;		/* of threads that have ended, or have no cache */
+	uint64_t recalls;
+};
+
+/*
+ * Makes the heap longer by a region that has room for @length at @align. Under
+ * grow_lock. 0 or -errno with words.
+ */
+int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align);
+
+/* @cache_bytes: see struct actmem_heap_tuning. */
+void heap_tune(struct actmem_heap *heap, uint64_t chunk_bytes, uint64_t cache_bytes);
+
+/*
+ * Gives regions without taken blocks back; whether there was one. Closing a named
+ * one would give nothing back but the name, which another process could then take:
+ * they stay unless @named_too.
+ */
+bool heap_shrink(struct actmem_heap *heap, bool named_too);
+
+/*
+ * A region of @length; or, if the heap's have names, the next one as it is or made,
+ * of at most @left. Under grow_lock. 0 or -errno with words.
+ */
+int heap_region_open(struct actmem_heap *heap, uint64_t length, uint64_t left,
+		     struct heap_region *result);
+void heap_region_close(struct actmem_heap *heap, const struct heap_region *its);
+
+/* Nothing, or in a debug build the end of the program if a sum is wrong. Under lock. */
+void heap_check(struct actmem_heap *heap);
+
+/* This thread's cache; NULL: no memory for one. */
+struct cache *heap_cache_find(struct actmem_heap *heap);
+
+/*
+ * Caches of threads that have ended since are given back. 0 or -errno with words.
+ */
+int heap_watch_threads(void);
+
+/* Has the threads give back what they keep; whether that was anything. Under lock. */
+bool heap_recall(struct actmem_heap *heap);
+
+/* Gives a list of kept blocks, linked by next, back. Under lock. */
+void heap_give_all(struct actmem_heap *heap, struct block *block);
+
+/* Sets how much a thread may keep now. Under lock. */
+void heap_limit_caches(struct actmem_heap *heap);
+
+/*
+ * The heap's end, when nobody uses it: its caches give back what they keep, and
+ * remain for their threads to free. Under the handles lock.
+ */
+void heap_forget_caches(struct actmem_heap *heap);
+
+/* Adds what the cache's thread has done since to am->counters. */
+void heap_publish(struct cache *cache);
+
+/* All that this thread has done in heaps of @am. Under the handles lock. */
+void heap_publish_own(const struct actmem *am);
+
+/* The sum over all threads. Under lock. */
+void heap_sum(const struct actmem_heap *heap, struct tally *sum, uint64_t *cached_bytes);
+
+/* The caches of this thread, the one used last first. */
+extern __thread struct cache *heap_own_caches __attribute__((tls_model("initial-exec")));
+
+static inline struct cache *heap_cache(struct actmem_heap *heap)
+{
+	struct cache *cache = heap_own_caches;
+
+	if (cache && atomic_load_explicit(&cache->heap, memory_order_relaxed) == heap)
+		return cache;
+	return heap_cache_find(heap);
+}
+
+#endif /* LIB_HEAP_H */

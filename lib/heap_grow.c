@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The regions of a heap: how long the next one is, where its blocks may lie, and
+ * which go back.
+ *
+ * Regions are registered with devices in chunks, so each chunk of a region is a
+ * range of its own, and no block lies across two.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "error.h"
+#include "heap.h"
+
+/* A region whose last 1/128 holds no block is as good as filled. */
+#define WASTE_ACCEPTED	128
+/* A large heap grows by this part of it: many regions are no use to anybody. */
+#define HELD_PART	128
+#define HELD_PART_MOST	16
+/*
+ * Where so much of it is free and yet does not do, lengths are mixed: long regions
+ * then leave less that is too short.
+ */
+#define UNUSED_PART	16
+#define HELD_PART_MIXED	8
+
+static uint64_t round_up(uint64_t bytes, uint64_t to)
+{
+	return (bytes + to - 1) / to * to;
+}
+
+/* What blocks of @stride leave unused of the shortest region for @count of them. */
+static uint64_t whole_of(uint64_t count, uint64_t stride, uint64_t *waste)
+{
+	uint64_t whole = round_up(count * stride, HUGE_PAGE_BYTES);
+
+	*waste = whole - whole / stride * stride;
+	return whole;
+}
+
+/*
+ * What is wanted now is likely to be wanted again: the longest region up to @most
+ * that such blocks fill, else the next one up to @at_most that they do, else the
+ * one up to @most that they fill best. 0: not even one goes into @most.
+ */
+static uint64_t best_length(uint64_t stride, uint64_t most, uint64_t at_most)
+{
+	uint64_t count, whole, waste, best = 0, best_waste = 0;
+
+	for (count = most / stride; count; count--) {
+		whole = whole_of(count, stride, &waste);
+		if (whole > most)
+			continue;
+		/* Compared as parts of the whole, by multiplying crosswise. */
+		if (!best || (__uint128_t)waste * best < (__uint128_t)best_waste * whole) {
+			best = whole;
+			best_waste = waste;
+		}
+		if (best_waste * WASTE_ACCEPTED <= best)
+			return best;
+	}
+	for (count = most / stride + 1; (whole = whole_of(count, stride, &waste)) <= at_most; count++)
+		if (waste * WASTE_ACCEPTED <= whole)
+			return whole;
+	return best;
+}
+
+/* Of the next region, and what is left to the heap of its limit. */
+static int grown_length(struct actmem_heap *heap, uint64_t length, uint64_t align,
+			uint64_t *result, uint64_t *still_left)
+{
+	uint64_t unit = heap->request.pages == ACTMEM_PAGES_1G ? GIANT_PAGE_BYTES : HUGE_PAGE_BYTES;
+	uint64_t needed = round_up(length, unit), held, unused, left, most, grown;
+
+	pthread_mutex_lock(&heap->lock);
+	held = heap->region_bytes;
+	unused = held - heap->blocks.taken_bytes;
+	pthread_mutex_unlock(&heap->lock);
+	left = heap->limit > held ? heap->limit - held : 0;
+	if (needed > left)
+		return fail(ENOMEM, "the heap may have %s, its regions have %s, and %s more are wanted; raise limit_bytes or free blocks",
+			    BYTES_TEXT(heap->limit), BYTES_TEXT(held), BYTES_TEXT(needed));
+	most = held / (unused > held / UNUSED_PART ? HELD_PART_MIXED : HELD_PART);
+	if (most < heap->request.length)
+		most = heap->request.length;
+	grown = round_up(best_length(round_up(length, align), most, held / HELD_PART_MOST), unit);
+	if (grown < needed)
+		grown = needed;
+	if (grown > left)
+		grown = left / unit * unit;
+	*result = grown;
+	*still_left = left;
+	return 0;
+}
+
+/* Under lock. All its chunks or none. */
+static bool add_chunks(struct actmem_heap *heap, struct range *range, char *address,
+		       uint64_t length)
+{
+	uint64_t at, bytes;
+	size_t i;
+
+	for (i = 0; i < range->chunks; i++) {
+		at = i * heap->chunk_bytes;
+		bytes = length - at < heap->chunk_bytes ? length - at : heap->chunk_bytes;
+		range->first[i] = blocks_add_range(&heap->blocks, address + at, bytes);
+		if (!range->first[i])
+			break;
+	}
+	if (i == range->chunks)
+		return true;
+	while (i--)
+		blocks_remove_range(&heap->blocks, range->first[i]);
+	return false;
+}
+
+void heap_limit_caches(struct actmem_heap *heap)
+{
+	atomic_store_explicit(&heap->cache_limit,
+			      heap->cache_bytes ? heap->cache_bytes : heap->region_bytes,
+			      memory_order_relaxed);
+}
+
+void heap_tune(struct actmem_heap *heap, uint64_t chunk_bytes, uint64_t cache_bytes)
+{
+	pthread_mutex_lock(&heap->grow_lock);
+	heap->chunk_bytes = chunk_bytes;
+	pthread_mutex_lock(&heap->lock);
+	heap->cache_bytes = cache_bytes;
+	heap_limit_caches(heap);
+	heap_recall(heap);
+	pthread_mutex_unlock(&heap->lock);
+	pthread_mutex_unlock(&heap->grow_lock);
+}
+
+/* Under lock. */
+static void count_region(struct actmem_heap *heap, uint64_t length, bool more)
+{
+	heap->regions += more ? 1 : -1ULL;
+	heap->region_bytes += more ? length : -length;
+	if (heap->region_bytes > heap->region_bytes_peak)
+		heap->region_bytes_peak = heap->region_bytes;
+	heap_limit_caches(heap);
+}
+
+static bool add_range(struct actmem_heap *heap, struct range *range, void *address,
+		      uint64_t length)
+{
+	bool added;
+
+	pthread_mutex_lock(&heap->lock);
+	added = add_chunks(heap, range, address, length);
+	if (added) {
+		range->next = heap->ranges;
+		heap->ranges = range;
+		count_region(heap, length, true);
+	}
+	pthread_mutex_unlock(&heap->lock);
+	return added;
+}
+
+/* What was found under a name may have another length than was asked for. */
+static int make_range(struct actmem_heap *heap, uint64_t length, uint64_t left)
+{
+	struct heap_region its;
+	struct range *range;
+	size_t chunks;
+	void *address;
+	int error = heap_region_open(heap, length, left, &its);
+
+	if (error)
+		return error;
+	error = actmem_region_map(its.region, &address);
+	if (error)
+		goto close_region;
+	length = actmem_region_length(its.region);
+	chunks = (length + heap->chunk_bytes - 1) / heap->chunk_bytes;
+	range = malloc(sizeof(*range) + chunks * sizeof(range->first[0]));
+	if (!range) {
+		error = fail(ENOMEM, "no memory for a heap's bookkeeping");
+		goto close_region;
+	}
+	range->its = its;
+	range->chunks = chunks;
+	if (add_range(heap, range, address, length))
+		return 0;
+	error = fail(ENOMEM, "no memory for a heap's bookkeeping");
+	free(range);
+close_region:
+	heap_region_close(heap, &its);
+	return error;
+}
+
+static int make_room(struct actmem_heap *heap, uint64_t length, uint64_t align)
+{
+	uint64_t grown = 0, left = 0;
+	int error = grown_length(heap, length, align, &grown, &left);
+
+	return error ? error : make_range(heap, grown, left);
+}
+
+int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align)
+{
+	int error;
+
+	if (length > heap->chunk_bytes)
+		return fail(EINVAL, "a block of %s would lie across chunks of %s, in which regions are registered; raise chunk_bytes",
+			    BYTES_TEXT(length), BYTES_TEXT(heap->chunk_bytes));
+	error = make_room(heap, length, align);
+	/* Regions that are free, and too short for this block, may be in its way. */
+	if ((error == -ENOMEM || error == -EDQUOT) && heap_shrink(heap, false))
+		error = make_room(heap, length, align);
+	return error;
+}
+
+static bool range_is_free(const struct range *range)
+{
+	size_t i;
+
+	for (i = 0; i < range->chunks; i++)
+		if (!blocks_range_is_free(range->first[i]))
+			return false;
+	return true;
+}
+
+/* Takes the ranges of which nothing is taken out of the heap. */
+static struct range *detach_free_ranges(struct actmem_heap *heap, bool named_too)
+{
+	struct range **link = &heap->ranges, *range, *detached = NULL;
+	size_t i;
+
+	pthread_mutex_lock(&heap->lock);
+	while ((range = *link)) {
+		if ((range->its.named && !named_too) || !range_is_free(range)) {
+			link = &range->next;
+			continue;
+		}
+		*link = range->next;
+		range->next = detached;
+		detached = range;
+		for (i = 0; i < range->chunks; i++)
+			blocks_remove_range(&heap->blocks, range->first[i]);
+		count_region(heap, actmem_region_length(range->its.region), false);
+	}
+	pthread_mutex_unlock(&heap->lock);
+	return detached;
+}
+
+bool heap_shrink(struct actmem_heap *heap, bool named_too)
+{
+	struct range *range = detach_free_ranges(heap, named_too), *next;
+	bool any = range;
+
+	for (; range; range = next) {
+		next = range->next;
+		heap_region_close(heap, &range->its);
+		free(range);
+	}
+	return any;
+}

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What is asked of a queue, checked and put on its lane, and how the caller learns
+ * what has become of it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "error.h"
+#include "options.h"
+#include "queue.h"
+#include "region.h"
+
+#define SECOND_NS	1000000000ULL
+
+uint64_t queue_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
+}
+
+struct attachment *queue_attachment(struct actmem_queue *queue,
+				    const struct actmem_region *region)
+{
+	struct link *link;
+
+	for (link = queue->attachments.next; link != &queue->attachments; link = link->next) {
+		struct attachment *attachment = link_item(link, struct attachment, link);
+
+		if (attachment->region != region)
+			continue;
+		/* Regions are used in runs: the next search ends here at once. */
+		link_remove(link);
+		link_insert_before(queue->attachments.next, link);
+		return attachment;
+	}
+	return NULL;
+}
+
+static int check_region(const struct actmem_queue *queue, const struct actmem_region *region,
+			uint64_t offset, uint64_t length)
+{
+	uint64_t whole;
+
+	if (!region)
+		return fail(EINVAL, "no region");
+	if (region->am != queue->am)
+		return fail(EINVAL, "the region and the queue are not of the same actmem_open()");
+	whole = region->backing.length;
+	if (!length || length > whole || offset > whole - length)
+		return fail(EINVAL, "%llu bytes at %llu are no range of a region of %llu",
+			    (unsigned long long)length, (unsigned long long)offset,
+			    (unsigned long long)whole);
+	return 0;
+}
+
+static int check_file(const struct actmem_queue *queue, const struct request *request)
+{
+	const struct actmem_file *file = request->file;
+	uint64_t offset = request->other_offset, length = request->length;
+
+	if (!file || file->queue != queue)
+		return fail(EINVAL, file ? "the file is another queue's" : "no file");
+	if (request->kind == REQUEST_SPILL && file->read_only)
+		return fail(EBADF, "'%s' is READ_ONLY", file->stripes[0].path);
+	if (offset > INT64_MAX || length > INT64_MAX - offset)
+		return fail(EINVAL, "%llu bytes at %llu are no range of a file",
+			    (unsigned long long)length, (unsigned long long)offset);
+	if (offset % file->alignment || length % file->alignment)
+		return fail(EINVAL, "%llu bytes at %llu: '%s' needs multiples of %llu bytes",
+			    (unsigned long long)length, (unsigned long long)offset,
+			    file->stripes[0].path, (unsigned long long)file->alignment);
+	if (request->offset % file->memory_alignment)
+		return fail(EINVAL, "offset %llu in the region: '%s' needs multiples of %llu bytes",
+			    (unsigned long long)request->offset, file->stripes[0].path,
+			    (unsigned long long)file->memory_alignment);
+	return 0;
+}
+
+static int check_pages(const struct actmem_region *region, uint64_t offset, uint64_t length)
+{
+	uint64_t page_bytes = region->backing.page_bytes;
+
+	if (offset % page_bytes || length % page_bytes)
+		return fail(EINVAL, "%llu bytes at %llu are no whole pages of %s",
+			    (unsigned long long)length, (unsigned long long)offset,
+			    BYTES_TEXT(page_bytes));
+	return 0;
+}
+
+static int check_copy(const struct actmem_queue *queue, const struct request *request)
+{
+	int error = check_region(queue, request->from, request->other_offset, request->length);
+
+	return error ? error : region_check_copy(request->region, request->offset, request->from,
+						 request->other_offset, request->length);
+}
+
+static int check_request(const struct actmem_queue *queue, const struct request *request)
+{
+	int error = check_region(queue, request->region, request->offset, request->length);
+
+	if (error)
+		return error;
+	switch (request->kind) {
+	case REQUEST_FILL:
+	case REQUEST_SPILL:
+		return check_file(queue, request);
+	case REQUEST_COPY:
+		return check_copy(queue, request);
+	default:
+		error = check_pages(request->region, request->offset, request->length);
+		return error ? error : region_check_writable(request->region,
+							     request->kind == REQUEST_DISCARD);
+	}
+}
+
+/* The lock is held. */
+static int check_attached(struct actmem_queue *queue, struct request *request)
+{
+	struct attachment *attachment = queue_attachment(queue, request->region);
+
+	switch (request->kind) {
+	case REQUEST_FILL:
+	case REQUEST_SPILL:
+		request->attachment = attachment;
+		return attachment ? 0 :
+		       fail(EINVAL, "the region is not attached to the queue; see actmem_queue_attach()");
+	case REQUEST_DISCARD:
+		return !attachment || attachment->plain ? 0 :
+		       fail(EBUSY, "the queue has registered the region's memory, which can therefore not be discarded; attach it with ACTMEM_ATTACH_PLAIN");
+	default:
+		return 0;
+	}
+}
+
+/* Sooner deadlines first; most come in that order. */
+static void insert_timed(struct actmem_queue *queue, struct request *request)
+{
+	struct link *link = queue->timed.previous;
+
+	while (link != &queue->timed &&
+	       link_item(link, struct request, timed)->deadline > request->deadline)
+		link = link->previous;
+	link_insert_before(link->next, &request->timed);
+}
+
+static struct request *take_unused(struct actmem_queue *queue)
+{
+	struct link *link = queue->unused.next;
+
+	if (link == &queue->unused)
+		return malloc(sizeof(struct request));
+	link_remove(link);
+	return link_item(link, struct request, link);
+}
+
+void queue_free_requests(struct actmem_queue *queue)
+{
+	while (!link_is_alone(&queue->unused)) {
+		struct link *link = queue->unused.next;
+
+		link_remove(link);
+		free(link_item(link, struct request, link));
+	}
+}
+
+/*
+ * Where next to all is under way that may be, something comes back soon, and what
+ * waits is begun then: this spares the engine every other wakening.
+ */
+static bool is_served_soon(const struct request *request)
+{
+	const struct lane *lane = request->lane;
+
+	return !request->deadline && lane->under_way &&
+	       lane->under_way >= lane->depth - lane->depth / 8;
+}
+
+/* A region with a name may be of another backend, of which the ring knows nothing. */
+static struct lane *lane_of(struct actmem_queue *queue, const struct request *request)
+{
+	if (request->file)
+		return &request->file->lane;
+	return queue->sends_commands && request->region->backend == queue->am->backend ?
+	       &queue->sent_commands : &queue->commands;
+}
+
+static void enlist(struct actmem_queue *queue, struct request *request)
+{
+	request->id = ++queue->next_id;
+	link_append(&queue->under_way, &request->link);
+	link_append(&request->lane->pending, &request->pending);
+	if (request->deadline)
+		insert_timed(queue, request);
+	if (request->file)
+		request->file->requests++;
+	if (request->attachment)
+		request->attachment->requests++;
+	queue->stats.requests++;
+	queue->stats.requests_total++;
+	if (request->lane == &queue->commands)
+		workers_wake(queue);
+	else if (!is_served_soon(request))
+		queue->engine->wake(queue);
+}
+
+static int submit(struct actmem_queue *queue, const char *call, struct request *draft,
+		  struct actmem_request *caller)
+{
+	struct actmem_request taken = { 0 };
+	struct request *request;
+	int error = queue_check(queue, call);
+
+	if (!error && caller)
+		error = take_struct(&taken, sizeof(taken), caller, "request");
+	if (!error)
+		error = check_request(queue, draft);
+	if (error)
+		return error;
+	draft->cookie = taken.cookie;
+	draft->deadline = taken.deadline_ns;
+	link_init(&draft->timed);
+
+	pthread_mutex_lock(&queue->lock);
+	error = check_attached(queue, draft);
+	draft->lane = lane_of(queue, draft);
+	if (!error && draft->lane == &queue->commands)
+		error = workers_provide(queue);
+	request = error ? NULL : take_unused(queue);
+	if (request) {
+		*request = *draft;
+		link_init(&request->timed);
+		enlist(queue, request);
+		taken.id = request->id;
+	} else if (!error) {
+		error = fail(ENOMEM, "no memory for a request");
+	}
+	queue_unlock(queue);
+	if (!error && caller) {
+		taken.size = caller->size;
+		error = give_struct(caller, &taken, sizeof(taken), "request");
+	}
+	return error;
+}
+
+int actmem_fill(struct actmem_queue *queue, struct actmem_file *file, uint64_t file_offset,
+		struct actmem_region *region, uint64_t offset, uint64_t length,
+		struct actmem_request *request)
+{
+	struct request draft = {
+		.kind = REQUEST_FILL,
+		.file = file,
+		.other_offset = file_offset,
+		.region = region,
+		.offset = offset,
+		.length = length,
+	};
+
+	return submit(queue, "actmem_fill", &draft, request);
+}
+
+int actmem_spill(struct actmem_queue *queue, struct actmem_file *file, uint64_t file_offset,
+		 struct actmem_region *region, uint64_t offset, uint64_t length,
+		 struct actmem_request *request)
+{
+	struct request draft = {
+		.kind = REQUEST_SPILL,
+		.file = file,
+		.other_offset = file_offset,
+		.region = region,
+		.offset = offset,
+		.length = length,
+	};
+
+	return submit(queue, "actmem_spill", &draft, request);
+}
+
+int actmem_queue_copy(struct actmem_queue *queue, struct actmem_region *to, uint64_t offset,
+		      struct actmem_region *from, uint64_t from_offset, uint64_t length,
+		      struct actmem_request *request)
+{
+	struct request draft = {
+		.kind = REQUEST_COPY,
+		.region = to,
+		.offset = offset,
+		.from = from,
+		.other_offset = from_offset,
+		.length = length,
+	};
+
+	return submit(queue, "actmem_queue_copy", &draft, request);
+}
+
+int actmem_queue_populate(struct actmem_queue *queue, struct actmem_region *region,
+			  uint64_t offset, uint64_t length, struct actmem_request *request)
+{
+	struct request draft = {
+		.kind = REQUEST_POPULATE,
+		.region = region,
+		.offset = offset,
+		.length = length,
+	};
+
+	return submit(queue, "actmem_queue_populate", &draft, request);
+}
+
+int actmem_queue_discard(struct actmem_queue *queue, struct actmem_region *region,
+			 uint64_t offset, uint64_t length, struct actmem_request *request)
+{
+	struct request draft = {
+		.kind = REQUEST_DISCARD,
+		.region = region,
+		.offset = offset,
+		.length = length,
+	};
+
+	return submit(queue, "actmem_queue_discard", &draft, request);
+}
+
+/* Hands over what has ended; the lock is held. */
+static int take_ended(struct actmem_queue *queue, char *completions, unsigned int max, size_t size)
+{
+	struct actmem_completion completion;
+	unsigned int count;
+
+	for (count = 0; count < max && !link_is_alone(&queue->ended); count++) {
+		struct request *request = link_item(queue->ended.next, struct request, link);
+
+		completion = (struct actmem_completion){
+			.cookie = request->cookie,
+			.id = request->id,
+			.bytes = request->done,
+			.result = -request->error,
+		};
+		if (request->error) {
+			memcpy(completion.words, request->words, sizeof(completion.words));
+			fail(request->error, "%s", request->words);
+		}
+		memset(completions, 0, size);
+		memcpy(completions, &completion,
+		       size < sizeof(completion) ? size : sizeof(completion));
+		completions += size;
+		link_remove(&request->link);
+		link_append(&queue->unused, &request->link);
+		queue->stats.completions--;
+	}
+	/* Who waits on has nothing to wait for any more. */
+	if (queue->waiting && !queue->stats.requests && !queue->stats.completions)
+		queue->to_tell += queue->waiting;
+	return (int)count;
+}
+
+/* Until something ends, or the time given comes; 0: no time. False: it came. */
+static bool wait_until(struct actmem_queue *queue, uint64_t until)
+{
+	uint64_t expiry = queue_expire(queue);
+	uint64_t next = expiry && (!until || expiry < until) ? expiry : until;
+	struct timespec time = { (time_t)(next / SECOND_NS), (long)(next % SECOND_NS) };
+
+	if (!link_is_alone(&queue->ended))
+		return true;
+	queue_notify(queue);
+	queue->waiting++;
+	if (next)
+		pthread_cond_timedwait(&queue->completed, &queue->lock, &time);
+	else
+		pthread_cond_wait(&queue->completed, &queue->lock);
+	queue->waiting--;
+	return !until || queue_now() < until;
+}
+
+int actmem_wait_sized(struct actmem_queue *queue, struct actmem_completion *completions,
+		      unsigned int max, uint64_t timeout_ns, size_t size)
+{
+	int count = queue_check(queue, "actmem_wait");
+	bool in_time = timeout_ns;
+	uint64_t until = 0;
+
+	if (count)
+		return count;
+	if (!completions || !max || max > INT32_MAX || !size)
+		return fail(EINVAL, "actmem_wait: no room for completions");
+	if (timeout_ns && timeout_ns != ACTMEM_WAIT_FOREVER) {
+		until = queue_now() + timeout_ns;
+		if (until < timeout_ns)
+			until = 0;
+	}
+	fail_clear();
+	pthread_mutex_lock(&queue->lock);
+	while (in_time && link_is_alone(&queue->ended) && queue->stats.requests)
+		in_time = wait_until(queue, until);
+	queue_expire(queue);
+	count = take_ended(queue, (char *)completions, max, size);
+	if (!count && queue->stats.requests)
+		count = fail(ETIMEDOUT, "none of %llu requests has ended",
+			     (unsigned long long)queue->stats.requests);
+	queue_unlock(queue);
+	return count;
+}

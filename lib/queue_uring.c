@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Transfers by io_uring. One thread has the ring to itself: it begins blocks, takes
+ * what has come back, and registers buffers and files, so that no thread of the
+ * program is interrupted by completions, and none that ends takes its I/O with it.
+ *
+ * It sleeps in the kernel until something comes back, a deadline passes, or another
+ * thread writes to the eventfd that it polls. What it registers is in
+ * queue_register.c.
+ */
+#include <errno.h>
+#include <liburing.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "../uapi/actmem.h"
+#include "error.h"
+#include "queue.h"
+#include "queue_uring.h"
+#include "sysfile.h"
+
+#define COMPLETIONS	(4 * RING_ENTRIES)
+
+/* Before the kernel is asked again for what it had no memory for. */
+#define BREATH_US	1000
+
+static int fail_setup(int error)
+{
+	uint64_t disabled;
+	bool is_refused = error == EPERM || error == EACCES;
+
+	if (error == ENOSYS)
+		return fail(error, "io_uring is refused (this kernel has none, or seccomp hides it)");
+	if (is_refused && !sysfile_value(&disabled, "/proc/sys/kernel/io_uring_disabled") &&
+	    disabled)
+		return fail(error, "io_uring is refused (kernel.io_uring_disabled is %llu: 0 permits it to all, 1 to the group of kernel.io_uring_group)",
+			    (unsigned long long)disabled);
+	if (is_refused)
+		return fail(error, "io_uring is refused (io_uring_setup: %s; a container's seccomp profile does that)",
+			    strerror(error));
+	return fail(error, "cannot make a ring (io_uring_setup: %s)", strerror(error));
+}
+
+/*
+ * Of this thread alone, which takes its completions when it asks for them: the
+ * cheapest way, since Linux 6.1.
+ */
+static int setup(struct io_uring *ring)
+{
+	struct io_uring_params params = {
+		.flags = IORING_SETUP_CQSIZE | IORING_SETUP_SUBMIT_ALL |
+			 IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
+		.cq_entries = COMPLETIONS,
+	};
+	int error = io_uring_queue_init_params(RING_ENTRIES, ring, &params);
+
+	if (error == -EINVAL)
+		return fail(ENOSYS, "io_uring is refused (this kernel's is older than Linux 6.1's)");
+	return error ? fail_setup(-error) : 0;
+}
+
+static int ring_open(struct uring *uring)
+{
+	int error = setup(&uring->ring);
+
+	if (error)
+		return error;
+	error = io_uring_ring_dontfork(&uring->ring);
+	if (!error)
+		error = io_uring_register_buffers_sparse(&uring->ring, RING_BUFFERS);
+	if (!error)
+		error = io_uring_register_files_sparse(&uring->ring, RING_FILES);
+	if (error) {
+		io_uring_queue_exit(&uring->ring);
+		return fail(-error, "cannot make a ring (io_uring_register: %s)%s", strerror(-error),
+			    error == -EMFILE ? "; raise RLIMIT_NOFILE, 256 are wanted" : "");
+	}
+	uring->descriptors[0] = uring->ring.ring_fd;
+	return 0;
+}
+
+/* A ring ends in the background; what it has registered is let go of at once. */
+static void ring_close(struct uring *uring)
+{
+	io_uring_unregister_buffers(&uring->ring);
+	io_uring_unregister_files(&uring->ring);
+	io_uring_queue_exit(&uring->ring);
+}
+
+/* The first of a round, when the ring has room. */
+static void listen_for_event(struct uring *uring)
+{
+	struct io_uring_sqe *sqe = uring->listens ? NULL : io_uring_get_sqe(&uring->ring);
+
+	if (!sqe)
+		return;
+	uring->listens = true;
+	io_uring_prep_poll_multishot(sqe, uring->descriptors[1], POLLIN);
+	io_uring_sqe_set_data(sqe, uring);
+}
+
+/* False: the ring is full for now. So it is of the next. */
+static bool send_command(const struct actmem_queue *queue, struct uring *uring,
+			 struct block_transfer *block)
+{
+	const struct request *request = block->request;
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&uring->ring);
+	struct page_change change = {
+		.kind = request->kind == REQUEST_COPY ? CHANGE_COPY :
+			request->kind == REQUEST_POPULATE ? CHANGE_POPULATE : CHANGE_DISCARD,
+		.backing = &request->region->backing,
+		.offset = request->offset + block->at,
+		.length = block->length,
+	};
+	struct actmem_uring payload = { .argument = (uintptr_t)block->command.argument };
+
+	if (!sqe)
+		return false;
+	if (request->from) {
+		change.from = &request->from->backing;
+		change.from_offset = request->other_offset + block->at;
+	}
+	queue->am->backend->command(&change, &block->command);
+	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, block->command.fd, NULL, 0, 0);
+	sqe->cmd_op = block->command.operation;
+	memcpy(sqe->cmd, &payload, sizeof(payload));
+	io_uring_sqe_set_data(sqe, block);
+	return true;
+}
+
+static bool send_transfer(struct uring *uring, struct block_transfer *block)
+{
+	const struct request *request = block->request;
+	const struct attachment *attachment = request->attachment;
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&uring->ring);
+	char *memory = block->memory + block->done;
+	uint64_t offset = block->file_offset + block->done;
+	unsigned int length = (unsigned int)(block->length - block->done);
+	int file = request->file->stripes[block->stripe].slot;
+
+	if (!sqe)
+		return false;
+	if (attachment->plain && request->kind == REQUEST_FILL)
+		io_uring_prep_read(sqe, file, memory, length, offset);
+	else if (attachment->plain)
+		io_uring_prep_write(sqe, file, memory, length, offset);
+	else if (request->kind == REQUEST_FILL)
+		io_uring_prep_read_fixed(sqe, file, memory, length, offset,
+					 attachment->slots[block->piece]);
+	else
+		io_uring_prep_write_fixed(sqe, file, memory, length, offset,
+					  attachment->slots[block->piece]);
+	/* What could not be begun without waiting is left to a thread of the kernel's. */
+	io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE | (block->repeats ? IOSQE_ASYNC : 0));
+	io_uring_sqe_set_data(sqe, block);
+	return true;
+}
+
+/* Of requests that are to end. The answer is not used: each block comes back. */
+static void send_cancels(struct uring *uring)
+{
+	struct link *link;
+
+	if (!uring->cancelling)
+		return;
+	for (link = uring->under_way.next; link != &uring->under_way; link = link->next) {
+		struct block_transfer *block = link_item(link, struct block_transfer, link);
+		struct io_uring_sqe *sqe;
+
+		if (block->cancelled || !queue_is_vain(block))
+			continue;
+		sqe = io_uring_get_sqe(&uring->ring);
+		if (!sqe)
+			return;
+		io_uring_prep_cancel(sqe, block, 0);
+		io_uring_sqe_set_data(sqe, NULL);
+		block->cancelled = true;
+	}
+	uring->cancelling = false;
+}
+
+/* Blocks that were cut off, or are to be resumed. */
+static void send_blocks(struct actmem_queue *queue, struct uring *uring)
+{
+	while (!link_is_alone(&uring->to_send)) {
+		struct block_transfer *block = link_item(uring->to_send.next,
+							 struct block_transfer, link);
+
+		if (queue_is_vain(block)) {
+			link_remove(&block->link);
+			link_append(&uring->unused, &block->link);
+			queue_give_up_block(queue, block);
+			continue;
+		}
+		if (!(block->request->file ? send_transfer(uring, block) :
+		      send_command(queue, uring, block)))
+			return;
+		link_remove(&block->link);
+		link_append(&uring->under_way, &block->link);
+	}
+}
+
+static void begin_blocks(struct actmem_queue *queue, struct uring *uring)
+{
+	struct block_transfer *block;
+
+	send_cancels(uring);
+	send_blocks(queue, uring);
+	while (!link_is_alone(&uring->unused) && link_is_alone(&uring->to_send)) {
+		block = link_item(uring->unused.next, struct block_transfer, link);
+		link_remove(&block->link);
+		if (!queue_begin_transfer(queue, block) &&
+		    !queue_begin_command(&queue->sent_commands, block)) {
+			link_insert_before(uring->unused.next, &block->link);
+			return;
+		}
+		link_append(&uring->to_send, &block->link);
+		send_blocks(queue, uring);
+	}
+}
+
+static void take_back(struct actmem_queue *queue, struct uring *uring,
+		      struct block_transfer *block, int result)
+{
+	link_remove(&block->link);
+	block->cancelled = false;
+	if (!block->request->file) {
+		result = queue->am->backend->command_result(&block->command, result);
+		link_append(&uring->unused, &block->link);
+		if (result)
+			queue_fail_block(queue, block, result);
+		else
+			queue_end_block(queue, block);
+		return;
+	}
+	if (queue_continue(queue, block, result))
+		link_append(&uring->to_send, &block->link);
+	else
+		link_append(&uring->unused, &block->link);
+}
+
+static void take_completions(struct actmem_queue *queue, struct uring *uring)
+{
+	unsigned int head, count = 0;
+	struct io_uring_cqe *cqe;
+
+	io_uring_for_each_cqe(&uring->ring, head, cqe) {
+		uint64_t data = cqe->user_data;
+
+		count++;
+		if (!data)
+			continue;
+		if (data == (uintptr_t)uring)
+			uring->listens = cqe->flags & IORING_CQE_F_MORE;
+		else if (data & RING_RELEASE)
+			((struct attachment *)(uintptr_t)(data & ~RING_RELEASE))->held--;
+		else
+			take_back(queue, uring, (struct block_transfer *)(uintptr_t)data, cqe->res);
+	}
+	io_uring_cq_advance(&uring->ring, count);
+}
+
+/* One step of the first job, without the lock: pinning a piece takes its time. */
+static enum ring_step do_job(struct actmem_queue *queue, struct uring *uring)
+{
+	enum ring_step step = RING_STEP_WAIT;
+	struct ring_job *job;
+
+	if (link_is_alone(&uring->jobs))
+		return step;
+	job = link_item(uring->jobs.next, struct ring_job, link);
+	queue_unlock(queue);
+	step = job->step(uring, job);
+	pthread_mutex_lock(&queue->lock);
+	if (step != RING_STEP_ENDED)
+		return step;
+	link_remove(&job->link);
+	job->ended = true;
+	pthread_cond_broadcast(&uring->ready);
+	return RING_STEP_AGAIN;
+}
+
+/* Begins what was put into the ring, and sleeps until something is to be done. */
+static void enter(struct uring *uring, enum ring_step step, uint64_t expiry)
+{
+	struct __kernel_timespec timeout = { 0 };
+	struct io_uring_cqe *cqe;
+	uint64_t now = expiry && step == RING_STEP_WAIT ? queue_now() : 0;
+	bool is_short = expiry || step == RING_STEP_AGAIN;
+	int error;
+
+	if (now && expiry > now) {
+		timeout.tv_sec = (long long)((expiry - now) / 1000000000);
+		timeout.tv_nsec = (long long)((expiry - now) % 1000000000);
+	}
+	error = io_uring_submit_and_wait_timeout(&uring->ring, &cqe, 1,
+						 is_short ? &timeout : NULL, NULL);
+	/* No memory to begin something with: it stays in the ring, to be begun later. */
+	if (error < 0 && error != -ETIME && error != -EINTR)
+		usleep(BREATH_US);
+}
+
+static void *serve(void *argument)
+{
+	struct actmem_queue *queue = argument;
+	struct uring *uring = queue->uring;
+	enum ring_step step;
+	uint64_t expiry;
+
+	pthread_mutex_lock(&queue->lock);
+	uring->error = ring_open(uring);
+	if (uring->error)
+		snprintf(uring->words, sizeof(uring->words), "%s", actmem_error());
+	queue->sends_commands = !uring->error && queue->am->backend->has_commands &&
+				queue->am->backend->has_commands(queue->am->device);
+	uring->started = true;
+	pthread_cond_broadcast(&uring->ready);
+	while (!uring->error && !uring->ending) {
+		listen_for_event(uring);
+		step = do_job(queue, uring);
+		expiry = queue_expire(queue);
+		begin_blocks(queue, uring);
+		uring->asleep = true;
+		queue_unlock(queue);
+		enter(uring, step, expiry);
+		pthread_mutex_lock(&queue->lock);
+		uring->asleep = false;
+		take_completions(queue, uring);
+	}
+	pthread_mutex_unlock(&queue->lock);
+	if (!uring->error)
+		ring_close(uring);
+	return NULL;
+}
+
+/* The lock is held. */
+static void wake(struct actmem_queue *queue)
+{
+	if (queue->uring->asleep)
+		queue->to_rouse = true;
+	queue->uring->asleep = false;
+}
+
+/* An eventfd takes more of them than are ever written; nobody reads it. */
+static void rouse(struct actmem_queue *queue)
+{
+	const uint64_t one = 1;
+
+	while (write(queue->uring->descriptors[1], &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
+static void cancel(struct actmem_queue *queue, struct request *request)
+{
+	queue->uring->cancelling = true;
+	wake(queue);
+}
+
+static struct uring *new_uring(void)
+{
+	struct uring *uring = calloc(1, sizeof(*uring));
+	unsigned int i;
+
+	if (!uring)
+		return NULL;
+	link_init(&uring->jobs);
+	link_init(&uring->unused);
+	link_init(&uring->to_send);
+	link_init(&uring->under_way);
+	for (i = 0; i < RING_ENTRIES; i++)
+		link_append(&uring->unused, &uring->blocks[i].link);
+	for (i = 0; i < RING_BUFFERS; i++)
+		uring->buffers[uring->buffer_count++] = (uint16_t)(RING_BUFFERS - 1 - i);
+	for (i = 0; i < RING_FILES; i++)
+		uring->files[uring->file_count++] = (uint16_t)(RING_FILES - 1 - i);
+	pthread_cond_init(&uring->ready, NULL);
+	return uring;
+}
+
+static void free_uring(struct actmem_queue *queue)
+{
+	pthread_cond_destroy(&queue->uring->ready);
+	free(queue->uring);
+	queue->uring = NULL;
+}
+
+/* The ring is its thread's own from the beginning. */
+static int start_thread(struct actmem_queue *queue, struct uring *uring)
+{
+	int error = queue_thread(&uring->thread, serve, queue);
+
+	if (error)
+		return fail(error, "cannot start a thread for the queue (pthread_create: %s)",
+			    strerror(error));
+	pthread_mutex_lock(&queue->lock);
+	while (!uring->started)
+		pthread_cond_wait(&uring->ready, &queue->lock);
+	pthread_mutex_unlock(&queue->lock);
+	if (!uring->error)
+		return 0;
+	pthread_join(uring->thread, NULL);
+	return fail(-uring->error, "%s", uring->words);
+}
+
+static int start(struct actmem_queue *queue)
+{
+	struct uring *uring = new_uring();
+	int error;
+
+	if (!uring)
+		return fail(ENOMEM, "no memory for a ring");
+	queue->uring = uring;
+	uring->descriptors[1] = eventfd(0, EFD_CLOEXEC);
+	if (uring->descriptors[1] < 0) {
+		error = fail(errno, "cannot make an eventfd (%s)", strerror(errno));
+		goto free_ring;
+	}
+	error = start_thread(queue, uring);
+	if (error)
+		goto close_event;
+	uring->held.descriptors = uring->descriptors;
+	uring->held.count = 2;
+	held_add(queue->am, &uring->held);
+	return 0;
+
+close_event:
+	close(uring->descriptors[1]);
+free_ring:
+	free_uring(queue);
+	return error;
+}
+
+static void stop(struct actmem_queue *queue)
+{
+	struct uring *uring = queue->uring;
+
+	held_drop(&uring->held);
+	pthread_mutex_lock(&queue->lock);
+	uring->ending = true;
+	wake(queue);
+	queue_unlock(queue);
+	pthread_join(uring->thread, NULL);
+	close(uring->descriptors[1]);
+	free_uring(queue);
+}
+
+int ring_do(struct actmem_queue *queue, struct ring_job *job)
+{
+	struct uring *uring = queue->uring;
+
+	pthread_mutex_lock(&queue->lock);
+	link_append(&uring->jobs, &job->link);
+	wake(queue);
+	queue_notify(queue);
+	while (!job->ended)
+		pthread_cond_wait(&uring->ready, &queue->lock);
+	pthread_mutex_unlock(&queue->lock);
+	return job->error;
+}
+
+const struct engine engine_uring = {
+	.kind = ACTMEM_ENGINE_URING,
+	.start = start,
+	.stop = stop,
+	.wake = wake,
+	.rouse = rouse,
+	.cancel = cancel,
+	.attach = ring_attach,
+	.detach = ring_detach,
+	.add_file = ring_add_file,
+	.remove_file = ring_remove_file,
+};

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * What actmem_alloc() and actmem_free() of one block cost, against malloc() and
+ * free() of whatever allocator this process was started with (LD_PRELOAD): the
+ * blocks of a training step, taken and given in its order, by one thread and by
+ * two at once. Nobody touches the memory, so the heap's regions are lazy ones.
+ *
+ *   heap_pair [--smoke] MODELS.csv       PEER_NAME says what malloc() is
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "actmem.h"
+#include "bench.h"
+#include "trace.h"
+
+#define MODELS_MOST	16
+#define THREADS_MOST	2
+/* The second is what is left of the first where 64 devices share it. */
+#define TOKENS		4096
+#define TOKENS_SHARED	64
+#define ROUNDS		15
+#define PAIRS		20000
+#define PEER_SECONDS	0.01
+
+struct worker {
+	pthread_t thread;
+	void **blocks;
+	double seconds;
+};
+
+/* What all threads do in this round; between two barriers only they run. */
+static struct worker workers[THREADS_MOST];
+static pthread_barrier_t barrier;
+static struct actmem_heap *heap;
+static struct trace trace;
+static size_t steps, our_steps, peer_steps;
+static bool peers_turn, ended, failed;
+
+static void step_ours(void **blocks)
+{
+	size_t i;
+
+	for (i = 0; i < trace.events; i++) {
+		const struct event *event = &trace.event[i];
+		void **block = &blocks[event->block];
+
+		if (event->gives ? actmem_free(heap, *block) :
+				   actmem_alloc(heap, trace.bytes[event->block], 0, block))
+			failed = true;
+	}
+}
+
+static void step_peer(void **blocks)
+{
+	size_t i;
+
+	for (i = 0; i < trace.events; i++) {
+		const struct event *event = &trace.event[i];
+		void **block = &blocks[event->block];
+
+		if (event->gives) {
+			free(*block);
+			continue;
+		}
+		*block = malloc(trace.bytes[event->block]);
+		if (!*block)
+			failed = true;
+		/* What nobody looks at, the compiler need not take. */
+		__asm__ volatile("" : : "r"(*block) : "memory");
+	}
+}
+
+static void *work(void *context)
+{
+	struct worker *worker = context;
+	size_t step;
+
+	for (;;) {
+		pthread_barrier_wait(&barrier);
+		if (ended)
+			return NULL;
+		worker->seconds = bench_seconds();
+		for (step = 0; step < steps; step++)
+			(peers_turn ? step_peer : step_ours)(worker->blocks);
+		worker->seconds = bench_seconds() - worker->seconds;
+		pthread_barrier_wait(&barrier);
+	}
+}
+
+static int threads;
+
+/* The slowest thread's time. */
+static double round_of(bool peer)
+{
+	double slowest = 0;
+	int i;
+
+	peers_turn = peer;
+	steps = peer ? peer_steps : our_steps;
+	pthread_barrier_wait(&barrier);
+	pthread_barrier_wait(&barrier);
+	for (i = 0; i < threads; i++)
+		if (workers[i].seconds > slowest)
+			slowest = workers[i].seconds;
+	/* As if the peer had taken as many steps. */
+	if (failed)
+		fprintf(stderr, "bench: a block could not be had or given back\n");
+	return failed ? -1 : slowest * our_steps / steps;
+}
+
+static double ours(const struct contest *contest)
+{
+	return round_of(false);
+}
+
+static double peer(const struct contest *contest)
+{
+	return round_of(true);
+}
+
+static int measure(const struct model *model, uint64_t tokens, const char *peer_name)
+{
+	char bench[64];
+	struct contest contest = { bench, peer_name, "ns", 0, ROUNDS, ours, peer };
+	int i, status;
+
+	snprintf(bench, sizeof(bench), "heap_pair_%s_%.31s_%d",
+		 tokens == TOKENS ? "whole" : "shared", model->name, threads);
+	our_steps = bench_size(PAIRS, 1) / trace.blocks + 1;
+	contest.bytes = our_steps * trace.blocks;
+	ended = false;
+	pthread_barrier_init(&barrier, NULL, (unsigned int)threads + 1);
+	for (i = 0; i < threads; i++) {
+		workers[i].blocks = calloc(trace.blocks, sizeof(void *));
+		if (!workers[i].blocks ||
+		    pthread_create(&workers[i].thread, NULL, work, &workers[i])) {
+			perror("a thread");
+			exit(1);
+		}
+	}
+	/* Some peers ask the kernel for each block, and take a thousand times as long. */
+	peer_steps = 1;
+	round_of(true);
+	peer_steps = 1 + (size_t)(PEER_SECONDS / (round_of(true) / our_steps));
+	if (peer_steps > our_steps)
+		peer_steps = our_steps;
+	status = bench_run(&contest);
+	ended = true;
+	pthread_barrier_wait(&barrier);
+	for (i = 0; i < threads; i++) {
+		pthread_join(workers[i].thread, NULL);
+		free(workers[i].blocks);
+	}
+	pthread_barrier_destroy(&barrier);
+	return status;
+}
+
+static int measure_model(struct actmem *am, const struct model *model, uint64_t tokens,
+			 const char *peer_name)
+{
+	struct actmem_heap_options options;
+	int status = 0;
+
+	ACTMEM_INIT(&options);
+	options.region.flags = ACTMEM_REGION_LAZY;
+	if (actmem_heap_create(am, &options, &heap)) {
+		fprintf(stderr, "bench: %s\n", actmem_error());
+		return 1;
+	}
+	trace = trace_step(model, SAVED_QKV, tokens);
+	for (threads = 1; threads <= THREADS_MOST; threads++)
+		status |= measure(model, tokens, peer_name);
+	trace_free(&trace);
+	return actmem_heap_destroy(heap) ? 1 : status;
+}
+
+int main(int argc, char **argv)
+{
+	const char *path = bench_begin(argc, argv, "MODELS.csv");
+	const char *name = getenv("PEER_NAME") ? getenv("PEER_NAME") : "malloc";
+	struct model models[MODELS_MOST];
+	int count = models_read(path, models, MODELS_MOST), status = count < 0, i;
+	struct actmem_options options;
+	struct actmem *am;
+
+	ACTMEM_INIT(&options);
+	options.backend = ACTMEM_BACKEND_MEMFD;
+	options.pages = ACTMEM_PAGES_4K;
+	options.allow = ACTMEM_ALLOW_UNLOCKED;
+	if (actmem_open(&am, &options)) {
+		fprintf(stderr, "bench: %s\n", actmem_error());
+		return 1;
+	}
+	if (bench_is_smoke && count > 1)
+		count = 1;
+	for (i = 0; i < count; i++) {
+		if (!bench_is_smoke)
+			status |= measure_model(am, &models[i], TOKENS, name);
+		status |= measure_model(am, &models[i], TOKENS_SHARED, name);
+	}
+	return actmem_close(am) ? 1 : status;
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* Traces of models; see trace.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trace.h"
+
+#define BFLOAT16	2
+#define FLOAT32		4
+#define PER_LAYER_MOST	8
+
+int models_read(const char *path, struct model *models, int most)
+{
+	FILE *file = fopen(path, "re");
+	char line[256];
+	int count = 0;
+
+	if (!file) {
+		perror(path);
+		return -1;
+	}
+	while (count < most && fgets(line, sizeof(line), file)) {
+		struct model *m = &models[count];
+
+		/* A comment, or the names of the columns. */
+		if (line[0] == '#' || !strncmp(line, "model,", 6))
+			continue;
+		if (sscanf(line, "%31[^,],%u,%u,%u,%u,%u,%u", m->name, &m->layers, &m->hidden,
+			   &m->d_ff, &m->q_heads, &m->kv_heads, &m->head_dim) != 7) {
+			fprintf(stderr, "%s: not a line of a model: %s", path, line);
+			count = -1;
+			break;
+		}
+		count++;
+	}
+	fclose(file);
+	return count;
+}
+
+/* Bytes of what a layer saves, in the order in which it is made; how many there are. */
+static unsigned int layer_bytes(const struct model *m, enum saved saved, uint64_t tokens,
+				uint64_t bytes[PER_LAYER_MOST])
+{
+	uint64_t kv = tokens * m->kv_heads * m->head_dim * BFLOAT16;
+	unsigned int count = 0;
+
+	bytes[count++] = tokens * m->q_heads * m->head_dim * BFLOAT16;
+	bytes[count++] = kv;
+	bytes[count++] = kv;
+	if (saved == SAVED_QKV)
+		return count;
+	bytes[count++] = tokens * m->q_heads * FLOAT32;
+	bytes[count++] = tokens * m->hidden * BFLOAT16;
+	bytes[count++] = tokens * m->d_ff * BFLOAT16;
+	bytes[count++] = tokens * m->d_ff * BFLOAT16;
+	bytes[count++] = tokens * m->hidden * BFLOAT16;
+	return count;
+}
+
+static struct trace make_trace(size_t blocks, size_t events)
+{
+	struct trace trace = {
+		.blocks = blocks,
+		.bytes = calloc(blocks, sizeof(*trace.bytes)),
+		.event = calloc(events, sizeof(*trace.event)),
+	};
+
+	if (!trace.bytes || !trace.event) {
+		perror("no memory for a trace");
+		exit(1);
+	}
+	return trace;
+}
+
+static void find_peak(struct trace *trace)
+{
+	uint64_t live = 0;
+	size_t i;
+
+	for (i = 0; i < trace->events; i++) {
+		const struct event *event = &trace->event[i];
+
+		live += event->gives ? -trace->bytes[event->block] : trace->bytes[event->block];
+		if (live > trace->live_peak)
+			trace->live_peak = live;
+	}
+}
+
+/* The blocks from @first on, taken in order or given in reverse order. */
+static void add_pass(struct trace *trace, uint32_t first, unsigned int count, bool gives)
+{
+	unsigned int i;
+
+	for (i = 0; i < count; i++) {
+		uint32_t block = first + (gives ? count - 1 - i : i);
+
+		trace->event[trace->events++] = (struct event){ block, gives };
+	}
+}
+
+/* The blocks of a micro-batch. */
+static unsigned int set_bytes(const struct trace *trace, uint32_t first, const struct model *m,
+			      enum saved saved, uint64_t tokens)
+{
+	uint64_t bytes[PER_LAYER_MOST];
+	unsigned int each = layer_bytes(m, saved, tokens, bytes), layer;
+
+	for (layer = 0; layer < m->layers; layer++)
+		memcpy(&trace->bytes[first + layer * each], bytes, each * sizeof(bytes[0]));
+	return each * m->layers;
+}
+
+struct trace trace_step(const struct model *model, enum saved saved, uint64_t tokens)
+{
+	uint64_t bytes[PER_LAYER_MOST];
+	unsigned int each = layer_bytes(model, saved, tokens, bytes);
+	struct trace trace = make_trace((size_t)each * model->layers,
+					(size_t)each * model->layers * 2);
+	unsigned int count = set_bytes(&trace, 0, model, saved, tokens);
+
+	add_pass(&trace, 0, count, false);
+	add_pass(&trace, 0, count, true);
+	find_peak(&trace);
+	return trace;
+}
+
+struct trace trace_pipeline(const struct model *model, unsigned int depth, const uint64_t *tokens,
+			    unsigned int count)
+{
+	unsigned int batches = depth * count, each = model->layers * 3, i;
+	struct trace trace = make_trace((size_t)each * batches, (size_t)each * batches * 2);
+
+	for (i = 0; i < batches; i++)
+		set_bytes(&trace, i * each, model, SAVED_QKV, tokens[i % count]);
+	for (i = 0; i < batches + depth; i++) {
+		if (i >= depth)
+			add_pass(&trace, (i - depth) * each, each, true);
+		if (i < batches)
+			add_pass(&trace, i * each, each, false);
+	}
+	find_peak(&trace);
+	return trace;
+}
+
+void trace_free(struct trace *trace)
+{
+	free(trace->bytes);
+	free(trace->event);
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Fills or spills a file from the beginning to the end, once or more, in requests of
+ * one size, and prints what it took as JSON; transfer.py runs it in turns with fio.
+ *
+ *	transfer fill|spill FILE BLOCK_BYTES DEPTH TOTAL_BYTES
+ */
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "actmem_queue.h"
+
+struct job {
+	struct actmem_queue *queue;
+	struct actmem_region *region;
+	struct actmem_file *file;
+	bool spills;
+	uint64_t block_bytes, total_bytes, file_bytes;
+	unsigned int depth;
+};
+
+static void die(const char *what)
+{
+	fprintf(stderr, "transfer: %s: %s\n", what, actmem_error());
+	exit(1);
+}
+
+static double seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static double processor_seconds(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+	       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+
+static void set_up(struct job *job, const char *path)
+{
+	struct actmem_region_options region;
+	struct actmem_file_options file;
+	struct actmem_queue_options queue;
+	struct actmem_file_info info;
+	struct actmem *am;
+	void *memory;
+
+	ACTMEM_INIT(&region);
+	region.length = (job->block_bytes * job->depth + (2 << 20) - 1) >> 21 << 21;
+	region.name = "bench";
+	ACTMEM_INIT(&queue);
+	queue.depth = job->depth;
+	queue.block_bytes = job->block_bytes;
+	ACTMEM_INIT(&file);
+	file.paths = &path;
+	file.path_count = 1;
+	file.flags = job->spills ? 0 : ACTMEM_FILE_READ_ONLY;
+	ACTMEM_INIT(&info);
+	if (actmem_open(&am, NULL) || actmem_region_create(am, &region, &job->region) ||
+	    actmem_region_map(job->region, &memory) ||
+	    actmem_queue_create(am, &queue, &job->queue) ||
+	    actmem_queue_attach(job->queue, job->region, 0) ||
+	    actmem_file_open(job->queue, &file, &job->file) ||
+	    actmem_file_info(job->file, &info))
+		die("set up");
+	memset(memory, 0x5a, region.length);
+	job->file_bytes = info.length;
+	fprintf(stderr, "# %s; %s; blocks of %llu, %u at a time\n", actmem_describe(am),
+		actmem_queue_describe(job->queue), (unsigned long long)info.block_bytes,
+		info.depth);
+}
+
+static void begin(const struct job *job, uint64_t number, uint64_t slot)
+{
+	uint64_t at = number % (job->file_bytes / job->block_bytes) * job->block_bytes;
+	struct actmem_request request;
+
+	ACTMEM_INIT(&request);
+	request.cookie = slot;
+	if (job->spills ? actmem_spill(job->queue, job->file, at, job->region,
+				       slot * job->block_bytes, job->block_bytes, &request) :
+			  actmem_fill(job->queue, job->file, at, job->region,
+				      slot * job->block_bytes, job->block_bytes, &request))
+		die("begin");
+}
+
+static void transfer(const struct job *job)
+{
+	struct actmem_completion completions[64];
+	uint64_t begun = 0, ended = 0, all = job->total_bytes / job->block_bytes;
+	int count, i;
+
+	while (begun < all && begun < job->depth) {
+		begin(job, begun, begun);
+		begun++;
+	}
+	while (ended < all) {
+		count = actmem_wait(job->queue, completions, 64, ACTMEM_WAIT_FOREVER);
+		for (i = 0; i < count; i++) {
+			if (completions[i].result)
+				die("transfer");
+			ended++;
+			if (begun < all)
+				begin(job, begun++, completions[i].cookie);
+		}
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct job job = { 0 };
+	double begun, used;
+
+	if (argc != 6 || (strcmp(argv[1], "fill") && strcmp(argv[1], "spill"))) {
+		fprintf(stderr, "transfer fill|spill FILE BLOCK_BYTES DEPTH TOTAL_BYTES\n");
+		return 2;
+	}
+	job.spills = !strcmp(argv[1], "spill");
+	job.block_bytes = strtoull(argv[3], NULL, 0);
+	job.depth = (unsigned int)strtoul(argv[4], NULL, 0);
+	job.total_bytes = strtoull(argv[5], NULL, 0);
+	set_up(&job, argv[2]);
+	used = processor_seconds();
+	begun = seconds();
+	transfer(&job);
+	begun = seconds() - begun;
+	used = processor_seconds() - used;
+	printf("{\"seconds\": %.6f, \"processor_seconds\": %.6f, \"bytes\": %llu}\n", begun, used,
+	       (unsigned long long)(job.total_bytes / job.block_bytes * job.block_bytes));
+	return 0;
+}

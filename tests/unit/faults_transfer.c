@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Calls of the transfer queue, made to fail. What a ring is to transfer is changed
+ * between the library and the kernel, and what has come of it on the way back.
+ */
+#include <errno.h>
+#include <liburing.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/eventfd.h>
+#include <sys/uio.h>
+
+#include "faults.h"
+#include "wrap.h"
+
+#define DIRECT_UNIT	4096U
+
+static atomic_uint before_first, left;
+static atomic_int result_instead;
+static atomic_bool shortened;
+
+void fail_transfers(unsigned int first, unsigned int count, int result)
+{
+	before_first = first ? first - 1 : 0;
+	left = count;
+	result_instead = result;
+}
+
+void shorten_transfers(bool shorten)
+{
+	shortened = shorten;
+}
+
+/* Whether this transfer is one of those. Only one thread asks at a time. */
+static bool is_chosen(void)
+{
+	if (!left)
+		return false;
+	if (before_first) {
+		before_first--;
+		return false;
+	}
+	left--;
+	return true;
+}
+
+static size_t short_length(size_t length)
+{
+	if (!shortened || length <= DIRECT_UNIT)
+		return length;
+	return (length / 2 + DIRECT_UNIT - 1) / DIRECT_UNIT * DIRECT_UNIT;
+}
+
+static ssize_t changed(ssize_t result)
+{
+	if (!is_chosen())
+		return result;
+	errno = -result_instead;
+	return result_instead ? -1 : 0;
+}
+
+WRAP(ssize_t, preadv2, (int fd, const struct iovec *memory, int count, off_t offset, int flags))
+{
+	struct iovec less = { memory->iov_base, short_length(memory->iov_len) };
+
+	return changed(__real_preadv2(fd, &less, count, offset, flags));
+}
+
+WRAP(ssize_t, pwritev2, (int fd, const struct iovec *memory, int count, off_t offset, int flags))
+{
+	struct iovec less = { memory->iov_base, short_length(memory->iov_len) };
+
+	return changed(__real_pwritev2(fd, &less, count, offset, flags));
+}
+
+WRAP(int, eventfd, (unsigned int value, int flags))
+{
+	return fails("eventfd", EMFILE) ? -1 : __real_eventfd(value, flags);
+}
+
+WRAP(int, pthread_create, (pthread_t *thread, const pthread_attr_t *attributes,
+			   void *(*body)(void *), void *argument))
+{
+	return fails("pthread_create", EAGAIN) ? errno :
+	       __real_pthread_create(thread, attributes, body, argument);
+}
+
+WRAP(char *, strdup, (const char *text))
+{
+	return fails("strdup", ENOMEM) ? NULL : __real_strdup(text);
+}
+
+WRAP(int, io_uring_queue_init_params, (unsigned int entries, struct io_uring *ring,
+				       struct io_uring_params *params))
+{
+	return fails("io_uring_setup", ENOMEM) ? -errno :
+	       __real_io_uring_queue_init_params(entries, ring, params);
+}
+
+WRAP(int, io_uring_ring_dontfork, (struct io_uring *ring))
+{
+	return fails("io_uring_ring_dontfork", ENOMEM) ? -errno :
+	       __real_io_uring_ring_dontfork(ring);
+}
+
+WRAP(int, io_uring_register_buffers_sparse, (struct io_uring *ring, unsigned int count))
+{
+	return fails("register_buffers_sparse", ENOMEM) ? -errno :
+	       __real_io_uring_register_buffers_sparse(ring, count);
+}
+
+WRAP(int, io_uring_register_files_sparse, (struct io_uring *ring, unsigned int count))
+{
+	return fails("register_files_sparse", EMFILE) ? -errno :
+	       __real_io_uring_register_files_sparse(ring, count);
+}
+
+/* Taking something out of a table never fails. */
+WRAP(int, io_uring_register_buffers_update_tag, (struct io_uring *ring, unsigned int slot,
+						 const struct iovec *memory, const __u64 *tags,
+						 unsigned int count))
+{
+	return memory->iov_base && fails("register_buffer", ENOMEM) ? -errno :
+	       __real_io_uring_register_buffers_update_tag(ring, slot, memory, tags, count);
+}
+
+WRAP(int, io_uring_register_files_update, (struct io_uring *ring, unsigned int slot,
+					   const int *files, unsigned int count))
+{
+	return *files >= 0 && fails("register_file", ENOMEM) ? -errno :
+	       __real_io_uring_register_files_update(ring, slot, files, count);
+}
+
+/* Files are registered, unlike the eventfd that the library polls. */
+static bool is_transfer(const struct io_uring_sqe *sqe)
+{
+	return sqe->flags & IOSQE_FIXED_FILE;
+}
+
+static void change_submissions(struct io_uring *ring, __u64 *event)
+{
+	unsigned int i;
+
+	for (i = ring->sq.sqe_head; i != ring->sq.sqe_tail; i++) {
+		struct io_uring_sqe *sqe = &ring->sq.sqes[i & *ring->sq.kring_mask];
+
+		if (is_transfer(sqe))
+			sqe->len = (unsigned int)short_length(sqe->len);
+		else if (sqe->opcode == IORING_OP_POLL_ADD)
+			*event = sqe->user_data;
+	}
+}
+
+static void change_completions(struct io_uring *ring, __u64 event)
+{
+	struct io_uring_cqe *cqe;
+	unsigned int head;
+
+	io_uring_for_each_cqe(ring, head, cqe)
+		if (cqe->user_data && !(cqe->user_data & 1) && cqe->user_data != event &&
+		    is_chosen())
+			cqe->res = result_instead;
+}
+
+WRAP(int, io_uring_submit_and_wait_timeout, (struct io_uring *ring, struct io_uring_cqe **cqe,
+					     unsigned int count, struct __kernel_timespec *timeout,
+					     sigset_t *signals))
+{
+	/* There is one ring at a time. */
+	static __u64 event;
+	int result;
+
+	if (fails("io_uring_enter", EAGAIN))
+		return -errno;
+	change_submissions(ring, &event);
+	result = __real_io_uring_submit_and_wait_timeout(ring, cqe, count, timeout, signals);
+	change_completions(ring, event);
+	return result;
+}

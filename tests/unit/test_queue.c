@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The transfer queue when system calls and transfers fail, by both engines: short
+ * ones are resumed, passing errors repeated, others told with file, offset and
+ * block; io_uring refused; and every error path unwinds.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "actmem_queue.h"
+#include "faults.h"
+
+#define LENGTH		(256ULL << 10)
+#define BLOCK		(32ULL << 10)
+#define BLOCKS		(LENGTH / BLOCK)
+
+struct rig {
+	struct actmem *am;
+	struct actmem_queue *queue;
+	struct actmem_region *region;
+	struct actmem_file *file;
+	char *memory;
+	char path[64];
+	struct held before;
+};
+
+static int open_memfd(struct actmem **am)
+{
+	struct actmem_options options;
+
+	ACTMEM_INIT(&options);
+	options.backend = ACTMEM_BACKEND_MEMFD;
+	options.pages = ACTMEM_PAGES_4K;
+	return actmem_open(am, &options);
+}
+
+static int make_queue(struct actmem *am, enum actmem_engine engine, struct actmem_queue **queue)
+{
+	struct actmem_queue_options options;
+
+	ACTMEM_INIT(&options);
+	options.engine = engine;
+	options.block_bytes = BLOCK;
+	options.depth = 1;
+	options.workers = 1;
+	return actmem_queue_create(am, &options, queue);
+}
+
+static int make_file(struct rig *rig)
+{
+	const char *path = rig->path;
+	struct actmem_file_options options;
+
+	snprintf(rig->path, sizeof(rig->path), "build/tests/unit/queue-%d", getpid());
+	ACTMEM_INIT(&options);
+	options.paths = &path;
+	options.path_count = 1;
+	options.flags = ACTMEM_FILE_CREATE | ACTMEM_FILE_ALLOW_BUFFERED;
+	options.length = LENGTH;
+	return actmem_file_open(rig->queue, &options, &rig->file);
+}
+
+/* Stops at the first failure; tear_down() undoes what was done. */
+static int set_up(struct rig *rig, enum actmem_engine engine)
+{
+	struct actmem_region_options options;
+	void *memory;
+	int error;
+
+	*rig = (struct rig){ .before = held_now() };
+	ACTMEM_INIT(&options);
+	options.length = LENGTH;
+	error = open_memfd(&rig->am);
+	if (!error)
+		error = actmem_region_create(rig->am, &options, &rig->region);
+	if (!error)
+		error = actmem_region_map(rig->region, &memory);
+	rig->memory = error ? NULL : memory;
+	if (!error)
+		error = make_queue(rig->am, engine, &rig->queue);
+	if (!error)
+		error = actmem_queue_attach(rig->queue, rig->region, 0);
+	return error ? error : make_file(rig);
+}
+
+static void tear_down(struct rig *rig)
+{
+	fail_nothing();
+	if (rig->file) {
+		assert_int_equal(actmem_file_close(rig->file), 0);
+		assert_int_equal(unlink(rig->path), 0);
+	}
+	/* A file that could not be opened was not left there either. */
+	assert_int_equal(access(rig->path, F_OK), -1);
+	if (rig->queue) {
+		actmem_queue_detach(rig->queue, rig->region);
+		assert_int_equal(actmem_queue_destroy(rig->queue), 0);
+	}
+	if (rig->region)
+		assert_int_equal(actmem_region_close(rig->region), 0);
+	if (rig->am)
+		assert_int_equal(actmem_close(rig->am), 0);
+	assert_same_held(rig->before);
+}
+
+static int finish(struct rig *rig, int error)
+{
+	struct actmem_completion completion;
+
+	if (error)
+		return error;
+	assert_int_equal(actmem_wait(rig->queue, &completion, 1, ACTMEM_WAIT_FOREVER), 1);
+	assert_int_equal(!completion.result, completion.bytes == LENGTH);
+	assert_string_equal(actmem_error(), completion.words);
+	return completion.result;
+}
+
+static int spill(struct rig *rig)
+{
+	return finish(rig, actmem_spill(rig->queue, rig->file, 0, rig->region, 0, LENGTH, NULL));
+}
+
+static int fill(struct rig *rig)
+{
+	return finish(rig, actmem_fill(rig->queue, rig->file, 0, rig->region, 0, LENGTH, NULL));
+}
+
+static int populate(struct rig *rig)
+{
+	return finish(rig, actmem_queue_populate(rig->queue, rig->region, 0, LENGTH, NULL));
+}
+
+static void write_pattern(struct rig *rig)
+{
+	unsigned int i;
+
+	for (i = 0; i < LENGTH; i++)
+		rig->memory[i] = (char)(i / 7 + i / 4096);
+}
+
+static void assert_pattern(const struct rig *rig)
+{
+	unsigned int i;
+
+	for (i = 0; i < LENGTH; i++)
+		assert_int_equal(rig->memory[i], (char)(i / 7 + i / 4096));
+}
+
+static uint64_t resumed(struct rig *rig)
+{
+	struct actmem_queue_stats stats;
+
+	ACTMEM_INIT(&stats);
+	assert_int_equal(actmem_queue_stats(rig->queue, &stats), 0);
+	return stats.resumed_total;
+}
+
+static void there_and_back(struct rig *rig)
+{
+	write_pattern(rig);
+	assert_int_equal(spill(rig), 0);
+	memset(rig->memory, 0, LENGTH);
+	assert_int_equal(fill(rig), 0);
+	assert_pattern(rig);
+}
+
+static void resumes(enum actmem_engine engine)
+{
+	struct rig rig;
+
+	assert_int_equal(set_up(&rig, engine), 0);
+	there_and_back(&rig);
+	assert_int_equal(resumed(&rig), 0);
+	shorten_transfers(true);
+	there_and_back(&rig);
+	/* 32 KiB are done as 16, 8, 4 and 4. */
+	assert_int_equal(resumed(&rig), 2 * 3 * BLOCKS);
+	shorten_transfers(false);
+	fail_transfers(2, 5, -EAGAIN);
+	there_and_back(&rig);
+	fail_transfers(2, 5, -EINTR);
+	there_and_back(&rig);
+	/* As when the task that a ring belongs to ends; nobody asked for it here. */
+	fail_transfers(2, 1, -ECANCELED);
+	there_and_back(&rig);
+	assert_int_equal(resumed(&rig), 2 * 3 * BLOCKS + 11);
+	tear_down(&rig);
+}
+
+static void tells(enum actmem_engine engine)
+{
+	char place[128];
+	struct rig rig;
+
+	assert_int_equal(set_up(&rig, engine), 0);
+	snprintf(place, sizeof(place), "block 2, %llu bytes at %llu of '%s'", BLOCK, 2 * BLOCK,
+		 rig.path);
+	fail_transfers(3, 1, -EIO);
+	assert_fails(fill(&rig), EIO, place);
+	assert_non_null(strstr(actmem_error(), "fill: "));
+	fail_transfers(3, 1, -ENOSPC);
+	assert_fails(spill(&rig), ENOSPC, place);
+	assert_non_null(strstr(actmem_error(), "make room"));
+	fail_transfers(3, 1, 0);
+	assert_fails(fill(&rig), ENODATA, place);
+	fail_transfers(3, 1, 0);
+	assert_fails(spill(&rig), EIO, place);
+	/* What never passes is an error in the end. */
+	fail_transfers(1, UINT32_MAX, -EAGAIN);
+	assert_fails(fill(&rig), EAGAIN, "block 0");
+	fail_transfers(0, 0, 0);
+	fail_every("move_pages", EIO);
+	assert_fails(populate(&rig), EIO, "move_pages");
+	fail_nothing();
+	there_and_back(&rig);
+	tear_down(&rig);
+}
+
+/* All that a program does, each call in turn failing. */
+static void sweep(enum actmem_engine engine)
+{
+	unsigned int nth, failures = 0;
+	struct rig rig;
+	int error;
+
+	for (nth = 1; ; nth++) {
+		bool was_reached;
+
+		fail_nth(nth);
+		error = set_up(&rig, engine);
+		if (!error)
+			error = spill(&rig);
+		if (!error)
+			error = fill(&rig);
+		if (!error)
+			error = populate(&rig);
+		was_reached = fail_nth_was_reached();
+		if (error)
+			assert_true(*actmem_error());
+		failures += !!error;
+		tear_down(&rig);
+		if (!was_reached)
+			break;
+	}
+	assert_int_equal(error, 0);
+	assert_true(failures > 20);
+	print_message("# %u calls failed in turn, %u were errors\n", nth - 1, failures);
+}
+
+/* Where io_uring is refused for good there is nothing of it to be tested. */
+static void skip_without_uring(void)
+{
+	struct actmem_queue *queue;
+	struct actmem *am;
+	int error;
+
+	assert_int_equal(open_memfd(&am), 0);
+	error = make_queue(am, ACTMEM_ENGINE_URING, &queue);
+	if (!error)
+		assert_int_equal(actmem_queue_destroy(queue), 0);
+	assert_int_equal(actmem_close(am), 0);
+	if (error == -EPERM || error == -ENOSYS)
+		skip();
+	assert_int_equal(error, 0);
+}
+
+static void test_uring_resumes(void **state)
+{
+	skip_without_uring();
+	resumes(ACTMEM_ENGINE_URING);
+}
+
+static void test_workers_resume(void **state)
+{
+	resumes(ACTMEM_ENGINE_WORKERS);
+}
+
+static void test_uring_tells(void **state)
+{
+	skip_without_uring();
+	tells(ACTMEM_ENGINE_URING);
+}
+
+static void test_workers_tell(void **state)
+{
+	tells(ACTMEM_ENGINE_WORKERS);
+}
+
+static void test_uring_sweep(void **state)
+{
+	skip_without_uring();
+	sweep(ACTMEM_ENGINE_URING);
+}
+
+static void test_workers_sweep(void **state)
+{
+	sweep(ACTMEM_ENGINE_WORKERS);
+}
+
+static void test_refused(void **state)
+{
+	struct actmem_queue *queue;
+	struct actmem *am;
+
+	assert_int_equal(open_memfd(&am), 0);
+	fail_call("io_uring_setup", 1, EPERM);
+	assert_int_equal(make_queue(am, ACTMEM_ENGINE_AUTO, &queue), 0);
+	assert_non_null(strstr(actmem_queue_describe(queue), "workers: io_uring is refused"));
+	assert_int_equal(actmem_queue_destroy(queue), 0);
+	fail_call("io_uring_setup", 1, EINVAL);
+	assert_fails(make_queue(am, ACTMEM_ENGINE_URING, &queue), ENOSYS, "older than Linux 6.1");
+	/* This is no refusal, which would lead elsewhere. */
+	fail_call("io_uring_setup", 1, ENOMEM);
+	assert_fails(make_queue(am, ACTMEM_ENGINE_AUTO, &queue), ENOMEM, "io_uring_setup");
+	fail_call("register_files_sparse", 1, EMFILE);
+	assert_fails(make_queue(am, ACTMEM_ENGINE_AUTO, &queue), EMFILE, "RLIMIT_NOFILE");
+	fail_nothing();
+	assert_int_equal(actmem_close(am), 0);
+}
+
+static void test_registration(void **state)
+{
+	struct rig rig;
+
+	skip_without_uring();
+	assert_int_equal(set_up(&rig, ACTMEM_ENGINE_URING), 0);
+	assert_int_equal(actmem_queue_detach(rig.queue, rig.region), 0);
+	fail_call("register_buffer", 1, ENOMEM);
+	assert_fails(actmem_queue_attach(rig.queue, rig.region, 0), ENOMEM, "RLIMIT_MEMLOCK");
+	assert_null(strstr(actmem_queue_describe(rig.queue), "without registered"));
+	fail_call("register_buffer", 1, EOPNOTSUPP);
+	assert_int_equal(actmem_queue_attach(rig.queue, rig.region, 0), 0);
+	assert_non_null(strstr(actmem_queue_describe(rig.queue), "without registered"));
+	there_and_back(&rig);
+	tear_down(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_uring_resumes),
+		cmocka_unit_test(test_workers_resume),
+		cmocka_unit_test(test_uring_tells),
+		cmocka_unit_test(test_workers_tell),
+		cmocka_unit_test(test_uring_sweep),
+		cmocka_unit_test(test_workers_sweep),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_registration),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

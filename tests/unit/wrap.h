@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * How calls are wrapped, for the files that do it.
+ */
+#ifndef UNIT_WRAP_H
+#define UNIT_WRAP_H
+
+#include <stdbool.h>
+
+/* Whether this call shall fail; sets errno, to @usual unless a test chose. */
+bool fails(const char *call, int usual);
+
+#define WRAP(type, name, parameters)		\
+	type __real_##name parameters;		\
+	type __wrap_##name parameters;		\
+	type __wrap_##name parameters
+
+#endif /* UNIT_WRAP_H */
