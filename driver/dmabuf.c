@@ -294,6 +294,9 @@ static int dmabuf_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
 {
 	struct export *export = dmabuf->priv;
 
+	/* An importer may have come by a file of its own that is open for writing. */
+	if (!export->writable && vma->vm_flags & VM_MAYWRITE)
+		return -EACCES;
 	vma->vm_pgoff += ACTMEM_SMALL_PAGES(export->first);
 	vma_set_file(vma, export->file);
 	return actmem_map_anywhere(actmem_file_region(export->file), vma);
@@ -414,13 +417,22 @@ static struct export *alloc_export(struct file *file, unsigned long first, unsig
 	if (!export)
 		return ERR_PTR(-ENOMEM);
 	if (writable) {
-		err = mapping_map_writable(file->f_mapping);
-		if (err) {
-			kvfree(export);
-			return ERR_PTR(err);
-		}
+		err = actmem_import_is_sealed(actmem_file_region(file)) ? -EPERM :
+		      mapping_map_writable(file->f_mapping);
+		if (err)
+			goto free;
 	}
-	export->file = get_file(file);
+	/*
+	 * One of its own, which cannot be mapped as such: of a mapping's file any part
+	 * can be mapped in its stead (remap_file_pages), which may be none of these.
+	 */
+	export->file = dentry_open(&file->f_path, (writable ? O_RDWR : O_RDONLY) | O_LARGEFILE,
+				   current_cred());
+	if (IS_ERR(export->file)) {
+		err = PTR_ERR(export->file);
+		goto unmap;
+	}
+	export->file->private_data = export;
 	export->first = first;
 	export->count = count;
 	export->unit_bytes = unit_bytes;
@@ -429,6 +441,13 @@ static struct export *alloc_export(struct file *file, unsigned long first, unsig
 	mutex_init(&export->lock);
 	INIT_LIST_HEAD(&export->attachments);
 	return export;
+
+unmap:
+	if (writable)
+		mapping_unmap_writable(file->f_mapping);
+free:
+	kvfree(export);
+	return ERR_PTR(err);
 }
 
 /* EIO if the hardware has erred in it, which of our own pages the slot knows. */

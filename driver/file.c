@@ -61,7 +61,7 @@ static ssize_t read_piece(struct actmem_region *region, loff_t position, size_t 
 	if (copy_is_poisoned(extent.folio, extent.offset, *length))
 		copied = -EIO;
 	else
-		copied = copy_to_iter(folio_address(extent.folio) + extent.offset, *length, to);
+		copied = _copy_mc_to_iter(folio_address(extent.folio) + extent.offset, *length, to);
 	folio_put(extent.folio);
 	return copied;
 }

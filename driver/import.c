@@ -38,7 +38,18 @@ static bool is_shmem(const struct inode *inode)
 /* F_SEAL_SEAL of files that cannot be sealed. */
 static unsigned int seals_of(struct inode *inode)
 {
-	return is_hugetlb(inode) ? HUGETLBFS_I(inode)->seals : SHMEM_I(inode)->seals;
+	return READ_ONCE(*(is_hugetlb(inode) ? &HUGETLBFS_I(inode)->seals :
+					       &SHMEM_I(inode)->seals));
+}
+
+/*
+ * Whether nobody may begin to write to the file any more. F_SEAL_WRITE cannot come
+ * while it is imported, F_SEAL_FUTURE_WRITE can at any time.
+ */
+bool actmem_import_is_sealed(const struct actmem_region *region)
+{
+	return region->import && seals_of(file_inode(region->import->file)) &
+				 (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE);
 }
 
 /* Bytes that pages of the file have, at least. */
@@ -179,6 +190,7 @@ static void let_file_go(struct actmem_import *import)
 	mutex_lock(&imports_lock);
 	list_del_init(&import->entry);
 	mutex_unlock(&imports_lock);
+	mapping_unmap_writable(import->mapping);
 	fput(import->file);
 }
 
@@ -230,11 +242,16 @@ int actmem_import(struct actmem_region *region, struct file *file, u64 offset,
 	struct actmem_import *import;
 	int err;
 
+	/* Whoever has the region can write: the file cannot be sealed against that. */
+	if (mapping_map_writable(file->f_mapping))
+		return actmem_import_failed(why, -EPERM, 0, 0);
 	import = kzalloc(sizeof(*import), GFP_KERNEL_ACCOUNT);
-	if (!import)
+	if (!import) {
+		mapping_unmap_writable(file->f_mapping);
 		return -ENOMEM;
+	}
 	region->import = import;
-	mutex_init(&import->map_lock);
+	spin_lock_init(&import->map_lock);
 	INIT_LIST_HEAD(&import->entry);
 	import->file = get_file(file);
 	import->mapping = file->f_mapping;

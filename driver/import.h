@@ -8,7 +8,7 @@
 #define _ACTMEM_IMPORT_H
 
 #include <linux/mm.h>
-#include <linux/mutex.h>
+#include <linux/spinlock.h>
 
 #include "actmem.h"
 
@@ -52,8 +52,8 @@ struct actmem_import {
 	struct folio **folios;
 	atomic_t *exports;
 	struct page *batch[ACTMEM_IMPORT_BATCH];
-	/* Protects what follows. */
-	struct mutex map_lock;
+	/* Protects what follows. Who lets go of it last may free it. */
+	spinlock_t map_lock;
 	unsigned long mappings;
 	struct file *holder;
 	const struct vm_operations_struct *file_ops;
@@ -94,6 +94,7 @@ static inline int actmem_import_failed(struct actmem_why *why, int err, u64 want
 int actmem_import_check(struct file *file, u64 offset, u64 length, struct actmem_why *why);
 int actmem_import(struct actmem_region *region, struct file *file, u64 offset,
 		  struct actmem_why *why);
+bool actmem_import_is_sealed(const struct actmem_region *region);
 bool actmem_import_give_back(struct actmem_region *region);
 void actmem_import_free(struct actmem_region *region);
 u64 actmem_import_page_bytes(const struct actmem_region *region);

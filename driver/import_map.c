@@ -21,9 +21,9 @@ static void open_mapping(struct vm_area_struct *vma)
 {
 	struct actmem_import *import = import_of(vma);
 
-	mutex_lock(&import->map_lock);
+	spin_lock(&import->map_lock);
 	import->mappings++;
-	mutex_unlock(&import->map_lock);
+	spin_unlock(&import->map_lock);
 	if (import->file_ops->open)
 		import->file_ops->open(vma);
 }
@@ -35,10 +35,10 @@ static void close_mapping(struct vm_area_struct *vma)
 
 	if (import->file_ops->close)
 		import->file_ops->close(vma);
-	mutex_lock(&import->map_lock);
+	spin_lock(&import->map_lock);
 	if (!--import->mappings)
 		holder = import->holder;
-	mutex_unlock(&import->map_lock);
+	spin_unlock(&import->map_lock);
 	/* May be the end of the region. */
 	if (holder)
 		fput(holder);
@@ -69,16 +69,19 @@ int actmem_import_mmap(struct actmem_region *region, struct vm_area_struct *vma)
 	if (!IS_ALIGNED(vma->vm_start | vma->vm_end | (u64)vma->vm_pgoff << PAGE_SHIFT,
 			import->map_bytes))
 		return -EINVAL;
+	/* The kernel has asked the region's file for seals, which has none. */
+	if (vma->vm_flags & VM_MAYWRITE && actmem_import_is_sealed(region))
+		return -EPERM;
 	vma_set_file(vma, import->file);
 	err = actmem_mmap_file(import->file, vma);
 	if (err)
 		return err;
-	mutex_lock(&import->map_lock);
+	spin_lock(&import->map_lock);
 	set_operations(import, vma->vm_ops);
 	vma->vm_ops = &import->vm_ops;
 	if (!import->mappings++)
 		import->holder = get_file(file);
-	mutex_unlock(&import->map_lock);
+	spin_unlock(&import->map_lock);
 	return 0;
 }
 

@@ -32,6 +32,11 @@ static int machine_check(struct notifier_block *block, unsigned long value, void
 
 	if (!mce || mce_is_correctable(mce) || !mce_usable_address(mce))
 		return NOTIFY_DONE;
+	/* As newer kernels have it: other addresses of theirs are not the machine's. */
+	if ((boot_cpu_data.x86_vendor == X86_VENDOR_AMD ||
+	     boot_cpu_data.x86_vendor == X86_VENDOR_HYGON) &&
+	    !(mce->status & MCI_STATUS_POISON))
+		return NOTIFY_DONE;
 	actmem_poison_report((mce->addr & GENMASK_ULL(boot_cpu_data.x86_phys_bits - 1, 0)) >>
 			     PAGE_SHIFT);
 	return NOTIFY_OK;

@@ -48,6 +48,9 @@ static vm_fault_t actmem_fault(struct vm_fault *vmf)
 
 	if (index >= region->page_count)
 		return VM_FAULT_SIGBUS;
+	/* An importer's mapping of a dma-buf, which came to count too late for the seal. */
+	if (actmem_is_sealed(region) && vmf->vma->vm_flags & VM_MAYWRITE)
+		return VM_FAULT_SIGBUS;
 	folio = actmem_slot_get(region, index) ?: demand(region, index);
 	if (IS_ERR(folio))
 		return PTR_ERR(folio) == -EHWPOISON ? VM_FAULT_HWPOISON : VM_FAULT_SIGBUS;
@@ -122,6 +125,9 @@ int actmem_map_anywhere(struct actmem_region *region, struct vm_area_struct *vma
 {
 	unsigned long flags = VM_DONTEXPAND | VM_DONTDUMP;
 
+	/* Of a dma-buf's importer it may be, who would have pages mapped in other ways. */
+	if (vma->vm_flags & (VM_IO | VM_PFNMAP | VM_MIXEDMAP))
+		return -EINVAL;
 	/* VM_MAYSHARE, as a read-only descriptor's shared mapping lacks VM_SHARED. */
 	if (!(vma->vm_flags & VM_MAYSHARE))
 		return -EINVAL;
@@ -145,6 +151,9 @@ int actmem_mmap(struct file *file, struct vm_area_struct *vma)
 
 	if (!region)
 		return -ENODATA;
+	/* The file of a dma-buf, which may be of a part alone. */
+	if (file->private_data)
+		return -EACCES;
 	if (!IS_ALIGNED(vma->vm_start, ACTMEM_PAGE_BYTES) ||
 	    !range_is_valid(region, vma->vm_end - vma->vm_start, vma->vm_pgoff))
 		return -EINVAL;

@@ -26,7 +26,8 @@
 
 char actmem_page_notes[ACTMEM_PAGE_NOTES];
 
-static DEFINE_SPINLOCK(reports_lock);
+/* Raw, as a probe of a tracepoint must not sleep, on PREEMPT_RT either. */
+static DEFINE_RAW_SPINLOCK(reports_lock);
 static DEFINE_KFIFO(reports, unsigned long, REPORTS_MAX);
 /* More were reported than there is room for: every page is to be looked at. */
 static bool reports_lost;
@@ -146,11 +147,22 @@ static void settle_work(struct work_struct *work)
 		schedule_delayed_work(&settler, SETTLE_INTERVAL);
 }
 
+static bool next_report(unsigned long *pfn)
+{
+	unsigned long flags;
+	bool found;
+
+	raw_spin_lock_irqsave(&reports_lock, flags);
+	found = kfifo_get(&reports, pfn);
+	raw_spin_unlock_irqrestore(&reports_lock, flags);
+	return found;
+}
+
 static void report_work(struct work_struct *work)
 {
 	unsigned long pfn;
 
-	while (kfifo_out_spinlocked(&reports, &pfn, 1, &reports_lock))
+	while (next_report(&pfn))
 		check_regions(pfn);
 	if (xchg(&reports_lost, false))
 		check_regions(ANY_PFN);
@@ -162,11 +174,15 @@ static DECLARE_WORK(reporter, report_work);
 /* There is an error in this small page, whoever's it is. Does not sleep. */
 void actmem_poison_report(unsigned long pfn)
 {
+	unsigned long flags;
+
 	if (!pfn_valid(pfn))
 		return;
 	WRITE_ONCE(suspected, true);
-	if (!kfifo_in_spinlocked(&reports, &pfn, 1, &reports_lock))
+	raw_spin_lock_irqsave(&reports_lock, flags);
+	if (!kfifo_put(&reports, pfn))
 		WRITE_ONCE(reports_lost, true);
+	raw_spin_unlock_irqrestore(&reports_lock, flags);
 	schedule_work(&reporter);
 }
 

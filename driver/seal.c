@@ -12,6 +12,7 @@
 #include <linux/fs.h>
 
 #include "actmem.h"
+#include "import.h"
 
 /* References of GUP-fast and of unmappings not yet flushed last for an instant. */
 #define SEAL_TRIES	5
@@ -28,6 +29,8 @@ bool actmem_is_sealed(const struct actmem_region *region)
 /* EPERM once it is sealed; otherwise it is not until actmem_end_write(). */
 int actmem_begin_write(struct actmem_region *region)
 {
+	if (actmem_import_is_sealed(region))
+		return -EPERM;
 	return atomic_inc_unless_negative(&region->writers) ? 0 : -EPERM;
 }
 

@@ -98,7 +98,12 @@ void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct 
 	if (region->inode)
 		inode_add_bytes(region->inode, ACTMEM_PAGE_BYTES);
 	spin_unlock(&region->lock);
-	/* Who looked for a page that had erred may have come by before it was here. */
+	/*
+	 * Who looked for a page that had erred may have come by before it was here. The
+	 * slot is filled before the question, as who reports an error has it asked
+	 * before looking at slots.
+	 */
+	smp_mb();
 	if (actmem_poison_is_suspected())
 		actmem_poison_check(region, index);
 }

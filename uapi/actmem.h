@@ -266,6 +266,10 @@ struct actmem_ioctl_create {
  * write(2) fail with EIO there, and @poisoned_bytes of INFO does not count it.
  *
  * The file must not become shorter: a memfd that can be sealed needs F_SEAL_SHRINK.
+ * It cannot be sealed against writing while it is imported (F_SEAL_WRITE is EBUSY);
+ * with F_SEAL_FUTURE_WRITE nobody begins to write by the region any more, either
+ * (EPERM). A mapping of the region is one of the file: who has it comes by
+ * remap_file_pages(2) to all of the file, so import a file of its own.
  * If its owner truncates another, or punches a hole, the region keeps the pages
  * that it has, while mappings show what the file has instead; COPY, EXPORT, read(2)
  * and write(2) fail with ESTALE there. Memory is a region once: EBUSY if one has a

@@ -386,8 +386,17 @@ TEST_F(import, seals)
 	EXPECT_EQ(ACTMEM_WHY_IMPORT, arg.why.reason);
 	ASSERT_EQ(0, fcntl(sealed, F_ADD_SEALS, F_SEAL_SHRINK));
 	ASSERT_LE(0, refusal(self->device, sealed, 0, BYTES, &arg));
-	/* Nobody can take away what may be written to. */
-	EXPECT_EQ(-1, fcntl(sealed, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_WRITE));
+	/* Nobody can take away what may be written to, also if its pages are others by now. */
+	EXPECT_EQ(-1, fcntl(sealed, F_ADD_SEALS, F_SEAL_WRITE));
+	EXPECT_EQ(0, fallocate(sealed, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, BYTES));
+	EXPECT_EQ(-1, fcntl(sealed, F_ADD_SEALS, F_SEAL_WRITE));
+	EXPECT_EQ(EBUSY, errno);
+	/* Nobody begins to write any more. */
+	ASSERT_EQ(0, fcntl(sealed, F_ADD_SEALS, F_SEAL_FUTURE_WRITE));
+	EXPECT_EQ(MAP_FAILED, mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, arg.fd, 0));
+	EXPECT_EQ(MAP_FAILED, mmap(NULL, BYTES, PROT_READ, MAP_SHARED, arg.fd, 0));
+	EXPECT_EQ(-1, pwrite(arg.fd, "x", 1, 0));
+	EXPECT_EQ(EPERM, errno);
 	close(arg.fd);
 	ASSERT_EQ(0, fcntl(sealed, F_ADD_SEALS, F_SEAL_WRITE));
 	EXPECT_EQ(-EPERM, refusal(self->device, sealed, 0, BYTES, &arg));
