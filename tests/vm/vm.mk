@@ -109,15 +109,19 @@ check-strict-driver: $(B)/vm/init $(STRICT_TESTS) $(DRIVER_TESTS)
 		-- $(firstword $(STRICT_TESTS)) \
 		$(addprefix --and ,$(wordlist 2,9,$(STRICT_TESTS)) $(DRIVER_TESTS))
 
+# Without those that reserve a page of 1 GiB: Linux 6.12 walks beyond page_ext's
+# sections when it makes one while page_owner or page_table_check is on, and dies.
+STRICT_FAR := $(filter-out %/import_gib %/pages_1g,$(FAR_PROGRAMS))
+
 # What KASAN takes comes on top, or the regions would be refused as too large.
-check-strict-far: $(B)/vm/init $(FAR_PROGRAMS)
+check-strict-far: $(B)/vm/init $(STRICT_FAR)
 	@mkdir -p $(B)/check
 	@importer=$(call module_of,strict,importer) && \
 	tests/vm/run --kernel strict --tap --memory 8G --numa 2 --cpu $(FAR_CPU) --parameter swiotlb=force \
 		--timeout 2400 --log $(B)/check/strict-far.kernel-log \
 		--file "$$importer:/vm/modules/importer.ko" \
-		-- $(firstword $(FAR_PROGRAMS)) \
-		$(addprefix --and ,$(wordlist 2,$(words $(FAR_PROGRAMS)),$(FAR_PROGRAMS)))
+		-- $(firstword $(STRICT_FAR)) \
+		$(addprefix --and ,$(wordlist 2,$(words $(STRICT_FAR)),$(STRICT_FAR)))
 
 STRICT_DEVICES = $(VM_PROGRAMS) $(LIB_TEST_PROGRAMS)
 
