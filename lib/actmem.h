@@ -392,8 +392,9 @@ int actmem_region_info(struct actmem_region *region,
  * Allocates the pages that are missing in a range, zeroed, placed, verified and
  * pinned as by actmem_region_create(), and with its errors; those that are there
  * stay as they are. @offset and @length: multiples of the region's page size (of
- * 2 MiB on the driver, whatever was imported), @length not 0 (-EINVAL). What could be had before an error is kept. Several
- * threads may populate at once, and it is best done before the pages are wanted.
+ * 2 MiB on the driver, whatever was imported), @length not 0 (-EINVAL). What could
+ * be had before an error is kept. Several threads may populate at once, and it is
+ * best done before the pages are wanted.
  *
  * -EOPNOTSUPP: a driver that is too old.  -EIO  a page from another node, or one
  * in the range is lost to a hardware error: discard it.  -EPERM, here and below:
