@@ -85,7 +85,7 @@ static void test_transfers(struct actmem_queue *queue, struct actmem_region *reg
 	set_close(&set);
 }
 
-/* A handle takes regions of either backend, if none was asked for. */
+/* A handle of the driver takes regions of either backend, if none was asked for. */
 static void test_other_backend(enum actmem_engine engine)
 {
 	struct actmem_region *region, *own;
@@ -97,7 +97,6 @@ static void test_other_backend(enum actmem_engine engine)
 	if (actmem_open(&am, &options))
 		tap_bail("actmem_open");
 	if (!on_driver(am)) {
-		tap_skip("no driver, hence no other backend");
 		returns(actmem_close(am), 0);
 		return;
 	}
