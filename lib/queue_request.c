@@ -114,8 +114,10 @@ static int check_request(const struct actmem_queue *queue, const struct request 
 		return check_copy(queue, request);
 	default:
 		error = check_pages(request->region, request->offset, request->length);
-		return error ? error : region_check_writable(request->region,
-							     request->kind == REQUEST_DISCARD);
+		if (error)
+			return error;
+		return request->kind == REQUEST_DISCARD ? region_check_discard(request->region) :
+		       region_check_writable(request->region, false);
 	}
 }
 

@@ -346,6 +346,14 @@ int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64
 				       region->backend->populate);
 }
 
+int region_check_discard(const struct actmem_region *region)
+{
+	if (!region->backing.imported)
+		return region_check_writable(region, true);
+	return fail(EOPNOTSUPP, "the region is of imported memory%s, which is not discarded; to give memory back is for the owner of its file",
+		    region->backing.pages == ACTMEM_PAGES_1G ? ", as pages of 1 GiB are" : "");
+}
+
 int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_t length)
 {
 	int error;
@@ -353,9 +361,8 @@ int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_
 	if (!region)
 		return fail(EINVAL, "actmem_region_discard: no region");
 	error = check_owner(region->am);
-	if (!error && region->backing.imported)
-		error = fail(EOPNOTSUPP, "the region is of imported memory%s, which is not discarded; to give memory back is for the owner of its file",
-			     region->backing.pages == ACTMEM_PAGES_1G ? ", as pages of 1 GiB are" : "");
+	if (!error)
+		error = region_check_discard(region);
 	return error ? error : change_range(region, offset, length, true,
 				       region->backend->discard);
 }

@@ -19,6 +19,9 @@ void region_close(struct actmem_region *region);
 /* 0; -EPERM with words for one opened only to read, or, with @sealed_too, sealed. */
 int region_check_writable(const struct actmem_region *region, bool sealed_too);
 
+/* Whether pages of it may be discarded. 0 or -errno with words. */
+int region_check_discard(const struct actmem_region *region);
+
 /* Of actmem_region_copy(): backends, ranges, and whether it may be written to. */
 int region_check_copy(const struct actmem_region *to, uint64_t offset,
 		      const struct actmem_region *from, uint64_t from_offset, uint64_t length);
