@@ -405,8 +405,8 @@ static int make(const struct region_request *request, struct backing *backing, b
 /*
  * Makers of the same name may each take memory that does not suffice for two. So
  * each has the directory locked, shared, and who gets too little waits until it has
- * it alone: by then one of them is through, or this one can. Where everybody
- * may hold such a lock (/dev/shm) nobody waits for it.
+ * it alone: by then one of them is through, or this one can. Who may open a
+ * directory may lock it: where everybody may (/dev/shm) nobody waits for that.
  */
 static int lock_folder(const char *folder, int how, int *lock)
 {
@@ -415,12 +415,19 @@ static int lock_folder(const char *folder, int how, int *lock)
 	*lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (*lock < 0)
 		return fail(errno, "cannot open %s (%s)", folder, strerror(errno));
-	if (fstat(*lock, &stat) || stat.st_mode & S_IWOTH)
+	if (fstat(*lock, &stat) || stat.st_mode & (S_IROTH | S_IWOTH))
 		return 0;
 	while (flock(*lock, how))
 		if (errno != EINTR)
 			break;
 	return 0;
+}
+
+/* A child that was forked meanwhile has the descriptor too, and would keep the lock. */
+static void unlock_folder(int lock)
+{
+	flock(lock, LOCK_UN);
+	close(lock);
 }
 
 int memfd_open_name(const struct region_request *request, struct backing *backing)
@@ -444,7 +451,7 @@ int memfd_open_name(const struct region_request *request, struct backing *backin
 		/* It may have been made while this one waited. */
 		if (access(request->path, F_OK))
 			error = make(request, backing, &linked);
-		close(lock);
+		unlock_folder(lock);
 		if (linked)
 			return error;
 		if (error && access(request->path, F_OK)) {
