@@ -168,9 +168,14 @@ int name_open(const struct region_request *request, int flags, int *fd, struct s
 	if (!stat(path, found) && !S_ISREG(found->st_mode))
 		return fail(EINVAL, "%s is no file, so no region", path);
 	flags |= request->open & ACTMEM_OPEN_READ ? O_RDONLY : O_RDWR;
-	*fd = open(path, flags | O_CLOEXEC | O_NOCTTY, 0600);
+	/* Where everybody may write, somebody may have a heap's name lead to another file. */
+	flags |= request->own ? O_NOFOLLOW : 0;
+	/* What has become a FIFO since does not block. */
+	*fd = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
 	if (*fd < 0 && errno == ENOENT)
 		return fail(ENOENT, "%s does not exist", path);
+	if (*fd < 0 && errno == ELOOP && request->own)
+		return fail(ELOOP, "%s is a symbolic link; remove it, or take another name", path);
 	if (*fd < 0)
 		return fail(errno, "cannot open %s (%s)", path, strerror(errno));
 	if (fstat(*fd, found)) {
