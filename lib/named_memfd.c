@@ -379,6 +379,10 @@ static int find_made(const struct region_request *request, const struct backing 
 		backing->nodes = made->nodes;
 		if (made->fallbacks)
 			fail(0, "%s", words);
+	} else if (request->open & ACTMEM_OPEN_EXCLUSIVE) {
+		memfd_release(backing);
+		return fail(EEXIST, "%s was replaced by another file as soon as it was made",
+			    request->path);
 	}
 	return 0;
 }
@@ -441,7 +445,8 @@ int memfd_open_name(const struct region_request *request, struct backing *backin
 	for (;;) {
 		if (exclusive && !access(request->path, F_OK))
 			return fail(EEXIST, "%s is there already", request->path);
-		error = find(request, backing);
+		/* What has come to be there since is not opened: the next round tells. */
+		error = exclusive ? -ENOENT : find(request, backing);
 		if (error != -ENOENT || !(request->open & ACTMEM_OPEN_CREATE))
 			return error;
 		error = lock_folder(folder, how, &lock);

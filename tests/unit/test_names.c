@@ -173,6 +173,25 @@ static void test_second_try(void **state)
 	assert_int_equal(actmem_close(am), 0);
 }
 
+/* Somebody else makes it right after this one saw that it is not there. */
+static void test_exclusive_race(void **state)
+{
+	struct actmem *am = opened(ACTMEM_BACKEND_MEMFD, NULL);
+	struct actmem_region *region;
+	struct held before;
+
+	assert_int_equal(open_name(am, LENGTH, ACTMEM_OPEN_CREATE, 0, &region), 0);
+	assert_int_equal(actmem_region_close(region), 0);
+	before = held_now();
+	fail_call("access", 1, ENOENT);
+	assert_fails(open_name(am, LENGTH, ACTMEM_OPEN_CREATE | ACTMEM_OPEN_EXCLUSIVE, 0, &region),
+		     EEXIST, "there already");
+	fail_nothing();
+	assert_same_held(before);
+	assert_int_equal(actmem_close(am), 0);
+	assert_complete(path, LENGTH);
+}
+
 /* Pages of a region that was found lie on another node than is wanted. */
 static void test_found_elsewhere(void **state)
 {
@@ -372,6 +391,7 @@ int main(void)
 		cmocka_unit_test(test_sweep),
 		cmocka_unit_test(test_words),
 		cmocka_unit_test(test_second_try),
+		cmocka_unit_test(test_exclusive_race),
 		cmocka_unit_test(test_found_elsewhere),
 		cmocka_unit_test_setup_teardown(test_driver_makes, setup_driver, teardown_driver),
 		cmocka_unit_test_setup_teardown(test_driver_refuses, setup_driver, teardown_driver),
