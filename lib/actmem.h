@@ -529,7 +529,8 @@ struct actmem_heap_stats {
  * (-EBUSY from actmem_alloc()); several processes of one job need a name each.
  * They stay when heaps are trimmed or destroyed and when the process ends, and
  * the next one with that name takes them as they are: what it finds in its
- * blocks is what the last one left. They must be its user's own. rm removes them.
+ * blocks is what the last one left. They must be its user's own, and no symbolic
+ * links. rm removes them.
  */
 int actmem_heap_create(struct actmem *am,
 		       const struct actmem_heap_options *options,
