@@ -107,7 +107,7 @@ static void test_refusals(struct actmem *am)
 	returns(open_name(am, path, LENGTH, ACTMEM_OPEN_CREATE | ACTMEM_OPEN_READ, &region), -EINVAL);
 	returns(open_name(am, "", LENGTH, ACTMEM_OPEN_CREATE, &region), -EINVAL);
 	returns(open_name(am, folder, LENGTH, ACTMEM_OPEN_CREATE, &region), -EINVAL);
-	says("no file");
+	says("is a folder; add a name: ");
 	ACTMEM_INIT(&options);
 	options.length = LENGTH;
 	options.name = "label";

@@ -138,6 +138,25 @@ def refusals_say_what_to_do():
                         environment=clean_environment(ACTMEM_BACKEND="memfd"))
         expect(result, 1, "", ["no hugetlb pages", "mount -t hugetlbfs", "ACTMEM_ALLOW=thp,4k"])
         assert not os.listdir(folder), os.listdir(folder)
+        expect(run(folder, "echo", "ran"), 1, "", ["is a folder", f"{folder}/NAME"])
+        assert not os.path.exists(f"{folder}.0")
+
+
+@case
+def the_file_system_of_dev_has_no_regions():
+    if not ISOLATED:
+        raise Skip("needs a mount namespace of its own")
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            mount("-t", "devtmpfs", "none", folder)
+        except subprocess.CalledProcessError as error:
+            raise Skip("devtmpfs cannot be mounted") from error
+        try:
+            for name in ("null", "no-such-device"):
+                expect(run(f"{folder}/{name}", "echo", "ran"), 1, "", ["type devtmpfs", "mount -t"])
+                assert not os.path.exists(f"{folder}/{name}.0")
+        finally:
+            subprocess.run(["umount", folder], check=True)
 
 
 @case
