@@ -176,6 +176,23 @@ def another_users_file_is_not_taken():
                                                     **ENVIRONMENT)) as process:
             words = process.communicate()[1]
         assert process.returncode == 1 and "belongs to user 65534" in words, words
+        expect(run(f"{folder}/job", "echo", "ran"), 1, "", "belongs to user 65534")
+
+
+@case
+def what_a_heap_could_not_take_is_told_before():
+    with mounted() as folder:
+        with open(f"{folder}/job.0", "wb") as file:
+            file.truncate(4096)
+        expect(run(f"{folder}/job", "echo", "ran"), 1, "", ["job.0", "4096 bytes", "remove it"])
+        with open(f"{folder}/job.0", "wb") as file:
+            file.truncate(4095)
+        expect(run(f"{folder}/job", "echo", "ran"), 1, "", ["job.0", "4095 bytes", "remove it"])
+        os.unlink(f"{folder}/job.0")
+        expect(run(f"{folder}/job", "echo", "ran"), 0, "ran\n")
+        result = actmem("run", "--name", f"{folder}/job", "--heap-grow", "4M", "--heap-limit", "4M",
+                        "echo", "ran", environment=clean_environment(**ENVIRONMENT))
+        expect(result, 1, "", ["job.0 is there with 8.0 MiB", "ACTMEM_HEAP_LIMIT"])
 
 
 if __name__ == "__main__":
