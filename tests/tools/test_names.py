@@ -112,7 +112,12 @@ def a_relative_name_is_where_run_was_called():
     with mounted() as folder:
         result = run("./job", "sh", "-c", "cd /; echo $ACTMEM_NAME", cwd=folder)
         expect(result, 0, f"{folder}/./job\n")
+        result = actmem("run", "--heap-grow", "8M", "sh", "-c", "cd /; echo $ACTMEM_NAME",
+                        environment=clean_environment(ACTMEM_NAME="./job", **ENVIRONMENT),
+                        cwd=folder)
+        expect(result, 0, f"{folder}/./job\n")
         assert os.listdir(folder) == ["job.0"], os.listdir(folder)
+        expect(run("", "echo", "ran", cwd=folder), 2, "", "name is empty")
 
 
 @case
