@@ -80,10 +80,15 @@ static int check_space(const struct region_request *request, const struct statfs
 
 	if (!files->f_blocks || available >= request->length)
 		return 0;
-	return fail(ENOSPC, "the file system of %s has %s left of %s wanted; remove files there, or as root raise its size= with `mount -o remount,size=%lluM %s`",
-		    request->path, BYTES_TEXT(available), BYTES_TEXT(request->length),
-		    ((unsigned long long)files->f_blocks * (unsigned long long)files->f_bsize +
-		     request->length - available + (1 << 20) - 1) >> 20, MOUNT_TEXT(device));
+	fail(ENOSPC, "the file system of %s has %s left of %s wanted; remove files there, or as root ",
+	     request->path, BYTES_TEXT(available), BYTES_TEXT(request->length));
+	if (files->f_type == HUGETLBFS_MAGIC)
+		fail_more("mount another one with a larger size= (hugetlbfs keeps the size it was mounted with)");
+	else
+		fail_more("raise its size= with `mount -o remount,size=%lluM %s`",
+			  ((unsigned long long)files->f_blocks * (unsigned long long)files->f_bsize +
+			   request->length - available + (1 << 20) - 1) >> 20, MOUNT_TEXT(device));
+	return -ENOSPC;
 }
 
 int named_make(const struct region_request *request, int *fd)
