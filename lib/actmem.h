@@ -125,11 +125,11 @@ struct actmem_region_info {
 	uint64_t pinned_bytes;		/* held by others (driver), or locked (memfd) */
 	uint64_t node_bytes[ACTMEM_NODES_MAX];
 	uint32_t uid;
-	int32_t pid;			/* maker, or of a memfd the holder; 0: it has ended */
+	int32_t pid;			/* maker, or, if that has ended, a holder; 0: nobody */
 	uint32_t lingering;		/* 1: closed and unmapped, kept by pins alone */
 	uint32_t imported;		/* 1: see actmem_region_import(); driver: of 1G pages, too */
 	char name[ACTMEM_NAME_MAX];
-	char command[16];		/* of the owner, "" if it has ended */
+	char command[16];		/* of that process, "": nobody */
 	uint64_t allocated_bytes;	/* of the pages that are there */
 	uint64_t demand_faults;		/* pages that came when touched (driver) */
 	uint64_t poisoned_bytes;	/* of pages out of use by hardware errors (driver) */
@@ -530,7 +530,8 @@ struct actmem_heap_stats {
  * (-EBUSY from actmem_alloc()); several processes of one job need a name each.
  * They stay when heaps are trimmed or destroyed and when the process ends, and
  * the next one with that name takes them as they are: what it finds in its
- * blocks is what the last one left. They must be its user's own. rm removes them.
+ * blocks is what the last one left. They must be its user's own, and no symbolic
+ * links. rm removes them.
  */
 int actmem_heap_create(struct actmem *am,
 		       const struct actmem_heap_options *options,

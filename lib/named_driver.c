@@ -55,7 +55,7 @@ static int wait_for_turn(const struct region_request *request, int fd, struct st
 	}
 }
 
-/* Under the lock: removes what this failure would leave. */
+/* Under the lock: removes what this opening made and its failure would leave. */
 static void remove_empty(const char *path, int fd)
 {
 	struct stat own, there;
@@ -65,7 +65,8 @@ static void remove_empty(const char *path, int fd)
 		unlink(path);
 }
 
-static int complete(const struct region_request *request, int fd, struct backing *backing)
+static int complete(const struct region_request *request, int fd, bool created,
+		    struct backing *backing)
 {
 	struct actmem_ioctl_create create;
 	unsigned int fallbacks;
@@ -81,7 +82,8 @@ static int complete(const struct region_request *request, int fd, struct backing
 	if (error == -ENOSPC && !fstat(fd, &stat))
 		fail_more(" (it is mounted at %s)", MOUNT_TEXT(stat.st_dev));
 	if (error) {
-		remove_empty(request->path, fd);
+		if (created)
+			remove_empty(request->path, fd);
 		return error == -ENOTTY ? -EOPNOTSUPP : error;
 	}
 	if (!(request->open & ACTMEM_OPEN_LOCK))
@@ -163,8 +165,8 @@ static int take_found(const struct region_request *request, int fd, struct backi
 	return 0;
 }
 
-static int take_file(const struct region_request *request, int fd, struct stat *stat,
-		     struct backing *backing)
+static int take_file(const struct region_request *request, int fd, bool created,
+		     struct stat *stat, struct backing *backing)
 {
 	struct statfs files;
 	int error;
@@ -181,20 +183,41 @@ static int take_file(const struct region_request *request, int fd, struct stat *
 		return take_found(request, fd, backing);
 	if (!(request->open & ACTMEM_OPEN_CREATE))
 		return fail(ENOENT, "%s is an empty file, no region yet", request->path);
-	return complete(request, fd, backing);
+	return complete(request, fd, created, backing);
+}
+
+/* An empty file that is there may be meant to be: only one made here is @created. */
+static int open_or_create(const struct region_request *request, int *fd, bool *created,
+			  struct stat *found)
+{
+	int error = -EEXIST;
+
+	if (request->open & ACTMEM_OPEN_CREATE)
+		error = name_open(request, O_CREAT | O_EXCL, fd, found);
+	*created = !error;
+	if (error != -EEXIST)
+		return error;
+	error = name_open(request, 0, fd, found);
+	if (error != -ENOENT || !(request->open & ACTMEM_OPEN_CREATE))
+		return error;
+	if (!lstat(request->path, found) && S_ISLNK(found->st_mode))
+		return fail(EEXIST, "%s is a link to a file that is not there", request->path);
+	return TRY_AGAIN;
 }
 
 int driver_open_name(const struct region_request *request, struct backing *backing)
 {
-	int flags = request->open & ACTMEM_OPEN_CREATE ? O_CREAT : 0;
+	bool created;
 	struct stat stat;
 	int fd, error;
 
 	do {
-		error = name_open(request, flags, &fd, &stat);
+		error = open_or_create(request, &fd, &created, &stat);
+		if (error == TRY_AGAIN)
+			continue;
 		if (error)
 			return error;
-		error = take_file(request, fd, &stat, backing);
+		error = take_file(request, fd, created, &stat, backing);
 		if (error)
 			close(fd);
 	} while (error == TRY_AGAIN);

@@ -80,10 +80,15 @@ static int check_space(const struct region_request *request, const struct statfs
 
 	if (!files->f_blocks || available >= request->length)
 		return 0;
-	return fail(ENOSPC, "the file system of %s has %s left of %s wanted; remove files there, or as root raise its size= with `mount -o remount,size=%lluM %s`",
-		    request->path, BYTES_TEXT(available), BYTES_TEXT(request->length),
-		    ((unsigned long long)files->f_blocks * (unsigned long long)files->f_bsize +
-		     request->length - available + (1 << 20) - 1) >> 20, MOUNT_TEXT(device));
+	fail(ENOSPC, "the file system of %s has %s left of %s wanted; remove files there, or as root ",
+	     request->path, BYTES_TEXT(available), BYTES_TEXT(request->length));
+	if (files->f_type == HUGETLBFS_MAGIC)
+		fail_more("mount another one with a larger size= (hugetlbfs keeps the size it was mounted with)");
+	else
+		fail_more("raise its size= with `mount -o remount,size=%lluM %s`",
+			  ((unsigned long long)files->f_blocks * (unsigned long long)files->f_bsize +
+			   request->length - available + (1 << 20) - 1) >> 20, MOUNT_TEXT(device));
+	return -ENOSPC;
 }
 
 int named_make(const struct region_request *request, int *fd)
@@ -379,6 +384,10 @@ static int find_made(const struct region_request *request, const struct backing 
 		backing->nodes = made->nodes;
 		if (made->fallbacks)
 			fail(0, "%s", words);
+	} else if (request->open & ACTMEM_OPEN_EXCLUSIVE) {
+		memfd_release(backing);
+		return fail(EEXIST, "%s was replaced by another file as soon as it was made",
+			    request->path);
 	}
 	return 0;
 }
@@ -405,8 +414,8 @@ static int make(const struct region_request *request, struct backing *backing, b
 /*
  * Makers of the same name may each take memory that does not suffice for two. So
  * each has the directory locked, shared, and who gets too little waits until it has
- * it alone: by then one of them is through, or this one can. Where everybody
- * may hold such a lock (/dev/shm) nobody waits for it.
+ * it alone: by then one of them is through, or this one can. Who may open a
+ * directory may lock it: where everybody may (/dev/shm) nobody waits for that.
  */
 static int lock_folder(const char *folder, int how, int *lock)
 {
@@ -415,12 +424,19 @@ static int lock_folder(const char *folder, int how, int *lock)
 	*lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (*lock < 0)
 		return fail(errno, "cannot open %s (%s)", folder, strerror(errno));
-	if (fstat(*lock, &stat) || stat.st_mode & S_IWOTH)
+	if (fstat(*lock, &stat) || stat.st_mode & (S_IROTH | S_IWOTH))
 		return 0;
 	while (flock(*lock, how))
 		if (errno != EINTR)
 			break;
 	return 0;
+}
+
+/* A child that was forked meanwhile has the descriptor too, and would keep the lock. */
+static void unlock_folder(int lock)
+{
+	flock(lock, LOCK_UN);
+	close(lock);
 }
 
 int memfd_open_name(const struct region_request *request, struct backing *backing)
@@ -434,7 +450,8 @@ int memfd_open_name(const struct region_request *request, struct backing *backin
 	for (;;) {
 		if (exclusive && !access(request->path, F_OK))
 			return fail(EEXIST, "%s is there already", request->path);
-		error = find(request, backing);
+		/* What has come to be there since is not opened: the next round tells. */
+		error = exclusive ? -ENOENT : find(request, backing);
 		if (error != -ENOENT || !(request->open & ACTMEM_OPEN_CREATE))
 			return error;
 		error = lock_folder(folder, how, &lock);
@@ -444,7 +461,7 @@ int memfd_open_name(const struct region_request *request, struct backing *backin
 		/* It may have been made while this one waited. */
 		if (access(request->path, F_OK))
 			error = make(request, backing, &linked);
-		close(lock);
+		unlock_folder(lock);
 		if (linked)
 			return error;
 		if (error && access(request->path, F_OK)) {

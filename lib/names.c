@@ -109,16 +109,16 @@ static bool see_device(void *context, const struct mount *mount)
 	return true;
 }
 
-static int refuse(const char *path, const char *there)
+/* Leaves @type alone if it is not told. */
+static void type_of(uint64_t device, char *type, size_t size)
 {
-	char type[64] = "another kind";
-	struct of_device asked = { .type = { type, sizeof(type) } };
-	struct stat found;
+	struct of_device asked = { .device = device, .type = { type, size } };
 
-	if (!stat(there, &found)) {
-		asked.device = found.st_dev;
-		mounts_find(see_device, &asked);
-	}
+	mounts_find(see_device, &asked);
+}
+
+static int refuse(const char *path, const char *type)
+{
 	return fail(EOPNOTSUPP, "%s is on a file system of type %s, where no region can be; as root " MOUNT_DRIVER ", or without the driver " MOUNT_MEMFD ", and take a path there",
 		    path, type);
 }
@@ -134,8 +134,9 @@ void parent_of(char folder[PATH_MAX], const char *path)
 
 int name_backend(const char *path, enum actmem_backend wanted, const struct backend **backend)
 {
-	char there[PATH_MAX];
+	char there[PATH_MAX], type[64] = "another kind";
 	struct statfs files;
+	struct stat found;
 
 	strcpy(there, path);
 	if (statfs(there, &files)) {
@@ -144,6 +145,10 @@ int name_backend(const char *path, enum actmem_backend wanted, const struct back
 		if (errno != ENOENT || statfs(there, &files))
 			return fail(errno, "cannot look at %s (%s)", there, strerror(errno));
 	}
+	if (stat(there, &found))
+		return fail(errno, "cannot look at %s (%s)", there, strerror(errno));
+	if (S_ISDIR(found.st_mode) && !strcmp(there, path))
+		return fail(EINVAL, "%s is a folder; add a name: %s/NAME", path, path);
 	if (files.f_type == ACTMEM_SUPER_MAGIC) {
 		*backend = &backend_driver;
 		if (wanted == ACTMEM_BACKEND_MEMFD)
@@ -151,8 +156,11 @@ int name_backend(const char *path, enum actmem_backend wanted, const struct back
 				    path);
 		return 0;
 	}
-	if (files.f_type != HUGETLBFS_MAGIC && files.f_type != TMPFS_MAGIC)
-		return refuse(path, there);
+	type_of(found.st_dev, type, sizeof(type));
+	/* That of /dev calls itself tmpfs. */
+	if ((files.f_type != HUGETLBFS_MAGIC && files.f_type != TMPFS_MAGIC) ||
+	    !strcmp(type, "devtmpfs"))
+		return refuse(path, type);
 	*backend = &backend_memfd;
 	if (wanted == ACTMEM_BACKEND_DRIVER)
 		return fail(EINVAL, "%s is on %s, but the backend asked for is driver; ask for memfd or auto (ACTMEM_BACKEND), or as root " MOUNT_DRIVER " and take a path there",
@@ -168,9 +176,14 @@ int name_open(const struct region_request *request, int flags, int *fd, struct s
 	if (!stat(path, found) && !S_ISREG(found->st_mode))
 		return fail(EINVAL, "%s is no file, so no region", path);
 	flags |= request->open & ACTMEM_OPEN_READ ? O_RDONLY : O_RDWR;
-	*fd = open(path, flags | O_CLOEXEC | O_NOCTTY, 0600);
+	/* Where everybody may write, somebody may have a heap's name lead to another file. */
+	flags |= request->own ? O_NOFOLLOW : 0;
+	/* What has become a FIFO since does not block. */
+	*fd = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
 	if (*fd < 0 && errno == ENOENT)
 		return fail(ENOENT, "%s does not exist", path);
+	if (*fd < 0 && errno == ELOOP && request->own)
+		return fail(ELOOP, "%s is a symbolic link; remove it, or take another name", path);
 	if (*fd < 0)
 		return fail(errno, "cannot open %s (%s)", path, strerror(errno));
 	if (fstat(*fd, found)) {

@@ -420,7 +420,7 @@ static int search_process(struct search *search, int pid)
 	return error;
 }
 
-/* Of a region with a name, of the driver: the path that a process has it open by. */
+/* Of a region with a name, of the driver: who has it open, and by which path. */
 static int take_path(struct search *search, int pid, const char *path, const char *link)
 {
 	char file[PATH_SIZE + 256], text[1024];
@@ -428,18 +428,23 @@ static int take_path(struct search *search, int pid, const char *path, const cha
 	uint64_t id;
 	size_t i;
 
-	if (statfs(path, &files) || files.f_type != ACTMEM_SUPER_MAGIC)
-		return 0;
+	/* Only regions have an id. What has none is not asked more: NFS may not answer. */
 	snprintf(file, sizeof(file), "/proc/%d/fdinfo/%s", pid, strrchr(path, '/') + 1);
 	if (sysfile_read(file, text, sizeof(text)))
 		return 0;
 	id = sysfile_number(text, "\nactmem-id:");
-	for (i = 0; id && i < search->list->count; i++) {
+	if (!id || statfs(path, &files) || files.f_type != ACTMEM_SUPER_MAGIC)
+		return 0;
+	for (i = 0; i < search->list->count; i++) {
 		struct actmem_region_info *info = &search->list->items[i];
 
-		if (info->backend == ACTMEM_BACKEND_DRIVER && info->id == id && info->named &&
-		    !*info->path)
-			snprintf(info->path, sizeof(info->path), "%s", link);
+		if (info->backend != ACTMEM_BACKEND_DRIVER || info->id != id || !info->named ||
+		    *info->path)
+			continue;
+		snprintf(info->path, sizeof(info->path), "%s", link);
+		/* Its maker has ended, and this process has found it. */
+		if (!info->pid)
+			info->pid = pid;
 	}
 	return 0;
 }

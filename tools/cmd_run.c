@@ -181,6 +181,7 @@ int cmd_run(int argc, char **argv)
 		{ NULL, 0, NULL, 0 },
 	};
 	bool verbose = false;
+	const char *name;
 	int option, status;
 
 	/* "+": what follows the program's name is the program's. */
@@ -196,11 +197,20 @@ int cmd_run(int argc, char **argv)
 		case '?':
 			return usage_hint();
 		default:
+			if (option == 'N' && !*optarg) {
+				warnx("the name is empty");
+				return usage_hint();
+			}
 			if (set_variable(variable_of(option), optarg)) {
 				warn("cannot set the environment");
 				return STATUS_FAILED;
 			}
 		}
+	}
+	name = getenv("ACTMEM_NAME");
+	if (name && set_variable("ACTMEM_NAME", name)) {
+		warn("cannot set the environment");
+		return STATUS_FAILED;
 	}
 	if (optind == argc) {
 		warnx("no program to run");

@@ -13,7 +13,13 @@
 
 #define TRIAL_BYTES	(2ULL << 20)
 #define GIANT_BYTES	(1ULL << 30)
-#define GROW_DEFAULT	(64ULL << 20)
+
+/* Whatever else was used than was asked for. */
+static void tell_steps(void)
+{
+	if (*actmem_error())
+		warnx("%s", actmem_error());
+}
 
 /* Digits and one of K, M, G, T, as the Python module reads it. */
 static bool parse_size(const char *text, uint64_t *bytes)
@@ -50,7 +56,7 @@ static bool take_size(const char *name, uint64_t *bytes)
 	return false;
 }
 
-static void describe(const struct actmem *am, struct actmem_region *region)
+static void describe(const struct actmem *am, struct actmem_region *region, const char *how)
 {
 	static const char * const pages[] = {
 		[ACTMEM_PAGES_1G] = "1G", [ACTMEM_PAGES_2M] = "2M",
@@ -60,8 +66,6 @@ static void describe(const struct actmem *am, struct actmem_region *region)
 	const char *separator = "";
 	int node;
 
-	if (*actmem_error())
-		warnx("%s", actmem_error());
 	warnx("%s", actmem_describe(am));
 	ACTMEM_INIT(&info);
 	if (actmem_region_info(region, &info)) {
@@ -69,7 +73,7 @@ static void describe(const struct actmem *am, struct actmem_region *region)
 		return;
 	}
 	if (info.named)
-		warnx("%s %s", info.name, actmem_region_found(region) ? "was found" : "was made");
+		warnx("%s %s", info.name, how);
 	fprintf(stderr, "%s: a region now gets %s pages on node ", program_invocation_short_name,
 		pages[info.pages]);
 	for (node = 0; node < ACTMEM_NODES_MAX; node++) {
@@ -81,11 +85,8 @@ static void describe(const struct actmem *am, struct actmem_region *region)
 	fputc('\n', stderr);
 }
 
-/*
- * A heap makes no region before its first block, but knows its limits: what
- * else could be wrong, a region will show.
- */
-static int try_heap(struct actmem *am, uint64_t grow_bytes, uint64_t limit_bytes)
+/* The heap that a program would have; NULL: told why not. */
+static struct actmem_heap *make_heap(struct actmem *am, uint64_t grow_bytes, uint64_t limit_bytes)
 {
 	struct actmem_heap_options options;
 	struct actmem_heap *heap;
@@ -94,25 +95,11 @@ static int try_heap(struct actmem *am, uint64_t grow_bytes, uint64_t limit_bytes
 	ACTMEM_INIT(&options.region);
 	options.grow_bytes = grow_bytes;
 	options.limit_bytes = limit_bytes;
-	if (actmem_heap_create(am, &options, &heap)) {
-		warnx("%s%s", actmem_error(), strstr(actmem_error(), "_bytes") ?
-		      " (ACTMEM_HEAP_GROW, ACTMEM_HEAP_LIMIT)" : "");
-		return STATUS_USAGE;
-	}
-	actmem_heap_destroy(heap);
-	return STATUS_OK;
-}
-
-static int give_back(struct actmem *am, struct actmem_region *region, int error, bool verbose)
-{
-	if (error) {
-		warnx("%s", actmem_error());
-		return error == -EINVAL ? STATUS_USAGE : STATUS_FAILED;
-	}
-	if (verbose)
-		describe(am, region);
-	actmem_region_close(region);
-	return STATUS_OK;
+	if (!actmem_heap_create(am, &options, &heap))
+		return heap;
+	warnx("%s%s", actmem_error(), strstr(actmem_error(), "_bytes") ?
+	      " (ACTMEM_HEAP_GROW, ACTMEM_HEAP_LIMIT)" : "");
+	return NULL;
 }
 
 static int try_region(struct actmem *am, enum actmem_pages pages, bool verbose)
@@ -125,39 +112,76 @@ static int try_region(struct actmem *am, enum actmem_pages pages, bool verbose)
 	options.length = pages == ACTMEM_PAGES_1G ? GIANT_BYTES : TRIAL_BYTES;
 	options.name = "actmem run";
 	error = actmem_region_create(am, &options, &region);
-	return give_back(am, region, error, verbose);
+	if (error) {
+		warnx("%s", actmem_error());
+		return error == -EINVAL ? STATUS_USAGE : STATUS_FAILED;
+	}
+	if (verbose) {
+		tell_steps();
+		describe(am, region, "");
+	}
+	actmem_region_close(region);
+	return STATUS_OK;
 }
 
-/*
- * The first file that the program's heap would take. It stays, made or found, and
- * is free again until the program locks it.
- */
-static int try_name(struct actmem *am, const char *name, uint64_t grow_bytes,
-		    enum actmem_pages pages, bool verbose)
+/* The first file of the heap's name, as it is. */
+static int open_first(struct actmem *am, const char *name, struct actmem_region **region)
 {
-	struct actmem_region_options options;
-	struct actmem_region *region = NULL;
 	char *path;
 	int error;
 
-	ACTMEM_INIT(&options);
-	options.length = grow_bytes ? grow_bytes : GROW_DEFAULT;
-	if (pages == ACTMEM_PAGES_1G)
-		options.length = (options.length + GIANT_BYTES - 1) / GIANT_BYTES * GIANT_BYTES;
-	if (asprintf(&path, "%s.0", name) < 0) {
-		warnx("%s", strerror(ENOMEM));
-		return STATUS_FAILED;
-	}
-	error = actmem_region_open(am, path, &options, ACTMEM_OPEN_CREATE | ACTMEM_OPEN_LOCK |
-				   ACTMEM_OPEN_ANY_LENGTH, &region);
+	if (asprintf(&path, "%s.0", name) < 0)
+		return -ENOMEM;
+	error = actmem_region_open(am, path, NULL, 0, region);
 	free(path);
-	return give_back(am, region, error, verbose);
+	return error;
+}
+
+static void describe_first(struct actmem *am, const char *name, bool found)
+{
+	struct actmem_region *region;
+
+	if (open_first(am, name, &region)) {
+		warnx("%s", actmem_error());
+		return;
+	}
+	describe(am, region, found ? "was found" : "was made");
+	actmem_region_close(region);
+}
+
+/*
+ * The first block of the program's heap, which is gone then. Its file stays, made
+ * or found, and is free again until the program locks it.
+ */
+static int try_name(struct actmem *am, struct actmem_heap *heap, const char *name, bool verbose)
+{
+	struct actmem_region *region;
+	bool found = verbose && !open_first(am, name, &region);
+	int status = STATUS_OK;
+	void *block;
+
+	if (found)
+		actmem_region_close(region);
+	if (actmem_alloc(heap, 1, 0, &block)) {
+		warnx("%s%s", actmem_error(), strstr(actmem_error(), "limit_bytes") ?
+		      " (ACTMEM_HEAP_LIMIT)" : "");
+		status = STATUS_FAILED;
+	} else {
+		if (verbose)
+			tell_steps();
+		actmem_free(heap, block);
+	}
+	actmem_heap_destroy(heap);
+	if (verbose && !status)
+		describe_first(am, name, found);
+	return status;
 }
 
 int try_environment(bool verbose)
 {
 	struct actmem_options options;
 	uint64_t grow_bytes, limit_bytes;
+	struct actmem_heap *heap;
 	struct actmem *am;
 	int status;
 
@@ -173,11 +197,15 @@ int try_environment(bool verbose)
 		warnx("%s", actmem_error());
 		return STATUS_FAILED;
 	}
-	status = try_heap(am, grow_bytes, limit_bytes);
-	if (!status)
-		status = options.heap_name ? try_name(am, options.heap_name, grow_bytes,
-						      options.pages, verbose) :
-			 try_region(am, options.pages, verbose);
+	/* A heap without a name makes no region before its first block, but knows its limits. */
+	heap = make_heap(am, grow_bytes, limit_bytes);
+	status = heap ? STATUS_OK : STATUS_USAGE;
+	if (heap && options.heap_name) {
+		status = try_name(am, heap, options.heap_name, verbose);
+	} else if (heap) {
+		actmem_heap_destroy(heap);
+		status = try_region(am, options.pages, verbose);
+	}
 	actmem_close(am);
 	return status;
 }

@@ -189,6 +189,29 @@ static void test_chunks(void)
 	returns(actmem_close(am), 0);
 }
 
+/* Somebody else may have made it, to have this user's file written to. */
+static void test_link(void)
+{
+	char link[sizeof(name) + 16], target[sizeof(name) + 16];
+	struct actmem_heap *heap;
+	struct actmem *am;
+	void *block;
+
+	snprintf(target, sizeof(target), "%s.0", name);
+	snprintf(link, sizeof(link), "%s-link", name);
+	am = open_named(link);
+	snprintf(link, sizeof(link), "%s-link.0", name);
+	returns(symlink(target, link), 0);
+	heap = heap_of(am, 0);
+	returns(actmem_alloc(heap, 1, 0, &block), -ELOOP);
+	says(link);
+	says("symbolic link");
+	returns(unlink(link), 0);
+	returns(actmem_heap_destroy(heap), 0);
+	counters_are_zero(am);
+	returns(actmem_close(am), 0);
+}
+
 static void test_refusals(void)
 {
 	static const char *const bad[] = { "", "/proc/job", "/no/such/folder/job", "/tmp/" };
@@ -224,6 +247,7 @@ int main(void)
 	test_heaps_of_one_process();
 	test_other_lengths();
 	test_chunks();
+	test_link();
 	test_refusals();
 	remove_file(0);
 	remove_file(1);

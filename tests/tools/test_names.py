@@ -112,7 +112,12 @@ def a_relative_name_is_where_run_was_called():
     with mounted() as folder:
         result = run("./job", "sh", "-c", "cd /; echo $ACTMEM_NAME", cwd=folder)
         expect(result, 0, f"{folder}/./job\n")
+        result = actmem("run", "--heap-grow", "8M", "sh", "-c", "cd /; echo $ACTMEM_NAME",
+                        environment=clean_environment(ACTMEM_NAME="./job", **ENVIRONMENT),
+                        cwd=folder)
+        expect(result, 0, f"{folder}/./job\n")
         assert os.listdir(folder) == ["job.0"], os.listdir(folder)
+        expect(run("", "echo", "ran", cwd=folder), 2, "", "name is empty")
 
 
 @case
@@ -138,6 +143,25 @@ def refusals_say_what_to_do():
                         environment=clean_environment(ACTMEM_BACKEND="memfd"))
         expect(result, 1, "", ["no hugetlb pages", "mount -t hugetlbfs", "ACTMEM_ALLOW=thp,4k"])
         assert not os.listdir(folder), os.listdir(folder)
+        expect(run(folder, "echo", "ran"), 1, "", ["is a folder", f"{folder}/NAME"])
+        assert not os.path.exists(f"{folder}.0")
+
+
+@case
+def the_file_system_of_dev_has_no_regions():
+    if not ISOLATED:
+        raise Skip("needs a mount namespace of its own")
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            mount("-t", "devtmpfs", "none", folder)
+        except subprocess.CalledProcessError as error:
+            raise Skip("devtmpfs cannot be mounted") from error
+        try:
+            for name in ("null", "no-such-device"):
+                expect(run(f"{folder}/{name}", "echo", "ran"), 1, "", ["type devtmpfs", "mount -t"])
+                assert not os.path.exists(f"{folder}/{name}.0")
+        finally:
+            subprocess.run(["umount", folder], check=True)
 
 
 @case
@@ -157,6 +181,23 @@ def another_users_file_is_not_taken():
                                                     **ENVIRONMENT)) as process:
             words = process.communicate()[1]
         assert process.returncode == 1 and "belongs to user 65534" in words, words
+        expect(run(f"{folder}/job", "echo", "ran"), 1, "", "belongs to user 65534")
+
+
+@case
+def what_a_heap_could_not_take_is_told_before():
+    with mounted() as folder:
+        with open(f"{folder}/job.0", "wb") as file:
+            file.truncate(4096)
+        expect(run(f"{folder}/job", "echo", "ran"), 1, "", ["job.0", "4096 bytes", "remove it"])
+        with open(f"{folder}/job.0", "wb") as file:
+            file.truncate(4095)
+        expect(run(f"{folder}/job", "echo", "ran"), 1, "", ["job.0", "4095 bytes", "remove it"])
+        os.unlink(f"{folder}/job.0")
+        expect(run(f"{folder}/job", "echo", "ran"), 0, "ran\n")
+        result = actmem("run", "--name", f"{folder}/job", "--heap-grow", "4M", "--heap-limit", "4M",
+                        "echo", "ran", environment=clean_environment(**ENVIRONMENT))
+        expect(result, 1, "", ["job.0 is there with 8.0 MiB", "ACTMEM_HEAP_LIMIT"])
 
 
 if __name__ == "__main__":

@@ -192,6 +192,11 @@ static int told_type(int error, struct statfs *files)
 	return error;
 }
 
+WRAP(int, access, (const char *path, int mode))
+{
+	return fails("access", ENOENT) ? -1 : __real_access(path, mode);
+}
+
 WRAP(int, statfs, (const char *path, struct statfs *files))
 {
 	return fails("statfs", EIO) ? -1 : told_type(__real_statfs(path, files), files);

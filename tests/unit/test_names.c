@@ -173,6 +173,25 @@ static void test_second_try(void **state)
 	assert_int_equal(actmem_close(am), 0);
 }
 
+/* Somebody else makes it right after this one saw that it is not there. */
+static void test_exclusive_race(void **state)
+{
+	struct actmem *am = opened(ACTMEM_BACKEND_MEMFD, NULL);
+	struct actmem_region *region;
+	struct held before;
+
+	assert_int_equal(open_name(am, LENGTH, ACTMEM_OPEN_CREATE, 0, &region), 0);
+	assert_int_equal(actmem_region_close(region), 0);
+	before = held_now();
+	fail_call("access", 1, ENOENT);
+	assert_fails(open_name(am, LENGTH, ACTMEM_OPEN_CREATE | ACTMEM_OPEN_EXCLUSIVE, 0, &region),
+		     EEXIST, "there already");
+	fail_nothing();
+	assert_same_held(before);
+	assert_int_equal(actmem_close(am), 0);
+	assert_complete(path, LENGTH);
+}
+
 /* Pages of a region that was found lie on another node than is wanted. */
 static void test_found_elsewhere(void **state)
 {
@@ -323,6 +342,35 @@ static void test_driver_refuses(void **state)
 	assert_int_equal(actmem_close(am), 0);
 }
 
+/* Who made an empty file, for its permissions say, keeps it whatever fails. */
+static void test_driver_keeps_empty(void **state)
+{
+	struct actmem *am = opened(ACTMEM_BACKEND_DRIVER, NULL);
+	int fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+	struct held before;
+	struct actmem_region *region;
+
+	assert_true(fd >= 0);
+	close(fd);
+	before = held_now();
+	driver.becomes_a_region = false;
+	driver.create_error = ENOSPC;
+	driver.reason = ACTMEM_WHY_MOUNT_LIMIT;
+	assert_fails(open_name(am, HUGE, ACTMEM_OPEN_CREATE, 0, &region), ENOSPC, "left of");
+	assert_int_equal(access(path, F_OK), 0);
+	assert_same_held(before);
+	driver.create_error = 0;
+	driver.becomes_a_region = true;
+	assert_int_equal(open_name(am, HUGE, ACTMEM_OPEN_CREATE, 0, &region), 0);
+	assert_int_equal(actmem_region_found(region), 0);
+	assert_int_equal(actmem_region_close(region), 0);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(symlink("/no/such/file", path), 0);
+	assert_fails(open_name(am, HUGE, ACTMEM_OPEN_CREATE, 0, &region), EEXIST, "is a link to");
+	assert_same_held(before);
+	assert_int_equal(actmem_close(am), 0);
+}
+
 /* A program that does not wait makes the empty file a region meanwhile. */
 static void test_driver_race(void **state)
 {
@@ -372,9 +420,12 @@ int main(void)
 		cmocka_unit_test(test_sweep),
 		cmocka_unit_test(test_words),
 		cmocka_unit_test(test_second_try),
+		cmocka_unit_test(test_exclusive_race),
 		cmocka_unit_test(test_found_elsewhere),
 		cmocka_unit_test_setup_teardown(test_driver_makes, setup_driver, teardown_driver),
 		cmocka_unit_test_setup_teardown(test_driver_refuses, setup_driver, teardown_driver),
+		cmocka_unit_test_setup_teardown(test_driver_keeps_empty, setup_driver,
+						teardown_driver),
 		cmocka_unit_test_setup_teardown(test_driver_race, setup_driver, teardown_driver),
 		cmocka_unit_test_setup_teardown(test_driver_found_otherwise, setup_driver,
 						teardown_driver),

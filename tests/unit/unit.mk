@@ -5,7 +5,7 @@
 # that headers stand alone, and that benchmarks run.
 
 UNIT_WRAPPED := open ioctl mmap memfd_create madvise mlock2 ftruncate fallocate \
-	fcntl fstat stat statfs fstatfs flock linkat readlink fopen opendir malloc \
+	access fcntl fstat stat statfs fstatfs flock linkat readlink fopen opendir malloc \
 	calloc realloc strdup syscall preadv2 pwritev2 eventfd pthread_create \
 	io_uring_queue_init_params io_uring_ring_dontfork io_uring_register_buffers_sparse \
 	io_uring_register_files_sparse io_uring_register_buffers_update_tag \
