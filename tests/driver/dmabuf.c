@@ -339,6 +339,22 @@ TEST_F(dmabuf, is_not_mapped_beyond_its_end)
 	close(part);
 }
 
+/* Who has a part has no other, by the file of a mapping of it either. */
+TEST_F(dmabuf, is_not_remapped)
+{
+	int part = export(self->fd, 1, 1);
+	char *seen;
+
+	ASSERT_LE(0, part);
+	seen = map_aligned(part, 0, 1, PROT_READ | PROT_WRITE);
+	ASSERT_NE(MAP_FAILED, seen);
+	EXPECT_EQ(-1, syscall(SYS_remap_file_pages, seen, PAGE_BYTES, 0, 2 * PAGE_BYTES / 4096, 0));
+	EXPECT_EQ(EACCES, errno);
+	EXPECT_EQ(1, pages_held(self->fd));
+	munmap(seen, PAGE_BYTES);
+	close(part);
+}
+
 /* As programs do that know nothing of regions: at any address, any part of it. */
 TEST_F(dmabuf, is_mapped_anywhere)
 {
