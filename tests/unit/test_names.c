@@ -305,7 +305,9 @@ static void test_driver_makes(void **state)
 	assert_int_equal(open_name(am, HUGE, ACTMEM_OPEN_CREATE, 0, &region), 0);
 	assert_int_equal(actmem_region_found(region), 1);
 	driver.seal_error = EBUSY;
-	assert_fails(actmem_region_seal(region), EBUSY, "unmap it everywhere");
+	assert_fails(actmem_region_seal(region), EBUSY, "holds pages");
+	driver.seal_error = EPERM;
+	assert_fails(actmem_region_seal(region), EPERM, "owns its file");
 	driver.seal_error = ENOTTY;
 	assert_fails(actmem_region_seal(region), EOPNOTSUPP, "upgrade the module");
 	driver.seal_error = 0;
@@ -410,7 +412,8 @@ static void test_driver_found_otherwise(void **state)
 	assert_string_equal(actmem_error(), "");
 	assert_int_equal(actmem_region_close(region), 0);
 	options.pages = ACTMEM_PAGES_4K;
-	assert_fails(actmem_region_open(am, path, &options, 0, &region), EOPNOTSUPP, "2 MiB and 1 GiB only");
+	assert_fails(actmem_region_open(am, path, &options, 0, &region), EOPNOTSUPP, "2 MiB pages alone");
+	assert_null(strstr(actmem_error(), "ACTMEM_BACKEND"));
 	assert_int_equal(actmem_close(am), 0);
 }
 
