@@ -122,7 +122,7 @@ static int fail_create(int device, int error, const struct actmem_ioctl_create *
 {
 	struct actmem_ioctl_query query;
 
-	if (why_tell(error, &create->why, create->policy != ACTMEM_POLICY_PREFERRED))
+	if (why_tell(error, &create->why, -1, create->policy != ACTMEM_POLICY_PREFERRED))
 		return -error;
 	if (error == EINVAL && !ask_query(device, &query)) {
 		if (create->flags & ACTMEM_CREATE_LAZY && query.abi < ABI_WITH_LAZY)
