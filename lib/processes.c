@@ -406,6 +406,10 @@ static int search_all(struct search *search,
 
 	if (!directory)
 		return fail(errno, "cannot look for processes (/proc: %s)", strerror(errno));
+	if (access("/proc/self", F_OK)) {
+		closedir(directory);
+		return fail(ENOENT, "cannot look for processes: /proc is not mounted");
+	}
 	while (!error && (entry = readdir(directory))) {
 		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
 			error = look(search, atoi(entry->d_name));
