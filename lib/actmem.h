@@ -246,7 +246,8 @@ int actmem_region_create(struct actmem *am,
 /*
  * A region from a descriptor received from another process (SCM_RIGHTS) or
  * made by actmem_region_fd(). @fd stays the caller's. -EINVAL: not a region
- * of this backend, or not open for reading and writing; -EBADF: not open;
+ * of this backend, or not open for reading and writing (for reading will do for
+ * a memfd region with a name, which is then as by ACTMEM_OPEN_READ); -EBADF: not open;
  * -ENOMEM: RLIMIT_MEMLOCK, since a memfd's lock is each process's own (a step
  * down that actmem_open() allowed is told as by actmem_region_create()). Pages
  * that are missing stay so, as in a lazy region; memfd: if they were to be thp,

@@ -122,7 +122,7 @@ static int fail_create(int device, int error, const struct actmem_ioctl_create *
 {
 	struct actmem_ioctl_query query;
 
-	if (why_tell(error, &create->why, create->policy != ACTMEM_POLICY_PREFERRED))
+	if (why_tell(error, &create->why, -1, create->policy != ACTMEM_POLICY_PREFERRED))
 		return -error;
 	if (error == EINVAL && !ask_query(device, &query)) {
 		if (create->flags & ACTMEM_CREATE_LAZY && query.abi < ABI_WITH_LAZY)
@@ -171,6 +171,8 @@ int driver_check_pages(const struct region_request *request)
 		return 0;
 	if (request->pages == ACTMEM_PAGES_1G)
 		return fail(EOPNOTSUPP, "files of the driver's file system have 2 MiB pages alone; ask for those, or take a path on a hugetlbfs that is mounted with pagesize=1G");
+	if (request->path)
+		return fail(EOPNOTSUPP, "files of the driver's file system have 2 MiB pages alone; ask for those, or take a path on tmpfs");
 	return fail(EOPNOTSUPP, "the driver has pages of 2 MiB and 1 GiB only; ask for those, or for the memfd backend with ACTMEM_BACKEND=memfd");
 }
 
@@ -316,7 +318,9 @@ static int driver_seal(struct backing *backing)
 	if (error == -ENOTTY)
 		return fail(EOPNOTSUPP, "this driver seals no regions; upgrade the module");
 	if (error == -EBUSY)
-		return fail(EBUSY, "the region is mapped writable by somebody, so it cannot be sealed; unmap it everywhere");
+		return fail(EBUSY, "the region cannot be sealed: somebody has it mapped by a descriptor that may write, a device or I/O in flight holds pages, or a command writes; end that and try again");
+	if (error == -EPERM)
+		return fail(EPERM, "the region cannot be sealed: only who made it or owns its file, or root, does that");
 	return error ? fail(-error, "the driver cannot seal the region (%s)", strerror(-error)) : 0;
 }
 

@@ -17,13 +17,13 @@
 _Static_assert(sizeof(struct actmem_ioctl_range) <= ARGUMENT_BYTES &&
 	       sizeof(struct actmem_ioctl_copy) <= ARGUMENT_BYTES, "arguments of commands fit");
 
-static int tell_populate(int error, const struct actmem_ioctl_range *range)
+static int tell_populate(int error, int fd, const struct actmem_ioctl_range *range)
 {
 	if (!error)
 		return 0;
 	if (error == -ENOTTY)
 		return fail(EOPNOTSUPP, "this driver does not populate; upgrade the module");
-	if (!why_tell(-error, &range->why, false))
+	if (!why_tell(-error, &range->why, fd, false))
 		fail(-error, "the driver cannot populate %s (%s)", BYTES_TEXT(range->length),
 		     strerror(-error));
 	fail_more("; the first %s of the %s are there", BYTES_TEXT(range->done),
@@ -44,7 +44,7 @@ static int tell_discard(int error, const struct actmem_ioctl_range *range)
 		    strerror(-error));
 }
 
-static int tell_copy(int error, const struct actmem_ioctl_copy *copy)
+static int tell_copy(int error, int fd, const struct actmem_ioctl_copy *copy)
 {
 	if (!error)
 		return 0;
@@ -54,7 +54,7 @@ static int tell_copy(int error, const struct actmem_ioctl_copy *copy)
 		fail(ESTALE, "the owner of imported memory has truncated its file or punched a hole in it; close the region and import the memory again");
 	else if (error == -EIO && copy->why.reason == ACTMEM_WHY_NONE)
 		fail(EIO, "the hardware reported an error in a page (see the kernel's log)");
-	else if (!why_tell(-error, &copy->why, false))
+	else if (!why_tell(-error, &copy->why, fd, false))
 		fail(-error, "the driver cannot copy %s (%s)", BYTES_TEXT(copy->length),
 		     strerror(-error));
 	fail_more("; the first %llu of %llu bytes are copied", (unsigned long long)copy->done,
@@ -96,9 +96,9 @@ int driver_command_result(struct backend_command *command, int result)
 	memcpy(&range, command->argument, sizeof(range));
 	memcpy(&copy, command->argument, sizeof(copy));
 	if (command->operation == ACTMEM_IOC_COPY)
-		return tell_copy(result, &copy);
-	return command->operation == ACTMEM_IOC_POPULATE ? tell_populate(result, &range) :
-	       tell_discard(result, &range);
+		return tell_copy(result, command->fd, &copy);
+	return command->operation == ACTMEM_IOC_POPULATE ?
+	       tell_populate(result, command->fd, &range) : tell_discard(result, &range);
 }
 
 static int change_now(const struct page_change *change)

@@ -26,7 +26,7 @@ int driver_export(const struct backing *backing, uint64_t offset, uint64_t lengt
 		error = fail(EOPNOTSUPP, "this driver exports no dma-bufs; upgrade the module");
 	else if (error == -EOPNOTSUPP)
 		fail(EOPNOTSUPP, "this kernel has no dma-bufs (CONFIG_DMA_SHARED_BUFFER); give the device the region's memory by address");
-	else if (!why_tell(-error, &export.why, false))
+	else if (!why_tell(-error, &export.why, backing->fd, false))
 		fail(-error, "the driver cannot export %s (%s)", BYTES_TEXT(length),
 		     strerror(-error));
 	return error;

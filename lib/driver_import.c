@@ -15,7 +15,7 @@
 
 static int fail_import(int error, const struct actmem_ioctl_import *import)
 {
-	if (why_tell(error, &import->why, false))
+	if (why_tell(error, &import->why, -1, false))
 		return -error;
 	if (error == ENOTTY)
 		return fail(EOPNOTSUPP, "this driver imports no memory; upgrade the module");

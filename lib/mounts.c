@@ -32,7 +32,7 @@ static void unescape(char *text)
 /* Cuts @line into the parts of a mount; false if it is none. */
 static bool take_line(char *line, struct mount *mount)
 {
-	char *rest = strstr(line, FILE_SYSTEM), *word = NULL, *state;
+	char *rest = strstr(line, FILE_SYSTEM), *word = NULL, *state, *flags;
 	unsigned int major, minor;
 	unsigned int i;
 
@@ -42,8 +42,10 @@ static bool take_line(char *line, struct mount *mount)
 	rest += strlen(FILE_SYSTEM);
 	for (i = 0; i < 5; i++)
 		word = strtok_r(i ? NULL : line, " ", &state);
-	if (!word)
+	flags = strtok_r(NULL, " ", &state);
+	if (!word || !flags)
 		return false;
+	mount->read_only = !strcmp(flags, "ro") || !strncmp(flags, "ro,", 3);
 	unescape(word);
 	mount->device = makedev(major, minor);
 	mount->point = word;

@@ -16,6 +16,7 @@ struct mount {
 	const char *point;
 	const char *type;
 	const char *options;		/* of the file system, as "rw,size=64G" */
+	bool read_only;			/* there, if not everywhere */
 };
 
 /*

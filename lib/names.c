@@ -33,10 +33,15 @@ static bool see_any(void *context, const struct mount *mount)
 {
 	struct text *text = context;
 	size_t used = strlen(text->at);
+	char place[512];
 
-	if (!strcmp(mount->type, "hugetlbfs") || !strcmp(mount->type, "tmpfs"))
-		snprintf(text->at + used, text->size - used, "%s%s (%s)", used ? ", " : "",
-			 mount->point, mount->type);
+	if (mount->read_only || !strncmp(mount->point, "/sys/", 5) ||
+	    (strcmp(mount->type, "hugetlbfs") && strcmp(mount->type, "tmpfs")))
+		return false;
+	snprintf(place, sizeof(place), ", %s (%s)", mount->point, mount->type);
+	/* One may be mounted over another. */
+	if (!strstr(text->at, place))
+		snprintf(text->at + used, text->size - used, "%s", place);
 	return false;
 }
 
@@ -63,7 +68,7 @@ static int bare_name(const char *name, char path[PATH_MAX])
 	text = (struct text){ others, sizeof(others) };
 	mounts_find(see_any, &text);
 	return fail(ENOENT, "no actmem file system is mounted to look for '%s' in; as root " MOUNT_DRIVER ", or name a path on one of these: %s",
-		    name, *others ? others : "(no hugetlbfs or tmpfs is mounted)");
+		    name, *others ? others + 2 : "(no hugetlbfs or tmpfs is mounted)");
 }
 
 int name_to_path(const char *name, char path[PATH_MAX])

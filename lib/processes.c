@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -25,6 +26,7 @@
 #include "names.h"
 #include "node.h"
 #include "processes.h"
+#include "published.h"
 #include "stats.h"
 #include "sysfile.h"
 
@@ -34,7 +36,6 @@
 #define PATH_SIZE	64
 /* A process has one for each backend it opened. */
 #define PUBLISHED_MAX	64
-#define READ_TRIES	16
 
 /* Which of several holders of a region is told. */
 enum rank {
@@ -49,15 +50,6 @@ struct found {
 	size_t item;		/* its index in the list */
 };
 
-/*
- * Descriptors and records mostly rise together: the record behind the one that
- * was found last is tried first.
- */
-struct published {
-	int fd;
-	unsigned int next;
-};
-
 struct search {
 	struct region_list *list;
 	struct found *found;
@@ -70,11 +62,6 @@ struct search {
 static bool no_room(int error)
 {
 	return error == EMFILE || error == ENFILE || error == ENOMEM;
-}
-
-static bool read_at(int fd, void *into, size_t size, uint64_t offset)
-{
-	return pread(fd, into, size, (off_t)offset) == (ssize_t)size;
 }
 
 /*
@@ -101,48 +88,6 @@ static int open_memory_file(const char *path)
 	}
 	close(place);
 	return fd;
-}
-
-static bool is_published(int fd, int pid)
-{
-	struct stats_header header;
-	struct stat stat;
-	int seals = fcntl(fd, F_GET_SEALS);
-
-	return !fstat(fd, &stat) && stat.st_size == STATS_FILE_BYTES &&
-	       seals >= 0 && seals & F_SEAL_SHRINK &&
-	       read_at(fd, &header, sizeof(header), 0) && header.magic == STATS_MAGIC &&
-	       header.version == STATS_VERSION && header.pid == process_own_pid(pid);
-}
-
-static unsigned int published_records(int fd)
-{
-	struct stats_header header;
-
-	if (!read_at(fd, &header, sizeof(header), 0) || header.records > STATS_RECORDS)
-		return 0;
-	return header.records;
-}
-
-static bool read_record(int fd, unsigned int index, struct stats_record *record)
-{
-	uint64_t offset = STATS_HEADER_BYTES + (uint64_t)index * STATS_RECORD_BYTES;
-	uint64_t before, behind;
-	unsigned int try;
-
-	for (try = 0; try < READ_TRIES; try++) {
-		if (!read_at(fd, &before, sizeof(before), offset))
-			return false;
-		atomic_thread_fence(memory_order_acquire);
-		if (!read_at(fd, record, sizeof(*record), offset))
-			return false;
-		atomic_thread_fence(memory_order_acquire);
-		if (!read_at(fd, &behind, sizeof(behind), offset))
-			return false;
-		if (before == behind && !(before & 1))
-			return true;
-	}
-	return false;
 }
 
 /* What it told may be older than what the kernel tells: pages may have gone since. */
@@ -174,29 +119,6 @@ static bool makes_sense(const struct stats_record *record, uint64_t length)
 	       record->mapped_bytes <= length && record->pinned_bytes <= length;
 }
 
-/* The record of a region in what its process publishes; false: it has none. */
-static bool find_record(struct published *published, uint64_t device, uint64_t id,
-			struct stats_record *record)
-{
-	unsigned int records = published_records(published->fd);
-	unsigned int i;
-
-	for (i = 0; i < records; i++) {
-		unsigned int index = (published->next + i) % records;
-		uint64_t key[3];
-
-		if (read_at(published->fd, key, sizeof(key),
-			    STATS_HEADER_BYTES + (uint64_t)index * STATS_RECORD_BYTES) &&
-		    key[1] == device && key[2] == id &&
-		    read_record(published->fd, index, record) &&
-		    record->device == device && record->id == id) {
-			published->next = index + 1;
-			return true;
-		}
-	}
-	return false;
-}
-
 static bool take_printable(char name[ACTMEM_NAME_MAX], const char *from, size_t length)
 {
 	size_t i;
@@ -219,7 +141,7 @@ static enum rank take_published(struct search *search, uint64_t device, uint64_t
 	unsigned int i;
 
 	for (i = 0; i < search->published_count; i++) {
-		if (!find_record(&search->published[i], device, id, &record) ||
+		if (!published_find(&search->published[i], device, id, &record) ||
 		    !makes_sense(&record, info->length))
 			continue;
 		info->imported = !!record.imported;
@@ -274,35 +196,52 @@ static struct found *add_found(struct search *search)
 	return &search->found[search->count++];
 }
 
-/* What the kernel tells of a file that is to be a region; false: it cannot be one. */
+/*
+ * What the kernel knows of a file that is to be a region; false: it cannot be one.
+ * Nothing is asked that a server would have to answer: one may be dead.
+ */
 static bool take_file(struct actmem_region_info *info, int pid, const char *path,
-		      struct stat *file)
+		      uint64_t *device)
 {
 	char process[PATH_SIZE];
-	struct statfs files;
+	struct statx file;
 	struct stat owner;
 
 	snprintf(process, sizeof(process), "/proc/%d", pid);
-	if (stat(path, file) || !S_ISREG(file->st_mode) || statfs(path, &files) ||
-	    (files.f_type != TMPFS_MAGIC && files.f_type != HUGETLBFS_MAGIC) ||
-	    stat(process, &owner) || file->st_size <= 0)
+	if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &file) ||
+	    !S_ISREG(file.stx_mode) || !file.stx_size || file.stx_size > INT64_MAX ||
+	    stat(process, &owner))
 		return false;
-	info->id = file->st_ino;
-	info->length = (uint64_t)file->st_size;
-	info->allocated_bytes = (uint64_t)file->st_blocks * 512;
+	*device = makedev(file.stx_dev_major, file.stx_dev_minor);
+	info->id = file.stx_ino;
+	info->length = file.stx_size;
+	info->allocated_bytes = file.stx_blocks * 512;
 	info->backend = ACTMEM_BACKEND_MEMFD;
 	info->pid = pid;
 	info->uid = owner.st_uid;
+	return true;
+}
+
+/* Whether the file system can have regions; sets the pages, if its process did not tell. */
+static bool take_file_system(struct actmem_region_info *info, const char *path)
+{
+	struct statfs files;
+
+	if (statfs(path, &files) ||
+	    (files.f_type != TMPFS_MAGIC && files.f_type != HUGETLBFS_MAGIC))
+		return false;
+	if (info->pages)
+		return true;
 	info->pages = files.f_type == HUGETLBFS_MAGIC ? pages_of_bytes((uint64_t)files.f_bsize) :
 		      ACTMEM_PAGES_4K;
 	info->page_bytes = pages_bytes(info->pages);
 	return true;
 }
 
-static int add_region(struct search *search, const struct stat *file,
+static int add_region(struct search *search, uint64_t device,
 		      const struct actmem_region_info *info, enum rank rank)
 {
-	struct found *found = find(search, file->st_dev, file->st_ino);
+	struct found *found = find(search, device, info->id);
 
 	if (found && found->rank >= rank)
 		return 0;
@@ -310,8 +249,8 @@ static int add_region(struct search *search, const struct stat *file,
 		found = add_found(search);
 		if (!found || !list_add(search->list))
 			return -ENOMEM;
-		found->device = file->st_dev;
-		found->id = file->st_ino;
+		found->device = device;
+		found->id = info->id;
 		found->item = search->list->count - 1;
 	}
 	found->rank = rank;
@@ -322,14 +261,14 @@ static int add_region(struct search *search, const struct stat *file,
 static int take_region(struct search *search, int pid, const char *path, const char *link)
 {
 	struct actmem_region_info info;
-	struct stat file;
+	uint64_t device;
 	enum rank rank;
 
 	ACTMEM_INIT(&info);
-	if (!take_label(info.name, link) || !take_file(&info, pid, path, &file))
+	if (!take_label(info.name, link) || !take_file(&info, pid, path, &device))
 		return 0;
-	rank = take_published(search, file.st_dev, file.st_ino, &info);
-	return add_region(search, &file, &info, rank);
+	rank = take_published(search, device, info.id, &info);
+	return take_file_system(&info, path) ? add_region(search, device, &info, rank) : 0;
 }
 
 /* Any file may be a region with a name, or an imported one, if its process tells of it. */
@@ -337,22 +276,26 @@ static int take_named(struct search *search, int pid, const char *path, const ch
 {
 	struct actmem_region_info info;
 	struct stat file;
+	uint64_t device;
 	enum rank rank;
 
 	ACTMEM_INIT(&info);
 	if (!strncmp(link, REGION_PREFIX, strlen(REGION_PREFIX)) ||
-	    !take_file(&info, pid, path, &file))
+	    !take_file(&info, pid, path, &device))
 		return 0;
-	rank = take_published(search, file.st_dev, file.st_ino, &info);
-	if (rank == RANK_HOLDER || (!info.imported && !strncmp(link, "/memfd:", 7)))
+	rank = take_published(search, device, info.id, &info);
+	if (rank == RANK_HOLDER || (!info.imported && !strncmp(link, "/memfd:", 7)) ||
+	    !take_file_system(&info, path))
 		return 0;
 	if (info.imported)
-		return add_region(search, &file, &info, rank);
+		return add_region(search, device, &info, rank);
+	if (stat(path, &file))
+		return 0;
 	info.named = 1;
 	info.uid = file.st_uid;
 	name_label(info.name, link);
 	snprintf(info.path, sizeof(info.path), "%s", link);
-	return add_region(search, &file, &info, rank);
+	return add_region(search, device, &info, rank);
 }
 
 /* Calls @take for the descriptors of a process whose link begins so. */
@@ -393,7 +336,7 @@ static int take_stats(struct search *search, int pid, const char *path, const ch
 	if (search->published_count == PUBLISHED_MAX)
 		return 0;
 	fd = open_memory_file(path);
-	if (fd >= 0 && is_published(fd, pid)) {
+	if (fd >= 0 && published_is(fd, pid)) {
 		search->published[search->published_count++] = (struct published){ .fd = fd };
 		return 0;
 	}
@@ -463,6 +406,10 @@ static int search_all(struct search *search,
 
 	if (!directory)
 		return fail(errno, "cannot look for processes (/proc: %s)", strerror(errno));
+	if (access("/proc/self", F_OK)) {
+		closedir(directory);
+		return fail(ENOENT, "cannot look for processes: /proc is not mounted");
+	}
 	while (!error && (entry = readdir(directory))) {
 		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
 			error = look(search, atoi(entry->d_name));

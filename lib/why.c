@@ -6,10 +6,13 @@
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cgroup.h"
+#include "driver.h"
 #include "error.h"
+#include "names.h"
 #include "why.h"
 
 #define SYSFS		"/sys/class/misc/actmem"
@@ -58,14 +61,24 @@ int why_fail_import(int error, uint64_t wanted, uint64_t available)
 	}
 }
 
-bool why_tell(int error, const struct actmem_why *why, bool may_go_elsewhere)
+/* Whose limit a region counts against. */
+static unsigned int maker_of(int fd)
 {
+	struct actmem_ioctl_info info = { .size = sizeof(info) };
+
+	return fd >= 0 && !driver_ask(fd, ACTMEM_IOC_INFO, &info) ? info.uid : geteuid();
+}
+
+bool why_tell(int error, const struct actmem_why *why, int fd, bool may_go_elsewhere)
+{
+	struct stat stat;
+
 	switch (why->reason) {
 	case ACTMEM_WHY_NODE_FULL:
 		tell_full_node(error, why, may_go_elsewhere);
 		return true;
 	case ACTMEM_WHY_MEMLOCK:
-		fail(error, "RLIMIT_MEMLOCK has %s left of %s wanted; raise it with `ulimit -l`",
+		fail(error, "RLIMIT_MEMLOCK has %s left of %s wanted; raise it with `ulimit -l` in the process that makes the region; one that is there keeps its limit",
 		     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted));
 		return true;
 	case ACTMEM_WHY_MEMCG:
@@ -73,7 +86,7 @@ bool why_tell(int error, const struct actmem_why *why, bool may_go_elsewhere)
 		return true;
 	case ACTMEM_WHY_USER_LIMIT:
 		fail(error, "the administrator's limit of the region's user has %s left of %s wanted; as root raise users/%u/limit_bytes or user_limit_bytes in " SYSFS,
-		     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted), (unsigned int)geteuid());
+		     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted), maker_of(fd));
 		return true;
 	case ACTMEM_WHY_NODE_LIMIT:
 		fail(error, "the administrator's limit of node %d has %s left of %s wanted; as root raise " SYSFS "/node%d/limit_bytes%s",
@@ -83,6 +96,8 @@ bool why_tell(int error, const struct actmem_why *why, bool may_go_elsewhere)
 	case ACTMEM_WHY_MOUNT_LIMIT:
 		fail(error, "size= of the mounted file system has %s left of %s wanted; remove files there, or as root raise it with `mount -o remount,size=`",
 		     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted));
+		if (fd >= 0 && !fstat(fd, &stat))
+			fail_more(" (it is mounted at %s)", MOUNT_TEXT(stat.st_dev));
 		return true;
 	case ACTMEM_WHY_CPUSET:
 		fail(error, "node %d is outside this task's cpuset", why->node);

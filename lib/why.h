@@ -12,10 +12,11 @@
 
 /*
  * Sets this thread's words for a request that failed with this errno. False,
- * and none are set: the driver gives no reason. @may_go_elsewhere: other nodes
- * could be allowed.
+ * and none are set: the driver gives no reason. @fd: of the region that it was
+ * about, whose maker is charged; -1: one that would have been this process's.
+ * @may_go_elsewhere: other nodes could be allowed.
  */
-bool why_tell(int error, const struct actmem_why *why, bool may_go_elsewhere);
+bool why_tell(int error, const struct actmem_why *why, int fd, bool may_go_elsewhere);
 
 /*
  * Sets the words for memory that cannot be imported, and returns -@error; @wanted

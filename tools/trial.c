@@ -63,8 +63,7 @@ static void describe(const struct actmem *am, struct actmem_region *region, cons
 		[ACTMEM_PAGES_THP] = "thp", [ACTMEM_PAGES_4K] = "4K",
 	};
 	struct actmem_region_info info;
-	const char *separator = "";
-	int node;
+	unsigned int node, seen = 0;
 
 	warnx("%s", actmem_describe(am));
 	ACTMEM_INIT(&info);
@@ -74,15 +73,14 @@ static void describe(const struct actmem *am, struct actmem_region *region, cons
 	}
 	if (info.named)
 		warnx("%s %s", info.name, how);
-	fprintf(stderr, "%s: a region now gets %s pages on node ", program_invocation_short_name,
+	fprintf(stderr, "%s: a region now gets %s pages", program_invocation_short_name,
 		pages[info.pages]);
 	for (node = 0; node < ACTMEM_NODES_MAX; node++) {
 		if (!info.node_bytes[node])
 			continue;
-		fprintf(stderr, "%s%d", separator, node);
-		separator = ",";
+		fprintf(stderr, "%s%u", seen++ ? "," : " on node ", node);
 	}
-	fputc('\n', stderr);
+	fputs(seen ? "\n" : "; no page is there yet\n", stderr);
 }
 
 /* The heap that a program would have; NULL: told why not. */

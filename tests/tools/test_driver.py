@@ -204,6 +204,7 @@ def a_name_outlives_its_program():
     assert before["named"] is True and before["name"] == "job.0", before
     assert before["pid"] is None and before["path"] is None, before
     assert now["path"] == "/act/job.0" and now["named"] is True, now
+    assert now["pid"] is not None and now["command"] == "holder", now
     assert now["nodes"] == [{"node": 1, "bytes": 4 * MIB}], now
     assert now["id"] == before["id"] and now["demand_faults"] == 0, now
     assert info["mounts"] == [{"path": "/act", "size_bytes": 16 * MIB,

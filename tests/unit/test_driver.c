@@ -65,6 +65,8 @@ static int answer_create(struct actmem_ioctl_create *create)
 	return 0;
 }
 
+#define MAKER	4711		/* its user */
+
 static int answer_info(struct actmem_ioctl_info *info)
 {
 	if (info->id == driver.gone)
@@ -74,6 +76,7 @@ static int answer_info(struct actmem_ioctl_info *info)
 	info->length = LENGTH;
 	info->page_bytes = ACTMEM_PAGE_BYTES;
 	info->state = ACTMEM_INFO_LINGERING;
+	info->uid = MAKER;
 	info->allocated_bytes = LENGTH / 2;
 	info->demand_faults = 3;
 	info->poisoned_bytes = LENGTH / 4;
@@ -379,6 +382,12 @@ static void test_ranges(void **state)
 	driver.create.why.node = 1;
 	assert_fails(actmem_region_populate(region, 0, LENGTH), ENOMEM, "node 1 has 0 B free");
 	assert_non_null(strstr(actmem_error(), "the first 2.0 MiB of the 4.0 MiB are there"));
+	/* Pages count for who made the region, not for who has them come. */
+	driver.range_error = EDQUOT;
+	driver.create.why.reason = ACTMEM_WHY_USER_LIMIT;
+	assert_fails(actmem_region_populate(region, 0, LENGTH), EDQUOT, "users/4711/limit_bytes");
+	driver.create.why.reason = ACTMEM_WHY_MEMLOCK;
+	assert_fails(actmem_region_populate(region, 0, LENGTH), EDQUOT, "in the process that makes the region");
 	driver.range_error = ENOTTY;
 	assert_fails(actmem_region_populate(region, 0, LENGTH), EOPNOTSUPP, "upgrade the module");
 	assert_fails(actmem_region_discard(region, 0, LENGTH), EOPNOTSUPP, "upgrade the module");

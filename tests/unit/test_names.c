@@ -156,6 +156,28 @@ static void test_words(void **state)
 	assert_int_equal(actmem_close(am), 0);
 }
 
+/* Without /proc a file gets its name by its descriptor. */
+static void test_no_proc(void **state)
+{
+	struct actmem *am = opened(ACTMEM_BACKEND_MEMFD, NULL);
+	struct actmem_region_info *regions;
+	struct actmem_region *region;
+	size_t count;
+
+	fail_call("linkat", 1, ENOENT);
+	if (!geteuid()) {
+		assert_int_equal(open_name(am, LENGTH, ACTMEM_OPEN_CREATE, 0, &region), 0);
+		assert_int_equal(actmem_region_close(region), 0);
+		assert_complete(path, LENGTH);
+	}
+	fail_every("linkat", ENOENT);
+	assert_fails(open_name(am, LENGTH, ACTMEM_OPEN_CREATE, 0, &region), ENOENT, "is /proc mounted?");
+	fail_every("access", ENOENT);
+	assert_fails(actmem_list(&regions, &count), ENOENT, "/proc is not mounted");
+	fail_nothing();
+	assert_int_equal(actmem_close(am), 0);
+}
+
 /* Who gets too little memory waits until the others are through, and tries again. */
 static void test_second_try(void **state)
 {
@@ -305,7 +327,9 @@ static void test_driver_makes(void **state)
 	assert_int_equal(open_name(am, HUGE, ACTMEM_OPEN_CREATE, 0, &region), 0);
 	assert_int_equal(actmem_region_found(region), 1);
 	driver.seal_error = EBUSY;
-	assert_fails(actmem_region_seal(region), EBUSY, "unmap it everywhere");
+	assert_fails(actmem_region_seal(region), EBUSY, "holds pages");
+	driver.seal_error = EPERM;
+	assert_fails(actmem_region_seal(region), EPERM, "owns its file");
 	driver.seal_error = ENOTTY;
 	assert_fails(actmem_region_seal(region), EOPNOTSUPP, "upgrade the module");
 	driver.seal_error = 0;
@@ -410,7 +434,8 @@ static void test_driver_found_otherwise(void **state)
 	assert_string_equal(actmem_error(), "");
 	assert_int_equal(actmem_region_close(region), 0);
 	options.pages = ACTMEM_PAGES_4K;
-	assert_fails(actmem_region_open(am, path, &options, 0, &region), EOPNOTSUPP, "2 MiB and 1 GiB only");
+	assert_fails(actmem_region_open(am, path, &options, 0, &region), EOPNOTSUPP, "2 MiB pages alone");
+	assert_null(strstr(actmem_error(), "ACTMEM_BACKEND"));
 	assert_int_equal(actmem_close(am), 0);
 }
 
@@ -419,6 +444,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sweep),
 		cmocka_unit_test(test_words),
+		cmocka_unit_test(test_no_proc),
 		cmocka_unit_test(test_second_try),
 		cmocka_unit_test(test_exclusive_race),
 		cmocka_unit_test(test_found_elsewhere),
