@@ -230,7 +230,7 @@ static int check_sealed(struct operation *self, int device, int result)
 TEST_F(names, seal)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 2, .prepare = prepare_region, .act = seal_it,
+		.where = IN_MODULE, .least = 1, .prepare = prepare_region, .act = seal_it,
 		.undo = check_sealed,
 	};
 
