@@ -23,6 +23,9 @@
 #define ACTMEM_FREE_GFP	((ACTMEM_GFP & ~(__GFP_DIRECT_RECLAIM | __GFP_RETRY_MAYFAIL)) | \
 			 __GFP_NOMEMALLOC)
 
+/* How often a node has to have had a page, and the caller none, to say why. */
+#define FULL_TRIES	4
+
 /**
  * struct actmem_choice - the nodes to take pages from, by several tasks at once
  * @wanted: pages, in all
@@ -292,12 +295,19 @@ static struct folio *alloc_folio(int node, const struct actmem_choice *choice,
 				 const struct actmem_caller *caller, struct actmem_why *why)
 {
 	struct page *page = alloc_charged(node, caller, ACTMEM_GFP);
-	bool node_is_full = !page && !node_has_page(node);
-	int err;
+	bool node_is_full = false;
+	int err, tries;
 
-	/* It has become free just now, or it is the memory cgroup that is full. */
-	if (!page && !node_is_full)
+	/*
+	 * If the node has one, it has become free just now, or it is the memory cgroup
+	 * that is full. Where pages come and go, one answer is not enough.
+	 */
+	for (tries = 0; !page && tries < FULL_TRIES; tries++) {
+		node_is_full = !node_has_page(node);
+		if (node_is_full || actmem_caller_stopped(caller))
+			break;
 		page = alloc_charged(node, caller, ACTMEM_GFP);
+	}
 	err = actmem_caller_stopped(caller);
 	if (err) {
 		if (page)
