@@ -27,11 +27,6 @@
 /* Of so many blocks the thread has to have had a half at hand to keep any more. */
 #define MISSES_JUDGED	512
 
-static uint64_t round_up(uint64_t bytes, uint64_t unit)
-{
-	return (bytes + unit - 1) / unit * unit;
-}
-
 static int take_options(struct actmem_heap *heap, const struct actmem_heap_options *options)
 {
 	struct actmem_heap_options taken;

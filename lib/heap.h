@@ -11,6 +11,11 @@
 #include "context.h"
 #include "node.h"
 
+static inline uint64_t round_up(uint64_t bytes, uint64_t unit)
+{
+	return (bytes + unit - 1) / unit * unit;
+}
+
 /* A region, and which of the heap's names it has, if these have names. */
 struct heap_region {
 	struct actmem_region *region;

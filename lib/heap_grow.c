@@ -24,11 +24,6 @@
 #define UNUSED_PART	16
 #define HELD_PART_MIXED	8
 
-static uint64_t round_up(uint64_t bytes, uint64_t to)
-{
-	return (bytes + to - 1) / to * to;
-}
-
 /* What blocks of @stride leave unused of the shortest region for @count of them. */
 static uint64_t whole_of(uint64_t count, uint64_t stride, uint64_t *waste)
 {
