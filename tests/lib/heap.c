@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common.h"
+#include "heap_test.h"
 
 #define GROW		(8 * MIB)
 #define LIMIT		(32 * MIB)
@@ -34,29 +34,6 @@ static uint64_t next_random(uint64_t *state)
 	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
 	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
 	return z ^ (z >> 31);
-}
-
-static struct actmem_heap *make_heap(struct actmem *am, uint64_t limit)
-{
-	struct actmem_heap_options options;
-	struct actmem_heap *heap;
-
-	ACTMEM_INIT(&options);
-	options.grow_bytes = GROW;
-	options.limit_bytes = limit;
-	if (actmem_heap_create(am, &options, &heap))
-		tap_bail("actmem_heap_create");
-	return heap;
-}
-
-static struct actmem_heap_stats stats_of(struct actmem_heap *heap)
-{
-	struct actmem_heap_stats stats;
-
-	ACTMEM_INIT(&stats);
-	if (actmem_heap_stats(heap, &stats))
-		tap_bail("actmem_heap_stats");
-	return stats;
 }
 
 /* Has the threads give back what they keep, and leaves the regions. */
@@ -148,7 +125,7 @@ static bool sums_agree(struct actmem_heap *heap, const struct live *blocks)
 
 static void test_random(struct actmem *am, uint64_t seed)
 {
-	struct actmem_heap *heap = make_heap(am, LIMIT);
+	struct actmem_heap *heap = make_heap(am, GROW, LIMIT);
 	static struct live blocks[BLOCKS];
 	bool good = true, apart = true, sums = true;
 	struct actmem_heap_stats stats;
@@ -222,7 +199,7 @@ static void *work(void *context)
 
 static void test_threads(struct actmem *am, uint64_t seed)
 {
-	struct actmem_heap *heap = make_heap(am, LIMIT);
+	struct actmem_heap *heap = make_heap(am, GROW, LIMIT);
 	struct worker workers[THREADS];
 	pthread_t threads[THREADS];
 	bool passed = true;
@@ -247,7 +224,7 @@ static void test_threads(struct actmem *am, uint64_t seed)
 
 static void test_growth(struct actmem *am)
 {
-	struct actmem_heap *heap = make_heap(am, LIMIT);
+	struct actmem_heap *heap = make_heap(am, GROW, LIMIT);
 	void *small, *large, *aligned, *more;
 
 	ok(!stats_of(heap).regions, "a new heap has no region");
@@ -277,7 +254,7 @@ static void test_growth(struct actmem *am)
 static void test_layers(struct actmem *am)
 {
 	const uint64_t sizes[] = { 40000, 5120, 5120, 81920 };
-	struct actmem_heap *heap = make_heap(am, LIMIT);
+	struct actmem_heap *heap = make_heap(am, GROW, LIMIT);
 	uint64_t used = 0, sum = 0, regions = 0;
 	void *blocks[32 * 4];
 	unsigned int step, i;

@@ -11,35 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common.h"
+#include "heap_test.h"
 
 #define GROW		(8 * MIB)
 #define BLOCKS		8
 #define RACES		2000
 #define LENGTHS		200
-
-static struct actmem_heap *make_heap(struct actmem *am, uint64_t grow, uint64_t limit)
-{
-	struct actmem_heap_options options;
-	struct actmem_heap *heap;
-
-	ACTMEM_INIT(&options);
-	options.grow_bytes = grow;
-	options.limit_bytes = limit;
-	if (actmem_heap_create(am, &options, &heap))
-		tap_bail("actmem_heap_create");
-	return heap;
-}
-
-static struct actmem_heap_stats stats_of(struct actmem_heap *heap)
-{
-	struct actmem_heap_stats stats;
-
-	ACTMEM_INIT(&stats);
-	if (actmem_heap_stats(heap, &stats))
-		tap_bail("actmem_heap_stats");
-	return stats;
-}
 
 static void tune(struct actmem_heap *heap, uint64_t chunk_bytes, uint64_t cache_bytes)
 {
