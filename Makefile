@@ -6,6 +6,8 @@
 #   ALL += file          built by `make`
 #   LEFT_OUT += 'why'    what `make` and `make install` cannot build here
 #   CHECKS += name       `make check` runs check-name, which prints TAP
+#   CHECKS_IN_VM += name likewise, on virtual machines alone: beside others
+#   CHECK_NEEDS += file  what they run, so that it is built before they begin
 #   CHECKS_IF_CACHED     a command that names those that only some machines can
 
 VERSION := $(shell cat VERSION)
@@ -34,6 +36,8 @@ VENV_PYTHON := $(VENV)/bin/python
 ALL :=
 LEFT_OUT :=
 CHECKS :=
+CHECKS_IN_VM :=
+CHECK_NEEDS :=
 
 .DELETE_ON_ERROR:
 .SUFFIXES:
@@ -66,8 +70,11 @@ $(VENV)/.ready: scripts/requirements.txt
 check:
 	@scripts/setup packages build check
 	@$(MAKE) --no-print-directory -s $(VENV)/.ready
-	@$(MAKE) --no-print-directory -s all
-	@tests/run $(CHECKS) $$($(CHECKS_IF_CACHED))
+	@$(MAKE) --no-print-directory -s -j$$(nproc) all check-needs
+	@tests/run $(CHECKS) --beside $(CHECKS_IN_VM)
+
+.PHONY: check-needs
+check-needs: $(CHECK_NEEDS)
 
 .PHONY: clean
 clean:
@@ -79,7 +86,7 @@ help:
 	@echo 'make demo          train a small transformer with activations in actmem'
 	@echo 'make check         run every test'
 	@echo 'make check-strict  those of the driver on a debug kernel, built at the first time'
-	@echo 'make check-NAME    run one of: $(CHECKS)'
+	@echo 'make check-NAME    run one of: $(CHECKS) $(CHECKS_IN_VM)'
 	@echo 'make bench         measure the library against its peers on this machine'
 	@echo 'make bench-vm      measure the driver against its peers in a booted kernel'
 	@echo 'make bench-transfer  measure transfers between files and regions beside fio'

@@ -2,7 +2,8 @@
 #
 # The module by DKMS, up to its upgrade in kernels that check signatures.
 
-CHECKS += dkms
+CHECKS_IN_VM += dkms
+CHECK_NEEDS += $(B)/tests/tools/holder $(B)/vm/init
 
 .PHONY: check-dkms
 check-dkms: all $(B)/tests/tools/holder $(B)/vm/init

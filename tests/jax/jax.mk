@@ -13,6 +13,8 @@ SAVED_SOURCES := tests/jax/saved_threads.c lib/xla/saved.c lib/xla/site.c \
 	lib/xla/table.c
 SAVED_TESTS := $(B)/tests/saved_threads-thread $(B)/tests/saved_threads-address
 
+CHECK_NEEDS += $(SAVED_TESTS)
+
 $(SAVED_TESTS): $(B)/tests/saved_threads-%: $(SAVED_SOURCES) \
 		$(wildcard lib/xla/*.h) lib/actmem.h
 	@mkdir -p $(@D)
@@ -27,7 +29,7 @@ check-jax-threads: $(SAVED_TESTS)
 
 # The same on the driver, in a booted kernel that sees this machine's files.
 # The processor is one with AVX, which jaxlib wants.
-CHECKS += jax-driver
+CHECKS_IN_VM += jax-driver
 
 JAX_ON_DRIVER := $(VENV)/.ready $(XLA_LIBRARY) $(B)/bin/actmem $(B)/vm/init
 

@@ -16,6 +16,7 @@ $(LIB_TEST_PROGRAMS): $(B)/tests/lib/%: $(B)/obj/tests/lib/%.o \
 lib-tests: $(LIB_TEST_PROGRAMS)
 
 CHECKS += lib-memfd
+CHECK_NEEDS += $(LIB_TEST_PROGRAMS)
 check-lib-memfd: $(LIB_TEST_PROGRAMS)
 	@tests/lib/run $(LIB_TEST_PROGRAMS)
 
@@ -38,6 +39,7 @@ $(LIB_THREADS): $(B)/tests/thread/%: $(LIB_THREADS_OBJ)/tests/lib/%.o \
 # It wants addresses that are not randomized too far.
 .PHONY: check-lib-threads
 CHECKS += lib-threads
+CHECK_NEEDS += $(LIB_THREADS)
 check-lib-threads: $(LIB_THREADS)
 	@fixed=$$(setarch -R true 2>/dev/null && echo setarch -R); \
 	for test in $(LIB_THREADS); do \

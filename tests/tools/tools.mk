@@ -3,9 +3,12 @@
 # Tests of the command: on the memfd backend and without the module; and on the
 # driver, in a booted kernel.
 
-CHECKS += tools tools-driver
+CHECKS += tools
+CHECKS_IN_VM += tools-driver
 
 TOOLS_TESTS := $(B)/tests/tools
+
+CHECK_NEEDS += $(TOOLS_TESTS)/holder $(TOOLS_TESTS)/cgroup_test
 
 $(TOOLS_TESTS)/holder: $(B)/obj/tests/tools/holder.o $(B)/lib/libactmem.so.$(ABI)
 	@mkdir -p $(@D)

@@ -31,6 +31,7 @@ $(UNIT_PROGRAMS): $(B)/tests/unit/%: $(UNIT_OBJ)/tests/unit/%.o \
 
 .PHONY: check-unit
 CHECKS += unit
+CHECK_NEEDS += $(UNIT_PROGRAMS) $(BENCH_HOST)
 check-unit: $(UNIT_PROGRAMS) $(BENCH_HOST)
 	@tests/unit/headers
 	@status=0; tests/bench/bench-host --smoke $(B)/bench || status=1; \

@@ -5,7 +5,7 @@
 # the library; and of the module's build.
 
 VM_LABELS := 6.1 6.12 7.2
-CHECKS += vm-harness module $(addprefix vm-,$(VM_LABELS))
+CHECKS_IN_VM += vm-harness $(addprefix vm-,$(VM_LABELS)) module
 
 VM_CC = $(CC) -std=gnu11 $(WARNINGS) -D_GNU_SOURCE -O2 -g -static
 
@@ -51,6 +51,8 @@ STRICT_MACHINE := --memory 3G --numa 3 --nvme 1G --edu --timeout 2400 \
 	--env ACTMEM_BACKEND=driver --env ACTMEM_TEST_DISK=/dev/nvme0n1
 
 VM_TESTS = $(DRIVER_TESTS) $(VM_PROGRAMS) $(LIB_TEST_PROGRAMS)
+
+CHECK_NEEDS += $(B)/vm/init $(B)/vm/misbehave $(VM_PROGRAMS) $(DRIVER_TESTS) $(FAR_TESTS) $(BENCH_PROGRAMS)
 
 .PHONY: check-vm-harness check-module sparse $(addprefix check-vm-,$(VM_LABELS))
 check-vm-harness: $(B)/vm/init $(B)/vm/misbehave
