@@ -38,7 +38,7 @@ static int load_again(struct operation *self, int device, int result)
 TEST(load_the_module)
 {
 	struct operation operation = {
-		.where = IN_INIT, .least = 8, .prepare = unload, .act = load,
+		.where = IN_INIT, .least = 100, .prepare = unload, .act = load,
 		.undo = load_again,
 	};
 
@@ -93,7 +93,7 @@ static int check_created(struct operation *self, int device, int result)
 TEST_F(driver, create)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 8, .act = create_one, .undo = check_created,
+		.where = IN_MODULE, .least = 30, .act = create_one, .undo = check_created,
 	};
 
 	EXPECT_SWEEP(operation, self->device);
@@ -102,7 +102,7 @@ TEST_F(driver, create)
 TEST_F(driver, create_interleaved)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 8, .act = create_interleaved, .undo = check_created,
+		.where = IN_MODULE, .least = 30, .act = create_interleaved, .undo = check_created,
 	};
 
 	EXPECT_SWEEP(operation, self->device);
@@ -119,7 +119,7 @@ static int ask(struct operation *self, int device)
 TEST_F(driver, info)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 4, .prepare = prepare_region, .act = ask,
+		.where = IN_MODULE, .least = 6, .prepare = prepare_region, .act = ask,
 		.undo = close_region,
 	};
 
@@ -161,7 +161,7 @@ static int read_fdinfo(struct operation *self, int device)
 TEST_F(driver, fdinfo)
 {
 	struct operation operation = {
-		.least = 2, .prepare = prepare_region, .act = read_fdinfo, .undo = close_region,
+		.least = 5, .prepare = prepare_region, .act = read_fdinfo, .undo = close_region,
 	};
 
 	EXPECT_SWEEP(operation, self->device);
@@ -278,7 +278,7 @@ static int check_told(struct operation *self, int device, int result)
 TEST_F(driver, populate)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 2, .prepare = prepare_lazy, .act = populate_all,
+		.where = IN_MODULE, .least = 3, .prepare = prepare_lazy, .act = populate_all,
 		.undo = check_told,
 	};
 
@@ -430,7 +430,7 @@ static int check_copied(struct operation *self, int device, int result)
 TEST_F(driver, copy)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 6, .prepare = prepare_copy, .act = copy_all,
+		.where = IN_MODULE, .least = 7, .prepare = prepare_copy, .act = copy_all,
 		.undo = check_copied,
 	};
 
@@ -459,7 +459,7 @@ static int check_exported(struct operation *self, int device, int result)
 TEST_F(driver, export)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 5, .prepare = prepare_lazy, .act = export_all,
+		.where = IN_MODULE, .least = 8, .prepare = prepare_lazy, .act = export_all,
 		.undo = check_exported,
 	};
 
