@@ -6,7 +6,6 @@
 #   ALL += file          built by `make`
 #   LEFT_OUT += 'why'    what `make` and `make install` cannot build here
 #   CHECKS += name       `make check` runs check-name, which prints TAP
-#   CHECKS_IF_CACHED     a command that names those that only some machines can
 
 VERSION := $(shell cat VERSION)
 ABI := 0
@@ -67,7 +66,7 @@ check:
 	@scripts/setup packages build check
 	@$(MAKE) --no-print-directory -s $(VENV)/.ready
 	@$(MAKE) --no-print-directory -s all
-	@tests/run $(CHECKS) $$($(CHECKS_IF_CACHED))
+	@tests/run $(CHECKS)
 
 .PHONY: clean
 clean:
@@ -77,8 +76,8 @@ clean:
 help:
 	@echo 'make               build what this machine can build into build/'
 	@echo 'make demo          train a small transformer with activations in actmem'
-	@echo 'make check         run every test'
-	@echo 'make check-strict  those of the driver on a debug kernel, built at the first time'
+	@echo 'make check         run every test, but for those on a debug kernel'
+	@echo 'make check-strict  run those of the driver on a debug kernel, built at the first time'
 	@echo 'make check-NAME    run one of: $(CHECKS)'
 	@echo 'make bench         measure the library against its peers on this machine'
 	@echo 'make bench-vm      measure the driver against its peers in a booted kernel'
