@@ -96,15 +96,33 @@ static bool check_slot(struct actmem_region *region, unsigned long index, unsign
 	return marked;
 }
 
+/*
+ * The kernel knows whose those are, and does all that is to be done, once it has been
+ * told: of an error in the midst of a copy that has survived it, it has not.
+ */
+static void check_import(struct actmem_region *region, unsigned long pfn)
+{
+	struct folio *folio = pfn == ANY_PFN ? NULL : actmem_import_find(region, pfn);
+
+	if (!folio)
+		return;
+	/* Of a page of hugetlb it marks the first of the small ones. */
+	if (IS_ENABLED(CONFIG_MEMORY_FAILURE) && !PageHWPoison(&folio->page) &&
+	    !PageHWPoison(pfn_to_page(pfn)))
+		memory_failure(pfn, 0);
+	folio_put(folio);
+}
+
 static void check_region(struct actmem_region *region, unsigned long pfn)
 {
 	/* Where its struct would be: it may be a page of any kind, or gone by now. */
 	const void *wanted = pfn == ANY_PFN ? NULL : pfn_to_page(round_down(pfn, HPAGE_PMD_NR));
 	unsigned long i;
 
-	/* The kernel knows whose those are, and does all that is to be done. */
-	if (region->import)
+	if (region->import) {
+		check_import(region, pfn);
 		return;
+	}
 	for (i = 0; i < region->page_count; i++) {
 		if (!wanted || READ_ONCE(region->folios[i]) == wanted)
 			check_slot(region, i, pfn);
