@@ -53,11 +53,16 @@ bool actmem_page_has_failed(struct folio *folio)
 	return false;
 }
 
-/* Takes over a page with its reference, which stays, so that nobody is ever given it. */
+/*
+ * Takes over a page with its references, which stay, so that nobody is ever given it;
+ * two, as actmem_slot_poison() says. So does its charge, if it is not a pool's: no
+ * function is exported by which a memory cgroup would have it back before it is free.
+ */
 void actmem_quarantine(struct folio *folio)
 {
 	/* Otherwise it has been told of, and counted, in its region. */
 	if (!(actmem_page_notes_of(folio) & ACTMEM_PAGE_POISONED)) {
+		folio_get(folio);
 		actmem_count_poisoned_page(folio_nid(folio));
 		actmem_page_failed(NULL, 0, folio);
 	}

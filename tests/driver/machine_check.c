@@ -213,17 +213,6 @@ TEST_F(machine_check, while_it_is_being_mapped)
 	EXPECT_SECOND_FAILED(self->memory);
 }
 
-/* An instant after it has been unmapped the kernel may still have it. */
-static int discard_patiently(int fd, size_t first, size_t pages)
-{
-	int err;
-
-	do {
-		err = discard(fd, first, pages);
-	} while (err == -EBUSY);
-	return err;
-}
-
 /* Replaces the page again and again, until it is told to end. */
 static int replace_until_told(int fd, int told)
 {
