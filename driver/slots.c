@@ -324,23 +324,28 @@ int actmem_discard(struct actmem_region *region, unsigned long first, unsigned l
 
 /*
  * Counts are read one after the other while others map and unmap, so that
- * they are taken again until they hold still.
+ * they are taken again until they hold still. Where they do not, the page may be
+ * pinned: whoever seals must not miss that.
  */
 static void folio_usage(struct folio *folio, struct actmem_usage *usage)
 {
 	int references, mappings, tries = 4;
+	bool still;
 
 	do {
 		references = folio_ref_count(folio);
-		smp_rmb();	/* the second reading of both comes after the first */
+		smp_rmb();	/* the second reading of each comes after the first */
 		mappings = actmem_folio_mapcount(folio);
 		smp_rmb();	/* as above */
-	} while (references != folio_ref_count(folio) && --tries);
+		still = references == folio_ref_count(folio);
+		smp_rmb();	/* as above */
+		still = still && mappings == actmem_folio_mapcount(folio);
+	} while (!still && --tries);
 
 	if (mappings > 0)
 		usage->mapped_bytes += ACTMEM_PAGE_BYTES;
 	/* Each mapping has one, too. */
-	if (references > own_references(folio) + mappings)
+	if (!still || references > own_references(folio) + mappings)
 		usage->pinned_bytes += ACTMEM_PAGE_BYTES;
 }
 
