@@ -255,8 +255,9 @@ bool actmem_name_is_valid(const char *name, size_t length);
 struct file *actmem_create_unnamed(struct actmem_ioctl_create *arg);
 struct file *actmem_create_imported(struct actmem_ioctl_import *arg);
 int actmem_create_named(struct file *file, void __user *user);
-int actmem_create_for_file(struct inode *inode, const struct dentry *dentry,
-			   struct actmem_ioctl_create *arg);
+int actmem_create_lazy(struct inode *inode, const struct dentry *dentry,
+		       struct actmem_ioctl_create *arg);
+int actmem_create_for_file(struct file *file, struct actmem_ioctl_create *arg);
 
 /* fs.c */
 int actmem_fs_init(void);
