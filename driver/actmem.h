@@ -245,6 +245,8 @@ static inline struct dma_buf *actmem_dmabuf_create(struct file *file, unsigned l
 /* argument.c */
 int actmem_fetch(void *arg, size_t size, size_t oldest, void __user *user);
 int actmem_answer(void __user *user, const void *arg, size_t size);
+int actmem_answer_with_file(void __user *user, void *arg, size_t size, s32 *fd,
+			    struct file *(*make)(void *context), void *context);
 static inline void actmem_no_reason(struct actmem_why *why)
 {
 	*why = (struct actmem_why){ .reason = ACTMEM_WHY_NONE, .node = NUMA_NO_NODE };
