@@ -8,7 +8,6 @@
 #   CHECKS += name       `make check` runs check-name, which prints TAP
 #   CHECKS_IN_VM += name likewise, on virtual machines alone: beside others
 #   CHECK_NEEDS += file  what they run, so that it is built before they begin
-#   CHECKS_IF_CACHED     a command that names those that only some machines can
 
 VERSION := $(shell cat VERSION)
 ABI := 0
@@ -84,8 +83,8 @@ clean:
 help:
 	@echo 'make               build what this machine can build into build/'
 	@echo 'make demo          train a small transformer with activations in actmem'
-	@echo 'make check         run every test'
-	@echo 'make check-strict  those of the driver on a debug kernel, built at the first time'
+	@echo 'make check         run every test, but for those on a debug kernel'
+	@echo 'make check-strict  run those of the driver on a debug kernel, built at the first time'
 	@echo 'make check-NAME    run one of: $(CHECKS) $(CHECKS_IN_VM)'
 	@echo 'make bench         measure the library against its peers on this machine'
 	@echo 'make bench-vm      measure the driver against its peers in a booted kernel'

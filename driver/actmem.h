@@ -245,6 +245,8 @@ static inline struct dma_buf *actmem_dmabuf_create(struct file *file, unsigned l
 /* argument.c */
 int actmem_fetch(void *arg, size_t size, size_t oldest, void __user *user);
 int actmem_answer(void __user *user, const void *arg, size_t size);
+int actmem_answer_with_file(void __user *user, void *arg, size_t size, s32 *fd,
+			    struct file *(*make)(void *context), void *context);
 static inline void actmem_no_reason(struct actmem_why *why)
 {
 	*why = (struct actmem_why){ .reason = ACTMEM_WHY_NONE, .node = NUMA_NO_NODE };
@@ -255,8 +257,9 @@ bool actmem_name_is_valid(const char *name, size_t length);
 struct file *actmem_create_unnamed(struct actmem_ioctl_create *arg);
 struct file *actmem_create_imported(struct actmem_ioctl_import *arg);
 int actmem_create_named(struct file *file, void __user *user);
-int actmem_create_for_file(struct inode *inode, const struct dentry *dentry,
-			   struct actmem_ioctl_create *arg);
+int actmem_create_lazy(struct inode *inode, const struct dentry *dentry,
+		       struct actmem_ioctl_create *arg);
+int actmem_create_for_file(struct file *file, struct actmem_ioctl_create *arg);
 
 /* fs.c */
 int actmem_fs_init(void);

@@ -2,6 +2,8 @@
 /*
  * The structs of requests, from user space and back.
  */
+#include <linux/fcntl.h>
+#include <linux/file.h>
 #include <linux/uaccess.h>
 
 #include "actmem.h"
@@ -34,4 +36,41 @@ int actmem_answer(void __user *user, const void *arg, size_t size)
 {
 	size = min_t(size_t, size, *(u32 *)arg);
 	return copy_to_user(user, arg, size) ? -EFAULT : 0;
+}
+
+/**
+ * actmem_answer_with_file() - answers with the descriptor of a new file
+ * @user: what is answered to
+ * @arg: the answer, of @size bytes, which @make may add to
+ * @fd: where the descriptor is in @arg; -1 after an error
+ * @make: makes the file
+ * @context: for @make
+ *
+ * Returns 0, or an error that may have been answered or not; there is neither a file
+ * nor a descriptor then.
+ */
+int actmem_answer_with_file(void __user *user, void *arg, size_t size, s32 *fd,
+			    struct file *(*make)(void *context), void *context)
+{
+	int number = get_unused_fd_flags(O_CLOEXEC), err;
+	struct file *file;
+
+	*fd = -1;
+	if (number < 0)
+		return number;
+	file = make(context);
+	err = PTR_ERR_OR_ZERO(file);
+	if (!err) {
+		*fd = number;
+		err = actmem_answer(user, arg, size);
+		if (err)
+			fput(file);
+	}
+	if (err) {
+		*fd = -1;
+		put_unused_fd(number);
+		return err;
+	}
+	fd_install(number, file);
+	return 0;
 }

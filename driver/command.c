@@ -5,7 +5,6 @@
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
-#include <linux/file.h>
 #include <linux/pid.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
@@ -47,96 +46,56 @@ static int query(void __user *user)
 	return understood ? 0 : -EPROTONOSUPPORT;
 }
 
+static struct file *make_created(void *arg)
+{
+	return actmem_create_unnamed(arg);
+}
+
 static int create(void __user *user)
 {
 	struct actmem_ioctl_create arg;
-	struct file *file;
-	int fd, err;
+	int err;
 
 	err = actmem_fetch(&arg, sizeof(arg), sizeof(arg), user);
 	if (err)
 		return err;
-	arg.fd = -1;
 	arg.id = 0;
 	actmem_no_reason(&arg.why);
-
 	err = actmem_regions_sweep();
 	if (err)
 		return err;
-
-	fd = get_unused_fd_flags(O_CLOEXEC);
-	if (fd < 0) {
-		err = fd;
-		goto failed;
-	}
-	file = actmem_create_unnamed(&arg);
-	if (IS_ERR(file)) {
-		err = PTR_ERR(file);
-		goto put_fd;
-	}
-	arg.fd = fd;
-	err = actmem_answer(user, &arg, sizeof(arg));
-	if (err)
-		goto put_file;
-	fd_install(fd, file);
-	return 0;
-
-put_file:
-	fput(file);
-	put_unused_fd(fd);
-	return err;
-put_fd:
-	put_unused_fd(fd);
-failed:
+	err = actmem_answer_with_file(user, &arg, sizeof(arg), &arg.fd, make_created, &arg);
+	if (!err)
+		return 0;
 	/* The first error is the one that matters. */
 	arg.id = 0;
 	(void)actmem_answer(user, &arg, sizeof(arg));
 	return err;
 }
 
+static struct file *make_imported(void *arg)
+{
+	return actmem_create_imported(arg);
+}
+
 static int import(void __user *user)
 {
 	struct actmem_ioctl_import arg;
-	struct file *file;
-	int fd, err;
+	int err;
 
 	err = actmem_fetch(&arg, sizeof(arg), sizeof(arg), user);
 	if (err)
 		return err;
-	arg.fd = -1;
 	arg.id = 0;
 	arg.page_bytes = 0;
 	actmem_no_reason(&arg.why);
-
 	err = actmem_regions_sweep();
 	if (err)
 		return err;
-
-	fd = get_unused_fd_flags(O_CLOEXEC);
-	if (fd < 0) {
-		err = fd;
-		goto failed;
-	}
-	file = actmem_create_imported(&arg);
-	if (IS_ERR(file)) {
-		err = PTR_ERR(file);
-		goto put_fd;
-	}
-	arg.fd = fd;
-	err = actmem_answer(user, &arg, sizeof(arg));
-	if (err)
-		goto put_file;
-	fd_install(fd, file);
-	return 0;
-
-put_file:
-	fput(file);
-	put_unused_fd(fd);
-	return err;
-put_fd:
-	put_unused_fd(fd);
-failed:
-	/* The first error is the one that matters. */
+	err = actmem_answer_with_file(user, &arg, sizeof(arg), &arg.fd, make_imported, &arg);
+	if (!err)
+		return 0;
+	/* As above. */
 	arg.id = 0;
 	arg.page_bytes = 0;
 	(void)actmem_answer(user, &arg, sizeof(arg));

@@ -6,12 +6,23 @@
 #include <linux/dcache.h>
 #include <linux/file.h>
 #include <linux/fs.h>
+#include <linux/rwsem.h>
 #include <linux/string.h>
 
 #include "actmem.h"
 #include "import.h"
 #include "mount.h"
 #include "trace.h"
+
+/*
+ * Who makes a region for a file of a mount holds this lock, and not that of the inode:
+ * while a large one is populated, the file can be removed and renamed. It is there for
+ * what a file has in the page cache, which these have nothing in.
+ */
+static struct rw_semaphore *making_lock(const struct file *file)
+{
+	return &file->f_mapping->invalidate_lock;
+}
 
 /* Printable, and not a path. */
 bool actmem_name_is_valid(const char *name, size_t length)
@@ -141,23 +152,26 @@ static void use_policy_of_mount(struct actmem_ioctl_create *arg, const struct ac
 		arg->nodes[node / 64] |= 1ULL << (node % 64);
 }
 
-/* A region for an empty file of a mount, by the name and the policy that it has there. */
-static struct actmem_region *make_named(struct inode *inode, const struct dentry *dentry,
-					struct actmem_ioctl_create *arg)
+static void set_name(char name[ACTMEM_NAME_BYTES], const struct inode *inode,
+		     const struct dentry *dentry)
+{
+	lockdep_assert_held_write(&inode->i_rwsem);
+	/* A file without a name is given one when it is linked. */
+	if (inode->i_nlink)
+		strscpy_pad(name, dentry->d_name.name, ACTMEM_NAME_BYTES);
+}
+
+/* A region for an empty file of a mount, by the policy that it has there. */
+static struct actmem_region *make_named(const struct inode *inode, struct actmem_ioctl_create *arg)
 {
 	u64 began = actmem_latency_begin(trace_actmem_region_create_enabled());
 	struct actmem_mount *mount = actmem_super_mount(inode->i_sb);
 	struct actmem_region *region;
 	int err;
 
-	if (inode->i_private)
-		return ERR_PTR(-EEXIST);
 	err = check_create(arg);
 	if (err)
 		return ERR_PTR(err);
-	/* A file without a name is given one when it is linked. */
-	if (inode->i_nlink)
-		strscpy_pad(arg->name, dentry->d_name.name, sizeof(arg->name));
 	use_policy_of_mount(arg, mount);
 	region = make_region(arg, mount);
 	trace_actmem_region_create(arg, PTR_ERR_OR_ZERO(region), actmem_latency_end(began));
@@ -165,53 +179,118 @@ static struct actmem_region *make_named(struct inode *inode, const struct dentry
 }
 
 /*
- * Gives an empty file of a mount its region. The caller holds the lock of the
- * inode, so that there is nobody who could be faster.
+ * Gives an empty file of a mount a region without pages. The caller holds the lock of
+ * the inode, so that there is nobody who could be faster.
  */
-int actmem_create_for_file(struct inode *inode, const struct dentry *dentry,
-			   struct actmem_ioctl_create *arg)
+int actmem_create_lazy(struct inode *inode, const struct dentry *dentry,
+		       struct actmem_ioctl_create *arg)
 {
 	struct actmem_region *region;
 
-	lockdep_assert_held_write(&inode->i_rwsem);
-	region = make_named(inode, dentry, arg);
+	set_name(arg->name, inode, dentry);
+	arg->flags |= ACTMEM_CREATE_LAZY;
+	region = make_named(inode, arg);
 	if (IS_ERR(region))
 		return PTR_ERR(region);
 	actmem_inode_attach(inode, region);
 	return 0;
 }
 
+/* EEXIST if the file has one by now, EINTR if the task is killed while it waits. */
+static int begin_to_make(struct file *file, struct actmem_ioctl_create *arg)
+{
+	struct inode *inode = file_inode(file);
+
+	if (down_write_killable(making_lock(file)))
+		return -EINTR;
+	if (down_write_killable(&inode->i_rwsem)) {
+		up_write(making_lock(file));
+		return -EINTR;
+	}
+	set_name(arg->name, inode, file_dentry(file));
+	inode_unlock(inode);
+	if (!actmem_file_region(file))
+		return 0;
+	up_write(making_lock(file));
+	return -EEXIST;
+}
+
+/*
+ * The file has the region from here on, by the name that it has now. EEXIST if it was
+ * given one without pages meanwhile.
+ */
+static int attach(struct file *file, struct actmem_region *region)
+{
+	struct inode *inode = file_inode(file);
+	int err = 0;
+
+	inode_lock(inode);
+	if (inode->i_private) {
+		err = -EEXIST;
+	} else {
+		spin_lock(&region->lock);
+		set_name(region->name, inode, file_dentry(file));
+		spin_unlock(&region->lock);
+		actmem_inode_attach(inode, region);
+	}
+	inode_unlock(inode);
+	return err;
+}
+
+/* Gives an empty file of a mount its region; EEXIST if somebody was faster. */
+int actmem_create_for_file(struct file *file, struct actmem_ioctl_create *arg)
+{
+	struct actmem_region *region;
+	int err;
+
+	err = begin_to_make(file, arg);
+	if (err)
+		return err;
+	region = make_named(file_inode(file), arg);
+	err = PTR_ERR_OR_ZERO(region);
+	if (!err) {
+		err = attach(file, region);
+		if (err)
+			actmem_region_retire(region);
+	}
+	up_write(making_lock(file));
+	return err;
+}
+
 /* Nothing but the outcome is written back, and before the file has its region. */
 static int create_and_answer(struct file *file, struct actmem_ioctl_create *arg, void __user *user)
 {
-	struct inode *inode = file_inode(file);
 	struct actmem_ioctl_create made = *arg;
 	struct actmem_region *region;
 	int err;
 
-	region = make_named(inode, file_dentry(file), &made);
+	err = begin_to_make(file, &made);
+	if (err)
+		return err;
+	region = make_named(file_inode(file), &made);
 	arg->why = made.why;
 	if (!IS_ERR(region))
 		arg->id = made.id;
 	err = actmem_answer(user, arg, sizeof(*arg));
-	if (IS_ERR(region))
-		return PTR_ERR(region);
-	if (err)
-		actmem_region_retire(region);
-	else
-		actmem_inode_attach(inode, region);
+	if (IS_ERR(region)) {
+		err = PTR_ERR(region);
+	} else {
+		err = err ?: attach(file, region);
+		if (err)
+			actmem_region_retire(region);
+	}
+	up_write(making_lock(file));
 	return err;
 }
 
 /* ACTMEM_IOC_CREATE on a file's own descriptor. */
 int actmem_create_named(struct file *file, void __user *user)
 {
-	struct inode *inode = file_inode(file);
 	struct actmem_ioctl_create arg;
 	int err;
 
 	/* An unnamed region never was without one. */
-	if (!actmem_super_mount(inode->i_sb))
+	if (!actmem_super_mount(file_inode(file)->i_sb))
 		return -ENOTTY;
 	err = actmem_fetch(&arg, sizeof(arg), sizeof(arg), user);
 	if (err)
@@ -224,9 +303,5 @@ int actmem_create_named(struct file *file, void __user *user)
 	arg.id = 0;
 	actmem_no_reason(&arg.why);
 	actmem_regions_sweep();
-	if (down_write_killable(&inode->i_rwsem))
-		return -EINTR;
-	err = create_and_answer(file, &arg, user);
-	inode_unlock(inode);
-	return err;
+	return create_and_answer(file, &arg, user);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A range of a region as a dma-buf: the pages, as devices and the kernel come
- * to them, and their life. They stay where they are as long as it lives, so that
+ * to them (by the tables of dmabuf_table.c), and their life. They stay where they are as long as it lives, so that
  * an importer need not be told of moves.
  *
  * It holds the region's file, and of each of its pages a reference: so none of
@@ -23,34 +23,10 @@
 #include "actmem.h"
 #include "compat/compat.h"
 #include "copy.h"
+#include "dmabuf.h"
 #include "import.h"
 
 ACTMEM_IMPORT_DMA_BUF_NS;
-
-/**
- * struct export - what a dma-buf is of
- * @file: of the region
- * @first: index of the first page
- * @count: pages
- * @unit_bytes: that lie one behind the other in memory, at least
- * @units: how many of these
- * @writable: by whoever has it; so it counts as a shared mapping that is
- * @lock: see there; taken under the reservation lock of the dma-buf
- * @attachments: of devices
- * @pages: where each unit begins, with a reference of ours
- */
-struct export {
-	struct file *file;
-	unsigned long first;
-	unsigned long count;
-	u64 unit_bytes;
-	unsigned long units;
-	bool writable;
-	/* Protects what follows, and what is in there. */
-	struct mutex lock;
-	struct list_head attachments;
-	struct page *pages[];
-};
 
 /**
  * struct attachment - a device that a dma-buf is attached to
@@ -68,81 +44,6 @@ struct attachment {
 	struct list_head entry;
 };
 
-/* The small page at @offset, and how many bytes lie one behind the other from there on. */
-static struct page *page_at(const struct export *export, u64 offset, u64 *length)
-{
-	u64 within = offset % export->unit_bytes;
-
-	*length = export->unit_bytes - within;
-	return export->pages[offset / export->unit_bytes] + within / PAGE_SIZE;
-}
-
-/* The same beyond the unit, up to so many bytes. */
-static struct page *run_at(const struct export *export, u64 offset, u64 most, u64 *length)
-{
-	u64 more, end = export->count * ACTMEM_PAGE_BYTES;
-	struct page *page = page_at(export, offset, length), *next;
-
-	while (*length < most && offset + *length < end) {
-		next = page_at(export, offset + *length, &more);
-		if (page_to_phys(next) != page_to_phys(page) + *length)
-			break;
-		*length += more;
-	}
-	*length = min(*length, most);
-	return page;
-}
-
-/* The most that a segment may have: whole pages of ours, if so much is allowed. */
-static u64 segment_limit(struct device *dev)
-{
-	u64 limit = min_t(u64, dma_get_max_seg_size(dev), dma_max_mapping_size(dev));
-
-	return round_down(limit, limit < ACTMEM_PAGE_BYTES ? PAGE_SIZE : ACTMEM_PAGE_BYTES);
-}
-
-/* The segment that begins at @offset, for a device with these limits. */
-static struct page *segment_at(const struct export *export, u64 offset, u64 limit, u64 boundary,
-			       u64 *length)
-{
-	u64 address = page_to_phys(page_at(export, offset, length));
-	u64 most = min(limit - 1, boundary - (address & boundary)) + 1;
-
-	return run_at(export, offset, most, length);
-}
-
-/* The table is made of runs of pages: a list of the small ones could take GiBs. */
-static int make_table(const struct export *export, struct device *dev, struct sg_table *table)
-{
-	u64 limit = segment_limit(dev), boundary = dma_get_seg_boundary(dev);
-	u64 offset, length, end = export->count * ACTMEM_PAGE_BYTES;
-	struct scatterlist *segment;
-	struct page *page;
-	u64 count = 0;
-	int err;
-
-	if (!limit || boundary < PAGE_SIZE - 1)
-		return -EINVAL;
-	for (offset = 0; offset < end; offset += length) {
-		segment_at(export, offset, limit, boundary, &length);
-		count++;
-		cond_resched();
-	}
-	if (count > UINT_MAX)
-		return -EINVAL;
-	err = sg_alloc_table(table, count, GFP_KERNEL);
-	if (err)
-		return err;
-	segment = table->sgl;
-	for (offset = 0; offset < end; offset += length) {
-		page = segment_at(export, offset, limit, boundary, &length);
-		sg_set_page(segment, page, length, 0);
-		segment = sg_next(segment);
-		cond_resched();
-	}
-	return 0;
-}
-
 static int dmabuf_attach(struct dma_buf *dmabuf, struct dma_buf_attachment *attached)
 {
 	struct export *export = dmabuf->priv;
@@ -153,7 +54,7 @@ static int dmabuf_attach(struct dma_buf *dmabuf, struct dma_buf_attachment *atta
 	if (!attachment)
 		return -ENOMEM;
 	attachment->dev = attached->dev;
-	err = make_table(export, attached->dev, &attachment->table);
+	err = actmem_dmabuf_table(export, attached->dev, &attachment->table);
 	if (err) {
 		kfree(attachment);
 		return err;
@@ -261,32 +162,28 @@ static void dmabuf_unmap(struct dma_buf_attachment *attached, struct sg_table *t
 	mutex_unlock(&export->lock);
 }
 
-static int dmabuf_begin_cpu_access(struct dma_buf *dmabuf, enum dma_data_direction direction)
+static int sync_mapped(struct export *export,
+		       void (*sync)(struct device *dev, struct sg_table *table,
+				    enum dma_data_direction direction))
 {
-	struct export *export = dmabuf->priv;
 	struct attachment *attachment;
 
 	mutex_lock(&export->lock);
 	list_for_each_entry(attachment, &export->attachments, entry)
 		if (attachment->users)
-			dma_sync_sgtable_for_cpu(attachment->dev, &attachment->table,
-						 attachment->direction);
+			sync(attachment->dev, &attachment->table, attachment->direction);
 	mutex_unlock(&export->lock);
 	return 0;
 }
 
+static int dmabuf_begin_cpu_access(struct dma_buf *dmabuf, enum dma_data_direction direction)
+{
+	return sync_mapped(dmabuf->priv, dma_sync_sgtable_for_cpu);
+}
+
 static int dmabuf_end_cpu_access(struct dma_buf *dmabuf, enum dma_data_direction direction)
 {
-	struct export *export = dmabuf->priv;
-	struct attachment *attachment;
-
-	mutex_lock(&export->lock);
-	list_for_each_entry(attachment, &export->attachments, entry)
-		if (attachment->users)
-			dma_sync_sgtable_for_device(attachment->dev, &attachment->table,
-						    attachment->direction);
-	mutex_unlock(&export->lock);
-	return 0;
+	return sync_mapped(dmabuf->priv, dma_sync_sgtable_for_device);
 }
 
 /* A mapping of the region's, so that whatever is done to that is done to this. */
@@ -297,6 +194,10 @@ static int dmabuf_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
 	/* An importer may have come by a file of its own that is open for writing. */
 	if (!export->writable && vma->vm_flags & VM_MAYWRITE)
 		return -EACCES;
+	/* As the kernel has it for regions, by SB_I_NOEXEC, but not for all dma-bufs. */
+	if (vma->vm_flags & VM_EXEC)
+		return -EPERM;
+	actmem_vm_flags_clear(vma, VM_MAYEXEC);
 	vma->vm_pgoff += ACTMEM_SMALL_PAGES(export->first);
 	vma_set_file(vma, export->file);
 	return actmem_map_anywhere(actmem_file_region(export->file), vma);
@@ -317,7 +218,7 @@ static int dmabuf_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
 	if (!pages)
 		return -ENOMEM;
 	for (i = 0; i < count; i++)
-		pages[i] = page_at(export, (u64)i * PAGE_SIZE, &length);
+		pages[i] = actmem_dmabuf_page(export, (u64)i * PAGE_SIZE, &length);
 	address = vmap(pages, count, VM_MAP, PAGE_KERNEL);
 	kvfree(pages);
 	if (!address)

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The request for a dma-buf: what is asked for, who may have it, and its
- * descriptor.
+ * The request for a dma-buf: what is asked for, and who may have it.
  */
 #include <linux/dma-buf.h>
-#include <linux/file.h>
 
 #include "actmem.h"
 
@@ -23,41 +21,29 @@ static int check_export(const struct file *file, const struct actmem_ioctl_expor
 	return IS_ENABLED(CONFIG_DMA_SHARED_BUFFER) ? 0 : -EOPNOTSUPP;
 }
 
-static int make_descriptor(struct file *file, struct actmem_ioctl_export *arg,
-			   void __user *user)
+struct export_request {
+	struct file *file;
+	struct actmem_ioctl_export *arg;
+};
+
+static struct file *make_dmabuf(void *context)
 {
+	const struct export_request *request = context;
+	struct actmem_ioctl_export *arg = request->arg;
 	struct actmem_caller caller;
 	struct dma_buf *dmabuf;
-	int fd, err;
 
-	fd = get_unused_fd_flags(O_CLOEXEC);
-	if (fd < 0)
-		return fd;
 	actmem_caller_init(&caller);
-	dmabuf = actmem_dmabuf_create(file, arg->offset / ACTMEM_PAGE_BYTES,
+	dmabuf = actmem_dmabuf_create(request->file, arg->offset / ACTMEM_PAGE_BYTES,
 				      arg->length / ACTMEM_PAGE_BYTES,
 				      !(arg->flags & ACTMEM_EXPORT_READ_ONLY), &caller, &arg->why);
-	err = PTR_ERR_OR_ZERO(dmabuf);
-	if (err)
-		goto put_fd;
-	arg->fd = fd;
-	err = actmem_answer(user, arg, sizeof(*arg));
-	if (err)
-		goto put_dmabuf;
-	fd_install(fd, dmabuf->file);
-	return 0;
-
-put_dmabuf:
-	fput(dmabuf->file);
-put_fd:
-	put_unused_fd(fd);
-	arg->fd = -1;
-	return err;
+	return IS_ERR(dmabuf) ? ERR_CAST(dmabuf) : dmabuf->file;
 }
 
 int actmem_export(struct file *file, void __user *user)
 {
 	struct actmem_ioctl_export arg;
+	struct export_request request = { .file = file, .arg = &arg };
 	int err;
 
 	err = actmem_fetch(&arg, sizeof(arg), sizeof(arg), user);
@@ -68,7 +54,7 @@ int actmem_export(struct file *file, void __user *user)
 	err = check_export(file, &arg);
 	if (err)
 		return err;
-	err = make_descriptor(file, &arg, user);
+	err = actmem_answer_with_file(user, &arg, sizeof(arg), &arg.fd, make_dmabuf, &request);
 	/* The first error is the one that matters. */
 	if (err)
 		(void)actmem_answer(user, &arg, sizeof(arg));

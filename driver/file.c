@@ -209,7 +209,7 @@ static int allocate_all(struct file *file, u64 offset, u64 end)
 		.policy = ACTMEM_POLICY_PREFERRED,
 	};
 
-	return offset ? -EINVAL : actmem_create_for_file(file_inode(file), file_dentry(file), &arg);
+	return offset ? -EINVAL : actmem_create_for_file(file, &arg);
 }
 
 /* Of a page that is there; a missing one reads as zeros. */
@@ -253,7 +253,7 @@ static int punch(struct actmem_region *region, u64 offset, u64 end)
 			      &caller, &done);
 }
 
-static int punch_file(struct file *file, u64 offset, u64 end)
+static int punch_locked(struct file *file, u64 offset, u64 end)
 {
 	struct actmem_region *region = actmem_file_region(file);
 	int err;
@@ -274,27 +274,32 @@ static int punch_file(struct file *file, u64 offset, u64 end)
 	return err;
 }
 
+static int punch_file(struct file *file, u64 offset, u64 end)
+{
+	int err;
+
+	inode_lock(file_inode(file));
+	err = punch_locked(file, offset, end);
+	inode_unlock(file_inode(file));
+	return err;
+}
+
 static long actmem_fallocate(struct file *file, int mode, loff_t offset, loff_t length)
 {
-	struct inode *inode = file_inode(file);
+	u64 end = offset + length;
 	int err;
 
 	if (mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE))
 		return -EOPNOTSUPP;
-	/* As POPULATE, which others may be at, too. */
-	if (!(mode & FALLOC_FL_PUNCH_HOLE) && actmem_file_region(file))
-		return allocate(file, offset, offset + length);
-	inode_lock(inode);
 	if (mode & FALLOC_FL_PUNCH_HOLE)
-		err = punch_file(file, offset, offset + length);
-	else if (inode->i_private)	/* somebody was faster */
-		err = allocate(file, offset, offset + length);
-	else if (mode & FALLOC_FL_KEEP_SIZE)
-		err = -EFBIG;
-	else
-		err = allocate_all(file, offset, offset + length);
-	inode_unlock(inode);
-	return err;
+		return punch_file(file, offset, end);
+	if (!actmem_file_region(file)) {
+		err = mode & FALLOC_FL_KEEP_SIZE ? -EFBIG : allocate_all(file, offset, end);
+		if (err != -EEXIST)
+			return err;
+	}
+	/* As POPULATE, which others may be at, too. */
+	return allocate(file, offset, end);
 }
 
 const struct file_operations actmem_file_operations = {

@@ -290,6 +290,29 @@ int actmem_import_extent(struct actmem_region *region, u64 offset, struct actmem
 	return 0;
 }
 
+/* The page of the region that the small one is in, with a reference; NULL if it is in none. */
+struct folio *actmem_import_find(struct actmem_region *region, unsigned long pfn)
+{
+	struct actmem_import *import = region->import;
+	unsigned long unit, end, units = actmem_unit_count(region);
+	struct folio *found = NULL;
+
+	for (unit = 0; !found && unit < units; cond_resched()) {
+		end = min(unit + ACTMEM_IMPORT_BATCH, units);
+		spin_lock(&region->lock);
+		for (; !found && unit < end; unit++) {
+			struct folio *folio = import->folios[unit];
+
+			if (folio && pfn - folio_pfn(folio) < folio_nr_pages(folio))
+				found = folio;
+		}
+		if (found)
+			folio_get(found);
+		spin_unlock(&region->lock);
+	}
+	return found;
+}
+
 /* Whether the hardware has erred in one of the region's pages; the kernel marks them. */
 bool actmem_import_has_failed(struct actmem_region *region, unsigned long index)
 {

@@ -100,6 +100,7 @@ void actmem_import_free(struct actmem_region *region);
 u64 actmem_import_page_bytes(const struct actmem_region *region);
 int actmem_import_usage(struct actmem_region *region, struct actmem_usage *usage);
 int actmem_import_extent(struct actmem_region *region, u64 offset, struct actmem_extent *extent);
+struct folio *actmem_import_find(struct actmem_region *region, unsigned long pfn);
 bool actmem_import_has_failed(struct actmem_region *region, unsigned long index);
 void actmem_import_count_export(struct actmem_region *region, unsigned long first,
 				unsigned long count, int change);

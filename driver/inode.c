@@ -4,7 +4,8 @@
  * given one, and with it its length, once. The names are the kernel's: a dentry
  * that is there until it is removed.
  *
- * Who gives a file its region, or its names others, holds the inode's lock.
+ * Who gives a file its region, or its names others, holds the inode's lock, but not
+ * while the region is made that it is given (create.c).
  */
 #include <linux/module.h>
 #include <linux/security.h>
@@ -230,7 +231,6 @@ static const struct inode_operations actmem_directory_operations = {
 static int set_length(struct inode *inode, const struct dentry *dentry, loff_t length)
 {
 	struct actmem_ioctl_create arg = {
-		.flags = ACTMEM_CREATE_LAZY,
 		.length = length,
 		.page_bytes = ACTMEM_PAGE_BYTES,
 		.policy = ACTMEM_POLICY_PREFERRED,
@@ -240,7 +240,7 @@ static int set_length(struct inode *inode, const struct dentry *dentry, loff_t l
 		return 0;
 	if (inode->i_private)
 		return -EPERM;
-	return actmem_create_for_file(inode, dentry, &arg);
+	return actmem_create_lazy(inode, dentry, &arg);
 }
 
 static int actmem_setattr(ACTMEM_IDMAP *idmap, struct dentry *dentry, struct iattr *attributes)

@@ -53,11 +53,16 @@ bool actmem_page_has_failed(struct folio *folio)
 	return false;
 }
 
-/* Takes over a page with its reference, which stays, so that nobody is ever given it. */
+/*
+ * Takes over a page with its references, which stay, so that nobody is ever given it;
+ * two, as actmem_slot_poison() says. So does its charge, if it is not a pool's: no
+ * function is exported by which a memory cgroup would have it back before it is free.
+ */
 void actmem_quarantine(struct folio *folio)
 {
 	/* Otherwise it has been told of, and counted, in its region. */
 	if (!(actmem_page_notes_of(folio) & ACTMEM_PAGE_POISONED)) {
+		folio_get(folio);
 		actmem_count_poisoned_page(folio_nid(folio));
 		actmem_page_failed(NULL, 0, folio);
 	}
@@ -96,15 +101,33 @@ static bool check_slot(struct actmem_region *region, unsigned long index, unsign
 	return marked;
 }
 
+/*
+ * The kernel knows whose those are, and does all that is to be done, once it has been
+ * told: of an error in the midst of a copy that has survived it, it has not.
+ */
+static void check_import(struct actmem_region *region, unsigned long pfn)
+{
+	struct folio *folio = pfn == ANY_PFN ? NULL : actmem_import_find(region, pfn);
+
+	if (!folio)
+		return;
+	/* Of a page of hugetlb it marks the first of the small ones. */
+	if (IS_ENABLED(CONFIG_MEMORY_FAILURE) && !PageHWPoison(&folio->page) &&
+	    !PageHWPoison(pfn_to_page(pfn)))
+		memory_failure(pfn, 0);
+	folio_put(folio);
+}
+
 static void check_region(struct actmem_region *region, unsigned long pfn)
 {
 	/* Where its struct would be: it may be a page of any kind, or gone by now. */
 	const void *wanted = pfn == ANY_PFN ? NULL : pfn_to_page(round_down(pfn, HPAGE_PMD_NR));
 	unsigned long i;
 
-	/* The kernel knows whose those are, and does all that is to be done. */
-	if (region->import)
+	if (region->import) {
+		check_import(region, pfn);
 		return;
+	}
 	for (i = 0; i < region->page_count; i++) {
 		if (!wanted || READ_ONCE(region->folios[i]) == wanted)
 			check_slot(region, i, pfn);

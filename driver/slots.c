@@ -2,9 +2,10 @@
 /*
  * The pages of a region: looked up, entered, given back.
  *
- * A slot is empty or holds a page with one reference of ours. The gate through
+ * A slot is empty or holds a page with one reference of ours, or two once the
+ * hardware has erred in it. The gate through
  * which every page leaves: its slot is looked up and its reference taken under
- * the region's lock, and under the same lock the count is frozen at one, ours.
+ * the region's lock, and under the same lock the count is frozen at what is ours.
  * Frozen, nobody else has it or can come to have it. Not frozen, somebody does,
  * and the page stays. That holds while the kernel still has the page mapped in
  * some translation buffer, too, as it lets go of it only after having flushed.
@@ -108,16 +109,23 @@ void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct 
 		actmem_poison_check(region, index);
 }
 
+/* The references that a slot has of its page. */
+static int own_references(const struct folio *folio)
+{
+	return 1 + is_poisoned(folio);
+}
+
 /* Nobody else can come to have it, as long as the lock of its region is held. */
 static bool has_nobody_else(struct folio *folio)
 {
+	int own = own_references(folio);
 	bool frozen;
 
 	if (!folio_trylock(folio))
 		return false;
-	frozen = folio_ref_freeze(folio, 1);
+	frozen = folio_ref_freeze(folio, own);
 	if (frozen)
-		folio_ref_unfreeze(folio, 1);
+		folio_ref_unfreeze(folio, own);
 	folio_unlock(folio);
 	return frozen;
 }
@@ -208,7 +216,9 @@ bool actmem_slot_is_poisoned(struct actmem_region *region, unsigned long index)
 
 /*
  * Nobody is given the page any more, to which the caller has a reference. False if
- * it is not there, or that was known.
+ * it is not there, or that was known. From then on the slot has two of its references:
+ * the kernel would take a page with but one for its own to free when it is told that
+ * the error was none (hwpoison-inject's unpoison-pfn).
  */
 bool actmem_slot_poison(struct actmem_region *region, unsigned long index, struct folio *folio)
 {
@@ -218,6 +228,7 @@ bool actmem_slot_poison(struct actmem_region *region, unsigned long index, struc
 	is_news = region->folios[index] == folio && !is_poisoned(folio);
 	if (is_news) {
 		actmem_page_note(folio, actmem_page_notes_of(folio) | ACTMEM_PAGE_POISONED);
+		folio_get(folio);
 		list_add_tail(&folio->lru, &region->poisoned);
 		region->poisoned_pages++;
 	}
@@ -247,7 +258,7 @@ bool actmem_slots_unmap_poisoned(struct actmem_region *region)
 			list_move_tail(&folio->lru, &region->poisoned);
 			offset = (loff_t)folio->index << PAGE_SHIFT;
 			mapped = region->inode && actmem_folio_mapcount(folio) > 0;
-			settled = settled && folio_ref_count(folio) == 1;
+			settled = settled && folio_ref_count(folio) == own_references(folio);
 		}
 		spin_unlock(&region->lock);
 		if (mapped)
@@ -313,23 +324,28 @@ int actmem_discard(struct actmem_region *region, unsigned long first, unsigned l
 
 /*
  * Counts are read one after the other while others map and unmap, so that
- * they are taken again until they hold still.
+ * they are taken again until they hold still. Where they do not, the page may be
+ * pinned: whoever seals must not miss that.
  */
 static void folio_usage(struct folio *folio, struct actmem_usage *usage)
 {
 	int references, mappings, tries = 4;
+	bool still;
 
 	do {
 		references = folio_ref_count(folio);
-		smp_rmb();	/* the second reading of both comes after the first */
+		smp_rmb();	/* the second reading of each comes after the first */
 		mappings = actmem_folio_mapcount(folio);
 		smp_rmb();	/* as above */
-	} while (references != folio_ref_count(folio) && --tries);
+		still = references == folio_ref_count(folio);
+		smp_rmb();	/* as above */
+		still = still && mappings == actmem_folio_mapcount(folio);
+	} while (!still && --tries);
 
 	if (mappings > 0)
 		usage->mapped_bytes += ACTMEM_PAGE_BYTES;
-	/* One reference is ours, and each mapping has one. */
-	if (references > 1 + mappings)
+	/* Each mapping has one, too. */
+	if (!still || references > own_references(folio) + mappings)
 		usage->pinned_bytes += ACTMEM_PAGE_BYTES;
 }
 

@@ -154,19 +154,15 @@ static struct actmem_user *find_or_make(u32 uid)
 		return ERR_PTR(-ENOMEM);
 	user->limit = ACTMEM_NO_LIMIT;
 	err = xa_insert(&users, uid, user, GFP_KERNEL);
-	if (err)
-		goto free;
-	err = make_user_directory(user, uid);
-	if (err)
-		goto erase;
-	return user;
-
-erase:
-	/* Somebody may be looking at it, and see that it has no directory. */
-	spin_lock(&users_lock);
-	xa_erase(&users, uid);
-	spin_unlock(&users_lock);
-free:
+	if (!err) {
+		err = make_user_directory(user, uid);
+		if (!err)
+			return user;
+		/* Somebody may be looking at it, and see that it has no directory. */
+		spin_lock(&users_lock);
+		xa_erase(&users, uid);
+		spin_unlock(&users_lock);
+	}
 	kfree(user);
 	return ERR_PTR(err);
 }

@@ -85,6 +85,15 @@ static inline void actmem_vm_flags_set(struct vm_area_struct *vma, vm_flags_t fl
 #endif
 }
 
+static inline void actmem_vm_flags_clear(struct vm_area_struct *vma, vm_flags_t flags)
+{
+#if ACTMEM_HAVE_VM_FLAGS_SET
+	vm_flags_clear(vma, flags);
+#else
+	vma->vm_flags &= ~flags;
+#endif
+}
+
 /* The first small page of its file that a page of hugetlb is. */
 static inline pgoff_t actmem_hugetlb_index(const struct folio *folio)
 {

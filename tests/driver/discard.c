@@ -151,17 +151,6 @@ static void check_busy(struct __test_metadata *_metadata, int fd, char *memory)
 	EXPECT_EQ(PAGES * PAGE_BYTES, pmd_mapped(memory, PAGES * PAGE_BYTES));
 }
 
-/* Who is told that a holder is gone may be told a moment too early. */
-static int discard_patiently(int fd)
-{
-	int tries = 1000, err;
-
-	do {
-		err = discard(fd, 0, PAGES);
-	} while (err == -EBUSY && --tries && !usleep(1000));
-	return err;
-}
-
 TEST_F(discard, leaves_what_a_pipe_holds)
 {
 	char bytes[4096];
@@ -176,7 +165,7 @@ TEST_F(discard, leaves_what_a_pipe_holds)
 	EXPECT_EQ(4, bytes[4095]);
 	EXPECT_EQ(99, bytes[4094]);
 	let_go(ends);
-	EXPECT_EQ(0, discard_patiently(self->fd));
+	EXPECT_EQ(0, discard_patiently(self->fd, 0, PAGES));
 	EXPECT_EQ(0, pages_held(self->fd));
 	EXPECT_STATE("......");
 }
@@ -197,7 +186,7 @@ TEST_F(discard, leaves_what_a_ring_has_registered)
 	}
 	check_busy(_metadata, self->fd, self->memory);
 	ASSERT_EQ(0, syscall(SYS_io_uring_register, ring, IORING_UNREGISTER_BUFFERS, NULL, 0));
-	EXPECT_EQ(0, discard_patiently(self->fd));
+	EXPECT_EQ(0, discard_patiently(self->fd, 0, PAGES));
 	close(ring);
 }
 

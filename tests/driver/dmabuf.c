@@ -1,34 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Regions as dma-bufs, as programs have them: what can be asked for, what is
- * there and for how long, and what is seen through their mappings.
+ * Regions as dma-bufs, as programs have them: what can be asked for, and what is
+ * there and for how long. Their mappings are dmabuf_map.c's.
  */
-#include "dmabuf_test.h"
+#include "dmabuf_fixture.h"
 #include "uring_test.h"
-
-#define PAGES	4
-
-FIXTURE(dmabuf)
-{
-	int device;
-	int fd;
-};
-
-FIXTURE_SETUP(dmabuf)
-{
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
-	ASSERT_LE(0, self->device);
-	ASSERT_EQ(0, regions());
-	self->fd = create_lazy(self->device, PAGES);
-	ASSERT_LE(0, self->fd);
-}
-
-FIXTURE_TEARDOWN(dmabuf)
-{
-	close(self->fd);
-	EXPECT_EQ(0, regions());
-	close(self->device);
-}
 
 TEST_F(dmabuf, is_announced)
 {
@@ -257,16 +233,6 @@ TEST_F(dmabuf, counts_each)
 	EXPECT_EQ(0, pages_exported(self->fd));
 }
 
-static int discard_soon(int fd, size_t first, size_t pages)
-{
-	int err;
-
-	do {
-		err = discard(fd, first, pages);
-	} while (err == -EBUSY);
-	return err;
-}
-
 TEST_F(dmabuf, is_not_discarded)
 {
 	struct actmem_ioctl_range arg;
@@ -279,125 +245,15 @@ TEST_F(dmabuf, is_not_discarded)
 	ASSERT_LE(0, buffer);
 	EXPECT_EQ(-EBUSY, change_range(self->fd, ACTMEM_IOC_DISCARD, 1, 2, &arg));
 	EXPECT_EQ(0, arg.done);
-	EXPECT_EQ(0, discard_soon(self->fd, 0, 1));
-	EXPECT_EQ(0, discard_soon(self->fd, 3, 1));
+	EXPECT_EQ(0, discard_patiently(self->fd, 0, 1));
+	EXPECT_EQ(0, discard_patiently(self->fd, 3, 1));
 	EXPECT_EQ(2, pages_held(self->fd));
 	for (i = 0; i < PAGES; i++)
 		EXPECT_EQ(i == 1 || i == 2 ? 7 : 0, memory[i * PAGE_BYTES + 99]);
 	close(buffer);
-	EXPECT_EQ(0, discard_soon(self->fd, 0, PAGES));
+	EXPECT_EQ(0, discard_patiently(self->fd, 0, PAGES));
 	EXPECT_EQ(0, pages_held(self->fd));
 	munmap(memory, PAGES * PAGE_BYTES);
-}
-
-TEST_F(dmabuf, shows_the_regions_bytes)
-{
-	int whole = export(self->fd, 0, PAGES), part = export(self->fd, 1, 2);
-	char *memory = map_and_touch(self->fd, PAGES), *of_whole, *of_part, *last;
-
-	ASSERT_NE(MAP_FAILED, memory);
-	of_whole = map_buffer(whole, PAGES);
-	of_part = map_buffer(part, 2);
-	last = map_aligned(part, 1, 1, PROT_READ | PROT_WRITE);
-	ASSERT_NE(MAP_FAILED, of_whole);
-	ASSERT_NE(MAP_FAILED, of_part);
-	ASSERT_NE(MAP_FAILED, last);
-	memset(memory + PAGE_BYTES, 3, 2 * PAGE_BYTES);
-	EXPECT_EQ(0, memcmp(memory, of_whole, PAGES * PAGE_BYTES));
-	EXPECT_EQ(0, memcmp(memory + PAGE_BYTES, of_part, 2 * PAGE_BYTES));
-	memset(last, 4, PAGE_BYTES);
-	EXPECT_EQ(0, memcmp(memory + PAGE_BYTES, of_part, 2 * PAGE_BYTES));
-	EXPECT_EQ(4, memory[2 * PAGE_BYTES]);
-	EXPECT_EQ(4, of_whole[3 * PAGE_BYTES - 1]);
-	EXPECT_EQ(1, of_whole[3 * PAGE_BYTES]);
-	EXPECT_EQ(PAGES * PAGE_BYTES, pmd_mapped(of_whole, PAGES * PAGE_BYTES));
-	EXPECT_EQ(2 * PAGE_BYTES, pmd_mapped(of_part, 2 * PAGE_BYTES));
-	EXPECT_EQ(PAGE_BYTES, pmd_mapped(last, PAGE_BYTES));
-	munmap(last, PAGE_BYTES);
-	munmap(of_part, 2 * PAGE_BYTES);
-	munmap(of_whole, PAGES * PAGE_BYTES);
-	munmap(memory, PAGES * PAGE_BYTES);
-	close(part);
-	close(whole);
-}
-
-TEST_F(dmabuf, is_not_mapped_beyond_its_end)
-{
-	int part = export(self->fd, 1, 2);
-
-	ASSERT_LE(0, part);
-	EXPECT_EQ(MAP_FAILED, map_aligned(part, 0, 3, PROT_READ));
-	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(MAP_FAILED, map_aligned(part, 1, 2, PROT_READ));
-	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(MAP_FAILED, map_aligned(part, 2, 1, PROT_READ));
-	EXPECT_EQ(EINVAL, errno);
-	/* Nor as a copy of it. */
-	EXPECT_EQ(MAP_FAILED, mmap(NULL, PAGE_BYTES, PROT_READ, MAP_PRIVATE, part, 0));
-	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(2, pages_held(self->fd));
-	close(part);
-}
-
-/* Who has a part has no other, by the file of a mapping of it either. */
-TEST_F(dmabuf, is_not_remapped)
-{
-	int part = export(self->fd, 1, 1);
-	char *seen;
-
-	ASSERT_LE(0, part);
-	seen = map_aligned(part, 0, 1, PROT_READ | PROT_WRITE);
-	ASSERT_NE(MAP_FAILED, seen);
-	EXPECT_EQ(-1, syscall(SYS_remap_file_pages, seen, PAGE_BYTES, 0, 2 * PAGE_BYTES / 4096, 0));
-	EXPECT_EQ(EACCES, errno);
-	EXPECT_EQ(1, pages_held(self->fd));
-	munmap(seen, PAGE_BYTES);
-	close(part);
-}
-
-/* As programs do that know nothing of regions: at any address, any part of it. */
-TEST_F(dmabuf, is_mapped_anywhere)
-{
-	const size_t length = PAGE_BYTES + 3 * 4096;
-	int part = export(self->fd, 1, 2);
-	char *room, *memory, *seen;
-
-	ASSERT_LE(0, part);
-	memory = map_and_touch(self->fd, PAGES);
-	room = mmap(NULL, 4 * PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	ASSERT_NE(MAP_FAILED, memory);
-	ASSERT_NE(MAP_FAILED, room);
-	seen = (char *)(((uintptr_t)room + PAGE_BYTES) & ~(PAGE_BYTES - 1)) + 4096;
-	ASSERT_EQ(seen, mmap(seen, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, part,
-			     7 * 4096));
-	memset(seen, 9, length);
-	EXPECT_EQ(0, memory[PAGE_BYTES + 7 * 4096 - 1]);
-	EXPECT_EQ(0, memcmp(memory + PAGE_BYTES + 7 * 4096, seen, length));
-	EXPECT_EQ(0, memory[PAGE_BYTES + 7 * 4096 + length]);
-	EXPECT_EQ(0, pmd_mapped(seen, length));
-	EXPECT_EQ(2, pages_pinned(self->fd));
-	munmap(room, 4 * PAGE_BYTES);
-	close(part);
-	EXPECT_EQ(0, pages_pinned(self->fd));
-	munmap(memory, PAGES * PAGE_BYTES);
-	EXPECT_EQ(0, discard_soon(self->fd, 0, PAGES));
-}
-
-/* A forked child has none of the region's mappings, whichever way they were made. */
-TEST_F(dmabuf, is_not_inherited)
-{
-	int buffer = export(self->fd, 0, PAGES);
-	char *memory = map_buffer(buffer, PAGES);
-	pid_t child;
-
-	ASSERT_NE(MAP_FAILED, memory);
-	memory[0] = 1;
-	child = fork();
-	if (!child)
-		_exit(msync(memory, PAGE_BYTES, MS_ASYNC) && errno == ENOMEM ? 0 : 1);
-	EXPECT_EQ(0, wait_for(child));
-	munmap(memory, PAGES * PAGE_BYTES);
-	close(buffer);
 }
 
 TEST_F(dmabuf, cpu_access_is_announced)

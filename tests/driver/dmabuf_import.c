@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * dma-bufs as drivers have them: by tests/vm/importer with devices that no
- * IOMMU translates for, so that an address of its is where the memory is; and
- * by the kernel's vgem, through PRIME.
+ * IOMMU translates for, so that an address of its is where the memory is.
  */
 #include "dmabuf_test.h"
 #include "trace_test.h"
@@ -13,22 +12,6 @@
 #define NARROW	1
 
 #define NAME	"shared"
-
-/* What the kernel's headers for DRM have. */
-struct prime_handle {
-	uint32_t handle;
-	uint32_t flags;
-	int32_t fd;
-};
-
-struct gem_close {
-	uint32_t handle;
-	uint32_t pad;
-};
-
-#define PRIME_HANDLE_TO_FD	_IOWR('d', 0x2d, struct prime_handle)
-#define PRIME_FD_TO_HANDLE	_IOWR('d', 0x2e, struct prime_handle)
-#define GEM_CLOSE		_IOW('d', 0x09, struct gem_close)
 
 FIXTURE(import)
 {
@@ -323,16 +306,6 @@ TEST_F(import, not_by_bounce_buffers)
 	close(log);
 }
 
-static int discard_soon(int fd)
-{
-	int err;
-
-	do {
-		err = discard(fd, 0, PAGES);
-	} while (err == -EBUSY);
-	return err;
-}
-
 /* With no descriptor of the dma-buf left. */
 TEST_F(import, pages_stay_as_long_as_the_importer)
 {
@@ -352,7 +325,7 @@ TEST_F(import, pages_stay_as_long_as_the_importer)
 	EXPECT_EQ(-EBUSY, discard(self->fd, 0, PAGES));
 	EXPECT_EQ(0, detach(attachment));
 	EXPECT_EQ(0, pages_exported(self->fd));
-	EXPECT_EQ(0, discard_soon(self->fd));
+	EXPECT_EQ(0, discard_patiently(self->fd, 0, PAGES));
 	EXPECT_EQ(0, pages_held(self->fd));
 	close(attachment);
 }
@@ -447,71 +420,6 @@ TEST_F(import, keeps_the_module)
 	EXPECT_EQ(EAGAIN, errno);
 	close(attachment);
 	EXPECT_EQ(0, number_in("/sys/module/actmem/refcnt"));
-}
-
-/* The device of vgem, which is the only one that DRM has in the machine. */
-static int open_vgem(void)
-{
-	return open("/dev/dri/card0", O_RDWR | O_CLOEXEC);
-}
-
-static int close_handle(int vgem, uint32_t handle)
-{
-	struct gem_close arg = { .handle = handle };
-
-	return call(vgem, GEM_CLOSE, &arg);
-}
-
-/* A handle of DRM's; and back from it, without the descriptor that it was made of. */
-TEST_F(import, by_vgem)
-{
-	struct prime_handle arg = { .fd = self->buffer }, again = arg, back;
-	char *shared = self->memory + PAGE_BYTES, *seen;
-	int vgem = open_vgem();
-
-	if (vgem < 0)
-		SKIP(return, "no vgem in this kernel");
-	ASSERT_EQ(0, call(vgem, PRIME_FD_TO_HANDLE, &arg));
-	ASSERT_EQ(0, call(vgem, PRIME_FD_TO_HANDLE, &again));
-	EXPECT_EQ(arg.handle, again.handle);
-	close(self->buffer);
-	EXPECT_EQ(PAGES - 1, pages_exported(self->fd));
-
-	back = (struct prime_handle){ .handle = arg.handle, .flags = O_RDWR | O_CLOEXEC };
-	ASSERT_EQ(0, call(vgem, PRIME_HANDLE_TO_FD, &back));
-	seen = map_buffer(back.fd, PAGES - 1);
-	ASSERT_NE(MAP_FAILED, seen);
-	mark_words(shared, PAGES - 1, 8);
-	EXPECT_EQ(0, memcmp(shared, seen, (PAGES - 1) * PAGE_BYTES));
-	mark_words(seen, PAGES - 1, 9);
-	EXPECT_EQ(0, memcmp(shared, seen, (PAGES - 1) * PAGE_BYTES));
-	EXPECT_EQ((PAGES - 1) * PAGE_BYTES, pmd_mapped(seen, (PAGES - 1) * PAGE_BYTES));
-	munmap(seen, (PAGES - 1) * PAGE_BYTES);
-	close(back.fd);
-
-	EXPECT_EQ(-EBUSY, discard(self->fd, 1, 1));
-	EXPECT_EQ(PAGES - 1, pages_pinned(self->fd));
-	EXPECT_EQ(0, close_handle(vgem, arg.handle));
-	EXPECT_EQ(0, pages_exported(self->fd));
-	EXPECT_EQ(0, discard_soon(self->fd));
-	close(vgem);
-}
-
-/* The handle goes with its file, the last to have the region. */
-TEST_F(import, by_vgem_alone)
-{
-	struct prime_handle arg = { .fd = self->buffer };
-	int vgem = open_vgem();
-
-	if (vgem < 0)
-		SKIP(return, "no vgem in this kernel");
-	ASSERT_EQ(0, call(vgem, PRIME_FD_TO_HANDLE, &arg));
-	munmap(self->memory, PAGES * PAGE_BYTES);
-	close(self->buffer);
-	close(self->fd);
-	EXPECT_EQ(1, regions());
-	close(vgem);
-	EXPECT_EQ(0, regions());
 }
 
 TEST_NOTHING_IS_LEFT

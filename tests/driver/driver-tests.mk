@@ -4,7 +4,7 @@
 # The harness is the kernel's own, from its source package.
 
 # Those that need the strict kernel.
-STRICT_TESTS := $(addprefix $(B)/tests/driver/,faults faults_import faults_names)
+STRICT_TESTS := $(addprefix $(B)/tests/driver/,faults faults_export faults_import faults_names)
 
 # Those that need a machine of more than 6 GiB, one whose DMA all bounces, and pages
 # of 1 GiB.

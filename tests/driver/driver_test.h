@@ -120,6 +120,20 @@ static inline int discard(int fd, size_t first, size_t pages)
 	return change_range(fd, ACTMEM_IOC_DISCARD, first, pages, &arg);
 }
 
+/*
+ * An instant after pages have been unmapped the kernel may still have them, and who is
+ * told that a holder is gone may be told a moment too early.
+ */
+static inline int discard_patiently(int fd, size_t first, size_t pages)
+{
+	int tries = 1000, err;
+
+	do {
+		err = discard(fd, first, pages);
+	} while (err == -EBUSY && --tries && !usleep(1000));
+	return err;
+}
+
 /* Of the region that is open as @fd, or has @id on the device. */
 static inline int info(int fd, uint64_t id, struct actmem_ioctl_info *arg)
 {

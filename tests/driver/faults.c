@@ -4,7 +4,6 @@
  * call of the driver: the call tells of it by its errno and leaves nothing.
  */
 #include "copy_test.h"
-#include "dmabuf_test.h"
 #include "fault_sweep.h"
 #include "trace_test.h"
 
@@ -38,7 +37,7 @@ static int load_again(struct operation *self, int device, int result)
 TEST(load_the_module)
 {
 	struct operation operation = {
-		.where = IN_INIT, .least = 8, .prepare = unload, .act = load,
+		.where = IN_INIT, .least = 100, .prepare = unload, .act = load,
 		.undo = load_again,
 	};
 
@@ -93,7 +92,7 @@ static int check_created(struct operation *self, int device, int result)
 TEST_F(driver, create)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 8, .act = create_one, .undo = check_created,
+		.where = IN_MODULE, .least = 30, .act = create_one, .undo = check_created,
 	};
 
 	EXPECT_SWEEP(operation, self->device);
@@ -102,7 +101,7 @@ TEST_F(driver, create)
 TEST_F(driver, create_interleaved)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 8, .act = create_interleaved, .undo = check_created,
+		.where = IN_MODULE, .least = 30, .act = create_interleaved, .undo = check_created,
 	};
 
 	EXPECT_SWEEP(operation, self->device);
@@ -119,7 +118,7 @@ static int ask(struct operation *self, int device)
 TEST_F(driver, info)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 4, .prepare = prepare_region, .act = ask,
+		.where = IN_MODULE, .least = 6, .prepare = prepare_region, .act = ask,
 		.undo = close_region,
 	};
 
@@ -161,7 +160,7 @@ static int read_fdinfo(struct operation *self, int device)
 TEST_F(driver, fdinfo)
 {
 	struct operation operation = {
-		.least = 2, .prepare = prepare_region, .act = read_fdinfo, .undo = close_region,
+		.least = 5, .prepare = prepare_region, .act = read_fdinfo, .undo = close_region,
 	};
 
 	EXPECT_SWEEP(operation, self->device);
@@ -278,7 +277,7 @@ static int check_told(struct operation *self, int device, int result)
 TEST_F(driver, populate)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 2, .prepare = prepare_lazy, .act = populate_all,
+		.where = IN_MODULE, .least = 3, .prepare = prepare_lazy, .act = populate_all,
 		.undo = check_told,
 	};
 
@@ -430,86 +429,11 @@ static int check_copied(struct operation *self, int device, int result)
 TEST_F(driver, copy)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 6, .prepare = prepare_copy, .act = copy_all,
+		.where = IN_MODULE, .least = 7, .prepare = prepare_copy, .act = copy_all,
 		.undo = check_copied,
 	};
 
 	EXPECT_SWEEP(operation, self->device);
-}
-
-static int dma_buffer;
-
-static int export_all(struct operation *self, int device)
-{
-	dma_buffer = export(self->fd, 0, PAGES);
-	return dma_buffer < 0 ? dma_buffer : 0;
-}
-
-/* The pages that were allocated for it stay; it holds none any more. */
-static int check_exported(struct operation *self, int device, int result)
-{
-	CHECK(!result || (pages_exported(self->fd) == 0 && pages_pinned(self->fd) == 0));
-	CHECK(!result || !export_all(self, device));
-	CHECK(pages_exported(self->fd) == PAGES && pages_held(self->fd) == PAGES);
-	CHECK(!close(dma_buffer));
-	CHECK(pages_exported(self->fd) == 0 && pages_pinned(self->fd) == 0);
-	return close_region(self, device, result);
-}
-
-TEST_F(driver, export)
-{
-	struct operation operation = {
-		.where = IN_MODULE, .least = 5, .prepare = prepare_lazy, .act = export_all,
-		.undo = check_exported,
-	};
-
-	EXPECT_SWEEP(operation, self->device);
-}
-
-static int attachment;
-
-static int prepare_export(struct operation *self, int device)
-{
-	attachment = -1;
-	CHECK(!prepare_lazy(self, device));
-	CHECK(!export_all(self, device));
-	return 0;
-}
-
-static int import_all(struct operation *self, int device)
-{
-	struct importer_map map;
-	struct importer_word word = { .offset = PAGE_BYTES };
-
-	attachment = attach_to(device_in(0), dma_buffer);
-	if (attachment < 0)
-		return attachment;
-	return map_attachment(attachment, IMPORTER_BIDIRECTIONAL, &map) ?:
-	       call(attachment, IMPORTER_PEEK, &word);
-}
-
-static int check_imported(struct operation *self, int device, int result)
-{
-	CHECK(attachment < 0 || !close(attachment));
-	CHECK(!import_all(self, device));
-	CHECK(!close(dma_buffer));
-	CHECK(pages_exported(self->fd) == PAGES);
-	CHECK(!close(attachment));
-	CHECK(pages_exported(self->fd) == 0 && pages_pinned(self->fd) == 0);
-	return close_region(self, device, result);
-}
-
-/* Faults of the driver while somebody attaches and maps what it has exported. */
-TEST_F(driver, import)
-{
-	struct operation operation = {
-		.where = IN_MODULE, .least = 2, .prepare = prepare_export, .act = import_all,
-		.undo = check_imported,
-	};
-
-	ASSERT_EQ(0, load_importer());
-	EXPECT_SWEEP(operation, self->device);
-	EXPECT_EQ(0, unload_importer());
 }
 
 TEST_NOTHING_IS_LEFT

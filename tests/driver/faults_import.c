@@ -49,7 +49,7 @@ static int check_import(struct operation *self, int device, int result)
 TEST_F(driver, import)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 10, .prepare = prepare_memory, .act = import_it,
+		.where = IN_MODULE, .least = 35, .prepare = prepare_memory, .act = import_it,
 		.undo = check_import,
 	};
 
@@ -97,7 +97,7 @@ static int check_export(struct operation *self, int device, int result)
 TEST_F(driver, export_what_was_imported)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 4, .prepare = prepare_import, .act = export_it,
+		.where = IN_MODULE, .least = 6, .prepare = prepare_import, .act = export_it,
 		.undo = check_export,
 	};
 

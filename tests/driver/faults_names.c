@@ -25,7 +25,7 @@ static int unmount_it(struct operation *self, int device, int result)
 TEST_F(names, mount)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 4, .act = mount_it, .undo = unmount_it,
+		.where = IN_MODULE, .least = 8, .act = mount_it, .undo = unmount_it,
 	};
 
 	ASSERT_EQ(0, mkdir(OTHER, 0755));
@@ -97,7 +97,7 @@ static int remove_names(struct operation *self, int device, int result)
 TEST_F(names, names)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 4, .act = make_names, .undo = remove_names,
+		.where = IN_MODULE, .least = 5, .act = make_names, .undo = remove_names,
 	};
 
 	EXPECT_SWEEP(operation, self->device);
@@ -151,7 +151,7 @@ static int give_policy(struct operation *self, int device)
 TEST_F(names, truncate)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 4, .prepare = prepare_file, .act = give_length,
+		.where = IN_MODULE, .least = 16, .prepare = prepare_file, .act = give_length,
 		.undo = check_length,
 	};
 
@@ -161,7 +161,7 @@ TEST_F(names, truncate)
 TEST_F(names, allocate)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 6, .prepare = prepare_file, .act = give_pages,
+		.where = IN_MODULE, .least = 16, .prepare = prepare_file, .act = give_pages,
 		.undo = check_length,
 	};
 
@@ -171,7 +171,7 @@ TEST_F(names, allocate)
 TEST_F(names, create)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 8, .prepare = prepare_file, .act = give_policy,
+		.where = IN_MODULE, .least = 16, .prepare = prepare_file, .act = give_policy,
 		.undo = check_length,
 	};
 

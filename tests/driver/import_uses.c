@@ -272,5 +272,32 @@ TEST_F(import, memory_that_fails)
 	close(fd);
 }
 
+/*
+ * An error that a copy has survived is heard of by the driver alone, which tells the
+ * kernel whose the page is. Again of small pages alone.
+ */
+TEST_F(import, memory_that_a_processor_reports)
+{
+	char *memory, byte;
+	int fd, code;
+
+	if (variant->page_bytes != SMALL)
+		return;
+	fd = import_all(self->device, self->memory, BYTES);
+	memory = map_bytes(fd, BYTES);
+	ASSERT_NE(MAP_FAILED, memory);
+	memset(memory, 7, BYTES);
+	ASSERT_EQ(0, report_mce(frame_of(memory + PAGE_BYTES + 5 * SMALL), MCE_UNCORRECTED));
+	while (!(code = touch(memory + PAGE_BYTES + 5 * SMALL, false)))
+		usleep(10000);
+	EXPECT_EQ(BUS_MCEERR_AR, code);
+	EXPECT_EQ(-1, pread(fd, &byte, 1, PAGE_BYTES + 5 * SMALL));
+	EXPECT_EQ(EIO, errno);
+	EXPECT_EQ(0, touch(memory + PAGE_BYTES + 4 * SMALL, false));
+	EXPECT_EQ(0, touch(memory + PAGE_BYTES + 6 * SMALL, true));
+	munmap(memory, BYTES);
+	close(fd);
+}
+
 TEST_NOTHING_IS_LEFT
 TEST_HARNESS_MAIN

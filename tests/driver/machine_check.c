@@ -13,15 +13,6 @@
 /* A small page in the midst of the one that fails. */
 #define FAILED	(PAGE_BYTES + 5 * SMALL)
 
-#define MCE	"/sys/kernel/debug/mce-inject"
-/* Of a bank of the processor's: valid, enabled, with address and where in it to look. */
-#define MCE_VALID	(1ULL << 63 | 1ULL << 60 | 1ULL << 59 | 1ULL << 58)
-#define MCE_UNCORRECTED	(1ULL << 61)
-/* The memory controller has failed to read. */
-#define MCE_MEMORY_READ	0x90
-/* The address is a physical one, of a small page. */
-#define MCE_PHYSICAL	(2 << 6 | 12)
-
 FIXTURE(machine_check)
 {
 	int device;
@@ -114,23 +105,6 @@ TEST_F(machine_check, reported_by_number)
 	EXPECT_EQ(1, poisoned_pages(self->fd));
 	EXPECT_EQ(self->poisoned + 1, all_poisoned_pages());
 	EXPECT_SECOND_FAILED(self->memory);
-}
-
-static int set_mce(const char *name, unsigned long long value)
-{
-	char path[64], text[32];
-
-	snprintf(path, sizeof(path), MCE "/%s", name);
-	snprintf(text, sizeof(text), "%#llx", value);
-	return put(path, text);
-}
-
-/* The kernel reports it to whoever wants to know, in its own time. */
-static int report_mce(uint64_t frame, unsigned long long status)
-{
-	return put(MCE "/flags", "sw\n") ?: set_mce("addr", frame * SMALL) ?:
-	       set_mce("misc", MCE_PHYSICAL) ?:
-	       set_mce("status", MCE_VALID | MCE_MEMORY_READ | status) ?: set_mce("bank", 1);
 }
 
 TEST_F(machine_check, reported_by_a_processor)
@@ -237,17 +211,6 @@ TEST_F(machine_check, while_it_is_being_mapped)
 		EXPECT_EQ(0, wait_for(children[i]));
 	EXPECT_EQ(1, poisoned_pages(self->fd));
 	EXPECT_SECOND_FAILED(self->memory);
-}
-
-/* An instant after it has been unmapped the kernel may still have it. */
-static int discard_patiently(int fd, size_t first, size_t pages)
-{
-	int err;
-
-	do {
-		err = discard(fd, first, pages);
-	} while (err == -EBUSY);
-	return err;
 }
 
 /* Replaces the page again and again, until it is told to end. */

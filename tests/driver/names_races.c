@@ -244,6 +244,50 @@ TEST_F(names, names_come_and_go)
 	EXPECT_EQ(0, pages_used(AT));
 }
 
+/* Is ended before it has all of them. */
+static int allocate_much(size_t pages)
+{
+	int fd = open(AT "/much", O_RDWR | O_CLOEXEC);
+
+	CHECK(fd >= 0);
+	CHECK(!fallocate(fd, 0, 0, pages * PAGE_BYTES));
+	return 0;
+}
+
+/* While a file gets its pages, which takes long, others need not wait for it. */
+TEST_F(names, removed_while_it_gets_its_pages)
+{
+	size_t pages = (node_memory(0, "MemFree") + node_memory(1, "MemFree") +
+			node_memory(2, "MemFree")) / PAGE_BYTES * 3 / 4;
+	struct stat status;
+	pid_t child;
+	int fd;
+
+	ASSERT_EQ(0, remount_names(AT, "size=100%"));
+	fd = make_file(AT "/much");
+	ASSERT_LE(0, fd);
+	child = fork();
+	if (!child)
+		_exit(allocate_much(pages));
+	ASSERT_LT(0, child);
+	while (!regions())
+		usleep(1000);
+	EXPECT_EQ(0, rename(AT "/much", AT "/other"));
+	EXPECT_EQ(0, unlink(AT "/other"));
+	EXPECT_EQ(0, fstat(fd, &status));
+	EXPECT_EQ(0, status.st_size);
+	EXPECT_GT(pages * PAGE_BYTES, node_sum("region_bytes"));
+	EXPECT_EQ(0, kill(child, SIGKILL));
+	EXPECT_NE(0, wait_for(child));
+	EXPECT_EQ(0, regions());
+	EXPECT_EQ(0, node_sum("region_bytes"));
+	EXPECT_EQ(0, fstat(fd, &status));
+	EXPECT_EQ(0, status.st_size);
+	EXPECT_EQ(0, ftruncate(fd, PAGE_BYTES));
+	EXPECT_EQ(1, regions());
+	close(fd);
+}
+
 TEST_NOTHING_IS_LEFT
 
 TEST_HARNESS_MAIN

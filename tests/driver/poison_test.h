@@ -20,6 +20,15 @@
 #define PFN_MASK	((1ULL << 55) - 1)
 #define CORRUPT_PFN	"/sys/kernel/debug/hwpoison/corrupt-pfn"
 
+#define MCE	"/sys/kernel/debug/mce-inject"
+/* Of a bank of the processor's: valid, enabled, with address and where in it to look. */
+#define MCE_VALID	(1ULL << 63 | 1ULL << 60 | 1ULL << 59 | 1ULL << 58)
+#define MCE_UNCORRECTED	(1ULL << 61)
+/* The memory controller has failed to read. */
+#define MCE_MEMORY_READ	0x90
+/* The address is a physical one, of a small page. */
+#define MCE_PHYSICAL	(2 << 6 | 12)
+
 /* Of the small page at @memory, which is mapped; 0 if it cannot be told. */
 static inline uint64_t frame_of(const char *memory)
 {
@@ -39,6 +48,23 @@ static inline void poison_frame(uint64_t frame)
 
 	snprintf(text, sizeof(text), "%#llx", (unsigned long long)frame);
 	put(CORRUPT_PFN, text);
+}
+
+static inline int set_mce(const char *name, unsigned long long value)
+{
+	char path[64], text[32];
+
+	snprintf(path, sizeof(path), MCE "/%s", name);
+	snprintf(text, sizeof(text), "%#llx", value);
+	return put(path, text);
+}
+
+/* The kernel reports it to whoever wants to know, in its own time. */
+static inline int report_mce(uint64_t frame, unsigned long long status)
+{
+	return put(MCE "/flags", "sw\n") ?: set_mce("addr", frame * SMALL) ?:
+	       set_mce("misc", MCE_PHYSICAL) ?:
+	       set_mce("status", MCE_VALID | MCE_MEMORY_READ | status) ?: set_mce("bank", 1);
 }
 
 static inline long poisoned_pages(int fd)

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* dma-bufs as the kernel's vgem has them, through PRIME. */
+#include "dmabuf_fixture.h"
+
+/* All but the first page. */
+#define SHARED	(PAGES - 1)
+
+/* What the kernel's headers for DRM have. */
+struct prime_handle {
+	uint32_t handle;
+	uint32_t flags;
+	int32_t fd;
+};
+
+struct gem_close {
+	uint32_t handle;
+	uint32_t pad;
+};
+
+#define PRIME_HANDLE_TO_FD	_IOWR('d', 0x2d, struct prime_handle)
+#define PRIME_FD_TO_HANDLE	_IOWR('d', 0x2e, struct prime_handle)
+#define GEM_CLOSE		_IOW('d', 0x09, struct gem_close)
+
+/* The device of vgem, which is the only one that DRM has in the machine. */
+static int open_vgem(void)
+{
+	return open("/dev/dri/card0", O_RDWR | O_CLOEXEC);
+}
+
+static int close_handle(int vgem, uint32_t handle)
+{
+	struct gem_close arg = { .handle = handle };
+
+	return call(vgem, GEM_CLOSE, &arg);
+}
+
+/* A handle of DRM's; and back from it, without the descriptor that it was made of. */
+TEST_F(dmabuf, by_vgem)
+{
+	char *memory = map(self->fd, PAGES), *shared = memory + PAGE_BYTES, *seen;
+	struct prime_handle arg = { .fd = export(self->fd, 1, SHARED) }, again = arg, back;
+	int vgem = open_vgem();
+
+	ASSERT_NE(MAP_FAILED, memory);
+	if (vgem < 0)
+		SKIP(return, "no vgem in this kernel");
+	ASSERT_EQ(0, call(vgem, PRIME_FD_TO_HANDLE, &arg));
+	ASSERT_EQ(0, call(vgem, PRIME_FD_TO_HANDLE, &again));
+	EXPECT_EQ(arg.handle, again.handle);
+	close(arg.fd);
+	EXPECT_EQ(SHARED, pages_exported(self->fd));
+
+	back = (struct prime_handle){ .handle = arg.handle, .flags = O_RDWR | O_CLOEXEC };
+	ASSERT_EQ(0, call(vgem, PRIME_HANDLE_TO_FD, &back));
+	seen = map_buffer(back.fd, SHARED);
+	ASSERT_NE(MAP_FAILED, seen);
+	memset(shared, 8, SHARED * PAGE_BYTES);
+	EXPECT_EQ(0, memcmp(shared, seen, SHARED * PAGE_BYTES));
+	memset(seen, 9, SHARED * PAGE_BYTES);
+	EXPECT_EQ(0, memcmp(shared, seen, SHARED * PAGE_BYTES));
+	EXPECT_EQ(SHARED * PAGE_BYTES, pmd_mapped(seen, SHARED * PAGE_BYTES));
+	munmap(seen, SHARED * PAGE_BYTES);
+	close(back.fd);
+
+	EXPECT_EQ(-EBUSY, discard(self->fd, 1, 1));
+	EXPECT_EQ(SHARED, pages_pinned(self->fd));
+	EXPECT_EQ(0, close_handle(vgem, arg.handle));
+	EXPECT_EQ(0, pages_exported(self->fd));
+	EXPECT_EQ(0, discard_patiently(self->fd, 0, PAGES));
+	munmap(memory, PAGES * PAGE_BYTES);
+	close(vgem);
+}
+
+/* The handle goes with its file, the last to have the region. */
+TEST_F(dmabuf, by_vgem_alone)
+{
+	struct prime_handle arg = { .fd = export(self->fd, 1, SHARED) };
+	int vgem = open_vgem();
+
+	if (vgem < 0)
+		SKIP(return, "no vgem in this kernel");
+	ASSERT_EQ(0, call(vgem, PRIME_FD_TO_HANDLE, &arg));
+	close(arg.fd);
+	close(self->fd);
+	self->fd = -1;
+	EXPECT_EQ(1, regions());
+	close(vgem);
+	EXPECT_EQ(0, regions());
+}
+
+TEST_NOTHING_IS_LEFT
+TEST_HARNESS_MAIN
