@@ -22,7 +22,7 @@ check-lib-memfd: $(LIB_TEST_PROGRAMS)
 # The heap with many threads, where ThreadSanitizer sees every access of the
 # library and the test. It does not know the fences of what reads other processes'
 # records, which no heap uses.
-LIB_THREADS := $(addprefix $(B)/tests/thread/,heap heap_threads)
+LIB_THREADS := $(addprefix $(B)/tests/thread/,heap heap_threads heap_random heap_crowd)
 LIB_THREADS_OBJ := $(B)/obj/thread
 
 $(LIB_THREADS_OBJ)/%.o: %.c
