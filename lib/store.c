@@ -138,7 +138,7 @@ static int make_queue(struct actmem_store *store, const struct actmem_store_opti
 		store->unit = info->alignment;
 	if (info->memory_alignment > store->memory_align)
 		store->memory_align = info->memory_alignment;
-	store->busy_bytes = 2 * info->depth * info->block_bytes;
+	store->busy_bytes = info->depth * info->block_bytes;
 	describe(store, options);
 	return 0;
 }

@@ -112,7 +112,7 @@ struct actmem_store {
 	uint64_t budget;		/* in whole pages; 0: no limit */
 	uint64_t unit;			/* lengths of blocks are multiples of it */
 	uint64_t memory_align;
-	uint64_t busy_bytes;		/* of transfers that keep the disks busy */
+	uint64_t busy_bytes;		/* of transfers that keep the disks busy, at most */
 	uint64_t fixed_window;		/* 0: as measured */
 	uint32_t flags;
 	char **paths;
