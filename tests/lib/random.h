@@ -6,6 +6,7 @@
 #ifndef TESTS_RANDOM_H
 #define TESTS_RANDOM_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
