@@ -70,6 +70,7 @@ struct store_region {
 /* A thread that waits: for memory, in turn, and for its block. */
 struct waiter {
 	struct link link;
+	pthread_t thread;
 	pthread_cond_t wake;
 	bool is_stalled;
 	uint64_t since;			/* ns, if it is */
@@ -109,6 +110,7 @@ struct actmem_store {
 	struct actmem *am;
 	struct actmem_heap *heap;
 	struct actmem_queue *queue;	/* NULL: nothing is spilled */
+	const char *queue_description;	/* as it was when it was made */
 	uint64_t budget;		/* in whole pages; 0: no limit */
 	uint64_t unit;			/* lengths of blocks are multiples of it */
 	uint64_t memory_align;

@@ -64,6 +64,9 @@ static int attach_region(struct actmem_store *store, struct actmem_region *regio
 {
 	int error = actmem_queue_attach(store->queue, region, 0);
 
+	/* The queue has left it plain, for reasons of its own. */
+	if (!error && actmem_queue_describe(store->queue) != store->queue_description)
+		store_describe_plain(store, actmem_queue_describe(store->queue));
 	if (error != -ENOMEM && error != -EMFILE)
 		return error;
 	store_describe_plain(store, actmem_error());
