@@ -164,10 +164,29 @@ static int await(struct actmem_store *store, struct store_block *block)
 	return error;
 }
 
-/* The block is this thread's meanwhile. */
-static int verify(struct actmem_store *store, const struct store_block *block)
+static int fail_changed(const struct store_block *block)
+{
+	const struct actmem_file *file = block->room.file;
+	unsigned int stripe;
+	uint64_t at;
+
+	if (!block->is_filed)
+		return fail(EBADMSG, "%s of %s is not what was committed: its checksum differs",
+			    KEY_TEXT(block->key), BYTES_TEXT(block->bytes));
+	file_locate(file, block->room.offset, &stripe, &at);
+	return fail(EBADMSG, "%s of %s, at %llu of '%s', is not what was committed: its checksum differs",
+		    KEY_TEXT(block->key), BYTES_TEXT(block->bytes), (unsigned long long)at,
+		    file->stripes[stripe].path);
+}
+
+/*
+ * The block is this thread's meanwhile. What is not as it was committed is read again
+ * when it is tried again.
+ */
+static int verify(struct actmem_store *store, struct store_block *block)
 {
 	bool is_same;
+	int error;
 
 	if (!(store->flags & ACTMEM_STORE_CHECKSUM))
 		return 0;
@@ -175,9 +194,14 @@ static int verify(struct actmem_store *store, const struct store_block *block)
 	pthread_mutex_unlock(&store->lock);
 	is_same = checksum(block->memory, block->bytes) == block->checksum;
 	pthread_mutex_lock(&store->lock);
-	return is_same ? 0 :
-	       fail(EBADMSG, "%s of %s is not what was committed: its checksum differs",
-		    KEY_TEXT(block->key), BYTES_TEXT(block->bytes));
+	if (is_same)
+		return 0;
+	error = fail_changed(block);
+	if (block->is_filed && block->transfer == TRANSFER_NONE) {
+		store_forget_memory(store, block);
+		block->is_unreadable = true;
+	}
+	return error;
 }
 
 static void taken(struct actmem_store *store, struct store_block *block)
