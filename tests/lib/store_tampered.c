@@ -88,6 +88,7 @@ static void test_changed(struct actmem *am, const char *folder)
 		;
 	returns(take_named(store, i, BYTES), -EBADMSG);
 	says("checksum");
+	says(folder);
 	ok(stats_of(store).blocks == failed, "they stay");
 	await_quiet(store);
 	change_files(folder);

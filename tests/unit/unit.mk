@@ -41,7 +41,7 @@ check-unit: $(UNIT_PROGRAMS) $(BENCH_HOST)
 # Beside a model, where the library checks itself: with sanitizers, and a heap
 # that looks at its bookkeeping whenever it locks it. SEED= repeats a run, STEPS=
 # makes it as long as one likes.
-UNIT_RANDOM := $(addprefix $(B)/tests/random/,heap_random heap_crowd queue_random)
+UNIT_RANDOM := $(addprefix $(B)/tests/random/,heap_random heap_crowd queue_random store_random)
 
 $(UNIT_RANDOM): $(B)/tests/random/%: $(UNIT_OBJ)/tests/lib/%.o \
 		$(UNIT_OBJ)/tests/lib/tap.o $(UNIT_OBJ)/tests/lib/common.o \
