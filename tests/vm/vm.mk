@@ -31,7 +31,7 @@ $(VM_PROGRAMS): $(B)/vm/%: tests/vm/programs/%.c \
 		$< -luring -o $@
 
 # The library on disks that fail.
-DISK_PROGRAMS := $(addprefix $(B)/tests/vm/disks/,queue_faults)
+DISK_PROGRAMS := $(addprefix $(B)/tests/vm/disks/,queue_faults store_faults)
 
 $(DISK_PROGRAMS): $(B)/tests/vm/disks/%: $(B)/obj/tests/vm/disks/%.o \
 		$(B)/obj/tests/vm/disks/disk.o $(B)/obj/tests/lib/tap.o $(B)/obj/tests/lib/common.o \
