@@ -63,9 +63,38 @@ static inline int put_named(struct actmem_store *store, uint64_t name, uint64_t 
 	return put_block(store, name, bytes, name);
 }
 
+static inline void tell_difference(uint64_t name, const uint64_t *words, uint64_t bytes)
+{
+	uint64_t count = bytes / sizeof(*words), first = count, last = 0, differ = 0, i;
+
+	for (i = 0; i < count; i++) {
+		if (words[i] == name * 0x9E3779B97F4A7C15ULL + i)
+			continue;
+		differ++;
+		first = first < i ? first : i;
+		last = i;
+	}
+	if (differ)
+		printf("# block %llu: %llu words differ, from byte %llu (%llx) to %llu (%llx)\n",
+		       (unsigned long long)name, (unsigned long long)differ,
+		       (unsigned long long)first * 8, (unsigned long long)words[first],
+		       (unsigned long long)last * 8, (unsigned long long)words[last]);
+}
+
+/* -EILSEQ: other bytes than were put; the block is held then. */
 static inline int take_named(struct actmem_store *store, uint64_t name, uint64_t bytes)
 {
-	return take_block(store, name, bytes, name);
+	const void *memory;
+	uint64_t has;
+	int error = actmem_store_hold(store, key_of(name), &memory, &has);
+
+	if (error)
+		return error;
+	if (has != bytes || !is_block(memory, bytes, name)) {
+		tell_difference(name, memory, has);
+		return -EILSEQ;
+	}
+	return actmem_store_release(store, key_of(name));
 }
 
 /* Until what was to be written or read has been. */

@@ -153,8 +153,8 @@ int main(void)
 	ok(good, "killed %llu times: no file, no room of the disk and no region is left",
 	   (unsigned long long)i);
 	printf("# %u times a moment passed until then\n", busy);
-	if (mounted)
-		returns(umount(folder), 0);
+	for (wait = 0; mounted && umount(folder) && wait < WAITS; wait++)
+		usleep(WAIT_US);
 	remove_folder(folder);
 	counters_are_zero(am);
 	returns(actmem_close(am), 0);
