@@ -106,6 +106,8 @@ static unsigned int sums_of(const struct store_block *block)
 	bool is_there = block->memory && block->transfer != TRANSFER_FILL;
 	unsigned int sums = 0;
 
+	if (block->memory)
+		sums |= 1U << SUM_MEMORY;
 	if (block->transfer == TRANSFER_SPILL)
 		sums |= 1U << SUM_SPILLING;
 	if (block->transfer == TRANSFER_FILL)
@@ -197,14 +199,14 @@ void store_end(struct actmem_store *store, struct store_block *block)
 		unlink_block(store, block);
 		link_append(&store->ended, &block->ended);
 	}
+	if (block->memory && !block->transfer)
+		store_forget_memory(store, block);
 	store_settle(store, block);
 	if (block->transfer) {
 		if (block->is_submitted)
 			actmem_cancel(store->queue, block->request);
 		return;
 	}
-	if (block->memory)
-		store_forget_memory(store, block);
 	spillfile_give(&store->files, &block->room);
 	link_remove(&block->ended);
 	free(block);
