@@ -152,6 +152,7 @@ void store_settle(struct actmem_store *store, struct store_block *block)
 {
 	struct order *order = order_of(store, block);
 	uint64_t was_live = store->sums[SUM_LIVE].length;
+	uint64_t was_filed = store->sums[SUM_FILED].bytes;
 
 	if (block->order != order) {
 		if (block->order)
@@ -161,6 +162,9 @@ void store_settle(struct actmem_store *store, struct store_block *block)
 		block->order = order;
 	}
 	count(store, block, sums_of(block));
+	if (store->sums[SUM_FILED].bytes != was_filed)
+		counter_add(&store->am->counters->spilled_bytes,
+			    store->sums[SUM_FILED].bytes - was_filed);
 	if (store->sums[SUM_LIVE].bytes > store->stats.block_bytes_peak)
 		store->stats.block_bytes_peak = store->sums[SUM_LIVE].bytes;
 	if (store->sums[SUM_FILED].bytes > store->stats.spilled_bytes_peak)
