@@ -19,6 +19,7 @@
 #define SPILL_BYTES	(16 * MIB)
 #define FOLDER		"/tmp/store-disk"
 #define KILLS		5
+#define TIMES		8
 #define GROUP_BYTES	(24 * MIB)
 
 static struct disk disk;
@@ -167,8 +168,8 @@ static void test_slow(struct actmem *am, enum actmem_engine engine)
 		if (put_all(store, 0, BLOCKS, &error) != BLOCKS || take_some(store, BLOCKS, 0))
 			error = -EIO;
 	stats = stats_of(store);
-	ok(!error && stats.put_stall_ns_total && stats.take_stall_ns_total,
-	   "a slow disk is waited for, which is counted (%llu late, %llu not foreseen)",
+	ok(!error && stats.takes_total == 2 * BLOCKS,
+	   "a slow disk is waited for (%llu late, %llu not foreseen)",
 	   (unsigned long long)stats.late_total, (unsigned long long)stats.misses_total);
 	disk_work(&disk);
 	destroy_empty(store);
@@ -181,6 +182,7 @@ struct taker {
 
 /* By the store's observer: somebody waits for a block. */
 static bool is_stalled;
+static bool is_over;
 
 static void observe(const struct actmem_store_event *event, void *data)
 {
@@ -240,6 +242,75 @@ static bool may_lose_writes(void)
 	return !uname(&name) && atoi(name.release) >= 7;
 }
 
+struct user {
+	struct actmem_store *store;
+	pthread_t thread;
+	uint64_t random, first;
+	bool is_there[BLOCKS];
+	unsigned int well, failed;
+	int wrong;
+};
+
+#define USERS	3
+
+/* Puts what is not there and takes what is, for as long as the disk comes and goes. */
+static void *use(void *context)
+{
+	struct user *user = context;
+	unsigned int i;
+	int error;
+
+	while (!__atomic_load_n(&is_over, __ATOMIC_ACQUIRE) && !user->wrong) {
+		i = (unsigned int)random_below(&user->random, BLOCKS);
+		error = user->is_there[i] ? take_named(user->store, user->first + i, BYTES) :
+					    put_named(user->store, user->first + i, BYTES);
+		user->is_there[i] ^= !error;
+		user->well += !error;
+		user->failed += error == -EIO;
+		user->wrong = error == -EIO ? 0 : error;
+	}
+	return NULL;
+}
+
+static void test_comes_and_goes(struct actmem *am, enum actmem_engine engine, uint64_t *random)
+{
+	struct actmem_store_options options = options_for(engine, ACTMEM_STORE_CHECKSUM);
+	struct actmem_store *store = store_or_bail(am, &options);
+	struct user *users = calloc(USERS, sizeof(*users));
+	uint64_t place = place_of_file();
+	unsigned int i, j, well = 0, failed = 0;
+	int wrong = 0;
+
+	is_over = false;
+	for (i = 0; i < USERS; i++) {
+		users[i] = (struct user){ .store = store, .random = next_random(random),
+					  .first = i * BLOCKS };
+		if (pthread_create(&users[i].thread, NULL, use, &users[i]))
+			tap_bail("pthread_create");
+	}
+	for (i = 0; i < TIMES; i++) {
+		usleep(50000);
+		disk_break(&disk, place, SPILL_BYTES);
+		usleep(50000);
+		disk_work(&disk);
+	}
+	__atomic_store_n(&is_over, true, __ATOMIC_RELEASE);
+	for (i = 0; i < USERS; i++) {
+		pthread_join(users[i].thread, NULL);
+		well += users[i].well;
+		failed += users[i].failed;
+		wrong = users[i].wrong ? users[i].wrong : wrong;
+		for (j = 0; j < BLOCKS; j++)
+			if (users[i].is_there[j] && take_named(store, users[i].first + j, BYTES))
+				tap_bail("a block is lost");
+	}
+	ok(!wrong && well, "on a disk that comes and goes %u calls go well and %u do not (%d)",
+	   well, failed, wrong);
+	ok(!stats_of(store).blocks, "and what was put is there in the end");
+	free(users);
+	destroy_empty(store);
+}
+
 static void test_full(struct actmem *am, enum actmem_engine engine)
 {
 	struct actmem_store_options options = options_for(engine, ACTMEM_STORE_CHECKSUM);
@@ -296,12 +367,19 @@ static bool lives_within(void *context)
 	       !take_some(store, i, 0) && !actmem_store_destroy(store) && !actmem_close(am);
 }
 
+static bool lives_on_memfd(void *context)
+{
+	return !setenv("ACTMEM_BACKEND", "memfd", 1) && !setenv("ACTMEM_PAGES", "4K", 1) &&
+	       lives_within(context);
+}
+
 static void test_cgroup(struct group *group)
 {
 	disk = disk_make("actmem-store", 0, DISK_BYTES);
 	disk_format(&disk, FOLDER);
 	ok(in_child(lives_within, group),
 	   "a store lives in a memory cgroup by its budget, and without one is refused, not killed");
+	ok(in_child(lives_on_memfd, group), "and so does one of small pages");
 	disk_unmount(FOLDER);
 	disk_remove(&disk);
 }
@@ -361,6 +439,7 @@ static void test_engine(struct actmem *am, enum actmem_engine engine, uint64_t *
 	test_changed(am, engine);
 	test_slow(am, engine);
 	test_silent(am, engine);
+	test_comes_and_goes(am, engine, random);
 	test_killed(engine, random);
 	disk_unmount(FOLDER);
 	disk_remove(&disk);
