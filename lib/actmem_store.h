@@ -43,7 +43,11 @@ struct actmem_key {
 	uint64_t instance;
 };
 
-/* Blocks are compared, when they are held, with what was committed. */
+/*
+ * Blocks are compared, when they are held, with what was committed. Nothing else tells
+ * of a disk that changes them, or of Linux 7's ext4: where that is full, it now and
+ * then has zeros in place of what it said it had written.
+ */
 #define ACTMEM_STORE_CHECKSUM		(1u << 0)
 /*
  * A block that cannot be spilled, as the disk is full or fails, stays in memory,

@@ -54,7 +54,8 @@ static bool works_or_fails(void *context)
 				return false;
 			now = usage_now();
 			limit.rlim_cur -= 100;
-			if (now.descriptors != before.descriptors || now.mappings != before.mappings)
+			if (now.descriptors != before.descriptors ||
+			    now.mappings != before.mappings)
 				return false;
 		}
 	}

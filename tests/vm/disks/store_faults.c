@@ -330,7 +330,8 @@ static void test_full(struct actmem *am, enum actmem_engine engine)
 	ok(error == -ENOSPC && well > BUDGET / BYTES, "after %u blocks the disk is full", well);
 	says(FOLDER);
 	lost = take_some(store, well, -EBADMSG);
-	ok(!lost || may_lose_writes(), "they all come back, but %u that were lost and are told", lost);
+	ok(!lost || may_lose_writes(), "they all come back, but for %u that are told as lost",
+	   lost);
 	for (i = 0; i < well && lost; i++)
 		lost -= !actmem_store_drop(store, key_of(i));
 	destroy_empty(store);
