@@ -164,7 +164,10 @@ struct actmem_file_info {
 int actmem_file_open(struct actmem_queue *queue, const struct actmem_file_options *options,
 		     struct actmem_file **file);
 
-/* -EBUSY while requests of it are under way. */
+/*
+ * -EBUSY while requests of it are under way. Linux 6.1 holds the files for up to a
+ * second more, or until the queue is destroyed: their file system is busy until then.
+ */
 int actmem_file_close(struct actmem_file *file);
 
 int actmem_file_info(struct actmem_file *file, struct actmem_file_info *info);

@@ -83,11 +83,14 @@ static int ring_open(struct uring *uring)
 	return 0;
 }
 
-/* A ring ends in the background; what it has registered is let go of at once. */
+/*
+ * A ring ends in the background; what it has registered is let go of at once. Files
+ * first: Linux 6.1 would have the buffers wait a second for files that were closed.
+ */
 static void ring_close(struct uring *uring)
 {
-	io_uring_unregister_buffers(&uring->ring);
 	io_uring_unregister_files(&uring->ring);
+	io_uring_unregister_buffers(&uring->ring);
 	io_uring_queue_exit(&uring->ring);
 }
 

@@ -4,11 +4,12 @@
  * beside a model in ordinary memory that does the same when a request has ended.
  * Files and regions are compared with it, by plain reads, and in the end whole.
  *
- *	queue_random [SEED [ROUNDS]]
+ *	SEED=1 STEPS=10000 queue_random
  */
 #include <time.h>
 
 #include "queue_test.h"
+#include "random.h"
 
 #define SLOTS		32
 #define SLOT_BYTES	(LENGTH / SLOTS)
@@ -40,15 +41,9 @@ struct model {
 	unsigned int done, cancelled, late;
 };
 
-static uint64_t random_below(struct model *m, uint64_t bound)
-{
-	m->seed = m->seed * 6364136223846793005ULL + 1442695040888963407ULL;
-	return (m->seed >> 33) % bound;
-}
-
 static int free_slot(struct model *m, const bool busy[SLOTS])
 {
-	unsigned int i, slot = (unsigned int)random_below(m, SLOTS);
+	unsigned int i, slot = (unsigned int)random_below(&m->seed, SLOTS);
 
 	for (i = 0; i < SLOTS; i++, slot = (slot + 1) % SLOTS)
 		if (!busy[slot])
@@ -92,11 +87,11 @@ static void submit(struct model *m)
 		flight++;
 	*flight = (struct flight){
 		.is_used = true,
-		.action = (enum action)random_below(m, ACTIONS),
-		.is_timed = !random_below(m, 8),
-		.skip = random_below(m, 4) * 4096,
+		.action = (enum action)random_below(&m->seed, ACTIONS),
+		.is_timed = !random_below(&m->seed, 8),
+		.skip = random_below(&m->seed, 4) * 4096,
 	};
-	flight->length = (1 + random_below(m, (SLOT_BYTES - flight->skip) / 4096)) * 4096;
+	flight->length = (1 + random_below(&m->seed, (SLOT_BYTES - flight->skip) / 4096)) * 4096;
 	flight->to = (unsigned int)free_slot(m, flight->action == SPILL ? m->set_busy :
 					     m->region_busy);
 	(flight->action == SPILL ? m->set_busy : m->region_busy)[flight->to] = true;
@@ -111,7 +106,7 @@ static void submit(struct model *m)
 
 		clock_gettime(CLOCK_MONOTONIC, &now);
 		request.deadline_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec +
-				      random_below(m, 3000000);
+				      random_below(&m->seed, 3000000);
 	}
 	to = flight->to * SLOT_BYTES + flight->skip;
 	from = flight->from * SLOT_BYTES + flight->skip;
@@ -132,7 +127,7 @@ static void submit(struct model *m)
 
 static void cancel_one(struct model *m)
 {
-	struct flight *flight = &m->flights[random_below(m, IN_FLIGHT_MAX)];
+	struct flight *flight = &m->flights[random_below(&m->seed, IN_FLIGHT_MAX)];
 	int error;
 
 	if (!flight->is_used)
@@ -207,8 +202,7 @@ static void run(struct actmem *am, enum actmem_engine engine, unsigned int strip
 	struct model *m = calloc(1, sizeof(*m));
 	unsigned int i;
 
-	printf("# %s, %u files, seed %llu\n", engine_names[engine], stripes,
-	       (unsigned long long)seed);
+	printf("# %s, %u files\n", engine_names[engine], stripes);
 	m->seed = seed;
 	m->queue = queue_or_bail(am, engine, 5 * 4096, 1 + (unsigned int)(seed % 7));
 	m->region = region_or_bail(am, "random");
@@ -224,13 +218,13 @@ static void run(struct actmem *am, enum actmem_engine engine, unsigned int strip
 		tap_bail("cannot write the files: %s", strerror(errno));
 
 	for (i = 0; i < rounds; i++) {
-		while (m->in_flight < IN_FLIGHT_MAX && random_below(m, 4))
+		while (m->in_flight < IN_FLIGHT_MAX && random_below(&m->seed, 4))
 			submit(m);
-		if (!random_below(m, 3))
+		if (!random_below(&m->seed, 3))
 			cancel_one(m);
-		if (!random_below(m, 5))
+		if (!random_below(&m->seed, 5))
 			scribble(m);
-		take(m, random_below(m, 2) ? 0 : random_below(m, 200000));
+		take(m, random_below(&m->seed, 2) ? 0 : random_below(&m->seed, 200000));
 	}
 	while (m->in_flight)
 		take(m, ACTMEM_WAIT_FOREVER);
@@ -249,13 +243,12 @@ static void run(struct actmem *am, enum actmem_engine engine, unsigned int strip
 	free(m);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
 	struct usage before = usage_now();
 	struct actmem *am = open_or_bail();
-	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)time(NULL);
-	unsigned int rounds = argc > 2 ? (unsigned int)atoi(argv[2]) : ROUNDS;
-	unsigned int i;
+	unsigned int rounds = (unsigned int)number_given("STEPS", ROUNDS), i;
+	uint64_t seed = seed_given();
 
 	for (i = 0; i < 2; i++) {
 		if (!engine_is_there(am, engines[i]))

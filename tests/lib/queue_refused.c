@@ -4,27 +4,8 @@
  * choose works with threads and says so; one that is to have io_uring is an error
  * in words.
  */
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-
 #include "queue_test.h"
-
-static bool refuse(int error)
-{
-	struct sock_filter filter[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned int)error),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
-
-	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
-	       !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
-}
+#include "refuse.h"
 
 static bool fills(struct actmem *am, struct actmem_queue *queue)
 {
@@ -54,7 +35,7 @@ static bool works_without(void *context)
 
 	ACTMEM_INIT(&options);
 	options.engine = ACTMEM_ENGINE_URING;
-	if (!refuse(error) || actmem_queue_create(am, &options, &queue) != -error ||
+	if (!refuse_uring(error) || actmem_queue_create(am, &options, &queue) != -error ||
 	    !strstr(actmem_error(), "refused"))
 		return false;
 	if (actmem_queue_create(am, NULL, &queue))

@@ -38,3 +38,21 @@ check-unit: $(UNIT_PROGRAMS) $(BENCH_HOST)
 	for program in $(UNIT_PROGRAMS); do \
 		CMOCKA_MESSAGE_OUTPUT=TAP timeout 600 $$program || status=1; \
 	done; exit $$status
+
+# Beside a model, where the library checks itself: with sanitizers, and a heap
+# that looks at its bookkeeping whenever it locks it. SEED= repeats a run, STEPS=
+# makes it as long as one likes.
+UNIT_RANDOM := $(addprefix $(B)/tests/random/,heap_random heap_crowd queue_random store_random)
+
+$(UNIT_RANDOM): $(B)/tests/random/%: $(UNIT_OBJ)/tests/lib/%.o \
+		$(UNIT_OBJ)/tests/lib/tap.o $(UNIT_OBJ)/tests/lib/common.o \
+		$(LIB_SOURCES:%.c=$(UNIT_OBJ)/%.o)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) $(UNIT_SANITIZE) -pthread $^ $(LIB_NEEDS) -o $@
+
+.PHONY: check-lib-random
+CHECKS += lib-random
+check-lib-random: $(UNIT_RANDOM)
+	@for test in $(UNIT_RANDOM); do \
+		ACTMEM_BACKEND=memfd ACTMEM_PAGES=4K $$test || exit; \
+	done

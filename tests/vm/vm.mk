@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
 # Tests in booted kernels: of the harness itself; on each kernel those of
-# tests/driver, of tests/vm/programs (for which the machine has devices) and of
-# the library; and of the module's build.
+# tests/driver, of tests/vm/programs (for which the machine has devices), of the
+# library, and of tests/vm/disks (for which its disk fails); and of the module's build.
 
 VM_LABELS := 6.1 6.12 7.2
 CHECKS_IN_VM += vm-harness $(addprefix vm-,$(VM_LABELS)) module
@@ -30,11 +30,24 @@ $(VM_PROGRAMS): $(B)/vm/%: tests/vm/programs/%.c \
 		-isystem "$$source/tools/testing/selftests" \
 		$< -luring -o $@
 
+# The library on disks that fail.
+DISK_PROGRAMS := $(addprefix $(B)/tests/vm/disks/,queue_faults store_faults)
+
+$(DISK_PROGRAMS): $(B)/tests/vm/disks/%: $(B)/obj/tests/vm/disks/%.o \
+		$(B)/obj/tests/vm/disks/disk.o $(B)/obj/tests/lib/tap.o $(B)/obj/tests/lib/common.o \
+		$(LIB_STATIC)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -static $^ $(LIB_NEEDS) -o $@
+
+$(B)/obj/tests/vm/disks/%.o: ALL_CFLAGS += -Itests/lib
+
 # One boot for each kernel, with all that any of the tests wants: disk, memory for a
 # registered buffer of 1 GiB, and the kernel's own ways to have memory fail.
 VM_MACHINE := --memory 2304M --numa 3 --nvme 1G --edu --timeout 1000 \
 	--load vgem --load hwpoison-inject --load mce-inject --env ACTMEM_BACKEND=driver \
-	--env ACTMEM_TEST_DISK=/dev/nvme0n1
+	--env ACTMEM_TEST_DISK=/dev/nvme0n1 $(DISK_MACHINE)
+DISK_MACHINE := --load ext4 --load crc32c_generic --load dm-flakey --load dm-delay \
+	--file /sbin/mke2fs:/sbin/mke2fs
 
 # The tests load three modules: tests/vm/blemish marks pages as failed, tests/vm/importer
 # imports dma-bufs, and tests/vm/mover is a DMA engine made of software.
@@ -50,7 +63,7 @@ FAR_MACHINE := --memory 7G --numa 2 --cpu $(FAR_CPU) --parameter swiotlb=force -
 STRICT_MACHINE := --memory 3G --numa 3 --nvme 1G --edu --timeout 2400 \
 	--env ACTMEM_BACKEND=driver --env ACTMEM_TEST_DISK=/dev/nvme0n1
 
-VM_TESTS = $(DRIVER_TESTS) $(VM_PROGRAMS) $(LIB_TEST_PROGRAMS)
+VM_TESTS = $(DRIVER_TESTS) $(VM_PROGRAMS) $(LIB_TEST_PROGRAMS) $(DISK_PROGRAMS)
 
 CHECK_NEEDS += $(B)/vm/init $(B)/vm/misbehave $(VM_PROGRAMS) $(DRIVER_TESTS) $(FAR_TESTS) $(BENCH_PROGRAMS)
 
