@@ -165,7 +165,7 @@ struct actmem_store_stats {
 	uint64_t takes_total;
 	uint64_t hits_total;		/* takes that found their block in memory */
 	uint64_t handed_over_total;	/* of them, while it was being spilled */
-	uint64_t late_total;		/* takes that had to wait while it was being read */
+	uint64_t late_total;		/* takes that had to wait while it was being read, or next */
 	uint64_t misses_total;		/* takes that nobody had foreseen */
 	uint64_t put_stall_ns_total;	/* that puts waited for room */
 	uint64_t take_stall_ns_total;	/* that takes waited for their block */
