@@ -64,6 +64,9 @@ static int attach_region(struct actmem_store *store, struct actmem_region *regio
 {
 	int error = actmem_queue_attach(store->queue, region, 0);
 
+	/* The queue has left it plain, for reasons of its own. */
+	if (!error && actmem_queue_describe(store->queue) != store->queue_description)
+		store_describe_plain(store, actmem_queue_describe(store->queue));
 	if (error != -ENOMEM && error != -EMFILE)
 		return error;
 	store_describe_plain(store, actmem_error());
@@ -280,52 +283,65 @@ uint64_t store_window(const struct actmem_store *store)
 
 	if (store->fixed_window)
 		return store->fixed_window < most ? store->fixed_window : most;
-	return pace_window(&store->pace, &store->read, store->busy_bytes, store->budget);
+	return pace_window(&store->pace, &store->read,
+			   bandwidth_busy(&store->read, store->busy_bytes), store->budget);
 }
 
 /*
  * Bytes that are to be in files, or on the way there: what the peak will have more
- * than the budget, and a window, so that who puts and takes finds room.
+ * than the budget, and some to spare. As long as no peak is known, or where blocks
+ * are read ahead while puts come, that is a window; else room for two blocks, so that
+ * who puts need not wait, as what is more is written and read for nothing.
  */
 static uint64_t away_wanted(const struct actmem_store *store)
 {
-	uint64_t live = store->sums[SUM_LIVE].length, peak = schedule_peak(&store->schedule);
-	uint64_t most = live > peak ? live : peak, room = store->budget - store_window(store);
+	const struct schedule *schedule = &store->schedule;
+	uint64_t live = store->sums[SUM_LIVE].length, peak = schedule_peak(schedule);
+	uint64_t most = live > peak ? live : peak, spare = store_window(store);
 
-	if (!schedule_is_rising(&store->schedule, live) || (peak && most <= store->budget))
+	if (!schedule_is_rising(schedule, live) || (peak && most <= store->budget))
 		return 0;
-	return most > room ? most - room : 0;
+	if (peak && !schedule_refill(schedule) && spare > 2 * store->pace.longest)
+		spare = 2 * store->pace.longest;
+	return most + spare > store->budget ? most + spare - store->budget : 0;
 }
 
 /* Enough to keep the disks busy, and little for what becomes urgent to wait for. */
-static bool is_busy(const struct actmem_store *store, const struct sum *sum)
+static bool is_busy(const struct actmem_store *store, enum store_sum sum,
+		    const struct bandwidth *bandwidth)
 {
-	return sum->blocks >= 2 && sum->length >= store->busy_bytes;
+	return store->sums[sum].blocks >= 2 &&
+	       store->sums[sum].length >= bandwidth_busy(bandwidth, store->busy_bytes);
 }
 
 static bool wants_spill(const struct actmem_store *store)
 {
 	return store->dirty.first && !store->spills_fail &&
-	       !is_busy(store, &store->sums[SUM_SPILLING]) &&
+	       !is_busy(store, SUM_SPILLING, &store->write) &&
 	       store->sums[SUM_AWAY].length < away_wanted(store);
 }
 
-/*
- * While puts come, memory is theirs, but for what is wanted within the window. When
- * they do not, all that is free may be used.
- */
+/* Puts do not come for a while, or what is free will do for them. */
+static bool may_use_all(const struct actmem_store *store, uint64_t length)
+{
+	uint64_t used = store->sums[SUM_MEMORY].length + length;
+
+	return store->schedule.takes_since_put >= TAKES_IN_A_ROW &&
+	       used + schedule_refill(&store->schedule) <= store->budget;
+}
+
+/* While puts come, memory is theirs, but for what is wanted within the window. */
 static bool is_to_be_read(const struct actmem_store *store, const struct store_block *block)
 {
-	const struct schedule *schedule = &store->schedule;
+	const struct want *want = &block->place.want;
 	uint64_t window, takes;
 
-	if (!block->place.want.at || schedule->takes_since_put >= TAKES_IN_A_ROW)
+	if (!want->at || may_use_all(store, block->length))
 		return true;
 	window = store_window(store);
-	if (block->place.want.at == WANTED_UNKNOWN ||
-	    store->sums[SUM_AHEAD].length + block->length > window)
+	if (want->at == WANTED_UNKNOWN || store->sums[SUM_AHEAD].length + block->length > window)
 		return false;
-	takes = block->place.want.at > schedule->clock ? block->place.want.at - schedule->clock : 0;
+	takes = want->at > store->schedule.clock ? want->at - store->schedule.clock : 0;
 	return takes * store->pace.length <= window;
 }
 
@@ -337,7 +353,7 @@ static bool read_ahead(struct actmem_store *store)
 	int error;
 
 	if (!first || !link_is_alone(&store->waiters) ||
-	    is_busy(store, &store->sums[SUM_FILLING]))
+	    is_busy(store, SUM_FILLING, &store->read))
 		return false;
 	block = link_item(first, struct store_block, place);
 	if (!is_to_be_read(store, block))
