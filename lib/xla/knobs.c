@@ -77,21 +77,28 @@ static int directories_from_environment(struct knobs *knobs)
 	return ret;
 }
 
-int knobs_take(struct knobs *knobs, const struct actmem_xla_options *options)
+static int add_directories(struct knobs *knobs, const char *const *paths, uint32_t count)
 {
 	uint32_t i;
 	int ret = 0;
 
-	knobs_forget(knobs);
-	if (options->size < sizeof(*options))
-		return -EINVAL;
-	for (i = 0; !ret && i < options->spill_path_count; i++)
-		ret = add_directory(knobs, options->spill_paths[i],
-				    strlen(options->spill_paths[i]));
-	if (ret) {
+	for (i = 0; !ret && i < count; i++)
+		ret = add_directory(knobs, paths[i], strlen(paths[i]));
+	if (ret)
 		forget_directories(knobs);
+	return ret;
+}
+
+int knobs_take(struct knobs *knobs, const struct actmem_xla_options *options)
+{
+	int ret;
+
+	knobs_forget(knobs);
+	if (options->size < sizeof(*options) || options->reserved)
+		return -EINVAL;
+	ret = add_directories(knobs, options->spill_paths, options->spill_path_count);
+	if (ret)
 		return ret;
-	}
 	knobs->grow_bytes = options->grow_bytes;
 	knobs->limit_bytes = options->limit_bytes;
 	knobs->budget_bytes = options->budget_bytes;
@@ -146,20 +153,43 @@ static int check_together(const struct knobs *knobs, char *words, size_t words_s
 	return -EINVAL;
 }
 
-int knobs_complete(struct knobs *knobs, char *words, size_t words_size)
+static int take_directories(struct knobs *knobs, const struct knobs *given, char *words,
+			    size_t words_size)
 {
-	int ret = take_sizes(knobs, words, words_size);
+	int ret;
 
-	if (!ret && !knobs->spill_path_count) {
+	if (given->spill_path_count)
+		ret = add_directories(knobs, (const char *const *)given->spill_paths,
+				      given->spill_path_count);
+	else
 		ret = directories_from_environment(knobs);
-		if (ret == -EINVAL)
-			snprintf(words, words_size,
-				 "ACTMEM_SPILL is '%s'; it may be 1 to %d directories with a ':' between them",
-				 getenv("ACTMEM_SPILL"), KNOBS_SPILL_MAX);
-		else if (ret)
-			snprintf(words, words_size, "no memory for bookkeeping");
-	}
-	return ret ? ret : check_together(knobs, words, words_size);
+	if (ret == -EINVAL)
+		snprintf(words, words_size,
+			 "ACTMEM_SPILL is '%s'; it may be 1 to %d directories with a ':' between them",
+			 getenv("ACTMEM_SPILL"), KNOBS_SPILL_MAX);
+	else if (ret)
+		snprintf(words, words_size, "no memory for bookkeeping");
+	return ret;
+}
+
+int knobs_complete(struct knobs *knobs, const struct knobs *given, char *words,
+		   size_t words_size)
+{
+	int ret;
+
+	knobs_forget(knobs);
+	knobs->grow_bytes = given->grow_bytes;
+	knobs->limit_bytes = given->limit_bytes;
+	knobs->budget_bytes = given->budget_bytes;
+	knobs->spill_limit_bytes = given->spill_limit_bytes;
+	ret = take_sizes(knobs, words, words_size);
+	if (!ret)
+		ret = take_directories(knobs, given, words, words_size);
+	if (!ret)
+		ret = check_together(knobs, words, words_size);
+	if (ret)
+		knobs_forget(knobs);
+	return ret;
 }
 
 const char *knobs_for(const struct knobs *knobs, const char *why)

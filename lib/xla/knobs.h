@@ -27,10 +27,11 @@ int knobs_take(struct knobs *knobs, const struct actmem_xla_options *options);
 void knobs_forget(struct knobs *knobs);
 
 /*
- * Fills what is not set from the environment, and sees that all of it can be
- * meant together. -EINVAL, -ENOMEM: why in @words.
+ * Fills what @given does not say from the environment, and sees that all of it can be
+ * meant together. -EINVAL, -ENOMEM: why in @words, and nothing in @knobs.
  */
-int knobs_complete(struct knobs *knobs, char *words, size_t words_size);
+int knobs_complete(struct knobs *knobs, const struct knobs *given, char *words,
+		   size_t words_size);
 
 /* The knobs that help where @why, the library's words, names an option of its own. */
 const char *knobs_for(const struct knobs *knobs, const char *why);

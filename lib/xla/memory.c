@@ -18,6 +18,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	/* of what is attached */
 static struct actmem *attached;
 static struct knobs given;
+static struct knobs chosen;	/* those of the store */
 
 static pthread_rwlock_t in_use = PTHREAD_RWLOCK_INITIALIZER;
 static struct actmem_store *store;
@@ -29,7 +30,7 @@ static int explain(int ret, char *words, size_t words_size)
 {
 	const char *why = actmem_error();
 
-	snprintf(words, words_size, "%s%s", why, knobs_for(&given, why));
+	snprintf(words, words_size, "%s%s", why, knobs_for(&chosen, why));
 	return ret;
 }
 
@@ -64,9 +65,9 @@ static int make_store(char *words, size_t words_size)
 	int ret;
 
 	pthread_mutex_lock(&lock);
-	ret = knobs_complete(&given, words, words_size);
+	ret = knobs_complete(&chosen, &given, words, words_size);
 	if (!ret)
-		ret = open_store(&given, words, words_size);
+		ret = open_store(&chosen, words, words_size);
 	pthread_mutex_unlock(&lock);
 	return ret;
 }
@@ -92,8 +93,10 @@ static int enter(char *words, size_t words_size)
 
 static int leave(int ret, char *words, size_t words_size)
 {
+	if (ret)
+		explain(ret, words, words_size);
 	pthread_rwlock_unlock(&in_use);
-	return ret ? explain(ret, words, words_size) : 0;
+	return ret;
 }
 
 int memory_reserve(struct actmem_key key, uint64_t bytes, void **block,

@@ -6,22 +6,21 @@ import os
 import subprocess
 import sys
 
-from conftest import HERE, TREE
 from memory_cgroup import memory_cgroup
 
 MIB = 1 << 20
-ACTIVATIONS = 384 * MIB         # of budget_train.py
-BUDGET = 24 * MIB
-LIMIT = 160 * MIB               # of what a training may take; less than half of them
+HERE = os.path.dirname(os.path.abspath(__file__))
+TREE = os.path.dirname(os.path.dirname(HERE))
 ACTMEM = os.path.join(TREE, "build", "bin", "actmem")
 TRAIN = os.path.join(HERE, "budget_train.py")
 
 
-def train(*arguments, how, run):
+def train(wrapper, mib, *cgroup, how, run):
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith(("ACTMEM_", "XLA_", "PYTHONPATH"))}
     return subprocess.run(
-        [ACTMEM, "run", *run, *how, "--", sys.executable, TRAIN, *arguments],
+        [ACTMEM, "run", *run, *how, "--", sys.executable, TRAIN, wrapper,
+         str(mib), *cgroup],
         env=environment, capture_output=True, text=True, check=False)
 
 
@@ -37,35 +36,37 @@ def ended_by_the_limit(process):
         "ENOMEM" in process.stderr))
 
 
-def compare(spill, run):
-    """Yields what is to be true, its name, and what was seen."""
-    within = ("--budget", f"{BUDGET}", "--spill", spill)
-    everything = result(train(how=("--budget", "1G"), run=run))
-    with memory_cgroup(LIMIT) as cgroup:
-        spilled = result(train("actmem", cgroup.folder, how=within, run=run))
+def compare(spill, run, mib, budget_mib, limit_mib):
+    """Trains with activations of `mib`, in a cgroup of `limit_mib` for what the
+    training needs. Yields what is to be true, its name, and what was seen."""
+    within = ("--budget", f"{budget_mib}M", "--spill", spill)
+    activations, budget, limit = mib * MIB, budget_mib * MIB, limit_mib * MIB
+    everything = result(train("actmem", mib, how=("--budget", "1G"), run=run))
+    with memory_cgroup(limit) as cgroup:
+        spilled = result(train("actmem", mib, cgroup.folder, how=within, run=run))
         peak = cgroup.peak()
-    with memory_cgroup(LIMIT) as cgroup:
-        held = train("actmem", cgroup.folder, how=(), run=run)
-        stock = train("stock", cgroup.folder, how=(), run=run)
+    with memory_cgroup(limit) as cgroup:
+        held = train("actmem", mib, cgroup.folder, how=(), run=run)
+        stock = train("stock", mib, cgroup.folder, how=(), run=run)
 
     yield (everything["stats"]["store"]["spilled_bytes_total"] == 0,
            "a budget that holds everything spills nothing", everything)
     store = spilled["stats"]["store"]
     yield (spilled["gradients"] == everything["gradients"] and
            spilled["losses"] == everything["losses"],
-           "with 1/16 of the budget the gradients are the same bits", spilled)
+           "with a part of that budget the gradients are the same bits", spilled)
     yield (spilled["losses"][1] < spilled["losses"][0],
            "and the loss falls", spilled["losses"])
-    yield (spilled["stats"]["last_run_put_bytes"] == ACTIVATIONS and
-           store["spilled_bytes_total"] >= 2 * (ACTIVATIONS - BUDGET),
+    yield (spilled["stats"]["last_run_put_bytes"] == activations and
+           store["spilled_bytes_total"] >= 2 * (activations - budget),
            "what the budget does not hold was in a file", store)
-    yield (store["memory_bytes_peak"] <= BUDGET and
-           spilled["region_bytes_peak"] <= BUDGET,
+    yield (store["memory_bytes_peak"] <= budget and
+           spilled["region_bytes_peak"] <= budget,
            "the regions kept to the budget", store)
     yield (spilled["left"] == spilled["region_bytes"] == 0 and
            store["resident_bytes"] == store["spilled_bytes"] == 0,
            "nothing is left of it", spilled)
-    yield (peak <= LIMIT, "its cgroup held it", peak)
+    yield (peak <= limit, "its cgroup held it", peak)
     yield (ended_by_the_limit(held),
            "which ends the same training without the budget",
            (held.returncode, held.stderr[-2000:]))

@@ -2,10 +2,11 @@
 """A training whose activations are most of what it needs, for test_budget.py
 and budget_on_driver.py: prints what it came to, as JSON.
 
-    python budget_train.py [actmem|stock] [CGROUP]
+    python budget_train.py actmem|stock MIB [CGROUP]
 
-It enters the memory cgroup before its first step, so that the limit is one of
-the training and not of what it takes to import and compile it.
+Its layers' inputs have so many MiB. It enters the memory cgroup before its first
+step, so that the limit is one of the training and not of what it takes to
+import and compile it.
 """
 import hashlib
 import json
@@ -21,8 +22,7 @@ import jax.numpy as jnp  # noqa: E402
 
 import actmem.jax  # noqa: E402
 
-LAYERS, BATCH, WIDTH, STEPS = 48, 4096, 512, 2
-ACTIVATION_BYTES = LAYERS * BATCH * WIDTH * 4       # inputs of layers: 384 MiB
+BATCH, WIDTH, STEPS = 1024, 512, 2      # 2 MiB of each layer
 
 
 def layer(x, w):
@@ -47,13 +47,13 @@ def make_step(wrap):
 
 
 def main():
-    wrap = WRAPPERS[sys.argv[1] if len(sys.argv) > 1 else "actmem"]
-    weights = jax.random.normal(jax.random.key(0), (LAYERS, WIDTH))
+    wrap, layers = WRAPPERS[sys.argv[1]], int(sys.argv[2]) // 2
+    weights = jax.random.normal(jax.random.key(0), (layers, WIDTH))
     x = jax.random.normal(jax.random.key(1), (BATCH, WIDTH))
     step = jax.jit(make_step(wrap)).lower(weights, x).compile()
     jax.block_until_ready((weights, x))
-    if len(sys.argv) > 2:
-        with open(os.path.join(sys.argv[2], "cgroup.procs"), "w",
+    if len(sys.argv) > 3:
+        with open(os.path.join(sys.argv[3], "cgroup.procs"), "w",
                   encoding="ascii") as procs:
             procs.write(str(os.getpid()))
 

@@ -61,6 +61,18 @@ class StoreStats(ctypes.Structure):
         "failed_fills_total", "beyond_budget_bytes", "checksums_total")]
 
 
+class StoreStats(ctypes.Structure):
+    _fields_ = [("size", c_size_t)] + [(name, c_uint64) for name in (
+        "budget_bytes", "blocks", "block_bytes", "block_bytes_peak",
+        "memory_bytes", "memory_bytes_peak", "resident_bytes",
+        "spilled_bytes", "spilled_bytes_peak", "file_bytes", "window_bytes",
+        "write_bandwidth", "read_bandwidth", "puts_total", "takes_total",
+        "hits_total", "handed_over_total", "late_total", "misses_total",
+        "put_stall_ns_total", "take_stall_ns_total", "spilled_bytes_total",
+        "filled_bytes_total", "wasted_bytes_total", "failed_spills_total",
+        "failed_fills_total", "beyond_budget_bytes", "checksums_total")]
+
+
 def initialized(struct):
     """What ACTMEM_INIT() does: an empty struct that knows its size."""
     value = struct()
