@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# make demo          trains a small transformer three ways and compares them
+# make demo          trains a small transformer four ways and compares them
 #   DEMO_STEPS=N     steps of each
 #   DEMO_ALLOW=LIST  what actmem may fall back to; what it did is reported
+#   DEMO_SPILL=DIR   for the file of what is spilled; its file system needs direct I/O
 
-DEMO_STEPS ?= 80
+DEMO_STEPS ?= 60
 DEMO_ALLOW ?= thp,4k,unlocked
+DEMO_SPILL ?= $(B)
 DEMO_RUN = $(B)/bin/actmem run --allow $(DEMO_ALLOW) -- \
 	$(VENV_PYTHON) -B examples/demo/demo.py
 
@@ -16,10 +18,10 @@ demo:
 	@scripts/setup packages build demo
 	@$(MAKE) --no-print-directory -s $(VENV)/.ready
 	@$(MAKE) --no-print-directory -s all
-	@$(DEMO_RUN) --steps $(DEMO_STEPS) --output $(B)
+	@$(DEMO_RUN) --steps $(DEMO_STEPS) --output $(B) --spill $(DEMO_SPILL)
 
 .PHONY: check-demo
 check-demo: $(VENV)/.ready all
 	@rm -f $(B)/check/demo.json
-	@$(DEMO_RUN) --steps 10 --output $(B)/check | sed 's/^/# /'
+	@$(DEMO_RUN) --steps 10 --output $(B)/check --spill $(DEMO_SPILL) | sed 's/^/# /'
 	@$(VENV_PYTHON) -B examples/demo/check.py $(B)/check/demo.json

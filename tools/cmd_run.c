@@ -23,8 +23,8 @@ static void print_help(void)
 	     "\n"
 	     "Runs a program whose regions, where it does not say otherwise, are made as\n"
 	     "the options tell. 'import actmem' works in its Python. One region is made\n"
-	     "and given back first (with --name, the first one, which stays): if that fails,\n"
-	     "the program is not started.\n"
+	     "and given back first (with --name, the first one, which stays; with --spill, a\n"
+	     "file in each directory as well): if that fails, the program is not started.\n"
 	     "\n"
 	     "  -b, --backend auto|driver|memfd   auto: driver where /dev/actmem can be used\n"
 	     "  -p, --pages 1G|2M|thp|4K          default: 2M\n"
@@ -36,6 +36,13 @@ static void print_help(void)
 	     "  -g, --heap-grow SIZE              length of each region that the Python module\n"
 	     "                                    takes blocks from, as 256M; default: 64M\n"
 	     "  -l, --heap-limit SIZE             of all of them; default: none\n"
+	     "  -B, --budget SIZE                 of memory for its blocks, instead of\n"
+	     "                                    --heap-limit; what is over it is in files\n"
+	     "                                    until it is wanted, as --spill says\n"
+	     "  -S, --spill DIR                   make these files there; of several, each on\n"
+	     "                                    a disk of its own: once for each, or with\n"
+	     "                                    a ':' between them\n"
+	     "  -L, --spill-limit SIZE            of these files; default: none\n"
 	     "  -N, --name NAME                   they are files NAME.0, NAME.1 and so on, which\n"
 	     "                                    the next program with that name takes as they\n"
 	     "                                    are: a path on a mounted actmem, hugetlbfs or\n"
@@ -45,7 +52,8 @@ static void print_help(void)
 	     "  -h, --help                        print this\n"
 	     "\n"
 	     "Variables of the environment with the same meaning: ACTMEM_BACKEND, _PAGES,\n"
-	     "_NODES, _POLICY, _ALLOW, _HEAP_GROW, _HEAP_LIMIT, _NAME. Options win.\n"
+	     "_NODES, _POLICY, _ALLOW, _HEAP_GROW, _HEAP_LIMIT, _BUDGET, _SPILL,\n"
+	     "_SPILL_LIMIT, _NAME. Options win.\n"
 	     "Exit status: 1 if the program cannot be started, 2 for bad usage, else its own.");
 }
 
@@ -126,18 +134,74 @@ static int become(char **argv)
 	return STATUS_FAILED;
 }
 
-/* The program may run in another folder, at last. */
+/* @path, which the program may use in another folder. NULL: as of errno. */
+static char *absolute(const char *path)
+{
+	char folder[PATH_MAX], *result;
+
+	if (*path == '/')
+		return strdup(path);
+	if (!getcwd(folder, sizeof(folder)) || asprintf(&result, "%s/%s", folder, path) < 0)
+		return NULL;
+	return result;
+}
+
+/* Each of those that have a ':' between two of them; one that is empty stays so. */
+static char *absolute_each(const char *paths)
+{
+	char *result = strdup(""), *path, *rest, *left, *longer;
+
+	rest = left = strdup(paths);
+	while (result && left && (path = strsep(&rest, ":"))) {
+		path = *path ? absolute(path) : strdup("");
+		longer = NULL;
+		if (path && asprintf(&longer, "%s%s%s", result, path, rest ? ":" : "") < 0)
+			longer = NULL;
+		free(path);
+		free(result);
+		result = longer;
+	}
+	free(left);
+	return left ? result : NULL;
+}
+
 static int set_variable(const char *variable, const char *value)
 {
-	char folder[PATH_MAX], *path;
+	char *path = NULL;
 	int err;
 
-	if (strcmp(variable, "ACTMEM_NAME") || *value == '/' || !strchr(value, '/'))
+	if (!strcmp(variable, "ACTMEM_NAME") && strchr(value, '/'))
+		path = absolute(value);
+	else if (!strcmp(variable, "ACTMEM_SPILL"))
+		path = absolute_each(value);
+	else
 		return setenv(variable, value, 1);
-	if (!getcwd(folder, sizeof(folder)) || asprintf(&path, "%s/%s", folder, value) < 0)
-		return -1;
-	err = setenv(variable, path, 1);
+	err = path ? setenv(variable, path, 1) : -1;
 	free(path);
+	return err;
+}
+
+/* What was set before, by whoever calls this command, for the same reason. */
+static int set_again(const char *variable)
+{
+	const char *value = getenv(variable);
+	char *copy = value && *value ? strdup(value) : NULL;
+	int err = copy ? set_variable(variable, copy) : 0;
+
+	free(copy);
+	return err;
+}
+
+/* A directory besides those of the same option before. */
+static int add_directory(const char *variable, const char *path)
+{
+	char *both;
+	int err;
+
+	if (asprintf(&both, "%s:%s", getenv(variable), path) < 0)
+		return -1;
+	err = set_variable(variable, both);
+	free(both);
 	return err;
 }
 
@@ -158,6 +222,12 @@ static const char *variable_of(int option)
 		return "ACTMEM_HEAP_GROW";
 	case 'l':
 		return "ACTMEM_HEAP_LIMIT";
+	case 'B':
+		return "ACTMEM_BUDGET";
+	case 'S':
+		return "ACTMEM_SPILL";
+	case 'L':
+		return "ACTMEM_SPILL_LIMIT";
 	case 'N':
 		return "ACTMEM_NAME";
 	default:
@@ -175,17 +245,20 @@ int cmd_run(int argc, char **argv)
 		{ "allow", required_argument, NULL, 'a' },
 		{ "heap-grow", required_argument, NULL, 'g' },
 		{ "heap-limit", required_argument, NULL, 'l' },
+		{ "budget", required_argument, NULL, 'B' },
+		{ "spill", required_argument, NULL, 'S' },
+		{ "spill-limit", required_argument, NULL, 'L' },
 		{ "name", required_argument, NULL, 'N' },
 		{ "verbose", no_argument, NULL, 'v' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
+	unsigned int spills = 0;
 	bool verbose = false;
-	const char *name;
-	int option, status;
+	int option, status, err;
 
 	/* "+": what follows the program's name is the program's. */
-	while ((option = getopt_long(argc, argv, "+b:p:n:P:a:g:l:N:vh", options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "+b:p:n:P:a:g:l:B:S:L:N:vh", options, NULL)) != -1) {
 		switch (option) {
 		case 'v':
 			verbose = true;
@@ -197,18 +270,22 @@ int cmd_run(int argc, char **argv)
 		case '?':
 			return usage_hint();
 		default:
-			if (option == 'N' && !*optarg) {
-				warnx("the name is empty");
+			if (strchr("NS", option) && !*optarg) {
+				warnx(option == 'N' ? "the name is empty" :
+				      "the directory's name is empty");
 				return usage_hint();
 			}
-			if (set_variable(variable_of(option), optarg)) {
+			if (option == 'S' && spills++)
+				err = add_directory(variable_of(option), optarg);
+			else
+				err = set_variable(variable_of(option), optarg);
+			if (err) {
 				warn("cannot set the environment");
 				return STATUS_FAILED;
 			}
 		}
 	}
-	name = getenv("ACTMEM_NAME");
-	if (name && set_variable("ACTMEM_NAME", name)) {
+	if (set_again("ACTMEM_NAME") || set_again("ACTMEM_SPILL")) {
 		warn("cannot set the environment");
 		return STATUS_FAILED;
 	}

@@ -45,7 +45,7 @@ static bool parse_size(const char *text, uint64_t *bytes)
 	return true;
 }
 
-static bool take_size(const char *name, uint64_t *bytes)
+bool take_size(const char *name, uint64_t *bytes)
 {
 	const char *text = getenv(name);
 
@@ -204,6 +204,8 @@ int try_environment(bool verbose)
 		actmem_heap_destroy(heap);
 		status = try_region(am, options.pages, verbose);
 	}
+	if (!status)
+		status = try_store(am, grow_bytes, limit_bytes, verbose);
 	actmem_close(am);
 	return status;
 }

@@ -4,6 +4,9 @@
 #define ACTMEM_TRIAL_H
 
 #include <stdbool.h>
+#include <stdint.h>
+
+struct actmem;
 
 /*
  * Opens the backend, and makes one region and gives it back, or makes or finds the
@@ -14,5 +17,14 @@
  * for a value.
  */
 int try_environment(bool verbose);
+
+/* The bytes that the variable says, 0 if it says none; false: told what is wrong with it. */
+bool take_size(const char *name, uint64_t *bytes);
+
+/*
+ * Makes the store that ACTMEM_BUDGET, ACTMEM_SPILL and ACTMEM_SPILL_LIMIT say, or a
+ * limit, with files in its directories, and ends it.
+ */
+int try_store(struct actmem *am, uint64_t grow_bytes, uint64_t limit_bytes, bool verbose);
 
 #endif

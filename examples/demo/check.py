@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 VARIANT_KEYS = {"name", "step_ms", "final_loss", "temp_bytes", "peak_rss_bytes",
-                "offloaded_bytes_per_step", "max_grad_diff"}
+                "offloaded_bytes_per_step", "max_grad_diff", "peak_bytes"}
 REGION_KEYS = {"bytes", "page_bytes", "node"}
 FLOAT32_EPSILON = 2.0 ** -23
 
@@ -25,16 +25,17 @@ class Tap:
 
 def check_keys(tap, demo):
     names = [v["name"] for v in demo["variants"]]
-    tap.check(names == ["kept", "recomputed", "actmem"],
-              "the three variants are there", names)
+    tap.check(names == ["kept", "recomputed", "actmem", "spilled"],
+              "the four variants are there", names)
     missing = [VARIANT_KEYS - v.keys() for v in demo["variants"]]
     tap.check(not any(missing), "each variant has its keys", missing)
     numbers = [v[k] for v in demo["variants"] for k in VARIANT_KEYS - {"name"}]
     tap.check(all(math.isfinite(n) and n >= 0 for n in numbers),
               "their values are finite numbers", numbers)
-    missing = [REGION_KEYS - region.keys() for region in demo["regions"]]
-    tap.check(demo["regions"] and not any(missing),
-              "there are regions, each with its keys", missing)
+    for key in ("regions", "regions_spilled"):
+        missing = [REGION_KEYS - region.keys() for region in demo[key]]
+        tap.check(demo[key] and not any(missing),
+                  f"{key}: there are some, each with its keys", missing)
     tap.check(demo["backend"] in ("driver", "memfd"), "the backend is named",
               demo["backend"])
     tap.check(demo["reason"].startswith(demo["backend"] + ":"),
@@ -52,14 +53,17 @@ def check_training(tap, demo):
 
 
 def check_gradients(tap, demo):
-    _, recomputed, actmem = demo["variants"]
+    _, recomputed, actmem, spilled = demo["variants"]
     largest = demo["largest_gradient"]
     tap.check(largest > 0, "there are gradients", largest)
     rounding = 8 * FLOAT32_EPSILON * largest
     tap.check(actmem["max_grad_diff_same_policy"] <= rounding,
               "actmem's gradients equal those of the same policy without it",
               (actmem["max_grad_diff_same_policy"], rounding))
-    for v in (recomputed, actmem):
+    tap.check(spilled["max_grad_diff_actmem"] == 0,
+              "and those of what was spilled equal actmem's bit by bit",
+              spilled["max_grad_diff_actmem"])
+    for v in (recomputed, actmem, spilled):
         tap.check(v["max_grad_diff"] <= 16 * rounding,
                   f"{v['name']}: gradients agree with those of kept",
                   (v["max_grad_diff"], rounding))
@@ -67,7 +71,7 @@ def check_gradients(tap, demo):
 
 def check_memory(tap, demo):
     shape = demo["shape"]
-    kept, recomputed, actmem = demo["variants"]
+    kept, recomputed, actmem, _ = demo["variants"]
     one = 4 * shape["batch"] * shape["length"] * shape["width"]
     exact = 4 * shape["layers"] * one   # q, k, v and the input of each layer
     logits = 4 * shape["batch"] * shape["length"] * shape["vocabulary"]
@@ -88,12 +92,29 @@ def check_memory(tap, demo):
     tap.check(others == [0, 0], "the others put nothing into actmem", others)
 
 
+def check_spilled(tap, demo):
+    _, _, actmem, spilled = demo["variants"]
+    exact, budget = actmem["offloaded_bytes_per_step"], spilled["budget_bytes"]
+    tap.check(spilled["offloaded_bytes_per_step"] == exact >= 3 * budget > 0,
+              "the activations are several times the budget", (exact, budget))
+    total = sum(region["bytes"] for region in demo["regions_spilled"])
+    tap.check(total <= budget, "its regions keep to the budget", (total, budget))
+    tap.check(spilled["file_bytes_per_step"] >= exact - budget,
+              "what they do not hold went through a file",
+              (spilled["file_bytes_per_step"], exact - budget))
+    grown = [v["peak_bytes"] - v["compiled_rss_bytes"] for v in (actmem, spilled)]
+    tap.check(grown[0] - grown[1] > (exact - budget) / 2,
+              "and its memory is really saved", (grown, exact - budget))
+    others = [actmem[key] for key in ("budget_bytes", "file_bytes_per_step")]
+    tap.check(others == [0, 0], "without a budget nothing went to a file", others)
+
+
 def check_regions(tap, demo):
     actmem = demo["variants"][2]
     total = sum(region["bytes"] for region in demo["regions"])
     tap.check(total >= actmem["offloaded_bytes_per_step"],
               "the regions hold a step's activations", total)
-    for region in demo["regions"]:
+    for region in demo["regions"] + demo["regions_spilled"]:
         size, page = region["bytes"], region["page_bytes"]
         tap.check(size > 0 and page in (4 << 10, 2 << 20) and size % page == 0,
                   "a region is made of whole pages", (size, page))
@@ -102,17 +123,21 @@ def check_regions(tap, demo):
                   "its node exists", region["node"])
 
 
-def check_counters(tap, demo):
-    counters, exact = demo["counters"], demo["variants"][2][
-        "offloaded_bytes_per_step"]
+def check_counters(tap, demo, key):
+    counters, exact = demo[key], demo["variants"][2]["offloaded_bytes_per_step"]
     passes = demo["steps"] + 1      # the steps, then the gradients
     for name in ("put_bytes_total", "take_bytes_total"):
         tap.check(counters[name] == passes * exact,
-                  f"{name} is that of every step", (counters[name], passes))
+                  f"{key}: {name} is that of every step",
+                  (counters[name], passes))
     for name in ("live_blocks_before_reset", "live_blocks", "live_bytes",
                  "generations", "reclaimed_blocks_total", "reset_blocks_total",
-                 "regions", "region_bytes", "blocks", "block_bytes"):
-        tap.check(counters[name] == 0, f"{name} is 0 at the end",
+                 "regions", "region_bytes", "blocks", "block_bytes",
+                 "lost_blocks_total", "store_blocks", "store_resident_bytes",
+                 "store_spilled_bytes", "store_memory_bytes", "store_file_bytes",
+                 "store_failed_spills_total", "store_failed_fills_total",
+                 "store_beyond_budget_bytes"):
+        tap.check(counters[name] == 0, f"{key}: {name} is 0 at the end",
                   counters[name])
 
 
@@ -127,8 +152,10 @@ def main():
             check_training(tap, demo)
             check_gradients(tap, demo)
             check_memory(tap, demo)
+            check_spilled(tap, demo)
             check_regions(tap, demo)
-            check_counters(tap, demo)
+            for key in ("counters", "counters_spilled"):
+                check_counters(tap, demo, key)
     print(f"1..{tap.count}")
     sys.exit(tap.failed > 0)
 

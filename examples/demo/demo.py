@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Trains the same model three ways, one after another, and compares them.
+"""Trains the same model four ways, one after another, and compares them.
 
 Each way is a process of its own (train.py). Ends with a table; the same
 numbers go to demo.json, a picture of them to demo.svg, logs beside them.
@@ -16,8 +16,9 @@ import numpy as np
 
 import picture
 import report
+import variants
 
-VARIANTS = ("kept", "recomputed", "actmem")
+VARIANTS = ("kept", "recomputed", "actmem", "spilled")
 REFERENCE = "same policy"   # of actmem's gradients; not trained
 BAR = 24
 
@@ -33,7 +34,14 @@ def show_step(name, line):
         print(f"{name:<12}{text}", flush=True)
 
 
-def run_variant(name, steps, folder):
+def environment_of(name, budget, spill):
+    """What `actmem run --budget --spill` sets, for the variant that has one."""
+    if name != "spilled":
+        return os.environ
+    return os.environ | {"ACTMEM_BUDGET": budget, "ACTMEM_SPILL": str(spill)}
+
+
+def run_variant(name, steps, folder, environment):
     """The last line of train.py for this variant."""
     stem = name.replace(" ", "-")
     command = [sys.executable, Path(__file__).with_name("train.py"), name,
@@ -44,7 +52,7 @@ def run_variant(name, steps, folder):
         print(f"{name:<12}compiling", end="", flush=True)
     with open(log_path, "w", encoding="utf-8") as log, subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=log, text=True) as process:
+            stderr=log, env=environment, text=True) as process:
         for text in process.stdout:
             line = json.loads(text)
             if "step" in line:
@@ -79,13 +87,23 @@ def compare(results, reference, folder):
     for name, result in results.items():
         result["name"] = result.pop("variant")
         result.setdefault("offloaded_bytes_per_step", 0)
+        result["peak_bytes"] = result["peak_rss_bytes"] + sum(
+            region["bytes"] for region in result.get("regions", [])
+            if not region["in_rss"])
         result["max_grad_diff"], largest = max_difference(folder, name, "kept")
     actmem["max_grad_diff_same_policy"], _ = max_difference(
         folder, "actmem", "same-policy")
+    results["spilled"]["max_grad_diff_actmem"], _ = max_difference(
+        folder, "spilled", "actmem")
     document = {"steps": len(actmem["losses"]), "shape": reference["shape"],
                 "parameter_bytes": reference["parameter_bytes"]}
-    for key in ("backend", "reason", "regions", "counters"):
+    for key in ("backend", "reason"):
+        document[key] = actmem[key]
+    for name in variants.IN_ACTMEM:
+        del results[name]["backend"], results[name]["reason"]
+    for key in ("regions", "counters"):
         document[key] = actmem.pop(key)
+        document[f"{key}_spilled"] = results["spilled"].pop(key)
     for result in results.values():
         del result["shape"], result["parameter_bytes"]
     document["variants"] = list(results.values())
@@ -98,18 +116,23 @@ def compare(results, reference, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=80)
+    parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--output", type=Path, default=Path("build"),
                         help="folder for demo.json and demo.svg")
+    parser.add_argument("--budget", default="12M",
+                        help="of the variant that spills")
+    parser.add_argument("--spill", type=Path, metavar="DIR",
+                        help="for its file (default: in --output)")
     arguments = parser.parse_args()
     if arguments.steps < 1:
         parser.error("--steps must be at least 1")
 
     folder = arguments.output / "demo"
     folder.mkdir(parents=True, exist_ok=True)
-    results = {name: run_variant(name, arguments.steps, folder)
-               for name in VARIANTS}
-    reference = run_variant(REFERENCE, 0, folder)
+    spill = (arguments.spill or folder).resolve()
+    results = {name: run_variant(name, arguments.steps, folder, environment_of(
+                   name, arguments.budget, spill)) for name in VARIANTS}
+    reference = run_variant(REFERENCE, 0, folder, os.environ)
     document = compare(results, reference, folder)
 
     json_path = arguments.output / "demo.json"

@@ -2,9 +2,12 @@
 """The demo's picture: memory as bars, the loss as curves, in plain SVG."""
 from xml.sax.saxutils import escape
 
-COLOURS = {"kept": "#c0504d", "recomputed": "#8a8a8a", "actmem": "#2f6fb3"}
+from report import bytes_in_regions
+
+COLOURS = {"kept": "#c0504d", "recomputed": "#8a8a8a", "actmem": "#2f6fb3",
+           "spilled": "#3d8f5f"}
 REGION_COLOUR = "#9cc3ea"
-DASHES = {"kept": "", "recomputed": "9 5", "actmem": "2 5"}
+DASHES = {"kept": "", "recomputed": "9 5", "actmem": "2 5", "spilled": "1 9"}
 PANEL_WIDTH, PANEL_HEIGHT, MARGIN, TITLE = 380, 250, 50, 40
 
 
@@ -21,9 +24,8 @@ def _bar(x, y, width, height, colour):
 def _memory(document, left):
     """XLA's temp memory and, on top of it, the regions: a bar per variant."""
     variants = document["variants"]
-    in_regions = sum(region["bytes"] for region in document["regions"])
-    region_bytes = [in_regions if v["name"] == "actmem" else 0
-                    for v in variants]
+    in_regions = bytes_in_regions(document)
+    region_bytes = [in_regions.get(v["name"], 0) for v in variants]
     highest = max(v["temp_bytes"] + r for v, r in zip(variants, region_bytes))
     bottom = TITLE + PANEL_HEIGHT
     step = PANEL_WIDTH / len(variants)

@@ -18,6 +18,17 @@ def page_size(count):
     return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count >> 10} KiB"
 
 
+def milliseconds(time):
+    return f"{time:.0f} ms" if time else "–"
+
+
+def bytes_in_regions(document):
+    """By variant."""
+    return {name: sum(region["bytes"] for region in document[key])
+            for name, key in (("actmem", "regions"),
+                              ("spilled", "regions_spilled"))}
+
+
 def table(rows):
     """Rows of strings: the first column to the left, the others to the right."""
     widths = [max(len(cell) for cell in column) for column in zip(*rows)]
@@ -32,7 +43,7 @@ def table(rows):
 
 def rows(document):
     variants = document["variants"]
-    in_regions = sum(region["bytes"] for region in document["regions"])
+    in_regions = bytes_in_regions(document)
 
     def row(title, cell):
         return [title] + [cell(variant) for variant in variants]
@@ -45,22 +56,26 @@ def rows(document):
         row("peak RSS", lambda v: mebibytes(v["peak_rss_bytes"])),
         row("  of it before the first step",
             lambda v: mebibytes(v["compiled_rss_bytes"])),
-        row("in regions", lambda v: mebibytes(
-            in_regions if v["name"] == "actmem" else 0)),
+        row("  with regions that are not in it",
+            lambda v: mebibytes(v["peak_bytes"])),
+        row("in regions", lambda v: mebibytes(in_regions.get(v["name"], 0))),
         row("through actmem, per step",
             lambda v: mebibytes(v["offloaded_bytes_per_step"])),
+        row("  through its file, both ways",
+            lambda v: mebibytes(v.get("file_bytes_per_step", 0))),
+        row("  waited for", lambda v: milliseconds(v.get("stall_ms", 0))),
         row("largest gradient difference", lambda v: (
             "–" if v is variants[0] else difference(v["max_grad_diff"]))),
     ]
 
 
-def regions(document):
+def regions(document, key):
     """Alike ones together: "2 × 64.0 MiB on node 0, 2 MiB pages, pinned"."""
     alike = collections.Counter(
         f"{mebibytes(region['bytes'])} on node {region['node']}, "
         f"{page_size(region['page_bytes'])} pages, "
         f"{'pinned' if region['pinned'] else 'not pinned'}"
-        for region in document["regions"])
+        for region in document[key])
     return "; ".join(f"{count} × {words}" for words, count in alike.items())
 
 
@@ -80,11 +95,19 @@ def reading(document):
         f"is {document['largest_gradient']:.1e}.")
 
 
-HONESTY = (
-    "On a CPU those bytes only move, from XLA's temp memory to the regions, "
-    "which are part of the peak RSS unless their pages are hugetlb's or the "
-    "driver's; copying them takes time. The gain is real where XLA's memory "
-    "is an accelerator's, or the regions are on another node or tier.")
+def honesty(document):
+    actmem, spilled = document["variants"][2:]
+    same = ("the same bits" if not spilled["max_grad_diff_actmem"] else
+            f"off by at most {difference(spilled['max_grad_diff_actmem'])}")
+    return (
+        "On a CPU those bytes only move, from XLA's temp memory to the regions, "
+        "which are part of the peak RSS unless their pages are hugetlb's or the "
+        "driver's; copying them takes time. With a budget of "
+        f"{mebibytes(spilled['budget_bytes'])} the regions hold "
+        f"{mebibytes(bytes_in_regions(document)['spilled'])} instead of "
+        f"{mebibytes(bytes_in_regions(document)['actmem'])}: there memory is "
+        "really saved, the rest of the activations being in a file until it is "
+        f"wanted. The gradients are {same}.")
 
 
 def text(document):
@@ -94,5 +117,6 @@ def text(document):
     return "\n".join([
         "", table(rows(document)), "",
         paragraph(f"backend  {document['reason']}", " " * 9),
-        paragraph(f"regions  {regions(document)}", " " * 9), "",
-        paragraph(reading(document)), "", paragraph(HONESTY)])
+        paragraph(f"regions  {regions(document, 'regions')}", " " * 9),
+        paragraph(f"spilled  {regions(document, 'regions_spilled')}", " " * 9), "",
+        paragraph(reading(document)), "", paragraph(honesty(document))])

@@ -95,7 +95,7 @@ def main():
     wrap_layer = variants.WRAPPERS[arguments.variant]
 
     measured = train(wrap_layer, arguments.steps)
-    uses_actmem = arguments.variant == "actmem"
+    uses_actmem = arguments.variant in variants.IN_ACTMEM
     if uses_actmem:
         import memory
         measured |= memory.measure(arguments.steps)

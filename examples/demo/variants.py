@@ -32,8 +32,10 @@ def actmem(layer):
                                  prevent_cse=False)
 
 
+# The store's budget decides whether they stay there or go through a file.
 WRAPPERS = {"kept": kept, "recomputed": recomputed,
-            "same policy": same_policy, "actmem": actmem}
+            "same policy": same_policy, "actmem": actmem, "spilled": actmem}
+IN_ACTMEM = ("actmem", "spilled")
 
 
 def offloaded_bytes_per_step(shape):

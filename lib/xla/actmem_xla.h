@@ -2,9 +2,9 @@
 /*
  * libactmem_xla: what the Python module calls beside the two XLA handlers.
  *
- * actmem_put copies its first operand into a block of actmem memory and
- * returns a token, uint32[2]; actmem_take copies the block that a token names
- * into its result and gives the block back. A token is good for one take.
+ * actmem_put copies its first operand into a block of a store and returns a
+ * token, uint32[2]; actmem_take copies the block that a token names into its
+ * result and ends the block. A token is good for one take.
  *
  * XLA tells nobody that an execution failed or was thrown away, so what such
  * a forward pass put is found by counting: the puts of one site (a call of a
@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "actmem.h"
+#include "actmem_store.h"
 
 #define ACTMEM_XLA_API __attribute__((visibility("default")))
 #define ACTMEM_XLA_DEVICES_MAX	256
@@ -44,6 +44,7 @@ struct actmem_xla_stats {
 	uint64_t generations;		/* unfinished ones */
 	uint64_t generations_max;	/* per site and device; 0: no limit */
 	uint64_t checksum;		/* 1: blocks are checksummed */
+	uint64_t lost_blocks_total;	/* that could not be read back from their files */
 };
 
 struct actmem_xla_device_stats {
@@ -54,27 +55,38 @@ struct actmem_xla_device_stats {
 	uint64_t take_bytes_total;
 };
 
+/* How the store is to be. What is 0: as the environment says, by @ACTMEM_*. */
+struct actmem_xla_options {
+	size_t size;			/* set by ACTMEM_INIT */
+	uint64_t grow_bytes;		/* see struct actmem_heap_options; ACTMEM_HEAP_GROW */
+	uint64_t limit_bytes;		/* of memory, instead of a budget; ACTMEM_HEAP_LIMIT */
+	uint64_t budget_bytes;		/* see struct actmem_store_options; ACTMEM_BUDGET */
+	uint64_t spill_limit_bytes;	/* likewise; ACTMEM_SPILL_LIMIT */
+	const char *const *spill_paths;	/* likewise; ACTMEM_SPILL, with a ':' between two */
+	uint32_t spill_path_count;
+	uint32_t reserved;		/* 0 */
+};
+
 /*
- * Takes blocks from @am, which stays the caller's and open. @grow_bytes and
- * @limit_bytes: see struct actmem_heap_options; 0: as ACTMEM_HEAP_GROW and
- * ACTMEM_HEAP_LIMIT say. Without this call the first put opens a backend as
- * the environment says.
+ * Has the store made of @am, which stays the caller's and open. Without this call
+ * the first put opens a backend as the environment says.
  *
  * -EBUSY  memory is attached already
+ * -EINVAL  over 64 directories, an empty one;  -ENOMEM
  */
-ACTMEM_XLA_API int actmem_xla_attach(struct actmem *am, uint64_t grow_bytes,
-				     uint64_t limit_bytes);
+ACTMEM_XLA_API int actmem_xla_attach(struct actmem *am,
+				     const struct actmem_xla_options *options);
 
 /*
  * Before @am is closed: it is not used any more, unless blocks come from it
- * already. Then it stays, and its heap keeps actmem_close() from succeeding.
+ * already. Then it stays, and the store keeps actmem_close() from succeeding.
  */
 ACTMEM_XLA_API void actmem_xla_detach(struct actmem *am);
 
 /* What blocks are taken from, NULL before the first use. */
 ACTMEM_XLA_API struct actmem *actmem_xla_attached(void);
 
-/* Gives regions without live blocks back to the machine. */
+/* Gives memory and files back to the machine if no block is live. */
 ACTMEM_XLA_API int actmem_xla_trim(void);
 
 ACTMEM_XLA_API void actmem_xla_set_generations(uint64_t most);
@@ -84,6 +96,9 @@ ACTMEM_XLA_API void actmem_xla_set_checksum(int on);
 ACTMEM_XLA_API int actmem_xla_stats(struct actmem_xla_stats *stats);
 ACTMEM_XLA_API int actmem_xla_device_stats(uint32_t device,
 					   struct actmem_xla_device_stats *stats);
+
+/* As actmem_store_stats(); totals and peaks are those of the process. */
+ACTMEM_XLA_API int actmem_xla_store_stats(struct actmem_store_stats *stats);
 
 /* Frees every live block and says how many they were. */
 ACTMEM_XLA_API uint64_t actmem_xla_reset(void);

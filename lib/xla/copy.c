@@ -81,10 +81,11 @@ static uint64_t parts_of(XLA_FFI_CallFrame *frame, uint64_t bytes)
 	return parts < threads ? parts : threads;
 }
 
-XLA_FFI_Error *copy_start(XLA_FFI_CallFrame *frame, void *to, const void *from,
-			  uint64_t bytes, copy_done *done, void *data)
+XLA_FFI_Error *copy_start(XLA_FFI_CallFrame *frame, int alone, void *to,
+			  const void *from, uint64_t bytes, copy_done *done,
+			  void *data)
 {
-	uint64_t count = parts_of(frame, bytes), each, offset, i;
+	uint64_t count = alone ? 1 : parts_of(frame, bytes), each, offset, i;
 	struct split *split = NULL;
 	XLA_FFI_Future *future;
 

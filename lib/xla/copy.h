@@ -20,8 +20,12 @@ typedef XLA_FFI_Error *copy_done(const XLA_FFI_Api *api, void *data);
 /*
  * Copies @bytes and calls @done. To be returned by the handler as its own
  * result: *@frame's future is set when threads are still at it.
+ *
+ * @alone: the caller copies all of it. So it must be where handlers can wait for
+ * each other, in threads that the parts of a copy would need.
  */
-XLA_FFI_Error *copy_start(XLA_FFI_CallFrame *frame, void *to, const void *from,
-			  uint64_t bytes, copy_done *done, void *data);
+XLA_FFI_Error *copy_start(XLA_FFI_CallFrame *frame, int alone, void *to,
+			  const void *from, uint64_t bytes, copy_done *done,
+			  void *data);
 
 #endif /* ACTMEM_XLA_COPY_H */

@@ -52,6 +52,8 @@ XLA_FFI_Error_Code ffi_code(int error)
 	switch (-error) {
 	case ENOMEM:
 	case EDQUOT:
+	case EDEADLK:
+	case ENOSPC:
 		return XLA_FFI_Error_Code_RESOURCE_EXHAUSTED;
 	case EINVAL:
 	case ERANGE:
@@ -59,6 +61,10 @@ XLA_FFI_Error_Code ffi_code(int error)
 	case EACCES:
 	case EPERM:
 		return XLA_FFI_Error_Code_PERMISSION_DENIED;
+	case EIO:
+	case ENODATA:
+	case EBADMSG:
+		return XLA_FFI_Error_Code_DATA_LOSS;
 	case ENOENT:
 	case ESTALE:
 		return XLA_FFI_Error_Code_FAILED_PRECONDITION;

@@ -19,6 +19,7 @@
 #include "checksum.h"
 #include "copy.h"
 #include "ffi.h"
+#include "memory.h"
 
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_put(XLA_FFI_CallFrame *frame);
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_take(XLA_FFI_CallFrame *frame);
@@ -78,7 +79,8 @@ XLA_FFI_Error *actmem_xla_put(XLA_FFI_CallFrame *frame)
 		block->checksum = checksum(value->data, bytes);
 		block->has_checksum = 1;
 	}
-	return copy_start(frame, block->data, value->data, bytes, put_done, block);
+	return copy_start(frame, memory_waits(), block->fill, value->data,
+			  bytes, put_done, block);
 }
 
 static XLA_FFI_Error *damaged(const XLA_FFI_Api *api, const struct saved *block)
@@ -132,6 +134,6 @@ XLA_FFI_Error *actmem_xla_take(XLA_FFI_CallFrame *frame)
 	if (ret)
 		return ffi_error(frame->api, ffi_code(ret), words);
 	block->destination = value->data;
-	return copy_start(frame, value->data, block->data, bytes, take_done,
-			  block);
+	return copy_start(frame, memory_waits(), value->data, block->held,
+			  bytes, take_done, block);
 }

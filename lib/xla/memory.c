@@ -1,146 +1,178 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The heap that blocks come from; see memory.h.
+ * The store that blocks live in; see memory.h.
+ *
+ * It is ended, to be made anew, when it holds nothing and its memory is to go
+ * back. Who calls it holds @in_use for reading meanwhile, so that it is there.
  */
-#include <ctype.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "actmem.h"
 #include "actmem_xla.h"
+#include "counts.h"
+#include "knobs.h"
 #include "memory.h"
 
-/* Blocks begin where a cache line, and where a GPU's copy engine, likes it. */
-#define BLOCK_ALIGN	256
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	/* of what is attached */
 static struct actmem *attached;
-static struct actmem_heap *heap;
-static uint64_t heap_grow;
-static uint64_t heap_limit;
+static struct knobs given;
+static struct knobs chosen;	/* those of the store */
 
-/* "64M" and the like; false if the variable holds no such thing. */
-static int bytes_from_environment(const char *name, uint64_t *bytes)
-{
-	static const char suffixes[] = "KMGT";
-	const char *text = getenv(name), *suffix;
-	unsigned int shift = 0;
-	uint64_t value;
-	char *end;
-
-	if (!text || !*text)
-		return 1;
-	errno = 0;
-	value = strtoull(text, &end, 10);
-	if (errno || end == text || !isdigit((unsigned char)*text))
-		return 0;
-	if (*end) {
-		suffix = strchr(suffixes, toupper((unsigned char)*end));
-		if (!suffix || end[1])
-			return 0;
-		shift = 10 * (unsigned int)(suffix - suffixes + 1);
-	}
-	if (value > UINT64_MAX >> shift)
-		return 0;
-	*bytes = value << shift;
-	return 1;
-}
+static pthread_rwlock_t in_use = PTHREAD_RWLOCK_INITIALIZER;
+static struct actmem_store *store;
+static atomic_int waits;	/* for what is spilled */
+static struct actmem_store_stats ended;	/* totals and peaks of stores that were ended */
 
 /* What went wrong, and where a Python program turns the knob that helps. */
 static int explain(int ret, char *words, size_t words_size)
 {
-	const char *why = actmem_error(), *knob = "";
+	const char *why = actmem_error();
 
-	if (strstr(why, "ACTMEM_ALLOW"))
-		knob = ", or in Python actmem.open(allow=(\"thp\", \"4k\")) before the first use";
-	else if (strstr(why, "limit_bytes"))
-		knob = " (ACTMEM_HEAP_LIMIT, or in Python actmem.open(heap_limit=))";
-	snprintf(words, words_size, "%s%s", why, knob);
+	snprintf(words, words_size, "%s%s", why, knobs_for(&chosen, why));
 	return ret;
 }
 
-static int heap_make(char *words, size_t words_size)
+static int open_store(const struct knobs *knobs, char *words, size_t words_size)
 {
-	struct actmem_heap_options options;
-	const char *wrong = NULL;
-	int ret;
-
-	if (!heap_grow && !bytes_from_environment("ACTMEM_HEAP_GROW", &heap_grow))
-		wrong = "ACTMEM_HEAP_GROW";
-	else if (!heap_limit &&
-		 !bytes_from_environment("ACTMEM_HEAP_LIMIT", &heap_limit))
-		wrong = "ACTMEM_HEAP_LIMIT";
-	if (wrong) {
-		snprintf(words, words_size,
-			 "%s is '%s', which is no number of bytes (such as 268435456 or 256M)",
-			 wrong, getenv(wrong));
-		return -EINVAL;
-	}
-	if (!attached) {
-		ret = actmem_open(&attached, NULL);
-		if (ret)
-			return explain(ret, words, words_size);
-	}
-	ACTMEM_INIT(&options);
-	ACTMEM_INIT(&options.region);
-	options.grow_bytes = heap_grow;
-	options.limit_bytes = heap_limit;
-	options.region.name = "activations";
-	ret = actmem_heap_create(attached, &options, &heap);
-	return ret ? explain(ret, words, words_size) : 0;
-}
-
-int memory_alloc(uint64_t bytes, void **block, char *words, size_t words_size)
-{
-	struct actmem_heap *from;
+	struct actmem_store_options options;
 	int ret = 0;
 
+	if (!attached)
+		ret = actmem_open(&attached, NULL);
+	if (ret)
+		return explain(ret, words, words_size);
+	ACTMEM_INIT(&options);
+	ACTMEM_INIT(&options.region);
+	/* What a budget without files refuses is what is over the limit. */
+	options.budget_bytes = knobs->budget_bytes ? knobs->budget_bytes :
+			       knobs->limit_bytes;
+	options.spill_paths = (const char *const *)knobs->spill_paths;
+	options.spill_path_count = knobs->spill_path_count;
+	options.spill_limit_bytes = knobs->spill_limit_bytes;
+	options.grow_bytes = knobs->grow_bytes;
+	options.region.name = "activations";
+	ret = actmem_store_create(attached, &options, &store);
+	if (ret)
+		return explain(ret, words, words_size);
+	waits = !!knobs->spill_path_count;
+	return 0;
+}
+
+static int make_store(char *words, size_t words_size)
+{
+	int ret;
+
 	pthread_mutex_lock(&lock);
-	if (!heap)
-		ret = heap_make(words, words_size);
-	from = heap;
+	ret = knobs_complete(&chosen, &given, words, words_size);
+	if (!ret)
+		ret = open_store(&chosen, words, words_size);
 	pthread_mutex_unlock(&lock);
+	return ret;
+}
+
+/* With @in_use held for reading and the store made, or failed. */
+static int enter(char *words, size_t words_size)
+{
+	int ret = 0;
+
+	pthread_rwlock_rdlock(&in_use);
+	while (!store) {
+		pthread_rwlock_unlock(&in_use);
+		pthread_rwlock_wrlock(&in_use);
+		if (!store)
+			ret = make_store(words, words_size);
+		pthread_rwlock_unlock(&in_use);
+		if (ret)
+			return ret;
+		pthread_rwlock_rdlock(&in_use);
+	}
+	return 0;
+}
+
+static int leave(int ret, char *words, size_t words_size)
+{
+	if (ret)
+		explain(ret, words, words_size);
+	pthread_rwlock_unlock(&in_use);
+	return ret;
+}
+
+int memory_reserve(struct actmem_key key, uint64_t bytes, void **block,
+		   char *words, size_t words_size)
+{
+	int ret = enter(words, words_size);
+
 	if (ret)
 		return ret;
-	ret = actmem_alloc(from, bytes, BLOCK_ALIGN, block);
-	return ret ? explain(ret, words, words_size) : 0;
+	ret = actmem_store_reserve(store, key, bytes, block);
+	return leave(ret, words, words_size);
 }
 
-void memory_free(void *block)
+int memory_hold(struct actmem_key key, const void **block, char *words,
+		size_t words_size)
 {
-	/* Fails only in a forked child, whose blocks are the parent's. */
-	actmem_free(heap, block);
+	uint64_t bytes;
+	int ret = enter(words, words_size);
+
+	if (ret)
+		return ret;
+	ret = actmem_store_hold(store, key, block, &bytes);
+	return leave(ret, words, words_size);
 }
 
-int actmem_xla_attach(struct actmem *am, uint64_t grow_bytes,
-		      uint64_t limit_bytes)
+/* These fail only in a forked child, whose blocks are the parent's. */
+
+void memory_commit(struct actmem_key key)
+{
+	pthread_rwlock_rdlock(&in_use);
+	actmem_store_commit(store, key);
+	pthread_rwlock_unlock(&in_use);
+}
+
+void memory_release(struct actmem_key key)
+{
+	pthread_rwlock_rdlock(&in_use);
+	actmem_store_release(store, key);
+	pthread_rwlock_unlock(&in_use);
+}
+
+void memory_drop(struct actmem_key key)
+{
+	pthread_rwlock_rdlock(&in_use);
+	actmem_store_drop(store, key);
+	pthread_rwlock_unlock(&in_use);
+}
+
+int memory_waits(void)
+{
+	return waits;
+}
+
+int actmem_xla_attach(struct actmem *am, const struct actmem_xla_options *options)
 {
 	int ret = -EBUSY;
 
 	pthread_mutex_lock(&lock);
-	if (!attached) {
+	if (!attached)
+		ret = knobs_take(&given, options);
+	if (!ret)
 		attached = am;
-		heap_grow = grow_bytes;
-		heap_limit = limit_bytes;
-		ret = 0;
-	}
 	pthread_mutex_unlock(&lock);
 	return ret;
 }
 
 void actmem_xla_detach(struct actmem *am)
 {
+	pthread_rwlock_rdlock(&in_use);
 	pthread_mutex_lock(&lock);
-	if (attached == am && !heap) {
+	if (attached == am && !store) {
 		attached = NULL;
-		heap_grow = 0;
-		heap_limit = 0;
+		knobs_forget(&given);
 	}
 	pthread_mutex_unlock(&lock);
+	pthread_rwlock_unlock(&in_use);
 }
 
 struct actmem *actmem_xla_attached(void)
@@ -153,13 +185,67 @@ struct actmem *actmem_xla_attached(void)
 	return am;
 }
 
-int actmem_xla_trim(void)
+static void raise_to(uint64_t *peak, uint64_t value)
 {
+	if (*peak < value)
+		*peak = value;
+}
+
+/* What only rises, of two stores. */
+static void add_totals(struct actmem_store_stats *sum,
+		       const struct actmem_store_stats *other)
+{
+	sum->puts_total += other->puts_total;
+	sum->takes_total += other->takes_total;
+	sum->hits_total += other->hits_total;
+	sum->handed_over_total += other->handed_over_total;
+	sum->late_total += other->late_total;
+	sum->misses_total += other->misses_total;
+	sum->put_stall_ns_total += other->put_stall_ns_total;
+	sum->take_stall_ns_total += other->take_stall_ns_total;
+	sum->spilled_bytes_total += other->spilled_bytes_total;
+	sum->filled_bytes_total += other->filled_bytes_total;
+	sum->wasted_bytes_total += other->wasted_bytes_total;
+	sum->failed_spills_total += other->failed_spills_total;
+	sum->failed_fills_total += other->failed_fills_total;
+	sum->checksums_total += other->checksums_total;
+	raise_to(&sum->block_bytes_peak, other->block_bytes_peak);
+	raise_to(&sum->memory_bytes_peak, other->memory_bytes_peak);
+	raise_to(&sum->spilled_bytes_peak, other->spilled_bytes_peak);
+}
+
+int actmem_xla_store_stats(struct actmem_store_stats *stats)
+{
+	struct actmem_store_stats now;
 	int ret = 0;
 
-	pthread_mutex_lock(&lock);
-	if (heap)
-		ret = actmem_heap_trim(heap);
-	pthread_mutex_unlock(&lock);
+	ACTMEM_INIT(&now);
+	pthread_rwlock_rdlock(&in_use);
+	if (store)
+		ret = actmem_store_stats(store, &now);
+	add_totals(&now, &ended);
+	pthread_rwlock_unlock(&in_use);
+	return ret ? ret : counts_copy(stats, stats->size, &now, sizeof(now));
+}
+
+int actmem_xla_trim(void)
+{
+	struct actmem_store_stats last;
+	int ret = 0;
+
+	/* Whoever is at it has blocks. */
+	if (pthread_rwlock_trywrlock(&in_use))
+		return 0;
+	ACTMEM_INIT(&last);
+	if (store)
+		ret = actmem_store_stats(store, &last);
+	if (store && !ret && !last.blocks) {
+		ret = actmem_store_destroy(store);
+		if (!ret) {
+			add_totals(&ended, &last);
+			store = NULL;
+		}
+	}
+	pthread_rwlock_unlock(&in_use);
 	return ret;
 }

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The heap that blocks come from: made at the first use from the memory that
- * was attached, else from the environment.
+ * The store that blocks live in: made at the first use from the memory that was
+ * attached, else from the environment.
+ *
+ * A block goes from memory_reserve() (for the caller to fill) by
+ * memory_commit() to memory_hold() (for the caller to read) and
+ * memory_release(); what nobody wants any more, by memory_drop(). What of it is
+ * called for one key is called by one thread at a time.
  */
 #ifndef ACTMEM_XLA_MEMORY_H
 #define ACTMEM_XLA_MEMORY_H
@@ -9,12 +14,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * @bytes, not 0, at *@block. On failure @words, of @words_size bytes, says
- * why and what to do.
- */
-int memory_alloc(uint64_t bytes, void **block, char *words, size_t words_size);
+#include "actmem_store.h"
 
-void memory_free(void *block);
+/*
+ * @bytes, not 0, at *@block. Waits for room where blocks are spilled. On failure
+ * @words, of @words_size bytes, says why and what to do.
+ */
+int memory_reserve(struct actmem_key key, uint64_t bytes, void **block,
+		   char *words, size_t words_size);
+void memory_commit(struct actmem_key key);
+
+/* Waits where the block has been spilled. On failure it stays, and @words say why. */
+int memory_hold(struct actmem_key key, const void **block, char *words,
+		size_t words_size);
+void memory_release(struct actmem_key key);
+
+void memory_drop(struct actmem_key key);
+
+/* Whether memory_reserve() and memory_hold() may wait for others. */
+int memory_waits(void);
 
 #endif /* ACTMEM_XLA_MEMORY_H */

@@ -3,7 +3,7 @@
  * The table of live blocks and the generations they belong to; see saved.h.
  *
  * One mutex guards all of it: it is held for tens of nanoseconds per put or
- * take, never while memory is copied, allocated or freed.
+ * take, never while memory is copied or the store is called, which can wait.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -13,8 +13,9 @@
 #include <string.h>
 
 #include "actmem_xla.h"
-#include "saved.h"
+#include "counts.h"
 #include "memory.h"
+#include "saved.h"
 #include "site.h"
 #include "table.h"
 
@@ -26,11 +27,21 @@
 #define SERIAL_BITS	40
 #define SERIAL_MASK	((UINT64_C(1) << SERIAL_BITS) - 1)
 
+/*
+ * What recurs in every step, and so names a block to the store: the site, the
+ * device, and the how manieth put of the generation it is.
+ */
+#define NAME_DEVICE_BITS	8
+#define NAME_ORDINAL_BITS	(SERIAL_BITS - NAME_DEVICE_BITS)
+#define NAME_ORDINAL_MASK	((UINT64_C(1) << NAME_ORDINAL_BITS) - 1)
+_Static_assert(ACTMEM_XLA_DEVICES_MAX <= 1 << NAME_DEVICE_BITS, "devices in a name");
+
 struct generation {
 	int64_t run;
 	uint32_t device;
 	uint64_t first, last;		/* serial numbers of its blocks */
 	uint64_t blocks;		/* live ones */
+	uint64_t puts;
 	struct saved *list;
 	struct site *site;
 	struct generation *next;	/* younger */
@@ -39,13 +50,6 @@ struct generation {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static uint64_t serial;
-
-static struct actmem_xla_stats counts = {
-	.generations_max = ACTMEM_XLA_GENERATIONS,
-};
-static struct actmem_xla_device_stats devices[ACTMEM_XLA_DEVICES_MAX];
-static int64_t last_put_run = -1;
-static int64_t last_take_run = -1;
 
 static void generation_end(struct generation *generation)
 {
@@ -67,9 +71,7 @@ static void block_unlink(struct saved *block)
 	*block->link = block->next;
 	if (block->next)
 		block->next->link = block->link;
-	counts.live_blocks--;
-	counts.live_bytes -= block->bytes;
-	devices[block->device].live_bytes -= block->bytes;
+	counts_end(block->device, block->bytes);
 	block->generation = NULL;
 	if (!--generation->blocks)
 		generation_end(generation);
@@ -98,13 +100,21 @@ static uint64_t generation_abandon(struct generation *generation,
 	return count;
 }
 
-static void saved_free_list(struct saved *list)
+/* Of a block that nobody wants any more, and that nobody has. */
+static void saved_drop(struct saved *block)
+{
+	if (block->bytes)
+		memory_drop(block->key);
+	free(block);
+}
+
+static void saved_drop_list(struct saved *list)
 {
 	struct saved *next;
 
 	for (; list; list = next) {
 		next = list->next;
-		saved_release(list);
+		saved_drop(list);
 	}
 }
 
@@ -168,19 +178,26 @@ static struct generation *generation_find(struct site *site,
 	return generation;
 }
 
-static void raise_to(uint64_t *peak, uint64_t value)
+static struct actmem_key key_of(const struct saved *block,
+				const struct generation *generation)
 {
-	if (*peak < value)
-		*peak = value;
+	struct actmem_key key = {
+		.name = generation->site->number << SERIAL_BITS |
+			(uint64_t)block->device << NAME_ORDINAL_BITS |
+			(generation->puts & NAME_ORDINAL_MASK),
+		.instance = block->token,
+	};
+
+	return key;
 }
 
 static void block_link(struct saved *block, struct generation *generation)
 {
-	struct actmem_xla_device_stats *device = &devices[block->device];
-
 	generation->last = ++serial;
 	block->token = generation->site->number << SERIAL_BITS | serial;
+	block->key = key_of(block, generation);
 	block->generation = generation;
+	generation->puts++;
 	table_add(block);
 	block->next = generation->list;
 	block->link = &generation->list;
@@ -188,20 +205,7 @@ static void block_link(struct saved *block, struct generation *generation)
 		block->next->link = &block->next;
 	generation->list = block;
 	generation->blocks++;
-
-	counts.live_blocks++;
-	counts.live_bytes += block->bytes;
-	raise_to(&counts.live_bytes_peak, counts.live_bytes);
-	device->live_bytes += block->bytes;
-	raise_to(&device->live_bytes_peak, device->live_bytes);
-	counts.puts_total++;
-	counts.put_bytes_total += block->bytes;
-	device->put_bytes_total += block->bytes;
-	if (last_put_run != generation->run) {
-		last_put_run = generation->run;
-		counts.last_run_put_bytes = 0;
-	}
-	counts.last_run_put_bytes += block->bytes;
+	counts_put(block->device, block->bytes, generation->run);
 }
 
 int saved_begin(const struct origin *origin, uint64_t bytes,
@@ -237,7 +241,7 @@ int saved_begin(const struct origin *origin, uint64_t bytes,
 	if (generation)
 		block_link(block, generation);
 	pthread_mutex_unlock(&lock);
-	saved_free_list(freed);
+	saved_drop_list(freed);
 	if (!generation) {
 		free(block);
 		goto no_memory;
@@ -248,15 +252,11 @@ int saved_begin(const struct origin *origin, uint64_t bytes,
 				bytes, (int)origin->site_length, origin->site);
 		if (used >= SAVED_WORDS)
 			used = 0;
-		ret = memory_alloc(bytes, &block->data, words + used,
-				   SAVED_WORDS - (size_t)used);
+		ret = memory_reserve(block->key, bytes, &block->fill,
+				     words + used, SAVED_WORDS - (size_t)used);
 		if (ret) {
 			pthread_mutex_lock(&lock);
-			counts.puts_total--;
-			counts.put_bytes_total -= bytes;
-			devices[block->device].put_bytes_total -= bytes;
-			if (last_put_run == origin->run)
-				counts.last_run_put_bytes -= bytes;
+			counts_put_failed(block->device, bytes, origin->run);
 			if (!block->abandoned)
 				block_unlink(block);
 			pthread_mutex_unlock(&lock);
@@ -276,12 +276,16 @@ void saved_filled(struct saved *block)
 {
 	int abandoned;
 
+	/* Before others may drop it, which they leave to this thread until then. */
+	if (block->bytes)
+		memory_commit(block->key);
+	block->fill = NULL;
 	pthread_mutex_lock(&lock);
 	block->filling = 0;
 	abandoned = block->abandoned;
 	pthread_mutex_unlock(&lock);
 	if (abandoned)
-		saved_release(block);
+		saved_drop(block);
 }
 
 static int explain_missing(uint64_t token, char *words)
@@ -313,8 +317,9 @@ static int explain_missing(uint64_t token, char *words)
 	return -ENOENT;
 }
 
-int saved_claim(uint64_t token, uint64_t bytes, uint32_t device, int64_t run,
-		struct saved **result, char *words)
+/* Out of the table: the caller alone has it. */
+static int claim(uint64_t token, uint64_t bytes, uint32_t device, int64_t run,
+		 struct saved **result, char *words)
 {
 	struct saved *block;
 	int ret = 0;
@@ -332,24 +337,52 @@ int saved_claim(uint64_t token, uint64_t bytes, uint32_t device, int64_t run,
 		ret = -EINVAL;
 	} else {
 		block_unlink(block);
-		counts.takes_total++;
-		counts.take_bytes_total += bytes;
-		devices[device].take_bytes_total += bytes;
-		if (last_take_run != run) {
-			last_take_run = run;
-			counts.last_run_take_bytes = 0;
-		}
-		counts.last_run_take_bytes += bytes;
+		counts_take(device, bytes, run);
 		*result = block;
 	}
 	pthread_mutex_unlock(&lock);
 	return ret;
 }
 
+/* What was claimed could not be had, and is given up with its execution. */
+static void lose(struct saved *block, int64_t run)
+{
+	pthread_mutex_lock(&lock);
+	counts_take_failed(block->device, block->bytes, run);
+	pthread_mutex_unlock(&lock);
+	saved_drop(block);
+}
+
+int saved_claim(uint64_t token, uint64_t bytes, uint32_t device, int64_t run,
+		struct saved **result, char *words)
+{
+	struct saved *block;
+	int used, ret;
+
+	ret = claim(token, bytes, device, run, &block, words);
+	if (ret)
+		return ret;
+	if (bytes) {
+		used = snprintf(words, SAVED_WORDS,
+				"actmem: the %" PRIu64 " bytes saved at %s cannot be read back: ",
+				bytes, saved_site_name(token));
+		if (used >= SAVED_WORDS)
+			used = 0;
+		ret = memory_hold(block->key, &block->held, words + used,
+				  SAVED_WORDS - (size_t)used);
+		if (ret) {
+			lose(block, run);
+			return ret;
+		}
+	}
+	*result = block;
+	return 0;
+}
+
 void saved_release(struct saved *block)
 {
-	if (block->data)
-		memory_free(block->data);
+	if (block->bytes)
+		memory_release(block->key);
 	free(block);
 }
 
@@ -394,24 +427,12 @@ void actmem_xla_set_checksum(int on)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Writes no more than the caller was compiled with. */
-static int copy_out(void *to, size_t to_size, const void *from, size_t size)
-{
-	if (to_size <= sizeof(size_t))
-		return -EINVAL;
-	if (to_size < size)
-		size = to_size;
-	memcpy((char *)to + sizeof(size_t), (const char *)from + sizeof(size_t),
-	       size - sizeof(size_t));
-	return 0;
-}
-
 int actmem_xla_stats(struct actmem_xla_stats *stats)
 {
 	int ret;
 
 	pthread_mutex_lock(&lock);
-	ret = copy_out(stats, stats->size, &counts, sizeof(counts));
+	ret = counts_copy(stats, stats->size, &counts, sizeof(counts));
 	pthread_mutex_unlock(&lock);
 	return ret;
 }
@@ -424,7 +445,8 @@ int actmem_xla_device_stats(uint32_t device,
 	if (device >= ACTMEM_XLA_DEVICES_MAX)
 		return -ERANGE;
 	pthread_mutex_lock(&lock);
-	ret = copy_out(stats, stats->size, &devices[device], sizeof(*devices));
+	ret = counts_copy(stats, stats->size, &device_counts[device],
+			  sizeof(device_counts[device]));
 	pthread_mutex_unlock(&lock);
 	return ret;
 }
@@ -441,6 +463,6 @@ uint64_t actmem_xla_reset(void)
 			count += generation_abandon(site->oldest, &freed);
 	counts.reset_blocks_total += count;
 	pthread_mutex_unlock(&lock);
-	saved_free_list(freed);
+	saved_drop_list(freed);
 	return count;
 }

@@ -6,7 +6,8 @@
  * A block goes through saved_begin() (in the table, being filled),
  * saved_filled() (its token may be used), saved_claim() (out of the table,
  * the claimer alone has it) and saved_release() (its memory is free again).
- * A block that is reclaimed while it is being filled is freed when that ends.
+ * A block that is reclaimed while it is being filled is dropped when that ends.
+ * saved_begin() and saved_claim() may wait for the store where blocks are spilled.
  */
 #ifndef ACTMEM_XLA_SAVED_H
 #define ACTMEM_XLA_SAVED_H
@@ -14,13 +15,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "actmem_store.h"
+
 #define SAVED_WORDS	1024	/* enough for every message */
 
 struct generation;
 
 struct saved {
 	uint64_t token;
-	void *data;			/* NULL if bytes is 0 */
+	struct actmem_key key;		/* in the store */
+	void *fill;			/* while it is being filled; NULL if bytes is 0 */
+	const void *held;		/* while it is being taken; NULL if bytes is 0 */
 	uint64_t bytes;
 	uint64_t checksum;
 	int has_checksum;

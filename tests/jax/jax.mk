@@ -9,23 +9,36 @@ CHECKS += jax jax-threads
 check-jax: $(VENV)/.ready $(XLA_LIBRARY)
 	@$(VENV_PYTHON) -m pytest -p no:terminal -p no:cacheprovider --tap tests/jax
 
-SAVED_SOURCES := tests/jax/saved_threads.c lib/xla/saved.c lib/xla/site.c \
-	lib/xla/table.c
+SAVED_SOURCES := tests/jax/saved_threads.c $(LIB_SOURCES) \
+	$(addprefix lib/xla/,counts.c knobs.c memory.c saved.c site.c table.c)
 SAVED_TESTS := $(B)/tests/saved_threads-thread $(B)/tests/saved_threads-address
 
 CHECK_NEEDS += $(SAVED_TESTS)
 
-$(SAVED_TESTS): $(B)/tests/saved_threads-%: $(SAVED_SOURCES) \
-		$(wildcard lib/xla/*.h) lib/actmem.h
+# What ThreadSanitizer watches is compiled as tests/lib does.
+$(B)/obj/address/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -Ilib/xla -O1 -fsanitize=$* $(SAVED_SOURCES) -o $@
+	$(CC) $(ALL_CFLAGS) -O1 -fsanitize=address -MMD -MP -c $< -o $@
+
+$(B)/tests/saved_threads-thread: $(SAVED_SOURCES:%.c=$(B)/obj/thread/%.o)
+$(B)/tests/saved_threads-address: $(SAVED_SOURCES:%.c=$(B)/obj/address/%.o)
+$(SAVED_TESTS): $(B)/tests/saved_threads-%:
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -fsanitize=$* -pthread $^ $(LIB_NEEDS) -o $@
 
 # ThreadSanitizer wants addresses that are not randomized too far; where that
-# may not be turned off, they seldom are.
+# may not be turned off, they seldom are. A budget that is less than is live,
+# so that most go through files.
+SAVED_MEMORY := ACTMEM_BACKEND=memfd ACTMEM_PAGES=4K ACTMEM_ALLOW=unlocked
+SAVED_SPILL := ACTMEM_BUDGET=4M ACTMEM_SPILL=$(B)/tests
+
 .PHONY: check-jax-threads
 check-jax-threads: $(SAVED_TESTS)
 	@fixed=$$(setarch -R true 2>/dev/null && echo setarch -R); \
-	for test in $(SAVED_TESTS); do $$fixed $$test || exit; done
+	for test in $(SAVED_TESTS); do \
+		env $(SAVED_MEMORY) timeout 300 $$fixed $$test && \
+		env $(SAVED_MEMORY) $(SAVED_SPILL) timeout 300 $$fixed $$test || exit; \
+	done
 
 # The same on the driver, in a booted kernel that sees this machine's files.
 # The processor is one with AVX, which jaxlib wants.

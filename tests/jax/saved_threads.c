@@ -1,44 +1,43 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The handlers' table under many threads that put, take, abandon and reset,
- * built with a sanitizer. Prints TAP. Memory comes from malloc() here, so that
- * the sanitizer sees each block.
+ * The handlers' table and its store under many threads that put, take, abandon,
+ * reset and read statistics, built with a sanitizer. Prints TAP. The environment
+ * says what the store is to be like: with ACTMEM_BUDGET and ACTMEM_SPILL most
+ * blocks go through files.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "actmem_xla.h"
-#include "memory.h"
-#include "saved.h"
+#include "../../lib/xla/actmem_xla.h"
+#include "../../lib/xla/saved.h"
 
-#define THREADS		8
-#define ROUNDS		2000
+#define THREADS		6
+#define ROUNDS		400
 #define VALUES		8
-#define BYTES_MOST	300
+#define BYTES_MOST	120000
 
-static atomic_long allocated;
 static atomic_long wrong;
-
-int memory_alloc(uint64_t bytes, void **block, char *words, size_t words_size)
-{
-	*block = malloc(bytes);
-	atomic_fetch_add(&allocated, 1);
-	return 0;
-}
-
-void memory_free(void *block)
-{
-	free(block);
-	atomic_fetch_sub(&allocated, 1);
-}
 
 static void check(int good)
 {
 	if (!good)
 		atomic_fetch_add(&wrong, 1);
+}
+
+static void fill(void *data, uint64_t token, uint64_t bytes)
+{
+	memset(data, (unsigned char)token, bytes);
+}
+
+static int is_filled(const void *data, uint64_t token, uint64_t bytes)
+{
+	const unsigned char *at = data;
+
+	return at[0] == (unsigned char)token && !memcmp(at, at + 1, bytes - 1);
 }
 
 static void put(const struct origin *origin, uint64_t *token, uint64_t bytes)
@@ -47,11 +46,12 @@ static void put(const struct origin *origin, uint64_t *token, uint64_t bytes)
 	struct saved *saved;
 
 	if (saved_begin(origin, bytes, &saved, words)) {
+		fprintf(stderr, "# %s\n", words);
 		check(0);
 		return;
 	}
 	*token = saved->token;
-	memset(saved->data, (unsigned char)*token, bytes);
+	fill(saved->fill, *token, bytes);
 	saved_filled(saved);
 }
 
@@ -60,12 +60,16 @@ static void take(const struct origin *origin, uint64_t token, uint64_t bytes)
 {
 	char words[SAVED_WORDS];
 	struct saved *saved;
-	uint64_t i;
+	int ret;
 
-	if (saved_claim(token, bytes, origin->device, origin->run, &saved, words))
+	ret = saved_claim(token, bytes, origin->device, origin->run, &saved, words);
+	if (ret) {
+		if (ret != -ESTALE && ret != -ENOENT)
+			fprintf(stderr, "# %s\n", words);
+		check(ret == -ESTALE || ret == -ENOENT);
 		return;
-	for (i = 0; i < bytes; i++)
-		check(((unsigned char *)saved->data)[i] == (unsigned char)token);
+	}
+	check(is_filled(saved->held, token, bytes));
 	saved_release(saved);
 }
 
@@ -73,6 +77,7 @@ static void *rounds(void *argument)
 {
 	unsigned int thread = *(unsigned int *)argument, seed = thread, round, i, count;
 	uint64_t tokens[VALUES], bytes[VALUES];
+	struct actmem_store_stats stats;
 	struct origin origin;
 	char site[32];
 
@@ -91,8 +96,12 @@ static void *rounds(void *argument)
 		if (rand_r(&seed) % 3)
 			for (i = count; i-- > 0; )
 				take(&origin, tokens[i], bytes[i]);
-		if (rand_r(&seed) % 500 == 0)
+		if (rand_r(&seed) % 50 == 0) {
 			actmem_xla_reset();
+			check(!actmem_xla_trim());
+		}
+		ACTMEM_INIT(&stats);
+		check(!actmem_xla_store_stats(&stats));
 	}
 	return NULL;
 }
@@ -106,9 +115,11 @@ static int result(int number, int good, const char *what)
 int main(void)
 {
 	unsigned int numbers[THREADS], i;
+	struct actmem_store_stats store;
 	struct actmem_xla_stats stats;
+	struct actmem_counters memory;
 	pthread_t threads[THREADS];
-	int failed = 0;
+	int failed = 0, trimmed;
 
 	for (i = 0; i < THREADS; i++) {
 		numbers[i] = i;
@@ -120,16 +131,28 @@ int main(void)
 	actmem_xla_reset();
 	ACTMEM_INIT(&stats);
 	actmem_xla_stats(&stats);
+	ACTMEM_INIT(&store);
+	actmem_xla_store_stats(&store);
+	trimmed = actmem_xla_trim();
+	ACTMEM_INIT(&memory);
+	actmem_counters(actmem_xla_attached(), &memory);
 
-	printf("1..4\n");
+	printf("1..5\n");
 	failed |= result(1, !wrong, "every value came back as it was put");
-	failed |= result(2, !allocated, "every block was freed once");
-	failed |= result(3, !stats.live_blocks && !stats.live_bytes &&
-			 !stats.generations, "nothing is left");
-	failed |= result(4, stats.takes_total && stats.reclaimed_blocks_total &&
-			 stats.reset_blocks_total &&
+	failed |= result(2, !stats.live_blocks && !stats.live_bytes &&
+			 !stats.generations && !store.blocks, "nothing is left");
+	failed |= result(3, stats.takes_total && stats.reclaimed_blocks_total &&
+			 stats.reset_blocks_total && !stats.lost_blocks_total &&
 			 stats.puts_total == stats.takes_total +
-			 stats.reclaimed_blocks_total + stats.reset_blocks_total,
+			 stats.reclaimed_blocks_total + stats.reset_blocks_total &&
+			 store.puts_total == stats.puts_total &&
+			 store.takes_total == stats.takes_total,
 			 "what was put was taken, reclaimed or reset");
+	failed |= result(4, !trimmed && !memory.regions && !memory.blocks,
+			 "its memory went back");
+	failed |= result(5, !getenv("ACTMEM_BUDGET") == !store.spilled_bytes_total &&
+			 !getenv("ACTMEM_BUDGET") == !store.filled_bytes_total,
+			 getenv("ACTMEM_BUDGET") ? "blocks went through files" :
+			 "no block went through a file");
 	return failed;
 }

@@ -143,25 +143,25 @@ def test_no_huge_pages_and_nothing_allowed():
 def test_heap_exhausted():
     error = python("""
         actmem.open(backend="memfd", allow="any", heap_grow=2 << 20,
-                    heap_limit=2 << 20)
+                    heap_limit=4 << 20)
         def loss(x):
-            for _ in range(12):
+            for _ in range(20):
                 x = f(x)
             return jnp.sum(x)
         jax.block_until_ready(jax.jit(jax.grad(loss))(jnp.ones((256, 256))))
     """)
     assert "RESOURCE_EXHAUSTED: actmem: no memory for a block of 262144" in error
-    assert "limit" in error and "2.0 MiB" in error
+    assert "limit" in error and "4.0 MiB" in error
     assert "ACTMEM_HEAP_LIMIT" in error and "open(heap_limit=)" in error
 
 
 def test_a_failed_put_leaves_nothing():
     live, blocks = python("""
         actmem.open(backend="memfd", allow="any", heap_grow=2 << 20,
-                    heap_limit=2 << 20)
+                    heap_limit=4 << 20)
         step = jax.jit(jax.grad(lambda x: jnp.sum(f(x))))
         try:
-            jax.block_until_ready(step(jnp.ones((1024, 1024))))
+            jax.block_until_ready(step(jnp.ones((2048, 1024))))
         except Exception:
             train()
             print(json.dumps([actmem.jax.stats()["live_blocks"],
@@ -173,6 +173,8 @@ def test_a_failed_put_leaves_nothing():
 @pytest.mark.parametrize("name,value", [
     ("ACTMEM_BACKEND", "disk"), ("ACTMEM_PAGES", "3M"), ("ACTMEM_ALLOW", "all"),
     ("ACTMEM_HEAP_GROW", "much"), ("ACTMEM_HEAP_LIMIT", "-1"),
+    ("ACTMEM_BUDGET", "24MB"), ("ACTMEM_SPILL_LIMIT", "1e9"),
+    ("ACTMEM_SPILL", "/tmp::/var"), ("ACTMEM_SPILL", ":".join(["/tmp"] * 65)),
     ("ACTMEM_JAX_GENERATIONS", "two")])
 def test_wrong_environment(name, value):
     error = python("train()", **{"ACTMEM_ALLOW": "any", name: value})
@@ -187,6 +189,13 @@ def test_wrong_environment(name, value):
     ({"heap_limit": -1}, "heap_limit=-1 is no number of bytes"),
     ({"heap_grow": 1 << 64}, "heap_grow=18446744073709551616 is no number"),
     ({"heap_grow": "64M"}, "heap_grow='64M' is no number of bytes"),
+    ({"budget": -1}, "budget=-1 is no number of bytes"),
+    ({"spill_limit": "1G"}, "spill_limit='1G' is no number of bytes"),
+    ({"budget": 1 << 24, "heap_limit": 1 << 24},
+     "budget=16777216 and heap_limit=16777216: the budget is a limit by itself"),
+    ({"spill": ""}, "spill='' is no directory's name"),
+    ({"spill": ["/tmp", "a\0b"]}, r"spill='a\\x00b' is no directory's name"),
+    ({"spill": []}, "spill= names no directory"),
     ({"nodes": 1024}, "nodes=1024 is not within 0 to 1023"),
     ({"nodes": [-1]}, "nodes=-1 is not within")])
 def test_wrong_options(options, words):

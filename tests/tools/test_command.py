@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 
 from harness import (ACTMEM, BUILD, NO_CAPABILITIES, actmem, clean_environment, expect,
-                     forbidden_device, module_files, private_dev)
+                     forbidden_device, module_files, mount, private_dev)
 from tap import case, main
 
 PRINTING = (["--help"], ["--version"], ["run", "--help"], ["list", "--help"], ["info", "--help"],
@@ -53,10 +53,76 @@ def run_names_the_value_that_is_wrong():
                                     ("--allow", "ACTMEM_ALLOW", "thp,swap"),
                                     ("--heap-grow", "ACTMEM_HEAP_GROW", "64MB"),
                                     ("--heap-grow", "ACTMEM_HEAP_GROW", "-1"),
-                                    ("--heap-limit", "ACTMEM_HEAP_LIMIT", "16777216T")):
+                                    ("--heap-limit", "ACTMEM_HEAP_LIMIT", "16777216T"),
+                                    ("--budget", "ACTMEM_BUDGET", "much"),
+                                    ("--spill-limit", "ACTMEM_SPILL_LIMIT", "-4K"),
+                                    ("--spill", "ACTMEM_SPILL", "/tmp::/var/tmp")):
         expect(actmem("run", option, value, "true"), 2, "", [value, variable])
         environment = clean_environment(**{variable: value})
         expect(actmem("run", "true", environment=environment), 2, "", [value, variable])
+
+
+@case
+def run_hands_the_budget_on():
+    with tempfile.TemporaryDirectory(dir=BUILD) as folder:
+        names = [os.path.join(folder, name) for name in ("one", "two", "three")]
+        for name in names:
+            os.mkdir(name)
+        show = ("sh", "-c", "echo $ACTMEM_BUDGET $ACTMEM_SPILL $ACTMEM_SPILL_LIMIT")
+        expect(run("--pages", "4K", "-B", "8M", "-S", names[0], "-L", "1G", *show), 0,
+               f"8M {names[0]} 1G\n")
+        # Several, and in the folder that the command was called in.
+        expect(run("--pages", "4K", "--budget", "8M", "--spill", "one:two", "--spill", "three",
+                   *show, cwd=folder), 0, f"8M {':'.join(names)}\n")
+        environment = clean_environment(ACTMEM_BUDGET="8M", ACTMEM_SPILL="two")
+        expect(run("--pages", "4K", *show, environment=environment, cwd=folder), 0,
+               f"8M {names[1]}\n")
+        expect(run("--pages", "4K", "--spill", "three", *show, environment=environment,
+                   cwd=folder), 0, f"8M {names[2]}\n")
+        result = run("--pages", "4K", "-v", "-B", "8M", "-S", names[0], "true")
+        assert result.returncode == 0 and f"spills to {names[0]}" in result.stderr, result
+        assert [os.listdir(name) for name in names] == [[], [], []]
+
+
+@case
+def run_tells_what_cannot_be_meant_together():
+    for arguments, words in (
+            (["-B", "8M", "-l", "8M"], ["--budget", "--heap-limit", "leave the other out"]),
+            (["-S", "/tmp"], ["--spill", "without a budget", "--budget"]),
+            (["-B", "8M", "-L", "1G"], ["--spill-limit", "without a directory", "--spill"]),
+            (["-B", "8M", "-S", ":".join(["/tmp"] * 65)], ["ACTMEM_SPILL", "1 to 64"])):
+        expect(run(*arguments, "true"), 2, "", words)
+    expect(run("-B", "8M", "-S", "", "true"), 2, "", "directory's name is empty")
+
+
+@case
+def run_tells_what_a_directory_lacks():
+    with tempfile.TemporaryDirectory() as folder:
+        def refused(directory, *words):
+            expect(run("-B", "8M", "-S", directory, "echo", "ran"), 1, "", [directory, *words])
+        refused(f"{folder}/none", "No such file or directory")
+        with open(f"{folder}/file", "w", encoding="ascii"):
+            pass
+        refused(f"{folder}/file", "Not a directory")
+        refused("/proc", "use a directory of another", "--spill, ACTMEM_SPILL")
+        expect(run("-B", "4K", "-S", folder, "true"), 1, "",
+               ["at least two pages", "--budget, ACTMEM_BUDGET"])
+        expect(run("-l", "4K", "true"), 1, "", ["at least two pages", "ACTMEM_HEAP_LIMIT"])
+
+
+@case
+def run_tells_of_full_and_of_small_file_systems():
+    private_dev()
+    with tempfile.TemporaryDirectory() as folder:
+        def with_mounted(kind, options, status, words):
+            mount("-t", kind, "-o", options, "none", folder)
+            try:
+                expect(run("-B", "8M", "-S", folder, "true"), status, "", [folder, *words])
+            finally:
+                subprocess.run(["umount", folder], check=True)
+        with_mounted("ramfs", "mode=755", 1, ["no direct I/O", "--spill, ACTMEM_SPILL"])
+        with_mounted("tmpfs", "size=1M", 1, ["no room for 2.0 MiB"])
+        with_mounted("tmpfs", "size=16M", 0, ["tmpfs, which is memory itself"])
 
 
 def giant_pages():

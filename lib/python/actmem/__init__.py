@@ -64,10 +64,14 @@ def _node_mask(nodes):
 class Memory:
     """An open backend, with the options that its regions get."""
 
-    def __init__(self, handle, heap_grow=0, heap_limit=0):
+    def __init__(self, handle, heap_grow=0, heap_limit=0, budget=0, spill=(),
+                 spill_limit=0):
         self._handle = handle
         self.heap_grow = heap_grow
         self.heap_limit = heap_limit
+        self.budget = budget
+        self.spill = spill
+        self.spill_limit = spill_limit
 
     def __repr__(self):
         return f"<actmem.Memory {self.describe()}>"
@@ -115,8 +119,28 @@ _on_close = None
 _adopted = None
 
 
+def _directories(spill):
+    """As a tuple of bytes, whatever way they were given."""
+    if spill is None:
+        return ()
+    if isinstance(spill, (str, bytes, os.PathLike)):
+        spill = (spill,)
+    try:
+        directories = tuple(os.fsencode(path) for path in spill)
+    except TypeError:
+        raise TypeError(f"spill={spill!r} is neither a directory nor a "
+                        "sequence of them") from None
+    if not directories:
+        raise ValueError("spill= names no directory")
+    for path in directories:
+        if not path or b"\0" in path:
+            raise ValueError(f"spill={os.fsdecode(path)!r} is no directory's name")
+    return tuple(os.path.abspath(path) for path in directories)
+
+
 def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
-         heap_grow=0, heap_limit=0, name=None):
+         heap_grow=0, heap_limit=0, name=None, budget=0, spill=None,
+         spill_limit=0):
     """Opens the memory of this process, before its first use.
 
     backend     "auto", "driver" or "memfd"
@@ -134,13 +158,23 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
                 a path on a mounted actmem, hugetlbfs or tmpfs, or without a
                 "/" a name in the first mounted actmem; each process that runs
                 at the same time needs its own
+    budget      bytes of memory that blocks may take, instead of heap_limit;
+                what is over it is in files until it is wanted, where there is
+    spill       a directory to make them in, or several on a disk each; their
+                file system must have direct I/O
+    spill_limit bytes of these files (no limit)
 
     What is None, or 0 bytes, is as the environment says.
     """
     global _default
-    for what, size in (("heap_grow", heap_grow), ("heap_limit", heap_limit)):
+    for what, size in (("heap_grow", heap_grow), ("heap_limit", heap_limit),
+                       ("budget", budget), ("spill_limit", spill_limit)):
         if not isinstance(size, int) or not 0 <= size < 1 << 64:
             raise ValueError(f"{what}={size!r} is no number of bytes")
+    if budget and heap_limit:
+        raise ValueError(f"budget={budget} and heap_limit={heap_limit}: the "
+                         "budget is a limit by itself; leave the other out")
+    spill = _directories(spill)
     options = _native.initialized(_native.Options)
     _check(_native.library.actmem_options_from_environment(
         ctypes.byref(options)))
@@ -165,7 +199,8 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
         handle = ctypes.c_void_p()
         _check(_native.library.actmem_open(ctypes.byref(handle),
                                            ctypes.byref(options)))
-        memory = Memory(handle, heap_grow, heap_limit)
+        memory = Memory(handle, heap_grow, heap_limit, budget, spill,
+                        spill_limit)
         if _on_open is not None:
             _on_open(memory)
         _default = memory

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """libactmem through ctypes: where it is found, its structs and calls.
 
-Mirrors lib/actmem.h; nothing else of the package knows a C type of it.
+Mirrors lib/actmem.h and the statistics of lib/actmem_store.h; nothing else of
+the package knows a C type of them.
 """
 import ctypes
 import os
@@ -46,6 +47,30 @@ class Counters(ctypes.Structure):
         "regions", "region_bytes", "regions_mapped", "heaps", "blocks",
         "block_bytes", "block_bytes_peak", "region_bytes_peak",
         "regions_total", "blocks_total", "fallbacks_total")]
+
+
+class StoreStats(ctypes.Structure):
+    _fields_ = [("size", c_size_t)] + [(name, c_uint64) for name in (
+        "budget_bytes", "blocks", "block_bytes", "block_bytes_peak",
+        "memory_bytes", "memory_bytes_peak", "resident_bytes",
+        "spilled_bytes", "spilled_bytes_peak", "file_bytes", "window_bytes",
+        "write_bandwidth", "read_bandwidth", "puts_total", "takes_total",
+        "hits_total", "handed_over_total", "late_total", "misses_total",
+        "put_stall_ns_total", "take_stall_ns_total", "spilled_bytes_total",
+        "filled_bytes_total", "wasted_bytes_total", "failed_spills_total",
+        "failed_fills_total", "beyond_budget_bytes", "checksums_total")]
+
+
+class StoreStats(ctypes.Structure):
+    _fields_ = [("size", c_size_t)] + [(name, c_uint64) for name in (
+        "budget_bytes", "blocks", "block_bytes", "block_bytes_peak",
+        "memory_bytes", "memory_bytes_peak", "resident_bytes",
+        "spilled_bytes", "spilled_bytes_peak", "file_bytes", "window_bytes",
+        "write_bandwidth", "read_bandwidth", "puts_total", "takes_total",
+        "hits_total", "handed_over_total", "late_total", "misses_total",
+        "put_stall_ns_total", "take_stall_ns_total", "spilled_bytes_total",
+        "filled_bytes_total", "wasted_bytes_total", "failed_spills_total",
+        "failed_fills_total", "beyond_budget_bytes", "checksums_total")]
 
 
 def initialized(struct):

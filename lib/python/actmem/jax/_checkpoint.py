@@ -68,6 +68,8 @@ class _Call:
         given = {i: arg for i, arg in enumerate(args) if i not in static}
         _check_arrays(label, {**given, **kwargs})
         leaves, tree = jax.tree.flatten((given, kwargs))
+        given_args = tuple(given.values())
+        self.given = (given_args, kwargs) if kwargs else given_args
 
         def flat(*leaves):
             given, kwargs = jax.tree.unflatten(tree, leaves)
@@ -88,6 +90,16 @@ class _Call:
         self.activations = {i for i, group in enumerate(self.groups)
                             if group in offload}
 
+    def spread(self, prevent_cse):
+        """As jax.checkpoint wants it for `run`."""
+        if isinstance(prevent_cse, bool):
+            return prevent_cse
+        each = jax.tree.broadcast(tuple(prevent_cse), self.given)
+        return (False,) * self.closed_over + tuple(jax.tree.leaves(each))
+
+    def results(self, leaves):
+        return jax.tree.unflatten(self.result_tree, leaves)
+
     def run(self, *args):
         return jax.core.eval_jaxpr(self.jaxpr, args[:self.closed_over],
                                    *args[self.closed_over:])
@@ -104,7 +116,7 @@ def _bind(call, plan_of):
         return tuple(residuals.plan.run_backward(residuals, cotangents))
 
     function.defvjp(forward, backward)
-    return jax.tree.unflatten(call.result_tree, function(*call.args))
+    return call.results(function(*call.args))
 
 
 def checkpoint(f=None, /, *, policy=None, offload_argnums=(),
@@ -186,7 +198,12 @@ def _where_offloaded(original):
             plan = Plan(call.run, call.args, call.groups, call.activations,
                         Site.numbered(label), settings)
             if not any(plan.offloaded):
-                return stock(*args, **kwargs)
+                # What was traced, and not f once more, of which a second
+                # trace need not be the same: Flax draws random keys by a
+                # count of them.
+                return call.results(original(
+                    call.run, prevent_cse=call.spread(prevent_cse),
+                    policy=policy, **others)(*call.args))
             if not isinstance(prevent_cse, bool):
                 raise NotImplementedError(
                     f"jax.checkpoint of {label} under actmem.jax.patch(): "

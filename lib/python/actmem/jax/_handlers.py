@@ -5,8 +5,9 @@ Mirrors lib/xla/actmem_xla.h. PLATFORMS is the one place that tells which of
 XLA's platforms have handlers.
 """
 import ctypes
+import errno
 import os
-from ctypes import POINTER, c_int, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_int, c_uint32, c_uint64, c_void_p
 
 import jax
 
@@ -19,13 +20,29 @@ PLATFORMS = {
 }
 
 
+class Options(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("grow_bytes", c_uint64),
+                ("limit_bytes", c_uint64), ("budget_bytes", c_uint64),
+                ("spill_limit_bytes", c_uint64),
+                ("spill_paths", POINTER(c_char_p)),
+                ("spill_path_count", c_uint32), ("reserved", c_uint32)]
+
+
+class Options(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("grow_bytes", c_uint64),
+                ("limit_bytes", c_uint64), ("budget_bytes", c_uint64),
+                ("spill_limit_bytes", c_uint64),
+                ("spill_paths", POINTER(c_char_p)),
+                ("spill_path_count", c_uint32), ("reserved", c_uint32)]
+
+
 class Stats(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t)] + [(name, c_uint64) for name in (
         "live_blocks", "live_bytes", "live_bytes_peak", "puts_total",
         "put_bytes_total", "takes_total", "take_bytes_total",
         "last_run_put_bytes", "last_run_take_bytes", "reclaimed_blocks_total",
         "reclaimed_bytes_total", "reset_blocks_total", "checksums_total",
-        "generations", "generations_max", "checksum")]
+        "generations", "generations_max", "checksum", "lost_blocks_total")]
 
 
 class DeviceStats(ctypes.Structure):
@@ -36,7 +53,7 @@ class DeviceStats(ctypes.Structure):
 
 def _declare(library):
     for name, result, arguments in (
-            ("actmem_xla_attach", c_int, [c_void_p, c_uint64, c_uint64]),
+            ("actmem_xla_attach", c_int, [c_void_p, POINTER(Options)]),
             ("actmem_xla_detach", None, [c_void_p]),
             ("actmem_xla_attached", c_void_p, []),
             ("actmem_xla_trim", c_int, []),
@@ -45,6 +62,8 @@ def _declare(library):
             ("actmem_xla_stats", c_int, [POINTER(Stats)]),
             ("actmem_xla_device_stats", c_int,
              [c_uint32, POINTER(DeviceStats)]),
+            ("actmem_xla_store_stats", c_int, [POINTER(_native.StoreStats)]),
+            ("actmem_xla_store_stats", c_int, [POINTER(_native.StoreStats)]),
             ("actmem_xla_reset", c_uint64, [])):
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
@@ -55,11 +74,21 @@ library = _declare(_native.load("libactmem_xla"))
 
 
 def _attach(memory):
-    status = library.actmem_xla_attach(memory.handle, memory.heap_grow,
-                                       memory.heap_limit)
+    options = _native.initialized(Options)
+    options.grow_bytes = memory.heap_grow
+    options.limit_bytes = memory.heap_limit
+    options.budget_bytes = memory.budget
+    options.spill_limit_bytes = memory.spill_limit
+    options.spill_paths = (c_char_p * len(memory.spill))(*memory.spill)
+    options.spill_path_count = len(memory.spill)
+    status = library.actmem_xla_attach(memory.handle, ctypes.byref(options))
+    if status == -errno.EBUSY:
+        raise actmem.Error(errno.EBUSY,
+                           "the handlers have taken memory already: call "
+                           "actmem.open() before the first use")
     if status:
-        raise actmem.Error(-status, "the handlers have taken memory already: "
-                                    "call actmem.open() before the first use")
+        raise actmem.Error(-status, f"{len(memory.spill)} directories to spill "
+                                    "to; there may be up to 64")
 
 
 def _detach(memory):
@@ -114,11 +143,26 @@ def stats():
     reclaimed_blocks_total, reclaimed_bytes_total
                                of abandoned forward passes
     reset_blocks_total         freed by reset()
+    lost_blocks_total          that could not be read back from their files
     checksums_total            blocks compared
     generations, generations_max
                                unfinished forward passes of calls, and how
                                many of each there may be
     devices                    the same by device, of this process's own
+    store                      where blocks are, and what it took to have them
+                               there in time:
+      budget_bytes, resident_bytes, spilled_bytes
+                               that memory may hold, that it holds, and that
+                               are in files alone
+      hits_total, late_total, misses_total
+                               takes that found their block in memory, that
+                               waited for its end of being read, and that
+                               nobody had foreseen
+      put_stall_ns_total, take_stall_ns_total
+                               what puts waited for room, takes for a block
+      spilled_bytes_total, filled_bytes_total
+                               written to files, and read from them
+                               (others: see struct actmem_store_stats)
     """
     value = _native.initialized(Stats)
     library.actmem_xla_stats(ctypes.byref(value))
@@ -129,6 +173,11 @@ def stats():
         device = _native.initialized(DeviceStats)
         library.actmem_xla_device_stats(index, ctypes.byref(device))
         result["devices"][index] = _native.as_dict(device)
+    store = _native.initialized(_native.StoreStats)
+    status = library.actmem_xla_store_stats(ctypes.byref(store))
+    if status:
+        raise actmem.Error(-status, _native.library.actmem_error().decode())
+    result["store"] = _native.as_dict(store)
     return result
 
 

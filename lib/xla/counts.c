@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * What was put and taken; see counts.h.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "counts.h"
+
+struct actmem_xla_stats counts = {
+	.generations_max = ACTMEM_XLA_GENERATIONS,
+};
+struct actmem_xla_device_stats device_counts[ACTMEM_XLA_DEVICES_MAX];
+
+static int64_t last_put_run = -1;
+static int64_t last_take_run = -1;
+
+static void raise_to(uint64_t *peak, uint64_t value)
+{
+	if (*peak < value)
+		*peak = value;
+}
+
+void counts_put(uint32_t device, uint64_t bytes, int64_t run)
+{
+	struct actmem_xla_device_stats *its = &device_counts[device];
+
+	counts.live_blocks++;
+	counts.live_bytes += bytes;
+	raise_to(&counts.live_bytes_peak, counts.live_bytes);
+	its->live_bytes += bytes;
+	raise_to(&its->live_bytes_peak, its->live_bytes);
+	counts.puts_total++;
+	counts.put_bytes_total += bytes;
+	its->put_bytes_total += bytes;
+	if (last_put_run != run) {
+		last_put_run = run;
+		counts.last_run_put_bytes = 0;
+	}
+	counts.last_run_put_bytes += bytes;
+}
+
+void counts_put_failed(uint32_t device, uint64_t bytes, int64_t run)
+{
+	counts.puts_total--;
+	counts.put_bytes_total -= bytes;
+	device_counts[device].put_bytes_total -= bytes;
+	if (last_put_run == run)
+		counts.last_run_put_bytes -= bytes;
+}
+
+void counts_end(uint32_t device, uint64_t bytes)
+{
+	counts.live_blocks--;
+	counts.live_bytes -= bytes;
+	device_counts[device].live_bytes -= bytes;
+}
+
+void counts_take(uint32_t device, uint64_t bytes, int64_t run)
+{
+	counts.takes_total++;
+	counts.take_bytes_total += bytes;
+	device_counts[device].take_bytes_total += bytes;
+	if (last_take_run != run) {
+		last_take_run = run;
+		counts.last_run_take_bytes = 0;
+	}
+	counts.last_run_take_bytes += bytes;
+}
+
+void counts_take_failed(uint32_t device, uint64_t bytes, int64_t run)
+{
+	counts.takes_total--;
+	counts.take_bytes_total -= bytes;
+	device_counts[device].take_bytes_total -= bytes;
+	if (last_take_run == run)
+		counts.last_run_take_bytes -= bytes;
+	counts.lost_blocks_total++;
+}
+
+int counts_copy(void *to, size_t to_size, const void *from, size_t size)
+{
+	if (to_size <= sizeof(size_t))
+		return -EINVAL;
+	if (to_size < size)
+		size = to_size;
+	memcpy((char *)to + sizeof(size_t), (const char *)from + sizeof(size_t),
+	       size - sizeof(size_t));
+	return 0;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What was put and taken, in all and by device. The lock of saved.c guards all of
+ * it.
+ */
+#ifndef ACTMEM_XLA_COUNTS_H
+#define ACTMEM_XLA_COUNTS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "actmem_xla.h"
+
+extern struct actmem_xla_stats counts;
+extern struct actmem_xla_device_stats device_counts[ACTMEM_XLA_DEVICES_MAX];
+
+/* A block is live from its put to its end. */
+void counts_put(uint32_t device, uint64_t bytes, int64_t run);
+void counts_put_failed(uint32_t device, uint64_t bytes, int64_t run);
+void counts_end(uint32_t device, uint64_t bytes);
+
+void counts_take(uint32_t device, uint64_t bytes, int64_t run);
+void counts_take_failed(uint32_t device, uint64_t bytes, int64_t run);
+
+/* Writes no more than the caller was compiled with; -EINVAL: @to_size was not set. */
+int counts_copy(void *to, size_t to_size, const void *from, size_t size);
+
+#endif /* ACTMEM_XLA_COUNTS_H */

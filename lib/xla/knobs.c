@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * How the store of blocks is to be; see knobs.h.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "knobs.h"
+
+/* "64M" and the like; false if the variable holds no such thing. */
+static int bytes_from_environment(const char *name, uint64_t *bytes)
+{
+	static const char suffixes[] = "KMGT";
+	const char *text = getenv(name), *suffix;
+	unsigned int shift = 0;
+	uint64_t value;
+	char *end;
+
+	if (!text || !*text)
+		return 1;
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	if (errno || end == text || !isdigit((unsigned char)*text))
+		return 0;
+	if (*end) {
+		suffix = strchr(suffixes, toupper((unsigned char)*end));
+		if (!suffix || end[1])
+			return 0;
+		shift = 10 * (unsigned int)(suffix - suffixes + 1);
+	}
+	if (value > UINT64_MAX >> shift)
+		return 0;
+	*bytes = value << shift;
+	return 1;
+}
+
+/* One more directory, of @length bytes. */
+static int add_directory(struct knobs *knobs, const char *path, size_t length)
+{
+	char *copy;
+
+	if (!length || knobs->spill_path_count == KNOBS_SPILL_MAX)
+		return -EINVAL;
+	copy = strndup(path, length);
+	if (!copy)
+		return -ENOMEM;
+	knobs->spill_paths[knobs->spill_path_count++] = copy;
+	return 0;
+}
+
+static void forget_directories(struct knobs *knobs)
+{
+	while (knobs->spill_path_count)
+		free(knobs->spill_paths[--knobs->spill_path_count]);
+}
+
+/* Separated as those of PATH are. */
+static int directories_from_environment(struct knobs *knobs)
+{
+	const char *at = getenv("ACTMEM_SPILL");
+	size_t length;
+	int ret = 0;
+
+	if (!at || !*at)
+		return 0;
+	for (; !ret; at += length + 1) {
+		length = strcspn(at, ":");
+		ret = add_directory(knobs, at, length);
+		if (!at[length])
+			break;
+	}
+	if (ret)
+		forget_directories(knobs);
+	return ret;
+}
+
+static int add_directories(struct knobs *knobs, const char *const *paths, uint32_t count)
+{
+	uint32_t i;
+	int ret = 0;
+
+	for (i = 0; !ret && i < count; i++)
+		ret = add_directory(knobs, paths[i], strlen(paths[i]));
+	if (ret)
+		forget_directories(knobs);
+	return ret;
+}
+
+int knobs_take(struct knobs *knobs, const struct actmem_xla_options *options)
+{
+	int ret;
+
+	knobs_forget(knobs);
+	if (options->size < sizeof(*options) || options->reserved)
+		return -EINVAL;
+	ret = add_directories(knobs, options->spill_paths, options->spill_path_count);
+	if (ret)
+		return ret;
+	knobs->grow_bytes = options->grow_bytes;
+	knobs->limit_bytes = options->limit_bytes;
+	knobs->budget_bytes = options->budget_bytes;
+	knobs->spill_limit_bytes = options->spill_limit_bytes;
+	return 0;
+}
+
+void knobs_forget(struct knobs *knobs)
+{
+	forget_directories(knobs);
+	memset(knobs, 0, sizeof(*knobs));
+}
+
+static int take_sizes(struct knobs *knobs, char *words, size_t words_size)
+{
+	const struct {
+		const char *name;
+		uint64_t *bytes;
+	} sizes[] = {
+		{ "ACTMEM_HEAP_GROW", &knobs->grow_bytes },
+		{ "ACTMEM_HEAP_LIMIT", &knobs->limit_bytes },
+		{ "ACTMEM_BUDGET", &knobs->budget_bytes },
+		{ "ACTMEM_SPILL_LIMIT", &knobs->spill_limit_bytes },
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		if (*sizes[i].bytes ||
+		    bytes_from_environment(sizes[i].name, sizes[i].bytes))
+			continue;
+		snprintf(words, words_size,
+			 "%s is '%s', which is no number of bytes (such as 268435456 or 256M)",
+			 sizes[i].name, getenv(sizes[i].name));
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int check_together(const struct knobs *knobs, char *words, size_t words_size)
+{
+	const char *why = NULL;
+
+	if (knobs->budget_bytes && knobs->limit_bytes)
+		why = "a budget (actmem run --budget, ACTMEM_BUDGET, or in Python actmem.open(budget=)) and a heap limit (--heap-limit, ACTMEM_HEAP_LIMIT, heap_limit=) are both set; the budget is a limit by itself: leave the other out";
+	else if (!knobs->budget_bytes && knobs->spill_path_count)
+		why = "there are directories to spill to (actmem run --spill, ACTMEM_SPILL, or in Python actmem.open(spill=)), but no budget beyond which to spill; set one by --budget, ACTMEM_BUDGET or budget=";
+	else if (knobs->spill_limit_bytes && !knobs->spill_path_count)
+		why = "there is a limit of what is spilled (actmem run --spill-limit, ACTMEM_SPILL_LIMIT, or in Python actmem.open(spill_limit=)), but no directory to spill to; name one by --spill, ACTMEM_SPILL or spill=";
+	if (!why)
+		return 0;
+	snprintf(words, words_size, "%s", why);
+	return -EINVAL;
+}
+
+static int take_directories(struct knobs *knobs, const struct knobs *given, char *words,
+			    size_t words_size)
+{
+	int ret;
+
+	if (given->spill_path_count)
+		ret = add_directories(knobs, (const char *const *)given->spill_paths,
+				      given->spill_path_count);
+	else
+		ret = directories_from_environment(knobs);
+	if (ret == -EINVAL)
+		snprintf(words, words_size,
+			 "ACTMEM_SPILL is '%s'; it may be 1 to %d directories with a ':' between them",
+			 getenv("ACTMEM_SPILL"), KNOBS_SPILL_MAX);
+	else if (ret)
+		snprintf(words, words_size, "no memory for bookkeeping");
+	return ret;
+}
+
+int knobs_complete(struct knobs *knobs, const struct knobs *given, char *words,
+		   size_t words_size)
+{
+	int ret;
+
+	knobs_forget(knobs);
+	knobs->grow_bytes = given->grow_bytes;
+	knobs->limit_bytes = given->limit_bytes;
+	knobs->budget_bytes = given->budget_bytes;
+	knobs->spill_limit_bytes = given->spill_limit_bytes;
+	ret = take_sizes(knobs, words, words_size);
+	if (!ret)
+		ret = take_directories(knobs, given, words, words_size);
+	if (!ret)
+		ret = check_together(knobs, words, words_size);
+	if (ret)
+		knobs_forget(knobs);
+	return ret;
+}
+
+const char *knobs_for(const struct knobs *knobs, const char *why)
+{
+	if (strstr(why, "ACTMEM_ALLOW"))
+		return ", or in Python actmem.open(allow=(\"thp\", \"4k\")) before the first use";
+	if (strstr(why, "spill_limit_bytes"))
+		return " (actmem run --spill-limit, ACTMEM_SPILL_LIMIT, or in Python actmem.open(spill_limit=))";
+	if (strstr(why, "budget") && knobs->limit_bytes)
+		return " (which is the heap limit: actmem run --heap-limit, ACTMEM_HEAP_LIMIT, or in Python actmem.open(heap_limit=))";
+	if (strstr(why, "budget"))
+		return " (actmem run --budget and --spill, ACTMEM_BUDGET and ACTMEM_SPILL, or in Python actmem.open(budget=, spill=))";
+	if (strstr(why, "ALLOW_BUFFERED") || strstr(why, "O_TMPFILE"))
+		return " (actmem run --spill, ACTMEM_SPILL, or in Python actmem.open(spill=))";
+	return "";
+}

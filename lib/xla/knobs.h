@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * How the store of blocks is to be: as the program said, else as the environment
+ * says.
+ */
+#ifndef ACTMEM_XLA_KNOBS_H
+#define ACTMEM_XLA_KNOBS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "actmem_xla.h"
+
+#define KNOBS_SPILL_MAX	64	/* directories */
+
+struct knobs {
+	uint64_t grow_bytes;
+	uint64_t limit_bytes;
+	uint64_t budget_bytes;
+	uint64_t spill_limit_bytes;
+	char *spill_paths[KNOBS_SPILL_MAX];
+	uint32_t spill_path_count;
+};
+
+/* Copies what the program says; -EINVAL, -ENOMEM with words. */
+int knobs_take(struct knobs *knobs, const struct actmem_xla_options *options);
+void knobs_forget(struct knobs *knobs);
+
+/*
+ * Fills what @given does not say from the environment, and sees that all of it can be
+ * meant together. -EINVAL, -ENOMEM: why in @words, and nothing in @knobs.
+ */
+int knobs_complete(struct knobs *knobs, const struct knobs *given, char *words,
+		   size_t words_size);
+
+/* The knobs that help where @why, the library's words, names an option of its own. */
+const char *knobs_for(const struct knobs *knobs, const char *why);
+
+#endif /* ACTMEM_XLA_KNOBS_H */

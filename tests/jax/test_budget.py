@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""A budget of memory, and what is over it in files."""
+import textwrap
+
+import budget_case
+import memory_cgroup
+from conftest import HERE
+from test_module import python
+
+# Elsewhere a booted kernel has one: budget_on_driver.py.
+if memory_cgroup.writable():
+    def test_a_training_within_a_cgroup(tmp_path):
+        """Small pages are charged to it, where those of hugetlb are not."""
+        cases = list(budget_case.compare(
+            str(tmp_path), run=("--backend", "memfd", "--pages", "4K",
+                                "--allow", "unlocked"),
+            mib=192, budget_mib=12, limit_mib=96))
+        assert [(name, seen) for good, name, seen in cases if not good] == []
+
+
+MEMORY = {"ACTMEM_BACKEND": "memfd", "ACTMEM_PAGES": "4K",
+          "ACTMEM_ALLOW": "unlocked"}
+
+# 12 layers of four values of 256 KiB: three times the budget.
+MODEL = """
+    import sys
+    sys.path.append(os.environ["TESTS"])
+    import numpy as np
+    from models import Count, POLICY, close, data, layer, scanned, unrolled
+    MIB = 1 << 20
+    VALUE, VALUES = 256 << 10, 48
+    weights, x = data(layers=12, batch=16, tokens=64, width=64)
+    def saving(f):
+        return actmem.jax.checkpoint(f, policy=POLICY, offload_argnums=0)
+    def forward_and_backward():
+        forward = jax.jit(lambda weights, x: jax.vjp(scanned(saving(layer)),
+                                                     weights, x))
+        return forward, jax.jit(lambda pullback: pullback(1.0))
+    def step(loss):
+        return jax.jit(jax.grad(loss))
+    def store():
+        return actmem.jax.stats()["store"]
+    def message(call, *arguments):
+        try:
+            jax.block_until_ready(call(*arguments))
+        except Exception as error:
+            return str(error)
+"""
+
+
+def trained(script, tmp_path, **environment):
+    return python(textwrap.dedent(MODEL) + textwrap.dedent(script),
+                  TESTS=HERE, SPILL=str(tmp_path), **MEMORY, **environment)
+
+
+def test_what_is_over_the_budget(tmp_path):
+    """Gradients, counts and ends, each of them as without a budget."""
+    seen = trained("""
+        actmem.open(budget=4 * MIB, spill=os.environ["SPILL"])
+        assert store()["budget_bytes"] == store()["puts_total"] == 0
+        stock = jax.checkpoint
+        seen = {}
+        for form in (scanned, unrolled):
+            wanted = step(form(jax.checkpoint(layer, policy=POLICY)))(weights, x)
+            count = Count()
+            run = step(form(saving(layer)))
+            results = [run(weights, x) for _ in range(3)]
+            for result in results[1:]:
+                jax.tree.map(np.testing.assert_array_equal, results[0], result)
+            close(results[0], wanted, 16)
+            assert count("puts_total") == count("takes_total") == 3 * VALUES
+        after = store()
+        seen["trained"] = after
+
+        actmem.jax.configure(checksum=True)
+        count = Count()
+        jax.tree.map(np.testing.assert_array_equal, results[0], run(weights, x))
+        seen["compared"] = count("checksums_total")
+        actmem.jax.configure(checksum=False)
+
+        forward, backward = forward_and_backward()
+        pullbacks = [forward(weights, x)[1] for _ in range(4)]
+        jax.block_until_ready(pullbacks)
+        seen["abandoned"] = [count("reclaimed_blocks_total"), store()["blocks"],
+                             store()["spilled_bytes"] > 0]
+        first, second = [backward(pullback) for pullback in pullbacks[:1:-1]]
+        jax.tree.map(np.testing.assert_array_equal, first, second)
+        seen["taken"] = store()["blocks"]
+
+        jax.block_until_ready(forward(weights, x)[1])
+        before = store()
+        seen["reset"] = [actmem.jax.reset(), store(), actmem.counters(),
+                         store()["puts_total"] - before["puts_total"]]
+
+        empty = jnp.zeros((16, 0, 64))
+        f = actmem.jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)), offload_argnums=0,
+                                  min_bytes=0)
+        count = Count()
+        jax.block_until_ready(step(lambda x: jnp.sum(f(x)))(empty))
+        seen["empty"] = [count("puts_total"),
+                         store()["puts_total"] - before["puts_total"]]
+        print(json.dumps(seen))
+    """, tmp_path)
+    after = seen["trained"]
+    assert after["budget_bytes"] == 4 << 20 >= after["memory_bytes_peak"]
+    assert after["puts_total"] == after["takes_total"] == 6 * 48
+    assert after["spilled_bytes_total"] >= 6 * (8 << 20)
+    assert after["hits_total"] + after["late_total"] + after["misses_total"] == \
+        after["takes_total"]
+    assert after["resident_bytes"] == after["spilled_bytes"] == after["blocks"] == 0
+    assert seen["compared"] == 48
+    assert seen["abandoned"] == [2 * 48, 2 * 48, True]
+    assert seen["taken"] == 0
+    freed, left, counters, more = seen["reset"]
+    assert freed == 48 and more == 0
+    for name in ("blocks", "resident_bytes", "spilled_bytes", "memory_bytes",
+                 "file_bytes"):
+        assert left[name] == 0, left
+    assert counters["regions"] == counters["blocks"] == counters["heaps"] == 0
+    assert seen["empty"] == [1, 0]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_errors_name_the_knob(tmp_path):
+    seen = trained("""
+        seen = {}
+        def attempt(name, run=step(scanned(saving(layer))), **variables):
+            os.environ.update(variables)
+            seen[name] = message(run, weights, x)
+            left = actmem.jax.stats()
+            seen[name + " left"] = [left["live_blocks"] - left["store"]["blocks"],
+                                    actmem.jax.reset() >= 0, store()["blocks"]]
+            for variable in variables:
+                del os.environ[variable]
+        spill = os.environ["SPILL"]
+        attempt("full", ACTMEM_BUDGET="4M")
+        attempt("limit", ACTMEM_BUDGET="4M", ACTMEM_SPILL=spill,
+                ACTMEM_SPILL_LIMIT="2M")
+        attempt("large", step(lambda w, x: jnp.sum(saving(jnp.sin)(
+            jnp.ones((1 << 21,)) * w["q"][0, 0, 0]))), ACTMEM_BUDGET="4M",
+            ACTMEM_SPILL=spill)
+        attempt("small", ACTMEM_BUDGET="4K", ACTMEM_SPILL=spill)
+        attempt("both", ACTMEM_BUDGET="4M", ACTMEM_HEAP_LIMIT="4M")
+        attempt("no budget", ACTMEM_SPILL=spill)
+        attempt("no directory", ACTMEM_BUDGET="4M", ACTMEM_SPILL_LIMIT="1M")
+        attempt("missing", ACTMEM_BUDGET="4M", ACTMEM_SPILL=spill + "/none")
+        attempt("not direct", ACTMEM_BUDGET="4M", ACTMEM_SPILL="/proc")
+        attempt("good", ACTMEM_BUDGET="4M", ACTMEM_SPILL=spill)
+        print(json.dumps(seen))
+    """, tmp_path)
+    for name, words in {
+            "full": ["RESOURCE_EXHAUSTED", "block of 262144 bytes at layer",
+                     "budget of 4.0 MiB is used up", "--budget and --spill",
+                     "open(budget=, spill=)"],
+            "limit": ["RESOURCE_EXHAUSTED", "spill_limit_bytes of 2.0 MiB",
+                      "--spill-limit, ACTMEM_SPILL_LIMIT", "open(spill_limit=)"],
+            "large": ["block of 8388608 bytes", "4.0 MiB", "ACTMEM_BUDGET"],
+            "small": ["INVALID_ARGUMENT", "at least two pages", "ACTMEM_BUDGET"],
+            "both": ["ACTMEM_BUDGET", "ACTMEM_HEAP_LIMIT", "leave the other out"],
+            "no budget": ["ACTMEM_SPILL", "no budget", "--budget"],
+            "no directory": ["ACTMEM_SPILL_LIMIT", "no directory", "--spill"],
+            "missing": [str(tmp_path / "none"), "No such file or directory"],
+            "not direct": ["'/proc'", "ACTMEM_SPILL, or in Python"]}.items():
+        for word in words:
+            assert word in seen[name], (name, word, seen[name])
+        assert seen[name + " left"] == [0, True, 0]
+    assert seen["good"] is None
+
+
+def test_a_file_that_fails(tmp_path):
+    """What cannot be read back is an error of the step, and lost; what comes
+    next works."""
+    error, again, lost, left, blocks = trained("""
+        actmem.open(budget=4 * MIB, spill=os.environ["SPILL"])
+        forward, backward = forward_and_backward()
+        pullback = jax.block_until_ready(forward(weights, x)[1])
+        files = [name for name in os.listdir("/proc/self/fd") if os.path.realpath(
+            f"/proc/self/fd/{name}").startswith(os.environ["SPILL"] + "/")]
+        assert files
+        for name in files:
+            os.truncate(f"/proc/self/fd/{name}", 0)
+        error = message(backward, pullback)
+        lost = actmem.jax.stats()["lost_blocks_total"]
+        actmem.jax.reset()
+        wanted = step(scanned(jax.checkpoint(layer, policy=POLICY)))(weights, x)
+        again = message(lambda: close(step(scanned(saving(layer)))(weights, x),
+                                      wanted, 16))
+        print(json.dumps([error, again, lost, actmem.jax.stats()["live_blocks"],
+                          store()["blocks"]]))
+    """, tmp_path)
+    for word in ("DATA_LOSS", "262144 bytes saved at layer", "cannot be read back",
+                 str(tmp_path)):
+        assert word in error, error
+    assert again is None and lost > 0 and left == blocks == 0

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* Makes the store that a program would have, and files in its directories. */
+#include <err.h>
+#include <linux/magic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/vfs.h>
+#include "../lib/actmem_store.h"
+#include "tool.h"
+#include "trial.h"
+
+#define DIRECTORIES_MAX	64
+/* That each directory must have room for. */
+#define TRIAL_BYTES	(2ULL << 20)
+
+struct wanted {
+	uint64_t budget_bytes;
+	bool is_limit;			/* what a budget without files refuses is over it */
+	uint64_t spill_limit_bytes;
+	char *text;			/* that the paths point into */
+	const char *paths[DIRECTORIES_MAX];
+	uint32_t count;
+};
+
+/* Separated as those of PATH are, and none empty. */
+static bool take_directories(struct wanted *wanted)
+{
+	const char *text = getenv("ACTMEM_SPILL");
+	char *rest, *path;
+
+	if (!text || !*text)
+		return true;
+	wanted->text = rest = strdup(text);
+	while ((path = strsep(&rest, ":"))) {
+		if (!*path || wanted->count == DIRECTORIES_MAX) {
+			warnx("ACTMEM_SPILL is '%s'; it may be 1 to %d directories with a ':' between them",
+			      text, DIRECTORIES_MAX);
+			return false;
+		}
+		wanted->paths[wanted->count++] = path;
+	}
+	return true;
+}
+
+static bool take_wanted(struct wanted *wanted, uint64_t limit_bytes)
+{
+	if (!take_size("ACTMEM_BUDGET", &wanted->budget_bytes) ||
+	    !take_size("ACTMEM_SPILL_LIMIT", &wanted->spill_limit_bytes) ||
+	    !take_directories(wanted))
+		return false;
+	if (wanted->budget_bytes && limit_bytes)
+		warnx("--budget (ACTMEM_BUDGET) and --heap-limit (ACTMEM_HEAP_LIMIT): the budget is a limit by itself; leave the other out");
+	else if (!wanted->budget_bytes && wanted->count)
+		warnx("--spill (ACTMEM_SPILL) without a budget beyond which to spill: set --budget (ACTMEM_BUDGET)");
+	else if (!wanted->count && wanted->spill_limit_bytes)
+		warnx("--spill-limit (ACTMEM_SPILL_LIMIT) without a directory to spill to: name one by --spill (ACTMEM_SPILL)");
+	else
+		return true;
+	return false;
+}
+
+/* Which knob the words of the library are about. */
+static const char *knob_for(const struct wanted *wanted, const char *why)
+{
+	if (strstr(why, "budget"))
+		return wanted->is_limit ? " (--heap-limit, ACTMEM_HEAP_LIMIT)" :
+		       " (--budget, ACTMEM_BUDGET)";
+	return strstr(why, "file system") ? " (--spill, ACTMEM_SPILL)" : "";
+}
+
+/* It would all be done in vain. */
+static void warn_of_memory(const struct wanted *wanted)
+{
+	struct statfs system;
+	uint32_t i;
+
+	for (i = 0; i < wanted->count; i++)
+		if (!statfs(wanted->paths[i], &system) && system.f_type == TMPFS_MAGIC)
+			warnx("'%s' is on tmpfs, which is memory itself: spilling there saves none",
+			      wanted->paths[i]);
+}
+
+static int make_store(struct actmem *am, const struct wanted *wanted, uint64_t grow_bytes,
+		      bool verbose)
+{
+	uint64_t limit = wanted->spill_limit_bytes, room = wanted->count * TRIAL_BYTES;
+	struct actmem_store_options options;
+	struct actmem_store *store;
+
+	ACTMEM_INIT(&options);
+	ACTMEM_INIT(&options.region);
+	options.budget_bytes = wanted->budget_bytes;
+	options.spill_paths = wanted->paths;
+	options.spill_path_count = wanted->count;
+	options.spill_limit_bytes = limit;
+	options.spill_bytes = limit && limit < room ? limit : room;
+	options.grow_bytes = grow_bytes;
+	if (actmem_store_create(am, &options, &store)) {
+		warnx("%s%s", actmem_error(), knob_for(wanted, actmem_error()));
+		return STATUS_FAILED;
+	}
+	warn_of_memory(wanted);
+	if (verbose && wanted->count)
+		warnx("%s", actmem_store_describe(store));
+	actmem_store_destroy(store);
+	return STATUS_OK;
+}
+
+int try_store(struct actmem *am, uint64_t grow_bytes, uint64_t limit_bytes, bool verbose)
+{
+	struct wanted wanted = { .count = 0 };
+	int status = STATUS_USAGE;
+
+	if (take_wanted(&wanted, limit_bytes)) {
+		wanted.is_limit = limit_bytes;
+		if (limit_bytes)
+			wanted.budget_bytes = limit_bytes;
+		status = make_store(am, &wanted, grow_bytes, verbose);
+	}
+	free(wanted.text);
+	return status;
+}
