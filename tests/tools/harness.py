@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Runs the command under test, and gives it a /dev to find or not to find."""
 import contextlib
+import glob
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 import tap
 
@@ -16,6 +18,7 @@ ISOLATED = "ACTMEM_TEST_ISOLATED" in os.environ
 
 # For root too: no capability survives an exec.
 NO_CAPABILITIES = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+SUBCOMMANDS = ("run", "list", "info", "bench", "replay")
 
 
 def clean_environment(**variables):
@@ -56,7 +59,7 @@ def expect(result, status, stdout=None, stderr=None):
         return
     line, *hint = result.stderr.splitlines()
     name = line.split(":")[0]
-    assert name in ("actmem", "actmem run", "actmem list", "actmem info"), told
+    assert name in ("actmem", *(f"actmem {n}" for n in SUBCOMMANDS)), told
     assert hint == ([f"Try '{name} --help'."] if status == 2 else []), told
     for word in [stderr] if isinstance(stderr, str) else stderr:
         assert word in line, told
@@ -123,3 +126,28 @@ def holder(name, *sizes, environment=None, program=HOLDER):
             yield process
         finally:
             process.kill()
+
+
+@contextlib.contextmanager
+def small_disk(size):
+    """A folder on a file system of that size."""
+    if not ISOLATED:
+        raise tap.Skip("needs a mount namespace of its own")
+    with tempfile.TemporaryDirectory() as folder:
+        mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder)
+        try:
+            yield folder
+        finally:
+            subprocess.run(["umount", folder], check=True)
+
+
+def spill_file(pid, folder):
+    """The descriptor of a file without a name there, once the process has one."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        for path in glob.glob(f"/proc/{pid}/fd/*"):
+            with contextlib.suppress(FileNotFoundError):
+                if os.readlink(path).startswith(os.path.realpath(folder) + "/"):
+                    return path
+        time.sleep(0.002)
+    raise AssertionError(f"process {pid} has made no file in {folder}")
