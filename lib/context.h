@@ -2,9 +2,9 @@
 /*
  * An open backend with its regions; what fork() does to them.
  *
- * Locks, outermost first: a heap's grow_lock or a region's pages_lock, a region's
- * lock, the handles lock, a heap's lock.
- * A queue's lock is held alone.
+ * Locks, outermost first: a store's chores, a heap's grow_lock, a store's lock; a
+ * region's pages_lock, a region's lock, the handles lock, a heap's lock.
+ * A queue's lock is held with a store's at most.
  */
 #ifndef LIB_CONTEXT_H
 #define LIB_CONTEXT_H

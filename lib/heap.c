@@ -316,7 +316,8 @@ static void count_given_alone(struct actmem_heap *heap, uint64_t bytes)
 	counter_subtract(&heap->am->counters->block_bytes, bytes);
 }
 
-int actmem_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address)
+static int alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, bool may_grow,
+		 void **address)
 {
 	uint64_t length = block_length(bytes);
 	struct block *block = NULL;
@@ -339,7 +340,8 @@ int actmem_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void 
 		block = cache_take(cache, length, align);
 	had = block;
 	if (!had) {
-		error = take_or_grow(heap, cache, length, align, &block);
+		error = may_grow ? take_or_grow(heap, cache, length, align, &block) :
+			take(heap, cache, length, align, &block);
 		if (error)
 			return error;
 	}
@@ -350,6 +352,16 @@ int actmem_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void 
 	else
 		count_taken_alone(heap, bytes);
 	return 0;
+}
+
+int actmem_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address)
+{
+	return alloc(heap, bytes, align, true, address);
+}
+
+int heap_take(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address)
+{
+	return alloc(heap, bytes, align, false, address);
 }
 
 /* The thread's cache would not have it. */

@@ -26,6 +26,7 @@ struct heap_region {
 struct range {
 	struct range *next;
 	struct heap_region its;
+	const char *address;
 	size_t chunks;
 	struct block *first[];		/* of each chunk */
 };
@@ -34,12 +35,15 @@ struct actmem_heap {
 	struct actmem_heap *next, *previous;	/* of the same am, under the handles lock */
 	struct actmem *am;
 	struct region_request request;	/* length: to grow by */
-	uint64_t limit;
+	/* Told before a region is closed, with no lock but perhaps grow_lock; NULL: nobody. */
+	void (*closing)(void *data, struct actmem_region *region);
+	void *closing_data;
 	uint64_t chunk_bytes;		/* under grow_lock */
 	uint64_t cache_bytes;		/* that a thread may keep; 0: all there is; under lock */
 	_Atomic uint64_t cache_limit;	/* that it may keep now */
 	pthread_mutex_t grow_lock;
 	pthread_mutex_t lock;		/* of all below; outside it: blocks_end() */
+	uint64_t limit;
 	struct blocks blocks;
 	struct range *ranges;
 	uint64_t regions;
@@ -55,6 +59,22 @@ struct actmem_heap {
  * grow_lock. 0 or -errno with words.
  */
 int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align);
+
+/* As actmem_alloc(), without making a region: -ENOSPC, without words. */
+int heap_take(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address);
+
+/* Whether the limit permits a region for @bytes, if need be in place of free ones. */
+bool heap_may_grow(struct actmem_heap *heap, uint64_t bytes);
+
+/* Has the heap grow beyond its limit, by a region for @bytes. */
+void heap_raise_limit(struct actmem_heap *heap, uint64_t bytes);
+
+/* Gives free regions back, and makes the limit @limit, or what is left; which it is now. */
+uint64_t heap_lower_limit(struct actmem_heap *heap, uint64_t limit);
+
+/* The region in which a live block lies, and where. */
+void heap_locate(struct actmem_heap *heap, const void *address, struct actmem_region **region,
+		 uint64_t *offset);
 
 /* @cache_bytes: see struct actmem_heap_tuning. */
 void heap_tune(struct actmem_heap *heap, uint64_t chunk_bytes, uint64_t cache_bytes);

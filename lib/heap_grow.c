@@ -60,21 +60,27 @@ static uint64_t best_length(uint64_t stride, uint64_t most, uint64_t at_most)
 	return best;
 }
 
+static uint64_t unit_of(const struct actmem_heap *heap)
+{
+	return heap->request.pages == ACTMEM_PAGES_1G ? GIANT_PAGE_BYTES : HUGE_PAGE_BYTES;
+}
+
 /* Of the next region, and what is left to the heap of its limit. */
 static int grown_length(struct actmem_heap *heap, uint64_t length, uint64_t align,
 			uint64_t *result, uint64_t *still_left)
 {
-	uint64_t unit = heap->request.pages == ACTMEM_PAGES_1G ? GIANT_PAGE_BYTES : HUGE_PAGE_BYTES;
-	uint64_t needed = round_up(length, unit), held, unused, left, most, grown;
+	uint64_t unit = unit_of(heap), needed = round_up(length, unit);
+	uint64_t limit, held, unused, left, most, grown;
 
 	pthread_mutex_lock(&heap->lock);
 	held = heap->region_bytes;
+	limit = heap->limit;
 	unused = held - heap->blocks.taken_bytes;
 	pthread_mutex_unlock(&heap->lock);
-	left = heap->limit > held ? heap->limit - held : 0;
+	left = limit > held ? limit - held : 0;
 	if (needed > left)
 		return fail(ENOMEM, "the heap may have %s, its regions have %s, and %s more are wanted; raise limit_bytes or free blocks",
-			    BYTES_TEXT(heap->limit), BYTES_TEXT(held), BYTES_TEXT(needed));
+			    BYTES_TEXT(limit), BYTES_TEXT(held), BYTES_TEXT(needed));
 	most = held / (unused > held / UNUSED_PART ? HELD_PART_MIXED : HELD_PART);
 	if (most < heap->request.length)
 		most = heap->request.length;
@@ -176,6 +182,7 @@ static int make_range(struct actmem_heap *heap, uint64_t length, uint64_t left)
 		goto close_region;
 	}
 	range->its = its;
+	range->address = address;
 	range->chunks = chunks;
 	if (add_range(heap, range, address, length))
 		return 0;
@@ -248,8 +255,62 @@ bool heap_shrink(struct actmem_heap *heap, bool named_too)
 
 	for (; range; range = next) {
 		next = range->next;
+		if (heap->closing)
+			heap->closing(heap->closing_data, range->its.region);
 		heap_region_close(heap, &range->its);
 		free(range);
 	}
 	return any;
+}
+
+bool heap_may_grow(struct actmem_heap *heap, uint64_t bytes)
+{
+	uint64_t needed = round_up(bytes, unit_of(heap)), held;
+	const struct range *range;
+	bool may;
+
+	pthread_mutex_lock(&heap->lock);
+	held = heap->region_bytes;
+	for (range = heap->ranges; range && held + needed > heap->limit; range = range->next)
+		if (!range->its.named && range_is_free(range))
+			held -= actmem_region_length(range->its.region);
+	may = held + needed <= heap->limit;
+	pthread_mutex_unlock(&heap->lock);
+	return may;
+}
+
+void heap_raise_limit(struct actmem_heap *heap, uint64_t bytes)
+{
+	uint64_t needed = round_up(bytes, unit_of(heap));
+
+	pthread_mutex_lock(&heap->lock);
+	if (heap->limit < heap->region_bytes + needed)
+		heap->limit = heap->region_bytes + needed;
+	pthread_mutex_unlock(&heap->lock);
+}
+
+uint64_t heap_lower_limit(struct actmem_heap *heap, uint64_t limit)
+{
+	heap_shrink(heap, false);
+	pthread_mutex_lock(&heap->lock);
+	if (limit < heap->region_bytes)
+		limit = heap->region_bytes;
+	heap->limit = limit;
+	pthread_mutex_unlock(&heap->lock);
+	return limit;
+}
+
+void heap_locate(struct actmem_heap *heap, const void *address, struct actmem_region **region,
+		 uint64_t *offset)
+{
+	const struct range *range;
+
+	pthread_mutex_lock(&heap->lock);
+	range = heap->ranges;
+	while ((uintptr_t)address - (uintptr_t)range->address >=
+	       actmem_region_length(range->its.region))
+		range = range->next;
+	*region = range->its.region;
+	*offset = (uintptr_t)address - (uintptr_t)range->address;
+	pthread_mutex_unlock(&heap->lock);
 }

@@ -193,7 +193,7 @@ int workers_provide(struct actmem_queue *queue);
 void workers_wake(struct actmem_queue *queue);
 
 /* A thread in which no signal is delivered. 0 or a positive errno. */
-int queue_thread(pthread_t *thread, void *(*body)(void *queue), struct actmem_queue *queue);
+int queue_thread(pthread_t *thread, void *(*body)(void *data), void *data);
 
 uint64_t queue_now(void);
 

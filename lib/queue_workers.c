@@ -99,14 +99,14 @@ static void *work(void *argument)
 	return NULL;
 }
 
-int queue_thread(pthread_t *thread, void *(*body)(void *queue), struct actmem_queue *queue)
+int queue_thread(pthread_t *thread, void *(*body)(void *data), void *data)
 {
 	sigset_t all, before;
 	int error;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(thread, NULL, body, queue);
+	error = pthread_create(thread, NULL, body, data);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!error)
 		pthread_setname_np(*thread, "actmem-queue");

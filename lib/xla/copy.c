@@ -121,26 +121,3 @@ XLA_FFI_Error *copy_start(XLA_FFI_CallFrame *frame, void *to, const void *from,
 	part_run(&split->parts[0]);
 	return NULL;
 }
-
-uint64_t copy_checksum(const void *from, uint64_t bytes)
-{
-	/* Four chains of an odd multiplier: each word's change changes the sum. */
-	static const uint64_t multiplier = UINT64_C(0x9E3779B97F4A7C15);
-	uint64_t chain[4] = { 1, 2, 3, 4 }, word;
-	const unsigned char *at = from;
-	unsigned int i;
-
-	for (; bytes >= sizeof(chain); bytes -= sizeof(chain)) {
-		for (i = 0; i < 4; i++) {
-			memcpy(&word, at + i * sizeof(word), sizeof(word));
-			chain[i] = (chain[i] ^ word) * multiplier;
-			chain[i] ^= chain[i] >> 29;
-		}
-		at += sizeof(chain);
-	}
-	for (; bytes; bytes--)
-		chain[0] = (chain[0] ^ *at++) * multiplier;
-	for (i = 1; i < 4; i++)
-		chain[0] = (chain[0] ^ chain[i]) * multiplier;
-	return chain[0];
-}

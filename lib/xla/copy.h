@@ -24,7 +24,4 @@ typedef XLA_FFI_Error *copy_done(const XLA_FFI_Api *api, void *data);
 XLA_FFI_Error *copy_start(XLA_FFI_CallFrame *frame, void *to, const void *from,
 			  uint64_t bytes, copy_done *done, void *data);
 
-/* Of memory that should be the same later; no defence against an attacker. */
-uint64_t copy_checksum(const void *from, uint64_t bytes);
-
 #endif /* ACTMEM_XLA_COPY_H */

@@ -16,6 +16,7 @@
 
 #include "actmem_xla.h"
 #include "saved.h"
+#include "checksum.h"
 #include "copy.h"
 #include "ffi.h"
 
@@ -74,7 +75,7 @@ XLA_FFI_Error *actmem_xla_put(XLA_FFI_CallFrame *frame)
 		return ffi_error(frame->api, ffi_code(ret), words);
 	memcpy(token->data, &block->token, sizeof(block->token));
 	if (saved_checksum()) {
-		block->checksum = copy_checksum(value->data, bytes);
+		block->checksum = checksum(value->data, bytes);
 		block->has_checksum = 1;
 	}
 	return copy_start(frame, block->data, value->data, bytes, put_done, block);
@@ -96,7 +97,7 @@ static XLA_FFI_Error *take_done(const XLA_FFI_Api *api, void *data)
 	XLA_FFI_Error *error = NULL;
 
 	if (block->has_checksum) {
-		if (copy_checksum(block->destination, block->bytes) !=
+		if (checksum(block->destination, block->bytes) !=
 		    block->checksum)
 			error = damaged(api, block);
 		saved_checksum_compared();

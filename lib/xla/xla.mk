@@ -6,6 +6,8 @@
 
 XLA_SOURCES := $(wildcard lib/xla/*.c)
 XLA_OBJECTS := $(XLA_SOURCES:%.c=$(B)/obj/%.o)
+# Of the library, which shows its own calls alone.
+XLA_SHARED_OBJECTS := $(B)/obj/lib/checksum.o
 XLA_INCLUDE = $(firstword $(shell \
 	ls -d $(VENV)/lib/python3*/site-packages/jaxlib/include 2>/dev/null))
 XLA_LIBRARY := $(B)/lib/libactmem_xla.so
@@ -21,9 +23,9 @@ $(XLA_OBJECTS): | $(VENV)/.ready
 $(XLA_OBJECTS): EXTRA_CFLAGS = -isystem $(XLA_INCLUDE)
 
 # nodelete: XLA keeps the handlers' addresses for as long as it runs.
-$(XLA_LIBRARY): $(XLA_OBJECTS) $(B)/lib/libactmem.so
+$(XLA_LIBRARY): $(XLA_OBJECTS) $(XLA_SHARED_OBJECTS) $(B)/lib/libactmem.so
 	@mkdir -p $(@D)
-	$(CC) -shared -pthread $(CFLAGS) $(LDFLAGS) $(XLA_OBJECTS) -o $@ \
+	$(CC) -shared -pthread $(CFLAGS) $(LDFLAGS) $(XLA_OBJECTS) $(XLA_SHARED_OBJECTS) -o $@ \
 		-L$(B)/lib -lactmem -Wl,-rpath,'$$ORIGIN' \
 		-Wl,-z,defs,-z,relro,-z,now,-z,nodelete
 

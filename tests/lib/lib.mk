@@ -19,10 +19,10 @@ CHECKS += lib-memfd
 check-lib-memfd: $(LIB_TEST_PROGRAMS)
 	@tests/lib/run $(LIB_TEST_PROGRAMS)
 
-# The heap with many threads, where ThreadSanitizer sees every access of the
+# The heap and the store with many threads, where ThreadSanitizer sees every access of the
 # library and the test. It does not know the fences of what reads other processes'
-# records, which no heap uses.
-LIB_THREADS := $(addprefix $(B)/tests/thread/,heap heap_threads)
+# records, which neither uses.
+LIB_THREADS := $(addprefix $(B)/tests/thread/,heap heap_threads store_threads)
 LIB_THREADS_OBJ := $(B)/obj/thread
 
 $(LIB_THREADS_OBJ)/%.o: %.c

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The store of libactmem: keyed blocks, as many in memory as a budget holds, the
+ * rest in spill files, and back in memory before they are wanted.
+ *
+ * A block is put (reserved, filled by the caller, committed), and taken later
+ * (held, read, released), once. What is over the budget is written to files,
+ * blocks that are wanted last first; what was written is read again ahead of the
+ * time that it is wanted.
+ *
+ * When that is, is learned: a key's name recurs in every step of a training, and
+ * a block of that name is expected to be wanted as many takes after its put as
+ * the last one of that name was. Until a name has been taken once, its blocks are
+ * expected in reverse order of their puts, as a backward pass wants them. A wrong
+ * guess costs time, and is corrected by the step in which it was made.
+ *
+ * Every call may be made by any thread at any time, but for destroy. A store has
+ * threads of its own, in which no signal is delivered.
+ */
+#ifndef ACTMEM_STORE_H
+#define ACTMEM_STORE_H
+
+#include "actmem_queue.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
+
+struct actmem_store;
+
+/*
+ * Two blocks in a store at the same time differ in one of the two. @name recurs:
+ * such as 64 * layer + tensor. @instance tells those of one name apart, such as
+ * micro-batches; else 0.
+ */
+struct actmem_key {
+	uint64_t name;
+	uint64_t instance;
+};
+
+/* Blocks are compared, when they are held, with what was committed. */
+#define ACTMEM_STORE_CHECKSUM		(1u << 0)
+/*
+ * A block that cannot be spilled, as the disk is full or fails, stays in memory,
+ * beyond the budget if it must. Without it the put that wants its room fails.
+ */
+#define ACTMEM_STORE_ALLOW_MEMORY	(1u << 1)
+/* See ACTMEM_FILE_ALLOW_BUFFERED. */
+#define ACTMEM_STORE_ALLOW_BUFFERED	(1u << 2)
+
+struct actmem_store_options {
+	size_t size;			/* set by ACTMEM_INIT */
+	uint64_t budget_bytes;		/* of memory, in whole pages; 0: no limit, nothing is spilled */
+	const char *const *spill_paths;	/* directories, on a disk each; the files are striped */
+	uint32_t spill_path_count;	/* 0: what is over the budget is refused */
+	uint32_t flags;			/* ACTMEM_STORE_* */
+	uint64_t spill_bytes;		/* to allocate on the disks at once; 0: as needed */
+	uint64_t spill_limit_bytes;	/* of the files; 0: none */
+	uint64_t window_bytes;		/* how far to read ahead; 0: as measured */
+	uint64_t grow_bytes;		/* see struct actmem_heap_options */
+	struct actmem_region_options region;	/* how to make them, as for a heap */
+	struct actmem_queue_options queue;	/* how to transfer; size 0: defaults */
+};
+
+/*
+ * Makes a store. @options NULL: defaults, which spill nothing.
+ *
+ * -EINVAL  a budget under two pages, spill paths without a budget, unknown flags,
+ *	a directory without direct I/O (see ALLOW_BUFFERED)
+ * else as actmem_heap_create(), actmem_queue_create(), actmem_file_open()
+ */
+int actmem_store_create(struct actmem *am, const struct actmem_store_options *options,
+			struct actmem_store **store);
+
+/*
+ * Drops all blocks and removes the files. -EBUSY while a block is reserved or
+ * held, or a thread waits in a call; nothing is ended then.
+ */
+int actmem_store_destroy(struct actmem_store *store);
+
+/* In words: engine, files, direct or buffered, and why. Valid until destroy. */
+const char *actmem_store_describe(const struct actmem_store *store);
+
+/*
+ * Memory for a block of @bytes, for the caller alone to fill, aligned to 4096.
+ * Where the budget is used up, waits until other blocks have been spilled.
+ *
+ * -EEXIST  the key is in the store
+ * -EINVAL  bytes is 0
+ * -ENOMEM  more than the budget holds, or, without spill paths, than is left of it;
+ *	or as actmem_alloc()
+ * -EDEADLK  all of it is reserved or held by this thread
+ * -ENOSPC, -EIO and others  room is needed, and a block could not be spilled:
+ *	actmem_error() names file, offset and block. That block stays as it is
+ */
+int actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
+			 void **memory);
+
+/* The block is filled, and the store's from now on. -ENOENT: not reserved. */
+int actmem_store_commit(struct actmem_store *store, struct actmem_key key);
+
+/*
+ * The memory of a committed block, for the caller to read until the release.
+ * Waits, if it is not there, until it has been read from its file. -EBUSY: held.
+ *
+ * -ENOENT  no such key, or not committed
+ * -EIO and others  it cannot be read: actmem_error() names file, offset and block.
+ *	The block stays, and can be tried again, or dropped
+ * -EBADMSG  it came back changed (CHECKSUM)
+ */
+int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const void **memory,
+		      uint64_t *bytes);
+
+/* Ends a hold, and the block. -ENOENT: not held. */
+int actmem_store_release(struct actmem_store *store, struct actmem_key key);
+
+/* Ends a hold, and keeps the block, for another take. -ENOENT: not held. */
+int actmem_store_put_back(struct actmem_store *store, struct actmem_key key);
+
+/*
+ * Ends a block that is not held: one that is reserved (by its filler), or one that
+ * nobody wants any more. It is not counted as taken. -ENOENT; -EBUSY: held.
+ */
+int actmem_store_drop(struct actmem_store *store, struct actmem_key key);
+
+/* Reserve, memcpy, commit; and hold, memcpy, release. -EINVAL: has other @bytes. */
+int actmem_store_put(struct actmem_store *store, struct actmem_key key, const void *data,
+		     uint64_t bytes);
+int actmem_store_take(struct actmem_store *store, struct actmem_key key, void *data,
+		      uint64_t bytes);
+
+/*
+ * The block is wanted soon: it is read ahead of all others, as soon as there is
+ * room. Returns at once. -ENOENT: no such key.
+ */
+int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key);
+
+struct actmem_store_stats {
+	size_t size;			/* set by ACTMEM_INIT */
+	uint64_t budget_bytes;
+	uint64_t blocks;		/* reserved, committed or held */
+	uint64_t block_bytes;
+	uint64_t block_bytes_peak;
+	uint64_t memory_bytes;		/* of regions */
+	uint64_t memory_bytes_peak;
+	uint64_t resident_bytes;	/* of blocks that are in memory */
+	uint64_t spilled_bytes;		/* of blocks that are in files alone */
+	uint64_t spilled_bytes_peak;
+	uint64_t file_bytes;		/* of the spill files */
+	uint64_t window_bytes;		/* read ahead now */
+	uint64_t write_bandwidth;	/* measured, bytes a second; 0: not yet */
+	uint64_t read_bandwidth;
+	uint64_t puts_total;
+	uint64_t takes_total;
+	uint64_t hits_total;		/* takes that found their block in memory */
+	uint64_t handed_over_total;	/* of them, while it was being spilled */
+	uint64_t late_total;		/* takes that had to wait while it was being read */
+	uint64_t misses_total;		/* takes that nobody had foreseen */
+	uint64_t put_stall_ns_total;	/* that puts waited for room */
+	uint64_t take_stall_ns_total;	/* that takes waited for their block */
+	uint64_t spilled_bytes_total;	/* written */
+	uint64_t filled_bytes_total;	/* read */
+	uint64_t wasted_bytes_total;	/* read ahead, and given up before they were wanted */
+	uint64_t failed_spills_total;
+	uint64_t failed_fills_total;
+	uint64_t beyond_budget_bytes;	/* in memory by ALLOW_MEMORY */
+	uint64_t checksums_total;
+};
+
+int actmem_store_stats(struct actmem_store *store, struct actmem_store_stats *stats);
+
+enum actmem_store_event_kind {
+	ACTMEM_STORE_SPILL_BEGIN,
+	ACTMEM_STORE_SPILL_END,
+	ACTMEM_STORE_FILL_BEGIN,
+	ACTMEM_STORE_FILL_END,
+	ACTMEM_STORE_STALL_BEGIN,	/* a put or a take begins to wait */
+	ACTMEM_STORE_STALL_END,
+};
+
+struct actmem_store_event {
+	enum actmem_store_event_kind kind;
+	int32_t result;			/* of an end: 0 or a negative errno */
+	struct actmem_key key;
+	uint64_t bytes;
+	uint64_t time_ns;		/* of CLOCK_MONOTONIC */
+	uint64_t resident_bytes;	/* as in the statistics, then */
+	uint64_t spilled_bytes;
+};
+
+/*
+ * Has @observe called at each event, under the store's lock: it must be short and
+ * make no call of the store. NULL: no more. When this returns, the one before is
+ * not called any more.
+ */
+void actmem_store_observe(struct actmem_store *store,
+			  void (*observe)(const struct actmem_store_event *event, void *data),
+			  void *data);
+
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* ACTMEM_STORE_H */

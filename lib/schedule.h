@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * When a block is wanted, learned from when those of its name were; how much of
+ * all there will be; and how far to read ahead. It takes no lock and does no I/O.
+ *
+ * Time is counted in takes. A name's block was wanted so many takes after its put,
+ * and the next one of that name is expected to be. A block that is kept for another
+ * take is put anew, for its second turn.
+ */
+#ifndef LIB_SCHEDULE_H
+#define LIB_SCHEDULE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "links.h"
+#include "order.h"
+
+#define SCHEDULE_NAMES_MAX	65536
+#define SCHEDULE_ROUNDS		4
+
+/* Of a name that was never taken: after all that are known, the last put first. */
+#define WANTED_UNKNOWN		UINT64_MAX
+
+struct schedule_name;
+
+struct schedule {
+	uint64_t clock;			/* takes */
+	uint64_t puts;
+	uint64_t urgent;
+	uint64_t takes_since_put;
+	struct schedule_name **buckets;
+	size_t bucket_count, name_count;
+	struct link names;		/* the one that was not seen for longest is first */
+	/* Bytes of all blocks: they rise to a peak and fall again, in each round. */
+	uint64_t peaks[SCHEDULE_ROUNDS];	/* of the last rounds */
+	uint64_t high, low;		/* since the round began; since it began to fall */
+	bool is_falling;
+};
+
+void schedule_init(struct schedule *schedule);
+void schedule_destroy(struct schedule *schedule);
+
+/* When a block of @name that is put now, for its @turn (0, 1, ...), is wanted. */
+struct want schedule_put(struct schedule *schedule, uint64_t name, unsigned int turn);
+
+/* A block of @name that was put at @put_clock is taken now, for its @turn. */
+void schedule_take(struct schedule *schedule, uint64_t name, unsigned int turn,
+		   uint64_t put_clock);
+
+/* Before all others, but for those that were so before. */
+struct want schedule_urgent(struct schedule *schedule);
+
+/* All blocks have so many bytes now. */
+void schedule_live(struct schedule *schedule, uint64_t bytes);
+
+/* The highest peak of the last rounds; 0: there was none. */
+uint64_t schedule_peak(const struct schedule *schedule);
+
+/* Whether the bytes of this round may still rise. */
+bool schedule_is_rising(const struct schedule *schedule, uint64_t bytes);
+
+/* What a device does in a time, measured while it does something. */
+struct bandwidth {
+	uint64_t bytes_per_second;	/* 0: not yet */
+	uint64_t bytes;			/* since */
+	uint64_t since;			/* ns; of what is under way */
+	uint64_t under_way;
+};
+
+void bandwidth_begin(struct bandwidth *bandwidth, uint64_t bytes, uint64_t now);
+/* @well: the bytes have been transferred. */
+void bandwidth_end(struct bandwidth *bandwidth, uint64_t bytes, bool well, uint64_t now);
+
+/* The pause between takes, and how long their blocks are. */
+struct pace {
+	uint64_t last;			/* ns; 0: none yet */
+	uint64_t pause;			/* the longest of the last ones, in ns */
+	uint64_t length;		/* of a block, in the mean */
+	uint64_t longest;		/* of the blocks that there were */
+};
+
+void pace_take(struct pace *pace, uint64_t length, uint64_t now);
+void pace_put(struct pace *pace, uint64_t length);
+
+/*
+ * Bytes to read ahead: what the device reads in a pause, so that it need not pause
+ * too; at least two blocks, and what keeps it busy; at most half of the budget.
+ */
+uint64_t pace_window(const struct pace *pace, const struct bandwidth *read, uint64_t busy_bytes,
+		     uint64_t budget);
+
+#endif /* LIB_SCHEDULE_H */

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Room in spill files. Which parts of them are taken is kept as for memory: each
+ * set has a range of addresses that nobody touches.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "error.h"
+#include "spillfile.h"
+
+#define STEP_LEAST	(64ULL << 20)
+#define STEP_MOST	(1ULL << 30)
+/* A large spill grows by this part of it: a queue has so many files and no more. */
+#define STEP_PART	4
+/* Longer than a set can be. */
+#define ADDRESS_BITS	48
+
+static uint64_t round_to(uint64_t bytes, uint64_t unit)
+{
+	return (bytes + unit - 1) / unit * unit;
+}
+
+static char *address_of(unsigned int set, uint64_t offset)
+{
+	return (char *)(((uint64_t)set + 1) << ADDRESS_BITS | offset);
+}
+
+static int open_set(const struct spillfile *spillfile, uint64_t length, struct actmem_file **file)
+{
+	struct actmem_file_options options = spillfile->options;
+
+	options.length = length;
+	return actmem_file_open(spillfile->queue, &options, file);
+}
+
+int spillfile_add(struct spillfile *spillfile, struct actmem_file *file, uint64_t length)
+{
+	char *address = address_of(spillfile->set_count, 0);
+
+	if (spillfile->set_count == SPILL_SETS_MAX)
+		return fail(EMFILE, "there are %u sets of spill files, and no more can be",
+			    SPILL_SETS_MAX);
+	if (!blocks_add_range(&spillfile->blocks, address, length))
+		return fail(ENOMEM, "no memory for the bookkeeping of spill files");
+	spillfile->sets[spillfile->set_count++] = file;
+	spillfile->bytes += length;
+	return 0;
+}
+
+int spillfile_init(struct spillfile *spillfile, struct actmem_queue *queue,
+		   const struct actmem_file_options *options, uint64_t limit)
+{
+	struct actmem_file *file;
+	uint64_t length;
+	int error;
+
+	*spillfile = (struct spillfile){ .queue = queue, .options = *options, .limit = limit };
+	if (limit && options->length > limit)
+		return fail(EINVAL, "spill_bytes is %llu, and spill_limit_bytes %llu",
+			    (unsigned long long)options->length, (unsigned long long)limit);
+	if (blocks_init(&spillfile->blocks))
+		return fail(ENOMEM, "no memory for the bookkeeping of spill files");
+	ACTMEM_INIT(&spillfile->info);
+	error = open_set(spillfile, options->length, &file);
+	if (error)
+		goto destroy_blocks;
+	error = actmem_file_info(file, &spillfile->info);
+	length = options->length / spillfile->info.alignment * spillfile->info.alignment;
+	length = length / BLOCK_UNIT * BLOCK_UNIT;
+	if (!error && length)
+		error = spillfile_add(spillfile, file, length);
+	if (error || !length)
+		actmem_file_close(file);
+	if (!error)
+		return 0;
+destroy_blocks:
+	blocks_destroy(&spillfile->blocks);
+	return error;
+}
+
+void spillfile_destroy(struct spillfile *spillfile)
+{
+	unsigned int i;
+
+	for (i = 0; i < spillfile->set_count; i++)
+		actmem_file_close(spillfile->sets[i]);
+	blocks_destroy(&spillfile->blocks);
+}
+
+int spillfile_take(struct spillfile *spillfile, uint64_t length, struct spill_room *room)
+{
+	uint64_t align = spillfile->info.alignment > BLOCK_UNIT ? spillfile->info.alignment :
+			 BLOCK_UNIT;
+	uint64_t address;
+	int error = blocks_take(&spillfile->blocks, length, align, &room->block);
+
+	if (error) {
+		room->block = NULL;
+		return error;
+	}
+	address = (uint64_t)(uintptr_t)room->block->address;
+	room->file = spillfile->sets[(address >> ADDRESS_BITS) - 1];
+	room->offset = address & ((1ULL << ADDRESS_BITS) - 1);
+	return 0;
+}
+
+void spillfile_give(struct spillfile *spillfile, struct spill_room *room)
+{
+	if (room->block)
+		blocks_give(&spillfile->blocks, room->block);
+	room->block = NULL;
+}
+
+/* As much again as there is, within bounds. */
+static uint64_t step(const struct spillfile *spillfile, uint64_t least)
+{
+	uint64_t length = spillfile->bytes, most = spillfile->bytes / STEP_PART;
+
+	if (most < STEP_MOST)
+		most = STEP_MOST;
+	if (length > most)
+		length = most;
+	if (length < STEP_LEAST)
+		length = STEP_LEAST;
+	return length > least ? length : least;
+}
+
+int spillfile_open(const struct spillfile *spillfile, uint64_t length, struct actmem_file **file,
+		   uint64_t *got)
+{
+	uint64_t unit = spillfile->info.alignment > BLOCK_UNIT ? spillfile->info.alignment :
+			BLOCK_UNIT;
+	uint64_t least = round_to(length, unit), want = round_to(step(spillfile, least), unit);
+	uint64_t left = spillfile->limit ? spillfile->limit - spillfile->bytes : UINT64_MAX;
+	int error;
+
+	if (least > left)
+		return fail(ENOSPC, "the spill files have %s, and %s more are wanted, over spill_limit_bytes of %s; raise that or free blocks",
+			    BYTES_TEXT(spillfile->bytes), BYTES_TEXT(least),
+			    BYTES_TEXT(spillfile->limit));
+	if (want > left)
+		want = left / unit * unit;
+	for (;;) {
+		error = open_set(spillfile, want, file);
+		if ((error != -ENOSPC && error != -EFBIG) || want == least)
+			break;
+		want = round_to(want / 2, unit);
+		if (want < least)
+			want = least;
+	}
+	*got = want;
+	return error;
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The inside of a store: store.c makes and ends it, store_calls.c has what callers
+ * do with blocks, store_move.c spills and fills them, store_room.c finds memory for
+ * them, store_blocks.c keeps them.
+ *
+ * A block is in memory, in a file, or both; a copy in a file is kept until the
+ * block ends. All of it is under the store's lock, except that nothing long is done
+ * with it: who makes regions, attaches them or opens files gives it back meanwhile.
+ * What transfers have come to is taken by a thread of the store, which does what
+ * follows from it; else whoever changes something does.
+ *
+ * Locks: chores, then the store's, then all others of the library. A heap's
+ * grow_lock is never taken with the store's lock held.
+ */
+#ifndef LIB_STORE_H
+#define LIB_STORE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "actmem_store.h"
+#include "context.h"
+#include "heap.h"
+#include "links.h"
+#include "schedule.h"
+#include "spillfile.h"
+
+#define STORE_WORDS	1024
+
+/* Who has the block. */
+enum store_user {
+	USER_NONE,
+	USER_WAITS,			/* reserves it, and has no memory yet */
+	USER_FILLS,
+	USER_CLAIMS,			/* is about to hold it */
+	USER_HOLDS,
+};
+
+enum store_transfer {
+	TRANSFER_NONE,
+	TRANSFER_SPILL,
+	TRANSFER_FILL,
+};
+
+/* In which of the sums a block counts. */
+enum store_sum {
+	SUM_LIVE,
+	SUM_RESIDENT,			/* in memory */
+	SUM_FILED,			/* in a file alone */
+	SUM_AWAY,			/* in a file, or on the way to it */
+	SUM_AHEAD,			/* read ahead, or being so, and not taken since */
+	SUM_SPILLING,
+	SUM_FILLING,
+	SUMS,
+};
+
+struct sum {
+	uint64_t blocks;
+	uint64_t bytes;			/* as asked for */
+	uint64_t length;		/* padded */
+};
+
+struct store_region {
+	struct link link;
+	struct actmem_region *region;	/* attached to the queue */
+};
+
+/* A thread that waits: for memory, in turn, and for its block. */
+struct waiter {
+	struct link link;
+	pthread_cond_t wake;
+	bool is_stalled;
+	uint64_t since;			/* ns, if it is */
+	int spill_error;		/* of a spill that failed while it was the first; 0: none */
+	int fill_error;
+	char words[STORE_WORDS];
+};
+
+struct store_block {
+	struct place place;
+	struct order *order;		/* in which it is; NULL: none */
+	struct store_block *chain;	/* in the table */
+	struct link ended;		/* those that are not in it any more */
+	struct actmem_key key;
+	uint64_t bytes, length;
+	void *memory;			/* NULL: none */
+	struct actmem_region *region;	/* in which that is */
+	uint64_t offset;
+	struct spill_room room;
+	bool is_filed;			/* the file has all of it */
+	bool is_ended;			/* it goes when its transfer has come back */
+	bool is_ahead;
+	bool is_unreadable;		/* it is not read ahead again */
+	enum store_user user;
+	pthread_t thread;		/* of the user */
+	enum store_transfer transfer;
+	bool is_submitted;		/* the transfer; else it is prepared */
+	uint64_t request;
+	struct waiter *waiter;		/* of who claims it */
+	uint64_t put_clock;
+	unsigned int turn;		/* takes of it that there were */
+	uint64_t checksum;
+	unsigned int counted;		/* bits: the sums */
+};
+
+struct actmem_store {
+	struct actmem *am;
+	struct actmem_heap *heap;
+	struct actmem_queue *queue;	/* NULL: nothing is spilled */
+	uint64_t budget;		/* in whole pages; 0: no limit */
+	uint64_t unit;			/* lengths of blocks are multiples of it */
+	uint64_t memory_align;
+	uint64_t busy_bytes;		/* of transfers that keep the disks busy */
+	uint64_t fixed_window;		/* 0: as measured */
+	uint32_t flags;
+	char **paths;
+	uint32_t path_count;
+	struct spillfile files;
+	pthread_t thread;
+	pthread_mutex_t chores;		/* one file is opened at a time, one region attached */
+	pthread_mutex_t lock;
+	pthread_cond_t work;		/* there are transfers, or the end */
+	bool is_ending;
+	struct schedule schedule;
+	struct bandwidth write, read;
+	struct pace pace;
+	struct store_block **buckets;
+	size_t bucket_count;
+	struct link ended;
+	struct order dirty, clean, filed;
+	struct sum sums[SUMS];
+	bool is_beyond;			/* the heap may have more than the budget */
+	struct link regions;
+	struct link waiters;
+	unsigned int waiting;		/* threads in calls */
+	unsigned int under_way;		/* transfers that were submitted */
+	unsigned int prepared;		/* those that are about to be */
+	bool spills_fail;		/* the last one did: no more until room is needed */
+	struct actmem_store_stats stats;	/* what only rises, and peaks */
+	void (*observe)(const struct actmem_store_event *event, void *data);
+	void *observe_data;
+	_Atomic(const char *) description;
+	char words[STORE_WORDS];
+	char plain_words[2 * STORE_WORDS];	/* without registered buffers; "": not so */
+};
+
+/* "block 17" or "block 17.2". */
+#define KEY_WORDS	48
+#define KEY_TEXT(key)	store_key_text((char[KEY_WORDS]){0}, (key))
+const char *store_key_text(char text[KEY_WORDS], struct actmem_key key);
+
+/* The region's memory is not registered, for these reasons. Without the lock. */
+void store_describe_plain(struct actmem_store *store, const char *why);
+
+/* Detaches a region that the heap is about to close. Without the lock. */
+void store_region_closes(void *store, struct actmem_region *region);
+
+int store_check(const struct actmem_store *store, const char *call);
+void store_tell(struct actmem_store *store, enum actmem_store_event_kind kind,
+		const struct store_block *block, int result);
+
+/* What follows is called with the store's lock held. */
+
+/* store_blocks.c: what there is. */
+
+struct store_block *store_find(struct actmem_store *store, struct actmem_key key);
+
+/* NULL with words: no memory. */
+struct store_block *store_add(struct actmem_store *store, struct actmem_key key, uint64_t bytes);
+
+/* Puts the block where it belongs after a change, and counts it so. */
+void store_settle(struct actmem_store *store, struct store_block *block);
+
+/* Ends a block that nobody uses; now, or when its transfer has come back. */
+void store_end(struct actmem_store *store, struct store_block *block);
+
+/* Gives its memory back. */
+void store_forget_memory(struct actmem_store *store, struct store_block *block);
+void store_take_memory(struct actmem_store *store, struct store_block *block, void *memory);
+
+/* Nothing, or in a debug build the end of the program if a sum is wrong. */
+void store_check_sums(struct actmem_store *store);
+
+/* store_move.c: what goes where, and how it came back. */
+
+/*
+ * Spills a block of store->dirty, or begins to. False: it failed, and the first
+ * waiter has been told. The lock may have been given back meanwhile.
+ */
+bool store_spill(struct actmem_store *store, struct store_block *block);
+
+/*
+ * Fills a block of which nothing is in memory, or begins to. If it fails, whoever
+ * claims it is told. As above, the lock may have been given back.
+ */
+void store_fill(struct actmem_store *store, struct store_block *block, void *memory);
+
+/* Drops the memory of the last wanted block that is in a file too, if it is later. */
+bool store_drop_clean(struct actmem_store *store, const struct store_block *later_than);
+
+/* Spills ahead and reads ahead as far as is good now, and has the first waiter look. */
+void store_advance(struct actmem_store *store);
+
+uint64_t store_window(const struct actmem_store *store);
+
+/* The thread that takes completions. */
+void *store_thread(void *store);
+
+/* store_room.c: memory for one that waits for it. */
+
+void waiter_init(struct waiter *waiter);
+void waiter_destroy(struct waiter *waiter);
+
+/* Memory for the block, when it is the waiter's turn. 0 or -errno with words. */
+int store_room(struct actmem_store *store, struct waiter *waiter, struct store_block *block,
+	       void **memory);
+
+/* Sleeps until somebody wakes the waiter; what it was in all. */
+void store_sleep(struct actmem_store *store, struct waiter *waiter, struct store_block *block);
+void store_end_stall(struct actmem_store *store, struct waiter *waiter,
+		     struct store_block *block, bool is_put);
+
+/* Something has changed for the first that waits for memory. */
+void store_kick(struct actmem_store *store);
+
+#endif /* LIB_STORE_H */

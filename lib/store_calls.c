@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What callers do with the blocks of a store: put, take, and what these are made of.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "checksum.h"
+#include "error.h"
+#include "queue.h"
+#include "store.h"
+
+static int fail_no_block(struct actmem_key key, const char *why)
+{
+	return fail(ENOENT, "%s %s", KEY_TEXT(key), why);
+}
+
+static int check_bytes(const struct actmem_store *store, struct actmem_key key, uint64_t bytes)
+{
+	if (!bytes)
+		return fail(EINVAL, "%s: 0 bytes", KEY_TEXT(key));
+	if (bytes > BLOCK_BYTES_MAX)
+		return fail(EINVAL, "%s: %llu bytes; a block has %llu at most", KEY_TEXT(key),
+			    (unsigned long long)bytes, (unsigned long long)BLOCK_BYTES_MAX);
+	if (store->budget && round_up(bytes, store->unit) > store->budget)
+		return fail(ENOMEM, "%s has %s, and budget_bytes is %s; raise it",
+			    KEY_TEXT(key), BYTES_TEXT(bytes), BYTES_TEXT(store->budget));
+	return 0;
+}
+
+int actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
+			 void **memory)
+{
+	struct store_block *block;
+	struct waiter waiter;
+	void *room;
+	int error = store_check(store, "actmem_store_reserve");
+
+	if (error)
+		return error;
+	if (!memory)
+		return fail(EINVAL, "actmem_store_reserve: nowhere to put the memory's address");
+	error = check_bytes(store, key, bytes);
+	if (error)
+		return error;
+	waiter_init(&waiter);
+	pthread_mutex_lock(&store->lock);
+	if (store_find(store, key)) {
+		error = fail(EEXIST, "%s is in the store", KEY_TEXT(key));
+		goto unlock;
+	}
+	block = store_add(store, key, bytes);
+	if (!block) {
+		error = -ENOMEM;
+		goto unlock;
+	}
+	store->waiting++;
+	error = store_room(store, &waiter, block, &room);
+	store->waiting--;
+	store_end_stall(store, &waiter, block, true);
+	if (error) {
+		store_end(store, block);
+	} else {
+		store_take_memory(store, block, room);
+		block->user = USER_FILLS;
+		store_settle(store, block);
+		pace_put(&store->pace, block->length);
+		*memory = room;
+	}
+unlock:
+	pthread_mutex_unlock(&store->lock);
+	waiter_destroy(&waiter);
+	return error;
+}
+
+/* A block that this user has; NULL with words. */
+static struct store_block *find_used(struct actmem_store *store, struct actmem_key key,
+				     enum store_user user)
+{
+	struct store_block *block = store_find(store, key);
+
+	if (block && block->user == user)
+		return block;
+	fail_no_block(key, !block ? "is not in the store" :
+		      user == USER_FILLS ? "is not reserved" : "is not held");
+	return NULL;
+}
+
+static void want(struct actmem_store *store, struct store_block *block)
+{
+	block->put_clock = store->schedule.clock;
+	block->place.want = schedule_put(&store->schedule, block->key.name, block->turn);
+	block->user = USER_NONE;
+	store_settle(store, block);
+}
+
+int actmem_store_commit(struct actmem_store *store, struct actmem_key key)
+{
+	struct store_block *block;
+	int error = store_check(store, "actmem_store_commit");
+
+	if (error)
+		return error;
+	pthread_mutex_lock(&store->lock);
+	block = find_used(store, key, USER_FILLS);
+	if (!block) {
+		error = -ENOENT;
+		goto unlock;
+	}
+	if (store->flags & ACTMEM_STORE_CHECKSUM) {
+		pthread_mutex_unlock(&store->lock);
+		block->checksum = checksum(block->memory, block->bytes);
+		pthread_mutex_lock(&store->lock);
+	}
+	store->stats.puts_total++;
+	want(store, block);
+	store_advance(store);
+unlock:
+	pthread_mutex_unlock(&store->lock);
+	return error;
+}
+
+static int find_to_hold(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
+			struct store_block **result)
+{
+	struct store_block *block = store_find(store, key);
+
+	if (!block)
+		return fail_no_block(key, "is not in the store");
+	if (block->user == USER_WAITS || block->user == USER_FILLS)
+		return fail_no_block(key, "is reserved, and not committed");
+	if (block->user)
+		return fail(EBUSY, "%s is held", KEY_TEXT(key));
+	if (bytes && bytes != block->bytes)
+		return fail(EINVAL, "%s has %llu bytes, not %llu", KEY_TEXT(key),
+			    (unsigned long long)block->bytes, (unsigned long long)bytes);
+	*result = block;
+	return 0;
+}
+
+/* Until it is in memory: reads it, or waits for who does. */
+static int await(struct actmem_store *store, struct store_block *block)
+{
+	struct waiter waiter;
+	void *memory;
+	int error = 0;
+
+	waiter_init(&waiter);
+	block->waiter = &waiter;
+	store->waiting++;
+	if (!block->transfer) {
+		error = store_room(store, &waiter, block, &memory);
+		if (!error)
+			store_fill(store, block, memory);
+	}
+	while (!error && block->transfer == TRANSFER_FILL)
+		store_sleep(store, &waiter, block);
+	if (!error && waiter.fill_error)
+		error = fail(-waiter.fill_error, "%s", waiter.words);
+	store->waiting--;
+	block->waiter = NULL;
+	store_end_stall(store, &waiter, block, false);
+	waiter_destroy(&waiter);
+	return error;
+}
+
+/* The block is this thread's meanwhile. */
+static int verify(struct actmem_store *store, const struct store_block *block)
+{
+	bool is_same;
+
+	if (!(store->flags & ACTMEM_STORE_CHECKSUM))
+		return 0;
+	store->stats.checksums_total++;
+	pthread_mutex_unlock(&store->lock);
+	is_same = checksum(block->memory, block->bytes) == block->checksum;
+	pthread_mutex_lock(&store->lock);
+	return is_same ? 0 :
+	       fail(EBADMSG, "%s of %s is not what was committed: its checksum differs",
+		    KEY_TEXT(block->key), BYTES_TEXT(block->bytes));
+}
+
+static void taken(struct actmem_store *store, struct store_block *block)
+{
+	block->user = USER_HOLDS;
+	block->is_ahead = false;
+	store_settle(store, block);
+	store->stats.takes_total++;
+	schedule_take(&store->schedule, block->key.name, block->turn++, block->put_clock);
+	pace_take(&store->pace, block->length, queue_now());
+}
+
+/* Under the lock; @bytes 0: whatever it has. */
+static int hold(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
+		struct store_block **result)
+{
+	struct store_block *block = NULL;
+	uint64_t *kind;
+	bool is_handed_over;
+	int error = find_to_hold(store, key, bytes, &block);
+
+	if (error)
+		return error;
+	is_handed_over = block->transfer == TRANSFER_SPILL;
+	kind = block->transfer == TRANSFER_FILL ? &store->stats.late_total :
+	       block->memory ? &store->stats.hits_total : &store->stats.misses_total;
+	block->user = USER_CLAIMS;
+	block->thread = pthread_self();
+	store_settle(store, block);
+	if (kind != &store->stats.hits_total)
+		error = await(store, block);
+	if (!error)
+		error = verify(store, block);
+	if (error) {
+		block->user = USER_NONE;
+		store_settle(store, block);
+	} else {
+		++*kind;
+		store->stats.handed_over_total += is_handed_over;
+		taken(store, block);
+		*result = block;
+	}
+	return error;
+}
+
+int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const void **memory,
+		      uint64_t *bytes)
+{
+	struct store_block *block = NULL;
+	int error = store_check(store, "actmem_store_hold");
+
+	if (error)
+		return error;
+	if (!memory)
+		return fail(EINVAL, "actmem_store_hold: nowhere to put the memory's address");
+	pthread_mutex_lock(&store->lock);
+	error = hold(store, key, 0, &block);
+	if (!error) {
+		*memory = block->memory;
+		if (bytes)
+			*bytes = block->bytes;
+	}
+	store_advance(store);
+	pthread_mutex_unlock(&store->lock);
+	return error;
+}
+
+/* Beyond the budget, regions go back as soon as they are free. */
+static void keep_to_budget(struct actmem_store *store)
+{
+	bool is_beyond;
+
+	if (!store->is_beyond)
+		return;
+	pthread_mutex_unlock(&store->lock);
+	is_beyond = heap_lower_limit(store->heap, store->budget) > store->budget;
+	pthread_mutex_lock(&store->lock);
+	if (link_is_alone(&store->waiters))
+		store->is_beyond = is_beyond;
+}
+
+static int end_hold(struct actmem_store *store, struct actmem_key key, bool keeps)
+{
+	struct store_block *block;
+
+	pthread_mutex_lock(&store->lock);
+	block = find_used(store, key, USER_HOLDS);
+	if (block && keeps)
+		want(store, block);
+	else if (block)
+		store_end(store, block);
+	if (block) {
+		store_advance(store);
+		keep_to_budget(store);
+	}
+	pthread_mutex_unlock(&store->lock);
+	return block ? 0 : -ENOENT;
+}
+
+int actmem_store_release(struct actmem_store *store, struct actmem_key key)
+{
+	int error = store_check(store, "actmem_store_release");
+
+	return error ? error : end_hold(store, key, false);
+}
+
+int actmem_store_put_back(struct actmem_store *store, struct actmem_key key)
+{
+	int error = store_check(store, "actmem_store_put_back");
+
+	return error ? error : end_hold(store, key, true);
+}
+
+int actmem_store_drop(struct actmem_store *store, struct actmem_key key)
+{
+	struct store_block *block;
+	int error = store_check(store, "actmem_store_drop");
+
+	if (error)
+		return error;
+	pthread_mutex_lock(&store->lock);
+	block = store_find(store, key);
+	if (!block || block->user == USER_WAITS) {
+		error = fail_no_block(key, block ? "is being reserved" : "is not in the store");
+	} else if (block->user > USER_FILLS) {
+		error = fail(EBUSY, "%s is held", KEY_TEXT(key));
+	} else {
+		if (block->is_ahead)
+			store->stats.wasted_bytes_total += block->bytes;
+		store_end(store, block);
+		store_advance(store);
+		keep_to_budget(store);
+	}
+	pthread_mutex_unlock(&store->lock);
+	return error;
+}
+
+int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key)
+{
+	struct store_block *block;
+	int error = store_check(store, "actmem_store_prefetch");
+
+	if (error)
+		return error;
+	pthread_mutex_lock(&store->lock);
+	block = store_find(store, key);
+	if (!block) {
+		error = fail_no_block(key, "is not in the store");
+	} else if (!block->user) {
+		if (block->order)
+			order_remove(block->order, &block->place);
+		block->order = NULL;
+		block->is_unreadable = false;
+		block->place.want = schedule_urgent(&store->schedule);
+		store_settle(store, block);
+		store_advance(store);
+	}
+	pthread_mutex_unlock(&store->lock);
+	return error;
+}
+
+int actmem_store_put(struct actmem_store *store, struct actmem_key key, const void *data,
+		     uint64_t bytes)
+{
+	void *memory;
+	int error;
+
+	if (!data)
+		return fail(EINVAL, "actmem_store_put: no data");
+	error = actmem_store_reserve(store, key, bytes, &memory);
+	if (error)
+		return error;
+	memcpy(memory, data, bytes);
+	return actmem_store_commit(store, key);
+}
+
+int actmem_store_take(struct actmem_store *store, struct actmem_key key, void *data,
+		      uint64_t bytes)
+{
+	struct store_block *block = NULL;
+	int error = store_check(store, "actmem_store_take");
+
+	if (error)
+		return error;
+	if (!data || !bytes)
+		return fail(EINVAL, "actmem_store_take: no room for data");
+	pthread_mutex_lock(&store->lock);
+	error = hold(store, key, bytes, &block);
+	store_advance(store);
+	pthread_mutex_unlock(&store->lock);
+	if (error)
+		return error;
+	memcpy(data, block->memory, bytes);
+	return end_hold(store, key, false);
+}

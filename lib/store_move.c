@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What a store writes and reads, when, and what has become of it.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "error.h"
+#include "queue.h"
+#include "store.h"
+
+#define COMPLETIONS	16
+/* So many takes in a row mean that no puts are to come for a while. */
+#define TAKES_IN_A_ROW	4
+
+/* The lock is given back meanwhile, by this and the next. */
+static int open_files(struct actmem_store *store, uint64_t length)
+{
+	unsigned int sets = store->files.set_count;
+	struct actmem_file *file = NULL;
+	uint64_t got;
+	int error = 0;
+
+	pthread_mutex_unlock(&store->lock);
+	pthread_mutex_lock(&store->chores);
+	pthread_mutex_lock(&store->lock);
+	if (sets == store->files.set_count) {
+		pthread_mutex_unlock(&store->lock);
+		error = spillfile_open(&store->files, length, &file, &got);
+		pthread_mutex_lock(&store->lock);
+		if (!error)
+			error = spillfile_add(&store->files, file, got);
+		if (error && file)
+			actmem_file_close(file);
+	}
+	pthread_mutex_unlock(&store->chores);
+	return error;
+}
+
+static int take_file_room(struct actmem_store *store, struct store_block *block)
+{
+	int error;
+
+	while ((error = spillfile_take(&store->files, block->length, &block->room)) == -ENOSPC) {
+		error = open_files(store, block->length);
+		if (error)
+			return error;
+	}
+	return error ? fail(ENOMEM, "no memory for the bookkeeping of spill files") : 0;
+}
+
+static bool is_attached(const struct actmem_store *store, const struct actmem_region *region)
+{
+	const struct link *link;
+
+	for (link = store->regions.next; link != &store->regions; link = link->next)
+		if (link_item(link, struct store_region, link)->region == region)
+			return true;
+	return false;
+}
+
+static int attach_region(struct actmem_store *store, struct actmem_region *region)
+{
+	int error = actmem_queue_attach(store->queue, region, 0);
+
+	if (error != -ENOMEM && error != -EMFILE)
+		return error;
+	store_describe_plain(store, actmem_error());
+	return actmem_queue_attach(store->queue, region, ACTMEM_ATTACH_PLAIN);
+}
+
+static int attach(struct actmem_store *store, struct actmem_region *region)
+{
+	struct store_region *attached;
+	int error = 0;
+
+	if (is_attached(store, region))
+		return 0;
+	attached = malloc(sizeof(*attached));
+	if (!attached)
+		return fail(ENOMEM, "no memory to attach a region");
+	attached->region = region;
+	link_init(&attached->link);
+	pthread_mutex_unlock(&store->lock);
+	pthread_mutex_lock(&store->chores);
+	pthread_mutex_lock(&store->lock);
+	if (!is_attached(store, region)) {
+		pthread_mutex_unlock(&store->lock);
+		error = attach_region(store, region);
+		pthread_mutex_lock(&store->lock);
+		if (!error)
+			link_append(&store->regions, &attached->link);
+	}
+	pthread_mutex_unlock(&store->chores);
+	if (link_is_alone(&attached->link))
+		free(attached);
+	return error;
+}
+
+void store_region_closes(void *data, struct actmem_region *region)
+{
+	struct actmem_store *store = data;
+	struct store_region *attached = NULL;
+	struct link *link;
+
+	pthread_mutex_lock(&store->lock);
+	for (link = store->regions.next; link != &store->regions; link = link->next) {
+		attached = link_item(link, struct store_region, link);
+		if (attached->region == region)
+			break;
+		attached = NULL;
+	}
+	if (attached)
+		link_remove(&attached->link);
+	pthread_mutex_unlock(&store->lock);
+	if (!attached)
+		return;
+	actmem_queue_detach(store->queue, region);
+	free(attached);
+}
+
+static void begin(struct actmem_store *store, struct store_block *block,
+		  enum store_transfer transfer)
+{
+	bool is_spill = transfer == TRANSFER_SPILL;
+
+	block->transfer = transfer;
+	block->is_submitted = false;
+	store->prepared++;
+	store_settle(store, block);
+	store_tell(store, is_spill ? ACTMEM_STORE_SPILL_BEGIN : ACTMEM_STORE_FILL_BEGIN, block, 0);
+}
+
+static int submit(struct actmem_store *store, struct store_block *block)
+{
+	bool is_spill = block->transfer == TRANSFER_SPILL;
+	struct actmem_request request;
+	int error;
+
+	ACTMEM_INIT(&request);
+	request.cookie = (uintptr_t)block;
+	error = (is_spill ? actmem_spill : actmem_fill)(store->queue, block->room.file,
+							block->room.offset, block->region,
+							block->offset, block->length, &request);
+	if (error)
+		return error;
+	block->request = request.id;
+	block->is_submitted = true;
+	bandwidth_begin(is_spill ? &store->write : &store->read, block->length, queue_now());
+	if (!store->under_way++)
+		pthread_cond_signal(&store->work);
+	return 0;
+}
+
+/* Words for the thread that waits for room. */
+static void tell_waiter(struct actmem_store *store, const struct store_block *block, int error,
+			const char *words)
+{
+	struct waiter *waiter;
+
+	store->stats.failed_spills_total++;
+	store->spills_fail = true;
+	if (link_is_alone(&store->waiters))
+		return;
+	waiter = link_item(store->waiters.next, struct waiter, link);
+	waiter->spill_error = error;
+	snprintf(waiter->words, sizeof(waiter->words), "%s of %s cannot be spilled: %s",
+		 KEY_TEXT(block->key), BYTES_TEXT(block->bytes), words);
+}
+
+/* The transfer is over. @bad_room: it is not to be used again. */
+static void spill_ended(struct actmem_store *store, struct store_block *block, int error,
+			const char *words, bool bad_room)
+{
+	block->transfer = TRANSFER_NONE;
+	if (!error) {
+		block->is_filed = true;
+		store->spills_fail = false;
+		store->stats.spilled_bytes_total += block->bytes;
+	} else {
+		if (bad_room)
+			block->room.block = NULL;
+		spillfile_give(&store->files, &block->room);
+		if (!block->is_ended)
+			tell_waiter(store, block, error, words);
+	}
+	if (!block->is_ended)
+		store_settle(store, block);
+	store_tell(store, ACTMEM_STORE_SPILL_END, block, error);
+	if (block->is_ended)
+		store_end(store, block);
+}
+
+static void fill_ended(struct actmem_store *store, struct store_block *block, int error,
+		       const char *words)
+{
+	struct waiter *waiter = block->waiter;
+
+	block->transfer = TRANSFER_NONE;
+	if (!error) {
+		store->stats.filled_bytes_total += block->bytes;
+	} else {
+		block->is_ahead = false;
+		store_forget_memory(store, block);
+		if (!block->is_ended) {
+			store->stats.failed_fills_total++;
+			block->is_unreadable = true;
+		}
+		if (waiter) {
+			waiter->fill_error = error;
+			snprintf(waiter->words, sizeof(waiter->words),
+				 "%s of %s cannot be read again: %s", KEY_TEXT(block->key),
+				 BYTES_TEXT(block->bytes), words);
+		}
+	}
+	if (!block->is_ended)
+		store_settle(store, block);
+	store_tell(store, ACTMEM_STORE_FILL_END, block, error);
+	if (waiter)
+		pthread_cond_signal(&waiter->wake);
+	if (block->is_ended)
+		store_end(store, block);
+}
+
+bool store_spill(struct actmem_store *store, struct store_block *block)
+{
+	int error;
+
+	begin(store, block, TRANSFER_SPILL);
+	error = take_file_room(store, block);
+	if (!error)
+		error = attach(store, block->region);
+	if (!error && block->is_ended)
+		error = -ECANCELED;
+	if (!error)
+		error = submit(store, block);
+	store->prepared--;
+	if (error)
+		spill_ended(store, block, error, actmem_error(), false);
+	return !error;
+}
+
+void store_fill(struct actmem_store *store, struct store_block *block, void *memory)
+{
+	int error;
+
+	store_take_memory(store, block, memory);
+	block->is_unreadable = false;
+	begin(store, block, TRANSFER_FILL);
+	error = attach(store, block->region);
+	if (!error && block->is_ended)
+		error = -ECANCELED;
+	if (!error)
+		error = submit(store, block);
+	store->prepared--;
+	if (error)
+		fill_ended(store, block, error, actmem_error());
+}
+
+bool store_drop_clean(struct actmem_store *store, const struct store_block *later_than)
+{
+	struct place *last = store->clean.first;
+	struct store_block *block;
+
+	if (!last || (later_than && !want_is_sooner(&later_than->place.want, &last->want)))
+		return false;
+	block = link_item(last, struct store_block, place);
+	if (block->is_ahead)
+		store->stats.wasted_bytes_total += block->bytes;
+	block->is_ahead = false;
+	store_forget_memory(store, block);
+	store_settle(store, block);
+	return true;
+}
+
+uint64_t store_window(const struct actmem_store *store)
+{
+	uint64_t most = store->budget / 2;
+
+	if (store->fixed_window)
+		return store->fixed_window < most ? store->fixed_window : most;
+	return pace_window(&store->pace, &store->read, store->busy_bytes, store->budget);
+}
+
+/*
+ * Bytes that are to be in files, or on the way there: what the peak will have more
+ * than the budget, and a window, so that who puts and takes finds room.
+ */
+static uint64_t away_wanted(const struct actmem_store *store)
+{
+	uint64_t live = store->sums[SUM_LIVE].length, peak = schedule_peak(&store->schedule);
+	uint64_t most = live > peak ? live : peak, room = store->budget - store_window(store);
+
+	if (!schedule_is_rising(&store->schedule, live) || (peak && most <= store->budget))
+		return 0;
+	return most > room ? most - room : 0;
+}
+
+/* Enough to keep the disks busy, and little for what becomes urgent to wait for. */
+static bool is_busy(const struct actmem_store *store, const struct sum *sum)
+{
+	return sum->blocks >= 2 && sum->length >= store->busy_bytes;
+}
+
+static bool wants_spill(const struct actmem_store *store)
+{
+	return store->dirty.first && !store->spills_fail &&
+	       !is_busy(store, &store->sums[SUM_SPILLING]) &&
+	       store->sums[SUM_AWAY].length < away_wanted(store);
+}
+
+/*
+ * While puts come, memory is theirs, but for what is wanted within the window. When
+ * they do not, all that is free may be used.
+ */
+static bool is_to_be_read(const struct actmem_store *store, const struct store_block *block)
+{
+	const struct schedule *schedule = &store->schedule;
+	uint64_t window, takes;
+
+	if (!block->place.want.at || schedule->takes_since_put >= TAKES_IN_A_ROW)
+		return true;
+	window = store_window(store);
+	if (block->place.want.at == WANTED_UNKNOWN ||
+	    store->sums[SUM_AHEAD].length + block->length > window)
+		return false;
+	takes = block->place.want.at > schedule->clock ? block->place.want.at - schedule->clock : 0;
+	return takes * store->pace.length <= window;
+}
+
+static bool read_ahead(struct actmem_store *store)
+{
+	struct place *first = store->filed.first;
+	struct store_block *block;
+	void *memory;
+	int error;
+
+	if (!first || !link_is_alone(&store->waiters) ||
+	    is_busy(store, &store->sums[SUM_FILLING]))
+		return false;
+	block = link_item(first, struct store_block, place);
+	if (!is_to_be_read(store, block))
+		return false;
+	while ((error = heap_take(store->heap, block->length, store->memory_align, &memory)))
+		if (error != -ENOSPC || !store_drop_clean(store, block))
+			return false;
+	block->is_ahead = true;
+	store_fill(store, block, memory);
+	return true;
+}
+
+void store_advance(struct actmem_store *store)
+{
+	store_check_sums(store);
+	if (store->queue && !store->is_ending) {
+		while (wants_spill(store))
+			if (!store_spill(store, link_item(store->dirty.first, struct store_block,
+							  place)))
+				break;
+		while (read_ahead(store))
+			;
+	}
+	store_kick(store);
+}
+
+static void complete(struct actmem_store *store, const struct actmem_completion *completion)
+{
+	struct store_block *block = (struct store_block *)(uintptr_t)completion->cookie;
+	bool is_spill = block->transfer == TRANSFER_SPILL;
+
+	store->under_way--;
+	block->is_submitted = false;
+	bandwidth_end(is_spill ? &store->write : &store->read, block->length, !completion->result,
+		      queue_now());
+	if (is_spill)
+		spill_ended(store, block, completion->result, completion->words,
+			    completion->result == -EIO);
+	else
+		fill_ended(store, block, completion->result, completion->words);
+}
+
+void *store_thread(void *data)
+{
+	struct actmem_completion completions[COMPLETIONS];
+	struct actmem_store *store = data;
+	int count, i;
+
+	pthread_mutex_lock(&store->lock);
+	for (;;) {
+		while (!store->under_way && !store->is_ending)
+			pthread_cond_wait(&store->work, &store->lock);
+		if (!store->under_way)
+			break;
+		pthread_mutex_unlock(&store->lock);
+		count = actmem_wait(store->queue, completions, COMPLETIONS, ACTMEM_WAIT_FOREVER);
+		pthread_mutex_lock(&store->lock);
+		for (i = 0; i < count; i++)
+			complete(store, &completions[i]);
+		store_advance(store);
+	}
+	pthread_mutex_unlock(&store->lock);
+	return NULL;
+}

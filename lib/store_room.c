@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Memory for blocks, in the order in which threads asked for it. The first of those
+ * that wait looks for it, whenever something has changed: what is free, or the heap
+ * may still grow by; then blocks that are in a file too; then spills are waited for.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "error.h"
+#include "queue.h"
+#include "store.h"
+
+/* Nothing can be done but to wait. */
+#define WAIT	1
+
+void waiter_init(struct waiter *waiter)
+{
+	*waiter = (struct waiter){ .is_stalled = false };
+	link_init(&waiter->link);
+	pthread_cond_init(&waiter->wake, NULL);
+}
+
+void waiter_destroy(struct waiter *waiter)
+{
+	pthread_cond_destroy(&waiter->wake);
+}
+
+void store_kick(struct actmem_store *store)
+{
+	if (!link_is_alone(&store->waiters))
+		pthread_cond_signal(&link_item(store->waiters.next, struct waiter, link)->wake);
+}
+
+void store_sleep(struct actmem_store *store, struct waiter *waiter, struct store_block *block)
+{
+	if (!waiter->is_stalled) {
+		waiter->is_stalled = true;
+		waiter->since = queue_now();
+		store_tell(store, ACTMEM_STORE_STALL_BEGIN, block, 0);
+	}
+	pthread_cond_wait(&waiter->wake, &store->lock);
+}
+
+void store_end_stall(struct actmem_store *store, struct waiter *waiter,
+		     struct store_block *block, bool is_put)
+{
+	uint64_t *total = is_put ? &store->stats.put_stall_ns_total :
+			  &store->stats.take_stall_ns_total;
+
+	if (!waiter->is_stalled)
+		return;
+	*total += queue_now() - waiter->since;
+	store_tell(store, ACTMEM_STORE_STALL_END, block, 0);
+}
+
+/* The lock is given back while the heap grows. */
+static int grow(struct actmem_store *store, uint64_t length, void **memory)
+{
+	int error;
+
+	pthread_mutex_unlock(&store->lock);
+	error = actmem_alloc(store->heap, length, store->memory_align, memory);
+	pthread_mutex_lock(&store->lock);
+	return error;
+}
+
+/* Whether somebody else uses memory, which comes back without this thread. */
+static bool others_use_memory(const struct actmem_store *store)
+{
+	const struct store_block *block;
+	size_t i;
+
+	for (i = 0; i < store->bucket_count; i++)
+		for (block = store->buckets[i]; block; block = block->chain)
+			if (block->memory && block->user &&
+			    !pthread_equal(block->thread, pthread_self()))
+				return true;
+	return false;
+}
+
+/* No spill that is under way helps, and one failed. */
+static int do_without_spill(struct actmem_store *store, struct waiter *waiter, uint64_t length)
+{
+	if (!(store->flags & ACTMEM_STORE_ALLOW_MEMORY))
+		return fail(-waiter->spill_error, "%s", waiter->words);
+	store->is_beyond = true;
+	heap_raise_limit(store->heap, length);
+	return 0;
+}
+
+/* Sees to it that room comes. 0: it may be there now; WAIT; -errno with words. */
+static int make_room(struct actmem_store *store, struct waiter *waiter, uint64_t length)
+{
+	struct place *last = store->dirty.first;
+
+	if (!store->queue)
+		return fail(ENOMEM, "%s are wanted, and the budget of %s is used up; raise budget_bytes or give spill_paths",
+			    BYTES_TEXT(length), BYTES_TEXT(store->budget));
+	if (last && !waiter->spill_error && store->sums[SUM_SPILLING].length < length) {
+		store_spill(store, link_item(last, struct store_block, place));
+		return 0;
+	}
+	if (store->under_way || store->prepared)
+		return WAIT;
+	if (waiter->spill_error)
+		return do_without_spill(store, waiter, length);
+	if (others_use_memory(store))
+		return WAIT;
+	return fail(EDEADLK, "%s are wanted, and the budget of %s is used up by blocks that this thread has reserved or holds",
+		    BYTES_TEXT(length), BYTES_TEXT(store->budget));
+}
+
+static int look_for(struct actmem_store *store, struct waiter *waiter, uint64_t length,
+		    void **memory)
+{
+	int error;
+
+	for (;;) {
+		error = heap_take(store->heap, length, store->memory_align, memory);
+		if (error != -ENOSPC)
+			return error;
+		if (heap_may_grow(store->heap, length)) {
+			error = grow(store, length, memory);
+			if (!error || heap_may_grow(store->heap, length))
+				return error;
+			continue;
+		}
+		if (store_drop_clean(store, NULL))
+			continue;
+		error = make_room(store, waiter, length);
+		if (error)
+			return error;
+	}
+}
+
+int store_room(struct actmem_store *store, struct waiter *waiter, struct store_block *block,
+	       void **memory)
+{
+	int error = WAIT;
+
+	link_append(&store->waiters, &waiter->link);
+	for (;;) {
+		if (store->waiters.next == &waiter->link)
+			error = look_for(store, waiter, block->length, memory);
+		if (error != WAIT)
+			break;
+		store_sleep(store, waiter, block);
+	}
+	link_remove(&waiter->link);
+	store_kick(store);
+	return error;
+}

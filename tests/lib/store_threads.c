@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * One store and many threads: each puts and takes blocks of its own, others take
+ * what it has put, and the budget holds few of them.
+ */
+#include <pthread.h>
+
+#include "store_test.h"
+
+#define THREADS	4
+#define ROUNDS	12
+#define BLOCKS	12
+#define BUDGET	(4 * MIB)
+#define BYTES_MAX	(800 * KIB)
+
+struct worker {
+	pthread_t thread;
+	struct actmem_store *store;
+	uint64_t number, seed;
+	int error;
+};
+
+static pthread_barrier_t start;
+
+static uint64_t random_below(struct worker *worker, uint64_t bound)
+{
+	worker->seed = worker->seed * 6364136223846793005ULL + 1442695040888963407ULL;
+	return (worker->seed >> 33) % bound;
+}
+
+static uint64_t bytes_of(uint64_t name)
+{
+	return 4096 + name * 7919 % (BYTES_MAX - 4096);
+}
+
+/* Its own blocks of a round, in an order that changes; some are kept, some dropped. */
+static int run_round(struct worker *worker, uint64_t round)
+{
+	uint64_t i, name, first = random_below(worker, BLOCKS);
+	const void *memory;
+	int error = 0;
+
+	for (i = 0; !error && i < BLOCKS; i++) {
+		name = worker->number * BLOCKS + i;
+		error = put_block(worker->store, name, bytes_of(name), name + round);
+	}
+	for (i = 0; !error && i < BLOCKS; i++) {
+		name = worker->number * BLOCKS + (first + i) % BLOCKS;
+		switch (random_below(worker, 8)) {
+		case 0:
+			error = actmem_store_drop(worker->store, key_of(name));
+			continue;
+		case 1:
+			error = actmem_store_prefetch(worker->store, key_of(name));
+			break;
+		case 2:
+			error = actmem_store_hold(worker->store, key_of(name), &memory, NULL);
+			if (!error && !is_block(memory, bytes_of(name), name + round))
+				error = -EILSEQ;
+			if (!error)
+				error = actmem_store_put_back(worker->store, key_of(name));
+			break;
+		default:
+			break;
+		}
+		if (!error)
+			error = take_block(worker->store, name, bytes_of(name), name + round);
+	}
+	return error;
+}
+
+static void *work(void *data)
+{
+	struct worker *worker = data;
+	uint64_t round;
+
+	pthread_barrier_wait(&start);
+	for (round = 0; !worker->error && round < ROUNDS; round++)
+		worker->error = run_round(worker, round);
+	if (worker->error)
+		fprintf(stderr, "# thread %llu: %d, %s\n", (unsigned long long)worker->number,
+			worker->error, actmem_error());
+	return NULL;
+}
+
+int main(void)
+{
+	struct actmem *am = open_or_bail();
+	struct usage before = usage_now();
+	struct actmem_store *store = spilling_store(am, BUDGET);
+	struct worker workers[THREADS] = { 0 };
+	struct actmem_store_stats stats;
+	unsigned int i;
+
+	pthread_barrier_init(&start, NULL, THREADS);
+	for (i = 0; i < THREADS; i++) {
+		workers[i].store = store;
+		workers[i].number = i;
+		workers[i].seed = i;
+		if (pthread_create(&workers[i].thread, NULL, work, &workers[i]))
+			tap_bail("pthread_create");
+	}
+	for (i = 0; i < THREADS; i++) {
+		pthread_join(workers[i].thread, NULL);
+		ok(!workers[i].error, "thread %u had all its blocks back as they were", i);
+	}
+	stats = stats_of(store);
+	ok(stats.puts_total == THREADS * ROUNDS * BLOCKS,
+	   "all puts were counted");
+	ok(stats.spilled_bytes_total > 0, "some went through files");
+	destroy_empty(store);
+	same_usage(before);
+	counters_are_zero(am);
+	returns(actmem_close(am), 0);
+	return tap_end();
+}
