@@ -141,13 +141,20 @@ def small_disk(size):
             subprocess.run(["umount", folder], check=True)
 
 
-def spill_file(pid, folder):
-    """The descriptor of a file without a name there, once the process has one."""
+def wait_for(happens):
+    """Returns when it is true, or fails after a minute."""
     end = time.monotonic() + 60
-    while time.monotonic() < end:
-        for path in glob.glob(f"/proc/{pid}/fd/*"):
-            with contextlib.suppress(FileNotFoundError):
-                if os.readlink(path).startswith(os.path.realpath(folder) + "/"):
-                    return path
+    while not happens():
+        assert time.monotonic() < end, "it does not happen"
         time.sleep(0.002)
-    raise AssertionError(f"process {pid} has made no file in {folder}")
+
+
+def spill_files(pid, folder):
+    """The descriptors of files without a name there that the process has."""
+    place = os.path.realpath(folder) + "/#"
+    found = []
+    for path in glob.glob(f"/proc/{pid}/fd/*"):
+        with contextlib.suppress(FileNotFoundError):
+            if os.readlink(path).startswith(place):
+                found.append(path)
+    return found

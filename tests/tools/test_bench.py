@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 
 from harness import (ACTMEM, NO_CAPABILITIES, actmem, clean_environment, expect, small_disk,
-                     spill_file)
+                     spill_files, wait_for)
 from tap import case, main
 
 MIB = 1 << 20
@@ -130,7 +130,7 @@ def killed_it_leaves_no_file():
         command = [ACTMEM, "bench", *SMALL, "--spill", folder, "--file-bytes", "2G"]
         with subprocess.Popen(command, env=clean_environment(), stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE) as process:
-            assert spill_file(process.pid, folder)
+            wait_for(lambda: spill_files(process.pid, folder))
             process.send_signal(signal.SIGKILL)
             assert process.wait() == -signal.SIGKILL
             assert process.stderr.read() == b""
