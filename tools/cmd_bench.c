@@ -277,12 +277,14 @@ static bool tell_failures(const json_t *rows, const char *bandwidth, const char 
 
 static int measure_all(const struct bench *bench, bool as_json, unsigned int flags)
 {
+	json_t *pinning = bench_pin(bench);
+	json_t *copying = bench_copy(bench);
+	json_t *spilling = bench_spill(bench);
 	json_t *told = json_pack("{s:s, s:o, s:o, s:o, s:o}",
 				 "backend", actmem_backend(bench->am) == ACTMEM_BACKEND_DRIVER ?
 				 "driver" : "memfd",
 				 "reason", text_to_json(actmem_describe(bench->am)),
-				 "pinning", bench_pin(bench), "copying", bench_copy(bench),
-				 "spilling", bench_spill(bench));
+				 "pinning", pinning, "copying", copying, "spilling", spilling);
 	bool failed;
 	int err;
 
