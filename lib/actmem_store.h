@@ -93,7 +93,8 @@ const char *actmem_store_describe(const struct actmem_store *store);
  * -EINVAL  bytes is 0
  * -ENOMEM  more than the budget holds, or, without spill paths, than is left of it;
  *	or as actmem_alloc()
- * -EDEADLK  all of it is reserved or held by this thread
+ * -EDEADLK  all of it is reserved or held by this thread, and by others that wait
+ *	for memory, too
  * -ENOSPC, -EIO and others  room is needed, and a block could not be spilled:
  *	actmem_error() names file, offset and block. That block stays as it is
  */

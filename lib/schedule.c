@@ -10,6 +10,9 @@
 #define SECOND_NS	1000000000ULL
 /* A measurement of a device counts when it took so long. */
 #define MEASURE_NS	5000000ULL
+/* No device takes so long to begin with what it is asked for. */
+#define BUSY_NS		50000000ULL
+#define BUSY_LEAST	(32ULL << 20)
 /* What is below this part of a peak is next to nothing. */
 #define LITTLE_PART	16
 /* Bytes that fell by this part of the round's peak do not rise again. */
@@ -200,27 +203,38 @@ bool schedule_is_rising(const struct schedule *schedule, uint64_t bytes)
 
 void bandwidth_begin(struct bandwidth *bandwidth, uint64_t bytes, uint64_t now)
 {
-	if (!bandwidth->under_way) {
+	if (!bandwidth->under_way)
 		bandwidth->since = now;
-		bandwidth->bytes = 0;
-	}
 	bandwidth->under_way += bytes;
 }
 
 void bandwidth_end(struct bandwidth *bandwidth, uint64_t bytes, bool well, uint64_t now)
 {
-	uint64_t took = now - bandwidth->since, measured;
+	uint64_t measured;
 
 	bandwidth->under_way -= bytes;
 	if (well)
 		bandwidth->bytes += bytes;
-	if (!bandwidth->bytes || !took || (took < MEASURE_NS && bandwidth->under_way))
+	bandwidth->busy_ns += now - bandwidth->since;
+	bandwidth->since = now;
+	if (!bandwidth->bytes || bandwidth->busy_ns < MEASURE_NS)
 		return;
-	measured = (uint64_t)((__uint128_t)bandwidth->bytes * SECOND_NS / took);
+	measured = (uint64_t)((__uint128_t)bandwidth->bytes * SECOND_NS / bandwidth->busy_ns);
 	bandwidth->bytes_per_second = bandwidth->bytes_per_second ?
 				      (bandwidth->bytes_per_second * 3 + measured) / 4 : measured;
-	bandwidth->since = now;
 	bandwidth->bytes = 0;
+	bandwidth->busy_ns = 0;
+}
+
+uint64_t bandwidth_busy(const struct bandwidth *bandwidth, uint64_t most)
+{
+	uint64_t bytes = bandwidth->bytes_per_second / (SECOND_NS / BUSY_NS);
+
+	if (!bandwidth->bytes_per_second)
+		return most;
+	if (bytes < BUSY_LEAST)
+		bytes = BUSY_LEAST;
+	return bytes < most ? bytes : most;
 }
 
 void pace_take(struct pace *pace, uint64_t length, uint64_t now)

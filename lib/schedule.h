@@ -61,17 +61,20 @@ uint64_t schedule_peak(const struct schedule *schedule);
 /* Whether the bytes of this round may still rise. */
 bool schedule_is_rising(const struct schedule *schedule, uint64_t bytes);
 
-/* What a device does in a time, measured while it does something. */
+/* What a device does in a time, measured while it has something to do. */
 struct bandwidth {
 	uint64_t bytes_per_second;	/* 0: not yet */
-	uint64_t bytes;			/* since */
-	uint64_t since;			/* ns; of what is under way */
-	uint64_t under_way;
+	uint64_t bytes, busy_ns;	/* since that was measured */
+	uint64_t since;			/* ns: busy from then on, and not yet counted */
+	uint64_t under_way;		/* bytes */
 };
 
 void bandwidth_begin(struct bandwidth *bandwidth, uint64_t bytes, uint64_t now);
 /* @well: the bytes have been transferred. */
 void bandwidth_end(struct bandwidth *bandwidth, uint64_t bytes, bool well, uint64_t now);
+
+/* Bytes that keep the device busy until more can be asked of it; @most: at first. */
+uint64_t bandwidth_busy(const struct bandwidth *bandwidth, uint64_t most);
 
 /* The pause between takes, and how long their blocks are. */
 struct pace {
@@ -86,7 +89,8 @@ void pace_put(struct pace *pace, uint64_t length);
 
 /*
  * Bytes to read ahead: what the device reads in a pause, so that it need not pause
- * too; at least two blocks, and what keeps it busy; at most half of the budget.
+ * too, and @busy_bytes, which keep it busy; at least two blocks; at most half of the
+ * budget.
  */
 uint64_t pace_window(const struct pace *pace, const struct bandwidth *read, uint64_t busy_bytes,
 		     uint64_t budget);

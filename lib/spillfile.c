@@ -21,6 +21,14 @@ static uint64_t round_to(uint64_t bytes, uint64_t unit)
 	return (bytes + unit - 1) / unit * unit;
 }
 
+/* Of offsets and lengths. */
+static uint64_t unit_of(const struct spillfile *spillfile)
+{
+	uint64_t alignment = spillfile->info.alignment;
+
+	return alignment > BLOCK_UNIT ? alignment : BLOCK_UNIT;
+}
+
 static char *address_of(unsigned int set, uint64_t offset)
 {
 	return (char *)(((uint64_t)set + 1) << ADDRESS_BITS | offset);
@@ -52,7 +60,7 @@ int spillfile_init(struct spillfile *spillfile, struct actmem_queue *queue,
 		   const struct actmem_file_options *options, uint64_t limit)
 {
 	struct actmem_file *file;
-	uint64_t length;
+	uint64_t length = 0;
 	int error;
 
 	*spillfile = (struct spillfile){ .queue = queue, .options = *options, .limit = limit };
@@ -66,9 +74,9 @@ int spillfile_init(struct spillfile *spillfile, struct actmem_queue *queue,
 	if (error)
 		goto destroy_blocks;
 	error = actmem_file_info(file, &spillfile->info);
-	length = options->length / spillfile->info.alignment * spillfile->info.alignment;
-	length = length / BLOCK_UNIT * BLOCK_UNIT;
-	if (!error && length)
+	if (!error)
+		length = options->length / unit_of(spillfile) * unit_of(spillfile);
+	if (length)
 		error = spillfile_add(spillfile, file, length);
 	if (error || !length)
 		actmem_file_close(file);
@@ -90,10 +98,8 @@ void spillfile_destroy(struct spillfile *spillfile)
 
 int spillfile_take(struct spillfile *spillfile, uint64_t length, struct spill_room *room)
 {
-	uint64_t align = spillfile->info.alignment > BLOCK_UNIT ? spillfile->info.alignment :
-			 BLOCK_UNIT;
+	int error = blocks_take(&spillfile->blocks, length, unit_of(spillfile), &room->block);
 	uint64_t address;
-	int error = blocks_take(&spillfile->blocks, length, align, &room->block);
 
 	if (error) {
 		room->block = NULL;
@@ -129,9 +135,8 @@ static uint64_t step(const struct spillfile *spillfile, uint64_t least)
 int spillfile_open(const struct spillfile *spillfile, uint64_t length, struct actmem_file **file,
 		   uint64_t *got)
 {
-	uint64_t unit = spillfile->info.alignment > BLOCK_UNIT ? spillfile->info.alignment :
-			BLOCK_UNIT;
-	uint64_t least = round_to(length, unit), want = round_to(step(spillfile, least), unit);
+	uint64_t unit = unit_of(spillfile), least = round_to(length, unit);
+	uint64_t want = round_to(step(spillfile, least), unit);
 	uint64_t left = spillfile->limit ? spillfile->limit - spillfile->bytes : UINT64_MAX;
 	int error;
 

@@ -78,8 +78,6 @@ static int make_heap(struct actmem_store *store, const struct actmem_store_optio
 		if (heap.grow_bytes < GROW_LEAST)
 			heap.grow_bytes = GROW_LEAST;
 	}
-	if (!heap.region.size)
-		ACTMEM_INIT(&heap.region);
 	if (!heap.region.name)
 		heap.region.name = "store";
 	error = actmem_heap_create(store->am, &heap, &store->heap);
@@ -94,8 +92,9 @@ static int make_heap(struct actmem_store *store, const struct actmem_store_optio
 
 static void describe(struct actmem_store *store, const struct actmem_store_options *options)
 {
+	store->queue_description = actmem_queue_describe(store->queue);
 	snprintf(store->words, sizeof(store->words), "%s; spills to %s%s%s, %s",
-		 actmem_queue_describe(store->queue), options->spill_paths[0],
+		 store->queue_description, options->spill_paths[0],
 		 options->spill_path_count > 1 ? " and others" : "",
 		 store->files.info.rotational ? " (rotational)" : "",
 		 store->files.info.direct ? "direct" :
@@ -138,7 +137,7 @@ static int make_queue(struct actmem_store *store, const struct actmem_store_opti
 		store->unit = info->alignment;
 	if (info->memory_alignment > store->memory_align)
 		store->memory_align = info->memory_alignment;
-	store->busy_bytes = 2 * info->depth * info->block_bytes;
+	store->busy_bytes = info->depth * info->block_bytes;
 	describe(store, options);
 	return 0;
 }

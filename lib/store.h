@@ -70,6 +70,7 @@ struct store_region {
 /* A thread that waits: for memory, in turn, and for its block. */
 struct waiter {
 	struct link link;
+	pthread_t thread;
 	pthread_cond_t wake;
 	bool is_stalled;
 	uint64_t since;			/* ns, if it is */
@@ -109,10 +110,11 @@ struct actmem_store {
 	struct actmem *am;
 	struct actmem_heap *heap;
 	struct actmem_queue *queue;	/* NULL: nothing is spilled */
+	const char *queue_description;	/* as it was when it was made */
 	uint64_t budget;		/* in whole pages; 0: no limit */
 	uint64_t unit;			/* lengths of blocks are multiples of it */
 	uint64_t memory_align;
-	uint64_t busy_bytes;		/* of transfers that keep the disks busy */
+	uint64_t busy_bytes;		/* of transfers that keep the disks busy, at most */
 	uint64_t fixed_window;		/* 0: as measured */
 	uint32_t flags;
 	char **paths;

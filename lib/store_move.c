@@ -64,6 +64,9 @@ static int attach_region(struct actmem_store *store, struct actmem_region *regio
 {
 	int error = actmem_queue_attach(store->queue, region, 0);
 
+	/* The queue has left it plain, for reasons of its own. */
+	if (!error && actmem_queue_describe(store->queue) != store->queue_description)
+		store_describe_plain(store, actmem_queue_describe(store->queue));
 	if (error != -ENOMEM && error != -EMFILE)
 		return error;
 	store_describe_plain(store, actmem_error());
@@ -280,33 +283,39 @@ uint64_t store_window(const struct actmem_store *store)
 
 	if (store->fixed_window)
 		return store->fixed_window < most ? store->fixed_window : most;
-	return pace_window(&store->pace, &store->read, store->busy_bytes, store->budget);
+	return pace_window(&store->pace, &store->read,
+			   bandwidth_busy(&store->read, store->busy_bytes), store->budget);
 }
 
 /*
- * Bytes that are to be in files, or on the way there: what the peak will have more
- * than the budget, and a window, so that who puts and takes finds room.
+ * Bytes that are to be in files, or on the way there. What the peak will have more
+ * than the budget, once that is known, and two blocks, so that who puts finds room;
+ * what is more is written and read for nothing. Until then, a window.
  */
 static uint64_t away_wanted(const struct actmem_store *store)
 {
 	uint64_t live = store->sums[SUM_LIVE].length, peak = schedule_peak(&store->schedule);
-	uint64_t most = live > peak ? live : peak, room = store->budget - store_window(store);
+	uint64_t most = live > peak ? live : peak, spare = store_window(store);
 
 	if (!schedule_is_rising(&store->schedule, live) || (peak && most <= store->budget))
 		return 0;
-	return most > room ? most - room : 0;
+	if (peak && spare > 2 * store->pace.longest)
+		spare = 2 * store->pace.longest;
+	return most + spare > store->budget ? most + spare - store->budget : 0;
 }
 
 /* Enough to keep the disks busy, and little for what becomes urgent to wait for. */
-static bool is_busy(const struct actmem_store *store, const struct sum *sum)
+static bool is_busy(const struct actmem_store *store, enum store_sum sum,
+		    const struct bandwidth *bandwidth)
 {
-	return sum->blocks >= 2 && sum->length >= store->busy_bytes;
+	return store->sums[sum].blocks >= 2 &&
+	       store->sums[sum].length >= bandwidth_busy(bandwidth, store->busy_bytes);
 }
 
 static bool wants_spill(const struct actmem_store *store)
 {
 	return store->dirty.first && !store->spills_fail &&
-	       !is_busy(store, &store->sums[SUM_SPILLING]) &&
+	       !is_busy(store, SUM_SPILLING, &store->write) &&
 	       store->sums[SUM_AWAY].length < away_wanted(store);
 }
 
@@ -337,7 +346,7 @@ static bool read_ahead(struct actmem_store *store)
 	int error;
 
 	if (!first || !link_is_alone(&store->waiters) ||
-	    is_busy(store, &store->sums[SUM_FILLING]))
+	    is_busy(store, SUM_FILLING, &store->read))
 		return false;
 	block = link_item(first, struct store_block, place);
 	if (!is_to_be_read(store, block))

@@ -16,7 +16,7 @@
 
 void waiter_init(struct waiter *waiter)
 {
-	*waiter = (struct waiter){ .is_stalled = false };
+	*waiter = (struct waiter){ .thread = pthread_self() };
 	link_init(&waiter->link);
 	pthread_cond_init(&waiter->wake, NULL);
 }
@@ -65,16 +65,25 @@ static int grow(struct actmem_store *store, uint64_t length, void **memory)
 	return error;
 }
 
-/* Whether somebody else uses memory, which comes back without this thread. */
-static bool others_use_memory(const struct actmem_store *store)
+static bool is_waiting(const struct actmem_store *store, pthread_t thread)
+{
+	const struct link *link;
+
+	for (link = store->waiters.next; link != &store->waiters; link = link->next)
+		if (pthread_equal(link_item(link, struct waiter, link)->thread, thread))
+			return true;
+	return false;
+}
+
+/* Whether somebody uses memory who does not wait for it himself. */
+static bool memory_comes_back(const struct actmem_store *store)
 {
 	const struct store_block *block;
 	size_t i;
 
 	for (i = 0; i < store->bucket_count; i++)
 		for (block = store->buckets[i]; block; block = block->chain)
-			if (block->memory && block->user &&
-			    !pthread_equal(block->thread, pthread_self()))
+			if (block->memory && block->user && !is_waiting(store, block->thread))
 				return true;
 	return false;
 }
@@ -105,9 +114,9 @@ static int make_room(struct actmem_store *store, struct waiter *waiter, uint64_t
 		return WAIT;
 	if (waiter->spill_error)
 		return do_without_spill(store, waiter, length);
-	if (others_use_memory(store))
+	if (memory_comes_back(store))
 		return WAIT;
-	return fail(EDEADLK, "%s are wanted, and the budget of %s is used up by blocks that this thread has reserved or holds",
+	return fail(EDEADLK, "%s are wanted, and the budget of %s is used up by blocks that this thread has reserved or holds, or others that wait for memory, too",
 		    BYTES_TEXT(length), BYTES_TEXT(store->budget));
 }
 
@@ -140,6 +149,8 @@ int store_room(struct actmem_store *store, struct waiter *waiter, struct store_b
 	int error = WAIT;
 
 	link_append(&store->waiters, &waiter->link);
+	/* The first may have waited for this thread. */
+	store_kick(store);
 	for (;;) {
 		if (store->waiters.next == &waiter->link)
 			error = look_for(store, waiter, block->length, memory);

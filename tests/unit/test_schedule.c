@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * When blocks are wanted, and how far to read ahead: what is learned from takes,
+ * from rounds and from what a device has done.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "schedule.h"
+
+#define PLACES	2000
+#define MIB	(1ULL << 20)
+
+static uint64_t seed;
+
+static uint64_t random_below(uint64_t bound)
+{
+	seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
+	return (seed >> 33) % bound;
+}
+
+static const struct place *first_of(const struct place *places, const bool *is_in,
+				    bool last_first)
+{
+	const struct place *first = NULL;
+	unsigned int i;
+
+	for (i = 0; i < PLACES; i++) {
+		if (!is_in[i])
+			continue;
+		if (!first || (last_first ? want_is_sooner(&first->want, &places[i].want) :
+			       want_is_sooner(&places[i].want, &first->want)))
+			first = &places[i];
+	}
+	return first;
+}
+
+/* Beside an array that is searched whole. */
+static void try_order(bool last_first)
+{
+	static struct place places[PLACES];
+	static bool is_in[PLACES];
+	struct order order = { .last_first = last_first };
+	unsigned int round, at;
+
+	for (round = 0; round < 4 * PLACES; round++) {
+		at = (unsigned int)random_below(PLACES);
+		if (is_in[at]) {
+			order_remove(&order, &places[at]);
+		} else {
+			places[at].want = (struct want){ random_below(50), round };
+			order_add(&order, &places[at]);
+		}
+		is_in[at] = !is_in[at];
+		assert_ptr_equal(order.first, first_of(places, is_in, last_first));
+	}
+	for (at = 0; at < PLACES; at++) {
+		if (is_in[at])
+			order_remove(&order, &places[at]);
+		is_in[at] = false;
+	}
+	assert_null(order.first);
+	assert_int_equal(order.count, 0);
+}
+
+static void test_order(void **state)
+{
+	try_order(false);
+	try_order(true);
+}
+
+static bool is_sooner(struct want want, struct want other)
+{
+	return want_is_sooner(&want, &other);
+}
+
+static void test_unknown(void **state)
+{
+	struct schedule schedule;
+	struct want first, second, known;
+
+	schedule_init(&schedule);
+	first = schedule_put(&schedule, 1, 0);
+	second = schedule_put(&schedule, 2, 0);
+	assert_true(is_sooner(second, first));
+	schedule_take(&schedule, 3, 0, 0);
+	known = schedule_put(&schedule, 3, 0);
+	assert_int_equal(known.at, 2);
+	assert_true(is_sooner(known, second));
+	/* Another turn of a name that is known is as good as another name. */
+	assert_int_equal(schedule_put(&schedule, 3, 1).at, WANTED_UNKNOWN);
+	schedule_destroy(&schedule);
+}
+
+#define NAMES	20
+
+/* Steps in which names are taken in an order of their own: the next is as that one. */
+static void run_step(struct schedule *schedule, const unsigned int *takes, bool is_known)
+{
+	struct want wants[NAMES];
+	uint64_t began = schedule->clock;
+	unsigned int i;
+
+	for (i = 0; i < NAMES; i++)
+		wants[i] = schedule_put(schedule, i, 0);
+	for (i = 0; i < NAMES; i++) {
+		if (is_known)
+			assert_int_equal(wants[takes[i]].at, began + i + 1);
+		schedule_take(schedule, takes[i], 0, began);
+	}
+}
+
+static void test_order_is_learned(void **state)
+{
+	struct schedule schedule;
+	unsigned int takes[NAMES], other[NAMES], i;
+
+	for (i = 0; i < NAMES; i++) {
+		takes[i] = i * 7 % NAMES;
+		other[i] = NAMES - 1 - i;
+	}
+	schedule_init(&schedule);
+	run_step(&schedule, takes, false);
+	run_step(&schedule, takes, true);
+	run_step(&schedule, takes, true);
+	run_step(&schedule, other, false);
+	run_step(&schedule, other, true);
+	schedule_destroy(&schedule);
+}
+
+/* Two micro-batches are put before the first is taken. */
+static void test_instances(void **state)
+{
+	struct schedule schedule;
+	struct want first, second;
+
+	schedule_init(&schedule);
+	schedule_take(&schedule, 1, 0, 0);
+	schedule_take(&schedule, 2, 0, 0);
+	first = schedule_put(&schedule, 1, 0);
+	schedule_take(&schedule, 9, 0, 0);
+	second = schedule_put(&schedule, 1, 0);
+	assert_true(is_sooner(first, second));
+	schedule_destroy(&schedule);
+}
+
+static void test_urgent(void **state)
+{
+	struct schedule schedule;
+	struct want known, first, second;
+
+	schedule_init(&schedule);
+	schedule_take(&schedule, 1, 0, 0);
+	known = schedule_put(&schedule, 1, 0);
+	first = schedule_urgent(&schedule);
+	second = schedule_urgent(&schedule);
+	assert_true(is_sooner(first, second));
+	assert_true(is_sooner(second, known));
+	schedule_destroy(&schedule);
+}
+
+static void test_names_are_forgotten(void **state)
+{
+	struct schedule schedule;
+	uint64_t name;
+
+	schedule_init(&schedule);
+	for (name = 0; name < SCHEDULE_NAMES_MAX; name++)
+		schedule_take(&schedule, name, 0, schedule.clock);
+	assert_int_not_equal(schedule_put(&schedule, 0, 0).at, WANTED_UNKNOWN);
+	schedule_take(&schedule, 0, 0, schedule.clock);
+	/* One name more, and the one that was not seen for longest goes. */
+	schedule_take(&schedule, name, 0, schedule.clock);
+	assert_int_equal(schedule.name_count, SCHEDULE_NAMES_MAX);
+	assert_int_equal(schedule_put(&schedule, 1, 0).at, WANTED_UNKNOWN);
+	assert_int_not_equal(schedule_put(&schedule, 0, 0).at, WANTED_UNKNOWN);
+	assert_int_not_equal(schedule_put(&schedule, name, 0).at, WANTED_UNKNOWN);
+	schedule_destroy(&schedule);
+}
+
+static void test_rounds(void **state)
+{
+	struct schedule schedule;
+	uint64_t bytes;
+	unsigned int round;
+
+	schedule_init(&schedule);
+	for (round = 0; round < 3; round++) {
+		for (bytes = 1; bytes <= 100; bytes++) {
+			schedule_live(&schedule, bytes);
+			assert_true(schedule_is_rising(&schedule, bytes));
+		}
+		/* It does not fall for good before a part of it is gone. */
+		schedule_live(&schedule, 95);
+		assert_true(schedule_is_rising(&schedule, 95));
+		schedule_live(&schedule, 80);
+		assert_false(schedule_is_rising(&schedule, 80));
+		assert_int_equal(schedule_peak(&schedule), round ? 100 : 0);
+		schedule_live(&schedule, 0);
+		assert_int_equal(schedule_peak(&schedule), 100);
+	}
+	/* Smaller rounds make it forget. */
+	for (round = 0; round < SCHEDULE_ROUNDS; round++) {
+		assert_int_equal(schedule_peak(&schedule), 100);
+		schedule_live(&schedule, 30);
+		schedule_live(&schedule, 0);
+	}
+	assert_int_equal(schedule_peak(&schedule), 30);
+	schedule_destroy(&schedule);
+}
+
+static void test_bandwidth(void **state)
+{
+	struct bandwidth bandwidth = { 0 };
+	uint64_t second = 1000000000, now = second;
+
+	assert_int_equal(bandwidth_busy(&bandwidth, 7), 7);
+	/* Pauses do not count, completions at one time and those that failed neither. */
+	bandwidth_begin(&bandwidth, 100 * MIB, now);
+	bandwidth_begin(&bandwidth, 100 * MIB, now);
+	now += second / 10;
+	bandwidth_end(&bandwidth, 100 * MIB, true, now);
+	assert_int_equal(bandwidth.bytes_per_second, 1000 * MIB);
+	bandwidth_end(&bandwidth, 100 * MIB, true, now);
+	assert_int_equal(bandwidth.bytes_per_second, 1000 * MIB);
+	now += 100 * second;
+	bandwidth_begin(&bandwidth, 100 * MIB, now);
+	now += second / 5;
+	bandwidth_end(&bandwidth, 100 * MIB, false, now);
+	assert_in_range(bandwidth.bytes_per_second, 800 * MIB, 1000 * MIB);
+	assert_int_equal(bandwidth.under_way, 0);
+	assert_in_range(bandwidth_busy(&bandwidth, 1ULL << 40), MIB, 100 * MIB);
+}
+
+static void test_window(void **state)
+{
+	struct bandwidth read = { .bytes_per_second = 1000 * MIB };
+	struct pace pace = { 0 };
+
+	pace_put(&pace, 3 * MIB);
+	assert_int_equal(pace_window(&pace, &read, MIB, 1000 * MIB), 6 * MIB);
+	assert_int_equal(pace_window(&pace, &read, MIB, 8 * MIB), 4 * MIB);
+	assert_int_equal(pace_window(&pace, &read, 50 * MIB, 1000 * MIB), 50 * MIB);
+	/* In a pause of 100 ms it reads 100 MiB more. */
+	pace_take(&pace, 3 * MIB, 1000000000);
+	pace_take(&pace, 3 * MIB, 1100000000);
+	assert_int_equal(pace_window(&pace, &read, 50 * MIB, 1000 * MIB), 150 * MIB);
+	assert_int_equal(pace.length, 3 * MIB);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_unknown),
+		cmocka_unit_test(test_order_is_learned),
+		cmocka_unit_test(test_instances),
+		cmocka_unit_test(test_urgent),
+		cmocka_unit_test(test_names_are_forgotten),
+		cmocka_unit_test(test_rounds),
+		cmocka_unit_test(test_bandwidth),
+		cmocka_unit_test(test_window),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
