@@ -162,15 +162,13 @@ static void write_event(struct replay *replay, const struct actmem_store_event *
 	timeline_count(replay->timeline, spilled, event->time_ns, event->spilled_bytes);
 }
 
-void replay_trace_drain(struct replay *replay)
+static void write_events(struct replay *replay)
 {
 	struct replay_trace *trace = replay->trace;
 	struct event_log log;
 	uint64_t lost;
 	size_t i;
 
-	if (!trace)
-		return;
 	pthread_mutex_lock(&trace->lock);
 	log = trace->log;
 	trace->log = trace->written;
@@ -183,6 +181,13 @@ void replay_trace_drain(struct replay *replay)
 	trace->written = log;
 	if (lost)
 		warnx("no memory for %" PRIu64 " events of the trace", lost);
+}
+
+void replay_trace_drain(struct replay *replay)
+{
+	if (!replay->trace)
+		return;
+	write_events(replay);
 	replay_trace_count(replay);
 }
 
@@ -208,6 +213,8 @@ void replay_trace_end(struct replay *replay)
 
 	if (!replay->trace)
 		return;
+	/* Transfers of blocks that were dropped have ended since. */
+	write_events(replay);
 	ACTMEM_INIT(&counters);
 	if (!actmem_counters(replay->am, &counters))
 		timeline_count(replay->timeline, pinned, clock_ns(), counters.region_bytes);
