@@ -3,6 +3,7 @@
 import contextlib
 import glob
 import os
+import pty
 import shutil
 import subprocess
 import sys
@@ -158,3 +159,27 @@ def spill_files(pid, folder):
             if os.readlink(path).startswith(place):
                 found.append(path)
     return found
+
+
+def damage(process, path):
+    """Overwrites bytes of a file, on page after page, as long as the process runs."""
+    with open(path, "r+b", buffering=0) as file:
+        while process.poll() is None:
+            for offset in range(0, os.fstat(file.fileno()).st_size, 65536):
+                os.pwrite(file.fileno(), b"damage", offset)
+            time.sleep(0.01)
+
+
+def on_terminal(*arguments):
+    """What the command tells on a standard error that is a terminal."""
+    ours, theirs = pty.openpty()
+    result = subprocess.run([ACTMEM, *arguments], stdin=subprocess.DEVNULL,
+                            stdout=subprocess.DEVNULL, stderr=theirs, timeout=60, env=clean_environment(), check=False)
+    os.close(theirs)
+    told = b""
+    with contextlib.suppress(OSError):
+        while chunk := os.read(ours, 65536):
+            told += chunk
+    os.close(ours)
+    assert result.returncode == 0, told
+    return told.decode()

@@ -6,8 +6,8 @@ import signal
 import subprocess
 import tempfile
 
-from harness import (ACTMEM, NO_CAPABILITIES, actmem, clean_environment, expect, small_disk,
-                     spill_files, wait_for)
+from harness import (ACTMEM, NO_CAPABILITIES, actmem, clean_environment, damage, expect,
+                     small_disk, spill_files, wait_for)
 from tap import case, main
 
 MIB = 1 << 20
@@ -122,6 +122,20 @@ def the_limit_of_locked_memory_is_told():
     notes = [row["note"] for row in json.loads(result.stdout)["pinning"]
              if row["what"] in ("region of 4K pages", "mmap, mlock")]
     assert len(notes) == 2 and all(notes), notes
+
+
+@case
+def what_comes_back_wrong_is_told():
+    with tempfile.TemporaryDirectory() as folder:
+        command = [ACTMEM, "bench", *SMALL, "--spill", folder, "--seconds", "0.2", "--block", "1M",
+                   "--file-bytes", "64M"]
+        with subprocess.Popen(command, env=clean_environment(), stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True) as process:
+            wait_for(lambda: spill_files(process.pid, folder))
+            damage(process, spill_files(process.pid, folder)[0])
+            _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1 and "is not what was written" in errors, errors
+    assert errors.startswith("actmem bench: spilling: ") and folder in errors, errors
 
 
 @case

@@ -7,10 +7,9 @@ import os
 import signal
 import subprocess
 import tempfile
-import time
 
-from harness import (ACTMEM, actmem, clean_environment, expect, small_disk, spill_files,
-                     wait_for)
+from harness import (ACTMEM, actmem, clean_environment, damage, expect, on_terminal, small_disk,
+                     spill_files, wait_for)
 from tap import case, main
 
 MIB = 1 << 20
@@ -94,6 +93,13 @@ def the_table_has_a_line_for_each_step_and_the_sum():
     headings, *lines = table.splitlines()
     assert "TIME/BOUND" in headings and "STALL" in headings, headings
     assert [line.split()[0] for line in lines] == ["0", "1", "2", "1-2"], table
+
+
+@case
+def a_terminal_is_told_how_far_it_is():
+    told_there = on_terminal("replay", *SMALL, "--steps", "2", "--compute-ms-per-layer", "8")
+    assert "of 2: backward, layer " in told_there, told_there
+    assert told_there.endswith("\r\033[K"), told_there
 
 
 @case
@@ -301,22 +307,13 @@ def killed_it_leaves_no_file():
         assert not os.listdir(folder)
 
 
-def damage(process, folder):
-    """Overwrites bytes of what is spilled, as long as the process runs."""
-    with open(stores_file(process, folder), "r+b", buffering=0) as file:
-        while process.poll() is None:
-            for offset in range(0, os.fstat(file.fileno()).st_size, 65536):
-                os.pwrite(file.fileno(), b"damage", offset + 77)
-            time.sleep(0.01)
-
-
 @case
 def a_damaged_byte_is_found():
     for arguments, words in (((), "bytes are wrong"), (("--checksum",), "layer")):
         with tempfile.TemporaryDirectory() as folder:
             with started(*spilling(folder, "--steps", "1", "--compute-ms-per-layer", "5",
                                    "--json", *arguments)) as process:
-                damage(process, folder)
+                damage(process, stores_file(process, folder))
                 output, errors = process.communicate(timeout=60)
         assert process.returncode == 1 and words in errors, (process.returncode, errors)
         seen = json.loads(output)
