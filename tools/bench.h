@@ -18,6 +18,7 @@ struct bench {
 	bool has_one_node;		/* this machine */
 	uint64_t bytes;			/* of each region */
 	uint64_t page_bytes;		/* that lengths of regions are multiples of */
+	unsigned int only;		/* one part, or else all */
 	double seconds;			/* for each side of each measurement */
 	const char *spill_paths[BENCH_SPILL_MAX];
 	unsigned int spill_path_count;

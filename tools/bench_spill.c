@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /* Spill devices: each alone, and all of them as stripes of one file. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include "bench.h"
 #include "clock.h"
@@ -44,7 +45,7 @@ static void measure(const struct bench *bench, const char *const *paths, unsigne
 		return;
 	row->is_open = true;
 	row->file = *transfers_file(transfers);
-	strncpy(row->engine, transfers_engine(transfers), sizeof(row->engine) - 1);
+	snprintf(row->engine, sizeof(row->engine), "%s", transfers_engine(transfers));
 	progress_tell("spilling to %s%s in requests of %lluK", paths[0],
 		      count > 1 ? " and others" : "", (unsigned long long)(size >> 10));
 	row->is_good = !transfers_run(transfers, true, size, ns, &row->spill, row->words) &&

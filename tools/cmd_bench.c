@@ -35,6 +35,8 @@ static const char help[] =
 	"  -f, --file-bytes SIZE       length of the file; default: 1G\n"
 	"  -d, --depth N               transfers at a time; default: as the device likes\n"
 	"      --allow-buffered        through the page cache where there is no direct I/O\n"
+	"  -o, --only pinning|copying|spilling\n"
+	"                              measure nothing else\n"
 	"  -m, --memory SIZE           of each region; default: 256M\n"
 	"  -t, --seconds SECONDS       for each side of a measurement; default: 1\n"
 	MEMORY_OPTIONS_HELP
@@ -45,6 +47,13 @@ static const char help[] =
 	"or a spill device could not be measured.";
 
 enum { OPTION_ALLOW_BUFFERED = 256 };
+
+enum part { PINNING, COPYING, SPILLING, PARTS };
+
+static const char *const part_names[] = { "pinning", "copying", "spilling", NULL };
+static json_t *(*const part_functions[])(const struct bench *) = {
+	bench_pin, bench_copy, bench_spill,
+};
 
 unsigned int bench_node(const struct bench *bench, unsigned int from)
 {
@@ -103,6 +112,8 @@ static bool take_option(struct bench *bench, int option, const char *value)
 	switch (option) {
 	case 's':
 		return take_spill(bench, value);
+	case 'o':
+		return option_choice("--only", value, part_names, &bench->only);
 	case 'B':
 		return take_sizes(bench, value);
 	case 'f':
@@ -208,7 +219,8 @@ static char *cell_disks(const json_t *row, const char *key, unsigned int flags)
 	return NULL;
 }
 
-static int print_tables(const json_t *told, unsigned int flags)
+/* The tables that have lines. */
+static int print_tables(const json_t *told)
 {
 	static const struct column pin[] = {
 		{ "NODE", "node", cell_text, true },
@@ -238,20 +250,27 @@ static int print_tables(const json_t *told, unsigned int flags)
 		{ "FILL GiB/s", "fill_bandwidth", cell_bandwidth, true },
 		{ "NOTE", "note", cell_text, false },
 	};
-	int err;
+	static const struct {
+		const struct column *columns;
+		size_t count;
+	} tables[PARTS] = {
+		[PINNING] = { pin, sizeof(pin) / sizeof(pin[0]) },
+		[COPYING] = { copy, sizeof(copy) / sizeof(copy[0]) },
+		[SPILLING] = { spill, sizeof(spill) / sizeof(spill[0]) },
+	};
+	unsigned int i;
+	int err = 0;
 
-	printf("%s\n\n", json_string_value(json_object_get(told, "reason")));
-	err = table_print(json_object_get(told, "pinning"), pin, sizeof(pin) / sizeof(pin[0]),
-			  flags);
-	putchar('\n');
-	if (!err)
-		err = table_print(json_object_get(told, "copying"), copy,
-				  sizeof(copy) / sizeof(copy[0]), flags);
-	if (err || !json_array_size(json_object_get(told, "spilling")))
-		return err;
-	putchar('\n');
-	return table_print(json_object_get(told, "spilling"), spill,
-			   sizeof(spill) / sizeof(spill[0]), flags);
+	puts(json_string_value(json_object_get(told, "reason")));
+	for (i = 0; !err && i < PARTS; i++) {
+		const json_t *rows = json_object_get(told, part_names[i]);
+
+		if (!json_array_size(rows))
+			continue;
+		putchar('\n');
+		err = table_print(rows, tables[i].columns, tables[i].count, 0);
+	}
+	return err;
 }
 
 /* Those of an array that could not be measured are told once each. */
@@ -275,16 +294,29 @@ static bool tell_failures(const json_t *rows, const char *bandwidth, const char 
 	return any;
 }
 
-static int measure_all(const struct bench *bench, bool as_json, unsigned int flags)
+static json_t *measure_parts(const struct bench *bench)
 {
-	json_t *pinning = bench_pin(bench);
-	json_t *copying = bench_copy(bench);
-	json_t *spilling = bench_spill(bench);
-	json_t *told = json_pack("{s:s, s:o, s:o, s:o, s:o}",
-				 "backend", actmem_backend(bench->am) == ACTMEM_BACKEND_DRIVER ?
-				 "driver" : "memfd",
-				 "reason", text_to_json(actmem_describe(bench->am)),
-				 "pinning", pinning, "copying", copying, "spilling", spilling);
+	const char *backend = actmem_backend(bench->am) == ACTMEM_BACKEND_DRIVER ? "driver"
+										 : "memfd";
+	json_t *told = json_pack("{s:s, s:o}", "backend", backend,
+				 "reason", text_to_json(actmem_describe(bench->am)));
+	unsigned int i;
+
+	for (i = 0; told && i < PARTS; i++) {
+		bool is_wanted = bench->only == PARTS || bench->only == i;
+
+		if (json_object_set_new(told, part_names[i],
+					is_wanted ? part_functions[i](bench) : json_array())) {
+			json_decref(told);
+			told = NULL;
+		}
+	}
+	return told;
+}
+
+static int measure_all(const struct bench *bench, bool as_json)
+{
+	json_t *told = measure_parts(bench);
 	bool failed;
 	int err;
 
@@ -292,7 +324,7 @@ static int measure_all(const struct bench *bench, bool as_json, unsigned int fla
 	if (!told)
 		err = -ENOMEM;
 	else
-		err = as_json ? table_print_json(told) : print_tables(told, flags);
+		err = as_json ? table_print_json(told) : print_tables(told);
 	if (err)
 		warnx("%s", strerror(-err));
 	failed = err;
@@ -311,6 +343,7 @@ int cmd_bench(int argc, char **argv)
 		{ "file-bytes", required_argument, NULL, 'f' },
 		{ "depth", required_argument, NULL, 'd' },
 		{ "allow-buffered", no_argument, NULL, OPTION_ALLOW_BUFFERED },
+		{ "only", required_argument, NULL, 'o' },
 		{ "memory", required_argument, NULL, 'm' },
 		{ "seconds", required_argument, NULL, 't' },
 		{ "json", no_argument, NULL, 'J' },
@@ -321,6 +354,7 @@ int cmd_bench(int argc, char **argv)
 		.bytes = BYTES_USUAL,
 		.file_bytes = FILE_USUAL,
 		.seconds = 1,
+		.only = PARTS,
 		.sizes = { MIB, 4 * MIB, 16 * MIB },
 		.size_count = 3,
 	};
@@ -328,7 +362,7 @@ int cmd_bench(int argc, char **argv)
 	int option, status;
 
 	ignore_closed_pipes();
-	while ((option = getopt_long(argc, argv, MEMORY_OPTIONS_SHORT "s:B:f:d:m:t:Jh",
+	while ((option = getopt_long(argc, argv, MEMORY_OPTIONS_SHORT "s:B:f:d:o:m:t:Jh",
 				     long_options, NULL)) != -1) {
 		if (option == 'h') {
 			puts(help);
@@ -339,6 +373,10 @@ int cmd_bench(int argc, char **argv)
 		else if (option == '?' || !take_option(&bench, option, optarg))
 			return usage_hint();
 	}
+	if (bench.only == SPILLING && !bench.spill_path_count) {
+		warnx("--only spilling, and no --spill");
+		return usage_hint();
+	}
 	if (optind < argc) {
 		warnx("unexpected argument '%s'", argv[optind]);
 		return usage_hint();
@@ -346,7 +384,7 @@ int cmd_bench(int argc, char **argv)
 	status = open_bench(&bench);
 	if (status)
 		return status == STATUS_USAGE ? usage_hint() : status;
-	status = measure_all(&bench, as_json, 0);
+	status = measure_all(&bench, as_json);
 	actmem_close(bench.strict);
 	actmem_close(bench.am);
 	return status;

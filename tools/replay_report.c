@@ -251,7 +251,8 @@ static void print_head(const json_t *told)
 
 	printf("%s\n%s\n", json_string_value(json_object_get(told, "backend")),
 	       json_string_value(json_object_get(told, "store")));
-	printf("%s: %" JSON_INTEGER_FORMAT " layers", json_string_value(json_object_get(told, "model")),
+	printf("%s: %" JSON_INTEGER_FORMAT " layers",
+	       json_string_value(json_object_get(told, "model")),
 	       json_integer_value(json_object_get(told, "layers")));
 	print_bytes(", ", told, "step_bytes");
 	print_bytes(" a step; at most ", memory, "block_bytes_peak");

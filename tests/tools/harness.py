@@ -174,7 +174,8 @@ def on_terminal(*arguments):
     """What the command tells on a standard error that is a terminal."""
     ours, theirs = pty.openpty()
     result = subprocess.run([ACTMEM, *arguments], stdin=subprocess.DEVNULL,
-                            stdout=subprocess.DEVNULL, stderr=theirs, timeout=60, env=clean_environment(), check=False)
+                            stdout=subprocess.DEVNULL, stderr=theirs, timeout=60,
+                            env=clean_environment(), check=False)
     os.close(theirs)
     told = b""
     with contextlib.suppress(OSError):

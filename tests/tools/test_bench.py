@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """actmem bench: what it measures, what it refuses, and that it leaves nothing."""
+import contextlib
 import json
 import os
 import signal
@@ -70,6 +71,16 @@ def the_tables_tell_the_same():
 
 
 @case
+def it_measures_only_what_it_is_told():
+    for only in ("pinning", "copying"):
+        seen = told("--only", only)
+        assert [part for part in ("pinning", "copying", "spilling") if seen[part]] == [only], seen
+    result = bench("--only", "copying")
+    expect(result, 0)
+    assert "COPYING" in result.stdout and "PINNING" not in result.stdout, result.stdout
+
+
+@case
 def it_measures_only_the_nodes_it_is_told():
     seen = told("--nodes", "0")
     assert {row["node"] for row in seen["pinning"]} == {0}, seen
@@ -91,6 +102,8 @@ def values_that_are_wrong_are_named():
                                     ("--nodes", "0-", "ACTMEM_NODES"),
                                     ("--allow", "swap", "ACTMEM_ALLOW")):
         expect(actmem("bench", option, value), 2, "", [variable, value])
+    expect(actmem("bench", "--only", "all"), 2, "", ["--only", "all", "copying"])
+    expect(actmem("bench", "--only", "spilling"), 2, "", "no --spill")
     expect(actmem("bench", "more"), 2, "", "'more'")
     expect(actmem("bench", "--spill"), 2, "", "--spill")
 
@@ -124,15 +137,24 @@ def the_limit_of_locked_memory_is_told():
     assert len(notes) == 2 and all(notes), notes
 
 
+def whole_files(pid, folder, length):
+    """Those that have been written: the first one only tells what its disk needs."""
+    for path in spill_files(pid, folder):
+        with contextlib.suppress(FileNotFoundError):
+            if os.stat(path).st_size >= length:
+                yield path
+
+
 @case
 def what_comes_back_wrong_is_told():
     with tempfile.TemporaryDirectory() as folder:
-        command = [ACTMEM, "bench", *SMALL, "--spill", folder, "--seconds", "0.2", "--block", "1M",
-                   "--file-bytes", "64M"]
+        command = [ACTMEM, "bench", *SMALL, "--spill", folder, "--seconds", "0.5", "--block", "1M",
+                   "--file-bytes", "64M", "--only", "spilling"]
         with subprocess.Popen(command, env=clean_environment(), stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, text=True) as process:
-            wait_for(lambda: spill_files(process.pid, folder))
-            damage(process, spill_files(process.pid, folder)[0])
+            found = []
+            wait_for(lambda: found.extend(whole_files(process.pid, folder, 64 * MIB)) or found)
+            damage(process, found[0])
             _, errors = process.communicate(timeout=60)
     assert process.returncode == 1 and "is not what was written" in errors, errors
     assert errors.startswith("actmem bench: spilling: ") and folder in errors, errors
