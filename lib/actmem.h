@@ -153,6 +153,8 @@ struct actmem_counters {
 	uint64_t regions_total;
 	uint64_t blocks_total;
 	uint64_t fallbacks_total;	/* allowed steps down: pages, node, unlocked */
+	uint64_t stores;
+	uint64_t spilled_bytes;		/* of their blocks that are in files alone */
 };
 
 /* struct actmem_options o; ACTMEM_INIT(&o); zeroes it and sets its size. */

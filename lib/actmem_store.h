@@ -8,11 +8,12 @@
  * blocks that are wanted last first; what was written is read again ahead of the
  * time that it is wanted.
  *
- * When that is, is learned: a key's name recurs in every step of a training, and
- * a block of that name is expected to be wanted as many takes after its put as
- * the last one of that name was. Until a name has been taken once, its blocks are
- * expected in reverse order of their puts, as a backward pass wants them. A wrong
- * guess costs time, and is corrected by the step in which it was made.
+ * When that is, is learned: a key recurs in every step of a training, and its block
+ * is expected to be wanted as many takes after its put as the last one was; of a key
+ * that was never taken, as the last one of its name. Until a name has been taken
+ * once, its blocks are expected in reverse order of their puts, as a backward pass
+ * wants them. A wrong guess costs time, and is corrected by the step in which it was
+ * made.
  *
  * Every call may be made by any thread at any time, but for destroy. A store has
  * threads of its own, in which no signal is delivered.

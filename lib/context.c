@@ -195,9 +195,10 @@ int actmem_close(struct actmem *am)
 	handles_lock();
 	if (am->regions || am->heaps || am->queues) {
 		handles_unlock();
-		return fail(EBUSY, "%llu regions, %llu heaps and %u queues are still open",
+		return fail(EBUSY, "%llu regions, %llu heaps, %u queues and %llu stores are still open",
 			    (unsigned long long)am->counters->regions,
-			    (unsigned long long)am->counters->heaps, am->queues);
+			    (unsigned long long)am->counters->heaps, am->queues,
+			    (unsigned long long)am->counters->stores);
 	}
 	if (am->previous)
 		am->previous->next = am->next;

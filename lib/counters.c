@@ -51,6 +51,8 @@ int actmem_counters(struct actmem *am, struct actmem_counters *counters)
 	now.region_bytes_peak = published->region_bytes_peak;
 	now.regions_total = published->regions_total;
 	now.fallbacks_total = published->fallbacks_total;
+	now.stores = published->stores;
+	now.spilled_bytes = published->spilled_bytes;
 	handles_lock();
 	heap_publish_own(am);
 	now.blocks = published->blocks;

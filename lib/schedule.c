@@ -18,10 +18,12 @@
 /* Bytes that fell by this part of the round's peak do not rise again. */
 #define FALLEN_PART	8
 
-struct schedule_name {
+/* Of a key, or of all keys with a name. */
+struct habit {
 	struct link link;
-	struct schedule_name *chain;
-	uint64_t name;
+	struct habit *chain;
+	struct actmem_key key;
+	bool is_of_name;
 	unsigned int turn;
 	uint64_t distance;
 };
@@ -29,105 +31,137 @@ struct schedule_name {
 void schedule_init(struct schedule *schedule)
 {
 	*schedule = (struct schedule){ .is_falling = true };
-	link_init(&schedule->names);
+	link_init(&schedule->habits);
 }
 
 void schedule_destroy(struct schedule *schedule)
 {
-	while (!link_is_alone(&schedule->names)) {
-		struct link *link = schedule->names.next;
+	while (!link_is_alone(&schedule->habits)) {
+		struct link *link = schedule->habits.next;
 
 		link_remove(link);
-		free(link_item(link, struct schedule_name, link));
+		free(link_item(link, struct habit, link));
 	}
 	free(schedule->buckets);
 }
 
-static struct schedule_name **bucket_of(const struct schedule *schedule, uint64_t name,
-					unsigned int turn)
+static struct habit of_key(struct actmem_key key, unsigned int turn)
 {
-	uint64_t hash = (name + turn * 0x9e3779b97f4a7c15ULL) * 0xff51afd7ed558ccdULL;
+	return (struct habit){ .key = key, .turn = turn };
+}
 
+static struct habit of_name(struct actmem_key key, unsigned int turn)
+{
+	return (struct habit){ .key = { .name = key.name }, .is_of_name = true, .turn = turn };
+}
+
+static bool is_same(const struct habit *habit, const struct habit *other)
+{
+	return habit->key.name == other->key.name && habit->key.instance == other->key.instance &&
+	       habit->is_of_name == other->is_of_name && habit->turn == other->turn;
+}
+
+static struct habit **bucket_of(const struct schedule *schedule, const struct habit *habit)
+{
+	uint64_t hash = habit->key.name * 0x9e3779b97f4a7c15ULL ^ habit->key.instance;
+
+	hash = (hash + 2 * habit->turn + habit->is_of_name) * 0xff51afd7ed558ccdULL;
 	return &schedule->buckets[(hash ^ hash >> 32) & (schedule->bucket_count - 1)];
 }
 
-static struct schedule_name *find(const struct schedule *schedule, uint64_t name,
-				  unsigned int turn)
+static struct habit *find(const struct schedule *schedule, const struct habit *like)
 {
-	struct schedule_name *found;
+	struct habit *found;
 
 	if (!schedule->buckets)
 		return NULL;
-	found = *bucket_of(schedule, name, turn);
-	while (found && (found->name != name || found->turn != turn))
+	found = *bucket_of(schedule, like);
+	while (found && !is_same(found, like))
 		found = found->chain;
 	return found;
+}
+
+static void chain(struct schedule *schedule, struct habit *habit)
+{
+	struct habit **bucket = bucket_of(schedule, habit);
+
+	habit->chain = *bucket;
+	*bucket = habit;
+}
+
+static void unchain(struct schedule *schedule, struct habit *habit)
+{
+	struct habit **link = bucket_of(schedule, habit);
+
+	while (*link != habit)
+		link = &(*link)->chain;
+	*link = habit->chain;
 }
 
 /* Without memory for more of them chains become longer; false: there are none. */
 static bool have_buckets(struct schedule *schedule)
 {
 	size_t count = schedule->bucket_count ? 2 * schedule->bucket_count : BUCKETS_FIRST;
-	struct schedule_name **buckets;
+	struct habit **buckets;
 	struct link *link;
 
-	if (schedule->name_count < schedule->bucket_count)
+	if (schedule->habit_count < schedule->bucket_count)
 		return true;
-	buckets = calloc(count, sizeof(struct schedule_name *));
+	buckets = calloc(count, sizeof(struct habit *));
 	if (!buckets)
 		return schedule->buckets;
 	free(schedule->buckets);
 	schedule->buckets = buckets;
 	schedule->bucket_count = count;
-	for (link = schedule->names.next; link != &schedule->names; link = link->next) {
-		struct schedule_name *item = link_item(link, struct schedule_name, link);
-		struct schedule_name **bucket = bucket_of(schedule, item->name, item->turn);
-
-		item->chain = *bucket;
-		*bucket = item;
-	}
+	for (link = schedule->habits.next; link != &schedule->habits; link = link->next)
+		chain(schedule, link_item(link, struct habit, link));
 	return true;
 }
 
-static void unchain(struct schedule *schedule, struct schedule_name *item)
+/* Room for one more, or that of the one that was not seen for longest. */
+static struct habit *new_habit(struct schedule *schedule)
 {
-	struct schedule_name **chain = bucket_of(schedule, item->name, item->turn);
-
-	while (*chain != item)
-		chain = &(*chain)->chain;
-	*chain = item->chain;
-}
-
-/* NULL: no memory, and it is not learned. */
-static struct schedule_name *add(struct schedule *schedule, uint64_t name, unsigned int turn)
-{
-	struct schedule_name *item, **bucket;
+	struct habit *habit;
 
 	if (!have_buckets(schedule))
 		return NULL;
-	if (schedule->name_count == SCHEDULE_NAMES_MAX) {
-		item = link_item(schedule->names.next, struct schedule_name, link);
-		unchain(schedule, item);
-		link_remove(&item->link);
-	} else {
-		item = malloc(sizeof(*item));
-		if (!item)
-			return NULL;
-		schedule->name_count++;
-		link_init(&item->link);
+	if (schedule->habit_count == SCHEDULE_HABITS_MAX) {
+		habit = link_item(schedule->habits.next, struct habit, link);
+		unchain(schedule, habit);
+		link_remove(&habit->link);
+		return habit;
 	}
-	item->name = name;
-	item->turn = turn;
-	bucket = bucket_of(schedule, name, turn);
-	item->chain = *bucket;
-	*bucket = item;
-	return item;
+	habit = malloc(sizeof(*habit));
+	if (habit)
+		schedule->habit_count++;
+	return habit;
 }
 
-struct want schedule_put(struct schedule *schedule, uint64_t name, unsigned int turn)
+/* Without memory it is not learned. */
+static void learn(struct schedule *schedule, const struct habit *like, uint64_t distance)
 {
-	const struct schedule_name *known = find(schedule, name, turn);
+	struct habit *habit = find(schedule, like);
 
+	if (habit) {
+		link_remove(&habit->link);
+	} else {
+		habit = new_habit(schedule);
+		if (!habit)
+			return;
+		*habit = *like;
+		chain(schedule, habit);
+	}
+	habit->distance = distance;
+	link_append(&schedule->habits, &habit->link);
+}
+
+struct want schedule_put(struct schedule *schedule, struct actmem_key key, unsigned int turn)
+{
+	const struct habit its = of_key(key, turn), names = of_name(key, turn);
+	const struct habit *known = find(schedule, &its);
+
+	if (!known)
+		known = find(schedule, &names);
 	schedule->takes_since_put = 0;
 	return (struct want){
 		.at = known ? schedule->clock + known->distance : WANTED_UNKNOWN,
@@ -135,20 +169,15 @@ struct want schedule_put(struct schedule *schedule, uint64_t name, unsigned int 
 	};
 }
 
-void schedule_take(struct schedule *schedule, uint64_t name, unsigned int turn,
+void schedule_take(struct schedule *schedule, struct actmem_key key, unsigned int turn,
 		   uint64_t put_clock)
 {
-	struct schedule_name *known = find(schedule, name, turn);
+	const struct habit its = of_key(key, turn), names = of_name(key, turn);
 
 	schedule->clock++;
 	schedule->takes_since_put++;
-	if (!known)
-		known = add(schedule, name, turn);
-	if (!known)
-		return;
-	known->distance = schedule->clock - put_clock;
-	link_remove(&known->link);
-	link_append(&schedule->names, &known->link);
+	learn(schedule, &its, schedule->clock - put_clock);
+	learn(schedule, &names, schedule->clock - put_clock);
 }
 
 struct want schedule_urgent(struct schedule *schedule)
@@ -160,40 +189,76 @@ static void end_round(struct schedule *schedule)
 {
 	unsigned int i;
 
-	for (i = SCHEDULE_ROUNDS - 1; i; i--)
+	for (i = SCHEDULE_ROUNDS - 1; i; i--) {
 		schedule->peaks[i] = schedule->peaks[i - 1];
+		schedule->refills[i] = schedule->refills[i - 1];
+	}
 	schedule->peaks[0] = schedule->high;
+	schedule->refills[0] = schedule->refill;
+}
+
+static uint64_t highest(const uint64_t numbers[SCHEDULE_ROUNDS])
+{
+	uint64_t highest = 0;
+	unsigned int i;
+
+	for (i = 0; i < SCHEDULE_ROUNDS; i++)
+		if (numbers[i] > highest)
+			highest = numbers[i];
+	return highest;
+}
+
+static void begin_round(struct schedule *schedule, uint64_t bytes)
+{
+	schedule->is_falling = false;
+	schedule->high = bytes;
+	schedule->dip = bytes;
+	schedule->refill = 0;
+}
+
+/* Within a round, @dip is the least since the bytes were as high as never before. */
+static void go_on(struct schedule *schedule, uint64_t bytes)
+{
+	if (bytes < schedule->dip)
+		schedule->dip = bytes;
+	else if (bytes - schedule->dip > schedule->refill &&
+		 schedule->dip < schedule->high - schedule->high / FALLEN_PART)
+		schedule->refill = bytes - schedule->dip;
+	if (bytes > schedule->high) {
+		schedule->high = bytes;
+		schedule->dip = bytes;
+	}
 }
 
 void schedule_live(struct schedule *schedule, uint64_t bytes)
 {
 	uint64_t little = schedule_peak(schedule) / LITTLE_PART;
 
-	if (schedule->is_falling) {
-		if (bytes < schedule->low)
-			schedule->low = bytes;
-		if (bytes <= schedule->low || (schedule->low > little && bytes < schedule->low + little))
+	if (!schedule->is_falling) {
+		go_on(schedule, bytes);
+		if (bytes >= schedule->high / 2)
 			return;
-		schedule->is_falling = false;
-		schedule->high = bytes;
-	} else if (bytes > schedule->high) {
-		schedule->high = bytes;
-	} else if (bytes < schedule->high / 2) {
 		end_round(schedule);
 		schedule->is_falling = true;
 		schedule->low = bytes;
+	} else if (bytes < schedule->low) {
+		schedule->low = bytes;
+	} else if (bytes > schedule->low &&
+		   (schedule->low <= little || bytes >= schedule->low + little)) {
+		begin_round(schedule, bytes);
 	}
 }
 
 uint64_t schedule_peak(const struct schedule *schedule)
 {
-	uint64_t peak = 0;
-	unsigned int i;
+	return highest(schedule->peaks);
+}
 
-	for (i = 0; i < SCHEDULE_ROUNDS; i++)
-		if (schedule->peaks[i] > peak)
-			peak = schedule->peaks[i];
-	return peak;
+uint64_t schedule_refill(const struct schedule *schedule)
+{
+	uint64_t refill = highest(schedule->refills);
+
+	return refill > schedule->refill || schedule->is_falling ? refill : schedule->refill;
 }
 
 bool schedule_is_rising(const struct schedule *schedule, uint64_t bytes)

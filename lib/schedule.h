@@ -3,9 +3,10 @@
  * When a block is wanted, learned from when those of its name were; how much of
  * all there will be; and how far to read ahead. It takes no lock and does no I/O.
  *
- * Time is counted in takes. A name's block was wanted so many takes after its put,
- * and the next one of that name is expected to be. A block that is kept for another
- * take is put anew, for its second turn.
+ * Time is counted in takes. A key's block was wanted so many takes after its put,
+ * and the next one of that key is expected to be; of a key that was never taken, as
+ * the last one of its name. A block that is kept for another take is put anew, for
+ * its second turn.
  */
 #ifndef LIB_SCHEDULE_H
 #define LIB_SCHEDULE_H
@@ -14,39 +15,41 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "actmem_store.h"
 #include "links.h"
 #include "order.h"
 
-#define SCHEDULE_NAMES_MAX	65536
+#define SCHEDULE_HABITS_MAX	65536
 #define SCHEDULE_ROUNDS		4
 
 /* Of a name that was never taken: after all that are known, the last put first. */
 #define WANTED_UNKNOWN		UINT64_MAX
 
-struct schedule_name;
+struct habit;
 
 struct schedule {
 	uint64_t clock;			/* takes */
 	uint64_t puts;
 	uint64_t urgent;
 	uint64_t takes_since_put;
-	struct schedule_name **buckets;
-	size_t bucket_count, name_count;
-	struct link names;		/* the one that was not seen for longest is first */
+	struct habit **buckets;
+	size_t bucket_count, habit_count;
+	struct link habits;		/* the one that was not seen for longest is first */
 	/* Bytes of all blocks: they rise to a peak and fall again, in each round. */
 	uint64_t peaks[SCHEDULE_ROUNDS];	/* of the last rounds */
-	uint64_t high, low;		/* since the round began; since it began to fall */
+	uint64_t refills[SCHEDULE_ROUNDS];	/* by which they rose again in between */
+	uint64_t high, low, dip, refill;	/* since the round began; low: since it fell */
 	bool is_falling;
 };
 
 void schedule_init(struct schedule *schedule);
 void schedule_destroy(struct schedule *schedule);
 
-/* When a block of @name that is put now, for its @turn (0, 1, ...), is wanted. */
-struct want schedule_put(struct schedule *schedule, uint64_t name, unsigned int turn);
+/* When a block that is put now, for its @turn (0, 1, ...), is wanted. */
+struct want schedule_put(struct schedule *schedule, struct actmem_key key, unsigned int turn);
 
-/* A block of @name that was put at @put_clock is taken now, for its @turn. */
-void schedule_take(struct schedule *schedule, uint64_t name, unsigned int turn,
+/* A block that was put at @put_clock is taken now, for its @turn. */
+void schedule_take(struct schedule *schedule, struct actmem_key key, unsigned int turn,
 		   uint64_t put_clock);
 
 /* Before all others, but for those that were so before. */
@@ -57,6 +60,12 @@ void schedule_live(struct schedule *schedule, uint64_t bytes);
 
 /* The highest peak of the last rounds; 0: there was none. */
 uint64_t schedule_peak(const struct schedule *schedule);
+
+/*
+ * By how much the bytes rise again after they have fallen in a round: what is to be
+ * kept free for puts. 0 where all puts of a round come before its takes.
+ */
+uint64_t schedule_refill(const struct schedule *schedule);
 
 /* Whether the bytes of this round may still rise. */
 bool schedule_is_rising(const struct schedule *schedule, uint64_t bytes);

@@ -39,6 +39,8 @@ struct counters {
 	_Atomic uint64_t block_bytes_peak;
 	_Atomic uint64_t blocks_total;
 	_Atomic uint64_t fallbacks_total;
+	_Atomic uint64_t stores;
+	_Atomic uint64_t spilled_bytes;
 };
 
 struct stats_header {

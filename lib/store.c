@@ -234,6 +234,7 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 		error = start(store, &taken);
 	if (error)
 		goto free_store;
+	counter_add(&am->counters->stores, 1);
 	fail_clear();
 	*result = store;
 	return 0;
@@ -292,6 +293,7 @@ int actmem_store_destroy(struct actmem_store *store)
 	actmem_heap_destroy(store->heap);
 	if (store->queue)
 		end_queue(store);
+	counter_subtract(&store->am->counters->stores, 1);
 	free_paths(store, store->path_count);
 	schedule_destroy(&store->schedule);
 	free(store->buckets);

@@ -47,6 +47,7 @@ enum store_transfer {
 /* In which of the sums a block counts. */
 enum store_sum {
 	SUM_LIVE,
+	SUM_MEMORY,			/* it has some, filled or not */
 	SUM_RESIDENT,			/* in memory */
 	SUM_FILED,			/* in a file alone */
 	SUM_AWAY,			/* in a file, or on the way to it */

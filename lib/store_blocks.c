@@ -106,6 +106,8 @@ static unsigned int sums_of(const struct store_block *block)
 	bool is_there = block->memory && block->transfer != TRANSFER_FILL;
 	unsigned int sums = 0;
 
+	if (block->memory)
+		sums |= 1U << SUM_MEMORY;
 	if (block->transfer == TRANSFER_SPILL)
 		sums |= 1U << SUM_SPILLING;
 	if (block->transfer == TRANSFER_FILL)
@@ -150,6 +152,7 @@ void store_settle(struct actmem_store *store, struct store_block *block)
 {
 	struct order *order = order_of(store, block);
 	uint64_t was_live = store->sums[SUM_LIVE].length;
+	uint64_t was_filed = store->sums[SUM_FILED].bytes;
 
 	if (block->order != order) {
 		if (block->order)
@@ -159,6 +162,9 @@ void store_settle(struct actmem_store *store, struct store_block *block)
 		block->order = order;
 	}
 	count(store, block, sums_of(block));
+	if (store->sums[SUM_FILED].bytes != was_filed)
+		counter_add(&store->am->counters->spilled_bytes,
+			    store->sums[SUM_FILED].bytes - was_filed);
 	if (store->sums[SUM_LIVE].bytes > store->stats.block_bytes_peak)
 		store->stats.block_bytes_peak = store->sums[SUM_LIVE].bytes;
 	if (store->sums[SUM_FILED].bytes > store->stats.spilled_bytes_peak)
@@ -197,14 +203,14 @@ void store_end(struct actmem_store *store, struct store_block *block)
 		unlink_block(store, block);
 		link_append(&store->ended, &block->ended);
 	}
+	if (block->memory && !block->transfer)
+		store_forget_memory(store, block);
 	store_settle(store, block);
 	if (block->transfer) {
 		if (block->is_submitted)
 			actmem_cancel(store->queue, block->request);
 		return;
 	}
-	if (block->memory)
-		store_forget_memory(store, block);
 	spillfile_give(&store->files, &block->room);
 	link_remove(&block->ended);
 	free(block);

@@ -89,7 +89,7 @@ static struct store_block *find_used(struct actmem_store *store, struct actmem_k
 static void want(struct actmem_store *store, struct store_block *block)
 {
 	block->put_clock = store->schedule.clock;
-	block->place.want = schedule_put(&store->schedule, block->key.name, block->turn);
+	block->place.want = schedule_put(&store->schedule, block->key, block->turn);
 	block->user = USER_NONE;
 	store_settle(store, block);
 }
@@ -186,7 +186,7 @@ static void taken(struct actmem_store *store, struct store_block *block)
 	block->is_ahead = false;
 	store_settle(store, block);
 	store->stats.takes_total++;
-	schedule_take(&store->schedule, block->key.name, block->turn++, block->put_clock);
+	schedule_take(&store->schedule, block->key, block->turn++, block->put_clock);
 	pace_take(&store->pace, block->length, queue_now());
 }
 

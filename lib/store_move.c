@@ -288,18 +288,20 @@ uint64_t store_window(const struct actmem_store *store)
 }
 
 /*
- * Bytes that are to be in files, or on the way there. What the peak will have more
- * than the budget, once that is known, and two blocks, so that who puts finds room;
- * what is more is written and read for nothing. Until then, a window.
+ * Bytes that are to be in files, or on the way there: what the peak will have more
+ * than the budget, and some to spare. As long as no peak is known, or where blocks
+ * are read ahead while puts come, that is a window; else room for two blocks, so that
+ * who puts need not wait, as what is more is written and read for nothing.
  */
 static uint64_t away_wanted(const struct actmem_store *store)
 {
-	uint64_t live = store->sums[SUM_LIVE].length, peak = schedule_peak(&store->schedule);
+	const struct schedule *schedule = &store->schedule;
+	uint64_t live = store->sums[SUM_LIVE].length, peak = schedule_peak(schedule);
 	uint64_t most = live > peak ? live : peak, spare = store_window(store);
 
-	if (!schedule_is_rising(&store->schedule, live) || (peak && most <= store->budget))
+	if (!schedule_is_rising(schedule, live) || (peak && most <= store->budget))
 		return 0;
-	if (peak && spare > 2 * store->pace.longest)
+	if (peak && !schedule_refill(schedule) && spare > 2 * store->pace.longest)
 		spare = 2 * store->pace.longest;
 	return most + spare > store->budget ? most + spare - store->budget : 0;
 }
@@ -319,22 +321,27 @@ static bool wants_spill(const struct actmem_store *store)
 	       store->sums[SUM_AWAY].length < away_wanted(store);
 }
 
-/*
- * While puts come, memory is theirs, but for what is wanted within the window. When
- * they do not, all that is free may be used.
- */
+/* Puts do not come for a while, or what is free will do for them. */
+static bool may_use_all(const struct actmem_store *store, uint64_t length)
+{
+	uint64_t used = store->sums[SUM_MEMORY].length + length;
+
+	return store->schedule.takes_since_put >= TAKES_IN_A_ROW &&
+	       used + schedule_refill(&store->schedule) <= store->budget;
+}
+
+/* While puts come, memory is theirs, but for what is wanted within the window. */
 static bool is_to_be_read(const struct actmem_store *store, const struct store_block *block)
 {
-	const struct schedule *schedule = &store->schedule;
+	const struct want *want = &block->place.want;
 	uint64_t window, takes;
 
-	if (!block->place.want.at || schedule->takes_since_put >= TAKES_IN_A_ROW)
+	if (!want->at || may_use_all(store, block->length))
 		return true;
 	window = store_window(store);
-	if (block->place.want.at == WANTED_UNKNOWN ||
-	    store->sums[SUM_AHEAD].length + block->length > window)
+	if (want->at == WANTED_UNKNOWN || store->sums[SUM_AHEAD].length + block->length > window)
 		return false;
-	takes = block->place.want.at > schedule->clock ? block->place.want.at - schedule->clock : 0;
+	takes = want->at > store->schedule.clock ? want->at - store->schedule.clock : 0;
 	return takes * store->pace.length <= window;
 }
 

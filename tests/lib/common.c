@@ -108,7 +108,8 @@ void counters_are_zero(struct actmem *am)
 	ACTMEM_INIT(&counters);
 	returns(actmem_counters(am, &counters), 0);
 	ok(!counters.regions && !counters.region_bytes && !counters.regions_mapped &&
-	   !counters.heaps && !counters.blocks && !counters.block_bytes,
+	   !counters.heaps && !counters.blocks && !counters.block_bytes &&
+	   !counters.stores && !counters.spilled_bytes,
 	   "the counters returned to 0");
 }
 

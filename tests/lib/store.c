@@ -305,6 +305,7 @@ static void test_fork(struct actmem *am)
 	returns(put_block(store, 1, MIB, 1), 0);
 	ok(in_child(is_refused, store), "a child is refused");
 	returns(actmem_close(am), -EBUSY);
+	says("1 stores");
 	returns(take_block(store, 1, MIB, 1), 0);
 	destroy_empty(store);
 }

@@ -74,6 +74,11 @@ static void test_order(void **state)
 	try_order(true);
 }
 
+static struct actmem_key key_of(uint64_t name)
+{
+	return (struct actmem_key){ .name = name };
+}
+
 static bool is_sooner(struct want want, struct want other)
 {
 	return want_is_sooner(&want, &other);
@@ -85,15 +90,15 @@ static void test_unknown(void **state)
 	struct want first, second, known;
 
 	schedule_init(&schedule);
-	first = schedule_put(&schedule, 1, 0);
-	second = schedule_put(&schedule, 2, 0);
+	first = schedule_put(&schedule, key_of(1), 0);
+	second = schedule_put(&schedule, key_of(2), 0);
 	assert_true(is_sooner(second, first));
-	schedule_take(&schedule, 3, 0, 0);
-	known = schedule_put(&schedule, 3, 0);
+	schedule_take(&schedule, key_of(3), 0, 0);
+	known = schedule_put(&schedule, key_of(3), 0);
 	assert_int_equal(known.at, 2);
 	assert_true(is_sooner(known, second));
 	/* Another turn of a name that is known is as good as another name. */
-	assert_int_equal(schedule_put(&schedule, 3, 1).at, WANTED_UNKNOWN);
+	assert_int_equal(schedule_put(&schedule, key_of(3), 1).at, WANTED_UNKNOWN);
 	schedule_destroy(&schedule);
 }
 
@@ -107,11 +112,11 @@ static void run_step(struct schedule *schedule, const unsigned int *takes, bool 
 	unsigned int i;
 
 	for (i = 0; i < NAMES; i++)
-		wants[i] = schedule_put(schedule, i, 0);
+		wants[i] = schedule_put(schedule, key_of(i), 0);
 	for (i = 0; i < NAMES; i++) {
 		if (is_known)
 			assert_int_equal(wants[takes[i]].at, began + i + 1);
-		schedule_take(schedule, takes[i], 0, began);
+		schedule_take(schedule, key_of(takes[i]), 0, began);
 	}
 }
 
@@ -133,19 +138,19 @@ static void test_order_is_learned(void **state)
 	schedule_destroy(&schedule);
 }
 
-/* Two micro-batches are put before the first is taken. */
+/* Of micro-batches that are not taken in the order of their puts. */
 static void test_instances(void **state)
 {
+	struct actmem_key first = { 1, 1 }, second = { 1, 2 }, third = { 1, 3 };
 	struct schedule schedule;
-	struct want first, second;
 
 	schedule_init(&schedule);
-	schedule_take(&schedule, 1, 0, 0);
-	schedule_take(&schedule, 2, 0, 0);
-	first = schedule_put(&schedule, 1, 0);
-	schedule_take(&schedule, 9, 0, 0);
-	second = schedule_put(&schedule, 1, 0);
-	assert_true(is_sooner(first, second));
+	schedule_take(&schedule, second, 0, 0);
+	schedule_take(&schedule, first, 0, 0);
+	assert_int_equal(schedule_put(&schedule, first, 0).at, 4);
+	assert_int_equal(schedule_put(&schedule, second, 0).at, 3);
+	/* One that was never seen is as the last one of its name. */
+	assert_int_equal(schedule_put(&schedule, third, 0).at, 4);
 	schedule_destroy(&schedule);
 }
 
@@ -155,8 +160,8 @@ static void test_urgent(void **state)
 	struct want known, first, second;
 
 	schedule_init(&schedule);
-	schedule_take(&schedule, 1, 0, 0);
-	known = schedule_put(&schedule, 1, 0);
+	schedule_take(&schedule, key_of(1), 0, 0);
+	known = schedule_put(&schedule, key_of(1), 0);
 	first = schedule_urgent(&schedule);
 	second = schedule_urgent(&schedule);
 	assert_true(is_sooner(first, second));
@@ -170,16 +175,16 @@ static void test_names_are_forgotten(void **state)
 	uint64_t name;
 
 	schedule_init(&schedule);
-	for (name = 0; name < SCHEDULE_NAMES_MAX; name++)
-		schedule_take(&schedule, name, 0, schedule.clock);
-	assert_int_not_equal(schedule_put(&schedule, 0, 0).at, WANTED_UNKNOWN);
-	schedule_take(&schedule, 0, 0, schedule.clock);
+	for (name = 0; name < SCHEDULE_HABITS_MAX / 2; name++)
+		schedule_take(&schedule, key_of(name), 0, schedule.clock);
+	assert_int_not_equal(schedule_put(&schedule, key_of(0), 0).at, WANTED_UNKNOWN);
+	schedule_take(&schedule, key_of(0), 0, schedule.clock);
 	/* One name more, and the one that was not seen for longest goes. */
-	schedule_take(&schedule, name, 0, schedule.clock);
-	assert_int_equal(schedule.name_count, SCHEDULE_NAMES_MAX);
-	assert_int_equal(schedule_put(&schedule, 1, 0).at, WANTED_UNKNOWN);
-	assert_int_not_equal(schedule_put(&schedule, 0, 0).at, WANTED_UNKNOWN);
-	assert_int_not_equal(schedule_put(&schedule, name, 0).at, WANTED_UNKNOWN);
+	schedule_take(&schedule, key_of(name), 0, schedule.clock);
+	assert_int_equal(schedule.habit_count, SCHEDULE_HABITS_MAX);
+	assert_int_equal(schedule_put(&schedule, key_of(1), 0).at, WANTED_UNKNOWN);
+	assert_int_not_equal(schedule_put(&schedule, key_of(0), 0).at, WANTED_UNKNOWN);
+	assert_int_not_equal(schedule_put(&schedule, key_of(name), 0).at, WANTED_UNKNOWN);
 	schedule_destroy(&schedule);
 }
 
@@ -211,6 +216,30 @@ static void test_rounds(void **state)
 		schedule_live(&schedule, 0);
 	}
 	assert_int_equal(schedule_peak(&schedule), 30);
+	schedule_destroy(&schedule);
+}
+
+/* Puts between the takes of a round want room that is kept for them. */
+static void test_refill(void **state)
+{
+	struct schedule schedule;
+	unsigned int i;
+
+	schedule_init(&schedule);
+	schedule_live(&schedule, 100);
+	for (i = 0; i < 3; i++) {
+		schedule_live(&schedule, 70);
+		assert_int_equal(schedule_refill(&schedule), i ? 25 : 0);
+		schedule_live(&schedule, 95);
+	}
+	assert_int_equal(schedule_refill(&schedule), 25);
+	for (i = 0; i < SCHEDULE_ROUNDS; i++) {
+		schedule_live(&schedule, 0);
+		assert_int_equal(schedule_refill(&schedule), 25);
+		schedule_live(&schedule, 100);
+	}
+	schedule_live(&schedule, 0);
+	assert_int_equal(schedule_refill(&schedule), 0);
 	schedule_destroy(&schedule);
 }
 
@@ -263,6 +292,7 @@ int main(void)
 		cmocka_unit_test(test_urgent),
 		cmocka_unit_test(test_names_are_forgotten),
 		cmocka_unit_test(test_rounds),
+		cmocka_unit_test(test_refill),
 		cmocka_unit_test(test_bandwidth),
 		cmocka_unit_test(test_window),
 	};
