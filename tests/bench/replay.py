@@ -28,7 +28,7 @@ STALL_AIM = 0.99
 
 def replay(args, model, budget, compute_ms, steps, tokens=TOKENS):
     command = [args.actmem, "replay", "--json", "--allow", "any", "--model", model,
-               "--tokens", str(tokens), "--scale", "1/256" if args.smoke else "1/16",
+               "--tokens", str(tokens), "--scale", "1/256" if args.smoke else "1/4",
                "--budget", str(budget), "--spill", args.directory, "--steps", str(steps),
                "--compute-ms-per-layer", f"{compute_ms:.3f}"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
@@ -47,7 +47,7 @@ def report(bench, steps, peer_name, peer, aim):
 
 
 def measure(args, model):
-    steps = 2 if args.smoke else 12
+    steps = 2 if args.smoke else 8
     part = replay(args, model, 4 << 20, 0, 1, TOKENS // PART)
     budget = max(part["step_bytes"] * PART // 5 >> 21 << 21, 4 << 20)
     free = replay(args, model, budget, 0, steps)["steps"][1:]
