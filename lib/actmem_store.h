@@ -55,7 +55,7 @@ struct actmem_key {
 
 struct actmem_store_options {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t budget_bytes;		/* of memory, in whole pages; 0: no limit, nothing is spilled */
+	uint64_t budget_bytes;		/* of memory, in whole pages; 0: none, nothing is spilled */
 	const char *const *spill_paths;	/* directories, on a disk each; the files are striped */
 	uint32_t spill_path_count;	/* 0: what is over the budget is refused */
 	uint32_t flags;			/* ACTMEM_STORE_* */
@@ -153,7 +153,7 @@ struct actmem_store_stats {
 	uint64_t spilled_bytes;		/* of blocks that are in files alone */
 	uint64_t spilled_bytes_peak;
 	uint64_t file_bytes;		/* of the spill files */
-	uint64_t window_bytes;		/* read ahead now */
+	uint64_t window_bytes;		/* how far is read ahead now */
 	uint64_t write_bandwidth;	/* measured, bytes a second; 0: not yet */
 	uint64_t read_bandwidth;
 	uint64_t puts_total;

@@ -46,7 +46,8 @@ void store_tell(struct actmem_store *store, enum actmem_store_event_kind kind,
 static int check_options(const struct actmem_store_options *options)
 {
 	if (options->flags & ~FLAGS_KNOWN)
-		return fail(EINVAL, "store flags 0x%x are not known", options->flags & ~FLAGS_KNOWN);
+		return fail(EINVAL, "store flags 0x%x are not known",
+			    options->flags & ~FLAGS_KNOWN);
 	if (options->spill_path_count && !options->budget_bytes)
 		return fail(EINVAL, "spill_paths without budget_bytes: nothing would ever be spilled");
 	if (options->spill_path_count && !options->spill_paths)

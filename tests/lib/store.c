@@ -79,6 +79,21 @@ static void test_steps(struct actmem *am)
 	try_steps(am, &options, "in two directories by workers, with checksums");
 }
 
+/* Once it is known that all of a step fits, not even a part is written ahead. */
+static void test_fits(struct actmem *am)
+{
+	struct actmem_store *store = spilling_store(am, 64 * MIB);
+	struct actmem_store_stats stats;
+	bool all;
+
+	all = run_step(store, 0, true) && run_step(store, 1, false) && run_step(store, 2, true);
+	stats = stats_of(store);
+	ok(all && !stats.spilled_bytes_total && !stats.file_bytes, "what fits is not written");
+	ok(stats.hits_total == stats.takes_total && !stats.put_stall_ns_total &&
+	   !stats.take_stall_ns_total, "nobody waits");
+	destroy_empty(store);
+}
+
 static void test_memory_alone(struct actmem *am)
 {
 	struct actmem_store_options options = store_options(BUDGET, NULL, 0);
@@ -319,6 +334,7 @@ int main(void)
 	test_memory_alone(am);
 	test_users(am);
 	test_steps(am);
+	test_fits(am);
 	test_all_is_held(am);
 	test_prefetch(am);
 	test_ends(am);
