@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "clock.h"
+#include "disk.h"
 #include "replay.h"
 #include "table.h"
 
@@ -193,7 +194,22 @@ static json_t *traffic_model_to_json(const struct replay *replay)
 			 json_integer((json_int_t)options->change_order_at) : json_null());
 }
 
-static json_t *disk_to_json_object(const struct replay *replay)
+static json_t *places_to_json(const struct replay_options *options)
+{
+	json_t *places = json_array();
+	uint32_t i;
+
+	for (i = 0; places && i < options->spill_path_count; i++) {
+		if (json_array_append_new(places, disk_to_json(options->spill_paths[i]))) {
+			json_decref(places);
+			places = NULL;
+		}
+	}
+	return places;
+}
+
+/* Null where nothing is spilled, or the disks are not measured. */
+static json_t *queue_to_json(const struct replay *replay)
 {
 	const struct actmem_file_info *file;
 
@@ -208,10 +224,11 @@ static json_t *disk_to_json_object(const struct replay *replay)
 json_t *replay_to_json(const struct replay *replay)
 {
 	json_t *told = traffic_model_to_json(replay);
-	json_t *rest = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I}",
+	json_t *rest = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I}",
 				 "backend", text_to_json(actmem_describe(replay->am)),
 				 "store", text_to_json(replay->store_words),
-				 "disk", disk_to_json_object(replay),
+				 "disks", places_to_json(&replay->options),
+				 "queue", queue_to_json(replay),
 				 "memory", memory_to_json(replay),
 				 "steps", steps_to_json(replay), "sum", sum_to_json(replay),
 				 "interrupted", !!replay_signal,

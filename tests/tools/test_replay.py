@@ -46,7 +46,7 @@ def without_a_budget_nothing_is_spilled():
     seen = told("--steps", "2")
     assert seen["model"] == "llama-2-13b" and seen["layers"] == LAYERS, seen
     assert seen["tensor_bytes"] == [TENSOR] * 3 and seen["step_bytes"] == STEP, seen
-    assert seen["disk"] is None and seen["interrupted"] is False, seen
+    assert seen["queue"] is None and seen["disks"] == [] and seen["interrupted"] is False, seen
     assert [step["step"] for step in seen["steps"]] == [0, 1] and seen["sum"]["step"] == "1-1"
     for step in seen["steps"]:
         assert step["hits"] == LAYERS * 3 and step["late"] == step["misses"] == 0, step
@@ -64,7 +64,8 @@ def what_is_over_the_budget_goes_to_disk_and_comes_back():
         seen = told(*spilling(one, "--spill", other, "--steps", "3", "--checksum"))
         assert not os.listdir(one) and not os.listdir(other)
     assert seen["wrong_blocks"] == seen["wrong_bytes"] == 0, seen
-    assert seen["disk"]["direct"] is True and seen["disk"]["engine"], seen
+    assert seen["queue"]["direct"] is True and seen["queue"]["engine"], seen
+    assert [disk["path"] for disk in seen["disks"]] == [one, other], seen
     for step in seen["steps"]:
         # A block that is read ahead and given up is read twice, one handed over never.
         assert step["spilled_bytes"] >= STEP - BUDGET, step
