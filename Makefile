@@ -18,6 +18,7 @@ DESTDIR ?=
 BINDIR = $(DESTDIR)$(PREFIX)/bin
 LIBDIR = $(DESTDIR)$(PREFIX)/lib
 INCLUDEDIR = $(DESTDIR)$(PREFIX)/include
+DATADIR = $(DESTDIR)$(PREFIX)/share/actmem
 MANDIR = $(DESTDIR)$(PREFIX)/share/man
 
 WARNINGS := -Wall -Wextra -Werror -Wstrict-prototypes -Wmissing-prototypes \

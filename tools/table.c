@@ -84,6 +84,25 @@ char *cell_bytes(const json_t *row, const char *key, unsigned int flags)
 	return bytes_to_text((uint64_t)json_integer_value(value), flags);
 }
 
+static char *number_text(const json_t *value, double unit)
+{
+	char *text;
+
+	if (!json_is_number(value))
+		return strdup("-");
+	return asprintf(&text, "%.2f", json_number_value(value) / unit) < 0 ? NULL : text;
+}
+
+char *cell_number(const json_t *row, const char *key, unsigned int flags)
+{
+	return number_text(json_object_get(row, key), 1);
+}
+
+char *cell_bandwidth(const json_t *row, const char *key, unsigned int flags)
+{
+	return number_text(json_object_get(row, key), (double)(1 << 30));
+}
+
 char *cell_nodes(const json_t *row, const char *key, unsigned int flags)
 {
 	const json_t *nodes = json_object_get(row, key);

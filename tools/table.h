@@ -33,6 +33,12 @@ char *cell_user(const json_t *row, const char *key, unsigned int flags);
 /* 64M, or exact. */
 char *cell_bytes(const json_t *row, const char *key, unsigned int flags);
 
+/* A number with two digits behind the point; "-" for anything else. */
+char *cell_number(const json_t *row, const char *key, unsigned int flags);
+
+/* Bytes a second as GiB/s. */
+char *cell_bandwidth(const json_t *row, const char *key, unsigned int flags);
+
 /* An array of {"node", "bytes"}: 0:64M,1:64M. */
 char *cell_nodes(const json_t *row, const char *key, unsigned int flags);
 

@@ -18,6 +18,8 @@ enum exit_status {
 int cmd_run(int argc, char **argv);
 int cmd_list(int argc, char **argv);
 int cmd_info(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
+int cmd_replay(int argc, char **argv);
 
 /* Points at --help on stderr and returns STATUS_USAGE. */
 int usage_hint(void);

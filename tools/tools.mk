@@ -11,7 +11,8 @@ TOOLS_LIB_OBJECTS := $(B)/obj/lib/cgroup.o $(B)/obj/lib/mounts.o \
 
 ifneq ($(shell pkg-config --exists $(TOOLS_NEEDS) 2>/dev/null && echo found),)
 INSTALLED_COMMAND := $(B)/bin/actmem
-ALL += $(INSTALLED_COMMAND)
+MODELS := $(B)/share/actmem/models.csv
+ALL += $(INSTALLED_COMMAND) $(MODELS)
 else
 LEFT_OUT += 'the command: it needs pkg-config, libsmartcols-dev and libjansson-dev'
 endif
@@ -24,8 +25,15 @@ $(B)/bin/actmem: $(TOOLS_OBJECTS) $(TOOLS_LIB_OBJECTS) $(B)/lib/libactmem.so.$(A
 		$(B)/lib/libactmem.so.$(ABI) -Wl,-rpath,'$$ORIGIN/../lib' \
 		$(shell pkg-config --libs $(TOOLS_NEEDS))
 
-install:: $(INSTALLED_COMMAND)
-	[ -z '$^' ] || install -D -m 755 $^ $(BINDIR)/actmem
+# It finds them as ../share/actmem/models.csv in both places, too.
+$(B)/share/actmem/models.csv: tools/models.csv
+	@mkdir -p $(@D)
+	cp $< $@
+
+install:: $(INSTALLED_COMMAND) $(MODELS)
+	[ -z '$^' ] || install -D -m 755 $(INSTALLED_COMMAND) $(BINDIR)/actmem
+	[ -z '$^' ] || install -D -m 644 $(MODELS) $(DATADIR)/models.csv
 
 uninstall::
-	rm -f $(BINDIR)/actmem
+	rm -f $(BINDIR)/actmem $(DATADIR)/models.csv
+	! [ -d $(DATADIR) ] || rmdir --ignore-fail-on-non-empty $(DATADIR)

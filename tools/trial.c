@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /* Makes what a program would make, before it runs. */
-#include <ctype.h>
 #include <err.h>
 #include <errno.h>
 #include <stdint.h>
@@ -8,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../lib/actmem.h"
+#include "parse.h"
 #include "tool.h"
 #include "trial.h"
 
@@ -19,30 +19,6 @@ static void tell_steps(void)
 {
 	if (*actmem_error())
 		warnx("%s", actmem_error());
-}
-
-/* Digits and one of K, M, G, T, as the Python module reads it. */
-static bool parse_size(const char *text, uint64_t *bytes)
-{
-	static const char suffixes[] = "KMGT";
-	const char *suffix;
-	unsigned int shift = 0;
-	char *end;
-
-	errno = 0;
-	*bytes = strtoull(text, &end, 10);
-	if (errno || *text < '0' || *text > '9')
-		return false;
-	if (*end) {
-		suffix = strchr(suffixes, toupper((unsigned char)*end));
-		if (!suffix || end[1])
-			return false;
-		shift = 10 * (unsigned int)(suffix - suffixes + 1);
-	}
-	if (*bytes > UINT64_MAX >> shift)
-		return false;
-	*bytes <<= shift;
-	return true;
 }
 
 bool take_size(const char *name, uint64_t *bytes)

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Runs the command under test, and gives it a /dev to find or not to find."""
 import contextlib
+import glob
 import os
+import pty
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 import tap
 
@@ -16,6 +19,7 @@ ISOLATED = "ACTMEM_TEST_ISOLATED" in os.environ
 
 # For root too: no capability survives an exec.
 NO_CAPABILITIES = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+SUBCOMMANDS = ("run", "list", "info", "bench", "replay")
 
 
 def clean_environment(**variables):
@@ -56,7 +60,7 @@ def expect(result, status, stdout=None, stderr=None):
         return
     line, *hint = result.stderr.splitlines()
     name = line.split(":")[0]
-    assert name in ("actmem", "actmem run", "actmem list", "actmem info"), told
+    assert name in ("actmem", *(f"actmem {n}" for n in SUBCOMMANDS)), told
     assert hint == ([f"Try '{name} --help'."] if status == 2 else []), told
     for word in [stderr] if isinstance(stderr, str) else stderr:
         assert word in line, told
@@ -123,3 +127,60 @@ def holder(name, *sizes, environment=None, program=HOLDER):
             yield process
         finally:
             process.kill()
+
+
+@contextlib.contextmanager
+def small_disk(size):
+    """A folder on a file system of that size."""
+    if not ISOLATED:
+        raise tap.Skip("needs a mount namespace of its own")
+    with tempfile.TemporaryDirectory() as folder:
+        mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder)
+        try:
+            yield folder
+        finally:
+            subprocess.run(["umount", folder], check=True)
+
+
+def wait_for(happens):
+    """Returns when it is true, or fails after a minute."""
+    end = time.monotonic() + 60
+    while not happens():
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.002)
+
+
+def spill_files(pid, folder):
+    """The descriptors of files without a name there that the process has."""
+    place = os.path.realpath(folder) + "/#"
+    found = []
+    for path in glob.glob(f"/proc/{pid}/fd/*"):
+        with contextlib.suppress(FileNotFoundError):
+            if os.readlink(path).startswith(place):
+                found.append(path)
+    return found
+
+
+def damage(process, path):
+    """Overwrites bytes of a file, on page after page, as long as the process runs."""
+    with open(path, "r+b", buffering=0) as file:
+        while process.poll() is None:
+            for offset in range(0, os.fstat(file.fileno()).st_size, 65536):
+                os.pwrite(file.fileno(), b"damage", offset)
+            time.sleep(0.01)
+
+
+def on_terminal(*arguments):
+    """What the command tells on a standard error that is a terminal."""
+    ours, theirs = pty.openpty()
+    result = subprocess.run([ACTMEM, *arguments], stdin=subprocess.DEVNULL,
+                            stdout=subprocess.DEVNULL, stderr=theirs, timeout=60,
+                            env=clean_environment(), check=False)
+    os.close(theirs)
+    told = b""
+    with contextlib.suppress(OSError):
+        while chunk := os.read(ours, 65536):
+            told += chunk
+    os.close(ours)
+    assert result.returncode == 0, told
+    return told.decode()

@@ -13,7 +13,8 @@ from harness import (ACTMEM, BUILD, NO_CAPABILITIES, actmem, clean_environment, 
 from tap import case, main
 
 PRINTING = (["--help"], ["--version"], ["run", "--help"], ["list", "--help"], ["info", "--help"],
-            ["list"], ["list", "--json"], ["info"], ["info", "--json"])
+            ["bench", "--help"], ["replay", "--help"], ["list"], ["list", "--json"], ["info"],
+            ["info", "--json"])
 
 
 def run(*arguments, **options):
@@ -22,7 +23,7 @@ def run(*arguments, **options):
 
 @case
 def help_and_version_go_to_standard_output():
-    for arguments in PRINTING[:5]:
+    for arguments in PRINTING[:7]:
         result = actmem(*arguments)
         expect(result, 0)
         assert result.stdout
@@ -35,7 +36,7 @@ def usage_errors_are_one_line_and_a_hint():
     expect(actmem(), 2, "", "no subcommand")
     expect(actmem("frob"), 2, "", "unknown subcommand 'frob'")
     expect(actmem("--frob"), 2, "", "--frob")
-    for name in ("run", "list", "info"):
+    for name in ("run", "list", "info", "bench", "replay"):
         expect(actmem(name, "--frob"), 2, "", "--frob")
     for name in ("list", "info"):
         expect(actmem(name, "frob"), 2, "", "'frob'")

@@ -13,6 +13,7 @@ from tap import case, main
 MIB = 1 << 20
 KERNEL = os.environ.get("ACTMEM_TEST_KERNEL", "6.12")
 LIBRARIES = os.path.join(BUILD, "lib")
+MODELS = os.path.join(BUILD, "share", "actmem", "models.csv")
 HOLD = ["--", HOLDER, "held", str(8 * MIB), str(4 * MIB), "--"]
 NAMED = "--name job --heap-grow 4M --nodes 1 --"
 PROGRAMS = {
@@ -55,6 +56,11 @@ PROGRAMS = {
               f"{ACTMEM} run --name job2 --heap-grow 64M -- {ACTMEM} --version || echo full"],
     "imported": [ACTMEM, "run", "--backend", "driver", "--nodes", "1", "--", HOLDER, "theirs",
                  f"import:{4 * MIB}", "--", ACTMEM, "list", "--json"],
+    # Standard error is a terminal there, which progress is shown on.
+    "bench": ["/bin/sh", "-c", f"{ACTMEM} bench --json --backend driver --memory 4M --seconds 0 "
+              "2>/dev/null"],
+    "replay": ["/bin/sh", "-c", f"{ACTMEM} replay --json --backend driver --scale 1/512 --steps 2 "
+               "--compute-ms-per-layer 0 --budget 4M --spill / --allow-buffered 2>/dev/null"],
     "after": [ACTMEM, "list", "--json"],
 }
 
@@ -64,7 +70,7 @@ def outputs():
     """What the programs print, all of them in one machine."""
     words = ["tests/vm/run", "--kernel", KERNEL, "--numa", "2", "--memory", "2G",
              "--env", f"LD_LIBRARY_PATH={LIBRARIES}"]
-    for file in (ACTMEM, HOLDER, os.path.join(LIBRARIES, "libactmem.so.0")):
+    for file in (ACTMEM, HOLDER, MODELS, os.path.join(LIBRARIES, "libactmem.so.0")):
         words += ["--file", file]
     separator = "--"
     for program in PROGRAMS.values():
@@ -225,6 +231,29 @@ def refusals_of_names_say_what_to_do():
 @case
 def nothing_is_left():
     assert json.loads(outputs()["after"])["regions"] == []
+
+
+@case
+def bench_measures_each_node_and_all_pairs():
+    seen = json.loads(outputs()["bench"])
+    assert seen["backend"] == "driver", seen
+    for node in (0, 1):
+        kinds = {row["what"]: row for row in seen["pinning"] if row["node"] == node}
+        huge = kinds["region of 2M pages"]
+        assert huge["bandwidth"] > 0 and huge["note"] is None, huge
+        assert kinds["region of 4K pages"]["bandwidth"] is None, kinds
+        assert kinds["mmap, mlock"]["bandwidth"] > 0, kinds
+    pairs = [(row["from"], row["to"]) for row in seen["copying"]]
+    assert pairs == [pair for pair in ((0, 0), (0, 1), (1, 0), (1, 1)) for _ in range(2)], pairs
+    assert all(row["bandwidth"] > 0 for row in seen["copying"]), seen
+
+
+@case
+def replay_brings_every_byte_back():
+    seen = json.loads(outputs()["replay"])
+    assert seen["backend"].startswith("driver") and seen["wrong_blocks"] == 0, seen
+    assert len(seen["steps"]) == 2 and seen["memory"]["overhead"] == 1, seen
+    assert all(step["filled_bytes"] > 0 for step in seen["steps"]), seen
 
 
 if __name__ == "__main__":

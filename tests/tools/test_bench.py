@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""actmem bench: what it measures, what it refuses, and that it leaves nothing."""
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import tempfile
+
+from harness import (ACTMEM, NO_CAPABILITIES, actmem, clean_environment, damage, expect,
+                     small_disk, spill_files, wait_for)
+from tap import case, main
+
+MIB = 1 << 20
+SMALL = ("--memory", "4M", "--seconds", "0", "--allow", "any")
+
+
+def bench(*arguments, **options):
+    return actmem("bench", *SMALL, *arguments, **options)
+
+
+def told(*arguments, **options):
+    result = bench("--json", *arguments, **options)
+    expect(result, 0)
+    return json.loads(result.stdout)
+
+
+@case
+def it_measures_memory_without_a_disk():
+    seen = told()
+    assert seen["backend"] == "memfd" and seen["reason"].startswith("memfd: "), seen
+    assert seen["spilling"] == [], seen
+    pinned = {row["what"]: row for row in seen["pinning"] if row["node"] == 0}
+    assert len(pinned) == 7, pinned
+    for what in ("region of 4K pages", "region of thp pages", "mmap, mlock", "mmap MAP_POPULATE"):
+        assert pinned[what]["bandwidth"] > 0 and pinned[what]["rounds"] >= 3, pinned[what]
+        assert pinned[what]["bytes"] == 4 * MIB, pinned[what]
+    giant = pinned["region of 1G pages"]
+    assert giant["bandwidth"] is None and "multiple of" in giant["note"], giant
+    copies = [row for row in seen["copying"] if row["from"] == row["to"] == 0]
+    assert [row["what"] for row in copies] == ["actmem_region_copy", "memcpy"], copies
+    assert all(row["bandwidth"] > 0 and row["note"] is None for row in copies), copies
+
+
+@case
+def it_measures_each_disk_and_all_together():
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        rows = told("--spill", one, "--spill", other, "--block", "64K,1M",
+                    "--file-bytes", "4M", "--depth", "3")["spilling"]
+        assert not os.listdir(one) and not os.listdir(other)
+    places = [[disk["path"] for disk in row["disks"]] for row in rows]
+    assert places == [[one]] * 2 + [[other]] * 2 + [[one, other]] * 2, places
+    assert [row["request_bytes"] for row in rows] == [64 << 10, MIB] * 3, rows
+    for row in rows:
+        assert row["spill_bandwidth"] > 0 and row["fill_bandwidth"] > 0, row
+        assert row["direct"] is True and row["depth"] == 3 and row["note"] is None, row
+        assert row["engine"].startswith(("io_uring", "workers")), row
+        assert all(disk["device"] and disk["file_system"] for disk in row["disks"]), row
+
+
+@case
+def the_tables_tell_the_same():
+    with tempfile.TemporaryDirectory() as folder:
+        result = bench("--spill", folder, "--block", "1M", "--file-bytes", "2M")
+    expect(result, 0)
+    first, *tables = result.stdout.split("\n\n")
+    assert first.startswith("memfd: ") and len(tables) == 3, result.stdout
+    for table, words in zip(tables, ("NODE PINNING", "FROM TO COPYING", "SPILLING TO")):
+        assert words in " ".join(table.splitlines()[0].split()), table
+    assert folder in tables[2] and " yes " in tables[2], tables[2]
+
+
+@case
+def it_measures_only_what_it_is_told():
+    for only in ("pinning", "copying"):
+        seen = told("--only", only)
+        assert [part for part in ("pinning", "copying", "spilling") if seen[part]] == [only], seen
+    result = bench("--only", "copying")
+    expect(result, 0)
+    assert "COPYING" in result.stdout and "PINNING" not in result.stdout, result.stdout
+
+
+@case
+def it_measures_only_the_nodes_it_is_told():
+    seen = told("--nodes", "0")
+    assert {row["node"] for row in seen["pinning"]} == {0}, seen
+    assert {(row["from"], row["to"]) for row in seen["copying"]} == {(0, 0)}, seen
+    expect(bench("--nodes", "1023"), 1, None, "node 1023")
+
+
+@case
+def values_that_are_wrong_are_named():
+    for option, value in (("--memory", "1M"), ("--memory", "x"), ("--memory", "-1"),
+                          ("--memory", ""), ("--seconds", "-1"), ("--seconds", "nan"),
+                          ("--seconds", "1e3"), ("--block", "1000"), ("--block", "1M,"),
+                          ("--block", "2G"), ("--file-bytes", "0"), ("--file-bytes", "9999999T"),
+                          ("--depth", "0"), ("--depth", "257"), ("--depth", "3x")):
+        expect(actmem("bench", option, value), 2, "", [option, "may be"])
+    expect(actmem("bench", "--block", ",".join(["1M"] * 17)), 2, "", ["--block", "16"])
+    for option, value, variable in (("--backend", "disk", "ACTMEM_BACKEND"),
+                                    ("--pages", "3M", "ACTMEM_PAGES"),
+                                    ("--nodes", "0-", "ACTMEM_NODES"),
+                                    ("--allow", "swap", "ACTMEM_ALLOW")):
+        expect(actmem("bench", option, value), 2, "", [variable, value])
+    expect(actmem("bench", "--only", "all"), 2, "", ["--only", "all", "copying"])
+    expect(actmem("bench", "--only", "spilling"), 2, "", "no --spill")
+    expect(actmem("bench", "more"), 2, "", "'more'")
+    expect(actmem("bench", "--spill"), 2, "", "--spill")
+
+
+@case
+def a_folder_that_cannot_be_used_is_an_error():
+    with tempfile.TemporaryDirectory() as folder:
+        missing = os.path.join(folder, "none")
+        expect(bench("--spill", missing), 1, None, [missing, "No such file"])
+    expect(bench("--spill", "/dev/null"), 1, None, "/dev/null")
+
+
+@case
+def too_little_room_is_told():
+    with small_disk("8M") as folder:
+        result = bench("--spill", folder, "--file-bytes", "32M", "--block", "1M", "--json",
+                       "--allow-buffered")
+        expect(result, 1, None, [folder, "no room for 32.0 MiB", "8.0 MiB free"])
+        (row,) = json.loads(result.stdout)["spilling"]
+        assert row["spill_bandwidth"] is None and "no room" in row["note"], row
+        assert not os.listdir(folder)
+
+
+@case
+def the_limit_of_locked_memory_is_told():
+    result = bench("--backend", "memfd", "--pages", "4K", "--allow", "node", "--json",
+                   prefix=[*NO_CAPABILITIES, "prlimit", "--memlock=1048576:1048576"])
+    expect(result, 1, None, ["copying", "RLIMIT_MEMLOCK"])
+    notes = [row["note"] for row in json.loads(result.stdout)["pinning"]
+             if row["what"] in ("region of 4K pages", "mmap, mlock")]
+    assert len(notes) == 2 and all(notes), notes
+
+
+def whole_files(pid, folder, length):
+    """Those that have been written: the first one only tells what its disk needs."""
+    for path in spill_files(pid, folder):
+        with contextlib.suppress(FileNotFoundError):
+            if os.stat(path).st_size >= length:
+                yield path
+
+
+@case
+def what_comes_back_wrong_is_told():
+    with tempfile.TemporaryDirectory() as folder:
+        command = [ACTMEM, "bench", *SMALL, "--spill", folder, "--seconds", "0.5", "--block", "1M",
+                   "--file-bytes", "64M", "--only", "spilling"]
+        with subprocess.Popen(command, env=clean_environment(), stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True) as process:
+            found = []
+            wait_for(lambda: found.extend(whole_files(process.pid, folder, 64 * MIB)) or found)
+            damage(process, found[0])
+            _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1 and "is not what was written" in errors, errors
+    assert errors.startswith("actmem bench: spilling: ") and folder in errors, errors
+
+
+@case
+def killed_it_leaves_no_file():
+    with tempfile.TemporaryDirectory() as folder:
+        command = [ACTMEM, "bench", *SMALL, "--spill", folder, "--file-bytes", "2G"]
+        with subprocess.Popen(command, env=clean_environment(), stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE) as process:
+            wait_for(lambda: spill_files(process.pid, folder))
+            process.send_signal(signal.SIGKILL)
+            assert process.wait() == -signal.SIGKILL
+            assert process.stderr.read() == b""
+        assert not os.listdir(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""actmem replay: its figures, its timeline, what it finds wrong, how it ends."""
+import collections
+import errno
+import json
+import os
+import signal
+import subprocess
+import tempfile
+
+from harness import (ACTMEM, actmem, clean_environment, damage, expect, on_terminal, small_disk,
+                     spill_files, wait_for)
+from tap import case, main
+
+MIB = 1 << 20
+LAYERS = 40
+TENSOR = 4096 * 5120 * 2 // 256
+STEP = LAYERS * 3 * TENSOR
+BUDGET = 6 * MIB
+SMALL = ("--allow", "any", "--model", "llama-2-13b", "--tokens", "4096", "--scale", "1/256",
+         "--compute-ms-per-layer", "0.3")
+
+
+def replay(*arguments, **options):
+    return actmem("replay", *SMALL, *arguments, **options)
+
+
+def told(*arguments, **options):
+    result = replay("--json", *arguments, **options)
+    expect(result, 0)
+    return json.loads(result.stdout)
+
+
+def spilling(folder, *arguments):
+    return "--budget", str(BUDGET), "--spill", folder, *arguments
+
+
+def started(*arguments):
+    return subprocess.Popen([ACTMEM, "replay", *SMALL, *arguments], text=True,
+                            env=clean_environment(), stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+@case
+def without_a_budget_nothing_is_spilled():
+    seen = told("--steps", "2")
+    assert seen["model"] == "llama-2-13b" and seen["layers"] == LAYERS, seen
+    assert seen["tensor_bytes"] == [TENSOR] * 3 and seen["step_bytes"] == STEP, seen
+    assert seen["queue"] is None and seen["disks"] == [] and seen["interrupted"] is False, seen
+    assert [step["step"] for step in seen["steps"]] == [0, 1] and seen["sum"]["step"] == "1-1"
+    for step in seen["steps"]:
+        assert step["hits"] == LAYERS * 3 and step["late"] == step["misses"] == 0, step
+        assert step["spilled_bytes"] == step["filled_bytes"] == 0, step
+        assert step["ms"] >= step["compute_ms"] >= 2 * LAYERS * 0.3 - 0.01, step
+        assert step["bound_ms"] == step["compute_ms"] and step["io_ms"] == 0, step
+    memory = seen["memory"]
+    assert memory["block_bytes_peak"] == STEP and memory["budget_bytes"] is None, memory
+    assert memory["overhead"] == memory["region_bytes_peak"] / STEP >= 1, memory
+
+
+@case
+def what_is_over_the_budget_goes_to_disk_and_comes_back():
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        seen = told(*spilling(one, "--spill", other, "--steps", "3", "--checksum"))
+        assert not os.listdir(one) and not os.listdir(other)
+    assert seen["wrong_blocks"] == seen["wrong_bytes"] == 0, seen
+    assert seen["queue"]["direct"] is True and seen["queue"]["engine"], seen
+    assert [disk["path"] for disk in seen["disks"]] == [one, other], seen
+    for step in seen["steps"]:
+        # A block that is read ahead and given up is read twice, one handed over never.
+        assert step["spilled_bytes"] >= STEP - BUDGET, step
+        assert step["filled_bytes"] > 0, step
+        assert step["hits"] + step["late"] + step["misses"] == LAYERS * 3, step
+        assert step["io_ms"] > 0 and step["device_spill_bandwidth"] > 0, step
+        assert step["bound_ms"] == max(step["io_ms"], step["compute_ms"]), step
+        parts = step["put_stall_ms"] + step["take_stall_ms"]
+        assert abs(step["stall_ms"] - parts) < 1e-6, step
+    total = seen["sum"]
+    assert total["step"] == "1-2", total
+    for key in ("ms", "io_ms", "spilled_bytes", "hits"):
+        assert abs(total[key] - sum(s[key] for s in seen["steps"][1:])) < 1e-6, (key, total)
+    memory = seen["memory"]
+    assert memory["budget_bytes"] == BUDGET and memory["spilled_bytes_peak"] > 0, memory
+    assert memory["overhead"] == memory["region_bytes_peak"] / BUDGET, memory
+
+
+@case
+def the_table_has_a_line_for_each_step_and_the_sum():
+    with tempfile.TemporaryDirectory() as folder:
+        result = replay(*spilling(folder, "--steps", "3"))
+    expect(result, 0)
+    head, table = result.stdout.split("\n\n")
+    assert head.startswith("memfd: ") and "llama-2-13b: 40 layers, 18.8M a step" in head, head
+    headings, *lines = table.splitlines()
+    assert "TIME/BOUND" in headings and "STALL" in headings, headings
+    assert [line.split()[0] for line in lines] == ["0", "1", "2", "1-2"], table
+
+
+@case
+def a_terminal_is_told_how_far_it_is():
+    told_there = on_terminal("replay", *SMALL, "--steps", "2", "--compute-ms-per-layer", "8")
+    assert "of 2: backward, layer " in told_there, told_there
+    assert told_there.endswith("\r\033[K"), told_there
+
+
+@case
+def any_order_brings_every_byte_back():
+    with tempfile.TemporaryDirectory() as folder:
+        for order in ("reverse", "forward", "random", "shuffle"):
+            seen = told(*spilling(folder, "--steps", "3", "--order", order, "--seed", "7",
+                                  "--change-order-at", "2", "--compute-ms-per-layer", "0"))
+            assert seen["order"] == order and seen["change_order_at"] == 2, seen
+            assert len(seen["steps"]) == 3 and seen["wrong_blocks"] == 0, seen
+
+
+@case
+def a_model_may_be_the_users():
+    with tempfile.NamedTemporaryFile("w+", suffix=".csv") as file:
+        heading = "model,layers,hidden,d_ff,q_heads,kv_heads,head_dim\n"
+
+        def using(text, name="mine", status=0, words=None):
+            file.seek(0)
+            file.truncate()
+            file.write(text)
+            file.flush()
+            result = replay("--json", "--models", file.name, "--model", name, "--steps", "1")
+            expect(result, status, None, words)
+            return result.stdout
+
+        seen = json.loads(using(f"# What I train.\n\n{heading}other,1,1,1,1,1,64\r\n"
+                                "mine,3,64,64,8,2,64\n"))
+        assert seen["layers"] == 3 and seen["model"] == "mine", seen
+        assert seen["tensor_bytes"] == [4096 * n * 64 * 2 // 256 for n in (8, 2, 2)], seen
+        using(heading + "a,1,1,1,1,1,1\nb,1,1,1,1,1,1\n", "mine", 1,
+              ["no model 'mine'", file.name, "a, b"])
+        using(heading, "mine", 1, ["no model 'mine'", "it has none"])
+        using("mine,3,64,64,8,2,64\n", "mine", 1, [f"{file.name}:1", "names of the columns"])
+        for line in ("mine,3,64,64,8,2", "mine,3,64,64,8,2,64,1", "mine,0,64,64,8,2,64", "mine",
+                     "mine,-3,64,64,8,2,64", "mine,3,64,64,8,2,9999999", ",3,64,64,8,2,64",
+                     "mine,3,64,x,8,2,64", "m" * 64 + ",3,64,64,8,2,64"):
+            using(heading + line + "\n", "mine", 1, [f"{file.name}:2", "six numbers"])
+    expect(replay("--model", "gpt"), 1, "", ["no model 'gpt'", "llama-2-13b"])
+    expect(replay("--models", "/none"), 1, "", ["/none", "No such file"])
+    expect(replay("--models", "/"), 1, "", "Is a directory")
+
+
+@case
+def values_that_are_wrong_are_named():
+    for option, value in (("--tokens", "0"), ("--tokens", "4k"), ("--tokens", "-1"),
+                          ("--scale", "0"), ("--scale", "1/0"), ("--scale", "2"),
+                          ("--scale", "1/"), ("--scale", "1/2/3"), ("--scale", "inf"),
+                          ("--scale", "1e-3"), ("--scale", "0x1"), ("--scale", "."),
+                          ("--compute-ms-per-layer", "-1"), ("--compute-ms-per-layer", "x"),
+                          ("--budget", "0"), ("--budget", "1X"), ("--budget", "2000T"),
+                          ("--steps", "0"), ("--steps", "1000001"), ("--order", "last"),
+                          ("--seed", "x"), ("--change-order-at", "0"), ("--window", "0"),
+                          ("--block", "1"), ("--depth", "0"), ("--depth", "257")):
+        expect(actmem("replay", option, value), 2, "", [option, "may be"])
+    for option, value, variable in (("--backend", "disk", "ACTMEM_BACKEND"),
+                                    ("--pages", "3M", "ACTMEM_PAGES"),
+                                    ("--nodes", "0-", "ACTMEM_NODES"),
+                                    ("--allow", "swap", "ACTMEM_ALLOW")):
+        expect(actmem("replay", option, value), 2, "", [variable, value])
+    expect(replay("--scale", "0.00000001"), 2, "", ["--tokens", "--scale"])
+    expect(actmem("replay", "more"), 2, "", "'more'")
+    expect(actmem("replay", "--spill"), 2, "", "--spill")
+    many = [word for _ in range(65) for word in ("--spill", "/tmp")]
+    expect(actmem("replay", *many), 2, "", "64 folders")
+
+
+@case
+def a_store_that_cannot_be_is_told():
+    with tempfile.TemporaryDirectory() as folder:
+        missing = os.path.join(folder, "none")
+        expect(replay(*spilling(missing)), 1, "", [missing, "No such file"])
+        expect(replay("--spill", folder), 1, "", "budget")
+        expect(replay("--budget", "1K"), 1, "", "budget")
+        expect(replay(*spilling(folder, "--block", "5000")), 1, "", ["block_bytes", "5000"])
+        expect(replay("--trace", missing + "/trace"), 1, "", ["none/trace", "No such file"])
+
+
+@case
+def without_a_place_to_spill_the_budget_holds():
+    result = replay("--budget", str(BUDGET), "--json")
+    expect(result, 1, None, ["step 0, layer ", "budget"])
+    seen = json.loads(result.stdout)
+    assert seen["steps"] == [] and seen["sum"] is None, seen
+
+
+@case
+def too_little_room_is_told_or_blocks_stay_in_memory():
+    with small_disk("4M") as folder:
+        expect(replay(*spilling(folder, "--allow-buffered")), 1, None, [folder, "4.0 MiB free"])
+        result = replay(*spilling(folder, "--allow-buffered", "--allow-memory", "--json",
+                                  "--steps", "2"))
+        expect(result, 0, None, ["disks are not measured", "no room"])
+        seen = json.loads(result.stdout)
+        assert len(seen["steps"]) == 2 and seen["wrong_blocks"] == 0, seen
+        assert seen["memory"]["region_bytes_peak"] > BUDGET, seen
+        assert not os.listdir(folder)
+
+
+def check_timeline(path):
+    """Events nest, have an end, and lanes a name; counters return to 0."""
+    with open(path, encoding="utf-8") as file:
+        events = json.load(file)
+    lanes = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    assert [lanes[10 + layer] for layer in range(LAYERS)] == \
+        [f"layer {layer:02}" for layer in range(LAYERS)], lanes
+    assert {lanes[1], lanes[2]} == {"steps", "stalls"}, lanes
+    assert [e for e in events if e["name"] == "process_name"], events[:3]
+    assert len({e["pid"] for e in events}) == 1
+    slices = collections.defaultdict(list)
+    for event in events:
+        assert event["ts"] >= 0 and event.get("dur", 0) >= 0, event
+        if event["ph"] == "X":
+            assert event["tid"] in lanes, event
+            slices[event["tid"]].append(event)
+    for lane in slices.values():
+        open_until = []
+        for event in sorted(lane, key=lambda e: (e["ts"], -e["dur"])):
+            while open_until and open_until[-1] <= event["ts"] + 0.0005:
+                open_until.pop()
+            end = event["ts"] + event["dur"]
+            assert not open_until or end <= open_until[-1] + 0.0015, event
+            open_until.append(end)
+    under_way, ended = {}, collections.Counter()
+    for event in sorted((e for e in events if e["ph"] in "be"),
+                        key=lambda e: (e["ts"], e["ph"] == "b")):
+        where = event["cat"], event["id"]
+        if event["ph"] == "b":
+            assert where not in under_way and event["name"] == event["cat"], event
+            assert event["args"]["block"].startswith("layer "), event
+            under_way[where] = event["ts"]
+        else:
+            assert under_way.pop(where) <= event["ts"], event
+            # A block that is taken while it is spilled is not spilled any further.
+            assert event["args"]["result"] in (0, -errno.ECANCELED), event
+            ended[event["name"]] += event["args"]["result"] == 0
+    assert not under_way, under_way
+    last, most = {}, collections.Counter()
+    for event in sorted((e for e in events if e["ph"] == "C"), key=lambda e: e["ts"]):
+        last[event["name"]] = event["args"]["value"]
+        most[event["name"]] = max(most[event["name"]], event["args"]["value"])
+    assert set(last) == {"pinned bytes", "spilled bytes", "bytes of blocks in memory"}, last
+    assert set(last.values()) == {0}, last
+    return slices, ended, most
+
+
+@case
+def a_timeline_has_all_of_it():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "trace.json")
+        seen = told(*spilling(folder, "--steps", "2", "--trace", path))
+        slices, ended, most = check_timeline(path)
+        assert os.listdir(folder) == ["trace.json"]
+    assert sum(e["name"] == "step" for e in slices[1]) == 2, slices[1]
+    for layer in range(LAYERS):
+        names = collections.Counter(e["name"] for e in slices[10 + layer])
+        assert names["forward"] == names["backward"] == 2, names
+        assert all(names[f"{call} {tensor}"] == 2 for tensor in "QKV" for call in
+                   ("reserve", "fill", "commit", "hold", "verify", "release")), names
+    # What is short of the wanted bytes is padding.
+    for name, key in (("spill", "spilled_bytes"), ("fill", "filled_bytes")):
+        moved = sum(step[key] for step in seen["steps"])
+        assert ended[name] > 0 and ended[name] * TENSOR <= moved, (ended, moved)
+    assert most["spilled bytes"] >= STEP - BUDGET, most
+    assert most["pinned bytes"] == seen["memory"]["region_bytes_peak"], (most, seen["memory"])
+
+
+@case
+def a_timeline_that_cannot_be_written_is_an_error():
+    expect(replay("--trace", "/dev/full", "--steps", "1"), 1, None,
+           ["/dev/full", "No space left"])
+
+
+@case
+def an_interrupt_ends_it_in_order():
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "trace.json")
+            with started(*spilling(folder, "--steps", "100000", "--trace", path,
+                                   "--json")) as process:
+                wait_for(lambda: os.path.exists(path) and os.path.getsize(path) > MIB)
+                process.send_signal(number)
+                output, errors = process.communicate(timeout=60)
+            assert process.returncode == -number and errors == "", (process.returncode, errors)
+            seen = json.loads(output)
+            assert seen["interrupted"] is True and len(seen["steps"]) < 100000, seen
+            check_timeline(path)
+            assert os.listdir(folder) == ["trace.json"]
+
+
+def stores_file(process, folder):
+    """Its descriptor: the one that is opened after that by which the disk is measured."""
+    wait_for(lambda: len(spill_files(process.pid, folder)) == 2 or process.poll() is not None)
+    return max(spill_files(process.pid, folder), key=lambda p: int(os.path.basename(p)))
+
+
+@case
+def killed_it_leaves_no_file():
+    with tempfile.TemporaryDirectory() as folder:
+        with started(*spilling(folder, "--steps", "100000")) as process:
+            stores_file(process, folder)
+            process.kill()
+            process.communicate(timeout=60)
+            assert process.returncode == -signal.SIGKILL
+        assert not os.listdir(folder)
+
+
+@case
+def a_damaged_byte_is_found():
+    for arguments, words in (((), "bytes are wrong"), (("--checksum",), "layer")):
+        with tempfile.TemporaryDirectory() as folder:
+            with started(*spilling(folder, "--steps", "1", "--compute-ms-per-layer", "5",
+                                   "--json", *arguments)) as process:
+                damage(process, stores_file(process, folder))
+                output, errors = process.communicate(timeout=60)
+        assert process.returncode == 1 and words in errors, (process.returncode, errors)
+        seen = json.loads(output)
+        if arguments:
+            assert seen["steps"] == [] and "step 0, layer " in errors, (seen, errors)
+        else:
+            assert seen["wrong_bytes"] >= seen["wrong_blocks"] > 0, seen
+            assert f"{seen['wrong_blocks']} blocks came back wrong" in errors, errors
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,480 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* actmem replay: the traffic of training steps through a store, without a framework. */
+#include <err.h>
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include "clock.h"
+#include "memory_options.h"
+#include "parse.h"
+#include "pattern.h"
+#include "progress.h"
+#include "replay.h"
+#include "table.h"
+#include "tool.h"
+
+#define MIB		(1ULL << 20)
+#define HUGE_PAGE	(2 * MIB)
+#define GIANT_PAGE	(1024 * MIB)
+#define BYTES_MAX	(1ULL << 50)
+#define PROBE_MOST	(256 * MIB)
+#define PROBE_NS	(20 * NS_PER_MS)
+
+static const char help[] =
+	"Usage: actmem replay [OPTION]...\n"
+	"\n"
+	"Runs the traffic of training steps through a store: the forward pass produces\n"
+	"query, key and value of layer after layer, the backward pass consumes them, and\n"
+	"every byte is verified. Tells each step's time beside its bound, the longer of\n"
+	"compute and I/O. Computing is waiting, of which filling and verifying are a part;\n"
+	"I/O is the bytes that were moved over what the disks do with requests of these\n"
+	"sizes, measured before and after each step.\n"
+	"\n"
+	"  -m, --model NAME            default: llama-2-13b\n"
+	"      --models FILE           where it is described; default: as installed\n"
+	"  -t, --tokens N              of a step; default: 4096\n"
+	"  -s, --scale FRACTION        of each tensor, as 1/64; default: 1\n"
+	"  -c, --compute-ms-per-layer MS  in each pass; default: 5\n"
+	"  -B, --budget SIZE           of memory; default: no limit\n"
+	"  -S, --spill DIR             where the rest is spilled to; may be repeated\n"
+	"  -N, --steps N               default: 5\n"
+	"  -o, --order ORDER           of the backward pass: reverse (default), forward,\n"
+	"                              random, or shuffle, which is another one each step\n"
+	"      --seed N                of these orders\n"
+	"      --change-order-at STEP  from this one on, in another, random order\n"
+	"      --checksum              have the store verify its blocks, too\n"
+	"      --allow-memory          blocks that cannot be spilled stay in memory\n"
+	"      --allow-buffered        through the page cache where there is no direct I/O\n"
+	"      --window SIZE           to read ahead; default: as the store measures\n"
+	"      --block SIZE            of the longest transfer; default: as the device likes\n"
+	"      --depth N               transfers at a time; default: likewise\n"
+	"  -T, --trace FILE            write a timeline for ui.perfetto.dev\n"
+	MEMORY_OPTIONS_HELP
+	"  -J, --json                  print JSON\n"
+	"  -h, --help                  print this\n"
+	"\n"
+	"Steps count from 0. Exit status 1 if a byte came back wrong, or a call failed.";
+
+enum {
+	OPTION_MODELS = 256,
+	OPTION_SEED,
+	OPTION_CHANGE_ORDER_AT,
+	OPTION_CHECKSUM,
+	OPTION_ALLOW_MEMORY,
+	OPTION_ALLOW_BUFFERED,
+	OPTION_WINDOW,
+	OPTION_BLOCK,
+	OPTION_DEPTH,
+};
+
+volatile sig_atomic_t replay_signal;
+
+/* A second one of its kind ends the command at once. */
+static void catch_signal(int number)
+{
+	replay_signal = number;
+}
+
+static void catch_signals(void)
+{
+	struct sigaction action = { .sa_handler = catch_signal, .sa_flags = SA_RESETHAND };
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+}
+
+static bool take_path(struct replay_options *options, const char *path)
+{
+	if (options->spill_path_count == REPLAY_SPILL_MAX) {
+		warnx("more than %d folders to spill to", REPLAY_SPILL_MAX);
+		return false;
+	}
+	options->spill_paths[options->spill_path_count++] = path;
+	return true;
+}
+
+static bool take_depth(struct replay_options *options, const char *value)
+{
+	uint64_t depth;
+
+	if (!option_count("--depth", value, 1, ACTMEM_QUEUE_DEPTH_MAX, &depth))
+		return false;
+	options->depth = (uint32_t)depth;
+	return true;
+}
+
+static bool take_flag(struct replay_options *options, int option)
+{
+	switch (option) {
+	case OPTION_CHECKSUM:
+		options->flags |= ACTMEM_STORE_CHECKSUM;
+		return true;
+	case OPTION_ALLOW_MEMORY:
+		options->flags |= ACTMEM_STORE_ALLOW_MEMORY;
+		return true;
+	case OPTION_ALLOW_BUFFERED:
+		options->flags |= ACTMEM_STORE_ALLOW_BUFFERED;
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool take_number(struct replay_options *options, int option, const char *value)
+{
+	switch (option) {
+	case 't':
+		return option_count("--tokens", value, 1, 1 << 30, &options->tokens);
+	case 's':
+		return option_fraction("--scale", value, 1, &options->scale);
+	case 'c':
+		return option_number("--compute-ms-per-layer", value, 0, 1e6,
+				     &options->compute_ms);
+	case 'B':
+		return option_bytes("--budget", value, 1, BYTES_MAX, &options->budget_bytes);
+	case 'N':
+		return option_count("--steps", value, 1, REPLAY_STEPS_MAX, &options->steps);
+	case OPTION_SEED:
+		return option_count("--seed", value, 0, UINT32_MAX, &options->seed);
+	case OPTION_CHANGE_ORDER_AT:
+		return option_count("--change-order-at", value, 1, REPLAY_STEPS_MAX,
+				    &options->change_order_at);
+	case OPTION_WINDOW:
+		return option_bytes("--window", value, 1, BYTES_MAX, &options->window_bytes);
+	case OPTION_BLOCK:
+		return option_bytes("--block", value, 4096, ACTMEM_BLOCK_BYTES_MAX,
+				    &options->block_bytes);
+	default:
+		return memory_option(option, value);
+	}
+}
+
+static bool take_option(struct replay_options *options, int option, const char *value)
+{
+	switch (option) {
+	case 'm':
+		options->model = value;
+		return true;
+	case OPTION_MODELS:
+		options->models_path = value;
+		return true;
+	case 'S':
+		return take_path(options, value);
+	case 'o':
+		return option_choice("--order", value, order_names, &options->order);
+	case OPTION_DEPTH:
+		return take_depth(options, value);
+	case 'T':
+		options->trace_path = value;
+		return true;
+	default:
+		return take_flag(options, option) || take_number(options, option, value);
+	}
+}
+
+static struct actmem_queue_options queue_options(const struct replay_options *options)
+{
+	struct actmem_queue_options queue;
+
+	ACTMEM_INIT(&queue);
+	queue.block_bytes = options->block_bytes;
+	queue.depth = options->depth;
+	return queue;
+}
+
+/* STATUS_USAGE for sizes that no store could have. */
+static int lay_out(struct replay *replay)
+{
+	struct replay_options *options = &replay->options;
+	unsigned int i;
+
+	if (!model_find(options->models_path, options->model, &replay->model))
+		return STATUS_FAILED;
+	for (i = 0; i < MODEL_TENSORS; i++) {
+		double bytes = (double)model_tensor_bytes(&replay->model, i, options->tokens) *
+			       options->scale;
+
+		if (bytes < PATTERN_ALIGN || bytes > (double)BYTES_MAX) {
+			warnx("%s of %s is %.0f bytes long; make --tokens and --scale such that it is from %d to %llu",
+			      model_tensors[i], options->model, bytes, PATTERN_ALIGN, BYTES_MAX);
+			return STATUS_USAGE;
+		}
+		replay->bytes[i] = (uint64_t)bytes / PATTERN_ALIGN * PATTERN_ALIGN;
+		replay->step_bytes += replay->bytes[i] * replay->model.layers;
+	}
+	replay->order = calloc(replay->model.layers, sizeof(*replay->order));
+	replay->done = calloc(options->steps, sizeof(*replay->done));
+	if (replay->order && replay->done)
+		return STATUS_OK;
+	warnx("no memory for %llu steps", (unsigned long long)options->steps);
+	return STATUS_FAILED;
+}
+
+static int open_store(struct replay *replay)
+{
+	const struct replay_options *options = &replay->options;
+	struct actmem_store_options store;
+
+	ACTMEM_INIT(&store);
+	ACTMEM_INIT(&store.region);
+	store.budget_bytes = options->budget_bytes;
+	store.spill_paths = options->spill_paths;
+	store.spill_path_count = options->spill_path_count;
+	store.flags = options->flags;
+	store.window_bytes = options->window_bytes;
+	store.queue = queue_options(options);
+	if (actmem_store_create(replay->am, &store, &replay->store)) {
+		warnx("%s", actmem_error());
+		return STATUS_FAILED;
+	}
+	snprintf(replay->store_words, sizeof(replay->store_words), "%s",
+		 actmem_store_describe(replay->store));
+	return STATUS_OK;
+}
+
+/* A file of its own beside the store's, to measure the disks with. */
+static int open_transfers(struct replay *replay)
+{
+	const struct replay_options *options = &replay->options;
+	struct transfers_options transfers = {
+		.paths = options->spill_paths,
+		.path_count = options->spill_path_count,
+		.flags = options->flags & ACTMEM_STORE_ALLOW_BUFFERED ? ACTMEM_FILE_ALLOW_BUFFERED
+								      : 0,
+		.page_bytes = replay->page_bytes,
+		.size_count = MODEL_TENSORS,
+		.queue = queue_options(options),
+	};
+	char words[TRANSFERS_WORDS];
+	unsigned int i;
+
+	if (!options->spill_path_count)
+		return STATUS_OK;
+	for (i = 0; i < MODEL_TENSORS; i++)
+		transfers.sizes[i] = replay->bytes[i];
+	if (options->budget_bytes < replay->step_bytes)
+		replay->probe_bytes = replay->step_bytes - options->budget_bytes;
+	if (replay->probe_bytes > PROBE_MOST)
+		replay->probe_bytes = PROBE_MOST;
+	if (!replay->probe_bytes)
+		replay->probe_bytes = 1;
+	transfers.file_bytes = replay->probe_bytes;
+	replay->transfers = transfers_open(replay->am, &transfers, words);
+	if (!replay->transfers && options->flags & ACTMEM_STORE_ALLOW_MEMORY) {
+		warnx("the disks are not measured, and bounds have no I/O: %s", words);
+		return STATUS_OK;
+	}
+	if (!replay->transfers) {
+		warnx("%s", words);
+		return STATUS_FAILED;
+	}
+	snprintf(replay->engine_words, sizeof(replay->engine_words), "%s",
+		 transfers_engine(replay->transfers));
+	return STATUS_OK;
+}
+
+static int open_all(struct replay *replay)
+{
+	struct actmem_options options;
+	int status = memory_options(&options);
+
+	if (status)
+		return status;
+	replay->page_bytes = options.pages == ACTMEM_PAGES_1G ? GIANT_PAGE : HUGE_PAGE;
+	if (actmem_open(&replay->am, &options)) {
+		warnx("%s", actmem_error());
+		return STATUS_FAILED;
+	}
+	status = open_store(replay);
+	if (!status)
+		status = open_transfers(replay);
+	if (status || !replay->options.trace_path)
+		return status;
+	replay->timeline = timeline_open(replay->options.trace_path, "actmem replay");
+	if (!replay->timeline)
+		return STATUS_FAILED;
+	if (!replay_trace_begin(replay))
+		return STATUS_OK;
+	warnx("no memory for a trace");
+	return STATUS_FAILED;
+}
+
+/* What it had, it has not any more; a status that was good may not stay so. */
+static int close_all(struct replay *replay, int status)
+{
+	int error;
+
+	transfers_close(replay->transfers);
+	if (replay->store && actmem_store_destroy(replay->store)) {
+		warnx("%s", actmem_error());
+		status = STATUS_FAILED;
+	}
+	replay_trace_end(replay);
+	error = timeline_close(replay->timeline);
+	if (error) {
+		warnx("cannot write '%s': %s", replay->options.trace_path, strerror(-error));
+		status = STATUS_FAILED;
+	}
+	if (replay->am && actmem_close(replay->am)) {
+		warnx("%s", actmem_error());
+		status = STATUS_FAILED;
+	}
+	free(replay->order);
+	free(replay->done);
+	return status;
+}
+
+static int probe(struct replay *replay, struct disk_speed *speed)
+{
+	uint64_t begun_ns = clock_ns();
+	char words[TRANSFERS_WORDS];
+	int error;
+
+	if (!replay->transfers)
+		return 0;
+	error = transfers_run(replay->transfers, true, replay->probe_bytes, PROBE_NS,
+			      &speed->spill, words);
+	if (!error)
+		error = transfers_run(replay->transfers, false, replay->probe_bytes, PROBE_NS,
+				      &speed->fill, words);
+	if (error)
+		warnx("%s", words);
+	timeline_slice(replay->timeline, REPLAY_LANE_STEPS, "measuring the disks", begun_ns,
+		       clock_ns(), NULL);
+	return error;
+}
+
+/* Of as many bytes each, before and after. */
+static struct disk_speed mean(struct disk_speed before, struct disk_speed after)
+{
+	struct disk_speed speed = { 0 };
+
+	if (before.spill > 0 && after.spill > 0)
+		speed.spill = 2 / (1 / before.spill + 1 / after.spill);
+	if (before.fill > 0 && after.fill > 0)
+		speed.fill = 2 / (1 / before.fill + 1 / after.fill);
+	return speed;
+}
+
+static int run_steps(struct replay *replay)
+{
+	struct disk_speed before = { 0 }, after = { 0 };
+	int error = probe(replay, &before);
+
+	while (!error && !replay_signal && replay->done_count < replay->options.steps) {
+		error = replay_step(replay);
+		if (!error)
+			error = probe(replay, &after);
+		if (error)
+			break;
+		replay->done[replay->done_count++].speed = mean(before, after);
+		before = after;
+	}
+	progress_end();
+	ACTMEM_INIT(&replay->stats);
+	if (actmem_store_stats(replay->store, &replay->stats)) {
+		warnx("%s", actmem_error());
+		return STATUS_FAILED;
+	}
+	if (replay->wrong_blocks)
+		warnx("%llu blocks came back wrong", (unsigned long long)replay->wrong_blocks);
+	return (error && error != -EINTR) || replay->wrong_blocks ? STATUS_FAILED : STATUS_OK;
+}
+
+static int report(const struct replay *replay, bool as_json)
+{
+	json_t *told = replay_to_json(replay);
+	int err;
+
+	if (!told)
+		err = -ENOMEM;
+	else
+		err = as_json ? table_print_json(told) : replay_print(told);
+	json_decref(told);
+	if (err)
+		warnx("%s", strerror(-err));
+	return err ? STATUS_FAILED : STATUS_OK;
+}
+
+static int run(struct replay *replay, bool as_json)
+{
+	int status = lay_out(replay), reported;
+
+	catch_signals();
+	if (!status)
+		status = open_all(replay);
+	if (!status) {
+		/* Sleeps end when they are to. */
+		prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);
+		status = run_steps(replay);
+		reported = report(replay, as_json);
+		status = status ? status : reported;
+	}
+	status = close_all(replay, status);
+	if (replay_signal && !fflush(stdout)) {
+		signal(replay_signal, SIG_DFL);
+		raise(replay_signal);
+	}
+	return status == STATUS_USAGE ? usage_hint() : status;
+}
+
+int cmd_replay(int argc, char **argv)
+{
+	static const struct option long_options[] = {
+		MEMORY_OPTIONS,
+		{ "model", required_argument, NULL, 'm' },
+		{ "models", required_argument, NULL, OPTION_MODELS },
+		{ "tokens", required_argument, NULL, 't' },
+		{ "scale", required_argument, NULL, 's' },
+		{ "compute-ms-per-layer", required_argument, NULL, 'c' },
+		{ "budget", required_argument, NULL, 'B' },
+		{ "spill", required_argument, NULL, 'S' },
+		{ "steps", required_argument, NULL, 'N' },
+		{ "order", required_argument, NULL, 'o' },
+		{ "seed", required_argument, NULL, OPTION_SEED },
+		{ "change-order-at", required_argument, NULL, OPTION_CHANGE_ORDER_AT },
+		{ "checksum", no_argument, NULL, OPTION_CHECKSUM },
+		{ "allow-memory", no_argument, NULL, OPTION_ALLOW_MEMORY },
+		{ "allow-buffered", no_argument, NULL, OPTION_ALLOW_BUFFERED },
+		{ "window", required_argument, NULL, OPTION_WINDOW },
+		{ "block", required_argument, NULL, OPTION_BLOCK },
+		{ "depth", required_argument, NULL, OPTION_DEPTH },
+		{ "trace", required_argument, NULL, 'T' },
+		{ "json", no_argument, NULL, 'J' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	struct replay replay = {
+		.options = {
+			.model = "llama-2-13b",
+			.tokens = 4096,
+			.scale = 1,
+			.compute_ms = 5,
+			.steps = 5,
+		},
+	};
+	bool as_json = false;
+	int option;
+
+	ignore_closed_pipes();
+	while ((option = getopt_long(argc, argv, MEMORY_OPTIONS_SHORT "m:t:s:c:B:S:N:o:T:Jh",
+				     long_options, NULL)) != -1) {
+		if (option == 'h') {
+			puts(help);
+			return STATUS_OK;
+		}
+		if (option == 'J')
+			as_json = true;
+		else if (option == '?' || !take_option(&replay.options, option, optarg))
+			return usage_hint();
+	}
+	if (optind < argc) {
+		warnx("unexpected argument '%s'", argv[optind]);
+		return usage_hint();
+	}
+	return run(&replay, as_json);
+}

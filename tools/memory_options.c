@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* Puts options into the environment, and has the library read them there. */
+#include <err.h>
+#include <stdlib.h>
+#include "memory_options.h"
+#include "tool.h"
+
+static const char *variable_of(int option)
+{
+	switch (option) {
+	case 'b':
+		return "ACTMEM_BACKEND";
+	case 'p':
+		return "ACTMEM_PAGES";
+	case 'n':
+		return "ACTMEM_NODES";
+	case 'a':
+		return "ACTMEM_ALLOW";
+	default:
+		return NULL;
+	}
+}
+
+bool memory_option(int option, const char *value)
+{
+	const char *variable = variable_of(option);
+
+	if (!variable)
+		return false;
+	if (setenv(variable, value, 1))
+		err(STATUS_FAILED, "cannot set the environment");
+	return true;
+}
+
+int memory_options(struct actmem_options *options)
+{
+	ACTMEM_INIT(options);
+	if (actmem_options_from_environment(options)) {
+		warnx("%s", actmem_error());
+		return STATUS_USAGE;
+	}
+	/* The regions here are for this process alone. */
+	options->heap_name = NULL;
+	return STATUS_OK;
+}

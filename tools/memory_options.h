@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Options of the subcommands that make regions themselves: as those of `actmem
+ * run`, and as those kept in the environment, from which the library reads them.
+ */
+#ifndef ACTMEM_MEMORY_OPTIONS_H
+#define ACTMEM_MEMORY_OPTIONS_H
+
+#include <stdbool.h>
+#include "../lib/actmem.h"
+
+#define MEMORY_OPTIONS					\
+	{ "backend", required_argument, NULL, 'b' },	\
+	{ "pages", required_argument, NULL, 'p' },	\
+	{ "nodes", required_argument, NULL, 'n' },	\
+	{ "allow", required_argument, NULL, 'a' }
+
+#define MEMORY_OPTIONS_SHORT	"b:p:n:a:"
+
+#define MEMORY_OPTIONS_HELP							\
+	"  -b, --backend auto|driver|memfd  as of 'actmem run'\n"		\
+	"  -p, --pages 1G|2M|thp|4K    of regions; default: 2M\n"		\
+	"  -n, --nodes LIST            NUMA nodes, as 0,2-3\n"			\
+	"  -a, --allow LIST            what may be used instead of what was asked for:\n" \
+	"                              2m,thp,4k,node,unlocked, or any\n"
+
+/* Takes one of these, and any other option not. */
+bool memory_option(int option, const char *value);
+
+/* What the environment says now; an enum exit_status, told by warnx(). */
+int memory_options(struct actmem_options *options);
+
+#endif

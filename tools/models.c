@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Finds a model in a file of comma-separated values: a line with the names of
+ * the columns, and one line for each model. Lines that begin with '#' say nothing.
+ */
+#include <err.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "models.h"
+
+#define BFLOAT16_BYTES	2
+#define DIMENSION_MAX	(1U << 20)
+#define HEADING		"model,layers,hidden,d_ff,q_heads,kv_heads,head_dim"
+
+const char *const model_tensors[MODEL_TENSORS] = { "Q", "K", "V" };
+
+/* Both in build/ and under PREFIX it lies there, seen from the command. */
+static bool installed_path(char path[PATH_MAX])
+{
+	static const char place[] = "share/actmem/models.csv";
+	ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
+	char *slash;
+	int level;
+
+	if (length < 0) {
+		warn("cannot tell where this command lies");
+		return false;
+	}
+	path[length] = '\0';
+	for (level = 0; level < 2; level++) {
+		slash = strrchr(path, '/');
+		if (!slash)
+			return false;
+		*slash = '\0';
+	}
+	if (strlen(path) + sizeof(place) + 1 > PATH_MAX)
+		return false;
+	strcat(path, "/");
+	strcat(path, place);
+	return true;
+}
+
+static bool parse_dimension(const char *text, uint32_t *value)
+{
+	char *end;
+	unsigned long number;
+
+	errno = 0;
+	number = strtoul(text, &end, 10);
+	*value = (uint32_t)number;
+	return *text >= '0' && *text <= '9' && !*end && !errno && number &&
+	       number <= DIMENSION_MAX;
+}
+
+/* Cuts the line at its commas; the words of as many columns as there are names. */
+static bool parse_model(char *line, struct model *model)
+{
+	uint32_t *const values[] = { &model->layers, &model->hidden, &model->d_ff,
+				     &model->q_heads, &model->kv_heads, &model->head_dim };
+	char *rest = line, *word = strsep(&rest, ",");
+	size_t i;
+
+	if (!*word || strlen(word) >= sizeof(model->name))
+		return false;
+	strcpy(model->name, word);
+	for (i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+		word = strsep(&rest, ",");
+		if (!word || !parse_dimension(word, values[i]))
+			return false;
+	}
+	return !rest;
+}
+
+/* 1 for a line of a model, 0 for one that says nothing, -1 for any other. */
+static int read_line(char *line, bool *has_heading, struct model *model)
+{
+	line[strcspn(line, "\r\n")] = '\0';
+	if (!*line || *line == '#')
+		return 0;
+	if (*has_heading)
+		return parse_model(line, model) ? 1 : -1;
+	*has_heading = !strcmp(line, HEADING);
+	return *has_heading ? 0 : -1;
+}
+
+static void add_name(char *names, size_t size, const char *name)
+{
+	size_t length = strlen(names);
+
+	snprintf(names + length, size - length, "%s%s", length ? ", " : "", name);
+}
+
+static bool find_in(FILE *file, const char *path, const char *name, struct model *model)
+{
+	char names[512] = "", *line = NULL;
+	unsigned int number = 0;
+	bool has_heading = false, found = false;
+	size_t size = 0;
+	int is_model = 0;
+
+	while (!found && is_model >= 0 && getline(&line, &size, file) >= 0) {
+		number++;
+		is_model = read_line(line, &has_heading, model);
+		if (is_model <= 0)
+			continue;
+		found = !strcmp(model->name, name);
+		add_name(names, sizeof(names), model->name);
+	}
+	free(line);
+	if (is_model < 0 && !has_heading)
+		warnx("%s:%u: expected the names of the columns, " HEADING, path, number);
+	else if (is_model < 0)
+		warnx("%s:%u: expected a name and six numbers from 1 to %u, as " HEADING, path,
+		      number, DIMENSION_MAX);
+	else if (ferror(file))
+		warn("cannot read '%s'", path);
+	else if (!found)
+		warnx("no model '%s' in %s: it has %s", name, path, *names ? names : "none");
+	return found;
+}
+
+bool model_find(const char *path, const char *name, struct model *model)
+{
+	char installed[PATH_MAX];
+	FILE *file;
+	bool found;
+
+	if (!path) {
+		if (!installed_path(installed))
+			return false;
+		path = installed;
+	}
+	file = fopen(path, "re");
+	if (!file) {
+		warn("cannot open '%s'", path);
+		return false;
+	}
+	found = find_in(file, path, name, model);
+	fclose(file);
+	return found;
+}
+
+uint64_t model_tensor_bytes(const struct model *model, unsigned int tensor, uint64_t tokens)
+{
+	uint64_t heads = tensor ? model->kv_heads : model->q_heads;
+
+	return tokens * heads * model->head_dim * BFLOAT16_BYTES;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/* In which order a backward pass wants its layers. */
+#ifndef ACTMEM_ORDER_H
+#define ACTMEM_ORDER_H
+
+#include <stdint.h>
+
+enum order {
+	ORDER_REVERSE,		/* last layer first */
+	ORDER_FORWARD,
+	ORDER_RANDOM,		/* the same in every step */
+	ORDER_SHUFFLE,		/* another one in every step */
+};
+
+/* The names of these, and NULL. */
+extern const char *const order_names[];
+
+/* The layers in the order of that step. The same seed gives the same ones. */
+void order_make(enum order order, uint64_t seed, uint64_t step, uint32_t *layers,
+		uint32_t layer_count);
+
+#endif

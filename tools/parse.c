@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* Reads sizes, numbers and choices that are given as text. */
+#include <ctype.h>
+#include <err.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "parse.h"
+#include "table.h"
+
+bool parse_size(const char *text, uint64_t *bytes)
+{
+	static const char suffixes[] = "KMGT";
+	const char *suffix;
+	unsigned int shift = 0;
+	char *end;
+
+	errno = 0;
+	*bytes = strtoull(text, &end, 10);
+	if (errno || *text < '0' || *text > '9')
+		return false;
+	if (*end) {
+		suffix = strchr(suffixes, toupper((unsigned char)*end));
+		if (!suffix || end[1])
+			return false;
+		shift = 10 * (unsigned int)(suffix - suffixes + 1);
+	}
+	if (*bytes > UINT64_MAX >> shift)
+		return false;
+	*bytes <<= shift;
+	return true;
+}
+
+bool option_bytes(const char *option, const char *text, uint64_t least, uint64_t most,
+		  uint64_t *bytes)
+{
+	char *least_text, *most_text;
+
+	if (parse_size(text, bytes) && *bytes >= least && *bytes <= most)
+		return true;
+	least_text = bytes_to_text(least, 0);
+	most_text = bytes_to_text(most, 0);
+	warnx("%s is '%s'; it may be a number of bytes from %s to %s, such as 268435456 or 256M",
+	      option, text, least_text ? least_text : "", most_text ? most_text : "");
+	free(least_text);
+	free(most_text);
+	return false;
+}
+
+bool option_count(const char *option, const char *text, uint64_t least, uint64_t most,
+		  uint64_t *count)
+{
+	char *end;
+
+	errno = 0;
+	*count = strtoull(text, &end, 10);
+	if (!errno && *text >= '0' && *text <= '9' && !*end && *count >= least && *count <= most)
+		return true;
+	warnx("%s is '%s'; it may be a number from %" PRIu64 " to %" PRIu64, option, text, least,
+	      most);
+	return false;
+}
+
+/* Digits with or without a point, as far as they go. */
+static bool parse_number(const char *text, char **end, double *number)
+{
+	size_t length = strspn(text, "0123456789.");
+
+	*number = strtod(text, end);
+	return length && *end == text + length;
+}
+
+bool option_number(const char *option, const char *text, double least, double most,
+		   double *number)
+{
+	char *end;
+
+	if (parse_number(text, &end, number) && !*end && *number >= least && *number <= most)
+		return true;
+	warnx("%s is '%s'; it may be a number from %g to %g", option, text, least, most);
+	return false;
+}
+
+bool option_fraction(const char *option, const char *text, double most, double *fraction)
+{
+	double below = 1;
+	char *end;
+	bool good = parse_number(text, &end, fraction);
+
+	if (good && *end == '/') {
+		good = parse_number(end + 1, &end, &below) && below > 0;
+		*fraction /= below;
+	}
+	if (good && !*end && *fraction > 0 && *fraction <= most)
+		return true;
+	warnx("%s is '%s'; it may be a number above 0 and up to %g, such as 1/64 or 0.5", option,
+	      text, most);
+	return false;
+}
+
+bool option_choice(const char *option, const char *text, const char *const *choices,
+		   unsigned int *choice)
+{
+	char list[128] = "";
+	size_t length = 0;
+
+	for (*choice = 0; choices[*choice]; ++*choice) {
+		if (!strcmp(text, choices[*choice]))
+			return true;
+		length += (size_t)snprintf(list + length, sizeof(list) - length, "%s%s",
+					   length ? ", " : "", choices[*choice]);
+		if (length >= sizeof(list))
+			length = sizeof(list) - 1;
+	}
+	warnx("%s is '%s'; it may be one of %s", option, text, list);
+	return false;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Values of options. Those that take the option's name tell by warnx() what its
+ * value may be, and return false, where it is something else.
+ */
+#ifndef ACTMEM_PARSE_H
+#define ACTMEM_PARSE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Digits and one of K, M, G, T, as the Python module reads it. Tells nothing. */
+bool parse_size(const char *text, uint64_t *bytes);
+
+bool option_bytes(const char *option, const char *text, uint64_t least, uint64_t most,
+		  uint64_t *bytes);
+bool option_count(const char *option, const char *text, uint64_t least, uint64_t most,
+		  uint64_t *count);
+bool option_number(const char *option, const char *text, double least, double most,
+		   double *number);
+
+/* 1/64 or 0.5: above 0, and at most @most. */
+bool option_fraction(const char *option, const char *text, double most, double *fraction);
+
+/* Which of @choices, an array that ends with NULL. */
+bool option_choice(const char *option, const char *text, const char *const *choices,
+		   unsigned int *choice);
+
+#endif

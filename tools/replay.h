@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/* What the parts of actmem replay share. */
+#ifndef ACTMEM_REPLAY_H
+#define ACTMEM_REPLAY_H
+
+#include <jansson.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "../lib/actmem_store.h"
+#include "models.h"
+#include "order.h"
+#include "timeline.h"
+#include "transfers.h"
+
+#define REPLAY_SPILL_MAX	64
+#define REPLAY_STEPS_MAX	1000000
+#define REPLAY_LANE_STEPS	1
+#define REPLAY_LANE_STALLS	2
+#define REPLAY_LANE_LAYERS	10
+
+/* What was asked for. */
+struct replay_options {
+	const char *model;
+	const char *models_path;
+	uint64_t tokens;
+	double scale;
+	double compute_ms;			/* of a layer in each pass */
+	uint64_t steps;
+	unsigned int order;			/* enum order */
+	uint64_t seed;
+	uint64_t change_order_at;		/* a step; 0: never */
+	uint64_t budget_bytes;
+	const char *spill_paths[REPLAY_SPILL_MAX];
+	uint32_t spill_path_count;
+	uint64_t window_bytes;
+	uint64_t block_bytes;			/* of the queue; 0: as the device likes */
+	uint32_t depth;
+	uint32_t flags;				/* ACTMEM_STORE_* */
+	const char *trace_path;
+};
+
+/* Bytes a second of the spill devices; 0 without any. */
+struct disk_speed {
+	double spill, fill;
+};
+
+struct replay_step {
+	uint64_t ns;
+	uint64_t forward_ns;
+	uint64_t compute_ns;			/* that was asked for */
+	uint64_t pattern_ns;			/* filling and verifying, within that */
+	uint64_t overrun_ns;			/* of pattern_ns, beyond it */
+	uint64_t put_stall_ns, take_stall_ns;	/* in calls of the store */
+	struct disk_speed speed;		/* as before and after it */
+	struct actmem_store_stats stats;	/* what *_total rose by */
+};
+
+struct replay_trace;
+
+struct replay {
+	struct replay_options options;
+	struct model model;
+	uint64_t bytes[MODEL_TENSORS];
+	uint64_t step_bytes;
+	uint64_t page_bytes;			/* that lengths of regions are multiples of */
+	struct actmem *am;
+	struct actmem_store *store;
+	struct transfers *transfers;		/* NULL: nothing is spilled */
+	uint64_t probe_bytes;
+	struct timeline *timeline;		/* NULL: none */
+	struct replay_trace *trace;
+	uint32_t *order;			/* of layers, in the step that runs */
+	struct replay_step *done;
+	uint64_t done_count;			/* complete steps */
+	struct actmem_store_stats stats;	/* at the end */
+	char store_words[512];
+	char engine_words[512];
+	uint64_t wrong_blocks, wrong_bytes;
+};
+
+/* The signal that is to end it, 0 for none. */
+extern volatile sig_atomic_t replay_signal;
+
+static inline uint64_t replay_name(uint32_t layer, unsigned int tensor)
+{
+	return (uint64_t)layer * MODEL_TENSORS + tensor;
+}
+
+/*
+ * One step: done[done_count] tells of it. 0; -EINTR: a signal; or a negative errno,
+ * told by warnx(). No block is left in the store. What came back wrong is told, and
+ * counted.
+ */
+int replay_step(struct replay *replay);
+
+/* Has the store's events put on the timeline; 0 or -ENOMEM. */
+int replay_trace_begin(struct replay *replay);
+/* Those since the last time. */
+void replay_trace_drain(struct replay *replay);
+/* When the store is gone. */
+void replay_trace_end(struct replay *replay);
+/* The store's bytes at this moment, as curves. */
+void replay_trace_count(struct replay *replay);
+
+/* What it came to; NULL: no memory. */
+json_t *replay_to_json(const struct replay *replay);
+/* 0 or -ENOMEM. */
+int replay_print(const json_t *told);
+
+#endif

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* Writes trace events as JSON, each on a line of its own. */
+#include <err.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "clock.h"
+#include "timeline.h"
+
+#define NS_PER_US	1000.0
+
+struct timeline {
+	FILE *file;
+	uint64_t begun_ns;
+	const char *separator;
+	int error;
+};
+
+/* Takes @event, which is NULL if there was no memory for it. */
+static void write_event(struct timeline *timeline, json_t *event)
+{
+	int failed;
+
+	errno = 0;
+	if (!event)
+		errno = ENOMEM;
+	failed = !event || fputs(timeline->separator, timeline->file) < 0 ||
+		 json_dumpf(event, timeline->file, JSON_COMPACT | JSON_REAL_PRECISION(15));
+	if (failed && !timeline->error)
+		timeline->error = errno ? -errno : -EIO;
+	timeline->separator = ",\n";
+	json_decref(event);
+}
+
+static double us_of(const struct timeline *timeline, uint64_t ns)
+{
+	return ns > timeline->begun_ns ? (double)(ns - timeline->begun_ns) / NS_PER_US : 0;
+}
+
+/* What all events have; @about becomes their arguments. */
+static json_t *make_event(const char *phase, const char *name, uint32_t lane, double us,
+			  json_t *about)
+{
+	return json_pack("{s:s, s:s, s:i, s:i, s:f, s:o}", "ph", phase, "name", name,
+			 "pid", (int)getpid(), "tid", (int)lane, "ts", us,
+			 "args", about ? about : json_object());
+}
+
+struct timeline *timeline_open(const char *path, const char *process)
+{
+	struct timeline *timeline = calloc(1, sizeof(*timeline));
+
+	if (timeline)
+		timeline->file = fopen(path, "we");
+	if (!timeline || !timeline->file) {
+		warn("cannot write '%s'", path);
+		free(timeline);
+		return NULL;
+	}
+	timeline->begun_ns = clock_ns();
+	timeline->separator = "[\n";
+	write_event(timeline, make_event("M", "process_name", 0, 0,
+					 json_pack("{s:s}", "name", process)));
+	return timeline;
+}
+
+int timeline_close(struct timeline *timeline)
+{
+	int error;
+
+	if (!timeline)
+		return 0;
+	error = timeline->error;
+	errno = 0;
+	if (fputs("\n]\n", timeline->file) < 0 && !error)
+		error = errno ? -errno : -EIO;
+	if (fclose(timeline->file) && !error)
+		error = -errno;
+	free(timeline);
+	return error;
+}
+
+void timeline_lane(struct timeline *timeline, uint32_t lane, const char *name)
+{
+	if (!timeline)
+		return;
+	write_event(timeline, make_event("M", "thread_name", lane, 0,
+					 json_pack("{s:s}", "name", name)));
+	write_event(timeline, make_event("M", "thread_sort_index", lane, 0,
+					 json_pack("{s:i}", "sort_index", (int)lane)));
+}
+
+void timeline_slice(struct timeline *timeline, uint32_t lane, const char *name,
+		    uint64_t begin_ns, uint64_t end_ns, json_t *about)
+{
+	json_t *event;
+
+	if (!timeline) {
+		json_decref(about);
+		return;
+	}
+	event = make_event("X", name, lane, us_of(timeline, begin_ns), about);
+	if (event && json_object_set_new(event, "dur",
+					 json_real((double)(end_ns - begin_ns) / NS_PER_US))) {
+		json_decref(event);
+		event = NULL;
+	}
+	write_event(timeline, event);
+}
+
+static void write_overlapping(struct timeline *timeline, const char *phase, const char *kind,
+			      uint64_t id, uint64_t ns, json_t *about)
+{
+	json_t *event;
+	char text[24];
+
+	if (!timeline) {
+		json_decref(about);
+		return;
+	}
+	snprintf(text, sizeof(text), "0x%" PRIx64, id);
+	event = make_event(phase, kind, 0, us_of(timeline, ns), about);
+	if (event && (json_object_set_new(event, "id", json_string(text)) ||
+		      json_object_set_new(event, "cat", json_string(kind)))) {
+		json_decref(event);
+		event = NULL;
+	}
+	write_event(timeline, event);
+}
+
+void timeline_begin(struct timeline *timeline, const char *kind, uint64_t id, uint64_t ns,
+		    json_t *about)
+{
+	write_overlapping(timeline, "b", kind, id, ns, about);
+}
+
+void timeline_end(struct timeline *timeline, const char *kind, uint64_t id, uint64_t ns,
+		  json_t *about)
+{
+	write_overlapping(timeline, "e", kind, id, ns, about);
+}
+
+void timeline_count(struct timeline *timeline, const char *name, uint64_t ns, uint64_t value)
+{
+	if (timeline)
+		write_event(timeline, make_event("C", name, 0, us_of(timeline, ns),
+						 json_pack("{s:I}", "value", (json_int_t)value)));
+}

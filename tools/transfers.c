@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Requests of given lengths to a file, as many at a time as its devices like.
+ *
+ * Every page of the file begins with a number that tells where in the file it is.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "clock.h"
+#include "transfers.h"
+
+#define STAMP_EACH	4096
+#define TAKEN_AT_ONCE	32
+
+struct transfers {
+	struct actmem_queue *queue;
+	struct actmem_region *region;
+	struct actmem_file *file;
+	char *memory;
+	struct actmem_file_info info;
+	uint64_t sizes[TRANSFERS_SIZES];
+	uint32_t size_count;
+	uint64_t cycle_bytes;		/* of one request of each size */
+	uint64_t request_count;		/* in the file */
+	uint64_t slot_bytes;
+	uint32_t slot_count;
+	const char *path;		/* the first one, for words */
+};
+
+struct transfer {
+	uint64_t offset;
+	uint64_t bytes;
+};
+
+static uint64_t round_up(uint64_t number, uint64_t to)
+{
+	return (number + to - 1) / to * to;
+}
+
+static int tell(char words[TRANSFERS_WORDS], int error)
+{
+	snprintf(words, TRANSFERS_WORDS, "%s", actmem_error());
+	return error;
+}
+
+static struct transfer transfer_at(const struct transfers *transfers, uint64_t number)
+{
+	uint32_t in_cycle = (uint32_t)(number % transfers->size_count), i;
+	struct transfer transfer = {
+		.offset = number / transfers->size_count * transfers->cycle_bytes,
+		.bytes = transfers->sizes[in_cycle],
+	};
+
+	for (i = 0; i < in_cycle; i++)
+		transfer.offset += transfers->sizes[i];
+	return transfer;
+}
+
+static void lay_out(struct transfers *transfers, const struct transfers_options *options)
+{
+	uint64_t largest = 0, parts;
+	uint32_t i;
+
+	transfers->size_count = options->size_count;
+	for (i = 0; i < options->size_count; i++) {
+		transfers->sizes[i] = round_up(options->sizes[i],
+					       round_up(STAMP_EACH, transfers->info.alignment));
+		transfers->cycle_bytes += transfers->sizes[i];
+		if (transfers->sizes[i] > largest)
+			largest = transfers->sizes[i];
+	}
+	transfers->request_count = round_up(options->file_bytes, transfers->cycle_bytes) /
+				   transfers->cycle_bytes * transfers->size_count;
+	parts = round_up(largest, transfers->info.block_bytes) / transfers->info.block_bytes;
+	transfers->slot_count = (uint32_t)(transfers->info.depth / parts) + 1;
+	transfers->slot_bytes = round_up(largest, round_up(STAMP_EACH,
+							   transfers->info.memory_alignment));
+}
+
+static int open_file(struct transfers *transfers, const struct transfers_options *options,
+		     uint64_t length)
+{
+	struct actmem_file_options file;
+
+	ACTMEM_INIT(&file);
+	file.paths = options->paths;
+	file.path_count = options->path_count;
+	file.flags = ACTMEM_FILE_TEMPORARY | options->flags;
+	file.length = length;
+	return actmem_file_open(transfers->queue, &file, &transfers->file);
+}
+
+/* Opened twice: how long it has to be is only known when it is open. */
+static int open_all(struct transfers *transfers, struct actmem *am,
+		    const struct transfers_options *options)
+{
+	struct actmem_region_options region;
+	int error;
+
+	error = actmem_queue_create(am, options->queue.size ? &options->queue : NULL,
+				    &transfers->queue);
+	if (!error)
+		error = open_file(transfers, options, 0);
+	ACTMEM_INIT(&transfers->info);
+	if (!error)
+		error = actmem_file_info(transfers->file, &transfers->info);
+	if (error)
+		return error;
+	lay_out(transfers, options);
+	actmem_file_close(transfers->file);
+	transfers->file = NULL;
+	error = open_file(transfers, options, transfers->request_count / transfers->size_count *
+					      transfers->cycle_bytes);
+	ACTMEM_INIT(&region);
+	region.length = round_up(transfers->slot_bytes * transfers->slot_count,
+				 options->page_bytes);
+	region.name = "transfers";
+	if (!error)
+		error = actmem_region_create(am, &region, &transfers->region);
+	if (!error)
+		error = actmem_region_map(transfers->region, (void **)&transfers->memory);
+	return error ? error : actmem_queue_attach(transfers->queue, transfers->region, 0);
+}
+
+struct transfers *transfers_open(struct actmem *am, const struct transfers_options *options,
+				 char words[TRANSFERS_WORDS])
+{
+	struct transfers *transfers = calloc(1, sizeof(*transfers));
+	double unused;
+	int error;
+
+	if (!transfers) {
+		snprintf(words, TRANSFERS_WORDS, "%s", strerror(ENOMEM));
+		return NULL;
+	}
+	transfers->path = options->paths[0];
+	error = open_all(transfers, am, options);
+	if (error)
+		tell(words, error);
+	else
+		error = transfers_run(transfers, true, transfers->request_count /
+				      transfers->size_count * transfers->cycle_bytes, 0, &unused,
+				      words);
+	if (!error)
+		return transfers;
+	transfers_close(transfers);
+	return NULL;
+}
+
+void transfers_close(struct transfers *transfers)
+{
+	if (!transfers)
+		return;
+	if (transfers->file)
+		actmem_file_close(transfers->file);
+	if (transfers->region) {
+		/* -ENOENT: it did not come to that. */
+		actmem_queue_detach(transfers->queue, transfers->region);
+		actmem_region_close(transfers->region);
+	}
+	if (transfers->queue)
+		actmem_queue_destroy(transfers->queue);
+	free(transfers);
+}
+
+static uint64_t stamp_of(uint64_t offset)
+{
+	return (offset / STAMP_EACH + 1) * 0x9e3779b97f4a7c15ULL;
+}
+
+static void stamp(char *memory, struct transfer transfer)
+{
+	uint64_t at, number;
+
+	for (at = 0; at < transfer.bytes; at += STAMP_EACH) {
+		number = stamp_of(transfer.offset + at);
+		memcpy(memory + at, &number, sizeof(number));
+	}
+}
+
+/* As of what was never read, so that a fill that does nothing is seen. */
+static void wipe(char *memory, struct transfer transfer)
+{
+	uint64_t at;
+
+	for (at = 0; at < transfer.bytes; at += STAMP_EACH)
+		memset(memory + at, 0, sizeof(uint64_t));
+}
+
+static int check(const struct transfers *transfers, const char *memory, struct transfer transfer,
+		 char words[TRANSFERS_WORDS])
+{
+	uint64_t at, number;
+
+	for (at = 0; at < transfer.bytes; at += STAMP_EACH) {
+		memcpy(&number, memory + at, sizeof(number));
+		if (number == stamp_of(transfer.offset + at))
+			continue;
+		snprintf(words, TRANSFERS_WORDS, "what was read at %" PRIu64
+			 " of the file in '%s' is not what was written there",
+			 transfer.offset + at, transfers->path);
+		return -EIO;
+	}
+	return 0;
+}
+
+static int begin(struct transfers *transfers, bool spills, uint64_t number, uint64_t slot)
+{
+	struct transfer transfer = transfer_at(transfers, number % transfers->request_count);
+	uint64_t at = slot * transfers->slot_bytes;
+	struct actmem_request request;
+
+	ACTMEM_INIT(&request);
+	request.cookie = number * transfers->slot_count + slot;
+	if (spills) {
+		stamp(transfers->memory + at, transfer);
+		return actmem_spill(transfers->queue, transfers->file, transfer.offset,
+				    transfers->region, at, transfer.bytes, &request);
+	}
+	wipe(transfers->memory + at, transfer);
+	return actmem_fill(transfers->queue, transfers->file, transfer.offset, transfers->region,
+			   at, transfer.bytes, &request);
+}
+
+/* What has ended; its slot is free then. Bytes of it are added to *@bytes. */
+static int end(struct transfers *transfers, bool spills,
+	       const struct actmem_completion *completion, uint64_t *bytes,
+	       char words[TRANSFERS_WORDS])
+{
+	uint64_t number = completion->cookie / transfers->slot_count;
+	uint64_t slot = completion->cookie % transfers->slot_count;
+	struct transfer transfer = transfer_at(transfers, number % transfers->request_count);
+
+	if (completion->result) {
+		snprintf(words, TRANSFERS_WORDS, "%s", completion->words);
+		return completion->result;
+	}
+	*bytes += transfer.bytes;
+	return spills ? 0 : check(transfers, transfers->memory + slot * transfers->slot_bytes,
+				  transfer, words);
+}
+
+int transfers_run(struct transfers *transfers, bool spills, uint64_t bytes, uint64_t ns,
+		  double *bandwidth, char words[TRANSFERS_WORDS])
+{
+	struct actmem_completion done[TAKEN_AT_ONCE];
+	uint64_t begun_ns = clock_ns(), number = 0, under_way = 0, begun = 0, ended = 0;
+	int error = 0, failed, count, i;
+
+	while (number < transfers->slot_count && begun < bytes + !bytes && !error) {
+		begun += transfer_at(transfers, number % transfers->request_count).bytes;
+		error = begin(transfers, spills, number, number);
+		if (error)
+			tell(words, error);
+		else
+			number++, under_way++;
+	}
+	while (under_way) {
+		count = actmem_wait(transfers->queue, done, TAKEN_AT_ONCE, ACTMEM_WAIT_FOREVER);
+		if (count < 0)
+			return tell(words, count);
+		for (i = 0; i < count; i++) {
+			under_way--;
+			failed = end(transfers, spills, &done[i], &ended, words);
+			error = error ? error : failed;
+			if (error || (begun >= bytes && clock_ns() - begun_ns >= ns))
+				continue;
+			begun += transfer_at(transfers, number % transfers->request_count).bytes;
+			error = begin(transfers, spills, number++,
+				      done[i].cookie % transfers->slot_count);
+			if (error)
+				tell(words, error);
+			else
+				under_way++;
+		}
+	}
+	*bandwidth = (double)ended * NS_PER_SECOND / (double)(clock_ns() - begun_ns);
+	return error;
+}
+
+const struct actmem_file_info *transfers_file(const struct transfers *transfers)
+{
+	return &transfers->info;
+}
+
+const char *transfers_engine(const struct transfers *transfers)
+{
+	return actmem_queue_describe(transfers->queue);
+}
