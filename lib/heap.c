@@ -174,6 +174,7 @@ int actmem_heap_destroy(struct actmem_heap *heap)
 {
 	struct tally sum;
 	uint64_t cached, live;
+	unsigned int attached;
 	int error = check_heap(heap, "actmem_heap_destroy");
 
 	if (error)
@@ -182,6 +183,10 @@ int actmem_heap_destroy(struct actmem_heap *heap)
 	heap_check(heap);
 	heap_sum(heap, &sum, &cached);
 	live = tally_read(&sum.taken) - tally_read(&sum.given);
+	attached = heap_attached(heap);
+	if (attached)
+		error = fail(EBUSY, "%u of the heap's regions are attached to a queue; actmem_queue_detach() goes first",
+			     attached);
 	if (live)
 		error = fail(EBUSY, "%llu blocks of %s are still live", (unsigned long long)live,
 			     BYTES_TEXT(tally_read(&sum.block_bytes)));

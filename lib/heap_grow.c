@@ -11,6 +11,7 @@
 
 #include "error.h"
 #include "heap.h"
+#include "region.h"
 
 /* A region whose last 1/128 holds no block is as good as filled. */
 #define WASTE_ACCEPTED	128
@@ -218,6 +219,22 @@ static bool range_is_free(const struct range *range)
 	return true;
 }
 
+unsigned int heap_attached(const struct actmem_heap *heap)
+{
+	const struct range *range;
+	unsigned int count = 0;
+
+	for (range = heap->ranges; range; range = range->next)
+		count += region_attachments(range->its.region) > 0;
+	return count;
+}
+
+static bool may_go(const struct range *range, bool named_too)
+{
+	return (named_too || !range->its.named) && !region_attachments(range->its.region) &&
+	       range_is_free(range);
+}
+
 /* Takes the ranges of which nothing is taken out of the heap. */
 static struct range *detach_free_ranges(struct actmem_heap *heap, bool named_too)
 {
@@ -226,7 +243,7 @@ static struct range *detach_free_ranges(struct actmem_heap *heap, bool named_too
 
 	pthread_mutex_lock(&heap->lock);
 	while ((range = *link)) {
-		if ((range->its.named && !named_too) || !range_is_free(range)) {
+		if (!may_go(range, named_too)) {
 			link = &range->next;
 			continue;
 		}
