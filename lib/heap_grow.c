@@ -91,7 +91,7 @@ static int grown_length(struct actmem_heap *heap, uint64_t length, uint64_t alig
 
 /* Under lock. All its chunks or none. */
 static bool add_chunks(struct actmem_heap *heap, struct range *range, char *address,
-		       uint64_t length)
+		       uint64_t length, uint64_t home)
 {
 	uint64_t at, bytes;
 	size_t i;
@@ -99,7 +99,7 @@ static bool add_chunks(struct actmem_heap *heap, struct range *range, char *addr
 	for (i = 0; i < range->chunks; i++) {
 		at = i * heap->chunk_bytes;
 		bytes = length - at < heap->chunk_bytes ? length - at : heap->chunk_bytes;
-		range->first[i] = blocks_add_range(&heap->blocks, address + at, bytes);
+		range->first[i] = blocks_add_range(&heap->blocks, address + at, bytes, home);
 		if (!range->first[i])
 			break;
 	}
@@ -140,12 +140,12 @@ static void count_region(struct actmem_heap *heap, uint64_t length, bool more)
 }
 
 static bool add_range(struct actmem_heap *heap, struct range *range, void *address,
-		      uint64_t length)
+		      uint64_t length, uint64_t home)
 {
 	bool added;
 
 	pthread_mutex_lock(&heap->lock);
-	added = add_chunks(heap, range, address, length);
+	added = add_chunks(heap, range, address, length, home);
 	if (added) {
 		range->next = heap->ranges;
 		heap->ranges = range;
@@ -155,8 +155,11 @@ static bool add_range(struct actmem_heap *heap, struct range *range, void *addre
 	return added;
 }
 
-/* What was found under a name may have another length than was asked for. */
-static int make_range(struct actmem_heap *heap, uint64_t length, uint64_t left)
+/*
+ * For blocks of the length @home. What was found under a name may have another length
+ * than was asked for.
+ */
+static int make_range(struct actmem_heap *heap, uint64_t length, uint64_t left, uint64_t home)
 {
 	struct heap_region its;
 	struct range *range;
@@ -178,7 +181,7 @@ static int make_range(struct actmem_heap *heap, uint64_t length, uint64_t left)
 	}
 	range->its = its;
 	range->chunks = chunks;
-	if (add_range(heap, range, address, length))
+	if (add_range(heap, range, address, length, home))
 		return 0;
 	error = fail(ENOMEM, "no memory for a heap's bookkeeping");
 	free(range);
@@ -192,7 +195,7 @@ static int make_room(struct actmem_heap *heap, uint64_t length, uint64_t align)
 	uint64_t grown = 0, left = 0;
 	int error = grown_length(heap, length, align, &grown, &left);
 
-	return error ? error : make_range(heap, grown, left);
+	return error ? error : make_range(heap, grown, left, length);
 }
 
 int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align)
