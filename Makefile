@@ -89,7 +89,7 @@ help:
 	@echo 'make check-NAME    run one of: $(CHECKS) $(CHECKS_IN_VM)'
 	@echo 'make bench         measure the library against its peers on this machine'
 	@echo 'make bench-vm      measure the driver against its peers in a booted kernel'
-	@echo 'make bench-transfer  measure transfers between files and regions beside fio'
+	@echo 'make bench-PART    one of its parts, as bench-transfer, beside fio'
 	@echo 'make module KDIR=  build the kernel module'
 	@echo 'make install       PREFIX= DESTDIR=; make uninstall undoes it'
 	@echo 'make dkms-install  have DKMS build, sign and install the module; make dkms-remove'

@@ -471,7 +471,8 @@ int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t
 /*
  * Closes the descriptor, frees @region, and unmaps what is still mapped. The
  * memory goes back when no other process has the region either. No other thread
- * may be in a call on @region, or make one later.
+ * may be in a call on @region, or make one later. -EBUSY, and nothing is closed,
+ * while the region is attached to a queue (actmem_queue_detach()).
  */
 int actmem_region_close(struct actmem_region *region);
 
@@ -553,7 +554,10 @@ struct actmem_heap_tuning {
  */
 int actmem_heap_tune(struct actmem_heap *heap, const struct actmem_heap_tuning *tuning);
 
-/* -EBUSY while blocks are live; nothing is freed then. */
+/*
+ * -EBUSY while blocks are live, or regions of it attached to a queue; nothing is
+ * freed then.
+ */
 int actmem_heap_destroy(struct actmem_heap *heap);
 
 /*
@@ -572,7 +576,7 @@ int actmem_free(struct actmem_heap *heap, void *block);
 
 /*
  * Gives what threads keep at hand back, and regions without live blocks, but for
- * named ones: those stay open.
+ * named ones and those attached to a queue: these stay open.
  */
 int actmem_heap_trim(struct actmem_heap *heap);
 

@@ -99,9 +99,9 @@ int actmem_queue_stats(struct actmem_queue *queue, struct actmem_queue_stats *st
  * registered is there, is held, and counts against RLIMIT_MEMLOCK once more: pages
  * that were missing are allocated, and none can be discarded.
  *
- * The region must stay open until it is detached. Some kernels register no memory
- * of the driver's (6.1); then it is left plain, and actmem_queue_describe() says so.
- * Workers register nothing.
+ * Until the region is detached it stays open: actmem_region_close() is -EBUSY. Some
+ * kernels register no memory of the driver's (6.1); then it is left plain, and
+ * actmem_queue_describe() says so. Workers register nothing.
  *
  * -EEXIST  it is attached;  -ENOMEM  RLIMIT_MEMLOCK;  -EMFILE  over 4096 pieces;
  *	-EPERM  it is sealed, or was opened with ACTMEM_OPEN_READ

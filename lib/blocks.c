@@ -4,15 +4,9 @@
  *
  * Free blocks are kept in classes by length, 32 to each power of two, as in
  * two-level segregated fit: a block is found by two bit scans, and split and
- * merged in constant time. It was chosen over best fit in a tree since
- * activations come in few lengths and go in reverse order: a freed block is
- * found again at the head of its class, and neighbours merge back to what
- * they were, so that what best fit would save is not there to be saved.
- *
- * The class of a length also has shorter blocks, so a few of its blocks are
- * tried before a longer class is used, and the shortest of those that fit is
- * taken; all of them only before the heap would have to grow, which costs far
- * more.
+ * merged in constant time. Activations come in few lengths and go in reverse
+ * order: a freed block is found again at the head of its class, and neighbours
+ * merge back to what they were. blocks_find.c says which free block is taken.
  *
  * Taken blocks are found by address in a hash table with chains, which is read
  * without a lock. That needs no more than that descriptors and tables stay as
@@ -23,9 +17,8 @@
 #include <stdlib.h>
 
 #include "blocks.h"
+#include "blocks_find.h"
 
-#define COLUMN_BITS	5
-#define FEW		8
 #define CHUNK_BLOCKS	128
 #define BUCKETS_FIRST	256
 #define LIVE_MASK	((1ULL << 48) - 1)
@@ -40,49 +33,9 @@ struct block_chunk {
 
 _Static_assert(sizeof(struct block) == 64, "a descriptor is a cache line");
 
-struct class {
-	unsigned int row, column;
-};
-
-static struct class class_of(uint64_t length)
-{
-	uint64_t units = length / BLOCK_UNIT;
-	unsigned int top;
-
-	if (units < CLASS_COLUMNS)
-		return (struct class){ 0, (unsigned int)units };
-	top = 63 - (unsigned int)__builtin_clzll(units);
-	return (struct class){ top - COLUMN_BITS + 1,
-			       (units >> (top - COLUMN_BITS)) & (CLASS_COLUMNS - 1) };
-}
-
-/* The first class that is not empty, from @class on; false: none. */
-static bool next_class(const struct blocks *blocks, struct class *class)
-{
-	uint32_t columns = 0;
-	uint64_t rows;
-
-	if (class->column < CLASS_COLUMNS)
-		columns = blocks->columns[class->row] >> class->column << class->column;
-	if (!columns) {
-		rows = blocks->rows >> (class->row + 1) << (class->row + 1);
-		if (!rows)
-			return false;
-		class->row = (unsigned int)__builtin_ctzll(rows);
-		columns = blocks->columns[class->row];
-	}
-	class->column = (unsigned int)__builtin_ctz(columns);
-	return true;
-}
-
-static char *address_of(const struct block *block)
-{
-	return atomic_load_explicit(&block->address, memory_order_relaxed);
-}
-
 static void link_free(struct blocks *blocks, struct block *block)
 {
-	struct class class = class_of(block->length);
+	struct class class = block_class(block->length);
 	struct block **head = &blocks->classes[class.row][class.column];
 
 	block->is_free = true;
@@ -98,7 +51,7 @@ static void link_free(struct blocks *blocks, struct block *block)
 
 static void unlink_free(struct blocks *blocks, struct block *block)
 {
-	struct class class = class_of(block->length);
+	struct class class = block_class(block->length);
 	struct block **head = &blocks->classes[class.row][class.column];
 
 	block->is_free = false;
@@ -149,6 +102,7 @@ static struct block *take_spare(struct blocks *blocks, char *address, uint64_t l
 	blocks->spare_count--;
 	atomic_store_explicit(&block->address, address, memory_order_release);
 	block->length = length;
+	block->home = 0;
 	block->is_free = false;
 	block->before = NULL;
 	block->after = NULL;
@@ -191,7 +145,7 @@ static void set_link(struct block *_Atomic *link, struct block *block)
 
 static void link_into(struct block_table *table, struct block *block)
 {
-	struct block *_Atomic *bucket = bucket_of(table, address_of(block));
+	struct block *_Atomic *bucket = bucket_of(table, block_address(block));
 
 	set_link(&block->chain, read_link(bucket));
 	set_link(bucket, block);
@@ -228,7 +182,7 @@ static void link_taken(struct blocks *blocks, struct block *block)
 
 static void unlink_taken(struct blocks *blocks, struct block *block)
 {
-	struct block *_Atomic *link = bucket_of(blocks->table, address_of(block));
+	struct block *_Atomic *link = bucket_of(blocks->table, block_address(block));
 
 	while (read_link(link) != block)
 		link = &read_link(link)->chain;
@@ -258,13 +212,15 @@ void blocks_destroy(struct blocks *blocks)
 	}
 }
 
-struct block *blocks_add_range(struct blocks *blocks, void *address, uint64_t length)
+struct block *blocks_add_range(struct blocks *blocks, void *address, uint64_t length,
+			       uint64_t home)
 {
 	struct block *block;
 
 	if (!have_spare(blocks, 1))
 		return NULL;
 	block = take_spare(blocks, address, length);
+	block->home = block_class_number(home);
 	link_free(blocks, block);
 	blocks->range_bytes += length;
 	return block;
@@ -282,43 +238,13 @@ void blocks_remove_range(struct blocks *blocks, struct block *first)
 	give_spare(blocks, first);
 }
 
-/* Bytes before the first aligned address in the block. */
-static uint64_t gap(const struct block *block, uint64_t align)
-{
-	return -(uintptr_t)address_of(block) & (align - 1);
-}
-
-/*
- * The shortest block that fits, of at most @tries in the first class that has
- * one.
- */
-static struct block *search(const struct blocks *blocks, uint64_t length, uint64_t align,
-			    size_t tries)
-{
-	struct class class = class_of(length);
-	struct block *block, *best = NULL;
-	size_t try;
-
-	for (; !best && next_class(blocks, &class); class.column++) {
-		block = blocks->classes[class.row][class.column];
-		for (try = 0; block && try < tries; try++, block = block->next) {
-			if (gap(block, align) + length > block->length ||
-			    (best && best->length <= block->length))
-				continue;
-			best = block;
-			if (best->length == length)
-				break;
-		}
-	}
-	return best;
-}
-
 /* Makes the part of a free, unlinked block behind @length a free block. */
 static void cut(struct blocks *blocks, struct block *block, uint64_t length)
 {
-	struct block *rest = take_spare(blocks, address_of(block) + length,
+	struct block *rest = take_spare(blocks, block_address(block) + length,
 					block->length - length);
 
+	rest->home = block->home;
 	rest->before = block;
 	rest->after = block->after;
 	if (rest->after)
@@ -327,20 +253,19 @@ static void cut(struct blocks *blocks, struct block *block, uint64_t length)
 	block->length = length;
 }
 
-int blocks_take(struct blocks *blocks, uint64_t length, uint64_t align, struct block **result)
+int blocks_take(struct blocks *blocks, uint64_t length, uint64_t align, enum fit fit,
+		struct block **result)
 {
 	struct block *block, *front;
 	uint64_t unaligned;
 
 	if (!have_spare(blocks, SPARE_FOR_TAKE))
 		return -ENOMEM;
-	block = search(blocks, length, align, FEW);
-	if (!block)
-		block = search(blocks, length, align, SIZE_MAX);
+	block = blocks_find(blocks, length, align, fit);
 	if (!block)
 		return -ENOSPC;
 	unlink_free(blocks, block);
-	unaligned = gap(block, align);
+	unaligned = block_gap(block, align);
 	if (unaligned) {
 		front = block;
 		cut(blocks, front, unaligned);
@@ -362,7 +287,7 @@ struct block *blocks_end(const struct blocks *blocks, const void *address, uint6
 	struct block *block = read_link(bucket_of(table, address));
 	uint64_t life;
 
-	while (block && address_of(block) != address)
+	while (block && block_address(block) != address)
 		block = read_link(&block->chain);
 	if (!block)
 		return NULL;
@@ -434,7 +359,7 @@ static const char *wrong_in_classes(const struct blocks *blocks, size_t *count)
 			if (!block != !(blocks->columns[row] >> column & 1))
 				return "a class's bit is not that of its blocks";
 			for (previous = NULL; block; previous = block, block = block->next) {
-				class = class_of(block->length);
+				class = block_class(block->length);
 				if (class.row != row || class.column != column)
 					return "a free block is in another length's class";
 				if (!block->is_free || block->previous != previous)
@@ -448,7 +373,7 @@ static const char *wrong_in_classes(const struct blocks *blocks, size_t *count)
 
 static bool is_in_table(const struct blocks *blocks, const struct block *block)
 {
-	const struct block *other = read_link(bucket_of(blocks->table, address_of(block)));
+	const struct block *other = read_link(bucket_of(blocks->table, block_address(block)));
 
 	while (other && other != block)
 		other = read_link(&other->chain);
@@ -469,7 +394,7 @@ const char *blocks_wrong(const struct blocks *blocks, struct block *const *first
 			if (!block->length || block->length % BLOCK_UNIT)
 				return "a block has an impossible length";
 			if (block->after && (block->after->before != block ||
-			    address_of(block->after) != address_of(block) + block->length))
+			    block_address(block->after) != block_address(block) + block->length))
 				return "two neighbours do not adjoin";
 			if (block->is_free && block->after && block->after->is_free)
 				return "two free neighbours have not merged";

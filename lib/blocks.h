@@ -27,8 +27,9 @@ struct block {
 	char *_Atomic address;
 	_Atomic uint64_t life;		/* see block_begin() */
 	struct block *_Atomic chain;	/* taken: next in its bucket */
-	uint64_t length : 56;		/* a multiple of BLOCK_UNIT */
-	uint64_t is_free : 8;
+	uint64_t length : 48;		/* a multiple of BLOCK_UNIT */
+	uint64_t home : 15;		/* class of the blocks that its range was made for */
+	uint64_t is_free : 1;
 	struct block *before, *after;	/* neighbours in the same range */
 	struct block *next, *previous;	/* free: in its class; kept: the next alone */
 };
@@ -62,11 +63,13 @@ int blocks_init(struct blocks *blocks);
 void blocks_destroy(struct blocks *blocks);
 
 /*
- * Adds a free range, whose address is a multiple of BLOCK_ALIGN_MAX. Returns
- * the descriptor of its first block, which stays its first; NULL: no memory.
- * Blocks of different ranges never join, also where the ranges adjoin.
+ * Adds a free range, whose address is a multiple of BLOCK_ALIGN_MAX, for blocks of
+ * the length @home above all. Returns the descriptor of its first block, which stays
+ * its first; NULL: no memory. Blocks of different ranges never join, also where the
+ * ranges adjoin.
  */
-struct block *blocks_add_range(struct blocks *blocks, void *address, uint64_t length);
+struct block *blocks_add_range(struct blocks *blocks, void *address, uint64_t length,
+			       uint64_t home);
 
 /* Whether nothing of the range is taken. */
 bool blocks_range_is_free(const struct block *first);
@@ -80,12 +83,19 @@ static inline uint64_t block_length(uint64_t bytes)
 	return (bytes + BLOCK_UNIT - 1) / BLOCK_UNIT * BLOCK_UNIT;
 }
 
+enum fit {
+	FIT_ANY,
+	FIT_WELL,			/* of long blocks: where blocks of the length belong */
+};
+
 /*
  * @length a block_length() up to BLOCK_BYTES_MAX, @align a power of two in
  * BLOCK_UNIT..BLOCK_ALIGN_MAX. The block is kept, not live. 0; -ENOSPC: no free
- * block is long enough; -ENOMEM: no memory for the bookkeeping. Without words.
+ * block is long enough, or none of those where it fits so; -ENOMEM: no memory for the
+ * bookkeeping. Without words.
  */
-int blocks_take(struct blocks *blocks, uint64_t length, uint64_t align, struct block **block);
+int blocks_take(struct blocks *blocks, uint64_t length, uint64_t align, enum fit fit,
+		struct block **block);
 
 /* Gives a kept block back. */
 void blocks_give(struct blocks *blocks, struct block *block);

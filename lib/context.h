@@ -52,6 +52,7 @@ struct actmem_region {
 	struct backing backing;
 	struct stats_record *record;	/* memfd only; mapped bytes: under lock */
 	unsigned int maps;		/* under lock */
+	_Atomic unsigned int attachments;	/* to queues */
 };
 
 void handles_lock(void);

@@ -174,6 +174,7 @@ int actmem_heap_destroy(struct actmem_heap *heap)
 {
 	struct tally sum;
 	uint64_t cached, live;
+	unsigned int attached;
 	int error = check_heap(heap, "actmem_heap_destroy");
 
 	if (error)
@@ -182,6 +183,10 @@ int actmem_heap_destroy(struct actmem_heap *heap)
 	heap_check(heap);
 	heap_sum(heap, &sum, &cached);
 	live = tally_read(&sum.taken) - tally_read(&sum.given);
+	attached = heap_attached(heap);
+	if (attached)
+		error = fail(EBUSY, "%u of the heap's regions are attached to a queue; actmem_queue_detach() goes first",
+			     attached);
 	if (live)
 		error = fail(EBUSY, "%llu blocks of %s are still live", (unsigned long long)live,
 			     BYTES_TEXT(tally_read(&sum.block_bytes)));
@@ -201,14 +206,23 @@ int actmem_heap_destroy(struct actmem_heap *heap)
 	return 0;
 }
 
-/* Under lock: by what the heap has, with what the threads keep if need be. */
-static int take_or_recall(struct actmem_heap *heap, uint64_t length, uint64_t align,
-			  struct block **block)
+/*
+ * Under lock: by what the heap has, with what the threads keep if need be. A thread
+ * that wants another length than before gives back what it keeps of the others rather
+ * than put a block where it is in the way of those that belong there.
+ */
+static int take_or_recall(struct actmem_heap *heap, struct cache *cache, uint64_t length,
+			  uint64_t align, struct block **block)
 {
-	int error = blocks_take(&heap->blocks, length, align, block);
+	bool keeps = cache && tally_read(&cache->bytes);
+	int error = blocks_take(&heap->blocks, length, align, keeps ? FIT_WELL : FIT_ANY, block);
 
+	if (error == -ENOSPC && keeps) {
+		heap_give_all(heap, cache_drain(cache));
+		error = blocks_take(&heap->blocks, length, align, FIT_ANY, block);
+	}
 	if (error == -ENOSPC && heap_recall(heap))
-		error = blocks_take(&heap->blocks, length, align, block);
+		error = blocks_take(&heap->blocks, length, align, FIT_ANY, block);
 	return error;
 }
 
@@ -234,7 +248,7 @@ static int take(struct actmem_heap *heap, struct cache *cache, uint64_t length, 
 	int error;
 
 	pthread_mutex_lock(&heap->lock);
-	error = take_or_recall(heap, length, align, block);
+	error = take_or_recall(heap, cache, length, align, block);
 	if (!error && cache)
 		miss(heap, cache, length);
 	heap_check(heap);

@@ -80,11 +80,14 @@ void heap_locate(struct actmem_heap *heap, const void *address, struct actmem_re
 void heap_tune(struct actmem_heap *heap, uint64_t chunk_bytes, uint64_t cache_bytes);
 
 /*
- * Gives regions without taken blocks back; whether there was one. Closing a named
- * one would give nothing back but the name, which another process could then take:
- * they stay unless @named_too.
+ * Gives regions without taken blocks back; whether there was one. Those attached to
+ * a queue stay. Closing a named one would give nothing back but the name, which
+ * another process could then take: they stay unless @named_too.
  */
 bool heap_shrink(struct actmem_heap *heap, bool named_too);
+
+/* How many of its regions are attached to a queue. Under lock. */
+unsigned int heap_attached(const struct actmem_heap *heap);
 
 /*
  * A region of @length; or, if the heap's have names, the next one as it is or made,

@@ -11,6 +11,7 @@
 
 #include "error.h"
 #include "heap.h"
+#include "region.h"
 
 /* A region whose last 1/128 holds no block is as good as filled. */
 #define WASTE_ACCEPTED	128
@@ -96,7 +97,7 @@ static int grown_length(struct actmem_heap *heap, uint64_t length, uint64_t alig
 
 /* Under lock. All its chunks or none. */
 static bool add_chunks(struct actmem_heap *heap, struct range *range, char *address,
-		       uint64_t length)
+		       uint64_t length, uint64_t home)
 {
 	uint64_t at, bytes;
 	size_t i;
@@ -104,7 +105,7 @@ static bool add_chunks(struct actmem_heap *heap, struct range *range, char *addr
 	for (i = 0; i < range->chunks; i++) {
 		at = i * heap->chunk_bytes;
 		bytes = length - at < heap->chunk_bytes ? length - at : heap->chunk_bytes;
-		range->first[i] = blocks_add_range(&heap->blocks, address + at, bytes);
+		range->first[i] = blocks_add_range(&heap->blocks, address + at, bytes, home);
 		if (!range->first[i])
 			break;
 	}
@@ -145,12 +146,12 @@ static void count_region(struct actmem_heap *heap, uint64_t length, bool more)
 }
 
 static bool add_range(struct actmem_heap *heap, struct range *range, void *address,
-		      uint64_t length)
+		      uint64_t length, uint64_t home)
 {
 	bool added;
 
 	pthread_mutex_lock(&heap->lock);
-	added = add_chunks(heap, range, address, length);
+	added = add_chunks(heap, range, address, length, home);
 	if (added) {
 		range->next = heap->ranges;
 		heap->ranges = range;
@@ -160,8 +161,11 @@ static bool add_range(struct actmem_heap *heap, struct range *range, void *addre
 	return added;
 }
 
-/* What was found under a name may have another length than was asked for. */
-static int make_range(struct actmem_heap *heap, uint64_t length, uint64_t left)
+/*
+ * For blocks of the length @home. What was found under a name may have another length
+ * than was asked for.
+ */
+static int make_range(struct actmem_heap *heap, uint64_t length, uint64_t left, uint64_t home)
 {
 	struct heap_region its;
 	struct range *range;
@@ -184,7 +188,7 @@ static int make_range(struct actmem_heap *heap, uint64_t length, uint64_t left)
 	range->its = its;
 	range->address = address;
 	range->chunks = chunks;
-	if (add_range(heap, range, address, length))
+	if (add_range(heap, range, address, length, home))
 		return 0;
 	error = fail(ENOMEM, "no memory for a heap's bookkeeping");
 	free(range);
@@ -198,7 +202,7 @@ static int make_room(struct actmem_heap *heap, uint64_t length, uint64_t align)
 	uint64_t grown = 0, left = 0;
 	int error = grown_length(heap, length, align, &grown, &left);
 
-	return error ? error : make_range(heap, grown, left);
+	return error ? error : make_range(heap, grown, left, length);
 }
 
 int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align)
@@ -225,6 +229,22 @@ static bool range_is_free(const struct range *range)
 	return true;
 }
 
+unsigned int heap_attached(const struct actmem_heap *heap)
+{
+	const struct range *range;
+	unsigned int count = 0;
+
+	for (range = heap->ranges; range; range = range->next)
+		count += region_attachments(range->its.region) > 0;
+	return count;
+}
+
+static bool may_go(const struct range *range, bool named_too)
+{
+	return (named_too || !range->its.named) && !region_attachments(range->its.region) &&
+	       range_is_free(range);
+}
+
 /* Takes the ranges of which nothing is taken out of the heap. */
 static struct range *detach_free_ranges(struct actmem_heap *heap, bool named_too)
 {
@@ -233,7 +253,7 @@ static struct range *detach_free_ranges(struct actmem_heap *heap, bool named_too
 
 	pthread_mutex_lock(&heap->lock);
 	while ((range = *link)) {
-		if ((range->its.named && !named_too) || !range_is_free(range)) {
+		if (!may_go(range, named_too)) {
 			link = &range->next;
 			continue;
 		}

@@ -238,6 +238,25 @@ int actmem_queue_stats(struct actmem_queue *queue, struct actmem_queue_stats *st
 	return give_struct(stats, &now, sizeof(now), "queue stats");
 }
 
+/* Mapped, and not to be closed. */
+static int hold_region(struct actmem_region *region, void **address)
+{
+	int error = actmem_region_map(region, address);
+
+	if (!error)
+		atomic_fetch_add_explicit(&region->attachments, 1, memory_order_relaxed);
+	return error;
+}
+
+static int let_go_of_region(struct actmem_region *region)
+{
+	int error = actmem_region_unmap(region);
+
+	/* From then on it may be closed. */
+	atomic_fetch_sub_explicit(&region->attachments, 1, memory_order_release);
+	return error;
+}
+
 static int make_attachment(struct actmem_queue *queue, struct actmem_region *region,
 			   uint32_t flags, struct attachment **result)
 {
@@ -249,7 +268,7 @@ static int make_attachment(struct actmem_queue *queue, struct actmem_region *reg
 
 	if (!attachment)
 		return fail(ENOMEM, "no memory to attach a region");
-	error = actmem_region_map(region, &address);
+	error = hold_region(region, &address);
 	if (error) {
 		free(attachment);
 		return error;
@@ -263,7 +282,7 @@ static int make_attachment(struct actmem_queue *queue, struct actmem_region *reg
 	if (!attachment->plain)
 		error = queue->engine->attach(queue, attachment);
 	if (error) {
-		actmem_region_unmap(region);
+		let_go_of_region(region);
 		free(attachment);
 		return error;
 	}
@@ -313,7 +332,7 @@ int actmem_queue_attach(struct actmem_queue *queue, struct actmem_region *region
 		return 0;
 	if (!attachment->plain)
 		queue->engine->detach(queue, attachment);
-	actmem_region_unmap(region);
+	let_go_of_region(region);
 	free(attachment);
 	return fail(EEXIST, "the region is attached to the queue");
 }
@@ -344,5 +363,5 @@ int actmem_queue_detach(struct actmem_queue *queue, struct actmem_region *region
 	if (!attachment->plain)
 		queue->engine->detach(queue, attachment);
 	free(attachment);
-	return actmem_region_unmap(region);
+	return let_go_of_region(region);
 }

@@ -469,6 +469,7 @@ void region_close(struct actmem_region *region)
 
 int actmem_region_close(struct actmem_region *region)
 {
+	unsigned int attachments;
 	int error;
 
 	if (!region)
@@ -476,6 +477,10 @@ int actmem_region_close(struct actmem_region *region)
 	error = check_owner(region->am);
 	if (error)
 		return error;
+	attachments = region_attachments(region);
+	if (attachments)
+		return fail(EBUSY, "the region is attached to %u queue%s; actmem_queue_detach() goes first",
+			    attachments, attachments == 1 ? "" : "s");
 	region_close(region);
 	return 0;
 }

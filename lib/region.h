@@ -5,16 +5,24 @@
 #ifndef LIB_REGION_H
 #define LIB_REGION_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "actmem.h"
 #include "backend.h"
+#include "context.h"
 
 /* As actmem_region_create() and _close(), for arguments that were checked. */
 int region_create(struct actmem *am, const struct region_request *request,
 		  struct actmem_region **region);
 void region_close(struct actmem_region *region);
+
+/* How many queues have it attached: it is not closed then, nor by its heap. */
+static inline unsigned int region_attachments(const struct actmem_region *region)
+{
+	return atomic_load_explicit(&region->attachments, memory_order_acquire);
+}
 
 /* 0; -EPERM with words for one opened only to read, or, with @sealed_too, sealed. */
 int region_check_writable(const struct actmem_region *region, bool sealed_too);

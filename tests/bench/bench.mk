@@ -22,15 +22,21 @@ bench-vm:
 	@tests/bench/bench-vm $(KERNEL) $(B)/bench-vm.json $(B)/bench
 
 # What needs no kernel of its own: `make bench` measures the library on this
-# machine and writes build/bench.json; `make check-unit` only sees that it runs. The
-# library is the shared one, as the peers are.
-BENCH_HOST := $(addprefix $(B)/bench/,heap_pair heap_peak)
-BENCH_HOST_COMMON := $(addprefix $(B)/obj/tests/bench/,trace.o pools.o)
+# machine, and writes build/bench.json and pictures; `make bench-PART` measures one
+# part of it (parts.py has them). `make check-bench` only sees that all of it runs. The
+# heap's are linked with the shared library, as the peers are.
+BENCH_HEAP := $(addprefix $(B)/bench/,heap_pair heap_peak)
+BENCH_HEAP_COMMON := $(addprefix $(B)/obj/tests/bench/,trace.o pools.o)
+BENCH_HOST := $(BENCH_HEAP) $(B)/bench/transfer $(B)/bin/actmem $(B)/share/actmem/models.csv
 
-$(BENCH_HOST): $(B)/bench/%: $(B)/obj/tests/bench/%.o $(BENCH_HOST_COMMON) \
+$(BENCH_HEAP): $(B)/bench/%: $(B)/obj/tests/bench/%.o $(BENCH_HEAP_COMMON) \
 		$(B)/bench/bench.o $(LIB_SHARED)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ -Wl,-rpath,'$$ORIGIN/../lib' -o $@
+
+$(B)/bench/transfer: $(B)/obj/tests/bench/transfer.o $(LIB_STATIC)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(LIB_NEEDS) -o $@
 
 $(B)/bench/bench.o: tests/bench/bench.c tests/bench/bench.h uapi/actmem.h
 	@mkdir -p $(@D)
@@ -38,6 +44,19 @@ $(B)/bench/bench.o: tests/bench/bench.c tests/bench/bench.h uapi/actmem.h
 
 .PHONY: bench
 bench:
-	@scripts/setup packages build bench
-	@$(MAKE) --no-print-directory -s $(BENCH_HOST)
-	@tests/bench/bench-host $(B)/bench.json $(B)/bench
+	@scripts/setup packages build demo bench
+	@$(MAKE) --no-print-directory -s $(VENV)/.ready
+	@$(MAKE) --no-print-directory -s $(BENCH_HOST) $(XLA_LIBRARY)
+	@$(VENV_PYTHON) tests/bench/bench-host $(B)/bench.json $(B)/bench
+
+bench-%:
+	@scripts/setup packages build demo bench
+	@$(MAKE) --no-print-directory -s $(VENV)/.ready
+	@$(MAKE) --no-print-directory -s $(BENCH_HOST) $(XLA_LIBRARY)
+	@$(VENV_PYTHON) tests/bench/bench-host $(B)/bench-$*.json $(B)/bench $*
+
+CHECKS += bench
+CHECK_NEEDS += $(BENCH_HOST)
+.PHONY: check-bench
+check-bench: $(BENCH_HOST) $(VENV)/.ready $(XLA_LIBRARY)
+	@$(VENV_PYTHON) tests/bench/bench-host --smoke $(B)/bench

@@ -2,16 +2,17 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Fills and spills a preallocated file, in turns with fio doing the same.
 
-    transfer.py PROGRAM DIRECTORY [--rounds N] [--file-bytes N]
+    transfer.py [--smoke] PROGRAM DIRECTORY [--rounds N] [--file-bytes N]
 
-Prints a line of JSON for each measurement: bench, ours, peer, peer_name, ratio and
-unit, as bench-vm does; the ratio is the median of each two rounds' own, and above 1
-where ours is better. fio has fixed buffers, registered files, direct I/O, the same
-block size and depth, and memory of the same kind of pages.
+Prints a line of JSON for each measurement, as parts.py wants it; the ratio is the
+median of each two rounds' own. fio has fixed buffers, registered files, direct I/O,
+the same block size and depth, and memory of the same kind of pages: of 2 MiB or, where
+too few of them are free, 4 KiB, unless ACTMEM_PAGES says which.
 """
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -20,12 +21,15 @@ MIB = 1 << 20
 GIB = 1 << 30
 # Requests of MiB, and how many at a time.
 SHAPES = ((1, 16), (4, 8), (16, 4), (80, 2))
-PEER = "fio, io_uring with fixed buffers, direct"
+# Of the bandwidth; as to processor time, fio's is to be met.
+BANDWIDTH_AIM = 0.98
+FREE_PAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"
 
 
-def ours(program, mode, path, block, depth, total):
+def ours(program, mode, path, block, depth, total, pages):
     done = subprocess.run([program, mode, path, str(block), str(depth), str(total)],
-                          stdout=subprocess.PIPE, check=True, text=True)
+                          stdout=subprocess.PIPE, check=True, text=True,
+                          env=os.environ | {"ACTMEM_PAGES": pages})
     told = json.loads(done.stdout)
     gib = told["bytes"] / GIB
     return gib / told["seconds"], told["processor_seconds"] / gib
@@ -38,8 +42,8 @@ def peer(mode, path, block, depth, total, pages):
         f"--rw={'read' if mode == 'fill' else 'write'}", f"--io_size={total}",
         f"--size={os.path.getsize(path) // block * block}", "--thread", "--output-format=json",
     ]
-    if pages == "2M":
-        command.append("--iomem=mmaphuge")
+    # Shared memory, as ours is.
+    command.append("--iomem=mmaphuge" if pages == "2M" else "--iomem=mmapshared")
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
     job = json.loads(done.stdout)["jobs"][0]
     told = job["read" if mode == "fill" else "write"]
@@ -49,21 +53,22 @@ def peer(mode, path, block, depth, total, pages):
     return gib / seconds, (job["usr_cpu"] + job["sys_cpu"]) / 100 * seconds / gib
 
 
-def report(bench, mine, theirs, unit, more_is_better):
+def report(bench, mine, theirs, unit, more_is_better, pages):
     ratios = [a / b if more_is_better else b / a for a, b in zip(mine, theirs)]
     print(json.dumps({
-        "bench": bench, "ours": round(statistics.median(mine), 4),
-        "peer": round(statistics.median(theirs), 4), "peer_name": PEER,
-        "ratio": round(statistics.median(ratios), 3), "unit": unit}), flush=True)
+        "bench": bench, "ours": statistics.median(mine), "peer": statistics.median(theirs),
+        "peer_name": f"fio with fixed buffers, {pages} pages",
+        "ratio": statistics.median(ratios), "unit": unit,
+        "aim": BANDWIDTH_AIM if more_is_better else 1}), flush=True)
 
 
 def measure(args, path, mode, mib, depth):
     block = mib * MIB
     total = args.file_bytes // block * block
     rounds = []
-    pages = os.environ.get("ACTMEM_PAGES", "2M")
+    pages = args.pages
     for number in range(args.rounds):
-        turn = [lambda: ours(args.program, mode, path, block, depth, total),
+        turn = [lambda: ours(args.program, mode, path, block, depth, total, pages),
                 lambda: peer(mode, path, block, depth, total, pages)]
         # Each is first as often as the other.
         if number % 2:
@@ -71,9 +76,9 @@ def measure(args, path, mode, mib, depth):
         else:
             rounds.append((turn[0](), turn[1]()))
     report(f"{mode}_{mib}m", [a[0] for a, _ in rounds], [b[0] for _, b in rounds],
-           "GiB/s", True)
+           "GiB/s", True, pages)
     report(f"{mode}_{mib}m_cpu", [a[1] for a, _ in rounds], [b[1] for _, b in rounds],
-           "CPU s/GiB", False)
+           "CPU s per GiB", False, pages)
 
 
 def make_file(path, length):
@@ -86,18 +91,58 @@ def make_file(path, length):
         os.fsync(file.fileno())
 
 
+def pages_to_use(shapes):
+    """Given, or what there are enough free ones of, for one side at a time."""
+    if os.environ.get("ACTMEM_PAGES"):
+        return os.environ["ACTMEM_PAGES"]
+    wanted = max(mib * depth for mib, depth in shapes) // 2 + 1
+    try:
+        with open(FREE_PAGES, encoding="ascii") as file:
+            free = int(file.read())
+    except OSError:
+        free = 0
+    if free >= wanted:
+        return "2M"
+    print(f"# transfer: pages of 4 KiB on both sides, as of 2 MiB {free} are free and {wanted} "
+          "wanted (vm.nr_hugepages)", file=sys.stderr)
+    return "4K"
+
+
+def leave_out(why):
+    for mode in ("spill", "fill"):
+        print(json.dumps({"bench": mode, "left_out": why}))
+    return 0
+
+
+def has_direct_io(path):
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_DIRECT))
+    except OSError:
+        return False
+    return True
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program")
     parser.add_argument("directory")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--file-bytes", type=int, default=2 * GIB)
+    parser.add_argument("--smoke", action="store_true")
     args = parser.parse_args()
+    shapes = SHAPES[:1] if args.smoke else SHAPES
+    if args.smoke:
+        args.rounds, args.file_bytes = 1, 16 * MIB
+    if not shutil.which("fio"):
+        return leave_out("no fio is installed; `scripts/setup packages bench` installs it")
+    args.pages = pages_to_use(shapes)
     path = os.path.join(args.directory, f"transfer-{os.getpid()}")
     try:
         make_file(path, args.file_bytes)
+        if not has_direct_io(path):
+            return leave_out(f"{args.directory} has no direct I/O; set BENCH_DIRECTORY")
         for mode in ("spill", "fill"):
-            for mib, depth in SHAPES:
+            for mib, depth in shapes:
                 measure(args, path, mode, mib, depth)
     finally:
         if os.path.exists(path):

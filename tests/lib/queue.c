@@ -107,6 +107,29 @@ static void test_refusals(struct actmem *am, struct actmem_queue *queue,
 	destroy_idle(other);
 }
 
+/* Of two queues, the last that lets go of it counts. */
+static void test_close(struct actmem *am, struct actmem_queue *queue)
+{
+	struct actmem_queue *other = queue_or_bail(am, ACTMEM_ENGINE_WORKERS, 0, 0);
+	struct set set = set_or_bail(queue, 1, 0, LENGTH);
+	struct actmem_region *region = region_or_bail(am, "held");
+
+	returns(actmem_queue_attach(queue, region, 0), 0);
+	returns(actmem_queue_attach(queue, region, 0), -EEXIST);
+	returns(actmem_queue_attach(other, region, ACTMEM_ATTACH_PLAIN), 0);
+	returns(actmem_region_close(region), -EBUSY);
+	says("attached to 2 queues");
+	returns(actmem_queue_detach(other, region), 0);
+	returns(actmem_region_close(region), -EBUSY);
+	says("attached to 1 queue;");
+	says("actmem_queue_detach()");
+	returns(result_of(queue, actmem_fill(queue, set.file, 0, region, 0, LENGTH, NULL)), 0);
+	returns(actmem_queue_detach(queue, region), 0);
+	returns(actmem_region_close(region), 0);
+	set_close(&set);
+	destroy_idle(other);
+}
+
 static int open_with(struct actmem_queue *queue, const char *path, uint32_t flags,
 		     uint64_t length, struct actmem_file **file)
 {
@@ -398,6 +421,7 @@ static void test_engine(struct actmem *am, enum actmem_engine engine)
 		test_stripes(queue, region, count, count % 2 ? 64 * KIB : 3 * 4096 * 97);
 	test_end_of_file(queue, region);
 	test_refusals(am, queue, region);
+	test_close(am, queue);
 	test_files(queue, region);
 	test_commands(am, queue);
 	test_deadline(queue, region);

@@ -21,6 +21,7 @@
 #define RANGE_BYTES	(8ULL << 20)
 #define RANGE_UNITS	(RANGE_BYTES / BLOCK_UNIT)
 #define BASE		(1ULL << 40)
+#define LONG_UNITS	4096ULL
 
 static struct blocks blocks;
 static struct block *firsts[RANGES];
@@ -48,13 +49,14 @@ static void *range_at(size_t range)
 	return (void *)(uintptr_t)(BASE + range * RANGE_BYTES);
 }
 
-static void add_ranges(void)
+/* For blocks of @home, of twice that, and so on. */
+static void add_ranges(uint64_t home)
 {
 	size_t i;
 
 	assert_int_equal(blocks_init(&blocks), 0);
 	for (i = 0; i < RANGES; i++) {
-		firsts[i] = blocks_add_range(&blocks, range_at(i), RANGE_BYTES);
+		firsts[i] = blocks_add_range(&blocks, range_at(i), RANGE_BYTES, home << i);
 		assert_non_null(firsts[i]);
 	}
 }
@@ -89,7 +91,8 @@ static void take(uint16_t slot, uint64_t *state)
 	struct block *block;
 	size_t first, i;
 
-	if (blocks_take(&blocks, length, align, &block)) {
+	if (blocks_take(&blocks, length, align, FIT_WELL, &block) &&
+	    blocks_take(&blocks, length, align, FIT_ANY, &block)) {
 		assert_false(reference_has(length, align));
 		return;
 	}
@@ -135,7 +138,7 @@ static void test_random(void **state)
 	size_t i;
 
 	printf("# BLOCKS_SEED=%llu\n", (unsigned long long)seed);
-	add_ranges();
+	add_ranges(64 << 10);
 	for (i = 0; i < STEPS; i++) {
 		slot = (uint16_t)(next_random(&seed) % SLOTS);
 		if (slots[slot].block)
@@ -172,16 +175,52 @@ static void test_fit(void **state)
 	struct block *all[6], *again;
 	size_t i;
 
-	add_ranges();
+	add_ranges(BLOCK_UNIT);
 	for (i = 0; i < 6; i++)
 		assert_int_equal(blocks_take(&blocks, i % 2 ? BLOCK_UNIT :
 					     (1000 + 10 * (6 - i)) * BLOCK_UNIT, BLOCK_UNIT,
-					     &all[i]), 0);
+					     FIT_ANY, &all[i]), 0);
 	for (i = 0; i < 6; i += 2)
 		blocks_give(&blocks, all[i]);
-	assert_int_equal(blocks_take(&blocks, 1015 * BLOCK_UNIT, BLOCK_UNIT, &again), 0);
+	assert_int_equal(blocks_take(&blocks, 1015 * BLOCK_UNIT, BLOCK_UNIT, FIT_ANY, &again), 0);
 	assert_int_equal(again->length, 1015 * BLOCK_UNIT);
 	assert_ptr_equal(again->after->after, all[5]);
+	blocks_destroy(&blocks);
+}
+
+static struct block *taken(uint64_t units)
+{
+	struct block *block;
+
+	assert_int_equal(blocks_take(&blocks, units * BLOCK_UNIT, BLOCK_UNIT, FIT_WELL, &block), 0);
+	return block;
+}
+
+static size_t range_of(const struct block *block)
+{
+	return unit_of(block) / RANGE_UNITS;
+}
+
+/* Blocks lie in the ranges that were made for such. */
+static void test_home(void **state)
+{
+	struct block *long_block, *block;
+
+	add_ranges(LONG_UNITS / 4 * BLOCK_UNIT);
+	long_block = taken(LONG_UNITS);
+	assert_int_equal(range_of(long_block), 2);
+	assert_int_equal(range_of(taken(LONG_UNITS / 4)), 0);
+	assert_int_equal(range_of(taken(LONG_UNITS / 2)), 1);
+	assert_ptr_equal(taken(LONG_UNITS), long_block->after);
+	/* Too long for any range; and such that each leaves a quarter unused somewhere. */
+	assert_int_equal(blocks_take(&blocks, 2 * LONG_UNITS * BLOCK_UNIT, BLOCK_UNIT, FIT_WELL,
+				     &block), -ENOSPC);
+	assert_int_equal(blocks_take(&blocks, (LONG_UNITS + 600) * BLOCK_UNIT, BLOCK_UNIT,
+				     FIT_WELL, &block), -ENOSPC);
+	assert_int_equal(blocks_take(&blocks, (LONG_UNITS + 600) * BLOCK_UNIT, BLOCK_UNIT,
+				     FIT_ANY, &block), 0);
+	assert_int_equal(range_of(block), 2);
+	assert_null(blocks_wrong(&blocks, firsts, RANGES));
 	blocks_destroy(&blocks);
 }
 
@@ -189,8 +228,8 @@ static void test_check(void **state)
 {
 	struct block *block;
 
-	add_ranges();
-	assert_int_equal(blocks_take(&blocks, BLOCK_UNIT, BLOCK_UNIT, &block), 0);
+	add_ranges(BLOCK_UNIT);
+	assert_int_equal(blocks_take(&blocks, BLOCK_UNIT, BLOCK_UNIT, FIT_ANY, &block), 0);
 	assert_null(blocks_wrong(&blocks, firsts, RANGES));
 	block->after->length -= BLOCK_UNIT;
 	assert_non_null(blocks_wrong(&blocks, firsts, RANGES));
@@ -222,15 +261,15 @@ static void test_no_memory(void **state)
 	uint64_t bytes;
 	int error = 0;
 
-	add_ranges();
+	add_ranges(BLOCK_UNIT);
 	fail_every("calloc", ENOMEM);
 	for (i = 0; !error; i++)
-		error = blocks_take(&blocks, BLOCK_UNIT, BLOCK_UNIT, &block);
+		error = blocks_take(&blocks, BLOCK_UNIT, BLOCK_UNIT, FIT_ANY, &block);
 	fail_nothing();
 	assert_int_equal(error, -ENOMEM);
 	assert_null(blocks_wrong(&blocks, firsts, RANGES));
 	for (; i < 1000; i++)
-		assert_int_equal(blocks_take(&blocks, BLOCK_UNIT, BLOCK_UNIT, &block), 0);
+		assert_int_equal(blocks_take(&blocks, BLOCK_UNIT, BLOCK_UNIT, FIT_ANY, &block), 0);
 	block_begin(block, 1);
 	assert_ptr_equal(blocks_end(&blocks, block->address, &bytes), block);
 	assert_null(blocks_wrong(&blocks, firsts, RANGES));
@@ -242,6 +281,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_random),
 		cmocka_unit_test(test_fit),
+		cmocka_unit_test(test_home),
 		cmocka_unit_test(test_check),
 		cmocka_unit_test(test_no_memory),
 	};

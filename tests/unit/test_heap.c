@@ -44,8 +44,54 @@ static struct actmem_heap_stats stats(void)
 	return now;
 }
 
+static pthread_barrier_t barrier;
+
+/* Takes two blocks and gives them, and the same once more when it is let go on. */
+static void *keep(void *unused)
+{
+	void *small[2];
+	unsigned int turn, i;
+
+	for (turn = 0; turn < 2; turn++) {
+		for (i = 0; i < 2; i++)
+			assert_int_equal(actmem_alloc(heap, MIB, 0, &small[i]), 0);
+		for (i = 0; i < 2; i++)
+			assert_int_equal(actmem_free(heap, small[i]), 0);
+		pthread_barrier_wait(&barrier);
+		pthread_barrier_wait(&barrier);
+	}
+	return NULL;
+}
+
 /* What cannot be recalled stays where it is, and is the last that is kept. */
 static void test_no_recall(void **state)
+{
+	pthread_t thread;
+	void *large;
+
+	pthread_barrier_init(&barrier, NULL, 2);
+	assert_int_equal(pthread_create(&thread, NULL, keep, NULL), 0);
+	pthread_barrier_wait(&barrier);
+	assert_int_equal(stats().cached_bytes, 2 * MIB);
+	fail_every("syscall", EPERM);
+	assert_int_equal(actmem_alloc(heap, 2 * MIB, 0, &large), 0);
+	fail_nothing();
+	assert_int_equal(stats().region_bytes, 4 * MIB);
+	assert_int_equal(stats().recalls, 0);
+	pthread_barrier_wait(&barrier);
+	pthread_barrier_wait(&barrier);
+	assert_int_equal(stats().cache_misses, 3);
+	assert_int_equal(stats().cached_bytes, 0);
+	assert_int_equal(actmem_free(heap, large), 0);
+	assert_int_equal(stats().cached_bytes, 0);
+	assert_int_equal(stats().free_pieces, 2);
+	pthread_barrier_wait(&barrier);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	pthread_barrier_destroy(&barrier);
+}
+
+/* What the thread itself keeps it gives back rather than have the heap grow. */
+static void test_own(void **state)
 {
 	void *small[2], *large;
 	unsigned int i;
@@ -55,19 +101,11 @@ static void test_no_recall(void **state)
 	for (i = 0; i < 2; i++)
 		assert_int_equal(actmem_free(heap, small[i]), 0);
 	assert_int_equal(stats().cached_bytes, 2 * MIB);
-	fail_every("syscall", EPERM);
 	assert_int_equal(actmem_alloc(heap, 2 * MIB, 0, &large), 0);
-	fail_nothing();
-	assert_int_equal(stats().region_bytes, 4 * MIB);
-	assert_int_equal(stats().recalls, 0);
-	for (i = 0; i < 2; i++)
-		assert_int_equal(actmem_alloc(heap, MIB, 0, &small[i]), 0);
-	assert_int_equal(stats().cache_misses, 3);
-	assert_int_equal(actmem_free(heap, large), 0);
-	for (i = 0; i < 2; i++)
-		assert_int_equal(actmem_free(heap, small[i]), 0);
+	assert_int_equal(stats().region_bytes, 2 * MIB);
 	assert_int_equal(stats().cached_bytes, 0);
-	assert_int_equal(stats().free_pieces, 2);
+	assert_int_equal(stats().recalls, 0);
+	assert_int_equal(actmem_free(heap, large), 0);
 }
 
 static void *without_cache(void *block)
@@ -126,6 +164,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_no_recall, open_heap, close_heap),
+		cmocka_unit_test_setup_teardown(test_own, open_heap, close_heap),
 		cmocka_unit_test_setup_teardown(test_no_cache, open_heap, close_heap),
 		cmocka_unit_test_setup_teardown(test_no_words, open_heap, close_heap),
 	};

@@ -2,7 +2,7 @@
 #
 # Unit tests of the library: its own objects under ASan and UBSan, with the
 # system calls wrapped that the tests make fail and the heap checking itself. And
-# that headers stand alone, and that benchmarks run.
+# that headers stand alone.
 
 UNIT_WRAPPED := open ioctl mmap memfd_create madvise mlock2 ftruncate fallocate \
 	access fcntl fstat stat statfs fstatfs flock linkat readlink fopen opendir malloc \
@@ -31,11 +31,10 @@ $(UNIT_PROGRAMS): $(B)/tests/unit/%: $(UNIT_OBJ)/tests/unit/%.o \
 
 .PHONY: check-unit
 CHECKS += unit
-CHECK_NEEDS += $(UNIT_PROGRAMS) $(BENCH_HOST)
-check-unit: $(UNIT_PROGRAMS) $(BENCH_HOST)
+CHECK_NEEDS += $(UNIT_PROGRAMS)
+check-unit: $(UNIT_PROGRAMS)
 	@tests/unit/headers
-	@status=0; tests/bench/bench-host --smoke $(B)/bench || status=1; \
-	for program in $(UNIT_PROGRAMS); do \
+	@status=0; for program in $(UNIT_PROGRAMS); do \
 		CMOCKA_MESSAGE_OUTPUT=TAP timeout 600 $$program || status=1; \
 	done; exit $$status
 

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The parts of `make bench`: which programs they are, and what these tell.
+
+A part is a program that prints lines of JSON, a measurement each, and anything
+else. A line has
+
+    bench, peer_name, unit
+    ours, peer          figures, of which the smaller is better, except in "/s"
+    ratio               above 1 where ours is better; else it is that of the two
+    aim                 what the ratio is to be at least; else 1
+
+or, in place of ours, peer and ratio, rounds of both sides in turn: ours_seconds,
+peer_seconds, for so many `bytes` (or pairs, or whatever unit counts) each. A line
+of bench and left_out tells why something cannot be measured on this machine. The
+exit status is 0 unless something that could be measured was not. With --smoke it
+does little of everything.
+"""
+import ctypes.util
+import json
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+from typing import NamedTuple
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+ALLOCATORS = (("glibc", None), ("mimalloc", "mimalloc"), ("jemalloc", "jemalloc"),
+              ("tcmalloc", "tcmalloc_minimal"))
+FIELDS = ("bench", "ours", "peer", "peer_name", "ratio", "unit")
+
+
+class Failed(Exception):
+    """A program that did not do what it is there for."""
+
+
+class Part(NamedTuple):
+    name: str
+    title: str
+    # {folder}: where `make` has built programs; {models}, {directory}, {python},
+    # {here}, {smoke}: --smoke or nothing
+    command: str
+    # Once with each allocator preloaded, in PEER_NAME.
+    with_allocators: bool = False
+    # How much ours may be at most, whatever the peers need.
+    at_most: float = None
+
+
+# One line for each; those that take long come last.
+PARTS = (
+    Part("heap_peak", "Peak memory over live bytes", "{folder}/heap_peak {smoke} {models}",
+         at_most=1.02),
+    Part("heap_pair", "A block taken and given back", "{folder}/heap_pair {smoke} {models}",
+         with_allocators=True, at_most=50),
+    Part("jax_block", "JAX blocks put and taken", "{python} {here}/jax_block.py {smoke}"),
+    Part("transfer", "Transfers between files and regions",
+         "{python} {here}/transfer.py {smoke} {folder}/transfer {directory}"),
+    Part("replay", "Training steps through a store",
+         "{python} {here}/replay.py {smoke} {folder}/../bin/actmem {directory}"),
+)
+
+
+class Result(NamedTuple):
+    measured: list              # dicts of FIELDS and aim
+    left_out: dict              # benchmark → why
+    failures: list              # in words
+
+
+def allocators():
+    found = []
+    for name, library in ALLOCATORS:
+        path = ctypes.util.find_library(library) if library else None
+        if library and not path:
+            raise Failed(f"no {name} is installed; `scripts/setup packages bench` installs it")
+        found.append({"PEER_NAME": name, **({"LD_PRELOAD": path} if path else {})})
+    return found
+
+
+def run(part, folder, directory, smoke, environment):
+    """What a part's program tells, and None or how it failed."""
+    places = {"folder": folder, "directory": directory, "here": HERE, "python": sys.executable,
+              "models": os.path.join(HERE, "../../tools/models.csv"), "smoke": "--smoke" if smoke else ""}
+    words = [word.format(**places) for word in shlex.split(part.command)]
+    words = [word for word in words if word]
+    try:
+        result = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                text=True, env=os.environ | environment, check=False)
+    except OSError as error:
+        return [], f"{part.name}: {error}"
+    told = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+    if result.returncode:
+        name = os.path.basename(words[1] if words[0] == sys.executable else words[0])
+        return told, f"{part.name}: {name}: exit status {result.returncode}"
+    return told, None
+
+
+def figures(told):
+    """(ours, peer, ratio) of a line."""
+    if "ours_seconds" in told:
+        rounds = list(zip(told["ours_seconds"], told["peer_seconds"]))
+        ratio = statistics.median(p / o for o, p in rounds)
+        ours, peer = (statistics.median(side) * 1e9 / told["bytes"] for side in zip(*rounds))
+        return ours, peer, ratio
+    ours, peer = told["ours"], told["peer"]
+    if "ratio" in told:
+        return ours, peer, told["ratio"]
+    more_is_better = told["unit"].endswith("/s")
+    return ours, peer, ours / peer if more_is_better else peer / ours
+
+
+def evaluate(told):
+    ours, peer, ratio = figures(told)
+    return {"bench": told["bench"], "ours": round(ours, 4), "peer": round(peer, 4),
+            "peer_name": told["peer_name"], "ratio": round(ratio, 4), "unit": told["unit"],
+            "aim": told.get("aim", 1)}
+
+
+def bound(part, measured):
+    """Ours against what it may be at most, by benchmark: the median, of several."""
+    for name in dict.fromkeys(one["bench"] for one in measured):
+        of_name = [one for one in measured if one["bench"] == name]
+        ours = statistics.median(one["ours"] for one in of_name)
+        yield {"bench": name, "ours": round(ours, 4), "peer": part.at_most,
+               "peer_name": f"the aim, {part.at_most:g}", "ratio": round(part.at_most / ours, 4),
+               "unit": of_name[0]["unit"], "aim": 1}
+
+
+def measure(part, folder, directory, smoke=False):
+    """Whatever fails, what else was measured is told."""
+    measured, left_out, failures = [], {}, []
+    try:
+        environments = allocators() if part.with_allocators else [{}]
+    except Failed as error:
+        return Result([], {}, [f"{part.name}: {error}"])
+    for environment in environments:
+        lines, failure = run(part, folder, directory, smoke, environment)
+        failures += [failure] if failure else []
+        for told in lines:
+            try:
+                if "left_out" in told:
+                    left_out[told["bench"]] = told["left_out"]
+                else:
+                    measured.append(evaluate(told))
+            except (KeyError, ZeroDivisionError, statistics.StatisticsError) as error:
+                failures.append(f"{part.name}: no measurement ({error!r}): {json.dumps(told)}")
+    if part.at_most:
+        measured += bound(part, measured)
+    if not measured and not left_out and not failures:
+        failures.append(f"{part.name}: its program told nothing")
+    return Result(measured, left_out, failures)
