@@ -6,16 +6,20 @@
 #include <errno.h>
 #include <linux/mempolicy.h>
 #include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "../node.h"
 #include "place.h"
 
-static bool refuse(struct malloc_wrong *wrong, const char *variable, const char *text,
-		   const char *choice)
+/* The words for the last refusal, of which there is one: nothing starts then. */
+static char nodes_choice[NODES_TEXT_MAX + 64];
+
+static bool refuse(struct malloc_wrong *wrong, const char *variable, const char *choice)
 {
-	*wrong = (struct malloc_wrong){ variable, text, choice };
+	*wrong = (struct malloc_wrong){ variable, getenv(variable), choice };
 	return false;
 }
 
@@ -29,14 +33,17 @@ bool place_choose(struct place *place, const struct malloc_settings *settings,
 	if (!place->policy && count)
 		place->policy = ACTMEM_PLACE_BIND;
 	if (place->policy == ACTMEM_PLACE_BIND && !count)
-		return refuse(wrong, "ACTMEM_POLICY", "bind", "with ACTMEM_NODES alone");
+		return refuse(wrong, "ACTMEM_POLICY", "bind where ACTMEM_NODES tells to what");
 	if (place->policy == ACTMEM_PLACE_PREFERRED && count > 1)
-		return refuse(wrong, "ACTMEM_POLICY", "preferred", "with one node");
+		return refuse(wrong, "ACTMEM_POLICY", "preferred with one node alone");
 	nodes_allowed(&allowed);
-	for_each_node(node, &place->nodes)
-		if (!node_is_set(&allowed, node))
-			return refuse(wrong, "ACTMEM_NODES", "a node without memory or outside the cpuset",
-				      "nodes that this task can have memory of");
+	for_each_node(node, &place->nodes) {
+		if (node_is_set(&allowed, node))
+			continue;
+		snprintf(nodes_choice, sizeof(nodes_choice), "some of what this task can have memory on, %s",
+			 NODES_TEXT(&allowed));
+		return refuse(wrong, "ACTMEM_NODES", nodes_choice);
+	}
 	if (count)
 		return true;
 	if (nodes_count(&allowed) == 1)

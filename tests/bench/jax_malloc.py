@@ -5,9 +5,10 @@
     jax_malloc.py BUILD [--rounds N] [--steps N] [--only NAME,...] [--memory]
 
 One process for each allocator trains the same model; they take turns, so that
-whatever else slows the machine down slows all of them. Prints a line of JSON for
-each peer: medians in milliseconds, and the median of each round's own ratio, which
-is above 1 where ours is better. A loss that differs by a bit is a failure.
+whatever else slows the machine down slows all of them. Prints two lines of JSON for
+each peer, of the time and of the processors' time (_cpu): medians in milliseconds,
+and the median of each round's own ratio, which is above 1 where ours is better. A
+loss that differs by a bit is a failure.
 """
 import argparse
 import ctypes.util
@@ -53,7 +54,8 @@ class Training:
 
     def __init__(self, build, name):
         self.name = name
-        self.seconds, self.losses = [], []
+        self.times = {"seconds": [], "cpu_seconds": []}
+        self.losses = []
         self.process = subprocess.Popen(command(build, name), env=environment(name), text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
@@ -65,10 +67,11 @@ class Training:
             sys.exit(f"jax_malloc: the training with {self.name} has ended: "
                      f"{self.process.wait()}")
 
-    def train(self, steps):
+    def train(self, steps, timed=True):
         answer = self.ask(steps)
         self.losses += answer["losses"]
-        return statistics.median(answer["seconds"])
+        for kind, times in self.times.items():
+            times += [statistics.median(answer[kind])] if timed else []
 
     def end(self):
         self.process.stdin.close()
@@ -78,21 +81,21 @@ class Training:
 
 def measure(trainings, rounds, steps):
     for training in trainings:
-        training.train(3)
+        training.train(3, timed=False)
     for number in range(rounds):
         for i in range(len(trainings)):
-            training = trainings[(number + i) % len(trainings)]
-            training.seconds.append(training.train(steps))
+            trainings[(number + i) % len(trainings)].train(steps)
     for training in trainings:
         training.memory = training.ask("memory")
         if training.losses != trainings[0].losses:
             sys.exit(f"jax_malloc: losses with {training.name} are not those with {OURS}")
 
 
-def compared(ours, peer):
-    ratio = statistics.median(p / o for o, p in zip(ours.seconds, peer.seconds))
-    return {"bench": "jax_malloc_step", "ours": round(1e3 * statistics.median(ours.seconds), 3),
-            "peer": round(1e3 * statistics.median(peer.seconds), 3), "peer_name": peer.name,
+def compared(ours, peer, kind, bench):
+    ours_times, peer_times = ours.times[kind], peer.times[kind]
+    ratio = statistics.median(p / o for o, p in zip(ours_times, peer_times))
+    return {"bench": bench, "ours": round(1e3 * statistics.median(ours_times), 3),
+            "peer": round(1e3 * statistics.median(peer_times), 3), "peer_name": peer.name,
             "ratio": round(ratio, 4), "unit": "ms"}
 
 
@@ -114,7 +117,8 @@ def main():
         if arguments.memory:
             print(training.name, training.memory, file=sys.stderr)
     for peer in trainings[1:]:
-        print(json.dumps(compared(trainings[0], peer)))
+        print(json.dumps(compared(trainings[0], peer, "seconds", "jax_malloc_step")))
+        print(json.dumps(compared(trainings[0], peer, "cpu_seconds", "jax_malloc_step_cpu")))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Trains the demo's model on the CPU, as many steps as each line of input asks for.
 
-Answers each line by one of JSON: the seconds of each step, and the losses. Input's
-end ends it. A line `memory` is answered by the resident bytes, and the most there were.
+Answers each line by one of JSON: the seconds of each step, those of processors, and
+the losses. Input's end ends it. A line `memory` is answered by the resident bytes, and the most there were.
 """
 import json
 import os
@@ -56,14 +56,16 @@ def main():
         if line.strip() == "memory":
             print(json.dumps(memory()), flush=True)
             continue
-        seconds, losses = [], []
+        seconds, cpu_seconds, losses = [], [], []
         for _ in range(int(line)):
             tokens = text.batch(SHAPE.batch, SHAPE.length)
-            began = time.perf_counter()
+            began, cpu_began = time.perf_counter(), time.process_time()
             parameters, state, loss = step(parameters, state, tokens)
             losses.append(float(loss))
             seconds.append(time.perf_counter() - began)
-        print(json.dumps({"seconds": seconds, "losses": losses}), flush=True)
+            cpu_seconds.append(time.process_time() - cpu_began)
+        print(json.dumps({"seconds": seconds, "cpu_seconds": cpu_seconds, "losses": losses}),
+              flush=True)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ $(MALLOC_TESTS): $(B)/tests/malloc/%: $(B)/obj/tests/malloc/%.o $(MALLOC_COMMON)
 
 # The allocator under its own names, as the sanitizers interpose malloc themselves.
 LARGE_SOURCES := $(filter-out %/malloc.c %/next.c %/start.c,$(PRELOAD_SOURCES)) \
-	$(addprefix lib/,error.c node.c sysfile.c)
+	lib/nodes.c lib/sysfile.c
 LARGE_TESTS := $(B)/tests/malloc/large-thread $(B)/tests/malloc/large-address
 
 $(LARGE_TESTS): $(B)/tests/malloc/large-%: tests/malloc/large.c $(LARGE_SOURCES) \
