@@ -329,6 +329,35 @@ void blocks_give(struct blocks *blocks, struct block *block)
 	link_free(blocks, block);
 }
 
+bool blocks_resize(struct blocks *blocks, struct block *block, uint64_t length)
+{
+	uint64_t was = block->length;
+	struct block *rest;
+
+	if (!have_spare(blocks, 1))
+		return false;
+	rest = block->after;
+	if (length > was) {
+		if (!rest || !rest->is_free || rest->length < length - was)
+			return false;
+		unlink_free(blocks, rest);
+		join(blocks, block);
+	}
+	if (block->length > length) {
+		cut(blocks, block, length);
+		rest = block->after;
+		if (rest->after && rest->after->is_free) {
+			unlink_free(blocks, rest->after);
+			join(blocks, rest);
+		}
+		link_free(blocks, rest);
+	}
+	blocks->taken_bytes += length - was;
+	if (blocks->taken_bytes > blocks->taken_bytes_peak)
+		blocks->taken_bytes_peak = blocks->taken_bytes;
+	return true;
+}
+
 uint64_t blocks_largest_free(const struct blocks *blocks)
 {
 	const struct block *block;

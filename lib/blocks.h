@@ -101,6 +101,12 @@ int blocks_take(struct blocks *blocks, uint64_t length, uint64_t align, enum fit
 void blocks_give(struct blocks *blocks, struct block *block);
 
 /*
+ * Makes a kept block longer or shorter where it is. @length as for blocks_take().
+ * False: there is no room behind it, or no memory for the bookkeeping.
+ */
+bool blocks_resize(struct blocks *blocks, struct block *block, uint64_t length);
+
+/*
  * Makes a kept block live, for who has it to himself. @bytes: 1 or more, up to
  * its length. The life's other bits count the lives, so that who read one of
  * them does not take a later one for it.

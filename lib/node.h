@@ -63,6 +63,12 @@ const char *nodes_text(char text[NODES_TEXT_MAX], const struct actmem_nodes *nod
 
 #define NODES_TEXT(nodes)	nodes_text((char[NODES_TEXT_MAX]){0}, (nodes))
 
+/* Node 0 where the kernel does not tell. */
+void nodes_with_memory(struct actmem_nodes *nodes);
+
+/* What the task's cpuset allows; every node if the kernel cannot tell. */
+void nodes_of_cpuset(struct actmem_nodes *nodes);
+
 /* Nodes with memory, of those that the task's cpuset allows. */
 void nodes_allowed(struct actmem_nodes *nodes);
 

@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "../lib/actmem.h"
+#include "mallocs.h"
 #include "table.h"
 #include "tool.h"
 
@@ -28,7 +29,11 @@ static const char help[] =
 	"bytes on each of the NODES; bytes MAPPED by some process; bytes PINNED: by\n"
 	"devices and I/O (driver) or by mlock (memfd); bytes POISONED, lost to hardware\n"
 	"errors (driver); FILE of a region that has one, which outlives its processes: the\n"
-	"path by which a process has it open, else its name; BACKEND.";
+	"path by which a process has it open, else its name; BACKEND.\n"
+	"\n"
+	"Then the processes under 'actmem run --malloc': large MALLOC BLOCKS, bytes of\n"
+	"them IN USE, bytes POOLED at most, which were freed and are not given back, bytes\n"
+	"of address space MAPPED, and blocks that were REFUSED and came from elsewhere.";
 
 /* The driver asks for CAP_SYS_ADMIN, /proc/PID/fd for CAP_SYS_PTRACE. */
 static bool sees_all_users(void)
@@ -128,7 +133,8 @@ static json_t *list_to_json(const struct actmem_region_info *regions, size_t cou
 			rows = NULL;
 		}
 	}
-	return rows ? json_pack("{s:o, s:b}", "regions", rows, "all_users", sees_all_users())
+	return rows ? json_pack("{s:o, s:o, s:b}", "regions", rows, "malloc", mallocs_to_json(),
+				"all_users", sees_all_users())
 		    : NULL;
 }
 
@@ -181,8 +187,10 @@ static int print_table(const json_t *list, unsigned int flags)
 		{ "BACKEND", "backend", cell_text, false },
 	};
 
-	return table_print(json_object_get(list, "regions"), columns,
-			   sizeof(columns) / sizeof(columns[0]), flags);
+	int err = table_print(json_object_get(list, "regions"), columns,
+			      sizeof(columns) / sizeof(columns[0]), flags);
+
+	return err ? err : mallocs_print(json_object_get(list, "malloc"), flags);
 }
 
 /*

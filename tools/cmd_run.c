@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "../lib/actmem.h"
+#include "malloc_mode.h"
 #include "tool.h"
 #include "trial.h"
 
@@ -47,13 +48,17 @@ static void print_help(void)
 	     "                                    the next program with that name takes as they\n"
 	     "                                    are: a path on a mounted actmem, hugetlbfs or\n"
 	     "                                    tmpfs, or a name in the first mounted actmem\n"
+	     "  -m, --malloc                      large blocks of malloc() come from pooled huge\n"
+	     "                                    pages; no region is tried, unless other\n"
+	     "                                    options or variables are about regions\n"
 	     "  -v, --verbose                     tell on stderr which backend and why, and\n"
 	     "                                    which pages\n"
 	     "  -h, --help                        print this\n"
 	     "\n"
 	     "Variables of the environment with the same meaning: ACTMEM_BACKEND, _PAGES,\n"
 	     "_NODES, _POLICY, _ALLOW, _HEAP_GROW, _HEAP_LIMIT, _BUDGET, _SPILL,\n"
-	     "_SPILL_LIMIT, _NAME. Options win.\n"
+	     "_SPILL_LIMIT, _NAME; of --malloc: ACTMEM_MALLOC_MIN, _MALLOC_KEEP,\n"
+	     "_MALLOC_DECAY. Options win.\n"
 	     "Exit status: 1 if the program cannot be started, 2 for bad usage, else its own.");
 }
 
@@ -63,8 +68,10 @@ static bool find_library_folder(char folder[PATH_MAX])
 	Dl_info info;
 	char *slash;
 
-	if (!dladdr((void *)actmem_open, &info) || !realpath(info.dli_fname, folder))
+	if (!dladdr((void *)actmem_open, &info) || !realpath(info.dli_fname, folder)) {
+		warnx("cannot tell where libactmem lies");
 		return false;
+	}
 	slash = strrchr(folder, '/');
 	*slash = '\0';
 	return true;
@@ -101,15 +108,11 @@ static int prepend_python_path(const char *folder)
  * Installed, the Python module has its libraries beside it. In the source
  * tree that build/lib is in, it has to be told of them.
  */
-static int set_folders(void)
+static int set_folders(const char *library_folder)
 {
-	char library_folder[PATH_MAX], python_folder[PATH_MAX];
+	char python_folder[PATH_MAX];
 	int err = 0;
 
-	if (!find_library_folder(library_folder)) {
-		warnx("cannot tell where libactmem lies");
-		return STATUS_FAILED;
-	}
 	if (find_python_folder(python_folder, library_folder, "actmem/python"))
 		err = prepend_python_path(python_folder);
 	else if (find_python_folder(python_folder, library_folder, "../../lib/python"))
@@ -230,6 +233,8 @@ static const char *variable_of(int option)
 		return "ACTMEM_SPILL_LIMIT";
 	case 'N':
 		return "ACTMEM_NAME";
+	case 'm':
+		return "ACTMEM_MALLOC";
 	default:
 		return NULL;
 	}
@@ -249,16 +254,18 @@ int cmd_run(int argc, char **argv)
 		{ "spill", required_argument, NULL, 'S' },
 		{ "spill-limit", required_argument, NULL, 'L' },
 		{ "name", required_argument, NULL, 'N' },
+		{ "malloc", no_argument, NULL, 'm' },
 		{ "verbose", no_argument, NULL, 'v' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
 	unsigned int spills = 0;
 	bool verbose = false;
+	char library_folder[PATH_MAX];
 	int option, status, err;
 
 	/* "+": what follows the program's name is the program's. */
-	while ((option = getopt_long(argc, argv, "+b:p:n:P:a:g:l:B:S:L:N:vh", options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "+b:p:n:P:a:g:l:B:S:L:N:mvh", options, NULL)) != -1) {
 		switch (option) {
 		case 'v':
 			verbose = true;
@@ -278,7 +285,7 @@ int cmd_run(int argc, char **argv)
 			if (option == 'S' && spills++)
 				err = add_directory(variable_of(option), optarg);
 			else
-				err = set_variable(variable_of(option), optarg);
+				err = set_variable(variable_of(option), optarg ? optarg : "1");
 			if (err) {
 				warn("cannot set the environment");
 				return STATUS_FAILED;
@@ -294,10 +301,14 @@ int cmd_run(int argc, char **argv)
 		return usage_hint();
 	}
 
-	status = try_environment(verbose);
+	status = malloc_mode_is_all() ? STATUS_OK : try_environment(verbose);
+	if (!status && !find_library_folder(library_folder))
+		status = STATUS_FAILED;
+	if (!status)
+		status = malloc_mode_set(library_folder, verbose);
 	if (status == STATUS_USAGE)
 		return usage_hint();
 	if (!status)
-		status = set_folders();
+		status = set_folders(library_folder);
 	return status ? status : become(argv + optind);
 }

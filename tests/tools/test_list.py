@@ -38,7 +38,8 @@ def nothing_is_the_headings_alone():
         raise Skip("needs a process namespace of its own")
     assert not rows()
     result = actmem("list", "--json")
-    assert json.loads(result.stdout) == {"regions": [], "all_users": True}, result.stdout
+    assert json.loads(result.stdout) == {"regions": [], "malloc": [],
+                                         "all_users": True}, result.stdout
 
 
 @case

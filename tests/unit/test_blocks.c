@@ -127,6 +127,30 @@ static void give(uint16_t slot)
 	slots[slot].block = NULL;
 }
 
+/* Longer only into what is free behind it, in its own range. */
+static void resize(uint16_t slot, uint64_t *state)
+{
+	struct block *block = slots[slot].block;
+	uint64_t bytes = 1 + next_random(state) % (2 * block->length);
+	size_t units = block->length / BLOCK_UNIT, wanted = block_length(bytes) / BLOCK_UNIT;
+	size_t first = unit_of(block), room = units, i;
+
+	while ((first + room) % RANGE_UNITS && !owner[first + room])
+		room++;
+	assert_ptr_equal(blocks_end(&blocks, block->address, &bytes), block);
+	assert_int_equal(blocks_resize(&blocks, block, wanted * BLOCK_UNIT), wanted <= room);
+	if (wanted <= room) {
+		for (i = wanted; i < units; i++)
+			owner[first + i] = 0;
+		for (i = units; i < wanted; i++)
+			owner[first + i] = slot + 1;
+		bytes = wanted * BLOCK_UNIT;
+	}
+	assert_int_equal(block->length, (wanted <= room ? wanted : units) * BLOCK_UNIT);
+	block_begin(block, bytes);
+	slots[slot].bytes = bytes;
+}
+
 static void test_random(void **state)
 {
 	const char *given = getenv("BLOCKS_SEED");
@@ -141,10 +165,12 @@ static void test_random(void **state)
 	add_ranges(64 << 10);
 	for (i = 0; i < STEPS; i++) {
 		slot = (uint16_t)(next_random(&seed) % SLOTS);
-		if (slots[slot].block)
+		if (!slots[slot].block)
+			take(slot, &seed);
+		else if (next_random(&seed) % 4)
 			give(slot);
 		else
-			take(slot, &seed);
+			resize(slot, &seed);
 		if (i % CHECK_EACH)
 			continue;
 		wrong = blocks_wrong(&blocks, firsts, RANGES);

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+#
+# libactmem_preload.so: what LD_PRELOAD puts in front of a program's own calls. It
+# does nothing unless the environment asks for a mode.
+
+PRELOAD_SOURCES := $(wildcard lib/preload/*.c)
+PRELOAD_OBJECTS := $(PRELOAD_SOURCES:%.c=$(B)/obj/%.o)
+PRELOAD_LIB_OBJECTS := $(addprefix $(B)/obj/lib/,nodes.o sysfile.o)
+PRELOAD_MAP := lib/preload/libactmem_preload.map
+PRELOAD_LIBRARY := $(B)/lib/libactmem_preload.so
+
+ALL += $(PRELOAD_LIBRARY)
+
+# The compiler knows malloc and free, and would make one out of the other. Thread
+# variables are reached without a call that may allocate.
+$(PRELOAD_OBJECTS): EXTRA_CFLAGS = -fno-builtin-malloc -fno-builtin-calloc \
+	-fno-builtin-realloc -fno-builtin-free -ftls-model=initial-exec
+
+$(PRELOAD_LIBRARY): $(PRELOAD_OBJECTS) $(PRELOAD_LIB_OBJECTS) $(PRELOAD_MAP)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(notdir $@) \
+		-Wl,--version-script=$(PRELOAD_MAP) \
+		-Wl,-Bsymbolic-functions,-z,defs,-z,relro,-z,now,-z,nodelete \
+		$(PRELOAD_OBJECTS) $(PRELOAD_LIB_OBJECTS) -o $@
+
+install:: $(PRELOAD_LIBRARY)
+	install -D -m 755 $< $(LIBDIR)/$(notdir $<)
+
+uninstall::
+	rm -f $(LIBDIR)/$(notdir $(PRELOAD_LIBRARY))

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Reads what the environment says of the malloc mode, without allocating.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../node.h"
+#include "settings.h"
+
+#define MIN_BYTES	(1ULL << 20)
+#define DECAY_S		60ULL
+#define DECAY_S_MAX	(365ULL * 24 * 3600)
+
+static bool parse_number(const char *text, uint64_t *number, const char **rest)
+{
+	char *end;
+
+	errno = 0;
+	*number = strtoull(text, &end, 10);
+	*rest = end;
+	return !errno && *text >= '0' && *text <= '9';
+}
+
+static bool parse_size(const char *text, uint64_t *bytes)
+{
+	static const char suffixes[] = "KMGT";
+	unsigned int shift = 0;
+	const char *suffix, *rest;
+
+	if (!parse_number(text, bytes, &rest))
+		return false;
+	if (*rest) {
+		suffix = strchr(suffixes, toupper((unsigned char)*rest));
+		if (!suffix || rest[1])
+			return false;
+		shift = 10 * (unsigned int)(suffix - suffixes + 1);
+	}
+	if (*bytes > UINT64_MAX >> shift)
+		return false;
+	*bytes <<= shift;
+	return true;
+}
+
+static bool parse_decay(const char *text, uint64_t *ms)
+{
+	const char *rest;
+
+	if (!strcmp(text, "never")) {
+		*ms = DECAY_NEVER;
+		return true;
+	}
+	if (!parse_number(text, ms, &rest) || *rest || *ms > DECAY_S_MAX)
+		return false;
+	*ms *= 1000;
+	return true;
+}
+
+static bool parse_min(const char *text, uint64_t *bytes)
+{
+	return parse_size(text, bytes) && *bytes >= MALLOC_MIN_LEAST;
+}
+
+static bool parse_policy(const char *text, enum actmem_policy *policy)
+{
+	static const char * const words[] = {
+		[ACTMEM_PLACE_BIND] = "bind",
+		[ACTMEM_PLACE_PREFERRED] = "preferred",
+		[ACTMEM_PLACE_INTERLEAVE] = "interleave",
+	};
+	unsigned int i;
+
+	for (i = ACTMEM_PLACE_BIND; i <= ACTMEM_PLACE_INTERLEAVE; i++) {
+		if (!strcmp(text, words[i])) {
+			*policy = i;
+			return true;
+		}
+	}
+	return false;
+}
+
+static const char *variable(struct malloc_wrong *wrong, const char *name, const char *choice)
+{
+	*wrong = (struct malloc_wrong){ name, getenv(name), choice };
+	return wrong->text && *wrong->text ? wrong->text : NULL;
+}
+
+bool malloc_settings_read(struct malloc_settings *settings, struct malloc_wrong *wrong)
+{
+	const char *text;
+
+	*settings = (struct malloc_settings){
+		.min_bytes = MIN_BYTES,
+		.keep_bytes = KEEP_HALF,
+		.decay_ms = DECAY_S * 1000,
+	};
+	text = variable(wrong, "ACTMEM_MALLOC", "1 or 0");
+	if (text && strcmp(text, "0") && strcmp(text, "1"))
+		return false;
+	settings->wanted = text && *text == '1';
+	text = variable(wrong, "ACTMEM_MALLOC_MIN",
+			"a number of bytes from 4096 on, such as 1048576 or 1M");
+	if (text && !parse_min(text, &settings->min_bytes))
+		return false;
+	text = variable(wrong, "ACTMEM_MALLOC_KEEP", "a number of bytes, such as 268435456 or 256M");
+	if (text && !parse_size(text, &settings->keep_bytes))
+		return false;
+	text = variable(wrong, "ACTMEM_MALLOC_DECAY", "a number of seconds up to a year, or never");
+	if (text && !parse_decay(text, &settings->decay_ms))
+		return false;
+	text = variable(wrong, "ACTMEM_NODES", "a list such as 0,2-3 of nodes below 1024");
+	if (text && !nodes_parse(text, &settings->nodes))
+		return false;
+	text = variable(wrong, "ACTMEM_POLICY", "bind, preferred or interleave");
+	return !text || parse_policy(text, &settings->policy);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What the environment says of the malloc mode. The command links this file too.
+ */
+#ifndef LIB_PRELOAD_SETTINGS_H
+#define LIB_PRELOAD_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "actmem.h"
+
+#define KEEP_HALF	UINT64_MAX	/* half of the machine's memory */
+#define DECAY_NEVER	UINT64_MAX
+
+struct malloc_settings {
+	bool wanted;			/* ACTMEM_MALLOC=1 */
+	uint64_t min_bytes;		/* ACTMEM_MALLOC_MIN: blocks that are the preload's */
+	uint64_t keep_bytes;		/* ACTMEM_MALLOC_KEEP: freed, and not given back */
+	uint64_t decay_ms;		/* ACTMEM_MALLOC_DECAY: until then */
+	enum actmem_policy policy;	/* ACTMEM_POLICY; DEFAULT: BIND with nodes */
+	struct actmem_nodes nodes;	/* ACTMEM_NODES; none: that of the calling CPU */
+};
+
+#define MALLOC_MIN_LEAST	4096ULL
+
+struct malloc_wrong {
+	const char *variable, *text, *choice;
+};
+
+/* False: @wrong tells which variable, what it says, and what it may say. */
+bool malloc_settings_read(struct malloc_settings *settings, struct malloc_wrong *wrong);
+
+#endif /* LIB_PRELOAD_SETTINGS_H */

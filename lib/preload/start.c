@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What the preload does when it is loaded: nothing, unless the environment asks for
+ * a mode. Blocks that were allocated before are the program's own malloc's, and stay
+ * so.
+ */
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include "large.h"
+
+/*
+ * A program with a malloc of its own calls that one, and would free with it what
+ * came from here by a name that it has not.
+ */
+static bool others_call_ours(void)
+{
+	return dlsym(RTLD_DEFAULT, "malloc") == (void *)malloc &&
+	       dlsym(RTLD_DEFAULT, "realloc") == (void *)realloc &&
+	       dlsym(RTLD_DEFAULT, "free") == (void *)free;
+}
+
+/* There is nobody to return it to. */
+static void tell_wrong(const struct malloc_wrong *wrong)
+{
+	char line[512];
+	int length = snprintf(line, sizeof(line),
+			      "actmem: %s is '%.200s'; it may be %s. Malloc mode is off.\n",
+			      wrong->variable, wrong->text, wrong->choice);
+
+	if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0)
+		return;
+}
+
+__attribute__((constructor)) static void start(void)
+{
+	const char *wanted = getenv("ACTMEM_MALLOC");
+	struct malloc_settings settings;
+	struct malloc_wrong wrong;
+
+	if (!wanted || getauxval(AT_SECURE))
+		return;
+	if (!malloc_settings_read(&settings, &wrong) ||
+	    (settings.wanted && others_call_ours() && !large_start(&settings, &wrong)))
+		tell_wrong(&wrong);
+}

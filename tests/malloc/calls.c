@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Every call of the malloc family under the malloc mode: which blocks are whose,
+ * alignment, zeroes, growing and shrinking across the threshold, errors, and what
+ * goes back to the kernel.
+ */
+#include <errno.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "malloc_test.h"
+
+#define LARGE	(3 * MIB + 12345)
+
+static uint64_t blocks(void)
+{
+	return told_now().blocks;
+}
+
+/* One block of @size more, aligned, writable to the end, and gone again. */
+static void check_block(void *memory, size_t align, size_t size, bool large, const char *call)
+{
+	uint64_t now = blocks();
+	size_t usable;
+
+	if (!ok(memory, "%s of %zu bytes returns memory", call, size))
+		return;
+	usable = malloc_usable_size(memory);
+	fill(memory, usable, 1);
+	ok(usable >= size && (uintptr_t)memory % align == 0 && is_filled(memory, usable, 1) &&
+	   now == large, "%s of %zu bytes is %s, aligned to %zu, of %zu usable bytes", call, size,
+	   large ? "ours" : "the program's own", align, usable);
+	free(memory);
+	ok(blocks() == 0, "%s of %zu bytes is freed", call, size);
+}
+
+static void *by_posix_memalign(size_t align, size_t size)
+{
+	void *memory = NULL;
+
+	return posix_memalign(&memory, align, size) ? NULL : memory;
+}
+
+static void test_calls(void)
+{
+	size_t align;
+
+	check_block(malloc(LARGE), 64, LARGE, true, "malloc");
+	check_block(malloc(MIB), 64, MIB, true, "malloc");
+	check_block(malloc(MIB - 1), 16, MIB - 1, false, "malloc");
+	check_block(malloc(100), 16, 100, false, "malloc");
+	check_block(malloc(0), 16, 0, false, "malloc");
+	check_block(calloc(1000, 4096), 64, 4096000, true, "calloc");
+	check_block(calloc(10, 10), 16, 100, false, "calloc");
+	check_block(realloc(NULL, LARGE), 64, LARGE, true, "realloc");
+	check_block(reallocarray(NULL, 3, MIB), 64, 3 * MIB, true, "reallocarray");
+	check_block(valloc(LARGE), 4096, LARGE, true, "valloc");
+	check_block(valloc(100), 4096, 100, false, "valloc");
+	check_block(pvalloc(MIB - 4095), 4096, MIB, true, "pvalloc");
+	check_block(pvalloc(100), 4096, 4096, false, "pvalloc");
+	for (align = 16; align <= 2 * MIB; align *= 4) {
+		check_block(by_posix_memalign(align, LARGE), align, LARGE, true, "posix_memalign");
+		check_block(by_posix_memalign(align, 100), align, 100, false, "posix_memalign");
+		check_block(aligned_alloc(align, LARGE), align, LARGE, true, "aligned_alloc");
+		check_block(memalign(align, LARGE), align, LARGE, true, "memalign");
+	}
+	check_block(by_posix_memalign(4 * MIB, LARGE), 4 * MIB, LARGE, false, "posix_memalign");
+	check_block(memalign(1, LARGE), 1, LARGE, false, "memalign");
+}
+
+static void test_errors(void)
+{
+	volatile size_t most = PTRDIFF_MAX, half = SIZE_MAX / 2;
+	void *memory = &memory, *block;
+
+	ok(posix_memalign(&memory, 24, LARGE) == EINVAL && memory == &memory,
+	   "posix_memalign refuses an alignment that is no power of two, and stores nothing");
+	ok(posix_memalign(&memory, 64, most) == ENOMEM, "posix_memalign of far too much is ENOMEM");
+	errno = 0;
+	ok(!malloc(most) && errno == ENOMEM, "malloc of far too much is ENOMEM");
+	errno = 0;
+	ok(!malloc(1UL << 45) && errno == ENOMEM, "malloc of more than there is, too");
+	errno = 0;
+	ok(!calloc(half, 3) && errno == ENOMEM, "calloc of a product that overflows, too");
+	block = malloc(LARGE);
+	fill(block, LARGE, 2);
+	errno = 0;
+	ok(!reallocarray(block, half, 3) && errno == ENOMEM, "reallocarray likewise");
+	errno = 0;
+	ok(!realloc(block, most) && errno == ENOMEM && is_filled(block, LARGE, 2),
+	   "realloc to far too much is ENOMEM, and the block is as it was");
+	errno = EDOM;
+	free(block);
+	ok(errno == EDOM, "free leaves errno alone");
+	free(NULL);
+	ok(malloc_usable_size(NULL) == 0, "NULL has no usable bytes");
+	ok(blocks() == 0, "nothing is left");
+}
+
+static void test_zeroes(void)
+{
+	char *first, *second, *shared;
+	unsigned int i, wrong = 0;
+	size_t size;
+
+	for (i = 0; i < 60; i++) {
+		size = MIB + i * 777777 % (9 * MIB);
+		first = malloc(size);
+		memset(first, 0xff, size);
+		shared = malloc(MIB + i * 4321);
+		memset(shared, 0xff, MIB + i * 4321);
+		free(first);
+		second = calloc(1, size - i * 9999);
+		wrong += !is_zero(second, size - i * 9999);
+		memset(second, 0xff, size - i * 9999);
+		if (i % 7 == 0)
+			malloc_trim(0);
+		first = calloc(3, MIB);
+		wrong += !is_zero(first, 3 * MIB);
+		free(first);
+		free(second);
+		free(shared);
+	}
+	ok(!wrong, "calloc is zero, of new memory and of old (%u times not)", wrong);
+}
+
+static void test_realloc(void)
+{
+	static const size_t sizes[] = {
+		100, MIB - 1, MIB, MIB + 1, 5 * MIB, 20 * MIB, 19 * MIB, 200 * MIB, 7 * MIB, MIB,
+		1000, 2 * MIB, 2 * MIB + 1, 60 * MIB, 10,
+	};
+	size_t count = sizeof(sizes) / sizeof(sizes[0]), was = 10, least, i;
+	char *memory = malloc(was), *neighbour, *moved;
+
+	fill(memory, was, 3);
+	for (i = 0; i < count; i++) {
+		memory = realloc(memory, sizes[i]);
+		least = sizes[i] < was ? sizes[i] : was;
+		/* Where it became shorter, its new last byte need not have been written. */
+		if (least < was)
+			least = (least - 1) / 4096 * 4096 + 1;
+		ok(memory && malloc_usable_size(memory) >= sizes[i] && is_filled(memory, least, 3) &&
+		   blocks() == (sizes[i] >= MIB), "realloc from %zu to %zu bytes", was, sizes[i]);
+		was = sizes[i];
+		fill(memory, was, 3);
+	}
+	free(memory);
+
+	memory = malloc(2 * MIB);
+	fill(memory, 2 * MIB, 4);
+	moved = realloc(memory, 9 * MIB);
+	ok(moved == memory && is_filled(moved, 2 * MIB, 4), "it grows in place where there is room");
+	neighbour = malloc(2 * MIB);
+	memory = realloc(moved, MIB + 512);
+	ok(memory == moved, "it shrinks in place");
+	free(memory);
+	free(neighbour);
+	ok(!realloc(malloc(LARGE), 0) && blocks() == 0, "realloc to 0 frees");
+}
+
+/* As programs do that read an unknown length. */
+static void test_growing(void)
+{
+	unsigned int moves = 0, i;
+	char *memory = NULL, *was;
+	char *other = NULL;
+
+	for (i = 1; i <= 400; i++) {
+		was = memory;
+		memory = realloc(memory, i * 300000UL);
+		moves += memory != was;
+		if (i % 50 == 0) {
+			free(other);
+			other = malloc(2 * MIB);
+		}
+	}
+	ok(moves <= 20, "a block that grows 400 times moves %u times", moves);
+	free(memory);
+	free(other);
+}
+
+static void test_given_back(void)
+{
+	size_t before, held, pooled, after, i;
+	char *memory[20];
+	struct told told;
+
+	malloc_trim(0);
+	before = resident_bytes();
+	for (i = 0; i < 20; i++) {
+		memory[i] = malloc(5 * MIB);
+		memset(memory[i], 1, 5 * MIB);
+	}
+	held = resident_bytes();
+	ok(held >= before + 100 * MIB, "100 MiB that are used are there (%zu MiB)", held / MIB);
+	for (i = 0; i < 20; i++)
+		free(memory[i]);
+	pooled = resident_bytes();
+	told = told_now();
+	ok(pooled >= 100 * MIB && told.pooled_bytes >= 100 * MIB && !told.block_bytes,
+	   "freed, they are pooled, and told to be (%zu MiB)", told.pooled_bytes / MIB);
+	ok(malloc_trim(0) == 1, "malloc_trim tells that there was some");
+	after = resident_bytes();
+	told = told_now();
+	ok(after <= before + 2 * MIB && !told.pooled_bytes && !told.mapped_bytes,
+	   "and gives back all, address space too (%zu KiB are left)", (after - before) / 1024);
+}
+
+static bool limited_runs_out(void)
+{
+	struct rlimit limit = { .rlim_cur = 1500 * MIB, .rlim_max = 1500 * MIB };
+	char *memory[400];
+	size_t count, i;
+	bool good = true;
+
+	if (setrlimit(RLIMIT_AS, &limit))
+		return false;
+	for (count = 0; count < 400 && (memory[count] = malloc(10 * MIB)); count++)
+		fill(memory[count], 10 * MIB, (unsigned int)count);
+	if (count < 100 || count == 400 || errno != ENOMEM)
+		return false;
+	for (i = 0; i < count; i++) {
+		good = good && is_filled(memory[i], 10 * MIB, (unsigned int)i);
+		free(memory[i]);
+	}
+	memory[0] = malloc(10 * MIB);
+	good = good && memory[0] && told_now().refused_total > 0;
+	free(memory[0]);
+	return good;
+}
+
+static bool bad_free_aborts(void)
+{
+	char *memory = malloc(LARGE);
+	int status;
+	pid_t child = fork();
+
+	if (!child) {
+		fclose(stderr);
+		close(STDERR_FILENO);
+		setrlimit(RLIMIT_CORE, &(struct rlimit){ 0 });
+		free(memory);
+		free(memory);
+		_exit(0);
+	}
+	free(memory);
+	return waitpid(child, &status, 0) == child && WIFSIGNALED(status) &&
+	       WTERMSIG(status) == SIGABRT;
+}
+
+int main(void)
+{
+	/* One block that stays makes stdio's buffers no part of what is counted. */
+	setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
+	test_calls();
+	test_errors();
+	test_zeroes();
+	test_realloc();
+	test_growing();
+	test_given_back();
+	ok(in_child(limited_runs_out), "under RLIMIT_AS malloc ends with ENOMEM, and what was had is whole");
+	ok(bad_free_aborts(), "to free a block twice ends the process, as with glibc");
+	ok(blocks() == 0, "at the end no block is left");
+	return tap_end();
+}

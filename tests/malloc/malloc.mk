@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+#
+# Tests of the preload's malloc mode: of its calls, of the allocator under sanitizers,
+# and of programs that know nothing of it.
+
+MALLOC_TESTS := $(addprefix $(B)/tests/malloc/,calls decay forks)
+MALLOC_COMMON := $(B)/obj/tests/malloc/malloc_test.o $(B)/obj/tests/lib/tap.o
+
+$(MALLOC_TESTS:$(B)/tests/%=$(B)/obj/tests/%.o): EXTRA_CFLAGS = -fno-builtin -Wno-use-after-free
+
+$(MALLOC_TESTS): $(B)/tests/malloc/%: $(B)/obj/tests/malloc/%.o $(MALLOC_COMMON) \
+		$(LIB_STATIC)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(LIB_NEEDS) -o $@
+
+# The allocator under its own names, as the sanitizers interpose malloc themselves.
+LARGE_SOURCES := $(filter-out %/malloc.c %/next.c %/start.c,$(PRELOAD_SOURCES)) \
+	lib/nodes.c lib/sysfile.c
+LARGE_TESTS := $(B)/tests/malloc/large-thread $(B)/tests/malloc/large-address
+
+$(LARGE_TESTS): $(B)/tests/malloc/large-%: tests/malloc/large.c $(LARGE_SOURCES) \
+		$(wildcard lib/*.h lib/preload/*.h) lib/blocks.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -O1 -fsanitize=$* $(if $(filter address,$*),-fsanitize=undefined) \
+		-DACTMEM_DEBUG tests/malloc/large.c $(LARGE_SOURCES) -o $@
+
+# A program with a malloc of its own, one that is static, and a library.
+MALLOC_PROGRAMS := $(addprefix $(B)/tests/malloc/,own_malloc static counting.so)
+
+$(B)/tests/malloc/own_malloc: tests/malloc/own_malloc.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -fno-builtin -rdynamic $< -o $@
+
+$(B)/tests/malloc/static: tests/malloc/static.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -static $< -o $@
+
+$(B)/tests/malloc/counting.so: tests/malloc/counting.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -fno-builtin -shared $< -o $@
+
+CHECKS += malloc
+.PHONY: check-malloc
+check-malloc: all $(VENV)/.ready $(MALLOC_TESTS) $(LARGE_TESTS) $(MALLOC_PROGRAMS)
+	@tests/malloc/run $(B)

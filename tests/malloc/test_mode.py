@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""actmem run --malloc itself: what it sets, tells and refuses, and where it does nothing."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+from harness import ACTMEM, BUILD, actmem, clean_environment, expect
+from tap import Skip, case, main
+
+PRELOAD = os.path.join(BUILD, "lib", "libactmem_preload.so")
+TESTS = os.path.join(BUILD, "tests", "malloc")
+THP = "/sys/kernel/mm/transparent_hugepage/enabled"
+# Whether a large block of a Python is the preload's, as the kernel tells.
+ASK = """
+block = bytearray(4 << 20)
+print("actmem-malloc" in open("/proc/self/maps").read())
+"""
+
+
+def run(*arguments, environment=None, **variables):
+    return actmem("run", *arguments,
+                  environment=environment or clean_environment(**variables))
+
+
+def python(*options, **variables):
+    return run(*options, "--", sys.executable, "-c", ASK, **variables)
+
+
+@case
+def large_blocks_are_ours_by_option_and_by_variable():
+    assert python("--malloc").stdout == "True\n"
+    assert python("-m", ACTMEM_MALLOC_MIN="8M").stdout == "False\n"
+    assert python(ACTMEM_MALLOC="1").stdout == "True\n"
+    assert python("--allow", "any", ACTMEM_MALLOC="0").stdout == "False\n"
+
+
+@case
+def the_preload_alone_does_nothing():
+    for wanted in ({}, {"ACTMEM_MALLOC": "0"}):
+        result = subprocess.run([sys.executable, "-c", ASK], stdout=subprocess.PIPE, text=True,
+                                env=clean_environment(LD_PRELOAD=PRELOAD, **wanted), check=True)
+        assert result.stdout == "False\n", result
+
+
+@case
+def other_preloads_stay():
+    other = os.path.join(TESTS, "counting.so")
+    result = python("--malloc", LD_PRELOAD=other)
+    expect(result, 0, "True\nother preload\n")
+    result = run("--malloc", "--", "sh", "-c", "echo $LD_PRELOAD", LD_PRELOAD=other)
+    assert result.stdout.splitlines()[0] == f"{PRELOAD}:{other}", result
+
+
+@case
+def no_region_is_tried_unless_it_is_asked_for():
+    environment = {"ACTMEM_BACKEND": "driver"}
+    result = run("--malloc", "--", "true", ACTMEM_MALLOC_MIN="1M")
+    expect(result, 0, "")
+    if not os.path.exists("/dev/actmem"):
+        expect(run("--malloc", "--", "true", **environment), 1, "", "/dev/actmem")
+
+
+@case
+def verbose_tells_what_the_machine_permits():
+    result = run("--malloc", "--verbose", "--", "true")
+    assert result.returncode == 0, result
+    with open(THP, encoding="ascii") as file:
+        enabled = file.read().split("[")[1].split("]")[0]
+    assert "blocks of 1048576 bytes and more" in result.stderr, result
+    assert f"transparent huge pages: {enabled}" in result.stderr, result
+    assert ("get small pages" in result.stderr) == (enabled == "never"), result
+
+
+@case
+def wrong_values_are_refused():
+    for variable, value in (("MIN", "0"), ("MIN", "1X"), ("KEEP", "much"), ("DECAY", "-1"),
+                            ("DECAY", "1s")):
+        name = f"ACTMEM_MALLOC_{variable}"
+        expect(run("--malloc", "--", "true", **{name: value}), 2, "", [name, f"'{value}'"])
+    expect(run("--malloc", "--", "true", ACTMEM_MALLOC="yes"), 0, "")
+    expect(run("--", "true", ACTMEM_MALLOC="yes"), 2, "", "ACTMEM_MALLOC is 'yes'")
+    expect(run("--malloc", "--nodes", "1000", "--", "true"), 2, "",
+           ["ACTMEM_NODES", "'1000'", "node"])
+    expect(run("--malloc", "--policy", "bind", "--", "true"), 2, "", "ACTMEM_POLICY")
+    # Without the command, the program runs and a line tells.
+    result = subprocess.run([sys.executable, "-c", ASK], capture_output=True, text=True,
+                            env=clean_environment(LD_PRELOAD=PRELOAD, ACTMEM_MALLOC="1",
+                                                  ACTMEM_MALLOC_MIN="x"), check=True)
+    assert result.stdout == "False\n", result
+    assert "ACTMEM_MALLOC_MIN is 'x'" in result.stderr, result
+
+
+@case
+def memory_is_on_the_node_that_was_asked_for():
+    asked = 'block = bytearray(b"x" * (8 << 20))\n' \
+            'print(*(l for l in open("/proc/self/numa_maps") if "N1=" in l or "bind" in l))'
+    result = run("--malloc", "--nodes", "0", "--", sys.executable, "-c", asked)
+    expect(result, 0)
+    lines = [l for l in result.stdout.splitlines() if "bind:0" in l and "N0=" in l]
+    assert lines and "N1=" not in lines[0], result
+
+
+@case
+def a_missing_preload_is_told():
+    with tempfile.TemporaryDirectory() as folder:
+        for kind, file in (("bin", "actmem"), ("lib", "libactmem.so.0")):
+            os.mkdir(os.path.join(folder, kind))
+            shutil.copy(os.path.join(BUILD, kind, file), os.path.join(folder, kind))
+        program = os.path.join(folder, "bin", "actmem")
+        result = actmem("run", "--malloc", "--", "true", program=program)
+        expect(result, 1, "", "libactmem_preload.so")
+        shutil.move(folder, folder + " x")
+        os.mkdir(folder)
+        shutil.copy(PRELOAD, os.path.join(folder + " x", "lib"))
+        result = actmem("run", "--malloc", "--", "true",
+                        program=os.path.join(folder + " x", "bin", "actmem"))
+        shutil.rmtree(folder + " x")
+        expect(result, 1, "", "space or a colon")
+    # One that is gone when the program starts is the loader's to tell.
+    result = subprocess.run(["true"], env=clean_environment(LD_PRELOAD="/nowhere/preload.so"),
+                            capture_output=True, text=True, check=True)
+    assert "cannot be preloaded" in result.stderr, result
+
+
+@case
+def a_program_with_its_own_malloc_keeps_it():
+    expect(run("--malloc", "--", os.path.join(TESTS, "own_malloc")), 0, "allocated\n")
+
+
+@case
+def a_static_program_runs():
+    expect(run("--malloc", "--", os.path.join(TESTS, "static")), 0, "static\n")
+
+
+@case
+def a_setuid_program_has_no_preload():
+    if os.getuid():
+        raise Skip("only root can make a file another user's")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        os.chmod(folder, 0o755)
+        program = os.path.join(folder, "cat")
+        shutil.copy("/bin/cat", program)
+        os.chown(program, 65534, 65534)
+        expect(run("--malloc", "--", program, "/dev/null"), 0, "")
+        asked = [program, "/proc/self/maps"]
+        assert "libactmem_preload" in run("--malloc", "--", *asked).stdout
+        os.chmod(program, 0o4755)
+        result = run("--malloc", "--", *asked)
+    # It may not even read what is root's.
+    assert "libactmem_preload" not in result.stdout, result
+
+
+@case
+def to_load_it_late_and_unload_it_does_nothing():
+    load = f"""
+import ctypes, _ctypes
+library = ctypes.CDLL({PRELOAD!r})
+{ASK}
+_ctypes.dlclose(library._handle)
+{ASK}
+"""
+    result = subprocess.run([sys.executable, "-c", load], capture_output=True, text=True,
+                            env=clean_environment(ACTMEM_MALLOC="1"), check=True)
+    assert result.stdout == "False\nFalse\n" and not result.stderr, result
+
+
+@case
+def list_tells_what_processes_have_and_killing_leaves_nothing():
+    hold = """
+blocks = [bytearray(4 << 20) for _ in range(5)]
+del blocks[2:]
+print("ready", flush=True)
+input()
+"""
+    with subprocess.Popen([ACTMEM, "run", "-m", "--", sys.executable, "-c", hold], text=True,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          env=clean_environment()) as process:
+        assert process.stdout.readline() == "ready\n"
+        listed = json.loads(actmem("list", "--json").stdout)["malloc"]
+        table = actmem("list").stdout
+        process.send_signal(signal.SIGKILL)
+    found = [one for one in listed if one["pid"] == process.pid]
+    assert len(found) == 1, listed
+    assert found[0]["blocks"] == 2 and found[0]["uid"] == os.getuid(), found
+    assert found[0]["block_bytes"] >= 8 << 20 and found[0]["pooled_bytes"] >= 12 << 20, found
+    assert found[0]["refused_total"] == 0, found
+    assert any("MALLOC BLOCKS" in line for line in table.splitlines()), table
+    listed = json.loads(actmem("list", "--json").stdout)["malloc"]
+    assert not [one for one in listed if one["pid"] == process.pid], listed
+
+
+main()

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* Sets the environment up for the malloc mode of libactmem_preload.so. */
+#include <err.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+#include "../lib/node.h"
+#include "../lib/preload/place.h"
+#include "../lib/preload/settings.h"
+#include "../lib/sysfile.h"
+#include "malloc_mode.h"
+#include "tool.h"
+
+#define PRELOAD_NAME	"libactmem_preload.so"
+#define THP_ENABLED	"/sys/kernel/mm/transparent_hugepage/enabled"
+#define TRIAL_BYTES	(2UL << 20)
+
+static bool is_set(const char *variable)
+{
+	const char *text = getenv(variable);
+
+	return text && *text;
+}
+
+static bool is_wanted(void)
+{
+	return is_set("ACTMEM_MALLOC") && strcmp(getenv("ACTMEM_MALLOC"), "0") != 0;
+}
+
+/* Nodes and policy are of both. */
+bool malloc_mode_is_all(void)
+{
+	static const char * const of_regions[] = {
+		"ACTMEM_BACKEND", "ACTMEM_PAGES", "ACTMEM_ALLOW", "ACTMEM_HEAP_GROW",
+		"ACTMEM_HEAP_LIMIT", "ACTMEM_NAME",
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(of_regions) / sizeof(of_regions[0]); i++)
+		if (is_set(of_regions[i]))
+			return false;
+	return is_wanted();
+}
+
+/* The loader takes spaces and colons as the ends of names. */
+static int set_preload(const char *folder)
+{
+	const char *others = getenv("LD_PRELOAD");
+	char *path, *all = NULL;
+	int status = STATUS_FAILED;
+
+	if (asprintf(&path, "%s/" PRELOAD_NAME, folder) < 0)
+		return STATUS_FAILED;
+	if (access(path, R_OK))
+		warn("cannot preload '%s'", path);
+	else if (strpbrk(path, " :"))
+		warnx("cannot preload '%s': its path has a space or a colon", path);
+	else if (asprintf(&all, others && *others ? "%s:%s" : "%s", path, others) < 0 ||
+		 setenv("LD_PRELOAD", all, 1))
+		warn("cannot set the environment");
+	else
+		status = STATUS_OK;
+	free(all);
+	free(path);
+	return status;
+}
+
+static int try_place(const struct place *place)
+{
+	void *memory = mmap(NULL, TRIAL_BYTES, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int err = memory == MAP_FAILED ? -errno :
+		  place_range(place, place_of_caller(place), memory, TRIAL_BYTES);
+
+	if (memory != MAP_FAILED)
+		munmap(memory, TRIAL_BYTES);
+	if (!err)
+		return STATUS_OK;
+	warnx("cannot have memory on %s (mbind: %s); containers may forbid mbind, so run without --nodes",
+	      place->by_caller ? "the calling CPU's node" : NODES_TEXT(&place->nodes),
+	      strerror(-err));
+	return STATUS_FAILED;
+}
+
+static void tell_place(const struct place *place)
+{
+	static const char * const how[] = {
+		[ACTMEM_PLACE_BIND] = "on", [ACTMEM_PLACE_PREFERRED] = "rather on",
+		[ACTMEM_PLACE_INTERLEAVE] = "interleaved on",
+	};
+
+	if (place->by_caller)
+		warnx("malloc: each block rather on the node of the CPU that asks for it");
+	else if (place->policy)
+		warnx("malloc: %s %s", how[place->policy], NODES_TEXT(&place->nodes));
+}
+
+static void tell(const struct malloc_settings *settings, const struct place *place, bool verbose)
+{
+	char enabled[32];
+	bool off = sysfile_choice(enabled, sizeof(enabled), THP_ENABLED);
+
+	if (off)
+		strcpy(enabled, "not in this kernel");
+	else
+		off = !strcmp(enabled, "never");
+	if (verbose) {
+		warnx("malloc: blocks of %llu bytes and more are pooled, in private memory",
+		      (unsigned long long)settings->min_bytes);
+		tell_place(place);
+		warnx("malloc: transparent huge pages: %s", enabled);
+	}
+	if (off)
+		warnx("malloc: large blocks get small pages: transparent huge pages are off (%s is '%s'; 'madvise' is enough)",
+		      THP_ENABLED, enabled);
+	else if (prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) > 0)
+		warnx("malloc: large blocks get small pages: this process has PR_SET_THP_DISABLE");
+}
+
+int malloc_mode_set(const char *library_folder, bool verbose)
+{
+	struct malloc_settings settings;
+	struct malloc_wrong wrong;
+	struct place place;
+	int status;
+
+	if (!is_wanted())
+		return STATUS_OK;
+	if (!malloc_settings_read(&settings, &wrong) || !place_choose(&place, &settings, &wrong)) {
+		warnx("%s is '%s'; it may be %s", wrong.variable, wrong.text, wrong.choice);
+		return STATUS_USAGE;
+	}
+	status = try_place(&place);
+	if (!status)
+		status = set_preload(library_folder);
+	if (!status)
+		tell(&settings, &place, verbose);
+	return status;
+}
