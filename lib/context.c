@@ -193,11 +193,11 @@ int actmem_close(struct actmem *am)
 	if (error)
 		return error;
 	handles_lock();
-	if (am->regions || am->heaps || am->queues) {
+	if (am->regions || am->heaps || am->queues || am->runtimes) {
 		handles_unlock();
-		return fail(EBUSY, "%llu regions, %llu heaps and %u queues are still open",
+		return fail(EBUSY, "%llu regions, %llu heaps, %u queues and %u runtimes are still open",
 			    (unsigned long long)am->counters->regions,
-			    (unsigned long long)am->counters->heaps, am->queues);
+			    (unsigned long long)am->counters->heaps, am->queues, am->runtimes);
 	}
 	if (am->previous)
 		am->previous->next = am->next;

@@ -4,7 +4,7 @@
  *
  * Locks, outermost first: a heap's grow_lock or a region's pages_lock, a region's
  * lock, the handles lock, a heap's lock.
- * A queue's lock is held alone.
+ * The locks of queues and of runtimes are held alone.
  */
 #ifndef LIB_CONTEXT_H
 #define LIB_CONTEXT_H
@@ -31,7 +31,7 @@ struct actmem {
 	struct actmem *next, *previous;	/* under the handles lock, as all lists */
 	struct actmem_region *regions;
 	struct actmem_heap *heaps;
-	unsigned int queues;		/* under the handles lock */
+	unsigned int queues, runtimes;	/* under the handles lock */
 	struct link held;		/* besides those of regions */
 	unsigned int generation;
 	const struct backend *backend;
@@ -52,6 +52,7 @@ struct actmem_region {
 	struct backing backing;
 	struct stats_record *record;	/* memfd only; mapped bytes: under lock */
 	unsigned int maps;		/* under lock */
+	struct registration *registration;	/* with a runtime, or NULL; under lock */
 };
 
 void handles_lock(void);
