@@ -28,7 +28,10 @@ struct standin_counts {
 
 typedef void standin_counts_function(struct standin_counts *counts);
 
-/* The @first call of a function from now on (1: the next) and @count in all fail. */
+/*
+ * From the @first call of a function on (1: the next) @count calls fail, besides what
+ * else was to fail. @count 0: nothing is to any more.
+ */
 typedef void standin_fail_function(const char *function, unsigned int first, unsigned int count,
 				   unsigned int result);
 

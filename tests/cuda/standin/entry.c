@@ -11,6 +11,7 @@
 
 #include "standin.h"
 
+#define FAILURES_MAX	4
 #define EXPORT	__attribute__((visibility("default")))
 
 EXPORT standin_counts_function standin_counts;
@@ -21,22 +22,41 @@ static pid_t initialised_by;		/* 0: nobody yet */
 static bool deinitialised;
 static uint64_t calls;
 
-static struct {
+static struct failure {
 	char function[64];
 	unsigned int first, count;
 	CUresult result;
-} failure;
+} failures[FAILURES_MAX];
 
 static CUresult wanted_failure(const char *function)
 {
-	if (!failure.count || strcmp(failure.function, function))
+	struct failure *failure = failures;
+
+	while (failure < failures + FAILURES_MAX &&
+	       (!failure->count || strcmp(failure->function, function)))
+		failure++;
+	if (failure == failures + FAILURES_MAX)
 		return CUDA_SUCCESS;
-	if (failure.first > 1) {
-		failure.first--;
+	if (failure->first > 1) {
+		failure->first--;
 		return CUDA_SUCCESS;
 	}
-	failure.count--;
-	return failure.result;
+	failure->count--;
+	return failure->result;
+}
+
+/* In the place of one that is over, or of the last. */
+static void want_failure(const char *function, unsigned int first, unsigned int count,
+			 CUresult result)
+{
+	struct failure *failure = failures;
+
+	while (failure < failures + FAILURES_MAX - 1 && failure->count)
+		failure++;
+	snprintf(failure->function, sizeof(failure->function), "%s", function);
+	failure->first = first;
+	failure->count = count;
+	failure->result = result;
 }
 
 static CUresult state(const char *function)
@@ -84,12 +104,8 @@ static void take_failure_from_environment(void)
 	unsigned int first, result;
 	char function[64];
 
-	if (text && sscanf(text, "%63[^:]:%u:%u", function, &first, &result) == 3) {
-		memcpy(failure.function, function, sizeof(function));
-		failure.first = first;
-		failure.count = 1;
-		failure.result = (CUresult)result;
-	}
+	if (text && sscanf(text, "%63[^:]:%u:%u", function, &first, &result) == 3)
+		want_failure(function, first, 1, (CUresult)result);
 }
 
 CUresult cuInit(unsigned int Flags)
@@ -139,10 +155,10 @@ void standin_fail(const char *function, unsigned int first, unsigned int count,
 		  unsigned int result)
 {
 	pthread_mutex_lock(&lock);
-	snprintf(failure.function, sizeof(failure.function), "%s", function);
-	failure.first = first;
-	failure.count = count;
-	failure.result = (CUresult)result;
+	if (count)
+		want_failure(function, first, count, (CUresult)result);
+	else
+		memset(failures, 0, sizeof(failures));
 	pthread_mutex_unlock(&lock);
 }
 
