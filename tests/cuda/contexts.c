@@ -60,7 +60,11 @@ static void test_own(struct actmem_region *region, struct actmem_runtime *runtim
 	CUcontext own, other, popped, primary;
 
 	cuda_returns(cuda.cuCtxCreate_v4(&own, NULL, 0, 0), CUDA_SUCCESS);
+	if (cuda.standin_fail)
+		cuda.standin_fail("cuDevicePrimaryCtxRetain", 1, 1, CUDA_ERROR_OUT_OF_MEMORY);
 	register_or_bail(region, runtime);
+	if (cuda.standin_fail)
+		cuda.standin_fail("", 1, 0, 0);
 	ok(context_of(memory) == own && !primary_is_active(), "the caller's own context is used");
 	cuda_returns(cuda.cuCtxCreate_v4(&other, NULL, 0, 0), CUDA_SUCCESS);
 	returns(actmem_unregister(region), 0);

@@ -123,6 +123,30 @@ static void test_lazy(struct actmem *am, struct actmem_runtime *runtime)
 	returns(actmem_region_close(region), 0);
 }
 
+/* The last chunk is shorter; one is longer than the region. */
+static void test_chunks(struct actmem *am, uint64_t chunk_bytes, unsigned int chunks)
+{
+	struct actmem_region *region = region_or_bail(am, "in chunks");
+	char *memory = memory_or_bail(region);
+	struct actmem_runtime_options options;
+	struct actmem_runtime *runtime;
+	uint64_t pointer, bytes;
+
+	ACTMEM_INIT(&options);
+	options.chunk_bytes = chunk_bytes;
+	returns(actmem_runtime_open(am, &options, &runtime), 0);
+	returns(actmem_register(region, runtime, 0), 0);
+	ok(registration_of(region).chunks == chunks && runtime_info(runtime).chunks == chunks &&
+	   runtime_info(runtime).bytes == LENGTH, "%u chunks of up to %llu", chunks,
+	   (unsigned long long)runtime_info(runtime).chunk_bytes);
+	returns(actmem_device_pointer(runtime, memory + LENGTH - 4096, &pointer, &bytes), 0);
+	ok(bytes == 4096, "the last bytes are as many as there are");
+	returns(actmem_unregister(region), 0);
+	nothing_is_registered(&cuda);
+	returns(actmem_runtime_close(runtime), 0);
+	returns(actmem_region_close(region), 0);
+}
+
 /* Opened to read: devices only read it, too. */
 static void test_read_only(struct actmem *am, struct actmem_runtime *runtime)
 {
@@ -255,6 +279,8 @@ int main(void)
 	   "its description names the device: %s", info.text);
 	test_region(am, runtime);
 	test_lazy(am, runtime);
+	test_chunks(am, 3 * CHUNK, 2);
+	test_chunks(am, 0, 1);
 	test_read_only(am, runtime);
 	test_taken(am, runtime);
 	test_refusals(am, runtime);
