@@ -38,3 +38,8 @@ cuda-tests: $(CUDA_TEST_PROGRAMS)
 CHECKS += cuda
 check-cuda: $(CUDA_TEST_PROGRAMS) $(CUDA_STANDIN) $(B)/obj/tests/cuda/types.o
 	@tests/cuda/run $(dir $(CUDA_STANDIN)) $(CUDA_TEST_PROGRAMS)
+
+# With the machine's own libcuda.so.1; no part of `make check`.
+.PHONY: check-gpu
+check-gpu: $(CUDA_TEST_PROGRAMS)
+	@tests/cuda/run '' $(CUDA_TEST_PROGRAMS)
