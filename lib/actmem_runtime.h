@@ -62,7 +62,7 @@ struct actmem_runtime_options {
 int actmem_runtime_open(struct actmem *am, const struct actmem_runtime_options *options,
 			struct actmem_runtime **runtime);
 
-/* -EBUSY while regions are registered with it; nothing is closed then. */
+/* -EBUSY while regions or heaps are registered with it; nothing is closed then. */
 int actmem_runtime_close(struct actmem_runtime *runtime);
 
 /*
@@ -139,6 +139,16 @@ int actmem_register(struct actmem_region *region, struct actmem_runtime *runtime
  * -EIO and others: as the runtime reports; the region stays registered
  */
 int actmem_unregister(struct actmem_region *region);
+
+/*
+ * Has each region that a heap makes from now on registered, before a block of it is
+ * handed out, and unregistered before it is given back; actmem_alloc() fails as
+ * actmem_register() does. One whose registration the runtime will not end is kept
+ * until actmem_runtime_close() can end it.
+ *
+ * -EEXIST  the heap is registered;  -EBUSY  it has regions already
+ */
+int actmem_heap_register(struct actmem_heap *heap, struct actmem_runtime *runtime, uint32_t flags);
 
 /* How a region is registered, by the runtime's own word. */
 struct actmem_registration {

@@ -207,14 +207,13 @@ unmap:
 static int check_registrable(const struct actmem_region *region,
 			     const struct actmem_runtime *runtime, uint32_t flags)
 {
-	const uint32_t known = ACTMEM_REGISTER_DEVICEMAP | ACTMEM_REGISTER_READ_ONLY;
 	int error;
 
 	if (!region || region->am != runtime->am)
 		return fail(EINVAL, region ? "the region and the runtime are not of the same actmem_open()" :
 			    "actmem_register: no region");
-	if (flags & ~known)
-		return fail(EINVAL, "register flags 0x%x are not known", flags & ~known);
+	if (flags & ~ACTMEM_REGISTER_ALL)
+		return fail(EINVAL, "register flags 0x%x are not known", flags & ~ACTMEM_REGISTER_ALL);
 	if (flags & ACTMEM_REGISTER_READ_ONLY)
 		return 0;
 	error = region_check_writable(region, true);
@@ -316,6 +315,43 @@ int actmem_unregister(struct actmem_region *region)
 	runtime->info.lost_total++;
 	pthread_mutex_unlock(&runtime->lock);
 	return 0;
+}
+
+void registration_abandon(struct actmem_region *region)
+{
+	struct registration *registration = registration_of(region);
+
+	pthread_mutex_lock(&registration->runtime->lock);
+	registration->abandoned = true;
+	pthread_mutex_unlock(&registration->runtime->lock);
+}
+
+static struct registration *first_abandoned(struct actmem_runtime *runtime)
+{
+	struct registration *found = NULL;
+	struct link *link;
+
+	pthread_mutex_lock(&runtime->lock);
+	for (link = runtime->registrations.next; !found && link != &runtime->registrations;
+	     link = link->next)
+		if (link_item(link, struct registration, link)->abandoned)
+			found = link_item(link, struct registration, link);
+	pthread_mutex_unlock(&runtime->lock);
+	return found;
+}
+
+void registration_end_abandoned(struct actmem_runtime *runtime)
+{
+	struct registration *registration = first_abandoned(runtime);
+
+	while (registration) {
+		struct actmem_region *region = registration->region;
+
+		if (actmem_unregister(region))
+			return;
+		region_close(region);
+		registration = first_abandoned(runtime);
+	}
 }
 
 int actmem_registration(struct actmem_region *region, struct actmem_registration *result)

@@ -124,10 +124,11 @@ int actmem_runtime_close(struct actmem_runtime *runtime)
 
 	if (error)
 		return error;
+	registration_end_abandoned(runtime);
 	pthread_mutex_lock(&runtime->lock);
-	if (!link_is_alone(&runtime->registrations))
-		error = fail(EBUSY, "%llu regions are registered with the runtime; actmem_unregister() them",
-			     (unsigned long long)runtime->info.regions);
+	if (!link_is_alone(&runtime->registrations) || runtime->heaps)
+		error = fail(EBUSY, "%llu regions and %u heaps are registered with the runtime; actmem_unregister() them and destroy these",
+			     (unsigned long long)runtime->info.regions, runtime->heaps);
 	pthread_mutex_unlock(&runtime->lock);
 	if (error)
 		return error;

@@ -14,6 +14,7 @@
 #include "context.h"
 #include "links.h"
 
+#define ACTMEM_REGISTER_ALL	(ACTMEM_REGISTER_DEVICEMAP | ACTMEM_REGISTER_READ_ONLY)
 #define RUNTIME_TEXT_MAX	(ACTMEM_DEVICE_TEXT_MAX + 512)
 
 /* Of a kind's functions, instead of 0: the runtime had forgotten the memory. */
@@ -25,6 +26,7 @@ struct registration {
 	struct actmem_runtime *runtime;
 	struct actmem_region *region;
 	bool busy;			/* a thread registers or unregisters it */
+	bool abandoned;			/* by its heap: the runtime closes the region */
 	char *address;
 	uint64_t length;
 	uint64_t registered;		/* bytes from the start, in whole chunks or to the end */
@@ -43,6 +45,7 @@ struct actmem_runtime {
 	pthread_mutex_t lock;
 	struct link registrations;	/* under the lock, as the counters of info */
 	struct actmem_runtime_info info;
+	unsigned int heaps;		/* whose regions are registered; under the lock */
 	int device;			/* CUDA: its handle */
 	char description[RUNTIME_TEXT_MAX];
 };
@@ -76,6 +79,12 @@ struct runtime_kind {
 
 /* 0 or -EOWNERDEAD, -EINVAL with words. */
 int runtime_check(const struct actmem_runtime *runtime, const char *call);
+
+/* A region that could not be unregistered is the runtime's to close. */
+void registration_abandon(struct actmem_region *region);
+
+/* Tries again with those; they stay if it fails again. */
+void registration_end_abandoned(struct actmem_runtime *runtime);
 
 extern const struct runtime_kind runtime_cuda;
 extern const struct runtime_kind runtime_pjrt;
