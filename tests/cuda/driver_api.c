@@ -3,7 +3,6 @@
  * What the library relies on of the driver API, asked of the libcuda.so.1 itself:
  * so that the stand-in is held to the same as the real one.
  */
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -69,7 +68,7 @@ static void test_allocations(void)
 	cuda_returns(cuda.cuMemHostUnregister(memory), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 	cuda_returns(cuda.cuMemFreeHost(memory), CUDA_SUCCESS);
 	cuda_returns(cuda.cuMemFreeHost(other), CUDA_SUCCESS);
-	cuda_returns(cuda.cuMemFreeHost(malloc(1)), CUDA_ERROR_INVALID_VALUE);
+	cuda_returns(cuda.cuMemFreeHost(&memory), CUDA_ERROR_INVALID_VALUE);
 }
 
 /* What is not there, or not writable, is no memory to be pinned. */

@@ -14,7 +14,7 @@
 
 int device_count;
 
-static char bus_ids[DEVICES_MAX][16];
+static char bus_ids[DEVICES_MAX][32];
 static struct CUctx_st primaries[DEVICES_MAX];
 static struct CUctx_st *contexts;	/* that were created, ended ones too */
 static unsigned long long next_id;
