@@ -52,11 +52,11 @@ struct actmem_runtime_options {
  * actmem_runtime_describe() tells why. A driver that is there and does not work is
  * an error.
  *
- * -ENOENT  no libcuda.so.1, or it is the toolkit's stub
+ * -ENOENT  no libcuda.so.1, or it is the toolkit's stub; a static program
  * -ENODEV  CUDA has no device, or not this one
  * -EOWNERDEAD  the process was forked from one that had used CUDA: CUDA is of no
  *	use in it
- * -EOPNOTSUPP  a libcuda.so.1 or a PJRT that is too old, or a static program
+ * -EOPNOTSUPP  a libcuda.so.1 or a PJRT that is too old
  * -EINVAL  options;  -EIO  anything else that the runtime reports
  */
 int actmem_runtime_open(struct actmem *am, const struct actmem_runtime_options *options,

@@ -89,9 +89,10 @@ static int cuda_fail(cuda_result result, const char *format, ...)
 	vsnprintf(wanted, sizeof(wanted), format, arguments);
 	va_end(arguments);
 	if (cuda.cuGetErrorName(result, &name) || !name)
-		name = "an error that it has no name for";
+		name = "an error without a name";
 	if (cuda.cuGetErrorString(result, &text) || !text)
-		text = "no description";
+		return fail(errno_of(result), "%s: %s (%u)%s", wanted, name, result,
+			    advice_for(result));
 	return fail(errno_of(result), "%s: %s (%u, %s)%s", wanted, name, result, text,
 		    advice_for(result));
 }
@@ -126,7 +127,7 @@ static int load(void)
 	/* By name, as each static program that is linked with it warns of dlopen(). */
 	*(void **)&open_library = dlsym(RTLD_DEFAULT, "dlopen");
 	if (!open_library)
-		return fail(EOPNOTSUPP, "a static program cannot load " CUDA_LIBRARY "; link it dynamically");
+		return fail(ENOENT, "a static program cannot load " CUDA_LIBRARY "; link it dynamically");
 	library = open_library(CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL);
 	if (!library)
 		return fail(ENOENT, CUDA_LIBRARY " cannot be loaded (%s)", dlerror());
