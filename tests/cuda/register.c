@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cuda_test.h"
@@ -82,6 +83,9 @@ static void test_region(struct actmem *am, struct actmem_runtime *runtime)
 		   "for all contexts, and mapped");
 	test_counts(runtime, 1);
 	test_pointers(runtime, memory);
+	setenv("STANDIN_CUDA_ADDRESSES", "apart", 1);
+	test_pointers(runtime, memory);
+	unsetenv("STANDIN_CUDA_ADDRESSES");
 
 	returns(actmem_register(region, runtime, 0), -EEXIST);
 	says("registered already");
@@ -147,20 +151,10 @@ static void test_chunks(struct actmem *am, uint64_t chunk_bytes, unsigned int ch
 	returns(actmem_region_close(region), 0);
 }
 
-/* Opened to read: devices only read it, too. */
-static void test_read_only(struct actmem *am, struct actmem_runtime *runtime)
+static void register_to_read(struct actmem_region *region, struct actmem_runtime *runtime)
 {
-	const char *path = "/dev/shm/actmem-test-read-only";
-	struct actmem_region_options options;
-	struct actmem_region *made, *region;
 	int supported = 0, error;
 
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
-	returns(actmem_region_open(am, path, &options, ACTMEM_OPEN_CREATE, &made), 0);
-	returns(actmem_region_open(am, path, &options, ACTMEM_OPEN_READ, &region), 0);
-	returns(actmem_register(region, runtime, 0), -EPERM);
-	says("ACTMEM_REGISTER_READ_ONLY");
 	cuda.cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED,
 				  0);
 	error = actmem_register(region, runtime, ACTMEM_REGISTER_READ_ONLY);
@@ -168,6 +162,28 @@ static void test_read_only(struct actmem *am, struct actmem_runtime *runtime)
 	   error, actmem_error());
 	if (!error)
 		returns(actmem_unregister(region), 0);
+	else
+		says("no memory that it only reads");
+}
+
+/* Opened to read: devices only read it, too. */
+static void test_read_only(struct actmem *am, struct actmem_runtime *runtime)
+{
+	const char *path = "/dev/shm/actmem-test-read-only";
+	struct actmem_region_options options;
+	struct actmem_region *made, *region;
+
+	ACTMEM_INIT(&options);
+	options.length = LENGTH;
+	returns(actmem_region_open(am, path, &options, ACTMEM_OPEN_CREATE, &made), 0);
+	returns(actmem_region_open(am, path, &options, ACTMEM_OPEN_READ, &region), 0);
+	returns(actmem_register(region, runtime, 0), -EPERM);
+	says("ACTMEM_REGISTER_READ_ONLY");
+	register_to_read(region, runtime);
+	/* Of no effect on a real one. */
+	setenv("STANDIN_CUDA_READ_ONLY", "0", 1);
+	register_to_read(region, runtime);
+	unsetenv("STANDIN_CUDA_READ_ONLY");
 	returns(actmem_region_close(region), 0);
 	returns(actmem_region_close(made), 0);
 	remove(path);
