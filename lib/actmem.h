@@ -201,8 +201,8 @@ int actmem_options_from_environment(struct actmem_options *options);
 int actmem_open(struct actmem **am, const struct actmem_options *options);
 
 /*
- * -EBUSY while regions, heaps or queues of it are open; nothing is closed then. No
- * other thread may be in a call on @am, or make one later: it is freed.
+ * -EBUSY while regions, heaps, queues or runtimes of it are open; nothing is closed
+ * then. No other thread may be in a call on @am, or make one later: it is freed.
  */
 int actmem_close(struct actmem *am);
 
@@ -410,7 +410,7 @@ int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64
  * is touched next is zeros. @offset and @length as above. -EOPNOTSUPP: the memory
  * was imported, as that of 1G pages is on the driver.
  *
- * -EBUSY  driver: a page that a device or I/O in flight holds stays, contents
+ * -EBUSY  the region is registered with a runtime (actmem_runtime.h). driver: a page that a device or I/O in flight holds stays, contents
  *	and all; the others have gone. Transient: it may take a moment for a
  *	holder that has ended to be gone, too.
  *
@@ -472,7 +472,8 @@ int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t
  * Closes the descriptor, frees @region, and unmaps what is still mapped. The
  * memory goes back when no other process has the region either. No other thread
  * may be in a call on @region, or make one later. -EBUSY, and nothing is closed,
- * while the region is attached to a queue (actmem_queue_detach()).
+ * while the region is attached to a queue (actmem_queue_detach()) or registered with
+ * a runtime (actmem_runtime.h).
  */
 int actmem_region_close(struct actmem_region *region);
 

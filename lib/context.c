@@ -193,12 +193,12 @@ int actmem_close(struct actmem *am)
 	if (error)
 		return error;
 	handles_lock();
-	if (am->regions || am->heaps || am->queues) {
+	if (am->regions || am->heaps || am->queues || am->runtimes) {
 		handles_unlock();
-		return fail(EBUSY, "%llu regions, %llu heaps, %u queues and %llu stores are still open",
+		return fail(EBUSY, "%llu regions, %llu heaps, %u queues, %llu stores and %u runtimes are still open",
 			    (unsigned long long)am->counters->regions,
 			    (unsigned long long)am->counters->heaps, am->queues,
-			    (unsigned long long)am->counters->stores);
+			    (unsigned long long)am->counters->stores, am->runtimes);
 	}
 	if (am->previous)
 		am->previous->next = am->next;

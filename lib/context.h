@@ -4,7 +4,7 @@
  *
  * Locks, outermost first: a store's chores, a heap's grow_lock, a store's lock; a
  * region's pages_lock, a region's lock, the handles lock, a heap's lock.
- * A queue's lock is held with a store's at most.
+ * A queue's lock is held with a store's at most, that of a runtime alone.
  */
 #ifndef LIB_CONTEXT_H
 #define LIB_CONTEXT_H
@@ -31,7 +31,7 @@ struct actmem {
 	struct actmem *next, *previous;	/* under the handles lock, as all lists */
 	struct actmem_region *regions;
 	struct actmem_heap *heaps;
-	unsigned int queues;		/* under the handles lock */
+	unsigned int queues, runtimes;	/* under the handles lock */
 	struct link held;		/* besides those of regions */
 	unsigned int generation;
 	const struct backend *backend;
@@ -53,6 +53,7 @@ struct actmem_region {
 	struct stats_record *record;	/* memfd only; mapped bytes: under lock */
 	unsigned int maps;		/* under lock */
 	_Atomic unsigned int attachments;	/* to queues */
+	struct registration *registration;	/* with a runtime, or NULL; under lock */
 };
 
 void handles_lock(void);

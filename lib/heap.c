@@ -198,6 +198,7 @@ int actmem_heap_destroy(struct actmem_heap *heap)
 	heap_forget_caches(heap);
 	handles_unlock();
 	heap_shrink(heap, true);
+	heap_end_runtime(heap);
 	counter_subtract(&heap->am->counters->heaps, 1);
 	pthread_mutex_destroy(&heap->lock);
 	pthread_mutex_destroy(&heap->grow_lock);

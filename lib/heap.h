@@ -39,6 +39,8 @@ struct actmem_heap {
 	void (*closing)(void *data, struct actmem_region *region);
 	void *closing_data;
 	uint64_t chunk_bytes;		/* under grow_lock */
+	struct actmem_runtime *runtime;	/* that its regions are registered with, or NULL; likewise */
+	uint32_t register_flags;
 	uint64_t cache_bytes;		/* that a thread may keep; 0: all there is; under lock */
 	_Atomic uint64_t cache_limit;	/* that it may keep now */
 	pthread_mutex_t grow_lock;
@@ -96,6 +98,16 @@ unsigned int heap_attached(const struct actmem_heap *heap);
 int heap_region_open(struct actmem_heap *heap, uint64_t length, uint64_t left,
 		     struct heap_region *result);
 void heap_region_close(struct actmem_heap *heap, const struct heap_region *its);
+
+/*
+ * A region that was made is registered, if the heap's are; and before it is closed
+ * unregistered. False: the runtime keeps it, and closes it when it lets go of it.
+ */
+int heap_register_region(struct actmem_heap *heap, struct actmem_region *region);
+bool heap_unregister_region(struct actmem_heap *heap, struct actmem_region *region);
+
+/* The heap has no regions any more. */
+void heap_end_runtime(struct actmem_heap *heap);
 
 /* Nothing, or in a debug build the end of the program if a sum is wrong. Under lock. */
 void heap_check(struct actmem_heap *heap);

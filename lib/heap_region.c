@@ -64,15 +64,27 @@ int heap_region_open(struct actmem_heap *heap, uint64_t length, uint64_t left,
 		     struct heap_region *result)
 {
 	struct region_request request = heap->request;
+	char words[ERROR_TEXT_MAX];
+	int error;
 
 	*result = (struct heap_region){ .named = false };
 	request.length = length;
-	return heap->am->heap_names.path ? open_next(heap, &request, left, result) :
-	       region_create(heap->am, &request, &result->region);
+	error = heap->am->heap_names.path ? open_next(heap, &request, left, result) :
+		region_create(heap->am, &request, &result->region);
+	if (error)
+		return error;
+	error = heap_register_region(heap, result->region);
+	if (!error)
+		return 0;
+	snprintf(words, sizeof(words), "%s", actmem_error());
+	heap_region_close(heap, result);
+	return fail(-error, "%s", words);
 }
 
 void heap_region_close(struct actmem_heap *heap, const struct heap_region *its)
 {
+	if (!heap_unregister_region(heap, its->region))
+		return;
 	region_close(its->region);
 	if (its->named)
 		heap_names_give(&heap->am->heap_names, its->number);

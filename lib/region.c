@@ -346,8 +346,21 @@ int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64
 				       region->backend->populate);
 }
 
+/* Devices would go on using the pages that it had. */
+static int check_unregistered(const struct actmem_region *region, const char *what)
+{
+	if (!__atomic_load_n(&region->registration, __ATOMIC_ACQUIRE))
+		return 0;
+	return fail(EBUSY, "the region is registered with a runtime, and is not to be %s until actmem_unregister()",
+		    what);
+}
+
 int region_check_discard(const struct actmem_region *region)
 {
+	int error = check_unregistered(region, "discarded");
+
+	if (error)
+		return error;
 	if (!region->backing.imported)
 		return region_check_writable(region, true);
 	return fail(EOPNOTSUPP, "the region is of imported memory%s, which is not discarded; to give memory back is for the owner of its file",
@@ -475,6 +488,8 @@ int actmem_region_close(struct actmem_region *region)
 	if (!region)
 		return fail(EINVAL, "actmem_region_close: no region");
 	error = check_owner(region->am);
+	if (!error)
+		error = check_unregistered(region, "closed");
 	if (error)
 		return error;
 	attachments = region_attachments(region);

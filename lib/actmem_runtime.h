@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Runtimes of libactmem: an accelerator's own way to register host memory, so that
+ * its copies reach it at full speed, and on which node that memory should be.
+ *
+ * A runtime's libraries are loaded when it is opened; nothing is linked. Once
+ * loaded they stay loaded.
+ *
+ * Calls are thread-safe, but for those that end a thing: the caller sees to it that
+ * nobody uses a runtime while it is closed, or a region while it is unregistered.
+ * Neither changes which CUDA context is current to a thread.
+ */
+#ifndef ACTMEM_RUNTIME_H
+#define ACTMEM_RUNTIME_H
+
+#include "actmem.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
+
+struct actmem_runtime;		/* an accelerator's way to register memory */
+
+enum actmem_runtime_kind {
+	ACTMEM_RUNTIME_AUTO,	/* PJRT if a client is given, else CUDA if it is there, else NULL */
+	ACTMEM_RUNTIME_CUDA,	/* the driver API of libcuda.so.1 */
+	ACTMEM_RUNTIME_PJRT,	/* DmaMap of a PJRT client */
+	ACTMEM_RUNTIME_NULL,	/* no accelerator: registers nothing, and counts */
+};
+
+#define ACTMEM_DEVICE_TEXT_MAX	320
+
+struct actmem_runtime_options {
+	size_t size;			/* set by ACTMEM_INIT */
+	enum actmem_runtime_kind kind;
+	int32_t device;			/* CUDA: its ordinal, as CUDA_VISIBLE_DEVICES leaves it */
+	uint64_t chunk_bytes;		/* that are registered at once; 0: 64 GiB */
+	const void *pjrt_api;		/* PJRT_Api *, of a client that is given */
+	void *pjrt_client;		/* PJRT_Client *, outlives the runtime */
+};
+
+/*
+ * Opens a runtime. @options NULL: defaults. chunk_bytes: a multiple of 2 MiB, not
+ * over 64 GiB, from where on drivers refuse; the same as the chunk_bytes of
+ * actmem_heap_tune(), so that no block lies in two chunks.
+ *
+ * AUTO takes NULL where there is no libcuda.so.1, or one without a device, and
+ * actmem_runtime_describe() tells why. A driver that is there and does not work is
+ * an error.
+ *
+ * -ENOENT  no libcuda.so.1, or it is the toolkit's stub; a static program
+ * -ENODEV  CUDA has no device, or not this one
+ * -EOWNERDEAD  the process was forked from one that had used CUDA: CUDA is of no
+ *	use in it
+ * -EOPNOTSUPP  a libcuda.so.1 or a PJRT that is too old
+ * -EINVAL  options;  -EIO  anything else that the runtime reports
+ */
+int actmem_runtime_open(struct actmem *am, const struct actmem_runtime_options *options,
+			struct actmem_runtime **runtime);
+
+/* -EBUSY while regions or heaps are registered with it; nothing is closed then. */
+int actmem_runtime_close(struct actmem_runtime *runtime);
+
+/*
+ * Which runtime and device it is, where that is, and why, in words: "null:
+ * libcuda.so.1 cannot be loaded (...)". Valid until it is closed.
+ */
+const char *actmem_runtime_describe(const struct actmem_runtime *runtime);
+
+struct actmem_runtime_info {
+	size_t size;			/* set by ACTMEM_INIT */
+	enum actmem_runtime_kind kind;	/* the one in use */
+	int32_t device;			/* CUDA: its ordinal */
+	int32_t node;			/* NUMA node that the device is at; -1: not known */
+	uint32_t reserved;
+	uint64_t chunk_bytes;
+	uint64_t regions;		/* that are registered now */
+	uint64_t chunks;		/* that these are in */
+	uint64_t bytes;
+	uint64_t far_bytes;		/* of these, on other nodes than the device's */
+	uint64_t regions_total;
+	uint64_t far_total;		/* regions that had far_bytes */
+	uint64_t failures_total;	/* actmem_register() that the runtime refused */
+	uint64_t lost_total;		/* regions that it had forgotten when they were unregistered */
+	char text[ACTMEM_DEVICE_TEXT_MAX];	/* name and bus address of the device */
+};
+
+int actmem_runtime_info(struct actmem_runtime *runtime, struct actmem_runtime_info *info);
+
+/*
+ * The node that the device is at, for actmem_options.nodes or those of a region;
+ * none if it is not known, which is their default. sysfs says it: @nodes is empty
+ * too on a machine of one node that has no word of it, and in many virtual machines.
+ */
+int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *nodes);
+
+/* CUDA: mapped into the device's addresses (CU_MEMHOSTREGISTER_DEVICEMAP). */
+#define ACTMEM_REGISTER_DEVICEMAP	(1u << 0)
+/*
+ * Devices only read it. What a sealed region and one by ACTMEM_OPEN_READ need;
+ * not every device can (-EOPNOTSUPP).
+ */
+#define ACTMEM_REGISTER_READ_ONLY	(1u << 1)
+
+/*
+ * Maps a region, and has the runtime pin all of it for its devices. Pages that are
+ * missing are allocated first, as by actmem_region_populate() and with its errors.
+ * The region stays mapped, cannot be closed and gives no page back (-EBUSY) until
+ * actmem_unregister(). Nobody may discard pages of it meanwhile.
+ *
+ * One runtime has a region at a time: with CUDA it is registered for all devices
+ * and contexts (PORTABLE), and PJRT's DmaMap of a GPU does the same. The context is
+ * the caller's current one if that is the device's, else the device's primary one,
+ * which is kept for as long as the region is registered.
+ *
+ * If pages are on other nodes than the device's, it returns 0 and counts them, and
+ * actmem_error() tells how much is where; it is "" if none are.
+ *
+ * -EEXIST  it is registered, or a part of it is, by somebody else in this process
+ * -EPERM  it can only be read, and ACTMEM_REGISTER_READ_ONLY was not given
+ * -EOPNOTSUPP  the runtime has no such call or flag, as PJRT's of a CPU
+ * -ENOMEM, -EINVAL, -ESTALE (the context is gone), -EIO  as the runtime reports;
+ *	actmem_error() has its own name for it
+ *
+ * Nothing stays registered after an error, unless actmem_error() says so.
+ */
+int actmem_register(struct actmem_region *region, struct actmem_runtime *runtime, uint32_t flags);
+
+/*
+ * Has the runtime let go of a region; no device may be using it. If it had done so
+ * already, because its context was destroyed or reset or the process is ending, it
+ * returns 0 and counts that, and actmem_error() tells.
+ *
+ * -ENOENT  it is not registered;  -EBUSY  a thread registers it just now
+ * -EIO and others: as the runtime reports; the region stays registered
+ */
+int actmem_unregister(struct actmem_region *region);
+
+/*
+ * Has each region that a heap makes from now on registered, before a block of it is
+ * handed out, and unregistered before it is given back; actmem_alloc() fails as
+ * actmem_register() does. One whose registration the runtime will not end is kept
+ * until actmem_runtime_close() can end it.
+ *
+ * -EEXIST  the heap is registered;  -EBUSY  it has regions already
+ */
+int actmem_heap_register(struct actmem_heap *heap, struct actmem_runtime *runtime, uint32_t flags);
+
+/* How a region is registered, by the runtime's own word. */
+struct actmem_registration {
+	size_t size;			/* set by ACTMEM_INIT */
+	void *address;
+	uint64_t length;
+	uint64_t chunks;
+	uint64_t lost_chunks;		/* that the runtime has forgotten */
+	uint64_t far_bytes;
+	uint32_t flags;			/* ACTMEM_REGISTER_* */
+	uint32_t runtime_flags;		/* CUDA: CU_MEMHOSTREGISTER_* of its first chunk */
+};
+
+/* -ENOENT: it is not registered. */
+int actmem_registration(struct actmem_region *region, struct actmem_registration *registration);
+
+/*
+ * Where devices have an address of a region that is registered with @runtime, and
+ * how many bytes from there on are in one piece. @bytes may be NULL.
+ *
+ * -ENOENT  no region registered with @runtime has it;  -EOPNOTSUPP  PJRT and NULL,
+ *	which have no such addresses;  -ESTALE  the registration is lost
+ */
+int actmem_device_pointer(struct actmem_runtime *runtime, const void *address, uint64_t *pointer,
+			  uint64_t *bytes);
+
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* ACTMEM_RUNTIME_H */

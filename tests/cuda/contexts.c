@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Which context a region is registered in, that no other becomes current by it, and
+ * what is made of contexts that end while regions are registered in them.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_test.h"
+
+static struct cuda cuda;
+
+static CUcontext context_of(const void *address)
+{
+	CUcontext context = NULL;
+
+	cuda.cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT,
+				   (CUdeviceptr)(uintptr_t)address);
+	return context;
+}
+
+static bool primary_is_active(void)
+{
+	unsigned int flags;
+	int active = -1;
+
+	if (cuda.cuDevicePrimaryCtxGetState(0, &flags, &active))
+		tap_bail("cuDevicePrimaryCtxGetState");
+	return active;
+}
+
+static void register_or_bail(struct actmem_region *region, struct actmem_runtime *runtime)
+{
+	if (actmem_register(region, runtime, 0))
+		tap_bail("actmem_register");
+}
+
+/* A thread without a context: the primary one, for as long as it is needed. */
+static void test_none(struct actmem_region *region, struct actmem_runtime *runtime)
+{
+	char *memory = memory_or_bail(region);
+
+	ok(!primary_is_active(), "no context is made by opening a runtime");
+	register_or_bail(region, runtime);
+	ok(!current_context(&cuda), "no context stays current");
+	ok(primary_is_active() && context_of(memory), "the primary one is there");
+	returns(actmem_unregister(region), 0);
+	ok(!primary_is_active(), "and goes when it is needed no longer");
+	ok(!current_context(&cuda), "no context stays current");
+	actmem_region_unmap(region);
+}
+
+/* The caller's own serves; the primary one is not made for nothing. */
+static void test_own(struct actmem_region *region, struct actmem_runtime *runtime)
+{
+	char *memory = memory_or_bail(region);
+	CUcontext own, other, popped, primary;
+
+	cuda_returns(cuda.cuCtxCreate_v4(&own, NULL, 0, 0), CUDA_SUCCESS);
+	if (cuda.standin_fail)
+		cuda.standin_fail("cuDevicePrimaryCtxRetain", 1, 1, CUDA_ERROR_OUT_OF_MEMORY);
+	register_or_bail(region, runtime);
+	if (cuda.standin_fail)
+		cuda.standin_fail("", 1, 0, 0);
+	ok(context_of(memory) == own && !primary_is_active(), "the caller's own context is used");
+	cuda_returns(cuda.cuCtxCreate_v4(&other, NULL, 0, 0), CUDA_SUCCESS);
+	returns(actmem_unregister(region), 0);
+	ok(current_context(&cuda) == other, "and unregistered while another is current");
+	ok(!runtime_info(runtime).lost_total, "nothing was lost");
+	nothing_is_registered(&cuda);
+
+	cuda_returns(cuda.cuDevicePrimaryCtxRetain(&primary, 0), CUDA_SUCCESS);
+	register_or_bail(region, runtime);
+	ok(context_of(memory) == other, "also beside an active primary one");
+	returns(actmem_unregister(region), 0);
+	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+	ok(!primary_is_active(), "which is not kept then");
+	cuda_returns(cuda.cuCtxDestroy_v2(other), CUDA_SUCCESS);
+	cuda_returns(cuda.cuCtxDestroy_v2(own), CUDA_SUCCESS);
+	ok(cuda.cuCtxPopCurrent_v2(&popped) == CUDA_ERROR_INVALID_CONTEXT,
+	   "the stack is as it was before");
+	actmem_region_unmap(region);
+}
+
+/* A program that gives the primary context back does not take the memory with it. */
+static void test_shared_primary(struct actmem_region *region, struct actmem_runtime *runtime)
+{
+	struct actmem_registration registration;
+	CUcontext primary, popped;
+
+	cuda_returns(cuda.cuDevicePrimaryCtxRetain(&primary, 0), CUDA_SUCCESS);
+	cuda_returns(cuda.cuCtxPushCurrent_v2(primary), CUDA_SUCCESS);
+	register_or_bail(region, runtime);
+	cuda_returns(cuda.cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
+	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+	ACTMEM_INIT(&registration);
+	returns(actmem_registration(region, &registration), 0);
+	ok(primary_is_active() && !registration.lost_chunks,
+	   "the primary context is kept as long as a region is registered in it");
+	returns(actmem_unregister(region), 0);
+	ok(!primary_is_active(), "and no longer");
+}
+
+/* @end has ended the context: all that was registered in it has gone. */
+static void test_lost(struct actmem_region *region, struct actmem_runtime *runtime,
+		      const char *how)
+{
+	uint64_t lost = runtime_info(runtime).lost_total, pointer;
+	struct actmem_registration registration;
+	char *memory = memory_or_bail(region);
+
+	ACTMEM_INIT(&registration);
+	returns(actmem_registration(region, &registration), 0);
+	ok(registration.lost_chunks == registration.chunks && registration.chunks == LENGTH / CHUNK,
+	   "%s: all chunks are lost, and told to be", how);
+	returns(actmem_device_pointer(runtime, memory, &pointer, NULL), -ESTALE);
+	returns(actmem_region_close(region), -EBUSY);
+	returns(actmem_unregister(region), 0);
+	says("their context has ended");
+	ok(runtime_info(runtime).lost_total == lost + 1, "which is counted");
+	memset(memory, 1, LENGTH);
+	actmem_region_unmap(region);
+	register_or_bail(region, runtime);
+	returns(actmem_unregister(region), 0);
+	ok(runtime_info(runtime).lost_total == lost + 1 && !current_context(&cuda),
+	   "it can be registered anew");
+	nothing_is_registered(&cuda);
+}
+
+static void test_ends(struct actmem_region *region, struct actmem_runtime *runtime)
+{
+	CUcontext own, popped;
+
+	cuda_returns(cuda.cuCtxCreate_v4(&own, NULL, 0, 0), CUDA_SUCCESS);
+	register_or_bail(region, runtime);
+	cuda_returns(cuda.cuCtxDestroy_v2(own), CUDA_SUCCESS);
+	test_lost(region, runtime, "a context that is destroyed");
+
+	register_or_bail(region, runtime);
+	cuda_returns(cuda.cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	test_lost(region, runtime, "a primary context that is reset");
+
+	register_or_bail(region, runtime);
+	cuda_returns(cuda.cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	cuda_returns(cuda.cuDevicePrimaryCtxRetain(&own, 0), CUDA_SUCCESS);
+	test_lost(region, runtime, "one that is reset and in use again");
+	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+
+	/* Still on this thread's stack, though of no use. */
+	cuda_returns(cuda.cuDevicePrimaryCtxRetain(&own, 0), CUDA_SUCCESS);
+	cuda_returns(cuda.cuCtxPushCurrent_v2(own), CUDA_SUCCESS);
+	cuda_returns(cuda.cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	register_or_bail(region, runtime);
+	ok(current_context(&cuda) == own, "a current context that is gone does not stand in the way");
+	returns(actmem_unregister(region), 0);
+	cuda_returns(cuda.cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
+	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+}
+
+/* That of another device is not the one to register with. */
+static void test_other_device(struct actmem_region *region, struct actmem_runtime *runtime)
+{
+	char *memory = memory_or_bail(region);
+	CUcontext other;
+	int count = 0;
+
+	cuda.cuDeviceGetCount(&count);
+	if (count < 2) {
+		printf("# one device alone\n");
+		actmem_region_unmap(region);
+		return;
+	}
+	cuda_returns(cuda.cuCtxCreate_v4(&other, NULL, 0, 1), CUDA_SUCCESS);
+	register_or_bail(region, runtime);
+	ok(context_of(memory) != other && primary_is_active(),
+	   "the context of another device is left alone");
+	ok(current_context(&cuda) == other, "and stays current");
+	returns(actmem_unregister(region), 0);
+	ok(current_context(&cuda) == other, "and again");
+	cuda_returns(cuda.cuCtxDestroy_v2(other), CUDA_SUCCESS);
+	actmem_region_unmap(region);
+}
+
+static void *unregister_there(void *region)
+{
+	return (void *)(intptr_t)(actmem_unregister(region) || current_context(&cuda));
+}
+
+static void test_other_thread(struct actmem_region *region, struct actmem_runtime *runtime)
+{
+	pthread_t thread;
+	CUcontext own;
+	void *failed;
+
+	cuda_returns(cuda.cuCtxCreate_v4(&own, NULL, 0, 0), CUDA_SUCCESS);
+	register_or_bail(region, runtime);
+	if (pthread_create(&thread, NULL, unregister_there, region))
+		tap_bail("pthread_create");
+	pthread_join(thread, &failed);
+	ok(!failed, "another thread, which has no context, unregisters it");
+	nothing_is_registered(&cuda);
+	cuda_returns(cuda.cuCtxDestroy_v2(own), CUDA_SUCCESS);
+}
+
+int main(void)
+{
+	struct actmem_runtime *runtime;
+	struct actmem_region *region;
+	struct actmem *am;
+
+	setenv("STANDIN_CUDA_DEVICES", "2", 1);
+	cuda = cuda_or_skip();
+	am = open_or_bail();
+	region = region_or_bail(am, "in contexts");
+	runtime = runtime_or_bail(am, ACTMEM_RUNTIME_CUDA);
+	test_none(region, runtime);
+	test_own(region, runtime);
+	test_shared_primary(region, runtime);
+	test_ends(region, runtime);
+	test_other_device(region, runtime);
+	test_other_thread(region, runtime);
+	returns(actmem_runtime_close(runtime), 0);
+	returns(actmem_region_close(region), 0);
+	counters_are_zero(am);
+	returns(actmem_close(am), 0);
+	nothing_is_retained(&cuda);
+	return tap_end();
+}

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+#
+# Tests of the runtimes, against a stand-in for libcuda.so.1 that is built here, as no
+# GPU is at hand; tests/gpu/run runs the same programs against the real one. cuda.h
+# comes from NVIDIA's package of headers, or from a toolkit by CUDA_INCLUDE=folder.
+
+CUDA_INCLUDE ?= $(firstword $(shell \
+	ls -d $(VENV)/lib/python3*/site-packages/nvidia/cu13/include 2>/dev/null))
+CUDA_TESTS := $(patsubst tests/cuda/%.c,%,$(filter-out tests/cuda/cuda_test.c \
+	tests/cuda/types.c,$(wildcard tests/cuda/*.c)))
+CUDA_SHARED := tests/cuda/cuda_test tests/lib/tap tests/lib/common
+CUDA_COMPILE = $(CC) $(ALL_CFLAGS) -Itests/lib -isystem $(CUDA_INCLUDE) -MMD -MP -c $< -o $@
+
+# Of the library's own calls one is wrapped: sysfs can be another folder.
+CUDA_LINK = $(CC) $(ALL_CFLAGS) $(LDFLAGS) -Wl,--wrap=sysfile_value $^ $(LIB_NEEDS) -o $@
+
+# The folder of cuda.h is there only once the environment is.
+ifeq ($(origin CUDA_INCLUDE),file)
+CUDA_READY := $(VENV)/.ready
+endif
+
+$(B)/obj/cuda/%.o: %.c | $(CUDA_READY)
+	@mkdir -p $(@D)
+	$(CUDA_COMPILE)
+
+CUDA_STANDIN := $(B)/tests/cuda/standin/libcuda.so.1
+
+$(CUDA_STANDIN): $(patsubst %.c,$(B)/obj/cuda/%.o,$(wildcard tests/cuda/standin/*.c))
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,-z,defs $^ -o $@
+
+# Here ASan and UBSan watch; the library's objects are those of the unit tests.
+CUDA_SANITIZE := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all \
+	-fno-omit-frame-pointer
+CUDA_PROGRAMS := $(CUDA_TESTS:%=$(B)/tests/cuda/%)
+
+$(B)/obj/cuda-sanitized/%.o: %.c | $(CUDA_READY)
+	@mkdir -p $(@D)
+	$(CUDA_COMPILE) $(CUDA_SANITIZE)
+
+$(CUDA_PROGRAMS): $(B)/tests/cuda/%: $(B)/obj/cuda-sanitized/tests/cuda/%.o \
+		$(CUDA_SHARED:%=$(B)/obj/cuda-sanitized/%.o) \
+		$(LIB_SOURCES:%.c=$(B)/obj/sanitized/%.o)
+	@mkdir -p $(@D)
+	$(CUDA_LINK) $(CUDA_SANITIZE)
+
+# And ThreadSanitizer where threads race, with the objects of check-lib-threads.
+CUDA_RACES := $(B)/tests/thread/cuda_threads
+
+$(B)/obj/cuda-thread/%.o: %.c | $(CUDA_READY)
+	@mkdir -p $(@D)
+	$(CUDA_COMPILE) -O1 -fsanitize=thread
+
+$(CUDA_RACES): $(addprefix $(B)/obj/cuda-thread/,tests/cuda/threads.o $(CUDA_SHARED:%=%.o)) \
+		$(LIB_SOURCES:%.c=$(B)/obj/thread/%.o)
+	@mkdir -p $(@D)
+	$(CUDA_LINK) -fsanitize=thread
+
+# types.o is not linked: that it compiles is the test.
+.PHONY: check-cuda
+CHECKS += cuda
+check-cuda: $(CUDA_PROGRAMS) $(CUDA_RACES) $(CUDA_STANDIN) $(B)/obj/cuda/tests/cuda/types.o
+	@tests/cuda/run $(dir $(CUDA_STANDIN)) $(CUDA_PROGRAMS) $(CUDA_RACES)
+
+# With the machine's own libcuda.so.1; no part of `make check`.
+CUDA_ON_GPU := $(CUDA_TESTS:%=$(B)/tests/gpu/%)
+
+$(CUDA_ON_GPU): $(B)/tests/gpu/%: $(B)/obj/cuda/tests/cuda/%.o \
+		$(CUDA_SHARED:%=$(B)/obj/cuda/%.o) $(LIB_OBJECTS)
+	@mkdir -p $(@D)
+	$(CUDA_LINK)
+
+.PHONY: check-gpu
+check-gpu: $(CUDA_ON_GPU)
+	@tests/cuda/run '' $(CUDA_ON_GPU)

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_test.h"
+#include "sysfile.h"
+
+static const struct cuda *loaded;
+static const char *sysfs;
+
+int __real_sysfile_value(uint64_t *value, const char *format, ...);
+int __wrap_sysfile_value(uint64_t *value, const char *format, ...);
+
+int __wrap_sysfile_value(uint64_t *value, const char *format, ...)
+{
+	char path[PATH_MAX];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(path, sizeof(path), format, arguments);
+	va_end(arguments);
+	return __real_sysfile_value(value, "%s%s", sysfs ? sysfs : "", path);
+}
+
+void sysfs_is_in(const char *folder)
+{
+	sysfs = folder;
+}
+
+struct cuda cuda_or_skip(void)
+{
+	static struct cuda cuda;
+	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+
+	if (!library) {
+		tap_skip("no GPU here (%s)", dlerror());
+		exit(tap_end());
+	}
+#define FIND(name)							\
+	*(void **)&cuda.name = dlsym(library, #name);			\
+	if (!cuda.name)							\
+		tap_bail("libcuda.so.1 has no " #name);
+	CUDA_CALLS(FIND)
+#undef FIND
+	*(void **)&cuda.standin_counts = dlsym(library, "standin_counts");
+	*(void **)&cuda.standin_fail = dlsym(library, "standin_fail");
+	printf("# with %s\n", cuda.standin_counts ? "the stand-in" : "the real libcuda.so.1");
+	loaded = &cuda;
+	return cuda;
+}
+
+bool cuda_returned(CUresult got, CUresult wanted, const char *file, int line, const char *call)
+{
+	const char *name = "no name";
+	bool passed = tap_ok(got == wanted, file, line, "%s returns %d", call, wanted);
+
+	if (!passed) {
+		loaded->cuGetErrorName(got, &name);
+		printf("# returned %d (%s)\n", got, name);
+	}
+	return passed;
+}
+
+CUcontext current_context(const struct cuda *cuda)
+{
+	CUcontext current = NULL;
+
+	if (cuda->cuCtxGetCurrent(&current))
+		tap_bail("cuCtxGetCurrent");
+	return current;
+}
+
+void nothing_is_registered(const struct cuda *cuda)
+{
+	struct standin_counts counts;
+
+	if (!cuda->standin_counts)
+		return;
+	cuda->standin_counts(&counts);
+	ok(!counts.registered && !counts.registered_bytes && !counts.allocated,
+	   "CUDA has nothing registered (%llu ranges, %llu bytes)",
+	   (unsigned long long)counts.registered, (unsigned long long)counts.registered_bytes);
+}
+
+void nothing_is_retained(const struct cuda *cuda)
+{
+	struct standin_counts counts;
+
+	nothing_is_registered(cuda);
+	if (!cuda->standin_counts)
+		return;
+	cuda->standin_counts(&counts);
+	ok(!counts.retained && !counts.contexts, "no context is left (%llu, retained %llu times)",
+	   (unsigned long long)counts.contexts, (unsigned long long)counts.retained);
+}
+
+struct actmem_runtime *runtime_or_bail(struct actmem *am, enum actmem_runtime_kind kind)
+{
+	struct actmem_runtime_options options;
+	struct actmem_runtime *runtime;
+
+	ACTMEM_INIT(&options);
+	options.kind = kind;
+	options.chunk_bytes = CHUNK;
+	if (actmem_runtime_open(am, &options, &runtime))
+		tap_bail("actmem_runtime_open");
+	printf("# %s\n", actmem_runtime_describe(runtime));
+	return runtime;
+}
+
+struct actmem_runtime_info runtime_info(struct actmem_runtime *runtime)
+{
+	struct actmem_runtime_info info;
+
+	ACTMEM_INIT(&info);
+	if (actmem_runtime_info(runtime, &info))
+		tap_bail("actmem_runtime_info");
+	return info;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What the tests of runtimes share. They take libcuda.so.1 as the library does, and
+ * run with the real one too: then nothing can be counted or made to fail, and those
+ * parts are left out.
+ */
+#ifndef CUDA_TEST_H
+#define CUDA_TEST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cuda.h>
+
+#include "actmem_runtime.h"
+#include "common.h"
+#include "standin/control.h"
+
+/* LENGTH in four. */
+#define CHUNK		(2 * MIB)
+
+#define CUDA_CALLS(f)							\
+	f(cuInit) f(cuDriverGetVersion) f(cuDeviceGet) f(cuDeviceGetCount)	\
+	f(cuDevicePrimaryCtxRetain) f(cuDevicePrimaryCtxRelease_v2)	\
+	f(cuDevicePrimaryCtxReset_v2) f(cuDevicePrimaryCtxGetState)	\
+	f(cuCtxCreate_v4) f(cuCtxDestroy_v2) f(cuCtxGetCurrent) f(cuCtxSetCurrent)	\
+	f(cuCtxPushCurrent_v2) f(cuCtxPopCurrent_v2) f(cuCtxGetDevice)	\
+	f(cuDeviceGetAttribute) f(cuMemHostRegister_v2) f(cuMemHostUnregister)	\
+	f(cuMemHostGetDevicePointer_v2) f(cuMemHostGetFlags) f(cuPointerGetAttribute)	\
+	f(cuMemHostAlloc) f(cuMemAllocHost_v2) f(cuMemFreeHost)		\
+	f(cuGetErrorName) f(cuGetProcAddress_v2)
+
+#define CUDA_CALL_FIELD(name)	__typeof__(&(name)) name;
+
+/* The driver's functions; the last two are NULL with the real one. */
+struct cuda {
+	CUDA_CALLS(CUDA_CALL_FIELD)
+	standin_counts_function *standin_counts;
+	standin_fail_function *standin_fail;
+};
+
+/* Ends the program, all skipped, where there is no GPU. Not initialised yet. */
+struct cuda cuda_or_skip(void);
+
+/* One result: whether CUDA returned what it should. */
+#define cuda_returns(call, wanted)	\
+	cuda_returned((call), (wanted), __FILE__, __LINE__, #call)
+bool cuda_returned(CUresult got, CUresult wanted, const char *file, int line, const char *call);
+
+/* The context that is current to this thread. */
+CUcontext current_context(const struct cuda *cuda);
+
+/* Asserts that nothing is registered, or that no primary context is retained either. */
+void nothing_is_registered(const struct cuda *cuda);
+void nothing_is_retained(const struct cuda *cuda);
+
+/* A runtime of that kind with chunks of CHUNK, or bails out. */
+struct actmem_runtime *runtime_or_bail(struct actmem *am, enum actmem_runtime_kind kind);
+struct actmem_runtime_info runtime_info(struct actmem_runtime *runtime);
+
+/* From now on /sys is in this folder; NULL: the truth. */
+void sysfs_is_in(const char *folder);
+
+#endif /* CUDA_TEST_H */

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What the library relies on of the driver API, asked of the libcuda.so.1 itself:
+ * so that the stand-in is held to the same as the real one.
+ */
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "cuda_test.h"
+
+static struct cuda cuda;
+
+static char *map(size_t bytes, int protection)
+{
+	char *memory = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED)
+		tap_bail("mmap");
+	return memory;
+}
+
+static void test_without_context(char *memory)
+{
+	CUcontext context;
+
+	cuda_returns(cuda.cuCtxGetCurrent(&context), CUDA_SUCCESS);
+	ok(!context, "a thread begins without a context");
+	cuda_returns(cuda.cuMemHostRegister_v2(memory, MIB, 0), CUDA_ERROR_INVALID_CONTEXT);
+	cuda_returns(cuda.cuCtxPopCurrent_v2(&context), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+static void test_ranges(char *memory)
+{
+	CUcontext context;
+	CUdeviceptr pointer;
+	unsigned int flags;
+
+	cuda_returns(cuda.cuMemHostRegister_v2(memory, 0, 0), CUDA_ERROR_INVALID_VALUE);
+	cuda_returns(cuda.cuMemHostRegister_v2(memory, MIB, 0x100), CUDA_ERROR_INVALID_VALUE);
+	cuda_returns(cuda.cuMemHostRegister_v2(memory, 2 * MIB, CU_MEMHOSTREGISTER_PORTABLE),
+		     CUDA_SUCCESS);
+	cuda_returns(cuda.cuMemHostRegister_v2(memory + MIB, 2 * MIB, 0),
+		     CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+	cuda_returns(cuda.cuMemHostGetFlags(&flags, memory), CUDA_SUCCESS);
+	ok(flags & CU_MEMHOSTREGISTER_PORTABLE, "with its flags (0x%x)", flags);
+	cuda_returns(cuda.cuMemHostGetDevicePointer_v2(&pointer, memory + 4096, 0), CUDA_SUCCESS);
+	cuda_returns(cuda.cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT,
+						(CUdeviceptr)(uintptr_t)(memory + 4096)),
+		     CUDA_SUCCESS);
+	ok(context == current_context(&cuda), "it is known by the context that registered it");
+	cuda_returns(cuda.cuMemHostUnregister(memory + MIB),
+		     CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+	cuda_returns(cuda.cuMemHostUnregister(memory), CUDA_SUCCESS);
+	cuda_returns(cuda.cuMemHostUnregister(memory), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+	cuda_returns(cuda.cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT,
+						(CUdeviceptr)(uintptr_t)memory),
+		     CUDA_ERROR_INVALID_VALUE);
+}
+
+static void test_allocations(void)
+{
+	void *memory, *other;
+
+	cuda_returns(cuda.cuMemHostAlloc(&memory, MIB, CU_MEMHOSTALLOC_PORTABLE), CUDA_SUCCESS);
+	memset(memory, 1, MIB);
+	cuda_returns(cuda.cuMemAllocHost_v2(&other, MIB), CUDA_SUCCESS);
+	cuda_returns(cuda.cuMemHostUnregister(memory), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+	cuda_returns(cuda.cuMemFreeHost(memory), CUDA_SUCCESS);
+	cuda_returns(cuda.cuMemFreeHost(other), CUDA_SUCCESS);
+	cuda_returns(cuda.cuMemFreeHost(&memory), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* What is not there, or not writable, is no memory to be pinned. */
+static void test_unusable_memory(void)
+{
+	char *memory = map(MIB, PROT_READ);
+	int can_read_only = 0;
+
+	ok(cuda.cuMemHostRegister_v2(memory, MIB, 0), "memory that cannot be written to is refused");
+	cuda_returns(cuda.cuDeviceGetAttribute(&can_read_only,
+					       CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED,
+					       0), CUDA_SUCCESS);
+	if (can_read_only) {
+		cuda_returns(cuda.cuMemHostRegister_v2(memory, MIB, CU_MEMHOSTREGISTER_READ_ONLY),
+			     CUDA_SUCCESS);
+		cuda_returns(cuda.cuMemHostUnregister(memory), CUDA_SUCCESS);
+	}
+	munmap(memory, MIB);
+	ok(cuda.cuMemHostRegister_v2(memory, MIB, 0), "and so is what is not mapped");
+}
+
+/* Both by the program's own context and by the primary one. */
+static void test_ended_contexts(char *memory)
+{
+	CUcontext own, primary, popped;
+	unsigned int flags;
+	int active = -1;
+
+	cuda_returns(cuda.cuCtxCreate_v4(&own, NULL, 0, 0), CUDA_SUCCESS);
+	cuda_returns(cuda.cuMemHostRegister_v2(memory, MIB, CU_MEMHOSTREGISTER_PORTABLE),
+		     CUDA_SUCCESS);
+	cuda_returns(cuda.cuCtxDestroy_v2(own), CUDA_SUCCESS);
+	ok(current_context(&cuda) != own, "a context that is destroyed is popped");
+	cuda_returns(cuda.cuPointerGetAttribute(&popped, CU_POINTER_ATTRIBUTE_CONTEXT,
+						(CUdeviceptr)(uintptr_t)memory),
+		     CUDA_ERROR_INVALID_VALUE);
+
+	cuda_returns(cuda.cuDevicePrimaryCtxRetain(&primary, 0), CUDA_SUCCESS);
+	cuda_returns(cuda.cuCtxPushCurrent_v2(primary), CUDA_SUCCESS);
+	cuda_returns(cuda.cuMemHostRegister_v2(memory, MIB, 0), CUDA_SUCCESS);
+	cuda_returns(cuda.cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	cuda_returns(cuda.cuDevicePrimaryCtxGetState(0, &flags, &active), CUDA_SUCCESS);
+	ok(!active, "a primary context that is reset is not active");
+	cuda_returns(cuda.cuMemHostRegister_v2(memory, MIB, 0), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	cuda_returns(cuda.cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
+	cuda_returns(cuda.cuDevicePrimaryCtxRetain(&primary, 0), CUDA_SUCCESS);
+	cuda_returns(cuda.cuCtxPushCurrent_v2(primary), CUDA_SUCCESS);
+	cuda_returns(cuda.cuMemHostUnregister(memory), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+	cuda_returns(cuda.cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
+	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+}
+
+static void test_addresses(void)
+{
+	CUdriverProcAddressQueryResult status;
+	void *function = NULL;
+
+	cuda_returns(cuda.cuGetProcAddress_v2("cuMemHostRegister", &function, 13000, 0, &status),
+		     CUDA_SUCCESS);
+	ok(function == (void *)cuda.cuMemHostRegister_v2 && status == CU_GET_PROC_ADDRESS_SUCCESS,
+	   "a name without a version is the newest that the version of CUDA has");
+	cuda_returns(cuda.cuGetProcAddress_v2("cuMemHostRegister", &function, 2000, 0, &status),
+		     CUDA_SUCCESS);
+	ok(!function && status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT,
+	   "or nothing, if that is too old");
+	cuda_returns(cuda.cuGetProcAddress_v2("cuNoSuch", &function, 13000, 0, &status),
+		     CUDA_SUCCESS);
+	ok(!function && status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, "or not known at all");
+}
+
+static bool child_has_no_cuda(void *context)
+{
+	int count;
+
+	return cuda.cuInit(0) == CUDA_ERROR_NOT_INITIALIZED &&
+	       cuda.cuDeviceGetCount(&count) == CUDA_ERROR_NOT_INITIALIZED &&
+	       cuda.cuMemHostUnregister(context) == CUDA_ERROR_NOT_INITIALIZED;
+}
+
+int main(void)
+{
+	CUcontext primary, popped;
+	char *memory;
+	int count;
+
+	cuda = cuda_or_skip();
+	memory = map(4 * MIB, PROT_READ | PROT_WRITE);
+	cuda_returns(cuda.cuDeviceGetCount(&count), CUDA_ERROR_NOT_INITIALIZED);
+	cuda_returns(cuda.cuInit(0), CUDA_SUCCESS);
+	test_without_context(memory);
+	cuda_returns(cuda.cuDevicePrimaryCtxRetain(&primary, 0), CUDA_SUCCESS);
+	cuda_returns(cuda.cuCtxPushCurrent_v2(primary), CUDA_SUCCESS);
+	test_ranges(memory);
+	test_allocations();
+	test_unusable_memory();
+	cuda_returns(cuda.cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
+	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+	test_ended_contexts(memory);
+	test_addresses();
+	ok(in_child(child_has_no_cuda, memory), "a forked child has no use of CUDA");
+	nothing_is_retained(&cuda);
+	return tap_end();
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Whatever call of CUDA fails, and with whatever code: the error has CUDA's own name
+ * for it, and nothing stays behind, or what does is told. With the stand-in alone.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_test.h"
+
+static struct cuda cuda;
+
+static const struct {
+	CUresult code;
+	int error;
+	const char *words;
+} codes[] = {
+	{ CUDA_ERROR_INVALID_VALUE, -EINVAL, "CUDA_ERROR_INVALID_VALUE" },
+	{ CUDA_ERROR_OUT_OF_MEMORY, -ENOMEM, "chunk_bytes" },
+	{ CUDA_ERROR_CONTEXT_IS_DESTROYED, -ESTALE, "destroyed or reset" },
+	{ CUDA_ERROR_DEINITIALIZED, -ESTALE, "CUDA_ERROR_DEINITIALIZED" },
+	{ CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, -EEXIST, "another part of this process" },
+	{ CUDA_ERROR_NOT_PERMITTED, -EPERM, "CUDA_ERROR_NOT_PERMITTED" },
+	{ CUDA_ERROR_NOT_SUPPORTED, -EOPNOTSUPP, "CUDA_ERROR_NOT_SUPPORTED" },
+	{ CUDA_ERROR_OPERATING_SYSTEM, -EIO, "OS call failed" },
+	{ CUDA_ERROR_ILLEGAL_ADDRESS, -EIO, "CUDA_ERROR_ILLEGAL_ADDRESS (700" },
+	{ (CUresult)12345, -EIO, "12345" },
+};
+
+static void nothing_is_left(struct actmem_runtime *runtime)
+{
+	struct actmem_runtime_info info = runtime_info(runtime);
+
+	ok(!info.regions && !info.chunks && !info.bytes, "nothing is counted as registered");
+	nothing_is_retained(&cuda);
+	ok(!current_context(&cuda), "no context is left current");
+}
+
+static void test_register(struct actmem_region *region, struct actmem_runtime *runtime)
+{
+	static const char *const calls[] = { "cuCtxGetCurrent", "cuDevicePrimaryCtxRetain",
+					     "cuCtxPushCurrent_v2", "cuMemHostRegister_v2" };
+	uint64_t failures = runtime_info(runtime).failures_total;
+	unsigned int i, nth;
+
+	for (i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+		for (nth = 1; nth <= LENGTH / CHUNK; nth++) {
+			cuda.standin_fail("cuMemHostRegister_v2", nth, 1, codes[i].code);
+			returns(actmem_register(region, runtime, 0), codes[i].error);
+			says(codes[i].words);
+			nothing_is_left(runtime);
+			failures++;
+		}
+	}
+	for (i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		cuda.standin_fail(calls[i], 1, 1, CUDA_ERROR_UNKNOWN);
+		returns(actmem_register(region, runtime, 0), -EIO);
+		says("CUDA_ERROR_UNKNOWN");
+		nothing_is_left(runtime);
+		failures++;
+	}
+	ok(runtime_info(runtime).failures_total == failures, "each failure is counted");
+	returns(actmem_region_unmap(region), -EINVAL);
+}
+
+/* What cannot be undone stays known, and can be undone later. */
+static void test_undo(struct actmem_region *region, struct actmem_runtime *runtime)
+{
+	cuda.standin_fail("cuMemHostRegister_v2", 4, 1, CUDA_ERROR_OUT_OF_MEMORY);
+	cuda.standin_fail("cuMemHostUnregister", 2, 1, CUDA_ERROR_ILLEGAL_ADDRESS);
+	returns(actmem_register(region, runtime, 0), -ENOMEM);
+	says("CUDA_ERROR_OUT_OF_MEMORY");
+	says("4.0 MiB of it stay registered until actmem_unregister()");
+	says("CUDA_ERROR_ILLEGAL_ADDRESS");
+	ok(runtime_info(runtime).bytes == 2 * CHUNK, "and are counted");
+	returns(actmem_region_close(region), -EBUSY);
+	returns(actmem_runtime_close(runtime), -EBUSY);
+	returns(actmem_unregister(region), 0);
+	nothing_is_left(runtime);
+
+	returns(actmem_register(region, runtime, 0), 0);
+	cuda.standin_fail("cuMemHostUnregister", 2, 1, CUDA_ERROR_ILLEGAL_ADDRESS);
+	returns(actmem_unregister(region), -EIO);
+	says("cuDevicePrimaryCtxReset()");
+	ok(runtime_info(runtime).regions == 1 && runtime_info(runtime).chunks == 3 &&
+	   runtime_info(runtime).bytes == 3 * CHUNK, "what stays registered is counted");
+	returns(actmem_region_close(region), -EBUSY);
+	returns(actmem_unregister(region), 0);
+	nothing_is_left(runtime);
+}
+
+/* Each call that fails in the middle of unregistering, as it does when a process ends. */
+static void test_unregister(struct actmem_region *region, struct actmem_runtime *runtime)
+{
+	static const char *const calls[] = { "cuPointerGetAttribute", "cuCtxGetCurrent",
+					     "cuCtxPushCurrent_v2", "cuMemHostUnregister" };
+	unsigned int i;
+
+	for (i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		returns(actmem_register(region, runtime, 0), 0);
+		cuda.standin_fail(calls[i], 1, 1, CUDA_ERROR_OPERATING_SYSTEM);
+		returns(actmem_unregister(region), -EIO);
+		says("CUDA_ERROR_OPERATING_SYSTEM");
+		returns(actmem_unregister(region), 0);
+		ok(!*actmem_error(), "without a word");
+		nothing_is_left(runtime);
+		returns(actmem_register(region, runtime, 0), 0);
+		cuda.standin_fail(calls[i], 1, LENGTH / CHUNK, CUDA_ERROR_DEINITIALIZED);
+		returns(actmem_unregister(region), 0);
+		says("CUDA_ERROR_DEINITIALIZED");
+		cuda.standin_fail("", 1, 0, 0);
+		cuda.cuDevicePrimaryCtxReset_v2(0);
+		nothing_is_registered(&cuda);
+	}
+	ok(runtime_info(runtime).lost_total == sizeof(calls) / sizeof(calls[0]),
+	   "what CUDA forgot as it ended is counted");
+}
+
+static void try_open(struct actmem *am, enum actmem_runtime_kind kind, const char *call,
+		     CUresult code, int wanted, const char *words)
+{
+	struct actmem_runtime_options options;
+	struct actmem_runtime *runtime;
+	int error;
+
+	ACTMEM_INIT(&options);
+	options.kind = kind;
+	cuda.standin_fail(call, 1, 1, code);
+	error = actmem_runtime_open(am, &options, &runtime);
+	ok(error == wanted, "%s fails with %u: %d (%s)", call, code, error, actmem_error());
+	if (error) {
+		says(words);
+		return;
+	}
+	ok(strstr(actmem_runtime_describe(runtime), words) &&
+	   runtime_info(runtime).kind == ACTMEM_RUNTIME_NULL,
+	   "AUTO does without, and tells why: %s", actmem_runtime_describe(runtime));
+	returns(actmem_runtime_close(runtime), 0);
+}
+
+static void test_open(struct actmem *am)
+{
+	try_open(am, ACTMEM_RUNTIME_CUDA, "cuInit", CUDA_ERROR_NO_DEVICE, -ENODEV, "/dev/nvidia0");
+	try_open(am, ACTMEM_RUNTIME_AUTO, "cuInit", CUDA_ERROR_NO_DEVICE, 0, "CUDA_VISIBLE_DEVICES");
+	try_open(am, ACTMEM_RUNTIME_CUDA, "cuInit", CUDA_ERROR_STUB_LIBRARY, -ENOENT, "stub");
+	try_open(am, ACTMEM_RUNTIME_AUTO, "cuInit", CUDA_ERROR_STUB_LIBRARY, 0, "stub");
+	try_open(am, ACTMEM_RUNTIME_AUTO, "cuInit", CUDA_ERROR_NOT_INITIALIZED, -EOWNERDEAD,
+		 "spawn");
+	try_open(am, ACTMEM_RUNTIME_AUTO, "cuInit", CUDA_ERROR_SYSTEM_NOT_READY, -EIO,
+		 "CUDA_ERROR_SYSTEM_NOT_READY");
+	try_open(am, ACTMEM_RUNTIME_AUTO, "cuDeviceGetCount", CUDA_ERROR_UNKNOWN, -EIO, "count");
+	try_open(am, ACTMEM_RUNTIME_AUTO, "cuDeviceGet", CUDA_ERROR_UNKNOWN, -EIO, "device 0");
+	try_open(am, ACTMEM_RUNTIME_AUTO, "cuDeviceGetName", CUDA_ERROR_UNKNOWN, -EIO, "device 0");
+	try_open(am, ACTMEM_RUNTIME_AUTO, "cuDeviceGetPCIBusId", CUDA_ERROR_UNKNOWN, -EIO,
+		 "device 0");
+}
+
+int main(void)
+{
+	struct usage before;
+	struct actmem_runtime *runtime;
+	struct actmem_region *region;
+	struct actmem *am;
+
+	cuda = cuda_or_skip();
+	if (!cuda.standin_fail) {
+		tap_skip("a real GPU is not made to fail");
+		return tap_end();
+	}
+	before = usage_now();
+	am = open_or_bail();
+	test_open(am);
+	region = region_or_bail(am, "failing");
+	runtime = runtime_or_bail(am, ACTMEM_RUNTIME_CUDA);
+	test_register(region, runtime);
+	test_undo(region, runtime);
+	test_unregister(region, runtime);
+	returns(actmem_runtime_close(runtime), 0);
+	returns(actmem_region_close(region), 0);
+	counters_are_zero(am);
+	returns(actmem_close(am), 0);
+	same_usage(before);
+	return tap_end();
+}

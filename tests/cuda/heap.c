@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * A heap whose regions are registered as they are made: blocks that devices can have,
+ * regions that come and go, and those that CUDA will not let go of.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "cuda_test.h"
+
+static struct cuda cuda;
+
+static struct actmem_heap *heap_or_bail(struct actmem *am, uint64_t chunk_bytes)
+{
+	struct actmem_heap_options options;
+	struct actmem_heap_tuning tuning;
+	struct actmem_heap *heap;
+
+	ACTMEM_INIT(&options);
+	options.grow_bytes = LENGTH;
+	ACTMEM_INIT(&tuning);
+	tuning.chunk_bytes = chunk_bytes;
+	if (actmem_heap_create(am, &options, &heap) || actmem_heap_tune(heap, &tuning))
+		tap_bail("actmem_heap_create");
+	return heap;
+}
+
+static uint64_t regions_of(struct actmem_heap *heap)
+{
+	struct actmem_heap_stats stats;
+
+	ACTMEM_INIT(&stats);
+	if (actmem_heap_stats(heap, &stats))
+		tap_bail("actmem_heap_stats");
+	return stats.regions;
+}
+
+static void test_blocks(struct actmem *am, struct actmem_runtime *runtime)
+{
+	struct actmem_heap *heap = heap_or_bail(am, CHUNK);
+	void *blocks[12];
+	uint64_t pointer, bytes;
+	bool whole = true;
+	unsigned int i;
+
+	returns(actmem_heap_register(heap, runtime, 0), 0);
+	returns(actmem_heap_register(heap, runtime, 0), -EEXIST);
+	for (i = 0; i < 12; i++) {
+		if (actmem_alloc(heap, CHUNK / 2 + 4096, 0, &blocks[i]))
+			tap_bail("actmem_alloc");
+		whole = whole && !actmem_device_pointer(runtime, blocks[i], &pointer, &bytes) &&
+			bytes >= CHUNK / 2 + 4096;
+	}
+	ok(whole, "devices have each block in one piece");
+	ok(regions_of(heap) > 1 && runtime_info(runtime).regions == regions_of(heap),
+	   "%llu regions are registered", (unsigned long long)regions_of(heap));
+	returns(actmem_runtime_close(runtime), -EBUSY);
+	says("1 heaps");
+	for (i = 0; i < 12; i++)
+		actmem_free(heap, blocks[i]);
+	returns(actmem_heap_trim(heap), 0);
+	ok(!regions_of(heap) && !runtime_info(runtime).regions, "none is when they have gone");
+	nothing_is_registered(&cuda);
+	returns(actmem_alloc(heap, 4096, 0, &blocks[0]), 0);
+	returns(actmem_free(heap, blocks[0]), 0);
+	returns(actmem_heap_destroy(heap), 0);
+	nothing_is_retained(&cuda);
+}
+
+static void test_refusals(struct actmem *am, struct actmem_runtime *runtime)
+{
+	struct actmem_heap *heap = heap_or_bail(am, 3 * CHUNK);
+	void *block;
+
+	returns(actmem_heap_register(NULL, runtime, 0), -EINVAL);
+	returns(actmem_heap_register(heap, NULL, 0), -EINVAL);
+	returns(actmem_heap_register(heap, runtime, 1U << 31), -EINVAL);
+	says("0x80000000");
+	returns(actmem_alloc(heap, 4096, 0, &block), 0);
+	returns(actmem_heap_register(heap, runtime, 0), -EBUSY);
+	says("1 regions that are not registered");
+	returns(actmem_free(heap, block), 0);
+	returns(actmem_heap_trim(heap), 0);
+	returns(actmem_heap_register(heap, runtime, 0), 0);
+	returns(actmem_alloc(heap, 4096, 0, &block), -EINVAL);
+	says("do not divide");
+	ok(!regions_of(heap), "and no region is made");
+	returns(actmem_heap_destroy(heap), 0);
+}
+
+/* CUDA's context goes while blocks are live: they stay, and go in their turn. */
+static void test_lost(struct actmem *am, struct actmem_runtime *runtime)
+{
+	struct actmem_heap *heap = heap_or_bail(am, CHUNK);
+	uint64_t lost = runtime_info(runtime).lost_total;
+	void *block;
+
+	returns(actmem_heap_register(heap, runtime, 0), 0);
+	returns(actmem_alloc(heap, CHUNK, 0, &block), 0);
+	cuda_returns(cuda.cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	memset(block, 1, CHUNK);
+	returns(actmem_free(heap, block), 0);
+	returns(actmem_heap_destroy(heap), 0);
+	ok(runtime_info(runtime).lost_total == lost + 1, "what was lost is counted");
+	nothing_is_retained(&cuda);
+}
+
+static void test_failures(struct actmem *am)
+{
+	struct actmem_runtime *runtime = runtime_or_bail(am, ACTMEM_RUNTIME_CUDA);
+	struct actmem_heap *heap = heap_or_bail(am, CHUNK);
+	struct actmem_counters counters;
+	void *block;
+
+	returns(actmem_heap_register(heap, runtime, 0), 0);
+	cuda.standin_fail("cuMemHostRegister_v2", 2, 1, CUDA_ERROR_OPERATING_SYSTEM);
+	returns(actmem_alloc(heap, CHUNK, 0, &block), -EIO);
+	says("CUDA_ERROR_OPERATING_SYSTEM");
+	ok(!regions_of(heap) && !runtime_info(runtime).regions, "and no region is made");
+	nothing_is_retained(&cuda);
+
+	returns(actmem_alloc(heap, CHUNK, 0, &block), 0);
+	returns(actmem_free(heap, block), 0);
+	cuda.standin_fail("cuMemHostUnregister", 1, 2, CUDA_ERROR_ILLEGAL_ADDRESS);
+	returns(actmem_heap_destroy(heap), 0);
+	ACTMEM_INIT(&counters);
+	returns(actmem_counters(am, &counters), 0);
+	ok(counters.regions == 1 && runtime_info(runtime).regions == 1,
+	   "what CUDA does not let go of stays, and is counted");
+	returns(actmem_runtime_close(runtime), -EBUSY);
+	returns(actmem_runtime_close(runtime), 0);
+	counters_are_zero(am);
+	nothing_is_retained(&cuda);
+}
+
+int main(void)
+{
+	struct usage before;
+	struct actmem_runtime *runtime;
+	struct actmem *am;
+
+	cuda = cuda_or_skip();
+	if (cuda.cuInit(0))
+		tap_bail("cuInit");
+	before = usage_now();
+	am = open_or_bail();
+	runtime = runtime_or_bail(am, ACTMEM_RUNTIME_CUDA);
+	test_blocks(am, runtime);
+	test_refusals(am, runtime);
+	test_lost(am, runtime);
+	returns(actmem_runtime_close(runtime), 0);
+	if (cuda.standin_fail)
+		test_failures(am);
+	counters_are_zero(am);
+	returns(actmem_close(am), 0);
+	same_usage(before);
+	return tap_end();
+}

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * A region is registered in chunks, has addresses for devices, stays as it is for as
+ * long, and is unregistered; what is refused.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_test.h"
+
+static struct cuda cuda;
+
+static struct actmem_registration registration_of(struct actmem_region *region)
+{
+	struct actmem_registration registration;
+
+	ACTMEM_INIT(&registration);
+	if (actmem_registration(region, &registration))
+		tap_bail("actmem_registration");
+	return registration;
+}
+
+static void test_counts(struct actmem_runtime *runtime, unsigned int regions)
+{
+	struct actmem_runtime_info info = runtime_info(runtime);
+	struct standin_counts counts;
+
+	ok(info.regions == regions && info.bytes == regions * LENGTH &&
+	   info.chunks == regions * (LENGTH / CHUNK) && !info.far_bytes,
+	   "%u regions are counted, in %llu chunks", regions, (unsigned long long)info.chunks);
+	if (!cuda.standin_counts)
+		return;
+	cuda.standin_counts(&counts);
+	ok(counts.registered == info.chunks && counts.registered_bytes == info.bytes,
+	   "and CUDA has as many");
+}
+
+/* Each chunk by itself: an address is of use up to its chunk's end. */
+static void test_pointers(struct actmem_runtime *runtime, char *memory)
+{
+	const uint64_t offsets[] = { 0, 4096, CHUNK - 1, CHUNK, LENGTH - 1 };
+	uint64_t pointer, bytes;
+	CUdeviceptr wanted;
+	CUcontext primary, popped;
+	unsigned int i;
+
+	if (cuda.cuDevicePrimaryCtxRetain(&primary, 0) || cuda.cuCtxPushCurrent_v2(primary))
+		tap_bail("cuDevicePrimaryCtxRetain");
+	for (i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
+		returns(actmem_device_pointer(runtime, memory + offsets[i], &pointer, &bytes), 0);
+		cuda_returns(cuda.cuMemHostGetDevicePointer_v2(&wanted, memory + offsets[i], 0),
+			     CUDA_SUCCESS);
+		ok(pointer == wanted && bytes == CHUNK - offsets[i] % CHUNK,
+		   "the device has %llu as CUDA says, and %llu bytes from there",
+		   (unsigned long long)offsets[i], (unsigned long long)bytes);
+	}
+	cuda.cuCtxPopCurrent_v2(&popped);
+	cuda.cuDevicePrimaryCtxRelease_v2(0);
+	returns(actmem_device_pointer(runtime, memory + LENGTH, &pointer, NULL), -ENOENT);
+	returns(actmem_device_pointer(runtime, memory - 1, &pointer, NULL), -ENOENT);
+	says("no region that is registered");
+}
+
+static void test_region(struct actmem *am, struct actmem_runtime *runtime)
+{
+	struct actmem_region *region = region_or_bail(am, "registered");
+	struct actmem_registration registration;
+	char *memory = memory_or_bail(region);
+
+	returns(actmem_unregister(region), -ENOENT);
+	returns(actmem_register(region, runtime, ACTMEM_REGISTER_DEVICEMAP), 0);
+	ok(!*actmem_error(), "without a word");
+	registration = registration_of(region);
+	ok(registration.address == memory && registration.length == LENGTH &&
+	   registration.chunks == LENGTH / CHUNK && !registration.lost_chunks &&
+	   registration.flags == ACTMEM_REGISTER_DEVICEMAP, "it is registered where it is mapped");
+	printf("# CUDA has it with flags 0x%x\n", registration.runtime_flags);
+	if (cuda.standin_counts)
+		ok(registration.runtime_flags ==
+		   (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
+		   "for all contexts, and mapped");
+	test_counts(runtime, 1);
+	test_pointers(runtime, memory);
+	setenv("STANDIN_CUDA_ADDRESSES", "apart", 1);
+	test_pointers(runtime, memory);
+	unsetenv("STANDIN_CUDA_ADDRESSES");
+
+	returns(actmem_register(region, runtime, 0), -EEXIST);
+	says("registered already");
+	returns(actmem_region_discard(region, 0, LENGTH), -EBUSY);
+	says("actmem_unregister()");
+	returns(actmem_region_close(region), -EBUSY);
+	says("actmem_unregister()");
+	returns(actmem_runtime_close(runtime), -EBUSY);
+	says("1 regions");
+	returns(actmem_region_unmap(region), 0);
+	memset(memory, 7, LENGTH);
+	ok(memory[LENGTH - 1] == 7, "it stays mapped as long as it is registered");
+	returns(actmem_unregister(region), 0);
+	ok(!*actmem_error(), "without a word");
+	test_counts(runtime, 0);
+	nothing_is_registered(&cuda);
+	returns(actmem_region_unmap(region), -EINVAL);
+
+	returns(actmem_register(region, runtime, 0), 0);
+	returns(actmem_unregister(region), 0);
+	ok(!runtime_info(runtime).lost_total && runtime_info(runtime).regions_total == 2,
+	   "it can be registered again, and CUDA forgot nothing");
+	returns(actmem_region_close(region), 0);
+}
+
+static void test_lazy(struct actmem *am, struct actmem_runtime *runtime)
+{
+	struct actmem_region_options options;
+	struct actmem_region *region;
+
+	ACTMEM_INIT(&options);
+	options.length = LENGTH;
+	options.flags = ACTMEM_REGION_LAZY;
+	returns(actmem_region_create(am, &options, &region), 0);
+	returns(actmem_register(region, runtime, 0), 0);
+	ok(info_or_bail(region).allocated_bytes == LENGTH, "pages that were missing are there");
+	returns(actmem_unregister(region), 0);
+	returns(actmem_region_discard(region, 0, LENGTH), 0);
+	returns(actmem_region_close(region), 0);
+}
+
+/* The last chunk is shorter; one is longer than the region. */
+static void test_chunks(struct actmem *am, uint64_t chunk_bytes, unsigned int chunks)
+{
+	struct actmem_region *region = region_or_bail(am, "in chunks");
+	char *memory = memory_or_bail(region);
+	struct actmem_runtime_options options;
+	struct actmem_runtime *runtime;
+	uint64_t pointer, bytes;
+
+	ACTMEM_INIT(&options);
+	options.chunk_bytes = chunk_bytes;
+	returns(actmem_runtime_open(am, &options, &runtime), 0);
+	returns(actmem_register(region, runtime, 0), 0);
+	ok(registration_of(region).chunks == chunks && runtime_info(runtime).chunks == chunks &&
+	   runtime_info(runtime).bytes == LENGTH, "%u chunks of up to %llu", chunks,
+	   (unsigned long long)runtime_info(runtime).chunk_bytes);
+	returns(actmem_device_pointer(runtime, memory + LENGTH - 4096, &pointer, &bytes), 0);
+	ok(bytes == 4096, "the last bytes are as many as there are");
+	returns(actmem_unregister(region), 0);
+	nothing_is_registered(&cuda);
+	returns(actmem_runtime_close(runtime), 0);
+	returns(actmem_region_close(region), 0);
+}
+
+static void register_to_read(struct actmem_region *region, struct actmem_runtime *runtime)
+{
+	int supported = 0, error;
+
+	cuda.cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED,
+				  0);
+	error = actmem_register(region, runtime, ACTMEM_REGISTER_READ_ONLY);
+	ok(error == (supported ? 0 : -EOPNOTSUPP), "to be read it can be registered: %d (%s)",
+	   error, actmem_error());
+	if (!error)
+		returns(actmem_unregister(region), 0);
+	else
+		says("no memory that it only reads");
+}
+
+/* Opened to read: devices only read it, too. */
+static void test_read_only(struct actmem *am, struct actmem_runtime *runtime)
+{
+	const char *path = "/dev/shm/actmem-test-read-only";
+	struct actmem_region_options options;
+	struct actmem_region *made, *region;
+
+	ACTMEM_INIT(&options);
+	options.length = LENGTH;
+	returns(actmem_region_open(am, path, &options, ACTMEM_OPEN_CREATE, &made), 0);
+	returns(actmem_region_open(am, path, &options, ACTMEM_OPEN_READ, &region), 0);
+	returns(actmem_register(region, runtime, 0), -EPERM);
+	says("ACTMEM_REGISTER_READ_ONLY");
+	register_to_read(region, runtime);
+	/* Of no effect on a real one. */
+	setenv("STANDIN_CUDA_READ_ONLY", "0", 1);
+	register_to_read(region, runtime);
+	unsetenv("STANDIN_CUDA_READ_ONLY");
+	returns(actmem_region_close(region), 0);
+	returns(actmem_region_close(made), 0);
+	remove(path);
+}
+
+/* A part of it is the program's own already: none of it is registered then. */
+static void test_taken(struct actmem *am, struct actmem_runtime *runtime)
+{
+	struct actmem_region *region = region_or_bail(am, "taken");
+	char *memory = memory_or_bail(region);
+	uint64_t failures = runtime_info(runtime).failures_total;
+	CUcontext primary, popped;
+
+	if (cuda.cuDevicePrimaryCtxRetain(&primary, 0) || cuda.cuCtxPushCurrent_v2(primary))
+		tap_bail("cuDevicePrimaryCtxRetain");
+	cuda_returns(cuda.cuMemHostRegister_v2(memory + LENGTH - 4096, 4096, 0), CUDA_SUCCESS);
+	returns(actmem_register(region, runtime, 0), -EEXIST);
+	says("CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED");
+	says("DmaMap");
+	ok(!runtime_info(runtime).regions && !runtime_info(runtime).bytes &&
+	   runtime_info(runtime).failures_total == failures + 1, "which is counted");
+	cuda_returns(cuda.cuMemHostUnregister(memory + LENGTH - 4096), CUDA_SUCCESS);
+	test_counts(runtime, 0);
+	returns(actmem_register(region, runtime, 0), 0);
+	returns(actmem_unregister(region), 0);
+	ok(current_context(&cuda) == primary, "the context that was current still is");
+	cuda.cuCtxPopCurrent_v2(&popped);
+	cuda.cuDevicePrimaryCtxRelease_v2(0);
+	returns(actmem_region_close(region), 0);
+}
+
+static void try_options(struct actmem *am, const struct actmem_runtime_options *options,
+			int wanted, const char *words)
+{
+	struct actmem_runtime *runtime;
+
+	returns(actmem_runtime_open(am, options, &runtime), wanted);
+	says(words);
+}
+
+static void test_refusals(struct actmem *am, struct actmem_runtime *runtime)
+{
+	struct actmem_region *region = region_or_bail(am, "refused");
+	struct actmem_runtime_options options;
+	struct actmem_registration registration;
+	uint64_t pointer;
+
+	ACTMEM_INIT(&options);
+	options.kind = 17;
+	try_options(am, &options, -EINVAL, "runtime 17");
+	ACTMEM_INIT(&options);
+	options.device = -1;
+	try_options(am, &options, -EINVAL, "device is -1");
+	options.kind = ACTMEM_RUNTIME_CUDA;
+	options.device = 1000;
+	try_options(am, &options, -ENODEV, "none is 1000");
+	options.kind = ACTMEM_RUNTIME_AUTO;
+	try_options(am, &options, -ENODEV, "none is 1000");
+	ACTMEM_INIT(&options);
+	options.chunk_bytes = 4096;
+	try_options(am, &options, -EINVAL, "chunk_bytes is 4096");
+	options.chunk_bytes = 65ULL << 30;
+	try_options(am, &options, -EINVAL, "64 GiB");
+	ACTMEM_INIT(&options);
+	options.pjrt_client = am;
+	try_options(am, &options, -EINVAL, "both pjrt_api and pjrt_client");
+	options.pjrt_api = am;
+	options.kind = ACTMEM_RUNTIME_CUDA;
+	try_options(am, &options, -EINVAL, "another runtime");
+	options.size = 4;
+	try_options(am, &options, -EINVAL, "ACTMEM_INIT");
+	returns(actmem_runtime_open(NULL, NULL, &runtime), -EINVAL);
+	returns(actmem_runtime_open(am, NULL, NULL), -EINVAL);
+	returns(actmem_runtime_close(NULL), -EINVAL);
+	returns(actmem_runtime_info(NULL, NULL), -EINVAL);
+	returns(actmem_runtime_info(runtime, NULL), -EINVAL);
+	returns(actmem_runtime_nodes(runtime, NULL), -EINVAL);
+	returns(actmem_register(NULL, runtime, 0), -EINVAL);
+	returns(actmem_register(region, NULL, 0), -EINVAL);
+	returns(actmem_register(region, runtime, 1U << 31), -EINVAL);
+	says("0x80000000");
+	returns(actmem_unregister(NULL), -EINVAL);
+	ACTMEM_INIT(&registration);
+	returns(actmem_registration(region, &registration), -ENOENT);
+	returns(actmem_device_pointer(runtime, region, NULL, NULL), -EINVAL);
+	returns(actmem_device_pointer(NULL, region, &pointer, NULL), -EINVAL);
+	ok(actmem_runtime_describe(NULL), "no runtime can be described");
+	returns(actmem_region_close(region), 0);
+}
+
+int main(void)
+{
+	struct usage before;
+	struct actmem *am, *other;
+	struct actmem_runtime *runtime;
+	struct actmem_region *region;
+	struct actmem_runtime_info info;
+
+	cuda = cuda_or_skip();
+	if (cuda.cuInit(0))
+		tap_bail("cuInit");
+	before = usage_now();
+	am = open_or_bail();
+	runtime = runtime_or_bail(am, ACTMEM_RUNTIME_AUTO);
+	info = runtime_info(runtime);
+	ok(info.kind == ACTMEM_RUNTIME_CUDA && info.chunk_bytes == CHUNK && !info.device,
+	   "AUTO is CUDA where that is there");
+	ok(strstr(actmem_runtime_describe(runtime), info.text) && strstr(info.text, "CUDA 1"),
+	   "its description names the device: %s", info.text);
+	test_region(am, runtime);
+	test_lazy(am, runtime);
+	test_chunks(am, 3 * CHUNK, 2);
+	test_chunks(am, 0, 1);
+	test_read_only(am, runtime);
+	test_taken(am, runtime);
+	test_refusals(am, runtime);
+	other = open_or_bail();
+	region = region_or_bail(other, "of another");
+	returns(actmem_register(region, runtime, 0), -EINVAL);
+	says("same actmem_open()");
+	returns(actmem_region_close(region), 0);
+	returns(actmem_close(other), 0);
+	ok(!current_context(&cuda), "no context is current, as before");
+	returns(actmem_close(am), -EBUSY);
+	says("1 runtimes");
+	returns(actmem_runtime_close(runtime), 0);
+	counters_are_zero(am);
+	returns(actmem_close(am), 0);
+	nothing_is_retained(&cuda);
+	same_usage(before);
+	return tap_end();
+}

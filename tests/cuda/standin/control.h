@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What a test asks of the stand-in for libcuda.so.1 besides CUDA's own calls. The
+ * real one has none of these: a test finds them by dlsym(), or not.
+ *
+ * A program that is no test of ours gets the same by the environment, which is read
+ * by cuInit():
+ *   STANDIN_CUDA_DEVICES=2              default 1; 0: CUDA_ERROR_NO_DEVICE
+ *   STANDIN_CUDA_BUS_IDS=0000:17:00.0,… default 0000:17:00.0, 0000:18:00.0, …
+ *   STANDIN_CUDA_READ_ONLY=0            devices know no CU_MEMHOSTREGISTER_READ_ONLY
+ *   STANDIN_CUDA_ADDRESSES=apart        devices have other addresses than the host
+ *   STANDIN_CUDA_FAIL=FUNCTION:N:CODE   the N-th call of it from now on fails so
+ */
+#ifndef STANDIN_CONTROL_H
+#define STANDIN_CONTROL_H
+
+#include <stdint.h>
+
+struct standin_counts {
+	uint64_t calls;			/* of CUDA, by this process and those it was forked from */
+	uint64_t registered;		/* ranges */
+	uint64_t registered_bytes;
+	uint64_t allocated;		/* by cuMemHostAlloc() and its like */
+	uint64_t allocated_bytes;
+	uint64_t contexts;		/* alive, primary ones included */
+	uint64_t retained;		/* times that primary contexts are */
+};
+
+typedef void standin_counts_function(struct standin_counts *counts);
+
+/*
+ * From the @first call of a function on (1: the next) @count calls fail, besides what
+ * else was to fail. @count 0: nothing is to any more.
+ */
+typedef void standin_fail_function(const char *function, unsigned int first, unsigned int count,
+				   unsigned int result);
+
+#endif /* STANDIN_CONTROL_H */

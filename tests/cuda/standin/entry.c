@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What all calls have in common: the lock, initialisation, the process that did it,
+ * failures that a test wants, names of errors, and the way to functions by name.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "standin.h"
+
+#define FAILURES_MAX	4
+#define EXPORT	__attribute__((visibility("default")))
+
+EXPORT standin_counts_function standin_counts;
+EXPORT standin_fail_function standin_fail;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pid_t initialised_by;		/* 0: nobody yet */
+static bool deinitialised;
+static uint64_t calls;
+
+static struct failure {
+	char function[64];
+	unsigned int first, count;
+	CUresult result;
+} failures[FAILURES_MAX];
+
+static CUresult wanted_failure(const char *function)
+{
+	struct failure *failure = failures;
+
+	while (failure < failures + FAILURES_MAX &&
+	       (!failure->count || strcmp(failure->function, function)))
+		failure++;
+	if (failure == failures + FAILURES_MAX)
+		return CUDA_SUCCESS;
+	if (failure->first > 1) {
+		failure->first--;
+		return CUDA_SUCCESS;
+	}
+	failure->count--;
+	return failure->result;
+}
+
+/* In the place of one that is over, or of the last. */
+static void want_failure(const char *function, unsigned int first, unsigned int count,
+			 CUresult result)
+{
+	struct failure *failure = failures;
+
+	while (failure < failures + FAILURES_MAX - 1 && failure->count)
+		failure++;
+	snprintf(failure->function, sizeof(failure->function), "%s", function);
+	failure->first = first;
+	failure->count = count;
+	failure->result = result;
+}
+
+static CUresult state(const char *function)
+{
+	CUresult result = wanted_failure(function);
+
+	if (result)
+		return result;
+	if (deinitialised)
+		return CUDA_ERROR_DEINITIALIZED;
+	if (initialised_by && initialised_by != getpid())
+		return CUDA_ERROR_NOT_INITIALIZED;
+	return initialised_by || !strcmp(function, "cuInit") ? CUDA_SUCCESS :
+	       CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult enter(const char *function)
+{
+	CUresult result;
+
+	pthread_mutex_lock(&lock);
+	calls++;
+	result = state(function);
+	if (result)
+		pthread_mutex_unlock(&lock);
+	return result;
+}
+
+CUresult leave(CUresult result)
+{
+	pthread_mutex_unlock(&lock);
+	return result;
+}
+
+bool setting_is(const char *name, const char *value)
+{
+	const char *text = getenv(name);
+
+	return text && !strcmp(text, value);
+}
+
+static void take_failure_from_environment(void)
+{
+	const char *text = getenv("STANDIN_CUDA_FAIL");
+	unsigned int first, result;
+	char function[64];
+
+	if (text && sscanf(text, "%63[^:]:%u:%u", function, &first, &result) == 3)
+		want_failure(function, first, 1, (CUresult)result);
+}
+
+CUresult cuInit(unsigned int Flags)
+{
+	CUresult result = enter("cuInit");
+
+	if (result)
+		return result;
+	if (Flags)
+		return leave(CUDA_ERROR_INVALID_VALUE);
+	if (initialised_by)
+		return leave(CUDA_SUCCESS);
+	result = context_configure();
+	if (result)
+		return leave(result);
+	take_failure_from_environment();
+	initialised_by = getpid();
+	return leave(CUDA_SUCCESS);
+}
+
+/* Destructors that run later find it so, as they do with the real one. */
+static void __attribute__((destructor)) deinitialise(void)
+{
+	deinitialised = true;
+}
+
+/* It needs no cuInit(). */
+CUresult cuDriverGetVersion(int *driverVersion)
+{
+	if (!driverVersion)
+		return CUDA_ERROR_INVALID_VALUE;
+	*driverVersion = DRIVER_VERSION;
+	return CUDA_SUCCESS;
+}
+
+void standin_counts(struct standin_counts *counts)
+{
+	memset(counts, 0, sizeof(*counts));
+	pthread_mutex_lock(&lock);
+	counts->calls = calls;
+	memory_count(counts);
+	context_count(counts);
+	pthread_mutex_unlock(&lock);
+}
+
+void standin_fail(const char *function, unsigned int first, unsigned int count,
+		  unsigned int result)
+{
+	pthread_mutex_lock(&lock);
+	if (count)
+		want_failure(function, first, count, (CUresult)result);
+	else
+		memset(failures, 0, sizeof(failures));
+	pthread_mutex_unlock(&lock);
+}
+
+#define ERRORS(e)							\
+	e(CUDA_SUCCESS, "no error")					\
+	e(CUDA_ERROR_INVALID_VALUE, "invalid argument")			\
+	e(CUDA_ERROR_OUT_OF_MEMORY, "out of memory")			\
+	e(CUDA_ERROR_NOT_INITIALIZED, "initialization error")		\
+	e(CUDA_ERROR_DEINITIALIZED, "driver shutting down")		\
+	e(CUDA_ERROR_STUB_LIBRARY, "CUDA driver is a stub library")	\
+	e(CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected")	\
+	e(CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal")		\
+	e(CUDA_ERROR_INVALID_CONTEXT, "invalid device context")		\
+	e(CUDA_ERROR_OPERATING_SYSTEM, "OS call failed or operation not supported on this OS")	\
+	e(CUDA_ERROR_NOT_FOUND, "named symbol not found")		\
+	e(CUDA_ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered")	\
+	e(CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE, "primary context is active")	\
+	e(CUDA_ERROR_CONTEXT_IS_DESTROYED, "context is destroyed")	\
+	e(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,			\
+	  "part or all of the requested memory range is already mapped")	\
+	e(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED,			\
+	  "pointer does not correspond to a registered memory region")	\
+	e(CUDA_ERROR_NOT_PERMITTED, "operation not permitted")		\
+	e(CUDA_ERROR_NOT_SUPPORTED, "operation not supported")		\
+	e(CUDA_ERROR_SYSTEM_NOT_READY, "system not yet initialized")	\
+	e(CUDA_ERROR_UNKNOWN, "unknown error")
+
+static const struct {
+	CUresult error;
+	const char *name, *text;
+} errors[] = {
+#define ERROR_ENTRY(code, words)	{ code, #code, words },
+	ERRORS(ERROR_ENTRY)
+#undef ERROR_ENTRY
+};
+
+static CUresult look_up(CUresult error, const char **into, size_t field)
+{
+	size_t i;
+
+	if (!into)
+		return CUDA_ERROR_INVALID_VALUE;
+	*into = NULL;
+	for (i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+		if (errors[i].error == error) {
+			*into = field ? errors[i].text : errors[i].name;
+			return CUDA_SUCCESS;
+		}
+	}
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGetErrorName(CUresult error, const char **pStr)
+{
+	return look_up(error, pStr, 0);
+}
+
+CUresult cuGetErrorString(CUresult error, const char **pStr)
+{
+	return look_up(error, pStr, 1);
+}

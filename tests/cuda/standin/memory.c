@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Host memory: what is registered, and what is allocated. What is to be registered
+ * is faulted in as pinning does, for writing unless it is to be read only, so that
+ * memory which is not there, or cannot be written to, is refused.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "standin.h"
+
+#define PAGE_BYTES	4096UL
+#define FLAGS_REGISTER	(CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |	\
+			 CU_MEMHOSTREGISTER_READ_ONLY)
+#define FLAGS_ALLOCATE	(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP |	\
+			 CU_MEMHOSTALLOC_WRITECOMBINED)
+
+/* By how much devices' addresses are higher, where they are others. */
+#define APART_BYTES	(1ULL << 46)
+
+static struct range *ranges;
+
+void memory_count(struct standin_counts *counts)
+{
+	const struct range *range;
+
+	for (range = ranges; range; range = range->next) {
+		counts->allocated += range->allocated;
+		counts->allocated_bytes += range->allocated ? range->bytes : 0;
+		counts->registered += !range->allocated;
+		counts->registered_bytes += range->allocated ? 0 : range->bytes;
+	}
+}
+
+/* The link to the range that an address is in, or to the end. */
+static struct range **find(const char *address)
+{
+	struct range **link = &ranges;
+
+	while (*link && (address < (*link)->base || address >= (*link)->base + (*link)->bytes))
+		link = &(*link)->next;
+	return link;
+}
+
+static bool overlaps(const char *base, size_t bytes)
+{
+	const struct range *range = ranges;
+
+	while (range && (base + bytes <= range->base || range->base + range->bytes <= base))
+		range = range->next;
+	return range;
+}
+
+static void drop(struct range **link)
+{
+	struct range *range = *link;
+
+	*link = range->next;
+	if (range->allocated)
+		munmap(range->base, range->bytes);
+	free(range);
+}
+
+void memory_end_context(CUcontext context)
+{
+	struct range **link = &ranges;
+
+	while (*link) {
+		if ((*link)->context == context)
+			drop(link);
+		else
+			link = &(*link)->next;
+	}
+}
+
+static CUresult add(char *base, size_t bytes, unsigned int flags, CUcontext context,
+		    bool allocated)
+{
+	struct range *range = calloc(1, sizeof(*range));
+
+	if (!range)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*range = (struct range){ ranges, base, bytes, flags, context, allocated };
+	ranges = range;
+	return CUDA_SUCCESS;
+}
+
+static CUresult fault_in(const char *base, size_t bytes, bool read_only)
+{
+	uintptr_t first = (uintptr_t)base & ~(PAGE_BYTES - 1);
+	uintptr_t end = ((uintptr_t)base + bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
+
+	while (madvise((void *)first, end - first,
+		       read_only ? MADV_POPULATE_READ : MADV_POPULATE_WRITE)) {
+		if (errno == ENOMEM || errno == EFAULT || errno == EINVAL)
+			return CUDA_ERROR_INVALID_VALUE;
+		if (errno != EINTR && errno != EAGAIN)
+			return CUDA_ERROR_OPERATING_SYSTEM;
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult check_register(const char *base, size_t bytes, unsigned int flags)
+{
+	if (!base || !bytes || (uintptr_t)base + bytes < (uintptr_t)base)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (flags & CU_MEMHOSTREGISTER_IOMEMORY)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (flags & ~FLAGS_REGISTER)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (flags & CU_MEMHOSTREGISTER_READ_ONLY && setting_is("STANDIN_CUDA_READ_ONLY", "0"))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (overlaps(base, bytes))
+		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+	return fault_in(base, bytes, flags & CU_MEMHOSTREGISTER_READ_ONLY);
+}
+
+CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
+{
+	CUresult result = enter("cuMemHostRegister_v2");
+	CUcontext context = NULL;
+
+	if (result)
+		return result;
+	result = usable_context(&context);
+	if (!result)
+		result = check_register(p, bytesize, Flags);
+	return leave(result ? result : add(p, bytesize, Flags, context, false));
+}
+
+CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
+{
+	return cuMemHostRegister_v2(p, bytesize, Flags);
+}
+
+CUresult cuMemHostUnregister(void *p)
+{
+	CUresult result = enter("cuMemHostUnregister");
+	struct range **link;
+
+	if (result)
+		return result;
+	result = p ? usable_context(NULL) : CUDA_ERROR_INVALID_VALUE;
+	if (result)
+		return leave(result);
+	link = find(p);
+	if (!*link || (*link)->base != p || (*link)->allocated)
+		return leave(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+	drop(link);
+	return leave(CUDA_SUCCESS);
+}
+
+static CUdeviceptr device_address(const char *address)
+{
+	return (CUdeviceptr)(uintptr_t)address +
+	       (setting_is("STANDIN_CUDA_ADDRESSES", "apart") ? APART_BYTES : 0);
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
+{
+	CUresult result = enter("cuMemHostGetDevicePointer_v2");
+	CUcontext context = NULL;
+	struct range *range;
+
+	if (result)
+		return result;
+	result = pdptr && p && !Flags ? usable_context(&context) : CUDA_ERROR_INVALID_VALUE;
+	if (result)
+		return leave(result);
+	range = *find(p);
+	if (!range || (range->context != context && !(range->flags & CU_MEMHOSTREGISTER_PORTABLE)))
+		return leave(CUDA_ERROR_INVALID_VALUE);
+	*pdptr = device_address(p);
+	return leave(CUDA_SUCCESS);
+}
+
+CUresult cuMemHostGetDevicePointer(CUdeviceptr_v1 *pdptr, void *p, unsigned int Flags)
+{
+	/* Addresses of 32 bits, of which host memory has none. */
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
+{
+	CUresult result = enter("cuMemHostGetFlags");
+	struct range *range;
+
+	if (result)
+		return result;
+	result = pFlags && p ? usable_context(NULL) : CUDA_ERROR_INVALID_VALUE;
+	if (result)
+		return leave(result);
+	range = *find(p);
+	if (!range)
+		return leave(CUDA_ERROR_INVALID_VALUE);
+	*pFlags = range->flags;
+	return leave(CUDA_SUCCESS);
+}
+
+/* It asks for no current context. */
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+	CUresult result = enter("cuPointerGetAttribute");
+	char *address = (char *)(uintptr_t)ptr;
+	struct range *range;
+
+	if (result)
+		return result;
+	range = *find(address);
+	if (!data || !range)
+		return leave(CUDA_ERROR_INVALID_VALUE);
+	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		*(CUcontext *)data = range->context;
+		break;
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+		*(unsigned int *)data = CU_MEMORYTYPE_HOST;
+		break;
+	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+		*(CUdeviceptr *)data = device_address(address);
+		break;
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+		*(void **)data = address;
+		break;
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		*(int *)data = range->context->device;
+		break;
+	default:
+		return leave(CUDA_ERROR_INVALID_VALUE);
+	}
+	return leave(CUDA_SUCCESS);
+}
+
+static CUresult allocate(void **pp, size_t bytes, unsigned int flags, CUcontext context)
+{
+	size_t length = (bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
+	void *memory;
+	CUresult result;
+
+	if (!pp || !bytes || length < bytes || flags & ~FLAGS_ALLOCATE)
+		return CUDA_ERROR_INVALID_VALUE;
+	memory = mmap(NULL, length, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (memory == MAP_FAILED)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	result = add(memory, length, flags, context, true);
+	if (result)
+		munmap(memory, length);
+	else
+		*pp = memory;
+	return result;
+}
+
+CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
+{
+	CUresult result = enter("cuMemHostAlloc");
+	CUcontext context = NULL;
+
+	if (result)
+		return result;
+	result = usable_context(&context);
+	return leave(result ? result : allocate(pp, bytesize, Flags, context));
+}
+
+CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
+{
+	CUresult result = enter("cuMemAllocHost_v2");
+	CUcontext context = NULL;
+
+	if (result)
+		return result;
+	result = usable_context(&context);
+	return leave(result ? result : allocate(pp, bytesize, 0, context));
+}
+
+CUresult cuMemAllocHost(void **pp, unsigned int bytesize)
+{
+	return cuMemAllocHost_v2(pp, bytesize);
+}
+
+CUresult cuMemFreeHost(void *p)
+{
+	CUresult result = enter("cuMemFreeHost");
+	struct range **link;
+
+	if (result)
+		return result;
+	result = usable_context(NULL);
+	if (result)
+		return leave(result);
+	link = find(p);
+	if (!*link || (*link)->base != p || !(*link)->allocated)
+		return leave(CUDA_ERROR_INVALID_VALUE);
+	drop(link);
+	return leave(CUDA_SUCCESS);
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Threads that open runtimes, register and unregister at the same time: regions of
+ * their own, and one that they all want.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "cuda_test.h"
+
+#define THREADS	8
+#define ROUNDS	30
+
+static struct cuda cuda;
+static struct actmem *am;
+static struct actmem_runtime *runtime;
+static struct actmem_region *wanted_by_all;
+static pthread_barrier_t start;
+static unsigned int had, odd;
+
+static void count_of(int error)
+{
+	if (!error)
+		__atomic_add_fetch(&had, 1, __ATOMIC_RELAXED);
+	else if (error != -EEXIST)
+		__atomic_add_fetch(&odd, 1, __ATOMIC_RELAXED);
+}
+
+static void *work(void *region)
+{
+	unsigned int failed = 0, round;
+	struct actmem_runtime *own;
+	uint64_t pointer;
+	void *memory;
+
+	pthread_barrier_wait(&start);
+	failed += actmem_runtime_open(am, NULL, &own) != 0;
+	failed += actmem_runtime_close(own) != 0;
+	failed += actmem_region_map(region, &memory) != 0;
+	for (round = 0; round < ROUNDS; round++) {
+		failed += actmem_register(region, runtime, 0) != 0;
+		failed += actmem_device_pointer(runtime, (char *)memory + CHUNK, &pointer, NULL) != 0;
+		failed += actmem_unregister(region) != 0;
+		failed += current_context(&cuda) != NULL;
+	}
+	pthread_barrier_wait(&start);
+	count_of(actmem_register(wanted_by_all, runtime, 0));
+	return (void *)(uintptr_t)failed;
+}
+
+int main(void)
+{
+	struct actmem_region *regions[THREADS];
+	pthread_t threads[THREADS];
+	struct actmem_runtime_info info;
+	unsigned int i;
+	void *failed;
+
+	cuda = cuda_or_skip();
+	am = open_or_bail();
+	runtime = runtime_or_bail(am, ACTMEM_RUNTIME_CUDA);
+	wanted_by_all = region_or_bail(am, "wanted by all");
+	pthread_barrier_init(&start, NULL, THREADS);
+	for (i = 0; i < THREADS; i++) {
+		regions[i] = region_or_bail(am, "of a thread");
+		if (pthread_create(&threads[i], NULL, work, regions[i]))
+			tap_bail("pthread_create");
+	}
+	for (i = 0; i < THREADS; i++) {
+		pthread_join(threads[i], &failed);
+		ok(!failed, "thread %u had no failure", i);
+	}
+	info = runtime_info(runtime);
+	ok(had == 1 && !odd && info.regions == 1, "one thread of %u has the region that all want", THREADS);
+	returns(actmem_unregister(wanted_by_all), 0);
+	info = runtime_info(runtime);
+	ok(!info.regions && !info.bytes && !info.chunks && !info.far_bytes && !info.lost_total &&
+	   !info.failures_total && info.regions_total == THREADS * ROUNDS + 1,
+	   "the counts are right (%llu regions in all)", (unsigned long long)info.regions_total);
+	nothing_is_retained(&cuda);
+	for (i = 0; i < THREADS; i++)
+		returns(actmem_region_close(regions[i]), 0);
+	returns(actmem_region_close(wanted_by_all), 0);
+	returns(actmem_runtime_close(runtime), 0);
+	counters_are_zero(am);
+	returns(actmem_close(am), 0);
+	pthread_barrier_destroy(&start);
+	return tap_end();
+}
