@@ -49,7 +49,7 @@ int spillfile_add(struct spillfile *spillfile, struct actmem_file *file, uint64_
 	if (spillfile->set_count == SPILL_SETS_MAX)
 		return fail(EMFILE, "there are %u sets of spill files, and no more can be",
 			    SPILL_SETS_MAX);
-	if (!blocks_add_range(&spillfile->blocks, address, length))
+	if (!blocks_add_range(&spillfile->blocks, address, length, BLOCK_UNIT))
 		return fail(ENOMEM, "no memory for the bookkeeping of spill files");
 	spillfile->sets[spillfile->set_count++] = file;
 	spillfile->bytes += length;
@@ -98,7 +98,8 @@ void spillfile_destroy(struct spillfile *spillfile)
 
 int spillfile_take(struct spillfile *spillfile, uint64_t length, struct spill_room *room)
 {
-	int error = blocks_take(&spillfile->blocks, length, unit_of(spillfile), &room->block);
+	int error = blocks_take(&spillfile->blocks, length, unit_of(spillfile), FIT_ANY,
+				&room->block);
 	uint64_t address;
 
 	if (error) {

@@ -177,7 +177,8 @@ static bool grow(struct pool *pool, size_t length)
 		range = range_make(&place, pool->node, least);
 	if (!range)
 		return false;
-	range->first = blocks_add_range(&pool->blocks, (void *)range->base, range->length);
+	range->first = blocks_add_range(&pool->blocks, (void *)range->base, range->length,
+					BLOCK_UNIT);
 	if (!range->first || range->base + range->length > 1UL << ADDRESS_BITS) {
 		if (range->first)
 			blocks_remove_range(&pool->blocks, range->first);
@@ -266,10 +267,10 @@ static void grow_older(void)
 
 static int take(struct pool *pool, size_t length, size_t align, struct block **block)
 {
-	int error = blocks_take(&pool->blocks, length, align, block);
+	int error = blocks_take(&pool->blocks, length, align, FIT_ANY, block);
 
 	if (error == -ENOSPC && grow(pool, length))
-		error = blocks_take(&pool->blocks, length, align, block);
+		error = blocks_take(&pool->blocks, length, align, FIT_ANY, block);
 	return error;
 }
 

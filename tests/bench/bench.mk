@@ -27,7 +27,8 @@ bench-vm:
 # heap's are linked with the shared library, as the peers are.
 BENCH_HEAP := $(addprefix $(B)/bench/,heap_pair heap_peak)
 BENCH_HEAP_COMMON := $(addprefix $(B)/obj/tests/bench/,trace.o pools.o)
-BENCH_HOST := $(BENCH_HEAP) $(B)/bench/transfer $(B)/bin/actmem $(B)/share/actmem/models.csv
+BENCH_HOST := $(BENCH_HEAP) $(B)/bench/transfer $(B)/bin/actmem \
+	$(B)/share/actmem/models.csv $(B)/lib/libactmem_preload.so
 
 $(BENCH_HEAP): $(B)/bench/%: $(B)/obj/tests/bench/%.o $(BENCH_HEAP_COMMON) \
 		$(B)/bench/bench.o $(LIB_SHARED)

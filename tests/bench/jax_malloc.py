@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Measures a JAX training step on the CPU under `actmem run --malloc` and its peers.
 
-    jax_malloc.py BUILD [--rounds N] [--steps N] [--only NAME,...] [--memory]
+    jax_malloc.py [--smoke] BUILD [--rounds N] [--steps N] [--only NAME,...] [--memory]
 
 One process for each allocator trains the same model; they take turns, so that
 whatever else slows the machine down slows all of them. Prints two lines of JSON for
@@ -101,6 +101,7 @@ def compared(ours, peer, kind, bench):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="do little of everything")
     parser.add_argument("build")
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--steps", type=int, default=2)
@@ -111,7 +112,10 @@ def main():
 
     build = os.path.abspath(arguments.build)
     trainings = [Training(build, name) for name in [OURS, *arguments.only.split(",")]]
-    measure(trainings, arguments.rounds, arguments.steps)
+    if arguments.smoke:
+        measure(trainings, 1, 1)
+    else:
+        measure(trainings, arguments.rounds, arguments.steps)
     for training in trainings:
         training.end()
         if arguments.memory:

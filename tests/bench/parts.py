@@ -55,6 +55,8 @@ PARTS = (
     Part("jax_block", "JAX blocks put and taken", "{python} {here}/jax_block.py {smoke}"),
     Part("transfer", "Transfers between files and regions",
          "{python} {here}/transfer.py {smoke} {folder}/transfer {directory}"),
+    Part("jax_malloc", "Training steps of JAX on the processors by their malloc",
+         "{python} {here}/jax_malloc.py {smoke} {folder}/.."),
     Part("replay", "Training steps through a store",
          "{python} {here}/replay.py {smoke} {folder}/../bin/actmem {directory}"),
 )

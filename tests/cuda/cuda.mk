@@ -59,6 +59,7 @@ $(CUDA_RACES): $(addprefix $(B)/obj/cuda-thread/,tests/cuda/threads.o $(CUDA_SHA
 # types.o is not linked: that it compiles is the test.
 .PHONY: check-cuda
 CHECKS += cuda
+CHECK_NEEDS += $(CUDA_PROGRAMS) $(CUDA_RACES) $(CUDA_STANDIN)
 check-cuda: $(CUDA_PROGRAMS) $(CUDA_RACES) $(CUDA_STANDIN) $(B)/obj/cuda/tests/cuda/types.o
 	@tests/cuda/run $(dir $(CUDA_STANDIN)) $(CUDA_PROGRAMS) $(CUDA_RACES)
 

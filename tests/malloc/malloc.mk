@@ -15,7 +15,7 @@ $(MALLOC_TESTS): $(B)/tests/malloc/%: $(B)/obj/tests/malloc/%.o $(MALLOC_COMMON)
 
 # The allocator under its own names, as the sanitizers interpose malloc themselves.
 LARGE_SOURCES := $(filter-out %/malloc.c %/next.c %/start.c,$(PRELOAD_SOURCES)) \
-	lib/nodes.c lib/sysfile.c
+	lib/blocks_find.c lib/nodes.c lib/sysfile.c
 LARGE_TESTS := $(B)/tests/malloc/large-thread $(B)/tests/malloc/large-address
 
 $(LARGE_TESTS): $(B)/tests/malloc/large-%: tests/malloc/large.c $(LARGE_SOURCES) \
@@ -40,6 +40,7 @@ $(B)/tests/malloc/counting.so: tests/malloc/counting.c
 	$(CC) $(ALL_CFLAGS) -fno-builtin -shared $< -o $@
 
 CHECKS += malloc
+CHECK_NEEDS += $(MALLOC_TESTS) $(LARGE_TESTS) $(MALLOC_PROGRAMS)
 .PHONY: check-malloc
 check-malloc: all $(VENV)/.ready $(MALLOC_TESTS) $(LARGE_TESTS) $(MALLOC_PROGRAMS)
 	@tests/malloc/run $(B)

@@ -51,6 +51,7 @@ $(UNIT_RANDOM): $(B)/tests/random/%: $(UNIT_OBJ)/tests/lib/%.o \
 
 .PHONY: check-lib-random
 CHECKS += lib-random
+CHECK_NEEDS += $(UNIT_RANDOM)
 check-lib-random: $(UNIT_RANDOM)
 	@for test in $(UNIT_RANDOM); do \
 		ACTMEM_BACKEND=memfd ACTMEM_PAGES=4K $$test || exit; \
