@@ -107,8 +107,10 @@ void store_describe_plain(struct actmem_store *store, const char *why)
 {
 	if (*store->plain_words)
 		return;
-	snprintf(store->plain_words, sizeof(store->plain_words),
-		 "%s; without registered buffers: %.900s", store->words, why);
+	snprintf(store->plain_words, sizeof(store->plain_words), "%s%s%s%.900s",
+		 actmem_queue_describe(store->queue),
+		 store->words + strlen(store->queue_description),
+		 *why ? "; without registered buffers: " : "", why);
 	atomic_store(&store->description, store->plain_words);
 }
 
