@@ -185,8 +185,10 @@ static int start(struct actmem_store *store, const struct actmem_store_options *
 	if (error)
 		goto destroy_heap;
 	error = queue_thread(&store->thread, store_thread, store);
-	if (!error)
+	if (!error) {
+		pthread_setname_np(store->thread, "actmem-store");
 		return 0;
+	}
 	error = fail(error, "cannot start a thread for the store (pthread_create: %s)",
 		     strerror(error));
 	end_queue(store);
