@@ -21,8 +21,13 @@ MIB = 1 << 20
 GIB = 1 << 30
 # Requests of MiB, and how many at a time.
 SHAPES = ((1, 16), (4, 8), (16, 4), (80, 2))
+# Times the depth: what the program hands to the queue, as transfer.c does.
+HANDED_OVER = 2
 # Of the bandwidth; as to processor time, fio's is to be met.
 BANDWIDTH_AIM = 0.98
+# fio tells user and system time in whole milliseconds, rounded down: of each a half is
+# missing on average.
+ROUNDED_OFF = 0.001
 FREE_PAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"
 
 
@@ -50,7 +55,8 @@ def peer(mode, path, block, depth, total, pages):
     seconds, gib = told["runtime"] / 1000, told["io_bytes"] / GIB
     if job["error"] or told["io_bytes"] != total:
         raise SystemExit(f"transfer.py: fio moved {told['io_bytes']} of {total} bytes")
-    return gib / seconds, (job["usr_cpu"] + job["sys_cpu"]) / 100 * seconds / gib
+    used = (job["usr_cpu"] + job["sys_cpu"]) / 100 * seconds + ROUNDED_OFF
+    return gib / seconds, used / gib
 
 
 def report(bench, mine, theirs, unit, more_is_better, pages):
@@ -95,7 +101,7 @@ def pages_to_use(shapes):
     """Given, or what there are enough free ones of, for one side at a time."""
     if os.environ.get("ACTMEM_PAGES"):
         return os.environ["ACTMEM_PAGES"]
-    wanted = max(mib * depth for mib, depth in shapes) // 2 + 1
+    wanted = max(mib * depth for mib, depth in shapes) * HANDED_OVER // 2 + 1
     try:
         with open(FREE_PAGES, encoding="ascii") as file:
             free = int(file.read())
@@ -126,7 +132,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program")
     parser.add_argument("directory")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--file-bytes", type=int, default=2 * GIB)
     parser.add_argument("--smoke", action="store_true")
     args = parser.parse_args()
