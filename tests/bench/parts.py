@@ -37,8 +37,8 @@ class Failed(Exception):
 class Part(NamedTuple):
     name: str
     title: str
-    # {folder}: where `make` has built programs; {models}, {directory}, {python},
-    # {here}, {smoke}: --smoke or nothing
+    # {build}, {folder}: where `make` has built all, and these programs; {directory}: for
+    # files; {smoke}: --smoke or nothing; {python}, {here}, {models}
     command: str
     # Once with each allocator preloaded, in PEER_NAME.
     with_allocators: bool = False
@@ -76,8 +76,9 @@ def allocators():
 
 def run(part, folder, directory, smoke, environment):
     """What a part's program tells, and None or how it failed."""
-    places = {"folder": folder, "directory": directory, "here": HERE, "python": sys.executable,
-              "models": os.path.join(HERE, "models.csv"), "smoke": "--smoke" if smoke else ""}
+    places = {"build": os.path.dirname(folder), "folder": folder, "directory": directory,
+              "here": HERE, "python": sys.executable, "smoke": "--smoke" if smoke else "",
+              "models": os.path.join(HERE, "models.csv")}
     words = [word.format(**places) for word in shlex.split(part.command)]
     words = [word for word in words if word]
     try:
