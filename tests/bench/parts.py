@@ -37,8 +37,8 @@ class Failed(Exception):
 class Part(NamedTuple):
     name: str
     title: str
-    # {folder}: where `make` has built programs; {models}, {directory}, {python},
-    # {here}, {smoke}: --smoke or nothing
+    # {build}, {folder}: where `make` has built all, and these programs; {directory}: for
+    # files; {smoke}: --smoke or nothing; {python}, {here}, {models}
     command: str
     # Once with each allocator preloaded, in PEER_NAME.
     with_allocators: bool = False
@@ -56,9 +56,9 @@ PARTS = (
     Part("transfer", "Transfers between files and regions",
          "{python} {here}/transfer.py {smoke} {folder}/transfer {directory}"),
     Part("jax_malloc", "Training steps of JAX on the processors by their malloc",
-         "{python} {here}/jax_malloc.py {smoke} {folder}/.."),
+         "{python} {here}/jax_malloc.py {smoke} {build}"),
     Part("replay", "Training steps through a store",
-         "{python} {here}/replay.py {smoke} {folder}/../bin/actmem {directory}"),
+         "{python} {here}/replay.py {smoke} {build}/bin/actmem {directory}"),
 )
 
 
@@ -80,8 +80,9 @@ def allocators():
 
 def run(part, folder, directory, smoke, environment):
     """What a part's program tells, and None or how it failed."""
-    places = {"folder": folder, "directory": directory, "here": HERE, "python": sys.executable,
-              "models": os.path.join(HERE, "../../tools/models.csv"), "smoke": "--smoke" if smoke else ""}
+    places = {"build": os.path.dirname(folder), "folder": folder, "directory": directory,
+              "here": HERE, "python": sys.executable, "smoke": "--smoke" if smoke else "",
+              "models": os.path.join(HERE, "../../tools/models.csv")}
     words = [word.format(**places) for word in shlex.split(part.command)]
     words = [word for word in words if word]
     try:

@@ -74,7 +74,8 @@ def draw(path, part, title, measured):
         scale(axis, [one["ratio"] for one in measured] + [aim for _, aim in aims])
         axis.set_yticks(range(len(names)), names.values())
         axis.set_ylim(len(names) - 0.5, -0.5)
-        axis.set_xlabel("ratio: so many times as good as the peer in the same run; above 1 ours is better")
+        axis.set_xlabel("ratio: so many times as good as the peer in the same run; "
+                        "above 1 ours is better")
         axis.set_title(title, loc="left")
         axis.grid(axis="x", color=GREY, alpha=0.25)
         axis.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)

@@ -2,6 +2,8 @@
 /*
  * Fills or spills a file from the beginning to the end, once or more, in requests of
  * one size, and prints what it took as JSON; transfer.py runs it in turns with fio.
+ * DEPTH of them are under way at a time, and as many wait in the queue for their turn,
+ * as it is meant to be used.
  *
  *	transfer fill|spill FILE BLOCK_BYTES DEPTH TOTAL_BYTES
  */
@@ -14,6 +16,8 @@
 #include <time.h>
 
 #include "actmem_queue.h"
+
+#define HANDED_OVER	2		/* times the depth */
 
 struct job {
 	struct actmem_queue *queue;
@@ -57,7 +61,7 @@ static void set_up(struct job *job, const char *path)
 	void *memory;
 
 	ACTMEM_INIT(&region);
-	region.length = (job->block_bytes * job->depth + (2 << 20) - 1) >> 21 << 21;
+	region.length = (HANDED_OVER * job->depth * job->block_bytes + (2 << 20) - 1) >> 21 << 21;
 	region.name = "bench";
 	ACTMEM_INIT(&queue);
 	queue.depth = job->depth;
@@ -101,7 +105,7 @@ static void transfer(const struct job *job)
 	uint64_t begun = 0, ended = 0, all = job->total_bytes / job->block_bytes;
 	int count, i;
 
-	while (begun < all && begun < job->depth) {
+	while (begun < all && begun < HANDED_OVER * job->depth) {
 		begin(job, begun, begun);
 		begun++;
 	}

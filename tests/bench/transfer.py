@@ -21,15 +21,29 @@ MIB = 1 << 20
 GIB = 1 << 30
 # Requests of MiB, and how many at a time.
 SHAPES = ((1, 16), (4, 8), (16, 4), (80, 2))
+# Times the depth: what the program hands to the queue, as transfer.c does.
+HANDED_OVER = 2
 # Of the bandwidth; as to processor time, fio's is to be met.
 BANDWIDTH_AIM = 0.98
+# fio tells user and system time in whole milliseconds, rounded down: of each a half is
+# missing on average.
+ROUNDED_OFF = 0.001
 FREE_PAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"
+
+
+described = set()
 
 
 def ours(program, mode, path, block, depth, total, pages):
     done = subprocess.run([program, mode, path, str(block), str(depth), str(total)],
-                          stdout=subprocess.PIPE, check=True, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, text=True,
                           env=os.environ | {"ACTMEM_PAGES": pages})
+    # Each run says what it works with: once for each shape will do.
+    if done.returncode or done.stderr not in described:
+        sys.stderr.write(done.stderr)
+    described.add(done.stderr)
+    if done.returncode:
+        raise SystemExit(f"transfer.py: exit status {done.returncode} of {program}")
     told = json.loads(done.stdout)
     gib = told["bytes"] / GIB
     return gib / told["seconds"], told["processor_seconds"] / gib
@@ -38,7 +52,8 @@ def ours(program, mode, path, block, depth, total, pages):
 def peer(mode, path, block, depth, total, pages):
     command = [
         "fio", "--name=transfer", f"--filename={path}", "--ioengine=io_uring", "--fixedbufs=1",
-        "--registerfiles=1", "--scramble_buffers=0", "--direct=1", f"--bs={block}", f"--iodepth={depth}",
+        "--registerfiles=1", "--scramble_buffers=0", "--direct=1", f"--bs={block}",
+        f"--iodepth={depth}",
         f"--rw={'read' if mode == 'fill' else 'write'}", f"--io_size={total}",
         f"--size={os.path.getsize(path) // block * block}", "--thread", "--output-format=json",
     ]
@@ -50,7 +65,8 @@ def peer(mode, path, block, depth, total, pages):
     seconds, gib = told["runtime"] / 1000, told["io_bytes"] / GIB
     if job["error"] or told["io_bytes"] != total:
         raise SystemExit(f"transfer.py: fio moved {told['io_bytes']} of {total} bytes")
-    return gib / seconds, (job["usr_cpu"] + job["sys_cpu"]) / 100 * seconds / gib
+    used = (job["usr_cpu"] + job["sys_cpu"]) / 100 * seconds + ROUNDED_OFF
+    return gib / seconds, used / gib
 
 
 def report(bench, mine, theirs, unit, more_is_better, pages):
@@ -91,11 +107,13 @@ def make_file(path, length):
         os.fsync(file.fileno())
 
 
-def pages_to_use(shapes):
+def pages_to_use(shapes, smoke):
     """Given, or what there are enough free ones of, for one side at a time."""
     if os.environ.get("ACTMEM_PAGES"):
         return os.environ["ACTMEM_PAGES"]
-    wanted = max(mib * depth for mib, depth in shapes) // 2 + 1
+    if smoke:
+        return "4K"
+    wanted = max(mib * depth for mib, depth in shapes) * HANDED_OVER // 2 + 1
     try:
         with open(FREE_PAGES, encoding="ascii") as file:
             free = int(file.read())
@@ -126,7 +144,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program")
     parser.add_argument("directory")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--file-bytes", type=int, default=2 * GIB)
     parser.add_argument("--smoke", action="store_true")
     args = parser.parse_args()
@@ -135,7 +153,7 @@ def main():
         args.rounds, args.file_bytes = 1, 16 * MIB
     if not shutil.which("fio"):
         return leave_out("no fio is installed; `scripts/setup packages bench` installs it")
-    args.pages = pages_to_use(shapes)
+    args.pages = pages_to_use(shapes, args.smoke)
     path = os.path.join(args.directory, f"transfer-{os.getpid()}")
     try:
         make_file(path, args.file_bytes)
