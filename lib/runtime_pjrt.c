@@ -10,8 +10,9 @@
 #include "runtime.h"
 #include "runtime_pjrt.h"
 
-_Static_assert(sizeof(void *) != 8 || offsetof(struct pjrt_api, dma_map) == 920,
-	       "DmaMap is the 111th function");
+_Static_assert(sizeof(void *) != 8 || (offsetof(struct pjrt_api, platform_name) == 136 &&
+				       offsetof(struct pjrt_api, dma_map) == 920),
+	       "they are the 13th and the 111th function");
 
 static const struct pjrt_api *api_of(const struct actmem_runtime *runtime)
 {

@@ -45,7 +45,8 @@ def what_is_installed_works_and_uninstall_leaves_nothing():
         installed = files_under(destdir)
         top = destdir + PREFIX
         expected = ["bin/actmem", "lib/libactmem.so.0", "lib/libactmem.so",
-                    "include/actmem.h", "include/actmem_queue.h", "lib/pkgconfig/actmem.pc",
+                    "include/actmem.h", "include/actmem_queue.h",
+                    "include/actmem_runtime.h", "lib/pkgconfig/actmem.pc",
                     "lib/udev/rules.d/70-actmem.rules", "lib/sysusers.d/actmem.conf",
                     "share/doc/actmem/LICENSE"]
         if os.path.exists(os.path.join(BUILD, "venv", ".ready")):
