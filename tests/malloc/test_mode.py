@@ -70,7 +70,7 @@ def verbose_tells_what_the_machine_permits():
     assert result.returncode == 0, result
     with open(THP, encoding="ascii") as file:
         enabled = file.read().split("[")[1].split("]")[0]
-    assert "blocks of 1048576 bytes and more" in result.stderr, result
+    assert "blocks of 262144 bytes and more" in result.stderr, result
     assert f"transparent huge pages: {enabled}" in result.stderr, result
     assert ("get small pages" in result.stderr) == (enabled == "never"), result
 
@@ -178,7 +178,7 @@ input()
 """
     with subprocess.Popen([ACTMEM, "run", "-m", "--", sys.executable, "-c", hold], text=True,
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          env=clean_environment()) as process:
+                          env=clean_environment(ACTMEM_MALLOC_MIN="1M")) as process:
         assert process.stdout.readline() == "ready\n"
         listed = json.loads(actmem("list", "--json").stdout)["malloc"]
         table = actmem("list").stdout
