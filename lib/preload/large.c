@@ -86,11 +86,13 @@ static void after_fork_in_child(void)
 	pthread_mutex_init(&mutex, NULL);
 }
 
+/* Without the lock, as a handler of the signal may allocate. */
 static __attribute__((noreturn)) void wrong_pointer(void)
 {
 	static const char words[] =
 		"actmem: a pointer was freed that is no allocated block's, or not any more\n";
 
+	unlock();
 	if (write(STDERR_FILENO, words, sizeof(words) - 1) < 0)
 		abort();
 	abort();

@@ -76,6 +76,17 @@ def verbose_tells_what_the_machine_permits():
 
 
 @case
+def a_process_without_huge_pages_is_told():
+    disable = "import ctypes, os, sys\n" \
+              "assert not ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)  # PR_SET_THP_DISABLE\n" \
+              "os.execvp(sys.argv[1], sys.argv[1:])"
+    result = actmem("run", "--malloc", "--", sys.executable, "-c", ASK,
+                    prefix=[sys.executable, "-c", disable], environment=clean_environment())
+    assert result.stdout == "True\n" and result.returncode == 0, result
+    assert "get small pages" in result.stderr, result
+
+
+@case
 def wrong_values_are_refused():
     for variable, value in (("MIN", "0"), ("MIN", "1X"), ("KEEP", "much"), ("DECAY", "-1"),
                             ("DECAY", "1s")):
