@@ -116,7 +116,7 @@ static void tell(const struct malloc_settings *settings, const struct place *pla
 		warnx("malloc: transparent huge pages: %s", enabled);
 	}
 	if (off)
-		warnx("malloc: large blocks get small pages: transparent huge pages are off (%s is '%s'; 'madvise' is enough)",
+		warnx("malloc: large blocks get small pages: %s is '%s' ('madvise' is enough)",
 		      THP_ENABLED, enabled);
 	else if (prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) > 0)
 		warnx("malloc: large blocks get small pages: this process has PR_SET_THP_DISABLE");

@@ -7,6 +7,9 @@
  * finds the bookkeeping whole; the thread that forks does not take it meanwhile, as
  * other handlers of fork() may allocate.
  *
+ * Each node has two pools, as short blocks that stay would keep long ones from
+ * lying where others were.
+ *
  * There is no thread that gives memory back: one that the program does not know of
  * has no place in it. What has been free for a while is given back when the next
  * large block is taken or freed.
@@ -26,7 +29,9 @@
 #include "tell.h"
 
 #define ADDRESS_BITS	48
-#define POOLS_MAX	64
+#define NODES_MAX	64
+#define POOLS_MAX	(2 * NODES_MAX)
+#define SHORT_BYTES	(2UL << 20)
 /* Memory goes back between so many and one more such parts of the decay. */
 #define DECAY_TICKS	8
 
@@ -35,7 +40,7 @@ _Static_assert(CHUNK_BYTES == 1UL << LARGE_CHUNK_SHIFT, "chunks are those of ran
 struct pool {
 	struct blocks blocks;
 	struct range *ranges;
-	unsigned int node;
+	unsigned int node, number;
 };
 
 struct large_gate large_gate = { .min_bytes = SIZE_MAX, .low = UINTPTR_MAX };
@@ -81,11 +86,13 @@ static void after_fork_in_child(void)
 	pthread_mutex_init(&mutex, NULL);
 }
 
+/* Without the lock, as a handler of the signal may allocate. */
 static __attribute__((noreturn)) void wrong_pointer(void)
 {
 	static const char words[] =
 		"actmem: a pointer was freed that is no allocated block's, or not any more\n";
 
+	unlock();
 	if (write(STDERR_FILENO, words, sizeof(words) - 1) < 0)
 		abort();
 	abort();
@@ -130,10 +137,11 @@ static struct pool *pool_of(const void *memory)
 	return owner ? pools[owner - 1] : NULL;
 }
 
-static struct pool *pool_of_caller(void)
+static struct pool *pool_of_caller(size_t length)
 {
-	unsigned int node = place_of_caller(&place), i = node % POOLS_MAX;
-	struct pool *pool = pools[i];
+	unsigned int node = place_of_caller(&place);
+	unsigned int number = node % NODES_MAX * 2 + (length < SHORT_BYTES);
+	struct pool *pool = pools[number];
 
 	if (pool)
 		return pool;
@@ -141,13 +149,9 @@ static struct pool *pool_of_caller(void)
 	if (!pool || blocks_init(&pool->blocks))
 		return NULL;
 	pool->node = node;
-	pools[i] = pool;
+	pool->number = number;
+	pools[number] = pool;
 	return pool;
-}
-
-static uint8_t owner_number(const struct pool *pool)
-{
-	return (uint8_t)(1 + pool->node % POOLS_MAX);
 }
 
 static struct range *range_of(const struct pool *pool, uintptr_t address)
@@ -188,7 +192,7 @@ static bool grow(struct pool *pool, size_t length)
 	range->next = pool->ranges;
 	pool->ranges = range;
 	range_bytes += range->length;
-	set_owners(range, owner_number(pool));
+	set_owners(range, (uint8_t)(1 + pool->number));
 	if (range->base < large_gate.low)
 		atomic_store_explicit(&large_gate.low, range->base, memory_order_relaxed);
 	if (range->base + range->length > large_gate.high)
@@ -299,7 +303,7 @@ void *large_alloc(size_t bytes, size_t align, enum large_use use)
 		align = BLOCK_UNIT;
 	lock();
 	grow_older();
-	pool = pool_of_caller();
+	pool = pool_of_caller(length);
 	if (pool)
 		error = use == LARGE_GROWS ? take_with_room(pool, length, align, &block) :
 			take(pool, length, align, &block);

@@ -4,6 +4,7 @@
  * from large.h if the environment has asked for that, everything else goes on.
  */
 #include <errno.h>
+#include <malloc.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,10 +18,7 @@
 #define LIKELY(x)	__builtin_expect(!!(x), 1)
 #define SMALL_PAGE	4096UL
 
-size_t malloc_usable_size(void *memory);
-int malloc_trim(size_t pad);
-void *memalign(size_t align, size_t size);
-void *pvalloc(size_t size);
+/* Of C23, in newer C libraries. */
 void free_sized(void *memory, size_t size);
 void free_aligned_sized(void *memory, size_t align, size_t size);
 

@@ -40,8 +40,8 @@ bool place_choose(struct place *place, const struct malloc_settings *settings,
 	for_each_node(node, &place->nodes) {
 		if (node_is_set(&allowed, node))
 			continue;
-		snprintf(nodes_choice, sizeof(nodes_choice), "some of what this task can have memory on, %s",
-			 NODES_TEXT(&allowed));
+		snprintf(nodes_choice, sizeof(nodes_choice),
+			 "some of what this task can have memory on, %s", NODES_TEXT(&allowed));
 		return refuse(wrong, "ACTMEM_NODES", nodes_choice);
 	}
 	if (count)

@@ -10,7 +10,7 @@
 #include "../node.h"
 #include "settings.h"
 
-#define MIN_BYTES	(1ULL << 20)
+#define MIN_BYTES	(256ULL << 10)
 #define DECAY_S		60ULL
 #define DECAY_S_MAX	(365ULL * 24 * 3600)
 
@@ -101,7 +101,7 @@ bool malloc_settings_read(struct malloc_settings *settings, struct malloc_wrong 
 		return false;
 	settings->wanted = text && *text == '1';
 	text = variable(wrong, "ACTMEM_MALLOC_MIN",
-			"a number of bytes from 4096 on, such as 1048576 or 1M");
+			"a number of bytes from 4096 on, such as 262144 or 256K");
 	if (text && !parse_min(text, &settings->min_bytes))
 		return false;
 	text = variable(wrong, "ACTMEM_MALLOC_KEEP", "a number of bytes, such as 268435456 or 256M");

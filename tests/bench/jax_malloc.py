@@ -23,8 +23,9 @@ OURS = "actmem"
 LIBRARIES = {"mimalloc": "mimalloc", "jemalloc": "jemalloc", "tcmalloc": "tcmalloc_minimal"}
 PEERS = {
     "glibc": {},
-    "glibc_tuned": {"MALLOC_TOP_PAD_": str(1 << 28), "MALLOC_MMAP_THRESHOLD_": str(1 << 32),
-                    "MALLOC_TRIM_THRESHOLD_": str(1 << 34)},
+    # The threshold is as high as glibc takes; without mmap, it keeps all blocks there are.
+    "glibc_tuned": {"MALLOC_TOP_PAD_": str(1 << 28), "MALLOC_MMAP_THRESHOLD_": str(1 << 25),
+                    "MALLOC_TRIM_THRESHOLD_": str(1 << 34), "MALLOC_MMAP_MAX_": "0"},
     "glibc_hugetlb": {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"},
     **dict.fromkeys(LIBRARIES, {}),
 }

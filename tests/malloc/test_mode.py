@@ -70,9 +70,20 @@ def verbose_tells_what_the_machine_permits():
     assert result.returncode == 0, result
     with open(THP, encoding="ascii") as file:
         enabled = file.read().split("[")[1].split("]")[0]
-    assert "blocks of 1048576 bytes and more" in result.stderr, result
+    assert "blocks of 262144 bytes and more" in result.stderr, result
     assert f"transparent huge pages: {enabled}" in result.stderr, result
     assert ("get small pages" in result.stderr) == (enabled == "never"), result
+
+
+@case
+def a_process_without_huge_pages_is_told():
+    disable = "import ctypes, os, sys\n" \
+              "assert not ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)  # PR_SET_THP_DISABLE\n" \
+              "os.execvp(sys.argv[1], sys.argv[1:])"
+    result = actmem("run", "--malloc", "--", sys.executable, "-c", ASK,
+                    prefix=[sys.executable, "-c", disable], environment=clean_environment())
+    assert result.stdout == "True\n" and result.returncode == 0, result
+    assert "get small pages" in result.stderr, result
 
 
 @case
@@ -178,7 +189,7 @@ input()
 """
     with subprocess.Popen([ACTMEM, "run", "-m", "--", sys.executable, "-c", hold], text=True,
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          env=clean_environment()) as process:
+                          env=clean_environment(ACTMEM_MALLOC_MIN="1M")) as process:
         assert process.stdout.readline() == "ready\n"
         listed = json.loads(actmem("list", "--json").stdout)["malloc"]
         table = actmem("list").stdout
