@@ -74,8 +74,9 @@ struct actmem_store_options {
 /*
  * Makes a store. @options NULL: defaults, which spill nothing.
  *
- * -EINVAL  a budget under two pages, spill paths without a budget, unknown flags,
- *	a directory without direct I/O (see ALLOW_BUFFERED)
+ * -EINVAL  a budget under two pages (of 2 MiB, or of 1 GiB where regions have those),
+ *	spill paths without a budget, unknown flags, a directory without direct I/O (see
+ *	ALLOW_BUFFERED), more spill_bytes than spill_limit_bytes
  * else as actmem_heap_create(), actmem_queue_create(), actmem_file_open()
  */
 int actmem_store_create(struct actmem *am, const struct actmem_store_options *options,
@@ -165,7 +166,7 @@ struct actmem_store_stats {
 	uint64_t takes_total;
 	uint64_t hits_total;		/* takes that found their block in memory */
 	uint64_t handed_over_total;	/* of them, while it was being spilled */
-	uint64_t late_total;		/* takes that had to wait while it was being read */
+	uint64_t late_total;		/* takes that had to wait while it was being read, or next */
 	uint64_t misses_total;		/* takes that nobody had foreseen */
 	uint64_t put_stall_ns_total;	/* that puts waited for room */
 	uint64_t take_stall_ns_total;	/* that takes waited for their block */

@@ -66,7 +66,7 @@ static int attach_region(struct actmem_store *store, struct actmem_region *regio
 
 	/* The queue has left it plain, for reasons of its own. */
 	if (!error && actmem_queue_describe(store->queue) != store->queue_description)
-		store_describe_plain(store, actmem_queue_describe(store->queue));
+		store_describe_plain(store, "");
 	if (error != -ENOMEM && error != -EMFILE)
 		return error;
 	store_describe_plain(store, actmem_error());

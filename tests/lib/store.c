@@ -39,18 +39,50 @@ static void tell(struct actmem_store *store)
 	       (unsigned long long)(stats.wasted_bytes_total / MIB));
 }
 
+struct first_spill {
+	bool is_seen;
+	uint64_t resident_bytes;
+};
+
+static void see_first_spill(const struct actmem_store_event *event, void *data)
+{
+	struct first_spill *first = data;
+
+	if (first->is_seen || event->kind != ACTMEM_STORE_SPILL_BEGIN)
+		return;
+	first->is_seen = true;
+	first->resident_bytes = event->resident_bytes;
+}
+
+/*
+ * A step as the one before, which is foreseen. Writing begins at once with what will
+ * be wanted last, or, forwards, behind what will be wanted soon, and so may stay.
+ */
+static void try_known_step(struct actmem_store *store, uint64_t step, bool backwards)
+{
+	struct first_spill first = { .is_seen = false };
+	uint64_t misses;
+
+	actmem_store_observe(store, see_first_spill, &first);
+	misses = stats_of(store).misses_total;
+	ok(run_step(store, step, backwards), "a step as the one before");
+	ok(stats_of(store).misses_total == misses, "each take was foreseen");
+	ok(first.is_seen && first.resident_bytes < (backwards ? BUDGET / 8 : BUDGET * 3 / 4),
+	   "writing begins long before the budget is used up");
+	actmem_store_observe(store, NULL, NULL);
+}
+
 /* Backwards, until that is known, and then forwards, which it is not. */
 static void try_steps(struct actmem *am, const struct actmem_store_options *options,
 		      const char *how)
 {
 	struct actmem_store *store = store_or_bail(am, options);
 	struct actmem_store_stats stats;
-	uint64_t step;
-	bool all = true;
 
-	for (step = 0; all && step < 4; step++)
-		all = run_step(store, step, step < 2);
-	ok(all, "steps of thrice the budget, %s", how);
+	ok(run_step(store, 0, true), "a step of thrice the budget, %s", how);
+	try_known_step(store, 1, true);
+	ok(run_step(store, 2, false), "one in another order");
+	try_known_step(store, 3, false);
 	stats = stats_of(store);
 	ok(stats.memory_bytes_peak <= BUDGET, "memory was never over the budget");
 	ok(stats.takes_total == 4 * BLOCKS && stats.puts_total == 4 * BLOCKS, "all were counted");
@@ -147,6 +179,42 @@ static void test_options(struct actmem *am)
 	options.spill_limit_bytes = MIB;
 	returns(actmem_store_create(am, &options, &store), -EINVAL);
 	says("spill_limit_bytes");
+}
+
+static void test_nothing(struct actmem *am)
+{
+	struct actmem_store_options options = store_options(UINT64_MAX, NULL, 0);
+	struct actmem_store *store;
+	struct actmem_store_stats stats;
+	const void *held;
+	void *memory;
+
+	returns(actmem_store_create(NULL, &options, &store), -EINVAL);
+	returns(actmem_store_create(am, &options, NULL), -EINVAL);
+	returns(actmem_store_reserve(NULL, key_of(1), 1, &memory), -EINVAL);
+	returns(actmem_store_commit(NULL, key_of(1)), -EINVAL);
+	returns(actmem_store_hold(NULL, key_of(1), &held, NULL), -EINVAL);
+	returns(actmem_store_release(NULL, key_of(1)), -EINVAL);
+	returns(actmem_store_put_back(NULL, key_of(1)), -EINVAL);
+	returns(actmem_store_drop(NULL, key_of(1)), -EINVAL);
+	returns(actmem_store_prefetch(NULL, key_of(1)), -EINVAL);
+	returns(actmem_store_put(NULL, key_of(1), "", 1), -EINVAL);
+	returns(actmem_store_take(NULL, key_of(1), &stats, 1), -EINVAL);
+	returns(actmem_store_stats(NULL, &stats), -EINVAL);
+	returns(actmem_store_destroy(NULL), -EINVAL);
+	ok(!strcmp(actmem_store_describe(NULL), "no store"), "no store is described as such");
+	actmem_store_observe(NULL, NULL, NULL);
+
+	returns(actmem_store_create(am, &options, &store), 0);
+	returns(actmem_store_reserve(store, key_of(1), 1, NULL), -EINVAL);
+	returns(actmem_store_reserve(store, key_of(1), UINT64_MAX, &memory), -EINVAL);
+	returns(actmem_store_put(store, key_of(1), NULL, 1), -EINVAL);
+	returns(actmem_store_put(store, key_of(1), "", 1), 0);
+	returns(actmem_store_hold(store, key_of(1), NULL, NULL), -EINVAL);
+	returns(actmem_store_take(store, key_of(1), NULL, 1), -EINVAL);
+	returns(actmem_store_stats(store, NULL), -EINVAL);
+	returns(actmem_store_drop(store, key_of(1)), 0);
+	destroy_empty(store);
 }
 
 /* Who has a block, and who may not have it then. */
@@ -331,6 +399,7 @@ int main(void)
 	struct usage before = usage_now();
 
 	test_options(am);
+	test_nothing(am);
 	test_memory_alone(am);
 	test_users(am);
 	test_steps(am);
