@@ -11,7 +11,7 @@
 
 #include "store_folder.h"
 
-#define STEPS		3000
+#define STEPS		2000
 #define THREADS		4
 #define KEYS		160
 /* However those that are in use lie in the budget, another one of these fits. */

@@ -31,6 +31,8 @@ $(VM_PROGRAMS): $(B)/vm/%: tests/vm/programs/%.c \
 		$< -luring -o $@
 
 # The library on disks that fail.
+DISK_MACHINE := --load ext4 --load crc32c_generic --load dm-flakey --load dm-delay \
+	--file /sbin/mke2fs:/sbin/mke2fs
 DISK_PROGRAMS := $(addprefix $(B)/tests/vm/disks/,queue_faults store_faults)
 
 $(DISK_PROGRAMS): $(B)/tests/vm/disks/%: $(B)/obj/tests/vm/disks/%.o \
@@ -46,8 +48,6 @@ $(B)/obj/tests/vm/disks/%.o: ALL_CFLAGS += -Itests/lib
 VM_MACHINE := --memory 2304M --numa 3 --nvme 1G --edu --timeout 1000 \
 	--load vgem --load hwpoison-inject --load mce-inject --env ACTMEM_BACKEND=driver \
 	--env ACTMEM_TEST_DISK=/dev/nvme0n1 $(DISK_MACHINE)
-DISK_MACHINE := --load ext4 --load crc32c_generic --load dm-flakey --load dm-delay \
-	--file /sbin/mke2fs:/sbin/mke2fs
 
 # The tests load three modules: tests/vm/blemish marks pages as failed, tests/vm/importer
 # imports dma-bufs, and tests/vm/mover is a DMA engine made of software.
