@@ -55,13 +55,13 @@ struct actmem_key {
 
 struct actmem_store_options {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t budget_bytes;		/* of memory, in whole pages; 0: no limit, nothing is spilled */
+	uint64_t budget_bytes;		/* of memory, in whole pages; 0: none, nothing is spilled */
 	const char *const *spill_paths;	/* directories, on a disk each; the files are striped */
 	uint32_t spill_path_count;	/* 0: what is over the budget is refused */
 	uint32_t flags;			/* ACTMEM_STORE_* */
 	uint64_t spill_bytes;		/* to allocate on the disks at once; 0: as needed */
 	uint64_t spill_limit_bytes;	/* of the files; 0: none */
-	uint64_t window_bytes;		/* how far to read ahead; 0: as measured */
+	uint64_t window_bytes;		/* to read ahead, of half the budget at most; 0: as measured */
 	uint64_t grow_bytes;		/* see struct actmem_heap_options */
 	struct actmem_region_options region;	/* how to make them, as for a heap */
 	struct actmem_queue_options queue;	/* how to transfer; size 0: defaults */
@@ -112,6 +112,7 @@ int actmem_store_commit(struct actmem_store *store, struct actmem_key key);
  * -ENOENT  no such key, or not committed
  * -EIO and others  it cannot be read: actmem_error() names file, offset and block.
  *	The block stays, and can be tried again, or dropped
+ * -ENOSPC, -EDEADLK and others  as for a reserve, as it needs memory, too
  * -EBADMSG  it came back changed (CHECKSUM)
  */
 int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const void **memory,
@@ -153,14 +154,14 @@ struct actmem_store_stats {
 	uint64_t spilled_bytes;		/* of blocks that are in files alone */
 	uint64_t spilled_bytes_peak;
 	uint64_t file_bytes;		/* of the spill files */
-	uint64_t window_bytes;		/* read ahead now */
+	uint64_t window_bytes;		/* how far is read ahead now */
 	uint64_t write_bandwidth;	/* measured, bytes a second; 0: not yet */
 	uint64_t read_bandwidth;
 	uint64_t puts_total;
 	uint64_t takes_total;
 	uint64_t hits_total;		/* takes that found their block in memory */
 	uint64_t handed_over_total;	/* of them, while it was being spilled */
-	uint64_t late_total;		/* takes that had to wait while it was being read */
+	uint64_t late_total;		/* takes that had to wait while it was being read, or next */
 	uint64_t misses_total;		/* takes that nobody had foreseen */
 	uint64_t put_stall_ns_total;	/* that puts waited for room */
 	uint64_t take_stall_ns_total;	/* that takes waited for their block */

@@ -312,7 +312,7 @@ void pace_take(struct pace *pace, uint64_t length, uint64_t now)
 		pause = SECOND_NS;
 	if (pause > pace->pause)
 		pace->pause = pause;
-	pace->length = pace->length ? (pace->length * 7 + length) / 8 : length;
+	pace->length = pace->length ? (pace->length * 63 + length) / 64 : length;
 }
 
 void pace_put(struct pace *pace, uint64_t length)

@@ -46,7 +46,8 @@ void store_tell(struct actmem_store *store, enum actmem_store_event_kind kind,
 static int check_options(const struct actmem_store_options *options)
 {
 	if (options->flags & ~FLAGS_KNOWN)
-		return fail(EINVAL, "store flags 0x%x are not known", options->flags & ~FLAGS_KNOWN);
+		return fail(EINVAL, "store flags 0x%x are not known",
+			    options->flags & ~FLAGS_KNOWN);
 	if (options->spill_path_count && !options->budget_bytes)
 		return fail(EINVAL, "spill_paths without budget_bytes: nothing would ever be spilled");
 	if (options->spill_path_count && !options->spill_paths)
@@ -106,8 +107,10 @@ void store_describe_plain(struct actmem_store *store, const char *why)
 {
 	if (*store->plain_words)
 		return;
-	snprintf(store->plain_words, sizeof(store->plain_words),
-		 "%s; without registered buffers: %.900s", store->words, why);
+	snprintf(store->plain_words, sizeof(store->plain_words), "%s%s%s%.900s",
+		 actmem_queue_describe(store->queue),
+		 store->words + strlen(store->queue_description),
+		 *why ? "; without registered buffers: " : "", why);
 	atomic_store(&store->description, store->plain_words);
 }
 

@@ -154,7 +154,7 @@ struct actmem_store {
 #define KEY_TEXT(key)	store_key_text((char[KEY_WORDS]){0}, (key))
 const char *store_key_text(char text[KEY_WORDS], struct actmem_key key);
 
-/* The region's memory is not registered, for these reasons. Without the lock. */
+/* Memory is not registered: the queue says why if @why is "". Without the lock. */
 void store_describe_plain(struct actmem_store *store, const char *why);
 
 /* Detaches a region that the heap is about to close. Without the lock. */

@@ -252,7 +252,7 @@ void store_check_sums(struct actmem_store *store)
 	for (i = 0; i < store->bucket_count; i++) {
 		for (block = store->buckets[i]; block; block = block->chain) {
 			check_block(store, block, sums);
-			seen += block->order != NULL;
+			seen += !!block->order;
 		}
 	}
 	for (link = store->ended.next; link != &store->ended; link = link->next)

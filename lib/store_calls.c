@@ -190,6 +190,18 @@ static void taken(struct actmem_store *store, struct store_block *block)
 	pace_take(&store->pace, block->length, queue_now());
 }
 
+/* As what a take counts that finds the block as it is now. */
+static uint64_t *kind_of_take(struct actmem_store *store, const struct store_block *block)
+{
+	if (block->memory && block->transfer != TRANSFER_FILL)
+		return &store->stats.hits_total;
+	/* The next to be read was foreseen, too, though the disk is not so far yet. */
+	if (block->transfer || (store->filed.first == &block->place &&
+				block->place.want.at != WANTED_UNKNOWN))
+		return &store->stats.late_total;
+	return &store->stats.misses_total;
+}
+
 /* Under the lock; @bytes 0: whatever it has. */
 static int hold(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
 		struct store_block **result)
@@ -202,8 +214,7 @@ static int hold(struct actmem_store *store, struct actmem_key key, uint64_t byte
 	if (error)
 		return error;
 	is_handed_over = block->transfer == TRANSFER_SPILL;
-	kind = block->transfer == TRANSFER_FILL ? &store->stats.late_total :
-	       block->memory ? &store->stats.hits_total : &store->stats.misses_total;
+	kind = kind_of_take(store, block);
 	block->user = USER_CLAIMS;
 	block->thread = pthread_self();
 	store_settle(store, block);

@@ -66,7 +66,7 @@ static int attach_region(struct actmem_store *store, struct actmem_region *regio
 
 	/* The queue has left it plain, for reasons of its own. */
 	if (!error && actmem_queue_describe(store->queue) != store->queue_description)
-		store_describe_plain(store, actmem_queue_describe(store->queue));
+		store_describe_plain(store, "");
 	if (error != -ENOMEM && error != -EMFILE)
 		return error;
 	store_describe_plain(store, actmem_error());
@@ -288,22 +288,47 @@ uint64_t store_window(const struct actmem_store *store)
 }
 
 /*
- * Bytes that are to be in files, or on the way there: what the peak will have more
- * than the budget, and some to spare. As long as no peak is known, or where blocks
- * are read ahead while puts come, that is a window; else room for two blocks, so that
- * who puts need not wait, as what is more is written and read for nothing.
+ * Of the budget, what is left free or is in files too when the peak comes. As long as
+ * no peak is known, or where blocks are read ahead while puts come, a window; else
+ * room for two blocks, so that who puts need not wait, as what is more is written and
+ * read for nothing.
  */
+static uint64_t spare_bytes(const struct actmem_store *store)
+{
+	uint64_t window = store_window(store), least = 2 * store->pace.longest;
+
+	return schedule_peak(&store->schedule) && !schedule_refill(&store->schedule) &&
+	       least < window ? least : window;
+}
+
+/* Bytes that are to be in files, or on the way there, when there are @most. */
+static uint64_t away_of(const struct actmem_store *store, uint64_t most)
+{
+	uint64_t room = store->budget - spare_bytes(store);
+
+	return most > room ? most - room : 0;
+}
+
 static uint64_t away_wanted(const struct actmem_store *store)
 {
-	const struct schedule *schedule = &store->schedule;
-	uint64_t live = store->sums[SUM_LIVE].length, peak = schedule_peak(schedule);
-	uint64_t most = live > peak ? live : peak, spare = store_window(store);
+	uint64_t live = store->sums[SUM_LIVE].length, peak = schedule_peak(&store->schedule);
+	uint64_t most = live > peak ? live : peak;
 
-	if (!schedule_is_rising(schedule, live) || (peak && most <= store->budget))
+	if (!schedule_is_rising(&store->schedule, live) || (peak && most <= store->budget))
 		return 0;
-	if (peak && !schedule_refill(schedule) && spare > 2 * store->pace.longest)
-		spare = 2 * store->pace.longest;
-	return most + spare > store->budget ? most + spare - store->budget : 0;
+	return away_of(store, most);
+}
+
+/*
+ * Whether it is wanted so late that it need not stay: blocks for three quarters of
+ * the room that they have are wanted sooner.
+ */
+static bool is_late(const struct actmem_store *store, const struct store_block *block)
+{
+	uint64_t room = store->budget - spare_bytes(store), length = store->pace.length;
+
+	return block->place.want.at == WANTED_UNKNOWN || !length ||
+	       block->place.want.at > store->schedule.clock + room / length * 3 / 4;
 }
 
 /* Enough to keep the disks busy, and little for what becomes urgent to wait for. */
@@ -314,11 +339,17 @@ static bool is_busy(const struct actmem_store *store, enum store_sum sum,
 	       store->sums[sum].length >= bandwidth_busy(bandwidth, store->busy_bytes);
 }
 
+/* A block that is wanted soon is written ahead only when memory gets short. */
 static bool wants_spill(const struct actmem_store *store)
 {
-	return store->dirty.first && !store->spills_fail &&
-	       !is_busy(store, SUM_SPILLING, &store->write) &&
-	       store->sums[SUM_AWAY].length < away_wanted(store);
+	const struct place *last = store->dirty.first;
+	uint64_t away = store->sums[SUM_AWAY].length;
+
+	if (!last || store->spills_fail || is_busy(store, SUM_SPILLING, &store->write) ||
+	    away >= away_wanted(store))
+		return false;
+	return is_late(store, link_item(last, struct store_block, place)) ||
+	       away < away_of(store, store->sums[SUM_LIVE].length);
 }
 
 /* Puts do not come for a while, or what is free will do for them. */

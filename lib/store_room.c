@@ -16,8 +16,12 @@
 
 void waiter_init(struct waiter *waiter)
 {
-	*waiter = (struct waiter){ .thread = pthread_self() };
+	/* Most find memory at once: the words are set when there are some. */
 	link_init(&waiter->link);
+	waiter->thread = pthread_self();
+	waiter->is_stalled = false;
+	waiter->spill_error = 0;
+	waiter->fill_error = 0;
 	pthread_cond_init(&waiter->wake, NULL);
 }
 

@@ -39,18 +39,50 @@ static void tell(struct actmem_store *store)
 	       (unsigned long long)(stats.wasted_bytes_total / MIB));
 }
 
+struct first_spill {
+	bool is_seen;
+	uint64_t resident_bytes;
+};
+
+static void see_first_spill(const struct actmem_store_event *event, void *data)
+{
+	struct first_spill *first = data;
+
+	if (first->is_seen || event->kind != ACTMEM_STORE_SPILL_BEGIN)
+		return;
+	first->is_seen = true;
+	first->resident_bytes = event->resident_bytes;
+}
+
+/*
+ * A step as the one before, which is foreseen. Writing begins at once with what will
+ * be wanted last, or, forwards, behind what will be wanted soon, and so may stay.
+ */
+static void try_known_step(struct actmem_store *store, uint64_t step, bool backwards)
+{
+	struct first_spill first = { .is_seen = false };
+	uint64_t misses;
+
+	actmem_store_observe(store, see_first_spill, &first);
+	misses = stats_of(store).misses_total;
+	ok(run_step(store, step, backwards), "a step as the one before");
+	ok(stats_of(store).misses_total == misses, "each take was foreseen");
+	ok(first.is_seen && first.resident_bytes < (backwards ? BUDGET / 8 : BUDGET * 3 / 4),
+	   "writing begins long before the budget is used up");
+	actmem_store_observe(store, NULL, NULL);
+}
+
 /* Backwards, until that is known, and then forwards, which it is not. */
 static void try_steps(struct actmem *am, const struct actmem_store_options *options,
 		      const char *how)
 {
 	struct actmem_store *store = store_or_bail(am, options);
 	struct actmem_store_stats stats;
-	uint64_t step;
-	bool all = true;
 
-	for (step = 0; all && step < 4; step++)
-		all = run_step(store, step, step < 2);
-	ok(all, "steps of thrice the budget, %s", how);
+	ok(run_step(store, 0, true), "a step of thrice the budget, %s", how);
+	try_known_step(store, 1, true);
+	ok(run_step(store, 2, false), "one in another order");
+	try_known_step(store, 3, false);
 	stats = stats_of(store);
 	ok(stats.memory_bytes_peak <= BUDGET, "memory was never over the budget");
 	ok(stats.takes_total == 4 * BLOCKS && stats.puts_total == 4 * BLOCKS, "all were counted");
@@ -77,6 +109,21 @@ static void test_steps(struct actmem *am)
 	options.spill_bytes = 4 * MIB;
 	options.window_bytes = 2 * MIB;
 	try_steps(am, &options, "in two directories by workers, with checksums");
+}
+
+/* Once it is known that all of a step fits, not even a part is written ahead. */
+static void test_fits(struct actmem *am)
+{
+	struct actmem_store *store = spilling_store(am, 64 * MIB);
+	struct actmem_store_stats stats;
+	bool all;
+
+	all = run_step(store, 0, true) && run_step(store, 1, false) && run_step(store, 2, true);
+	stats = stats_of(store);
+	ok(all && !stats.spilled_bytes_total && !stats.file_bytes, "what fits is not written");
+	ok(stats.hits_total == stats.takes_total && !stats.put_stall_ns_total &&
+	   !stats.take_stall_ns_total, "nobody waits");
+	destroy_empty(store);
 }
 
 static void test_memory_alone(struct actmem *am)
@@ -319,6 +366,7 @@ int main(void)
 	test_memory_alone(am);
 	test_users(am);
 	test_steps(am);
+	test_fits(am);
 	test_all_is_held(am);
 	test_prefetch(am);
 	test_ends(am);

@@ -83,6 +83,43 @@ static void *work(void *data)
 	return NULL;
 }
 
+/* Each has the half of all memory, and wants more before it gives that back. */
+static void *want_more(void *data)
+{
+	struct worker *worker = data;
+	struct actmem_key own = key_of(worker->number), more = key_of(100 + worker->number);
+	void *memory;
+
+	if (actmem_store_reserve(worker->store, own, BUDGET / 2, &memory))
+		tap_bail("actmem_store_reserve");
+	pthread_barrier_wait(&start);
+	worker->error = actmem_store_reserve(worker->store, more, BUDGET / 2, &memory);
+	if (actmem_store_drop(worker->store, own) ||
+	    (!worker->error && actmem_store_drop(worker->store, more)))
+		tap_bail("actmem_store_drop");
+	return NULL;
+}
+
+static void test_deadlock(struct actmem_store *store)
+{
+	struct worker workers[2] = { 0 };
+	unsigned int i, told = 0;
+
+	pthread_barrier_init(&start, NULL, 2);
+	for (i = 0; i < 2; i++) {
+		workers[i].store = store;
+		workers[i].number = i;
+		if (pthread_create(&workers[i].thread, NULL, want_more, &workers[i]))
+			tap_bail("pthread_create");
+	}
+	for (i = 0; i < 2; i++) {
+		pthread_join(workers[i].thread, NULL);
+		told += workers[i].error == -EDEADLK;
+		ok(!workers[i].error || workers[i].error == -EDEADLK, "thread %u goes on", i);
+	}
+	ok(told == 1, "of two that wait for each other one is told");
+}
+
 int main(void)
 {
 	struct actmem *am = open_or_bail();
@@ -108,6 +145,7 @@ int main(void)
 	ok(stats.puts_total == THREADS * ROUNDS * BLOCKS,
 	   "all puts were counted");
 	ok(stats.spilled_bytes_total > 0, "some went through files");
+	test_deadlock(store);
 	destroy_empty(store);
 	same_usage(before);
 	counters_are_zero(am);
