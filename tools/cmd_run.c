@@ -154,7 +154,8 @@ static char *absolute_each(const char *paths)
 {
 	char *result = strdup(""), *path, *rest, *left, *longer;
 
-	rest = left = strdup(paths);
+	left = strdup(paths);
+	rest = left;
 	while (result && left && (path = strsep(&rest, ":"))) {
 		path = *path ? absolute(path) : strdup("");
 		longer = NULL;
@@ -265,7 +266,8 @@ int cmd_run(int argc, char **argv)
 	int option, status, err;
 
 	/* "+": what follows the program's name is the program's. */
-	while ((option = getopt_long(argc, argv, "+b:p:n:P:a:g:l:B:S:L:N:mvh", options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "+b:p:n:P:a:g:l:B:S:L:N:mvh", options,
+				     NULL)) != -1) {
 		switch (option) {
 		case 'v':
 			verbose = true;

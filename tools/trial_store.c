@@ -31,7 +31,8 @@ static bool take_directories(struct wanted *wanted)
 
 	if (!text || !*text)
 		return true;
-	wanted->text = rest = strdup(text);
+	wanted->text = strdup(text);
+	rest = wanted->text;
 	while ((path = strsep(&rest, ":"))) {
 		if (!*path || wanted->count == DIRECTORIES_MAX) {
 			warnx("ACTMEM_SPILL is '%s'; it may be 1 to %d directories with a ':' between them",

@@ -64,7 +64,7 @@ struct actmem_xla_options {
 	uint64_t spill_limit_bytes;	/* likewise; ACTMEM_SPILL_LIMIT */
 	const char *const *spill_paths;	/* likewise; ACTMEM_SPILL, with a ':' between two */
 	uint32_t spill_path_count;
-	uint32_t reserved;		/* 0 */
+	uint32_t named;			/* 1: @am has a heap_name */
 };
 
 /*
@@ -86,7 +86,10 @@ ACTMEM_XLA_API void actmem_xla_detach(struct actmem *am);
 /* What blocks are taken from, NULL before the first use. */
 ACTMEM_XLA_API struct actmem *actmem_xla_attached(void);
 
-/* Gives memory and files back to the machine if no block is live. */
+/*
+ * Gives memory and files back to the machine if no block is live. Regions with names
+ * stay open: closing them would give nothing back but the names, for others to take.
+ */
 ACTMEM_XLA_API int actmem_xla_trim(void);
 
 ACTMEM_XLA_API void actmem_xla_set_generations(uint64_t most);

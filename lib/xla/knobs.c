@@ -94,7 +94,7 @@ int knobs_take(struct knobs *knobs, const struct actmem_xla_options *options)
 	int ret;
 
 	knobs_forget(knobs);
-	if (options->size < sizeof(*options) || options->reserved)
+	if (options->size < sizeof(*options))
 		return -EINVAL;
 	ret = add_directories(knobs, options->spill_paths, options->spill_path_count);
 	if (ret)
@@ -103,6 +103,7 @@ int knobs_take(struct knobs *knobs, const struct actmem_xla_options *options)
 	knobs->limit_bytes = options->limit_bytes;
 	knobs->budget_bytes = options->budget_bytes;
 	knobs->spill_limit_bytes = options->spill_limit_bytes;
+	knobs->named = !!options->named;
 	return 0;
 }
 
@@ -182,6 +183,7 @@ int knobs_complete(struct knobs *knobs, const struct knobs *given, char *words,
 	knobs->limit_bytes = given->limit_bytes;
 	knobs->budget_bytes = given->budget_bytes;
 	knobs->spill_limit_bytes = given->spill_limit_bytes;
+	knobs->named = given->named;
 	ret = take_sizes(knobs, words, words_size);
 	if (!ret)
 		ret = take_directories(knobs, given, words, words_size);

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "actmem_xla.h"
 #include "counts.h"
@@ -39,8 +40,10 @@ static int open_store(const struct knobs *knobs, char *words, size_t words_size)
 	struct actmem_store_options options;
 	int ret = 0;
 
-	if (!attached)
+	if (!attached) {
 		ret = actmem_open(&attached, NULL);
+		given.named = getenv("ACTMEM_NAME") && *getenv("ACTMEM_NAME");
+	}
 	if (ret)
 		return explain(ret, words, words_size);
 	ACTMEM_INIT(&options);
@@ -239,7 +242,7 @@ int actmem_xla_trim(void)
 	ACTMEM_INIT(&last);
 	if (store)
 		ret = actmem_store_stats(store, &last);
-	if (store && !ret && !last.blocks) {
+	if (store && !ret && !last.blocks && !given.named) {
 		ret = actmem_store_destroy(store);
 		if (!ret) {
 			add_totals(&ended, &last);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The same training four ways, in one memory cgroup: what must be true of it,
-for whoever reports it."""
+"""The same training with and without a budget, in a memory cgroup: what must be
+true of it, for whoever reports it."""
 import json
 import os
 import subprocess
@@ -36,28 +36,18 @@ def ended_by_the_limit(process):
         "ENOMEM" in process.stderr))
 
 
-def compare(spill, run, mib, budget_mib, limit_mib):
-    """Trains with activations of `mib`, in a cgroup of `limit_mib` for what the
-    training needs. Yields what is to be true, its name, and what was seen."""
-    within = ("--budget", f"{budget_mib}M", "--spill", spill)
-    activations, budget, limit = mib * MIB, budget_mib * MIB, limit_mib * MIB
-    everything = result(train("actmem", mib, how=("--budget", "1G"), run=run))
-    with memory_cgroup(limit) as cgroup:
-        spilled = result(train("actmem", mib, cgroup.folder, how=within, run=run))
-        peak = cgroup.peak()
-    with memory_cgroup(limit) as cgroup:
-        held = train("actmem", mib, cgroup.folder, how=(), run=run)
-        stock = train("stock", mib, cgroup.folder, how=(), run=run)
+def spills(mib, budget_mib, spill, run, *cgroup):
+    """A run with a budget that is too small; what it printed."""
+    return result(train("actmem", mib, *cgroup, run=run, how=(
+        "--budget", f"{budget_mib}M", "--spill", spill)))
 
-    yield (everything["stats"]["store"]["spilled_bytes_total"] == 0,
-           "a budget that holds everything spills nothing", everything)
-    store = spilled["stats"]["store"]
-    yield (spilled["gradients"] == everything["gradients"] and
-           spilled["losses"] == everything["losses"],
-           "with a part of that budget the gradients are the same bits", spilled)
-    yield (spilled["losses"][1] < spilled["losses"][0],
-           "and the loss falls", spilled["losses"])
-    yield (spilled["stats"]["last_run_put_bytes"] == activations and
+
+def check_spilled(spilled, mib, budget_mib):
+    """Yields what is to be true, its name, and what was seen."""
+    activations, budget = mib * MIB, budget_mib * MIB
+    stats, store = spilled["stats"], spilled["stats"]["store"]
+    yield spilled["losses"][1] < spilled["losses"][0], "the loss falls", spilled
+    yield (stats["last_run_put_bytes"] == activations and
            store["spilled_bytes_total"] >= 2 * (activations - budget),
            "what the budget does not hold was in a file", store)
     yield (store["memory_bytes_peak"] <= budget and
@@ -66,9 +56,31 @@ def compare(spill, run, mib, budget_mib, limit_mib):
     yield (spilled["left"] == spilled["region_bytes"] == 0 and
            store["resident_bytes"] == store["spilled_bytes"] == 0,
            "nothing is left of it", spilled)
-    yield (peak <= limit, "its cgroup held it", peak)
-    yield (ended_by_the_limit(held),
-           "which ends the same training without the budget",
-           (held.returncode, held.stderr[-2000:]))
-    yield (ended_by_the_limit(stock), "and the one without actmem",
-           (stock.returncode, stock.stderr[-2000:]))
+
+
+def check_bits(spilled, mib, run):
+    """The same with a budget that holds everything."""
+    everything = result(train("actmem", mib, how=("--budget", "1G"), run=run))
+    yield (everything["stats"]["store"]["spilled_bytes_total"] == 0,
+           "a budget that holds everything spills nothing", everything)
+    yield (spilled["gradients"] == everything["gradients"] and
+           spilled["losses"] == everything["losses"],
+           "the gradients are those of a budget that holds everything, bit by bit",
+           (spilled, everything))
+
+
+def check_within(spill, run, mib, budget_mib, limit_mib, others=("actmem",)):
+    """The same in a cgroup of so much for what the training needs, which ends
+    the others: trainings without the budget. Returns what it printed."""
+    with memory_cgroup(limit_mib * MIB) as cgroup:
+        spilled = spills(mib, budget_mib, spill, run, cgroup.folder)
+        peak = cgroup.peak()
+    yield peak <= limit_mib * MIB, "a cgroup held the training", peak
+    with memory_cgroup(limit_mib * MIB) as cgroup:
+        for wrapper in others:
+            other = train(wrapper, mib, cgroup.folder, how=(), run=run)
+            yield (ended_by_the_limit(other),
+                   f"which ends it without the budget ({wrapper})",
+                   (other.returncode, other.stderr[-2000:]))
+    yield from check_spilled(spilled, mib, budget_mib)
+    return spilled

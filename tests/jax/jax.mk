@@ -52,6 +52,17 @@ jax_on_driver = tests/vm/run --kernel $(1) --tap --host --cpu max --numa 2 --mem
 	-- $(B)/bin/actmem run --backend driver --nodes 1 -- \
 	$(VENV_PYTHON) tests/jax/on_driver.py
 
+# With an NVMe disk and ext4 on it, to spill to.
+jax_budget_on_driver = tests/vm/run --kernel $(1) --tap --host --cpu max --memory $(2) \
+	--nvme 1G --load ext4 --load crc32c_generic --timeout 1200 \
+	--env PYTHONDONTWRITEBYTECODE=1 --env TMPDIR=/dev/shm \
+	-- $(VENV_PYTHON) tests/jax/budget_on_driver.py
+
 .PHONY: check-jax-driver
 check-jax-driver: $(JAX_ON_DRIVER)
 	@$(call jax_on_driver,6.12,3G)
+
+CHECKS += jax-budget-driver
+.PHONY: check-jax-budget-driver
+check-jax-budget-driver: $(JAX_ON_DRIVER)
+	@$(call jax_budget_on_driver,6.12,3G)

@@ -28,6 +28,8 @@ TRAIN = """
 
 NAMED = """
     train()
+    assert actmem.jax.reset() == 0 and len(actmem.regions()) == 1
+    train()
     region, = actmem.regions()
     print(json.dumps([region, os.stat(region["path"]).st_ino,
                       os.stat(region["path"]).st_blocks]))

@@ -65,13 +65,14 @@ class Memory:
     """An open backend, with the options that its regions get."""
 
     def __init__(self, handle, heap_grow=0, heap_limit=0, budget=0, spill=(),
-                 spill_limit=0):
+                 spill_limit=0, named=False):
         self._handle = handle
         self.heap_grow = heap_grow
         self.heap_limit = heap_limit
         self.budget = budget
         self.spill = spill
         self.spill_limit = spill_limit
+        self.named = named
 
     def __repr__(self):
         return f"<actmem.Memory {self.describe()}>"
@@ -200,7 +201,7 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
         _check(_native.library.actmem_open(ctypes.byref(handle),
                                            ctypes.byref(options)))
         memory = Memory(handle, heap_grow, heap_limit, budget, spill,
-                        spill_limit)
+                        spill_limit, bool(options.heap_name))
         if _on_open is not None:
             _on_open(memory)
         _default = memory
