@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A range of a region as a dma-buf: the pages, as devices and the kernel come
- * to them (by the tables of dmabuf_table.c), and their life. They stay where they are as long as it lives, so that
- * an importer need not be told of moves.
+ * A range of a region as a dma-buf: the pages, as devices and the kernel come to them
+ * (by the tables of dmabuf_table.c), and their life. They stay where they are as long
+ * as it lives, so that an importer need not be told of moves.
  *
- * It holds the region's file, and of each of its pages a reference: so none of
- * them is discarded, and all count as pinned. Each attachment has one table of
- * segments for as long as it is there, cut as its device wants them, and one
- * mapping for as long as anybody uses that. Bounce buffers would make copies of
- * what is meant to be shared, so that whoever needs them is refused.
+ * It holds the region's file, and of each of its pages a reference: so none of them is
+ * discarded, and all count as pinned. Each attachment has one table of segments for as
+ * long as it is there, cut as its device wants them, and one mapping for as long as
+ * anybody uses that. Bounce buffers would make copies of what is meant to be shared,
+ * so that whoever needs them is refused.
  */
 #include <linux/dma-buf.h>
 #include <linux/dma-direct.h>
