@@ -41,7 +41,8 @@ int actmem_answer(void __user *user, const void *arg, size_t size)
 /**
  * actmem_answer_with_file() - answers with the descriptor of a new file
  * @user: what is answered to
- * @arg: the answer, of @size bytes, which @make may add to
+ * @arg: the answer, which @make may add to
+ * @size: of it, in bytes
  * @fd: where the descriptor is in @arg; -1 after an error
  * @make: makes the file
  * @context: for @make

@@ -79,11 +79,13 @@ static int try_place(const struct place *place)
 
 	if (memory != MAP_FAILED)
 		munmap(memory, TRIAL_BYTES);
-	if (!err)
+	if (err && place->by_caller)
+		warnx("malloc: pages come from the node of the CPU that touches them first (mbind: %s)",
+		      strerror(-err));
+	if (!err || place->by_caller)
 		return STATUS_OK;
 	warnx("cannot have memory on %s (mbind: %s); containers may forbid mbind, so run without --nodes",
-	      place->by_caller ? "the calling CPU's node" : NODES_TEXT(&place->nodes),
-	      strerror(-err));
+	      NODES_TEXT(&place->nodes), strerror(-err));
 	return STATUS_FAILED;
 }
 

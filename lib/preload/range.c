@@ -74,7 +74,8 @@ struct range *range_make(const struct place *place, unsigned int node, size_t le
 	struct range *range = take_unused(length / PAGE_BYTES);
 	void *address = range ? map_aligned(length) : NULL;
 
-	if (address && place_range(place, node, address, length)) {
+	/* Where that is forbidden, pages come from the node of the CPU that touches them. */
+	if (address && place_range(place, node, address, length) && !place->by_caller) {
 		munmap(address, length);
 		address = NULL;
 	}
