@@ -229,19 +229,25 @@ static bool range_is_free(const struct range *range)
 	return true;
 }
 
+/* Where the heap's owner is told of regions that go, he detaches them. */
+static bool is_kept_by_queue(const struct actmem_heap *heap, const struct range *range)
+{
+	return !heap->closing && region_attachments(range->its.region);
+}
+
 unsigned int heap_attached(const struct actmem_heap *heap)
 {
 	const struct range *range;
 	unsigned int count = 0;
 
 	for (range = heap->ranges; range; range = range->next)
-		count += region_attachments(range->its.region) > 0;
+		count += is_kept_by_queue(heap, range);
 	return count;
 }
 
-static bool may_go(const struct range *range, bool named_too)
+static bool may_go(const struct actmem_heap *heap, const struct range *range, bool named_too)
 {
-	return (named_too || !range->its.named) && !region_attachments(range->its.region) &&
+	return (named_too || !range->its.named) && !is_kept_by_queue(heap, range) &&
 	       range_is_free(range);
 }
 
@@ -253,7 +259,7 @@ static struct range *detach_free_ranges(struct actmem_heap *heap, bool named_too
 
 	pthread_mutex_lock(&heap->lock);
 	while ((range = *link)) {
-		if (!may_go(range, named_too)) {
+		if (!may_go(heap, range, named_too)) {
 			link = &range->next;
 			continue;
 		}
