@@ -8,10 +8,11 @@
 #include "store_test.h"
 
 #define THREADS	4
-#define ROUNDS	12
+#define ROUNDS	5
 #define BLOCKS	12
 #define BUDGET	(4 * MIB)
-#define BYTES_MAX	(800 * KIB)
+/* So that the blocks of one thread alone are more than the budget. */
+#define BYTES_MIN	(360 * KIB)
 
 struct worker {
 	pthread_t thread;
@@ -30,7 +31,7 @@ static uint64_t random_below(struct worker *worker, uint64_t bound)
 
 static uint64_t bytes_of(uint64_t name)
 {
-	return 4096 + name * 7919 % (BYTES_MAX - 4096);
+	return BYTES_MIN + name * 7919 % (64 * KIB);
 }
 
 /* Its own blocks of a round, in an order that changes; some are kept, some dropped. */
