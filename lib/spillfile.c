@@ -132,7 +132,7 @@ static uint64_t step(const struct spillfile *spillfile, uint64_t least)
 	return length > least ? length : least;
 }
 
-int spillfile_open(const struct spillfile *spillfile, uint64_t length, struct actmem_file **file,
+int spillfile_open(struct spillfile *spillfile, uint64_t length, struct actmem_file **file,
 		   uint64_t *got)
 {
 	uint64_t unit = unit_of(spillfile), least = round_to(length, unit);
@@ -144,6 +144,8 @@ int spillfile_open(const struct spillfile *spillfile, uint64_t length, struct ac
 		return fail(ENOSPC, "the spill files have %s, and %s more are wanted, over spill_limit_bytes of %s; raise that or free blocks",
 			    BYTES_TEXT(spillfile->bytes), BYTES_TEXT(least),
 			    BYTES_TEXT(spillfile->limit));
+	if (spillfile->is_full)
+		want = least;
 	if (want > left)
 		want = left / unit * unit;
 	for (;;) {
@@ -154,6 +156,7 @@ int spillfile_open(const struct spillfile *spillfile, uint64_t length, struct ac
 		if (want < least)
 			want = least;
 	}
+	spillfile->is_full = error == -ENOSPC;
 	*got = want;
 	return error;
 }

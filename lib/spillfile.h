@@ -7,6 +7,7 @@
 #ifndef LIB_SPILLFILE_H
 #define LIB_SPILLFILE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "actmem_queue.h"
@@ -23,6 +24,7 @@ struct spillfile {
 	struct blocks blocks;		/* of addresses that stand for a set and an offset */
 	struct actmem_file *sets[SPILL_SETS_MAX];
 	unsigned int set_count;
+	bool is_full;			/* there was no room for the last set, however short */
 };
 
 /* No block: none. */
@@ -34,8 +36,8 @@ struct spill_room {
 
 /*
  * Those that can fail return 0 or a negative errno with words, but for
- * spillfile_take(). The caller keeps calls apart; those that take long are apart
- * from these: spillfile_open() changes nothing but *@file.
+ * spillfile_take(). The caller keeps calls apart; but spillfile_open(), which takes
+ * long, only from itself and spillfile_add().
  *
  * @options: size, paths, path_count, flags, which stay the caller's; their length
  * is allocated.
@@ -50,8 +52,11 @@ void spillfile_destroy(struct spillfile *spillfile);
 int spillfile_take(struct spillfile *spillfile, uint64_t length, struct spill_room *room);
 void spillfile_give(struct spillfile *spillfile, struct spill_room *room);
 
-/* Opens a further set, with room for @length bytes at least. */
-int spillfile_open(const struct spillfile *spillfile, uint64_t length, struct actmem_file **file,
+/*
+ * Opens a further set, with room for @length bytes at least. Once the disks were full,
+ * with no more than that, until it is there.
+ */
+int spillfile_open(struct spillfile *spillfile, uint64_t length, struct actmem_file **file,
 		   uint64_t *got);
 int spillfile_add(struct spillfile *spillfile, struct actmem_file *file, uint64_t length);
 

@@ -17,7 +17,10 @@
 #define PAGE_BYTES	4096ULL
 #define GROW_MOST	(1ULL << 30)
 #define GROW_LEAST	(64ULL << 20)
-/* The heap of a store grows in so many steps, within these bounds. */
+/*
+ * The heap of a store that spills uses up its budget, and so grows in so many steps,
+ * within these bounds. Another one grows as other heaps do.
+ */
 #define GROW_STEPS	4
 
 int store_check(const struct actmem_store *store, const char *call)
@@ -72,7 +75,7 @@ static int make_heap(struct actmem_store *store, const struct actmem_store_optio
 	heap.region = options->region;
 	heap.limit_bytes = store->budget;
 	heap.grow_bytes = options->grow_bytes;
-	if (!heap.grow_bytes && store->budget) {
+	if (!heap.grow_bytes && options->spill_path_count) {
 		heap.grow_bytes = store->budget / GROW_STEPS / page_bytes * page_bytes;
 		if (heap.grow_bytes > GROW_MOST)
 			heap.grow_bytes = GROW_MOST;
@@ -185,8 +188,10 @@ static int start(struct actmem_store *store, const struct actmem_store_options *
 	if (error)
 		goto destroy_heap;
 	error = queue_thread(&store->thread, store_thread, store);
-	if (!error)
+	if (!error) {
+		pthread_setname_np(store->thread, "actmem-store");
 		return 0;
+	}
 	error = fail(error, "cannot start a thread for the store (pthread_create: %s)",
 		     strerror(error));
 	end_queue(store);

@@ -181,6 +181,42 @@ static void test_options(struct actmem *am)
 	says("spill_limit_bytes");
 }
 
+static void test_nothing(struct actmem *am)
+{
+	struct actmem_store_options options = store_options(UINT64_MAX, NULL, 0);
+	struct actmem_store *store;
+	struct actmem_store_stats stats;
+	const void *held;
+	void *memory;
+
+	returns(actmem_store_create(NULL, &options, &store), -EINVAL);
+	returns(actmem_store_create(am, &options, NULL), -EINVAL);
+	returns(actmem_store_reserve(NULL, key_of(1), 1, &memory), -EINVAL);
+	returns(actmem_store_commit(NULL, key_of(1)), -EINVAL);
+	returns(actmem_store_hold(NULL, key_of(1), &held, NULL), -EINVAL);
+	returns(actmem_store_release(NULL, key_of(1)), -EINVAL);
+	returns(actmem_store_put_back(NULL, key_of(1)), -EINVAL);
+	returns(actmem_store_drop(NULL, key_of(1)), -EINVAL);
+	returns(actmem_store_prefetch(NULL, key_of(1)), -EINVAL);
+	returns(actmem_store_put(NULL, key_of(1), "", 1), -EINVAL);
+	returns(actmem_store_take(NULL, key_of(1), &stats, 1), -EINVAL);
+	returns(actmem_store_stats(NULL, &stats), -EINVAL);
+	returns(actmem_store_destroy(NULL), -EINVAL);
+	ok(!strcmp(actmem_store_describe(NULL), "no store"), "no store is described as such");
+	actmem_store_observe(NULL, NULL, NULL);
+
+	returns(actmem_store_create(am, &options, &store), 0);
+	returns(actmem_store_reserve(store, key_of(1), 1, NULL), -EINVAL);
+	returns(actmem_store_reserve(store, key_of(1), UINT64_MAX, &memory), -EINVAL);
+	returns(actmem_store_put(store, key_of(1), NULL, 1), -EINVAL);
+	returns(actmem_store_put(store, key_of(1), "", 1), 0);
+	returns(actmem_store_hold(store, key_of(1), NULL, NULL), -EINVAL);
+	returns(actmem_store_take(store, key_of(1), NULL, 1), -EINVAL);
+	returns(actmem_store_stats(store, NULL), -EINVAL);
+	returns(actmem_store_drop(store, key_of(1)), 0);
+	destroy_empty(store);
+}
+
 /* Who has a block, and who may not have it then. */
 static void test_users(struct actmem *am)
 {
@@ -363,6 +399,7 @@ int main(void)
 	struct usage before = usage_now();
 
 	test_options(am);
+	test_nothing(am);
 	test_memory_alone(am);
 	test_users(am);
 	test_steps(am);
