@@ -99,6 +99,12 @@ def nnx_blocks(policy, scan):
     return nnx.state(gradients), int(jnp.sum(blocks.calls[...]))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def nothing_traced_before():
+    """JAX keeps traces of modules' functions that other tests made under a mesh."""
+    jax.clear_caches()
+
+
 @pytest.mark.parametrize("scan", [False, True], ids=["unrolled", "scanned"])
 @pytest.mark.parametrize("model", [linen, nnx_blocks])
 def test_remat(model, scan):
