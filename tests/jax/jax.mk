@@ -62,7 +62,7 @@ jax_budget_on_driver = tests/vm/run --kernel $(1) --tap --host --cpu max --memor
 check-jax-driver: $(JAX_ON_DRIVER)
 	@$(call jax_on_driver,6.12,3G)
 
-CHECKS += jax-budget-driver
+CHECKS_IN_VM += jax-budget-driver
 .PHONY: check-jax-budget-driver
 check-jax-budget-driver: $(JAX_ON_DRIVER)
 	@$(call jax_budget_on_driver,6.12,3G)
