@@ -17,7 +17,8 @@
 /*
  * Who makes a region for a file of a mount holds this lock, and not that of the inode:
  * while a large one is populated, the file can be removed and renamed. It is there for
- * what a file has in the page cache, which these have nothing in.
+ * what a file has in the page cache, which these have nothing in: so nobody else takes
+ * it, and it may be held when that of the inode is taken, other than where files have.
  */
 static struct rw_semaphore *making_lock(const struct file *file)
 {
@@ -265,8 +266,10 @@ static int create_and_answer(struct file *file, struct actmem_ioctl_create *arg,
 	int err;
 
 	err = begin_to_make(file, &made);
-	if (err)
+	if (err) {
+		(void)actmem_answer(user, arg, sizeof(*arg));
 		return err;
+	}
 	region = make_named(file_inode(file), &made);
 	arg->why = made.why;
 	if (!IS_ERR(region))
@@ -276,8 +279,11 @@ static int create_and_answer(struct file *file, struct actmem_ioctl_create *arg,
 		err = PTR_ERR(region);
 	} else {
 		err = err ?: attach(file, region);
-		if (err)
+		if (err) {
 			actmem_region_retire(region);
+			arg->id = 0;
+			(void)actmem_answer(user, arg, sizeof(*arg));
+		}
 	}
 	up_write(making_lock(file));
 	return err;

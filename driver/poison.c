@@ -111,9 +111,8 @@ static void check_import(struct actmem_region *region, unsigned long pfn)
 
 	if (!folio)
 		return;
-	/* Of a page of hugetlb it marks the first of the small ones. */
-	if (IS_ENABLED(CONFIG_MEMORY_FAILURE) && !PageHWPoison(&folio->page) &&
-	    !PageHWPoison(pfn_to_page(pfn)))
+	/* Of a page of hugetlb the first of the small ones is marked. */
+	if (IS_ENABLED(CONFIG_MEMORY_FAILURE) && !is_page_hwpoison(pfn_to_page(pfn)))
 		memory_failure(pfn, 0);
 	folio_put(folio);
 }

@@ -146,14 +146,14 @@ static int start(int *devices)
 	cuda_result result;
 	int error;
 
-	if (__atomic_load_n(&has_begun, __ATOMIC_ACQUIRE) && begun_generation != handles_generation)
+	if (__atomic_load_n(&has_begun, __ATOMIC_ACQUIRE) &&
+	    __atomic_load_n(&begun_generation, __ATOMIC_RELAXED) != handles_generation)
 		return fail(EOWNERDEAD, "this process was forked from one that had used CUDA, which is of no use in it%s",
 			    advice_for(CUDA_NOT_INITIALIZED));
+	/* Before the lock, which a child could inherit locked. */
+	__atomic_store_n(&begun_generation, handles_generation, __ATOMIC_RELAXED);
+	__atomic_store_n(&has_begun, true, __ATOMIC_RELEASE);
 	pthread_mutex_lock(&load_mutex);
-	if (!has_begun) {
-		begun_generation = handles_generation;
-		__atomic_store_n(&has_begun, true, __ATOMIC_RELEASE);
-	}
 	error = is_loaded ? 0 : load();
 	pthread_mutex_unlock(&load_mutex);
 	if (error)
