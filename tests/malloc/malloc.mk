@@ -11,7 +11,14 @@ $(MALLOC_TESTS:$(B)/tests/%=$(B)/obj/tests/%.o): EXTRA_CFLAGS = -fno-builtin -Wn
 $(MALLOC_TESTS): $(B)/tests/malloc/%: $(B)/obj/tests/malloc/%.o $(MALLOC_COMMON) \
 		$(LIB_STATIC)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(LIB_NEEDS) -o $@
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(EXTRA_LDFLAGS) $^ $(LIB_NEEDS) -o $@
+
+$(B)/tests/malloc/libforks.so: tests/malloc/forks_library.c tests/malloc/forks_library.h
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -fvisibility=default -shared -Wl,-soname,$(@F) $< -o $@
+
+$(B)/tests/malloc/forks: $(B)/tests/malloc/libforks.so
+$(B)/tests/malloc/forks: EXTRA_LDFLAGS = -Wl,-rpath,'$$ORIGIN'
 
 # The allocator under its own names, as the sanitizers interpose malloc themselves.
 LARGE_SOURCES := $(filter-out %/malloc.c %/next.c %/start.c,$(PRELOAD_SOURCES)) \
