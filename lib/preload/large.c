@@ -328,6 +328,11 @@ void *large_alloc(size_t bytes, size_t align, enum large_use use)
 	if (pool)
 		error = use == LARGE_GROWS ? take_with_room(pool, length, align, &block) :
 			take(pool, length, align, &block);
+	/* What is free may be all that there is, here or in another pool. */
+	if (error && pool) {
+		release_all(0);
+		error = take(pool, length, align, &block);
+	}
 	if (error) {
 		add_one(&tell()->refused_total);
 		unlock();
@@ -427,6 +432,8 @@ bool large_resize(void *memory, size_t bytes)
 			range_give(range, end_of(block), begin_of(block) + was, tick);
 		filled_bytes += range->filled * PAGE_BYTES;
 		taken_bytes += length - was;
+		if (length < was && pooled_bytes() > keep_bytes)
+			release_block(range, block->after, 0, pooled_bytes() - keep_bytes);
 		tell_all();
 	}
 	unlock();

@@ -239,6 +239,24 @@ static bool limited_runs_out(void)
 	return good;
 }
 
+/* The pool has most of the address space then, and nothing that is as long. */
+static bool limited_has_what_is_free(void)
+{
+	struct rlimit limit = { .rlim_cur = 1500 * MIB, .rlim_max = 1500 * MIB };
+	void *memory[20];
+	size_t i;
+
+	if (setrlimit(RLIMIT_AS, &limit))
+		return false;
+	for (i = 0; i < 20; i++)
+		memory[i] = malloc(40 * MIB);
+	for (i = 0; i < 20; i++)
+		free(memory[i]);
+	memory[0] = malloc(1100 * MIB);
+	free(memory[0]);
+	return memory[0];
+}
+
 static void *allocate_cancelled(void *context)
 {
 	pthread_cancel(pthread_self());
@@ -299,6 +317,7 @@ int main(void)
 	test_growing();
 	test_given_back();
 	ok(in_child(limited_runs_out), "under RLIMIT_AS malloc ends with ENOMEM, and what was had is whole");
+	ok(in_child(limited_has_what_is_free), "and gives what was had in short blocks as a long one");
 	ok(in_child(cancelled_allocates), "a thread that was told to end does not end in malloc");
 	ok(in_child(few_descriptors_are_left_alone), "of few descriptors the last is used");
 	ok(bad_free_aborts(), "to free a block twice ends the process, as with glibc");
