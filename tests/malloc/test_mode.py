@@ -56,6 +56,21 @@ def other_preloads_stay():
 
 
 @case
+def blocks_of_a_malloc_that_tells_no_sizes_stay_its_own():
+    ask = "import ctypes\n" \
+          "libc = ctypes.CDLL(None)\n" \
+          "libc.malloc.restype = libc.realloc.restype = ctypes.c_void_p\n" \
+          "block = libc.malloc(1000)\n" \
+          "ctypes.memset(block, 7, 1000)\n" \
+          "block = libc.realloc(ctypes.c_void_p(block), ctypes.c_size_t(2 << 20))\n" \
+          "print(ctypes.string_at(block, 1000) == bytes([7] * 1000))\n"
+    other = os.path.join(TESTS, "sizeless.so")
+    result = run("--malloc", "--", "env", f"LD_PRELOAD={PRELOAD}:{other}", sys.executable, "-c",
+                 ask + ASK)
+    expect(result, 0, "True\nTrue\n")
+
+
+@case
 def no_region_is_tried_unless_it_is_asked_for():
     environment = {"ACTMEM_BACKEND": "driver"}
     result = run("--malloc", "--", "true", ACTMEM_MALLOC_MIN="1M")
