@@ -37,7 +37,8 @@ bool malloc_mode_is_all(void)
 {
 	static const char * const of_regions[] = {
 		"ACTMEM_BACKEND", "ACTMEM_PAGES", "ACTMEM_ALLOW", "ACTMEM_HEAP_GROW",
-		"ACTMEM_HEAP_LIMIT", "ACTMEM_NAME",
+		"ACTMEM_HEAP_LIMIT", "ACTMEM_BUDGET", "ACTMEM_SPILL", "ACTMEM_SPILL_LIMIT",
+		"ACTMEM_NAME",
 	};
 	size_t i;
 
@@ -84,7 +85,7 @@ static int try_place(const struct place *place)
 		      strerror(-err));
 	if (!err || place->by_caller)
 		return STATUS_OK;
-	warnx("cannot have memory on %s (mbind: %s); containers may forbid mbind, so run without --nodes",
+	warnx("cannot have memory on %s (mbind: %s); containers may forbid mbind, so run without --nodes and --policy",
 	      NODES_TEXT(&place->nodes), strerror(-err));
 	return STATUS_FAILED;
 }

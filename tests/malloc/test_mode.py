@@ -40,10 +40,10 @@ def large_blocks_are_ours_by_option_and_by_variable():
 
 @case
 def the_preload_alone_does_nothing():
-    for wanted in ({}, {"ACTMEM_MALLOC": "0"}):
-        result = subprocess.run([sys.executable, "-c", ASK], stdout=subprocess.PIPE, text=True,
+    for wanted in ({}, {"ACTMEM_MALLOC": "0", "ACTMEM_NODES": "x"}):
+        result = subprocess.run([sys.executable, "-c", ASK], capture_output=True, text=True,
                                 env=clean_environment(LD_PRELOAD=PRELOAD, **wanted), check=True)
-        assert result.stdout == "False\n", result
+        assert result.stdout == "False\n" and not result.stderr, result
 
 
 @case
@@ -77,6 +77,9 @@ def no_region_is_tried_unless_it_is_asked_for():
     expect(result, 0, "")
     if not os.path.exists("/dev/actmem"):
         expect(run("--malloc", "--", "true", **environment), 1, "", "/dev/actmem")
+    for option, variable in (("--budget", "ACTMEM_BUDGET"), ("--spill", "ACTMEM_SPILL"),
+                             ("--spill-limit", "ACTMEM_SPILL_LIMIT")):
+        expect(run("--malloc", option, "wrong", "--", "true"), 2, "", variable)
 
 
 @case
