@@ -83,6 +83,17 @@ def no_region_is_tried_unless_it_is_asked_for():
 
 
 @case
+def half_of_the_memory_cgroup_may_wait_if_it_has_less_than_the_machine():
+    cgroup = json.loads(actmem("info", "--json").stdout)["memory_cgroup"]
+    limit = (cgroup or {}).get("limit_bytes")
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    wanted = limit // 2 if limit and limit < memory else ""
+    keep = ("--malloc", "--", "sh", "-c", "echo $ACTMEM_MALLOC_KEEP")
+    expect(run(*keep), 0, f"{wanted}\n")
+    expect(run(*keep, ACTMEM_MALLOC_KEEP="7M"), 0, "7M\n")
+
+
+@case
 def verbose_tells_what_the_machine_permits():
     result = run("--malloc", "--verbose", "--", "true")
     assert result.returncode == 0, result
