@@ -98,6 +98,8 @@ def test_what_is_over_the_budget(tmp_path):
 
         jax.block_until_ready(forward(weights, x)[1])
         before = store()
+        counted = actmem.counters()
+        seen["counted"] = [counted["stores"], counted["spilled_bytes"] > 0]
         seen["reset"] = [actmem.jax.reset(), store(), actmem.counters(),
                          store()["puts_total"] - before["puts_total"]]
 
@@ -121,11 +123,13 @@ def test_what_is_over_the_budget(tmp_path):
     assert seen["abandoned"] == [2 * 48, 2 * 48, True]
     assert seen["taken"] == 0
     freed, left, counters, more = seen["reset"]
+    assert seen["counted"] == [1, True]
     assert freed == 48 and more == 0
     for name in ("blocks", "resident_bytes", "spilled_bytes", "memory_bytes",
                  "file_bytes"):
         assert left[name] == 0, left
-    assert counters["regions"] == counters["blocks"] == counters["heaps"] == 0
+    for name in ("regions", "blocks", "heaps", "stores", "spilled_bytes"):
+        assert counters[name] == 0, counters
     assert seen["empty"] == [1, 0]
     assert list(tmp_path.iterdir()) == []
 
