@@ -8,8 +8,8 @@ import signal
 import subprocess
 import tempfile
 
-from harness import (ACTMEM, actmem, clean_environment, damage, expect, on_terminal, small_disk,
-                     spill_files, wait_for)
+from harness import (ACTMEM, actmem, clean_environment, damage, expect, on_terminal, scratch,
+                     small_disk, spill_files, wait_for)
 from tap import case, main
 
 MIB = 1 << 20
@@ -60,7 +60,7 @@ def without_a_budget_nothing_is_spilled():
 
 @case
 def what_is_over_the_budget_goes_to_disk_and_comes_back():
-    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+    with scratch() as one, scratch() as other:
         seen = told(*spilling(one, "--spill", other, "--steps", "3", "--checksum"))
         assert not os.listdir(one) and not os.listdir(other)
     assert seen["wrong_blocks"] == seen["wrong_bytes"] == 0, seen
@@ -86,7 +86,7 @@ def what_is_over_the_budget_goes_to_disk_and_comes_back():
 
 @case
 def the_table_has_a_line_for_each_step_and_the_sum():
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch() as folder:
         result = replay(*spilling(folder, "--steps", "3"))
     expect(result, 0)
     head, table = result.stdout.split("\n\n")
@@ -105,7 +105,7 @@ def a_terminal_is_told_how_far_it_is():
 
 @case
 def any_order_brings_every_byte_back():
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch() as folder:
         for order in ("reverse", "forward", "random", "shuffle"):
             seen = told(*spilling(folder, "--steps", "3", "--order", order, "--seed", "7",
                                   "--change-order-at", "2", "--compute-ms-per-layer", "0"))
@@ -170,7 +170,7 @@ def values_that_are_wrong_are_named():
 
 @case
 def a_store_that_cannot_be_is_told():
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch() as folder:
         missing = os.path.join(folder, "none")
         expect(replay(*spilling(missing)), 1, "", [missing, "No such file"])
         expect(replay("--spill", folder), 1, "", "budget")
@@ -249,7 +249,7 @@ def check_timeline(path):
 
 @case
 def a_timeline_has_all_of_it():
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch() as folder:
         path = os.path.join(folder, "trace.json")
         seen = told(*spilling(folder, "--steps", "2", "--trace", path))
         slices, ended, most = check_timeline(path)
@@ -277,7 +277,7 @@ def a_timeline_that_cannot_be_written_is_an_error():
 @case
 def an_interrupt_ends_it_in_order():
     for number in (signal.SIGINT, signal.SIGTERM):
-        with tempfile.TemporaryDirectory() as folder:
+        with scratch() as folder:
             path = os.path.join(folder, "trace.json")
             with started(*spilling(folder, "--steps", "100000", "--trace", path,
                                    "--json")) as process:
@@ -299,7 +299,7 @@ def stores_file(process, folder):
 
 @case
 def killed_it_leaves_no_file():
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch() as folder:
         with started(*spilling(folder, "--steps", "100000")) as process:
             stores_file(process, folder)
             process.kill()
@@ -311,7 +311,7 @@ def killed_it_leaves_no_file():
 @case
 def a_damaged_byte_is_found():
     for arguments, words in (((), "bytes are wrong"), (("--checksum",), "layer")):
-        with tempfile.TemporaryDirectory() as folder:
+        with scratch() as folder:
             with started(*spilling(folder, "--steps", "1", "--compute-ms-per-layer", "5",
                                    "--json", *arguments)) as process:
                 damage(process, stores_file(process, folder))
