@@ -74,8 +74,8 @@ struct actmem_store_options {
 /*
  * Makes a store. @options NULL: defaults, which spill nothing.
  *
- * -EINVAL  a budget under two pages (of 2 MiB, or of 1 GiB where regions have those),
- *	spill paths without a budget, unknown flags, a directory without direct I/O (see
+ * -EINVAL  a budget under two pages (of 2 MiB, or of 1 GiB where regions have those), or
+ *	under one where there are no spill paths, spill paths without a budget, unknown flags, a directory without direct I/O (see
  *	ALLOW_BUFFERED), more spill_bytes than spill_limit_bytes
  * else as actmem_heap_create(), actmem_queue_create(), actmem_file_open()
  */

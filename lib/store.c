@@ -62,15 +62,18 @@ static int check_options(const struct actmem_store_options *options)
 static int make_heap(struct actmem_store *store, const struct actmem_store_options *options)
 {
 	struct actmem_heap_options heap;
+	/* One block is in use while another is on its way. */
+	unsigned int least = options->spill_path_count ? 2 : 1;
 	uint64_t page_bytes;
 	int error;
 
 	page_bytes = options_pages(&store->am->options, options->region.pages) ==
 		     ACTMEM_PAGES_1G ? GIANT_PAGE_BYTES : HUGE_PAGE_BYTES;
 	store->budget = options->budget_bytes / page_bytes * page_bytes;
-	if (options->budget_bytes && options->budget_bytes < 2 * page_bytes)
-		return fail(EINVAL, "budget_bytes is %llu; it is at least two pages of %s",
-			    (unsigned long long)options->budget_bytes, BYTES_TEXT(page_bytes));
+	if (options->budget_bytes && options->budget_bytes < least * page_bytes)
+		return fail(EINVAL, "budget_bytes is %llu; it is at least %s of %s",
+			    (unsigned long long)options->budget_bytes,
+			    least > 1 ? "two pages" : "one page", BYTES_TEXT(page_bytes));
 	ACTMEM_INIT(&heap);
 	heap.region = options->region;
 	heap.limit_bytes = store->budget;
