@@ -195,6 +195,8 @@ def test_wrong_environment(name, value):
     ({"spill_limit": "1G"}, "spill_limit='1G' is no number of bytes"),
     ({"budget": 1 << 24, "heap_limit": 1 << 24},
      "budget=16777216 and heap_limit=16777216: the budget is a limit by itself"),
+    ({"spill": "/tmp"}, "spill= without a budget"),
+    ({"budget": 1 << 24, "spill_limit": 1 << 24}, "without a directory to spill to"),
     ({"spill": ""}, "spill='' is no directory's name"),
     ({"spill": ["/tmp", "a\0b"]}, r"spill='a\\x00b' is no directory's name"),
     ({"spill": []}, "spill= names no directory"),
