@@ -84,7 +84,8 @@ def it_measures_only_the_nodes_it_is_told():
     seen = told("--nodes", "0")
     assert {row["node"] for row in seen["pinning"]} == {0}, seen
     assert {(row["from"], row["to"]) for row in seen["copying"]} == {(0, 0)}, seen
-    expect(bench("--nodes", "1023"), 1, None, "node 1023")
+    for only in ((), ("--only", "pinning")):
+        expect(bench("--nodes", "1023", *only), 2, "", ["node 1023", "--nodes"])
 
 
 @case

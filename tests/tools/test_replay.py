@@ -90,6 +90,7 @@ def the_table_has_a_line_for_each_step_and_the_sum():
         result = replay(*spilling(folder, "--steps", "3"))
     expect(result, 0)
     head, table = result.stdout.split("\n\n")
+    assert "the bound is an estimate" in head, head
     assert head.startswith("memfd: ") and "llama-2-13b: 40 layers, 18.8M a step" in head, head
     headings, *lines = table.splitlines()
     assert "TIME/BOUND" in headings and "STALL" in headings, headings
@@ -115,15 +116,16 @@ def any_order_brings_every_byte_back():
 
 @case
 def a_model_may_be_the_users():
-    with tempfile.NamedTemporaryFile("w+", suffix=".csv") as file:
+    with tempfile.NamedTemporaryFile("w+", suffix=".csv", errors="surrogateescape") as file:
         heading = "model,layers,hidden,d_ff,q_heads,kv_heads,head_dim\n"
 
-        def using(text, name="mine", status=0, words=None):
+        def using(text, name="mine", status=0, words=None, *arguments):
             file.seek(0)
             file.truncate()
             file.write(text)
             file.flush()
-            result = replay("--json", "--models", file.name, "--model", name, "--steps", "1")
+            result = replay("--json", "--models", file.name, "--model", name, "--steps", "1",
+                            *arguments)
             expect(result, status, None, words)
             return result.stdout
 
@@ -137,8 +139,12 @@ def a_model_may_be_the_users():
         using("mine,3,64,64,8,2,64\n", "mine", 1, [f"{file.name}:1", "names of the columns"])
         for line in ("mine,3,64,64,8,2", "mine,3,64,64,8,2,64,1", "mine,0,64,64,8,2,64", "mine",
                      "mine,-3,64,64,8,2,64", "mine,3,64,64,8,2,9999999", ",3,64,64,8,2,64",
-                     "mine,3,64,x,8,2,64", "m" * 64 + ",3,64,64,8,2,64"):
+                     "mine,3,64,x,8,2,64", "mine\udcff,3,64,64,8,2,64", "m" * 64 + ",3,64,64,8,2,64"):
             using(heading + line + "\n", "mine", 1, [f"{file.name}:2", "six numbers"])
+        # More than 64 bits hold, of a tensor and of all layers.
+        for layers, heads in ((1, 1 << 20), (1 << 20, 1)):
+            using(f"{heading}mine,{layers},64,64,{heads},{heads},{1 << 18}\n", "mine", 2,
+                  ["bytes long", "--tokens and --scale"], "--tokens", str(1 << 30), "--scale", "1")
     expect(replay("--model", "gpt"), 1, "", ["no model 'gpt'", "llama-2-13b"])
     expect(replay("--models", "/none"), 1, "", ["/none", "No such file"])
     expect(replay("--models", "/"), 1, "", "Is a directory")
