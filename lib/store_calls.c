@@ -280,18 +280,21 @@ int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const v
 	return error;
 }
 
-/* Beyond the budget, regions go back as soon as they are free. */
+/*
+ * Beyond the budget, regions go back as soon as they are free. Another thread may need
+ * more again meanwhile, and says so.
+ */
 static void keep_to_budget(struct actmem_store *store)
 {
 	bool is_beyond;
 
 	if (!store->is_beyond)
 		return;
+	store->is_beyond = false;
 	pthread_mutex_unlock(&store->lock);
 	is_beyond = heap_lower_limit(store->heap, store->budget) > store->budget;
 	pthread_mutex_lock(&store->lock);
-	if (link_is_alone(&store->waiters))
-		store->is_beyond = is_beyond;
+	store->is_beyond |= is_beyond || !link_is_alone(&store->waiters);
 }
 
 static int end_hold(struct actmem_store *store, struct actmem_key key, bool keeps)
