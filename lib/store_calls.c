@@ -258,6 +258,15 @@ static int hold(struct actmem_store *store, struct actmem_key key, uint64_t byte
 	return error;
 }
 
+/* The words of an error stay the last ones: what may fail itself is not begun. */
+static void advance_after(struct actmem_store *store, int error)
+{
+	if (error)
+		store_kick(store);
+	else
+		store_advance(store);
+}
+
 int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const void **memory,
 		      uint64_t *bytes)
 {
@@ -275,7 +284,7 @@ int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const v
 		if (bytes)
 			*bytes = block->bytes;
 	}
-	store_advance(store);
+	advance_after(store, error);
 	pthread_mutex_unlock(&store->lock);
 	return error;
 }
@@ -404,7 +413,7 @@ int actmem_store_take(struct actmem_store *store, struct actmem_key key, void *d
 		return fail(EINVAL, "actmem_store_take: no room for data");
 	pthread_mutex_lock(&store->lock);
 	error = hold(store, key, bytes, &block);
-	store_advance(store);
+	advance_after(store, error);
 	pthread_mutex_unlock(&store->lock);
 	if (error)
 		return error;
