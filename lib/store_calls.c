@@ -199,6 +199,7 @@ static int verify(struct actmem_store *store, struct store_block *block)
 	error = fail_changed(block);
 	if (block->is_filed && block->transfer == TRANSFER_NONE) {
 		store_forget_memory(store, block);
+		block->is_ahead = false;
 		block->is_unreadable = true;
 	}
 	return error;
