@@ -5,6 +5,7 @@
  * unwinds.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -229,6 +230,42 @@ static void test_allow_memory(void **state)
 	tear_down(&rig);
 }
 
+/* Files are opened while the process is in another directory. */
+static void test_other_directory(void **state)
+{
+	struct rig rig = { 0 };
+	char path[PATH_MAX];
+	uint64_t count;
+
+	assert_non_null(getcwd(path, sizeof(path)));
+	assert_int_equal(set_up(&rig), 0);
+	assert_int_equal(chdir("/"), 0);
+	for (count = 0; count < 12; count++)
+		assert_int_equal(put(&rig, count), 0);
+	assert_true(stats_of(&rig).file_bytes > 0);
+	take_all(&rig, count);
+	assert_int_equal(chdir(path), 0);
+	tear_down(&rig);
+}
+
+static void test_too_many_paths(void **state)
+{
+	struct actmem_store_options options;
+	struct rig rig = { 0 };
+	const char *path = FOLDER;
+
+	assert_int_equal(set_up(&rig), 0);
+	assert_int_equal(actmem_store_destroy(rig.store), 0);
+	ACTMEM_INIT(&options);
+	options.budget_bytes = BUDGET;
+	options.spill_paths = &path;
+	options.spill_path_count = UINT32_MAX;
+	assert_fails(actmem_store_create(rig.am, &options, &rig.store), EINVAL,
+		     "spill_path_count is 4294967295");
+	rig.store = NULL;
+	tear_down(&rig);
+}
+
 static void test_failed_fill(void **state)
 {
 	struct rig rig = { 0 };
@@ -347,6 +384,8 @@ int main(void)
 		cmocka_unit_test(test_full_disk),
 		cmocka_unit_test(test_spill_limit),
 		cmocka_unit_test(test_allow_memory),
+		cmocka_unit_test(test_other_directory),
+		cmocka_unit_test(test_too_many_paths),
 		cmocka_unit_test(test_failed_fill),
 		cmocka_unit_test(test_failed_prefetch),
 		cmocka_unit_test(test_checksum),
