@@ -26,6 +26,8 @@ struct rig {
 	struct held before;
 	uint64_t spill_limit;
 	uint32_t flags;
+	const char *heap_name;
+	uint64_t grow;
 	atomic_uint under_way;
 };
 
@@ -56,6 +58,7 @@ static int set_up(struct rig *rig)
 	ACTMEM_INIT(&open_options);
 	open_options.backend = ACTMEM_BACKEND_MEMFD;
 	open_options.pages = ACTMEM_PAGES_4K;
+	open_options.heap_name = rig->heap_name;
 	rig->am = NULL;
 	error = actmem_open(&rig->am, &open_options);
 	if (error)
@@ -65,6 +68,7 @@ static int set_up(struct rig *rig)
 	options.spill_paths = &path;
 	options.spill_path_count = 1;
 	options.spill_limit_bytes = rig->spill_limit;
+	options.grow_bytes = rig->grow;
 	options.flags = rig->flags | ACTMEM_STORE_ALLOW_BUFFERED;
 	error = actmem_store_create(rig->am, &options, &rig->store);
 	if (!error)
@@ -305,6 +309,29 @@ static void test_failed_prefetch(void **state)
 	tear_down(&rig);
 }
 
+/* What is free and too short stays, if it has a name: the store says so. */
+static void test_named_regions(void **state)
+{
+	struct rig rig = { .heap_name = NAMES_PREFIX "-store", .grow = BUDGET / 2 };
+	uint64_t count;
+	void *memory;
+
+	assert_int_equal(set_up(&rig), 0);
+	for (count = 0; count < 8; count++)
+		assert_int_equal(put(&rig, count), 0);
+	take_all(&rig, count);
+	assert_fails(actmem_store_reserve(rig.store, key_of(0), BUDGET, &memory), ENOMEM,
+		     NAMES_PREFIX "-store.*");
+	assert_int_equal(actmem_store_reserve(rig.store, key_of(0), BUDGET / 2, &memory), 0);
+	/* With a block in use it is that one which is in the way. */
+	assert_fails(actmem_store_reserve(rig.store, key_of(1), BUDGET, &memory), EDEADLK,
+		     "this thread");
+	assert_int_equal(actmem_store_drop(rig.store, key_of(0)), 0);
+	tear_down(&rig);
+	assert_int_equal(unlink(NAMES_PREFIX "-store.0"), 0);
+	assert_int_equal(unlink(NAMES_PREFIX "-store.1"), 0);
+}
+
 static void test_checksum(void **state)
 {
 	struct rig rig = { .flags = ACTMEM_STORE_CHECKSUM };
@@ -388,6 +415,7 @@ int main(void)
 		cmocka_unit_test(test_too_many_paths),
 		cmocka_unit_test(test_failed_fill),
 		cmocka_unit_test(test_failed_prefetch),
+		cmocka_unit_test(test_named_regions),
 		cmocka_unit_test(test_checksum),
 		cmocka_unit_test(test_without_registered_memory),
 		cmocka_unit_test(test_sweep),
