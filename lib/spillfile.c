@@ -133,6 +133,12 @@ static uint64_t step(const struct spillfile *spillfile, uint64_t least)
 	return length > least ? length : least;
 }
 
+/* Or what this user may have of it. */
+static bool is_full_disk(int error)
+{
+	return error == -ENOSPC || error == -EDQUOT;
+}
+
 int spillfile_open(struct spillfile *spillfile, uint64_t length, struct actmem_file **file,
 		   uint64_t *got)
 {
@@ -151,13 +157,13 @@ int spillfile_open(struct spillfile *spillfile, uint64_t length, struct actmem_f
 		want = left / unit * unit;
 	for (;;) {
 		error = open_set(spillfile, want, file);
-		if ((error != -ENOSPC && error != -EFBIG) || want == least)
+		if ((!is_full_disk(error) && error != -EFBIG) || want == least)
 			break;
 		want = round_to(want / 2, unit);
 		if (want < least)
 			want = least;
 	}
-	spillfile->is_full = error == -ENOSPC;
+	spillfile->is_full = is_full_disk(error);
 	*got = want;
 	return error;
 }

@@ -173,19 +173,19 @@ static void test_failed_spill(void **state)
 	tear_down(&rig);
 }
 
-static void test_full_disk(void **state)
+static void fill_disk(int error, const char *part)
 {
 	struct rig rig = { 0 };
 	uint64_t count;
 
 	assert_int_equal(set_up(&rig), 0);
-	fail_every("fallocate", ENOSPC);
-	count = put_until(&rig, ENOSPC, "no room for");
+	fail_every("fallocate", error);
+	count = put_until(&rig, error, part);
 	assert_int_equal(count, BUDGET / BLOCK);
 	assert_int_equal(stats_of(&rig).file_bytes, 0);
 	fail_nothing();
 	/* After a full disk a block is tried, then more; where that is not there, less. */
-	fail_call("fallocate", 2, ENOSPC);
+	fail_call("fallocate", 2, error);
 	while (count < 20)
 		assert_int_equal(put(&rig, count++), 0);
 	assert_int_equal(stats_of(&rig).file_bytes, BLOCK + 32 * MIB);
@@ -195,6 +195,16 @@ static void test_full_disk(void **state)
 	assert_int_equal(stats_of(&rig).file_bytes, BLOCK + 96 * MIB);
 	take_all(&rig, count);
 	tear_down(&rig);
+}
+
+static void test_full_disk(void **state)
+{
+	fill_disk(ENOSPC, "no room for");
+}
+
+static void test_full_quota(void **state)
+{
+	fill_disk(EDQUOT, "fallocate: ");
 }
 
 static void test_spill_limit(void **state)
@@ -409,6 +419,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_failed_spill),
 		cmocka_unit_test(test_full_disk),
+		cmocka_unit_test(test_full_quota),
 		cmocka_unit_test(test_spill_limit),
 		cmocka_unit_test(test_allow_memory),
 		cmocka_unit_test(test_other_directory),
