@@ -119,6 +119,33 @@ void spillfile_give(struct spillfile *spillfile, struct spill_room *room)
 	room->block = NULL;
 }
 
+/* Were it kept for good, the files of a disk that always fails would only grow. */
+void spillfile_avoid(struct spillfile *spillfile, struct spill_room *room)
+{
+	struct block **oldest = &spillfile->avoided[spillfile->avoided_next];
+
+	spillfile->avoided_next = (spillfile->avoided_next + 1) % SPILL_ROOMS_AVOIDED;
+	if (*oldest)
+		blocks_give(&spillfile->blocks, *oldest);
+	*oldest = room->block;
+	room->block = NULL;
+}
+
+bool spillfile_use_avoided(struct spillfile *spillfile)
+{
+	bool any = false;
+	unsigned int i;
+
+	for (i = 0; i < SPILL_ROOMS_AVOIDED; i++) {
+		if (!spillfile->avoided[i])
+			continue;
+		blocks_give(&spillfile->blocks, spillfile->avoided[i]);
+		spillfile->avoided[i] = NULL;
+		any = true;
+	}
+	return any;
+}
+
 /* As much again as there is, within bounds. */
 static uint64_t step(const struct spillfile *spillfile, uint64_t least)
 {

@@ -280,6 +280,42 @@ static void test_too_many_paths(void **state)
 	tear_down(&rig);
 }
 
+/* Where a disk failed is used again in the end, or its files would grow and grow. */
+static void test_bad_disk(void **state)
+{
+	struct rig rig = { .flags = ACTMEM_STORE_ALLOW_MEMORY, .spill_limit = 3 * BLOCK };
+	uint64_t count;
+
+	assert_int_equal(set_up(&rig), 0);
+	fail_transfers(1, 1000, -EIO);
+	for (count = 0; stats_of(&rig).failed_spills_total < 20; count++)
+		assert_int_equal(put(&rig, count), 0);
+	assert_true(stats_of(&rig).beyond_budget_bytes > 0);
+	fail_nothing();
+	take_all(&rig, count);
+	for (count = 0; count < (BUDGET + rig.spill_limit) / BLOCK; count++)
+		assert_int_equal(put(&rig, count), 0);
+	assert_int_equal(stats_of(&rig).beyond_budget_bytes, 0);
+	take_all(&rig, count);
+	tear_down(&rig);
+}
+
+/* Nor do they grow while there is room elsewhere. */
+static void test_files_of_bad_disk(void **state)
+{
+	struct rig rig = { .flags = ACTMEM_STORE_ALLOW_MEMORY };
+	uint64_t count;
+
+	assert_int_equal(set_up(&rig), 0);
+	fail_transfers(1, 1000, -EIO);
+	for (count = 0; stats_of(&rig).failed_spills_total < 70; count++)
+		assert_int_equal(put(&rig, count), 0);
+	assert_int_equal(stats_of(&rig).file_bytes, 64 * MIB);
+	fail_nothing();
+	take_all(&rig, count);
+	tear_down(&rig);
+}
+
 static void test_failed_fill(void **state)
 {
 	struct rig rig = { 0 };
@@ -424,6 +460,8 @@ int main(void)
 		cmocka_unit_test(test_allow_memory),
 		cmocka_unit_test(test_other_directory),
 		cmocka_unit_test(test_too_many_paths),
+		cmocka_unit_test(test_bad_disk),
+		cmocka_unit_test(test_files_of_bad_disk),
 		cmocka_unit_test(test_failed_fill),
 		cmocka_unit_test(test_failed_prefetch),
 		cmocka_unit_test(test_named_regions),
