@@ -74,8 +74,8 @@ struct actmem_store_options {
 /*
  * Makes a store. @options NULL: defaults, which spill nothing.
  *
- * -EINVAL  a budget under two pages (of 2 MiB, or of 1 GiB where regions have those),
- *	spill paths without a budget, unknown flags, a directory without direct I/O (see
+ * -EINVAL  a budget under two pages (of 2 MiB, or of 1 GiB where regions have those), or
+ *	under one where there are no spill paths, spill paths without a budget, unknown flags, a directory without direct I/O (see
  *	ALLOW_BUFFERED), more spill_bytes than spill_limit_bytes
  * else as actmem_heap_create(), actmem_queue_create(), actmem_file_open()
  */
@@ -98,9 +98,12 @@ const char *actmem_store_describe(const struct actmem_store *store);
  * -EEXIST  the key is in the store
  * -EINVAL  bytes is 0
  * -ENOMEM  more than the budget holds, or, without spill paths, than is left of it;
- *	or as actmem_alloc()
+ *	or as actmem_alloc(). Or the store's regions have names, and so stay, and are
+ *	all shorter
  * -EDEADLK  all of it is reserved or held by this thread, and by others that wait
- *	for memory, too
+ *	for memory, too. A block is its reserver's or holder's until it is committed,
+ *	released or put back, whoever does that: while another thread is to do it, the
+ *	one that reserved or held it must not wait in a further reserve or hold
  * -ENOSPC, -EIO and others  room is needed, and a block could not be spilled:
  *	actmem_error() names file, offset and block. That block stays as it is
  */
@@ -117,7 +120,9 @@ int actmem_store_commit(struct actmem_store *store, struct actmem_key key);
  * -ENOENT  no such key, or not committed
  * -EIO and others  it cannot be read: actmem_error() names file, offset and block.
  *	The block stays, and can be tried again, or dropped
- * -ENOSPC, -EDEADLK and others  as for a reserve, as it needs memory, too
+ * -ENOSPC, -EDEADLK and others  as for a reserve, as it needs memory, too: where
+ *	budget and disk are both full, a block that is in a file cannot be had until
+ *	another one has been released or dropped
  * -EBADMSG  it came back changed (CHECKSUM)
  */
 int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const void **memory,

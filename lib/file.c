@@ -293,6 +293,10 @@ static int open_files(struct actmem_file *file, const struct actmem_file_options
 		file->descriptors[i] = stripe->fd;
 		file->count++;
 	}
+	/* From now on forked children close them; to allocate them may take long. */
+	file->held.descriptors = file->descriptors;
+	file->held.count = file->count;
+	held_add(file->queue->am, &file->held);
 	file->alignment = 1;
 	file->memory_alignment = 1;
 	error = take_devices(file);
@@ -305,7 +309,6 @@ static int open_files(struct actmem_file *file, const struct actmem_file_options
 	return error;
 }
 
-/* To the queue, and out of forked children. */
 static int enlist(struct actmem_file *file)
 {
 	struct actmem_queue *queue = file->queue;
@@ -313,9 +316,6 @@ static int enlist(struct actmem_file *file)
 
 	if (error)
 		return error;
-	file->held.descriptors = file->descriptors;
-	file->held.count = file->count;
-	held_add(queue->am, &file->held);
 	pthread_mutex_lock(&queue->lock);
 	link_append(&queue->files, &file->link);
 	queue->file_count++;
@@ -346,10 +346,12 @@ int actmem_file_open(struct actmem_queue *queue, const struct actmem_file_option
 	file->read_only = taken.flags & ACTMEM_FILE_READ_ONLY;
 	file->stripe_bytes = taken.stripe_bytes;
 	link_init(&file->lane.pending);
+	link_init(&file->held.link);
 	error = open_files(file, &taken);
 	if (!error)
 		error = enlist(file);
 	if (error) {
+		held_drop(&file->held);
 		close_files(file, taken.flags & ACTMEM_FILE_CREATE);
 		free(file);
 		return error;

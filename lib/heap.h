@@ -71,7 +71,10 @@ bool heap_may_grow(struct actmem_heap *heap, uint64_t bytes);
 /* Has the heap grow beyond its limit, by a region for @bytes. */
 void heap_raise_limit(struct actmem_heap *heap, uint64_t bytes);
 
-/* Gives free regions back, and makes the limit @limit, or what is left; which it is now. */
+/*
+ * Gives free regions back, and makes the limit @limit, or what is left; which it is now.
+ * Takes grow_lock.
+ */
 uint64_t heap_lower_limit(struct actmem_heap *heap, uint64_t limit);
 
 /* The region in which a live block lies, and where. */

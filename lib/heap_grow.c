@@ -317,12 +317,15 @@ void heap_raise_limit(struct actmem_heap *heap, uint64_t bytes)
 
 uint64_t heap_lower_limit(struct actmem_heap *heap, uint64_t limit)
 {
+	/* Who makes room for a region of his own must find what is free himself. */
+	pthread_mutex_lock(&heap->grow_lock);
 	heap_shrink(heap, false);
 	pthread_mutex_lock(&heap->lock);
 	if (limit < heap->region_bytes)
 		limit = heap->region_bytes;
 	heap->limit = limit;
 	pthread_mutex_unlock(&heap->lock);
+	pthread_mutex_unlock(&heap->grow_lock);
 	return limit;
 }
 

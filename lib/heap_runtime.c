@@ -21,6 +21,7 @@ int actmem_heap_register(struct actmem_heap *heap, struct actmem_runtime *runtim
 	if (flags & ~ACTMEM_REGISTER_ALL)
 		return fail(EINVAL, "register flags 0x%x are not known", flags & ~ACTMEM_REGISTER_ALL);
 	pthread_mutex_lock(&heap->grow_lock);
+	pthread_mutex_lock(&heap->lock);
 	if (heap->runtime) {
 		error = fail(EEXIST, "the heap's regions are registered already (%s)",
 			     heap->runtime->description);
@@ -31,6 +32,7 @@ int actmem_heap_register(struct actmem_heap *heap, struct actmem_runtime *runtim
 		heap->runtime = runtime;
 		heap->register_flags = flags;
 	}
+	pthread_mutex_unlock(&heap->lock);
 	pthread_mutex_unlock(&heap->grow_lock);
 	if (error)
 		return error;

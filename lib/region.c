@@ -257,10 +257,9 @@ int actmem_region_info(struct actmem_region *region, struct actmem_region_info *
 	memcpy(now.name, region->backing.name, sizeof(now.name));
 	error = region->backend->info(&region->backing, &now);
 	pthread_mutex_unlock(&region->lock);
-	if (error)
-		return error;
-	process_command(now.pid, now.command);
-	return give_struct(info, &now, sizeof(now), "region info");
+	if (!error)
+		process_command(now.pid, now.command);
+	return error ? error : give_struct(info, &now, sizeof(now), "region info");
 }
 
 static int check_range(const struct actmem_region *region, uint64_t offset, uint64_t length)

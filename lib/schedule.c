@@ -275,12 +275,16 @@ void bandwidth_begin(struct bandwidth *bandwidth, uint64_t bytes, uint64_t now)
 
 void bandwidth_end(struct bandwidth *bandwidth, uint64_t bytes, bool well, uint64_t now)
 {
-	uint64_t measured;
+	uint64_t busy_ns = now - bandwidth->since, measured;
 
-	bandwidth->under_way -= bytes;
-	if (well)
+	/* The others' share of the time, where this one brought nothing about. */
+	if (!well)
+		busy_ns = (uint64_t)((__uint128_t)busy_ns * (bandwidth->under_way - bytes) /
+				     bandwidth->under_way);
+	else
 		bandwidth->bytes += bytes;
-	bandwidth->busy_ns += now - bandwidth->since;
+	bandwidth->under_way -= bytes;
+	bandwidth->busy_ns += busy_ns;
 	bandwidth->since = now;
 	if (!bandwidth->bytes || bandwidth->busy_ns < MEASURE_NS)
 		return;

@@ -119,6 +119,33 @@ void spillfile_give(struct spillfile *spillfile, struct spill_room *room)
 	room->block = NULL;
 }
 
+/* Were it kept for good, the files of a disk that always fails would only grow. */
+void spillfile_avoid(struct spillfile *spillfile, struct spill_room *room)
+{
+	struct block **oldest = &spillfile->avoided[spillfile->avoided_next];
+
+	spillfile->avoided_next = (spillfile->avoided_next + 1) % SPILL_ROOMS_AVOIDED;
+	if (*oldest)
+		blocks_give(&spillfile->blocks, *oldest);
+	*oldest = room->block;
+	room->block = NULL;
+}
+
+bool spillfile_use_avoided(struct spillfile *spillfile)
+{
+	bool any = false;
+	unsigned int i;
+
+	for (i = 0; i < SPILL_ROOMS_AVOIDED; i++) {
+		if (!spillfile->avoided[i])
+			continue;
+		blocks_give(&spillfile->blocks, spillfile->avoided[i]);
+		spillfile->avoided[i] = NULL;
+		any = true;
+	}
+	return any;
+}
+
 /* As much again as there is, within bounds. */
 static uint64_t step(const struct spillfile *spillfile, uint64_t least)
 {
@@ -131,6 +158,12 @@ static uint64_t step(const struct spillfile *spillfile, uint64_t least)
 	if (length < STEP_LEAST)
 		length = STEP_LEAST;
 	return length > least ? length : least;
+}
+
+/* Or what this user may have of it. */
+static bool is_full_disk(int error)
+{
+	return error == -ENOSPC || error == -EDQUOT;
 }
 
 int spillfile_open(struct spillfile *spillfile, uint64_t length, struct actmem_file **file,
@@ -151,13 +184,13 @@ int spillfile_open(struct spillfile *spillfile, uint64_t length, struct actmem_f
 		want = left / unit * unit;
 	for (;;) {
 		error = open_set(spillfile, want, file);
-		if ((error != -ENOSPC && error != -EFBIG) || want == least)
+		if ((!is_full_disk(error) && error != -EFBIG) || want == least)
 			break;
 		want = round_to(want / 2, unit);
 		if (want < least)
 			want = least;
 	}
-	spillfile->is_full = error == -ENOSPC;
+	spillfile->is_full = is_full_disk(error);
 	*got = want;
 	return error;
 }

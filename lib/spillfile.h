@@ -14,6 +14,7 @@
 #include "blocks.h"
 
 #define SPILL_SETS_MAX	256
+#define SPILL_ROOMS_AVOIDED	16
 
 struct spillfile {
 	struct actmem_queue *queue;
@@ -25,6 +26,9 @@ struct spillfile {
 	struct actmem_file *sets[SPILL_SETS_MAX];
 	unsigned int set_count;
 	bool is_full;			/* there was no room for the last set, however short */
+	/* In which a disk failed: not used before so many others, or all that there are. */
+	struct block *avoided[SPILL_ROOMS_AVOIDED];
+	unsigned int avoided_next;
 };
 
 /* No block: none. */
@@ -51,6 +55,12 @@ void spillfile_destroy(struct spillfile *spillfile);
 /* Room for @length bytes. -ENOSPC: no set has it; -ENOMEM. Without words. */
 int spillfile_take(struct spillfile *spillfile, uint64_t length, struct spill_room *room);
 void spillfile_give(struct spillfile *spillfile, struct spill_room *room);
+
+/* Gives room back that is to be used last. */
+void spillfile_avoid(struct spillfile *spillfile, struct spill_room *room);
+
+/* Has room that was avoided used again; whether there was any. */
+bool spillfile_use_avoided(struct spillfile *spillfile);
 
 /*
  * Opens a further set, with room for @length bytes at least. Once the disks were full,

@@ -3,9 +3,11 @@
  * Stores: made, described, counted and ended.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "error.h"
 #include "options.h"
@@ -62,15 +64,18 @@ static int check_options(const struct actmem_store_options *options)
 static int make_heap(struct actmem_store *store, const struct actmem_store_options *options)
 {
 	struct actmem_heap_options heap;
+	/* One block is in use while another is on its way. */
+	unsigned int least = options->spill_path_count ? 2 : 1;
 	uint64_t page_bytes;
 	int error;
 
 	page_bytes = options_pages(&store->am->options, options->region.pages) ==
 		     ACTMEM_PAGES_1G ? GIANT_PAGE_BYTES : HUGE_PAGE_BYTES;
 	store->budget = options->budget_bytes / page_bytes * page_bytes;
-	if (options->budget_bytes && options->budget_bytes < 2 * page_bytes)
-		return fail(EINVAL, "budget_bytes is %llu; it is at least two pages of %s",
-			    (unsigned long long)options->budget_bytes, BYTES_TEXT(page_bytes));
+	if (options->budget_bytes && options->budget_bytes < least * page_bytes)
+		return fail(EINVAL, "budget_bytes is %llu; it is at least %s of %s",
+			    (unsigned long long)options->budget_bytes,
+			    least > 1 ? "two pages" : "one page", BYTES_TEXT(page_bytes));
 	ACTMEM_INIT(&heap);
 	heap.region = options->region;
 	heap.limit_bytes = store->budget;
@@ -161,21 +166,47 @@ static void free_paths(struct actmem_store *store, uint32_t count)
 	free(store->paths);
 }
 
-/* They are the caller's, and used again as the files grow. */
+static int copy_path(const char *path, char **result)
+{
+	char folder[PATH_MAX];
+	size_t length;
+
+	if (*path == '/' || !*path) {
+		*result = strdup(path);
+	} else if (!getcwd(folder, sizeof(folder))) {
+		return fail(errno, "spill path '%s' is relative, and the working directory has none (%s)",
+			    path, strerror(errno));
+	} else {
+		length = strlen(folder) + strlen(path) + 2;
+		*result = malloc(length);
+		if (*result)
+			snprintf(*result, length, "%s/%s", folder, path);
+	}
+	return *result ? 0 : fail(ENOMEM, "no memory for paths");
+}
+
+/*
+ * They are the caller's, and used again as the files grow, whatever the working
+ * directory is then.
+ */
 static int copy_paths(struct actmem_store *store, const struct actmem_store_options *options)
 {
-	uint32_t i;
+	uint32_t count = options->spill_path_count, i;
+	const char *path;
+	int error = 0;
 
-	store->paths = calloc(options->spill_path_count + 1, sizeof(char *));
-	for (i = 0; store->paths && i < options->spill_path_count; i++) {
-		store->paths[i] = strdup(options->spill_paths[i] ? options->spill_paths[i] : "");
-		if (!store->paths[i]) {
-			free_paths(store, i);
-			store->paths = NULL;
-		}
+	if (count > ACTMEM_FILE_PATHS_MAX)
+		return fail(EINVAL, "spill_path_count is %u; %u are possible", count,
+			    ACTMEM_FILE_PATHS_MAX);
+	store->paths = calloc(count + 1, sizeof(char *));
+	if (!store->paths)
+		return fail(ENOMEM, "no memory for paths");
+	for (i = 0; i < count && !error; i++) {
+		path = options->spill_paths[i];
+		error = copy_path(path ? path : "", &store->paths[i]);
+		store->path_count += !error;
 	}
-	store->path_count = options->spill_path_count;
-	return store->paths ? 0 : fail(ENOMEM, "no memory for paths");
+	return error;
 }
 
 static int start(struct actmem_store *store, const struct actmem_store_options *options)

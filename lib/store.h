@@ -8,7 +8,9 @@
  * block ends. All of it is under the store's lock, except that nothing long is done
  * with it: who makes regions, attaches them or opens files gives it back meanwhile.
  * What transfers have come to is taken by a thread of the store, which does what
- * follows from it; else whoever changes something does.
+ * follows from it; else whoever changes something does. Where that is a chore, or one
+ * is waited for, as long as a file takes to be allocated or a region to be attached,
+ * what else has come back is taken when it is done.
  *
  * Locks: chores, then the store's, then all others of the library. A heap's
  * grow_lock is never taken with the store's lock held.

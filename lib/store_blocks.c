@@ -227,6 +227,8 @@ static void check_block(const struct actmem_store *store, const struct store_blo
 		wrong = "is counted as what it is not";
 	else if (block->is_filed && !block->room.block)
 		wrong = "is in a file that it has no room in";
+	else if (!block->memory && block->is_ahead)
+		wrong = "is counted as read ahead, and has no memory";
 	else if (!block->memory && !block->is_filed && block->user != USER_WAITS)
 		wrong = "is nowhere";
 	if (wrong) {

@@ -199,6 +199,7 @@ static int verify(struct actmem_store *store, struct store_block *block)
 	error = fail_changed(block);
 	if (block->is_filed && block->transfer == TRANSFER_NONE) {
 		store_forget_memory(store, block);
+		block->is_ahead = false;
 		block->is_unreadable = true;
 	}
 	return error;
@@ -258,6 +259,15 @@ static int hold(struct actmem_store *store, struct actmem_key key, uint64_t byte
 	return error;
 }
 
+/* The words of an error stay the last ones: what may fail itself is not begun. */
+static void advance_after(struct actmem_store *store, int error)
+{
+	if (error)
+		store_kick(store);
+	else
+		store_advance(store);
+}
+
 int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const void **memory,
 		      uint64_t *bytes)
 {
@@ -275,23 +285,26 @@ int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const v
 		if (bytes)
 			*bytes = block->bytes;
 	}
-	store_advance(store);
+	advance_after(store, error);
 	pthread_mutex_unlock(&store->lock);
 	return error;
 }
 
-/* Beyond the budget, regions go back as soon as they are free. */
+/*
+ * Beyond the budget, regions go back as soon as they are free. Another thread may need
+ * more again meanwhile, and says so.
+ */
 static void keep_to_budget(struct actmem_store *store)
 {
 	bool is_beyond;
 
 	if (!store->is_beyond)
 		return;
+	store->is_beyond = false;
 	pthread_mutex_unlock(&store->lock);
 	is_beyond = heap_lower_limit(store->heap, store->budget) > store->budget;
 	pthread_mutex_lock(&store->lock);
-	if (link_is_alone(&store->waiters))
-		store->is_beyond = is_beyond;
+	store->is_beyond |= is_beyond || !link_is_alone(&store->waiters);
 }
 
 static int end_hold(struct actmem_store *store, struct actmem_key key, bool keeps)
@@ -401,7 +414,7 @@ int actmem_store_take(struct actmem_store *store, struct actmem_key key, void *d
 		return fail(EINVAL, "actmem_store_take: no room for data");
 	pthread_mutex_lock(&store->lock);
 	error = hold(store, key, bytes, &block);
-	store_advance(store);
+	advance_after(store, error);
 	pthread_mutex_unlock(&store->lock);
 	if (error)
 		return error;

@@ -44,7 +44,7 @@ static int take_file_room(struct actmem_store *store, struct store_block *block)
 
 	while ((error = spillfile_take(&store->files, block->length, &block->room)) == -ENOSPC) {
 		error = open_files(store, block->length);
-		if (error)
+		if (error && !spillfile_use_avoided(&store->files))
 			return error;
 	}
 	return error ? fail(ENOMEM, "no memory for the bookkeeping of spill files") : 0;
@@ -172,7 +172,7 @@ static void tell_waiter(struct actmem_store *store, const struct store_block *bl
 		 KEY_TEXT(block->key), BYTES_TEXT(block->bytes), words);
 }
 
-/* The transfer is over. @bad_room: it is not to be used again. */
+/* The transfer is over. @bad_room: it is to be used last. */
 static void spill_ended(struct actmem_store *store, struct store_block *block, int error,
 			const char *words, bool bad_room)
 {
@@ -183,8 +183,9 @@ static void spill_ended(struct actmem_store *store, struct store_block *block, i
 		store->stats.spilled_bytes_total += block->bytes;
 	} else {
 		if (bad_room)
-			block->room.block = NULL;
-		spillfile_give(&store->files, &block->room);
+			spillfile_avoid(&store->files, &block->room);
+		else
+			spillfile_give(&store->files, &block->room);
 		if (!block->is_ended)
 			tell_waiter(store, block, error, words);
 	}

@@ -105,8 +105,13 @@ static int do_without_spill(struct actmem_store *store, struct waiter *waiter, u
 /* Sees to it that room comes. 0: it may be there now; WAIT; -errno with words. */
 static int make_room(struct actmem_store *store, struct waiter *waiter, uint64_t length)
 {
+	const char *name = store->am->heap_names.path;
 	struct place *last = store->dirty.first;
 
+	/* Regions with names stay, though nothing is in them. */
+	if (name && !store->sums[SUM_MEMORY].blocks)
+		return fail(ENOMEM, "%s are wanted, and the regions %s.* of the store, all free, are too short for that and use up the budget of %s; remove them and raise grow_bytes, or raise budget_bytes",
+			    BYTES_TEXT(length), name, BYTES_TEXT(store->budget));
 	if (!store->queue)
 		return fail(ENOMEM, "%s are wanted, and the budget of %s is used up; raise budget_bytes or give spill_paths",
 			    BYTES_TEXT(length), BYTES_TEXT(store->budget));

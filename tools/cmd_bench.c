@@ -135,23 +135,34 @@ static bool take_option(struct bench *bench, int option, const char *value)
 	}
 }
 
-/* The nodes that were asked for, or all that have memory: by the library's own reading. */
+/*
+ * The nodes that were asked for, or all that have memory: by the library's own reading.
+ * Where there is one node, nothing is bound, so that no other may be named.
+ */
 static int find_nodes(struct bench *bench, struct actmem_options *options)
 {
 	char all[256] = "0";
 	struct actmem_options of_all;
+	unsigned int node;
 	int status;
 
 	if (!sysfile_read("/sys/devices/system/node/has_memory", all, sizeof(all)))
 		all[strcspn(all, "\n")] = '\0';
 	bench->has_one_node = !strpbrk(all, ",-");
+	memory_option('n', all);
+	status = memory_options(&of_all);
+	if (status)
+		return status;
 	bench->nodes = options->nodes;
-	if (bench_node(bench, 0) == ACTMEM_NODES_MAX) {
-		memory_option('n', all);
-		status = memory_options(&of_all);
-		if (status)
-			return status;
+	if (bench_node(bench, 0) == ACTMEM_NODES_MAX)
 		bench->nodes = of_all.nodes;
+	for (node = bench_node(bench, 0); node < ACTMEM_NODES_MAX;
+	     node = bench_node(bench, node + 1)) {
+		if (of_all.nodes.word[node / 64] >> (node % 64) & 1)
+			continue;
+		warnx("node %u has no memory (--nodes, ACTMEM_NODES); those that have: %s", node,
+		      all);
+		return STATUS_USAGE;
 	}
 	/* Each region is bound to one of them; others are as they come. */
 	memset(&options->nodes, 0, sizeof(options->nodes));

@@ -30,7 +30,7 @@ static const char help[] =
 	"Runs the traffic of training steps through a store: the forward pass produces\n"
 	"query, key and value of layer after layer, the backward pass consumes them, and\n"
 	"every byte is verified. Tells each step's time beside its bound, the longer of\n"
-	"compute and I/O. Computing is waiting, of which filling and verifying are a part;\n"
+	"compute and I/O, which is an estimate. Computing is waiting, of which filling and verifying are a part;\n"
 	"I/O is the bytes that were moved over what the disks do with requests of these\n"
 	"sizes, measured before and after each step.\n"
 	"\n"
@@ -190,12 +190,13 @@ static struct actmem_queue_options queue_options(const struct replay_options *op
 static int lay_out(struct replay *replay)
 {
 	struct replay_options *options = &replay->options;
+	double step_bytes = 0;
 	unsigned int i;
 
 	if (!model_find(options->models_path, options->model, &replay->model))
 		return STATUS_FAILED;
 	for (i = 0; i < MODEL_TENSORS; i++) {
-		double bytes = (double)model_tensor_bytes(&replay->model, i, options->tokens) *
+		double bytes = model_tensor_bytes(&replay->model, i, options->tokens) *
 			       options->scale;
 
 		if (bytes < PATTERN_ALIGN || bytes > (double)BYTES_MAX) {
@@ -204,8 +205,14 @@ static int lay_out(struct replay *replay)
 			return STATUS_USAGE;
 		}
 		replay->bytes[i] = (uint64_t)bytes / PATTERN_ALIGN * PATTERN_ALIGN;
-		replay->step_bytes += replay->bytes[i] * replay->model.layers;
+		step_bytes += (double)replay->bytes[i] * replay->model.layers;
 	}
+	if (step_bytes > (double)BYTES_MAX) {
+		warnx("a step of %s is %.0f bytes long; make --tokens and --scale such that it is up to %llu",
+		      options->model, step_bytes, BYTES_MAX);
+		return STATUS_USAGE;
+	}
+	replay->step_bytes = (uint64_t)step_bytes;
 	replay->order = calloc(replay->model.layers, sizeof(*replay->order));
 	replay->done = calloc(options->steps, sizeof(*replay->done));
 	if (replay->order && replay->done)

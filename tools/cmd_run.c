@@ -169,6 +169,29 @@ static char *absolute_each(const char *paths)
 	return left ? result : NULL;
 }
 
+/* There is a ':' between directories, so that none can be named that has one. */
+static bool can_be_told_apart(const char *directories)
+{
+	char folder[PATH_MAX] = "", *copy = strdup(directories), *rest = copy, *path;
+	bool good = copy;
+
+	if (copy && strchr(copy, ':') && !access(copy, F_OK)) {
+		warnx("cannot spill to '%s' (--spill, ACTMEM_SPILL): its name has a ':', which is between directories; use another, or a symbolic link to it",
+		      copy);
+		good = false;
+	}
+	while (good && (path = strsep(&rest, ":"))) {
+		if (!*path || *path == '/' || !getcwd(folder, sizeof(folder)) ||
+		    !strchr(folder, ':'))
+			continue;
+		warnx("cannot spill to '%s' of '%s' (--spill, ACTMEM_SPILL): this has a ':', which is between directories; use another, or a symbolic link to it",
+		      path, folder);
+		good = false;
+	}
+	free(copy);
+	return good;
+}
+
 static int set_variable(const char *variable, const char *value)
 {
 	char *path = NULL;
@@ -284,6 +307,8 @@ int cmd_run(int argc, char **argv)
 				      "the directory's name is empty");
 				return usage_hint();
 			}
+			if (option == 'S' && !can_be_told_apart(optarg))
+				return usage_hint();
 			if (option == 'S' && spills++)
 				err = add_directory(variable_of(option), optarg);
 			else
@@ -294,6 +319,8 @@ int cmd_run(int argc, char **argv)
 			}
 		}
 	}
+	if (getenv("ACTMEM_SPILL") && !can_be_told_apart(getenv("ACTMEM_SPILL")))
+		return usage_hint();
 	if (set_again("ACTMEM_NAME") || set_again("ACTMEM_SPILL")) {
 		warn("cannot set the environment");
 		return STATUS_FAILED;

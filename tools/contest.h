@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define CONTEST_ROUNDS_MAX	256
-#define CONTEST_WORDS		512
+#define CONTEST_WORDS		1024	/* as long as any words of the library */
 
 struct contestant {
 	const char *what;

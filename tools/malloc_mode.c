@@ -8,7 +8,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
+#include "../lib/cgroup.h"
 #include "../lib/node.h"
 #include "../lib/preload/place.h"
 #include "../lib/preload/settings.h"
@@ -37,7 +39,8 @@ bool malloc_mode_is_all(void)
 {
 	static const char * const of_regions[] = {
 		"ACTMEM_BACKEND", "ACTMEM_PAGES", "ACTMEM_ALLOW", "ACTMEM_HEAP_GROW",
-		"ACTMEM_HEAP_LIMIT", "ACTMEM_NAME",
+		"ACTMEM_HEAP_LIMIT", "ACTMEM_BUDGET", "ACTMEM_SPILL", "ACTMEM_SPILL_LIMIT",
+		"ACTMEM_NAME",
 	};
 	size_t i;
 
@@ -70,6 +73,24 @@ static int set_preload(const char *folder)
 	return status;
 }
 
+/* In each program that starts, the preload reads no files: it knows the machine alone. */
+static int set_keep(void)
+{
+	struct memory_cgroup cgroup;
+	struct sysinfo machine;
+	char text[32];
+
+	if (is_set("ACTMEM_MALLOC_KEEP") || sysinfo(&machine) ||
+	    memory_cgroup_read(&cgroup, "/proc/self/cgroup", "/proc/self/mounts") ||
+	    cgroup.limit_bytes >= (uint64_t)machine.totalram * machine.mem_unit)
+		return STATUS_OK;
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)cgroup.limit_bytes / 2);
+	if (!setenv("ACTMEM_MALLOC_KEEP", text, 1))
+		return STATUS_OK;
+	warn("cannot set the environment");
+	return STATUS_FAILED;
+}
+
 static int try_place(const struct place *place)
 {
 	void *memory = mmap(NULL, TRIAL_BYTES, PROT_READ | PROT_WRITE,
@@ -84,7 +105,7 @@ static int try_place(const struct place *place)
 		      strerror(-err));
 	if (!err || place->by_caller)
 		return STATUS_OK;
-	warnx("cannot have memory on %s (mbind: %s); containers may forbid mbind, so run without --nodes",
+	warnx("cannot have memory on %s (mbind: %s); where mbind is forbidden, run without --nodes and --policy",
 	      NODES_TEXT(&place->nodes), strerror(-err));
 	return STATUS_FAILED;
 }
@@ -138,6 +159,8 @@ int malloc_mode_set(const char *library_folder, bool verbose)
 		return STATUS_USAGE;
 	}
 	status = try_place(&place);
+	if (!status)
+		status = set_keep();
 	if (!status)
 		status = set_preload(library_folder);
 	if (!status)

@@ -2,7 +2,8 @@
 /*
  * What the processes in malloc mode have. They tell it in a file in memory, which
  * may be nonsense, or no such file but a device with its name: it is not opened
- * before that is seen, nor mapped.
+ * before that is seen, nor mapped. Nor is it waited for, as its owner may have a
+ * lease of it.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -47,7 +48,7 @@ static bool read_told(int pid, const char *name, struct told *told)
 	if (!fstat(place, &stat) && S_ISREG(stat.st_mode) && stat.st_size == TOLD_BYTES &&
 	    !fstatfs(place, &files) && files.f_type == TMPFS_MAGIC) {
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", place);
-		fd = open(path, O_RDONLY | O_CLOEXEC);
+		fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 		good = fd >= 0 && pread(fd, told, sizeof(*told), 0) == sizeof(*told) &&
 		       told->magic == TOLD_MAGIC && told->version == TOLD_VERSION &&
 		       told->pid == process_own_pid(pid);

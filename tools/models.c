@@ -5,6 +5,7 @@
  */
 #include <err.h>
 #include <errno.h>
+#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,6 +57,14 @@ static bool parse_dimension(const char *text, uint32_t *value)
 	       number <= DIMENSION_MAX;
 }
 
+static bool is_utf8(const char *text)
+{
+	json_t *value = json_string(text);
+
+	json_decref(value);
+	return value;
+}
+
 /* Cuts the line at its commas; the words of as many columns as there are names. */
 static bool parse_model(char *line, struct model *model)
 {
@@ -64,7 +73,7 @@ static bool parse_model(char *line, struct model *model)
 	char *rest = line, *word = strsep(&rest, ",");
 	size_t i;
 
-	if (!*word || strlen(word) >= sizeof(model->name))
+	if (!*word || strlen(word) >= sizeof(model->name) || !is_utf8(word))
 		return false;
 	strcpy(model->name, word);
 	for (i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
@@ -114,7 +123,7 @@ static bool find_in(FILE *file, const char *path, const char *name, struct model
 	if (is_model < 0 && !has_heading)
 		warnx("%s:%u: expected the names of the columns, " HEADING, path, number);
 	else if (is_model < 0)
-		warnx("%s:%u: expected a name and six numbers from 1 to %u, as " HEADING, path,
+		warnx("%s:%u: expected a name in UTF-8 and six numbers from 1 to %u, as " HEADING, path,
 		      number, DIMENSION_MAX);
 	else if (ferror(file))
 		warn("cannot read '%s'", path);
@@ -144,9 +153,9 @@ bool model_find(const char *path, const char *name, struct model *model)
 	return found;
 }
 
-uint64_t model_tensor_bytes(const struct model *model, unsigned int tensor, uint64_t tokens)
+double model_tensor_bytes(const struct model *model, unsigned int tensor, uint64_t tokens)
 {
-	uint64_t heads = tensor ? model->kv_heads : model->q_heads;
+	double heads = tensor ? model->kv_heads : model->q_heads;
 
-	return tokens * heads * model->head_dim * BFLOAT16_BYTES;
+	return (double)tokens * heads * model->head_dim * BFLOAT16_BYTES;
 }

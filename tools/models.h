@@ -28,7 +28,7 @@ extern const char *const model_tensors[MODEL_TENSORS];
  */
 bool model_find(const char *path, const char *name, struct model *model);
 
-/* Bytes of a tensor of bfloat16 in one layer. */
-uint64_t model_tensor_bytes(const struct model *model, unsigned int tensor, uint64_t tokens);
+/* Bytes of a tensor of bfloat16 in one layer, which may be more than any number holds. */
+double model_tensor_bytes(const struct model *model, unsigned int tensor, uint64_t tokens);
 
 #endif

@@ -275,8 +275,11 @@ static void print_head(const json_t *told)
 	print_bytes(" a step; at most ", memory, "block_bytes_peak");
 	print_bytes(" live, ", memory, "region_bytes_peak");
 	print_bytes(" of regions, ", memory, "spilled_bytes_peak");
-	printf(" spilled; memory overhead %.3f\n\n",
+	printf(" spilled; memory overhead %.3f\n",
 	       json_number_value(json_object_get(memory, "overhead")));
+	if (!json_is_null(json_object_get(told, "queue")))
+		puts("the bound is an estimate, from what the disks did before and after each step");
+	putchar('\n');
 }
 
 int replay_print(const json_t *told)

@@ -20,6 +20,8 @@
 #include "replay.h"
 
 #define TOLD_FAULTS_MAX	10
+/* How late a signal is seen that comes just before one begins. */
+#define SLEEP_MOST_NS	(20 * NS_PER_MS)
 
 struct pass {
 	struct replay *replay;
@@ -147,15 +149,16 @@ static int consume(struct pass *pass, unsigned int tensor)
 /* What is left of the layer's time; -EINTR: a signal. */
 static int compute(struct pass *pass, uint64_t compute_ns)
 {
-	uint64_t end_ns = pass->begun_ns + pass->stall_ns;
-	struct timespec end;
-	int error = 0;
+	uint64_t end_ns = pass->begun_ns + pass->stall_ns, now_ns, until_ns;
+	struct timespec until;
 
 	end_ns += compute_ns > pass->pattern_ns ? compute_ns : pass->pattern_ns;
-	end.tv_sec = (time_t)(end_ns / NS_PER_SECOND);
-	end.tv_nsec = (long)(end_ns % NS_PER_SECOND);
-	while (!replay_signal && clock_ns() < end_ns && error != EINTR)
-		error = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL);
+	while (!replay_signal && (now_ns = clock_ns()) < end_ns) {
+		until_ns = end_ns - now_ns < SLEEP_MOST_NS ? end_ns : now_ns + SLEEP_MOST_NS;
+		until.tv_sec = (time_t)(until_ns / NS_PER_SECOND);
+		until.tv_nsec = (long)(until_ns % NS_PER_SECOND);
+		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+	}
 	pass->step->compute_ns += compute_ns;
 	pass->step->pattern_ns += pass->pattern_ns;
 	if (pass->pattern_ns > compute_ns)

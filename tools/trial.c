@@ -127,7 +127,8 @@ static void describe_first(struct actmem *am, const char *name, bool found)
  * The first block of the program's heap, which is gone then. Its file stays, made
  * or found, and is free again until the program locks it.
  */
-static int try_name(struct actmem *am, struct actmem_heap *heap, const char *name, bool verbose)
+static int try_name(struct actmem *am, struct actmem_heap *heap, const char *name,
+		    const char *limit_knob, bool verbose)
 {
 	struct actmem_region *region;
 	bool found = verbose && !open_first(am, name, &region);
@@ -138,7 +139,7 @@ static int try_name(struct actmem *am, struct actmem_heap *heap, const char *nam
 		actmem_region_close(region);
 	if (actmem_alloc(heap, 1, 0, &block)) {
 		warnx("%s%s", actmem_error(), strstr(actmem_error(), "limit_bytes") ?
-		      " (ACTMEM_HEAP_LIMIT)" : "");
+		      limit_knob : "");
 		status = STATUS_FAILED;
 	} else {
 		if (verbose)
@@ -151,10 +152,22 @@ static int try_name(struct actmem *am, struct actmem_heap *heap, const char *nam
 	return status;
 }
 
+/* 0 for what is not set; false: told what is wrong with them. */
+static bool take_limits(uint64_t *limit_bytes, uint64_t *budget_bytes)
+{
+	if (!take_size("ACTMEM_HEAP_LIMIT", limit_bytes) ||
+	    !take_size("ACTMEM_BUDGET", budget_bytes))
+		return false;
+	if (!*budget_bytes || !*limit_bytes)
+		return true;
+	warnx("--budget (ACTMEM_BUDGET) and --heap-limit (ACTMEM_HEAP_LIMIT): the budget is a limit by itself; leave the other out");
+	return false;
+}
+
 int try_environment(bool verbose)
 {
 	struct actmem_options options;
-	uint64_t grow_bytes, limit_bytes;
+	uint64_t grow_bytes, limit_bytes, budget_bytes;
 	struct actmem_heap *heap;
 	struct actmem *am;
 	int status;
@@ -165,17 +178,19 @@ int try_environment(bool verbose)
 		return STATUS_USAGE;
 	}
 	if (!take_size("ACTMEM_HEAP_GROW", &grow_bytes) ||
-	    !take_size("ACTMEM_HEAP_LIMIT", &limit_bytes))
+	    !take_limits(&limit_bytes, &budget_bytes))
 		return STATUS_USAGE;
 	if (actmem_open(&am, &options)) {
 		warnx("%s", actmem_error());
 		return STATUS_FAILED;
 	}
 	/* A heap without a name makes no region before its first block, but knows its limits. */
-	heap = make_heap(am, grow_bytes, limit_bytes);
+	heap = make_heap(am, grow_bytes, limit_bytes ? limit_bytes : budget_bytes);
 	status = heap ? STATUS_OK : STATUS_USAGE;
 	if (heap && options.heap_name) {
-		status = try_name(am, heap, options.heap_name, verbose);
+		status = try_name(am, heap, options.heap_name, budget_bytes ?
+				  " (--budget, ACTMEM_BUDGET)" :
+				  " (--heap-limit, ACTMEM_HEAP_LIMIT)", verbose);
 	} else if (heap) {
 		actmem_heap_destroy(heap);
 		status = try_region(am, options.pages, verbose);

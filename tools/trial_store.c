@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /* Makes the store that a program would have, and files in its directories. */
 #include <err.h>
+#include <errno.h>
+#include <limits.h>
 #include <linux/magic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/vfs.h>
@@ -44,30 +47,47 @@ static bool take_directories(struct wanted *wanted)
 	return true;
 }
 
-static bool take_wanted(struct wanted *wanted, uint64_t limit_bytes)
+static bool take_wanted(struct wanted *wanted)
 {
 	if (!take_size("ACTMEM_BUDGET", &wanted->budget_bytes) ||
 	    !take_size("ACTMEM_SPILL_LIMIT", &wanted->spill_limit_bytes) ||
 	    !take_directories(wanted))
 		return false;
-	if (wanted->budget_bytes && limit_bytes)
-		warnx("--budget (ACTMEM_BUDGET) and --heap-limit (ACTMEM_HEAP_LIMIT): the budget is a limit by itself; leave the other out");
-	else if (!wanted->budget_bytes && wanted->count)
+	if (!wanted->budget_bytes && wanted->count)
 		warnx("--spill (ACTMEM_SPILL) without a budget beyond which to spill: set --budget (ACTMEM_BUDGET)");
 	else if (!wanted->count && wanted->spill_limit_bytes)
 		warnx("--spill-limit (ACTMEM_SPILL_LIMIT) without a directory to spill to: name one by --spill (ACTMEM_SPILL)");
+	else if (wanted->spill_limit_bytes && wanted->spill_limit_bytes < TRIAL_BYTES)
+		warnx("--spill-limit (ACTMEM_SPILL_LIMIT) is %llu bytes; it is at least 2M",
+		      (unsigned long long)wanted->spill_limit_bytes);
 	else
 		return true;
+	return false;
+}
+
+/* The library's words quote it. */
+static bool is_of_a_directory(const struct wanted *wanted, const char *why)
+{
+	char quoted[PATH_MAX + 2];
+	uint32_t i;
+
+	for (i = 0; i < wanted->count; i++) {
+		snprintf(quoted, sizeof(quoted), "'%s'", wanted->paths[i]);
+		if (strstr(why, quoted))
+			return true;
+	}
 	return false;
 }
 
 /* Which knob the words of the library are about. */
 static const char *knob_for(const struct wanted *wanted, const char *why)
 {
+	if (is_of_a_directory(wanted, why))
+		return " (another directory: --spill, ACTMEM_SPILL)";
 	if (strstr(why, "budget"))
 		return wanted->is_limit ? " (--heap-limit, ACTMEM_HEAP_LIMIT)" :
 		       " (--budget, ACTMEM_BUDGET)";
-	return strstr(why, "file system") ? " (--spill, ACTMEM_SPILL)" : "";
+	return "";
 }
 
 /* It would all be done in vain. */
@@ -88,6 +108,7 @@ static int make_store(struct actmem *am, const struct wanted *wanted, uint64_t g
 	uint64_t limit = wanted->spill_limit_bytes, room = wanted->count * TRIAL_BYTES;
 	struct actmem_store_options options;
 	struct actmem_store *store;
+	int error;
 
 	ACTMEM_INIT(&options);
 	ACTMEM_INIT(&options.region);
@@ -97,9 +118,12 @@ static int make_store(struct actmem *am, const struct wanted *wanted, uint64_t g
 	options.spill_limit_bytes = limit;
 	options.spill_bytes = limit && limit < room ? limit : room;
 	options.grow_bytes = grow_bytes;
-	if (actmem_store_create(am, &options, &store)) {
+	error = actmem_store_create(am, &options, &store);
+	if (error) {
 		warnx("%s%s", actmem_error(), knob_for(wanted, actmem_error()));
-		return STATUS_FAILED;
+		/* Without direct I/O, it is the directory's fault. */
+		return error == -EINVAL && !is_of_a_directory(wanted, actmem_error()) ?
+		       STATUS_USAGE : STATUS_FAILED;
 	}
 	warn_of_memory(wanted);
 	if (verbose && wanted->count)
@@ -113,7 +137,7 @@ int try_store(struct actmem *am, uint64_t grow_bytes, uint64_t limit_bytes, bool
 	struct wanted wanted = { .count = 0 };
 	int status = STATUS_USAGE;
 
-	if (take_wanted(&wanted, limit_bytes)) {
+	if (take_wanted(&wanted)) {
 		wanted.is_limit = limit_bytes;
 		if (limit_bytes)
 			wanted.budget_bytes = limit_bytes;

@@ -16,6 +16,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -46,7 +47,12 @@ struct pool {
 struct large_gate large_gate = { .min_bytes = SIZE_MAX, .low = UINTPTR_MAX };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static __thread bool forking;
+/* How many fork()s are under way: one of a signal's handler may come in between. */
+static __thread volatile sig_atomic_t forking;
+/* Set before the lock is taken, so that a fork() of a signal's handler leaves it alone. */
+static __thread volatile sig_atomic_t inside;
+/* Until a child of such a fork() takes the lock anew. */
+static bool tells_as_parent;
 
 static struct pool *pools[POOLS_MAX];
 static struct place place;
@@ -57,33 +63,48 @@ static uint64_t range_bytes, filled_bytes, taken_bytes, taken_blocks;
 
 static void lock(void)
 {
-	if (!forking)
-		pthread_mutex_lock(&mutex);
+	if (forking)
+		return;
+	inside = true;
+	pthread_mutex_lock(&mutex);
+	if (tells_as_parent)
+		tell_anew();
+	tells_as_parent = false;
 }
 
 static void unlock(void)
 {
-	if (!forking)
-		pthread_mutex_unlock(&mutex);
+	if (forking)
+		return;
+	pthread_mutex_unlock(&mutex);
+	inside = false;
 }
 
 static void before_fork(void)
 {
-	pthread_mutex_lock(&mutex);
-	forking = true;
+	if (!inside && !forking++)
+		pthread_mutex_lock(&mutex);
 }
 
 static void after_fork_in_parent(void)
 {
-	forking = false;
-	pthread_mutex_unlock(&mutex);
+	if (inside)
+		return;
+	if (forking == 1)
+		pthread_mutex_unlock(&mutex);
+	forking--;
 }
 
 static void after_fork_in_child(void)
 {
+	if (inside) {
+		tells_as_parent = true;
+		return;
+	}
 	tell_anew();
-	forking = false;
-	pthread_mutex_init(&mutex, NULL);
+	if (forking == 1)
+		pthread_mutex_init(&mutex, NULL);
+	forking--;
 }
 
 /* Without the lock, as a handler of the signal may allocate. */
@@ -307,6 +328,11 @@ void *large_alloc(size_t bytes, size_t align, enum large_use use)
 	if (pool)
 		error = use == LARGE_GROWS ? take_with_room(pool, length, align, &block) :
 			take(pool, length, align, &block);
+	/* What is free may be all that there is, here or in another pool. */
+	if (error && pool) {
+		release_all(0);
+		error = take(pool, length, align, &block);
+	}
 	if (error) {
 		add_one(&tell()->refused_total);
 		unlock();
@@ -406,6 +432,8 @@ bool large_resize(void *memory, size_t bytes)
 			range_give(range, end_of(block), begin_of(block) + was, tick);
 		filled_bytes += range->filled * PAGE_BYTES;
 		taken_bytes += length - was;
+		if (length < was && pooled_bytes() > keep_bytes)
+			release_block(range, block->after, 0, pooled_bytes() - keep_bytes);
 		tell_all();
 	}
 	unlock();

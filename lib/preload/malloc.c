@@ -109,7 +109,7 @@ EXPORT void *realloc(void *memory, size_t size)
 		return malloc(size);
 	if (large_is(memory))
 		return realloc_large(memory, size);
-	if (is_small(size))
+	if (is_small(size) || !next.knows_sizes)
 		return next.realloc(memory, size);
 	return move(memory, next.malloc_usable_size(memory), size);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Finds the malloc that the program would have without the preload. The first call
- * of all comes from the dynamic loader, before any constructor, while there is one
- * thread.
+ * Finds the malloc that the program would have without the preload, at the first call
+ * of all. There is one thread then: making another allocates.
  *
  * dlsym() of some C libraries allocates memory. It gets that from an array here,
  * which is never given back; who frees such memory is stopped by a function that
@@ -86,6 +85,13 @@ static void *look_for(const char *name)
 	return found;
 }
 
+static bool are_of_one_library(const void *one, const void *other)
+{
+	Dl_info first, second;
+
+	return dladdr(one, &first) && dladdr(other, &second) && first.dli_fbase == second.dli_fbase;
+}
+
 static void look(void)
 {
 	struct next found;
@@ -102,6 +108,8 @@ static void look(void)
 	found.pvalloc = (void *(*)(size_t))look_for("pvalloc");
 	found.malloc_usable_size = (size_t (*)(void *))look_for("malloc_usable_size");
 	found.malloc_trim = (int (*)(size_t))look_for("malloc_trim");
+	found.knows_sizes = are_of_one_library((void *)found.malloc,
+					       (void *)found.malloc_usable_size);
 	looking = false;
 	if (early_used) {
 		real_free = found.free;

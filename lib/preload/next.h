@@ -6,9 +6,12 @@
 #ifndef LIB_PRELOAD_NEXT_H
 #define LIB_PRELOAD_NEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct next {
+	/* Whether malloc and malloc_usable_size are of the same library. */
+	bool knows_sizes;
 	void *(*malloc)(size_t size);
 	void (*free)(void *memory);
 	void *(*calloc)(size_t count, size_t size);

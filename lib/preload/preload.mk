@@ -20,7 +20,7 @@ $(PRELOAD_LIBRARY): $(PRELOAD_OBJECTS) $(PRELOAD_LIB_OBJECTS) $(PRELOAD_MAP)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(notdir $@) \
 		-Wl,--version-script=$(PRELOAD_MAP) \
-		-Wl,-Bsymbolic-functions,-z,defs,-z,relro,-z,now,-z,nodelete \
+		-Wl,-Bsymbolic-functions,-z,defs,-z,relro,-z,now,-z,nodelete,-z,initfirst \
 		$(PRELOAD_OBJECTS) $(PRELOAD_LIB_OBJECTS) -o $@
 
 install:: $(PRELOAD_LIBRARY)

@@ -100,6 +100,8 @@ bool malloc_settings_read(struct malloc_settings *settings, struct malloc_wrong 
 	if (text && strcmp(text, "0") && strcmp(text, "1"))
 		return false;
 	settings->wanted = text && *text == '1';
+	if (!settings->wanted)
+		return true;
 	text = variable(wrong, "ACTMEM_MALLOC_MIN",
 			"a number of bytes from 4096 on, such as 262144 or 256K");
 	if (text && !parse_min(text, &settings->min_bytes))

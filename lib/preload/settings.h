@@ -28,7 +28,10 @@ struct malloc_wrong {
 	const char *variable, *text, *choice;
 };
 
-/* False: @wrong tells which variable, what it says, and what it may say. */
+/*
+ * Without the mode, the others are not read. False: @wrong tells which variable, what
+ * it says, and what it may say.
+ */
 bool malloc_settings_read(struct malloc_settings *settings, struct malloc_wrong *wrong);
 
 #endif /* LIB_PRELOAD_SETTINGS_H */

@@ -3,6 +3,10 @@
  * What the preload does when it is loaded: nothing, unless the environment asks for
  * a mode. Blocks that were allocated before are the program's own malloc's, and stay
  * so.
+ *
+ * It comes before what other libraries do when they are loaded (-z initfirst), so that
+ * fork() takes their locks before the preload's: who has one of theirs may allocate.
+ * The C library has not set environ by then.
  */
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -36,12 +40,15 @@ static void tell_wrong(const struct malloc_wrong *wrong)
 		return;
 }
 
-__attribute__((constructor)) static void start(void)
+__attribute__((constructor)) static void start(int argc, char **argv, char **environment)
 {
-	const char *wanted = getenv("ACTMEM_MALLOC");
 	struct malloc_settings settings;
 	struct malloc_wrong wrong;
+	const char *wanted;
 
+	if (!environ)
+		environ = environment;
+	wanted = getenv("ACTMEM_MALLOC");
 	if (!wanted || getauxval(AT_SECURE))
 		return;
 	if (!malloc_settings_read(&settings, &wrong) ||

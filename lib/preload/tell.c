@@ -5,12 +5,16 @@
  * The descriptor has a high number, as a program may count on the low ones. A
  * program may also close it, and open a file of its own under that number: it is
  * closed in a forked child only if it is still what it was.
+ *
+ * close(2) by its number: the C library's would let a thread end here, with the lock.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "tell.h"
@@ -24,13 +28,21 @@ static int descriptor = -1;
 static dev_t device;
 static ino_t inode;
 
+static void close_fd(int fd)
+{
+	syscall(SYS_close, fd);
+}
+
 static int move_up(int fd)
 {
 	int high = fcntl(fd, F_DUPFD_CLOEXEC, HIGH_DESCRIPTOR);
+	struct rlimit limit;
 
+	if (high < 0 && errno == EINVAL && !getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur)
+		high = fcntl(fd, F_DUPFD_CLOEXEC, (int)limit.rlim_cur - 1);
 	if (high < 0)
 		return fd;
-	close(fd);
+	close_fd(fd);
 	return high;
 }
 
@@ -54,7 +66,7 @@ static void publish(int fd)
 	published->magic = TOLD_MAGIC;
 	return;
 close:
-	close(fd);
+	close_fd(fd);
 }
 
 struct told *tell(void)
@@ -78,7 +90,7 @@ void tell_anew(void)
 		munmap(published, TOLD_BYTES);
 	if (descriptor >= 0 && !fstat(descriptor, &file) && file.st_dev == device &&
 	    file.st_ino == inode)
-		close(descriptor);
+		close_fd(descriptor);
 	descriptor = -1;
 	published = &unseen;
 	tried = false;

@@ -4,11 +4,15 @@
  */
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "knobs.h"
+
+#define SPILL_LIMIT_LEAST	(UINT64_C(2) << 20)
+#define TO_SPILL_ELSEWHERE	" (another directory: actmem run --spill, ACTMEM_SPILL, or in Python actmem.open(spill=))"
 
 /* "64M" and the like; false if the variable holds no such thing. */
 static int bytes_from_environment(const char *name, uint64_t *bytes)
@@ -148,6 +152,8 @@ static int check_together(const struct knobs *knobs, char *words, size_t words_s
 		why = "there are directories to spill to (actmem run --spill, ACTMEM_SPILL, or in Python actmem.open(spill=)), but no budget beyond which to spill; set one by --budget, ACTMEM_BUDGET or budget=";
 	else if (knobs->spill_limit_bytes && !knobs->spill_path_count)
 		why = "there is a limit of what is spilled (actmem run --spill-limit, ACTMEM_SPILL_LIMIT, or in Python actmem.open(spill_limit=)), but no directory to spill to; name one by --spill, ACTMEM_SPILL or spill=";
+	else if (knobs->spill_limit_bytes && knobs->spill_limit_bytes < SPILL_LIMIT_LEAST)
+		why = "the limit of what is spilled (actmem run --spill-limit, ACTMEM_SPILL_LIMIT, or in Python actmem.open(spill_limit=)) is under 2 MiB, which is the least";
 	if (!why)
 		return 0;
 	snprintf(words, words_size, "%s", why);
@@ -194,17 +200,31 @@ int knobs_complete(struct knobs *knobs, const struct knobs *given, char *words,
 	return ret;
 }
 
+/* The library's words quote it. */
+static int is_of_a_directory(const struct knobs *knobs, const char *why)
+{
+	char quoted[PATH_MAX + 2];
+	uint32_t i;
+
+	for (i = 0; i < knobs->spill_path_count; i++) {
+		snprintf(quoted, sizeof(quoted), "'%s'", knobs->spill_paths[i]);
+		if (strstr(why, quoted))
+			return 1;
+	}
+	return 0;
+}
+
 const char *knobs_for(const struct knobs *knobs, const char *why)
 {
+	if (is_of_a_directory(knobs, why))
+		return TO_SPILL_ELSEWHERE;
 	if (strstr(why, "ACTMEM_ALLOW"))
 		return ", or in Python actmem.open(allow=(\"thp\", \"4k\")) before the first use";
 	if (strstr(why, "spill_limit_bytes"))
 		return " (actmem run --spill-limit, ACTMEM_SPILL_LIMIT, or in Python actmem.open(spill_limit=))";
-	if (strstr(why, "budget") && knobs->limit_bytes)
+	if ((strstr(why, "budget") || strstr(why, "raise limit_bytes")) && knobs->limit_bytes)
 		return " (which is the heap limit: actmem run --heap-limit, ACTMEM_HEAP_LIMIT, or in Python actmem.open(heap_limit=))";
-	if (strstr(why, "budget"))
+	if (strstr(why, "budget") || strstr(why, "raise limit_bytes"))
 		return " (actmem run --budget and --spill, ACTMEM_BUDGET and ACTMEM_SPILL, or in Python actmem.open(budget=, spill=))";
-	if (strstr(why, "ALLOW_BUFFERED") || strstr(why, "O_TMPFILE"))
-		return " (actmem run --spill, ACTMEM_SPILL, or in Python actmem.open(spill=))";
 	return "";
 }

@@ -102,11 +102,12 @@ static int leave(int ret, char *words, size_t words_size)
 	return ret;
 }
 
-int memory_reserve(struct actmem_key key, uint64_t bytes, void **block,
+int memory_reserve(struct actmem_key key, uint64_t bytes, void **block, int *has_store,
 		   char *words, size_t words_size)
 {
 	int ret = enter(words, words_size);
 
+	*has_store = !ret;
 	if (ret)
 		return ret;
 	ret = actmem_store_reserve(store, key, bytes, block);

@@ -18,9 +18,10 @@
 
 /*
  * @bytes, not 0, at *@block. Waits for room where blocks are spilled. On failure
- * @words, of @words_size bytes, says why and what to do.
+ * @words, of @words_size bytes, says why and what to do, and *@has_store whether there
+ * is a store at all.
  */
-int memory_reserve(struct actmem_key key, uint64_t bytes, void **block,
+int memory_reserve(struct actmem_key key, uint64_t bytes, void **block, int *has_store,
 		   char *words, size_t words_size);
 void memory_commit(struct actmem_key key);
 

@@ -208,13 +208,55 @@ static void block_link(struct saved *block, struct generation *generation)
 	counts_put(block->device, block->bytes, generation->run);
 }
 
+/* Whether another execution has live blocks. */
+static int others_are_unfinished(int64_t run)
+{
+	struct generation *generation;
+	struct site *site;
+	uint64_t i;
+
+	for (i = 0; (site = site_numbered(i)); i++)
+		for (generation = site->oldest; generation; generation = generation->next)
+			if (generation->run != run)
+				return 1;
+	return 0;
+}
+
+/* Gives @block up, for which there is no memory, and says why in @words. */
+static int put_failed(struct saved *block, const struct origin *origin, int ret, int has_store,
+		      const char *why, char *words)
+{
+	const char *others = "";
+	char what[64] = "nothing can be saved";
+	int used;
+
+	pthread_mutex_lock(&lock);
+	counts_put_failed(block->device, block->bytes, origin->run);
+	if (!block->abandoned)
+		block_unlink(block);
+	if ((ret == -ENOMEM || ret == -ENOSPC) && others_are_unfinished(origin->run))
+		others = "; other forward passes are unfinished, and have memory: if they failed, actmem.jax.reset() frees it";
+	pthread_mutex_unlock(&lock);
+	if (has_store)
+		snprintf(what, sizeof(what), "no memory for a block of %" PRIu64 " bytes",
+			 block->bytes);
+	free(block);
+	used = snprintf(words, SAVED_WORDS, "actmem: %s at %.*s: ", what,
+			(int)origin->site_length, origin->site);
+	if (used >= SAVED_WORDS)
+		used = 0;
+	snprintf(words + used, SAVED_WORDS - (size_t)used, "%s%s", why, others);
+	return ret;
+}
+
 int saved_begin(const struct origin *origin, uint64_t bytes,
 		struct saved **result, char *words)
 {
 	struct generation *generation = NULL;
 	struct saved *block, *freed = NULL;
+	char why[SAVED_WORDS];
 	struct site *site;
-	int used;
+	int has_store;
 	int ret;
 
 	if (origin->device >= ACTMEM_XLA_DEVICES_MAX) {
@@ -247,22 +289,10 @@ int saved_begin(const struct origin *origin, uint64_t bytes,
 		goto no_memory;
 	}
 	if (bytes) {
-		used = snprintf(words, SAVED_WORDS,
-				"actmem: no memory for a block of %" PRIu64 " bytes at %.*s: ",
-				bytes, (int)origin->site_length, origin->site);
-		if (used >= SAVED_WORDS)
-			used = 0;
-		ret = memory_reserve(block->key, bytes, &block->fill,
-				     words + used, SAVED_WORDS - (size_t)used);
-		if (ret) {
-			pthread_mutex_lock(&lock);
-			counts_put_failed(block->device, bytes, origin->run);
-			if (!block->abandoned)
-				block_unlink(block);
-			pthread_mutex_unlock(&lock);
-			free(block);
-			return ret;
-		}
+		ret = memory_reserve(block->key, bytes, &block->fill, &has_store, why,
+				     sizeof(why));
+		if (ret)
+			return put_failed(block, origin, ret, has_store, why, words);
 	}
 	*result = block;
 	return 0;

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
 # The tests of the JAX binding: by pytest, and of the handlers' table, which
-# needs no JAX, under sanitizers.
+# needs no JAX, under sanitizers. Files go beside the build: /tmp may be memory.
 
 CHECKS += jax jax-threads
 
 .PHONY: check-jax
 check-jax: $(VENV)/.ready $(XLA_LIBRARY)
-	@$(VENV_PYTHON) -m pytest -p no:terminal -p no:cacheprovider --tap tests/jax
+	@mkdir -p $(B)/tests
+	@$(VENV_PYTHON) -m pytest -p no:terminal -p no:cacheprovider --basetemp $(B)/tests/jax \
+		--tap tests/jax
 
 SAVED_SOURCES := tests/jax/saved_threads.c $(LIB_SOURCES) \
 	$(addprefix lib/xla/,counts.c knobs.c memory.c saved.c site.c table.c)

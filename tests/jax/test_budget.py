@@ -98,6 +98,8 @@ def test_what_is_over_the_budget(tmp_path):
 
         jax.block_until_ready(forward(weights, x)[1])
         before = store()
+        counted = actmem.counters()
+        seen["counted"] = [counted["stores"], counted["spilled_bytes"] > 0]
         seen["reset"] = [actmem.jax.reset(), store(), actmem.counters(),
                          store()["puts_total"] - before["puts_total"]]
 
@@ -121,11 +123,13 @@ def test_what_is_over_the_budget(tmp_path):
     assert seen["abandoned"] == [2 * 48, 2 * 48, True]
     assert seen["taken"] == 0
     freed, left, counters, more = seen["reset"]
+    assert seen["counted"] == [1, True]
     assert freed == 48 and more == 0
     for name in ("blocks", "resident_bytes", "spilled_bytes", "memory_bytes",
                  "file_bytes"):
         assert left[name] == 0, left
-    assert counters["regions"] == counters["blocks"] == counters["heaps"] == 0
+    for name in ("regions", "blocks", "heaps", "stores", "spilled_bytes"):
+        assert counters[name] == 0, counters
     assert seen["empty"] == [1, 0]
     assert list(tmp_path.iterdir()) == []
 
@@ -133,7 +137,8 @@ def test_what_is_over_the_budget(tmp_path):
 def test_errors_name_the_knob(tmp_path):
     seen = trained("""
         seen = {}
-        def attempt(name, run=step(scanned(saving(layer))), **variables):
+        every = step(scanned(saving(layer)))
+        def attempt(name, run=every, **variables):
             os.environ.update(variables)
             seen[name] = message(run, weights, x)
             # Other threads may still be at what this step has begun; the next
@@ -147,6 +152,8 @@ def test_errors_name_the_knob(tmp_path):
                 del os.environ[variable]
         spill = os.environ["SPILL"]
         attempt("full", ACTMEM_BUDGET="4M")
+        attempt("dead", lambda *inputs: message(every, *inputs) and every(*inputs),
+                ACTMEM_BUDGET="4M")
         attempt("limit", ACTMEM_BUDGET="4M", ACTMEM_SPILL=spill,
                 ACTMEM_SPILL_LIMIT="2M")
         attempt("large", step(lambda w, x: jnp.sum(saving(jnp.sin)(
@@ -156,6 +163,8 @@ def test_errors_name_the_knob(tmp_path):
         attempt("both", ACTMEM_BUDGET="4M", ACTMEM_HEAP_LIMIT="4M")
         attempt("no budget", ACTMEM_SPILL=spill)
         attempt("no directory", ACTMEM_BUDGET="4M", ACTMEM_SPILL_LIMIT="1M")
+        attempt("little", ACTMEM_BUDGET="4M", ACTMEM_SPILL=spill,
+                ACTMEM_SPILL_LIMIT="1K")
         attempt("missing", ACTMEM_BUDGET="4M", ACTMEM_SPILL=spill + "/none")
         attempt("not direct", ACTMEM_BUDGET="4M", ACTMEM_SPILL="/proc")
         attempt("good", ACTMEM_BUDGET="4M", ACTMEM_SPILL=spill)
@@ -165,6 +174,7 @@ def test_errors_name_the_knob(tmp_path):
             "full": ["RESOURCE_EXHAUSTED", "block of 262144 bytes at layer",
                      "budget of 4.0 MiB is used up", "--budget and --spill",
                      "open(budget=, spill=)"],
+            "dead": ["budget of 4.0 MiB is used up", "actmem.jax.reset() frees"],
             "limit": ["RESOURCE_EXHAUSTED", "spill_limit_bytes of 2.0 MiB",
                       "--spill-limit, ACTMEM_SPILL_LIMIT", "open(spill_limit=)"],
             "large": ["block of 8388608 bytes", "4.0 MiB", "ACTMEM_BUDGET"],
@@ -172,10 +182,13 @@ def test_errors_name_the_knob(tmp_path):
             "both": ["ACTMEM_BUDGET", "ACTMEM_HEAP_LIMIT", "leave the other out"],
             "no budget": ["ACTMEM_SPILL", "no budget", "--budget"],
             "no directory": ["ACTMEM_SPILL_LIMIT", "no directory", "--spill"],
-            "missing": [str(tmp_path / "none"), "No such file or directory"],
+            "little": ["--spill-limit", "under 2 MiB"],
+            "missing": ["nothing can be saved at layer", str(tmp_path / "none"),
+                        "No such file or directory", "ACTMEM_SPILL, or in Python"],
             "not direct": ["'/proc'", "ACTMEM_SPILL, or in Python"]}.items():
         for word in words:
             assert word in str(seen[name]), (name, word, seen)
+        assert ("reset()" in str(seen[name])) is (name == "dead"), (name, seen)
         assert seen[name + " left"] == 0
     assert seen["good"] is None
 

@@ -168,6 +168,14 @@ static void test_options(struct actmem *am)
 	options = store_options(3 * MIB, &path, 1);
 	returns(actmem_store_create(am, &options, &store), -EINVAL);
 	says("two pages");
+	options = store_options(2 * MIB - 1, NULL, 0);
+	returns(actmem_store_create(am, &options, &store), -EINVAL);
+	says("one page");
+	options = store_options(2 * MIB, NULL, 0);
+	returns(actmem_store_create(am, &options, &store), 0);
+	returns(put_block(store, 1, MIB, 1), 0);
+	returns(take_block(store, 1, MIB, 1), 0);
+	destroy_empty(store);
 	options = store_options(BUDGET, &missing, 1);
 	returns(actmem_store_create(am, &options, &store), -ENOENT);
 	says(missing);

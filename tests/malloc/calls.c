@@ -5,7 +5,9 @@
  * goes back to the kernel.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -237,6 +239,54 @@ static bool limited_runs_out(void)
 	return good;
 }
 
+/* The pool has most of the address space then, and nothing that is as long. */
+static bool limited_has_what_is_free(void)
+{
+	struct rlimit limit = { .rlim_cur = 1500 * MIB, .rlim_max = 1500 * MIB };
+	void *memory[20];
+	size_t i;
+
+	if (setrlimit(RLIMIT_AS, &limit))
+		return false;
+	for (i = 0; i < 20; i++)
+		memory[i] = malloc(40 * MIB);
+	for (i = 0; i < 20; i++)
+		free(memory[i]);
+	memory[0] = malloc(1100 * MIB);
+	free(memory[0]);
+	return memory[0];
+}
+
+static void *allocate_cancelled(void *context)
+{
+	pthread_cancel(pthread_self());
+	free(malloc(LARGE));
+	return NULL;
+}
+
+/* In a child, whose first large block it is. */
+static bool cancelled_allocates(void)
+{
+	pthread_t thread;
+	void *result;
+
+	if (pthread_create(&thread, NULL, allocate_cancelled, NULL) ||
+	    pthread_join(thread, &result) || result == PTHREAD_CANCELED)
+		return false;
+	free(malloc(LARGE));
+	return told_now().blocks_total == 2;
+}
+
+static bool few_descriptors_are_left_alone(void)
+{
+	struct rlimit limit = { .rlim_cur = 100, .rlim_max = 100 };
+
+	if (setrlimit(RLIMIT_NOFILE, &limit))
+		return false;
+	free(malloc(LARGE));
+	return told_now().blocks_total == 1 && fcntl(99, F_GETFD) >= 0;
+}
+
 static bool bad_free_aborts(void)
 {
 	char *memory = malloc(LARGE);
@@ -267,6 +317,9 @@ int main(void)
 	test_growing();
 	test_given_back();
 	ok(in_child(limited_runs_out), "under RLIMIT_AS malloc ends with ENOMEM, and what was had is whole");
+	ok(in_child(limited_has_what_is_free), "and gives what was had in short blocks as a long one");
+	ok(in_child(cancelled_allocates), "a thread that was told to end does not end in malloc");
+	ok(in_child(few_descriptors_are_left_alone), "of few descriptors the last is used");
 	ok(bad_free_aborts(), "to free a block twice ends the process, as with glibc");
 	ok(blocks() == 0, "at the end no block is left");
 	return tap_end();

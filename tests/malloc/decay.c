@@ -29,6 +29,19 @@ static void use_and_free(void)
 		free(memory[i]);
 }
 
+static bool has_shrunk(size_t most)
+{
+	size_t before = resident_bytes();
+	char *memory = malloc(200 * MIB);
+	bool good;
+
+	memset(memory, 1, 200 * MIB);
+	memory = realloc(memory, MIB);
+	good = resident_bytes() <= before + most;
+	free(memory);
+	return good;
+}
+
 static uint64_t pooled(void)
 {
 	return told_now().pooled_bytes;
@@ -52,6 +65,7 @@ int main(int argc, char **argv)
 	if (!strcmp(when, "at-once")) {
 		ok(pooled() == 0, "freed blocks go back at once");
 		ok(resident_bytes() <= before + 4 * MIB, "and are not resident");
+		ok(has_shrunk(4 * MIB), "nor is what realloc makes a block shorter by");
 	} else if (!strcmp(when, "in-a-while")) {
 		ok(pooled() > 0, "freed blocks are pooled");
 		wait_until_less(BYTES);
@@ -61,6 +75,7 @@ int main(int argc, char **argv)
 		   "of %d MiB no more are pooled than the limit (%llu MiB)",
 		   (int)(BLOCKS * BYTES / MIB), (unsigned long long)(pooled() / MIB));
 		ok(resident_bytes() <= before + 40 * MIB, "and the rest is not resident");
+		ok(has_shrunk(40 * MIB), "nor is what realloc makes a block shorter by");
 	}
 	return tap_end();
 }

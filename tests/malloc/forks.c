@@ -1,25 +1,33 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Forks of a program whose threads allocate all the while: the child can allocate
- * and free, has a copy of what the parent had, and publishes its own numbers.
+ * Forks of a program whose threads allocate all the while, under a lock of a library
+ * that has it held over forks; and of a signal's handler: the child can allocate and
+ * free, has a copy of what the parent had, and publishes its own numbers.
  */
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "forks_library.h"
 #include "malloc_test.h"
 
 #define THREADS	4
 #define FORKS	60
+#define SIGNALS	100
 
 static _Atomic bool stop;
 static _Atomic unsigned int wrong;
 static char *kept;
 static pid_t parent;
+
+static volatile sig_atomic_t signals, children_failed, is_child;
 
 static void *allocate(void *context)
 {
@@ -33,7 +41,9 @@ static void *allocate(void *context)
 			wrong++;
 		free(memory[i]);
 		sizes[i] = MIB / 2 + (size_t)rand_r(&seed) % (3 * MIB);
+		library_lock();
 		memory[i] = malloc(sizes[i]);
+		library_unlock();
 		fill(memory[i], sizes[i], (unsigned int)i);
 	}
 	for (i = 0; i < 8; i++)
@@ -70,6 +80,46 @@ static bool child_allocates(void)
 	return true;
 }
 
+/* The child goes on where the signal came. */
+static void fork_in_handler(int number)
+{
+	pid_t child = fork();
+	int status;
+
+	is_child = !child;
+	if (is_child)
+		return;
+	if (waitpid(child, &status, 0) != child || status)
+		children_failed++;
+	signals++;
+}
+
+static void end_child(void)
+{
+	struct told told;
+
+	if (!is_child)
+		return;
+	free(malloc(MIB));
+	told = told_now();
+	_exit(told.pid != getpid() || !told.blocks_total || told.blocks);
+}
+
+static void test_signals(void)
+{
+	struct itimerval each = { { 0, 1000 }, { 0, 1000 } }, none = { 0 };
+
+	signal(SIGALRM, fork_in_handler);
+	setitimer(ITIMER_REAL, &each, NULL);
+	while (signals < SIGNALS) {
+		free(malloc(MIB));
+		end_child();
+	}
+	setitimer(ITIMER_REAL, &none, NULL);
+	end_child();
+	ok(!children_failed, "%d of %d children of a signal's handler failed",
+	   (int)children_failed, (int)signals);
+}
 
 static bool grandchild_allocates(void)
 {
@@ -85,6 +135,7 @@ int main(void)
 	void *memory;
 
 	parent = getpid();
+	test_signals();
 	kept = malloc(4 * MIB);
 	fill(kept, 4 * MIB, 5);
 	for (i = 0; i < THREADS; i++)

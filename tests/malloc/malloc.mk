@@ -11,7 +11,14 @@ $(MALLOC_TESTS:$(B)/tests/%=$(B)/obj/tests/%.o): EXTRA_CFLAGS = -fno-builtin -Wn
 $(MALLOC_TESTS): $(B)/tests/malloc/%: $(B)/obj/tests/malloc/%.o $(MALLOC_COMMON) \
 		$(LIB_STATIC)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(LIB_NEEDS) -o $@
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(EXTRA_LDFLAGS) $^ $(LIB_NEEDS) -o $@
+
+$(B)/tests/malloc/libforks.so: tests/malloc/forks_library.c tests/malloc/forks_library.h
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -fvisibility=default -shared -Wl,-soname,$(@F) $< -o $@
+
+$(B)/tests/malloc/forks: $(B)/tests/malloc/libforks.so
+$(B)/tests/malloc/forks: EXTRA_LDFLAGS = -Wl,-rpath,'$$ORIGIN'
 
 # The allocator under its own names, as the sanitizers interpose malloc themselves.
 LARGE_SOURCES := $(filter-out %/malloc.c %/next.c %/start.c,$(PRELOAD_SOURCES)) \
@@ -24,8 +31,8 @@ $(LARGE_TESTS): $(B)/tests/malloc/large-%: tests/malloc/large.c $(LARGE_SOURCES)
 	$(CC) $(ALL_CFLAGS) -O1 -fsanitize=$* $(if $(filter address,$*),-fsanitize=undefined) \
 		-DACTMEM_DEBUG tests/malloc/large.c $(LARGE_SOURCES) -o $@
 
-# A program with a malloc of its own, one that is static, and a library.
-MALLOC_PROGRAMS := $(addprefix $(B)/tests/malloc/,own_malloc static counting.so)
+# A program with a malloc of its own, one that is static, and libraries.
+MALLOC_PROGRAMS := $(addprefix $(B)/tests/malloc/,own_malloc static counting.so sizeless.so)
 
 $(B)/tests/malloc/own_malloc: tests/malloc/own_malloc.c
 	@mkdir -p $(@D)
@@ -35,9 +42,10 @@ $(B)/tests/malloc/static: tests/malloc/static.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -static $< -o $@
 
-$(B)/tests/malloc/counting.so: tests/malloc/counting.c
+$(B)/tests/malloc/counting.so $(B)/tests/malloc/sizeless.so: $(B)/tests/malloc/%.so: \
+		tests/malloc/%.c
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -fno-builtin -shared $< -o $@
+	$(CC) $(ALL_CFLAGS) -fvisibility=default -fno-builtin -shared $< -o $@
 
 CHECKS += malloc
 CHECK_NEEDS += $(MALLOC_TESTS) $(LARGE_TESTS) $(MALLOC_PROGRAMS)

@@ -40,10 +40,10 @@ def large_blocks_are_ours_by_option_and_by_variable():
 
 @case
 def the_preload_alone_does_nothing():
-    for wanted in ({}, {"ACTMEM_MALLOC": "0"}):
-        result = subprocess.run([sys.executable, "-c", ASK], stdout=subprocess.PIPE, text=True,
+    for wanted in ({}, {"ACTMEM_MALLOC": "0", "ACTMEM_NODES": "x"}):
+        result = subprocess.run([sys.executable, "-c", ASK], capture_output=True, text=True,
                                 env=clean_environment(LD_PRELOAD=PRELOAD, **wanted), check=True)
-        assert result.stdout == "False\n", result
+        assert result.stdout == "False\n" and not result.stderr, result
 
 
 @case
@@ -56,12 +56,41 @@ def other_preloads_stay():
 
 
 @case
+def blocks_of_a_malloc_that_tells_no_sizes_stay_its_own():
+    ask = "import ctypes\n" \
+          "libc = ctypes.CDLL(None)\n" \
+          "libc.malloc.restype = libc.realloc.restype = ctypes.c_void_p\n" \
+          "block = libc.malloc(1000)\n" \
+          "ctypes.memset(block, 7, 1000)\n" \
+          "block = libc.realloc(ctypes.c_void_p(block), ctypes.c_size_t(2 << 20))\n" \
+          "print(ctypes.string_at(block, 1000) == bytes([7] * 1000))\n"
+    other = os.path.join(TESTS, "sizeless.so")
+    result = run("--malloc", "--", "env", f"LD_PRELOAD={PRELOAD}:{other}", sys.executable, "-c",
+                 ask + ASK)
+    expect(result, 0, "True\nTrue\n")
+
+
+@case
 def no_region_is_tried_unless_it_is_asked_for():
     environment = {"ACTMEM_BACKEND": "driver"}
     result = run("--malloc", "--", "true", ACTMEM_MALLOC_MIN="1M")
     expect(result, 0, "")
     if not os.path.exists("/dev/actmem"):
         expect(run("--malloc", "--", "true", **environment), 1, "", "/dev/actmem")
+    for option, variable in (("--budget", "ACTMEM_BUDGET"), ("--spill", "ACTMEM_SPILL"),
+                             ("--spill-limit", "ACTMEM_SPILL_LIMIT")):
+        expect(run("--malloc", option, "wrong", "--", "true"), 2, "", variable)
+
+
+@case
+def half_of_the_memory_cgroup_may_wait_if_it_has_less_than_the_machine():
+    cgroup = json.loads(actmem("info", "--json").stdout)["memory_cgroup"]
+    limit = (cgroup or {}).get("limit_bytes")
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    wanted = limit // 2 if limit and limit < memory else ""
+    keep = ("--malloc", "--", "sh", "-c", "echo $ACTMEM_MALLOC_KEEP")
+    expect(run(*keep), 0, f"{wanted}\n")
+    expect(run(*keep, ACTMEM_MALLOC_KEEP="7M"), 0, "7M\n")
 
 
 @case

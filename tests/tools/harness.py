@@ -129,6 +129,11 @@ def holder(name, *sizes, environment=None, program=HOLDER):
             process.kill()
 
 
+def scratch():
+    """A folder to spill to: beside the build, as /tmp may be memory, or lack direct I/O."""
+    return tempfile.TemporaryDirectory(dir=BUILD)
+
+
 @contextlib.contextmanager
 def small_disk(size):
     """A folder on a file system of that size."""

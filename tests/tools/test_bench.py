@@ -5,10 +5,9 @@ import json
 import os
 import signal
 import subprocess
-import tempfile
 
 from harness import (ACTMEM, NO_CAPABILITIES, actmem, clean_environment, damage, expect,
-                     small_disk, spill_files, wait_for)
+                     scratch, small_disk, spill_files, wait_for)
 from tap import case, main
 
 MIB = 1 << 20
@@ -44,7 +43,7 @@ def it_measures_memory_without_a_disk():
 
 @case
 def it_measures_each_disk_and_all_together():
-    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+    with scratch() as one, scratch() as other:
         rows = told("--spill", one, "--spill", other, "--block", "64K,1M",
                     "--file-bytes", "4M", "--depth", "3")["spilling"]
         assert not os.listdir(one) and not os.listdir(other)
@@ -60,7 +59,7 @@ def it_measures_each_disk_and_all_together():
 
 @case
 def the_tables_tell_the_same():
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch() as folder:
         result = bench("--spill", folder, "--block", "1M", "--file-bytes", "2M")
     expect(result, 0)
     first, *tables = result.stdout.split("\n\n")
@@ -85,7 +84,8 @@ def it_measures_only_the_nodes_it_is_told():
     seen = told("--nodes", "0")
     assert {row["node"] for row in seen["pinning"]} == {0}, seen
     assert {(row["from"], row["to"]) for row in seen["copying"]} == {(0, 0)}, seen
-    expect(bench("--nodes", "1023"), 1, None, "node 1023")
+    for only in ((), ("--only", "pinning")):
+        expect(bench("--nodes", "1023", *only), 2, "", ["node 1023", "--nodes"])
 
 
 @case
@@ -110,7 +110,7 @@ def values_that_are_wrong_are_named():
 
 @case
 def a_folder_that_cannot_be_used_is_an_error():
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch() as folder:
         missing = os.path.join(folder, "none")
         expect(bench("--spill", missing), 1, None, [missing, "No such file"])
     expect(bench("--spill", "/dev/null"), 1, None, "/dev/null")
@@ -147,7 +147,7 @@ def whole_files(pid, folder, length):
 
 @case
 def what_comes_back_wrong_is_told():
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch() as folder:
         command = [ACTMEM, "bench", *SMALL, "--spill", folder, "--seconds", "0.5", "--block", "1M",
                    "--file-bytes", "64M", "--only", "spilling"]
         with subprocess.Popen(command, env=clean_environment(), stdout=subprocess.DEVNULL,
@@ -162,7 +162,7 @@ def what_comes_back_wrong_is_told():
 
 @case
 def killed_it_leaves_no_file():
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch() as folder:
         command = [ACTMEM, "bench", *SMALL, "--spill", folder, "--file-bytes", "2G"]
         with subprocess.Popen(command, env=clean_environment(), stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE) as process:

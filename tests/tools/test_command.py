@@ -91,6 +91,7 @@ def run_tells_what_cannot_be_meant_together():
             (["-B", "8M", "-l", "8M"], ["--budget", "--heap-limit", "leave the other out"]),
             (["-S", "/tmp"], ["--spill", "without a budget", "--budget"]),
             (["-B", "8M", "-L", "1G"], ["--spill-limit", "without a directory", "--spill"]),
+            (["-B", "8M", "-S", "/tmp", "-L", "1K"], ["--spill-limit", "at least 2M"]),
             (["-B", "8M", "-S", ":".join(["/tmp"] * 65)], ["ACTMEM_SPILL", "1 to 64"])):
         expect(run(*arguments, "true"), 2, "", words)
     expect(run("-B", "8M", "-S", "", "true"), 2, "", "directory's name is empty")
@@ -101,14 +102,27 @@ def run_tells_what_a_directory_lacks():
     with tempfile.TemporaryDirectory() as folder:
         def refused(directory, *words):
             expect(run("-B", "8M", "-S", directory, "echo", "ran"), 1, "", [directory, *words])
-        refused(f"{folder}/none", "No such file or directory")
+        refused(f"{folder}/none", "No such file or directory", "another directory: --spill")
         with open(f"{folder}/file", "w", encoding="ascii"):
             pass
         refused(f"{folder}/file", "Not a directory")
         refused("/proc", "use a directory of another", "--spill, ACTMEM_SPILL")
-        expect(run("-B", "4K", "-S", folder, "true"), 1, "",
+        expect(run("-B", "4K", "-S", folder, "true"), 2, "",
                ["at least two pages", "--budget, ACTMEM_BUDGET"])
-        expect(run("-l", "4K", "true"), 1, "", ["at least two pages", "ACTMEM_HEAP_LIMIT"])
+        expect(run("-l", "4K", "true"), 2, "", ["at least one page", "ACTMEM_HEAP_LIMIT"])
+        expect(run("-l", "2M", "true"), 0, "")
+
+
+@case
+def run_does_not_split_a_directorys_name():
+    with tempfile.TemporaryDirectory(dir=BUILD) as folder:
+        parted = os.path.join(folder, "a:b")
+        os.makedirs(os.path.join(parted, "x"))
+        for arguments, environment in ((("-S", parted), {}), (("-S", "x"), {}),
+                                       ((), {"ACTMEM_SPILL": "x"})):
+            expect(run("-B", "8M", *arguments, "true", cwd=parted,
+                       environment=clean_environment(**environment)), 2, "",
+                   ["cannot spill to", parted, "--spill, ACTMEM_SPILL"])
 
 
 @case

@@ -198,6 +198,12 @@ def what_a_heap_could_not_take_is_told_before():
         result = actmem("run", "--name", f"{folder}/job", "--heap-grow", "4M", "--heap-limit", "4M",
                         "echo", "ran", environment=clean_environment(**ENVIRONMENT))
         expect(result, 1, "", ["job.0 is there with 8.0 MiB", "ACTMEM_HEAP_LIMIT"])
+        budget = ("run", "--name", f"{folder}/small", "--budget", "4M")
+        expect(actmem(*budget, "true", environment=clean_environment(**ENVIRONMENT)), 0, "")
+        assert os.stat(f"{folder}/small.0").st_size == 4 * MIB
+        os.truncate(f"{folder}/small.0", 8 * MIB)
+        result = actmem(*budget, "true", environment=clean_environment(**ENVIRONMENT))
+        expect(result, 1, "", ["small.0 is there with 8.0 MiB", "--budget, ACTMEM_BUDGET"])
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ import signal
 import subprocess
 import tempfile
 
-from harness import (ACTMEM, actmem, clean_environment, damage, expect, on_terminal, small_disk,
-                     spill_files, wait_for)
+from harness import (ACTMEM, actmem, clean_environment, damage, expect, on_terminal, scratch,
+                     small_disk, spill_files, wait_for)
 from tap import case, main
 
 MIB = 1 << 20
@@ -60,7 +60,7 @@ def without_a_budget_nothing_is_spilled():
 
 @case
 def what_is_over_the_budget_goes_to_disk_and_comes_back():
-    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+    with scratch() as one, scratch() as other:
         seen = told(*spilling(one, "--spill", other, "--steps", "3", "--checksum"))
         assert not os.listdir(one) and not os.listdir(other)
     assert seen["wrong_blocks"] == seen["wrong_bytes"] == 0, seen
@@ -86,10 +86,11 @@ def what_is_over_the_budget_goes_to_disk_and_comes_back():
 
 @case
 def the_table_has_a_line_for_each_step_and_the_sum():
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch() as folder:
         result = replay(*spilling(folder, "--steps", "3"))
     expect(result, 0)
     head, table = result.stdout.split("\n\n")
+    assert "the bound is an estimate" in head, head
     assert head.startswith("memfd: ") and "llama-2-13b: 40 layers, 18.8M a step" in head, head
     headings, *lines = table.splitlines()
     assert "TIME/BOUND" in headings and "STALL" in headings, headings
@@ -105,7 +106,7 @@ def a_terminal_is_told_how_far_it_is():
 
 @case
 def any_order_brings_every_byte_back():
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch() as folder:
         for order in ("reverse", "forward", "random", "shuffle"):
             seen = told(*spilling(folder, "--steps", "3", "--order", order, "--seed", "7",
                                   "--change-order-at", "2", "--compute-ms-per-layer", "0"))
@@ -115,15 +116,16 @@ def any_order_brings_every_byte_back():
 
 @case
 def a_model_may_be_the_users():
-    with tempfile.NamedTemporaryFile("w+", suffix=".csv") as file:
+    with tempfile.NamedTemporaryFile("w+", suffix=".csv", errors="surrogateescape") as file:
         heading = "model,layers,hidden,d_ff,q_heads,kv_heads,head_dim\n"
 
-        def using(text, name="mine", status=0, words=None):
+        def using(text, name="mine", status=0, words=None, *arguments):
             file.seek(0)
             file.truncate()
             file.write(text)
             file.flush()
-            result = replay("--json", "--models", file.name, "--model", name, "--steps", "1")
+            result = replay("--json", "--models", file.name, "--model", name, "--steps", "1",
+                            *arguments)
             expect(result, status, None, words)
             return result.stdout
 
@@ -137,8 +139,12 @@ def a_model_may_be_the_users():
         using("mine,3,64,64,8,2,64\n", "mine", 1, [f"{file.name}:1", "names of the columns"])
         for line in ("mine,3,64,64,8,2", "mine,3,64,64,8,2,64,1", "mine,0,64,64,8,2,64", "mine",
                      "mine,-3,64,64,8,2,64", "mine,3,64,64,8,2,9999999", ",3,64,64,8,2,64",
-                     "mine,3,64,x,8,2,64", "m" * 64 + ",3,64,64,8,2,64"):
+                     "mine,3,64,x,8,2,64", "mine\udcff,3,64,64,8,2,64", "m" * 64 + ",3,64,64,8,2,64"):
             using(heading + line + "\n", "mine", 1, [f"{file.name}:2", "six numbers"])
+        # More than 64 bits hold, of a tensor and of all layers.
+        for layers, heads in ((1, 1 << 20), (1 << 20, 1)):
+            using(f"{heading}mine,{layers},64,64,{heads},{heads},{1 << 18}\n", "mine", 2,
+                  ["bytes long", "--tokens and --scale"], "--tokens", str(1 << 30), "--scale", "1")
     expect(replay("--model", "gpt"), 1, "", ["no model 'gpt'", "llama-2-13b"])
     expect(replay("--models", "/none"), 1, "", ["/none", "No such file"])
     expect(replay("--models", "/"), 1, "", "Is a directory")
@@ -170,7 +176,7 @@ def values_that_are_wrong_are_named():
 
 @case
 def a_store_that_cannot_be_is_told():
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch() as folder:
         missing = os.path.join(folder, "none")
         expect(replay(*spilling(missing)), 1, "", [missing, "No such file"])
         expect(replay("--spill", folder), 1, "", "budget")
@@ -249,7 +255,7 @@ def check_timeline(path):
 
 @case
 def a_timeline_has_all_of_it():
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch() as folder:
         path = os.path.join(folder, "trace.json")
         seen = told(*spilling(folder, "--steps", "2", "--trace", path))
         slices, ended, most = check_timeline(path)
@@ -277,7 +283,7 @@ def a_timeline_that_cannot_be_written_is_an_error():
 @case
 def an_interrupt_ends_it_in_order():
     for number in (signal.SIGINT, signal.SIGTERM):
-        with tempfile.TemporaryDirectory() as folder:
+        with scratch() as folder:
             path = os.path.join(folder, "trace.json")
             with started(*spilling(folder, "--steps", "100000", "--trace", path,
                                    "--json")) as process:
@@ -299,7 +305,7 @@ def stores_file(process, folder):
 
 @case
 def killed_it_leaves_no_file():
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch() as folder:
         with started(*spilling(folder, "--steps", "100000")) as process:
             stores_file(process, folder)
             process.kill()
@@ -311,7 +317,7 @@ def killed_it_leaves_no_file():
 @case
 def a_damaged_byte_is_found():
     for arguments, words in (((), "bytes are wrong"), (("--checksum",), "layer")):
-        with tempfile.TemporaryDirectory() as folder:
+        with scratch() as folder:
             with started(*spilling(folder, "--steps", "1", "--compute-ms-per-layer", "5",
                                    "--json", *arguments)) as process:
                 damage(process, stores_file(process, folder))

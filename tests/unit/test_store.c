@@ -5,6 +5,7 @@
  * unwinds.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,8 @@ struct rig {
 	struct held before;
 	uint64_t spill_limit;
 	uint32_t flags;
+	const char *heap_name;
+	uint64_t grow;
 	atomic_uint under_way;
 };
 
@@ -55,6 +58,7 @@ static int set_up(struct rig *rig)
 	ACTMEM_INIT(&open_options);
 	open_options.backend = ACTMEM_BACKEND_MEMFD;
 	open_options.pages = ACTMEM_PAGES_4K;
+	open_options.heap_name = rig->heap_name;
 	rig->am = NULL;
 	error = actmem_open(&rig->am, &open_options);
 	if (error)
@@ -64,6 +68,7 @@ static int set_up(struct rig *rig)
 	options.spill_paths = &path;
 	options.spill_path_count = 1;
 	options.spill_limit_bytes = rig->spill_limit;
+	options.grow_bytes = rig->grow;
 	options.flags = rig->flags | ACTMEM_STORE_ALLOW_BUFFERED;
 	error = actmem_store_create(rig->am, &options, &rig->store);
 	if (!error)
@@ -168,19 +173,19 @@ static void test_failed_spill(void **state)
 	tear_down(&rig);
 }
 
-static void test_full_disk(void **state)
+static void fill_disk(int error, const char *part)
 {
 	struct rig rig = { 0 };
 	uint64_t count;
 
 	assert_int_equal(set_up(&rig), 0);
-	fail_every("fallocate", ENOSPC);
-	count = put_until(&rig, ENOSPC, "no room for");
+	fail_every("fallocate", error);
+	count = put_until(&rig, error, part);
 	assert_int_equal(count, BUDGET / BLOCK);
 	assert_int_equal(stats_of(&rig).file_bytes, 0);
 	fail_nothing();
 	/* After a full disk a block is tried, then more; where that is not there, less. */
-	fail_call("fallocate", 2, ENOSPC);
+	fail_call("fallocate", 2, error);
 	while (count < 20)
 		assert_int_equal(put(&rig, count++), 0);
 	assert_int_equal(stats_of(&rig).file_bytes, BLOCK + 32 * MIB);
@@ -190,6 +195,16 @@ static void test_full_disk(void **state)
 	assert_int_equal(stats_of(&rig).file_bytes, BLOCK + 96 * MIB);
 	take_all(&rig, count);
 	tear_down(&rig);
+}
+
+static void test_full_disk(void **state)
+{
+	fill_disk(ENOSPC, "no room for");
+}
+
+static void test_full_quota(void **state)
+{
+	fill_disk(EDQUOT, "fallocate: ");
 }
 
 static void test_spill_limit(void **state)
@@ -225,6 +240,78 @@ static void test_allow_memory(void **state)
 	for (count = 0; count < 12; count++)
 		assert_int_equal(put(&rig, count), 0);
 	assert_int_equal(stats_of(&rig).beyond_budget_bytes, 0);
+	take_all(&rig, count);
+	tear_down(&rig);
+}
+
+/* Files are opened while the process is in another directory. */
+static void test_other_directory(void **state)
+{
+	struct rig rig = { 0 };
+	char path[PATH_MAX];
+	uint64_t count;
+
+	assert_non_null(getcwd(path, sizeof(path)));
+	assert_int_equal(set_up(&rig), 0);
+	assert_int_equal(chdir("/"), 0);
+	for (count = 0; count < 12; count++)
+		assert_int_equal(put(&rig, count), 0);
+	assert_true(stats_of(&rig).file_bytes > 0);
+	take_all(&rig, count);
+	assert_int_equal(chdir(path), 0);
+	tear_down(&rig);
+}
+
+static void test_too_many_paths(void **state)
+{
+	struct actmem_store_options options;
+	struct rig rig = { 0 };
+	const char *path = FOLDER;
+
+	assert_int_equal(set_up(&rig), 0);
+	assert_int_equal(actmem_store_destroy(rig.store), 0);
+	ACTMEM_INIT(&options);
+	options.budget_bytes = BUDGET;
+	options.spill_paths = &path;
+	options.spill_path_count = UINT32_MAX;
+	assert_fails(actmem_store_create(rig.am, &options, &rig.store), EINVAL,
+		     "spill_path_count is 4294967295");
+	rig.store = NULL;
+	tear_down(&rig);
+}
+
+/* Where a disk failed is used again in the end, or its files would grow and grow. */
+static void test_bad_disk(void **state)
+{
+	struct rig rig = { .flags = ACTMEM_STORE_ALLOW_MEMORY, .spill_limit = 3 * BLOCK };
+	uint64_t count;
+
+	assert_int_equal(set_up(&rig), 0);
+	fail_transfers(1, 1000, -EIO);
+	for (count = 0; stats_of(&rig).failed_spills_total < 20; count++)
+		assert_int_equal(put(&rig, count), 0);
+	assert_true(stats_of(&rig).beyond_budget_bytes > 0);
+	fail_nothing();
+	take_all(&rig, count);
+	for (count = 0; count < (BUDGET + rig.spill_limit) / BLOCK; count++)
+		assert_int_equal(put(&rig, count), 0);
+	assert_int_equal(stats_of(&rig).beyond_budget_bytes, 0);
+	take_all(&rig, count);
+	tear_down(&rig);
+}
+
+/* Nor do they grow while there is room elsewhere. */
+static void test_files_of_bad_disk(void **state)
+{
+	struct rig rig = { .flags = ACTMEM_STORE_ALLOW_MEMORY };
+	uint64_t count;
+
+	assert_int_equal(set_up(&rig), 0);
+	fail_transfers(1, 1000, -EIO);
+	for (count = 0; stats_of(&rig).failed_spills_total < 70; count++)
+		assert_int_equal(put(&rig, count), 0);
+	assert_int_equal(stats_of(&rig).file_bytes, 64 * MIB);
+	fail_nothing();
 	take_all(&rig, count);
 	tear_down(&rig);
 }
@@ -266,6 +353,29 @@ static void test_failed_prefetch(void **state)
 	fail_nothing();
 	take_all(&rig, count);
 	tear_down(&rig);
+}
+
+/* What is free and too short stays, if it has a name: the store says so. */
+static void test_named_regions(void **state)
+{
+	struct rig rig = { .heap_name = NAMES_PREFIX "-store", .grow = BUDGET / 2 };
+	uint64_t count;
+	void *memory;
+
+	assert_int_equal(set_up(&rig), 0);
+	for (count = 0; count < 8; count++)
+		assert_int_equal(put(&rig, count), 0);
+	take_all(&rig, count);
+	assert_fails(actmem_store_reserve(rig.store, key_of(0), BUDGET, &memory), ENOMEM,
+		     NAMES_PREFIX "-store.*");
+	assert_int_equal(actmem_store_reserve(rig.store, key_of(0), BUDGET / 2, &memory), 0);
+	/* With a block in use it is that one which is in the way. */
+	assert_fails(actmem_store_reserve(rig.store, key_of(1), BUDGET, &memory), EDEADLK,
+		     "this thread");
+	assert_int_equal(actmem_store_drop(rig.store, key_of(0)), 0);
+	tear_down(&rig);
+	assert_int_equal(unlink(NAMES_PREFIX "-store.0"), 0);
+	assert_int_equal(unlink(NAMES_PREFIX "-store.1"), 0);
 }
 
 static void test_checksum(void **state)
@@ -345,10 +455,16 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_failed_spill),
 		cmocka_unit_test(test_full_disk),
+		cmocka_unit_test(test_full_quota),
 		cmocka_unit_test(test_spill_limit),
 		cmocka_unit_test(test_allow_memory),
+		cmocka_unit_test(test_other_directory),
+		cmocka_unit_test(test_too_many_paths),
+		cmocka_unit_test(test_bad_disk),
+		cmocka_unit_test(test_files_of_bad_disk),
 		cmocka_unit_test(test_failed_fill),
 		cmocka_unit_test(test_failed_prefetch),
+		cmocka_unit_test(test_named_regions),
 		cmocka_unit_test(test_checksum),
 		cmocka_unit_test(test_without_registered_memory),
 		cmocka_unit_test(test_sweep),

@@ -176,6 +176,12 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
         raise ValueError(f"budget={budget} and heap_limit={heap_limit}: the "
                          "budget is a limit by itself; leave the other out")
     spill = _directories(spill)
+    if spill and not budget and not os.environ.get("ACTMEM_BUDGET"):
+        raise ValueError("spill= without a budget beyond which to spill: set "
+                         "budget= or ACTMEM_BUDGET")
+    if spill_limit and not spill and not os.environ.get("ACTMEM_SPILL"):
+        raise ValueError(f"spill_limit={spill_limit} without a directory to "
+                         "spill to: set spill= or ACTMEM_SPILL")
     options = _native.initialized(_native.Options)
     _check(_native.library.actmem_options_from_environment(
         ctypes.byref(options)))
@@ -203,7 +209,11 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
         memory = Memory(handle, heap_grow, heap_limit, budget, spill,
                         spill_limit, bool(options.heap_name))
         if _on_open is not None:
-            _on_open(memory)
+            try:
+                _on_open(memory)
+            except BaseException:
+                _native.library.actmem_close(handle)
+                raise
         _default = memory
         return memory
 

@@ -46,19 +46,8 @@ class Counters(ctypes.Structure):
     _fields_ = [("size", c_size_t)] + [(name, c_uint64) for name in (
         "regions", "region_bytes", "regions_mapped", "heaps", "blocks",
         "block_bytes", "block_bytes_peak", "region_bytes_peak",
-        "regions_total", "blocks_total", "fallbacks_total")]
-
-
-class StoreStats(ctypes.Structure):
-    _fields_ = [("size", c_size_t)] + [(name, c_uint64) for name in (
-        "budget_bytes", "blocks", "block_bytes", "block_bytes_peak",
-        "memory_bytes", "memory_bytes_peak", "resident_bytes",
-        "spilled_bytes", "spilled_bytes_peak", "file_bytes", "window_bytes",
-        "write_bandwidth", "read_bandwidth", "puts_total", "takes_total",
-        "hits_total", "handed_over_total", "late_total", "misses_total",
-        "put_stall_ns_total", "take_stall_ns_total", "spilled_bytes_total",
-        "filled_bytes_total", "wasted_bytes_total", "failed_spills_total",
-        "failed_fills_total", "beyond_budget_bytes", "checksums_total")]
+        "regions_total", "blocks_total", "fallbacks_total", "stores",
+        "spilled_bytes")]
 
 
 class StoreStats(ctypes.Structure):

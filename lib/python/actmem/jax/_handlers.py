@@ -28,14 +28,6 @@ class Options(ctypes.Structure):
                 ("spill_path_count", c_uint32), ("named", c_uint32)]
 
 
-class Options(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("grow_bytes", c_uint64),
-                ("limit_bytes", c_uint64), ("budget_bytes", c_uint64),
-                ("spill_limit_bytes", c_uint64),
-                ("spill_paths", POINTER(c_char_p)),
-                ("spill_path_count", c_uint32), ("named", c_uint32)]
-
-
 class Stats(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t)] + [(name, c_uint64) for name in (
         "live_blocks", "live_bytes", "live_bytes_peak", "puts_total",
@@ -62,7 +54,6 @@ def _declare(library):
             ("actmem_xla_stats", c_int, [POINTER(Stats)]),
             ("actmem_xla_device_stats", c_int,
              [c_uint32, POINTER(DeviceStats)]),
-            ("actmem_xla_store_stats", c_int, [POINTER(_native.StoreStats)]),
             ("actmem_xla_store_stats", c_int, [POINTER(_native.StoreStats)]),
             ("actmem_xla_reset", c_uint64, [])):
         function = getattr(library, name)
