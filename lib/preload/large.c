@@ -52,7 +52,7 @@ static __thread volatile sig_atomic_t forking;
 /* Set before the lock is taken, so that a fork() of a signal's handler leaves it alone. */
 static __thread volatile sig_atomic_t inside;
 /* Until a child of such a fork() takes the lock anew. */
-static bool tells_as_parent;
+static volatile sig_atomic_t tells_as_parent;
 
 static struct pool *pools[POOLS_MAX];
 static struct place place;
@@ -67,9 +67,10 @@ static void lock(void)
 		return;
 	inside = true;
 	pthread_mutex_lock(&mutex);
-	if (tells_as_parent)
+	if (tells_as_parent) {
+		tells_as_parent = false;
 		tell_anew();
-	tells_as_parent = false;
+	}
 }
 
 static void unlock(void)
