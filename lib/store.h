@@ -137,6 +137,7 @@ struct actmem_store {
 	struct order dirty, clean, filed;
 	struct sum sums[SUMS];
 	bool is_beyond;			/* the heap may have more than the budget */
+	uint64_t limit_raises;		/* so many times it was given more */
 	struct link regions;
 	struct link waiters;
 	unsigned int waiting;		/* threads in calls */

@@ -291,20 +291,21 @@ int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const v
 }
 
 /*
- * Beyond the budget, regions go back as soon as they are free. Another thread may need
- * more again meanwhile, and says so.
+ * Beyond the budget, regions go back as soon as they are free. Another thread may raise
+ * the limit again meanwhile.
  */
 static void keep_to_budget(struct actmem_store *store)
 {
+	uint64_t raises = store->limit_raises;
 	bool is_beyond;
 
 	if (!store->is_beyond)
 		return;
-	store->is_beyond = false;
 	pthread_mutex_unlock(&store->lock);
 	is_beyond = heap_lower_limit(store->heap, store->budget) > store->budget;
 	pthread_mutex_lock(&store->lock);
-	store->is_beyond |= is_beyond || !link_is_alone(&store->waiters);
+	if (raises == store->limit_raises && link_is_alone(&store->waiters))
+		store->is_beyond = is_beyond;
 }
 
 static int end_hold(struct actmem_store *store, struct actmem_key key, bool keeps)

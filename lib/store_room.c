@@ -98,6 +98,7 @@ static int do_without_spill(struct actmem_store *store, struct waiter *waiter, u
 	if (!(store->flags & ACTMEM_STORE_ALLOW_MEMORY))
 		return fail(-waiter->spill_error, "%s", waiter->words);
 	store->is_beyond = true;
+	store->limit_raises++;
 	heap_raise_limit(store->heap, length);
 	return 0;
 }

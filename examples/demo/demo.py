@@ -41,6 +41,15 @@ def environment_of(name, budget, spill):
     return os.environ | {"ACTMEM_BUDGET": budget, "ACTMEM_SPILL": str(spill)}
 
 
+def is_memory(folder):
+    """Whether its file system is tmpfs, so that what is spilled stays in memory."""
+    number = os.stat(folder).st_dev
+    device = f"{os.major(number)}:{os.minor(number)}"
+    with open("/proc/self/mountinfo", encoding="utf-8") as mounts:
+        return any(line.split()[2] == device and
+                   line.split(" - ")[1].startswith("tmpfs ") for line in mounts)
+
+
 def run_variant(name, steps, folder, environment):
     """The last line of train.py for this variant."""
     stem = name.replace(" ", "-")
@@ -134,6 +143,7 @@ def main():
                    name, arguments.budget, spill)) for name in VARIANTS}
     reference = run_variant(REFERENCE, 0, folder, os.environ)
     document = compare(results, reference, folder)
+    document["spill_is_memory"] = is_memory(spill)
 
     json_path = arguments.output / "demo.json"
     unfinished = json_path.with_suffix(".json.part")

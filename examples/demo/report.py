@@ -95,6 +95,16 @@ def reading(document):
         f"is {document['largest_gradient']:.1e}.")
 
 
+def where(document):
+    """What is over the budget."""
+    if document["spill_is_memory"]:
+        return (", the rest being in a file on tmpfs, which is memory itself: "
+                "with a folder on a disk (make demo DEMO_SPILL=DIR, or --spill) "
+                "memory is really saved")
+    return (": there memory is really saved, the rest of the activations being "
+            "in a file until it is wanted")
+
+
 def honesty(document):
     actmem, spilled = document["variants"][2:]
     same = ("the same bits" if not spilled["max_grad_diff_actmem"] else
@@ -105,9 +115,8 @@ def honesty(document):
         "driver's; copying them takes time. With a budget of "
         f"{mebibytes(spilled['budget_bytes'])} the regions hold "
         f"{mebibytes(bytes_in_regions(document)['spilled'])} instead of "
-        f"{mebibytes(bytes_in_regions(document)['actmem'])}: there memory is "
-        "really saved, the rest of the activations being in a file until it is "
-        f"wanted. The gradients are {same}.")
+        f"{mebibytes(bytes_in_regions(document)['actmem'])}{where(document)}. "
+        f"The gradients are {same}.")
 
 
 def text(document):

@@ -7,6 +7,7 @@ actmem.jax does it in forward and backward passes, beside memcpy of the same byt
 As in a training step, all blocks of it are put before the first is taken, the last
 one first. The function is given its arguments' memory for its results, and memcpy
 (numpy's) has memory that is there, too: neither side pays for pages of its own.
+memcpy is one thread's, while XLA's pool copies blocks of 1 MiB and more by several.
 """
 import argparse
 import json

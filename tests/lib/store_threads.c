@@ -121,13 +121,9 @@ static void test_deadlock(struct actmem_store *store)
 	ok(told == 1, "of two that wait for each other one is told");
 }
 
-int main(void)
+static void run_threads(struct actmem_store *store)
 {
-	struct actmem *am = open_or_bail();
-	struct usage before = usage_now();
-	struct actmem_store *store = spilling_store(am, BUDGET);
 	struct worker workers[THREADS] = { 0 };
-	struct actmem_store_stats stats;
 	unsigned int i;
 
 	pthread_barrier_init(&start, NULL, THREADS);
@@ -142,12 +138,36 @@ int main(void)
 		pthread_join(workers[i].thread, NULL);
 		ok(!workers[i].error, "thread %u had all its blocks back as they were", i);
 	}
-	stats = stats_of(store);
-	ok(stats.puts_total == THREADS * ROUNDS * BLOCKS,
-	   "all puts were counted");
-	ok(stats.spilled_bytes_total > 0, "some went through files");
+	ok(stats_of(store).puts_total == THREADS * ROUNDS * BLOCKS, "all puts were counted");
+	ok(stats_of(store).spilled_bytes_total > 0, "some went through files");
+}
+
+/* Where the disk is full, memory is made and given back by all of them at once. */
+static void test_beyond_budget(struct actmem *am)
+{
+	const char *path = spill_path();
+	struct actmem_store_options options = store_options(BUDGET, &path, 1);
+	struct actmem_store *store;
+
+	options.flags |= ACTMEM_STORE_ALLOW_MEMORY;
+	options.spill_limit_bytes = MIB;
+	store = store_or_bail(am, &options);
+	run_threads(store);
+	ok(stats_of(store).memory_bytes_peak > BUDGET, "memory beyond the budget was used");
+	ok(stats_of(store).memory_bytes <= BUDGET, "and is given back");
+	destroy_empty(store);
+}
+
+int main(void)
+{
+	struct actmem *am = open_or_bail();
+	struct usage before = usage_now();
+	struct actmem_store *store = spilling_store(am, BUDGET);
+
+	run_threads(store);
 	test_deadlock(store);
 	destroy_empty(store);
+	test_beyond_budget(am);
 	same_usage(before);
 	counters_are_zero(am);
 	returns(actmem_close(am), 0);
