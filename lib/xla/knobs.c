@@ -200,14 +200,14 @@ int knobs_complete(struct knobs *knobs, const struct knobs *given, char *words,
 	return ret;
 }
 
-/* The library's words quote it. */
+/* The library's words quote it, made absolute. */
 static int is_of_a_directory(const struct knobs *knobs, const char *why)
 {
-	char quoted[PATH_MAX + 2];
+	char quoted[PATH_MAX + 1];
 	uint32_t i;
 
 	for (i = 0; i < knobs->spill_path_count; i++) {
-		snprintf(quoted, sizeof(quoted), "'%s'", knobs->spill_paths[i]);
+		snprintf(quoted, sizeof(quoted), "%s'", knobs->spill_paths[i]);
 		if (strstr(why, quoted))
 			return 1;
 	}

@@ -234,7 +234,8 @@ static int put_failed(struct saved *block, const struct origin *origin, int ret,
 	counts_put_failed(block->device, block->bytes, origin->run);
 	if (!block->abandoned)
 		block_unlink(block);
-	if ((ret == -ENOMEM || ret == -ENOSPC) && others_are_unfinished(origin->run))
+	if ((ret == -ENOMEM || ret == -ENOSPC || ret == -EDQUOT) &&
+	    others_are_unfinished(origin->run))
 		others = "; other forward passes are unfinished, and have memory: if they failed, actmem.jax.reset() frees it";
 	pthread_mutex_unlock(&lock);
 	if (has_store)
