@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include "../lib/actmem.h"
 #include "malloc_mode.h"
+#include "memory_options.h"
 #include "tool.h"
 #include "trial.h"
 
@@ -235,16 +236,8 @@ static int add_directory(const char *variable, const char *path)
 static const char *variable_of(int option)
 {
 	switch (option) {
-	case 'b':
-		return "ACTMEM_BACKEND";
-	case 'p':
-		return "ACTMEM_PAGES";
-	case 'n':
-		return "ACTMEM_NODES";
 	case 'P':
 		return "ACTMEM_POLICY";
-	case 'a':
-		return "ACTMEM_ALLOW";
 	case 'g':
 		return "ACTMEM_HEAP_GROW";
 	case 'l':
@@ -260,18 +253,15 @@ static const char *variable_of(int option)
 	case 'm':
 		return "ACTMEM_MALLOC";
 	default:
-		return NULL;
+		return memory_variable(option);
 	}
 }
 
 int cmd_run(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "backend", required_argument, NULL, 'b' },
-		{ "pages", required_argument, NULL, 'p' },
-		{ "nodes", required_argument, NULL, 'n' },
+		MEMORY_OPTIONS,
 		{ "policy", required_argument, NULL, 'P' },
-		{ "allow", required_argument, NULL, 'a' },
 		{ "heap-grow", required_argument, NULL, 'g' },
 		{ "heap-limit", required_argument, NULL, 'l' },
 		{ "budget", required_argument, NULL, 'B' },
@@ -289,7 +279,7 @@ int cmd_run(int argc, char **argv)
 	int option, status, err;
 
 	/* "+": what follows the program's name is the program's. */
-	while ((option = getopt_long(argc, argv, "+b:p:n:P:a:g:l:B:S:L:N:mvh", options,
+	while ((option = getopt_long(argc, argv, "+" MEMORY_OPTIONS_SHORT "P:g:l:B:S:L:N:mvh", options,
 				     NULL)) != -1) {
 		switch (option) {
 		case 'v':

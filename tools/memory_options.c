@@ -5,7 +5,7 @@
 #include "memory_options.h"
 #include "tool.h"
 
-static const char *variable_of(int option)
+const char *memory_variable(int option)
 {
 	switch (option) {
 	case 'b':
@@ -23,7 +23,7 @@ static const char *variable_of(int option)
 
 bool memory_option(int option, const char *value)
 {
-	const char *variable = variable_of(option);
+	const char *variable = memory_variable(option);
 
 	if (!variable)
 		return false;

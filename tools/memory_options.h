@@ -24,6 +24,9 @@
 	"  -a, --allow LIST            what may be used instead of what was asked for:\n" \
 	"                              2m,thp,4k,node,unlocked, or any\n"
 
+/* Where the environment has one of these; NULL: it is none. */
+const char *memory_variable(int option);
+
 /* Takes one of these, and any other option not. */
 bool memory_option(int option, const char *value);
 

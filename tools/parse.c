@@ -1,44 +1,21 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Reads sizes, numbers and choices that are given as text. */
-#include <ctype.h>
+/* Takes sizes, numbers and choices that are given as text. */
 #include <err.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "../lib/size.h"
 #include "parse.h"
 #include "table.h"
-
-bool parse_size(const char *text, uint64_t *bytes)
-{
-	static const char suffixes[] = "KMGT";
-	const char *suffix;
-	unsigned int shift = 0;
-	char *end;
-
-	errno = 0;
-	*bytes = strtoull(text, &end, 10);
-	if (errno || *text < '0' || *text > '9')
-		return false;
-	if (*end) {
-		suffix = strchr(suffixes, toupper((unsigned char)*end));
-		if (!suffix || end[1])
-			return false;
-		shift = 10 * (unsigned int)(suffix - suffixes + 1);
-	}
-	if (*bytes > UINT64_MAX >> shift)
-		return false;
-	*bytes <<= shift;
-	return true;
-}
 
 bool option_bytes(const char *option, const char *text, uint64_t least, uint64_t most,
 		  uint64_t *bytes)
 {
 	char *least_text, *most_text;
 
-	if (parse_size(text, bytes) && *bytes >= least && *bytes <= most)
+	if (size_from_text(text, bytes) && *bytes >= least && *bytes <= most)
 		return true;
 	least_text = bytes_to_text(least, 0);
 	most_text = bytes_to_text(most, 0);

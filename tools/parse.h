@@ -9,9 +9,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Digits and one of K, M, G, T, as the Python module reads it. Tells nothing. */
-bool parse_size(const char *text, uint64_t *bytes);
-
 bool option_bytes(const char *option, const char *text, uint64_t least, uint64_t most,
 		  uint64_t *bytes);
 bool option_count(const char *option, const char *text, uint64_t least, uint64_t most,

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../lib/actmem.h"
-#include "parse.h"
+#include "../lib/size.h"
 #include "tool.h"
 #include "trial.h"
 
@@ -26,7 +26,7 @@ bool take_size(const char *name, uint64_t *bytes)
 	const char *text = getenv(name);
 
 	*bytes = 0;
-	if (!text || !*text || parse_size(text, bytes))
+	if (!text || !*text || size_from_text(text, bytes))
 		return true;
 	warnx("%s is '%s'; it may be a number of bytes, such as 268435456 or 256M", name, text);
 	return false;

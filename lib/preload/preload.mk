@@ -5,7 +5,7 @@
 
 PRELOAD_SOURCES := $(wildcard lib/preload/*.c)
 PRELOAD_OBJECTS := $(PRELOAD_SOURCES:%.c=$(B)/obj/%.o)
-PRELOAD_LIB_OBJECTS := $(addprefix $(B)/obj/lib/,blocks_find.o nodes.o sysfile.o)
+PRELOAD_LIB_OBJECTS := $(addprefix $(B)/obj/lib/,blocks_find.o nodes.o size.o sysfile.o)
 PRELOAD_MAP := lib/preload/libactmem_preload.map
 PRELOAD_LIBRARY := $(B)/lib/libactmem_preload.so
 

@@ -2,57 +2,29 @@
 /*
  * Reads what the environment says of the malloc mode, without allocating.
  */
-#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../node.h"
+#include "../size.h"
 #include "settings.h"
 
 #define MIN_BYTES	(256ULL << 10)
 #define DECAY_S		60ULL
 #define DECAY_S_MAX	(365ULL * 24 * 3600)
 
-static bool parse_number(const char *text, uint64_t *number, const char **rest)
-{
-	char *end;
-
-	errno = 0;
-	*number = strtoull(text, &end, 10);
-	*rest = end;
-	return !errno && *text >= '0' && *text <= '9';
-}
-
-static bool parse_size(const char *text, uint64_t *bytes)
-{
-	static const char suffixes[] = "KMGT";
-	unsigned int shift = 0;
-	const char *suffix, *rest;
-
-	if (!parse_number(text, bytes, &rest))
-		return false;
-	if (*rest) {
-		suffix = strchr(suffixes, toupper((unsigned char)*rest));
-		if (!suffix || rest[1])
-			return false;
-		shift = 10 * (unsigned int)(suffix - suffixes + 1);
-	}
-	if (*bytes > UINT64_MAX >> shift)
-		return false;
-	*bytes <<= shift;
-	return true;
-}
-
 static bool parse_decay(const char *text, uint64_t *ms)
 {
-	const char *rest;
+	char *end;
 
 	if (!strcmp(text, "never")) {
 		*ms = DECAY_NEVER;
 		return true;
 	}
-	if (!parse_number(text, ms, &rest) || *rest || *ms > DECAY_S_MAX)
+	errno = 0;
+	*ms = strtoull(text, &end, 10);
+	if (errno || *text < '0' || *text > '9' || *end || *ms > DECAY_S_MAX)
 		return false;
 	*ms *= 1000;
 	return true;
@@ -60,7 +32,7 @@ static bool parse_decay(const char *text, uint64_t *ms)
 
 static bool parse_min(const char *text, uint64_t *bytes)
 {
-	return parse_size(text, bytes) && *bytes >= MALLOC_MIN_LEAST;
+	return size_from_text(text, bytes) && *bytes >= MALLOC_MIN_LEAST;
 }
 
 static bool parse_policy(const char *text, enum actmem_policy *policy)
@@ -107,7 +79,7 @@ bool malloc_settings_read(struct malloc_settings *settings, struct malloc_wrong 
 	if (text && !parse_min(text, &settings->min_bytes))
 		return false;
 	text = variable(wrong, "ACTMEM_MALLOC_KEEP", "a number of bytes, such as 268435456 or 256M");
-	if (text && !parse_size(text, &settings->keep_bytes))
+	if (text && !size_from_text(text, &settings->keep_bytes))
 		return false;
 	text = variable(wrong, "ACTMEM_MALLOC_DECAY", "a number of seconds up to a year, or never");
 	if (text && !parse_decay(text, &settings->decay_ms))

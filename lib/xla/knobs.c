@@ -2,7 +2,6 @@
 /*
  * How the store of blocks is to be; see knobs.h.
  */
-#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -10,6 +9,7 @@
 #include <string.h>
 
 #include "knobs.h"
+#include "size.h"
 
 #define SPILL_LIMIT_LEAST	(UINT64_C(2) << 20)
 #define TO_SPILL_ELSEWHERE	" (another directory: actmem run --spill, ACTMEM_SPILL, or in Python actmem.open(spill=))"
@@ -17,28 +17,9 @@
 /* "64M" and the like; false if the variable holds no such thing. */
 static int bytes_from_environment(const char *name, uint64_t *bytes)
 {
-	static const char suffixes[] = "KMGT";
-	const char *text = getenv(name), *suffix;
-	unsigned int shift = 0;
-	uint64_t value;
-	char *end;
+	const char *text = getenv(name);
 
-	if (!text || !*text)
-		return 1;
-	errno = 0;
-	value = strtoull(text, &end, 10);
-	if (errno || end == text || !isdigit((unsigned char)*text))
-		return 0;
-	if (*end) {
-		suffix = strchr(suffixes, toupper((unsigned char)*end));
-		if (!suffix || end[1])
-			return 0;
-		shift = 10 * (unsigned int)(suffix - suffixes + 1);
-	}
-	if (value > UINT64_MAX >> shift)
-		return 0;
-	*bytes = value << shift;
-	return 1;
+	return !text || !*text || size_from_text(text, bytes);
 }
 
 /* One more directory, of @length bytes. */

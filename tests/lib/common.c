@@ -311,3 +311,17 @@ void unmount_own(const char *folder)
 	returns(umount(folder), 0);
 	returns(rmdir(folder), 0);
 }
+
+bool region_is_listed(const char *name)
+{
+	struct actmem_region_info *regions;
+	bool found = false;
+	size_t count, i;
+
+	if (actmem_list(&regions, &count))
+		tap_bail("actmem_list");
+	for (i = 0; i < count; i++)
+		found |= !strcmp(regions[i].name, name);
+	free(regions);
+	return found;
+}

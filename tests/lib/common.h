@@ -42,6 +42,9 @@ void same_usage(struct usage before);
 /* Asserts that everything that can return to 0 has. */
 void counters_are_zero(struct actmem *am);
 
+/* Whether the machine has a region of that name, of whatever process. */
+bool region_is_listed(const char *name);
+
 /* Nodes that have memory and that this task may use. */
 struct actmem_nodes usable_nodes(void);
 bool has_node(const struct actmem_nodes *nodes, unsigned int node);

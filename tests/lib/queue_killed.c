@@ -83,20 +83,6 @@ static void test_killed(enum actmem_engine engine, const char *path, const char 
 	ok(!count_files(path), "no file is left");
 }
 
-static bool is_listed(const char *name)
-{
-	struct actmem_region_info *regions;
-	bool found = false;
-	size_t count, i;
-
-	if (actmem_list(&regions, &count))
-		tap_bail("actmem_list");
-	for (i = 0; i < count; i++)
-		found |= !strcmp(regions[i].name, name);
-	free(regions);
-	return found;
-}
-
 int main(void)
 {
 	struct actmem *am = open_or_bail();
@@ -112,7 +98,7 @@ int main(void)
 			test_killed(engines[i], path, name, j * j * 400);
 	}
 	/* What was in flight ends in the background. */
-	while (is_listed(name))
+	while (region_is_listed(name))
 		usleep(10000);
 	ok(true, "no region is left");
 	rmdir(path);

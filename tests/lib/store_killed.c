@@ -76,20 +76,6 @@ static uint64_t free_blocks(const char *folder)
 	return status.f_bfree;
 }
 
-static bool is_listed(const char *name)
-{
-	struct actmem_region_info *regions;
-	bool found = false;
-	size_t count, i;
-
-	if (actmem_list(&regions, &count))
-		tap_bail("actmem_list");
-	for (i = 0; i < count; i++)
-		found |= !strcmp(regions[i].name, name);
-	free(regions);
-	return found;
-}
-
 /* False: it ended by itself, with an error. */
 static bool kill_one(const char *folder, const char *name, enum actmem_engine engine,
 		     unsigned int pause_us)
@@ -146,9 +132,9 @@ int main(void)
 		busy += mounted && free_blocks(folder) != room;
 		for (wait = 0; mounted && free_blocks(folder) != room && wait < WAITS; wait++)
 			usleep(WAIT_US);
-		for (wait = 0; is_listed(name) && wait < WAITS; wait++)
+		for (wait = 0; region_is_listed(name) && wait < WAITS; wait++)
 			usleep(WAIT_US);
-		good = good && (!mounted || free_blocks(folder) == room) && !is_listed(name);
+		good = good && (!mounted || free_blocks(folder) == room) && !region_is_listed(name);
 	}
 	ok(good, "killed %llu times: no file, no room of the disk and no region is left",
 	   (unsigned long long)i);
