@@ -227,6 +227,16 @@ static void fill_ended(struct actmem_store *store, struct store_block *block, in
 		store_end(store, block);
 }
 
+/* The block may end while the lock is given back. */
+static int attach_and_submit(struct actmem_store *store, struct store_block *block)
+{
+	int error = attach(store, block->region);
+
+	if (error)
+		return error;
+	return block->is_ended ? -ECANCELED : submit(store, block);
+}
+
 bool store_spill(struct actmem_store *store, struct store_block *block)
 {
 	int error;
@@ -234,11 +244,7 @@ bool store_spill(struct actmem_store *store, struct store_block *block)
 	begin(store, block, TRANSFER_SPILL);
 	error = take_file_room(store, block);
 	if (!error)
-		error = attach(store, block->region);
-	if (!error && block->is_ended)
-		error = -ECANCELED;
-	if (!error)
-		error = submit(store, block);
+		error = attach_and_submit(store, block);
 	store->prepared--;
 	if (error)
 		spill_ended(store, block, error, actmem_error(), false);
@@ -252,11 +258,7 @@ void store_fill(struct actmem_store *store, struct store_block *block, void *mem
 	store_take_memory(store, block, memory);
 	block->is_unreadable = false;
 	begin(store, block, TRANSFER_FILL);
-	error = attach(store, block->region);
-	if (!error && block->is_ended)
-		error = -ECANCELED;
-	if (!error)
-		error = submit(store, block);
+	error = attach_and_submit(store, block);
 	store->prepared--;
 	if (error)
 		fill_ended(store, block, error, actmem_error());
