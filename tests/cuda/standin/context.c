@@ -58,7 +58,7 @@ void context_count(struct standin_counts *counts)
 	}
 }
 
-static bool is_device(CUdevice device)
+bool is_device(CUdevice device)
 {
 	return device >= 0 && device < device_count;
 }
@@ -153,37 +153,6 @@ CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
 	if (!is_device(dev))
 		return leave(CUDA_ERROR_INVALID_DEVICE);
 	snprintf(pciBusId, (size_t)len, "%s", bus_ids[dev]);
-	return leave(CUDA_SUCCESS);
-}
-
-CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
-{
-	CUresult result = enter("cuDeviceGetAttribute");
-
-	if (result)
-		return result;
-	if (!pi)
-		return leave(CUDA_ERROR_INVALID_VALUE);
-	if (!is_device(dev))
-		return leave(CUDA_ERROR_INVALID_DEVICE);
-	switch (attrib) {
-	case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
-	case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
-	case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
-		*pi = 1;
-		break;
-	case CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED:
-		*pi = !setting_is("STANDIN_CUDA_READ_ONLY", "0");
-		break;
-	case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:
-		*pi = !setting_is("STANDIN_CUDA_ADDRESSES", "apart");
-		break;
-	case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES:
-		*pi = 0;
-		break;
-	default:
-		return leave(CUDA_ERROR_INVALID_VALUE);
-	}
 	return leave(CUDA_SUCCESS);
 }
 

@@ -28,6 +28,21 @@ CUresult operation_failure(const struct operation *operation)
 	return CUDA_SUCCESS;
 }
 
+/*
+ * Pinned memory too has an address that devices use, the host's own: it can stand where
+ * a device's does. *@host is that memory, else as it was.
+ */
+static char *memory_of(CUdeviceptr address, size_t bytes, const char **host)
+{
+	char *memory = device_memory(address, bytes);
+
+	if (memory || !bytes || device_address((char *)(uintptr_t)address) != address ||
+	    !memory_is_pinned((char *)(uintptr_t)address, bytes))
+		return memory;
+	*host = (char *)(uintptr_t)address;
+	return (char *)(uintptr_t)address;
+}
+
 static CUresult start(CUstream stream, struct operation *operation, const char *host)
 {
 	bool is_pinned = !host || memory_is_pinned(host, operation->bytes);
@@ -93,18 +108,19 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size
 		.kind = OPERATION_COPY,
 		.name = "cuMemcpyDtoDAsync_v2",
 		.bytes = ByteCount,
-		.to_device = true,
-		.from_device = true,
 	};
+	const char *host = NULL;
 	CUresult result = enter(operation.name);
 
 	if (result)
 		return result;
-	operation.to = device_memory(dstDevice, ByteCount);
-	operation.from = device_memory(srcDevice, ByteCount);
+	operation.to = memory_of(dstDevice, ByteCount, &host);
+	operation.to_device = operation.to != host;
+	operation.from = memory_of(srcDevice, ByteCount, &host);
+	operation.from_device = operation.from != host;
 	if (ByteCount && (!operation.from || !operation.to))
 		return leave(CUDA_ERROR_INVALID_VALUE);
-	return leave(start(hStream, &operation, NULL));
+	return leave(start(hStream, &operation, host));
 }
 
 static CUresult fill(const char *name, CUdeviceptr address, unsigned int value, size_t width,

@@ -11,6 +11,7 @@
 #define DEVICE_ADDRESSES	(1ULL << 47)	/* above all of the host's */
 #define ALIGN_BYTES		512UL
 #define MEMORY_BYTES		(1ULL << 30)
+#define GRANULARITY_BYTES	(2UL << 20)	/* of virtual memory, which is not there */
 
 struct allocation {
 	struct allocation *next;
@@ -210,4 +211,38 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 CUresult cuMemGetInfo(unsigned int *free, unsigned int *total)
 {
 	return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
+{
+	CUresult result = enter("cuDeviceTotalMem_v2");
+
+	if (result)
+		return result;
+	if (!bytes)
+		return leave(CUDA_ERROR_INVALID_VALUE);
+	if (!is_device(dev))
+		return leave(CUDA_ERROR_INVALID_DEVICE);
+	*bytes = total_bytes();
+	return leave(CUDA_SUCCESS);
+}
+
+CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
+{
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
+				       CUmemAllocationGranularity_flags option)
+{
+	CUresult result = enter("cuMemGetAllocationGranularity");
+
+	if (result)
+		return result;
+	if (!granularity || !prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
+		return leave(CUDA_ERROR_INVALID_VALUE);
+	if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !is_device(prop->location.id))
+		return leave(CUDA_ERROR_INVALID_DEVICE);
+	*granularity = GRANULARITY_BYTES;
+	return leave(CUDA_SUCCESS);
 }

@@ -169,7 +169,7 @@ CUresult cuMemHostUnregister(void *p)
 	return leave(CUDA_SUCCESS);
 }
 
-static CUdeviceptr device_address(const char *address)
+CUdeviceptr device_address(const char *address)
 {
 	return (CUdeviceptr)(uintptr_t)address +
 	       (setting_is("STANDIN_CUDA_ADDRESSES", "apart") ? APART_BYTES : 0);

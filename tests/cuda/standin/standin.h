@@ -94,6 +94,9 @@ void memory_end_context(CUcontext context);
 /* All of it is registered or allocated. */
 bool memory_is_pinned(const char *address, size_t bytes);
 
+/* Where devices have host memory. */
+CUdeviceptr device_address(const char *address);
+
 /* Where a device's memory is; NULL if not all of it is its. */
 char *device_memory(CUdeviceptr address, size_t bytes);
 bool device_has_shadow(const char *shadow);
@@ -131,6 +134,7 @@ void copy_count(struct standin_counts *counts);
 
 /* As the environment says, when CUDA is initialised. */
 CUresult context_configure(void);
+bool is_device(CUdevice device);
 bool setting_is(const char *name, const char *value);
 
 extern int device_count;

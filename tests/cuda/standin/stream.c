@@ -354,6 +354,19 @@ CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
 	return leave(result);
 }
 
+/* None is ever captured. */
+CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
+{
+	CUresult result = enter("cuStreamIsCapturing");
+
+	if (result)
+		return result;
+	result = captureStatus ? stream_check(hStream) : CUDA_ERROR_INVALID_VALUE;
+	if (!result)
+		*captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
+	return leave(result);
+}
+
 CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
 {
 	struct operation operation = {
