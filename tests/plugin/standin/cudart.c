@@ -4,6 +4,8 @@
  * kernels, and runs none. NVIDIA's own asks the driver for tables that nobody else
  * knows, so that the stand-in for libcuda.so.1 cannot give them.
  */
+#pragma GCC visibility push(default)
+
 #include <dlfcn.h>
 #include <stddef.h>
 #include <cuda_runtime_api.h>

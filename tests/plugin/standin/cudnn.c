@@ -3,6 +3,8 @@
  * A stand-in for libcudnn.so.9, without which XLA compiles nothing: it can be opened and
  * asked for its version, and does nothing else.
  */
+#pragma GCC visibility push(default)
+
 #include <stddef.h>
 
 #define CUDNN_VERSION		91200

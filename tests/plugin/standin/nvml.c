@@ -3,6 +3,8 @@
  * A stand-in for libnvidia-ml.so.1, without which XLA finds no devices: it can be opened,
  * and knows the driver's version.
  */
+#pragma GCC visibility push(default)
+
 #include <stdio.h>
 
 #define NVML_SUCCESS		0
