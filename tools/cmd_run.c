@@ -16,6 +16,7 @@
 #include "../lib/actmem.h"
 #include "malloc_mode.h"
 #include "memory_options.h"
+#include "preload_mode.h"
 #include "tool.h"
 #include "trial.h"
 
@@ -52,14 +53,16 @@ static void print_help(void)
 	     "  -m, --malloc                      large blocks of malloc() come from pooled huge\n"
 	     "                                    pages; no region is tried, unless other\n"
 	     "                                    options or variables are about regions\n"
+	     "  -C, --no-cuda                     leave the program's calls of CUDA alone; else\n"
+	     "                                    those for memory of the host come here first\n"
 	     "  -v, --verbose                     tell on stderr which backend and why, and\n"
 	     "                                    which pages\n"
 	     "  -h, --help                        print this\n"
 	     "\n"
 	     "Variables of the environment with the same meaning: ACTMEM_BACKEND, _PAGES,\n"
 	     "_NODES, _POLICY, _ALLOW, _HEAP_GROW, _HEAP_LIMIT, _BUDGET, _SPILL,\n"
-	     "_SPILL_LIMIT, _NAME; of --malloc: ACTMEM_MALLOC_MIN, _MALLOC_KEEP,\n"
-	     "_MALLOC_DECAY. Options win.\n"
+	     "_SPILL_LIMIT, _NAME; ACTMEM_CUDA=0 is --no-cuda; of --malloc:\n"
+	     "ACTMEM_MALLOC_MIN, _MALLOC_KEEP, _MALLOC_DECAY. Options win.\n"
 	     "Exit status: 1 if the program cannot be started, 2 for bad usage, else its own.");
 }
 
@@ -252,9 +255,16 @@ static const char *variable_of(int option)
 		return "ACTMEM_NAME";
 	case 'm':
 		return "ACTMEM_MALLOC";
+	case 'C':
+		return "ACTMEM_CUDA";
 	default:
 		return memory_variable(option);
 	}
+}
+
+static const char *value_of(int option)
+{
+	return optarg ? optarg : option == 'C' ? "0" : "1";
 }
 
 int cmd_run(int argc, char **argv)
@@ -269,6 +279,7 @@ int cmd_run(int argc, char **argv)
 		{ "spill-limit", required_argument, NULL, 'L' },
 		{ "name", required_argument, NULL, 'N' },
 		{ "malloc", no_argument, NULL, 'm' },
+		{ "no-cuda", no_argument, NULL, 'C' },
 		{ "verbose", no_argument, NULL, 'v' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
@@ -279,8 +290,8 @@ int cmd_run(int argc, char **argv)
 	int option, status, err;
 
 	/* "+": what follows the program's name is the program's. */
-	while ((option = getopt_long(argc, argv, "+" MEMORY_OPTIONS_SHORT "P:g:l:B:S:L:N:mvh", options,
-				     NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "+" MEMORY_OPTIONS_SHORT "P:g:l:B:S:L:N:mCvh",
+				     options, NULL)) != -1) {
 		switch (option) {
 		case 'v':
 			verbose = true;
@@ -302,7 +313,7 @@ int cmd_run(int argc, char **argv)
 			if (option == 'S' && spills++)
 				err = add_directory(variable_of(option), optarg);
 			else
-				err = set_variable(variable_of(option), optarg ? optarg : "1");
+				err = set_variable(variable_of(option), value_of(option));
 			if (err) {
 				warn("cannot set the environment");
 				return STATUS_FAILED;
@@ -324,7 +335,9 @@ int cmd_run(int argc, char **argv)
 	if (!status && !find_library_folder(library_folder))
 		status = STATUS_FAILED;
 	if (!status)
-		status = malloc_mode_set(library_folder, verbose);
+		status = preload_mode_set(library_folder, verbose);
+	if (!status)
+		status = malloc_mode_set(verbose);
 	if (status == STATUS_USAGE)
 		return usage_hint();
 	if (!status)
