@@ -2,13 +2,13 @@
 #
 # Tests of the preload in front of CUDA's calls, with the stand-in of tests/cuda, or, by
 # tests/gpu/run, with the machine's own libcuda.so.1. Each source here is a program, but
-# for preload_test.c; what they load is in parts/.
+# for preload_test.c and memory_test.c; what they load is in parts/.
 
 PRELOAD_TEST := $(B)/tests/preload
-PRELOAD_TESTS := $(patsubst tests/preload/%.c,%,$(filter-out tests/preload/preload_test.c, \
-	$(wildcard tests/preload/*.c)))
+PRELOAD_TESTS := $(patsubst tests/preload/%.c,%,$(filter-out %_test.c,$(wildcard \
+	tests/preload/*.c)))
 PRELOAD_SHARED := $(addprefix $(B)/obj/cuda/,tests/preload/preload_test.o \
-	$(CUDA_SHARED:%=%.o)) $(LIB_OBJECTS)
+	tests/preload/memory_test.o $(CUDA_SHARED:%=%.o)) $(LIB_OBJECTS)
 PRELOAD_PROGRAMS := $(PRELOAD_TESTS:%=$(PRELOAD_TEST)/%)
 PRELOAD_PARTS := $(patsubst tests/preload/parts/%.c,$(PRELOAD_TEST)/%.so, \
 	$(wildcard tests/preload/parts/*.c))
