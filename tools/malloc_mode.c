@@ -18,7 +18,6 @@
 #include "malloc_mode.h"
 #include "tool.h"
 
-#define PRELOAD_NAME	"libactmem_preload.so"
 #define THP_ENABLED	"/sys/kernel/mm/transparent_hugepage/enabled"
 #define TRIAL_BYTES	(2UL << 20)
 
@@ -29,7 +28,7 @@ static bool is_set(const char *variable)
 	return text && *text;
 }
 
-static bool is_wanted(void)
+bool malloc_mode_is_wanted(void)
 {
 	return is_set("ACTMEM_MALLOC") && strcmp(getenv("ACTMEM_MALLOC"), "0") != 0;
 }
@@ -40,37 +39,14 @@ bool malloc_mode_is_all(void)
 	static const char * const of_regions[] = {
 		"ACTMEM_BACKEND", "ACTMEM_PAGES", "ACTMEM_ALLOW", "ACTMEM_HEAP_GROW",
 		"ACTMEM_HEAP_LIMIT", "ACTMEM_BUDGET", "ACTMEM_SPILL", "ACTMEM_SPILL_LIMIT",
-		"ACTMEM_NAME",
+		"ACTMEM_NAME", "ACTMEM_STRICT", "ACTMEM_CUDA_MIN", "ACTMEM_CUDA_KEEP",
 	};
 	size_t i;
 
 	for (i = 0; i < sizeof(of_regions) / sizeof(of_regions[0]); i++)
 		if (is_set(of_regions[i]))
 			return false;
-	return is_wanted();
-}
-
-/* The loader takes spaces and colons as the ends of names. */
-static int set_preload(const char *folder)
-{
-	const char *others = getenv("LD_PRELOAD");
-	char *path, *all = NULL;
-	int status = STATUS_FAILED;
-
-	if (asprintf(&path, "%s/" PRELOAD_NAME, folder) < 0)
-		return STATUS_FAILED;
-	if (access(path, R_OK))
-		warn("cannot preload '%s'", path);
-	else if (strpbrk(path, " :"))
-		warnx("cannot preload '%s': its path has a space or a colon", path);
-	else if (asprintf(&all, others && *others ? "%s:%s" : "%s", path, others) < 0 ||
-		 setenv("LD_PRELOAD", all, 1))
-		warn("cannot set the environment");
-	else
-		status = STATUS_OK;
-	free(all);
-	free(path);
-	return status;
+	return malloc_mode_is_wanted();
 }
 
 /* In each program that starts, the preload reads no files: it knows the machine alone. */
@@ -145,14 +121,14 @@ static void tell(const struct malloc_settings *settings, const struct place *pla
 		warnx("malloc: large blocks get small pages: this process has PR_SET_THP_DISABLE");
 }
 
-int malloc_mode_set(const char *library_folder, bool verbose)
+int malloc_mode_set(bool verbose)
 {
 	struct malloc_settings settings;
 	struct malloc_wrong wrong;
 	struct place place;
 	int status;
 
-	if (!is_wanted())
+	if (!malloc_mode_is_wanted())
 		return STATUS_OK;
 	if (!malloc_settings_read(&settings, &wrong) || !place_choose(&place, &settings, &wrong)) {
 		warnx("%s is '%s'; it may be %s", wrong.variable, wrong.text, wrong.choice);
@@ -161,8 +137,6 @@ int malloc_mode_set(const char *library_folder, bool verbose)
 	status = try_place(&place);
 	if (!status)
 		status = set_keep();
-	if (!status)
-		status = set_preload(library_folder);
 	if (!status)
 		tell(&settings, &place, verbose);
 	return status;

@@ -5,15 +5,17 @@
 
 #include <stdbool.h>
 
-/* Whether the environment asks for the malloc mode, and says nothing of regions. */
+/* Whether the environment asks for the malloc mode. */
+bool malloc_mode_is_wanted(void);
+
+/* Whether it does, and says nothing of regions. */
 bool malloc_mode_is_all(void);
 
 /*
- * If the environment asks for the malloc mode, puts the preload of that folder in
- * front of LD_PRELOAD, and tells on stderr what the mode cannot have: a value that
- * is wrong, memory on the nodes, huge pages. @verbose tells as well what it has.
- * Returns an enum exit_status, STATUS_USAGE for a value.
+ * If the environment asks for the malloc mode, tells on stderr what it cannot have: a
+ * value that is wrong, memory on the nodes, huge pages. @verbose tells as well what it
+ * has. Returns an enum exit_status, STATUS_USAGE for a value.
  */
-int malloc_mode_set(const char *library_folder, bool verbose);
+int malloc_mode_set(bool verbose);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Reads what the environment says of the malloc mode, without allocating.
+ * Reads what the environment says of the modes, without allocating.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -59,6 +59,17 @@ static const char *variable(struct malloc_wrong *wrong, const char *name, const 
 	return wrong->text && *wrong->text ? wrong->text : NULL;
 }
 
+/* Of ACTMEM_MALLOC and the like. */
+static bool is_switch(const char *text)
+{
+	return !text || !strcmp(text, "0") || !strcmp(text, "1");
+}
+
+bool cuda_settings_read(struct malloc_wrong *wrong)
+{
+	return is_switch(variable(wrong, "ACTMEM_CUDA", "1 or 0"));
+}
+
 bool malloc_settings_read(struct malloc_settings *settings, struct malloc_wrong *wrong)
 {
 	const char *text;
@@ -69,7 +80,7 @@ bool malloc_settings_read(struct malloc_settings *settings, struct malloc_wrong 
 		.decay_ms = DECAY_S * 1000,
 	};
 	text = variable(wrong, "ACTMEM_MALLOC", "1 or 0");
-	if (text && strcmp(text, "0") && strcmp(text, "1"))
+	if (!is_switch(text))
 		return false;
 	settings->wanted = text && *text == '1';
 	if (!settings->wanted)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What the environment says of the malloc mode. The command links this file too.
+ * What the environment says of the modes. The command links this file too.
  */
 #ifndef LIB_PRELOAD_SETTINGS_H
 #define LIB_PRELOAD_SETTINGS_H
@@ -33,5 +33,8 @@ struct malloc_wrong {
  * it says, and what it may say.
  */
 bool malloc_settings_read(struct malloc_settings *settings, struct malloc_wrong *wrong);
+
+/* Whether ACTMEM_CUDA says what it may. */
+bool cuda_settings_read(struct malloc_wrong *wrong);
 
 #endif /* LIB_PRELOAD_SETTINGS_H */

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "large.h"
+#include "settings.h"
 
 /*
  * A program with a malloc of its own calls that one, and would free with it what
@@ -29,12 +30,12 @@ static bool others_call_ours(void)
 }
 
 /* There is nobody to return it to. */
-static void tell_wrong(const struct malloc_wrong *wrong)
+static void tell_wrong(const struct malloc_wrong *wrong, const char *what)
 {
 	char line[512];
 	int length = snprintf(line, sizeof(line),
-			      "actmem: %s is '%.200s'; it may be %s. Malloc mode is off.\n",
-			      wrong->variable, wrong->text, wrong->choice);
+			      "actmem: %s is '%.200s'; it may be %s. %s is off.\n",
+			      wrong->variable, wrong->text, wrong->choice, what);
 
 	if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0)
 		return;
@@ -44,14 +45,16 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
 {
 	struct malloc_settings settings;
 	struct malloc_wrong wrong;
-	const char *wanted;
 
 	if (!environ)
 		environ = environment;
-	wanted = getenv("ACTMEM_MALLOC");
-	if (!wanted || getauxval(AT_SECURE))
+	if (getauxval(AT_SECURE))
+		return;
+	if (!cuda_settings_read(&wrong))
+		tell_wrong(&wrong, "What is in front of CUDA");
+	if (!getenv("ACTMEM_MALLOC"))
 		return;
 	if (!malloc_settings_read(&settings, &wrong) ||
 	    (settings.wanted && others_call_ours() && !large_start(&settings, &wrong)))
-		tell_wrong(&wrong);
+		tell_wrong(&wrong, "Malloc mode");
 }

@@ -27,7 +27,7 @@ CUDA_STANDIN := $(B)/tests/cuda/standin/libcuda.so.1
 
 $(CUDA_STANDIN): $(patsubst %.c,$(B)/obj/cuda/%.o,$(wildcard tests/cuda/standin/*.c))
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,-z,defs $^ -o $@
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,-z,defs,-Bsymbolic $^ -o $@
 
 # Here ASan and UBSan watch; the library's objects are those of the unit tests.
 CUDA_SANITIZE := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all \

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * In front of dlsym() and dlvsym(). A name that begins as CUDA's do is shown to
+ * cuda_lookup(), and two that another preload looks for to next_lookup(). All the
+ * others leave by a jump, and so do these if the answer is not to be ours: the C
+ * library tells by the return address who asks, and RTLD_NEXT, RTLD_DEFAULT and the
+ * words of dlerror() depend on that. A compiler gives no word for such a jump.
+ *
+ * The next dlsym() is found in what the loader has mapped, by the hash tables that
+ * it uses itself, as there is no other dlsym() to ask for it.
+ */
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cuda_hooks.h"
+#include "symbols.h"
+
+void symbols_find_next(void);
+
+#ifdef __x86_64__
+void *symbols_versioned(void *handle, const char *name, const char *version, const void *caller);
+void *first_dlsym(void *handle, const char *name);
+void *first_dlvsym(void *handle, const char *name, const char *version);
+#endif
+
+struct table {
+	const ElfW(Sym) *symbols;
+	const char *names;
+	const uint32_t *gnu_hash;
+	const uint32_t *hash;
+};
+
+struct search {
+	void *dlsym, *dlvsym;
+	void *early_dlsym, *early_dlvsym;	/* of what comes before this library */
+	bool is_past_ours;
+};
+
+/* Where the loader has not put addresses in, as in the kernel's own library, there are offsets. */
+static const void *pointer(ElfW(Addr) base, ElfW(Addr) value)
+{
+	return (const void *)(value < base ? base + value : value);
+}
+
+static void read_table(struct table *table, ElfW(Addr) base, const ElfW(Dyn) *entry)
+{
+	*table = (struct table){ 0 };
+	for (; entry->d_tag != DT_NULL; entry++) {
+		const void *at = pointer(base, entry->d_un.d_ptr);
+
+		if (entry->d_tag == DT_SYMTAB)
+			table->symbols = at;
+		else if (entry->d_tag == DT_STRTAB)
+			table->names = at;
+		else if (entry->d_tag == DT_GNU_HASH)
+			table->gnu_hash = at;
+		else if (entry->d_tag == DT_HASH)
+			table->hash = at;
+	}
+}
+
+static bool is_function(const struct table *table, uint32_t i, const char *name)
+{
+	const ElfW(Sym) *symbol = &table->symbols[i];
+
+	return symbol->st_shndx != SHN_UNDEF && ELF64_ST_TYPE(symbol->st_info) == STT_FUNC &&
+	       !strcmp(table->names + symbol->st_name, name);
+}
+
+/* Buckets, the first symbol in them, words of a filter, its shift; then these tables. */
+static uint32_t find_by_gnu_hash(const struct table *table, const char *name)
+{
+	const uint32_t *head = table->gnu_hash, buckets = head[0], first = head[1];
+	const uint32_t *bucket = (const uint32_t *)((const ElfW(Addr) *)(head + 4) + head[2]);
+	const uint32_t *chain = bucket + buckets;
+	uint32_t wanted = 5381, i;
+	const char *at;
+
+	for (at = name; *at; at++)
+		wanted = wanted * 33 + (unsigned char)*at;
+	i = buckets ? bucket[wanted % buckets] : 0;
+	if (i < first)
+		return 0;
+	for (;; i++) {
+		if ((chain[i - first] | 1) == (wanted | 1) && is_function(table, i, name))
+			return i;
+		if (chain[i - first] & 1)
+			return 0;
+	}
+}
+
+static uint32_t find_by_hash(const struct table *table, const char *name)
+{
+	const uint32_t buckets = table->hash[0], *bucket = table->hash + 2;
+	const uint32_t *chain = bucket + buckets;
+	uint32_t wanted = 0, i;
+	const char *at;
+
+	for (at = name; *at; at++) {
+		wanted = (wanted << 4) + (unsigned char)*at;
+		wanted = (wanted ^ (wanted >> 24 & 0xf0)) & 0x0fffffff;
+	}
+	for (i = buckets ? bucket[wanted % buckets] : 0; i; i = chain[i])
+		if (is_function(table, i, name))
+			return i;
+	return 0;
+}
+
+static void *find_function(const struct table *table, ElfW(Addr) base, const char *name)
+{
+	uint32_t i = 0;
+
+	if (!table->symbols || !table->names)
+		return NULL;
+	if (table->gnu_hash)
+		i = find_by_gnu_hash(table, name);
+	else if (table->hash)
+		i = find_by_hash(table, name);
+	return i ? (void *)(base + table->symbols[i].st_value) : NULL;
+}
+
+static bool has_address(const struct dl_phdr_info *object, const void *address)
+{
+	ElfW(Addr) at = (ElfW(Addr))address - object->dlpi_addr;
+	int i;
+
+	for (i = 0; i < object->dlpi_phnum; i++)
+		if (object->dlpi_phdr[i].p_type == PT_LOAD &&
+		    at - object->dlpi_phdr[i].p_vaddr < object->dlpi_phdr[i].p_memsz)
+			return true;
+	return false;
+}
+
+static const ElfW(Dyn) *dynamic_of(const struct dl_phdr_info *object)
+{
+	int i;
+
+	for (i = 0; i < object->dlpi_phnum; i++)
+		if (object->dlpi_phdr[i].p_type == PT_DYNAMIC)
+			return (const ElfW(Dyn) *)(object->dlpi_addr +
+						   object->dlpi_phdr[i].p_vaddr);
+	return NULL;
+}
+
+static void take_first(void **place, void *found)
+{
+	if (!*place)
+		*place = found;
+}
+
+static int search_object(struct dl_phdr_info *object, size_t size, void *data)
+{
+	const ElfW(Dyn) *dynamic = dynamic_of(object);
+	struct search *search = data;
+	struct table table;
+
+	if (has_address(object, search_object)) {
+		search->is_past_ours = true;
+		return 0;
+	}
+	if (!dynamic)
+		return 0;
+	read_table(&table, object->dlpi_addr, dynamic);
+	take_first(search->is_past_ours ? &search->dlsym : &search->early_dlsym,
+		   find_function(&table, object->dlpi_addr, "dlsym"));
+	take_first(search->is_past_ours ? &search->dlvsym : &search->early_dlvsym,
+		   find_function(&table, object->dlpi_addr, "dlvsym"));
+	return search->dlsym && search->dlvsym;
+}
+
+static void *no_dlsym(void *handle, const char *name)
+{
+	return NULL;
+}
+
+static void *no_dlvsym(void *handle, const char *name, const char *version)
+{
+	return NULL;
+}
+
+static void tell_none(void)
+{
+	static const char line[] =
+		"actmem: no dlsym() was found beside the preload's own: lookups fail here; run without LD_PRELOAD\n";
+
+	if (write(STDERR_FILENO, line, sizeof(line) - 1) < 0)
+		return;
+}
+
+/*
+ * Libraries are in the order in which the loader searches them. One that was loaded
+ * late, instead of by LD_PRELOAD, has those that count before it.
+ */
+void symbols_find_next(void)
+{
+	struct search search = { 0 };
+
+	dl_iterate_phdr(search_object, &search);
+	take_first(&search.dlsym, search.early_dlsym);
+	take_first(&search.dlvsym, search.early_dlvsym);
+	if (!search.dlsym || !search.dlvsym)
+		tell_none();
+	take_first(&search.dlsym, (void *)no_dlsym);
+	take_first(&search.dlvsym, (void *)no_dlvsym);
+	__atomic_store_n((void **)&next_dlsym, search.dlsym, __ATOMIC_RELEASE);
+	__atomic_store_n((void **)&next_dlvsym, search.dlvsym, __ATOMIC_RELEASE);
+}
+
+#ifdef __x86_64__
+
+/*
+ * What another preload, which comes before this one, takes for the real dlsym(). It
+ * asks for a version, which that of a preload has not.
+ */
+static void *lookup_of_next(const char *name, const char *version, const void *caller)
+{
+	const struct link_map *ours, *asking;
+	void *found = !strcmp(name, "dlsym") ? (void *)dlsym :
+		      !strcmp(name, "dlvsym") ? (void *)dlvsym : NULL;
+
+	if (!found || !next_dlvsym(RTLD_NEXT, name, version))
+		return NULL;
+	asking = library_of(caller);
+	ours = library_of(found);
+	while (ours && ours != asking)
+		ours = ours->l_prev;
+	return ours && ours != library_of(found) ? found : NULL;
+}
+
+/* Ours, or NULL for the C library's answer. */
+void *symbols_versioned(void *handle, const char *name, const char *version, const void *caller)
+{
+	if (!name || !version)
+		return NULL;
+	return handle == RTLD_NEXT ? lookup_of_next(name, version, caller) :
+				     cuda_lookup(handle, name, version, caller);
+}
+
+asm(".text\n"
+    ".globl dlsym\n"
+    ".type dlsym, @function\n"
+    "dlsym:\n"
+    "	.cfi_startproc\n"
+    "	endbr64\n"
+    "	testq	%rsi, %rsi\n"
+    "	je	1f\n"
+    "	cmpb	$'c', (%rsi)\n"
+    "	jne	1f\n"
+    "	cmpb	$'u', 1(%rsi)\n"
+    "	jne	1f\n"
+    "	pushq	%rdi\n"
+    "	.cfi_adjust_cfa_offset 8\n"
+    "	pushq	%rsi\n"
+    "	.cfi_adjust_cfa_offset 8\n"
+    "	subq	$8, %rsp\n"
+    "	.cfi_adjust_cfa_offset 8\n"
+    "	xorl	%edx, %edx\n"
+    "	movq	24(%rsp), %rcx\n"
+    "	call	cuda_lookup\n"
+    "	addq	$8, %rsp\n"
+    "	.cfi_adjust_cfa_offset -8\n"
+    "	popq	%rsi\n"
+    "	.cfi_adjust_cfa_offset -8\n"
+    "	popq	%rdi\n"
+    "	.cfi_adjust_cfa_offset -8\n"
+    "	testq	%rax, %rax\n"
+    "	jne	2f\n"
+    "1:	jmp	*next_dlsym(%rip)\n"
+    "2:	ret\n"
+    "	.cfi_endproc\n"
+    ".size dlsym, . - dlsym\n"
+
+    ".globl dlvsym\n"
+    ".type dlvsym, @function\n"
+    "dlvsym:\n"
+    "	.cfi_startproc\n"
+    "	endbr64\n"
+    "	pushq	%rdi\n"
+    "	.cfi_adjust_cfa_offset 8\n"
+    "	pushq	%rsi\n"
+    "	.cfi_adjust_cfa_offset 8\n"
+    "	pushq	%rdx\n"
+    "	.cfi_adjust_cfa_offset 8\n"
+    "	movq	24(%rsp), %rcx\n"
+    "	call	symbols_versioned\n"
+    "	popq	%rdx\n"
+    "	.cfi_adjust_cfa_offset -8\n"
+    "	popq	%rsi\n"
+    "	.cfi_adjust_cfa_offset -8\n"
+    "	popq	%rdi\n"
+    "	.cfi_adjust_cfa_offset -8\n"
+    "	testq	%rax, %rax\n"
+    "	jne	1f\n"
+    "	jmp	*next_dlvsym(%rip)\n"
+    "1:	ret\n"
+    "	.cfi_endproc\n"
+    ".size dlvsym, . - dlvsym\n"
+
+    /* What the pointers are before the next ones are known. */
+    ".type first_dlsym, @function\n"
+    "first_dlsym:\n"
+    "	.cfi_startproc\n"
+    "	endbr64\n"
+    "	pushq	%rdi\n"
+    "	.cfi_adjust_cfa_offset 8\n"
+    "	pushq	%rsi\n"
+    "	.cfi_adjust_cfa_offset 8\n"
+    "	subq	$8, %rsp\n"
+    "	.cfi_adjust_cfa_offset 8\n"
+    "	call	symbols_find_next\n"
+    "	addq	$8, %rsp\n"
+    "	.cfi_adjust_cfa_offset -8\n"
+    "	popq	%rsi\n"
+    "	.cfi_adjust_cfa_offset -8\n"
+    "	popq	%rdi\n"
+    "	.cfi_adjust_cfa_offset -8\n"
+    "	jmp	*next_dlsym(%rip)\n"
+    "	.cfi_endproc\n"
+    ".size first_dlsym, . - first_dlsym\n"
+
+    ".type first_dlvsym, @function\n"
+    "first_dlvsym:\n"
+    "	.cfi_startproc\n"
+    "	endbr64\n"
+    "	pushq	%rdi\n"
+    "	.cfi_adjust_cfa_offset 8\n"
+    "	pushq	%rsi\n"
+    "	.cfi_adjust_cfa_offset 8\n"
+    "	pushq	%rdx\n"
+    "	.cfi_adjust_cfa_offset 8\n"
+    "	call	symbols_find_next\n"
+    "	popq	%rdx\n"
+    "	.cfi_adjust_cfa_offset -8\n"
+    "	popq	%rsi\n"
+    "	.cfi_adjust_cfa_offset -8\n"
+    "	popq	%rdi\n"
+    "	.cfi_adjust_cfa_offset -8\n"
+    "	jmp	*next_dlvsym(%rip)\n"
+    "	.cfi_endproc\n"
+    ".size first_dlvsym, . - first_dlvsym\n");
+
+#else
+
+/* Programs have their own dlsym() here, and CUDA's lookups are not seen. */
+static void *first_dlsym(void *handle, const char *name)
+{
+	symbols_find_next();
+	return next_dlsym(handle, name);
+}
+
+static void *first_dlvsym(void *handle, const char *name, const char *version)
+{
+	symbols_find_next();
+	return next_dlvsym(handle, name, version);
+}
+
+#endif
+
+void *(*next_dlsym)(void *handle, const char *name) = first_dlsym;
+void *(*next_dlvsym)(void *handle, const char *name, const char *version) = first_dlvsym;
+
+struct link_map *library_of(const void *address)
+{
+	struct link_map *library;
+	Dl_info info;
+
+	return dladdr1(address, &info, (void **)&library, RTLD_DL_LINKMAP) ? library : NULL;
+}
+
+static const char *soname_in(ElfW(Addr) base, const ElfW(Dyn) *entry)
+{
+	const char *names = NULL;
+	ElfW(Addr) name = 0;
+
+	for (; entry && entry->d_tag != DT_NULL; entry++) {
+		if (entry->d_tag == DT_STRTAB)
+			names = pointer(base, entry->d_un.d_ptr);
+		else if (entry->d_tag == DT_SONAME)
+			name = entry->d_un.d_val;
+	}
+	return names && name ? names + name : "";
+}
+
+const char *library_soname(const struct link_map *library)
+{
+	return soname_in(library->l_addr, library->l_ld);
+}
+
+struct wanted {
+	const char *soname;
+	const void *dynamic;
+};
+
+static int is_wanted_object(struct dl_phdr_info *object, size_t size, void *data)
+{
+	const ElfW(Dyn) *dynamic = dynamic_of(object);
+	struct wanted *wanted = data;
+
+	if (!dynamic || strcmp(soname_in(object->dlpi_addr, dynamic), wanted->soname))
+		return 0;
+	wanted->dynamic = dynamic;
+	return 1;
+}
+
+struct link_map *library_loaded(const char *soname)
+{
+	struct wanted wanted = { soname, NULL };
+
+	/* Not from within, under a lock of the loader, which has another before it. */
+	return dl_iterate_phdr(is_wanted_object, &wanted) ? library_of(wanted.dynamic) : NULL;
+}

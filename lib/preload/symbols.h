@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The dlsym() and dlvsym() of programs, of which some names are looked at on the way.
+ */
+#ifndef LIB_PRELOAD_SYMBOLS_H
+#define LIB_PRELOAD_SYMBOLS_H
+
+/*
+ * Those that a program would have without the preload: the C library's, or of another
+ * preload that comes after this one. They can be called at any time. What they find
+ * for RTLD_DEFAULT and RTLD_NEXT depends on who calls them.
+ */
+extern void *(*next_dlsym)(void *handle, const char *name);
+extern void *(*next_dlvsym)(void *handle, const char *name, const char *version);
+
+struct link_map;
+
+/* The name that a library gives itself (DT_SONAME), or "". */
+const char *library_soname(const struct link_map *library);
+
+/* The library that an address is in, or NULL. */
+struct link_map *library_of(const void *address);
+
+/* The first one of that name, or NULL. It may go as soon as it is found. */
+struct link_map *library_loaded(const char *soname);
+
+#endif /* LIB_PRELOAD_SYMBOLS_H */

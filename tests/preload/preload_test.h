@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What the tests of the preload share. They are programs that use CUDA and know nothing
+ * of it, but that they look at whose functions they have. Where ACTMEM_CUDA is 0 they
+ * are to have the driver's own.
+ */
+#ifndef PRELOAD_TEST_H
+#define PRELOAD_TEST_H
+
+#include <stdbool.h>
+
+#include "../cuda/cuda_test.h"
+
+/* The names that dlsym() is to find in the preload, to NULL. */
+extern const char *const hooked_names[];
+
+/* Whether the preload is to be in front of CUDA. */
+bool hooks_wanted(void);
+
+/* One result: whether this is the preload's, if that is in front; else the driver's. */
+#define is_hook(function, ...)	is_hook_in((function), __FILE__, __LINE__, __VA_ARGS__)
+bool is_hook_in(const void *function, const char *file, int line, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+
+/* The file of the library that has this address, without its folder; "" for none. */
+const char *owner(const void *address);
+
+/* A library of this test, from the folder that the program lies in, or bails out. */
+void *part(const char *name, int flags);
+
+/* One that must be there. */
+void *symbol(void *handle, const char *name);
+
+#endif /* PRELOAD_TEST_H */
