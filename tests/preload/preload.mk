@@ -11,16 +11,45 @@ PRELOAD_SHARED := $(addprefix $(B)/obj/cuda/,tests/preload/preload_test.o \
 	tests/preload/memory_test.o $(CUDA_SHARED:%=%.o)) $(LIB_OBJECTS)
 PRELOAD_PROGRAMS := $(PRELOAD_TESTS:%=$(PRELOAD_TEST)/%)
 PRELOAD_PARTS := $(patsubst tests/preload/parts/%.c,$(PRELOAD_TEST)/%.so, \
-	$(wildcard tests/preload/parts/*.c))
+	$(filter-out %/behind.c,$(wildcard tests/preload/parts/*.c))) \
+	$(PRELOAD_TEST)/behind/behind.so \
+	$(PRELOAD_TEST)/another/libcuda.so.1 $(PRELOAD_TEST)/versioned/libcuda.so.1
 PRELOAD_LINK = $(CUDA_LINK) -Wl,-rpath,'$$ORIGIN' $(EXTRA_LDFLAGS)
 
 $(PRELOAD_PROGRAMS): $(PRELOAD_TEST)/%: $(B)/obj/cuda/tests/preload/%.o $(PRELOAD_SHARED)
 	@mkdir -p $(@D)
 	$(PRELOAD_LINK)
 
-$(PRELOAD_PARTS): $(PRELOAD_TEST)/%.so: $(B)/obj/cuda/tests/preload/parts/%.o
+$(PRELOAD_TEST)/own_dlsym: EXTRA_LDFLAGS = -rdynamic
+
+# With whichever libcuda.so.1 it is when they run.
+$(PRELOAD_TEST)/linked $(PRELOAD_TEST)/linked_plugin.so: $(CUDA_STANDIN)
+
+# In them, the call of dlsym() is not the last thing that a function does: the C library
+# would take the one that called it for the one that asks.
+$(B)/obj/cuda/tests/preload/parts/%.o: private ALL_CFLAGS += -fno-optimize-sibling-calls
+
+$(PRELOAD_TEST)/%.so: $(B)/obj/cuda/tests/preload/parts/%.o
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) $^ $(EXTRA_LDFLAGS) -o $@
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) $(EXTRA_LDFLAGS) $^ -o $@
+
+# Where only the RUNPATH of what is linked with it leads.
+$(PRELOAD_TEST)/behind/behind.so: $(B)/obj/cuda/tests/preload/parts/behind.o
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) $^ -o $@
+
+$(PRELOAD_TEST)/plugin.so: $(PRELOAD_TEST)/behind/behind.so
+$(PRELOAD_TEST)/plugin.so: EXTRA_LDFLAGS = -Wl,--no-as-needed,--enable-new-dtags \
+	-Wl,-rpath,'$$ORIGIN/behind'
+
+$(PRELOAD_TEST)/another/libcuda.so.1: $(CUDA_STANDIN)
+	@mkdir -p $(@D)
+	cp $< $@
+
+$(PRELOAD_TEST)/versioned/libcuda.so.1: tests/preload/parts/versioned.map $(CUDA_STANDIN_OBJECTS)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,-z,defs,-Bsymbolic \
+		-Wl,--version-script=$< $(CUDA_STANDIN_OBJECTS) -o $@
 
 .PHONY: check-preload
 CHECKS += preload
