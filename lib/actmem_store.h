@@ -32,6 +32,7 @@ extern "C" {
 #endif
 
 struct actmem_store;
+struct actmem_runtime;
 
 /*
  * Two blocks in a store at the same time differ in one of the two. @name recurs:
@@ -56,6 +57,12 @@ struct actmem_key {
 #define ACTMEM_STORE_ALLOW_MEMORY	(1u << 1)
 /* See ACTMEM_FILE_ALLOW_BUFFERED. */
 #define ACTMEM_STORE_ALLOW_BUFFERED	(1u << 2)
+/*
+ * Blocks are committed and released by other threads than those that reserve and hold
+ * them, which are never kept from it: who waits for memory then waits for these, and
+ * -EDEADLK is no answer.
+ */
+#define ACTMEM_STORE_HANDED_ON		(1u << 3)
 
 struct actmem_store_options {
 	size_t size;			/* set by ACTMEM_INIT */
@@ -69,6 +76,9 @@ struct actmem_store_options {
 	uint64_t grow_bytes;		/* see struct actmem_heap_options */
 	struct actmem_region_options region;	/* how to make them, as for a heap */
 	struct actmem_queue_options queue;	/* how to transfer; size 0: defaults */
+	struct actmem_runtime *runtime;	/* that regions are registered with; NULL: none */
+	uint32_t register_flags;	/* ACTMEM_REGISTER_* */
+	uint32_t reserved;		/* 0 */
 };
 
 /*
@@ -77,7 +87,8 @@ struct actmem_store_options {
  * -EINVAL  a budget under two pages (of 2 MiB, or of 1 GiB where regions have those), or
  *	under one where there are no spill paths, spill paths without a budget, unknown flags, a directory without direct I/O (see
  *	ALLOW_BUFFERED), more spill_bytes than spill_limit_bytes
- * else as actmem_heap_create(), actmem_queue_create(), actmem_file_open()
+ * else as actmem_heap_create(), actmem_heap_register(), actmem_queue_create(),
+ *	actmem_file_open()
  */
 int actmem_store_create(struct actmem *am, const struct actmem_store_options *options,
 			struct actmem_store **store);

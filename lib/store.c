@@ -9,13 +9,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "actmem_runtime.h"
 #include "error.h"
 #include "options.h"
 #include "queue.h"
 #include "store.h"
 
 #define FLAGS_KNOWN	(ACTMEM_STORE_CHECKSUM | ACTMEM_STORE_ALLOW_MEMORY | \
-			 ACTMEM_STORE_ALLOW_BUFFERED)
+			 ACTMEM_STORE_ALLOW_BUFFERED | ACTMEM_STORE_HANDED_ON)
 #define PAGE_BYTES	4096ULL
 #define GROW_MOST	(1ULL << 30)
 #define GROW_LEAST	(64ULL << 20)
@@ -53,6 +54,8 @@ static int check_options(const struct actmem_store_options *options)
 	if (options->flags & ~FLAGS_KNOWN)
 		return fail(EINVAL, "store flags 0x%x are not known",
 			    options->flags & ~FLAGS_KNOWN);
+	if (options->reserved)
+		return fail(EINVAL, "store options: reserved is %u, not 0", options->reserved);
 	if (options->spill_path_count && !options->budget_bytes)
 		return fail(EINVAL, "spill_paths without budget_bytes: nothing would ever be spilled");
 	if (options->spill_path_count && !options->spill_paths)
@@ -92,6 +95,13 @@ static int make_heap(struct actmem_store *store, const struct actmem_store_optio
 	error = actmem_heap_create(store->am, &heap, &store->heap);
 	if (error)
 		return error;
+	if (options->runtime)
+		error = actmem_heap_register(store->heap, options->runtime,
+					     options->register_flags);
+	if (error) {
+		actmem_heap_destroy(store->heap);
+		return error;
+	}
 	store->heap->closing = store_region_closes;
 	store->heap->closing_data = store;
 	/* What one thread puts another may end: keeping blocks at hand is of no use. */

@@ -79,6 +79,14 @@ static bool is_waiting(const struct actmem_store *store, pthread_t thread)
 	return false;
 }
 
+/* What is committed gives memory back only where it can be spilled. */
+static bool gives_back(const struct actmem_store *store, const struct store_block *block)
+{
+	if (!store->queue && block->user != USER_HOLDS)
+		return false;
+	return store->flags & ACTMEM_STORE_HANDED_ON || !is_waiting(store, block->thread);
+}
+
 /* Whether somebody uses memory who does not wait for it himself. */
 static bool memory_comes_back(const struct actmem_store *store)
 {
@@ -87,7 +95,7 @@ static bool memory_comes_back(const struct actmem_store *store)
 
 	for (i = 0; i < store->bucket_count; i++)
 		for (block = store->buckets[i]; block; block = block->chain)
-			if (block->memory && block->user && !is_waiting(store, block->thread))
+			if (block->memory && block->user && gives_back(store, block))
 				return true;
 	return false;
 }
@@ -113,6 +121,8 @@ static int make_room(struct actmem_store *store, struct waiter *waiter, uint64_t
 	if (name && !store->sums[SUM_MEMORY].blocks)
 		return fail(ENOMEM, "%s are wanted, and the regions %s.* of the store, all free, are too short for that and use up the budget of %s; remove them and raise grow_bytes, or raise budget_bytes",
 			    BYTES_TEXT(length), name, BYTES_TEXT(store->budget));
+	if (!store->queue && store->flags & ACTMEM_STORE_HANDED_ON && memory_comes_back(store))
+		return WAIT;
 	if (!store->queue)
 		return fail(ENOMEM, "%s are wanted, and the budget of %s is used up; raise budget_bytes or give spill_paths",
 			    BYTES_TEXT(length), BYTES_TEXT(store->budget));

@@ -4,7 +4,8 @@
  *
  * actmem_put copies its first operand into a block of a store and returns a
  * token, uint32[2]; actmem_take copies the block that a token names into its
- * result and ends the block. A token is good for one take.
+ * result and ends the block. A token is good for one take. There is a pair of handlers
+ * for CPUs and one for CUDA.
  *
  * XLA tells nobody that an execution failed or was thrown away, so what such
  * a forward pass put is found by counting: the puts of one site (a call of a
@@ -55,6 +56,23 @@ struct actmem_xla_device_stats {
 	uint64_t take_bytes_total;
 };
 
+/* Of one GPU: what went between it and the memory of the store. */
+struct actmem_xla_transfer_stats {
+	size_t size;			/* set by ACTMEM_INIT */
+	uint64_t ring_bytes;		/* of its memory, while there is a ring */
+	uint64_t to_host_bytes_total;
+	uint64_t to_device_bytes_total;
+	uint64_t ahead_bytes_total;	/* of these, before their take */
+	uint64_t ahead_total;		/* takes that found their block on the device */
+	uint64_t late_total;		/* takes that did not: the device waited for the copy */
+	uint64_t wasted_bytes_total;	/* ahead, and never taken */
+	uint64_t ring_full_total;	/* pieces of puts that the device had to wait with */
+	uint64_t token_wait_ns_total;	/* that takes waited until the device had come to them */
+	uint64_t block_wait_ns_total;	/* then, for a block to be in memory */
+	uint64_t unfinished;		/* copies that are under way */
+	uint64_t staged_bytes;		/* on the device, not yet taken */
+};
+
 /* How the store is to be. What is 0: as the environment says, by @ACTMEM_*. */
 struct actmem_xla_options {
 	size_t size;			/* set by ACTMEM_INIT */
@@ -65,6 +83,9 @@ struct actmem_xla_options {
 	const char *const *spill_paths;	/* likewise; ACTMEM_SPILL, with a ':' between two */
 	uint32_t spill_path_count;
 	uint32_t named;			/* 1: @am has a heap_name */
+	uint64_t ring_bytes;		/* of each GPU, to stage in; ACTMEM_DEVICE_RING, 512 MiB */
+	uint32_t placed;		/* 1: it was said on which nodes memory is to be */
+	uint32_t reserved;		/* 0 */
 };
 
 /*
@@ -99,6 +120,16 @@ ACTMEM_XLA_API void actmem_xla_set_checksum(int on);
 ACTMEM_XLA_API int actmem_xla_stats(struct actmem_xla_stats *stats);
 ACTMEM_XLA_API int actmem_xla_device_stats(uint32_t device,
 					   struct actmem_xla_device_stats *stats);
+
+/* -EINVAL: @stats->size was not set; -ERANGE: no such device. */
+ACTMEM_XLA_API int actmem_xla_transfer_stats(uint32_t device,
+					     struct actmem_xla_transfer_stats *stats);
+
+/*
+ * Gives the rings of GPUs that hold nothing back, and what belongs to them. Waits for
+ * copies that are under way.
+ */
+ACTMEM_XLA_API void actmem_xla_trim_devices(void);
 
 /* As actmem_store_stats(); totals and peaks are those of the process. */
 ACTMEM_XLA_API int actmem_xla_store_stats(struct actmem_store_stats *stats);

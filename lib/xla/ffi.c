@@ -134,6 +134,19 @@ XLA_FFI_Error *ffi_run(XLA_FFI_CallFrame *frame, int64_t *run, uint32_t *device)
 	return NULL;
 }
 
+XLA_FFI_Error *ffi_stream(XLA_FFI_CallFrame *frame, void **stream)
+{
+	XLA_FFI_Stream_Get_Args args = {
+		.struct_size = XLA_FFI_Stream_Get_Args_STRUCT_SIZE,
+		.ctx = frame->ctx,
+	};
+	XLA_FFI_Error *error = frame->api->XLA_FFI_Stream_Get(&args);
+
+	if (!error)
+		*stream = args.stream;
+	return error;
+}
+
 XLA_FFI_Buffer *ffi_argument(XLA_FFI_CallFrame *frame, int64_t index)
 {
 	if (index >= frame->args.size ||

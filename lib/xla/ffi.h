@@ -35,6 +35,9 @@ XLA_FFI_Future *ffi_future(XLA_FFI_CallFrame *frame);
 XLA_FFI_Error *ffi_run(XLA_FFI_CallFrame *frame, int64_t *run,
 		       uint32_t *device);
 
+/* GPU: the stream that the execution is on; an error if that is not told. */
+XLA_FFI_Error *ffi_stream(XLA_FFI_CallFrame *frame, void **stream);
+
 /* Operand or result @index, NULL if there is none. */
 XLA_FFI_Buffer *ffi_argument(XLA_FFI_CallFrame *frame, int64_t index);
 XLA_FFI_Buffer *ffi_result(XLA_FFI_CallFrame *frame, int64_t index);

@@ -12,6 +12,7 @@
 #include "size.h"
 
 #define SPILL_LIMIT_LEAST	(UINT64_C(2) << 20)
+#define RING_BYTES		(UINT64_C(512) << 20)
 #define TO_SPILL_ELSEWHERE	" (another directory: actmem run --spill, ACTMEM_SPILL, or in Python actmem.open(spill=))"
 
 /* "64M" and the like; false if the variable holds no such thing. */
@@ -88,7 +89,9 @@ int knobs_take(struct knobs *knobs, const struct actmem_xla_options *options)
 	knobs->limit_bytes = options->limit_bytes;
 	knobs->budget_bytes = options->budget_bytes;
 	knobs->spill_limit_bytes = options->spill_limit_bytes;
+	knobs->ring_bytes = options->ring_bytes;
 	knobs->named = !!options->named;
+	knobs->placed = !!options->placed;
 	return 0;
 }
 
@@ -108,6 +111,7 @@ static int take_sizes(struct knobs *knobs, char *words, size_t words_size)
 		{ "ACTMEM_HEAP_LIMIT", &knobs->limit_bytes },
 		{ "ACTMEM_BUDGET", &knobs->budget_bytes },
 		{ "ACTMEM_SPILL_LIMIT", &knobs->spill_limit_bytes },
+		{ "ACTMEM_DEVICE_RING", &knobs->ring_bytes },
 	};
 	size_t i;
 
@@ -135,6 +139,8 @@ static int check_together(const struct knobs *knobs, char *words, size_t words_s
 		why = "there is a limit of what is spilled (actmem run --spill-limit, ACTMEM_SPILL_LIMIT, or in Python actmem.open(spill_limit=)), but no directory to spill to; name one by --spill, ACTMEM_SPILL or spill=";
 	else if (knobs->spill_limit_bytes && knobs->spill_limit_bytes < SPILL_LIMIT_LEAST)
 		why = "the limit of what is spilled (actmem run --spill-limit, ACTMEM_SPILL_LIMIT, or in Python actmem.open(spill_limit=)) is under 2 MiB, which is the least";
+	else if (knobs->ring_bytes < KNOBS_RING_LEAST)
+		why = "the ring of device memory to stage in (ACTMEM_DEVICE_RING, or in Python actmem.open(device_ring=)) is under 128 KiB, which is the least";
 	if (!why)
 		return 0;
 	snprintf(words, words_size, "%s", why);
@@ -170,8 +176,12 @@ int knobs_complete(struct knobs *knobs, const struct knobs *given, char *words,
 	knobs->limit_bytes = given->limit_bytes;
 	knobs->budget_bytes = given->budget_bytes;
 	knobs->spill_limit_bytes = given->spill_limit_bytes;
+	knobs->ring_bytes = given->ring_bytes;
 	knobs->named = given->named;
+	knobs->placed = given->placed;
 	ret = take_sizes(knobs, words, words_size);
+	if (!ret && !knobs->ring_bytes)
+		knobs->ring_bytes = RING_BYTES;
 	if (!ret)
 		ret = take_directories(knobs, given, words, words_size);
 	if (!ret)

@@ -11,16 +11,19 @@
 
 #include "actmem_xla.h"
 
-#define KNOBS_SPILL_MAX	64	/* directories */
+#define KNOBS_SPILL_MAX		64	/* directories */
+#define KNOBS_RING_LEAST	(UINT64_C(128) << 10)
 
 struct knobs {
 	uint64_t grow_bytes;
 	uint64_t limit_bytes;
 	uint64_t budget_bytes;
 	uint64_t spill_limit_bytes;
+	uint64_t ring_bytes;		/* of device memory */
 	char *spill_paths[KNOBS_SPILL_MAX];
 	uint32_t spill_path_count;
 	int named;			/* the regions are, and outlive the store */
+	int placed;			/* on which nodes has been said */
 };
 
 /* Copies what the program says; -EINVAL, -ENOMEM with words. */

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "actmem_runtime.h"
 #include "actmem_xla.h"
 #include "counts.h"
 #include "knobs.h"
@@ -23,6 +24,9 @@ static struct knobs chosen;	/* those of the store */
 
 static pthread_rwlock_t in_use = PTHREAD_RWLOCK_INITIALIZER;
 static struct actmem_store *store;
+static struct actmem_runtime *runtime;	/* that its memory is registered with, or NULL */
+static int has_devices;		/* there is a GPU that copies to and from it... */
+static uint32_t first_device;	/* ...the first one that did */
 static atomic_int waits;	/* for what is spilled */
 static struct actmem_store_stats ended;	/* totals and peaks of stores that were ended */
 
@@ -35,6 +39,30 @@ static int explain(int ret, char *words, size_t words_size)
 	return ret;
 }
 
+/* Its memory is to be near the device, unless the program or its user placed it. */
+static int open_runtime(const struct knobs *knobs, struct actmem_region_options *region)
+{
+	struct actmem_runtime_options options;
+	int ret;
+
+	ACTMEM_INIT(&options);
+	options.kind = ACTMEM_RUNTIME_CUDA;
+	options.device = (int32_t)first_device;
+	ret = actmem_runtime_open(attached, &options, &runtime);
+	if (ret || knobs->placed || knobs->named)
+		return ret;
+	ret = actmem_runtime_nodes(runtime, &region->nodes);
+	region->policy = ACTMEM_PLACE_PREFERRED;
+	return ret;
+}
+
+static void close_runtime(void)
+{
+	/* What the runtime would not let go of keeps it open. */
+	if (runtime && !actmem_runtime_close(runtime))
+		runtime = NULL;
+}
+
 static int open_store(const struct knobs *knobs, char *words, size_t words_size)
 {
 	struct actmem_store_options options;
@@ -43,6 +71,7 @@ static int open_store(const struct knobs *knobs, char *words, size_t words_size)
 	if (!attached) {
 		ret = actmem_open(&attached, NULL);
 		given.named = getenv("ACTMEM_NAME") && *getenv("ACTMEM_NAME");
+		given.placed = getenv("ACTMEM_NODES") && *getenv("ACTMEM_NODES");
 	}
 	if (ret)
 		return explain(ret, words, words_size);
@@ -56,9 +85,19 @@ static int open_store(const struct knobs *knobs, char *words, size_t words_size)
 	options.spill_limit_bytes = knobs->spill_limit_bytes;
 	options.grow_bytes = knobs->grow_bytes;
 	options.region.name = "activations";
-	ret = actmem_store_create(attached, &options, &store);
+	/* A handler's thread does not wait for itself: copies end on threads of ours. */
+	options.flags = ACTMEM_STORE_HANDED_ON;
+	if (has_devices && !runtime)
+		ret = open_runtime(knobs, &options.region);
 	if (ret)
 		return explain(ret, words, words_size);
+	options.runtime = runtime;
+	ret = actmem_store_create(attached, &options, &store);
+	if (ret) {
+		explain(ret, words, words_size);
+		close_runtime();
+		return ret;
+	}
 	waits = !!knobs->spill_path_count;
 	return 0;
 }
@@ -139,6 +178,13 @@ void memory_release(struct actmem_key key)
 {
 	pthread_rwlock_rdlock(&in_use);
 	actmem_store_release(store, key);
+	pthread_rwlock_unlock(&in_use);
+}
+
+void memory_put_back(struct actmem_key key)
+{
+	pthread_rwlock_rdlock(&in_use);
+	actmem_store_put_back(store, key);
 	pthread_rwlock_unlock(&in_use);
 }
 
@@ -232,24 +278,76 @@ int actmem_xla_store_stats(struct actmem_store_stats *stats)
 	return ret ? ret : counts_copy(stats, stats->size, &now, sizeof(now));
 }
 
-int actmem_xla_trim(void)
+/* With @in_use held for writing: unless it has blocks. */
+static int end_store(void)
 {
 	struct actmem_store_stats last;
+	int ret;
+
+	ACTMEM_INIT(&last);
+	ret = actmem_store_stats(store, &last);
+	if (!ret && last.blocks)
+		ret = -EBUSY;
+	if (!ret)
+		ret = actmem_store_destroy(store);
+	if (ret)
+		return ret;
+	add_totals(&ended, &last);
+	store = NULL;
+	close_runtime();
+	return 0;
+}
+
+int actmem_xla_trim(void)
+{
 	int ret = 0;
 
 	/* Whoever is at it has blocks. */
 	if (pthread_rwlock_trywrlock(&in_use))
 		return 0;
-	ACTMEM_INIT(&last);
-	if (store)
-		ret = actmem_store_stats(store, &last);
-	if (store && !ret && !last.blocks && !given.named) {
-		ret = actmem_store_destroy(store);
-		if (!ret) {
-			add_totals(&ended, &last);
-			store = NULL;
-		}
-	}
+	if (store && !given.named)
+		ret = end_store();
+	pthread_rwlock_unlock(&in_use);
+	return ret == -EBUSY ? 0 : ret;
+}
+
+/* What is there already was made by a CPU's put, and devices know nothing of it. */
+static int renew_for_devices(char *words, size_t words_size)
+{
+	int ret = 0;
+
+	pthread_rwlock_wrlock(&in_use);
+	if (store && !runtime)
+		ret = end_store();
+	if (ret == -EBUSY)
+		snprintf(words, words_size,
+			 "actmem: values of a program on a CPU are in memory that was made without CUDA; take them, or call actmem.jax.reset(), before a program on a GPU saves any");
+	else if (ret)
+		explain(ret, words, words_size);
 	pthread_rwlock_unlock(&in_use);
 	return ret;
+}
+
+int memory_pin(uint32_t device, uint64_t *ring_bytes, char *words, size_t words_size)
+{
+	int ret, is_pinned;
+
+	pthread_rwlock_rdlock(&in_use);
+	is_pinned = store && runtime;
+	*ring_bytes = chosen.ring_bytes;
+	pthread_rwlock_unlock(&in_use);
+	if (is_pinned)
+		return 0;
+	pthread_mutex_lock(&lock);
+	if (!has_devices)
+		first_device = device;
+	has_devices = 1;
+	pthread_mutex_unlock(&lock);
+	ret = renew_for_devices(words, words_size);
+	if (!ret)
+		ret = enter(words, words_size);
+	if (ret)
+		return ret;
+	*ring_bytes = chosen.ring_bytes;
+	return leave(0, words, words_size);
 }

@@ -30,7 +30,17 @@ int memory_hold(struct actmem_key key, const void **block, char *words,
 		size_t words_size);
 void memory_release(struct actmem_key key);
 
+/* Instead of the release: the block is kept, for another hold. */
+void memory_put_back(struct actmem_key key);
+
 void memory_drop(struct actmem_key key);
+
+/*
+ * Has the store's memory registered with CUDA, for all devices, which needs a new
+ * store if the one that is there has none so; and makes one. @ring_bytes: of each
+ * device, to stage in. On failure @words say why.
+ */
+int memory_pin(uint32_t device, uint64_t *ring_bytes, char *words, size_t words_size);
 
 /* Whether memory_reserve() and memory_hold() may wait for others. */
 int memory_waits(void);

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The table of live blocks and the generations they belong to; see saved.h.
- *
- * One mutex guards all of it: it is held for tens of nanoseconds per put or
- * take, never while memory is copied or the store is called, which can wait.
+ * The table of live blocks and the generations they belong to; see saved.h and
+ * generation.h.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -14,18 +12,10 @@
 
 #include "actmem_xla.h"
 #include "counts.h"
+#include "generation.h"
 #include "memory.h"
-#include "saved.h"
 #include "site.h"
 #include "table.h"
-
-/*
- * A token is the number of its site in the upper bits and a serial number
- * that never comes again in the lower ones, so that the site of a token that
- * is in no table any more can still be told.
- */
-#define SERIAL_BITS	40
-#define SERIAL_MASK	((UINT64_C(1) << SERIAL_BITS) - 1)
 
 /*
  * What recurs in every step, and so names a block to the store: the site, the
@@ -36,20 +26,9 @@
 #define NAME_ORDINAL_MASK	((UINT64_C(1) << NAME_ORDINAL_BITS) - 1)
 _Static_assert(ACTMEM_XLA_DEVICES_MAX <= 1 << NAME_DEVICE_BITS, "devices in a name");
 
-struct generation {
-	int64_t run;
-	uint32_t device;
-	uint64_t first, last;		/* serial numbers of its blocks */
-	uint64_t blocks;		/* live ones */
-	uint64_t puts;
-	struct saved *list;
-	struct site *site;
-	struct generation *next;	/* younger */
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-static uint64_t serial;
+pthread_mutex_t saved_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_cond_t saved_idle = PTHREAD_COND_INITIALIZER;
+uint64_t saved_serial;
 
 static void generation_end(struct generation *generation)
 {
@@ -63,7 +42,7 @@ static void generation_end(struct generation *generation)
 }
 
 /* Out of the table. Its generation ends with its last block. */
-static void block_unlink(struct saved *block)
+void saved_unlink(struct saved *block)
 {
 	struct generation *generation = block->generation;
 
@@ -78,8 +57,8 @@ static void block_unlink(struct saved *block)
 }
 
 /*
- * Moves all blocks of @generation, which ends by it, onto *@freed; those
- * still being filled are freed by their filler instead.
+ * Moves all blocks of @generation, which ends by it, onto *@freed; those that a
+ * thread is at are freed by it instead.
  */
 static uint64_t generation_abandon(struct generation *generation,
 				   struct saved **freed)
@@ -89,8 +68,8 @@ static uint64_t generation_abandon(struct generation *generation,
 
 	while (left--) {
 		block = generation->list;
-		block_unlink(block);
-		if (block->filling) {
+		saved_unlink(block);
+		if (block->busy) {
 			block->abandoned = 1;
 		} else {
 			block->next = *freed;
@@ -101,10 +80,13 @@ static uint64_t generation_abandon(struct generation *generation,
 }
 
 /* Of a block that nobody wants any more, and that nobody has. */
-static void saved_drop(struct saved *block)
+void saved_drop(struct saved *block)
 {
-	if (block->bytes)
+	if (block->staged)
+		block->unstage(block->staged);
+	else if (block->bytes && !block->failure)
 		memory_drop(block->key);
+	free(block->why);
 	free(block);
 }
 
@@ -170,7 +152,7 @@ static struct generation *generation_find(struct site *site,
 	generation->run = origin->run;
 	generation->device = origin->device;
 	generation->site = site;
-	generation->first = serial + 1;
+	generation->first = saved_serial + 1;
 	for (link = &site->oldest; *link; )
 		link = &(*link)->next;
 	*link = generation;
@@ -193,8 +175,8 @@ static struct actmem_key key_of(const struct saved *block,
 
 static void block_link(struct saved *block, struct generation *generation)
 {
-	generation->last = ++serial;
-	block->token = generation->site->number << SERIAL_BITS | serial;
+	generation->last = ++saved_serial;
+	block->token = generation->site->number << SERIAL_BITS | saved_serial;
 	block->key = key_of(block, generation);
 	block->generation = generation;
 	generation->puts++;
@@ -230,14 +212,14 @@ static int put_failed(struct saved *block, const struct origin *origin, int ret,
 	char what[64] = "nothing can be saved";
 	int used;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&saved_lock);
 	counts_put_failed(block->device, block->bytes, origin->run);
 	if (!block->abandoned)
-		block_unlink(block);
+		saved_unlink(block);
 	if ((ret == -ENOMEM || ret == -ENOSPC || ret == -EDQUOT) &&
 	    others_are_unfinished(origin->run))
 		others = "; other forward passes are unfinished, and have memory: if they failed, actmem.jax.reset() frees it";
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&saved_lock);
 	if (has_store)
 		snprintf(what, sizeof(what), "no memory for a block of %" PRIu64 " bytes",
 			 block->bytes);
@@ -271,19 +253,20 @@ int saved_begin(const struct origin *origin, uint64_t bytes,
 		goto no_memory;
 	block->bytes = bytes;
 	block->device = origin->device;
-	block->filling = 1;
+	block->busy = 1;
+	block->run = origin->run;
 	/*
 	 * The generation first: the blocks that it pushes out are the memory
 	 * that this one needs.
 	 */
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&saved_lock);
 	site = table_reserve() ? NULL :
 	       site_named(origin->site, origin->site_length);
 	if (site)
 		generation = generation_find(site, origin, &freed);
 	if (generation)
 		block_link(block, generation);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&saved_lock);
 	saved_drop_list(freed);
 	if (!generation) {
 		free(block);
@@ -305,166 +288,82 @@ no_memory:
 
 void saved_filled(struct saved *block)
 {
-	int abandoned;
-
 	/* Before others may drop it, which they leave to this thread until then. */
 	if (block->bytes)
 		memory_commit(block->key);
 	block->fill = NULL;
-	pthread_mutex_lock(&lock);
-	block->filling = 0;
-	abandoned = block->abandoned;
-	pthread_mutex_unlock(&lock);
-	if (abandoned)
-		saved_drop(block);
+	saved_is_idle(block);
 }
 
-static int explain_missing(uint64_t token, char *words)
+void saved_failed(struct saved *block, int error, const char *why)
 {
-	struct site *site = site_numbered(token >> SERIAL_BITS);
-	uint64_t number = token & SERIAL_MASK;
-
-	if (!site || !number || number > serial) {
-		snprintf(words, SAVED_WORDS,
-			 "actmem: token %#" PRIx64 " was not made by this process",
-			 token);
-		return -EINVAL;
-	}
-	if (site_remembers(site, number)) {
-		snprintf(words, SAVED_WORDS,
-			 "actmem: a value saved at %s was reclaimed, since more than %" PRIu64
-			 " of its forward passes were unfinished; if they are meant to be, "
-			 "raise the limit by actmem.jax.configure(generations=N) or "
-			 "ACTMEM_JAX_GENERATIONS (0: no limit)",
-			 site->name, counts.generations_max);
-		return -ESTALE;
-	}
-	snprintf(words, SAVED_WORDS,
-		 "actmem: a value saved at %s is wanted a second time, or after "
-		 "actmem.jax.reset(); it can be read once: call a vjp function once for "
-		 "each forward pass, and do not call inside a loop what does not depend on "
-		 "the loop",
-		 site->name);
-	return -ENOENT;
+	if (block->fill)
+		memory_drop(block->key);
+	block->fill = NULL;
+	block->failure = error;
+	block->why = strdup(why);
+	saved_is_idle(block);
 }
 
-/* Out of the table: the caller alone has it. */
-static int claim(uint64_t token, uint64_t bytes, uint32_t device, int64_t run,
-		 struct saved **result, char *words)
+void saved_undo(struct saved *block)
 {
-	struct saved *block;
-	int ret = 0;
-
-	pthread_mutex_lock(&lock);
-	block = table_find(token);
-	if (!block) {
-		ret = explain_missing(token, words);
-	} else if (block->bytes != bytes || block->device != device) {
-		snprintf(words, SAVED_WORDS,
-			 "actmem: the value saved at %s has %" PRIu64 " bytes on device %" PRIu32
-			 ", but %" PRIu64 " bytes are wanted on device %" PRIu32,
-			 block->generation->site->name, block->bytes,
-			 block->device, bytes, device);
-		ret = -EINVAL;
-	} else {
-		block_unlink(block);
-		counts_take(device, bytes, run);
-		*result = block;
-	}
-	pthread_mutex_unlock(&lock);
-	return ret;
-}
-
-/* What was claimed could not be had, and is given up with its execution. */
-static void lose(struct saved *block, int64_t run)
-{
-	pthread_mutex_lock(&lock);
-	counts_take_failed(block->device, block->bytes, run);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&saved_lock);
+	counts_put_failed(block->device, block->bytes, block->run);
+	if (!block->abandoned)
+		saved_unlink(block);
+	pthread_cond_broadcast(&saved_idle);
+	pthread_mutex_unlock(&saved_lock);
 	saved_drop(block);
-}
-
-int saved_claim(uint64_t token, uint64_t bytes, uint32_t device, int64_t run,
-		struct saved **result, char *words)
-{
-	struct saved *block;
-	int used, ret;
-
-	ret = claim(token, bytes, device, run, &block, words);
-	if (ret)
-		return ret;
-	if (bytes) {
-		used = snprintf(words, SAVED_WORDS,
-				"actmem: the %" PRIu64 " bytes saved at %s cannot be read back: ",
-				bytes, saved_site_name(token));
-		if (used >= SAVED_WORDS)
-			used = 0;
-		ret = memory_hold(block->key, &block->held, words + used,
-				  SAVED_WORDS - (size_t)used);
-		if (ret) {
-			lose(block, run);
-			return ret;
-		}
-	}
-	*result = block;
-	return 0;
-}
-
-void saved_release(struct saved *block)
-{
-	if (block->bytes)
-		memory_release(block->key);
-	free(block);
 }
 
 int saved_checksum(void)
 {
 	int on;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&saved_lock);
 	on = (int)counts.checksum;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&saved_lock);
 	return on;
 }
 
 void saved_checksum_compared(void)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&saved_lock);
 	counts.checksums_total++;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&saved_lock);
 }
 
 const char *saved_site_name(uint64_t token)
 {
 	struct site *site;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&saved_lock);
 	site = site_numbered(token >> SERIAL_BITS);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&saved_lock);
 	return site ? site->name : "?";
 }
 
 void actmem_xla_set_generations(uint64_t most)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&saved_lock);
 	counts.generations_max = most;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&saved_lock);
 }
 
 void actmem_xla_set_checksum(int on)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&saved_lock);
 	counts.checksum = !!on;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&saved_lock);
 }
 
 int actmem_xla_stats(struct actmem_xla_stats *stats)
 {
 	int ret;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&saved_lock);
 	ret = counts_copy(stats, stats->size, &counts, sizeof(counts));
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&saved_lock);
 	return ret;
 }
 
@@ -475,10 +374,10 @@ int actmem_xla_device_stats(uint32_t device,
 
 	if (device >= ACTMEM_XLA_DEVICES_MAX)
 		return -ERANGE;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&saved_lock);
 	ret = counts_copy(stats, stats->size, &device_counts[device],
 			  sizeof(device_counts[device]));
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&saved_lock);
 	return ret;
 }
 
@@ -488,12 +387,12 @@ uint64_t actmem_xla_reset(void)
 	uint64_t count = 0, i;
 	struct site *site;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&saved_lock);
 	for (i = 0; (site = site_numbered(i)); i++)
 		while (site->oldest)
 			count += generation_abandon(site->oldest, &freed);
 	counts.reset_blocks_total += count;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&saved_lock);
 	saved_drop_list(freed);
 	return count;
 }

@@ -6,7 +6,11 @@
  * A block goes through saved_begin() (in the table, being filled),
  * saved_filled() (its token may be used), saved_claim() (out of the table,
  * the claimer alone has it) and saved_release() (its memory is free again).
- * A block that is reclaimed while it is being filled is dropped when that ends.
+ * A block that is reclaimed while a thread is at it is dropped when that ends.
+ *
+ * Where values are on a device, blocks are filled after their put has returned: who
+ * claims one waits for that. saved_next() reads one ahead, which is saved_staged()
+ * once a device has it, and its memory free again.
  * saved_begin() and saved_claim() may wait for the store where blocks are spilled.
  */
 #ifndef ACTMEM_XLA_SAVED_H
@@ -24,6 +28,7 @@ struct generation;
 struct saved {
 	uint64_t token;
 	struct actmem_key key;		/* in the store */
+	int64_t run;			/* that put it */
 	void *fill;			/* while it is being filled; NULL if bytes is 0 */
 	const void *held;		/* while it is being taken; NULL if bytes is 0 */
 	uint64_t bytes;
@@ -31,8 +36,12 @@ struct saved {
 	int has_checksum;
 	const void *destination;	/* where it was taken to */
 	uint32_t device;
+	int failure;			/* a negative errno: it never got here */
+	char *why;			/* in words; NULL: no memory for them */
+	void *staged;			/* a device has it, and nothing else */
+	void (*unstage)(void *staged);
 	/* Of the table and of generations. */
-	int filling;
+	int busy;			/* a thread fills it or reads it ahead */
 	int abandoned;
 	struct generation *generation;
 	struct saved *table_next;
@@ -53,9 +62,27 @@ int saved_begin(const struct origin *origin, uint64_t bytes,
 		struct saved **block, char *words);
 void saved_filled(struct saved *block);
 
+/* Instead, where it could not be: its take fails by @error, with @why. */
+void saved_failed(struct saved *block, int error, const char *why);
+
+/* Instead, where its put fails: it was never there. */
+void saved_undo(struct saved *block);
+
 int saved_claim(uint64_t token, uint64_t bytes, uint32_t device, int64_t run,
 		struct saved **block, char *words);
 void saved_release(struct saved *block);
+
+/*
+ * The block that is expected to be wanted next, held: the youngest on @device of the
+ * execution that @run put, of @bytes_max at most. NULL: none, or it is not to be had.
+ */
+struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max);
+/*
+ * A device will have it, by @staged, which @unstage ends where nobody claims it. The
+ * caller does memory_release() by its key once it has. Or it is left as it was.
+ */
+void saved_staged(struct saved *block, void *staged, void (*unstage)(void *staged));
+void saved_not_staged(struct saved *block);
 
 /* Whether new blocks are to be checksummed. */
 int saved_checksum(void);

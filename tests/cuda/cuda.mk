@@ -6,10 +6,14 @@
 
 CUDA_INCLUDE ?= $(firstword $(shell \
 	ls -d $(VENV)/lib/python3*/site-packages/nvidia/cu13/include 2>/dev/null))
-CUDA_TESTS := $(patsubst tests/cuda/%.c,%,$(filter-out tests/cuda/cuda_test.c \
-	tests/cuda/types.c,$(wildcard tests/cuda/*.c)))
+CUDA_TESTS := $(patsubst tests/cuda/%.c,%,$(filter-out $(addprefix tests/cuda/,cuda_test.c \
+	types.c xla_play.c),$(wildcard tests/cuda/*.c)))
 CUDA_SHARED := tests/cuda/cuda_test tests/lib/tap tests/lib/common
-CUDA_COMPILE = $(CC) $(ALL_CFLAGS) -Itests/lib -isystem $(CUDA_INCLUDE) -MMD -MP -c $< -o $@
+# Those that play XLA have the handlers in them, and XLA's header.
+CUDA_PLAYS := stream stream_failures stream_kill stream_random
+CUDA_PLAYED := tests/cuda/xla_play $(XLA_SOURCES:%.c=%)
+CUDA_COMPILE = $(CC) $(ALL_CFLAGS) -Itests/lib -isystem $(CUDA_INCLUDE) -isystem $(XLA_INCLUDE) \
+	-MMD -MP -c $< -o $@
 
 # Of the library's own calls one is wrapped: sysfs can be another folder.
 CUDA_LINK = $(CC) $(ALL_CFLAGS) $(LDFLAGS) -Wl,--wrap=sysfile_value $^ $(LIB_NEEDS) -o $@
@@ -46,6 +50,8 @@ $(CUDA_PROGRAMS): $(B)/tests/cuda/%: $(B)/obj/cuda-sanitized/tests/cuda/%.o \
 	@mkdir -p $(@D)
 	$(CUDA_LINK) $(CUDA_SANITIZE)
 
+$(CUDA_PLAYS:%=$(B)/tests/cuda/%): $(CUDA_PLAYED:%=$(B)/obj/cuda-sanitized/%.o)
+
 # And ThreadSanitizer where threads race, with the objects of check-lib-threads.
 CUDA_RACES := $(B)/tests/thread/cuda_threads
 
@@ -53,8 +59,16 @@ $(B)/obj/cuda-thread/%.o: %.c | $(CUDA_READY)
 	@mkdir -p $(@D)
 	$(CUDA_COMPILE) -O1 -fsanitize=thread
 
-$(CUDA_RACES): $(addprefix $(B)/obj/cuda-thread/,tests/cuda/threads.o $(CUDA_SHARED:%=%.o)) \
+$(B)/tests/thread/cuda_threads: $(addprefix $(B)/obj/cuda-thread/,tests/cuda/threads.o $(CUDA_SHARED:%=%.o)) \
 		$(LIB_SOURCES:%.c=$(B)/obj/thread/%.o)
+	@mkdir -p $(@D)
+	$(CUDA_LINK) -fsanitize=thread
+
+CUDA_PLAY_RACES := $(B)/tests/thread/cuda_stream_random
+CUDA_RACES += $(CUDA_PLAY_RACES)
+
+$(CUDA_PLAY_RACES): $(addprefix $(B)/obj/cuda-thread/,tests/cuda/stream_random.o \
+		$(CUDA_SHARED:%=%.o) $(CUDA_PLAYED:%=%.o)) $(LIB_SOURCES:%.c=$(B)/obj/thread/%.o)
 	@mkdir -p $(@D)
 	$(CUDA_LINK) -fsanitize=thread
 
@@ -72,6 +86,8 @@ $(CUDA_ON_GPU): $(B)/tests/gpu/%: $(B)/obj/cuda/tests/cuda/%.o \
 		$(CUDA_SHARED:%=$(B)/obj/cuda/%.o) $(LIB_OBJECTS)
 	@mkdir -p $(@D)
 	$(CUDA_LINK)
+
+$(CUDA_PLAYS:%=$(B)/tests/gpu/%): $(CUDA_PLAYED:%=$(B)/obj/cuda/%.o)
 
 .PHONY: check-gpu
 check-gpu: $(CUDA_ON_GPU)

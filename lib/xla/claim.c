@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * The table of live blocks: what is taken from it, and read ahead of that; see
+ * saved.h.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "counts.h"
+#include "generation.h"
+#include "memory.h"
+#include "site.h"
+#include "table.h"
+
+static int explain_missing(uint64_t token, char *words)
+{
+	struct site *site = site_numbered(token >> SERIAL_BITS);
+	uint64_t number = token & SERIAL_MASK;
+
+	if (!site || !number || number > saved_serial) {
+		snprintf(words, SAVED_WORDS,
+			 "actmem: token %#" PRIx64 " was not made by this process",
+			 token);
+		return -EINVAL;
+	}
+	if (site_remembers(site, number)) {
+		snprintf(words, SAVED_WORDS,
+			 "actmem: a value saved at %s was reclaimed, since more than %" PRIu64
+			 " of its forward passes were unfinished; if they are meant to be, "
+			 "raise the limit by actmem.jax.configure(generations=N) or "
+			 "ACTMEM_JAX_GENERATIONS (0: no limit)",
+			 site->name, counts.generations_max);
+		return -ESTALE;
+	}
+	snprintf(words, SAVED_WORDS,
+		 "actmem: a value saved at %s is wanted a second time, or after "
+		 "actmem.jax.reset(); it can be read once: call a vjp function once for "
+		 "each forward pass, and do not call inside a loop what does not depend on "
+		 "the loop",
+		 site->name);
+	return -ENOENT;
+}
+
+/* What nobody is at, or NULL. The lock is given back while somebody is. */
+static struct saved *find_idle(uint64_t token)
+{
+	struct saved *block;
+
+	for (;;) {
+		block = table_find(token);
+		if (!block || !block->busy)
+			return block;
+		pthread_cond_wait(&saved_idle, &saved_lock);
+	}
+}
+
+/* Out of the table: the caller alone has it. */
+static int claim(uint64_t token, uint64_t bytes, uint32_t device, int64_t run,
+		 struct saved **result, char *words)
+{
+	struct saved *block;
+	int ret = 0;
+
+	pthread_mutex_lock(&saved_lock);
+	block = find_idle(token);
+	if (!block) {
+		ret = explain_missing(token, words);
+	} else if (block->bytes != bytes || block->device != device) {
+		snprintf(words, SAVED_WORDS,
+			 "actmem: the value saved at %s has %" PRIu64 " bytes on device %" PRIu32
+			 ", but %" PRIu64 " bytes are wanted on device %" PRIu32,
+			 block->generation->site->name, block->bytes,
+			 block->device, bytes, device);
+		ret = -EINVAL;
+	} else {
+		saved_unlink(block);
+		counts_take(device, bytes, run);
+		*result = block;
+	}
+	pthread_mutex_unlock(&saved_lock);
+	return ret;
+}
+
+/* What was claimed could not be had, and is given up with its execution. */
+static void lose(struct saved *block, int64_t run)
+{
+	pthread_mutex_lock(&saved_lock);
+	counts_take_failed(block->device, block->bytes, run);
+	pthread_mutex_unlock(&saved_lock);
+	saved_drop(block);
+}
+
+int saved_claim(uint64_t token, uint64_t bytes, uint32_t device, int64_t run,
+		struct saved **result, char *words)
+{
+	struct saved *block;
+	int used, ret;
+
+	ret = claim(token, bytes, device, run, &block, words);
+	if (ret)
+		return ret;
+	if (block->failure) {
+		ret = block->failure;
+		snprintf(words, SAVED_WORDS, "actmem: the %" PRIu64 " bytes put at %s never got here: %s",
+			 bytes, saved_site_name(token), block->why ? block->why : "no memory for words");
+		lose(block, run);
+		return ret;
+	}
+	if (bytes && !block->staged) {
+		used = snprintf(words, SAVED_WORDS,
+				"actmem: the %" PRIu64 " bytes saved at %s cannot be read back: ",
+				bytes, saved_site_name(token));
+		if (used >= SAVED_WORDS)
+			used = 0;
+		ret = memory_hold(block->key, &block->held, words + used,
+				  SAVED_WORDS - (size_t)used);
+		if (ret) {
+			lose(block, run);
+			return ret;
+		}
+	}
+	*result = block;
+	return 0;
+}
+
+void saved_release(struct saved *block)
+{
+	if (block->staged)
+		block->unstage(block->staged);
+	else if (block->bytes)
+		memory_release(block->key);
+	free(block);
+}
+
+void saved_is_idle(struct saved *block)
+{
+	int abandoned;
+
+	pthread_mutex_lock(&saved_lock);
+	block->busy = 0;
+	abandoned = block->abandoned;
+	pthread_cond_broadcast(&saved_idle);
+	pthread_mutex_unlock(&saved_lock);
+	if (abandoned)
+		saved_drop(block);
+}
+
+/* Of @generation, the youngest that has not been read ahead and that nobody is at. */
+static struct saved *youngest_of(const struct generation *generation)
+{
+	struct saved *block = generation->list;
+
+	while (block && (block->busy || block->staged || block->failure || !block->bytes))
+		block = block->next;
+	return block;
+}
+
+static struct saved *youngest(uint32_t device, int64_t run)
+{
+	struct saved *found = NULL, *block;
+	struct generation *generation;
+	struct site *site;
+	uint64_t i;
+
+	for (i = 0; (site = site_numbered(i)); i++) {
+		for (generation = site->oldest; generation; generation = generation->next) {
+			if (generation->run != run || generation->device != device)
+				continue;
+			block = youngest_of(generation);
+			if (block && (!found || (found->token & SERIAL_MASK) <
+						(block->token & SERIAL_MASK)))
+				found = block;
+		}
+	}
+	return found;
+}
+
+struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max)
+{
+	char words[SAVED_WORDS];
+	struct saved *block;
+
+	pthread_mutex_lock(&saved_lock);
+	block = youngest(device, run);
+	if (block && block->bytes > bytes_max)
+		block = NULL;
+	if (block)
+		block->busy = 1;
+	pthread_mutex_unlock(&saved_lock);
+	/* The take will say why it is not to be had. */
+	if (block && memory_hold(block->key, &block->held, words, sizeof(words))) {
+		block->held = NULL;
+		saved_is_idle(block);
+		return NULL;
+	}
+	return block;
+}
+
+void saved_staged(struct saved *block, void *staged, void (*unstage)(void *staged))
+{
+	block->held = NULL;
+	block->staged = staged;
+	block->unstage = unstage;
+	saved_is_idle(block);
+}
+
+void saved_not_staged(struct saved *block)
+{
+	memory_put_back(block->key);
+	block->held = NULL;
+	saved_is_idle(block);
+}

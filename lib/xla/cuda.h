@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What the handlers use of the CUDA driver API, from the libcuda.so.1 that XLA uses,
+ * and its errors in words.
+ */
+#ifndef ACTMEM_XLA_CUDA_H
+#define ACTMEM_XLA_CUDA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime_cuda.h"
+
+struct CUstream_st;
+struct CUevent_st;
+typedef struct CUstream_st *cuda_stream;
+typedef struct CUevent_st *cuda_event;
+
+enum {
+	CUDA_STREAM_NON_BLOCKING = 1,
+	CUDA_EVENT_BLOCKING_SYNC = 1,
+	CUDA_EVENT_DISABLE_TIMING = 2,
+	CUDA_HOST_PORTABLE = 1,
+	CUDA_NOT_READY = 600,
+};
+
+/* name and parameters, as of runtime_cuda.h */
+#define CUDA_STREAM_FUNCTIONS(f)					\
+	f(cuGetErrorName, (cuda_result error, const char **name))	\
+	f(cuGetErrorString, (cuda_result error, const char **text))	\
+	f(cuCtxPushCurrent_v2, (cuda_context context))			\
+	f(cuCtxPopCurrent_v2, (cuda_context *context))			\
+	f(cuCtxGetDevice, (int *device))				\
+	f(cuCtxGetId, (cuda_context context, unsigned long long *id))	\
+	f(cuMemAlloc_v2, (cuda_pointer *pointer, size_t bytes))		\
+	f(cuMemFree_v2, (cuda_pointer pointer))				\
+	f(cuMemGetInfo_v2, (size_t *left, size_t *total))		\
+	f(cuMemHostAlloc, (void **memory, size_t bytes, unsigned int flags))	\
+	f(cuMemFreeHost, (void *memory))				\
+	f(cuStreamCreate, (cuda_stream *stream, unsigned int flags))	\
+	f(cuStreamDestroy_v2, (cuda_stream stream))			\
+	f(cuStreamSynchronize, (cuda_stream stream))			\
+	f(cuStreamWaitEvent, (cuda_stream stream, cuda_event event, unsigned int flags))	\
+	f(cuStreamGetCtx, (cuda_stream stream, cuda_context *context))	\
+	f(cuEventCreate, (cuda_event *event, unsigned int flags))	\
+	f(cuEventDestroy_v2, (cuda_event event))			\
+	f(cuEventRecord, (cuda_event event, cuda_stream stream))	\
+	f(cuEventQuery, (cuda_event event))				\
+	f(cuEventSynchronize, (cuda_event event))			\
+	f(cuMemcpyHtoDAsync_v2,						\
+	  (cuda_pointer to, const void *from, size_t bytes, cuda_stream stream))	\
+	f(cuMemcpyDtoHAsync_v2,						\
+	  (void *to, cuda_pointer from, size_t bytes, cuda_stream stream))	\
+	f(cuMemcpyDtoDAsync_v2,						\
+	  (cuda_pointer to, cuda_pointer from, size_t bytes, cuda_stream stream))	\
+	f(cuMemsetD32Async,						\
+	  (cuda_pointer to, unsigned int value, size_t count, cuda_stream stream))
+
+#define CUDA_STREAM_DECLARE(name, parameters)	cuda_result (*name) parameters;
+
+struct cuda_stream_functions {
+	CUDA_STREAM_FUNCTIONS(CUDA_STREAM_DECLARE)
+};
+
+#undef CUDA_STREAM_DECLARE
+
+/* Complete once cuda_load() has returned 0. */
+extern struct cuda_stream_functions cuda;
+
+/* -ENOENT, -EOPNOTSUPP with @words. */
+int cuda_load(char *words, size_t words_size);
+
+/* A negative errno for @result, and in @words what could not be done and why. */
+int cuda_failed(cuda_result result, const char *what, uint32_t device, char *words,
+		size_t words_size);
+
+/*
+ * A call; only what fails first of several is remembered, and what follows it left
+ * out: CUDA_TRY(&result, cuEventRecord(event, stream));
+ */
+#define CUDA_TRY(result, call)			\
+	do {					\
+		if (!*(result))			\
+			*(result) = cuda.call;	\
+	} while (0)
+
+#endif /* ACTMEM_XLA_CUDA_H */

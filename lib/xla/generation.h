@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The inside of the table of live blocks: saved.c puts, claim.c takes. One lock
+ * guards all of it: it is held for tens of nanoseconds per put or take, never while
+ * memory is copied or the store is called, which can wait.
+ */
+#ifndef ACTMEM_XLA_GENERATION_H
+#define ACTMEM_XLA_GENERATION_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "saved.h"
+
+/*
+ * A token is the number of its site in the upper bits and a serial number
+ * that never comes again in the lower ones, so that the site of a token that
+ * is in no table any more can still be told.
+ */
+#define SERIAL_BITS	40
+#define SERIAL_MASK	((UINT64_C(1) << SERIAL_BITS) - 1)
+
+struct generation {
+	int64_t run;
+	uint32_t device;
+	uint64_t first, last;		/* serial numbers of its blocks */
+	uint64_t blocks;		/* live ones */
+	uint64_t puts;
+	struct saved *list;
+	struct site *site;
+	struct generation *next;	/* younger */
+};
+
+extern pthread_mutex_t saved_lock;
+extern pthread_cond_t saved_idle;	/* of a block, which somebody waits for */
+extern uint64_t saved_serial;		/* of the latest block */
+
+/* Out of the table. Its generation ends with its last block. */
+void saved_unlink(struct saved *block);
+
+/* Of a block that nobody wants any more, and that nobody has. */
+void saved_drop(struct saved *block);
+
+/* The thread that was at it is no more: whoever waits for it may have it. */
+void saved_is_idle(struct saved *block);
+
+#endif /* ACTMEM_XLA_GENERATION_H */

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Lanes, made and ended; see stream.h.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "counts.h"
+#include "memory.h"
+#include "stream.h"
+
+struct actmem_xla_transfer_stats transfer_counts[ACTMEM_XLA_DEVICES_MAX];
+
+static pthread_mutex_t lanes_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lane *lanes;
+
+uint64_t lane_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static int no_memory(char *words)
+{
+	snprintf(words, SAVED_WORDS, "actmem: no memory for bookkeeping");
+	return -ENOMEM;
+}
+
+/* With its context current. What there is of it goes; what went with the context fails. */
+static void free_device_side(struct lane *lane)
+{
+	struct mark *mark;
+	unsigned int i;
+
+	for (i = 0; i < SLOTS; i++) {
+		if (lane->slots[i].filled)
+			cuda.cuEventDestroy_v2(lane->slots[i].filled);
+		if (lane->slots[i].empty)
+			cuda.cuEventDestroy_v2(lane->slots[i].empty);
+	}
+	for (i = 0; i < MAILBOXES; i++)
+		if (lane->mailboxes[i].event)
+			cuda.cuEventDestroy_v2(lane->mailboxes[i].event);
+	for (mark = lane->free_marks; mark; mark = mark->next)
+		cuda.cuEventDestroy_v2(mark->event);
+	if (lane->out)
+		cuda.cuStreamDestroy_v2(lane->out);
+	if (lane->ahead)
+		cuda.cuStreamDestroy_v2(lane->ahead);
+	if (lane->late)
+		cuda.cuStreamDestroy_v2(lane->late);
+	if (lane->tokens)
+		cuda.cuMemFreeHost(lane->tokens);
+	if (lane->ring)
+		cuda.cuMemFree_v2(lane->ring);
+}
+
+static void destroy(struct lane *lane)
+{
+	struct mark *mark;
+
+	while (lane->free_marks) {
+		mark = lane->free_marks;
+		lane->free_marks = mark->next;
+		free(mark);
+	}
+	pthread_mutex_destroy(&lane->lock);
+	pthread_cond_destroy(&lane->finishes_come);
+	pthread_cond_destroy(&lane->takes_come);
+	pthread_cond_destroy(&lane->mailboxes_come);
+	pthread_cond_destroy(&lane->is_finished);
+	free(lane);
+}
+
+static int allocate_ring(struct lane *lane, uint64_t bytes, char *words)
+{
+	size_t left = 0, total;
+	cuda_result result = cuda.cuMemAlloc_v2(&lane->ring, bytes);
+
+	if (result == CUDA_OUT_OF_MEMORY) {
+		lane->ring = 0;
+		cuda.cuMemGetInfo_v2(&left, &total);
+		snprintf(words, SAVED_WORDS,
+			 "actmem: device %" PRIu32 " has %zu bytes left, and the ring to stage in is to have %" PRIu64
+			 " of them: have XLA allocate less beforehand (XLA_PYTHON_CLIENT_MEM_FRACTION, 0.75 unless set), or make the ring smaller (ACTMEM_DEVICE_RING, or in Python actmem.open(device_ring=))",
+			 lane->device, left, bytes);
+		return -ENOMEM;
+	}
+	return result ? cuda_failed(result, "allocate the ring to stage in", lane->device, words,
+				    SAVED_WORDS) : 0;
+}
+
+static void add_slot(struct lane *lane, unsigned int i)
+{
+	struct slot *slot = &lane->slots[i];
+
+	slot->memory = lane->ring + i * lane->piece_bytes;
+	if (i < PUT_SLOTS)
+		return;
+	slot->next = lane->free_slots;
+	lane->free_slots = slot;
+	lane->free_count++;
+}
+
+static cuda_result make_device_side(struct lane *lane)
+{
+	const unsigned int flags = CUDA_EVENT_DISABLE_TIMING;
+	cuda_result result = CUDA_OK;
+	unsigned int i;
+
+	CUDA_TRY(&result, cuStreamCreate(&lane->out, CUDA_STREAM_NON_BLOCKING));
+	CUDA_TRY(&result, cuStreamCreate(&lane->ahead, CUDA_STREAM_NON_BLOCKING));
+	CUDA_TRY(&result, cuStreamCreate(&lane->late, CUDA_STREAM_NON_BLOCKING));
+	for (i = 0; i < SLOTS; i++) {
+		CUDA_TRY(&result, cuEventCreate(&lane->slots[i].filled, flags));
+		CUDA_TRY(&result, cuEventCreate(&lane->slots[i].empty, flags));
+		add_slot(lane, i);
+	}
+	CUDA_TRY(&result, cuMemHostAlloc((void **)&lane->tokens, MAILBOXES * sizeof(*lane->tokens),
+					 CUDA_HOST_PORTABLE));
+	for (i = 0; i < MAILBOXES; i++) {
+		CUDA_TRY(&result, cuEventCreate(&lane->mailboxes[i].event, flags));
+		lane->mailboxes[i].token = &lane->tokens[i];
+		lane->mailboxes[i].next = lane->free_mailboxes;
+		lane->free_mailboxes = &lane->mailboxes[i];
+	}
+	return result;
+}
+
+/* With its context current. */
+static int fill_lane(struct lane *lane, uint64_t ring_bytes, char *words)
+{
+	cuda_result result;
+	int ret;
+
+	lane->piece_bytes = ring_bytes / SLOTS / PIECE_ALIGN * PIECE_ALIGN;
+	ret = allocate_ring(lane, lane->piece_bytes * SLOTS, words);
+	if (ret)
+		return ret;
+	result = make_device_side(lane);
+	if (result)
+		return cuda_failed(result, "make streams and events", lane->device, words,
+				   SAVED_WORDS);
+	ret = lane_start_threads(lane);
+	if (!ret)
+		return 0;
+	snprintf(words, SAVED_WORDS, "actmem: cannot start threads for device %" PRIu32,
+		 lane->device);
+	return -ret;
+}
+
+static struct lane *make_lane(uint32_t device, cuda_context context, unsigned long long id,
+			      char *words, int *ret)
+{
+	uint64_t ring_bytes;
+	struct lane *lane;
+
+	*ret = memory_pin(device, &ring_bytes, words, SAVED_WORDS);
+	if (*ret)
+		return NULL;
+	lane = calloc(1, sizeof(*lane));
+	if (!lane) {
+		*ret = no_memory(words);
+		return NULL;
+	}
+	lane->device = device;
+	lane->context = context;
+	lane->context_id = id;
+	lane->last_finish = &lane->finishes;
+	pthread_mutex_init(&lane->lock, NULL);
+	pthread_cond_init(&lane->finishes_come, NULL);
+	pthread_cond_init(&lane->takes_come, NULL);
+	pthread_cond_init(&lane->mailboxes_come, NULL);
+	pthread_cond_init(&lane->is_finished, NULL);
+	*ret = fill_lane(lane, ring_bytes, words);
+	if (*ret) {
+		free_device_side(lane);
+		destroy(lane);
+		return NULL;
+	}
+	lane->next = lanes;
+	lanes = lane;
+	return lane;
+}
+
+/* That of a context with the same handle which has ended is left behind. */
+static struct lane *find_lane(cuda_context context, unsigned long long id)
+{
+	struct lane *lane, *found = NULL;
+
+	for (lane = lanes; lane; lane = lane->next) {
+		if (lane->context != context)
+			continue;
+		if (lane->context_id == id)
+			found = lane;
+		else
+			lane->is_dead = 1;
+	}
+	return found;
+}
+
+struct lane *lane_enter(uint32_t device, cuda_stream stream, char *words, int *ret)
+{
+	unsigned long long id = 0;
+	cuda_context context;
+	cuda_result result = CUDA_OK;
+	struct lane *lane;
+	uint64_t unused;
+
+	if (device >= ACTMEM_XLA_DEVICES_MAX) {
+		snprintf(words, SAVED_WORDS,
+			 "actmem: device %" PRIu32 " of a process; %d are supported",
+			 device, ACTMEM_XLA_DEVICES_MAX);
+		*ret = -ERANGE;
+		return NULL;
+	}
+	*ret = cuda_load(words, SAVED_WORDS);
+	if (*ret)
+		return NULL;
+	CUDA_TRY(&result, cuStreamGetCtx(stream, &context));
+	CUDA_TRY(&result, cuCtxGetId(context, &id));
+	CUDA_TRY(&result, cuCtxPushCurrent_v2(context));
+	if (result) {
+		*ret = cuda_failed(result, "use XLA's context", device, words, SAVED_WORDS);
+		return NULL;
+	}
+	pthread_mutex_lock(&lanes_lock);
+	lane = find_lane(context, id);
+	if (!lane)
+		lane = make_lane(device, context, id, words, ret);
+	else
+		*ret = memory_pin(device, &unused, words, SAVED_WORDS);
+	if (lane && !*ret)
+		lane->users++;
+	pthread_mutex_unlock(&lanes_lock);
+	if (!*ret)
+		return lane;
+	cuda.cuCtxPopCurrent_v2(&context);
+	return NULL;
+}
+
+void lane_leave(struct lane *lane)
+{
+	cuda_context popped;
+
+	cuda.cuCtxPopCurrent_v2(&popped);
+	pthread_mutex_lock(&lanes_lock);
+	lane->users--;
+	pthread_mutex_unlock(&lanes_lock);
+}
+
+/* With lanes_lock held. Copies end by themselves. */
+static int is_idle(struct lane *lane)
+{
+	int idle;
+
+	if (lane->users)
+		return 0;
+	pthread_mutex_lock(&lane->lock);
+	while (lane->unfinished || lane->is_fetching)
+		pthread_cond_wait(&lane->is_finished, &lane->lock);
+	idle = !lane->staged_bytes;
+	pthread_mutex_unlock(&lane->lock);
+	return idle;
+}
+
+static void end_lane(struct lane *lane)
+{
+	cuda_context popped;
+	int is_current;
+
+	lane_end_threads(lane);
+	is_current = !lane->is_dead && !cuda.cuCtxPushCurrent_v2(lane->context);
+	if (is_current) {
+		free_device_side(lane);
+		cuda.cuCtxPopCurrent_v2(&popped);
+	}
+	destroy(lane);
+}
+
+void actmem_xla_trim_devices(void)
+{
+	struct lane **link = &lanes, *lane;
+
+	pthread_mutex_lock(&lanes_lock);
+	while (*link) {
+		lane = *link;
+		if (is_idle(lane)) {
+			*link = lane->next;
+			end_lane(lane);
+		} else {
+			link = &lane->next;
+		}
+	}
+	pthread_mutex_unlock(&lanes_lock);
+}
+
+int actmem_xla_transfer_stats(uint32_t device, struct actmem_xla_transfer_stats *stats)
+{
+	struct actmem_xla_transfer_stats now;
+	struct lane *lane;
+	unsigned int i;
+
+	if (device >= ACTMEM_XLA_DEVICES_MAX)
+		return -ERANGE;
+	ACTMEM_INIT(&now);
+	for (i = sizeof(now.size) / sizeof(uint64_t); i < sizeof(now) / sizeof(uint64_t); i++)
+		((uint64_t *)&now)[i] = __atomic_load_n((uint64_t *)&transfer_counts[device] + i,
+							__ATOMIC_RELAXED);
+	pthread_mutex_lock(&lanes_lock);
+	for (lane = lanes; lane; lane = lane->next) {
+		if (lane->device != device || lane->is_dead)
+			continue;
+		pthread_mutex_lock(&lane->lock);
+		now.ring_bytes += lane->piece_bytes * SLOTS;
+		now.unfinished += lane->unfinished;
+		now.staged_bytes += lane->staged_bytes;
+		pthread_mutex_unlock(&lane->lock);
+	}
+	pthread_mutex_unlock(&lanes_lock);
+	return counts_copy(stats, stats->size, &now, sizeof(now));
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Copies between a GPU and blocks of the store, on streams of its own. A lane is what
+ * one CUDA context of a device has for that: stream.c makes and ends it, stream_copy.c
+ * has what handlers do, stream_threads.c what its two threads do.
+ *
+ * XLA uses an operand again, and a result for the first time, in the order of its own
+ * stream. So a put copies its operand into slots of a ring there, and the lane's
+ * stream `out` from there into the block; XLA's stream waits for a slot, on the
+ * device, while `out` is still at it. When the copy is done, the finisher commits the
+ * block. A take finds its block in slots already, by the fetcher, and copies from there
+ * on XLA's stream; or, if not, it has the stream `late` copy straight into the result,
+ * as XLA's stream has come to the take by then, and has XLA's stream wait for that.
+ *
+ * All orders are events, each waited for only once it was recorded: the device never
+ * waits for the host, so that whatever the host waits for (memory, a disk, or CUDA
+ * itself, which waits for the whole device in some of its calls) is no deadlock. This
+ * is why the host waits in a take whose block is on a disk: a stream that waited for
+ * a word that the host writes (cuStreamWaitValue32) would hold up each CUDA call that
+ * waits for the device, registering a new region among them, by which that block would
+ * get its memory. Where a block is in memory the host waits in a take for one thing: to
+ * read the token, which is on the device, and there once the stream has come to it.
+ */
+#ifndef ACTMEM_XLA_STREAM_H
+#define ACTMEM_XLA_STREAM_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "actmem_xla.h"
+#include "cuda.h"
+#include "saved.h"
+
+#define PUT_SLOTS	16
+#define TAKE_SLOTS	16
+#define SLOTS		(PUT_SLOTS + TAKE_SLOTS)
+#define MAILBOXES	16
+#define PIECE_ALIGN	UINT64_C(4096)
+
+/* A part of the ring. */
+struct slot {
+	struct slot *next;		/* that is free, or of the same block */
+	cuda_pointer memory;
+	cuda_event filled;		/* recorded once it has all of a piece */
+	cuda_event empty;		/* recorded once it has been copied from */
+};
+
+/* An event of the lane's, which is nobody's or a copy's. */
+struct mark {
+	struct mark *next;
+	cuda_event event;
+};
+
+/* Where a token goes to be read. */
+struct mailbox {
+	struct mailbox *next;
+	uint64_t *token;		/* pinned */
+	cuda_event event;
+};
+
+/* A block that the device has, in slots. */
+struct staged {
+	struct lane *lane;
+	uint64_t bytes;
+	struct mark *ready;
+	struct slot *slots;
+};
+
+/* What the finisher does when an event has been reached. */
+struct finish {
+	struct finish *next;
+	struct mark *mark;
+	struct saved *filled;		/* committed; NULL: @read is released instead */
+	struct actmem_key read;
+};
+
+struct lane {
+	struct lane *next;
+	uint32_t device;
+	cuda_context context;
+	unsigned long long context_id;
+	uint64_t piece_bytes;
+	cuda_stream out, ahead, late;
+	cuda_pointer ring;
+	struct slot slots[SLOTS];
+	uint64_t *tokens;
+	struct mailbox mailboxes[MAILBOXES];
+
+	/* Of lanes_lock. */
+	unsigned int users;		/* handlers */
+	int is_dead;			/* its context has ended */
+
+	pthread_mutex_t lock;		/* of all that follows, and the order on streams */
+	pthread_cond_t finishes_come, takes_come, mailboxes_come, is_finished;
+	unsigned int next_put;		/* slot */
+	struct slot *free_slots;	/* of those for takes */
+	uint64_t free_count;
+	struct mark *free_marks;
+	struct mailbox *free_mailboxes;
+	struct finish *finishes, **last_finish;
+	uint64_t unfinished;
+	uint64_t takes;			/* that there were, for the fetcher */
+	int64_t take_run;		/* of the puts of the latest */
+	uint64_t staged_bytes;
+	int is_fetching;
+	int is_ending;
+	pthread_t finisher, fetcher;
+};
+
+/*
+ * The lane of the context that @stream is of, made if it is the first; the context is
+ * current until lane_leave(). NULL: why in @words and *@ret.
+ */
+struct lane *lane_enter(uint32_t device, cuda_stream stream, char *words, int *ret);
+void lane_leave(struct lane *lane);
+
+/* In the order of @stream. On failure @block is not there any more. */
+int lane_put(struct lane *lane, cuda_stream stream, cuda_pointer value, struct saved *block,
+	     char *words);
+int lane_write_token(struct lane *lane, cuda_stream stream, cuda_pointer to, uint64_t token,
+		     char *words);
+
+/* Waits until the stream has come to it. */
+int lane_read_token(struct lane *lane, cuda_stream stream, cuda_pointer from, uint64_t *token,
+		    char *words);
+/* Of a claimed block, which ends in any case. */
+int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct saved *block,
+	      char *words);
+
+/* With the lane's lock held: what is staged is needed no more, and was copied or not. */
+void lane_unstage(struct lane *lane, struct staged *staged);
+
+/* Likewise: an event to record, NULL if there can be none; and back. */
+struct mark *lane_mark(struct lane *lane);
+void lane_unmark(struct lane *lane, struct mark *mark);
+
+/* Likewise: done once @mark has been reached. 0, or there is no memory. */
+int lane_finish(struct lane *lane, struct mark *mark, struct saved *filled,
+		const struct actmem_key *read);
+
+/* 0, or an errno. */
+int lane_start_threads(struct lane *lane);
+void lane_end_threads(struct lane *lane);
+
+uint64_t lane_now(void);
+
+/* What of it rises is counted here, atomically. */
+extern struct actmem_xla_transfer_stats transfer_counts[ACTMEM_XLA_DEVICES_MAX];
+
+#define TRANSFER_COUNT(device, name, value)	\
+	__atomic_add_fetch(&transfer_counts[device].name, (value), __ATOMIC_RELAXED)
+
+#endif /* ACTMEM_XLA_STREAM_H */

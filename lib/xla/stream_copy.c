@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * What handlers have a lane do: tokens, puts and takes; see stream.h. All that is put
+ * on streams for one block is so under the lane's lock, so that a slot's events are
+ * those of its last user.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "memory.h"
+#include "stream.h"
+
+struct mark *lane_mark(struct lane *lane)
+{
+	struct mark *mark = lane->free_marks;
+
+	if (mark) {
+		lane->free_marks = mark->next;
+		return mark;
+	}
+	mark = malloc(sizeof(*mark));
+	if (mark && cuda.cuEventCreate(&mark->event, CUDA_EVENT_DISABLE_TIMING |
+				       CUDA_EVENT_BLOCKING_SYNC)) {
+		free(mark);
+		return NULL;
+	}
+	return mark;
+}
+
+void lane_unmark(struct lane *lane, struct mark *mark)
+{
+	mark->next = lane->free_marks;
+	lane->free_marks = mark;
+}
+
+int lane_finish(struct lane *lane, struct mark *mark, struct saved *filled,
+		const struct actmem_key *read)
+{
+	struct finish *finish = calloc(1, sizeof(*finish));
+
+	if (!finish)
+		return -ENOMEM;
+	finish->mark = mark;
+	finish->filled = filled;
+	if (read)
+		finish->read = *read;
+	*lane->last_finish = finish;
+	lane->last_finish = &finish->next;
+	lane->unfinished++;
+	pthread_cond_signal(&lane->finishes_come);
+	return 0;
+}
+
+/* A token is two words that the device writes itself: no memory of the host's is read. */
+int lane_write_token(struct lane *lane, cuda_stream stream, cuda_pointer to, uint64_t token,
+		     char *words)
+{
+	cuda_result result = CUDA_OK;
+
+	CUDA_TRY(&result, cuMemsetD32Async(to, (uint32_t)token, 1, stream));
+	CUDA_TRY(&result, cuMemsetD32Async(to + 4, (uint32_t)(token >> 32), 1, stream));
+	return result ? cuda_failed(result, "write a token", lane->device, words, SAVED_WORDS) : 0;
+}
+
+static struct mailbox *get_mailbox(struct lane *lane)
+{
+	struct mailbox *mailbox;
+
+	pthread_mutex_lock(&lane->lock);
+	while (!lane->free_mailboxes)
+		pthread_cond_wait(&lane->mailboxes_come, &lane->lock);
+	mailbox = lane->free_mailboxes;
+	lane->free_mailboxes = mailbox->next;
+	pthread_mutex_unlock(&lane->lock);
+	return mailbox;
+}
+
+static void put_mailbox(struct lane *lane, struct mailbox *mailbox)
+{
+	pthread_mutex_lock(&lane->lock);
+	mailbox->next = lane->free_mailboxes;
+	lane->free_mailboxes = mailbox;
+	pthread_cond_signal(&lane->mailboxes_come);
+	pthread_mutex_unlock(&lane->lock);
+}
+
+int lane_read_token(struct lane *lane, cuda_stream stream, cuda_pointer from, uint64_t *token,
+		    char *words)
+{
+	struct mailbox *mailbox = get_mailbox(lane);
+	uint64_t before = lane_now();
+	cuda_result result = CUDA_OK;
+
+	CUDA_TRY(&result, cuMemcpyDtoHAsync_v2(mailbox->token, from, sizeof(*token), stream));
+	CUDA_TRY(&result, cuEventRecord(mailbox->event, stream));
+	CUDA_TRY(&result, cuEventSynchronize(mailbox->event));
+	*token = *mailbox->token;
+	put_mailbox(lane, mailbox);
+	TRANSFER_COUNT(lane->device, token_wait_ns_total, lane_now() - before);
+	return result ? cuda_failed(result, "read a token", lane->device, words, SAVED_WORDS) : 0;
+}
+
+static cuda_result put_piece(struct lane *lane, cuda_stream stream, cuda_pointer from, void *to,
+			     uint64_t bytes)
+{
+	struct slot *slot = &lane->slots[lane->next_put++ % PUT_SLOTS];
+	cuda_result result = cuda.cuEventQuery(slot->empty);
+
+	if (result == CUDA_NOT_READY) {
+		TRANSFER_COUNT(lane->device, ring_full_total, 1);
+		result = CUDA_OK;
+	}
+	CUDA_TRY(&result, cuStreamWaitEvent(stream, slot->empty, 0));
+	CUDA_TRY(&result, cuMemcpyDtoDAsync_v2(slot->memory, from, bytes, stream));
+	CUDA_TRY(&result, cuEventRecord(slot->filled, stream));
+	CUDA_TRY(&result, cuStreamWaitEvent(lane->out, slot->filled, 0));
+	CUDA_TRY(&result, cuMemcpyDtoHAsync_v2(to, slot->memory, bytes, lane->out));
+	CUDA_TRY(&result, cuEventRecord(slot->empty, lane->out));
+	return result;
+}
+
+static uint64_t piece_at(const struct lane *lane, uint64_t bytes, uint64_t offset)
+{
+	return bytes - offset < lane->piece_bytes ? bytes - offset : lane->piece_bytes;
+}
+
+static cuda_result put_pieces(struct lane *lane, cuda_stream stream, cuda_pointer value,
+			      const struct saved *block)
+{
+	cuda_result result = CUDA_OK;
+	uint64_t offset, piece;
+
+	for (offset = 0; offset < block->bytes && !result; offset += piece) {
+		piece = piece_at(lane, block->bytes, offset);
+		result = put_piece(lane, stream, value + offset, (char *)block->fill + offset,
+				   piece);
+	}
+	return result;
+}
+
+int lane_put(struct lane *lane, cuda_stream stream, cuda_pointer value, struct saved *block,
+	     char *words)
+{
+	uint64_t bytes = block->bytes;
+	cuda_result result = CUDA_OK;
+	struct mark *mark;
+
+	if (!bytes) {
+		saved_filled(block);
+		return 0;
+	}
+	pthread_mutex_lock(&lane->lock);
+	mark = lane_mark(lane);
+	if (mark)
+		result = put_pieces(lane, stream, value, block);
+	if (mark)
+		CUDA_TRY(&result, cuEventRecord(mark->event, lane->out));
+	if (mark && !result && !lane_finish(lane, mark, block, NULL)) {
+		pthread_mutex_unlock(&lane->lock);
+		TRANSFER_COUNT(lane->device, to_host_bytes_total, bytes);
+		return 0;
+	}
+	if (mark)
+		lane_unmark(lane, mark);
+	pthread_mutex_unlock(&lane->lock);
+	/* What has been begun writes to the block until then. */
+	cuda.cuStreamSynchronize(lane->out);
+	saved_undo(block);
+	return cuda_failed(result ? result : CUDA_OUT_OF_MEMORY, "copy a value from it", lane->device,
+			   words, SAVED_WORDS);
+}
+
+void lane_unstage(struct lane *lane, struct staged *staged)
+{
+	struct slot *slot;
+
+	while (staged->slots) {
+		slot = staged->slots;
+		staged->slots = slot->next;
+		slot->next = lane->free_slots;
+		lane->free_slots = slot;
+		lane->free_count++;
+	}
+	lane->staged_bytes -= staged->bytes;
+	lane_unmark(lane, staged->ready);
+	free(staged);
+}
+
+static cuda_result copy_staged(const struct lane *lane, cuda_stream stream, cuda_pointer value,
+			       const struct staged *staged)
+{
+	cuda_result result = CUDA_OK;
+	const struct slot *slot;
+	uint64_t offset = 0, piece;
+
+	CUDA_TRY(&result, cuStreamWaitEvent(stream, staged->ready->event, 0));
+	for (slot = staged->slots; slot && !result; slot = slot->next) {
+		piece = piece_at(lane, staged->bytes, offset);
+		CUDA_TRY(&result, cuMemcpyDtoDAsync_v2(value + offset, slot->memory, piece, stream));
+		CUDA_TRY(&result, cuEventRecord(slot->empty, stream));
+		offset += piece;
+	}
+	return result;
+}
+
+static cuda_result take_staged(struct lane *lane, cuda_stream stream, cuda_pointer value,
+			       struct saved *block)
+{
+	struct staged *staged = block->staged;
+	cuda_result result;
+
+	pthread_mutex_lock(&lane->lock);
+	result = copy_staged(lane, stream, value, staged);
+	lane_unstage(lane, staged);
+	pthread_mutex_unlock(&lane->lock);
+	TRANSFER_COUNT(lane->device, ahead_total, 1);
+	block->staged = NULL;
+	block->bytes = 0;		/* the store's memory is the finisher's to release */
+	return result;
+}
+
+/*
+ * XLA's stream has come to this take, which has read the token, so that nothing before
+ * uses the result any more; what follows waits for @done.
+ */
+static cuda_result copy_late(struct lane *lane, cuda_stream stream, cuda_pointer value,
+			     const struct saved *block, struct mark *done)
+{
+	cuda_result result = CUDA_OK;
+
+	CUDA_TRY(&result, cuMemcpyHtoDAsync_v2(value, block->held, block->bytes, lane->late));
+	CUDA_TRY(&result, cuEventRecord(done->event, lane->late));
+	CUDA_TRY(&result, cuStreamWaitEvent(stream, done->event, 0));
+	return result;
+}
+
+static cuda_result take_late(struct lane *lane, cuda_stream stream, cuda_pointer value,
+			     struct saved *block)
+{
+	cuda_result result = CUDA_OUT_OF_MEMORY;
+	int is_begun = 0;
+	struct mark *done;
+
+	pthread_mutex_lock(&lane->lock);
+	done = lane_mark(lane);
+	if (done)
+		result = copy_late(lane, stream, value, block, done);
+	if (!result)
+		is_begun = !lane_finish(lane, done, NULL, &block->key);
+	if (done && !is_begun)
+		lane_unmark(lane, done);
+	pthread_mutex_unlock(&lane->lock);
+	TRANSFER_COUNT(lane->device, late_total, 1);
+	if (is_begun) {
+		TRANSFER_COUNT(lane->device, to_device_bytes_total, block->bytes);
+		block->bytes = 0;
+		return CUDA_OK;
+	}
+	cuda.cuStreamSynchronize(lane->late);
+	return result ? result : CUDA_OUT_OF_MEMORY;
+}
+
+/* Has the fetcher go on. */
+static void tell_fetcher(struct lane *lane, const struct saved *block)
+{
+	pthread_mutex_lock(&lane->lock);
+	lane->takes++;
+	lane->take_run = block->run;
+	pthread_cond_signal(&lane->takes_come);
+	pthread_mutex_unlock(&lane->lock);
+}
+
+int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct saved *block,
+	      char *words)
+{
+	const struct staged *staged = block->staged;
+	cuda_result result = CUDA_OK;
+
+	if (staged && staged->lane != lane) {
+		snprintf(words, SAVED_WORDS,
+			 "actmem: what was saved at %s was in another context of device %u, which has ended",
+			 saved_site_name(block->token), lane->device);
+		saved_release(block);
+		return -ESTALE;
+	}
+	tell_fetcher(lane, block);
+	if (staged)
+		result = take_staged(lane, stream, value, block);
+	else if (block->bytes)
+		result = take_late(lane, stream, value, block);
+	saved_release(block);
+	return result ? cuda_failed(result, "copy a value to it", lane->device, words,
+				    SAVED_WORDS) : 0;
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * The handlers actmem_put and actmem_take for XLA's CUDA platform; see call.h. Values
+ * and tokens are on the device, and all is done in the order of the stream that XLA
+ * calls with (stream.h). No trait is claimed: a take looks at its token, so that its
+ * commands cannot be recorded once and run again.
+ */
+#include "actmem_xla.h"
+#include "call.h"
+#include "checksum.h"
+#include "stream.h"
+
+ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_put_cuda(XLA_FFI_CallFrame *frame);
+ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_take_cuda(XLA_FFI_CallFrame *frame);
+
+static cuda_pointer on_device(void *address)
+{
+	return (cuda_pointer)(uintptr_t)address;
+}
+
+static int put(struct lane *lane, cuda_stream stream, const struct call *call, char *words)
+{
+	struct saved *block;
+	uint64_t token;
+	int ret = saved_begin(&call->origin, call->bytes, &block, words);
+
+	if (ret)
+		return ret;
+	token = block->token;
+	ret = lane_put(lane, stream, on_device(call->value), block, words);
+	return ret ? ret : lane_write_token(lane, stream, on_device(call->token), token, words);
+}
+
+XLA_FFI_Error *actmem_xla_put_cuda(XLA_FFI_CallFrame *frame)
+{
+	char words[SAVED_WORDS];
+	XLA_FFI_Error *error;
+	struct lane *lane;
+	struct call call;
+	void *stream;
+	int ret;
+
+	if (ffi_metadata(frame))
+		return NULL;
+	error = call_put(frame, &call);
+	if (!error)
+		error = ffi_stream(frame, &stream);
+	if (error)
+		return error;
+	lane = lane_enter(call.origin.device, stream, words, &ret);
+	if (lane) {
+		ret = put(lane, stream, &call, words);
+		lane_leave(lane);
+	}
+	return ret ? ffi_error(frame->api, ffi_code(ret), words) : NULL;
+}
+
+static int claim(const struct call *call, uint64_t token, struct saved **block, char *words)
+{
+	uint64_t before = lane_now();
+	int ret = saved_claim(token, call->bytes, call->origin.device, call->origin.run, block,
+			      words);
+
+	TRANSFER_COUNT(call->origin.device, block_wait_ns_total, lane_now() - before);
+	return ret;
+}
+
+/* Of what is still in memory; what a device has was compared before it went there. */
+static int is_damaged(const struct saved *block)
+{
+	if (block->staged || !block->has_checksum)
+		return 0;
+	saved_checksum_compared();
+	return checksum(block->held, block->bytes) != block->checksum;
+}
+
+static XLA_FFI_Error *take(struct lane *lane, cuda_stream stream, const struct call *call,
+			   const XLA_FFI_Api *api)
+{
+	char words[SAVED_WORDS];
+	XLA_FFI_Error *error;
+	struct saved *block;
+	uint64_t token;
+	int ret = lane_read_token(lane, stream, on_device(call->token), &token, words);
+
+	if (!ret)
+		ret = claim(call, token, &block, words);
+	if (ret)
+		return ffi_error(api, ffi_code(ret), words);
+	if (is_damaged(block)) {
+		error = call_damaged(api, block);
+		saved_release(block);
+		return error;
+	}
+	ret = lane_take(lane, stream, on_device(call->value), block, words);
+	return ret ? ffi_error(api, ffi_code(ret), words) : NULL;
+}
+
+XLA_FFI_Error *actmem_xla_take_cuda(XLA_FFI_CallFrame *frame)
+{
+	char words[SAVED_WORDS];
+	XLA_FFI_Error *error;
+	struct lane *lane;
+	struct call call;
+	void *stream;
+	int ret;
+
+	if (ffi_metadata(frame))
+		return NULL;
+	error = call_take(frame, &call);
+	if (!error)
+		error = ffi_stream(frame, &stream);
+	if (error)
+		return error;
+	lane = lane_enter(call.origin.device, stream, words, &ret);
+	if (!lane)
+		return ffi_error(frame->api, ffi_code(ret), words);
+	error = take(lane, stream, &call, frame->api);
+	lane_leave(lane);
+	return error;
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * The two threads of a lane; see stream.h. The finisher waits for copies, one after the
+ * other, and does what follows from each. The fetcher has blocks copied to the device
+ * before they are taken: those of the forward pass that the last take was of, the
+ * youngest first, as many as slots are free.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "checksum.h"
+#include "memory.h"
+#include "stream.h"
+
+static void fill_is_done(struct lane *lane, struct saved *block, cuda_result result)
+{
+	char words[SAVED_WORDS];
+	int ret;
+
+	if (result) {
+		ret = cuda_failed(result, "copy a value from it", lane->device, words,
+				  sizeof(words));
+		saved_failed(block, ret, words);
+		return;
+	}
+	if (saved_checksum()) {
+		block->checksum = checksum(block->fill, block->bytes);
+		block->has_checksum = 1;
+	}
+	saved_filled(block);
+}
+
+static void *finisher(void *data)
+{
+	struct lane *lane = data;
+	struct finish *finish;
+	cuda_result result;
+
+	pthread_mutex_lock(&lane->lock);
+	for (;;) {
+		finish = lane->finishes;
+		if (!finish && lane->is_ending)
+			break;
+		if (!finish) {
+			pthread_cond_wait(&lane->finishes_come, &lane->lock);
+			continue;
+		}
+		lane->finishes = finish->next;
+		if (!lane->finishes)
+			lane->last_finish = &lane->finishes;
+		pthread_mutex_unlock(&lane->lock);
+		result = cuda.cuEventSynchronize(finish->mark->event);
+		if (finish->filled)
+			fill_is_done(lane, finish->filled, result);
+		else
+			memory_release(finish->read);
+		pthread_mutex_lock(&lane->lock);
+		lane_unmark(lane, finish->mark);
+		free(finish);
+		lane->unfinished--;
+		pthread_cond_broadcast(&lane->is_finished);
+	}
+	pthread_mutex_unlock(&lane->lock);
+	return NULL;
+}
+
+static void unstage(void *data)
+{
+	struct staged *staged = data;
+	struct lane *lane = staged->lane;
+
+	pthread_mutex_lock(&lane->lock);
+	TRANSFER_COUNT(lane->device, wasted_bytes_total, staged->bytes);
+	lane_unstage(lane, staged);
+	pthread_mutex_unlock(&lane->lock);
+}
+
+/* Copies into the next free slots, which are then those of @staged, in order. */
+static cuda_result fill_slots(struct lane *lane, const struct saved *block, struct staged *staged)
+{
+	struct slot **last = &staged->slots, *slot;
+	cuda_result result = CUDA_OK;
+	uint64_t offset, piece;
+
+	for (offset = 0; offset < block->bytes; offset += piece) {
+		piece = block->bytes - offset < lane->piece_bytes ? block->bytes - offset :
+			lane->piece_bytes;
+		slot = lane->free_slots;
+		lane->free_slots = slot->next;
+		lane->free_count--;
+		slot->next = NULL;
+		*last = slot;
+		last = &slot->next;
+		CUDA_TRY(&result, cuStreamWaitEvent(lane->ahead, slot->empty, 0));
+		CUDA_TRY(&result, cuMemcpyHtoDAsync_v2(slot->memory,
+						       (const char *)block->held + offset, piece,
+						       lane->ahead));
+	}
+	return result;
+}
+
+/* With the lock held. NULL: not begun, or what was begun has ended. */
+static struct staged *stage(struct lane *lane, const struct saved *block)
+{
+	struct staged *staged = calloc(1, sizeof(*staged));
+	struct mark *done = lane_mark(lane);
+	cuda_result result = CUDA_OK;
+
+	if (staged)
+		staged->ready = lane_mark(lane);
+	if (!staged || !done || !staged->ready) {
+		if (done)
+			lane_unmark(lane, done);
+		if (staged && staged->ready)
+			lane_unmark(lane, staged->ready);
+		free(staged);
+		return NULL;
+	}
+	staged->lane = lane;
+	staged->bytes = block->bytes;
+	lane->staged_bytes += block->bytes;
+	result = fill_slots(lane, block, staged);
+	CUDA_TRY(&result, cuEventRecord(staged->ready->event, lane->ahead));
+	CUDA_TRY(&result, cuEventRecord(done->event, lane->ahead));
+	if (!result && !lane_finish(lane, done, NULL, &block->key))
+		return staged;
+	lane_unmark(lane, done);
+	cuda.cuStreamSynchronize(lane->ahead);
+	lane_unstage(lane, staged);
+	return NULL;
+}
+
+static int is_as_it_was(const struct saved *block)
+{
+	return !block->has_checksum || checksum(block->held, block->bytes) == block->checksum;
+}
+
+/* One block; 0: there is none to be had before the next take. With the lock held. */
+static int fetch(struct lane *lane)
+{
+	uint64_t bytes_max = lane->free_count * lane->piece_bytes;
+	struct staged *staged = NULL;
+	int64_t run = lane->take_run;
+	struct saved *block;
+	int is_good;
+
+	pthread_mutex_unlock(&lane->lock);
+	block = bytes_max ? saved_next(lane->device, run, bytes_max) : NULL;
+	is_good = block && is_as_it_was(block);
+	pthread_mutex_lock(&lane->lock);
+	if (!block)
+		return 0;
+	if (is_good)
+		staged = stage(lane, block);
+	pthread_mutex_unlock(&lane->lock);
+	if (staged) {
+		TRANSFER_COUNT(lane->device, ahead_bytes_total, block->bytes);
+		TRANSFER_COUNT(lane->device, to_device_bytes_total, block->bytes);
+		if (block->has_checksum)
+			saved_checksum_compared();
+		saved_staged(block, staged, unstage);
+	} else {
+		saved_not_staged(block);
+	}
+	pthread_mutex_lock(&lane->lock);
+	return !!staged;
+}
+
+static void *fetcher(void *data)
+{
+	struct lane *lane = data;
+	uint64_t seen = 0, takes;
+	cuda_context popped;
+	cuda_result result = cuda.cuCtxPushCurrent_v2(lane->context);
+
+	pthread_mutex_lock(&lane->lock);
+	while (!lane->is_ending) {
+		takes = lane->takes;
+		if (result || seen == takes) {
+			lane->is_fetching = 0;
+			pthread_cond_broadcast(&lane->is_finished);
+			pthread_cond_wait(&lane->takes_come, &lane->lock);
+			continue;
+		}
+		lane->is_fetching = 1;
+		if (!fetch(lane))
+			seen = takes;
+	}
+	pthread_mutex_unlock(&lane->lock);
+	if (!result)
+		cuda.cuCtxPopCurrent_v2(&popped);
+	return NULL;
+}
+
+int lane_start_threads(struct lane *lane)
+{
+	sigset_t all, before;
+	int ret;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	ret = pthread_create(&lane->finisher, NULL, finisher, lane);
+	if (!ret) {
+		ret = pthread_create(&lane->fetcher, NULL, fetcher, lane);
+		if (ret) {
+			pthread_mutex_lock(&lane->lock);
+			lane->is_ending = 1;
+			pthread_cond_signal(&lane->finishes_come);
+			pthread_mutex_unlock(&lane->lock);
+			pthread_join(lane->finisher, NULL);
+		}
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return ret;
+}
+
+void lane_end_threads(struct lane *lane)
+{
+	pthread_mutex_lock(&lane->lock);
+	lane->is_ending = 1;
+	pthread_cond_signal(&lane->finishes_come);
+	pthread_cond_signal(&lane->takes_come);
+	pthread_mutex_unlock(&lane->lock);
+	pthread_join(lane->finisher, NULL);
+	pthread_join(lane->fetcher, NULL);
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Puts and takes of the handlers for CUDA: that they keep their order with what XLA's
+ * stream does before and after, whatever is slow; what they copy ahead; errors; two
+ * streams; a context that ends.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "xla_play.h"
+
+#define BLOCK	(256 * 1024UL)
+#define VALUES	12
+#define SLOW	3000		/* microseconds */
+
+static struct cuda cuda;
+static struct xla xla;
+static CUcontext context;
+static CUdevice device;
+static CUdeviceptr tokens, work, results;
+static char *seen;
+
+static void slow(const char *function, unsigned int microseconds)
+{
+	if (cuda.standin_slow)
+		cuda.standin_slow(function, microseconds);
+}
+
+static void allocate(void)
+{
+	void *memory;
+
+	if (cuda.cuMemAlloc_v2(&tokens, VALUES * 8) || cuda.cuMemAlloc_v2(&work, BLOCK) ||
+	    cuda.cuMemAlloc_v2(&results, VALUES * BLOCK) ||
+	    cuda.cuMemHostAlloc(&memory, VALUES * BLOCK, 0))
+		tap_bail("memory");
+	seen = memory;
+}
+
+static void release(void)
+{
+	cuda_returns(cuda.cuMemFree_v2(tokens), CUDA_SUCCESS);
+	cuda_returns(cuda.cuMemFree_v2(work), CUDA_SUCCESS);
+	cuda_returns(cuda.cuMemFree_v2(results), CUDA_SUCCESS);
+	cuda_returns(cuda.cuMemFreeHost(seen), CUDA_SUCCESS);
+}
+
+/*
+ * A step: each value is computed where the last one was, and put. Then each is taken to
+ * where the last one was, in the order that a backward pass wants or another, and used
+ * before that is written to again. Returns how many came back as they were.
+ */
+static unsigned int step(unsigned int first_taken, int direction)
+{
+	unsigned int i, value, good = 0;
+
+	xla.run++;
+	for (i = 0; i < VALUES; i++) {
+		xla_compute(&xla, work, BLOCK, (uint32_t)xla.run * VALUES + i);
+		if (!xla_put(&xla, "step", work, BLOCK, tokens + 8 * i)) {
+			printf("# %s\n", xla.words);
+			return 0;
+		}
+	}
+	xla_compute(&xla, work, BLOCK, 0);
+	for (i = 0; i < VALUES; i++) {
+		value = (first_taken + VALUES + (unsigned int)(direction * (int)i)) % VALUES;
+		if (!xla_take(&xla, tokens + 8 * value, work, BLOCK)) {
+			printf("# %s\n", xla.words);
+			return 0;
+		}
+		cuda.cuMemcpyDtoDAsync_v2(results + value * BLOCK, work, BLOCK, xla.stream);
+		xla_compute(&xla, work, BLOCK, 0);
+	}
+	cuda.cuMemcpyDtoHAsync_v2(seen, results, VALUES * BLOCK, xla.stream);
+	if (cuda.cuStreamSynchronize(xla.stream))
+		return 0;
+	for (i = 0; i < VALUES; i++)
+		good += xla_is_content(seen + i * BLOCK, BLOCK, (uint32_t)xla.run * VALUES + i);
+	return good;
+}
+
+/* Each has a copy that would be seen if an event for it were missing. */
+static const char *const slow_functions[] = {
+	"", "cuMemcpyDtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyHtoDAsync_v2",
+};
+
+static void test_order(uint64_t ring_bytes, unsigned int microseconds)
+{
+	struct memory memory = { .ring_bytes = ring_bytes };
+	struct actmem *am = xla_open(&memory);
+	struct actmem_xla_transfer_stats before = xla_transfers(), after;
+	unsigned int i, good;
+
+	for (i = 0; i < 4; i++) {
+		slow(slow_functions[i], microseconds);
+		good = step(VALUES - 1, -1);
+		ok(good == VALUES, "a ring of %llu KiB, slow %s: %u of %u come back as they were",
+		   (unsigned long long)(ring_bytes >> 10), slow_functions[i], good, VALUES);
+		good = step(0, 1);
+		ok(good == VALUES, "and %u in the order of their puts", good);
+		slow(slow_functions[i], 0);
+	}
+	after = xla_transfers();
+	ok(after.to_host_bytes_total - before.to_host_bytes_total == 8 * VALUES * BLOCK &&
+	   after.to_device_bytes_total - before.to_device_bytes_total >= 8 * VALUES * BLOCK,
+	   "what was copied is counted");
+	ok(after.ahead_total - before.ahead_total + after.late_total - before.late_total ==
+	   8 * VALUES, "each take was ahead or late (%llu ahead, %llu bytes in vain)",
+	   (unsigned long long)(after.ahead_total - before.ahead_total),
+	   (unsigned long long)(after.wasted_bytes_total - before.wasted_bytes_total));
+	ok(after.ring_bytes && after.ring_bytes <= ring_bytes, "the ring has %llu bytes",
+	   (unsigned long long)after.ring_bytes);
+	xla_close(am, &cuda);
+}
+
+/* In the time that is spent after each take, the next ones come. */
+static void test_ahead(void)
+{
+	struct memory memory = { .ring_bytes = 32 * BLOCK };
+	struct actmem_xla_transfer_stats before = xla_transfers(), after;
+	struct actmem *am = xla_open(&memory);
+	unsigned int i;
+
+	xla.run++;
+	for (i = 0; i < VALUES; i++) {
+		xla_compute(&xla, work, BLOCK, i);
+		ok(xla_put(&xla, "ahead", work, BLOCK, tokens + 8 * i), "put %u", i);
+	}
+	for (i = VALUES; i-- > 0; ) {
+		ok(xla_take(&xla, tokens + 8 * i, work, BLOCK), "take %u", i);
+		/* As many as there is room for, or are left. */
+		do {
+			usleep(1000);
+			after = xla_transfers();
+		} while (after.unfinished || (after.staged_bytes < 4 * BLOCK &&
+					      after.staged_bytes < i * BLOCK));
+	}
+	cuda_returns(cuda.cuStreamSynchronize(xla.stream), CUDA_SUCCESS);
+	after = xla_transfers();
+	ok(after.ahead_total - before.ahead_total == VALUES - 1 &&
+	   after.late_total - before.late_total == 1, "all but the first take found their block there");
+	ok(after.wasted_bytes_total == before.wasted_bytes_total && !after.staged_bytes,
+	   "and nothing was copied in vain");
+	xla_close(am, &cuda);
+}
+
+/* What was copied ahead and is not wanted any more goes. */
+static void test_reset(void)
+{
+	struct memory memory = { .ring_bytes = 32 * BLOCK };
+	struct actmem_xla_transfer_stats before = xla_transfers(), after;
+	struct actmem *am = xla_open(&memory);
+	unsigned int i;
+
+	xla.run++;
+	for (i = 0; i < 4; i++)
+		ok(xla_put(&xla, "reset", work, BLOCK, tokens + 8 * i), "put %u", i);
+	ok(xla_take(&xla, tokens + 24, work, BLOCK), "take one");
+	do {
+		usleep(1000);
+		after = xla_transfers();
+	} while (after.unfinished || after.staged_bytes < 3 * BLOCK);
+	ok(actmem_xla_reset() == 3, "three blocks are reset");
+	after = xla_transfers();
+	ok(!after.staged_bytes && after.wasted_bytes_total - before.wasted_bytes_total == 3 * BLOCK,
+	   "they are not on the device either");
+	ok(!xla_take(&xla, tokens, work, BLOCK) && strstr(xla.words, "reset()"),
+	   "to take one fails: %s", xla.words);
+	/* While it is being copied. */
+	slow("cuMemcpyDtoHAsync_v2", SLOW);
+	ok(xla_put(&xla, "reset", work, BLOCK, tokens), "put");
+	ok(actmem_xla_reset() == 1, "one that is still being copied is reset");
+	slow("cuMemcpyDtoHAsync_v2", 0);
+	xla_close(am, &cuda);
+}
+
+static void test_errors(void)
+{
+	struct memory memory = { .ring_bytes = 2 * MIB, .limit_bytes = 2 * MIB };
+	struct actmem *am = xla_open(&memory);
+	CUdeviceptr large;
+
+	xla.run++;
+	xla_compute(&xla, tokens, 8, 1);
+	ok(!xla_take(&xla, tokens, work, BLOCK) && strstr(xla.words, "was not made by this process"),
+	   "a token of somebody else's: %s", xla.words);
+	ok(xla_put(&xla, "errors", work, 0, tokens) && xla_take(&xla, tokens, work, 0),
+	   "nothing is put and taken");
+	ok(xla_put(&xla, "errors", work, BLOCK, tokens), "put");
+	ok(!xla_take(&xla, tokens, work, BLOCK - 4) && strstr(xla.words, "errors"),
+	   "another size: %s", xla.words);
+	ok(xla_take(&xla, tokens, work, BLOCK), "take");
+	ok(!xla_take(&xla, tokens, work, BLOCK) && strstr(xla.words, "a second time"),
+	   "a second take: %s", xla.words);
+	if (cuda.cuMemAlloc_v2(&large, 3 * MIB))
+		tap_bail("cuMemAlloc_v2");
+	ok(!xla_put(&xla, "errors", large, 3 * MIB, tokens) && strstr(xla.words, "heap limit"),
+	   "more than the limit: %s", xla.words);
+	cuda_returns(cuda.cuMemFree_v2(large), CUDA_SUCCESS);
+	xla_close(am, &cuda);
+}
+
+static void test_no_room_for_ring(void)
+{
+	struct memory memory = { .ring_bytes = 1ULL << 50 };
+	struct actmem *am = xla_open(&memory);
+
+	ok(!xla_put(&xla, "ring", work, BLOCK, tokens) && strstr(xla.words, "MEM_FRACTION") &&
+	   strstr(xla.words, "ACTMEM_DEVICE_RING"), "a ring that is too large: %s", xla.words);
+	xla_close(am, &cuda);
+}
+
+/* Two streams put and take each other's values; events are all the order there is. */
+static void test_two_streams(void)
+{
+	struct memory memory = { .ring_bytes = MIB };
+	struct xla other = { .cuda = &cuda, .stream = xla_stream_or_bail(&cuda) };
+	struct actmem *am = xla_open(&memory);
+	unsigned int i, good = 0;
+	CUevent event;
+
+	if (cuda.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING))
+		tap_bail("cuEventCreate");
+	slow("cuMemcpyDtoDAsync_v2", SLOW);
+	other.run = ++xla.run;
+	for (i = 0; i < VALUES; i++) {
+		xla_compute(&xla, work, BLOCK, i + 100);
+		ok(xla_put(&xla, "two", work, BLOCK, tokens + 8 * i), "put %u", i);
+	}
+	/* As a program has to, where it hands on tokens between its streams. */
+	cuda.cuEventRecord(event, xla.stream);
+	cuda.cuStreamWaitEvent(other.stream, event, 0);
+	for (i = VALUES; i-- > 0; )
+		ok(xla_take(&other, tokens + 8 * i, results + i * BLOCK, BLOCK), "take %u", i);
+	cuda.cuMemcpyDtoHAsync_v2(seen, results, VALUES * BLOCK, other.stream);
+	cuda_returns(cuda.cuStreamSynchronize(other.stream), CUDA_SUCCESS);
+	slow("cuMemcpyDtoDAsync_v2", 0);
+	for (i = 0; i < VALUES; i++)
+		good += xla_is_content(seen + i * BLOCK, BLOCK, i + 100);
+	ok(good == VALUES, "%u of %u came from one stream to the other", good, VALUES);
+	cuda_returns(cuda.cuEventDestroy_v2(event), CUDA_SUCCESS);
+	cuda_returns(cuda.cuStreamDestroy_v2(other.stream), CUDA_SUCCESS);
+	xla_close(am, &cuda);
+}
+
+/* After a fault nothing works in that context, and all does in the next one. */
+static void test_fault(void)
+{
+	struct memory memory = { .ring_bytes = 2 * MIB };
+	struct actmem *am = xla_open(&memory);
+	CUcontext popped;
+	unsigned int good;
+
+	if (!cuda.standin_poison)
+		goto close;
+	xla.run++;
+	cuda.standin_poison("cuMemcpyDtoHAsync_v2", 1, CUDA_ERROR_ECC_UNCORRECTABLE);
+	ok(xla_put(&xla, "fault", work, BLOCK, tokens), "put");
+	ok(!xla_take(&xla, tokens, work, BLOCK) && strstr(xla.words, "ECC_UNCORRECTABLE"),
+	   "a take after a fault: %s", xla.words);
+	ok(!xla_put(&xla, "fault", work, BLOCK, tokens) && strstr(xla.words, "ECC_UNCORRECTABLE"),
+	   "a put after it: %s", xla.words);
+	cuda_returns(cuda.cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
+	cuda_returns(cuda.cuDevicePrimaryCtxReset_v2(device), CUDA_SUCCESS);
+	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(device), CUDA_SUCCESS);
+	ok(!xla_put(&xla, "fault", work, BLOCK, tokens), "a stream that is gone: %s", xla.words);
+	actmem_xla_reset();
+	if (cuda.cuDevicePrimaryCtxRetain(&context, device) || cuda.cuCtxPushCurrent_v2(context))
+		tap_bail("another context");
+	xla.stream = xla_stream_or_bail(&cuda);
+	allocate();
+	good = step(VALUES - 1, -1);
+	ok(good == VALUES, "%u of %u come back in the next context", good, VALUES);
+close:
+	xla_close(am, &cuda);
+}
+
+int main(void)
+{
+	struct standin_counts counts;
+
+	cuda = cuda_or_skip();
+	if (cuda.cuInit(0) || cuda.cuDeviceGet(&device, 0) ||
+	    cuda.cuDevicePrimaryCtxRetain(&context, device) || cuda.cuCtxPushCurrent_v2(context))
+		tap_bail("a context");
+	xla.cuda = &cuda;
+	xla.stream = xla_stream_or_bail(&cuda);
+	allocate();
+	/* A block in one slot; in several; and of more bytes than the whole ring has. */
+	test_order(32 * BLOCK, SLOW);
+	test_order(8 * BLOCK, SLOW / 4);
+	test_order(BLOCK / 2, 20);
+	test_ahead();
+	test_reset();
+	test_errors();
+	test_no_room_for_ring();
+	test_two_streams();
+	if (cuda.standin_counts) {
+		cuda.standin_counts(&counts);
+		ok(!counts.unpinned_copies, "all copies were of memory that CUDA knows");
+	}
+	test_fault();
+	release();
+	cuda_returns(cuda.cuStreamDestroy_v2(xla.stream), CUDA_SUCCESS);
+	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(device), CUDA_SUCCESS);
+	nothing_is_on_devices(&cuda);
+	nothing_is_retained(&cuda);
+	return tap_end();
+}

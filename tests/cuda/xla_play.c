@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "xla_play.h"
+
+#define CHUNK_BYTES	4096UL
+
+struct XLA_FFI_Error {
+	char message[1024];
+};
+
+static unsigned int errors;
+
+static XLA_FFI_Error *error_create(XLA_FFI_Error_Create_Args *args)
+{
+	struct XLA_FFI_Error *error = malloc(sizeof(*error));
+
+	if (!error)
+		tap_bail("malloc");
+	snprintf(error->message, sizeof(error->message), "%s", args->message);
+	__atomic_add_fetch(&errors, 1, __ATOMIC_RELAXED);
+	return error;
+}
+
+static void error_destroy(XLA_FFI_Error_Destroy_Args *args)
+{
+	__atomic_sub_fetch(&errors, 1, __ATOMIC_RELAXED);
+	free(args->error);
+}
+
+static struct xla *of(XLA_FFI_ExecutionContext *context)
+{
+	return (struct xla *)context;
+}
+
+static XLA_FFI_Error *stream_get(XLA_FFI_Stream_Get_Args *args)
+{
+	args->stream = of(args->ctx)->stream;
+	return NULL;
+}
+
+static XLA_FFI_Error *run_get(XLA_FFI_RunId_Get_Args *args)
+{
+	args->run_id = of(args->ctx)->run;
+	return NULL;
+}
+
+static XLA_FFI_Error *device_get(XLA_FFI_DeviceOrdinal_Get_Args *args)
+{
+	args->device_ordinal = of(args->ctx)->device;
+	return NULL;
+}
+
+static const XLA_FFI_Api api = {
+	.struct_size = XLA_FFI_Api_STRUCT_SIZE,
+	.api_version = { .struct_size = XLA_FFI_Api_Version_STRUCT_SIZE,
+			 .major_version = XLA_FFI_API_MAJOR,
+			 .minor_version = XLA_FFI_API_MINOR },
+	.XLA_FFI_Error_Create = error_create,
+	.XLA_FFI_Error_Destroy = error_destroy,
+	.XLA_FFI_Stream_Get = stream_get,
+	.XLA_FFI_RunId_Get = run_get,
+	.XLA_FFI_DeviceOrdinal_Get = device_get,
+};
+
+static XLA_FFI_Buffer buffer(CUdeviceptr memory, XLA_FFI_DataType type, int64_t *count)
+{
+	return (XLA_FFI_Buffer){
+		.struct_size = XLA_FFI_Buffer_STRUCT_SIZE,
+		.dtype = type,
+		.data = (void *)(uintptr_t)memory,
+		.rank = 1,
+		.dims = count,
+	};
+}
+
+static bool call(struct xla *xla, XLA_FFI_Handler *handler, XLA_FFI_Buffer *operand,
+		 XLA_FFI_Buffer *result, const XLA_FFI_Attrs *attributes)
+{
+	XLA_FFI_ArgType operand_type = XLA_FFI_ArgType_BUFFER;
+	XLA_FFI_RetType result_type = XLA_FFI_RetType_BUFFER;
+	void *operands[] = { operand }, *results[] = { result };
+	XLA_FFI_CallFrame frame = {
+		.struct_size = XLA_FFI_CallFrame_STRUCT_SIZE,
+		.api = &api,
+		.ctx = (XLA_FFI_ExecutionContext *)xla,
+		.stage = XLA_FFI_ExecutionStage_EXECUTE,
+		.args = { XLA_FFI_Args_STRUCT_SIZE, NULL, 1, &operand_type, operands },
+		.rets = { XLA_FFI_Rets_STRUCT_SIZE, NULL, 1, &result_type, results },
+	};
+	struct XLA_FFI_Error *error;
+
+	if (attributes)
+		frame.attrs = *attributes;
+	error = handler(&frame);
+	if (frame.future)
+		tap_bail("a handler for a GPU made a future");
+	if (error) {
+		XLA_FFI_Error_Destroy_Args args = { .error = error };
+
+		memcpy(xla->words, error->message, sizeof(xla->words));
+		error_destroy(&args);
+	}
+	return !error;
+}
+
+bool xla_put(struct xla *xla, const char *site, CUdeviceptr value, uint64_t bytes,
+	     CUdeviceptr token)
+{
+	XLA_FFI_ByteSpan names[] = { { "bounded", 7 }, { "site", 4 } };
+	XLA_FFI_ByteSpan *name_list[] = { &names[0], &names[1] };
+	XLA_FFI_AttrType types[] = { XLA_FFI_AttrType_SCALAR, XLA_FFI_AttrType_STRING };
+	unsigned char yes = 1;
+	XLA_FFI_Scalar bounded = { XLA_FFI_DataType_PRED, &yes };
+	XLA_FFI_ByteSpan text = { site, strlen(site) };
+	void *values[] = { &bounded, &text };
+	XLA_FFI_Attrs attributes = { XLA_FFI_Attrs_STRUCT_SIZE, NULL, 2, types, name_list, values };
+	int64_t count = (int64_t)bytes, words = 2;
+	XLA_FFI_Buffer operand = buffer(value, XLA_FFI_DataType_U8, &count);
+	XLA_FFI_Buffer result = buffer(token, XLA_FFI_DataType_U32, &words);
+
+	return call(xla, actmem_xla_put_cuda, &operand, &result, &attributes);
+}
+
+bool xla_take(struct xla *xla, CUdeviceptr token, CUdeviceptr value, uint64_t bytes)
+{
+	int64_t count = (int64_t)bytes, words = 2;
+	XLA_FFI_Buffer operand = buffer(token, XLA_FFI_DataType_U32, &words);
+	XLA_FFI_Buffer result = buffer(value, XLA_FFI_DataType_U8, &count);
+
+	return call(xla, actmem_xla_take_cuda, &operand, &result, NULL);
+}
+
+unsigned int xla_errors(void)
+{
+	return __atomic_load_n(&errors, __ATOMIC_RELAXED);
+}
+
+CUstream xla_stream_or_bail(const struct cuda *cuda)
+{
+	CUstream stream;
+
+	if (cuda->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING))
+		tap_bail("cuStreamCreate");
+	return stream;
+}
+
+static uint32_t word_of(uint32_t content, uint64_t chunk)
+{
+	return (content * 0x9e3779b9U) ^ ((uint32_t)chunk * 0x85ebca6bU) ^ content;
+}
+
+void xla_compute(struct xla *xla, CUdeviceptr value, uint64_t bytes, uint32_t content)
+{
+	uint64_t offset, length;
+
+	for (offset = 0; offset < bytes; offset += CHUNK_BYTES) {
+		length = bytes - offset < CHUNK_BYTES ? bytes - offset : CHUNK_BYTES;
+		xla->cuda->cuMemsetD32Async(value + offset, word_of(content, offset / CHUNK_BYTES),
+					    length / 4, xla->stream);
+	}
+}
+
+bool xla_is_content(const void *memory, uint64_t bytes, uint32_t content)
+{
+	const uint32_t *words = memory;
+	uint64_t i;
+
+	for (i = 0; i < bytes / 4; i++)
+		if (words[i] != word_of(content, i * 4 / CHUNK_BYTES))
+			return false;
+	return true;
+}
+
+struct actmem *xla_open(const struct memory *memory)
+{
+	struct actmem_xla_options options;
+	struct actmem *am = open_or_bail();
+
+	ACTMEM_INIT(&options);
+	options.ring_bytes = memory->ring_bytes;
+	options.budget_bytes = memory->budget_bytes;
+	options.limit_bytes = memory->limit_bytes;
+	options.spill_paths = &memory->spill;
+	options.spill_path_count = !!memory->spill;
+	if (actmem_xla_attach(am, &options))
+		tap_bail("actmem_xla_attach");
+	return am;
+}
+
+void xla_close(struct actmem *am, const struct cuda *cuda)
+{
+	struct actmem_xla_stats stats;
+
+	actmem_xla_trim_devices();
+	returns(actmem_xla_trim(), 0);
+	stats = xla_stats();
+	ok(!stats.live_blocks && !stats.live_bytes && !stats.generations && !xla_errors(),
+	   "no block, no generation and no error is left");
+	actmem_xla_detach(am);
+	counters_are_zero(am);
+	returns(actmem_close(am), 0);
+}
+
+struct actmem_xla_stats xla_stats(void)
+{
+	struct actmem_xla_stats stats;
+
+	ACTMEM_INIT(&stats);
+	actmem_xla_stats(&stats);
+	return stats;
+}
+
+struct actmem_xla_transfer_stats xla_transfers(void)
+{
+	struct actmem_xla_transfer_stats stats;
+
+	ACTMEM_INIT(&stats);
+	actmem_xla_transfer_stats(0, &stats);
+	return stats;
+}
