@@ -134,6 +134,20 @@ ACTMEM_XLA_API int actmem_xla_array_new(uint64_t bytes, uint32_t flags,
 					struct actmem_xla_array **array, void **address,
 					char *words, size_t words_size);
 
+/* The region is made, and must not be there; else it is there, and only read. */
+#define ACTMEM_XLA_ARRAY_CREATE	(1u << 2)
+
+/*
+ * All of a region with a name, @path as of actmem_region_open(), of at least *@bytes
+ * where it is made; *@bytes is how many there are. Where it is not made, and
+ * ACTMEM_XLA_ARRAY_CUDA is given, it is registered with CUDA, to be read.
+ *
+ * Errors as of actmem_region_open(), actmem_register() and actmem_xla_array_new().
+ */
+ACTMEM_XLA_API int actmem_xla_array_open(const char *path, uint64_t *bytes, uint32_t flags,
+					 struct actmem_xla_array **array, void **address,
+					 char *words, size_t words_size);
+
 /*
  * Ends the caller's hold. The memory is free, for the next array, when the last hold
  * has ended, XLA's included. In a forked child, which has none of it, nothing happens.
@@ -164,7 +178,7 @@ ACTMEM_XLA_API void actmem_xla_tensor_drop(void *tensor);
 /* *_total and *_peak only rise, the others return to 0. */
 struct actmem_xla_array_stats {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t blocks;
+	uint64_t blocks;		/* and regions with names */
 	uint64_t bytes;			/* of these, as asked for */
 	uint64_t bytes_peak;
 	uint64_t views;			/* that XLA has of them */

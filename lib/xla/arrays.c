@@ -19,12 +19,15 @@
 #include "memory.h"
 
 #define ALIGNMENT	256	/* XLA wants 64 on a CPU, and 256 on a GPU */
+#define HUGE_PAGE	(UINT64_C(2) << 20)	/* what regions are multiples of */
 #define PAGE		4096	/* direct I/O wants that, of what is as long */
 
 struct actmem_xla_array {
 	atomic_uint holds;
 	void *address;
 	uint64_t bytes;
+	struct actmem_region *region;	/* with a name, of its own; NULL: a block of the heap */
+	struct actmem_xla_array *next;	/* in @kept */
 };
 
 static pthread_rwlock_t in_use = PTHREAD_RWLOCK_INITIALIZER;
@@ -33,9 +36,10 @@ static struct knobs knobs;
 static struct actmem_heap *heap;
 static int on_cuda;			/* the heap is registered with @runtime */
 static struct actmem_runtime *runtime;
+static struct actmem_xla_array *_Atomic kept;	/* ended, but CUDA did not let go of them */
 
 static struct {
-	_Atomic uint64_t blocks, bytes, bytes_peak, views, blocks_total, views_total,
+	_Atomic uint64_t named_bytes, blocks, bytes, bytes_peak, views, blocks_total, views_total,
 		copied_bytes_total;
 } now;
 
@@ -154,7 +158,7 @@ static void count_new(uint64_t bytes, int copy)
 int actmem_xla_array_new(uint64_t bytes, uint32_t flags, struct actmem_xla_array **result,
 			 void **address, char *words, size_t words_size)
 {
-	struct actmem_xla_array *array = malloc(sizeof(*array));
+	struct actmem_xla_array *array = calloc(1, sizeof(*array));
 	int ret;
 
 	if (!array) {
@@ -183,15 +187,117 @@ int actmem_xla_array_new(uint64_t bytes, uint32_t flags, struct actmem_xla_array
 	return 0;
 }
 
+/* The region's name is its own, not one of the heap's. */
+static int open_region(const char *path, uint64_t bytes, int create,
+		       struct actmem_region **region)
+{
+	struct actmem_region_options options;
+
+	ACTMEM_INIT(&options);
+	if (create)
+		options.length = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+	return actmem_region_open(opened, path, &options, create ?
+				  ACTMEM_OPEN_CREATE | ACTMEM_OPEN_EXCLUSIVE : ACTMEM_OPEN_READ,
+				  region);
+}
+
+static int close_region(struct actmem_xla_array *array)
+{
+	int ret = actmem_unregister(array->region);
+
+	if (ret && ret != -ENOENT)
+		return ret;
+	ret = actmem_region_close(array->region);
+	if (!ret) {
+		atomic_fetch_sub(&now.named_bytes, array->bytes);
+		free(array);
+	}
+	return ret;
+}
+
+static void keep(struct actmem_xla_array *array)
+{
+	array->next = atomic_load(&kept);
+	while (!atomic_compare_exchange_weak(&kept, &array->next, array))
+		;
+}
+
+/* Tries anew what is kept. With @in_use held for writing. */
+static int close_kept(void)
+{
+	struct actmem_xla_array *array = atomic_exchange(&kept, NULL), *next;
+	int ret = 0, failed;
+
+	for (; array; array = next) {
+		next = array->next;
+		failed = close_region(array);
+		if (failed) {
+			keep(array);
+			ret = failed;
+		}
+	}
+	return ret;
+}
+
+static int have_region(struct actmem_xla_array *array, int create)
+{
+	int ret = actmem_region_map(array->region, &array->address);
+
+	if (!ret && on_cuda && !create)
+		ret = actmem_register(array->region, runtime, ACTMEM_REGISTER_READ_ONLY);
+	return ret;
+}
+
+int actmem_xla_array_open(const char *path, uint64_t *bytes, uint32_t flags,
+			  struct actmem_xla_array **result, void **address, char *words,
+			  size_t words_size)
+{
+	struct actmem_xla_array *array = calloc(1, sizeof(*array));
+	int create = !!(flags & ACTMEM_XLA_ARRAY_CREATE), ret;
+
+	if (!array) {
+		snprintf(words, words_size, "no memory for bookkeeping");
+		return -ENOMEM;
+	}
+	ret = enter(!!(flags & ACTMEM_XLA_ARRAY_CUDA), words, words_size);
+	if (ret) {
+		free(array);
+		return ret;
+	}
+	ret = open_region(path, *bytes, create, &array->region);
+	if (!ret)
+		ret = have_region(array, create);
+	if (ret) {
+		explain(ret, words, words_size);
+		if (array->region)
+			actmem_region_close(array->region);
+		free(array);
+	} else {
+		atomic_init(&array->holds, 1);
+		array->bytes = actmem_region_length(array->region);
+		count_new(array->bytes, 0);
+		atomic_fetch_add(&now.named_bytes, array->bytes);
+		*bytes = array->bytes;
+		*address = array->address;
+		*result = array;
+	}
+	pthread_rwlock_unlock(&in_use);
+	return ret;
+}
+
 void actmem_xla_array_drop(struct actmem_xla_array *array)
 {
 	if (atomic_fetch_sub(&array->holds, 1) != 1)
 		return;
-	/* This fails in a forked child alone, whose blocks are the parent's. */
-	actmem_free(heap, array->address);
 	atomic_fetch_sub(&now.bytes, array->bytes);
+	/* Both fail in a forked child, whose memory is the parent's. */
+	if (!array->region) {
+		actmem_free(heap, array->address);
+		free(array);
+	} else if (close_region(array)) {
+		keep(array);
+	}
 	atomic_fetch_sub(&now.blocks, 1);
-	free(array);
 }
 
 void arrays_hold(struct actmem_xla_array *array)
@@ -209,12 +315,13 @@ void arrays_let_go(struct actmem_xla_array *array)
 
 int arrays_trim(void)
 {
-	int ret = 0;
+	int ret;
 
 	/* Whoever is at it makes an array. */
 	if (pthread_rwlock_trywrlock(&in_use))
 		return 0;
-	if (heap)
+	ret = close_kept();
+	if (heap && !ret)
 		ret = actmem_heap_trim(heap);
 	if (opened && !ret && !knobs.named && !atomic_load(&now.blocks))
 		ret = end_all();
@@ -240,7 +347,7 @@ int actmem_xla_array_stats(struct actmem_xla_array_stats *stats)
 	pthread_rwlock_rdlock(&in_use);
 	if (heap)
 		ret = actmem_heap_stats(heap, &its);
-	all.region_bytes = its.region_bytes;
+	all.region_bytes = its.region_bytes + atomic_load(&now.named_bytes);
 	all.cuda = heap && on_cuda;
 	pthread_rwlock_unlock(&in_use);
 	return ret ? ret : counts_copy(stats, stats->size, &all, sizeof(all));

@@ -4,8 +4,10 @@
  * let go of by XLA's views, and what is said where CUDA refuses.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../../lib/xla/actmem_xla.h"
 #include "../../lib/xla/dlpack.h"
@@ -142,6 +144,58 @@ static void test_without(void)
 	nothing_is_left();
 }
 
+static int array_open(const char *path, uint64_t *bytes, uint32_t flags,
+		      struct actmem_xla_array **array, void **address)
+{
+	words[0] = 0;
+	return actmem_xla_array_open(path, bytes, flags, array, address, words, sizeof(words));
+}
+
+/* Regions with names, which are made without CUDA and registered to be read. */
+static void test_named(void)
+{
+	struct actmem_xla_array *array, *reader;
+	char path[64], *address, *there;
+	uint64_t bytes = 3 * MIB;
+
+	snprintf(path, sizeof(path), "/dev/shm/actmem-cuda-arrays-%d", (int)getpid());
+	returns(array_open(path, &bytes, ACTMEM_XLA_ARRAY_CUDA, &reader, (void **)&there), -ENOENT);
+	array_says(path);
+	returns(array_open(path, &bytes, ACTMEM_XLA_ARRAY_CUDA | ACTMEM_XLA_ARRAY_CREATE, &array,
+			   (void **)&address), 0);
+	ok(bytes == 4 * MIB && stats_now().bytes == bytes && stats_now().region_bytes == bytes,
+	   "a region has whole pages, and is counted");
+	ok(!is_registered(address), "who fills it needs no GPU");
+	memset(address, 9, bytes);
+	bytes = MIB;
+	returns(array_open(path, &bytes, ACTMEM_XLA_ARRAY_CUDA | ACTMEM_XLA_ARRAY_CREATE, &reader,
+			   (void **)&there), -EEXIST);
+	returns(array_open(path, &bytes, ACTMEM_XLA_ARRAY_CUDA, &reader, (void **)&there), 0);
+	ok(bytes == 4 * MIB && there[bytes - 1] == 9 && is_registered(there + bytes - 1),
+	   "who reads it has it registered");
+	actmem_xla_array_drop(array);
+	actmem_xla_array_drop(reader);
+	nothing_is_left();
+
+	if (cuda.standin_fail) {
+		cuda.standin_fail("cuMemHostRegister_v2", 1, 1, CUDA_ERROR_OUT_OF_MEMORY);
+		returns(array_open(path, &bytes, ACTMEM_XLA_ARRAY_CUDA, &reader,
+				   (void **)&there), -ENOMEM);
+		array_says("CUDA_ERROR_OUT_OF_MEMORY");
+		nothing_is_left();
+
+		returns(array_open(path, &bytes, ACTMEM_XLA_ARRAY_CUDA, &reader,
+				   (void **)&there), 0);
+		cuda.standin_fail("cuMemHostUnregister", 1, 2, CUDA_ERROR_ILLEGAL_ADDRESS);
+		actmem_xla_array_drop(reader);
+		ok(!stats_now().blocks && stats_now().region_bytes == bytes && is_registered(there),
+		   "what CUDA does not let go of stays");
+		returns(actmem_xla_trim(), -EIO);
+		nothing_is_left();
+	}
+	unlink(path);
+}
+
 static void test_failures(void)
 {
 	struct actmem_xla_array *array;
@@ -185,6 +239,7 @@ int main(void)
 	test_view();
 	test_several();
 	test_without();
+	test_named();
 	if (cuda.standin_fail)
 		test_failures();
 	am = actmem_xla_attached();

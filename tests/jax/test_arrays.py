@@ -93,9 +93,10 @@ def test_every_type_is_taken_as_it_is(dtype):
 
 
 def test_types_of_64_bits_need_x64():
-    with pytest.raises(TypeError, match="float64: JAX has float32 in its "
-                                        "place; set jax_enable_x64"):
-        actmem.jax.empty(3, np.float64)
+    for dtype in (np.float64, np.dtype(float), "float64", "f8"):
+        with pytest.raises(TypeError, match="float64: JAX has float32 in its "
+                                            "place; set jax_enable_x64"):
+            actmem.jax.empty(3, dtype)
     assert actmem.jax.empty(3).dtype == actmem.jax.empty(3, float).dtype == \
         np.float32
     assert actmem.jax.asarray(np.arange(3)).dtype == np.int32

@@ -11,6 +11,7 @@ checkpoint   is jax.checkpoint whose saved values live in actmem regions
 patch        makes jax.checkpoint do so where a policy offloads
 empty        an array of NumPy's in such a region, for a program to fill
 asarray      an array of JAX's in such a region, without a copy of the former
+save, load   the same in a region with a name, for several processes
 stats        what is there and what went through
 reset        frees what failed or abandoned steps have left
 configure    limits and checks
@@ -20,7 +21,8 @@ and actmem_take) needs this module imported where it runs. TPUs cannot run it.
 """
 from actmem.jax._arrays import asarray, empty
 from actmem.jax._checkpoint import checkpoint, patch
+from actmem.jax._files import load, save
 from actmem.jax._handlers import configure, reset, stats
 
-__all__ = ["asarray", "checkpoint", "configure", "empty", "patch", "reset",
-           "stats"]
+__all__ = ["asarray", "checkpoint", "configure", "empty", "load", "patch",
+           "reset", "save", "stats"]

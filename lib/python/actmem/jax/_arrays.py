@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""empty and asarray: arrays of JAX's whose memory is a region's.
+"""empty and asarray: arrays of JAX's whose memory is a region's; the named
+regions of save and load are _files.py's.
 
 A block of a region is held by the NumPy arrays that show it, by Python's
 counting, and by each array of JAX's, which hands its hold back in C from
@@ -44,21 +45,24 @@ _is_capsule = ctypes.pythonapi.PyCapsule_IsValid
 _is_capsule.argtypes = [py_object, c_char_p]
 
 
-class _Block:
+class Block:
     """A hold on a block: what the NumPy arrays that show it are based on."""
 
     def __init__(self, size, flags):
+        self._begin(library.actmem_xla_array_new,
+                    (min(max(size, 1), BYTES_MAX), flags), size)
+
+    def _begin(self, call, arguments, size, writable=True):
         handle, address = c_void_p(), c_void_p()
         words = ctypes.create_string_buffer(WORDS)
-        status = library.actmem_xla_array_new(
-            min(max(size, 1), BYTES_MAX), flags, ctypes.byref(handle), ctypes.byref(address),
-            words, WORDS)
+        status = call(*arguments, ctypes.byref(handle), ctypes.byref(address),
+                      words, WORDS)
         if status:
             raise actmem.Error(-status, words.value.decode(errors="replace"))
         self.handle = handle
         self.__array_interface__ = {
             "version": 3, "typestr": "|u1", "shape": (size,),
-            "data": (address.value, False)}
+            "data": (address.value, not writable)}
 
     def __del__(self, drop=library.actmem_xla_array_drop):
         handle = getattr(self, "handle", None)
@@ -84,7 +88,7 @@ class _Exported:
         array = self._keep
         shape = (c_int64 * array.ndim)(*array.shape)
         tensor = _native.initialized(TensorOptions)
-        tensor.address = _address(array)
+        tensor.address = address_of(array)
         tensor.shape = shape
         tensor.rank = array.ndim
         tensor.device_type, tensor.device = self.device_type, self.device
@@ -106,11 +110,11 @@ class _Exported:
             self.capsule = None
 
 
-def _address(array):
+def address_of(array):
     return array.__array_interface__["data"][0]
 
 
-def _element(dtype):
+def element(dtype):
     """`dtype` in the order of this machine's bytes, or TypeError."""
     if jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
         raise TypeError(f"dtype {dtype} is JAX's own and has no form in "
@@ -125,12 +129,12 @@ def _element(dtype):
     raise TypeError(f"dtype {dtype} is none that JAX can share with NumPy")
 
 
-def _canonical(dtype):
+def canonical(dtype):
     """`dtype`, if JAX has it with the present jax_enable_x64; of Python's own
     types what JAX takes for them."""
-    if dtype in (bool, int, float, complex):
+    if any(dtype is own for own in (bool, int, float, complex)):
         return jax.dtypes.canonicalize_dtype(dtype)
-    dtype = _element(dtype)
+    dtype = element(dtype)
     canonical = jax.dtypes.canonicalize_dtype(dtype)
     if dtype != canonical:
         raise TypeError(f"dtype {dtype}: JAX has {canonical} in its place; set "
@@ -150,7 +154,7 @@ def _check_platform(device):
             "and CUDA; use jax.device_put() there")
 
 
-def _flags():
+def memory_flags():
     """Memory of a process that uses a GPU is registered with it."""
     device = jax.local_devices()[0]
     _check_platform(device)
@@ -158,7 +162,7 @@ def _flags():
 
 
 def _new(shape, dtype, flags):
-    block = _Block(math.prod(shape) * dtype.itemsize, flags)
+    block = Block(math.prod(shape) * dtype.itemsize, flags)
     return np.ndarray(shape, dtype, np.asarray(block))
 
 
@@ -190,13 +194,13 @@ def empty(shape, dtype=None):
 
     actmem.Error says in words why there is no memory, and which knob helps.
     """
-    dtype = _canonical(float if dtype is None else dtype)
-    return _new(_shape(shape), dtype, _flags())
+    dtype = canonical(float if dtype is None else dtype)
+    return _new(_shape(shape), dtype, memory_flags())
 
 
 def _block_of(array):
     """The block that `array` shows, or None."""
-    while array is not None and not isinstance(array, _Block):
+    while array is not None and not isinstance(array, Block):
         array = getattr(array, "obj" if isinstance(array, memoryview)
                         else "base", None)
     return array
@@ -212,7 +216,7 @@ def _why_not_shared(array, dtype):
     if not array.flags.c_contiguous:
         return (f"it is not contiguous: shape {array.shape}, strides "
                 f"{array.strides}")
-    beyond = _address(array) % ALIGNMENT
+    beyond = address_of(array) % ALIGNMENT
     if beyond:
         return (f"it begins {beyond} bytes behind a multiple of {ALIGNMENT}, "
                 "which is what XLA takes")
@@ -227,7 +231,7 @@ def _in_block(array, dtype, copy, whole):
     if copy is False:
         raise ValueError(f"copy=False, but the {'array' if whole else 'part'} "
                          f"has to be copied: {why}")
-    copied = _new(array.shape, dtype, _flags() | COPY)
+    copied = _new(array.shape, dtype, memory_flags() | COPY)
     np.copyto(copied, array, casting="unsafe")
     return copied
 
@@ -247,7 +251,7 @@ def _by_dlpack(array, device, device_type):
         exported.close()
 
 
-def _on_device(array, device, memory_kind):
+def on_device(array, device, memory_kind):
     """`array`, which is in a block, as an array of JAX's, without a copy."""
     if _is_cuda(device):
         result = _by_dlpack(array, device, DLPACK_CUDA_HOST)
@@ -257,7 +261,7 @@ def _on_device(array, device, memory_kind):
         # DLPack knows no kinds of a CPU's memory.
         result = jax.device_put(array, SingleDeviceSharding(
             device, memory_kind=memory_kind), may_alias=True)
-    if array.size and result.unsafe_buffer_pointer() != _address(array):
+    if array.size and result.unsafe_buffer_pointer() != address_of(array):
         raise RuntimeError(
             f"JAX {jax.__version__} has copied an array for {device}"
             f"{f' ({memory_kind})' if memory_kind else ''} that it was to "
@@ -272,7 +276,7 @@ def _default_device():
     return device
 
 
-def _as_sharding(device):
+def as_sharding(device):
     if device is None:
         device = _default_device()
     if isinstance(device, Sharding):
@@ -294,14 +298,33 @@ def _as_sharding(device):
     return sharding
 
 
-def _source(a):
+def source(a):
     """`a` as an array of NumPy's, which shows the same memory if it can."""
     if isinstance(a, jax.core.Tracer):
         raise TypeError("actmem.jax.asarray() of a value that is being traced: "
                         "call it outside of jax.jit, with an array that is there")
     if isinstance(a, jax.Array):
-        _element(a.dtype)
+        element(a.dtype)
     return np.asarray(a)
+
+
+def place(array, dtype, sharding, copy):
+    """An array of JAX's of `array`, and whether any of it is as it was."""
+    parts, results = {}, []
+    taken = False
+    for device, index in sharding.addressable_devices_indices_map(
+            array.shape).items():
+        # Not a scalar, if it has no dimensions.
+        part = array[(*index, ...)]
+        key = address_of(part), part.shape
+        if key not in parts:
+            parts[key] = _in_block(part, dtype, copy, part.size == array.size)
+            taken = taken or parts[key] is part
+        results.append(on_device(parts[key], device, sharding.memory_kind))
+    if isinstance(sharding, SingleDeviceSharding):
+        return results[0], taken
+    return jax.make_array_from_single_device_arrays(
+        array.shape, sharding, results), taken
 
 
 def asarray(a, dtype=None, *, device=None, copy=None):
@@ -327,24 +350,11 @@ def asarray(a, dtype=None, *, device=None, copy=None):
     """
     if copy not in (None, False, True):
         raise TypeError(f"copy={copy!r} is none of None, False, True")
-    sharding = _as_sharding(device)
-    array = _source(a)
-    dtype = _canonical(dtype) if dtype is not None else \
-        jax.dtypes.canonicalize_dtype(_element(array.dtype))
-    parts, results = {}, []
-    taken = False
-    for one, index in sharding.addressable_devices_indices_map(
-            array.shape).items():
-        # Not a scalar, if it has no dimensions.
-        part = array[(*index, ...)]
-        key = _address(part), part.shape
-        if key not in parts:
-            parts[key] = _in_block(part, dtype, copy, part.size == array.size)
-            taken = taken or parts[key] is part
-        results.append(_on_device(parts[key], one, sharding.memory_kind))
+    sharding = as_sharding(device)
+    array = source(a)
+    dtype = canonical(dtype) if dtype is not None else \
+        jax.dtypes.canonicalize_dtype(element(array.dtype))
+    result, taken = place(array, dtype, sharding, copy)
     if taken and isinstance(a, np.ndarray):
         a.flags.writeable = False
-    if isinstance(sharding, SingleDeviceSharding):
-        return results[0]
-    return jax.make_array_from_single_device_arrays(array.shape, sharding,
-                                                    results)
+    return result

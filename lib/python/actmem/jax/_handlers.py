@@ -73,6 +73,9 @@ def _declare(library):
             ("actmem_xla_array_new", c_int,
              [c_uint64, c_uint32, POINTER(c_void_p), POINTER(c_void_p),
               c_char_p, ctypes.c_size_t]),
+            ("actmem_xla_array_open", c_int,
+             [c_char_p, POINTER(c_uint64), c_uint32, POINTER(c_void_p),
+              POINTER(c_void_p), c_char_p, ctypes.c_size_t]),
             ("actmem_xla_array_drop", None, [c_void_p]),
             ("actmem_xla_tensor_new", c_int,
              [c_void_p, POINTER(TensorOptions), POINTER(c_void_p)]),
@@ -177,9 +180,10 @@ def stats():
       spilled_bytes_total, filled_bytes_total
                                written to files, and read from them
                                (others: see struct actmem_store_stats)
-    arrays                     of empty() and asarray():
+    arrays                     of empty(), asarray() and load():
       blocks, bytes, bytes_peak
-                               that NumPy or JAX have, and had at most
+                               blocks, and whole regions with names, that NumPy
+                               or JAX have, and had at most
       views                    arrays of JAX's, one for each device, that show
                                them
       region_bytes             of the regions that they are in
