@@ -52,6 +52,12 @@ $(CUDA_PROGRAMS): $(B)/tests/cuda/%: $(B)/obj/cuda-sanitized/tests/cuda/%.o \
 
 $(CUDA_PLAYS:%=$(B)/tests/cuda/%): $(CUDA_PLAYED:%=$(B)/obj/cuda-sanitized/%.o)
 
+# What JAX's arrays are made of needs no header of XLA's.
+CUDA_ARRAYS := $(addprefix lib/xla/,arrays counts knobs memory tensor)
+
+$(B)/tests/cuda/arrays: $(CUDA_ARRAYS:%=$(B)/obj/sanitized/%.o)
+$(B)/tests/gpu/arrays: $(CUDA_ARRAYS:%=$(B)/obj/cuda/%.o)
+
 # And ThreadSanitizer where threads race, with the objects of check-lib-threads.
 CUDA_RACES := $(B)/tests/thread/cuda_threads
 

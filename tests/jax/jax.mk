@@ -12,10 +12,14 @@ check-jax: $(VENV)/.ready $(XLA_LIBRARY)
 		--tap tests/jax
 
 SAVED_SOURCES := tests/jax/saved_threads.c $(LIB_SOURCES) \
-	$(addprefix lib/xla/,claim.c counts.c knobs.c memory.c saved.c site.c table.c)
+	$(addprefix lib/xla/,arrays.c claim.c counts.c knobs.c memory.c saved.c site.c table.c)
 SAVED_TESTS := $(B)/tests/saved_threads-thread $(B)/tests/saved_threads-address
 
-CHECK_NEEDS += $(SAVED_TESTS)
+ARRAY_SOURCES := tests/jax/array_threads.c $(LIB_SOURCES) \
+	$(addprefix lib/xla/,arrays.c counts.c knobs.c memory.c tensor.c)
+ARRAY_TESTS := $(B)/tests/array_threads-thread $(B)/tests/array_threads-address
+
+CHECK_NEEDS += $(SAVED_TESTS) $(ARRAY_TESTS)
 
 # What ThreadSanitizer watches is compiled as tests/lib does.
 $(B)/obj/address/%.o: %.c
@@ -24,9 +28,11 @@ $(B)/obj/address/%.o: %.c
 
 $(B)/tests/saved_threads-thread: $(SAVED_SOURCES:%.c=$(B)/obj/thread/%.o)
 $(B)/tests/saved_threads-address: $(SAVED_SOURCES:%.c=$(B)/obj/address/%.o)
-$(SAVED_TESTS): $(B)/tests/saved_threads-%:
+$(B)/tests/array_threads-thread: $(ARRAY_SOURCES:%.c=$(B)/obj/thread/%.o)
+$(B)/tests/array_threads-address: $(ARRAY_SOURCES:%.c=$(B)/obj/address/%.o)
+$(SAVED_TESTS) $(ARRAY_TESTS):
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) -fsanitize=$* -pthread $^ $(LIB_NEEDS) -o $@
+	$(CC) $(LDFLAGS) -fsanitize=$(lastword $(subst -, ,$@)) -pthread $^ $(LIB_NEEDS) -o $@
 
 # ThreadSanitizer wants addresses that are not randomized too far; where that
 # may not be turned off, they seldom are. A budget that is less than is live,
@@ -35,11 +41,14 @@ SAVED_MEMORY := ACTMEM_BACKEND=memfd ACTMEM_PAGES=4K ACTMEM_ALLOW=unlocked
 SAVED_SPILL := ACTMEM_BUDGET=4M ACTMEM_SPILL=$(B)/tests
 
 .PHONY: check-jax-threads
-check-jax-threads: $(SAVED_TESTS)
+check-jax-threads: $(SAVED_TESTS) $(ARRAY_TESTS)
 	@fixed=$$(setarch -R true 2>/dev/null && echo setarch -R); \
 	for test in $(SAVED_TESTS); do \
 		env $(SAVED_MEMORY) timeout 300 $$fixed $$test && \
 		env $(SAVED_MEMORY) $(SAVED_SPILL) timeout 300 $$fixed $$test || exit; \
+	done; \
+	for test in $(ARRAY_TESTS); do \
+		env $(SAVED_MEMORY) ACTMEM_HEAP_GROW=2M timeout 300 $$fixed $$test || exit; \
 	done
 
 # The same on the driver, in a booted kernel that sees this machine's files.

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""save and load: an array in a region with a name, for several processes and
+for the next ones.
+
+The region begins as a .npy file does, so that it says what is in it. These
+first bytes are written last: a region without them is not complete.
+"""
+import ctypes
+import errno
+import io
+import os
+
+import numpy as np
+from numpy.lib import format as npy
+
+import actmem
+from actmem.jax import _arrays
+from actmem.jax._handlers import library
+
+CREATE = 4              # ACTMEM_XLA_ARRAY_CREATE
+HEADER_MAX = 1 << 16    # of version 1.0, and the bytes before it
+
+
+class _Region(_arrays.Block):
+    """All of a region with a name, as a hold on it."""
+
+    def __init__(self, path, size, flags):
+        size = ctypes.c_uint64(size)
+        self._begin(library.actmem_xla_array_open,
+                    (os.fsencode(path), ctypes.byref(size), flags), 0,
+                    writable=bool(flags & CREATE))
+        self.__array_interface__["shape"] = (size.value,)
+
+
+def _header(array):
+    file = io.BytesIO()
+    npy.write_array_header_1_0(file, {
+        "descr": npy.dtype_to_descr(array.dtype) if array.dtype.kind != "V"
+        else f"|V{array.dtype.itemsize}",
+        "fortran_order": False, "shape": array.shape})
+    return file.getvalue()
+
+
+def _read_header(path, memory):
+    """Shape, type, and where the elements begin."""
+    file = io.BytesIO(memory[:HEADER_MAX].tobytes())
+    try:
+        if npy.read_magic(file) != (1, 0):
+            raise ValueError("its version is not 1.0")
+        shape, transposed, dtype = npy.read_array_header_1_0(file)
+    except ValueError as error:
+        raise actmem.Error(
+            errno.EINVAL, f"{path} does not begin as an array of "
+            f"actmem.jax.save() ({error}): that was interrupted or has not "
+            "ended yet; wait for it, or remove the file and save anew"
+            ) from None
+    begin = file.tell()
+    size = dtype.itemsize * int(np.prod(shape, dtype=object))
+    if transposed or begin + size > memory.size:
+        raise actmem.Error(
+            errno.EINVAL, f"{path} is {memory.size} bytes long, and should "
+            f"have {size} bytes of {dtype}{shape} behind {begin}, row by row: "
+            "remove the file and save anew")
+    return shape, dtype, begin
+
+
+def save(path, a):
+    """Makes a region with a name and copies an array into it, for load().
+
+    path  on a mounted actmem, hugetlbfs or tmpfs; without a "/" a name in the
+          first mounted actmem. It must not be there
+    a     what numpy.asarray() takes, of types that JAX has
+
+    The region stays when the process ends; who removes the file gives its
+    memory back, once nobody has it open any more. Its permissions are 0600 to
+    begin with. actmem.Error says in words what is in the way.
+    """
+    array = _arrays.source(a)
+    array = array.astype(_arrays.element(array.dtype), copy=False)
+    header = _header(array)
+    memory = np.asarray(_Region(path, len(header) + array.nbytes,
+                                _arrays.memory_flags() | CREATE))
+    np.copyto(np.ndarray(array.shape, array.dtype, memory, len(header)), array)
+    magic = npy.MAGIC_LEN
+    memory[magic:len(header)] = np.frombuffer(header, np.uint8)[magic:]
+    memory[:magic] = np.frombuffer(header, np.uint8)[:magic]
+
+
+def load(path, dtype=None, *, device=None):
+    """The array that save() put into a region, as one of JAX's, whose memory
+    it is: every process that loads it has the same memory, and none can write
+    to it.
+
+    path    as for save()
+    dtype   of types that NumPy has no name of its own for in a file, as
+            bfloat16 and those of 8 bits: which it is
+    device  as for asarray(); what would have to be copied for it is refused
+
+    The array holds the region until it is gone, whatever becomes of the file.
+    """
+    sharding = _arrays.as_sharding(device)
+    memory = np.asarray(_Region(path, 0, _arrays.memory_flags()))
+    shape, there, begin = _read_header(path, memory)
+    if dtype is None and there.kind == "V":
+        raise TypeError(f"{path} has elements of {there.itemsize} bytes of a "
+                        "type that its header cannot name; pass dtype=")
+    dtype = there if dtype is None else np.dtype(dtype)
+    if dtype != there and (there.kind != "V" or
+                           dtype.itemsize != there.itemsize):
+        raise TypeError(f"dtype={dtype}, but {path} has {there}")
+    array = np.ndarray(shape, _arrays.canonical(dtype), memory, begin)
+    return _arrays.place(array, array.dtype, sharding, False)[0]

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Memory of arrays; see arrays.h.
+ *
+ * Who ends a hold may be any thread of XLA's, or Python's collector in a forked child,
+ * where a lock may never be free again. So that end takes no lock of this file: the
+ * heap is there as long as @now.blocks is not 0, and who makes a block counts it with
+ * @in_use held.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "actmem_runtime.h"
+#include "arrays.h"
+#include "counts.h"
+#include "memory.h"
+
+#define ALIGNMENT	256	/* XLA wants 64 on a CPU, and 256 on a GPU */
+#define HUGE_PAGE	(UINT64_C(2) << 20)	/* what regions are multiples of */
+#define PAGE		4096	/* direct I/O wants that, of what is as long */
+
+struct actmem_xla_array {
+	atomic_uint holds;
+	void *address;
+	uint64_t bytes;
+	struct actmem_region *region;	/* with a name, of its own; NULL: a block of the heap */
+	struct actmem_xla_array *next;	/* in @kept */
+};
+
+static pthread_rwlock_t in_use = PTHREAD_RWLOCK_INITIALIZER;
+static struct actmem *opened;
+static struct knobs knobs;
+static struct actmem_heap *heap;
+static int on_cuda;			/* the heap is registered with @runtime */
+static struct actmem_runtime *runtime;
+static struct actmem_xla_array *_Atomic kept;	/* ended, but CUDA did not let go of them */
+
+static struct {
+	_Atomic uint64_t named_bytes, blocks, bytes, bytes_peak, views, blocks_total, views_total,
+		copied_bytes_total;
+} now;
+
+static int explain(int ret, char *words, size_t words_size)
+{
+	const char *why = actmem_error();
+
+	snprintf(words, words_size, "%s%s", why, knobs_for(&knobs, why));
+	return ret;
+}
+
+static int make_heap(void)
+{
+	struct actmem_heap_options options;
+
+	ACTMEM_INIT(&options);
+	ACTMEM_INIT(&options.region);
+	options.grow_bytes = knobs.grow_bytes;
+	options.limit_bytes = knobs.limit_bytes;
+	options.region.name = "arrays";
+	return actmem_heap_create(opened, &options, &heap);
+}
+
+static int register_heap(void)
+{
+	struct actmem_runtime_options options;
+	int ret = 0;
+
+	ACTMEM_INIT(&options);
+	options.kind = ACTMEM_RUNTIME_CUDA;
+	if (!runtime)
+		ret = actmem_runtime_open(opened, &options, &runtime);
+	return ret ? ret : actmem_heap_register(heap, runtime, 0);
+}
+
+/* What it can; the rest stays for the next try. With @in_use held for writing. */
+static int end_all(void)
+{
+	int ret = 0;
+
+	if (heap)
+		ret = actmem_heap_destroy(heap);
+	if (ret)
+		return ret;
+	heap = NULL;
+	/* It has regions still if CUDA would not let go of them. */
+	if (runtime)
+		ret = actmem_runtime_close(runtime);
+	if (ret)
+		return ret;
+	runtime = NULL;
+	knobs_forget(&knobs);
+	memory_close();
+	opened = NULL;
+	return 0;
+}
+
+/* With @in_use held for writing. */
+static int open_heap(int cuda, char *words, size_t words_size)
+{
+	int ret = 0;
+
+	if (!opened)
+		ret = memory_open(&opened, &knobs, words, words_size);
+	if (ret)
+		return ret;
+	ret = make_heap();
+	if (!ret && cuda)
+		ret = register_heap();
+	if (ret) {
+		explain(ret, words, words_size);
+		end_all();
+	} else {
+		on_cuda = cuda;
+	}
+	return ret;
+}
+
+/* With @in_use held for reading and the heap made, or failed. */
+static int enter(int cuda, char *words, size_t words_size)
+{
+	int ret = 0;
+
+	pthread_rwlock_rdlock(&in_use);
+	while (!heap) {
+		pthread_rwlock_unlock(&in_use);
+		pthread_rwlock_wrlock(&in_use);
+		if (!heap)
+			ret = open_heap(cuda, words, words_size);
+		pthread_rwlock_unlock(&in_use);
+		if (ret)
+			return ret;
+		pthread_rwlock_rdlock(&in_use);
+	}
+	if (cuda == on_cuda)
+		return 0;
+	pthread_rwlock_unlock(&in_use);
+	snprintf(words, words_size, "the memory of arrays is %sregistered with CUDA, and was to be the other way; drop all arrays and call actmem.jax.reset()",
+		 cuda ? "not " : "");
+	return -EBUSY;
+}
+
+static void count_new(uint64_t bytes, int copy)
+{
+	uint64_t sum = atomic_fetch_add(&now.bytes, bytes) + bytes;
+	uint64_t peak = atomic_load(&now.bytes_peak);
+
+	while (peak < sum && !atomic_compare_exchange_weak(&now.bytes_peak, &peak, sum))
+		;
+	atomic_fetch_add(&now.blocks, 1);
+	atomic_fetch_add(&now.blocks_total, 1);
+	if (copy)
+		atomic_fetch_add(&now.copied_bytes_total, bytes);
+}
+
+int actmem_xla_array_new(uint64_t bytes, uint32_t flags, struct actmem_xla_array **result,
+			 void **address, char *words, size_t words_size)
+{
+	struct actmem_xla_array *array = calloc(1, sizeof(*array));
+	int ret;
+
+	if (!array) {
+		snprintf(words, words_size, "no memory for bookkeeping");
+		return -ENOMEM;
+	}
+	ret = enter(!!(flags & ACTMEM_XLA_ARRAY_CUDA), words, words_size);
+	if (ret) {
+		free(array);
+		return ret;
+	}
+	ret = actmem_alloc(heap, bytes, bytes < PAGE ? ALIGNMENT : PAGE, &array->address);
+	if (ret)
+		explain(ret, words, words_size);
+	else
+		count_new(bytes, !!(flags & ACTMEM_XLA_ARRAY_COPY));
+	pthread_rwlock_unlock(&in_use);
+	if (ret) {
+		free(array);
+		return ret;
+	}
+	atomic_init(&array->holds, 1);
+	array->bytes = bytes;
+	*address = array->address;
+	*result = array;
+	return 0;
+}
+
+/* The region's name is its own, not one of the heap's. */
+static int open_region(const char *path, uint64_t bytes, int create,
+		       struct actmem_region **region)
+{
+	struct actmem_region_options options;
+
+	ACTMEM_INIT(&options);
+	if (create)
+		options.length = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+	return actmem_region_open(opened, path, &options, create ?
+				  ACTMEM_OPEN_CREATE | ACTMEM_OPEN_EXCLUSIVE : ACTMEM_OPEN_READ,
+				  region);
+}
+
+static int close_region(struct actmem_xla_array *array)
+{
+	int ret = actmem_unregister(array->region);
+
+	if (ret && ret != -ENOENT)
+		return ret;
+	ret = actmem_region_close(array->region);
+	if (!ret) {
+		atomic_fetch_sub(&now.named_bytes, array->bytes);
+		free(array);
+	}
+	return ret;
+}
+
+static void keep(struct actmem_xla_array *array)
+{
+	array->next = atomic_load(&kept);
+	while (!atomic_compare_exchange_weak(&kept, &array->next, array))
+		;
+}
+
+/* Tries anew what is kept. With @in_use held for writing. */
+static int close_kept(void)
+{
+	struct actmem_xla_array *array = atomic_exchange(&kept, NULL), *next;
+	int ret = 0, failed;
+
+	for (; array; array = next) {
+		next = array->next;
+		failed = close_region(array);
+		if (failed) {
+			keep(array);
+			ret = failed;
+		}
+	}
+	return ret;
+}
+
+static int have_region(struct actmem_xla_array *array, int create)
+{
+	int ret = actmem_region_map(array->region, &array->address);
+
+	if (!ret && on_cuda && !create)
+		ret = actmem_register(array->region, runtime, ACTMEM_REGISTER_READ_ONLY);
+	return ret;
+}
+
+int actmem_xla_array_open(const char *path, uint64_t *bytes, uint32_t flags,
+			  struct actmem_xla_array **result, void **address, char *words,
+			  size_t words_size)
+{
+	struct actmem_xla_array *array = calloc(1, sizeof(*array));
+	int create = !!(flags & ACTMEM_XLA_ARRAY_CREATE), ret;
+
+	if (!array) {
+		snprintf(words, words_size, "no memory for bookkeeping");
+		return -ENOMEM;
+	}
+	ret = enter(!!(flags & ACTMEM_XLA_ARRAY_CUDA), words, words_size);
+	if (ret) {
+		free(array);
+		return ret;
+	}
+	ret = open_region(path, *bytes, create, &array->region);
+	if (!ret)
+		ret = have_region(array, create);
+	if (ret) {
+		explain(ret, words, words_size);
+		if (array->region)
+			actmem_region_close(array->region);
+		free(array);
+	} else {
+		atomic_init(&array->holds, 1);
+		array->bytes = actmem_region_length(array->region);
+		count_new(array->bytes, 0);
+		atomic_fetch_add(&now.named_bytes, array->bytes);
+		*bytes = array->bytes;
+		*address = array->address;
+		*result = array;
+	}
+	pthread_rwlock_unlock(&in_use);
+	return ret;
+}
+
+void actmem_xla_array_drop(struct actmem_xla_array *array)
+{
+	if (atomic_fetch_sub(&array->holds, 1) != 1)
+		return;
+	atomic_fetch_sub(&now.bytes, array->bytes);
+	/* Both fail in a forked child, whose memory is the parent's. */
+	if (!array->region) {
+		actmem_free(heap, array->address);
+		free(array);
+	} else if (close_region(array)) {
+		keep(array);
+	}
+	atomic_fetch_sub(&now.blocks, 1);
+}
+
+void arrays_hold(struct actmem_xla_array *array)
+{
+	atomic_fetch_add(&array->holds, 1);
+	atomic_fetch_add(&now.views, 1);
+	atomic_fetch_add(&now.views_total, 1);
+}
+
+void arrays_let_go(struct actmem_xla_array *array)
+{
+	atomic_fetch_sub(&now.views, 1);
+	actmem_xla_array_drop(array);
+}
+
+int arrays_trim(void)
+{
+	int ret;
+
+	/* Whoever is at it makes an array. */
+	if (pthread_rwlock_trywrlock(&in_use))
+		return 0;
+	ret = close_kept();
+	if (heap && !ret)
+		ret = actmem_heap_trim(heap);
+	if (opened && !ret && !knobs.named && !atomic_load(&now.blocks))
+		ret = end_all();
+	pthread_rwlock_unlock(&in_use);
+	return ret;
+}
+
+int actmem_xla_array_stats(struct actmem_xla_array_stats *stats)
+{
+	struct actmem_xla_array_stats all;
+	struct actmem_heap_stats its;
+	int ret = 0;
+
+	ACTMEM_INIT(&all);
+	all.blocks = atomic_load(&now.blocks);
+	all.bytes = atomic_load(&now.bytes);
+	all.bytes_peak = atomic_load(&now.bytes_peak);
+	all.views = atomic_load(&now.views);
+	all.blocks_total = atomic_load(&now.blocks_total);
+	all.views_total = atomic_load(&now.views_total);
+	all.copied_bytes_total = atomic_load(&now.copied_bytes_total);
+	ACTMEM_INIT(&its);
+	pthread_rwlock_rdlock(&in_use);
+	if (heap)
+		ret = actmem_heap_stats(heap, &its);
+	all.region_bytes = its.region_bytes + atomic_load(&now.named_bytes);
+	all.cuda = heap && on_cuda;
+	pthread_rwlock_unlock(&in_use);
+	return ret ? ret : counts_copy(stats, stats->size, &all, sizeof(all));
+}

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The memory of JAX's arrays where there is a GPU: registered before it is handed out,
+ * let go of by XLA's views, and what is said where CUDA refuses.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../../lib/xla/actmem_xla.h"
+#include "../../lib/xla/dlpack.h"
+#include "cuda_test.h"
+
+#define CUDA_HOST	3	/* DLPack's kDLCUDAHost */
+
+static struct cuda cuda;
+static char words[1024];
+
+static struct actmem_xla_array_stats stats_now(void)
+{
+	struct actmem_xla_array_stats stats;
+
+	ACTMEM_INIT(&stats);
+	if (actmem_xla_array_stats(&stats))
+		tap_bail("actmem_xla_array_stats");
+	return stats;
+}
+
+static int array_new(uint64_t bytes, uint32_t flags, struct actmem_xla_array **array,
+		     void **address)
+{
+	words[0] = 0;
+	return actmem_xla_array_new(bytes, flags, array, address, words, sizeof(words));
+}
+
+static void array_says(const char *what)
+{
+	ok(strstr(words, what), "the words have \"%s\": %s", what, words);
+}
+
+/* As any program sees it that uses the device, by its primary context. */
+static bool is_registered(void *address)
+{
+	unsigned int flags;
+	CUcontext context;
+	bool portable;
+
+	if (cuda.cuDevicePrimaryCtxRetain(&context, 0) || cuda.cuCtxPushCurrent_v2(context))
+		tap_bail("no primary context");
+	portable = !cuda.cuMemHostGetFlags(&flags, address) &&
+		   flags & CU_MEMHOSTREGISTER_PORTABLE;
+	cuda.cuCtxPopCurrent_v2(&context);
+	cuda.cuDevicePrimaryCtxRelease_v2(0);
+	return portable;
+}
+
+static void nothing_is_left(void)
+{
+	struct actmem_xla_array_stats stats;
+
+	returns(actmem_xla_trim(), 0);
+	stats = stats_now();
+	ok(!stats.blocks && !stats.bytes && !stats.views && !stats.region_bytes && !stats.cuda,
+	   "no array, and no region of any");
+	nothing_is_retained(&cuda);
+}
+
+static void test_view(void)
+{
+	static const int64_t shape[] = { 3, 1024 };
+	struct actmem_xla_tensor_options options;
+	struct actmem_xla_array *array, *other;
+	struct dlpack_managed *managed;
+	void *address, *tensor;
+
+	returns(array_new(LENGTH, ACTMEM_XLA_ARRAY_CUDA, &array, &address), 0);
+	ok(is_registered(address) && is_registered((char *)address + LENGTH - 1),
+	   "CUDA has all of it registered, for every context");
+	ok(stats_now().cuda && stats_now().blocks == 1 && stats_now().bytes == LENGTH,
+	   "and it is counted");
+	returns(array_new(1, 0, &other, &tensor), -EBUSY);
+	array_says("actmem.jax.reset()");
+
+	ACTMEM_INIT(&options);
+	options.address = (char *)address + 4096;
+	options.shape = shape;
+	options.rank = 2;
+	options.device_type = CUDA_HOST;
+	options.device = 1;
+	options.code = 2;
+	options.bits = 32;
+	returns(actmem_xla_tensor_new(array, &options, &tensor), 0);
+	actmem_xla_array_drop(array);
+	managed = tensor;
+	ok(managed->tensor.data == (char *)address + 4096 && managed->tensor.rank == 2 &&
+	   !memcmp(managed->tensor.shape, shape, sizeof(shape)) && !managed->tensor.strides &&
+	   !managed->tensor.byte_offset, "a view says where it is, and its shape");
+	ok(managed->tensor.device.type == CUDA_HOST && managed->tensor.device.id == 1 &&
+	   managed->tensor.type.code == 2 && managed->tensor.type.bits == 32 &&
+	   managed->tensor.type.lanes == 1, "which memory of which device, and its type");
+	ok(stats_now().blocks == 1 && stats_now().views == 1, "it holds the block alone");
+	memset(address, 5, LENGTH);
+	returns(actmem_xla_trim(), 0);
+	ok(is_registered(address), "which stays where it is meanwhile");
+	managed->deleter(managed);
+	ok(!stats_now().blocks, "and goes with it");
+	nothing_is_left();
+}
+
+static void test_several(void)
+{
+	struct actmem_xla_array *arrays[20];
+	bool registered = true;
+	unsigned int i;
+	void *address;
+
+	for (i = 0; i < 20; i++) {
+		if (array_new(MIB + i, ACTMEM_XLA_ARRAY_CUDA | ACTMEM_XLA_ARRAY_COPY, &arrays[i],
+			      &address))
+			tap_bail("actmem_xla_array_new");
+		registered = registered && is_registered(address) &&
+			     is_registered((char *)address + MIB + i - 1);
+	}
+	ok(registered && stats_now().region_bytes > 2 * LENGTH,
+	   "so is what lies in further regions");
+	ok(stats_now().copied_bytes_total == 20 * MIB + 190, "copies are counted");
+	for (i = 0; i < 20; i++)
+		actmem_xla_array_drop(arrays[i]);
+	nothing_is_left();
+}
+
+/* With no GPU in the program, memory is the CPU's alone. */
+static void test_without(void)
+{
+	struct actmem_xla_array *array;
+	void *address;
+
+	returns(array_new(LENGTH, 0, &array, &address), 0);
+	ok(!is_registered(address) && !stats_now().cuda, "nothing is registered unasked");
+	memset(address, 6, LENGTH);
+	actmem_xla_array_drop(array);
+	nothing_is_left();
+}
+
+static int array_open(const char *path, uint64_t *bytes, uint32_t flags,
+		      struct actmem_xla_array **array, void **address)
+{
+	words[0] = 0;
+	return actmem_xla_array_open(path, bytes, flags, array, address, words, sizeof(words));
+}
+
+/* Regions with names, which are made without CUDA and registered to be read. */
+static void test_named(void)
+{
+	struct actmem_xla_array *array, *reader;
+	char path[64], *address, *there;
+	uint64_t bytes = 3 * MIB;
+
+	snprintf(path, sizeof(path), "/dev/shm/actmem-cuda-arrays-%d", (int)getpid());
+	returns(array_open(path, &bytes, ACTMEM_XLA_ARRAY_CUDA, &reader, (void **)&there), -ENOENT);
+	array_says(path);
+	returns(array_open(path, &bytes, ACTMEM_XLA_ARRAY_CUDA | ACTMEM_XLA_ARRAY_CREATE, &array,
+			   (void **)&address), 0);
+	ok(bytes == 4 * MIB && stats_now().bytes == bytes && stats_now().region_bytes == bytes,
+	   "a region has whole pages, and is counted");
+	ok(!is_registered(address), "who fills it needs no GPU");
+	memset(address, 9, bytes);
+	bytes = MIB;
+	returns(array_open(path, &bytes, ACTMEM_XLA_ARRAY_CUDA | ACTMEM_XLA_ARRAY_CREATE, &reader,
+			   (void **)&there), -EEXIST);
+	returns(array_open(path, &bytes, ACTMEM_XLA_ARRAY_CUDA, &reader, (void **)&there), 0);
+	ok(bytes == 4 * MIB && there[bytes - 1] == 9 && is_registered(there + bytes - 1),
+	   "who reads it has it registered");
+	actmem_xla_array_drop(array);
+	actmem_xla_array_drop(reader);
+	nothing_is_left();
+
+	if (cuda.standin_fail) {
+		cuda.standin_fail("cuMemHostRegister_v2", 1, 1, CUDA_ERROR_OUT_OF_MEMORY);
+		returns(array_open(path, &bytes, ACTMEM_XLA_ARRAY_CUDA, &reader,
+				   (void **)&there), -ENOMEM);
+		array_says("CUDA_ERROR_OUT_OF_MEMORY");
+		nothing_is_left();
+
+		returns(array_open(path, &bytes, ACTMEM_XLA_ARRAY_CUDA, &reader,
+				   (void **)&there), 0);
+		cuda.standin_fail("cuMemHostUnregister", 1, 2, CUDA_ERROR_ILLEGAL_ADDRESS);
+		actmem_xla_array_drop(reader);
+		ok(!stats_now().blocks && stats_now().region_bytes == bytes && is_registered(there),
+		   "what CUDA does not let go of stays");
+		returns(actmem_xla_trim(), -EIO);
+		nothing_is_left();
+	}
+	unlink(path);
+}
+
+static void test_failures(void)
+{
+	struct actmem_xla_array *array;
+	void *address;
+
+	cuda.standin_fail("cuMemHostRegister_v2", 1, 1, CUDA_ERROR_OUT_OF_MEMORY);
+	returns(array_new(LENGTH, ACTMEM_XLA_ARRAY_CUDA, &array, &address), -ENOMEM);
+	array_says("CUDA_ERROR_OUT_OF_MEMORY");
+	ok(!stats_now().blocks && !stats_now().region_bytes, "and there is no array");
+	nothing_is_left();
+
+	cuda.standin_fail("cuDeviceGetCount", 1, 1, CUDA_ERROR_NOT_INITIALIZED);
+	ok(array_new(LENGTH, ACTMEM_XLA_ARRAY_CUDA, &array, &address) < 0,
+	   "a CUDA that does not work is an error");
+	array_says("CUDA_ERROR_NOT_INITIALIZED");
+	cuda.standin_fail("", 0, 0, 0);
+	nothing_is_left();
+
+	/* What CUDA does not let go of stays, until it does. */
+	returns(array_new(LENGTH, ACTMEM_XLA_ARRAY_CUDA, &array, &address), 0);
+	actmem_xla_array_drop(array);
+	cuda.standin_fail("cuMemHostUnregister", 1, 2, CUDA_ERROR_ILLEGAL_ADDRESS);
+	returns(actmem_xla_trim(), -EBUSY);
+	ok(is_registered(address), "the region is there still");
+	returns(array_new(LENGTH, ACTMEM_XLA_ARRAY_CUDA, &array, &address), 0);
+	ok(is_registered(address), "arrays are made beside it");
+	actmem_xla_array_drop(array);
+	nothing_is_left();
+}
+
+int main(void)
+{
+	struct usage before;
+	struct actmem *am;
+
+	cuda = cuda_or_skip();
+	if (cuda.cuInit(0))
+		tap_bail("cuInit");
+	before = usage_now();
+	setenv("ACTMEM_HEAP_GROW", "8M", 1);
+	test_view();
+	test_several();
+	test_without();
+	test_named();
+	if (cuda.standin_fail)
+		test_failures();
+	am = actmem_xla_attached();
+	counters_are_zero(am);
+	actmem_xla_detach(am);
+	ok(!actmem_xla_attached(), "what was opened for arrays can be closed after them");
+	returns(actmem_close(am), 0);
+	same_usage(before);
+	return tap_end();
+}

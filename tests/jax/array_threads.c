@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Arrays made by some threads, whose views others end, as XLA's do, while memory is
+ * trimmed and counted; built with a sanitizer. Prints TAP.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../lib/xla/actmem_xla.h"
+#include "../../lib/xla/dlpack.h"
+
+#define MAKERS		3
+#define ENDERS		3
+#define ROUNDS		3000
+#define VIEWS_MAX	3
+#define BYTES_MOST	100000
+#define WAITING		64
+
+static atomic_long wrong;
+static atomic_int making = MAKERS;
+static struct dlpack_managed *waiting[WAITING];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void check(int good)
+{
+	if (!good)
+		atomic_fetch_add(&wrong, 1);
+}
+
+/* Changes place with a view that waits, if any does. */
+static struct dlpack_managed *exchange(struct dlpack_managed *view, unsigned int place)
+{
+	struct dlpack_managed *other;
+
+	pthread_mutex_lock(&lock);
+	other = waiting[place % WAITING];
+	waiting[place % WAITING] = view;
+	pthread_mutex_unlock(&lock);
+	return other;
+}
+
+/* Whoever wrote it last, it is the same byte all over. */
+static void end(struct dlpack_managed *view)
+{
+	const unsigned char *data;
+	int64_t bytes;
+
+	if (!view)
+		return;
+	data = view->tensor.data;
+	bytes = view->tensor.shape[0];
+	check(bytes == 1 || !memcmp(data, data + 1, (size_t)bytes - 1));
+	if (data[0] % 2)
+		view->deleter(view);
+	else
+		actmem_xla_tensor_drop(view);
+}
+
+static void *make(void *argument)
+{
+	unsigned int seed = *(unsigned int *)argument, round, views;
+	struct actmem_xla_tensor_options options;
+	struct actmem_xla_array *array;
+	void *address, *view;
+	char words[1024];
+	int64_t bytes;
+
+	ACTMEM_INIT(&options);
+	options.rank = 1;
+	options.device_type = 1;
+	options.bits = 8;
+	for (round = 0; round < ROUNDS; round++) {
+		bytes = 1 + rand_r(&seed) % BYTES_MOST;
+		if (actmem_xla_array_new((uint64_t)bytes, 0, &array, &address, words,
+					 sizeof(words))) {
+			fprintf(stderr, "# %s\n", words);
+			check(0);
+			break;
+		}
+		memset(address, rand_r(&seed), (size_t)bytes);
+		options.address = address;
+		options.shape = &bytes;
+		for (views = (unsigned int)rand_r(&seed) % VIEWS_MAX; views; views--) {
+			check(!actmem_xla_tensor_new(array, &options, &view));
+			end(exchange(view, (unsigned int)rand_r(&seed)));
+		}
+		actmem_xla_array_drop(array);
+	}
+	atomic_fetch_sub(&making, 1);
+	return NULL;
+}
+
+static void *take(void *argument)
+{
+	unsigned int seed = *(unsigned int *)argument, round;
+	struct actmem_xla_array_stats stats;
+
+	for (round = 0; atomic_load(&making); round++) {
+		end(exchange(NULL, (unsigned int)rand_r(&seed)));
+		if (round % 64 == 0)
+			check(!actmem_xla_trim());
+		ACTMEM_INIT(&stats);
+		check(!actmem_xla_array_stats(&stats) && stats.bytes <= stats.bytes_peak);
+	}
+	return NULL;
+}
+
+static int result(int number, int good, const char *what)
+{
+	printf("%s %d - %s\n", good ? "ok" : "not ok", number, what);
+	return !good;
+}
+
+int main(void)
+{
+	unsigned int numbers[MAKERS + ENDERS], i;
+	pthread_t threads[MAKERS + ENDERS];
+	struct actmem_xla_array_stats stats;
+	struct actmem_counters memory;
+	int failed = 0, trimmed;
+
+	for (i = 0; i < MAKERS + ENDERS; i++) {
+		numbers[i] = i;
+		if (pthread_create(&threads[i], NULL, i < MAKERS ? make : take, &numbers[i]))
+			return 1;
+	}
+	for (i = 0; i < MAKERS + ENDERS; i++)
+		pthread_join(threads[i], NULL);
+	for (i = 0; i < WAITING; i++)
+		end(exchange(NULL, i));
+	trimmed = actmem_xla_trim();
+	ACTMEM_INIT(&stats);
+	actmem_xla_array_stats(&stats);
+	ACTMEM_INIT(&memory);
+	actmem_counters(actmem_xla_attached(), &memory);
+
+	printf("1..4\n");
+	failed |= result(1, !wrong, "what was written stayed while anybody had it");
+	failed |= result(2, !stats.blocks && !stats.bytes && !stats.views, "nothing is left");
+	failed |= result(3, stats.blocks_total == MAKERS * ROUNDS && stats.views_total &&
+			 !stats.copied_bytes_total, "every array was counted");
+	failed |= result(4, !trimmed && !memory.regions && !memory.blocks && !memory.heaps,
+			 "its memory went back");
+	return failed;
+}
