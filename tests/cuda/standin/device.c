@@ -11,13 +11,13 @@
 #define DEVICE_ADDRESSES	(1ULL << 47)	/* above all of the host's */
 #define ALIGN_BYTES		512UL
 #define MEMORY_BYTES		(1ULL << 30)
-#define GRANULARITY_BYTES	(2UL << 20)	/* of virtual memory, which is not there */
 
 struct allocation {
 	struct allocation *next;
 	CUcontext context;
 	char *shadow;
 	size_t bytes;
+	bool is_mapped;			/* by cuMemMap(): virtual.c has the memory */
 };
 
 static struct allocation *allocations;
@@ -93,7 +93,8 @@ static void drop(struct allocation **link)
 	struct allocation *allocation = *link;
 
 	*link = allocation->next;
-	munmap(allocation->shadow, allocation->bytes);
+	if (!allocation->is_mapped)
+		munmap(allocation->shadow, allocation->bytes);
 	free(allocation);
 }
 
@@ -109,6 +110,37 @@ void device_end_context(CUcontext context)
 	}
 }
 
+CUdeviceptr device_of_shadow(const char *shadow)
+{
+	return (CUdeviceptr)(uintptr_t)shadow + DEVICE_ADDRESSES;
+}
+
+char *device_shadow(CUdeviceptr address)
+{
+	return address < DEVICE_ADDRESSES ? NULL : (char *)(uintptr_t)(address - DEVICE_ADDRESSES);
+}
+
+CUresult device_map(char *shadow, size_t bytes, CUcontext context)
+{
+	struct allocation *allocation = malloc(sizeof(*allocation));
+
+	if (!allocation)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*allocation = (struct allocation){ allocations, context, shadow, bytes, true };
+	allocations = allocation;
+	return CUDA_SUCCESS;
+}
+
+void device_unmap(const char *shadow)
+{
+	struct allocation **link = find(device_of_shadow(shadow));
+
+	streams_wait_idle((*link)->context, false);
+	link = find(device_of_shadow(shadow));
+	if (*link)
+		drop(link);
+}
+
 static size_t total_bytes(void)
 {
 	const char *text = getenv("STANDIN_CUDA_MEMORY");
@@ -116,7 +148,7 @@ static size_t total_bytes(void)
 	return text ? strtoull(text, NULL, 10) : MEMORY_BYTES;
 }
 
-static size_t free_bytes(CUdevice device)
+size_t device_free_bytes(CUdevice device)
 {
 	const struct allocation *allocation;
 	size_t bytes = total_bytes();
@@ -133,7 +165,7 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, CUcontext context)
 	struct allocation *allocation;
 	void *shadow;
 
-	if (length < bytes || length > free_bytes(context->device))
+	if (length < bytes || length > device_free_bytes(context->device))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	allocation = malloc(sizeof(*allocation));
 	if (!allocation)
@@ -143,7 +175,7 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, CUcontext context)
 		free(allocation);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	*allocation = (struct allocation){ allocations, context, shadow, length };
+	*allocation = (struct allocation){ allocations, context, shadow, length, false };
 	allocations = allocation;
 	*pointer = (CUdeviceptr)(uintptr_t)shadow + DEVICE_ADDRESSES;
 	return CUDA_SUCCESS;
@@ -178,7 +210,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
 	if (result || !dptr)
 		return leave(result);
 	link = find(dptr);
-	if (!*link || device_memory(dptr, 0) != (*link)->shadow)
+	if (!*link || device_memory(dptr, 0) != (*link)->shadow || (*link)->is_mapped)
 		return leave(CUDA_ERROR_INVALID_VALUE);
 	streams_wait_idle((*link)->context, false);
 	/* Another thread may have freed it meanwhile. */
@@ -203,7 +235,7 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 	result = free && total ? usable_context(&context) : CUDA_ERROR_INVALID_VALUE;
 	if (result)
 		return leave(result);
-	*free = free_bytes(context->device);
+	*free = device_free_bytes(context->device);
 	*total = total_bytes();
 	return leave(CUDA_SUCCESS);
 }
@@ -230,19 +262,4 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
 {
 	return CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
-				       CUmemAllocationGranularity_flags option)
-{
-	CUresult result = enter("cuMemGetAllocationGranularity");
-
-	if (result)
-		return result;
-	if (!granularity || !prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
-		return leave(CUDA_ERROR_INVALID_VALUE);
-	if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !is_device(prop->location.id))
-		return leave(CUDA_ERROR_INVALID_DEVICE);
-	*granularity = GRANULARITY_BYTES;
-	return leave(CUDA_SUCCESS);
 }

@@ -188,6 +188,7 @@ void standin_counts(struct standin_counts *counts)
 	stream_count(counts);
 	event_count(counts);
 	copy_count(counts);
+	virtual_count(counts);
 	pthread_mutex_unlock(&lock);
 }
 

@@ -103,6 +103,13 @@ bool device_has_shadow(const char *shadow);
 CUcontext device_memory_context(CUdeviceptr address);
 CUresult device_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address);
 void device_end_context(CUcontext context);
+size_t device_free_bytes(CUdevice device);
+
+/* Memory that is there by other means, behind device_of_shadow(), and no more. */
+CUdeviceptr device_of_shadow(const char *shadow);
+char *device_shadow(CUdeviceptr address);
+CUresult device_map(char *shadow, size_t bytes, CUcontext context);
+void device_unmap(const char *shadow);
 
 /* 0, or why the stream cannot be used. */
 CUresult stream_check(CUstream stream);
@@ -131,6 +138,7 @@ void stream_count(struct standin_counts *counts);
 void event_count(struct standin_counts *counts);
 void device_count_memory(struct standin_counts *counts);
 void copy_count(struct standin_counts *counts);
+void virtual_count(struct standin_counts *counts);
 
 /* As the environment says, when CUDA is initialised. */
 CUresult context_configure(void);
