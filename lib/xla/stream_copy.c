@@ -95,6 +95,9 @@ int lane_read_token(struct lane *lane, cuda_stream stream, cuda_pointer from, ui
 	CUDA_TRY(&result, cuMemcpyDtoHAsync_v2(mailbox->token, from, sizeof(*token), stream));
 	CUDA_TRY(&result, cuEventRecord(mailbox->event, stream));
 	CUDA_TRY(&result, cuEventSynchronize(mailbox->event));
+	/* Nothing is to come to the mailbox later. */
+	if (result)
+		cuda.cuStreamSynchronize(stream);
 	*token = *mailbox->token;
 	put_mailbox(lane, mailbox);
 	TRANSFER_COUNT(lane->device, token_wait_ns_total, lane_now() - before);
@@ -284,11 +287,12 @@ int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct 
 		saved_release(block);
 		return -ESTALE;
 	}
-	tell_fetcher(lane, block);
 	if (staged)
 		result = take_staged(lane, stream, value, block);
 	else if (block->bytes)
 		result = take_late(lane, stream, value, block);
+	/* After it, so that nothing goes before what is wanted now. */
+	tell_fetcher(lane, block);
 	saved_release(block);
 	return result ? cuda_failed(result, "copy a value to it", lane->device, words,
 				    SAVED_WORDS) : 0;

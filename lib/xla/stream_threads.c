@@ -33,6 +33,14 @@ static void fill_is_done(struct lane *lane, struct saved *block, cuda_result res
 	saved_filled(block);
 }
 
+/* Whatever still goes on, none of it is to meet a block that was given up. */
+static void let_streams_end(const struct lane *lane)
+{
+	cuda.cuStreamSynchronize(lane->out);
+	cuda.cuStreamSynchronize(lane->ahead);
+	cuda.cuStreamSynchronize(lane->late);
+}
+
 static void *finisher(void *data)
 {
 	struct lane *lane = data;
@@ -53,6 +61,8 @@ static void *finisher(void *data)
 			lane->last_finish = &lane->finishes;
 		pthread_mutex_unlock(&lane->lock);
 		result = cuda.cuEventSynchronize(finish->mark->event);
+		if (result)
+			let_streams_end(lane);
 		if (finish->filled)
 			fill_is_done(lane, finish->filled, result);
 		else

@@ -12,7 +12,7 @@
 
 #define BLOCK	(256 * 1024UL)
 #define VALUES	12
-#define SLOW	3000		/* microseconds */
+#define SLOW	1000		/* microseconds */
 
 static struct cuda cuda;
 static struct xla xla;
@@ -256,10 +256,13 @@ static void test_fault(void)
 	if (!cuda.standin_poison)
 		goto close;
 	xla.run++;
+	/* Not before the put has returned. */
+	slow("cuMemcpyDtoDAsync_v2", 20 * SLOW);
 	cuda.standin_poison("cuMemcpyDtoHAsync_v2", 1, CUDA_ERROR_ECC_UNCORRECTABLE);
 	ok(xla_put(&xla, "fault", work, BLOCK, tokens), "put");
 	ok(!xla_take(&xla, tokens, work, BLOCK) && strstr(xla.words, "ECC_UNCORRECTABLE"),
 	   "a take after a fault: %s", xla.words);
+	slow("cuMemcpyDtoDAsync_v2", 0);
 	ok(!xla_put(&xla, "fault", work, BLOCK, tokens) && strstr(xla.words, "ECC_UNCORRECTABLE"),
 	   "a put after it: %s", xla.words);
 	cuda_returns(cuda.cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);

@@ -108,6 +108,29 @@ static void test_order(void)
 	ok(bytes_that_are(pinned, 9) == BYTES, "a copy of a stream that was destroyed is done");
 }
 
+/* An event that is recorded anew, by a stream that is sooner there, is still waited for. */
+static void test_recorded_anew(void)
+{
+	CUstream one = stream_or_bail(), other = stream_or_bail(), third = stream_or_bail();
+	CUevent event = event_or_bail();
+
+	slow("cuMemsetD8Async", SLOW);
+	cuda_returns(cuda.cuMemsetD8Async(first, 5, BYTES, one), CUDA_SUCCESS);
+	slow("cuMemsetD8Async", 0);
+	cuda_returns(cuda.cuEventRecord(event, one), CUDA_SUCCESS);
+	cuda_returns(cuda.cuStreamWaitEvent(other, event, 0), CUDA_SUCCESS);
+	cuda_returns(cuda.cuMemcpyDtoHAsync_v2(pinned, first, BYTES, other), CUDA_SUCCESS);
+	cuda_returns(cuda.cuEventRecord(event, third), CUDA_SUCCESS);
+	cuda_returns(cuda.cuStreamSynchronize(third), CUDA_SUCCESS);
+	cuda_returns(cuda.cuEventQuery(event), CUDA_SUCCESS);
+	cuda_returns(cuda.cuStreamSynchronize(other), CUDA_SUCCESS);
+	ok(bytes_that_are(pinned, 5) == BYTES, "the copy came after the record that it waited for");
+	cuda_returns(cuda.cuEventDestroy_v2(event), CUDA_SUCCESS);
+	cuda_returns(cuda.cuStreamDestroy_v2(one), CUDA_SUCCESS);
+	cuda_returns(cuda.cuStreamDestroy_v2(other), CUDA_SUCCESS);
+	cuda_returns(cuda.cuStreamDestroy_v2(third), CUDA_SUCCESS);
+}
+
 /* Without an event the second stream is too early: so a test sees one that is missing. */
 static void test_that_order_is_needed(void)
 {
@@ -179,6 +202,7 @@ int main(void)
 	pinned = memory;
 	test_errors();
 	test_order();
+	test_recorded_anew();
 	test_that_order_is_needed();
 	test_host_function();
 	if (cuda.standin_poison) {

@@ -183,6 +183,7 @@ struct actmem *xla_open(const struct memory *memory)
 	options.ring_bytes = memory->ring_bytes;
 	options.budget_bytes = memory->budget_bytes;
 	options.limit_bytes = memory->limit_bytes;
+	options.grow_bytes = memory->grow_bytes;
 	options.spill_paths = &memory->spill;
 	options.spill_path_count = !!memory->spill;
 	if (actmem_xla_attach(am, &options))

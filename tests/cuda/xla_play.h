@@ -44,7 +44,7 @@ bool xla_is_content(const void *memory, uint64_t bytes, uint32_t content);
 
 /* The memory is ours, and its store and rings as by these; bails out. */
 struct memory {
-	uint64_t ring_bytes, budget_bytes, limit_bytes;
+	uint64_t ring_bytes, budget_bytes, limit_bytes, grow_bytes;
 	const char *spill;		/* NULL: none */
 };
 struct actmem *xla_open(const struct memory *memory);

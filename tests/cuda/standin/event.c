@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Events: of each record there is a number, and an event is reached up to the one of
- * the last record that its stream has come to. Who waits waits for the last record
- * that there was when he began.
+ * Events: who waits for one waits for the last record that there was when he began,
+ * whatever is recorded by it later, on that stream or another.
  */
 #include <stdlib.h>
 
@@ -13,8 +12,13 @@ struct CUevent_st {
 	CUcontext context;
 	unsigned int flags;
 	bool alive;
-	unsigned int users;		/* operations */
-	uint64_t recorded, reached;
+	struct record *last;		/* NULL: none */
+};
+
+struct record {
+	CUcontext context;
+	bool reached;
+	unsigned int users;
 };
 
 static struct CUevent_st *events;
@@ -27,20 +31,27 @@ void event_count(struct standin_counts *counts)
 		counts->events += event->alive && event->context->alive;
 }
 
-void event_put(CUevent event)
+void record_put(struct record *record)
 {
-	event->users--;
+	if (record && !--record->users)
+		free(record);
 }
 
-bool event_is_reached(const struct operation *operation)
+static struct record *record_get(struct record *record)
 {
-	return operation->event->reached >= operation->number || !operation->event->context->alive;
+	if (record)
+		record->users++;
+	return record;
 }
 
-void event_reach(const struct operation *operation)
+bool record_is_reached(const struct record *record)
 {
-	if (operation->event->reached < operation->number)
-		operation->event->reached = operation->number;
+	return !record || record->reached || !record->context->alive;
+}
+
+void record_reach(struct record *record)
+{
+	record->reached = true;
 }
 
 static CUresult check(CUevent handle)
@@ -86,8 +97,11 @@ CUresult cuEventDestroy_v2(CUevent hEvent)
 	if (result)
 		return result;
 	result = check(hEvent);
-	if (result != CUDA_ERROR_INVALID_HANDLE)
+	if (result != CUDA_ERROR_INVALID_HANDLE) {
 		hEvent->alive = false;
+		record_put(hEvent->last);
+		hEvent->last = NULL;
+	}
 	return leave(result);
 }
 
@@ -101,7 +115,6 @@ CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
 	struct operation operation = {
 		.kind = OPERATION_RECORD,
 		.name = "cuEventRecord",
-		.event = hEvent,
 	};
 	CUresult result = enter(operation.name);
 
@@ -114,13 +127,19 @@ CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
 		result = CUDA_ERROR_INVALID_HANDLE;
 	if (result)
 		return leave(result);
-	operation.number = hEvent->recorded + 1;
+	operation.record = calloc(1, sizeof(*operation.record));
+	if (!operation.record)
+		return leave(CUDA_ERROR_OUT_OF_MEMORY);
+	operation.record->context = hEvent->context;
+	operation.record->users = 1;
 	result = stream_do(hStream, &operation);
-	if (!result) {
-		hEvent->recorded++;
-		hEvent->users++;
+	if (result) {
+		record_put(operation.record);
+		return leave(result);
 	}
-	return leave(result);
+	record_put(hEvent->last);
+	hEvent->last = record_get(operation.record);
+	return leave(CUDA_SUCCESS);
 }
 
 CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
@@ -128,7 +147,6 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 	struct operation operation = {
 		.kind = OPERATION_WAIT,
 		.name = "cuStreamWaitEvent",
-		.event = hEvent,
 	};
 	CUresult result = enter(operation.name);
 
@@ -139,10 +157,10 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 		result = stream_check(hStream);
 	if (result)
 		return leave(result);
-	operation.number = hEvent->recorded;
+	operation.record = record_get(hEvent->last);
 	result = stream_do(hStream, &operation);
-	if (!result)
-		hEvent->users++;
+	if (result)
+		record_put(operation.record);
 	return leave(result);
 }
 
@@ -154,7 +172,7 @@ CUresult cuEventQuery(CUevent hEvent)
 	if (result)
 		return result;
 	result = check(hEvent);
-	if (!result && hEvent->reached < hEvent->recorded)
+	if (!result && !record_is_reached(hEvent->last))
 		result = CUDA_ERROR_NOT_READY;
 	return leave(result);
 }
@@ -162,17 +180,18 @@ CUresult cuEventQuery(CUevent hEvent)
 CUresult cuEventSynchronize(CUevent hEvent)
 {
 	CUresult result = enter("cuEventSynchronize");
-	uint64_t number;
+	struct record *record;
 
 	if (result)
 		return result;
 	result = check(hEvent);
 	if (result)
 		return leave(result);
-	number = hEvent->recorded;
-	while (!result && hEvent->reached < number) {
+	record = record_get(hEvent->last);
+	while (!result && !record_is_reached(record)) {
 		wait_for_change();
 		result = check(hEvent);
 	}
+	record_put(record);
 	return leave(result);
 }

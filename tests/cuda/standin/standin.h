@@ -37,6 +37,8 @@ struct CUctx_st {
 	CUresult poison;		/* what an operation failed by: all that follows does */
 };
 
+struct record;
+
 /* What a stream does; the one thing that is not of it stays 0. */
 struct operation {
 	struct operation *next;
@@ -56,8 +58,7 @@ struct operation {
 	const char *pinned;		/* host memory that is to be so until then */
 	unsigned int value;
 	size_t width;			/* of it */
-	CUevent event;
-	uint64_t number;		/* of its record */
+	struct record *record;		/* of an event */
 	CUhostFn function;
 	void *data;
 };
@@ -121,9 +122,10 @@ void streams_wait_executing(void);
 void streams_end_context(CUcontext context);
 bool stream_is_in_host_function(void);
 
-void event_put(CUevent event);
-bool event_is_reached(const struct operation *operation);
-void event_reach(const struct operation *operation);
+/* NULL: of an event that was never recorded. */
+void record_put(struct record *record);
+bool record_is_reached(const struct record *record);
+void record_reach(struct record *record);
 
 /* Why it cannot be done, now that it is due. */
 CUresult operation_failure(const struct operation *operation);

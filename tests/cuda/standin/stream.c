@@ -81,8 +81,7 @@ void streams_wait_executing(void)
 
 static void free_operation(struct operation *operation)
 {
-	if (operation->event)
-		event_put(operation->event);
+	record_put(operation->record);
 	free(operation);
 }
 
@@ -147,7 +146,7 @@ static struct operation *next_operation(struct CUstream_st *stream)
 	struct operation *operation = stream->first;
 
 	if (!operation ||
-	    (operation->kind == OPERATION_WAIT && !event_is_reached(operation) &&
+	    (operation->kind == OPERATION_WAIT && !record_is_reached(operation->record) &&
 	     !stream->context->poison))
 		return NULL;
 	stream->first = operation->next;
@@ -182,7 +181,7 @@ static void *work(void *data)
 			stream->executing = false;
 		}
 		if (operation->kind == OPERATION_RECORD)
-			event_reach(operation);
+			record_reach(operation->record);
 		free_operation(operation);
 		announce_change();
 	}

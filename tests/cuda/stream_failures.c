@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Each call of CUDA that the handlers make fails once, wherever it is made: that is an
+ * error in words of a put or a take, or of none, and then all works again.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "xla_play.h"
+
+#define BLOCK	(32 * 1024UL)
+#define VALUES	4
+#define IN_VAIN	10		/* failures in a row that nobody saw: there are no more */
+
+static struct cuda cuda;
+static struct xla xla;
+static CUdeviceptr tokens, work, results;
+static char *seen;
+
+static const char *const functions[] = {
+	"cuStreamGetCtx", "cuCtxGetId", "cuCtxPushCurrent_v2", "cuMemAlloc_v2", "cuMemHostAlloc",
+	"cuStreamCreateWithPriority", "cuEventCreate", "cuEventRecord", "cuEventQuery",
+	"cuEventSynchronize", "cuStreamWaitEvent", "cuMemcpyDtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
+	"cuMemcpyHtoDAsync_v2", "cuMemsetD32Async", "cuMemHostRegister_v2",
+};
+
+/* Without computing, so that what fails is the handlers'. The number of errors. */
+static unsigned int step(unsigned int *answered)
+{
+	unsigned int errors = 0, i;
+
+	xla.run++;
+	*answered = 0;
+	for (i = 0; i < VALUES; i++) {
+		if (xla_put(&xla, "failures", work + i * BLOCK, BLOCK, tokens + 8 * i))
+			continue;
+		errors++;
+		*answered += !!*xla.words;
+	}
+	for (i = VALUES; i-- > 0 && !errors; ) {
+		if (xla_take(&xla, tokens + 8 * i, results + i * BLOCK, BLOCK))
+			continue;
+		errors++;
+		*answered += !!*xla.words;
+	}
+	return errors;
+}
+
+static unsigned int good_values(void)
+{
+	unsigned int good = 0, i;
+
+	if (cuda.cuMemcpyDtoHAsync_v2(seen, results, VALUES * BLOCK, xla.stream) ||
+	    cuda.cuStreamSynchronize(xla.stream))
+		return 0;
+	for (i = 0; i < VALUES; i++)
+		good += xla_is_content(seen + i * BLOCK, BLOCK, i + 1);
+	return good;
+}
+
+/* Once for each call of it in a step that begins without a ring and a store. */
+static void test_function(const char *function)
+{
+	unsigned int n, errors, answered, unanswered = 0, failures = 0, wrong = 0, after = 0;
+	unsigned int in_vain = 0;
+	struct actmem_xla_stats stats;
+
+	/* Some are for what can be done without. */
+	for (n = 1; in_vain < IN_VAIN; n++) {
+		cuda.standin_fail(function, n, 1, CUDA_ERROR_UNKNOWN);
+		errors = step(&answered);
+		cuda.standin_fail("", 0, 0, 0);
+		unanswered += errors - answered;
+		failures += errors;
+		wrong += !errors && good_values() != VALUES;
+		cuda.cuStreamSynchronize(xla.stream);
+		actmem_xla_reset();
+		/* In between the same things are still there. */
+		after += step(&answered) || good_values() != VALUES;
+		actmem_xla_trim_devices();
+		actmem_xla_trim();
+		stats = xla_stats();
+		if (stats.live_blocks || xla_transfers().unfinished || xla_transfers().ring_bytes)
+			after++;
+		in_vain = errors ? 0 : in_vain + 1;
+	}
+	ok(failures && !unanswered && !wrong && !after,
+	   "%s: %u errors, %u without words, %u steps wrong, %u afterwards", function, failures,
+	   unanswered, wrong, after);
+}
+
+int main(void)
+{
+	struct memory memory = { .ring_bytes = 256 * 1024, .grow_bytes = 2 * MIB };
+	struct actmem *am;
+	CUcontext context;
+	CUdevice device;
+	unsigned int i;
+	void *pinned;
+
+	cuda = cuda_or_skip();
+	if (!cuda.standin_fail) {
+		tap_skip("GPU: the real one fails at nothing that is asked for");
+		return tap_end();
+	}
+	if (cuda.cuInit(0) || cuda.cuDeviceGet(&device, 0) ||
+	    cuda.cuDevicePrimaryCtxRetain(&context, device) || cuda.cuCtxPushCurrent_v2(context) ||
+	    cuda.cuMemAlloc_v2(&tokens, VALUES * 8) || cuda.cuMemAlloc_v2(&work, VALUES * BLOCK) ||
+	    cuda.cuMemAlloc_v2(&results, VALUES * BLOCK) ||
+	    cuda.cuMemHostAlloc(&pinned, VALUES * BLOCK, 0))
+		tap_bail("a context and memory");
+	seen = pinned;
+	xla.cuda = &cuda;
+	xla.stream = xla_stream_or_bail(&cuda);
+	for (i = 0; i < VALUES; i++)
+		xla_compute(&xla, work + i * BLOCK, BLOCK, i + 1);
+	am = xla_open(&memory);
+	for (i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
+		test_function(functions[i]);
+	xla_close(am, &cuda);
+	cuda_returns(cuda.cuStreamDestroy_v2(xla.stream), CUDA_SUCCESS);
+	cuda_returns(cuda.cuMemFree_v2(tokens), CUDA_SUCCESS);
+	cuda_returns(cuda.cuMemFree_v2(work), CUDA_SUCCESS);
+	cuda_returns(cuda.cuMemFree_v2(results), CUDA_SUCCESS);
+	cuda_returns(cuda.cuMemFreeHost(pinned), CUDA_SUCCESS);
+	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(device), CUDA_SUCCESS);
+	nothing_is_on_devices(&cuda);
+	nothing_is_retained(&cuda);
+	return tap_end();
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Threads that put and take by the handlers for CUDA in any order, each on a stream of
+ * its own, with a small ring and a store that spills most, while copies are slow now
+ * and then. And one of that kind that is killed.
+ */
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "random.h"
+#include "xla_play.h"
+
+#define THREADS	3
+#define ROUNDS	10
+#define VALUES	24
+#define BYTES	(512 * 1024UL)		/* the longest */
+#define BUDGET	(8 * MIB)
+
+static struct cuda cuda;
+static CUcontext context;
+static char folder[PATH_MAX];
+static unsigned int wrong, failed;
+
+/* What a thread works on. */
+struct worker {
+	struct xla xla;
+	uint64_t seed;
+	CUdeviceptr tokens, work, results;
+	char *seen;
+	uint64_t bytes[VALUES];
+	unsigned int live[VALUES], count;
+	char site[32];
+};
+
+static void count_failure(struct worker *worker)
+{
+	printf("# %s\n", worker->xla.words);
+	__atomic_add_fetch(&failed, 1, __ATOMIC_RELAXED);
+}
+
+static uint32_t content_of(const struct worker *worker, unsigned int value)
+{
+	return (uint32_t)worker->xla.run * VALUES + value;
+}
+
+static void put(struct worker *worker, unsigned int value)
+{
+	struct xla *xla = &worker->xla;
+
+	worker->bytes[value] = 4 * (1 + random_below(&worker->seed, BYTES / 4));
+	if (!random_below(&worker->seed, 16))
+		worker->bytes[value] = 0;
+	xla_compute(xla, worker->work, worker->bytes[value], content_of(worker, value));
+	if (!xla_put(xla, worker->site, worker->work, worker->bytes[value],
+		     worker->tokens + 8 * value))
+		count_failure(worker);
+	xla_compute(xla, worker->work, worker->bytes[value], 0);
+	worker->live[worker->count++] = value;
+}
+
+/* Of those that are live, most often the last. */
+static void take(struct worker *worker)
+{
+	unsigned int at = worker->count - 1, value;
+	struct xla *xla = &worker->xla;
+
+	if (!random_below(&worker->seed, 4))
+		at = (unsigned int)random_below(&worker->seed, worker->count);
+	value = worker->live[at];
+	worker->live[at] = worker->live[--worker->count];
+	if (!xla_take(xla, worker->tokens + 8 * value, worker->work, worker->bytes[value]))
+		count_failure(worker);
+	cuda.cuMemcpyDtoDAsync_v2(worker->results + value * BYTES, worker->work,
+				  worker->bytes[value], xla->stream);
+	xla_compute(xla, worker->work, worker->bytes[value], 0);
+}
+
+static void round_of(struct worker *worker)
+{
+	unsigned int next = 0, i;
+
+	worker->xla.run += THREADS;
+	while (next < VALUES || worker->count) {
+		if (next < VALUES && (!worker->count || random_below(&worker->seed, 3)))
+			put(worker, next++);
+		else
+			take(worker);
+	}
+	cuda.cuMemcpyDtoHAsync_v2(worker->seen, worker->results, VALUES * BYTES,
+				  worker->xla.stream);
+	if (cuda.cuStreamSynchronize(worker->xla.stream))
+		count_failure(worker);
+	for (i = 0; i < VALUES; i++)
+		if (!xla_is_content(worker->seen + i * BYTES, worker->bytes[i],
+				    content_of(worker, i)))
+			__atomic_add_fetch(&wrong, 1, __ATOMIC_RELAXED);
+}
+
+static void *work(void *data)
+{
+	static const char *const functions[] = {
+		"cuMemcpyDtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyHtoDAsync_v2",
+	};
+	struct worker *worker = data;
+	const char *function;
+	unsigned int i;
+	void *memory;
+
+	if (cuda.cuCtxPushCurrent_v2(context) || cuda.cuMemAlloc_v2(&worker->tokens, VALUES * 8) ||
+	    cuda.cuMemAlloc_v2(&worker->work, BYTES) ||
+	    cuda.cuMemAlloc_v2(&worker->results, VALUES * BYTES) ||
+	    cuda.cuMemHostAlloc(&memory, VALUES * BYTES, 0))
+		tap_bail("memory");
+	worker->seen = memory;
+	worker->xla.stream = xla_stream_or_bail(&cuda);
+	for (i = 0; i < ROUNDS; i++) {
+		function = functions[random_below(&worker->seed, 3)];
+		if (cuda.standin_slow)
+			cuda.standin_slow(function, (unsigned int)random_below(&worker->seed, 400));
+		round_of(worker);
+		if (cuda.standin_slow)
+			cuda.standin_slow(function, 0);
+	}
+	if (cuda.cuStreamDestroy_v2(worker->xla.stream) || cuda.cuMemFree_v2(worker->tokens) ||
+	    cuda.cuMemFree_v2(worker->work) || cuda.cuMemFree_v2(worker->results) ||
+	    cuda.cuMemFreeHost(memory))
+		tap_bail("memory back");
+	return NULL;
+}
+
+static void run_workers(struct worker *workers)
+{
+	pthread_t threads[THREADS];
+	unsigned int i;
+
+	for (i = 0; i < THREADS; i++) {
+		workers[i] = (struct worker){ .xla = { .cuda = &cuda, .run = i }, .seed = i + 1 };
+		snprintf(workers[i].site, sizeof(workers[i].site), "thread %u", i);
+		if (pthread_create(&threads[i], NULL, work, &workers[i]))
+			tap_bail("pthread_create");
+	}
+	for (i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+}
+
+static CUdevice begin_cuda(void)
+{
+	CUdevice device;
+
+	cuda = cuda_or_skip();
+	if (cuda.cuInit(0) || cuda.cuDeviceGet(&device, 0) ||
+	    cuda.cuDevicePrimaryCtxRetain(&context, device))
+		tap_bail("a context");
+	return device;
+}
+
+static struct actmem *open_memory(void)
+{
+	struct memory memory = {
+		.ring_bytes = MIB,
+		.budget_bytes = BUDGET,
+		.spill = folder,
+	};
+
+	return xla_open(&memory);
+}
+
+/* CUDA is of no use in a child of who used it: so this comes first. */
+static void test_kill(void)
+{
+	static struct worker workers[THREADS];
+	pid_t child = fork();
+
+	if (!child) {
+		begin_cuda();
+		open_memory();
+		for (;;)
+			run_workers(workers);
+	}
+	usleep(400000);
+	kill_and_wait(child);
+	ok(!count_files(folder), "one that was killed leaves no file");
+}
+
+int main(void)
+{
+	static struct worker workers[THREADS];
+	struct actmem_store_stats store;
+	CUdevice device;
+	struct actmem *am;
+
+	snprintf(folder, sizeof(folder), "%s/stream-XXXXXX",
+		 getenv("SPILL") ? getenv("SPILL") : "build/tests");
+	if (!mkdtemp(folder))
+		tap_bail("%s", folder);
+	test_kill();
+	device = begin_cuda();
+	am = open_memory();
+	actmem_xla_set_checksum(1);
+	run_workers(workers);
+	ok(!failed, "%u calls failed", failed);
+	ok(!wrong, "%u of %u values came back as others", wrong, THREADS * ROUNDS * VALUES);
+	ACTMEM_INIT(&store);
+	returns(actmem_xla_store_stats(&store), 0);
+	ok(store.spilled_bytes_total && store.filled_bytes_total, "%llu bytes went through files",
+	   (unsigned long long)store.filled_bytes_total);
+	ok(xla_stats().checksums_total, "checksums were compared");
+	xla_close(am, &cuda);
+	ok(!count_files(folder), "no file is left");
+	rmdir(folder);
+	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(device), CUDA_SUCCESS);
+	nothing_is_on_devices(&cuda);
+	nothing_is_retained(&cuda);
+	return tap_end();
+}
