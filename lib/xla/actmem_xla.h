@@ -66,6 +66,8 @@ struct actmem_xla_options {
 	const char *const *spill_paths;	/* likewise; ACTMEM_SPILL, with a ':' between two */
 	uint32_t spill_path_count;
 	uint32_t named;			/* 1: @am has a heap_name */
+	uint32_t placed;		/* 1: it was said on which nodes memory is to be */
+	uint32_t reserved;		/* 0 */
 };
 
 /*

@@ -89,6 +89,7 @@ int knobs_take(struct knobs *knobs, const struct actmem_xla_options *options)
 	knobs->budget_bytes = options->budget_bytes;
 	knobs->spill_limit_bytes = options->spill_limit_bytes;
 	knobs->named = !!options->named;
+	knobs->placed = !!options->placed;
 	return 0;
 }
 
@@ -171,6 +172,7 @@ int knobs_complete(struct knobs *knobs, const struct knobs *given, char *words,
 	knobs->budget_bytes = given->budget_bytes;
 	knobs->spill_limit_bytes = given->spill_limit_bytes;
 	knobs->named = given->named;
+	knobs->placed = given->placed;
 	ret = take_sizes(knobs, words, words_size);
 	if (!ret)
 		ret = take_directories(knobs, given, words, words_size);

@@ -21,6 +21,7 @@ struct knobs {
 	char *spill_paths[KNOBS_SPILL_MAX];
 	uint32_t spill_path_count;
 	int named;			/* the regions are, and outlive the store */
+	int placed;			/* on which nodes has been said */
 };
 
 /* Copies what the program says; -EINVAL, -ENOMEM with words. */

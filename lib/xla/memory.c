@@ -42,6 +42,7 @@ static int open_attached(void)
 	if (attached)
 		return 0;
 	given.named = getenv("ACTMEM_NAME") && *getenv("ACTMEM_NAME");
+	given.placed = getenv("ACTMEM_NODES") && *getenv("ACTMEM_NODES");
 	return actmem_open(&attached, NULL);
 }
 
@@ -62,6 +63,7 @@ int memory_open(struct actmem **am, struct knobs *knobs, char *words, size_t wor
 	if (!ret) {
 		*am = attached;
 		knobs->named = given.named;
+		knobs->placed = given.placed;
 		others++;
 	}
 	pthread_mutex_unlock(&lock);
