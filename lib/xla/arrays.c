@@ -51,28 +51,39 @@ static int explain(int ret, char *words, size_t words_size)
 	return ret;
 }
 
-static int make_heap(void)
+static int open_runtime(void)
+{
+	struct actmem_runtime_options options;
+
+	if (runtime)
+		return 0;
+	ACTMEM_INIT(&options);
+	options.kind = ACTMEM_RUNTIME_CUDA;
+	return actmem_runtime_open(opened, &options, &runtime);
+}
+
+/* With CUDA: near the device, unless it was said where, and registered with it. */
+static int make_heap(int cuda)
 {
 	struct actmem_heap_options options;
+	int ret = 0;
 
 	ACTMEM_INIT(&options);
 	ACTMEM_INIT(&options.region);
 	options.grow_bytes = knobs.grow_bytes;
 	options.limit_bytes = knobs.limit_bytes;
 	options.region.name = "arrays";
-	return actmem_heap_create(opened, &options, &heap);
-}
-
-static int register_heap(void)
-{
-	struct actmem_runtime_options options;
-	int ret = 0;
-
-	ACTMEM_INIT(&options);
-	options.kind = ACTMEM_RUNTIME_CUDA;
-	if (!runtime)
-		ret = actmem_runtime_open(opened, &options, &runtime);
-	return ret ? ret : actmem_heap_register(heap, runtime, 0);
+	if (cuda)
+		ret = open_runtime();
+	if (!ret && cuda && !knobs.placed && !knobs.named) {
+		ret = actmem_runtime_nodes(runtime, &options.region.nodes);
+		options.region.policy = ACTMEM_PLACE_PREFERRED;
+	}
+	if (!ret)
+		ret = actmem_heap_create(opened, &options, &heap);
+	if (!ret && cuda)
+		ret = actmem_heap_register(heap, runtime, 0);
+	return ret;
 }
 
 /* What it can; the rest stays for the next try. With @in_use held for writing. */
@@ -106,9 +117,7 @@ static int open_heap(int cuda, char *words, size_t words_size)
 		ret = memory_open(&opened, &knobs, words, words_size);
 	if (ret)
 		return ret;
-	ret = make_heap();
-	if (!ret && cuda)
-		ret = register_heap();
+	ret = make_heap(cuda);
 	if (ret) {
 		explain(ret, words, words_size);
 		end_all();

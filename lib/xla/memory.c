@@ -91,6 +91,7 @@ int memory_open(struct actmem **am, struct knobs *knobs, char *words, size_t wor
 	if (!ret) {
 		*am = attached;
 		knobs->named = given.named;
+		knobs->placed = given.placed;
 		others++;
 	}
 	pthread_mutex_unlock(&lock);

@@ -67,6 +67,20 @@ static void nothing_is_left(void)
 	nothing_is_retained(&cuda);
 }
 
+/* What was opened for arrays can be closed after them. */
+static void end_memory(void)
+{
+	struct actmem *am = actmem_xla_attached();
+
+	nothing_is_left();
+	if (!am)
+		return;
+	counters_are_zero(am);
+	actmem_xla_detach(am);
+	ok(!actmem_xla_attached(), "memory that nobody uses is let go of");
+	returns(actmem_close(am), 0);
+}
+
 static void test_view(void)
 {
 	static const int64_t shape[] = { 3, 1024 };
@@ -196,6 +210,43 @@ static void test_named(void)
 	unlink(path);
 }
 
+/* A device that is where there is no memory: who asks for that node is told. */
+static void test_nodes(void)
+{
+	char root[] = "/tmp/actmem-arrays-XXXXXX", command[256];
+	struct actmem_nodes usable = usable_nodes();
+	struct actmem_xla_array *array;
+	unsigned int node = 0;
+	char text[16];
+	void *address;
+
+	while (!has_node(&usable, node))
+		node++;
+	if (!mkdtemp(root))
+		tap_bail("%s", root);
+	snprintf(command, sizeof(command),
+		 "cd %s && mkdir -p sys/bus/pci/devices/0000:17:00.0 && echo 1000 >sys/bus/pci/devices/0000:17:00.0/numa_node",
+		 root);
+	returns(system(command), 0);
+	sysfs_is_in(root);
+	ok(array_new(LENGTH, ACTMEM_XLA_ARRAY_CUDA, &array, &address) < 0,
+	   "memory is to be at the device");
+	array_says("1000");
+	snprintf(text, sizeof(text), "%u", node);
+	setenv("ACTMEM_NODES", text, 1);
+	end_memory();
+	returns(array_new(LENGTH, ACTMEM_XLA_ARRAY_CUDA, &array, &address), 0);
+	memset(address, 1, LENGTH);
+	ok(node_of(address) == (int)node, "or where the user says");
+	actmem_xla_array_drop(array);
+	nothing_is_left();
+	end_memory();
+	unsetenv("ACTMEM_NODES");
+	sysfs_is_in(NULL);
+	snprintf(command, sizeof(command), "rm -r %s", root);
+	returns(system(command), 0);
+}
+
 static void test_failures(void)
 {
 	struct actmem_xla_array *array;
@@ -229,7 +280,6 @@ static void test_failures(void)
 int main(void)
 {
 	struct usage before;
-	struct actmem *am;
 
 	cuda = cuda_or_skip();
 	if (cuda.cuInit(0))
@@ -240,13 +290,11 @@ int main(void)
 	test_several();
 	test_without();
 	test_named();
-	if (cuda.standin_fail)
+	if (cuda.standin_fail) {
 		test_failures();
-	am = actmem_xla_attached();
-	counters_are_zero(am);
-	actmem_xla_detach(am);
-	ok(!actmem_xla_attached(), "what was opened for arrays can be closed after them");
-	returns(actmem_close(am), 0);
+		test_nodes();
+	}
+	end_memory();
 	same_usage(before);
 	return tap_end();
 }

@@ -40,6 +40,9 @@ def nothing_left():
 def pytest_addoption(parser):
     parser.addoption("--tap", action="store_true",
                      help="print the Test Anything Protocol")
+    parser.addoption("--standin", default=os.path.join(
+        TREE, "build", "tests", "cuda", "standin"),
+        help="the folder of the stand-in for libcuda.so.1")
 
 
 class Tap:

@@ -6,10 +6,10 @@
 CHECKS += jax jax-threads
 
 .PHONY: check-jax
-check-jax: $(VENV)/.ready $(XLA_LIBRARY)
+check-jax: $(VENV)/.ready $(XLA_LIBRARY) $(CUDA_STANDIN)
 	@mkdir -p $(B)/tests
 	@$(VENV_PYTHON) -m pytest -p no:terminal -p no:cacheprovider --basetemp $(B)/tests/jax \
-		--tap tests/jax
+		--standin $(dir $(CUDA_STANDIN)) --tap tests/jax
 
 SAVED_SOURCES := tests/jax/saved_threads.c $(LIB_SOURCES) \
 	$(addprefix lib/xla/,arrays.c claim.c counts.c knobs.c memory.c saved.c site.c table.c)

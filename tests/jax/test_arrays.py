@@ -461,3 +461,55 @@ def test_no_pages_is_told():
     words = process("actmem.jax.empty(3)", ACTMEM_ALLOW="", ACTMEM_PAGES="1G",
                     ACTMEM_BACKEND="memfd")
     assert "actmem.Error" in words and "actmem.open(allow=" in words
+
+
+def test_memory_for_a_gpu(pytestconfig):
+    """All but what JAX does with it, which takes a GPU: CUDA's part is played
+    by the stand-in, and a CPU device is said to be one of CUDA."""
+    standin = pytestconfig.getoption("standin")
+    assert os.path.exists(os.path.join(standin, "libcuda.so.1"))
+    script = """
+        import ctypes
+        from actmem.jax import _arrays
+        _arrays._is_cuda = lambda device: True
+        array = actmem.jax.empty((256, 1024))
+        array[...] = 1
+        cuda = ctypes.CDLL("libcuda.so.1")
+        counts = (ctypes.c_uint64 * 16)()
+        cuda.standin_counts(counts)
+        words = []
+        try:
+            actmem.jax.asarray(array, copy=False)
+        except (NotImplementedError, RuntimeError) as error:
+            words.append(str(error))
+        try:
+            actmem.jax.asarray(array, device=jax.sharding.NamedSharding(
+                jax.make_mesh((1,), ("x",)), jax.sharding.PartitionSpec()))
+        except ValueError as error:
+            words.append(str(error))
+        exported = _arrays._Exported(_arrays._block_of(array), array, 3, 0)
+        capsule = exported.__dlpack__()
+        views = actmem.jax.stats()["arrays"]["views"]
+        exported.close()
+        left = actmem.jax.stats()["arrays"]
+        del array, exported, capsule
+        actmem.jax.reset()
+        after = (ctypes.c_uint64 * 16)()
+        cuda.standin_counts(after)
+        print(json.dumps([words, counts[2], views, left, after[2]]))
+    """
+    words, registered, views, left, after = process(
+        script, LD_LIBRARY_PATH=standin, ACTMEM_HEAP_GROW="4M")
+    assert registered == 4 << 20 and after == 0 and left["cuda"]
+    assert views == 1 and left["views"] == 0 and left["blocks"] == 1
+    if jax.__version_info__ < (0, 11):
+        assert "takes no host memory as pinned_host" in words[0]
+    else:
+        assert "cuda" in words[0]
+    assert 'with_memory_kind("pinned_host")' in words[1]
+    told = process("""
+        from actmem.jax import _arrays
+        _arrays._is_cuda = lambda device: True
+        actmem.jax.empty(3)
+    """, LD_LIBRARY_PATH="/nowhere")
+    assert "actmem.Error" in told and "libcuda.so.1" in told

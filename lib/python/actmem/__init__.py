@@ -65,7 +65,7 @@ class Memory:
     """An open backend, with the options that its regions get."""
 
     def __init__(self, handle, heap_grow=0, heap_limit=0, budget=0, spill=(),
-                 spill_limit=0, named=False):
+                 spill_limit=0, named=False, placed=False):
         self._handle = handle
         self.heap_grow = heap_grow
         self.heap_limit = heap_limit
@@ -73,6 +73,7 @@ class Memory:
         self.spill = spill
         self.spill_limit = spill_limit
         self.named = named
+        self.placed = placed
 
     def __repr__(self):
         return f"<actmem.Memory {self.describe()}>"
@@ -207,7 +208,8 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
         _check(_native.library.actmem_open(ctypes.byref(handle),
                                            ctypes.byref(options)))
         memory = Memory(handle, heap_grow, heap_limit, budget, spill,
-                        spill_limit, bool(options.heap_name))
+                        spill_limit, bool(options.heap_name),
+                        any(options.nodes.word))
         if _on_open is not None:
             try:
                 _on_open(memory)

@@ -254,18 +254,16 @@ def _by_dlpack(array, device, device_type):
 def on_device(array, device, memory_kind):
     """`array`, which is in a block, as an array of JAX's, without a copy."""
     if _is_cuda(device):
-        result = _by_dlpack(array, device, DLPACK_CUDA_HOST)
-    elif memory_kind in (None, device.default_memory().kind):
-        result = _by_dlpack(array, device, DLPACK_CPU)
-    else:
-        # DLPack knows no kinds of a CPU's memory.
-        result = jax.device_put(array, SingleDeviceSharding(
-            device, memory_kind=memory_kind), may_alias=True)
+        return _by_dlpack(array, device, DLPACK_CUDA_HOST)
+    if memory_kind in (None, device.default_memory().kind):
+        return _by_dlpack(array, device, DLPACK_CPU)
+    # DLPack knows no kinds of a CPU's memory.
+    result = jax.device_put(array, SingleDeviceSharding(
+        device, memory_kind=memory_kind), may_alias=True)
     if array.size and result.unsafe_buffer_pointer() != address_of(array):
-        raise RuntimeError(
-            f"JAX {jax.__version__} has copied an array for {device}"
-            f"{f' ({memory_kind})' if memory_kind else ''} that it was to "
-            "take as it is")
+        raise RuntimeError(f"JAX {jax.__version__} has copied an array to "
+                           f"{memory_kind} of {device} that it could have taken "
+                           "as it is; leave the memory kind out")
     return result
 
 

@@ -26,7 +26,8 @@ class Options(ctypes.Structure):
                 ("limit_bytes", c_uint64), ("budget_bytes", c_uint64),
                 ("spill_limit_bytes", c_uint64),
                 ("spill_paths", POINTER(c_char_p)),
-                ("spill_path_count", c_uint32), ("named", c_uint32)]
+                ("spill_path_count", c_uint32), ("named", c_uint32),
+                ("placed", c_uint32), ("reserved", c_uint32)]
 
 
 class Stats(ctypes.Structure):
@@ -98,6 +99,7 @@ def _attach(memory):
     options.spill_paths = (c_char_p * len(memory.spill))(*memory.spill)
     options.spill_path_count = len(memory.spill)
     options.named = memory.named
+    options.placed = memory.placed
     status = library.actmem_xla_attach(memory.handle, ctypes.byref(options))
     if status == -errno.EBUSY:
         raise actmem.Error(errno.EBUSY,
