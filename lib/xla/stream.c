@@ -14,6 +14,14 @@
 
 struct actmem_xla_transfer_stats transfer_counts[ACTMEM_XLA_DEVICES_MAX];
 
+/*
+ * CUDA may wait for a device where it allocates, and a device for another one that a
+ * thread of XLA's has yet to give its part of a collective: so nobody who wants another
+ * device waits meanwhile. The list's lock is held for no call of CUDA.
+ */
+static pthread_mutex_t making[ACTMEM_XLA_DEVICES_MAX] = {
+	[0 ... ACTMEM_XLA_DEVICES_MAX - 1] = PTHREAD_MUTEX_INITIALIZER,
+};
 static pthread_mutex_t lanes_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct lane *lanes;
 
@@ -155,15 +163,10 @@ static int fill_lane(struct lane *lane, uint64_t ring_bytes, char *words)
 }
 
 static struct lane *make_lane(uint32_t device, cuda_context context, unsigned long long id,
-			      char *words, int *ret)
+			      uint64_t ring_bytes, char *words, int *ret)
 {
-	uint64_t ring_bytes;
-	struct lane *lane;
+	struct lane *lane = calloc(1, sizeof(*lane));
 
-	*ret = memory_pin(device, &ring_bytes, words, SAVED_WORDS);
-	if (*ret)
-		return NULL;
-	lane = calloc(1, sizeof(*lane));
 	if (!lane) {
 		*ret = no_memory(words);
 		return NULL;
@@ -178,21 +181,19 @@ static struct lane *make_lane(uint32_t device, cuda_context context, unsigned lo
 	pthread_cond_init(&lane->mailboxes_come, NULL);
 	pthread_cond_init(&lane->is_finished, NULL);
 	*ret = fill_lane(lane, ring_bytes, words);
-	if (*ret) {
-		free_device_side(lane);
-		destroy(lane);
-		return NULL;
-	}
-	lane->next = lanes;
-	lanes = lane;
-	return lane;
+	if (!*ret)
+		return lane;
+	free_device_side(lane);
+	destroy(lane);
+	return NULL;
 }
 
-/* That of a context with the same handle which has ended is left behind. */
+/* For a handler. That of a context with the same handle which has ended is left behind. */
 static struct lane *find_lane(cuda_context context, unsigned long long id)
 {
 	struct lane *lane, *found = NULL;
 
+	pthread_mutex_lock(&lanes_lock);
 	for (lane = lanes; lane; lane = lane->next) {
 		if (lane->context != context)
 			continue;
@@ -201,7 +202,38 @@ static struct lane *find_lane(cuda_context context, unsigned long long id)
 		else
 			lane->is_dead = 1;
 	}
+	if (found)
+		found->users++;
+	pthread_mutex_unlock(&lanes_lock);
 	return found;
+}
+
+/* With the context current. */
+static struct lane *have_lane(uint32_t device, cuda_context context, unsigned long long id,
+			      char *words, int *ret)
+{
+	struct lane *lane = find_lane(context, id);
+	uint64_t ring_bytes;
+
+	if (lane)
+		return lane;
+	*ret = memory_pin(device, &ring_bytes, words, SAVED_WORDS);
+	if (*ret)
+		return NULL;
+	pthread_mutex_lock(&making[device]);
+	lane = find_lane(context, id);
+	if (!lane) {
+		lane = make_lane(device, context, id, ring_bytes, words, ret);
+		pthread_mutex_lock(&lanes_lock);
+		if (lane) {
+			lane->users++;
+			lane->next = lanes;
+			lanes = lane;
+		}
+		pthread_mutex_unlock(&lanes_lock);
+	}
+	pthread_mutex_unlock(&making[device]);
+	return lane;
 }
 
 struct lane *lane_enter(uint32_t device, cuda_stream stream, char *words, int *ret)
@@ -210,7 +242,6 @@ struct lane *lane_enter(uint32_t device, cuda_stream stream, char *words, int *r
 	cuda_context context;
 	cuda_result result = CUDA_OK;
 	struct lane *lane;
-	uint64_t unused;
 
 	if (device >= ACTMEM_XLA_DEVICES_MAX) {
 		snprintf(words, SAVED_WORDS,
@@ -229,19 +260,10 @@ struct lane *lane_enter(uint32_t device, cuda_stream stream, char *words, int *r
 		*ret = cuda_failed(result, "use XLA's context", device, words, SAVED_WORDS);
 		return NULL;
 	}
-	pthread_mutex_lock(&lanes_lock);
-	lane = find_lane(context, id);
+	lane = have_lane(device, context, id, words, ret);
 	if (!lane)
-		lane = make_lane(device, context, id, words, ret);
-	else
-		*ret = memory_pin(device, &unused, words, SAVED_WORDS);
-	if (lane && !*ret)
-		lane->users++;
-	pthread_mutex_unlock(&lanes_lock);
-	if (!*ret)
-		return lane;
-	cuda.cuCtxPopCurrent_v2(&context);
-	return NULL;
+		cuda.cuCtxPopCurrent_v2(&context);
+	return lane;
 }
 
 void lane_leave(struct lane *lane)
@@ -254,19 +276,17 @@ void lane_leave(struct lane *lane)
 	pthread_mutex_unlock(&lanes_lock);
 }
 
-/* With lanes_lock held. Copies end by themselves. */
-static int is_idle(struct lane *lane)
+/* Copies end by themselves. */
+static int holds_nothing(struct lane *lane)
 {
-	int idle;
+	int nothing;
 
-	if (lane->users)
-		return 0;
 	pthread_mutex_lock(&lane->lock);
 	while (lane->unfinished || lane->is_fetching)
 		pthread_cond_wait(&lane->is_finished, &lane->lock);
-	idle = !lane->staged_bytes;
+	nothing = !lane->staged_bytes;
 	pthread_mutex_unlock(&lane->lock);
-	return idle;
+	return nothing;
 }
 
 static void end_lane(struct lane *lane)
@@ -283,21 +303,48 @@ static void end_lane(struct lane *lane)
 	destroy(lane);
 }
 
-void actmem_xla_trim_devices(void)
+/* The next one that no handler uses, which is then the caller's to use. */
+static struct lane *next_unused(struct lane *lane)
 {
-	struct lane **link = &lanes, *lane;
+	pthread_mutex_lock(&lanes_lock);
+	lane = lane ? lane->next : lanes;
+	while (lane && lane->users)
+		lane = lane->next;
+	if (lane)
+		lane->users++;
+	pthread_mutex_unlock(&lanes_lock);
+	return lane;
+}
+
+/* True: it is in the list no more. Else it is not used by the caller any more. */
+static int unlink_lane(struct lane *lane, int is_wanted)
+{
+	struct lane **link = &lanes;
+	int is_last;
 
 	pthread_mutex_lock(&lanes_lock);
-	while (*link) {
-		lane = *link;
-		if (is_idle(lane)) {
-			*link = lane->next;
-			end_lane(lane);
-		} else {
-			link = &lane->next;
-		}
+	is_last = !--lane->users && is_wanted;
+	if (is_last) {
+		while (*link != lane)
+			link = &(*link)->next;
+		*link = lane->next;
 	}
 	pthread_mutex_unlock(&lanes_lock);
+	return is_last;
+}
+
+void actmem_xla_trim_devices(void)
+{
+	static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+	struct lane *lane, *next;
+
+	pthread_mutex_lock(&one_at_a_time);
+	for (lane = next_unused(NULL); lane; lane = next) {
+		next = next_unused(lane);
+		if (unlink_lane(lane, holds_nothing(lane)))
+			end_lane(lane);
+	}
+	pthread_mutex_unlock(&one_at_a_time);
 }
 
 int actmem_xla_transfer_stats(uint32_t device, struct actmem_xla_transfer_stats *stats)

@@ -86,7 +86,7 @@ struct lane {
 	uint64_t *tokens;
 	struct mailbox mailboxes[MAILBOXES];
 
-	/* Of lanes_lock. */
+	/* Under the list's lock. */
 	unsigned int users;		/* handlers */
 	int is_dead;			/* its context has ended */
 

@@ -65,7 +65,7 @@ class Memory:
     """An open backend, with the options that its regions get."""
 
     def __init__(self, handle, heap_grow=0, heap_limit=0, budget=0, spill=(),
-                 spill_limit=0, named=False, placed=False):
+                 spill_limit=0, named=False, device_ring=0, placed=False):
         self._handle = handle
         self.heap_grow = heap_grow
         self.heap_limit = heap_limit
@@ -73,6 +73,7 @@ class Memory:
         self.spill = spill
         self.spill_limit = spill_limit
         self.named = named
+        self.device_ring = device_ring
         self.placed = placed
 
     def __repr__(self):
@@ -142,7 +143,7 @@ def _directories(spill):
 
 def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
          heap_grow=0, heap_limit=0, name=None, budget=0, spill=None,
-         spill_limit=0):
+         spill_limit=0, device_ring=0):
     """Opens the memory of this process, before its first use.
 
     backend     "auto", "driver" or "memfd"
@@ -165,12 +166,15 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
     spill       a directory to make them in, or several on a disk each; their
                 file system must have direct I/O
     spill_limit bytes of these files (no limit)
+    device_ring bytes of each GPU's memory, to stage in what goes to and fro
+                (512 MiB)
 
     What is None, or 0 bytes, is as the environment says.
     """
     global _default
     for what, size in (("heap_grow", heap_grow), ("heap_limit", heap_limit),
-                       ("budget", budget), ("spill_limit", spill_limit)):
+                       ("budget", budget), ("spill_limit", spill_limit),
+                       ("device_ring", device_ring)):
         if not isinstance(size, int) or not 0 <= size < 1 << 64:
             raise ValueError(f"{what}={size!r} is no number of bytes")
     if budget and heap_limit:
@@ -208,7 +212,7 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
         _check(_native.library.actmem_open(ctypes.byref(handle),
                                            ctypes.byref(options)))
         memory = Memory(handle, heap_grow, heap_limit, budget, spill,
-                        spill_limit, bool(options.heap_name),
+                        spill_limit, bool(options.heap_name), device_ring,
                         any(options.nodes.word))
         if _on_open is not None:
             try:

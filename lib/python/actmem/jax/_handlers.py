@@ -18,7 +18,11 @@ from actmem import _native
 # platform → (target in a program, its handler)
 PLATFORMS = {
     "cpu": {"actmem_put": "actmem_xla_put", "actmem_take": "actmem_xla_take"},
+    "cuda": {"actmem_put": "actmem_xla_put_cuda",
+             "actmem_take": "actmem_xla_take_cuda"},
 }
+# What a platform is called where a target is registered, if otherwise.
+_REGISTERED_AS = {"cuda": "CUDA"}
 
 
 class Options(ctypes.Structure):
@@ -27,7 +31,8 @@ class Options(ctypes.Structure):
                 ("spill_limit_bytes", c_uint64),
                 ("spill_paths", POINTER(c_char_p)),
                 ("spill_path_count", c_uint32), ("named", c_uint32),
-                ("placed", c_uint32), ("reserved", c_uint32)]
+                ("ring_bytes", c_uint64), ("placed", c_uint32),
+                ("reserved", c_uint32)]
 
 
 class Stats(ctypes.Structure):
@@ -58,6 +63,14 @@ class ArrayStats(ctypes.Structure):
         "blocks_total", "views_total", "copied_bytes_total", "cuda")]
 
 
+class TransferStats(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t)] + [(name, c_uint64) for name in (
+        "ring_bytes", "to_host_bytes_total", "to_device_bytes_total",
+        "ahead_bytes_total", "ahead_total", "late_total", "wasted_bytes_total",
+        "ring_full_total", "token_wait_ns_total", "block_wait_ns_total",
+        "unfinished", "staged_bytes")]
+
+
 def _declare(library):
     for name, result, arguments in (
             ("actmem_xla_attach", c_int, [c_void_p, POINTER(Options)]),
@@ -69,6 +82,9 @@ def _declare(library):
             ("actmem_xla_stats", c_int, [POINTER(Stats)]),
             ("actmem_xla_device_stats", c_int,
              [c_uint32, POINTER(DeviceStats)]),
+            ("actmem_xla_transfer_stats", c_int,
+             [c_uint32, POINTER(TransferStats)]),
+            ("actmem_xla_trim_devices", None, []),
             ("actmem_xla_store_stats", c_int, [POINTER(_native.StoreStats)]),
             ("actmem_xla_reset", c_uint64, []),
             ("actmem_xla_array_new", c_int,
@@ -99,6 +115,7 @@ def _attach(memory):
     options.spill_paths = (c_char_p * len(memory.spill))(*memory.spill)
     options.spill_path_count = len(memory.spill)
     options.named = memory.named
+    options.ring_bytes = memory.device_ring
     options.placed = memory.placed
     status = library.actmem_xla_attach(memory.handle, ctypes.byref(options))
     if status == -errno.EBUSY:
@@ -119,7 +136,7 @@ def _register():
         for target, handler in targets.items():
             jax.ffi.register_ffi_target(
                 target, jax.ffi.pycapsule(getattr(library, handler)),
-                platform=platform)
+                platform=_REGISTERED_AS.get(platform, platform))
 
 
 def _from_environment():
@@ -148,6 +165,19 @@ def configure(generations=None, checksum=None):
         library.actmem_xla_set_generations(generations)
     if checksum is not None:
         library.actmem_xla_set_checksum(bool(checksum))
+
+
+def _transfers():
+    result = {}
+    for device in jax.local_devices():
+        value = _native.initialized(TransferStats)
+        index = device.local_hardware_id
+        if device.platform == "cpu" or index is None:
+            continue
+        library.actmem_xla_transfer_stats(index, ctypes.byref(value))
+        if value.to_host_bytes_total:
+            result[index] = _native.as_dict(value)
+    return result
 
 
 def stats():
@@ -192,6 +222,21 @@ def stats():
       copied_bytes_total       of what asarray() could not take as it was
       blocks_total, views_total
       cuda                     whether the regions are registered with CUDA
+    transfers                  by GPU that anything was copied from, what that
+                               took:
+      ring_bytes               of its memory that copies are staged in
+      to_host_bytes_total, to_device_bytes_total
+                               copied
+      ahead_total, late_total  takes that found their block on the device, and
+                               those that the device had to wait for
+      wasted_bytes_total       copied to the device ahead, and never taken
+      ring_full_total          pieces of puts that the device had to wait
+                               with, as the ring was full
+      token_wait_ns_total, block_wait_ns_total
+                               what takes waited for the device to come to
+                               them, and then for a block to be in memory
+      unfinished, staged_bytes copies under way, and what the device has
+                               that is not yet taken
     """
     value = _native.initialized(Stats)
     library.actmem_xla_stats(ctypes.byref(value))
@@ -202,6 +247,7 @@ def stats():
         device = _native.initialized(DeviceStats)
         library.actmem_xla_device_stats(index, ctypes.byref(device))
         result["devices"][index] = _native.as_dict(device)
+    result["transfers"] = _transfers()
     store = _native.initialized(_native.StoreStats)
     status = library.actmem_xla_store_stats(ctypes.byref(store))
     if status:
@@ -217,8 +263,8 @@ def stats():
 
 
 def reset():
-    """Frees what was put and not taken, and gives empty regions back, those
-    of arrays too.
+    """Frees what was put and not taken, and gives empty regions back, those of
+    arrays too, and the rings of GPUs.
 
     For what failed or abandoned steps have left, above all those outside of
     jit, of which no limit reclaims anything. Call it while no step is running:
@@ -226,6 +272,7 @@ def reset():
     returned.
     """
     freed = library.actmem_xla_reset()
+    library.actmem_xla_trim_devices()
     status = library.actmem_xla_trim()
     if status:
         raise actmem.Error(-status, _native.library.actmem_error().decode())

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""actmem.jax.checkpoint on a GPU: gradients beside those of the same model with
+nothing offloaded, scanned and unrolled, with all in memory and with most in a
+spill file, with a ring for whole blocks and one that is shorter than a block,
+and with steps that overlap. Prints TAP.
+
+    python tests/gpu/checkpoint.py [--spill DIRECTORY] [--cpu]
+
+--cpu runs the same on a CPU, to try the test itself. Each kind of memory is a
+process of its own, since it is opened once. Prints what went to and fro, and
+compares no times.
+"""
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+
+TREE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LAYERS, BATCH, TOKENS, WIDTH, STEPS = 6, 2, 512, 512, 3
+BLOCK = BATCH * TOKENS * WIDTH * 4
+MEMORIES = {
+    "memory": {},
+    "memory, ring shorter than a block": {"device_ring": BLOCK // 2},
+    "files": {"budget": 12 << 20},
+    "files, ring shorter than a block": {"budget": 12 << 20,
+                                         "device_ring": BLOCK // 2},
+}
+
+
+def results(name, spill):
+    """Yields (passed, what) of one kind of memory."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+    from jax.ad_checkpoint import checkpoint_name
+
+    import actmem
+    import actmem.jax
+
+    options = dict(MEMORIES[name])
+    if "budget" in options:
+        options["spill"] = spill
+    actmem.open(allow="any", heap_grow=4 << 20, **options)
+    on_gpu = jax.default_backend() != "cpu"
+
+    def layer(x, w):
+        q, k, v = (checkpoint_name(x @ w[n], n) for n in "qkv")
+        scores = jnp.einsum("bse,bte->bst", q, k) * WIDTH ** -0.5
+        x = x + jnp.einsum("bst,bte->bse", jax.nn.softmax(scores, -1), v)
+        return x + jnp.tanh(x @ w["up"]) @ w["down"]
+
+    def scanned(f, weights, x):
+        x, _ = jax.lax.scan(lambda x, w: (f(x, w), None), x, weights)
+        return jnp.mean(x ** 2)
+
+    def unrolled(f, weights, x):
+        for i in range(LAYERS):
+            x = f(x, jax.tree.map(lambda w: w[i], weights))
+        return jnp.mean(x ** 2)
+
+    keys = jax.random.split(jax.random.key(0), 6)
+    weights = {n: jax.random.normal(key, (LAYERS, WIDTH, WIDTH)) * WIDTH ** -0.5
+               for n, key in zip(("q", "k", "v", "up", "down"), keys)}
+    inputs = [jax.random.normal(jax.random.fold_in(keys[5], i),
+                                (BATCH, TOKENS, WIDTH)) for i in range(STEPS)]
+    policy = jax.checkpoint_policies.save_only_these_names("q", "k", "v")
+
+    def close(a, b):
+        return all(np.allclose(p, q, rtol=1e-4, atol=1e-6 * float(np.abs(q).max()))
+                   for p, q in zip(jax.tree.leaves(a), jax.tree.leaves(b)))
+
+    for form in scanned, unrolled:
+        offloaded = actmem.jax.checkpoint(layer, policy=policy, offload_argnums=(0,),
+                                          prevent_cse=form is unrolled)
+        step = jax.jit(jax.grad(lambda w, x: form(offloaded, w, x)))
+        plain = jax.jit(jax.grad(lambda w, x: form(layer, w, x)))
+        want = [jax.device_get(plain(weights, x)) for x in inputs]
+        got = [jax.device_get(step(weights, x)) for x in inputs]
+        yield (all(map(close, got, want)),
+               f"{form.__name__}: gradients are those of nothing offloaded")
+        again = [jax.device_get(step(weights, x)) for x in inputs]
+        same = all(np.array_equal(a, b) for a, b in
+                   zip(jax.tree.leaves(again), jax.tree.leaves(got)))
+        yield same or on_gpu, f"{form.__name__}: the same bits again ({same})"
+        # All are on their way before the first is waited for.
+        overlapped = jax.device_get([step(weights, x) for x in inputs])
+        yield (all(map(close, overlapped, want)),
+               f"{form.__name__}: {STEPS} steps that overlap")
+        saved = actmem.jax.stats()["last_run_put_bytes"]
+        yield saved == 4 * LAYERS * BLOCK, f"{form.__name__}: {saved} bytes a step went out"
+    stats = actmem.jax.stats()
+    yield stats["live_blocks"] == 0, f"{stats['live_blocks']} blocks are left"
+    spilled = stats["store"]["spilled_bytes_total"]
+    yield bool(spilled) == ("budget" in options), f"{spilled} bytes went through a file"
+    if on_gpu:
+        transfers = stats["transfers"][0]
+        print("#", transfers)
+        yield transfers["unfinished"] == 0, "no copy is under way"
+        total = stats["put_bytes_total"]
+        yield (transfers["to_host_bytes_total"] == total ==
+               transfers["to_device_bytes_total"] - transfers["wasted_bytes_total"],
+               f"{total} bytes went to the host, and as many back")
+        yield (bool(transfers["ahead_total"]) == ("device_ring" not in options),
+               f"{transfers['ahead_total']} takes found their block on the device, "
+               f"{transfers['late_total']} did not")
+    actmem.jax.reset()
+    if on_gpu:
+        ring = actmem.jax.stats()["transfers"][0]["ring_bytes"]
+        yield ring == 0, "the ring is given back"
+
+
+def child(name, spill):
+    sys.path.insert(0, os.path.join(TREE, "lib", "python"))
+    failed = 0
+    for passed, what in results(name, spill):
+        failed += not passed
+        print(f"{'ok' if passed else 'not ok'} - {name}: {what}", flush=True)
+    return failed != 0
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--spill", default=os.path.join(TREE, "build"))
+    parser.add_argument("--cpu", action="store_true")
+    parser.add_argument("--case")
+    given = parser.parse_args()
+    if given.case:
+        return child(given.case, given.spill)
+    environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1")
+    if given.cpu:
+        environment["JAX_PLATFORMS"] = "cpu"
+    elif not os.path.exists("/dev/nvidia0"):
+        print("1..0 # SKIP no GPU: no /dev/nvidia0")
+        return 0
+    count = failed = 0
+    with tempfile.TemporaryDirectory(dir=given.spill) as folder:
+        for name in MEMORIES:
+            run = subprocess.run([sys.executable, __file__, "--case", name,
+                                  "--spill", folder], env=environment,
+                                 stdout=subprocess.PIPE, text=True)
+            for line in run.stdout.splitlines():
+                is_result = line.startswith(("ok - ", "not ok - "))
+                count += is_result
+                failed += line.startswith("not ok")
+                print(line.replace("ok - ", f"ok {count} - ", 1) if is_result else line)
+            if run.returncode and not failed:
+                count += 1
+                failed += 1
+                print(f"not ok {count} - {name}: exit status {run.returncode}")
+    print(f"1..{count}")
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""What a program for a GPU becomes, seen without one: the calls that the handlers
+are registered for, where they belong, and nothing that a GPU cannot do."""
+import ctypes
+import re
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import actmem.jax
+from actmem.jax import _handlers
+from models import FORMS, LAYERS, data, layer, wrappers
+
+CALL = re.compile(r"stablehlo\.custom_call @(actmem_put|actmem_take)\((.*)\)"
+                  r" \{(.*)\} : \((.*)\) -> (\S+)")
+
+
+def lowered(f, *arguments, platforms=("cuda",)):
+    return jax.jit(f).trace(*arguments).lower(
+        lowering_platforms=platforms).as_text()
+
+
+def calls(text):
+    found = CALL.findall(text)
+    assert len(found) == text.count("@actmem_put(") + text.count("@actmem_take(")
+    return found
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_calls(form):
+    weights, x = data()
+    loss = FORMS[form](wrappers(offload_argnums=(0,))["actmem"](layer))
+    found = calls(lowered(jax.grad(loss), weights, x))
+    layers = LAYERS if form == "unrolled" else 1
+    names = [name for name, *_ in found]
+    # Three names and the layer's input.
+    assert names.count("actmem_put") == 4 * layers
+    assert names.count("actmem_take") == 4 * layers
+    for name, operands, attributes, types, result in found:
+        assert "api_version = 4 : i32" in attributes
+        assert "has_side_effect = true" in attributes
+        # Row-major, on the device: no memory space is asked for.
+        for layouts in re.findall(r"layouts = \[(.*?)\](?:,|\})", attributes + "}"):
+            for layout in re.findall(r"dense<\[?(.*?)\]?> : tensor<(\d+)xindex>", layouts):
+                axes = [int(axis) for axis in layout[0].split(",")]
+                assert axes == list(range(int(layout[1])))[::-1]
+        if name == "actmem_put":
+            assert "site = " in attributes and "bounded = true" in attributes
+            assert result == "tensor<2xui32>"
+        else:
+            assert types.startswith("tensor<2xui32>")
+            # Tied to a cotangent.
+            assert len(types.split(", ")) > 1
+
+
+def test_evaluation_calls_nothing():
+    weights, x = data()
+    loss = FORMS["scanned"](wrappers()["actmem"](layer))
+    assert not calls(lowered(loss, weights, x))
+
+
+def test_program_for_both():
+    f = actmem.jax.checkpoint(lambda x: jnp.sin(x) ** 2, min_bytes=0,
+                              offload_argnums=0)
+    text = lowered(jax.grad(lambda x: f(x).sum()), jnp.ones((8, 8)),
+                   platforms=("cpu", "cuda"))
+    assert {name for name, *_ in calls(text)} == {"actmem_put", "actmem_take"}
+
+
+class _Base(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("type", ctypes.c_uint32),
+                ("next", ctypes.c_void_p)]
+
+
+class _Version(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t),
+                ("extension_start", ctypes.c_void_p),
+                ("major", ctypes.c_int), ("minor", ctypes.c_int)]
+
+
+class _Metadata(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("version", _Version),
+                ("traits", ctypes.c_uint32), ("state", ctypes.c_int64 * 4)]
+
+
+class _Extension(ctypes.Structure):
+    _fields_ = [("base", _Base), ("metadata", ctypes.POINTER(_Metadata))]
+
+
+class _Frame(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t),
+                ("extension", ctypes.POINTER(_Extension)),
+                ("rest", ctypes.c_void_p * 64)]
+
+
+@pytest.mark.parametrize("handler", _handlers.PLATFORMS["cuda"].values())
+def test_no_trait_is_claimed(handler):
+    metadata = _Metadata(traits=0xffffffff)
+    extension = _Extension(metadata=ctypes.pointer(metadata))
+    extension.base.type = 1
+    frame = _Frame(extension=ctypes.pointer(extension))
+    function = getattr(_handlers.library, handler)
+    function.restype = ctypes.c_void_p
+    assert function(ctypes.byref(frame)) is None
+    # Above all not that its commands can be recorded and run again.
+    assert metadata.traits == 0 and metadata.version.minor > 0
+
+
+def test_nothing_is_transferred_on_a_cpu():
+    assert actmem.jax.stats()["transfers"] == {}
+
+
+@pytest.mark.parametrize("size", [-1, "1M", 1 << 64])
+def test_ring_is_bytes(size):
+    with pytest.raises(ValueError, match="device_ring="):
+        actmem.open(device_ring=size)
