@@ -18,6 +18,10 @@ def check(good, name):
     print(f"{'ok' if good else 'not ok'} {results} - {name}", flush=True)
 
 
+def finish():
+    print(f"1..{results}")
+
+
 def mapping_of(address):
     """The line of /proc/self/maps that has the address."""
     with open("/proc/self/maps", encoding="ascii") as maps:
@@ -65,7 +69,7 @@ def main():
     for in_region, line in sorted(mappings):
         check(in_region == in_regions, f"their memory: {line}")
     del there, arrays
-    print(f"1..{results}")
+    finish()
 
 
 if __name__ == "__main__":

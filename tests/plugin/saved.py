@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The handlers of actmem.jax.checkpoint in programs that XLA compiled for a GPU: blocks
+that are put by some of its operations and taken, in reverse order, by others, with a
+budget and files for what is over it. Prints TAP."""
+import jax
+import numpy as np
+
+import actmem.jax
+from actmem.jax._primitives import Site, put_p, take_p
+from stock import check, finish
+
+MIB = 1 << 20
+BLOCKS = 16
+SHAPE = (1024, 512)
+STEPS = 6
+TYPE = {"shape": SHAPE, "dtype": np.float32, "weak_type": False}
+
+
+def forward(blocks):
+    return [put_p.bind(block, site=Site("layer", 1)) for block in blocks]
+
+
+def backward(tokens, blocks):
+    """Each is tied to the one taken before it, as to a cotangent."""
+    taken = []
+    for token in reversed(tokens):
+        taken.append(take_p.bind(token, *taken[-1:], **TYPE))
+    return taken[::-1]
+
+
+def main():
+    device = jax.devices()[0]
+    random = np.random.default_rng(2)
+    originals = [random.random(SHAPE, np.float32) for _ in range(BLOCKS)]
+    blocks = [jax.device_put(original, device) for original in originals]
+    put, take = jax.jit(forward), jax.jit(backward)
+    step = jax.jit(lambda blocks: backward(forward(blocks), blocks))
+
+    def is_same(taken):
+        return all(np.array_equal(a, b) for a, b in zip(taken, originals))
+
+    check(all(is_same(step(blocks)) for _ in range(STEPS)),
+          f"{BLOCKS} blocks are put and taken in one program, {STEPS} times")
+    check(all(is_same(take(put(blocks), blocks)) for _ in range(STEPS)),
+          "and put by one program, taken by another one")
+    # The next step's puts come while the takes of the one before are under way.
+    under_way = [step(blocks) for _ in range(STEPS)]
+    check(all(map(is_same, under_way)), "steps that overlap do not disturb each other")
+
+    stats = actmem.jax.stats()
+    transfers, store = stats["transfers"][0], stats["store"]
+    moved = 3 * STEPS * BLOCKS * originals[0].nbytes
+    check(transfers["to_host_bytes_total"] == moved, f"{moved / MIB:.0f} MiB went to the host")
+    check(transfers["to_device_bytes_total"] == moved, "and as many came back")
+    check(store["spilled_bytes_total"] > 0 and
+          store["memory_bytes_peak"] <= store["budget_bytes"],
+          f"what was over {store['budget_bytes'] / MIB:.0f} MiB was in files: "
+          f"{store['spilled_bytes_total'] / MIB:.0f} MiB were written")
+    check(not any((stats["live_blocks"], store["blocks"], store["spilled_bytes"],
+                   transfers["unfinished"], transfers["staged_bytes"])),
+          "nothing is left")
+    tokens = put(blocks)
+    take(tokens, blocks)
+    try:
+        jax.block_until_ready(take(tokens, blocks))
+        words = ""
+    except jax.errors.JaxRuntimeError as error:
+        words = str(error)
+    check("wanted a second time" in words, f"a second take is refused: {words[:150]}")
+    actmem.jax.reset()
+    check(not actmem.counters()["region_bytes"], "reset() gives the regions back")
+    finish()
+
+
+if __name__ == "__main__":
+    main()
