@@ -103,6 +103,8 @@ static struct block *find_best(const struct blocks *blocks, uint64_t length, uin
 				continue;
 			best = block;
 			*least = its;
+			if (!its && block->length == length)
+				return best;
 		}
 	}
 	return best;

@@ -95,3 +95,42 @@ struct block *cache_drain(struct cache *cache)
 	}
 	return drained;
 }
+
+static struct block **kept_of(struct cache *cache, uint64_t length)
+{
+	struct cache_set *set = cache_set_of(cache, length);
+	unsigned int way;
+
+	for (way = 0; way < CACHE_WAYS; way++)
+		if (set->length[way] == length)
+			return &set->first[way];
+	return NULL;
+}
+
+struct block *cache_pass_on(struct cache *cache, uint64_t length, uint64_t align,
+			    unsigned int most)
+{
+	struct block **kept = kept_of(cache, length), *first, *last;
+
+	first = kept ? *kept : NULL;
+	if (!first || (uintptr_t)first->address & (align - 1))
+		return NULL;
+	for (last = first; --most && last->next; last = last->next)
+		tally_add(&cache->bytes, -length);
+	tally_add(&cache->bytes, -length);
+	*kept = last->next;
+	last->next = NULL;
+	return first;
+}
+
+void cache_adopt(struct cache *cache, struct block *list)
+{
+	struct block **kept = kept_of(cache, list->length), *next;
+
+	for (; list; list = next) {
+		next = list->next;
+		list->next = *kept;
+		*kept = list;
+		tally_add(&cache->bytes, list->length);
+	}
+}

@@ -152,6 +152,17 @@ struct block *cache_expect(struct cache *cache, uint64_t length);
 struct block *cache_drain(struct cache *cache);
 
 /*
+ * At most @most kept blocks of exactly this length, linked by next; and one of them is
+ * so aligned, which is the first: else none. By one that recalled the cache, under the
+ * heap's lock.
+ */
+struct block *cache_pass_on(struct cache *cache, uint64_t length, uint64_t align,
+			    unsigned int most);
+
+/* Keeps them, of one length, after cache_expect(). By the cache's thread, likewise. */
+void cache_adopt(struct cache *cache, struct block *list);
+
+/*
  * Another thread, under the heap's lock: recalls the cache, waits after
  * fence_seldom() until its thread is outside, and lets it in again at last.
  */

@@ -153,7 +153,7 @@ int actmem_heap_trim(struct actmem_heap *heap)
 	if (error)
 		return error;
 	pthread_mutex_lock(&heap->lock);
-	heap_recall(heap);
+	heap_recall_all(heap);
 	heap_check(heap);
 	pthread_mutex_unlock(&heap->lock);
 	heap_shrink(heap, false);
@@ -222,9 +222,9 @@ static int take_or_recall(struct actmem_heap *heap, struct cache *cache, uint64_
 		heap_give_all(heap, cache_drain(cache));
 		error = blocks_take(&heap->blocks, length, align, FIT_ANY, block);
 	}
-	if (error == -ENOSPC && heap_recall(heap))
-		error = blocks_take(&heap->blocks, length, align, FIT_ANY, block);
-	return error;
+	if (error != -ENOSPC || !heap_recall(heap, cache, length, align, block))
+		return error;
+	return *block ? 0 : blocks_take(&heap->blocks, length, align, FIT_ANY, block);
 }
 
 /*

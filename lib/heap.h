@@ -123,8 +123,16 @@ struct cache *heap_cache_find(struct actmem_heap *heap);
  */
 int heap_watch_threads(void);
 
-/* Has the threads give back what they keep; whether that was anything. Under lock. */
-bool heap_recall(struct actmem_heap *heap);
+/*
+ * A block that another thread keeps, and a few more of its length for @cache, this
+ * thread's own, to keep; else all that any thread keeps is given back. Whether there is
+ * now more to be taken, or *@block is. Under lock.
+ */
+bool heap_recall(struct actmem_heap *heap, struct cache *cache, uint64_t length, uint64_t align,
+		 struct block **block);
+
+/* Has the threads give back what they keep. Under lock. */
+void heap_recall_all(struct actmem_heap *heap);
 
 /* Gives a list of kept blocks, linked by next, back. Under lock. */
 void heap_give_all(struct actmem_heap *heap, struct block *block);

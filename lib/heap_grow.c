@@ -130,7 +130,7 @@ void heap_tune(struct actmem_heap *heap, uint64_t chunk_bytes, uint64_t cache_by
 	pthread_mutex_lock(&heap->lock);
 	heap->cache_bytes = cache_bytes;
 	heap_limit_caches(heap);
-	heap_recall(heap);
+	heap_recall_all(heap);
 	pthread_mutex_unlock(&heap->lock);
 	pthread_mutex_unlock(&heap->grow_lock);
 }

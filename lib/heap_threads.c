@@ -14,6 +14,9 @@
 #include "error.h"
 #include "heap.h"
 
+/* Blocks besides the one that is wanted, which a thread takes over from another one. */
+#define TAKEN_OVER	7
+
 __thread struct cache *heap_own_caches __attribute__((tls_model("initial-exec")));
 
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
@@ -64,31 +67,92 @@ void heap_give_all(struct actmem_heap *heap, struct block *block)
 	}
 }
 
-bool heap_recall(struct actmem_heap *heap)
+static bool keep_any(const struct actmem_heap *heap)
 {
-	struct cache *cache;
-	bool any = false, ordered;
+	const struct cache *cache;
 
 	for (cache = heap->caches; cache; cache = cache->next)
-		any = any || tally_read(&cache->bytes);
-	if (!any)
+		if (tally_read(&cache->bytes))
+			return true;
+	return false;
+}
+
+/* Has all threads stay out of their caches until end_recall(); false: nothing to be had. */
+static bool begin_recall(struct actmem_heap *heap)
+{
+	struct cache *cache;
+
+	if (!keep_any(heap))
 		return false;
 	for (cache = heap->caches; cache; cache = cache->next)
 		cache_recall(cache);
-	ordered = fence_seldom();
-	for (cache = heap->caches; cache; cache = cache->next) {
-		if (ordered) {
-			cache_await(cache);
-			heap_give_all(heap, cache_drain(cache));
-		}
-		cache_release(cache);
-	}
-	heap->recalls += ordered;
-	/* What can be recalled no more is no longer kept. */
-	if (!ordered)
+	if (!fence_seldom()) {
+		/* What can be recalled no more is no longer kept. */
 		heap->cache_bytes = 1;
+		return false;
+	}
+	for (cache = heap->caches; cache; cache = cache->next)
+		cache_await(cache);
+	heap->recalls++;
+	return true;
+}
+
+static void end_recall(struct actmem_heap *heap)
+{
+	struct cache *cache;
+
+	for (cache = heap->caches; cache; cache = cache->next)
+		cache_release(cache);
 	heap_limit_caches(heap);
-	return ordered;
+}
+
+static void drain_caches(struct actmem_heap *heap)
+{
+	struct cache *cache;
+
+	for (cache = heap->caches; cache; cache = cache->next)
+		heap_give_all(heap, cache_drain(cache));
+}
+
+static struct block *take_over(struct actmem_heap *heap, struct cache *own, uint64_t length,
+			       uint64_t align)
+{
+	uint64_t limit = atomic_load_explicit(&heap->cache_limit, memory_order_relaxed);
+	uint64_t room = own && limit > tally_read(&own->bytes) ?
+			(limit - tally_read(&own->bytes)) / length : 0;
+	unsigned int most = 1 + (unsigned int)(room < TAKEN_OVER ? room : TAKEN_OVER);
+	struct block *first = NULL;
+	struct cache *cache;
+
+	for (cache = heap->caches; cache && !first; cache = cache->next)
+		if (cache != own)
+			first = cache_pass_on(cache, length, align, most);
+	if (first && first->next) {
+		heap_give_all(heap, cache_expect(own, length));
+		cache_adopt(own, first->next);
+	}
+	return first;
+}
+
+bool heap_recall(struct actmem_heap *heap, struct cache *own, uint64_t length, uint64_t align,
+		 struct block **block)
+{
+	bool recalled = begin_recall(heap);
+
+	if (recalled) {
+		*block = take_over(heap, own, length, align);
+		if (!*block)
+			drain_caches(heap);
+	}
+	end_recall(heap);
+	return recalled;
+}
+
+void heap_recall_all(struct actmem_heap *heap)
+{
+	if (begin_recall(heap))
+		drain_caches(heap);
+	end_recall(heap);
 }
 
 static void add_tally(struct tally *sum, const struct tally *more)

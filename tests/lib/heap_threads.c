@@ -15,6 +15,8 @@
 
 #define GROW		(8 * MIB)
 #define BLOCKS		8
+#define MANY		32
+#define TAKEN_OVER	8
 #define RACES		2000
 #define LENGTHS		200
 
@@ -153,6 +155,64 @@ static void test_recalled(struct actmem *am)
 	returns(actmem_free(other.heap, block), 0);
 	pthread_barrier_wait(&other.barrier);
 	pthread_join(thread, NULL);
+	pthread_barrier_destroy(&other.barrier);
+	returns(actmem_heap_destroy(other.heap), 0);
+}
+
+/* As keep(), with many short ones; and then takes as many again as it still can have. */
+static void *keep_many(void *context)
+{
+	struct other *other = context;
+	void *blocks[MANY];
+	unsigned int i;
+
+	for (i = 0; i < MANY; i++)
+		if (actmem_alloc(other->heap, GROW / MANY, 0, &blocks[i]))
+			tap_bail("actmem_alloc");
+	for (i = 0; i < MANY; i++)
+		if (actmem_free(other->heap, blocks[i]))
+			tap_bail("actmem_free");
+	pthread_barrier_wait(&other->barrier);
+	pthread_barrier_wait(&other->barrier);
+	for (i = 0; i < MANY - TAKEN_OVER; i++)
+		if (actmem_alloc(other->heap, GROW / MANY, 0, &blocks[i]))
+			tap_bail("actmem_alloc");
+	while (i--)
+		if (actmem_free(other->heap, blocks[i]))
+			tap_bail("actmem_free");
+	return NULL;
+}
+
+/* A thread takes over a few blocks that another one keeps, and leaves it the rest. */
+static void test_taken_over(struct actmem *am)
+{
+	struct other other = { .heap = make_heap(am, GROW, GROW) };
+	struct actmem_heap_stats stats;
+	void *blocks[TAKEN_OVER];
+	pthread_t thread;
+	unsigned int i;
+
+	pthread_barrier_init(&other.barrier, NULL, 2);
+	if (pthread_create(&thread, NULL, keep_many, &other))
+		tap_bail("pthread_create");
+	pthread_barrier_wait(&other.barrier);
+	returns(actmem_alloc(other.heap, GROW / MANY, 0, &blocks[0]), 0);
+	stats = stats_of(other.heap);
+	ok(stats.recalls == 1 && stats.cache_misses == MANY + 1 &&
+	   stats.cached_bytes == GROW - GROW / MANY,
+	   "of what another thread keeps, the rest stays kept");
+	for (i = 1; i < TAKEN_OVER; i++)
+		returns(actmem_alloc(other.heap, GROW / MANY, 0, &blocks[i]), 0);
+	stats = stats_of(other.heap);
+	ok(stats.recalls == 1 && stats.cache_misses == MANY + 1,
+	   "a few more of the length are at hand then");
+	pthread_barrier_wait(&other.barrier);
+	pthread_join(thread, NULL);
+	stats = stats_of(other.heap);
+	ok(stats.recalls == 1 && stats.cache_misses == MANY + 1 && stats.region_bytes == GROW,
+	   "and so are all others to the thread that had them");
+	for (i = 0; i < TAKEN_OVER; i++)
+		returns(actmem_free(other.heap, blocks[i]), 0);
 	pthread_barrier_destroy(&other.barrier);
 	returns(actmem_heap_destroy(other.heap), 0);
 }
@@ -408,6 +468,7 @@ int main(void)
 	test_kept(am);
 	test_lengths(am);
 	test_recalled(am);
+	test_taken_over(am);
 	test_ends(am);
 	test_heap_ends_first(am);
 	test_race(am);
