@@ -44,6 +44,13 @@ struct actmem_key {
 };
 
 /*
+ * In an instance: it does not recur in another step, such as a number that is counted
+ * up. Of such a key nothing is kept once its block has been taken, but what is learned
+ * of its name.
+ */
+#define ACTMEM_INSTANCE_ONCE	(UINT64_C(1) << 63)
+
+/*
  * Blocks are compared, when they are held, with what was committed. Nothing else tells
  * of a disk that changes them, or of Linux 7's ext4: where that is full, it now and
  * then has zeros in place of what it said it had written.

@@ -18,7 +18,8 @@
 const char *store_key_text(char text[KEY_WORDS], struct actmem_key key)
 {
 	if (key.instance)
-		snprintf(text, KEY_WORDS, "block %" PRIu64 ".%" PRIu64, key.name, key.instance);
+		snprintf(text, KEY_WORDS, "block %" PRIu64 ".%" PRIu64, key.name,
+			 key.instance & ~ACTMEM_INSTANCE_ONCE);
 	else
 		snprintf(text, KEY_WORDS, "block %" PRIu64, key.name);
 	return text;
