@@ -14,7 +14,7 @@
 #include "tool.h"
 
 #define MIB		(1ULL << 20)
-#define PROBE_MOST	(256 * MIB)
+#define PROBE_MOST	(512 * MIB)
 #define PROBE_NS	(20 * NS_PER_MS)
 /* More than processors' caches hold. */
 #define WORK_MOST	(128 * MIB)
