@@ -13,7 +13,9 @@
  * that was never taken, as the last one of its name. Until a name has been taken
  * once, its blocks are expected in reverse order of their puts, as a backward pass
  * wants them. A wrong guess costs time, and is corrected by the step in which it was
- * made.
+ * made: when several takes in it have missed, blocks are read ahead that were put next to
+ * those that are taken, as far as such runs went before, and others one at a time, until
+ * takes are as expected again or another step begins.
  *
  * Every call may be made by any thread at any time, but for destroy. A store has
  * threads of its own, in which no signal is delivered.
@@ -43,6 +45,13 @@ struct actmem_key {
 	uint64_t name;
 	uint64_t instance;
 };
+
+/*
+ * In an instance: it does not recur in another step, such as a number that is counted
+ * up. Of such a key nothing is kept once its block has been taken, but what is learned
+ * of its name.
+ */
+#define ACTMEM_INSTANCE_ONCE	(UINT64_C(1) << 63)
 
 /*
  * Blocks are compared, when they are held, with what was committed. Nothing else tells

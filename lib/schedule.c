@@ -176,7 +176,8 @@ void schedule_take(struct schedule *schedule, struct actmem_key key, unsigned in
 
 	schedule->clock++;
 	schedule->takes_since_put++;
-	learn(schedule, &its, schedule->clock - put_clock);
+	if (!(key.instance & ACTMEM_INSTANCE_ONCE))
+		learn(schedule, &its, schedule->clock - put_clock);
 	learn(schedule, &names, schedule->clock - put_clock);
 }
 

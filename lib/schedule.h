@@ -5,8 +5,8 @@
  *
  * Time is counted in takes. A key's block was wanted so many takes after its put,
  * and the next one of that key is expected to be; of a key that was never taken, as
- * the last one of its name. A block that is kept for another take is put anew, for
- * its second turn.
+ * the last one of its name, and so is every one whose instance does not recur. A block
+ * that is kept for another take is put anew, for its second turn.
  */
 #ifndef LIB_SCHEDULE_H
 #define LIB_SCHEDULE_H

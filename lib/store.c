@@ -271,6 +271,7 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 	store->clean.last_first = true;
 	store->dirty.last_first = true;
 	link_init(&store->ended);
+	link_init(&store->puts);
 	link_init(&store->regions);
 	link_init(&store->waiters);
 	schedule_init(&store->schedule);

@@ -2,7 +2,7 @@
 /*
  * The inside of a store: store.c makes and ends it, store_calls.c has what callers
  * do with blocks, store_move.c spills and fills them, store_room.c finds memory for
- * them, store_blocks.c keeps them.
+ * them, store_blocks.c keeps them, store_follow.c sees whether takes are as foreseen.
  *
  * A block is in memory, in a file, or both; a copy in a file is kept until the
  * block ends. All of it is under the store's lock, except that nothing long is done
@@ -24,6 +24,7 @@
 
 #include "actmem_store.h"
 #include "context.h"
+#include "follow.h"
 #include "heap.h"
 #include "links.h"
 #include "schedule.h"
@@ -87,6 +88,8 @@ struct store_block {
 	struct order *order;		/* in which it is; NULL: none */
 	struct store_block *chain;	/* in the table */
 	struct link ended;		/* those that are not in it any more */
+	struct link puts;		/* those that can be taken, as they were put */
+	uint64_t put;			/* number; place.want.put, until it is wanted at once */
 	struct actmem_key key;
 	uint64_t bytes, length;
 	void *memory;			/* NULL: none */
@@ -129,6 +132,8 @@ struct actmem_store {
 	pthread_cond_t work;		/* there are transfers, or the end */
 	bool is_ending;
 	struct schedule schedule;
+	struct follow follow;
+	struct link puts;
 	struct bandwidth write, read;
 	struct pace pace;
 	struct store_block **buckets;
@@ -186,8 +191,16 @@ void store_end(struct actmem_store *store, struct store_block *block);
 void store_forget_memory(struct actmem_store *store, struct store_block *block);
 void store_take_memory(struct actmem_store *store, struct store_block *block, void *memory);
 
+/* Has it wanted before all others, but for those that were so before. */
+void store_want_now(struct actmem_store *store, struct store_block *block);
+
 /* Nothing, or in a debug build the end of the program if a sum is wrong. */
 void store_check_sums(struct actmem_store *store);
+
+/* store_follow.c: what is wanted next, if it is not what was foreseen. */
+
+/* The block is about to be taken. */
+void store_follow(struct actmem_store *store, const struct store_block *block);
 
 /* store_move.c: what goes where, and how it came back. */
 

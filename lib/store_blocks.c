@@ -18,7 +18,8 @@
 const char *store_key_text(char text[KEY_WORDS], struct actmem_key key)
 {
 	if (key.instance)
-		snprintf(text, KEY_WORDS, "block %" PRIu64 ".%" PRIu64, key.name, key.instance);
+		snprintf(text, KEY_WORDS, "block %" PRIu64 ".%" PRIu64, key.name,
+			 key.instance & ~ACTMEM_INSTANCE_ONCE);
 	else
 		snprintf(text, KEY_WORDS, "block %" PRIu64, key.name);
 	return text;
@@ -85,6 +86,7 @@ struct store_block *store_add(struct actmem_store *store, struct actmem_key key,
 	block->user = USER_WAITS;
 	block->thread = pthread_self();
 	link_init(&block->ended);
+	link_init(&block->puts);
 	bucket = bucket_of(store->buckets, store->bucket_count, key);
 	block->chain = *bucket;
 	*bucket = block;
@@ -153,6 +155,7 @@ void store_settle(struct actmem_store *store, struct store_block *block)
 	struct order *order = order_of(store, block);
 	uint64_t was_live = store->sums[SUM_LIVE].length;
 	uint64_t was_filed = store->sums[SUM_FILED].bytes;
+	bool was_falling = store->schedule.is_falling;
 
 	if (block->order != order) {
 		if (block->order)
@@ -169,8 +172,20 @@ void store_settle(struct actmem_store *store, struct store_block *block)
 		store->stats.block_bytes_peak = store->sums[SUM_LIVE].bytes;
 	if (store->sums[SUM_FILED].bytes > store->stats.spilled_bytes_peak)
 		store->stats.spilled_bytes_peak = store->sums[SUM_FILED].bytes;
-	if (store->sums[SUM_LIVE].length != was_live)
-		schedule_live(&store->schedule, store->sums[SUM_LIVE].length);
+	if (store->sums[SUM_LIVE].length == was_live)
+		return;
+	schedule_live(&store->schedule, store->sums[SUM_LIVE].length);
+	if (was_falling && !store->schedule.is_falling)
+		follow_reset(&store->follow);
+}
+
+void store_want_now(struct actmem_store *store, struct store_block *block)
+{
+	if (block->order)
+		order_remove(block->order, &block->place);
+	block->order = NULL;
+	block->place.want = schedule_urgent(&store->schedule);
+	store_settle(store, block);
 }
 
 void store_take_memory(struct actmem_store *store, struct store_block *block, void *memory)
@@ -201,6 +216,7 @@ void store_end(struct actmem_store *store, struct store_block *block)
 		block->is_ended = true;
 		block->user = USER_NONE;
 		unlink_block(store, block);
+		link_remove(&block->puts);
 		link_append(&store->ended, &block->ended);
 	}
 	if (block->memory && !block->transfer)

@@ -90,6 +90,8 @@ static void want(struct actmem_store *store, struct store_block *block)
 {
 	block->put_clock = store->schedule.clock;
 	block->place.want = schedule_put(&store->schedule, block->key, block->turn);
+	block->put = block->place.want.put;
+	link_append(&store->puts, &block->puts);
 	block->user = USER_NONE;
 	store_settle(store, block);
 }
@@ -150,8 +152,12 @@ static int await(struct actmem_store *store, struct store_block *block)
 	store->waiting++;
 	if (!block->transfer) {
 		error = store_room(store, &waiter, block, &memory);
-		if (!error)
+		if (!error) {
 			store_fill(store, block, memory);
+			/* What seems to be next comes behind it. */
+			if (store->follow.is_lost)
+				store_advance(store);
+		}
 	}
 	while (!error && block->transfer == TRANSFER_FILL)
 		store_sleep(store, &waiter, block);
@@ -209,6 +215,7 @@ static void taken(struct actmem_store *store, struct store_block *block)
 {
 	block->user = USER_HOLDS;
 	block->is_ahead = false;
+	link_remove(&block->puts);
 	store_settle(store, block);
 	store->stats.takes_total++;
 	schedule_take(&store->schedule, block->key, block->turn++, block->put_clock);
@@ -240,6 +247,7 @@ static int hold(struct actmem_store *store, struct actmem_key key, uint64_t byte
 		return error;
 	is_handed_over = block->transfer == TRANSFER_SPILL;
 	kind = kind_of_take(store, block);
+	store_follow(store, block);
 	block->user = USER_CLAIMS;
 	block->thread = pthread_self();
 	store_settle(store, block);
@@ -376,12 +384,8 @@ int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key)
 	if (!block) {
 		error = fail_no_block(key, "is not in the store");
 	} else if (!block->user) {
-		if (block->order)
-			order_remove(block->order, &block->place);
-		block->order = NULL;
 		block->is_unreadable = false;
-		block->place.want = schedule_urgent(&store->schedule);
-		store_settle(store, block);
+		store_want_now(store, block);
 		store_advance(store);
 	}
 	pthread_mutex_unlock(&store->lock);

@@ -364,13 +364,30 @@ static bool may_use_all(const struct actmem_store *store, uint64_t length)
 	       used + schedule_refill(&store->schedule) <= store->budget;
 }
 
+/*
+ * Where it is not known what is wanted next, any block may be, and is read into memory that
+ * the next run does not need: else it would be given up for that. One is read at a time, so
+ * that what is wanted at once has little to wait for.
+ */
+static bool may_guess(const struct actmem_store *store, uint64_t length)
+{
+	uint64_t window = store_window(store), run = store->pace.longest;
+
+	run = store->follow.last_run < window / run ? (store->follow.last_run + 1) * run : window;
+	return !store->sums[SUM_FILLING].blocks && may_use_all(store, length + run);
+}
+
 /* While puts come, memory is theirs, but for what is wanted within the window. */
 static bool is_to_be_read(const struct actmem_store *store, const struct store_block *block)
 {
 	const struct want *want = &block->place.want;
 	uint64_t window, takes;
 
-	if (!want->at || may_use_all(store, block->length))
+	if (!want->at)
+		return true;
+	if (store->follow.is_lost)
+		return may_guess(store, block->length);
+	if (may_use_all(store, block->length))
 		return true;
 	window = store_window(store);
 	if (want->at == WANTED_UNKNOWN || store->sums[SUM_AHEAD].length + block->length > window)
@@ -383,6 +400,7 @@ static bool read_ahead(struct actmem_store *store)
 {
 	struct place *first = store->filed.first;
 	struct store_block *block;
+	bool is_guess;
 	void *memory;
 	int error;
 
@@ -392,8 +410,9 @@ static bool read_ahead(struct actmem_store *store)
 	block = link_item(first, struct store_block, place);
 	if (!is_to_be_read(store, block))
 		return false;
+	is_guess = block->place.want.at && store->follow.is_lost;
 	while ((error = heap_take(store->heap, block->length, store->memory_align, &memory)))
-		if (error != -ENOSPC || !store_drop_clean(store, block))
+		if (error != -ENOSPC || is_guess || !store_drop_clean(store, block))
 			return false;
 	block->is_ahead = true;
 	store_fill(store, block, memory);

@@ -21,8 +21,6 @@
 #define HUGE_PAGE	(2 * MIB)
 #define GIANT_PAGE	(1024 * MIB)
 #define BYTES_MAX	(1ULL << 50)
-#define PROBE_MOST	(256 * MIB)
-#define PROBE_NS	(20 * NS_PER_MS)
 
 static const char help[] =
 	"Usage: actmem replay [OPTION]...\n"
@@ -32,7 +30,7 @@ static const char help[] =
 	"every byte is verified. Tells each step's time beside its bound, the longer of\n"
 	"compute and I/O, which is an estimate. Computing is waiting, of which filling and verifying are a part;\n"
 	"I/O is the bytes that were moved over what the disks do with requests of these\n"
-	"sizes, measured before and after each step.\n"
+	"sizes while as much is filled and verified, measured before and after each step.\n"
 	"\n"
 	"  -m, --model NAME            default: llama-2-13b\n"
 	"      --models FILE           where it is described; default: as installed\n"
@@ -176,16 +174,6 @@ static bool take_option(struct replay_options *options, int option, const char *
 	}
 }
 
-static struct actmem_queue_options queue_options(const struct replay_options *options)
-{
-	struct actmem_queue_options queue;
-
-	ACTMEM_INIT(&queue);
-	queue.block_bytes = options->block_bytes;
-	queue.depth = options->depth;
-	return queue;
-}
-
 /* STATUS_USAGE for sizes that no store could have. */
 static int lay_out(struct replay *replay)
 {
@@ -233,54 +221,13 @@ static int open_store(struct replay *replay)
 	store.spill_path_count = options->spill_path_count;
 	store.flags = options->flags;
 	store.window_bytes = options->window_bytes;
-	store.queue = queue_options(options);
+	store.queue = replay_queue_options(options);
 	if (actmem_store_create(replay->am, &store, &replay->store)) {
 		warnx("%s", actmem_error());
 		return STATUS_FAILED;
 	}
 	snprintf(replay->store_words, sizeof(replay->store_words), "%s",
 		 actmem_store_describe(replay->store));
-	return STATUS_OK;
-}
-
-/* A file of its own beside the store's, to measure the disks with. */
-static int open_transfers(struct replay *replay)
-{
-	const struct replay_options *options = &replay->options;
-	struct transfers_options transfers = {
-		.paths = options->spill_paths,
-		.path_count = options->spill_path_count,
-		.flags = options->flags & ACTMEM_STORE_ALLOW_BUFFERED ? ACTMEM_FILE_ALLOW_BUFFERED
-								      : 0,
-		.page_bytes = replay->page_bytes,
-		.size_count = MODEL_TENSORS,
-		.queue = queue_options(options),
-	};
-	char words[TRANSFERS_WORDS];
-	unsigned int i;
-
-	if (!options->spill_path_count)
-		return STATUS_OK;
-	for (i = 0; i < MODEL_TENSORS; i++)
-		transfers.sizes[i] = replay->bytes[i];
-	if (options->budget_bytes < replay->step_bytes)
-		replay->probe_bytes = replay->step_bytes - options->budget_bytes;
-	if (replay->probe_bytes > PROBE_MOST)
-		replay->probe_bytes = PROBE_MOST;
-	if (!replay->probe_bytes)
-		replay->probe_bytes = 1;
-	transfers.file_bytes = replay->probe_bytes;
-	replay->transfers = transfers_open(replay->am, &transfers, words);
-	if (!replay->transfers && options->flags & ACTMEM_STORE_ALLOW_MEMORY) {
-		warnx("the disks are not measured, and bounds have no I/O: %s", words);
-		return STATUS_OK;
-	}
-	if (!replay->transfers) {
-		warnx("%s", words);
-		return STATUS_FAILED;
-	}
-	snprintf(replay->engine_words, sizeof(replay->engine_words), "%s",
-		 transfers_engine(replay->transfers));
 	return STATUS_OK;
 }
 
@@ -298,7 +245,7 @@ static int open_all(struct replay *replay)
 	}
 	status = open_store(replay);
 	if (!status)
-		status = open_transfers(replay);
+		status = replay_probe_open(replay);
 	if (status || !replay->options.trace_path)
 		return status;
 	replay->timeline = timeline_open(replay->options.trace_path, "actmem replay");
@@ -315,7 +262,7 @@ static int close_all(struct replay *replay, int status)
 {
 	int error;
 
-	transfers_close(replay->transfers);
+	replay_probe_close(replay);
 	if (replay->store && actmem_store_destroy(replay->store)) {
 		warnx("%s", actmem_error());
 		status = STATUS_FAILED;
@@ -335,50 +282,18 @@ static int close_all(struct replay *replay, int status)
 	return status;
 }
 
-static int probe(struct replay *replay, struct disk_speed *speed)
-{
-	uint64_t begun_ns = clock_ns();
-	char words[TRANSFERS_WORDS];
-	int error;
-
-	if (!replay->transfers)
-		return 0;
-	error = transfers_run(replay->transfers, true, replay->probe_bytes, PROBE_NS,
-			      &speed->spill, words);
-	if (!error)
-		error = transfers_run(replay->transfers, false, replay->probe_bytes, PROBE_NS,
-				      &speed->fill, words);
-	if (error)
-		warnx("%s", words);
-	timeline_slice(replay->timeline, REPLAY_LANE_STEPS, "measuring the disks", begun_ns,
-		       clock_ns(), NULL);
-	return error;
-}
-
-/* Of as many bytes each, before and after. */
-static struct disk_speed mean(struct disk_speed before, struct disk_speed after)
-{
-	struct disk_speed speed = { 0 };
-
-	if (before.spill > 0 && after.spill > 0)
-		speed.spill = 2 / (1 / before.spill + 1 / after.spill);
-	if (before.fill > 0 && after.fill > 0)
-		speed.fill = 2 / (1 / before.fill + 1 / after.fill);
-	return speed;
-}
-
 static int run_steps(struct replay *replay)
 {
-	struct disk_speed before = { 0 }, after = { 0 };
-	int error = probe(replay, &before);
+	struct disk_speeds before = { 0 }, after = { 0 };
+	int error = replay_probe(replay, &before);
 
 	while (!error && !replay_signal && replay->done_count < replay->options.steps) {
 		error = replay_step(replay);
 		if (!error)
-			error = probe(replay, &after);
+			error = replay_probe(replay, &after);
 		if (error)
 			break;
-		replay->done[replay->done_count++].speed = mean(before, after);
+		replay->done[replay->done_count++].speeds = replay_probe_mean(&before, &after);
 		before = after;
 	}
 	progress_end();

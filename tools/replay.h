@@ -12,6 +12,7 @@
 #include "order.h"
 #include "timeline.h"
 #include "transfers.h"
+#include "work.h"
 
 #define REPLAY_SPILL_MAX	64
 #define REPLAY_STEPS_MAX	1000000
@@ -45,6 +46,14 @@ struct disk_speed {
 	double spill, fill;
 };
 
+/*
+ * Beside as much filling and verifying as a step does, which take of the same memory's
+ * bandwidth; and with nothing beside.
+ */
+struct disk_speeds {
+	struct disk_speed beside, alone;
+};
+
 struct replay_step {
 	uint64_t ns;
 	uint64_t forward_ns;
@@ -52,7 +61,7 @@ struct replay_step {
 	uint64_t pattern_ns;			/* filling and verifying, within that */
 	uint64_t overrun_ns;			/* of pattern_ns, beyond it */
 	uint64_t put_stall_ns, take_stall_ns;	/* in calls of the store */
-	struct disk_speed speed;		/* as before and after it */
+	struct disk_speeds speeds;		/* as before and after it */
 	struct actmem_store_stats stats;	/* what *_total rose by */
 };
 
@@ -67,7 +76,9 @@ struct replay {
 	struct actmem *am;
 	struct actmem_store *store;
 	struct transfers *transfers;		/* NULL: nothing is spilled */
+	struct work *work;			/* beside them */
 	uint64_t probe_bytes;
+	uint64_t worked_bytes;			/* beside all measurements */
 	struct timeline *timeline;		/* NULL: none */
 	struct replay_trace *trace;
 	uint32_t *order;			/* of layers, in the step that runs */
@@ -93,6 +104,20 @@ static inline uint64_t replay_name(uint32_t layer, unsigned int tensor)
  * counted.
  */
 int replay_step(struct replay *replay);
+
+struct actmem_queue_options replay_queue_options(const struct replay_options *options);
+
+/*
+ * Has the disks measured, where something is spilled: an enum exit_status, told by
+ * warnx(). The others are no calls without that.
+ */
+int replay_probe_open(struct replay *replay);
+void replay_probe_close(struct replay *replay);
+/* 0 or a negative errno, told. */
+int replay_probe(struct replay *replay, struct disk_speeds *speeds);
+/* Of as many bytes each, before and after. */
+struct disk_speeds replay_probe_mean(const struct disk_speeds *before,
+				     const struct disk_speeds *after);
 
 /* Has the store's events put on the timeline; 0 or -ENOMEM. */
 int replay_trace_begin(struct replay *replay);

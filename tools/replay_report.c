@@ -4,7 +4,7 @@
  *
  * Compute is what was asked for, and where filling and verifying took longer, that.
  * I/O is the bytes that were moved over what the disks could do just before and just
- * after the step, in requests of the same sizes.
+ * after the step, in requests of the same sizes, beside as much filling and verifying.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -19,7 +19,7 @@
 struct sums {
 	uint64_t steps;
 	uint64_t ns, forward_ns, compute_ns, pattern_ns, overrun_ns, put_stall_ns, take_stall_ns;
-	double io_ns, bound_ns, spill_ns, fill_ns;
+	double io_ns, io_alone_ns, bound_ns, spill_ns, fill_ns;
 	struct actmem_store_stats stats;
 };
 
@@ -31,8 +31,9 @@ static double transfer_ns(uint64_t bytes, double bandwidth)
 static void add_step(struct sums *sums, const struct replay_step *step)
 {
 	double compute_ns = (double)(step->compute_ns + step->overrun_ns);
-	double spill_ns = transfer_ns(step->stats.spilled_bytes_total, step->speed.spill);
-	double fill_ns = transfer_ns(step->stats.filled_bytes_total, step->speed.fill);
+	uint64_t spilled = step->stats.spilled_bytes_total, filled = step->stats.filled_bytes_total;
+	double spill_ns = transfer_ns(spilled, step->speeds.beside.spill);
+	double fill_ns = transfer_ns(filled, step->speeds.beside.fill);
 
 	sums->steps++;
 	sums->ns += step->ns;
@@ -45,6 +46,8 @@ static void add_step(struct sums *sums, const struct replay_step *step)
 	sums->spill_ns += spill_ns;
 	sums->fill_ns += fill_ns;
 	sums->io_ns += spill_ns + fill_ns;
+	sums->io_alone_ns += transfer_ns(spilled, step->speeds.alone.spill) +
+			     transfer_ns(filled, step->speeds.alone.fill);
 	sums->bound_ns += compute_ns > spill_ns + fill_ns ? compute_ns : spill_ns + fill_ns;
 	sums->stats.hits_total += step->stats.hits_total;
 	sums->stats.handed_over_total += step->stats.handed_over_total;
@@ -52,8 +55,8 @@ static void add_step(struct sums *sums, const struct replay_step *step)
 	sums->stats.misses_total += step->stats.misses_total;
 	sums->stats.put_stall_ns_total += step->stats.put_stall_ns_total;
 	sums->stats.take_stall_ns_total += step->stats.take_stall_ns_total;
-	sums->stats.spilled_bytes_total += step->stats.spilled_bytes_total;
-	sums->stats.filled_bytes_total += step->stats.filled_bytes_total;
+	sums->stats.spilled_bytes_total += spilled;
+	sums->stats.filled_bytes_total += filled;
 	sums->stats.wasted_bytes_total += step->stats.wasted_bytes_total;
 }
 
@@ -78,13 +81,14 @@ static json_t *times_to_json(const struct sums *sums)
 {
 	double stall_ns = (double)(sums->put_stall_ns + sums->take_stall_ns);
 
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 			 "ms", ms((double)sums->ns),
 			 "forward_ms", ms((double)sums->forward_ns),
 			 "compute_ms", ms((double)(sums->compute_ns + sums->overrun_ns)),
 			 "pattern_ms", ms((double)sums->pattern_ns),
 			 "overrun_ms", ms((double)sums->overrun_ns),
-			 "io_ms", ms(sums->io_ns), "bound_ms", ms(sums->bound_ns),
+			 "io_ms", ms(sums->io_ns), "io_alone_ms", ms(sums->io_alone_ns),
+			 "bound_ms", ms(sums->bound_ns),
 			 "ratio", share((double)sums->ns, sums->bound_ns),
 			 "stall_ms", ms(stall_ns),
 			 "put_stall_ms", ms((double)sums->put_stall_ns),
@@ -216,9 +220,10 @@ static json_t *queue_to_json(const struct replay *replay)
 	if (!replay->transfers)
 		return json_null();
 	file = transfers_file(replay->transfers);
-	return json_pack("{s:o, s:b, s:i, s:I}", "engine", text_to_json(replay->engine_words),
+	return json_pack("{s:o, s:b, s:i, s:I, s:I}", "engine", text_to_json(replay->engine_words),
 			 "direct", (int)file->direct, "depth", (int)file->depth,
-			 "block_bytes", (json_int_t)file->block_bytes);
+			 "block_bytes", (json_int_t)file->block_bytes,
+			 "worked_bytes", (json_int_t)replay->worked_bytes);
 }
 
 json_t *replay_to_json(const struct replay *replay)

@@ -28,6 +28,8 @@ struct transfers {
 	uint64_t slot_bytes;
 	uint32_t slot_count;
 	const char *path;		/* the first one, for words */
+	void (*begins)(void *data, uint64_t bytes);
+	void *data;
 };
 
 struct transfer {
@@ -59,9 +61,15 @@ static struct transfer transfer_at(const struct transfers *transfers, uint64_t n
 	return transfer;
 }
 
+static uint64_t parts_of(uint64_t bytes, uint64_t part)
+{
+	return (bytes + part - 1) / part;
+}
+
+/* So many requests at a time that, whichever of them these are, the devices are kept busy. */
 static void lay_out(struct transfers *transfers, const struct transfers_options *options)
 {
-	uint64_t largest = 0, parts;
+	uint64_t largest = 0, parts = 0;
 	uint32_t i;
 
 	transfers->size_count = options->size_count;
@@ -69,13 +77,14 @@ static void lay_out(struct transfers *transfers, const struct transfers_options 
 		transfers->sizes[i] = round_up(options->sizes[i],
 					       round_up(STAMP_EACH, transfers->info.alignment));
 		transfers->cycle_bytes += transfers->sizes[i];
+		parts += parts_of(transfers->sizes[i], transfers->info.block_bytes);
 		if (transfers->sizes[i] > largest)
 			largest = transfers->sizes[i];
 	}
-	transfers->request_count = round_up(options->file_bytes, transfers->cycle_bytes) /
-				   transfers->cycle_bytes * transfers->size_count;
-	parts = round_up(largest, transfers->info.block_bytes) / transfers->info.block_bytes;
-	transfers->slot_count = (uint32_t)(transfers->info.depth / parts) + 1;
+	transfers->request_count = parts_of(options->file_bytes, transfers->cycle_bytes) *
+				   transfers->size_count;
+	transfers->slot_count = (uint32_t)parts_of(transfers->info.depth, parts) *
+				transfers->size_count + 1;
 	transfers->slot_bytes = round_up(largest, round_up(STAMP_EACH,
 							   transfers->info.memory_alignment));
 }
@@ -137,6 +146,8 @@ struct transfers *transfers_open(struct actmem *am, const struct transfers_optio
 		return NULL;
 	}
 	transfers->path = options->paths[0];
+	transfers->begins = options->begins;
+	transfers->data = options->data;
 	error = open_all(transfers, am, options);
 	if (error)
 		tell(words, error);
@@ -213,6 +224,8 @@ static int begin(struct transfers *transfers, bool spills, uint64_t number, uint
 	uint64_t at = slot * transfers->slot_bytes;
 	struct actmem_request request;
 
+	if (transfers->begins)
+		transfers->begins(transfers->data, transfer.bytes);
 	ACTMEM_INIT(&request);
 	request.cookie = number * transfers->slot_count + slot;
 	if (spills) {

@@ -24,6 +24,8 @@ struct transfers_options {
 	uint64_t sizes[TRANSFERS_SIZES];	/* of requests, in turn; padded as the file needs */
 	uint32_t size_count;
 	struct actmem_queue_options queue;	/* size 0: defaults */
+	void (*begins)(void *data, uint64_t bytes);	/* with each request; NULL: nothing */
+	void *data;
 };
 
 /* NULL: @words tell why. The file is as long as it will be, and written once. */

@@ -167,7 +167,7 @@ static struct actmem_key key_of(const struct saved *block,
 		.name = generation->site->number << SERIAL_BITS |
 			(uint64_t)block->device << NAME_ORDINAL_BITS |
 			(generation->puts & NAME_ORDINAL_MASK),
-		.instance = block->token,
+		.instance = block->token | ACTMEM_INSTANCE_ONCE,
 	};
 
 	return key;

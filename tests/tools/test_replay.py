@@ -65,6 +65,8 @@ def what_is_over_the_budget_goes_to_disk_and_comes_back():
         assert not os.listdir(one) and not os.listdir(other)
     assert seen["wrong_blocks"] == seen["wrong_bytes"] == 0, seen
     assert seen["queue"]["direct"] is True and seen["queue"]["engine"], seen
+    # The disks are measured beside the work of a step.
+    assert seen["queue"]["worked_bytes"] > 0, seen
     assert [disk["path"] for disk in seen["disks"]] == [one, other], seen
     for step in seen["steps"]:
         # A block that is read ahead and given up is read twice, one handed over never.
@@ -72,6 +74,7 @@ def what_is_over_the_budget_goes_to_disk_and_comes_back():
         assert step["filled_bytes"] > 0, step
         assert step["hits"] + step["late"] + step["misses"] == LAYERS * 3, step
         assert step["io_ms"] > 0 and step["device_spill_bandwidth"] > 0, step
+        assert step["io_alone_ms"] > 0, step
         assert step["bound_ms"] == max(step["io_ms"], step["compute_ms"]), step
         parts = step["put_stall_ms"] + step["take_stall_ms"]
         assert abs(step["stall_ms"] - parts) < 1e-6, step

@@ -154,6 +154,26 @@ static void test_instances(void **state)
 	schedule_destroy(&schedule);
 }
 
+/* Of instances that do not recur, as many as there may be, only their names are held. */
+static void test_instances_that_do_not_recur(void **state)
+{
+	struct schedule schedule;
+	struct actmem_key key = { .name = 0 };
+	uint64_t serial;
+
+	schedule_init(&schedule);
+	for (serial = 0; serial < 2 * SCHEDULE_HABITS_MAX; serial++) {
+		key.name = serial % NAMES;
+		key.instance = ACTMEM_INSTANCE_ONCE | serial;
+		schedule_take(&schedule, key, 0, schedule.clock - key.name);
+	}
+	assert_int_equal(schedule.habit_count, NAMES);
+	for (key.name = 0; key.name < NAMES; key.name++, key.instance++)
+		assert_int_equal(schedule_put(&schedule, key, 0).at,
+				 schedule.clock + key.name + 1);
+	schedule_destroy(&schedule);
+}
+
 static void test_urgent(void **state)
 {
 	struct schedule schedule;
@@ -298,6 +318,7 @@ int main(void)
 		cmocka_unit_test(test_unknown),
 		cmocka_unit_test(test_order_is_learned),
 		cmocka_unit_test(test_instances),
+		cmocka_unit_test(test_instances_that_do_not_recur),
 		cmocka_unit_test(test_urgent),
 		cmocka_unit_test(test_names_are_forgotten),
 		cmocka_unit_test(test_rounds),

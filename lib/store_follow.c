@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Takes beside what was foreseen of them: where they are in another order, what seems to
+ * be next is wanted at once.
+ */
+#include "store.h"
+
+/* Threads overtake each other by less. */
+#define FORESEEN_WITHIN	8
+
+static bool is_when_foreseen(const struct actmem_store *store, const struct store_block *block)
+{
+	uint64_t at = block->place.want.at, now = store->schedule.clock + 1;
+
+	if (at == WANTED_UNKNOWN)
+		return block->puts.next == &store->puts;
+	return (at > now ? at - now : now - at) <= FORESEEN_WITHIN;
+}
+
+static enum take_kind kind_of(const struct actmem_store *store, const struct store_block *block)
+{
+	if (!block->memory && store->filed.first != &block->place)
+		return TAKE_MISSED;
+	return is_when_foreseen(store, block) ? TAKE_FORESEEN : TAKE_BY_CHANCE;
+}
+
+static struct store_block *neighbour(struct actmem_store *store, const struct store_block *block,
+				     bool is_up)
+{
+	struct link *link = is_up ? block->puts.next : block->puts.previous;
+
+	return link == &store->puts ? NULL : link_item(link, struct store_block, puts);
+}
+
+static uint64_t put_of(const struct store_block *block)
+{
+	return block ? block->put : 0;
+}
+
+static void want_neighbours(struct actmem_store *store, const struct store_block *block)
+{
+	uint64_t room = store_window(store), count = follow_ahead(&store->follow);
+	struct store_block *next = neighbour(store, block, store->follow.is_up);
+
+	for (; count-- && next && next->length <= room;
+	     next = neighbour(store, next, store->follow.is_up)) {
+		room -= next->length;
+		if (next->order && next->place.want.at)
+			store_want_now(store, next);
+	}
+}
+
+void store_follow(struct actmem_store *store, const struct store_block *block)
+{
+	follow_take(&store->follow, kind_of(store, block), block->put,
+		    put_of(neighbour(store, block, false)), put_of(neighbour(store, block, true)));
+	if (store->queue && store->follow.is_lost)
+		want_neighbours(store, block);
+}

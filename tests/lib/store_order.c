@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Steps in an order that changes: what is read in vain, and how many takes nobody has
+ * foreseen, in the step in which it does. Between takes all that the store reads ahead is
+ * waited for, so that the numbers are the same on any disk.
+ */
+#include <stdatomic.h>
+
+#include "store_test.h"
+
+#define BUDGET	(8 * MIB)
+#define BLOCK	(512 * KIB)
+#define LAYERS	32
+#define TENSORS	3
+#define BLOCKS	(LAYERS * TENSORS)
+/* Takes until it is seen that the order is another one. */
+#define UNNOTICED	8
+
+static void count(const struct actmem_store_event *event, void *data)
+{
+	atomic_int *under_way = data;
+
+	if (event->kind == ACTMEM_STORE_SPILL_BEGIN || event->kind == ACTMEM_STORE_FILL_BEGIN)
+		(*under_way)++;
+	if (event->kind == ACTMEM_STORE_SPILL_END || event->kind == ACTMEM_STORE_FILL_END)
+		(*under_way)--;
+}
+
+/* What follows from the end of a transfer is begun under the same lock. */
+static void settle(struct actmem_store *store, atomic_int *under_way)
+{
+	do {
+		while (*under_way)
+			usleep(100);
+		stats_of(store);
+	} while (*under_way);
+}
+
+/* Layers in this order, and of each the tensors that were put last first. */
+static struct actmem_store_stats run_step(struct actmem_store *store, atomic_int *under_way,
+					  const unsigned int order[LAYERS])
+{
+	struct actmem_store_stats before = stats_of(store), after;
+	unsigned int i;
+	uint64_t name;
+
+	for (name = 0; name < BLOCKS; name++)
+		if (put_block(store, name, BLOCK, name))
+			tap_bail("block %llu", (unsigned long long)name);
+	for (i = 0; i < BLOCKS; i++) {
+		settle(store, under_way);
+		name = order[i / TENSORS] * TENSORS + TENSORS - 1 - i % TENSORS;
+		if (take_block(store, name, BLOCK, name))
+			tap_bail("block %llu", (unsigned long long)name);
+	}
+	after = stats_of(store);
+	after.misses_total -= before.misses_total;
+	after.late_total -= before.late_total;
+	after.filled_bytes_total -= before.filled_bytes_total;
+	after.wasted_bytes_total -= before.wasted_bytes_total;
+	printf("# misses %llu, late %llu, blocks read %llu, in vain %llu\n",
+	       (unsigned long long)after.misses_total, (unsigned long long)after.late_total,
+	       (unsigned long long)(after.filled_bytes_total / BLOCK),
+	       (unsigned long long)(after.wasted_bytes_total / BLOCK));
+	return after;
+}
+
+/* As the step before. */
+static void try_known(struct actmem_store *store, atomic_int *under_way,
+		      const unsigned int order[LAYERS])
+{
+	struct actmem_store_stats step = run_step(store, under_way, order);
+
+	ok(!step.misses_total && !step.late_total && !step.wasted_bytes_total,
+	   "a known order is read ahead");
+}
+
+/* Of @runs parts that are what they were, or as they were put. */
+static void try_new(struct actmem_store *store, atomic_int *under_way,
+		    const unsigned int order[LAYERS], unsigned int runs, const char *how)
+{
+	struct actmem_store_stats step = run_step(store, under_way, order);
+
+	ok(step.misses_total + step.late_total <= runs + UNNOTICED,
+	   "%s, little more than the first of each run is waited for", how);
+	ok(step.wasted_bytes_total <= BUDGET, "little is read in vain");
+}
+
+int main(void)
+{
+	unsigned int backwards[LAYERS], mixed[LAYERS], i;
+	struct actmem *am = open_or_bail();
+	struct usage before = usage_now();
+	struct actmem_store *store = spilling_store(am, BUDGET);
+	atomic_int under_way = 0;
+
+	for (i = 0; i < LAYERS; i++) {
+		backwards[i] = LAYERS - 1 - i;
+		/* Without a common divisor. */
+		mixed[i] = i * 7 % LAYERS;
+	}
+	actmem_store_observe(store, count, &under_way);
+	run_step(store, &under_way, backwards);
+	try_known(store, &under_way, backwards);
+	try_new(store, &under_way, mixed, LAYERS, "in another order");
+	try_known(store, &under_way, mixed);
+	try_new(store, &under_way, backwards, 1, "backwards again");
+	try_known(store, &under_way, backwards);
+	destroy_empty(store);
+	same_usage(before);
+	counters_are_zero(am);
+	returns(actmem_close(am), 0);
+	return tap_end();
+}

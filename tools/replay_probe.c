@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * What the disks do with requests of a step's sizes, between steps: with nothing
+ * beside, and beside a thread that fills, or verifies, as many bytes for each that is
+ * moved as a step does. The disks never wait for that thread; but they move no bytes
+ * through memory whose bandwidth it has.
+ */
+#include <err.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "clock.h"
+#include "replay.h"
+#include "tool.h"
+
+#define MIB		(1ULL << 20)
+#define PROBE_MOST	(512 * MIB)
+#define PROBE_NS	(20 * NS_PER_MS)
+/* More than processors' caches hold. */
+#define WORK_MOST	(128 * MIB)
+
+struct actmem_queue_options replay_queue_options(const struct replay_options *options)
+{
+	struct actmem_queue_options queue;
+
+	ACTMEM_INIT(&queue);
+	queue.block_bytes = options->block_bytes;
+	queue.depth = options->depth;
+	return queue;
+}
+
+/* Work is owed for each request that begins, if any is done. */
+static void owe(void *data, uint64_t bytes)
+{
+	const struct replay *replay = data;
+
+	if (replay->work)
+		work_owe(replay->work, bytes);
+}
+
+/* A file of its own beside the store's, to measure the disks with. */
+int replay_probe_open(struct replay *replay)
+{
+	const struct replay_options *options = &replay->options;
+	struct transfers_options transfers = {
+		.paths = options->spill_paths,
+		.path_count = options->spill_path_count,
+		.flags = options->flags & ACTMEM_STORE_ALLOW_BUFFERED ? ACTMEM_FILE_ALLOW_BUFFERED
+								      : 0,
+		.page_bytes = replay->page_bytes,
+		.size_count = MODEL_TENSORS,
+		.queue = replay_queue_options(options),
+		.begins = owe,
+		.data = replay,
+	};
+	char words[TRANSFERS_WORDS];
+	unsigned int i;
+
+	if (!options->spill_path_count)
+		return STATUS_OK;
+	for (i = 0; i < MODEL_TENSORS; i++)
+		transfers.sizes[i] = replay->bytes[i];
+	if (options->budget_bytes < replay->step_bytes)
+		replay->probe_bytes = replay->step_bytes - options->budget_bytes;
+	if (replay->probe_bytes > PROBE_MOST)
+		replay->probe_bytes = PROBE_MOST;
+	if (!replay->probe_bytes)
+		replay->probe_bytes = 1;
+	transfers.file_bytes = replay->probe_bytes;
+	replay->transfers = transfers_open(replay->am, &transfers, words);
+	if (!replay->transfers && options->flags & ACTMEM_STORE_ALLOW_MEMORY) {
+		warnx("the disks are not measured, and bounds have no I/O: %s", words);
+		return STATUS_OK;
+	}
+	if (!replay->transfers) {
+		warnx("%s", words);
+		return STATUS_FAILED;
+	}
+	snprintf(replay->engine_words, sizeof(replay->engine_words), "%s",
+		 transfers_engine(replay->transfers));
+	replay->work = work_open(options->budget_bytes < WORK_MOST ? options->budget_bytes :
+				 WORK_MOST);
+	if (replay->work)
+		return STATUS_OK;
+	warnx("no work beside the disks: %s", strerror(errno));
+	return STATUS_FAILED;
+}
+
+void replay_probe_close(struct replay *replay)
+{
+	transfers_close(replay->transfers);
+	work_close(replay->work);
+}
+
+/* Bytes that a step fills, and verifies, for each that it spills, and reads again. */
+static double part_of(const struct replay *replay)
+{
+	uint64_t budget = replay->options.budget_bytes, bytes = replay->step_bytes;
+
+	return bytes > budget ? (double)bytes / (double)(bytes - budget) : 0;
+}
+
+static int measure(struct replay *replay, bool spills, double part, double *bandwidth)
+{
+	char words[TRANSFERS_WORDS];
+	int error;
+
+	work_begin(replay->work, spills, part);
+	error = transfers_run(replay->transfers, spills, replay->probe_bytes, PROBE_NS, bandwidth,
+			      words);
+	replay->worked_bytes += work_end(replay->work);
+	if (error)
+		warnx("%s", words);
+	return error;
+}
+
+int replay_probe(struct replay *replay, struct disk_speeds *speeds)
+{
+	uint64_t begun_ns = clock_ns();
+	double part = part_of(replay);
+	int error;
+
+	if (!replay->transfers)
+		return 0;
+	error = measure(replay, true, part, &speeds->beside.spill);
+	if (!error)
+		error = measure(replay, true, 0, &speeds->alone.spill);
+	if (!error)
+		error = measure(replay, false, part, &speeds->beside.fill);
+	if (!error)
+		error = measure(replay, false, 0, &speeds->alone.fill);
+	timeline_slice(replay->timeline, REPLAY_LANE_STEPS, "measuring the disks", begun_ns,
+		       clock_ns(), NULL);
+	return error;
+}
+
+static double mean(double before, double after)
+{
+	return before > 0 && after > 0 ? 2 / (1 / before + 1 / after) : 0;
+}
+
+struct disk_speeds replay_probe_mean(const struct disk_speeds *before,
+				     const struct disk_speeds *after)
+{
+	return (struct disk_speeds){
+		.beside.spill = mean(before->beside.spill, after->beside.spill),
+		.beside.fill = mean(before->beside.fill, after->beside.fill),
+		.alone.spill = mean(before->alone.spill, after->alone.spill),
+		.alone.fill = mean(before->alone.fill, after->alone.fill),
+	};
+}
