@@ -29,6 +29,8 @@ struct listener {
 	int results[SLOTS];		/* of the first to end */
 	int refused[REFUSED_MAX];
 	bool in_order;			/* alone, in another thread, without signals */
+	pthread_t teller;
+	unsigned int tellers;		/* threads in a row */
 	bool has_returned;
 	sem_t all, told, go;
 };
@@ -77,6 +79,9 @@ static void enter(struct listener *listener)
 	if (atomic_fetch_add(&listener->inside, 1) || !sigismember(&blocked, SIGINT) ||
 	    pthread_equal(listener->program, pthread_self()))
 		listener->in_order = false;
+	if (!listener->tellers || !pthread_equal(listener->teller, pthread_self()))
+		listener->tellers++;
+	listener->teller = pthread_self();
 }
 
 static void leave(struct listener *listener)
@@ -202,16 +207,23 @@ static void test_others(struct actmem_queue *queue, struct actmem_region *region
 }
 
 /* What is not transferred ends somewhere else: in a worker, by a deadline. */
-static void test_commands(struct actmem_queue *queue, struct actmem_region *region)
+static void test_commands(struct actmem_queue *queue, enum actmem_engine engine,
+			  struct actmem_region *region)
 {
 	struct set set = set_or_bail(queue, 1, 0, LENGTH);
 	struct actmem_request request;
 	struct listener listener;
 
-	start(&listener, queue, 1, take_here);
+	start(&listener, queue, 2, take_here);
+	listener.ended = 1;
 	returns(actmem_queue_populate(queue, region, 0, LENGTH, NULL), 0);
 	wait_for(&listener.all);
-	ok(listener.results[0] == 0, "it is told of a command");
+	ok(listener.results[1] == 0, "it is told of a command");
+	listener.ended = 1;
+	returns(actmem_fill(queue, set.file, 0, region, 0, BLOCK, NULL), 0);
+	wait_for(&listener.all);
+	ok(listener.tellers == 1 || engine == ACTMEM_ENGINE_WORKERS,
+	   "where there is a ring, by the thread that has it");
 	stop_when_idle(&listener);
 
 	start(&listener, queue, 1, take_here);
@@ -359,7 +371,7 @@ static void test_engine(struct actmem *am, enum actmem_engine engine)
 	returns(actmem_queue_attach(queue, region, 0), 0);
 	test_chain(queue, region);
 	test_others(queue, region);
-	test_commands(queue, region);
+	test_commands(queue, engine, region);
 	test_cancel(am, engine, region);
 	test_refused(queue, region);
 	test_destroy(am, engine, region);
