@@ -241,6 +241,7 @@ struct actmem_completion {
  *
  * -ETIMEDOUT  none within @timeout_ns from now (0: does not wait)
  * -EINVAL  max is 0
+ * -EDEADLK  see actmem_queue_notify()
  *
  * @size: bytes of a completion as the caller was compiled.
  */
@@ -252,6 +253,22 @@ static inline int actmem_wait(struct actmem_queue *queue, struct actmem_completi
 {
 	return actmem_wait_sized(queue, completions, max, timeout_ns, sizeof(*completions));
 }
+
+/*
+ * Has the queue call @notify in a thread of its own when requests have ended, to take
+ * their completions there, by actmem_wait() with a timeout of 0, rather than in a
+ * thread that has to be woken for each: the way to least processor time. NULL: none.
+ *
+ * It is called again if more have ended meanwhile, by one thread at a time, with no
+ * lock held and no signal delivered. It may begin and cancel requests of this queue,
+ * and is to be back soon: with io_uring the queue begins and ends nothing until then.
+ * What waits for the queue is -EDEADLK there: to attach, detach, open, close, destroy,
+ * and actmem_wait() with a timeout. Completions that it leaves stay for whoever waits,
+ * and actmem_queue_destroy() returns when it has.
+ *
+ * -EBUSY  requests are under way, completions have not been taken, or it is running
+ */
+int actmem_queue_notify(struct actmem_queue *queue, void (*notify)(void *data), void *data);
 
 /*
  * Has a request end early. Its completion comes in any case, with -ECANCELED, or

@@ -42,7 +42,7 @@ void queue_unlock(struct actmem_queue *queue)
 	tell(queue, ended, rouse);
 }
 
-void queue_notify(struct actmem_queue *queue)
+void queue_tell(struct actmem_queue *queue)
 {
 	tell(queue, queue->to_tell, queue->to_rouse);
 	queue->to_tell = 0;
@@ -184,7 +184,7 @@ free_queue:
 int actmem_queue_destroy(struct actmem_queue *queue)
 {
 	struct actmem_queue_stats *stats;
-	int error = queue_check(queue, "actmem_queue_destroy");
+	int error = queue_check_outside(queue, "actmem_queue_destroy");
 
 	if (error)
 		return error;
@@ -304,7 +304,7 @@ static int check_attachable(const struct actmem_region *region)
 int actmem_queue_attach(struct actmem_queue *queue, struct actmem_region *region, uint32_t flags)
 {
 	struct attachment *attachment = NULL;
-	int error = queue_check(queue, "actmem_queue_attach");
+	int error = queue_check_outside(queue, "actmem_queue_attach");
 	bool is_there;
 
 	if (error)
@@ -340,7 +340,7 @@ int actmem_queue_attach(struct actmem_queue *queue, struct actmem_region *region
 int actmem_queue_detach(struct actmem_queue *queue, struct actmem_region *region)
 {
 	struct attachment *attachment;
-	int error = queue_check(queue, "actmem_queue_detach");
+	int error = queue_check_outside(queue, "actmem_queue_detach");
 
 	if (error)
 		return error;

@@ -129,6 +129,11 @@ struct actmem_queue {
 	struct lane commands;		/* that threads do */
 	struct lane sent_commands;	/* that the ring does */
 	struct link under_way, ended, timed;
+	void (*notify)(void *data);	/* the program's, or NULL */
+	void *notify_data;
+	bool to_notify;			/* of completions that it does not know of */
+	bool notifying;			/* it runs, in the thread below */
+	pthread_t notifier;
 	struct link unused;		/* requests to be used again */
 	unsigned int waiting;		/* threads in actmem_wait() */
 	unsigned int to_tell;		/* completions that they do not know of */
@@ -144,6 +149,9 @@ struct actmem_queue {
 /* 0 or -EOWNERDEAD, -EINVAL with words. */
 int queue_check(const struct actmem_queue *queue, const char *call);
 
+/* The same, and -EDEADLK in what actmem_queue_notify() was given. */
+int queue_check_outside(struct actmem_queue *queue, const char *call);
+
 struct attachment *queue_attachment(struct actmem_queue *queue,
 				    const struct actmem_region *region);
 
@@ -152,7 +160,7 @@ struct attachment *queue_attachment(struct actmem_queue *queue,
  * it at once. A thread that is about to sleep with the lock wakes them before.
  */
 void queue_unlock(struct actmem_queue *queue);
-void queue_notify(struct actmem_queue *queue);
+void queue_tell(struct actmem_queue *queue);
 
 /* What follows is called with the queue's lock held. */
 
@@ -180,6 +188,19 @@ void queue_give_up_block(struct actmem_queue *queue, struct block_transfer *bloc
 
 /* Ends what is past its deadline, and says when to look again: 0, never. */
 uint64_t queue_expire(struct actmem_queue *queue);
+
+/* Completions are there of which the program is to be notified, by the engine. */
+void queue_has_ended(struct actmem_queue *queue);
+
+/*
+ * In a thread of the engine: whether it is to notify the program, and does so, with
+ * the lock given back meanwhile.
+ */
+bool queue_is_to_notify(const struct actmem_queue *queue);
+void queue_notify(struct actmem_queue *queue);
+
+/* This thread is in what the program is notified by. */
+bool queue_is_notifying(const struct actmem_queue *queue);
 
 void queue_free_requests(struct actmem_queue *queue);
 

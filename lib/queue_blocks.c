@@ -139,6 +139,7 @@ static void complete(struct actmem_queue *queue, struct request *request)
 	queue->stats.completions++;
 	if (queue->waiting)
 		queue->to_tell++;
+	queue_has_ended(queue);
 }
 
 /* It begins no more blocks, and ends once none is under way. */

@@ -366,7 +366,7 @@ static bool wait_until(struct actmem_queue *queue, uint64_t until)
 
 	if (!link_is_alone(&queue->ended))
 		return true;
-	queue_notify(queue);
+	queue_tell(queue);
 	queue->waiting++;
 	if (next)
 		pthread_cond_timedwait(&queue->completed, &queue->lock, &time);
@@ -394,6 +394,10 @@ int actmem_wait_sized(struct actmem_queue *queue, struct actmem_completion *comp
 	}
 	fail_clear();
 	pthread_mutex_lock(&queue->lock);
+	if (in_time && queue_is_notifying(queue)) {
+		pthread_mutex_unlock(&queue->lock);
+		return fail(EDEADLK, "actmem_wait: a function given to actmem_queue_notify() takes completions without waiting: timeout_ns is 0 there");
+	}
 	while (in_time && link_is_alone(&queue->ended) && queue->stats.requests)
 		in_time = wait_until(queue, until);
 	queue_expire(queue);

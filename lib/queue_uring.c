@@ -6,7 +6,7 @@
  *
  * It sleeps in the kernel until something comes back, a deadline passes, or another
  * thread writes to the eventfd that it polls. What it registers is in
- * queue_register.c.
+ * queue_register.c; how it tells the program of what has ended, in queue_notify.c.
  */
 #include <errno.h>
 #include <liburing.h>
@@ -69,6 +69,8 @@ static int ring_open(struct uring *uring)
 
 	if (error)
 		return error;
+	/* Spares each call that this thread makes a look-up; without it they do the same. */
+	io_uring_register_ring_fd(&uring->ring);
 	error = io_uring_ring_dontfork(&uring->ring);
 	if (!error)
 		error = io_uring_register_buffers_sparse(&uring->ring, RING_BUFFERS);
@@ -204,6 +206,7 @@ static void send_blocks(struct actmem_queue *queue, struct uring *uring)
 			return;
 		link_remove(&block->link);
 		link_append(&uring->under_way, &block->link);
+		uring->sent++;
 	}
 }
 
@@ -230,6 +233,7 @@ static void take_back(struct actmem_queue *queue, struct uring *uring,
 		      struct block_transfer *block, int result)
 {
 	link_remove(&block->link);
+	uring->sent--;
 	block->cancelled = false;
 	if (!block->request->file) {
 		result = queue->am->backend->command_result(&block->command, result);
@@ -287,6 +291,24 @@ static enum ring_step do_job(struct actmem_queue *queue, struct uring *uring)
 	return RING_STEP_AGAIN;
 }
 
+/*
+ * What came back has made room for other blocks. Where little else is under way the
+ * disks go on with those while the program is told; else one system call will do for
+ * them and for what it adds. What cannot be begun now stays in the ring, for enter().
+ */
+static void notify(struct actmem_queue *queue, struct uring *uring)
+{
+	if (!queue_is_to_notify(queue))
+		return;
+	begin_blocks(queue, uring);
+	if (io_uring_sq_ready(&uring->ring) >= (uring->sent + 1) / 2) {
+		queue_unlock(queue);
+		io_uring_submit(&uring->ring);
+		pthread_mutex_lock(&queue->lock);
+	}
+	queue_notify(queue);
+}
+
 /* Begins what was put into the ring, and sleeps until something is to be done. */
 static void enter(struct uring *uring, enum ring_step step, uint64_t expiry)
 {
@@ -324,9 +346,13 @@ static void *serve(void *argument)
 	pthread_cond_broadcast(&uring->ready);
 	while (!uring->error && !uring->ending) {
 		listen_for_event(uring);
+		notify(queue, uring);
 		step = do_job(queue, uring);
 		expiry = queue_expire(queue);
 		begin_blocks(queue, uring);
+		/* Without the lock, some of it came when nobody thought that this sleeps. */
+		if (queue_is_to_notify(queue) || uring->ending)
+			step = RING_STEP_AGAIN;
 		uring->asleep = true;
 		queue_unlock(queue);
 		enter(uring, step, expiry);
@@ -458,7 +484,7 @@ int ring_do(struct actmem_queue *queue, struct ring_job *job)
 	pthread_mutex_lock(&queue->lock);
 	link_append(&uring->jobs, &job->link);
 	wake(queue);
-	queue_notify(queue);
+	queue_tell(queue);
 	while (!job->ended)
 		pthread_cond_wait(&uring->ready, &queue->lock);
 	pthread_mutex_unlock(&queue->lock);

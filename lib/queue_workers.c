@@ -83,6 +83,10 @@ static void *work(void *argument)
 	pthread_mutex_lock(&queue->lock);
 	while (!workers->ending) {
 		queue_expire(queue);
+		if (does_transfers(queue) && queue_is_to_notify(queue)) {
+			queue_notify(queue);
+			continue;
+		}
 		if (begin(queue, &block)) {
 			/* Each wakes the next, so that long requests get them all. */
 			if (has_more(queue))
@@ -90,7 +94,7 @@ static void *work(void *argument)
 			do_block(queue, &block);
 			continue;
 		}
-		queue_notify(queue);
+		queue_tell(queue);
 		workers->idle++;
 		pthread_cond_wait(&workers->work, &queue->lock);
 		workers->idle--;

@@ -2,12 +2,13 @@
 /*
  * Fills or spills a file from the beginning to the end, once or more, in requests of
  * one size, and prints what it took as JSON; transfer.py runs it in turns with fio.
- * DEPTH of them are under way at a time, and as many wait in the queue for their turn,
- * as it is meant to be used.
+ * DEPTH of them are under way at a time. The next is begun where the queue tells that
+ * one has ended, so that one thread begins and ends them all, as in fio.
  *
  *	transfer fill|spill FILE BLOCK_BYTES DEPTH TOTAL_BYTES
  */
-#include <errno.h>
+#include <semaphore.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@
 
 #include "actmem_queue.h"
 
-#define HANDED_OVER	2		/* times the depth */
+#define TAKEN_AT_ONCE	64
 
 struct job {
 	struct actmem_queue *queue;
@@ -26,6 +27,10 @@ struct job {
 	bool spills;
 	uint64_t block_bytes, total_bytes, file_bytes;
 	unsigned int depth;
+	uint64_t all;			/* requests */
+	atomic_ullong begun;
+	uint64_t ended;
+	sem_t end;
 };
 
 static void die(const char *what)
@@ -61,7 +66,7 @@ static void set_up(struct job *job, const char *path)
 	void *memory;
 
 	ACTMEM_INIT(&region);
-	region.length = (HANDED_OVER * job->depth * job->block_bytes + (2 << 20) - 1) >> 21 << 21;
+	region.length = (job->depth * job->block_bytes + (2 << 20) - 1) >> 21 << 21;
 	region.name = "bench";
 	ACTMEM_INIT(&queue);
 	queue.depth = job->depth;
@@ -85,11 +90,14 @@ static void set_up(struct job *job, const char *path)
 		info.depth);
 }
 
-static void begin(const struct job *job, uint64_t number, uint64_t slot)
+static void begin(struct job *job, uint64_t slot)
 {
-	uint64_t at = number % (job->file_bytes / job->block_bytes) * job->block_bytes;
+	uint64_t number = atomic_fetch_add(&job->begun, 1), at;
 	struct actmem_request request;
 
+	if (number >= job->all)
+		return;
+	at = number % (job->file_bytes / job->block_bytes) * job->block_bytes;
 	ACTMEM_INIT(&request);
 	request.cookie = slot;
 	if (job->spills ? actmem_spill(job->queue, job->file, at, job->region,
@@ -99,26 +107,36 @@ static void begin(const struct job *job, uint64_t number, uint64_t slot)
 		die("begin");
 }
 
-static void transfer(const struct job *job)
+/* In the queue's thread. */
+static void go_on(void *data)
 {
-	struct actmem_completion completions[64];
-	uint64_t begun = 0, ended = 0, all = job->total_bytes / job->block_bytes;
+	struct actmem_completion completions[TAKEN_AT_ONCE];
+	struct job *job = data;
 	int count, i;
 
-	while (begun < all && begun < HANDED_OVER * job->depth) {
-		begin(job, begun, begun);
-		begun++;
-	}
-	while (ended < all) {
-		count = actmem_wait(job->queue, completions, 64, ACTMEM_WAIT_FOREVER);
+	do {
+		count = actmem_wait(job->queue, completions, TAKEN_AT_ONCE, 0);
 		for (i = 0; i < count; i++) {
 			if (completions[i].result)
 				die("transfer");
-			ended++;
-			if (begun < all)
-				begin(job, begun++, completions[i].cookie);
+			begin(job, completions[i].cookie);
+			if (++job->ended == job->all)
+				sem_post(&job->end);
 		}
-	}
+	} while (count == TAKEN_AT_ONCE);
+}
+
+static void transfer(struct job *job)
+{
+	uint64_t slot;
+
+	job->all = job->total_bytes / job->block_bytes;
+	if (sem_init(&job->end, 0, 0) || actmem_queue_notify(job->queue, go_on, job))
+		die("notify");
+	for (slot = 0; slot < job->depth; slot++)
+		begin(job, slot);
+	while (job->all && sem_wait(&job->end))
+		;
 }
 
 int main(int argc, char **argv)

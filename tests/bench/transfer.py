@@ -16,18 +16,22 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 
 MIB = 1 << 20
 GIB = 1 << 30
-# Requests of MiB, and how many at a time.
-SHAPES = ((1, 16), (4, 8), (16, 4), (80, 2))
-# Times the depth: what the program hands to the queue, as transfer.c does.
-HANDED_OVER = 2
+# Requests of MiB, how many at a time, and how often the file is gone through: longer
+# ones take so little of the processor that it takes more of them to tell how little.
+SHAPES = ((1, 16, 1), (4, 8, 1), (16, 4, 2), (80, 2, 3))
 # Of the bandwidth; as to processor time, fio's is to be met.
 BANDWIDTH_AIM = 0.98
 # fio tells user and system time in whole milliseconds, rounded down: of each a half is
 # missing on average.
 ROUNDED_OFF = 0.001
+# What fio tells is of its own thread. Where that would have to wait to begin a transfer,
+# threads of the kernel do it, which bear this name, and whose time is counted in ours.
+KERNEL_THREAD = "iou-wrk-"
+LOOK_AT_THREADS = "grep . /proc/$PPID/task/*/comm /proc/$PPID/task/*/schedstat"
 FREE_PAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"
 
 
@@ -49,6 +53,16 @@ def ours(program, mode, path, block, depth, total, pages):
     return gib / told["seconds"], told["processor_seconds"] / gib
 
 
+def kernel_seconds(text):
+    """Of the kernel's threads, by what LOOK_AT_THREADS printed of all."""
+    threads = {}
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        threads.setdefault(os.path.dirname(name), {})[os.path.basename(name)] = value
+    return sum(int(thread["schedstat"].split()[0]) for thread in threads.values()
+               if thread["comm"].startswith(KERNEL_THREAD)) / 1e9
+
+
 def peer(mode, path, block, depth, total, pages):
     command = [
         "fio", "--name=transfer", f"--filename={path}", "--ioengine=io_uring", "--fixedbufs=1",
@@ -56,16 +70,21 @@ def peer(mode, path, block, depth, total, pages):
         f"--iodepth={depth}",
         f"--rw={'read' if mode == 'fill' else 'write'}", f"--io_size={total}",
         f"--size={os.path.getsize(path) // block * block}", "--thread", "--output-format=json",
+        f"--exec_postrun={LOOK_AT_THREADS}",
     ]
     # Shared memory, as ours is.
     command.append("--iomem=mmaphuge" if pages == "2M" else "--iomem=mmapshared")
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
-    job = json.loads(done.stdout)["jobs"][0]
+    with tempfile.TemporaryDirectory() as place:
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, cwd=place)
+        with open(os.path.join(place, "transfer.postrun.txt"), encoding="ascii") as threads:
+            kernel = kernel_seconds(threads.read())
+    # A line before it says where the threads are told of.
+    job = json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0]
     told = job["read" if mode == "fill" else "write"]
     seconds, gib = told["runtime"] / 1000, told["io_bytes"] / GIB
     if job["error"] or told["io_bytes"] != total:
         raise SystemExit(f"transfer.py: fio moved {told['io_bytes']} of {total} bytes")
-    used = (job["usr_cpu"] + job["sys_cpu"]) / 100 * seconds + ROUNDED_OFF
+    used = (job["usr_cpu"] + job["sys_cpu"]) / 100 * seconds + ROUNDED_OFF + kernel
     return gib / seconds, used / gib
 
 
@@ -78,9 +97,10 @@ def report(bench, mine, theirs, unit, more_is_better, pages):
         "aim": BANDWIDTH_AIM if more_is_better else 1}), flush=True)
 
 
-def measure(args, path, mode, mib, depth):
+def measure(args, path, mode, shape):
+    mib, depth, times = shape
     block = mib * MIB
-    total = args.file_bytes // block * block
+    total = args.file_bytes // block * block * times
     rounds = []
     pages = args.pages
     for number in range(args.rounds):
@@ -113,7 +133,7 @@ def pages_to_use(shapes, smoke):
         return os.environ["ACTMEM_PAGES"]
     if smoke:
         return "4K"
-    wanted = max(mib * depth for mib, depth in shapes) * HANDED_OVER // 2 + 1
+    wanted = max(mib * depth for mib, depth, _ in shapes) // 2 + 1
     try:
         with open(FREE_PAGES, encoding="ascii") as file:
             free = int(file.read())
@@ -154,14 +174,14 @@ def main():
     if not shutil.which("fio"):
         return leave_out("no fio is installed; `scripts/setup packages bench` installs it")
     args.pages = pages_to_use(shapes, args.smoke)
-    path = os.path.join(args.directory, f"transfer-{os.getpid()}")
+    path = os.path.abspath(os.path.join(args.directory, f"transfer-{os.getpid()}"))
     try:
         make_file(path, args.file_bytes)
         if not has_direct_io(path):
             return leave_out(f"{args.directory} has no direct I/O; set BENCH_DIRECTORY")
         for mode in ("spill", "fill"):
-            for mib, depth in shapes:
-                measure(args, path, mode, mib, depth)
+            for shape in shapes:
+                measure(args, path, mode, shape)
     finally:
         if os.path.exists(path):
             os.unlink(path)
