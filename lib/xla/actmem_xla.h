@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * libactmem_xla: what the Python module calls beside the two XLA handlers.
+ * libactmem_xla: what the Python module calls beside the two XLA handlers: memory of
+ * what is put, and of arrays.
  *
  * actmem_put copies its first operand into a block of a store and returns a
  * token, uint32[2]; actmem_take copies the block that a token names into its
@@ -105,5 +106,76 @@ ACTMEM_XLA_API int actmem_xla_store_stats(struct actmem_store_stats *stats);
 
 /* Frees every live block and says how many they were. */
 ACTMEM_XLA_API uint64_t actmem_xla_reset(void);
+
+/*
+ * Arrays: memory that a program fills and XLA then reads where it is, until nobody has
+ * it any more. Its heap is not the store's, and neither is what limits it: the heap
+ * limit holds for each, the budget for the store alone.
+ *
+ * Of what fails, @words (@words_size bytes) tell why and which knob helps.
+ */
+struct actmem_xla_array;
+
+/* Its memory is registered with CUDA, for all devices: what pinned_host of a GPU is. */
+#define ACTMEM_XLA_ARRAY_CUDA	(1u << 0)
+/* Made to hold a copy of what was elsewhere: this is counted. */
+#define ACTMEM_XLA_ARRAY_COPY	(1u << 1)
+
+/*
+ * @bytes, not 0, at *@address, of unspecified contents, aligned to 4 KiB if it is as
+ * long, else to 256. The caller has a hold on *@array. The first call decides about
+ * CUDA.
+ *
+ * -EBUSY  arrays with the other kind of memory are there already
+ * -EOWNERDEAD  a forked child, as for all of the library
+ * else as actmem_alloc(), actmem_open(), actmem_runtime_open()
+ */
+ACTMEM_XLA_API int actmem_xla_array_new(uint64_t bytes, uint32_t flags,
+					struct actmem_xla_array **array, void **address,
+					char *words, size_t words_size);
+
+/*
+ * Ends the caller's hold. The memory is free, for the next array, when the last hold
+ * has ended, XLA's included. In a forked child, which has none of it, nothing happens.
+ */
+ACTMEM_XLA_API void actmem_xla_array_drop(struct actmem_xla_array *array);
+
+struct actmem_xla_tensor_options {
+	size_t size;			/* set by ACTMEM_INIT */
+	void *address;			/* within the array */
+	const int64_t *shape;		/* row by row, without gaps */
+	uint32_t rank;
+	int32_t device_type;		/* these as DLPack has them */
+	int32_t device;
+	uint8_t code;
+	uint8_t bits;
+};
+
+/*
+ * A part of an array as a DLManagedTensor for a capsule named "dltensor". It holds the
+ * array until its deleter is called, by whoever takes it out of the capsule, or by
+ * actmem_xla_tensor_drop(). -EINVAL: @options->size was not set; -ENOMEM.
+ */
+ACTMEM_XLA_API int actmem_xla_tensor_new(struct actmem_xla_array *array,
+					 const struct actmem_xla_tensor_options *options,
+					 void **tensor);
+ACTMEM_XLA_API void actmem_xla_tensor_drop(void *tensor);
+
+/* *_total and *_peak only rise, the others return to 0. */
+struct actmem_xla_array_stats {
+	size_t size;			/* set by ACTMEM_INIT */
+	uint64_t blocks;
+	uint64_t bytes;			/* of these, as asked for */
+	uint64_t bytes_peak;
+	uint64_t views;			/* that XLA has of them */
+	uint64_t region_bytes;		/* of the regions that they are in */
+	uint64_t blocks_total;
+	uint64_t views_total;
+	uint64_t copied_bytes_total;	/* of blocks that were made to hold a copy */
+	uint64_t cuda;			/* 1: regions are registered with CUDA */
+};
+
+/* -EINVAL: @stats->size was not set. */
+ACTMEM_XLA_API int actmem_xla_array_stats(struct actmem_xla_array_stats *stats);
 
 #endif /* ACTMEM_XLA_H */

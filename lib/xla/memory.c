@@ -12,12 +12,13 @@
 #include <stdlib.h>
 
 #include "actmem_xla.h"
+#include "arrays.h"
 #include "counts.h"
-#include "knobs.h"
 #include "memory.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	/* of what is attached */
 static struct actmem *attached;
+static unsigned int others;	/* that use it besides the store */
 static struct knobs given;
 static struct knobs chosen;	/* those of the store */
 
@@ -35,15 +36,50 @@ static int explain(int ret, char *words, size_t words_size)
 	return ret;
 }
 
+/* Under lock. */
+static int open_attached(void)
+{
+	if (attached)
+		return 0;
+	given.named = getenv("ACTMEM_NAME") && *getenv("ACTMEM_NAME");
+	return actmem_open(&attached, NULL);
+}
+
+int memory_open(struct actmem **am, struct knobs *knobs, char *words, size_t words_size)
+{
+	int ret;
+
+	pthread_mutex_lock(&lock);
+	ret = knobs_complete(knobs, &given, words, words_size);
+	if (!ret) {
+		ret = open_attached();
+		if (ret) {
+			snprintf(words, words_size, "%s%s", actmem_error(),
+				 knobs_for(knobs, actmem_error()));
+			knobs_forget(knobs);
+		}
+	}
+	if (!ret) {
+		*am = attached;
+		knobs->named = given.named;
+		others++;
+	}
+	pthread_mutex_unlock(&lock);
+	return ret;
+}
+
+void memory_close(void)
+{
+	pthread_mutex_lock(&lock);
+	others--;
+	pthread_mutex_unlock(&lock);
+}
+
 static int open_store(const struct knobs *knobs, char *words, size_t words_size)
 {
 	struct actmem_store_options options;
-	int ret = 0;
+	int ret = open_attached();
 
-	if (!attached) {
-		ret = actmem_open(&attached, NULL);
-		given.named = getenv("ACTMEM_NAME") && *getenv("ACTMEM_NAME");
-	}
 	if (ret)
 		return explain(ret, words, words_size);
 	ACTMEM_INIT(&options);
@@ -171,7 +207,7 @@ void actmem_xla_detach(struct actmem *am)
 {
 	pthread_rwlock_rdlock(&in_use);
 	pthread_mutex_lock(&lock);
-	if (attached == am && !store) {
+	if (attached == am && !store && !others) {
 		attached = NULL;
 		knobs_forget(&given);
 	}
@@ -235,11 +271,11 @@ int actmem_xla_store_stats(struct actmem_store_stats *stats)
 int actmem_xla_trim(void)
 {
 	struct actmem_store_stats last;
-	int ret = 0;
+	int ret = arrays_trim();
 
 	/* Whoever is at it has blocks. */
-	if (pthread_rwlock_trywrlock(&in_use))
-		return 0;
+	if (ret || pthread_rwlock_trywrlock(&in_use))
+		return ret;
 	ACTMEM_INIT(&last);
 	if (store)
 		ret = actmem_store_stats(store, &last);

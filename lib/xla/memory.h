@@ -15,6 +15,14 @@
 #include <stdint.h>
 
 #include "actmem_store.h"
+#include "knobs.h"
+
+/*
+ * What regions are made of, attached or opened as the environment says, and how:
+ * @knobs is the caller's to forget. It stays attached until memory_close().
+ */
+int memory_open(struct actmem **am, struct knobs *knobs, char *words, size_t words_size);
+void memory_close(void);
 
 /*
  * @bytes, not 0, at *@block. Waits for room where blocks are spilled. On failure

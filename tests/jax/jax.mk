@@ -12,7 +12,7 @@ check-jax: $(VENV)/.ready $(XLA_LIBRARY)
 		--tap tests/jax
 
 SAVED_SOURCES := tests/jax/saved_threads.c $(LIB_SOURCES) \
-	$(addprefix lib/xla/,counts.c knobs.c memory.c saved.c site.c table.c)
+	$(addprefix lib/xla/,arrays.c counts.c knobs.c memory.c saved.c site.c table.c)
 SAVED_TESTS := $(B)/tests/saved_threads-thread $(B)/tests/saved_threads-address
 
 CHECK_NEEDS += $(SAVED_TESTS)

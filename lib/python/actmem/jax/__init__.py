@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The activations of a JAX training in actmem memory.
+"""The activations of a JAX training, and arrays, in actmem memory.
 
     import jax, actmem.jax
 
@@ -9,6 +9,8 @@
 
 checkpoint   is jax.checkpoint whose saved values live in actmem regions
 patch        makes jax.checkpoint do so where a policy offloads
+empty        an array of NumPy's in such a region, for a program to fill
+asarray      an array of JAX's in such a region, without a copy of the former
 stats        what is there and what went through
 reset        frees what failed or abandoned steps have left
 configure    limits and checks
@@ -16,7 +18,9 @@ configure    limits and checks
 A program that was made by jax.export (allow it the custom calls actmem_put
 and actmem_take) needs this module imported where it runs. TPUs cannot run it.
 """
+from actmem.jax._arrays import asarray, empty
 from actmem.jax._checkpoint import checkpoint, patch
 from actmem.jax._handlers import configure, reset, stats
 
-__all__ = ["checkpoint", "configure", "patch", "reset", "stats"]
+__all__ = ["asarray", "checkpoint", "configure", "empty", "patch", "reset",
+           "stats"]

@@ -7,7 +7,8 @@ XLA's platforms have handlers.
 import ctypes
 import errno
 import os
-from ctypes import POINTER, c_char_p, c_int, c_uint32, c_uint64, c_void_p
+from ctypes import (POINTER, c_char_p, c_int, c_int32, c_int64, c_uint8,
+                    c_uint32, c_uint64, c_void_p)
 
 import jax
 
@@ -43,6 +44,19 @@ class DeviceStats(ctypes.Structure):
         "take_bytes_total")]
 
 
+class TensorOptions(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("address", c_void_p),
+                ("shape", POINTER(c_int64)), ("rank", c_uint32),
+                ("device_type", c_int32), ("device", c_int32),
+                ("code", c_uint8), ("bits", c_uint8)]
+
+
+class ArrayStats(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t)] + [(name, c_uint64) for name in (
+        "blocks", "bytes", "bytes_peak", "views", "region_bytes",
+        "blocks_total", "views_total", "copied_bytes_total", "cuda")]
+
+
 def _declare(library):
     for name, result, arguments in (
             ("actmem_xla_attach", c_int, [c_void_p, POINTER(Options)]),
@@ -55,7 +69,15 @@ def _declare(library):
             ("actmem_xla_device_stats", c_int,
              [c_uint32, POINTER(DeviceStats)]),
             ("actmem_xla_store_stats", c_int, [POINTER(_native.StoreStats)]),
-            ("actmem_xla_reset", c_uint64, [])):
+            ("actmem_xla_reset", c_uint64, []),
+            ("actmem_xla_array_new", c_int,
+             [c_uint64, c_uint32, POINTER(c_void_p), POINTER(c_void_p),
+              c_char_p, ctypes.c_size_t]),
+            ("actmem_xla_array_drop", None, [c_void_p]),
+            ("actmem_xla_tensor_new", c_int,
+             [c_void_p, POINTER(TensorOptions), POINTER(c_void_p)]),
+            ("actmem_xla_tensor_drop", None, [c_void_p]),
+            ("actmem_xla_array_stats", c_int, [POINTER(ArrayStats)])):
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
     return library
@@ -155,6 +177,15 @@ def stats():
       spilled_bytes_total, filled_bytes_total
                                written to files, and read from them
                                (others: see struct actmem_store_stats)
+    arrays                     of empty() and asarray():
+      blocks, bytes, bytes_peak
+                               that NumPy or JAX have, and had at most
+      views                    arrays of JAX's, one for each device, that show
+                               them
+      region_bytes             of the regions that they are in
+      copied_bytes_total       of what asarray() could not take as it was
+      blocks_total, views_total
+      cuda                     whether the regions are registered with CUDA
     """
     value = _native.initialized(Stats)
     library.actmem_xla_stats(ctypes.byref(value))
@@ -170,11 +201,18 @@ def stats():
     if status:
         raise actmem.Error(-status, _native.library.actmem_error().decode())
     result["store"] = _native.as_dict(store)
+    arrays = _native.initialized(ArrayStats)
+    status = library.actmem_xla_array_stats(ctypes.byref(arrays))
+    if status:
+        raise actmem.Error(-status, _native.library.actmem_error().decode())
+    result["arrays"] = _native.as_dict(arrays)
+    result["arrays"]["cuda"] = bool(arrays.cuda)
     return result
 
 
 def reset():
-    """Frees what was put and not taken, and gives empty regions back.
+    """Frees what was put and not taken, and gives empty regions back, those
+    of arrays too.
 
     For what failed or abandoned steps have left, above all those outside of
     jit, of which no limit reclaims anything. Call it while no step is running:

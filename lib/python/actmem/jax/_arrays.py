@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""empty and asarray: arrays of JAX's whose memory is a region's.
+
+A block of a region is held by the NumPy arrays that show it, by Python's
+counting, and by each array of JAX's, which hands its hold back in C from
+whatever thread of XLA's is last (lib/xla/tensor.c).
+"""
+import ctypes
+import math
+import operator
+from ctypes import c_char_p, c_int64, c_void_p, py_object
+
+import jax
+import numpy as np
+from jax.sharding import Sharding, SingleDeviceSharding
+
+import actmem
+from actmem import _native
+from actmem.jax._handlers import TensorOptions, library
+
+ALIGNMENT = 64          # of what XLA takes without a copy
+ON_CUDA, COPY = 1, 2    # ACTMEM_XLA_ARRAY_*
+DLPACK_CPU, DLPACK_CUDA_HOST = 1, 3
+CAPSULE = b"dltensor"
+WORDS = 1024
+BYTES_MAX = (1 << 64) - 1
+
+# What JAX and NumPy have alike in memory, by its code in DLPack.
+_CODES = {name: code for code, names in enumerate((
+    ("int8", "int16", "int32", "int64"),
+    ("uint8", "uint16", "uint32", "uint64"),
+    ("float16", "float32", "float64"), (), ("bfloat16",),
+    ("complex64", "complex128"), ("bool",), ("float8_e3m4",),
+    ("float8_e4m3",), ("float8_e4m3b11fnuz",), ("float8_e4m3fn",),
+    ("float8_e4m3fnuz",), ("float8_e5m2",), ("float8_e5m2fnuz",),
+    ("float8_e8m0fnu",))) for name in names}
+
+_PACKED = ("int2", "int4", "uint2", "uint4", "float4_e2m1fn")
+
+_new_capsule = ctypes.pythonapi.PyCapsule_New
+_new_capsule.restype = py_object
+_new_capsule.argtypes = [c_void_p, c_char_p, c_void_p]
+_is_capsule = ctypes.pythonapi.PyCapsule_IsValid
+_is_capsule.argtypes = [py_object, c_char_p]
+
+
+class _Block:
+    """A hold on a block: what the NumPy arrays that show it are based on."""
+
+    def __init__(self, size, flags):
+        handle, address = c_void_p(), c_void_p()
+        words = ctypes.create_string_buffer(WORDS)
+        status = library.actmem_xla_array_new(
+            min(max(size, 1), BYTES_MAX), flags, ctypes.byref(handle), ctypes.byref(address),
+            words, WORDS)
+        if status:
+            raise actmem.Error(-status, words.value.decode(errors="replace"))
+        self.handle = handle
+        self.__array_interface__ = {
+            "version": 3, "typestr": "|u1", "shape": (size,),
+            "data": (address.value, False)}
+
+    def __del__(self, drop=library.actmem_xla_array_drop):
+        handle = getattr(self, "handle", None)
+        if handle is not None:
+            drop(handle)
+
+
+class _Exported:
+    """What jax.dlpack.from_dlpack() takes: elements of a block, as they are
+    or of a device's host memory."""
+
+    def __init__(self, block, array, device_type, device):
+        self._keep = array
+        self.block = block
+        self.device_type = device_type
+        self.device = device
+        self.capsule = None
+
+    def __dlpack_device__(self):
+        return self.device_type, self.device
+
+    def __dlpack__(self, **options):
+        array = self._keep
+        shape = (c_int64 * array.ndim)(*array.shape)
+        tensor = _native.initialized(TensorOptions)
+        tensor.address = _address(array)
+        tensor.shape = shape
+        tensor.rank = array.ndim
+        tensor.device_type, tensor.device = self.device_type, self.device
+        tensor.code = _CODES[array.dtype.name]
+        tensor.bits = 8 * array.dtype.itemsize
+        managed = c_void_p()
+        if library.actmem_xla_tensor_new(self.block.handle,
+                                         ctypes.byref(tensor),
+                                         ctypes.byref(managed)):
+            raise MemoryError("no memory for bookkeeping")
+        self.managed = managed
+        self.capsule = _new_capsule(managed, CAPSULE, None)
+        return self.capsule
+
+    def close(self):
+        """Nobody may have taken it out of its capsule."""
+        if self.capsule is not None and _is_capsule(self.capsule, CAPSULE):
+            library.actmem_xla_tensor_drop(self.managed)
+            self.capsule = None
+
+
+def _address(array):
+    return array.__array_interface__["data"][0]
+
+
+def _element(dtype):
+    """`dtype` in the order of this machine's bytes, or TypeError."""
+    if jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
+        raise TypeError(f"dtype {dtype} is JAX's own and has no form in "
+                        "memory; of random keys take jax.random.key_data()")
+    dtype = np.dtype(dtype)
+    if dtype.name in _CODES:
+        return dtype.newbyteorder("=")
+    if dtype.name in _PACKED:
+        raise TypeError(f"dtype {dtype}: XLA packs elements that are shorter "
+                        "than a byte, NumPy does not, so that they cannot be "
+                        "shared; use int8 or uint8")
+    raise TypeError(f"dtype {dtype} is none that JAX can share with NumPy")
+
+
+def _canonical(dtype):
+    """`dtype`, if JAX has it with the present jax_enable_x64; of Python's own
+    types what JAX takes for them."""
+    if dtype in (bool, int, float, complex):
+        return jax.dtypes.canonicalize_dtype(dtype)
+    dtype = _element(dtype)
+    canonical = jax.dtypes.canonicalize_dtype(dtype)
+    if dtype != canonical:
+        raise TypeError(f"dtype {dtype}: JAX has {canonical} in its place; set "
+                        "jax_enable_x64, or ask for that one")
+    return dtype
+
+
+def _is_cuda(device):
+    return device.platform in ("gpu", "cuda") and \
+        "rocm" not in device.client.platform_version.lower()
+
+
+def _check_platform(device):
+    if device.platform != "cpu" and not _is_cuda(device):
+        raise NotImplementedError(
+            f"arrays of actmem are not for {device.platform}, only for CPUs "
+            "and CUDA; use jax.device_put() there")
+
+
+def _flags():
+    """Memory of a process that uses a GPU is registered with it."""
+    device = jax.local_devices()[0]
+    _check_platform(device)
+    return ON_CUDA if _is_cuda(device) else 0
+
+
+def _new(shape, dtype, flags):
+    block = _Block(math.prod(shape) * dtype.itemsize, flags)
+    return np.ndarray(shape, dtype, np.asarray(block))
+
+
+def _shape(shape):
+    try:
+        lengths = tuple(map(operator.index,
+                            shape if np.iterable(shape) else (shape,)))
+    except TypeError:
+        raise TypeError(f"shape={shape!r} is neither an integer nor a sequence "
+                        "of them") from None
+    if any(length < 0 for length in lengths):
+        raise ValueError(f"shape={shape!r} has a negative length")
+    return lengths
+
+
+def empty(shape, dtype=None):
+    """A NumPy array in a region, for a program to fill and to hand over to
+    JAX by asarray(), which does not copy it then.
+
+    shape  a length or several
+    dtype  anything that NumPy or JAX call a type, of a byte or more;
+           default: JAX's float, which is float32 without jax_enable_x64
+
+    What is in it is unspecified. It begins at a multiple of 4 KiB, if it is
+    as long. Its memory, and that of every slice of it, goes back to the
+    region, for the next array, when the last array of NumPy's and of JAX's
+    that has it is gone. A forked process does not have it: there it must not
+    be touched.
+
+    actmem.Error says in words why there is no memory, and which knob helps.
+    """
+    dtype = _canonical(float if dtype is None else dtype)
+    return _new(_shape(shape), dtype, _flags())
+
+
+def _block_of(array):
+    """The block that `array` shows, or None."""
+    while array is not None and not isinstance(array, _Block):
+        array = getattr(array, "obj" if isinstance(array, memoryview)
+                        else "base", None)
+    return array
+
+
+def _why_not_shared(array, dtype):
+    """Why XLA cannot have `array` as it is, in words; "" if it can."""
+    if _block_of(array) is None:
+        return "it is not in memory of actmem.jax.empty()"
+    if array.dtype != dtype:
+        return (f"its elements are of type {array.dtype} "
+                f"({array.dtype.str}), not {dtype} ({dtype.str})")
+    if not array.flags.c_contiguous:
+        return (f"it is not contiguous: shape {array.shape}, strides "
+                f"{array.strides}")
+    beyond = _address(array) % ALIGNMENT
+    if beyond:
+        return (f"it begins {beyond} bytes behind a multiple of {ALIGNMENT}, "
+                "which is what XLA takes")
+    return ""
+
+
+def _in_block(array, dtype, copy, whole):
+    """`array`, if XLA can have it as it is, or a copy in a block of its own."""
+    why = copy or _why_not_shared(array, dtype)
+    if not why:
+        return array
+    if copy is False:
+        raise ValueError(f"copy=False, but the {'array' if whole else 'part'} "
+                         f"has to be copied: {why}")
+    copied = _new(array.shape, dtype, _flags() | COPY)
+    np.copyto(copied, array, casting="unsafe")
+    return copied
+
+
+def _by_dlpack(array, device, device_type):
+    exported = _Exported(_block_of(array), array, device_type,
+                         device.local_hardware_id)
+    try:
+        return jax.dlpack.from_dlpack(exported, copy=False)
+    except TypeError as error:
+        if device_type != DLPACK_CUDA_HOST or "device type" not in str(error):
+            raise
+        raise NotImplementedError(
+            f"JAX {jax.__version__} takes no host memory as pinned_host "
+            "(kDLCUDAHost of DLPack); JAX 0.11 does") from error
+    finally:
+        exported.close()
+
+
+def _on_device(array, device, memory_kind):
+    """`array`, which is in a block, as an array of JAX's, without a copy."""
+    if _is_cuda(device):
+        result = _by_dlpack(array, device, DLPACK_CUDA_HOST)
+    elif memory_kind in (None, device.default_memory().kind):
+        result = _by_dlpack(array, device, DLPACK_CPU)
+    else:
+        # DLPack knows no kinds of a CPU's memory.
+        result = jax.device_put(array, SingleDeviceSharding(
+            device, memory_kind=memory_kind), may_alias=True)
+    if array.size and result.unsafe_buffer_pointer() != _address(array):
+        raise RuntimeError(
+            f"JAX {jax.__version__} has copied an array for {device}"
+            f"{f' ({memory_kind})' if memory_kind else ''} that it was to "
+            "take as it is")
+    return result
+
+
+def _default_device():
+    device = jax.config.jax_default_device
+    if device is None or isinstance(device, str):
+        return jax.local_devices(backend=device)[0]
+    return device
+
+
+def _as_sharding(device):
+    if device is None:
+        device = _default_device()
+    if isinstance(device, Sharding):
+        sharding = device
+    elif isinstance(device, jax.Device):
+        sharding = SingleDeviceSharding(
+            device, memory_kind="pinned_host" if _is_cuda(device) else None)
+    else:
+        raise TypeError(f"device={device!r} is neither a jax.Device nor a "
+                        "jax.sharding.Sharding")
+    for one in sharding.addressable_devices:
+        _check_platform(one)
+        if _is_cuda(one) and sharding.memory_kind != "pinned_host":
+            raise ValueError(
+                f"device={device!r} is in the memory of a GPU, and arrays of "
+                "actmem are in the host's: use "
+                ".with_memory_kind(\"pinned_host\"), and jax.device_put() to "
+                "bring them to the GPU")
+    return sharding
+
+
+def _source(a):
+    """`a` as an array of NumPy's, which shows the same memory if it can."""
+    if isinstance(a, jax.core.Tracer):
+        raise TypeError("actmem.jax.asarray() of a value that is being traced: "
+                        "call it outside of jax.jit, with an array that is there")
+    if isinstance(a, jax.Array):
+        _element(a.dtype)
+    return np.asarray(a)
+
+
+def asarray(a, dtype=None, *, device=None, copy=None):
+    """An array of JAX's whose memory is a region's: of a GPU in its memory
+    kind pinned_host, of a CPU in any.
+
+    a       what numpy.asarray() takes. What empty() made, or a contiguous
+            slice of it that begins at a multiple of 64 bytes, becomes the
+            array as it is, and is read-only from then on; everything else is
+            copied into a region once
+    dtype   that of the result; default: that of `a`, as jnp.asarray() has it
+    device  a jax.Device or Sharding (see jnp.asarray()). Of a sharding each
+            addressable device gets its own part, and parts that are equal, or
+            lie in one block, are not copied either. On a GPU its memory_kind
+            must be pinned_host
+    copy    False: ValueError instead of a copy; True: always a copy
+
+    The array holds its memory until it is gone and all that runs with it has
+    ended. It is immutable, and not reused where it is donated: it is for
+    inputs and data that are read. An updated weight is a new array, elsewhere.
+
+    actmem.Error says in words why there is no memory, and which knob helps.
+    """
+    if copy not in (None, False, True):
+        raise TypeError(f"copy={copy!r} is none of None, False, True")
+    sharding = _as_sharding(device)
+    array = _source(a)
+    dtype = _canonical(dtype) if dtype is not None else \
+        jax.dtypes.canonicalize_dtype(_element(array.dtype))
+    parts, results = {}, []
+    taken = False
+    for one, index in sharding.addressable_devices_indices_map(
+            array.shape).items():
+        # Not a scalar, if it has no dimensions.
+        part = array[(*index, ...)]
+        key = _address(part), part.shape
+        if key not in parts:
+            parts[key] = _in_block(part, dtype, copy, part.size == array.size)
+            taken = taken or parts[key] is part
+        results.append(_on_device(parts[key], one, sharding.memory_kind))
+    if taken and isinstance(a, np.ndarray):
+        a.flags.writeable = False
+    if isinstance(sharding, SingleDeviceSharding):
+        return results[0]
+    return jax.make_array_from_single_device_arrays(array.shape, sharding,
+                                                    results)
