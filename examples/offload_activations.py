@@ -42,8 +42,8 @@ def main():
              tutorial=tutorial.ACTIVATIONS)
     if options.way == "actmem":
         import actmem.jax
-        in_regions = checkpointed(layer, OFFLOAD, actmem.jax.checkpoint)
-        rows.run("actmem", stack.gradient(in_regions), weights, x, in_actmem=True)
+        in_actmem = checkpointed(layer, OFFLOAD, actmem.jax.checkpoint)
+        rows.run("actmem", stack.gradient(in_actmem), weights, x, in_actmem=True)
     return rows.finish()
 
 

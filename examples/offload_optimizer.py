@@ -79,13 +79,18 @@ def kept(width):
     return train(step, *initial_state(width), ON_DEVICE)
 
 
+def fetching_step(layer, places):
+    """A step that fetches the state, and whose results are at `places`. What is on the
+    host is not donated: the device has nothing of it to reuse."""
+    step = make_step(layer, lambda state: jax.device_put(state, ON_DEVICE))
+    return jax.jit(step, donate_argnums=0, out_shardings=places)
+
+
 def offloaded(width, layer=layer):
-    """What is on the host is not donated: the device has nothing of it to reuse."""
-    # For CPUs XLA cannot compile a step that has outputs on the host.
+    """The state is on the host between steps."""
+    # For CPUs XLA cannot compile a step that has results on the host.
     places = None if jax.default_backend() == "cpu" else (ON_DEVICE, ON_HOST)
-    step = jax.jit(make_step(layer, lambda state: jax.device_put(state, ON_DEVICE)),
-                   donate_argnums=0, out_shardings=places)
-    return train(step, *initial_state(width), ON_HOST)
+    return train(fetching_step(layer, places), *initial_state(width), ON_HOST)
 
 
 def main():
@@ -98,8 +103,8 @@ def main():
     if options.way == "actmem":
         # The state is new in every step, and XLA's own; the layers' inputs go to regions.
         import actmem.jax
-        in_regions = actmem.jax.checkpoint(layer, offload_argnums=0)
-        rows.add("actmem", *offloaded(sizes.width, in_regions), in_actmem=True)
+        in_actmem = actmem.jax.checkpoint(layer, offload_argnums=0)
+        rows.add("actmem", *offloaded(sizes.width, in_actmem), in_actmem=True)
     return rows.finish()
 
 

@@ -25,6 +25,13 @@ def fetching(layer):
     return lambda x, weights: layer(x, jax.device_put(weights, ON_DEVICE))
 
 
+def in_regions(weights):
+    """On the host as well, in memory of actmem: for weights that are only read. Updated
+    ones are new arrays, in XLA's own memory."""
+    import actmem.jax
+    return jax.tree.map(lambda w: actmem.jax.asarray(w, device=ON_HOST), weights)
+
+
 def main():
     options = report.options(__doc__)
     sizes = stack.SMALL if options.small else stack.TUTORIAL
@@ -32,11 +39,14 @@ def main():
     rows = report.Report("offload_parameters", options, sizes)
 
     rows.run("kept", stack.gradient(layer), weights, x)
-    weights = jax.device_put(weights, ON_HOST)
-    rows.run("fetched once", stack.gradient(fetching(layer)), weights, x)
+    on_host = jax.device_put(weights, ON_HOST)
+    rows.run("fetched once", stack.gradient(fetching(layer)), on_host, x)
     # Without a policy jax.checkpoint keeps a layer's arguments: x, and weights on the host.
     fetched_again = jax.checkpoint(fetching(layer), prevent_cse=False)
-    rows.run("fetched again", stack.gradient(fetched_again), weights, x)
+    rows.run("fetched again", stack.gradient(fetched_again), on_host, x)
+    if options.way == "actmem":
+        rows.run("actmem", stack.gradient(fetched_again), in_regions(weights), x,
+                 in_actmem=True)
     return rows.finish()
 
 

@@ -4,12 +4,15 @@ actmem.jax, on a CPU and at small sizes."""
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 
 from harness import ACTMEM, clean_environment
 from tap import case, main
+
+import jax
 
 import offload_activations
 import offload_optimizer
@@ -19,6 +22,7 @@ from offloading import memory, stack
 FOLDER = os.path.dirname(os.path.realpath(offload_activations.__file__))
 UNDER_RUN = (ACTMEM, "run", "--allow", "any", "--")
 OF_INPUTS = stack.SMALL.layers * stack.SMALL.batch * stack.SMALL.width * 4
+OF_WEIGHTS = 2 * stack.SMALL.layers * stack.SMALL.width * stack.SMALL.hidden * 4
 WIDTH = offload_optimizer.SMALL.width
 
 
@@ -85,14 +89,17 @@ def check_under_run(program, names):
     check_same(document, plainly(program)[1])
 
 
-def check_with_actmem(program, names, moved):
+def check_with_actmem(program, names, put=0, held=0):
+    """`put` bytes went to actmem and back, `held` bytes of arrays are there."""
     result, document = ended_well(program, "--with", "actmem", prefix=UNDER_RUN)
-    rows = check(program, result.stdout, document, names)
-    assert rows["actmem"]["actmem_bytes"] == moved, (rows["actmem"], moved)
-    assert sum(row["actmem_bytes"] for row in rows.values()) == moved, rows
+    rows = check(program, result.stdout, document, names + ["actmem"])
+    seen = [rows["actmem"][f"actmem_{kind}bytes"] for kind in ("put_", "held_", "")]
+    assert seen == [put, held, put + held], (seen, put, held)
+    assert sum(row["actmem_bytes"] for row in rows.values()) == put + held, rows
     left = [document["actmem"][key] for key in ("blocks_left", "regions_left")]
     assert left == [0, 0] and document["actmem"]["regions"], document["actmem"]
-    assert "was really moved" in result.stdout, result.stdout
+    assert ("were really moved" in result.stdout) == (put > 0), result.stdout
+    assert ("Weights were in actmem" in result.stdout) == (held > 0), result.stdout
     check_same(document, plainly(program)[1])
     return rows
 
@@ -115,7 +122,7 @@ def activations_under_actmem_run():
 
 @case
 def activations_with_actmem():
-    rows = check_with_actmem("offload_activations", ACTIVATIONS + ["actmem"], OF_INPUTS)
+    rows = check_with_actmem("offload_activations", ACTIVATIONS, put=OF_INPUTS)
     saved = rows["offloaded"]["temp_bytes"] - rows["actmem"]["temp_bytes"]
     assert saved > 0.9 * OF_INPUTS, (saved, OF_INPUTS)
 
@@ -131,6 +138,11 @@ def parameters_under_actmem_run():
 
 
 @case
+def parameters_with_actmem():
+    check_with_actmem("offload_parameters", PARAMETERS, held=OF_WEIGHTS)
+
+
+@case
 def both_plainly():
     check_plain("offload_both", BOTH)
 
@@ -142,7 +154,7 @@ def both_under_actmem_run():
 
 @case
 def both_with_actmem():
-    rows = check_with_actmem("offload_both", BOTH + ["actmem"], OF_INPUTS)
+    rows = check_with_actmem("offload_both", BOTH, put=OF_INPUTS, held=OF_WEIGHTS)
     saved = rows["both"]["temp_bytes"] - rows["actmem"]["temp_bytes"]
     assert saved > 0.9 * OF_INPUTS, (saved, OF_INPUTS)
 
@@ -159,8 +171,8 @@ def the_optimizers_state_under_actmem_run():
 
 @case
 def the_optimizers_state_with_actmem():
-    check_with_actmem("offload_optimizer", OPTIMIZER + ["actmem"],
-                      offload_optimizer.LAYERS * 4 * WIDTH ** 2)
+    check_with_actmem("offload_optimizer", OPTIMIZER,
+                      put=offload_optimizer.LAYERS * 4 * WIDTH ** 2)
 
 
 def analysis(function, *arguments):
@@ -192,6 +204,48 @@ def the_numbers_are_those_of_memory_analysis():
     check_analysis("offload_optimizer", "kept", {
         "temp_bytes": compiled.memory_analysis().temp_size_in_bytes,
         "argument_bytes": argument_bytes})
+
+
+def asked_of_a_gpu(function, *arguments):
+    """What XLA would be asked for there: what is brought to which memory, in order, and the
+    memories that are named for arguments and results."""
+    text = function.trace(*arguments).lower(lowering_platforms=("cuda",)).as_text()
+    signature, = re.findall(r"func.func public @main.*", text)
+    return (re.findall(r'@annotate_device_placement.*"(\w+)".*-> tensor<(\w+)>', text),
+            re.findall(r'memory_kind = "(\w+)"', signature))
+
+
+@case
+def on_a_gpu_the_hosts_memory_would_be_asked_for():
+    weights, x = stack.weights_and_input(stack.SMALL)
+    layer, into, out = offload_activations.layer, "32x64xf32", "64x32xf32"
+    assert asked_of_a_gpu(stack.gradient(layer), weights, x) == ([], [])
+
+    offloaded = offload_activations.checkpointed(layer, offload_activations.OFFLOAD)
+    moved, named = asked_of_a_gpu(stack.gradient(offloaded), weights, x)
+    assert moved == [("pinned_host", "32x32xf32"), ("device", "32x32xf32")], moved
+    assert "pinned_host" not in named, named
+
+    on_host = jax.device_put(weights, offload_parameters.ON_HOST)
+    fetching = stack.gradient(offload_parameters.fetching(layer))
+    moved, named = asked_of_a_gpu(fetching, on_host, x)
+    assert moved == [("device", into), ("device", out),     # and the gradients back
+                     ("pinned_host", into), ("pinned_host", out)], moved
+    assert named == 4 * ["pinned_host"], named
+
+
+@case
+def on_a_gpu_the_optimizers_state_would_be_on_the_host():
+    on_device, on_host = offload_optimizer.ON_DEVICE, offload_optimizer.ON_HOST
+    weights, state, x = offload_optimizer.initial_state(WIDTH)
+    step = offload_optimizer.fetching_step(offload_optimizer.layer, (on_device, on_host))
+    moved, named = asked_of_a_gpu(step, weights, jax.device_put(state, on_host), x)
+    arrays, layers = len(jax.tree.leaves(state)), offload_optimizer.LAYERS
+    assert arrays == 2 * layers + 1, arrays
+    assert [kind for kind, _ in moved] == [     # the state; then all results
+        *arrays * ["device"], *layers * ["device"], *arrays * ["pinned_host"]], moved
+    assert named == [
+        *arrays * ["pinned_host"], *layers * ["device"], *arrays * ["pinned_host"]], named
 
 
 @case

@@ -60,6 +60,30 @@ def another_layers_gradient_is_noticed_in_any_of_the_arrays():
         assert not told.agrees and not told.equal and told.relative > 0.1, (name, told)
 
 
+def gradient_reading(order):
+    """Of the stack, by hand: `order(i, n)` is the layer whose input the i-th one reads in
+    the backward pass."""
+    weights, x = stack.weights_and_input(stack.SMALL)
+    layers = [[w[i] for w in weights] for i in range(stack.SMALL.layers)]
+    inputs = [x]
+    for each in layers:
+        inputs.append(layer(inputs[-1], each))
+    cotangent, gradients = inputs[-1], []
+    for i in reversed(range(len(layers))):
+        pull = jax.vjp(layer, inputs[order(i, len(layers))], layers[i])[1]
+        cotangent, gradient = pull(cotangent)
+        gradients.insert(0, gradient)
+    return compare.on_host(tuple(map(jax.numpy.stack, zip(*gradients))))
+
+
+@case
+def inputs_that_come_back_in_the_wrong_order_are_noticed():
+    right = compare.compare(gradient_reading(lambda i, n: i), gradient_arrays())
+    assert right.agrees, right
+    forwards = compare.compare(gradient_reading(lambda i, n: n - 1 - i), gradient_arrays())
+    assert not forwards.agrees and forwards.relative > 0.1, forwards
+
+
 @case
 def a_single_element_that_is_off_is_noticed():
     wanted = gradient_arrays()
