@@ -84,6 +84,7 @@ clean:
 help:
 	@echo 'make               build what this machine can build into build/'
 	@echo 'make demo          train a small transformer with activations in actmem'
+	@echo 'make examples      show what JAX offloads to the host, and what that saves'
 	@echo 'make check         run every test, but for those on a debug kernel'
 	@echo 'make check-strict  run those of the driver on a debug kernel, built at the first time'
 	@echo 'make check-NAME    run one of: $(CHECKS) $(CHECKS_IN_VM)'

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+#
+# make examples   what JAX offloads to the host: a table of memory for each program
+
+OFFLOAD_EXAMPLES := $(addprefix examples/offload_,activations.py parameters.py both.py \
+	optimizer.py)
+
+.PHONY: examples
+examples:
+	@scripts/setup packages demo
+	@$(MAKE) --no-print-directory -s $(VENV)/.ready
+	@for program in $(OFFLOAD_EXAMPLES); do \
+		$(VENV_PYTHON) -B $$program || exit; \
+		echo; \
+	done
+
+CHECKS += examples
+.PHONY: check-examples
+check-examples: $(VENV)/.ready all
+	@status=0; \
+	for tests in test_report.py test_programs.py; do \
+		PYTHONPATH=tests/tools:examples $(VENV_PYTHON) -B tests/examples/$$tests $(B) || \
+			status=1; \
+	done; \
+	exit $$status

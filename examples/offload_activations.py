@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Activations on the host between forward and backward pass.
+
+The backward pass of a layer needs the layer's input. In turn, all that the layers
+computed is kept; the inputs are kept and the rest is computed again; and the
+inputs wait on the host, where only one layer's is on the device at a time.
+"""
+import sys
+
+import jax
+from jax.ad_checkpoint import checkpoint_name
+
+from offloading import report, stack, tutorial
+
+
+def layer(x, weights):
+    """With a name for its input, for policies to choose it by."""
+    x = checkpoint_name(x, "x")
+    return x @ weights[0] @ weights[1]
+
+
+KEEP = jax.checkpoint_policies.save_only_these_names("x")
+OFFLOAD = jax.checkpoint_policies.save_and_offload_only_these_names(
+    names_which_can_be_saved=[], names_which_can_be_offloaded=["x"],
+    offload_src="device", offload_dst="pinned_host")
+
+
+def checkpointed(layer, policy, checkpoint=jax.checkpoint):
+    """prevent_cse=False: inside lax.scan nothing can be merged with the forward pass."""
+    return checkpoint(layer, policy=policy, prevent_cse=False)
+
+
+def main():
+    options = report.options(__doc__)
+    sizes = stack.SMALL if options.small else stack.TUTORIAL
+    weights, x = stack.weights_and_input(sizes)
+    rows = report.Report("offload_activations", options, sizes)
+
+    rows.run("kept", stack.gradient(layer), weights, x, tutorial=tutorial.KEPT)
+    rows.run("checkpointed", stack.gradient(checkpointed(layer, KEEP)), weights, x)
+    rows.run("offloaded", stack.gradient(checkpointed(layer, OFFLOAD)), weights, x,
+             tutorial=tutorial.ACTIVATIONS)
+    if options.way == "actmem":
+        import actmem.jax
+        in_actmem = checkpointed(layer, OFFLOAD, actmem.jax.checkpoint)
+        rows.run("actmem", stack.gradient(in_actmem), weights, x, in_actmem=True)
+    return rows.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

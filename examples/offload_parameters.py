@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Weights on the host, fetched by each layer when it is computed.
+
+In turn, all weights are on the device; they are on the host, but what a layer has
+fetched is kept for its backward pass; and each layer fetches them once more there,
+so that only one layer's weights are on the device at a time.
+"""
+import sys
+
+import jax
+from jax.sharding import SingleDeviceSharding
+
+from offloading import report, stack
+
+ON_DEVICE, ON_HOST = (SingleDeviceSharding(jax.devices()[0], memory_kind=kind)
+                      for kind in ("device", "pinned_host"))
+
+
+def layer(x, weights):
+    return x @ weights[0] @ weights[1]
+
+
+def fetching(layer):
+    """`layer`, for weights that are on the host."""
+    return lambda x, weights: layer(x, jax.device_put(weights, ON_DEVICE))
+
+
+def in_regions(weights):
+    """On the host as well, in memory of actmem: for weights that are only read. Updated
+    ones are new arrays, in XLA's own memory."""
+    import actmem.jax
+    return jax.tree.map(lambda w: actmem.jax.asarray(w, device=ON_HOST), weights)
+
+
+def main():
+    options = report.options(__doc__)
+    sizes = stack.SMALL if options.small else stack.TUTORIAL
+    weights, x = stack.weights_and_input(sizes)
+    rows = report.Report("offload_parameters", options, sizes)
+
+    rows.run("kept", stack.gradient(layer), weights, x)
+    on_host = jax.device_put(weights, ON_HOST)
+    rows.run("fetched once", stack.gradient(fetching(layer)), on_host, x)
+    # Without a policy jax.checkpoint keeps a layer's arguments: x, and weights on the host.
+    fetched_again = jax.checkpoint(fetching(layer), prevent_cse=False)
+    rows.run("fetched again", stack.gradient(fetched_again), on_host, x)
+    if options.way == "actmem":
+        rows.run("actmem", stack.gradient(fetched_again), in_regions(weights), x,
+                 in_actmem=True)
+    return rows.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Whether a program's results are those of the program that offloads nothing.
+
+Some versions of JAX compute wrong gradients when activations are offloaded, and say
+nothing (docs/offloading.md), so each example compares all it has computed.
+"""
+import hashlib
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+# Of the largest value in the same array. Sums in another order differ by a hundredth
+# of it or less; with another layer's activation a gradient is off by about its size.
+TOLERANCE = 1e-4
+
+
+class Comparison(NamedTuple):
+    """Over all arrays; relative differences are to the largest value of each."""
+    equal: bool
+    difference: float
+    relative: float
+    agrees: bool
+
+
+def on_host(results):
+    """As NumPy arrays, by their paths; a device's memory can be given back then."""
+    leaves = jax.tree_util.tree_leaves_with_path(jax.device_get(results))
+    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+
+
+def digest(arrays):
+    """Of names, types and all bits."""
+    seen = hashlib.sha256()
+    for name, array in arrays.items():
+        seen.update(f"{name} {array.dtype} {array.shape}".encode())
+        seen.update(np.ascontiguousarray(array).data)
+    return seen.hexdigest()
+
+
+def compare(arrays, wanted):
+    """Of two answers of on_host(). Arrays that are not alike in name, type and shape, or
+    nothing but zeros, show nothing: ValueError."""
+    kinds = [{name: (array.dtype, array.shape) for name, array in each.items()}
+             for each in (arrays, wanted)]
+    if kinds[0] != kinds[1] or not arrays:
+        raise ValueError(f"these arrays cannot be compared: {kinds[0]} with {kinds[1]}")
+    difference = relative = 0.0
+    for name, right in wanted.items():
+        largest = float(np.max(np.abs(right), initial=0))
+        if not largest > 0 or not np.isfinite(largest):
+            raise ValueError(f"the largest value of {name} is {largest}: it shows nothing")
+        if not np.all(np.isfinite(arrays[name])):
+            return Comparison(False, np.inf, np.inf, False)
+        off = float(np.max(np.abs(np.subtract(arrays[name], right, dtype=np.float64))))
+        difference, relative = max(difference, off), max(relative, off / largest)
+    equal = all(np.array_equal(arrays[name], right) for name, right in wanted.items())
+    return Comparison(equal, difference, relative, relative <= TOLERANCE)

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""What XLA says of a compiled program's memory, in bytes, and the table of it."""
+
+# As XLA calls them, less "_size_in_bytes". The device's own, then the host's.
+DEVICE = ("temp", "argument", "output", "alias")
+HOST = tuple(f"host_{kind}" for kind in DEVICE)
+
+
+def analysis(compiled):
+    """By kind, and two sums: an alias is an argument that is given back as an output,
+    and must not be counted twice."""
+    stats = compiled.memory_analysis()
+    if stats is None:
+        raise RuntimeError("this backend of XLA has no memory analysis")
+    size = {f"{kind}_bytes": getattr(stats, f"{kind}_size_in_bytes")
+            for kind in DEVICE + HOST}
+    for total, kinds in (("total_bytes", DEVICE), ("host_total_bytes", HOST)):
+        *added, alias = [size[f"{kind}_bytes"] for kind in kinds]
+        size[total] = sum(added) - alias
+    return size
+
+
+COLUMNS = {"temp": "temp_bytes", "arguments": "argument_bytes",
+           "output": "output_bytes", "alias": "alias_bytes", "total": "total_bytes",
+           "on host": "host_total_bytes", "in actmem": "actmem_bytes"}
+
+
+def table(rows):
+    """Rows as Report has them; below a row the tutorial's, where it has one."""
+    large = any(row["total_bytes"] >= 1 << 30 for row in rows)
+    unit, size = ("GiB", 1 << 30) if large else ("MiB", 1 << 20)
+
+    def cells(name, numbers):
+        return [name] + ["–" if numbers.get(key) is None else f"{numbers[key] / size:.2f}"
+                         for key in COLUMNS.values()]
+
+    lines = [[unit, *COLUMNS]]
+    for row in rows:
+        lines.append(cells(row["name"], row))
+        if row["tutorial"]:
+            lines.append(cells("  in the tutorial", row["tutorial"]))
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    text = ["  ".join([line[0].ljust(widths[0])] +
+                      [cell.rjust(width) for cell, width in zip(line[1:], widths[1:])])
+            for line in lines]
+    return "\n".join([text[0], "─" * len(text[0]), *text[1:]])

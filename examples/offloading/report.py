@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The command line of the examples, and what they print: a table of memory, and
+whether the results are those of the first row, which offloads nothing."""
+import argparse
+import gc
+import importlib.util
+import json
+import os
+import textwrap
+from pathlib import Path
+
+import jax
+
+from offloading import memory
+from offloading.compare import TOLERANCE, compare, digest, on_host
+
+# Matrix products of a GPU in TF32 would blur the comparison.
+jax.config.update("jax_default_matmul_precision", "highest")
+
+WIDTH = 80
+ON_CPU = """On a CPU, device and host are one memory: JAX accepts what asks for \
+pinned_host and moves nothing, so that no row has bytes on the host. What rows differ \
+in is what is computed again, or written over what is not needed any more."""
+PUT = """Activations were really moved to actmem in the forward pass, and back in the \
+backward pass."""
+HELD = "Weights were in actmem all along, and read where they are."
+WRONG = """These results are wrong: {names}. Some versions of JAX compute wrong gradients \
+where something is offloaded, 0.10.2 and 0.11.0 among them; docs/offloading.md says more. \
+This is JAX {version}."""
+WRONG_IN_ACTMEM = "The results of 'actmem' are wrong, and that is a fault of actmem."
+LEFT = "{blocks} blocks and {regions} regions of actmem are left, where none should be."
+
+
+def options(text):
+    """The command line; `text` is the program's description."""
+    parser = argparse.ArgumentParser(description=text.splitlines()[0])
+    parser.add_argument("--with", dest="way", choices=("plain", "actmem"), default="plain",
+                        help="actmem: another row, by actmem.jax")
+    parser.add_argument("--small", action="store_true", help="small sizes, for tests")
+    parser.add_argument("--json", type=Path, metavar="FILE",
+                        help="write there what is printed, and more")
+    arguments = parser.parse_args()
+    if arguments.way == "actmem" and not importlib.util.find_spec("actmem"):
+        parser.error("--with actmem: this Python has no module actmem; run the program "
+                     "under `actmem run --`")
+    return arguments
+
+
+def on_gpu():
+    return jax.default_backend() == "gpu"
+
+
+class Report:
+    """Row after row, then finish()."""
+
+    def __init__(self, program, arguments, sizes):
+        self.arguments = arguments
+        self.wanted = None
+        self.document = {
+            "program": program, "with": arguments.way, "jax": jax.__version__,
+            "platform": jax.default_backend(),
+            "device": jax.devices()[0].device_kind,
+            "sizes": sizes._asdict(), "tolerance": TOLERANCE, "actmem": None, "rows": []}
+
+    def run(self, name, function, *arguments, tutorial=None, in_actmem=False):
+        """Compiles a jitted function, calls it, and adds what it is and yields."""
+        compiled = function.lower(*arguments).compile()
+        self.add(name, compiled, compiled(*arguments), tutorial, in_actmem)
+
+    def add(self, name, compiled, results, tutorial=None, in_actmem=False):
+        """A row: `tutorial` has the sizes to print below it, on a GPU."""
+        arrays = on_host(results)
+        row = {"name": name} | memory.analysis(compiled)
+        row |= self._in_actmem() if in_actmem else dict.fromkeys(
+            ("actmem_put_bytes", "actmem_held_bytes", "actmem_bytes"), 0)
+        row["tutorial"] = tutorial if on_gpu() and not self.arguments.small else None
+        self.wanted = self.wanted or arrays
+        compared = compare(arrays, self.wanted)
+        self.document["rows"].append(row | compared._asdict() | {"digest": digest(arrays)})
+
+    def _in_actmem(self):
+        """What the call whose results have just been waited for has put there, and what
+        arrays have there all along."""
+        import actmem
+        import actmem.jax
+        self.document["actmem"] = {"backend": actmem.describe(),
+                                   "regions": actmem.regions()}
+        put = actmem.jax.stats()["last_run_put_bytes"]
+        held = actmem.counters()["block_bytes"]
+        if not put + held:
+            raise RuntimeError("nothing is in actmem")
+        return {"actmem_put_bytes": put, "actmem_held_bytes": held,
+                "actmem_bytes": put + held}
+
+    def _release_actmem(self):
+        """Gives the regions back; what there is then is told."""
+        import actmem
+        import actmem.jax
+        gc.collect()    # of what JAX has lowered there are cycles, arguments among them
+        blocks = actmem.counters()["blocks"]
+        actmem.jax.reset()
+        regions = actmem.counters()["regions"]
+        self.document["actmem"] |= {"blocks_left": blocks, "regions_left": regions}
+        return not blocks and not regions
+
+    def finish(self):
+        """Prints and writes all; the exit status."""
+        released = not self.document["actmem"] or self._release_actmem()
+        agree = all(row["agrees"] for row in self.document["rows"])
+        self.document["ok"] = agree and released
+        print(self._text())
+        path = self.arguments.json
+        if path:
+            unfinished = path.with_name(path.name + ".part")
+            unfinished.write_text(json.dumps(self.document, indent=1) + "\n")
+            os.replace(unfinished, path)
+        return 0 if self.document["ok"] else 1
+
+    def _text(self):
+        document, (first, *others) = self.document, self.document["rows"]
+        device = " ".join(dict.fromkeys((document["platform"], document["device"])))
+        paragraphs = [textwrap.fill(paragraph, WIDTH) for paragraph in self._paragraphs()]
+        return "\n\n".join([
+            f"{document['program']} on {device}, JAX {document['jax']}",
+            memory.table(document["rows"]),
+            "\n".join(comparison(row, first) for row in others), *paragraphs])
+
+    def _paragraphs(self):
+        document, in_actmem = self.document, self.document["actmem"]
+        if document["platform"] == "cpu":
+            yield ON_CPU
+        if in_actmem:
+            length = sum(region["length"] for region in in_actmem["regions"])
+            pages = sorted({region["pages"] for region in in_actmem["regions"]})
+            said = [words for words, key in ((PUT, "actmem_put_bytes"),
+                                             (HELD, "actmem_held_bytes"))
+                    if any(row[key] for row in document["rows"])]
+            yield (f"{' '.join(said)} The regions are {length / 2**20:.0f} MiB of "
+                   f"{' and '.join(pages)} pages; {in_actmem['backend']}.")
+        wrong = [row for row in document["rows"] if not row["agrees"]]
+        stock = [repr(row["name"]) for row in wrong if not row["actmem_bytes"]]
+        if stock:
+            yield WRONG.format(names=", ".join(stock), version=document["jax"])
+        elif wrong:
+            yield WRONG_IN_ACTMEM
+        if in_actmem and (in_actmem["blocks_left"] or in_actmem["regions_left"]):
+            yield LEFT.format(blocks=in_actmem["blocks_left"],
+                              regions=in_actmem["regions_left"])
+
+
+def comparison(row, first):
+    """How a row's results are, beside the first one's, as a line."""
+    if row["equal"]:
+        return f"{row['name']}: the results of '{first['name']}', bit by bit"
+    return (f"{row['name']}: {'agrees with' if row['agrees'] else 'NOT the results of'} "
+            f"'{first['name']}', largest difference {row['difference']:.1e}, "
+            f"{row['relative']:.1e} of the largest value")

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The examples of offloading as they are run: alone, under `actmem run`, and with
+actmem.jax, on a CPU and at small sizes."""
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+from harness import ACTMEM, clean_environment
+from tap import case, main
+
+import jax
+
+import offload_activations
+import offload_optimizer
+import offload_parameters
+from offloading import memory, stack
+
+FOLDER = os.path.dirname(os.path.realpath(offload_activations.__file__))
+UNDER_RUN = (ACTMEM, "run", "--allow", "any", "--")
+OF_INPUTS = stack.SMALL.layers * stack.SMALL.batch * stack.SMALL.width * 4
+OF_WEIGHTS = 2 * stack.SMALL.layers * stack.SMALL.width * stack.SMALL.hidden * 4
+WIDTH = offload_optimizer.SMALL.width
+
+
+def run(program, *arguments, prefix=(), python=()):
+    environment = clean_environment(JAX_PLATFORMS="cpu")
+    return subprocess.run(
+        [*prefix, sys.executable, "-B", *python, os.path.join(FOLDER, f"{program}.py"),
+         "--small", *arguments], env=environment, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=300, check=False)
+
+
+def ended_well(program, *arguments, **options):
+    """What it prints and what it writes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "report.json")
+        result = run(program, "--json", path, *arguments, **options)
+        told = f"{result.args}: {result.returncode}\n{result.stdout}\n{result.stderr}"
+        assert result.returncode == 0, told
+        assert os.listdir(folder) == ["report.json"], os.listdir(folder)
+        with open(path, encoding="utf-8") as file:
+            return result, json.load(file)
+
+
+@functools.cache
+def plainly(program):
+    """Where no actmem could be imported."""
+    return ended_well(program)
+
+
+def check(program, text, document, names):
+    """The rows and their table; that all results are those of the first."""
+    rows = {row["name"]: row for row in document["rows"]}
+    assert list(rows) == names, list(rows)
+    assert document["program"] == program and document["ok"] is True, document
+    assert document["platform"] == "cpu" and "and moves nothing" in " ".join(text.split()), text
+    lines = text.splitlines()
+    for name, row in rows.items():
+        wanted = " ".join([name] + [f"{row[key] / 2**20:.2f}" for key in
+                                    memory.COLUMNS.values()])
+        assert wanted in [" ".join(line.split()) for line in lines], (wanted, text)
+        assert row["agrees"] and row["relative"] <= document["tolerance"], row
+        assert name == names[0] or any(line.startswith(f"{name}: ") for line in lines), text
+        assert row["temp_bytes"] > 0 and row["host_total_bytes"] == 0, row
+    return rows
+
+
+def check_same(document, plain):
+    """Rows are as they are without actmem, to the bit."""
+    rows = document["rows"][:len(plain["rows"])]
+    assert rows == plain["rows"], (rows, plain["rows"])
+
+
+def check_plain(program, names):
+    result, document = plainly(program)
+    check(program, result.stdout, document, names)
+    assert document["actmem"] is None and document["with"] == "plain", document
+
+
+def check_under_run(program, names):
+    result, document = ended_well(program, prefix=UNDER_RUN, python=("-X", "importtime"))
+    check(program, result.stdout, document, names)
+    imported = [line for line in result.stderr.splitlines() if "actmem" in line]
+    assert "jax" in result.stderr and not imported, imported
+    check_same(document, plainly(program)[1])
+
+
+def check_with_actmem(program, names, put=0, held=0):
+    """`put` bytes went to actmem and back, `held` bytes of arrays are there."""
+    result, document = ended_well(program, "--with", "actmem", prefix=UNDER_RUN)
+    rows = check(program, result.stdout, document, names + ["actmem"])
+    seen = [rows["actmem"][f"actmem_{kind}bytes"] for kind in ("put_", "held_", "")]
+    assert seen == [put, held, put + held], (seen, put, held)
+    assert sum(row["actmem_bytes"] for row in rows.values()) == put + held, rows
+    left = [document["actmem"][key] for key in ("blocks_left", "regions_left")]
+    assert left == [0, 0] and document["actmem"]["regions"], document["actmem"]
+    assert ("were really moved" in result.stdout) == (put > 0), result.stdout
+    assert ("Weights were in actmem" in result.stdout) == (held > 0), result.stdout
+    check_same(document, plainly(program)[1])
+    return rows
+
+
+ACTIVATIONS = ["kept", "checkpointed", "offloaded"]
+PARAMETERS = ["kept", "fetched once", "fetched again"]
+BOTH = ["kept", "activations", "both"]
+OPTIMIZER = ["kept", "offloaded"]
+
+
+@case
+def activations_plainly():
+    check_plain("offload_activations", ACTIVATIONS)
+
+
+@case
+def activations_under_actmem_run():
+    check_under_run("offload_activations", ACTIVATIONS)
+
+
+@case
+def activations_with_actmem():
+    rows = check_with_actmem("offload_activations", ACTIVATIONS, put=OF_INPUTS)
+    saved = rows["offloaded"]["temp_bytes"] - rows["actmem"]["temp_bytes"]
+    assert saved > 0.9 * OF_INPUTS, (saved, OF_INPUTS)
+
+
+@case
+def parameters_plainly():
+    check_plain("offload_parameters", PARAMETERS)
+
+
+@case
+def parameters_under_actmem_run():
+    check_under_run("offload_parameters", PARAMETERS)
+
+
+@case
+def parameters_with_actmem():
+    check_with_actmem("offload_parameters", PARAMETERS, held=OF_WEIGHTS)
+
+
+@case
+def both_plainly():
+    check_plain("offload_both", BOTH)
+
+
+@case
+def both_under_actmem_run():
+    check_under_run("offload_both", BOTH)
+
+
+@case
+def both_with_actmem():
+    rows = check_with_actmem("offload_both", BOTH, put=OF_INPUTS, held=OF_WEIGHTS)
+    saved = rows["both"]["temp_bytes"] - rows["actmem"]["temp_bytes"]
+    assert saved > 0.9 * OF_INPUTS, (saved, OF_INPUTS)
+
+
+@case
+def the_optimizers_state_plainly():
+    check_plain("offload_optimizer", OPTIMIZER)
+
+
+@case
+def the_optimizers_state_under_actmem_run():
+    check_under_run("offload_optimizer", OPTIMIZER)
+
+
+@case
+def the_optimizers_state_with_actmem():
+    check_with_actmem("offload_optimizer", OPTIMIZER,
+                      put=offload_optimizer.LAYERS * 4 * WIDTH ** 2)
+
+
+def analysis(function, *arguments):
+    """As XLA tells it, of the same function compiled here."""
+    stats = function.lower(*arguments).compile().memory_analysis()
+    return {f"{kind}_bytes": getattr(stats, f"{kind}_size_in_bytes")
+            for kind in ("temp", "argument", "output", "alias")}
+
+
+def check_analysis(program, name, wanted):
+    row, = [row for row in plainly(program)[1]["rows"] if row["name"] == name]
+    assert {key: row[key] for key in wanted} == wanted, (name, row, wanted)
+
+
+@case
+def the_numbers_are_those_of_memory_analysis():
+    weights, x = stack.weights_and_input(stack.SMALL)
+    layer = offload_activations.layer
+    kept = analysis(stack.gradient(layer), weights, x)
+    check_analysis("offload_activations", "kept", kept)
+    check_analysis("offload_both", "kept", kept)
+    offloaded = offload_activations.checkpointed(layer, offload_activations.OFFLOAD)
+    check_analysis("offload_activations", "offloaded",
+                   analysis(stack.gradient(offloaded), weights, x))
+    fetched = stack.gradient(offload_parameters.fetching(layer))
+    check_analysis("offload_parameters", "fetched once", analysis(fetched, weights, x))
+    compiled, _ = offload_optimizer.kept(WIDTH)
+    argument_bytes = 4 * (3 * offload_optimizer.LAYERS + 1) * WIDTH ** 2 + 4
+    check_analysis("offload_optimizer", "kept", {
+        "temp_bytes": compiled.memory_analysis().temp_size_in_bytes,
+        "argument_bytes": argument_bytes})
+
+
+def asked_of_a_gpu(function, *arguments):
+    """What XLA would be asked for there: what is brought to which memory, in order, and the
+    memories that are named for arguments and results."""
+    text = function.trace(*arguments).lower(lowering_platforms=("cuda",)).as_text()
+    signature, = re.findall(r"func.func public @main.*", text)
+    return (re.findall(r'@annotate_device_placement.*"(\w+)".*-> tensor<(\w+)>', text),
+            re.findall(r'memory_kind = "(\w+)"', signature))
+
+
+@case
+def on_a_gpu_the_hosts_memory_would_be_asked_for():
+    weights, x = stack.weights_and_input(stack.SMALL)
+    layer, into, out = offload_activations.layer, "32x64xf32", "64x32xf32"
+    assert asked_of_a_gpu(stack.gradient(layer), weights, x) == ([], [])
+
+    offloaded = offload_activations.checkpointed(layer, offload_activations.OFFLOAD)
+    moved, named = asked_of_a_gpu(stack.gradient(offloaded), weights, x)
+    assert moved == [("pinned_host", "32x32xf32"), ("device", "32x32xf32")], moved
+    assert "pinned_host" not in named, named
+
+    on_host = jax.device_put(weights, offload_parameters.ON_HOST)
+    fetching = stack.gradient(offload_parameters.fetching(layer))
+    moved, named = asked_of_a_gpu(fetching, on_host, x)
+    assert moved == [("device", into), ("device", out),     # and the gradients back
+                     ("pinned_host", into), ("pinned_host", out)], moved
+    assert named == 4 * ["pinned_host"], named
+
+
+@case
+def on_a_gpu_the_optimizers_state_would_be_on_the_host():
+    on_device, on_host = offload_optimizer.ON_DEVICE, offload_optimizer.ON_HOST
+    weights, state, x = offload_optimizer.initial_state(WIDTH)
+    step = offload_optimizer.fetching_step(offload_optimizer.layer, (on_device, on_host))
+    moved, named = asked_of_a_gpu(step, weights, jax.device_put(state, on_host), x)
+    arrays, layers = len(jax.tree.leaves(state)), offload_optimizer.LAYERS
+    assert arrays == 2 * layers + 1, arrays
+    assert [kind for kind, _ in moved] == [     # the state; then all results
+        *arrays * ["device"], *layers * ["device"], *arrays * ["pinned_host"]], moved
+    assert named == [
+        *arrays * ["pinned_host"], *layers * ["device"], *arrays * ["pinned_host"]], named
+
+
+@case
+def without_actmem_the_option_is_refused_in_words():
+    result = run("offload_activations", "--with", "actmem")
+    assert result.returncode == 2 and not result.stdout, result
+    assert "under `actmem run --`" in result.stderr, result.stderr
+    assert "Traceback" not in result.stderr, result.stderr
+
+
+main()
