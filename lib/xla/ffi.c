@@ -9,7 +9,8 @@
 
 int ffi_metadata(XLA_FFI_CallFrame *frame)
 {
-	XLA_FFI_Extension_Base *extension = frame->extension_start;
+	/* JAX 0.11 has another name for this type. */
+	__typeof__(frame->extension_start) extension = frame->extension_start;
 	XLA_FFI_Metadata *metadata;
 
 	for (; extension; extension = extension->next) {

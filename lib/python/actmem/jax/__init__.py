@@ -18,5 +18,8 @@ and actmem_take) needs this module imported where it runs. TPUs cannot run it.
 """
 from actmem.jax._checkpoint import checkpoint, patch
 from actmem.jax._handlers import configure, reset, stats
+from actmem.jax._versions import warn as _warn_of_version
 
 __all__ = ["checkpoint", "configure", "patch", "reset", "stats"]
+
+_warn_of_version()
