@@ -150,9 +150,8 @@ def test_heap_exhausted():
     error = python("""
         actmem.open(backend="memfd", allow="any", heap_grow=2 << 20,
                     heap_limit=4 << 20)
-        def loss(x):
-            for _ in range(20):
-                x = f(x)
+        def loss(x):    # a turn of the loop puts before the next begins
+            x, _ = jax.lax.scan(lambda x, _: (f(x), None), x, length=20)
             return jnp.sum(x)
         jax.block_until_ready(jax.jit(jax.grad(loss))(jnp.ones((256, 256))))
     """)
