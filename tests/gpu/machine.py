@@ -122,6 +122,23 @@ def xla_include():
     return None
 
 
+def clear_of_others():
+    """What another compiler, C library or jaxlib was used for is built anew."""
+    used = "\n".join([" ".join(platform.libc_ver()), str(xla_include()),
+                      str(_first(said_by(os.environ.get("CC", "gcc"), "--version")))])
+    stamp = os.path.join(TREE, BUILD, "made-with")
+    try:
+        with open(stamp, encoding="utf-8") as file:
+            same = file.read() == used
+    except OSError:
+        same = False
+    if not same:
+        shutil.rmtree(os.path.join(TREE, BUILD), ignore_errors=True)
+        os.makedirs(os.path.dirname(stamp))
+        with open(stamp, "w", encoding="utf-8") as file:
+            file.write(used)
+
+
 def make_arguments(cuda=None):
     """For make, whose output is for this machine: with the headers and libraries that
     tests/gpu/pack brought where this machine lacks them."""

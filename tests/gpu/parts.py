@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """What tests/gpu/run runs: its parts, in order, and the commands of each."""
 import glob
+import json
 import os
 import sys
 from typing import Callable, NamedTuple, Optional
@@ -9,6 +10,7 @@ import machine
 from machine import TREE, Missing
 
 GIB = 1 << 30
+LOGS = "build/check/gpu"
 
 
 class Command(NamedTuple):
@@ -79,6 +81,7 @@ def _build(context, seconds):
     arguments, told = machine.make_arguments(context.cuda_include)
     for line in told:
         print(f"  {line}")
+    machine.clear_of_others()
     jobs = len(os.sched_getaffinity(0))
     return [Command("make", ["make", "-k", "-s", f"-j{jobs}", *arguments, "gpu-programs"])]
 
@@ -110,29 +113,31 @@ def _only_differences(context, output):
                 del output.facts[fact]
 
 
-def _programs(context, folder):
-    programs = sorted(glob.glob(os.path.join(context.build, folder, "*")))
-    programs = [path for path in programs
-                if os.path.isfile(path) and os.access(path, os.X_OK) and "." not in
-                os.path.basename(path)]
-    if not programs:
-        raise Missing(f"no programs were built in {os.path.relpath(context.build, TREE)}/{folder}")
-    return programs
+def _compiled(context, source_folder, folder, shared):
+    """The programs of a folder of tests, one of each source but those that all share."""
+    names = sorted(os.path.basename(path)[:-2]
+                   for path in glob.glob(os.path.join(TREE, source_folder, "*.c")))
+    programs = [os.path.join(context.build, folder, name) for name in names
+                if name not in shared]
+    built = [path for path in programs if os.access(path, os.X_OK)]
+    if not built:
+        raise Missing(f"no programs of {source_folder} were built")
+    missing = [os.path.basename(path) for path in programs if path not in built]
+    return built, [Command(f"{name} was not built", ["false"]) for name in missing]
 
 
 def _cuda(context, seconds):
-    return [Command("tests/cuda", ["tests/cuda/run", context.library_folder,
-                                   *_programs(context, "tests/gpu")])]
+    programs, missing = _compiled(context, "tests/cuda", "tests/gpu", ("cuda_test", "types"))
+    return missing + [Command("tests/cuda", ["tests/cuda/run", context.library_folder,
+                                             *programs])]
 
 
 def _preload(context, seconds):
     if not os.path.exists(os.path.join(TREE, "tests/preload/run")):
         raise Missing("there is no tests/preload")
-    arguments = machine.make_arguments(context.cuda_include)[0] if not context.no_build else \
-        [f"B={os.path.relpath(context.build, TREE)}"]
-    return [Command("tests/preload", ["make", "-s", *arguments,
-                                      f"PRELOAD_FOLDER={context.library_folder}",
-                                      "check-preload-gpu"])]
+    programs, missing = _compiled(context, "tests/preload", "tests/preload", ("preload_test",))
+    return missing + [Command("tests/preload", ["tests/preload/run", context.build,
+                                                context.library_folder, *programs])]
 
 
 def _program(name):
@@ -147,11 +152,22 @@ def _tutorial(context, seconds):
         raise Missing("there are no examples/offload_*.py")
     commands = []
     for script in scripts:
-        name = os.path.basename(script)
+        name = os.path.basename(script).removesuffix(".py")
         script = os.path.relpath(script, TREE)
-        commands += [context.python(name, script, "--json"),
-                     context.python(f"{name} under actmem run", script, "--json", under=["-v"])]
+        for way, under in (("plain", None), ("run", ["-v"])):
+            told = os.path.join(TREE, LOGS, f"{name}-{way}.json")
+            if os.path.exists(told):
+                os.unlink(told)
+            commands.append(context.python(
+                f"{name} {way}", script, "--json", told,
+                *(["--small"] if context.small else []), under=under))
     return commands
+
+
+def _collect_tutorial(context, output):
+    for path in sorted(glob.glob(os.path.join(TREE, LOGS, "offload_*.json"))):
+        with open(path, encoding="utf-8") as file:
+            output.data.append({"program": os.path.basename(path), "told": json.load(file)})
 
 
 def _layers(context, seconds):
@@ -164,6 +180,16 @@ def _two_processes(context, seconds):
     return [context.python("two processes", "tests/gpu/two_processes.py",
                            "--actmem", context.built("bin/actmem"),
                            "--seconds", round(seconds))]
+
+
+def _beside_alone(context, output):
+    """Each figure under actmem run beside the same without it."""
+    alone = {figure["figure"]: figure["value"] for figure in output.figures}
+    for figure in output.figures:
+        name, _, where = figure["figure"].partition(", ")
+        peer = f"{name}, alone"
+        if where == "under actmem run" and alone.get(peer):
+            figure.update(peer=peer, peer_value=alone[peer], ratio=figure["value"] / alone[peer])
 
 
 def _pinned(context, seconds):
@@ -186,9 +212,11 @@ PARTS = [
     Part("preload", "tests of the preload", 15, 150, _preload),
     Part("checkpoint", "actmem.jax.checkpoint on the GPU", 15, 150, _program("checkpoint")),
     Part("arrays", "actmem.jax.asarray", 10, 90, _program("arrays")),
-    Part("tutorial", "the examples, plain and under actmem run", 30, 240, _tutorial),
+    Part("tutorial", "the examples, plain and under actmem run", 30, 240, _tutorial,
+         _collect_tutorial),
     Part("layers", "a stack of transformer layers, offloaded by JAX and by actmem",
          180, 1500, _layers),
     Part("two_processes", "two processes that share limits", 30, 180, _two_processes),
-    Part("pinned", "pinned memory of PyTorch and CuPy", 20, 120, _pinned),
+    Part("pinned", "pinned memory of PyTorch and CuPy", 20, 120, _pinned,
+         _beside_alone),
 ]
