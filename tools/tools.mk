@@ -11,7 +11,16 @@ TOOLS_LIB_OBJECTS := $(B)/obj/lib/cgroup.o $(B)/obj/lib/mounts.o \
 	$(B)/obj/lib/preload/settings.o $(B)/obj/lib/preload/cuda_settings.o \
 	$(B)/obj/lib/size.o
 
-ifneq ($(shell pkg-config --exists $(TOOLS_NEEDS) 2>/dev/null && echo found),)
+# As pkg-config knows them, unless TOOLS_CFLAGS and TOOLS_LIBS say otherwise.
+ifneq ($(origin TOOLS_LIBS),undefined)
+TOOLS_FOUND := found
+else ifneq ($(shell pkg-config --exists $(TOOLS_NEEDS) 2>/dev/null && echo found),)
+TOOLS_FOUND := found
+TOOLS_CFLAGS = $(shell pkg-config --cflags $(TOOLS_NEEDS))
+TOOLS_LIBS = $(shell pkg-config --libs $(TOOLS_NEEDS))
+endif
+
+ifneq ($(TOOLS_FOUND),)
 INSTALLED_COMMAND := $(B)/bin/actmem
 MODELS := $(B)/share/actmem/models.csv
 ALL += $(INSTALLED_COMMAND) $(MODELS)
@@ -19,13 +28,13 @@ else
 LEFT_OUT += 'the command: it needs pkg-config, libsmartcols-dev and libjansson-dev'
 endif
 
-$(TOOLS_OBJECTS): EXTRA_CFLAGS += $(shell pkg-config --cflags $(TOOLS_NEEDS))
+$(TOOLS_OBJECTS): EXTRA_CFLAGS += $(TOOLS_CFLAGS)
 
 $(B)/bin/actmem: $(TOOLS_OBJECTS) $(TOOLS_LIB_OBJECTS) $(B)/lib/libactmem.so.$(ABI)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(TOOLS_OBJECTS) $(TOOLS_LIB_OBJECTS) \
 		$(B)/lib/libactmem.so.$(ABI) -Wl,-rpath,'$$ORIGIN/../lib' \
-		$(shell pkg-config --libs $(TOOLS_NEEDS))
+		$(TOOLS_LIBS)
 
 # It finds them as ../share/actmem/models.csv in both places, too.
 $(B)/share/actmem/models.csv: tools/models.csv

@@ -9,7 +9,8 @@
 
 int ffi_metadata(XLA_FFI_CallFrame *frame)
 {
-	XLA_FFI_Extension_Base *extension = frame->extension_start;
+	/* JAX 0.11 has another name for this type. */
+	__typeof__(frame->extension_start) extension = frame->extension_start;
 	XLA_FFI_Metadata *metadata;
 
 	for (; extension; extension = extension->next) {
@@ -113,6 +114,9 @@ XLA_FFI_Future *ffi_future(XLA_FFI_CallFrame *frame)
 	return error ? NULL : args.future;
 }
 
+/* Of a CPU, XLA tells the number among all processes' devices, so many for each. */
+#define CPU_DEVICES_OF_A_PROCESS	2048
+
 XLA_FFI_Error *ffi_run(XLA_FFI_CallFrame *frame, int64_t *run, uint32_t *device)
 {
 	XLA_FFI_RunId_Get_Args run_args = {
@@ -130,7 +134,7 @@ XLA_FFI_Error *ffi_run(XLA_FFI_CallFrame *frame, int64_t *run, uint32_t *device)
 	if (error)
 		return error;
 	*run = run_args.run_id;
-	*device = (uint32_t)device_args.device_ordinal;
+	*device = (uint32_t)device_args.device_ordinal % CPU_DEVICES_OF_A_PROCESS;
 	return NULL;
 }
 

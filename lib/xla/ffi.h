@@ -31,7 +31,7 @@ int ffi_schedule(XLA_FFI_CallFrame *frame, XLA_FFI_Task *task, void *data);
 /* NULL: not to be had, the caller does without. */
 XLA_FFI_Future *ffi_future(XLA_FFI_CallFrame *frame);
 
-/* Which execution this is and on which device; an error if that is not told. */
+/* Which execution this is and on which of this process's devices; an error if not told. */
 XLA_FFI_Error *ffi_run(XLA_FFI_CallFrame *frame, int64_t *run,
 		       uint32_t *device);
 

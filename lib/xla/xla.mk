@@ -2,24 +2,29 @@
 #
 # libactmem_xla.so: the handlers that XLA calls. XLA's header comes with the
 # jaxlib of build/venv; without it a plain `make` says so and goes on, while
-# what needs the library (check, demo) makes the environment first.
+# what needs the library (check, demo) makes the environment first. Or it comes
+# from another jaxlib by XLA_INCLUDE=folder.
 
 XLA_SOURCES := $(wildcard lib/xla/*.c)
 XLA_OBJECTS := $(XLA_SOURCES:%.c=$(B)/obj/%.o)
 # Of the library, which shows its own calls alone.
 XLA_SHARED_OBJECTS := $(addprefix $(B)/obj/lib/,checksum.o size.o)
-XLA_INCLUDE = $(firstword $(shell \
+XLA_INCLUDE ?= $(firstword $(shell \
 	ls -d $(VENV)/lib/python3*/site-packages/jaxlib/include 2>/dev/null))
 XLA_LIBRARY := $(B)/lib/libactmem_xla.so
 
-ifneq ($(wildcard $(VENV)/.ready),)
+ifeq ($(origin XLA_INCLUDE),file)
+XLA_READY := $(VENV)/.ready
+endif
+
+ifneq ($(wildcard $(or $(XLA_READY),$(XLA_INCLUDE))),)
 ALL += $(XLA_LIBRARY)
 INSTALLED_XLA_LIBRARY := $(XLA_LIBRARY)
 else
 LEFT_OUT += 'libactmem_xla.so, which JAX needs: first `make $(VENV)/.ready`'
 endif
 
-$(XLA_OBJECTS): | $(VENV)/.ready
+$(XLA_OBJECTS): | $(XLA_READY)
 $(XLA_OBJECTS): EXTRA_CFLAGS = -isystem $(XLA_INCLUDE)
 
 # nodelete: XLA keeps the handlers' addresses for as long as it runs.

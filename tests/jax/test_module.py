@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """The module in processes of its own: how memory is opened, what the
 environment does, where libraries are found, what is said when there is none."""
+import importlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import textwrap
+import warnings
 
+import jax
 import pytest
 
 import actmem
+import actmem.jax
 from conftest import TREE
 
 MODULE = os.path.join(TREE, "lib", "python")
@@ -146,9 +150,8 @@ def test_heap_exhausted():
     error = python("""
         actmem.open(backend="memfd", allow="any", heap_grow=2 << 20,
                     heap_limit=4 << 20)
-        def loss(x):
-            for _ in range(20):
-                x = f(x)
+        def loss(x):    # a turn of the loop puts before the next begins
+            x, _ = jax.lax.scan(lambda x, _: (f(x), None), x, length=20)
             return jnp.sum(x)
         jax.block_until_ready(jax.jit(jax.grad(loss))(jnp.ones((256, 256))))
     """)
@@ -254,3 +257,13 @@ def test_libraries_beside_the_module(tmp_path):
 def test_a_library_folder_without_libraries(tmp_path):
     assert f"libactmem.so is not in {tmp_path}" in python(
         "", ACTMEM_LIBDIR=str(tmp_path))
+
+
+def test_a_version_that_computes_wrong_values_is_told(monkeypatch):
+    monkeypatch.setattr(jax, "__version__", "0.10.2")
+    with pytest.warns(UserWarning, match="wrong values.*use 0.10.1"):
+        importlib.reload(actmem.jax)
+    monkeypatch.undo()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        importlib.reload(actmem.jax)

@@ -23,6 +23,9 @@ from actmem.jax._arrays import asarray, empty
 from actmem.jax._checkpoint import checkpoint, patch
 from actmem.jax._files import load, save
 from actmem.jax._handlers import configure, reset, stats
+from actmem.jax._versions import warn as _warn_of_version
 
 __all__ = ["asarray", "checkpoint", "configure", "empty", "load", "patch",
            "reset", "save", "stats"]
+
+_warn_of_version()

@@ -120,9 +120,9 @@ def _put_batched(values, dims, *, site):
 def _take_batched(values, dims, *, shape, dtype, weak_type):
     token, *ties = values
     dim = dims[0]
-    if dim is batching.not_mapped:
+    if dim is None:         # only a tie is batched
         return take_p.bind(token, *ties, shape=shape, dtype=dtype,
-                           weak_type=weak_type), batching.not_mapped
+                           weak_type=weak_type), None
     tokens = jnp.moveaxis(token, dim, 0)
     size = tokens.shape[0]
     if size == 0:

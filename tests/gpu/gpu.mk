@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+#
+# What tests/gpu/run has on a machine with a GPU, and its own tests, which run it with
+# the stand-in for libcuda.so.1 and JAX on the CPU.
+
+GPU_PROBE := $(B)/tests/gpu-probe
+GPU_PROBE_OBJECTS := $(patsubst %.c,$(B)/obj/cuda/%.o,$(wildcard tests/gpu/probe*.c))
+
+$(GPU_PROBE): $(GPU_PROBE_OBJECTS)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ -o $@ -ldl
+
+# All that tests/gpu/run builds; the names of some are known only when all is read.
+.PHONY: gpu-programs
+gpu-programs: all $(GPU_PROBE) $(CUDA_ON_GPU) $(CUDA_STANDIN)
+	@[ -z '$(PRELOAD_PROGRAMS)' ] || \
+		$(MAKE) --no-print-directory -s $(PRELOAD_PROGRAMS) $(PRELOAD_PARTS)
+
+# With the stand-in for libcuda.so.1, JAX on the CPU and small sizes: `make check-gpu` is
+# tests/cuda with the machine's own.
+CHECKS += gpu-run two-processes
+CHECK_NEEDS += $(GPU_PROBE) $(CUDA_STANDIN)
+
+.PHONY: check-gpu-run check-two-processes
+check-gpu-run: $(VENV)/.ready all $(GPU_PROBE) $(CUDA_STANDIN)
+	@PYTHONPATH=tests/tools $(VENV_PYTHON) -B tests/gpu/test_run.py $(B)
+
+check-two-processes: $(VENV)/.ready all
+	@JAX_PLATFORMS=cpu ACTMEM_ALLOW=any PYTHONPATH=lib/python $(VENV_PYTHON) -B \
+		tests/gpu/two_processes.py --actmem $(B)/bin/actmem --spill $(B)/tests

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""What tests/gpu/run runs: its parts, in order, and the commands of each."""
+import glob
+import json
+import os
+import sys
+from typing import Callable, NamedTuple, Optional
+
+import machine
+from machine import TREE, Missing
+
+GIB = 1 << 30
+LOGS = "build/check/gpu"
+
+
+class Command(NamedTuple):
+    name: str
+    argv: list
+    environment: dict = {}
+    seconds: float = 600
+    good: tuple = (0,)
+    prefix: str = ""            # of the facts that it tells
+
+
+class Part(NamedTuple):
+    name: str
+    title: str
+    least: float                # seconds that earlier parts leave it
+    seconds: float              # and the most that it takes
+    commands: Callable          # (context, seconds) → Commands; or raises Missing
+    after: Optional[Callable] = None
+
+
+class Context:
+    """Where things are, and the environment that programs get."""
+
+    def __init__(self, options):
+        self.standin = options.standin and os.path.abspath(options.standin)
+        self.cuda_include = options.cuda_include
+        self.no_build = options.no_build or bool(options.build)
+        self.build = os.path.join(TREE, options.build or machine.BUILD)
+        self.library_folder = self.standin or ""
+        self.environment = {
+            "PYTHONPATH": ":".join(filter(None, [os.path.join(TREE, "lib/python"),
+                                                 os.environ.get("PYTHONPATH")])),
+            "ACTMEM_LIBDIR": os.path.join(self.build, "lib"),
+            "ACTMEM_ALLOW": os.environ.get("ACTMEM_ALLOW", "thp,4k"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONUNBUFFERED": "1",
+        }
+        if self.standin:
+            self.environment.update(LD_LIBRARY_PATH=self.standin, JAX_PLATFORMS="cpu",
+                                    ACTMEM_ALLOW="any")
+
+    @property
+    def small(self):
+        return bool(self.standin)
+
+    def built(self, *names):
+        """Paths of what the first part built."""
+        paths = [os.path.join(self.build, name) for name in names]
+        for path in paths:
+            if not os.path.exists(path):
+                raise Missing(f"{os.path.relpath(path, TREE)} was not built")
+        return paths if len(paths) > 1 else paths[0]
+
+    def python(self, name, script, *arguments, under=None, **more):
+        """A program in Python; `under` are options of `actmem run`."""
+        path = os.path.join(TREE, script)
+        if not os.path.exists(path):
+            raise Missing(f"there is no {script}")
+        argv = [sys.executable, path, *map(str, arguments)]
+        if under is not None:
+            argv = [self.built("bin/actmem"), "run", *under, "--", *argv]
+        return Command(name, argv, {**self.environment, **more.pop("environment", {})}, **more)
+
+
+def _build(context, seconds):
+    if context.no_build:
+        return []
+    arguments, told = machine.make_arguments(context.cuda_include)
+    for line in told:
+        print(f"  {line}")
+    machine.clear_of_others()
+    jobs = len(os.sched_getaffinity(0))
+    return [Command("make", ["make", "-k", "-s", f"-j{jobs}", *arguments, "gpu-programs"])]
+
+
+def _sanity(context, seconds):
+    return [context.python("sanity", "tests/gpu/sanity.py")]
+
+
+def _probe(context, seconds):
+    probe = context.built("tests/gpu-probe")
+    size = 64 << 20 if context.small else GIB
+    commands = [Command("probe", [probe, str(size)], context.environment)]
+    standin = os.path.join(context.build, "tests/cuda/standin")
+    if not context.small and os.path.exists(standin):
+        # What the tests elsewhere take for CUDA, asked the same.
+        commands += [Command(f"stand-in {group}", [probe, group, "8388608"],
+                             {**context.environment, "LD_LIBRARY_PATH": standin},
+                             prefix="stand-in: ")
+                     for group in ("flags", "registering", "freeing", "mapping")]
+    return commands
+
+
+def _only_differences(context, output):
+    """Of the stand-in's answers those that are not the driver's."""
+    for fact, answer in list(output.facts.items()):
+        if fact.startswith("stand-in: "):
+            if output.facts.get(fact.removeprefix("stand-in: ")) == answer or \
+                    answer.startswith("0x"):
+                del output.facts[fact]
+
+
+def _compiled(context, source_folder, folder, shared):
+    """The programs of a folder of tests, one of each source but those that all share."""
+    names = sorted(os.path.basename(path)[:-2]
+                   for path in glob.glob(os.path.join(TREE, source_folder, "*.c")))
+    programs = [os.path.join(context.build, folder, name) for name in names
+                if name not in shared]
+    built = [path for path in programs if os.access(path, os.X_OK)]
+    if not built:
+        raise Missing(f"no programs of {source_folder} were built")
+    missing = [os.path.basename(path) for path in programs if path not in built]
+    return built, [Command(f"{name} was not built", ["false"]) for name in missing]
+
+
+def _cuda(context, seconds):
+    programs, missing = _compiled(context, "tests/cuda", "tests/gpu", ("cuda_test", "types"))
+    return missing + [Command("tests/cuda", ["tests/cuda/run", context.library_folder,
+                                             *programs])]
+
+
+def _preload(context, seconds):
+    if not os.path.exists(os.path.join(TREE, "tests/preload/run")):
+        raise Missing("there is no tests/preload")
+    programs, missing = _compiled(context, "tests/preload", "tests/preload", ("preload_test",))
+    return missing + [Command("tests/preload", ["tests/preload/run", context.build,
+                                                context.library_folder, *programs])]
+
+
+def _program(name):
+    def commands(context, seconds):
+        return [context.python(name, f"tests/gpu/{name}.py")]
+    return commands
+
+
+def _tutorial(context, seconds):
+    scripts = sorted(glob.glob(os.path.join(TREE, "examples/offload_*.py")))
+    if not scripts:
+        raise Missing("there are no examples/offload_*.py")
+    commands = []
+    for script in scripts:
+        name = os.path.basename(script).removesuffix(".py")
+        script = os.path.relpath(script, TREE)
+        for way, under in (("plain", None), ("run", ["-v"])):
+            told = os.path.join(TREE, LOGS, f"{name}-{way}.json")
+            if os.path.exists(told):
+                os.unlink(told)
+            commands.append(context.python(
+                f"{name} {way}", script, "--json", told,
+                *(["--small"] if context.small else []), under=under))
+    return commands
+
+
+def _collect_tutorial(context, output):
+    for path in sorted(glob.glob(os.path.join(TREE, LOGS, "offload_*.json"))):
+        with open(path, encoding="utf-8") as file:
+            output.data.append({"program": os.path.basename(path), "told": json.load(file)})
+
+
+def _layers(context, seconds):
+    return [context.python("layers", "tests/gpu/layers.py", "--minutes", round(seconds / 60, 2),
+                           "--actmem", context.built("bin/actmem"),
+                           *(["--toy"] if context.small else []))]
+
+
+def _two_processes(context, seconds):
+    return [context.python("two processes", "tests/gpu/two_processes.py",
+                           "--actmem", context.built("bin/actmem"),
+                           "--seconds", round(seconds))]
+
+
+def _beside_alone(context, output):
+    """Each figure under actmem run beside the same without it."""
+    alone = {figure["figure"]: figure["value"] for figure in output.figures}
+    for figure in output.figures:
+        name, _, where = figure["figure"].partition(", ")
+        peer = f"{name}, alone"
+        if where == "under actmem run" and alone.get(peer):
+            figure.update(peer=peer, peer_value=alone[peer], ratio=figure["value"] / alone[peer])
+
+
+def _pinned(context, seconds):
+    commands = []
+    for module in ("torch", "cupy"):
+        commands += [
+            context.python(f"{module}", "tests/gpu/pinned.py", module, good=(0, 77)),
+            context.python(f"{module} under actmem run", "tests/gpu/pinned.py", module,
+                           "--in-region", under=["-v"], good=(0, 77))]
+    return commands
+
+
+PARTS = [
+    Part("build", "the library, the preload, the handlers, the command and the tests",
+         20, 240, _build),
+    Part("sanity", "does JAX compute here?", 10, 60, _sanity),
+    Part("probe", "what the driver does where its manual is silent", 20, 240, _probe,
+         _only_differences),
+    Part("cuda", "tests of the runtime", 15, 120, _cuda),
+    Part("preload", "tests of the preload", 15, 150, _preload),
+    Part("checkpoint", "actmem.jax.checkpoint on the GPU", 15, 150, _program("checkpoint")),
+    Part("arrays", "actmem.jax.asarray", 10, 90, _program("arrays")),
+    Part("tutorial", "the examples, plain and under actmem run", 30, 240, _tutorial,
+         _collect_tutorial),
+    Part("layers", "a stack of transformer layers, offloaded by JAX and by actmem",
+         180, 1500, _layers),
+    Part("two_processes", "two processes that share limits", 30, 180, _two_processes),
+    Part("pinned", "pinned memory of PyTorch and CuPy", 20, 120, _pinned,
+         _beside_alone),
+]

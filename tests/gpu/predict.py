@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""What a case of layers.py is expected to take, before it is run.
+
+Compute: FLOP by the rate that the un-offloaded case reached; for that case itself, by
+0.7 of the rate of a large product of matrices. Copies: bytes by the driver's own rates.
+    remat           4 forward passes: forward, again, and backward, which counts twice
+    stock           one after the other, as nothing overlaps them without the
+                    latency-hiding scheduler
+    with it         scanned: the way out is hidden, the way in is not, as it begins when
+                    its layer does; pipelined or unrolled: both are hidden
+    actmem          both are hidden
+Hidden: what is longer counts, of copies out and the forward pass, of copies in and the
+rest. Pinned: XLA's pool doubles from 2 MiB on until a request fits; actmem takes what is
+asked for, the handlers in regions of a given length.
+"""
+EFFICIENCY = 0.7
+MIB = 1 << 20
+
+
+def pool_bytes(requests):
+    """What XLA's pool has once it gave all of these, none freed."""
+    regions, total, next_bytes = [], 0, 2 * MIB
+    for request in requests:
+        request = -(-request // 256) * 256
+        fitting = [i for i, free in enumerate(regions) if free >= request]
+        if fitting:
+            best = min(fitting, key=lambda i: regions[i])
+            regions[best] -= request
+            continue
+        doubled = False
+        while next_bytes < request:
+            next_bytes *= 2
+            doubled = True
+        regions.append(next_bytes - request)
+        total += next_bytes
+        if not doubled:
+            next_bytes *= 2
+    return total
+
+
+def _rounded(size, unit):
+    return -(-size // unit) * unit
+
+
+def offloaded_requests(sizes, form):
+    """As XLA asks its pool for them: one for each of Q, K and V, or for each layer."""
+    if form == "scanned":
+        return [size * sizes.layers for size in sizes.offloaded_bytes]
+    return [size for _ in range(sizes.layers) for size in sizes.offloaded_bytes]
+
+
+def pinned_bytes(case, sizes, grow_bytes):
+    requests = offloaded_requests(sizes, case.form)
+    if case.method == "remat":
+        return 0
+    if case.method == "actmem":
+        return _rounded(sum(requests), grow_bytes)
+    if case.under:
+        return sum(_rounded(size, 2 * MIB) for size in requests)
+    return pool_bytes(requests)
+
+
+def step_seconds(case, sizes, rate, link):
+    """None where a rate is not known."""
+    if not rate:
+        return None
+    forward = sizes.layers * sizes.forward_flop / rate
+    rest = 3 * forward
+    if case.method == "remat":
+        return forward + rest
+    rest -= sizes.layers * sizes.projection_flop / rate
+    if not link.get("out") or not link.get("in"):
+        return forward + rest
+    live = sizes.layers * sum(sizes.offloaded_bytes)
+    out, back = live / link["out"], live / link["in"]
+    if case.method == "stock" and not case.flags:
+        return forward + out + rest + back
+    if case.method == "stock" and case.flags == "lhs" and case.form == "scanned":
+        return max(forward, out) + rest + back
+    return max(forward, out) + max(rest, back)
+
+
+def first_run_seconds(step, pinned, allocation_rate):
+    if step is None:
+        return None
+    return step + (pinned / allocation_rate if allocation_rate else 0)
