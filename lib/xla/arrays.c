@@ -248,7 +248,8 @@ static int close_kept(void)
 	return ret;
 }
 
-static int have_region(struct actmem_xla_array *array, int create)
+/* Who reads it may have a GPU read it; who fills it is done before. */
+static int map_region(struct actmem_xla_array *array, int create)
 {
 	int ret = actmem_region_map(array->region, &array->address);
 
@@ -275,7 +276,7 @@ int actmem_xla_array_open(const char *path, uint64_t *bytes, uint32_t flags,
 	}
 	ret = open_region(path, *bytes, create, &array->region);
 	if (!ret)
-		ret = have_region(array, create);
+		ret = map_region(array, create);
 	if (ret) {
 		explain(ret, words, words_size);
 		if (array->region)

@@ -118,6 +118,19 @@ def test_memory_is_aligned():
         assert address(array) % (4096 if size >= 4096 else 256) == 0
 
 
+def test_it_can_be_read_into_by_direct_io():
+    with tempfile.TemporaryDirectory(dir=os.path.join(TREE, "build")) as folder:
+        path = os.path.join(folder, "data")
+        values = np.arange(1 << 18, dtype=np.int32)
+        values.tofile(path)
+        file = os.open(path, os.O_RDONLY | os.O_DIRECT)
+        array = actmem.jax.empty(1 << 18, np.int32)
+        count = os.preadv(file, [array], 0)
+        os.close(file)
+    assert count == array.nbytes
+    np.testing.assert_array_equal(actmem.jax.asarray(array, copy=False), values)
+
+
 def test_what_was_taken_is_read_only():
     array, _ = filled((8, 64))
     part = array[4:]
@@ -253,6 +266,7 @@ def test_no_copy_where_none_is_wanted(why, make):
     (TypeError, "device='cpu' is neither",
      lambda: actmem.jax.asarray(1, device="cpu")),
     (TypeError, "copy=3", lambda: actmem.jax.asarray(1, copy=3)),
+    (ValueError, "copy=False", lambda: actmem.jax.asarray(1, copy=0)),
     (actmem.Error, "18446744073709551615 bytes",
      lambda: actmem.jax.empty((1 << 40, 1 << 40))),
 ])
@@ -487,7 +501,7 @@ def test_memory_for_a_gpu(pytestconfig):
                 jax.make_mesh((1,), ("x",)), jax.sharding.PartitionSpec()))
         except ValueError as error:
             words.append(str(error))
-        exported = _arrays._Exported(_arrays._block_of(array), array, 3, 0)
+        exported = _arrays._Exported(array, 3, 0)
         capsule = exported.__dlpack__()
         views = actmem.jax.stats()["arrays"]["views"]
         exported.close()

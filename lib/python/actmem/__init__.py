@@ -155,7 +155,8 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
                 where it would be needed tells so
     heap_grow   bytes of each region that blocks are taken from (64 MiB;
                 of 1G pages rounded up)
-    heap_limit  bytes of all of them together (no limit)
+    heap_limit  bytes of all of them together (no limit); the arrays of
+                actmem.jax.empty() have regions of their own, and as much again
     name        these regions are files name.0, name.1 and so on, which stay
                 and are taken as they are by the next process with that name:
                 a path on a mounted actmem, hugetlbfs or tmpfs, or without a

@@ -48,6 +48,8 @@ _is_capsule.argtypes = [py_object, c_char_p]
 class Block:
     """A hold on a block: what the NumPy arrays that show it are based on."""
 
+    handle = None
+
     def __init__(self, size, flags):
         self._begin(library.actmem_xla_array_new,
                     (min(max(size, 1), BYTES_MAX), flags), size)
@@ -65,18 +67,16 @@ class Block:
             "data": (address.value, not writable)}
 
     def __del__(self, drop=library.actmem_xla_array_drop):
-        handle = getattr(self, "handle", None)
-        if handle is not None:
-            drop(handle)
+        if self.handle is not None:
+            drop(self.handle)
 
 
 class _Exported:
     """What jax.dlpack.from_dlpack() takes: elements of a block, as they are
     or of a device's host memory."""
 
-    def __init__(self, block, array, device_type, device):
-        self._keep = array
-        self.block = block
+    def __init__(self, array, device_type, device):
+        self.array = array
         self.device_type = device_type
         self.device = device
         self.capsule = None
@@ -85,7 +85,7 @@ class _Exported:
         return self.device_type, self.device
 
     def __dlpack__(self, **options):
-        array = self._keep
+        array = self.array
         shape = (c_int64 * array.ndim)(*array.shape)
         tensor = _native.initialized(TensorOptions)
         tensor.address = address_of(array)
@@ -95,7 +95,7 @@ class _Exported:
         tensor.code = _CODES[array.dtype.name]
         tensor.bits = 8 * array.dtype.itemsize
         managed = c_void_p()
-        if library.actmem_xla_tensor_new(self.block.handle,
+        if library.actmem_xla_tensor_new(_block_of(array).handle,
                                          ctypes.byref(tensor),
                                          ctypes.byref(managed)):
             raise MemoryError("no memory for bookkeeping")
@@ -237,8 +237,7 @@ def _in_block(array, dtype, copy, whole):
 
 
 def _by_dlpack(array, device, device_type):
-    exported = _Exported(_block_of(array), array, device_type,
-                         device.local_hardware_id)
+    exported = _Exported(array, device_type, device.local_hardware_id)
     try:
         return jax.dlpack.from_dlpack(exported, copy=False)
     except TypeError as error:
@@ -348,6 +347,7 @@ def asarray(a, dtype=None, *, device=None, copy=None):
     """
     if copy not in (None, False, True):
         raise TypeError(f"copy={copy!r} is none of None, False, True")
+    copy = None if copy is None else bool(copy)
     sharding = as_sharding(device)
     array = source(a)
     dtype = canonical(dtype) if dtype is not None else \

@@ -217,7 +217,8 @@ def stats():
                                blocks, and whole regions with names, that NumPy
                                or JAX have, and had at most
       views                    arrays of JAX's, one for each device, that show
-                               them
+                               them and got them by DLPack (a CPU's own
+                               pinned_host does not)
       region_bytes             of the regions that they are in
       copied_bytes_total       of what asarray() could not take as it was
       blocks_total, views_total
