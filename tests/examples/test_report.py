@@ -2,6 +2,7 @@
 """What the examples say of memory, and of results that are wrong."""
 import argparse
 import contextlib
+import functools
 import io
 import json
 import pathlib
@@ -20,7 +21,9 @@ def layer(x, weights):
     return x @ weights[0] @ weights[1]
 
 
+@functools.cache
 def gradient_arrays():
+    """Not to be written into."""
     return compare.on_host(stack.gradient(layer)(*stack.weights_and_input(stack.SMALL)))
 
 
@@ -37,7 +40,8 @@ def refuses(arrays, wanted, words):
 def the_same_arrays_are_equal_bit_by_bit():
     arrays = gradient_arrays()
     assert len(arrays) == 2
-    assert compare.compare(arrays, gradient_arrays()) == (True, 0, 0, True)
+    again = gradient_arrays.__wrapped__()
+    assert again is not arrays and compare.compare(again, arrays) == (True, 0, 0, True)
 
 
 @case
@@ -126,7 +130,7 @@ def a_digest_is_of_names_types_and_all_bits():
               {f"{key}.": value for key, value in arrays.items()})
     digests = [compare.digest(each) for each in (arrays, *others)]
     assert len(set(digests)) == len(digests) == 5, digests
-    assert compare.digest(gradient_arrays()) == digests[0]
+    assert compare.digest(gradient_arrays.__wrapped__()) == digests[0]
 
 
 def reported(broken):
