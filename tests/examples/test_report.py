@@ -110,6 +110,16 @@ def what_is_not_finite_never_agrees():
 
 
 @case
+def integers_are_compared_too_and_zeros_have_signs():
+    one, other = ({"count": np.int32(3), "w": np.float32([0.0, sign * 0.0, 1.0])}
+                  for sign in (1, -1))
+    assert compare.compare(one, one).equal
+    assert compare.compare(other, one) == (False, 0, 0, True)
+    told = compare.compare(one | {"count": np.int32(4)}, one)
+    assert told.difference == 1 and not told.agrees, told
+
+
+@case
 def what_shows_nothing_is_refused():
     wanted = gradient_arrays()
     name, array = next(iter(wanted.items()))
