@@ -14,12 +14,16 @@ examples:
 		echo; \
 	done
 
+# Small programs, compiled with less care and sooner.
+EXAMPLES_TEST = env JAX_PLATFORMS=cpu PYTHONPATH=tests/tools:examples \
+	XLA_FLAGS='--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true' \
+	$(VENV_PYTHON) -B
+
 CHECKS += examples
 .PHONY: check-examples
 check-examples: $(VENV)/.ready all
 	@status=0; \
 	for tests in test_report.py test_programs.py; do \
-		PYTHONPATH=tests/tools:examples $(VENV_PYTHON) -B tests/examples/$$tests $(B) || \
-			status=1; \
+		$(EXAMPLES_TEST) tests/examples/$$tests $(B) || status=1; \
 	done; \
 	exit $$status

@@ -25,8 +25,8 @@ PUT = """Activations were really moved to actmem in the forward pass, and back i
 backward pass."""
 HELD = "Weights were in actmem all along, and read where they are."
 WRONG = """These results are wrong: {names}. Some versions of JAX compute wrong gradients \
-where something is offloaded, 0.10.2 and 0.11.0 among them; docs/offloading.md says more. \
-This is JAX {version}."""
+where something is offloaded, 0.11.0 among them (docs/offloading.md). This is JAX \
+{version}."""
 WRONG_IN_ACTMEM = "The results of 'actmem' are wrong, and that is a fault of actmem."
 LEFT = "{blocks} blocks and {regions} regions of actmem are left, where none should be."
 
@@ -43,6 +43,8 @@ def options(text):
     if arguments.way == "actmem" and not importlib.util.find_spec("actmem"):
         parser.error("--with actmem: this Python has no module actmem; run the program "
                      "under `actmem run --`")
+    if arguments.json:
+        arguments.json.unlink(missing_ok=True)      # of an earlier run
     return arguments
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-from harness import ACTMEM, clean_environment
+from harness import ACTMEM, BUILD, clean_environment
 from tap import case, main
 
 import jax
@@ -26,12 +26,11 @@ OF_WEIGHTS = 2 * stack.SMALL.layers * stack.SMALL.width * stack.SMALL.hidden * 4
 WIDTH = offload_optimizer.SMALL.width
 
 
-def run(program, *arguments, prefix=(), python=()):
-    environment = clean_environment(JAX_PLATFORMS="cpu")
+def run(program, *arguments, prefix=(), python=(), **variables):
     return subprocess.run(
         [*prefix, sys.executable, "-B", *python, os.path.join(FOLDER, f"{program}.py"),
-         "--small", *arguments], env=environment, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=300, check=False)
+         "--small", *arguments], env=clean_environment(**variables),
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False)
 
 
 def ended_well(program, *arguments, **options):
@@ -85,7 +84,7 @@ def check_under_run(program, names):
     result, document = ended_well(program, prefix=UNDER_RUN, python=("-X", "importtime"))
     check(program, result.stdout, document, names)
     imported = [line for line in result.stderr.splitlines() if "actmem" in line]
-    assert "jax" in result.stderr and not imported, imported
+    assert "| jax" in result.stderr and not imported, imported
     check_same(document, plainly(program)[1])
 
 
@@ -246,6 +245,19 @@ def on_a_gpu_the_optimizers_state_would_be_on_the_host():
         *arrays * ["device"], *layers * ["device"], *arrays * ["pinned_host"]], moved
     assert named == [
         *arrays * ["pinned_host"], *layers * ["device"], *arrays * ["pinned_host"]], named
+
+
+@case
+def a_program_that_breaks_off_leaves_no_report_of_an_earlier_run():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "report.json")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write('{"ok": true}')
+        result = run("offload_activations", "--with", "actmem", "--json", path,
+                     PYTHONPATH=os.path.join(FOLDER, "../lib/python"), ACTMEM_ALLOW="any",
+                     ACTMEM_LIBDIR=os.path.join(BUILD, "lib"), ACTMEM_HEAP_LIMIT="4K")
+        assert result.returncode == 1 and not os.listdir(folder), result
+        assert "HEAP_LIMIT" in result.stderr, result.stderr
 
 
 @case
