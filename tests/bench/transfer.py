@@ -25,7 +25,7 @@ GIB = 1 << 30
 # Requests of MiB, how many at a time, how often the file is gone through, and rounds for
 # each that is asked for. Longer ones take so little of the processor that it takes more
 # of them to tell how little; shorter ones are now merged by the block layer, now not.
-SHAPES = ((1, 16, 1, 2), (4, 8, 1, 2), (16, 4, 2, 1), (80, 2, 3, 1))
+SHAPES = ((1, 16, 1, 2), (4, 8, 1, 1), (16, 4, 2, 1), (80, 2, 3, 1))
 # Of the bandwidth; as to processor time, fio's is to be met.
 BANDWIDTH_AIM = 0.98
 # fio tells user and system time in whole milliseconds, rounded down: of each a half is
@@ -33,7 +33,7 @@ BANDWIDTH_AIM = 0.98
 ROUNDED_OFF = 0.001
 # Seconds that the disk is left alone before each side begins: many a virtual one lets
 # more through after a pause, and fio takes a second to start where ours takes none.
-REST = 1
+REST = 2
 # What fio tells is of its own thread. Where that would have to wait to begin a transfer,
 # threads of the kernel do it, which bear this name, and whose time is counted in ours.
 KERNEL_THREAD = "iou-wrk-"
