@@ -5,8 +5,11 @@
  * DEPTH of them are under way at a time. The next is begun where the queue tells that
  * one has ended, so that one thread begins and ends them all, as in fio.
  *
- *	transfer fill|spill FILE BLOCK_BYTES DEPTH TOTAL_BYTES
+ *	transfer fill|spill FILE BLOCK_BYTES DEPTH TOTAL_BYTES [BEGIN_AT]
+ *
+ * BEGIN_AT: nanoseconds of CLOCK_MONOTONIC.
  */
+#include <errno.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -54,6 +57,14 @@ static double processor_seconds(void)
 	getrusage(RUSAGE_SELF, &usage);
 	return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
 	       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+
+static void sleep_until(uint64_t ns)
+{
+	struct timespec then = { (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
+
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &then, NULL) == EINTR)
+		;
 }
 
 static void set_up(struct job *job, const char *path)
@@ -144,8 +155,9 @@ int main(int argc, char **argv)
 	struct job job = { 0 };
 	double begun, used;
 
-	if (argc != 6 || (strcmp(argv[1], "fill") && strcmp(argv[1], "spill"))) {
-		fprintf(stderr, "transfer fill|spill FILE BLOCK_BYTES DEPTH TOTAL_BYTES\n");
+	if (argc < 6 || argc > 7 || (strcmp(argv[1], "fill") && strcmp(argv[1], "spill"))) {
+		fprintf(stderr,
+			"transfer fill|spill FILE BLOCK_BYTES DEPTH TOTAL_BYTES [BEGIN_AT]\n");
 		return 2;
 	}
 	job.spills = !strcmp(argv[1], "spill");
@@ -153,6 +165,8 @@ int main(int argc, char **argv)
 	job.depth = (unsigned int)strtoul(argv[4], NULL, 0);
 	job.total_bytes = strtoull(argv[5], NULL, 0);
 	set_up(&job, argv[2]);
+	if (argc == 7)
+		sleep_until(strtoull(argv[6], NULL, 0));
 	used = processor_seconds();
 	begun = seconds();
 	transfer(&job);

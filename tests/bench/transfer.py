@@ -12,22 +12,28 @@ too few of them are free, 4 KiB, unless ACTMEM_PAGES says which.
 import argparse
 import json
 import os
+import shlex
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 MIB = 1 << 20
 GIB = 1 << 30
-# Requests of MiB, how many at a time, and how often the file is gone through: longer
-# ones take so little of the processor that it takes more of them to tell how little.
-SHAPES = ((1, 16, 1), (4, 8, 1), (16, 4, 2), (80, 2, 3))
+# Requests of MiB, how many at a time, how often the file is gone through, and rounds for
+# each that is asked for. Longer ones take so little of the processor that it takes more
+# of them to tell how little; shorter ones are now merged by the block layer, now not.
+SHAPES = ((1, 16, 1, 2), (4, 8, 1, 1), (16, 4, 2, 1), (80, 2, 3, 1))
 # Of the bandwidth; as to processor time, fio's is to be met.
 BANDWIDTH_AIM = 0.98
 # fio tells user and system time in whole milliseconds, rounded down: of each a half is
 # missing on average.
 ROUNDED_OFF = 0.001
+# Seconds that the disk is left alone before each side begins: many a virtual one lets
+# more through after a pause, and fio takes a second to start where ours takes none.
+REST = 2
 # What fio tells is of its own thread. Where that would have to wait to begin a transfer,
 # threads of the kernel do it, which bear this name, and whose time is counted in ours.
 KERNEL_THREAD = "iou-wrk-"
@@ -38,8 +44,9 @@ FREE_PAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"
 described = set()
 
 
-def ours(program, mode, path, block, depth, total, pages):
-    done = subprocess.run([program, mode, path, str(block), str(depth), str(total)],
+def ours(program, mode, path, block, depth, total, pages, rest):
+    begin = time.monotonic_ns() + int(rest * 1e9)
+    done = subprocess.run([program, mode, path, str(block), str(depth), str(total), str(begin)],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, text=True,
                           env=os.environ | {"ACTMEM_PAGES": pages})
     # Each run says what it works with: once for each shape will do.
@@ -63,13 +70,15 @@ def kernel_seconds(text):
                if thread["comm"].startswith(KERNEL_THREAD)) / 1e9
 
 
-def peer(mode, path, block, depth, total, pages):
+def peer(mode, path, block, depth, total, pages, rest):
+    sleep = f"import time; time.sleep(max(0, {time.monotonic() + rest} - time.monotonic()))"
     command = [
         "fio", "--name=transfer", f"--filename={path}", "--ioengine=io_uring", "--fixedbufs=1",
         "--registerfiles=1", "--scramble_buffers=0", "--direct=1", f"--bs={block}",
         f"--iodepth={depth}",
         f"--rw={'read' if mode == 'fill' else 'write'}", f"--io_size={total}",
         f"--size={os.path.getsize(path) // block * block}", "--thread", "--output-format=json",
+        f"--exec_prerun={shlex.quote(sys.executable)} -c '{sleep}'",
         f"--exec_postrun={LOOK_AT_THREADS}",
     ]
     # Shared memory, as ours is.
@@ -98,14 +107,14 @@ def report(bench, mine, theirs, unit, more_is_better, pages):
 
 
 def measure(args, path, mode, shape):
-    mib, depth, times = shape
+    mib, depth, times, rounds_each = shape
     block = mib * MIB
     total = args.file_bytes // block * block * times
     rounds = []
     pages = args.pages
-    for number in range(args.rounds):
-        turn = [lambda: ours(args.program, mode, path, block, depth, total, pages),
-                lambda: peer(mode, path, block, depth, total, pages)]
+    for number in range(args.rounds * rounds_each):
+        turn = [lambda: ours(args.program, mode, path, block, depth, total, pages, args.rest),
+                lambda: peer(mode, path, block, depth, total, pages, args.rest)]
         # Each is first as often as the other.
         if number % 2:
             rounds.append((turn[1](), turn[0]())[::-1])
@@ -133,7 +142,7 @@ def pages_to_use(shapes, smoke):
         return os.environ["ACTMEM_PAGES"]
     if smoke:
         return "4K"
-    wanted = max(mib * depth for mib, depth, _ in shapes) // 2 + 1
+    wanted = max(mib * depth for mib, depth, *_ in shapes) // 2 + 1
     try:
         with open(FREE_PAGES, encoding="ascii") as file:
             free = int(file.read())
@@ -173,6 +182,7 @@ def main():
         args.rounds, args.file_bytes = 1, 16 * MIB
     if not shutil.which("fio"):
         return leave_out("no fio is installed; `scripts/setup packages bench` installs it")
+    args.rest = 0 if args.smoke else REST
     args.pages = pages_to_use(shapes, args.smoke)
     path = os.path.abspath(os.path.join(args.directory, f"transfer-{os.getpid()}"))
     try:
