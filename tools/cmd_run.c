@@ -45,6 +45,9 @@ static void print_help(void)
 	     "                                    a disk of its own: once for each, or with\n"
 	     "                                    a ':' between them\n"
 	     "  -L, --spill-limit SIZE            of these files; default: none\n"
+	     "  -A, --spill-allow LIST            memory: blocks that cannot be spilled stay in\n"
+	     "                                    it, beyond the budget if they must;\n"
+	     "                                    buffered: directories without direct I/O\n"
 	     "  -N, --name NAME                   they are files NAME.0, NAME.1 and so on, which\n"
 	     "                                    the next program with that name takes as they\n"
 	     "                                    are: a path on a mounted actmem, hugetlbfs or\n"
@@ -58,8 +61,8 @@ static void print_help(void)
 	     "\n"
 	     "Variables of the environment with the same meaning: ACTMEM_BACKEND, _PAGES,\n"
 	     "_NODES, _POLICY, _ALLOW, _HEAP_GROW, _HEAP_LIMIT, _BUDGET, _SPILL,\n"
-	     "_SPILL_LIMIT, _NAME; of --malloc: ACTMEM_MALLOC_MIN, _MALLOC_KEEP,\n"
-	     "_MALLOC_DECAY. Options win.\n"
+	     "_SPILL_LIMIT, _SPILL_ALLOW, _NAME; of --malloc: ACTMEM_MALLOC_MIN,\n"
+	     "_MALLOC_KEEP, _MALLOC_DECAY. Options win.\n"
 	     "Exit status: 1 if the program cannot be started, 2 for bad usage, else its own.");
 }
 
@@ -248,6 +251,8 @@ static const char *variable_of(int option)
 		return "ACTMEM_SPILL";
 	case 'L':
 		return "ACTMEM_SPILL_LIMIT";
+	case 'A':
+		return "ACTMEM_SPILL_ALLOW";
 	case 'N':
 		return "ACTMEM_NAME";
 	case 'm':
@@ -267,6 +272,7 @@ int cmd_run(int argc, char **argv)
 		{ "budget", required_argument, NULL, 'B' },
 		{ "spill", required_argument, NULL, 'S' },
 		{ "spill-limit", required_argument, NULL, 'L' },
+		{ "spill-allow", required_argument, NULL, 'A' },
 		{ "name", required_argument, NULL, 'N' },
 		{ "malloc", no_argument, NULL, 'm' },
 		{ "verbose", no_argument, NULL, 'v' },
@@ -279,7 +285,7 @@ int cmd_run(int argc, char **argv)
 	int option, status, err;
 
 	/* "+": what follows the program's name is the program's. */
-	while ((option = getopt_long(argc, argv, "+" MEMORY_OPTIONS_SHORT "P:g:l:B:S:L:N:mvh", options,
+	while ((option = getopt_long(argc, argv, "+" MEMORY_OPTIONS_SHORT "P:g:l:B:S:L:A:N:mvh", options,
 				     NULL)) != -1) {
 		switch (option) {
 		case 'v':

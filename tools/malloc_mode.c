@@ -40,7 +40,7 @@ bool malloc_mode_is_all(void)
 	static const char * const of_regions[] = {
 		"ACTMEM_BACKEND", "ACTMEM_PAGES", "ACTMEM_ALLOW", "ACTMEM_HEAP_GROW",
 		"ACTMEM_HEAP_LIMIT", "ACTMEM_BUDGET", "ACTMEM_SPILL", "ACTMEM_SPILL_LIMIT",
-		"ACTMEM_NAME",
+		"ACTMEM_SPILL_ALLOW", "ACTMEM_NAME",
 	};
 	size_t i;
 
