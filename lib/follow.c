@@ -17,10 +17,14 @@ static void judge(struct follow *follow, enum take_kind kind)
 		follow->doubt--;
 	if (follow->doubt > DOUBT_MOST)
 		follow->doubt = DOUBT_MOST;
-	if (follow->doubt >= DOUBT_LOST)
+	if (follow->doubt >= DOUBT_LOST) {
+		/* How long runs were in another order tells nothing of this one. */
+		if (!follow->is_lost)
+			follow->last_run = 0;
 		follow->is_lost = true;
-	else if (!follow->doubt)
+	} else if (!follow->doubt) {
 		follow->is_lost = false;
+	}
 }
 
 void follow_take(struct follow *follow, enum take_kind kind, uint64_t put, uint64_t below,

@@ -178,7 +178,7 @@ int try_environment(bool verbose)
 		return STATUS_USAGE;
 	}
 	if (!take_size("ACTMEM_HEAP_GROW", &grow_bytes) ||
-	    !take_limits(&limit_bytes, &budget_bytes))
+	    !take_limits(&limit_bytes, &budget_bytes) || !check_store())
 		return STATUS_USAGE;
 	if (actmem_open(&am, &options)) {
 		warnx("%s", actmem_error());

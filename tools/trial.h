@@ -21,8 +21,11 @@ int try_environment(bool verbose);
 /* The bytes that the variable says, 0 if it says none; false: told what is wrong with it. */
 bool take_size(const char *name, uint64_t *bytes);
 
+/* Whether ACTMEM_BUDGET, ACTMEM_SPILL and so on can be meant; else told what is wrong. */
+bool check_store(void);
+
 /*
- * Makes the store that ACTMEM_BUDGET, ACTMEM_SPILL and ACTMEM_SPILL_LIMIT say, or a
+ * Makes the store that ACTMEM_BUDGET, ACTMEM_SPILL, _SPILL_LIMIT and _SPILL_ALLOW say, or a
  * limit, with files in its directories, and ends it.
  */
 int try_store(struct actmem *am, uint64_t grow_bytes, uint64_t limit_bytes, bool verbose);

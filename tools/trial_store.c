@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/vfs.h>
 #include "../lib/actmem_store.h"
+#include "../lib/spill_allow.h"
 #include "tool.h"
 #include "trial.h"
 
@@ -21,6 +22,7 @@ struct wanted {
 	uint64_t budget_bytes;
 	bool is_limit;			/* what a budget without files refuses is over it */
 	uint64_t spill_limit_bytes;
+	uint32_t allow;			/* ACTMEM_STORE_ALLOW_* */
 	char *text;			/* that the paths point into */
 	const char *paths[DIRECTORIES_MAX];
 	uint32_t count;
@@ -47,11 +49,20 @@ static bool take_directories(struct wanted *wanted)
 	return true;
 }
 
+static bool take_allowed(struct wanted *wanted)
+{
+	if (spill_allow_from_environment(&wanted->allow))
+		return true;
+	warnx("ACTMEM_SPILL_ALLOW is '%s'; it may be " SPILL_ALLOW_CHOICE,
+	      getenv("ACTMEM_SPILL_ALLOW"));
+	return false;
+}
+
 static bool take_wanted(struct wanted *wanted)
 {
 	if (!take_size("ACTMEM_BUDGET", &wanted->budget_bytes) ||
 	    !take_size("ACTMEM_SPILL_LIMIT", &wanted->spill_limit_bytes) ||
-	    !take_directories(wanted))
+	    !take_directories(wanted) || !take_allowed(wanted))
 		return false;
 	if (!wanted->budget_bytes && wanted->count)
 		warnx("--spill (ACTMEM_SPILL) without a budget beyond which to spill: set --budget (ACTMEM_BUDGET)");
@@ -63,6 +74,15 @@ static bool take_wanted(struct wanted *wanted)
 	else
 		return true;
 	return false;
+}
+
+bool check_store(void)
+{
+	struct wanted wanted = { .count = 0 };
+	bool can_be = take_wanted(&wanted);
+
+	free(wanted.text);
+	return can_be;
 }
 
 /* The library's words quote it. */
@@ -82,6 +102,8 @@ static bool is_of_a_directory(const struct wanted *wanted, const char *why)
 /* Which knob the words of the library are about. */
 static const char *knob_for(const struct wanted *wanted, const char *why)
 {
+	if (strstr(why, "ALLOW_BUFFERED"))
+		return " (--spill-allow buffered, ACTMEM_SPILL_ALLOW; another directory: --spill, ACTMEM_SPILL)";
 	if (is_of_a_directory(wanted, why))
 		return " (another directory: --spill, ACTMEM_SPILL)";
 	if (strstr(why, "budget"))
@@ -116,6 +138,7 @@ static int make_store(struct actmem *am, const struct wanted *wanted, uint64_t g
 	options.spill_paths = wanted->paths;
 	options.spill_path_count = wanted->count;
 	options.spill_limit_bytes = limit;
+	options.flags = wanted->allow;
 	options.spill_bytes = limit && limit < room ? limit : room;
 	options.grow_bytes = grow_bytes;
 	error = actmem_store_create(am, &options, &store);

@@ -10,6 +10,7 @@
 
 #include "knobs.h"
 #include "size.h"
+#include "spill_allow.h"
 
 #define SPILL_LIMIT_LEAST	(UINT64_C(2) << 20)
 #define RING_BYTES		(UINT64_C(512) << 20)
@@ -127,6 +128,15 @@ static int take_sizes(struct knobs *knobs, char *words, size_t words_size)
 	return 0;
 }
 
+static int take_allowed(struct knobs *knobs, char *words, size_t words_size)
+{
+	if (spill_allow_from_environment(&knobs->spill_allow))
+		return 0;
+	snprintf(words, words_size, "ACTMEM_SPILL_ALLOW is '%s'; it may be " SPILL_ALLOW_CHOICE,
+		 getenv("ACTMEM_SPILL_ALLOW"));
+	return -EINVAL;
+}
+
 static int check_together(const struct knobs *knobs, char *words, size_t words_size)
 {
 	const char *why = NULL;
@@ -185,6 +195,8 @@ int knobs_complete(struct knobs *knobs, const struct knobs *given, char *words,
 	if (!ret)
 		ret = take_directories(knobs, given, words, words_size);
 	if (!ret)
+		ret = take_allowed(knobs, words, words_size);
+	if (!ret)
 		ret = check_together(knobs, words, words_size);
 	if (ret)
 		knobs_forget(knobs);
@@ -207,6 +219,8 @@ static int is_of_a_directory(const struct knobs *knobs, const char *why)
 
 const char *knobs_for(const struct knobs *knobs, const char *why)
 {
+	if (strstr(why, "ALLOW_BUFFERED"))
+		return " (actmem run --spill-allow buffered, ACTMEM_SPILL_ALLOW)" TO_SPILL_ELSEWHERE;
 	if (is_of_a_directory(knobs, why))
 		return TO_SPILL_ELSEWHERE;
 	if (strstr(why, "ACTMEM_ALLOW"))

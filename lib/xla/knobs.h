@@ -22,6 +22,7 @@ struct knobs {
 	uint64_t ring_bytes;		/* of device memory */
 	char *spill_paths[KNOBS_SPILL_MAX];
 	uint32_t spill_path_count;
+	uint32_t spill_allow;		/* ACTMEM_STORE_ALLOW_* */
 	int named;			/* the regions are, and outlive the store */
 	int placed;			/* on which nodes has been said */
 };

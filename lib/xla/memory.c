@@ -120,6 +120,7 @@ static int open_store(const struct knobs *knobs, char *words, size_t words_size)
 	options.spill_paths = (const char *const *)knobs->spill_paths;
 	options.spill_path_count = knobs->spill_path_count;
 	options.spill_limit_bytes = knobs->spill_limit_bytes;
+	options.flags = knobs->spill_allow;
 	options.grow_bytes = knobs->grow_bytes;
 	options.region.name = "activations";
 	/* A handler's thread does not wait for itself: copies end on threads of ours. */

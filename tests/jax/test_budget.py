@@ -156,6 +156,10 @@ def test_errors_name_the_knob(tmp_path):
                 ACTMEM_BUDGET="4M")
         attempt("limit", ACTMEM_BUDGET="4M", ACTMEM_SPILL=spill,
                 ACTMEM_SPILL_LIMIT="2M")
+        attempt("allowed", ACTMEM_BUDGET="4M", ACTMEM_SPILL=spill,
+                ACTMEM_SPILL_LIMIT="2M", ACTMEM_SPILL_ALLOW="memory")
+        attempt("word", ACTMEM_BUDGET="4M", ACTMEM_SPILL=spill,
+                ACTMEM_SPILL_ALLOW="swap")
         attempt("large", step(lambda w, x: jnp.sum(saving(jnp.sin)(
             jnp.ones((1 << 21,)) * w["q"][0, 0, 0]))), ACTMEM_BUDGET="4M",
             ACTMEM_SPILL=spill)
@@ -177,6 +181,7 @@ def test_errors_name_the_knob(tmp_path):
             "dead": ["budget of 4.0 MiB is used up", "actmem.jax.reset() frees"],
             "limit": ["RESOURCE_EXHAUSTED", "spill_limit_bytes of 2.0 MiB",
                       "--spill-limit, ACTMEM_SPILL_LIMIT", "open(spill_limit=)"],
+            "word": ["ACTMEM_SPILL_ALLOW is 'swap'", "memory or buffered"],
             "large": ["block of 8388608 bytes", "4.0 MiB", "ACTMEM_BUDGET"],
             "small": ["INVALID_ARGUMENT", "at least two pages", "ACTMEM_BUDGET"],
             "both": ["ACTMEM_BUDGET", "ACTMEM_HEAP_LIMIT", "leave the other out"],
@@ -190,7 +195,7 @@ def test_errors_name_the_knob(tmp_path):
             assert word in str(seen[name]), (name, word, seen)
         assert ("reset()" in str(seen[name])) is (name == "dead"), (name, seen)
         assert seen[name + " left"] == 0
-    assert seen["good"] is None
+    assert seen["good"] is None and seen["allowed"] is None
 
 
 def test_a_file_that_fails(tmp_path):

@@ -57,6 +57,8 @@ def run_names_the_value_that_is_wrong():
                                     ("--heap-limit", "ACTMEM_HEAP_LIMIT", "16777216T"),
                                     ("--budget", "ACTMEM_BUDGET", "much"),
                                     ("--spill-limit", "ACTMEM_SPILL_LIMIT", "-4K"),
+                                    ("--spill-allow", "ACTMEM_SPILL_ALLOW", "memory,disk"),
+                                    ("--spill-allow", "ACTMEM_SPILL_ALLOW", "memory,"),
                                     ("--spill", "ACTMEM_SPILL", "/tmp::/var/tmp")):
         expect(actmem("run", option, value, "true"), 2, "", [value, variable])
         environment = clean_environment(**{variable: value})
@@ -72,6 +74,9 @@ def run_hands_the_budget_on():
         show = ("sh", "-c", "echo $ACTMEM_BUDGET $ACTMEM_SPILL $ACTMEM_SPILL_LIMIT")
         expect(run("--pages", "4K", "-B", "8M", "-S", names[0], "-L", "1G", *show), 0,
                f"8M {names[0]} 1G\n")
+        for allow in ("memory", "buffered", "Buffered,MEMORY"):
+            expect(run("--pages", "4K", "-B", "8M", "-S", names[0], "-A", allow, "sh", "-c",
+                       "echo $ACTMEM_SPILL_ALLOW"), 0, f"{allow}\n")
         # Several, and in the folder that the command was called in.
         expect(run("--pages", "4K", "--budget", "8M", "--spill", "one:two", "--spill", "three",
                    *show, cwd=folder), 0, f"8M {':'.join(names)}\n")
@@ -129,13 +134,18 @@ def run_does_not_split_a_directorys_name():
 def run_tells_of_full_and_of_small_file_systems():
     private_dev()
     with tempfile.TemporaryDirectory() as folder:
-        def with_mounted(kind, options, status, words):
+        def with_mounted(kind, options, status, words, *arguments):
             mount("-t", kind, "-o", options, "none", folder)
             try:
-                expect(run("-B", "8M", "-S", folder, "true"), status, "", [folder, *words])
+                expect(run("-B", "8M", "-S", folder, *arguments, "true"), status, "",
+                       [folder, *words])
             finally:
                 subprocess.run(["umount", folder], check=True)
-        with_mounted("ramfs", "mode=755", 1, ["no direct I/O", "--spill, ACTMEM_SPILL"])
+        with_mounted("ramfs", "mode=755", 1,
+                     ["no direct I/O", "--spill-allow buffered", "--spill, ACTMEM_SPILL"])
+        # It has no room that can be allocated ahead either, which is asked for next.
+        with_mounted("ramfs", "mode=755", 1, ["cannot allocate 2.0 MiB"],
+                     "--spill-allow", "memory,buffered")
         with_mounted("tmpfs", "size=1M", 1, ["no room for 2.0 MiB"])
         with_mounted("tmpfs", "size=16M", 0, ["tmpfs, which is memory itself"])
 
