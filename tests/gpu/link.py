@@ -41,12 +41,14 @@ class Cuda:
         return pointer
 
     def allocation_rate(self, size):
-        """In bytes per second; the second time, when what is made once is made."""
-        for _ in range(2):
-            began = time.perf_counter()
-            pointer = self.allocate_host(size)
-            took = time.perf_counter() - began
-            self.call("cuMemFreeHost", pointer)
+        """In bytes per second, of what is pinned anew: of a second allocation while there
+        is a first, before which what is made once is made."""
+        first = self.allocate_host(size)
+        began = time.perf_counter()
+        second = self.allocate_host(size)
+        took = time.perf_counter() - began
+        self.call("cuMemFreeHost", second)
+        self.call("cuMemFreeHost", first)
         return size / took
 
     def copy_rates(self, size):

@@ -43,7 +43,7 @@ def first_line(path, start=""):
 
 
 def has_gpu():
-    return os.path.exists("/dev/nvidia0")
+    return bool(glob.glob("/dev/nvidia[0-9]*"))
 
 
 def _gpus():

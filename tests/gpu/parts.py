@@ -83,7 +83,9 @@ def _build(context, seconds):
         print(f"  {line}")
     machine.clear_of_others()
     jobs = len(os.sched_getaffinity(0))
-    return [Command("make", ["make", "-k", "-s", f"-j{jobs}", *arguments, "gpu-programs"])]
+    # One after the other, as two makes would build the same at once.
+    return [Command(f"make {target}", ["make", "-k", "-s", f"-j{jobs}", *arguments, target])
+            for target in ("gpu-lists", "gpu-programs", "gpu-preload")]
 
 
 def _sanity(context, seconds):
@@ -113,21 +115,20 @@ def _only_differences(context, output):
                 del output.facts[fact]
 
 
-def _compiled(context, source_folder, folder, shared):
-    """The programs of a folder of tests, one of each source but those that all share."""
-    names = sorted(os.path.basename(path)[:-2]
-                   for path in glob.glob(os.path.join(TREE, source_folder, "*.c")))
-    programs = [os.path.join(context.build, folder, name) for name in names
-                if name not in shared]
+def _listed(context, kind):
+    """The programs that make says it builds, and what there is to say of those that it
+    did not."""
+    with open(context.built(f"{kind}-programs"), encoding="utf-8") as file:
+        programs = [os.path.join(TREE, line) for line in file.read().split()]
     built = [path for path in programs if os.access(path, os.X_OK)]
     if not built:
-        raise Missing(f"no programs of {source_folder} were built")
-    missing = [os.path.basename(path) for path in programs if path not in built]
-    return built, [Command(f"{name} was not built", ["false"]) for name in missing]
+        raise Missing(f"no programs of tests/{kind} were built")
+    return built, [Command(f"{os.path.basename(path)} was not built", ["false"])
+                   for path in programs if path not in built]
 
 
 def _cuda(context, seconds):
-    programs, missing = _compiled(context, "tests/cuda", "tests/gpu", ("cuda_test", "types"))
+    programs, missing = _listed(context, "cuda")
     return missing + [Command("tests/cuda", ["tests/cuda/run", context.library_folder,
                                              *programs])]
 
@@ -135,14 +136,14 @@ def _cuda(context, seconds):
 def _preload(context, seconds):
     if not os.path.exists(os.path.join(TREE, "tests/preload/run")):
         raise Missing("there is no tests/preload")
-    programs, missing = _compiled(context, "tests/preload", "tests/preload", ("preload_test",))
+    programs, missing = _listed(context, "preload")
     return missing + [Command("tests/preload", ["tests/preload/run", context.build,
                                                 context.library_folder, *programs])]
 
 
-def _program(name):
+def _program(name, *if_small):
     def commands(context, seconds):
-        return [context.python(name, f"tests/gpu/{name}.py")]
+        return [context.python(name, f"tests/gpu/{name}.py", *(if_small if context.small else ()))]
     return commands
 
 
@@ -171,7 +172,9 @@ def _collect_tutorial(context, output):
 
 
 def _layers(context, seconds):
-    return [context.python("layers", "tests/gpu/layers.py", "--minutes", round(seconds / 60, 2),
+    return [context.python("layers", "tests/gpu/layers.py",
+                           # It tells what it found by itself, before it is ended.
+                           "--minutes", round(max(seconds - 10, 1) / 60, 2),
                            "--actmem", context.built("bin/actmem"),
                            *(["--toy"] if context.small else []))]
 
@@ -205,12 +208,13 @@ def _pinned(context, seconds):
 PARTS = [
     Part("build", "the library, the preload, the handlers, the command and the tests",
          20, 240, _build),
-    Part("sanity", "does JAX compute here?", 10, 60, _sanity),
+    Part("sanity", "does JAX compute here?", 10, 120, _sanity),
     Part("probe", "what the driver does where its manual is silent", 20, 240, _probe,
          _only_differences),
     Part("cuda", "tests of the runtime", 15, 120, _cuda),
     Part("preload", "tests of the preload", 15, 150, _preload),
-    Part("checkpoint", "actmem.jax.checkpoint on the GPU", 15, 150, _program("checkpoint")),
+    Part("checkpoint", "actmem.jax.checkpoint on the GPU", 20, 240,
+         _program("checkpoint", "--cpu")),
     Part("arrays", "actmem.jax.asarray", 10, 90, _program("arrays")),
     Part("tutorial", "the examples, plain and under actmem run", 30, 240, _tutorial,
          _collect_tutorial),

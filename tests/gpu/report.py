@@ -11,6 +11,7 @@ import json
 import os
 import re
 
+NOTHING = re.compile(r"^1\.\.0\b *#\s*(skip.*)$", re.IGNORECASE)
 RESULT = re.compile(r"^(not ok|ok)\b *\d* *-? *(.*)$")
 SKIP = re.compile(r"#\s*skip\b:?\s*(.*)$", re.IGNORECASE)
 TAIL_LINES = 15
@@ -28,6 +29,9 @@ class Output:
 
     def take(self, line):
         self._last = [*self._last[-TAIL_LINES:], line.rstrip()]
+        nothing = NOTHING.match(line)
+        if nothing:
+            self.skipped.append(nothing[1])
         result = RESULT.match(line)
         if result:
             skip = SKIP.search(result[2])

@@ -31,7 +31,7 @@ def run(*arguments, status=0, prefix=(), standin=f"{ON_GPU}/tests/cuda/standin")
     result = subprocess.run(
         [*prefix, sys.executable, "tests/gpu/run", "--output", output,
          *(["--standin", standin] if standin else []), *arguments],
-        capture_output=True, text=True, check=False, timeout=300)
+        capture_output=True, text=True, check=False, timeout=600)
     told = f"{result.returncode}\n{result.stdout}\n{result.stderr}"
     assert result.returncode == status, told
     if not os.path.exists(output):

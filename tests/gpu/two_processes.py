@@ -4,8 +4,7 @@ memory is files of one mount with a limit: with as much as both need, with less 
 to spill to, and with too little. Both get on, or are told what is missing; their
 losses are those of one process. Prints TAP.
 
-The mount is a tmpfs that these processes alone see, or a folder of a mounted actmem by
---mount.
+The mount is a tmpfs that these processes alone see, where that can be had.
 """
 import argparse
 import json
@@ -177,8 +176,8 @@ def too_little(options):
                    folder in words]
         check(len(telling) > 0, f"{name}: who has no memory is told where and how much", *failed)
         for words in telling[:1]:
-            line, = [line for line in words.splitlines() if "RESOURCE_EXHAUSTED: actmem" in line][:1]
-            print(f"# {line[:400]}")
+            lines = [line for line in words.splitlines() if "RESOURCE_EXHAUSTED" in line]
+            print(f"# {lines[0][:400]}")
         _, alone = run(options, 1, named=folder)
         check(not alone[0].process.returncode, f"{name}: for one alone it is enough",
               alone[0].words())
@@ -197,8 +196,12 @@ def isolate():
     if os.getuid():
         command += ["--user", "--map-root-user"]
     if subprocess.run([*command, "true"], stderr=subprocess.DEVNULL, check=False).returncode:
-        print("1..0 # SKIP no mount namespace of its own can be had")
-        sys.exit(0)
+        if os.getuid():
+            print("1..0 # SKIP no mount namespace of its own can be had")
+            sys.exit(0)
+        print("# no mount namespace of its own can be had (in a chroot, say): mounts are seen "
+              "by all while this runs")
+        return
     os.environ[INSIDE] = "1"
     os.execvp(command[0], [*command, sys.executable, *sys.argv])
 
@@ -209,7 +212,7 @@ def main():
     parser.add_argument("--backend", default="memfd")
     parser.add_argument("--spill", metavar="FOLDER", help="on a file system with direct I/O")
     parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--case-seconds", type=float, default=90)
+    parser.add_argument("--case-seconds", type=float, default=200)
     options = parser.parse_args()
     isolate()
     deadline = time.monotonic() + options.seconds

@@ -112,7 +112,8 @@ def main():
     if options.processes > 1:
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
         jax.distributed.initialize(f"127.0.0.1:{options.port}", options.processes,
-                                   options.process, heartbeat_timeout_seconds=10)
+                                   options.process, heartbeat_timeout_seconds=10,
+                                   shutdown_timeout_seconds=5)
     losses, times = train(options)
     told = {"losses": losses, "times": times, "process": options.process,
             "devices": [str(device) for device in jax.local_devices()]}
