@@ -289,14 +289,20 @@ static int holds_nothing(struct lane *lane)
 	return nothing;
 }
 
+/* A handle may be another context's by now. */
+static int context_is_there(const struct lane *lane)
+{
+	unsigned long long id;
+
+	return !cuda.cuCtxGetId(lane->context, &id) && id == lane->context_id;
+}
+
 static void end_lane(struct lane *lane)
 {
 	cuda_context popped;
-	int is_current;
 
 	lane_end_threads(lane);
-	is_current = !lane->is_dead && !cuda.cuCtxPushCurrent_v2(lane->context);
-	if (is_current) {
+	if (context_is_there(lane) && !cuda.cuCtxPushCurrent_v2(lane->context)) {
 		free_device_side(lane);
 		cuda.cuCtxPopCurrent_v2(&popped);
 	}

@@ -205,6 +205,16 @@ static void *fetcher(void *data)
 	return NULL;
 }
 
+static void end_finisher(struct lane *lane)
+{
+	pthread_mutex_lock(&lane->lock);
+	lane->is_ending = 1;
+	pthread_cond_signal(&lane->finishes_come);
+	pthread_mutex_unlock(&lane->lock);
+	pthread_join(lane->finisher, NULL);
+}
+
+/* No signal is delivered in them. */
 int lane_start_threads(struct lane *lane)
 {
 	sigset_t all, before;
@@ -215,25 +225,22 @@ int lane_start_threads(struct lane *lane)
 	ret = pthread_create(&lane->finisher, NULL, finisher, lane);
 	if (!ret) {
 		ret = pthread_create(&lane->fetcher, NULL, fetcher, lane);
-		if (ret) {
-			pthread_mutex_lock(&lane->lock);
-			lane->is_ending = 1;
-			pthread_cond_signal(&lane->finishes_come);
-			pthread_mutex_unlock(&lane->lock);
-			pthread_join(lane->finisher, NULL);
-		}
+		if (ret)
+			end_finisher(lane);
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return ret;
+	if (ret)
+		return ret;
+	pthread_setname_np(lane->finisher, "actmem-finish");
+	pthread_setname_np(lane->fetcher, "actmem-fetch");
+	return 0;
 }
 
 void lane_end_threads(struct lane *lane)
 {
+	end_finisher(lane);
 	pthread_mutex_lock(&lane->lock);
-	lane->is_ending = 1;
-	pthread_cond_signal(&lane->finishes_come);
 	pthread_cond_signal(&lane->takes_come);
 	pthread_mutex_unlock(&lane->lock);
-	pthread_join(lane->finisher, NULL);
 	pthread_join(lane->fetcher, NULL);
 }

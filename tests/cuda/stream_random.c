@@ -101,14 +101,8 @@ static void round_of(struct worker *worker)
 			__atomic_add_fetch(&wrong, 1, __ATOMIC_RELAXED);
 }
 
-static void *work(void *data)
+static void begin_work(struct worker *worker)
 {
-	static const char *const functions[] = {
-		"cuMemcpyDtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyHtoDAsync_v2",
-	};
-	struct worker *worker = data;
-	const char *function;
-	unsigned int i;
 	void *memory;
 
 	if (cuda.cuCtxPushCurrent_v2(context) || cuda.cuMemAlloc_v2(&worker->tokens, VALUES * 8) ||
@@ -118,6 +112,18 @@ static void *work(void *data)
 		tap_bail("memory");
 	worker->seen = memory;
 	worker->xla.stream = xla_stream_or_bail(&cuda);
+}
+
+static void *work(void *data)
+{
+	static const char *const functions[] = {
+		"cuMemcpyDtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyHtoDAsync_v2",
+	};
+	struct worker *worker = data;
+	const char *function;
+	unsigned int i;
+
+	begin_work(worker);
 	for (i = 0; i < ROUNDS; i++) {
 		function = functions[random_below(&worker->seed, 3)];
 		if (cuda.standin_slow)
@@ -128,7 +134,7 @@ static void *work(void *data)
 	}
 	if (cuda.cuStreamDestroy_v2(worker->xla.stream) || cuda.cuMemFree_v2(worker->tokens) ||
 	    cuda.cuMemFree_v2(worker->work) || cuda.cuMemFree_v2(worker->results) ||
-	    cuda.cuMemFreeHost(memory))
+	    cuda.cuMemFreeHost(worker->seen))
 		tap_bail("memory back");
 	return NULL;
 }
@@ -187,6 +193,26 @@ static void test_kill(void)
 	ok(!count_files(folder), "one that was killed leaves no file");
 }
 
+/* With blocks, a ring and threads, and nothing ended. */
+static void test_exit(void)
+{
+	static struct worker worker = { .seed = 1 };
+	pid_t child = fork();
+	unsigned int i;
+
+	if (!child) {
+		begin_cuda();
+		open_memory();
+		worker.xla.cuda = &cuda;
+		begin_work(&worker);
+		for (i = 0; i < VALUES; i++)
+			put(&worker, i);
+		take(&worker);
+		exit(0);
+	}
+	ok(child_passed(child) && !count_files(folder), "one that just exits does so, and leaves no file");
+}
+
 int main(void)
 {
 	static struct worker workers[THREADS];
@@ -199,6 +225,7 @@ int main(void)
 	if (!mkdtemp(folder))
 		tap_bail("%s", folder);
 	test_kill();
+	test_exit();
 	device = begin_cuda();
 	am = open_memory();
 	actmem_xla_set_checksum(1);
