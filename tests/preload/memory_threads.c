@@ -12,7 +12,7 @@
 #include "memory_test.h"
 
 #define THREADS		6
-#define ROUNDS		60
+#define ROUNDS		32
 #define SLOTS		8
 
 static pthread_barrier_t barrier;
