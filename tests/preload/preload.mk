@@ -2,10 +2,10 @@
 #
 # Tests of the preload in front of CUDA's calls, with the stand-in of tests/cuda, or, by
 # tests/gpu/run, with the machine's own libcuda.so.1. Each source here is a program, but
-# for preload_test.c; what they load is in parts/.
+# for those named *_test.c; what they load is in parts/.
 
 PRELOAD_TEST := $(B)/tests/preload
-PRELOAD_TESTS := $(patsubst tests/preload/%.c,%,$(filter-out tests/preload/preload_test.c, \
+PRELOAD_TESTS := $(patsubst tests/preload/%.c,%,$(filter-out %_test.c, \
 	$(wildcard tests/preload/*.c)))
 PRELOAD_SHARED := $(addprefix $(B)/obj/cuda/,tests/preload/preload_test.o \
 	$(CUDA_SHARED:%=%.o)) $(LIB_OBJECTS)
@@ -19,6 +19,14 @@ PRELOAD_LINK = $(CUDA_LINK) -Wl,-rpath,'$$ORIGIN' $(EXTRA_LDFLAGS)
 $(PRELOAD_PROGRAMS): $(PRELOAD_TEST)/%: $(B)/obj/cuda/tests/preload/%.o $(PRELOAD_SHARED)
 	@mkdir -p $(@D)
 	$(PRELOAD_LINK)
+
+# Without any of what tests share.
+PRELOAD_PLAIN := $(patsubst tests/preload/%.c,$(PRELOAD_TEST)/%, \
+	$(wildcard tests/preload/programs/*.c))
+
+$(PRELOAD_PLAIN): $(PRELOAD_TEST)/%: tests/preload/%.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $< -o $@
 
 $(PRELOAD_TEST)/own_dlsym: EXTRA_LDFLAGS = -rdynamic
 
@@ -53,6 +61,15 @@ $(PRELOAD_TEST)/versioned/libcuda.so.1: tests/preload/parts/versioned.map $(CUDA
 
 .PHONY: check-preload
 CHECKS += preload
-CHECK_NEEDS += $(PRELOAD_PROGRAMS) $(PRELOAD_PARTS)
-check-preload: all $(PRELOAD_PROGRAMS) $(PRELOAD_PARTS) $(CUDA_STANDIN)
-	@tests/preload/run $(B) $(dir $(CUDA_STANDIN)) $(PRELOAD_PROGRAMS)
+PRELOAD_NEEDS := $(PRELOAD_PROGRAMS) $(PRELOAD_PARTS)
+CHECK_NEEDS += $(PRELOAD_NEEDS) $(PRELOAD_PLAIN)
+check-preload: all $(PRELOAD_NEEDS) $(PRELOAD_PLAIN) $(B)/tests/malloc/static $(CUDA_STANDIN)
+	@status=0; \
+	tests/preload/run $(B) $(dir $(CUDA_STANDIN)) $(PRELOAD_PROGRAMS) || status=1; \
+	PYTHONPATH=tests/tools $(PYTHON3) tests/preload/test_start.py $(B) || status=1; \
+	exit $$status
+
+# With the machine's own libcuda.so.1, and without the command; no part of `make check`.
+.PHONY: check-gpu-preload
+check-gpu-preload: $(PRELOAD_LIBRARY) $(LIB_SHARED) $(PRELOAD_NEEDS)
+	@tests/preload/run $(B) '' $(PRELOAD_PROGRAMS)
