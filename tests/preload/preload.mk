@@ -21,10 +21,15 @@ $(PRELOAD_PROGRAMS): $(PRELOAD_TEST)/%: $(B)/obj/cuda/tests/preload/%.o $(PRELOA
 	$(PRELOAD_LINK)
 
 # Without any of what tests share.
-PRELOAD_PLAIN := $(patsubst tests/preload/%.c,$(PRELOAD_TEST)/%, \
-	$(wildcard tests/preload/programs/*.c))
+PRELOAD_PLAIN := $(addprefix $(PRELOAD_TEST)/programs/,plain secure sanitized-thread \
+	sanitized-address)
 
-$(PRELOAD_PLAIN): $(PRELOAD_TEST)/%: tests/preload/%.c
+$(PRELOAD_TEST)/programs/sanitized-%: tests/preload/programs/sanitized.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -fsanitize=$* $(if $(filter address,$*),-static-libasan) \
+		$< -o $@
+
+$(PRELOAD_TEST)/programs/%: tests/preload/programs/%.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $< -o $@
 

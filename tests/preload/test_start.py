@@ -91,6 +91,16 @@ def a_static_program_runs():
     expect(run("--", STATIC), 0, "static\n")
 
 
+@case
+def programs_with_sanitizers_begin():
+    # ThreadSanitizer wants addresses that are not randomized too far.
+    fixed = ("setarch", "-R") if not start("setarch", "-R", "true").returncode else ()
+    for kind in ("thread", "address"):
+        program = os.path.join(TESTS, "programs", f"sanitized-{kind}")
+        for options in ((), ("--malloc",)):
+            expect(run(*options, "--", *fixed, program), 0, "sanitized\n")
+
+
 @contextlib.contextmanager
 def public_programs(mode):
     """A folder that every user can read: a program of another user's, and a libcuda.so.1."""
