@@ -39,7 +39,7 @@ struct hook {
 	const char *name;
 	int since;
 	void *ours;
-	void *_Atomic *asked;		/* where what the lookup found is kept */
+	void *_Atomic *driver;		/* where it is kept whether the driver has it */
 };
 
 #define HOST(name, ours, since)		{ #name, since, (void *)(ours), NULL }
@@ -86,6 +86,12 @@ static const struct hook *find_hook_since(const char *name, int version)
 	return NULL;
 }
 
+/* NULL: there is none of the driver's to go on to. */
+static void *ours(const struct hook *hook)
+{
+	return hook->driver && !atomic_load(hook->driver) ? NULL : hook->ours;
+}
+
 bool cuda_is_wanted(void)
 {
 	static atomic_int wanted = -1;
@@ -98,7 +104,7 @@ bool cuda_is_wanted(void)
 	if (!environ)
 		return false;
 	text = getenv("ACTMEM_CUDA");
-	known = text && !strcmp(text, "1") && !getauxval(AT_SECURE);
+	known = text && *text == '1' && !text[1] && !getauxval(AT_SECURE);
 	atomic_store_explicit(&wanted, known, memory_order_relaxed);
 	return known;
 }
@@ -264,9 +270,7 @@ void *cuda_lookup(void *handle, const char *name, const char *version, const voi
 	library = found ? library_asked(handle, found) : NULL;
 	if (!library || !cuda_reach(library))
 		return NULL;
-	if (hook->asked)
-		atomic_store(hook->asked, found);
-	return hook->ours;
+	return ours(hook);
 }
 
 /* In place of what the driver's cuGetProcAddress() answered. */
@@ -277,11 +281,8 @@ static void replace(const char *name, void **function, int version)
 	if (cuda_inside || !cuda_is_wanted() || !name || !function || !*function)
 		return;
 	hook = find_hook_since(name, version);
-	if (!hook)
-		return;
-	if (hook->asked)
-		atomic_store(hook->asked, *function);
-	*function = hook->ours;
+	if (hook && ours(hook))
+		*function = hook->ours;
 }
 
 cuda_result cuda_get_proc_address(const char *name, void **function, int version, uint64_t flags)

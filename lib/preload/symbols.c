@@ -7,7 +7,9 @@
  * words of dlerror() depend on that. A compiler gives no word for such a jump.
  *
  * The next dlsym() is found in what the loader has mapped, by the hash tables that
- * it uses itself, as there is no other dlsym() to ask for it.
+ * it uses itself, as there is no other dlsym() to ask for it. Sanitizers ask for theirs
+ * before they have begun, and have functions of the C library as their own: until it is
+ * found, none is called.
  */
 #include <dlfcn.h>
 #include <elf.h>
@@ -19,8 +21,6 @@
 
 #include "cuda_hooks.h"
 #include "symbols.h"
-
-void symbols_find_next(void);
 
 #ifdef __x86_64__
 void *symbols_versioned(void *handle, const char *name, const char *version, const void *caller);
@@ -37,9 +37,10 @@ struct table {
 
 struct search {
 	void *dlsym, *dlvsym;
-	void *early_dlsym, *early_dlvsym;	/* of what comes before this library */
-	bool is_past_ours;
 };
+
+/* Of this library. */
+extern ElfW(Dyn) _DYNAMIC[] __attribute__((visibility("hidden")));
 
 /* Where the loader has not put addresses in, as in the kernel's own library, there are offsets. */
 static const void *pointer(ElfW(Addr) base, ElfW(Addr) value)
@@ -64,12 +65,19 @@ static void read_table(struct table *table, ElfW(Addr) base, const ElfW(Dyn) *en
 	}
 }
 
+static bool is_same(const char *one, const char *other)
+{
+	while (*one && *one == *other)
+		one++, other++;
+	return *one == *other;
+}
+
 static bool is_function(const struct table *table, uint32_t i, const char *name)
 {
 	const ElfW(Sym) *symbol = &table->symbols[i];
 
 	return symbol->st_shndx != SHN_UNDEF && ELF64_ST_TYPE(symbol->st_info) == STT_FUNC &&
-	       !strcmp(table->names + symbol->st_name, name);
+	       is_same(table->names + symbol->st_name, name);
 }
 
 /* Buckets, the first symbol in them, words of a filter, its shift; then these tables. */
@@ -124,18 +132,6 @@ static void *find_function(const struct table *table, ElfW(Addr) base, const cha
 	return i ? (void *)(base + table->symbols[i].st_value) : NULL;
 }
 
-static bool has_address(const struct dl_phdr_info *object, const void *address)
-{
-	ElfW(Addr) at = (ElfW(Addr))address - object->dlpi_addr;
-	int i;
-
-	for (i = 0; i < object->dlpi_phnum; i++)
-		if (object->dlpi_phdr[i].p_type == PT_LOAD &&
-		    at - object->dlpi_phdr[i].p_vaddr < object->dlpi_phdr[i].p_memsz)
-			return true;
-	return false;
-}
-
 static const ElfW(Dyn) *dynamic_of(const struct dl_phdr_info *object)
 {
 	int i;
@@ -153,24 +149,14 @@ static void take_first(void **place, void *found)
 		*place = found;
 }
 
-static int search_object(struct dl_phdr_info *object, size_t size, void *data)
+/* Takes what is not there yet. */
+static void search(struct search *search, const struct link_map *library)
 {
-	const ElfW(Dyn) *dynamic = dynamic_of(object);
-	struct search *search = data;
 	struct table table;
 
-	if (has_address(object, search_object)) {
-		search->is_past_ours = true;
-		return 0;
-	}
-	if (!dynamic)
-		return 0;
-	read_table(&table, object->dlpi_addr, dynamic);
-	take_first(search->is_past_ours ? &search->dlsym : &search->early_dlsym,
-		   find_function(&table, object->dlpi_addr, "dlsym"));
-	take_first(search->is_past_ours ? &search->dlvsym : &search->early_dlvsym,
-		   find_function(&table, object->dlpi_addr, "dlvsym"));
-	return search->dlsym && search->dlvsym;
+	read_table(&table, library->l_addr, library->l_ld);
+	take_first(&search->dlsym, find_function(&table, library->l_addr, "dlsym"));
+	take_first(&search->dlvsym, find_function(&table, library->l_addr, "dlvsym"));
 }
 
 static void *no_dlsym(void *handle, const char *name)
@@ -195,20 +181,29 @@ static void tell_none(void)
 /*
  * Libraries are in the order in which the loader searches them. One that was loaded
  * late, instead of by LD_PRELOAD, has those that count before it.
+ *
+ * The list is read without the loader's lock, as it can be when the program begins and
+ * has one thread; those of its beginning stay.
  */
 void symbols_find_next(void)
 {
-	struct search search = { 0 };
+	const struct link_map *first = _r_debug.r_map, *library, *ours;
+	struct search found = { NULL, NULL };
 
-	dl_iterate_phdr(search_object, &search);
-	take_first(&search.dlsym, search.early_dlsym);
-	take_first(&search.dlvsym, search.early_dlvsym);
-	if (!search.dlsym || !search.dlvsym)
+	for (ours = first; ours && ours->l_ld != _DYNAMIC; ours = ours->l_next)
+		;
+	for (library = ours ? ours->l_next : NULL; library && !(found.dlsym && found.dlvsym);
+	     library = library->l_next)
+		search(&found, library);
+	for (library = first; library && library != ours && !(found.dlsym && found.dlvsym);
+	     library = library->l_next)
+		search(&found, library);
+	if (!found.dlsym || !found.dlvsym)
 		tell_none();
-	take_first(&search.dlsym, (void *)no_dlsym);
-	take_first(&search.dlvsym, (void *)no_dlvsym);
-	__atomic_store_n((void **)&next_dlsym, search.dlsym, __ATOMIC_RELEASE);
-	__atomic_store_n((void **)&next_dlvsym, search.dlvsym, __ATOMIC_RELEASE);
+	take_first(&found.dlsym, (void *)no_dlsym);
+	take_first(&found.dlvsym, (void *)no_dlvsym);
+	__atomic_store_n((void **)&next_dlsym, found.dlsym, __ATOMIC_RELEASE);
+	__atomic_store_n((void **)&next_dlvsym, found.dlvsym, __ATOMIC_RELEASE);
 }
 
 #ifdef __x86_64__
@@ -220,8 +215,8 @@ void symbols_find_next(void)
 static void *lookup_of_next(const char *name, const char *version, const void *caller)
 {
 	const struct link_map *ours, *asking;
-	void *found = !strcmp(name, "dlsym") ? (void *)dlsym :
-		      !strcmp(name, "dlvsym") ? (void *)dlvsym : NULL;
+	void *found = is_same(name, "dlsym") ? (void *)dlsym :
+		      is_same(name, "dlvsym") ? (void *)dlvsym : NULL;
 
 	if (!found || !next_dlvsym(RTLD_NEXT, name, version))
 		return NULL;

@@ -24,8 +24,10 @@ $(B)/obj/cuda/%.o: %.c | $(CUDA_READY)
 	$(CUDA_COMPILE)
 
 CUDA_STANDIN := $(B)/tests/cuda/standin/libcuda.so.1
+CUDA_STANDIN_OBJECTS := $(patsubst %.c,$(B)/obj/cuda/%.o,$(wildcard tests/cuda/standin/*.c))
 
-$(CUDA_STANDIN): $(patsubst %.c,$(B)/obj/cuda/%.o,$(wildcard tests/cuda/standin/*.c))
+# It calls itself by its own names, as the real one does.
+$(CUDA_STANDIN): $(CUDA_STANDIN_OBJECTS)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,-z,defs,-Bsymbolic $^ -o $@
 

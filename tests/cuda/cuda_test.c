@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cuda_test.h"
 #include "sysfile.h"
@@ -48,6 +49,8 @@ struct cuda cuda_or_skip(void)
 #undef FIND
 	*(void **)&cuda.standin_counts = dlsym(library, "standin_counts");
 	*(void **)&cuda.standin_fail = dlsym(library, "standin_fail");
+	*(void **)&cuda.standin_slow = dlsym(library, "standin_slow");
+	*(void **)&cuda.standin_poison = dlsym(library, "standin_poison");
 	printf("# with %s\n", cuda.standin_counts ? "the stand-in" : "the real libcuda.so.1");
 	loaded = &cuda;
 	return cuda;
@@ -96,6 +99,23 @@ void nothing_is_retained(const struct cuda *cuda)
 	cuda->standin_counts(&counts);
 	ok(!counts.retained && !counts.contexts, "no context is left (%llu, retained %llu times)",
 	   (unsigned long long)counts.contexts, (unsigned long long)counts.retained);
+}
+
+void nothing_is_on_devices(const struct cuda *cuda)
+{
+	struct standin_counts counts;
+
+	if (!cuda->standin_counts)
+		return;
+	/* Streams that were destroyed end by themselves. */
+	do {
+		usleep(1000);
+		cuda->standin_counts(&counts);
+	} while (counts.operations);
+	ok(!counts.device_allocations && !counts.device_bytes && !counts.streams && !counts.events,
+	   "devices have nothing left (%llu allocations, %llu streams, %llu events)",
+	   (unsigned long long)counts.device_allocations, (unsigned long long)counts.streams,
+	   (unsigned long long)counts.events);
 }
 
 struct actmem_runtime *runtime_or_bail(struct actmem *am, enum actmem_runtime_kind kind)

@@ -28,15 +28,24 @@
 	f(cuDeviceGetAttribute) f(cuMemHostRegister_v2) f(cuMemHostUnregister)	\
 	f(cuMemHostGetDevicePointer_v2) f(cuMemHostGetFlags) f(cuPointerGetAttribute)	\
 	f(cuMemHostAlloc) f(cuMemAllocHost_v2) f(cuMemFreeHost)		\
+	f(cuMemAlloc_v2) f(cuMemFree_v2) f(cuMemGetInfo_v2)		\
+	f(cuStreamCreateWithPriority) f(cuStreamCreate) f(cuStreamDestroy_v2)	\
+	f(cuStreamSynchronize) f(cuStreamQuery) f(cuStreamWaitEvent) f(cuStreamGetCtx)	\
+	f(cuLaunchHostFunc) f(cuEventCreate) f(cuEventDestroy_v2) f(cuEventRecord)	\
+	f(cuEventQuery) f(cuEventSynchronize) f(cuMemcpyHtoD_v2) f(cuMemcpyDtoH_v2)	\
+	f(cuMemcpyHtoDAsync_v2) f(cuMemcpyDtoHAsync_v2) f(cuMemcpyDtoDAsync_v2)	\
+	f(cuMemsetD8Async) f(cuMemsetD32Async)				\
 	f(cuGetErrorName) f(cuGetProcAddress_v2)
 
 #define CUDA_CALL_FIELD(name)	__typeof__(&(name)) name;
 
-/* The driver's functions; the last two are NULL with the real one. */
+/* The driver's functions; those of the stand-in are NULL with the real one. */
 struct cuda {
 	CUDA_CALLS(CUDA_CALL_FIELD)
 	standin_counts_function *standin_counts;
 	standin_fail_function *standin_fail;
+	standin_slow_function *standin_slow;
+	standin_poison_function *standin_poison;
 };
 
 /* Ends the program, all skipped, where there is no GPU. Not initialised yet. */
@@ -53,6 +62,9 @@ CUcontext current_context(const struct cuda *cuda);
 /* Asserts that nothing is registered, or that no primary context is retained either. */
 void nothing_is_registered(const struct cuda *cuda);
 void nothing_is_retained(const struct cuda *cuda);
+
+/* Asserts that no device memory, stream or event is left. */
+void nothing_is_on_devices(const struct cuda *cuda);
 
 /* A runtime of that kind with chunks of CHUNK, or bails out. */
 struct actmem_runtime *runtime_or_bail(struct actmem *am, enum actmem_runtime_kind kind);

@@ -90,13 +90,16 @@ CUresult usable_context(CUcontext *context)
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	if (context)
 		*context = stack[depth - 1];
-	return CUDA_SUCCESS;
+	return stack[depth - 1]->poison;
 }
 
 static void end_context(CUcontext context)
 {
-	memory_end_context(context);
 	context->alive = false;
+	streams_end_context(context);
+	memory_end_context(context);
+	device_end_context(context);
+	context->poison = CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetCount(int *count)
@@ -438,6 +441,14 @@ CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
 CUresult cuCtxSynchronize(void)
 {
 	CUresult result = enter("cuCtxSynchronize");
+	CUcontext context = NULL;
 
-	return result ? result : leave(usable_context(NULL));
+	if (result)
+		return result;
+	result = usable_context(&context);
+	if (!result) {
+		streams_wait_idle(context, false);
+		result = context->poison;
+	}
+	return leave(result);
 }

@@ -10,6 +10,7 @@
  *   STANDIN_CUDA_READ_ONLY=0            devices know no CU_MEMHOSTREGISTER_READ_ONLY
  *   STANDIN_CUDA_ADDRESSES=apart        devices have other addresses than the host
  *   STANDIN_CUDA_FAIL=FUNCTION:N:CODE   the N-th call of it from now on fails so
+ *   STANDIN_CUDA_MEMORY=1073741824      bytes of each device, the default
  */
 #ifndef STANDIN_CONTROL_H
 #define STANDIN_CONTROL_H
@@ -24,6 +25,12 @@ struct standin_counts {
 	uint64_t allocated_bytes;
 	uint64_t contexts;		/* alive, primary ones included */
 	uint64_t retained;		/* times that primary contexts are */
+	uint64_t device_allocations;
+	uint64_t device_bytes;
+	uint64_t streams;		/* destroyed ones too that have still something to do */
+	uint64_t events;
+	uint64_t operations;		/* that streams have still to do */
+	uint64_t unpinned_copies;	/* of a stream, that waited for it: a total */
 };
 
 typedef void standin_counts_function(struct standin_counts *counts);
@@ -34,5 +41,18 @@ typedef void standin_counts_function(struct standin_counts *counts);
  */
 typedef void standin_fail_function(const char *function, unsigned int first, unsigned int count,
 				   unsigned int result);
+
+/*
+ * What streams are to do by a function from now on takes that much longer each,
+ * beginning with the time before it. 0: no longer.
+ */
+typedef void standin_slow_function(const char *function, unsigned int microseconds);
+
+/*
+ * What streams are to do by a function fails when it is due, once: the @first from
+ * now on. It is then as after a fault of the device: all calls of its context fail.
+ */
+typedef void standin_poison_function(const char *function, unsigned int first,
+				     unsigned int result);
 
 #endif /* STANDIN_CONTROL_H */

@@ -16,8 +16,11 @@
 
 EXPORT standin_counts_function standin_counts;
 EXPORT standin_fail_function standin_fail;
+EXPORT standin_slow_function standin_slow;
+EXPORT standin_poison_function standin_poison;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t change = PTHREAD_COND_INITIALIZER;
 static pid_t initialised_by;		/* 0: nobody yet */
 static bool deinitialised;
 static uint64_t calls;
@@ -26,16 +29,21 @@ static struct failure {
 	char function[64];
 	unsigned int first, count;
 	CUresult result;
-} failures[FAILURES_MAX];
+} failures[FAILURES_MAX], poisons[FAILURES_MAX];
 
-static CUresult wanted_failure(const char *function)
+static struct delay {
+	char function[64];
+	unsigned int microseconds;
+} delays[FAILURES_MAX];
+
+static CUresult wanted_failure(struct failure *list, const char *function)
 {
-	struct failure *failure = failures;
+	struct failure *failure = list;
 
-	while (failure < failures + FAILURES_MAX &&
+	while (failure < list + FAILURES_MAX &&
 	       (!failure->count || strcmp(failure->function, function)))
 		failure++;
-	if (failure == failures + FAILURES_MAX)
+	if (failure == list + FAILURES_MAX)
 		return CUDA_SUCCESS;
 	if (failure->first > 1) {
 		failure->first--;
@@ -46,12 +54,12 @@ static CUresult wanted_failure(const char *function)
 }
 
 /* In the place of one that is over, or of the last. */
-static void want_failure(const char *function, unsigned int first, unsigned int count,
-			 CUresult result)
+static void want_failure(struct failure *list, const char *function, unsigned int first,
+			 unsigned int count, CUresult result)
 {
-	struct failure *failure = failures;
+	struct failure *failure = list;
 
-	while (failure < failures + FAILURES_MAX - 1 && failure->count)
+	while (failure < list + FAILURES_MAX - 1 && failure->count)
 		failure++;
 	snprintf(failure->function, sizeof(failure->function), "%s", function);
 	failure->first = first;
@@ -61,10 +69,12 @@ static void want_failure(const char *function, unsigned int first, unsigned int 
 
 static CUresult state(const char *function)
 {
-	CUresult result = wanted_failure(function);
+	CUresult result = wanted_failure(failures, function);
 
 	if (result)
 		return result;
+	if (stream_is_in_host_function())
+		return CUDA_ERROR_NOT_PERMITTED;
 	if (deinitialised)
 		return CUDA_ERROR_DEINITIALIZED;
 	if (initialised_by && initialised_by != getpid())
@@ -91,6 +101,32 @@ CUresult leave(CUresult result)
 	return result;
 }
 
+void enter_quietly(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void wait_for_change(void)
+{
+	pthread_cond_wait(&change, &lock);
+}
+
+void announce_change(void)
+{
+	pthread_cond_broadcast(&change);
+}
+
+static void unlock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+/* Threads of streams may be at it when the program forks. */
+static void __attribute__((constructor)) mind_forks(void)
+{
+	pthread_atfork(enter_quietly, unlock, unlock);
+}
+
 bool setting_is(const char *name, const char *value)
 {
 	const char *text = getenv(name);
@@ -105,7 +141,7 @@ static void take_failure_from_environment(void)
 	char function[64];
 
 	if (text && sscanf(text, "%63[^:]:%u:%u", function, &first, &result) == 3)
-		want_failure(function, first, 1, (CUresult)result);
+		want_failure(failures, function, first, 1, (CUresult)result);
 }
 
 CUresult cuInit(unsigned int Flags)
@@ -148,6 +184,10 @@ void standin_counts(struct standin_counts *counts)
 	counts->calls = calls;
 	memory_count(counts);
 	context_count(counts);
+	device_count_memory(counts);
+	stream_count(counts);
+	event_count(counts);
+	copy_count(counts);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -156,10 +196,45 @@ void standin_fail(const char *function, unsigned int first, unsigned int count,
 {
 	pthread_mutex_lock(&lock);
 	if (count)
-		want_failure(function, first, count, (CUresult)result);
+		want_failure(failures, function, first, count, (CUresult)result);
 	else
 		memset(failures, 0, sizeof(failures));
 	pthread_mutex_unlock(&lock);
+}
+
+void standin_slow(const char *function, unsigned int microseconds)
+{
+	struct delay *delay = delays;
+
+	pthread_mutex_lock(&lock);
+	while (delay < delays + FAILURES_MAX - 1 && delay->microseconds &&
+	       strcmp(delay->function, function))
+		delay++;
+	snprintf(delay->function, sizeof(delay->function), "%s", function);
+	delay->microseconds = microseconds;
+	pthread_mutex_unlock(&lock);
+}
+
+unsigned int wanted_delay(const char *function)
+{
+	const struct delay *delay;
+
+	for (delay = delays; delay < delays + FAILURES_MAX; delay++)
+		if (!strcmp(delay->function, function))
+			return delay->microseconds;
+	return 0;
+}
+
+void standin_poison(const char *function, unsigned int first, unsigned int result)
+{
+	pthread_mutex_lock(&lock);
+	want_failure(poisons, function, first, 1, (CUresult)result);
+	pthread_mutex_unlock(&lock);
+}
+
+CUresult wanted_execution_failure(const char *function)
+{
+	return wanted_failure(poisons, function);
 }
 
 #define ERRORS(e)							\
@@ -173,6 +248,9 @@ void standin_fail(const char *function, unsigned int first, unsigned int count,
 	e(CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal")		\
 	e(CUDA_ERROR_INVALID_CONTEXT, "invalid device context")		\
 	e(CUDA_ERROR_OPERATING_SYSTEM, "OS call failed or operation not supported on this OS")	\
+	e(CUDA_ERROR_ECC_UNCORRECTABLE, "uncorrectable ECC error encountered")	\
+	e(CUDA_ERROR_INVALID_HANDLE, "invalid resource handle")		\
+	e(CUDA_ERROR_NOT_READY, "device not ready")			\
 	e(CUDA_ERROR_NOT_FOUND, "named symbol not found")		\
 	e(CUDA_ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered")	\
 	e(CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE, "primary context is active")	\

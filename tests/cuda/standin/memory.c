@@ -44,6 +44,20 @@ static struct range **find(const char *address)
 	return link;
 }
 
+bool memory_is_pinned(const char *address, size_t bytes)
+{
+	const char *end = address + bytes;
+	const struct range *range;
+
+	/* Ranges may follow each other. */
+	for (; address < end; address = range->base + range->bytes) {
+		range = *find(address);
+		if (!range)
+			return false;
+	}
+	return true;
+}
+
 static bool overlaps(const char *base, size_t bytes)
 {
 	const struct range *range = ranges;
@@ -148,7 +162,10 @@ CUresult cuMemHostUnregister(void *p)
 	link = find(p);
 	if (!*link || (*link)->base != p || (*link)->allocated)
 		return leave(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
-	drop(link);
+	streams_wait_executing();
+	link = find(p);
+	if (*link)
+		drop(link);
 	return leave(CUDA_SUCCESS);
 }
 
@@ -208,8 +225,12 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 
 	if (result)
 		return result;
+	if (!data)
+		return leave(CUDA_ERROR_INVALID_VALUE);
+	if (device_memory_context(ptr))
+		return leave(device_attribute(data, attribute, ptr));
 	range = *find(address);
-	if (!data || !range)
+	if (!range)
 		return leave(CUDA_ERROR_INVALID_VALUE);
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -293,6 +314,9 @@ CUresult cuMemFreeHost(void *p)
 	link = find(p);
 	if (!*link || (*link)->base != p || !(*link)->allocated)
 		return leave(CUDA_ERROR_INVALID_VALUE);
-	drop(link);
+	streams_wait_executing();
+	link = find(p);
+	if (*link)
+		drop(link);
 	return leave(CUDA_SUCCESS);
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The inside of the stand-in for libcuda.so.1: devices without memory of their own,
- * contexts, and host memory that is registered or allocated. It keeps the states
- * and gives the errors that cuda.h tells of; it computes nothing.
+ * The inside of the stand-in for libcuda.so.1: devices, contexts, host memory that is
+ * registered or allocated, devices' memory, streams and events. It keeps the states
+ * and gives the errors that cuda.h tells of; it copies, and computes nothing.
+ *
+ * Streams are those that are created: the default ones are not there.
  *
  * cuda.h is read as its owner reads it, with every version of each function, so
  * that the compiler compares them all.
@@ -32,6 +34,32 @@ struct CUctx_st {
 	bool primary;
 	bool alive;
 	unsigned int retained;
+	CUresult poison;		/* what an operation failed by: all that follows does */
+};
+
+/* What a stream does; the one thing that is not of it stays 0. */
+struct operation {
+	struct operation *next;
+	enum {
+		OPERATION_COPY,
+		OPERATION_FILL,
+		OPERATION_RECORD,
+		OPERATION_WAIT,
+		OPERATION_HOST_FUNCTION,
+	} kind;
+	const char *name;		/* of the call */
+	unsigned int delay;		/* microseconds */
+	char *to;
+	const char *from;
+	size_t bytes;
+	bool to_device, from_device;
+	const char *pinned;		/* host memory that is to be so until then */
+	unsigned int value;
+	size_t width;			/* of it */
+	CUevent event;
+	uint64_t number;		/* of its record */
+	CUhostFn function;
+	void *data;
 };
 
 struct range {
@@ -50,14 +78,56 @@ struct range {
 CUresult enter(const char *function);
 CUresult leave(CUresult result);
 
+/* The lock alone. */
+void enter_quietly(void);
+
+/* Under the lock, which is given back until anything has changed; and that it has. */
+void wait_for_change(void);
+void announce_change(void);
+
 /* Under the lock. The context that is current to this thread, or why none can be used. */
 CUresult usable_context(CUcontext *context);
 
 /* Lets go of all host memory of a context, as its end does. */
 void memory_end_context(CUcontext context);
 
+/* All of it is registered or allocated. */
+bool memory_is_pinned(const char *address, size_t bytes);
+
+/* Where a device's memory is; NULL if not all of it is its. */
+char *device_memory(CUdeviceptr address, size_t bytes);
+bool device_has_shadow(const char *shadow);
+CUcontext device_memory_context(CUdeviceptr address);
+CUresult device_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address);
+void device_end_context(CUcontext context);
+
+/* 0, or why the stream cannot be used. */
+CUresult stream_check(CUstream stream);
+CUcontext stream_context(CUstream stream);
+CUresult stream_do(CUstream stream, const struct operation *operation);
+CUresult stream_wait_idle(CUstream stream);
+void streams_wait_idle(CUcontext context, bool blocking_only);
+void streams_wait_executing(void);
+void streams_end_context(CUcontext context);
+bool stream_is_in_host_function(void);
+
+void event_put(CUevent event);
+bool event_is_reached(const struct operation *operation);
+void event_reach(const struct operation *operation);
+
+/* Why it cannot be done, now that it is due. */
+CUresult operation_failure(const struct operation *operation);
+
+/* What a test wants of a function's operations. */
+CUresult wanted_execution_failure(const char *function);
+unsigned int wanted_delay(const char *function);
+
 void memory_count(struct standin_counts *counts);
 void context_count(struct standin_counts *counts);
+void stream_count(struct standin_counts *counts);
+void event_count(struct standin_counts *counts);
+void device_count_memory(struct standin_counts *counts);
+void copy_count(struct standin_counts *counts);
 
 /* As the environment says, when CUDA is initialised. */
 CUresult context_configure(void);

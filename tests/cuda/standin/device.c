@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Memory of devices: the host's, behind addresses that the host cannot reach, so that
+ * who takes one for a pointer is killed.
+ */
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "standin.h"
+
+#define DEVICE_ADDRESSES	(1ULL << 47)	/* above all of the host's */
+#define ALIGN_BYTES		512UL
+#define MEMORY_BYTES		(1ULL << 30)
+
+struct allocation {
+	struct allocation *next;
+	CUcontext context;
+	char *shadow;
+	size_t bytes;
+};
+
+static struct allocation *allocations;
+
+void device_count_memory(struct standin_counts *counts)
+{
+	const struct allocation *allocation;
+
+	for (allocation = allocations; allocation; allocation = allocation->next) {
+		counts->device_allocations++;
+		counts->device_bytes += allocation->bytes;
+	}
+}
+
+static struct allocation **find(CUdeviceptr address)
+{
+	char *shadow = (char *)(uintptr_t)(address - DEVICE_ADDRESSES);
+	struct allocation **link = &allocations;
+
+	if (address < DEVICE_ADDRESSES)
+		shadow = NULL;
+	while (*link && (shadow < (*link)->shadow || shadow >= (*link)->shadow + (*link)->bytes))
+		link = &(*link)->next;
+	return link;
+}
+
+char *device_memory(CUdeviceptr address, size_t bytes)
+{
+	const struct allocation *allocation = *find(address);
+	char *shadow = (char *)(uintptr_t)(address - DEVICE_ADDRESSES);
+
+	if (!allocation || bytes > (size_t)(allocation->shadow + allocation->bytes - shadow))
+		return NULL;
+	return shadow;
+}
+
+bool device_has_shadow(const char *shadow)
+{
+	return *find((CUdeviceptr)(uintptr_t)shadow + DEVICE_ADDRESSES);
+}
+
+CUcontext device_memory_context(CUdeviceptr address)
+{
+	const struct allocation *allocation = *find(address);
+
+	return allocation ? allocation->context : NULL;
+}
+
+CUresult device_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
+{
+	CUcontext context = device_memory_context(address);
+
+	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		*(CUcontext *)data = context;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+		*(unsigned int *)data = CU_MEMORYTYPE_DEVICE;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+		*(CUdeviceptr *)data = address;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		*(int *)data = context->device;
+		return CUDA_SUCCESS;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+static void drop(struct allocation **link)
+{
+	struct allocation *allocation = *link;
+
+	*link = allocation->next;
+	munmap(allocation->shadow, allocation->bytes);
+	free(allocation);
+}
+
+void device_end_context(CUcontext context)
+{
+	struct allocation **link = &allocations;
+
+	while (*link) {
+		if ((*link)->context == context)
+			drop(link);
+		else
+			link = &(*link)->next;
+	}
+}
+
+static size_t total_bytes(void)
+{
+	const char *text = getenv("STANDIN_CUDA_MEMORY");
+
+	return text ? strtoull(text, NULL, 10) : MEMORY_BYTES;
+}
+
+static size_t free_bytes(CUdevice device)
+{
+	const struct allocation *allocation;
+	size_t bytes = total_bytes();
+
+	for (allocation = allocations; allocation; allocation = allocation->next)
+		if (allocation->context->device == device)
+			bytes -= allocation->bytes;
+	return bytes;
+}
+
+static CUresult allocate(CUdeviceptr *pointer, size_t bytes, CUcontext context)
+{
+	size_t length = (bytes + ALIGN_BYTES - 1) & ~(ALIGN_BYTES - 1);
+	struct allocation *allocation;
+	void *shadow;
+
+	if (length < bytes || length > free_bytes(context->device))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	allocation = malloc(sizeof(*allocation));
+	if (!allocation)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	shadow = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (shadow == MAP_FAILED) {
+		free(allocation);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*allocation = (struct allocation){ allocations, context, shadow, length };
+	allocations = allocation;
+	*pointer = (CUdeviceptr)(uintptr_t)shadow + DEVICE_ADDRESSES;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
+{
+	CUresult result = enter("cuMemAlloc_v2");
+	CUcontext context = NULL;
+
+	if (result)
+		return result;
+	result = dptr && bytesize ? usable_context(&context) : CUDA_ERROR_INVALID_VALUE;
+	return leave(result ? result : allocate(dptr, bytesize, context));
+}
+
+CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
+{
+	/* Addresses of 32 bits, of which no device has memory any more. */
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+/* It waits for what the device has to do. */
+CUresult cuMemFree_v2(CUdeviceptr dptr)
+{
+	CUresult result = enter("cuMemFree_v2");
+	struct allocation **link;
+
+	if (result)
+		return result;
+	result = usable_context(NULL);
+	if (result || !dptr)
+		return leave(result);
+	link = find(dptr);
+	if (!*link || device_memory(dptr, 0) != (*link)->shadow)
+		return leave(CUDA_ERROR_INVALID_VALUE);
+	streams_wait_idle((*link)->context, false);
+	/* Another thread may have freed it meanwhile. */
+	link = find(dptr);
+	if (*link)
+		drop(link);
+	return leave(CUDA_SUCCESS);
+}
+
+CUresult cuMemFree(CUdeviceptr_v1 dptr)
+{
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
+{
+	CUresult result = enter("cuMemGetInfo_v2");
+	CUcontext context = NULL;
+
+	if (result)
+		return result;
+	result = free && total ? usable_context(&context) : CUDA_ERROR_INVALID_VALUE;
+	if (result)
+		return leave(result);
+	*free = free_bytes(context->device);
+	*total = total_bytes();
+	return leave(CUDA_SUCCESS);
+}
+
+CUresult cuMemGetInfo(unsigned int *free, unsigned int *total)
+{
+	return CUDA_ERROR_INVALID_VALUE;
+}

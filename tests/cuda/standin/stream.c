@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Streams: each has a thread that does its operations one after the other, while the
+ * caller goes on. Whatever two streams do is ordered by events alone, so that a missing
+ * one is seen as wrong bytes, above all where a test makes some operations slow.
+ *
+ * What a handle was of is remembered after its end, as with contexts.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "standin.h"
+
+struct CUstream_st {
+	struct CUstream_st *next;
+	CUcontext context;
+	unsigned int flags;
+	bool alive;			/* for its user */
+	bool working;			/* its thread is there */
+	bool executing;			/* without the lock */
+	struct operation *first, **last;
+};
+
+static struct CUstream_st *streams;
+static __thread bool in_host_function;
+
+void stream_count(struct standin_counts *counts)
+{
+	const struct CUstream_st *stream;
+	const struct operation *operation;
+
+	for (stream = streams; stream; stream = stream->next) {
+		counts->streams += stream->alive || stream->working;
+		counts->operations += stream->executing;
+		for (operation = stream->first; operation; operation = operation->next)
+			counts->operations++;
+	}
+}
+
+bool stream_is_in_host_function(void)
+{
+	return in_host_function;
+}
+
+static bool is_idle(const struct CUstream_st *stream)
+{
+	return !stream->first && !stream->executing;
+}
+
+void streams_wait_idle(CUcontext context, bool blocking_only)
+{
+	const struct CUstream_st *stream = streams;
+
+	while (stream) {
+		if (stream->context != context || is_idle(stream) ||
+		    (blocking_only && stream->flags & CU_STREAM_NON_BLOCKING)) {
+			stream = stream->next;
+		} else {
+			wait_for_change();
+			stream = streams;
+		}
+	}
+}
+
+void streams_wait_executing(void)
+{
+	const struct CUstream_st *stream = streams;
+
+	while (stream) {
+		if (stream->executing) {
+			wait_for_change();
+			stream = streams;
+		} else {
+			stream = stream->next;
+		}
+	}
+}
+
+static void free_operation(struct operation *operation)
+{
+	if (operation->event)
+		event_put(operation->event);
+	free(operation);
+}
+
+void streams_end_context(CUcontext context)
+{
+	struct CUstream_st *stream;
+	struct operation *operation;
+
+	for (stream = streams; stream; stream = stream->next) {
+		if (stream->context != context)
+			continue;
+		stream->alive = false;
+		while (stream->first) {
+			operation = stream->first;
+			stream->first = operation->next;
+			free_operation(operation);
+		}
+		stream->last = &stream->first;
+	}
+	announce_change();
+	streams_wait_executing();
+}
+
+static void sleep_for(unsigned int microseconds)
+{
+	struct timespec time = {
+		.tv_sec = microseconds / 1000000,
+		.tv_nsec = (long)(microseconds % 1000000) * 1000,
+	};
+
+	if (microseconds)
+		nanosleep(&time, NULL);
+}
+
+/* Without the lock. */
+static void execute(const struct operation *operation)
+{
+	size_t i;
+
+	sleep_for(operation->delay);
+	switch (operation->kind) {
+	case OPERATION_COPY:
+		memmove(operation->to, operation->from, operation->bytes);
+		break;
+	case OPERATION_FILL:
+		for (i = 0; i < operation->bytes; i += operation->width)
+			memcpy(operation->to + i, &operation->value, operation->width);
+		break;
+	case OPERATION_HOST_FUNCTION:
+		in_host_function = true;
+		operation->function(operation->data);
+		in_host_function = false;
+		break;
+	default:
+		break;
+	}
+}
+
+/* Under the lock. What is not NULL is to be done, and is in no queue any more. */
+static struct operation *next_operation(struct CUstream_st *stream)
+{
+	struct operation *operation = stream->first;
+
+	if (!operation ||
+	    (operation->kind == OPERATION_WAIT && !event_is_reached(operation) &&
+	     !stream->context->poison))
+		return NULL;
+	stream->first = operation->next;
+	if (!stream->first)
+		stream->last = &stream->first;
+	return operation;
+}
+
+static void *work(void *data)
+{
+	struct CUstream_st *stream = data;
+	struct operation *operation;
+	CUresult failure;
+
+	enter_quietly();
+	while (stream->alive || stream->first) {
+		operation = next_operation(stream);
+		if (!operation) {
+			wait_for_change();
+			continue;
+		}
+		/* Nothing is done any more after an error. */
+		failure = stream->context->poison ? stream->context->poison :
+			  operation_failure(operation);
+		if (failure)
+			stream->context->poison = failure;
+		if (!failure) {
+			stream->executing = true;
+			leave(CUDA_SUCCESS);
+			execute(operation);
+			enter_quietly();
+			stream->executing = false;
+		}
+		if (operation->kind == OPERATION_RECORD)
+			event_reach(operation);
+		free_operation(operation);
+		announce_change();
+	}
+	stream->working = false;
+	announce_change();
+	leave(CUDA_SUCCESS);
+	return NULL;
+}
+
+static CUresult start(struct CUstream_st *stream)
+{
+	sigset_t all, before;
+	pthread_attr_t attributes;
+	pthread_t thread;
+	int error;
+
+	sigfillset(&all);
+	pthread_attr_init(&attributes);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = pthread_create(&thread, &attributes, work, stream);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attributes);
+	return error ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+CUresult stream_check(CUstream handle)
+{
+	const struct CUstream_st *stream = streams;
+
+	while (stream && stream != handle)
+		stream = stream->next;
+	if (!stream)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (!stream->context->alive)
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	return stream->alive ? stream->context->poison : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUcontext stream_context(CUstream stream)
+{
+	return stream->context;
+}
+
+CUresult stream_do(CUstream stream, const struct operation *wanted)
+{
+	struct operation *operation = malloc(sizeof(*operation));
+
+	if (!operation)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*operation = *wanted;
+	operation->delay = wanted_delay(wanted->name);
+	*stream->last = operation;
+	stream->last = &operation->next;
+	announce_change();
+	return CUDA_SUCCESS;
+}
+
+CUresult stream_wait_idle(CUstream stream)
+{
+	CUresult result;
+
+	for (;;) {
+		result = stream_check(stream);
+		if (result || is_idle(stream))
+			return result;
+		wait_for_change();
+	}
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
+{
+	CUresult result = enter("cuStreamCreateWithPriority");
+	struct CUstream_st *stream;
+	CUcontext context = NULL;
+
+	if (result)
+		return result;
+	result = phStream && !(flags & ~CU_STREAM_NON_BLOCKING) ? usable_context(&context) :
+		 CUDA_ERROR_INVALID_VALUE;
+	if (result)
+		return leave(result);
+	stream = calloc(1, sizeof(*stream));
+	if (!stream)
+		return leave(CUDA_ERROR_OUT_OF_MEMORY);
+	stream->context = context;
+	stream->flags = flags;
+	stream->last = &stream->first;
+	stream->alive = true;
+	stream->working = true;
+	result = start(stream);
+	if (result) {
+		free(stream);
+		return leave(result);
+	}
+	stream->next = streams;
+	streams = stream;
+	*phStream = stream;
+	return leave(CUDA_SUCCESS);
+}
+
+CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
+{
+	return cuStreamCreateWithPriority(phStream, Flags, 0);
+}
+
+CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
+{
+	CUresult result = enter("cuCtxGetStreamPriorityRange");
+
+	if (result)
+		return result;
+	result = usable_context(NULL);
+	if (!result && leastPriority)
+		*leastPriority = 0;
+	if (!result && greatestPriority)
+		*greatestPriority = -5;
+	return leave(result);
+}
+
+/* What it has to do is still done, later. */
+CUresult cuStreamDestroy_v2(CUstream hStream)
+{
+	CUresult result = enter("cuStreamDestroy_v2");
+
+	if (result)
+		return result;
+	result = stream_check(hStream);
+	if (!result || (result != CUDA_ERROR_INVALID_HANDLE && hStream->alive)) {
+		hStream->alive = false;
+		announce_change();
+	}
+	return leave(result);
+}
+
+CUresult cuStreamDestroy(CUstream hStream)
+{
+	return cuStreamDestroy_v2(hStream);
+}
+
+CUresult cuStreamSynchronize(CUstream hStream)
+{
+	CUresult result = enter("cuStreamSynchronize");
+
+	return result ? result : leave(stream_wait_idle(hStream));
+}
+
+CUresult cuStreamQuery(CUstream hStream)
+{
+	CUresult result = enter("cuStreamQuery");
+
+	if (result)
+		return result;
+	result = stream_check(hStream);
+	if (!result && !is_idle(hStream))
+		result = CUDA_ERROR_NOT_READY;
+	return leave(result);
+}
+
+CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
+{
+	CUresult result = enter("cuStreamGetCtx");
+
+	if (result)
+		return result;
+	result = pctx ? stream_check(hStream) : CUDA_ERROR_INVALID_VALUE;
+	if (!result)
+		*pctx = hStream->context;
+	return leave(result);
+}
+
+CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
+{
+	struct operation operation = {
+		.kind = OPERATION_HOST_FUNCTION,
+		.name = "cuLaunchHostFunc",
+		.function = fn,
+		.data = userData,
+	};
+	CUresult result = enter(operation.name);
+
+	if (result)
+		return result;
+	result = fn ? stream_check(hStream) : CUDA_ERROR_INVALID_VALUE;
+	return leave(result ? result : stream_do(hStream, &operation));
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What the handlers on a GPU's stream rely on of streams, events and copies, asked of
+ * the libcuda.so.1 itself: so that the stand-in is held to the same as the real one.
+ */
+#include <string.h>
+
+#include "cuda_test.h"
+
+#define BYTES	(1 * MIB)
+#define SLOW	20000		/* microseconds */
+
+static struct cuda cuda;
+static char *pinned;
+static CUdeviceptr first, second;
+
+static void slow(const char *function, unsigned int microseconds)
+{
+	if (cuda.standin_slow)
+		cuda.standin_slow(function, microseconds);
+}
+
+static CUstream stream_or_bail(void)
+{
+	CUstream stream;
+
+	if (cuda.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0))
+		tap_bail("cuStreamCreateWithPriority");
+	return stream;
+}
+
+static CUevent event_or_bail(void)
+{
+	CUevent event;
+
+	if (cuda.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC))
+		tap_bail("cuEventCreate");
+	return event;
+}
+
+/* 0 as well: it has none of the bytes. */
+static size_t bytes_that_are(const char *memory, char value)
+{
+	size_t count = 0, i;
+
+	for (i = 0; i < BYTES; i++)
+		count += memory[i] == value;
+	return count;
+}
+
+static void test_errors(void)
+{
+	CUcontext context = current_context(&cuda), popped, of_stream = NULL;
+	CUstream stream = stream_or_bail();
+	CUevent event = event_or_bail();
+	CUdeviceptr none;
+
+	cuda_returns(cuda.cuMemAlloc_v2(&none, 0), CUDA_ERROR_INVALID_VALUE);
+	cuda_returns(cuda.cuMemAlloc_v2(&none, 1UL << 50), CUDA_ERROR_OUT_OF_MEMORY);
+	cuda_returns(cuda.cuStreamCreateWithPriority(&stream, 0x100, 0), CUDA_ERROR_INVALID_VALUE);
+	cuda_returns(cuda.cuEventQuery(event), CUDA_SUCCESS);
+	cuda_returns(cuda.cuStreamQuery(stream), CUDA_SUCCESS);
+	cuda_returns(cuda.cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
+	cuda_returns(cuda.cuStreamGetCtx(stream, &of_stream), CUDA_SUCCESS);
+	ok(of_stream == context, "a stream says its context, without a current one");
+	cuda_returns(cuda.cuMemcpyHtoDAsync_v2(first, pinned, BYTES, stream),
+		     CUDA_ERROR_INVALID_CONTEXT);
+	cuda_returns(cuda.cuEventRecord(event, stream), CUDA_SUCCESS);
+	cuda_returns(cuda.cuEventSynchronize(event), CUDA_SUCCESS);
+	cuda_returns(cuda.cuCtxPushCurrent_v2(context), CUDA_SUCCESS);
+	cuda_returns(cuda.cuEventDestroy_v2(event), CUDA_SUCCESS);
+	cuda_returns(cuda.cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+}
+
+/* The second stream's copy waits for the first one's. */
+static void test_order(void)
+{
+	CUstream one = stream_or_bail(), other = stream_or_bail();
+	CUevent event = event_or_bail();
+
+	slow("cuMemsetD8Async", SLOW);
+	memset(pinned, 0, BYTES);
+	cuda_returns(cuda.cuMemsetD8Async(first, 7, BYTES, one), CUDA_SUCCESS);
+	cuda_returns(cuda.cuMemcpyDtoDAsync_v2(second, first, BYTES, one), CUDA_SUCCESS);
+	cuda_returns(cuda.cuEventRecord(event, one), CUDA_SUCCESS);
+	cuda_returns(cuda.cuStreamWaitEvent(other, event, 0), CUDA_SUCCESS);
+	cuda_returns(cuda.cuMemcpyDtoHAsync_v2(pinned, second, BYTES, other), CUDA_SUCCESS);
+	/* The event may be recorded anew: who waits waits for what was recorded then. */
+	cuda_returns(cuda.cuMemsetD8Async(second, 9, BYTES, other), CUDA_SUCCESS);
+	cuda_returns(cuda.cuEventRecord(event, other), CUDA_SUCCESS);
+	if (cuda.standin_slow)
+		cuda_returns(cuda.cuEventQuery(event), CUDA_ERROR_NOT_READY);
+	cuda_returns(cuda.cuEventSynchronize(event), CUDA_SUCCESS);
+	ok(bytes_that_are(pinned, 7) == BYTES, "the copy came after what it waited for");
+	cuda_returns(cuda.cuMemcpyDtoH_v2(pinned, second, BYTES), CUDA_SUCCESS);
+	ok(bytes_that_are(pinned, 9) == BYTES, "and before what followed it");
+	slow("cuMemsetD8Async", 0);
+
+	/* What is under way goes on, though its handles are gone. */
+	cuda_returns(cuda.cuMemcpyHtoDAsync_v2(first, pinned, BYTES, one), CUDA_SUCCESS);
+	cuda_returns(cuda.cuEventRecord(event, one), CUDA_SUCCESS);
+	cuda_returns(cuda.cuStreamWaitEvent(other, event, 0), CUDA_SUCCESS);
+	cuda_returns(cuda.cuEventDestroy_v2(event), CUDA_SUCCESS);
+	cuda_returns(cuda.cuStreamDestroy_v2(one), CUDA_SUCCESS);
+	cuda_returns(cuda.cuStreamSynchronize(other), CUDA_SUCCESS);
+	cuda_returns(cuda.cuStreamDestroy_v2(other), CUDA_SUCCESS);
+	cuda_returns(cuda.cuMemcpyDtoH_v2(pinned, first, BYTES), CUDA_SUCCESS);
+	ok(bytes_that_are(pinned, 9) == BYTES, "a copy of a stream that was destroyed is done");
+}
+
+/* Without an event the second stream is too early: so a test sees one that is missing. */
+static void test_that_order_is_needed(void)
+{
+	CUstream one = stream_or_bail(), other = stream_or_bail();
+
+	slow("cuMemcpyHtoDAsync_v2", SLOW);
+	memset(pinned, 3, BYTES);
+	cuda_returns(cuda.cuMemcpyHtoDAsync_v2(first, pinned, BYTES, one), CUDA_SUCCESS);
+	cuda_returns(cuda.cuMemcpyDtoDAsync_v2(second, first, BYTES, other), CUDA_SUCCESS);
+	cuda_returns(cuda.cuStreamSynchronize(one), CUDA_SUCCESS);
+	cuda_returns(cuda.cuStreamSynchronize(other), CUDA_SUCCESS);
+	cuda_returns(cuda.cuMemcpyDtoH_v2(pinned, second, BYTES), CUDA_SUCCESS);
+	if (cuda.standin_slow)
+		ok(!bytes_that_are(pinned, 3), "streams are in no order by themselves");
+	slow("cuMemcpyHtoDAsync_v2", 0);
+	cuda_returns(cuda.cuStreamDestroy_v2(one), CUDA_SUCCESS);
+	cuda_returns(cuda.cuStreamDestroy_v2(other), CUDA_SUCCESS);
+}
+
+static void CUDA_CB call_cuda(void *data)
+{
+	size_t unused;
+
+	*(CUresult *)data = cuda.cuMemGetInfo_v2(&unused, &unused);
+}
+
+static void test_host_function(void)
+{
+	CUstream stream = stream_or_bail();
+	CUresult result = CUDA_SUCCESS;
+
+	cuda_returns(cuda.cuLaunchHostFunc(stream, call_cuda, &result), CUDA_SUCCESS);
+	cuda_returns(cuda.cuStreamSynchronize(stream), CUDA_SUCCESS);
+	ok(result, "a stream's host function may not call CUDA (%d)", result);
+	cuda_returns(cuda.cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+}
+
+/* The real one has no fault at hand. */
+static void test_poison(CUdevice device)
+{
+	CUcontext context = current_context(&cuda), popped;
+	CUstream stream = stream_or_bail();
+	CUevent event = event_or_bail();
+	size_t unused;
+
+	cuda.standin_poison("cuMemcpyDtoHAsync_v2", 1, CUDA_ERROR_ECC_UNCORRECTABLE);
+	cuda_returns(cuda.cuMemcpyDtoHAsync_v2(pinned, first, BYTES, stream), CUDA_SUCCESS);
+	cuda.cuEventRecord(event, stream);
+	cuda_returns(cuda.cuEventSynchronize(event), CUDA_ERROR_ECC_UNCORRECTABLE);
+	cuda_returns(cuda.cuStreamQuery(stream), CUDA_ERROR_ECC_UNCORRECTABLE);
+	cuda_returns(cuda.cuMemGetInfo_v2(&unused, &unused), CUDA_ERROR_ECC_UNCORRECTABLE);
+	cuda_returns(cuda.cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
+	cuda_returns(cuda.cuDevicePrimaryCtxReset_v2(device), CUDA_SUCCESS);
+	cuda_returns(cuda.cuCtxPushCurrent_v2(context), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+}
+
+int main(void)
+{
+	CUcontext context;
+	CUdevice device;
+	void *memory;
+
+	cuda = cuda_or_skip();
+	if (cuda.cuInit(0) || cuda.cuDeviceGet(&device, 0) ||
+	    cuda.cuDevicePrimaryCtxRetain(&context, device) || cuda.cuCtxPushCurrent_v2(context) ||
+	    cuda.cuMemHostAlloc(&memory, BYTES, 0) || cuda.cuMemAlloc_v2(&first, BYTES) ||
+	    cuda.cuMemAlloc_v2(&second, BYTES))
+		tap_bail("a context and memory");
+	pinned = memory;
+	test_errors();
+	test_order();
+	test_that_order_is_needed();
+	test_host_function();
+	if (cuda.standin_poison) {
+		test_poison(device);
+	} else {
+		cuda_returns(cuda.cuMemFree_v2(first), CUDA_SUCCESS);
+		cuda_returns(cuda.cuMemFree_v2(second), CUDA_SUCCESS);
+		cuda_returns(cuda.cuMemFreeHost(memory), CUDA_SUCCESS);
+	}
+	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(device), CUDA_SUCCESS);
+	nothing_is_on_devices(&cuda);
+	nothing_is_retained(&cuda);
+	return tap_end();
+}
