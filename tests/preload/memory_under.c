@@ -5,11 +5,13 @@
  */
 #include <errno.h>
 #include <linux/mempolicy.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "memory_test.h"
@@ -191,6 +193,31 @@ static bool never_unregistered(void)
 	return true;
 }
 
+/* A child has no part of a region, neither while it is registered nor later. */
+static bool in_a_child(void)
+{
+	char *memory = map_untouched(8 * MIB);
+	unsigned int round;
+	int status;
+
+	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0));
+	fill(memory, 8 * MIB, 1);
+	for (round = 0; round < 2; round++) {
+		pid_t child = fork();
+
+		if (!child) {
+			signal(SIGSEGV, SIG_DFL);
+			memory[4 * MIB] = 7;
+			_exit(0);
+		}
+		CHECK(child > 0 && waitpid(child, &status, 0) == child);
+		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+		CHECK(is_filled(memory, 8 * MIB, 1));
+		CHECK(round || !cuda.cuMemHostUnregister(memory));
+	}
+	return true;
+}
+
 /* The range is as it was, policy and all, and the driver has it. */
 static bool refused(void)
 {
@@ -259,6 +286,7 @@ int main(void)
 	told(0, "");
 	run_case("a mapping without a policy gets a region", whole_mapping, NULL);
 	run_case("what was unmapped under its registration is not held", never_unregistered, NULL);
+	run_case("a forked child cannot write to it", in_a_child, NULL);
 	run_case("without pages the driver has the program's own", without_pages,
 		 "ACTMEM_NODES=1023", NULL);
 	told(1, "cuMemHostRegister of 8.0 MiB is the CUDA driver's own, not from regions: ");
