@@ -121,7 +121,8 @@ int main(void)
 	told(1, "(which is ACTMEM_HEAP_LIMIT, actmem run --heap-limit)");
 	run_case("more than the heap may ever have is the driver's", gets_the_drivers,
 		 "ACTMEM_HEAP_LIMIT=16M", NULL);
-	run_case("strictly that is an error", fails, "ACTMEM_HEAP_LIMIT=16M", "ACTMEM_STRICT=1", NULL);
+	run_case("strictly that is an error", fails, "ACTMEM_HEAP_LIMIT=16M", "ACTMEM_STRICT=1",
+		 NULL);
 	told(1, "ACTMEM_STRICT=1");
 	run_case("a backend that is not there leaves it to the driver", gets_the_drivers,
 		 "ACTMEM_BACKEND=driver", NULL);
