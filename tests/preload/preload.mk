@@ -11,9 +11,10 @@ PRELOAD_SHARED := $(addprefix $(B)/obj/cuda/,tests/preload/preload_test.o \
 	tests/preload/memory_test.o $(CUDA_SHARED:%=%.o)) $(LIB_OBJECTS)
 PRELOAD_PROGRAMS := $(PRELOAD_TESTS:%=$(PRELOAD_TEST)/%)
 PRELOAD_PARTS := $(patsubst tests/preload/parts/%.c,$(PRELOAD_TEST)/%.so, \
-	$(filter-out %/behind.c,$(wildcard tests/preload/parts/*.c))) \
+	$(filter-out %/behind.c %/outer.c,$(wildcard tests/preload/parts/*.c))) \
 	$(PRELOAD_TEST)/behind/behind.so \
-	$(PRELOAD_TEST)/another/libcuda.so.1 $(PRELOAD_TEST)/versioned/libcuda.so.1
+	$(addprefix $(PRELOAD_TEST)/,another/libcuda.so.1 outer/libcuda.so.1 \
+	versioned/libcuda.so.1)
 PRELOAD_LINK = $(CUDA_LINK) -Wl,-rpath,'$$ORIGIN' $(EXTRA_LDFLAGS)
 
 $(PRELOAD_PROGRAMS): $(PRELOAD_TEST)/%: $(B)/obj/cuda/tests/preload/%.o $(PRELOAD_SHARED)
@@ -54,6 +55,10 @@ $(PRELOAD_TEST)/behind/behind.so: $(B)/obj/cuda/tests/preload/parts/behind.o
 $(PRELOAD_TEST)/plugin.so: $(PRELOAD_TEST)/behind/behind.so
 $(PRELOAD_TEST)/plugin.so: EXTRA_LDFLAGS = -Wl,--no-as-needed,--enable-new-dtags \
 	-Wl,-rpath,'$$ORIGIN/behind'
+
+$(PRELOAD_TEST)/outer/libcuda.so.1: $(B)/obj/cuda/tests/preload/parts/outer.o
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,-Bsymbolic $^ -o $@
 
 $(PRELOAD_TEST)/another/libcuda.so.1: $(CUDA_STANDIN)
 	@mkdir -p $(@D)
