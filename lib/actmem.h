@@ -304,6 +304,11 @@ int actmem_region_import(struct actmem *am, int fd, uint64_t offset, uint64_t le
 #define ACTMEM_OPEN_READ	(1u << 3)
 /* One that is there may have another length than that of the options. */
 #define ACTMEM_OPEN_ANY_LENGTH	(1u << 4)
+/*
+ * The user's own, and no symbolic link: -EACCES, -ELOOP. For names in folders where
+ * others may write, too.
+ */
+#define ACTMEM_OPEN_OWN		(1u << 5)
 
 /*
  * Opens a region that is a file, and so outlives its processes: who opens it

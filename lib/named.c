@@ -12,7 +12,7 @@
 #include "region.h"
 
 #define OPEN_ALL	(ACTMEM_OPEN_CREATE | ACTMEM_OPEN_EXCLUSIVE | ACTMEM_OPEN_LOCK | \
-			 ACTMEM_OPEN_READ | ACTMEM_OPEN_ANY_LENGTH)
+			 ACTMEM_OPEN_READ | ACTMEM_OPEN_ANY_LENGTH | ACTMEM_OPEN_OWN)
 
 int region_open(struct actmem *am, const struct region_request *request,
 		struct actmem_region **result)
@@ -70,6 +70,7 @@ int actmem_region_open(struct actmem *am, const char *name,
 		return error;
 	request.path = path;
 	request.open = flags;
+	request.own = flags & ACTMEM_OPEN_OWN;
 	return region_open(am, &request, result);
 }
 

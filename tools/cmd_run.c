@@ -55,14 +55,20 @@ static void print_help(void)
 	     "                                    options or variables are about regions\n"
 	     "  -C, --no-cuda                     leave the program's calls of CUDA alone; else\n"
 	     "                                    those for memory of the host come here first\n"
+	     "  -c, --cuda-min SIZE               requests to CUDA from this size on get memory\n"
+	     "                                    of regions; default: 1M\n"
+	     "  -s, --strict                      where that fails, the request fails; else the\n"
+	     "                                    CUDA driver's own memory is told and taken\n"
 	     "  -v, --verbose                     tell on stderr which backend and why, and\n"
-	     "                                    which pages\n"
+	     "                                    which pages; and have the program tell when\n"
+	     "                                    CUDA's memory first comes from regions\n"
 	     "  -h, --help                        print this\n"
 	     "\n"
 	     "Variables of the environment with the same meaning: ACTMEM_BACKEND, _PAGES,\n"
 	     "_NODES, _POLICY, _ALLOW, _HEAP_GROW, _HEAP_LIMIT, _BUDGET, _SPILL,\n"
-	     "_SPILL_LIMIT, _NAME; ACTMEM_CUDA=0 is --no-cuda; of --malloc:\n"
-	     "ACTMEM_MALLOC_MIN, _MALLOC_KEEP, _MALLOC_DECAY. Options win.\n"
+	     "_SPILL_LIMIT, _NAME, _CUDA_MIN, _STRICT; ACTMEM_CUDA=0 is --no-cuda;\n"
+	     "besides, ACTMEM_CUDA_KEEP; of --malloc: ACTMEM_MALLOC_MIN, _MALLOC_KEEP,\n"
+	     "_MALLOC_DECAY. Options win.\n"
 	     "Exit status: 1 if the program cannot be started, 2 for bad usage, else its own.");
 }
 
@@ -257,6 +263,10 @@ static const char *variable_of(int option)
 		return "ACTMEM_MALLOC";
 	case 'C':
 		return "ACTMEM_CUDA";
+	case 'c':
+		return "ACTMEM_CUDA_MIN";
+	case 's':
+		return "ACTMEM_STRICT";
 	default:
 		return memory_variable(option);
 	}
@@ -280,6 +290,8 @@ int cmd_run(int argc, char **argv)
 		{ "name", required_argument, NULL, 'N' },
 		{ "malloc", no_argument, NULL, 'm' },
 		{ "no-cuda", no_argument, NULL, 'C' },
+		{ "cuda-min", required_argument, NULL, 'c' },
+		{ "strict", no_argument, NULL, 's' },
 		{ "verbose", no_argument, NULL, 'v' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
@@ -290,7 +302,7 @@ int cmd_run(int argc, char **argv)
 	int option, status, err;
 
 	/* "+": what follows the program's name is the program's. */
-	while ((option = getopt_long(argc, argv, "+" MEMORY_OPTIONS_SHORT "P:g:l:B:S:L:N:mCvh",
+	while ((option = getopt_long(argc, argv, "+" MEMORY_OPTIONS_SHORT "P:g:l:B:S:L:N:mCc:svh",
 				     options, NULL)) != -1) {
 		switch (option) {
 		case 'v':

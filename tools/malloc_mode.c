@@ -39,7 +39,7 @@ bool malloc_mode_is_all(void)
 	static const char * const of_regions[] = {
 		"ACTMEM_BACKEND", "ACTMEM_PAGES", "ACTMEM_ALLOW", "ACTMEM_HEAP_GROW",
 		"ACTMEM_HEAP_LIMIT", "ACTMEM_BUDGET", "ACTMEM_SPILL", "ACTMEM_SPILL_LIMIT",
-		"ACTMEM_NAME",
+		"ACTMEM_NAME", "ACTMEM_STRICT", "ACTMEM_CUDA_MIN", "ACTMEM_CUDA_KEEP",
 	};
 	size_t i;
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "../lib/preload/cuda_settings.h"
 #include "../lib/preload/settings.h"
 #include "malloc_mode.h"
 #include "preload_mode.h"
@@ -52,17 +53,25 @@ static int set_preload(const char *folder)
 	return status;
 }
 
+static int refuse(const char *variable, const char *text, const char *choice)
+{
+	warnx("%s is '%s'; it may be %s", variable, text, choice);
+	return STATUS_USAGE;
+}
+
 /* Sets ACTMEM_CUDA to what it is to be. */
 static int choose_cuda(bool *wanted)
 {
 	const char *text = getenv("ACTMEM_CUDA");
+	struct cuda_settings settings;
 	struct malloc_wrong wrong;
+	struct cuda_wrong other;
 
-	if (!cuda_settings_read(&wrong)) {
-		warnx("%s is '%s'; it may be %s", wrong.variable, wrong.text, wrong.choice);
-		return STATUS_USAGE;
-	}
+	if (!cuda_settings_read(&wrong))
+		return refuse(wrong.variable, wrong.text, wrong.choice);
 	*wanted = !text || strcmp(text, "0") != 0;
+	if (*wanted && !cuda_memory_settings_read(&settings, &other))
+		return refuse(other.variable, other.text, other.choice);
 #ifndef __x86_64__
 	if (*wanted)
 		warnx("the program's calls of CUDA are left alone: that they are not is for x86-64 alone (--no-cuda says so itself)");
@@ -81,6 +90,10 @@ int preload_mode_set(const char *library_folder, bool verbose)
 
 	if (!status && (cuda_wanted || malloc_mode_is_wanted()))
 		status = set_preload(library_folder);
+	if (!status && verbose && setenv("ACTMEM_VERBOSE", "1", 1)) {
+		warn("cannot set the environment");
+		status = STATUS_FAILED;
+	}
 	if (!status && verbose)
 		warnx(cuda_wanted ? "cuda: calls of libcuda.so.1 for memory of the host come here first" :
 		      "cuda: calls of libcuda.so.1 are left alone");

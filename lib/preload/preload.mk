@@ -16,6 +16,8 @@ ALL += $(PRELOAD_LIBRARY)
 $(PRELOAD_OBJECTS): EXTRA_CFLAGS = -fno-builtin-malloc -fno-builtin-calloc \
 	-fno-builtin-realloc -fno-builtin-free -ftls-model=initial-exec
 
+$(B)/obj/lib/preload/cuda_library.o: EXTRA_CFLAGS += -DLIB_SONAME='"$(LIB_SONAME)"'
+
 $(PRELOAD_LIBRARY): $(PRELOAD_OBJECTS) $(PRELOAD_LIB_OBJECTS) $(PRELOAD_MAP)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(notdir $@) \

@@ -8,7 +8,7 @@ PRELOAD_TEST := $(B)/tests/preload
 PRELOAD_TESTS := $(patsubst tests/preload/%.c,%,$(filter-out %_test.c, \
 	$(wildcard tests/preload/*.c)))
 PRELOAD_SHARED := $(addprefix $(B)/obj/cuda/,tests/preload/preload_test.o \
-	$(CUDA_SHARED:%=%.o)) $(LIB_OBJECTS)
+	tests/preload/memory_test.o $(CUDA_SHARED:%=%.o)) $(LIB_OBJECTS)
 PRELOAD_PROGRAMS := $(PRELOAD_TESTS:%=$(PRELOAD_TEST)/%)
 PRELOAD_PARTS := $(patsubst tests/preload/parts/%.c,$(PRELOAD_TEST)/%.so, \
 	$(filter-out %/behind.c %/outer.c,$(wildcard tests/preload/parts/*.c))) \

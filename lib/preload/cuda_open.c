@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Opens and closes the pool of a device.
+ *
+ * Each has a handle of libactmem of its own: with a name, its files are NAME.cuda0.0
+ * and so on for device 0, apart from those of whatever else uses the name in this
+ * process, such as the Python module.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../node.h"
+#include "cuda_open.h"
+#include "cuda_tell.h"
+
+bool cuda_context_is_primary(cuda_context context, int device)
+{
+	cuda_context primary = NULL;
+	unsigned int flags;
+	int active = 0;
+
+	/* It is not made just to be compared. */
+	if (cuda_library.cuDevicePrimaryCtxGetState(device, &flags, &active) || !active ||
+	    cuda_library.cuDevicePrimaryCtxRetain(&primary, device))
+		return false;
+	cuda_library.cuDevicePrimaryCtxRelease_v2(device);
+	return primary == context;
+}
+
+static int ordinal_of(int device)
+{
+	int count = 0, other, ordinal;
+
+	if (cuda_library.cuDeviceGetCount(&count))
+		return -1;
+	for (ordinal = 0; ordinal < count; ordinal++)
+		if (!cuda_library.cuDeviceGet(&other, ordinal) && other == device)
+			return ordinal;
+	return -1;
+}
+
+static int open_handle(struct cuda_pool *pool, struct actmem_options *options, int ordinal)
+{
+	char *name = NULL;
+	int error = cuda_library.actmem_options_from_environment(options);
+
+	if (error)
+		return error;
+	if (options->heap_name && asprintf(&name, "%s.cuda%d", options->heap_name, ordinal) < 0)
+		return -1;
+	options->heap_name = name;
+	error = cuda_library.actmem_open(&pool->am, options);
+	free(name);
+	return error;
+}
+
+static int open_runtime(struct cuda_pool *pool, int ordinal)
+{
+	struct actmem_runtime_options options;
+
+	ACTMEM_INIT(&options);
+	options.kind = ACTMEM_RUNTIME_CUDA;
+	options.device = ordinal;
+	return cuda_library.actmem_runtime_open(pool->am, &options, &pool->runtime);
+}
+
+/* On the device's node, unless the environment names others. */
+static int open_heap(struct cuda_pool *pool, const struct cuda_settings *settings,
+		     const struct actmem_options *defaults, int ordinal)
+{
+	struct actmem_heap_options options;
+	char label[ACTMEM_NAME_MAX];
+	int error = 0;
+
+	ACTMEM_INIT(&options);
+	ACTMEM_INIT(&options.region);
+	options.grow_bytes = settings->grow_bytes;
+	options.limit_bytes = settings->limit_bytes;
+	snprintf(label, sizeof(label), "cuda%d", ordinal);
+	options.region.name = label;
+	if (nodes_empty(&defaults->nodes) && defaults->policy != ACTMEM_PLACE_INTERLEAVE)
+		error = cuda_library.actmem_runtime_nodes(pool->runtime, &options.region.nodes);
+	if (!error)
+		error = cuda_library.actmem_heap_create(pool->am, &options, &pool->heap);
+	if (!error)
+		error = cuda_library.actmem_heap_register(pool->heap, pool->runtime,
+							  ACTMEM_REGISTER_DEVICEMAP);
+	return error;
+}
+
+/* Its parts, or those that could be had. */
+static int open_parts(struct cuda_pool *pool, const struct cuda_settings *settings, int ordinal)
+{
+	struct actmem_options options;
+	int error;
+
+	ACTMEM_INIT(&options);
+	error = open_handle(pool, &options, ordinal);
+	if (!error)
+		error = open_runtime(pool, ordinal);
+	if (!error)
+		error = open_heap(pool, settings, &options, ordinal);
+	return error;
+}
+
+struct cuda_pool *cuda_pool_open(const struct cuda_settings *settings, int device,
+				 char words[CUDA_WORDS_MAX])
+{
+	struct cuda_pool *pool = calloc(1, sizeof(*pool));
+	int ordinal = ordinal_of(device), error;
+
+	if (!pool || ordinal < 0) {
+		snprintf(words, CUDA_WORDS_MAX, pool ? "CUDA does not say which device it is for" :
+			 "no memory for a pool");
+		free(pool);
+		return NULL;
+	}
+	pool->device = device;
+	cuda_library_enter();
+	error = open_parts(pool, settings, ordinal);
+	if (error)
+		snprintf(words, CUDA_WORDS_MAX, "%s", cuda_library.actmem_error());
+	cuda_library_leave();
+	if (error) {
+		cuda_pool_close(pool);
+		return NULL;
+	}
+	if (settings->verbose)
+		cuda_say("host memory of %s and more comes from regions (%s; %s)",
+			 CUDA_BYTES(settings->min_bytes),
+			 cuda_library.actmem_runtime_describe(pool->runtime),
+			 cuda_library.actmem_describe(pool->am));
+	return pool;
+}
+
+void cuda_pool_close(struct cuda_pool *pool)
+{
+	cuda_library_enter();
+	if (pool->heap)
+		cuda_library.actmem_heap_destroy(pool->heap);
+	if (pool->runtime)
+		cuda_library.actmem_runtime_close(pool->runtime);
+	if (pool->am)
+		cuda_library.actmem_close(pool->am);
+	cuda_library_leave();
+	free(pool);
+}
+
+bool cuda_pool_take(struct cuda_pool *pool, size_t bytes, void **block,
+		    char words[CUDA_WORDS_MAX])
+{
+	int error;
+
+	cuda_library_enter();
+	error = cuda_library.actmem_alloc(pool->heap, bytes, BASE_PAGE_BYTES, block);
+	if (error)
+		snprintf(words, CUDA_WORDS_MAX, "%s%s", cuda_library.actmem_error(),
+			 strstr(cuda_library.actmem_error(), "limit_bytes") ?
+			 " (which is ACTMEM_HEAP_LIMIT, actmem run --heap-limit)" : "");
+	cuda_library_leave();
+	return !error;
+}
+
+void cuda_pool_give(struct cuda_pool *pool, void *block)
+{
+	cuda_library_enter();
+	cuda_library.actmem_free(pool->heap, block);
+	cuda_library_leave();
+}
+
+void cuda_pool_trim(struct cuda_pool *pool, uint64_t keep_bytes)
+{
+	struct actmem_heap_stats stats;
+
+	ACTMEM_INIT(&stats);
+	cuda_library_enter();
+	if (!cuda_library.actmem_heap_stats(pool->heap, &stats) &&
+	    stats.region_bytes - stats.used_bytes > keep_bytes)
+		cuda_library.actmem_heap_trim(pool->heap);
+	cuda_library_leave();
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What the environment says of the CUDA mode. The command links this file too.
+ */
+#ifndef LIB_PRELOAD_CUDA_SETTINGS_H
+#define LIB_PRELOAD_CUDA_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct cuda_settings {
+	uint64_t min_bytes;		/* ACTMEM_CUDA_MIN: requests that are served */
+	uint64_t keep_bytes;		/* ACTMEM_CUDA_KEEP: freed, and not given back */
+	uint64_t grow_bytes;		/* ACTMEM_HEAP_GROW: by which each heap grows */
+	uint64_t limit_bytes;		/* ACTMEM_HEAP_LIMIT: of each heap; 0: none */
+	bool strict;			/* ACTMEM_STRICT: what fails is an error */
+	bool verbose;			/* ACTMEM_VERBOSE: successes are told too */
+};
+
+struct cuda_wrong {
+	const char *variable, *text, *choice;
+};
+
+/* False: @wrong tells which variable, what it says, and what it may say. */
+bool cuda_memory_settings_read(struct cuda_settings *settings, struct cuda_wrong *wrong);
+
+#endif /* LIB_PRELOAD_CUDA_SETTINGS_H */

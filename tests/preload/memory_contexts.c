@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Contexts: those that a program makes itself, a device that is reset, several devices,
+ * none at all; a child that was forked; the end of a process.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "memory_test.h"
+
+static bool own_context(void)
+{
+	CUcontext own;
+	void *before, *within;
+
+	CHECK(!cuda.cuMemHostAlloc(&before, 4 * MIB, 0) && is_shared(before));
+	CHECK(!cuda.cuCtxCreate_v4(&own, NULL, 0, 0));
+	CHECK(!cuda.cuMemHostAlloc(&within, 4 * MIB, CU_MEMHOSTALLOC_PORTABLE));
+	CHECK(!is_shared(within));
+	/* Blocks of the one go back while the other is current. */
+	CHECK(!cuda.cuMemFreeHost(before));
+	CHECK(!cuda.cuCtxDestroy_v2(own));
+	CHECK(!cuda.standin_counts || !counts_now().allocated);
+	CHECK(!cuda.cuMemHostAlloc(&before, 4 * MIB, 0) && is_shared(before));
+	CHECK(!cuda.cuCtxSetCurrent(NULL));
+	CHECK(cuda.cuMemHostAlloc(&within, 4 * MIB, 0) == CUDA_ERROR_INVALID_CONTEXT);
+	CHECK(!cuda.cuMemFreeHost(before));
+	return true;
+}
+
+static bool reset(void)
+{
+	unsigned int flags;
+	CUdeviceptr pointer;
+	uint64_t listed;
+	void *old[3], *memory;
+	unsigned int i;
+
+	for (i = 0; i < 3; i++)
+		CHECK(!cuda.cuMemHostAlloc(&old[i], 16 * MIB, CU_MEMHOSTALLOC_PORTABLE));
+	CHECK(!cuda.cuDevicePrimaryCtxReset_v2(0));
+	CHECK(!cuda.cuDevicePrimaryCtxRetain(&primary, 0) && !cuda.cuCtxSetCurrent(primary));
+	CHECK(!cuda.cuMemHostAlloc(&memory, 16 * MIB, 0) && is_shared(memory));
+	/* It is really registered, and the old ones are as gone as the driver's would be. */
+	CHECK(!cuda.cuMemHostGetDevicePointer_v2(&pointer, memory, 0));
+	CHECK(own_regions(&listed) == 1 && listed == 16 * MIB);
+	for (i = 0; i < 3; i++) {
+		if (old[i] == memory)
+			continue;
+		CHECK(cuda.cuMemHostGetFlags(&flags, old[i]) == CUDA_ERROR_INVALID_VALUE);
+		CHECK(cuda.cuMemFreeHost(old[i]) == CUDA_ERROR_INVALID_VALUE);
+	}
+	fill(memory, 16 * MIB, 1);
+	CHECK(is_filled(memory, 16 * MIB, 1) && !cuda.cuMemFreeHost(memory));
+	CHECK(!own_regions(&listed) && !counts_now().registered);
+	return true;
+}
+
+/* Each has a pool, whose blocks go back whatever device is current. */
+static bool two_devices(void)
+{
+	CUcontext other;
+	CUdevice device;
+	void *memory[2];
+	uint64_t listed;
+
+	/* Of real ones there may be one alone. */
+	if (cuda.cuDeviceGet(&device, 1))
+		return !cuda.standin_counts;
+	CHECK(!cuda.cuMemHostAlloc(&memory[0], 16 * MIB, 0) && is_shared(memory[0]));
+	CHECK(!cuda.cuDevicePrimaryCtxRetain(&other, device) && !cuda.cuCtxSetCurrent(other));
+	CHECK(!cuda.cuMemHostAlloc(&memory[1], 16 * MIB, 0) && is_shared(memory[1]));
+	CHECK(own_regions(&listed) == 2);
+	fill(memory[0], 16 * MIB, 1);
+	fill(memory[1], 16 * MIB, 2);
+	CHECK(is_filled(memory[0], 16 * MIB, 1) && is_filled(memory[1], 16 * MIB, 2));
+	CHECK(!cuda.cuMemFreeHost(memory[0]) && !cuda.cuMemFreeHost(memory[1]));
+	CHECK(!own_regions(&listed));
+	CHECK(!cuda.standin_counts || !counts_now().registered);
+	return true;
+}
+
+static bool in_forked_child(void *context)
+{
+	void *memory = context, *other;
+
+	return cuda.cuMemHostAlloc(&other, 4 * MIB, 0) == CUDA_ERROR_NOT_INITIALIZED &&
+	       cuda.cuMemFreeHost(memory) == CUDA_ERROR_NOT_INITIALIZED &&
+	       cuda.cuMemHostUnregister(memory) == CUDA_ERROR_NOT_INITIALIZED;
+}
+
+static bool after_fork(void)
+{
+	void *memory;
+
+	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_shared(memory));
+	fill(memory, 4 * MIB, 1);
+	CHECK(!cuda.standin_counts || in_child(in_forked_child, memory));
+	CHECK(is_filled(memory, 4 * MIB, 1) && !cuda.cuMemFreeHost(memory));
+	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_shared(memory));
+	CHECK(!cuda.cuMemFreeHost(memory));
+	return true;
+}
+
+/* CUDA has ended by then; nothing may crash. */
+static void *at_exit;
+
+static void free_at_exit(void)
+{
+	cuda.cuMemFreeHost(at_exit);
+}
+
+static bool freed_by_a_destructor(void)
+{
+	CHECK(!cuda.cuMemHostAlloc(&at_exit, 4 * MIB, 0) && is_shared(at_exit));
+	CHECK(!atexit(free_at_exit));
+	return true;
+}
+
+static bool never_freed(void)
+{
+	void *memory;
+
+	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_shared(memory));
+	return true;
+}
+
+int main(void)
+{
+	skip_without_cuda();
+	run_case("memory of a context that the program made is the driver's", own_context, NULL);
+	told(1, "cuCtxCreate");
+	run_case("what a reset took is not handed out again", reset, "ACTMEM_CUDA_KEEP=0", NULL);
+	told(0, "");
+	run_case("each device has its own pool", two_devices, "STANDIN_CUDA_DEVICES=2",
+		 "ACTMEM_CUDA_KEEP=0", NULL);
+	run_case("a forked child hears of it from the driver", after_fork, NULL);
+	told(0, "");
+	run_case("blocks can be freed at the very end", freed_by_a_destructor, "ACTMEM_CUDA_KEEP=0",
+		 NULL);
+	told(0, "");
+	run_case("or never", never_freed, NULL);
+	return tap_end();
+}

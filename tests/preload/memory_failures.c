@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What fails of ours: the program has the driver's own memory and one line tells why,
+ * or, strictly, an error.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "memory_test.h"
+
+/* Two requests, for which the driver has to answer; the failure is told once. */
+static bool gets_the_drivers(void)
+{
+	void *memory[2];
+	uint64_t listed;
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		CHECK(!cuda.cuMemHostAlloc(&memory[i], 32 * MIB, 0) && !is_shared(memory[i]));
+		fill(memory[i], 32 * MIB, i);
+	}
+	CHECK(!own_regions(&listed));
+	for (i = 0; i < 2; i++)
+		CHECK(is_filled(memory[i], 32 * MIB, i) && !cuda.cuMemFreeHost(memory[i]));
+	CHECK(!counts_now().registered && !counts_now().allocated);
+	return true;
+}
+
+static bool fails(void)
+{
+	void *memory = &memory;
+	uint64_t listed;
+
+	CHECK(cuda.cuMemHostAlloc(&memory, 32 * MIB, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK(cuda.cuMemAllocHost_v2(&memory, 32 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK(memory == &memory && !own_regions(&listed));
+	CHECK(!counts_now().registered && !counts_now().allocated);
+	/* What is not ours is served as ever. */
+	CHECK(!cuda.cuMemHostAlloc(&memory, 4096, 0) && !cuda.cuMemFreeHost(memory));
+	return true;
+}
+
+/* 16 MiB fit into the limit, twice as much does not. */
+static bool up_to_the_limit(void)
+{
+	void *first, *second, *third;
+
+	CHECK(!cuda.cuMemHostAlloc(&first, 16 * MIB, 0) && is_shared(first));
+	CHECK(!cuda.cuMemHostAlloc(&second, 16 * MIB, 0) && !is_shared(second));
+	CHECK(!cuda.cuMemFreeHost(first) && !cuda.cuMemFreeHost(second));
+	CHECK(!cuda.cuMemHostAlloc(&third, 16 * MIB, 0) && is_shared(third));
+	CHECK(!cuda.cuMemFreeHost(third));
+	return true;
+}
+
+static bool registration_fails(void)
+{
+	void *memory;
+	uint64_t listed;
+
+	cuda.standin_fail("cuMemHostRegister_v2", 1, 1, CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK(!cuda.cuMemHostAlloc(&memory, 8 * MIB, 0) && !is_shared(memory));
+	CHECK(!own_regions(&listed) && !cuda.cuMemFreeHost(memory));
+	/* The next one is tried anew. */
+	CHECK(!cuda.cuMemHostAlloc(&memory, 8 * MIB, 0) && is_shared(memory));
+	CHECK(!cuda.cuMemFreeHost(memory));
+	return true;
+}
+
+/* The device still works on something and has failed: nothing is given back. */
+static bool waiting_fails(void)
+{
+	void *memory;
+	unsigned int flags;
+
+	CHECK(!cuda.cuMemHostAlloc(&memory, 8 * MIB, CU_MEMHOSTALLOC_PORTABLE));
+	cuda.standin_fail("cuCtxSynchronize", 1, 1, CUDA_ERROR_ILLEGAL_ADDRESS);
+	CHECK(cuda.cuMemFreeHost(memory) == CUDA_ERROR_ILLEGAL_ADDRESS);
+	CHECK(!cuda.cuMemHostGetFlags(&flags, memory) && flags == CU_MEMHOSTALLOC_PORTABLE);
+	CHECK(!cuda.cuMemFreeHost(memory));
+	CHECK(cuda.cuMemFreeHost(memory) == CUDA_ERROR_INVALID_VALUE);
+	return true;
+}
+
+/* What the runtime needs to find its device. */
+static bool device_fails(void)
+{
+	void *memory;
+
+	cuda.standin_fail("cuDeviceGetPCIBusId", 1, 1, CUDA_ERROR_INVALID_DEVICE);
+	CHECK(!cuda.cuMemHostAlloc(&memory, 8 * MIB, 0) && !is_shared(memory));
+	CHECK(!cuda.cuMemFreeHost(memory));
+	CHECK(!cuda.cuMemHostAlloc(&memory, 8 * MIB, 0) && is_shared(memory));
+	CHECK(!cuda.cuMemFreeHost(memory));
+	return true;
+}
+
+static bool limit_of_settings(void)
+{
+	void *memory;
+
+	CHECK(!cuda.cuMemHostAlloc(&memory, 2 * MIB, 0) && !is_shared(memory));
+	CHECK(!cuda.cuMemFreeHost(memory));
+	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_shared(memory));
+	CHECK(!cuda.cuMemFreeHost(memory));
+	return true;
+}
+
+int main(void)
+{
+	skip_without_cuda();
+	run_case("without pages on the node the driver has some", gets_the_drivers,
+		 "ACTMEM_NODES=1023", NULL);
+	told(1, "cuMemHostAlloc of 32.0 MiB is the CUDA driver's own, not from regions: ");
+	run_case("strictly that is an error", fails, "ACTMEM_NODES=1023", "ACTMEM_STRICT=1", NULL);
+	told(1, "cuMemHostAlloc of 32.0 MiB fails, as ACTMEM_STRICT=1 wants");
+	run_case("more than the heap may have is the driver's", up_to_the_limit,
+		 "ACTMEM_HEAP_LIMIT=24M", NULL);
+	told(1, "(which is ACTMEM_HEAP_LIMIT, actmem run --heap-limit)");
+	run_case("more than the heap may ever have is the driver's", gets_the_drivers,
+		 "ACTMEM_HEAP_LIMIT=16M", NULL);
+	run_case("strictly that is an error", fails, "ACTMEM_HEAP_LIMIT=16M", "ACTMEM_STRICT=1",
+		 NULL);
+	told(1, "ACTMEM_STRICT=1");
+	run_case("a backend that is not there leaves it to the driver", gets_the_drivers,
+		 "ACTMEM_BACKEND=driver", NULL);
+	told(1, "/dev/actmem");
+	run_case("a folder for names that is not there, too", gets_the_drivers,
+		 "ACTMEM_NAME=/nowhere/job", NULL);
+	told(1, "/nowhere");
+	run_case("a wrong variable leaves all to the driver", gets_the_drivers,
+		 "ACTMEM_CUDA_MIN=some", NULL);
+	told(1, "ACTMEM_CUDA_MIN is 'some'; it may be ");
+	run_case("requests are served from ACTMEM_CUDA_MIN on", limit_of_settings,
+		 "ACTMEM_CUDA_MIN=4M", NULL);
+	told(0, "");
+	if (!stand_in_is_there()) {
+		tap_skip("the real GPU does not fail when asked to");
+		return tap_end();
+	}
+	run_case("what CUDA does not register is the driver's own", registration_fails, NULL);
+	told(1, "CUDA_ERROR_OUT_OF_MEMORY");
+	run_case("what cannot be waited for stays as it is", waiting_fails, NULL);
+	told(0, "");
+	run_case("a device that cannot be asked leaves it to the driver", device_fails, NULL);
+	told(1, "CUDA_ERROR_INVALID_DEVICE");
+	return tap_end();
+}

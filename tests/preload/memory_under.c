@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Programs that map memory themselves and register it before they touch it, as XLA
+ * does on a machine of several nodes; and those whose memory is to be left alone.
+ */
+#include <errno.h>
+#include <linux/mempolicy.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "memory_test.h"
+
+#define POOLS	5		/* 2 MiB to 32 MiB */
+
+/* At @off bytes behind a multiple of 2 MiB, with nothing else beside it. */
+static char *map_at(size_t bytes, size_t off)
+{
+	char *room = mmap(NULL, bytes + 8 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *at = room + (-(uintptr_t)room % (2 * MIB)) + 2 * MIB + off;
+
+	if (room == MAP_FAILED)
+		tap_bail("mmap: %s", strerror(errno));
+	return mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		    0);
+}
+
+static char *map_untouched(size_t bytes)
+{
+	return map_at(bytes, 0);
+}
+
+/* As hwloc_alloc_membind() does it. */
+static bool prefer_node(void *memory, size_t bytes, unsigned int node)
+{
+	unsigned long nodes = 1UL << node;
+
+	return !syscall(SYS_mbind, memory, bytes, MPOL_PREFERRED, &nodes, 64UL, 0UL);
+}
+
+/* Another than this process would have memory of, where there is one. */
+static unsigned int last_node(void)
+{
+	struct actmem_nodes nodes = usable_nodes();
+	unsigned int node = 63;
+
+	while (node && !has_node(&nodes, node))
+		node--;
+	return node;
+}
+
+static bool is_untouched_here(const char *memory)
+{
+	char *page = (char *)((uintptr_t)memory & ~4095UL);
+	unsigned char there = 1;
+
+	return !mincore(page, 4096, &there) && !there;
+}
+
+static bool as_xla(void)
+{
+	char *pools[POOLS];
+	unsigned int i, flags, node = last_node();
+	CUdeviceptr pointer;
+	uint64_t listed, live = 0;
+
+	for (i = 0; i < POOLS; i++) {
+		pools[i] = map_untouched(2 * MIB << i);
+		CHECK(prefer_node(pools[i], 2 * MIB << i, node));
+		CHECK(!cuda.cuMemHostRegister_v2(pools[i], 2 * MIB << i,
+						 CU_MEMHOSTREGISTER_PORTABLE));
+		CHECK(is_shared(pools[i]) && is_shared(pools[i] + (2 * MIB << i) - 1));
+		CHECK(!cuda.cuMemHostGetDevicePointer_v2(&pointer, pools[i] + MIB, 0) && pointer);
+		CHECK(!cuda.cuMemHostGetFlags(&flags, pools[i]) &&
+		      flags == CU_MEMHOSTREGISTER_PORTABLE);
+		CHECK(node_of(pools[i]) == (int)node && node_of(pools[i] + MIB) == (int)node);
+		fill(pools[i], 2 * MIB << i, i);
+		live += 2 * MIB << i;
+	}
+	CHECK(own_regions(&listed) == POOLS && listed == live);
+	CHECK(!cuda.standin_counts || (counts_now().registered == POOLS &&
+				       counts_now().registered_bytes == live));
+	for (i = 0; i < POOLS; i++) {
+		CHECK(is_filled(pools[i], 2 * MIB << i, i));
+		CHECK(!cuda.cuMemHostUnregister(pools[i]));
+		/* What was in it is in it, and it can be used on. */
+		CHECK(is_filled(pools[i], 2 * MIB << i, i));
+		fill(pools[i], 2 * MIB << i, i + 1);
+		CHECK(is_filled(pools[i], 2 * MIB << i, i + 1));
+		CHECK(!munmap(pools[i], 2 * MIB << i));
+	}
+	CHECK(!own_regions(&listed) && !counts_now().registered);
+	CHECK(cuda.cuMemHostUnregister(pools[0]) == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+	return true;
+}
+
+/* Small pages at both ends, and whole huge ones between them. */
+static bool at_odd_addresses(void)
+{
+	char *memory = map_at(8 * MIB, 12288), *first = memory + 2 * MIB - 12288;
+	uint64_t listed;
+
+	CHECK(prefer_node(memory, 8 * MIB, 0));
+	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, CU_MEMHOSTREGISTER_PORTABLE));
+	CHECK(own_regions(&listed) == 1 && listed == 6 * MIB);
+	CHECK(!is_shared(first - 1) && is_shared(first));
+	CHECK(is_shared(first + 6 * MIB - 1) && !is_shared(first + 6 * MIB));
+	fill(memory, 8 * MIB, 3);
+	CHECK(is_filled(memory, 8 * MIB, 3) && !cuda.cuMemHostUnregister(memory));
+	CHECK(is_filled(memory, 8 * MIB, 3) && !munmap(memory, 8 * MIB));
+	return true;
+}
+
+/* Registered, and just as it was; with @seed in it. */
+static bool is_left_alone(char *memory, size_t bytes, unsigned int seed)
+{
+	uint64_t listed;
+
+	CHECK(!cuda.cuMemHostRegister_v2(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE));
+	CHECK(!own_regions(&listed));
+	CHECK(!seed || is_filled(memory, bytes, seed));
+	return !cuda.cuMemHostUnregister(memory);
+}
+
+static bool left_alone(void)
+{
+	char *memory = map_untouched(8 * MIB);
+	int file = memfd_create("plain", MFD_CLOEXEC);
+
+	fill(memory, 8 * MIB, 5);
+	CHECK(is_left_alone(memory, 8 * MIB, 5) && !is_shared(memory));
+	munmap(memory, 8 * MIB);
+	/* One byte in the middle is data. */
+	memory = map_untouched(8 * MIB);
+	memory[5 * MIB] = 7;
+	CHECK(is_left_alone(memory, 8 * MIB, 0) && !is_shared(memory) && memory[5 * MIB] == 7);
+	munmap(memory, 8 * MIB);
+	/* So is what was read as zeros: nobody can tell what it was read for. */
+	memory = map_untouched(8 * MIB);
+	CHECK(!*(volatile char *)(memory + MIB) && is_left_alone(memory, 8 * MIB, 0));
+	munmap(memory, 8 * MIB);
+	memory = mmap(NULL, 8 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(is_left_alone(memory, 8 * MIB, 0));
+	munmap(memory, 8 * MIB);
+	CHECK(file >= 0 && !ftruncate(file, 8 * MIB));
+	memory = mmap(NULL, 8 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+	CHECK(is_left_alone(memory, 8 * MIB, 0) && !is_shared(memory));
+	munmap(memory, 8 * MIB);
+	close(file);
+	/* A part of a larger mapping, without a policy of its own, may be malloc's. */
+	memory = map_untouched(16 * MIB);
+	CHECK(is_left_alone(memory + 4 * MIB, 8 * MIB, 0) && !is_shared(memory + 4 * MIB));
+	munmap(memory, 16 * MIB);
+	memory = malloc(32 * MIB);
+	CHECK(is_left_alone(memory, 32 * MIB, 0) && !is_shared(memory));
+	free(memory);
+	CHECK(!posix_memalign((void **)&memory, 2 * MIB, 32 * MIB));
+	CHECK(is_left_alone(memory, 32 * MIB, 0) && !is_shared(memory));
+	free(memory);
+	/* Nothing is there at all. */
+	memory = mmap(NULL, 8 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) == CUDA_ERROR_INVALID_VALUE ||
+	      !cuda.standin_counts);
+	return true;
+}
+
+/* Without mbind(2) a mapping of its own will do. */
+static bool whole_mapping(void)
+{
+	char *memory = map_untouched(8 * MIB);
+
+	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) && is_shared(memory));
+	CHECK(cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) ==
+	      CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+	fill(memory, 8 * MIB, 1);
+	CHECK(!cuda.cuMemHostUnregister(memory));
+	/* Again, with what is in it by then. */
+	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) && is_filled(memory, 8 * MIB, 1));
+	CHECK(!cuda.cuMemHostUnregister(memory) && !munmap(memory, 8 * MIB));
+	return true;
+}
+
+/* Who unmaps what is registered has lost it; what comes there next is another region. */
+static bool never_unregistered(void)
+{
+	char *memory = map_untouched(8 * MIB);
+	uint64_t listed;
+
+	if (!cuda.standin_fail)
+		return true;
+	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0));
+	CHECK(!munmap(memory, 8 * MIB));
+	CHECK(!cuda.cuDevicePrimaryCtxReset_v2(0));
+	CHECK(!cuda.cuDevicePrimaryCtxRetain(&primary, 0) && !cuda.cuCtxSetCurrent(primary));
+	CHECK(mmap(memory, 8 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+		   -1, 0) == memory);
+	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) && is_shared(memory));
+	CHECK(own_regions(&listed) == 1 && listed == 8 * MIB);
+	CHECK(!cuda.cuMemHostUnregister(memory) && !munmap(memory, 8 * MIB));
+	CHECK(!own_regions(&listed));
+	return true;
+}
+
+/* A child has no part of a region, neither while it is registered nor later. */
+static bool in_a_child(void)
+{
+	char *memory = map_untouched(8 * MIB);
+	unsigned int round;
+	int status;
+
+	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0));
+	fill(memory, 8 * MIB, 1);
+	for (round = 0; round < 2; round++) {
+		pid_t child = fork();
+
+		if (!child) {
+			signal(SIGSEGV, SIG_DFL);
+			memory[4 * MIB] = 7;
+			_exit(0);
+		}
+		CHECK(child > 0 && waitpid(child, &status, 0) == child);
+		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+		CHECK(is_filled(memory, 8 * MIB, 1));
+		CHECK(round || !cuda.cuMemHostUnregister(memory));
+	}
+	return true;
+}
+
+/* The range is as it was, policy and all, and the driver has it. */
+static bool refused(void)
+{
+	char *memory = map_untouched(8 * MIB);
+	int mode = 0;
+	uint64_t listed;
+
+	CHECK(prefer_node(memory, 8 * MIB, 0));
+	cuda.standin_fail("cuMemHostRegister_v2", 1, 1, CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0));
+	CHECK(!is_shared(memory) && !own_regions(&listed));
+	CHECK(!syscall(SYS_get_mempolicy, &mode, NULL, 0UL, memory, (unsigned long)MPOL_F_ADDR) &&
+	      mode == MPOL_PREFERRED);
+	CHECK(counts_now().registered == 1 && !cuda.cuMemHostUnregister(memory));
+	return true;
+}
+
+static bool refused_strictly(void)
+{
+	char *memory = map_untouched(8 * MIB);
+
+	cuda.standin_fail("cuMemHostRegister_v2", 1, 1, CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK(cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK(!is_shared(memory) && !counts_now().registered);
+	return true;
+}
+
+/* The driver refuses the program's own memory too: its word, and no failure of ours. */
+static bool refused_both(void)
+{
+	char *memory = map_untouched(8 * MIB);
+
+	cuda.standin_fail("cuMemHostRegister_v2", 1, 2, CUDA_ERROR_NOT_PERMITTED);
+	CHECK(cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) == CUDA_ERROR_NOT_PERMITTED);
+	CHECK(!is_shared(memory) && is_untouched_here(memory));
+	return true;
+}
+
+static bool without_pages(void)
+{
+	char *memory = map_untouched(8 * MIB);
+
+	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) && !is_shared(memory));
+	fill(memory, 8 * MIB, 1);
+	CHECK(is_filled(memory, 8 * MIB, 1) && !cuda.cuMemHostUnregister(memory));
+	CHECK(!cuda.cuMemHostRegister_v2(map_untouched(8 * MIB), 8 * MIB, 0));
+	return true;
+}
+
+static bool without_pages_strictly(void)
+{
+	char *memory = map_untouched(8 * MIB);
+
+	CHECK(cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK(!is_shared(memory) && is_untouched_here(memory) && !counts_now().registered);
+	return true;
+}
+
+int main(void)
+{
+	skip_without_cuda();
+	run_case("what XLA maps, binds and registers gets regions", as_xla, NULL);
+	told(0, "");
+	run_case("ends that are no whole huge pages stay as they are", at_odd_addresses, NULL);
+	run_case("memory that holds data is left alone", left_alone, NULL);
+	told(0, "");
+	run_case("a mapping without a policy gets a region", whole_mapping, NULL);
+	run_case("what was unmapped under its registration is not held", never_unregistered, NULL);
+	run_case("a forked child cannot write to it", in_a_child, NULL);
+	run_case("without pages the driver has the program's own", without_pages,
+		 "ACTMEM_NODES=1023", NULL);
+	told(1, "cuMemHostRegister of 8.0 MiB is the CUDA driver's own, not from regions: ");
+	run_case("strictly that is an error", without_pages_strictly, "ACTMEM_NODES=1023",
+		 "ACTMEM_STRICT=1", NULL);
+	told(1, "ACTMEM_STRICT=1");
+	run_case("who wants to know is told", whole_mapping, "ACTMEM_VERBOSE=1", NULL);
+	told(1, "registered untouched");
+	if (!stand_in_is_there()) {
+		tap_skip("the real GPU does not fail when asked to");
+		return tap_end();
+	}
+	run_case("pages that CUDA refuses give way to the program's own", refused, NULL);
+	told(1, "CUDA_ERROR_OUT_OF_MEMORY");
+	run_case("strictly that is an error, too", refused_strictly, "ACTMEM_STRICT=1", NULL);
+	told(1, "CUDA_ERROR_OUT_OF_MEMORY");
+	run_case("what CUDA refuses in any case is told by its result", refused_both, NULL);
+	told(0, "");
+	return tap_end();
+}
