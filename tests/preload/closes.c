@@ -52,6 +52,11 @@ static void test_closing(void)
 		dlclose(library);
 	}
 	ok(!different, "opened again, it is the same");
+	library = open_cuda();
+	for (i = 0; i < 4; i++)
+		dlclose(library);
+	ok(is_loaded(), "closed more often than opened, it stays");
+	cuda_returns(free_host(&first), CUDA_ERROR_NOT_INITIALIZED);
 }
 
 /* What it writes to stderr; @text is for a line. */
