@@ -52,19 +52,26 @@ static bool find(void *library, const char *file, const struct wanted *wanted, s
 	return true;
 }
 
-static void *open_beside(char words[CUDA_WORDS_MAX])
+/* Where this library itself lies. False: it is not there. */
+static bool find_beside(char path[PATH_MAX])
 {
-	char path[PATH_MAX];
 	const char *slash;
 	Dl_info own;
-	void *library;
 
-	if (dladdr((void *)&cuda_library, &own) && (slash = strrchr(own.dli_fname, '/')) &&
-	    (size_t)snprintf(path, sizeof(path), "%.*s/" LIB_SONAME, (int)(slash - own.dli_fname),
-			     own.dli_fname) < sizeof(path) && !access(path, R_OK))
-		library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	else
-		library = dlopen(LIB_SONAME, RTLD_NOW | RTLD_LOCAL);
+	if (!dladdr((void *)&cuda_library, &own))
+		return false;
+	slash = strrchr(own.dli_fname, '/');
+	if (!slash || snprintf(path, PATH_MAX, "%.*s/" LIB_SONAME, (int)(slash - own.dli_fname),
+			       own.dli_fname) >= PATH_MAX)
+		return false;
+	return !access(path, R_OK);
+}
+
+static void *open_library(char words[CUDA_WORDS_MAX])
+{
+	char path[PATH_MAX];
+	void *library = dlopen(find_beside(path) ? path : LIB_SONAME, RTLD_NOW | RTLD_LOCAL);
+
 	if (!library)
 		snprintf(words, CUDA_WORDS_MAX, LIB_SONAME " cannot be loaded (%s); it belongs beside libactmem_preload.so",
 			 dlerror());
@@ -87,7 +94,7 @@ static bool load(char words[CUDA_WORDS_MAX])
 		snprintf(words, CUDA_WORDS_MAX, "libcuda.so.1 cannot be loaded (%s)", dlerror());
 		return false;
 	}
-	library = open_beside(words);
+	library = open_library(words);
 	return library && find(cuda, "libcuda.so.1", of_cuda,
 			       sizeof(of_cuda) / sizeof(of_cuda[0]), words) &&
 	       find(library, LIB_SONAME, of_library,

@@ -49,7 +49,7 @@ static bool is_served(size_t bytes, unsigned int flags)
 	return !(flags & ~FLAGS_SERVED) && is_at_work() && bytes >= settings.min_bytes;
 }
 
-/* Whether the driver is to be asked instead. */
+/* Tells what failed, and whether the driver is to be asked instead. */
 static bool go_on(const char *call, size_t bytes, const struct cuda_failure *failure)
 {
 	cuda_tell(failure->tale, settings.strict ?

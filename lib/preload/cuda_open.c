@@ -8,6 +8,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "../node.h"
 #include "cuda_open.h"
@@ -154,7 +155,9 @@ bool cuda_pool_take(struct cuda_pool *pool, size_t bytes, void **block,
 	cuda_library_enter();
 	error = cuda_library.actmem_alloc(pool->heap, bytes, BASE_PAGE_BYTES, block);
 	if (error)
-		snprintf(words, CUDA_WORDS_MAX, "%s", cuda_library.actmem_error());
+		snprintf(words, CUDA_WORDS_MAX, "%s%s", cuda_library.actmem_error(),
+			 strstr(cuda_library.actmem_error(), "limit_bytes") ?
+			 " (which is ACTMEM_HEAP_LIMIT, actmem run --heap-limit)" : "");
 	cuda_library_leave();
 	return !error;
 }

@@ -166,10 +166,25 @@ static int open_named(struct cuda_region *region, const struct actmem_region_opt
 	return error;
 }
 
+/* Where only this process knows what is mapped, it is to tell so of what it maps itself. */
+static int tell_mapped(struct actmem_region *region)
+{
+	struct actmem_region_info info;
+	void *address;
+	int error;
+
+	ACTMEM_INIT(&info);
+	error = cuda_library.actmem_region_info(region, &info);
+	if (!error && info.backend == ACTMEM_BACKEND_MEMFD)
+		error = cuda_library.actmem_region_map(region, &address);
+	return error;
+}
+
 bool cuda_region_open(struct cuda_region *region, uint64_t length,
 		      const struct cuda_policy *policy, char words[CUDA_WORDS_MAX])
 {
 	struct actmem_region_options options;
+	bool opened;
 	int error;
 
 	*region = (struct cuda_region){ .name = NULL };
@@ -183,8 +198,13 @@ bool cuda_region_open(struct cuda_region *region, uint64_t length,
 		options.name = "cuda";
 		error = cuda_library.actmem_region_create(am, &options, &region->region);
 	}
+	opened = !error;
+	if (opened)
+		error = tell_mapped(region->region);
 	if (error)
 		snprintf(words, CUDA_WORDS_MAX, "%s", cuda_library.actmem_error());
+	if (error && opened)
+		cuda_region_close(region);
 	cuda_library_leave();
 	return !error;
 }

@@ -17,7 +17,7 @@
 #include "../node.h"
 #include "cuda_untouched.h"
 
-#define ENTRIES		8192U
+#define ENTRIES		2048U
 /* It is there, or in swap, or is a page of a file: see pagemap in the kernel's documentation. */
 #define ENTRY_TOUCHED	(7ULL << 61)
 

@@ -62,7 +62,7 @@ static const char *variable(struct malloc_wrong *wrong, const char *name, const 
 /* Of ACTMEM_MALLOC and the like. */
 static bool is_switch(const char *text)
 {
-	return !text || !strcmp(text, "0") || !strcmp(text, "1");
+	return !text || ((*text == '0' || *text == '1') && !text[1]);
 }
 
 bool cuda_settings_read(struct malloc_wrong *wrong)

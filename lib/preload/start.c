@@ -17,6 +17,7 @@
 
 #include "large.h"
 #include "settings.h"
+#include "symbols.h"
 
 /*
  * A program with a malloc of its own calls that one, and would free with it what
@@ -48,6 +49,7 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
 
 	if (!environ)
 		environ = environment;
+	symbols_find_next();
 	if (getauxval(AT_SECURE))
 		return;
 	if (!cuda_settings_read(&wrong))

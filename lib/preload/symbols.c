@@ -1,26 +1,21 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * In front of dlsym() and dlvsym(). A name that begins as CUDA's do is shown to
- * cuda_lookup(), and two that another preload looks for to next_lookup(). All the
- * others leave by a jump, and so do these if the answer is not to be ours: the C
- * library tells by the return address who asks, and RTLD_NEXT, RTLD_DEFAULT and the
- * words of dlerror() depend on that. A compiler gives no word for such a jump.
+ * Finds the next dlsym() and dlvsym(), behind those of dlsym.S, and what libraries are.
  *
- * The next dlsym() is found in what the loader has mapped, by the hash tables that
- * it uses itself, as there is no other dlsym() to ask for it.
+ * The next ones are found in what the loader has mapped, by the hash tables that
+ * it uses itself, as there is no other dlsym() to ask for them. Sanitizers ask for theirs
+ * before they have begun, and have functions of the C library as their own: until they
+ * are found, none is called.
  */
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cuda_hooks.h"
 #include "symbols.h"
-
-void symbols_find_next(void);
 
 #ifdef __x86_64__
 void *symbols_versioned(void *handle, const char *name, const char *version, const void *caller);
@@ -37,9 +32,10 @@ struct table {
 
 struct search {
 	void *dlsym, *dlvsym;
-	void *early_dlsym, *early_dlvsym;	/* of what comes before this library */
-	bool is_past_ours;
 };
+
+/* Of this library. */
+extern ElfW(Dyn) _DYNAMIC[] __attribute__((visibility("hidden")));
 
 /* Where the loader has not put addresses in, as in the kernel's own library, there are offsets. */
 static const void *pointer(ElfW(Addr) base, ElfW(Addr) value)
@@ -64,12 +60,19 @@ static void read_table(struct table *table, ElfW(Addr) base, const ElfW(Dyn) *en
 	}
 }
 
+static bool is_same(const char *one, const char *other)
+{
+	while (*one && *one == *other)
+		one++, other++;
+	return *one == *other;
+}
+
 static bool is_function(const struct table *table, uint32_t i, const char *name)
 {
 	const ElfW(Sym) *symbol = &table->symbols[i];
 
 	return symbol->st_shndx != SHN_UNDEF && ELF64_ST_TYPE(symbol->st_info) == STT_FUNC &&
-	       !strcmp(table->names + symbol->st_name, name);
+	       is_same(table->names + symbol->st_name, name);
 }
 
 /* Buckets, the first symbol in them, words of a filter, its shift; then these tables. */
@@ -124,18 +127,6 @@ static void *find_function(const struct table *table, ElfW(Addr) base, const cha
 	return i ? (void *)(base + table->symbols[i].st_value) : NULL;
 }
 
-static bool has_address(const struct dl_phdr_info *object, const void *address)
-{
-	ElfW(Addr) at = (ElfW(Addr))address - object->dlpi_addr;
-	int i;
-
-	for (i = 0; i < object->dlpi_phnum; i++)
-		if (object->dlpi_phdr[i].p_type == PT_LOAD &&
-		    at - object->dlpi_phdr[i].p_vaddr < object->dlpi_phdr[i].p_memsz)
-			return true;
-	return false;
-}
-
 static const ElfW(Dyn) *dynamic_of(const struct dl_phdr_info *object)
 {
 	int i;
@@ -153,24 +144,14 @@ static void take_first(void **place, void *found)
 		*place = found;
 }
 
-static int search_object(struct dl_phdr_info *object, size_t size, void *data)
+/* Takes what is not there yet. */
+static void search(struct search *search, const struct link_map *library)
 {
-	const ElfW(Dyn) *dynamic = dynamic_of(object);
-	struct search *search = data;
 	struct table table;
 
-	if (has_address(object, search_object)) {
-		search->is_past_ours = true;
-		return 0;
-	}
-	if (!dynamic)
-		return 0;
-	read_table(&table, object->dlpi_addr, dynamic);
-	take_first(search->is_past_ours ? &search->dlsym : &search->early_dlsym,
-		   find_function(&table, object->dlpi_addr, "dlsym"));
-	take_first(search->is_past_ours ? &search->dlvsym : &search->early_dlvsym,
-		   find_function(&table, object->dlpi_addr, "dlvsym"));
-	return search->dlsym && search->dlvsym;
+	read_table(&table, library->l_addr, library->l_ld);
+	take_first(&search->dlsym, find_function(&table, library->l_addr, "dlsym"));
+	take_first(&search->dlvsym, find_function(&table, library->l_addr, "dlvsym"));
 }
 
 static void *no_dlsym(void *handle, const char *name)
@@ -186,7 +167,7 @@ static void *no_dlvsym(void *handle, const char *name, const char *version)
 static void tell_none(void)
 {
 	static const char line[] =
-		"actmem: no dlsym() was found beside the preload's own: lookups fail here; run without LD_PRELOAD\n";
+		"actmem: no dlsym() was found behind the preload's own: lookups fail; do without it\n";
 
 	if (write(STDERR_FILENO, line, sizeof(line) - 1) < 0)
 		return;
@@ -195,20 +176,29 @@ static void tell_none(void)
 /*
  * Libraries are in the order in which the loader searches them. One that was loaded
  * late, instead of by LD_PRELOAD, has those that count before it.
+ *
+ * The list is read without the loader's lock, as it can be when the program begins and
+ * has one thread; those of its beginning stay.
  */
 void symbols_find_next(void)
 {
-	struct search search = { 0 };
+	const struct link_map *first = _r_debug.r_map, *library, *ours;
+	struct search found = { NULL, NULL };
 
-	dl_iterate_phdr(search_object, &search);
-	take_first(&search.dlsym, search.early_dlsym);
-	take_first(&search.dlvsym, search.early_dlvsym);
-	if (!search.dlsym || !search.dlvsym)
+	for (ours = first; ours && ours->l_ld != _DYNAMIC; ours = ours->l_next)
+		;
+	for (library = ours ? ours->l_next : NULL; library && !(found.dlsym && found.dlvsym);
+	     library = library->l_next)
+		search(&found, library);
+	for (library = first; library && library != ours && !(found.dlsym && found.dlvsym);
+	     library = library->l_next)
+		search(&found, library);
+	if (!found.dlsym || !found.dlvsym)
 		tell_none();
-	take_first(&search.dlsym, (void *)no_dlsym);
-	take_first(&search.dlvsym, (void *)no_dlvsym);
-	__atomic_store_n((void **)&next_dlsym, search.dlsym, __ATOMIC_RELEASE);
-	__atomic_store_n((void **)&next_dlvsym, search.dlvsym, __ATOMIC_RELEASE);
+	take_first(&found.dlsym, (void *)no_dlsym);
+	take_first(&found.dlvsym, (void *)no_dlvsym);
+	__atomic_store_n((void **)&next_dlsym, found.dlsym, __ATOMIC_RELEASE);
+	__atomic_store_n((void **)&next_dlvsym, found.dlvsym, __ATOMIC_RELEASE);
 }
 
 #ifdef __x86_64__
@@ -220,8 +210,8 @@ void symbols_find_next(void)
 static void *lookup_of_next(const char *name, const char *version, const void *caller)
 {
 	const struct link_map *ours, *asking;
-	void *found = !strcmp(name, "dlsym") ? (void *)dlsym :
-		      !strcmp(name, "dlvsym") ? (void *)dlvsym : NULL;
+	void *found = is_same(name, "dlsym") ? (void *)dlsym :
+		      is_same(name, "dlvsym") ? (void *)dlvsym : NULL;
 
 	if (!found || !next_dlvsym(RTLD_NEXT, name, version))
 		return NULL;
@@ -232,7 +222,7 @@ static void *lookup_of_next(const char *name, const char *version, const void *c
 	return ours && ours != library_of(found) ? found : NULL;
 }
 
-/* Ours, or NULL for the C library's answer. */
+/* What dlvsym() is to answer, or NULL: what the C library says is right. */
 void *symbols_versioned(void *handle, const char *name, const char *version, const void *caller)
 {
 	if (!name || !version)
@@ -240,109 +230,6 @@ void *symbols_versioned(void *handle, const char *name, const char *version, con
 	return handle == RTLD_NEXT ? lookup_of_next(name, version, caller) :
 				     cuda_lookup(handle, name, version, caller);
 }
-
-asm(".text\n"
-    ".globl dlsym\n"
-    ".type dlsym, @function\n"
-    "dlsym:\n"
-    "	.cfi_startproc\n"
-    "	endbr64\n"
-    "	testq	%rsi, %rsi\n"
-    "	je	1f\n"
-    "	cmpb	$'c', (%rsi)\n"
-    "	jne	1f\n"
-    "	cmpb	$'u', 1(%rsi)\n"
-    "	jne	1f\n"
-    "	pushq	%rdi\n"
-    "	.cfi_adjust_cfa_offset 8\n"
-    "	pushq	%rsi\n"
-    "	.cfi_adjust_cfa_offset 8\n"
-    "	subq	$8, %rsp\n"
-    "	.cfi_adjust_cfa_offset 8\n"
-    "	xorl	%edx, %edx\n"
-    "	movq	24(%rsp), %rcx\n"
-    "	call	cuda_lookup\n"
-    "	addq	$8, %rsp\n"
-    "	.cfi_adjust_cfa_offset -8\n"
-    "	popq	%rsi\n"
-    "	.cfi_adjust_cfa_offset -8\n"
-    "	popq	%rdi\n"
-    "	.cfi_adjust_cfa_offset -8\n"
-    "	testq	%rax, %rax\n"
-    "	jne	2f\n"
-    "1:	jmp	*next_dlsym(%rip)\n"
-    "2:	ret\n"
-    "	.cfi_endproc\n"
-    ".size dlsym, . - dlsym\n"
-
-    ".globl dlvsym\n"
-    ".type dlvsym, @function\n"
-    "dlvsym:\n"
-    "	.cfi_startproc\n"
-    "	endbr64\n"
-    "	pushq	%rdi\n"
-    "	.cfi_adjust_cfa_offset 8\n"
-    "	pushq	%rsi\n"
-    "	.cfi_adjust_cfa_offset 8\n"
-    "	pushq	%rdx\n"
-    "	.cfi_adjust_cfa_offset 8\n"
-    "	movq	24(%rsp), %rcx\n"
-    "	call	symbols_versioned\n"
-    "	popq	%rdx\n"
-    "	.cfi_adjust_cfa_offset -8\n"
-    "	popq	%rsi\n"
-    "	.cfi_adjust_cfa_offset -8\n"
-    "	popq	%rdi\n"
-    "	.cfi_adjust_cfa_offset -8\n"
-    "	testq	%rax, %rax\n"
-    "	jne	1f\n"
-    "	jmp	*next_dlvsym(%rip)\n"
-    "1:	ret\n"
-    "	.cfi_endproc\n"
-    ".size dlvsym, . - dlvsym\n"
-
-    /* What the pointers are before the next ones are known. */
-    ".type first_dlsym, @function\n"
-    "first_dlsym:\n"
-    "	.cfi_startproc\n"
-    "	endbr64\n"
-    "	pushq	%rdi\n"
-    "	.cfi_adjust_cfa_offset 8\n"
-    "	pushq	%rsi\n"
-    "	.cfi_adjust_cfa_offset 8\n"
-    "	subq	$8, %rsp\n"
-    "	.cfi_adjust_cfa_offset 8\n"
-    "	call	symbols_find_next\n"
-    "	addq	$8, %rsp\n"
-    "	.cfi_adjust_cfa_offset -8\n"
-    "	popq	%rsi\n"
-    "	.cfi_adjust_cfa_offset -8\n"
-    "	popq	%rdi\n"
-    "	.cfi_adjust_cfa_offset -8\n"
-    "	jmp	*next_dlsym(%rip)\n"
-    "	.cfi_endproc\n"
-    ".size first_dlsym, . - first_dlsym\n"
-
-    ".type first_dlvsym, @function\n"
-    "first_dlvsym:\n"
-    "	.cfi_startproc\n"
-    "	endbr64\n"
-    "	pushq	%rdi\n"
-    "	.cfi_adjust_cfa_offset 8\n"
-    "	pushq	%rsi\n"
-    "	.cfi_adjust_cfa_offset 8\n"
-    "	pushq	%rdx\n"
-    "	.cfi_adjust_cfa_offset 8\n"
-    "	call	symbols_find_next\n"
-    "	popq	%rdx\n"
-    "	.cfi_adjust_cfa_offset -8\n"
-    "	popq	%rsi\n"
-    "	.cfi_adjust_cfa_offset -8\n"
-    "	popq	%rdi\n"
-    "	.cfi_adjust_cfa_offset -8\n"
-    "	jmp	*next_dlvsym(%rip)\n"
-    "	.cfi_endproc\n"
-    ".size first_dlvsym, . - first_dlvsym\n");
 
 #else
 

@@ -13,6 +13,12 @@
 extern void *(*next_dlsym)(void *handle, const char *name);
 extern void *(*next_dlvsym)(void *handle, const char *name, const char *version);
 
+/*
+ * Finds them; done when they are called first at the latest, and to be done while there
+ * is one thread.
+ */
+void symbols_find_next(void);
+
 struct link_map;
 
 /* The name that a library gives itself (DT_SONAME), or "". */

@@ -28,8 +28,8 @@ static bool is_on_device(void *memory)
 static bool doubling(void)
 {
 	struct standin_counts counts;
-	unsigned int i, flags;
 	void *pools[POOLS], *tiny;
+	unsigned int i, flags;
 	uint64_t listed, live = 0;
 
 	for (i = 0; i < POOLS; i++) {
@@ -43,7 +43,8 @@ static bool doubling(void)
 	}
 	CHECK(own_regions(&listed) && listed == live + 2 * MIB);
 	counts = counts_now();
-	CHECK(!counts.allocated && counts.registered_bytes == listed);
+	CHECK(!cuda.standin_counts ||
+	      (!counts.allocated && counts.registered_bytes == listed));
 	CHECK(!cuda.cuMemHostAlloc(&tiny, 8, CU_MEMHOSTALLOC_PORTABLE) && !is_shared(tiny));
 	CHECK(!cuda.cuMemFreeHost(tiny));
 	for (i = 0; i < POOLS; i++)

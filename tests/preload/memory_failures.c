@@ -118,10 +118,11 @@ int main(void)
 	told(1, "cuMemHostAlloc of 32.0 MiB fails, as ACTMEM_STRICT=1 wants");
 	run_case("more than the heap may have is the driver's", up_to_the_limit,
 		 "ACTMEM_HEAP_LIMIT=24M", NULL);
-	told(1, "raise limit_bytes");
+	told(1, "(which is ACTMEM_HEAP_LIMIT, actmem run --heap-limit)");
 	run_case("more than the heap may ever have is the driver's", gets_the_drivers,
 		 "ACTMEM_HEAP_LIMIT=16M", NULL);
-	run_case("strictly that is an error", fails, "ACTMEM_HEAP_LIMIT=16M", "ACTMEM_STRICT=1", NULL);
+	run_case("strictly that is an error", fails, "ACTMEM_HEAP_LIMIT=16M", "ACTMEM_STRICT=1",
+		 NULL);
 	told(1, "ACTMEM_STRICT=1");
 	run_case("a backend that is not there leaves it to the driver", gets_the_drivers,
 		 "ACTMEM_BACKEND=driver", NULL);

@@ -17,7 +17,7 @@ struct cuda_host_calls cuda_driver;
 __thread unsigned int cuda_inside;
 #endif
 
-#define CASE_SECONDS	60
+#define CASE_SECONDS	250
 
 struct memory_cuda cuda;
 CUcontext primary;

@@ -12,7 +12,7 @@
 #include "memory_test.h"
 
 #define THREADS		6
-#define ROUNDS		60
+#define ROUNDS		32
 #define SLOTS		8
 
 static pthread_barrier_t barrier;
@@ -87,7 +87,6 @@ static bool race(void)
 {
 	pthread_t threads[THREADS];
 	bool passed = true;
-	uint64_t listed;
 	uintptr_t i;
 
 	pthread_barrier_init(&barrier, NULL, THREADS);
@@ -104,7 +103,7 @@ static bool race(void)
 	for (i = 0; i < SLOTS; i++)
 		CHECK(exchange((unsigned int)i, NULL, 0, 0));
 	CHECK(!counts_now().allocated);
-	return own_regions(&listed) || true;
+	return true;
 }
 
 static bool race_and_end(void)

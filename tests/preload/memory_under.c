@@ -5,11 +5,13 @@
  */
 #include <errno.h>
 #include <linux/mempolicy.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "memory_test.h"
@@ -34,11 +36,22 @@ static char *map_untouched(size_t bytes)
 }
 
 /* As hwloc_alloc_membind() does it. */
-static bool prefer_node(void *memory, size_t bytes)
+static bool prefer_node(void *memory, size_t bytes, unsigned int node)
 {
-	unsigned long nodes = 1;
+	unsigned long nodes = 1UL << node;
 
 	return !syscall(SYS_mbind, memory, bytes, MPOL_PREFERRED, &nodes, 64UL, 0UL);
+}
+
+/* Another than this process would have memory of, where there is one. */
+static unsigned int last_node(void)
+{
+	struct actmem_nodes nodes = usable_nodes();
+	unsigned int node = 63;
+
+	while (node && !has_node(&nodes, node))
+		node--;
+	return node;
 }
 
 static bool is_untouched_here(const char *memory)
@@ -52,19 +65,20 @@ static bool is_untouched_here(const char *memory)
 static bool as_xla(void)
 {
 	char *pools[POOLS];
-	unsigned int i, flags;
+	unsigned int i, flags, node = last_node();
 	CUdeviceptr pointer;
 	uint64_t listed, live = 0;
 
 	for (i = 0; i < POOLS; i++) {
 		pools[i] = map_untouched(2 * MIB << i);
-		CHECK(prefer_node(pools[i], 2 * MIB << i));
+		CHECK(prefer_node(pools[i], 2 * MIB << i, node));
 		CHECK(!cuda.cuMemHostRegister_v2(pools[i], 2 * MIB << i,
 						 CU_MEMHOSTREGISTER_PORTABLE));
 		CHECK(is_shared(pools[i]) && is_shared(pools[i] + (2 * MIB << i) - 1));
 		CHECK(!cuda.cuMemHostGetDevicePointer_v2(&pointer, pools[i] + MIB, 0) && pointer);
 		CHECK(!cuda.cuMemHostGetFlags(&flags, pools[i]) &&
 		      flags == CU_MEMHOSTREGISTER_PORTABLE);
+		CHECK(node_of(pools[i]) == (int)node && node_of(pools[i] + MIB) == (int)node);
 		fill(pools[i], 2 * MIB << i, i);
 		live += 2 * MIB << i;
 	}
@@ -91,7 +105,7 @@ static bool at_odd_addresses(void)
 	char *memory = map_at(8 * MIB, 12288), *first = memory + 2 * MIB - 12288;
 	uint64_t listed;
 
-	CHECK(prefer_node(memory, 8 * MIB));
+	CHECK(prefer_node(memory, 8 * MIB, 0));
 	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, CU_MEMHOSTREGISTER_PORTABLE));
 	CHECK(own_regions(&listed) == 1 && listed == 6 * MIB);
 	CHECK(!is_shared(first - 1) && is_shared(first));
@@ -116,7 +130,7 @@ static bool is_left_alone(char *memory, size_t bytes, unsigned int seed)
 static bool left_alone(void)
 {
 	char *memory = map_untouched(8 * MIB);
-	FILE *file = tmpfile();
+	int file = memfd_create("plain", MFD_CLOEXEC);
 
 	fill(memory, 8 * MIB, 5);
 	CHECK(is_left_alone(memory, 8 * MIB, 5) && !is_shared(memory));
@@ -133,11 +147,11 @@ static bool left_alone(void)
 	memory = mmap(NULL, 8 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(is_left_alone(memory, 8 * MIB, 0));
 	munmap(memory, 8 * MIB);
-	CHECK(file && !ftruncate(fileno(file), 8 * MIB));
-	memory = mmap(NULL, 8 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE, fileno(file), 0);
+	CHECK(file >= 0 && !ftruncate(file, 8 * MIB));
+	memory = mmap(NULL, 8 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
 	CHECK(is_left_alone(memory, 8 * MIB, 0) && !is_shared(memory));
 	munmap(memory, 8 * MIB);
-	fclose(file);
+	close(file);
 	/* A part of a larger mapping, without a policy of its own, may be malloc's. */
 	memory = map_untouched(16 * MIB);
 	CHECK(is_left_alone(memory + 4 * MIB, 8 * MIB, 0) && !is_shared(memory + 4 * MIB));
@@ -187,7 +201,33 @@ static bool never_unregistered(void)
 		   -1, 0) == memory);
 	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) && is_shared(memory));
 	CHECK(own_regions(&listed) == 1 && listed == 8 * MIB);
-	CHECK(!cuda.cuMemHostUnregister(memory) && !own_regions(&listed));
+	CHECK(!cuda.cuMemHostUnregister(memory) && !munmap(memory, 8 * MIB));
+	CHECK(!own_regions(&listed));
+	return true;
+}
+
+/* A child has no part of a region, neither while it is registered nor later. */
+static bool in_a_child(void)
+{
+	char *memory = map_untouched(8 * MIB);
+	unsigned int round;
+	int status;
+
+	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0));
+	fill(memory, 8 * MIB, 1);
+	for (round = 0; round < 2; round++) {
+		pid_t child = fork();
+
+		if (!child) {
+			signal(SIGSEGV, SIG_DFL);
+			memory[4 * MIB] = 7;
+			_exit(0);
+		}
+		CHECK(child > 0 && waitpid(child, &status, 0) == child);
+		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+		CHECK(is_filled(memory, 8 * MIB, 1));
+		CHECK(round || !cuda.cuMemHostUnregister(memory));
+	}
 	return true;
 }
 
@@ -198,7 +238,7 @@ static bool refused(void)
 	int mode = 0;
 	uint64_t listed;
 
-	CHECK(prefer_node(memory, 8 * MIB));
+	CHECK(prefer_node(memory, 8 * MIB, 0));
 	cuda.standin_fail("cuMemHostRegister_v2", 1, 1, CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0));
 	CHECK(!is_shared(memory) && !own_regions(&listed));
@@ -259,6 +299,7 @@ int main(void)
 	told(0, "");
 	run_case("a mapping without a policy gets a region", whole_mapping, NULL);
 	run_case("what was unmapped under its registration is not held", never_unregistered, NULL);
+	run_case("a forked child cannot write to it", in_a_child, NULL);
 	run_case("without pages the driver has the program's own", without_pages,
 		 "ACTMEM_NODES=1023", NULL);
 	told(1, "cuMemHostRegister of 8.0 MiB is the CUDA driver's own, not from regions: ");

@@ -2,28 +2,47 @@
 #
 # Tests of the preload in front of CUDA's calls, with the stand-in of tests/cuda, or, by
 # tests/gpu/run, with the machine's own libcuda.so.1. Each source here is a program, but
-# for preload_test.c and memory_test.c; what they load is in parts/.
+# for those named *_test.c; what they load is in parts/.
 
 PRELOAD_TEST := $(B)/tests/preload
-PRELOAD_TESTS := $(patsubst tests/preload/%.c,%,$(filter-out %_test.c,$(wildcard \
-	tests/preload/*.c)))
+PRELOAD_TESTS := $(patsubst tests/preload/%.c,%,$(filter-out %_test.c, \
+	$(wildcard tests/preload/*.c)))
 PRELOAD_SHARED := $(addprefix $(B)/obj/cuda/,tests/preload/preload_test.o \
 	tests/preload/memory_test.o $(CUDA_SHARED:%=%.o)) $(LIB_OBJECTS)
 PRELOAD_PROGRAMS := $(PRELOAD_TESTS:%=$(PRELOAD_TEST)/%)
 PRELOAD_PARTS := $(patsubst tests/preload/parts/%.c,$(PRELOAD_TEST)/%.so, \
-	$(filter-out %/behind.c,$(wildcard tests/preload/parts/*.c))) \
+	$(filter-out %/behind.c %/outer.c,$(wildcard tests/preload/parts/*.c))) \
 	$(PRELOAD_TEST)/behind/behind.so \
-	$(PRELOAD_TEST)/another/libcuda.so.1 $(PRELOAD_TEST)/versioned/libcuda.so.1
+	$(addprefix $(PRELOAD_TEST)/,another/libcuda.so.1 outer/libcuda.so.1 \
+	versioned/libcuda.so.1)
 PRELOAD_LINK = $(CUDA_LINK) -Wl,-rpath,'$$ORIGIN' $(EXTRA_LDFLAGS)
 
 $(PRELOAD_PROGRAMS): $(PRELOAD_TEST)/%: $(B)/obj/cuda/tests/preload/%.o $(PRELOAD_SHARED)
 	@mkdir -p $(@D)
 	$(PRELOAD_LINK)
 
+# Without any of what tests share.
+PRELOAD_PLAIN := $(addprefix $(PRELOAD_TEST)/programs/,plain secure sanitized-thread \
+	sanitized-address)
+
+$(PRELOAD_TEST)/programs/sanitized-%: tests/preload/programs/sanitized.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -fsanitize=$* $(if $(filter address,$*),-static-libasan) \
+		$< -o $@
+
+$(PRELOAD_TEST)/programs/%: tests/preload/programs/%.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $< -o $@
+
 $(PRELOAD_TEST)/own_dlsym: EXTRA_LDFLAGS = -rdynamic
 
 # With whichever libcuda.so.1 it is when they run.
 $(PRELOAD_TEST)/linked $(PRELOAD_TEST)/linked_plugin.so: $(CUDA_STANDIN)
+
+# The package of headers has cudart beside them; so has a toolkit.
+CUDART_FOLDERS = $(abspath $(wildcard $(CUDA_INCLUDE)/../lib $(CUDA_INCLUDE)/../lib64))
+$(PRELOAD_TEST)/cudart: EXTRA_LDFLAGS = \
+	$(foreach folder,$(CUDART_FOLDERS),-L$(folder) -Wl,-rpath,$(folder)) -l:libcudart.so.13
 
 # In them, the call of dlsym() is not the last thing that a function does: the C library
 # would take the one that called it for the one that asks.
@@ -42,6 +61,10 @@ $(PRELOAD_TEST)/plugin.so: $(PRELOAD_TEST)/behind/behind.so
 $(PRELOAD_TEST)/plugin.so: EXTRA_LDFLAGS = -Wl,--no-as-needed,--enable-new-dtags \
 	-Wl,-rpath,'$$ORIGIN/behind'
 
+$(PRELOAD_TEST)/outer/libcuda.so.1: $(B)/obj/cuda/tests/preload/parts/outer.o
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,-Bsymbolic $^ -o $@
+
 $(PRELOAD_TEST)/another/libcuda.so.1: $(CUDA_STANDIN)
 	@mkdir -p $(@D)
 	cp $< $@
@@ -53,6 +76,15 @@ $(PRELOAD_TEST)/versioned/libcuda.so.1: tests/preload/parts/versioned.map $(CUDA
 
 .PHONY: check-preload
 CHECKS += preload
-CHECK_NEEDS += $(PRELOAD_PROGRAMS) $(PRELOAD_PARTS)
-check-preload: all $(PRELOAD_PROGRAMS) $(PRELOAD_PARTS) $(CUDA_STANDIN)
-	@tests/preload/run $(B) $(dir $(CUDA_STANDIN)) $(PRELOAD_PROGRAMS)
+PRELOAD_NEEDS := $(PRELOAD_PROGRAMS) $(PRELOAD_PARTS)
+CHECK_NEEDS += $(PRELOAD_NEEDS) $(PRELOAD_PLAIN)
+check-preload: all $(PRELOAD_NEEDS) $(PRELOAD_PLAIN) $(B)/tests/malloc/static $(CUDA_STANDIN)
+	@status=0; \
+	tests/preload/run $(B) $(dir $(CUDA_STANDIN)) $(PRELOAD_PROGRAMS) || status=1; \
+	PYTHONPATH=tests/tools $(PYTHON3) tests/preload/test_start.py $(B) || status=1; \
+	exit $$status
+
+# With the machine's own libcuda.so.1, and without the command; no part of `make check`.
+.PHONY: check-gpu-preload
+check-gpu-preload: $(PRELOAD_LIBRARY) $(LIB_SHARED) $(PRELOAD_NEEDS)
+	@tests/preload/run $(B) '' $(PRELOAD_PROGRAMS)
