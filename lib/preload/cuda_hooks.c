@@ -76,9 +76,9 @@ static const struct hook *find_hook_since(const char *name, int version)
 	size_t i, length;
 
 	for (i = 0; i < HOOKS; i++) {
-		length = strlen(hooks[i].name);
-		if (length > strlen(SUFFIX) && !strcmp(hooks[i].name + length - strlen(SUFFIX), SUFFIX))
-			length -= strlen(SUFFIX);
+		length = strlen(hooks[i].name) - strlen(SUFFIX);
+		if (strcmp(hooks[i].name + length, SUFFIX) != 0)
+			length += strlen(SUFFIX);
 		if (!strncmp(hooks[i].name, name, length) && !name[length] &&
 		    hooks[i].since <= version)
 			return &hooks[i];
@@ -126,7 +126,7 @@ static void tell(atomic_bool *told, const char *path, const char *why)
 	char line[1024];
 	int length;
 
-	if (atomic_exchange(told, true))
+	if (!cuda_is_wanted() || atomic_exchange(told, true))
 		return;
 	length = snprintf(line, sizeof(line),
 			  "actmem: %.700s is left alone, and its memory is the driver's own: %s\n",
@@ -228,6 +228,12 @@ static struct link_map *library_asked(void *handle, const void *found)
 	return library && !strcmp(library_soname(library), CUDA_LIBRARY) ? library : NULL;
 }
 
+/* What our calls go to: the library itself, or a preload that is between. */
+static bool is_behind_us(const struct link_map *asking)
+{
+	return is_libcuda(asking) || (asking && asking == library_of((void *)next_dlsym));
+}
+
 static void *find(void *handle, const char *name, const char *version)
 {
 	return version ? next_dlvsym(handle, name, version) : next_dlsym(handle, name);
@@ -262,7 +268,7 @@ void *cuda_lookup(void *handle, const char *name, const char *version, const voi
 	if (!hook || handle == RTLD_NEXT || cuda_inside || !cuda_is_wanted())
 		return NULL;
 	asking = library_of(caller);
-	if (is_libcuda(asking))
+	if (is_behind_us(asking))
 		return NULL;
 	found = find(handle, name, version);
 	if (!found && handle == RTLD_DEFAULT && asking)

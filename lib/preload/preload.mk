@@ -4,7 +4,7 @@
 # does nothing unless the environment asks for a mode.
 
 PRELOAD_SOURCES := $(wildcard lib/preload/*.c)
-PRELOAD_OBJECTS := $(PRELOAD_SOURCES:%.c=$(B)/obj/%.o)
+PRELOAD_OBJECTS := $(PRELOAD_SOURCES:%.c=$(B)/obj/%.o) $(B)/obj/lib/preload/dlsym.o
 PRELOAD_LIB_OBJECTS := $(addprefix $(B)/obj/lib/,blocks_find.o nodes.o size.o sysfile.o)
 PRELOAD_MAP := lib/preload/libactmem_preload.map
 PRELOAD_LIBRARY := $(B)/lib/libactmem_preload.so
@@ -17,6 +17,10 @@ $(PRELOAD_OBJECTS): EXTRA_CFLAGS = -fno-builtin-malloc -fno-builtin-calloc \
 	-fno-builtin-realloc -fno-builtin-free -ftls-model=initial-exec
 
 $(B)/obj/lib/preload/cuda_library.o: EXTRA_CFLAGS += -DLIB_SONAME='"$(LIB_SONAME)"'
+
+$(B)/obj/lib/preload/dlsym.o: lib/preload/dlsym.S
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -c $< -o $@
 
 $(PRELOAD_LIBRARY): $(PRELOAD_OBJECTS) $(PRELOAD_LIB_OBJECTS) $(PRELOAD_MAP)
 	@mkdir -p $(@D)

@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * In front of dlsym() and dlvsym(). A name that begins as CUDA's do is shown to
- * cuda_lookup(), and two that another preload looks for to next_lookup(). All the
- * others leave by a jump, and so do these if the answer is not to be ours: the C
- * library tells by the return address who asks, and RTLD_NEXT, RTLD_DEFAULT and the
- * words of dlerror() depend on that. A compiler gives no word for such a jump.
+ * Finds the next dlsym() and dlvsym(), behind those of dlsym.S, and what libraries are.
  *
- * The next dlsym() is found in what the loader has mapped, by the hash tables that
- * it uses itself, as there is no other dlsym() to ask for it. Sanitizers ask for theirs
- * before they have begun, and have functions of the C library as their own: until it is
- * found, none is called.
+ * The next ones are found in what the loader has mapped, by the hash tables that
+ * it uses itself, as there is no other dlsym() to ask for them. Sanitizers ask for theirs
+ * before they have begun, and have functions of the C library as their own: until they
+ * are found, none is called.
  */
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 #include <unistd.h>
@@ -172,7 +167,7 @@ static void *no_dlvsym(void *handle, const char *name, const char *version)
 static void tell_none(void)
 {
 	static const char line[] =
-		"actmem: no dlsym() was found beside the preload's own: lookups fail here; run without LD_PRELOAD\n";
+		"actmem: no dlsym() was found behind the preload's own: lookups fail; do without it\n";
 
 	if (write(STDERR_FILENO, line, sizeof(line) - 1) < 0)
 		return;
@@ -227,7 +222,7 @@ static void *lookup_of_next(const char *name, const char *version, const void *c
 	return ours && ours != library_of(found) ? found : NULL;
 }
 
-/* Ours, or NULL for the C library's answer. */
+/* What dlvsym() is to answer, or NULL: what the C library says is right. */
 void *symbols_versioned(void *handle, const char *name, const char *version, const void *caller)
 {
 	if (!name || !version)
@@ -235,109 +230,6 @@ void *symbols_versioned(void *handle, const char *name, const char *version, con
 	return handle == RTLD_NEXT ? lookup_of_next(name, version, caller) :
 				     cuda_lookup(handle, name, version, caller);
 }
-
-asm(".text\n"
-    ".globl dlsym\n"
-    ".type dlsym, @function\n"
-    "dlsym:\n"
-    "	.cfi_startproc\n"
-    "	endbr64\n"
-    "	testq	%rsi, %rsi\n"
-    "	je	1f\n"
-    "	cmpb	$'c', (%rsi)\n"
-    "	jne	1f\n"
-    "	cmpb	$'u', 1(%rsi)\n"
-    "	jne	1f\n"
-    "	pushq	%rdi\n"
-    "	.cfi_adjust_cfa_offset 8\n"
-    "	pushq	%rsi\n"
-    "	.cfi_adjust_cfa_offset 8\n"
-    "	subq	$8, %rsp\n"
-    "	.cfi_adjust_cfa_offset 8\n"
-    "	xorl	%edx, %edx\n"
-    "	movq	24(%rsp), %rcx\n"
-    "	call	cuda_lookup\n"
-    "	addq	$8, %rsp\n"
-    "	.cfi_adjust_cfa_offset -8\n"
-    "	popq	%rsi\n"
-    "	.cfi_adjust_cfa_offset -8\n"
-    "	popq	%rdi\n"
-    "	.cfi_adjust_cfa_offset -8\n"
-    "	testq	%rax, %rax\n"
-    "	jne	2f\n"
-    "1:	jmp	*next_dlsym(%rip)\n"
-    "2:	ret\n"
-    "	.cfi_endproc\n"
-    ".size dlsym, . - dlsym\n"
-
-    ".globl dlvsym\n"
-    ".type dlvsym, @function\n"
-    "dlvsym:\n"
-    "	.cfi_startproc\n"
-    "	endbr64\n"
-    "	pushq	%rdi\n"
-    "	.cfi_adjust_cfa_offset 8\n"
-    "	pushq	%rsi\n"
-    "	.cfi_adjust_cfa_offset 8\n"
-    "	pushq	%rdx\n"
-    "	.cfi_adjust_cfa_offset 8\n"
-    "	movq	24(%rsp), %rcx\n"
-    "	call	symbols_versioned\n"
-    "	popq	%rdx\n"
-    "	.cfi_adjust_cfa_offset -8\n"
-    "	popq	%rsi\n"
-    "	.cfi_adjust_cfa_offset -8\n"
-    "	popq	%rdi\n"
-    "	.cfi_adjust_cfa_offset -8\n"
-    "	testq	%rax, %rax\n"
-    "	jne	1f\n"
-    "	jmp	*next_dlvsym(%rip)\n"
-    "1:	ret\n"
-    "	.cfi_endproc\n"
-    ".size dlvsym, . - dlvsym\n"
-
-    /* What the pointers are before the next ones are known. */
-    ".type first_dlsym, @function\n"
-    "first_dlsym:\n"
-    "	.cfi_startproc\n"
-    "	endbr64\n"
-    "	pushq	%rdi\n"
-    "	.cfi_adjust_cfa_offset 8\n"
-    "	pushq	%rsi\n"
-    "	.cfi_adjust_cfa_offset 8\n"
-    "	subq	$8, %rsp\n"
-    "	.cfi_adjust_cfa_offset 8\n"
-    "	call	symbols_find_next\n"
-    "	addq	$8, %rsp\n"
-    "	.cfi_adjust_cfa_offset -8\n"
-    "	popq	%rsi\n"
-    "	.cfi_adjust_cfa_offset -8\n"
-    "	popq	%rdi\n"
-    "	.cfi_adjust_cfa_offset -8\n"
-    "	jmp	*next_dlsym(%rip)\n"
-    "	.cfi_endproc\n"
-    ".size first_dlsym, . - first_dlsym\n"
-
-    ".type first_dlvsym, @function\n"
-    "first_dlvsym:\n"
-    "	.cfi_startproc\n"
-    "	endbr64\n"
-    "	pushq	%rdi\n"
-    "	.cfi_adjust_cfa_offset 8\n"
-    "	pushq	%rsi\n"
-    "	.cfi_adjust_cfa_offset 8\n"
-    "	pushq	%rdx\n"
-    "	.cfi_adjust_cfa_offset 8\n"
-    "	call	symbols_find_next\n"
-    "	popq	%rdx\n"
-    "	.cfi_adjust_cfa_offset -8\n"
-    "	popq	%rsi\n"
-    "	.cfi_adjust_cfa_offset -8\n"
-    "	popq	%rdi\n"
-    "	.cfi_adjust_cfa_offset -8\n"
-    "	jmp	*next_dlvsym(%rip)\n"
-    "	.cfi_endproc\n"
-    ".size first_dlvsym, . - first_dlvsym\n");
 
 #else
 

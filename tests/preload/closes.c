@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A program that closes libcuda.so.1 and opens it again, and one that has two of them.
+ * A program that closes libcuda.so.1 and opens it again, and one that has several.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,11 @@ static void test_closing(void)
 		dlclose(library);
 	}
 	ok(!different, "opened again, it is the same");
+	library = open_cuda();
+	for (i = 0; i < 4; i++)
+		dlclose(library);
+	ok(is_loaded(), "closed more often than opened, it stays");
+	cuda_returns(free_host(&first), CUDA_ERROR_NOT_INITIALIZED);
 }
 
 /* What it writes to stderr; @text is for a line. */
@@ -79,6 +85,25 @@ static void *find_alloc(void *library)
 	return symbol(library, "cuMemHostAlloc");
 }
 
+/* The C library's dlopen() does not reach it, so that it could not be kept. */
+static void test_namespace(void)
+{
+	char path[PATH_MAX], text[1024];
+	void *apart, *found;
+
+	if (!realpath("/proc/self/exe", path))
+		tap_bail("/proc/self/exe");
+	strcpy(strrchr(path, '/'), "/another/" LIBRARY);
+	apart = dlmopen(LM_ID_NEWLM, path, RTLD_NOW);
+	if (!apart)
+		tap_bail("%s", dlerror());
+	found = hear(find_alloc, apart, text, sizeof(text));
+	ok(!strncmp(owner(found), "libcuda.so", 10), "one of dlmopen() has functions of its own");
+	ok(strstr(text, "dlmopen"), "which is told: %s", strtok(text, "\n"));
+	ok(!dlerror(), "and no error of the program's");
+	dlclose(apart);
+}
+
 static void test_another(void)
 {
 	void *another = part("another/" LIBRARY, RTLD_NOW | RTLD_LOCAL), *found;
@@ -103,6 +128,7 @@ int main(void)
 		return tap_end();
 	}
 	dlclose(library);
+	test_namespace();
 	test_closing();
 	test_another();
 	return tap_end();

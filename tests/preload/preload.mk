@@ -39,6 +39,11 @@ $(PRELOAD_TEST)/own_dlsym: EXTRA_LDFLAGS = -rdynamic
 # With whichever libcuda.so.1 it is when they run.
 $(PRELOAD_TEST)/linked $(PRELOAD_TEST)/linked_plugin.so: $(CUDA_STANDIN)
 
+# The package of headers has cudart beside them; so has a toolkit.
+CUDART_FOLDERS = $(abspath $(wildcard $(CUDA_INCLUDE)/../lib $(CUDA_INCLUDE)/../lib64))
+$(PRELOAD_TEST)/cudart: EXTRA_LDFLAGS = \
+	$(foreach folder,$(CUDART_FOLDERS),-L$(folder) -Wl,-rpath,$(folder)) -l:libcudart.so.13
+
 # In them, the call of dlsym() is not the last thing that a function does: the C library
 # would take the one that called it for the one that asks.
 $(B)/obj/cuda/tests/preload/parts/%.o: private ALL_CFLAGS += -fno-optimize-sibling-calls

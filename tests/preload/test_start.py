@@ -43,6 +43,22 @@ def the_preload_is_in_front_unless_it_is_not_wanted():
 
 
 @case
+def it_exports_what_it_is_in_front_of_and_no_more():
+    result = subprocess.run(["nm", "-D", "--defined-only", PRELOAD], capture_output=True,
+                            text=True, check=True)
+    exported = {line.split()[2] for line in result.stdout.splitlines()}
+    blocks = {"aligned_alloc", "calloc", "free", "free_aligned_sized", "free_sized", "malloc",
+              "malloc_trim", "malloc_usable_size", "memalign", "posix_memalign", "pvalloc",
+              "realloc", "reallocarray", "valloc"}
+    cuda = {f"{name}@ACTMEM_CUDA" for name in (
+        "cuMemHostAlloc", "cuMemAllocHost_v2", "cuMemFreeHost", "cuMemHostRegister_v2",
+        "cuMemHostUnregister", "cuMemHostGetDevicePointer_v2", "cuMemHostGetFlags",
+        "cuGetProcAddress", "cuGetProcAddress_v2")}
+    lookups = {"dlsym", "dlvsym", "ACTMEM_CUDA"}
+    assert exported == blocks | cuda | lookups, exported ^ (blocks | cuda | lookups)
+
+
+@case
 def other_preloads_stay_behind_it():
     other = os.path.join(TESTS, "other_preload.so")
     expect(run("--", *SHOW, LD_PRELOAD=other), 0, f"1 {PRELOAD}:{other}\n")

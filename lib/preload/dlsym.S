@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * dlsym() and dlvsym() in front of the next ones. A name that begins as CUDA's do is
+ * shown to cuda_lookup(), and what dlvsym() is asked for to symbols_versioned(). What
+ * these have no answer to, and all else, leaves by a jump: the C library tells by the
+ * return address who asks, and RTLD_NEXT, RTLD_DEFAULT and the words of dlerror() depend
+ * on that. C has no word for such a jump.
+ *
+ * On other architectures than x86-64 there are none of these.
+ */
+#ifdef __x86_64__
+
+/* Says that indirect jumps find their targets marked. */
+#ifdef __CET__
+#include <cet.h>
+#endif
+
+	.macro	save register
+	pushq	%\register
+	.cfi_adjust_cfa_offset 8
+	.endm
+
+	.macro	restore register
+	popq	%\register
+	.cfi_adjust_cfa_offset -8
+	.endm
+
+	/* The arguments of dlvsym(); dlsym() has one less. The stack is aligned then. */
+	.macro	save_arguments
+	save	rdi
+	save	rsi
+	save	rdx
+	.endm
+
+	.macro	restore_arguments
+	restore	rdx
+	restore	rsi
+	restore	rdi
+	.endm
+
+#define RETURN_ADDRESS	24(%rsp)
+
+	.macro	function name
+	.p2align 4
+	.type	\name, @function
+\name:
+	.cfi_startproc
+	endbr64
+	.endm
+
+	.macro	end name
+	.cfi_endproc
+	.size	\name, . - \name
+	.endm
+
+	.text
+	.globl	dlsym
+	function dlsym
+	testq	%rsi, %rsi
+	je	1f
+	cmpb	$'c', (%rsi)
+	jne	1f
+	cmpb	$'u', 1(%rsi)
+	jne	1f
+	save_arguments
+	xorl	%edx, %edx
+	movq	RETURN_ADDRESS, %rcx
+	call	cuda_lookup
+	restore_arguments
+	testq	%rax, %rax
+	jne	2f
+1:	jmp	*next_dlsym(%rip)
+2:	ret
+	end	dlsym
+
+	.globl	dlvsym
+	function dlvsym
+	save_arguments
+	movq	RETURN_ADDRESS, %rcx
+	call	symbols_versioned
+	restore_arguments
+	testq	%rax, %rax
+	jne	1f
+	jmp	*next_dlvsym(%rip)
+1:	ret
+	end	dlvsym
+
+	/* What the pointers are before the next ones are known. */
+	.globl	first_dlsym
+	.hidden	first_dlsym
+	function first_dlsym
+	save_arguments
+	call	symbols_find_next
+	restore_arguments
+	jmp	*next_dlsym(%rip)
+	end	first_dlsym
+
+	.globl	first_dlvsym
+	.hidden	first_dlvsym
+	function first_dlvsym
+	save_arguments
+	call	symbols_find_next
+	restore_arguments
+	jmp	*next_dlvsym(%rip)
+	end	first_dlvsym
+
+#endif
+
+	.section .note.GNU-stack, "", %progbits
