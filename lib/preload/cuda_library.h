@@ -34,8 +34,7 @@
 	f(cuCtxGetId, (cuda_context context, unsigned long long *id))	\
 	f(cuCtxPushCurrent_v2, (cuda_context context))			\
 	f(cuCtxPopCurrent_v2, (cuda_context *context))			\
-	f(cuCtxSynchronize, (void))					\
-	f(cuPointerGetAttribute, (void *data, unsigned int attribute, cuda_pointer pointer))
+	f(cuCtxSynchronize, (void))
 
 #define LIBRARY_FIELD(name)		__typeof__(&(name)) name;
 #define CONTEXT_FIELD(name, parameters)	cuda_result (*name) parameters;

@@ -144,12 +144,10 @@ cuda_result cuda_mem_host_get_device_pointer(cuda_pointer *pointer, void *memory
 	return cuda_driver.cuMemHostGetDevicePointer_v2(pointer, memory, flags);
 }
 
-/* The region's are not those that the program asked for. */
+/* CUDA says that it knows those of memory that it allocated, and the region's are others. */
 cuda_result cuda_mem_host_get_flags(unsigned int *flags, void *memory)
 {
-	cuda_result result = cuda_driver.cuMemHostGetFlags(flags, memory);
-
-	if (!result && is_at_work())
-		cuda_pool_flags(memory, flags);
-	return result;
+	if (flags && is_at_work() && cuda_pool_flags(memory, flags))
+		return CUDA_OK;
+	return cuda_driver.cuMemHostGetFlags(flags, memory);
 }

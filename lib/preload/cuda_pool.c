@@ -148,12 +148,14 @@ static enum cuda_outcome enter(const struct cuda_settings *settings, struct cuda
 	return outcome;
 }
 
-/* Another error is of something else, such as a kernel that failed. */
+/*
+ * By the driver that the program itself calls. Another error is of something else, such
+ * as a kernel that failed.
+ */
 static bool is_registered(void *address)
 {
-	cuda_context context;
-	cuda_result result = cuda_library.cuPointerGetAttribute(&context, CUDA_POINTER_CONTEXT,
-								(cuda_pointer)(uintptr_t)address);
+	cuda_pointer pointer;
+	cuda_result result = cuda_driver.cuMemHostGetDevicePointer_v2(&pointer, address, 0);
 
 	return result != CUDA_INVALID_VALUE && !cuda_context_is_gone(result);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Looks into /proc/self/maps and pagemap. Where these cannot be read, memory is taken
- * to have been touched.
+ * to have been touched, also if failures are errors: most of what is registered has.
  *
  * mincore(2) will not do: what has been swapped out is not in core, and holds data.
  */
@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "../node.h"
+#include "cuda_tell.h"
 #include "cuda_untouched.h"
 
 #define ENTRIES		2048U
@@ -106,8 +107,11 @@ bool cuda_is_untouched(const void *address, size_t bytes, const struct cuda_poli
 	if (!is_plain(first, first + bytes, &whole) || (!whole && policy->mode == MPOL_DEFAULT))
 		return false;
 	fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
+	if (fd < 0) {
+		cuda_tell(TALE_UNSEEN, "whether memory that is registered holds data already cannot be seen (/proc/self/pagemap: %s), so that it stays as it is, not of regions",
+			  strerror(errno));
 		return false;
+	}
 	untouched = are_empty(fd, first / BASE_PAGE_BYTES, bytes / BASE_PAGE_BYTES);
 	close(fd);
 	return untouched;

@@ -69,6 +69,17 @@ static bool registration_fails(void)
 	return true;
 }
 
+/* By a pointer that the program has no longer: what begins there is a region. */
+static bool unregistered_behind(void)
+{
+	void *memory, *again;
+
+	CHECK(!cuda.cuMemHostAlloc(&memory, 16 * MIB, 0) && is_shared(memory));
+	CHECK(!cuda.cuMemFreeHost(memory) && !cuda.cuMemHostUnregister(memory));
+	CHECK(!cuda.cuMemHostAlloc(&again, 16 * MIB, 0) && !is_shared(again));
+	return !cuda.cuMemFreeHost(again);
+}
+
 /* The device still works on something and has failed: nothing is given back. */
 static bool waiting_fails(void)
 {
@@ -142,6 +153,9 @@ int main(void)
 	}
 	run_case("what CUDA does not register is the driver's own", registration_fails, NULL);
 	told(1, "CUDA_ERROR_OUT_OF_MEMORY");
+	run_case("what is registered no longer is not handed out", unregistered_behind,
+		 "ACTMEM_CUDA_KEEP", NULL);
+	told(1, "what was registered is so no longer");
 	run_case("what cannot be waited for stays as it is", waiting_fails, NULL);
 	told(0, "");
 	run_case("a device that cannot be asked leaves it to the driver", device_fails, NULL);

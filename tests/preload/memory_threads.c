@@ -118,7 +118,8 @@ static bool race_and_end(void)
 int main(void)
 {
 	skip_without_cuda();
-	run_case("threads take and free blocks of a pool that keeps them", race, NULL);
+	run_case("threads take and free blocks of a pool that keeps them", race,
+		 "ACTMEM_CUDA_KEEP", NULL);
 	told(0, "");
 	run_case("and of one that gives all back", race_and_end, "ACTMEM_CUDA_KEEP=0",
 		 "ACTMEM_HEAP_GROW=2M", NULL);

@@ -4,13 +4,18 @@
  * does on a machine of several nodes; and those whose memory is to be left alone.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/mempolicy.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -269,6 +274,29 @@ static bool refused_both(void)
 	return true;
 }
 
+/* A socket is in the way of the kernel's file, which is as good as none. */
+static bool hide_pagemap(void)
+{
+	struct sockaddr_un name = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	snprintf(name.sun_path, sizeof(name.sun_path), "/dev/shm/actmem-%d", getpid());
+	CHECK(!bind(fd, (struct sockaddr *)&name, sizeof(name)));
+	CHECK(!unshare(CLONE_NEWNS) && !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
+	CHECK(!mount(name.sun_path, "/proc/self/pagemap", NULL, MS_BIND, NULL));
+	CHECK(open("/proc/self/pagemap", O_RDONLY) < 0);
+	return !unlink(name.sun_path) && !close(fd);
+}
+
+static bool unseen(void)
+{
+	char *memory = map_untouched(8 * MIB);
+
+	CHECK(hide_pagemap());
+	CHECK(is_left_alone(memory, 8 * MIB, 0) && !is_shared(memory));
+	return is_left_alone(memory, 8 * MIB, 0);
+}
+
 static bool without_pages(void)
 {
 	char *memory = map_untouched(8 * MIB);
@@ -306,6 +334,13 @@ int main(void)
 	run_case("strictly that is an error", without_pages_strictly, "ACTMEM_NODES=1023",
 		 "ACTMEM_STRICT=1", NULL);
 	told(1, "ACTMEM_STRICT=1");
+	if (geteuid()) {
+		tap_skip("only root can hide a file of /proc");
+	} else {
+		run_case("memory of which nothing is known is left alone", unseen,
+			 "ACTMEM_STRICT=1", NULL);
+		told(1, "/proc/self/pagemap");
+	}
 	run_case("who wants to know is told", whole_mapping, "ACTMEM_VERBOSE=1", NULL);
 	told(1, "registered untouched");
 	if (!stand_in_is_there()) {
