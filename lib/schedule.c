@@ -186,6 +186,11 @@ struct want schedule_urgent(struct schedule *schedule)
 	return (struct want){ .at = 0, .put = UINT64_MAX - schedule->urgent++ };
 }
 
+struct want schedule_guess(struct schedule *schedule)
+{
+	return (struct want){ .at = 0, .put = ++schedule->guesses };
+}
+
 static void end_round(struct schedule *schedule)
 {
 	unsigned int i;

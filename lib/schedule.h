@@ -30,7 +30,7 @@ struct habit;
 struct schedule {
 	uint64_t clock;			/* takes */
 	uint64_t puts;
-	uint64_t urgent;
+	uint64_t urgent, guesses;
 	uint64_t takes_since_put;
 	struct habit **buckets;
 	size_t bucket_count, habit_count;
@@ -54,6 +54,9 @@ void schedule_take(struct schedule *schedule, struct actmem_key key, unsigned in
 
 /* Before all others, but for those that were so before. */
 struct want schedule_urgent(struct schedule *schedule);
+
+/* Before all others, but for those that are urgent; of several, the last one first. */
+struct want schedule_guess(struct schedule *schedule);
 
 /* All blocks have so many bytes now. */
 void schedule_live(struct schedule *schedule, uint64_t bytes);

@@ -89,7 +89,7 @@ struct store_block {
 	struct store_block *chain;	/* in the table */
 	struct link ended;		/* those that are not in it any more */
 	struct link puts;		/* those that can be taken, as they were put */
-	uint64_t put;			/* number; place.want.put, until it is wanted at once */
+	uint64_t put;			/* number; place.want.put, until that is changed */
 	struct actmem_key key;
 	uint64_t bytes, length;
 	void *memory;			/* NULL: none */
@@ -133,6 +133,7 @@ struct actmem_store {
 	bool is_ending;
 	struct schedule schedule;
 	struct follow follow;
+	uint64_t old_guesses;		/* of runs that are over: guesses up to this one */
 	struct link puts;
 	struct bandwidth write, read;
 	struct pace pace;
@@ -191,8 +192,8 @@ void store_end(struct actmem_store *store, struct store_block *block);
 void store_forget_memory(struct actmem_store *store, struct store_block *block);
 void store_take_memory(struct actmem_store *store, struct store_block *block, void *memory);
 
-/* Has it wanted before all others, but for those that were so before. */
-void store_want_now(struct actmem_store *store, struct store_block *block);
+/* Has it wanted at another time than was foreseen. */
+void store_want(struct actmem_store *store, struct store_block *block, struct want want);
 
 /* Nothing, or in a debug build the end of the program if a sum is wrong. */
 void store_check_sums(struct actmem_store *store);

@@ -179,12 +179,12 @@ void store_settle(struct actmem_store *store, struct store_block *block)
 		follow_reset(&store->follow);
 }
 
-void store_want_now(struct actmem_store *store, struct store_block *block)
+void store_want(struct actmem_store *store, struct store_block *block, struct want want)
 {
 	if (block->order)
 		order_remove(block->order, &block->place);
 	block->order = NULL;
-	block->place.want = schedule_urgent(&store->schedule);
+	block->place.want = want;
 	store_settle(store, block);
 }
 

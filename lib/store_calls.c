@@ -385,7 +385,7 @@ int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key)
 		error = fail_no_block(key, "is not in the store");
 	} else if (!block->user) {
 		block->is_unreadable = false;
-		store_want_now(store, block);
+		store_want(store, block, schedule_urgent(&store->schedule));
 		store_advance(store);
 	}
 	pthread_mutex_unlock(&store->lock);

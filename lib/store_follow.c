@@ -37,17 +37,26 @@ static uint64_t put_of(const struct store_block *block)
 	return block ? block->put : 0;
 }
 
+static bool is_urgent(const struct actmem_store *store, const struct store_block *block)
+{
+	return !block->place.want.at && block->place.want.put > store->schedule.guesses;
+}
+
+/* From the farthest to the nearest, which is to be read first. */
 static void want_neighbours(struct actmem_store *store, const struct store_block *block)
 {
 	uint64_t room = store_window(store), count = follow_ahead(&store->follow);
-	struct store_block *next = neighbour(store, block, store->follow.is_up);
+	bool is_up = store->follow.is_up;
+	struct store_block *last = NULL, *next = neighbour(store, block, is_up);
 
-	for (; count-- && next && next->length <= room;
-	     next = neighbour(store, next, store->follow.is_up)) {
+	store->old_guesses = store->schedule.guesses;
+	for (; count-- && next && next->length <= room; next = neighbour(store, next, is_up)) {
 		room -= next->length;
-		if (next->order && next->place.want.at)
-			store_want_now(store, next);
+		last = next;
 	}
+	for (; last && last != block; last = neighbour(store, last, !is_up))
+		if (last->order && !is_urgent(store, last))
+			store_want(store, last, schedule_guess(&store->schedule));
 }
 
 void store_follow(struct actmem_store *store, const struct store_block *block)

@@ -377,13 +377,19 @@ static bool may_guess(const struct actmem_store *store, uint64_t length)
 	return !store->sums[SUM_FILLING].blocks && may_use_all(store, length + run);
 }
 
+/* As who takes blocks says, or the run that goes on. */
+static bool is_wanted_now(const struct actmem_store *store, const struct want *want)
+{
+	return !want->at && want->put > store->old_guesses;
+}
+
 /* While puts come, memory is theirs, but for what is wanted within the window. */
 static bool is_to_be_read(const struct actmem_store *store, const struct store_block *block)
 {
 	const struct want *want = &block->place.want;
 	uint64_t window, takes;
 
-	if (!want->at)
+	if (is_wanted_now(store, want))
 		return true;
 	if (store->follow.is_lost)
 		return may_guess(store, block->length);
@@ -410,7 +416,7 @@ static bool read_ahead(struct actmem_store *store)
 	block = link_item(first, struct store_block, place);
 	if (!is_to_be_read(store, block))
 		return false;
-	is_guess = block->place.want.at && store->follow.is_lost;
+	is_guess = store->follow.is_lost && !is_wanted_now(store, &block->place.want);
 	while ((error = heap_take(store->heap, block->length, store->memory_align, &memory)))
 		if (error != -ENOSPC || is_guess || !store_drop_clean(store, block))
 			return false;

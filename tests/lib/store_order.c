@@ -88,17 +88,19 @@ static void try_new(struct actmem_store *store, atomic_int *under_way,
 
 int main(void)
 {
-	unsigned int backwards[LAYERS], mixed[LAYERS], i;
+	/* Now and then two that were put next to each other come in a row. */
+	static const unsigned int mixed[LAYERS] = {
+		9, 24, 14, 10, 28, 1, 5, 3, 22, 21, 13, 12, 23, 16, 27, 6,
+		7, 29, 8, 25, 0, 26, 2, 30, 20, 31, 19, 11, 4, 17, 18, 15,
+	};
+	unsigned int backwards[LAYERS], i;
 	struct actmem *am = open_or_bail();
 	struct usage before = usage_now();
 	struct actmem_store *store = spilling_store(am, BUDGET);
 	atomic_int under_way = 0;
 
-	for (i = 0; i < LAYERS; i++) {
+	for (i = 0; i < LAYERS; i++)
 		backwards[i] = LAYERS - 1 - i;
-		/* Without a common divisor. */
-		mixed[i] = i * 7 % LAYERS;
-	}
 	actmem_store_observe(store, count, &under_way);
 	run_step(store, &under_way, backwards);
 	try_known(store, &under_way, backwards);
