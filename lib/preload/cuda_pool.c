@@ -172,8 +172,9 @@ static bool hand_out(struct cuda_pool *pool, struct cuda_block *block)
 	return added;
 }
 
+/* Once it is handed out, the block may be given up with its pool at any time. */
 static enum cuda_outcome take(const struct cuda_settings *settings, struct cuda_block *block,
-			      struct cuda_failure *failure)
+			      void **result, struct cuda_failure *failure)
 {
 	struct cuda_pool *pool;
 	void *address;
@@ -188,6 +189,7 @@ static enum cuda_outcome take(const struct cuda_settings *settings, struct cuda_
 		block->owner = pool;
 		if (is_registered(address) && hand_out(pool, block)) {
 			outcome = OUTCOME_OURS;
+			*result = address;
 		} else {
 			failure->tale = TALE_LOST;
 			snprintf(failure->words, sizeof(failure->words),
@@ -221,10 +223,8 @@ enum cuda_outcome cuda_pool_alloc(const struct cuda_settings *settings, size_t b
 		.bytes = (bytes + BASE_PAGE_BYTES - 1) & ~(BASE_PAGE_BYTES - 1),
 		.flags = flags,
 	};
-	outcome = take(settings, block, failure);
-	if (outcome == OUTCOME_OURS)
-		*address = (void *)block->address;
-	else
+	outcome = take(settings, block, address, failure);
+	if (outcome != OUTCOME_OURS)
 		free(block);
 	return outcome;
 }

@@ -143,6 +143,19 @@ static void give_name(struct cuda_name *taken)
 	pthread_mutex_unlock(&names_lock);
 }
 
+/* It was never this process's. */
+static void forget_name(struct cuda_name *taken)
+{
+	struct cuda_name **link = &names;
+
+	pthread_mutex_lock(&names_lock);
+	while (*link != taken)
+		link = &(*link)->next;
+	*link = taken->next;
+	pthread_mutex_unlock(&names_lock);
+	free(taken);
+}
+
 static int open_named(struct cuda_region *region, const struct actmem_region_options *options)
 {
 	char path[PATH_MAX + 64];
@@ -153,15 +166,17 @@ static int open_named(struct cuda_region *region, const struct actmem_region_opt
 	do {
 		region->name = take_name(options->length, from, &was_closed);
 		if (!region->name)
-			return -ENOMEM;
+			return -ENOBUFS;
 		from = region->name->number + 1;
 		snprintf(path, sizeof(path), "%s.cuda.%lluM.%u", name,
 			 (unsigned long long)options->length >> 20, region->name->number);
 		error = cuda_library.actmem_region_open(am, path, options, ACTMEM_OPEN_CREATE |
 							ACTMEM_OPEN_LOCK | ACTMEM_OPEN_OWN,
 							&region->region);
-		if (error)
+		if (error && was_closed)
 			give_name(region->name);
+		else if (error)
+			forget_name(region->name);
 	} while (error == -EBUSY && was_closed);
 	return error;
 }
@@ -202,7 +217,8 @@ bool cuda_region_open(struct cuda_region *region, uint64_t length,
 	if (opened)
 		error = tell_mapped(region->region);
 	if (error)
-		snprintf(words, CUDA_WORDS_MAX, "%s", cuda_library.actmem_error());
+		snprintf(words, CUDA_WORDS_MAX, "%s", error == -ENOBUFS ?
+			 "no memory to remember a name" : cuda_library.actmem_error());
 	if (error && opened)
 		cuda_region_close(region);
 	cuda_library_leave();

@@ -101,6 +101,12 @@ static void test_refusals(struct actmem *am)
 			  &region), 0);
 	ok(actmem_region_length(region) == LENGTH, "any length will do if that is said");
 	returns(actmem_region_close(region), 0);
+	returns(chown(path, 65534, (gid_t)-1), 0);
+	returns(open_name(am, path, LENGTH, ACTMEM_OPEN_OWN, &region), -EACCES);
+	says("belongs to user 65534");
+	returns(chown(path, geteuid(), (gid_t)-1), 0);
+	returns(open_name(am, path, LENGTH, ACTMEM_OPEN_OWN, &region), 0);
+	returns(actmem_region_close(region), 0);
 	returns(open_name(am, path, 0, ACTMEM_OPEN_CREATE, &region), -EINVAL);
 	returns(open_name(am, path, LENGTH, 1u << 31, &region), -EINVAL);
 	returns(open_name(am, path, LENGTH, ACTMEM_OPEN_EXCLUSIVE, &region), -EINVAL);
