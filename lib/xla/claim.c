@@ -103,8 +103,9 @@ int saved_claim(uint64_t token, uint64_t bytes, uint32_t device, int64_t run,
 		return ret;
 	if (block->failure) {
 		ret = block->failure;
-		snprintf(words, SAVED_WORDS, "actmem: the %" PRIu64 " bytes put at %s never got here: %s",
-			 bytes, saved_site_name(token), block->why ? block->why : "no memory for words");
+		snprintf(words, SAVED_WORDS,
+			 "actmem: the %" PRIu64 " bytes put at %s never got here: %s", bytes,
+			 saved_site_name(token), block->why ? block->why : "no memory for words");
 		lose(block, run);
 		return ret;
 	}

@@ -170,8 +170,8 @@ int lane_put(struct lane *lane, cuda_stream stream, cuda_pointer value, struct s
 	/* What has been begun writes to the block until then. */
 	cuda.cuStreamSynchronize(lane->out);
 	saved_undo(block);
-	return cuda_failed(result ? result : CUDA_OUT_OF_MEMORY, "copy a value from it", lane->device,
-			   words, SAVED_WORDS);
+	return cuda_failed(result ? result : CUDA_OUT_OF_MEMORY, "copy a value from it",
+			   lane->device, words, SAVED_WORDS);
 }
 
 void lane_unstage(struct lane *lane, struct staged *staged)
@@ -200,7 +200,8 @@ static cuda_result copy_staged(const struct lane *lane, cuda_stream stream, cuda
 	CUDA_TRY(&result, cuStreamWaitEvent(stream, staged->ready->event, 0));
 	for (slot = staged->slots; slot && !result; slot = slot->next) {
 		piece = piece_at(lane, staged->bytes, offset);
-		CUDA_TRY(&result, cuMemcpyDtoDAsync_v2(value + offset, slot->memory, piece, stream));
+		CUDA_TRY(&result, cuMemcpyDtoDAsync_v2(value + offset, slot->memory, piece,
+						       stream));
 		CUDA_TRY(&result, cuEventRecord(slot->empty, stream));
 		offset += piece;
 	}

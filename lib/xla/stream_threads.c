@@ -44,8 +44,9 @@ static void let_streams_end(const struct lane *lane)
 static void *finisher(void *data)
 {
 	struct lane *lane = data;
+	cuda_result result, no_context = CUDA_INVALID_CONTEXT;
 	struct finish *finish;
-	cuda_result result;
+	cuda_context popped;
 
 	pthread_mutex_lock(&lane->lock);
 	for (;;) {
@@ -60,7 +61,10 @@ static void *finisher(void *data)
 		if (!lane->finishes)
 			lane->last_finish = &lane->finishes;
 		pthread_mutex_unlock(&lane->lock);
-		result = cuda.cuEventSynchronize(finish->mark->event);
+		if (no_context)
+			no_context = cuda.cuCtxPushCurrent_v2(lane->context);
+		result = no_context;
+		CUDA_TRY(&result, cuEventSynchronize(finish->mark->event));
 		if (result)
 			let_streams_end(lane);
 		if (finish->filled)
@@ -74,6 +78,8 @@ static void *finisher(void *data)
 		pthread_cond_broadcast(&lane->is_finished);
 	}
 	pthread_mutex_unlock(&lane->lock);
+	if (!no_context)
+		cuda.cuCtxPopCurrent_v2(&popped);
 	return NULL;
 }
 
@@ -182,25 +188,28 @@ static int fetch(struct lane *lane)
 static void *fetcher(void *data)
 {
 	struct lane *lane = data;
+	cuda_result no_context = CUDA_INVALID_CONTEXT;
 	uint64_t seen = 0, takes;
 	cuda_context popped;
-	cuda_result result = cuda.cuCtxPushCurrent_v2(lane->context);
 
 	pthread_mutex_lock(&lane->lock);
 	while (!lane->is_ending) {
 		takes = lane->takes;
-		if (result || seen == takes) {
+		if (seen == takes) {
 			lane->is_fetching = 0;
 			pthread_cond_broadcast(&lane->is_finished);
 			pthread_cond_wait(&lane->takes_come, &lane->lock);
 			continue;
 		}
 		lane->is_fetching = 1;
-		if (!fetch(lane))
+		if (no_context)
+			no_context = cuda.cuCtxPushCurrent_v2(lane->context);
+		/* Takes are late without it, and tried again. */
+		if (no_context || !fetch(lane))
 			seen = takes;
 	}
 	pthread_mutex_unlock(&lane->lock);
-	if (!result)
+	if (!no_context)
 		cuda.cuCtxPopCurrent_v2(&popped);
 	return NULL;
 }

@@ -57,7 +57,10 @@ void record_reach(struct record *record)
 static CUresult check(CUevent handle)
 {
 	const struct CUevent_st *event = events;
+	CUresult result = usable_context(NULL);
 
+	if (result)
+		return result;
 	while (event && event != handle)
 		event = event->next;
 	if (!event || !event->alive)
@@ -97,7 +100,7 @@ CUresult cuEventDestroy_v2(CUevent hEvent)
 	if (result)
 		return result;
 	result = check(hEvent);
-	if (result != CUDA_ERROR_INVALID_HANDLE) {
+	if (!result) {
 		hEvent->alive = false;
 		record_put(hEvent->last);
 		hEvent->last = NULL;

@@ -4,7 +4,9 @@
  * registered or allocated, devices' memory, streams and events. It keeps the states
  * and gives the errors that cuda.h tells of; it copies, and computes nothing.
  *
- * Streams are those that are created: the default ones are not there.
+ * Streams are those that are created: the default ones are not there. Whatever uses
+ * streams and events wants a current context, cuStreamGetCtx() excepted: the real one
+ * may be less strict.
  *
  * cuda.h is read as its owner reads it, with every version of each function, so
  * that the compiler compares them all.
@@ -112,8 +114,9 @@ char *device_shadow(CUdeviceptr address);
 CUresult device_map(char *shadow, size_t bytes, CUcontext context);
 void device_unmap(const char *shadow);
 
-/* 0, or why the stream cannot be used. */
+/* 0, or why the stream cannot be used; or neither it nor any, for want of a context. */
 CUresult stream_check(CUstream stream);
+CUresult stream_use(CUstream stream);
 CUcontext stream_context(CUstream stream);
 CUresult stream_do(CUstream stream, const struct operation *operation);
 CUresult stream_wait_idle(CUstream stream);

@@ -221,6 +221,13 @@ CUresult stream_check(CUstream handle)
 	return stream->alive ? stream->context->poison : CUDA_ERROR_INVALID_HANDLE;
 }
 
+CUresult stream_use(CUstream handle)
+{
+	CUresult result = usable_context(NULL);
+
+	return result ? result : stream_check(handle);
+}
+
 CUcontext stream_context(CUstream stream)
 {
 	return stream->context;
@@ -309,8 +316,8 @@ CUresult cuStreamDestroy_v2(CUstream hStream)
 
 	if (result)
 		return result;
-	result = stream_check(hStream);
-	if (!result || (result != CUDA_ERROR_INVALID_HANDLE && hStream->alive)) {
+	result = stream_use(hStream);
+	if (!result) {
 		hStream->alive = false;
 		announce_change();
 	}
@@ -326,7 +333,10 @@ CUresult cuStreamSynchronize(CUstream hStream)
 {
 	CUresult result = enter("cuStreamSynchronize");
 
-	return result ? result : leave(stream_wait_idle(hStream));
+	if (result)
+		return result;
+	result = stream_use(hStream);
+	return leave(result ? result : stream_wait_idle(hStream));
 }
 
 CUresult cuStreamQuery(CUstream hStream)
@@ -335,7 +345,7 @@ CUresult cuStreamQuery(CUstream hStream)
 
 	if (result)
 		return result;
-	result = stream_check(hStream);
+	result = stream_use(hStream);
 	if (!result && !is_idle(hStream))
 		result = CUDA_ERROR_NOT_READY;
 	return leave(result);
@@ -378,6 +388,6 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
 
 	if (result)
 		return result;
-	result = fn ? stream_check(hStream) : CUDA_ERROR_INVALID_VALUE;
+	result = fn ? stream_use(hStream) : CUDA_ERROR_INVALID_VALUE;
 	return leave(result ? result : stream_do(hStream, &operation));
 }
