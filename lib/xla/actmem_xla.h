@@ -85,7 +85,7 @@ struct actmem_xla_options {
 	uint32_t spill_path_count;
 	uint32_t named;			/* 1: @am has a heap_name */
 	uint64_t ring_bytes;		/* of each GPU, to stage in; ACTMEM_DEVICE_RING, 512 MiB */
-	uint32_t placed;		/* 1: it was said on which nodes memory is to be */
+	uint32_t placed;		/* 1: it was said on which nodes memory is to be, or how */
 	uint32_t reserved;		/* 0 */
 };
 

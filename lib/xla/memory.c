@@ -28,7 +28,7 @@ static struct actmem_store *store;
 static struct actmem_runtime *runtime;	/* that its memory is registered with, or NULL */
 static int has_devices;		/* there is a GPU that copies to and from it... */
 static uint32_t first_device;	/* ...the first one that did */
-static atomic_int waits;	/* for what is spilled */
+static atomic_int waits;	/* for what is spilled, or in use by a GPU */
 static struct actmem_store_stats ended;	/* totals and peaks of stores that were ended */
 
 /* What went wrong, and where a Python program turns the knob that helps. */
@@ -44,6 +44,7 @@ static int explain(int ret, char *words, size_t words_size)
 static int open_runtime(const struct knobs *knobs, struct actmem_region_options *region)
 {
 	struct actmem_runtime_options options;
+	struct actmem_runtime_info info;
 	int ret;
 
 	ACTMEM_INIT(&options);
@@ -52,9 +53,12 @@ static int open_runtime(const struct knobs *knobs, struct actmem_region_options 
 	ret = actmem_runtime_open(attached, &options, &runtime);
 	if (ret || knobs->placed || knobs->named)
 		return ret;
-	ret = actmem_runtime_nodes(runtime, &region->nodes);
+	ACTMEM_INIT(&info);
+	ret = actmem_runtime_info(runtime, &info);
+	if (ret || info.node < 0)
+		return ret;
 	region->policy = ACTMEM_PLACE_PREFERRED;
-	return ret;
+	return actmem_runtime_nodes(runtime, &region->nodes);
 }
 
 static void close_runtime(void)
@@ -70,7 +74,7 @@ static int open_attached(void)
 	if (attached)
 		return 0;
 	given.named = getenv("ACTMEM_NAME") && *getenv("ACTMEM_NAME");
-	given.placed = getenv("ACTMEM_NODES") && *getenv("ACTMEM_NODES");
+	given.placed = getenv("ACTMEM_NODES") || getenv("ACTMEM_POLICY");
 	return actmem_open(&attached, NULL);
 }
 
@@ -123,8 +127,9 @@ static int open_store(const struct knobs *knobs, char *words, size_t words_size)
 	options.flags = knobs->spill_allow;
 	options.grow_bytes = knobs->grow_bytes;
 	options.region.name = "activations";
-	/* A handler's thread does not wait for itself: copies end on threads of ours. */
-	options.flags = ACTMEM_STORE_HANDED_ON;
+	/* What a handler of a GPU begins, a thread of ours ends. */
+	if (has_devices)
+		options.flags |= ACTMEM_STORE_HANDED_ON;
 	if (has_devices && !runtime)
 		ret = open_runtime(knobs, &options.region);
 	if (ret)
@@ -136,7 +141,7 @@ static int open_store(const struct knobs *knobs, char *words, size_t words_size)
 		close_runtime();
 		return ret;
 	}
-	waits = !!knobs->spill_path_count;
+	waits = knobs->spill_path_count || has_devices;
 	return 0;
 }
 

@@ -214,7 +214,7 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
                                            ctypes.byref(options)))
         memory = Memory(handle, heap_grow, heap_limit, budget, spill,
                         spill_limit, bool(options.heap_name), device_ring,
-                        any(options.nodes.word))
+                        any(options.nodes.word) or bool(options.policy))
         if _on_open is not None:
             try:
                 _on_open(memory)
