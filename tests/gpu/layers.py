@@ -23,8 +23,10 @@ import predict                      # noqa: E402
 
 FLAGS = {"": "", "lhs": "--xla_gpu_enable_latency_hiding_scheduler=true"}
 FLAGS["lhs+pipelined"] = FLAGS["lhs"] + " --xla_gpu_enable_pipelined_host_offloading=true"
-# bfloat16's own rounding, in sums that may be ordered otherwise, gives about a tenth.
+# What bfloat16's rounding may give where a case is fused otherwise, and where layers are
+# unrolled; what is wrong is off by about as much as it is long.
 TOLERANCE = 0.1
+TOLERANCE_OF_FORMS = 0.3
 LEAST_SECONDS = 20
 GIB = 1 << 30
 
@@ -178,17 +180,19 @@ class Runs:
         print(f"# {case.name}, {sizes.layers} layers: predicted " + ", ".join(
             f"{name} {value:.4g}" for name, value in predicted.items() if value is not None),
             flush=True)
-        # Both forms have the same weights.
-        reference = os.path.join(self.folder, f"{case.model}.npz")
+        # Both forms have the same weights, but not the same order of sums.
+        own, other = (os.path.join(self.folder, f"{case.model}-{form}.npz") for form in
+                      (case.form, "unrolled" if case.form == "scanned" else "scanned"))
         program = [sys.executable, os.path.join(HERE, "layers_case.py"),
                    f"--model={case.model}", f"--layers={sizes.layers}", f"--form={case.form}",
                    f"--method={case.method}", f"--steps={self.options.steps}",
                    f"--attention={self.link.get('attention', 'xla')}",
                    f"--copy-bytes={(1 if self.options.toy else 256) << 20}"]
-        if os.path.exists(reference):
-            program.append(f"--compare={reference}")
-        elif case.method == "remat":
-            program.append(f"--save={reference}")
+        if case.method == "remat":
+            program.append(f"--save={own}")
+        for reference in (own, other):
+            if os.path.exists(reference) and "compare" not in program[-1]:
+                program.append(f"--compare={reference}")
         began = time.monotonic()
         found, why = self.run_json((self.under() if case.under else []) + program,
                                    min(self.left(), self.options.case_seconds),
@@ -209,9 +213,10 @@ class Runs:
         grown = found["grown"]
         pinned = grown["actmem"] or grown["driver"] or grown["anonymous"]
         difference = found.get("difference")
+        tolerance = TOLERANCE_OF_FORMS if case.method == "remat" else TOLERANCE
         row.update(
-            valid=case.method == "remat" and difference is None or
-            difference is not None and difference <= TOLERANCE,
+            valid=difference <= tolerance if difference is not None else
+            case.method == "remat",
             step_s=found["step_s"], predicted_step_s=predicted["step_s"],
             spread=(found["step_max_s"] - found["step_min_s"]) / found["step_s"],
             steps=found["steps"], first_step_s=found["first_step_s"],

@@ -37,6 +37,8 @@ class Context:
     def __init__(self, options):
         self.standin = options.standin and os.path.abspath(options.standin)
         self.cuda_include = options.cuda_include
+        self.layers_options = [f"--{name}={value}" for name, value in (
+            ("models", options.models), ("forms", options.forms)) if value]
         self.no_build = options.no_build or bool(options.build)
         self.build = os.path.join(TREE, options.build or machine.BUILD)
         self.library_folder = self.standin or ""
@@ -175,7 +177,7 @@ def _layers(context, seconds):
     return [context.python("layers", "tests/gpu/layers.py",
                            # It tells what it found by itself, before it is ended.
                            "--minutes", round(max(seconds - 10, 1) / 60, 2),
-                           "--actmem", context.built("bin/actmem"),
+                           "--actmem", context.built("bin/actmem"), *context.layers_options,
                            *(["--toy"] if context.small else []))]
 
 

@@ -91,7 +91,17 @@ class Report:
             self.content["parts"] = before.get("parts", {})
 
     def add(self, name, result):
-        self.content["parts"][name] = {"date": self.content["date"], **result}
+        """In the place of what the part gave before, but for rows and figures of other
+        names: a part may be run in pieces. Those keep their date."""
+        before = self.content["parts"].get(name, {})
+        result = {"date": self.content["date"], **result}
+        for kind, key in (("cases", "case"), ("figures", "figure")):
+            new = {row[key] for row in result.get(kind, [])}
+            old = [{"date": before["date"], **row} for row in before.get(kind, [])
+                   if row[key] not in new]
+            if old:
+                result[kind] = old + result.get(kind, [])
+        self.content["parts"][name] = result
         self.write()
 
     def write(self):

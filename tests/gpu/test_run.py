@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import report
 from tap import Skip, case, main
 
 BUILD = sys.argv.pop(1)
@@ -126,6 +127,21 @@ def a_part_that_is_too_slow_is_ended():
     told, results = run("--no-build", "--only", "sanity", "--minutes", "0.02", status=1)
     sanity = results["parts"]["sanity"]
     assert sanity["status"] == "left out" or "not done in" in sanity["why"], told
+
+
+@case
+def a_part_may_be_run_in_pieces():
+    start_anew()
+    path = f"{BUILD}/check/gpu-run.json"
+    card, ok = {"gpus": [{"name": "one"}]}, {"status": "ok", "seconds": 1}
+    first = report.Report(path, card, {}, "first")
+    first.add("layers", {**ok, "cases": [{"case": "a", "step_s": 1}, {"case": "b", "step_s": 2}]})
+    second = report.Report(path, card, {}, "second")
+    second.add("layers", {**ok, "cases": [{"case": "b", "step_s": 3}]})
+    rows = report.Report(path, card, {}, "third").content["parts"]["layers"]["cases"]
+    assert rows == [{"date": "first", "case": "a", "step_s": 1}, {"case": "b", "step_s": 3}], rows
+    other = report.Report(path, {"gpus": [{"name": "another"}]}, {}, "third")
+    assert not other.content["parts"], "figures of another card were kept"
 
 
 @case
