@@ -58,6 +58,11 @@ void context_count(struct standin_counts *counts)
 	}
 }
 
+CUcontext primary_context(CUdevice device)
+{
+	return &primaries[device];
+}
+
 bool is_device(CUdevice device)
 {
 	return device >= 0 && device < device_count;

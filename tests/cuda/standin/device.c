@@ -135,7 +135,9 @@ void device_unmap(const char *shadow)
 {
 	struct allocation **link = find(device_of_shadow(shadow));
 
-	streams_wait_idle((*link)->context, false);
+	/* It has gone if its context has ended, and may go while this waits. */
+	if (*link)
+		streams_wait_idle((*link)->context, false);
 	link = find(device_of_shadow(shadow));
 	if (*link)
 		drop(link);

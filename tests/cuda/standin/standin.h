@@ -148,6 +148,7 @@ void virtual_count(struct standin_counts *counts);
 /* As the environment says, when CUDA is initialised. */
 CUresult context_configure(void);
 bool is_device(CUdevice device);
+CUcontext primary_context(CUdevice device);
 bool setting_is(const char *name, const char *value);
 
 extern int device_count;

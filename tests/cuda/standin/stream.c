@@ -376,6 +376,7 @@ CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureSta
 	return leave(result);
 }
 
+/* XLA 0.11 calls it where no context is current, so that the driver minds only the stream. */
 CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
 {
 	struct operation operation = {
@@ -388,6 +389,6 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
 
 	if (result)
 		return result;
-	result = fn ? stream_use(hStream) : CUDA_ERROR_INVALID_VALUE;
+	result = fn ? stream_check(hStream) : CUDA_ERROR_INVALID_VALUE;
 	return leave(result ? result : stream_do(hStream, &operation));
 }

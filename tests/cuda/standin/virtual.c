@@ -273,11 +273,10 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 	return leave(CUDA_SUCCESS);
 }
 
-/* Of one mapping, for its own device. */
+/* Of one mapping, for its own device. It needs no context. */
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
 	CUresult result = enter("cuMemSetAccess");
-	CUcontext context = NULL;
 	struct mapped *mapped;
 
 	if (result)
@@ -288,9 +287,7 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *des
 		return leave(CUDA_ERROR_INVALID_VALUE);
 	if (desc->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE || mapped->accessible)
 		return leave(CUDA_ERROR_NOT_SUPPORTED);
-	result = usable_context(&context);
-	if (!result)
-		result = device_map(mapped->shadow, size, context);
+	result = device_map(mapped->shadow, size, primary_context(mapped->created->device));
 	if (result)
 		return leave(result);
 	mapped->accessible = !mprotect(mapped->shadow, size, PROT_READ | PROT_WRITE);
