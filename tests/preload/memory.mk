@@ -36,7 +36,8 @@ $(B)/tests/preload/memory_threads-thread: $(B)/obj/memory-thread/tests/preload/m
 
 # Under the preload on the driver, with two nodes, in a booted kernel that sees this
 # machine's files. Names of that kind are of memfd, and failures are tested there.
-MEMORY_ON_DRIVER := $(addprefix $(B)/tests/preload/memory_,alloc under contexts threads)
+MEMORY_ON_DRIVER := $(addprefix $(B)/tests/preload/memory_,alloc copy under contexts \
+	threads)
 
 CHECKS_IN_VM += memory-driver
 CHECK_NEEDS += $(MEMORY_ON_DRIVER)

@@ -49,6 +49,7 @@ static void load_cuda(void)
 #undef FIND
 	*(void **)&cuda.standin_counts = dlsym(library, "standin_counts");
 	*(void **)&cuda.standin_fail = dlsym(library, "standin_fail");
+	*(void **)&cuda.standin_slow = dlsym(library, "standin_slow");
 #ifdef MEMORY_DIRECT
 	put_in_place();
 #endif

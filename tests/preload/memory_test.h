@@ -27,7 +27,9 @@
 	f(cuMemHostAlloc) f(cuMemAllocHost_v2) f(cuMemFreeHost)		\
 	f(cuMemHostRegister_v2) f(cuMemHostUnregister)			\
 	f(cuMemHostGetDevicePointer_v2) f(cuMemHostGetFlags)		\
-	f(cuPointerGetAttribute) f(cuGetProcAddress_v2)
+	f(cuPointerGetAttribute) f(cuGetProcAddress_v2)			\
+	f(cuMemAlloc_v2) f(cuMemFree_v2) f(cuStreamCreate) f(cuStreamSynchronize)	\
+	f(cuStreamDestroy_v2) f(cuMemcpyHtoDAsync_v2) f(cuMemcpyDtoHAsync_v2)
 
 #define MEMORY_CALL_FIELD(name)	__typeof__(&(name)) name;
 
@@ -35,6 +37,7 @@ struct memory_cuda {
 	MEMORY_CALLS(MEMORY_CALL_FIELD)
 	standin_counts_function *standin_counts;	/* NULL with the real libcuda.so.1 */
 	standin_fail_function *standin_fail;
+	standin_slow_function *standin_slow;
 };
 
 /* Of the process of a case, loaded and initialised; the primary context is current. */

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Copies between the device and memory that comes from regions, by streams that go on
+ * by themselves.
+ */
+#include <stdio.h>
+#include <sys/mman.h>
+
+#include "memory_test.h"
+
+#define BYTES	(8 * MIB)
+
+static CUstream stream;
+static CUdeviceptr on_device;
+
+static bool begin(void)
+{
+	CHECK(!cuda.cuStreamCreate(&stream, 0) && !cuda.cuMemAlloc_v2(&on_device, BYTES));
+	return true;
+}
+
+static bool end(void)
+{
+	CHECK(!cuda.cuStreamDestroy_v2(stream) && !cuda.cuMemFree_v2(on_device));
+	return true;
+}
+
+/* There and back, as copies of pinned memory. */
+static bool copies(char *from, char *to)
+{
+	fill(from, BYTES, 1);
+	fill(to, BYTES, 2);
+	CHECK(!cuda.cuMemcpyHtoDAsync_v2(on_device, from, BYTES, stream));
+	CHECK(!cuda.cuMemcpyDtoHAsync_v2(to, on_device, BYTES, stream));
+	CHECK(!cuda.cuStreamSynchronize(stream));
+	CHECK(is_filled(to, BYTES, 1) && !counts_now().unpinned_copies);
+	return true;
+}
+
+static bool of_blocks(void)
+{
+	void *from, *to;
+
+	CHECK(begin());
+	CHECK(!cuda.cuMemHostAlloc(&from, BYTES, 0) && is_shared(from));
+	CHECK(!cuda.cuMemAllocHost_v2(&to, BYTES) && is_shared(to));
+	CHECK(copies(from, to));
+	CHECK(!cuda.cuMemFreeHost(from) && !cuda.cuMemFreeHost(to));
+	return end();
+}
+
+static bool of_a_range(void)
+{
+	char *memory = mmap(NULL, 2 * BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			    -1, 0);
+
+	CHECK(begin());
+	CHECK(!cuda.cuMemHostRegister_v2(memory, 2 * BYTES, 0) && is_shared(memory + BYTES));
+	CHECK(copies(memory, memory + BYTES));
+	CHECK(!cuda.cuMemHostUnregister(memory) && is_filled(memory + BYTES, BYTES, 1));
+	CHECK(!munmap(memory, 2 * BYTES));
+	return end();
+}
+
+/* What is still to be written into a block is not written into that of its next user. */
+static bool freed_under_way(void)
+{
+	void *memory, *next;
+
+	CHECK(begin());
+	CHECK(!cuda.cuMemHostAlloc(&memory, BYTES, 0) && is_shared(memory));
+	if (cuda.standin_slow)
+		cuda.standin_slow("cuMemcpyDtoHAsync_v2", 300000);
+	CHECK(!cuda.cuMemcpyDtoHAsync_v2(memory, on_device, BYTES, stream));
+	CHECK(!cuda.cuMemFreeHost(memory));
+	CHECK(!cuda.cuMemHostAlloc(&next, BYTES, 0) && next == memory);
+	fill(next, BYTES, 3);
+	CHECK(!cuda.cuStreamSynchronize(stream) && is_filled(next, BYTES, 3));
+	CHECK(!cuda.cuMemFreeHost(next));
+	return end();
+}
+
+int main(void)
+{
+	skip_without_cuda();
+	run_case("streams copy from block to block", of_blocks, NULL);
+	run_case("and within a range that was registered", of_a_range, NULL);
+	run_case("a block that is freed during a copy waits for it", freed_under_way,
+		 "ACTMEM_CUDA_KEEP", NULL);
+	told(0, "");
+	return tap_end();
+}
