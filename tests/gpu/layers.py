@@ -10,7 +10,6 @@ starts (predict.py says how), and in the table beside what it took.
 import argparse
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -85,12 +84,11 @@ class Runs:
         errors = os.path.join(self.folder, "errors")
         with open(errors, "w", encoding="utf-8") as file:
             process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=file, text=True,
-                                       env={**os.environ, **environment},
-                                       start_new_session=True)
+                                       env={**os.environ, **environment})
             try:
                 output, _ = process.communicate(timeout=max(seconds, 1))
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
+                process.kill()
                 process.communicate()
                 return None, f"not done in {seconds:.0f} s"
         lines = output.strip().splitlines()

@@ -7,6 +7,7 @@ losses are those of one process. Prints TAP.
 The mount is a tmpfs that these processes alone see, where that can be had.
 """
 import argparse
+import glob
 import json
 import os
 import signal
@@ -50,14 +51,11 @@ class Process:
         program = [sys.executable, os.path.join(HERE, "two_train.py"),
                    f"--processes={count}", f"--process={number}", f"--port={port}",
                    f"--method={method}"]
-        if run_options is not None:
-            program = [options.actmem, "run", f"--heap-grow={GROW}", *run_options, "--",
-                       *program]
+        program = [options.actmem, "run", f"--heap-grow={GROW}", *run_options, "--", *program]
         self.output = tempfile.TemporaryFile("w+")
         self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(program, stdout=self.output, stderr=self.errors,
-                                        env={**os.environ, **environment},
-                                        start_new_session=True)
+                                        env={**os.environ, **environment})
 
     def end(self, deadline):
         """True if it ended by itself."""
@@ -65,9 +63,12 @@ class Process:
             self.process.wait(max(0.1, deadline - time.monotonic()))
             return True
         except subprocess.TimeoutExpired:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+            self.kill()
             return False
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
 
     def read(self, file):
         file.seek(0)
@@ -90,14 +91,19 @@ def run(options, count, method="actmem", named=None, more=()):
     if os.environ.get("JAX_PLATFORMS") not in ("cpu", None):
         environment["JAX_PLATFORMS"] = os.environ["JAX_PLATFORMS"] + ",cpu"
     processes = []
-    for number in range(count):
-        run_options = [*more]
-        if named:
-            run_options.append(f"--name={os.path.join(named, f'p{number}')}")
-        processes.append(Process(options, number, count, port,
-                                 run_options if options.actmem else None, method, environment))
     deadline = time.monotonic() + options.case_seconds
-    return all([process.end(deadline) for process in processes]), processes
+    try:
+        for number in range(count):
+            run_options = [*more]
+            if named:
+                run_options.append(f"--name={os.path.join(named, f'p{number}')}")
+            processes.append(Process(options, number, count, port, run_options, method,
+                                     environment))
+        return all([process.end(deadline) for process in processes]), processes
+    except BaseException:
+        for process in processes:
+            process.kill()
+        raise
 
 
 class Mount:
@@ -178,8 +184,11 @@ def too_little(options):
         for words in telling[:1]:
             lines = [line for line in words.splitlines() if "RESOURCE_EXHAUSTED" in line]
             print(f"# {lines[0][:400]}")
+        # Files with names stay, as they should; those of the other one are removed, as told.
+        for path in glob.glob(os.path.join(folder, "p1.*")):
+            os.unlink(path)
         _, alone = run(options, 1, named=folder)
-        check(not alone[0].process.returncode, f"{name}: for one alone it is enough",
+        check(not alone[0].process.returncode, f"{name}: for one alone it is enough then",
               alone[0].words())
 
 
@@ -215,6 +224,8 @@ def main():
     parser.add_argument("--case-seconds", type=float, default=200)
     options = parser.parse_args()
     isolate()
+    # Mounts and processes do not outlive this one.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     deadline = time.monotonic() + options.seconds
     ended, processes = run(options, 1)
     told = processes[0].told()
