@@ -26,6 +26,7 @@
 #include "cuda_region.h"
 #include "cuda_under.h"
 #include "cuda_untouched.h"
+#include "large.h"
 
 struct under {
 	struct under *next;
@@ -165,6 +166,9 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 
 	if ((uintptr_t)address % BASE_PAGE_BYTES || bytes % BASE_PAGE_BYTES ||
 	    (uintptr_t)address + bytes < bytes)
+		return OUTCOME_DRIVERS;
+	/* Malloc mode hands it out again, to whom shared memory is not what he wants. */
+	if (large_has(address, bytes))
 		return OUTCOME_DRIVERS;
 	fit(&look, bytes, HUGE_PAGE_BYTES);
 	cuda_policy_of(&look.policy, address);

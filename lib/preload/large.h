@@ -47,6 +47,23 @@ enum large_use {
 	LARGE_GROWS,			/* better where it can become longer */
 };
 
+/* Whether any of it is of a pool, taken or free. */
+static inline bool large_has(const void *memory, size_t bytes)
+{
+	uintptr_t address = (uintptr_t)memory, end = address + bytes;
+	uintptr_t low = atomic_load_explicit(&large_gate.low, memory_order_relaxed);
+	uintptr_t high = atomic_load_explicit(&large_gate.high, memory_order_relaxed);
+
+	if (address < low)
+		address = low;
+	if (end > high)
+		end = high;
+	for (; address < end; address = ((address >> LARGE_CHUNK_SHIFT) + 1) << LARGE_CHUNK_SHIFT)
+		if (large_gate.owners[address >> LARGE_CHUNK_SHIFT])
+			return true;
+	return false;
+}
+
 /*
  * @align: a power of two. NULL, with errno as it was: there is none, which is counted,
  * or the alignment is more than a large block can have.

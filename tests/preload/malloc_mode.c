@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * A program in malloc mode that registers blocks of malloc's before it touches them: they
+ * stay memory of malloc's own pools, which hand them out again.
+ *
+ * Started with: ACTMEM_MALLOC=1 ACTMEM_MALLOC_DECAY=0
+ * Started with: ACTMEM_MALLOC=1 ACTMEM_MALLOC_DECAY=0 ACTMEM_NODES=0
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "memory_test.h"
+
+static size_t block_bytes;
+
+static bool is_readable_in_a_child(void *block)
+{
+	return is_filled(block, block_bytes, 2);
+}
+
+static bool is_zero(const char *block)
+{
+	size_t i;
+
+	for (i = 0; i < block_bytes; i++)
+		if (block[i])
+			return false;
+	return true;
+}
+
+static bool stays_with_malloc(void)
+{
+	char *block = NULL, *again;
+
+	CHECK(!posix_memalign((void **)&block, 2 * MIB, block_bytes));
+	CHECK(!cuda.cuMemHostRegister_v2(block, block_bytes, CU_MEMHOSTREGISTER_PORTABLE));
+	CHECK(!is_shared(block) && !is_shared(block + block_bytes - 1));
+	fill(block, block_bytes, 1);
+	CHECK(!cuda.cuMemHostUnregister(block));
+	free(block);
+	again = malloc(block_bytes);
+	CHECK(again && !is_shared(again));
+	fill(again, block_bytes, 2);
+	CHECK(in_child(is_readable_in_a_child, again));
+	free(again);
+	again = calloc(1, block_bytes);
+	CHECK(again && is_zero(again));
+	free(again);
+	return true;
+}
+
+/* What is not malloc's is served as ever. */
+static bool of_mmap(void)
+{
+	char *memory = mmap(NULL, 8 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			    0);
+	void *block;
+
+	/* Of its own, and not a part of what lies beside it. */
+	CHECK(memory != MAP_FAILED && !mprotect(memory, 4096, PROT_READ) &&
+	      !mprotect(memory + 8 * MIB - 4096, 4096, PROT_READ));
+	CHECK(!cuda.cuMemHostRegister_v2(memory + 4096, 8 * MIB - 8192, 0));
+	CHECK(is_shared(memory + 4 * MIB) && !cuda.cuMemHostUnregister(memory + 4096));
+	CHECK(!munmap(memory, 8 * MIB));
+	CHECK(!cuda.cuMemHostAlloc(&block, 4 * MIB, 0) && is_shared(block));
+	CHECK(!cuda.cuMemFreeHost(block));
+	return true;
+}
+
+int main(void)
+{
+	static const size_t lengths[] = { 32 * MIB, 64 * MIB, 192 * MIB };
+	char what[64];
+	unsigned int i;
+
+	skip_without_cuda();
+	for (i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+		block_bytes = lengths[i];
+		snprintf(what, sizeof(what), "a block of %llu MiB stays with malloc",
+			 (unsigned long long)(block_bytes / MIB));
+		run_case(what, stays_with_malloc, NULL);
+		told(0, "");
+	}
+	run_case("other memory gets regions", of_mmap, NULL);
+	return tap_end();
+}
