@@ -69,8 +69,12 @@ static bool put_under(struct under *under, char words[CUDA_WORDS_MAX])
 		/* Where pages are huge anyway it is refused. */
 		madvise(under->first, under->length, MADV_HUGEPAGE);
 		if (!madvise(under->first, under->length, MADV_DONTDUMP) &&
-		    !madvise(under->first, under->length, MADV_DONTFORK))
+		    !madvise(under->first, under->length, MADV_DONTFORK)) {
+			/* The program mapped zeros; a file has what the last process left. */
+			if (cuda_library.actmem_region_found(under->its.region) > 0)
+				memset(under->first, 0, under->length);
 			return true;
+		}
 	}
 	snprintf(words, CUDA_WORDS_MAX, "cannot map a region at %p (%s)", under->first,
 		 strerror(errno));
