@@ -3,7 +3,9 @@
  * The CUDA driver API, from the libcuda.so.1 that is there when it is asked for.
  *
  * CUDA is no use in a child of a process that used it: nothing is called there.
- * cuInit() may fork itself, so that no lock which fork() takes is held around it.
+ * cuInit() may fork itself, so that no lock which fork() takes is held around it; and
+ * none is held over the loader's calls, as a library that is being loaded may come here
+ * in its constructor, with the loader's lock.
  */
 #include <ctype.h>
 #include <dlfcn.h>
@@ -21,7 +23,7 @@
 
 #define CUDA_LIBRARY	"libcuda.so.1"
 
-static pthread_mutex_t load_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t publish_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct cuda_functions cuda;	/* complete once is_loaded is set */
 static bool is_loaded;
 static bool has_begun;			/* CUDA may have been called by this process... */
@@ -97,7 +99,7 @@ static int cuda_fail(cuda_result result, const char *format, ...)
 		    advice_for(result));
 }
 
-static int find_functions(void *library)
+static int find_functions(struct cuda_functions *found, void *library)
 {
 #define CUDA_NAME(name, parameters)	#name,
 #define CUDA_SLOT(name, parameters)	offsetof(struct cuda_functions, name),
@@ -113,7 +115,7 @@ static int find_functions(void *library)
 		if (!function)
 			return fail(EOPNOTSUPP, CUDA_LIBRARY " has no %s; it is older than CUDA 11",
 				    names[i]);
-		memcpy((char *)&cuda + slots[i], &function, sizeof(function));
+		memcpy((char *)found + slots[i], &function, sizeof(function));
 	}
 	return 0;
 }
@@ -121,6 +123,7 @@ static int find_functions(void *library)
 static int load(void)
 {
 	void *(*open_library)(const char *name, int flags);
+	struct cuda_functions found;
 	void *library;
 	int error;
 
@@ -131,12 +134,16 @@ static int load(void)
 	library = open_library(CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL);
 	if (!library)
 		return fail(ENOENT, CUDA_LIBRARY " cannot be loaded (%s)", dlerror());
-	error = find_functions(library);
+	error = find_functions(&found, library);
 	if (error) {
 		dlclose(library);
 		return error;
 	}
-	is_loaded = true;
+	pthread_mutex_lock(&publish_mutex);
+	if (!is_loaded)
+		cuda = found;
+	__atomic_store_n(&is_loaded, true, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&publish_mutex);
 	return 0;
 }
 
@@ -153,9 +160,7 @@ static int start(int *devices)
 	/* Before the lock, which a child could inherit locked. */
 	__atomic_store_n(&begun_generation, handles_generation, __ATOMIC_RELAXED);
 	__atomic_store_n(&has_begun, true, __ATOMIC_RELEASE);
-	pthread_mutex_lock(&load_mutex);
-	error = is_loaded ? 0 : load();
-	pthread_mutex_unlock(&load_mutex);
+	error = __atomic_load_n(&is_loaded, __ATOMIC_ACQUIRE) ? 0 : load();
 	if (error)
 		return error;
 	result = cuda.cuInit(0);

@@ -2,6 +2,10 @@
 /*
  * Loads libactmem from the folder that this library lies in, else by its name, and
  * finds what is needed of it and of libcuda.so.1. Both then stay.
+ *
+ * No lock is held over the loader's calls: a library that is being loaded may ask for
+ * memory in its constructor, with the loader's own lock. Threads that come here at the
+ * same time find the same.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -16,7 +20,7 @@
 
 struct cuda_library cuda_library;
 
-static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t publish_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool is_loaded;
 
 void cuda_library_enter(void)
@@ -34,8 +38,8 @@ struct wanted {
 	size_t slot;
 };
 
-static bool find(void *library, const char *file, const struct wanted *wanted, size_t count,
-		 char words[CUDA_WORDS_MAX])
+static bool find(struct cuda_library *found, void *library, const char *file,
+		 const struct wanted *wanted, size_t count, char words[CUDA_WORDS_MAX])
 {
 	size_t i;
 
@@ -47,7 +51,7 @@ static bool find(void *library, const char *file, const struct wanted *wanted, s
 				 wanted[i].name);
 			return false;
 		}
-		memcpy((char *)&cuda_library + wanted[i].slot, &function, sizeof(function));
+		memcpy((char *)found + wanted[i].slot, &function, sizeof(function));
 	}
 	return true;
 }
@@ -78,7 +82,7 @@ static void *open_library(char words[CUDA_WORDS_MAX])
 	return library;
 }
 
-static bool load(char words[CUDA_WORDS_MAX])
+static bool load(struct cuda_library *found, char words[CUDA_WORDS_MAX])
 {
 #define LIBRARY_WANTED(name)		{ #name, offsetof(struct cuda_library, name) },
 #define CONTEXT_WANTED(name, parameters)	LIBRARY_WANTED(name)
@@ -95,23 +99,28 @@ static bool load(char words[CUDA_WORDS_MAX])
 		return false;
 	}
 	library = open_library(words);
-	return library && find(cuda, "libcuda.so.1", of_cuda,
+	return library && find(found, cuda, "libcuda.so.1", of_cuda,
 			       sizeof(of_cuda) / sizeof(of_cuda[0]), words) &&
-	       find(library, LIB_SONAME, of_library,
+	       find(found, library, LIB_SONAME, of_library,
 		    sizeof(of_library) / sizeof(of_library[0]), words);
 }
 
 bool cuda_library_load(char words[CUDA_WORDS_MAX])
 {
+	struct cuda_library found;
 	bool loaded;
 
 	if (__atomic_load_n(&is_loaded, __ATOMIC_ACQUIRE))
 		return true;
 	cuda_library_enter();
-	pthread_mutex_lock(&load_lock);
-	loaded = is_loaded || load(words);
-	__atomic_store_n(&is_loaded, loaded, __ATOMIC_RELEASE);
-	pthread_mutex_unlock(&load_lock);
+	loaded = load(&found, words);
 	cuda_library_leave();
-	return loaded;
+	if (!loaded)
+		return false;
+	pthread_mutex_lock(&publish_lock);
+	if (!is_loaded)
+		cuda_library = found;
+	__atomic_store_n(&is_loaded, true, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&publish_lock);
+	return true;
 }

@@ -40,34 +40,39 @@ static int ordinal_of(int device)
 	return -1;
 }
 
-static int open_handle(struct cuda_pool *pool, struct actmem_options *options, int ordinal)
+static int open_handle(struct cuda_pool *pool)
 {
+	struct actmem_options options;
 	char *name = NULL;
-	int error = cuda_library.actmem_options_from_environment(options);
+	int error;
 
+	ACTMEM_INIT(&options);
+	error = cuda_library.actmem_options_from_environment(&options);
 	if (error)
 		return error;
-	if (options->heap_name && asprintf(&name, "%s.cuda%d", options->heap_name, ordinal) < 0)
+	if (options.heap_name &&
+	    asprintf(&name, "%s.cuda%d", options.heap_name, pool->ordinal) < 0)
 		return -1;
-	options->heap_name = name;
-	error = cuda_library.actmem_open(&pool->am, options);
+	options.heap_name = name;
+	pool->may_be_anywhere = nodes_empty(&options.nodes) &&
+				options.policy != ACTMEM_PLACE_INTERLEAVE;
+	error = cuda_library.actmem_open(&pool->am, &options);
 	free(name);
 	return error;
 }
 
-static int open_runtime(struct cuda_pool *pool, int ordinal)
+static int open_runtime(struct cuda_pool *pool)
 {
 	struct actmem_runtime_options options;
 
 	ACTMEM_INIT(&options);
 	options.kind = ACTMEM_RUNTIME_CUDA;
-	options.device = ordinal;
+	options.device = pool->ordinal;
 	return cuda_library.actmem_runtime_open(pool->am, &options, &pool->runtime);
 }
 
 /* On the device's node, unless the environment names others. */
-static int open_heap(struct cuda_pool *pool, const struct cuda_settings *settings,
-		     const struct actmem_options *defaults, int ordinal)
+static int open_heap(struct cuda_pool *pool, const struct cuda_settings *settings)
 {
 	struct actmem_heap_options options;
 	char label[ACTMEM_NAME_MAX];
@@ -77,9 +82,9 @@ static int open_heap(struct cuda_pool *pool, const struct cuda_settings *setting
 	ACTMEM_INIT(&options.region);
 	options.grow_bytes = settings->grow_bytes;
 	options.limit_bytes = settings->limit_bytes;
-	snprintf(label, sizeof(label), "cuda%d", ordinal);
+	snprintf(label, sizeof(label), "cuda%d", pool->ordinal);
 	options.region.name = label;
-	if (nodes_empty(&defaults->nodes) && defaults->policy != ACTMEM_PLACE_INTERLEAVE)
+	if (pool->may_be_anywhere)
 		error = cuda_library.actmem_runtime_nodes(pool->runtime, &options.region.nodes);
 	if (!error)
 		error = cuda_library.actmem_heap_create(pool->am, &options, &pool->heap);
@@ -89,23 +94,7 @@ static int open_heap(struct cuda_pool *pool, const struct cuda_settings *setting
 	return error;
 }
 
-/* Its parts, or those that could be had. */
-static int open_parts(struct cuda_pool *pool, const struct cuda_settings *settings, int ordinal)
-{
-	struct actmem_options options;
-	int error;
-
-	ACTMEM_INIT(&options);
-	error = open_handle(pool, &options, ordinal);
-	if (!error)
-		error = open_runtime(pool, ordinal);
-	if (!error)
-		error = open_heap(pool, settings, &options, ordinal);
-	return error;
-}
-
-struct cuda_pool *cuda_pool_open(const struct cuda_settings *settings, int device,
-				 char words[CUDA_WORDS_MAX])
+struct cuda_pool *cuda_pool_open(int device, char words[CUDA_WORDS_MAX])
 {
 	struct cuda_pool *pool = calloc(1, sizeof(*pool));
 	int ordinal = ordinal_of(device), error;
@@ -117,21 +106,36 @@ struct cuda_pool *cuda_pool_open(const struct cuda_settings *settings, int devic
 		return NULL;
 	}
 	pool->device = device;
+	pool->ordinal = ordinal;
 	cuda_library_enter();
-	error = open_parts(pool, settings, ordinal);
+	error = open_handle(pool);
+	if (!error)
+		error = open_runtime(pool);
 	if (error)
 		snprintf(words, CUDA_WORDS_MAX, "%s", cuda_library.actmem_error());
 	cuda_library_leave();
-	if (error) {
-		cuda_pool_close(pool);
-		return NULL;
-	}
-	if (settings->verbose)
+	if (!error)
+		return pool;
+	cuda_pool_close(pool);
+	return NULL;
+}
+
+bool cuda_pool_begin(struct cuda_pool *pool, const struct cuda_settings *settings,
+		     char words[CUDA_WORDS_MAX])
+{
+	int error;
+
+	cuda_library_enter();
+	error = open_heap(pool, settings);
+	if (error)
+		snprintf(words, CUDA_WORDS_MAX, "%s", cuda_library.actmem_error());
+	cuda_library_leave();
+	if (!error && settings->verbose)
 		cuda_say("host memory of %s and more comes from regions (%s; %s)",
 			 CUDA_BYTES(settings->min_bytes),
 			 cuda_library.actmem_runtime_describe(pool->runtime),
 			 cuda_library.actmem_describe(pool->am));
-	return pool;
+	return !error;
 }
 
 void cuda_pool_close(struct cuda_pool *pool)

@@ -17,7 +17,8 @@ struct cuda_pool {
 	struct cuda_pool *next;		/* these three under the lock of cuda_pool.c */
 	unsigned int users;		/* calls that are at work in it */
 	bool lost;			/* nobody takes blocks any more */
-	int device;
+	int device, ordinal;
+	bool may_be_anywhere;		/* the environment names no nodes */
 	cuda_context context;		/* the device's primary one, */
 	unsigned long long context_id;	/* which has another after a reset */
 	struct actmem *am;
@@ -28,9 +29,15 @@ struct cuda_pool {
 /* Whether it is that of the device which all libraries share. */
 bool cuda_context_is_primary(cuda_context context, int device);
 
-/* NULL: @words tell why not. */
-struct cuda_pool *cuda_pool_open(const struct cuda_settings *settings, int device,
-				 char words[CUDA_WORDS_MAX]);
+/*
+ * Without a heap yet: whatever calls the loader is done here, where no lock is to be
+ * held. NULL: @words tell why not.
+ */
+struct cuda_pool *cuda_pool_open(int device, char words[CUDA_WORDS_MAX]);
+
+/* Makes its heap. False: @words tell why not; it can be closed alone. */
+bool cuda_pool_begin(struct cuda_pool *pool, const struct cuda_settings *settings,
+		     char words[CUDA_WORDS_MAX]);
 
 /* Has no blocks out. */
 void cuda_pool_close(struct cuda_pool *pool);

@@ -8,7 +8,9 @@
  * lost with it, as the driver's own memory would be: the pool is given up, with its
  * blocks, at the next request, and another one begins.
  *
- * No lock is held while CUDA or libactmem is called, but for that of opening.
+ * No lock is held while CUDA or libactmem is called, but for that of opening; and not
+ * that one either while something is loaded, as a library that is being loaded may come
+ * here in its constructor, with the loader's lock.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -95,6 +97,22 @@ static void give_up_of_device(int device)
 	leave(pool);
 }
 
+/* Under open_lock. Then it is the pool of the context, for which it is entered. */
+static bool begin(struct cuda_pool *pool, const struct cuda_settings *settings,
+		  struct cuda_failure *failure)
+{
+	give_up_of_device(pool->device);
+	if (!cuda_pool_begin(pool, settings, failure->words))
+		return false;
+	pool->users = 1;
+	pthread_mutex_lock(&lock);
+	pool->next = pools;
+	pools = pool;
+	pthread_mutex_unlock(&lock);
+	return true;
+}
+
+/* Of several threads that come here at the same time, one has the pool that they all use. */
 static enum cuda_outcome open_for(const struct cuda_settings *settings, cuda_context context,
 				  unsigned long long id, struct cuda_pool **result,
 				  struct cuda_failure *failure)
@@ -108,28 +126,26 @@ static enum cuda_outcome open_for(const struct cuda_settings *settings, cuda_con
 		cuda_tell(TALE_CONTEXT, "host memory that is asked for in a context which the program made itself (cuCtxCreate) is the CUDA driver's own, and goes with that context; that of the primary context comes from regions");
 		return OUTCOME_DRIVERS;
 	}
-	give_up_of_device(device);
-	pool = cuda_pool_open(settings, device, failure->words);
-	if (!pool) {
-		failure->tale = TALE_POOL;
+	failure->tale = TALE_POOL;
+	pool = cuda_pool_open(device, failure->words);
+	if (!pool)
 		return OUTCOME_FAILED;
-	}
-	pool->users = 1;
 	pool->context = context;
 	pool->context_id = id;
-	pthread_mutex_lock(&lock);
-	pool->next = pools;
-	pools = pool;
-	pthread_mutex_unlock(&lock);
-	*result = pool;
-	return OUTCOME_OURS;
+	pthread_mutex_lock(&open_lock);
+	*result = pool_of(context, id);
+	if (!*result && begin(pool, settings, failure))
+		*result = pool;
+	pthread_mutex_unlock(&open_lock);
+	if (*result != pool)
+		cuda_pool_close(pool);
+	return *result ? OUTCOME_OURS : OUTCOME_FAILED;
 }
 
 /* The pool for the current context, which leave() ends. */
 static enum cuda_outcome enter(const struct cuda_settings *settings, struct cuda_pool **pool,
 			       struct cuda_failure *failure)
 {
-	enum cuda_outcome outcome = OUTCOME_OURS;
 	cuda_context context = NULL;
 	unsigned long long id;
 
@@ -138,14 +154,7 @@ static enum cuda_outcome enter(const struct cuda_settings *settings, struct cuda
 	    cuda_library.cuCtxGetId(context, &id))
 		return OUTCOME_DRIVERS;
 	*pool = pool_of(context, id);
-	if (*pool)
-		return OUTCOME_OURS;
-	pthread_mutex_lock(&open_lock);
-	*pool = pool_of(context, id);
-	if (!*pool)
-		outcome = open_for(settings, context, id, pool, failure);
-	pthread_mutex_unlock(&open_lock);
-	return outcome;
+	return *pool ? OUTCOME_OURS : open_for(settings, context, id, pool, failure);
 }
 
 /*

@@ -34,7 +34,7 @@ $(PRELOAD_TEST)/programs/%: tests/preload/programs/%.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $< -o $@
 
-$(PRELOAD_TEST)/own_dlsym: EXTRA_LDFLAGS = -rdynamic
+$(PRELOAD_TEST)/own_dlsym $(PRELOAD_TEST)/loading: EXTRA_LDFLAGS = -rdynamic
 
 # With whichever libcuda.so.1 it is when they run.
 $(PRELOAD_TEST)/linked $(PRELOAD_TEST)/linked_plugin.so: $(CUDA_STANDIN)
