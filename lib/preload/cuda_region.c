@@ -57,24 +57,32 @@ static int open_handle(void)
 	return error;
 }
 
+static uint64_t unit_of(const struct actmem_options *options)
+{
+	return options->pages == ACTMEM_PAGES_1G ? GIANT_PAGE_BYTES : HUGE_PAGE_BYTES;
+}
+
 bool cuda_region_prepare(const struct cuda_settings *settings, uint64_t *unit,
 			 char words[CUDA_WORDS_MAX])
 {
 	bool failed = false;
+	uint64_t least;
 
 	cuda_library_enter();
 	pthread_mutex_lock(&open_lock);
 	if (!am) {
 		failed = open_handle();
+		least = settings->min_bytes > unit_of(&defaults) ? settings->min_bytes :
+			unit_of(&defaults);
 		if (failed)
 			snprintf(words, CUDA_WORDS_MAX, "%s", cuda_library.actmem_error());
 		else if (settings->verbose)
 			cuda_say("ranges of %s and more that are registered untouched get pages of regions (%s)",
-				 CUDA_BYTES(settings->min_bytes), cuda_library.actmem_describe(am));
+				 CUDA_BYTES(least), cuda_library.actmem_describe(am));
 	}
 	pthread_mutex_unlock(&open_lock);
 	cuda_library_leave();
-	*unit = defaults.pages == ACTMEM_PAGES_1G ? GIANT_PAGE_BYTES : HUGE_PAGE_BYTES;
+	*unit = unit_of(&defaults);
 	return !failed;
 }
 

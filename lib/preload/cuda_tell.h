@@ -18,6 +18,7 @@ enum cuda_tale {
 	TALE_LOST,			/* a context took its registrations along */
 	TALE_REGION,			/* pages for a range that is registered cannot be had */
 	TALE_REFUSED,			/* CUDA does not register them */
+	TALE_SHORT,			/* a range has no whole huge page */
 	TALE_UNSEEN,			/* it cannot be told what holds data */
 	TALE_COUNT,
 };

@@ -174,10 +174,16 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 	/* Malloc mode hands it out again, to whom shared memory is not what he wants. */
 	if (large_has(address, bytes))
 		return OUTCOME_DRIVERS;
-	fit(&look, bytes, HUGE_PAGE_BYTES);
 	cuda_policy_of(&look.policy, address);
-	if (!look.length || !cuda_is_untouched(address, bytes, &look.policy))
+	if (!cuda_is_untouched(address, bytes, &look.policy))
 		return OUTCOME_DRIVERS;
+	/* No knob would help it: like what flags rule out, it is told, and is no failure. */
+	fit(&look, bytes, HUGE_PAGE_BYTES);
+	if (!look.length) {
+		cuda_tell(TALE_SHORT, "cuMemHostRegister of %s at %p is the CUDA driver's own, not from regions: no whole page of 2 MiB lies in it",
+			  CUDA_BYTES(bytes), address);
+		return OUTCOME_DRIVERS;
+	}
 	failure->tale = TALE_LIBRARY;
 	if (!cuda_library_load(failure->words))
 		return OUTCOME_FAILED;
@@ -185,8 +191,12 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 	if (!cuda_region_prepare(settings, &unit, failure->words))
 		return OUTCOME_FAILED;
 	fit(&look, bytes, unit);
-	if (!look.length)
-		return OUTCOME_DRIVERS;
+	if (!look.length) {
+		snprintf(failure->words, sizeof(failure->words),
+			 "no whole page of 1 GiB lies in the range at %p; have pages of 2 MiB (ACTMEM_PAGES=2M, actmem run --pages 2M)",
+			 address);
+		return OUTCOME_FAILED;
+	}
 	forget(look.first, look.length);
 	if (!cuda_region_open(&look.its, look.length, &look.policy, failure->words))
 		return OUTCOME_FAILED;

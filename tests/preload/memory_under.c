@@ -121,6 +121,33 @@ static bool at_odd_addresses(void)
 	return true;
 }
 
+/* What has no whole page of the length in it has none of a region's. */
+static bool too_short(void)
+{
+	char *memory = map_at(2 * MIB, 4096);
+	uint64_t listed;
+
+	CHECK(!cuda.cuMemHostRegister_v2(memory, 2 * MIB, CU_MEMHOSTREGISTER_PORTABLE));
+	CHECK(!is_shared(memory + MIB) && !own_regions(&listed));
+	return !cuda.cuMemHostUnregister(memory) && !munmap(memory, 2 * MIB);
+}
+
+static bool too_short_for_giants(void)
+{
+	char *memory = map_untouched(64 * MIB);
+
+	CHECK(!cuda.cuMemHostRegister_v2(memory, 64 * MIB, 0) && !is_shared(memory));
+	return !cuda.cuMemHostUnregister(memory);
+}
+
+static bool too_short_strictly(void)
+{
+	char *memory = map_untouched(64 * MIB);
+
+	CHECK(cuda.cuMemHostRegister_v2(memory, 64 * MIB, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+	return !is_shared(memory) && !counts_now().registered;
+}
+
 /* Registered, and just as it was; with @seed in it. */
 static bool is_left_alone(char *memory, size_t bytes, unsigned int seed)
 {
@@ -326,6 +353,16 @@ int main(void)
 	run_case("memory that holds data is left alone", left_alone, NULL);
 	told(0, "");
 	run_case("a mapping without a policy gets a region", whole_mapping, NULL);
+	run_case("what has no whole huge page stays as it is", too_short, "ACTMEM_STRICT=1", NULL);
+	told(1, "cuMemHostRegister of 2.0 MiB at ");
+	run_case("and what has no giant page", too_short_for_giants, "ACTMEM_PAGES=1G", NULL);
+	told(1, "actmem run --pages 2M");
+	run_case("which strictly is an error", too_short_strictly, "ACTMEM_PAGES=1G",
+		 "ACTMEM_STRICT=1", NULL);
+	told(1, "no whole page of 1 GiB");
+	run_case("how short it may be is told", too_short_for_giants, "ACTMEM_PAGES=1G",
+		 "ACTMEM_VERBOSE=1", NULL);
+	told(2, "ranges of 1.0 GiB and more");
 	run_case("what was unmapped under its registration is not held", never_unregistered, NULL);
 	run_case("a forked child cannot write to it", in_a_child, NULL);
 	run_case("without pages the driver has the program's own", without_pages,
