@@ -31,22 +31,31 @@ static void begin(void)
 	settings_are_good = cuda_memory_settings_read(&settings, &wrong);
 	if (settings_are_good)
 		return;
-	cuda_tell(TALE_SETTINGS, "%s is '%.200s'; it may be %s. Host memory for CUDA is the driver's own.",
+	cuda_tell(TALE_SETTINGS, settings.strict ?
+		  "%s is '%.200s'; it may be %s. Requests to CUDA for host memory fail, as ACTMEM_STRICT=1 wants (actmem run --strict)." :
+		  "%s is '%.200s'; it may be %s. Host memory for CUDA is the driver's own.",
 		  wrong.variable, wrong.text, wrong.choice);
 }
 
 /* Not inside our own calls, and not in a child, in which CUDA is of no use. */
-static bool is_at_work(void)
+static bool is_wanted(void)
 {
 	if (cuda_inside)
 		return false;
 	pthread_once(&once, begin);
-	return settings_are_good && getpid() == owner;
+	return getpid() == owner;
 }
 
+static bool is_at_work(void)
+{
+	return is_wanted() && settings_are_good;
+}
+
+/* What cannot be served for a wrong variable is so too if that is to be an error. */
 static bool is_served(size_t bytes, unsigned int flags)
 {
-	return !(flags & ~FLAGS_SERVED) && is_at_work() && bytes >= settings.min_bytes;
+	return !(flags & ~FLAGS_SERVED) && is_wanted() && bytes >= settings.min_bytes &&
+	       (settings_are_good || settings.strict);
 }
 
 /* Tells what failed, and whether the driver is to be asked instead. */
@@ -67,6 +76,10 @@ static bool alloc(const char *call, void **memory, size_t bytes, unsigned int fl
 
 	if (!memory || !is_served(bytes, flags))
 		return false;
+	if (!settings_are_good) {
+		*result = CUDA_OUT_OF_MEMORY;
+		return true;
+	}
 	*result = CUDA_OK;
 	switch (cuda_pool_alloc(&settings, bytes, flags, memory, &failure)) {
 	case OUTCOME_OURS:
@@ -111,6 +124,8 @@ cuda_result cuda_mem_host_register(void *memory, size_t bytes, unsigned int flag
 
 	if (!is_served(bytes, flags))
 		return cuda_driver.cuMemHostRegister_v2(memory, bytes, flags);
+	if (!settings_are_good)
+		return CUDA_OUT_OF_MEMORY;
 	switch (cuda_under_register(&settings, memory, bytes, flags, &result, &failure)) {
 	case OUTCOME_OURS:
 		return result;

@@ -42,6 +42,9 @@ bool cuda_memory_settings_read(struct cuda_settings *settings, struct cuda_wrong
 		.keep_bytes = KEEP_BYTES,
 		.grow_bytes = GROW_BYTES,
 	};
+	/* First, as it says what is to be done if another one is wrong. */
+	if (!read_switch(&settings->strict, wrong, "ACTMEM_STRICT"))
+		return false;
 	text = variable(wrong, "ACTMEM_CUDA_MIN", "a size from 4K on, as 1M");
 	if (text && (!size_from_text(text, &settings->min_bytes) ||
 		     settings->min_bytes < BASE_PAGE_BYTES))
@@ -59,6 +62,5 @@ bool cuda_memory_settings_read(struct cuda_settings *settings, struct cuda_wrong
 	text = variable(wrong, "ACTMEM_HEAP_LIMIT", "a size, as 64G");
 	if (text && !size_from_text(text, &settings->limit_bytes))
 		return false;
-	return read_switch(&settings->strict, wrong, "ACTMEM_STRICT") &&
-	       read_switch(&settings->verbose, wrong, "ACTMEM_VERBOSE");
+	return read_switch(&settings->verbose, wrong, "ACTMEM_VERBOSE");
 }

@@ -21,7 +21,10 @@ struct cuda_wrong {
 	const char *variable, *text, *choice;
 };
 
-/* False: @wrong tells which variable, what it says, and what it may say. */
+/*
+ * False: @wrong tells which variable, what it says, and what it may say. @settings->strict
+ * is as it should be then too, unless that is the wrong one: it is false.
+ */
 bool cuda_memory_settings_read(struct cuda_settings *settings, struct cuda_wrong *wrong);
 
 #endif /* LIB_PRELOAD_CUDA_SETTINGS_H */

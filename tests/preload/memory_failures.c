@@ -42,6 +42,15 @@ static bool fails(void)
 	return true;
 }
 
+static bool fails_in_all_ways(void)
+{
+	void *memory = mmap(NULL, 32 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			    0);
+
+	CHECK(cuda.cuMemHostRegister_v2(memory, 32 * MIB, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+	return fails();
+}
+
 /* 16 MiB fit into the limit, twice as much does not. */
 static bool up_to_the_limit(void)
 {
@@ -144,6 +153,12 @@ int main(void)
 	run_case("a wrong variable leaves all to the driver", gets_the_drivers,
 		 "ACTMEM_CUDA_MIN=some", NULL);
 	told(1, "ACTMEM_CUDA_MIN is 'some'; it may be ");
+	run_case("strictly that is an error", fails_in_all_ways, "ACTMEM_CUDA_MIN=some",
+		 "ACTMEM_STRICT=1", NULL);
+	told(1, "as ACTMEM_STRICT=1 wants");
+	run_case("and so it is with a variable that is read late", fails_in_all_ways,
+		 "ACTMEM_VERBOSE=some", "ACTMEM_STRICT=1", NULL);
+	told(1, "ACTMEM_VERBOSE is 'some'; it may be ");
 	run_case("requests are served from ACTMEM_CUDA_MIN on", limit_of_settings,
 		 "ACTMEM_CUDA_MIN=4M", NULL);
 	told(0, "");
