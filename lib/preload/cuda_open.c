@@ -14,6 +14,9 @@
 #include "cuda_open.h"
 #include "cuda_tell.h"
 
+/* The chunks that heaps and runtimes have by themselves; drivers refuse longer ones. */
+#define BLOCK_BYTES_MOST	(64ULL << 30)
+
 bool cuda_context_is_primary(cuda_context context, int device)
 {
 	cuda_context primary = NULL;
@@ -156,6 +159,11 @@ bool cuda_pool_take(struct cuda_pool *pool, size_t bytes, void **block,
 {
 	int error;
 
+	if (bytes > BLOCK_BYTES_MOST) {
+		snprintf(words, CUDA_WORDS_MAX, "a block may be %s long, as CUDA registers no more at once; have the program ask for it in parts",
+			 CUDA_BYTES(BLOCK_BYTES_MOST));
+		return false;
+	}
 	cuda_library_enter();
 	error = cuda_library.actmem_alloc(pool->heap, bytes, BASE_PAGE_BYTES, block);
 	if (error)

@@ -64,6 +64,17 @@ static bool up_to_the_limit(void)
 	return true;
 }
 
+/* Not asked of the driver, which need not have so much. */
+static bool more_than_is_registered(void)
+{
+	void *memory;
+
+	CHECK(cuda.cuMemHostAlloc(&memory, 64ULL * 1024 * MIB + 1, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK(!counts_now().registered && !counts_now().allocated);
+	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_shared(memory));
+	return !cuda.cuMemFreeHost(memory);
+}
+
 static bool registration_fails(void)
 {
 	void *memory;
@@ -144,6 +155,9 @@ int main(void)
 	run_case("strictly that is an error", fails, "ACTMEM_HEAP_LIMIT=16M", "ACTMEM_STRICT=1",
 		 NULL);
 	told(1, "ACTMEM_STRICT=1");
+	run_case("more than is registered at once is none of regions", more_than_is_registered,
+		 "ACTMEM_STRICT=1", NULL);
+	told(1, "a block may be 64.0 GiB long");
 	run_case("a backend that is not there leaves it to the driver", gets_the_drivers,
 		 "ACTMEM_BACKEND=driver", NULL);
 	told(1, "/dev/actmem");
