@@ -169,16 +169,32 @@ static bool is_registered(void *address)
 	return result != CUDA_INVALID_VALUE && !cuda_context_is_gone(result);
 }
 
-/* False: the pool was given up meanwhile, and the block with it. */
-static bool hand_out(struct cuda_pool *pool, struct cuda_block *block)
+static bool fail_to_remember(struct cuda_failure *failure)
 {
-	bool added = false;
+	failure->tale = TALE_BLOCK;
+	snprintf(failure->words, sizeof(failure->words), "no memory to remember it");
+	return false;
+}
+
+/* The pool may have been given up meanwhile, and the block with it. */
+static bool hand_out(struct cuda_pool *pool, struct cuda_block *block,
+		     struct cuda_failure *failure)
+{
+	bool lost = !is_registered((void *)block->address), added = false;
 
 	pthread_mutex_lock(&lock);
-	if (!pool->lost)
+	lost = lost || pool->lost;
+	if (!lost)
 		added = cuda_blocks_add(&blocks, block);
 	pthread_mutex_unlock(&lock);
-	return added;
+	if (added)
+		return true;
+	if (!lost)
+		return fail_to_remember(failure);
+	failure->tale = TALE_LOST;
+	snprintf(failure->words, sizeof(failure->words),
+		 "what was registered is so no longer: the program has unregistered it, or reset its device meanwhile");
+	return false;
 }
 
 /* Once it is handed out, the block may be given up with its pool at any time. */
@@ -196,13 +212,10 @@ static enum cuda_outcome take(const struct cuda_settings *settings, struct cuda_
 	if (cuda_pool_take(pool, block->bytes, &address, failure->words)) {
 		block->address = address;
 		block->owner = pool;
-		if (is_registered(address) && hand_out(pool, block)) {
+		if (hand_out(pool, block, failure)) {
 			outcome = OUTCOME_OURS;
 			*result = address;
 		} else {
-			failure->tale = TALE_LOST;
-			snprintf(failure->words, sizeof(failure->words),
-				 "what was registered is so no longer: the program has unregistered it, or reset its device meanwhile");
 			cuda_pool_give(pool, address);
 		}
 	}
@@ -224,8 +237,7 @@ enum cuda_outcome cuda_pool_alloc(const struct cuda_settings *settings, size_t b
 	}
 	block = malloc(sizeof(*block));
 	if (!block) {
-		failure->tale = TALE_BLOCK;
-		snprintf(failure->words, sizeof(failure->words), "no memory to remember it");
+		fail_to_remember(failure);
 		return OUTCOME_FAILED;
 	}
 	*block = (struct cuda_block){
