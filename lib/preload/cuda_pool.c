@@ -269,21 +269,57 @@ static struct cuda_block *claim(const void *address)
 	return block;
 }
 
-/* The context that is current to this thread, and that of the pool. */
-static cuda_result synchronize(cuda_context context)
+static cuda_result synchronize_in(cuda_context context)
 {
-	cuda_context current = NULL, popped;
+	cuda_context popped;
+	cuda_result result = cuda_library.cuCtxPushCurrent_v2(context);
+
+	if (result)
+		return result;
+	result = cuda_library.cuCtxSynchronize();
+	cuda_library.cuCtxPopCurrent_v2(&popped);
+	return result;
+}
+
+/* The primary context of a device, if it has one. */
+static cuda_result synchronize_device(int ordinal, cuda_context current)
+{
+	cuda_context primary;
+	cuda_result result;
+	unsigned int flags;
+	int device, active;
+
+	result = cuda_library.cuDeviceGet(&device, ordinal);
+	if (!result)
+		result = cuda_library.cuDevicePrimaryCtxGetState(device, &flags, &active);
+	if (result || !active)
+		return result;
+	result = cuda_library.cuDevicePrimaryCtxRetain(&primary, device);
+	if (result)
+		return result;
+	if (primary != current)
+		result = synchronize_in(primary);
+	cuda_library.cuDevicePrimaryCtxRelease_v2(device);
+	return result;
+}
+
+/*
+ * The context that is current to this thread, and those of all devices: each can reach
+ * the block. Contexts that the program made itself and that are current to other threads
+ * are not known here.
+ */
+static cuda_result synchronize(void)
+{
+	cuda_context current = NULL;
 	cuda_result result = cuda_library.cuCtxGetCurrent(&current);
+	int count = 0, ordinal;
 
 	if (!result && current)
 		result = cuda_library.cuCtxSynchronize();
-	if (current != context && (!result || cuda_context_is_gone(result))) {
-		result = cuda_library.cuCtxPushCurrent_v2(context);
-		if (!result) {
-			result = cuda_library.cuCtxSynchronize();
-			cuda_library.cuCtxPopCurrent_v2(&popped);
-		}
-	}
+	if (!result || cuda_context_is_gone(result))
+		result = cuda_library.cuDeviceGetCount(&count);
+	for (ordinal = 0; ordinal < count && (!result || cuda_context_is_gone(result)); ordinal++)
+		result = synchronize_device(ordinal, current);
 	return cuda_context_is_gone(result) ? CUDA_OK : result;
 }
 
@@ -297,7 +333,7 @@ enum cuda_outcome cuda_pool_free(const struct cuda_settings *settings, void *add
 		return OUTCOME_DRIVERS;
 	pool = block->owner;
 	/* A copy that is under way would go on in what is the next user's by then. */
-	*result = synchronize(pool->context);
+	*result = synchronize();
 	pthread_mutex_lock(&lock);
 	if (pool->lost)
 		*result = CUDA_OK;

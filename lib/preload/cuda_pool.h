@@ -33,7 +33,7 @@ enum cuda_outcome cuda_pool_alloc(const struct cuda_settings *settings, size_t b
 				  unsigned int flags, void **block, struct cuda_failure *failure);
 
 /*
- * Waits, as the driver does, for what its device still has to do with the block, and
+ * Waits, as the driver does, for what devices still have to do with the block, and
  * gives it back. DRIVERS: no block begins there. *@result is 0, or CUDA's word for why
  * it could not wait: the block is then as it was.
  */

@@ -80,6 +80,30 @@ static bool freed_under_way(void)
 	return end();
 }
 
+/* By a device that has no pool, and whose context is not current any more. */
+static bool freed_under_way_elsewhere(void)
+{
+	CUcontext other;
+	CUdevice device;
+	void *memory, *next;
+
+	/* Of real ones there may be one alone. */
+	if (cuda.cuDeviceGet(&device, 1))
+		return !cuda.standin_counts;
+	CHECK(!cuda.cuMemHostAlloc(&memory, BYTES, CU_MEMHOSTALLOC_PORTABLE) && is_shared(memory));
+	CHECK(!cuda.cuDevicePrimaryCtxRetain(&other, device) && !cuda.cuCtxSetCurrent(other));
+	CHECK(begin());
+	if (cuda.standin_slow)
+		cuda.standin_slow("cuMemcpyDtoHAsync_v2", 300000);
+	CHECK(!cuda.cuMemcpyDtoHAsync_v2(memory, on_device, BYTES, stream));
+	CHECK(!cuda.cuCtxSetCurrent(primary) && !cuda.cuMemFreeHost(memory));
+	CHECK(!cuda.cuMemHostAlloc(&next, BYTES, 0) && next == memory);
+	fill(next, BYTES, 3);
+	CHECK(!cuda.cuCtxSetCurrent(other) && !cuda.cuStreamSynchronize(stream));
+	CHECK(is_filled(next, BYTES, 3) && end());
+	return !cuda.cuCtxSetCurrent(primary) && !cuda.cuMemFreeHost(next);
+}
+
 int main(void)
 {
 	skip_without_cuda();
@@ -87,6 +111,9 @@ int main(void)
 	run_case("and within a range that was registered", of_a_range, NULL);
 	run_case("a block that is freed during a copy waits for it", freed_under_way,
 		 "ACTMEM_CUDA_KEEP", NULL);
+	told(0, "");
+	run_case("also for one by another device", freed_under_way_elsewhere, "ACTMEM_CUDA_KEEP",
+		 "STANDIN_CUDA_DEVICES=2", NULL);
 	told(0, "");
 	return tap_end();
 }
