@@ -586,6 +586,12 @@ int actmem_free(struct actmem_heap *heap, void *block);
  */
 int actmem_heap_trim(struct actmem_heap *heap);
 
+/*
+ * The same, but no more regions than it takes for the heap to have @keep_bytes or less
+ * free: the shortest that is enough, or else the longest first.
+ */
+int actmem_heap_trim_to(struct actmem_heap *heap, uint64_t keep_bytes);
+
 int actmem_heap_stats(struct actmem_heap *heap, struct actmem_heap_stats *stats);
 
 #if defined(__GNUC__)

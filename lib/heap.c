@@ -146,17 +146,33 @@ int actmem_heap_tune(struct actmem_heap *heap, const struct actmem_heap_tuning *
 	return 0;
 }
 
+static void recall(struct actmem_heap *heap)
+{
+	pthread_mutex_lock(&heap->lock);
+	heap_recall_all(heap);
+	heap_check(heap);
+	pthread_mutex_unlock(&heap->lock);
+}
+
 int actmem_heap_trim(struct actmem_heap *heap)
 {
 	int error = check_heap(heap, "actmem_heap_trim");
 
 	if (error)
 		return error;
-	pthread_mutex_lock(&heap->lock);
-	heap_recall_all(heap);
-	heap_check(heap);
-	pthread_mutex_unlock(&heap->lock);
+	recall(heap);
 	heap_shrink(heap, false);
+	return 0;
+}
+
+int actmem_heap_trim_to(struct actmem_heap *heap, uint64_t keep_bytes)
+{
+	int error = check_heap(heap, "actmem_heap_trim_to");
+
+	if (error)
+		return error;
+	recall(heap);
+	heap_shrink_to(heap, keep_bytes);
 	return 0;
 }
 

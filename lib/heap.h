@@ -91,6 +91,9 @@ void heap_tune(struct actmem_heap *heap, uint64_t chunk_bytes, uint64_t cache_by
  */
 bool heap_shrink(struct actmem_heap *heap, bool named_too);
 
+/* The same, but for named ones, until no more than @keep_bytes are free. */
+void heap_shrink_to(struct actmem_heap *heap, uint64_t keep_bytes);
+
 /* How many of its regions are attached to a queue. Under lock. */
 unsigned int heap_attached(const struct actmem_heap *heap);
 

@@ -251,33 +251,74 @@ static bool may_go(const struct actmem_heap *heap, const struct range *range, bo
 	       range_is_free(range);
 }
 
-/* Takes the ranges of which nothing is taken out of the heap. */
+/* Takes a range out of the heap, to the others in @detached. Under lock. */
+static void detach(struct actmem_heap *heap, struct range **link, struct range **detached)
+{
+	struct range *range = *link;
+	size_t i;
+
+	*link = range->next;
+	range->next = *detached;
+	*detached = range;
+	for (i = 0; i < range->chunks; i++)
+		blocks_remove_range(&heap->blocks, range->first[i]);
+	count_region(heap, actmem_region_length(range->its.region), false);
+}
+
+/* All of which nothing is taken. */
 static struct range *detach_free_ranges(struct actmem_heap *heap, bool named_too)
 {
 	struct range **link = &heap->ranges, *range, *detached = NULL;
-	size_t i;
 
 	pthread_mutex_lock(&heap->lock);
 	while ((range = *link)) {
-		if (!may_go(heap, range, named_too)) {
+		if (may_go(heap, range, named_too))
+			detach(heap, link, &detached);
+		else
 			link = &range->next;
-			continue;
-		}
-		*link = range->next;
-		range->next = detached;
-		detached = range;
-		for (i = 0; i < range->chunks; i++)
-			blocks_remove_range(&heap->blocks, range->first[i]);
-		count_region(heap, actmem_region_length(range->its.region), false);
 	}
 	pthread_mutex_unlock(&heap->lock);
 	return detached;
 }
 
-bool heap_shrink(struct actmem_heap *heap, bool named_too)
+/* The shortest that is as long as @excess, or else the longest; NULL: none may go. */
+static struct range **choose_free_range(struct actmem_heap *heap, uint64_t excess)
 {
-	struct range *range = detach_free_ranges(heap, named_too), *next;
-	bool any = range;
+	struct range **link, **chosen = NULL;
+	uint64_t length, best = 0;
+
+	for (link = &heap->ranges; *link; link = &(*link)->next) {
+		if (!may_go(heap, *link, false))
+			continue;
+		length = actmem_region_length((*link)->its.region);
+		if (best < excess ? length > best : length >= excess && length < best) {
+			chosen = link;
+			best = length;
+		}
+	}
+	return chosen;
+}
+
+/* As few as will do for the heap to have no more than @keep_bytes free. */
+static struct range *detach_excess(struct actmem_heap *heap, uint64_t keep_bytes)
+{
+	struct range *detached = NULL, **link = NULL;
+	uint64_t unused;
+
+	pthread_mutex_lock(&heap->lock);
+	do {
+		unused = heap->region_bytes - heap->blocks.taken_bytes;
+		link = unused > keep_bytes ? choose_free_range(heap, unused - keep_bytes) : NULL;
+		if (link)
+			detach(heap, link, &detached);
+	} while (link);
+	pthread_mutex_unlock(&heap->lock);
+	return detached;
+}
+
+static void close_ranges(struct actmem_heap *heap, struct range *range)
+{
+	struct range *next;
 
 	for (; range; range = next) {
 		next = range->next;
@@ -286,7 +327,20 @@ bool heap_shrink(struct actmem_heap *heap, bool named_too)
 		heap_region_close(heap, &range->its);
 		free(range);
 	}
+}
+
+bool heap_shrink(struct actmem_heap *heap, bool named_too)
+{
+	struct range *range = detach_free_ranges(heap, named_too);
+	bool any = range;
+
+	close_ranges(heap, range);
 	return any;
+}
+
+void heap_shrink_to(struct actmem_heap *heap, uint64_t keep_bytes)
+{
+	close_ranges(heap, detach_excess(heap, keep_bytes));
 }
 
 bool heap_may_grow(struct actmem_heap *heap, uint64_t bytes)

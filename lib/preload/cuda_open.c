@@ -189,6 +189,6 @@ void cuda_pool_trim(struct cuda_pool *pool, uint64_t keep_bytes)
 	cuda_library_enter();
 	if (!cuda_library.actmem_heap_stats(pool->heap, &stats) &&
 	    stats.region_bytes - stats.used_bytes > keep_bytes)
-		cuda_library.actmem_heap_trim(pool->heap);
+		cuda_library.actmem_heap_trim_to(pool->heap, keep_bytes);
 	cuda_library_leave();
 }

@@ -47,7 +47,7 @@ bool cuda_pool_take(struct cuda_pool *pool, size_t bytes, void **block,
 		    char words[CUDA_WORDS_MAX]);
 void cuda_pool_give(struct cuda_pool *pool, void *block);
 
-/* Gives what is free of it back, if that is more than @keep_bytes. */
+/* Gives regions that are free back, until no more than @keep_bytes of it are. */
 void cuda_pool_trim(struct cuda_pool *pool, uint64_t keep_bytes);
 
 #endif /* LIB_PRELOAD_CUDA_OPEN_H */

@@ -39,6 +39,40 @@ static void test_growth(struct actmem *am)
 	returns(actmem_heap_destroy(heap), 0);
 }
 
+/* Regions of 2, 4 and 8 MiB, of which no more go back than it takes. */
+static void test_trim_to(struct actmem *am)
+{
+	struct actmem_heap *heap = make_heap(am, 2 * MIB, LIMIT);
+	void *blocks[3];
+	unsigned int i;
+
+	for (i = 0; i < 3; i++)
+		returns(actmem_alloc(heap, 2 * MIB << i, 0, &blocks[i]), 0);
+	returns(actmem_heap_trim_to(heap, 0), 0);
+	ok(stats_of(heap).region_bytes == 14 * MIB, "regions with live blocks stay");
+	for (i = 0; i < 3; i++)
+		returns(actmem_free(heap, blocks[i]), 0);
+	returns(actmem_heap_trim_to(heap, 14 * MIB), 0);
+	ok(stats_of(heap).region_bytes == 14 * MIB, "what may be kept is");
+	returns(actmem_heap_trim_to(heap, 14 * MIB - 1), 0);
+	ok(stats_of(heap).region_bytes == 12 * MIB, "the shortest goes that is enough");
+	returns(actmem_alloc(heap, 2 * MIB, 0, &blocks[0]), 0);
+	returns(actmem_heap_trim_to(heap, 7 * MIB), 0);
+	ok(stats_of(heap).regions == 1 && stats_of(heap).blocks == 1,
+	   "of two regions the one with a live block stays");
+	returns(actmem_free(heap, blocks[0]), 0);
+	returns(actmem_heap_trim_to(heap, 0), 0);
+	ok(!stats_of(heap).regions, "to keep nothing is to give all back");
+	for (i = 0; i < 3; i++)
+		returns(actmem_alloc(heap, 2 * MIB << i, 0, &blocks[i]), 0);
+	for (i = 0; i < 3; i++)
+		returns(actmem_free(heap, blocks[i]), 0);
+	returns(actmem_heap_trim_to(heap, 3 * MIB), 0);
+	ok(stats_of(heap).region_bytes == 2 * MIB, "or the longest, and then one that is enough");
+	returns(actmem_heap_destroy(heap), 0);
+	returns(actmem_heap_trim_to(NULL, 0), -EINVAL);
+}
+
 /* Blocks of layers taken forward and given backward, as activations are. */
 static void test_layers(struct actmem *am)
 {
@@ -74,6 +108,7 @@ int main(void)
 	struct actmem *am = open_or_bail();
 
 	test_growth(am);
+	test_trim_to(am);
 	test_layers(am);
 	counters_are_zero(am);
 	returns(actmem_close(am), 0);
