@@ -154,14 +154,15 @@ struct actmem_xla_array;
 
 /*
  * @bytes, not 0, at *@address, of unspecified contents, aligned to 4 KiB if it is as
- * long, else to 256. The caller has a hold on *@array. The first call decides about
- * CUDA.
+ * long, else to 256. The caller has a hold on *@array. With ACTMEM_XLA_ARRAY_CUDA,
+ * @device is the first GPU's that it is for, as CUDA counts them: memory is near the
+ * one that was asked for first. Without, it may be registered all the same.
  *
- * -EBUSY  arrays with the other kind of memory are there already
+ * -EBUSY  arrays that are not registered with CUDA are there, and this one was to be
  * -EOWNERDEAD  a forked child, as for all of the library
  * else as actmem_alloc(), actmem_open(), actmem_runtime_open()
  */
-ACTMEM_XLA_API int actmem_xla_array_new(uint64_t bytes, uint32_t flags,
+ACTMEM_XLA_API int actmem_xla_array_new(uint64_t bytes, uint32_t flags, uint32_t device,
 					struct actmem_xla_array **array, void **address,
 					char *words, size_t words_size);
 
@@ -176,8 +177,8 @@ ACTMEM_XLA_API int actmem_xla_array_new(uint64_t bytes, uint32_t flags,
  * Errors as of actmem_region_open(), actmem_register() and actmem_xla_array_new().
  */
 ACTMEM_XLA_API int actmem_xla_array_open(const char *path, uint64_t *bytes, uint32_t flags,
-					 struct actmem_xla_array **array, void **address,
-					 char *words, size_t words_size);
+					 uint32_t device, struct actmem_xla_array **array,
+					 void **address, char *words, size_t words_size);
 
 /*
  * Ends the caller's hold. The memory is free, for the next array, when the last hold

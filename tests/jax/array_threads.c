@@ -74,7 +74,7 @@ static void *make(void *argument)
 	options.bits = 8;
 	for (round = 0; round < ROUNDS; round++) {
 		bytes = 1 + rand_r(&seed) % BYTES_MOST;
-		if (actmem_xla_array_new((uint64_t)bytes, 0, &array, &address, words,
+		if (actmem_xla_array_new((uint64_t)bytes, 0, 0, &array, &address, words,
 					 sizeof(words))) {
 			fprintf(stderr, "# %s\n", words);
 			check(0);

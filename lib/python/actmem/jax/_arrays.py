@@ -50,9 +50,10 @@ class Block:
 
     handle = None
 
-    def __init__(self, size, flags):
+    def __init__(self, size, flags, gpu):
         self._begin(library.actmem_xla_array_new,
-                    (min(max(size, 1), BYTES_MAX), flags), size)
+                    (min(max(size, 1), BYTES_MAX), flags, gpu), size)
+        self.is_registered = bool(flags & ON_CUDA)
 
     def _begin(self, call, arguments, size, writable=True):
         handle, address = c_void_p(), c_void_p()
@@ -154,15 +155,18 @@ def _check_platform(device):
             "and CUDA; use jax.device_put() there")
 
 
-def memory_flags():
-    """Memory of a process that uses a GPU is registered with it."""
-    device = jax.local_devices()[0]
-    _check_platform(device)
-    return ON_CUDA if _is_cuda(device) else 0
+def memory_for(devices):
+    """Flags and the GPU of memory for these devices, and for where JAX
+    computes by default: what one of them is registered with, all can use."""
+    for device in (*devices, _default_device()):
+        _check_platform(device)
+        if _is_cuda(device):
+            return ON_CUDA, device.local_hardware_id
+    return 0, 0
 
 
-def _new(shape, dtype, flags):
-    block = Block(math.prod(shape) * dtype.itemsize, flags)
+def _new(shape, dtype, flags, gpu):
+    block = Block(math.prod(shape) * dtype.itemsize, flags, gpu)
     return np.ndarray(shape, dtype, np.asarray(block))
 
 
@@ -195,7 +199,7 @@ def empty(shape, dtype=None):
     actmem.Error says in words why there is no memory, and which knob helps.
     """
     dtype = canonical(float if dtype is None else dtype)
-    return _new(_shape(shape), dtype, memory_flags())
+    return _new(_shape(shape), dtype, *memory_for(()))
 
 
 def _block_of(array):
@@ -206,10 +210,14 @@ def _block_of(array):
     return array
 
 
-def _why_not_shared(array, dtype):
+def _why_not_shared(array, dtype, flags):
     """Why XLA cannot have `array` as it is, in words; "" if it can."""
-    if _block_of(array) is None:
+    block = _block_of(array)
+    if block is None:
         return "it is not in memory of actmem.jax.empty()"
+    if flags & ON_CUDA and not block.is_registered:
+        return ("it is for a GPU, and was made where JAX computes on CPUs by "
+                "default; make it within jax.default_device() of that GPU")
     if array.dtype != dtype:
         return (f"its elements are of type {array.dtype} "
                 f"({array.dtype.str}), not {dtype} ({dtype.str})")
@@ -223,15 +231,17 @@ def _why_not_shared(array, dtype):
     return ""
 
 
-def _in_block(array, dtype, copy, whole):
-    """`array`, if XLA can have it as it is, or a copy in a block of its own."""
-    why = copy or _why_not_shared(array, dtype)
+def _in_block(array, dtype, copy, whole, memory):
+    """`array`, if XLA can have it as it is, or a copy in a block of its own,
+    of such `memory`."""
+    flags, gpu = memory
+    why = copy or _why_not_shared(array, dtype, flags)
     if not why:
         return array
     if copy is False:
         raise ValueError(f"copy=False, but the {'array' if whole else 'part'} "
                          f"has to be copied: {why}")
-    copied = _new(array.shape, dtype, memory_flags() | COPY)
+    copied = _new(array.shape, dtype, flags | COPY, gpu)
     np.copyto(copied, array, casting="unsafe")
     return copied
 
@@ -307,6 +317,7 @@ def source(a):
 
 def place(array, dtype, sharding, copy):
     """An array of JAX's of `array`, and whether any of it is as it was."""
+    memory = memory_for(sharding.addressable_devices)
     parts, results = {}, []
     taken = False
     for device, index in sharding.addressable_devices_indices_map(
@@ -315,7 +326,8 @@ def place(array, dtype, sharding, copy):
         part = array[(*index, ...)]
         key = address_of(part), part.shape
         if key not in parts:
-            parts[key] = _in_block(part, dtype, copy, part.size == array.size)
+            parts[key] = _in_block(part, dtype, copy,
+                                   part.size == array.size, memory)
             taken = taken or parts[key] is part
         results.append(on_device(parts[key], device, sharding.memory_kind))
     if isinstance(sharding, SingleDeviceSharding):

@@ -24,12 +24,13 @@ HEADER_MAX = 1 << 16    # of version 1.0, and the bytes before it
 class _Region(_arrays.Block):
     """All of a region with a name, as a hold on it."""
 
-    def __init__(self, path, size, flags):
+    def __init__(self, path, size, flags, gpu):
         size = ctypes.c_uint64(size)
         self._begin(library.actmem_xla_array_open,
-                    (os.fsencode(path), ctypes.byref(size), flags), 0,
+                    (os.fsencode(path), ctypes.byref(size), flags, gpu), 0,
                     writable=bool(flags & CREATE))
         self.__array_interface__["shape"] = (size.value,)
+        self.is_registered = bool(flags & _arrays.ON_CUDA)
 
 
 def _header(array):
@@ -78,8 +79,9 @@ def save(path, a):
     array = _arrays.source(a)
     array = array.astype(_arrays.element(array.dtype), copy=False)
     header = _header(array)
+    flags, gpu = _arrays.memory_for(())
     memory = np.asarray(_Region(path, len(header) + array.nbytes,
-                                _arrays.memory_flags() | CREATE))
+                                flags | CREATE, gpu))
     np.copyto(np.ndarray(array.shape, array.dtype, memory, len(header)), array)
     magic = npy.MAGIC_LEN
     memory[magic:len(header)] = np.frombuffer(header, np.uint8)[magic:]
@@ -99,7 +101,8 @@ def load(path, dtype=None, *, device=None):
     The array holds the region until it is gone, whatever becomes of the file.
     """
     sharding = _arrays.as_sharding(device)
-    memory = np.asarray(_Region(path, 0, _arrays.memory_flags()))
+    memory = np.asarray(_Region(
+        path, 0, *_arrays.memory_for(sharding.addressable_devices)))
     shape, there, begin = _read_header(path, memory)
     if dtype is None and there.kind == "V":
         raise TypeError(f"{path} has elements of {there.itemsize} bytes of a "
