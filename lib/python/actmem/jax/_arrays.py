@@ -143,6 +143,14 @@ def canonical(dtype):
     return dtype
 
 
+def check_order(dtype, what):
+    """What is read as it is must be in this machine's order of bytes."""
+    if not dtype.isnative:
+        raise TypeError(
+            f"{what} has the type {dtype.str}, whose bytes are in the other "
+            f"order than this machine's and JAX's ({dtype.newbyteorder('=').str})")
+
+
 def _is_cuda(device):
     return device.platform in ("gpu", "cuda") and \
         "rocm" not in device.client.platform_version.lower()
@@ -198,7 +206,9 @@ def empty(shape, dtype=None):
 
     actmem.Error says in words why there is no memory, and which knob helps.
     """
-    dtype = canonical(float if dtype is None else dtype)
+    wanted = float if dtype is None else dtype
+    dtype = canonical(wanted)
+    check_order(np.dtype(wanted), f"empty(dtype={wanted!r})")
     return _new(_shape(shape), dtype, *memory_for(()))
 
 
@@ -355,6 +365,7 @@ def asarray(a, dtype=None, *, device=None, copy=None):
     ended. It is immutable, and not reused where it is donated: it is for
     inputs and data that are read. An updated weight is a new array, elsewhere.
 
+    OverflowError if one of Python's integers is none of that type.
     actmem.Error says in words why there is no memory, and which knob helps.
     """
     if copy not in (None, False, True):
@@ -364,6 +375,10 @@ def asarray(a, dtype=None, *, device=None, copy=None):
     array = source(a)
     dtype = canonical(dtype) if dtype is not None else \
         jax.dtypes.canonicalize_dtype(element(array.dtype))
+    # Of what has no type yet no value may be cut off.
+    if array.dtype != dtype and not hasattr(a, "dtype") and \
+            array.dtype.kind in "iu" and dtype.kind in "iu":
+        array = np.asarray(a, dtype)
     result, taken = place(array, dtype, sharding, copy)
     if taken and isinstance(a, np.ndarray):
         a.flags.writeable = False
