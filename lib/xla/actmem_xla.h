@@ -93,7 +93,7 @@ struct actmem_xla_options {
  * Has the store made of @am, which stays the caller's and open. Without this call
  * the first put opens a backend as the environment says.
  *
- * -EBUSY  memory is attached already
+ * -EBUSY  memory is attached already;  -EOWNERDEAD  in a forked child
  * -EINVAL  over 64 directories, an empty one;  -ENOMEM
  */
 ACTMEM_XLA_API int actmem_xla_attach(struct actmem *am,
@@ -111,6 +111,7 @@ ACTMEM_XLA_API struct actmem *actmem_xla_attached(void);
 /*
  * Gives memory and files back to the machine if no block is live. Regions with names
  * stay open: closing them would give nothing back but the names, for others to take.
+ * -EOWNERDEAD without words: a forked child.
  */
 ACTMEM_XLA_API int actmem_xla_trim(void);
 
@@ -221,7 +222,7 @@ struct actmem_xla_array_stats {
 	uint64_t cuda;			/* 1: regions are registered with CUDA */
 };
 
-/* -EINVAL: @stats->size was not set. */
+/* -EINVAL: @stats->size was not set; -EOWNERDEAD: a forked child. */
 ACTMEM_XLA_API int actmem_xla_array_stats(struct actmem_xla_array_stats *stats);
 
 #endif /* ACTMEM_XLA_H */

@@ -142,8 +142,11 @@ static int renew(int cuda, uint32_t device, char *words, size_t words_size)
 /* With @in_use held for reading and the heap made, or failed. */
 static int enter(uint32_t flags, uint32_t device, char *words, size_t words_size)
 {
-	int cuda = !!(flags & ACTMEM_XLA_ARRAY_CUDA), ret = 0;
+	int cuda = !!(flags & ACTMEM_XLA_ARRAY_CUDA);
+	int ret = memory_check(words, words_size);
 
+	if (ret)
+		return ret;
 	pthread_rwlock_rdlock(&in_use);
 	while (!is_fit(cuda)) {
 		pthread_rwlock_unlock(&in_use);
@@ -331,6 +334,14 @@ void arrays_let_go(struct actmem_xla_array *array)
 	actmem_xla_array_drop(array);
 }
 
+int arrays_are_free(void)
+{
+	if (pthread_rwlock_trywrlock(&in_use))
+		return 0;
+	pthread_rwlock_unlock(&in_use);
+	return 1;
+}
+
 int arrays_trim(void)
 {
 	int ret;
@@ -353,6 +364,8 @@ int actmem_xla_array_stats(struct actmem_xla_array_stats *stats)
 	struct actmem_heap_stats its;
 	int ret = 0;
 
+	if (memory_is_inherited())
+		return -EOWNERDEAD;
 	ACTMEM_INIT(&all);
 	all.blocks = atomic_load(&now.blocks);
 	all.bytes = atomic_load(&now.bytes);

@@ -34,6 +34,54 @@ static uint32_t first_device;	/* ...the first one that did */
 static atomic_int waits;	/* for what is spilled, or in use by a GPU */
 static struct actmem_store_stats ended;	/* totals and peaks of stores that were ended */
 
+/* A forked child may have its parent's memory, and locks that never will be free. */
+static int inherited, fork_error;
+
+static int is_free(void)
+{
+	int is;
+
+	if (pthread_mutex_trylock(&pinning))
+		return 0;
+	is = !pthread_rwlock_trywrlock(&in_use);
+	if (is) {
+		pthread_rwlock_unlock(&in_use);
+		is = !pthread_mutex_trylock(&lock);
+	}
+	if (is)
+		pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&pinning);
+	return is;
+}
+
+static void after_fork_in_child(void)
+{
+	inherited = inherited || attached || !is_free() || !arrays_are_free();
+}
+
+/* Before any of these locks is taken. */
+static void __attribute__((constructor)) watch_forks(void)
+{
+	fork_error = pthread_atfork(NULL, NULL, after_fork_in_child);
+}
+
+int memory_is_inherited(void)
+{
+	return inherited;
+}
+
+int memory_check(char *words, size_t words_size)
+{
+	if (inherited) {
+		snprintf(words, words_size,
+			 "this process was forked from one that uses actmem.jax, and has none of its memory: start it anew instead of by fork() (multiprocessing's spawn)");
+		return -EOWNERDEAD;
+	}
+	if (fork_error)
+		snprintf(words, words_size, "no memory to be told of fork()");
+	return -fork_error;
+}
+
 /* What went wrong, and where a Python program turns the knob that helps. */
 static int explain(int ret, char *words, size_t words_size)
 {
@@ -72,8 +120,10 @@ static int open_attached(void)
 
 int memory_open(struct actmem **am, struct knobs *knobs, char *words, size_t words_size)
 {
-	int ret;
+	int ret = memory_check(words, words_size);
 
+	if (ret)
+		return ret;
 	pthread_mutex_lock(&lock);
 	ret = knobs_complete(knobs, &given, words, words_size);
 	if (!ret) {
@@ -165,8 +215,10 @@ static int make_store(char *words, size_t words_size)
 /* With @in_use held for reading and the store made, or failed. */
 static int enter(char *words, size_t words_size)
 {
-	int ret = 0;
+	int ret = memory_check(words, words_size);
 
+	if (ret)
+		return ret;
 	pthread_rwlock_rdlock(&in_use);
 	while (!store) {
 		pthread_rwlock_unlock(&in_use);
@@ -213,10 +265,12 @@ int memory_hold(struct actmem_key key, const void **block, char *words,
 	return leave(ret, words, words_size);
 }
 
-/* These fail only in a forked child, whose blocks are the parent's. */
+/* Nothing of these is for a forked child, whose blocks are the parent's. */
 
 void memory_commit(struct actmem_key key)
 {
+	if (inherited)
+		return;
 	pthread_rwlock_rdlock(&in_use);
 	actmem_store_commit(store, key);
 	pthread_rwlock_unlock(&in_use);
@@ -224,6 +278,8 @@ void memory_commit(struct actmem_key key)
 
 void memory_release(struct actmem_key key)
 {
+	if (inherited)
+		return;
 	pthread_rwlock_rdlock(&in_use);
 	actmem_store_release(store, key);
 	pthread_rwlock_unlock(&in_use);
@@ -231,6 +287,8 @@ void memory_release(struct actmem_key key)
 
 void memory_put_back(struct actmem_key key)
 {
+	if (inherited)
+		return;
 	pthread_rwlock_rdlock(&in_use);
 	actmem_store_put_back(store, key);
 	pthread_rwlock_unlock(&in_use);
@@ -238,6 +296,8 @@ void memory_put_back(struct actmem_key key)
 
 void memory_drop(struct actmem_key key)
 {
+	if (inherited)
+		return;
 	pthread_rwlock_rdlock(&in_use);
 	actmem_store_drop(store, key);
 	pthread_rwlock_unlock(&in_use);
@@ -252,6 +312,8 @@ int actmem_xla_attach(struct actmem *am, const struct actmem_xla_options *option
 {
 	int ret = -EBUSY;
 
+	if (inherited)
+		return -EOWNERDEAD;
 	pthread_mutex_lock(&lock);
 	if (!attached)
 		ret = knobs_take(&given, options);
@@ -263,6 +325,8 @@ int actmem_xla_attach(struct actmem *am, const struct actmem_xla_options *option
 
 void actmem_xla_detach(struct actmem *am)
 {
+	if (inherited)
+		return;
 	pthread_rwlock_rdlock(&in_use);
 	pthread_mutex_lock(&lock);
 	if (attached == am && !store && !others) {
@@ -277,6 +341,8 @@ struct actmem *actmem_xla_attached(void)
 {
 	struct actmem *am;
 
+	if (inherited)
+		return attached;
 	pthread_mutex_lock(&lock);
 	am = attached;
 	pthread_mutex_unlock(&lock);
@@ -317,6 +383,8 @@ int actmem_xla_store_stats(struct actmem_store_stats *stats)
 	struct actmem_store_stats now;
 	int ret = 0;
 
+	if (inherited)
+		return -EOWNERDEAD;
 	ACTMEM_INIT(&now);
 	pthread_rwlock_rdlock(&in_use);
 	if (store)
@@ -347,7 +415,7 @@ static int end_store(void)
 
 int actmem_xla_trim(void)
 {
-	int ret = arrays_trim();
+	int ret = inherited ? -EOWNERDEAD : arrays_trim();
 
 	/* Whoever is at it has blocks. */
 	if (ret || pthread_rwlock_trywrlock(&in_use))
@@ -417,10 +485,10 @@ static int pin(uint32_t device, char *words, size_t words_size)
 
 int memory_pin(uint32_t device, uint64_t *ring_bytes, char *words, size_t words_size)
 {
-	int ret = 0;
+	int ret = memory_check(words, words_size);
 
-	if (is_pinned(ring_bytes))
-		return 0;
+	if (ret || is_pinned(ring_bytes))
+		return ret;
 	pthread_mutex_lock(&pinning);
 	if (!is_pinned(ring_bytes))
 		ret = pin(device, words, words_size);
