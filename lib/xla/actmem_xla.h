@@ -93,7 +93,7 @@ struct actmem_xla_options {
  * Has the store made of @am, which stays the caller's and open. Without this call
  * the first put opens a backend as the environment says.
  *
- * -EBUSY  memory is attached already
+ * -EBUSY  memory is attached already;  -EOWNERDEAD  in a forked child
  * -EINVAL  over 64 directories, an empty one;  -ENOMEM
  */
 ACTMEM_XLA_API int actmem_xla_attach(struct actmem *am,
@@ -111,6 +111,7 @@ ACTMEM_XLA_API struct actmem *actmem_xla_attached(void);
 /*
  * Gives memory and files back to the machine if no block is live. Regions with names
  * stay open: closing them would give nothing back but the names, for others to take.
+ * -EOWNERDEAD without words: a forked child.
  */
 ACTMEM_XLA_API int actmem_xla_trim(void);
 
@@ -154,14 +155,15 @@ struct actmem_xla_array;
 
 /*
  * @bytes, not 0, at *@address, of unspecified contents, aligned to 4 KiB if it is as
- * long, else to 256. The caller has a hold on *@array. The first call decides about
- * CUDA.
+ * long, else to 256. The caller has a hold on *@array. With ACTMEM_XLA_ARRAY_CUDA,
+ * @device is the first GPU's that it is for, as CUDA counts them: memory is near the
+ * one that was asked for first. Without, it may be registered all the same.
  *
- * -EBUSY  arrays with the other kind of memory are there already
+ * -EBUSY  arrays that are not registered with CUDA are there, and this one was to be
  * -EOWNERDEAD  a forked child, as for all of the library
  * else as actmem_alloc(), actmem_open(), actmem_runtime_open()
  */
-ACTMEM_XLA_API int actmem_xla_array_new(uint64_t bytes, uint32_t flags,
+ACTMEM_XLA_API int actmem_xla_array_new(uint64_t bytes, uint32_t flags, uint32_t device,
 					struct actmem_xla_array **array, void **address,
 					char *words, size_t words_size);
 
@@ -176,8 +178,8 @@ ACTMEM_XLA_API int actmem_xla_array_new(uint64_t bytes, uint32_t flags,
  * Errors as of actmem_region_open(), actmem_register() and actmem_xla_array_new().
  */
 ACTMEM_XLA_API int actmem_xla_array_open(const char *path, uint64_t *bytes, uint32_t flags,
-					 struct actmem_xla_array **array, void **address,
-					 char *words, size_t words_size);
+					 uint32_t device, struct actmem_xla_array **array,
+					 void **address, char *words, size_t words_size);
 
 /*
  * Ends the caller's hold. The memory is free, for the next array, when the last hold
@@ -220,7 +222,7 @@ struct actmem_xla_array_stats {
 	uint64_t cuda;			/* 1: regions are registered with CUDA */
 };
 
-/* -EINVAL: @stats->size was not set. */
+/* -EINVAL: @stats->size was not set; -EOWNERDEAD: a forked child. */
 ACTMEM_XLA_API int actmem_xla_array_stats(struct actmem_xla_array_stats *stats);
 
 #endif /* ACTMEM_XLA_H */

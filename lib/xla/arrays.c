@@ -17,6 +17,7 @@
 #include "arrays.h"
 #include "counts.h"
 #include "memory.h"
+#include "near.h"
 
 #define ALIGNMENT	256	/* XLA wants 64 on a CPU, and 256 on a GPU */
 #define HUGE_PAGE	(UINT64_C(2) << 20)	/* what regions are multiples of */
@@ -51,19 +52,8 @@ static int explain(int ret, char *words, size_t words_size)
 	return ret;
 }
 
-static int open_runtime(void)
-{
-	struct actmem_runtime_options options;
-
-	if (runtime)
-		return 0;
-	ACTMEM_INIT(&options);
-	options.kind = ACTMEM_RUNTIME_CUDA;
-	return actmem_runtime_open(opened, &options, &runtime);
-}
-
 /* With CUDA: near the device, unless it was said where, and registered with it. */
-static int make_heap(int cuda)
+static int make_heap(int cuda, uint32_t device)
 {
 	struct actmem_heap_options options;
 	int ret = 0;
@@ -73,12 +63,10 @@ static int make_heap(int cuda)
 	options.grow_bytes = knobs.grow_bytes;
 	options.limit_bytes = knobs.limit_bytes;
 	options.region.name = "arrays";
-	if (cuda)
-		ret = open_runtime();
-	if (!ret && cuda && !knobs.placed && !knobs.named) {
-		ret = actmem_runtime_nodes(runtime, &options.region.nodes);
-		options.region.policy = ACTMEM_PLACE_PREFERRED;
-	}
+	if (cuda && !runtime)
+		ret = open_near(opened, device, &runtime);
+	if (!ret && cuda)
+		ret = place_near(runtime, &knobs, &options.region);
 	if (!ret)
 		ret = actmem_heap_create(opened, &options, &heap);
 	if (!ret && cuda)
@@ -109,7 +97,7 @@ static int end_all(void)
 }
 
 /* With @in_use held for writing. */
-static int open_heap(int cuda, char *words, size_t words_size)
+static int open_heap(int cuda, uint32_t device, char *words, size_t words_size)
 {
 	int ret = 0;
 
@@ -117,7 +105,7 @@ static int open_heap(int cuda, char *words, size_t words_size)
 		ret = memory_open(&opened, &knobs, words, words_size);
 	if (ret)
 		return ret;
-	ret = make_heap(cuda);
+	ret = make_heap(cuda, device);
 	if (ret) {
 		explain(ret, words, words_size);
 		end_all();
@@ -127,28 +115,50 @@ static int open_heap(int cuda, char *words, size_t words_size)
 	return ret;
 }
 
-/* With @in_use held for reading and the heap made, or failed. */
-static int enter(int cuda, char *words, size_t words_size)
+/* Memory that is registered with CUDA does for CPUs too. */
+static int is_fit(int cuda)
+{
+	return heap && (on_cuda || !cuda);
+}
+
+/* With @in_use held for writing. Whoever has an array counts it. */
+static int renew(int cuda, uint32_t device, char *words, size_t words_size)
 {
 	int ret = 0;
 
+	if (heap && atomic_load(&now.blocks)) {
+		snprintf(words, words_size,
+			 "the memory of the arrays that are there is not registered with CUDA, and was to be, for device %u: drop them all first, or make them within jax.default_device() of that GPU",
+			 device);
+		return -EBUSY;
+	}
+	if (heap)
+		ret = end_all();
+	if (ret)
+		return explain(ret, words, words_size);
+	return open_heap(cuda, device, words, words_size);
+}
+
+/* With @in_use held for reading and the heap made, or failed. */
+static int enter(uint32_t flags, uint32_t device, char *words, size_t words_size)
+{
+	int cuda = !!(flags & ACTMEM_XLA_ARRAY_CUDA);
+	int ret = memory_check(words, words_size);
+
+	if (ret)
+		return ret;
 	pthread_rwlock_rdlock(&in_use);
-	while (!heap) {
+	while (!is_fit(cuda)) {
 		pthread_rwlock_unlock(&in_use);
 		pthread_rwlock_wrlock(&in_use);
-		if (!heap)
-			ret = open_heap(cuda, words, words_size);
+		if (!is_fit(cuda))
+			ret = renew(cuda, device, words, words_size);
 		pthread_rwlock_unlock(&in_use);
 		if (ret)
 			return ret;
 		pthread_rwlock_rdlock(&in_use);
 	}
-	if (cuda == on_cuda)
-		return 0;
-	pthread_rwlock_unlock(&in_use);
-	snprintf(words, words_size, "the memory of arrays is %sregistered with CUDA, and was to be the other way; drop all arrays and call actmem.jax.reset()",
-		 cuda ? "not " : "");
-	return -EBUSY;
+	return 0;
 }
 
 static void count_new(uint64_t bytes, int copy)
@@ -164,8 +174,9 @@ static void count_new(uint64_t bytes, int copy)
 		atomic_fetch_add(&now.copied_bytes_total, bytes);
 }
 
-int actmem_xla_array_new(uint64_t bytes, uint32_t flags, struct actmem_xla_array **result,
-			 void **address, char *words, size_t words_size)
+int actmem_xla_array_new(uint64_t bytes, uint32_t flags, uint32_t device,
+			 struct actmem_xla_array **result, void **address, char *words,
+			 size_t words_size)
 {
 	struct actmem_xla_array *array = calloc(1, sizeof(*array));
 	int ret;
@@ -174,7 +185,7 @@ int actmem_xla_array_new(uint64_t bytes, uint32_t flags, struct actmem_xla_array
 		snprintf(words, words_size, "no memory for bookkeeping");
 		return -ENOMEM;
 	}
-	ret = enter(!!(flags & ACTMEM_XLA_ARRAY_CUDA), words, words_size);
+	ret = enter(flags, device, words, words_size);
 	if (ret) {
 		free(array);
 		return ret;
@@ -249,16 +260,16 @@ static int close_kept(void)
 }
 
 /* Who reads it may have a GPU read it; who fills it is done before. */
-static int map_region(struct actmem_xla_array *array, int create)
+static int map_region(struct actmem_xla_array *array, uint32_t flags)
 {
 	int ret = actmem_region_map(array->region, &array->address);
 
-	if (!ret && on_cuda && !create)
+	if (!ret && flags & ACTMEM_XLA_ARRAY_CUDA && !(flags & ACTMEM_XLA_ARRAY_CREATE))
 		ret = actmem_register(array->region, runtime, ACTMEM_REGISTER_READ_ONLY);
 	return ret;
 }
 
-int actmem_xla_array_open(const char *path, uint64_t *bytes, uint32_t flags,
+int actmem_xla_array_open(const char *path, uint64_t *bytes, uint32_t flags, uint32_t device,
 			  struct actmem_xla_array **result, void **address, char *words,
 			  size_t words_size)
 {
@@ -269,14 +280,14 @@ int actmem_xla_array_open(const char *path, uint64_t *bytes, uint32_t flags,
 		snprintf(words, words_size, "no memory for bookkeeping");
 		return -ENOMEM;
 	}
-	ret = enter(!!(flags & ACTMEM_XLA_ARRAY_CUDA), words, words_size);
+	ret = enter(flags, device, words, words_size);
 	if (ret) {
 		free(array);
 		return ret;
 	}
 	ret = open_region(path, *bytes, create, &array->region);
 	if (!ret)
-		ret = map_region(array, create);
+		ret = map_region(array, flags);
 	if (ret) {
 		explain(ret, words, words_size);
 		if (array->region)
@@ -323,6 +334,14 @@ void arrays_let_go(struct actmem_xla_array *array)
 	actmem_xla_array_drop(array);
 }
 
+int arrays_are_free(void)
+{
+	if (pthread_rwlock_trywrlock(&in_use))
+		return 0;
+	pthread_rwlock_unlock(&in_use);
+	return 1;
+}
+
 int arrays_trim(void)
 {
 	int ret;
@@ -345,6 +364,8 @@ int actmem_xla_array_stats(struct actmem_xla_array_stats *stats)
 	struct actmem_heap_stats its;
 	int ret = 0;
 
+	if (memory_is_inherited())
+		return -EOWNERDEAD;
 	ACTMEM_INIT(&all);
 	all.blocks = atomic_load(&now.blocks);
 	all.bytes = atomic_load(&now.bytes);

@@ -16,6 +16,7 @@
 #include "arrays.h"
 #include "counts.h"
 #include "memory.h"
+#include "near.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	/* of what is attached */
 static struct actmem *attached;
@@ -25,11 +26,61 @@ static struct knobs chosen;	/* those of the store */
 
 static pthread_rwlock_t in_use = PTHREAD_RWLOCK_INITIALIZER;
 static struct actmem_store *store;
-static struct actmem_runtime *runtime;	/* that its memory is registered with, or NULL */
+static struct actmem_runtime *runtime;	/* open, or CUDA did not let it be closed; else NULL */
+static int is_registered;	/* the store's memory is, with @runtime */
+static pthread_mutex_t pinning = PTHREAD_MUTEX_INITIALIZER;	/* taken before both */
 static int has_devices;		/* there is a GPU that copies to and from it... */
 static uint32_t first_device;	/* ...the first one that did */
 static atomic_int waits;	/* for what is spilled, or in use by a GPU */
 static struct actmem_store_stats ended;	/* totals and peaks of stores that were ended */
+
+/* A forked child may have its parent's memory, and locks that never will be free. */
+static int inherited, fork_error;
+
+static int is_free(void)
+{
+	int is;
+
+	if (pthread_mutex_trylock(&pinning))
+		return 0;
+	is = !pthread_rwlock_trywrlock(&in_use);
+	if (is) {
+		pthread_rwlock_unlock(&in_use);
+		is = !pthread_mutex_trylock(&lock);
+	}
+	if (is)
+		pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&pinning);
+	return is;
+}
+
+static void after_fork_in_child(void)
+{
+	inherited = inherited || attached || !is_free() || !arrays_are_free();
+}
+
+/* Before any of these locks is taken. */
+static void __attribute__((constructor)) watch_forks(void)
+{
+	fork_error = pthread_atfork(NULL, NULL, after_fork_in_child);
+}
+
+int memory_is_inherited(void)
+{
+	return inherited;
+}
+
+int memory_check(char *words, size_t words_size)
+{
+	if (inherited) {
+		snprintf(words, words_size,
+			 "this process was forked from one that uses actmem.jax, and has none of its memory: start it anew instead of by fork() (multiprocessing's spawn)");
+		return -EOWNERDEAD;
+	}
+	if (fork_error)
+		snprintf(words, words_size, "no memory to be told of fork()");
+	return -fork_error;
+}
 
 /* What went wrong, and where a Python program turns the knob that helps. */
 static int explain(int ret, char *words, size_t words_size)
@@ -40,32 +91,21 @@ static int explain(int ret, char *words, size_t words_size)
 	return ret;
 }
 
-/* Its memory is to be near the device, unless the program or its user placed it. */
-static int open_runtime(const struct knobs *knobs, struct actmem_region_options *region)
+/* What it would not let go of keeps it open, for the next try. */
+static int close_runtime(void)
 {
-	struct actmem_runtime_options options;
-	struct actmem_runtime_info info;
-	int ret;
+	int ret = runtime ? actmem_runtime_close(runtime) : 0;
 
-	ACTMEM_INIT(&options);
-	options.kind = ACTMEM_RUNTIME_CUDA;
-	options.device = (int32_t)first_device;
-	ret = actmem_runtime_open(attached, &options, &runtime);
-	if (ret || knobs->placed || knobs->named)
-		return ret;
-	ACTMEM_INIT(&info);
-	ret = actmem_runtime_info(runtime, &info);
-	if (ret || info.node < 0)
-		return ret;
-	region->policy = ACTMEM_PLACE_PREFERRED;
-	return actmem_runtime_nodes(runtime, &region->nodes);
+	if (!ret)
+		runtime = NULL;
+	return ret;
 }
 
-static void close_runtime(void)
+static int is_set(const char *name)
 {
-	/* What the runtime would not let go of keeps it open. */
-	if (runtime && !actmem_runtime_close(runtime))
-		runtime = NULL;
+	const char *text = getenv(name);
+
+	return text && *text;
 }
 
 /* Under lock. */
@@ -73,15 +113,17 @@ static int open_attached(void)
 {
 	if (attached)
 		return 0;
-	given.named = getenv("ACTMEM_NAME") && *getenv("ACTMEM_NAME");
-	given.placed = getenv("ACTMEM_NODES") || getenv("ACTMEM_POLICY");
+	given.named = is_set("ACTMEM_NAME");
+	given.placed = is_set("ACTMEM_NODES") || is_set("ACTMEM_POLICY");
 	return actmem_open(&attached, NULL);
 }
 
 int memory_open(struct actmem **am, struct knobs *knobs, char *words, size_t words_size)
 {
-	int ret;
+	int ret = memory_check(words, words_size);
 
+	if (ret)
+		return ret;
 	pthread_mutex_lock(&lock);
 	ret = knobs_complete(knobs, &given, words, words_size);
 	if (!ret) {
@@ -109,39 +151,47 @@ void memory_close(void)
 	pthread_mutex_unlock(&lock);
 }
 
-static int open_store(const struct knobs *knobs, char *words, size_t words_size)
+static void set_options(struct actmem_store_options *options, const struct knobs *knobs)
+{
+	ACTMEM_INIT(options);
+	ACTMEM_INIT(&options->region);
+	/* What a budget without files refuses is what is over the limit. */
+	options->budget_bytes = knobs->budget_bytes ? knobs->budget_bytes :
+				knobs->limit_bytes;
+	options->spill_paths = (const char *const *)knobs->spill_paths;
+	options->spill_path_count = knobs->spill_path_count;
+	options->spill_limit_bytes = knobs->spill_limit_bytes;
+	options->flags = knobs->spill_allow;
+	options->grow_bytes = knobs->grow_bytes;
+	options->region.name = "activations";
+	/* What a handler of a GPU begins, a thread of ours ends. */
+	if (has_devices)
+		options->flags |= ACTMEM_STORE_HANDED_ON;
+}
+
+/* Under lock. */
+static int open_store(void)
 {
 	struct actmem_store_options options;
 	int ret = open_attached();
 
 	if (ret)
-		return explain(ret, words, words_size);
-	ACTMEM_INIT(&options);
-	ACTMEM_INIT(&options.region);
-	/* What a budget without files refuses is what is over the limit. */
-	options.budget_bytes = knobs->budget_bytes ? knobs->budget_bytes :
-			       knobs->limit_bytes;
-	options.spill_paths = (const char *const *)knobs->spill_paths;
-	options.spill_path_count = knobs->spill_path_count;
-	options.spill_limit_bytes = knobs->spill_limit_bytes;
-	options.flags = knobs->spill_allow;
-	options.grow_bytes = knobs->grow_bytes;
-	options.region.name = "activations";
-	/* What a handler of a GPU begins, a thread of ours ends. */
-	if (has_devices)
-		options.flags |= ACTMEM_STORE_HANDED_ON;
-	if (has_devices && !runtime)
-		ret = open_runtime(knobs, &options.region);
-	if (ret)
-		return explain(ret, words, words_size);
-	options.runtime = runtime;
-	ret = actmem_store_create(attached, &options, &store);
-	if (ret) {
-		explain(ret, words, words_size);
-		close_runtime();
 		return ret;
-	}
-	waits = knobs->spill_path_count || has_devices;
+	/* Which is known only where it is open. */
+	chosen.named = given.named;
+	chosen.placed = given.placed;
+	set_options(&options, &chosen);
+	if (has_devices && !runtime)
+		ret = open_near(attached, first_device, &runtime);
+	if (!ret && has_devices)
+		ret = place_near(runtime, &chosen, &options.region);
+	options.runtime = has_devices ? runtime : NULL;
+	if (!ret)
+		ret = actmem_store_create(attached, &options, &store);
+	if (ret)
+		return ret;
+	is_registered = has_devices;
+	waits = chosen.spill_path_count || has_devices;
 	return 0;
 }
 
@@ -151,8 +201,13 @@ static int make_store(char *words, size_t words_size)
 
 	pthread_mutex_lock(&lock);
 	ret = knobs_complete(&chosen, &given, words, words_size);
-	if (!ret)
-		ret = open_store(&chosen, words, words_size);
+	if (!ret) {
+		ret = open_store();
+		if (ret) {
+			explain(ret, words, words_size);
+			close_runtime();
+		}
+	}
 	pthread_mutex_unlock(&lock);
 	return ret;
 }
@@ -160,8 +215,10 @@ static int make_store(char *words, size_t words_size)
 /* With @in_use held for reading and the store made, or failed. */
 static int enter(char *words, size_t words_size)
 {
-	int ret = 0;
+	int ret = memory_check(words, words_size);
 
+	if (ret)
+		return ret;
 	pthread_rwlock_rdlock(&in_use);
 	while (!store) {
 		pthread_rwlock_unlock(&in_use);
@@ -208,10 +265,12 @@ int memory_hold(struct actmem_key key, const void **block, char *words,
 	return leave(ret, words, words_size);
 }
 
-/* These fail only in a forked child, whose blocks are the parent's. */
+/* Nothing of these is for a forked child, whose blocks are the parent's. */
 
 void memory_commit(struct actmem_key key)
 {
+	if (inherited)
+		return;
 	pthread_rwlock_rdlock(&in_use);
 	actmem_store_commit(store, key);
 	pthread_rwlock_unlock(&in_use);
@@ -219,6 +278,8 @@ void memory_commit(struct actmem_key key)
 
 void memory_release(struct actmem_key key)
 {
+	if (inherited)
+		return;
 	pthread_rwlock_rdlock(&in_use);
 	actmem_store_release(store, key);
 	pthread_rwlock_unlock(&in_use);
@@ -226,6 +287,8 @@ void memory_release(struct actmem_key key)
 
 void memory_put_back(struct actmem_key key)
 {
+	if (inherited)
+		return;
 	pthread_rwlock_rdlock(&in_use);
 	actmem_store_put_back(store, key);
 	pthread_rwlock_unlock(&in_use);
@@ -233,6 +296,8 @@ void memory_put_back(struct actmem_key key)
 
 void memory_drop(struct actmem_key key)
 {
+	if (inherited)
+		return;
 	pthread_rwlock_rdlock(&in_use);
 	actmem_store_drop(store, key);
 	pthread_rwlock_unlock(&in_use);
@@ -247,6 +312,8 @@ int actmem_xla_attach(struct actmem *am, const struct actmem_xla_options *option
 {
 	int ret = -EBUSY;
 
+	if (inherited)
+		return -EOWNERDEAD;
 	pthread_mutex_lock(&lock);
 	if (!attached)
 		ret = knobs_take(&given, options);
@@ -258,6 +325,8 @@ int actmem_xla_attach(struct actmem *am, const struct actmem_xla_options *option
 
 void actmem_xla_detach(struct actmem *am)
 {
+	if (inherited)
+		return;
 	pthread_rwlock_rdlock(&in_use);
 	pthread_mutex_lock(&lock);
 	if (attached == am && !store && !others) {
@@ -272,6 +341,8 @@ struct actmem *actmem_xla_attached(void)
 {
 	struct actmem *am;
 
+	if (inherited)
+		return attached;
 	pthread_mutex_lock(&lock);
 	am = attached;
 	pthread_mutex_unlock(&lock);
@@ -312,6 +383,8 @@ int actmem_xla_store_stats(struct actmem_store_stats *stats)
 	struct actmem_store_stats now;
 	int ret = 0;
 
+	if (inherited)
+		return -EOWNERDEAD;
 	ACTMEM_INIT(&now);
 	pthread_rwlock_rdlock(&in_use);
 	if (store)
@@ -337,21 +410,24 @@ static int end_store(void)
 		return ret;
 	add_totals(&ended, &last);
 	store = NULL;
-	close_runtime();
 	return 0;
 }
 
 int actmem_xla_trim(void)
 {
-	int ret = arrays_trim();
+	int ret = inherited ? -EOWNERDEAD : arrays_trim();
 
 	/* Whoever is at it has blocks. */
 	if (ret || pthread_rwlock_trywrlock(&in_use))
 		return ret;
 	if (store && !given.named)
 		ret = end_store();
+	if (ret == -EBUSY)
+		ret = 0;
+	if (!ret && !store)
+		ret = close_runtime();
 	pthread_rwlock_unlock(&in_use);
-	return ret == -EBUSY ? 0 : ret;
+	return ret;
 }
 
 /* What is there already was made by a CPU's put, and devices know nothing of it. */
@@ -360,7 +436,7 @@ static int renew_for_devices(char *words, size_t words_size)
 	int ret = 0;
 
 	pthread_rwlock_wrlock(&in_use);
-	if (store && !runtime)
+	if (store && !is_registered)
 		ret = end_store();
 	if (ret == -EBUSY)
 		snprintf(words, words_size,
@@ -371,26 +447,53 @@ static int renew_for_devices(char *words, size_t words_size)
 	return ret;
 }
 
-int memory_pin(uint32_t device, uint64_t *ring_bytes, char *words, size_t words_size)
+static int is_pinned(uint64_t *ring_bytes)
 {
-	int ret, is_pinned;
+	int is;
 
 	pthread_rwlock_rdlock(&in_use);
-	is_pinned = store && runtime;
+	is = store && is_registered;
 	*ring_bytes = chosen.ring_bytes;
 	pthread_rwlock_unlock(&in_use);
-	if (is_pinned)
-		return 0;
+	return is;
+}
+
+static void set_devices(int has)
+{
 	pthread_mutex_lock(&lock);
-	if (!has_devices)
-		first_device = device;
-	has_devices = 1;
+	has_devices = has;
 	pthread_mutex_unlock(&lock);
+}
+
+/* With @pinning held. What fails leaves it to CPUs as it was. */
+static int pin(uint32_t device, char *words, size_t words_size)
+{
+	int had = has_devices, ret;
+
+	if (!had)
+		first_device = device;
+	set_devices(1);
 	ret = renew_for_devices(words, words_size);
 	if (!ret)
 		ret = enter(words, words_size);
 	if (ret)
+		set_devices(had);
+	else
+		leave(0, words, words_size);
+	return ret;
+}
+
+int memory_pin(uint32_t device, uint64_t *ring_bytes, char *words, size_t words_size)
+{
+	int ret = memory_check(words, words_size);
+
+	if (ret || is_pinned(ring_bytes))
 		return ret;
-	*ring_bytes = chosen.ring_bytes;
-	return leave(0, words, words_size);
+	pthread_mutex_lock(&pinning);
+	if (!is_pinned(ring_bytes))
+		ret = pin(device, words, words_size);
+	if (!ret)
+		is_pinned(ring_bytes);
+	pthread_mutex_unlock(&pinning);
+	return ret;
 }

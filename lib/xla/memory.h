@@ -18,6 +18,13 @@
 #include "knobs.h"
 
 /*
+ * -EOWNERDEAD with words in a forked child that has its parent's memory, or locks that
+ * a thread of it held: before any lock of this file's or of arrays.c's is taken.
+ */
+int memory_check(char *words, size_t words_size);
+int memory_is_inherited(void);
+
+/*
  * What regions are made of, attached or opened as the environment says, and how:
  * @knobs is the caller's to forget. It stays attached until memory_close().
  */

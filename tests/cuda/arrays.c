@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The memory of JAX's arrays where there is a GPU: registered before it is handed out,
- * let go of by XLA's views, and what is said where CUDA refuses.
+ * let go of by XLA's views, and what is said where CUDA refuses; and where it is, which
+ * is so for the store's too.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 
 #include "../../lib/xla/actmem_xla.h"
 #include "../../lib/xla/dlpack.h"
+#include "../../lib/xla/memory.h"
 #include "cuda_test.h"
 
 #define CUDA_HOST	3	/* DLPack's kDLCUDAHost */
@@ -32,7 +34,7 @@ static int array_new(uint64_t bytes, uint32_t flags, struct actmem_xla_array **a
 		     void **address)
 {
 	words[0] = 0;
-	return actmem_xla_array_new(bytes, flags, array, address, words, sizeof(words));
+	return actmem_xla_array_new(bytes, flags, 0, array, address, words, sizeof(words));
 }
 
 static void array_says(const char *what)
@@ -94,8 +96,9 @@ static void test_view(void)
 	   "CUDA has all of it registered, for every context");
 	ok(stats_now().cuda && stats_now().blocks == 1 && stats_now().bytes == LENGTH,
 	   "and it is counted");
-	returns(array_new(1, 0, &other, &tensor), -EBUSY);
-	array_says("actmem.jax.reset()");
+	returns(array_new(1, 0, &other, &tensor), 0);
+	ok(is_registered(tensor), "what a CPU asks for meanwhile too");
+	actmem_xla_array_drop(other);
 
 	ACTMEM_INIT(&options);
 	options.address = (char *)address + 4096;
@@ -148,12 +151,17 @@ static void test_several(void)
 /* With no GPU in the program, memory is the CPU's alone. */
 static void test_without(void)
 {
-	struct actmem_xla_array *array;
+	struct actmem_xla_array *array, *other;
 	void *address;
 
 	returns(array_new(LENGTH, 0, &array, &address), 0);
 	ok(!is_registered(address) && !stats_now().cuda, "nothing is registered unasked");
 	memset(address, 6, LENGTH);
+	returns(array_new(1, ACTMEM_XLA_ARRAY_CUDA, &other, &address), -EBUSY);
+	array_says("for device 0");
+	actmem_xla_array_drop(array);
+	returns(array_new(1, ACTMEM_XLA_ARRAY_CUDA, &array, &address), 0);
+	ok(is_registered(address), "once there is none, memory is made anew");
 	actmem_xla_array_drop(array);
 	nothing_is_left();
 }
@@ -162,7 +170,7 @@ static int array_open(const char *path, uint64_t *bytes, uint32_t flags,
 		      struct actmem_xla_array **array, void **address)
 {
 	words[0] = 0;
-	return actmem_xla_array_open(path, bytes, flags, array, address, words, sizeof(words));
+	return actmem_xla_array_open(path, bytes, flags, 0, array, address, words, sizeof(words));
 }
 
 /* Regions with names, which are made without CUDA and registered to be read. */
@@ -210,30 +218,96 @@ static void test_named(void)
 	unlink(path);
 }
 
+static void run_in(const char *folder, const char *what)
+{
+	char command[256];
+
+	snprintf(command, sizeof(command), "cd %s && %s", folder, what);
+	returns(system(command), 0);
+}
+
+/* A block is on the node if it is >= 0, else there is no memory for it. */
+static void test_block(int node, bool registered)
+{
+	struct actmem_key key = { .name = 1 };
+	int has_store, ret;
+	void *block;
+
+	words[0] = 0;
+	ret = memory_reserve(key, LENGTH, &block, &has_store, words, sizeof(words));
+	if (node < 0) {
+		ok(ret < 0, "so is that of blocks");
+		array_says("1000");
+	} else if (!ret) {
+		memset(block, 1, LENGTH);
+		ok(node_of(block) == node && is_registered(block) == registered,
+		   "a block is where the user says, %sregistered", registered ? "" : "not ");
+		memory_commit(key);
+		memory_drop(key);
+	} else {
+		ok(false, "no block: %s", words);
+	}
+}
+
+static void test_store(int node)
+{
+	uint64_t ring;
+
+	returns(memory_pin(0, &ring, words, sizeof(words)), 0);
+	test_block(node, true);
+	nothing_is_left();
+}
+
+/* Where CUDA does not work, a program on a CPU finds the store as it was. */
+static void test_refused_store(int node)
+{
+	uint64_t ring;
+
+	cuda.standin_fail("cuDeviceGetCount", 1, 1, CUDA_ERROR_NOT_INITIALIZED);
+	ok(memory_pin(0, &ring, words, sizeof(words)) < 0, "no store for a GPU");
+	array_says("CUDA_ERROR_NOT_INITIALIZED");
+	cuda.standin_fail("", 0, 0, 0);
+	nothing_is_retained(&cuda);
+	test_block(node, false);
+	test_store(node);
+}
+
 /* A device that is where there is no memory: who asks for that node is told. */
 static void test_nodes(void)
 {
-	char root[] = "/tmp/actmem-arrays-XXXXXX", command[256];
+	char root[] = "/tmp/actmem-arrays-XXXXXX", text[16];
 	struct actmem_nodes usable = usable_nodes();
 	struct actmem_xla_array *array;
 	unsigned int node = 0;
-	char text[16];
 	void *address;
 
 	while (!has_node(&usable, node))
 		node++;
 	if (!mkdtemp(root))
 		tap_bail("%s", root);
-	snprintf(command, sizeof(command),
-		 "cd %s && mkdir -p sys/bus/pci/devices/0000:17:00.0 && echo 1000 >sys/bus/pci/devices/0000:17:00.0/numa_node",
-		 root);
-	returns(system(command), 0);
+	run_in(root, "mkdir -p sys/bus/pci/devices/0000:17:00.0 && echo 1000 >sys/bus/pci/devices/0000:17:00.0/numa_node");
 	sysfs_is_in(root);
+	end_memory();
+	snprintf(text, sizeof(text), "%u", node);
+	setenv("ACTMEM_NODES", text, 1);
+	test_refused_store((int)node);
+	end_memory();
+	unsetenv("ACTMEM_NODES");
 	ok(array_new(LENGTH, ACTMEM_XLA_ARRAY_CUDA, &array, &address) < 0,
 	   "memory is to be at the device");
 	array_says("1000");
-	snprintf(text, sizeof(text), "%u", node);
+	end_memory();
+	returns(actmem_xla_array_new(LENGTH, ACTMEM_XLA_ARRAY_CUDA, 1, &array, &address, words,
+				     sizeof(words)), 0);
+	actmem_xla_array_drop(array);
+	end_memory();
+	test_store(-1);
+	setenv("ACTMEM_NODES", "", 1);
+	end_memory();
+	test_store(-1);
 	setenv("ACTMEM_NODES", text, 1);
+	end_memory();
+	test_store((int)node);
 	end_memory();
 	returns(array_new(LENGTH, ACTMEM_XLA_ARRAY_CUDA, &array, &address), 0);
 	memset(address, 1, LENGTH);
@@ -243,8 +317,8 @@ static void test_nodes(void)
 	end_memory();
 	unsetenv("ACTMEM_NODES");
 	sysfs_is_in(NULL);
-	snprintf(command, sizeof(command), "rm -r %s", root);
-	returns(system(command), 0);
+	run_in(root, "rm -r sys");
+	rmdir(root);
 }
 
 static void test_failures(void)
@@ -281,6 +355,7 @@ int main(void)
 {
 	struct usage before;
 
+	setenv("STANDIN_CUDA_DEVICES", "2", 1);
 	cuda = cuda_or_skip();
 	if (cuda.cuInit(0))
 		tap_bail("cuInit");

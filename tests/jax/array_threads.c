@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * Arrays made by some threads, whose views others end, as XLA's do, while memory is
- * trimmed and counted; built with a sanitizer. Prints TAP.
+ * trimmed and counted, and while the process forks; built with a sanitizer. Prints TAP.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "../../lib/xla/actmem_xla.h"
 #include "../../lib/xla/dlpack.h"
@@ -18,6 +21,13 @@
 #define VIEWS_MAX	3
 #define BYTES_MOST	100000
 #define WAITING		64
+/* A child of AddressSanitizer's may wait for its allocator's locks for ever. */
+#ifdef __SANITIZE_ADDRESS__
+#define FORKS		0
+#else
+#define FORKS		200
+#endif
+#define HUNG		60	/* seconds */
 
 static atomic_long wrong;
 static atomic_int making = MAKERS;
@@ -74,7 +84,7 @@ static void *make(void *argument)
 	options.bits = 8;
 	for (round = 0; round < ROUNDS; round++) {
 		bytes = 1 + rand_r(&seed) % BYTES_MOST;
-		if (actmem_xla_array_new((uint64_t)bytes, 0, &array, &address, words,
+		if (actmem_xla_array_new((uint64_t)bytes, 0, 0, &array, &address, words,
 					 sizeof(words))) {
 			fprintf(stderr, "# %s\n", words);
 			check(0);
@@ -108,6 +118,68 @@ static void *take(void *argument)
 	return NULL;
 }
 
+static atomic_int forking = 1;
+
+/* Memory is made and ended all the time. */
+static void *churn(void *argument)
+{
+	struct actmem_xla_array *array;
+	char words[1024];
+	void *address;
+
+	while (atomic_load(&forking)) {
+		if (actmem_xla_array_new(1, 0, 0, &array, &address, words, sizeof(words)))
+			check(0);
+		else
+			actmem_xla_array_drop(array);
+		check(!actmem_xla_trim());
+	}
+	return argument;
+}
+
+static void be_a_child(void)
+{
+	struct actmem_xla_array_stats stats;
+	struct actmem_xla_array *array;
+	char words[1024];
+	void *address;
+	int ret;
+
+	alarm(HUNG);
+	ACTMEM_INIT(&stats);
+	ret = actmem_xla_array_new(1, 0, 0, &array, &address, words, sizeof(words));
+	_exit(ret != -EOWNERDEAD || !strstr(words, "fork") ||
+	      actmem_xla_array_stats(&stats) != -EOWNERDEAD ||
+	      actmem_xla_trim() != -EOWNERDEAD || !actmem_xla_attached());
+}
+
+/* Children that had what they are told; the first one that hangs ends it. */
+static int fork_often(void)
+{
+	pthread_t threads[2];
+	int i, status = 0;
+	pid_t child;
+
+	for (i = 0; i < 2; i++)
+		if (pthread_create(&threads[i], NULL, churn, NULL))
+			exit(1);
+	while (!actmem_xla_attached())
+		usleep(1000);
+	for (i = 0; i < FORKS && !status; i++) {
+		child = fork();
+		if (!child)
+			be_a_child();
+		if (child < 0 || waitpid(child, &status, 0) != child)
+			status = -1;
+	}
+	atomic_store(&forking, 0);
+	for (i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	if (status)
+		printf("# a child ended with %#x\n", (unsigned int)status);
+	return !status;
+}
+
 static int result(int number, int good, const char *what)
 {
 	printf("%s %d - %s\n", good ? "ok" : "not ok", number, what);
@@ -120,8 +192,12 @@ int main(void)
 	pthread_t threads[MAKERS + ENDERS];
 	struct actmem_xla_array_stats stats;
 	struct actmem_counters memory;
-	int failed = 0, trimmed;
+	int failed = 0, trimmed, forked = fork_often();
+	uint64_t churned;
 
+	ACTMEM_INIT(&stats);
+	actmem_xla_array_stats(&stats);
+	churned = stats.blocks_total;
 	for (i = 0; i < MAKERS + ENDERS; i++) {
 		numbers[i] = i;
 		if (pthread_create(&threads[i], NULL, i < MAKERS ? make : take, &numbers[i]))
@@ -137,12 +213,13 @@ int main(void)
 	ACTMEM_INIT(&memory);
 	actmem_counters(actmem_xla_attached(), &memory);
 
-	printf("1..4\n");
+	printf("1..5\n");
 	failed |= result(1, !wrong, "what was written stayed while anybody had it");
 	failed |= result(2, !stats.blocks && !stats.bytes && !stats.views, "nothing is left");
-	failed |= result(3, stats.blocks_total == MAKERS * ROUNDS && stats.views_total &&
+	failed |= result(3, stats.blocks_total == churned + MAKERS * ROUNDS && stats.views_total &&
 			 !stats.copied_bytes_total, "every array was counted");
 	failed |= result(4, !trimmed && !memory.regions && !memory.blocks && !memory.heaps,
 			 "its memory went back");
+	failed |= result(5, forked, "children are told that it is not theirs, and none hangs");
 	return failed;
 }

@@ -133,6 +133,7 @@ def test_refusals(path):
     with pytest.raises(actmem.Error) as error:
         actmem.jax.save(path, np.ones(3))
     assert error.value.errno == errno.EEXIST and path in str(error.value)
+    assert "complete, |V2(3,): load() it, or remove" in str(error.value)
     with pytest.raises(TypeError, match="2 bytes of a type.*pass dtype="):
         actmem.jax.load(path)
     with pytest.raises(TypeError, match="dtype=float32, but"):
@@ -144,6 +145,10 @@ def test_refusals(path):
     overwrite(path, b"\0" * 8)
     with pytest.raises(actmem.Error, match="interrupted or has not ended"):
         actmem.jax.load(path)
+    with pytest.raises(actmem.Error, match="interrupted, and then it may be "
+                                           "removed") as error:
+        actmem.jax.save(path, np.ones(3))
+    assert error.value.errno == errno.EEXIST
     overwrite(path, b"\x93NUMPY\x02\x00")
     with pytest.raises(actmem.Error, match="version is not 1.0"):
         actmem.jax.load(path)
@@ -154,6 +159,41 @@ def test_refusals(path):
     with pytest.raises(actmem.Error, match="is 2097152 bytes long"):
         actmem.jax.load(path)
     assert arrays() == 0
+
+
+@pytest.mark.parametrize("call", [
+    lambda name: actmem.jax.save(name, np.ones(3)), actmem.jax.load,
+    lambda name: actmem.open(name=name)])
+def test_names_that_are_none(path, call):
+    with pytest.raises(ValueError, match="has a byte of 0 in it"):
+        call(path + "\0x")
+    assert not os.path.exists(path)
+
+
+def test_bytes_in_the_other_order(path):
+    values = np.arange(1024, dtype=">f4")
+    actmem.jax.save(path, values)       # converts them
+    np.testing.assert_array_equal(actmem.jax.load(path), values)
+    os.unlink(path)
+    np.save(path + ".npy", values)
+    os.rename(path + ".npy", path)
+    os.truncate(path, 2 << 20)
+    with pytest.raises(TypeError, match=f"{path} has the type >f4"):
+        actmem.jax.load(path)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_an_interrupted_save_leaves_no_file(path, error, monkeypatch):
+    def copyto(*_, **__):
+        assert os.path.exists(path)
+        raise error
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "copyto", copyto)
+        with pytest.raises(error):
+            actmem.jax.save(path, np.ones(3, np.float32))
+    assert not os.path.exists(path)
+    actmem.jax.save(path, np.ones(3, np.float32))
+    assert actmem.jax.load(path).sum() == 3
 
 
 def test_a_copy_of_what_was_loaded_is_none(path):

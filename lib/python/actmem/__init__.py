@@ -107,7 +107,14 @@ class Memory:
         with _lock:
             if _on_close is not None:
                 _on_close(self)
-            _check(_native.library.actmem_close(self.handle))
+            try:
+                _check(_native.library.actmem_close(self.handle))
+            except Error as error:
+                if error.errno != errno.EBUSY or _on_close is None:
+                    raise
+                raise Error(errno.EBUSY, f"{error.strerror}; actmem.jax.reset() "
+                            "closes those of arrays and activations that "
+                            "nothing is in any more") from None
             self._handle = None
             if _default is self:
                 _default = None
@@ -120,6 +127,14 @@ _default = None
 _on_open = None
 _on_close = None
 _adopted = None
+
+
+def _encoded(what, path):
+    path = os.fsencode(path)
+    if b"\0" in path:
+        raise ValueError(f"{what}={os.fsdecode(path)!r} is no name: it has a "
+                         "byte of 0 in it")
+    return path
 
 
 def _directories(spill):
@@ -202,7 +217,7 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
     if allow is not None:
         options.allow = _allow_bits(allow)
     if name is not None:
-        options.heap_name = os.fsencode(name)
+        options.heap_name = _encoded("name", name)
     with _lock:
         if _current() is not None:
             raise Error(errno.EBUSY,

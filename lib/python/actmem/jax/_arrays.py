@@ -50,9 +50,10 @@ class Block:
 
     handle = None
 
-    def __init__(self, size, flags):
+    def __init__(self, size, flags, gpu):
         self._begin(library.actmem_xla_array_new,
-                    (min(max(size, 1), BYTES_MAX), flags), size)
+                    (min(max(size, 1), BYTES_MAX), flags, gpu), size)
+        self.is_registered = bool(flags & ON_CUDA)
 
     def _begin(self, call, arguments, size, writable=True):
         handle, address = c_void_p(), c_void_p()
@@ -142,6 +143,14 @@ def canonical(dtype):
     return dtype
 
 
+def check_order(dtype, what):
+    """What is read as it is must be in this machine's order of bytes."""
+    if not dtype.isnative:
+        raise TypeError(
+            f"{what} has the type {dtype.str}, whose bytes are in the other "
+            f"order than this machine's and JAX's ({dtype.newbyteorder('=').str})")
+
+
 def _is_cuda(device):
     return device.platform in ("gpu", "cuda") and \
         "rocm" not in device.client.platform_version.lower()
@@ -154,15 +163,18 @@ def _check_platform(device):
             "and CUDA; use jax.device_put() there")
 
 
-def memory_flags():
-    """Memory of a process that uses a GPU is registered with it."""
-    device = jax.local_devices()[0]
-    _check_platform(device)
-    return ON_CUDA if _is_cuda(device) else 0
+def memory_for(devices):
+    """Flags and the GPU of memory for these devices, and for where JAX
+    computes by default: what one of them is registered with, all can use."""
+    for device in (*devices, _default_device()):
+        _check_platform(device)
+        if _is_cuda(device):
+            return ON_CUDA, device.local_hardware_id
+    return 0, 0
 
 
-def _new(shape, dtype, flags):
-    block = Block(math.prod(shape) * dtype.itemsize, flags)
+def _new(shape, dtype, flags, gpu):
+    block = Block(math.prod(shape) * dtype.itemsize, flags, gpu)
     return np.ndarray(shape, dtype, np.asarray(block))
 
 
@@ -194,8 +206,10 @@ def empty(shape, dtype=None):
 
     actmem.Error says in words why there is no memory, and which knob helps.
     """
-    dtype = canonical(float if dtype is None else dtype)
-    return _new(_shape(shape), dtype, memory_flags())
+    wanted = float if dtype is None else dtype
+    dtype = canonical(wanted)
+    check_order(np.dtype(wanted), f"empty(dtype={wanted!r})")
+    return _new(_shape(shape), dtype, *memory_for(()))
 
 
 def _block_of(array):
@@ -206,10 +220,14 @@ def _block_of(array):
     return array
 
 
-def _why_not_shared(array, dtype):
+def _why_not_shared(array, dtype, flags):
     """Why XLA cannot have `array` as it is, in words; "" if it can."""
-    if _block_of(array) is None:
+    block = _block_of(array)
+    if block is None:
         return "it is not in memory of actmem.jax.empty()"
+    if flags & ON_CUDA and not block.is_registered:
+        return ("it is for a GPU, and was made where JAX computes on CPUs by "
+                "default; make it within jax.default_device() of that GPU")
     if array.dtype != dtype:
         return (f"its elements are of type {array.dtype} "
                 f"({array.dtype.str}), not {dtype} ({dtype.str})")
@@ -223,15 +241,17 @@ def _why_not_shared(array, dtype):
     return ""
 
 
-def _in_block(array, dtype, copy, whole):
-    """`array`, if XLA can have it as it is, or a copy in a block of its own."""
-    why = copy or _why_not_shared(array, dtype)
+def _in_block(array, dtype, copy, whole, memory):
+    """`array`, if XLA can have it as it is, or a copy in a block of its own,
+    of such `memory`."""
+    flags, gpu = memory
+    why = copy or _why_not_shared(array, dtype, flags)
     if not why:
         return array
     if copy is False:
         raise ValueError(f"copy=False, but the {'array' if whole else 'part'} "
                          f"has to be copied: {why}")
-    copied = _new(array.shape, dtype, memory_flags() | COPY)
+    copied = _new(array.shape, dtype, flags | COPY, gpu)
     np.copyto(copied, array, casting="unsafe")
     return copied
 
@@ -307,6 +327,7 @@ def source(a):
 
 def place(array, dtype, sharding, copy):
     """An array of JAX's of `array`, and whether any of it is as it was."""
+    memory = memory_for(sharding.addressable_devices)
     parts, results = {}, []
     taken = False
     for device, index in sharding.addressable_devices_indices_map(
@@ -315,7 +336,8 @@ def place(array, dtype, sharding, copy):
         part = array[(*index, ...)]
         key = address_of(part), part.shape
         if key not in parts:
-            parts[key] = _in_block(part, dtype, copy, part.size == array.size)
+            parts[key] = _in_block(part, dtype, copy,
+                                   part.size == array.size, memory)
             taken = taken or parts[key] is part
         results.append(on_device(parts[key], device, sharding.memory_kind))
     if isinstance(sharding, SingleDeviceSharding):
@@ -343,6 +365,7 @@ def asarray(a, dtype=None, *, device=None, copy=None):
     ended. It is immutable, and not reused where it is donated: it is for
     inputs and data that are read. An updated weight is a new array, elsewhere.
 
+    OverflowError if one of Python's integers is none of that type.
     actmem.Error says in words why there is no memory, and which knob helps.
     """
     if copy not in (None, False, True):
@@ -352,6 +375,10 @@ def asarray(a, dtype=None, *, device=None, copy=None):
     array = source(a)
     dtype = canonical(dtype) if dtype is not None else \
         jax.dtypes.canonicalize_dtype(element(array.dtype))
+    # Of what has no type yet no value may be cut off.
+    if array.dtype != dtype and not hasattr(a, "dtype") and \
+            array.dtype.kind in "iu" and dtype.kind in "iu":
+        array = np.asarray(a, dtype)
     result, taken = place(array, dtype, sharding, copy)
     if taken and isinstance(a, np.ndarray):
         a.flags.writeable = False

@@ -24,12 +24,14 @@ HEADER_MAX = 1 << 16    # of version 1.0, and the bytes before it
 class _Region(_arrays.Block):
     """All of a region with a name, as a hold on it."""
 
-    def __init__(self, path, size, flags):
+    def __init__(self, path, size, flags, gpu):
         size = ctypes.c_uint64(size)
         self._begin(library.actmem_xla_array_open,
-                    (os.fsencode(path), ctypes.byref(size), flags), 0,
+                    (actmem._encoded("path", path), ctypes.byref(size),
+                     flags, gpu), 0,
                     writable=bool(flags & CREATE))
         self.__array_interface__["shape"] = (size.value,)
+        self.is_registered = bool(flags & _arrays.ON_CUDA)
 
 
 def _header(array):
@@ -64,12 +66,55 @@ def _read_header(path, memory):
     return shape, dtype, begin
 
 
+def _what_is_there(path):
+    """In words, of a file that is in the way of save()."""
+    try:
+        shape, dtype, _ = _read_header(path, np.asarray(_Region(path, 0, 0, 0)))
+    except actmem.Error as error:
+        if error.errno != errno.EINVAL:
+            return ""
+        return (", and is no array that is complete: its save() was "
+                "interrupted, and then it may be removed, or has not ended yet")
+    return (f", an array that is complete, {dtype}{shape}: load() it, or remove "
+            "the file and save anew")
+
+
+def _make(path, size):
+    flags, gpu = _arrays.memory_for(())
+    try:
+        return _Region(path, size, flags | CREATE, gpu)
+    except actmem.Error as error:
+        if error.errno != errno.EEXIST:
+            raise
+        raise actmem.Error(errno.EEXIST, error.strerror +
+                           _what_is_there(path)) from None
+
+
+def _remove(path):
+    path = os.fspath(path)
+    if os.path.basename(path) == path:
+        path = next((region["path"] for region in actmem.regions() if
+                     region["named"] and
+                     os.path.basename(region["path"]) == path), path)
+    os.unlink(path)
+
+
+def _fill(memory, header, array):
+    np.copyto(np.ndarray(array.shape, array.dtype, memory, len(header)), array)
+    magic = npy.MAGIC_LEN
+    memory[magic:len(header)] = np.frombuffer(header, np.uint8)[magic:]
+    memory[:magic] = np.frombuffer(header, np.uint8)[:magic]
+
+
 def save(path, a):
     """Makes a region with a name and copies an array into it, for load().
 
     path  on a mounted actmem, hugetlbfs or tmpfs; without a "/" a name in the
           first mounted actmem. It must not be there
     a     what numpy.asarray() takes, of types that JAX has
+
+    What is interrupted (by ^C) is removed; a process that is killed leaves a
+    file that load() refuses.
 
     The region stays when the process ends; who removes the file gives its
     memory back, once nobody has it open any more. Its permissions are 0600 to
@@ -78,12 +123,12 @@ def save(path, a):
     array = _arrays.source(a)
     array = array.astype(_arrays.element(array.dtype), copy=False)
     header = _header(array)
-    memory = np.asarray(_Region(path, len(header) + array.nbytes,
-                                _arrays.memory_flags() | CREATE))
-    np.copyto(np.ndarray(array.shape, array.dtype, memory, len(header)), array)
-    magic = npy.MAGIC_LEN
-    memory[magic:len(header)] = np.frombuffer(header, np.uint8)[magic:]
-    memory[:magic] = np.frombuffer(header, np.uint8)[:magic]
+    region = _make(path, len(header) + array.nbytes)
+    try:
+        _fill(np.asarray(region), header, array)
+    except BaseException:
+        _remove(path)
+        raise
 
 
 def load(path, dtype=None, *, device=None):
@@ -99,8 +144,10 @@ def load(path, dtype=None, *, device=None):
     The array holds the region until it is gone, whatever becomes of the file.
     """
     sharding = _arrays.as_sharding(device)
-    memory = np.asarray(_Region(path, 0, _arrays.memory_flags()))
+    memory = np.asarray(_Region(
+        path, 0, *_arrays.memory_for(sharding.addressable_devices)))
     shape, there, begin = _read_header(path, memory)
+    _arrays.check_order(there, path)
     if dtype is None and there.kind == "V":
         raise TypeError(f"{path} has elements of {there.itemsize} bytes of a "
                         "type that its header cannot name; pass dtype=")

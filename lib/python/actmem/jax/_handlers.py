@@ -88,11 +88,12 @@ def _declare(library):
             ("actmem_xla_store_stats", c_int, [POINTER(_native.StoreStats)]),
             ("actmem_xla_reset", c_uint64, []),
             ("actmem_xla_array_new", c_int,
-             [c_uint64, c_uint32, POINTER(c_void_p), POINTER(c_void_p),
-              c_char_p, ctypes.c_size_t]),
-            ("actmem_xla_array_open", c_int,
-             [c_char_p, POINTER(c_uint64), c_uint32, POINTER(c_void_p),
+             [c_uint64, c_uint32, c_uint32, POINTER(c_void_p),
               POINTER(c_void_p), c_char_p, ctypes.c_size_t]),
+            ("actmem_xla_array_open", c_int,
+             [c_char_p, POINTER(c_uint64), c_uint32, c_uint32,
+              POINTER(c_void_p), POINTER(c_void_p), c_char_p,
+              ctypes.c_size_t]),
             ("actmem_xla_array_drop", None, [c_void_p]),
             ("actmem_xla_tensor_new", c_int,
              [c_void_p, POINTER(TensorOptions), POINTER(c_void_p)]),
@@ -104,6 +105,13 @@ def _declare(library):
 
 
 library = _declare(_native.load("libactmem_xla"))
+
+
+def _check(status):
+    if status == -errno.EOWNERDEAD:
+        raise actmem.Error(errno.EOWNERDEAD, "this process was forked from one "
+                           "that uses actmem.jax, and has none of its memory")
+    actmem._check(status)
 
 
 def _attach(memory):
@@ -122,6 +130,8 @@ def _attach(memory):
         raise actmem.Error(errno.EBUSY,
                            "the handlers have taken memory already: call "
                            "actmem.open() before the first use")
+    if status == -errno.EOWNERDEAD:
+        _check(status)
     if status:
         raise actmem.Error(-status, f"{len(memory.spill)} directories to spill "
                                     "to; there may be up to 64")
@@ -251,13 +261,11 @@ def stats():
     result["transfers"] = _transfers()
     store = _native.initialized(_native.StoreStats)
     status = library.actmem_xla_store_stats(ctypes.byref(store))
-    if status:
-        raise actmem.Error(-status, _native.library.actmem_error().decode())
+    _check(status)
     result["store"] = _native.as_dict(store)
     arrays = _native.initialized(ArrayStats)
     status = library.actmem_xla_array_stats(ctypes.byref(arrays))
-    if status:
-        raise actmem.Error(-status, _native.library.actmem_error().decode())
+    _check(status)
     result["arrays"] = _native.as_dict(arrays)
     result["arrays"]["cuda"] = bool(arrays.cuda)
     return result
@@ -275,8 +283,7 @@ def reset():
     freed = library.actmem_xla_reset()
     library.actmem_xla_trim_devices()
     status = library.actmem_xla_trim()
-    if status:
-        raise actmem.Error(-status, _native.library.actmem_error().decode())
+    _check(status)
     return freed
 
 
