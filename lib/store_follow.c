@@ -42,7 +42,10 @@ static bool is_urgent(const struct actmem_store *store, const struct store_block
 	return !block->place.want.at && block->place.want.put > store->schedule.guesses;
 }
 
-/* From the farthest to the nearest, which is to be read first. */
+/*
+ * From the farthest to the nearest, which is to be read first. What is being read is wanted
+ * anew as well: with a guess that is over it would be dropped as soon as it comes.
+ */
 static void want_neighbours(struct actmem_store *store, const struct store_block *block)
 {
 	uint64_t room = store_window(store), count = follow_ahead(&store->follow);
@@ -55,7 +58,7 @@ static void want_neighbours(struct actmem_store *store, const struct store_block
 		last = next;
 	}
 	for (; last && last != block; last = neighbour(store, last, !is_up))
-		if (last->order && !is_urgent(store, last))
+		if ((last->order || last->transfer) && !is_urgent(store, last))
 			store_want(store, last, schedule_guess(&store->schedule));
 }
 
