@@ -134,6 +134,7 @@ struct actmem_store {
 	struct schedule schedule;
 	struct follow follow;
 	uint64_t old_guesses;		/* of runs that are over: guesses up to this one */
+	uint64_t guess_lasts;		/* for so many more takes of the run */
 	struct link puts;
 	struct bandwidth write, read;
 	struct pace pace;
@@ -202,6 +203,9 @@ void store_check_sums(struct actmem_store *store);
 
 /* The block is about to be taken. */
 void store_follow(struct actmem_store *store, const struct store_block *block);
+
+/* What was guessed until now is not wanted at once any more. */
+void store_end_guesses(struct actmem_store *store);
 
 /* store_move.c: what goes where, and how it came back. */
 
