@@ -73,10 +73,13 @@ void store_end_guesses(struct actmem_store *store)
 	store->guess_lasts = 0;
 }
 
-void store_follow(struct actmem_store *store, const struct store_block *block)
+void store_follow(struct actmem_store *store, struct store_block *block)
 {
 	bool was_lost = store->follow.is_lost;
 
+	if (block->is_followed)
+		return;
+	block->is_followed = true;
 	follow_take(&store->follow, kind_of(store, block), block->put,
 		    put_of(neighbour(store, block, false)), put_of(neighbour(store, block, true)));
 	if (!store->follow.is_lost && was_lost)
