@@ -56,6 +56,10 @@ struct uring {
 	unsigned int buffer_count, file_count;
 };
 
+/* Both in the ring's thread, whose own it is. 0 or -errno with words. */
+int ring_open(struct uring *uring);
+void ring_close(struct uring *uring);
+
 /* Has the ring's thread do it, and waits. Returns its error. */
 int ring_do(struct actmem_queue *queue, struct ring_job *job);
 

@@ -100,6 +100,7 @@ struct store_block {
 	bool is_ended;			/* it goes when its transfer has come back */
 	bool is_ahead;
 	bool is_unreadable;		/* it is not read ahead again */
+	bool is_followed;		/* its take is, even if it fails and is tried again */
 	enum store_user user;
 	pthread_t thread;		/* of the user */
 	enum store_transfer transfer;
@@ -134,6 +135,7 @@ struct actmem_store {
 	struct schedule schedule;
 	struct follow follow;
 	uint64_t old_guesses;		/* of runs that are over: guesses up to this one */
+	uint64_t guess_lasts;		/* for so many more takes of the run */
 	struct link puts;
 	struct bandwidth write, read;
 	struct pace pace;
@@ -200,8 +202,11 @@ void store_check_sums(struct actmem_store *store);
 
 /* store_follow.c: what is wanted next, if it is not what was foreseen. */
 
-/* The block is about to be taken. */
-void store_follow(struct actmem_store *store, const struct store_block *block);
+/* The block is about to be taken, or tried to be; the first try counts. */
+void store_follow(struct actmem_store *store, struct store_block *block);
+
+/* What was guessed until now is not wanted at once any more. */
+void store_end_guesses(struct actmem_store *store);
 
 /* store_move.c: what goes where, and how it came back. */
 

@@ -175,8 +175,10 @@ void store_settle(struct actmem_store *store, struct store_block *block)
 	if (store->sums[SUM_LIVE].length == was_live)
 		return;
 	schedule_live(&store->schedule, store->sums[SUM_LIVE].length);
-	if (was_falling && !store->schedule.is_falling)
-		follow_reset(&store->follow);
+	if (!was_falling || store->schedule.is_falling)
+		return;
+	follow_reset(&store->follow);
+	store_end_guesses(store);
 }
 
 void store_want(struct actmem_store *store, struct store_block *block, struct want want)

@@ -91,6 +91,7 @@ static void want(struct actmem_store *store, struct store_block *block)
 	block->put_clock = store->schedule.clock;
 	block->place.want = schedule_put(&store->schedule, block->key, block->turn);
 	block->put = block->place.want.put;
+	block->is_followed = false;
 	link_append(&store->puts, &block->puts);
 	block->user = USER_NONE;
 	store_settle(store, block);

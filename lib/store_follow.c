@@ -7,6 +7,8 @@
 
 /* Threads overtake each other by less. */
 #define FORESEEN_WITHIN	8
+/* When so much of what was guessed of a run is taken, all of it is wanted anew. */
+#define RENEWED_PART	16
 
 static bool is_when_foreseen(const struct actmem_store *store, const struct store_block *block)
 {
@@ -42,27 +44,51 @@ static bool is_urgent(const struct actmem_store *store, const struct store_block
 	return !block->place.want.at && block->place.want.put > store->schedule.guesses;
 }
 
-/* From the farthest to the nearest, which is to be read first. */
+/*
+ * From the farthest to the nearest, which is to be read first. What is being read is wanted
+ * anew as well: with a guess that is over it would be dropped as soon as it comes.
+ */
 static void want_neighbours(struct actmem_store *store, const struct store_block *block)
 {
 	uint64_t room = store_window(store), count = follow_ahead(&store->follow);
 	bool is_up = store->follow.is_up;
+	uint64_t guessed = 0;
 	struct store_block *last = NULL, *next = neighbour(store, block, is_up);
 
-	store->old_guesses = store->schedule.guesses;
+	store_end_guesses(store);
 	for (; count-- && next && next->length <= room; next = neighbour(store, next, is_up)) {
 		room -= next->length;
 		last = next;
+		guessed++;
 	}
+	store->guess_lasts = guessed / RENEWED_PART;
 	for (; last && last != block; last = neighbour(store, last, !is_up))
-		if (last->order && !is_urgent(store, last))
+		if ((last->order || last->transfer) && !is_urgent(store, last))
 			store_want(store, last, schedule_guess(&store->schedule));
 }
 
-void store_follow(struct actmem_store *store, const struct store_block *block)
+void store_end_guesses(struct actmem_store *store)
 {
+	store->old_guesses = store->schedule.guesses;
+	store->guess_lasts = 0;
+}
+
+void store_follow(struct actmem_store *store, struct store_block *block)
+{
+	bool was_lost = store->follow.is_lost;
+
+	if (block->is_followed)
+		return;
+	block->is_followed = true;
 	follow_take(&store->follow, kind_of(store, block), block->put,
 		    put_of(neighbour(store, block, false)), put_of(neighbour(store, block, true)));
-	if (store->queue && store->follow.is_lost)
+	if (!store->follow.is_lost && was_lost)
+		store_end_guesses(store);
+	if (!store->queue || !store->follow.is_lost)
+		return;
+	/* From the second take of a run on its direction is known. */
+	if (store->follow.run > 2 && store->guess_lasts)
+		store->guess_lasts--;
+	else
 		want_neighbours(store, block);
 }

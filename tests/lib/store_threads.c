@@ -4,6 +4,7 @@
  * what it has put, and the budget holds few of them.
  */
 #include <pthread.h>
+#include <sched.h>
 
 #include "store_test.h"
 
@@ -13,6 +14,9 @@
 #define BUDGET	(4 * MIB)
 /* So that the blocks of one thread alone are more than the budget. */
 #define BYTES_MIN	(360 * KIB)
+/* It takes a while to verify. */
+#define CHECKED	(32 * MIB)
+#define CHECKS	4
 
 struct worker {
 	pthread_t thread;
@@ -158,6 +162,39 @@ static void test_beyond_budget(struct actmem *am)
 	destroy_empty(store);
 }
 
+static void *take_whole(void *data)
+{
+	struct worker *worker = data;
+
+	worker->error = take_block(worker->store, 0, CHECKED, 0);
+	return NULL;
+}
+
+/* Who asks for memory while another thread verifies the block that has all of it. */
+static void test_verifying(struct actmem *am)
+{
+	struct actmem_store_options options = store_options(CHECKED, NULL, 0);
+	struct worker taker = { 0 };
+	unsigned int i, wrong = 0;
+	void *memory;
+
+	options.flags = ACTMEM_STORE_HANDED_ON | ACTMEM_STORE_CHECKSUM;
+	taker.store = store_or_bail(am, &options);
+	for (i = 0; i < CHECKS; i++) {
+		if (put_block(taker.store, 0, CHECKED, 0) ||
+		    pthread_create(&taker.thread, NULL, take_whole, &taker))
+			tap_bail("a block and a thread");
+		while (stats_of(taker.store).checksums_total == i)
+			sched_yield();
+		wrong += !!actmem_store_reserve(taker.store, key_of(1), CHECKED, &memory);
+		pthread_join(taker.thread, NULL);
+		wrong += !!taker.error;
+		actmem_store_drop(taker.store, key_of(1));
+	}
+	ok(!wrong, "memory is waited for that another thread verifies, and is to give back");
+	destroy_empty(taker.store);
+}
+
 int main(void)
 {
 	struct actmem *am = open_or_bail();
@@ -168,6 +205,7 @@ int main(void)
 	test_deadlock(store);
 	destroy_empty(store);
 	test_beyond_budget(am);
+	test_verifying(am);
 	same_usage(before);
 	counters_are_zero(am);
 	returns(actmem_close(am), 0);
