@@ -22,10 +22,14 @@ static int put(struct lane *lane, cuda_stream stream, const struct call *call, c
 {
 	struct saved *block;
 	uint64_t token;
-	int ret = saved_begin(&call->origin, call->bytes, &block, words);
+	int ret;
 
-	if (ret)
+	lane_admit(lane, call->bytes);
+	ret = saved_begin(&call->origin, call->bytes, &block, words);
+	if (ret) {
+		lane_put_ended(lane, call->bytes);
 		return ret;
+	}
 	token = block->token;
 	ret = lane_put(lane, stream, on_device(call->value), block, words);
 	return ret ? ret : lane_write_token(lane, stream, on_device(call->token), token, words);
