@@ -40,7 +40,7 @@ XLA_FFI_Error *actmem_xla_put_cuda(XLA_FFI_CallFrame *frame)
 	char words[SAVED_WORDS];
 	XLA_FFI_Error *error;
 	struct lane *lane;
-	struct call call;
+	struct call call = { .origin.is_gpu = 1 };
 	void *stream;
 	int ret;
 
@@ -62,8 +62,7 @@ XLA_FFI_Error *actmem_xla_put_cuda(XLA_FFI_CallFrame *frame)
 static int claim(const struct call *call, uint64_t token, struct saved **block, char *words)
 {
 	uint64_t before = lane_now();
-	int ret = saved_claim(token, call->bytes, call->origin.device, call->origin.run, block,
-			      words);
+	int ret = saved_claim(token, call->bytes, &call->origin, block, words);
 
 	TRANSFER_COUNT(call->origin.device, block_wait_ns_total, lane_now() - before);
 	return ret;
@@ -105,7 +104,7 @@ XLA_FFI_Error *actmem_xla_take_cuda(XLA_FFI_CallFrame *frame)
 	char words[SAVED_WORDS];
 	XLA_FFI_Error *error;
 	struct lane *lane;
-	struct call call;
+	struct call call = { .origin.is_gpu = 1 };
 	void *stream;
 	int ret;
 
