@@ -19,7 +19,7 @@ struct call {
 	void *value;
 	uint64_t bytes;			/* of it */
 	void *token;
-	struct origin origin;		/* take: run and device alone */
+	struct origin origin;		/* take: run and device alone; is_gpu is the caller's */
 };
 
 /* NULL, or why it is none of ours. */

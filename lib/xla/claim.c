@@ -56,8 +56,13 @@ static struct saved *find_idle(uint64_t token)
 	}
 }
 
+static const char *kind_of_device(int is_gpu)
+{
+	return is_gpu ? "GPU" : "CPU";
+}
+
 /* Out of the table: the caller alone has it. */
-static int claim(uint64_t token, uint64_t bytes, uint32_t device, int64_t run,
+static int claim(uint64_t token, uint64_t bytes, const struct origin *taker,
 		 struct saved **result, char *words)
 {
 	struct saved *block;
@@ -67,16 +72,18 @@ static int claim(uint64_t token, uint64_t bytes, uint32_t device, int64_t run,
 	block = find_idle(token);
 	if (!block) {
 		ret = explain_missing(token, words);
-	} else if (block->bytes != bytes || block->device != device) {
+	} else if (block->bytes != bytes || block->device != taker->device ||
+		   block->is_gpu != taker->is_gpu) {
 		snprintf(words, SAVED_WORDS,
-			 "actmem: the value saved at %s has %" PRIu64 " bytes on device %" PRIu32
-			 ", but %" PRIu64 " bytes are wanted on device %" PRIu32,
+			 "actmem: the value saved at %s has %" PRIu64 " bytes on %s device %" PRIu32
+			 ", but %" PRIu64 " bytes are wanted on %s device %" PRIu32,
 			 block->generation->site->name, block->bytes,
-			 block->device, bytes, device);
+			 kind_of_device(block->is_gpu), block->device, bytes,
+			 kind_of_device(taker->is_gpu), taker->device);
 		ret = -EINVAL;
 	} else {
 		saved_unlink(block);
-		counts_take(device, bytes, run);
+		counts_take(taker->device, bytes, taker->run);
 		*result = block;
 	}
 	pthread_mutex_unlock(&saved_lock);
@@ -92,13 +99,13 @@ static void lose(struct saved *block, int64_t run)
 	saved_drop(block);
 }
 
-int saved_claim(uint64_t token, uint64_t bytes, uint32_t device, int64_t run,
+int saved_claim(uint64_t token, uint64_t bytes, const struct origin *taker,
 		struct saved **result, char *words)
 {
 	struct saved *block;
 	int used, ret;
 
-	ret = claim(token, bytes, device, run, &block, words);
+	ret = claim(token, bytes, taker, &block, words);
 	if (ret)
 		return ret;
 	if (block->failure) {
@@ -106,7 +113,7 @@ int saved_claim(uint64_t token, uint64_t bytes, uint32_t device, int64_t run,
 		snprintf(words, SAVED_WORDS,
 			 "actmem: the %" PRIu64 " bytes put at %s never got here: %s", bytes,
 			 saved_site_name(token), block->why ? block->why : "no memory for words");
-		lose(block, run);
+		lose(block, taker->run);
 		return ret;
 	}
 	if (bytes && !block->staged) {
@@ -118,7 +125,7 @@ int saved_claim(uint64_t token, uint64_t bytes, uint32_t device, int64_t run,
 		ret = memory_hold(block->key, &block->held, words + used,
 				  SAVED_WORDS - (size_t)used);
 		if (ret) {
-			lose(block, run);
+			lose(block, taker->run);
 			return ret;
 		}
 	}
@@ -167,7 +174,8 @@ static struct saved *youngest(uint32_t device, int64_t run)
 
 	for (i = 0; (site = site_numbered(i)); i++) {
 		for (generation = site->oldest; generation; generation = generation->next) {
-			if (generation->run != run || generation->device != device)
+			if (generation->run != run || generation->device != device ||
+			    !generation->is_gpu)
 				continue;
 			block = youngest_of(generation);
 			if (block && (!found || (found->token & SERIAL_MASK) <

@@ -30,6 +30,7 @@ enum {
 	f(cuGetErrorString, (cuda_result error, const char **text))	\
 	f(cuCtxPushCurrent_v2, (cuda_context context))			\
 	f(cuCtxPopCurrent_v2, (cuda_context *context))			\
+	f(cuDeviceGetCount, (int *count))				\
 	f(cuCtxGetDevice, (int *device))				\
 	f(cuCtxGetId, (cuda_context context, unsigned long long *id))	\
 	f(cuMemAlloc_v2, (cuda_pointer *pointer, size_t bytes))		\

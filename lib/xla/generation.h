@@ -23,6 +23,7 @@
 struct generation {
 	int64_t run;
 	uint32_t device;
+	int is_gpu;
 	uint64_t first, last;		/* serial numbers of its blocks */
 	uint64_t blocks;		/* live ones */
 	uint64_t puts;

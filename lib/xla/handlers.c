@@ -28,7 +28,7 @@ XLA_FFI_Error *actmem_xla_put(XLA_FFI_CallFrame *frame)
 	char words[SAVED_WORDS];
 	XLA_FFI_Error *error;
 	struct saved *block;
-	struct call call;
+	struct call call = { .origin.is_gpu = 0 };
 	int ret;
 
 	if (ffi_metadata(frame))
@@ -68,7 +68,7 @@ XLA_FFI_Error *actmem_xla_take(XLA_FFI_CallFrame *frame)
 	char words[SAVED_WORDS];
 	XLA_FFI_Error *error;
 	struct saved *block;
-	struct call call;
+	struct call call = { .origin.is_gpu = 0 };
 	uint64_t token;
 	int ret;
 
@@ -78,7 +78,7 @@ XLA_FFI_Error *actmem_xla_take(XLA_FFI_CallFrame *frame)
 	if (error)
 		return error;
 	memcpy(&token, call.token, sizeof(token));
-	ret = saved_claim(token, call.bytes, call.origin.device, call.origin.run, &block, words);
+	ret = saved_claim(token, call.bytes, &call.origin, &block, words);
 	if (ret)
 		return ffi_error(frame->api, ffi_code(ret), words);
 	block->destination = call.value;

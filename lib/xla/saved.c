@@ -100,14 +100,19 @@ static void saved_drop_list(struct saved *list)
 	}
 }
 
-static struct generation *site_oldest(const struct site *site, uint32_t device,
+static int is_of(const struct generation *generation, const struct origin *origin)
+{
+	return generation->device == origin->device && generation->is_gpu == origin->is_gpu;
+}
+
+static struct generation *site_oldest(const struct site *site, const struct origin *origin,
 				      uint64_t *count)
 {
 	struct generation *generation, *oldest = NULL;
 
 	*count = 0;
 	for (generation = site->oldest; generation; generation = generation->next) {
-		if (generation->device != device)
+		if (!is_of(generation, origin))
 			continue;
 		if (!oldest)
 			oldest = generation;
@@ -116,15 +121,15 @@ static struct generation *site_oldest(const struct site *site, uint32_t device,
 	return oldest;
 }
 
-/* Reclaims until one more generation may begin at @site on @device. */
-static void site_make_room(struct site *site, uint32_t device,
+/* Reclaims until one more generation may begin at @site on the device of @origin. */
+static void site_make_room(struct site *site, const struct origin *origin,
 			   struct saved **freed)
 {
 	struct generation *oldest;
 	uint64_t count, before;
 
 	while (counts.generations_max) {
-		oldest = site_oldest(site, device, &count);
+		oldest = site_oldest(site, origin, &count);
 		if (count < counts.generations_max)
 			break;
 		site_remember(site, oldest->first, oldest->last);
@@ -141,16 +146,16 @@ static struct generation *generation_find(struct site *site,
 	struct generation **link, *generation;
 
 	for (generation = site->oldest; generation; generation = generation->next)
-		if (generation->run == origin->run &&
-		    generation->device == origin->device)
+		if (generation->run == origin->run && is_of(generation, origin))
 			return generation;
 	if (origin->bounded)
-		site_make_room(site, origin->device, freed);
+		site_make_room(site, origin, freed);
 	generation = calloc(1, sizeof(*generation));
 	if (!generation)
 		return NULL;
 	generation->run = origin->run;
 	generation->device = origin->device;
+	generation->is_gpu = origin->is_gpu;
 	generation->site = site;
 	generation->first = saved_serial + 1;
 	for (link = &site->oldest; *link; )
@@ -253,6 +258,7 @@ int saved_begin(const struct origin *origin, uint64_t bytes,
 		goto no_memory;
 	block->bytes = bytes;
 	block->device = origin->device;
+	block->is_gpu = origin->is_gpu;
 	block->busy = 1;
 	block->run = origin->run;
 	/*

@@ -36,6 +36,7 @@ struct saved {
 	int has_checksum;
 	const void *destination;	/* where it was taken to */
 	uint32_t device;
+	int is_gpu;			/* devices of CPUs have the same numbers */
 	int failure;			/* a negative errno: it never got here */
 	char *why;			/* in words; NULL: no memory for them */
 	void *staged;			/* a device has it, and nothing else */
@@ -53,8 +54,9 @@ struct origin {
 	const char *site;
 	size_t site_length;
 	int bounded;			/* 0: its generations are not limited */
-	int64_t run;
+	int64_t run;			/* each platform counts its own */
 	uint32_t device;
+	int is_gpu;
 };
 
 /* 0 with *@block, or a negative errno and why in @words[SAVED_WORDS]. */
@@ -68,12 +70,13 @@ void saved_failed(struct saved *block, int error, const char *why);
 /* Instead, where its put fails: it was never there. */
 void saved_undo(struct saved *block);
 
-int saved_claim(uint64_t token, uint64_t bytes, uint32_t device, int64_t run,
+/* By what puts on the same device. */
+int saved_claim(uint64_t token, uint64_t bytes, const struct origin *taker,
 		struct saved **block, char *words);
 void saved_release(struct saved *block);
 
 /*
- * The block that is expected to be wanted next, held: the youngest on @device of the
+ * The block that is expected to be wanted next, held: the youngest on GPU @device of the
  * execution that @run put, of @bytes_max at most. NULL: none, or it is not to be had.
  */
 struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "counts.h"
 #include "memory.h"
@@ -162,6 +163,18 @@ static int fill_lane(struct lane *lane, uint64_t ring_bytes, char *words)
 	return -ret;
 }
 
+/* Of each device, if there are several: half of it, so that what is full has room to go. */
+static uint64_t share_of_budget(void)
+{
+	struct actmem_store_stats store;
+	int count = 1;
+
+	ACTMEM_INIT(&store);
+	if (cuda.cuDeviceGetCount(&count) || count < 2 || actmem_xla_store_stats(&store))
+		return 0;
+	return store.budget_bytes / 2 / (uint64_t)count;
+}
+
 static struct lane *make_lane(uint32_t device, cuda_context context, unsigned long long id,
 			      uint64_t ring_bytes, char *words, int *ret)
 {
@@ -174,12 +187,14 @@ static struct lane *make_lane(uint32_t device, cuda_context context, unsigned lo
 	lane->device = device;
 	lane->context = context;
 	lane->context_id = id;
+	lane->process = getpid();
 	lane->last_finish = &lane->finishes;
 	pthread_mutex_init(&lane->lock, NULL);
 	pthread_cond_init(&lane->finishes_come, NULL);
 	pthread_cond_init(&lane->takes_come, NULL);
 	pthread_cond_init(&lane->mailboxes_come, NULL);
 	pthread_cond_init(&lane->is_finished, NULL);
+	lane->put_bytes_most = share_of_budget();
 	*ret = fill_lane(lane, ring_bytes, words);
 	if (!*ret)
 		return lane;
@@ -276,17 +291,18 @@ void lane_leave(struct lane *lane)
 	pthread_mutex_unlock(&lanes_lock);
 }
 
-/* Copies end by themselves. */
-static int holds_nothing(struct lane *lane)
+static int is_at_work(const struct lane *lane)
 {
-	int nothing;
+	return lane->unfinished || lane->is_fetching;
+}
 
+/* Copies end by themselves. */
+static void wait_for_work(struct lane *lane)
+{
 	pthread_mutex_lock(&lane->lock);
-	while (lane->unfinished || lane->is_fetching)
+	while (is_at_work(lane))
 		pthread_cond_wait(&lane->is_finished, &lane->lock);
-	nothing = !lane->staged_bytes;
 	pthread_mutex_unlock(&lane->lock);
-	return nothing;
 }
 
 /* A handle may be another context's by now. */
@@ -309,12 +325,12 @@ static void end_lane(struct lane *lane)
 	destroy(lane);
 }
 
-/* The next one that no handler uses, which is then the caller's to use. */
+/* The next one that no handler uses, which is then the caller's to use. Not a parent's. */
 static struct lane *next_unused(struct lane *lane)
 {
 	pthread_mutex_lock(&lanes_lock);
 	lane = lane ? lane->next : lanes;
-	while (lane && lane->users)
+	while (lane && (lane->users || lane->process != getpid()))
 		lane = lane->next;
 	if (lane)
 		lane->users++;
@@ -322,21 +338,31 @@ static struct lane *next_unused(struct lane *lane)
 	return lane;
 }
 
-/* True: it is in the list no more. Else it is not used by the caller any more. */
-static int unlink_lane(struct lane *lane, int is_wanted)
+/*
+ * The caller is done with it. True: it is in the list no more, since nobody else uses it
+ * and it holds nothing, nor will. A handler may have come and gone while work was waited
+ * for, and its lock is waited for only without the list's.
+ */
+static int unlink_unused(struct lane *lane)
 {
 	struct lane **link = &lanes;
-	int is_last;
+	int is_unused;
 
+	wait_for_work(lane);
 	pthread_mutex_lock(&lanes_lock);
-	is_last = !--lane->users && is_wanted;
-	if (is_last) {
-		while (*link != lane)
-			link = &(*link)->next;
-		*link = lane->next;
+	while (pthread_mutex_trylock(&lane->lock)) {
+		pthread_mutex_unlock(&lanes_lock);
+		wait_for_work(lane);
+		pthread_mutex_lock(&lanes_lock);
 	}
+	is_unused = !--lane->users && !is_at_work(lane) && !lane->staged_bytes;
+	pthread_mutex_unlock(&lane->lock);
+	while (is_unused && *link != lane)
+		link = &(*link)->next;
+	if (is_unused)
+		*link = lane->next;
 	pthread_mutex_unlock(&lanes_lock);
-	return is_last;
+	return is_unused;
 }
 
 void actmem_xla_trim_devices(void)
@@ -347,7 +373,7 @@ void actmem_xla_trim_devices(void)
 	pthread_mutex_lock(&one_at_a_time);
 	for (lane = next_unused(NULL); lane; lane = next) {
 		next = next_unused(lane);
-		if (unlink_lane(lane, holds_nothing(lane)))
+		if (unlink_unused(lane))
 			end_lane(lane);
 	}
 	pthread_mutex_unlock(&one_at_a_time);
@@ -369,11 +395,10 @@ int actmem_xla_transfer_stats(uint32_t device, struct actmem_xla_transfer_stats 
 	for (lane = lanes; lane; lane = lane->next) {
 		if (lane->device != device || lane->is_dead)
 			continue;
-		pthread_mutex_lock(&lane->lock);
+		/* Its lock may be held by who calls CUDA. */
 		now.ring_bytes += lane->piece_bytes * SLOTS;
-		now.unfinished += lane->unfinished;
-		now.staged_bytes += lane->staged_bytes;
-		pthread_mutex_unlock(&lane->lock);
+		now.unfinished += __atomic_load_n(&lane->unfinished, __ATOMIC_RELAXED);
+		now.staged_bytes += __atomic_load_n(&lane->staged_bytes, __ATOMIC_RELAXED);
 	}
 	pthread_mutex_unlock(&lanes_lock);
 	return counts_copy(stats, stats->size, &now, sizeof(now));

@@ -26,6 +26,7 @@
 
 #include <pthread.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "actmem_xla.h"
 #include "cuda.h"
@@ -77,6 +78,7 @@ struct finish {
 struct lane {
 	struct lane *next;
 	uint32_t device;
+	pid_t process;			/* a forked child has neither threads nor CUDA */
 	cuda_context context;
 	unsigned long long context_id;
 	uint64_t piece_bytes;
@@ -98,11 +100,13 @@ struct lane {
 	struct mark *free_marks;
 	struct mailbox *free_mailboxes;
 	struct finish *finishes, **last_finish;
-	uint64_t unfinished;
+	uint64_t put_bytes;		/* of blocks being reserved and filled... */
+	uint64_t put_bytes_most;	/* ...and their limit */
+	uint64_t unfinished;		/* read without the lock too, as staged_bytes */
 	uint64_t takes;			/* that there were, for the fetcher */
 	int64_t take_run;		/* of the puts of the latest */
 	uint64_t staged_bytes;
-	int is_fetching;
+	int is_fetching;		/* or about to */
 	int is_ending;
 	pthread_t finisher, fetcher;
 };
@@ -113,6 +117,14 @@ struct lane {
  */
 struct lane *lane_enter(uint32_t device, cuda_stream stream, char *words, int *ret);
 void lane_leave(struct lane *lane);
+
+/*
+ * Before a block of @bytes is reserved. A device may have to wait for another one, whose
+ * host thread waits for memory: so none has all of the budget in blocks that it has yet
+ * to fill. Waits until enough of them are. Ends by lane_put() or lane_put_ended().
+ */
+void lane_admit(struct lane *lane, uint64_t bytes);
+void lane_put_ended(struct lane *lane, uint64_t bytes);
 
 /* In the order of @stream. On failure @block is not there any more. */
 int lane_put(struct lane *lane, cuda_stream stream, cuda_pointer value, struct saved *block,

@@ -47,9 +47,27 @@ int lane_finish(struct lane *lane, struct mark *mark, struct saved *filled,
 		finish->read = *read;
 	*lane->last_finish = finish;
 	lane->last_finish = &finish->next;
-	lane->unfinished++;
+	__atomic_add_fetch(&lane->unfinished, 1, __ATOMIC_RELAXED);
 	pthread_cond_signal(&lane->finishes_come);
 	return 0;
+}
+
+void lane_admit(struct lane *lane, uint64_t bytes)
+{
+	pthread_mutex_lock(&lane->lock);
+	while (lane->put_bytes_most && lane->put_bytes &&
+	       lane->put_bytes + bytes > lane->put_bytes_most)
+		pthread_cond_wait(&lane->is_finished, &lane->lock);
+	lane->put_bytes += bytes;
+	pthread_mutex_unlock(&lane->lock);
+}
+
+void lane_put_ended(struct lane *lane, uint64_t bytes)
+{
+	pthread_mutex_lock(&lane->lock);
+	lane->put_bytes -= bytes;
+	pthread_cond_broadcast(&lane->is_finished);
+	pthread_mutex_unlock(&lane->lock);
 }
 
 /* A token is two words that the device writes itself: no memory of the host's is read. */
@@ -150,6 +168,7 @@ int lane_put(struct lane *lane, cuda_stream stream, cuda_pointer value, struct s
 	struct mark *mark;
 
 	if (!bytes) {
+		lane_put_ended(lane, bytes);
 		saved_filled(block);
 		return 0;
 	}
@@ -170,6 +189,7 @@ int lane_put(struct lane *lane, cuda_stream stream, cuda_pointer value, struct s
 	/* What has been begun writes to the block until then. */
 	cuda.cuStreamSynchronize(lane->out);
 	saved_undo(block);
+	lane_put_ended(lane, bytes);
 	return cuda_failed(result ? result : CUDA_OUT_OF_MEMORY, "copy a value from it",
 			   lane->device, words, SAVED_WORDS);
 }
@@ -185,7 +205,7 @@ void lane_unstage(struct lane *lane, struct staged *staged)
 		lane->free_slots = slot;
 		lane->free_count++;
 	}
-	lane->staged_bytes -= staged->bytes;
+	__atomic_sub_fetch(&lane->staged_bytes, staged->bytes, __ATOMIC_RELAXED);
 	lane_unmark(lane, staged->ready);
 	free(staged);
 }
@@ -270,6 +290,7 @@ static void tell_fetcher(struct lane *lane, const struct saved *block)
 {
 	pthread_mutex_lock(&lane->lock);
 	lane->takes++;
+	lane->is_fetching = 1;
 	lane->take_run = block->run;
 	pthread_cond_signal(&lane->takes_come);
 	pthread_mutex_unlock(&lane->lock);

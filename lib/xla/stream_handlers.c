@@ -22,10 +22,14 @@ static int put(struct lane *lane, cuda_stream stream, const struct call *call, c
 {
 	struct saved *block;
 	uint64_t token;
-	int ret = saved_begin(&call->origin, call->bytes, &block, words);
+	int ret;
 
-	if (ret)
+	lane_admit(lane, call->bytes);
+	ret = saved_begin(&call->origin, call->bytes, &block, words);
+	if (ret) {
+		lane_put_ended(lane, call->bytes);
 		return ret;
+	}
 	token = block->token;
 	ret = lane_put(lane, stream, on_device(call->value), block, words);
 	return ret ? ret : lane_write_token(lane, stream, on_device(call->token), token, words);
@@ -36,7 +40,7 @@ XLA_FFI_Error *actmem_xla_put_cuda(XLA_FFI_CallFrame *frame)
 	char words[SAVED_WORDS];
 	XLA_FFI_Error *error;
 	struct lane *lane;
-	struct call call;
+	struct call call = { .origin.is_gpu = 1 };
 	void *stream;
 	int ret;
 
@@ -58,8 +62,7 @@ XLA_FFI_Error *actmem_xla_put_cuda(XLA_FFI_CallFrame *frame)
 static int claim(const struct call *call, uint64_t token, struct saved **block, char *words)
 {
 	uint64_t before = lane_now();
-	int ret = saved_claim(token, call->bytes, call->origin.device, call->origin.run, block,
-			      words);
+	int ret = saved_claim(token, call->bytes, &call->origin, block, words);
 
 	TRANSFER_COUNT(call->origin.device, block_wait_ns_total, lane_now() - before);
 	return ret;
@@ -101,7 +104,7 @@ XLA_FFI_Error *actmem_xla_take_cuda(XLA_FFI_CallFrame *frame)
 	char words[SAVED_WORDS];
 	XLA_FFI_Error *error;
 	struct lane *lane;
-	struct call call;
+	struct call call = { .origin.is_gpu = 1 };
 	void *stream;
 	int ret;
 

@@ -47,6 +47,7 @@ static void *finisher(void *data)
 	cuda_result result, no_context = CUDA_INVALID_CONTEXT;
 	struct finish *finish;
 	cuda_context popped;
+	uint64_t filled_bytes;
 
 	pthread_mutex_lock(&lane->lock);
 	for (;;) {
@@ -57,6 +58,7 @@ static void *finisher(void *data)
 			pthread_cond_wait(&lane->finishes_come, &lane->lock);
 			continue;
 		}
+		filled_bytes = finish->filled ? finish->filled->bytes : 0;
 		lane->finishes = finish->next;
 		if (!lane->finishes)
 			lane->last_finish = &lane->finishes;
@@ -74,7 +76,8 @@ static void *finisher(void *data)
 		pthread_mutex_lock(&lane->lock);
 		lane_unmark(lane, finish->mark);
 		free(finish);
-		lane->unfinished--;
+		lane->put_bytes -= filled_bytes;
+		__atomic_sub_fetch(&lane->unfinished, 1, __ATOMIC_RELAXED);
 		pthread_cond_broadcast(&lane->is_finished);
 	}
 	pthread_mutex_unlock(&lane->lock);
@@ -137,7 +140,7 @@ static struct staged *stage(struct lane *lane, const struct saved *block)
 	}
 	staged->lane = lane;
 	staged->bytes = block->bytes;
-	lane->staged_bytes += block->bytes;
+	__atomic_add_fetch(&lane->staged_bytes, block->bytes, __ATOMIC_RELAXED);
 	result = fill_slots(lane, block, staged);
 	CUDA_TRY(&result, cuEventRecord(staged->ready->event, lane->ahead));
 	CUDA_TRY(&result, cuEventRecord(done->event, lane->ahead));
@@ -201,7 +204,6 @@ static void *fetcher(void *data)
 			pthread_cond_wait(&lane->takes_come, &lane->lock);
 			continue;
 		}
-		lane->is_fetching = 1;
 		if (no_context)
 			no_context = cuda.cuCtxPushCurrent_v2(lane->context);
 		/* Takes are late without it, and tried again. */

@@ -60,7 +60,7 @@ static bool is_refused(struct worker *worker)
 	cuda.cuMemcpyDtoH_v2(&token, tokens_of[!worker->xla.device], sizeof(token));
 	cuda.cuMemcpyHtoD_v2(mine + 8, &token, sizeof(token));
 	return !xla_take(&worker->xla, mine + 8, worker->work, BLOCK) &&
-	       strstr(worker->xla.words, "are wanted on device");
+	       strstr(worker->xla.words, "are wanted on GPU device");
 }
 
 static void *work(void *data)

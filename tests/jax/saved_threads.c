@@ -62,7 +62,7 @@ static void take(const struct origin *origin, uint64_t token, uint64_t bytes)
 	struct saved *saved;
 	int ret;
 
-	ret = saved_claim(token, bytes, origin->device, origin->run, &saved, words);
+	ret = saved_claim(token, bytes, origin, &saved, words);
 	if (ret) {
 		if (ret != -ESTALE && ret != -ENOENT)
 			fprintf(stderr, "# %s\n", words);

@@ -114,11 +114,12 @@ def test_tokens_never_given(token):
 
 def test_a_token_of_another_size_or_device():
     token = jax.jit(lambda: put(X, site="here", bounded=True))()
-    with pytest.raises(Exception, match="saved at here has 64 bytes on device "
-                                        "0, but 32 bytes are wanted on device 0"):
+    with pytest.raises(Exception, match="saved at here has 64 bytes on CPU "
+                                        "device 0, but 32 bytes are wanted on "
+                                        "CPU device 0"):
         jax.block_until_ready(jax.jit(lambda token: take(token, X[:2]))(token))
-    with pytest.raises(Exception, match="on device 0, but 64 bytes are wanted "
-                                        "on device 1"):
+    with pytest.raises(Exception, match="on CPU device 0, but 64 bytes are "
+                                        "wanted on CPU device 1"):
         jax.block_until_ready(jax.jit(take)(
             jax.device_put(token, jax.devices()[1])))
     # Nothing is lost by it.
