@@ -5,6 +5,7 @@ import argparse
 import gc
 import importlib.util
 import json
+import math
 import os
 import textwrap
 from pathlib import Path
@@ -44,8 +45,24 @@ def options(text):
         parser.error("--with actmem: this Python has no module actmem; run the program "
                      "under `actmem run --`")
     if arguments.json:
-        arguments.json.unlink(missing_ok=True)      # of an earlier run
+        try:
+            arguments.json.unlink(missing_ok=True)  # of an earlier run
+            _unfinished(arguments.json).touch()
+            _unfinished(arguments.json).unlink()
+        except OSError as error:
+            parser.error(f"--json {arguments.json}: {error}")
     return arguments
+
+
+def _unfinished(path):
+    return path.with_name(path.name + ".part")
+
+
+def _as_json(document):
+    """JSON has no number for what is not finite: null."""
+    finite = [row | {name: None for name in ("difference", "relative")
+                     if not math.isfinite(row[name])} for row in document["rows"]]
+    return json.dumps(document | {"rows": finite}, indent=1, allow_nan=False)
 
 
 def on_gpu():
@@ -113,9 +130,8 @@ class Report:
         print(self._text())
         path = self.arguments.json
         if path:
-            unfinished = path.with_name(path.name + ".part")
-            unfinished.write_text(json.dumps(self.document, indent=1) + "\n")
-            os.replace(unfinished, path)
+            _unfinished(path).write_text(_as_json(self.document) + "\n")
+            os.replace(_unfinished(path), path)
         return 0 if self.document["ok"] else 1
 
     def _text(self):

@@ -370,6 +370,9 @@ int actmem_xla_array_stats(struct actmem_xla_array_stats *stats)
 	all.blocks = atomic_load(&now.blocks);
 	all.bytes = atomic_load(&now.bytes);
 	all.bytes_peak = atomic_load(&now.bytes_peak);
+	/* Who makes an array counts its bytes before the peak. */
+	if (all.bytes_peak < all.bytes)
+		all.bytes_peak = all.bytes;
 	all.views = atomic_load(&now.views);
 	all.blocks_total = atomic_load(&now.blocks_total);
 	all.views_total = atomic_load(&now.views_total);

@@ -13,6 +13,7 @@
 #include "spill_allow.h"
 
 #define SPILL_LIMIT_LEAST	(UINT64_C(2) << 20)
+#define ANOTHER_TRY		"; then "	/* between the library's words of two */
 #define RING_BYTES		(UINT64_C(512) << 20)
 #define TO_SPILL_ELSEWHERE	" (another directory: actmem run --spill, ACTMEM_SPILL, or in Python actmem.open(spill=))"
 
@@ -217,8 +218,19 @@ static int is_of_a_directory(const struct knobs *knobs, const char *why)
 	return 0;
 }
 
+/* What was tried before names knobs that are turned already. */
+static const char *last_try(const char *why)
+{
+	const char *next;
+
+	while ((next = strstr(why, ANOTHER_TRY)))
+		why = next + strlen(ANOTHER_TRY);
+	return why;
+}
+
 const char *knobs_for(const struct knobs *knobs, const char *why)
 {
+	why = last_try(why);
 	if (strstr(why, "ALLOW_BUFFERED"))
 		return " (actmem run --spill-allow buffered, ACTMEM_SPILL_ALLOW)" TO_SPILL_ELSEWHERE;
 	if (is_of_a_directory(knobs, why))

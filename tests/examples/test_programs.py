@@ -268,4 +268,12 @@ def without_actmem_the_option_is_refused_in_words():
     assert "Traceback" not in result.stderr, result.stderr
 
 
+@case
+def a_report_that_cannot_be_written_is_refused_at_once():
+    result = run("offload_activations", "--json", "/nowhere/report.json")
+    assert result.returncode == 2 and not result.stdout, result
+    assert "--json /nowhere/report.json" in result.stderr, result.stderr
+    assert "Traceback" not in result.stderr, result.stderr
+
+
 main()

@@ -182,6 +182,19 @@ def a_program_whose_gradients_are_wrong_fails_and_says_so():
     assert second["digest"] != first["digest"], document
 
 
+def overflowing(x, weights):
+    return layer(x, weights) * np.float32(np.inf)
+
+
+@case
+def what_is_not_finite_is_null_in_the_document():
+    status, text, document = reported(overflowing)
+    second = document["rows"][1]
+    assert status == 1 and not second["agrees"], document
+    assert second["difference"] is None and second["relative"] is None, document
+    assert "inf of the largest value" in text, text
+
+
 @case
 def a_program_whose_gradients_are_right_does_not():
     status, text, document = reported(jax.checkpoint(layer))

@@ -34,10 +34,14 @@ static atomic_int making = MAKERS;
 static struct dlpack_managed *waiting[WAITING];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void check(int good)
+#define check(good)	check_at(good, #good, __LINE__)
+
+static void check_at(int good, const char *what, int line)
 {
-	if (!good)
-		atomic_fetch_add(&wrong, 1);
+	if (good)
+		return;
+	atomic_fetch_add(&wrong, 1);
+	fprintf(stderr, "# line %d: %s\n", line, what);
 }
 
 /* Changes place with a view that waits, if any does. */
@@ -128,11 +132,12 @@ static void *churn(void *argument)
 	void *address;
 
 	while (atomic_load(&forking)) {
-		if (actmem_xla_array_new(1, 0, 0, &array, &address, words, sizeof(words)))
-			check(0);
-		else
+		if (!actmem_xla_array_new(1, 0, 0, &array, &address, words, sizeof(words)))
 			actmem_xla_array_drop(array);
-		check(!actmem_xla_trim());
+		else
+			check_at(0, words, __LINE__);
+		if (actmem_xla_trim())
+			check_at(0, actmem_error(), __LINE__);
 	}
 	return argument;
 }

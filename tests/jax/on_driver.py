@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """The whole line: a JAX training whose activations live in regions of the
-driver. Runs in a booted kernel of two nodes, under
+driver, and arrays that do. Runs in a booted kernel of two nodes, under
 
     actmem run --backend driver --nodes 1 -- python on_driver.py
 
 and prints TAP.
 """
+import os
+import subprocess
+import sys
+import tempfile
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -43,6 +48,63 @@ def node_bytes():
         return int(file.read())
 
 
+def arrays_are_on_the_driver():
+    array = actmem.jax.empty((512, 1024))
+    array[...] = 3
+    taken = actmem.jax.asarray(array, copy=False)
+    region, = [r for r in actmem.regions() if r["name"] == "arrays"]
+    check(taken.unsafe_buffer_pointer() == array.ctypes.data and
+          float(taken.sum()) == 3 * array.size and
+          region["backend"] == "driver" and
+          region["nodes"] == {1: region["length"]} and
+          node_bytes() == region["length"],
+          f"an array is in a region of the driver: {region}")
+    del array, taken
+    actmem.jax.reset()
+    check(node_bytes() == 0, "which it gets back")
+
+
+# What another process has of the file's array, and where.
+READER = """
+import sys, actmem, actmem.jax
+table = actmem.jax.load(sys.argv[1])
+region, = [r for r in actmem.list() if r["named"]]
+assert region["backend"] == "driver", region
+with open("%s", encoding="ascii") as file:
+    assert int(file.read()) == region["length"], region
+print(float(table[1, 1]))
+""" % TOTALS
+
+
+def files_are_on_the_driver():
+    folder = tempfile.mkdtemp()
+    subprocess.run(["/bin/mount", "-t", "actmem", "none", folder], check=True)
+    path = os.path.join(folder, "table")
+    values = np.arange(1 << 20, dtype=np.float32).reshape(1024, 1024)
+    actmem.jax.save(path, values)
+    actmem.jax.reset()
+    check(node_bytes() == 6 * MIB and
+          np.array_equal(np.load(path), values),
+          "an array is in a file of the driver's, which NumPy reads")
+    told = subprocess.run([sys.executable, "-c", READER, path], text=True,
+                          capture_output=True, check=False)
+    check(told.stdout == "1025.0\n", f"another process has it: {told}")
+    os.unlink(path)
+    check(node_bytes() == 0, "its memory goes back with the file")
+
+    def copyto(*_, **__):
+        raise KeyboardInterrupt
+    was, np.copyto = np.copyto, copyto
+    try:
+        actmem.jax.save("table", values)
+    except KeyboardInterrupt:
+        check(os.listdir(folder) == [], "an interrupted save leaves no file")
+    np.copyto = was
+    actmem.jax.reset()
+    check(node_bytes() == 0, "and no memory")
+    subprocess.run(["/bin/umount", folder], check=True)
+
+
 def main():
     weights, x = data()
     wrap = wrappers(offload_argnums=(0,))
@@ -73,6 +135,8 @@ def main():
           f"the driver counts the same {held} bytes on node 1")
     actmem.jax.reset()
     check(node_bytes() == 0, "the driver has them back")
+    arrays_are_on_the_driver()
+    files_are_on_the_driver()
     print(f"1..{results}")
 
 
