@@ -266,7 +266,11 @@ static inline int actmem_wait(struct actmem_queue *queue, struct actmem_completi
  * and actmem_wait() with a timeout. Completions that it leaves stay for whoever waits,
  * and actmem_queue_destroy() returns when it has.
  *
+ * What ends without a transfer, as by its deadline, is told of at once, too, though all
+ * transfers hang: the engine that has workers starts a thread for that.
+ *
  * -EBUSY  requests are under way, completions have not been taken, or it is running
+ * -EAGAIN  no thread can be started
  */
 int actmem_queue_notify(struct actmem_queue *queue, void (*notify)(void *data), void *data);
 

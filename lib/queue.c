@@ -122,11 +122,16 @@ static int make(struct actmem_queue *queue)
 	error = init_condition(&queue->workers.work);
 	if (error)
 		goto destroy_completed;
+	error = init_condition(&queue->workers.watch);
+	if (error)
+		goto destroy_work;
 	pthread_mutex_init(&queue->lock, NULL);
 	error = start(queue);
 	if (!error)
 		return 0;
 	pthread_mutex_destroy(&queue->lock);
+	pthread_cond_destroy(&queue->workers.watch);
+destroy_work:
 	pthread_cond_destroy(&queue->workers.work);
 destroy_completed:
 	pthread_cond_destroy(&queue->completed);
@@ -203,6 +208,7 @@ int actmem_queue_destroy(struct actmem_queue *queue)
 	queue->engine->stop(queue);
 	queue_free_requests(queue);
 	pthread_mutex_destroy(&queue->lock);
+	pthread_cond_destroy(&queue->workers.watch);
 	pthread_cond_destroy(&queue->workers.work);
 	pthread_cond_destroy(&queue->completed);
 	handles_lock();

@@ -87,7 +87,7 @@ struct actmem_queue;
 
 /*
  * Those that can fail return 0 or a negative errno with words. Called under the
- * queue's lock: wake and cancel.
+ * queue's lock: wake, listen, attend and cancel.
  */
 struct engine {
 	enum actmem_engine kind;
@@ -97,6 +97,10 @@ struct engine {
 	/* There may be blocks to begin: asks for rouse(), if that is needed. */
 	void (*wake)(struct actmem_queue *queue);
 	void (*rouse)(struct actmem_queue *queue);
+	/* Has a thread that notifies, whatever the others are doing. */
+	int (*listen)(struct actmem_queue *queue);
+	/* For that one: something has ended, or another deadline is the first. */
+	void (*attend)(struct actmem_queue *queue);
 	/* Has the blocks of a request come back soon, if it can. */
 	void (*cancel)(struct actmem_queue *queue, struct request *request);
 	int (*attach)(struct actmem_queue *queue, struct attachment *attachment);
@@ -112,6 +116,9 @@ struct workers {
 	pthread_t threads[ACTMEM_QUEUE_WORKERS_MAX];
 	pthread_cond_t work;
 	unsigned int count, idle, limit;
+	pthread_t watcher;		/* does no blocks, and sees to deadlines */
+	pthread_cond_t watch;
+	bool has_watcher;
 	bool ending;
 };
 
@@ -212,6 +219,9 @@ int workers_provide(struct actmem_queue *queue);
 
 /* There is something for them to do. */
 void workers_wake(struct actmem_queue *queue);
+
+/* This thread is one of them that notifies before it does anything else. */
+bool workers_are_to_notify(const struct actmem_queue *queue);
 
 /* A thread in which no signal is delivered. 0 or a positive errno. */
 int queue_thread(pthread_t *thread, void *(*body)(void *data), void *data);

@@ -34,7 +34,8 @@ void queue_has_ended(struct actmem_queue *queue)
 	if (!queue->notify || queue->to_notify)
 		return;
 	queue->to_notify = true;
-	queue->engine->wake(queue);
+	if (!workers_are_to_notify(queue))
+		queue->engine->attend(queue);
 }
 
 bool queue_is_to_notify(const struct actmem_queue *queue)
@@ -65,7 +66,10 @@ int actmem_queue_notify(struct actmem_queue *queue, void (*notify)(void *data), 
 			     (unsigned long long)queue->stats.requests,
 			     (unsigned long long)queue->stats.completions,
 			     queue->notifying ? ", and is notifying" : "");
-	} else {
+	} else if (notify) {
+		error = queue->engine->listen(queue);
+	}
+	if (!error) {
 		queue->notify = notify;
 		queue->notify_data = data;
 		queue->to_notify = false;

@@ -209,6 +209,8 @@ static void enlist(struct actmem_queue *queue, struct request *request)
 		workers_wake(queue);
 	else if (!is_served_soon(request))
 		queue->engine->wake(queue);
+	if (queue->notify && queue->timed.next == &request->timed)
+		queue->engine->attend(queue);
 }
 
 static int submit(struct actmem_queue *queue, const char *call, struct request *draft,

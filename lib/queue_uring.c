@@ -304,6 +304,12 @@ static void wake(struct actmem_queue *queue)
 	queue->uring->asleep = false;
 }
 
+/* The ring's thread is in no call that lasts, and ends what is past its deadline. */
+static int listen_to(struct actmem_queue *queue)
+{
+	return 0;
+}
+
 /* An eventfd takes more of them than are ever written; nobody reads it. */
 static void rouse(struct actmem_queue *queue)
 {
@@ -427,6 +433,8 @@ const struct engine engine_uring = {
 	.stop = stop,
 	.wake = wake,
 	.rouse = rouse,
+	.listen = listen_to,
+	.attend = wake,
 	.cancel = cancel,
 	.attach = ring_attach,
 	.detach = ring_detach,

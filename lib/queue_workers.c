@@ -1,16 +1,23 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Threads that do one block after the other by system calls that block: all of
- * them where there is no ring, else the commands.
+ * them where there is no ring, else the commands. One more does none: who is to be
+ * notified of a deadline learns of it though all others are in such calls.
  */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "error.h"
 #include "queue.h"
+
+#define SECOND_NS	1000000000ULL
+
+/* Of the worker that this thread is, if it does transfers. */
+static __thread const struct actmem_queue *own_queue;
 
 static int64_t transfer(const struct block_transfer *block)
 {
@@ -80,6 +87,7 @@ static void *work(void *argument)
 	struct workers *workers = &queue->workers;
 	struct block_transfer block;
 
+	own_queue = does_transfers(queue) ? queue : NULL;
 	pthread_mutex_lock(&queue->lock);
 	while (!workers->ending) {
 		queue_expire(queue);
@@ -98,6 +106,37 @@ static void *work(void *argument)
 		workers->idle++;
 		pthread_cond_wait(&workers->work, &queue->lock);
 		workers->idle--;
+	}
+	queue_unlock(queue);
+	return NULL;
+}
+
+bool workers_are_to_notify(const struct actmem_queue *queue)
+{
+	return own_queue == queue;
+}
+
+static void *watch(void *argument)
+{
+	struct actmem_queue *queue = argument;
+	struct workers *workers = &queue->workers;
+	struct timespec time;
+	uint64_t expiry;
+
+	pthread_mutex_lock(&queue->lock);
+	while (!workers->ending) {
+		expiry = queue_expire(queue);
+		if (queue_is_to_notify(queue)) {
+			queue_notify(queue);
+			continue;
+		}
+		queue_tell(queue);
+		time.tv_sec = (time_t)(expiry / SECOND_NS);
+		time.tv_nsec = (long)(expiry % SECOND_NS);
+		if (expiry)
+			pthread_cond_timedwait(&workers->watch, &queue->lock, &time);
+		else
+			pthread_cond_wait(&workers->watch, &queue->lock);
 	}
 	queue_unlock(queue);
 	return NULL;
@@ -131,12 +170,17 @@ static int add_thread(struct actmem_queue *queue)
 	return error;
 }
 
+static int fail_thread(int error)
+{
+	return fail(error, "cannot start a thread for the queue (pthread_create: %s)",
+		    strerror(error));
+}
+
 int workers_provide(struct actmem_queue *queue)
 {
 	int error = queue->workers.count ? 0 : add_thread(queue);
 
-	return error ? fail(error, "cannot start a thread for the queue (pthread_create: %s)",
-			    strerror(error)) : 0;
+	return error ? fail_thread(error) : 0;
 }
 
 /* Where no thread can be had, those that are there get everything done. */
@@ -155,9 +199,13 @@ void workers_end(struct actmem_queue *queue)
 	pthread_mutex_lock(&queue->lock);
 	workers->ending = true;
 	pthread_cond_broadcast(&workers->work);
+	pthread_cond_signal(&workers->watch);
 	pthread_mutex_unlock(&queue->lock);
 	while (workers->count)
 		pthread_join(workers->threads[--workers->count], NULL);
+	if (workers->has_watcher)
+		pthread_join(workers->watcher, NULL);
+	workers->has_watcher = false;
 }
 
 static int workers_start(struct actmem_queue *queue)
@@ -173,6 +221,25 @@ static int workers_start(struct actmem_queue *queue)
 /* They are woken as they are needed. */
 static void workers_rouse(struct actmem_queue *queue)
 {
+}
+
+static int workers_listen(struct actmem_queue *queue)
+{
+	struct workers *workers = &queue->workers;
+	int error;
+
+	if (workers->has_watcher)
+		return 0;
+	error = queue_thread(&workers->watcher, watch, queue);
+	if (error)
+		return fail_thread(error);
+	workers->has_watcher = true;
+	return 0;
+}
+
+static void workers_attend(struct actmem_queue *queue)
+{
+	pthread_cond_signal(&queue->workers.watch);
 }
 
 /* A system call that a thread is in runs to its end, which is awaited. */
@@ -205,6 +272,8 @@ const struct engine engine_workers = {
 	.stop = workers_end,
 	.wake = workers_wake,
 	.rouse = workers_rouse,
+	.listen = workers_listen,
+	.attend = workers_attend,
 	.cancel = workers_cancel,
 	.attach = workers_attach,
 	.detach = workers_detach,

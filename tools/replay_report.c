@@ -3,8 +3,9 @@
  * What a replay came to: each step beside its bound, max(compute, I/O).
  *
  * Compute is what was asked for, and where filling and verifying took longer, that.
- * I/O is the bytes that were moved over what the disks could do just before and just
- * after the step, in requests of the same sizes, beside as much filling and verifying.
+ * I/O is the bytes that had to be moved, which leaves out what was read in vain, over
+ * what the disks could do just before and just after the step, in requests of the same
+ * sizes, beside as much filling and verifying; alone, with nothing beside.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -19,7 +20,8 @@
 struct sums {
 	uint64_t steps;
 	uint64_t ns, forward_ns, compute_ns, pattern_ns, overrun_ns, put_stall_ns, take_stall_ns;
-	double io_ns, io_alone_ns, bound_ns, spill_ns, fill_ns;
+	double io_ns, io_alone_ns, bound_ns, bound_alone_ns, spill_ns, fill_ns;
+	uint64_t needed_bytes;			/* of what was filled */
 	struct actmem_store_stats stats;
 };
 
@@ -28,12 +30,27 @@ static double transfer_ns(uint64_t bytes, double bandwidth)
 	return bandwidth > 0 ? (double)bytes * NS_PER_SECOND / bandwidth : 0;
 }
 
+static double longer(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+/* What was read ahead and dropped, no step needs. */
+static uint64_t needed_of(const struct actmem_store_stats *stats)
+{
+	uint64_t filled = stats->filled_bytes_total, wasted = stats->wasted_bytes_total;
+
+	return filled > wasted ? filled - wasted : 0;
+}
+
 static void add_step(struct sums *sums, const struct replay_step *step)
 {
 	double compute_ns = (double)(step->compute_ns + step->overrun_ns);
-	uint64_t spilled = step->stats.spilled_bytes_total, filled = step->stats.filled_bytes_total;
+	uint64_t spilled = step->stats.spilled_bytes_total, needed = needed_of(&step->stats);
 	double spill_ns = transfer_ns(spilled, step->speeds.beside.spill);
-	double fill_ns = transfer_ns(filled, step->speeds.beside.fill);
+	double fill_ns = transfer_ns(needed, step->speeds.beside.fill);
+	double io_alone_ns = transfer_ns(spilled, step->speeds.alone.spill) +
+			     transfer_ns(needed, step->speeds.alone.fill);
 
 	sums->steps++;
 	sums->ns += step->ns;
@@ -46,9 +63,10 @@ static void add_step(struct sums *sums, const struct replay_step *step)
 	sums->spill_ns += spill_ns;
 	sums->fill_ns += fill_ns;
 	sums->io_ns += spill_ns + fill_ns;
-	sums->io_alone_ns += transfer_ns(spilled, step->speeds.alone.spill) +
-			     transfer_ns(filled, step->speeds.alone.fill);
-	sums->bound_ns += compute_ns > spill_ns + fill_ns ? compute_ns : spill_ns + fill_ns;
+	sums->io_alone_ns += io_alone_ns;
+	sums->bound_ns += longer(compute_ns, spill_ns + fill_ns);
+	sums->bound_alone_ns += longer(compute_ns, io_alone_ns);
+	sums->needed_bytes += needed;
 	sums->stats.hits_total += step->stats.hits_total;
 	sums->stats.handed_over_total += step->stats.handed_over_total;
 	sums->stats.late_total += step->stats.late_total;
@@ -56,7 +74,7 @@ static void add_step(struct sums *sums, const struct replay_step *step)
 	sums->stats.put_stall_ns_total += step->stats.put_stall_ns_total;
 	sums->stats.take_stall_ns_total += step->stats.take_stall_ns_total;
 	sums->stats.spilled_bytes_total += spilled;
-	sums->stats.filled_bytes_total += filled;
+	sums->stats.filled_bytes_total += step->stats.filled_bytes_total;
 	sums->stats.wasted_bytes_total += step->stats.wasted_bytes_total;
 }
 
@@ -81,7 +99,8 @@ static json_t *times_to_json(const struct sums *sums)
 {
 	double stall_ns = (double)(sums->put_stall_ns + sums->take_stall_ns);
 
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
+			 "s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 			 "ms", ms((double)sums->ns),
 			 "forward_ms", ms((double)sums->forward_ns),
 			 "compute_ms", ms((double)(sums->compute_ns + sums->overrun_ns)),
@@ -89,6 +108,7 @@ static json_t *times_to_json(const struct sums *sums)
 			 "overrun_ms", ms((double)sums->overrun_ns),
 			 "io_ms", ms(sums->io_ns), "io_alone_ms", ms(sums->io_alone_ns),
 			 "bound_ms", ms(sums->bound_ns),
+			 "bound_alone_ms", ms(sums->bound_alone_ns),
 			 "ratio", share((double)sums->ns, sums->bound_ns),
 			 "stall_ms", ms(stall_ns),
 			 "put_stall_ms", ms((double)sums->put_stall_ns),
@@ -110,8 +130,7 @@ static json_t *traffic_to_json(const struct sums *sums)
 			 "moved_bandwidth", bandwidth(moved, (double)sums->ns),
 			 "device_spill_bandwidth", bandwidth(stats->spilled_bytes_total,
 							     sums->spill_ns),
-			 "device_fill_bandwidth", bandwidth(stats->filled_bytes_total,
-							    sums->fill_ns),
+			 "device_fill_bandwidth", bandwidth(sums->needed_bytes, sums->fill_ns),
 			 "hits", (json_int_t)stats->hits_total,
 			 "handed_over", (json_int_t)stats->handed_over_total,
 			 "late", (json_int_t)stats->late_total,
@@ -294,6 +313,7 @@ int replay_print(const json_t *told)
 		{ "TIME ms", "ms", cell_number, true },
 		{ "COMPUTE ms", "compute_ms", cell_number, true },
 		{ "I/O ms", "io_ms", cell_number, true },
+		{ "I/O ALONE ms", "io_alone_ms", cell_number, true },
 		{ "BOUND ms", "bound_ms", cell_number, true },
 		{ "TIME/BOUND", "ratio", cell_number, true },
 		{ "STALL ms", "stall_ms", cell_number, true },

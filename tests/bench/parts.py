@@ -7,7 +7,7 @@ else. A line has
     bench, peer_name, unit
     ours, peer          figures, of which the smaller is better, except in "/s"
     ratio               above 1 where ours is better; else it is that of the two
-    aim                 what the ratio is to be at least; else 1
+    aim                 what the ratio is to be at least; else 1; null: there is none
 
 or, in place of ours, peer and ratio, rounds of both sides in turn: ours_seconds,
 peer_seconds, for so many `bytes` (or pairs, or whatever unit counts) each. A line

@@ -67,7 +67,8 @@ def draw(path, part, title, measured):
             points = [one for one in measured if one["peer_name"] == peer]
             axis.plot([one["ratio"] for one in points], [row[one["bench"]] for one in points],
                       shape, color=colour, label=f"against {peer}", markersize=5, alpha=0.9)
-        aims = sorted({(row[one["bench"]], one["aim"]) for one in measured})
+        aims = sorted({(row[one["bench"]], one["aim"]) for one in measured
+                       if one["aim"] is not None})
         axis.vlines([aim for _, aim in aims], [at - 0.5 for at, _ in aims],
                     [at + 0.5 for at, _ in aims], colors=GREY, linestyles="dashed",
                     label="the aim: at its right")

@@ -56,6 +56,9 @@ void fail_transfers(unsigned int first, unsigned int count, int result);
 /* Transfers are asked to do no more than the half of what they should. */
 void shorten_transfers(bool shorten);
 
+/* Transfers of an engine that has workers begin only when they are let go again. */
+void hold_transfers(bool hold);
+
 struct held {
 	unsigned int descriptors;
 	unsigned int mappings;

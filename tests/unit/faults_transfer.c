@@ -18,6 +18,9 @@
 static atomic_uint before_first, left;
 static atomic_int result_instead;
 static atomic_bool shortened;
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER;
+static bool is_held;
 
 void fail_transfers(unsigned int first, unsigned int count, int result)
 {
@@ -29,6 +32,22 @@ void fail_transfers(unsigned int first, unsigned int count, int result)
 void shorten_transfers(bool shorten)
 {
 	shortened = shorten;
+}
+
+void hold_transfers(bool hold)
+{
+	pthread_mutex_lock(&gate);
+	is_held = hold;
+	pthread_cond_broadcast(&let_go);
+	pthread_mutex_unlock(&gate);
+}
+
+static void pass_gate(void)
+{
+	pthread_mutex_lock(&gate);
+	while (is_held)
+		pthread_cond_wait(&let_go, &gate);
+	pthread_mutex_unlock(&gate);
 }
 
 /* Whether this transfer is one of those. Only one thread asks at a time. */
@@ -63,6 +82,7 @@ WRAP(ssize_t, preadv2, (int fd, const struct iovec *memory, int count, off_t off
 {
 	struct iovec less = { memory->iov_base, short_length(memory->iov_len) };
 
+	pass_gate();
 	return changed(__real_preadv2(fd, &less, count, offset, flags));
 }
 
@@ -70,6 +90,7 @@ WRAP(ssize_t, pwritev2, (int fd, const struct iovec *memory, int count, off_t of
 {
 	struct iovec less = { memory->iov_base, short_length(memory->iov_len) };
 
+	pass_gate();
 	return changed(__real_pwritev2(fd, &less, count, offset, flags));
 }
 

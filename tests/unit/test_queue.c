@@ -5,9 +5,11 @@
  * block; io_uring refused; and every error path unwinds.
  */
 #include <errno.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "actmem_queue.h"
@@ -338,6 +340,80 @@ static void test_registration(void **state)
 	tear_down(&rig);
 }
 
+struct listener {
+	struct actmem_queue *queue;
+	int results[3];			/* by cookie */
+	sem_t told;
+};
+
+static void take_all(void *data)
+{
+	struct listener *listener = data;
+	struct actmem_completion completion;
+
+	while (actmem_wait(listener->queue, &completion, 1, 0) == 1) {
+		listener->results[completion.cookie] = completion.result;
+		sem_post(&listener->told);
+	}
+}
+
+/* False: it was not told, however long it would wait. */
+static bool is_told(struct listener *listener)
+{
+	struct timespec limit;
+
+	clock_gettime(CLOCK_MONOTONIC, &limit);
+	limit.tv_sec += 30;
+	while (sem_clockwait(&listener->told, CLOCK_MONOTONIC, &limit))
+		if (errno != EINTR)
+			return false;
+	return true;
+}
+
+static uint64_t fill_by(struct rig *rig, uint64_t cookie, uint64_t deadline)
+{
+	struct actmem_request request;
+
+	ACTMEM_INIT(&request);
+	request.cookie = cookie;
+	request.deadline_ns = deadline;
+	assert_int_equal(actmem_fill(rig->queue, rig->file, 0, rig->region, 0, BLOCK, &request), 0);
+	return request.id;
+}
+
+/* The only worker is in a transfer that does not end. */
+static void test_told_beside_a_hang(void **state)
+{
+	struct listener listener = { .results = { 1, 1, 1 } };
+	struct timespec now;
+	struct rig rig;
+	bool by_deadline, by_cancel;
+
+	assert_int_equal(set_up(&rig, ACTMEM_ENGINE_WORKERS), 0);
+	listener.queue = rig.queue;
+	sem_init(&listener.told, 0, 0);
+	fail_call("pthread_create", 1, EAGAIN);
+	assert_fails(actmem_queue_notify(rig.queue, take_all, &listener), EAGAIN, "a thread");
+	assert_int_equal(actmem_queue_notify(rig.queue, take_all, &listener), 0);
+	hold_transfers(true);
+	fill_by(&rig, 0, 0);
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	fill_by(&rig, 1, (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec + 20000000);
+	by_deadline = is_told(&listener);
+	assert_int_equal(actmem_cancel(rig.queue, fill_by(&rig, 2, 0)), 0);
+	by_cancel = is_told(&listener);
+	hold_transfers(false);
+	assert_true(by_deadline && by_cancel);
+	assert_true(is_told(&listener));
+	assert_int_equal(listener.results[0], 0);
+	assert_int_equal(listener.results[1], -ETIME);
+	assert_int_equal(listener.results[2], -ECANCELED);
+	while (actmem_queue_notify(rig.queue, NULL, NULL) == -EBUSY)
+		usleep(1000);
+	sem_destroy(&listener.told);
+	tear_down(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -349,6 +425,7 @@ int main(void)
 		cmocka_unit_test(test_workers_sweep),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_registration),
+		cmocka_unit_test(test_told_beside_a_hang),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
