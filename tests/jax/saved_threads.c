@@ -78,7 +78,7 @@ static void *rounds(void *argument)
 	unsigned int thread = *(unsigned int *)argument, seed = thread, round, i, count;
 	uint64_t tokens[VALUES], bytes[VALUES];
 	struct actmem_store_stats stats;
-	struct origin origin;
+	struct origin origin = { .is_gpu = 0 };
 	char site[32];
 
 	for (round = 0; round < ROUNDS; round++) {
