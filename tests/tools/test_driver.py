@@ -70,7 +70,8 @@ def outputs():
     """What the programs print, all of them in one machine."""
     words = ["tests/vm/run", "--kernel", KERNEL, "--numa", "2", "--memory", "2G",
              "--env", f"LD_LIBRARY_PATH={LIBRARIES}"]
-    for file in (ACTMEM, HOLDER, MODELS, os.path.join(LIBRARIES, "libactmem.so.0")):
+    for file in (ACTMEM, HOLDER, MODELS, os.path.join(LIBRARIES, "libactmem.so.0"),
+                 os.path.join(LIBRARIES, "libactmem_preload.so")):
         words += ["--file", file]
     separator = "--"
     for program in PROGRAMS.values():
