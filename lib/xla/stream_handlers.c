@@ -18,8 +18,10 @@ static cuda_pointer on_device(void *address)
 	return (cuda_pointer)(uintptr_t)address;
 }
 
-static int put(struct lane *lane, cuda_stream stream, const struct call *call, char *words)
+static XLA_FFI_Error *put(struct lane *lane, cuda_stream stream, const struct call *call,
+			  const XLA_FFI_Api *api)
 {
+	char words[SAVED_WORDS];
 	struct saved *block;
 	uint64_t token;
 	int ret;
@@ -28,35 +30,13 @@ static int put(struct lane *lane, cuda_stream stream, const struct call *call, c
 	ret = saved_begin(&call->origin, call->bytes, &block, words);
 	if (ret) {
 		lane_put_ended(lane, call->bytes);
-		return ret;
+		return ffi_error(api, ffi_code(ret), words);
 	}
 	token = block->token;
 	ret = lane_put(lane, stream, on_device(call->value), block, words);
-	return ret ? ret : lane_write_token(lane, stream, on_device(call->token), token, words);
-}
-
-XLA_FFI_Error *actmem_xla_put_cuda(XLA_FFI_CallFrame *frame)
-{
-	char words[SAVED_WORDS];
-	XLA_FFI_Error *error;
-	struct lane *lane;
-	struct call call = { .origin.is_gpu = 1 };
-	void *stream;
-	int ret;
-
-	if (ffi_metadata(frame))
-		return NULL;
-	error = call_put(frame, &call);
-	if (!error)
-		error = ffi_stream(frame, &stream);
-	if (error)
-		return error;
-	lane = lane_enter(call.origin.device, stream, words, &ret);
-	if (lane) {
-		ret = put(lane, stream, &call, words);
-		lane_leave(lane);
-	}
-	return ret ? ffi_error(frame->api, ffi_code(ret), words) : NULL;
+	if (!ret)
+		ret = lane_write_token(lane, stream, on_device(call->token), token, words);
+	return ret ? ffi_error(api, ffi_code(ret), words) : NULL;
 }
 
 static int claim(const struct call *call, uint64_t token, struct saved **block, char *words)
@@ -99,18 +79,23 @@ static XLA_FFI_Error *take(struct lane *lane, cuda_stream stream, const struct c
 	return ret ? ffi_error(api, ffi_code(ret), words) : NULL;
 }
 
-XLA_FFI_Error *actmem_xla_take_cuda(XLA_FFI_CallFrame *frame)
+/* What both do about their frame, its stream and the device's lane. */
+static XLA_FFI_Error *run(XLA_FFI_CallFrame *frame,
+			  XLA_FFI_Error *(*read)(XLA_FFI_CallFrame *frame, struct call *call),
+			  XLA_FFI_Error *(*body)(struct lane *lane, cuda_stream stream,
+						 const struct call *call,
+						 const XLA_FFI_Api *api))
 {
+	struct call call = { .origin.is_gpu = 1 };
 	char words[SAVED_WORDS];
 	XLA_FFI_Error *error;
 	struct lane *lane;
-	struct call call = { .origin.is_gpu = 1 };
 	void *stream;
 	int ret;
 
 	if (ffi_metadata(frame))
 		return NULL;
-	error = call_take(frame, &call);
+	error = read(frame, &call);
 	if (!error)
 		error = ffi_stream(frame, &stream);
 	if (error)
@@ -118,7 +103,17 @@ XLA_FFI_Error *actmem_xla_take_cuda(XLA_FFI_CallFrame *frame)
 	lane = lane_enter(call.origin.device, stream, words, &ret);
 	if (!lane)
 		return ffi_error(frame->api, ffi_code(ret), words);
-	error = take(lane, stream, &call, frame->api);
+	error = body(lane, stream, &call, frame->api);
 	lane_leave(lane);
 	return error;
+}
+
+XLA_FFI_Error *actmem_xla_put_cuda(XLA_FFI_CallFrame *frame)
+{
+	return run(frame, call_put, put);
+}
+
+XLA_FFI_Error *actmem_xla_take_cuda(XLA_FFI_CallFrame *frame)
+{
+	return run(frame, call_take, take);
 }
