@@ -7,9 +7,11 @@
 Prints a line of JSON for each measurement, as parts.py wants it; the ratio is the
 median of each two rounds' own. fio has fixed buffers, registered files, direct I/O,
 the same block size and depth, and memory of the same kind of pages: of 2 MiB or, where
-too few of them are free, 4 KiB, unless ACTMEM_PAGES says which.
+too few of them are free and no more can be reserved for the while, 4 KiB, unless
+ACTMEM_PAGES says which.
 """
 import argparse
+import contextlib
 import json
 import os
 import shlex
@@ -25,7 +27,9 @@ GIB = 1 << 30
 # Requests of MiB, how many at a time, how often the file is gone through, and rounds for
 # each that is asked for. Longer ones take so little of the processor that it takes more
 # of them to tell how little; shorter ones are now merged by the block layer, now not.
-SHAPES = ((1, 16, 1, 2), (4, 8, 1, 1), (16, 4, 2, 1), (80, 2, 3, 1))
+SHAPES = ((1, 16, 1, 2), (4, 8, 1, 1), (16, 4, 4, 1), (80, 2, 6, 1))
+# The program has so many requests' memory for each that is under way.
+HANDED_OVER = 2
 # Of the bandwidth; as to processor time, fio's is to be met.
 BANDWIDTH_AIM = 0.98
 # fio tells user and system time in whole milliseconds, rounded down: of each a half is
@@ -38,7 +42,7 @@ REST = 2
 # threads of the kernel do it, which bear this name, and whose time is counted in ours.
 KERNEL_THREAD = "iou-wrk-"
 LOOK_AT_THREADS = "grep . /proc/$PPID/task/*/comm /proc/$PPID/task/*/schedstat"
-FREE_PAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"
+HUGE_PAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/"
 
 
 described = set()
@@ -81,8 +85,9 @@ def peer(mode, path, block, depth, total, pages, rest):
         f"--exec_prerun={shlex.quote(sys.executable)} -c '{sleep}'",
         f"--exec_postrun={LOOK_AT_THREADS}",
     ]
-    # Shared memory, as ours is.
-    command.append("--iomem=mmaphuge" if pages == "2M" else "--iomem=mmapshared")
+    # Shared memory, as ours is: how pages of 4 KiB follow each other decides how many go
+    # into a request of the disk, and private ones are laid out otherwise.
+    command.append("--iomem=mmaphuge" if pages == "2M" else "--iomem=shm")
     with tempfile.TemporaryDirectory() as place:
         done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, cwd=place)
         with open(os.path.join(place, "transfer.postrun.txt"), encoding="ascii") as threads:
@@ -136,23 +141,49 @@ def make_file(path, length):
         os.fsync(file.fileno())
 
 
-def pages_to_use(shapes, smoke):
-    """Given, or what there are enough free ones of, for one side at a time."""
-    if os.environ.get("ACTMEM_PAGES"):
-        return os.environ["ACTMEM_PAGES"]
-    if smoke:
-        return "4K"
-    wanted = max(mib * depth for mib, depth, *_ in shapes) // 2 + 1
+def huge_pages(name, number=None):
+    """What the kernel says of pages of 2 MiB, or what it made of @number."""
+    if number is not None:
+        with open(HUGE_PAGES + name, "w", encoding="ascii") as file:
+            file.write(str(number))
+    with open(HUGE_PAGES + name, encoding="ascii") as file:
+        return int(file.read())
+
+
+@contextlib.contextmanager
+def reserved_pages(wanted):
+    """The pages to use; those of 2 MiB that were reserved for it are given back."""
+    had, reserved = None, False
     try:
-        with open(FREE_PAGES, encoding="ascii") as file:
-            free = int(file.read())
-    except OSError:
-        free = 0
-    if free >= wanted:
-        return "2M"
-    print(f"# transfer: pages of 4 KiB on both sides, as of 2 MiB {free} are free and {wanted} "
-          "wanted (vm.nr_hugepages)", file=sys.stderr)
-    return "4K"
+        had = huge_pages("nr_hugepages")
+        # Those that are there may be wanted by others.
+        missing = wanted if huge_pages("free_hugepages") < wanted else 0
+        if missing:
+            huge_pages("nr_hugepages", had + missing)
+        reserved = huge_pages("free_hugepages") >= wanted
+        words = f"of which {huge_pages('free_hugepages')} are free"
+    except OSError as error:
+        words = f"of which none more can be reserved ({error.strerror})"
+    try:
+        if reserved and missing:
+            print(f"# transfer: vm.nr_hugepages is {had + missing} for the while, then "
+                  f"{had} again", file=sys.stderr)
+        if not reserved:
+            print(f"# transfer: pages of 4 KiB on both sides, as {wanted} of 2 MiB are "
+                  f"wanted, {words} (vm.nr_hugepages)", file=sys.stderr)
+        yield "2M" if reserved else "4K"
+    finally:
+        if had is not None and huge_pages("nr_hugepages") > had:
+            huge_pages("nr_hugepages", had)
+
+
+def pages_to_use(shapes, smoke):
+    """Given, or what there are or can be enough of, for one side at a time."""
+    if os.environ.get("ACTMEM_PAGES"):
+        return contextlib.nullcontext(os.environ["ACTMEM_PAGES"])
+    if smoke:
+        return contextlib.nullcontext("4K")
+    return reserved_pages(max(mib * depth for mib, depth, *_ in shapes) * HANDED_OVER // 2 + 1)
 
 
 def leave_out(why):
@@ -183,15 +214,15 @@ def main():
     if not shutil.which("fio"):
         return leave_out("no fio is installed; `scripts/setup packages bench` installs it")
     args.rest = 0 if args.smoke else REST
-    args.pages = pages_to_use(shapes, args.smoke)
     path = os.path.abspath(os.path.join(args.directory, f"transfer-{os.getpid()}"))
     try:
         make_file(path, args.file_bytes)
         if not has_direct_io(path):
             return leave_out(f"{args.directory} has no direct I/O; set BENCH_DIRECTORY")
-        for mode in ("spill", "fill"):
-            for shape in shapes:
-                measure(args, path, mode, shape)
+        with pages_to_use(shapes, args.smoke) as args.pages:
+            for mode in ("spill", "fill"):
+                for shape in shapes:
+                    measure(args, path, mode, shape)
     finally:
         if os.path.exists(path):
             os.unlink(path)
