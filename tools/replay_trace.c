@@ -16,8 +16,7 @@
 #define EVENTS_FIRST	4096
 
 static const char spilling[] = "spill", filling[] = "fill";
-static const char resident[] = "bytes of blocks in memory", pinned[] = "pinned bytes";
-static const char spilled[] = "spilled bytes";
+static const char resident[] = "blocks in memory,", pinned[] = "pinned", spilled[] = "spilled";
 
 struct event_log {
 	struct actmem_store_event *events;
@@ -102,6 +101,11 @@ int replay_trace_begin(struct replay *replay)
 	return 0;
 }
 
+static void count(struct replay *replay, const char *name, uint64_t ns, uint64_t bytes)
+{
+	timeline_count(replay->timeline, name, "bytes", ns, bytes);
+}
+
 static json_t *about_block(const struct actmem_store_event *event)
 {
 	char block[32];
@@ -158,8 +162,8 @@ static void write_event(struct replay *replay, const struct actmem_store_event *
 		write_stall(replay, event, event->kind == ACTMEM_STORE_STALL_BEGIN);
 		break;
 	}
-	timeline_count(replay->timeline, resident, event->time_ns, event->resident_bytes);
-	timeline_count(replay->timeline, spilled, event->time_ns, event->spilled_bytes);
+	count(replay, resident, event->time_ns, event->resident_bytes);
+	count(replay, spilled, event->time_ns, event->spilled_bytes);
 }
 
 static void write_events(struct replay *replay)
@@ -202,9 +206,9 @@ void replay_trace_count(struct replay *replay)
 	now_ns = clock_ns();
 	if (actmem_store_stats(replay->store, &stats))
 		return;
-	timeline_count(replay->timeline, pinned, now_ns, stats.memory_bytes);
-	timeline_count(replay->timeline, resident, now_ns, stats.resident_bytes);
-	timeline_count(replay->timeline, spilled, now_ns, stats.spilled_bytes);
+	count(replay, pinned, now_ns, stats.memory_bytes);
+	count(replay, resident, now_ns, stats.resident_bytes);
+	count(replay, spilled, now_ns, stats.spilled_bytes);
 }
 
 void replay_trace_end(struct replay *replay)
@@ -217,7 +221,7 @@ void replay_trace_end(struct replay *replay)
 	write_events(replay);
 	ACTMEM_INIT(&counters);
 	if (!actmem_counters(replay->am, &counters))
-		timeline_count(replay->timeline, pinned, clock_ns(), counters.region_bytes);
+		count(replay, pinned, clock_ns(), counters.region_bytes);
 	free_trace(replay->trace);
 	replay->trace = NULL;
 }

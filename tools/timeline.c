@@ -123,7 +123,8 @@ static void write_overlapping(struct timeline *timeline, const char *phase, cons
 	}
 	snprintf(text, sizeof(text), "0x%" PRIx64, id);
 	event = make_event(phase, kind, 0, us_of(timeline, ns), about);
-	if (event && (json_object_set_new(event, "id", json_string(text)) ||
+	/* An id of the process alone; with others its row would be outside of the process's. */
+	if (event && (json_object_set_new(event, "id2", json_pack("{s:s}", "local", text)) ||
 		      json_object_set_new(event, "cat", json_string(kind)))) {
 		json_decref(event);
 		event = NULL;
@@ -143,9 +144,10 @@ void timeline_end(struct timeline *timeline, const char *kind, uint64_t id, uint
 	write_overlapping(timeline, "e", kind, id, ns, about);
 }
 
-void timeline_count(struct timeline *timeline, const char *name, uint64_t ns, uint64_t value)
+void timeline_count(struct timeline *timeline, const char *name, const char *unit, uint64_t ns,
+		    uint64_t value)
 {
 	if (timeline)
 		write_event(timeline, make_event("C", name, 0, us_of(timeline, ns),
-						 json_pack("{s:I}", "value", (json_int_t)value)));
+						 json_pack("{s:I}", unit, (json_int_t)value)));
 }

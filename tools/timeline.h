@@ -37,7 +37,8 @@ void timeline_begin(struct timeline *timeline, const char *kind, uint64_t id, ui
 void timeline_end(struct timeline *timeline, const char *kind, uint64_t id, uint64_t ns,
 		  json_t *about);
 
-/* A number that is shown as a curve. */
-void timeline_count(struct timeline *timeline, const char *name, uint64_t ns, uint64_t value);
+/* A number that is shown as a curve, which is named after both: "pinned bytes". */
+void timeline_count(struct timeline *timeline, const char *name, const char *unit, uint64_t ns,
+		    uint64_t value);
 
 #endif

@@ -250,7 +250,7 @@ def check_timeline(path):
     under_way, ended = {}, collections.Counter()
     for event in sorted((e for e in events if e["ph"] in "be"),
                         key=lambda e: (e["ts"], e["ph"] == "b")):
-        where = event["cat"], event["id"]
+        where = event["cat"], event["id2"]["local"]
         if event["ph"] == "b":
             assert where not in under_way and event["name"] == event["cat"], event
             assert event["args"]["block"].startswith("layer "), event
@@ -263,9 +263,11 @@ def check_timeline(path):
     assert not under_way, under_way
     last, most = {}, collections.Counter()
     for event in sorted((e for e in events if e["ph"] == "C"), key=lambda e: e["ts"]):
-        last[event["name"]] = event["args"]["value"]
-        most[event["name"]] = max(most[event["name"]], event["args"]["value"])
-    assert set(last) == {"pinned bytes", "spilled bytes", "bytes of blocks in memory"}, last
+        (unit, value), = event["args"].items()
+        name = f"{event['name']} {unit}"
+        last[name] = value
+        most[name] = max(most[name], value)
+    assert set(last) == {"pinned bytes", "spilled bytes", "blocks in memory, bytes"}, last
     assert set(last.values()) == {0}, last
     return slices, ended, most
 
