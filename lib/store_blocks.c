@@ -87,6 +87,7 @@ struct store_block *store_add(struct actmem_store *store, struct actmem_key key,
 	block->thread = pthread_self();
 	link_init(&block->ended);
 	link_init(&block->puts);
+	link_init(&block->chore);
 	bucket = bucket_of(store->buckets, store->bucket_count, key);
 	block->chain = *bucket;
 	*bucket = block;
@@ -179,6 +180,7 @@ void store_settle(struct actmem_store *store, struct store_block *block)
 		return;
 	follow_reset(&store->follow);
 	store_end_guesses(store);
+	spillfile_end_round(&store->files);
 }
 
 void store_want(struct actmem_store *store, struct store_block *block, struct want want)

@@ -366,6 +366,8 @@ int actmem_store_drop(struct actmem_store *store, struct actmem_key key)
 		if (block->is_ahead)
 			store->stats.wasted_bytes_total += block->bytes;
 		store_end(store, block);
+		if (!store->sums[SUM_LIVE].blocks)
+			spillfile_empty(&store->files);
 		store_advance(store);
 		keep_to_budget(store);
 	}

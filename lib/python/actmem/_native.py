@@ -59,7 +59,8 @@ class StoreStats(ctypes.Structure):
         "hits_total", "handed_over_total", "late_total", "misses_total",
         "put_stall_ns_total", "take_stall_ns_total", "spilled_bytes_total",
         "filled_bytes_total", "wasted_bytes_total", "failed_spills_total",
-        "failed_fills_total", "beyond_budget_bytes", "checksums_total")]
+        "failed_fills_total", "beyond_budget_bytes", "checksums_total",
+        "file_bytes_peak", "given_back_bytes_total")]
 
 
 def initialized(struct):
