@@ -89,7 +89,8 @@ struct store_block {
 	struct store_block *chain;	/* in the table */
 	struct link ended;		/* those that are not in it any more */
 	struct link puts;		/* those that can be taken, as they were put */
-	uint64_t put;			/* number; place.want.put, until that is changed */
+	struct want foreseen;		/* place.want, while it is not guessed or urgent */
+	struct link guessed;		/* those that are, the ones guessed last at the end */
 	struct actmem_key key;
 	uint64_t bytes, length;
 	void *memory;			/* NULL: none */
@@ -136,7 +137,7 @@ struct actmem_store {
 	bool is_ending;
 	struct schedule schedule;
 	struct follow follow;
-	uint64_t old_guesses;		/* of runs that are over: guesses up to this one */
+	struct link guessed;
 	uint64_t guess_lasts;		/* for so many more takes of the run */
 	struct link puts;
 	struct bandwidth write, read;
@@ -196,7 +197,7 @@ void store_end(struct actmem_store *store, struct store_block *block);
 void store_forget_memory(struct actmem_store *store, struct store_block *block);
 void store_take_memory(struct actmem_store *store, struct store_block *block, void *memory);
 
-/* Has it wanted at another time than was foreseen. */
+/* Has it wanted at another time, and not as a guess. */
 void store_want(struct actmem_store *store, struct store_block *block, struct want want);
 
 /* Nothing, or in a debug build the end of the program if a sum is wrong. */
@@ -207,7 +208,7 @@ void store_check_sums(struct actmem_store *store);
 /* The block is about to be taken, or tried to be; the first try counts. */
 void store_follow(struct actmem_store *store, struct store_block *block);
 
-/* What was guessed until now is not wanted at once any more. */
+/* What was guessed until now is wanted when it was foreseen. */
 void store_end_guesses(struct actmem_store *store);
 
 /* store_move.c: what goes where, and how it came back. */

@@ -264,14 +264,10 @@ static bool may_guess(const struct actmem_store *store, uint64_t length)
 {
 	uint64_t window = store_window(store), run = store->pace.longest;
 
-	run = store->follow.last_run < window / run ? (store->follow.last_run + 1) * run : window;
+	if (store->follow.is_lost)
+		run = store->follow.last_run < window / run ?
+		      (store->follow.last_run + 1) * run : window;
 	return !store->sums[SUM_FILLING].blocks && may_use_all(store, length + run);
-}
-
-/* As who takes blocks says, or the run that goes on. */
-static bool is_wanted_now(const struct actmem_store *store, const struct want *want)
-{
-	return !want->at && want->put > store->old_guesses;
 }
 
 /* While puts come, memory is theirs, but for what is wanted within the window. */
@@ -280,9 +276,10 @@ static bool is_to_be_read(const struct actmem_store *store, const struct store_b
 	const struct want *want = &block->place.want;
 	uint64_t window, takes;
 
-	if (is_wanted_now(store, want))
+	/* As who takes blocks says, or the run that goes on. */
+	if (!want->at)
 		return true;
-	if (store->follow.is_lost)
+	if (store->follow.doubt)
 		return may_guess(store, block->length);
 	if (may_use_all(store, block->length))
 		return true;
@@ -307,7 +304,7 @@ static bool read_ahead(struct actmem_store *store)
 	block = link_item(first, struct store_block, place);
 	if (!is_to_be_read(store, block))
 		return false;
-	is_guess = store->follow.is_lost && !is_wanted_now(store, &block->place.want);
+	is_guess = store->follow.doubt && block->place.want.at;
 	while ((error = heap_take(store->heap, block->length, store->memory_align, &memory)))
 		if (error != -ENOSPC || is_guess || !store_drop_clean(store, block))
 			return false;
