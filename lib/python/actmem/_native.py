@@ -17,6 +17,8 @@ BACKENDS = ("auto", "driver", "memfd")
 POLICIES = ("default", "bind", "preferred", "interleave")
 PAGES = ("default", "2M", "thp", "4K", "1G")
 ALLOW = {"2m": 16, "thp": 1, "4k": 2, "node": 4, "unlocked": 8, "any": 31}
+SPILL_ALLOW = {"memory": 2, "buffered": 4}
+SPILL_ALLOW_NOTHING = 1 << 31
 
 
 class Nodes(ctypes.Structure):
