@@ -17,6 +17,9 @@
  * those that are taken, as far as such runs went before, and others one at a time, until
  * takes are as expected again or another step begins.
  *
+ * Spill files grow as they are needed. The disk gets back what several steps in a row did
+ * not need, and all but spill_bytes when every block has been dropped.
+ *
  * Every call may be made by any thread at any time, but for destroy. A store has
  * threads of its own, in which no signal is delivered.
  */
@@ -108,7 +111,10 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
  */
 int actmem_store_destroy(struct actmem_store *store);
 
-/* In words: engine, files, direct or buffered, and why. Valid until destroy. */
+/*
+ * In words: engine, files, direct or buffered, and why; and if the disk takes nothing back.
+ * Valid until destroy; later it may be another text.
+ */
 const char *actmem_store_describe(const struct actmem_store *store);
 
 /*
@@ -183,7 +189,7 @@ struct actmem_store_stats {
 	uint64_t resident_bytes;	/* of blocks that are in memory */
 	uint64_t spilled_bytes;		/* of blocks that are in files alone */
 	uint64_t spilled_bytes_peak;
-	uint64_t file_bytes;		/* of the spill files */
+	uint64_t file_bytes;		/* of the spill files, on the disks */
 	uint64_t window_bytes;		/* how far is read ahead now */
 	uint64_t write_bandwidth;	/* measured, bytes a second; 0: not yet */
 	uint64_t read_bandwidth;
@@ -202,6 +208,8 @@ struct actmem_store_stats {
 	uint64_t failed_fills_total;
 	uint64_t beyond_budget_bytes;	/* in memory by ALLOW_MEMORY */
 	uint64_t checksums_total;
+	uint64_t file_bytes_peak;
+	uint64_t given_back_bytes_total;	/* of the spill files, to the disks */
 };
 
 int actmem_store_stats(struct actmem_store *store, struct actmem_store_stats *stats);

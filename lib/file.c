@@ -201,7 +201,7 @@ static int check_alignment(const struct actmem_file *file)
 	return 0;
 }
 
-static int allocate_one(const struct stripe *stripe, uint64_t length)
+static int allocate_one(const struct stripe *stripe, uint64_t offset, uint64_t length)
 {
 	struct device device;
 	struct statvfs room;
@@ -210,10 +210,10 @@ static int allocate_one(const struct stripe *stripe, uint64_t length)
 	if (error)
 		return error;
 	if (device.is_block)
-		return length <= device.length ? 0 :
-		       fail(ENOSPC, "%s are wanted on '%s', which has %s", BYTES_TEXT(length),
-			    stripe->path, BYTES_TEXT(device.length));
-	while (fallocate(stripe->fd, 0, 0, (off_t)length)) {
+		return offset + length <= device.length ? 0 :
+		       fail(ENOSPC, "%s are wanted on '%s', which has %s",
+			    BYTES_TEXT(offset + length), stripe->path, BYTES_TEXT(device.length));
+	while (fallocate(stripe->fd, 0, (off_t)offset, (off_t)length)) {
 		error = errno;
 		if (error == EINTR)
 			continue;
@@ -227,18 +227,42 @@ static int allocate_one(const struct stripe *stripe, uint64_t length)
 	return 0;
 }
 
-static int allocate(const struct actmem_file *file, uint64_t length)
+static int punch_one(const struct stripe *stripe, uint64_t offset, uint64_t length)
+{
+	while (fallocate(stripe->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
+			 (off_t)length))
+		if (errno != EINTR)
+			return fail(errno, "'%s' takes no room back (fallocate: %s)", stripe->path,
+				    strerror(errno));
+	return 0;
+}
+
+/* What lies in a file of a part of the set lies there without a gap. */
+static int for_each_stripe(const struct actmem_file *file, uint64_t offset, uint64_t length,
+			   int (*call)(const struct stripe *stripe, uint64_t offset,
+				       uint64_t length))
 {
 	unsigned int i;
 	int error = 0;
 
 	for (i = 0; !error && i < file->count; i++) {
-		uint64_t share = share_of(file, i, length);
+		uint64_t from = share_of(file, i, offset);
+		uint64_t to = share_of(file, i, offset + length);
 
-		if (share)
-			error = allocate_one(&file->stripes[i], share);
+		if (to > from)
+			error = call(&file->stripes[i], from, to - from);
 	}
 	return error;
+}
+
+int file_allocate(const struct actmem_file *file, uint64_t offset, uint64_t length)
+{
+	return for_each_stripe(file, offset, length, allocate_one);
+}
+
+int file_punch(const struct actmem_file *file, uint64_t offset, uint64_t length)
+{
+	return for_each_stripe(file, offset, length, punch_one);
 }
 
 /* Up to the first byte that one of the files lacks. */
@@ -305,7 +329,7 @@ static int open_files(struct actmem_file *file, const struct actmem_file_options
 	if (!error)
 		error = check_alignment(file);
 	if (!error && options->length)
-		error = allocate(file, options->length);
+		error = file_allocate(file, 0, options->length);
 	return error;
 }
 

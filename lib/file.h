@@ -44,4 +44,12 @@ struct actmem_file {
 uint64_t file_locate(const struct actmem_file *file, uint64_t offset, unsigned int *stripe,
 		     uint64_t *file_offset);
 
+/*
+ * Has a part of the set allocated on the disks, and has them take it back: what is in it is
+ * lost then, and the files are as long as before. Both may take long. 0 or -errno with
+ * words; -EOPNOTSUPP: a file system takes nothing back.
+ */
+int file_allocate(const struct actmem_file *file, uint64_t offset, uint64_t length);
+int file_punch(const struct actmem_file *file, uint64_t offset, uint64_t length);
+
 #endif /* LIB_FILE_H */

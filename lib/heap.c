@@ -274,7 +274,7 @@ static int take(struct actmem_heap *heap, struct cache *cache, uint64_t length, 
 }
 
 static int take_or_grow(struct actmem_heap *heap, struct cache *cache, uint64_t length,
-			uint64_t align, struct block **block)
+			uint64_t align, struct block **block, bool *is_full)
 {
 	int error = take(heap, cache, length, align, block);
 
@@ -283,7 +283,7 @@ static int take_or_grow(struct actmem_heap *heap, struct cache *cache, uint64_t 
 	pthread_mutex_lock(&heap->grow_lock);
 	/* Another thread may have grown it meanwhile, or take what this one made. */
 	while ((error = take(heap, cache, length, align, block)) == -ENOSPC) {
-		error = heap_grow(heap, length, align);
+		error = heap_grow(heap, length, align, is_full);
 		if (error)
 			break;
 	}
@@ -347,8 +347,9 @@ static void count_given_alone(struct actmem_heap *heap, uint64_t bytes)
 	counter_subtract(&heap->am->counters->block_bytes, bytes);
 }
 
-static int alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, bool may_grow,
-		 void **address)
+/* @is_full NULL: it is not to grow. */
+static int alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address,
+		 bool *is_full)
 {
 	uint64_t length = block_length(bytes);
 	struct block *block = NULL;
@@ -371,7 +372,7 @@ static int alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, bool 
 		block = cache_take(cache, length, align);
 	had = block;
 	if (!had) {
-		error = may_grow ? take_or_grow(heap, cache, length, align, &block) :
+		error = is_full ? take_or_grow(heap, cache, length, align, &block, is_full) :
 			take(heap, cache, length, align, &block);
 		if (error)
 			return error;
@@ -387,12 +388,21 @@ static int alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, bool 
 
 int actmem_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address)
 {
-	return alloc(heap, bytes, align, true, address);
+	bool is_full;
+
+	return alloc(heap, bytes, align, address, &is_full);
+}
+
+int heap_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address,
+	       bool *is_full)
+{
+	*is_full = false;
+	return alloc(heap, bytes, align, address, is_full);
 }
 
 int heap_take(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address)
 {
-	return alloc(heap, bytes, align, false, address);
+	return alloc(heap, bytes, align, address, NULL);
 }
 
 /* The thread's cache would not have it. */

@@ -58,9 +58,13 @@ struct actmem_heap {
 
 /*
  * Makes the heap longer by a region that has room for @length at @align. Under
- * grow_lock. 0 or -errno with words.
+ * grow_lock. 0 or -errno with words. *@is_full: it failed, as the limit leaves no room.
  */
-int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align);
+int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *is_full);
+
+/* As actmem_alloc(), and says whether it failed as the limit left no room then. */
+int heap_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address,
+	       bool *is_full);
 
 /* As actmem_alloc(), without making a region: -ENOSPC, without words. */
 int heap_take(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address);

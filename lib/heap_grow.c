@@ -197,25 +197,26 @@ close_region:
 	return error;
 }
 
-static int make_room(struct actmem_heap *heap, uint64_t length, uint64_t align)
+static int make_room(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *is_full)
 {
 	uint64_t grown = 0, left = 0;
 	int error = grown_length(heap, length, align, &grown, &left);
 
+	*is_full = error;
 	return error ? error : make_range(heap, grown, left, length);
 }
 
-int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align)
+int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *is_full)
 {
 	int error;
 
 	if (length > heap->chunk_bytes)
 		return fail(EINVAL, "a block of %s would lie across chunks of %s, in which regions are registered; raise chunk_bytes",
 			    BYTES_TEXT(length), BYTES_TEXT(heap->chunk_bytes));
-	error = make_room(heap, length, align);
+	error = make_room(heap, length, align, is_full);
 	/* Regions that are free, and too short for this block, may be in its way. */
 	if ((error == -ENOMEM || error == -EDQUOT) && heap_shrink(heap, false))
-		error = make_room(heap, length, align);
+		error = make_room(heap, length, align, is_full);
 	return error;
 }
 

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "actmem_store.h"
 #include "spill_allow.h"
 
 static uint32_t flag_of(const char *word, size_t length)

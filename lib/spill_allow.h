@@ -8,6 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "actmem_store.h"
+
+#define SPILL_ALLOW_FLAGS	(ACTMEM_STORE_ALLOW_MEMORY | ACTMEM_STORE_ALLOW_BUFFERED)
 #define SPILL_ALLOW_CHOICE	"memory or buffered, or both with a ',' between them"
 
 /*

@@ -4,15 +4,22 @@
  * set has a range of addresses that nobody touches.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "error.h"
+#include "file.h"
 #include "spillfile.h"
 
 #define STEP_LEAST	(64ULL << 20)
 #define STEP_MOST	(1ULL << 30)
 /* A large spill grows by this part of it: a queue has so many files and no more. */
 #define STEP_PART	4
+/* What the disks get back, and what they are asked for again, at a time. */
+#define PIECE_MOST	STEP_LEAST
+#define PIECE_LEAST	(64ULL << 10)
+/* Rounds differ by this part of what they need. */
+#define SPARE_PART	8
 /* Longer than a set can be. */
 #define ADDRESS_BITS	48
 
@@ -42,7 +49,31 @@ static int open_set(const struct spillfile *spillfile, uint64_t length, struct a
 	return actmem_file_open(spillfile->queue, &options, file);
 }
 
-int spillfile_add(struct spillfile *spillfile, struct actmem_file *file, uint64_t length)
+/* Where in which set a block lies. */
+static struct actmem_file *locate(const struct spillfile *spillfile, const struct block *block,
+				  uint64_t *offset)
+{
+	uint64_t address = (uint64_t)(uintptr_t)block->address;
+
+	*offset = address & ((1ULL << ADDRESS_BITS) - 1);
+	return spillfile->sets[(address >> ADDRESS_BITS) - 1];
+}
+
+/* What blocks have, and what is avoided. */
+static uint64_t used_bytes(const struct spillfile *spillfile)
+{
+	return spillfile->blocks.taken_bytes - spillfile->withheld_bytes;
+}
+
+static void count_added(struct spillfile *spillfile, uint64_t length)
+{
+	spillfile->bytes += length;
+	if (spillfile->bytes > spillfile->bytes_peak)
+		spillfile->bytes_peak = spillfile->bytes;
+	spillfile->keep = UINT64_MAX;
+}
+
+static int add_set(struct spillfile *spillfile, struct actmem_file *file, uint64_t length)
 {
 	char *address = address_of(spillfile->set_count, 0);
 
@@ -52,8 +83,25 @@ int spillfile_add(struct spillfile *spillfile, struct actmem_file *file, uint64_
 	if (!blocks_add_range(&spillfile->blocks, address, length, BLOCK_UNIT))
 		return fail(ENOMEM, "no memory for the bookkeeping of spill files");
 	spillfile->sets[spillfile->set_count++] = file;
-	spillfile->bytes += length;
+	count_added(spillfile, length);
 	return 0;
+}
+
+int spillfile_add(struct spillfile *spillfile, const struct spill_growth *growth)
+{
+	int error = 0;
+
+	if (growth->withheld) {
+		spillfile->withheld = growth->withheld->next;
+		spillfile->withheld_bytes -= growth->length;
+		blocks_give(&spillfile->blocks, growth->withheld);
+		count_added(spillfile, growth->length);
+	} else {
+		error = add_set(spillfile, growth->file, growth->length);
+		if (error)
+			actmem_file_close(growth->file);
+	}
+	return error;
 }
 
 int spillfile_init(struct spillfile *spillfile, struct actmem_queue *queue,
@@ -63,7 +111,9 @@ int spillfile_init(struct spillfile *spillfile, struct actmem_queue *queue,
 	uint64_t length = 0;
 	int error;
 
-	*spillfile = (struct spillfile){ .queue = queue, .options = *options, .limit = limit };
+	*spillfile = (struct spillfile){
+		.queue = queue, .options = *options, .limit = limit, .keep = UINT64_MAX,
+	};
 	if (limit && options->length > limit)
 		return fail(EINVAL, "spill_bytes is %llu, and spill_limit_bytes %llu",
 			    (unsigned long long)options->length, (unsigned long long)limit);
@@ -77,7 +127,7 @@ int spillfile_init(struct spillfile *spillfile, struct actmem_queue *queue,
 	if (!error)
 		length = options->length / unit_of(spillfile) * unit_of(spillfile);
 	if (length)
-		error = spillfile_add(spillfile, file, length);
+		error = add_set(spillfile, file, length);
 	if (error || !length)
 		actmem_file_close(file);
 	if (!error)
@@ -100,15 +150,14 @@ int spillfile_take(struct spillfile *spillfile, uint64_t length, struct spill_ro
 {
 	int error = blocks_take(&spillfile->blocks, length, unit_of(spillfile), FIT_ANY,
 				&room->block);
-	uint64_t address;
 
 	if (error) {
 		room->block = NULL;
 		return error;
 	}
-	address = (uint64_t)(uintptr_t)room->block->address;
-	room->file = spillfile->sets[(address >> ADDRESS_BITS) - 1];
-	room->offset = address & ((1ULL << ADDRESS_BITS) - 1);
+	room->file = locate(spillfile, room->block, &room->offset);
+	if (used_bytes(spillfile) > spillfile->peak)
+		spillfile->peak = used_bytes(spillfile);
 	return 0;
 }
 
@@ -166,12 +215,51 @@ static bool is_full_disk(int error)
 	return error == -ENOSPC || error == -EDQUOT;
 }
 
-int spillfile_open(struct spillfile *spillfile, uint64_t length, struct actmem_file **file,
-		   uint64_t *got)
+static bool is_no_room(int error)
+{
+	return is_full_disk(error) || error == -EFBIG;
+}
+
+/* What a disk that was full allocated of it goes back. */
+static int allocate_piece(struct spillfile *spillfile, const struct block *piece)
+{
+	uint64_t offset, length = piece->length;
+	struct actmem_file *file = locate(spillfile, piece, &offset);
+	char words[ERROR_TEXT_MAX];
+	int error = file_allocate(file, offset, length);
+
+	if (!error)
+		return 0;
+	snprintf(words, sizeof(words), "%s", actmem_error());
+	file_punch(file, offset, length);
+	return fail(-error, "%s", words);
+}
+
+static int open_further(struct spillfile *spillfile, uint64_t least, uint64_t want,
+			struct spill_growth *growth)
+{
+	uint64_t unit = unit_of(spillfile);
+	int error;
+
+	for (;;) {
+		error = open_set(spillfile, want, &growth->file);
+		if (!is_no_room(error) || want == least)
+			break;
+		want = round_to(want / 2, unit);
+		if (want < least)
+			want = least;
+	}
+	spillfile->is_full = is_full_disk(error);
+	growth->length = want;
+	return error;
+}
+
+int spillfile_grow(struct spillfile *spillfile, uint64_t length, struct spill_growth *growth)
 {
 	uint64_t unit = unit_of(spillfile), least = round_to(length, unit);
 	uint64_t want = round_to(step(spillfile, least), unit);
 	uint64_t left = spillfile->limit ? spillfile->limit - spillfile->bytes : UINT64_MAX;
+	struct block *piece = spillfile->withheld;
 	int error;
 
 	if (least > left)
@@ -182,15 +270,96 @@ int spillfile_open(struct spillfile *spillfile, uint64_t length, struct actmem_f
 		want = least;
 	if (want > left)
 		want = left / unit * unit;
-	for (;;) {
-		error = open_set(spillfile, want, file);
-		if ((!is_full_disk(error) && error != -EFBIG) || want == least)
-			break;
-		want = round_to(want / 2, unit);
-		if (want < least)
-			want = least;
-	}
-	spillfile->is_full = is_full_disk(error);
-	*got = want;
+	*growth = (struct spill_growth){ .file = NULL };
+	if (!piece || piece->length > want)
+		return open_further(spillfile, least, want, growth);
+	error = allocate_piece(spillfile, piece);
+	if (is_no_room(error))
+		return open_further(spillfile, least, want, growth);
+	growth->withheld = piece;
+	growth->length = piece->length;
 	return error;
+}
+
+void spillfile_end_round(struct spillfile *spillfile)
+{
+	uint64_t need = 0, used = used_bytes(spillfile);
+	unsigned int i;
+
+	for (i = SPILL_ROUNDS - 1; i; i--)
+		spillfile->peaks[i] = spillfile->peaks[i - 1];
+	spillfile->peaks[0] = spillfile->peak;
+	spillfile->peak = used;
+	if (spillfile->rounds < SPILL_ROUNDS)
+		spillfile->rounds++;
+	if (spillfile->rounds < SPILL_ROUNDS)
+		return;
+	for (i = 0; i < SPILL_ROUNDS; i++)
+		if (spillfile->peaks[i] > need)
+			need = spillfile->peaks[i];
+	need += need / SPARE_PART;
+	if (need < spillfile->options.length)
+		need = spillfile->options.length;
+	if (spillfile->bytes >= need + STEP_LEAST)
+		spillfile->keep = need;
+}
+
+void spillfile_empty(struct spillfile *spillfile)
+{
+	spillfile->keep = spillfile->options.length;
+}
+
+/* How long the next piece is that is to go; 0: none is. */
+static uint64_t next_piece(const struct spillfile *spillfile)
+{
+	uint64_t length, free;
+
+	if (spillfile->is_kept || spillfile->bytes <= spillfile->keep)
+		return 0;
+	length = spillfile->bytes - spillfile->keep;
+	free = blocks_largest_free(&spillfile->blocks);
+	if (length > free)
+		length = free;
+	if (length > PIECE_MOST)
+		length = PIECE_MOST;
+	length -= length % unit_of(spillfile);
+	return length < PIECE_LEAST ? 0 : length;
+}
+
+bool spillfile_is_to_shrink(const struct spillfile *spillfile)
+{
+	return next_piece(spillfile);
+}
+
+struct block *spillfile_withhold(struct spillfile *spillfile)
+{
+	uint64_t length = next_piece(spillfile);
+	struct block *piece;
+
+	if (!length || blocks_take(&spillfile->blocks, length, unit_of(spillfile), FIT_ANY, &piece))
+		return NULL;
+	spillfile->withheld_bytes += length;
+	return piece;
+}
+
+int spillfile_punch(const struct spillfile *spillfile, const struct block *piece)
+{
+	uint64_t offset;
+	const struct actmem_file *file = locate(spillfile, piece, &offset);
+
+	return file_punch(file, offset, piece->length);
+}
+
+void spillfile_punched(struct spillfile *spillfile, struct block *piece, int error)
+{
+	if (error) {
+		spillfile->is_kept = true;
+		spillfile->withheld_bytes -= piece->length;
+		blocks_give(&spillfile->blocks, piece);
+		return;
+	}
+	piece->next = spillfile->withheld;
+	spillfile->withheld = piece;
+	spillfile->bytes -= piece->length;
+	spillfile->given_back_total += piece->length;
 }

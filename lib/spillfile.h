@@ -2,7 +2,7 @@
 /*
  * Room in spill files: sets of files without a name, striped over directories, that
  * are allocated on the disks before they are written to. More are opened as more
- * room is needed.
+ * room is needed; what is free and not needed any more the disks get back, piece by piece.
  */
 #ifndef LIB_SPILLFILE_H
 #define LIB_SPILLFILE_H
@@ -15,13 +15,16 @@
 
 #define SPILL_SETS_MAX	256
 #define SPILL_ROOMS_AVOIDED	16
+#define SPILL_ROUNDS		4
 
 struct spillfile {
 	struct actmem_queue *queue;
 	struct actmem_file_options options;
 	struct actmem_file_info info;	/* as the first was opened */
 	uint64_t limit;			/* of bytes; 0: none */
-	uint64_t bytes;			/* of all sets */
+	uint64_t bytes;			/* of all sets, that are allocated */
+	uint64_t bytes_peak;
+	uint64_t given_back_total;
 	struct blocks blocks;		/* of addresses that stand for a set and an offset */
 	struct actmem_file *sets[SPILL_SETS_MAX];
 	unsigned int set_count;
@@ -29,6 +32,20 @@ struct spillfile {
 	/* In which a disk failed: not used before so many others, or all that there are. */
 	struct block *avoided[SPILL_ROOMS_AVOIDED];
 	unsigned int avoided_next;
+	struct block *withheld;		/* pieces that the disks have back; a list, the last first */
+	uint64_t withheld_bytes;	/* of them, and of the one that they get */
+	uint64_t keep;			/* what is free beyond so many bytes is to go; UINT64_MAX: none */
+	bool is_kept;			/* a file system takes nothing back */
+	uint64_t peak;			/* bytes in use in this round, at most */
+	uint64_t peaks[SPILL_ROUNDS];	/* of the last rounds */
+	unsigned int rounds;		/* that peaks are known of */
+};
+
+/* Room to be added: one of the two. */
+struct spill_growth {
+	struct actmem_file *file;
+	struct block *withheld;
+	uint64_t length;
 };
 
 /* No block: none. */
@@ -40,8 +57,8 @@ struct spill_room {
 
 /*
  * Those that can fail return 0 or a negative errno with words, but for
- * spillfile_take(). The caller keeps calls apart; but spillfile_open(), which takes
- * long, only from itself and spillfile_add().
+ * spillfile_take(). The caller keeps calls apart; but spillfile_grow() and
+ * spillfile_punch(), which take long, only from themselves and from what ends them.
  *
  * @options: size, paths, path_count, flags, which stay the caller's; their length
  * is allocated.
@@ -63,11 +80,28 @@ void spillfile_avoid(struct spillfile *spillfile, struct spill_room *room);
 bool spillfile_use_avoided(struct spillfile *spillfile);
 
 /*
- * Opens a further set, with room for @length bytes at least. Once the disks were full,
- * with no more than that, until it is there.
+ * Allocates more on the disks: a piece that they had back, or a further set with room for
+ * @length bytes at least. Once the disks were full, no more than that, until it is there.
+ * It is room when it is added.
  */
-int spillfile_open(struct spillfile *spillfile, uint64_t length, struct actmem_file **file,
-		   uint64_t *got);
-int spillfile_add(struct spillfile *spillfile, struct actmem_file *file, uint64_t length);
+int spillfile_grow(struct spillfile *spillfile, uint64_t length, struct spill_growth *growth);
+int spillfile_add(struct spillfile *spillfile, const struct spill_growth *growth);
+
+/*
+ * Another round of the blocks begins. What was not in use in the last SPILL_ROUNDS, and
+ * some of it for change, is to go, if that is worth it.
+ */
+void spillfile_end_round(struct spillfile *spillfile);
+
+/* What is free is to go, but for what was allocated at the start; until more is needed. */
+void spillfile_empty(struct spillfile *spillfile);
+
+/* A piece of what is to go, which is not room from now on. NULL: there is none now. */
+struct block *spillfile_withhold(struct spillfile *spillfile);
+bool spillfile_is_to_shrink(const struct spillfile *spillfile);
+
+/* Gives a piece that is withheld to the disks, and then what came of it. */
+int spillfile_punch(const struct spillfile *spillfile, const struct block *piece);
+void spillfile_punched(struct spillfile *spillfile, struct block *piece, int error);
 
 #endif /* LIB_SPILLFILE_H */

@@ -121,15 +121,17 @@ static void describe(struct actmem_store *store, const struct actmem_store_optio
 	atomic_store(&store->description, store->words);
 }
 
-void store_describe_plain(struct actmem_store *store, const char *why)
+void store_describe_more(struct actmem_store *store, const char *what, const char *why)
 {
-	if (*store->plain_words)
-		return;
-	snprintf(store->plain_words, sizeof(store->plain_words), "%s%s%s%.900s",
-		 actmem_queue_describe(store->queue),
-		 store->words + strlen(store->queue_description),
-		 *why ? "; without registered buffers: " : "", why);
-	atomic_store(&store->description, store->plain_words);
+	const char *before = store->more ? store->more_words[store->more - 1] : store->words;
+	const char *queue = actmem_queue_describe(store->queue);
+	char *words = store->more_words[store->more++];
+
+	/* The queue's part may be another one now. */
+	snprintf(words, sizeof(store->more_words[0]), "%s%s%s%.900s", queue,
+		 before + strlen(store->queue_description), *why ? what : "", why);
+	store->queue_description = queue;
+	atomic_store(&store->description, words);
 }
 
 static int make_queue(struct actmem_store *store, const struct actmem_store_options *options)
@@ -219,6 +221,42 @@ static int copy_paths(struct actmem_store *store, const struct actmem_store_opti
 	return error;
 }
 
+static int start_thread(struct actmem_store *store, pthread_t *thread, void *(*work)(void *store),
+			const char *name)
+{
+	int error = queue_thread(thread, work, store);
+
+	if (error)
+		return fail(error, "cannot start a thread for the store (pthread_create: %s)",
+			    strerror(error));
+	pthread_setname_np(*thread, name);
+	return 0;
+}
+
+/* Under the lock, once the threads have been started. */
+static void tell_end(struct actmem_store *store)
+{
+	store->is_ending = true;
+	pthread_cond_signal(&store->work);
+	pthread_cond_signal(&store->chore);
+}
+
+static int start_threads(struct actmem_store *store)
+{
+	int error = start_thread(store, &store->thread, store_thread, "actmem-store");
+
+	if (error)
+		return error;
+	error = start_thread(store, &store->chores_thread, store_chores_thread, "actmem-chores");
+	if (!error)
+		return 0;
+	pthread_mutex_lock(&store->lock);
+	tell_end(store);
+	pthread_mutex_unlock(&store->lock);
+	pthread_join(store->thread, NULL);
+	return error;
+}
+
 static int start(struct actmem_store *store, const struct actmem_store_options *options)
 {
 	int error = make_heap(store, options);
@@ -228,13 +266,9 @@ static int start(struct actmem_store *store, const struct actmem_store_options *
 	error = make_queue(store, options);
 	if (error)
 		goto destroy_heap;
-	error = queue_thread(&store->thread, store_thread, store);
-	if (!error) {
-		pthread_setname_np(store->thread, "actmem-store");
+	error = start_threads(store);
+	if (!error)
 		return 0;
-	}
-	error = fail(error, "cannot start a thread for the store (pthread_create: %s)",
-		     strerror(error));
 	end_queue(store);
 destroy_heap:
 	actmem_heap_destroy(store->heap);
@@ -272,12 +306,15 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 	store->dirty.last_first = true;
 	link_init(&store->ended);
 	link_init(&store->puts);
+	link_init(&store->guessed);
 	link_init(&store->regions);
 	link_init(&store->waiters);
+	link_init(&store->fills_to_do);
+	link_init(&store->spills_to_do);
 	schedule_init(&store->schedule);
-	pthread_mutex_init(&store->chores, NULL);
 	pthread_mutex_init(&store->lock, NULL);
 	pthread_cond_init(&store->work, NULL);
+	pthread_cond_init(&store->chore, NULL);
 	atomic_init(&store->description, "memory alone: there are no spill paths");
 	error = copy_paths(store, &taken);
 	if (!error)
@@ -294,8 +331,8 @@ free_store:
 		free_paths(store, store->path_count);
 	schedule_destroy(&store->schedule);
 	pthread_cond_destroy(&store->work);
+	pthread_cond_destroy(&store->chore);
 	pthread_mutex_destroy(&store->lock);
-	pthread_mutex_destroy(&store->chores);
 	free(store);
 	return error;
 }
@@ -318,11 +355,10 @@ static void end_all(struct actmem_store *store)
 {
 	size_t i;
 
-	store->is_ending = true;
+	tell_end(store);
 	for (i = 0; i < store->bucket_count; i++)
 		while (store->buckets[i])
 			store_end(store, store->buckets[i]);
-	pthread_cond_signal(&store->work);
 }
 
 int actmem_store_destroy(struct actmem_store *store)
@@ -338,8 +374,10 @@ int actmem_store_destroy(struct actmem_store *store)
 	pthread_mutex_unlock(&store->lock);
 	if (error)
 		return error;
-	if (store->queue)
+	if (store->queue) {
+		pthread_join(store->chores_thread, NULL);
 		pthread_join(store->thread, NULL);
+	}
 	actmem_heap_destroy(store->heap);
 	if (store->queue)
 		end_queue(store);
@@ -348,8 +386,8 @@ int actmem_store_destroy(struct actmem_store *store)
 	schedule_destroy(&store->schedule);
 	free(store->buckets);
 	pthread_cond_destroy(&store->work);
+	pthread_cond_destroy(&store->chore);
 	pthread_mutex_destroy(&store->lock);
-	pthread_mutex_destroy(&store->chores);
 	free(store);
 	return 0;
 }
@@ -381,6 +419,8 @@ int actmem_store_stats(struct actmem_store *store, struct actmem_store_stats *st
 	now.resident_bytes = store->sums[SUM_RESIDENT].bytes;
 	now.spilled_bytes = store->sums[SUM_FILED].bytes;
 	now.file_bytes = store->files.bytes;
+	now.file_bytes_peak = store->files.bytes_peak;
+	now.given_back_bytes_total = store->files.given_back_total;
 	now.window_bytes = store->queue ? store_window(store) : 0;
 	now.write_bandwidth = store->write.bytes_per_second;
 	now.read_bandwidth = store->read.bytes_per_second;

@@ -2,18 +2,18 @@
 /*
  * The inside of a store: store.c makes and ends it, store_calls.c has what callers
  * do with blocks, store_move.c spills and fills them, store_room.c finds memory for
- * them, store_blocks.c keeps them, store_follow.c sees whether takes are as foreseen.
+ * them, store_chores.c has what takes long done, store_blocks.c keeps them,
+ * store_follow.c sees whether takes are as foreseen.
  *
  * A block is in memory, in a file, or both; a copy in a file is kept until the
  * block ends. All of it is under the store's lock, except that nothing long is done
- * with it: who makes regions, attaches them or opens files gives it back meanwhile.
+ * with it: who makes regions, attaches them or allocates files gives it back meanwhile.
  * What transfers have come to is taken by a thread of the store, which does what
- * follows from it; else whoever changes something does. Where that is a chore, or one
- * is waited for, as long as a file takes to be allocated or a region to be attached,
- * what else has come back is taken when it is done.
+ * follows from it; else whoever changes something does. Regions are attached and files
+ * allocated by another thread of the store, its only one that does.
  *
- * Locks: chores, then the store's, then all others of the library. A heap's
- * grow_lock is never taken with the store's lock held.
+ * Locks: the store's, then all others of the library. A heap's grow_lock is never
+ * taken with the store's lock held.
  */
 #ifndef LIB_STORE_H
 #define LIB_STORE_H
@@ -89,7 +89,8 @@ struct store_block {
 	struct store_block *chain;	/* in the table */
 	struct link ended;		/* those that are not in it any more */
 	struct link puts;		/* those that can be taken, as they were put */
-	uint64_t put;			/* number; place.want.put, until that is changed */
+	struct want foreseen;		/* place.want, while it is not guessed or urgent */
+	struct link guessed;		/* those that are, the ones guessed last at the end */
 	struct actmem_key key;
 	uint64_t bytes, length;
 	void *memory;			/* NULL: none */
@@ -105,6 +106,7 @@ struct store_block {
 	pthread_t thread;		/* of the user */
 	enum store_transfer transfer;
 	bool is_submitted;		/* the transfer; else it is prepared */
+	struct link chore;		/* if that takes long */
 	uint64_t request;
 	struct waiter *waiter;		/* of who claims it */
 	uint64_t put_clock;
@@ -127,14 +129,15 @@ struct actmem_store {
 	char **paths;
 	uint32_t path_count;
 	struct spillfile files;
-	pthread_t thread;
-	pthread_mutex_t chores;		/* one file is opened at a time, one region attached */
+	pthread_t thread, chores_thread;
 	pthread_mutex_t lock;
 	pthread_cond_t work;		/* there are transfers, or the end */
+	pthread_cond_t chore;		/* there is one, or the end */
+	struct link fills_to_do, spills_to_do;	/* chores */
 	bool is_ending;
 	struct schedule schedule;
 	struct follow follow;
-	uint64_t old_guesses;		/* of runs that are over: guesses up to this one */
+	struct link guessed;
 	uint64_t guess_lasts;		/* for so many more takes of the run */
 	struct link puts;
 	struct bandwidth write, read;
@@ -157,7 +160,10 @@ struct actmem_store {
 	void *observe_data;
 	_Atomic(const char *) description;
 	char words[STORE_WORDS];
-	char plain_words[2 * STORE_WORDS];	/* without registered buffers; "": not so */
+	bool is_plain;			/* memory is not registered, which the words say */
+	/* That too, and that files are kept; each stays for who has its address. */
+	char more_words[2][3 * STORE_WORDS];
+	unsigned int more;
 };
 
 /* "block 17" or "block 17.2". */
@@ -165,11 +171,8 @@ struct actmem_store {
 #define KEY_TEXT(key)	store_key_text((char[KEY_WORDS]){0}, (key))
 const char *store_key_text(char text[KEY_WORDS], struct actmem_key key);
 
-/* Memory is not registered: the queue says why if @why is "". Without the lock. */
-void store_describe_plain(struct actmem_store *store, const char *why);
-
-/* Detaches a region that the heap is about to close. Without the lock. */
-void store_region_closes(void *store, struct actmem_region *region);
+/* Adds to the words of the store, twice at most. The thread of the chores alone does. */
+void store_describe_more(struct actmem_store *store, const char *what, const char *why);
 
 int store_check(const struct actmem_store *store, const char *call);
 void store_tell(struct actmem_store *store, enum actmem_store_event_kind kind,
@@ -194,7 +197,7 @@ void store_end(struct actmem_store *store, struct store_block *block);
 void store_forget_memory(struct actmem_store *store, struct store_block *block);
 void store_take_memory(struct actmem_store *store, struct store_block *block, void *memory);
 
-/* Has it wanted at another time than was foreseen. */
+/* Has it wanted at another time, and not as a guess. */
 void store_want(struct actmem_store *store, struct store_block *block, struct want want);
 
 /* Nothing, or in a debug build the end of the program if a sum is wrong. */
@@ -205,22 +208,22 @@ void store_check_sums(struct actmem_store *store);
 /* The block is about to be taken, or tried to be; the first try counts. */
 void store_follow(struct actmem_store *store, struct store_block *block);
 
-/* What was guessed until now is not wanted at once any more. */
+/* What was guessed until now is wanted when it was foreseen. */
 void store_end_guesses(struct actmem_store *store);
 
 /* store_move.c: what goes where, and how it came back. */
 
-/*
- * Spills a block of store->dirty, or begins to. False: it failed, and the first
- * waiter has been told. The lock may have been given back meanwhile.
- */
-bool store_spill(struct actmem_store *store, struct store_block *block);
+/* Begins to spill a block of store->dirty. If it fails, the first waiter is told. */
+void store_spill(struct actmem_store *store, struct store_block *block);
 
 /*
- * Fills a block of which nothing is in memory, or begins to. If it fails, whoever
- * claims it is told. As above, the lock may have been given back.
+ * Begins to fill a block of which nothing is in memory. If it fails, whoever claims it
+ * is told.
  */
 void store_fill(struct actmem_store *store, struct store_block *block, void *memory);
+
+/* A transfer has been prepared, and is submitted; with @error (and words) it is over. */
+void store_submit(struct actmem_store *store, struct store_block *block, int error);
 
 /* Drops the memory of the last wanted block that is in a file too, if it is later. */
 bool store_drop_clean(struct actmem_store *store, const struct store_block *later_than);
@@ -232,6 +235,19 @@ uint64_t store_window(const struct actmem_store *store);
 
 /* The thread that takes completions. */
 void *store_thread(void *store);
+
+/* store_chores.c: what takes long. */
+
+bool store_is_attached(const struct actmem_store *store, const struct actmem_region *region);
+
+/* A block's transfer needs its region attached, or room in a file. */
+void store_add_chore(struct actmem_store *store, struct store_block *block);
+
+/* The thread that does it. */
+void *store_chores_thread(void *store);
+
+/* Detaches a region that the heap is about to close. Without the lock. */
+void store_region_closes(void *store, struct actmem_region *region);
 
 /* store_room.c: memory for one that waits for it. */
 

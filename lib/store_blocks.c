@@ -87,6 +87,8 @@ struct store_block *store_add(struct actmem_store *store, struct actmem_key key,
 	block->thread = pthread_self();
 	link_init(&block->ended);
 	link_init(&block->puts);
+	link_init(&block->chore);
+	link_init(&block->guessed);
 	bucket = bucket_of(store->buckets, store->bucket_count, key);
 	block->chain = *bucket;
 	*bucket = block;
@@ -179,6 +181,7 @@ void store_settle(struct actmem_store *store, struct store_block *block)
 		return;
 	follow_reset(&store->follow);
 	store_end_guesses(store);
+	spillfile_end_round(&store->files);
 }
 
 void store_want(struct actmem_store *store, struct store_block *block, struct want want)
@@ -187,6 +190,7 @@ void store_want(struct actmem_store *store, struct store_block *block, struct wa
 		order_remove(block->order, &block->place);
 	block->order = NULL;
 	block->place.want = want;
+	link_remove(&block->guessed);
 	store_settle(store, block);
 }
 
@@ -219,6 +223,7 @@ void store_end(struct actmem_store *store, struct store_block *block)
 		block->user = USER_NONE;
 		unlink_block(store, block);
 		link_remove(&block->puts);
+		link_remove(&block->guessed);
 		link_append(&store->ended, &block->ended);
 	}
 	if (block->memory && !block->transfer)

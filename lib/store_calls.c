@@ -89,8 +89,8 @@ static struct store_block *find_used(struct actmem_store *store, struct actmem_k
 static void want(struct actmem_store *store, struct store_block *block)
 {
 	block->put_clock = store->schedule.clock;
-	block->place.want = schedule_put(&store->schedule, block->key, block->turn);
-	block->put = block->place.want.put;
+	block->foreseen = schedule_put(&store->schedule, block->key, block->turn);
+	block->place.want = block->foreseen;
 	block->is_followed = false;
 	link_append(&store->puts, &block->puts);
 	block->user = USER_NONE;
@@ -217,6 +217,7 @@ static void taken(struct actmem_store *store, struct store_block *block)
 	block->user = USER_HOLDS;
 	block->is_ahead = false;
 	link_remove(&block->puts);
+	link_remove(&block->guessed);
 	store_settle(store, block);
 	store->stats.takes_total++;
 	schedule_take(&store->schedule, block->key, block->turn++, block->put_clock);
@@ -366,6 +367,8 @@ int actmem_store_drop(struct actmem_store *store, struct actmem_key key)
 		if (block->is_ahead)
 			store->stats.wasted_bytes_total += block->bytes;
 		store_end(store, block);
+		if (!store->sums[SUM_LIVE].blocks)
+			spillfile_empty(&store->files);
 		store_advance(store);
 		keep_to_budget(store);
 	}

@@ -36,40 +36,56 @@ static struct store_block *neighbour(struct actmem_store *store, const struct st
 
 static uint64_t put_of(const struct store_block *block)
 {
-	return block ? block->put : 0;
+	return block ? block->foreseen.put : 0;
 }
 
-static bool is_urgent(const struct actmem_store *store, const struct store_block *block)
+static bool is_urgent(const struct store_block *block)
 {
-	return !block->place.want.at && block->place.want.put > store->schedule.guesses;
+	return !block->place.want.at && link_is_alone(&block->guessed);
+}
+
+/* Those up to this one, of which the ones that were guessed again are not. */
+static void end_guesses(struct actmem_store *store, uint64_t last)
+{
+	struct store_block *block;
+
+	while (!link_is_alone(&store->guessed)) {
+		block = link_item(store->guessed.next, struct store_block, guessed);
+		if (block->place.want.put > last)
+			break;
+		store_want(store, block, block->foreseen);
+	}
 }
 
 /*
  * From the farthest to the nearest, which is to be read first. What is being read is wanted
- * anew as well: with a guess that is over it would be dropped as soon as it comes.
+ * anew as well: else it would be dropped as soon as it comes.
  */
 static void want_neighbours(struct actmem_store *store, const struct store_block *block)
 {
 	uint64_t room = store_window(store), count = follow_ahead(&store->follow);
 	bool is_up = store->follow.is_up;
-	uint64_t guessed = 0;
+	uint64_t guessed = 0, before = store->schedule.guesses;
 	struct store_block *last = NULL, *next = neighbour(store, block, is_up);
 
-	store_end_guesses(store);
 	for (; count-- && next && next->length <= room; next = neighbour(store, next, is_up)) {
 		room -= next->length;
 		last = next;
 		guessed++;
 	}
 	store->guess_lasts = guessed / RENEWED_PART;
-	for (; last && last != block; last = neighbour(store, last, !is_up))
-		if ((last->order || last->transfer) && !is_urgent(store, last))
-			store_want(store, last, schedule_guess(&store->schedule));
+	for (; last && last != block; last = neighbour(store, last, !is_up)) {
+		if ((!last->order && !last->transfer) || is_urgent(last))
+			continue;
+		store_want(store, last, schedule_guess(&store->schedule));
+		link_append(&store->guessed, &last->guessed);
+	}
+	end_guesses(store, before);
 }
 
 void store_end_guesses(struct actmem_store *store)
 {
-	store->old_guesses = store->schedule.guesses;
+	end_guesses(store, store->schedule.guesses);
 	store->guess_lasts = 0;
 }
 
@@ -80,7 +96,7 @@ void store_follow(struct actmem_store *store, struct store_block *block)
 	if (block->is_followed)
 		return;
 	block->is_followed = true;
-	follow_take(&store->follow, kind_of(store, block), block->put,
+	follow_take(&store->follow, kind_of(store, block), block->foreseen.put,
 		    put_of(neighbour(store, block, false)), put_of(neighbour(store, block, true)));
 	if (!store->follow.is_lost && was_lost)
 		store_end_guesses(store);

@@ -4,7 +4,6 @@
  */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "error.h"
 #include "queue.h"
@@ -13,115 +12,6 @@
 #define COMPLETIONS	16
 /* So many takes in a row mean that no puts are to come for a while. */
 #define TAKES_IN_A_ROW	4
-
-/* The lock is given back meanwhile, by this and the next. */
-static int open_files(struct actmem_store *store, uint64_t length)
-{
-	unsigned int sets = store->files.set_count;
-	struct actmem_file *file = NULL;
-	uint64_t got;
-	int error = 0;
-
-	pthread_mutex_unlock(&store->lock);
-	pthread_mutex_lock(&store->chores);
-	pthread_mutex_lock(&store->lock);
-	if (sets == store->files.set_count) {
-		pthread_mutex_unlock(&store->lock);
-		error = spillfile_open(&store->files, length, &file, &got);
-		pthread_mutex_lock(&store->lock);
-		if (!error)
-			error = spillfile_add(&store->files, file, got);
-		if (error && file)
-			actmem_file_close(file);
-	}
-	pthread_mutex_unlock(&store->chores);
-	return error;
-}
-
-static int take_file_room(struct actmem_store *store, struct store_block *block)
-{
-	int error;
-
-	while ((error = spillfile_take(&store->files, block->length, &block->room)) == -ENOSPC) {
-		error = open_files(store, block->length);
-		if (error && !spillfile_use_avoided(&store->files))
-			return error;
-	}
-	return error ? fail(ENOMEM, "no memory for the bookkeeping of spill files") : 0;
-}
-
-static bool is_attached(const struct actmem_store *store, const struct actmem_region *region)
-{
-	const struct link *link;
-
-	for (link = store->regions.next; link != &store->regions; link = link->next)
-		if (link_item(link, struct store_region, link)->region == region)
-			return true;
-	return false;
-}
-
-static int attach_region(struct actmem_store *store, struct actmem_region *region)
-{
-	int error = actmem_queue_attach(store->queue, region, 0);
-
-	/* The queue has left it plain, for reasons of its own. */
-	if (!error && actmem_queue_describe(store->queue) != store->queue_description)
-		store_describe_plain(store, "");
-	if (error != -ENOMEM && error != -EMFILE)
-		return error;
-	store_describe_plain(store, actmem_error());
-	return actmem_queue_attach(store->queue, region, ACTMEM_ATTACH_PLAIN);
-}
-
-static int attach(struct actmem_store *store, struct actmem_region *region)
-{
-	struct store_region *attached;
-	int error = 0;
-
-	if (is_attached(store, region))
-		return 0;
-	attached = malloc(sizeof(*attached));
-	if (!attached)
-		return fail(ENOMEM, "no memory to attach a region");
-	attached->region = region;
-	link_init(&attached->link);
-	pthread_mutex_unlock(&store->lock);
-	pthread_mutex_lock(&store->chores);
-	pthread_mutex_lock(&store->lock);
-	if (!is_attached(store, region)) {
-		pthread_mutex_unlock(&store->lock);
-		error = attach_region(store, region);
-		pthread_mutex_lock(&store->lock);
-		if (!error)
-			link_append(&store->regions, &attached->link);
-	}
-	pthread_mutex_unlock(&store->chores);
-	if (link_is_alone(&attached->link))
-		free(attached);
-	return error;
-}
-
-void store_region_closes(void *data, struct actmem_region *region)
-{
-	struct actmem_store *store = data;
-	struct store_region *attached = NULL;
-	struct link *link;
-
-	pthread_mutex_lock(&store->lock);
-	for (link = store->regions.next; link != &store->regions; link = link->next) {
-		attached = link_item(link, struct store_region, link);
-		if (attached->region == region)
-			break;
-		attached = NULL;
-	}
-	if (attached)
-		link_remove(&attached->link);
-	pthread_mutex_unlock(&store->lock);
-	if (!attached)
-		return;
-	actmem_queue_detach(store->queue, region);
-	free(attached);
-}
 
 static void begin(struct actmem_store *store, struct store_block *block,
 		  enum store_transfer transfer)
@@ -227,41 +117,42 @@ static void fill_ended(struct actmem_store *store, struct store_block *block, in
 		store_end(store, block);
 }
 
-/* The block may end while the lock is given back. */
-static int attach_and_submit(struct actmem_store *store, struct store_block *block)
+void store_submit(struct actmem_store *store, struct store_block *block, int error)
 {
-	int error = attach(store, block->region);
-
-	if (error)
-		return error;
-	return block->is_ended ? -ECANCELED : submit(store, block);
+	if (!error)
+		error = block->is_ended ? -ECANCELED : submit(store, block);
+	store->prepared--;
+	if (!error)
+		return;
+	if (block->transfer == TRANSFER_SPILL)
+		spill_ended(store, block, error, actmem_error(), false);
+	else
+		fill_ended(store, block, error, actmem_error());
 }
 
-bool store_spill(struct actmem_store *store, struct store_block *block)
+static void submit_or_prepare(struct actmem_store *store, struct store_block *block)
 {
-	int error;
+	if (store_is_attached(store, block->region))
+		store_submit(store, block, 0);
+	else
+		store_add_chore(store, block);
+}
 
+void store_spill(struct actmem_store *store, struct store_block *block)
+{
 	begin(store, block, TRANSFER_SPILL);
-	error = take_file_room(store, block);
-	if (!error)
-		error = attach_and_submit(store, block);
-	store->prepared--;
-	if (error)
-		spill_ended(store, block, error, actmem_error(), false);
-	return !error;
+	if (!spillfile_take(&store->files, block->length, &block->room))
+		submit_or_prepare(store, block);
+	else
+		store_add_chore(store, block);
 }
 
 void store_fill(struct actmem_store *store, struct store_block *block, void *memory)
 {
-	int error;
-
 	store_take_memory(store, block, memory);
 	block->is_unreadable = false;
 	begin(store, block, TRANSFER_FILL);
-	error = attach_and_submit(store, block);
-	store->prepared--;
-	if (error)
-		fill_ended(store, block, error, actmem_error());
+	submit_or_prepare(store, block);
 }
 
 bool store_drop_clean(struct actmem_store *store, const struct store_block *later_than)
@@ -373,14 +264,10 @@ static bool may_guess(const struct actmem_store *store, uint64_t length)
 {
 	uint64_t window = store_window(store), run = store->pace.longest;
 
-	run = store->follow.last_run < window / run ? (store->follow.last_run + 1) * run : window;
+	if (store->follow.is_lost)
+		run = store->follow.last_run < window / run ?
+		      (store->follow.last_run + 1) * run : window;
 	return !store->sums[SUM_FILLING].blocks && may_use_all(store, length + run);
-}
-
-/* As who takes blocks says, or the run that goes on. */
-static bool is_wanted_now(const struct actmem_store *store, const struct want *want)
-{
-	return !want->at && want->put > store->old_guesses;
 }
 
 /* While puts come, memory is theirs, but for what is wanted within the window. */
@@ -389,9 +276,10 @@ static bool is_to_be_read(const struct actmem_store *store, const struct store_b
 	const struct want *want = &block->place.want;
 	uint64_t window, takes;
 
-	if (is_wanted_now(store, want))
+	/* As who takes blocks says, or the run that goes on. */
+	if (!want->at)
 		return true;
-	if (store->follow.is_lost)
+	if (store->follow.doubt)
 		return may_guess(store, block->length);
 	if (may_use_all(store, block->length))
 		return true;
@@ -416,7 +304,7 @@ static bool read_ahead(struct actmem_store *store)
 	block = link_item(first, struct store_block, place);
 	if (!is_to_be_read(store, block))
 		return false;
-	is_guess = store->follow.is_lost && !is_wanted_now(store, &block->place.want);
+	is_guess = store->follow.doubt && block->place.want.at;
 	while ((error = heap_take(store->heap, block->length, store->memory_align, &memory)))
 		if (error != -ENOSPC || is_guess || !store_drop_clean(store, block))
 			return false;
@@ -430,11 +318,12 @@ void store_advance(struct actmem_store *store)
 	store_check_sums(store);
 	if (store->queue && !store->is_ending) {
 		while (wants_spill(store))
-			if (!store_spill(store, link_item(store->dirty.first, struct store_block,
-							  place)))
-				break;
+			store_spill(store, link_item(store->dirty.first, struct store_block,
+						     place));
 		while (read_ahead(store))
 			;
+		if (spillfile_is_to_shrink(&store->files))
+			pthread_cond_signal(&store->chore);
 	}
 	store_kick(store);
 }

@@ -59,12 +59,12 @@ void store_end_stall(struct actmem_store *store, struct waiter *waiter,
 }
 
 /* The lock is given back while the heap grows. */
-static int grow(struct actmem_store *store, uint64_t length, void **memory)
+static int grow(struct actmem_store *store, uint64_t length, void **memory, bool *is_full)
 {
 	int error;
 
 	pthread_mutex_unlock(&store->lock);
-	error = actmem_alloc(store->heap, length, store->memory_align, memory);
+	error = heap_alloc(store->heap, length, store->memory_align, memory, is_full);
 	pthread_mutex_lock(&store->lock);
 	return error;
 }
@@ -143,6 +143,7 @@ static int make_room(struct actmem_store *store, struct waiter *waiter, uint64_t
 static int look_for(struct actmem_store *store, struct waiter *waiter, uint64_t length,
 		    void **memory)
 {
+	bool is_full;
 	int error;
 
 	for (;;) {
@@ -150,8 +151,9 @@ static int look_for(struct actmem_store *store, struct waiter *waiter, uint64_t 
 		if (error != -ENOSPC)
 			return error;
 		if (heap_may_grow(store->heap, length)) {
-			error = grow(store, length, memory);
-			if (!error || heap_may_grow(store->heap, length))
+			error = grow(store, length, memory, &is_full);
+			/* Another thread had it; it may have given it back since. */
+			if (!error || !is_full)
 				return error;
 			continue;
 		}

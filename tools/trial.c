@@ -7,12 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../lib/actmem.h"
+#include "../lib/knob_words.h"
 #include "../lib/size.h"
 #include "tool.h"
 #include "trial.h"
 
 #define TRIAL_BYTES	(2ULL << 20)
 #define GIANT_BYTES	(1ULL << 30)
+#define WORDS_MAX	2048
 
 /* Whatever else was used than was asked for. */
 static void tell_steps(void)
@@ -128,18 +130,20 @@ static void describe_first(struct actmem *am, const char *name, bool found)
  * or found, and is free again until the program locks it.
  */
 static int try_name(struct actmem *am, struct actmem_heap *heap, const char *name,
-		    const char *limit_knob, bool verbose)
+		    bool is_limit, bool verbose)
 {
 	struct actmem_region *region;
 	bool found = verbose && !open_first(am, name, &region);
 	int status = STATUS_OK;
+	char words[WORDS_MAX];
 	void *block;
 
 	if (found)
 		actmem_region_close(region);
 	if (actmem_alloc(heap, 1, 0, &block)) {
-		warnx("%s%s", actmem_error(), strstr(actmem_error(), "limit_bytes") ?
-		      limit_knob : "");
+		knob_words(actmem_error(), is_limit, words, sizeof(words));
+		warnx("%s%s", words, !strstr(actmem_error(), "raise limit_bytes") ? "" : is_limit ?
+		      " (--heap-limit, ACTMEM_HEAP_LIMIT)" : " (--budget, ACTMEM_BUDGET)");
 		status = STATUS_FAILED;
 	} else {
 		if (verbose)
@@ -188,9 +192,7 @@ int try_environment(bool verbose)
 	heap = make_heap(am, grow_bytes, limit_bytes ? limit_bytes : budget_bytes);
 	status = heap ? STATUS_OK : STATUS_USAGE;
 	if (heap && options.heap_name) {
-		status = try_name(am, heap, options.heap_name, budget_bytes ?
-				  " (--budget, ACTMEM_BUDGET)" :
-				  " (--heap-limit, ACTMEM_HEAP_LIMIT)", verbose);
+		status = try_name(am, heap, options.heap_name, !budget_bytes, verbose);
 	} else if (heap) {
 		actmem_heap_destroy(heap);
 		status = try_region(am, options.pages, verbose);

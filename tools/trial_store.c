@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/vfs.h>
 #include "../lib/actmem_store.h"
+#include "../lib/knob_words.h"
 #include "../lib/spill_allow.h"
 #include "tool.h"
 #include "trial.h"
@@ -17,6 +18,7 @@
 #define DIRECTORIES_MAX	64
 /* That each directory must have room for. */
 #define TRIAL_BYTES	(2ULL << 20)
+#define WORDS_MAX	2048
 
 struct wanted {
 	uint64_t budget_bytes;
@@ -130,6 +132,7 @@ static int make_store(struct actmem *am, const struct wanted *wanted, uint64_t g
 	uint64_t limit = wanted->spill_limit_bytes, room = wanted->count * TRIAL_BYTES;
 	struct actmem_store_options options;
 	struct actmem_store *store;
+	char words[WORDS_MAX];
 	int error;
 
 	ACTMEM_INIT(&options);
@@ -143,7 +146,8 @@ static int make_store(struct actmem *am, const struct wanted *wanted, uint64_t g
 	options.grow_bytes = grow_bytes;
 	error = actmem_store_create(am, &options, &store);
 	if (error) {
-		warnx("%s%s", actmem_error(), knob_for(wanted, actmem_error()));
+		knob_words(actmem_error(), wanted->is_limit, words, sizeof(words));
+		warnx("%s%s", words, knob_for(wanted, actmem_error()));
 		/* Without direct I/O, it is the directory's fault. */
 		return error == -EINVAL && !is_of_a_directory(wanted, actmem_error()) ?
 		       STATUS_USAGE : STATUS_FAILED;

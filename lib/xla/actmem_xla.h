@@ -86,15 +86,18 @@ struct actmem_xla_options {
 	uint32_t named;			/* 1: @am has a heap_name */
 	uint64_t ring_bytes;		/* of each GPU, to stage in; ACTMEM_DEVICE_RING, 512 MiB */
 	uint32_t placed;		/* 1: it was said on which nodes memory is to be, or how */
-	uint32_t reserved;		/* 0 */
+	uint32_t spill_allow;		/* ACTMEM_STORE_ALLOW_*, or this; ACTMEM_SPILL_ALLOW */
 };
+
+/* Nothing, whatever the environment says. */
+#define ACTMEM_XLA_SPILL_ALLOW_NOTHING	(UINT32_C(1) << 31)
 
 /*
  * Has the store made of @am, which stays the caller's and open. Without this call
  * the first put opens a backend as the environment says.
  *
  * -EBUSY  memory is attached already;  -EOWNERDEAD  in a forked child
- * -EINVAL  over 64 directories, an empty one;  -ENOMEM
+ * -EINVAL  over 64 directories, an empty one, another flag than those;  -ENOMEM
  */
 ACTMEM_XLA_API int actmem_xla_attach(struct actmem *am,
 				     const struct actmem_xla_options *options);

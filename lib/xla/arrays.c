@@ -46,9 +46,7 @@ static struct {
 
 static int explain(int ret, char *words, size_t words_size)
 {
-	const char *why = actmem_error();
-
-	snprintf(words, words_size, "%s%s", why, knobs_for(&knobs, why));
+	knobs_explain(&knobs, actmem_error(), words, words_size);
 	return ret;
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "knob_words.h"
 #include "knobs.h"
 #include "size.h"
 #include "spill_allow.h"
@@ -84,6 +85,9 @@ int knobs_take(struct knobs *knobs, const struct actmem_xla_options *options)
 	knobs_forget(knobs);
 	if (options->size < sizeof(*options))
 		return -EINVAL;
+	if (options->spill_allow & ~SPILL_ALLOW_FLAGS &&
+	    options->spill_allow != ACTMEM_XLA_SPILL_ALLOW_NOTHING)
+		return -EINVAL;
 	ret = add_directories(knobs, options->spill_paths, options->spill_path_count);
 	if (ret)
 		return ret;
@@ -91,6 +95,7 @@ int knobs_take(struct knobs *knobs, const struct actmem_xla_options *options)
 	knobs->limit_bytes = options->limit_bytes;
 	knobs->budget_bytes = options->budget_bytes;
 	knobs->spill_limit_bytes = options->spill_limit_bytes;
+	knobs->spill_allow = options->spill_allow;
 	knobs->ring_bytes = options->ring_bytes;
 	knobs->named = !!options->named;
 	knobs->placed = !!options->placed;
@@ -131,8 +136,10 @@ static int take_sizes(struct knobs *knobs, char *words, size_t words_size)
 
 static int take_allowed(struct knobs *knobs, char *words, size_t words_size)
 {
-	if (spill_allow_from_environment(&knobs->spill_allow))
+	if (knobs->spill_allow || spill_allow_from_environment(&knobs->spill_allow)) {
+		knobs->spill_allow &= SPILL_ALLOW_FLAGS;
 		return 0;
+	}
 	snprintf(words, words_size, "ACTMEM_SPILL_ALLOW is '%s'; it may be " SPILL_ALLOW_CHOICE,
 		 getenv("ACTMEM_SPILL_ALLOW"));
 	return -EINVAL;
@@ -187,6 +194,7 @@ int knobs_complete(struct knobs *knobs, const struct knobs *given, char *words,
 	knobs->limit_bytes = given->limit_bytes;
 	knobs->budget_bytes = given->budget_bytes;
 	knobs->spill_limit_bytes = given->spill_limit_bytes;
+	knobs->spill_allow = given->spill_allow;
 	knobs->ring_bytes = given->ring_bytes;
 	knobs->named = given->named;
 	knobs->placed = given->placed;
@@ -228,11 +236,11 @@ static const char *last_try(const char *why)
 	return why;
 }
 
-const char *knobs_for(const struct knobs *knobs, const char *why)
+static const char *knobs_for(const struct knobs *knobs, const char *why)
 {
 	why = last_try(why);
 	if (strstr(why, "ALLOW_BUFFERED"))
-		return " (actmem run --spill-allow buffered, ACTMEM_SPILL_ALLOW)" TO_SPILL_ELSEWHERE;
+		return " (actmem run --spill-allow buffered, ACTMEM_SPILL_ALLOW, or in Python actmem.open(spill_allow=\"buffered\"))" TO_SPILL_ELSEWHERE;
 	if (is_of_a_directory(knobs, why))
 		return TO_SPILL_ELSEWHERE;
 	if (strstr(why, "ACTMEM_ALLOW"))
@@ -240,8 +248,17 @@ const char *knobs_for(const struct knobs *knobs, const char *why)
 	if (strstr(why, "spill_limit_bytes"))
 		return " (actmem run --spill-limit, ACTMEM_SPILL_LIMIT, or in Python actmem.open(spill_limit=))";
 	if ((strstr(why, "budget") || strstr(why, "raise limit_bytes")) && knobs->limit_bytes)
-		return " (which is the heap limit: actmem run --heap-limit, ACTMEM_HEAP_LIMIT, or in Python actmem.open(heap_limit=))";
+		return " (actmem run --heap-limit, ACTMEM_HEAP_LIMIT, or in Python actmem.open(heap_limit=))";
 	if (strstr(why, "budget") || strstr(why, "raise limit_bytes"))
 		return " (actmem run --budget and --spill, ACTMEM_BUDGET and ACTMEM_SPILL, or in Python actmem.open(budget=, spill=))";
 	return "";
+}
+
+void knobs_explain(const struct knobs *knobs, const char *why, char *words, size_t words_size)
+{
+	size_t length;
+
+	knob_words(why, knobs->limit_bytes, words, words_size);
+	length = strlen(words);
+	snprintf(words + length, words_size - length, "%s", knobs_for(knobs, why));
 }

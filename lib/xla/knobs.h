@@ -38,7 +38,10 @@ void knobs_forget(struct knobs *knobs);
 int knobs_complete(struct knobs *knobs, const struct knobs *given, char *words,
 		   size_t words_size);
 
-/* The knobs that help where @why, the library's words, names an option of its own. */
-const char *knobs_for(const struct knobs *knobs, const char *why);
+/*
+ * Why something failed: @why, the library's words, with its options as the user knows them,
+ * and the knobs that help.
+ */
+void knobs_explain(const struct knobs *knobs, const char *why, char *words, size_t words_size);
 
 #endif /* ACTMEM_XLA_KNOBS_H */

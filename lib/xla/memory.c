@@ -85,9 +85,7 @@ int memory_check(char *words, size_t words_size)
 /* What went wrong, and where a Python program turns the knob that helps. */
 static int explain(int ret, char *words, size_t words_size)
 {
-	const char *why = actmem_error();
-
-	snprintf(words, words_size, "%s%s", why, knobs_for(&chosen, why));
+	knobs_explain(&chosen, actmem_error(), words, words_size);
 	return ret;
 }
 
@@ -129,8 +127,7 @@ int memory_open(struct actmem **am, struct knobs *knobs, char *words, size_t wor
 	if (!ret) {
 		ret = open_attached();
 		if (ret) {
-			snprintf(words, words_size, "%s%s", actmem_error(),
-				 knobs_for(knobs, actmem_error()));
+			knobs_explain(knobs, actmem_error(), words, words_size);
 			knobs_forget(knobs);
 		}
 	}

@@ -158,6 +158,7 @@ def test_errors_name_the_knob(tmp_path):
                 ACTMEM_SPILL_LIMIT="2M")
         attempt("allowed", ACTMEM_BUDGET="4M", ACTMEM_SPILL=spill,
                 ACTMEM_SPILL_LIMIT="2M", ACTMEM_SPILL_ALLOW="memory")
+        attempt("over", ACTMEM_HEAP_LIMIT="4M")
         attempt("word", ACTMEM_BUDGET="4M", ACTMEM_SPILL=spill,
                 ACTMEM_SPILL_ALLOW="swap")
         attempt("large", step(lambda w, x: jnp.sum(saving(jnp.sin)(
@@ -179,8 +180,11 @@ def test_errors_name_the_knob(tmp_path):
                      "budget of 4.0 MiB is used up", "--budget and --spill",
                      "open(budget=, spill=)"],
             "dead": ["budget of 4.0 MiB is used up", "actmem.jax.reset() frees"],
-            "limit": ["RESOURCE_EXHAUSTED", "spill_limit_bytes of 2.0 MiB",
+            "limit": ["RESOURCE_EXHAUSTED", "over the spill limit of 2.0 MiB",
                       "--spill-limit, ACTMEM_SPILL_LIMIT", "open(spill_limit=)"],
+            "over": ["the heap limit of 4.0 MiB is used up; raise it (actmem run "
+                     "--heap-limit, ACTMEM_HEAP_LIMIT, or in Python "
+                     "actmem.open(heap_limit=))"],
             "word": ["ACTMEM_SPILL_ALLOW is 'swap'", "memory or buffered"],
             "large": ["block of 8388608 bytes", "4.0 MiB", "ACTMEM_BUDGET"],
             "small": ["INVALID_ARGUMENT", "at least two pages", "ACTMEM_BUDGET"],
@@ -195,7 +199,27 @@ def test_errors_name_the_knob(tmp_path):
             assert word in str(seen[name]), (name, word, seen)
         assert ("reset()" in str(seen[name])) is (name == "dead"), (name, seen)
         assert seen[name + " left"] == 0
+    for name in ("budget", "_bytes", "spill_paths"):
+        assert name not in seen["over"], seen["over"]
     assert seen["good"] is None and seen["allowed"] is None
+
+
+def test_what_is_allowed(tmp_path):
+    """Said by the program, which goes before the environment."""
+    script = """
+        actmem.open(budget=4 * MIB, spill=os.environ["SPILL"],
+                    spill_limit=2 * MIB, spill_allow=ALLOW)
+        every = step(scanned(saving(layer)))
+        print(json.dumps([message(every, weights, x), store()["failed_spills_total"]]))
+    """
+    failure, failed = trained(script.replace("ALLOW", '["memory", "buffered"]'), tmp_path)
+    assert failure is None and failed > 0
+    failure, failed = trained(script.replace("ALLOW", "()"), tmp_path,
+                              ACTMEM_SPILL_ALLOW="memory")
+    assert "the spill limit of 2.0 MiB" in failure
+    failure, failed = trained(script.replace("ALLOW", "None"), tmp_path,
+                              ACTMEM_SPILL_ALLOW="memory")
+    assert failure is None and failed > 0
 
 
 def test_a_file_that_fails(tmp_path):

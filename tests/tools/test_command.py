@@ -103,6 +103,15 @@ def run_tells_what_cannot_be_meant_together():
 
 
 @case
+def run_tells_the_limit_by_its_own_name():
+    for knob, name, variable in (("--heap-limit", "the heap limit", "ACTMEM_HEAP_LIMIT"),
+                                 ("--budget", "the budget", "ACTMEM_BUDGET")):
+        result = run("--pages", "4K", knob, "1M", "true")
+        expect(result, 2, "", [f"{name} is 1048576; it is at least one page", knob, variable])
+        assert "_bytes" not in result.stderr, result
+
+
+@case
 def run_tells_what_a_directory_lacks():
     with tempfile.TemporaryDirectory() as folder:
         def refused(directory, *words):

@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,17 @@ static char call_name[32];
 static unsigned int call_countdown;
 static int call_error;
 static bool call_always;
+
+#define THREAD_NAME_MAX		16
+#define SLOW_THREADS_MAX	16
+
+static struct slow_thread {
+	char name[THREAD_NAME_MAX];
+	unsigned int calls;
+} slow_threads[SLOW_THREADS_MAX];
+static char slow_name[32];
+static unsigned int slow_us;
+static pthread_mutex_t slow_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int (*device_ioctl)(unsigned long request, void *argument);
 static int forced_node = -1;
@@ -59,6 +71,52 @@ void fail_every(const char *call, int error)
 	call_always = true;
 }
 
+void slow_call(const char *call, unsigned int pause_us)
+{
+	pthread_mutex_lock(&slow_lock);
+	snprintf(slow_name, sizeof(slow_name), "%s", call);
+	slow_us = pause_us;
+	memset(slow_threads, 0, sizeof(slow_threads));
+	pthread_mutex_unlock(&slow_lock);
+}
+
+/* Of the thread of that name, or one that has none yet; under slow_lock. */
+static struct slow_thread *slow_thread(const char *name)
+{
+	struct slow_thread *thread = slow_threads;
+
+	while (*thread->name && strcmp(thread->name, name))
+		if (++thread == slow_threads + SLOW_THREADS_MAX)
+			abort();
+	snprintf(thread->name, sizeof(thread->name), "%s", name);
+	return thread;
+}
+
+unsigned int slow_calls_of(const char *name)
+{
+	unsigned int calls;
+
+	pthread_mutex_lock(&slow_lock);
+	calls = slow_thread(name)->calls;
+	pthread_mutex_unlock(&slow_lock);
+	return calls;
+}
+
+static void be_slow(const char *call)
+{
+	char name[THREAD_NAME_MAX] = "";
+	unsigned int pause_us;
+
+	pthread_getname_np(pthread_self(), name, sizeof(name));
+	pthread_mutex_lock(&slow_lock);
+	pause_us = strcmp(call, slow_name) ? 0 : slow_us;
+	if (pause_us)
+		slow_thread(name)->calls++;
+	pthread_mutex_unlock(&slow_lock);
+	if (pause_us)
+		usleep(pause_us);
+}
+
 void fail_nothing(void)
 {
 	countdown = 0;
@@ -66,6 +124,7 @@ void fail_nothing(void)
 	forced_node = -1;
 	forced_type = 0;
 	device_ioctl = NULL;
+	slow_call("", 0);
 	fail_transfers(0, 0, 0);
 	shorten_transfers(false);
 }
@@ -161,7 +220,11 @@ WRAP(int, ftruncate, (int fd, off_t length))
 
 WRAP(int, fallocate, (int fd, int mode, off_t offset, off_t length))
 {
-	return fails("fallocate", ENOSPC) ? -1 : __real_fallocate(fd, mode, offset, length);
+	bool is_punch = mode & FALLOC_FL_PUNCH_HOLE;
+
+	be_slow(is_punch ? "punch" : "fallocate");
+	return fails(is_punch ? "punch" : "fallocate", is_punch ? EOPNOTSUPP : ENOSPC) ? -1 :
+	       __real_fallocate(fd, mode, offset, length);
 }
 
 WRAP(int, fcntl, (int fd, int command, ...))

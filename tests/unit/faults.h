@@ -29,6 +29,14 @@ void fail_call(const char *call, unsigned int nth, int error);
 /* Every call of this name fails so from now on. */
 void fail_every(const char *call, int error);
 
+/*
+ * Every call of "fallocate" or "punch" takes so much longer from now on; and how many of
+ * these threads of that name have made.
+ */
+void slow_call(const char *call, unsigned int pause_us);
+unsigned int slow_calls_of(const char *thread);
+
+/* The calls are the kernel's again, and as fast as they are. */
 void fail_nothing(void);
 
 /*

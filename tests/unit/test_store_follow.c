@@ -41,6 +41,7 @@ static int set_up(void **state)
 	schedule_init(&store->schedule);
 	store->schedule.clock = BLOCKS;
 	link_init(&store->puts);
+	link_init(&store->guessed);
 	for (i = 0; i < BLOCKS; i++) {
 		struct store_block *block = &rig->blocks[i];
 
@@ -48,10 +49,11 @@ static int set_up(void **state)
 		block->length = BYTES;
 		block->memory = &rig->memory;
 		block->is_filed = true;
-		block->put = i + 1;
-		block->place.want = (struct want){ .at = 3 * BLOCKS, .put = block->put };
+		block->foreseen = (struct want){ .at = 3 * BLOCKS, .put = i + 1 };
+		block->place.want = block->foreseen;
 		link_init(&block->ended);
 		link_init(&block->puts);
+		link_init(&block->guessed);
 		link_append(&store->puts, &block->puts);
 		store_settle(store, block);
 	}
@@ -72,6 +74,7 @@ static void take(struct rig *rig, unsigned int number)
 {
 	store_follow(&rig->store, &rig->blocks[number]);
 	link_remove(&rig->blocks[number].puts);
+	link_remove(&rig->blocks[number].guessed);
 }
 
 /* Takes that nobody has foreseen, so that it is lost. */
@@ -95,7 +98,21 @@ static void test_tried_again(void **state)
 static void assert_guessed(const struct rig *rig, unsigned int number)
 {
 	assert_int_equal(rig->blocks[number].place.want.at, 0);
-	assert_true(rig->blocks[number].place.want.put > rig->store.old_guesses);
+	assert_false(link_is_alone(&rig->blocks[number].guessed));
+}
+
+static void assert_none_guessed(const struct rig *rig)
+{
+	const struct store_block *block;
+	unsigned int i;
+
+	assert_true(link_is_alone(&rig->store.guessed));
+	for (i = 0; i < BLOCKS; i++) {
+		block = &rig->blocks[i];
+		if (!link_is_alone(&block->puts))
+			assert_memory_equal(&block->place.want, &block->foreseen,
+					    sizeof(block->foreseen));
+	}
 }
 
 /* A run is expected to go on for as long again, whatever its blocks are doing. */
@@ -113,6 +130,26 @@ static void test_guessed(void **state)
 		assert_guessed(rig, i);
 	assert_int_not_equal(rig->blocks[i].place.want.at, 0);
 	assert_true(want_is_sooner(&rig->blocks[10].place.want, &rig->blocks[19].place.want));
+}
+
+/* Another run begins: what the one before would have had is wanted as it was foreseen. */
+static void test_another_run(void **state)
+{
+	struct rig *rig = *state;
+	unsigned int i;
+
+	lose(rig);
+	for (i = 0; i < 10; i++)
+		take(rig, i);
+	store_want(&rig->store, &rig->blocks[11],
+		   schedule_urgent(&rig->store.schedule));
+	for (i = 500; i < 503; i++)
+		take(rig, i);
+	for (; i < 509; i++)
+		assert_guessed(rig, i);
+	for (i = 10; i < 20; i++)
+		assert_int_equal(rig->blocks[i].place.want.at, i == 11 ? 0 : 3 * BLOCKS);
+	assert_true(link_is_alone(&rig->blocks[11].guessed));
 }
 
 /* Work for each take does not grow with what is guessed. */
@@ -143,7 +180,7 @@ static void test_over(void **state)
 	rig->blocks[BLOCKS - 1].place.want.at = store->schedule.clock;
 	take(rig, BLOCKS - 1);
 	assert_false(store->follow.is_lost);
-	assert_true(rig->blocks[10].place.want.put <= store->old_guesses);
+	assert_none_guessed(rig);
 }
 
 /* All blocks go, and others come. */
@@ -163,7 +200,7 @@ static void test_another_round(void **state)
 	rig->blocks[BLOCKS - 1].counted = 0;
 	store_settle(store, &rig->blocks[BLOCKS - 1]);
 	assert_false(store->follow.is_lost);
-	assert_true(rig->blocks[10].place.want.put <= store->old_guesses);
+	assert_none_guessed(rig);
 }
 
 int main(void)
@@ -171,6 +208,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_tried_again, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_guessed, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_another_run, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_renewed, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_over, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_another_round, set_up, tear_down),

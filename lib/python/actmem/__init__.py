@@ -40,13 +40,12 @@ def _choice(kind, value, names):
     raise ValueError(f"{kind}={value!r} is none of {', '.join(names)}")
 
 
-def _allow_bits(allow):
+def _bits(kind, value, known):
     bits = 0
-    for name in allow.split(",") if isinstance(allow, str) else allow:
-        bit = _native.ALLOW.get(name.strip().lower())
+    for name in value.split(",") if isinstance(value, str) else value:
+        bit = known.get(name.strip().lower())
         if bit is None:
-            raise ValueError(
-                f"allow={name!r} is none of {', '.join(_native.ALLOW)}")
+            raise ValueError(f"{kind}={name!r} is none of {', '.join(known)}")
         bits |= bit
     return bits
 
@@ -65,13 +64,15 @@ class Memory:
     """An open backend, with the options that its regions get."""
 
     def __init__(self, handle, heap_grow=0, heap_limit=0, budget=0, spill=(),
-                 spill_limit=0, named=False, device_ring=0, placed=False):
+                 spill_limit=0, spill_allow=0, named=False, device_ring=0,
+                 placed=False):
         self._handle = handle
         self.heap_grow = heap_grow
         self.heap_limit = heap_limit
         self.budget = budget
         self.spill = spill
         self.spill_limit = spill_limit
+        self.spill_allow = spill_allow
         self.named = named
         self.device_ring = device_ring
         self.placed = placed
@@ -158,7 +159,7 @@ def _directories(spill):
 
 def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
          heap_grow=0, heap_limit=0, name=None, budget=0, spill=None,
-         spill_limit=0, device_ring=0):
+         spill_limit=0, spill_allow=None, device_ring=0):
     """Opens the memory of this process, before its first use.
 
     backend     "auto", "driver" or "memfd"
@@ -182,6 +183,11 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
     spill       a directory to make them in, or several on a disk each; their
                 file system must have direct I/O
     spill_limit bytes of these files (no limit)
+    spill_allow what may be done where they cannot be written, or not by
+                direct I/O: "memory" keeps in memory what the disk has no room
+                for, beyond the budget if it must; "buffered" takes directories
+                without direct I/O; or both. () permits neither, whatever the
+                environment says. What is not permitted is an error
     device_ring bytes of each GPU's memory, to stage in what goes to and fro
                 (512 MiB)
 
@@ -203,6 +209,12 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
     if spill_limit and not spill and not os.environ.get("ACTMEM_SPILL"):
         raise ValueError(f"spill_limit={spill_limit} without a directory to "
                          "spill to: set spill= or ACTMEM_SPILL")
+    if spill_allow is not None and not spill and not os.environ.get("ACTMEM_SPILL"):
+        raise ValueError(f"spill_allow={spill_allow!r} without a directory to "
+                         "spill to: set spill= or ACTMEM_SPILL")
+    spill_allow = 0 if spill_allow is None else (
+        _bits("spill_allow", spill_allow, _native.SPILL_ALLOW) or
+        _native.SPILL_ALLOW_NOTHING)
     options = _native.initialized(_native.Options)
     _check(_native.library.actmem_options_from_environment(
         ctypes.byref(options)))
@@ -215,7 +227,7 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
     if nodes is not None:
         options.nodes = _node_mask(nodes)
     if allow is not None:
-        options.allow = _allow_bits(allow)
+        options.allow = _bits("allow", allow, _native.ALLOW)
     if name is not None:
         options.heap_name = _encoded("name", name)
     with _lock:
@@ -228,7 +240,8 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
         _check(_native.library.actmem_open(ctypes.byref(handle),
                                            ctypes.byref(options)))
         memory = Memory(handle, heap_grow, heap_limit, budget, spill,
-                        spill_limit, bool(options.heap_name), device_ring,
+                        spill_limit, spill_allow, bool(options.heap_name),
+                        device_ring,
                         any(options.nodes.word) or bool(options.policy))
         if _on_open is not None:
             try:

@@ -17,6 +17,8 @@ BACKENDS = ("auto", "driver", "memfd")
 POLICIES = ("default", "bind", "preferred", "interleave")
 PAGES = ("default", "2M", "thp", "4K", "1G")
 ALLOW = {"2m": 16, "thp": 1, "4k": 2, "node": 4, "unlocked": 8, "any": 31}
+SPILL_ALLOW = {"memory": 2, "buffered": 4}
+SPILL_ALLOW_NOTHING = 1 << 31
 
 
 class Nodes(ctypes.Structure):
@@ -59,7 +61,8 @@ class StoreStats(ctypes.Structure):
         "hits_total", "handed_over_total", "late_total", "misses_total",
         "put_stall_ns_total", "take_stall_ns_total", "spilled_bytes_total",
         "filled_bytes_total", "wasted_bytes_total", "failed_spills_total",
-        "failed_fills_total", "beyond_budget_bytes", "checksums_total")]
+        "failed_fills_total", "beyond_budget_bytes", "checksums_total",
+        "file_bytes_peak", "given_back_bytes_total")]
 
 
 def initialized(struct):

@@ -32,7 +32,7 @@ class Options(ctypes.Structure):
                 ("spill_paths", POINTER(c_char_p)),
                 ("spill_path_count", c_uint32), ("named", c_uint32),
                 ("ring_bytes", c_uint64), ("placed", c_uint32),
-                ("reserved", c_uint32)]
+                ("spill_allow", c_uint32)]
 
 
 class Stats(ctypes.Structure):
@@ -122,6 +122,7 @@ def _attach(memory):
     options.spill_limit_bytes = memory.spill_limit
     options.spill_paths = (c_char_p * len(memory.spill))(*memory.spill)
     options.spill_path_count = len(memory.spill)
+    options.spill_allow = memory.spill_allow
     options.named = memory.named
     options.ring_bytes = memory.device_ring
     options.placed = memory.placed

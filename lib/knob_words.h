@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The library's words, which name the options of its calls, for who sets them by a command,
+ * the environment or Python. The handlers for XLA and the command link this file too.
+ */
+#ifndef LIB_KNOB_WORDS_H
+#define LIB_KNOB_WORDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/*
+ * Writes @why with what the options of a store and a heap are called there. @is_limit: its
+ * budget is what was said to be a heap's limit.
+ */
+void knob_words(const char *why, bool is_limit, char *words, size_t size);
+
+#endif /* LIB_KNOB_WORDS_H */

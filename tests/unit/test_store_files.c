@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The spill files of a store: who waits while they are allocated, and what the disk gets
+ * back when less is needed.
+ */
+#include <dirent.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "store_rig.h"
+
+#define MANY	150
+#define FEW	12
+#define SLOW_US	20000
+#define WAITS	2000
+
+/* What the file system has allocated for the spill files of this process. */
+static uint64_t allocated_bytes(void)
+{
+	DIR *descriptors = opendir("/proc/self/fd");
+	char target[PATH_MAX], name[64];
+	const struct dirent *entry;
+	struct stat file;
+	uint64_t bytes = 0;
+	ssize_t length;
+
+	assert_non_null(descriptors);
+	while ((entry = readdir(descriptors))) {
+		snprintf(name, sizeof(name), "/proc/self/fd/%.20s", entry->d_name);
+		length = readlink(name, target, sizeof(target) - 1);
+		target[length > 0 ? length : 0] = '\0';
+		if (strstr(target, FOLDER "/#") && !stat(name, &file))
+			bytes += (uint64_t)file.st_blocks * 512;
+	}
+	closedir(descriptors);
+	return bytes;
+}
+
+static void put_and_take(struct rig *rig, uint64_t count)
+{
+	uint64_t name;
+
+	for (name = 0; name < count; name++)
+		assert_int_equal(put(rig, name), 0);
+	take_all(rig, count);
+}
+
+static void put_and_drop(struct rig *rig, uint64_t count)
+{
+	uint64_t name;
+
+	for (name = 0; name < count; name++)
+		assert_int_equal(put(rig, name), 0);
+	for (name = 0; name < count; name++)
+		assert_int_equal(actmem_store_drop(rig->store, key_of(name)), 0);
+}
+
+static void await_file_bytes(struct rig *rig, uint64_t most)
+{
+	unsigned int i;
+
+	for (i = 0; i < WAITS && stats_of(rig).file_bytes > most; i++)
+		usleep(1000);
+	assert_in_range(stats_of(rig).file_bytes, 0, most);
+}
+
+/* Neither who puts blocks nor who sees to what has come back does it itself. */
+static void test_slow_allocation(void **state)
+{
+	struct rig rig = { .spill_bytes = BLOCK };
+	char own[16];
+	unsigned int by_store, by_caller;
+
+	assert_int_equal(set_up(&rig), 0);
+	assert_int_equal(pthread_getname_np(pthread_self(), own, sizeof(own)), 0);
+	slow_call("fallocate", SLOW_US);
+	put_and_take(&rig, MANY);
+	by_store = slow_calls_of("actmem-store");
+	by_caller = slow_calls_of(own);
+	print_message("# blocked by allocation: completions %u ms, callers %u ms, of %u ms\n",
+		      by_store * SLOW_US / 1000, by_caller * SLOW_US / 1000,
+		      (by_store + by_caller + slow_calls_of("actmem-chores")) * SLOW_US / 1000);
+	assert_int_equal(by_store, 0);
+	assert_int_equal(by_caller, 0);
+	assert_true(slow_calls_of("actmem-chores") > 0);
+	tear_down(&rig);
+}
+
+/* After a large step come small ones: what they do not need goes, and comes again. */
+static void test_less_is_needed(void **state)
+{
+	struct actmem_store_stats stats;
+	struct rig rig = { 0 };
+	uint64_t most;
+	unsigned int i;
+
+	assert_int_equal(set_up(&rig), 0);
+	put_and_take(&rig, MANY);
+	most = stats_of(&rig).file_bytes;
+	assert_true(most >= (MANY - BUDGET / BLOCK) * BLOCK);
+	assert_in_range(allocated_bytes(), most, most + most / 16);
+	/* One such step tells nothing yet. */
+	put_and_take(&rig, FEW);
+	put_and_take(&rig, FEW);
+	assert_int_equal(stats_of(&rig).file_bytes, most);
+	for (i = 0; i < 4; i++)
+		put_and_take(&rig, FEW);
+	await_file_bytes(&rig, 2 * FEW * BLOCK);
+	assert_in_range(allocated_bytes(), 0, 2 * FEW * BLOCK + most / 16);
+	stats = stats_of(&rig);
+	assert_int_equal(stats.file_bytes_peak, most);
+	assert_int_equal(stats.file_bytes + stats.given_back_bytes_total, most);
+	/* What is left is enough. */
+	put_and_take(&rig, FEW);
+	assert_int_equal(stats_of(&rig).file_bytes, stats.file_bytes);
+	put_and_take(&rig, MANY);
+	assert_in_range(stats_of(&rig).file_bytes, (MANY - BUDGET / BLOCK) * BLOCK, most);
+	assert_in_range(allocated_bytes(), (MANY - BUDGET / BLOCK) * BLOCK, most + most / 16);
+	tear_down(&rig);
+}
+
+static void test_all_dropped(void **state)
+{
+	struct rig rig = { .spill_bytes = 2 * BLOCK };
+	uint64_t name;
+
+	assert_int_equal(set_up(&rig), 0);
+	put_and_drop(&rig, FEW);
+	/* What it was told to have stays. */
+	await_file_bytes(&rig, 2 * BLOCK);
+	assert_int_equal(stats_of(&rig).file_bytes, 2 * BLOCK);
+	assert_in_range(allocated_bytes(), 0, 2 * BLOCK + BLOCK / 2);
+	/* On a full disk that is all there is. */
+	fail_every("fallocate", ENOSPC);
+	name = put_until(&rig, ENOSPC, "no room for");
+	assert_int_equal(name, BUDGET / BLOCK + 2);
+	fail_nothing();
+	take_all(&rig, name);
+	put_and_take(&rig, FEW);
+	tear_down(&rig);
+}
+
+/* A block that stays in a file keeps its own room, and no more. */
+static void test_one_stays(void **state)
+{
+	struct rig rig = { 0 };
+	uint64_t name;
+	unsigned int i;
+
+	assert_int_equal(set_up(&rig), 0);
+	put_and_take(&rig, MANY);
+	/* Never taken, and put first, it is expected last, and spilled. */
+	assert_int_equal(put(&rig, 1000), 0);
+	for (i = 0; i < 8; i++) {
+		for (name = 0; name < FEW; name++)
+			assert_int_equal(put(&rig, name), 0);
+		take_all(&rig, FEW);
+	}
+	await_file_bytes(&rig, 2 * FEW * BLOCK);
+	assert_int_equal(take(&rig, 1000), 0);
+	tear_down(&rig);
+}
+
+static void test_file_system_keeps_it(void **state)
+{
+	struct rig rig = { 0 };
+	unsigned int i;
+
+	assert_int_equal(set_up(&rig), 0);
+	fail_every("punch", EOPNOTSUPP);
+	put_and_drop(&rig, FEW);
+	for (i = 0; i < WAITS && !strstr(actmem_store_describe(rig.store), "never get"); i++)
+		usleep(1000);
+	assert_non_null(strstr(actmem_store_describe(rig.store),
+			       "spill files never get shorter: '"));
+	assert_non_null(strstr(actmem_store_describe(rig.store), "Operation not supported"));
+	assert_int_equal(stats_of(&rig).file_bytes, 64 * MIB);
+	assert_int_equal(stats_of(&rig).given_back_bytes_total, 0);
+	fail_nothing();
+	/* It is not tried again, and all room is used. */
+	put_and_drop(&rig, FEW);
+	put_and_take(&rig, 60);
+	assert_int_equal(stats_of(&rig).file_bytes, 64 * MIB);
+	tear_down(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_slow_allocation),
+		cmocka_unit_test(test_less_is_needed),
+		cmocka_unit_test(test_all_dropped),
+		cmocka_unit_test(test_one_stays),
+		cmocka_unit_test(test_file_system_keeps_it),
+	};
+
+	return cmocka_run_group_tests_name("store_files", tests, NULL, NULL);
+}
