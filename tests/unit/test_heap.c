@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A heap where the kernel or the C library refuses what its caches, and the words
- * for its errors, are made of.
+ * A heap where the kernel or the C library refuses what its caches, its regions, and the
+ * words for its errors, are made of.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -160,6 +160,167 @@ static void test_no_words(void **state)
 	assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
+/* What a thread keeps of a length that it wants no more goes back at last. */
+static void test_unwanted(void **state)
+{
+	void *wanted[1000], *unwanted;
+	unsigned int i;
+
+	assert_int_equal(actmem_alloc(heap, MIB / 2, 0, &unwanted), 0);
+	assert_int_equal(actmem_free(heap, unwanted), 0);
+	for (i = 0; i < 100; i++)
+		assert_int_equal(actmem_alloc(heap, 256, 0, &wanted[i]), 0);
+	assert_int_equal(stats().cached_bytes, MIB / 2);
+	for (; i < 1000; i++)
+		assert_int_equal(actmem_alloc(heap, 256, 0, &wanted[i]), 0);
+	assert_int_equal(stats().cached_bytes, 0);
+	while (i--)
+		assert_int_equal(actmem_free(heap, wanted[i]), 0);
+}
+
+#define COUNTED		100
+
+/* Takes from what it keeps, and so meets no other thread. */
+static void *take_kept(void *blocks)
+{
+	void **block = blocks;
+	unsigned int turn, i;
+
+	for (turn = 0; turn < 2; turn++) {
+		for (i = 0; i < COUNTED; i++)
+			assert_int_equal(actmem_alloc(heap, 256, 0, &block[i]), 0);
+		for (i = 0; !turn && i < COUNTED; i++)
+			assert_int_equal(actmem_free(heap, block[i]), 0);
+	}
+	pthread_barrier_wait(&barrier);
+	pthread_barrier_wait(&barrier);
+	return NULL;
+}
+
+/* Other threads learn of it all the same, in time. */
+static void test_told(void **state)
+{
+	struct actmem_counters counters;
+	void *blocks[COUNTED];
+	pthread_t thread;
+	unsigned int i;
+
+	ACTMEM_INIT(&counters);
+	pthread_barrier_init(&barrier, NULL, 2);
+	assert_int_equal(pthread_create(&thread, NULL, take_kept, blocks), 0);
+	pthread_barrier_wait(&barrier);
+	assert_int_equal(stats().cache_misses, COUNTED);
+	assert_int_equal(actmem_counters(am, &counters), 0);
+	assert_true(counters.blocks >= COUNTED / 2 && counters.blocks <= COUNTED);
+	assert_true(counters.blocks_total >= COUNTED + COUNTED / 2);
+	pthread_barrier_wait(&barrier);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	pthread_barrier_destroy(&barrier);
+	for (i = 0; i < COUNTED; i++)
+		assert_int_equal(actmem_free(heap, blocks[i]), 0);
+}
+
+/* A region is whole huge pages, though the limit is not. */
+static void test_odd_limit(void **state)
+{
+	struct actmem_heap_options options;
+	struct actmem_heap_stats now;
+	struct actmem_heap *odd;
+	void *block, *none;
+
+	ACTMEM_INIT(&options);
+	options.limit_bytes = 5 * MIB;
+	assert_int_equal(actmem_heap_create(am, &options, &odd), 0);
+	assert_int_equal(actmem_alloc(odd, 3 * MIB, 0, &block), 0);
+	ACTMEM_INIT(&now);
+	assert_int_equal(actmem_heap_stats(odd, &now), 0);
+	assert_int_equal(now.region_bytes, 4 * MIB);
+	assert_fails(actmem_alloc(odd, 2 * MIB, 0, &none), ENOMEM, "raise limit_bytes");
+	assert_int_equal(actmem_free(odd, block), 0);
+	assert_int_equal(actmem_heap_destroy(odd), 0);
+}
+
+/* So many chunks that their descriptors are allocated in two parts. */
+#define CHUNKS		130
+#define CHUNK_BYTES	(2 * MIB)
+
+static void open_long_heap(struct actmem_heap **long_heap)
+{
+	struct actmem_heap_options options;
+	struct actmem_heap_tuning tuning;
+
+	ACTMEM_INIT(&options);
+	options.grow_bytes = CHUNKS * CHUNK_BYTES;
+	ACTMEM_INIT(&options.region);
+	options.region.flags = ACTMEM_REGION_LAZY;
+	assert_int_equal(actmem_heap_create(am, &options, long_heap), 0);
+	ACTMEM_INIT(&tuning);
+	tuning.chunk_bytes = CHUNK_BYTES;
+	assert_int_equal(actmem_heap_tune(*long_heap, &tuning), 0);
+}
+
+static void assert_grows(struct actmem_heap *its, uint64_t regions)
+{
+	struct actmem_heap_stats now;
+	void *block;
+
+	ACTMEM_INIT(&now);
+	assert_int_equal(actmem_heap_stats(its, &now), 0);
+	assert_int_equal(now.regions, regions);
+	assert_int_equal(now.region_bytes, regions * CHUNKS * CHUNK_BYTES);
+	assert_int_equal(now.free_pieces, regions * CHUNKS);
+	assert_int_equal(actmem_alloc(its, 2 * MIB, 0, &block), 0);
+	assert_int_equal(actmem_free(its, block), 0);
+	assert_int_equal(actmem_heap_trim(its), 0);
+	assert_int_equal(actmem_heap_stats(its, &now), 0);
+	assert_int_equal(now.regions, 0);
+	assert_int_equal(now.region_bytes, 0);
+}
+
+/* Whichever call fails, nothing of the region is left, and the next one can be made. */
+static void test_growth_sweep(void **state)
+{
+	struct held before = held_now();
+	struct actmem_heap *long_heap;
+	unsigned int nth, failures = 0;
+	bool was_reached = true;
+	void *block;
+	int error;
+
+	for (nth = 1; was_reached; nth++) {
+		open_long_heap(&long_heap);
+		fail_nth(nth);
+		error = actmem_alloc(long_heap, 1000, 0, &block);
+		was_reached = fail_nth_was_reached();
+		failures += !!error;
+		if (error)
+			assert_true(was_reached && *actmem_error());
+		else
+			assert_int_equal(actmem_free(long_heap, block), 0);
+		assert_int_equal(actmem_heap_trim(long_heap), 0);
+		assert_grows(long_heap, 0);
+		assert_int_equal(actmem_heap_destroy(long_heap), 0);
+		assert_same_held(before);
+	}
+	/* Two parts of the descriptors, the range, and what the region is made of. */
+	assert_true(failures > 6);
+}
+
+static void test_refused_options(void **state)
+{
+	struct actmem_heap_options options;
+	struct actmem_heap *none = NULL;
+
+	ACTMEM_INIT(&options);
+	options.grow_bytes = 1;
+	assert_fails(actmem_heap_create(am, &options, &none), EINVAL, "grow_bytes is 1;");
+	fail_every("calloc", ENOMEM);
+	assert_fails(actmem_heap_create(am, NULL, &none), ENOMEM, "a heap's handle");
+	fail_call("calloc", 2, ENOMEM);
+	assert_fails(actmem_heap_create(am, NULL, &none), ENOMEM, "a heap's bookkeeping");
+	assert_null(none);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -167,6 +328,11 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_own, open_heap, close_heap),
 		cmocka_unit_test_setup_teardown(test_no_cache, open_heap, close_heap),
 		cmocka_unit_test_setup_teardown(test_no_words, open_heap, close_heap),
+		cmocka_unit_test_setup_teardown(test_unwanted, open_heap, close_heap),
+		cmocka_unit_test_setup_teardown(test_told, open_heap, close_heap),
+		cmocka_unit_test_setup_teardown(test_odd_limit, open_heap, close_heap),
+		cmocka_unit_test_setup_teardown(test_growth_sweep, open_heap, close_heap),
+		cmocka_unit_test_setup_teardown(test_refused_options, open_heap, close_heap),
 	};
 
 	return cmocka_run_group_tests_name("heap", tests, NULL, NULL);
