@@ -59,6 +59,9 @@ void shorten_transfers(bool shorten);
 /* Transfers of an engine that has workers begin only when they are let go again. */
 void hold_transfers(bool hold);
 
+/* The next checksum is made when @meanwhile has returned. */
+void before_checksum(void (*meanwhile)(void));
+
 struct held {
 	unsigned int descriptors;
 	unsigned int mappings;

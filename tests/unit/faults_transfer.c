@@ -94,6 +94,23 @@ WRAP(ssize_t, pwritev2, (int fd, const struct iovec *memory, int count, off_t of
 	return changed(__real_pwritev2(fd, &less, count, offset, flags));
 }
 
+static void (*before_next_checksum)(void);
+
+void before_checksum(void (*meanwhile)(void))
+{
+	before_next_checksum = meanwhile;
+}
+
+WRAP(uint64_t, checksum, (const void *memory, uint64_t bytes))
+{
+	void (*meanwhile)(void) = before_next_checksum;
+
+	before_next_checksum = NULL;
+	if (meanwhile)
+		meanwhile();
+	return __real_checksum(memory, bytes);
+}
+
 WRAP(int, eventfd, (unsigned int value, int flags))
 {
 	return fails("eventfd", EMFILE) ? -1 : __real_eventfd(value, flags);
