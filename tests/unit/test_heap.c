@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "actmem.h"
 #include "faults.h"
@@ -178,46 +180,102 @@ static void test_unwanted(void **state)
 		assert_int_equal(actmem_free(heap, wanted[i]), 0);
 }
 
-#define COUNTED		100
+static uint64_t bytes_peak(void)
+{
+	struct actmem_counters counters;
 
-/* Takes from what it keeps, and so meets no other thread. */
-static void *take_kept(void *blocks)
+	ACTMEM_INIT(&counters);
+	assert_int_equal(actmem_counters(am, &counters), 0);
+	return counters.block_bytes_peak;
+}
+
+/* What rose before the last time that others were told counts no second time. */
+static void test_peak(void **state)
+{
+	void *large[2], *small;
+	unsigned int i;
+
+	for (i = 0; i < 2; i++)
+		assert_int_equal(actmem_alloc(heap, MIB / 2, 0, &large[i]), 0);
+	for (i = 0; i < 2; i++)
+		assert_int_equal(actmem_free(heap, large[i]), 0);
+	assert_int_equal(actmem_alloc(heap, 256, 0, &small), 0);
+	assert_int_equal(bytes_peak(), MIB);
+	assert_int_equal(actmem_free(heap, small), 0);
+}
+
+#define TOLD_AFTER	64
+
+/* Has two blocks of which no other thread is told yet. */
+static void *take_untold(void *blocks)
 {
 	void **block = blocks;
-	unsigned int turn, i;
+	unsigned int i;
 
-	for (turn = 0; turn < 2; turn++) {
-		for (i = 0; i < COUNTED; i++)
-			assert_int_equal(actmem_alloc(heap, 256, 0, &block[i]), 0);
-		for (i = 0; !turn && i < COUNTED; i++)
-			assert_int_equal(actmem_free(heap, block[i]), 0);
+	for (i = 0; i < TOLD_AFTER / 2; i++) {
+		assert_int_equal(actmem_alloc(heap, 256, 0, &block[0]), 0);
+		assert_int_equal(actmem_alloc(heap, 256, 0, &block[1]), 0);
+		assert_int_equal(actmem_free(heap, block[0]), 0);
+		assert_int_equal(actmem_free(heap, block[1]), 0);
 	}
+	assert_int_equal(actmem_alloc(heap, 256, 0, &block[0]), 0);
+	assert_int_equal(actmem_alloc(heap, 256, 0, &block[1]), 0);
 	pthread_barrier_wait(&barrier);
 	pthread_barrier_wait(&barrier);
 	return NULL;
 }
 
-/* Other threads learn of it all the same, in time. */
-static void test_told(void **state)
+/* Sums are below 0 while what was given is known, and what was taken is not. */
+static void test_below_zero(void **state)
 {
-	struct actmem_counters counters;
-	void *blocks[COUNTED];
+	void *blocks[2];
 	pthread_t thread;
-	unsigned int i;
 
-	ACTMEM_INIT(&counters);
 	pthread_barrier_init(&barrier, NULL, 2);
-	assert_int_equal(pthread_create(&thread, NULL, take_kept, blocks), 0);
+	assert_int_equal(pthread_create(&thread, NULL, take_untold, blocks), 0);
 	pthread_barrier_wait(&barrier);
-	assert_int_equal(stats().cache_misses, COUNTED);
-	assert_int_equal(actmem_counters(am, &counters), 0);
-	assert_true(counters.blocks >= COUNTED / 2 && counters.blocks <= COUNTED);
-	assert_true(counters.blocks_total >= COUNTED + COUNTED / 2);
+	assert_int_equal(actmem_free(heap, blocks[0]), 0);
+	assert_int_equal(actmem_free(heap, blocks[1]), 0);
+	assert_true(bytes_peak() <= 1024);
 	pthread_barrier_wait(&barrier);
 	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_true(bytes_peak() <= 1024);
 	pthread_barrier_destroy(&barrier);
-	for (i = 0; i < COUNTED; i++)
-		assert_int_equal(actmem_free(heap, blocks[i]), 0);
+}
+
+/* The heap's own destructor has come before: its key is the older one. */
+static void end_child(void *unused)
+{
+	_exit(0);
+}
+
+/* A thread of a forked child ends: what its caches have is the parent's. */
+static void test_end_in_child(void **state)
+{
+	struct actmem_counters before, now;
+	pthread_key_t key;
+	pid_t child;
+	int status;
+	void *block;
+
+	ACTMEM_INIT(&before);
+	ACTMEM_INIT(&now);
+	assert_int_equal(actmem_alloc(heap, 256, 0, &block), 0);
+	assert_int_equal(actmem_counters(am, &before), 0);
+	assert_int_equal(actmem_free(heap, block), 0);
+	child = fork();
+	assert_true(child >= 0);
+	if (!child) {
+		if (pthread_key_create(&key, end_child) || pthread_setspecific(key, &key))
+			_exit(1);
+		pthread_exit(NULL);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(actmem_counters(am, &now), 0);
+	assert_int_equal(now.blocks, 0);
+	assert_int_equal(now.block_bytes, 0);
+	assert_int_equal(now.blocks_total, before.blocks_total);
 }
 
 /* A region is whole huge pages, though the limit is not. */
@@ -329,7 +387,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_no_cache, open_heap, close_heap),
 		cmocka_unit_test_setup_teardown(test_no_words, open_heap, close_heap),
 		cmocka_unit_test_setup_teardown(test_unwanted, open_heap, close_heap),
-		cmocka_unit_test_setup_teardown(test_told, open_heap, close_heap),
+		cmocka_unit_test_setup_teardown(test_peak, open_heap, close_heap),
+		cmocka_unit_test_setup_teardown(test_below_zero, open_heap, close_heap),
+		cmocka_unit_test_setup_teardown(test_end_in_child, open_heap, close_heap),
 		cmocka_unit_test_setup_teardown(test_odd_limit, open_heap, close_heap),
 		cmocka_unit_test_setup_teardown(test_growth_sweep, open_heap, close_heap),
 		cmocka_unit_test_setup_teardown(test_refused_options, open_heap, close_heap),
