@@ -21,6 +21,7 @@ static atomic_bool shortened;
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER;
 static bool is_held;
+static unsigned int held_count;
 
 void fail_transfers(unsigned int first, unsigned int count, int result)
 {
@@ -45,9 +46,21 @@ void hold_transfers(bool hold)
 static void pass_gate(void)
 {
 	pthread_mutex_lock(&gate);
+	held_count++;
 	while (is_held)
 		pthread_cond_wait(&let_go, &gate);
+	held_count--;
 	pthread_mutex_unlock(&gate);
+}
+
+unsigned int held_transfers(void)
+{
+	unsigned int count;
+
+	pthread_mutex_lock(&gate);
+	count = held_count;
+	pthread_mutex_unlock(&gate);
+	return count;
 }
 
 /* Whether this transfer is one of those. Only one thread asks at a time. */
