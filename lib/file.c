@@ -46,13 +46,18 @@ static uint64_t share_of(const struct actmem_file *file, unsigned int stripe, ui
 	       (stripe == last ? rest : 0);
 }
 
-/* The offset in the set of the first byte that one of its files lacks. */
+/*
+ * The offset in the set of the first byte that one of its files lacks; of long stripes, as
+ * far as there are offsets.
+ */
 static uint64_t gap_behind(const struct actmem_file *file, unsigned int stripe, uint64_t length)
 {
+	__uint128_t number = (__uint128_t)(length / file->stripe_bytes) * file->count + stripe;
+	__uint128_t gap = number * file->stripe_bytes + length % file->stripe_bytes;
+
 	if (file->count == 1)
 		return length;
-	return (length / file->stripe_bytes * file->count + stripe) * file->stripe_bytes +
-	       length % file->stripe_bytes;
+	return gap < INT64_MAX ? (uint64_t)gap : INT64_MAX;
 }
 
 static int check_options(const struct actmem_file_options *options)

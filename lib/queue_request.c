@@ -209,6 +209,9 @@ static void enlist(struct actmem_queue *queue, struct request *request)
 		workers_wake(queue);
 	else if (!is_served_soon(request))
 		queue->engine->wake(queue);
+	/* Those who wait know of no deadline before this one, and all workers may hang. */
+	if (queue->timed.next == &request->timed)
+		queue->to_tell += queue->waiting;
 	if (queue->notify && queue->timed.next == &request->timed)
 		queue->engine->attend(queue);
 }

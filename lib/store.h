@@ -37,6 +37,7 @@ enum store_user {
 	USER_NONE,
 	USER_WAITS,			/* reserves it, and has no memory yet */
 	USER_FILLS,
+	USER_COMMITS,			/* has filled it, and it is checksummed */
 	USER_CLAIMS,			/* is about to hold it */
 	USER_HOLDS,
 };

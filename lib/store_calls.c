@@ -111,6 +111,8 @@ int actmem_store_commit(struct actmem_store *store, struct actmem_key key)
 		goto unlock;
 	}
 	if (store->flags & ACTMEM_STORE_CHECKSUM) {
+		/* Nobody else ends it or commits it meanwhile. */
+		block->user = USER_COMMITS;
 		pthread_mutex_unlock(&store->lock);
 		block->checksum = checksum(block->memory, block->bytes);
 		pthread_mutex_lock(&store->lock);
@@ -130,7 +132,7 @@ static int find_to_hold(struct actmem_store *store, struct actmem_key key, uint6
 
 	if (!block)
 		return fail_no_block(key, "is not in the store");
-	if (block->user == USER_WAITS || block->user == USER_FILLS)
+	if (block->user && block->user <= USER_COMMITS)
 		return fail_no_block(key, "is reserved, and not committed");
 	if (block->user)
 		return fail(EBUSY, "%s is held", KEY_TEXT(key));
@@ -362,7 +364,8 @@ int actmem_store_drop(struct actmem_store *store, struct actmem_key key)
 	if (!block || block->user == USER_WAITS) {
 		error = fail_no_block(key, block ? "is being reserved" : "is not in the store");
 	} else if (block->user > USER_FILLS) {
-		error = fail(EBUSY, "%s is held", KEY_TEXT(key));
+		error = fail(EBUSY, "%s is %s", KEY_TEXT(key),
+			     block->user == USER_COMMITS ? "being committed" : "held");
 	} else {
 		if (block->is_ahead)
 			store->stats.wasted_bytes_total += block->bytes;

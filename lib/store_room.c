@@ -82,7 +82,7 @@ static bool is_waiting(const struct actmem_store *store, pthread_t thread)
 /* What is committed gives memory back only where it can be spilled. */
 static bool gives_back(const struct actmem_store *store, const struct store_block *block)
 {
-	if (!store->queue && block->user == USER_FILLS)
+	if (!store->queue && (block->user == USER_FILLS || block->user == USER_COMMITS))
 		return false;
 	return store->flags & ACTMEM_STORE_HANDED_ON || !is_waiting(store, block->thread);
 }

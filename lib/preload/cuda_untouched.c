@@ -85,7 +85,7 @@ static bool are_empty(int fd, uint64_t entry, uint64_t count)
 		ssize_t got = pread(fd, entries, some * sizeof(entries[0]),
 				    (off_t)(entry * sizeof(entries[0])));
 
-		if (got <= 0 && errno == EINTR)
+		if (got < 0 && errno == EINTR)
 			continue;
 		if (got != (ssize_t)(some * sizeof(entries[0])))
 			return false;

@@ -4,6 +4,7 @@
  * they are, one process at a time.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -189,6 +190,38 @@ static void test_chunks(void)
 	returns(actmem_close(am), 0);
 }
 
+/* One that is found is there as a whole, once it is a heap's; on tmpfs it may not be. */
+static void test_sparse(struct actmem *am)
+{
+	char sparse[sizeof(name) + 16], path[sizeof(name) + 16];
+	struct actmem_heap *heap;
+	struct stat now;
+	void *block;
+	int fd;
+
+	if (on_driver(am) || pages_wanted() != ACTMEM_PAGES_4K)
+		return;
+	snprintf(sparse, sizeof(sparse), "%s-sparse", name);
+	snprintf(path, sizeof(path), "%s-sparse.0", name);
+	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0 || ftruncate(fd, GROW - 4096))
+		tap_bail(path);
+	am = open_named(sparse);
+	heap = heap_of(am, 0);
+	returns(actmem_alloc(heap, 1, 0, &block), -EEXIST);
+	says("no multiple of 2 MiB");
+	if (ftruncate(fd, GROW))
+		tap_bail(path);
+	returns(actmem_alloc(heap, 1, 0, &block), 0);
+	ok(!fstat(fd, &now) && (uint64_t)now.st_blocks * 512 >= GROW, "its missing pages are made");
+	close(fd);
+	returns(actmem_free(heap, block), 0);
+	returns(actmem_heap_destroy(heap), 0);
+	counters_are_zero(am);
+	returns(actmem_close(am), 0);
+	returns(unlink(path), 0);
+}
+
 /* Somebody else may have made it, to have this user's file written to. */
 static void test_link(void)
 {
@@ -246,8 +279,9 @@ int main(void)
 	}
 	am = open_or_bail();
 	folder = mount_own(am);
-	returns(actmem_close(am), 0);
 	snprintf(name, sizeof(name), "%s/job", folder);
+	test_sparse(am);
+	returns(actmem_close(am), 0);
 	test_next_process();
 	test_heaps_of_one_process();
 	test_other_lengths();

@@ -67,6 +67,12 @@ void shorten_transfers(bool shorten);
 /* Transfers of an engine that has workers begin only when they are let go again. */
 void hold_transfers(bool hold);
 
+/* How many of them are held, that is, were under way at a time. */
+unsigned int held_transfers(void);
+
+/* The next checksum is made when @meanwhile has returned. */
+void before_checksum(void (*meanwhile)(void));
+
 struct held {
 	unsigned int descriptors;
 	unsigned int mappings;

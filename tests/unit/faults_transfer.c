@@ -21,6 +21,7 @@ static atomic_bool shortened;
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER;
 static bool is_held;
+static unsigned int held_count;
 
 void fail_transfers(unsigned int first, unsigned int count, int result)
 {
@@ -45,9 +46,21 @@ void hold_transfers(bool hold)
 static void pass_gate(void)
 {
 	pthread_mutex_lock(&gate);
+	held_count++;
 	while (is_held)
 		pthread_cond_wait(&let_go, &gate);
+	held_count--;
 	pthread_mutex_unlock(&gate);
+}
+
+unsigned int held_transfers(void)
+{
+	unsigned int count;
+
+	pthread_mutex_lock(&gate);
+	count = held_count;
+	pthread_mutex_unlock(&gate);
+	return count;
 }
 
 /* Whether this transfer is one of those. Only one thread asks at a time. */
@@ -92,6 +105,23 @@ WRAP(ssize_t, pwritev2, (int fd, const struct iovec *memory, int count, off_t of
 
 	pass_gate();
 	return changed(__real_pwritev2(fd, &less, count, offset, flags));
+}
+
+static void (*before_next_checksum)(void);
+
+void before_checksum(void (*meanwhile)(void))
+{
+	before_next_checksum = meanwhile;
+}
+
+WRAP(uint64_t, checksum, (const void *memory, uint64_t bytes))
+{
+	void (*meanwhile)(void) = before_next_checksum;
+
+	before_next_checksum = NULL;
+	if (meanwhile)
+		meanwhile();
+	return __real_checksum(memory, bytes);
 }
 
 WRAP(int, eventfd, (unsigned int value, int flags))

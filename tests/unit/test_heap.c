@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A heap where the kernel or the C library refuses what its caches, and the words
- * for its errors, are made of.
+ * A heap where the kernel or the C library refuses what its caches, its regions, and the
+ * words for its errors, are made of.
  */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "actmem.h"
 #include "faults.h"
@@ -160,6 +162,223 @@ static void test_no_words(void **state)
 	assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
+/* What a thread keeps of a length that it wants no more goes back at last. */
+static void test_unwanted(void **state)
+{
+	void *wanted[1000], *unwanted;
+	unsigned int i;
+
+	assert_int_equal(actmem_alloc(heap, MIB / 2, 0, &unwanted), 0);
+	assert_int_equal(actmem_free(heap, unwanted), 0);
+	for (i = 0; i < 100; i++)
+		assert_int_equal(actmem_alloc(heap, 256, 0, &wanted[i]), 0);
+	assert_int_equal(stats().cached_bytes, MIB / 2);
+	for (; i < 1000; i++)
+		assert_int_equal(actmem_alloc(heap, 256, 0, &wanted[i]), 0);
+	assert_int_equal(stats().cached_bytes, 0);
+	while (i--)
+		assert_int_equal(actmem_free(heap, wanted[i]), 0);
+}
+
+static uint64_t bytes_peak(void)
+{
+	struct actmem_counters counters;
+
+	ACTMEM_INIT(&counters);
+	assert_int_equal(actmem_counters(am, &counters), 0);
+	return counters.block_bytes_peak;
+}
+
+/* What rose before the last time that others were told counts no second time. */
+static void test_peak(void **state)
+{
+	void *large[2], *small;
+	unsigned int i;
+
+	for (i = 0; i < 2; i++)
+		assert_int_equal(actmem_alloc(heap, MIB / 2, 0, &large[i]), 0);
+	for (i = 0; i < 2; i++)
+		assert_int_equal(actmem_free(heap, large[i]), 0);
+	assert_int_equal(actmem_alloc(heap, 256, 0, &small), 0);
+	assert_int_equal(bytes_peak(), MIB);
+	assert_int_equal(actmem_free(heap, small), 0);
+}
+
+#define TOLD_AFTER	64
+
+/* Has two blocks of which no other thread is told yet. */
+static void *take_untold(void *blocks)
+{
+	void **block = blocks;
+	unsigned int i;
+
+	for (i = 0; i < TOLD_AFTER / 2; i++) {
+		assert_int_equal(actmem_alloc(heap, 256, 0, &block[0]), 0);
+		assert_int_equal(actmem_alloc(heap, 256, 0, &block[1]), 0);
+		assert_int_equal(actmem_free(heap, block[0]), 0);
+		assert_int_equal(actmem_free(heap, block[1]), 0);
+	}
+	assert_int_equal(actmem_alloc(heap, 256, 0, &block[0]), 0);
+	assert_int_equal(actmem_alloc(heap, 256, 0, &block[1]), 0);
+	pthread_barrier_wait(&barrier);
+	pthread_barrier_wait(&barrier);
+	return NULL;
+}
+
+/* Sums are below 0 while what was given is known, and what was taken is not. */
+static void test_below_zero(void **state)
+{
+	void *blocks[2];
+	pthread_t thread;
+
+	pthread_barrier_init(&barrier, NULL, 2);
+	assert_int_equal(pthread_create(&thread, NULL, take_untold, blocks), 0);
+	pthread_barrier_wait(&barrier);
+	assert_int_equal(actmem_free(heap, blocks[0]), 0);
+	assert_int_equal(actmem_free(heap, blocks[1]), 0);
+	assert_true(bytes_peak() <= 1024);
+	pthread_barrier_wait(&barrier);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_true(bytes_peak() <= 1024);
+	pthread_barrier_destroy(&barrier);
+}
+
+/* The heap's own destructor has come before: its key is the older one. */
+static void end_child(void *unused)
+{
+	_exit(0);
+}
+
+/* A thread of a forked child ends: what its caches have is the parent's. */
+static void test_end_in_child(void **state)
+{
+	struct actmem_counters before, now;
+	pthread_key_t key;
+	pid_t child;
+	int status;
+	void *block;
+
+	ACTMEM_INIT(&before);
+	ACTMEM_INIT(&now);
+	assert_int_equal(actmem_alloc(heap, 256, 0, &block), 0);
+	assert_int_equal(actmem_counters(am, &before), 0);
+	assert_int_equal(actmem_free(heap, block), 0);
+	child = fork();
+	assert_true(child >= 0);
+	if (!child) {
+		if (pthread_key_create(&key, end_child) || pthread_setspecific(key, &key))
+			_exit(1);
+		pthread_exit(NULL);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(actmem_counters(am, &now), 0);
+	assert_int_equal(now.blocks, 0);
+	assert_int_equal(now.block_bytes, 0);
+	assert_int_equal(now.blocks_total, before.blocks_total);
+}
+
+/* A region is whole huge pages, though the limit is not. */
+static void test_odd_limit(void **state)
+{
+	struct actmem_heap_options options;
+	struct actmem_heap_stats now;
+	struct actmem_heap *odd;
+	void *block, *none;
+
+	ACTMEM_INIT(&options);
+	options.limit_bytes = 5 * MIB;
+	assert_int_equal(actmem_heap_create(am, &options, &odd), 0);
+	assert_int_equal(actmem_alloc(odd, 3 * MIB, 0, &block), 0);
+	ACTMEM_INIT(&now);
+	assert_int_equal(actmem_heap_stats(odd, &now), 0);
+	assert_int_equal(now.region_bytes, 4 * MIB);
+	assert_fails(actmem_alloc(odd, 2 * MIB, 0, &none), ENOMEM, "raise limit_bytes");
+	assert_int_equal(actmem_free(odd, block), 0);
+	assert_int_equal(actmem_heap_destroy(odd), 0);
+}
+
+/* So many chunks that their descriptors are allocated in two parts. */
+#define CHUNKS		130
+#define CHUNK_BYTES	(2 * MIB)
+
+static void open_long_heap(struct actmem_heap **long_heap)
+{
+	struct actmem_heap_options options;
+	struct actmem_heap_tuning tuning;
+
+	ACTMEM_INIT(&options);
+	options.grow_bytes = CHUNKS * CHUNK_BYTES;
+	ACTMEM_INIT(&options.region);
+	options.region.flags = ACTMEM_REGION_LAZY;
+	assert_int_equal(actmem_heap_create(am, &options, long_heap), 0);
+	ACTMEM_INIT(&tuning);
+	tuning.chunk_bytes = CHUNK_BYTES;
+	assert_int_equal(actmem_heap_tune(*long_heap, &tuning), 0);
+}
+
+static void assert_grows(struct actmem_heap *its, uint64_t regions)
+{
+	struct actmem_heap_stats now;
+	void *block;
+
+	ACTMEM_INIT(&now);
+	assert_int_equal(actmem_heap_stats(its, &now), 0);
+	assert_int_equal(now.regions, regions);
+	assert_int_equal(now.region_bytes, regions * CHUNKS * CHUNK_BYTES);
+	assert_int_equal(now.free_pieces, regions * CHUNKS);
+	assert_int_equal(actmem_alloc(its, 2 * MIB, 0, &block), 0);
+	assert_int_equal(actmem_free(its, block), 0);
+	assert_int_equal(actmem_heap_trim(its), 0);
+	assert_int_equal(actmem_heap_stats(its, &now), 0);
+	assert_int_equal(now.regions, 0);
+	assert_int_equal(now.region_bytes, 0);
+}
+
+/* Whichever call fails, nothing of the region is left, and the next one can be made. */
+static void test_growth_sweep(void **state)
+{
+	struct held before = held_now();
+	struct actmem_heap *long_heap;
+	unsigned int nth, failures = 0;
+	bool was_reached = true;
+	void *block;
+	int error;
+
+	for (nth = 1; was_reached; nth++) {
+		open_long_heap(&long_heap);
+		fail_nth(nth);
+		error = actmem_alloc(long_heap, 1000, 0, &block);
+		was_reached = fail_nth_was_reached();
+		failures += !!error;
+		if (error)
+			assert_true(was_reached && *actmem_error());
+		else
+			assert_int_equal(actmem_free(long_heap, block), 0);
+		assert_int_equal(actmem_heap_trim(long_heap), 0);
+		assert_grows(long_heap, 0);
+		assert_int_equal(actmem_heap_destroy(long_heap), 0);
+		assert_same_held(before);
+	}
+	/* Two parts of the descriptors, the range, and what the region is made of. */
+	assert_true(failures > 6);
+}
+
+static void test_refused_options(void **state)
+{
+	struct actmem_heap_options options;
+	struct actmem_heap *none = NULL;
+
+	ACTMEM_INIT(&options);
+	options.grow_bytes = 1;
+	assert_fails(actmem_heap_create(am, &options, &none), EINVAL, "grow_bytes is 1;");
+	fail_every("calloc", ENOMEM);
+	assert_fails(actmem_heap_create(am, NULL, &none), ENOMEM, "a heap's handle");
+	fail_call("calloc", 2, ENOMEM);
+	assert_fails(actmem_heap_create(am, NULL, &none), ENOMEM, "a heap's bookkeeping");
+	assert_null(none);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -167,6 +386,13 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_own, open_heap, close_heap),
 		cmocka_unit_test_setup_teardown(test_no_cache, open_heap, close_heap),
 		cmocka_unit_test_setup_teardown(test_no_words, open_heap, close_heap),
+		cmocka_unit_test_setup_teardown(test_unwanted, open_heap, close_heap),
+		cmocka_unit_test_setup_teardown(test_peak, open_heap, close_heap),
+		cmocka_unit_test_setup_teardown(test_below_zero, open_heap, close_heap),
+		cmocka_unit_test_setup_teardown(test_end_in_child, open_heap, close_heap),
+		cmocka_unit_test_setup_teardown(test_odd_limit, open_heap, close_heap),
+		cmocka_unit_test_setup_teardown(test_growth_sweep, open_heap, close_heap),
+		cmocka_unit_test_setup_teardown(test_refused_options, open_heap, close_heap),
 	};
 
 	return cmocka_run_group_tests_name("heap", tests, NULL, NULL);

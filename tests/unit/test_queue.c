@@ -5,7 +5,9 @@
  * block; io_uring refused; and every error path unwinds.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <semaphore.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -414,6 +416,60 @@ static void test_told_beside_a_hang(void **state)
 	tear_down(&rig);
 }
 
+static atomic_int waiter;
+
+static void *wait_for_one(void *queue)
+{
+	static struct actmem_completion completion;
+
+	waiter = gettid();
+	assert_int_equal(actmem_wait(queue, &completion, 1, ACTMEM_WAIT_FOREVER), 1);
+	return &completion;
+}
+
+static bool is_asleep(int thread)
+{
+	char path[64], state = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", thread);
+	file = fopen(path, "re");
+	if (!file || fscanf(file, "%*d %*s %c", &state) != 1)
+		state = 0;
+	if (file)
+		fclose(file);
+	return state == 'S';
+}
+
+/* Who waits already, with nothing to wake for, learns of a deadline all the same. */
+static void test_later_deadline(void **state)
+{
+	struct actmem_completion *completion;
+	struct timespec limit;
+	struct rig rig;
+	pthread_t thread;
+	int error;
+
+	assert_int_equal(set_up(&rig, ACTMEM_ENGINE_WORKERS), 0);
+	hold_transfers(true);
+	fill_by(&rig, 0, 0);
+	assert_int_equal(pthread_create(&thread, NULL, wait_for_one, rig.queue), 0);
+	while (!is_asleep(waiter))
+		usleep(1000);
+	fill_by(&rig, 1, 1);
+	clock_gettime(CLOCK_MONOTONIC, &limit);
+	limit.tv_sec += 30;
+	error = pthread_clockjoin_np(thread, (void **)&completion, CLOCK_MONOTONIC, &limit);
+	hold_transfers(false);
+	assert_int_equal(error, 0);
+	assert_int_equal(completion->cookie, 1);
+	assert_int_equal(completion->result, -ETIME);
+	completion = wait_for_one(rig.queue);
+	assert_int_equal(completion->cookie, 0);
+	assert_int_equal(completion->result, 0);
+	tear_down(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -426,6 +482,7 @@ int main(void)
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_registration),
 		cmocka_unit_test(test_told_beside_a_hang),
+		cmocka_unit_test(test_later_deadline),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

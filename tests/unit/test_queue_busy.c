@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What of a queue cannot be ended yet, told with how much of it there is, and nothing is
+ * ended then.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "actmem_queue.h"
+#include "faults.h"
+
+#define LENGTH		(2ULL << 20)
+#define BLOCK		(64ULL << 10)
+
+static struct actmem *am;
+static struct actmem_region *region;
+
+static int open_region(void **state)
+{
+	struct actmem_region_options region_options;
+	struct actmem_options options;
+
+	ACTMEM_INIT(&options);
+	options.backend = ACTMEM_BACKEND_MEMFD;
+	options.pages = ACTMEM_PAGES_4K;
+	options.allow = ACTMEM_ALLOW_UNLOCKED;
+	ACTMEM_INIT(&region_options);
+	region_options.length = LENGTH;
+	return actmem_open(&am, &options) || actmem_region_create(am, &region_options, &region);
+}
+
+static int close_region(void **state)
+{
+	fail_nothing();
+	return actmem_region_close(region) || actmem_close(am);
+}
+
+static struct actmem_queue *make_queue_of(enum actmem_engine engine, unsigned int depth,
+					  unsigned int workers)
+{
+	struct actmem_queue_options options;
+	struct actmem_queue *queue;
+
+	ACTMEM_INIT(&options);
+	options.engine = engine;
+	options.depth = depth;
+	options.workers = workers;
+	options.block_bytes = BLOCK;
+	assert_int_equal(actmem_queue_create(am, &options, &queue), 0);
+	return queue;
+}
+
+static struct actmem_queue *make_queue(enum actmem_engine engine)
+{
+	return make_queue_of(engine, 0, 0);
+}
+
+static struct actmem_file *open_file(struct actmem_queue *queue)
+{
+	static const char *const path = "build/tests/unit";
+	struct actmem_file_options options;
+	struct actmem_file *file;
+
+	ACTMEM_INIT(&options);
+	options.paths = &path;
+	options.path_count = 1;
+	options.flags = ACTMEM_FILE_TEMPORARY | ACTMEM_FILE_ALLOW_BUFFERED;
+	options.length = LENGTH;
+	assert_int_equal(actmem_file_open(queue, &options, &file), 0);
+	return file;
+}
+
+static void ignore(void *data)
+{
+}
+
+static void assert_busy(struct actmem_queue *queue, const char *words)
+{
+	assert_fails(actmem_queue_destroy(queue), EBUSY, words);
+}
+
+static void test_under_way(void **state)
+{
+	struct actmem_queue *queue = make_queue(ACTMEM_ENGINE_WORKERS);
+	struct actmem_completion completion;
+	struct actmem_file *file;
+
+	assert_int_equal(actmem_queue_attach(queue, region, 0), 0);
+	assert_busy(queue, "0 files and 1 attached regions");
+	assert_fails(actmem_region_close(region), EBUSY, "attached to 1 queue");
+	file = open_file(queue);
+	hold_transfers(true);
+	assert_int_equal(actmem_fill(queue, file, 0, region, 0, BLOCK, NULL), 0);
+	assert_fails(actmem_queue_detach(queue, region), EBUSY, "1 requests of the region");
+	assert_fails(actmem_file_close(file), EBUSY, "1 requests of");
+	assert_fails(actmem_queue_notify(queue, ignore, NULL), EBUSY, "1 requests under way");
+	assert_fails(actmem_wait(queue, &completion, 1, 0), ETIMEDOUT, "1 requests has ended");
+	hold_transfers(false);
+	while (actmem_file_close(file))
+		usleep(1000);
+	assert_busy(queue, "1 completions to be taken, 0 files and 1 attached");
+	assert_int_equal(actmem_queue_detach(queue, region), 0);
+	assert_fails(actmem_queue_detach(queue, region), ENOENT, "not attached");
+	assert_busy(queue, "0 requests under way, 1 completions");
+	assert_fails(actmem_queue_notify(queue, ignore, NULL), EBUSY, "1 completions");
+	assert_int_equal(actmem_wait(queue, &completion, 1, ACTMEM_WAIT_FOREVER), 1);
+	assert_int_equal(completion.result, 0);
+	file = open_file(queue);
+	assert_busy(queue, "1 files and 0 attached");
+	assert_int_equal(actmem_file_close(file), 0);
+	assert_int_equal(actmem_queue_destroy(queue), 0);
+}
+
+/* No more blocks are under way than the depth says, nor than there are workers. */
+static void test_depth(void **state)
+{
+	static const unsigned int depths[] = { 2, 8, 1 }, workers[] = { 4, 3, 2 };
+	static const unsigned int most[] = { 2, 3, 1 };
+	struct actmem_completion completion;
+	struct actmem_queue *queue;
+	struct actmem_file *file;
+	unsigned int i;
+
+	for (i = 0; i < 3; i++) {
+		queue = make_queue_of(ACTMEM_ENGINE_WORKERS, depths[i], workers[i]);
+		assert_int_equal(actmem_queue_attach(queue, region, 0), 0);
+		file = open_file(queue);
+		hold_transfers(true);
+		assert_int_equal(actmem_fill(queue, file, 0, region, 0, LENGTH, NULL), 0);
+		while (held_transfers() < most[i])
+			usleep(1000);
+		/* One more would come by now. */
+		usleep(10000);
+		assert_int_equal(held_transfers(), most[i]);
+		hold_transfers(false);
+		assert_int_equal(actmem_wait(queue, &completion, 1, ACTMEM_WAIT_FOREVER), 1);
+		assert_int_equal(completion.bytes, LENGTH);
+		assert_int_equal(actmem_queue_detach(queue, region), 0);
+		assert_int_equal(actmem_file_close(file), 0);
+		assert_int_equal(actmem_queue_destroy(queue), 0);
+	}
+}
+
+/* Files are served in turn: what is short in one does not wait for what is long in another. */
+static void test_turns(void **state)
+{
+	struct actmem_queue *queue = make_queue_of(ACTMEM_ENGINE_WORKERS, 1, 1);
+	struct actmem_file *one = open_file(queue), *other = open_file(queue);
+	struct actmem_completion completions[2];
+	struct actmem_queue_stats stats;
+	struct actmem_request request;
+	unsigned int taken = 0;
+
+	ACTMEM_INIT(&request);
+	assert_int_equal(actmem_queue_attach(queue, region, 0), 0);
+	hold_transfers(true);
+	request.cookie = 1;
+	assert_int_equal(actmem_fill(queue, one, 0, region, 0, LENGTH / 2, &request), 0);
+	request.cookie = 2;
+	assert_int_equal(actmem_fill(queue, other, 0, region, LENGTH / 2, BLOCK, &request), 0);
+	request.cookie = 3;
+	assert_int_equal(actmem_fill(queue, other, 0, region, LENGTH / 2, LENGTH / 2, &request), 0);
+	assert_int_equal(actmem_cancel(queue, request.id), 0);
+	assert_fails(actmem_cancel(queue, request.id), ENOENT, "not under way");
+	hold_transfers(false);
+	while (taken < 2)
+		taken += (unsigned int)actmem_wait(queue, completions + taken, 1,
+						   ACTMEM_WAIT_FOREVER);
+	assert_int_equal(completions[0].cookie, 3);
+	assert_int_equal(completions[0].result, -ECANCELED);
+	assert_int_equal(completions[1].cookie, 2);
+	assert_int_equal(actmem_wait(queue, completions, 1, ACTMEM_WAIT_FOREVER), 1);
+	assert_int_equal(completions[0].cookie, 1);
+	ACTMEM_INIT(&stats);
+	assert_int_equal(actmem_queue_stats(queue, &stats), 0);
+	assert_int_equal(stats.requests_total, 3);
+	assert_int_equal(stats.failures_total, 1);
+	assert_int_equal(stats.filled_bytes_total, LENGTH / 2 + BLOCK);
+	assert_int_equal(actmem_queue_detach(queue, region), 0);
+	assert_int_equal(actmem_file_close(one), 0);
+	assert_int_equal(actmem_file_close(other), 0);
+	assert_int_equal(actmem_queue_destroy(queue), 0);
+}
+
+/* Who attaches a region that is attached has it registered meanwhile, and undoes it. */
+static void test_twice(void **state)
+{
+	static const enum actmem_engine engines[] = { ACTMEM_ENGINE_AUTO, ACTMEM_ENGINE_WORKERS };
+	struct actmem_queue_stats stats;
+	struct actmem_queue *queue;
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		queue = make_queue(engines[i]);
+		ACTMEM_INIT(&stats);
+		assert_int_equal(actmem_queue_attach(queue, region, 0), 0);
+		assert_fails(actmem_queue_attach(queue, region, 0), EEXIST, "attached");
+		assert_int_equal(actmem_queue_stats(queue, &stats), 0);
+		assert_int_equal(stats.regions, 1);
+		assert_int_equal(stats.registered_bytes,
+				 stats.engine == ACTMEM_ENGINE_URING ? LENGTH : 0);
+		assert_int_equal(actmem_queue_detach(queue, region), 0);
+		assert_int_equal(actmem_queue_destroy(queue), 0);
+	}
+}
+
+static void test_options(void **state)
+{
+	struct actmem_queue_options options;
+	struct actmem_queue *queue;
+
+	ACTMEM_INIT(&options);
+	options.block_bytes = ACTMEM_BLOCK_BYTES_MAX + 4096;
+	assert_fails(actmem_queue_create(am, &options, &queue), EINVAL, "1 GiB at most");
+	options.block_bytes = ACTMEM_BLOCK_BYTES_MAX;
+	assert_int_equal(actmem_queue_create(am, &options, &queue), 0);
+	assert_int_equal(actmem_queue_destroy(queue), 0);
+}
+
+/* Some security modules say so. */
+static void test_access(void **state)
+{
+	struct actmem_queue_stats stats;
+	struct actmem_queue *queue;
+
+	fail_every("io_uring_setup", EACCES);
+	queue = make_queue(ACTMEM_ENGINE_AUTO);
+	fail_nothing();
+	ACTMEM_INIT(&stats);
+	assert_int_equal(actmem_queue_stats(queue, &stats), 0);
+	assert_int_equal(stats.engine, ACTMEM_ENGINE_WORKERS);
+	assert_non_null(strstr(actmem_queue_describe(queue), "io_uring is refused"));
+	assert_int_equal(actmem_queue_destroy(queue), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_under_way, open_region, close_region),
+		cmocka_unit_test_setup_teardown(test_depth, open_region, close_region),
+		cmocka_unit_test_setup_teardown(test_turns, open_region, close_region),
+		cmocka_unit_test_setup_teardown(test_twice, open_region, close_region),
+		cmocka_unit_test_setup_teardown(test_options, open_region, close_region),
+		cmocka_unit_test_setup_teardown(test_access, open_region, close_region),
+	};
+
+	return cmocka_run_group_tests_name("queue_busy", tests, NULL, NULL);
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Sets of files: how long they are, and what is left of one that could not be opened.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "actmem_queue.h"
+#include "faults.h"
+
+#define FILES		3
+#define KIB		1024ULL
+#define BLOCK		(64 * KIB)
+
+static struct actmem *am;
+static struct actmem_queue *queue;
+static char names[FILES][64];
+static const char *paths[FILES];
+
+static int open_queue(void **state)
+{
+	struct actmem_queue_options queue_options;
+	struct actmem_options options;
+	unsigned int i;
+
+	for (i = 0; i < FILES; i++) {
+		snprintf(names[i], sizeof(names[i]), "build/tests/unit/file-%d.%u", getpid(), i);
+		paths[i] = names[i];
+	}
+	ACTMEM_INIT(&options);
+	options.backend = ACTMEM_BACKEND_MEMFD;
+	options.pages = ACTMEM_PAGES_4K;
+	options.allow = ACTMEM_ALLOW_UNLOCKED;
+	ACTMEM_INIT(&queue_options);
+	queue_options.engine = ACTMEM_ENGINE_WORKERS;
+	queue_options.block_bytes = BLOCK;
+	return actmem_open(&am, &options) || actmem_queue_create(am, &queue_options, &queue);
+}
+
+static int close_queue(void **state)
+{
+	fail_nothing();
+	return actmem_queue_destroy(queue) || actmem_close(am);
+}
+
+static int open_set(uint32_t flags, uint64_t stripe_bytes, uint64_t length,
+		    struct actmem_file **file)
+{
+	struct actmem_file_options options;
+
+	ACTMEM_INIT(&options);
+	options.paths = paths;
+	options.path_count = FILES;
+	options.flags = flags | ACTMEM_FILE_ALLOW_BUFFERED;
+	options.stripe_bytes = stripe_bytes;
+	options.length = length;
+	return actmem_file_open(queue, &options, file);
+}
+
+static uint64_t length_of(struct actmem_file *file)
+{
+	struct actmem_file_info info;
+
+	ACTMEM_INIT(&info);
+	assert_int_equal(actmem_file_info(file, &info), 0);
+	return info.length;
+}
+
+static uint64_t bytes_of(const char *path)
+{
+	struct stat stat;
+
+	assert_int_equal(lstat(path, &stat), 0);
+	return (uint64_t)stat.st_size;
+}
+
+static void remove_files(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < FILES; i++)
+		assert_int_equal(unlink(paths[i]), 0);
+}
+
+static void assert_none_there(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < FILES; i++)
+		assert_int_equal(access(paths[i], F_OK), -1);
+}
+
+/* 2 and a half stripes: a whole one in the first two files, a half in the third. */
+static void test_shares(void **state)
+{
+	struct actmem_file *file;
+
+	assert_int_equal(open_set(ACTMEM_FILE_CREATE, BLOCK, 2 * BLOCK + BLOCK / 2, &file), 0);
+	assert_int_equal(bytes_of(paths[0]), BLOCK);
+	assert_int_equal(bytes_of(paths[1]), BLOCK);
+	assert_int_equal(bytes_of(paths[2]), BLOCK / 2);
+	assert_int_equal(length_of(file), 2 * BLOCK + BLOCK / 2);
+	assert_int_equal(truncate(paths[1], BLOCK / 4), 0);
+	assert_int_equal(length_of(file), BLOCK + BLOCK / 4);
+	assert_int_equal(truncate(paths[0], 0), 0);
+	assert_int_equal(length_of(file), 0);
+	assert_int_equal(actmem_file_close(file), 0);
+	remove_files();
+}
+
+/* The other files begin where no offset is. */
+static void test_long_stripes(void **state)
+{
+	struct actmem_file *file;
+
+	assert_int_equal(open_set(ACTMEM_FILE_CREATE, 1ULL << 63, BLOCK, &file), 0);
+	assert_int_equal(bytes_of(paths[0]), BLOCK);
+	assert_int_equal(bytes_of(paths[1]), 0);
+	assert_int_equal(length_of(file), BLOCK);
+	assert_int_equal(actmem_file_close(file), 0);
+	remove_files();
+}
+
+/* Whichever call fails, no descriptor and no file is left. */
+static void test_sweep(void **state)
+{
+	struct held before = held_now();
+	struct actmem_file *file;
+	unsigned int nth, failures = 0;
+	bool was_reached = true;
+	int error;
+
+	for (nth = 1; was_reached; nth++) {
+		file = NULL;
+		fail_nth(nth);
+		error = open_set(ACTMEM_FILE_CREATE, BLOCK, 3 * BLOCK, &file);
+		was_reached = fail_nth_was_reached();
+		failures += !!error;
+		if (!error) {
+			assert_int_equal(length_of(file), 3 * BLOCK);
+			assert_int_equal(actmem_file_close(file), 0);
+			remove_files();
+		}
+		assert_none_there();
+		assert_same_held(before);
+	}
+	/* A path and an open for each, at least. */
+	assert_true(failures > 2 * FILES);
+}
+
+/* One without direct I/O has all of them go through the page cache. */
+static void test_partly_buffered(void **state)
+{
+	struct actmem_file_info info;
+	struct actmem_file *file;
+	int descriptor;
+
+	fail_call("fcntl", 2, EINVAL);
+	assert_int_equal(open_set(ACTMEM_FILE_CREATE, BLOCK, 0, &file), 0);
+	ACTMEM_INIT(&info);
+	assert_int_equal(actmem_file_info(file, &info), 0);
+	assert_int_equal(info.direct, 0);
+	assert_int_equal(info.alignment, 1);
+	for (descriptor = 0; descriptor < 64; descriptor++)
+		assert_false(fcntl(descriptor, F_GETFL) != -1 &&
+			     fcntl(descriptor, F_GETFL) & O_DIRECT);
+	assert_int_equal(actmem_file_close(file), 0);
+	remove_files();
+	fail_call("fcntl", 2, EIO);
+	assert_fails(open_set(ACTMEM_FILE_CREATE, BLOCK, 0, &file), EIO, "has no direct I/O");
+	assert_none_there();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_shares, open_queue, close_queue),
+		cmocka_unit_test_setup_teardown(test_long_stripes, open_queue, close_queue),
+		cmocka_unit_test_setup_teardown(test_sweep, open_queue, close_queue),
+		cmocka_unit_test_setup_teardown(test_partly_buffered, open_queue, close_queue),
+	};
+
+	return cmocka_run_group_tests_name("queue_file", tests, NULL, NULL);
+}
