@@ -6,7 +6,7 @@
  * actmem_put copies its first operand into a block of a store and returns a
  * token, uint32[2]; actmem_take copies the block that a token names into its
  * result and ends the block. A token is good for one take. There is a pair of handlers
- * for CPUs and one for CUDA.
+ * for CPUs and one for CUDA, where actmem_announce tells of takes to come (call.h).
  *
  * XLA tells nobody that an execution failed or was thrown away, so what such
  * a forward pass put is found by counting: the puts of one site (a call of a
@@ -72,6 +72,7 @@ struct actmem_xla_transfer_stats {
 	uint64_t block_wait_ns_total;	/* then, for a block to be in memory */
 	uint64_t unfinished;		/* copies that are under way */
 	uint64_t staged_bytes;		/* on the device, not yet taken */
+	uint64_t token_waits_total;	/* how often: once for takes that are announced together */
 };
 
 /* How the store is to be. What is 0: as the environment says, by @ACTMEM_*. */

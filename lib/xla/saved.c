@@ -47,6 +47,7 @@ void saved_unlink(struct saved *block)
 	struct generation *generation = block->generation;
 
 	table_remove(block);
+	saved_unannounce(block);
 	*block->link = block->next;
 	if (block->next)
 		block->next->link = block->link;

@@ -130,11 +130,12 @@ static cuda_result make_device_side(struct lane *lane)
 		CUDA_TRY(&result, cuEventCreate(&lane->slots[i].empty, flags));
 		add_slot(lane, i);
 	}
-	CUDA_TRY(&result, cuMemHostAlloc((void **)&lane->tokens, MAILBOXES * sizeof(*lane->tokens),
+	CUDA_TRY(&result, cuMemHostAlloc((void **)&lane->tokens,
+					 MAILBOXES * MAILBOX_TOKENS * sizeof(*lane->tokens),
 					 CUDA_HOST_PORTABLE));
 	for (i = 0; i < MAILBOXES; i++) {
 		CUDA_TRY(&result, cuEventCreate(&lane->mailboxes[i].event, flags));
-		lane->mailboxes[i].token = &lane->tokens[i];
+		lane->mailboxes[i].tokens = &lane->tokens[i * MAILBOX_TOKENS];
 		lane->mailboxes[i].next = lane->free_mailboxes;
 		lane->free_mailboxes = &lane->mailboxes[i];
 	}

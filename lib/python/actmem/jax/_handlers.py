@@ -19,7 +19,8 @@ from actmem import _native
 PLATFORMS = {
     "cpu": {"actmem_put": "actmem_xla_put", "actmem_take": "actmem_xla_take"},
     "cuda": {"actmem_put": "actmem_xla_put_cuda",
-             "actmem_take": "actmem_xla_take_cuda"},
+             "actmem_take": "actmem_xla_take_cuda",
+             "actmem_announce": "actmem_xla_announce_cuda"},
 }
 # What a platform is called where a target is registered, if otherwise.
 _REGISTERED_AS = {"cuda": "CUDA"}
@@ -68,7 +69,7 @@ class TransferStats(ctypes.Structure):
         "ring_bytes", "to_host_bytes_total", "to_device_bytes_total",
         "ahead_bytes_total", "ahead_total", "late_total", "wasted_bytes_total",
         "ring_full_total", "token_wait_ns_total", "block_wait_ns_total",
-        "unfinished", "staged_bytes")]
+        "unfinished", "staged_bytes", "token_waits_total")]
 
 
 def _declare(library):
@@ -243,9 +244,11 @@ def stats():
       wasted_bytes_total       copied to the device ahead, and never taken
       ring_full_total          pieces of puts that the device had to wait
                                with, as the ring was full
+      token_waits_total        how often takes waited for the device to come
+                               to them: once for those of a layer
       token_wait_ns_total, block_wait_ns_total
-                               what takes waited for the device to come to
-                               them, and then for a block to be in memory
+                               what they waited so, and then for a block to be
+                               in memory
       unfinished, staged_bytes copies under way, and what the device has
                                that is not yet taken
     """
