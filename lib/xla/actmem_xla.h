@@ -116,15 +116,19 @@ ACTMEM_XLA_API struct actmem *actmem_xla_attached(void);
  */
 ACTMEM_XLA_API int actmem_xla_trim(void);
 
-ACTMEM_XLA_API void actmem_xla_set_generations(uint64_t most);
-ACTMEM_XLA_API void actmem_xla_set_checksum(int on);
+/*
+ * -EOWNERDEAD, here and below: a forked child, which has none of its parent's memory, and
+ * perhaps its locks as other threads of it held them.
+ */
+ACTMEM_XLA_API int actmem_xla_set_generations(uint64_t most);
+ACTMEM_XLA_API int actmem_xla_set_checksum(int on);
 
-/* -EINVAL: @stats->size was not set; -ERANGE: no such device. */
+/* -EINVAL: @stats->size was not set; -ERANGE: no such device; -EOWNERDEAD. */
 ACTMEM_XLA_API int actmem_xla_stats(struct actmem_xla_stats *stats);
 ACTMEM_XLA_API int actmem_xla_device_stats(uint32_t device,
 					   struct actmem_xla_device_stats *stats);
 
-/* -EINVAL: @stats->size was not set; -ERANGE: no such device. */
+/* -EINVAL: @stats->size was not set; -ERANGE: no such device; -EOWNERDEAD. */
 ACTMEM_XLA_API int actmem_xla_transfer_stats(uint32_t device,
 					     struct actmem_xla_transfer_stats *stats);
 
@@ -137,7 +141,7 @@ ACTMEM_XLA_API void actmem_xla_trim_devices(void);
 /* As actmem_store_stats(); totals and peaks are those of the process. */
 ACTMEM_XLA_API int actmem_xla_store_stats(struct actmem_store_stats *stats);
 
-/* Frees every live block and says how many they were. */
+/* Frees every live block and says how many they were; none in a forked child. */
 ACTMEM_XLA_API uint64_t actmem_xla_reset(void);
 
 /*

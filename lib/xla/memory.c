@@ -37,6 +37,13 @@ static struct actmem_store_stats ended;	/* totals and peaks of stores that were 
 
 /* A forked child may have its parent's memory, and locks that never will be free. */
 static int inherited, fork_error;
+static int (*watched[4])(void);
+static unsigned int watched_count;
+
+void memory_watch_fork(int (*is_free)(void))
+{
+	watched[watched_count++] = is_free;
+}
 
 static int is_free(void)
 {
@@ -57,7 +64,11 @@ static int is_free(void)
 
 static void after_fork_in_child(void)
 {
-	inherited = inherited || attached || !is_free() || !arrays_are_free();
+	unsigned int i;
+
+	inherited = inherited || attached || !is_free();
+	for (i = 0; i < watched_count && !inherited; i++)
+		inherited = !watched[i]();
 }
 
 /* Before any of these locks is taken. */

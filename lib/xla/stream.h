@@ -33,7 +33,6 @@
 
 #include <pthread.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "actmem_xla.h"
 #include "cuda.h"
@@ -86,7 +85,6 @@ struct finish {
 struct lane {
 	struct lane *next;
 	uint32_t device;
-	pid_t process;			/* a forked child has neither threads nor CUDA */
 	cuda_context context;
 	unsigned long long context_id;
 	uint64_t piece_bytes;

@@ -14,6 +14,7 @@
 #define BLOCK	(256 * 1024UL)
 #define BUDGET	(16 * BLOCK)
 #define VALUES	40
+#define TESTS	3
 
 static struct cuda cuda;
 static pthread_barrier_t collective;
@@ -98,10 +99,10 @@ static void wait_until_stopped(const struct worker *worker)
 	} while (!before || __atomic_load_n(&worker->puts, __ATOMIC_ACQUIRE) != before);
 }
 
-static void test(bool announces)
+static void test(bool announces, uint64_t ring_bytes)
 {
 	struct memory memory = {
-		.ring_bytes = MIB, .budget_bytes = BUDGET, .grow_bytes = 2 * MIB, .spill = folder,
+		.ring_bytes = ring_bytes, .budget_bytes = BUDGET, .grow_bytes = 2 * MIB, .spill = folder,
 	};
 	struct worker workers[DEVICES] = { { .its.xla.run = 7 }, { .its.xla.run = 7 } };
 	struct actmem *am = xla_open(&memory);
@@ -135,13 +136,13 @@ int main(void)
 	if (!mkdtemp(folder))
 		tap_bail("%s", folder);
 	pthread_barrier_init(&collective, NULL, DEVICES);
-	test(false);
-	test(true);
+	test(false, MIB);
+	test(true, MIB);
+	/* Slots for more than the budget. */
+	test(true, 8 * BUDGET);
 	rmdir(folder);
-	for (i = 0; i < DEVICES; i++) {
-		cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(i), CUDA_SUCCESS);
-		cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(i), CUDA_SUCCESS);
-	}
+	for (i = 0; i < TESTS * DEVICES; i++)
+		cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(i % DEVICES), CUDA_SUCCESS);
 	pthread_barrier_destroy(&collective);
 	nothing_is_on_devices(&cuda);
 	nothing_is_retained(&cuda);

@@ -78,8 +78,8 @@ def _declare(library):
             ("actmem_xla_detach", None, [c_void_p]),
             ("actmem_xla_attached", c_void_p, []),
             ("actmem_xla_trim", c_int, []),
-            ("actmem_xla_set_generations", None, [c_uint64]),
-            ("actmem_xla_set_checksum", None, [c_int]),
+            ("actmem_xla_set_generations", c_int, [c_uint64]),
+            ("actmem_xla_set_checksum", c_int, [c_int]),
             ("actmem_xla_stats", c_int, [POINTER(Stats)]),
             ("actmem_xla_device_stats", c_int,
              [c_uint32, POINTER(DeviceStats)]),
@@ -173,9 +173,9 @@ def configure(generations=None, checksum=None):
         if not isinstance(generations, int) or not 0 <= generations < 1 << 63:
             raise ValueError(f"generations={generations!r} is no number of "
                              "forward passes (0: no limit)")
-        library.actmem_xla_set_generations(generations)
+        _check(library.actmem_xla_set_generations(generations))
     if checksum is not None:
-        library.actmem_xla_set_checksum(bool(checksum))
+        _check(library.actmem_xla_set_checksum(bool(checksum)))
 
 
 def _transfers():
@@ -253,7 +253,7 @@ def stats():
                                that is not yet taken
     """
     value = _native.initialized(Stats)
-    library.actmem_xla_stats(ctypes.byref(value))
+    _check(library.actmem_xla_stats(ctypes.byref(value)))
     result = _native.as_dict(value)
     result["checksum"] = bool(value.checksum)
     result["devices"] = {}
