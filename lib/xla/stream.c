@@ -115,7 +115,7 @@ static int allocate_ring(struct lane *lane, uint64_t bytes, char *words)
 		cuda.cuMemGetInfo_v2(&left, &total);
 		snprintf(words, SAVED_WORDS,
 			 "actmem: device %" PRIu32 " has %zu bytes left, and the ring to stage in is to have %" PRIu64
-			 " of them: have XLA allocate less beforehand (XLA_PYTHON_CLIENT_MEM_FRACTION, 0.75 unless set), or make the ring smaller (ACTMEM_DEVICE_RING, or in Python actmem.open(device_ring=))",
+			 " of them: have XLA allocate less beforehand (XLA_PYTHON_CLIENT_MEM_FRACTION, 0.75 unless set), or make the ring smaller (actmem run --device-ring, ACTMEM_DEVICE_RING, or in Python actmem.open(device_ring=))",
 			 lane->device, left, bytes);
 		return -ENOMEM;
 	}
