@@ -178,6 +178,15 @@ int actmem_store_take(struct actmem_store *store, struct actmem_key key, void *d
  */
 int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key);
 
+/*
+ * Has regions made, and registered, before blocks want them, until @free_bytes are free
+ * for blocks of @bytes each, or the budget is used up: what a thread of the caller's does
+ * while others go on with what there is. A reserve that has to wait for it meanwhile
+ * waits for one region at most. Errors as of actmem_alloc(): what is there stays, and a
+ * reserve that wants more tries itself.
+ */
+int actmem_store_grow(struct actmem_store *store, uint64_t bytes, uint64_t free_bytes);
+
 struct actmem_store_stats {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t budget_bytes;

@@ -66,6 +66,14 @@ int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *i
 int heap_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address,
 	       bool *is_full);
 
+/*
+ * Makes it longer, as far as its limit permits without giving a region back, until
+ * @free_bytes are free, by regions for blocks of @length. Takes grow_lock, for one at a
+ * time. 0 or -errno with words.
+ */
+int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
+		    uint64_t free_bytes);
+
 /* As actmem_alloc(), without making a region: -ENOSPC, without words. */
 int heap_take(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address);
 

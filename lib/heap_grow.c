@@ -220,6 +220,30 @@ int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *i
 	return error;
 }
 
+int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
+		    uint64_t free_bytes)
+{
+	uint64_t needed = round_up(length, unit_of(heap));
+	bool is_short;
+	int error = 0;
+
+	if (length > heap->chunk_bytes)
+		return 0;
+	do {
+		pthread_mutex_lock(&heap->grow_lock);
+		pthread_mutex_lock(&heap->lock);
+		is_short = heap->region_bytes - heap->blocks.taken_bytes < free_bytes &&
+			   heap->limit >= heap->region_bytes &&
+			   heap->limit - heap->region_bytes >= needed;
+		pthread_mutex_unlock(&heap->lock);
+		/* What is free already stays, whatever comes of this. */
+		if (is_short)
+			error = make_room(heap, length, align);
+		pthread_mutex_unlock(&heap->grow_lock);
+	} while (is_short && !error);
+	return error;
+}
+
 static bool range_is_free(const struct range *range)
 {
 	size_t i;

@@ -52,6 +52,8 @@ static void print_help(void)
 	     "  -A, --spill-allow LIST            memory: blocks that cannot be spilled stay in\n"
 	     "                                    it, beyond the budget if they must;\n"
 	     "                                    buffered: directories without direct I/O\n"
+	     "  -D, --device-ring SIZE            of each GPU's memory, that its blocks are copied\n"
+	     "                                    through; default: 512M\n"
 	     "  -N, --name NAME                   they are files NAME.0, NAME.1 and so on, which\n"
 	     "                                    the next program with that name takes as they\n"
 	     "                                    are: a path on a mounted actmem, hugetlbfs or\n"
@@ -74,9 +76,9 @@ static void print_help(void)
 	     "\n"
 	     "Variables of the environment with the same meaning: ACTMEM_BACKEND, _PAGES,\n"
 	     "_NODES, _POLICY, _ALLOW, _HEAP_GROW, _HEAP_LIMIT, _BUDGET, _SPILL,\n"
-	     "_SPILL_LIMIT, _SPILL_ALLOW, _NAME, _CUDA_MIN, _STRICT; ACTMEM_CUDA=0 is\n"
-	     "--no-cuda; besides, ACTMEM_CUDA_KEEP; of --malloc: ACTMEM_MALLOC_MIN,\n"
-	     "_MALLOC_KEEP, _MALLOC_DECAY. Options win.\n"
+	     "_SPILL_LIMIT, _SPILL_ALLOW, _DEVICE_RING, _NAME, _CUDA_MIN, _STRICT;\n"
+	     "ACTMEM_CUDA=0 is --no-cuda; besides, ACTMEM_CUDA_KEEP; of --malloc:\n"
+	     "ACTMEM_MALLOC_MIN, _MALLOC_KEEP, _MALLOC_DECAY. Options win.\n"
 	     "Exit status: 1 if the program cannot be started, 2 for bad usage, else its own.");
 }
 
@@ -267,6 +269,8 @@ static const char *variable_of(int option)
 		return "ACTMEM_SPILL_LIMIT";
 	case 'A':
 		return "ACTMEM_SPILL_ALLOW";
+	case 'D':
+		return "ACTMEM_DEVICE_RING";
 	case 'N':
 		return "ACTMEM_NAME";
 	case 'm':
@@ -298,6 +302,7 @@ int cmd_run(int argc, char **argv)
 		{ "spill", required_argument, NULL, 'S' },
 		{ "spill-limit", required_argument, NULL, 'L' },
 		{ "spill-allow", required_argument, NULL, 'A' },
+		{ "device-ring", required_argument, NULL, 'D' },
 		{ "name", required_argument, NULL, 'N' },
 		{ "malloc", no_argument, NULL, 'm' },
 		{ "no-cuda", no_argument, NULL, 'C' },
@@ -313,7 +318,7 @@ int cmd_run(int argc, char **argv)
 	int option, status, err;
 
 	/* "+": what follows the program's name is the program's. */
-	while ((option = getopt_long(argc, argv, "+" MEMORY_OPTIONS_SHORT "P:g:l:B:S:L:A:N:mCc:svh",
+	while ((option = getopt_long(argc, argv, "+" MEMORY_OPTIONS_SHORT "P:g:l:B:S:L:A:D:N:mCc:svh",
 				     options, NULL)) != -1) {
 		switch (option) {
 		case 'v':

@@ -9,6 +9,7 @@
 #include "../lib/actmem.h"
 #include "../lib/knob_words.h"
 #include "../lib/size.h"
+#include "../lib/xla/knobs.h"
 #include "tool.h"
 #include "trial.h"
 
@@ -168,6 +169,20 @@ static bool take_limits(uint64_t *limit_bytes, uint64_t *budget_bytes)
 	return false;
 }
 
+/* Of a GPU's memory, which nobody here may have. */
+static bool check_ring(void)
+{
+	uint64_t bytes;
+
+	if (!take_size("ACTMEM_DEVICE_RING", &bytes))
+		return false;
+	if (!bytes || bytes >= KNOBS_RING_LEAST)
+		return true;
+	warnx("--device-ring (ACTMEM_DEVICE_RING) is %llu bytes; it is at least %lluK",
+	      (unsigned long long)bytes, (unsigned long long)KNOBS_RING_LEAST >> 10);
+	return false;
+}
+
 int try_environment(bool verbose)
 {
 	struct actmem_options options;
@@ -182,7 +197,7 @@ int try_environment(bool verbose)
 		return STATUS_USAGE;
 	}
 	if (!take_size("ACTMEM_HEAP_GROW", &grow_bytes) ||
-	    !take_limits(&limit_bytes, &budget_bytes) || !check_store())
+	    !take_limits(&limit_bytes, &budget_bytes) || !check_store() || !check_ring())
 		return STATUS_USAGE;
 	if (actmem_open(&am, &options)) {
 		warnx("%s", actmem_error());

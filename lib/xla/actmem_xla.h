@@ -6,7 +6,7 @@
  * actmem_put copies its first operand into a block of a store and returns a
  * token, uint32[2]; actmem_take copies the block that a token names into its
  * result and ends the block. A token is good for one take. There is a pair of handlers
- * for CPUs and one for CUDA.
+ * for CPUs and one for CUDA, where actmem_announce tells of takes to come (call.h).
  *
  * XLA tells nobody that an execution failed or was thrown away, so what such
  * a forward pass put is found by counting: the puts of one site (a call of a
@@ -72,6 +72,7 @@ struct actmem_xla_transfer_stats {
 	uint64_t block_wait_ns_total;	/* then, for a block to be in memory */
 	uint64_t unfinished;		/* copies that are under way */
 	uint64_t staged_bytes;		/* on the device, not yet taken */
+	uint64_t token_waits_total;	/* how often: once for takes that are announced together */
 };
 
 /* How the store is to be. What is 0: as the environment says, by @ACTMEM_*. */
@@ -118,15 +119,19 @@ ACTMEM_XLA_API struct actmem *actmem_xla_attached(void);
  */
 ACTMEM_XLA_API int actmem_xla_trim(void);
 
-ACTMEM_XLA_API void actmem_xla_set_generations(uint64_t most);
-ACTMEM_XLA_API void actmem_xla_set_checksum(int on);
+/*
+ * -EOWNERDEAD, here and below: a forked child, which has none of its parent's memory, and
+ * perhaps its locks as other threads of it held them.
+ */
+ACTMEM_XLA_API int actmem_xla_set_generations(uint64_t most);
+ACTMEM_XLA_API int actmem_xla_set_checksum(int on);
 
-/* -EINVAL: @stats->size was not set; -ERANGE: no such device. */
+/* -EINVAL: @stats->size was not set; -ERANGE: no such device; -EOWNERDEAD. */
 ACTMEM_XLA_API int actmem_xla_stats(struct actmem_xla_stats *stats);
 ACTMEM_XLA_API int actmem_xla_device_stats(uint32_t device,
 					   struct actmem_xla_device_stats *stats);
 
-/* -EINVAL: @stats->size was not set; -ERANGE: no such device. */
+/* -EINVAL: @stats->size was not set; -ERANGE: no such device; -EOWNERDEAD. */
 ACTMEM_XLA_API int actmem_xla_transfer_stats(uint32_t device,
 					     struct actmem_xla_transfer_stats *stats);
 
@@ -139,7 +144,7 @@ ACTMEM_XLA_API void actmem_xla_trim_devices(void);
 /* As actmem_store_stats(); totals and peaks are those of the process. */
 ACTMEM_XLA_API int actmem_xla_store_stats(struct actmem_store_stats *stats);
 
-/* Frees every live block and says how many they were. */
+/* Frees every live block and says how many they were; none in a forked child. */
 ACTMEM_XLA_API uint64_t actmem_xla_reset(void);
 
 /*

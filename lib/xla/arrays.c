@@ -332,12 +332,17 @@ void arrays_let_go(struct actmem_xla_array *array)
 	actmem_xla_array_drop(array);
 }
 
-int arrays_are_free(void)
+static int are_free(void)
 {
 	if (pthread_rwlock_trywrlock(&in_use))
 		return 0;
 	pthread_rwlock_unlock(&in_use);
 	return 1;
+}
+
+static void __attribute__((constructor)) watch_forks(void)
+{
+	memory_watch_fork(are_free);
 }
 
 int arrays_trim(void)

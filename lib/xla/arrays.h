@@ -16,9 +16,6 @@
  */
 int arrays_trim(void);
 
-/* Whether no thread is at it, asked in a forked child. */
-int arrays_are_free(void);
-
 /* One more holder, and one more of XLA's views; and their end. */
 void arrays_hold(struct actmem_xla_array *array);
 void arrays_let_go(struct actmem_xla_array *array);

@@ -103,8 +103,10 @@ int saved_claim(uint64_t token, uint64_t bytes, const struct origin *taker,
 		struct saved **result, char *words)
 {
 	struct saved *block;
-	int used, ret;
+	int used, ret = saved_check(words);
 
+	if (ret)
+		return ret;
 	ret = claim(token, bytes, taker, &block, words);
 	if (ret)
 		return ret;

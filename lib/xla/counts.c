@@ -88,3 +88,24 @@ int counts_copy(void *to, size_t to_size, const void *from, size_t size)
 	       size - sizeof(size_t));
 	return 0;
 }
+
+void counts_add_store(struct actmem_store_stats *sum, const struct actmem_store_stats *other)
+{
+	sum->puts_total += other->puts_total;
+	sum->takes_total += other->takes_total;
+	sum->hits_total += other->hits_total;
+	sum->handed_over_total += other->handed_over_total;
+	sum->late_total += other->late_total;
+	sum->misses_total += other->misses_total;
+	sum->put_stall_ns_total += other->put_stall_ns_total;
+	sum->take_stall_ns_total += other->take_stall_ns_total;
+	sum->spilled_bytes_total += other->spilled_bytes_total;
+	sum->filled_bytes_total += other->filled_bytes_total;
+	sum->wasted_bytes_total += other->wasted_bytes_total;
+	sum->failed_spills_total += other->failed_spills_total;
+	sum->failed_fills_total += other->failed_fills_total;
+	sum->checksums_total += other->checksums_total;
+	raise_to(&sum->block_bytes_peak, other->block_bytes_peak);
+	raise_to(&sum->memory_bytes_peak, other->memory_bytes_peak);
+	raise_to(&sum->spilled_bytes_peak, other->spilled_bytes_peak);
+}

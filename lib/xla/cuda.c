@@ -70,6 +70,14 @@ int cuda_load(char *words, size_t words_size)
 	return ret;
 }
 
+int cuda_is_free(void)
+{
+	if (pthread_mutex_trylock(&lock))
+		return 0;
+	pthread_mutex_unlock(&lock);
+	return 1;
+}
+
 static int errno_of(cuda_result result)
 {
 	switch (result) {

@@ -70,6 +70,8 @@ extern struct cuda_stream_functions cuda;
 
 /* -ENOENT, -EOPNOTSUPP with @words. */
 int cuda_load(char *words, size_t words_size);
+/* In a forked child: whether nobody was loading it. */
+int cuda_is_free(void);
 
 /* A negative errno for @result, and in @words what could not be done and why. */
 int cuda_failed(cuda_result result, const char *what, uint32_t device, char *words,

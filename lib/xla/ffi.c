@@ -241,3 +241,8 @@ const XLA_FFI_Scalar *ffi_attribute_scalar(XLA_FFI_CallFrame *frame,
 {
 	return attribute(frame, name, XLA_FFI_AttrType_SCALAR);
 }
+
+const XLA_FFI_Array *ffi_attribute_array(XLA_FFI_CallFrame *frame, const char *name)
+{
+	return attribute(frame, name, XLA_FFI_AttrType_ARRAY);
+}

@@ -50,5 +50,6 @@ const XLA_FFI_ByteSpan *ffi_attribute_string(XLA_FFI_CallFrame *frame,
 					     const char *name);
 const XLA_FFI_Scalar *ffi_attribute_scalar(XLA_FFI_CallFrame *frame,
 					   const char *name);
+const XLA_FFI_Array *ffi_attribute_array(XLA_FFI_CallFrame *frame, const char *name);
 
 #endif /* ACTMEM_XLA_FFI_H */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The inside of the table of live blocks: saved.c puts, claim.c takes. One lock
- * guards all of it: it is held for tens of nanoseconds per put or take, never while
- * memory is copied or the store is called, which can wait.
+ * The inside of the table of live blocks: saved.c puts, claim.c takes, announce.c knows
+ * of takes to come. One lock guards all of it: it is held for tens of nanoseconds per put
+ * or take, never while memory is copied or the store is called, which can wait.
  */
 #ifndef ACTMEM_XLA_GENERATION_H
 #define ACTMEM_XLA_GENERATION_H
@@ -36,8 +36,14 @@ extern pthread_mutex_t saved_lock;
 extern pthread_cond_t saved_idle;	/* of a block, which somebody waits for */
 extern uint64_t saved_serial;		/* of the latest block */
 
+/* As memory_check(), in @words[SAVED_WORDS]: before the lock is taken by a handler. */
+int saved_check(char *words);
+
 /* Out of the table. Its generation ends with its last block. */
 void saved_unlink(struct saved *block);
+
+/* Nobody is to find it by its announcement any more. */
+void saved_unannounce(struct saved *block);
 
 /* Of a block that nobody wants any more, and that nobody has. */
 void saved_drop(struct saved *block);

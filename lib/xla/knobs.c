@@ -158,7 +158,7 @@ static int check_together(const struct knobs *knobs, char *words, size_t words_s
 	else if (knobs->spill_limit_bytes && knobs->spill_limit_bytes < SPILL_LIMIT_LEAST)
 		why = "the limit of what is spilled (actmem run --spill-limit, ACTMEM_SPILL_LIMIT, or in Python actmem.open(spill_limit=)) is under 2 MiB, which is the least";
 	else if (knobs->ring_bytes < KNOBS_RING_LEAST)
-		why = "the ring of device memory to stage in (ACTMEM_DEVICE_RING, or in Python actmem.open(device_ring=)) is under 128 KiB, which is the least";
+		why = "the ring of device memory to stage in (actmem run --device-ring, ACTMEM_DEVICE_RING, or in Python actmem.open(device_ring=)) is under 128 KiB, which is the least";
 	if (!why)
 		return 0;
 	snprintf(words, words_size, "%s", why);

@@ -15,6 +15,7 @@
 #include "actmem_xla.h"
 #include "arrays.h"
 #include "counts.h"
+#include "grow.h"
 #include "memory.h"
 #include "near.h"
 
@@ -36,6 +37,13 @@ static struct actmem_store_stats ended;	/* totals and peaks of stores that were 
 
 /* A forked child may have its parent's memory, and locks that never will be free. */
 static int inherited, fork_error;
+static int (*watched[4])(void);
+static unsigned int watched_count;
+
+void memory_watch_fork(int (*is_free)(void))
+{
+	watched[watched_count++] = is_free;
+}
 
 static int is_free(void)
 {
@@ -56,7 +64,11 @@ static int is_free(void)
 
 static void after_fork_in_child(void)
 {
-	inherited = inherited || attached || !is_free() || !arrays_are_free();
+	unsigned int i;
+
+	inherited = inherited || attached || !is_free();
+	for (i = 0; i < watched_count && !inherited; i++)
+		inherited = !watched[i]();
 }
 
 /* Before any of these locks is taken. */
@@ -189,6 +201,8 @@ static int open_store(void)
 		return ret;
 	is_registered = has_devices;
 	waits = chosen.spill_path_count || has_devices;
+	if (has_devices)
+		grow_begin(store, chosen.grow_bytes);
 	return 0;
 }
 
@@ -247,6 +261,8 @@ int memory_reserve(struct actmem_key key, uint64_t bytes, void **block, int *has
 	if (ret)
 		return ret;
 	ret = actmem_store_reserve(store, key, bytes, block);
+	if (!ret)
+		grow_want(bytes);
 	return leave(ret, words, words_size);
 }
 
@@ -346,35 +362,6 @@ struct actmem *actmem_xla_attached(void)
 	return am;
 }
 
-static void raise_to(uint64_t *peak, uint64_t value)
-{
-	if (*peak < value)
-		*peak = value;
-}
-
-/* What only rises, of two stores. */
-static void add_totals(struct actmem_store_stats *sum,
-		       const struct actmem_store_stats *other)
-{
-	sum->puts_total += other->puts_total;
-	sum->takes_total += other->takes_total;
-	sum->hits_total += other->hits_total;
-	sum->handed_over_total += other->handed_over_total;
-	sum->late_total += other->late_total;
-	sum->misses_total += other->misses_total;
-	sum->put_stall_ns_total += other->put_stall_ns_total;
-	sum->take_stall_ns_total += other->take_stall_ns_total;
-	sum->spilled_bytes_total += other->spilled_bytes_total;
-	sum->filled_bytes_total += other->filled_bytes_total;
-	sum->wasted_bytes_total += other->wasted_bytes_total;
-	sum->failed_spills_total += other->failed_spills_total;
-	sum->failed_fills_total += other->failed_fills_total;
-	sum->checksums_total += other->checksums_total;
-	raise_to(&sum->block_bytes_peak, other->block_bytes_peak);
-	raise_to(&sum->memory_bytes_peak, other->memory_bytes_peak);
-	raise_to(&sum->spilled_bytes_peak, other->spilled_bytes_peak);
-}
-
 int actmem_xla_store_stats(struct actmem_store_stats *stats)
 {
 	struct actmem_store_stats now;
@@ -386,7 +373,7 @@ int actmem_xla_store_stats(struct actmem_store_stats *stats)
 	pthread_rwlock_rdlock(&in_use);
 	if (store)
 		ret = actmem_store_stats(store, &now);
-	add_totals(&now, &ended);
+	counts_add_store(&now, &ended);
 	pthread_rwlock_unlock(&in_use);
 	return ret ? ret : counts_copy(stats, stats->size, &now, sizeof(now));
 }
@@ -401,11 +388,13 @@ static int end_store(void)
 	ret = actmem_store_stats(store, &last);
 	if (!ret && last.blocks)
 		ret = -EBUSY;
-	if (!ret)
-		ret = actmem_store_destroy(store);
 	if (ret)
 		return ret;
-	add_totals(&ended, &last);
+	grow_end();
+	ret = actmem_store_destroy(store);
+	if (ret)
+		return ret;
+	counts_add_store(&ended, &last);
 	store = NULL;
 	return 0;
 }

@@ -30,6 +30,28 @@ pthread_mutex_t saved_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t saved_idle = PTHREAD_COND_INITIALIZER;
 uint64_t saved_serial;
 
+static int is_free(void)
+{
+	if (pthread_mutex_trylock(&saved_lock))
+		return 0;
+	pthread_mutex_unlock(&saved_lock);
+	return 1;
+}
+
+static void __attribute__((constructor)) watch_forks(void)
+{
+	memory_watch_fork(is_free);
+}
+
+int saved_check(char *words)
+{
+	const char *prefix = "actmem: ";
+	size_t length = strlen(prefix);
+
+	memcpy(words, prefix, length);
+	return memory_check(words + length, SAVED_WORDS - length);
+}
+
 static void generation_end(struct generation *generation)
 {
 	struct generation **link = &generation->site->oldest;
@@ -47,6 +69,7 @@ void saved_unlink(struct saved *block)
 	struct generation *generation = block->generation;
 
 	table_remove(block);
+	saved_unannounce(block);
 	*block->link = block->next;
 	if (block->next)
 		block->next->link = block->link;
@@ -245,8 +268,10 @@ int saved_begin(const struct origin *origin, uint64_t bytes,
 	char why[SAVED_WORDS];
 	struct site *site;
 	int has_store;
-	int ret;
+	int ret = saved_check(words);
 
+	if (ret)
+		return ret;
 	if (origin->device >= ACTMEM_XLA_DEVICES_MAX) {
 		snprintf(words, SAVED_WORDS,
 			 "actmem: device %" PRIu32 " of a process; %d are supported",
@@ -349,24 +374,32 @@ const char *saved_site_name(uint64_t token)
 	return site ? site->name : "?";
 }
 
-void actmem_xla_set_generations(uint64_t most)
+int actmem_xla_set_generations(uint64_t most)
 {
+	if (memory_is_inherited())
+		return -EOWNERDEAD;
 	pthread_mutex_lock(&saved_lock);
 	counts.generations_max = most;
 	pthread_mutex_unlock(&saved_lock);
+	return 0;
 }
 
-void actmem_xla_set_checksum(int on)
+int actmem_xla_set_checksum(int on)
 {
+	if (memory_is_inherited())
+		return -EOWNERDEAD;
 	pthread_mutex_lock(&saved_lock);
 	counts.checksum = !!on;
 	pthread_mutex_unlock(&saved_lock);
+	return 0;
 }
 
 int actmem_xla_stats(struct actmem_xla_stats *stats)
 {
 	int ret;
 
+	if (memory_is_inherited())
+		return -EOWNERDEAD;
 	pthread_mutex_lock(&saved_lock);
 	ret = counts_copy(stats, stats->size, &counts, sizeof(counts));
 	pthread_mutex_unlock(&saved_lock);
@@ -380,6 +413,8 @@ int actmem_xla_device_stats(uint32_t device,
 
 	if (device >= ACTMEM_XLA_DEVICES_MAX)
 		return -ERANGE;
+	if (memory_is_inherited())
+		return -EOWNERDEAD;
 	pthread_mutex_lock(&saved_lock);
 	ret = counts_copy(stats, stats->size, &device_counts[device],
 			  sizeof(device_counts[device]));
@@ -393,6 +428,8 @@ uint64_t actmem_xla_reset(void)
 	uint64_t count = 0, i;
 	struct site *site;
 
+	if (memory_is_inherited())
+		return 0;
 	pthread_mutex_lock(&saved_lock);
 	for (i = 0; (site = site_numbered(i)); i++)
 		while (site->oldest)

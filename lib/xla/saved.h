@@ -45,13 +45,16 @@ struct saved {
 	int busy;			/* a thread fills it or reads it ahead */
 	int abandoned;
 	struct generation *generation;
+	int64_t taker_run;		/* where it is announced: who will take it... */
+	uint32_t taker_number;		/* ...as which of its site's */
+	struct saved *announced_next, **announced_link;	/* NULL: it is not */
 	struct saved *table_next;
 	struct saved *next, **link;
 };
 
-/* Who puts: all that a handler knows of its call. */
+/* Who puts, or takes: all that a handler knows of its call. */
 struct origin {
-	const char *site;
+	const char *site;		/* of a take NULL, where it is not told */
 	size_t site_length;
 	int bounded;			/* 0: its generations are not limited */
 	int64_t run;			/* each platform counts its own */
@@ -69,6 +72,14 @@ void saved_failed(struct saved *block, int error, const char *why);
 
 /* Instead, where its put fails: it was never there. */
 void saved_undo(struct saved *block);
+
+/*
+ * @token will be taken by the execution of @taker, as @number of the site that it was put
+ * at. And then: the token that the take of that site and number wants, 0 if it is not
+ * known without a look at its operand; and whether the device has the block already.
+ */
+void saved_announce(uint64_t token, const struct origin *taker, uint32_t number);
+uint64_t saved_announced(const struct origin *taker, uint32_t number, int *is_staged);
 
 /* By what puts on the same device. */
 int saved_claim(uint64_t token, uint64_t bytes, const struct origin *taker,

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "counts.h"
+#include "generation.h"
 #include "memory.h"
 #include "stream.h"
 
@@ -25,6 +26,24 @@ static pthread_mutex_t making[ACTMEM_XLA_DEVICES_MAX] = {
 };
 static pthread_mutex_t lanes_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct lane *lanes;
+static pthread_mutex_t one_trim = PTHREAD_MUTEX_INITIALIZER;	/* at a time */
+
+/* Those of a lane are there only where memory is. */
+static int is_free(void)
+{
+	if (pthread_mutex_trylock(&one_trim))
+		return 0;
+	pthread_mutex_unlock(&one_trim);
+	if (pthread_mutex_trylock(&lanes_lock))
+		return 0;
+	pthread_mutex_unlock(&lanes_lock);
+	return !lanes && cuda_is_free();
+}
+
+static void __attribute__((constructor)) watch_forks(void)
+{
+	memory_watch_fork(is_free);
+}
 
 uint64_t lane_now(void)
 {
@@ -96,7 +115,7 @@ static int allocate_ring(struct lane *lane, uint64_t bytes, char *words)
 		cuda.cuMemGetInfo_v2(&left, &total);
 		snprintf(words, SAVED_WORDS,
 			 "actmem: device %" PRIu32 " has %zu bytes left, and the ring to stage in is to have %" PRIu64
-			 " of them: have XLA allocate less beforehand (XLA_PYTHON_CLIENT_MEM_FRACTION, 0.75 unless set), or make the ring smaller (ACTMEM_DEVICE_RING, or in Python actmem.open(device_ring=))",
+			 " of them: have XLA allocate less beforehand (XLA_PYTHON_CLIENT_MEM_FRACTION, 0.75 unless set), or make the ring smaller (actmem run --device-ring, ACTMEM_DEVICE_RING, or in Python actmem.open(device_ring=))",
 			 lane->device, left, bytes);
 		return -ENOMEM;
 	}
@@ -130,11 +149,12 @@ static cuda_result make_device_side(struct lane *lane)
 		CUDA_TRY(&result, cuEventCreate(&lane->slots[i].empty, flags));
 		add_slot(lane, i);
 	}
-	CUDA_TRY(&result, cuMemHostAlloc((void **)&lane->tokens, MAILBOXES * sizeof(*lane->tokens),
+	CUDA_TRY(&result, cuMemHostAlloc((void **)&lane->tokens,
+					 MAILBOXES * MAILBOX_TOKENS * sizeof(*lane->tokens),
 					 CUDA_HOST_PORTABLE));
 	for (i = 0; i < MAILBOXES; i++) {
 		CUDA_TRY(&result, cuEventCreate(&lane->mailboxes[i].event, flags));
-		lane->mailboxes[i].token = &lane->tokens[i];
+		lane->mailboxes[i].tokens = &lane->tokens[i * MAILBOX_TOKENS];
 		lane->mailboxes[i].next = lane->free_mailboxes;
 		lane->free_mailboxes = &lane->mailboxes[i];
 	}
@@ -187,7 +207,6 @@ static struct lane *make_lane(uint32_t device, cuda_context context, unsigned lo
 	lane->device = device;
 	lane->context = context;
 	lane->context_id = id;
-	lane->process = getpid();
 	lane->last_finish = &lane->finishes;
 	pthread_mutex_init(&lane->lock, NULL);
 	pthread_cond_init(&lane->finishes_come, NULL);
@@ -265,7 +284,9 @@ struct lane *lane_enter(uint32_t device, cuda_stream stream, char *words, int *r
 		*ret = -ERANGE;
 		return NULL;
 	}
-	*ret = cuda_load(words, SAVED_WORDS);
+	*ret = saved_check(words);
+	if (!*ret)
+		*ret = cuda_load(words, SAVED_WORDS);
 	if (*ret)
 		return NULL;
 	CUDA_TRY(&result, cuStreamGetCtx(stream, &context));
@@ -325,12 +346,12 @@ static void end_lane(struct lane *lane)
 	destroy(lane);
 }
 
-/* The next one that no handler uses, which is then the caller's to use. Not a parent's. */
+/* The next one that no handler uses, which is then the caller's to use. */
 static struct lane *next_unused(struct lane *lane)
 {
 	pthread_mutex_lock(&lanes_lock);
 	lane = lane ? lane->next : lanes;
-	while (lane && (lane->users || lane->process != getpid()))
+	while (lane && lane->users)
 		lane = lane->next;
 	if (lane)
 		lane->users++;
@@ -367,16 +388,17 @@ static int unlink_unused(struct lane *lane)
 
 void actmem_xla_trim_devices(void)
 {
-	static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 	struct lane *lane, *next;
 
-	pthread_mutex_lock(&one_at_a_time);
+	if (memory_is_inherited())
+		return;
+	pthread_mutex_lock(&one_trim);
 	for (lane = next_unused(NULL); lane; lane = next) {
 		next = next_unused(lane);
 		if (unlink_unused(lane))
 			end_lane(lane);
 	}
-	pthread_mutex_unlock(&one_at_a_time);
+	pthread_mutex_unlock(&one_trim);
 }
 
 int actmem_xla_transfer_stats(uint32_t device, struct actmem_xla_transfer_stats *stats)
@@ -387,6 +409,8 @@ int actmem_xla_transfer_stats(uint32_t device, struct actmem_xla_transfer_stats 
 
 	if (device >= ACTMEM_XLA_DEVICES_MAX)
 		return -ERANGE;
+	if (memory_is_inherited())
+		return -EOWNERDEAD;
 	ACTMEM_INIT(&now);
 	for (i = sizeof(now.size) / sizeof(uint64_t); i < sizeof(now) / sizeof(uint64_t); i++)
 		((uint64_t *)&now)[i] = __atomic_load_n((uint64_t *)&transfer_counts[device] + i,

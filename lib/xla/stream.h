@@ -9,8 +9,8 @@
  * stream `out` from there into the block; XLA's stream waits for a slot, on the
  * device, while `out` is still at it. When the copy is done, the finisher commits the
  * block. A take finds its block in slots already, by the fetcher, and copies from there
- * on XLA's stream; or, if not, it has the stream `late` copy straight into the result,
- * as XLA's stream has come to the take by then, and has XLA's stream wait for that.
+ * on XLA's stream; or, if not, it has the stream `late` copy straight into the result
+ * once XLA's stream has come to the take, and XLA's stream wait for that.
  *
  * All orders are events, each waited for only once it was recorded: the device never
  * waits for the host, so that whatever the host waits for (memory, a disk, or CUDA
@@ -18,15 +18,21 @@
  * is why the host waits in a take whose block is on a disk: a stream that waited for
  * a word that the host writes (cuStreamWaitValue32) would hold up each CUDA call that
  * waits for the device, registering a new region among them, by which that block would
- * get its memory. Where a block is in memory the host waits in a take for one thing: to
- * read the token, which is on the device, and there once the stream has come to it.
+ * get its memory. Where a block is in memory the host waits for one thing: to read
+ * tokens, which are on the device, and there once the stream has come to them. It does so
+ * once for the takes of a layer, which are announced (announce.c); a take that is not
+ * waits by itself.
+ *
+ * What a take holds in memory until the stream has come to it must not be what another
+ * device waits for, whose part of a collective the stream may be waiting for. So where
+ * devices share a budget, a take that is announced still waits unless its block is on the
+ * device, and slots are filled anew only once the device has emptied them.
  */
 #ifndef ACTMEM_XLA_STREAM_H
 #define ACTMEM_XLA_STREAM_H
 
 #include <pthread.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "actmem_xla.h"
 #include "cuda.h"
@@ -36,6 +42,7 @@
 #define TAKE_SLOTS	16
 #define SLOTS		(PUT_SLOTS + TAKE_SLOTS)
 #define MAILBOXES	16
+#define MAILBOX_TOKENS	32
 #define PIECE_ALIGN	UINT64_C(4096)
 
 /* A part of the ring. */
@@ -52,10 +59,10 @@ struct mark {
 	cuda_event event;
 };
 
-/* Where a token goes to be read. */
+/* Where tokens go to be read. */
 struct mailbox {
 	struct mailbox *next;
-	uint64_t *token;		/* pinned */
+	uint64_t *tokens;		/* pinned */
 	cuda_event event;
 };
 
@@ -78,7 +85,6 @@ struct finish {
 struct lane {
 	struct lane *next;
 	uint32_t device;
-	pid_t process;			/* a forked child has neither threads nor CUDA */
 	cuda_context context;
 	unsigned long long context_id;
 	uint64_t piece_bytes;
@@ -101,7 +107,7 @@ struct lane {
 	struct mailbox *free_mailboxes;
 	struct finish *finishes, **last_finish;
 	uint64_t put_bytes;		/* of blocks being reserved and filled... */
-	uint64_t put_bytes_most;	/* ...and their limit */
+	uint64_t put_bytes_most;	/* ...and their limit; 0: no budget is shared */
 	uint64_t unfinished;		/* read without the lock too, as staged_bytes */
 	uint64_t takes;			/* that there were, for the fetcher */
 	int64_t take_run;		/* of the puts of the latest */
@@ -132,9 +138,11 @@ int lane_put(struct lane *lane, cuda_stream stream, cuda_pointer value, struct s
 int lane_write_token(struct lane *lane, cuda_stream stream, cuda_pointer to, uint64_t token,
 		     char *words);
 
-/* Waits until the stream has come to it. */
-int lane_read_token(struct lane *lane, cuda_stream stream, cuda_pointer from, uint64_t *token,
-		    char *words);
+/* Up to MAILBOX_TOKENS of them. Waits until the stream has come there. */
+int lane_read_tokens(struct lane *lane, cuda_stream stream, const cuda_pointer *from,
+		     unsigned int count, uint64_t *tokens, char *words);
+/* Whether a take may do without that wait. */
+int lane_may_run_ahead(const struct lane *lane, int is_staged);
 /* Of a claimed block, which ends in any case. */
 int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct saved *block,
 	      char *words);

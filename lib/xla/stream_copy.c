@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "memory.h"
 #include "stream.h"
@@ -103,23 +104,32 @@ static void put_mailbox(struct lane *lane, struct mailbox *mailbox)
 	pthread_mutex_unlock(&lane->lock);
 }
 
-int lane_read_token(struct lane *lane, cuda_stream stream, cuda_pointer from, uint64_t *token,
-		    char *words)
+int lane_read_tokens(struct lane *lane, cuda_stream stream, const cuda_pointer *from,
+		     unsigned int count, uint64_t *tokens, char *words)
 {
 	struct mailbox *mailbox = get_mailbox(lane);
 	uint64_t before = lane_now();
 	cuda_result result = CUDA_OK;
+	unsigned int i;
 
-	CUDA_TRY(&result, cuMemcpyDtoHAsync_v2(mailbox->token, from, sizeof(*token), stream));
+	for (i = 0; i < count; i++)
+		CUDA_TRY(&result, cuMemcpyDtoHAsync_v2(&mailbox->tokens[i], from[i],
+						       sizeof(*tokens), stream));
 	CUDA_TRY(&result, cuEventRecord(mailbox->event, stream));
 	CUDA_TRY(&result, cuEventSynchronize(mailbox->event));
 	/* Nothing is to come to the mailbox later. */
 	if (result)
 		cuda.cuStreamSynchronize(stream);
-	*token = *mailbox->token;
+	memcpy(tokens, mailbox->tokens, count * sizeof(*tokens));
 	put_mailbox(lane, mailbox);
+	TRANSFER_COUNT(lane->device, token_waits_total, 1);
 	TRANSFER_COUNT(lane->device, token_wait_ns_total, lane_now() - before);
 	return result ? cuda_failed(result, "read a token", lane->device, words, SAVED_WORDS) : 0;
+}
+
+int lane_may_run_ahead(const struct lane *lane, int is_staged)
+{
+	return is_staged || !lane->put_bytes_most;
 }
 
 static cuda_result put_piece(struct lane *lane, cuda_stream stream, cuda_pointer from, void *to,
@@ -245,14 +255,17 @@ static cuda_result take_staged(struct lane *lane, cuda_stream stream, cuda_point
 }
 
 /*
- * XLA's stream has come to this take, which has read the token, so that nothing before
- * uses the result any more; what follows waits for @done.
+ * When XLA's stream has come to this take, nothing before uses the result any more; what
+ * follows waits for the copy. One event serves both: who waits for it waits for the last
+ * record that there is when he begins.
  */
 static cuda_result copy_late(struct lane *lane, cuda_stream stream, cuda_pointer value,
 			     const struct saved *block, struct mark *done)
 {
 	cuda_result result = CUDA_OK;
 
+	CUDA_TRY(&result, cuEventRecord(done->event, stream));
+	CUDA_TRY(&result, cuStreamWaitEvent(lane->late, done->event, 0));
 	CUDA_TRY(&result, cuMemcpyHtoDAsync_v2(value, block->held, block->bytes, lane->late));
 	CUDA_TRY(&result, cuEventRecord(done->event, lane->late));
 	CUDA_TRY(&result, cuStreamWaitEvent(stream, done->event, 0));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The handlers actmem_put and actmem_take for XLA's CUDA platform; see call.h. Values
- * and tokens are on the device, and all is done in the order of the stream that XLA
- * calls with (stream.h). No trait is claimed: a take looks at its token, so that its
- * commands cannot be recorded once and run again.
+ * The handlers actmem_put, actmem_take and actmem_announce for XLA's CUDA platform; see
+ * call.h. Values and tokens are on the device, and all is done in the order of the stream
+ * that XLA calls with (stream.h). No trait is claimed: what a take does depends on its
+ * token, so that its commands cannot be recorded once and run again.
  */
 #include "actmem_xla.h"
 #include "call.h"
@@ -12,15 +12,17 @@
 
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_put_cuda(XLA_FFI_CallFrame *frame);
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_take_cuda(XLA_FFI_CallFrame *frame);
+ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_announce_cuda(XLA_FFI_CallFrame *frame);
 
 static cuda_pointer on_device(void *address)
 {
 	return (cuda_pointer)(uintptr_t)address;
 }
 
-static XLA_FFI_Error *put(struct lane *lane, cuda_stream stream, const struct call *call,
-			  const XLA_FFI_Api *api)
+static XLA_FFI_Error *put(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
+			  const struct call *call)
 {
+	const XLA_FFI_Api *api = frame->api;
 	char words[SAVED_WORDS];
 	struct saved *block;
 	uint64_t token;
@@ -57,14 +59,27 @@ static int is_damaged(const struct saved *block)
 	return checksum(block->held, block->bytes) != block->checksum;
 }
 
-static XLA_FFI_Error *take(struct lane *lane, cuda_stream stream, const struct call *call,
-			   const XLA_FFI_Api *api)
+static int token_of(struct lane *lane, cuda_stream stream, const struct call *call,
+		    uint64_t *token, char *words)
 {
+	cuda_pointer from = on_device(call->token);
+	int is_staged = 0;
+
+	*token = saved_announced(&call->origin, call->number, &is_staged);
+	if (*token && lane_may_run_ahead(lane, is_staged))
+		return 0;
+	return lane_read_tokens(lane, stream, &from, 1, token, words);
+}
+
+static XLA_FFI_Error *take(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
+			   const struct call *call)
+{
+	const XLA_FFI_Api *api = frame->api;
 	char words[SAVED_WORDS];
 	XLA_FFI_Error *error;
 	struct saved *block;
 	uint64_t token;
-	int ret = lane_read_token(lane, stream, on_device(call->token), &token, words);
+	int ret = token_of(lane, stream, call, &token, words);
 
 	if (!ret)
 		ret = claim(call, token, &block, words);
@@ -79,12 +94,35 @@ static XLA_FFI_Error *take(struct lane *lane, cuda_stream stream, const struct c
 	return ret ? ffi_error(api, ffi_code(ret), words) : NULL;
 }
 
-/* What both do about their frame, its stream and the device's lane. */
+static XLA_FFI_Error *announce(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
+			       const struct call *call)
+{
+	cuda_pointer from[MAILBOX_TOKENS];
+	uint64_t tokens[MAILBOX_TOKENS];
+	uint64_t done, count, i;
+	char words[SAVED_WORDS];
+	int ret;
+
+	for (done = 0; done < call->count; done += count) {
+		count = call->count - done < MAILBOX_TOKENS ? call->count - done : MAILBOX_TOKENS;
+		for (i = 0; i < count; i++)
+			from[i] = on_device(call_token(frame, done + i));
+		ret = lane_read_tokens(lane, stream, from, (unsigned int)count, tokens, words);
+		if (ret)
+			return ffi_error(frame->api, ffi_code(ret), words);
+		for (i = 0; i < count; i++)
+			saved_announce(tokens[i], &call->origin,
+				       (uint32_t)call->numbers[done + i]);
+	}
+	return NULL;
+}
+
+/* What all do about their frame, its stream and the device's lane. */
 static XLA_FFI_Error *run(XLA_FFI_CallFrame *frame,
 			  XLA_FFI_Error *(*read)(XLA_FFI_CallFrame *frame, struct call *call),
 			  XLA_FFI_Error *(*body)(struct lane *lane, cuda_stream stream,
-						 const struct call *call,
-						 const XLA_FFI_Api *api))
+						 XLA_FFI_CallFrame *frame,
+						 const struct call *call))
 {
 	struct call call = { .origin.is_gpu = 1 };
 	char words[SAVED_WORDS];
@@ -103,7 +141,7 @@ static XLA_FFI_Error *run(XLA_FFI_CallFrame *frame,
 	lane = lane_enter(call.origin.device, stream, words, &ret);
 	if (!lane)
 		return ffi_error(frame->api, ffi_code(ret), words);
-	error = body(lane, stream, &call, frame->api);
+	error = body(lane, stream, frame, &call);
 	lane_leave(lane);
 	return error;
 }
@@ -116,4 +154,9 @@ XLA_FFI_Error *actmem_xla_put_cuda(XLA_FFI_CallFrame *frame)
 XLA_FFI_Error *actmem_xla_take_cuda(XLA_FFI_CallFrame *frame)
 {
 	return run(frame, call_take, take);
+}
+
+XLA_FFI_Error *actmem_xla_announce_cuda(XLA_FFI_CallFrame *frame)
+{
+	return run(frame, call_announce, announce);
 }

@@ -157,10 +157,35 @@ static int is_as_it_was(const struct saved *block)
 	return !block->has_checksum || checksum(block->held, block->bytes) == block->checksum;
 }
 
+/*
+ * How many there are, the first of the free ones. Where a budget is shared, those that the
+ * device has yet to empty do not count (stream.h).
+ */
+static uint64_t slots_to_fill(struct lane *lane)
+{
+	struct slot **link = &lane->free_slots, *slot, *later = NULL;
+	uint64_t count = 0;
+
+	if (!lane->put_bytes_most)
+		return lane->free_count;
+	while ((slot = *link)) {
+		if (!cuda.cuEventQuery(slot->empty)) {
+			link = &slot->next;
+			count++;
+			continue;
+		}
+		*link = slot->next;
+		slot->next = later;
+		later = slot;
+	}
+	*link = later;
+	return count;
+}
+
 /* One block; 0: there is none to be had before the next take. With the lock held. */
 static int fetch(struct lane *lane)
 {
-	uint64_t bytes_max = lane->free_count * lane->piece_bytes;
+	uint64_t bytes_max = slots_to_fill(lane) * lane->piece_bytes;
 	struct staged *staged = NULL;
 	int64_t run = lane->take_run;
 	struct saved *block;
@@ -172,8 +197,11 @@ static int fetch(struct lane *lane)
 	pthread_mutex_lock(&lane->lock);
 	if (!block)
 		return 0;
-	if (is_good)
+	if (is_good) {
+		/* Again, as others may have become free. */
+		slots_to_fill(lane);
 		staged = stage(lane, block);
+	}
 	pthread_mutex_unlock(&lane->lock);
 	if (staged) {
 		TRANSFER_COUNT(lane->device, ahead_bytes_total, block->bytes);

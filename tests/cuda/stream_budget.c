@@ -14,17 +14,16 @@
 #define BLOCK	(256 * 1024UL)
 #define BUDGET	(16 * BLOCK)
 #define VALUES	40
+#define TESTS	3
 
 static struct cuda cuda;
 static pthread_barrier_t collective;
 static char folder[256];
 
 struct worker {
-	struct xla xla;
-	CUcontext context;
-	CUdeviceptr tokens, work, results;
-	char *seen;
+	struct xla_device its;
 	unsigned int good, failed, puts;
+	bool announces;
 };
 
 static void CUDA_CB meet(void *data)
@@ -33,55 +32,59 @@ static void CUDA_CB meet(void *data)
 	pthread_barrier_wait(&collective);
 }
 
-static void begin(struct worker *worker)
+static uint32_t content_of(const struct worker *worker, unsigned int i)
 {
-	int device = worker->xla.device;
-	void *memory;
-
-	if (cuda.cuDevicePrimaryCtxRetain(&worker->context, device) ||
-	    cuda.cuCtxPushCurrent_v2(worker->context) ||
-	    cuda.cuMemAlloc_v2(&worker->tokens, VALUES * 8) ||
-	    cuda.cuMemAlloc_v2(&worker->work, BLOCK) ||
-	    cuda.cuMemAlloc_v2(&worker->results, VALUES * BLOCK) ||
-	    cuda.cuMemHostAlloc(&memory, VALUES * BLOCK, 0))
-		tap_bail("device %d", device);
-	worker->seen = memory;
-	worker->xla.stream = xla_stream_or_bail(&cuda);
+	return (uint32_t)worker->its.xla.device * VALUES + i;
 }
 
-static void end(struct worker *worker)
+static void put_all(struct worker *worker)
 {
-	if (cuda.cuStreamDestroy_v2(worker->xla.stream) || cuda.cuMemFree_v2(worker->tokens) ||
-	    cuda.cuMemFree_v2(worker->work) || cuda.cuMemFree_v2(worker->results) ||
-	    cuda.cuMemFreeHost(worker->seen))
-		tap_bail("memory back");
+	struct xla_device *its = &worker->its;
+	unsigned int i;
+
+	for (i = 0; i < VALUES; i++) {
+		xla_compute(&its->xla, its->work, BLOCK, content_of(worker, i));
+		worker->failed += !xla_put(&its->xla, "budget", its->work, BLOCK,
+					   its->tokens + 8 * i);
+		if (!i)
+			worker->failed += cuda.cuLaunchHostFunc(its->xla.stream, meet, NULL) !=
+					  CUDA_SUCCESS;
+		__atomic_add_fetch(&worker->puts, 1, __ATOMIC_RELEASE);
+	}
+}
+
+/* With another collective among the takes that were announced together. */
+static void take_all(struct worker *worker)
+{
+	struct xla_device *its = &worker->its;
+	unsigned int i;
+
+	if (worker->announces)
+		worker->failed += !xla_announce(&its->xla, its->tokens, VALUES);
+	for (i = VALUES; i-- > 0; ) {
+		worker->failed += !xla_take_announced(&its->xla, "budget", (int32_t)i,
+						      its->tokens + 8 * i,
+						      its->results + i * BLOCK, BLOCK);
+		if (i == VALUES - 2)
+			worker->failed += cuda.cuLaunchHostFunc(its->xla.stream, meet, NULL) !=
+					  CUDA_SUCCESS;
+		__atomic_add_fetch(&worker->puts, 1, __ATOMIC_RELEASE);
+	}
 }
 
 static void *work(void *data)
 {
 	struct worker *worker = data;
-	struct xla *xla = &worker->xla;
+	struct xla_device *its = &worker->its;
 	unsigned int i;
 
-	begin(worker);
-	for (i = 0; i < VALUES; i++) {
-		xla_compute(xla, worker->work, BLOCK, (uint32_t)xla->device * VALUES + i);
-		worker->failed += !xla_put(xla, "budget", worker->work, BLOCK,
-					   worker->tokens + 8 * i);
-		if (!i)
-			worker->failed += cuda.cuLaunchHostFunc(xla->stream, meet, NULL) !=
-					  CUDA_SUCCESS;
-		__atomic_add_fetch(&worker->puts, 1, __ATOMIC_RELEASE);
-	}
-	for (i = VALUES; i-- > 0; )
-		worker->failed += !xla_take(xla, worker->tokens + 8 * i,
-					    worker->results + i * BLOCK, BLOCK);
-	cuda.cuMemcpyDtoHAsync_v2(worker->seen, worker->results, VALUES * BLOCK, xla->stream);
-	worker->failed += cuda.cuStreamSynchronize(xla->stream) != CUDA_SUCCESS;
+	xla_begin(its, &cuda, its->xla.device, VALUES, BLOCK);
+	put_all(worker);
+	take_all(worker);
+	xla_see(its, VALUES * BLOCK);
 	for (i = 0; i < VALUES; i++)
-		worker->good += xla_is_content(worker->seen + i * BLOCK, BLOCK,
-					       (uint32_t)xla->device * VALUES + i);
-	end(worker);
+		worker->good += xla_is_content(its->seen + i * BLOCK, BLOCK, content_of(worker, i));
+	xla_end(its);
 	return NULL;
 }
 
@@ -96,32 +99,19 @@ static void wait_until_stopped(const struct worker *worker)
 	} while (!before || __atomic_load_n(&worker->puts, __ATOMIC_ACQUIRE) != before);
 }
 
-int main(void)
+static void test(bool announces, uint64_t ring_bytes)
 {
-	static struct worker workers[DEVICES];
 	struct memory memory = {
-		.ring_bytes = MIB, .budget_bytes = BUDGET, .grow_bytes = 2 * MIB, .spill = folder,
+		.ring_bytes = ring_bytes, .budget_bytes = BUDGET, .grow_bytes = 2 * MIB, .spill = folder,
 	};
+	struct worker workers[DEVICES] = { { .its.xla.run = 7 }, { .its.xla.run = 7 } };
+	struct actmem *am = xla_open(&memory);
 	pthread_t threads[DEVICES];
-	struct actmem *am;
-	int count, i;
+	int i;
 
-	setenv("STANDIN_CUDA_DEVICES", "2", 1);
-	cuda = cuda_or_skip();
-	if (cuda.cuInit(0) || cuda.cuDeviceGetCount(&count))
-		tap_bail("cuInit");
-	if (count < DEVICES) {
-		tap_skip("one GPU here, of two that are needed");
-		return tap_end();
-	}
-	snprintf(folder, sizeof(folder), "%s/budget-XXXXXX",
-		 getenv("SPILL") ? getenv("SPILL") : "build/tests");
-	if (!mkdtemp(folder))
-		tap_bail("%s", folder);
-	am = xla_open(&memory);
-	pthread_barrier_init(&collective, NULL, DEVICES);
 	for (i = DEVICES; i-- > 0; ) {
-		workers[i].xla = (struct xla){ .cuda = &cuda, .device = i, .run = 7 };
+		workers[i].its.xla.device = i;
+		workers[i].announces = announces;
 		if (pthread_create(&threads[i], NULL, work, &workers[i]))
 			tap_bail("pthread_create");
 		if (i)
@@ -132,11 +122,27 @@ int main(void)
 	for (i = 0; i < DEVICES; i++)
 		ok(workers[i].good == VALUES && !workers[i].failed,
 		   "device %d has its own values (%u of %u): %s", i, workers[i].good, VALUES,
-		   workers[i].xla.words);
+		   workers[i].its.xla.words);
 	xla_close(am, &cuda);
+}
+
+int main(void)
+{
+	int i;
+
+	cuda = xla_devices_or_skip(DEVICES);
+	snprintf(folder, sizeof(folder), "%s/budget-XXXXXX",
+		 getenv("SPILL") ? getenv("SPILL") : "build/tests");
+	if (!mkdtemp(folder))
+		tap_bail("%s", folder);
+	pthread_barrier_init(&collective, NULL, DEVICES);
+	test(false, MIB);
+	test(true, MIB);
+	/* Slots for more than the budget. */
+	test(true, 8 * BUDGET);
 	rmdir(folder);
-	for (i = 0; i < DEVICES; i++)
-		cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(i), CUDA_SUCCESS);
+	for (i = 0; i < TESTS * DEVICES; i++)
+		cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(i % DEVICES), CUDA_SUCCESS);
 	pthread_barrier_destroy(&collective);
 	nothing_is_on_devices(&cuda);
 	nothing_is_retained(&cuda);

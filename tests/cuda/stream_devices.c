@@ -5,7 +5,6 @@
  */
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "xla_play.h"
@@ -20,79 +19,63 @@ static pthread_barrier_t meet;
 static CUdeviceptr tokens_of[DEVICES];
 
 struct worker {
-	struct xla xla;
-	CUcontext context;
-	CUdeviceptr work, results;
-	char *seen;
+	struct xla_device its;
 	unsigned int good, wrong_calls;
 	bool refused;
 };
 
 static void step(struct worker *worker)
 {
-	struct xla *xla = &worker->xla;
-	CUdeviceptr tokens = tokens_of[xla->device];
+	struct xla_device *its = &worker->its;
+	struct xla *xla = &its->xla;
 	uint32_t content = (uint32_t)(xla->run * VALUES);
 	unsigned int i;
 
 	for (i = 0; i < VALUES; i++) {
-		xla_compute(xla, worker->work, BLOCK, content + i);
-		worker->wrong_calls += !xla_put(xla, "devices", worker->work, BLOCK, tokens + 8 * i);
+		xla_compute(xla, its->work, BLOCK, content + i);
+		worker->wrong_calls += !xla_put(xla, "devices", its->work, BLOCK,
+						its->tokens + 8 * i);
 	}
 	for (i = VALUES; i-- > 0; ) {
-		worker->wrong_calls += !xla_take(xla, tokens + 8 * i, worker->work, BLOCK);
-		cuda.cuMemcpyDtoDAsync_v2(worker->results + i * BLOCK, worker->work, BLOCK,
-					  xla->stream);
+		worker->wrong_calls += !xla_take(xla, its->tokens + 8 * i, its->work, BLOCK);
+		cuda.cuMemcpyDtoDAsync_v2(its->results + i * BLOCK, its->work, BLOCK, xla->stream);
 	}
-	cuda.cuMemcpyDtoHAsync_v2(worker->seen, worker->results, VALUES * BLOCK, xla->stream);
-	worker->wrong_calls += cuda.cuStreamSynchronize(xla->stream) != CUDA_SUCCESS;
+	xla_see(its, VALUES * BLOCK);
 	for (i = 0; i < VALUES; i++)
-		worker->good += xla_is_content(worker->seen + i * BLOCK, BLOCK, content + i);
+		worker->good += xla_is_content(its->seen + i * BLOCK, BLOCK, content + i);
 	xla->run += DEVICES;
 }
 
 /* The number that the other device has for a value, on this one. */
 static bool is_refused(struct worker *worker)
 {
-	CUdeviceptr mine = tokens_of[worker->xla.device];
+	struct xla_device *its = &worker->its;
 	uint64_t token = 0;
 
-	cuda.cuMemcpyDtoH_v2(&token, tokens_of[!worker->xla.device], sizeof(token));
-	cuda.cuMemcpyHtoD_v2(mine + 8, &token, sizeof(token));
-	return !xla_take(&worker->xla, mine + 8, worker->work, BLOCK) &&
-	       strstr(worker->xla.words, "are wanted on GPU device");
+	cuda.cuMemcpyDtoH_v2(&token, tokens_of[!its->xla.device], sizeof(token));
+	cuda.cuMemcpyHtoD_v2(its->tokens + 8, &token, sizeof(token));
+	return !xla_take(&its->xla, its->tokens + 8, its->work, BLOCK) &&
+	       strstr(its->xla.words, "are wanted on GPU device");
 }
 
 static void *work(void *data)
 {
 	struct worker *worker = data;
-	int device = worker->xla.device;
+	struct xla_device *its = &worker->its;
 	unsigned int i;
-	void *memory;
 
-	if (cuda.cuDevicePrimaryCtxRetain(&worker->context, device) ||
-	    cuda.cuCtxPushCurrent_v2(worker->context) ||
-	    cuda.cuMemAlloc_v2(&tokens_of[device], VALUES * 8) ||
-	    cuda.cuMemAlloc_v2(&worker->work, BLOCK) ||
-	    cuda.cuMemAlloc_v2(&worker->results, VALUES * BLOCK) ||
-	    cuda.cuMemHostAlloc(&memory, VALUES * BLOCK, 0))
-		tap_bail("device %d", device);
-	worker->seen = memory;
-	worker->xla.stream = xla_stream_or_bail(&cuda);
+	xla_begin(its, &cuda, its->xla.device, VALUES, BLOCK);
+	tokens_of[its->xla.device] = its->tokens;
 	for (i = 0; i < STEPS; i++)
 		step(worker);
-	worker->wrong_calls += !xla_put(&worker->xla, "devices", worker->work, BLOCK,
-					tokens_of[device]);
-	cuda.cuStreamSynchronize(worker->xla.stream);
+	worker->wrong_calls += !xla_put(&its->xla, "devices", its->work, BLOCK, its->tokens);
+	cuda.cuStreamSynchronize(its->xla.stream);
 	pthread_barrier_wait(&meet);
 	worker->refused = is_refused(worker);
 	pthread_barrier_wait(&meet);
-	worker->wrong_calls += !xla_take(&worker->xla, tokens_of[device], worker->work, BLOCK);
-	cuda.cuStreamSynchronize(worker->xla.stream);
-	if (cuda.cuStreamDestroy_v2(worker->xla.stream) || cuda.cuMemFree_v2(tokens_of[device]) ||
-	    cuda.cuMemFree_v2(worker->work) || cuda.cuMemFree_v2(worker->results) ||
-	    cuda.cuMemFreeHost(memory))
-		tap_bail("memory back");
+	worker->wrong_calls += !xla_take(&its->xla, its->tokens, its->work, BLOCK);
+	cuda.cuStreamSynchronize(its->xla.stream);
+	xla_end(its);
 	return NULL;
 }
 
@@ -103,20 +86,13 @@ int main(void)
 	struct actmem_xla_transfer_stats stats;
 	pthread_t threads[DEVICES];
 	struct actmem *am;
-	int count, i;
+	int i;
 
-	setenv("STANDIN_CUDA_DEVICES", "2", 1);
-	cuda = cuda_or_skip();
-	if (cuda.cuInit(0) || cuda.cuDeviceGetCount(&count))
-		tap_bail("cuInit");
-	if (count < DEVICES) {
-		tap_skip("one GPU here, of two that are needed");
-		return tap_end();
-	}
+	cuda = xla_devices_or_skip(DEVICES);
 	am = xla_open(&memory);
 	pthread_barrier_init(&meet, NULL, DEVICES);
 	for (i = 0; i < DEVICES; i++) {
-		workers[i].xla = (struct xla){ .cuda = &cuda, .device = i, .run = i };
+		workers[i].its.xla = (struct xla){ .device = i, .run = i };
 		if (pthread_create(&threads[i], NULL, work, &workers[i]))
 			tap_bail("pthread_create");
 	}
@@ -125,7 +101,7 @@ int main(void)
 	for (i = 0; i < DEVICES; i++) {
 		ok(workers[i].good == STEPS * VALUES && !workers[i].wrong_calls,
 		   "device %d has its own values (%u of %u)", i, workers[i].good, STEPS * VALUES);
-		ok(workers[i].refused, "and not the other one's: %s", workers[i].xla.words);
+		ok(workers[i].refused, "and not the other one's: %s", workers[i].its.xla.words);
 		ACTMEM_INIT(&stats);
 		returns(actmem_xla_transfer_stats((uint32_t)i, &stats), 0);
 		ok(stats.to_host_bytes_total == (STEPS * VALUES + 1) * BLOCK && stats.ring_bytes,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Threads that put and take by the handlers for CUDA in any order, each on a stream of
- * its own, with a small ring and a store that spills most, while copies are slow now
+ * Threads that put, announce and take by the handlers for CUDA in any order, each on a
+ * stream of its own, with a small ring and a store that spills most, while copies are slow now
  * and then. And one of that kind that is killed.
  */
 #include <limits.h>
@@ -73,7 +73,11 @@ static void take(struct worker *worker)
 		at = (unsigned int)random_below(&worker->seed, worker->count);
 	value = worker->live[at];
 	worker->live[at] = worker->live[--worker->count];
-	if (!xla_take(xla, worker->tokens + 8 * value, worker->work, worker->bytes[value]))
+	/* Those that are gone, or not there yet, are announced in vain. */
+	if (!random_below(&worker->seed, 4) && !xla_announce(xla, worker->tokens, VALUES))
+		count_failure(worker);
+	if (!xla_take_announced(xla, worker->site, (int32_t)value, worker->tokens + 8 * value,
+				worker->work, worker->bytes[value]))
 		count_failure(worker);
 	cuda.cuMemcpyDtoDAsync_v2(worker->results + value * BYTES, worker->work,
 				  worker->bytes[value], xla->stream);

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Rings are given back while another thread puts and takes, and in a forked child, which
- * has its parent's lanes without their threads.
+ * Rings are given back while another thread puts and takes.
  */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "xla_play.h"
 
@@ -70,38 +67,6 @@ static void test_beside_steps(struct xla *xla)
 	xla_close(am, &cuda);
 }
 
-static bool child_trims(void)
-{
-	pid_t child = fork();
-	int status;
-
-	if (!child) {
-		alarm(20);
-		actmem_xla_reset();
-		actmem_xla_trim_devices();
-		_exit(0);
-	}
-	return child > 0 && waitpid(child, &status, 0) == child && !status;
-}
-
-static void test_in_child(struct xla *xla)
-{
-	struct memory memory = { .ring_bytes = 32 * BLOCK };
-	struct actmem *am = xla_open(&memory);
-	struct actmem_xla_transfer_stats stats;
-
-	step(xla);
-	do {
-		usleep(1000);
-		stats = xla_transfers();
-	} while (stats.unfinished);
-	ok(child_trims(), "a child has nothing to give back");
-	good = 0;
-	step(xla);
-	ok(good == VALUES && !failed, "and its parent goes on");
-	xla_close(am, &cuda);
-}
-
 int main(void)
 {
 	struct xla xla = { .cuda = &cuda };
@@ -118,7 +83,6 @@ int main(void)
 	seen = memory;
 	xla.stream = xla_stream_or_bail(&cuda);
 	test_beside_steps(&xla);
-	test_in_child(&xla);
 	cuda_returns(cuda.cuStreamDestroy_v2(xla.stream), CUDA_SUCCESS);
 	cuda_returns(cuda.cuMemFree_v2(tokens), CUDA_SUCCESS);
 	cuda_returns(cuda.cuMemFree_v2(work), CUDA_SUCCESS);

@@ -76,19 +76,18 @@ static XLA_FFI_Buffer buffer(CUdeviceptr memory, XLA_FFI_DataType type, int64_t 
 	};
 }
 
-static bool call(struct xla *xla, XLA_FFI_Handler *handler, XLA_FFI_Buffer *operand,
+static bool call(struct xla *xla, XLA_FFI_Handler *handler, XLA_FFI_Args operands,
 		 XLA_FFI_Buffer *result, const XLA_FFI_Attrs *attributes)
 {
-	XLA_FFI_ArgType operand_type = XLA_FFI_ArgType_BUFFER;
 	XLA_FFI_RetType result_type = XLA_FFI_RetType_BUFFER;
-	void *operands[] = { operand }, *results[] = { result };
+	void *results[] = { result };
 	XLA_FFI_CallFrame frame = {
 		.struct_size = XLA_FFI_CallFrame_STRUCT_SIZE,
 		.api = &api,
 		.ctx = (XLA_FFI_ExecutionContext *)xla,
 		.stage = XLA_FFI_ExecutionStage_EXECUTE,
-		.args = { XLA_FFI_Args_STRUCT_SIZE, NULL, 1, &operand_type, operands },
-		.rets = { XLA_FFI_Rets_STRUCT_SIZE, NULL, 1, &result_type, results },
+		.args = operands,
+		.rets = { XLA_FFI_Rets_STRUCT_SIZE, NULL, result ? 1 : 0, &result_type, results },
 	};
 	struct XLA_FFI_Error *error;
 
@@ -106,6 +105,16 @@ static bool call(struct xla *xla, XLA_FFI_Handler *handler, XLA_FFI_Buffer *oper
 	return !error;
 }
 
+static bool call_with_one(struct xla *xla, XLA_FFI_Handler *handler, XLA_FFI_Buffer *operand,
+			  XLA_FFI_Buffer *result, const XLA_FFI_Attrs *attributes)
+{
+	XLA_FFI_ArgType type = XLA_FFI_ArgType_BUFFER;
+	void *operands[] = { operand };
+	XLA_FFI_Args args = { XLA_FFI_Args_STRUCT_SIZE, NULL, 1, &type, operands };
+
+	return call(xla, handler, args, result, attributes);
+}
+
 bool xla_put(struct xla *xla, const char *site, CUdeviceptr value, uint64_t bytes,
 	     CUdeviceptr token)
 {
@@ -121,7 +130,7 @@ bool xla_put(struct xla *xla, const char *site, CUdeviceptr value, uint64_t byte
 	XLA_FFI_Buffer operand = buffer(value, XLA_FFI_DataType_U8, &count);
 	XLA_FFI_Buffer result = buffer(token, XLA_FFI_DataType_U32, &words);
 
-	return call(xla, actmem_xla_put_cuda, &operand, &result, &attributes);
+	return call_with_one(xla, actmem_xla_put_cuda, &operand, &result, &attributes);
 }
 
 bool xla_take(struct xla *xla, CUdeviceptr token, CUdeviceptr value, uint64_t bytes)
@@ -130,7 +139,51 @@ bool xla_take(struct xla *xla, CUdeviceptr token, CUdeviceptr value, uint64_t by
 	XLA_FFI_Buffer operand = buffer(token, XLA_FFI_DataType_U32, &words);
 	XLA_FFI_Buffer result = buffer(value, XLA_FFI_DataType_U8, &count);
 
-	return call(xla, actmem_xla_take_cuda, &operand, &result, NULL);
+	return call_with_one(xla, actmem_xla_take_cuda, &operand, &result, NULL);
+}
+
+bool xla_take_announced(struct xla *xla, const char *site, int32_t number, CUdeviceptr token,
+			CUdeviceptr value, uint64_t bytes)
+{
+	XLA_FFI_ByteSpan names[] = { { "number", 6 }, { "site", 4 } };
+	XLA_FFI_ByteSpan *name_list[] = { &names[0], &names[1] };
+	XLA_FFI_AttrType types[] = { XLA_FFI_AttrType_SCALAR, XLA_FFI_AttrType_STRING };
+	XLA_FFI_Scalar scalar = { XLA_FFI_DataType_S32, &number };
+	XLA_FFI_ByteSpan text = { site, strlen(site) };
+	void *values[] = { &scalar, &text };
+	XLA_FFI_Attrs attributes = { XLA_FFI_Attrs_STRUCT_SIZE, NULL, 2, types, name_list, values };
+	int64_t count = (int64_t)bytes, words = 2;
+	XLA_FFI_Buffer operand = buffer(token, XLA_FFI_DataType_U32, &words);
+	XLA_FFI_Buffer result = buffer(value, XLA_FFI_DataType_U8, &count);
+
+	return call_with_one(xla, actmem_xla_take_cuda, &operand, &result, &attributes);
+}
+
+bool xla_announce(struct xla *xla, CUdeviceptr tokens, unsigned int count)
+{
+	XLA_FFI_ByteSpan name = { "numbers", 7 }, *name_list[] = { &name };
+	XLA_FFI_AttrType attribute_type = XLA_FFI_AttrType_ARRAY;
+	XLA_FFI_ArgType types[XLA_ANNOUNCED_MAX];
+	XLA_FFI_Buffer buffers[XLA_ANNOUNCED_MAX];
+	int32_t numbers[XLA_ANNOUNCED_MAX];
+	void *operands[XLA_ANNOUNCED_MAX];
+	XLA_FFI_Array array = { XLA_FFI_DataType_S32, count, numbers };
+	void *values[] = { &array };
+	XLA_FFI_Attrs attributes = { XLA_FFI_Attrs_STRUCT_SIZE, NULL, 1, &attribute_type, name_list,
+				     values };
+	XLA_FFI_Args args = { XLA_FFI_Args_STRUCT_SIZE, NULL, count, types, operands };
+	int64_t words = 2;
+	unsigned int i;
+
+	if (count > XLA_ANNOUNCED_MAX)
+		tap_bail("%u tokens to announce", count);
+	for (i = 0; i < count; i++) {
+		types[i] = XLA_FFI_ArgType_BUFFER;
+		buffers[i] = buffer(tokens + 8 * i, XLA_FFI_DataType_U32, &words);
+		operands[i] = &buffers[i];
+		numbers[i] = (int32_t)i;
+	}
+	return call(xla, actmem_xla_announce_cuda, args, NULL, &attributes);
 }
 
 unsigned int xla_errors(void)
@@ -221,4 +274,59 @@ struct actmem_xla_transfer_stats xla_transfers(void)
 	ACTMEM_INIT(&stats);
 	actmem_xla_transfer_stats(0, &stats);
 	return stats;
+}
+
+struct cuda xla_devices_or_skip(int wanted)
+{
+	char text[16];
+	struct cuda cuda;
+	int count;
+
+	snprintf(text, sizeof(text), "%d", wanted);
+	setenv("STANDIN_CUDA_DEVICES", text, 1);
+	cuda = cuda_or_skip();
+	if (cuda.cuInit(0) || cuda.cuDeviceGetCount(&count))
+		tap_bail("cuInit");
+	if (count < wanted) {
+		tap_skip("%d GPU here, of %d that are needed", count, wanted);
+		exit(tap_end());
+	}
+	return cuda;
+}
+
+void xla_begin(struct xla_device *its, const struct cuda *cuda, int ordinal, unsigned int values,
+	       uint64_t bytes)
+{
+	void *memory;
+
+	its->xla.cuda = cuda;
+	its->xla.device = ordinal;
+	if (cuda->cuDevicePrimaryCtxRetain(&its->context, ordinal) ||
+	    cuda->cuCtxPushCurrent_v2(its->context) ||
+	    cuda->cuMemAlloc_v2(&its->tokens, values * 8) ||
+	    cuda->cuMemAlloc_v2(&its->work, bytes) ||
+	    cuda->cuMemAlloc_v2(&its->results, values * bytes) ||
+	    cuda->cuMemHostAlloc(&memory, values * bytes, 0))
+		tap_bail("device %d", ordinal);
+	its->seen = memory;
+	its->xla.stream = xla_stream_or_bail(cuda);
+}
+
+void xla_end(struct xla_device *its)
+{
+	const struct cuda *cuda = its->xla.cuda;
+
+	if (cuda->cuStreamDestroy_v2(its->xla.stream) || cuda->cuMemFree_v2(its->tokens) ||
+	    cuda->cuMemFree_v2(its->work) || cuda->cuMemFree_v2(its->results) ||
+	    cuda->cuMemFreeHost(its->seen))
+		tap_bail("memory of device %d back", its->xla.device);
+}
+
+void xla_see(struct xla_device *its, uint64_t bytes)
+{
+	struct xla *xla = &its->xla;
+
+	if (xla->cuda->cuMemcpyDtoHAsync_v2(its->seen, its->results, bytes, xla->stream) ||
+	    xla->cuda->cuStreamSynchronize(xla->stream))
+		tap_bail("results of device %d", xla->device);
 }

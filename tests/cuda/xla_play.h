@@ -16,6 +16,7 @@
 
 XLA_FFI_Error *actmem_xla_put_cuda(XLA_FFI_CallFrame *frame);
 XLA_FFI_Error *actmem_xla_take_cuda(XLA_FFI_CallFrame *frame);
+XLA_FFI_Error *actmem_xla_announce_cuda(XLA_FFI_CallFrame *frame);
 
 /* An execution. */
 struct xla {
@@ -34,6 +35,12 @@ bool xla_put(struct xla *xla, const char *site, CUdeviceptr value, uint64_t byte
 	     CUdeviceptr token);
 bool xla_take(struct xla *xla, CUdeviceptr token, CUdeviceptr value, uint64_t bytes);
 
+/* So many tokens that lie one after the other, by their numbers from 0 on; and a take. */
+#define XLA_ANNOUNCED_MAX	64
+bool xla_announce(struct xla *xla, CUdeviceptr tokens, unsigned int count);
+bool xla_take_announced(struct xla *xla, const char *site, int32_t number, CUdeviceptr token,
+			CUdeviceptr value, uint64_t bytes);
+
 /* Errors that were made and not destroyed. */
 unsigned int xla_errors(void);
 
@@ -41,6 +48,25 @@ unsigned int xla_errors(void);
 void xla_compute(struct xla *xla, CUdeviceptr value, uint64_t bytes, uint32_t content);
 /* Whether memory of the host has it. */
 bool xla_is_content(const void *memory, uint64_t bytes, uint32_t content);
+
+/* A device of a thread's: its context, which is current, a stream, and memory. */
+struct xla_device {
+	struct xla xla;
+	CUcontext context;
+	CUdeviceptr tokens, work, results;
+	char *seen;			/* of the host, for the results */
+};
+
+/* CUDA, initialised; ends the program, all skipped, where there are fewer devices. */
+struct cuda xla_devices_or_skip(int wanted);
+
+/* For @values of @bytes each, one to work on, all results; both bail out. */
+void xla_begin(struct xla_device *its, const struct cuda *cuda, int ordinal, unsigned int values,
+	       uint64_t bytes);
+void xla_end(struct xla_device *its);
+
+/* Waits for the stream, and has so many bytes of the results where they can be seen. */
+void xla_see(struct xla_device *its, uint64_t bytes);
 
 /* The memory is ours, and its store and rings as by these; bails out. */
 struct memory {

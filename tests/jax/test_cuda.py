@@ -27,6 +27,10 @@ def calls(text):
     return found
 
 
+ANNOUNCED = re.compile(r"(%\w+)(?::(\d+))? = stablehlo\.custom_call @actmem_announce\((.*?)\)"
+                       r" \{(.*)\} : \((.*)\) -> ")
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_calls(form):
     weights, x = data()
@@ -54,6 +58,55 @@ def test_calls(form):
             assert types.startswith("tensor<2xui32>")
             # Tied to a cotangent.
             assert len(types.split(", ")) > 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_layer_is_announced(form):
+    """Before its takes, which name each token by its number there."""
+    weights, x = data()
+    loss = FORMS[form](wrappers(offload_argnums=(0,))["actmem"](layer))
+    text = lowered(jax.grad(loss), weights, x)
+    announced = ANNOUNCED.findall(text)
+    assert len(announced) == (LAYERS if form == "unrolled" else 1)
+    for tie, count, operands, attributes, types in announced:
+        assert "has_side_effect = true" in attributes
+        assert count == "4" and "dense<[0, 1, 2, 3]> : tensor<4xi32>" in attributes
+        assert types.startswith(", ".join(["tensor<2xui32>"] * 4))
+        assert len(types.split(", ")) > 4
+        taken = {}
+        for name, its, attributes, *_ in calls(text):
+            token, *ties = its.split(", ")
+            number = re.search(r"number = (\d+) : i32", attributes)
+            if name == "actmem_take" and f"{tie}#{number[1]}" in ties:
+                taken[int(number[1])] = token
+                assert "site = " in attributes
+        assert [taken[i] for i in range(4)] == operands.split(", ")[:4]
+
+
+def test_what_is_not_taken_is_not_announced():
+    """Nor put: as where nothing is announced at all."""
+    def keep(x, w):
+        return jnp.sin(jnp.sin(x) * w) * w
+
+    f = actmem.jax.checkpoint(
+        keep, policy=jax.checkpoint_policies.everything_saveable,
+        offload_argnums=0, min_bytes=0)
+    x = jnp.ones((8, 8))
+    both = lowered(jax.grad(lambda x, w: f(x, w).sum(), (0, 1)), x, x)
+    one = lowered(jax.grad(lambda x, w: f(x, w).sum(), 1), x, x)
+    for text in both, one:
+        names = [name for name, *_ in calls(text)]
+        puts, takes = (names.count(f"actmem_{name}") for name in ("put", "take"))
+        announced, = ANNOUNCED.findall(text)
+        assert puts == takes == int(announced[1])
+    assert len(calls(one)) < len(calls(both))
+
+
+def test_one_value_is_not_announced():
+    f = actmem.jax.checkpoint(lambda x: jnp.sin(x) ** 2, min_bytes=0,
+                              offload_argnums=0)
+    text = lowered(jax.grad(lambda x: f(x).sum()), jnp.ones((8, 8)))
+    assert "actmem_take" in text and "actmem_announce" not in text
 
 
 def test_evaluation_calls_nothing():

@@ -7,7 +7,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import actmem.jax
 from actmem.jax._primitives import Site
-from actmem.jax._transfer import put, take
+from actmem.jax._transfer import put, take, take_all
 from stock import check, finish
 
 DEVICES = 2
@@ -30,6 +30,12 @@ def main():
             taken.append(take(token, taken[-1:], form))
         return taken[::-1]
 
+    @jax.jit
+    def together(blocks):
+        site = Site("together", 1)
+        tokens, forms = zip(*[put(block, site, spread) for block in blocks])
+        return take_all(tokens, [], forms, site)
+
     compiled = jax.jit(step)
 
     def is_same(taken):
@@ -38,8 +44,9 @@ def main():
     check(all(is_same(compiled(blocks)) for _ in range(STEPS)),
           f"{BLOCKS} values on {DEVICES} devices are put and taken in one program")
     check(all(is_same(step(blocks)) for _ in range(STEPS)), "and outside of any")
+    check(all(is_same(together(blocks)) for _ in range(STEPS)), "and all of them announced")
     stats = actmem.jax.stats()
-    part = 2 * STEPS * BLOCKS * originals[0].nbytes // DEVICES
+    part = 3 * STEPS * BLOCKS * originals[0].nbytes // DEVICES
     check(all(stats["transfers"][device]["to_host_bytes_total"] == part and
               stats["transfers"][device]["to_device_bytes_total"] == part
               for device in range(DEVICES)), f"{part} bytes went to and fro by each")

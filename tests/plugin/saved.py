@@ -7,12 +7,14 @@ import numpy as np
 
 import actmem.jax
 from actmem.jax._primitives import Site, put_p, take_p
+from actmem.jax._transfer import put as put_one, take_all
 from stock import check, finish
 
 MIB = 1 << 20
 BLOCKS = 16
 SHAPE = (1024, 512)
 STEPS = 6
+OF_LAYER = 4
 TYPE = {"shape": SHAPE, "dtype": np.float32, "weak_type": False}
 
 
@@ -26,6 +28,28 @@ def backward(tokens, blocks):
     for token in reversed(tokens):
         taken.append(take_p.bind(token, *taken[-1:], **TYPE))
     return taken[::-1]
+
+
+def by_layers(blocks):
+    """A step whose backward pass takes all values of a layer at a time; each layer is a
+    site, as each call of a checkpointed function is."""
+    kept = []
+    for first in range(0, BLOCKS, OF_LAYER):
+        site = Site("layer", 2 + first)
+        kept.append((site, [put_one(block, site, None)
+                            for block in blocks[first:first + OF_LAYER]]))
+    taken = []
+    for site, layer in reversed(kept):
+        tokens, forms = zip(*layer)
+        taken = take_all(tokens, taken[:1], forms, site) + taken
+    return taken
+
+
+def waits(call, *operands):
+    """How often the handlers waited for the device in it, and what it returned."""
+    before = actmem.jax.stats()["transfers"][0]["token_waits_total"]
+    result = jax.block_until_ready(call(*operands))
+    return actmem.jax.stats()["transfers"][0]["token_waits_total"] - before, result
 
 
 def main():
@@ -47,9 +71,15 @@ def main():
     under_way = [step(blocks) for _ in range(STEPS)]
     check(all(map(is_same, under_way)), "steps that overlap do not disturb each other")
 
+    alone, taken = waits(step, blocks)
+    check(alone == BLOCKS and is_same(taken), f"{alone} waits for {BLOCKS} takes alone")
+    together, taken = waits(jax.jit(by_layers), blocks)
+    check(together == BLOCKS / OF_LAYER and is_same(taken),
+          f"{together} for those of {BLOCKS // OF_LAYER} layers")
+
     stats = actmem.jax.stats()
     transfers, store = stats["transfers"][0], stats["store"]
-    moved = 3 * STEPS * BLOCKS * originals[0].nbytes
+    moved = (3 * STEPS + 2) * BLOCKS * originals[0].nbytes
     check(transfers["to_host_bytes_total"] == moved, f"{moved / MIB:.0f} MiB went to the host")
     check(transfers["to_device_bytes_total"] == moved, "and as many came back")
     check(store["spilled_bytes_total"] > 0 and

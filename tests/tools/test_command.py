@@ -59,6 +59,8 @@ def run_names_the_value_that_is_wrong():
                                     ("--spill-limit", "ACTMEM_SPILL_LIMIT", "-4K"),
                                     ("--spill-allow", "ACTMEM_SPILL_ALLOW", "memory,disk"),
                                     ("--spill-allow", "ACTMEM_SPILL_ALLOW", "memory,"),
+                                    ("--device-ring", "ACTMEM_DEVICE_RING", "half"),
+                                    ("--device-ring", "ACTMEM_DEVICE_RING", "65536"),
                                     ("--spill", "ACTMEM_SPILL", "/tmp::/var/tmp")):
         expect(actmem("run", option, value, "true"), 2, "", [value, variable])
         environment = clean_environment(**{variable: value})
@@ -201,7 +203,8 @@ def run_refuses_a_heap_that_cannot_be():
 def run_sets_the_environment():
     environment = clean_environment(ACTMEM_PAGES="4K", PYTHONPATH="/elsewhere")
     result = run("--backend", "memfd", "--pages", "thp", "--nodes", "0", "--policy", "bind",
-                 "--heap-grow", "128M", "--heap-limit", "1g", "env", environment=environment)
+                 "--heap-grow", "128M", "--heap-limit", "1g", "--device-ring", "128k", "env",
+                 environment=environment)
     expect(result, 0)
     seen = dict(line.split("=", 1) for line in result.stdout.splitlines() if "=" in line)
     assert seen["ACTMEM_BACKEND"] == "memfd"
@@ -211,6 +214,7 @@ def run_sets_the_environment():
     assert seen["ACTMEM_ALLOW"] == "any"
     assert seen["ACTMEM_HEAP_GROW"] == "128M"
     assert seen["ACTMEM_HEAP_LIMIT"] == "1g"
+    assert seen["ACTMEM_DEVICE_RING"] == "128k"
     assert seen["ACTMEM_LIBDIR"] == os.path.join(BUILD, "lib")
     assert seen["PYTHONPATH"].split(":")[-1] == "/elsewhere"
 

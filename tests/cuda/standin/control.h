@@ -31,6 +31,8 @@ struct standin_counts {
 	uint64_t events;
 	uint64_t operations;		/* that streams have still to do */
 	uint64_t unpinned_copies;	/* of a stream, that waited for it: a total */
+	uint64_t own_waits;		/* calls of this thread that wait for a device: a total */
+	uint64_t own_registrations;	/* and that register memory */
 };
 
 typedef void standin_counts_function(struct standin_counts *counts);
@@ -44,7 +46,7 @@ typedef void standin_fail_function(const char *function, unsigned int first, uns
 
 /*
  * What streams are to do by a function from now on takes that much longer each,
- * beginning with the time before it. 0: no longer.
+ * beginning with the time before it; and cuMemHostRegister_v2() does. 0: no longer.
  */
 typedef void standin_slow_function(const char *function, unsigned int microseconds);
 

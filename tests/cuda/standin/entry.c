@@ -24,6 +24,7 @@ static pthread_cond_t change = PTHREAD_COND_INITIALIZER;
 static pid_t initialised_by;		/* 0: nobody yet */
 static bool deinitialised;
 static uint64_t calls;
+static __thread uint64_t own_waits, own_registrations;
 
 static struct failure {
 	char function[64];
@@ -83,10 +84,19 @@ static CUresult state(const char *function)
 	       CUDA_ERROR_NOT_INITIALIZED;
 }
 
+static void count_own(const char *function)
+{
+	own_waits += !strcmp(function, "cuEventSynchronize") ||
+		     !strcmp(function, "cuStreamSynchronize") ||
+		     !strcmp(function, "cuCtxSynchronize");
+	own_registrations += !strcmp(function, "cuMemHostRegister_v2");
+}
+
 CUresult enter(const char *function)
 {
 	CUresult result;
 
+	count_own(function);
 	pthread_mutex_lock(&lock);
 	calls++;
 	result = state(function);
@@ -182,6 +192,8 @@ void standin_counts(struct standin_counts *counts)
 	memset(counts, 0, sizeof(*counts));
 	pthread_mutex_lock(&lock);
 	counts->calls = calls;
+	counts->own_waits = own_waits;
+	counts->own_registrations = own_registrations;
 	memory_count(counts);
 	context_count(counts);
 	device_count_memory(counts);

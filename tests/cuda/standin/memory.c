@@ -131,13 +131,21 @@ static CUresult check_register(const char *base, size_t bytes, unsigned int flag
 	return fault_in(base, bytes, flags & CU_MEMHOSTREGISTER_READ_ONLY);
 }
 
+/* What a test wants to be slow is so before it takes effect, and in nobody's way. */
 CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
 	CUresult result = enter("cuMemHostRegister_v2");
 	CUcontext context = NULL;
+	unsigned int delay;
 
 	if (result)
 		return result;
+	delay = wanted_delay("cuMemHostRegister_v2");
+	if (delay) {
+		leave(CUDA_SUCCESS);
+		sleep_for(delay);
+		enter_quietly();
+	}
 	result = usable_context(&context);
 	if (!result)
 		result = check_register(p, bytesize, Flags);

@@ -136,6 +136,7 @@ CUresult operation_failure(const struct operation *operation);
 /* What a test wants of a function's operations. */
 CUresult wanted_execution_failure(const char *function);
 unsigned int wanted_delay(const char *function);
+void sleep_for(unsigned int microseconds);
 
 void memory_count(struct standin_counts *counts);
 void context_count(struct standin_counts *counts);

@@ -105,7 +105,7 @@ void streams_end_context(CUcontext context)
 	streams_wait_executing();
 }
 
-static void sleep_for(unsigned int microseconds)
+void sleep_for(unsigned int microseconds)
 {
 	struct timespec time = {
 		.tv_sec = microseconds / 1000000,

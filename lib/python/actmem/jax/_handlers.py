@@ -19,7 +19,8 @@ from actmem import _native
 PLATFORMS = {
     "cpu": {"actmem_put": "actmem_xla_put", "actmem_take": "actmem_xla_take"},
     "cuda": {"actmem_put": "actmem_xla_put_cuda",
-             "actmem_take": "actmem_xla_take_cuda"},
+             "actmem_take": "actmem_xla_take_cuda",
+             "actmem_announce": "actmem_xla_announce_cuda"},
 }
 # What a platform is called where a target is registered, if otherwise.
 _REGISTERED_AS = {"cuda": "CUDA"}
@@ -68,7 +69,7 @@ class TransferStats(ctypes.Structure):
         "ring_bytes", "to_host_bytes_total", "to_device_bytes_total",
         "ahead_bytes_total", "ahead_total", "late_total", "wasted_bytes_total",
         "ring_full_total", "token_wait_ns_total", "block_wait_ns_total",
-        "unfinished", "staged_bytes")]
+        "unfinished", "staged_bytes", "token_waits_total")]
 
 
 def _declare(library):
@@ -77,8 +78,8 @@ def _declare(library):
             ("actmem_xla_detach", None, [c_void_p]),
             ("actmem_xla_attached", c_void_p, []),
             ("actmem_xla_trim", c_int, []),
-            ("actmem_xla_set_generations", None, [c_uint64]),
-            ("actmem_xla_set_checksum", None, [c_int]),
+            ("actmem_xla_set_generations", c_int, [c_uint64]),
+            ("actmem_xla_set_checksum", c_int, [c_int]),
             ("actmem_xla_stats", c_int, [POINTER(Stats)]),
             ("actmem_xla_device_stats", c_int,
              [c_uint32, POINTER(DeviceStats)]),
@@ -173,9 +174,9 @@ def configure(generations=None, checksum=None):
         if not isinstance(generations, int) or not 0 <= generations < 1 << 63:
             raise ValueError(f"generations={generations!r} is no number of "
                              "forward passes (0: no limit)")
-        library.actmem_xla_set_generations(generations)
+        _check(library.actmem_xla_set_generations(generations))
     if checksum is not None:
-        library.actmem_xla_set_checksum(bool(checksum))
+        _check(library.actmem_xla_set_checksum(bool(checksum)))
 
 
 def _transfers():
@@ -244,14 +245,16 @@ def stats():
       wasted_bytes_total       copied to the device ahead, and never taken
       ring_full_total          pieces of puts that the device had to wait
                                with, as the ring was full
+      token_waits_total        how often takes waited for the device to come
+                               to them: once for those of a layer
       token_wait_ns_total, block_wait_ns_total
-                               what takes waited for the device to come to
-                               them, and then for a block to be in memory
+                               what they waited so, and then for a block to be
+                               in memory
       unfinished, staged_bytes copies under way, and what the device has
                                that is not yet taken
     """
     value = _native.initialized(Stats)
-    library.actmem_xla_stats(ctypes.byref(value))
+    _check(library.actmem_xla_stats(ctypes.byref(value)))
     result = _native.as_dict(value)
     result["checksum"] = bool(value.checksum)
     result["devices"] = {}

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import Offloadable
 from jax.extend.core import Literal
 
-from actmem.jax._transfer import bytes_of, put, take
+from actmem.jax._transfer import bytes_of, put, take_all
 
 
 # Before patch() can replace it.
@@ -187,8 +187,12 @@ class Plan:
         cotangents = [ct if hasattr(ct, "dtype") else jnp.asarray(ct, aval.dtype)
                       for ct, aval in zip(cotangents, avals)]
         ties = [ct for ct in cotangents if ct.dtype != jax.dtypes.float0]
-        values = [value if form is None else take(value, ties, form)
-                  for value, form in zip(residuals.values, residuals.forms)]
+        values, forms = list(residuals.values), residuals.forms
+        gone = [i for i, form in enumerate(forms) if form is not None]
+        taken = take_all([values[i] for i in gone], ties,
+                         [forms[i] for i in gone], self.site)
+        for i, value in zip(gone, taken):
+            values[i] = value
         pullback = jax.tree.unflatten(
             self.pullback, [values[source] for source in self.sources])
         return pullback(cotangents)

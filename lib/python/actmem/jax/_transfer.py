@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from actmem.jax._primitives import put_p, take_p
+from actmem.jax._primitives import announce_p, put_p, take_p
 
 
 class Form(NamedTuple):
@@ -176,27 +176,82 @@ def _tie_specs(ties, sharding):
 
 
 @lru_cache(maxsize=1024)
-def _take_per_device(form, tie_specs):
+def _announce_per_device(sharding, numbers, tie_specs):
+    count = len(numbers)
+    each = PartitionSpec(_axes(sharding))
+
+    def announce_shard(*values):
+        announced = announce_p.bind(*[token[0] for token in values[:count]],
+                                    *values[count:], numbers=numbers)
+        return [tie[None] for tie in announced]
+
+    return jax.jit(_per_device(announce_shard, sharding,
+                               (each,) * count + tie_specs, each))
+
+
+def _announce(tokens, ties, sharding, numbers):
+    if sharding is None:
+        return announce_p.bind(*tokens, *ties, numbers=numbers)
+    ties, tie_specs = _split(_tie_specs(ties, sharding))
+    return _announce_per_device(sharding, numbers, tie_specs)(*tokens, *ties)
+
+
+def _split(pairs):
+    return tuple(zip(*pairs)) if pairs else ((), ())
+
+
+@lru_cache(maxsize=1024)
+def _take_per_device(form, tie_specs, announced):
+    each = PartitionSpec(_axes(form.sharding))
     spec = _spec(form.sharding, len(form.shape))
     shard = NamedSharding(form.sharding.mesh, spec).shard_shape(form.shape)
+
+    def take_shard(token, *ties):
+        if announced:
+            ties = (ties[0][0], *ties[1:])
+        return take_p.bind(token[0], *ties, shape=shard, dtype=form.dtype,
+                           weak_type=form.weak_type, announced=announced)
+
     return jax.jit(_per_device(
-        lambda token, *ties: take_p.bind(
-            token[0], *ties, shape=shard, dtype=form.dtype,
-            weak_type=form.weak_type),
-        form.sharding, (PartitionSpec(_axes(form.sharding)), *tie_specs),
-        spec))
+        take_shard, form.sharding,
+        (each, *((each,) if announced else ()), *tie_specs), spec))
 
 
-def take(token, ties, form):
-    """The value of `token`, not before `ties` are there; its block is freed."""
+def take(token, ties, form, tie=None, announced=None):
+    """The value of `token`, not before `ties` are there; its block is freed.
+    `tie`, `announced`: if it was announced, the result of that, and as what."""
+    first = () if tie is None else (tie,)
     if form.sharding is None:
-        value = take_p.bind(token, *ties, shape=form.shape, dtype=form.dtype,
-                            weak_type=form.weak_type)
+        value = take_p.bind(token, *first, *ties, shape=form.shape,
+                            dtype=form.dtype, weak_type=form.weak_type,
+                            announced=announced)
     else:
-        ties, tie_specs = zip(*_tie_specs(ties, form.sharding)) if ties else ((), ())
-        value = _take_per_device(form, tie_specs)(token, *ties)
+        ties, tie_specs = _split(_tie_specs(ties, form.sharding))
+        value = _take_per_device(form, tie_specs, announced)(
+            token, *first, *ties)
     if form.packed_dtype is not None:
         value = _pack(value, form.packed_dtype)
     if form.key_impl is not None:
         value = jax.random.wrap_key_data(value, impl=form.key_impl)
     return value
+
+
+def take_all(tokens, ties, forms, site):
+    """The values of `tokens`, which were put at `site`, not before `ties` are
+    there."""
+    together = {}       # those of the same devices
+    for i, form in enumerate(forms):
+        spread = form.sharding
+        key = spread and (spread.mesh, _axes(spread))
+        together.setdefault(key, []).append(i)
+    values = [None] * len(tokens)
+    for members in together.values():
+        announced = [None] * len(members)
+        # Outside of jit each take is an execution of its own.
+        if len(members) > 1 and isinstance(tokens[members[0]], jax.core.Tracer):
+            announced = _announce([tokens[i] for i in members], ties,
+                                  forms[members[0]].sharding, tuple(members))
+        for i, tie in zip(members, announced):
+            values[i] = take(tokens[i], ties, forms[i], tie,
+                             None if tie is None else (site, i))
+    return values

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Blocks of which it is known, before their takes are called, which of them these are
+ * for: so that a GPU's token, which only the device has, is waited for once for all
+ * takes of a layer; see saved.h.
+ *
+ * A program announces all tokens of a layer, and ties the layer's takes to that. So a
+ * take is called after its announcement, and its block is among those that were
+ * announced under its number, by its execution and on its device, and have not been
+ * taken. It is that block if there is no other: a loop that was unrolled may have
+ * announced the next turn's as well, which nobody but the device can tell apart.
+ */
+#include <string.h>
+
+#include "generation.h"
+#include "site.h"
+#include "table.h"
+
+static struct saved *announced;
+
+void saved_announce(uint64_t token, const struct origin *taker, uint32_t number)
+{
+	struct saved *block;
+
+	pthread_mutex_lock(&saved_lock);
+	block = table_find(token);
+	/* What is not there, or another's, its take will explain. */
+	if (block && !block->announced_link) {
+		block->taker_run = taker->run;
+		block->taker_number = number;
+		block->announced_next = announced;
+		block->announced_link = &announced;
+		if (announced)
+			announced->announced_link = &block->announced_next;
+		announced = block;
+	}
+	pthread_mutex_unlock(&saved_lock);
+}
+
+void saved_unannounce(struct saved *block)
+{
+	if (!block->announced_link)
+		return;
+	*block->announced_link = block->announced_next;
+	if (block->announced_next)
+		block->announced_next->announced_link = block->announced_link;
+	block->announced_link = NULL;
+}
+
+static int is_for(const struct saved *block, const struct origin *taker, uint32_t number)
+{
+	const struct site *site = block->generation->site;
+
+	return block->taker_run == taker->run && block->taker_number == number &&
+	       block->device == taker->device && block->is_gpu == taker->is_gpu &&
+	       site->name_length == taker->site_length &&
+	       !memcmp(site->name, taker->site, taker->site_length);
+}
+
+uint64_t saved_announced(const struct origin *taker, uint32_t number, int *is_staged)
+{
+	const struct saved *block, *found = NULL;
+	unsigned int count = 0;
+	uint64_t token = 0;
+
+	if (!taker->site)
+		return 0;
+	pthread_mutex_lock(&saved_lock);
+	for (block = announced; block; block = block->announced_next) {
+		if (!is_for(block, taker, number))
+			continue;
+		found = block;
+		count++;
+	}
+	if (count == 1) {
+		token = found->token;
+		*is_staged = !!found->staged;
+	}
+	pthread_mutex_unlock(&saved_lock);
+	return token;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * A thread that has the store's memory made and registered with CUDA before puts want
+ * it: that takes long, and the thread of a put is the one that XLA starts the device's
+ * work by. It works in the first forward pass, as puts go on; from then on the memory is
+ * there. What it fails at it leaves to the put that comes to it, and which then fails
+ * in words.
+ */
+#ifndef ACTMEM_XLA_GROW_H
+#define ACTMEM_XLA_GROW_H
+
+#include <stdint.h>
+
+#include "actmem_store.h"
+
+/* For @store, until grow_end(), before it is destroyed. @grow_bytes: 0: the default. */
+void grow_begin(struct actmem_store *store, uint64_t grow_bytes);
+void grow_end(void);
+
+/* A block of @bytes was reserved; more like it may follow. */
+void grow_want(uint64_t bytes);
+
+#endif /* ACTMEM_XLA_GROW_H */

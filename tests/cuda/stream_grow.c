@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Memory is registered before puts want it, by another thread than theirs; where that
+ * fails, the put that wants more than there is says why.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "xla_play.h"
+
+#define BLOCK	(512 * 1024UL)
+#define VALUES	48
+#define GROW	(4 * MIB)
+#define SLOW	20000		/* microseconds for each region */
+
+static struct cuda cuda;
+static struct xla_device its;
+
+static uint64_t registrations_of_this_thread(void)
+{
+	struct standin_counts counts = { 0 };
+
+	if (cuda.standin_counts)
+		cuda.standin_counts(&counts);
+	return counts.own_registrations;
+}
+
+static struct actmem_store_stats store_stats(void)
+{
+	struct actmem_store_stats stats;
+
+	ACTMEM_INIT(&stats);
+	actmem_xla_store_stats(&stats);
+	return stats;
+}
+
+static uint64_t free_bytes(void)
+{
+	struct actmem_store_stats stats = store_stats();
+
+	return stats.memory_bytes - stats.block_bytes;
+}
+
+static bool put(unsigned int value)
+{
+	return xla_put(&its.xla, "grow", its.work, BLOCK, its.tokens + 8 * value);
+}
+
+static unsigned int take_all(unsigned int count)
+{
+	unsigned int good = 0;
+
+	while (count-- > 0)
+		good += xla_take(&its.xla, its.tokens + 8 * count, its.work, BLOCK);
+	cuda_returns(cuda.cuStreamSynchronize(its.xla.stream), CUDA_SUCCESS);
+	return good;
+}
+
+/* A program computes between its puts for as long as the thread takes. */
+static void test_ahead(void)
+{
+	struct memory memory = { .ring_bytes = MIB, .grow_bytes = GROW };
+	struct actmem *am = xla_open(&memory);
+	uint64_t before, regions;
+	unsigned int i, done = 0;
+
+	if (cuda.standin_slow)
+		cuda.standin_slow("cuMemHostRegister_v2", SLOW);
+	its.xla.run++;
+	ok(put(0), "the first put makes the store");
+	before = registrations_of_this_thread();
+	for (i = 1; i < VALUES; i++) {
+		while (free_bytes() < GROW / 2)
+			usleep(1000);
+		done += put(i);
+	}
+	regions = store_stats().memory_bytes / GROW;
+	ok(done == VALUES - 1 && regions > 2 && registrations_of_this_thread() == before,
+	   "%u puts had their memory registered for them, in %llu regions", done,
+	   (unsigned long long)regions);
+	ok(store_stats().memory_bytes < VALUES * BLOCK + 2 * GROW, "and not much more of it");
+	ok(take_all(VALUES) == VALUES, "all are taken");
+	if (cuda.standin_slow)
+		cuda.standin_slow("cuMemHostRegister_v2", 0);
+	xla_close(am, &cuda);
+}
+
+/* Without waiting for it, so that some have to. */
+static void test_faster(void)
+{
+	struct memory memory = { .ring_bytes = MIB, .grow_bytes = GROW };
+	struct actmem *am = xla_open(&memory);
+	unsigned int i, done = 0;
+
+	if (cuda.standin_slow)
+		cuda.standin_slow("cuMemHostRegister_v2", SLOW);
+	its.xla.run++;
+	for (i = 0; i < VALUES; i++)
+		done += put(i);
+	ok(done == VALUES && take_all(VALUES) == VALUES, "puts that are faster wait for it");
+	if (cuda.standin_slow)
+		cuda.standin_slow("cuMemHostRegister_v2", 0);
+	xla_close(am, &cuda);
+}
+
+static void test_limit(void)
+{
+	struct memory memory = { .ring_bytes = MIB, .grow_bytes = GROW, .limit_bytes = 2 * GROW };
+	struct actmem *am = xla_open(&memory);
+	unsigned int i, done = 0;
+
+	its.xla.run++;
+	for (i = 0; i < 2 * GROW / BLOCK; i++)
+		done += put(i);
+	ok(done == i && store_stats().memory_bytes == 2 * GROW, "no more is made than the limit");
+	ok(take_all(done) == done, "all are taken");
+	xla_close(am, &cuda);
+}
+
+/* What is there already serves, and the put that comes to the failure tells it. */
+static void test_failure(void)
+{
+	struct memory memory = { .ring_bytes = MIB, .grow_bytes = GROW };
+	unsigned int done = 0;
+	struct actmem *am;
+
+	if (!cuda.standin_fail)
+		return;
+	am = xla_open(&memory);
+	its.xla.run++;
+	ok(put(done), "the first put");
+	done++;
+	cuda.standin_fail("cuMemHostRegister_v2", 1, 1000, CUDA_ERROR_OUT_OF_MEMORY);
+	while (done < VALUES && put(done))
+		done++;
+	ok(done >= GROW / BLOCK && done < VALUES, "%u puts had memory", done);
+	ok(strstr(its.xla.words, "CUDA_ERROR_OUT_OF_MEMORY") && strstr(its.xla.words, "at grow"),
+	   "the next one had not: %s", its.xla.words);
+	cuda.standin_fail("", 0, 0, 0);
+	ok(put(done), "and has, once it can be registered");
+	done++;
+	/* By the thread again, which had given it up. */
+	while (free_bytes() < GROW / 2)
+		usleep(1000);
+	ok(take_all(done) == done, "all are taken");
+	xla_close(am, &cuda);
+}
+
+int main(void)
+{
+	cuda = xla_devices_or_skip(1);
+	xla_begin(&its, &cuda, 0, VALUES, BLOCK);
+	test_ahead();
+	test_faster();
+	test_limit();
+	test_failure();
+	xla_end(&its);
+	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+	nothing_is_on_devices(&cuda);
+	nothing_is_retained(&cuda);
+	return tap_end();
+}
