@@ -8,7 +8,6 @@
  * fork() takes their locks before the preload's: who has one of theirs may allocate.
  * The C library has not set environ by then.
  */
-#include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,9 +24,8 @@
  */
 static bool others_call_ours(void)
 {
-	return dlsym(RTLD_DEFAULT, "malloc") == (void *)malloc &&
-	       dlsym(RTLD_DEFAULT, "realloc") == (void *)realloc &&
-	       dlsym(RTLD_DEFAULT, "free") == (void *)free;
+	return symbols_come_first("malloc") && symbols_come_first("realloc") &&
+	       symbols_come_first("free");
 }
 
 /* There is nobody to return it to. */

@@ -201,6 +201,19 @@ void symbols_find_next(void)
 	__atomic_store_n((void **)&next_dlvsym, found.dlvsym, __ATOMIC_RELEASE);
 }
 
+bool symbols_come_first(const char *name)
+{
+	const struct link_map *library = _r_debug.r_map;
+	struct table table;
+
+	for (; library && library->l_ld != _DYNAMIC; library = library->l_next) {
+		read_table(&table, library->l_addr, library->l_ld);
+		if (find_function(&table, library->l_addr, name))
+			return false;
+	}
+	return library;
+}
+
 #ifdef __x86_64__
 
 /*
