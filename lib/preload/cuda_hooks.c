@@ -104,7 +104,7 @@ bool cuda_is_wanted(void)
 	if (!environ)
 		return false;
 	text = getenv("ACTMEM_CUDA");
-	known = text && *text == '1' && !text[1] && !getauxval(AT_SECURE);
+	known = text && *text == '1' && !text[1] && !getauxval(AT_SECURE) && is_glibc();
 	atomic_store_explicit(&wanted, known, memory_order_relaxed);
 	return known;
 }

@@ -28,6 +28,9 @@ void symbols_find_next(void);
  */
 bool symbols_come_first(const char *name);
 
+/* Whether the program's C library is glibc. With others nothing is done but go on. */
+bool is_glibc(void);
+
 struct link_map;
 
 /* The name that a library gives itself (DT_SONAME), or "". */
