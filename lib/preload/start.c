@@ -14,6 +14,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include "cuda_kept.h"
 #include "large.h"
 #include "settings.h"
 #include "symbols.h"
@@ -50,6 +51,8 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
 	symbols_find_next();
 	if (getauxval(AT_SECURE))
 		return;
+	if (getenv("ACTMEM_CUDA"))
+		cuda_keep_variables(environ);
 	if (!cuda_settings_read(&wrong))
 		tell_wrong(&wrong, "What is in front of CUDA");
 	if (!getenv("ACTMEM_MALLOC"))
