@@ -189,6 +189,9 @@ const char *actmem_version(void);
  */
 int actmem_options_from_environment(struct actmem_options *options);
 
+/* The same from @variables, "NAME=value" up to a NULL, which heap_name then points into. */
+int actmem_options_from_variables(const char *const *variables, struct actmem_options *options);
+
 /*
  * Opens a backend. @options NULL: actmem_options_from_environment().
  *

@@ -4,9 +4,9 @@
  */
 #include <errno.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "error.h"
 #include "node.h"
@@ -99,10 +99,20 @@ static int fail_variable(const char *name, const char *value, const char *choice
 	return fail(EINVAL, "%s is '%s'; it may be %s", name, value, choice);
 }
 
-static int one_of(const char *name, const struct word *words, const char *choice,
-		  unsigned int *value)
+static const char *find_variable(const char *const *variables, const char *name)
 {
-	const char *text = getenv(name);
+	size_t length = strlen(name);
+
+	for (; *variables; variables++)
+		if (!strncmp(*variables, name, length) && (*variables)[length] == '=')
+			return *variables + length + 1;
+	return NULL;
+}
+
+static int one_of(const char *const *variables, const char *name, const struct word *words,
+		  const char *choice, unsigned int *value)
+{
+	const char *text = find_variable(variables, name);
 
 	*value = 0;
 	if (!text || !*text || find_word(words, text, strlen(text), value))
@@ -110,10 +120,10 @@ static int one_of(const char *name, const struct word *words, const char *choice
 	return fail_variable(name, text, choice);
 }
 
-static int some_of(const char *name, const struct word *words, const char *choice,
-		   unsigned int *values)
+static int some_of(const char *const *variables, const char *name, const struct word *words,
+		   const char *choice, unsigned int *values)
 {
-	const char *text = getenv(name);
+	const char *text = find_variable(variables, name);
 	const char *at = text;
 	unsigned int value;
 	size_t length;
@@ -131,25 +141,29 @@ static int some_of(const char *name, const struct word *words, const char *choic
 	}
 }
 
-int actmem_options_from_environment(struct actmem_options *options)
+int actmem_options_from_variables(const char *const *variables, struct actmem_options *options)
 {
-	struct actmem_options found;
-	const char *nodes = getenv("ACTMEM_NODES");
-	const char *name = getenv("ACTMEM_NAME");
 	unsigned int backend, pages, policy, allow;
+	struct actmem_options found;
+	const char *nodes, *name;
 	int error;
 
-	if (!options)
-		return fail(EINVAL, "actmem_options_from_environment: nowhere to put them");
+	if (!variables || !options)
+		return fail(EINVAL, "actmem_options_from_variables: %s",
+			    variables ? "nowhere to put them" : "no variables");
+	nodes = find_variable(variables, "ACTMEM_NODES");
+	name = find_variable(variables, "ACTMEM_NAME");
 	ACTMEM_INIT(&found);
-	error = one_of("ACTMEM_BACKEND", backend_words, "auto, driver or memfd", &backend);
+	error = one_of(variables, "ACTMEM_BACKEND", backend_words, "auto, driver or memfd",
+		       &backend);
 	if (!error)
-		error = one_of("ACTMEM_PAGES", pages_words, "1G, 2M, thp or 4K", &pages);
+		error = one_of(variables, "ACTMEM_PAGES", pages_words, "1G, 2M, thp or 4K",
+			       &pages);
 	if (!error)
-		error = one_of("ACTMEM_POLICY", policy_words, "bind, preferred or interleave",
-			       &policy);
+		error = one_of(variables, "ACTMEM_POLICY", policy_words,
+			       "bind, preferred or interleave", &policy);
 	if (!error)
-		error = some_of("ACTMEM_ALLOW", allow_words,
+		error = some_of(variables, "ACTMEM_ALLOW", allow_words,
 				"2m, thp, 4k, node, unlocked, several of them with commas, or any",
 				&allow);
 	if (!error && nodes && !nodes_parse(nodes, &found.nodes))
@@ -163,6 +177,16 @@ int actmem_options_from_environment(struct actmem_options *options)
 	found.allow = allow;
 	found.heap_name = name && *name ? name : NULL;
 	return give_struct(options, &found, sizeof(found), "options");
+}
+
+int actmem_options_from_environment(struct actmem_options *options)
+{
+	static const char *const none[] = { NULL };
+
+	if (!options)
+		return fail(EINVAL, "actmem_options_from_environment: nowhere to put them");
+	return actmem_options_from_variables(environ ? (const char *const *)environ : none,
+					     options);
 }
 
 static int check_common(enum actmem_pages pages, enum actmem_policy policy, uint32_t allow)

@@ -7,6 +7,9 @@
 
 #include "cuda_blocks.h"
 
+/* Of glibc alone, without which nothing of this is called. */
+#pragma weak twalk_r
+
 static int compare(const void *one, const void *other)
 {
 	const struct cuda_block *left = one, *right = other;

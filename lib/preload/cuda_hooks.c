@@ -20,6 +20,7 @@
 
 #include "cuda.h"
 #include "cuda_hooks.h"
+#include "cuda_kept.h"
 #include "symbols.h"
 
 #define LIBRARY_INSIDE	"libcuda.so."	/* of WSL, where the one loads another */
@@ -100,11 +101,11 @@ bool cuda_is_wanted(void)
 
 	if (known >= 0)
 		return known;
+	text = cuda_variable("ACTMEM_CUDA");
 	/* The C library has not set it up. */
-	if (!environ)
+	if (!text && !environ)
 		return false;
-	text = getenv("ACTMEM_CUDA");
-	known = text && *text == '1' && !text[1] && !getauxval(AT_SECURE);
+	known = text && *text == '1' && !text[1] && !getauxval(AT_SECURE) && is_glibc();
 	atomic_store_explicit(&wanted, known, memory_order_relaxed);
 	return known;
 }

@@ -159,10 +159,18 @@ cuda_result cuda_mem_host_get_device_pointer(cuda_pointer *pointer, void *memory
 	return cuda_driver.cuMemHostGetDevicePointer_v2(pointer, memory, flags);
 }
 
-/* CUDA says that it knows those of memory that it allocated, and the region's are others. */
+/*
+ * CUDA says that it knows those of memory that it allocated, and the region's are others.
+ * What it allocated is forgotten when the device is reset, and so are blocks.
+ */
 cuda_result cuda_mem_host_get_flags(unsigned int *flags, void *memory)
 {
-	if (flags && is_at_work() && cuda_pool_flags(memory, flags))
-		return CUDA_OK;
-	return cuda_driver.cuMemHostGetFlags(flags, memory);
+	cuda_pointer pointer;
+	unsigned int found;
+
+	if (!flags || !is_at_work() || !cuda_pool_flags(memory, &found) ||
+	    cuda_driver.cuMemHostGetDevicePointer_v2(&pointer, memory, 0) == CUDA_INVALID_VALUE)
+		return cuda_driver.cuMemHostGetFlags(flags, memory);
+	*flags = found;
+	return CUDA_OK;
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "../node.h"
+#include "cuda_kept.h"
 #include "cuda_open.h"
 #include "cuda_tell.h"
 
@@ -50,7 +51,7 @@ static int open_handle(struct cuda_pool *pool)
 	int error;
 
 	ACTMEM_INIT(&options);
-	error = cuda_library.actmem_options_from_environment(&options);
+	error = cuda_library.actmem_options_from_variables(cuda_variables(), &options);
 	if (error)
 		return error;
 	if (options.heap_name &&

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "../node.h"
+#include "cuda_kept.h"
 #include "cuda_region.h"
 #include "cuda_tell.h"
 
@@ -45,7 +46,7 @@ static int open_handle(void)
 	int error;
 
 	ACTMEM_INIT(&options);
-	error = cuda_library.actmem_options_from_environment(&options);
+	error = cuda_library.actmem_options_from_variables(cuda_variables(), &options);
 	if (error)
 		return error;
 	if (options.heap_name)

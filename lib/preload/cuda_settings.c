@@ -2,11 +2,11 @@
 /*
  * Reads what the environment says of the CUDA mode, without allocating.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "../node.h"
 #include "../size.h"
+#include "cuda_kept.h"
 #include "cuda_settings.h"
 
 #define MIN_BYTES	(1ULL << 20)
@@ -19,7 +19,7 @@
 
 static const char *variable(struct cuda_wrong *wrong, const char *name, const char *choice)
 {
-	*wrong = (struct cuda_wrong){ name, getenv(name), choice };
+	*wrong = (struct cuda_wrong){ name, cuda_variable(name), choice };
 	return wrong->text && *wrong->text ? wrong->text : NULL;
 }
 

@@ -29,6 +29,13 @@
 #include "range.h"
 #include "tell.h"
 
+/*
+ * What pthread_atfork() calls. That is a part of each library which calls it, and would
+ * keep one from loading where the C library is not glibc.
+ */
+int __register_atfork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void),
+		      void *library) __attribute__((weak));
+
 #define ADDRESS_BITS	48
 #define NODES_MAX	64
 #define POOLS_MAX	(2 * NODES_MAX)
@@ -460,6 +467,10 @@ bool large_start(const struct malloc_settings *settings, struct malloc_wrong *wr
 	struct sysinfo machine;
 	void *owners;
 
+	if (!__register_atfork) {
+		*wrong = (struct malloc_wrong){ "ACTMEM_MALLOC", "1", "1 with glibc alone" };
+		return false;
+	}
 	if (!place_choose(&place, settings, wrong))
 		return false;
 	keep_bytes = settings->keep_bytes;
@@ -474,7 +485,7 @@ bool large_start(const struct malloc_settings *settings, struct malloc_wrong *wr
 	*wrong = (struct malloc_wrong){ "ACTMEM_MALLOC", "1",
 					"where there is memory for its table" };
 	if (owners == MAP_FAILED ||
-	    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child))
+	    __register_atfork(before_fork, after_fork_in_parent, after_fork_in_child, NULL))
 		return false;
 	large_gate.owners = owners;
 	grow_older();

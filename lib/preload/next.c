@@ -85,6 +85,25 @@ static void *look_for(const char *name)
 	return found;
 }
 
+/* What other C libraries than glibc have not. */
+static void *no_pvalloc(size_t size)
+{
+	errno = ENOMEM;
+	return NULL;
+}
+
+static int no_trim(size_t pad)
+{
+	return 0;
+}
+
+static void *look_for_or(const char *name, void *otherwise)
+{
+	void *found = dlsym(RTLD_NEXT, name);
+
+	return found ? found : otherwise;
+}
+
 static bool are_of_one_library(const void *one, const void *other)
 {
 	Dl_info first, second;
@@ -105,9 +124,9 @@ static void look(void)
 	found.aligned_alloc = (void *(*)(size_t, size_t))look_for("aligned_alloc");
 	found.memalign = (void *(*)(size_t, size_t))look_for("memalign");
 	found.valloc = (void *(*)(size_t))look_for("valloc");
-	found.pvalloc = (void *(*)(size_t))look_for("pvalloc");
+	found.pvalloc = (void *(*)(size_t))look_for_or("pvalloc", (void *)no_pvalloc);
 	found.malloc_usable_size = (size_t (*)(void *))look_for("malloc_usable_size");
-	found.malloc_trim = (int (*)(size_t))look_for("malloc_trim");
+	found.malloc_trim = (int (*)(size_t))look_for_or("malloc_trim", (void *)no_trim);
 	found.knows_sizes = are_of_one_library((void *)found.malloc,
 					       (void *)found.malloc_usable_size);
 	looking = false;

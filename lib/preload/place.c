@@ -14,6 +14,9 @@
 #include "../node.h"
 #include "place.h"
 
+/* Not of every C library. */
+#pragma weak getcpu
+
 /* The words for the last refusal, of which there is one: nothing starts then. */
 static char nodes_choice[NODES_TEXT_MAX + 64];
 
@@ -59,7 +62,9 @@ unsigned int place_of_caller(const struct place *place)
 {
 	unsigned int cpu, node;
 
-	return place->by_caller && !getcpu(&cpu, &node) ? node : 0;
+	if (!place->by_caller)
+		return 0;
+	return (getcpu ? getcpu(&cpu, &node) : syscall(SYS_getcpu, &cpu, &node, NULL)) ? 0 : node;
 }
 
 int place_range(const struct place *place, unsigned int node, void *address, size_t length)

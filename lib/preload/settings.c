@@ -11,7 +11,7 @@
 #include "settings.h"
 
 #define MIN_BYTES	(256ULL << 10)
-#define DECAY_S		60ULL
+#define DECAY_S		10ULL
 #define DECAY_S_MAX	(365ULL * 24 * 3600)
 
 static bool parse_decay(const char *text, uint64_t *ms)

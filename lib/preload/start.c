@@ -8,13 +8,13 @@
  * fork() takes their locks before the preload's: who has one of theirs may allocate.
  * The C library has not set environ by then.
  */
-#include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include "cuda_kept.h"
 #include "large.h"
 #include "settings.h"
 #include "symbols.h"
@@ -25,9 +25,8 @@
  */
 static bool others_call_ours(void)
 {
-	return dlsym(RTLD_DEFAULT, "malloc") == (void *)malloc &&
-	       dlsym(RTLD_DEFAULT, "realloc") == (void *)realloc &&
-	       dlsym(RTLD_DEFAULT, "free") == (void *)free;
+	return symbols_come_first("malloc") && symbols_come_first("realloc") &&
+	       symbols_come_first("free");
 }
 
 /* There is nobody to return it to. */
@@ -52,6 +51,8 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
 	symbols_find_next();
 	if (getauxval(AT_SECURE))
 		return;
+	if (getenv("ACTMEM_CUDA"))
+		cuda_keep_variables(environ);
 	if (!cuda_settings_read(&wrong))
 		tell_wrong(&wrong, "What is in front of CUDA");
 	if (!getenv("ACTMEM_MALLOC"))

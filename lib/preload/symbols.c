@@ -17,6 +17,15 @@
 #include "cuda_hooks.h"
 #include "symbols.h"
 
+/* What is of glibc alone must not keep the preload from loading with another C library. */
+#pragma weak _r_debug
+#pragma weak dladdr1
+#pragma weak gnu_get_libc_version
+const char *gnu_get_libc_version(void);
+
+/* Of musl. Its list of libraries begins as glibc's does. */
+extern const struct r_debug *_dl_debug_addr __attribute__((weak));
+
 #ifdef __x86_64__
 void *symbols_versioned(void *handle, const char *name, const char *version, const void *caller);
 void *first_dlsym(void *handle, const char *name);
@@ -154,6 +163,18 @@ static void search(struct search *search, const struct link_map *library)
 	take_first(&search->dlvsym, find_function(&table, library->l_addr, "dlvsym"));
 }
 
+static const struct link_map *first_library(void)
+{
+	if (&_r_debug)
+		return _r_debug.r_map;
+	return &_dl_debug_addr && _dl_debug_addr ? _dl_debug_addr->r_map : NULL;
+}
+
+bool is_glibc(void)
+{
+	return &_r_debug && dladdr1 && gnu_get_libc_version;
+}
+
 static void *no_dlsym(void *handle, const char *name)
 {
 	return NULL;
@@ -182,7 +203,7 @@ static void tell_none(void)
  */
 void symbols_find_next(void)
 {
-	const struct link_map *first = _r_debug.r_map, *library, *ours;
+	const struct link_map *first = first_library(), *library, *ours;
 	struct search found = { NULL, NULL };
 
 	for (ours = first; ours && ours->l_ld != _DYNAMIC; ours = ours->l_next)
@@ -193,12 +214,26 @@ void symbols_find_next(void)
 	for (library = first; library && library != ours && !(found.dlsym && found.dlvsym);
 	     library = library->l_next)
 		search(&found, library);
-	if (!found.dlsym || !found.dlvsym)
+	/* Other C libraries have no dlvsym(). */
+	if (!found.dlsym || (!found.dlvsym && is_glibc()))
 		tell_none();
 	take_first(&found.dlsym, (void *)no_dlsym);
 	take_first(&found.dlvsym, (void *)no_dlvsym);
 	__atomic_store_n((void **)&next_dlsym, found.dlsym, __ATOMIC_RELEASE);
 	__atomic_store_n((void **)&next_dlvsym, found.dlvsym, __ATOMIC_RELEASE);
+}
+
+bool symbols_come_first(const char *name)
+{
+	const struct link_map *library = first_library();
+	struct table table;
+
+	for (; library && library->l_ld != _DYNAMIC; library = library->l_next) {
+		read_table(&table, library->l_addr, library->l_ld);
+		if (find_function(&table, library->l_addr, name))
+			return false;
+	}
+	return library;
 }
 
 #ifdef __x86_64__
@@ -256,7 +291,7 @@ struct link_map *library_of(const void *address)
 	struct link_map *library;
 	Dl_info info;
 
-	return dladdr1(address, &info, (void **)&library, RTLD_DL_LINKMAP) ? library : NULL;
+	return dladdr1 && dladdr1(address, &info, (void **)&library, RTLD_DL_LINKMAP) ? library : NULL;
 }
 
 static const char *soname_in(ElfW(Addr) base, const ElfW(Dyn) *entry)

@@ -5,6 +5,8 @@
 #ifndef LIB_PRELOAD_SYMBOLS_H
 #define LIB_PRELOAD_SYMBOLS_H
 
+#include <stdbool.h>
+
 /*
  * Those that a program would have without the preload: the C library's, or of another
  * preload that comes after this one. They can be called at any time. What they find
@@ -18,6 +20,16 @@ extern void *(*next_dlvsym)(void *handle, const char *name, const char *version)
  * is one thread.
  */
 void symbols_find_next(void);
+
+/*
+ * Whether no library before this one, nor the program, has a function of that name. An
+ * address does not tell: in a program at a fixed address that takes it, a function of a
+ * library has one in the program. For when there is one thread, too.
+ */
+bool symbols_come_first(const char *name);
+
+/* Whether the program's C library is glibc. With others nothing is done but go on. */
+bool is_glibc(void);
 
 struct link_map;
 

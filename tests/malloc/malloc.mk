@@ -32,12 +32,18 @@ $(LARGE_TESTS): $(B)/tests/malloc/large-%: tests/malloc/large.c $(LARGE_SOURCES)
 	$(CC) $(ALL_CFLAGS) -O1 -fsanitize=$* $(if $(filter address,$*),-fsanitize=undefined) \
 		-DACTMEM_DEBUG tests/malloc/large.c $(LARGE_SOURCES) -o $@
 
-# A program with a malloc of its own, one that is static, and libraries.
-MALLOC_PROGRAMS := $(addprefix $(B)/tests/malloc/,own_malloc static counting.so sizeless.so)
+# A program with a malloc of its own, one at a fixed address, one that is static, and
+# libraries.
+MALLOC_PROGRAMS := $(addprefix $(B)/tests/malloc/,own_malloc fixed static counting.so \
+	sizeless.so)
 
 $(B)/tests/malloc/own_malloc: tests/malloc/own_malloc.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -fno-builtin -rdynamic $< -o $@
+
+$(B)/tests/malloc/fixed: tests/malloc/fixed.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -fno-builtin -fno-pic -no-pie $< -o $@
 
 $(B)/tests/malloc/static: tests/malloc/static.c
 	@mkdir -p $(@D)

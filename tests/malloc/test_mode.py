@@ -172,6 +172,13 @@ def a_program_with_its_own_malloc_keeps_it():
 
 
 @case
+def a_program_at_a_fixed_address_has_it():
+    program = os.path.join(TESTS, "fixed")
+    expect(run("--malloc", "--", program), 0, "pooled\n")
+    expect(run("--allow", "any", "--", program), 0, "not pooled\n")
+
+
+@case
 def a_static_program_runs():
     expect(run("--malloc", "--", os.path.join(TESTS, "static")), 0, "static\n")
 

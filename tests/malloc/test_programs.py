@@ -39,6 +39,12 @@ def unittest(*names):
 
 
 @case
+def the_tests_of_python_have_it():
+    ask = "block = bytearray(1 << 20)\nprint('actmem-malloc' in open('/proc/self/maps').read())"
+    assert under(PYTHON, "-c", ask).stdout == "True\n"
+
+
+@case
 def multiprocessing_of_python_passes_its_tests():
     unittest("test_multiprocessing_fork.WithProcessesTestPool",
              "test_multiprocessing_fork.WithProcessesTestConnection",

@@ -42,6 +42,8 @@ static bool reset(void)
 		CHECK(!cuda.cuMemHostAlloc(&old[i], 16 * MIB, CU_MEMHOSTALLOC_PORTABLE));
 	CHECK(!cuda.cuDevicePrimaryCtxReset_v2(0));
 	CHECK(!cuda.cuDevicePrimaryCtxRetain(&primary, 0) && !cuda.cuCtxSetCurrent(primary));
+	CHECK(cuda.cuMemHostGetFlags(&flags, old[0]) == CUDA_ERROR_INVALID_VALUE);
+	CHECK(cuda.cuMemHostUnregister(old[0]) == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 	CHECK(!cuda.cuMemHostAlloc(&memory, 16 * MIB, 0) && is_shared(memory));
 	/* It is really registered, and the old ones are as gone as the driver's would be. */
 	CHECK(!cuda.cuMemHostGetDevicePointer_v2(&pointer, memory, 0));

@@ -23,12 +23,17 @@ $(PRELOAD_PROGRAMS): $(PRELOAD_TEST)/%: $(B)/obj/cuda/tests/preload/%.o $(PRELOA
 
 # Without any of what tests share.
 PRELOAD_PLAIN := $(addprefix $(PRELOAD_TEST)/programs/,plain secure sanitized-thread \
-	sanitized-address)
+	sanitized-address musl)
 
 $(PRELOAD_TEST)/programs/sanitized-%: tests/preload/programs/sanitized.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -fsanitize=$* $(if $(filter address,$*),-static-libasan) \
 		$< -o $@
+
+# With its C library's own specs, which know no others' options.
+$(PRELOAD_TEST)/programs/musl: tests/preload/programs/musl.c
+	@mkdir -p $(@D)
+	musl-gcc -std=gnu11 -O2 -Wall -Werror -fno-builtin -rdynamic $< -o $@
 
 $(PRELOAD_TEST)/programs/%: tests/preload/programs/%.c
 	@mkdir -p $(@D)

@@ -17,6 +17,7 @@ PLAIN = os.path.join(TESTS, "programs", "plain")
 SECURE = os.path.join(TESTS, "programs", "secure")
 STANDIN = os.path.join(BUILD, "tests", "cuda", "standin", "libcuda.so.1")
 STATIC = os.path.join(BUILD, "tests", "malloc", "static")
+MUSL = os.path.join(TESTS, "programs", "musl")
 SHOW = ("sh", "-c", 'echo "$ACTMEM_CUDA $LD_PRELOAD"')
 
 
@@ -105,6 +106,13 @@ def a_missing_preload_is_told_and_can_be_done_without():
 @case
 def a_static_program_runs():
     expect(run("--", STATIC), 0, "static\n")
+
+
+@case
+def a_program_of_another_c_library_runs():
+    expect(start(MUSL), 0, "musl\n")
+    expect(run("--", MUSL), 0, "musl\n")
+    expect(run("--malloc", "--", MUSL), 0, "musl\n", ["1 with glibc alone", "Malloc mode is off"])
 
 
 @case

@@ -103,6 +103,9 @@ static void test_words(void **state)
 
 static void test_environment(void **state)
 {
+	static const char *const variables[] = {
+		"ACTMEM_PAGESX=4K", "ACTMEM_PAGES=thp", "ACTMEM_NAME=/mnt/a/job", NULL
+	};
 	struct actmem_options options;
 
 	setenv("ACTMEM_BACKEND", "Memfd", 1);
@@ -131,6 +134,11 @@ static void test_environment(void **state)
 	assert_int_equal(actmem_options_from_environment(&options), 0);
 	assert_int_equal(options.allow, 0);
 	assert_int_equal(options.pages, ACTMEM_PAGES_DEFAULT);
+	assert_int_equal(actmem_options_from_variables(variables, &options), 0);
+	assert_int_equal(options.pages, ACTMEM_PAGES_THP);
+	assert_int_equal(options.backend, ACTMEM_BACKEND_AUTO);
+	assert_string_equal(options.heap_name, "/mnt/a/job");
+	assert_fails(actmem_options_from_variables(NULL, &options), EINVAL, "no variables");
 	setenv("ACTMEM_NODES", "none", 1);
 	assert_fails(actmem_options_from_environment(&options), EINVAL, "ACTMEM_NODES is 'none'");
 	options.size = 0;

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The environment of the CUDA mode, for programs that clear theirs.
+ */
+#ifndef LIB_PRELOAD_CUDA_KEPT_H
+#define LIB_PRELOAD_CUDA_KEPT_H
+
+/* Copies the variables ACTMEM_*, without allocating, while there is one thread. */
+void cuda_keep_variables(char *const *environment);
+
+/*
+ * The environment, or what was kept of it if it has no ACTMEM_CUDA any more. As getenv(),
+ * not while another thread changes it.
+ */
+const char *const *cuda_variables(void);
+
+/* Of these, or NULL. */
+const char *cuda_variable(const char *name);
+
+#endif /* LIB_PRELOAD_CUDA_KEPT_H */
