@@ -138,8 +138,9 @@ static int try_name(struct actmem *am, struct actmem_heap *heap, const char *nam
 	if (found)
 		actmem_region_close(region);
 	if (actmem_alloc(heap, 1, 0, &block)) {
-		warnx("%s%s", actmem_error(), strstr(actmem_error(), "limit_bytes") ?
-		      limit_knob : "");
+		warnx("%s%s", actmem_error(), strstr(actmem_error(), "raise limit_bytes") ?
+		      limit_knob : strstr(actmem_error(), "grow_bytes") ?
+		      " (--heap-grow, ACTMEM_HEAP_GROW)" : "");
 		status = STATUS_FAILED;
 	} else {
 		if (verbose)
