@@ -3,9 +3,11 @@
 its pinned_host memory itself, on the node of the GPU:
 
     python nodes.py NODE [BACKEND]
+    python nodes.py NODE refused
 
 All of it has to lie on that node, and with a backend in regions, as the kernel, the
-command and, if it is the driver, the driver tell. Prints TAP.
+command and, if it is the driver, the driver tell. What is refused has to be an error of
+JAX's, with nothing but regions registered. Prints TAP.
 """
 import ctypes
 import json
@@ -95,7 +97,29 @@ def check_regions(node, backend, there, registered):
               f"the driver counts the same on the nodes: {counted}")
 
 
+def main_refused(node):
+    """Of regions there may be 8 MiB on the node, and those of actmem run --strict alone."""
+    device = jax.devices()[0]
+    on_host = jax.sharding.SingleDeviceSharding(device, memory_kind="pinned_host")
+    words = ""
+    try:
+        jax.block_until_ready(jax.device_put(np.zeros(12 * MIB, np.uint8), on_host))
+    except jax.errors.JaxRuntimeError as error:
+        words = str(error)
+    check("RESOURCE_EXHAUSTED" in words, f"JAX tells that there is no memory: {words[:200]}")
+    # XLA has asked for less and less of it meanwhile.
+    regions = listed()
+    total = sum(region["bytes"] for region in regions)
+    allocated, registered = standin_counts()
+    check(not allocated and registered < total + HUGE * (len(regions) + 1) and
+          total == node_bytes(node) <= 8 * MIB,
+          f"nothing else is registered: {registered} bytes, of regions {total}: {regions}")
+    finish()
+
+
 def main():
+    if sys.argv[2:] == ["refused"]:
+        return main_refused(int(sys.argv[1]))
     node, backend = int(sys.argv[1]), (sys.argv[2:] or [None])[0]
     device = jax.devices()[0]
     on_device = jax.sharding.SingleDeviceSharding(device)
