@@ -197,13 +197,35 @@ close_region:
 	return error;
 }
 
+static bool is_out_of_memory(int error)
+{
+	return error == -ENOMEM || error == -EDQUOT || error == -ENOSPC;
+}
+
+/*
+ * Others that share a limit may have left what the block needs and no more. Only the
+ * first region is as long as it was asked for, or none.
+ */
 static int make_room(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *is_full)
 {
-	uint64_t grown = 0, left = 0;
+	uint64_t needed = round_up(length, unit_of(heap)), grown = 0, left = 0;
+	bool is_first;
 	int error = grown_length(heap, length, align, &grown, &left);
 
 	*is_full = error;
-	return error ? error : make_range(heap, grown, left, length);
+	if (error)
+		return error;
+	pthread_mutex_lock(&heap->lock);
+	is_first = !heap->ranges;
+	pthread_mutex_unlock(&heap->lock);
+	error = make_range(heap, grown, left, length);
+	if (!is_out_of_memory(error) || grown <= needed)
+		return error;
+	if (!is_first)
+		return make_range(heap, needed, left, length);
+	fail_more("; %s are needed now, and regions are made of %s: lower grow_bytes",
+		  BYTES_TEXT(needed), BYTES_TEXT(grown));
+	return error;
 }
 
 int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *is_full)
@@ -215,7 +237,7 @@ int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *i
 			    BYTES_TEXT(length), BYTES_TEXT(heap->chunk_bytes));
 	error = make_room(heap, length, align, is_full);
 	/* Regions that are free, and too short for this block, may be in its way. */
-	if ((error == -ENOMEM || error == -EDQUOT) && heap_shrink(heap, false))
+	if (is_out_of_memory(error) && heap_shrink(heap, false))
 		error = make_room(heap, length, align, is_full);
 	return error;
 }
@@ -224,7 +246,7 @@ int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 		    uint64_t free_bytes)
 {
 	uint64_t needed = round_up(length, unit_of(heap));
-	bool is_short;
+	bool is_short, is_full;
 	int error = 0;
 
 	if (length > heap->chunk_bytes)
@@ -238,7 +260,7 @@ int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 		pthread_mutex_unlock(&heap->lock);
 		/* What is free already stays, whatever comes of this. */
 		if (is_short)
-			error = make_room(heap, length, align);
+			error = make_room(heap, length, align, &is_full);
 		pthread_mutex_unlock(&heap->grow_lock);
 	} while (is_short && !error);
 	return error;

@@ -20,6 +20,7 @@
 #include "error.h"
 #include "names.h"
 #include "node.h"
+#include "why.h"
 
 /* What a look at the file led to, besides 0 and errors with words. */
 #define TRY_AGAIN	1
@@ -70,7 +71,6 @@ static int complete(const struct region_request *request, int fd, bool created,
 {
 	struct actmem_ioctl_create create;
 	unsigned int fallbacks;
-	struct stat stat;
 	int error;
 
 	error = driver_make(fd, request, &create, &fallbacks);
@@ -79,8 +79,8 @@ static int complete(const struct region_request *request, int fd, bool created,
 		return TRY_AGAIN;
 	if (error == -ENOTTY)
 		fail(EOPNOTSUPP, "this driver has no regions with names; upgrade the module");
-	if (error == -ENOSPC && !fstat(fd, &stat))
-		fail_more(" (it is mounted at %s)", MOUNT_TEXT(stat.st_dev));
+	if (error == -ENOSPC)
+		why_tell_mount(fd);
 	if (error) {
 		if (created)
 			remove_empty(request->path, fd);

@@ -6,13 +6,16 @@
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "cgroup.h"
 #include "driver.h"
 #include "error.h"
 #include "names.h"
+#include "sysfile.h"
 #include "why.h"
 
 #define SYSFS		"/sys/class/misc/actmem"
@@ -69,35 +72,82 @@ static unsigned int maker_of(int fd)
 	return fd >= 0 && !driver_ask(fd, ACTMEM_IOC_INFO, &info) ? info.uid : geteuid();
 }
 
-bool why_tell(int error, const struct actmem_why *why, int fd, bool may_go_elsewhere)
+/* Others may hold what is missing. */
+static void tell_held(uint64_t limit, uint64_t left)
 {
+	fail_more(" (of its %s, %s are held: `actmem list` shows by whom)", BYTES_TEXT(limit),
+		  BYTES_TEXT(limit > left ? limit - left : 0));
+}
+
+/* One that is there keeps the limit of its maker, which this process does not know. */
+static void tell_memlock(int error, const struct actmem_why *why, int fd)
+{
+	struct rlimit limit;
+
+	fail(error, "RLIMIT_MEMLOCK has %s left of %s wanted; raise it with `ulimit -l` in the process that makes the region; one that is there keeps its limit",
+	     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted));
+	if (fd < 0 && !getrlimit(RLIMIT_MEMLOCK, &limit))
+		tell_held(limit.rlim_cur, why->available);
+}
+
+static void tell_user_limit(int error, const struct actmem_why *why, int fd)
+{
+	unsigned int user = maker_of(fd);
+	uint64_t limit;
+
+	fail(error, "the administrator's limit of the region's user has %s left of %s wanted; as root raise users/%u/limit_bytes or user_limit_bytes in " SYSFS,
+	     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted), user);
+	if (sysfile_value(&limit, SYSFS "/users/%u/limit_bytes", user) || limit == UINT64_MAX)
+		if (sysfile_value(&limit, SYSFS "/user_limit_bytes") || limit == UINT64_MAX)
+			return;
+	tell_held(limit, why->available);
+}
+
+static void tell_node_limit(int error, const struct actmem_why *why, bool may_go_elsewhere)
+{
+	uint64_t limit;
+
+	fail(error, "the administrator's limit of node %d has %s left of %s wanted; as root raise " SYSFS "/node%d/limit_bytes%s",
+	     why->node, BYTES_TEXT(why->available), BYTES_TEXT(why->wanted), why->node,
+	     may_go_elsewhere ? OTHER_NODES : "");
+	if (!sysfile_value(&limit, SYSFS "/node%d/limit_bytes", why->node) && limit != UINT64_MAX)
+		tell_held(limit, why->available);
+}
+
+void why_tell_mount(int fd)
+{
+	struct statfs sizes;
 	struct stat stat;
 
+	if (fd < 0 || fstat(fd, &stat) || fstatfs(fd, &sizes))
+		return;
+	fail_more(" (it is mounted at %s, and its files have %s of %s)", MOUNT_TEXT(stat.st_dev),
+		  BYTES_TEXT((sizes.f_blocks - sizes.f_bfree) * (uint64_t)sizes.f_bsize),
+		  BYTES_TEXT(sizes.f_blocks * (uint64_t)sizes.f_bsize));
+}
+
+bool why_tell(int error, const struct actmem_why *why, int fd, bool may_go_elsewhere)
+{
 	switch (why->reason) {
 	case ACTMEM_WHY_NODE_FULL:
 		tell_full_node(error, why, may_go_elsewhere);
 		return true;
 	case ACTMEM_WHY_MEMLOCK:
-		fail(error, "RLIMIT_MEMLOCK has %s left of %s wanted; raise it with `ulimit -l` in the process that makes the region; one that is there keeps its limit",
-		     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted));
+		tell_memlock(error, why, fd);
 		return true;
 	case ACTMEM_WHY_MEMCG:
 		tell_cgroup(error, why);
 		return true;
 	case ACTMEM_WHY_USER_LIMIT:
-		fail(error, "the administrator's limit of the region's user has %s left of %s wanted; as root raise users/%u/limit_bytes or user_limit_bytes in " SYSFS,
-		     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted), maker_of(fd));
+		tell_user_limit(error, why, fd);
 		return true;
 	case ACTMEM_WHY_NODE_LIMIT:
-		fail(error, "the administrator's limit of node %d has %s left of %s wanted; as root raise " SYSFS "/node%d/limit_bytes%s",
-		     why->node, BYTES_TEXT(why->available), BYTES_TEXT(why->wanted), why->node,
-		     may_go_elsewhere ? OTHER_NODES : "");
+		tell_node_limit(error, why, may_go_elsewhere);
 		return true;
 	case ACTMEM_WHY_MOUNT_LIMIT:
 		fail(error, "size= of the mounted file system has %s left of %s wanted; remove files there, or as root raise it with `mount -o remount,size=`",
 		     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted));
-		if (fd >= 0 && !fstat(fd, &stat))
-			fail_more(" (it is mounted at %s)", MOUNT_TEXT(stat.st_dev));
+		why_tell_mount(fd);
 		return true;
 	case ACTMEM_WHY_CPUSET:
 		fail(error, "node %d is outside this task's cpuset", why->node);

@@ -19,6 +19,12 @@
 bool why_tell(int error, const struct actmem_why *why, int fd, bool may_go_elsewhere);
 
 /*
+ * Adds where the file system is mounted whose size= was reached, and what its files
+ * have; @fd: of one of them, or -1.
+ */
+void why_tell_mount(int fd);
+
+/*
  * Sets the words for memory that cannot be imported, and returns -@error; @wanted
  * and @available as ACTMEM_IOC_IMPORT tells.
  */

@@ -169,8 +169,10 @@ bool cuda_pool_take(struct cuda_pool *pool, size_t bytes, void **block,
 	error = cuda_library.actmem_alloc(pool->heap, bytes, BASE_PAGE_BYTES, block);
 	if (error)
 		snprintf(words, CUDA_WORDS_MAX, "%s%s", cuda_library.actmem_error(),
-			 strstr(cuda_library.actmem_error(), "limit_bytes") ?
-			 " (which is ACTMEM_HEAP_LIMIT, actmem run --heap-limit)" : "");
+			 strstr(cuda_library.actmem_error(), "raise limit_bytes") ?
+			 " (which is ACTMEM_HEAP_LIMIT, actmem run --heap-limit)" :
+			 strstr(cuda_library.actmem_error(), "grow_bytes") ?
+			 " (which is ACTMEM_HEAP_GROW, actmem run --heap-grow)" : "");
 	cuda_library_leave();
 	return !error;
 }

@@ -190,8 +190,28 @@ static int open_named(struct cuda_region *region, const struct actmem_region_opt
 	return error;
 }
 
+/* Which the program does not see: to it, its mbind() has been heard. */
+static void tell_far(const struct actmem_region_info *info, const struct cuda_policy *policy)
+{
+	unsigned int wanted = nodes_next(&policy->nodes, 0), node;
+	uint64_t far_bytes = 0;
+
+	if (nodes_empty(&policy->nodes))
+		return;
+	for (node = 0; node < ACTMEM_NODES_MAX; node++)
+		if (!node_is_set(&policy->nodes, node))
+			far_bytes += info->node_bytes[node];
+	if (!far_bytes)
+		return;
+	cuda_tell(TALE_FAR, "%s of %s that are registered are on other nodes than node %u, which the program asked for (mbind): %s",
+		  CUDA_BYTES(far_bytes), CUDA_BYTES(info->length), wanted,
+		  nodes_empty(&defaults.nodes) && !defaults.policy ?
+		  "it has no more room, or its limit_bytes in /sys/class/misc/actmem is reached" :
+		  "ACTMEM_NODES or ACTMEM_POLICY says so (actmem run --nodes, --policy)");
+}
+
 /* Where only this process knows what is mapped, it is to tell so of what it maps itself. */
-static int tell_mapped(struct actmem_region *region)
+static int look_at(struct actmem_region *region, const struct cuda_policy *policy)
 {
 	struct actmem_region_info info;
 	void *address;
@@ -199,6 +219,8 @@ static int tell_mapped(struct actmem_region *region)
 
 	ACTMEM_INIT(&info);
 	error = cuda_library.actmem_region_info(region, &info);
+	if (!error)
+		tell_far(&info, policy);
 	if (!error && info.backend == ACTMEM_BACKEND_MEMFD)
 		error = cuda_library.actmem_region_map(region, &address);
 	return error;
@@ -224,7 +246,7 @@ bool cuda_region_open(struct cuda_region *region, uint64_t length,
 	}
 	opened = !error;
 	if (opened)
-		error = tell_mapped(region->region);
+		error = look_at(region->region, policy);
 	if (error)
 		snprintf(words, CUDA_WORDS_MAX, "%s", error == -ENOBUFS ?
 			 "no memory to remember a name" : cuda_library.actmem_error());

@@ -20,6 +20,7 @@ enum cuda_tale {
 	TALE_REFUSED,			/* CUDA does not register them */
 	TALE_SHORT,			/* a range has no whole huge page */
 	TALE_UNSEEN,			/* it cannot be told what holds data */
+	TALE_FAR,			/* a range's pages are on other nodes than it asked for */
 	TALE_COUNT,
 };
 

@@ -164,18 +164,20 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 				      size_t bytes, unsigned int flags, cuda_result *result,
 				      struct cuda_failure *failure)
 {
+	/* XLA asks for any length, and has what is left of the last page as well. */
+	size_t whole = (bytes + BASE_PAGE_BYTES - 1) & ~(BASE_PAGE_BYTES - 1);
 	struct under look = { .address = address }, *under;
 	enum cuda_outcome outcome = OUTCOME_FAILED;
 	uint64_t unit;
 
-	if ((uintptr_t)address % BASE_PAGE_BYTES || bytes % BASE_PAGE_BYTES ||
-	    (uintptr_t)address + bytes < bytes)
+	if ((uintptr_t)address % BASE_PAGE_BYTES || bytes > SIZE_MAX - BASE_PAGE_BYTES ||
+	    (uintptr_t)address + whole < whole)
 		return OUTCOME_DRIVERS;
 	/* Malloc mode hands it out again, to whom shared memory is not what he wants. */
 	if (large_has(address, bytes))
 		return OUTCOME_DRIVERS;
 	cuda_policy_of(&look.policy, address);
-	if (!cuda_is_untouched(address, bytes, &look.policy))
+	if (!cuda_is_untouched(address, whole, &look.policy))
 		return OUTCOME_DRIVERS;
 	/* No knob would help it: like what flags rule out, it is told, and is no failure. */
 	fit(&look, bytes, HUGE_PAGE_BYTES);

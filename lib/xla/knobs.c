@@ -251,6 +251,8 @@ static const char *knobs_for(const struct knobs *knobs, const char *why)
 		return " (actmem run --heap-limit, ACTMEM_HEAP_LIMIT, or in Python actmem.open(heap_limit=))";
 	if (strstr(why, "budget") || strstr(why, "raise limit_bytes"))
 		return " (actmem run --budget and --spill, ACTMEM_BUDGET and ACTMEM_SPILL, or in Python actmem.open(budget=, spill=))";
+	if (strstr(why, "grow_bytes"))
+		return " (actmem run --heap-grow, ACTMEM_HEAP_GROW, or in Python actmem.open(heap_grow=))";
 	return "";
 }
 

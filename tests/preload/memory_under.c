@@ -121,6 +121,23 @@ static bool at_odd_addresses(void)
 	return true;
 }
 
+/* When it has been refused, XLA asks for a tenth less, which is no number of pages. */
+static bool of_any_length(void)
+{
+	const size_t bytes = 8 * MIB / 10 * 9;
+	char *memory = map_untouched(8 * MIB);
+	uint64_t listed;
+
+	CHECK(bytes % 4096 && prefer_node(memory, 8 * MIB, 0));
+	CHECK(!cuda.cuMemHostRegister_v2(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE));
+	CHECK(own_regions(&listed) == 1 && listed == 6 * MIB);
+	CHECK(is_shared(memory + 6 * MIB - 1) && !is_shared(memory + 6 * MIB));
+	fill(memory, 8 * MIB, 5);
+	CHECK(is_filled(memory, 8 * MIB, 5) && !cuda.cuMemHostUnregister(memory));
+	CHECK(is_filled(memory, 8 * MIB, 5) && !munmap(memory, 8 * MIB));
+	return true;
+}
+
 /* What has no whole page of the length in it has none of a region's. */
 static bool too_short(void)
 {
@@ -350,6 +367,7 @@ int main(void)
 	run_case("what XLA maps, binds and registers gets regions", as_xla, NULL);
 	told(0, "");
 	run_case("ends that are no whole huge pages stay as they are", at_odd_addresses, NULL);
+	run_case("a length may be any number of bytes", of_any_length, NULL);
 	run_case("memory that holds data is left alone", left_alone, NULL);
 	told(0, "");
 	run_case("a mapping without a policy gets a region", whole_mapping, NULL);

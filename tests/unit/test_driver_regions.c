@@ -103,6 +103,30 @@ static void test_refusals(void **state)
 	assert_int_equal(actmem_close(am), 0);
 }
 
+/* What a heap takes ahead may be what is too much. */
+static void test_refused_heap(void **state)
+{
+	struct actmem *am = open_driver();
+	struct actmem_heap_options options;
+	struct actmem_heap *heap;
+	void *block;
+
+	ACTMEM_INIT(&options);
+	ACTMEM_INIT(&options.region);
+	options.grow_bytes = 2 * LENGTH;
+	assert_int_equal(actmem_heap_create(am, &options, &heap), 0);
+	driver.create_error[0] = EDQUOT;
+	driver.create.why.reason = ACTMEM_WHY_USER_LIMIT;
+	assert_fails(actmem_alloc(heap, 1, 0, &block), EDQUOT,
+		     "2.0 MiB are needed now, and regions are made of 8.0 MiB: lower grow_bytes");
+	assert_int_equal(driver.asked[0].length, 2 * LENGTH);
+	driver.created = 0;
+	assert_fails(actmem_alloc(heap, 2 * LENGTH, 0, &block), EDQUOT, "limit of the region's user");
+	assert_null(strstr(actmem_error(), "grow_bytes"));
+	actmem_heap_destroy(heap);
+	assert_int_equal(actmem_close(am), 0);
+}
+
 static int create_lazy(struct actmem *am, struct actmem_region **region)
 {
 	struct actmem_region_options options;
@@ -239,6 +263,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_request, driver_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_refusals, driver_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_refused_heap, driver_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_ranges, driver_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_other_node, driver_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_map_fails, driver_setup, driver_teardown),
