@@ -19,9 +19,11 @@ static int open_files(struct actmem_store *store, uint64_t length)
 {
 	unsigned int sets = store->files.set_count;
 	struct actmem_file *file = NULL;
+	struct published_wait *wait;
 	uint64_t got;
 	int error = 0;
 
+	wait = wait_begin(store->am, WAIT_FILE, 0, length, store->paths[0]);
 	pthread_mutex_unlock(&store->lock);
 	pthread_mutex_lock(&store->chores);
 	pthread_mutex_lock(&store->lock);
@@ -35,6 +37,7 @@ static int open_files(struct actmem_store *store, uint64_t length)
 			actmem_file_close(file);
 	}
 	pthread_mutex_unlock(&store->chores);
+	wait_end(store->am, wait);
 	return error;
 }
 
