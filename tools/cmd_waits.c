@@ -36,6 +36,7 @@ static const char help[] =
 	"  memory    a thread: room within the budget, until a block is written or taken\n"
 	"  block     a thread: a block that is being read from its file\n"
 	"  region    a thread: pages that are being found, zeroed and pinned\n"
+	"  register  a thread: an accelerator's driver, which pins a region\n"
 	"  file      a thread: room in files, which the file system allocates\n"
 	"  read      a disk: REQUESTS are under way, the oldest, of BYTES, is a read\n"
 	"  write     a disk: the oldest is a write\n"
@@ -53,6 +54,7 @@ static const char *const kinds[WAIT_KINDS] = {
 	[WAIT_MEMORY] = "memory",
 	[WAIT_BLOCK] = "block",
 	[WAIT_REGION] = "region",
+	[WAIT_REGISTER] = "register",
 	[WAIT_FILE] = "file",
 	[WAIT_READ] = "read",
 	[WAIT_WRITE] = "write",

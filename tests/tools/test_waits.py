@@ -99,6 +99,13 @@ def a_region_whose_pages_do_not_come():
 
 
 @case
+def an_accelerator_that_does_not_register_a_region():
+    with scratch() as folder, waiter("register", folder) as process:
+        assert seen("register", folder, process)["what"] == "store"
+        goes_on(process)
+
+
+@case
 def a_file_that_is_not_allocated():
     with scratch() as folder, waiter("file", folder) as process:
         assert seen("file", folder, process)["what"] == folder

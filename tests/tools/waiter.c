@@ -2,8 +2,9 @@
 /*
  * Waits as a job does: waiter WHAT FOLDER has a store with files in the folder. WHAT
  * says which system call does not return, as with a disk that answers no more: `read`,
- * `write`, `file` (fallocate) or `region` (mlock). With `memory` all return, and one
- * thread waits for room that another one has.
+ * `write`, `file` (fallocate) or `region` (mlock); or `register`, the client of an
+ * accelerator that is to map a region. With `memory` all return, and one thread waits
+ * for room that another one has.
  *
  * It prints "ready" before, and at the end of its input all goes on. When it has put and
  * taken all it prints "done" and waits for a signal.
@@ -20,7 +21,9 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include "../../lib/actmem_runtime.h"
 #include "../../lib/actmem_store.h"
+#include "../../lib/runtime_pjrt.h"
 
 #define BLOCK_BYTES	(1ULL << 20)
 #define BUDGET_BLOCKS	4
@@ -72,6 +75,44 @@ static void check(int error)
 		errx(1, "%s", actmem_error());
 }
 
+static struct pjrt_error *platform_name(struct pjrt_platform_name *arguments)
+{
+	arguments->name = "none";
+	arguments->name_size = strlen(arguments->name);
+	return NULL;
+}
+
+static struct pjrt_error *dma_map(struct pjrt_dma_map *arguments)
+{
+	stop_at("register");
+	return NULL;
+}
+
+static struct pjrt_error *dma_unmap(struct pjrt_dma_unmap *arguments)
+{
+	return NULL;
+}
+
+static struct actmem_runtime *make_runtime(struct actmem *am)
+{
+	static const struct pjrt_api api = {
+		.struct_size = sizeof(api),
+		.version = { .struct_size = PJRT_SIZE(pjrt_version, minor_version) },
+		.platform_name = platform_name,
+		.dma_map = dma_map,
+		.dma_unmap = dma_unmap,
+	};
+	struct actmem_runtime_options options;
+	struct actmem_runtime *runtime;
+	static int client;
+
+	ACTMEM_INIT(&options);
+	options.pjrt_api = &api;
+	options.pjrt_client = &client;
+	check(actmem_runtime_open(am, &options, &runtime));
+	return runtime;
+}
+
 static struct actmem_store *make_store(struct actmem *am, const char *folder)
 {
 	struct actmem_store_options options;
@@ -87,6 +128,8 @@ static struct actmem_store *make_store(struct actmem *am, const char *folder)
 		options.spill_paths = &folder;
 		options.spill_path_count = 1;
 	}
+	if (!strcmp(stopped, "register"))
+		options.runtime = make_runtime(am);
 	check(actmem_store_create(am, &options, &store));
 	return store;
 }
