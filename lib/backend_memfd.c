@@ -91,7 +91,7 @@ static int make_file(const struct region_request *request, int *fd)
 int memfd_lock(struct backing *backing, uint32_t allow)
 {
 	struct rlimit limit = { 0 };
-	uint64_t locked = 0;
+	uint64_t locked = 0, wanted;
 	char text[4096];
 	int error;
 
@@ -111,9 +111,11 @@ int memfd_lock(struct backing *backing, uint32_t allow)
 	if (!getrlimit(RLIMIT_MEMLOCK, &limit) &&
 	    !sysfile_read("/proc/self/status", text, sizeof(text)))
 		locked = sysfile_number(text, "\nVmLck:") * 1024;
-	fail(ENOMEM, "RLIMIT_MEMLOCK is %s, of which %s are locked, and %s more wanted; raise it with `ulimit -l %llu`, or allow unpinned memory with ACTMEM_ALLOW=unlocked (actmem run --allow)",
+	wanted = locked + backing->length;
+	fail(ENOMEM, "RLIMIT_MEMLOCK is %s, of which %s are locked, and %s more wanted; raise it with `ulimit -l %llu`%s, or allow unpinned memory with ACTMEM_ALLOW=unlocked (actmem run --allow)",
 	     BYTES_TEXT(limit.rlim_cur), BYTES_TEXT(locked), BYTES_TEXT(backing->length),
-	     (unsigned long long)(locked + backing->length) / 1024);
+	     (unsigned long long)wanted / 1024,
+	     wanted > limit.rlim_max ? " as root, as the hard limit is lower (a container: when it is made)" : "");
 	if (!(allow & ACTMEM_ALLOW_UNLOCKED))
 		return -ENOMEM;
 	fail_more("; went on unpinned");

@@ -19,6 +19,7 @@ int region_open(struct actmem *am, const struct region_request *request,
 {
 	const struct backend *backend;
 	struct actmem_region *region;
+	struct published_wait *wait;
 	int error = name_backend(request->path, am->options.backend, &backend);
 
 	if (error)
@@ -26,7 +27,9 @@ int region_open(struct actmem *am, const struct region_request *request,
 	region = region_new(am, backend);
 	if (!region)
 		return -ENOMEM;
+	wait = wait_begin(am, WAIT_REGION, 0, request->length, request->path);
 	error = backend->open_name(request, &region->backing);
+	wait_end(am, wait);
 	return region_finish(region, error, result);
 }
 

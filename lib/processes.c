@@ -31,7 +31,6 @@
 #include "sysfile.h"
 
 #define REGION_PREFIX	"/memfd:" REGION_LABEL
-#define STATS_LINK	"/memfd:" STATS_LABEL " (deleted)"
 #define DELETED		" (deleted)"
 #define PATH_SIZE	64
 /* A process has one for each backend it opened. */
@@ -62,32 +61,6 @@ struct search {
 static bool no_room(int error)
 {
 	return error == EMFILE || error == ENFILE || error == ENOMEM;
-}
-
-/*
- * A descriptor of another process's file, -EINVAL if it is none in memory. What
- * carries the name may be anything, a device included, and to open that could
- * do harm: O_PATH gets hold of it without opening it.
- */
-static int open_memory_file(const char *path)
-{
-	char own_path[PATH_SIZE];
-	struct stat stat;
-	struct statfs files;
-	int fd = -EINVAL;
-	int place = open(path, O_PATH | O_CLOEXEC);
-
-	if (place < 0)
-		return -errno;
-	if (!fstat(place, &stat) && S_ISREG(stat.st_mode) &&
-	    !fstatfs(place, &files) && files.f_type == TMPFS_MAGIC) {
-		snprintf(own_path, sizeof(own_path), "/proc/self/fd/%d", place);
-		fd = open(own_path, O_RDONLY | O_CLOEXEC);
-		if (fd < 0)
-			fd = -errno;
-	}
-	close(place);
-	return fd;
 }
 
 /* What it told may be older than what the kernel tells: pages may have gone since. */
@@ -335,13 +308,9 @@ static int take_stats(struct search *search, int pid, const char *path, const ch
 
 	if (search->published_count == PUBLISHED_MAX)
 		return 0;
-	fd = open_memory_file(path);
-	if (fd >= 0 && published_is(fd, pid)) {
-		search->published[search->published_count++] = (struct published){ .fd = fd };
-		return 0;
-	}
+	fd = published_open(path, pid);
 	if (fd >= 0)
-		close(fd);
+		search->published[search->published_count++] = (struct published){ .fd = fd };
 	else if (no_room(-fd))
 		return fail(-fd, "cannot read what process %d publishes (%s)", pid,
 			    strerror(-fd));
@@ -353,7 +322,7 @@ static int search_process(struct search *search, int pid)
 	int error;
 
 	search->published_count = 0;
-	error = walk_links(search, pid, STATS_LINK, take_stats);
+	error = walk_links(search, pid, PUBLISHED_LINK, take_stats);
 	if (!error)
 		error = walk_links(search, pid, REGION_PREFIX, take_region);
 	if (!error && search->published_count)

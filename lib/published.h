@@ -19,11 +19,19 @@ struct published {
 	unsigned int next;
 };
 
-/* Whether this is a descriptor of what the process publishes. */
-bool published_is(int fd, int pid);
+#define PUBLISHED_LINK	"/memfd:" STATS_LABEL " (deleted)"
+
+/*
+ * A descriptor of what the process publishes, by that link in /proc/PID/fd. -EINVAL:
+ * it is something else; or the errno of who may not, or cannot, open it.
+ */
+int published_open(const char *path, int pid);
 
 /* The record of a region; false: it has none. */
 bool published_find(struct published *published, uint64_t device, uint64_t id,
 		    struct stats_record *record);
+
+/* What it waits for; false: its library does not tell. What makes no sense is WAIT_NONE. */
+bool published_waits(int fd, struct published_waits *waits);
 
 #endif /* LIB_PUBLISHED_H */

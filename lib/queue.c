@@ -174,6 +174,7 @@ int actmem_queue_create(struct actmem *am, const struct actmem_queue_options *op
 	error = make(queue);
 	if (error)
 		goto free_queue;
+	queue->wait = wait_begin(am, WAIT_NONE, 0, 0, "");
 	handles_lock();
 	am->queues++;
 	handles_unlock();
@@ -203,6 +204,7 @@ int actmem_queue_destroy(struct actmem_queue *queue)
 	pthread_mutex_unlock(&queue->lock);
 	if (error)
 		return error;
+	wait_end(queue->am, queue->wait);
 	if (queue->engine != &engine_workers)
 		workers_end(queue);
 	queue->engine->stop(queue);

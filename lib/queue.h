@@ -51,6 +51,7 @@ struct request {
 	struct link timed;		/* of those with a deadline, the earliest first */
 	enum request_kind kind;
 	uint64_t id, cookie, deadline;
+	uint64_t since;			/* ns */
 	struct lane *lane;
 	struct actmem_file *file;	/* fill and spill */
 	struct attachment *attachment;	/* fill and spill */
@@ -124,6 +125,7 @@ struct workers {
 
 struct actmem_queue {
 	struct actmem *am;
+	struct published_wait *wait;	/* where its oldest request is told; NULL: nowhere */
 	struct actmem_queue_options options;
 	const struct engine *engine;
 	struct uring *uring;		/* of that engine */
@@ -192,6 +194,9 @@ void queue_fail_block(struct actmem_queue *queue, struct block_transfer *block, 
 /* Hands back a block that is not worth going on with, as its request is to end. */
 bool queue_is_vain(const struct block_transfer *block);
 void queue_give_up_block(struct actmem_queue *queue, struct block_transfer *block);
+
+/* There is one request more or less: tells others of the oldest. */
+void queue_publish(struct actmem_queue *queue);
 
 /* Ends what is past its deadline, and says when to look again: 0, never. */
 uint64_t queue_expire(struct actmem_queue *queue);

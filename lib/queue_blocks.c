@@ -122,6 +122,41 @@ bool queue_begin_command(struct lane *commands, struct block_transfer *block)
 	return begin(commands, block);
 }
 
+static enum wait_kind wait_kind(const struct request *request)
+{
+	switch (request->kind) {
+	case REQUEST_FILL:
+		return WAIT_READ;
+	case REQUEST_SPILL:
+		return WAIT_WRITE;
+	default:
+		return WAIT_COMMAND;
+	}
+}
+
+void queue_publish(struct actmem_queue *queue)
+{
+	const struct request *oldest = link_item(queue->under_way.next, struct request, link);
+	struct published_wait now = { .requests = (uint32_t)queue->stats.requests };
+
+	if (!queue->wait)
+		return;
+	if (!now.requests) {
+		wait_tell(queue->wait, &now);
+	} else if (queue->wait->kind && queue->wait->since == oldest->since) {
+		atomic_store_explicit(&queue->wait->requests, now.requests, memory_order_relaxed);
+	} else {
+		now.kind = wait_kind(oldest);
+		now.since = oldest->since;
+		now.bytes = oldest->length;
+		snprintf(now.words, sizeof(now.words), "%s%s",
+			 oldest->file ? oldest->file->stripes[0].path :
+			 oldest->region->backing.name,
+			 oldest->file && oldest->file->count > 1 ? " and others" : "");
+		wait_tell(queue->wait, &now);
+	}
+}
+
 static void complete(struct actmem_queue *queue, struct request *request)
 {
 	if (request->done == request->length)
@@ -137,6 +172,8 @@ static void complete(struct actmem_queue *queue, struct request *request)
 	link_append(&queue->ended, &request->link);
 	queue->stats.requests--;
 	queue->stats.completions++;
+	wait_note(queue->am, queue_now());
+	queue_publish(queue);
 	if (queue->waiting)
 		queue->to_tell++;
 	queue_has_ended(queue);

@@ -205,6 +205,7 @@ static void enlist(struct actmem_queue *queue, struct request *request)
 		request->attachment->requests++;
 	queue->stats.requests++;
 	queue->stats.requests_total++;
+	queue_publish(queue);
 	if (request->lane == &queue->commands)
 		workers_wake(queue);
 	else if (!is_served_soon(request))
@@ -231,6 +232,7 @@ static int submit(struct actmem_queue *queue, const char *call, struct request *
 		return error;
 	draft->cookie = taken.cookie;
 	draft->deadline = taken.deadline_ns;
+	draft->since = queue_now();
 	link_init(&draft->timed);
 
 	pthread_mutex_lock(&queue->lock);

@@ -99,11 +99,14 @@ int region_create(struct actmem *am, const struct region_request *request,
 		  struct actmem_region **result)
 {
 	struct actmem_region *region = region_new(am, am->backend);
+	struct published_wait *wait;
 	int error;
 
 	if (!region)
 		return -ENOMEM;
+	wait = wait_begin(am, WAIT_REGION, 0, request->length, request->name);
 	error = am->backend->create(am->device, request, &region->backing);
+	wait_end(am, wait);
 	return region_finish(region, error, result);
 }
 
@@ -320,17 +323,20 @@ static int change_range(struct actmem_region *region, uint64_t offset, uint64_t 
 				      uint64_t length))
 {
 	bool in_turn = region->backend->in_turn;
+	struct published_wait *wait;
 	int error = check_range(region, offset, length);
 
 	if (!error)
 		error = region_check_writable(region, writes);
 	if (error)
 		return error;
+	wait = wait_begin(region->am, WAIT_REGION, 0, length, region->backing.name);
 	if (in_turn)
 		pthread_mutex_lock(&region->pages_lock);
 	error = change(&region->backing, offset, length);
 	if (in_turn)
 		pthread_mutex_unlock(&region->pages_lock);
+	wait_end(region->am, wait);
 	return publish_change(region, error);
 }
 

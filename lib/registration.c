@@ -97,8 +97,12 @@ static int add_chunks(struct registration *registration)
 		uint64_t at = registration->registered, left = registration->length - at;
 		uint64_t length = left < runtime->options.chunk_bytes ? left :
 				  runtime->options.chunk_bytes;
+		struct actmem_region *region = registration->region;
+		struct published_wait *wait = wait_begin(region->am, WAIT_REGISTER, 0, length,
+							 region->backing.name);
 
 		error = runtime->kind->add(registration, registration->address + at, length);
+		wait_end(region->am, wait);
 		if (!error)
 			registration->registered += length;
 	}

@@ -72,6 +72,7 @@ int stats_open(struct stats *stats, enum actmem_backend backend)
 	stats->header->version = STATS_VERSION;
 	stats->header->pid = getpid();
 	stats->header->backend = backend;
+	stats->header->waits.places = WAITS_MAX;
 	atomic_thread_fence(memory_order_release);
 	stats->header->magic = STATS_MAGIC;
 	memset(stats->taken, 0, sizeof(stats->taken));
@@ -96,17 +97,6 @@ static struct stats_record *record_at(const struct stats *stats, unsigned int in
 				       (uint64_t)index * STATS_RECORD_BYTES);
 }
 
-static void begin_write(struct stats_record *record)
-{
-	atomic_store_explicit(&record->sequence, record->sequence + 1, memory_order_relaxed);
-	atomic_thread_fence(memory_order_release);
-}
-
-static void end_write(struct stats_record *record)
-{
-	atomic_store_explicit(&record->sequence, record->sequence + 1, memory_order_release);
-}
-
 int stats_add(struct stats *stats, const struct backing *backing,
 	      const struct actmem_region_info *info, struct stats_record **result)
 {
@@ -125,7 +115,7 @@ int stats_add(struct stats *stats, const struct backing *backing,
 		return error;
 	stats->taken[word] |= 1ULL << (index % 64);
 
-	begin_write(record);
+	sequence_begin(&record->sequence);
 	record->device = backing->device;
 	record->id = backing->id;
 	record->page_bytes = backing->page_bytes;
@@ -136,7 +126,7 @@ int stats_add(struct stats *stats, const struct backing *backing,
 	record->imported = backing->imported;
 	memcpy(record->name, backing->name, sizeof(record->name));
 	memcpy(record->node_bytes, info->node_bytes, sizeof(record->node_bytes));
-	end_write(record);
+	sequence_end(&record->sequence);
 	if (index >= stats->header->records)
 		atomic_store_explicit(&stats->header->records, index + 1, memory_order_release);
 	*result = record;
@@ -148,24 +138,24 @@ void stats_remove(struct stats *stats, struct stats_record *record)
 	uint64_t index = (uint64_t)((char *)record - (char *)record_at(stats, 0)) /
 			 STATS_RECORD_BYTES;
 
-	begin_write(record);
+	sequence_begin(&record->sequence);
 	record->device = 0;
-	end_write(record);
+	sequence_end(&record->sequence);
 	stats->taken[index / 64] &= ~(1ULL << (index % 64));
 }
 
 void stats_set_pages(struct stats_record *record, uint64_t pinned_bytes,
 		     const uint64_t node_bytes[ACTMEM_NODES_MAX])
 {
-	begin_write(record);
+	sequence_begin(&record->sequence);
 	record->pinned_bytes = pinned_bytes;
 	memcpy(record->node_bytes, node_bytes, sizeof(record->node_bytes));
-	end_write(record);
+	sequence_end(&record->sequence);
 }
 
 void stats_set_mapped(struct stats_record *record, uint64_t mapped_bytes)
 {
-	begin_write(record);
+	sequence_begin(&record->sequence);
 	record->mapped_bytes = mapped_bytes;
-	end_write(record);
+	sequence_end(&record->sequence);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What a process publishes of itself: its counters, and what only it knows of
- * its memfd regions. It lies in a memfd named "actmem-stats" of fixed length,
+ * What a process publishes of itself: its counters, what it waits for, and what
+ * only it knows of its memfd regions. It lies in a memfd named "actmem-stats" of fixed length,
  * which others find under /proc/PID/fd and read with pread(2).
  *
  * A record is written under its sequence number, which is odd meanwhile: a
@@ -16,6 +16,7 @@
 
 #include "actmem.h"
 #include "backend.h"
+#include "waits.h"
 
 #define STATS_LABEL		"actmem-stats"
 #define STATS_MAGIC		0x7374617473414d31ULL
@@ -50,6 +51,7 @@ struct stats_header {
 	uint32_t backend;
 	_Atomic uint32_t records;	/* the first so many may be in use */
 	struct counters counters;
+	struct published_waits waits;
 };
 
 struct stats_record {
@@ -76,6 +78,18 @@ struct stats {
 	struct stats_header *header;
 	uint64_t taken[STATS_RECORDS / 64];
 };
+
+/* Around what is written to a record. */
+static inline void sequence_begin(_Atomic uint64_t *sequence)
+{
+	atomic_store_explicit(sequence, *sequence + 1, memory_order_relaxed);
+	atomic_thread_fence(memory_order_release);
+}
+
+static inline void sequence_end(_Atomic uint64_t *sequence)
+{
+	atomic_store_explicit(sequence, *sequence + 1, memory_order_release);
+}
 
 /* 0 or -errno with words. */
 int stats_open(struct stats *stats, enum actmem_backend backend);

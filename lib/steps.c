@@ -38,11 +38,13 @@ static bool step_down(const struct region_request *request, struct region_reques
 	return true;
 }
 
-/* Adds this thread's words to those of the steps before. */
+/* Adds this thread's words to those of the steps before, unless the last one's are the same. */
 static void remember(char history[ERROR_TEXT_MAX])
 {
-	size_t used = strlen(history);
+	size_t used = strlen(history), length = strlen(actmem_error());
 
+	if (length && used >= length && !strcmp(history + used - length, actmem_error()))
+		return;
 	snprintf(history + used, ERROR_TEXT_MAX - used, "%s%s", used ? "; then " : "",
 		 actmem_error());
 }

@@ -260,7 +260,8 @@ int store_room(struct actmem_store *store, struct waiter *waiter, struct store_b
 	       void **memory);
 
 /* Sleeps until somebody wakes the waiter; what it was in all. */
-void store_sleep(struct actmem_store *store, struct waiter *waiter, struct store_block *block);
+void store_sleep(struct actmem_store *store, struct waiter *waiter, struct store_block *block,
+		 enum wait_kind kind);
 void store_end_stall(struct actmem_store *store, struct waiter *waiter,
 		     struct store_block *block, bool is_put);
 

@@ -118,6 +118,7 @@ int actmem_store_commit(struct actmem_store *store, struct actmem_key key)
 		pthread_mutex_lock(&store->lock);
 	}
 	store->stats.puts_total++;
+	wait_note(store->am, queue_now());
 	want(store, block);
 	store_advance(store);
 unlock:
@@ -163,7 +164,7 @@ static int await(struct actmem_store *store, struct store_block *block)
 		}
 	}
 	while (!error && block->transfer == TRANSFER_FILL)
-		store_sleep(store, &waiter, block);
+		store_sleep(store, &waiter, block, WAIT_BLOCK);
 	if (!error && waiter.fill_error)
 		error = fail(-waiter.fill_error, "%s", waiter.words);
 	store->waiting--;
@@ -216,6 +217,8 @@ static int verify(struct actmem_store *store, struct store_block *block)
 
 static void taken(struct actmem_store *store, struct store_block *block)
 {
+	uint64_t now = queue_now();
+
 	block->user = USER_HOLDS;
 	block->is_ahead = false;
 	link_remove(&block->puts);
@@ -223,7 +226,8 @@ static void taken(struct actmem_store *store, struct store_block *block)
 	store_settle(store, block);
 	store->stats.takes_total++;
 	schedule_take(&store->schedule, block->key, block->turn++, block->put_clock);
-	pace_take(&store->pace, block->length, queue_now());
+	pace_take(&store->pace, block->length, now);
+	wait_note(store->am, now);
 }
 
 /* As what a take counts that finds the block as it is now. */

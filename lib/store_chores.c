@@ -35,12 +35,15 @@ void store_add_chore(struct actmem_store *store, struct store_block *block)
 /* The lock is given back meanwhile, by all that follow. */
 static int grow_files(struct actmem_store *store, uint64_t length)
 {
+	struct published_wait *wait;
 	struct spill_growth growth;
 	int error;
 
+	wait = wait_begin(store->am, WAIT_FILE, 0, length, store->paths[0]);
 	pthread_mutex_unlock(&store->lock);
 	error = spillfile_grow(&store->files, length, &growth);
 	pthread_mutex_lock(&store->lock);
+	wait_end(store->am, wait);
 	return error ? error : spillfile_add(&store->files, &growth);
 }
 

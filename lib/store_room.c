@@ -36,14 +36,19 @@ void store_kick(struct actmem_store *store)
 		pthread_cond_signal(&link_item(store->waiters.next, struct waiter, link)->wake);
 }
 
-void store_sleep(struct actmem_store *store, struct waiter *waiter, struct store_block *block)
+void store_sleep(struct actmem_store *store, struct waiter *waiter, struct store_block *block,
+		 enum wait_kind kind)
 {
+	struct published_wait *wait;
+
 	if (!waiter->is_stalled) {
 		waiter->is_stalled = true;
 		waiter->since = queue_now();
 		store_tell(store, ACTMEM_STORE_STALL_BEGIN, block, 0);
 	}
+	wait = wait_begin(store->am, kind, waiter->since, block->bytes, KEY_TEXT(block->key));
 	pthread_cond_wait(&waiter->wake, &store->lock);
+	wait_end(store->am, wait);
 }
 
 void store_end_stall(struct actmem_store *store, struct waiter *waiter,
@@ -178,7 +183,7 @@ int store_room(struct actmem_store *store, struct waiter *waiter, struct store_b
 			error = look_for(store, waiter, block->length, memory);
 		if (error != WAIT)
 			break;
-		store_sleep(store, waiter, block);
+		store_sleep(store, waiter, block, WAIT_MEMORY);
 	}
 	link_remove(&waiter->link);
 	store_kick(store);

@@ -13,7 +13,8 @@ install::
 	install -D -m 644 packaging/actmem.modules-load $(DOCDIR)/modules-load.d/actmem.conf
 	install -D -m 644 packaging/actmem.modprobe $(DOCDIR)/modprobe.d/actmem.conf
 	install -D -m 644 LICENSE $(DOCDIR)/LICENSE
-	install -m 644 LICENSES/*.txt $(DOCDIR)
+	install -m 644 LICENSES/*.txt docs/*.md $(DOCDIR)
+	install -D -m 644 -t $(DOCDIR)/abi docs/abi/*
 
 uninstall::
 	rm -f $(UDEVDIR)/70-actmem.rules $(SYSUSERSDIR)/actmem.conf

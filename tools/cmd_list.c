@@ -2,13 +2,10 @@
 /* actmem list: the regions on this machine that the caller may see. */
 #include <err.h>
 #include <errno.h>
-#include <linux/capability.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #include "../lib/actmem.h"
 #include "mallocs.h"
 #include "table.h"
@@ -34,18 +31,6 @@ static const char help[] =
 	"Then the processes under 'actmem run --malloc': large MALLOC BLOCKS, bytes of\n"
 	"them IN USE, bytes POOLED at most, which were freed and are not given back, bytes\n"
 	"of address space MAPPED, and blocks that were REFUSED and came from elsewhere.";
-
-/* The driver asks for CAP_SYS_ADMIN, /proc/PID/fd for CAP_SYS_PTRACE. */
-static bool sees_all_users(void)
-{
-	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = { 0 };
-
-	if (syscall(SYS_capget, &header, data))
-		return false;
-	return data[0].effective & CAP_TO_MASK(CAP_SYS_ADMIN) &&
-	       data[0].effective & CAP_TO_MASK(CAP_SYS_PTRACE);
-}
 
 static int compare_regions(const void *left, const void *right)
 {

@@ -17,6 +17,7 @@ enum exit_status {
  */
 int cmd_run(int argc, char **argv);
 int cmd_list(int argc, char **argv);
+int cmd_waits(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_replay(int argc, char **argv);
@@ -29,6 +30,9 @@ int usage_hint(void);
  * program is run afterwards: it would inherit that.
  */
 void ignore_closed_pipes(void);
+
+/* Whether other users' processes and regions are shown to this one. */
+bool sees_all_users(void);
 
 struct print_options {
 	bool as_json;

@@ -2,6 +2,7 @@
 /* Makes what a program would make, before it runs. */
 #include <err.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #define TRIAL_BYTES	(2ULL << 20)
 #define GIANT_BYTES	(1ULL << 30)
 #define WORDS_MAX	2048
+#define GROW_DEFAULT	(64ULL << 20)	/* the library's */
 
 /* Whatever else was used than was asked for. */
 static void tell_steps(void)
@@ -79,7 +81,28 @@ static struct actmem_heap *make_heap(struct actmem *am, uint64_t grow_bytes, uin
 	return NULL;
 }
 
-static int try_region(struct actmem *am, enum actmem_pages pages, bool verbose)
+/*
+ * A lazy region is held against RLIMIT_MEMLOCK with all of its length, at no cost. Not
+ * every program makes regions that long.
+ */
+static void tell_limit(struct actmem *am, uint64_t bytes)
+{
+	struct actmem_region_options options;
+	struct actmem_region *region;
+
+	ACTMEM_INIT(&options);
+	options.length = bytes;
+	options.name = "actmem run";
+	options.flags = ACTMEM_REGION_LAZY;
+	if (!actmem_region_create(am, &options, &region))
+		actmem_region_close(region);
+	else if (strstr(actmem_error(), "RLIMIT_MEMLOCK"))
+		warnx("regions of %" PRIu64 "M, as the Python module makes them (--heap-grow), will fail: %s",
+		      bytes >> 20, actmem_error());
+}
+
+static int try_region(struct actmem *am, enum actmem_pages pages, uint64_t grow_bytes,
+		      bool verbose)
 {
 	struct actmem_region_options options;
 	struct actmem_region *region = NULL;
@@ -98,6 +121,8 @@ static int try_region(struct actmem *am, enum actmem_pages pages, bool verbose)
 		describe(am, region, "");
 	}
 	actmem_region_close(region);
+	if (grow_bytes > options.length)
+		tell_limit(am, grow_bytes);
 	return STATUS_OK;
 }
 
@@ -183,10 +208,19 @@ static bool check_ring(void)
 	return false;
 }
 
+/* Of a heap's first region. */
+static uint64_t grow_length(uint64_t grow_bytes, uint64_t most_bytes)
+{
+	uint64_t length = grow_bytes ? grow_bytes : GROW_DEFAULT;
+
+	length = most_bytes && most_bytes < length ? most_bytes : length;
+	return length / TRIAL_BYTES * TRIAL_BYTES;
+}
+
 int try_environment(bool verbose)
 {
 	struct actmem_options options;
-	uint64_t grow_bytes, limit_bytes, budget_bytes;
+	uint64_t grow_bytes, limit_bytes, budget_bytes, most_bytes;
 	struct actmem_heap *heap;
 	struct actmem *am;
 	int status;
@@ -210,7 +244,9 @@ int try_environment(bool verbose)
 		status = try_name(am, heap, options.heap_name, !budget_bytes, verbose);
 	} else if (heap) {
 		actmem_heap_destroy(heap);
-		status = try_region(am, options.pages, verbose);
+		most_bytes = limit_bytes ? limit_bytes : budget_bytes;
+		status = try_region(am, options.pages, grow_length(grow_bytes, most_bytes),
+				    verbose);
 	}
 	if (!status)
 		status = try_store(am, grow_bytes, limit_bytes, verbose);

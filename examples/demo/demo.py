@@ -19,6 +19,12 @@ import report
 import variants
 
 VARIANTS = ("kept", "recomputed", "actmem", "spilled")
+WAYS = """What becomes of a layer's activations between forward and backward:
+  kept        all stay in XLA's memory
+  recomputed  each layer's input stays, the rest is computed again
+  actmem      Q, K, V and each layer's input wait in actmem's regions
+  spilled     the same with a budget of {budget}; what is over it is in a file
+"""
 REFERENCE = "same policy"   # of actmem's gradients; not trained
 BAR = 24
 
@@ -139,6 +145,7 @@ def main():
     folder = arguments.output / "demo"
     folder.mkdir(parents=True, exist_ok=True)
     spill = (arguments.spill or folder).resolve()
+    print(WAYS.format(budget=arguments.budget), flush=True)
     results = {name: run_variant(name, arguments.steps, folder, environment_of(
                    name, arguments.budget, spill)) for name in VARIANTS}
     reference = run_variant(REFERENCE, 0, folder, os.environ)

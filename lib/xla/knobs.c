@@ -243,8 +243,10 @@ static const char *knobs_for(const struct knobs *knobs, const char *why)
 		return " (actmem run --spill-allow buffered, ACTMEM_SPILL_ALLOW, or in Python actmem.open(spill_allow=\"buffered\"))" TO_SPILL_ELSEWHERE;
 	if (is_of_a_directory(knobs, why))
 		return TO_SPILL_ELSEWHERE;
-	if (strstr(why, "ACTMEM_ALLOW"))
+	if (strstr(why, "ACTMEM_ALLOW=thp,4k"))
 		return ", or in Python actmem.open(allow=(\"thp\", \"4k\")) before the first use";
+	if (strstr(why, "ACTMEM_ALLOW"))
+		return ", or in Python with it in actmem.open(allow=) before the first use";
 	if (strstr(why, "spill_limit_bytes"))
 		return " (actmem run --spill-limit, ACTMEM_SPILL_LIMIT, or in Python actmem.open(spill_limit=))";
 	if ((strstr(why, "budget") || strstr(why, "raise limit_bytes")) && knobs->limit_bytes)

@@ -207,6 +207,7 @@ def test_wrong_environment(name, value):
     ({"spill": ""}, "spill='' is no directory's name"),
     ({"spill": ["/tmp", "a\0b"]}, r"spill='a\\x00b' is no directory's name"),
     ({"spill": []}, "spill= names no directory"),
+    ({"nodes": "0"}, "nodes='0' is no node's number"),
     ({"nodes": 1024}, "nodes=1024 is not within 0 to 1023"),
     ({"nodes": [-1]}, "nodes=-1 is not within")])
 def test_wrong_options(options, words):

@@ -19,7 +19,7 @@ ISOLATED = "ACTMEM_TEST_ISOLATED" in os.environ
 
 # For root too: no capability survives an exec.
 NO_CAPABILITIES = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
-SUBCOMMANDS = ("run", "list", "info", "bench", "replay")
+SUBCOMMANDS = ("run", "list", "waits", "info", "bench", "replay")
 
 
 def clean_environment(**variables):

@@ -13,7 +13,8 @@ from harness import (ACTMEM, BUILD, NO_CAPABILITIES, actmem, clean_environment, 
 from tap import case, main
 
 PRINTING = (["--help"], ["--version"], ["run", "--help"], ["list", "--help"], ["info", "--help"],
-            ["bench", "--help"], ["replay", "--help"], ["list"], ["list", "--json"], ["info"],
+            ["bench", "--help"], ["replay", "--help"], ["waits", "--help"],
+            ["waits"], ["waits", "--json"], ["list"], ["list", "--json"], ["info"],
             ["info", "--json"])
 
 
@@ -23,7 +24,7 @@ def run(*arguments, **options):
 
 @case
 def help_and_version_go_to_standard_output():
-    for arguments in PRINTING[:7]:
+    for arguments in PRINTING[:8]:
         result = actmem(*arguments)
         expect(result, 0)
         assert result.stdout
@@ -36,9 +37,9 @@ def usage_errors_are_one_line_and_a_hint():
     expect(actmem(), 2, "", "no subcommand")
     expect(actmem("frob"), 2, "", "unknown subcommand 'frob'")
     expect(actmem("--frob"), 2, "", "--frob")
-    for name in ("run", "list", "info", "bench", "replay"):
+    for name in ("run", "list", "waits", "info", "bench", "replay"):
         expect(actmem(name, "--frob"), 2, "", "--frob")
-    for name in ("list", "info"):
+    for name in ("list", "waits", "info"):
         expect(actmem(name, "frob"), 2, "", "'frob'")
     expect(actmem("run"), 2, "", "no program")
     expect(actmem("run", "--"), 2, "", "no program")
@@ -409,6 +410,21 @@ def info_without_permission():
         seen = json.loads(result.stdout)
         assert seen["backend"] == "memfd", seen
         assert seen["driver"]["error"] == "Permission denied", seen
+
+
+@case
+def a_limit_that_the_program_will_meet_is_told_of():
+    """The trial's region is shorter than those of the Python module."""
+    limited = ["prlimit", "--memlock=8388608:8388608", *NO_CAPABILITIES]
+    for pages in ("4K", "thp"):
+        result = actmem("run", "--backend", "memfd", "--pages", pages, "--", "true",
+                        prefix=limited)
+        expect(result, 0, "", ["regions of 64M", "--heap-grow", "RLIMIT_MEMLOCK is 8.0 MiB",
+                               "the hard limit is lower"])
+        for more in (["--allow", "unlocked"], ["--heap-grow", "4M"], ["--heap-limit", "6M"],
+                     ["--budget", "4M"]):
+            expect(actmem("run", "--backend", "memfd", "--pages", pages, *more, "--", "true",
+                          prefix=limited), 0, "")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ NAMED = "--name job --heap-grow 4M --nodes 1 --"
 PROGRAMS = {
     "info": [ACTMEM, "info", "--json"],
     "list": [ACTMEM, "run", "--backend", "driver", "--nodes", "1", *HOLD, ACTMEM, "list", "--json"],
+    "waits": [ACTMEM, "run", "--backend", "driver", "--nodes", "1", *HOLD, ACTMEM, "waits",
+              "--json"],
     "held": [ACTMEM, "run", "--nodes", "0,1", "--policy", "interleave", *HOLD, ACTMEM, "info",
              "--json"],
     "table": [ACTMEM, "run", "--verbose", "--nodes", "1", *HOLD, ACTMEM, "list"],
@@ -111,6 +113,13 @@ def list_on_the_driver():
         assert region["nodes"] == [{"node": 1, "bytes": region["bytes"]}], region
         assert region["lingering"] is False and region["uid"] == 0, region
         assert region["imported"] is False, region
+
+
+@case
+def what_holds_regions_of_the_driver_waits_for_nothing():
+    (told,) = json.loads(outputs()["waits"])["waits"]
+    assert told["command"] == "holder" and told["for"] == "nothing", told
+    assert told["seconds"] >= 0, told
 
 
 @case

@@ -8,9 +8,10 @@ CHECKS_IN_VM += tools-driver
 
 TOOLS_TESTS := $(B)/tests/tools
 
-CHECK_NEEDS += $(TOOLS_TESTS)/holder $(TOOLS_TESTS)/cgroup_test
+CHECK_NEEDS += $(TOOLS_TESTS)/holder $(TOOLS_TESTS)/waiter $(TOOLS_TESTS)/cgroup_test
 
-$(TOOLS_TESTS)/holder: $(B)/obj/tests/tools/holder.o $(B)/lib/libactmem.so.$(ABI)
+$(TOOLS_TESTS)/holder $(TOOLS_TESTS)/waiter: $(TOOLS_TESTS)/%: \
+		$(B)/obj/tests/tools/%.o $(B)/lib/libactmem.so.$(ABI)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -Wl,-rpath,'$$ORIGIN/../../lib'
 
@@ -20,7 +21,7 @@ $(TOOLS_TESTS)/cgroup_test: $(B)/obj/tests/tools/cgroup_test.o \
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^
 
 .PHONY: check-tools check-tools-driver
-check-tools: all $(TOOLS_TESTS)/holder $(TOOLS_TESTS)/cgroup_test
+check-tools: all $(addprefix $(TOOLS_TESTS)/,holder waiter cgroup_test)
 	@tests/tools/run $(B) $(TOOLS_TESTS)
 
 TOOLS_ON_DRIVER := all $(TOOLS_TESTS)/holder $(B)/vm/init

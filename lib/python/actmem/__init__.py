@@ -52,7 +52,9 @@ def _bits(kind, value, known):
 
 def _node_mask(nodes):
     mask = _native.Nodes()
-    for node in [nodes] if isinstance(nodes, int) else nodes:
+    for node in [nodes] if isinstance(nodes, (int, str)) else nodes:
+        if isinstance(node, str):
+            raise ValueError(f"nodes={node!r} is no node's number, nor several")
         if not 0 <= node < _native.NODES_MAX:
             raise ValueError(
                 f"nodes={node!r} is not within 0 to {_native.NODES_MAX - 1}")
@@ -198,7 +200,7 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
                        ("budget", budget), ("spill_limit", spill_limit),
                        ("device_ring", device_ring)):
         if not isinstance(size, int) or not 0 <= size < 1 << 64:
-            raise ValueError(f"{what}={size!r} is no number of bytes")
+            raise ValueError(f"{what}={size!r} is no number of bytes, as 8 << 30")
     if budget and heap_limit:
         raise ValueError(f"budget={budget} and heap_limit={heap_limit}: the "
                          "budget is a limit by itself; leave the other out")

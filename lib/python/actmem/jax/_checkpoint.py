@@ -144,7 +144,7 @@ def checkpoint(f=None, /, *, policy=None, offload_argnums=(),
     Also a decorator: @actmem.jax.checkpoint(policy=...).
 
     Gradients are differentiable once: hessian and the like are refused. A
-    vjp function of it can be called once. It runs on CPU.
+    vjp function of it can be called once. It runs on CPUs and on NVIDIA GPUs.
     """
     if f is None:
         return functools.partial(

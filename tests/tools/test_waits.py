@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""actmem waits: what a process waits for that goes no further."""
+import contextlib
+import json
+import os
+import signal
+import subprocess
+
+from harness import (BUILD, NO_CAPABILITIES, actmem, clean_environment, expect, holder,
+                     public_copy, scratch, wait_for)
+from tap import Skip, case, main
+
+MIB = 1 << 20
+HEADINGS = "PID USER COMMAND THREAD WAITS FOR SECONDS REQUESTS BYTES WHAT".split()
+WAITER = os.path.join(BUILD, "tests", "tools", "waiter")
+
+
+def waits(process, **options):
+    result = actmem("waits", "--json", **options)
+    expect(result, 0)
+    return [w for w in json.loads(result.stdout)["waits"] if w["pid"] == process.pid]
+
+
+def threads(process):
+    return {int(thread) for thread in os.listdir(f"/proc/{process.pid}/task")}
+
+
+@contextlib.contextmanager
+def waiter(what, folder):
+    """A process that waits for it, and goes on when its input is closed."""
+    environment = clean_environment(ACTMEM_BACKEND="memfd", ACTMEM_PAGES="4K",
+                                    ACTMEM_ALLOW="unlocked")
+    with subprocess.Popen([WAITER, what, folder], text=True, stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, env=environment) as process:
+        try:
+            assert process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def seen(what, folder, process):
+    """The line of that kind, when it is there."""
+    def found():
+        return [w for w in waits(process) if w["for"] == what]
+    wait_for(found)
+    (line,) = found()
+    assert line["command"] == "waiter" and line["uid"] == os.getuid(), line
+    if what in ("read", "write"):
+        assert line["thread"] is None and line["requests"] >= 1, line
+        assert line["what"] == folder, line
+    else:
+        assert line["thread"] in threads(process) and line["requests"] is None, line
+    assert line["bytes"] >= MIB, line
+    return line
+
+
+def goes_on(process):
+    process.stdin.close()
+    assert process.stdout.readline() == "done\n"
+    wait_for(lambda: [w["for"] for w in waits(process)] == ["nothing"])
+    (line,) = waits(process)
+    assert line["for"] == "nothing" and line["seconds"] >= 0, line
+    assert [line[k] for k in ("thread", "requests", "bytes", "what")] == [None] * 4, line
+
+
+@case
+def a_read_that_does_not_end():
+    with scratch() as folder, waiter("read", folder) as process:
+        first = seen("read", folder, process)
+        block = seen("block", folder, process)
+        assert block["what"].startswith("block ") and block["bytes"] == MIB, block
+        assert seen("read", folder, process)["seconds"] > first["seconds"]
+        goes_on(process)
+
+
+@case
+def a_write_that_does_not_end_and_who_waits_for_its_memory():
+    with scratch() as folder, waiter("write", folder) as process:
+        seen("write", folder, process)
+        assert seen("memory", folder, process)["what"].startswith("block ")
+        goes_on(process)
+
+
+@case
+def memory_that_another_thread_has():
+    with scratch() as folder, waiter("memory", folder) as process:
+        line = seen("memory", folder, process)
+        assert line["what"] == "block 4" and line["bytes"] == MIB, line
+        assert [w["for"] for w in waits(process)] == ["memory"]
+        goes_on(process)
+
+
+@case
+def a_region_whose_pages_do_not_come():
+    with scratch() as folder, waiter("region", folder) as process:
+        assert seen("region", folder, process)["what"] == "store"
+        goes_on(process)
+
+
+@case
+def an_accelerator_that_does_not_register_a_region():
+    with scratch() as folder, waiter("register", folder) as process:
+        assert seen("register", folder, process)["what"] == "store"
+        goes_on(process)
+
+
+@case
+def a_file_that_is_not_allocated():
+    with scratch() as folder, waiter("file", folder) as process:
+        assert seen("file", folder, process)["what"] == folder
+        goes_on(process)
+
+
+@case
+def a_process_that_is_stopped_is_seen_as_it_was():
+    with scratch() as folder, waiter("read", folder) as process:
+        seen("block", folder, process)
+        process.send_signal(signal.SIGSTOP)
+        seen("block", folder, process)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert not waits(process)
+
+
+@case
+def the_table_tells_the_same():
+    with scratch() as folder, waiter("memory", folder) as process:
+        line = seen("memory", folder, process)
+        result = actmem("waits")
+        expect(result, 0)
+        headings, *rows = result.stdout.splitlines()
+        assert headings.split() == HEADINGS, headings
+        (row,) = [r.split() for r in rows if r.split()[0] == str(process.pid)]
+        assert row[2:5] == ["waiter", str(line["thread"]), "memory"], row
+        assert row[6:] == ["-", "1M", "block", "4"], row
+
+
+@case
+def a_process_that_only_holds_memory_waits_for_nothing():
+    with holder("held", 2 * MIB) as process:
+        (line,) = waits(process)
+    assert line["for"] == "nothing" and line["seconds"] >= 0, line
+
+
+@case
+def too_few_descriptors_are_an_error():
+    with holder("hidden", 2 * MIB):
+        result = actmem("waits", prefix=["prlimit", "--nofile=5"])
+        expect(result, 1, "", ["publishes", "Too many open files"])
+
+
+@case
+def other_users_see_nothing_of_it():
+    stranger = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    if subprocess.run([*stranger, "true"], stderr=subprocess.DEVNULL, check=False).returncode:
+        raise Skip("needs root, to become another user")
+    with holder("secret", 2 * MIB) as process, public_copy() as program:
+        assert waits(process)
+        assert not waits(process, prefix=stranger, program=program, cwd="/")
+    result = actmem("waits", prefix=NO_CAPABILITIES)
+    expect(result, 0, None, "other users' processes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What a process publishes of what it waits for: places run out and come back, and
+ * nonsense is read as nothing.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "actmem.h"
+#include "context.h"
+#include "published.h"
+#include "waits.h"
+
+#define MORE	3
+
+static int setup(void **state)
+{
+	struct actmem_options options;
+	struct actmem *am;
+
+	ACTMEM_INIT(&options);
+	options.backend = ACTMEM_BACKEND_MEMFD;
+	assert_int_equal(actmem_open(&am, &options), 0);
+	*state = am;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	assert_int_equal(actmem_close(*state), 0);
+	return 0;
+}
+
+static struct published_waits seen(struct actmem *am)
+{
+	struct published_waits waits;
+
+	assert_true(published_waits(am->stats.fd, &waits));
+	return waits;
+}
+
+static unsigned int count(struct actmem *am)
+{
+	struct published_waits waits = seen(am);
+	unsigned int i, told = 0;
+
+	for (i = 0; i < WAITS_MAX; i++)
+		told += waits.waits[i].kind != WAIT_NONE;
+	return told;
+}
+
+static void test_one(void **state)
+{
+	struct published_wait *wait = wait_begin(*state, WAIT_BLOCK, 17, 4096, "block 5");
+	struct published_waits waits = seen(*state);
+
+	assert_int_equal(waits.waits[0].kind, WAIT_BLOCK);
+	assert_int_equal(waits.waits[0].since, 17);
+	assert_int_equal(waits.waits[0].bytes, 4096);
+	assert_int_equal(waits.waits[0].thread, gettid());
+	assert_string_equal(waits.waits[0].words, "block 5");
+	wait_end(*state, wait);
+	assert_int_equal(count(*state), 0);
+	assert_true(seen(*state).last > 17);
+}
+
+/* A path may be longer than there is room for. */
+static void test_long_words(void **state)
+{
+	char words[300];
+	struct published_wait *wait;
+
+	memset(words, 'x', sizeof(words) - 1);
+	words[sizeof(words) - 1] = '\0';
+	wait = wait_begin(*state, WAIT_REGION, 0, 1, words);
+	assert_int_equal(strlen(seen(*state).waits[0].words), WAIT_WORDS - 1);
+	wait_end(*state, wait);
+}
+
+static void test_more_than_places(void **state)
+{
+	struct published_wait *waits[WAITS_MAX + MORE];
+	unsigned int i;
+
+	for (i = 0; i < WAITS_MAX + MORE; i++)
+		waits[i] = wait_begin(*state, WAIT_MEMORY, 0, 1, "");
+	assert_int_equal(count(*state), WAITS_MAX);
+	assert_int_equal(seen(*state).left_out, MORE);
+	assert_null(waits[WAITS_MAX]);
+	for (i = 0; i < WAITS_MAX + MORE; i++)
+		wait_end(*state, waits[i]);
+	assert_int_equal(count(*state), 0);
+	assert_int_equal(seen(*state).left_out, 0);
+}
+
+static void test_nonsense(void **state)
+{
+	struct actmem *am = *state;
+	struct published_waits *published = &am->stats.header->waits, waits;
+	struct published_wait *wait = wait_begin(am, WAIT_READ, 1, 1, "");
+
+	wait->kind = WAIT_KINDS;
+	assert_int_equal(count(am), 0);
+	wait->kind = WAIT_READ;
+	assert_int_equal(count(am), 1);
+	wait->sequence++;		/* for ever in the midst of writing */
+	assert_int_equal(count(am), 0);
+	wait->sequence++;
+	memset(wait->words, 'x', sizeof(wait->words));
+	assert_int_equal(strlen(seen(am).waits[0].words), WAIT_WORDS - 1);
+	wait_end(am, wait);
+	published->places = 0;		/* as a library that does not tell */
+	assert_false(published_waits(am->stats.fd, &waits));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_one, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_long_words, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_more_than_places, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_nonsense, setup, teardown),
+	};
+
+	return cmocka_run_group_tests_name("waits", tests, NULL, NULL);
+}

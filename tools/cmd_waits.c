@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * actmem waits: what the processes that use the library wait for now. They publish it
+ * (lib/waits.h) in a file in memory, which may be nonsense, and is not mapped.
+ */
+#include <dirent.h>
+#include <err.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "../lib/published.h"
+#include "../lib/sysfile.h"
+#include "clock.h"
+#include "table.h"
+#include "tool.h"
+
+#define PATH_SIZE	64
+
+static const char help[] =
+	"Usage: actmem waits [--json] [--bytes]\n"
+	"\n"
+	"Shows what the processes that use actmem wait for at this moment, and since when:\n"
+	"is a job stuck in a disk, does it wait for memory, or is it in the program itself?\n"
+	"\n"
+	"  -J, --json     print JSON; sizes are bytes\n"
+	"  -b, --bytes    print sizes as bytes, not as 64M or 1.5G\n"
+	"  -h, --help     print this\n"
+	"\n"
+	"A line for each thread that waits, and for each queue with transfers under way.\n"
+	"WAITS FOR:\n"
+	"\n"
+	"  memory    a thread: room within the budget, until a block is written or taken\n"
+	"  block     a thread: a block that is being read from its file\n"
+	"  region    a thread: pages that are being found, zeroed and pinned\n"
+	"  register  a thread: an accelerator's driver, which pins a region\n"
+	"  file      a thread: room in files, which the file system allocates\n"
+	"  read      a disk: REQUESTS are under way, the oldest, of BYTES, is a read\n"
+	"  write     a disk: the oldest is a write\n"
+	"  command   copies, or pages that are made or given back\n"
+	"  others    more of these than have a place in the list\n"
+	"  nothing   the process waits for none of these: it is in the program itself.\n"
+	"            SECONDS: since the last of them ended\n"
+	"  unknown   the process has a library that does not tell\n"
+	"\n"
+	"SECONDS that the thread has waited, or the oldest request; WHAT: the block, the\n"
+	"region, or the folder of the files.";
+
+static const char *const kinds[WAIT_KINDS] = {
+	[WAIT_NONE] = "nothing",
+	[WAIT_MEMORY] = "memory",
+	[WAIT_BLOCK] = "block",
+	[WAIT_REGION] = "region",
+	[WAIT_REGISTER] = "register",
+	[WAIT_FILE] = "file",
+	[WAIT_READ] = "read",
+	[WAIT_WRITE] = "write",
+	[WAIT_COMMAND] = "command",
+};
+
+struct process {
+	int pid;
+	uid_t uid;
+	char command[16];
+	bool is_found;			/* it publishes something */
+	bool is_unknown;		/* but not this */
+	uint64_t last;			/* ns: when something ended; 0: nothing has */
+	size_t waits;
+};
+
+/* The thread as this command's process namespace sees it; 0: it has ended. */
+static int outer_thread(int pid, int own)
+{
+	char path[PATH_SIZE];
+	struct dirent *entry;
+	int thread = 0;
+	DIR *threads;
+
+	if (process_own_pid(pid) == pid)
+		return own;
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	threads = opendir(path);
+	while (threads && !thread && (entry = readdir(threads))) {
+		if (*entry->d_name != '.' && process_own_pid(atoi(entry->d_name)) == own)
+			thread = atoi(entry->d_name);
+	}
+	if (threads)
+		closedir(threads);
+	return thread;
+}
+
+static json_t *seconds_since(uint64_t since)
+{
+	uint64_t now = clock_ns();
+
+	if (!since)
+		return json_null();
+	return json_real(since < now ? (double)(now - since) / NS_PER_SECOND : 0);
+}
+
+static int add_row(json_t *rows, const struct process *process, const char *what_for,
+		   uint64_t since, const struct published_wait *wait)
+{
+	int thread = wait && wait->thread ? outer_thread(process->pid, wait->thread) : 0;
+	json_t *row = json_pack("{s:i, s:I, s:o, s:o, s:s, s:o, s:o, s:o, s:o}",
+				"pid", process->pid,
+				"uid", (json_int_t)process->uid,
+				"command", text_to_json(process->command),
+				"thread", thread ? json_integer(thread) : json_null(),
+				"for", what_for,
+				"seconds", seconds_since(since),
+				"requests", wait && wait->requests ?
+				json_integer(wait->requests) : json_null(),
+				"bytes", wait && wait->bytes ? limit_to_json(wait->bytes) :
+				json_null(),
+				"what", wait && *wait->words ? text_to_json(wait->words) :
+				json_null());
+
+	return row ? json_array_append_new(rows, row) : -1;
+}
+
+/* What one opened backend of a process publishes. */
+static int add_published(json_t *rows, struct process *process, int fd)
+{
+	struct published_wait others = { .kind = WAIT_NONE };
+	struct published_waits waits;
+	unsigned int i;
+
+	process->is_found = true;
+	if (!published_waits(fd, &waits)) {
+		process->is_unknown = true;
+		return 0;
+	}
+	if (waits.last > process->last)
+		process->last = waits.last;
+	for (i = 0; i < WAITS_MAX; i++) {
+		const struct published_wait *wait = &waits.waits[i];
+
+		if (wait->kind == WAIT_NONE)
+			continue;
+		process->waits++;
+		if (add_row(rows, process, kinds[wait->kind], wait->since, wait))
+			return -ENOMEM;
+	}
+	if (!waits.left_out)
+		return 0;
+	process->waits++;
+	others.requests = (uint32_t)waits.left_out;
+	return add_row(rows, process, "others", 0, &others) ? -ENOMEM : 0;
+}
+
+/* The errors that are this command's own; others tell that a process has ended. */
+static bool no_room(int error)
+{
+	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
+}
+
+/* 0 or -errno, told; of a process that is not there, or not ours to see, nothing. */
+static int add_process(json_t *rows, int pid)
+{
+	struct process process = { .pid = pid };
+	char path[PATH_SIZE + 256], link[sizeof(PUBLISHED_LINK) + 1];
+	struct dirent *entry;
+	struct stat owner;
+	DIR *directory;
+	int error = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	if (!stat(path, &owner))
+		process.uid = owner.st_uid;
+	process_command(pid, process.command);
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	directory = opendir(path);
+	if (!directory && no_room(-errno))
+		error = -errno;
+	while (!error && directory && (entry = readdir(directory))) {
+		ssize_t length;
+		int fd;
+
+		snprintf(path, sizeof(path), "/proc/%d/fd/%s", pid, entry->d_name);
+		length = readlink(path, link, sizeof(link));
+		if (length != sizeof(PUBLISHED_LINK) - 1 ||
+		    memcmp(link, PUBLISHED_LINK, (size_t)length))
+			continue;
+		fd = published_open(path, pid);
+		if (fd >= 0) {
+			error = add_published(rows, &process, fd);
+			close(fd);
+		} else if (no_room(fd)) {
+			error = fd;
+		}
+	}
+	if (directory)
+		closedir(directory);
+	if (!error && process.is_found && !process.waits)
+		error = add_row(rows, &process, process.is_unknown ? "unknown" : "nothing",
+				process.last, NULL) ? -ENOMEM : 0;
+	if (error)
+		warnx("cannot read what process %d publishes (%s)", pid, strerror(-error));
+	return error;
+}
+
+/* NULL: told why. */
+static json_t *waits_to_json(void)
+{
+	DIR *directory = opendir("/proc");
+	json_t *rows = json_array();
+	struct dirent *entry;
+	bool good = rows && directory && !access("/proc/self", F_OK);
+
+	if (!rows)
+		warnx("%s", strerror(ENOMEM));
+	else if (!good)
+		warnx("cannot look for processes in /proc (%s)", strerror(errno));
+	while (good && (entry = readdir(directory))) {
+		if (*entry->d_name >= '1' && *entry->d_name <= '9')
+			good = !add_process(rows, atoi(entry->d_name));
+	}
+	if (directory)
+		closedir(directory);
+	if (good)
+		return json_pack("{s:o, s:b}", "waits", rows, "all_users", sees_all_users());
+	json_decref(rows);
+	return NULL;
+}
+
+static int print_table(const json_t *waits, unsigned int flags)
+{
+	static const struct column columns[] = {
+		{ "PID", "pid", cell_text, true },
+		{ "USER", "uid", cell_user, false },
+		{ "COMMAND", "command", cell_text, false },
+		{ "THREAD", "thread", cell_text, true },
+		{ "WAITS FOR", "for", cell_text, false },
+		{ "SECONDS", "seconds", cell_number, true },
+		{ "REQUESTS", "requests", cell_text, true },
+		{ "BYTES", "bytes", cell_bytes, true },
+		{ "WHAT", "what", cell_text, false },
+	};
+
+	return table_print(json_object_get(waits, "waits"), columns,
+			   sizeof(columns) / sizeof(columns[0]), flags);
+}
+
+int cmd_waits(int argc, char **argv)
+{
+	struct print_options options;
+	json_t *waits;
+	int status, err;
+
+	if (!take_print_options(&options, argc, argv, help, &status))
+		return status;
+	waits = waits_to_json();
+	if (!waits)
+		return STATUS_FAILED;
+	err = options.as_json ? table_print_json(waits)
+			      : print_table(waits, options.table_flags);
+	json_decref(waits);
+	if (err) {
+		warnx("%s", strerror(-err));
+		return STATUS_FAILED;
+	}
+	if (!options.as_json && !sees_all_users())
+		warnx("other users' processes are shown to root alone");
+	return STATUS_OK;
+}
