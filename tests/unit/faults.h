@@ -59,6 +59,12 @@ void shorten_transfers(bool shorten);
 /* Transfers of an engine that has workers begin only when they are let go again. */
 void hold_transfers(bool hold);
 
+/*
+ * Has @call called in the thread of a ring, which holds no lock then, each time that it
+ * begins what there is before it tells the program of completions. NULL: no more.
+ */
+void before_telling(void (*call)(void *data), void *data);
+
 struct held {
 	unsigned int descriptors;
 	unsigned int mappings;
