@@ -85,6 +85,7 @@ struct actmem_queue_stats {
 	uint32_t reserved;
 };
 
+/* What the queue has done since it was made, and has now. */
 int actmem_queue_stats(struct actmem_queue *queue, struct actmem_queue_stats *stats);
 
 /*
@@ -170,6 +171,7 @@ int actmem_file_open(struct actmem_queue *queue, const struct actmem_file_option
  */
 int actmem_file_close(struct actmem_file *file);
 
+/* How a set was opened, and how long it is now. */
 int actmem_file_info(struct actmem_file *file, struct actmem_file_info *info);
 
 /* What a request may carry; NULL where it is asked for: nothing. */
@@ -202,7 +204,7 @@ int actmem_spill(struct actmem_queue *queue, struct actmem_file *file, uint64_t 
  * As actmem_region_copy(), _populate() and _discard(), with their ranges and
  * errors. The regions need not be attached, and must stay open until the
  * completion. -EBUSY: pages of a region whose memory this queue has registered
- * cannot be discarded.
+ * cannot be discarded. -EAGAIN: no thread can be started that would do it.
  */
 int actmem_queue_copy(struct actmem_queue *queue, struct actmem_region *to, uint64_t offset,
 		      struct actmem_region *from, uint64_t from_offset, uint64_t length,

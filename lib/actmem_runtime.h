@@ -89,6 +89,7 @@ struct actmem_runtime_info {
 	char text[ACTMEM_DEVICE_TEXT_MAX];	/* name and bus address of the device */
 };
 
+/* Which device it is, what is registered with it now, and what was. */
 int actmem_runtime_info(struct actmem_runtime *runtime, struct actmem_runtime_info *info);
 
 /*
@@ -162,7 +163,7 @@ struct actmem_registration {
 	uint32_t runtime_flags;		/* CUDA: CU_MEMHOSTREGISTER_* of its first chunk */
 };
 
-/* -ENOENT: it is not registered. */
+/* -ENOENT: it is not registered; -EBUSY: a thread registers or unregisters it just now. */
 int actmem_registration(struct actmem_region *region, struct actmem_registration *registration);
 
 /*

@@ -6,14 +6,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "error.h"
 #include "options.h"
 #include "queue.h"
 #include "region.h"
-
-#define SECOND_NS	1000000000ULL
 
 uint64_t queue_now(void)
 {
@@ -81,17 +78,6 @@ static int check_file(const struct actmem_queue *queue, const struct request *re
 	return 0;
 }
 
-static int check_pages(const struct actmem_region *region, uint64_t offset, uint64_t length)
-{
-	uint64_t page_bytes = region->backing.page_bytes;
-
-	if (offset % page_bytes || length % page_bytes)
-		return fail(EINVAL, "%llu bytes at %llu are no whole pages of %s",
-			    (unsigned long long)length, (unsigned long long)offset,
-			    BYTES_TEXT(page_bytes));
-	return 0;
-}
-
 static int check_copy(const struct actmem_queue *queue, const struct request *request)
 {
 	int error = check_region(queue, request->from, request->other_offset, request->length);
@@ -113,7 +99,7 @@ static int check_request(const struct actmem_queue *queue, const struct request 
 	case REQUEST_COPY:
 		return check_copy(queue, request);
 	default:
-		error = check_pages(request->region, request->offset, request->length);
+		error = region_check_range(request->region, request->offset, request->length);
 		if (error)
 			return error;
 		return request->kind == REQUEST_DISCARD ? region_check_discard(request->region) :
@@ -250,10 +236,8 @@ static int submit(struct actmem_queue *queue, const char *call, struct request *
 		error = fail(ENOMEM, "no memory for a request");
 	}
 	queue_unlock(queue);
-	if (!error && caller) {
-		taken.size = caller->size;
+	if (!error && caller)
 		error = give_struct(caller, &taken, sizeof(taken), "request");
-	}
 	return error;
 }
 
@@ -369,7 +353,7 @@ static bool wait_until(struct actmem_queue *queue, uint64_t until)
 {
 	uint64_t expiry = queue_expire(queue);
 	uint64_t next = expiry && (!until || expiry < until) ? expiry : until;
-	struct timespec time = { (time_t)(next / SECOND_NS), (long)(next % SECOND_NS) };
+	struct timespec time = queue_time(next);
 
 	if (!link_is_alone(&queue->ended))
 		return true;

@@ -236,7 +236,9 @@ static void notify(struct actmem_queue *queue, struct uring *uring)
 		io_uring_submit(&uring->ring);
 		pthread_mutex_lock(&queue->lock);
 	}
-	queue_notify(queue);
+	/* Without the lock, others may have taken what there was, and ended this. */
+	if (queue_is_to_notify(queue))
+		queue_notify(queue);
 }
 
 /* Begins what was put into the ring, and sleeps until something is to be done. */
@@ -249,8 +251,8 @@ static void enter(struct uring *uring, enum ring_step step, uint64_t expiry)
 	int error;
 
 	if (now && expiry > now) {
-		timeout.tv_sec = (long long)((expiry - now) / 1000000000);
-		timeout.tv_nsec = (long long)((expiry - now) % 1000000000);
+		timeout.tv_sec = (long long)((expiry - now) / SECOND_NS);
+		timeout.tv_nsec = (long long)((expiry - now) % SECOND_NS);
 	}
 	error = io_uring_submit_and_wait_timeout(&uring->ring, &cqe, 1,
 						 is_short ? &timeout : NULL, NULL);

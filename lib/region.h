@@ -27,8 +27,17 @@ static inline unsigned int region_attachments(const struct actmem_region *region
 /* 0; -EPERM with words for one opened only to read, or, with @sealed_too, sealed. */
 int region_check_writable(const struct actmem_region *region, bool sealed_too);
 
+/*
+ * 0; -EBUSY with words: it is registered, so that devices use the pages that it has, and is
+ * not to be @what until that ends.
+ */
+int region_check_unregistered(const struct actmem_region *region, const char *what);
+
 /* Whether pages of it may be discarded. 0 or -errno with words. */
 int region_check_discard(const struct actmem_region *region);
+
+/* 0; -EINVAL with words: not whole pages of it. */
+int region_check_range(const struct actmem_region *region, uint64_t offset, uint64_t length);
 
 /* Of actmem_region_copy(): backends, ranges, and whether it may be written to. */
 int region_check_copy(const struct actmem_region *to, uint64_t offset,

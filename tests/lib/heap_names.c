@@ -67,10 +67,8 @@ static bool hold_blocks(void *context)
 	struct actmem_heap *heap = heap_of(am, 0);
 	void *first, *second;
 
-	if (actmem_alloc(heap, GROW, 0, &first) || actmem_alloc(heap, GROW, 0, &second)) {
-		printf("# %s\n", actmem_error());
+	if (actmem_alloc(heap, GROW, 0, &first) || actmem_alloc(heap, GROW, 0, &second))
 		return false;
-	}
 	memset(first, 'a', GROW);
 	memset(second, 'b', GROW);
 	return true;
@@ -273,10 +271,7 @@ int main(void)
 	const char *folder;
 	struct actmem *am;
 
-	if (geteuid()) {
-		tap_skip("needs root, to mount a file system");
-		return tap_end();
-	}
+	skip_without_root();
 	am = open_or_bail();
 	folder = mount_own(am);
 	snprintf(name, sizeof(name), "%s/job", folder);

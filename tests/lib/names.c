@@ -196,10 +196,8 @@ static bool hold_locked(void *context)
 	struct actmem *am;
 
 	if (actmem_open(&am, NULL) ||
-	    open_name(am, path, LENGTH, ACTMEM_OPEN_LOCK, &region)) {
-		printf("# %s\n", actmem_error());
+	    open_name(am, path, LENGTH, ACTMEM_OPEN_LOCK, &region))
 		return false;
-	}
 	strcpy(memory_or_bail(region), "by the one that was killed");
 	return true;
 }
@@ -338,10 +336,7 @@ int main(void)
 	struct usage before = usage_now();
 	struct actmem *am;
 
-	if (geteuid()) {
-		tap_skip("needs root, to mount a file system");
-		return tap_end();
-	}
+	skip_without_root();
 	am = open_or_bail();
 	folder = mount_own(am);
 	snprintf(path, sizeof(path), "%s/region", folder);

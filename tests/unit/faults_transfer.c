@@ -22,6 +22,8 @@ static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER;
 static bool is_held;
 static unsigned int held_count;
+static void (*called_before_telling)(void *data);
+static void *telling_data;
 
 void fail_transfers(unsigned int first, unsigned int count, int result)
 {
@@ -41,6 +43,12 @@ void hold_transfers(bool hold)
 	is_held = hold;
 	pthread_cond_broadcast(&let_go);
 	pthread_mutex_unlock(&gate);
+}
+
+void before_telling(void (*call)(void *data), void *data)
+{
+	called_before_telling = call;
+	telling_data = data;
 }
 
 static void pass_gate(void)
@@ -211,6 +219,13 @@ static void change_completions(struct io_uring *ring, __u64 event)
 		if (cqe->user_data && !(cqe->user_data & 1) && cqe->user_data != event &&
 		    is_chosen())
 			cqe->res = result_instead;
+}
+
+WRAP(int, io_uring_submit, (struct io_uring *ring))
+{
+	if (called_before_telling)
+		called_before_telling(telling_data);
+	return __real_io_uring_submit(ring);
 }
 
 WRAP(int, io_uring_submit_and_wait_timeout, (struct io_uring *ring, struct io_uring_cqe **cqe,

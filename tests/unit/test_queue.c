@@ -223,35 +223,26 @@ static void tells(enum actmem_engine engine)
 	tear_down(&rig);
 }
 
-/* All that a program does, each call in turn failing. */
+/* All that a program does. */
+static int run(void *context)
+{
+	const enum actmem_engine *engine = context;
+	struct rig rig;
+	int error = set_up(&rig, *engine);
+
+	if (!error)
+		error = spill(&rig);
+	if (!error)
+		error = fill(&rig);
+	if (!error)
+		error = populate(&rig);
+	tear_down(&rig);
+	return error;
+}
+
 static void sweep(enum actmem_engine engine)
 {
-	unsigned int nth, failures = 0;
-	struct rig rig;
-	int error;
-
-	for (nth = 1; ; nth++) {
-		bool was_reached;
-
-		fail_nth(nth);
-		error = set_up(&rig, engine);
-		if (!error)
-			error = spill(&rig);
-		if (!error)
-			error = fill(&rig);
-		if (!error)
-			error = populate(&rig);
-		was_reached = fail_nth_was_reached();
-		if (error)
-			assert_true(*actmem_error());
-		failures += !!error;
-		tear_down(&rig);
-		if (!was_reached)
-			break;
-	}
-	assert_int_equal(error, 0);
-	assert_true(failures > 20);
-	print_message("# %u calls failed in turn, %u were errors\n", nth - 1, failures);
+	fail_each(run, &engine, 20);
 }
 
 /* Where io_uring is refused for good there is nothing of it to be tested. */
@@ -331,6 +322,9 @@ static void test_registration(void **state)
 
 	skip_without_uring();
 	assert_int_equal(set_up(&rig, ACTMEM_ENGINE_URING), 0);
+	/* It is not first registered once more. */
+	fail_call("register_buffer", 1, ENOMEM);
+	assert_fails(actmem_queue_attach(rig.queue, rig.region, 0), EEXIST, "is attached");
 	assert_int_equal(actmem_queue_detach(rig.queue, rig.region), 0);
 	fail_call("register_buffer", 1, ENOMEM);
 	assert_fails(actmem_queue_attach(rig.queue, rig.region, 0), ENOMEM, "RLIMIT_MEMLOCK");
@@ -470,6 +464,54 @@ static void test_later_deadline(void **state)
 	tear_down(&rig);
 }
 
+struct rival {
+	struct actmem_queue *queue;
+	int taken, ended;
+	bool told;
+	sem_t done;
+};
+
+static void take_and_end(void *data)
+{
+	struct rival *rival = data;
+	struct actmem_completion completion;
+
+	rival->taken = actmem_wait(rival->queue, &completion, 1, 0);
+	rival->ended = actmem_queue_notify(rival->queue, NULL, NULL);
+	before_telling(NULL, NULL);
+	sem_post(&rival->done);
+}
+
+static void be_told(void *data)
+{
+	struct rival *rival = data;
+
+	rival->told = true;
+}
+
+/* Just before the program is told, another takes what it was to be told of, and ends that. */
+static void test_taken_before_told(void **state)
+{
+	struct rival rival = { .taken = -1, .ended = -1 };
+	struct rig rig;
+
+	skip_without_uring();
+	assert_int_equal(set_up(&rig, ACTMEM_ENGINE_URING), 0);
+	rival.queue = rig.queue;
+	sem_init(&rival.done, 0, 0);
+	assert_int_equal(actmem_queue_notify(rig.queue, be_told, &rival), 0);
+	before_telling(take_and_end, &rival);
+	fill_by(&rig, 0, 0);
+	while (sem_wait(&rival.done))
+		assert_int_equal(errno, EINTR);
+	assert_int_equal(rival.taken, 1);
+	assert_int_equal(rival.ended, 0);
+	there_and_back(&rig);
+	assert_false(rival.told);
+	sem_destroy(&rival.done);
+	tear_down(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -483,6 +525,7 @@ int main(void)
 		cmocka_unit_test(test_registration),
 		cmocka_unit_test(test_told_beside_a_hang),
 		cmocka_unit_test(test_later_deadline),
+		cmocka_unit_test(test_taken_before_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
