@@ -326,8 +326,7 @@ static void wait_for_work(struct lane *lane)
 	pthread_mutex_unlock(&lane->lock);
 }
 
-/* A handle may be another context's by now. */
-static int context_is_there(const struct lane *lane)
+int lane_has_context(const struct lane *lane)
 {
 	unsigned long long id;
 
@@ -339,7 +338,7 @@ static void end_lane(struct lane *lane)
 	cuda_context popped;
 
 	lane_end_threads(lane);
-	if (context_is_there(lane) && !cuda.cuCtxPushCurrent_v2(lane->context)) {
+	if (lane_has_context(lane) && !cuda.cuCtxPushCurrent_v2(lane->context)) {
 		free_device_side(lane);
 		cuda.cuCtxPopCurrent_v2(&popped);
 	}

@@ -124,6 +124,9 @@ struct lane {
 struct lane *lane_enter(uint32_t device, cuda_stream stream, char *words, int *ret);
 void lane_leave(struct lane *lane);
 
+/* Whether its streams and events are still there: a handle may be another context's. */
+int lane_has_context(const struct lane *lane);
+
 /*
  * Before a block of @bytes is reserved. A device may have to wait for another one, whose
  * host thread waits for memory: so none has all of the budget in blocks that it has yet
