@@ -117,6 +117,7 @@ static XLA_FFI_Error *announce(struct lane *lane, cuda_stream stream, XLA_FFI_Ca
 			saved_announce(tokens[i], &call->origin,
 				       (uint32_t)call->numbers[done + i]);
 	}
+	lane_look_again(lane);
 	return NULL;
 }
 
