@@ -16,6 +16,7 @@
 #include "actmem_runtime.h"
 #include "arrays.h"
 #include "counts.h"
+#include "forked.h"
 #include "memory.h"
 #include "near.h"
 
@@ -141,7 +142,7 @@ static int renew(int cuda, uint32_t device, char *words, size_t words_size)
 static int enter(uint32_t flags, uint32_t device, char *words, size_t words_size)
 {
 	int cuda = !!(flags & ACTMEM_XLA_ARRAY_CUDA);
-	int ret = memory_check(words, words_size);
+	int ret = forked_check(words, words_size);
 
 	if (ret)
 		return ret;
@@ -342,7 +343,7 @@ static int are_free(void)
 
 static void __attribute__((constructor)) watch_forks(void)
 {
-	memory_watch_fork(are_free);
+	forked_watch(are_free);
 }
 
 int arrays_trim(void)
@@ -367,7 +368,7 @@ int actmem_xla_array_stats(struct actmem_xla_array_stats *stats)
 	struct actmem_heap_stats its;
 	int ret = 0;
 
-	if (memory_is_inherited())
+	if (is_forked())
 		return -EOWNERDEAD;
 	ACTMEM_INIT(&all);
 	all.blocks = atomic_load(&now.blocks);

@@ -36,7 +36,7 @@ extern pthread_mutex_t saved_lock;
 extern pthread_cond_t saved_idle;	/* of a block, which somebody waits for */
 extern uint64_t saved_serial;		/* of the latest block */
 
-/* As memory_check(), in @words[SAVED_WORDS]: before the lock is taken by a handler. */
+/* As forked_check(), in @words[SAVED_WORDS]: before the lock is taken by a handler. */
 int saved_check(char *words);
 
 /* Out of the table. Its generation ends with its last block. */

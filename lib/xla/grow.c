@@ -58,10 +58,11 @@ static void *grow(void *unused)
 	return unused;
 }
 
-/* No signal is delivered in it. Without it puts grow the store themselves. */
-void grow_begin(struct actmem_store *its, uint64_t grow_bytes)
+/* No signal is delivered in it. */
+int grow_begin(struct actmem_store *its, uint64_t grow_bytes)
 {
 	sigset_t all, before;
+	int ret;
 
 	least_bytes = (grow_bytes ? grow_bytes : GROW_DEFAULT) / 2;
 	is_ending = 0;
@@ -69,11 +70,13 @@ void grow_begin(struct actmem_store *its, uint64_t grow_bytes)
 	store = its;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	if (pthread_create(&thread, NULL, grow, NULL))
+	ret = pthread_create(&thread, NULL, grow, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (ret)
 		store = NULL;
 	else
 		pthread_setname_np(thread, "actmem-grow");
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return -ret;
 }
 
 void grow_end(void)

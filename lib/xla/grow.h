@@ -13,8 +13,11 @@
 
 #include "actmem_store.h"
 
-/* For @store, until grow_end(), before it is destroyed. @grow_bytes: 0: the default. */
-void grow_begin(struct actmem_store *store, uint64_t grow_bytes);
+/*
+ * For @store, until grow_end(), before it is destroyed. @grow_bytes: 0: the default.
+ * 0, or -errno of pthread_create().
+ */
+int grow_begin(struct actmem_store *store, uint64_t grow_bytes);
 void grow_end(void);
 
 /* A block of @bytes was reserved; more like it may follow. */

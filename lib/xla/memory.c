@@ -10,11 +10,13 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "actmem_runtime.h"
 #include "actmem_xla.h"
 #include "arrays.h"
 #include "counts.h"
+#include "forked.h"
 #include "grow.h"
 #include "memory.h"
 #include "near.h"
@@ -35,16 +37,6 @@ static uint32_t first_device;	/* ...the first one that did */
 static atomic_int waits;	/* for what is spilled, or in use by a GPU */
 static struct actmem_store_stats ended;	/* totals and peaks of stores that were ended */
 
-/* A forked child may have its parent's memory, and locks that never will be free. */
-static int inherited, fork_error;
-static int (*watched[4])(void);
-static unsigned int watched_count;
-
-void memory_watch_fork(int (*is_free)(void))
-{
-	watched[watched_count++] = is_free;
-}
-
 static int is_free(void)
 {
 	int is;
@@ -59,39 +51,12 @@ static int is_free(void)
 	if (is)
 		pthread_mutex_unlock(&lock);
 	pthread_mutex_unlock(&pinning);
-	return is;
+	return is && !attached;
 }
 
-static void after_fork_in_child(void)
-{
-	unsigned int i;
-
-	inherited = inherited || attached || !is_free();
-	for (i = 0; i < watched_count && !inherited; i++)
-		inherited = !watched[i]();
-}
-
-/* Before any of these locks is taken. */
 static void __attribute__((constructor)) watch_forks(void)
 {
-	fork_error = pthread_atfork(NULL, NULL, after_fork_in_child);
-}
-
-int memory_is_inherited(void)
-{
-	return inherited;
-}
-
-int memory_check(char *words, size_t words_size)
-{
-	if (inherited) {
-		snprintf(words, words_size,
-			 "this process was forked from one that uses actmem.jax, and has none of its memory: start it anew instead of by fork() (multiprocessing's spawn)");
-		return -EOWNERDEAD;
-	}
-	if (fork_error)
-		snprintf(words, words_size, "no memory to be told of fork()");
-	return -fork_error;
+	forked_watch(is_free);
 }
 
 /* What went wrong, and where a Python program turns the knob that helps. */
@@ -130,7 +95,7 @@ static int open_attached(void)
 
 int memory_open(struct actmem **am, struct knobs *knobs, char *words, size_t words_size)
 {
-	int ret = memory_check(words, words_size);
+	int ret = forked_check(words, words_size);
 
 	if (ret)
 		return ret;
@@ -201,9 +166,21 @@ static int open_store(void)
 		return ret;
 	is_registered = has_devices;
 	waits = chosen.spill_path_count || has_devices;
-	if (has_devices)
-		grow_begin(store, chosen.grow_bytes);
 	return 0;
+}
+
+/* Of a store that is registered. */
+static int start_growing(char *words, size_t words_size)
+{
+	int ret = is_registered ? grow_begin(store, chosen.grow_bytes) : 0;
+
+	if (!ret)
+		return 0;
+	snprintf(words, words_size,
+		 "cannot start the thread that makes memory (pthread_create: %s)", strerror(-ret));
+	actmem_store_destroy(store);
+	store = NULL;
+	return ret;
 }
 
 static int make_store(char *words, size_t words_size)
@@ -214,10 +191,12 @@ static int make_store(char *words, size_t words_size)
 	ret = knobs_complete(&chosen, &given, words, words_size);
 	if (!ret) {
 		ret = open_store();
-		if (ret) {
+		if (ret)
 			explain(ret, words, words_size);
+		else
+			ret = start_growing(words, words_size);
+		if (ret)
 			close_runtime();
-		}
 	}
 	pthread_mutex_unlock(&lock);
 	return ret;
@@ -226,7 +205,7 @@ static int make_store(char *words, size_t words_size)
 /* With @in_use held for reading and the store made, or failed. */
 static int enter(char *words, size_t words_size)
 {
-	int ret = memory_check(words, words_size);
+	int ret = forked_check(words, words_size);
 
 	if (ret)
 		return ret;
@@ -282,7 +261,7 @@ int memory_hold(struct actmem_key key, const void **block, char *words,
 
 void memory_commit(struct actmem_key key)
 {
-	if (inherited)
+	if (is_forked())
 		return;
 	pthread_rwlock_rdlock(&in_use);
 	actmem_store_commit(store, key);
@@ -291,7 +270,7 @@ void memory_commit(struct actmem_key key)
 
 void memory_release(struct actmem_key key)
 {
-	if (inherited)
+	if (is_forked())
 		return;
 	pthread_rwlock_rdlock(&in_use);
 	actmem_store_release(store, key);
@@ -300,7 +279,7 @@ void memory_release(struct actmem_key key)
 
 void memory_put_back(struct actmem_key key)
 {
-	if (inherited)
+	if (is_forked())
 		return;
 	pthread_rwlock_rdlock(&in_use);
 	actmem_store_put_back(store, key);
@@ -309,7 +288,7 @@ void memory_put_back(struct actmem_key key)
 
 void memory_drop(struct actmem_key key)
 {
-	if (inherited)
+	if (is_forked())
 		return;
 	pthread_rwlock_rdlock(&in_use);
 	actmem_store_drop(store, key);
@@ -325,7 +304,7 @@ int actmem_xla_attach(struct actmem *am, const struct actmem_xla_options *option
 {
 	int ret = -EBUSY;
 
-	if (inherited)
+	if (is_forked())
 		return -EOWNERDEAD;
 	pthread_mutex_lock(&lock);
 	if (!attached)
@@ -338,7 +317,7 @@ int actmem_xla_attach(struct actmem *am, const struct actmem_xla_options *option
 
 void actmem_xla_detach(struct actmem *am)
 {
-	if (inherited)
+	if (is_forked())
 		return;
 	pthread_rwlock_rdlock(&in_use);
 	pthread_mutex_lock(&lock);
@@ -354,7 +333,7 @@ struct actmem *actmem_xla_attached(void)
 {
 	struct actmem *am;
 
-	if (inherited)
+	if (is_forked())
 		return attached;
 	pthread_mutex_lock(&lock);
 	am = attached;
@@ -367,7 +346,7 @@ int actmem_xla_store_stats(struct actmem_store_stats *stats)
 	struct actmem_store_stats now;
 	int ret = 0;
 
-	if (inherited)
+	if (is_forked())
 		return -EOWNERDEAD;
 	ACTMEM_INIT(&now);
 	pthread_rwlock_rdlock(&in_use);
@@ -401,7 +380,7 @@ static int end_store(void)
 
 int actmem_xla_trim(void)
 {
-	int ret = inherited ? -EOWNERDEAD : arrays_trim();
+	int ret = is_forked() ? -EOWNERDEAD : arrays_trim();
 
 	/* Whoever is at it has blocks. */
 	if (ret || pthread_rwlock_trywrlock(&in_use))
@@ -471,7 +450,7 @@ static int pin(uint32_t device, char *words, size_t words_size)
 
 int memory_pin(uint32_t device, uint64_t *ring_bytes, char *words, size_t words_size)
 {
-	int ret = memory_check(words, words_size);
+	int ret = forked_check(words, words_size);
 
 	if (ret || is_pinned(ring_bytes))
 		return ret;

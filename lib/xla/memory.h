@@ -18,15 +18,6 @@
 #include "knobs.h"
 
 /*
- * -EOWNERDEAD with words in a forked child that has its parent's memory, or locks that
- * a thread of it held: before any lock of the handlers' is taken.
- */
-int memory_check(char *words, size_t words_size);
-int memory_is_inherited(void);
-/* Before main(): what tells, in a child, whether a file's own locks are free. */
-void memory_watch_fork(int (*is_free)(void));
-
-/*
  * What regions are made of, attached or opened as the environment says, and how:
  * @knobs is the caller's to forget. It stays attached until memory_close().
  */

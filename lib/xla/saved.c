@@ -12,6 +12,7 @@
 
 #include "actmem_xla.h"
 #include "counts.h"
+#include "forked.h"
 #include "generation.h"
 #include "memory.h"
 #include "site.h"
@@ -40,7 +41,7 @@ static int is_free(void)
 
 static void __attribute__((constructor)) watch_forks(void)
 {
-	memory_watch_fork(is_free);
+	forked_watch(is_free);
 }
 
 int saved_check(char *words)
@@ -49,7 +50,7 @@ int saved_check(char *words)
 	size_t length = strlen(prefix);
 
 	memcpy(words, prefix, length);
-	return memory_check(words + length, SAVED_WORDS - length);
+	return forked_check(words + length, SAVED_WORDS - length);
 }
 
 static void generation_end(struct generation *generation)
@@ -376,7 +377,7 @@ const char *saved_site_name(uint64_t token)
 
 int actmem_xla_set_generations(uint64_t most)
 {
-	if (memory_is_inherited())
+	if (is_forked())
 		return -EOWNERDEAD;
 	pthread_mutex_lock(&saved_lock);
 	counts.generations_max = most;
@@ -386,7 +387,7 @@ int actmem_xla_set_generations(uint64_t most)
 
 int actmem_xla_set_checksum(int on)
 {
-	if (memory_is_inherited())
+	if (is_forked())
 		return -EOWNERDEAD;
 	pthread_mutex_lock(&saved_lock);
 	counts.checksum = !!on;
@@ -398,7 +399,7 @@ int actmem_xla_stats(struct actmem_xla_stats *stats)
 {
 	int ret;
 
-	if (memory_is_inherited())
+	if (is_forked())
 		return -EOWNERDEAD;
 	pthread_mutex_lock(&saved_lock);
 	ret = counts_copy(stats, stats->size, &counts, sizeof(counts));
@@ -413,7 +414,7 @@ int actmem_xla_device_stats(uint32_t device,
 
 	if (device >= ACTMEM_XLA_DEVICES_MAX)
 		return -ERANGE;
-	if (memory_is_inherited())
+	if (is_forked())
 		return -EOWNERDEAD;
 	pthread_mutex_lock(&saved_lock);
 	ret = counts_copy(stats, stats->size, &device_counts[device],
@@ -428,7 +429,7 @@ uint64_t actmem_xla_reset(void)
 	uint64_t count = 0, i;
 	struct site *site;
 
-	if (memory_is_inherited())
+	if (is_forked())
 		return 0;
 	pthread_mutex_lock(&saved_lock);
 	for (i = 0; (site = site_numbered(i)); i++)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "counts.h"
+#include "forked.h"
 #include "generation.h"
 #include "memory.h"
 #include "stream.h"
@@ -42,7 +43,7 @@ static int is_free(void)
 
 static void __attribute__((constructor)) watch_forks(void)
 {
-	memory_watch_fork(is_free);
+	forked_watch(is_free);
 }
 
 uint64_t lane_now(void)
@@ -326,8 +327,7 @@ static void wait_for_work(struct lane *lane)
 	pthread_mutex_unlock(&lane->lock);
 }
 
-/* A handle may be another context's by now. */
-static int context_is_there(const struct lane *lane)
+int lane_has_context(const struct lane *lane)
 {
 	unsigned long long id;
 
@@ -339,7 +339,7 @@ static void end_lane(struct lane *lane)
 	cuda_context popped;
 
 	lane_end_threads(lane);
-	if (context_is_there(lane) && !cuda.cuCtxPushCurrent_v2(lane->context)) {
+	if (lane_has_context(lane) && !cuda.cuCtxPushCurrent_v2(lane->context)) {
 		free_device_side(lane);
 		cuda.cuCtxPopCurrent_v2(&popped);
 	}
@@ -390,7 +390,7 @@ void actmem_xla_trim_devices(void)
 {
 	struct lane *lane, *next;
 
-	if (memory_is_inherited())
+	if (is_forked())
 		return;
 	pthread_mutex_lock(&one_trim);
 	for (lane = next_unused(NULL); lane; lane = next) {
@@ -409,7 +409,7 @@ int actmem_xla_transfer_stats(uint32_t device, struct actmem_xla_transfer_stats 
 
 	if (device >= ACTMEM_XLA_DEVICES_MAX)
 		return -ERANGE;
-	if (memory_is_inherited())
+	if (is_forked())
 		return -EOWNERDEAD;
 	ACTMEM_INIT(&now);
 	for (i = sizeof(now.size) / sizeof(uint64_t); i < sizeof(now) / sizeof(uint64_t); i++)

@@ -109,7 +109,7 @@ struct lane {
 	uint64_t put_bytes;		/* of blocks being reserved and filled... */
 	uint64_t put_bytes_most;	/* ...and their limit; 0: no budget is shared */
 	uint64_t unfinished;		/* read without the lock too, as staged_bytes */
-	uint64_t takes;			/* that there were, for the fetcher */
+	uint64_t takes;			/* and what else has the fetcher look again */
 	int64_t take_run;		/* of the puts of the latest */
 	uint64_t staged_bytes;
 	int is_fetching;		/* or about to */
@@ -123,6 +123,9 @@ struct lane {
  */
 struct lane *lane_enter(uint32_t device, cuda_stream stream, char *words, int *ret);
 void lane_leave(struct lane *lane);
+
+/* Whether its streams and events are still there: a handle may be another context's. */
+int lane_has_context(const struct lane *lane);
 
 /*
  * Before a block of @bytes is reserved. A device may have to wait for another one, whose
@@ -146,6 +149,9 @@ int lane_may_run_ahead(const struct lane *lane, int is_staged);
 /* Of a claimed block, which ends in any case. */
 int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct saved *block,
 	      char *words);
+
+/* The stream has come further since the last take: the device may have emptied slots. */
+void lane_look_again(struct lane *lane);
 
 /* With the lane's lock held: what is staged is needed no more, and was copied or not. */
 void lane_unstage(struct lane *lane, struct staged *staged);

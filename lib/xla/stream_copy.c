@@ -309,6 +309,18 @@ static void tell_fetcher(struct lane *lane, const struct saved *block)
 	pthread_mutex_unlock(&lane->lock);
 }
 
+void lane_look_again(struct lane *lane)
+{
+	pthread_mutex_lock(&lane->lock);
+	/* Elsewhere a take has it look as far as that helps. */
+	if (lane->put_bytes_most && lane->takes) {
+		lane->takes++;
+		lane->is_fetching = 1;
+		pthread_cond_signal(&lane->takes_come);
+	}
+	pthread_mutex_unlock(&lane->lock);
+}
+
 int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct saved *block,
 	      char *words)
 {

@@ -25,7 +25,6 @@ static XLA_FFI_Error *put(struct lane *lane, cuda_stream stream, XLA_FFI_CallFra
 	const XLA_FFI_Api *api = frame->api;
 	char words[SAVED_WORDS];
 	struct saved *block;
-	uint64_t token;
 	int ret;
 
 	lane_admit(lane, call->bytes);
@@ -34,10 +33,14 @@ static XLA_FFI_Error *put(struct lane *lane, cuda_stream stream, XLA_FFI_CallFra
 		lane_put_ended(lane, call->bytes);
 		return ffi_error(api, ffi_code(ret), words);
 	}
-	token = block->token;
-	ret = lane_put(lane, stream, on_device(call->value), block, words);
-	if (!ret)
-		ret = lane_write_token(lane, stream, on_device(call->token), token, words);
+	/* First, as nobody could take a block whose token was not told. */
+	ret = lane_write_token(lane, stream, on_device(call->token), block->token, words);
+	if (ret) {
+		saved_undo(block);
+		lane_put_ended(lane, call->bytes);
+	} else {
+		ret = lane_put(lane, stream, on_device(call->value), block, words);
+	}
 	return ret ? ffi_error(api, ffi_code(ret), words) : NULL;
 }
 
@@ -114,6 +117,7 @@ static XLA_FFI_Error *announce(struct lane *lane, cuda_stream stream, XLA_FFI_Ca
 			saved_announce(tokens[i], &call->origin,
 				       (uint32_t)call->numbers[done + i]);
 	}
+	lane_look_again(lane);
 	return NULL;
 }
 

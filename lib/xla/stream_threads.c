@@ -33,9 +33,14 @@ static void fill_is_done(struct lane *lane, struct saved *block, cuda_result res
 	saved_filled(block);
 }
 
-/* Whatever still goes on, none of it is to meet a block that was given up. */
+/*
+ * Whatever still goes on, none of it is to meet a block that was given up. With their
+ * context streams have gone, and what they did has ended.
+ */
 static void let_streams_end(const struct lane *lane)
 {
+	if (!lane_has_context(lane))
+		return;
 	cuda.cuStreamSynchronize(lane->out);
 	cuda.cuStreamSynchronize(lane->ahead);
 	cuda.cuStreamSynchronize(lane->late);

@@ -54,7 +54,7 @@ $(CUDA_PROGRAMS): $(B)/tests/cuda/%: $(B)/obj/cuda-sanitized/tests/cuda/%.o \
 $(CUDA_PLAYS:%=$(B)/tests/cuda/%): $(CUDA_PLAYED:%=$(B)/obj/cuda-sanitized/%.o)
 
 # What JAX's arrays are made of needs no header of XLA's.
-CUDA_ARRAYS := $(addprefix lib/xla/,arrays counts grow knobs memory near tensor)
+CUDA_ARRAYS := $(addprefix lib/xla/,arrays counts forked grow knobs memory near tensor)
 
 $(B)/tests/cuda/arrays: $(CUDA_ARRAYS:%=$(B)/obj/sanitized/%.o)
 $(B)/tests/gpu/arrays: $(CUDA_ARRAYS:%=$(B)/obj/cuda/%.o)

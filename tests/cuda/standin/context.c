@@ -107,6 +107,18 @@ static void end_context(CUcontext context)
 	context->poison = CUDA_SUCCESS;
 }
 
+/* Begins a call about a device, as enter() does. @is_given: what else it needs. */
+static CUresult enter_about(const char *function, CUdevice device, bool is_given)
+{
+	CUresult result = enter(function);
+
+	if (result)
+		return result;
+	if (!is_given)
+		return leave(CUDA_ERROR_INVALID_VALUE);
+	return is_device(device) ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_DEVICE);
+}
+
 CUresult cuDeviceGetCount(int *count)
 {
 	CUresult result = enter("cuDeviceGetCount");
@@ -121,56 +133,41 @@ CUresult cuDeviceGetCount(int *count)
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
-	CUresult result = enter("cuDeviceGet");
+	CUresult result = enter_about("cuDeviceGet", ordinal, device);
 
 	if (result)
 		return result;
-	if (!device)
-		return leave(CUDA_ERROR_INVALID_VALUE);
-	if (!is_device(ordinal))
-		return leave(CUDA_ERROR_INVALID_DEVICE);
 	*device = ordinal;
 	return leave(CUDA_SUCCESS);
 }
 
 CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
 {
-	CUresult result = enter("cuDeviceGetName");
+	CUresult result = enter_about("cuDeviceGetName", dev, name && len > 0);
 
 	if (result)
 		return result;
-	if (!name || len <= 0)
-		return leave(CUDA_ERROR_INVALID_VALUE);
-	if (!is_device(dev))
-		return leave(CUDA_ERROR_INVALID_DEVICE);
 	snprintf(name, (size_t)len, "Stand-in GPU");	/* one model, as XLA wants it */
 	return leave(CUDA_SUCCESS);
 }
 
 CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
 {
-	CUresult result = enter("cuDeviceGetPCIBusId");
+	CUresult result = enter_about("cuDeviceGetPCIBusId", dev,
+				      pciBusId && len >= (int)sizeof("0000:00:00.0"));
 
 	if (result)
 		return result;
-	if (!pciBusId || len < (int)sizeof("0000:00:00.0"))
-		return leave(CUDA_ERROR_INVALID_VALUE);
-	if (!is_device(dev))
-		return leave(CUDA_ERROR_INVALID_DEVICE);
 	snprintf(pciBusId, (size_t)len, "%s", bus_ids[dev]);
 	return leave(CUDA_SUCCESS);
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
-	CUresult result = enter("cuDevicePrimaryCtxRetain");
+	CUresult result = enter_about("cuDevicePrimaryCtxRetain", dev, pctx);
 
 	if (result)
 		return result;
-	if (!pctx)
-		return leave(CUDA_ERROR_INVALID_VALUE);
-	if (!is_device(dev))
-		return leave(CUDA_ERROR_INVALID_DEVICE);
 	if (!primaries[dev].alive)
 		primaries[dev].id = ++next_id;
 	primaries[dev].alive = true;
@@ -181,12 +178,10 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
-	CUresult result = enter("cuDevicePrimaryCtxRelease_v2");
+	CUresult result = enter_about("cuDevicePrimaryCtxRelease_v2", dev, true);
 
 	if (result)
 		return result;
-	if (!is_device(dev))
-		return leave(CUDA_ERROR_INVALID_DEVICE);
 	if (!primaries[dev].retained)
 		return leave(CUDA_ERROR_INVALID_CONTEXT);
 	if (!--primaries[dev].retained)
@@ -202,12 +197,10 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
 /* It stays retained as often as it was. */
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
-	CUresult result = enter("cuDevicePrimaryCtxReset_v2");
+	CUresult result = enter_about("cuDevicePrimaryCtxReset_v2", dev, true);
 
 	if (result)
 		return result;
-	if (!is_device(dev))
-		return leave(CUDA_ERROR_INVALID_DEVICE);
 	end_context(&primaries[dev]);
 	return leave(CUDA_SUCCESS);
 }
@@ -219,14 +212,10 @@ CUresult cuDevicePrimaryCtxReset(CUdevice dev)
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
 {
-	CUresult result = enter("cuDevicePrimaryCtxGetState");
+	CUresult result = enter_about("cuDevicePrimaryCtxGetState", dev, flags && active);
 
 	if (result)
 		return result;
-	if (!flags || !active)
-		return leave(CUDA_ERROR_INVALID_VALUE);
-	if (!is_device(dev))
-		return leave(CUDA_ERROR_INVALID_DEVICE);
 	*flags = primaries[dev].flags;
 	*active = primaries[dev].alive;
 	return leave(CUDA_SUCCESS);
@@ -234,12 +223,10 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *acti
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
 {
-	CUresult result = enter("cuDevicePrimaryCtxSetFlags_v2");
+	CUresult result = enter_about("cuDevicePrimaryCtxSetFlags_v2", dev, true);
 
 	if (result)
 		return result;
-	if (!is_device(dev))
-		return leave(CUDA_ERROR_INVALID_DEVICE);
 	primaries[dev].flags = flags;
 	return leave(CUDA_SUCCESS);
 }

@@ -61,44 +61,41 @@ static CUresult start(CUstream stream, struct operation *operation, const char *
 	return stream_wait_idle(stream);
 }
 
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount,
-			      CUstream hStream)
+/* Between memory of the host and of the current device, one way or the other. */
+static CUresult copy_async(const char *name, CUdeviceptr device, char *host, bool to_device,
+			   size_t bytes, CUstream stream)
 {
 	struct operation operation = {
 		.kind = OPERATION_COPY,
-		.name = "cuMemcpyHtoDAsync_v2",
-		.from = srcHost,
-		.bytes = ByteCount,
-		.to_device = true,
+		.name = name,
+		.bytes = bytes,
+		.to_device = to_device,
+		.from_device = !to_device,
 	};
-	CUresult result = enter(operation.name);
+	CUresult result = enter(name);
+	char *memory;
 
 	if (result)
 		return result;
-	operation.to = device_memory(dstDevice, ByteCount);
-	if (ByteCount && (!operation.to || !srcHost))
+	memory = device_memory(device, bytes);
+	operation.to = to_device ? memory : host;
+	operation.from = to_device ? host : memory;
+	if (bytes && (!memory || !host))
 		return leave(CUDA_ERROR_INVALID_VALUE);
-	return leave(start(hStream, &operation, srcHost));
+	return leave(start(stream, &operation, host));
+}
+
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount,
+			      CUstream hStream)
+{
+	return copy_async("cuMemcpyHtoDAsync_v2", dstDevice, (char *)(uintptr_t)srcHost, true,
+			  ByteCount, hStream);
 }
 
 CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount,
 			      CUstream hStream)
 {
-	struct operation operation = {
-		.kind = OPERATION_COPY,
-		.name = "cuMemcpyDtoHAsync_v2",
-		.to = dstHost,
-		.bytes = ByteCount,
-		.from_device = true,
-	};
-	CUresult result = enter(operation.name);
-
-	if (result)
-		return result;
-	operation.from = device_memory(srcDevice, ByteCount);
-	if (ByteCount && (!operation.from || !dstHost))
-		return leave(CUDA_ERROR_INVALID_VALUE);
-	return leave(start(hStream, &operation, dstHost));
+	return copy_async("cuMemcpyDtoHAsync_v2", srcDevice, dstHost, false, ByteCount, hStream);
 }
 
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
@@ -154,21 +151,28 @@ CUresult cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUst
 	return fill("cuMemsetD32Async", dstDevice, ui, 4, N, hStream);
 }
 
-CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
+static CUresult copy(const char *name, CUdeviceptr device, char *host, bool to_device, size_t bytes)
 {
-	CUresult result = enter("cuMemcpyHtoD_v2");
 	CUcontext context = NULL;
+	CUresult result = enter(name);
+	char *memory;
 
 	if (result)
 		return result;
 	result = usable_context(&context);
-	if (!result)
-		streams_wait_idle(context, true);
-	if (!result && ByteCount && (!srcHost || !device_memory(dstDevice, ByteCount)))
-		result = CUDA_ERROR_INVALID_VALUE;
-	if (!result && ByteCount)
-		memcpy(device_memory(dstDevice, ByteCount), srcHost, ByteCount);
-	return leave(result);
+	if (result)
+		return leave(result);
+	streams_wait_idle(context, true);
+	memory = device_memory(device, bytes);
+	if (!bytes || !host || !memory)
+		return leave(bytes ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
+	memcpy(to_device ? memory : host, to_device ? host : memory, bytes);
+	return leave(CUDA_SUCCESS);
+}
+
+CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
+{
+	return copy("cuMemcpyHtoD_v2", dstDevice, (char *)(uintptr_t)srcHost, true, ByteCount);
 }
 
 CUresult cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount)
@@ -178,19 +182,7 @@ CUresult cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned in
 
 CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 {
-	CUresult result = enter("cuMemcpyDtoH_v2");
-	CUcontext context = NULL;
-
-	if (result)
-		return result;
-	result = usable_context(&context);
-	if (!result)
-		streams_wait_idle(context, true);
-	if (!result && ByteCount && (!dstHost || !device_memory(srcDevice, ByteCount)))
-		result = CUDA_ERROR_INVALID_VALUE;
-	if (!result && ByteCount)
-		memcpy(dstHost, device_memory(srcDevice, ByteCount), ByteCount);
-	return leave(result);
+	return copy("cuMemcpyDtoH_v2", srcDevice, dstHost, false, ByteCount);
 }
 
 CUresult cuMemcpyDtoH(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)

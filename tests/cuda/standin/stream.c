@@ -309,19 +309,27 @@ CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
 	return leave(result);
 }
 
-/* What it has to do is still done, later. */
-CUresult cuStreamDestroy_v2(CUstream hStream)
+/* Begins a call that uses it, as enter() does. */
+static CUresult enter_with(const char *function, CUstream stream)
 {
-	CUresult result = enter("cuStreamDestroy_v2");
+	CUresult result = enter(function);
 
 	if (result)
 		return result;
-	result = stream_use(hStream);
-	if (!result) {
-		hStream->alive = false;
-		announce_change();
-	}
-	return leave(result);
+	result = stream_use(stream);
+	return result ? leave(result) : CUDA_SUCCESS;
+}
+
+/* What it has to do is still done, later. */
+CUresult cuStreamDestroy_v2(CUstream hStream)
+{
+	CUresult result = enter_with("cuStreamDestroy_v2", hStream);
+
+	if (result)
+		return result;
+	hStream->alive = false;
+	announce_change();
+	return leave(CUDA_SUCCESS);
 }
 
 CUresult cuStreamDestroy(CUstream hStream)
@@ -331,24 +339,16 @@ CUresult cuStreamDestroy(CUstream hStream)
 
 CUresult cuStreamSynchronize(CUstream hStream)
 {
-	CUresult result = enter("cuStreamSynchronize");
+	CUresult result = enter_with("cuStreamSynchronize", hStream);
 
-	if (result)
-		return result;
-	result = stream_use(hStream);
-	return leave(result ? result : stream_wait_idle(hStream));
+	return result ? result : leave(stream_wait_idle(hStream));
 }
 
 CUresult cuStreamQuery(CUstream hStream)
 {
-	CUresult result = enter("cuStreamQuery");
+	CUresult result = enter_with("cuStreamQuery", hStream);
 
-	if (result)
-		return result;
-	result = stream_use(hStream);
-	if (!result && !is_idle(hStream))
-		result = CUDA_ERROR_NOT_READY;
-	return leave(result);
+	return result ? result : leave(is_idle(hStream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
 }
 
 CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * A store's memory that is made before blocks want it: as much as is wanted, within the
+ * budget, in place of nothing that is there; and by a thread while others put and take.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "store_test.h"
+
+#define BLOCK	(256 * KIB)
+#define GROW	(2 * MIB)
+#define BUDGET	(16 * MIB)
+#define ROUNDS	40
+
+static struct actmem_store *growing_store(struct actmem *am, const char *path)
+{
+	struct actmem_store_options options = store_options(BUDGET, &path, path ? 1 : 0);
+
+	options.grow_bytes = GROW;
+	return store_or_bail(am, &options);
+}
+
+static void test_lengths(struct actmem *am)
+{
+	struct actmem_store *store = growing_store(am, NULL);
+	uint64_t i;
+
+	returns(actmem_store_grow(NULL, BLOCK, GROW), -EINVAL);
+	returns(actmem_store_grow(store, 0, GROW), -EINVAL);
+	returns(actmem_store_grow(store, BLOCK, 0), 0);
+	ok(!stats_of(store).memory_bytes, "nothing is made where none is wanted");
+	returns(actmem_store_grow(store, BLOCK, GROW + 1), 0);
+	ok(stats_of(store).memory_bytes == 2 * GROW, "as many regions as it takes");
+	returns(actmem_store_grow(store, BLOCK, GROW + 1), 0);
+	ok(stats_of(store).memory_bytes == 2 * GROW, "what is free already counts");
+	for (i = 0; i < 2 * GROW / BLOCK; i++)
+		returns(put_block(store, i, BLOCK, i), 0);
+	ok(stats_of(store).memory_bytes == 2 * GROW, "and blocks take it");
+	returns(actmem_store_grow(store, BLOCK, 4 * BUDGET), 0);
+	ok(stats_of(store).memory_bytes == BUDGET, "it grows up to the budget");
+	/* Free regions that are too short would go for a block; not for one to come. */
+	returns(actmem_store_grow(store, BUDGET / 2, BUDGET), 0);
+	returns(actmem_store_grow(store, 2 * BUDGET, BUDGET), 0);
+	ok(stats_of(store).memory_bytes == BUDGET, "and no further");
+	while (i--)
+		returns(take_block(store, i, BLOCK, i), 0);
+	destroy_empty(store);
+}
+
+static atomic_int is_over;
+
+static void *grow(void *store)
+{
+	unsigned int failed = 0;
+
+	while (!atomic_load(&is_over)) {
+		failed += !!actmem_store_grow(store, BLOCK, GROW);
+		usleep(500);
+	}
+	return failed ? store : NULL;
+}
+
+/* More than the budget, so that memory is waited for while it grows. */
+static void test_beside_blocks(struct actmem *am)
+{
+	struct actmem_store *store = growing_store(am, spill_path());
+	uint64_t count = 2 * BUDGET / BLOCK, i;
+	unsigned int wrong = 0, round;
+	pthread_t thread;
+	void *failed;
+
+	if (pthread_create(&thread, NULL, grow, store))
+		tap_bail("pthread_create");
+	for (round = 0; round < ROUNDS; round++) {
+		for (i = 0; i < count; i++)
+			wrong += !!put_block(store, i, BLOCK, i);
+		for (i = count; i--; )
+			wrong += !!take_block(store, i, BLOCK, i);
+	}
+	atomic_store(&is_over, 1);
+	pthread_join(thread, &failed);
+	ok(!wrong && !failed, "puts and takes go on while it grows (%u went wrong)", wrong);
+	ok(stats_of(store).memory_bytes_peak <= BUDGET, "within the budget");
+	destroy_empty(store);
+}
+
+int main(void)
+{
+	struct actmem *am = open_or_bail();
+	struct usage before = usage_now();
+
+	test_lengths(am);
+	test_beside_blocks(am);
+	same_usage(before);
+	counters_are_zero(am);
+	returns(actmem_close(am), 0);
+	return tap_end();
+}
