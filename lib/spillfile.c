@@ -220,11 +220,17 @@ static bool is_no_room(int error)
 	return is_full_disk(error) || error == -EFBIG;
 }
 
+/* Fails with what the first of two calls said, whatever became of the second. */
+static int fail_as_before(int error, const char *words)
+{
+	return fail(-error, "%s", words);
+}
+
 /* What a disk that was full allocated of it goes back. */
-static int allocate_piece(struct spillfile *spillfile, const struct block *piece)
+static int allocate_piece(const struct spillfile *spillfile, const struct block *piece)
 {
 	uint64_t offset, length = piece->length;
-	struct actmem_file *file = locate(spillfile, piece, &offset);
+	const struct actmem_file *file = locate(spillfile, piece, &offset);
 	char words[ERROR_TEXT_MAX];
 	int error = file_allocate(file, offset, length);
 
@@ -232,7 +238,7 @@ static int allocate_piece(struct spillfile *spillfile, const struct block *piece
 		return 0;
 	snprintf(words, sizeof(words), "%s", actmem_error());
 	file_punch(file, offset, length);
-	return fail(-error, "%s", words);
+	return fail_as_before(error, words);
 }
 
 static int open_further(struct spillfile *spillfile, uint64_t least, uint64_t want,
@@ -344,10 +350,16 @@ struct block *spillfile_withhold(struct spillfile *spillfile)
 
 int spillfile_punch(const struct spillfile *spillfile, const struct block *piece)
 {
-	uint64_t offset;
+	uint64_t offset, length = piece->length;
 	const struct actmem_file *file = locate(spillfile, piece, &offset);
+	char words[ERROR_TEXT_MAX];
+	int error = file_punch(file, offset, length);
 
-	return file_punch(file, offset, piece->length);
+	if (!error)
+		return 0;
+	snprintf(words, sizeof(words), "%s", actmem_error());
+	/* What some disk of several took is wanted again, or else it stays with that one. */
+	return file_allocate(file, offset, length) ? 0 : fail_as_before(error, words);
 }
 
 void spillfile_punched(struct spillfile *spillfile, struct block *piece, int error)
