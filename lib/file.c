@@ -243,7 +243,7 @@ static int punch_one(const struct stripe *stripe, uint64_t offset, uint64_t leng
 }
 
 /* What lies in a file of a part of the set lies there without a gap. */
-static int for_each_stripe(const struct actmem_file *file, uint64_t offset, uint64_t length,
+static int call_per_stripe(const struct actmem_file *file, uint64_t offset, uint64_t length,
 			   int (*call)(const struct stripe *stripe, uint64_t offset,
 				       uint64_t length))
 {
@@ -262,12 +262,12 @@ static int for_each_stripe(const struct actmem_file *file, uint64_t offset, uint
 
 int file_allocate(const struct actmem_file *file, uint64_t offset, uint64_t length)
 {
-	return for_each_stripe(file, offset, length, allocate_one);
+	return call_per_stripe(file, offset, length, allocate_one);
 }
 
 int file_punch(const struct actmem_file *file, uint64_t offset, uint64_t length)
 {
-	return for_each_stripe(file, offset, length, punch_one);
+	return call_per_stripe(file, offset, length, punch_one);
 }
 
 /* Up to the first byte that one of the files lacks. */

@@ -70,7 +70,7 @@ static void count_added(struct spillfile *spillfile, uint64_t length)
 	spillfile->bytes += length;
 	if (spillfile->bytes > spillfile->bytes_peak)
 		spillfile->bytes_peak = spillfile->bytes;
-	spillfile->keep = UINT64_MAX;
+	spillfile->shrink_to = UINT64_MAX;
 }
 
 static int add_set(struct spillfile *spillfile, struct actmem_file *file, uint64_t length)
@@ -112,7 +112,7 @@ int spillfile_init(struct spillfile *spillfile, struct actmem_queue *queue,
 	int error;
 
 	*spillfile = (struct spillfile){
-		.queue = queue, .options = *options, .limit = limit, .keep = UINT64_MAX,
+		.queue = queue, .options = *options, .limit = limit, .shrink_to = UINT64_MAX,
 	};
 	if (limit && options->length > limit)
 		return fail(EINVAL, "spill_bytes is %llu, and spill_limit_bytes %llu",
@@ -220,11 +220,17 @@ static bool is_no_room(int error)
 	return is_full_disk(error) || error == -EFBIG;
 }
 
+/* Fails with what the first of two calls said, whatever became of the second. */
+static int fail_as_before(int error, const char *words)
+{
+	return fail(-error, "%s", words);
+}
+
 /* What a disk that was full allocated of it goes back. */
-static int allocate_piece(struct spillfile *spillfile, const struct block *piece)
+static int allocate_piece(const struct spillfile *spillfile, const struct block *piece)
 {
 	uint64_t offset, length = piece->length;
-	struct actmem_file *file = locate(spillfile, piece, &offset);
+	const struct actmem_file *file = locate(spillfile, piece, &offset);
 	char words[ERROR_TEXT_MAX];
 	int error = file_allocate(file, offset, length);
 
@@ -232,7 +238,7 @@ static int allocate_piece(struct spillfile *spillfile, const struct block *piece
 		return 0;
 	snprintf(words, sizeof(words), "%s", actmem_error());
 	file_punch(file, offset, length);
-	return fail(-error, "%s", words);
+	return fail_as_before(error, words);
 }
 
 static int open_further(struct spillfile *spillfile, uint64_t least, uint64_t want,
@@ -301,12 +307,12 @@ void spillfile_end_round(struct spillfile *spillfile)
 	if (need < spillfile->options.length)
 		need = spillfile->options.length;
 	if (spillfile->bytes >= need + STEP_LEAST)
-		spillfile->keep = need;
+		spillfile->shrink_to = need;
 }
 
 void spillfile_empty(struct spillfile *spillfile)
 {
-	spillfile->keep = spillfile->options.length;
+	spillfile->shrink_to = spillfile->options.length;
 }
 
 /* How long the next piece is that is to go; 0: none is. */
@@ -314,9 +320,9 @@ static uint64_t next_piece(const struct spillfile *spillfile)
 {
 	uint64_t length, free;
 
-	if (spillfile->is_kept || spillfile->bytes <= spillfile->keep)
+	if (spillfile->never_shrinks || spillfile->bytes <= spillfile->shrink_to)
 		return 0;
-	length = spillfile->bytes - spillfile->keep;
+	length = spillfile->bytes - spillfile->shrink_to;
 	free = blocks_largest_free(&spillfile->blocks);
 	if (length > free)
 		length = free;
@@ -344,16 +350,22 @@ struct block *spillfile_withhold(struct spillfile *spillfile)
 
 int spillfile_punch(const struct spillfile *spillfile, const struct block *piece)
 {
-	uint64_t offset;
+	uint64_t offset, length = piece->length;
 	const struct actmem_file *file = locate(spillfile, piece, &offset);
+	char words[ERROR_TEXT_MAX];
+	int error = file_punch(file, offset, length);
 
-	return file_punch(file, offset, piece->length);
+	if (!error)
+		return 0;
+	snprintf(words, sizeof(words), "%s", actmem_error());
+	/* What some disk of several took is wanted again, or else it stays with that one. */
+	return file_allocate(file, offset, length) ? 0 : fail_as_before(error, words);
 }
 
 void spillfile_punched(struct spillfile *spillfile, struct block *piece, int error)
 {
 	if (error) {
-		spillfile->is_kept = true;
+		spillfile->never_shrinks = true;
 		spillfile->withheld_bytes -= piece->length;
 		blocks_give(&spillfile->blocks, piece);
 		return;

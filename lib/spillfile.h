@@ -34,8 +34,8 @@ struct spillfile {
 	unsigned int avoided_next;
 	struct block *withheld;		/* pieces that the disks have back; a list, the last first */
 	uint64_t withheld_bytes;	/* of them, and of the one that they get */
-	uint64_t keep;			/* what is free beyond so many bytes is to go; UINT64_MAX: none */
-	bool is_kept;			/* a file system takes nothing back */
+	uint64_t shrink_to;		/* what is free beyond it is to go; UINT64_MAX: nothing */
+	bool never_shrinks;		/* a file system takes nothing back */
 	uint64_t peak;			/* bytes in use in this round, at most */
 	uint64_t peaks[SPILL_ROUNDS];	/* of the last rounds */
 	unsigned int rounds;		/* that peaks are known of */

@@ -10,7 +10,7 @@
  * with it: who makes regions, attaches them or allocates files gives it back meanwhile.
  * What transfers have come to is taken by a thread of the store, which does what
  * follows from it; else whoever changes something does. Regions are attached and files
- * allocated by another thread of the store, its only one that does.
+ * allocated by another thread of the store, and by that one alone.
  *
  * Locks: the store's, then all others of the library. A heap's grow_lock is never
  * taken with the store's lock held.

@@ -120,7 +120,6 @@ static int do_without_spill(struct actmem_store *store, struct waiter *waiter, u
 static int make_room(struct actmem_store *store, struct waiter *waiter, uint64_t length)
 {
 	const char *name = store->am->heap_names.path;
-	struct place *last = store->dirty.first;
 
 	/* Regions with names stay, though nothing is in them. */
 	if (name && !store->sums[SUM_MEMORY].blocks)
@@ -131,10 +130,9 @@ static int make_room(struct actmem_store *store, struct waiter *waiter, uint64_t
 	if (!store->queue)
 		return fail(ENOMEM, "%s are wanted, and the budget of %s is used up; raise budget_bytes or give spill_paths",
 			    BYTES_TEXT(length), BYTES_TEXT(store->budget));
-	if (last && !waiter->spill_error && store->sums[SUM_SPILLING].length < length) {
-		store_spill(store, link_item(last, struct store_block, place));
-		return 0;
-	}
+	while (store->dirty.first && !waiter->spill_error &&
+	       store->sums[SUM_SPILLING].length < length)
+		store_spill(store, link_item(store->dirty.first, struct store_block, place));
 	if (store->under_way || store->prepared)
 		return WAIT;
 	if (waiter->spill_error)

@@ -26,6 +26,7 @@ struct rig {
 	uint64_t spill_limit, spill_bytes;
 	uint32_t flags;
 	const char *heap_name;
+	uint32_t stripes;		/* 2, or one file */
 	uint64_t grow;
 	atomic_uint under_way;
 };
@@ -47,7 +48,7 @@ static inline struct actmem_key key_of(uint64_t name)
 
 static inline int set_up(struct rig *rig)
 {
-	const char *path = FOLDER;
+	const char *paths[] = { FOLDER, FOLDER };
 	struct actmem_store_options options;
 	struct actmem_options open_options;
 	int error;
@@ -64,8 +65,8 @@ static inline int set_up(struct rig *rig)
 		return error;
 	ACTMEM_INIT(&options);
 	options.budget_bytes = BUDGET;
-	options.spill_paths = &path;
-	options.spill_path_count = 1;
+	options.spill_paths = paths;
+	options.spill_path_count = rig->stripes ? rig->stripes : 1;
 	options.spill_limit_bytes = rig->spill_limit;
 	options.spill_bytes = rig->spill_bytes;
 	options.grow_bytes = rig->grow;

@@ -235,9 +235,9 @@ static void test_range_words(void **state)
 	assert_fails(actmem_region_populate(region, 4096, 8192), ENOMEM, "cannot populate 4.0 KiB");
 	fail_nothing();
 	assert_published(region, 4096);
-	fail_call("fallocate", 1, EINTR);
+	fail_call("punch", 1, EINTR);
 	assert_int_equal(actmem_region_discard(region, 0, LENGTH), 0);
-	fail_call("fallocate", 1, ENOSPC);
+	fail_call("punch", 1, ENOSPC);
 	assert_fails(actmem_region_discard(region, 0, LENGTH), ENOSPC, "cannot discard 64.0 KiB");
 	fail_call("fstat", 1, EIO);
 	assert_fails(actmem_region_discard(region, 0, LENGTH), EIO, "fstat");

@@ -186,6 +186,24 @@ static void test_file_system_keeps_it(void **state)
 	tear_down(&rig);
 }
 
+/* What the other one of two has taken is wanted again. */
+static void test_one_of_two_keeps_it(void **state)
+{
+	struct rig rig = { .stripes = 2 };
+	unsigned int i;
+
+	assert_int_equal(set_up(&rig), 0);
+	fail_call("punch", 2, EOPNOTSUPP);
+	put_and_drop(&rig, FEW);
+	for (i = 0; i < WAITS && !strstr(actmem_store_describe(rig.store), "never get"); i++)
+		usleep(1000);
+	assert_non_null(strstr(actmem_store_describe(rig.store), "Operation not supported"));
+	assert_int_equal(stats_of(&rig).file_bytes, 64 * MIB);
+	assert_in_range(allocated_bytes(), 64 * MIB, 65 * MIB);
+	put_and_take(&rig, 60);
+	tear_down(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -194,6 +212,7 @@ int main(void)
 		cmocka_unit_test(test_all_dropped),
 		cmocka_unit_test(test_one_stays),
 		cmocka_unit_test(test_file_system_keeps_it),
+		cmocka_unit_test(test_one_of_two_keeps_it),
 	};
 
 	return cmocka_run_group_tests_name("store_files", tests, NULL, NULL);
