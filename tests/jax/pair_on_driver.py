@@ -3,9 +3,8 @@
 
     actmem run --backend driver
 
-share a limit: RLIMIT_MEMLOCK, the administrator's of their user and of a node, and
-size= of a mount in which their regions have names. Runs as root in a booted kernel
-and prints TAP.
+share a limit: RLIMIT_MEMLOCK, the administrator's of their user, and size= of a mount
+in which their regions have names. Runs as root in a booted kernel and prints TAP.
 """
 import fcntl
 import os
@@ -188,8 +187,8 @@ def size_of_a_mount(stock):
             os.unlink(f"{MOUNT}/{file}")
     check(held() == first * MIB, f"{limit}: and those of the killed one go by rm", held())
     status = job.pair[0].end()
-    check(held() == first * MIB, f"{limit}: those of the other one stay after its end (status {status})",
-          held())
+    check(held() == first * MIB,
+          f"{limit}: those of the other one stay after its end (status {status})", held())
     for file in os.listdir(MOUNT):
         os.unlink(f"{MOUNT}/{file}")
     check(held() == 0 and read("regions") == 0, f"{limit}: and rm gives them back", held())
