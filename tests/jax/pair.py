@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Two processes of pair_worker.py, each under `actmem run`, for pair_on_driver.py."""
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TREE = os.path.dirname(os.path.dirname(HERE))
+ACTMEM = os.path.join(TREE, "build", "bin", "actmem")
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class Worker:
+    def __init__(self, rank, port, options, prefix):
+        environment = {name: value for name, value in os.environ.items()
+                       if not name.startswith(("ACTMEM_", "XLA_", "PYTHONPATH"))}
+        self.complaints = tempfile.TemporaryFile(mode="w+")
+        self.process = subprocess.Popen(
+            [*prefix, ACTMEM, "run", *options, "--", sys.executable,
+             os.path.join(HERE, "pair_worker.py"), str(rank), str(port)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.complaints, text=True,
+            env=environment)
+
+    def ask(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def answer(self):
+        """The next answer; what is not JSON is gloo's."""
+        while line := self.process.stdout.readline():
+            if line.startswith("{"):
+                return json.loads(line)
+        status = self.process.wait()
+        self.complaints.seek(0)
+        raise EOFError(f"a worker has ended with {status}: {self.complaints.read()[-3000:]}")
+
+    def do(self, line):
+        self.ask(line)
+        return self.answer()
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def end(self):
+        """No more lines; the exit status is jax.distributed's affair if the other one
+        was killed."""
+        self.process.stdin.close()
+        return self.process.wait()
+
+
+class Pair(list):
+    """The two, started."""
+
+    def __init__(self, options_of, prefix=()):
+        port = free_port()
+        super().__init__(Worker(rank, port, options_of(rank), prefix) for rank in range(2))
+        self.started = [worker.answer() for worker in self]
+
+    def do(self, *lines):
+        """A line for each, at the same time, or one for both."""
+        for worker, line in zip(self, lines * (2 // len(lines))):
+            worker.ask(line)
+        return [worker.answer() for worker in self]
+
+    def end(self):
+        for worker in self:
+            worker.process.stdin.close()
+        return [worker.process.wait() for worker in self]
