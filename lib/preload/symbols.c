@@ -291,7 +291,9 @@ struct link_map *library_of(const void *address)
 	struct link_map *library;
 	Dl_info info;
 
-	return dladdr1 && dladdr1(address, &info, (void **)&library, RTLD_DL_LINKMAP) ? library : NULL;
+	if (!dladdr1 || !dladdr1(address, &info, (void **)&library, RTLD_DL_LINKMAP))
+		return NULL;
+	return library;
 }
 
 static const char *soname_in(ElfW(Addr) base, const ElfW(Dyn) *entry)

@@ -85,7 +85,8 @@ static void alloc(struct slot *slot)
 
 static void map(struct slot *slot)
 {
-	char *room = mmap(NULL, 8 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *room = mmap(NULL, 8 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			  -1, 0);
 	char *at = room + (-(uintptr_t)room % (2 * MIB));
 
 	if (room == MAP_FAILED)
