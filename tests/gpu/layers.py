@@ -112,8 +112,8 @@ class Runs:
         sys.stderr.flush()
         if status is None:
             return None, f"not done in {seconds:.0f} s"
-        telling = [line for line in told if "Error" in line or "actmem" in line or
-                   NO_MEMORY in line]
+        telling = [line for line in told if NO_MEMORY in line] or \
+            [line for line in told if "Error" in line or "actmem" in line]
         how = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
         return None, f"{how}: {(telling or told or ['?'])[-1][:300]}"
 
@@ -172,6 +172,8 @@ class Runs:
         stock = [(row["step_s"], other.flags) for other, row in self.done.items()
                  if other.model == case.model and other.form == case.form and
                  other.method == "stock" and not other.under and row.get("valid")]
+        if not stock and case.method == "actmem":
+            return case._replace(best=False)        # by itself, then
         return case._replace(flags=min(stock)[1], best=False) if stock else None
 
     def predict(self, case, sizes):

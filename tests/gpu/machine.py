@@ -155,7 +155,7 @@ def locked_memory():
 def reserve_huge_pages(count):
     """Raises the number of 2 MiB pages to that; the one before, or None, and what to say."""
     path = "/proc/sys/vm/nr_hugepages"
-    before = first_line(path)
+    before = int(first_line(path) or 0)
     try:
         with open(path, "w", encoding="utf-8") as file:
             file.write(str(count))

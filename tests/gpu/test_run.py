@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """tests/gpu/run on a machine without a GPU: with the stand-in for libcuda.so.1, JAX on
 the CPU and small sizes, and where our Debian packages are hidden."""
+import argparse
+import contextlib
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
+import layers
 import parts
 import processes
 import report
@@ -100,25 +104,25 @@ def the_driver_is_asked_and_its_tests_run():
 @case
 def layers_are_predicted_run_and_compared():
     told, results = run("--no-build", "--only", "layers")
-    layers = results["parts"]["layers"]
-    names = [row["case"] for row in layers["cases"]]
+    part = results["parts"]["layers"]
+    names = [row["case"] for row in part["cases"]]
     # What ours is compared with, and ours, before what only may be faster.
     assert names[:4] == ["small scanned remat", "small scanned stock lhs+pipelined",
                          "small scanned stock, actmem run lhs+pipelined",
                          "small scanned actmem lhs+pipelined"], names
     assert names[4] == "small scanned stock" and "small scanned actmem" in names, names
-    predicted = {row["predicted"]: row for row in layers["predictions"]}
+    predicted = {row["predicted"]: row for row in part["predictions"]}
     assert list(predicted) == names and all(
         row["step_s"] > 0 and row["pinned_bytes"] >= 0 and row["written"]
         for row in predicted.values()), predicted
-    for row in layers["cases"]:
+    for row in part["cases"]:
         assert row.get("valid"), row
         assert row["steps"] >= 3 and row["predicted_step_s"] > 0 and row["step_s"] > 0, row
-    ours = next(row for row in layers["cases"] if row["case"] == "small scanned actmem")
+    ours = next(row for row in part["cases"] if row["case"] == "small scanned actmem")
     assert ours["found"]["grown"]["actmem"] > 0, ours
     assert ours["found"]["actmem"]["live_bytes"] == 0, ours
     assert any(figure["figure"].startswith("small scanned actmem: step_s") and figure["peer"]
-               for figure in layers["figures"]), layers["figures"]
+               for figure in part["figures"]), part["figures"]
     assert "CASE" in told and "PREDICTED_STEP_S" in told, told
 
 
@@ -232,6 +236,41 @@ def results_and_logs_are_kept_elsewhere_too():
     assert sorted(os.listdir(folder)) == ["gpu-run.json", "logs.tar.gz"], os.listdir(folder)
     pinned = report.read(f"{folder}/gpu-run.json")["parts"]["pinned"]
     assert pinned["status"] == "ok" and all("GPU" in text for text in pinned["skipped"]), pinned
+
+
+class OtherCases(layers.Runs):
+    """layers.py's, with a program that has memory for so many layers, hangs or crashes."""
+    room = 2
+
+    def program(self, case, sizes):
+        if case.form == "unrolled":
+            return ["sh", "-c", "sleep 1000 & sleep 1000"]
+        if case.method == "actmem":
+            return ["sh", "-c", "kill -SEGV $$"]
+        if sizes.layers > self.room:
+            return ["sh", "-c", "echo RESOURCE_EXHAUSTED: Out of memory >&2; echo after >&2; exit 1"]
+        found = {"step_s": 1.0, "step_min_s": 1.0, "step_max_s": 1.0, "steps": 3,
+                 "first_step_s": 1.0, "compile_s": 1.0, "first_run_s": 1.0,
+                 "grown": {"actmem": 0, "driver": 0, "anonymous": 5}}
+        return ["echo", json.dumps(found)]
+
+
+@case
+def cases_that_hang_crash_or_lack_memory_are_told():
+    options = argparse.Namespace(minutes=1, layers=3, steps=1, toy=True, case_seconds=2,
+                                 actmem="actmem")
+    with tempfile.TemporaryDirectory() as folder, open(os.devnull, "w", encoding="utf-8") as null, \
+            contextlib.redirect_stdout(null), contextlib.redirect_stderr(null):
+        runs = OtherCases(options, folder)
+        cases = [layers.Case("small", *words) for words in (
+            ("unrolled", "stock"), ("scanned", "actmem"), ("scanned", "remat"))]
+        for each in cases:
+            runs.run(each)
+    hung, crashed, less = (runs.done[each] for each in cases)
+    assert "not done in 2 s" in hung["why"], hung
+    assert "killed by signal 11" in crashed["why"], crashed
+    assert less.get("why") is None and less["layers"] == 2 and less["steps"] == 3, less
+    assert not processes.left(os.getpid()), processes.left(os.getpid())
 
 
 @case
