@@ -2,6 +2,7 @@
 """The command line of the examples, and what they print: a table of memory, and
 whether the results are those of the first row, which offloads nothing."""
 import argparse
+import atexit
 import gc
 import importlib.util
 import json
@@ -80,6 +81,7 @@ class Report:
             "platform": jax.default_backend(),
             "device": jax.devices()[0].device_kind,
             "sizes": sizes._asdict(), "tolerance": TOLERANCE, "actmem": None, "rows": []}
+        atexit.register(self._tell_unfinished)
 
     def run(self, name, function, *arguments, tutorial=None, in_actmem=False):
         """Compiles a jitted function, calls it, and adds what it is and yields."""
@@ -124,15 +126,25 @@ class Report:
 
     def finish(self):
         """Prints and writes all; the exit status."""
+        atexit.unregister(self._tell_unfinished)
         released = not self.document["actmem"] or self._release_actmem()
         agree = all(row["agrees"] for row in self.document["rows"])
         self.document["ok"] = agree and released
+        self._tell()
+        return 0 if self.document["ok"] else 1
+
+    def _tell(self):
         print(self._text())
         path = self.arguments.json
         if path:
             _unfinished(path).write_text(_as_json(self.document) + "\n")
             os.replace(_unfinished(path), path)
-        return 0 if self.document["ok"] else 1
+
+    def _tell_unfinished(self):
+        """A row that fails does not take those before it along."""
+        if self.document["rows"]:
+            self.document |= {"ok": False, "unfinished": True, "actmem": None}
+            self._tell()
 
     def _text(self):
         document, (first, *others) = self.document, self.document["rows"]

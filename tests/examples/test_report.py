@@ -6,6 +6,8 @@ import functools
 import io
 import json
 import pathlib
+import subprocess
+import sys
 import tempfile
 
 import jax
@@ -184,6 +186,29 @@ def a_program_whose_gradients_are_wrong_fails_and_says_so():
 
 def overflowing(x, weights):
     return layer(x, weights) * np.float32(np.inf)
+
+
+FAILING = """
+import argparse, pathlib, sys
+from offloading import report, stack
+rows = report.Report("test", argparse.Namespace(way="plain", small=True,
+                                                json=pathlib.Path(sys.argv[1])), stack.SMALL)
+layer = lambda x, weights: x @ weights[0] @ weights[1]
+rows.run("kept", stack.gradient(layer), *stack.weights_and_input(stack.SMALL))
+raise RuntimeError("the second row fails")
+"""
+
+
+@case
+def a_row_that_fails_does_not_take_those_before_along():
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "report.json")
+        run = subprocess.run([sys.executable, "-B", "-c", FAILING, path], text=True,
+                             capture_output=True, check=False)
+        assert run.returncode == 1 and "the second row fails" in run.stderr, run
+        document = json.loads(path.read_text())
+    assert [row["name"] for row in document["rows"]] == ["kept"] and "kept" in run.stdout, run
+    assert document["unfinished"] and not document["ok"], document
 
 
 @case

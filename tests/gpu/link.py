@@ -131,9 +131,12 @@ def main():
     except OSError as error:
         found["missing"] = str(error)
     if options.product:
-        found["product"] = product_rate(options.product)
-        found["attention"] = "cudnn" if cudnn_attends() else "xla"
-        found["device_bytes"] = device_bytes()
+        try:
+            found["device_bytes"] = device_bytes()
+            found["product"] = product_rate(options.product)
+            found["attention"] = "cudnn" if cudnn_attends() else "xla"
+        except Exception as error:      # of JAX: what the driver gave stays
+            found["product_missing"] = f"{type(error).__name__}: {str(error)[:200]}"
     print(json.dumps(found), flush=True)
     return 0
 

@@ -4,12 +4,15 @@ import glob
 import importlib.metadata
 import os
 import platform
+import re
+import resource
 import shutil
 import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TREE = os.path.dirname(os.path.dirname(HERE))
+CAP_IPC_LOCK = 1 << 14
 # What was compiled elsewhere may not run here, so not in build itself.
 BUILD = "build/on-gpu"
 PACKED = os.path.join(TREE, "build", "gpu")
@@ -42,16 +45,55 @@ def first_line(path, start=""):
     return None
 
 
+def use_packed_programs():
+    """Behind those of the machine."""
+    os.environ["PATH"] = f"{os.environ.get('PATH', os.defpath)}:{PACKED}/bin"
+
+
 def has_gpu():
-    return bool(glob.glob("/dev/nvidia[0-9]*"))
+    return bool(glob.glob("/dev/nvidia[0-9]*") or
+                glob.glob("/proc/driver/nvidia/gpus/*/information"))
+
+
+SMI = {"name": "name", "driver": "driver_version", "memory": "memory.total",
+       "memory_used": "memory.used", "bus_id": "pci.bus_id",
+       "link_generation": "pcie.link.gen.max", "link_width": "pcie.link.width.max"}
+
+
+def _asked(what, columns):
+    """Rows of nvidia-smi; none without one."""
+    said = said_by("nvidia-smi", f"--query-{what}={','.join(columns.values())}",
+                   "--format=csv,noheader")
+    return [dict(zip(columns, (word.strip() for word in line.split(","))))
+            for line in (said or "").splitlines()]
 
 
 def _gpus():
-    said = said_by("nvidia-smi", "--query-gpu=name,driver_version,memory.total,pci.bus_id",
-                   "--format=csv,noheader")
-    keys = ("name", "driver", "memory", "bus_id")
-    return [dict(zip(keys, (word.strip() for word in line.split(","))))
-            for line in (said or "").splitlines()]
+    """As nvidia-smi has them, or what the kernel's module says where there is none."""
+    found = _asked("gpu", SMI) or _asked("gpu", {key: SMI[key] for key in ("name", "driver")})
+    if found:
+        return found
+    driver = re.search(r"\b\d+\.\d+[.\d]*\b",
+                       first_line("/proc/driver/nvidia/version", "NVRM version") or "")
+    paths = sorted(glob.glob("/proc/driver/nvidia/gpus/*/information"))
+    return [{"name": first_line(path, "Model") or "unknown", "driver": driver and driver[0],
+             "bus_id": first_line(path, "Bus Location")} for path in paths]
+
+
+def free_share():
+    """Of the first GPU's memory, what no one has yet; None without nvidia-smi."""
+    for row in _asked("gpu", {"free": "memory.free", "total": "memory.total"}):
+        words = [row[key].split()[0] for key in ("free", "total")]
+        if all(word.isdigit() for word in words) and int(words[1]):
+            return int(words[0]) / int(words[1])
+        break
+    return None
+
+
+def gpu_programs():
+    """Programs on the GPUs, who make what is measured here slower."""
+    return [f"{row['name']} (process {row['pid']}) has {row['memory']}" for row in _asked(
+        "compute-apps", {"pid": "pid", "name": "process_name", "memory": "used_memory"})]
 
 
 def _version(package):
@@ -65,6 +107,65 @@ def _first(text):
     return text.splitlines()[0] if text else None
 
 
+def _bytes_of(folder):
+    try:
+        state = os.statvfs(folder)
+    except OSError:
+        return None
+    return state.f_blocks * state.f_frsize
+
+
+def memory_limit():
+    """Of this process's memory cgroup and those above it, or None."""
+    limits = []
+    try:
+        with open("/proc/self/cgroup", encoding="utf-8") as file:
+            rows = [line.strip().split(":", 2) for line in file]
+    except OSError:
+        return None
+    for _, controllers, path in rows:
+        if "memory" in controllers.split(",") or not controllers:
+            base, name = (("/sys/fs/cgroup/memory", "memory.limit_in_bytes") if controllers else
+                          ("/sys/fs/cgroup", "memory.max"))
+            while True:
+                limits.append(first_line(f"{base}{path.rstrip('/')}/{name}"))
+                if path in ("/", ""):
+                    break
+                path = os.path.dirname(path)
+    # The older cgroup's word for none is the largest of its pages.
+    limits = [int(limit) for limit in limits if limit and limit.isdigit()]
+    return min((limit for limit in limits if limit < 1 << 60), default=None)
+
+
+def locked_memory():
+    """What RLIMIT_MEMLOCK leaves, raised as far as may be; None: all."""
+    unlimited = resource.RLIM_INFINITY
+    soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    for limits in ((unlimited, unlimited), (hard, hard)):
+        try:
+            resource.setrlimit(resource.RLIMIT_MEMLOCK, limits)
+            break
+        except (OSError, ValueError):
+            pass
+    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    capabilities = int(first_line("/proc/self/status", "CapEff") or "0", 16)
+    return None if soft == unlimited or capabilities & CAP_IPC_LOCK else soft
+
+
+def reserve_huge_pages(count):
+    """Raises the number of 2 MiB pages to that; the one before, or None, and what to say."""
+    path = "/proc/sys/vm/nr_hugepages"
+    before = int(first_line(path) or 0)
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(str(count))
+    except OSError as error:
+        return None, f"no huge pages were reserved: {error}"
+    got = int(first_line(path) or 0)
+    return before, f"{got} huge pages are reserved" + (
+        f", not {count}: memory has no more in one piece" if got < count else "")
+
+
 def description():
     memory = first_line("/proc/meminfo", "MemTotal")
     setting = "/sys/kernel/mm/transparent_hugepage/"
@@ -75,6 +176,10 @@ def description():
         "memory_bytes": int(memory.split()[0]) * 1024 if memory else None,
         "nodes": len(glob.glob("/sys/devices/system/node/node[0-9]*")),
         "kernel": platform.release(),
+        "shared_memory_bytes": _bytes_of("/dev/shm"),
+        "memory_limit_bytes": memory_limit(),
+        "locked_memory_bytes": locked_memory(),
+        "io_uring_disabled": first_line("/proc/sys/kernel/io_uring_disabled"),
         "huge_pages": first_line("/proc/sys/vm/nr_hugepages"),
         "transparent_huge_pages": first_line(setting + "enabled"),
         "transparent_huge_pages_of_shared_memory": first_line(setting + "shmem_enabled"),
@@ -89,7 +194,9 @@ def versions():
     nvcc = said_by("nvcc", "--version") or said_by("/usr/local/cuda/bin/nvcc", "--version")
     found["cuda"] = nvcc.splitlines()[-1] if nvcc else None
     found["actmem"] = first_line(os.path.join(TREE, "VERSION"))
-    found["commit"] = said_by("git", "rev-parse", "HEAD")
+    # A copy without git's files has what tests/gpu/pack wrote down.
+    found["commit"] = said_by("git", "describe", "--always", "--dirty", "--abbrev=12") or \
+        first_line(os.path.join(PACKED, "commit"))
     return {name: version for name, version in found.items() if version}
 
 
@@ -104,9 +211,14 @@ def _compiles(include, *flags):
 
 
 def cuda_include(given=None):
-    places = [given, os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "include"),
-              *glob.glob(os.path.join(TREE, "build/venv/lib/python3*/site-packages/nvidia/cu13/"
-                                            "include"))]
+    compiler = shutil.which("nvcc")
+    homes = [os.environ.get("CUDA_HOME"), "/usr/local/cuda",
+             compiler and os.path.dirname(os.path.dirname(os.path.realpath(compiler)))]
+    packages = [os.path.join(place, "nvidia/cu13") for place in sys.path] + \
+        glob.glob(os.path.join(TREE, "build/venv/lib/python3*/site-packages/nvidia/cu13"))
+    places = [given, *(os.path.join(home, "include") for home in filter(None, homes)),
+              *(os.path.join(home, "include") for home in packages if os.path.isdir(home)),
+              os.path.join(PACKED, "cuda")]
     for place in filter(None, places):
         if os.path.exists(os.path.join(place, "cuda.h")):
             return place
@@ -146,7 +258,8 @@ def make_arguments(cuda=None):
     packed = [f"-I{PACKED}/include", f"-L{PACKED}/lib"]
     has_packed = os.path.isdir(os.path.join(PACKED, "lib"))
     if not shutil.which("make"):
-        raise Missing("make is not installed")
+        raise Missing("make is neither installed nor in build/gpu; run tests/gpu/pack where it "
+                      "is, and bring build/gpu along")
     if not _compiles("liburing.h"):
         if not has_packed:
             raise Missing("liburing-dev is not installed; run tests/gpu/pack where it is, and "

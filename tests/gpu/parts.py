@@ -53,6 +53,12 @@ class Context:
         if self.standin:
             self.environment.update(LD_LIBRARY_PATH=self.standin, JAX_PLATFORMS="cpu",
                                     ACTMEM_ALLOW="any")
+        self.test_environment = {}      # of programs in C, which ask for pages themselves
+
+    def allow_unlocked(self):
+        self.test_environment["ACTMEM_ALLOW"] = "unlocked"
+        if self.environment["ACTMEM_ALLOW"] != "any":
+            self.environment["ACTMEM_ALLOW"] += ",unlocked"
 
     @property
     def small(self):
@@ -132,7 +138,7 @@ def _listed(context, kind):
 def _cuda(context, seconds):
     programs, missing = _listed(context, "cuda")
     return missing + [Command("tests/cuda", ["tests/cuda/run", context.library_folder,
-                                             *programs])]
+                                             *programs], context.test_environment)]
 
 
 def _preload(context, seconds):
@@ -140,7 +146,8 @@ def _preload(context, seconds):
         raise Missing("there is no tests/preload")
     programs, missing = _listed(context, "preload")
     return missing + [Command("tests/preload", ["tests/preload/run", context.build,
-                                                context.library_folder, *programs])]
+                                                context.library_folder, *programs],
+                              context.test_environment)]
 
 
 def _program(name, *if_small):
@@ -199,7 +206,7 @@ def _beside_alone(context, output):
 
 def _pinned(context, seconds):
     commands = []
-    for module in ("torch", "cupy"):
+    for module in ("cudart", "torch", "cupy"):
         commands += [
             context.python(f"{module}", "tests/gpu/pinned.py", module, good=(0, 77)),
             context.python(f"{module} under actmem run", "tests/gpu/pinned.py", module,
@@ -210,19 +217,19 @@ def _pinned(context, seconds):
 PARTS = [
     Part("build", "the library, the preload, the handlers, the command and the tests",
          20, 240, _build),
-    Part("sanity", "does JAX compute here?", 10, 120, _sanity),
-    Part("probe", "what the driver does where its manual is silent", 20, 240, _probe,
+    Part("sanity", "does JAX compute here?", 30, 120, _sanity),
+    Part("probe", "what the driver does where its manual is silent", 40, 240, _probe,
          _only_differences),
-    Part("cuda", "tests of the runtime", 15, 120, _cuda),
-    Part("preload", "tests of the preload", 15, 150, _preload),
-    Part("checkpoint", "actmem.jax.checkpoint on the GPU", 20, 240,
+    Part("cuda", "tests of the runtime", 20, 120, _cuda),
+    Part("preload", "tests of the preload", 30, 150, _preload),
+    Part("checkpoint", "actmem.jax.checkpoint on the GPU", 90, 240,
          _program("checkpoint", "--cpu")),
-    Part("arrays", "actmem.jax.asarray", 10, 90, _program("arrays")),
-    Part("tutorial", "the examples, plain and under actmem run", 30, 240, _tutorial,
+    Part("arrays", "actmem.jax.asarray", 25, 90, _program("arrays")),
+    Part("tutorial", "the examples, plain and under actmem run", 90, 240, _tutorial,
          _collect_tutorial),
     Part("layers", "a stack of transformer layers, offloaded by JAX and by actmem",
          180, 1500, _layers),
-    Part("two_processes", "two processes that share limits", 30, 180, _two_processes),
-    Part("pinned", "pinned memory of PyTorch and CuPy", 20, 120, _pinned,
+    Part("two_processes", "two processes that share limits", 70, 180, _two_processes),
+    Part("pinned", "pinned memory of cudart, PyTorch and CuPy", 45, 120, _pinned,
          _beside_alone),
 ]

@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Pinned memory as PyTorch or CuPy make it: is it pinned, do copies keep its bytes, and,
-with --in-region under `actmem run`, does it lie in a region of actmem? Prints TAP and
-figures; exits with 77 where the module is not installed.
+"""Pinned memory as programs of CUDA's runtime make it, and as PyTorch or CuPy do: is it
+pinned, do copies keep its bytes, and, with --in-region under `actmem run`, does it lie in
+a region of actmem? Prints TAP and figures; exits with 77 where the module is not
+installed, or there is no GPU.
 """
 import argparse
+import ctypes
+import glob
 import json
+import mmap
+import os
 import sys
 import time
 
 import host_memory
+import machine
 
 MIB = 1 << 20
 REPEATS = 5
@@ -23,6 +29,111 @@ def check(passed, name, detail=""):
     print(f"{'ok' if passed else 'not ok'} {results} - {name}", flush=True)
     if not passed and detail:
         print(f"# {detail}", flush=True)
+
+
+class Cudart:
+    """libcudart.so.13 alone, of a toolkit or of a wheel."""
+    PORTABLE, TO_HOST, TO_DEVICE, HOST = 1, 2, 1, 1
+
+    def __init__(self):
+        found = None
+        for name in ("libcudart.so.13", *self.places()):
+            try:
+                self.library = ctypes.CDLL(name)
+                break
+            except OSError as error:
+                found = found or error
+        else:
+            raise ImportError(found)
+        self.library.cudaGetErrorName.restype = ctypes.c_char_p
+        self.call("cudaSetDevice", 0)
+        self.call("cudaFree", None)
+
+    @staticmethod
+    def places():
+        homes = [os.environ.get("CUDA_HOME", "/usr/local/cuda"), "/usr/local/cuda",
+                 *(os.path.join(place, "nvidia/cu13") for place in sys.path)]
+        return [path for home in homes for path in
+                sorted(glob.glob(os.path.join(home, "lib*", "libcudart.so.13")))]
+
+    def result(self, name, *arguments):
+        return getattr(self.library, name)(*arguments)
+
+    def call(self, name, *arguments):
+        error = self.result(name, *arguments)
+        if error:
+            raise RuntimeError(f"{name}: {self.library.cudaGetErrorName(error).decode()}")
+
+    def pinned(self, size):
+        pointer = ctypes.c_void_p()
+        self.call("cudaHostAlloc", ctypes.byref(pointer), ctypes.c_size_t(size), self.PORTABLE)
+        return (pointer.value, size), pointer.value
+
+    def free(self, memory):
+        return self.result("cudaFreeHost", ctypes.c_void_p(memory[0]))
+
+    def is_pinned(self, memory):
+        """Its flags are told, which of other memory is an error."""
+        flags = ctypes.c_uint()
+        error = self.result("cudaHostGetFlags", ctypes.byref(flags), ctypes.c_void_p(memory[0]))
+        return not error and bool(flags.value & self.PORTABLE)
+
+    def fill(self, memory, value):
+        ctypes.memset(memory[0], value, memory[1])
+
+    def holds(self, memory, value):
+        address, size, on_device = *memory[:2], len(memory) > 2
+        data = ctypes.create_string_buffer(size)
+        if on_device:
+            self.call("cudaMemcpy", data, ctypes.c_void_p(address), ctypes.c_size_t(size),
+                      self.TO_HOST)
+        else:
+            ctypes.memmove(data, address, size)
+        return data.raw == bytes([value]) * size
+
+    def on_device(self, size, value):
+        pointer = ctypes.c_void_p()
+        self.call("cudaMalloc", ctypes.byref(pointer), ctypes.c_size_t(size))
+        self.call("cudaMemset", pointer, value, ctypes.c_size_t(size))
+        return pointer.value, size, "device"
+
+    def copy(self, to, source):
+        kind = self.TO_DEVICE if len(to) > 2 else self.TO_HOST
+        self.call("cudaMemcpyAsync", ctypes.c_void_p(to[0]), ctypes.c_void_p(source[0]),
+                  ctypes.c_size_t(to[1]), kind, None)
+        self.call("cudaDeviceSynchronize")
+
+    def version(self):
+        version = ctypes.c_int()
+        self.call("cudaRuntimeGetVersion", ctypes.byref(version))
+        return f"cudart {version.value}"
+
+    def more(self, in_regions):
+        """What the others leave to their libraries: registering, and what is refused."""
+        size = 8 * MIB
+        allocated = ctypes.c_void_p()
+        self.call("cudaMallocHost", ctypes.byref(allocated), ctypes.c_size_t(size))
+        check(in_region(allocated.value)[0] == in_regions and
+              not self.result("cudaFreeHost", allocated), "cudart: cudaMallocHost() likewise")
+        own = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        own.write(b"\5" * size)
+        view = ctypes.c_char.from_buffer(own)
+        address = ctypes.addressof(view)
+        self.call("cudaHostRegister", ctypes.c_void_p(address), ctypes.c_size_t(size),
+                  self.PORTABLE)
+        check(self.is_pinned((address, size)) and not in_region(address)[0],
+              "cudart: cudaHostRegister() of memory with data leaves it where it is")
+        device = self.on_device(size, 0)
+        self.copy(device, (address, size))
+        check(self.holds(device, 5), "cudart: what is registered is copied in")
+        self.call("cudaHostUnregister", ctypes.c_void_p(address))
+        check(own[:size] == b"\5" * size, "cudart: it has its data when it is unregistered")
+        check(self.result("cudaFreeHost", ctypes.c_void_p(address)) != 0,
+              "cudart: cudaFreeHost() of what is not CUDA's is refused")
+        self.result("cudaGetLastError")
+        self.call("cudaFree", ctypes.c_void_p(device[0]))
+        del view
+        own.close()
 
 
 class Torch:
@@ -109,12 +220,15 @@ def in_region(address):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split(":", maxsplit=1)[0])
-    parser.add_argument("module", choices=("torch", "cupy"))
+    parser.add_argument("module", choices=("cudart", "torch", "cupy"))
     parser.add_argument("--in-region", action="store_true")
     parser.add_argument("--bytes", type=int, default=256 * MIB)
     options = parser.parse_args()
+    if not machine.has_gpu():
+        print("1..0 # SKIP no GPU here")
+        return 77
     try:
-        library = {"torch": Torch, "cupy": Cupy}[options.module]()
+        library = {"cudart": Cudart, "torch": Torch, "cupy": Cupy}[options.module]()
     except ImportError as error:
         print(f"1..0 # SKIP {options.module} is not installed ({error})")
         return 77
@@ -143,6 +257,9 @@ def main():
                           "value": value / 1e9, "unit": "GB/s"}), flush=True)
     small, address = library.pinned(8192)
     check(not in_region(address)[0], f"{options.module}: 8 KiB are the driver's own")
+    if options.module == "cudart":
+        check(not library.free(small) and not library.free(memory), "cudart: both are freed")
+        library.more(options.in_region)
     del memory, small
     print(f"1..{results}")
     return 1 if failures else 0

@@ -10,8 +10,8 @@ Compute: FLOP by the rate that the un-offloaded case reached; for that case itse
                     its layer does; pipelined or unrolled: both are hidden
     actmem          both are hidden
 Hidden: what is longer counts, of copies out and the forward pass, of copies in and the
-rest. Pinned: XLA's pool doubles from 2 MiB on until a request fits; actmem takes what is
-asked for, the handlers in regions of a given length.
+rest. Pinned: XLA's pool doubles from 2 MiB on until a request fits, and `actmem run` gives
+it what it asks for; the handlers ask for the values alone, in regions of grow_bytes().
 """
 EFFICIENCY = 0.7
 MIB = 1 << 20
@@ -49,14 +49,21 @@ def offloaded_requests(sizes, form):
     return [size for _ in range(sizes.layers) for size in sizes.offloaded_bytes]
 
 
-def pinned_bytes(case, sizes, grow_bytes):
+def grow_bytes(sizes):
+    """Of each region that blocks are taken from: those of as many layers as fit in 1 GiB
+    and divide all layers, so that none of a region is left over."""
+    layer = sum(sizes.offloaded_bytes)
+    fitting = [count for count in range(1, sizes.layers + 1)
+               if sizes.layers % count == 0 and count * layer <= 1 << 30]
+    return _rounded(max(fitting, default=1) * layer, 2 * MIB)
+
+
+def pinned_bytes(case, sizes, grow):
     requests = offloaded_requests(sizes, case.form)
     if case.method == "remat":
         return 0
     if case.method == "actmem":
-        return _rounded(sum(requests), grow_bytes)
-    if case.under:
-        return sum(_rounded(size, 2 * MIB) for size in requests)
+        return _rounded(sum(requests), grow)
     return pool_bytes(requests)
 
 

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -51,6 +52,7 @@ void *reserve(size_t bytes)
 
 int open_memory(enum memory_kind kind, size_t bytes)
 {
+	struct statvfs room;
 	char name[64];
 	int fd, saved;
 
@@ -60,6 +62,13 @@ int open_memory(enum memory_kind kind, size_t bytes)
 		fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 		if (fd >= 0)
 			unlink(name);
+		/* Else the first touch of what does not fit would be the end. */
+		if (fd >= 0 && !fstatvfs(fd, &room) &&
+		    (unsigned long long)room.f_bavail * room.f_frsize < bytes) {
+			close(fd);
+			errno = ENOSPC;
+			return -1;
+		}
 	} else {
 		fd = memfd_create("probe", MFD_CLOEXEC | (kind == MEMORY_MEMFD_2M ? MFD_HUGETLB : 0));
 	}

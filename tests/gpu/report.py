@@ -5,8 +5,10 @@ A part's program prints TAP, or lines of JSON, or both:
     {"figure": what, "value": 3.1, "unit": "GB/s", "peer": what, "peer_value": 2, "ratio": 1.55}
     {"fact": question, "answer": text}
     {"case": name, ...}            one row of a table; columns are the keys
+    {"predicted": case, ...}       what is expected of it, before it is run
 Anything else that is JSON is kept as it is.
 """
+import datetime
 import json
 import os
 import re
@@ -17,12 +19,17 @@ SKIP = re.compile(r"#\s*skip\b:?\s*(.*)$", re.IGNORECASE)
 TAIL_LINES = 15
 
 
+def _now():
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+
+
 class Output:
     """What one program printed, line by line."""
 
     def __init__(self):
         self.passed, self.failed, self.skipped = 0, [], []
         self.figures, self.facts, self.cases, self.data = [], {}, [], []
+        self.predictions = []
         self.prefix = ""        # of facts
         self._open = []
         self._last = []
@@ -45,7 +52,13 @@ class Output:
             self._take_json(line)
 
     def _take_json(self, line):
-        """One value may be spread over lines."""
+        """One value may be spread over lines; one that is complete ends what is none."""
+        if self._open and line[:2] == '{"':
+            try:
+                json.loads(line)
+                self._open = []
+            except ValueError:
+                pass
         self._open.append(line)
         try:
             value = json.loads("".join(self._open))
@@ -62,6 +75,8 @@ class Output:
             self.facts[self.prefix + value["fact"]] = value.get("answer")
         elif "case" in value:
             self.cases.append(value)
+        elif "predicted" in value:
+            self.predictions.append({**value, "written": _now()})
         else:
             self.data.append(value)
 
@@ -71,46 +86,93 @@ class Output:
     def as_dict(self):
         values = {"passed": self.passed, "failed": self.failed, "skipped": self.skipped,
                   "figures": self.figures, "facts": self.facts, "cases": self.cases,
-                  "data": self.data}
+                  "predictions": self.predictions, "data": self.data}
         return {name: value for name, value in values.items() if value or name == "passed"}
 
 
+KEYS = {"cases": "case", "figures": "figure", "predictions": "predicted"}
+
+
+def merged(before, result):
+    """Of one part: the newer result, and rows and figures of other names that an older
+    one has: a part may be run in pieces. Those keep their date."""
+    if result["status"] == "left out" and before.get("status", "left out") != "left out":
+        return before
+    for kind, key in KEYS.items():
+        new = {row[key] for row in result.get(kind, [])}
+        old = [{"date": before["date"], **row} for row in before.get(kind, [])
+               if row[key] not in new]
+        if old:
+            result = {**result, kind: old + result.get(kind, [])}
+    return result
+
+
+def _cards(content):
+    """Cards of one kind are as good as one another: a second machine may have another."""
+    return sorted(card["name"] for card in content.get("machine", {}).get("gpus") or ())
+
+
 class Report:
-    """The file of results. Of parts that were run before and are not now, it keeps
-    what they gave."""
+    """The file of results. Of parts that were run before and are not now, it keeps what
+    they gave; results of another card, and what is no such file, are put aside."""
 
     def __init__(self, path, description, versions, date):
         self.path = path
         self.content = {"date": date, "machine": description, "versions": versions, "parts": {}}
+        self.told = None
         try:
-            with open(path, encoding="utf-8") as file:
-                before = json.load(file)
-        except (OSError, ValueError):
+            before = read(path)
+        except FileNotFoundError:
             return
-        if before.get("machine", {}).get("gpus") == description["gpus"]:
-            self.content["parts"] = before.get("parts", {})
+        except (OSError, ValueError) as error:
+            self._put_aside(f"it is none of results: {error}")
+            return
+        if _cards(before) and _cards(self.content) and _cards(before) != _cards(self.content):
+            self._put_aside(f"it is of {_cards(before)[0]}")
+        else:
+            self.content["parts"] = before["parts"]
+
+    def _put_aside(self, why):
+        aside = f"{self.path}.{self.content['date'].replace(':', '')}"
+        os.replace(self.path, aside)
+        self.told = f"{self.path} is put aside as {aside}: {why}"
 
     def add(self, name, result):
-        """In the place of what the part gave before, but for rows and figures of other
-        names: a part may be run in pieces. Those keep their date."""
         before = self.content["parts"].get(name, {})
-        result = {"date": self.content["date"], **result}
-        for kind, key in (("cases", "case"), ("figures", "figure")):
-            new = {row[key] for row in result.get(kind, [])}
-            old = [{"date": before["date"], **row} for row in before.get(kind, [])
-                   if row[key] not in new]
-            if old:
-                result[kind] = old + result.get(kind, [])
-        self.content["parts"][name] = result
+        self.content["parts"][name] = merged(before, {"date": self.content["date"], **result})
         self.write()
 
     def write(self):
-        os.makedirs(os.path.dirname(os.path.abspath(self.path)), exist_ok=True)
+        """A full disk costs no measurement: it is said, and tried again with the next."""
         temporary = f"{self.path}.new"
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(self.content, file, indent=1)
-            file.write("\n")
-        os.replace(temporary, self.path)
+        try:
+            os.makedirs(os.path.dirname(os.path.abspath(self.path)), exist_ok=True)
+            with open(temporary, "w", encoding="utf-8") as file:
+                json.dump(self.content, file, indent=1)
+                file.write("\n")
+            os.replace(temporary, self.path)
+        except OSError as error:
+            print(f"  {self.path} could not be written: {error}", flush=True)
+
+
+def read(path):
+    """A file of results; ValueError if it is none."""
+    with open(path, encoding="utf-8") as file:
+        content = json.load(file)
+    if not isinstance(content, dict) or not isinstance(content.get("parts"), dict):
+        raise ValueError(f"{path} has no results of tests/gpu/run")
+    return content
+
+
+def together(contents):
+    """Of several machines or runs: the newest of each part, and of each case and figure."""
+    contents = sorted(contents, key=lambda content: content["date"])
+    parts = {}
+    for content in contents:
+        for name, part in content["parts"].items():
+            if parts.get(name, {}).get("date", "") <= part["date"]:
+                parts[name] = merged(parts.get(name, {}), part)
+    return {**contents[-1], "parts": parts}
 
 
 def _text(value):

@@ -67,9 +67,10 @@ MODELS = {
 
 
 def fitting(sizes, device_bytes):
-    """As many layers as there is room for, up to the model's."""
+    """As many layers as there is room for, up to the model's; some room is left, as what a
+    program needs is known roughly, and one that fails costs more than a layer."""
     layers = sizes.layers
-    while layers > 1 and sizes.needs_bytes(layers) > device_bytes:
+    while layers > 1 and sizes.needs_bytes(layers) > 0.9 * device_bytes:
         layers -= 1
     return sizes._replace(layers=layers)
 
