@@ -65,6 +65,9 @@ unsigned int held_transfers(void);
 /* The next checksum is made when @meanwhile has returned. */
 void before_checksum(void (*meanwhile)(void));
 
+/* The next submission to a ring that does not wait is made when @meanwhile has returned. */
+void before_submit(void (*meanwhile)(void));
+
 struct held {
 	unsigned int descriptors;
 	unsigned int mappings;

@@ -213,6 +213,23 @@ static void change_completions(struct io_uring *ring, __u64 event)
 			cqe->res = result_instead;
 }
 
+static void (*before_next_submit)(void);
+
+void before_submit(void (*meanwhile)(void))
+{
+	before_next_submit = meanwhile;
+}
+
+WRAP(int, io_uring_submit, (struct io_uring *ring))
+{
+	void (*meanwhile)(void) = before_next_submit;
+
+	before_next_submit = NULL;
+	if (meanwhile)
+		meanwhile();
+	return __real_io_uring_submit(ring);
+}
+
 WRAP(int, io_uring_submit_and_wait_timeout, (struct io_uring *ring, struct io_uring_cqe **cqe,
 					     unsigned int count, struct __kernel_timespec *timeout,
 					     sigset_t *signals))

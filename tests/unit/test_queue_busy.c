@@ -4,6 +4,8 @@
  * ended then.
  */
 #include <errno.h>
+#include <semaphore.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -184,6 +186,56 @@ static void test_turns(void **state)
 	assert_int_equal(actmem_queue_destroy(queue), 0);
 }
 
+static struct actmem_queue *watched;
+static int taken_early, unset_early;
+static atomic_uint times_told;
+static sem_t meddled;
+
+static void count_told(void *data)
+{
+	times_told++;
+}
+
+static void meddle_with_notice(void)
+{
+	struct actmem_completion completion;
+
+	taken_early = actmem_wait(watched, &completion, 1, 0);
+	unset_early = actmem_queue_notify(watched, NULL, NULL);
+	sem_post(&meddled);
+}
+
+/* Before the program is told, others take what has ended, and it wants to be told no more. */
+static void test_told_no_more(void **state)
+{
+	struct actmem_queue *queue = make_queue(ACTMEM_ENGINE_AUTO);
+	struct actmem_completion completion;
+	struct actmem_file *file;
+
+	watched = queue;
+	if (strncmp(actmem_queue_describe(queue), "io_uring", 8)) {
+		assert_int_equal(actmem_queue_destroy(queue), 0);
+		skip();
+	}
+	assert_int_equal(actmem_queue_attach(queue, region, 0), 0);
+	file = open_file(queue);
+	sem_init(&meddled, 0, 0);
+	assert_int_equal(actmem_queue_notify(queue, count_told, NULL), 0);
+	before_submit(meddle_with_notice);
+	assert_int_equal(actmem_fill(queue, file, 0, region, 0, BLOCK, NULL), 0);
+	while (sem_wait(&meddled))
+		;
+	assert_int_equal(taken_early, 1);
+	assert_int_equal(unset_early, 0);
+	assert_int_equal(actmem_fill(queue, file, 0, region, 0, BLOCK, NULL), 0);
+	assert_int_equal(actmem_wait(queue, &completion, 1, ACTMEM_WAIT_FOREVER), 1);
+	assert_int_equal(times_told, 0);
+	sem_destroy(&meddled);
+	assert_int_equal(actmem_queue_detach(queue, region), 0);
+	assert_int_equal(actmem_file_close(file), 0);
+	assert_int_equal(actmem_queue_destroy(queue), 0);
+}
+
 /* Who attaches a region that is attached has it registered meanwhile, and undoes it. */
 static void test_twice(void **state)
 {
@@ -241,6 +293,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_under_way, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_depth, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_turns, open_region, close_region),
+		cmocka_unit_test_setup_teardown(test_told_no_more, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_twice, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_options, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_access, open_region, close_region),

@@ -9,7 +9,7 @@ UNIT_WRAPPED := open ioctl mmap memfd_create madvise mlock2 ftruncate fallocate 
 	calloc realloc strdup syscall preadv2 pwritev2 eventfd pthread_create checksum \
 	io_uring_queue_init_params io_uring_ring_dontfork io_uring_register_buffers_sparse \
 	io_uring_register_files_sparse io_uring_register_buffers_update_tag \
-	io_uring_register_files_update io_uring_submit_and_wait_timeout
+	io_uring_register_files_update io_uring_submit io_uring_submit_and_wait_timeout
 UNIT_SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all \
 	-fno-omit-frame-pointer
 
