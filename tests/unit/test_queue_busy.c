@@ -196,6 +196,40 @@ static void count_told(void *data)
 	times_told++;
 }
 
+static void try_to_unset(void *data)
+{
+	struct actmem_completion completion;
+
+	taken_early = actmem_wait(watched, &completion, 1, 0);
+	unset_early = actmem_queue_notify(watched, NULL, NULL);
+	sem_post(&meddled);
+}
+
+/* Who is being told stays the one who is. */
+static void test_while_told(void **state)
+{
+	static const enum actmem_engine engines[] = { ACTMEM_ENGINE_AUTO, ACTMEM_ENGINE_WORKERS };
+	struct actmem_file *file;
+	unsigned int i;
+
+	sem_init(&meddled, 0, 0);
+	for (i = 0; i < 2; i++) {
+		watched = make_queue(engines[i]);
+		assert_int_equal(actmem_queue_attach(watched, region, 0), 0);
+		file = open_file(watched);
+		assert_int_equal(actmem_queue_notify(watched, try_to_unset, NULL), 0);
+		assert_int_equal(actmem_fill(watched, file, 0, region, 0, BLOCK, NULL), 0);
+		while (sem_wait(&meddled))
+			;
+		assert_int_equal(taken_early, 1);
+		assert_int_equal(unset_early, -EBUSY);
+		assert_int_equal(actmem_queue_detach(watched, region), 0);
+		assert_int_equal(actmem_file_close(file), 0);
+		assert_int_equal(actmem_queue_destroy(watched), 0);
+	}
+	sem_destroy(&meddled);
+}
+
 static void meddle_with_notice(void)
 {
 	struct actmem_completion completion;
@@ -258,6 +292,48 @@ static void test_twice(void **state)
 	}
 }
 
+/* More than the ring's tables have room for, one after the other. */
+static void test_slots(void **state)
+{
+	struct actmem_queue *queue = make_queue(ACTMEM_ENGINE_AUTO);
+	unsigned int i;
+
+	for (i = 0; i < 4100; i++) {
+		assert_int_equal(actmem_queue_attach(queue, region, 0), 0);
+		assert_int_equal(actmem_queue_detach(queue, region), 0);
+	}
+	for (i = 0; i < 260; i++)
+		assert_int_equal(actmem_file_close(open_file(queue)), 0);
+	assert_int_equal(actmem_queue_destroy(queue), 0);
+}
+
+/* Sums that are too large for their type are no ranges. */
+static void test_ranges(void **state)
+{
+	static const uint64_t at = UINT64_MAX - BLOCK + 1;
+	struct actmem_queue *queue = make_queue(ACTMEM_ENGINE_AUTO);
+	struct actmem_file *file = open_file(queue);
+
+	assert_int_equal(actmem_queue_attach(queue, region, ACTMEM_ATTACH_PLAIN), 0);
+	assert_fails(actmem_fill(queue, file, 0, region, at, 2 * BLOCK, NULL), EINVAL, "no range");
+	assert_fails(actmem_spill(queue, file, 0, region, at, 2 * BLOCK, NULL), EINVAL, "no range");
+	assert_fails(actmem_spill(queue, file, at, region, 0, 2 * BLOCK, NULL), EINVAL,
+		     "no range of a file");
+	assert_fails(actmem_spill(queue, file, INT64_MAX - BLOCK + 1, region, 0, 2 * BLOCK, NULL),
+		     EINVAL, "no range of a file");
+	assert_fails(actmem_queue_populate(queue, region, at, 2 * BLOCK, NULL), EINVAL, "no range");
+	assert_fails(actmem_queue_discard(queue, region, at, 2 * BLOCK, NULL), EINVAL, "no range");
+	assert_fails(actmem_queue_copy(queue, region, at, region, 0, 2 * BLOCK, NULL), EINVAL,
+		     "no range");
+	assert_fails(actmem_queue_copy(queue, region, 0, region, at, 2 * BLOCK, NULL), EINVAL,
+		     "no range");
+	assert_fails(actmem_fill(queue, file, 0, region, 0, LENGTH + BLOCK, NULL), EINVAL, "no range");
+	assert_fails(actmem_queue_discard(queue, region, 0, 4095, NULL), EINVAL, "no whole pages");
+	assert_int_equal(actmem_queue_detach(queue, region), 0);
+	assert_int_equal(actmem_file_close(file), 0);
+	assert_int_equal(actmem_queue_destroy(queue), 0);
+}
+
 static void test_options(void **state)
 {
 	struct actmem_queue_options options;
@@ -293,8 +369,11 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_under_way, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_depth, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_turns, open_region, close_region),
+		cmocka_unit_test_setup_teardown(test_while_told, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_told_no_more, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_twice, open_region, close_region),
+		cmocka_unit_test_setup_teardown(test_slots, open_region, close_region),
+		cmocka_unit_test_setup_teardown(test_ranges, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_options, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_access, open_region, close_region),
 	};
