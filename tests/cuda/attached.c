@@ -77,7 +77,7 @@ static void test_arrays(void)
 
 	returns(actmem_xla_array_new(100, 0, 0, &arrays[0], &address, words, sizeof(words)), 0);
 	ok((uintptr_t)address % 256 == 0, "a small array is aligned as XLA wants it");
-	returns(actmem_xla_array_new(LENGTH, 0, 0, &arrays[1], &address, words, sizeof(words)), 0);
+	returns(actmem_xla_array_new(8192, 0, 0, &arrays[1], &address, words, sizeof(words)), 0);
 	ok((uintptr_t)address % 4096 == 0, "a larger one, as direct I/O wants it");
 	memset(&options, 0, sizeof(options));
 	returns(actmem_xla_tensor_new(arrays[1], &options, &tensor), -EINVAL);

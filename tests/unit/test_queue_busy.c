@@ -19,7 +19,7 @@
 static struct actmem *am;
 static struct actmem_region *region;
 
-static int open_region(void **state)
+static int make_region(struct actmem **its, struct actmem_region **result)
 {
 	struct actmem_region_options region_options;
 	struct actmem_options options;
@@ -30,7 +30,12 @@ static int open_region(void **state)
 	options.allow = ACTMEM_ALLOW_UNLOCKED;
 	ACTMEM_INIT(&region_options);
 	region_options.length = LENGTH;
-	return actmem_open(&am, &options) || actmem_region_create(am, &region_options, &region);
+	return actmem_open(its, &options) || actmem_region_create(*its, &region_options, result);
+}
+
+static int open_region(void **state)
+{
+	return make_region(&am, &region);
 }
 
 static int close_region(void **state)
@@ -334,6 +339,23 @@ static void test_ranges(void **state)
 	assert_int_equal(actmem_queue_destroy(queue), 0);
 }
 
+static void test_foreign_region(void **state)
+{
+	struct actmem_queue *queue = make_queue(ACTMEM_ENGINE_AUTO);
+	struct actmem_region *foreign;
+	struct actmem *other;
+
+	assert_int_equal(make_region(&other, &foreign), 0);
+	assert_fails(actmem_queue_populate(queue, foreign, 0, LENGTH, NULL), EINVAL,
+		     "not of the same");
+	assert_fails(actmem_queue_copy(queue, region, 0, foreign, 0, LENGTH, NULL), EINVAL,
+		     "not of the same");
+	assert_fails(actmem_queue_attach(queue, foreign, 0), EINVAL, "not of the same");
+	assert_int_equal(actmem_region_close(foreign), 0);
+	assert_int_equal(actmem_close(other), 0);
+	assert_int_equal(actmem_queue_destroy(queue), 0);
+}
+
 static void test_options(void **state)
 {
 	struct actmem_queue_options options;
@@ -374,6 +396,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_twice, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_slots, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_ranges, open_region, close_region),
+		cmocka_unit_test_setup_teardown(test_foreign_region, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_options, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_access, open_region, close_region),
 	};
