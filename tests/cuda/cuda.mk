@@ -56,8 +56,8 @@ $(CUDA_PLAYS:%=$(B)/tests/cuda/%): $(CUDA_PLAYED:%=$(B)/obj/cuda-sanitized/%.o)
 # What JAX's arrays are made of needs no header of XLA's.
 CUDA_ARRAYS := $(addprefix lib/xla/,arrays counts forked grow knobs memory near tensor)
 
-$(B)/tests/cuda/arrays: $(CUDA_ARRAYS:%=$(B)/obj/sanitized/%.o)
-$(B)/tests/gpu/arrays: $(CUDA_ARRAYS:%=$(B)/obj/cuda/%.o)
+$(addprefix $(B)/tests/cuda/,arrays attached): $(CUDA_ARRAYS:%=$(B)/obj/sanitized/%.o)
+$(addprefix $(B)/tests/gpu/,arrays attached): $(CUDA_ARRAYS:%=$(B)/obj/cuda/%.o)
 
 # And ThreadSanitizer where threads race, with the objects of check-lib-threads.
 CUDA_RACES := $(B)/tests/thread/cuda_threads

@@ -78,11 +78,8 @@ unsigned int held_transfers(void);
 /* The next checksum is made when @meanwhile has returned. */
 void before_checksum(void (*meanwhile)(void));
 
-/*
- * Has @call called in the thread of a ring, which holds no lock then, each time that it
- * begins what there is before it tells the program of completions. NULL: no more.
- */
-void before_telling(void (*call)(void *data), void *data);
+/* The next submission to a ring that does not wait is made when @meanwhile has returned. */
+void before_submit(void (*meanwhile)(void));
 
 struct held {
 	unsigned int descriptors;

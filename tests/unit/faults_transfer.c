@@ -22,8 +22,6 @@ static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER;
 static bool is_held;
 static unsigned int held_count;
-static void (*called_before_telling)(void *data);
-static void *telling_data;
 
 void fail_transfers(unsigned int first, unsigned int count, int result)
 {
@@ -43,12 +41,6 @@ void hold_transfers(bool hold)
 	is_held = hold;
 	pthread_cond_broadcast(&let_go);
 	pthread_mutex_unlock(&gate);
-}
-
-void before_telling(void (*call)(void *data), void *data)
-{
-	called_before_telling = call;
-	telling_data = data;
 }
 
 static void pass_gate(void)
@@ -221,10 +213,20 @@ static void change_completions(struct io_uring *ring, __u64 event)
 			cqe->res = result_instead;
 }
 
+static void (*before_next_submit)(void);
+
+void before_submit(void (*meanwhile)(void))
+{
+	before_next_submit = meanwhile;
+}
+
 WRAP(int, io_uring_submit, (struct io_uring *ring))
 {
-	if (called_before_telling)
-		called_before_telling(telling_data);
+	void (*meanwhile)(void) = before_next_submit;
+
+	before_next_submit = NULL;
+	if (meanwhile)
+		meanwhile();
 	return __real_io_uring_submit(ring);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Text in and out: node sets, bytes, the environment.
+ * Text in and out: node sets, bytes, sizes, the environment.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,6 +10,7 @@
 #include "error.h"
 #include "faults.h"
 #include "node.h"
+#include "size.h"
 
 static void test_nodes_parse(void **state)
 {
@@ -80,6 +81,40 @@ static void test_bytes_text(void **state)
 	assert_string_equal(BYTES_TEXT(1024), "1.0 KiB");
 	assert_string_equal(BYTES_TEXT((31ULL << 30) / 10), "3.1 GiB");
 	assert_string_equal(BYTES_TEXT(UINT64_MAX), "16.0 EiB");
+}
+
+static void test_sizes(void **state)
+{
+	static const struct {
+		const char *text;
+		uint64_t bytes;
+	} good[] = {
+		{ "0", 0 },
+		{ "1", 1 },
+		{ "64k", 64ULL << 10 },
+		{ "5M", 5ULL << 20 },
+		{ "3g", 3ULL << 30 },
+		{ "2T", 2ULL << 40 },
+		{ "16777215T", 16777215ULL << 40 },
+		{ "18446744073709551615", UINT64_MAX },
+	};
+	static const char *const bad[] = {
+		"", " 1", "-1", "+1", "K", "1KK", "1KB", "1 K", "1P", "0x10", "1.5G",
+		"16777216T", "18446744073709551616",
+	};
+	uint64_t bytes;
+	unsigned int i;
+
+	for (i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		assert_true(size_from_text(good[i].text, &bytes));
+		assert_int_equal(bytes, good[i].bytes);
+	}
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		bytes = 77;
+		if (size_from_text(bad[i], &bytes))
+			fail_msg("'%s' is taken", bad[i]);
+		assert_int_equal(bytes, 77);
+	}
 }
 
 static void test_words(void **state)
@@ -153,6 +188,7 @@ int main(void)
 		cmocka_unit_test(test_nodes_next),
 		cmocka_unit_test(test_nodes_text),
 		cmocka_unit_test(test_bytes_text),
+		cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_words),
 		cmocka_unit_test(test_environment),
 	};

@@ -464,54 +464,6 @@ static void test_later_deadline(void **state)
 	tear_down(&rig);
 }
 
-struct rival {
-	struct actmem_queue *queue;
-	int taken, ended;
-	bool told;
-	sem_t done;
-};
-
-static void take_and_end(void *data)
-{
-	struct rival *rival = data;
-	struct actmem_completion completion;
-
-	rival->taken = actmem_wait(rival->queue, &completion, 1, 0);
-	rival->ended = actmem_queue_notify(rival->queue, NULL, NULL);
-	before_telling(NULL, NULL);
-	sem_post(&rival->done);
-}
-
-static void be_told(void *data)
-{
-	struct rival *rival = data;
-
-	rival->told = true;
-}
-
-/* Just before the program is told, another takes what it was to be told of, and ends that. */
-static void test_taken_before_told(void **state)
-{
-	struct rival rival = { .taken = -1, .ended = -1 };
-	struct rig rig;
-
-	skip_without_uring();
-	assert_int_equal(set_up(&rig, ACTMEM_ENGINE_URING), 0);
-	rival.queue = rig.queue;
-	sem_init(&rival.done, 0, 0);
-	assert_int_equal(actmem_queue_notify(rig.queue, be_told, &rival), 0);
-	before_telling(take_and_end, &rival);
-	fill_by(&rig, 0, 0);
-	while (sem_wait(&rival.done))
-		assert_int_equal(errno, EINTR);
-	assert_int_equal(rival.taken, 1);
-	assert_int_equal(rival.ended, 0);
-	there_and_back(&rig);
-	assert_false(rival.told);
-	sem_destroy(&rival.done);
-	tear_down(&rig);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -525,7 +477,6 @@ int main(void)
 		cmocka_unit_test(test_registration),
 		cmocka_unit_test(test_told_beside_a_hang),
 		cmocka_unit_test(test_later_deadline),
-		cmocka_unit_test(test_taken_before_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,8 @@
  * ended then.
  */
 #include <errno.h>
+#include <semaphore.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,7 +19,7 @@
 static struct actmem *am;
 static struct actmem_region *region;
 
-static int open_region(void **state)
+static int make_region(struct actmem **its, struct actmem_region **result)
 {
 	struct actmem_region_options region_options;
 	struct actmem_options options;
@@ -28,7 +30,12 @@ static int open_region(void **state)
 	options.allow = ACTMEM_ALLOW_UNLOCKED;
 	ACTMEM_INIT(&region_options);
 	region_options.length = LENGTH;
-	return actmem_open(&am, &options) || actmem_region_create(am, &region_options, &region);
+	return actmem_open(its, &options) || actmem_region_create(*its, &region_options, result);
+}
+
+static int open_region(void **state)
+{
+	return make_region(&am, &region);
 }
 
 static int close_region(void **state)
@@ -184,6 +191,90 @@ static void test_turns(void **state)
 	assert_int_equal(actmem_queue_destroy(queue), 0);
 }
 
+static struct actmem_queue *watched;
+static int taken_early, unset_early;
+static atomic_uint times_told;
+static sem_t meddled;
+
+static void count_told(void *data)
+{
+	times_told++;
+}
+
+static void try_to_unset(void *data)
+{
+	struct actmem_completion completion;
+
+	taken_early = actmem_wait(watched, &completion, 1, 0);
+	unset_early = actmem_queue_notify(watched, NULL, NULL);
+	sem_post(&meddled);
+}
+
+/* Who is being told stays the one who is. */
+static void test_while_told(void **state)
+{
+	static const enum actmem_engine engines[] = { ACTMEM_ENGINE_AUTO, ACTMEM_ENGINE_WORKERS };
+	struct actmem_file *file;
+	unsigned int i;
+
+	sem_init(&meddled, 0, 0);
+	for (i = 0; i < 2; i++) {
+		watched = make_queue(engines[i]);
+		assert_int_equal(actmem_queue_attach(watched, region, 0), 0);
+		file = open_file(watched);
+		assert_int_equal(actmem_queue_notify(watched, try_to_unset, NULL), 0);
+		assert_int_equal(actmem_fill(watched, file, 0, region, 0, BLOCK, NULL), 0);
+		while (sem_wait(&meddled))
+			;
+		assert_int_equal(taken_early, 1);
+		assert_int_equal(unset_early, -EBUSY);
+		assert_int_equal(actmem_queue_detach(watched, region), 0);
+		assert_int_equal(actmem_file_close(file), 0);
+		assert_int_equal(actmem_queue_destroy(watched), 0);
+	}
+	sem_destroy(&meddled);
+}
+
+static void meddle_with_notice(void)
+{
+	struct actmem_completion completion;
+
+	taken_early = actmem_wait(watched, &completion, 1, 0);
+	unset_early = actmem_queue_notify(watched, NULL, NULL);
+	sem_post(&meddled);
+}
+
+/* Before the program is told, others take what has ended, and it wants to be told no more. */
+static void test_told_no_more(void **state)
+{
+	struct actmem_queue *queue = make_queue(ACTMEM_ENGINE_AUTO);
+	struct actmem_completion completion;
+	struct actmem_file *file;
+
+	watched = queue;
+	if (strncmp(actmem_queue_describe(queue), "io_uring", 8)) {
+		assert_int_equal(actmem_queue_destroy(queue), 0);
+		skip();
+	}
+	assert_int_equal(actmem_queue_attach(queue, region, 0), 0);
+	file = open_file(queue);
+	sem_init(&meddled, 0, 0);
+	assert_int_equal(actmem_queue_notify(queue, count_told, NULL), 0);
+	before_submit(meddle_with_notice);
+	assert_int_equal(actmem_fill(queue, file, 0, region, 0, BLOCK, NULL), 0);
+	while (sem_wait(&meddled))
+		;
+	assert_int_equal(taken_early, 1);
+	assert_int_equal(unset_early, 0);
+	assert_int_equal(actmem_fill(queue, file, 0, region, 0, BLOCK, NULL), 0);
+	assert_int_equal(actmem_wait(queue, &completion, 1, ACTMEM_WAIT_FOREVER), 1);
+	assert_int_equal(times_told, 0);
+	sem_destroy(&meddled);
+	assert_int_equal(actmem_queue_detach(queue, region), 0);
+	assert_int_equal(actmem_file_close(file), 0);
+	assert_int_equal(actmem_queue_destroy(queue), 0);
+}
+
 /* Who attaches a region that is attached has it registered meanwhile, and undoes it. */
 static void test_twice(void **state)
 {
@@ -204,6 +295,65 @@ static void test_twice(void **state)
 		assert_int_equal(actmem_queue_detach(queue, region), 0);
 		assert_int_equal(actmem_queue_destroy(queue), 0);
 	}
+}
+
+/* More than the ring's tables have room for, one after the other. */
+static void test_slots(void **state)
+{
+	struct actmem_queue *queue = make_queue(ACTMEM_ENGINE_AUTO);
+	unsigned int i;
+
+	for (i = 0; i < 4100; i++) {
+		assert_int_equal(actmem_queue_attach(queue, region, 0), 0);
+		assert_int_equal(actmem_queue_detach(queue, region), 0);
+	}
+	for (i = 0; i < 260; i++)
+		assert_int_equal(actmem_file_close(open_file(queue)), 0);
+	assert_int_equal(actmem_queue_destroy(queue), 0);
+}
+
+/* Sums that are too large for their type are no ranges. */
+static void test_ranges(void **state)
+{
+	static const uint64_t at = UINT64_MAX - BLOCK + 1;
+	struct actmem_queue *queue = make_queue(ACTMEM_ENGINE_AUTO);
+	struct actmem_file *file = open_file(queue);
+
+	assert_int_equal(actmem_queue_attach(queue, region, ACTMEM_ATTACH_PLAIN), 0);
+	assert_fails(actmem_fill(queue, file, 0, region, at, 2 * BLOCK, NULL), EINVAL, "no range");
+	assert_fails(actmem_spill(queue, file, 0, region, at, 2 * BLOCK, NULL), EINVAL, "no range");
+	assert_fails(actmem_spill(queue, file, at, region, 0, 2 * BLOCK, NULL), EINVAL,
+		     "no range of a file");
+	assert_fails(actmem_spill(queue, file, INT64_MAX - BLOCK + 1, region, 0, 2 * BLOCK, NULL),
+		     EINVAL, "no range of a file");
+	assert_fails(actmem_queue_populate(queue, region, at, 2 * BLOCK, NULL), EINVAL, "no range");
+	assert_fails(actmem_queue_discard(queue, region, at, 2 * BLOCK, NULL), EINVAL, "no range");
+	assert_fails(actmem_queue_copy(queue, region, at, region, 0, 2 * BLOCK, NULL), EINVAL,
+		     "no range");
+	assert_fails(actmem_queue_copy(queue, region, 0, region, at, 2 * BLOCK, NULL), EINVAL,
+		     "no range");
+	assert_fails(actmem_fill(queue, file, 0, region, 0, LENGTH + BLOCK, NULL), EINVAL, "no range");
+	assert_fails(actmem_queue_discard(queue, region, 0, 4095, NULL), EINVAL, "no whole pages");
+	assert_int_equal(actmem_queue_detach(queue, region), 0);
+	assert_int_equal(actmem_file_close(file), 0);
+	assert_int_equal(actmem_queue_destroy(queue), 0);
+}
+
+static void test_foreign_region(void **state)
+{
+	struct actmem_queue *queue = make_queue(ACTMEM_ENGINE_AUTO);
+	struct actmem_region *foreign;
+	struct actmem *other;
+
+	assert_int_equal(make_region(&other, &foreign), 0);
+	assert_fails(actmem_queue_populate(queue, foreign, 0, LENGTH, NULL), EINVAL,
+		     "not of the same");
+	assert_fails(actmem_queue_copy(queue, region, 0, foreign, 0, LENGTH, NULL), EINVAL,
+		     "not of the same");
+	assert_fails(actmem_queue_attach(queue, foreign, 0), EINVAL, "not of the same");
+	assert_int_equal(actmem_region_close(foreign), 0);
+	assert_int_equal(actmem_close(other), 0);
+	assert_int_equal(actmem_queue_destroy(queue), 0);
 }
 
 static void test_options(void **state)
@@ -241,7 +391,12 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_under_way, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_depth, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_turns, open_region, close_region),
+		cmocka_unit_test_setup_teardown(test_while_told, open_region, close_region),
+		cmocka_unit_test_setup_teardown(test_told_no_more, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_twice, open_region, close_region),
+		cmocka_unit_test_setup_teardown(test_slots, open_region, close_region),
+		cmocka_unit_test_setup_teardown(test_ranges, open_region, close_region),
+		cmocka_unit_test_setup_teardown(test_foreign_region, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_options, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_access, open_region, close_region),
 	};

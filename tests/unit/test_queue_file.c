@@ -47,8 +47,8 @@ static int close_queue(void **state)
 	return actmem_queue_destroy(queue) || actmem_close(am);
 }
 
-static int open_set(uint32_t flags, uint64_t stripe_bytes, uint64_t length,
-		    struct actmem_file **file)
+static int open_set_of(struct actmem_queue *of, uint32_t flags, uint64_t stripe_bytes,
+		       uint64_t length, struct actmem_file **file)
 {
 	struct actmem_file_options options;
 
@@ -58,7 +58,13 @@ static int open_set(uint32_t flags, uint64_t stripe_bytes, uint64_t length,
 	options.flags = flags | ACTMEM_FILE_ALLOW_BUFFERED;
 	options.stripe_bytes = stripe_bytes;
 	options.length = length;
-	return actmem_file_open(queue, &options, file);
+	return actmem_file_open(of, &options, file);
+}
+
+static int open_set(uint32_t flags, uint64_t stripe_bytes, uint64_t length,
+		    struct actmem_file **file)
+{
+	return open_set_of(queue, flags, stripe_bytes, length, file);
 }
 
 static uint64_t length_of(struct actmem_file *file)
@@ -152,6 +158,29 @@ static void test_sweep(void **state)
 	assert_true(failures > 2 * FILES);
 }
 
+/* What a ring's table of files had before one failed is taken out again. */
+static void test_slots(void **state)
+{
+	struct actmem_queue_options options;
+	struct actmem_queue *ring;
+	struct actmem_file *file;
+	unsigned int i;
+
+	ACTMEM_INIT(&options);
+	assert_int_equal(actmem_queue_create(am, &options, &ring), 0);
+	for (i = 0; i < 130 && !strncmp(actmem_queue_describe(ring), "io_uring", 8); i++) {
+		fail_call("register_file", FILES, ENFILE);
+		assert_fails(open_set_of(ring, ACTMEM_FILE_CREATE, BLOCK, 0, &file), ENFILE,
+			     "cannot register");
+		assert_none_there();
+	}
+	fail_nothing();
+	assert_int_equal(open_set_of(ring, ACTMEM_FILE_CREATE, BLOCK, 0, &file), 0);
+	assert_int_equal(actmem_file_close(file), 0);
+	remove_files();
+	assert_int_equal(actmem_queue_destroy(ring), 0);
+}
+
 /* One without direct I/O has all of them go through the page cache. */
 static void test_partly_buffered(void **state)
 {
@@ -181,6 +210,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_shares, open_queue, close_queue),
 		cmocka_unit_test_setup_teardown(test_long_stripes, open_queue, close_queue),
 		cmocka_unit_test_setup_teardown(test_sweep, open_queue, close_queue),
+		cmocka_unit_test_setup_teardown(test_slots, open_queue, close_queue),
 		cmocka_unit_test_setup_teardown(test_partly_buffered, open_queue, close_queue),
 	};
 

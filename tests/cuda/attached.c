@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What a program attaches for JAX's memory: who has it, until when, and the knobs that
+ * cannot be meant together. It needs no GPU.
+ */
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../../lib/xla/actmem_xla.h"
+#include "../../lib/xla/knobs.h"
+#include "../../lib/xla/memory.h"
+#include "common.h"
+
+static char words[1024];
+
+static void words_have(const char *what)
+{
+	ok(strstr(words, what), "the words have \"%s\": %s", what, words);
+}
+
+static struct actmem *attach_own(void)
+{
+	struct actmem *am = open_or_bail();
+	struct actmem_xla_options options;
+
+	ACTMEM_INIT(&options);
+	options.grow_bytes = 4 * MIB;
+	returns(actmem_xla_attach(am, &options), 0);
+	ok(actmem_xla_attached() == am, "it is attached");
+	return am;
+}
+
+/* Whoever has some of it keeps it attached. */
+static void stays(struct actmem *am, const char *who)
+{
+	actmem_xla_detach(am);
+	ok(actmem_xla_attached() == am, "it stays attached for %s", who);
+}
+
+static void goes(struct actmem *am)
+{
+	returns(actmem_xla_trim(), 0);
+	actmem_xla_detach(am);
+	ok(!actmem_xla_attached(), "it goes with the last who has some of it");
+	counters_are_zero(am);
+	returns(actmem_close(am), 0);
+}
+
+static void test_refused(void)
+{
+	struct actmem *am = open_or_bail();
+	struct actmem_xla_options options;
+
+	ACTMEM_INIT(&options);
+	options.size = sizeof(options) - 1;
+	returns(actmem_xla_attach(am, &options), -EINVAL);
+	ok(!actmem_xla_attached(), "options without their size attach nothing");
+	returns(actmem_close(am), 0);
+	am = attach_own();
+	ACTMEM_INIT(&options);
+	returns(actmem_xla_attach(am, &options), -EBUSY);
+	actmem_xla_detach(NULL);
+	ok(actmem_xla_attached() == am, "nobody else detaches it");
+	goes(am);
+}
+
+static void test_arrays(void)
+{
+	struct actmem *am = attach_own();
+	struct actmem_xla_tensor_options options;
+	struct actmem_xla_array *arrays[2];
+	void *address, *tensor;
+
+	returns(actmem_xla_array_new(100, 0, 0, &arrays[0], &address, words, sizeof(words)), 0);
+	ok((uintptr_t)address % 256 == 0, "a small array is aligned as XLA wants it");
+	returns(actmem_xla_array_new(8192, 0, 0, &arrays[1], &address, words, sizeof(words)), 0);
+	ok((uintptr_t)address % 4096 == 0, "a larger one, as direct I/O wants it");
+	memset(&options, 0, sizeof(options));
+	returns(actmem_xla_tensor_new(arrays[1], &options, &tensor), -EINVAL);
+	stays(am, "arrays");
+	actmem_xla_array_drop(arrays[0]);
+	actmem_xla_array_drop(arrays[1]);
+	stays(am, "their heap");
+	goes(am);
+}
+
+static void test_store(void)
+{
+	static const struct actmem_key key = { .name = 3 };
+	struct actmem *am = attach_own();
+	const void *back;
+	int has_store;
+	void *block;
+
+	returns(memory_reserve(key, LENGTH, &block, &has_store, words, sizeof(words)), 0);
+	ok(has_store, "there is a store");
+	memory_commit(key);
+	stays(am, "blocks");
+	returns(memory_hold(key, &back, words, sizeof(words)), 0);
+	ok(back == block, "the block is where it was put");
+	memory_release(key);
+	stays(am, "the store");
+	goes(am);
+}
+
+/* A heap that cannot be made has nothing that stays. */
+static void test_no_heap(void)
+{
+	struct actmem_xla_array *array;
+	struct actmem_xla_options options;
+	struct actmem *am = open_or_bail();
+	void *address;
+
+	ACTMEM_INIT(&options);
+	options.grow_bytes = 3;
+	returns(actmem_xla_attach(am, &options), 0);
+	returns(actmem_xla_array_new(LENGTH, 0, 0, &array, &address, words, sizeof(words)), -EINVAL);
+	words_have("grow_bytes is 3");
+	actmem_xla_detach(am);
+	ok(!actmem_xla_attached(), "nothing has to be given back first");
+	returns(actmem_close(am), 0);
+}
+
+static int use_in_child(struct actmem *am)
+{
+	struct actmem_xla_options options;
+	struct actmem_xla_array *array;
+	struct actmem_store_stats stats;
+	void *address;
+
+	ACTMEM_INIT(&options);
+	ACTMEM_INIT(&stats);
+	return actmem_xla_array_new(LENGTH, 0, 0, &array, &address, words, sizeof(words)) !=
+	       -EOWNERDEAD || !strstr(words, "forked") || actmem_xla_trim() != -EOWNERDEAD ||
+	       actmem_xla_store_stats(&stats) != -EOWNERDEAD ||
+	       actmem_xla_attach(am, &options) != -EOWNERDEAD;
+}
+
+/* Also if no thread of the parent was at it, and nothing of it was used yet. */
+static void test_fork(void)
+{
+	struct actmem *am = attach_own();
+	pid_t child = fork();
+	int status = -1;
+
+	if (!child)
+		_exit(use_in_child(am));
+	ok(child > 0 && waitpid(child, &status, 0) == child && !status,
+	   "a forked child has none of it");
+	goes(am);
+}
+
+static void test_together(void)
+{
+	static const struct {
+		const char *name, *text, *other, *its, *says;
+	} wrong[] = {
+		{ "ACTMEM_HEAP_GROW", "1X", NULL, NULL, "ACTMEM_HEAP_GROW is '1X'" },
+		{ "ACTMEM_BUDGET", "-1", NULL, NULL, "ACTMEM_BUDGET is '-1'" },
+		{ "ACTMEM_SPILL_ALLOW", "memory,", NULL, NULL, "ACTMEM_SPILL_ALLOW is 'memory,'" },
+		{ "ACTMEM_SPILL", "/tmp:", "ACTMEM_BUDGET", "64M", "ACTMEM_SPILL is '/tmp:'" },
+		{ "ACTMEM_BUDGET", "64M", "ACTMEM_HEAP_LIMIT", "64M", "are both set" },
+		{ "ACTMEM_SPILL", "/tmp", NULL, NULL, "no budget beyond which" },
+		{ "ACTMEM_SPILL_LIMIT", "64M", "ACTMEM_BUDGET", "64M", "no directory to spill to" },
+		{ "ACTMEM_DEVICE_RING", "127K", NULL, NULL, "under 128 KiB" },
+	};
+	static const struct knobs given = { 0 };
+	struct knobs knobs = { 0 };
+	unsigned int i;
+
+	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		setenv(wrong[i].name, wrong[i].text, 1);
+		if (wrong[i].other)
+			setenv(wrong[i].other, wrong[i].its, 1);
+		words[0] = 0;
+		returns(knobs_complete(&knobs, &given, words, sizeof(words)), -EINVAL);
+		words_have(wrong[i].says);
+		ok(!knobs.budget_bytes && !knobs.spill_path_count, "and nothing is set");
+		unsetenv(wrong[i].name);
+		if (wrong[i].other)
+			unsetenv(wrong[i].other);
+	}
+	setenv("ACTMEM_SPILL", "/tmp:/var/tmp", 1);
+	setenv("ACTMEM_BUDGET", "64M", 1);
+	setenv("ACTMEM_SPILL_ALLOW", "buffered,Memory", 1);
+	returns(knobs_complete(&knobs, &given, words, sizeof(words)), 0);
+	ok(knobs.budget_bytes == 64 * MIB && knobs.spill_path_count == 2 &&
+	   !strcmp(knobs.spill_paths[1], "/var/tmp") &&
+	   knobs.spill_allow == (ACTMEM_STORE_ALLOW_MEMORY | ACTMEM_STORE_ALLOW_BUFFERED),
+	   "what can be meant together is taken");
+	knobs_forget(&knobs);
+	ok(!knobs.spill_path_count && !knobs.budget_bytes, "and forgotten");
+	unsetenv("ACTMEM_SPILL");
+	unsetenv("ACTMEM_BUDGET");
+	unsetenv("ACTMEM_SPILL_ALLOW");
+}
+
+int main(void)
+{
+	struct usage before = usage_now();
+
+	test_refused();
+	test_arrays();
+	test_store();
+	test_no_heap();
+	test_fork();
+	test_together();
+	same_usage(before);
+	return tap_end();
+}
