@@ -20,7 +20,7 @@ enum wait_kind {
 	WAIT_MEMORY,		/* a thread: room within a store's budget */
 	WAIT_BLOCK,		/* a thread: a store's block that is being read */
 	WAIT_REGION,		/* a thread: pages of a region, zeroed and pinned */
-	WAIT_REGISTER,		/* a thread: an accelerator's driver, which pins a region */
+	WAIT_REGISTER,		/* a thread: an accelerator that a region is registered with */
 	WAIT_FILE,		/* a thread: room in a store's files */
 	WAIT_READ,		/* a queue: requests under way, the oldest a fill */
 	WAIT_WRITE,		/* a spill */
