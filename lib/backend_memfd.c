@@ -115,7 +115,7 @@ int memfd_lock(struct backing *backing, uint32_t allow)
 	fail(ENOMEM, "RLIMIT_MEMLOCK is %s, of which %s are locked, and %s more wanted; raise it with `ulimit -l %llu`%s, or allow unpinned memory with ACTMEM_ALLOW=unlocked (actmem run --allow)",
 	     BYTES_TEXT(limit.rlim_cur), BYTES_TEXT(locked), BYTES_TEXT(backing->length),
 	     (unsigned long long)wanted / 1024,
-	     wanted > limit.rlim_max ? " as root, as the hard limit is lower (a container: when it is made)" : "");
+	     wanted > limit.rlim_max ? ", for which root has to raise the hard limit first (of a container: docker run --ulimit memlock=-1)" : "");
 	if (!(allow & ACTMEM_ALLOW_UNLOCKED))
 		return -ENOMEM;
 	fail_more("; went on unpinned");

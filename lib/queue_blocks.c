@@ -172,7 +172,7 @@ static void complete(struct actmem_queue *queue, struct request *request)
 	link_append(&queue->ended, &request->link);
 	queue->stats.requests--;
 	queue->stats.completions++;
-	wait_note(queue->am, queue_now());
+	wait_note(queue->am);
 	queue_publish(queue);
 	if (queue->waiting)
 		queue->to_tell++;

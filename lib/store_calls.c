@@ -118,7 +118,7 @@ int actmem_store_commit(struct actmem_store *store, struct actmem_key key)
 		pthread_mutex_lock(&store->lock);
 	}
 	store->stats.puts_total++;
-	wait_note(store->am, queue_now());
+	wait_note(store->am);
 	want(store, block);
 	store_advance(store);
 unlock:
@@ -217,8 +217,6 @@ static int verify(struct actmem_store *store, struct store_block *block)
 
 static void taken(struct actmem_store *store, struct store_block *block)
 {
-	uint64_t now = queue_now();
-
 	block->user = USER_HOLDS;
 	block->is_ahead = false;
 	link_remove(&block->puts);
@@ -226,8 +224,8 @@ static void taken(struct actmem_store *store, struct store_block *block)
 	store_settle(store, block);
 	store->stats.takes_total++;
 	schedule_take(&store->schedule, block->key, block->turn++, block->put_clock);
-	pace_take(&store->pace, block->length, now);
-	wait_note(store->am, now);
+	pace_take(&store->pace, block->length, queue_now());
+	wait_note(store->am);
 }
 
 /* As what a take counts that finds the block as it is now. */

@@ -4,11 +4,14 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "context.h"
 #include "queue.h"
 #include "waits.h"
+
+#define SECOND_NS	1000000000ULL
 
 static struct published_wait *take_place(struct published_waits *waits)
 {
@@ -58,16 +61,22 @@ struct published_wait *wait_begin(struct actmem *am, enum wait_kind kind, uint64
 	return wait;
 }
 
-void wait_note(struct actmem *am, uint64_t now)
+void wait_note(struct actmem *am)
 {
-	atomic_store_explicit(&am->stats.header->waits.last, now, memory_order_relaxed);
+	struct timespec now;
+
+	/* Blocks may be put and taken every few hundred ns: the exact time is not worth as much. */
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	atomic_store_explicit(&am->stats.header->waits.last,
+			      (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec,
+			      memory_order_relaxed);
 }
 
 void wait_end(struct actmem *am, struct published_wait *wait)
 {
 	struct published_wait nothing = { 0 };
 
-	wait_note(am, queue_now());
+	wait_note(am);
 	if (!wait) {
 		atomic_fetch_sub(&am->stats.header->waits.left_out, 1);
 		return;

@@ -20,7 +20,7 @@ enum wait_kind {
 	WAIT_MEMORY,		/* a thread: room within a store's budget */
 	WAIT_BLOCK,		/* a thread: a store's block that is being read */
 	WAIT_REGION,		/* a thread: pages of a region, zeroed and pinned */
-	WAIT_REGISTER,		/* a thread: an accelerator's driver, which pins a region */
+	WAIT_REGISTER,		/* a thread: an accelerator that a region is registered with */
 	WAIT_FILE,		/* a thread: room in a store's files */
 	WAIT_READ,		/* a queue: requests under way, the oldest a fill */
 	WAIT_WRITE,		/* a spill */
@@ -59,8 +59,8 @@ struct published_wait *wait_begin(struct actmem *am, enum wait_kind kind, uint64
 				  uint64_t bytes, const char *words);
 void wait_end(struct actmem *am, struct published_wait *wait);
 
-/* Something has ended. */
-void wait_note(struct actmem *am, uint64_t now);
+/* Something has ended, some milliseconds ago at most. */
+void wait_note(struct actmem *am);
 
 /* For a queue, whose place was begun as WAIT_NONE: what is the oldest now. @wait may be NULL. */
 void wait_tell(struct published_wait *wait, const struct published_wait *now);

@@ -420,7 +420,7 @@ def a_limit_that_the_program_will_meet_is_told_of():
         result = actmem("run", "--backend", "memfd", "--pages", pages, "--", "true",
                         prefix=limited)
         expect(result, 0, "", ["regions of 64M", "--heap-grow", "RLIMIT_MEMLOCK is 8.0 MiB",
-                               "the hard limit is lower"])
+                               "raise the hard limit first"])
         for more in (["--allow", "unlocked"], ["--heap-grow", "4M"], ["--heap-limit", "6M"],
                      ["--budget", "4M"]):
             expect(actmem("run", "--backend", "memfd", "--pages", pages, *more, "--", "true",
