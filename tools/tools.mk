@@ -6,11 +6,8 @@
 
 TOOLS_NEEDS := smartcols jansson
 TOOLS_OBJECTS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/*.c))
-TOOLS_LIB_OBJECTS := $(B)/obj/lib/cgroup.o $(B)/obj/lib/mounts.o \
-	$(B)/obj/lib/nodes.o $(B)/obj/lib/published.o $(B)/obj/lib/sysfile.o $(B)/obj/lib/preload/place.o \
-	$(B)/obj/lib/preload/settings.o $(B)/obj/lib/preload/cuda_settings.o \
-	$(B)/obj/lib/preload/cuda_kept.o \
-	$(B)/obj/lib/size.o $(B)/obj/lib/spill_allow.o $(B)/obj/lib/knob_words.o
+TOOLS_LIB_OBJECTS := $(patsubst %,$(B)/obj/lib/%.o,cgroup knob_words mounts nodes published \
+	size spill_allow sysfile preload/cuda_kept preload/cuda_settings preload/place preload/settings)
 
 # As pkg-config knows them, unless TOOLS_CFLAGS and TOOLS_LIBS say otherwise.
 ifneq ($(origin TOOLS_LIBS),undefined)
