@@ -18,8 +18,9 @@
 /* What the disks get back, and what they are asked for again, at a time. */
 #define PIECE_MOST	STEP_LEAST
 #define PIECE_LEAST	(64ULL << 10)
-/* Rounds differ by this part of what they need. */
+/* Rounds differ by this part of what they need. Less than this is not worth to be given back. */
 #define SPARE_PART	8
+#define SHRINK_LEAST	(16ULL << 20)
 /* Longer than a set can be. */
 #define ADDRESS_BITS	48
 
@@ -306,7 +307,7 @@ void spillfile_end_round(struct spillfile *spillfile)
 	need += need / SPARE_PART;
 	if (need < spillfile->options.length)
 		need = spillfile->options.length;
-	if (spillfile->bytes >= need + STEP_LEAST)
+	if (spillfile->bytes >= need + SHRINK_LEAST)
 		spillfile->shrink_to = need;
 }
 

@@ -10,11 +10,11 @@
 #include "store_folder.h"
 
 #define BYTES		MIB
-#define MANY		70
+#define MANY		40
 #define FEW		8
 /* Of that length, to see more than the largest that is known. */
 #define STEPS		6
-#define DISK		"mode=0700,size=192M"
+#define DISK		"mode=0700,size=96M"
 #define WAIT_US		1000
 #define WAITS		5000
 
