@@ -248,7 +248,7 @@ def on_a_gpu_the_optimizers_state_would_be_on_the_host():
 
 
 @case
-def a_program_that_breaks_off_leaves_no_report_of_an_earlier_run():
+def a_program_that_breaks_off_leaves_its_own_rows_and_no_earlier_report():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "report.json")
         with open(path, "w", encoding="utf-8") as file:
@@ -256,7 +256,12 @@ def a_program_that_breaks_off_leaves_no_report_of_an_earlier_run():
         result = run("offload_activations", "--with", "actmem", "--json", path,
                      PYTHONPATH=os.path.join(FOLDER, "../lib/python"), ACTMEM_ALLOW="any",
                      ACTMEM_LIBDIR=os.path.join(BUILD, "lib"), ACTMEM_HEAP_LIMIT="4K")
-        assert result.returncode == 1 and not os.listdir(folder), result
+        assert result.returncode == 1 and os.listdir(folder) == ["report.json"], result
+        with open(path, encoding="utf-8") as file:
+            document = json.load(file)
+        assert document["unfinished"] and document["ok"] is False, document
+        assert [row["name"] for row in document["rows"]] == \
+            ["kept", "checkpointed", "offloaded"], document
         assert "HEAP_LIMIT" in result.stderr, result.stderr
 
 
