@@ -107,7 +107,7 @@ WRAP(ssize_t, pwritev2, (int fd, const struct iovec *memory, int count, off_t of
 	return changed(__real_pwritev2(fd, &less, count, offset, flags));
 }
 
-static void (*before_next_checksum)(void);
+static void (*_Atomic before_next_checksum)(void);
 
 void before_checksum(void (*meanwhile)(void))
 {
@@ -116,9 +116,8 @@ void before_checksum(void (*meanwhile)(void))
 
 WRAP(uint64_t, checksum, (const void *memory, uint64_t bytes))
 {
-	void (*meanwhile)(void) = before_next_checksum;
+	void (*meanwhile)(void) = atomic_exchange(&before_next_checksum, NULL);
 
-	before_next_checksum = NULL;
 	if (meanwhile)
 		meanwhile();
 	return __real_checksum(memory, bytes);
@@ -213,7 +212,7 @@ static void change_completions(struct io_uring *ring, __u64 event)
 			cqe->res = result_instead;
 }
 
-static void (*before_next_submit)(void);
+static void (*_Atomic before_next_submit)(void);
 
 void before_submit(void (*meanwhile)(void))
 {
@@ -222,9 +221,8 @@ void before_submit(void (*meanwhile)(void))
 
 WRAP(int, io_uring_submit, (struct io_uring *ring))
 {
-	void (*meanwhile)(void) = before_next_submit;
+	void (*meanwhile)(void) = atomic_exchange(&before_next_submit, NULL);
 
-	before_next_submit = NULL;
 	if (meanwhile)
 		meanwhile();
 	return __real_io_uring_submit(ring);

@@ -191,6 +191,49 @@ static void test_turns(void **state)
 	assert_int_equal(actmem_queue_destroy(queue), 0);
 }
 
+static void fill_until(struct actmem_queue *queue, struct actmem_file *file, uint64_t cookie,
+		       uint64_t deadline)
+{
+	struct actmem_request request;
+
+	ACTMEM_INIT(&request);
+	request.cookie = cookie;
+	request.deadline_ns = deadline;
+	assert_int_equal(actmem_fill(queue, file, 0, region, 0, BLOCK, &request), 0);
+}
+
+/* Whichever was begun first, what is past its deadline ends. */
+static void test_deadlines(void **state)
+{
+	struct actmem_queue *queue = make_queue_of(ACTMEM_ENGINE_WORKERS, 1, 1);
+	struct actmem_completion completions[4];
+	struct actmem_file *file = open_file(queue);
+	unsigned int taken = 0;
+
+	assert_int_equal(actmem_queue_attach(queue, region, 0), 0);
+	hold_transfers(true);
+	fill_until(queue, file, 0, 0);
+	while (!held_transfers())
+		usleep(1000);
+	fill_until(queue, file, 1, UINT64_MAX);
+	fill_until(queue, file, 2, 2);
+	fill_until(queue, file, 3, 1);
+	assert_int_equal(actmem_wait(queue, completions, 4, 0), 2);
+	assert_int_equal(completions[0].cookie, 3);
+	assert_int_equal(completions[0].result, -ETIME);
+	assert_int_equal(completions[1].cookie, 2);
+	assert_int_equal(completions[1].result, -ETIME);
+	hold_transfers(false);
+	while (taken < 2)
+		taken += (unsigned int)actmem_wait(queue, completions + taken, 2,
+						   ACTMEM_WAIT_FOREVER);
+	assert_int_equal(completions[0].result, 0);
+	assert_int_equal(completions[1].result, 0);
+	assert_int_equal(actmem_queue_detach(queue, region), 0);
+	assert_int_equal(actmem_file_close(file), 0);
+	assert_int_equal(actmem_queue_destroy(queue), 0);
+}
+
 static struct actmem_queue *watched;
 static int taken_early, unset_early;
 static atomic_uint times_told;
@@ -391,6 +434,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_under_way, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_depth, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_turns, open_region, close_region),
+		cmocka_unit_test_setup_teardown(test_deadlines, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_while_told, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_told_no_more, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_twice, open_region, close_region),
