@@ -236,7 +236,9 @@ static void notify(struct actmem_queue *queue, struct uring *uring)
 		io_uring_submit(&uring->ring);
 		pthread_mutex_lock(&queue->lock);
 	}
-	queue_notify(queue);
+	/* Without the lock, others may have taken all of it, and have it told to nobody. */
+	if (queue_is_to_notify(queue))
+		queue_notify(queue);
 }
 
 /* Begins what was put into the ring, and sleeps until something is to be done. */
