@@ -85,6 +85,7 @@ struct actmem_queue_stats {
 	uint32_t reserved;
 };
 
+/* What the queue has done since it was made, and has now. */
 int actmem_queue_stats(struct actmem_queue *queue, struct actmem_queue_stats *stats);
 
 /*
@@ -170,6 +171,7 @@ int actmem_file_open(struct actmem_queue *queue, const struct actmem_file_option
  */
 int actmem_file_close(struct actmem_file *file);
 
+/* How a set was opened, and how long it is now. */
 int actmem_file_info(struct actmem_file *file, struct actmem_file_info *info);
 
 /* What a request may carry; NULL where it is asked for: nothing. */

@@ -89,6 +89,7 @@ struct actmem_runtime_info {
 	char text[ACTMEM_DEVICE_TEXT_MAX];	/* name and bus address of the device */
 };
 
+/* Which device it is, what is registered with it now, and what was. */
 int actmem_runtime_info(struct actmem_runtime *runtime, struct actmem_runtime_info *info);
 
 /*

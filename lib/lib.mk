@@ -9,7 +9,7 @@ LIB_SONAME := libactmem.so.$(ABI)
 LIB_SHARED := $(B)/lib/$(LIB_SONAME)
 LIB_STATIC := $(B)/lib/libactmem.a
 LIB_PC := $(B)/actmem.pc
-LIB_HEADERS := lib/actmem.h $(addprefix lib/actmem_,queue.h runtime.h store.h)
+LIB_HEADERS := lib/actmem.h $(addprefix lib/actmem_,heap.h queue.h region.h runtime.h store.h)
 LIB_NEEDS := -luring
 
 ALL += $(LIB_SHARED) $(B)/lib/libactmem.so $(LIB_STATIC) $(LIB_PC)

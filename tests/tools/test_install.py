@@ -46,7 +46,8 @@ def what_is_installed_works_and_uninstall_leaves_nothing():
         top = destdir + PREFIX
         expected = ["bin/actmem", "lib/libactmem.so.0", "lib/libactmem.so",
                     "lib/libactmem_preload.so",
-                    "include/actmem.h", "include/actmem_queue.h", "include/actmem_runtime.h",
+                    "include/actmem.h", "include/actmem_heap.h", "include/actmem_queue.h",
+                    "include/actmem_region.h", "include/actmem_runtime.h",
                     "include/actmem_store.h", "lib/pkgconfig/actmem.pc",
                     "lib/udev/rules.d/70-actmem.rules", "lib/sysusers.d/actmem.conf",
                     "share/doc/actmem/LICENSE", "share/actmem/models.csv"]
