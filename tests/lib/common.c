@@ -217,33 +217,59 @@ bool in_child(bool (*body)(void *context), void *context)
 	return child_passed(child);
 }
 
-pid_t holder(bool (*hold)(void *context), void *context)
+pid_t begin_child(void (*body)(void *context, int begun), void *context)
 {
-	int ready[2];
-	char byte;
+	int ends[2];
 	pid_t child;
+	char byte;
 
 	fflush(stdout);
-	if (pipe2(ready, O_CLOEXEC))
-		tap_bail("pipe");
+	if (pipe2(ends, O_CLOEXEC))
+		tap_bail("pipe: %s", strerror(errno));
 	child = fork();
+	if (child < 0)
+		tap_bail("fork: %s", strerror(errno));
 	if (!child) {
-		byte = hold(context) ? 'y' : 'n';
-		if (write(ready[1], &byte, 1) == 1)
-			pause();
+		close(ends[0]);
+		body(context, ends[1]);
 		_exit(1);
 	}
-	if (child < 0 || read(ready[0], &byte, 1) != 1 || byte != 'y')
-		tap_bail("the child holds nothing");
-	close(ready[0]);
-	close(ready[1]);
+	close(ends[1]);
+	if (read(ends[0], &byte, 1) != 1)
+		tap_bail("the child did not begin");
+	close(ends[0]);
 	return child;
 }
 
-void kill_and_wait(pid_t child)
+bool kill_and_wait(pid_t child)
 {
+	int status;
+
 	kill(child, SIGKILL);
-	waitpid(child, NULL, 0);
+	while (waitpid(child, &status, 0) < 0)
+		if (errno != EINTR)
+			tap_bail("waitpid: %s", strerror(errno));
+	return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+}
+
+struct holding {
+	bool (*hold)(void *context);
+	void *context;
+};
+
+static void hold_until_killed(void *context, int begun)
+{
+	struct holding *holding = context;
+
+	if (holding->hold(holding->context) && write(begun, "", 1) == 1)
+		pause();
+}
+
+pid_t holder(bool (*hold)(void *context), void *context)
+{
+	struct holding holding = { hold, context };
+
+	return begin_child(hold_until_killed, &holding);
 }
 
 char *memory_or_bail(struct actmem_region *region)
@@ -275,6 +301,14 @@ unsigned int count_files(const char *folder)
 		count += entry->d_name[0] != '.';
 	closedir(directory);
 	return count;
+}
+
+void skip_without_root(void)
+{
+	if (!geteuid())
+		return;
+	tap_skip("needs root, to mount a file system");
+	exit(tap_end());
 }
 
 const char *mount_own(struct actmem *am)

@@ -63,11 +63,19 @@ bool child_passed(pid_t child);
 bool in_child(bool (*body)(void *context), void *context);
 
 /*
- * A child that keeps what @hold opens until kill_and_wait(), or bails out if that
- * returned false.
+ * A child in @body, which is to end by kill_and_wait() alone, when it has written the
+ * byte to @begun that it is given; bails out if it ends before that.
  */
+pid_t begin_child(void (*body)(void *context, int begun), void *context);
+
+/* Whether it had not ended before. */
+bool kill_and_wait(pid_t child);
+
+/* Such a child that keeps what @hold opens, and ends at once if that returns false. */
 pid_t holder(bool (*hold)(void *context), void *context);
-void kill_and_wait(pid_t child);
+
+/* Ends the program, all skipped, for other users than root. */
+void skip_without_root(void);
 
 /*
  * Root mounts a file system for named regions, of MOUNT_BYTES, that nobody else

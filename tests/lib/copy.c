@@ -23,14 +23,6 @@ static struct actmem_region *lazy_or_bail(struct actmem *am)
 	return region;
 }
 
-static uint64_t allocated(struct actmem_region *region)
-{
-	struct actmem_region_info info;
-
-	ACTMEM_INIT(&info);
-	return actmem_region_info(region, &info) ? UINT64_MAX : info.allocated_bytes;
-}
-
 static void fill(unsigned char *memory, uint64_t seed)
 {
 	uint64_t i;
@@ -94,20 +86,21 @@ static void test_missing(struct actmem *am)
 	uint64_t had;
 
 	source[3 * MIB] = 7;
-	had = allocated(from);
+	had = info_or_bail(from).allocated_bytes;
 	ok(had && had < LENGTH, "the source has %llu bytes", (unsigned long long)had);
 	returns(actmem_region_copy(to, 2 * MIB + 1, from, 2 * MIB, 2 * MIB), 0);
-	ok(allocated(from) == had, "what is missing in the source stays missing");
-	ok(allocated(to) >= 2 * MIB && allocated(to) < LENGTH,
+	ok(info_or_bail(from).allocated_bytes == had, "what is missing in the source stays missing");
+	ok(info_or_bail(to).allocated_bytes >= 2 * MIB && info_or_bail(to).allocated_bytes < LENGTH,
 	   "what is missing where it is copied to is made, and no more (%llu bytes)",
-	   (unsigned long long)allocated(to));
+	   (unsigned long long)info_or_bail(to).allocated_bytes);
 	target = map_or_bail(to);
 	ok(is_zero(target + 2 * MIB, MIB + 1) && target[3 * MIB + 1] == 7 &&
 	   is_zero(target + 3 * MIB + 2, MIB - 1), "what is missing reads as zeros");
 	memset(target, 0xff, LENGTH);
 	returns(actmem_region_discard(from, 0, LENGTH), 0);
 	returns(actmem_region_copy(to, 0, from, 0, LENGTH), 0);
-	ok(is_zero(target, LENGTH) && !allocated(from), "a region of nothing is all zeros");
+	ok(is_zero(target, LENGTH) && !info_or_bail(from).allocated_bytes,
+	   "a region of nothing is all zeros");
 	returns(actmem_region_close(from), 0);
 	returns(actmem_region_close(to), 0);
 }

@@ -11,16 +11,6 @@
 
 #include "common.h"
 
-static struct actmem_region_info told(struct actmem_region *region)
-{
-	struct actmem_region_info info;
-
-	ACTMEM_INIT(&info);
-	if (actmem_region_info(region, &info))
-		tap_bail("actmem_region_info");
-	return info;
-}
-
 static void test_dmabuf(struct actmem *am)
 {
 	struct actmem_region *region = region_or_bail(am, "exported");
@@ -34,8 +24,8 @@ static void test_dmabuf(struct actmem *am)
 	returns(actmem_region_export(region, 4 * MIB, 2 * MIB, ACTMEM_DMABUF_READ_ONLY, &part), 0);
 	ok(fcntl(whole, F_GETFD) == FD_CLOEXEC && fcntl(part, F_GETFD) == FD_CLOEXEC,
 	   "they are closed on exec");
-	ok(told(region).exported_bytes == LENGTH + 2 * MIB, "what is in both counts twice");
-	ok(told(region).pinned_bytes == LENGTH, "their pages are pinned");
+	ok(info_or_bail(region).exported_bytes == LENGTH + 2 * MIB, "what is in both counts twice");
+	ok(info_or_bail(region).pinned_bytes == LENGTH, "their pages are pinned");
 	seen = mmap(NULL, 2 * MIB, PROT_READ, MAP_SHARED, part, 0);
 	ok(seen != MAP_FAILED && seen[5] == 42, "it shows the region's bytes");
 	munmap(seen, 2 * MIB);
@@ -45,7 +35,8 @@ static void test_dmabuf(struct actmem *am)
 	returns(actmem_region_discard(region, 4 * MIB, 2 * MIB), -EBUSY);
 	ok(memory[4 * MIB + 5] == 42, "what is exported stays");
 	close(part);
-	ok(!told(region).exported_bytes && !told(region).pinned_bytes, "nothing is left of them");
+	ok(!info_or_bail(region).exported_bytes && !info_or_bail(region).pinned_bytes,
+	   "nothing is left of them");
 	returns(actmem_region_close(region), 0);
 }
 
@@ -57,7 +48,7 @@ static void test_memfd(struct actmem *am)
 	returns(actmem_region_export(region, 0, LENGTH, 0, &fd), -EOPNOTSUPP);
 	says("use the driver");
 	ok(fd == -1, "there is no descriptor");
-	ok(!told(region).exported_bytes, "nothing is exported");
+	ok(!info_or_bail(region).exported_bytes, "nothing is exported");
 	returns(actmem_region_close(region), 0);
 }
 

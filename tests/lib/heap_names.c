@@ -240,10 +240,7 @@ int main(void)
 	const char *folder;
 	struct actmem *am;
 
-	if (geteuid()) {
-		tap_skip("needs root, to mount a file system");
-		return tap_end();
-	}
+	skip_without_root();
 	am = open_or_bail();
 	folder = mount_own(am);
 	returns(actmem_close(am), 0);

@@ -42,16 +42,6 @@ static struct actmem_region *make_or_bail(struct actmem *am, char **memory)
 	return region;
 }
 
-static struct actmem_region_info told(struct actmem_region *region)
-{
-	struct actmem_region_info info;
-
-	ACTMEM_INIT(&info);
-	if (actmem_region_info(region, &info))
-		tap_bail("actmem_region_info");
-	return info;
-}
-
 static uint64_t sum(const uint64_t node_bytes[ACTMEM_NODES_MAX])
 {
 	uint64_t bytes = 0;
@@ -64,7 +54,7 @@ static uint64_t sum(const uint64_t node_bytes[ACTMEM_NODES_MAX])
 
 static void holds(struct actmem *am, struct actmem_region *region, uint64_t bytes)
 {
-	struct actmem_region_info info = told(region);
+	struct actmem_region_info info = info_or_bail(region);
 
 	ok(info.allocated_bytes == bytes && sum(info.node_bytes) == bytes,
 	   "%llu bytes are there (%llu are, %llu on nodes)", (unsigned long long)bytes,
@@ -81,7 +71,7 @@ static bool all_zero(const char *memory, uint64_t length)
 /* What others are told of it, to the byte. */
 static void is_listed(struct actmem_region *region, uint64_t bytes)
 {
-	struct actmem_region_info *list, wanted = told(region);
+	struct actmem_region_info *list, wanted = info_or_bail(region);
 	uint64_t allocated = 0, on_nodes = 0;
 	size_t count, i;
 
@@ -109,7 +99,7 @@ static void test_touch(struct actmem *am)
 	memory[HALF + page - 1] = 2;
 	ok(!memory[page - 1], "untouched memory is zeros");
 	holds(am, region, 2 * page);
-	ok(told(region).demand_faults == (on_driver(am) ? 2 : 0), "the driver counts touches");
+	ok(info_or_bail(region).demand_faults == (on_driver(am) ? 2 : 0), "the driver counts touches");
 	returns(actmem_region_close(region), 0);
 }
 
@@ -130,8 +120,8 @@ static void test_populate(struct actmem *am)
 	returns(actmem_region_populate(region, 0, LENGTH), 0);
 	holds(am, region, LENGTH);
 	ok(memory[HALF] == 1, "also the second time");
-	ok(told(region).demand_faults == (on_driver(am) ? 1 : 0), "populating is no touch");
-	ok(told(region).page_bytes == page && told(region).pages == pages_wanted(),
+	ok(info_or_bail(region).demand_faults == (on_driver(am) ? 1 : 0), "populating is no touch");
+	ok(info_or_bail(region).page_bytes == page && info_or_bail(region).pages == pages_wanted(),
 	   "its pages are of the size asked for");
 
 	memset(memory, 0x5a, LENGTH);
@@ -159,15 +149,15 @@ static void test_received(struct actmem *am)
 	returns(actmem_region_discard(region, HALF, HALF), 0);
 	holds(am, region, HALF);
 	returns(actmem_region_from_fd(am, actmem_region_fd(region), &second), 0);
-	ok(told(second).allocated_bytes == HALF, "what is missing stays so");
+	ok(info_or_bail(second).allocated_bytes == HALF, "what is missing stays so");
 	returns(actmem_region_map(second, (void **)&memory), 0);
 	memory[LENGTH - 1] = 3;
-	ok(told(region).allocated_bytes == HALF + page, "both see the same pages");
+	ok(info_or_bail(region).allocated_bytes == HALF + page, "both see the same pages");
 	returns(actmem_region_populate(second, 0, LENGTH), 0);
-	ok(memory[LENGTH - 1] == 3 && told(region).allocated_bytes == LENGTH,
+	ok(memory[LENGTH - 1] == 3 && info_or_bail(region).allocated_bytes == LENGTH,
 	   "either can populate it");
 	returns(actmem_region_discard(second, 0, LENGTH), 0);
-	ok(!memory[LENGTH - 1] && told(region).allocated_bytes == page, "and discard");
+	ok(!memory[LENGTH - 1] && info_or_bail(region).allocated_bytes == page, "and discard");
 	returns(actmem_region_close(second), 0);
 	returns(actmem_region_close(region), 0);
 }
@@ -262,7 +252,7 @@ static void *populate_pieces(void *context)
 			if (actmem_region_populate(own->region, at, piece))
 				own->passed = false;
 		}
-		told(own->region);
+		info_or_bail(own->region);
 	}
 	return NULL;
 }
@@ -308,7 +298,7 @@ static void test_busy(struct actmem *am)
 		tap_bail("vmsplice");
 	error = actmem_region_discard(region, 0, LENGTH);
 	ok(error == (on_driver(am) ? -EBUSY : 0), "a page that a pipe holds is busy (driver)");
-	ok(told(region).allocated_bytes == (on_driver(am) ? page : 0), "the others have gone");
+	ok(info_or_bail(region).allocated_bytes == (on_driver(am) ? page : 0), "the others have gone");
 	ok(memory[HALF] == (on_driver(am) ? 2 : 0) && !memory[0], "what stays is unchanged");
 	if (on_driver(am)) {
 		returns(actmem_region_discard(region, 0, LENGTH), -EBUSY);
@@ -346,7 +336,7 @@ static bool memlock_refuses(void *context)
 	error = actmem_region_populate(region, 0, LENGTH);
 	return error == -ENOMEM && strstr(actmem_error(), "RLIMIT_MEMLOCK") &&
 	       strstr(actmem_error(), "the first 4.0 MiB of the 8.0 MiB are there") &&
-	       told(region).allocated_bytes == HALF && !actmem_region_close(region);
+	       info_or_bail(region).allocated_bytes == HALF && !actmem_region_close(region);
 }
 
 int main(void)

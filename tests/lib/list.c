@@ -4,11 +4,9 @@
  * their process was killed.
  */
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common.h"
@@ -35,30 +33,10 @@ static const struct actmem_region_info *find(const char *name, unsigned int *tim
 	return found;
 }
 
-/* A child that has a region of this name mapped, until it is killed. */
-static pid_t start_holder(const char *name)
+static bool hold_region(void *name)
 {
-	int ready[2];
-	char byte;
-	pid_t child;
-
-	if (pipe(ready))
-		tap_bail("pipe");
-	fflush(stdout);
-	child = fork();
-	if (!child) {
-		void *memory;
-
-		actmem_region_map(region_or_bail(open_or_bail(), name), &memory);
-		if (write(ready[1], "r", 1) == 1)
-			pause();
-		_exit(1);
-	}
-	close(ready[1]);
-	if (read(ready[0], &byte, 1) != 1)
-		tap_bail("the holder did not start");
-	close(ready[0]);
-	return child;
+	memory_or_bail(region_or_bail(open_or_bail(), name));
+	return true;
 }
 
 static void test_other_process(void)
@@ -70,7 +48,7 @@ static void test_other_process(void)
 	pid_t child;
 
 	snprintf(name, sizeof(name), "held for %d", getpid());
-	child = start_holder(name);
+	child = holder(hold_region, name);
 	info = find(name, &times);
 	if (ok(info && times == 1, "another process's region is listed once")) {
 		for (node = 0; node < ACTMEM_NODES_MAX; node++)
@@ -82,8 +60,7 @@ static void test_other_process(void)
 		   "its pages are told");
 		ok(info->mapped_bytes <= LENGTH && !info->lingering, "its use is told");
 	}
-	kill(child, SIGKILL);
-	waitpid(child, NULL, 0);
+	kill_and_wait(child);
 	find(name, &times);
 	ok(!times, "kill -9 leaves nothing");
 }

@@ -164,10 +164,7 @@ int main(void)
 	struct usage before = usage_now();
 	struct actmem *am;
 
-	if (geteuid()) {
-		tap_skip("needs root, to mount a file system");
-		return tap_end();
-	}
+	skip_without_root();
 	am = open_or_bail();
 	folder = mount_own(am);
 	snprintf(path, sizeof(path), "%s/region", folder);

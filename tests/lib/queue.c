@@ -436,15 +436,5 @@ static void test_engine(struct actmem *am, enum actmem_engine engine)
 
 int main(void)
 {
-	struct usage before = usage_now();
-	struct actmem *am = open_or_bail();
-	unsigned int i;
-
-	for (i = 0; i < 2; i++)
-		if (engine_is_there(am, engines[i]))
-			test_engine(am, engines[i]);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return test_engines(test_engine);
 }

@@ -163,10 +163,7 @@ int main(void)
 	struct actmem *am;
 	unsigned int i;
 
-	if (geteuid()) {
-		tap_skip("needs root, to mount a file system");
-		return tap_end();
-	}
+	skip_without_root();
 	am = open_or_bail();
 	folder = mount_own(am);
 	for (i = 0; i < 2; i++)

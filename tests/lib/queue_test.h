@@ -64,6 +64,22 @@ static inline bool engine_is_there(struct actmem *am, enum actmem_engine engine)
 	return false;
 }
 
+/* All of a program: the test with each engine that is there, and that nothing is left. */
+static inline int test_engines(void (*test)(struct actmem *am, enum actmem_engine engine))
+{
+	struct usage before = usage_now();
+	struct actmem *am = open_or_bail();
+	unsigned int i;
+
+	for (i = 0; i < 2; i++)
+		if (engine_is_there(am, engines[i]))
+			test(am, engines[i]);
+	counters_are_zero(am);
+	returns(actmem_close(am), 0);
+	same_usage(before);
+	return tap_end();
+}
+
 /* A path beside this program; of several programs and calls it is never the same. */
 static inline const char *path_of(char path[PATH_MAX], unsigned int number)
 {

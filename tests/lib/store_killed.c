@@ -5,10 +5,8 @@
  */
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/mount.h>
 #include <sys/statvfs.h>
-#include <sys/wait.h>
 
 #include "store_folder.h"
 
@@ -18,6 +16,12 @@
 #define PAUSE_MAX_US	40000
 #define WAIT_US		10000
 #define WAITS		1000
+
+struct victim {
+	const char *folder;
+	const char *name;		/* of its regions */
+	enum actmem_engine engine;
+};
 
 struct busy {
 	struct actmem_store *store;
@@ -42,21 +46,24 @@ static void *be_busy(void *context)
 	return NULL;
 }
 
-static void run_until_killed(const char *folder, const char *name, enum actmem_engine engine,
-			     int pipe)
+static void run_until_killed(void *context, int begun)
 {
-	struct actmem *am = open_or_bail();
-	struct actmem_store_options options = store_options(BUDGET, &folder, 1);
+	const struct victim *victim = context;
+	struct actmem_store_options options = store_options(BUDGET, &victim->folder, 1);
 	struct busy busy[2];
+	struct actmem *am;
 	pthread_t thread;
 
+	/* What it says is said once, by the parent. */
+	dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDOUT_FILENO);
+	am = open_or_bail();
 	ACTMEM_INIT(&options.region);
-	options.region.name = name;
+	options.region.name = victim->name;
 	ACTMEM_INIT(&options.queue);
-	options.queue.engine = engine;
+	options.queue.engine = victim->engine;
 	options.flags |= ACTMEM_STORE_CHECKSUM;
 	/* Some are killed before there is a store. */
-	if (write(pipe, "", 1) != 1)
+	if (write(begun, "", 1) != 1)
 		_exit(1);
 	if (actmem_store_create(am, &options, &busy[0].store))
 		_exit(1);
@@ -77,44 +84,22 @@ static uint64_t free_blocks(const char *folder)
 }
 
 /* False: it ended by itself, with an error. */
-static bool kill_one(const char *folder, const char *name, enum actmem_engine engine,
-		     unsigned int pause_us)
+static bool kill_one(struct victim *victim, unsigned int pause_us)
 {
-	int ends[2], status;
-	char begun;
-	pid_t child;
+	pid_t child = begin_child(run_until_killed, victim);
 
-	fflush(stdout);
-	if (pipe(ends))
-		tap_bail("pipe: %s", strerror(errno));
-	child = fork();
-	if (child < 0)
-		tap_bail("fork: %s", strerror(errno));
-	if (!child) {
-		close(ends[0]);
-		/* What it says is said once, by the parent. */
-		dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDOUT_FILENO);
-		run_until_killed(folder, name, engine, ends[1]);
-	}
-	close(ends[1]);
-	if (read(ends[0], &begun, 1) != 1)
-		tap_bail("the child did not begin");
-	close(ends[0]);
 	usleep(pause_us);
-	kill(child, SIGKILL);
-	if (waitpid(child, &status, 0) != child)
-		tap_bail("waitpid: %s", strerror(errno));
-	return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+	return kill_and_wait(child);
 }
 
 int main(void)
 {
 	uint64_t seed = seed_given(), kills = number_given("STEPS", STEPS), i, room;
 	struct actmem *am = open_or_bail();
-	enum actmem_engine engine = ACTMEM_ENGINE_AUTO;
 	unsigned int wait, busy = 0;
 	char path[PATH_MAX], name[ACTMEM_NAME_MAX];
 	const char *folder = make_folder(path);
+	struct victim victim = { folder, name, ACTMEM_ENGINE_AUTO };
 	bool mounted = !geteuid(), good = true;
 
 	snprintf(name, sizeof(name), "store-killed-%d", getpid());
@@ -124,10 +109,10 @@ int main(void)
 		tap_bail("mount: %s", strerror(errno));
 	room = free_blocks(folder);
 	for (i = 0; i < kills && good; i++) {
-		good = kill_one(folder, name, engine,
-				(unsigned int)random_below(&seed, PAUSE_MAX_US));
+		good = kill_one(&victim, (unsigned int)random_below(&seed, PAUSE_MAX_US));
 		good = good && !count_files(folder);
-		engine = engine == ACTMEM_ENGINE_AUTO ? ACTMEM_ENGINE_WORKERS : ACTMEM_ENGINE_AUTO;
+		victim.engine = victim.engine == ACTMEM_ENGINE_AUTO ? ACTMEM_ENGINE_WORKERS :
+				ACTMEM_ENGINE_AUTO;
 		/* What was in flight ends in the background. */
 		busy += mounted && free_blocks(folder) != room;
 		for (wait = 0; mounted && free_blocks(folder) != room && wait < WAITS; wait++)
