@@ -17,7 +17,6 @@
 
 static unsigned int countdown;
 static bool reached;
-static const char *failed;
 
 static char call_name[32];
 static unsigned int call_countdown;
@@ -38,11 +37,6 @@ bool fail_nth_was_reached(void)
 {
 	countdown = 0;
 	return reached;
-}
-
-const char *failed_call(void)
-{
-	return failed;
 }
 
 void fail_call(const char *call, unsigned int nth, int error)
@@ -89,7 +83,6 @@ bool fails(const char *call, int usual)
 {
 	if (countdown && !--countdown) {
 		reached = true;
-		failed = call;
 		errno = usual;
 		return true;
 	}
@@ -294,6 +287,27 @@ void assert_same_held(struct held before)
 
 	assert_int_equal(now.descriptors, before.descriptors);
 	assert_int_equal(now.mappings, before.mappings);
+}
+
+void fail_each(int (*run)(void *context), void *context, unsigned int least)
+{
+	struct held before = held_now();
+	unsigned int nth = 0, failures = 0;
+	int error;
+
+	do {
+		fail_nth(++nth);
+		error = run(context);
+		if (error) {
+			assert_in_range(-error, 1, 4095);
+			assert_true(*actmem_error());
+			failures++;
+		}
+		assert_same_held(before);
+	} while (fail_nth_was_reached());
+	assert_int_equal(error, 0);
+	assert_true(failures > least);
+	print_message("# %u calls failed in turn, %u were errors\n", nth - 1, failures);
 }
 
 void assert_fails(int got, int error, const char *part)

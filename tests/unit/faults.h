@@ -20,8 +20,13 @@ void fail_nth(unsigned int nth);
 /* Whether that call was reached; disarms it. */
 bool fail_nth_was_reached(void);
 
-/* The name of the call that failed. */
-const char *failed_call(void);
+/*
+ * Has each wrapped call that @run makes fail in turn, until it makes no more. @run stops
+ * at the first failure, undoes what it did, by fail_nothing() if need be, and returns what
+ * failed. Asserts that this has words, that nothing is held then, that it is more often than
+ * @least an error, and that it is none in the end.
+ */
+void fail_each(int (*run)(void *context), void *context, unsigned int least);
 
 /* The @nth call of this name from now on fails with this errno. */
 void fail_call(const char *call, unsigned int nth, int error);

@@ -75,8 +75,9 @@ static uint64_t fallbacks_of(struct actmem *am)
 }
 
 /* All that a program does; stops at the first failure and cleans up. */
-static int whole_life(enum actmem_policy policy)
+static int whole_life(void *context)
 {
+	enum actmem_policy policy = *(const enum actmem_policy *)context;
 	struct actmem_region *region = NULL, *second = NULL, *lazy = NULL;
 	struct actmem_region_info info;
 	struct actmem_heap_options options;
@@ -124,25 +125,7 @@ static int whole_life(enum actmem_policy policy)
 
 static void sweep(enum actmem_policy policy)
 {
-	struct held before = held_now();
-	unsigned int nth, failures = 0;
-	int error;
-
-	for (nth = 1; ; nth++) {
-		fail_nth(nth);
-		error = whole_life(policy);
-		if (!fail_nth_was_reached())
-			break;
-		failures += !!error;
-		if (error) {
-			assert_in_range(-error, 1, 4095);
-			assert_true(*actmem_error());
-		}
-		assert_same_held(before);
-	}
-	assert_int_equal(error, 0);
-	assert_true(failures > 20);
-	print_message("# %u calls failed in turn, %u were errors\n", nth - 1, failures);
+	fail_each(whole_life, &policy, 20);
 }
 
 static void test_sweep_bind(void **state)

@@ -97,29 +97,18 @@ static void assert_complete(const char *name, uint64_t length)
 	assert_int_equal(unlink(name), 0);
 }
 
-static void test_sweep(void **state)
+static int live_and_look(void *unused)
 {
-	struct held before = held_now();
-	unsigned int nth, failures = 0;
-	int error;
+	int error = whole_life();
 
-	for (nth = 1; ; nth++) {
-		fail_nth(nth);
-		error = whole_life();
-		if (!fail_nth_was_reached())
-			break;
-		failures += !!error;
-		if (error)
-			assert_true(*actmem_error());
-		assert_same_held(before);
-		assert_complete(path, LENGTH);
-		assert_complete(heap_file, HUGE);
-	}
-	assert_int_equal(error, 0);
-	assert_true(failures > 20);
-	print_message("# %u calls failed in turn, %u were errors\n", nth - 1, failures);
 	assert_complete(path, LENGTH);
 	assert_complete(heap_file, HUGE);
+	return error;
+}
+
+static void test_sweep(void **state)
+{
+	fail_each(live_and_look, NULL, 20);
 }
 
 static void test_words(void **state)

@@ -221,35 +221,26 @@ static void tells(enum actmem_engine engine)
 	tear_down(&rig);
 }
 
-/* All that a program does, each call in turn failing. */
+/* All that a program does. */
+static int run(void *context)
+{
+	const enum actmem_engine *engine = context;
+	struct rig rig;
+	int error = set_up(&rig, *engine);
+
+	if (!error)
+		error = spill(&rig);
+	if (!error)
+		error = fill(&rig);
+	if (!error)
+		error = populate(&rig);
+	tear_down(&rig);
+	return error;
+}
+
 static void sweep(enum actmem_engine engine)
 {
-	unsigned int nth, failures = 0;
-	struct rig rig;
-	int error;
-
-	for (nth = 1; ; nth++) {
-		bool was_reached;
-
-		fail_nth(nth);
-		error = set_up(&rig, engine);
-		if (!error)
-			error = spill(&rig);
-		if (!error)
-			error = fill(&rig);
-		if (!error)
-			error = populate(&rig);
-		was_reached = fail_nth_was_reached();
-		if (error)
-			assert_true(*actmem_error());
-		failures += !!error;
-		tear_down(&rig);
-		if (!was_reached)
-			break;
-	}
-	assert_int_equal(error, 0);
-	assert_true(failures > 20);
-	print_message("# %u calls failed in turn, %u were errors\n", nth - 1, failures);
+	fail_each(run, &engine, 20);
 }
 
 /* Where io_uring is refused for good there is nothing of it to be tested. */
