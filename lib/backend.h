@@ -34,7 +34,6 @@ struct region_request {
 	char name[ACTMEM_NAME_MAX];	/* printable, without '/'; may be "" */
 	const char *path;		/* of a named region, on this backend's file system, or NULL */
 	uint32_t open;			/* ACTMEM_OPEN_*, if it is named */
-	bool own;			/* named: only if it belongs to this user */
 	bool any_place;			/* neither policy nor nodes were named by anybody */
 };
 

@@ -53,7 +53,8 @@ struct actmem_region {
 	struct stats_record *record;	/* memfd only; mapped bytes: under lock */
 	unsigned int maps;		/* under lock */
 	_Atomic unsigned int attachments;	/* to queues */
-	struct registration *registration;	/* with a runtime, or NULL; under lock */
+	/* With a runtime, or NULL; set under lock. */
+	struct registration *_Atomic registration;
 };
 
 void handles_lock(void);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * What the files of the heap share: heap.c hands out blocks, heap_grow.c has its
- * regions, heap_region.c opens them, heap_threads.c has what threads keep at hand.
+ * regions, heap_region.c opens them, heap_runtime.c has them registered, heap_threads.c
+ * has what threads keep at hand.
  */
 #ifndef LIB_HEAP_H
 #define LIB_HEAP_H

@@ -45,8 +45,8 @@ static int open_next(struct actmem_heap *heap, struct region_request *request, u
 	result->named = true;
 	snprintf(path, sizeof(path), "%s.%u", names->path, result->number);
 	request->path = path;
-	request->open = ACTMEM_OPEN_CREATE | ACTMEM_OPEN_LOCK | ACTMEM_OPEN_ANY_LENGTH;
-	request->own = true;
+	request->open = ACTMEM_OPEN_CREATE | ACTMEM_OPEN_LOCK | ACTMEM_OPEN_ANY_LENGTH |
+			ACTMEM_OPEN_OWN;
 	error = region_open(heap->am, request, &result->region);
 	if (error == -EBUSY)
 		fail_more(" (several processes of a job need an ACTMEM_NAME each)");

@@ -215,7 +215,8 @@ static int verify_page(void *context, uint64_t page, int node)
 		right = (unsigned int)node == placement->order[page % placement->count];
 	else if (placement->request->policy == ACTMEM_PLACE_BIND ||
 		 placement->request->policy == ACTMEM_PLACE_INTERLEAVE)
-		right = node < ACTMEM_NODES_MAX && node_is_set(&placement->nodes, (unsigned int)node);
+		right = node < ACTMEM_NODES_MAX &&
+			node_is_set(&placement->nodes, (unsigned int)node);
 	return right ? 0 : fail(EIO, "page %llu is on node %d, not on %s as asked",
 				(unsigned long long)page, node, NODES_TEXT(&placement->nodes));
 }

@@ -15,8 +15,8 @@ extern const char *const page_names[];
 int pages_fail_hugetlb(const struct region_request *request);
 
 /*
- * Whether there is room for the request's length in pages that are not hugetlb. A page fault that
- * finds none on the bound nodes or in the memory cgroup does not fail: it
+ * Whether there is room for the request's length in pages that are not hugetlb. A page
+ * fault that finds none on the bound nodes or in the memory cgroup does not fail: it
  * wakes the OOM killer. So what is there is asked before.
  */
 int pages_check_room(const struct region_request *request);

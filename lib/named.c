@@ -70,7 +70,6 @@ int actmem_region_open(struct actmem *am, const char *name,
 		return error;
 	request.path = path;
 	request.open = flags;
-	request.own = flags & ACTMEM_OPEN_OWN;
 	return region_open(am, &request, result);
 }
 

@@ -175,34 +175,35 @@ int name_backend(const char *path, enum actmem_backend wanted, const struct back
 
 int name_open(const struct region_request *request, int flags, int *fd, struct stat *found)
 {
+	bool own = request->open & ACTMEM_OPEN_OWN;
 	const char *path = request->path;
+	int error;
 
 	/* To open a device could do harm. */
 	if (!stat(path, found) && !S_ISREG(found->st_mode))
 		return fail(EINVAL, "%s is no file, so no region", path);
 	flags |= request->open & ACTMEM_OPEN_READ ? O_RDONLY : O_RDWR;
 	/* Where everybody may write, somebody may have a heap's name lead to another file. */
-	flags |= request->own ? O_NOFOLLOW : 0;
+	flags |= own ? O_NOFOLLOW : 0;
 	/* What has become a FIFO since does not block. */
 	*fd = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
 	if (*fd < 0 && errno == ENOENT)
 		return fail(ENOENT, "%s does not exist", path);
-	if (*fd < 0 && errno == ELOOP && request->own)
+	if (*fd < 0 && errno == ELOOP && own)
 		return fail(ELOOP, "%s is a symbolic link; remove it, or take another name", path);
 	if (*fd < 0)
 		return fail(errno, "cannot open %s (%s)", path, strerror(errno));
-	if (fstat(*fd, found)) {
-		flags = fail(errno, "cannot look at %s (%s)", path, strerror(errno));
-	} else if (!S_ISREG(found->st_mode)) {
-		flags = fail(EINVAL, "%s is no file, so no region", path);
-	} else if (request->own && found->st_uid != geteuid()) {
-		flags = fail(EACCES, "%s belongs to user %u, not to %u: take another name", path,
+	if (fstat(*fd, found))
+		error = fail(errno, "cannot look at %s (%s)", path, strerror(errno));
+	else if (!S_ISREG(found->st_mode))
+		error = fail(EINVAL, "%s is no file, so no region", path);
+	else if (own && found->st_uid != geteuid())
+		error = fail(EACCES, "%s belongs to user %u, not to %u: take another name", path,
 			     (unsigned int)found->st_uid, (unsigned int)geteuid());
-	} else {
+	else
 		return 0;
-	}
 	close(*fd);
-	return flags;
+	return error;
 }
 
 /* Who has the file locked, as /proc/locks tells; 0: it does not. */

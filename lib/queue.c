@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "error.h"
 #include "options.h"
@@ -222,8 +221,7 @@ const char *actmem_queue_describe(const struct actmem_queue *queue)
 {
 	if (!queue)
 		return "no queue";
-	return __atomic_load_n(&queue->is_plain, __ATOMIC_ACQUIRE) ? queue->plain_description :
-	       queue->description;
+	return queue->is_plain ? queue->plain_description : queue->description;
 }
 
 int actmem_queue_stats(struct actmem_queue *queue, struct actmem_queue_stats *stats)
@@ -306,7 +304,26 @@ static int check_attachable(const struct actmem_region *region)
 	return error;
 }
 
-/* Of two threads that attach the same region, one is too late and undoes it. */
+static int fail_attached(void)
+{
+	return fail(EEXIST, "the region is attached to the queue");
+}
+
+static bool is_attached(struct actmem_queue *queue, const struct actmem_region *region)
+{
+	bool is_there;
+
+	pthread_mutex_lock(&queue->lock);
+	is_there = queue_attachment(queue, region);
+	pthread_mutex_unlock(&queue->lock);
+	return is_there;
+}
+
+/*
+ * To register a region may take long, and more of RLIMIT_MEMLOCK than there is: one that
+ * is attached is refused before. Of two threads that attach it, one is too late and undoes
+ * it.
+ */
 int actmem_queue_attach(struct actmem_queue *queue, struct actmem_region *region, uint32_t flags)
 {
 	struct attachment *attachment = NULL;
@@ -321,6 +338,8 @@ int actmem_queue_attach(struct actmem_queue *queue, struct actmem_region *region
 	if (flags & ~ACTMEM_ATTACH_PLAIN)
 		return fail(EINVAL, "attach flags 0x%x are not known", flags & ~ACTMEM_ATTACH_PLAIN);
 	error = check_attachable(region);
+	if (!error && is_attached(queue, region))
+		error = fail_attached();
 	if (!error)
 		error = make_attachment(queue, region, flags, &attachment);
 	if (error)
@@ -340,7 +359,7 @@ int actmem_queue_attach(struct actmem_queue *queue, struct actmem_region *region
 		queue->engine->detach(queue, attachment);
 	let_go_of_region(region);
 	free(attachment);
-	return fail(EEXIST, "the region is attached to the queue");
+	return fail_attached();
 }
 
 int actmem_queue_detach(struct actmem_queue *queue, struct actmem_region *region)

@@ -13,8 +13,10 @@
 #define LIB_QUEUE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "actmem_queue.h"
 #include "context.h"
@@ -148,7 +150,7 @@ struct actmem_queue {
 	uint64_t next_id;
 	struct actmem_queue_stats stats;
 	bool sends_commands;		/* those of its backend's regions, by the ring */
-	bool is_plain;			/* the kernel refused to register a region */
+	atomic_bool is_plain;		/* the kernel refused to register a region */
 	char description[QUEUE_WORDS];
 	char plain_description[QUEUE_WORDS];
 };
@@ -226,6 +228,14 @@ bool workers_are_to_notify(const struct actmem_queue *queue);
 /* A thread in which no signal is delivered. 0 or a positive errno. */
 int queue_thread(pthread_t *thread, void *(*body)(void *data), void *data);
 
+#define SECOND_NS	1000000000ULL
+
+/* Of CLOCK_MONOTONIC, as the deadlines of requests. */
 uint64_t queue_now(void);
+
+static inline struct timespec queue_time(uint64_t ns)
+{
+	return (struct timespec){ (time_t)(ns / SECOND_NS), (long)(ns % SECOND_NS) };
+}
 
 #endif /* LIB_QUEUE_H */

@@ -109,7 +109,7 @@ int ring_attach(struct actmem_queue *queue, struct attachment *attachment)
 	if (error != -EOPNOTSUPP)
 		return error;
 	attachment->plain = true;
-	__atomic_store_n(&queue->is_plain, true, __ATOMIC_RELEASE);
+	queue->is_plain = true;
 	return 0;
 }
 

@@ -6,14 +6,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "error.h"
 #include "options.h"
 #include "queue.h"
 #include "region.h"
-
-#define SECOND_NS	1000000000ULL
 
 uint64_t queue_now(void)
 {
@@ -245,10 +242,8 @@ static int submit(struct actmem_queue *queue, const char *call, struct request *
 		error = fail(ENOMEM, "no memory for a request");
 	}
 	queue_unlock(queue);
-	if (!error && caller) {
-		taken.size = caller->size;
+	if (!error && caller)
 		error = give_struct(caller, &taken, sizeof(taken), "request");
-	}
 	return error;
 }
 
@@ -364,7 +359,7 @@ static bool wait_until(struct actmem_queue *queue, uint64_t until)
 {
 	uint64_t expiry = queue_expire(queue);
 	uint64_t next = expiry && (!until || expiry < until) ? expiry : until;
-	struct timespec time = { (time_t)(next / SECOND_NS), (long)(next % SECOND_NS) };
+	struct timespec time = queue_time(next);
 
 	if (!link_is_alone(&queue->ended))
 		return true;

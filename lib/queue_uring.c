@@ -251,8 +251,8 @@ static void enter(struct uring *uring, enum ring_step step, uint64_t expiry)
 	int error;
 
 	if (now && expiry > now) {
-		timeout.tv_sec = (long long)((expiry - now) / 1000000000);
-		timeout.tv_nsec = (long long)((expiry - now) % 1000000000);
+		timeout.tv_sec = (long long)((expiry - now) / SECOND_NS);
+		timeout.tv_nsec = (long long)((expiry - now) % SECOND_NS);
 	}
 	error = io_uring_submit_and_wait_timeout(&uring->ring, &cqe, 1,
 						 is_short ? &timeout : NULL, NULL);

@@ -8,13 +8,10 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "error.h"
 #include "queue.h"
-
-#define SECOND_NS	1000000000ULL
 
 /* Of the worker that this thread is, if it does transfers. */
 static __thread const struct actmem_queue *own_queue;
@@ -131,8 +128,7 @@ static void *watch(void *argument)
 			continue;
 		}
 		queue_tell(queue);
-		time.tv_sec = (time_t)(expiry / SECOND_NS);
-		time.tv_nsec = (long)(expiry % SECOND_NS);
+		time = queue_time(expiry);
 		if (expiry)
 			pthread_cond_timedwait(&workers->watch, &queue->lock, &time);
 		else

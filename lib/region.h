@@ -27,6 +27,12 @@ static inline unsigned int region_attachments(const struct actmem_region *region
 /* 0; -EPERM with words for one opened only to read, or, with @sealed_too, sealed. */
 int region_check_writable(const struct actmem_region *region, bool sealed_too);
 
+/*
+ * 0; -EBUSY with words: it is registered, so that devices use the pages that it has, and is
+ * not to be @what until that ends.
+ */
+int region_check_unregistered(const struct actmem_region *region, const char *what);
+
 /* Whether pages of it may be discarded. 0 or -errno with words. */
 int region_check_discard(const struct actmem_region *region);
 

@@ -34,14 +34,16 @@ static int claim(struct registration *registration)
 {
 	struct actmem_region *region = registration->region;
 	struct actmem_runtime *runtime = registration->runtime;
+	const struct registration *other;
 	int error = 0;
 
 	pthread_mutex_lock(&region->lock);
-	if (region->registration)
+	other = region->registration;
+	if (other)
 		error = fail(EEXIST, "the region is registered already (%s)",
-			     region->registration->runtime->description);
+			     other->runtime->description);
 	else
-		__atomic_store_n(&region->registration, registration, __ATOMIC_RELEASE);
+		region->registration = registration;
 	pthread_mutex_unlock(&region->lock);
 	if (error)
 		return error;
@@ -60,7 +62,7 @@ static void disclaim(struct registration *registration)
 	link_remove(&registration->link);
 	pthread_mutex_unlock(&runtime->lock);
 	pthread_mutex_lock(&region->lock);
-	__atomic_store_n(&region->registration, NULL, __ATOMIC_RELEASE);
+	region->registration = NULL;
 	pthread_mutex_unlock(&region->lock);
 	free(registration);
 }

@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,9 +26,9 @@
 
 static pthread_mutex_t publish_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct cuda_functions cuda;	/* complete once is_loaded is set */
-static bool is_loaded;
-static bool has_begun;			/* CUDA may have been called by this process... */
-static unsigned int begun_generation;	/* ...or by one that it was forked from */
+static atomic_bool is_loaded;
+static atomic_bool has_begun;		/* CUDA may have been called by this process... */
+static atomic_uint begun_generation;	/* ...or by one that it was forked from */
 
 static int errno_of(cuda_result result)
 {
@@ -142,7 +143,7 @@ static int load(void)
 	pthread_mutex_lock(&publish_mutex);
 	if (!is_loaded)
 		cuda = found;
-	__atomic_store_n(&is_loaded, true, __ATOMIC_RELEASE);
+	is_loaded = true;
 	pthread_mutex_unlock(&publish_mutex);
 	return 0;
 }
@@ -153,14 +154,13 @@ static int start(int *devices)
 	cuda_result result;
 	int error;
 
-	if (__atomic_load_n(&has_begun, __ATOMIC_ACQUIRE) &&
-	    __atomic_load_n(&begun_generation, __ATOMIC_RELAXED) != handles_generation)
+	if (has_begun && begun_generation != handles_generation)
 		return fail(EOWNERDEAD, "this process was forked from one that had used CUDA, which is of no use in it%s",
 			    advice_for(CUDA_NOT_INITIALIZED));
 	/* Before the lock, which a child could inherit locked. */
-	__atomic_store_n(&begun_generation, handles_generation, __ATOMIC_RELAXED);
-	__atomic_store_n(&has_begun, true, __ATOMIC_RELEASE);
-	error = __atomic_load_n(&is_loaded, __ATOMIC_ACQUIRE) ? 0 : load();
+	begun_generation = handles_generation;
+	has_begun = true;
+	error = is_loaded ? 0 : load();
 	if (error)
 		return error;
 	result = cuda.cuInit(0);

@@ -320,6 +320,9 @@ static void test_registration(void **state)
 
 	skip_without_uring();
 	assert_int_equal(set_up(&rig, ACTMEM_ENGINE_URING), 0);
+	/* It is not first registered once more. */
+	fail_call("register_buffer", 1, ENOMEM);
+	assert_fails(actmem_queue_attach(rig.queue, rig.region, 0), EEXIST, "is attached");
 	assert_int_equal(actmem_queue_detach(rig.queue, rig.region), 0);
 	fail_call("register_buffer", 1, ENOMEM);
 	assert_fails(actmem_queue_attach(rig.queue, rig.region, 0), ENOMEM, "RLIMIT_MEMLOCK");
