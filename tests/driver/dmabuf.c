@@ -341,31 +341,32 @@ TEST_F(dmabuf, ends_in_any_order)
 	}
 }
 
-TEST_F(dmabuf, ends_with_its_process)
+static int hold_all(void *device)
 {
 	struct holders holders;
-	int ready[2], i;
-	pid_t child;
-	char byte;
+
+	return make_holders(*(int *)device, &holders);
+}
+
+static int hold_without_region(void *device)
+{
+	struct holders holders;
+
+	CHECK(!make_holders(*(int *)device, &holders));
+	return close(holders.fds[REGION]);
+}
+
+TEST_F(dmabuf, ends_with_its_process)
+{
+	int (*const holds[])(void *device) = { hold_all, hold_without_region };
+	int i;
 
 	for (i = 0; i < 2; i++) {
-		ASSERT_EQ(0, pipe(ready));
-		child = fork();
-		if (!child) {
-			if (make_holders(self->device, &holders))
-				_exit(1);
-			if (i)
-				close(holders.fds[REGION]);
-			if (write(ready[1], "", 1) == 1)
-				pause();
-			_exit(2);
-		}
-		close(ready[1]);
-		ASSERT_EQ(1, read(ready[0], &byte, 1));
-		close(ready[0]);
+		pid_t child = hold_in_child(holds[i], &self->device);
+
+		ASSERT_LT(0, child);
 		EXPECT_EQ(2, regions());
-		ASSERT_EQ(0, kill(child, SIGKILL));
-		EXPECT_EQ(-1, wait_for(child));
+		ASSERT_EQ(0, kill_child(child));
 		EXPECT_EQ(1, regions());
 		EXPECT_EQ(0, node_sum("region_bytes"));
 	}

@@ -369,38 +369,25 @@ TEST_F(import, ends_in_any_order)
 	EXPECT_EQ((long)(PAGES * PAGE_BYTES), node_sum("region_bytes"));
 }
 
-static int import_and_wait(int device, int ready)
+static int hold_import(void *device)
 {
 	struct importer_map map;
-	int fd = create_pages(device, PAGES), attachment;
+	int fd = create_pages(*(int *)device, PAGES), attachment;
 
 	CHECK(fd >= 0);
 	attachment = attach_to(device_in(PLAIN), export(fd, 0, PAGES));
 	CHECK(attachment >= 0);
 	CHECK(!map_attachment(attachment, IMPORTER_BIDIRECTIONAL, &map));
-	if (write(ready, "", 1) == 1)
-		pause();
 	return 0;
 }
 
 TEST_F(import, ends_with_its_process)
 {
-	int ready[2];
-	pid_t child;
-	char byte;
+	pid_t child = hold_in_child(hold_import, &self->device);
 
-	ASSERT_EQ(0, pipe(ready));
-	child = fork();
-	if (!child) {
-		import_and_wait(self->device, ready[1]);
-		_exit(1);
-	}
-	close(ready[1]);
-	ASSERT_EQ(1, read(ready[0], &byte, 1));
-	close(ready[0]);
+	ASSERT_LT(0, child);
 	EXPECT_EQ(2, regions());
-	ASSERT_EQ(0, kill(child, SIGKILL));
-	EXPECT_EQ(-1, wait_for(child));
+	ASSERT_EQ(0, kill_child(child));
 	EXPECT_EQ(1, regions());
 	EXPECT_EQ((long)(PAGES * PAGE_BYTES), node_sum("region_bytes"));
 }

@@ -396,6 +396,36 @@ static inline int wait_for(pid_t child)
 	return WEXITSTATUS(status);
 }
 
+/* A child that has what @make made until kill_child(); -1 if that did not return 0. */
+static inline pid_t hold_in_child(int (*make)(void *context), void *context)
+{
+	int ready[2];
+	pid_t child;
+	char byte;
+
+	if (pipe(ready))
+		return -1;
+	child = fork();
+	if (!child) {
+		if (!make(context) && write(ready[1], "", 1) == 1)
+			pause();
+		_exit(1);
+	}
+	close(ready[1]);
+	if (child > 0 && read(ready[0], &byte, 1) != 1) {
+		wait_for(child);
+		child = -1;
+	}
+	close(ready[0]);
+	return child;
+}
+
+/* 0: it had not ended before. */
+static inline int kill_child(pid_t child)
+{
+	return kill(child, SIGKILL) || wait_for(child) != -1;
+}
+
 /*
  * Runs a function in a child as another user. Its result, 0 for good, is the
  * number of the line where it went wrong, see CHECK().

@@ -87,32 +87,31 @@ TEST_F(driver, two_descriptors)
 	EXPECT_EQ(0, regions());
 }
 
+struct held {
+	int device;
+	int mapped_alone;		/* the descriptor is closed */
+};
+
+static int hold_pages(void *context)
+{
+	const struct held *held = context;
+	int fd = create_pages(held->device, PAGES);
+
+	CHECK(fd >= 0 && map_and_touch(fd, PAGES) != MAP_FAILED);
+	return held->mapped_alone ? close(fd) : 0;
+}
+
 TEST_F(driver, kill_of_the_holder)
 {
-	int ready[2], i;
+	int i;
 
 	for (i = 0; i < 4; i++) {
-		char byte;
-		pid_t child;
+		struct held held = { self->device, i % 2 };
+		pid_t child = hold_in_child(hold_pages, &held);
 
-		ASSERT_EQ(0, pipe(ready));
-		child = fork();
-		if (!child) {
-			int fd = create_pages(self->device, PAGES);
-			void *memory = fd < 0 ? MAP_FAILED : map_and_touch(fd, PAGES);
-
-			if (memory == MAP_FAILED || (i % 2 && close(fd)))
-				_exit(1);
-			if (write(ready[1], "", 1) == 1)
-				pause();
-			_exit(2);
-		}
-		close(ready[1]);
-		ASSERT_EQ(1, read(ready[0], &byte, 1));
-		close(ready[0]);
+		ASSERT_LT(0, child);
 		EXPECT_EQ(1, regions());
-		ASSERT_EQ(0, kill(child, SIGKILL));
-		EXPECT_EQ(-1, wait_for(child));
+		ASSERT_EQ(0, kill_child(child));
 		EXPECT_EQ(0, regions());
 		EXPECT_EQ(0, node_sum("region_bytes"));
 	}

@@ -165,29 +165,21 @@ TEST_F(driver, the_module_stays_until_the_last_page)
 	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
 }
 
-TEST_F(driver, kill_of_who_pinned)
+static int hold_lingering(void *device)
 {
 	uint64_t id;
-	int ready[2];
-	char byte;
-	pid_t child;
+	int ends[2];
 
-	ASSERT_EQ(0, pipe(ready));
-	child = fork();
-	if (!child) {
-		int ends[2];
+	return make_lingering(*(int *)device, PAGES, 0, &id, ends);
+}
 
-		if (make_lingering(self->device, PAGES, 0, &id, ends))
-			_exit(1);
-		if (write(ready[1], "", 1) == 1)
-			pause();
-		_exit(2);
-	}
-	close(ready[1]);
-	ASSERT_EQ(1, read(ready[0], &byte, 1));
+TEST_F(driver, kill_of_who_pinned)
+{
+	pid_t child = hold_in_child(hold_lingering, &self->device);
+
+	ASSERT_LT(0, child);
 	EXPECT_EQ(1, lingering_regions());
-	ASSERT_EQ(0, kill(child, SIGKILL));
-	EXPECT_EQ(-1, wait_for(child));
+	ASSERT_EQ(0, kill_child(child));
 	EXPECT_EQ(0, lingering_regions());
 	EXPECT_EQ(0, regions());
 }
