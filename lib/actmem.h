@@ -84,7 +84,7 @@ struct actmem_options {
 	struct actmem_nodes nodes;
 	uint32_t allow;			/* ACTMEM_ALLOW_* */
 	uint32_t reserved;		/* 0 */
-	const char *heap_name;		/* see actmem_heap_create(); NULL: their regions have no names */
+	const char *heap_name;		/* of heaps' regions; NULL: none; see actmem_heap_create() */
 };
 
 /* Since actmem_open(); *_total and *_peak only rise, the others return to 0. */

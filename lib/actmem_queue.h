@@ -204,7 +204,7 @@ int actmem_spill(struct actmem_queue *queue, struct actmem_file *file, uint64_t 
  * As actmem_region_copy(), _populate() and _discard(), with their ranges and
  * errors. The regions need not be attached, and must stay open until the
  * completion. -EBUSY: pages of a region whose memory this queue has registered
- * cannot be discarded.
+ * cannot be discarded. -EAGAIN: no thread can be started that would do it.
  */
 int actmem_queue_copy(struct actmem_queue *queue, struct actmem_region *to, uint64_t offset,
 		      struct actmem_region *from, uint64_t from_offset, uint64_t length,

@@ -59,7 +59,7 @@ struct actmem_region_info {
 	uint32_t uid;
 	int32_t pid;			/* maker, or, if that has ended, a holder; 0: nobody */
 	uint32_t lingering;		/* 1: closed and unmapped, kept by pins alone */
-	uint32_t imported;		/* 1: see actmem_region_import(); driver: of 1G pages, too */
+	uint32_t imported;		/* 1: see actmem_region_import(); driver: 1G pages, too */
 	char name[ACTMEM_NAME_MAX];
 	char command[16];		/* of that process, "": nobody */
 	uint64_t allocated_bytes;	/* of the pages that are there */
@@ -175,7 +175,7 @@ int actmem_region_import(struct actmem *am, int fd, uint64_t offset, uint64_t le
  * @path: a path; without a '/', a name in the actmem file system that is mounted
  * first. The file system says which backend it is: actmem the driver, hugetlbfs
  * and tmpfs memfd. If actmem_open() was told a backend, it must be that one.
- * @options: as for actmem_region_create(), but for the name, which is the
+ * @options: as for actmem_region_create(), but for the name (NULL), which is the
  * file's. Length 0: whatever it has (without CREATE). NULL: all defaults.
  *
  * Many may try to make it at once: one does, and the others find it, complete.
@@ -203,7 +203,7 @@ int actmem_region_import(struct actmem *am, int fd, uint64_t offset, uint64_t le
  * -EOPNOTSUPP  a file system that cannot have regions: actmem_error() has the
  *	command that mounts one; or pages that this one does not have
  * -ENOSPC  size= of the mount
- * -EINVAL  the other backend's file system, or no region; flags
+ * -EINVAL  the other backend's file system, or no region; flags;  -ENAMETOOLONG
  * -EACCES  its permissions;  -EBUSY  see ACTMEM_OPEN_LOCK
  * else as actmem_region_create()
  */

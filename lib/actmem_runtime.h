@@ -163,7 +163,7 @@ struct actmem_registration {
 	uint32_t runtime_flags;		/* CUDA: CU_MEMHOSTREGISTER_* of its first chunk */
 };
 
-/* -ENOENT: it is not registered. */
+/* -ENOENT: it is not registered; -EBUSY: a thread registers or unregisters it just now. */
 int actmem_registration(struct actmem_region *region, struct actmem_registration *registration);
 
 /*

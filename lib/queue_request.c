@@ -78,17 +78,6 @@ static int check_file(const struct actmem_queue *queue, const struct request *re
 	return 0;
 }
 
-static int check_pages(const struct actmem_region *region, uint64_t offset, uint64_t length)
-{
-	uint64_t page_bytes = region->backing.page_bytes;
-
-	if (offset % page_bytes || length % page_bytes)
-		return fail(EINVAL, "%llu bytes at %llu are no whole pages of %s",
-			    (unsigned long long)length, (unsigned long long)offset,
-			    BYTES_TEXT(page_bytes));
-	return 0;
-}
-
 static int check_copy(const struct actmem_queue *queue, const struct request *request)
 {
 	int error = check_region(queue, request->from, request->other_offset, request->length);
@@ -110,7 +99,7 @@ static int check_request(const struct actmem_queue *queue, const struct request 
 	case REQUEST_COPY:
 		return check_copy(queue, request);
 	default:
-		error = check_pages(request->region, request->offset, request->length);
+		error = region_check_range(request->region, request->offset, request->length);
 		if (error)
 			return error;
 		return request->kind == REQUEST_DISCARD ? region_check_discard(request->region) :

@@ -36,6 +36,9 @@ int region_check_unregistered(const struct actmem_region *region, const char *wh
 /* Whether pages of it may be discarded. 0 or -errno with words. */
 int region_check_discard(const struct actmem_region *region);
 
+/* 0; -EINVAL with words: not whole pages of it. */
+int region_check_range(const struct actmem_region *region, uint64_t offset, uint64_t length);
+
 /* Of actmem_region_copy(): backends, ranges, and whether it may be written to. */
 int region_check_copy(const struct actmem_region *to, uint64_t offset,
 		      const struct actmem_region *from, uint64_t from_offset, uint64_t length);

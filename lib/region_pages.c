@@ -8,7 +8,7 @@
 #include "error.h"
 #include "region.h"
 
-static int check_range(const struct actmem_region *region, uint64_t offset, uint64_t length)
+int region_check_range(const struct actmem_region *region, uint64_t offset, uint64_t length)
 {
 	uint64_t whole = region->backing.length, page_bytes = region->backing.page_bytes;
 
@@ -66,7 +66,7 @@ static int change_range(struct actmem_region *region, uint64_t offset, uint64_t 
 				      uint64_t length))
 {
 	bool in_turn = region->backend->in_turn;
-	int error = check_range(region, offset, length);
+	int error = region_check_range(region, offset, length);
 
 	if (!error)
 		error = region_check_writable(region, writes);
@@ -188,7 +188,7 @@ int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t
 		error = fail(EINVAL, "actmem_region_export: flags 0x%x have bits that are none of ACTMEM_DMABUF_*",
 			     flags);
 	if (!error)
-		error = check_range(region, offset, length);
+		error = region_check_range(region, offset, length);
 	if (!error)
 		error = region->backend->export(&region->backing, offset, length, flags, fd);
 	return error;

@@ -232,6 +232,8 @@ pid_t begin_child(void (*body)(void *context, int begun), void *context)
 	if (!child) {
 		close(ends[0]);
 		body(context, ends[1]);
+		printf("# in the child: %s\n", actmem_error());
+		fflush(stdout);
 		_exit(1);
 	}
 	close(ends[1]);

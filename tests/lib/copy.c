@@ -89,7 +89,8 @@ static void test_missing(struct actmem *am)
 	had = info_or_bail(from).allocated_bytes;
 	ok(had && had < LENGTH, "the source has %llu bytes", (unsigned long long)had);
 	returns(actmem_region_copy(to, 2 * MIB + 1, from, 2 * MIB, 2 * MIB), 0);
-	ok(info_or_bail(from).allocated_bytes == had, "what is missing in the source stays missing");
+	ok(info_or_bail(from).allocated_bytes == had,
+	   "what is missing in the source stays missing");
 	ok(info_or_bail(to).allocated_bytes >= 2 * MIB && info_or_bail(to).allocated_bytes < LENGTH,
 	   "what is missing where it is copied to is made, and no more (%llu bytes)",
 	   (unsigned long long)info_or_bail(to).allocated_bytes);

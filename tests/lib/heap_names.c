@@ -66,10 +66,8 @@ static bool hold_blocks(void *context)
 	struct actmem_heap *heap = heap_of(am, 0);
 	void *first, *second;
 
-	if (actmem_alloc(heap, GROW, 0, &first) || actmem_alloc(heap, GROW, 0, &second)) {
-		printf("# %s\n", actmem_error());
+	if (actmem_alloc(heap, GROW, 0, &first) || actmem_alloc(heap, GROW, 0, &second))
 		return false;
-	}
 	memset(first, 'a', GROW);
 	memset(second, 'b', GROW);
 	return true;

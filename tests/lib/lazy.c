@@ -99,7 +99,8 @@ static void test_touch(struct actmem *am)
 	memory[HALF + page - 1] = 2;
 	ok(!memory[page - 1], "untouched memory is zeros");
 	holds(am, region, 2 * page);
-	ok(info_or_bail(region).demand_faults == (on_driver(am) ? 2 : 0), "the driver counts touches");
+	ok(info_or_bail(region).demand_faults == (on_driver(am) ? 2 : 0),
+	   "the driver counts touches");
 	returns(actmem_region_close(region), 0);
 }
 
@@ -298,7 +299,8 @@ static void test_busy(struct actmem *am)
 		tap_bail("vmsplice");
 	error = actmem_region_discard(region, 0, LENGTH);
 	ok(error == (on_driver(am) ? -EBUSY : 0), "a page that a pipe holds is busy (driver)");
-	ok(info_or_bail(region).allocated_bytes == (on_driver(am) ? page : 0), "the others have gone");
+	ok(info_or_bail(region).allocated_bytes == (on_driver(am) ? page : 0),
+	   "the others have gone");
 	ok(memory[HALF] == (on_driver(am) ? 2 : 0) && !memory[0], "what stays is unchanged");
 	if (on_driver(am)) {
 		returns(actmem_region_discard(region, 0, LENGTH), -EBUSY);

@@ -196,10 +196,8 @@ static bool hold_locked(void *context)
 	struct actmem *am;
 
 	if (actmem_open(&am, NULL) ||
-	    open_name(am, path, LENGTH, ACTMEM_OPEN_LOCK, &region)) {
-		printf("# %s\n", actmem_error());
+	    open_name(am, path, LENGTH, ACTMEM_OPEN_LOCK, &region))
 		return false;
-	}
 	strcpy(memory_or_bail(region), "by the one that was killed");
 	return true;
 }
