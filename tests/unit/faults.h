@@ -21,10 +21,10 @@ void fail_nth(unsigned int nth);
 bool fail_nth_was_reached(void);
 
 /*
- * Has each wrapped call that @run makes fail in turn, until it makes no more. @run stops
- * at the first failure, undoes what it did, by fail_nothing() if need be, and returns what
- * failed. Asserts that this has words, that nothing is held then, that it is more often than
- * @least an error, and that it is none in the end.
+ * Has each wrapped call that @run makes fail in turn, one a run, until it makes no further
+ * one. @run stops at its first failure, undoes what it did (after fail_nothing(), if that is
+ * not to fail too), and returns the error. Asserts that an error has words, that nothing is
+ * held after a run, that more than @least runs end with an error, and the last with none.
  */
 void fail_each(int (*run)(void *context), void *context, unsigned int least);
 
