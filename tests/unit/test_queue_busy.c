@@ -376,7 +376,7 @@ static void test_ranges(void **state)
 	assert_fails(actmem_queue_copy(queue, region, 0, region, at, 2 * BLOCK, NULL), EINVAL,
 		     "no range");
 	assert_fails(actmem_fill(queue, file, 0, region, 0, LENGTH + BLOCK, NULL), EINVAL, "no range");
-	assert_fails(actmem_queue_discard(queue, region, 0, 4095, NULL), EINVAL, "no whole pages");
+	assert_fails(actmem_queue_discard(queue, region, 0, 4095, NULL), EINVAL, "no range of whole pages");
 	assert_int_equal(actmem_queue_detach(queue, region), 0);
 	assert_int_equal(actmem_file_close(file), 0);
 	assert_int_equal(actmem_queue_destroy(queue), 0);
