@@ -160,7 +160,7 @@ struct actmem_file_info {
  * those that were made if it fails.
  *
  * -EINVAL  options, or a file without direct I/O;  -ENOSPC  too little room for
- *	length;  -EMFILE  over 256 files in the queue;  else as open(2)
+ *	length;  -EFBIG  RLIMIT_FSIZE;  -EMFILE  over 256 files in the queue;  else as open(2)
  */
 int actmem_file_open(struct actmem_queue *queue, const struct actmem_file_options *options,
 		     struct actmem_file **file);

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -210,6 +211,7 @@ static int allocate_one(const struct stripe *stripe, uint64_t offset, uint64_t l
 {
 	struct device device;
 	struct statvfs room;
+	struct rlimit limit;
 	int error = device_of(stripe->fd, stripe->path, &device);
 
 	if (error)
@@ -218,6 +220,10 @@ static int allocate_one(const struct stripe *stripe, uint64_t offset, uint64_t l
 		return offset + length <= device.length ? 0 :
 		       fail(ENOSPC, "%s are wanted on '%s', which has %s",
 			    BYTES_TEXT(offset + length), stripe->path, BYTES_TEXT(device.length));
+	/* fallocate() beyond it would raise SIGXFSZ. */
+	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < offset + length)
+		return fail(EFBIG, "RLIMIT_FSIZE is %s, %s wanted for '%s'; raise it with `ulimit -f`",
+			    BYTES_TEXT(limit.rlim_cur), BYTES_TEXT(offset + length), stripe->path);
 	while (fallocate(stripe->fd, 0, (off_t)offset, (off_t)length)) {
 		error = errno;
 		if (error == EINTR)

@@ -450,8 +450,8 @@ static void test_later_deadline(void **state)
 	assert_int_equal(pthread_create(&thread, NULL, wait_for_one, rig.queue), 0);
 	while (!is_asleep(waiter))
 		usleep(1000);
-	fill_by(&rig, 1, 1);
 	clock_gettime(CLOCK_MONOTONIC, &limit);
+	fill_by(&rig, 1, (uint64_t)limit.tv_sec * 1000000000 + (uint64_t)limit.tv_nsec + 20000000);
 	limit.tv_sec += 30;
 	error = pthread_clockjoin_np(thread, (void **)&completion, CLOCK_MONOTONIC, &limit);
 	hold_transfers(false);

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -131,6 +132,26 @@ static void test_long_stripes(void **state)
 	remove_files();
 }
 
+/* It would end the process by a signal. */
+static void test_size_limit(void **state)
+{
+	struct rlimit before, limit;
+	struct actmem_file *file;
+
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	limit = before;
+	limit.rlim_cur = BLOCK - 1;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	assert_fails(open_set(ACTMEM_FILE_CREATE, BLOCK, 3 * BLOCK, &file), EFBIG, "ulimit -f");
+	assert_none_there();
+	limit.rlim_cur = BLOCK;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	assert_int_equal(open_set(ACTMEM_FILE_CREATE, BLOCK, 3 * BLOCK, &file), 0);
+	assert_int_equal(actmem_file_close(file), 0);
+	remove_files();
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+}
+
 /* Whichever call fails, no descriptor and no file is left. */
 static void test_sweep(void **state)
 {
@@ -209,6 +230,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_shares, open_queue, close_queue),
 		cmocka_unit_test_setup_teardown(test_long_stripes, open_queue, close_queue),
+		cmocka_unit_test_setup_teardown(test_size_limit, open_queue, close_queue),
 		cmocka_unit_test_setup_teardown(test_sweep, open_queue, close_queue),
 		cmocka_unit_test_setup_teardown(test_slots, open_queue, close_queue),
 		cmocka_unit_test_setup_teardown(test_partly_buffered, open_queue, close_queue),

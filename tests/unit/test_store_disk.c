@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "actmem_store.h"
@@ -129,6 +130,23 @@ static void test_elsewhere(void **state)
 	assert_int_equal(put(name), 0);
 }
 
+/* Where files may not be as long as would be good, there are more of them. */
+static void test_short_files(void **state)
+{
+	struct rlimit before, limit;
+	struct actmem_store_stats stats;
+
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	limit = before;
+	limit.rlim_cur = 8 * MIB;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	assert_true(spilled_of_all() > limit.rlim_cur);
+	stats = settled();
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+	assert_int_equal(stats.failed_spills_total, 0);
+	assert_int_equal(stats.file_bytes, 2 * limit.rlim_cur);
+}
+
 /* What the ring has no room to register is written without that. */
 static void test_no_slots(void **state)
 {
@@ -145,6 +163,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_ahead_again, open_store, close_store),
 		cmocka_unit_test_setup_teardown(test_elsewhere, open_store, close_store),
+		cmocka_unit_test_setup_teardown(test_short_files, open_store, close_store),
 		cmocka_unit_test_setup_teardown(test_no_slots, open_store, close_store),
 	};
 
