@@ -75,8 +75,8 @@ static unsigned int maker_of(int fd)
 /* Others may hold what is missing. */
 static void tell_held(uint64_t limit, uint64_t left)
 {
-	fail_more(" (of its %s, %s are held: `actmem list` shows by whom)", BYTES_TEXT(limit),
-		  BYTES_TEXT(limit > left ? limit - left : 0));
+	fail_more("; of the limit's %s, %s are held (`actmem list` shows by whom)",
+		  BYTES_TEXT(limit), BYTES_TEXT(limit > left ? limit - left : 0));
 }
 
 /* One that is there keeps the limit of its maker, which this process does not know. */

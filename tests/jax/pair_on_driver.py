@@ -139,13 +139,13 @@ def limits_of_the_user():
     job = Job(lambda rank: ("--backend", "driver", *GROW), UNPRIVILEGED)
     fit(job, "RLIMIT_MEMLOCK")
     do_not_fit(job, "RLIMIT_MEMLOCK", "RLIMIT_MEMLOCK has 0 B left of 2.0 MiB wanted",
-               "ulimit -l", "of its 24.0 MiB, 24.0 MiB are held")
+               "ulimit -l", "of the limit's 24.0 MiB, 24.0 MiB are held")
     job.pair.do("reset")
     write("users/add", 0)
     write("users/0/limit_bytes", LIMIT * MIB)
     fit(job, "the user's limit")
     do_not_fit(job, "the user's limit", "has 0 B left of 2.0 MiB wanted",
-               "users/0/limit_bytes", "of its 24.0 MiB, 24.0 MiB are held")
+               "users/0/limit_bytes", "of the limit's 24.0 MiB, 24.0 MiB are held")
     killed(job, "the user's limit")
     write("users/remove", 0)
     return job.stock
