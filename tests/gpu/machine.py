@@ -28,7 +28,7 @@ class Missing(Exception):
 def said_by(*command):
     """The output of a program, or None."""
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=60,
+        return subprocess.run(command, capture_output=True, text=True, timeout=20,
                               check=True, cwd=TREE).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None

@@ -3,6 +3,7 @@
 the CPU and small sizes, and where our Debian packages are hidden."""
 import argparse
 import contextlib
+import glob
 import json
 import os
 import shutil
@@ -23,7 +24,8 @@ BUILD = sys.argv.pop(1)
 ON_GPU = "build/on-gpu"
 # What a machine with a GPU need not have.
 HIDDEN = ("include/liburing.h", "include/liburing", "include/jansson.h", "include/libsmartcols",
-          "bin/make", "bin/git", "bin/pkg-config", "bin/x86_64-linux-gnu-pkg-config", "bin/pkgconf", "bin/scdoc",
+          "bin/make", "bin/git", "bin/pkg-config", "bin/x86_64-linux-gnu-pkg-config",
+          "bin/pkgconf", "bin/scdoc",
           "lib/x86_64-linux-gnu/liburing.so", "lib/x86_64-linux-gnu/liburing.a",
           "lib/x86_64-linux-gnu/libjansson.so", "lib/x86_64-linux-gnu/libjansson.a",
           "lib/x86_64-linux-gnu/libsmartcols.so")
@@ -126,6 +128,20 @@ def layers_are_predicted_run_and_compared():
     assert "CASE" in told and "PREDICTED_STEP_S" in told, told
 
 
+def with_mark(start):
+    """Processes whose mark begins so, whoever's children they are."""
+    found = set()
+    for path in glob.glob("/proc/[0-9]*/environ"):
+        try:
+            with open(path, "rb") as file:
+                words = file.read().split(b"\0")
+        except OSError:
+            continue
+        if any(word.startswith(f"{processes.MARK}={start}".encode()) for word in words):
+            found.add(int(path.split("/")[2]))
+    return found
+
+
 class Given:
     """A part of these commands, run as tests/gpu/run runs its own."""
 
@@ -139,7 +155,7 @@ class Given:
                                        self.added.append)
 
     def left(self):
-        return processes.left(os.getpid(), self.mark)
+        return with_mark(self.mark)
 
 
 FIGURE = """echo '{"figure": "f", "value": 1, "unit": "s"}'"""
@@ -196,33 +212,19 @@ def started(*arguments, lines=1):
     return process, told
 
 
-def of_run(pid):
-    """What has the mark of that run, whoever's child it is."""
-    return {each for each in processes.left(1) if any(
-        word.startswith(f"{processes.MARK}={pid}-".encode()) for word in environment(each))}
-
-
-def environment(pid):
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return file.read().split(b"\0")
-    except OSError:
-        return []
-
-
 @case
 def who_ends_it_gets_what_there_is_and_leaves_nothing_running():
     for number in (signal.SIGTERM, signal.SIGKILL):
         process, told = started("--only", "sanity")
-        assert of_run(process.pid), told
+        assert with_mark(f"{process.pid}-"), told
         process.send_signal(number)
         process.stdout.read()
         status = process.wait(30)
         assert status == (1 if number == signal.SIGTERM else -signal.SIGKILL), status
         end = time.monotonic() + 20
-        while of_run(process.pid) and time.monotonic() < end:
+        while with_mark(f"{process.pid}-") and time.monotonic() < end:
             time.sleep(0.1)
-        assert not of_run(process.pid), number
+        assert not with_mark(f"{process.pid}-"), number
         sanity = report.read(f"{BUILD}/check/gpu-run.json")["parts"]["sanity"]
         assert sanity["status"] == "unfinished", sanity
 
@@ -248,7 +250,7 @@ class OtherCases(layers.Runs):
         if case.method == "actmem":
             return ["sh", "-c", "kill -SEGV $$"]
         if sizes.layers > self.room:
-            return ["sh", "-c", "echo RESOURCE_EXHAUSTED: Out of memory >&2; echo after >&2; exit 1"]
+            return ["sh", "-c", "echo RESOURCE_EXHAUSTED: of memory >&2; echo after >&2; exit 1"]
         found = {"step_s": 1.0, "step_min_s": 1.0, "step_max_s": 1.0, "steps": 3,
                  "first_step_s": 1.0, "compile_s": 1.0, "first_run_s": 1.0,
                  "grown": {"actmem": 0, "driver": 0, "anonymous": 5}}
