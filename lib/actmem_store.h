@@ -97,8 +97,9 @@ struct actmem_store_options {
  * Makes a store. @options NULL: defaults, which spill nothing.
  *
  * -EINVAL  a budget under two pages (of 2 MiB, or of 1 GiB where regions have those), or
- *	under one where there are no spill paths, spill paths without a budget, unknown flags, a directory without direct I/O (see
- *	ALLOW_BUFFERED), more spill_bytes than spill_limit_bytes
+ *	under one where there are no spill paths, spill paths without a budget, unknown
+ *	flags, a directory without direct I/O (see ALLOW_BUFFERED), more spill_bytes than
+ *	spill_limit_bytes
  * else as actmem_heap_create(), actmem_heap_register(), actmem_queue_create(),
  *	actmem_file_open()
  */
@@ -107,7 +108,7 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 
 /*
  * Drops all blocks and removes the files. -EBUSY while a block is reserved or
- * held, or a thread waits in a call; nothing is ended then.
+ * held, or a thread waits in a call or grows it; nothing is ended then.
  */
 int actmem_store_destroy(struct actmem_store *store);
 

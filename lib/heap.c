@@ -75,6 +75,7 @@ int actmem_heap_create(struct actmem *am, const struct actmem_heap_options *opti
 		return error;
 	}
 	pthread_mutex_init(&heap->grow_lock, NULL);
+	pthread_cond_init(&heap->none_grows, NULL);
 	pthread_mutex_init(&heap->lock, NULL);
 	handles_lock();
 	heap->next = am->heaps;
@@ -217,6 +218,7 @@ int actmem_heap_destroy(struct actmem_heap *heap)
 	heap_end_runtime(heap);
 	counter_subtract(&heap->am->counters->heaps, 1);
 	pthread_mutex_destroy(&heap->lock);
+	pthread_cond_destroy(&heap->none_grows);
 	pthread_mutex_destroy(&heap->grow_lock);
 	blocks_destroy(&heap->blocks);
 	free(heap);
@@ -280,6 +282,7 @@ static int take_or_grow(struct actmem_heap *heap, struct cache *cache, uint64_t 
 
 	if (error != -ENOSPC)
 		return error;
+	atomic_fetch_add(&heap->growers, 1);
 	pthread_mutex_lock(&heap->grow_lock);
 	/* Another thread may have grown it meanwhile, or take what this one made. */
 	while ((error = take(heap, cache, length, align, block)) == -ENOSPC) {
@@ -287,6 +290,8 @@ static int take_or_grow(struct actmem_heap *heap, struct cache *cache, uint64_t 
 		if (error)
 			break;
 	}
+	if (atomic_fetch_sub(&heap->growers, 1) == 1)
+		pthread_cond_broadcast(&heap->none_grows);
 	pthread_mutex_unlock(&heap->grow_lock);
 	return error;
 }

@@ -45,6 +45,8 @@ struct actmem_heap {
 	uint64_t cache_bytes;		/* that a thread may keep; 0: all there is; under lock */
 	_Atomic uint64_t cache_limit;	/* that it may keep now */
 	pthread_mutex_t grow_lock;
+	atomic_uint growers;		/* threads that want that, or have it, for a block */
+	pthread_cond_t none_grows;	/* with grow_lock */
 	pthread_mutex_t lock;		/* of all below; outside it: blocks_end() */
 	uint64_t limit;
 	struct blocks blocks;
@@ -70,7 +72,7 @@ int heap_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **
 /*
  * Makes it longer, as far as its limit permits without giving a region back, until
  * @free_bytes are free, by regions for blocks of @length. Takes grow_lock, for one at a
- * time. 0 or -errno with words.
+ * time, and lets those that want a block first. 0 or -errno with words.
  */
 int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 		    uint64_t free_bytes);

@@ -253,6 +253,9 @@ int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 		return 0;
 	do {
 		pthread_mutex_lock(&heap->grow_lock);
+		/* A mutex may well go to the thread that has just unlocked it again. */
+		while (atomic_load(&heap->growers))
+			pthread_cond_wait(&heap->none_grows, &heap->grow_lock);
 		pthread_mutex_lock(&heap->lock);
 		is_short = heap->region_bytes - heap->blocks.taken_bytes < free_bytes &&
 			   heap->limit >= heap->region_bytes &&

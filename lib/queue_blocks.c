@@ -134,6 +134,26 @@ static enum wait_kind wait_kind(const struct request *request)
 	}
 }
 
+static size_t append(char words[WAIT_WORDS], size_t at, const char *more)
+{
+	size_t length = least(strlen(more), WAIT_WORDS - 1 - at);
+
+	memcpy(words + at, more, length);
+	return at + length;
+}
+
+/* For each request under the queue's lock: without snprintf(), which takes its time. */
+static void name_request(char words[WAIT_WORDS], const struct request *request)
+{
+	const struct actmem_file *file = request->file;
+	size_t length = append(words, 0, file ? file->stripes[0].path :
+			       request->region->backing.name);
+
+	if (file && file->count > 1)
+		length = append(words, length, " and others");
+	words[length] = '\0';
+}
+
 void queue_publish(struct actmem_queue *queue)
 {
 	const struct request *oldest = link_item(queue->under_way.next, struct request, link);
@@ -149,10 +169,7 @@ void queue_publish(struct actmem_queue *queue)
 		now.kind = wait_kind(oldest);
 		now.since = oldest->since;
 		now.bytes = oldest->length;
-		snprintf(now.words, sizeof(now.words), "%s%s",
-			 oldest->file ? oldest->file->stripes[0].path :
-			 oldest->region->backing.name,
-			 oldest->file && oldest->file->count > 1 ? " and others" : "");
+		name_request(now.words, oldest);
 		wait_tell(queue->wait, &now);
 	}
 }

@@ -197,9 +197,13 @@ int actmem_store_grow(struct actmem_store *store, uint64_t bytes, uint64_t free_
 	if (!bytes || bytes > BLOCK_BYTES_MAX)
 		return fail(EINVAL, "actmem_store_grow: blocks of %llu bytes; 1 to %llu are possible",
 			    (unsigned long long)bytes, (unsigned long long)BLOCK_BYTES_MAX);
+	pthread_mutex_lock(&store->lock);
+	store->waiting++;
+	pthread_mutex_unlock(&store->lock);
 	error = heap_grow_ahead(store->heap, round_up(bytes, store->unit), store->memory_align,
 				free_bytes);
 	pthread_mutex_lock(&store->lock);
+	store->waiting--;
 	store_kick(store);
 	pthread_mutex_unlock(&store->lock);
 	return error;

@@ -11,8 +11,6 @@
 #include "queue.h"
 #include "waits.h"
 
-#define SECOND_NS	1000000000ULL
-
 static struct published_wait *take_place(struct published_waits *waits)
 {
 	unsigned int i;

@@ -193,6 +193,7 @@ WRAP(void *, mmap, (void *address, size_t length, int protection, int flags, int
 
 WRAP(int, memfd_create, (const char *name, unsigned int flags))
 {
+	be_slow("memfd_create");
 	return fails("memfd_create", EMFILE) ? -1 : __real_memfd_create(name, flags);
 }
 

@@ -35,7 +35,7 @@ void fail_call(const char *call, unsigned int nth, int error);
 void fail_every(const char *call, int error);
 
 /*
- * Every call of "fallocate" or "punch" takes so much longer from now on; and how many of
+ * Every call of "fallocate", "punch" or "memfd_create" takes so much longer from now on; and how many of
  * these threads of that name have made.
  */
 void slow_call(const char *call, unsigned int pause_us);
