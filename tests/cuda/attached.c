@@ -119,7 +119,7 @@ static void test_no_heap(void)
 	options.grow_bytes = 3;
 	returns(actmem_xla_attach(am, &options), 0);
 	returns(actmem_xla_array_new(LENGTH, 0, 0, &array, &address, words, sizeof(words)), -EINVAL);
-	words_have("grow_bytes is 3");
+	words_have("ACTMEM_HEAP_GROW is 3");
 	actmem_xla_detach(am);
 	ok(!actmem_xla_attached(), "nothing has to be given back first");
 	returns(actmem_close(am), 0);
