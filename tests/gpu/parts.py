@@ -191,6 +191,7 @@ def _layers(context, seconds):
 def _two_processes(context, seconds):
     return [context.python("two processes", "tests/gpu/two_processes.py",
                            "--actmem", context.built("bin/actmem"),
+                           "--spill", os.path.join(TREE, "build"),
                            "--seconds", round(seconds))]
 
 
