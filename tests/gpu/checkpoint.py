@@ -73,7 +73,11 @@ def results(name, spill):
         return all(np.allclose(p, q, rtol=1e-4, atol=1e-6 * float(np.abs(q).max()))
                    for p, q in zip(jax.tree.leaves(a), jax.tree.leaves(b)))
 
+    def waits():
+        return actmem.jax.stats()["transfers"][0]["token_waits_total"] if on_gpu else 0
+
     for form in scanned, unrolled:
+        waited = waits()
         offloaded = actmem.jax.checkpoint(layer, policy=policy, offload_argnums=(0,),
                                           prevent_cse=form is unrolled)
         step = jax.jit(jax.grad(lambda w, x: form(offloaded, w, x)))
@@ -92,6 +96,10 @@ def results(name, spill):
                f"{form.__name__}: {STEPS} steps that overlap")
         saved = actmem.jax.stats()["last_run_put_bytes"]
         yield saved == 4 * LAYERS * BLOCK, f"{form.__name__}: {saved} bytes a step went out"
+        if on_gpu:
+            waited = waits() - waited
+            yield (waited == 3 * STEPS * LAYERS, f"{form.__name__}: waited {waited} times for "
+                   f"tokens, in {3 * STEPS} steps of {LAYERS} layers")
     stats = actmem.jax.stats()
     yield stats["live_blocks"] == 0, f"{stats['live_blocks']} blocks are left"
     spilled = stats["store"]["spilled_bytes_total"]
