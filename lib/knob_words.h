@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The library's words, which name the options of its calls, for who sets them by a command,
- * the environment or Python. The handlers for XLA and the command link this file too.
+ * the environment or Python. The handlers for XLA, the preload and the command link this
+ * file too.
  */
 #ifndef LIB_KNOB_WORDS_H
 #define LIB_KNOB_WORDS_H

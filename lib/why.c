@@ -4,7 +4,9 @@
  * knob.
  */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -72,11 +74,22 @@ static unsigned int maker_of(int fd)
 	return fd >= 0 && !driver_ask(fd, ACTMEM_IOC_INFO, &info) ? info.uid : geteuid();
 }
 
-/* Others may hold what is missing. */
-static void tell_held(uint64_t limit, uint64_t left)
+/* Others may hold what is missing; @others: what `actmem list` does not show, or "". */
+static void tell_held(uint64_t limit, uint64_t left, const char *others)
 {
-	fail_more("; of the limit's %s, %s are held (`actmem list` shows by whom)",
-		  BYTES_TEXT(limit), BYTES_TEXT(limit > left ? limit - left : 0));
+	fail_more("; of the limit's %s, %s are held (`actmem list` shows by whom%s)",
+		  BYTES_TEXT(limit), BYTES_TEXT(limit > left ? limit - left : 0), others);
+}
+
+/* The driver's files are named by uids of the initial user namespace. */
+static bool uids_are_initial(void)
+{
+	unsigned int inside, outside, count;
+	char map[64];
+
+	return sysfile_read("/proc/self/uid_map", map, sizeof(map)) ||
+	       (sscanf(map, "%u %u %u", &inside, &outside, &count) == 3 && inside == outside &&
+		count == UINT32_MAX);
 }
 
 /* One that is there keeps the limit of its maker, which this process does not know. */
@@ -87,7 +100,8 @@ static void tell_memlock(int error, const struct actmem_why *why, int fd)
 	fail(error, "RLIMIT_MEMLOCK has %s left of %s wanted; raise it with `ulimit -l` in the process that makes the region; one that is there keeps its limit",
 	     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted));
 	if (fd < 0 && !getrlimit(RLIMIT_MEMLOCK, &limit))
-		tell_held(limit.rlim_cur, why->available);
+		tell_held(limit.rlim_cur, why->available,
+			  ", but for what io_uring, AF_XDP and perf hold");
 }
 
 static void tell_user_limit(int error, const struct actmem_why *why, int fd)
@@ -97,10 +111,14 @@ static void tell_user_limit(int error, const struct actmem_why *why, int fd)
 
 	fail(error, "the administrator's limit of the region's user has %s left of %s wanted; as root raise users/%u/limit_bytes or user_limit_bytes in " SYSFS,
 	     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted), user);
+	if (!uids_are_initial()) {
+		fail_more("; there it has the uid that %u is outside of this user namespace", user);
+		return;
+	}
 	if (sysfile_value(&limit, SYSFS "/users/%u/limit_bytes", user) || limit == UINT64_MAX)
 		if (sysfile_value(&limit, SYSFS "/user_limit_bytes") || limit == UINT64_MAX)
 			return;
-	tell_held(limit, why->available);
+	tell_held(limit, why->available, "");
 }
 
 static void tell_node_limit(int error, const struct actmem_why *why, bool may_go_elsewhere)
@@ -111,7 +129,7 @@ static void tell_node_limit(int error, const struct actmem_why *why, bool may_go
 	     why->node, BYTES_TEXT(why->available), BYTES_TEXT(why->wanted), why->node,
 	     may_go_elsewhere ? OTHER_NODES : "");
 	if (!sysfile_value(&limit, SYSFS "/node%d/limit_bytes", why->node) && limit != UINT64_MAX)
-		tell_held(limit, why->available);
+		tell_held(limit, why->available, "");
 }
 
 void why_tell_mount(int fd)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../knob_words.h"
 #include "../node.h"
 #include "cuda_kept.h"
 #include "cuda_open.h"
@@ -155,6 +156,18 @@ void cuda_pool_close(struct cuda_pool *pool)
 	free(pool);
 }
 
+static void explain(char words[CUDA_WORDS_MAX])
+{
+	const char *why = cuda_library.actmem_error();
+	size_t length;
+
+	knob_words(why, true, words, CUDA_WORDS_MAX);
+	length = strlen(words);
+	snprintf(words + length, CUDA_WORDS_MAX - length, "%s",
+		 strstr(why, "raise limit_bytes") ? " (ACTMEM_HEAP_LIMIT, actmem run --heap-limit)" :
+		 strstr(why, "grow_bytes") ? " (actmem run --heap-grow)" : "");
+}
+
 bool cuda_pool_take(struct cuda_pool *pool, size_t bytes, void **block,
 		    char words[CUDA_WORDS_MAX])
 {
@@ -168,11 +181,7 @@ bool cuda_pool_take(struct cuda_pool *pool, size_t bytes, void **block,
 	cuda_library_enter();
 	error = cuda_library.actmem_alloc(pool->heap, bytes, BASE_PAGE_BYTES, block);
 	if (error)
-		snprintf(words, CUDA_WORDS_MAX, "%s%s", cuda_library.actmem_error(),
-			 strstr(cuda_library.actmem_error(), "raise limit_bytes") ?
-			 " (which is ACTMEM_HEAP_LIMIT, actmem run --heap-limit)" :
-			 strstr(cuda_library.actmem_error(), "grow_bytes") ?
-			 " (which is ACTMEM_HEAP_GROW, actmem run --heap-grow)" : "");
+		explain(words);
 	cuda_library_leave();
 	return !error;
 }

@@ -191,7 +191,8 @@ static int open_named(struct cuda_region *region, const struct actmem_region_opt
 }
 
 /* Which the program does not see: to it, its mbind() has been heard. */
-static void tell_far(const struct actmem_region_info *info, const struct cuda_policy *policy)
+static void tell_far(const struct actmem_region_info *info, const struct cuda_policy *policy,
+		     bool found)
 {
 	unsigned int wanted = nodes_next(&policy->nodes, 0), node;
 	uint64_t far_bytes = 0;
@@ -205,9 +206,11 @@ static void tell_far(const struct actmem_region_info *info, const struct cuda_po
 		return;
 	cuda_tell(TALE_FAR, "%s of %s that are registered are on other nodes than node %u, which the program asked for (mbind): %s",
 		  CUDA_BYTES(far_bytes), CUDA_BYTES(info->length), wanted,
-		  nodes_empty(&defaults.nodes) && !defaults.policy ?
-		  "it has no more room, or its limit_bytes in /sys/class/misc/actmem is reached" :
-		  "ACTMEM_NODES or ACTMEM_POLICY says so (actmem run --nodes, --policy)");
+		  found ? "the file of that name has them there; remove it, or take another name (ACTMEM_NAME, actmem run --name)" :
+		  !nodes_empty(&defaults.nodes) || defaults.policy ?
+		  "ACTMEM_NODES or ACTMEM_POLICY says so (actmem run --nodes, --policy)" :
+		  info->backend == ACTMEM_BACKEND_MEMFD ? "it has no more room" :
+		  "it has no more room, or its limit_bytes in /sys/class/misc/actmem is reached");
 }
 
 /* Where only this process knows what is mapped, it is to tell so of what it maps itself. */
@@ -220,7 +223,7 @@ static int look_at(struct actmem_region *region, const struct cuda_policy *polic
 	ACTMEM_INIT(&info);
 	error = cuda_library.actmem_region_info(region, &info);
 	if (!error)
-		tell_far(&info, policy);
+		tell_far(&info, policy, cuda_library.actmem_region_found(region) > 0);
 	if (!error && info.backend == ACTMEM_BACKEND_MEMFD)
 		error = cuda_library.actmem_region_map(region, &address);
 	return error;

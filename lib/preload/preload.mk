@@ -5,7 +5,8 @@
 
 PRELOAD_SOURCES := $(wildcard lib/preload/*.c)
 PRELOAD_OBJECTS := $(PRELOAD_SOURCES:%.c=$(B)/obj/%.o) $(B)/obj/lib/preload/dlsym.o
-PRELOAD_LIB_OBJECTS := $(addprefix $(B)/obj/lib/,blocks_find.o nodes.o size.o sysfile.o)
+PRELOAD_LIB_OBJECTS := $(addprefix $(B)/obj/lib/,blocks_find.o knob_words.o nodes.o size.o \
+	sysfile.o)
 PRELOAD_MAP := lib/preload/libactmem_preload.map
 PRELOAD_LIBRARY := $(B)/lib/libactmem_preload.so
 

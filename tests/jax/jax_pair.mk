@@ -5,6 +5,6 @@
 .PHONY: check-jax-pair-driver
 CHECKS_IN_VM += jax-pair-driver
 check-jax-pair-driver: $(JAX_ON_DRIVER)
-	@tests/vm/run --kernel 6.12 --tap --host --cpu max --numa 2 --memory 3G --timeout 1800 \
+	@tests/vm/run --kernel 6.12 --tap --host --cpu max --numa 2 --memory 3G --timeout 3600 \
 		--env PYTHONDONTWRITEBYTECODE=1 --env TMPDIR=/dev/shm \
 		-- $(VENV_PYTHON) tests/jax/pair_on_driver.py

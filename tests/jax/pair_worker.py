@@ -30,8 +30,9 @@ import numpy as np  # noqa: E402
 MIB = 1 << 20
 LAYERS, BATCH, WIDTH, STEPS, RATE = 6, 1024, 512, 3, 0.5
 SAVED_MIB = LAYERS * BATCH * WIDTH * 4 // MIB
-# A process that was killed is not to end the other one while the tests look at it.
-HEARTBEAT_SECONDS, SHUTDOWN_SECONDS = 3600, 5
+# The machine may be a slow one. A process that was killed is not to end the other one while
+# the tests look at it.
+INITIALIZATION_SECONDS, HEARTBEAT_SECONDS, SHUTDOWN_SECONDS = 1800, 3600, 5
 
 
 def layer(x, w):
@@ -88,6 +89,7 @@ class Trainings:
 def main():
     rank, port = int(sys.argv[1]), sys.argv[2]
     jax.distributed.initialize(f"localhost:{port}", 2, rank,
+                               initialization_timeout=INITIALIZATION_SECONDS,
                                heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
                                shutdown_timeout_seconds=SHUTDOWN_SECONDS)
     import actmem.jax

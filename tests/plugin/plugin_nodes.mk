@@ -10,4 +10,4 @@ NODES_GPU := 0000:80:00.0
 CHECKS_IN_VM += plugin-nodes
 check-plugin-nodes: all $(B)/vm/init $(PLUGIN_STANDINS) $(PLUGIN_WHEELS)/.ready $(CUDA_STANDIN)
 	@tests/vm/run --kernel 6.12 --tap --host --cpu max --numa 2 --pci-node 1 --memory 3G \
-		--timeout 900 -- tests/plugin/run_on_nodes $(B) $(VENV_PYTHON) $(NODES_GPU) 1
+		--timeout 1800 -- tests/plugin/run_on_nodes $(B) $(VENV_PYTHON) $(NODES_GPU) 1

@@ -4,9 +4,12 @@
  * refusals in words, steps down. The driver is a function here, as in test_driver.c.
  */
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "faults_driver.h"
@@ -101,6 +104,36 @@ static void test_refusals(void **state)
 		assert_same_held(before);
 	}
 	assert_int_equal(actmem_close(am), 0);
+}
+
+/* Which has other uids than the files that are named by them, where it may be made. */
+static void refuse_in_user_namespace(void)
+{
+	bool is_made = !unshare(CLONE_NEWUSER);
+	struct actmem *am = open_driver();
+	struct actmem_region *region;
+	int error;
+
+	driver.create_error[0] = EDQUOT;
+	driver.create.why.reason = ACTMEM_WHY_USER_LIMIT;
+	error = create(am, 0, &region);
+	if (error == -EDQUOT && (!is_made || (!strstr(actmem_error(), "are held") &&
+	    strstr(actmem_error(), "outside of this user namespace"))))
+		_exit(EXIT_SUCCESS);
+	print_error("returned %d with '%s'\n", error, actmem_error());
+	_exit(EXIT_FAILURE);
+}
+
+static void test_user_namespace(void **state)
+{
+	pid_t child = fork();
+	int status;
+
+	assert_true(child >= 0);
+	if (!child)
+		refuse_in_user_namespace();
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
 }
 
 /* What a heap takes ahead may be what is too much. */
@@ -263,6 +296,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_request, driver_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_refusals, driver_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_user_namespace, driver_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_refused_heap, driver_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_ranges, driver_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_other_node, driver_setup, driver_teardown),
