@@ -254,7 +254,7 @@ static const char *knobs_for(const struct knobs *knobs, const char *why)
 	if (strstr(why, "budget") || strstr(why, "raise limit_bytes"))
 		return " (actmem run --budget and --spill, ACTMEM_BUDGET and ACTMEM_SPILL, or in Python actmem.open(budget=, spill=))";
 	if (strstr(why, "grow_bytes"))
-		return " (actmem run --heap-grow, ACTMEM_HEAP_GROW, or in Python actmem.open(heap_grow=))";
+		return " (actmem run --heap-grow, or in Python actmem.open(heap_grow=))";
 	return "";
 }
 

@@ -152,18 +152,36 @@ def locked_memory():
     return None if soft == unlimited or capabilities & CAP_IPC_LOCK else soft
 
 
+def hold_gpus():
+    """Without persistence mode the driver sets a card up, for seconds, for each program
+    that finds it unused: as long as one has it open, it is not."""
+    held = []
+    for path in glob.glob("/dev/nvidia[0-9]*"):
+        try:
+            held.append(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+        except OSError:             # whoever needs the card will say so
+            pass
+    return held
+
+
 def reserve_huge_pages(count):
-    """Raises the number of 2 MiB pages to that; the one before, or None, and what to say."""
+    """Raises the number of 2 MiB pages to that, by half of the memory that is free at most;
+    the one before, or None, and what to say."""
     path = "/proc/sys/vm/nr_hugepages"
     before = int(first_line(path) or 0)
+    available = first_line("/proc/meminfo", "MemAvailable")
+    room = before + int(available.split()[0]) // 2 // 2048 if available else count
+    allowed = min(count, room)
     try:
         with open(path, "w", encoding="utf-8") as file:
-            file.write(str(count))
+            file.write(str(allowed))
     except OSError as error:
         return None, f"no huge pages were reserved: {error}"
     got = int(first_line(path) or 0)
+    why = "memory has no more in one piece" if got < allowed else \
+        "that is half of the memory that was free"
     return before, f"{got} huge pages are reserved" + (
-        f", not {count}: memory has no more in one piece" if got < count else "")
+        f", not {count}: {why}" if got < count else "")
 
 
 def description():

@@ -191,6 +191,7 @@ def _layers(context, seconds):
 def _two_processes(context, seconds):
     return [context.python("two processes", "tests/gpu/two_processes.py",
                            "--actmem", context.built("bin/actmem"),
+                           "--spill", os.path.join(TREE, "build"),
                            "--seconds", round(seconds))]
 
 
@@ -215,8 +216,9 @@ def _pinned(context, seconds):
 
 
 PARTS = [
+    # Without it there is nothing else.
     Part("build", "the library, the preload, the handlers, the command and the tests",
-         20, 240, _build),
+         150, 240, _build),
     Part("sanity", "does JAX compute here?", 30, 120, _sanity),
     Part("probe", "what the driver does where its manual is silent", 40, 240, _probe,
          _only_differences),

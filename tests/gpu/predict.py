@@ -11,7 +11,8 @@ Compute: FLOP by the rate that the un-offloaded case reached; for that case itse
     actmem          both are hidden
 Hidden: what is longer counts, of copies out and the forward pass, of copies in and the
 rest. Pinned: XLA's pool doubles from 2 MiB on until a request fits, and `actmem run` gives
-it what it asks for; the handlers ask for the values alone, in regions of grow_bytes().
+it what it asks for; the handlers ask for the values, in regions of grow_bytes(), and for
+what their thread makes ahead: two values, half a region or 1/64, whichever is most.
 """
 EFFICIENCY = 0.7
 MIB = 1 << 20
@@ -50,21 +51,19 @@ def offloaded_requests(sizes, form):
 
 
 def grow_bytes(sizes):
-    """Of each region that blocks are taken from: those of as many layers as fit in 1 GiB
-    and divide all layers, so that none of a region is left over."""
-    layer = sum(sizes.offloaded_bytes)
-    fitting = [count for count in range(1, sizes.layers + 1)
-               if sizes.layers % count == 0 and count * layer <= 1 << 30]
-    return _rounded(max(fitting, default=1) * layer, 2 * MIB)
+    """Of each region that blocks are taken from: one of the longest values, so that little
+    is made ahead of the last one and left over."""
+    return _rounded(max(sizes.offloaded_bytes), 2 * MIB)
 
 
 def pinned_bytes(case, sizes, grow):
-    requests = offloaded_requests(sizes, case.form)
     if case.method == "remat":
         return 0
     if case.method == "actmem":
-        return _rounded(sum(requests), grow)
-    return pool_bytes(requests)
+        live = sizes.layers * sum(sizes.offloaded_bytes)
+        ahead = max(2 * max(sizes.offloaded_bytes), live // 64)
+        return _rounded(live, grow) + _rounded(ahead, grow)
+    return pool_bytes(offloaded_requests(sizes, case.form))
 
 
 def step_seconds(case, sizes, rate, link):

@@ -71,6 +71,8 @@ class Together:
 
 
 def train(options):
+    # A GPU would round the operands of its products to 10 bits.
+    jax.config.update("jax_default_matmul_precision", "highest")
     shares = 2
     weights, x, y = data(shares)
     function = checkpointed(options.method)

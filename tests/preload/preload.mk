@@ -44,8 +44,9 @@ $(PRELOAD_TEST)/own_dlsym $(PRELOAD_TEST)/loading: EXTRA_LDFLAGS = -rdynamic
 # With whichever libcuda.so.1 it is when they run.
 $(PRELOAD_TEST)/linked $(PRELOAD_TEST)/linked_plugin.so: $(CUDA_STANDIN)
 
-# The package of headers has cudart beside them; so has a toolkit.
-CUDART_FOLDERS = $(abspath $(wildcard $(CUDA_INCLUDE)/../lib $(CUDA_INCLUDE)/../lib64))
+# The package of headers has cudart beside them; so has a toolkit, beside what its include
+# is a link to.
+CUDART_FOLDERS = $(realpath $(wildcard $(CUDA_INCLUDE)/../lib $(CUDA_INCLUDE)/../lib64))
 $(PRELOAD_TEST)/cudart: EXTRA_LDFLAGS = \
 	$(foreach folder,$(CUDART_FOLDERS),-L$(folder) -Wl,-rpath,$(folder)) -l:libcudart.so.13
 
