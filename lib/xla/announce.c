@@ -8,7 +8,8 @@
  * take is called after its announcement, and its block is among those that were
  * announced under its number, by its execution and on its device, and have not been
  * taken. It is that block if there is no other: a loop that was unrolled may have
- * announced the next turn's as well, which nobody but the device can tell apart.
+ * announced the next turn's as well, which nobody but the device can tell apart. What is
+ * not there cannot be announced, as its take would be given another turn's.
  */
 #include <string.h>
 
@@ -18,14 +19,20 @@
 
 static struct saved *announced;
 
-void saved_announce(uint64_t token, const struct origin *taker, uint32_t number)
+int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, char *words)
 {
 	struct saved *block;
+	int ret = saved_check(words);
 
+	if (ret)
+		return ret;
 	pthread_mutex_lock(&saved_lock);
 	block = table_find(token);
-	/* What is not there, or another's, its take will explain. */
-	if (block && !block->announced_link) {
+	if (!block) {
+		ret = saved_explain_missing(token, words);
+	} else {
+		/* By an execution that failed since, which has none of it to take. */
+		saved_unannounce(block);
 		block->taker_run = taker->run;
 		block->taker_number = number;
 		block->announced_next = announced;
@@ -35,6 +42,7 @@ void saved_announce(uint64_t token, const struct origin *taker, uint32_t number)
 		announced = block;
 	}
 	pthread_mutex_unlock(&saved_lock);
+	return ret;
 }
 
 void saved_unannounce(struct saved *block)

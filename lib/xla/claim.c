@@ -14,7 +14,7 @@
 #include "site.h"
 #include "table.h"
 
-static int explain_missing(uint64_t token, char *words)
+int saved_explain_missing(uint64_t token, char *words)
 {
 	struct site *site = site_numbered(token >> SERIAL_BITS);
 	uint64_t number = token & SERIAL_MASK;
@@ -71,7 +71,7 @@ static int claim(uint64_t token, uint64_t bytes, const struct origin *taker,
 	pthread_mutex_lock(&saved_lock);
 	block = find_idle(token);
 	if (!block) {
-		ret = explain_missing(token, words);
+		ret = saved_explain_missing(token, words);
 	} else if (block->bytes != bytes || block->device != taker->device ||
 		   block->is_gpu != taker->is_gpu) {
 		snprintf(words, SAVED_WORDS,
@@ -102,7 +102,7 @@ static void lose(struct saved *block, int64_t run)
 int saved_claim(uint64_t token, uint64_t bytes, const struct origin *taker,
 		struct saved **result, char *words)
 {
-	struct saved *block;
+	struct saved *block = NULL;
 	int used, ret = saved_check(words);
 
 	if (ret)

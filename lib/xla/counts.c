@@ -105,7 +105,9 @@ void counts_add_store(struct actmem_store_stats *sum, const struct actmem_store_
 	sum->failed_spills_total += other->failed_spills_total;
 	sum->failed_fills_total += other->failed_fills_total;
 	sum->checksums_total += other->checksums_total;
+	sum->given_back_bytes_total += other->given_back_bytes_total;
 	raise_to(&sum->block_bytes_peak, other->block_bytes_peak);
 	raise_to(&sum->memory_bytes_peak, other->memory_bytes_peak);
 	raise_to(&sum->spilled_bytes_peak, other->spilled_bytes_peak);
+	raise_to(&sum->file_bytes_peak, other->file_bytes_peak);
 }

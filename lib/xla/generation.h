@@ -42,6 +42,9 @@ int saved_check(char *words);
 /* Out of the table. Its generation ends with its last block. */
 void saved_unlink(struct saved *block);
 
+/* With the lock held: why @token is in no table. */
+int saved_explain_missing(uint64_t token, char *words);
+
 /* Nobody is to find it by its announcement any more. */
 void saved_unannounce(struct saved *block);
 

@@ -75,10 +75,11 @@ void saved_undo(struct saved *block);
 
 /*
  * @token will be taken by the execution of @taker, as @number of the site that it was put
- * at. And then: the token that the take of that site and number wants, 0 if it is not
- * known without a look at its operand; and whether the device has the block already.
+ * at: fails as its take would, with @words[SAVED_WORDS], where it is not there. And then:
+ * the token that the take of that site and number wants, 0 if it is not known without a
+ * look at its operand; and whether the device has the block already.
  */
-void saved_announce(uint64_t token, const struct origin *taker, uint32_t number);
+int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, char *words);
 uint64_t saved_announced(const struct origin *taker, uint32_t number, int *is_staged);
 
 /* By what puts on the same device. */

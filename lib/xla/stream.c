@@ -32,12 +32,19 @@ static pthread_mutex_t one_trim = PTHREAD_MUTEX_INITIALIZER;	/* at a time */
 /* Those of a lane are there only where memory is. */
 static int is_free(void)
 {
+	unsigned int i;
+
 	if (pthread_mutex_trylock(&one_trim))
 		return 0;
 	pthread_mutex_unlock(&one_trim);
 	if (pthread_mutex_trylock(&lanes_lock))
 		return 0;
 	pthread_mutex_unlock(&lanes_lock);
+	for (i = 0; i < ACTMEM_XLA_DEVICES_MAX; i++) {
+		if (pthread_mutex_trylock(&making[i]))
+			return 0;
+		pthread_mutex_unlock(&making[i]);
+	}
 	return !lanes && cuda_is_free();
 }
 

@@ -111,11 +111,11 @@ static XLA_FFI_Error *announce(struct lane *lane, cuda_stream stream, XLA_FFI_Ca
 		for (i = 0; i < count; i++)
 			from[i] = on_device(call_token(frame, done + i));
 		ret = lane_read_tokens(lane, stream, from, (unsigned int)count, tokens, words);
+		for (i = 0; i < count && !ret; i++)
+			ret = saved_announce(tokens[i], &call->origin,
+					     (uint32_t)call->numbers[done + i], words);
 		if (ret)
 			return ffi_error(frame->api, ffi_code(ret), words);
-		for (i = 0; i < count; i++)
-			saved_announce(tokens[i], &call->origin,
-				       (uint32_t)call->numbers[done + i]);
 	}
 	lane_look_again(lane);
 	return NULL;

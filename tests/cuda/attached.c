@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "../../lib/xla/actmem_xla.h"
+#include "../../lib/xla/counts.h"
 #include "../../lib/xla/knobs.h"
 #include "../../lib/xla/memory.h"
 #include "common.h"
@@ -199,6 +200,27 @@ static void test_together(void)
 	unsetenv("ACTMEM_SPILL_ALLOW");
 }
 
+/* All that there is of a store, but what it has at the time, goes on with the next one. */
+static void test_totals(void)
+{
+	const struct actmem_store_stats of_now = {
+		.size = 1, .budget_bytes = 1, .blocks = 1, .block_bytes = 1, .memory_bytes = 1,
+		.resident_bytes = 1, .spilled_bytes = 1, .file_bytes = 1, .window_bytes = 1,
+		.write_bandwidth = 1, .read_bandwidth = 1, .beyond_budget_bytes = 1,
+	};
+	uint64_t its[sizeof(of_now) / sizeof(uint64_t)], sum[sizeof(its) / sizeof(its[0])];
+	struct actmem_store_stats added = { 0 }, other;
+	unsigned int i, wrong = 0;
+
+	memset(&other, 1, sizeof(other));
+	counts_add_store(&added, &other);
+	memcpy(its, &of_now, sizeof(its));
+	memcpy(sum, &added, sizeof(sum));
+	for (i = 0; i < sizeof(its) / sizeof(its[0]); i++)
+		wrong += !its[i] != !!sum[i];
+	ok(!wrong, "%u numbers of a store that was ended are lost, or kept", wrong);
+}
+
 int main(void)
 {
 	struct usage before = usage_now();
@@ -209,6 +231,7 @@ int main(void)
 	test_no_heap();
 	test_fork();
 	test_together();
+	test_totals();
 	same_usage(before);
 	return tap_end();
 }

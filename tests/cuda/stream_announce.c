@@ -146,6 +146,10 @@ static void test_overlap(void)
 
 	slow("cuMemcpyDtoDAsync_v2", SLOW / 4);
 	done = put_all("overlap");
+	/* By another execution as well, which failed before it took them. */
+	its.xla.run++;
+	done = done && xla_announce(&its.xla, its.tokens + 8 * 3 * OF_LAYER, OF_LAYER);
+	its.xla.run--;
 	/* Those taken first were announced first, and last. */
 	done = done && take_two(3, 2);
 	done = done && xla_announce(&its.xla, its.tokens, OF_LAYER) && take_two(1, 0);
@@ -173,7 +177,8 @@ static void test_errors(void)
 	ok(actmem_xla_reset() == VALUES - 3, "reset");
 	ok(!take("errors", 3) && strstr(its.xla.words, "reset()"), "what was announced is gone: %s",
 	   its.xla.words);
-	ok(xla_announce(&its.xla, its.tokens, OF_LAYER), "what is not there can be announced");
+	ok(!xla_announce(&its.xla, its.tokens, OF_LAYER) && strstr(its.xla.words, "reset()"),
+	   "and cannot be announced again: %s", its.xla.words);
 	if (cuda.standin_fail) {
 		cuda.standin_fail("cuEventSynchronize", 1, 1, CUDA_ERROR_UNKNOWN);
 		ok(!xla_announce(&its.xla, its.tokens, OF_LAYER) &&

@@ -122,6 +122,7 @@ static void test_limit(void)
 static void test_failure(void)
 {
 	struct memory memory = { .ring_bytes = MIB, .grow_bytes = GROW };
+	uint64_t before, memory_bytes;
 	unsigned int done = 0;
 	struct actmem *am;
 
@@ -140,9 +141,15 @@ static void test_failure(void)
 	cuda.standin_fail("", 0, 0, 0);
 	ok(put(done), "and has, once it can be registered");
 	done++;
-	/* By the thread again, which had given it up. */
-	while (free_bytes() < GROW / 2)
-		usleep(1000);
+	before = registrations_of_this_thread();
+	memory_bytes = store_stats().memory_bytes;
+	while (store_stats().memory_bytes < memory_bytes + GROW && put(done)) {
+		done++;
+		while (free_bytes() < GROW / 2)
+			usleep(1000);
+	}
+	ok(store_stats().memory_bytes > memory_bytes && registrations_of_this_thread() == before,
+	   "by the thread again, which had given it up");
 	ok(take_all(done) == done, "all are taken");
 	xla_close(am, &cuda);
 }

@@ -71,11 +71,11 @@ static void take(struct worker *worker)
 
 	if (!random_below(&worker->seed, 4))
 		at = (unsigned int)random_below(&worker->seed, worker->count);
+	if (!random_below(&worker->seed, 4) &&
+	    !xla_announce_these(xla, worker->tokens, worker->live, worker->count))
+		count_failure(worker);
 	value = worker->live[at];
 	worker->live[at] = worker->live[--worker->count];
-	/* Those that are gone, or not there yet, are announced in vain. */
-	if (!random_below(&worker->seed, 4) && !xla_announce(xla, worker->tokens, VALUES))
-		count_failure(worker);
 	if (!xla_take_announced(xla, worker->site, (int32_t)value, worker->tokens + 8 * value,
 				worker->work, worker->bytes[value]))
 		count_failure(worker);

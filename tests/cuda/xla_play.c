@@ -159,7 +159,8 @@ bool xla_take_announced(struct xla *xla, const char *site, int32_t number, CUdev
 	return call_with_one(xla, actmem_xla_take_cuda, &operand, &result, &attributes);
 }
 
-bool xla_announce(struct xla *xla, CUdeviceptr tokens, unsigned int count)
+bool xla_announce_these(struct xla *xla, CUdeviceptr tokens, const unsigned int *which,
+			unsigned int count)
 {
 	XLA_FFI_ByteSpan name = { "numbers", 7 }, *name_list[] = { &name };
 	XLA_FFI_AttrType attribute_type = XLA_FFI_AttrType_ARRAY;
@@ -179,11 +180,22 @@ bool xla_announce(struct xla *xla, CUdeviceptr tokens, unsigned int count)
 		tap_bail("%u tokens to announce", count);
 	for (i = 0; i < count; i++) {
 		types[i] = XLA_FFI_ArgType_BUFFER;
-		buffers[i] = buffer(tokens + 8 * i, XLA_FFI_DataType_U32, &words);
+		buffers[i] = buffer(tokens + 8 * which[i], XLA_FFI_DataType_U32, &words);
 		operands[i] = &buffers[i];
-		numbers[i] = (int32_t)i;
+		numbers[i] = (int32_t)which[i];
 	}
 	return call(xla, actmem_xla_announce_cuda, args, NULL, &attributes);
+}
+
+bool xla_announce(struct xla *xla, CUdeviceptr tokens, unsigned int count)
+{
+	unsigned int all[XLA_ANNOUNCED_MAX], i;
+
+	if (count > XLA_ANNOUNCED_MAX)
+		tap_bail("%u tokens to announce", count);
+	for (i = 0; i < count; i++)
+		all[i] = i;
+	return xla_announce_these(xla, tokens, all, count);
 }
 
 unsigned int xla_errors(void)

@@ -35,9 +35,11 @@ bool xla_put(struct xla *xla, const char *site, CUdeviceptr value, uint64_t byte
 	     CUdeviceptr token);
 bool xla_take(struct xla *xla, CUdeviceptr token, CUdeviceptr value, uint64_t bytes);
 
-/* So many tokens that lie one after the other, by their numbers from 0 on; and a take. */
+/* So many tokens that lie one after the other, by their numbers from 0 on; some; a take. */
 #define XLA_ANNOUNCED_MAX	64
 bool xla_announce(struct xla *xla, CUdeviceptr tokens, unsigned int count);
+bool xla_announce_these(struct xla *xla, CUdeviceptr tokens, const unsigned int *which,
+			unsigned int count);
 bool xla_take_announced(struct xla *xla, const char *site, int32_t number, CUdeviceptr token,
 			CUdeviceptr value, uint64_t bytes);
 

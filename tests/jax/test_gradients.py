@@ -8,6 +8,7 @@ import pytest
 from jax.ad_checkpoint import checkpoint_name
 
 import actmem.jax
+from actmem.jax._primitives import _take_now
 from models import FORMS, LAYERS, compare, data, layer, scanned, unrolled
 
 policies = jax.checkpoint_policies
@@ -105,6 +106,18 @@ def test_vmap_outside_and_inside():
     compare(inside, policy=NAMES, offload_argnums=0, puts=3)
     compare(lambda wrap: jax.vmap(jax.grad(
         lambda x: square(wrap(small)(x, w))))(xs[0]), policy=NAMES, puts=2)
+
+
+def test_vmap_outside_of_jit_is_compiled_once():
+    """Though each of its calls is another one, of which takes may be announced."""
+    x, w = inputs()
+    gradient = jax.vmap(jax.grad(lambda x, w: square(
+        actmem.jax.checkpoint(small, policy=NAMES)(x, w))), (0, None))
+    compiled = []
+    for _ in range(3):
+        gradient(jnp.stack([x, 2 * x]), w)
+        compiled.append(_take_now._cache_size())
+    assert compiled[0] == compiled[-1]
 
 
 def test_jacrev():

@@ -106,7 +106,7 @@ def _put_now(value, *, site):
     return put_p.bind(value, site=site)
 
 
-@partial(jax.jit, static_argnames=("shape", "dtype", "weak_type", "announced"))
+@partial(jax.jit, static_argnames=("shape", "dtype", "weak_type"))
 def _take_now(token, *ties, **params):
     return take_p.bind(token, *ties, **params)
 
@@ -117,13 +117,14 @@ def _put_impl(value, *, site):
         return _put_now(value, site=site.eager())
 
 
+# Each take is an execution of its own, and finds nothing that another one announced.
+
 @take_p.def_impl
-def _take_impl(token, *ties, **params):
+def _take_impl(token, *ties, announced=None, **params):
     with jax.disable_jit(False):
         return _take_now(token, *ties, **params)
 
 
-# Each take is an execution of its own, and finds nothing that another one announced.
 @announce_p.def_impl
 def _announce_impl(*values, numbers):
     return [jnp.zeros((1,), np.uint32) for _ in numbers]
