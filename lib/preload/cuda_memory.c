@@ -143,11 +143,14 @@ cuda_result cuda_mem_host_unregister(void *memory)
 	unsigned int flags;
 
 	if (is_at_work()) {
-		if (cuda_under_unregister(memory, &result) == OUTCOME_OURS)
-			return result;
-		/* To the driver it would be the region that may begin there. */
+		/*
+		 * To the driver it would be the region that may begin there; so it would if a
+		 * range that was registered there before is gone with its context, and unmapped.
+		 */
 		if (cuda_pool_flags(memory, &flags))
 			return CUDA_NOT_REGISTERED;
+		if (cuda_under_unregister(memory, &result) == OUTCOME_OURS)
+			return result;
 	}
 	return cuda_driver.cuMemHostUnregister(memory);
 }
