@@ -75,11 +75,17 @@ static int reserve_one(struct actmem_region *region, bool *charged, struct actme
 	if (take_spare(region, charged))
 		return 0;
 	err = actmem_reserve(region, 1, charged, why);
-	/* Who populates may have reserved all that there was a moment ago. */
-	if (!err || !take_spare(region, charged))
-		return err;
+	if (!err)
+		return 0;
+	/*
+	 * Who populates may have reserved all that there was a moment ago, or be about to
+	 * give it back: both are done with the lock.
+	 */
 	actmem_no_reason(why);
-	return 0;
+	mutex_lock(&region->reserve_lock);
+	err = take_spare(region, charged) ? 0 : actmem_reserve(region, 1, charged, why);
+	mutex_unlock(&region->reserve_lock);
+	return err;
 }
 
 /* It stays with who populates, if anybody does: charged as it was. */
@@ -220,19 +226,23 @@ static int begin_to_fill(struct filling *filling, struct actmem_region *region,
 static int begin_to_reserve(struct actmem_region *region, unsigned long first,
 			    unsigned long count, struct actmem_why *why)
 {
-	unsigned long missing, underway;
+	unsigned long missing, underway, tried, pages = ULONG_MAX;
 	bool charged;
-	int err = 0;
+	int err;
 
 	mutex_lock(&region->reserve_lock);
-	/* In this order: what is made meanwhile is not missing, but still underway. */
-	underway = actmem_underway(region);
-	missing = actmem_slots_missing(region, first, count);
-	if (missing > underway) {
-		err = actmem_reserve(region, missing - underway, &charged, why);
-		if (!err)
-			atomic_long_add(missing - underway, &region->spare[charged]);
-	}
+	do {
+		tried = pages;
+		actmem_no_reason(why);
+		/* In this order: what is made meanwhile is not missing, but still underway. */
+		underway = actmem_underway(region);
+		missing = actmem_slots_missing(region, first, count);
+		pages = missing - min(missing, underway);
+		err = pages ? actmem_reserve(region, pages, &charged, why) : 0;
+		/* Who touches a page may have reserved it since: fewer will do then. */
+	} while (err && pages < tried);
+	if (!err && pages)
+		atomic_long_add(pages, &region->spare[charged]);
 	region->reservers += !err;
 	mutex_unlock(&region->reserve_lock);
 	return err;
