@@ -11,6 +11,7 @@
 #include "error.h"
 #include "node.h"
 #include "options.h"
+#include "variables.h"
 
 #define ALLOW_ALL	(ACTMEM_ALLOW_2M | ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K | \
 			 ACTMEM_ALLOW_NODE | ACTMEM_ALLOW_UNLOCKED)
@@ -99,20 +100,10 @@ static int fail_variable(const char *name, const char *value, const char *choice
 	return fail(EINVAL, "%s is '%s'; it may be %s", name, value, choice);
 }
 
-static const char *find_variable(const char *const *variables, const char *name)
-{
-	size_t length = strlen(name);
-
-	for (; *variables; variables++)
-		if (!strncmp(*variables, name, length) && (*variables)[length] == '=')
-			return *variables + length + 1;
-	return NULL;
-}
-
 static int one_of(const char *const *variables, const char *name, const struct word *words,
 		  const char *choice, unsigned int *value)
 {
-	const char *text = find_variable(variables, name);
+	const char *text = variables_find(variables, name);
 
 	*value = 0;
 	if (!text || !*text || find_word(words, text, strlen(text), value))
@@ -123,7 +114,7 @@ static int one_of(const char *const *variables, const char *name, const struct w
 static int some_of(const char *const *variables, const char *name, const struct word *words,
 		   const char *choice, unsigned int *values)
 {
-	const char *text = find_variable(variables, name);
+	const char *text = variables_find(variables, name);
 	const char *at = text;
 	unsigned int value;
 	size_t length;
@@ -151,8 +142,8 @@ int actmem_options_from_variables(const char *const *variables, struct actmem_op
 	if (!variables || !options)
 		return fail(EINVAL, "actmem_options_from_variables: %s",
 			    variables ? "nowhere to put them" : "no variables");
-	nodes = find_variable(variables, "ACTMEM_NODES");
-	name = find_variable(variables, "ACTMEM_NAME");
+	nodes = variables_find(variables, "ACTMEM_NODES");
+	name = variables_find(variables, "ACTMEM_NAME");
 	ACTMEM_INIT(&found);
 	error = one_of(variables, "ACTMEM_BACKEND", backend_words, "auto, driver or memfd",
 		       &backend);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../variables.h"
 #include "cuda_kept.h"
 
 #define PREFIX		"ACTMEM_"
@@ -33,8 +34,6 @@ void cuda_keep_variables(char *const *environment)
 		used += length;
 	}
 	kept[count] = NULL;
-	if (!count)
-		kept[0] = NULL;
 }
 
 const char *const *cuda_variables(void)
@@ -48,11 +47,5 @@ const char *const *cuda_variables(void)
 
 const char *cuda_variable(const char *name)
 {
-	const char *const *variable;
-	size_t length = strlen(name);
-
-	for (variable = cuda_variables(); *variable; variable++)
-		if (!strncmp(*variable, name, length) && (*variable)[length] == '=')
-			return *variable + length + 1;
-	return NULL;
+	return variables_find(cuda_variables(), name);
 }

@@ -43,7 +43,9 @@ REST = 2
 KERNEL_THREAD = "iou-wrk-"
 LOOK_AT_THREADS = "grep . /proc/$PPID/task/*/comm /proc/$PPID/task/*/schedstat"
 HUGE_PAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/"
-
+# Seconds for the pages of a program that has ended to be free: the kernel ends its ring,
+# whose fixed buffers they are, a while later.
+FREED_LATE = 10
 
 described = set()
 
@@ -117,14 +119,19 @@ def measure(args, path, mode, shape):
     total = args.file_bytes // block * block * times
     rounds = []
     pages = args.pages
+
+    def turn(side, *program):
+        if pages == "2M":
+            wait_for_pages(pages_wanted(mib, depth))
+        return side(*program, mode, path, block, depth, total, pages, args.rest)
+
+    sides = [lambda: turn(ours, args.program), lambda: turn(peer)]
     for number in range(args.rounds * rounds_each):
-        turn = [lambda: ours(args.program, mode, path, block, depth, total, pages, args.rest),
-                lambda: peer(mode, path, block, depth, total, pages, args.rest)]
         # Each is first as often as the other.
         if number % 2:
-            rounds.append((turn[1](), turn[0]())[::-1])
+            rounds.append((sides[1](), sides[0]())[::-1])
         else:
-            rounds.append((turn[0](), turn[1]()))
+            rounds.append((sides[0](), sides[1]()))
     report(f"{mode}_{mib}m", [a[0] for a, _ in rounds], [b[0] for _, b in rounds],
            "GiB/s", True, pages)
     report(f"{mode}_{mib}m_cpu", [a[1] for a, _ in rounds], [b[1] for _, b in rounds],
@@ -148,6 +155,13 @@ def huge_pages(name, number=None):
             file.write(str(number))
     with open(HUGE_PAGES + name, encoding="ascii") as file:
         return int(file.read())
+
+
+def wait_for_pages(wanted):
+    """Until so many of 2 MiB are free again; if they never are, who asks is told so."""
+    end = time.monotonic() + FREED_LATE
+    while huge_pages("free_hugepages") < wanted and time.monotonic() < end:
+        time.sleep(0.01)
 
 
 @contextlib.contextmanager
@@ -177,13 +191,18 @@ def reserved_pages(wanted):
             huge_pages("nr_hugepages", had)
 
 
+def pages_wanted(mib, depth):
+    """Of 2 MiB, for one side at a time."""
+    return mib * depth * HANDED_OVER // 2 + 1
+
+
 def pages_to_use(shapes, smoke):
-    """Given, or what there are or can be enough of, for one side at a time."""
+    """Given, or what there are or can be enough of."""
     if os.environ.get("ACTMEM_PAGES"):
         return contextlib.nullcontext(os.environ["ACTMEM_PAGES"])
     if smoke:
         return contextlib.nullcontext("4K")
-    return reserved_pages(max(mib * depth for mib, depth, *_ in shapes) * HANDED_OVER // 2 + 1)
+    return reserved_pages(max(pages_wanted(mib, depth) for mib, depth, *_ in shapes))
 
 
 def leave_out(why):
