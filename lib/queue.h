@@ -19,6 +19,7 @@
 #include <time.h>
 
 #include "actmem_queue.h"
+#include "clock.h"
 #include "context.h"
 #include "file.h"
 #include "links.h"
@@ -229,11 +230,6 @@ void workers_wake(struct actmem_queue *queue);
 
 /* This thread is one of them that notifies before it does anything else. */
 bool workers_are_to_notify(const struct actmem_queue *queue);
-
-/* A thread in which no signal is delivered. 0 or a positive errno. */
-int queue_thread(pthread_t *thread, void *(*body)(void *data), void *data);
-
-#define SECOND_NS	1000000000ULL
 
 /* Of CLOCK_MONOTONIC, as the deadlines of requests. */
 uint64_t queue_now(void);

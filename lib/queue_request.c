@@ -14,10 +14,7 @@
 
 uint64_t queue_now(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
+	return clock_ns(CLOCK_MONOTONIC);
 }
 
 struct attachment *queue_attachment(struct actmem_queue *queue,

@@ -22,6 +22,7 @@
 #include "error.h"
 #include "queue.h"
 #include "queue_uring.h"
+#include "thread.h"
 
 /* Before the kernel is asked again for what it had no memory for. */
 #define BREATH_US	1000
@@ -358,7 +359,7 @@ static void free_uring(struct actmem_queue *queue)
 /* The ring is its thread's own from the beginning. */
 static int start_thread(struct actmem_queue *queue, struct uring *uring)
 {
-	int error = queue_thread(&uring->thread, serve, queue);
+	int error = thread_start(&uring->thread, "actmem-queue", serve, queue);
 
 	if (error)
 		return fail(error, "cannot start a thread for the queue (pthread_create: %s)",

@@ -5,13 +5,13 @@
  * notified of a deadline learns of it though all others are in such calls.
  */
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "error.h"
 #include "queue.h"
+#include "thread.h"
 
 /* Of the worker that this thread is, if it does transfers. */
 static __thread const struct actmem_queue *own_queue;
@@ -138,20 +138,6 @@ static void *watch(void *argument)
 	return NULL;
 }
 
-int queue_thread(pthread_t *thread, void *(*body)(void *data), void *data)
-{
-	sigset_t all, before;
-	int error;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(thread, NULL, body, data);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (!error)
-		pthread_setname_np(*thread, "actmem-queue");
-	return error;
-}
-
 /* One thread more, if there may be one. 0 or a positive errno. */
 static int add_thread(struct actmem_queue *queue)
 {
@@ -160,7 +146,7 @@ static int add_thread(struct actmem_queue *queue)
 
 	if (workers->count == workers->limit)
 		return 0;
-	error = queue_thread(&workers->threads[workers->count], work, queue);
+	error = thread_start(&workers->threads[workers->count], "actmem-queue", work, queue);
 	if (!error)
 		workers->count++;
 	return error;
@@ -226,7 +212,7 @@ static int workers_listen(struct actmem_queue *queue)
 
 	if (workers->has_watcher)
 		return 0;
-	error = queue_thread(&workers->watcher, watch, queue);
+	error = thread_start(&workers->watcher, "actmem-queue", watch, queue);
 	if (error)
 		return fail_thread(error);
 	workers->has_watcher = true;

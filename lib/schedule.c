@@ -4,10 +4,10 @@
  */
 #include <stdlib.h>
 
+#include "clock.h"
 #include "schedule.h"
 
 #define BUCKETS_FIRST	64
-#define SECOND_NS	1000000000ULL
 /* A measurement of a device counts when it took so long. */
 #define MEASURE_NS	5000000ULL
 /* No device takes so long to begin with what it is asked for. */

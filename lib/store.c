@@ -14,6 +14,7 @@
 #include "options.h"
 #include "queue.h"
 #include "store.h"
+#include "thread.h"
 
 #define FLAGS_KNOWN	(ACTMEM_STORE_CHECKSUM | ACTMEM_STORE_ALLOW_MEMORY | \
 			 ACTMEM_STORE_ALLOW_BUFFERED | ACTMEM_STORE_HANDED_ON)
@@ -224,12 +225,11 @@ static int copy_paths(struct actmem_store *store, const struct actmem_store_opti
 static int start_thread(struct actmem_store *store, pthread_t *thread, void *(*work)(void *store),
 			const char *name)
 {
-	int error = queue_thread(thread, work, store);
+	int error = thread_start(thread, name, work, store);
 
 	if (error)
 		return fail(error, "cannot start a thread for the store (pthread_create: %s)",
 			    strerror(error));
-	pthread_setname_np(*thread, name);
 	return 0;
 }
 

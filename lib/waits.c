@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "context.h"
 #include "queue.h"
 #include "waits.h"
@@ -61,12 +62,8 @@ struct published_wait *wait_begin(struct actmem *am, enum wait_kind kind, uint64
 
 void wait_note(struct actmem *am)
 {
-	struct timespec now;
-
 	/* Blocks may be put and taken every few hundred ns: the exact time is not worth as much. */
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	atomic_store_explicit(&am->stats.header->waits.last,
-			      (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec,
+	atomic_store_explicit(&am->stats.header->waits.last, clock_ns(CLOCK_MONOTONIC_COARSE),
 			      memory_order_relaxed);
 }
 

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The library's own threads, which serve those of the program.
+ */
+#include <sched.h>
+#include <signal.h>
+
+#include "thread.h"
+
+/*
+ * Whoever asks for a transfer wakes a thread to begin it, and goes on computing. Where the
+ * kernel takes the other processors for busy, as it does in a virtual machine whose idle
+ * ones are not run, it would have that thread begin where it was woken, at once: what a
+ * transfer costs the processor would be the caller's stall. One of SCHED_BATCH begins as
+ * soon as that thread sleeps or has had its turn, or another processor takes it. A policy
+ * that the program has chosen is left alone; and so is the thread, where none may be.
+ */
+static void let_others_compute(pthread_t thread)
+{
+	const struct sched_param none = { 0 };
+
+	if (sched_getscheduler(0) == SCHED_OTHER)
+		pthread_setschedparam(thread, SCHED_BATCH, &none);
+}
+
+int thread_start(pthread_t *thread, const char *name, void *(*body)(void *data), void *data)
+{
+	sigset_t all, before;
+	int error;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = pthread_create(thread, NULL, body, data);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (error)
+		return error;
+	pthread_setname_np(*thread, name);
+	let_others_compute(*thread);
+	return 0;
+}
