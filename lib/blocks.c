@@ -20,18 +20,23 @@
 #include "blocks_find.h"
 
 #define CHUNK_BLOCKS	128
-#define BUCKETS_FIRST	256
+#define BUCKETS_FIRST	2048
+/* Seldom two in a bucket: to pass by another thread's block takes it from that thread. */
+#define BUCKETS_PER_BLOCK	8
 #define LIVE_MASK	((1ULL << 48) - 1)
 /* Taking one block makes two more at most: before and behind it. */
 #define SPARE_FOR_TAKE	2
 
-/* Descriptors begin at the first multiple of their size: a cache line each. */
+/*
+ * Descriptors begin at the first multiple of their size: a pair of cache lines each, as
+ * they are fetched, so that threads with neighbours do not take them from each other.
+ */
 struct block_chunk {
 	struct block_chunk *next;
 	struct block blocks[CHUNK_BLOCKS + 1];
 };
 
-_Static_assert(sizeof(struct block) == 64, "a descriptor is a cache line");
+_Static_assert(sizeof(struct block) == 128, "a descriptor is a pair of cache lines");
 
 static void link_free(struct blocks *blocks, struct block *block)
 {
@@ -172,7 +177,7 @@ static void grow_table(struct blocks *blocks)
 
 static void link_taken(struct blocks *blocks, struct block *block)
 {
-	if (blocks->taken++ > blocks->table->mask)
+	if (++blocks->taken > blocks->table->mask / BUCKETS_PER_BLOCK)
 		grow_table(blocks);
 	link_into(blocks->table, block);
 	blocks->taken_bytes += block->length;

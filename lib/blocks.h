@@ -32,6 +32,7 @@ struct block {
 	uint64_t is_free : 1;
 	struct block *before, *after;	/* neighbours in the same range */
 	struct block *next, *previous;	/* free: in its class; kept: the next alone */
+	char apart[64];			/* processors fetch the line beside the one that is used */
 };
 
 struct block_chunk;

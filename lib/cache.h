@@ -46,6 +46,7 @@ struct cache {
 	int64_t rise;			/* most that block_bytes rose since then */
 	struct tally tally;		/* of what the thread took and gave, its own */
 	struct tally published;		/* how much of it am->counters have, its own */
+	uint64_t tick;			/* of CLOCK_MONOTONIC_COARSE when they were told, likewise */
 	struct actmem_heap *_Atomic heap;	/* NULL: there is none any more */
 	struct cache *of_thread;	/* next; the thread's own */
 	struct cache *next, *previous;	/* of the same heap, under its lock */

@@ -18,12 +18,11 @@
 
 #include "error.h"
 #include "heap.h"
+#include "heap_count.h"
 #include "options.h"
 
 #define GROW_DEFAULT	(64ULL << 20)
 #define CHUNK_DEFAULT	(64ULL << 30)
-/* A thread that meets no other tells them what it did after so many blocks. */
-#define PUBLISH_BLOCKS	64
 /* Of so many blocks the thread has to have had a half at hand to keep any more. */
 #define MISSES_JUDGED	512
 
@@ -294,62 +293,6 @@ static int take_or_grow(struct actmem_heap *heap, struct cache *cache, uint64_t 
 		pthread_cond_broadcast(&heap->none_grows);
 	pthread_mutex_unlock(&heap->grow_lock);
 	return error;
-}
-
-static void tally_taken(struct tally *tally, uint64_t bytes)
-{
-	tally_add(&tally->taken, 1);
-	tally_add(&tally->block_bytes, bytes);
-}
-
-static void tally_given(struct tally *tally, uint64_t bytes)
-{
-	tally_add(&tally->given, 1);
-	tally_add(&tally->block_bytes, -bytes);
-}
-
-static void count_taken(struct cache *cache, uint64_t bytes, bool had)
-{
-	int64_t rise;
-
-	tally_taken(&cache->tally, bytes);
-	rise = (int64_t)(tally_read(&cache->tally.block_bytes) -
-			 tally_read(&cache->published.block_bytes));
-	if (rise > cache->rise)
-		cache->rise = rise;
-	if (!had || !(tally_read(&cache->tally.taken) % PUBLISH_BLOCKS))
-		heap_publish(cache);
-}
-
-static void count_given(struct cache *cache, uint64_t bytes, bool kept)
-{
-	tally_given(&cache->tally, bytes);
-	if (!kept || !(tally_read(&cache->tally.given) % PUBLISH_BLOCKS))
-		heap_publish(cache);
-}
-
-/* Without a cache, what the thread does is counted under the heap's lock. */
-static void count_taken_alone(struct actmem_heap *heap, uint64_t bytes)
-{
-	struct counters *counters = heap->am->counters;
-	uint64_t now;
-
-	pthread_mutex_lock(&heap->lock);
-	tally_taken(&heap->others, bytes);
-	tally_add(&heap->others.misses, 1);
-	pthread_mutex_unlock(&heap->lock);
-	counter_add(&counters->blocks, 1);
-	counter_add(&counters->blocks_total, 1);
-	now = counter_add(&counters->block_bytes, bytes);
-	if ((int64_t)now > 0)
-		counter_raise(&counters->block_bytes_peak, now);
-}
-
-static void count_given_alone(struct actmem_heap *heap, uint64_t bytes)
-{
-	tally_given(&heap->others, bytes);
-	counter_subtract(&heap->am->counters->blocks, 1);
-	counter_subtract(&heap->am->counters->block_bytes, bytes);
 }
 
 /* @is_full NULL: it is not to grow. */

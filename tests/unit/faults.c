@@ -328,9 +328,9 @@ WRAP(long, syscall, (long number, ...))
 	return result;
 }
 
-struct held held_now(void)
+struct holdings held_now(void)
 {
-	struct held held = { 0, 0 };
+	struct holdings held = { 0, 0 };
 	DIR *directory = __real_opendir("/proc/self/fd");
 	FILE *file = __real_fopen("/proc/self/maps", "re");
 	char line[4096];
@@ -345,9 +345,9 @@ struct held held_now(void)
 	return held;
 }
 
-void assert_same_held(struct held before)
+void assert_same_held(struct holdings before)
 {
-	struct held now = held_now();
+	struct holdings now = held_now();
 
 	assert_int_equal(now.descriptors, before.descriptors);
 	assert_int_equal(now.mappings, before.mappings);
@@ -355,7 +355,7 @@ void assert_same_held(struct held before)
 
 void fail_each(int (*run)(void *context), void *context, unsigned int least)
 {
-	struct held before = held_now();
+	struct holdings before = held_now();
 	unsigned int nth = 0, failures = 0;
 	int error;
 

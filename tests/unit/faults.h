@@ -81,14 +81,14 @@ void before_checksum(void (*meanwhile)(void));
 /* The next submission to a ring that does not wait is made when @meanwhile has returned. */
 void before_submit(void (*meanwhile)(void));
 
-struct held {
+struct holdings {
 	unsigned int descriptors;
 	unsigned int mappings;
 };
 
 /* What this process holds: descriptors, and mappings of memfds and of files in NAMES_FOLDER. */
-struct held held_now(void);
-void assert_same_held(struct held before);
+struct holdings held_now(void);
+void assert_same_held(struct holdings before);
 
 /* Asserts a negative errno and that the words have @part in them. */
 void assert_fails(int got, int error, const char *part);

@@ -22,7 +22,7 @@
 struct rig {
 	struct actmem *am;
 	struct actmem_store *store;
-	struct held before;
+	struct holdings before;
 	uint64_t spill_limit, spill_bytes;
 	uint32_t flags;
 	const char *heap_name;

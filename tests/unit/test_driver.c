@@ -18,7 +18,7 @@ static int answer_unknown(unsigned long request, void *argument)
 /* The driver alone is an error; AUTO takes memfd and says why. */
 static void assert_unusable(int error, const char *words)
 {
-	struct held before = held_now();
+	struct holdings before = held_now();
 	struct actmem *am;
 
 	assert_fails(open_backend(&am, ACTMEM_BACKEND_DRIVER), error, words);

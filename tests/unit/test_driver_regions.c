@@ -31,7 +31,7 @@ static int create(struct actmem *am, uint32_t allow, struct actmem_region **regi
 static void test_request(void **state)
 {
 	struct actmem *am = open_driver();
-	struct held before = held_now();
+	struct holdings before = held_now();
 	struct actmem_region_info info;
 	struct actmem_region *region;
 
@@ -87,7 +87,7 @@ static void test_refusals(void **state)
 		{ 1000, ENOMEM, "4.0 MiB" },
 	};
 	struct actmem *am = open_driver();
-	struct held before = held_now();
+	struct holdings before = held_now();
 	struct actmem_region *region;
 	unsigned int i;
 
@@ -277,7 +277,7 @@ static void test_other_node(void **state)
 static void test_map_fails(void **state)
 {
 	struct actmem *am = open_driver();
-	struct held before = held_now();
+	struct holdings before = held_now();
 	struct actmem_region *region;
 	void *address;
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "actmem.h"
+#include "context.h"
 #include "faults.h"
 
 #define MIB	(1ULL << 20)
@@ -180,6 +181,24 @@ static void test_unwanted(void **state)
 		assert_int_equal(actmem_free(heap, wanted[i]), 0);
 }
 
+/* Without a miss, what the thread does is told as soon as the kernel's tick is another. */
+static void test_told(void **state)
+{
+	uint64_t begun = am->counters->blocks_total;
+	unsigned int i;
+	void *block;
+
+	for (i = 1; i <= 64; i++) {
+		assert_int_equal(actmem_alloc(heap, MIB / 2, 0, &block), 0);
+		assert_int_equal(actmem_free(heap, block), 0);
+		if (i % 16)
+			continue;
+		assert_true(am->counters->blocks_total - begun > i - 16);
+		usleep(50000);
+	}
+	assert_int_equal(stats().cache_misses, 1);
+}
+
 static uint64_t bytes_peak(void)
 {
 	struct actmem_counters counters;
@@ -338,7 +357,7 @@ static void assert_grows(struct actmem_heap *its, uint64_t regions)
 /* Whichever call fails, nothing of the region is left, and the next one can be made. */
 static void test_growth_sweep(void **state)
 {
-	struct held before = held_now();
+	struct holdings before = held_now();
 	struct actmem_heap *long_heap;
 	unsigned int nth, failures = 0;
 	bool was_reached = true;
@@ -387,6 +406,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_no_cache, open_heap, close_heap),
 		cmocka_unit_test_setup_teardown(test_no_words, open_heap, close_heap),
 		cmocka_unit_test_setup_teardown(test_unwanted, open_heap, close_heap),
+		cmocka_unit_test_setup_teardown(test_told, open_heap, close_heap),
 		cmocka_unit_test_setup_teardown(test_peak, open_heap, close_heap),
 		cmocka_unit_test_setup_teardown(test_below_zero, open_heap, close_heap),
 		cmocka_unit_test_setup_teardown(test_end_in_child, open_heap, close_heap),

@@ -114,7 +114,7 @@ static void test_request(void **state)
 		{ HUGE_PAGE_BYTES, ACTMEM_PAGES_2M }, { GIANT_PAGE_BYTES, ACTMEM_PAGES_1G },
 	};
 	struct actmem *am = opened(ACTMEM_BACKEND_DRIVER);
-	struct held before = held_now();
+	struct holdings before = held_now();
 	struct actmem_region_info info;
 	struct actmem_region *region;
 	unsigned int i;
@@ -169,7 +169,7 @@ static void test_refusals(void **state)
 		{ ACTMEM_WHY_NONE, EMFILE, 0, 0, "cannot import 4.0 MiB" },
 	};
 	struct actmem *am = opened(ACTMEM_BACKEND_DRIVER);
-	struct held before = held_now();
+	struct holdings before = held_now();
 	struct actmem_region *region;
 	unsigned int i;
 
@@ -213,7 +213,7 @@ static int create_1g(struct actmem *am, uint64_t length, uint32_t flags, uint32_
 static void test_no_giant_pages(void **state)
 {
 	const enum actmem_backend backends[] = { ACTMEM_BACKEND_DRIVER, ACTMEM_BACKEND_MEMFD };
-	struct held before;
+	struct holdings before;
 	struct actmem *am;
 	unsigned int i;
 
@@ -241,7 +241,7 @@ static void test_no_giant_pages(void **state)
 static void test_lazy(void **state)
 {
 	struct actmem *am = opened(ACTMEM_BACKEND_DRIVER);
-	struct held before = held_now();
+	struct holdings before = held_now();
 
 	assert_fails(create_1g(am, GIANT_PAGE_BYTES, ACTMEM_REGION_LAZY, 0), EOPNOTSUPP,
 		     "no lazy regions of 1 GiB pages");
@@ -256,7 +256,7 @@ static void test_lazy(void **state)
 static void test_steps(void **state)
 {
 	struct actmem *am = opened(ACTMEM_BACKEND_DRIVER);
-	struct held before = held_now();
+	struct holdings before = held_now();
 	struct actmem_counters counters;
 
 	fail_every("memfd_create", ENODEV);

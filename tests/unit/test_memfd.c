@@ -171,7 +171,7 @@ static const struct fault faults[] = {
 static void test_words(void **state)
 {
 	struct actmem *am = opened(ACTMEM_PAGES_4K, 0);
-	struct held before = held_now();
+	struct holdings before = held_now();
 	struct actmem_region *region;
 	unsigned int i;
 
@@ -212,7 +212,7 @@ static void test_range_words(void **state)
 	struct actmem *am = opened(ACTMEM_PAGES_4K, 0);
 	struct actmem_region_info info;
 	struct actmem_region *region;
-	struct held before;
+	struct holdings before;
 
 	assert_int_equal(create_lazy(am, ACTMEM_PLACE_INTERLEAVE, &region), 0);
 	before = held_now();
@@ -263,7 +263,7 @@ static void test_list(void **state)
 	struct actmem *am = opened(ACTMEM_PAGES_4K, 0);
 	struct actmem_region_info *list;
 	struct actmem_region *region;
-	struct held before;
+	struct holdings before;
 	unsigned int i;
 	size_t count;
 
@@ -299,7 +299,7 @@ static void test_interrupted(void **state)
 static void test_misplaced(void **state)
 {
 	struct actmem *am = opened(ACTMEM_PAGES_4K, 0);
-	struct held before = held_now();
+	struct holdings before = held_now();
 	struct actmem_region *region;
 
 	fake_node(1);

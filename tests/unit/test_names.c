@@ -129,7 +129,7 @@ static void test_words(void **state)
 		{ "flock", 1, ENOLCK, ENOLCK, "cannot lock" },
 	};
 	struct actmem *am = opened(ACTMEM_BACKEND_MEMFD, NULL);
-	struct held before = held_now();
+	struct holdings before = held_now();
 	struct actmem_region *region;
 	unsigned int i;
 
@@ -189,7 +189,7 @@ static void test_exclusive_race(void **state)
 {
 	struct actmem *am = opened(ACTMEM_BACKEND_MEMFD, NULL);
 	struct actmem_region *region;
-	struct held before;
+	struct holdings before;
 
 	assert_int_equal(open_name(am, LENGTH, ACTMEM_OPEN_CREATE, 0, &region), 0);
 	assert_int_equal(actmem_region_close(region), 0);
@@ -302,7 +302,7 @@ static int teardown_driver(void **state)
 
 static void test_driver_makes(void **state)
 {
-	struct held before = held_now();
+	struct holdings before = held_now();
 	struct actmem *am = opened(ACTMEM_BACKEND_DRIVER, NULL);
 	struct actmem_region *region;
 
@@ -335,7 +335,7 @@ static void test_driver_makes(void **state)
 static void test_driver_refuses(void **state)
 {
 	struct actmem *am = opened(ACTMEM_BACKEND_DRIVER, NULL);
-	struct held before = held_now();
+	struct holdings before = held_now();
 	struct actmem_region *region;
 
 	driver.becomes_a_region = false;
@@ -360,7 +360,7 @@ static void test_driver_keeps_empty(void **state)
 {
 	struct actmem *am = opened(ACTMEM_BACKEND_DRIVER, NULL);
 	int fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
-	struct held before;
+	struct holdings before;
 	struct actmem_region *region;
 
 	assert_true(fd >= 0);

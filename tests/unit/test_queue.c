@@ -28,7 +28,7 @@ struct rig {
 	struct actmem_file *file;
 	char *memory;
 	char path[64];
-	struct held before;
+	struct holdings before;
 };
 
 static int open_memfd(struct actmem **am)

@@ -155,7 +155,7 @@ static void test_size_limit(void **state)
 /* Whichever call fails, no descriptor and no file is left. */
 static void test_sweep(void **state)
 {
-	struct held before = held_now();
+	struct holdings before = held_now();
 	struct actmem_file *file;
 	unsigned int nth, failures = 0;
 	bool was_reached = true;

@@ -30,7 +30,7 @@ static struct stats_record published(const struct stats *stats, unsigned int ind
 
 static void test_record(void **state)
 {
-	struct held before = held_now();
+	struct holdings before = held_now();
 	struct stats_record *record, *again;
 	struct stats_record seen;
 	struct stats stats;
