@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Runs the command under test, and gives it a /dev to find or not to find."""
 import contextlib
+import fcntl
 import glob
 import os
 import pty
@@ -19,6 +20,7 @@ ISOLATED = "ACTMEM_TEST_ISOLATED" in os.environ
 
 # For root too: no capability survives an exec.
 NO_CAPABILITIES = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+SHMEM_ENABLED = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 SUBCOMMANDS = ("run", "list", "waits", "info", "bench", "replay")
 
 
@@ -64,6 +66,29 @@ def expect(result, status, stdout=None, stderr=None):
     assert hint == ([f"Try '{name} --help'."] if status == 2 else []), told
     for word in [stderr] if isinstance(stderr, str) else stderr:
         assert word in line, told
+
+
+@contextlib.contextmanager
+def transparent_pages():
+    """Whether shared memory may have them: as root it is lent them for the while.
+
+    The knob is the whole machine's: who else lends it waits for his turn.
+    """
+    with open(SHMEM_ENABLED, encoding="ascii") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        mode = file.read().partition("[")[2].partition("]")[0]
+        if mode in ("advise", "always", "force", "within_size"):
+            yield True
+        elif not os.access(SHMEM_ENABLED, os.W_OK):
+            yield False
+        else:
+            with open(SHMEM_ENABLED, "w", encoding="ascii") as knob:
+                knob.write("advise")
+            try:
+                yield True
+            finally:
+                with open(SHMEM_ENABLED, "w", encoding="ascii") as knob:
+                    knob.write(mode)
 
 
 def mount(*arguments):
