@@ -12,9 +12,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "../lib/clock.h"
 #include "../lib/published.h"
 #include "../lib/sysfile.h"
-#include "clock.h"
 #include "table.h"
 #include "tool.h"
 
