@@ -176,37 +176,26 @@ int driver_check_pages(const struct region_request *request)
 	return fail(EOPNOTSUPP, "the driver has pages of 2 MiB and 1 GiB only; ask for those, or for the memfd backend with ACTMEM_BACKEND=memfd");
 }
 
-int driver_make(int fd, const struct region_request *request,
-		struct actmem_ioctl_create *create, unsigned int *fallbacks)
+int driver_make(int fd, const struct region_request *request, struct backing *backing)
 {
+	unsigned int node = nodes_next(&request->nodes, 0), fallbacks = 0;
 	struct actmem_nodes one = { { 0 } };
-	unsigned int node = nodes_next(&request->nodes, 0);
-	int error;
+	struct actmem_ioctl_create create;
+	int error = driver_check_pages(request);
 
-	*fallbacks = 0;
-	error = driver_check_pages(request);
 	if (error)
 		return error;
-	error = try_create(fd, request, request->policy, &request->nodes, create);
-	if (error && node_is_full(create) && request->policy != ACTMEM_PLACE_PREFERRED &&
+	error = try_create(fd, request, request->policy, &request->nodes, &create);
+	if (error && node_is_full(&create) && request->policy != ACTMEM_PLACE_PREFERRED &&
 	    request->allow & ACTMEM_ALLOW_NODE) {
 		if (node < ACTMEM_NODES_MAX)
 			node_set(&one, node);
-		error = try_create(fd, request, ACTMEM_PLACE_PREFERRED, &one, create);
+		error = try_create(fd, request, ACTMEM_PLACE_PREFERRED, &one, &create);
 		if (!error) {
 			fail_more("; took whatever node instead");
-			*fallbacks = 1;
+			fallbacks = 1;
 		}
 	}
-	return error;
-}
-
-int driver_create_2m(int device, const struct region_request *request, struct backing *backing)
-{
-	struct actmem_ioctl_create create;
-	unsigned int fallbacks;
-	int error = driver_make(device, request, &create, &fallbacks);
-
 	if (error)
 		return error;
 	*backing = (struct backing){
@@ -227,7 +216,7 @@ static int driver_create(int device, const struct region_request *request,
 {
 	if (request->pages == ACTMEM_PAGES_1G)
 		return driver_create_1g(device, request, backing);
-	return driver_create_2m(device, request, backing);
+	return driver_make(device, request, backing);
 }
 
 /* Only files are asked, since a device could take the request for its own. */

@@ -18,10 +18,10 @@ int driver_check_pages(const struct region_request *request);
 
 /*
  * ACTMEM_IOC_CREATE on the device, or on an empty file, with the step to other
- * nodes that the request allows. *@create tells what came of it.
+ * nodes that the request allows: a region of the driver's own pages. Of the
+ * descriptors, *@backing has that of one on the device alone.
  */
-int driver_make(int fd, const struct region_request *request,
-		struct actmem_ioctl_create *create, unsigned int *fallbacks);
+int driver_make(int fd, const struct region_request *request, struct backing *backing);
 
 /* What the pages of a region are called. */
 static inline enum actmem_pages driver_pages(const struct actmem_ioctl_info *info)
@@ -30,8 +30,7 @@ static inline enum actmem_pages driver_pages(const struct actmem_ioctl_info *inf
 			      info->page_bytes);
 }
 
-/* Regions of the driver's own pages, and of pages of 1 GiB that hugetlb has. */
-int driver_create_2m(int device, const struct region_request *request, struct backing *backing);
+/* A region of pages of 1 GiB that hugetlb has. */
 int driver_create_1g(int device, const struct region_request *request, struct backing *backing);
 
 /* See struct backend. */

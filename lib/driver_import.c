@@ -76,7 +76,7 @@ static int try_create(int device, const struct region_request *request, struct b
 	/* Which steps come next is not for those who try one. */
 	own.allow = 0;
 	if (request->pages != ACTMEM_PAGES_1G)
-		return driver_create_2m(device, &own, backing);
+		return driver_make(device, &own, backing);
 	if (request->lazy)
 		return fail(EOPNOTSUPP, "the driver makes no lazy regions of 1 GiB pages; ask for one that is not, or allow 2 MiB pages with ACTMEM_ALLOW=2m (actmem run --allow)");
 	error = memfd_make(-1, &own, &made);

@@ -34,7 +34,7 @@ static inline bool is_due(struct cache *cache, uint64_t blocks)
 
 	if (blocks % LOOK_BLOCKS)
 		return false;
-	tick = clock_ns(CLOCK_MONOTONIC_COARSE);
+	tick = clock_tick_ns();
 	if (tick == cache->tick)
 		return false;
 	cache->tick = tick;

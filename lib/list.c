@@ -11,7 +11,7 @@
 #include "list.h"
 #include "options.h"
 #include "processes.h"
-#include "sysfile.h"
+#include "procfs.h"
 
 struct actmem_region_info *list_add(struct region_list *list)
 {

@@ -69,11 +69,8 @@ static void remove_empty(const char *path, int fd)
 static int complete(const struct region_request *request, int fd, bool created,
 		    struct backing *backing)
 {
-	struct actmem_ioctl_create create;
-	unsigned int fallbacks;
-	int error;
+	int error = driver_make(fd, request, backing);
 
-	error = driver_make(fd, request, &create, &fallbacks);
 	/* By a program that does not wait, such as truncate(1). */
 	if (error == -EEXIST)
 		return TRY_AGAIN;
@@ -88,16 +85,8 @@ static int complete(const struct region_request *request, int fd, bool created,
 	}
 	if (!(request->open & ACTMEM_OPEN_LOCK))
 		flock(fd, LOCK_UN);
-	*backing = (struct backing){
-		.fd = fd,
-		.length = request->length,
-		.page_bytes = ACTMEM_PAGE_BYTES,
-		.id = create.id,
-		.pages = ACTMEM_PAGES_2M,
-		.fallbacks = fallbacks,
-		.inherit = request->inherit,
-		.named = true,
-	};
+	backing->fd = fd;
+	backing->named = true;
 	return 0;
 }
 

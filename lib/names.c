@@ -19,7 +19,7 @@
 #include "error.h"
 #include "mounts.h"
 #include "names.h"
-#include "sysfile.h"
+#include "procfs.h"
 
 #define MOUNT_DRIVER	"`mount -t actmem -o size=64G,mode=0770,gid=actmem none /mnt/act1`"
 #define MOUNT_MEMFD	"`mount -t hugetlbfs -o pagesize=2M,size=64G,mode=0770,gid=GROUP none /mnt/act1`"

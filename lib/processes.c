@@ -7,7 +7,6 @@
  * come from what the process publishes, are read without mapping it, and are
  * left out if they make no sense.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -26,13 +25,13 @@
 #include "names.h"
 #include "node.h"
 #include "processes.h"
+#include "procfs.h"
 #include "published.h"
 #include "stats.h"
 #include "sysfile.h"
 
 #define REGION_PREFIX	"/memfd:" REGION_LABEL
 #define DELETED		" (deleted)"
-#define PATH_SIZE	64
 /* A process has one for each backend it opened. */
 #define PUBLISHED_MAX	64
 
@@ -56,12 +55,6 @@ struct search {
 	struct published published[PUBLISHED_MAX];
 	unsigned int published_count;
 };
-
-/* The errors that are this process's own, and tell nothing of another one. */
-static bool no_room(int error)
-{
-	return error == EMFILE || error == ENFILE || error == ENOMEM;
-}
 
 /* What it told may be older than what the kernel tells: pages may have gone since. */
 static void take_pages(struct actmem_region_info *info, const struct stats_record *record)
@@ -176,14 +169,12 @@ static struct found *add_found(struct search *search)
 static bool take_file(struct actmem_region_info *info, int pid, const char *path,
 		      uint64_t *device)
 {
-	char process[PATH_SIZE];
 	struct statx file;
-	struct stat owner;
+	uid_t owner;
 
-	snprintf(process, sizeof(process), "/proc/%d", pid);
 	if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &file) ||
 	    !S_ISREG(file.stx_mode) || !file.stx_size || file.stx_size > INT64_MAX ||
-	    stat(process, &owner))
+	    !process_owner(pid, &owner))
 		return false;
 	*device = makedev(file.stx_dev_major, file.stx_dev_minor);
 	info->id = file.stx_ino;
@@ -191,7 +182,7 @@ static bool take_file(struct actmem_region_info *info, int pid, const char *path
 	info->allocated_bytes = file.stx_blocks * 512;
 	info->backend = ACTMEM_BACKEND_MEMFD;
 	info->pid = pid;
-	info->uid = owner.st_uid;
+	info->uid = owner;
 	return true;
 }
 
@@ -276,29 +267,14 @@ static int walk_links(struct search *search, int pid, const char *prefix,
 		      int (*take)(struct search *search, int pid, const char *path,
 				  const char *link))
 {
-	char path[PATH_SIZE + 256], link[ACTMEM_PATH_MAX];
-	struct dirent *entry;
-	ssize_t length;
-	int error = 0;
-	DIR *directory;
+	struct process_links links;
+	int error = process_links_open(&links, pid);
 
-	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
-	directory = opendir(path);
-	if (!directory && no_room(errno))
-		return fail(errno, "cannot look into process %d (%s)", pid, strerror(errno));
-	/* It has ended, or it is not ours to see. */
-	if (!directory)
-		return 0;
-	while (!error && (entry = readdir(directory))) {
-		snprintf(path, sizeof(path), "/proc/%d/fd/%s", pid, entry->d_name);
-		length = readlink(path, link, sizeof(link) - 1);
-		if (length <= 0)
-			continue;
-		link[length] = '\0';
-		if (!strncmp(link, prefix, strlen(prefix)))
-			error = take(search, pid, path, link);
-	}
-	closedir(directory);
+	if (error)
+		return fail(-error, "cannot look into process %d (%s)", pid, strerror(-error));
+	while (!error && process_links_next(&links, prefix))
+		error = take(search, pid, links.path, links.link);
+	process_links_close(&links);
 	return error;
 }
 
@@ -311,7 +287,7 @@ static int take_stats(struct search *search, int pid, const char *path, const ch
 	fd = published_open(path, pid);
 	if (fd >= 0)
 		search->published[search->published_count++] = (struct published){ .fd = fd };
-	else if (no_room(-fd))
+	else if (is_own_error(fd))
 		return fail(-fd, "cannot read what process %d publishes (%s)", pid,
 			    strerror(-fd));
 	return 0;
@@ -335,7 +311,7 @@ static int search_process(struct search *search, int pid)
 /* Of a region with a name, of the driver: who has it open, and by which path. */
 static int take_path(struct search *search, int pid, const char *path, const char *link)
 {
-	char file[PATH_SIZE + 256], text[1024];
+	char file[DESCRIPTOR_PATH_MAX], text[1024];
 	struct statfs files;
 	uint64_t id;
 	size_t i;
@@ -369,9 +345,8 @@ static int search_paths(struct search *search, int pid)
 static int search_all(struct search *search,
 		      int (*look)(struct search *search, int pid))
 {
-	struct dirent *entry;
 	DIR *directory = opendir("/proc");
-	int error = 0;
+	int error = 0, pid;
 
 	if (!directory)
 		return fail(errno, "cannot look for processes (/proc: %s)", strerror(errno));
@@ -379,10 +354,8 @@ static int search_all(struct search *search,
 		closedir(directory);
 		return fail(ENOENT, "cannot look for processes: /proc is not mounted");
 	}
-	while (!error && (entry = readdir(directory))) {
-		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
-			error = look(search, atoi(entry->d_name));
-	}
+	while (!error && (pid = process_next(directory)))
+		error = look(search, pid);
 	closedir(directory);
 	return error;
 }

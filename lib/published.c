@@ -12,8 +12,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "procfs.h"
 #include "published.h"
-#include "sysfile.h"
 
 #define READ_TRIES	16
 #define PATH_SIZE	64

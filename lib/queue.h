@@ -231,12 +231,4 @@ void workers_wake(struct actmem_queue *queue);
 /* This thread is one of them that notifies before it does anything else. */
 bool workers_are_to_notify(const struct actmem_queue *queue);
 
-/* Of CLOCK_MONOTONIC, as the deadlines of requests. */
-uint64_t queue_now(void);
-
-static inline struct timespec queue_time(uint64_t ns)
-{
-	return (struct timespec){ (time_t)(ns / SECOND_NS), (long)(ns % SECOND_NS) };
-}
-
 #endif /* LIB_QUEUE_H */

@@ -223,7 +223,7 @@ uint64_t queue_expire(struct actmem_queue *queue)
 	while (!link_is_alone(&queue->timed)) {
 		struct request *request = link_item(queue->timed.next, struct request, timed);
 
-		if (request->deadline > queue_now())
+		if (request->deadline > clock_ns())
 			return request->deadline;
 		link_remove(&request->timed);
 		stop_early(queue, request, ETIME);

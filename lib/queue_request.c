@@ -12,11 +12,6 @@
 #include "queue.h"
 #include "region.h"
 
-uint64_t queue_now(void)
-{
-	return clock_ns(CLOCK_MONOTONIC);
-}
-
 struct attachment *queue_attachment(struct actmem_queue *queue,
 				    const struct actmem_region *region)
 {
@@ -215,7 +210,7 @@ static int submit(struct actmem_queue *queue, const char *call, struct request *
 		return error;
 	draft->cookie = taken.cookie;
 	draft->deadline = taken.deadline_ns;
-	draft->since = queue_now();
+	draft->since = clock_ns();
 	link_init(&draft->timed);
 
 	pthread_mutex_lock(&queue->lock);
@@ -350,7 +345,7 @@ static bool wait_until(struct actmem_queue *queue, uint64_t until)
 {
 	uint64_t expiry = queue_expire(queue);
 	uint64_t next = expiry && (!until || expiry < until) ? expiry : until;
-	struct timespec time = queue_time(next);
+	struct timespec time = clock_time(next);
 
 	if (!link_is_alone(&queue->ended))
 		return true;
@@ -361,7 +356,7 @@ static bool wait_until(struct actmem_queue *queue, uint64_t until)
 	else
 		pthread_cond_wait(&queue->completed, &queue->lock);
 	queue->waiting--;
-	return !until || queue_now() < until;
+	return !until || clock_ns() < until;
 }
 
 int actmem_wait_sized(struct actmem_queue *queue, struct actmem_completion *completions,
@@ -376,7 +371,7 @@ int actmem_wait_sized(struct actmem_queue *queue, struct actmem_completion *comp
 	if (!completions || !max || max > INT32_MAX || !size)
 		return fail(EINVAL, "actmem_wait: no room for completions");
 	if (timeout_ns && timeout_ns != ACTMEM_WAIT_FOREVER) {
-		until = queue_now() + timeout_ns;
+		until = clock_ns() + timeout_ns;
 		if (until < timeout_ns)
 			until = 0;
 	}

@@ -247,13 +247,13 @@ static void enter(struct uring *uring, enum ring_step step, uint64_t expiry)
 {
 	struct __kernel_timespec timeout = { 0 };
 	struct io_uring_cqe *cqe;
-	uint64_t now = expiry && step == RING_STEP_WAIT ? queue_now() : 0;
+	uint64_t now = expiry && step == RING_STEP_WAIT ? clock_ns() : 0;
 	bool is_short = expiry || step == RING_STEP_AGAIN;
 	int error;
 
 	if (now && expiry > now) {
-		timeout.tv_sec = (long long)((expiry - now) / SECOND_NS);
-		timeout.tv_nsec = (long long)((expiry - now) % SECOND_NS);
+		timeout.tv_sec = (long long)((expiry - now) / NS_PER_SECOND);
+		timeout.tv_nsec = (long long)((expiry - now) % NS_PER_SECOND);
 	}
 	error = io_uring_submit_and_wait_timeout(&uring->ring, &cqe, 1,
 						 is_short ? &timeout : NULL, NULL);

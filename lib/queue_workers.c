@@ -128,7 +128,7 @@ static void *watch(void *argument)
 			continue;
 		}
 		queue_tell(queue);
-		time = queue_time(expiry);
+		time = clock_time(expiry);
 		if (expiry)
 			pthread_cond_timedwait(&workers->watch, &queue->lock, &time);
 		else

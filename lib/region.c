@@ -10,8 +10,8 @@
 #include "context.h"
 #include "error.h"
 #include "options.h"
+#include "procfs.h"
 #include "region.h"
-#include "sysfile.h"
 
 struct actmem_region *region_new(struct actmem *am, const struct backend *backend)
 {

@@ -294,7 +294,7 @@ void bandwidth_end(struct bandwidth *bandwidth, uint64_t bytes, bool well, uint6
 	bandwidth->since = now;
 	if (!bandwidth->bytes || bandwidth->busy_ns < MEASURE_NS)
 		return;
-	measured = (uint64_t)((__uint128_t)bandwidth->bytes * SECOND_NS / bandwidth->busy_ns);
+	measured = (uint64_t)((__uint128_t)bandwidth->bytes * NS_PER_SECOND / bandwidth->busy_ns);
 	bandwidth->bytes_per_second = bandwidth->bytes_per_second ?
 				      (bandwidth->bytes_per_second * 3 + measured) / 4 : measured;
 	bandwidth->bytes = 0;
@@ -303,7 +303,7 @@ void bandwidth_end(struct bandwidth *bandwidth, uint64_t bytes, bool well, uint6
 
 uint64_t bandwidth_busy(const struct bandwidth *bandwidth, uint64_t most)
 {
-	uint64_t bytes = bandwidth->bytes_per_second / (SECOND_NS / BUSY_NS);
+	uint64_t bytes = bandwidth->bytes_per_second / (NS_PER_SECOND / BUSY_NS);
 
 	if (!bandwidth->bytes_per_second)
 		return most;
@@ -318,8 +318,8 @@ void pace_take(struct pace *pace, uint64_t length, uint64_t now)
 
 	pace->last = now;
 	pace->pause -= pace->pause / 16;
-	if (pause > SECOND_NS)
-		pause = SECOND_NS;
+	if (pause > NS_PER_SECOND)
+		pause = NS_PER_SECOND;
 	if (pause > pace->pause)
 		pace->pause = pause;
 	pace->length = pace->length ? (pace->length * 63 + length) / 64 : length;
@@ -334,7 +334,7 @@ void pace_put(struct pace *pace, uint64_t length)
 uint64_t pace_window(const struct pace *pace, const struct bandwidth *read, uint64_t busy_bytes,
 		     uint64_t budget)
 {
-	uint64_t window = (uint64_t)((__uint128_t)read->bytes_per_second * pace->pause / SECOND_NS);
+	uint64_t window = (uint64_t)((__uint128_t)read->bytes_per_second * pace->pause / NS_PER_SECOND);
 
 	window += busy_bytes;
 	if (window < 2 * pace->longest)

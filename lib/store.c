@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "actmem_runtime.h"
+#include "clock.h"
 #include "error.h"
 #include "options.h"
-#include "queue.h"
 #include "store.h"
 #include "thread.h"
 
@@ -46,7 +46,7 @@ void store_tell(struct actmem_store *store, enum actmem_store_event_kind kind,
 
 	if (!store->observe)
 		return;
-	event.time_ns = queue_now();
+	event.time_ns = clock_ns();
 	store->observe(&event, store->observe_data);
 }
 

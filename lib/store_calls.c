@@ -6,8 +6,9 @@
 #include <string.h>
 
 #include "checksum.h"
+#include "clock.h"
 #include "error.h"
-#include "queue.h"
+#include "file.h"
 #include "store.h"
 
 static int fail_no_block(struct actmem_key key, const char *why)
@@ -224,7 +225,7 @@ static void taken(struct actmem_store *store, struct store_block *block)
 	store_settle(store, block);
 	store->stats.takes_total++;
 	schedule_take(&store->schedule, block->key, block->turn++, block->put_clock);
-	pace_take(&store->pace, block->length, queue_now());
+	pace_take(&store->pace, block->length, clock_ns());
 	wait_note(store->am);
 }
 

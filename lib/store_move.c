@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "clock.h"
 #include "error.h"
-#include "queue.h"
 #include "store.h"
 
 #define COMPLETIONS	16
@@ -40,7 +40,7 @@ static int submit(struct actmem_store *store, struct store_block *block)
 		return error;
 	block->request = request.id;
 	block->is_submitted = true;
-	bandwidth_begin(is_spill ? &store->write : &store->read, block->length, queue_now());
+	bandwidth_begin(is_spill ? &store->write : &store->read, block->length, clock_ns());
 	if (!store->under_way++)
 		pthread_cond_signal(&store->work);
 	return 0;
@@ -336,7 +336,7 @@ static void complete(struct actmem_store *store, const struct actmem_completion 
 	store->under_way--;
 	block->is_submitted = false;
 	bandwidth_end(is_spill ? &store->write : &store->read, block->length, !completion->result,
-		      queue_now());
+		      clock_ns());
 	if (is_spill)
 		spill_ended(store, block, completion->result, completion->words,
 			    completion->result == -EIO);

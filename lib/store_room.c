@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "clock.h"
 #include "error.h"
-#include "queue.h"
 #include "store.h"
 
 /* Nothing can be done but to wait. */
@@ -43,7 +43,7 @@ void store_sleep(struct actmem_store *store, struct waiter *waiter, struct store
 
 	if (!waiter->is_stalled) {
 		waiter->is_stalled = true;
-		waiter->since = queue_now();
+		waiter->since = clock_ns();
 		store_tell(store, ACTMEM_STORE_STALL_BEGIN, block, 0);
 	}
 	wait = wait_begin(store->am, kind, waiter->since, block->bytes, KEY_TEXT(block->key));
@@ -59,7 +59,7 @@ void store_end_stall(struct actmem_store *store, struct waiter *waiter,
 
 	if (!waiter->is_stalled)
 		return;
-	*total += queue_now() - waiter->since;
+	*total += clock_ns() - waiter->since;
 	store_tell(store, ACTMEM_STORE_STALL_END, block, 0);
 }
 

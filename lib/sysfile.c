@@ -83,30 +83,3 @@ uint64_t sysfile_number(const char *text, const char *label)
 
 	return at ? strtoull(at + strlen(label), NULL, 10) : 0;
 }
-
-void process_command(int pid, char command[16])
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
-	if (pid <= 0 || sysfile_read(path, command, 16))
-		command[0] = '\0';
-	command[strcspn(command, "\n")] = '\0';
-}
-
-int process_own_pid(int pid)
-{
-	char path[64], text[4096];
-	char *line, *end;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", pid);
-	if (sysfile_read(path, text, sizeof(text)))
-		return 0;
-	line = strstr(text, "\nNSpid:");
-	end = line ? strchr(line + 1, '\n') : NULL;
-	if (!end)
-		return pid;
-	*end = '\0';
-	line = strrchr(line, '\t');
-	return line ? atoi(line) : pid;
-}

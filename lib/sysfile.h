@@ -22,10 +22,4 @@ int sysfile_choice(char *choice, size_t size, const char *path);
 /* The number behind the first @label in @text; 0 if it is not there. */
 uint64_t sysfile_number(const char *text, const char *label);
 
-/* The command of a process, of up to 15 letters; "" if it has ended. */
-void process_command(int pid, char command[16]);
-
-/* The number of a process in its own, innermost namespace; 0 if it has ended. */
-int process_own_pid(int pid);
-
 #endif /* LIB_SYSFILE_H */

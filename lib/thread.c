@@ -23,7 +23,7 @@ static void let_others_compute(pthread_t thread)
 		pthread_setschedparam(thread, SCHED_BATCH, &none);
 }
 
-int thread_start(pthread_t *thread, const char *name, void *(*body)(void *data), void *data)
+int thread_create(pthread_t *thread, const char *name, void *(*body)(void *data), void *data)
 {
 	sigset_t all, before;
 	int error;
@@ -32,9 +32,16 @@ int thread_start(pthread_t *thread, const char *name, void *(*body)(void *data),
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	error = pthread_create(thread, NULL, body, data);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (error)
-		return error;
-	pthread_setname_np(*thread, name);
-	let_others_compute(*thread);
-	return 0;
+	if (!error)
+		pthread_setname_np(*thread, name);
+	return error;
+}
+
+int thread_start(pthread_t *thread, const char *name, void *(*body)(void *data), void *data)
+{
+	int error = thread_create(thread, name, body, data);
+
+	if (!error)
+		let_others_compute(*thread);
+	return error;
 }

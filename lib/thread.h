@@ -5,10 +5,10 @@
 
 #include <pthread.h>
 
-/*
- * One in which no signal is delivered, and which does not take the processor from a
- * thread of the program that wakes it. @name: at most 15 bytes. 0 or a positive errno.
- */
+/* One in which no signal is delivered. @name: at most 15 bytes. 0 or a positive errno. */
+int thread_create(pthread_t *thread, const char *name, void *(*body)(void *data), void *data);
+
+/* And which does not take the processor from a thread of the program that wakes it. */
 int thread_start(pthread_t *thread, const char *name, void *(*body)(void *data), void *data);
 
 #endif /* LIB_THREAD_H */

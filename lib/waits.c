@@ -4,12 +4,10 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
 #include "context.h"
-#include "queue.h"
 #include "waits.h"
 
 static struct published_wait *take_place(struct published_waits *waits)
@@ -46,7 +44,7 @@ struct published_wait *wait_begin(struct actmem *am, enum wait_kind kind, uint64
 	struct published_wait *wait = take_place(waits);
 	struct published_wait now = {
 		.kind = kind,
-		.since = since ? since : queue_now(),
+		.since = since ? since : clock_ns(),
 		.bytes = bytes,
 		.thread = kind ? gettid() : 0,
 	};
@@ -63,8 +61,7 @@ struct published_wait *wait_begin(struct actmem *am, enum wait_kind kind, uint64
 void wait_note(struct actmem *am)
 {
 	/* Blocks may be put and taken every few hundred ns: the exact time is not worth as much. */
-	atomic_store_explicit(&am->stats.header->waits.last, clock_ns(CLOCK_MONOTONIC_COARSE),
-			      memory_order_relaxed);
+	atomic_store_explicit(&am->stats.header->waits.last, clock_tick_ns(), memory_order_relaxed);
 }
 
 void wait_end(struct actmem *am, struct published_wait *wait)

@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include "../lib/clock.h"
 #include "bench.h"
-#include "clock.h"
 #include "contest.h"
 #include "progress.h"
 

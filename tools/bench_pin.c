@@ -13,8 +13,8 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "../lib/clock.h"
 #include "bench.h"
-#include "clock.h"
 #include "contest.h"
 #include "progress.h"
 

@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include "../lib/clock.h"
 #include "bench.h"
-#include "clock.h"
 #include "disk.h"
 #include "progress.h"
 #include "table.h"

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include "clock.h"
 #include "memory_options.h"
 #include "parse.h"
 #include "pattern.h"

@@ -3,18 +3,16 @@
  * actmem waits: what the processes that use the library wait for now. They publish it
  * (lib/waits.h) in a file in memory, which may be nonsense, and is not mapped.
  */
-#include <dirent.h>
 #include <err.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
+#include "../lib/clock.h"
+#include "../lib/procfs.h"
 #include "../lib/published.h"
-#include "../lib/sysfile.h"
-#include "clock.h"
 #include "table.h"
 #include "tool.h"
 
@@ -75,20 +73,19 @@ struct process {
 static int outer_thread(int pid, int own)
 {
 	char path[PATH_SIZE];
-	struct dirent *entry;
-	int thread = 0;
 	DIR *threads;
+	int thread;
 
 	if (process_own_pid(pid) == pid)
 		return own;
 	snprintf(path, sizeof(path), "/proc/%d/task", pid);
 	threads = opendir(path);
-	while (threads && !thread && (entry = readdir(threads))) {
-		if (*entry->d_name != '.' && process_own_pid(atoi(entry->d_name)) == own)
-			thread = atoi(entry->d_name);
-	}
-	if (threads)
-		closedir(threads);
+	if (!threads)
+		return 0;
+	do {
+		thread = process_next(threads);
+	} while (thread && process_own_pid(thread) != own);
+	closedir(threads);
 	return thread;
 }
 
@@ -152,49 +149,26 @@ static int add_published(json_t *rows, struct process *process, int fd)
 	return add_row(rows, process, "others", 0, &others) ? -ENOMEM : 0;
 }
 
-/* The errors that are this command's own; others tell that a process has ended. */
-static bool no_room(int error)
-{
-	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
-}
-
 /* 0 or -errno, told; of a process that is not there, or not ours to see, nothing. */
 static int add_process(json_t *rows, int pid)
 {
 	struct process process = { .pid = pid };
-	char path[PATH_SIZE + 256], link[sizeof(PUBLISHED_LINK) + 1];
-	struct dirent *entry;
-	struct stat owner;
-	DIR *directory;
-	int error = 0;
+	struct process_links links;
+	int error, fd;
 
-	snprintf(path, sizeof(path), "/proc/%d", pid);
-	if (!stat(path, &owner))
-		process.uid = owner.st_uid;
+	process_owner(pid, &process.uid);
 	process_command(pid, process.command);
-	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
-	directory = opendir(path);
-	if (!directory && no_room(-errno))
-		error = -errno;
-	while (!error && directory && (entry = readdir(directory))) {
-		ssize_t length;
-		int fd;
-
-		snprintf(path, sizeof(path), "/proc/%d/fd/%s", pid, entry->d_name);
-		length = readlink(path, link, sizeof(link));
-		if (length != sizeof(PUBLISHED_LINK) - 1 ||
-		    memcmp(link, PUBLISHED_LINK, (size_t)length))
-			continue;
-		fd = published_open(path, pid);
+	error = process_links_open(&links, pid);
+	while (!error && process_links_next(&links, PUBLISHED_LINK)) {
+		fd = published_open(links.path, pid);
 		if (fd >= 0) {
 			error = add_published(rows, &process, fd);
 			close(fd);
-		} else if (no_room(fd)) {
+		} else if (is_own_error(fd)) {
 			error = fd;
 		}
 	}
-	if (directory)
-		closedir(directory);
+	process_links_close(&links);
 	if (!error && process.is_found && !process.waits)
 		error = add_row(rows, &process, process.is_unknown ? "unknown" : "nothing",
 				process.last, NULL) ? -ENOMEM : 0;
@@ -208,17 +182,15 @@ static json_t *waits_to_json(void)
 {
 	DIR *directory = opendir("/proc");
 	json_t *rows = json_array();
-	struct dirent *entry;
+	int pid;
 	bool good = rows && directory && !access("/proc/self", F_OK);
 
 	if (!rows)
 		warnx("%s", strerror(ENOMEM));
 	else if (!good)
 		warnx("cannot look for processes in /proc (%s)", strerror(errno));
-	while (good && (entry = readdir(directory))) {
-		if (*entry->d_name >= '1' && *entry->d_name <= '9')
-			good = !add_process(rows, atoi(entry->d_name));
-	}
+	while (good && (pid = process_next(directory)))
+		good = !add_process(rows, pid);
 	if (directory)
 		closedir(directory);
 	if (good)

@@ -5,7 +5,6 @@
  * before that is seen, nor mapped. Nor is it waited for, as its owner may have a
  * lease of it.
  */
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <stdbool.h>
@@ -16,39 +15,28 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 #include "../lib/preload/told.h"
-#include "../lib/sysfile.h"
+#include "../lib/procfs.h"
 #include "mallocs.h"
 #include "table.h"
 
 #define TOLD_LINK	"/memfd:" TOLD_LABEL " (deleted)"
 #define PATH_SIZE	64
 
-static bool has_link(int pid, const char *name)
+static bool read_told(int pid, const char *path, struct told *told)
 {
-	char path[PATH_SIZE + 256], link[sizeof(TOLD_LINK) + 1];
-	ssize_t length;
-
-	snprintf(path, sizeof(path), "/proc/%d/fd/%s", pid, name);
-	length = readlink(path, link, sizeof(link));
-	return length == sizeof(TOLD_LINK) - 1 && !memcmp(link, TOLD_LINK, (size_t)length);
-}
-
-static bool read_told(int pid, const char *name, struct told *told)
-{
-	char path[PATH_SIZE + 256];
+	char own_path[PATH_SIZE];
 	struct statfs files;
 	struct stat stat;
 	bool good = false;
 	int place, fd;
 
-	snprintf(path, sizeof(path), "/proc/%d/fd/%s", pid, name);
 	place = open(path, O_PATH | O_CLOEXEC);
 	if (place < 0)
 		return false;
 	if (!fstat(place, &stat) && S_ISREG(stat.st_mode) && stat.st_size == TOLD_BYTES &&
 	    !fstatfs(place, &files) && files.f_type == TMPFS_MAGIC) {
-		snprintf(path, sizeof(path), "/proc/self/fd/%d", place);
-		fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+		snprintf(own_path, sizeof(own_path), "/proc/self/fd/%d", place);
+		fd = open(own_path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 		good = fd >= 0 && pread(fd, told, sizeof(*told), 0) == sizeof(*told) &&
 		       told->magic == TOLD_MAGIC && told->version == TOLD_VERSION &&
 		       told->pid == process_own_pid(pid);
@@ -61,15 +49,13 @@ static bool read_told(int pid, const char *name, struct told *told)
 
 static json_t *told_to_json(int pid, struct told *told)
 {
-	char path[PATH_SIZE], command[16];
-	struct stat owner;
+	char command[16];
+	uid_t owner = 0;
 
-	snprintf(path, sizeof(path), "/proc/%d", pid);
-	if (stat(path, &owner))
-		owner.st_uid = 0;
+	process_owner(pid, &owner);
 	process_command(pid, command);
 	return json_pack("{s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "pid", pid,
-			 "uid", (json_int_t)owner.st_uid, "command", text_to_json(command),
+			 "uid", (json_int_t)owner, "command", text_to_json(command),
 			 "blocks", limit_to_json(told->blocks),
 			 "block_bytes", limit_to_json(told->block_bytes),
 			 "pooled_bytes", limit_to_json(told->pooled_bytes),
@@ -81,34 +67,25 @@ static json_t *told_to_json(int pid, struct told *told)
 /* False: no memory. A process has one such file; a forked child may have its parent's as well. */
 static bool add_process(json_t *mallocs, int pid)
 {
-	char path[PATH_SIZE];
-	struct dirent *entry;
+	struct process_links links;
 	struct told told;
-	DIR *directory;
-	bool good = true;
+	bool found = false;
 
-	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
-	directory = opendir(path);
-	while (directory && (entry = readdir(directory))) {
-		if (!has_link(pid, entry->d_name) || !read_told(pid, entry->d_name, &told))
-			continue;
-		good = !json_array_append_new(mallocs, told_to_json(pid, &told));
-		break;
-	}
-	if (directory)
-		closedir(directory);
-	return good;
+	process_links_open(&links, pid);
+	while (!found && process_links_next(&links, TOLD_LINK))
+		found = read_told(pid, links.path, &told);
+	process_links_close(&links);
+	return !found || !json_array_append_new(mallocs, told_to_json(pid, &told));
 }
 
 json_t *mallocs_to_json(void)
 {
 	json_t *mallocs = json_array();
 	DIR *directory = opendir("/proc");
-	struct dirent *entry;
+	int pid;
 
-	while (mallocs && directory && (entry = readdir(directory))) {
-		if (*entry->d_name < '1' || *entry->d_name > '9' ||
-		    add_process(mallocs, atoi(entry->d_name)))
+	while (mallocs && directory && (pid = process_next(directory))) {
+		if (add_process(mallocs, pid))
 			continue;
 		json_decref(mallocs);
 		mallocs = NULL;

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <unistd.h>
-#include "clock.h"
+#include "../lib/clock.h"
 #include "progress.h"
 
 #define QUIET_NS	NS_PER_SECOND

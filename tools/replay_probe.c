@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include "clock.h"
+#include "../lib/clock.h"
 #include "replay.h"
 #include "tool.h"
 

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include "clock.h"
+#include "../lib/clock.h"
 #include "pattern.h"
 #include "progress.h"
 #include "replay.h"
@@ -155,8 +155,7 @@ static int compute(struct pass *pass, uint64_t compute_ns)
 	end_ns += compute_ns > pass->pattern_ns ? compute_ns : pass->pattern_ns;
 	while (!replay_signal && (now_ns = clock_ns()) < end_ns) {
 		until_ns = end_ns - now_ns < SLEEP_MOST_NS ? end_ns : now_ns + SLEEP_MOST_NS;
-		until.tv_sec = (time_t)(until_ns / NS_PER_SECOND);
-		until.tv_nsec = (long)(until_ns % NS_PER_SECOND);
+		until = clock_time(until_ns);
 		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
 	}
 	pass->step->compute_ns += compute_ns;

@@ -6,7 +6,7 @@
 
 TOOLS_NEEDS := smartcols jansson
 TOOLS_OBJECTS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/*.c))
-TOOLS_LIB_OBJECTS := $(patsubst %,$(B)/obj/lib/%.o,cgroup knob_words mounts nodes published \
+TOOLS_LIB_OBJECTS := $(patsubst %,$(B)/obj/lib/%.o,cgroup knob_words mounts nodes procfs published \
 	size spill_allow sysfile preload/cuda_kept preload/cuda_settings preload/place preload/settings)
 
 # As pkg-config knows them, unless TOOLS_CFLAGS and TOOLS_LIBS say otherwise.

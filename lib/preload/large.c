@@ -21,9 +21,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "../clock.h"
 #include "large.h"
 #include "own.h"
 #include "range.h"
@@ -285,13 +285,11 @@ static bool release_all(uint64_t age)
 
 static void grow_older(void)
 {
-	struct timespec time;
 	uint64_t now, passed;
 
 	if (!tick_ms)
 		return;
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
-	now = ((uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000) / tick_ms;
+	now = clock_tick_ns() / NS_PER_MS / tick_ms;
 	passed = now - tick;
 	tick = now;
 	if (passed)

@@ -3,9 +3,9 @@
  * Memory that is made ahead; see grow.h.
  */
 #include <pthread.h>
-#include <signal.h>
 
 #include "grow.h"
+#include "thread.h"
 
 #define GROW_DEFAULT	(UINT64_C(64) << 20)
 /* Free are two blocks, half of what the store grows by, or this part of it. */
@@ -58,24 +58,17 @@ static void *grow(void *unused)
 	return unused;
 }
 
-/* No signal is delivered in it. */
 int grow_begin(struct actmem_store *its, uint64_t grow_bytes)
 {
-	sigset_t all, before;
 	int ret;
 
 	least_bytes = (grow_bytes ? grow_bytes : GROW_DEFAULT) / 2;
 	is_ending = 0;
 	block_bytes = 0;
 	store = its;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	ret = pthread_create(&thread, NULL, grow, NULL);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	ret = thread_create(&thread, "actmem-grow", grow, NULL);
 	if (ret)
 		store = NULL;
-	else
-		pthread_setname_np(thread, "actmem-grow");
 	return -ret;
 }
 

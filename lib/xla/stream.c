@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "counts.h"
@@ -51,14 +50,6 @@ static int is_free(void)
 static void __attribute__((constructor)) watch_forks(void)
 {
 	forked_watch(is_free);
-}
-
-uint64_t lane_now(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 static int no_memory(char *words)

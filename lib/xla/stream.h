@@ -168,8 +168,6 @@ int lane_finish(struct lane *lane, struct mark *mark, struct saved *filled,
 int lane_start_threads(struct lane *lane);
 void lane_end_threads(struct lane *lane);
 
-uint64_t lane_now(void);
-
 /* What of it rises is counted here, atomically. */
 extern struct actmem_xla_transfer_stats transfer_counts[ACTMEM_XLA_DEVICES_MAX];
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
 #include "memory.h"
 #include "stream.h"
 
@@ -108,7 +109,7 @@ int lane_read_tokens(struct lane *lane, cuda_stream stream, const cuda_pointer *
 		     unsigned int count, uint64_t *tokens, char *words)
 {
 	struct mailbox *mailbox = get_mailbox(lane);
-	uint64_t before = lane_now();
+	uint64_t before = clock_ns();
 	cuda_result result = CUDA_OK;
 	unsigned int i;
 
@@ -123,7 +124,7 @@ int lane_read_tokens(struct lane *lane, cuda_stream stream, const cuda_pointer *
 	memcpy(tokens, mailbox->tokens, count * sizeof(*tokens));
 	put_mailbox(lane, mailbox);
 	TRANSFER_COUNT(lane->device, token_waits_total, 1);
-	TRANSFER_COUNT(lane->device, token_wait_ns_total, lane_now() - before);
+	TRANSFER_COUNT(lane->device, token_wait_ns_total, clock_ns() - before);
 	return result ? cuda_failed(result, "read a token", lane->device, words, SAVED_WORDS) : 0;
 }
 

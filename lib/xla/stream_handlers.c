@@ -8,6 +8,7 @@
 #include "actmem_xla.h"
 #include "call.h"
 #include "checksum.h"
+#include "clock.h"
 #include "stream.h"
 
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_put_cuda(XLA_FFI_CallFrame *frame);
@@ -46,10 +47,10 @@ static XLA_FFI_Error *put(struct lane *lane, cuda_stream stream, XLA_FFI_CallFra
 
 static int claim(const struct call *call, uint64_t token, struct saved **block, char *words)
 {
-	uint64_t before = lane_now();
+	uint64_t before = clock_ns();
 	int ret = saved_claim(token, call->bytes, &call->origin, block, words);
 
-	TRANSFER_COUNT(call->origin.device, block_wait_ns_total, lane_now() - before);
+	TRANSFER_COUNT(call->origin.device, block_wait_ns_total, clock_ns() - before);
 	return ret;
 }
 

@@ -7,13 +7,13 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "checksum.h"
 #include "memory.h"
 #include "stream.h"
+#include "thread.h"
 
 static void fill_is_done(struct lane *lane, struct saved *block, cuda_result result)
 {
@@ -258,26 +258,17 @@ static void end_finisher(struct lane *lane)
 	pthread_join(lane->finisher, NULL);
 }
 
-/* No signal is delivered in them. */
+/* The device waits for them. */
 int lane_start_threads(struct lane *lane)
 {
-	sigset_t all, before;
-	int ret;
+	int ret = thread_create(&lane->finisher, "actmem-finish", finisher, lane);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	ret = pthread_create(&lane->finisher, NULL, finisher, lane);
-	if (!ret) {
-		ret = pthread_create(&lane->fetcher, NULL, fetcher, lane);
-		if (ret)
-			end_finisher(lane);
-	}
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (ret)
 		return ret;
-	pthread_setname_np(lane->finisher, "actmem-finish");
-	pthread_setname_np(lane->fetcher, "actmem-fetch");
-	return 0;
+	ret = thread_create(&lane->fetcher, "actmem-fetch", fetcher, lane);
+	if (ret)
+		end_finisher(lane);
+	return ret;
 }
 
 void lane_end_threads(struct lane *lane)

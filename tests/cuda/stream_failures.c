@@ -13,9 +13,8 @@
 #define IN_VAIN	10		/* failures in a row that nobody saw: there are no more */
 
 static struct cuda cuda;
-static struct xla xla;
-static CUdeviceptr tokens, work, results;
-static char *seen;
+static struct xla_device its;
+static CUdeviceptr values;
 static unsigned int left_by_puts;	/* steps in which puts left more, or less, than they should */
 
 static const char *const functions[] = {
@@ -30,29 +29,29 @@ static unsigned int step(unsigned int *answered)
 {
 	unsigned int errors = 0, put, i;
 
-	xla.run++;
+	its.xla.run++;
 	*answered = 0;
 	for (i = 0; i < VALUES; i++) {
-		if (xla_put(&xla, "failures", work + i * BLOCK, BLOCK, tokens + 8 * i))
+		if (xla_put(&its.xla, "failures", values + i * BLOCK, BLOCK, its.tokens + 8 * i))
 			continue;
 		errors++;
-		*answered += !!*xla.words;
+		*answered += !!*its.xla.words;
 	}
 	/* A put that failed has left nothing. */
 	put = VALUES - errors;
 	if (xla_stats().live_blocks != put)
 		left_by_puts++;
 	/* The last ones know their tokens. */
-	if (!errors && !xla_announce(&xla, tokens, VALUES / 2)) {
+	if (!errors && !xla_announce(&its.xla, its.tokens, VALUES / 2)) {
 		errors++;
-		*answered += !!*xla.words;
+		*answered += !!*its.xla.words;
 	}
 	for (i = VALUES; i-- > 0 && !errors; ) {
-		if (xla_take_announced(&xla, "failures", (int32_t)i, tokens + 8 * i,
-				       results + i * BLOCK, BLOCK))
+		if (xla_take_announced(&its.xla, "failures", (int32_t)i, its.tokens + 8 * i,
+				       its.results + i * BLOCK, BLOCK))
 			continue;
 		errors++;
-		*answered += !!*xla.words;
+		*answered += !!*its.xla.words;
 	}
 	return errors;
 }
@@ -61,11 +60,11 @@ static unsigned int good_values(void)
 {
 	unsigned int good = 0, i;
 
-	if (cuda.cuMemcpyDtoHAsync_v2(seen, results, VALUES * BLOCK, xla.stream) ||
-	    cuda.cuStreamSynchronize(xla.stream))
+	if (cuda.cuMemcpyDtoHAsync_v2(its.seen, its.results, VALUES * BLOCK, its.xla.stream) ||
+	    cuda.cuStreamSynchronize(its.xla.stream))
 		return 0;
 	for (i = 0; i < VALUES; i++)
-		good += xla_is_content(seen + i * BLOCK, BLOCK, i + 1);
+		good += xla_is_content(its.seen + i * BLOCK, BLOCK, i + 1);
 	return good;
 }
 
@@ -84,7 +83,7 @@ static void test_function(const char *function)
 		unanswered += errors - answered;
 		failures += errors;
 		wrong += !errors && good_values() != VALUES;
-		cuda.cuStreamSynchronize(xla.stream);
+		cuda.cuStreamSynchronize(its.xla.stream);
 		actmem_xla_reset();
 		/* In between the same things are still there. */
 		after += step(&answered) || good_values() != VALUES;
@@ -105,37 +104,25 @@ int main(void)
 {
 	struct memory memory = { .ring_bytes = 256 * 1024, .grow_bytes = 2 * MIB };
 	struct actmem *am;
-	CUcontext context;
-	CUdevice device;
 	unsigned int i;
-	void *pinned;
 
-	cuda = cuda_or_skip();
+	cuda = xla_devices_or_skip(1);
 	if (!cuda.standin_fail) {
 		tap_skip("GPU: the real one fails at nothing that is asked for");
 		return tap_end();
 	}
-	if (cuda.cuInit(0) || cuda.cuDeviceGet(&device, 0) ||
-	    cuda.cuDevicePrimaryCtxRetain(&context, device) || cuda.cuCtxPushCurrent_v2(context) ||
-	    cuda.cuMemAlloc_v2(&tokens, VALUES * 8) || cuda.cuMemAlloc_v2(&work, VALUES * BLOCK) ||
-	    cuda.cuMemAlloc_v2(&results, VALUES * BLOCK) ||
-	    cuda.cuMemHostAlloc(&pinned, VALUES * BLOCK, 0))
-		tap_bail("a context and memory");
-	seen = pinned;
-	xla.cuda = &cuda;
-	xla.stream = xla_stream_or_bail(&cuda);
+	xla_begin(&its, &cuda, 0, VALUES, BLOCK);
+	if (cuda.cuMemAlloc_v2(&values, VALUES * BLOCK))
+		tap_bail("cuMemAlloc_v2");
 	for (i = 0; i < VALUES; i++)
-		xla_compute(&xla, work + i * BLOCK, BLOCK, i + 1);
+		xla_compute(&its.xla, values + i * BLOCK, BLOCK, i + 1);
 	am = xla_open(&memory);
 	for (i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
 		test_function(functions[i]);
 	xla_close(am, &cuda);
-	cuda_returns(cuda.cuStreamDestroy_v2(xla.stream), CUDA_SUCCESS);
-	cuda_returns(cuda.cuMemFree_v2(tokens), CUDA_SUCCESS);
-	cuda_returns(cuda.cuMemFree_v2(work), CUDA_SUCCESS);
-	cuda_returns(cuda.cuMemFree_v2(results), CUDA_SUCCESS);
-	cuda_returns(cuda.cuMemFreeHost(pinned), CUDA_SUCCESS);
-	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(device), CUDA_SUCCESS);
+	cuda_returns(cuda.cuMemFree_v2(values), CUDA_SUCCESS);
+	xla_end(&its);
+	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
 	nothing_is_on_devices(&cuda);
 	nothing_is_retained(&cuda);
 	return tap_end();

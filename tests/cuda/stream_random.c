@@ -22,16 +22,13 @@
 #define BUDGET	(8 * MIB)
 
 static struct cuda cuda;
-static CUcontext context;
 static char folder[PATH_MAX];
 static unsigned int wrong, failed;
 
 /* What a thread works on. */
 struct worker {
-	struct xla xla;
+	struct xla_device its;
 	uint64_t seed;
-	CUdeviceptr tokens, work, results;
-	char *seen;
 	uint64_t bytes[VALUES];
 	unsigned int live[VALUES], count;
 	char site[32];
@@ -39,27 +36,27 @@ struct worker {
 
 static void count_failure(struct worker *worker)
 {
-	printf("# %s\n", worker->xla.words);
+	printf("# %s\n", worker->its.xla.words);
 	__atomic_add_fetch(&failed, 1, __ATOMIC_RELAXED);
 }
 
 static uint32_t content_of(const struct worker *worker, unsigned int value)
 {
-	return (uint32_t)worker->xla.run * VALUES + value;
+	return (uint32_t)worker->its.xla.run * VALUES + value;
 }
 
 static void put(struct worker *worker, unsigned int value)
 {
-	struct xla *xla = &worker->xla;
+	struct xla *xla = &worker->its.xla;
 
 	worker->bytes[value] = 4 * (1 + random_below(&worker->seed, BYTES / 4));
 	if (!random_below(&worker->seed, 16))
 		worker->bytes[value] = 0;
-	xla_compute(xla, worker->work, worker->bytes[value], content_of(worker, value));
-	if (!xla_put(xla, worker->site, worker->work, worker->bytes[value],
-		     worker->tokens + 8 * value))
+	xla_compute(xla, worker->its.work, worker->bytes[value], content_of(worker, value));
+	if (!xla_put(xla, worker->site, worker->its.work, worker->bytes[value],
+		     worker->its.tokens + 8 * value))
 		count_failure(worker);
-	xla_compute(xla, worker->work, worker->bytes[value], 0);
+	xla_compute(xla, worker->its.work, worker->bytes[value], 0);
 	worker->live[worker->count++] = value;
 }
 
@@ -67,55 +64,42 @@ static void put(struct worker *worker, unsigned int value)
 static void take(struct worker *worker)
 {
 	unsigned int at = worker->count - 1, value;
-	struct xla *xla = &worker->xla;
+	struct xla *xla = &worker->its.xla;
 
 	if (!random_below(&worker->seed, 4))
 		at = (unsigned int)random_below(&worker->seed, worker->count);
 	if (!random_below(&worker->seed, 4) &&
-	    !xla_announce_these(xla, worker->tokens, worker->live, worker->count))
+	    !xla_announce_these(xla, worker->its.tokens, worker->live, worker->count))
 		count_failure(worker);
 	value = worker->live[at];
 	worker->live[at] = worker->live[--worker->count];
-	if (!xla_take_announced(xla, worker->site, (int32_t)value, worker->tokens + 8 * value,
-				worker->work, worker->bytes[value]))
+	if (!xla_take_announced(xla, worker->site, (int32_t)value, worker->its.tokens + 8 * value,
+				worker->its.work, worker->bytes[value]))
 		count_failure(worker);
-	cuda.cuMemcpyDtoDAsync_v2(worker->results + value * BYTES, worker->work,
+	cuda.cuMemcpyDtoDAsync_v2(worker->its.results + value * BYTES, worker->its.work,
 				  worker->bytes[value], xla->stream);
-	xla_compute(xla, worker->work, worker->bytes[value], 0);
+	xla_compute(xla, worker->its.work, worker->bytes[value], 0);
 }
 
 static void round_of(struct worker *worker)
 {
 	unsigned int next = 0, i;
 
-	worker->xla.run += THREADS;
+	worker->its.xla.run += THREADS;
 	while (next < VALUES || worker->count) {
 		if (next < VALUES && (!worker->count || random_below(&worker->seed, 3)))
 			put(worker, next++);
 		else
 			take(worker);
 	}
-	cuda.cuMemcpyDtoHAsync_v2(worker->seen, worker->results, VALUES * BYTES,
-				  worker->xla.stream);
-	if (cuda.cuStreamSynchronize(worker->xla.stream))
+	cuda.cuMemcpyDtoHAsync_v2(worker->its.seen, worker->its.results, VALUES * BYTES,
+				  worker->its.xla.stream);
+	if (cuda.cuStreamSynchronize(worker->its.xla.stream))
 		count_failure(worker);
 	for (i = 0; i < VALUES; i++)
-		if (!xla_is_content(worker->seen + i * BYTES, worker->bytes[i],
+		if (!xla_is_content(worker->its.seen + i * BYTES, worker->bytes[i],
 				    content_of(worker, i)))
 			__atomic_add_fetch(&wrong, 1, __ATOMIC_RELAXED);
-}
-
-static void begin_work(struct worker *worker)
-{
-	void *memory;
-
-	if (cuda.cuCtxPushCurrent_v2(context) || cuda.cuMemAlloc_v2(&worker->tokens, VALUES * 8) ||
-	    cuda.cuMemAlloc_v2(&worker->work, BYTES) ||
-	    cuda.cuMemAlloc_v2(&worker->results, VALUES * BYTES) ||
-	    cuda.cuMemHostAlloc(&memory, VALUES * BYTES, 0))
-		tap_bail("memory");
-	worker->seen = memory;
-	worker->xla.stream = xla_stream_or_bail(&cuda);
 }
 
 static void *work(void *data)
@@ -127,7 +111,7 @@ static void *work(void *data)
 	const char *function;
 	unsigned int i;
 
-	begin_work(worker);
+	xla_begin(&worker->its, &cuda, 0, VALUES, BYTES);
 	for (i = 0; i < ROUNDS; i++) {
 		function = functions[random_below(&worker->seed, 3)];
 		if (cuda.standin_slow)
@@ -136,10 +120,7 @@ static void *work(void *data)
 		if (cuda.standin_slow)
 			cuda.standin_slow(function, 0);
 	}
-	if (cuda.cuStreamDestroy_v2(worker->xla.stream) || cuda.cuMemFree_v2(worker->tokens) ||
-	    cuda.cuMemFree_v2(worker->work) || cuda.cuMemFree_v2(worker->results) ||
-	    cuda.cuMemFreeHost(worker->seen))
-		tap_bail("memory back");
+	xla_end(&worker->its);
 	return NULL;
 }
 
@@ -149,24 +130,13 @@ static void run_workers(struct worker *workers)
 	unsigned int i;
 
 	for (i = 0; i < THREADS; i++) {
-		workers[i] = (struct worker){ .xla = { .cuda = &cuda, .run = i }, .seed = i + 1 };
+		workers[i] = (struct worker){ .its.xla.run = i, .seed = i + 1 };
 		snprintf(workers[i].site, sizeof(workers[i].site), "thread %u", i);
 		if (pthread_create(&threads[i], NULL, work, &workers[i]))
 			tap_bail("pthread_create");
 	}
 	for (i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
-}
-
-static CUdevice begin_cuda(void)
-{
-	CUdevice device;
-
-	cuda = cuda_or_skip();
-	if (cuda.cuInit(0) || cuda.cuDeviceGet(&device, 0) ||
-	    cuda.cuDevicePrimaryCtxRetain(&context, device))
-		tap_bail("a context");
-	return device;
 }
 
 static struct actmem *open_memory(void)
@@ -187,7 +157,7 @@ static void test_kill(void)
 	pid_t child = fork();
 
 	if (!child) {
-		begin_cuda();
+		cuda = xla_devices_or_skip(1);
 		open_memory();
 		for (;;)
 			run_workers(workers);
@@ -205,10 +175,9 @@ static void test_exit(void)
 	unsigned int i;
 
 	if (!child) {
-		begin_cuda();
+		cuda = xla_devices_or_skip(1);
 		open_memory();
-		worker.xla.cuda = &cuda;
-		begin_work(&worker);
+		xla_begin(&worker.its, &cuda, 0, VALUES, BYTES);
 		for (i = 0; i < VALUES; i++)
 			put(&worker, i);
 		take(&worker);
@@ -221,8 +190,8 @@ int main(void)
 {
 	static struct worker workers[THREADS];
 	struct actmem_store_stats store;
-	CUdevice device;
 	struct actmem *am;
+	unsigned int i;
 
 	snprintf(folder, sizeof(folder), "%s/stream-XXXXXX",
 		 getenv("SPILL") ? getenv("SPILL") : "build/tests");
@@ -230,7 +199,7 @@ int main(void)
 		tap_bail("%s", folder);
 	test_kill();
 	test_exit();
-	device = begin_cuda();
+	cuda = xla_devices_or_skip(1);
 	am = open_memory();
 	actmem_xla_set_checksum(1);
 	run_workers(workers);
@@ -244,7 +213,8 @@ int main(void)
 	xla_close(am, &cuda);
 	ok(!count_files(folder), "no file is left");
 	rmdir(folder);
-	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(device), CUDA_SUCCESS);
+	for (i = 0; i < THREADS; i++)
+		cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
 	nothing_is_on_devices(&cuda);
 	nothing_is_retained(&cuda);
 	return tap_end();

@@ -3,8 +3,6 @@
  * Rings are given back while another thread puts and takes.
  */
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "xla_play.h"
 
@@ -13,51 +11,49 @@
 #define STEPS	150
 
 static struct cuda cuda;
-static CUcontext context;
-static CUdeviceptr tokens, work, results;
-static char *seen;
+static struct xla_device its;
 static unsigned int good, failed;
 static int is_over;
 
-static void step(struct xla *xla)
+static void step(void)
 {
+	struct xla *xla = &its.xla;
 	unsigned int i;
 
 	xla->run++;
 	for (i = 0; i < VALUES; i++) {
-		xla_compute(xla, work, BLOCK, (uint32_t)xla->run * VALUES + i);
-		failed += !xla_put(xla, "trim", work, BLOCK, tokens + 8 * i);
+		xla_compute(xla, its.work, BLOCK, (uint32_t)xla->run * VALUES + i);
+		failed += !xla_put(xla, "trim", its.work, BLOCK, its.tokens + 8 * i);
 	}
 	for (i = VALUES; i-- > 0; )
-		failed += !xla_take(xla, tokens + 8 * i, results + i * BLOCK, BLOCK);
-	cuda.cuMemcpyDtoHAsync_v2(seen, results, VALUES * BLOCK, xla->stream);
-	failed += cuda.cuStreamSynchronize(xla->stream) != CUDA_SUCCESS;
+		failed += !xla_take(xla, its.tokens + 8 * i, its.results + i * BLOCK, BLOCK);
+	xla_see(&its, VALUES * BLOCK);
 	for (i = 0; i < VALUES; i++)
-		good += xla_is_content(seen + i * BLOCK, BLOCK, (uint32_t)xla->run * VALUES + i);
+		good += xla_is_content(its.seen + i * BLOCK, BLOCK,
+				       (uint32_t)xla->run * VALUES + i);
 }
 
 static void *run_steps(void *data)
 {
-	struct xla *xla = data;
 	unsigned int i;
 
-	if (cuda.cuCtxPushCurrent_v2(context))
+	if (cuda.cuCtxPushCurrent_v2(its.context))
 		tap_bail("cuCtxPushCurrent_v2");
 	for (i = 0; i < STEPS; i++)
-		step(xla);
+		step();
 	__atomic_store_n(&is_over, 1, __ATOMIC_RELEASE);
 	return NULL;
 }
 
 /* What is put comes back, whichever lane it went through. */
-static void test_beside_steps(struct xla *xla)
+static void test_beside_steps(void)
 {
 	struct memory memory = { .ring_bytes = 32 * BLOCK };
 	struct actmem *am = xla_open(&memory);
 	unsigned int trims = 0;
 	pthread_t thread;
 
-	if (pthread_create(&thread, NULL, run_steps, xla))
+	if (pthread_create(&thread, NULL, run_steps, NULL))
 		tap_bail("pthread_create");
 	for (; !__atomic_load_n(&is_over, __ATOMIC_ACQUIRE); trims++)
 		actmem_xla_trim_devices();
@@ -69,26 +65,11 @@ static void test_beside_steps(struct xla *xla)
 
 int main(void)
 {
-	struct xla xla = { .cuda = &cuda };
-	CUdevice device;
-	void *memory;
-
-	cuda = cuda_or_skip();
-	if (cuda.cuInit(0) || cuda.cuDeviceGet(&device, 0) ||
-	    cuda.cuDevicePrimaryCtxRetain(&context, device) || cuda.cuCtxPushCurrent_v2(context) ||
-	    cuda.cuMemAlloc_v2(&tokens, VALUES * 8) || cuda.cuMemAlloc_v2(&work, BLOCK) ||
-	    cuda.cuMemAlloc_v2(&results, VALUES * BLOCK) ||
-	    cuda.cuMemHostAlloc(&memory, VALUES * BLOCK, 0))
-		tap_bail("a context and memory");
-	seen = memory;
-	xla.stream = xla_stream_or_bail(&cuda);
-	test_beside_steps(&xla);
-	cuda_returns(cuda.cuStreamDestroy_v2(xla.stream), CUDA_SUCCESS);
-	cuda_returns(cuda.cuMemFree_v2(tokens), CUDA_SUCCESS);
-	cuda_returns(cuda.cuMemFree_v2(work), CUDA_SUCCESS);
-	cuda_returns(cuda.cuMemFree_v2(results), CUDA_SUCCESS);
-	cuda_returns(cuda.cuMemFreeHost(seen), CUDA_SUCCESS);
-	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(device), CUDA_SUCCESS);
+	cuda = xla_devices_or_skip(1);
+	xla_begin(&its, &cuda, 0, VALUES, BLOCK);
+	test_beside_steps();
+	xla_end(&its);
+	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
 	nothing_is_on_devices(&cuda);
 	nothing_is_retained(&cuda);
 	return tap_end();

@@ -115,22 +115,30 @@ static bool call_with_one(struct xla *xla, XLA_FFI_Handler *handler, XLA_FFI_Buf
 	return call(xla, handler, args, result, attributes);
 }
 
+/* With two attributes: the scalar, and the site. */
+static bool call_at_site(struct xla *xla, XLA_FFI_Handler *handler, XLA_FFI_Buffer operand,
+			 XLA_FFI_Buffer result, const char *name, XLA_FFI_Scalar scalar,
+			 const char *site)
+{
+	XLA_FFI_ByteSpan names[] = { { name, strlen(name) }, { "site", 4 } };
+	XLA_FFI_ByteSpan *name_list[] = { &names[0], &names[1] };
+	XLA_FFI_AttrType types[] = { XLA_FFI_AttrType_SCALAR, XLA_FFI_AttrType_STRING };
+	XLA_FFI_ByteSpan text = { site, strlen(site) };
+	void *values[] = { &scalar, &text };
+	XLA_FFI_Attrs attributes = { XLA_FFI_Attrs_STRUCT_SIZE, NULL, 2, types, name_list, values };
+
+	return call_with_one(xla, handler, &operand, &result, &attributes);
+}
+
 bool xla_put(struct xla *xla, const char *site, CUdeviceptr value, uint64_t bytes,
 	     CUdeviceptr token)
 {
-	XLA_FFI_ByteSpan names[] = { { "bounded", 7 }, { "site", 4 } };
-	XLA_FFI_ByteSpan *name_list[] = { &names[0], &names[1] };
-	XLA_FFI_AttrType types[] = { XLA_FFI_AttrType_SCALAR, XLA_FFI_AttrType_STRING };
-	unsigned char yes = 1;
-	XLA_FFI_Scalar bounded = { XLA_FFI_DataType_PRED, &yes };
-	XLA_FFI_ByteSpan text = { site, strlen(site) };
-	void *values[] = { &bounded, &text };
-	XLA_FFI_Attrs attributes = { XLA_FFI_Attrs_STRUCT_SIZE, NULL, 2, types, name_list, values };
 	int64_t count = (int64_t)bytes, words = 2;
-	XLA_FFI_Buffer operand = buffer(value, XLA_FFI_DataType_U8, &count);
-	XLA_FFI_Buffer result = buffer(token, XLA_FFI_DataType_U32, &words);
+	unsigned char yes = 1;
 
-	return call_with_one(xla, actmem_xla_put_cuda, &operand, &result, &attributes);
+	return call_at_site(xla, actmem_xla_put_cuda, buffer(value, XLA_FFI_DataType_U8, &count),
+			    buffer(token, XLA_FFI_DataType_U32, &words), "bounded",
+			    (XLA_FFI_Scalar){ XLA_FFI_DataType_PRED, &yes }, site);
 }
 
 bool xla_take(struct xla *xla, CUdeviceptr token, CUdeviceptr value, uint64_t bytes)
@@ -145,18 +153,11 @@ bool xla_take(struct xla *xla, CUdeviceptr token, CUdeviceptr value, uint64_t by
 bool xla_take_announced(struct xla *xla, const char *site, int32_t number, CUdeviceptr token,
 			CUdeviceptr value, uint64_t bytes)
 {
-	XLA_FFI_ByteSpan names[] = { { "number", 6 }, { "site", 4 } };
-	XLA_FFI_ByteSpan *name_list[] = { &names[0], &names[1] };
-	XLA_FFI_AttrType types[] = { XLA_FFI_AttrType_SCALAR, XLA_FFI_AttrType_STRING };
-	XLA_FFI_Scalar scalar = { XLA_FFI_DataType_S32, &number };
-	XLA_FFI_ByteSpan text = { site, strlen(site) };
-	void *values[] = { &scalar, &text };
-	XLA_FFI_Attrs attributes = { XLA_FFI_Attrs_STRUCT_SIZE, NULL, 2, types, name_list, values };
 	int64_t count = (int64_t)bytes, words = 2;
-	XLA_FFI_Buffer operand = buffer(token, XLA_FFI_DataType_U32, &words);
-	XLA_FFI_Buffer result = buffer(value, XLA_FFI_DataType_U8, &count);
 
-	return call_with_one(xla, actmem_xla_take_cuda, &operand, &result, &attributes);
+	return call_at_site(xla, actmem_xla_take_cuda, buffer(token, XLA_FFI_DataType_U32, &words),
+			    buffer(value, XLA_FFI_DataType_U8, &count), "number",
+			    (XLA_FFI_Scalar){ XLA_FFI_DataType_S32, &number }, site);
 }
 
 bool xla_announce_these(struct xla *xla, CUdeviceptr tokens, const unsigned int *which,

@@ -21,6 +21,7 @@ import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 
 import actmem.jax  # noqa: E402
+from models import trained  # noqa: E402
 
 BATCH, WIDTH, STEPS = 1024, 512, 2      # 2 MiB of each layer
 
@@ -33,24 +34,11 @@ WRAPPERS = {"actmem": lambda f: actmem.jax.checkpoint(f, offload_argnums=0),
             "stock": jax.checkpoint}
 
 
-def make_step(wrap):
-    wrapped = wrap(layer)
-
-    def loss(weights, x):
-        x, _ = jax.lax.scan(lambda x, w: (wrapped(x, w), None), x, weights)
-        return jnp.mean(x ** 2)
-
-    def step(weights, x):
-        value, gradients = jax.value_and_grad(loss)(weights, x)
-        return value, gradients, weights - 0.5 * gradients
-    return step
-
-
 def main():
     wrap, layers = WRAPPERS[sys.argv[1]], int(sys.argv[2]) // 2
     weights = jax.random.normal(jax.random.key(0), (layers, WIDTH))
     x = jax.random.normal(jax.random.key(1), (BATCH, WIDTH))
-    step = jax.jit(make_step(wrap)).lower(weights, x).compile()
+    step = trained(wrap(layer)).lower(weights, x).compile()
     jax.block_until_ready((weights, x))
     if len(sys.argv) > 3:
         with open(os.path.join(sys.argv[3], "cgroup.procs"), "w",

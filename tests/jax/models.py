@@ -46,6 +46,17 @@ def unrolled(f):
     return loss
 
 
+def trained(f, rate=0.5):
+    """A step of a training of layers that have one weight each, compiled when it is
+    called: the loss, the gradients, and the weights for the next."""
+    loss = scanned(f)
+
+    def step(weights, x):
+        value, gradients = jax.value_and_grad(loss)(weights, x)
+        return value, gradients, weights - rate * gradients
+    return jax.jit(step)
+
+
 FORMS = {"scanned": scanned, "unrolled": unrolled}
 
 

@@ -28,7 +28,7 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 
 MIB = 1 << 20
-LAYERS, BATCH, WIDTH, STEPS, RATE = 6, 1024, 512, 3, 0.5
+LAYERS, BATCH, WIDTH, STEPS = 6, 1024, 512, 3
 SAVED_MIB = LAYERS * BATCH * WIDTH * 4 // MIB
 # The machine may be a slow one. A process that was killed is not to end the other one while
 # the tests look at it.
@@ -39,23 +39,11 @@ def layer(x, w):
     return x + (x * w) * (x * 0.01)
 
 
-def step_of(wrap):
-    wrapped = wrap(layer)
-
-    def loss(weights, x):
-        x, _ = jax.lax.scan(lambda x, w: (wrapped(x, w), None), x, weights)
-        return jnp.mean(x ** 2)
-
-    def step(weights, x):
-        value, gradients = jax.value_and_grad(loss)(weights, x)
-        return value, weights - RATE * gradients
-    return jax.jit(step)
-
-
 class Trainings:
     def __init__(self, actmem_jax):
-        self.step = {"actmem": step_of(lambda f: actmem_jax.checkpoint(f, offload_argnums=0)),
-                     "stock": step_of(jax.checkpoint)}
+        from models import trained      # which needs actmem.jax, and so the devices
+        self.step = {"actmem": trained(actmem_jax.checkpoint(layer, offload_argnums=0)),
+                     "stock": trained(jax.checkpoint(layer))}
         self.mesh = jax.make_mesh((jax.device_count(),), ("part",))
         self.compiled = {}
 
@@ -80,7 +68,7 @@ class Trainings:
         step = self.compiled.get((wrapper, kind), self.step[wrapper])
         losses = []
         for _ in range(STEPS):
-            value, weights = step(weights, x)
+            value, _, weights = step(weights, x)
             losses.append(float(value))
         jax.block_until_ready(weights)
         return losses

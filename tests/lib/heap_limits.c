@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common.h"
+#include "heap_test.h"
 
 #define SIZE	(40 * MIB)	/* of the mount */
 #define GROW	(24 * MIB)
@@ -18,33 +18,6 @@
 #define AFTER	(BLOCKS - GROW / BLOCK)		/* for which there is no room of GROW */
 
 static char name[64];
-
-static struct actmem *open_named(void)
-{
-	struct actmem_options options;
-	struct actmem *am;
-
-	ACTMEM_INIT(&options);
-	if (actmem_options_from_environment(&options))
-		tap_bail("actmem_options_from_environment");
-	options.heap_name = name;
-	if (actmem_open(&am, &options))
-		tap_bail("actmem_open");
-	return am;
-}
-
-static struct actmem_heap *heap_of(struct actmem *am, uint64_t grow_bytes)
-{
-	struct actmem_heap_options options;
-	struct actmem_heap *heap;
-
-	ACTMEM_INIT(&options);
-	ACTMEM_INIT(&options.region);
-	options.grow_bytes = grow_bytes;
-	if (actmem_heap_create(am, &options, &heap))
-		tap_bail("actmem_heap_create");
-	return heap;
-}
 
 static void remove_files(unsigned int count)
 {
@@ -60,7 +33,7 @@ static void remove_files(unsigned int count)
 
 static void test_to_the_last_page(struct actmem *am, const char *folder)
 {
-	struct actmem_heap *heap = heap_of(am, GROW);
+	struct actmem_heap *heap = make_heap(am, GROW, 0);
 	struct actmem_counters counters;
 	void *blocks[BLOCKS], *more;
 	unsigned int i, failed = 0;
@@ -84,7 +57,7 @@ static void test_to_the_last_page(struct actmem *am, const char *folder)
 
 static void test_first_region(struct actmem *am, const char *folder)
 {
-	struct actmem_heap *heap = heap_of(am, SIZE + BLOCK);
+	struct actmem_heap *heap = make_heap(am, SIZE + BLOCK, 0);
 	void *block;
 
 	ok(actmem_alloc(heap, BLOCK, 0, &block) < 0, "the first region is as long as asked for, or none");
@@ -107,7 +80,7 @@ int main(void)
 	folder = mount_own(am);
 	returns(actmem_close(am), 0);
 	snprintf(name, sizeof(name), "%s/job", folder);
-	am = open_named();
+	am = open_named(name);
 	test_to_the_last_page(am, folder);
 	test_first_region(am, folder);
 	counters_are_zero(am);

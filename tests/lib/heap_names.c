@@ -10,39 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common.h"
+#include "heap_test.h"
 
 #define GROW	(4 * MIB)
 
 static char name[64];
-
-static struct actmem *open_named(const char *heap_name)
-{
-	struct actmem_options options;
-	struct actmem *am;
-
-	ACTMEM_INIT(&options);
-	if (actmem_options_from_environment(&options))
-		tap_bail("actmem_options_from_environment");
-	options.heap_name = heap_name;
-	if (actmem_open(&am, &options))
-		tap_bail("actmem_open");
-	return am;
-}
-
-static struct actmem_heap *heap_of(struct actmem *am, uint64_t limit)
-{
-	struct actmem_heap_options options;
-	struct actmem_heap *heap;
-
-	ACTMEM_INIT(&options);
-	ACTMEM_INIT(&options.region);
-	options.grow_bytes = GROW;
-	options.limit_bytes = limit;
-	if (actmem_heap_create(am, &options, &heap))
-		tap_bail("actmem_heap_create");
-	return heap;
-}
 
 static bool file(unsigned int number, struct stat *stat_of)
 {
@@ -64,7 +36,7 @@ static void remove_file(unsigned int number)
 static bool hold_blocks(void *context)
 {
 	struct actmem *am = open_named(name);
-	struct actmem_heap *heap = heap_of(am, 0);
+	struct actmem_heap *heap = make_heap(am, GROW, 0);
 	void *first, *second;
 
 	if (actmem_alloc(heap, GROW, 0, &first) || actmem_alloc(heap, GROW, 0, &second))
@@ -79,7 +51,7 @@ static void test_next_process(void)
 {
 	pid_t child = holder(hold_blocks, NULL);
 	struct actmem *am = open_named(name);
-	struct actmem_heap *heap = heap_of(am, 0);
+	struct actmem_heap *heap = make_heap(am, GROW, 0);
 	struct actmem_counters counters;
 	struct stat before[2], now[2];
 	char *first, *second;
@@ -117,7 +89,8 @@ static void test_next_process(void)
 static void test_heaps_of_one_process(void)
 {
 	struct actmem *am = open_named(name), *other = open_named(name);
-	struct actmem_heap *one = heap_of(am, 0), *two = heap_of(am, 0), *three = heap_of(other, 0);
+	struct actmem_heap *one = make_heap(am, GROW, 0), *two = make_heap(am, GROW, 0);
+	struct actmem_heap *three = make_heap(other, GROW, 0);
 	char *first, *second, *third;
 
 	returns(actmem_alloc(one, 1, 0, (void **)&first), 0);
@@ -143,14 +116,14 @@ static void test_heaps_of_one_process(void)
 static void test_other_lengths(void)
 {
 	struct actmem *am = open_named(name);
-	struct actmem_heap *heap = heap_of(am, 2 * MIB);
+	struct actmem_heap *heap = make_heap(am, GROW, 2 * MIB);
 	char *block;
 
 	returns(actmem_alloc(heap, 1, 0, (void **)&block), -ENOMEM);
 	says("limit_bytes");
 	says(name);
 	returns(actmem_heap_destroy(heap), 0);
-	heap = heap_of(am, 0);
+	heap = make_heap(am, GROW, 0);
 	/* Both files are too short for it; they are taken, and a third one is made. */
 	returns(actmem_alloc(heap, 3 * GROW, 0, (void **)&block), 0);
 	ok(file(2, NULL) && !block[0] && !block[3 * GROW - 1], "a longer one is made, zeroed");
@@ -164,7 +137,7 @@ static void test_chunks(void)
 {
 	const uint64_t chunk = 2 * MIB, length = chunk / 4 * 3;
 	struct actmem *am = open_named(name);
-	struct actmem_heap *heap = heap_of(am, 0);
+	struct actmem_heap *heap = make_heap(am, GROW, 0);
 	struct actmem_heap_tuning tuning;
 	char *blocks[10];
 	bool within = true;
@@ -205,7 +178,7 @@ static void test_sparse(struct actmem *am)
 	if (fd < 0 || ftruncate(fd, GROW - 4096))
 		tap_bail(path);
 	am = open_named(sparse);
-	heap = heap_of(am, 0);
+	heap = make_heap(am, GROW, 0);
 	returns(actmem_alloc(heap, 1, 0, &block), -EEXIST);
 	says("no multiple of 2 MiB");
 	if (ftruncate(fd, GROW))
@@ -238,7 +211,7 @@ static void test_link(void)
 	}
 	snprintf(link, sizeof(link), "%s-link.0", name);
 	returns(symlink(target, link), 0);
-	heap = heap_of(am, 0);
+	heap = make_heap(am, GROW, 0);
 	returns(actmem_alloc(heap, 1, 0, &block), -ELOOP);
 	says(link);
 	says("symbolic link");

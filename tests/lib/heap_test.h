@@ -7,7 +7,21 @@
 
 #include "common.h"
 
-/* Or bails out, as the other does. */
+/* What the environment asks for, with such a name for heaps; bails out, as the others do. */
+static inline struct actmem *open_named(const char *heap_name)
+{
+	struct actmem_options options;
+	struct actmem *am;
+
+	ACTMEM_INIT(&options);
+	if (actmem_options_from_environment(&options))
+		tap_bail("actmem_options_from_environment");
+	options.heap_name = heap_name;
+	if (actmem_open(&am, &options))
+		tap_bail("actmem_open");
+	return am;
+}
+
 static inline struct actmem_heap *make_heap(struct actmem *am, uint64_t grow, uint64_t limit)
 {
 	struct actmem_heap_options options;

@@ -6,8 +6,8 @@
  *
  *	SEED=1 STEPS=10000 queue_random
  */
-#include <time.h>
 
+#include "clock.h"
 #include "queue_test.h"
 #include "random.h"
 
@@ -101,13 +101,8 @@ static void submit(struct model *m)
 
 	ACTMEM_INIT(&request);
 	request.cookie = (uint64_t)(flight - m->flights);
-	if (flight->is_timed) {
-		struct timespec now;
-
-		clock_gettime(CLOCK_MONOTONIC, &now);
-		request.deadline_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec +
-				      random_below(&m->seed, 3000000);
-	}
+	if (flight->is_timed)
+		request.deadline_ns = clock_ns() + random_below(&m->seed, 3000000);
 	to = flight->to * SLOT_BYTES + flight->skip;
 	from = flight->from * SLOT_BYTES + flight->skip;
 	if (flight->action == FILL)

@@ -374,6 +374,17 @@ void fail_each(int (*run)(void *context), void *context, unsigned int least)
 	print_message("# %u calls failed in turn, %u were errors\n", nth - 1, failures);
 }
 
+int open_small(struct actmem **am)
+{
+	struct actmem_options options;
+
+	ACTMEM_INIT(&options);
+	options.backend = ACTMEM_BACKEND_MEMFD;
+	options.pages = ACTMEM_PAGES_4K;
+	options.allow = ACTMEM_ALLOW_UNLOCKED;
+	return actmem_open(am, &options);
+}
+
 void assert_fails(int got, int error, const char *part)
 {
 	if (got != -error || !strstr(actmem_error(), part))

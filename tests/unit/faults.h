@@ -90,6 +90,10 @@ struct holdings {
 struct holdings held_now(void);
 void assert_same_held(struct holdings before);
 
+/* As actmem_open(): memfds of pages that every machine has. */
+struct actmem;
+int open_small(struct actmem **am);
+
 /* Asserts a negative errno and that the words have @part in them. */
 void assert_fails(int got, int error, const char *part);
 

@@ -4,15 +4,10 @@
  * the heap's blocks go to files: they stay until they are detached.
  */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "actmem_queue.h"
+#include "faults.h"
 #include "heap.h"
 
 #define REGION_BYTES	(2ULL << 20)
@@ -25,17 +20,12 @@ static int set_up(void **state)
 {
 	struct actmem_queue_options queue_options;
 	struct actmem_heap_options heap_options;
-	struct actmem_options options;
 
-	ACTMEM_INIT(&options);
-	options.backend = ACTMEM_BACKEND_MEMFD;
-	options.pages = ACTMEM_PAGES_4K;
-	options.allow = ACTMEM_ALLOW_UNLOCKED;
 	ACTMEM_INIT(&heap_options);
 	heap_options.grow_bytes = REGION_BYTES;
 	ACTMEM_INIT(&queue_options);
 	queue_options.engine = ACTMEM_ENGINE_WORKERS;
-	return actmem_open(&am, &options) || actmem_heap_create(am, &heap_options, &heap) ||
+	return open_small(&am) || actmem_heap_create(am, &heap_options, &heap) ||
 	       actmem_queue_create(am, &queue_options, &queue);
 }
 

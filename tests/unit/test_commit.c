@@ -18,15 +18,10 @@ static struct actmem_store *store;
 static int open_store(void **state)
 {
 	struct actmem_store_options store_options;
-	struct actmem_options options;
 
-	ACTMEM_INIT(&options);
-	options.backend = ACTMEM_BACKEND_MEMFD;
-	options.pages = ACTMEM_PAGES_4K;
-	options.allow = ACTMEM_ALLOW_UNLOCKED;
 	ACTMEM_INIT(&store_options);
 	store_options.flags = ACTMEM_STORE_CHECKSUM;
-	return actmem_open(&am, &options) || actmem_store_create(am, &store_options, &store);
+	return open_small(&am) || actmem_store_create(am, &store_options, &store);
 }
 
 static int close_store(void **state)

@@ -18,13 +18,7 @@ static struct actmem *am;
 
 static int setup(void **state)
 {
-	struct actmem_options options;
-
-	ACTMEM_INIT(&options);
-	options.backend = ACTMEM_BACKEND_MEMFD;
-	options.pages = ACTMEM_PAGES_4K;
-	options.allow = ACTMEM_ALLOW_UNLOCKED;
-	return actmem_open(&am, &options);
+	return open_small(&am);
 }
 
 static int teardown(void **state)

@@ -20,16 +20,11 @@ static struct actmem_heap *heap;
 
 static int open_heap(void **state)
 {
-	struct actmem_options options;
 	struct actmem_heap_options heap_options;
 
-	ACTMEM_INIT(&options);
-	options.backend = ACTMEM_BACKEND_MEMFD;
-	options.pages = ACTMEM_PAGES_4K;
-	options.allow = ACTMEM_ALLOW_UNLOCKED;
 	ACTMEM_INIT(&heap_options);
 	heap_options.grow_bytes = 2 * MIB;
-	return actmem_open(&am, &options) || actmem_heap_create(am, &heap_options, &heap);
+	return open_small(&am) || actmem_heap_create(am, &heap_options, &heap);
 }
 
 static int close_heap(void **state)

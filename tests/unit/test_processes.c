@@ -245,15 +245,11 @@ static void test_raw_fork(void **state)
 {
 	struct actmem_region_options options;
 	struct actmem_region_info info;
-	struct actmem_options memfd;
 	struct actmem_region *region;
 	struct actmem *am;
 	pid_t child;
 
-	ACTMEM_INIT(&memfd);
-	memfd.backend = ACTMEM_BACKEND_MEMFD;
-	memfd.pages = ACTMEM_PAGES_4K;
-	assert_int_equal(actmem_open(&am, &memfd), 0);
+	assert_int_equal(open_small(&am), 0);
 	ACTMEM_INIT(&options);
 	options.length = LENGTH;
 	options.name = "raw fork";

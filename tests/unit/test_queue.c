@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "actmem_queue.h"
+#include "clock.h"
 #include "faults.h"
 
 #define LENGTH		(256ULL << 10)
@@ -381,7 +382,6 @@ static uint64_t fill_by(struct rig *rig, uint64_t cookie, uint64_t deadline)
 static void test_told_beside_a_hang(void **state)
 {
 	struct listener listener = { .results = { 1, 1, 1 } };
-	struct timespec now;
 	struct rig rig;
 	bool by_deadline, by_cancel;
 
@@ -393,8 +393,7 @@ static void test_told_beside_a_hang(void **state)
 	assert_int_equal(actmem_queue_notify(rig.queue, take_all, &listener), 0);
 	hold_transfers(true);
 	fill_by(&rig, 0, 0);
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	fill_by(&rig, 1, (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec + 20000000);
+	fill_by(&rig, 1, clock_ns() + 20000000);
 	by_deadline = is_told(&listener);
 	assert_int_equal(actmem_cancel(rig.queue, fill_by(&rig, 2, 0)), 0);
 	by_cancel = is_told(&listener);
@@ -451,7 +450,7 @@ static void test_later_deadline(void **state)
 	while (!is_asleep(waiter))
 		usleep(1000);
 	clock_gettime(CLOCK_MONOTONIC, &limit);
-	fill_by(&rig, 1, (uint64_t)limit.tv_sec * 1000000000 + (uint64_t)limit.tv_nsec + 20000000);
+	fill_by(&rig, 1, clock_ns() + 20000000);
 	limit.tv_sec += 30;
 	error = pthread_clockjoin_np(thread, (void **)&completion, CLOCK_MONOTONIC, &limit);
 	hold_transfers(false);

@@ -22,15 +22,10 @@ static struct actmem_region *region;
 static int make_region(struct actmem **its, struct actmem_region **result)
 {
 	struct actmem_region_options region_options;
-	struct actmem_options options;
 
-	ACTMEM_INIT(&options);
-	options.backend = ACTMEM_BACKEND_MEMFD;
-	options.pages = ACTMEM_PAGES_4K;
-	options.allow = ACTMEM_ALLOW_UNLOCKED;
 	ACTMEM_INIT(&region_options);
 	region_options.length = LENGTH;
-	return actmem_open(its, &options) || actmem_region_create(*its, &region_options, result);
+	return open_small(its) || actmem_region_create(*its, &region_options, result);
 }
 
 static int open_region(void **state)

@@ -25,21 +25,16 @@ static const char *paths[FILES];
 static int open_queue(void **state)
 {
 	struct actmem_queue_options queue_options;
-	struct actmem_options options;
 	unsigned int i;
 
 	for (i = 0; i < FILES; i++) {
 		snprintf(names[i], sizeof(names[i]), "build/tests/unit/file-%d.%u", getpid(), i);
 		paths[i] = names[i];
 	}
-	ACTMEM_INIT(&options);
-	options.backend = ACTMEM_BACKEND_MEMFD;
-	options.pages = ACTMEM_PAGES_4K;
-	options.allow = ACTMEM_ALLOW_UNLOCKED;
 	ACTMEM_INIT(&queue_options);
 	queue_options.engine = ACTMEM_ENGINE_WORKERS;
 	queue_options.block_bytes = BLOCK;
-	return actmem_open(&am, &options) || actmem_queue_create(am, &queue_options, &queue);
+	return open_small(&am) || actmem_queue_create(am, &queue_options, &queue);
 }
 
 static int close_queue(void **state)

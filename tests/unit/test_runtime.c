@@ -24,13 +24,9 @@ struct rig {
 static struct rig set_up(void)
 {
 	struct actmem_region_options wanted;
-	struct actmem_options options;
 	struct rig rig;
 
-	ACTMEM_INIT(&options);
-	options.backend = ACTMEM_BACKEND_MEMFD;
-	options.pages = ACTMEM_PAGES_4K;
-	assert_int_equal(actmem_open(&rig.am, &options), 0);
+	assert_int_equal(open_small(&rig.am), 0);
 	ACTMEM_INIT(&wanted);
 	wanted.length = LENGTH;
 	wanted.flags = ACTMEM_REGION_LAZY;

@@ -27,14 +27,17 @@ static void *body(void *signals)
 	return signals;
 }
 
-static int policy_of_started(sigset_t *signals)
+typedef int start_function(pthread_t *thread, const char *name, void *(*body)(void *data),
+			   void *data);
+
+static int policy_of(start_function *start, sigset_t *signals)
 {
 	struct sched_param param;
 	pthread_t thread;
 	char name[16];
 	int policy;
 
-	assert_int_equal(thread_start(&thread, "actmem-test", body, signals), 0);
+	assert_int_equal(start(&thread, "actmem-test", body, signals), 0);
 	assert_int_equal(pthread_getschedparam(thread, &policy, &param), 0);
 	assert_int_equal(pthread_getname_np(thread, name, sizeof(name)), 0);
 	assert_string_equal(name, "actmem-test");
@@ -47,7 +50,9 @@ static void test_usual(void **state)
 {
 	sigset_t signals;
 
-	assert_int_equal(policy_of_started(&signals), SCHED_BATCH);
+	assert_int_equal(policy_of(thread_create, &signals), SCHED_OTHER);
+	assert_int_equal(sigismember(&signals, SIGTERM), 1);
+	assert_int_equal(policy_of(thread_start, &signals), SCHED_BATCH);
 	assert_int_equal(sched_getscheduler(0), SCHED_OTHER);
 	assert_int_equal(sigismember(&signals, SIGTERM), 1);
 	assert_int_equal(sigismember(&signals, SIGSEGV), 1);
@@ -61,7 +66,7 @@ static void *start_idle(void *result)
 	sigset_t signals;
 
 	if (!pthread_setschedparam(pthread_self(), SCHED_IDLE, &none))
-		*(int *)result = policy_of_started(&signals);
+		*(int *)result = policy_of(thread_start, &signals);
 	return NULL;
 }
 

@@ -5,8 +5,8 @@
  * hangs, and it all goes on when the disk does.
  */
 #include <sys/stat.h>
-#include <time.h>
 
+#include "clock.h"
 #include "disk.h"
 #include "queue_test.h"
 
@@ -266,14 +266,6 @@ static void test_full(struct setup *s)
 	disk_unmount(FOLDER);
 }
 
-static uint64_t now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
-}
-
 /*
  * Of a disk that does a few blocks at a time and takes half a second for each: the
  * last ones are not begun before they are to end, and those that are end well.
@@ -287,7 +279,7 @@ static void test_slow(struct setup *s)
 	s->file = open_file(s, s->disk.path, 0, 0);
 	write_down(s, 1);
 	disk_delay(&s->disk, 500);
-	begin_each(s, true, now() + 100000000, ids);
+	begin_each(s, true, clock_ns() + 100000000, ids);
 	take_each(s, completions);
 	well = ended_with(completions, 0);
 	ok((well | ended_with(completions, -ETIME)) == 0xff &&
