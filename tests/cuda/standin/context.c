@@ -101,6 +101,7 @@ CUresult usable_context(CUcontext *context)
 static void end_context(CUcontext context)
 {
 	context->alive = false;
+	captures_end_context(context);
 	streams_end_context(context);
 	memory_end_context(context);
 	device_end_context(context);
@@ -407,6 +408,8 @@ CUresult cuCtxSynchronize(void)
 	if (result)
 		return result;
 	result = usable_context(&context);
+	if (!result)
+		result = capture_forbids_waiting(context, NULL);
 	if (!result) {
 		streams_wait_idle(context, false);
 		result = context->poison;

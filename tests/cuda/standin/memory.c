@@ -46,16 +46,9 @@ static struct range **find(const char *address)
 
 bool memory_is_pinned(const char *address, size_t bytes)
 {
-	const char *end = address + bytes;
-	const struct range *range;
+	const struct range *range = *find(address);
 
-	/* Ranges may follow each other. */
-	for (; address < end; address = range->base + range->bytes) {
-		range = *find(address);
-		if (!range)
-			return false;
-	}
-	return true;
+	return range && bytes <= (size_t)(range->base + range->bytes - address);
 }
 
 static bool overlaps(const char *base, size_t bytes)
@@ -65,6 +58,11 @@ static bool overlaps(const char *base, size_t bytes)
 	while (range && (base + bytes <= range->base || range->base + range->bytes <= base))
 		range = range->next;
 	return range;
+}
+
+bool memory_is_partly_pinned(const char *address, size_t bytes)
+{
+	return overlaps(address, bytes) && !memory_is_pinned(address, bytes);
 }
 
 static void drop(struct range **link)
@@ -224,7 +222,7 @@ CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
 	return leave(CUDA_SUCCESS);
 }
 
-/* It asks for no current context. */
+/* No current context is asked for, but where the answer is for that one. */
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
 	CUresult result = enter("cuPointerGetAttribute");
@@ -235,6 +233,10 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 		return result;
 	if (!data)
 		return leave(CUDA_ERROR_INVALID_VALUE);
+	result = attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER ? usable_context(NULL) :
+		 CUDA_SUCCESS;
+	if (result)
+		return leave(result);
 	if (device_memory_context(ptr))
 		return leave(device_attribute(data, attribute, ptr));
 	range = *find(address);
