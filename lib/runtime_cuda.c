@@ -229,12 +229,25 @@ static int cuda_open(struct actmem_runtime *runtime)
 	return 0;
 }
 
-/* Whether the context that is current to this thread is one of the device. */
+/* What tells that a registration has gone with its context. */
+static bool is_gone(cuda_result result)
+{
+	return result == CUDA_NOT_REGISTERED || result == CUDA_CONTEXT_IS_DESTROYED ||
+	       result == CUDA_INVALID_CONTEXT || result == CUDA_DEINITIALIZED;
+}
+
+/*
+ * Whether the context that is current to this thread is one of the device, and alive: it
+ * may have been destroyed, or be the primary one, and reset. That cuCtxGetDevice() minds
+ * is not said; memory is asked of the device itself.
+ */
 static bool current_serves(const struct actmem_runtime *runtime, cuda_context current)
 {
+	size_t left, total;
 	int device;
 
-	return current && !cuda.cuCtxGetDevice(&device) && device == runtime->device;
+	return current && !cuda.cuCtxGetDevice(&device) && device == runtime->device &&
+	       !is_gone(cuda.cuMemGetInfo_v2(&left, &total));
 }
 
 /*
@@ -325,13 +338,6 @@ static int cuda_add(struct registration *registration, void *address, uint64_t l
 	if (result == CUDA_NOT_SUPPORTED && registration->flags & ACTMEM_REGISTER_READ_ONLY)
 		fail_more("; the device has no memory that it only reads (ACTMEM_REGISTER_READ_ONLY)");
 	return -errno_of(result);
-}
-
-/* What tells that a registration has gone with its context. */
-static bool is_gone(cuda_result result)
-{
-	return result == CUDA_NOT_REGISTERED || result == CUDA_CONTEXT_IS_DESTROYED ||
-	       result == CUDA_INVALID_CONTEXT || result == CUDA_DEINITIALIZED;
 }
 
 static int lost(const void *address, uint64_t length, cuda_result result)

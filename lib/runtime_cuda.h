@@ -65,6 +65,7 @@ enum {
 	f(cuCtxPushCurrent_v2, (cuda_context context))			\
 	f(cuCtxPopCurrent_v2, (cuda_context *context))			\
 	f(cuCtxGetDevice, (int *device))				\
+	f(cuMemGetInfo_v2, (size_t *left, size_t *total))		\
 	f(cuMemHostRegister_v2, (void *address, size_t bytes, unsigned int flags))	\
 	f(cuMemHostUnregister, (void *address))				\
 	f(cuMemHostGetFlags, (unsigned int *flags, void *address))	\

@@ -1,18 +1,29 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What the library declares of the driver API is what cuda.h declares. It is only
- * compiled.
+ * What the library, the handlers for XLA and the preload declare of the driver API is what
+ * cuda.h declares. It is only compiled.
  */
 #include <cuda.h>
 
+#include "preload/cuda.h"
+#include "preload/cuda_library.h"
 #include "runtime_cuda.h"
+#include "xla/cuda.h"
 
-#define SAME_TYPE(name, parameters)							\
+#define SAME(table, name)								\
 	_Static_assert(__builtin_types_compatible_p(					\
-		__typeof__(((struct cuda_functions *)0)->name), __typeof__(&(name))),	\
-		#name " is declared as in cuda.h");
+		__typeof__(((struct table *)0)->name), __typeof__(&(name))),		\
+		#name " of " #table " is declared as in cuda.h");
+
+#define SAME_TYPE(name, parameters)			SAME(cuda_functions, name)
+#define SAME_FOR_STREAMS(name, parameters)		SAME(cuda_stream_functions, name)
+#define SAME_FOR_HOST(name, ours, parameters, arguments)	SAME(cuda_host_calls, name)
+#define SAME_FOR_CONTEXTS(name, parameters)		SAME(cuda_library, name)
 
 CUDA_FUNCTIONS(SAME_TYPE)
+CUDA_STREAM_FUNCTIONS(SAME_FOR_STREAMS)
+CUDA_HOST_CALLS(SAME_FOR_HOST)
+CONTEXT_CALLS(SAME_FOR_CONTEXTS)
 
 #define SAME_VALUE(ours, theirs)	\
 	_Static_assert((unsigned int)(ours) == (unsigned int)(theirs), #theirs);
@@ -40,3 +51,9 @@ SAME_VALUE(CUDA_REGISTER_PORTABLE, CU_MEMHOSTREGISTER_PORTABLE)
 SAME_VALUE(CUDA_REGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_DEVICEMAP)
 SAME_VALUE(CUDA_REGISTER_READ_ONLY, CU_MEMHOSTREGISTER_READ_ONLY)
 SAME_VALUE(CUDA_POINTER_CONTEXT, CU_POINTER_ATTRIBUTE_CONTEXT)
+SAME_VALUE(CUDA_STREAM_NON_BLOCKING, CU_STREAM_NON_BLOCKING)
+SAME_VALUE(CUDA_EVENT_BLOCKING_SYNC, CU_EVENT_BLOCKING_SYNC)
+SAME_VALUE(CUDA_EVENT_DISABLE_TIMING, CU_EVENT_DISABLE_TIMING)
+SAME_VALUE(CUDA_HOST_PORTABLE, CU_MEMHOSTALLOC_PORTABLE)
+SAME_VALUE(CUDA_NOT_READY, CUDA_ERROR_NOT_READY)
+SAME_VALUE(CUDA_CAPTURE_NONE, CU_STREAM_CAPTURE_STATUS_NONE)

@@ -373,17 +373,19 @@ CUresult cuCtxGetCurrent(CUcontext *pctx)
 	return leave(CUDA_SUCCESS);
 }
 
+/* That of a context which has ended, too: whoever asks is not to take it for alive. */
 CUresult cuCtxGetDevice(CUdevice *device)
 {
 	CUresult result = enter("cuCtxGetDevice");
-	CUcontext context;
 
 	if (result)
 		return result;
-	result = device ? usable_context(&context) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*device = context->device;
-	return leave(result);
+	if (!device)
+		return leave(CUDA_ERROR_INVALID_VALUE);
+	if (!depth || !stack[depth - 1])
+		return leave(CUDA_ERROR_INVALID_CONTEXT);
+	*device = stack[depth - 1]->device;
+	return leave(CUDA_SUCCESS);
 }
 
 CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)

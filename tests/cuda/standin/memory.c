@@ -181,6 +181,14 @@ CUdeviceptr device_address(const char *address)
 	       (setting_is("STANDIN_CUDA_ADDRESSES", "apart") ? APART_BYTES : 0);
 }
 
+/* What is allocated is for all contexts, and mapped; of what is registered flags say it. */
+static bool is_mapped_for(const struct range *range, CUcontext context)
+{
+	return range->allocated ||
+	       (range->flags & CU_MEMHOSTREGISTER_DEVICEMAP &&
+		(range->context == context || range->flags & CU_MEMHOSTREGISTER_PORTABLE));
+}
+
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
 {
 	CUresult result = enter("cuMemHostGetDevicePointer_v2");
@@ -193,7 +201,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int 
 	if (result)
 		return leave(result);
 	range = *find(p);
-	if (!range || (range->context != context && !(range->flags & CU_MEMHOSTREGISTER_PORTABLE)))
+	if (!range || !is_mapped_for(range, context))
 		return leave(CUDA_ERROR_INVALID_VALUE);
 	*pdptr = device_address(p);
 	return leave(CUDA_SUCCESS);
