@@ -58,6 +58,12 @@ struct cuda cuda_or_skip(void);
 	cuda_returned((call), (wanted), __FILE__, __LINE__, #call)
 bool cuda_returned(CUresult got, CUresult wanted, const char *file, int line, const char *call);
 
+/*
+ * same_usage(), but for the descriptors that a real libcuda.so.1 opens when it is first
+ * used, and keeps: they cannot be told from ours.
+ */
+void same_usage_of_ours(struct usage before);
+
 /* The context that is current to this thread. */
 CUcontext current_context(const struct cuda *cuda);
 

@@ -153,6 +153,6 @@ int main(void)
 		test_failures(am);
 	counters_are_zero(am);
 	returns(actmem_close(am), 0);
-	same_usage(before);
+	same_usage_of_ours(before);
 	return tap_end();
 }

@@ -313,6 +313,6 @@ int main(void)
 	counters_are_zero(am);
 	returns(actmem_close(am), 0);
 	nothing_is_retained(&cuda);
-	same_usage(before);
+	same_usage_of_ours(before);
 	return tap_end();
 }
