@@ -41,6 +41,7 @@ static int errno_of(cuda_result result)
 		{ CUDA_NOT_INITIALIZED, EOWNERDEAD },
 		{ CUDA_DEINITIALIZED, ESTALE },
 		{ CUDA_STUB_LIBRARY, ENOENT },
+		{ CUDA_DEVICE_UNAVAILABLE, EBUSY },
 		{ CUDA_NO_DEVICE, ENODEV },
 		{ CUDA_INVALID_DEVICE, ENODEV },
 		{ CUDA_INVALID_CONTEXT, ESTALE },
@@ -48,6 +49,9 @@ static int errno_of(cuda_result result)
 		{ CUDA_ALREADY_REGISTERED, EEXIST },
 		{ CUDA_NOT_PERMITTED, EPERM },
 		{ CUDA_NOT_SUPPORTED, EOPNOTSUPP },
+		{ CUDA_SYSTEM_NOT_READY, ENODEV },
+		{ CUDA_DRIVER_MISMATCH, ENODEV },
+		{ CUDA_STREAM_CAPTURE_UNSUPPORTED, EBUSY },
 	};
 	unsigned int i;
 
@@ -68,6 +72,16 @@ static const char *advice_for(cuda_result result)
 		return "; it is the toolkit's stub: take its folder out of LD_LIBRARY_PATH";
 	case CUDA_NO_DEVICE:
 		return "; see that /dev/nvidia0 is there, and what CUDA_VISIBLE_DEVICES leaves";
+	case CUDA_DEVICE_UNAVAILABLE:
+		return "; another process has it to itself: its compute mode is exclusive (nvidia-smi -q -d COMPUTE)";
+	case CUDA_OPERATING_SYSTEM:
+		return "; the kernel did not pin the pages: dmesg may tell why";
+	case CUDA_SYSTEM_NOT_READY:
+		return "; see that nvidia-fabricmanager runs, where GPUs have NVLink switches";
+	case CUDA_DRIVER_MISMATCH:
+		return "; libcuda.so.1 and the kernel's module are of different versions: load the module anew";
+	case CUDA_STREAM_CAPTURE_UNSUPPORTED:
+		return "; a stream is being captured meanwhile (cuStreamBeginCapture): do so before or after it";
 	case CUDA_ALREADY_REGISTERED:
 		return "; another part of this process has registered some of it, as DmaMap of PJRT does on a GPU";
 	case CUDA_CONTEXT_IS_DESTROYED:
@@ -215,12 +229,25 @@ static int cuda_open(struct actmem_runtime *runtime)
 	return 0;
 }
 
-/* Whether the context that is current to this thread is one of the device. */
+/* What tells that a registration has gone with its context. */
+static bool is_gone(cuda_result result)
+{
+	return result == CUDA_NOT_REGISTERED || result == CUDA_CONTEXT_IS_DESTROYED ||
+	       result == CUDA_INVALID_CONTEXT || result == CUDA_DEINITIALIZED;
+}
+
+/*
+ * Whether the context that is current to this thread is one of the device, and alive: it
+ * may have been destroyed, or be the primary one, and reset. That cuCtxGetDevice() minds
+ * is not said; memory is asked of the device itself.
+ */
 static bool current_serves(const struct actmem_runtime *runtime, cuda_context current)
 {
+	size_t left, total;
 	int device;
 
-	return current && !cuda.cuCtxGetDevice(&device) && device == runtime->device;
+	return current && !cuda.cuCtxGetDevice(&device) && device == runtime->device &&
+	       !is_gone(cuda.cuMemGetInfo_v2(&left, &total));
 }
 
 /*
@@ -313,13 +340,6 @@ static int cuda_add(struct registration *registration, void *address, uint64_t l
 	return -errno_of(result);
 }
 
-/* What tells that a registration has gone with its context. */
-static bool is_gone(cuda_result result)
-{
-	return result == CUDA_NOT_REGISTERED || result == CUDA_CONTEXT_IS_DESTROYED ||
-	       result == CUDA_INVALID_CONTEXT || result == CUDA_DEINITIALIZED;
-}
-
 static int lost(const void *address, uint64_t length, cuda_result result)
 {
 	cuda_fail(result, "%s at %p were registered no longer, as their context has ended",
@@ -329,20 +349,25 @@ static int lost(const void *address, uint64_t length, cuda_result result)
 
 /*
  * Whether CUDA knows the address. Asked before the registration's context is used,
- * as that may be gone: the caller's own can be destroyed at any time.
+ * as that may be gone: the caller's own can be destroyed at any time. A driver that does
+ * not answer a thread without a context has not said that the memory is not registered;
+ * the primary context is there to be used, and the next call will tell.
  */
-static cuda_result cuda_knows(const void *address)
+static cuda_result cuda_knows(const struct registration *registration, const void *address)
 {
 	cuda_context context;
 	cuda_result result = cuda.cuPointerGetAttribute(&context, CUDA_POINTER_CONTEXT,
 							(cuda_pointer)(uintptr_t)address);
 
+	if (registration->has_primary &&
+	    (result == CUDA_INVALID_CONTEXT || result == CUDA_CONTEXT_IS_DESTROYED))
+		return CUDA_OK;
 	return result == CUDA_INVALID_VALUE ? CUDA_NOT_REGISTERED : result;
 }
 
 static int cuda_drop(struct registration *registration, void *address, uint64_t length)
 {
-	cuda_result result = cuda_knows(address);
+	cuda_result result = cuda_knows(registration, address);
 	bool pushed = false;
 
 	if (!result)
@@ -360,7 +385,7 @@ static int cuda_drop(struct registration *registration, void *address, uint64_t 
 
 static int cuda_look(struct registration *registration, void *address, uint32_t *flags)
 {
-	cuda_result result = cuda_knows(address);
+	cuda_result result = cuda_knows(registration, address);
 	bool pushed = false;
 
 	*flags = 0;
@@ -377,7 +402,7 @@ static int cuda_look(struct registration *registration, void *address, uint32_t 
 
 static int cuda_pointer_of(struct registration *registration, void *address, uint64_t *pointer)
 {
-	cuda_result result = cuda_knows(address);
+	cuda_result result = cuda_knows(registration, address);
 	cuda_pointer mapped = 0;
 	bool pushed = false;
 

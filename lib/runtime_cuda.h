@@ -23,14 +23,19 @@ enum {
 	CUDA_NOT_INITIALIZED = 3,
 	CUDA_DEINITIALIZED = 4,
 	CUDA_STUB_LIBRARY = 34,
+	CUDA_DEVICE_UNAVAILABLE = 46,
 	CUDA_NO_DEVICE = 100,
 	CUDA_INVALID_DEVICE = 101,
 	CUDA_INVALID_CONTEXT = 201,
+	CUDA_OPERATING_SYSTEM = 304,
 	CUDA_CONTEXT_IS_DESTROYED = 709,
 	CUDA_ALREADY_REGISTERED = 712,
 	CUDA_NOT_REGISTERED = 713,
 	CUDA_NOT_PERMITTED = 800,
 	CUDA_NOT_SUPPORTED = 801,
+	CUDA_SYSTEM_NOT_READY = 802,
+	CUDA_DRIVER_MISMATCH = 803,
+	CUDA_STREAM_CAPTURE_UNSUPPORTED = 900,
 };
 
 enum {
@@ -60,6 +65,7 @@ enum {
 	f(cuCtxPushCurrent_v2, (cuda_context context))			\
 	f(cuCtxPopCurrent_v2, (cuda_context *context))			\
 	f(cuCtxGetDevice, (int *device))				\
+	f(cuMemGetInfo_v2, (size_t *left, size_t *total))		\
 	f(cuMemHostRegister_v2, (void *address, size_t bytes, unsigned int flags))	\
 	f(cuMemHostUnregister, (void *address))				\
 	f(cuMemHostGetFlags, (unsigned int *flags, void *address))	\

@@ -22,6 +22,7 @@ enum {
 	CUDA_EVENT_DISABLE_TIMING = 2,
 	CUDA_HOST_PORTABLE = 1,
 	CUDA_NOT_READY = 600,
+	CUDA_CAPTURE_NONE = 0,
 };
 
 /* name and parameters, as of runtime_cuda.h */
@@ -42,6 +43,7 @@ enum {
 	f(cuStreamDestroy_v2, (cuda_stream stream))			\
 	f(cuStreamSynchronize, (cuda_stream stream))			\
 	f(cuStreamWaitEvent, (cuda_stream stream, cuda_event event, unsigned int flags))	\
+	f(cuStreamIsCapturing, (cuda_stream stream, unsigned int *status))	\
 	f(cuStreamGetCtx, (cuda_stream stream, cuda_context *context))	\
 	f(cuEventCreate, (cuda_event *event, unsigned int flags))	\
 	f(cuEventDestroy_v2, (cuda_event event))			\

@@ -269,6 +269,26 @@ static struct lane *have_lane(uint32_t device, cuda_context context, unsigned lo
 	return lane;
 }
 
+/*
+ * XLA records no handler that does not claim to be fit for that (stream_handlers.c). If one
+ * were, each run of what is recorded would give the first one's values again, and nobody
+ * would know.
+ */
+static int check_not_captured(uint32_t device, cuda_stream stream, char *words)
+{
+	unsigned int status = CUDA_CAPTURE_NONE;
+	cuda_result result = cuda.cuStreamIsCapturing(stream, &status);
+
+	if (result)
+		return cuda_failed(result, "use XLA's stream", device, words, SAVED_WORDS);
+	if (status == CUDA_CAPTURE_NONE)
+		return 0;
+	snprintf(words, SAVED_WORDS,
+		 "actmem: XLA records what it does on device %" PRIu32 " as a CUDA graph, which would have the same values in each run; set XLA_FLAGS=--xla_gpu_enable_command_buffer= (nothing after it)",
+		 device);
+	return -EOPNOTSUPP;
+}
+
 struct lane *lane_enter(uint32_t device, cuda_stream stream, char *words, int *ret)
 {
 	unsigned long long id = 0;
@@ -286,6 +306,8 @@ struct lane *lane_enter(uint32_t device, cuda_stream stream, char *words, int *r
 	*ret = saved_check(words);
 	if (!*ret)
 		*ret = cuda_load(words, SAVED_WORDS);
+	if (!*ret)
+		*ret = check_not_captured(device, stream, words);
 	if (*ret)
 		return NULL;
 	CUDA_TRY(&result, cuStreamGetCtx(stream, &context));

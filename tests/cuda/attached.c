@@ -14,7 +14,7 @@
 #include "../../lib/xla/counts.h"
 #include "../../lib/xla/knobs.h"
 #include "../../lib/xla/memory.h"
-#include "common.h"
+#include "cuda_test.h"
 
 static char words[1024];
 
@@ -232,6 +232,6 @@ int main(void)
 	test_fork();
 	test_together();
 	test_totals();
-	same_usage(before);
+	same_usage_of_ours(before);
 	return tap_end();
 }

@@ -24,13 +24,15 @@
 	f(cuDevicePrimaryCtxRetain) f(cuDevicePrimaryCtxRelease_v2)	\
 	f(cuDevicePrimaryCtxReset_v2) f(cuDevicePrimaryCtxGetState)	\
 	f(cuCtxCreate_v4) f(cuCtxDestroy_v2) f(cuCtxGetCurrent) f(cuCtxSetCurrent)	\
-	f(cuCtxPushCurrent_v2) f(cuCtxPopCurrent_v2) f(cuCtxGetDevice)	\
+	f(cuCtxPushCurrent_v2) f(cuCtxPopCurrent_v2) f(cuCtxGetDevice) f(cuCtxSynchronize)	\
 	f(cuDeviceGetAttribute) f(cuMemHostRegister_v2) f(cuMemHostUnregister)	\
 	f(cuMemHostGetDevicePointer_v2) f(cuMemHostGetFlags) f(cuPointerGetAttribute)	\
 	f(cuMemHostAlloc) f(cuMemAllocHost_v2) f(cuMemFreeHost)		\
 	f(cuMemAlloc_v2) f(cuMemFree_v2) f(cuMemGetInfo_v2)		\
 	f(cuStreamCreateWithPriority) f(cuStreamCreate) f(cuStreamDestroy_v2)	\
 	f(cuStreamSynchronize) f(cuStreamQuery) f(cuStreamWaitEvent) f(cuStreamGetCtx)	\
+	f(cuStreamBeginCapture_v2) f(cuStreamEndCapture) f(cuGraphDestroy)	\
+	f(cuThreadExchangeStreamCaptureMode)				\
 	f(cuLaunchHostFunc) f(cuEventCreate) f(cuEventDestroy_v2) f(cuEventRecord)	\
 	f(cuEventQuery) f(cuEventSynchronize) f(cuMemcpyHtoD_v2) f(cuMemcpyDtoH_v2)	\
 	f(cuMemcpyHtoDAsync_v2) f(cuMemcpyDtoHAsync_v2) f(cuMemcpyDtoDAsync_v2)	\
@@ -55,6 +57,12 @@ struct cuda cuda_or_skip(void);
 #define cuda_returns(call, wanted)	\
 	cuda_returned((call), (wanted), __FILE__, __LINE__, #call)
 bool cuda_returned(CUresult got, CUresult wanted, const char *file, int line, const char *call);
+
+/*
+ * same_usage(), but for the descriptors that a real libcuda.so.1 opens when it is first
+ * used, and keeps: they cannot be told from ours.
+ */
+void same_usage_of_ours(struct usage before);
 
 /* The context that is current to this thread. */
 CUcontext current_context(const struct cuda *cuda);

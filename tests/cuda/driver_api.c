@@ -38,12 +38,15 @@ static void test_ranges(char *memory)
 
 	cuda_returns(cuda.cuMemHostRegister_v2(memory, 0, 0), CUDA_ERROR_INVALID_VALUE);
 	cuda_returns(cuda.cuMemHostRegister_v2(memory, MIB, 0x100), CUDA_ERROR_INVALID_VALUE);
-	cuda_returns(cuda.cuMemHostRegister_v2(memory, 2 * MIB, CU_MEMHOSTREGISTER_PORTABLE),
-		     CUDA_SUCCESS);
+	cuda_returns(cuda.cuMemHostRegister_v2(memory, 2 * MIB, CU_MEMHOSTREGISTER_PORTABLE |
+					       CU_MEMHOSTREGISTER_DEVICEMAP), CUDA_SUCCESS);
 	cuda_returns(cuda.cuMemHostRegister_v2(memory + MIB, 2 * MIB, 0),
 		     CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
-	cuda_returns(cuda.cuMemHostGetFlags(&flags, memory), CUDA_SUCCESS);
-	ok(flags & CU_MEMHOSTREGISTER_PORTABLE, "with its flags (0x%x)", flags);
+	/* The manual knows flags of what CUDA allocated alone. */
+	if (cuda.standin_counts) {
+		cuda_returns(cuda.cuMemHostGetFlags(&flags, memory), CUDA_SUCCESS);
+		ok(flags & CU_MEMHOSTREGISTER_PORTABLE, "with its flags (0x%x)", flags);
+	}
 	cuda_returns(cuda.cuMemHostGetDevicePointer_v2(&pointer, memory + 4096, 0), CUDA_SUCCESS);
 	cuda_returns(cuda.cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT,
 						(CUdeviceptr)(uintptr_t)(memory + 4096)),
@@ -65,7 +68,7 @@ static void test_allocations(void)
 	cuda_returns(cuda.cuMemHostAlloc(&memory, MIB, CU_MEMHOSTALLOC_PORTABLE), CUDA_SUCCESS);
 	memset(memory, 1, MIB);
 	cuda_returns(cuda.cuMemAllocHost_v2(&other, MIB), CUDA_SUCCESS);
-	cuda_returns(cuda.cuMemHostUnregister(memory), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+	ok(cuda.cuMemHostUnregister(memory), "what CUDA allocated is not registered");
 	cuda_returns(cuda.cuMemFreeHost(memory), CUDA_SUCCESS);
 	cuda_returns(cuda.cuMemFreeHost(other), CUDA_SUCCESS);
 	cuda_returns(cuda.cuMemFreeHost(&memory), CUDA_ERROR_INVALID_VALUE);
@@ -129,7 +132,8 @@ static void test_addresses(void)
 
 	cuda_returns(cuda.cuGetProcAddress_v2("cuMemHostRegister", &function, 13000, 0, &status),
 		     CUDA_SUCCESS);
-	ok(function == (void *)cuda.cuMemHostRegister_v2 && status == CU_GET_PROC_ADDRESS_SUCCESS,
+	ok((cuda.standin_counts ? function == (void *)cuda.cuMemHostRegister_v2 : !!function) &&
+	   status == CU_GET_PROC_ADDRESS_SUCCESS,
 	   "a name without a version is the newest that the version of CUDA has");
 	cuda_returns(cuda.cuGetProcAddress_v2("cuMemHostRegister", &function, 2000, 0, &status),
 		     CUDA_SUCCESS);

@@ -25,6 +25,9 @@ static const struct {
 	{ CUDA_ERROR_NOT_PERMITTED, -EPERM, "CUDA_ERROR_NOT_PERMITTED" },
 	{ CUDA_ERROR_NOT_SUPPORTED, -EOPNOTSUPP, "CUDA_ERROR_NOT_SUPPORTED" },
 	{ CUDA_ERROR_OPERATING_SYSTEM, -EIO, "OS call failed" },
+	{ CUDA_ERROR_OPERATING_SYSTEM, -EIO, "dmesg" },
+	{ CUDA_ERROR_DEVICE_UNAVAILABLE, -EBUSY, "compute mode" },
+	{ CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, -EBUSY, "cuStreamBeginCapture" },
 	{ CUDA_ERROR_ILLEGAL_ADDRESS, -EIO, "CUDA_ERROR_ILLEGAL_ADDRESS (700" },
 	{ (CUresult)12345, -EIO, "12345" },
 };
@@ -118,6 +121,28 @@ static void test_unregister(struct actmem_region *region, struct actmem_runtime 
 	   "what CUDA forgot as it ended is counted");
 }
 
+/* Whoever has no context may not be answered: the memory is not lost by that. */
+static void test_unanswered(struct actmem_region *region, struct actmem_runtime *runtime)
+{
+	const CUresult answers[] = { CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_CONTEXT_IS_DESTROYED };
+	uint64_t lost = runtime_info(runtime).lost_total;
+	struct actmem_registration registration;
+	unsigned int i;
+
+	for (i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
+		returns(actmem_register(region, runtime, 0), 0);
+		cuda.standin_fail("cuPointerGetAttribute", 1, 2 * LENGTH / CHUNK, answers[i]);
+		ACTMEM_INIT(&registration);
+		returns(actmem_registration(region, &registration), 0);
+		ok(!registration.lost_chunks, "no chunk is lost");
+		returns(actmem_unregister(region), 0);
+		ok(!*actmem_error(), "without a word");
+		cuda.standin_fail("", 1, 0, 0);
+		nothing_is_left(runtime);
+	}
+	ok(runtime_info(runtime).lost_total == lost, "nor counted so");
+}
+
 static void try_open(struct actmem *am, enum actmem_runtime_kind kind, const char *call,
 		     CUresult code, int wanted, const char *words)
 {
@@ -148,8 +173,12 @@ static void test_open(struct actmem *am)
 	try_open(am, ACTMEM_RUNTIME_AUTO, "cuInit", CUDA_ERROR_STUB_LIBRARY, 0, "stub");
 	try_open(am, ACTMEM_RUNTIME_AUTO, "cuInit", CUDA_ERROR_NOT_INITIALIZED, -EOWNERDEAD,
 		 "spawn");
-	try_open(am, ACTMEM_RUNTIME_AUTO, "cuInit", CUDA_ERROR_SYSTEM_NOT_READY, -EIO,
-		 "CUDA_ERROR_SYSTEM_NOT_READY");
+	try_open(am, ACTMEM_RUNTIME_CUDA, "cuInit", CUDA_ERROR_SYSTEM_NOT_READY, -ENODEV,
+		 "nvidia-fabricmanager");
+	try_open(am, ACTMEM_RUNTIME_CUDA, "cuInit", CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, -ENODEV,
+		 "kernel's module");
+	try_open(am, ACTMEM_RUNTIME_AUTO, "cuInit", CUDA_ERROR_UNKNOWN, -EIO,
+		 "CUDA_ERROR_UNKNOWN");
 	try_open(am, ACTMEM_RUNTIME_AUTO, "cuDeviceGetCount", CUDA_ERROR_UNKNOWN, -EIO, "count");
 	try_open(am, ACTMEM_RUNTIME_AUTO, "cuDeviceGet", CUDA_ERROR_UNKNOWN, -EIO, "device 0");
 	try_open(am, ACTMEM_RUNTIME_AUTO, "cuDeviceGetName", CUDA_ERROR_UNKNOWN, -EIO, "device 0");
@@ -177,6 +206,7 @@ int main(void)
 	test_register(region, runtime);
 	test_undo(region, runtime);
 	test_unregister(region, runtime);
+	test_unanswered(region, runtime);
 	returns(actmem_runtime_close(runtime), 0);
 	returns(actmem_region_close(region), 0);
 	counters_are_zero(am);

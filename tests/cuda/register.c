@@ -139,7 +139,7 @@ static void test_chunks(struct actmem *am, uint64_t chunk_bytes, unsigned int ch
 	ACTMEM_INIT(&options);
 	options.chunk_bytes = chunk_bytes;
 	returns(actmem_runtime_open(am, &options, &runtime), 0);
-	returns(actmem_register(region, runtime, 0), 0);
+	returns(actmem_register(region, runtime, ACTMEM_REGISTER_DEVICEMAP), 0);
 	ok(registration_of(region).chunks == chunks && runtime_info(runtime).chunks == chunks &&
 	   runtime_info(runtime).bytes == LENGTH, "%u chunks of up to %llu", chunks,
 	   (unsigned long long)runtime_info(runtime).chunk_bytes);
@@ -313,6 +313,6 @@ int main(void)
 	counters_are_zero(am);
 	returns(actmem_close(am), 0);
 	nothing_is_retained(&cuda);
-	same_usage(before);
+	same_usage_of_ours(before);
 	return tap_end();
 }

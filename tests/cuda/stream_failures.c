@@ -18,7 +18,7 @@ static CUdeviceptr values;
 static unsigned int left_by_puts;	/* steps in which puts left more, or less, than they should */
 
 static const char *const functions[] = {
-	"cuStreamGetCtx", "cuCtxGetId", "cuCtxPushCurrent_v2", "cuMemAlloc_v2", "cuMemHostAlloc",
+	"cuStreamIsCapturing", "cuStreamGetCtx", "cuCtxGetId", "cuCtxPushCurrent_v2", "cuMemAlloc_v2", "cuMemHostAlloc",
 	"cuStreamCreateWithPriority", "cuEventCreate", "cuEventRecord", "cuEventQuery",
 	"cuEventSynchronize", "cuStreamWaitEvent", "cuMemcpyDtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
 	"cuMemcpyHtoDAsync_v2", "cuMemsetD32Async", "cuMemHostRegister_v2",

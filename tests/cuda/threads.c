@@ -39,13 +39,13 @@ static void *work(void *region)
 	failed += actmem_runtime_close(own) != 0;
 	failed += actmem_region_map(region, &memory) != 0;
 	for (round = 0; round < ROUNDS; round++) {
-		failed += actmem_register(region, runtime, 0) != 0;
+		failed += actmem_register(region, runtime, ACTMEM_REGISTER_DEVICEMAP) != 0;
 		failed += actmem_device_pointer(runtime, (char *)memory + CHUNK, &pointer, NULL) != 0;
 		failed += actmem_unregister(region) != 0;
 		failed += current_context(&cuda) != NULL;
 	}
 	pthread_barrier_wait(&start);
-	count_of(actmem_register(wanted_by_all, runtime, 0));
+	count_of(actmem_register(wanted_by_all, runtime, ACTMEM_REGISTER_DEVICEMAP));
 	return (void *)(uintptr_t)failed;
 }
 

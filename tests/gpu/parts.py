@@ -110,7 +110,8 @@ def _probe(context, seconds):
         commands += [Command(f"stand-in {group}", [probe, group, "8388608"],
                              {**context.environment, "LD_LIBRARY_PATH": standin},
                              prefix="stand-in: ")
-                     for group in ("flags", "registering", "freeing", "mapping")]
+                     for group in ("flags", "registering", "freeing", "mapping", "contexts",
+                                   "ranges", "capture")]
     return commands
 
 

@@ -19,7 +19,10 @@
 #define PROBE_CALLS(f)							\
 	f(cuInit) f(cuDriverGetVersion) f(cuDeviceGet) f(cuDeviceGetAttribute)	\
 	f(cuDeviceGetName) f(cuDeviceGetPCIBusId) f(cuGetErrorName)	\
-	f(cuDevicePrimaryCtxRetain) f(cuCtxSetCurrent)			\
+	f(cuDevicePrimaryCtxRetain) f(cuDevicePrimaryCtxRelease_v2)	\
+	f(cuDevicePrimaryCtxReset_v2) f(cuDevicePrimaryCtxGetState)	\
+	f(cuCtxSetCurrent) f(cuCtxGetCurrent) f(cuCtxGetDevice) f(cuCtxGetId)	\
+	f(cuCtxSynchronize) f(cuMemGetInfo_v2)				\
 	f(cuMemHostAlloc) f(cuMemAllocHost_v2) f(cuMemFreeHost)		\
 	f(cuMemHostRegister_v2) f(cuMemHostUnregister)			\
 	f(cuMemHostGetFlags) f(cuMemHostGetDevicePointer_v2)		\
@@ -29,7 +32,8 @@
 #define PROBE_COPY_CALLS(f)						\
 	f(cuMemAlloc_v2) f(cuMemFree_v2) f(cuMemcpyDtoHAsync_v2)	\
 	f(cuMemcpyHtoDAsync_v2) f(cuStreamCreate) f(cuStreamSynchronize)	\
-	f(cuStreamDestroy_v2)
+	f(cuStreamDestroy_v2) f(cuStreamBeginCapture_v2) f(cuStreamEndCapture)	\
+	f(cuGraphDestroy)
 
 #define PROBE_FIELD(name)	__typeof__(&(name)) name;
 
@@ -81,6 +85,9 @@ void ask_flags(void);
 void ask_registering(void);
 void ask_freeing(void);
 void ask_mapping(void);
+void ask_contexts(void);
+void ask_ranges(void);
+void ask_capture(void);
 void ask_smaps(void);
 void ask_speeds(size_t bytes);
 void ask_copies(size_t bytes);

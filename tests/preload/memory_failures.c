@@ -115,6 +115,32 @@ static bool waiting_fails(void)
 	return true;
 }
 
+/*
+ * While a stream is captured nothing can be waited for, so that no block goes back; that,
+ * and what takes none of the driver's memory, is all that a program sees of it.
+ */
+static bool capture_is_in_the_way(void)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	CUgraph graph = NULL;
+	void *memory, *other;
+	CUstream stream;
+
+	CHECK(!cuda.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	CHECK(!cuda.cuMemHostAlloc(&memory, 8 * MIB, CU_MEMHOSTALLOC_PORTABLE));
+	CHECK(!cuda.cuThreadExchangeStreamCaptureMode(&mode));
+	CHECK(!cuda.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	CHECK(!cuda.cuMemHostAlloc(&other, 64 * MIB, CU_MEMHOSTALLOC_PORTABLE) && is_shared(other));
+	CHECK(!cuda.cuStreamEndCapture(stream, &graph) && !cuda.cuGraphDestroy(graph));
+	CHECK(!cuda.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	CHECK(cuda.cuMemFreeHost(memory) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	CHECK(cuda.cuStreamEndCapture(stream, &graph) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	fill(memory, 8 * MIB, 3);
+	CHECK(is_filled(memory, 8 * MIB, 3) && !cuda.cuMemFreeHost(memory));
+	CHECK(!cuda.cuMemFreeHost(other) && !cuda.cuStreamDestroy_v2(stream));
+	return true;
+}
+
 /* What the runtime needs to find its device. */
 static bool device_fails(void)
 {
@@ -175,6 +201,8 @@ int main(void)
 	told(1, "ACTMEM_VERBOSE is 'some'; it may be ");
 	run_case("requests are served from ACTMEM_CUDA_MIN on", limit_of_settings,
 		 "ACTMEM_CUDA_MIN=4M", NULL);
+	told(0, "");
+	run_case("while a stream is captured nothing is given back", capture_is_in_the_way, NULL);
 	told(0, "");
 	if (!stand_in_is_there()) {
 		tap_skip("the real GPU does not fail when asked to");

@@ -29,7 +29,9 @@
 	f(cuMemHostGetDevicePointer_v2) f(cuMemHostGetFlags)		\
 	f(cuPointerGetAttribute) f(cuGetProcAddress_v2)			\
 	f(cuMemAlloc_v2) f(cuMemFree_v2) f(cuStreamCreate) f(cuStreamSynchronize)	\
-	f(cuStreamDestroy_v2) f(cuMemcpyHtoDAsync_v2) f(cuMemcpyDtoHAsync_v2)
+	f(cuStreamDestroy_v2) f(cuMemcpyHtoDAsync_v2) f(cuMemcpyDtoHAsync_v2)	\
+	f(cuStreamBeginCapture_v2) f(cuStreamEndCapture) f(cuGraphDestroy)	\
+	f(cuThreadExchangeStreamCaptureMode)
 
 #define MEMORY_CALL_FIELD(name)	__typeof__(&(name)) name;
 

@@ -101,6 +101,7 @@ CUresult usable_context(CUcontext *context)
 static void end_context(CUcontext context)
 {
 	context->alive = false;
+	captures_end_context(context);
 	streams_end_context(context);
 	memory_end_context(context);
 	device_end_context(context);
@@ -372,17 +373,19 @@ CUresult cuCtxGetCurrent(CUcontext *pctx)
 	return leave(CUDA_SUCCESS);
 }
 
+/* That of a context which has ended, too: whoever asks is not to take it for alive. */
 CUresult cuCtxGetDevice(CUdevice *device)
 {
 	CUresult result = enter("cuCtxGetDevice");
-	CUcontext context;
 
 	if (result)
 		return result;
-	result = device ? usable_context(&context) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*device = context->device;
-	return leave(result);
+	if (!device)
+		return leave(CUDA_ERROR_INVALID_VALUE);
+	if (!depth || !stack[depth - 1])
+		return leave(CUDA_ERROR_INVALID_CONTEXT);
+	*device = stack[depth - 1]->device;
+	return leave(CUDA_SUCCESS);
 }
 
 CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
@@ -407,6 +410,8 @@ CUresult cuCtxSynchronize(void)
 	if (result)
 		return result;
 	result = usable_context(&context);
+	if (!result)
+		result = capture_forbids_waiting(context, NULL);
 	if (!result) {
 		streams_wait_idle(context, false);
 		result = context->poison;

@@ -52,6 +52,8 @@ static CUresult start(CUstream stream, struct operation *operation, const char *
 		result = stream_check(stream);
 	if (result || !operation->bytes)
 		return result;
+	if (host && memory_is_partly_pinned(host, operation->bytes))
+		return CUDA_ERROR_INVALID_VALUE;
 	if (is_pinned)
 		operation->pinned = host;
 	result = stream_do(stream, operation);
@@ -164,8 +166,10 @@ static CUresult copy(const char *name, CUdeviceptr device, char *host, bool to_d
 		return leave(result);
 	streams_wait_idle(context, true);
 	memory = device_memory(device, bytes);
-	if (!bytes || !host || !memory)
-		return leave(bytes ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
+	if (!bytes)
+		return leave(CUDA_SUCCESS);
+	if (!host || !memory || memory_is_partly_pinned(host, bytes))
+		return leave(CUDA_ERROR_INVALID_VALUE);
 	memcpy(to_device ? memory : host, to_device ? host : memory, bytes);
 	return leave(CUDA_SUCCESS);
 }

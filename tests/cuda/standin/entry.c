@@ -80,8 +80,9 @@ static CUresult state(const char *function)
 		return CUDA_ERROR_DEINITIALIZED;
 	if (initialised_by && initialised_by != getpid())
 		return CUDA_ERROR_NOT_INITIALIZED;
-	return initialised_by || !strcmp(function, "cuInit") ? CUDA_SUCCESS :
-	       CUDA_ERROR_NOT_INITIALIZED;
+	if (!initialised_by && strcmp(function, "cuInit"))
+		return CUDA_ERROR_NOT_INITIALIZED;
+	return capture_forbids(function);
 }
 
 static void count_own(const char *function)
@@ -257,6 +258,7 @@ CUresult wanted_execution_failure(const char *function)
 	e(CUDA_ERROR_NOT_INITIALIZED, "initialization error")		\
 	e(CUDA_ERROR_DEINITIALIZED, "driver shutting down")		\
 	e(CUDA_ERROR_STUB_LIBRARY, "CUDA driver is a stub library")	\
+	e(CUDA_ERROR_DEVICE_UNAVAILABLE, "CUDA-capable device(s) is/are busy or unavailable")	\
 	e(CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected")	\
 	e(CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal")		\
 	e(CUDA_ERROR_INVALID_CONTEXT, "invalid device context")		\
@@ -275,6 +277,12 @@ CUresult wanted_execution_failure(const char *function)
 	e(CUDA_ERROR_NOT_PERMITTED, "operation not permitted")		\
 	e(CUDA_ERROR_NOT_SUPPORTED, "operation not supported")		\
 	e(CUDA_ERROR_SYSTEM_NOT_READY, "system not yet initialized")	\
+	e(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, "system has unsupported display driver / cuda driver combination")	\
+	e(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing")	\
+	e(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,			\
+	  "operation failed due to a previous error during capture")	\
+	e(CUDA_ERROR_CAPTURED_EVENT,					\
+	  "operation not permitted on an event last recorded in a capturing stream")	\
 	e(CUDA_ERROR_UNKNOWN, "unknown error")
 
 static const struct {

@@ -18,6 +18,7 @@ struct CUevent_st {
 struct record {
 	CUcontext context;
 	bool reached;
+	bool captured;			/* by a stream that was: none can wait for it */
 	unsigned int users;
 };
 
@@ -66,6 +67,16 @@ static CUresult check(CUevent handle)
 	if (!event || !event->alive)
 		return CUDA_ERROR_INVALID_HANDLE;
 	return event->context->alive ? event->context->poison : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+/* Of one that is to be waited for, or asked. */
+static CUresult check_recorded(CUevent handle)
+{
+	CUresult result = check(handle);
+
+	if (!result && handle->last && handle->last->captured)
+		return CUDA_ERROR_CAPTURED_EVENT;
+	return result;
 }
 
 CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
@@ -134,14 +145,15 @@ CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
 	if (!operation.record)
 		return leave(CUDA_ERROR_OUT_OF_MEMORY);
 	operation.record->context = hEvent->context;
-	operation.record->users = 1;
+	operation.record->captured = stream_is_captured(hStream);
+	operation.record->users = 2;
 	result = stream_do(hStream, &operation);
 	if (result) {
-		record_put(operation.record);
+		free(operation.record);
 		return leave(result);
 	}
 	record_put(hEvent->last);
-	hEvent->last = record_get(operation.record);
+	hEvent->last = operation.record;
 	return leave(CUDA_SUCCESS);
 }
 
@@ -155,7 +167,8 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 
 	if (result)
 		return result;
-	result = Flags & ~CU_EVENT_WAIT_EXTERNAL ? CUDA_ERROR_INVALID_VALUE : check(hEvent);
+	result = Flags & ~CU_EVENT_WAIT_EXTERNAL ? CUDA_ERROR_INVALID_VALUE :
+		 check_recorded(hEvent);
 	if (!result)
 		result = stream_check(hStream);
 	if (result)
@@ -174,7 +187,7 @@ CUresult cuEventQuery(CUevent hEvent)
 
 	if (result)
 		return result;
-	result = check(hEvent);
+	result = check_recorded(hEvent);
 	if (!result && !record_is_reached(hEvent->last))
 		result = CUDA_ERROR_NOT_READY;
 	return leave(result);
@@ -187,7 +200,7 @@ CUresult cuEventSynchronize(CUevent hEvent)
 
 	if (result)
 		return result;
-	result = check(hEvent);
+	result = check_recorded(hEvent);
 	if (result)
 		return leave(result);
 	record = record_get(hEvent->last);

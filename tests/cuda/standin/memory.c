@@ -46,16 +46,9 @@ static struct range **find(const char *address)
 
 bool memory_is_pinned(const char *address, size_t bytes)
 {
-	const char *end = address + bytes;
-	const struct range *range;
+	const struct range *range = *find(address);
 
-	/* Ranges may follow each other. */
-	for (; address < end; address = range->base + range->bytes) {
-		range = *find(address);
-		if (!range)
-			return false;
-	}
-	return true;
+	return range && bytes <= (size_t)(range->base + range->bytes - address);
 }
 
 static bool overlaps(const char *base, size_t bytes)
@@ -65,6 +58,11 @@ static bool overlaps(const char *base, size_t bytes)
 	while (range && (base + bytes <= range->base || range->base + range->bytes <= base))
 		range = range->next;
 	return range;
+}
+
+bool memory_is_partly_pinned(const char *address, size_t bytes)
+{
+	return overlaps(address, bytes) && !memory_is_pinned(address, bytes);
 }
 
 static void drop(struct range **link)
@@ -183,6 +181,14 @@ CUdeviceptr device_address(const char *address)
 	       (setting_is("STANDIN_CUDA_ADDRESSES", "apart") ? APART_BYTES : 0);
 }
 
+/* What is allocated is for all contexts, and mapped; of what is registered flags say it. */
+static bool is_mapped_for(const struct range *range, CUcontext context)
+{
+	return range->allocated ||
+	       (range->flags & CU_MEMHOSTREGISTER_DEVICEMAP &&
+		(range->context == context || range->flags & CU_MEMHOSTREGISTER_PORTABLE));
+}
+
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
 {
 	CUresult result = enter("cuMemHostGetDevicePointer_v2");
@@ -195,7 +201,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int 
 	if (result)
 		return leave(result);
 	range = *find(p);
-	if (!range || (range->context != context && !(range->flags & CU_MEMHOSTREGISTER_PORTABLE)))
+	if (!range || !is_mapped_for(range, context))
 		return leave(CUDA_ERROR_INVALID_VALUE);
 	*pdptr = device_address(p);
 	return leave(CUDA_SUCCESS);
@@ -224,7 +230,7 @@ CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
 	return leave(CUDA_SUCCESS);
 }
 
-/* It asks for no current context. */
+/* No current context is asked for, but where the answer is for that one. */
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
 	CUresult result = enter("cuPointerGetAttribute");
@@ -235,6 +241,10 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 		return result;
 	if (!data)
 		return leave(CUDA_ERROR_INVALID_VALUE);
+	result = attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER ? usable_context(NULL) :
+		 CUDA_SUCCESS;
+	if (result)
+		return leave(result);
 	if (device_memory_context(ptr))
 		return leave(device_attribute(data, attribute, ptr));
 	range = *find(address);

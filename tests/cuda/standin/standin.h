@@ -94,8 +94,12 @@ CUresult usable_context(CUcontext *context);
 /* Lets go of all host memory of a context, as its end does. */
 void memory_end_context(CUcontext context);
 
-/* All of it is registered or allocated. */
+/*
+ * All of it is registered or allocated, at once: copies of what is so by parts, or of which
+ * a part is, fail.
+ */
 bool memory_is_pinned(const char *address, size_t bytes);
+bool memory_is_partly_pinned(const char *address, size_t bytes);
 
 /* Where devices have host memory. */
 CUdeviceptr device_address(const char *address);
@@ -124,6 +128,16 @@ void streams_wait_idle(CUcontext context, bool blocking_only);
 void streams_wait_executing(void);
 void streams_end_context(CUcontext context);
 bool stream_is_in_host_function(void);
+
+/*
+ * Streams that are captured: what they do is not done. Whether a call is forbidden by that,
+ * for it is unsafe, or waits: for a stream, or, without one, for a context.
+ */
+bool stream_is_captured(CUstream stream);
+CUresult capture_forbids(const char *function);
+CUresult capture_forbids_waiting(CUcontext context, CUstream stream);
+void capture_drop(CUstream stream);
+void captures_end_context(CUcontext context);
 
 /* NULL: of an event that was never recorded. */
 void record_put(struct record *record);

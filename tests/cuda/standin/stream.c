@@ -235,8 +235,14 @@ CUcontext stream_context(CUstream stream)
 
 CUresult stream_do(CUstream stream, const struct operation *wanted)
 {
-	struct operation *operation = malloc(sizeof(*operation));
+	struct operation *operation;
 
+	/* It would be done when what is captured is launched. */
+	if (stream_is_captured(stream)) {
+		record_put(wanted->record);
+		return CUDA_SUCCESS;
+	}
+	operation = malloc(sizeof(*operation));
 	if (!operation)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*operation = *wanted;
@@ -327,6 +333,7 @@ CUresult cuStreamDestroy_v2(CUstream hStream)
 
 	if (result)
 		return result;
+	capture_drop(hStream);
 	hStream->alive = false;
 	announce_change();
 	return leave(CUDA_SUCCESS);
@@ -341,14 +348,22 @@ CUresult cuStreamSynchronize(CUstream hStream)
 {
 	CUresult result = enter_with("cuStreamSynchronize", hStream);
 
-	return result ? result : leave(stream_wait_idle(hStream));
+	if (result)
+		return result;
+	result = capture_forbids_waiting(NULL, hStream);
+	return leave(result ? result : stream_wait_idle(hStream));
 }
 
 CUresult cuStreamQuery(CUstream hStream)
 {
 	CUresult result = enter_with("cuStreamQuery", hStream);
 
-	return result ? result : leave(is_idle(hStream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
+	if (result)
+		return result;
+	result = capture_forbids_waiting(NULL, hStream);
+	if (!result && !is_idle(hStream))
+		result = CUDA_ERROR_NOT_READY;
+	return leave(result);
 }
 
 CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
@@ -360,19 +375,6 @@ CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
 	result = pctx ? stream_check(hStream) : CUDA_ERROR_INVALID_VALUE;
 	if (!result)
 		*pctx = hStream->context;
-	return leave(result);
-}
-
-/* None is ever captured. */
-CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
-{
-	CUresult result = enter("cuStreamIsCapturing");
-
-	if (result)
-		return result;
-	result = captureStatus ? stream_check(hStream) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
 	return leave(result);
 }
 
