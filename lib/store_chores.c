@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * What a store does that may take long, in a thread of its own, so that neither callers
- * nor completions wait for it: files are allocated, regions are attached, and disks get
- * back what is not needed any more. Transfers that need one of these are chores: fills
+ * nor completions wait for it: files are allocated, regions are attached, disks get
+ * back what is not needed any more, and memory is asked for that was refused before. Transfers that need one of these are chores: fills
  * first, as somebody may wait for them.
  */
 #include <errno.h>
@@ -64,9 +64,12 @@ static void describe_plain(struct actmem_store *store, const char *why)
 	if (store->is_plain)
 		return;
 	store->is_plain = true;
+	pthread_mutex_lock(&store->lock);
 	store_describe_more(store, "; without registered buffers: ", why);
+	pthread_mutex_unlock(&store->lock);
 }
 
+/* Without the lock. */
 static int attach_region(struct actmem_store *store, struct actmem_region *region)
 {
 	int error = actmem_queue_attach(store->queue, region, 0);
@@ -177,7 +180,7 @@ void *store_chores_thread(void *data)
 			break;
 		} else if ((piece = spillfile_withhold(&store->files))) {
 			give_back(store, piece);
-		} else {
+		} else if (!store_see_to_budget(store)) {
 			pthread_cond_wait(&store->chore, &store->lock);
 		}
 	}
