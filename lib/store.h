@@ -233,6 +233,9 @@ void store_fill(struct actmem_store *store, struct store_block *block, void *mem
 /* A transfer has been prepared, and is submitted; with @error (and words) it is over. */
 void store_submit(struct actmem_store *store, struct store_block *block, int error);
 
+/* A spill ends that was not prepared, as another one has failed with @error: nobody is told. */
+void store_give_up_spill(struct actmem_store *store, struct store_block *block, int error);
+
 /* Drops the memory of the last wanted block that is in a file too, if it is later. */
 bool store_drop_clean(struct actmem_store *store, const struct store_block *later_than);
 

@@ -139,6 +139,33 @@ static int prepare(struct actmem_store *store, struct store_block *block)
 	return error;
 }
 
+/* Where one has found no room in files, the others are not tried, each to fail anew. */
+static void give_up_spills(struct actmem_store *store, int error)
+{
+	struct link *link, *next;
+
+	for (link = store->spills_to_do.next; link != &store->spills_to_do; link = next) {
+		struct store_block *block = link_item(link, struct store_block, chore);
+
+		next = link->next;
+		if (block->room.block ||
+		    !spillfile_take(&store->files, block->length, &block->room))
+			continue;
+		link_remove(link);
+		store_give_up_spill(store, block, error);
+	}
+}
+
+static void submit(struct actmem_store *store, struct store_block *block)
+{
+	int error = prepare(store, block);
+	bool has_no_room = error && block->transfer == TRANSFER_SPILL && !block->room.block;
+
+	store_submit(store, block, error);
+	if (has_no_room)
+		give_up_spills(store, error);
+}
+
 static void give_back(struct actmem_store *store, struct block *piece)
 {
 	int error;
@@ -174,7 +201,7 @@ void *store_chores_thread(void *data)
 	for (;;) {
 		block = next_to_do(store);
 		if (block) {
-			store_submit(store, block, prepare(store, block));
+			submit(store, block);
 			store_advance(store);
 		} else if (store->is_ending) {
 			break;

@@ -41,6 +41,9 @@ void fail_every(const char *call, int error);
 void slow_call(const char *call, unsigned int pause_us);
 unsigned int slow_calls_of(const char *thread);
 
+/* Disks have so many bytes left to allocate, in all that is asked for from now on. */
+void limit_disk(uint64_t bytes);
+
 /* The calls are the kernel's again, and as fast as they are. */
 void fail_nothing(void);
 
