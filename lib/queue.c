@@ -267,7 +267,6 @@ static int make_attachment(struct actmem_queue *queue, struct actmem_region *reg
 			   uint32_t flags, struct attachment **result)
 {
 	uint64_t length = actmem_region_length(region);
-	uint64_t pieces = (length + PIECE_BYTES - 1) / PIECE_BYTES;
 	struct attachment *attachment = calloc(1, sizeof(*attachment));
 	void *address;
 	int error;
@@ -282,7 +281,7 @@ static int make_attachment(struct actmem_queue *queue, struct actmem_region *reg
 	attachment->region = region;
 	attachment->address = address;
 	attachment->length = length;
-	attachment->pieces = (unsigned int)pieces;
+	attachment->piece_bytes = PIECE_MOST;
 	attachment->plain = flags & ACTMEM_ATTACH_PLAIN;
 	link_init(&attachment->link);
 	if (!attachment->plain)

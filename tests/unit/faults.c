@@ -98,7 +98,7 @@ unsigned int slow_calls_of(const char *name)
 	return calls;
 }
 
-static void be_slow(const char *call)
+void be_slow(const char *call)
 {
 	char name[THREAD_NAME_MAX] = "";
 	unsigned int pause_us;

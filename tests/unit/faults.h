@@ -35,8 +35,8 @@ void fail_call(const char *call, unsigned int nth, int error);
 void fail_every(const char *call, int error);
 
 /*
- * Every call of "fallocate", "punch" or "memfd_create" takes so much longer from now on; and how many of
- * these threads of that name have made.
+ * Every call of "fallocate", "punch", "memfd_create" or "register_buffer" takes so much
+ * longer from now on; and how many of these threads of that name have made.
  */
 void slow_call(const char *call, unsigned int pause_us);
 unsigned int slow_calls_of(const char *thread);
