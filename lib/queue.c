@@ -310,7 +310,7 @@ static int fail_attached(void)
 	return fail(EEXIST, "the region is attached to the queue");
 }
 
-static bool is_attached(struct actmem_queue *queue, const struct actmem_region *region)
+bool queue_is_attached(struct actmem_queue *queue, const struct actmem_region *region)
 {
 	bool is_there;
 
@@ -339,7 +339,7 @@ int actmem_queue_attach(struct actmem_queue *queue, struct actmem_region *region
 	if (flags & ~ACTMEM_ATTACH_PLAIN)
 		return fail(EINVAL, "attach flags 0x%x are not known", flags & ~ACTMEM_ATTACH_PLAIN);
 	error = check_attachable(region);
-	if (!error && is_attached(queue, region))
+	if (!error && queue_is_attached(queue, region))
 		error = fail_attached();
 	if (!error)
 		error = make_attachment(queue, region, flags, &attachment);

@@ -168,6 +168,9 @@ int queue_check_outside(struct actmem_queue *queue, const char *call);
 struct attachment *queue_attachment(struct actmem_queue *queue,
 				    const struct actmem_region *region);
 
+/* Takes the lock for that. */
+bool queue_is_attached(struct actmem_queue *queue, const struct actmem_region *region);
+
 /*
  * Gives the lock back, and only then wakes those who are to be, as they would want
  * it at once. A thread that is about to sleep with the lock wakes them before.

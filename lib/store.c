@@ -308,7 +308,6 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 	link_init(&store->ended);
 	link_init(&store->puts);
 	link_init(&store->guessed);
-	link_init(&store->regions);
 	link_init(&store->waiters);
 	link_init(&store->fills_to_do);
 	link_init(&store->spills_to_do);

@@ -68,11 +68,6 @@ struct sum {
 	uint64_t length;		/* padded */
 };
 
-struct store_region {
-	struct link link;
-	struct actmem_region *region;	/* attached to the queue */
-};
-
 /* A thread that waits: for memory, in turn, and for its block. */
 struct waiter {
 	struct link link;
@@ -157,7 +152,6 @@ struct actmem_store {
 	struct sum sums[SUMS];
 	bool is_beyond;			/* the heap may have more than the budget */
 	uint64_t limit_raises;		/* so many times it was given more */
-	struct link regions;
 	struct link waiters;
 	unsigned int waiting;		/* threads in calls */
 	unsigned int under_way;		/* transfers that were submitted */
@@ -248,8 +242,6 @@ uint64_t store_window(const struct actmem_store *store);
 void *store_thread(void *store);
 
 /* store_chores.c: what takes long. */
-
-bool store_is_attached(const struct actmem_store *store, const struct actmem_region *region);
 
 /* A block's transfer needs its region attached, or room in a file. */
 void store_add_chore(struct actmem_store *store, struct store_block *block);

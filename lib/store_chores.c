@@ -6,22 +6,10 @@
  * first, as somebody may wait for them.
  */
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "error.h"
+#include "queue.h"
 #include "store.h"
-
-bool store_is_attached(const struct actmem_store *store, const struct actmem_region *region)
-{
-	const struct link *link;
-
-	for (link = store->regions.next; link != &store->regions; link = link->next)
-		if (link_item(link, struct store_region, link)->region == region)
-			return true;
-	return false;
-}
 
 void store_add_chore(struct actmem_store *store, struct store_block *block)
 {
@@ -86,45 +74,23 @@ static int attach_region(struct actmem_store *store, struct actmem_region *regio
 /* A region in which a transfer is prepared is not closed. */
 static int attach(struct actmem_store *store, struct actmem_region *region)
 {
-	struct store_region *attached;
 	int error;
 
-	if (store_is_attached(store, region))
+	if (queue_is_attached(store->queue, region))
 		return 0;
-	attached = malloc(sizeof(*attached));
-	if (!attached)
-		return fail(ENOMEM, "no memory to attach a region");
-	attached->region = region;
 	pthread_mutex_unlock(&store->lock);
 	error = attach_region(store, region);
 	pthread_mutex_lock(&store->lock);
-	if (error)
-		free(attached);
-	else
-		link_append(&store->regions, &attached->link);
 	return error;
 }
 
+/* Those that no transfer has used are not attached. */
 void store_region_closes(void *data, struct actmem_region *region)
 {
 	struct actmem_store *store = data;
-	struct store_region *attached = NULL;
-	struct link *link;
 
-	pthread_mutex_lock(&store->lock);
-	for (link = store->regions.next; link != &store->regions; link = link->next) {
-		attached = link_item(link, struct store_region, link);
-		if (attached->region == region)
-			break;
-		attached = NULL;
-	}
-	if (attached)
-		link_remove(&attached->link);
-	pthread_mutex_unlock(&store->lock);
-	if (!attached)
-		return;
-	actmem_queue_detach(store->queue, region);
-	free(attached);
+	if (store->queue && queue_is_attached(store->queue, region))
+		actmem_queue_detach(store->queue, region);
 }
 
 /* The block may end meanwhile. */

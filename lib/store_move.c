@@ -143,7 +143,7 @@ void store_submit(struct actmem_store *store, struct store_block *block, int err
 
 static void submit_or_prepare(struct actmem_store *store, struct store_block *block)
 {
-	if (store_is_attached(store, block->region))
+	if (queue_is_attached(store->queue, block->region))
 		store_submit(store, block, 0);
 	else
 		store_add_chore(store, block);
