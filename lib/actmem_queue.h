@@ -96,7 +96,7 @@ int actmem_queue_stats(struct actmem_queue *queue, struct actmem_queue_stats *st
 
 /*
  * Makes a region known to the queue, as actmem_fill() and actmem_spill() need it,
- * maps it, and registers its memory with io_uring, in pieces of 1 GiB. What is
+ * maps it, and registers its memory with io_uring, in pieces of 1 GiB at most. What is
  * registered is there, is held, and counts against RLIMIT_MEMLOCK once more: pages
  * that were missing are allocated, and none can be discarded.
  *

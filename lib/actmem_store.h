@@ -17,6 +17,10 @@
  * those that are taken, as far as such runs went before, and others one at a time, until
  * takes are as expected again or another step begins.
  *
+ * Where memory within the budget cannot be had, by a limit that others share or for want of
+ * pages, a store that spills makes do with what it has, as if that were its budget, until
+ * there is more. Who wants memory fails only if nothing else helps either.
+ *
  * Spill files grow as they are needed. The disk gets back what several steps in a row did
  * not need, and all but spill_bytes when every block has been dropped.
  *
@@ -113,7 +117,8 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 int actmem_store_destroy(struct actmem_store *store);
 
 /*
- * In words: engine, files, direct or buffered, and why; and if the disk takes nothing back.
+ * In words: engine, files, direct or buffered, and why; if the disk takes nothing back; and
+ * why there was less memory than the budget, the first time that it was so.
  * Valid until destroy; later it may be another text.
  */
 const char *actmem_store_describe(const struct actmem_store *store);
@@ -125,8 +130,8 @@ const char *actmem_store_describe(const struct actmem_store *store);
  * -EEXIST  the key is in the store
  * -EINVAL  bytes is 0
  * -ENOMEM  more than the budget holds, or, without spill paths, than is left of it;
- *	or as actmem_alloc(). Or the store's regions have names, and so stay, and are
- *	all shorter
+ *	or as actmem_alloc(), and other blocks cannot make room. Or the store's regions
+ *	have names, and so stay, and are all shorter
  * -EDEADLK  all of it is reserved or held by this thread, and by others that wait
  *	for memory, too. A block is its reserver's or holder's until it is committed,
  *	released or put back, whoever does that: while another thread is to do it, the
@@ -185,7 +190,8 @@ int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key);
  * for blocks of @bytes each, or the budget is used up: what a thread of the caller's does
  * while others go on with what there is. A reserve that has to wait for it meanwhile
  * waits for one region at most. Errors as of actmem_alloc(): what is there stays, and a
- * reserve that wants more tries itself.
+ * reserve that wants more tries itself. No error is what a store that spills makes do
+ * without.
  */
 int actmem_store_grow(struct actmem_store *store, uint64_t bytes, uint64_t free_bytes);
 
@@ -221,6 +227,7 @@ struct actmem_store_stats {
 	uint64_t checksums_total;
 	uint64_t file_bytes_peak;
 	uint64_t given_back_bytes_total;	/* of the spill files, to the disks */
+	uint64_t refused_bytes;		/* of the budget: cannot be had now */
 };
 
 int actmem_store_stats(struct actmem_store *store, struct actmem_store_stats *stats);

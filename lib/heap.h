@@ -7,6 +7,8 @@
 #ifndef LIB_HEAP_H
 #define LIB_HEAP_H
 
+#include <errno.h>
+
 #include "blocks.h"
 #include "cache.h"
 #include "context.h"
@@ -15,6 +17,12 @@
 static inline uint64_t round_up(uint64_t bytes, uint64_t unit)
 {
 	return (bytes + unit - 1) / unit * unit;
+}
+
+/* That no region was made for want of memory, or by the limit of somebody else. */
+static inline bool is_out_of_memory(int error)
+{
+	return error == -ENOMEM || error == -EDQUOT || error == -ENOSPC;
 }
 
 /* A region, and which of the heap's names it has, if these have names. */
@@ -85,6 +93,12 @@ bool heap_may_grow(struct actmem_heap *heap, uint64_t bytes);
 
 /* Has the heap grow beyond its limit, by a region for @bytes. */
 void heap_raise_limit(struct actmem_heap *heap, uint64_t bytes);
+
+/* Has it grow up to @limit, if its limit was less. */
+void heap_lift_limit(struct actmem_heap *heap, uint64_t limit);
+
+/* Has it grow no more: its limit is what it has, which is returned. */
+uint64_t heap_stop_growing(struct actmem_heap *heap);
 
 /*
  * Gives free regions back, and makes the limit @limit, or what is left; which it is now.

@@ -197,11 +197,6 @@ close_region:
 	return error;
 }
 
-static bool is_out_of_memory(int error)
-{
-	return error == -ENOMEM || error == -EDQUOT || error == -ENOSPC;
-}
-
 /*
  * Others that share a limit may have left what the block needs and no more. Only the
  * first region is as long as it was asked for, or none.
@@ -417,6 +412,25 @@ void heap_raise_limit(struct actmem_heap *heap, uint64_t bytes)
 	if (heap->limit < heap->region_bytes + needed)
 		heap->limit = heap->region_bytes + needed;
 	pthread_mutex_unlock(&heap->lock);
+}
+
+void heap_lift_limit(struct actmem_heap *heap, uint64_t limit)
+{
+	pthread_mutex_lock(&heap->lock);
+	if (heap->limit < limit)
+		heap->limit = limit;
+	pthread_mutex_unlock(&heap->lock);
+}
+
+uint64_t heap_stop_growing(struct actmem_heap *heap)
+{
+	uint64_t held;
+
+	pthread_mutex_lock(&heap->lock);
+	held = heap->region_bytes;
+	heap->limit = held;
+	pthread_mutex_unlock(&heap->lock);
+	return held;
 }
 
 uint64_t heap_lower_limit(struct actmem_heap *heap, uint64_t limit)

@@ -267,7 +267,6 @@ static int make_attachment(struct actmem_queue *queue, struct actmem_region *reg
 			   uint32_t flags, struct attachment **result)
 {
 	uint64_t length = actmem_region_length(region);
-	uint64_t pieces = (length + PIECE_BYTES - 1) / PIECE_BYTES;
 	struct attachment *attachment = calloc(1, sizeof(*attachment));
 	void *address;
 	int error;
@@ -282,7 +281,7 @@ static int make_attachment(struct actmem_queue *queue, struct actmem_region *reg
 	attachment->region = region;
 	attachment->address = address;
 	attachment->length = length;
-	attachment->pieces = (unsigned int)pieces;
+	attachment->piece_bytes = PIECE_MOST;
 	attachment->plain = flags & ACTMEM_ATTACH_PLAIN;
 	link_init(&attachment->link);
 	if (!attachment->plain)
@@ -311,7 +310,7 @@ static int fail_attached(void)
 	return fail(EEXIST, "the region is attached to the queue");
 }
 
-static bool is_attached(struct actmem_queue *queue, const struct actmem_region *region)
+bool queue_is_attached(struct actmem_queue *queue, const struct actmem_region *region)
 {
 	bool is_there;
 
@@ -340,7 +339,7 @@ int actmem_queue_attach(struct actmem_queue *queue, struct actmem_region *region
 	if (flags & ~ACTMEM_ATTACH_PLAIN)
 		return fail(EINVAL, "attach flags 0x%x are not known", flags & ~ACTMEM_ATTACH_PLAIN);
 	error = check_attachable(region);
-	if (!error && is_attached(queue, region))
+	if (!error && queue_is_attached(queue, region))
 		error = fail_attached();
 	if (!error)
 		error = make_attachment(queue, region, flags, &attachment);

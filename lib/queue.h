@@ -25,7 +25,7 @@
 #include "links.h"
 
 #define QUEUE_WORDS	512
-#define PIECE_BYTES	(1ULL << 30)	/* the longest registered buffer */
+#define PIECE_MOST	(1ULL << 30)	/* the longest registered buffer */
 
 enum request_kind {
 	REQUEST_FILL,
@@ -43,6 +43,7 @@ struct attachment {
 	uint64_t length;
 	unsigned int requests;		/* under way */
 	bool plain;			/* not in registered buffers */
+	uint64_t piece_bytes;		/* of each but the last */
 	unsigned int pieces;
 	unsigned int held;		/* pieces that the kernel still has */
 	uint16_t *slots;		/* of each piece, in the ring's table of buffers */
@@ -166,6 +167,9 @@ int queue_check_outside(struct actmem_queue *queue, const char *call);
 
 struct attachment *queue_attachment(struct actmem_queue *queue,
 				    const struct actmem_region *region);
+
+/* Takes the lock for that. */
+bool queue_is_attached(struct actmem_queue *queue, const struct actmem_region *region);
 
 /*
  * Gives the lock back, and only then wakes those who are to be, as they would want

@@ -33,14 +33,14 @@ static uint64_t least(uint64_t a, uint64_t b)
 
 static void cut_transfer(const struct request *request, struct block_transfer *block)
 {
-	uint64_t at = request->offset + block->at;
+	uint64_t at = request->offset + block->at, piece_bytes = request->attachment->piece_bytes;
 	uint64_t room = file_locate(request->file, request->other_offset + block->at,
 				    &block->stripe, &block->file_offset);
 
 	block->length = least(least(request->length - block->at, request->file->block_bytes), room);
 	if (!request->attachment->plain) {
-		block->piece = (unsigned int)(at / PIECE_BYTES);
-		block->length = least(block->length, PIECE_BYTES - at % PIECE_BYTES);
+		block->piece = (unsigned int)(at / piece_bytes);
+		block->length = least(block->length, piece_bytes - at % piece_bytes);
 	}
 	block->memory = request->attachment->address + at;
 }

@@ -8,7 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "node.h"
 #include "queue_uring.h"
+#include "region.h"
+
+/* What is pinned in less than a millisecond; of pages that may be small, and of huge ones. */
+#define PIECE_OF_SMALL	(16ULL << 20)
+#define PIECE_OF_HUGE	(128ULL << 20)
+/* Slots for pieces as long as can be, and which part of the others one region may have. */
+#define RING_BUFFERS_KEPT	(RING_BUFFERS / 2)
+#define RING_SHARE	16
 
 static int fail_register(int error, uint64_t length)
 {
@@ -20,32 +29,41 @@ static int fail_register(int error, uint64_t length)
 }
 
 /*
- * Takes the pieces below *@count out of the table again. True: there are none left;
- * else the kernel lacked memory to do it, and is to be asked again.
+ * How long the pieces of a region are. Nothing else is begun or comes back while one is
+ * pinned, which takes the longer the more pages it has: of small ones a few. As long as
+ * there are slots, that is, or else as few as will do.
  */
-static bool drop_pieces(struct uring *uring, struct attachment *attachment, unsigned int *count)
+static uint64_t piece_length(const struct uring *uring, const struct attachment *attachment)
 {
+	unsigned int free = uring->buffer_count;
+	uint64_t most = free > RING_BUFFERS_KEPT ? (free - RING_BUFFERS_KEPT) / RING_SHARE : 0;
+	bool is_huge = attachment->region->backing.page_bytes >= HUGE_PAGE_BYTES;
+	uint64_t bytes = is_huge ? PIECE_OF_HUGE : PIECE_OF_SMALL;
+
+	while (bytes < PIECE_MOST && attachment->length > most * bytes)
+		bytes *= 2;
+	return bytes;
+}
+
+/* Takes the last piece below *@count out of the table again; or asks anew for the memory. */
+static void drop_piece(struct uring *uring, struct attachment *attachment, unsigned int *count)
+{
+	uint16_t slot = attachment->slots[*count - 1];
 	struct iovec none = { 0 };
 	__u64 no_tag = 0;
 
-	while (*count) {
-		uint16_t slot = attachment->slots[*count - 1];
-
-		if (io_uring_register_buffers_update_tag(&uring->ring, slot, &none, &no_tag,
-							 1) != 1)
-			return false;
-		uring->buffers[uring->buffer_count++] = slot;
-		--*count;
-	}
-	return true;
+	if (io_uring_register_buffers_update_tag(&uring->ring, slot, &none, &no_tag, 1) != 1)
+		return;
+	uring->buffers[uring->buffer_count++] = slot;
+	--*count;
 }
 
 static int register_piece(struct uring *uring, struct attachment *attachment, unsigned int piece)
 {
-	uint64_t at = piece * PIECE_BYTES, rest = attachment->length - at;
+	uint64_t at = piece * attachment->piece_bytes, rest = attachment->length - at;
 	struct iovec memory = {
 		.iov_base = attachment->address + at,
-		.iov_len = rest < PIECE_BYTES ? rest : PIECE_BYTES,
+		.iov_len = rest < attachment->piece_bytes ? rest : attachment->piece_bytes,
 	};
 	__u64 tag = (uintptr_t)attachment | RING_RELEASE;
 	uint16_t slot;
@@ -67,13 +85,33 @@ static int register_piece(struct uring *uring, struct attachment *attachment, un
 /* Until the kernel has let go of all pieces. */
 static enum ring_step drop_step(struct uring *uring, struct ring_job *job)
 {
-	if (!drop_pieces(uring, job->attachment, &job->next))
+	if (job->next) {
+		drop_piece(uring, job->attachment, &job->next);
 		return RING_STEP_AGAIN;
+	}
 	return job->attachment->held ? RING_STEP_WAIT : RING_STEP_ENDED;
+}
+
+/* Once it is known how many slots there are. */
+static int cut_pieces(struct uring *uring, struct attachment *attachment)
+{
+	uint64_t bytes = piece_length(uring, attachment);
+
+	attachment->piece_bytes = bytes;
+	attachment->pieces = (unsigned int)((attachment->length + bytes - 1) / bytes);
+	attachment->slots = calloc(attachment->pieces, sizeof(*attachment->slots));
+	return attachment->slots ? 0 : fail(ENOMEM, "no memory to attach a region");
 }
 
 static enum ring_step attach_step(struct uring *uring, struct ring_job *job)
 {
+	if (!job->attachment->slots) {
+		job->error = cut_pieces(uring, job->attachment);
+		if (!job->error)
+			return RING_STEP_AGAIN;
+		snprintf(job->words, sizeof(job->words), "%s", actmem_error());
+		return RING_STEP_ENDED;
+	}
 	if (job->next == job->attachment->pieces)
 		return RING_STEP_ENDED;
 	job->error = register_piece(uring, job->attachment, job->next);
@@ -98,9 +136,6 @@ int ring_attach(struct actmem_queue *queue, struct attachment *attachment)
 	struct ring_job job = { .step = attach_step, .attachment = attachment };
 	int error;
 
-	attachment->slots = calloc(attachment->pieces, sizeof(*attachment->slots));
-	if (!attachment->slots)
-		return fail(ENOMEM, "no memory to attach a region");
 	error = do_job(queue, &job);
 	if (!error)
 		return 0;

@@ -74,18 +74,51 @@ static void count_added(struct spillfile *spillfile, uint64_t length)
 	spillfile->shrink_to = UINT64_MAX;
 }
 
+/* Fails with what the first of two calls said, whatever became of the second. */
+static int fail_as_before(int error, const char *words)
+{
+	return fail(-error, "%s", words);
+}
+
+/* What was allocated of it goes back, as this failed with @error. */
+static int undo(const struct actmem_file *file, uint64_t offset, uint64_t length, int error)
+{
+	char words[ERROR_TEXT_MAX];
+
+	snprintf(words, sizeof(words), "%s", actmem_error());
+	file_punch(file, offset, length);
+	return fail_as_before(error, words);
+}
+
+static int add_range(struct spillfile *spillfile, unsigned int set, uint64_t offset,
+		     uint64_t length)
+{
+	if (!blocks_add_range(&spillfile->blocks, address_of(set, offset), length, BLOCK_UNIT))
+		return fail(ENOMEM, "no memory for the bookkeeping of spill files");
+	spillfile->end = offset + length;
+	count_added(spillfile, length);
+	return 0;
+}
+
 static int add_set(struct spillfile *spillfile, struct actmem_file *file, uint64_t length)
 {
-	char *address = address_of(spillfile->set_count, 0);
+	int error;
 
 	if (spillfile->set_count == SPILL_SETS_MAX)
 		return fail(EMFILE, "there are %u sets of spill files, and no more can be",
 			    SPILL_SETS_MAX);
-	if (!blocks_add_range(&spillfile->blocks, address, length, BLOCK_UNIT))
-		return fail(ENOMEM, "no memory for the bookkeeping of spill files");
-	spillfile->sets[spillfile->set_count++] = file;
-	count_added(spillfile, length);
-	return 0;
+	error = add_range(spillfile, spillfile->set_count, 0, length);
+	if (!error)
+		spillfile->sets[spillfile->set_count++] = file;
+	return error;
+}
+
+static int add_to_last_set(struct spillfile *spillfile, const struct spill_growth *growth)
+{
+	unsigned int last = spillfile->set_count - 1;
+	int error = add_range(spillfile, last, growth->offset, growth->length);
+
+	return error ? undo(spillfile->sets[last], growth->offset, growth->length, error) : 0;
 }
 
 int spillfile_add(struct spillfile *spillfile, const struct spill_growth *growth)
@@ -97,10 +130,12 @@ int spillfile_add(struct spillfile *spillfile, const struct spill_growth *growth
 		spillfile->withheld_bytes -= growth->length;
 		blocks_give(&spillfile->blocks, growth->withheld);
 		count_added(spillfile, growth->length);
-	} else {
+	} else if (growth->file) {
 		error = add_set(spillfile, growth->file, growth->length);
 		if (error)
 			actmem_file_close(growth->file);
+	} else {
+		error = add_to_last_set(spillfile, growth);
 	}
 	return error;
 }
@@ -221,25 +256,38 @@ static bool is_no_room(int error)
 	return is_full_disk(error) || error == -EFBIG;
 }
 
-/* Fails with what the first of two calls said, whatever became of the second. */
-static int fail_as_before(int error, const char *words)
+/* A disk that is full may have allocated some of it. */
+static int allocate(const struct actmem_file *file, uint64_t offset, uint64_t length)
 {
-	return fail(-error, "%s", words);
-}
-
-/* What a disk that was full allocated of it goes back. */
-static int allocate_piece(const struct spillfile *spillfile, const struct block *piece)
-{
-	uint64_t offset, length = piece->length;
-	const struct actmem_file *file = locate(spillfile, piece, &offset);
-	char words[ERROR_TEXT_MAX];
 	int error = file_allocate(file, offset, length);
 
-	if (!error)
-		return 0;
-	snprintf(words, sizeof(words), "%s", actmem_error());
-	file_punch(file, offset, length);
-	return fail_as_before(error, words);
+	return error ? undo(file, offset, length, error) : 0;
+}
+
+static int allocate_piece(const struct spillfile *spillfile, const struct block *piece)
+{
+	uint64_t offset;
+	const struct actmem_file *file = locate(spillfile, piece, &offset);
+
+	return allocate(file, offset, piece->length);
+}
+
+/*
+ * Transfers wait while their file gets longer, so a further one is better where it can be
+ * a long one.
+ */
+static int open_or_extend(struct spillfile *spillfile, uint64_t length,
+			  struct spill_growth *growth)
+{
+	int error;
+
+	if (spillfile->is_full && spillfile->set_count) {
+		growth->offset = round_to(spillfile->end, BLOCK_ALIGN_MAX);
+		error = allocate(spillfile->sets[spillfile->set_count - 1], growth->offset, length);
+		if (error != -EFBIG)
+			return error;
+	}
+	return open_set(spillfile, length, &growth->file);
 }
 
 static int open_further(struct spillfile *spillfile, uint64_t least, uint64_t want,
@@ -249,9 +297,10 @@ static int open_further(struct spillfile *spillfile, uint64_t least, uint64_t wa
 	int error;
 
 	for (;;) {
-		error = open_set(spillfile, want, &growth->file);
+		error = open_or_extend(spillfile, want, growth);
 		if (!is_no_room(error) || want == least)
 			break;
+		spillfile->is_full |= is_full_disk(error);
 		want = round_to(want / 2, unit);
 		if (want < least)
 			want = least;

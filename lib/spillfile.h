@@ -2,7 +2,7 @@
 /*
  * Room in spill files: sets of files without a name, striped over directories, that
  * are allocated on the disks before they are written to. More are opened as more
- * room is needed; what is free and not needed any more the disks get back, piece by piece.
+ * room is needed, and once the disks are full the last ones get longer; what is free and not needed any more the disks get back, piece by piece.
  */
 #ifndef LIB_SPILLFILE_H
 #define LIB_SPILLFILE_H
@@ -28,7 +28,8 @@ struct spillfile {
 	struct blocks blocks;		/* of addresses that stand for a set and an offset */
 	struct actmem_file *sets[SPILL_SETS_MAX];
 	unsigned int set_count;
-	bool is_full;			/* there was no room for the last set, however short */
+	uint64_t end;			/* of the last set */
+	bool is_full;			/* the disks were, when more was wanted last */
 	/* In which a disk failed: not used before so many others, or all that there are. */
 	struct block *avoided[SPILL_ROOMS_AVOIDED];
 	unsigned int avoided_next;
@@ -41,11 +42,11 @@ struct spillfile {
 	unsigned int rounds;		/* that peaks are known of */
 };
 
-/* Room to be added: one of the two. */
+/* Room to be added: one of the two, or else at @offset of the last set. */
 struct spill_growth {
 	struct actmem_file *file;
 	struct block *withheld;
-	uint64_t length;
+	uint64_t offset, length;
 };
 
 /* No block: none. */
@@ -81,8 +82,9 @@ bool spillfile_use_avoided(struct spillfile *spillfile);
 
 /*
  * Allocates more on the disks: a piece that they had back, or a further set with room for
- * @length bytes at least. Once the disks were full, no more than that, until it is there.
- * It is room when it is added.
+ * @length bytes at least. Once the disks were full, no more than that, until it is there,
+ * and behind the last set: a queue has so many files and no more. It is room when it is
+ * added.
  */
 int spillfile_grow(struct spillfile *spillfile, uint64_t length, struct spill_growth *growth);
 int spillfile_add(struct spillfile *spillfile, const struct spill_growth *growth);

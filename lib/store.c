@@ -75,7 +75,8 @@ static int make_heap(struct actmem_store *store, const struct actmem_store_optio
 
 	page_bytes = options_pages(&store->am->options, options->region.pages) ==
 		     ACTMEM_PAGES_1G ? GIANT_PAGE_BYTES : HUGE_PAGE_BYTES;
-	store->budget = options->budget_bytes / page_bytes * page_bytes;
+	store->asked = options->budget_bytes / page_bytes * page_bytes;
+	store->budget = store->asked;
 	if (options->budget_bytes && options->budget_bytes < least * page_bytes)
 		return fail(EINVAL, "budget_bytes is %llu; it is at least %s of %s",
 			    (unsigned long long)options->budget_bytes,
@@ -129,8 +130,8 @@ void store_describe_more(struct actmem_store *store, const char *what, const cha
 	char *words = store->more_words[store->more++];
 
 	/* The queue's part may be another one now. */
-	snprintf(words, sizeof(store->more_words[0]), "%s%s%s%.900s", queue,
-		 before + strlen(store->queue_description), *why ? what : "", why);
+	snprintf(words, sizeof(store->more_words[0]), "%s%s%s%.*s", queue,
+		 before + strlen(store->queue_description), *why ? what : "", STORE_WORDS - 1, why);
 	store->queue_description = queue;
 	atomic_store(&store->description, words);
 }
@@ -307,7 +308,6 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 	link_init(&store->ended);
 	link_init(&store->puts);
 	link_init(&store->guessed);
-	link_init(&store->regions);
 	link_init(&store->waiters);
 	link_init(&store->fills_to_do);
 	link_init(&store->spills_to_do);
@@ -411,7 +411,8 @@ int actmem_store_stats(struct actmem_store *store, struct actmem_store_stats *st
 	pthread_mutex_lock(&store->lock);
 	actmem_heap_stats(store->heap, &heap);
 	now = store->stats;
-	now.budget_bytes = store->budget;
+	now.budget_bytes = store->asked;
+	now.refused_bytes = store->asked - store->budget;
 	now.blocks = store->sums[SUM_LIVE].blocks;
 	now.block_bytes = store->sums[SUM_LIVE].bytes;
 	now.memory_bytes = heap.region_bytes;
@@ -424,8 +425,8 @@ int actmem_store_stats(struct actmem_store *store, struct actmem_store_stats *st
 	now.window_bytes = store->queue ? store_window(store) : 0;
 	now.write_bandwidth = store->write.bytes_per_second;
 	now.read_bandwidth = store->read.bytes_per_second;
-	if (store->budget && heap.region_bytes > store->budget)
-		now.beyond_budget_bytes = heap.region_bytes - store->budget;
+	if (store->asked && heap.region_bytes > store->asked)
+		now.beyond_budget_bytes = heap.region_bytes - store->asked;
 	pthread_mutex_unlock(&store->lock);
 	return give_struct(stats, &now, sizeof(now), "store stats");
 }

@@ -2,7 +2,7 @@
 /*
  * The inside of a store: store.c makes and ends it, store_calls.c has what callers
  * do with blocks, store_move.c spills and fills them, store_room.c finds memory for
- * them, store_chores.c has what takes long done, store_blocks.c keeps them,
+ * them, of which store_budget.c says how much there may be, store_chores.c has what takes long done, store_blocks.c keeps them,
  * store_follow.c sees whether takes are as foreseen.
  *
  * A block is in memory, in a file, or both; a copy in a file is kept until the
@@ -31,6 +31,7 @@
 #include "spillfile.h"
 
 #define STORE_WORDS	1024
+#define STORE_MORE	3
 
 /* Who has the block. */
 enum store_user {
@@ -67,11 +68,6 @@ struct sum {
 	uint64_t length;		/* padded */
 };
 
-struct store_region {
-	struct link link;
-	struct actmem_region *region;	/* attached to the queue */
-};
-
 /* A thread that waits: for memory, in turn, and for its block. */
 struct waiter {
 	struct link link;
@@ -79,6 +75,7 @@ struct waiter {
 	pthread_cond_t wake;
 	bool is_stalled;
 	uint64_t since;			/* ns, if it is */
+	bool is_refused;		/* memory that it wanted; store->refusal says why */
 	int spill_error;		/* of a spill that failed while it was the first; 0: none */
 	int fill_error;
 	char words[STORE_WORDS];
@@ -121,7 +118,12 @@ struct actmem_store {
 	struct actmem_heap *heap;
 	struct actmem_queue *queue;	/* NULL: nothing is spilled */
 	const char *queue_description;	/* as it was when it was made */
-	uint64_t budget;		/* in whole pages; 0: no limit */
+	uint64_t asked;			/* budget_bytes, in whole pages; 0: no limit */
+	uint64_t budget;		/* the same, or what can be had of it */
+	char refusal[STORE_WORDS];	/* why that is less, or was */
+	uint64_t refused_at;		/* what there was at the first; 0: there was none */
+	bool is_refusal_told;
+	bool is_to_regain;		/* more is to be tried */
 	uint64_t unit;			/* lengths of blocks are multiples of it */
 	uint64_t memory_align;
 	uint64_t busy_bytes;		/* of transfers that keep the disks busy, at most */
@@ -150,7 +152,6 @@ struct actmem_store {
 	struct sum sums[SUMS];
 	bool is_beyond;			/* the heap may have more than the budget */
 	uint64_t limit_raises;		/* so many times it was given more */
-	struct link regions;
 	struct link waiters;
 	unsigned int waiting;		/* threads in calls */
 	unsigned int under_way;		/* transfers that were submitted */
@@ -162,8 +163,8 @@ struct actmem_store {
 	_Atomic(const char *) description;
 	char words[STORE_WORDS];
 	bool is_plain;			/* memory is not registered, which the words say */
-	/* That too, and that files are kept; each stays for who has its address. */
-	char more_words[2][3 * STORE_WORDS];
+	/* That too, that files are kept, and a refusal; each stays for who has its address. */
+	char more_words[STORE_MORE][4 * STORE_WORDS];
 	unsigned int more;
 };
 
@@ -172,14 +173,14 @@ struct actmem_store {
 #define KEY_TEXT(key)	store_key_text((char[KEY_WORDS]){0}, (key))
 const char *store_key_text(char text[KEY_WORDS], struct actmem_key key);
 
-/* Adds to the words of the store, twice at most. The thread of the chores alone does. */
-void store_describe_more(struct actmem_store *store, const char *what, const char *why);
-
 int store_check(const struct actmem_store *store, const char *call);
 void store_tell(struct actmem_store *store, enum actmem_store_event_kind kind,
 		const struct store_block *block, int result);
 
 /* What follows is called with the store's lock held. */
+
+/* Adds to the words of the store, STORE_MORE times at most. */
+void store_describe_more(struct actmem_store *store, const char *what, const char *why);
 
 /* store_blocks.c: what there is. */
 
@@ -226,6 +227,9 @@ void store_fill(struct actmem_store *store, struct store_block *block, void *mem
 /* A transfer has been prepared, and is submitted; with @error (and words) it is over. */
 void store_submit(struct actmem_store *store, struct store_block *block, int error);
 
+/* A spill ends that was not prepared, as another one has failed with @error: nobody is told. */
+void store_give_up_spill(struct actmem_store *store, struct store_block *block, int error);
+
 /* Drops the memory of the last wanted block that is in a file too, if it is later. */
 bool store_drop_clean(struct actmem_store *store, const struct store_block *later_than);
 
@@ -238,8 +242,6 @@ uint64_t store_window(const struct actmem_store *store);
 void *store_thread(void *store);
 
 /* store_chores.c: what takes long. */
-
-bool store_is_attached(const struct actmem_store *store, const struct actmem_region *region);
 
 /* A block's transfer needs its region attached, or room in a file. */
 void store_add_chore(struct actmem_store *store, struct store_block *block);
@@ -267,5 +269,22 @@ void store_end_stall(struct actmem_store *store, struct waiter *waiter,
 
 /* Something has changed for the first that waits for memory. */
 void store_kick(struct actmem_store *store);
+
+/* store_budget.c: how much memory there may be. */
+
+/*
+ * The heap could not grow, for this @error with words. Whether the store makes do with what
+ * it has, from now on; else that is an error for who wanted more.
+ */
+bool store_make_do(struct actmem_store *store, int error);
+
+/* Has the heap grow up to budget_bytes again; whether it was kept from it. */
+bool store_lift_budget(struct actmem_store *store);
+
+/* A round of blocks has ended: more memory is tried for the next, if it has use for it. */
+void store_want_budget(struct actmem_store *store);
+
+/* In the thread of the chores: tells of a refusal, or tries. Whether there was one to do. */
+bool store_see_to_budget(struct actmem_store *store);
 
 #endif /* LIB_STORE_H */

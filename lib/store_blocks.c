@@ -182,6 +182,7 @@ void store_settle(struct actmem_store *store, struct store_block *block)
 	follow_reset(&store->follow);
 	store_end_guesses(store);
 	spillfile_end_round(&store->files);
+	store_want_budget(store);
 }
 
 void store_want(struct actmem_store *store, struct store_block *block, struct want want)

@@ -23,9 +23,9 @@ static int check_bytes(const struct actmem_store *store, struct actmem_key key, 
 	if (bytes > BLOCK_BYTES_MAX)
 		return fail(EINVAL, "%s: %llu bytes; a block has %llu at most", KEY_TEXT(key),
 			    (unsigned long long)bytes, (unsigned long long)BLOCK_BYTES_MAX);
-	if (store->budget && round_up(bytes, store->unit) > store->budget)
+	if (store->asked && round_up(bytes, store->unit) > store->asked)
 		return fail(ENOMEM, "%s has %s, and budget_bytes is %s; raise it",
-			    KEY_TEXT(key), BYTES_TEXT(bytes), BYTES_TEXT(store->budget));
+			    KEY_TEXT(key), BYTES_TEXT(bytes), BYTES_TEXT(store->asked));
 	return 0;
 }
 
@@ -311,13 +311,13 @@ int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const v
  */
 static void keep_to_budget(struct actmem_store *store)
 {
-	uint64_t raises = store->limit_raises;
+	uint64_t raises = store->limit_raises, budget = store->budget;
 	bool is_beyond;
 
 	if (!store->is_beyond)
 		return;
 	pthread_mutex_unlock(&store->lock);
-	is_beyond = heap_lower_limit(store->heap, store->budget) > store->budget;
+	is_beyond = heap_lower_limit(store->heap, budget) > budget;
 	pthread_mutex_lock(&store->lock);
 	if (raises == store->limit_raises && link_is_alone(&store->waiters))
 		store->is_beyond = is_beyond;

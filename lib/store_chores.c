@@ -1,27 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * What a store does that may take long, in a thread of its own, so that neither callers
- * nor completions wait for it: files are allocated, regions are attached, and disks get
- * back what is not needed any more. Transfers that need one of these are chores: fills
+ * nor completions wait for it: files are allocated, regions are attached, disks get
+ * back what is not needed any more, and memory is asked for that was refused before. Transfers that need one of these are chores: fills
  * first, as somebody may wait for them.
  */
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "error.h"
+#include "queue.h"
 #include "store.h"
-
-bool store_is_attached(const struct actmem_store *store, const struct actmem_region *region)
-{
-	const struct link *link;
-
-	for (link = store->regions.next; link != &store->regions; link = link->next)
-		if (link_item(link, struct store_region, link)->region == region)
-			return true;
-	return false;
-}
 
 void store_add_chore(struct actmem_store *store, struct store_block *block)
 {
@@ -64,9 +52,12 @@ static void describe_plain(struct actmem_store *store, const char *why)
 	if (store->is_plain)
 		return;
 	store->is_plain = true;
+	pthread_mutex_lock(&store->lock);
 	store_describe_more(store, "; without registered buffers: ", why);
+	pthread_mutex_unlock(&store->lock);
 }
 
+/* Without the lock. */
 static int attach_region(struct actmem_store *store, struct actmem_region *region)
 {
 	int error = actmem_queue_attach(store->queue, region, 0);
@@ -83,45 +74,23 @@ static int attach_region(struct actmem_store *store, struct actmem_region *regio
 /* A region in which a transfer is prepared is not closed. */
 static int attach(struct actmem_store *store, struct actmem_region *region)
 {
-	struct store_region *attached;
 	int error;
 
-	if (store_is_attached(store, region))
+	if (queue_is_attached(store->queue, region))
 		return 0;
-	attached = malloc(sizeof(*attached));
-	if (!attached)
-		return fail(ENOMEM, "no memory to attach a region");
-	attached->region = region;
 	pthread_mutex_unlock(&store->lock);
 	error = attach_region(store, region);
 	pthread_mutex_lock(&store->lock);
-	if (error)
-		free(attached);
-	else
-		link_append(&store->regions, &attached->link);
 	return error;
 }
 
+/* Those that no transfer has used are not attached. */
 void store_region_closes(void *data, struct actmem_region *region)
 {
 	struct actmem_store *store = data;
-	struct store_region *attached = NULL;
-	struct link *link;
 
-	pthread_mutex_lock(&store->lock);
-	for (link = store->regions.next; link != &store->regions; link = link->next) {
-		attached = link_item(link, struct store_region, link);
-		if (attached->region == region)
-			break;
-		attached = NULL;
-	}
-	if (attached)
-		link_remove(&attached->link);
-	pthread_mutex_unlock(&store->lock);
-	if (!attached)
-		return;
-	actmem_queue_detach(store->queue, region);
-	free(attached);
+	if (store->queue && queue_is_attached(store->queue, region))
+		actmem_queue_detach(store->queue, region);
 }
 
 /* The block may end meanwhile. */
@@ -134,6 +103,33 @@ static int prepare(struct actmem_store *store, struct store_block *block)
 	if (!error && !block->is_ended)
 		error = attach(store, block->region);
 	return error;
+}
+
+/* Where one has found no room in files, the others are not tried, each to fail anew. */
+static void give_up_spills(struct actmem_store *store, int error)
+{
+	struct link *link, *next;
+
+	for (link = store->spills_to_do.next; link != &store->spills_to_do; link = next) {
+		struct store_block *block = link_item(link, struct store_block, chore);
+
+		next = link->next;
+		if (block->room.block ||
+		    !spillfile_take(&store->files, block->length, &block->room))
+			continue;
+		link_remove(link);
+		store_give_up_spill(store, block, error);
+	}
+}
+
+static void submit(struct actmem_store *store, struct store_block *block)
+{
+	int error = prepare(store, block);
+	bool has_no_room = error && block->transfer == TRANSFER_SPILL && !block->room.block;
+
+	store_submit(store, block, error);
+	if (has_no_room)
+		give_up_spills(store, error);
 }
 
 static void give_back(struct actmem_store *store, struct block *piece)
@@ -171,13 +167,13 @@ void *store_chores_thread(void *data)
 	for (;;) {
 		block = next_to_do(store);
 		if (block) {
-			store_submit(store, block, prepare(store, block));
+			submit(store, block);
 			store_advance(store);
 		} else if (store->is_ending) {
 			break;
 		} else if ((piece = spillfile_withhold(&store->files))) {
 			give_back(store, piece);
-		} else {
+		} else if (!store_see_to_budget(store)) {
 			pthread_cond_wait(&store->chore, &store->lock);
 		}
 	}

@@ -62,11 +62,20 @@ static void tell_waiter(struct actmem_store *store, const struct store_block *bl
 		 KEY_TEXT(block->key), BYTES_TEXT(block->bytes), words);
 }
 
+static void end_spill(struct actmem_store *store, struct store_block *block, int error)
+{
+	block->transfer = TRANSFER_NONE;
+	if (!block->is_ended)
+		store_settle(store, block);
+	store_tell(store, ACTMEM_STORE_SPILL_END, block, error);
+	if (block->is_ended)
+		store_end(store, block);
+}
+
 /* The transfer is over. @bad_room: it is to be used last. */
 static void spill_ended(struct actmem_store *store, struct store_block *block, int error,
 			const char *words, bool bad_room)
 {
-	block->transfer = TRANSFER_NONE;
 	if (!error) {
 		block->is_filed = true;
 		store->spills_fail = false;
@@ -79,11 +88,13 @@ static void spill_ended(struct actmem_store *store, struct store_block *block, i
 		if (!block->is_ended)
 			tell_waiter(store, block, error, words);
 	}
-	if (!block->is_ended)
-		store_settle(store, block);
-	store_tell(store, ACTMEM_STORE_SPILL_END, block, error);
-	if (block->is_ended)
-		store_end(store, block);
+	end_spill(store, block, error);
+}
+
+void store_give_up_spill(struct actmem_store *store, struct store_block *block, int error)
+{
+	store->prepared--;
+	end_spill(store, block, error);
 }
 
 static void fill_ended(struct actmem_store *store, struct store_block *block, int error,
@@ -132,7 +143,7 @@ void store_submit(struct actmem_store *store, struct store_block *block, int err
 
 static void submit_or_prepare(struct actmem_store *store, struct store_block *block)
 {
-	if (store_is_attached(store, block->region))
+	if (queue_is_attached(store->queue, block->region))
 		store_submit(store, block, 0);
 	else
 		store_add_chore(store, block);

@@ -12,7 +12,9 @@
 #include "store.h"
 
 /* Nothing can be done but to wait. */
-#define WAIT	1
+#define WAIT		1
+/* Something is otherwise now. */
+#define LOOK_AGAIN	2
 
 void waiter_init(struct waiter *waiter)
 {
@@ -20,6 +22,7 @@ void waiter_init(struct waiter *waiter)
 	link_init(&waiter->link);
 	waiter->thread = pthread_self();
 	waiter->is_stalled = false;
+	waiter->is_refused = false;
 	waiter->spill_error = 0;
 	waiter->fill_error = 0;
 	pthread_cond_init(&waiter->wake, NULL);
@@ -63,15 +66,22 @@ void store_end_stall(struct actmem_store *store, struct waiter *waiter,
 	store_tell(store, ACTMEM_STORE_STALL_END, block, 0);
 }
 
-/* The lock is given back while the heap grows. */
-static int grow(struct actmem_store *store, uint64_t length, void **memory, bool *is_full)
+/* The lock is given back while the heap grows. 0; LOOK_AGAIN; -errno with words. */
+static int grow(struct actmem_store *store, struct waiter *waiter, uint64_t length, void **memory)
 {
+	bool is_full = false;
 	int error;
 
 	pthread_mutex_unlock(&store->lock);
-	error = heap_alloc(store->heap, length, store->memory_align, memory, is_full);
+	error = heap_alloc(store->heap, length, store->memory_align, memory, &is_full);
 	pthread_mutex_lock(&store->lock);
-	return error;
+	/* Another thread had it; it may have given it back since. */
+	if (error && is_full)
+		return LOOK_AGAIN;
+	if (!error || !store_make_do(store, error))
+		return error;
+	waiter->is_refused = true;
+	return LOOK_AGAIN;
 }
 
 static bool is_waiting(const struct actmem_store *store, pthread_t thread)
@@ -108,21 +118,40 @@ static bool memory_comes_back(const struct actmem_store *store)
 /* No spill that is under way helps, and one failed. */
 static int do_without_spill(struct actmem_store *store, struct waiter *waiter, uint64_t length)
 {
+	if (waiter->is_refused)
+		return fail(-waiter->spill_error, "%s; and there is no memory beyond %s: %s",
+			    waiter->words, BYTES_TEXT(store->budget), store->refusal);
 	if (!(store->flags & ACTMEM_STORE_ALLOW_MEMORY))
 		return fail(-waiter->spill_error, "%s", waiter->words);
 	store->is_beyond = true;
 	store->limit_raises++;
 	heap_raise_limit(store->heap, length);
-	return 0;
+	return LOOK_AGAIN;
 }
 
-/* Sees to it that room comes. 0: it may be there now; WAIT; -errno with words. */
+/* Nothing that is under way helps. */
+static int fail_used_up(const struct actmem_store *store, const struct waiter *waiter,
+			uint64_t length)
+{
+	const char *by = "blocks that this thread has reserved or holds, or others that wait for memory, too";
+
+	if (!waiter->is_refused)
+		return fail(EDEADLK, "%s are wanted, and the budget of %s is used up by %s",
+			    BYTES_TEXT(length), BYTES_TEXT(store->budget), by);
+	if (!store->sums[SUM_MEMORY].blocks)
+		by = "regions that are free, and too short for that";
+	return fail(ENOMEM, "%s are wanted, and of the budget of %s there are %s, used up by %s; more cannot be had: %s",
+		    BYTES_TEXT(length), BYTES_TEXT(store->asked), BYTES_TEXT(store->budget), by,
+		    store->refusal);
+}
+
+/* Sees to it that room comes. LOOK_AGAIN: it may be there now; WAIT; -errno with words. */
 static int make_room(struct actmem_store *store, struct waiter *waiter, uint64_t length)
 {
 	const char *name = store->am->heap_names.path;
 
 	/* Regions with names stay, though nothing is in them. */
-	if (name && !store->sums[SUM_MEMORY].blocks)
+	if (name && !waiter->is_refused && !store->sums[SUM_MEMORY].blocks)
 		return fail(ENOMEM, "%s are wanted, and the regions %s.* of the store, all free, are too short for that and use up the budget of %s; remove them and raise grow_bytes, or raise budget_bytes",
 			    BYTES_TEXT(length), name, BYTES_TEXT(store->budget));
 	if (!store->queue && store->flags & ACTMEM_STORE_HANDED_ON && memory_comes_back(store))
@@ -139,33 +168,29 @@ static int make_room(struct actmem_store *store, struct waiter *waiter, uint64_t
 		return do_without_spill(store, waiter, length);
 	if (memory_comes_back(store))
 		return WAIT;
-	return fail(EDEADLK, "%s are wanted, and the budget of %s is used up by blocks that this thread has reserved or holds, or others that wait for memory, too",
-		    BYTES_TEXT(length), BYTES_TEXT(store->budget));
+	return fail_used_up(store, waiter, length);
 }
 
 static int look_for(struct actmem_store *store, struct waiter *waiter, uint64_t length,
 		    void **memory)
 {
-	bool is_full;
 	int error;
 
-	for (;;) {
+	do {
 		error = heap_take(store->heap, length, store->memory_align, memory);
 		if (error != -ENOSPC)
-			return error;
-		if (heap_may_grow(store->heap, length)) {
-			error = grow(store, length, memory, &is_full);
-			/* Another thread had it; it may have given it back since. */
-			if (!error || !is_full)
-				return error;
-			continue;
-		}
-		if (store_drop_clean(store, NULL))
-			continue;
-		error = make_room(store, waiter, length);
-		if (error)
-			return error;
-	}
+			break;
+		if (heap_may_grow(store->heap, length))
+			error = grow(store, waiter, length, memory);
+		else if (store_drop_clean(store, NULL))
+			error = LOOK_AGAIN;
+		else
+			error = make_room(store, waiter, length);
+		/* What was refused before may be there by now. */
+		if (error < 0 && !waiter->is_refused && store_lift_budget(store))
+			error = LOOK_AGAIN;
+	} while (error == LOOK_AGAIN);
+	return error;
 }
 
 int store_room(struct actmem_store *store, struct waiter *waiter, struct store_block *block,
@@ -203,6 +228,8 @@ int actmem_store_grow(struct actmem_store *store, uint64_t bytes, uint64_t free_
 	error = heap_grow_ahead(store->heap, round_up(bytes, store->unit), store->memory_align,
 				free_bytes);
 	pthread_mutex_lock(&store->lock);
+	if (error && store_make_do(store, error))
+		error = 0;
 	store->waiting--;
 	store_kick(store);
 	pthread_mutex_unlock(&store->lock);

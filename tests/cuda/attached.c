@@ -207,6 +207,7 @@ static void test_totals(void)
 		.size = 1, .budget_bytes = 1, .blocks = 1, .block_bytes = 1, .memory_bytes = 1,
 		.resident_bytes = 1, .spilled_bytes = 1, .file_bytes = 1, .window_bytes = 1,
 		.write_bandwidth = 1, .read_bandwidth = 1, .beyond_budget_bytes = 1,
+		.refused_bytes = 1,
 	};
 	uint64_t its[sizeof(of_now) / sizeof(uint64_t)], sum[sizeof(its) / sizeof(its[0])];
 	struct actmem_store_stats added = { 0 }, other;

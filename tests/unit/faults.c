@@ -35,6 +35,8 @@ static char slow_name[32];
 static unsigned int slow_us;
 static pthread_mutex_t slow_lock = PTHREAD_MUTEX_INITIALIZER;
 
+static _Atomic uint64_t disk_left = UINT64_MAX;
+
 static int (*device_ioctl)(unsigned long request, void *argument);
 static int forced_node = -1;
 static long forced_type;
@@ -96,7 +98,7 @@ unsigned int slow_calls_of(const char *name)
 	return calls;
 }
 
-static void be_slow(const char *call)
+void be_slow(const char *call)
 {
 	char name[THREAD_NAME_MAX] = "";
 	unsigned int pause_us;
@@ -111,8 +113,14 @@ static void be_slow(const char *call)
 		usleep(pause_us);
 }
 
+void limit_disk(uint64_t bytes)
+{
+	disk_left = bytes;
+}
+
 void fail_nothing(void)
 {
+	limit_disk(UINT64_MAX);
 	countdown = 0;
 	call_name[0] = '\0';
 	forced_node = -1;
@@ -212,15 +220,6 @@ WRAP(int, ftruncate, (int fd, off_t length))
 	return fails("ftruncate", ENOMEM) ? -1 : __real_ftruncate(fd, length);
 }
 
-WRAP(int, fallocate, (int fd, int mode, off_t offset, off_t length))
-{
-	bool is_punch = mode & FALLOC_FL_PUNCH_HOLE;
-
-	be_slow(is_punch ? "punch" : "fallocate");
-	return fails(is_punch ? "punch" : "fallocate", is_punch ? EOPNOTSUPP : ENOSPC) ? -1 :
-	       __real_fallocate(fd, mode, offset, length);
-}
-
 WRAP(int, fcntl, (int fd, int command, ...))
 {
 	va_list arguments;
@@ -235,6 +234,43 @@ WRAP(int, fcntl, (int fd, int command, ...))
 WRAP(int, fstat, (int fd, struct stat *stat))
 {
 	return fails("fstat", EIO) ? -1 : __real_fstat(fd, stat);
+}
+
+static uint64_t allocated_bytes(int fd)
+{
+	struct stat file;
+
+	return __real_fstat(fd, &file) ? 0 : (uint64_t)file.st_blocks * 512;
+}
+
+int __real_fallocate(int fd, int mode, off_t offset, off_t length);
+
+/* What it has allocated or freed, of what a limited disk has. */
+static int allocate_limited(int fd, int mode, off_t offset, off_t length)
+{
+	bool is_punch = mode & FALLOC_FL_PUNCH_HOLE;
+	uint64_t before = allocated_bytes(fd);
+
+	if (!is_punch && (uint64_t)length > disk_left) {
+		errno = ENOSPC;
+		return -1;
+	}
+	if (__real_fallocate(fd, mode, offset, length))
+		return -1;
+	/* Beside what was asked for, a file system allocates what it needs itself. */
+	disk_left += is_punch ? before - allocated_bytes(fd) : -(uint64_t)length;
+	return 0;
+}
+
+WRAP(int, fallocate, (int fd, int mode, off_t offset, off_t length))
+{
+	bool is_punch = mode & FALLOC_FL_PUNCH_HOLE;
+
+	be_slow(is_punch ? "punch" : "fallocate");
+	if (disk_left != UINT64_MAX)
+		return allocate_limited(fd, mode, offset, length);
+	return fails(is_punch ? "punch" : "fallocate", is_punch ? EOPNOTSUPP : ENOSPC) ? -1 :
+	       __real_fallocate(fd, mode, offset, length);
 }
 
 WRAP(int, stat, (const char *path, struct stat *stat))

@@ -35,11 +35,14 @@ void fail_call(const char *call, unsigned int nth, int error);
 void fail_every(const char *call, int error);
 
 /*
- * Every call of "fallocate", "punch" or "memfd_create" takes so much longer from now on; and how many of
- * these threads of that name have made.
+ * Every call of "fallocate", "punch", "memfd_create" or "register_buffer" takes so much
+ * longer from now on; and how many of these threads of that name have made.
  */
 void slow_call(const char *call, unsigned int pause_us);
 unsigned int slow_calls_of(const char *thread);
+
+/* Disks have so many bytes left to allocate, in all that is asked for from now on. */
+void limit_disk(uint64_t bytes);
 
 /* The calls are the kernel's again, and as fast as they are. */
 void fail_nothing(void);

@@ -170,6 +170,8 @@ WRAP(int, io_uring_register_buffers_update_tag, (struct io_uring *ring, unsigned
 						 const struct iovec *memory, const __u64 *tags,
 						 unsigned int count))
 {
+	if (memory->iov_base)
+		be_slow("register_buffer");
 	return memory->iov_base && fails("register_buffer", ENOMEM) ? -errno :
 	       __real_io_uring_register_buffers_update_tag(ring, slot, memory, tags, count);
 }

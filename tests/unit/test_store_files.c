@@ -16,8 +16,8 @@
 #define SLOW_US	20000
 #define WAITS	2000
 
-/* What the file system has allocated for the spill files of this process. */
-static uint64_t allocated_bytes(void)
+/* What the file system has allocated for the spill files of this process, so many. */
+static uint64_t allocated_bytes_of(unsigned int *count)
 {
 	DIR *descriptors = opendir("/proc/self/fd");
 	char target[PATH_MAX], name[64];
@@ -27,15 +27,25 @@ static uint64_t allocated_bytes(void)
 	ssize_t length;
 
 	assert_non_null(descriptors);
+	*count = 0;
 	while ((entry = readdir(descriptors))) {
 		snprintf(name, sizeof(name), "/proc/self/fd/%.20s", entry->d_name);
 		length = readlink(name, target, sizeof(target) - 1);
 		target[length > 0 ? length : 0] = '\0';
-		if (strstr(target, FOLDER "/#") && !stat(name, &file))
-			bytes += (uint64_t)file.st_blocks * 512;
+		if (!strstr(target, FOLDER "/#") || stat(name, &file))
+			continue;
+		bytes += (uint64_t)file.st_blocks * 512;
+		++*count;
 	}
 	closedir(descriptors);
 	return bytes;
+}
+
+static uint64_t allocated_bytes(void)
+{
+	unsigned int count;
+
+	return allocated_bytes_of(&count);
 }
 
 static void put_and_take(struct rig *rig, uint64_t count)
@@ -204,6 +214,62 @@ static void test_one_of_two_keeps_it(void **state)
 	tear_down(&rig);
 }
 
+/* A queue has 256 files at most, and a disk may be full, and less so, any number of times. */
+static void test_full_again_and_again(void **state)
+{
+	struct rig rig = { .stripes = 2 };
+	unsigned int files;
+	uint64_t count;
+	int error;
+
+	assert_int_equal(set_up(&rig), 0);
+	limit_disk(0);
+	count = put_until(&rig, ENOSPC, "no room for");
+	for (; count < MANY; count++) {
+		settle(&rig);
+		limit_disk(BLOCK);
+		assert_int_equal(put(&rig, count), 0);
+	}
+	settle(&rig);
+	limit_disk(0);
+	while (!(error = put(&rig, count)))
+		count++;
+	assert_fails(error, ENOSPC, "no room for");
+	assert_int_equal(stats_of(&rig).file_bytes, (count - BUDGET / BLOCK) * BLOCK);
+	assert_true(allocated_bytes_of(&files) >= stats_of(&rig).file_bytes);
+	assert_int_equal(files, 2);
+	fail_nothing();
+	take_all(&rig, count);
+	put_and_take(&rig, 2 * MANY);
+	tear_down(&rig);
+}
+
+/* Of several blocks that are to make room one is tried. */
+static void test_tried_once(void **state)
+{
+	struct rig rig = { 0 };
+	uint64_t count, before;
+	void *memory;
+
+	assert_int_equal(set_up(&rig), 0);
+	limit_disk(0);
+	for (count = 0; count < BUDGET / BLOCK; count++)
+		assert_int_equal(put(&rig, count), 0);
+	settle(&rig);
+	/* Ahead of time one may have been. */
+	before = stats_of(&rig).failed_spills_total;
+	assert_fails(actmem_store_reserve(rig.store, key_of(count), BUDGET, &memory), ENOSPC,
+		     "no room for");
+	assert_int_equal(rig.under_way, 0);
+	assert_int_equal(stats_of(&rig).failed_spills_total, before + 1);
+	fail_nothing();
+	assert_int_equal(actmem_store_reserve(rig.store, key_of(count), BUDGET, &memory), 0);
+	assert_int_equal(stats_of(&rig).failed_spills_total, before + 1);
+	assert_int_equal(actmem_store_drop(rig.store, key_of(count)), 0);
+	take_all(&rig, count);
+	tear_down(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -213,6 +279,8 @@ int main(void)
 		cmocka_unit_test(test_one_stays),
 		cmocka_unit_test(test_file_system_keeps_it),
 		cmocka_unit_test(test_one_of_two_keeps_it),
+		cmocka_unit_test(test_full_again_and_again),
+		cmocka_unit_test(test_tried_once),
 	};
 
 	return cmocka_run_group_tests_name("store_files", tests, NULL, NULL);

@@ -10,6 +10,9 @@
 /* Whether this call shall fail; sets errno, to @usual unless a test chose. */
 bool fails(const char *call, int usual);
 
+/* Takes its time, if this call shall. */
+void be_slow(const char *call);
+
 #define WRAP(type, name, parameters)		\
 	type __real_##name parameters;		\
 	type __wrap_##name parameters;		\

@@ -62,7 +62,7 @@ class StoreStats(ctypes.Structure):
         "put_stall_ns_total", "take_stall_ns_total", "spilled_bytes_total",
         "filled_bytes_total", "wasted_bytes_total", "failed_spills_total",
         "failed_fills_total", "beyond_budget_bytes", "checksums_total",
-        "file_bytes_peak", "given_back_bytes_total")]
+        "file_bytes_peak", "given_back_bytes_total", "refused_bytes")]
 
 
 def initialized(struct):

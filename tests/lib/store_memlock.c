@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * A store under RLIMIT_MEMLOCK, of which others have the half: it makes do with the rest,
+ * and has more when that is there.
+ */
+#include <linux/capability.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#include "store_folder.h"
+
+#define LIMIT	(8 * MIB)	/* what any process may have */
+#define GROW	(2 * MIB)
+#define BYTES	MIB
+#define BLOCKS	24
+#define WAITS	5000
+
+/* Root would not meet the limit. */
+static bool lower_memlock(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+	struct rlimit limit = { LIMIT, LIMIT };
+
+	if (setrlimit(RLIMIT_MEMLOCK, &limit) || syscall(SYS_capget, &header, data))
+		return false;
+	data[0].effective &= ~(1U << CAP_IPC_LOCK);
+	return !syscall(SYS_capset, &header, data);
+}
+
+static bool run_step(struct actmem_store *store)
+{
+	uint64_t i;
+	int error = 0;
+
+	for (i = 0; i < BLOCKS && !error; i++)
+		error = put_named(store, i, BYTES);
+	for (i = BLOCKS; i-- && !error; )
+		error = take_named(store, i, BYTES);
+	return !error;
+}
+
+static bool makes_do(void *context)
+{
+	const char *const *folder = context;
+	struct actmem_store_options options = store_options(LIMIT, folder, 1);
+	struct actmem_region_options region;
+	struct actmem_region *others;
+	struct actmem_store *store;
+	struct actmem *am;
+	uint64_t before;
+	unsigned int i;
+
+	ACTMEM_INIT(&region);
+	region.length = LIMIT / 2;
+	options.grow_bytes = GROW;
+	if (!lower_memlock() || actmem_open(&am, NULL) ||
+	    actmem_region_create(am, &region, &others) ||
+	    actmem_store_create(am, &options, &store))
+		return false;
+	for (i = 0; i < 3; i++)
+		if (!run_step(store))
+			return false;
+	before = stats_of(store).memory_bytes;
+	printf("# %llu bytes; %s\n", (unsigned long long)before, actmem_store_describe(store));
+	if (!before || stats_of(store).memory_bytes_peak > LIMIT / 2 ||
+	    stats_of(store).refused_bytes != LIMIT - before || stats_of(store).failed_spills_total)
+		return false;
+	if (!strstr(actmem_store_describe(store), "RLIMIT_MEMLOCK") ||
+	    actmem_region_close(others))
+		return false;
+	/* A step begins with its first put. */
+	if (!run_step(store))
+		return false;
+	for (i = 0; i < WAITS && stats_of(store).memory_bytes <= before; i++)
+		usleep(1000);
+	return stats_of(store).memory_bytes > before && run_step(store) &&
+	       !actmem_store_destroy(store) && !actmem_close(am);
+}
+
+/* Hugetlb pages cannot be swapped, and so need no lock. */
+static bool memlock_counts(void)
+{
+	struct actmem *am = open_or_bail();
+	bool counts = on_driver(am) || pages_wanted() != ACTMEM_PAGES_2M;
+
+	actmem_close(am);
+	return counts;
+}
+
+int main(void)
+{
+	struct usage before = usage_now();
+	char path[PATH_MAX];
+	const char *folder = make_folder(path);
+
+	if (memlock_counts())
+		ok(in_child(makes_do, &folder), "a store makes do with what a limit leaves it");
+	else
+		tap_skip("RLIMIT_MEMLOCK does not count these pages");
+	remove_folder(folder);
+	same_usage(before);
+	return tap_end();
+}
