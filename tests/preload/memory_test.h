@@ -29,7 +29,8 @@
 	f(cuMemHostGetDevicePointer_v2) f(cuMemHostGetFlags)		\
 	f(cuPointerGetAttribute) f(cuGetProcAddress_v2)			\
 	f(cuMemAlloc_v2) f(cuMemFree_v2) f(cuStreamCreate) f(cuStreamSynchronize)	\
-	f(cuStreamDestroy_v2) f(cuMemcpyHtoDAsync_v2) f(cuMemcpyDtoHAsync_v2)
+	f(cuStreamDestroy_v2) f(cuMemcpyHtoDAsync_v2) f(cuMemcpyDtoHAsync_v2)	\
+	f(cuLaunchHostFunc)
 
 #define MEMORY_CALL_FIELD(name)	__typeof__(&(name)) name;
 
