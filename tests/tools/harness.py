@@ -66,6 +66,16 @@ def expect(result, status, stdout=None, stderr=None):
         assert word in line, told
 
 
+def shared_memory_has_huge_pages():
+    """Whether this machine's setting lets it; most begin without."""
+    try:
+        with open("/sys/kernel/mm/transparent_hugepage/shmem_enabled", encoding="ascii") as file:
+            modes = file.read()
+    except FileNotFoundError:
+        return False
+    return "[never]" not in modes and "[deny]" not in modes
+
+
 def mount(*arguments):
     subprocess.run(["mount", *arguments], check=True)
 
