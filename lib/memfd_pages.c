@@ -5,16 +5,25 @@
  */
 #include <errno.h>
 #include <linux/mempolicy.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cgroup.h"
 #include "error.h"
 #include "memfd_pages.h"
 #include "node.h"
+
+/*
+ * How long a process waits, in all, for pages that others are to let go of. Each nap is
+ * one of many, so that one which is not run meanwhile has as many as another.
+ */
+#define NAP_NS		10000000
+#define NAPS_MAX	200
 
 const char *const page_names[] = {
 	[ACTMEM_PAGES_2M] = "2 MiB hugetlb pages",
@@ -62,7 +71,36 @@ int pages_fail_hugetlb(const struct region_request *request)
 			  (unsigned long long)pages);
 	fail_more(", or allow other pages with ACTMEM_ALLOW=%s (actmem run --allow)",
 		  giant ? "2m" : "thp,4k");
+	if (nodes_all_hugetlb_bytes(&nodes, page_bytes) >= request->length)
+		fail_more("; `actmem list` shows who has the others");
 	return -ENOMEM;
+}
+
+/* While another process could let go of what is missing. */
+static bool is_short(const struct region_request *request, const struct actmem_nodes *nodes)
+{
+	uint64_t page_bytes = pages_bytes(request->pages);
+
+	return nodes_free_hugetlb_bytes(nodes, page_bytes) < request->length &&
+	       nodes_all_hugetlb_bytes(nodes, page_bytes) >= request->length;
+}
+
+bool pages_came_back(const struct region_request *request)
+{
+	static _Atomic unsigned int naps_left = NAPS_MAX;
+	const struct timespec nap = { .tv_nsec = NAP_NS };
+	struct actmem_nodes nodes = source_nodes(request);
+	unsigned int left = naps_left;
+	bool came = false;
+
+	while (left && !came && is_short(request, &nodes)) {
+		if (!atomic_compare_exchange_weak(&naps_left, &left, left - 1))
+			continue;
+		nanosleep(&nap, NULL);
+		left = naps_left;
+		came = !is_short(request, &nodes);
+	}
+	return came;
 }
 
 int pages_check_room(const struct region_request *request)

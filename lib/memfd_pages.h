@@ -15,6 +15,12 @@ extern const char *const page_names[];
 int pages_fail_hugetlb(const struct region_request *request);
 
 /*
+ * Waits while there are too few hugetlb pages for the request and others have enough, up to
+ * two seconds of a process in all. True: there are enough, as pages have come back.
+ */
+bool pages_came_back(const struct region_request *request);
+
+/*
  * Whether there is room for the request's length in pages that are not hugetlb. A page
  * fault that finds none on the bound nodes or in the memory cgroup does not fail: it
  * wakes the OOM killer. So what is there is asked before.

@@ -43,20 +43,30 @@ unsigned int node_of_caller(void)
 	return getcpu(NULL, &node) ? 0 : node;
 }
 
-uint64_t nodes_free_hugetlb_bytes(const struct actmem_nodes *nodes, uint64_t page_bytes)
+static uint64_t hugetlb_bytes(const struct actmem_nodes *nodes, uint64_t page_bytes,
+			      const char *file)
 {
 	char path[128], text[64];
 	uint64_t pages = 0;
 	unsigned int node;
 
 	for_each_node(node, nodes) {
-		snprintf(path, sizeof(path), SYSFS_NODES
-			 "/node%u/hugepages/hugepages-%llukB/free_hugepages", node,
-			 (unsigned long long)page_bytes / 1024);
+		snprintf(path, sizeof(path), SYSFS_NODES "/node%u/hugepages/hugepages-%llukB/%s",
+			 node, (unsigned long long)page_bytes / 1024, file);
 		if (!sysfile_read(path, text, sizeof(text)))
 			pages += strtoull(text, NULL, 10);
 	}
 	return pages * page_bytes;
+}
+
+uint64_t nodes_free_hugetlb_bytes(const struct actmem_nodes *nodes, uint64_t page_bytes)
+{
+	return hugetlb_bytes(nodes, page_bytes, "free_hugepages");
+}
+
+uint64_t nodes_all_hugetlb_bytes(const struct actmem_nodes *nodes, uint64_t page_bytes)
+{
+	return hugetlb_bytes(nodes, page_bytes, "nr_hugepages");
 }
 
 /*
