@@ -50,4 +50,7 @@ int pages_verify(const struct region_request *request, const struct backing *bac
 /* Bytes of a range for which there is no page; hugetlb's do not tell, and count as there. */
 uint64_t pages_missing(const struct backing *backing, uint64_t offset, uint64_t length);
 
+/* Adds the bytes of its pages on each node to @node_bytes. */
+int pages_count_present(const struct backing *backing, uint64_t node_bytes[ACTMEM_NODES_MAX]);
+
 #endif /* LIB_MEMFD_PAGES_H */
