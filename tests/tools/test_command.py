@@ -309,6 +309,18 @@ def run_names_a_node_that_is_not_there():
 
 
 @case
+def run_without_sysfs():
+    """As on a kernel without NUMA, the memory of the machine is that of the node."""
+    private_dev()
+    mount("-t", "tmpfs", "none", "/sys")
+    try:
+        expect(run("--pages", "4K", "echo", "ran"), 0, "ran\n")
+        expect(actmem("run", "--pages", "4K", "--allow", "unlocked", "echo", "ran"), 0, "ran\n")
+    finally:
+        subprocess.run(["umount", "/sys"], check=True)
+
+
+@case
 def run_names_the_limit_of_locked_memory():
     result = actmem("run", "--backend", "memfd", "--pages", "4K", "echo", "ran",
                     prefix=[*NO_CAPABILITIES, "prlimit", "--memlock=1048576:1048576"])
