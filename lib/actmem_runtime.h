@@ -24,6 +24,7 @@ extern "C" {
 #endif
 
 struct actmem_runtime;		/* an accelerator's way to register memory */
+struct actmem_device_wait;	/* what a thread waits for */
 
 enum actmem_runtime_kind {
 	ACTMEM_RUNTIME_AUTO,	/* PJRT if a client is given, else CUDA if it is there, else NULL */
@@ -175,6 +176,17 @@ int actmem_registration(struct actmem_region *region, struct actmem_registration
  */
 int actmem_device_pointer(struct actmem_runtime *runtime, const void *address, uint64_t *pointer,
 			  uint64_t *bytes);
+
+/*
+ * Around what this thread waits for an accelerator in, which the library cannot see, as
+ * for an event of a stream: `actmem waits` shows it meanwhile, as `device`, with @bytes
+ * that are wanted (0: not known) and 79 bytes of @words, NULL: none. Each thread may begin
+ * several. What begin() has returned, NULL too, goes to end(), in any thread, before
+ * actmem_close(). They take no lock, cannot fail, and do nothing in a forked child.
+ */
+struct actmem_device_wait *actmem_device_wait_begin(struct actmem *am, uint64_t bytes,
+						    const char *words);
+void actmem_device_wait_end(struct actmem *am, struct actmem_device_wait *wait);
 
 #if defined(__GNUC__)
 #pragma GCC visibility pop

@@ -246,9 +246,23 @@ static int try_create(int device, const struct region_request *request,
 	return error;
 }
 
+/*
+ * The kernel takes a moment, after a process has ended, to let go of what io_uring had
+ * pinned of it. Who is started anew at once would find its pages missing.
+ */
+static int create(int device, const struct region_request *request, struct backing *backing)
+{
+	int error = try_create(device, request, backing);
+
+	while (error == -ENOMEM && pages_are_hugetlb(request->pages) &&
+	       !steps_are_left(request) && pages_came_back(request))
+		error = try_create(device, request, backing);
+	return error;
+}
+
 int memfd_make(int device, const struct region_request *request, struct backing *backing)
 {
-	static const struct maker maker = { try_create, page_names };
+	static const struct maker maker = { create, page_names };
 	int error = nodes_check(&request->nodes);
 
 	return error ? error : steps_make(&maker, device, request, backing);
@@ -320,8 +334,7 @@ static int memfd_info(const struct backing *backing, struct actmem_region_info *
 			     backing->locked_bytes : info->allocated_bytes;
 	info->uid = getuid();
 	info->pid = getpid();
-	error = pages_count(backing->address, backing->length, backing->page_bytes,
-			    info->node_bytes);
+	error = pages_count_present(backing, info->node_bytes);
 	/* A machine of one node need not tell which pages are missing. */
 	if (!error && node_is_only_one(&node) && info->node_bytes[node] > info->allocated_bytes)
 		info->node_bytes[node] = info->allocated_bytes;

@@ -7,13 +7,8 @@
 
 #define COUNT(array)	(sizeof(array) / sizeof((array)[0]))
 
-struct name {
-	const char *option;
-	const char *knob;
-};
-
 /* The driver has limits too, which are not these. */
-static const struct name names[] = {
+static const struct knob_name names[] = {
 	{ "spill_limit_bytes", "the spill limit" },
 	{ "spill_paths", "directories to spill to" },
 	{ "budget_bytes", "the budget" },
@@ -21,14 +16,17 @@ static const struct name names[] = {
 	{ "grow_bytes", "ACTMEM_HEAP_GROW" },
 };
 
-static const struct name names_of_limit[] = {
+static const struct knob_name names_of_limit[] = {
 	{ "raise budget_bytes or give spill_paths", "raise it" },
 	{ "raise limit_bytes", "raise the heap limit" },
 	{ "budget_bytes", "the heap limit" },
 	{ "the budget of", "the heap limit of" },
+	{ "spill_limit_bytes", "the spill limit" },
+	{ "spill_paths", "directories to spill to" },
+	{ "grow_bytes", "ACTMEM_HEAP_GROW" },
 };
 
-static const struct name *find(const char *at, const struct name *known, size_t count)
+static const struct knob_name *find(const char *at, const struct knob_name *known, size_t count)
 {
 	size_t i;
 
@@ -38,15 +36,14 @@ static const struct name *find(const char *at, const struct name *known, size_t 
 	return NULL;
 }
 
-void knob_words(const char *why, bool is_limit, char *words, size_t size)
+void knob_words_by(const struct knob_name *known, size_t count, const char *why, char *words,
+		   size_t size)
 {
-	const struct name *name;
+	const struct knob_name *name;
 	size_t length = 0;
 
 	while (*why && length + 1 < size) {
-		name = is_limit ? find(why, names_of_limit, COUNT(names_of_limit)) : NULL;
-		if (!name)
-			name = find(why, names, COUNT(names));
+		name = find(why, known, count);
 		if (!name) {
 			words[length++] = *why++;
 			continue;
@@ -57,4 +54,12 @@ void knob_words(const char *why, bool is_limit, char *words, size_t size)
 	}
 	if (size)
 		words[length] = '\0';
+}
+
+void knob_words(const char *why, bool is_limit, char *words, size_t size)
+{
+	if (is_limit)
+		knob_words_by(names_of_limit, COUNT(names_of_limit), why, words, size);
+	else
+		knob_words_by(names, COUNT(names), why, words, size);
 }

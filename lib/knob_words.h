@@ -16,4 +16,13 @@
  */
 void knob_words(const char *why, bool is_limit, char *words, size_t size);
 
+/* Likewise with names of one's own, of which the first that fits is taken. */
+struct knob_name {
+	const char *option;
+	const char *knob;
+};
+
+void knob_words_by(const struct knob_name *known, size_t count, const char *why, char *words,
+		   size_t size);
+
 #endif /* LIB_KNOB_WORDS_H */

@@ -5,16 +5,25 @@
  */
 #include <errno.h>
 #include <linux/mempolicy.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cgroup.h"
 #include "error.h"
 #include "memfd_pages.h"
 #include "node.h"
+
+/*
+ * How long a process waits, in all, for pages that others are to let go of. Each nap is
+ * one of many, so that one which is not run meanwhile has as many as another.
+ */
+#define NAP_NS		10000000
+#define NAPS_MAX	200
 
 const char *const page_names[] = {
 	[ACTMEM_PAGES_2M] = "2 MiB hugetlb pages",
@@ -62,7 +71,36 @@ int pages_fail_hugetlb(const struct region_request *request)
 			  (unsigned long long)pages);
 	fail_more(", or allow other pages with ACTMEM_ALLOW=%s (actmem run --allow)",
 		  giant ? "2m" : "thp,4k");
+	if (nodes_all_hugetlb_bytes(&nodes, page_bytes) >= request->length)
+		fail_more("; `actmem list` shows who has the others");
 	return -ENOMEM;
+}
+
+/* While another process could let go of what is missing. */
+static bool is_short(const struct region_request *request, const struct actmem_nodes *nodes)
+{
+	uint64_t page_bytes = pages_bytes(request->pages);
+
+	return nodes_free_hugetlb_bytes(nodes, page_bytes) < request->length &&
+	       nodes_all_hugetlb_bytes(nodes, page_bytes) >= request->length;
+}
+
+bool pages_came_back(const struct region_request *request)
+{
+	static _Atomic unsigned int naps_left = NAPS_MAX;
+	const struct timespec nap = { .tv_nsec = NAP_NS };
+	struct actmem_nodes nodes = source_nodes(request);
+	unsigned int left = naps_left;
+	bool came = false;
+
+	while (left && !came && is_short(request, &nodes)) {
+		if (!atomic_compare_exchange_weak(&naps_left, &left, left - 1))
+			continue;
+		nanosleep(&nap, NULL);
+		left = naps_left;
+		came = !is_short(request, &nodes);
+	}
+	return came;
 }
 
 int pages_check_room(const struct region_request *request)
@@ -239,21 +277,48 @@ int pages_verify(const struct region_request *request, const struct backing *bac
 			  verify_page, &placement);
 }
 
-/* Of a range, on tmpfs. Another process may allocate or discard meanwhile. */
+/*
+ * The next pages that are there, from *@at on and before @end, on tmpfs: up to @behind, from
+ * the new *@at on. False: there are none. Another process may allocate or discard meanwhile.
+ */
+static bool next_present(const struct backing *backing, off_t end, off_t *at, off_t *behind)
+{
+	/* ENXIO: none up to the end of the file. */
+	*at = lseek(backing->fd, *at, SEEK_DATA);
+	if (*at < 0 || *at >= end)
+		return false;
+	*behind = lseek(backing->fd, *at, SEEK_HOLE);
+	if (*behind < 0 || *behind > end)
+		*behind = end;
+	return *behind > *at;
+}
+
 uint64_t pages_missing(const struct backing *backing, uint64_t offset, uint64_t length)
 {
-	off_t at = (off_t)offset, end = (off_t)(offset + length), data;
-	uint64_t missing = 0;
+	off_t at = (off_t)offset, end = (off_t)(offset + length), behind;
+	uint64_t missing = length;
 
-	while (at < end) {
-		data = lseek(backing->fd, at, SEEK_DATA);
-		/* ENXIO: none up to the end of the file. */
-		if (data < 0 || data > end)
-			data = end;
-		missing += (uint64_t)(data - at);
-		at = data < end ? lseek(backing->fd, data, SEEK_HOLE) : end;
-		if (at < 0)
-			break;
-	}
+	for (; next_present(backing, end, &at, &behind); at = behind)
+		missing -= (uint64_t)(behind - at);
 	return missing;
+}
+
+/* A region may be far longer than what is there of it. */
+int pages_count_present(const struct backing *backing, uint64_t node_bytes[ACTMEM_NODES_MAX])
+{
+	off_t page = (off_t)backing->page_bytes, end = (off_t)backing->length, at = 0, behind;
+	int error = 0;
+
+	if (pages_are_hugetlb(backing->pages))
+		return pages_count(backing->address, backing->length, backing->page_bytes,
+				   node_bytes);
+	for (; !error && at < end && next_present(backing, end, &at, &behind); at = behind) {
+		at -= at % page;
+		behind = (behind + page - 1) / page * page;
+		if (behind > end)
+			behind = end;
+		error = pages_count((char *)backing->address + at, (uint64_t)(behind - at),
+				    backing->page_bytes, node_bytes);
+	}
+	return error;
 }

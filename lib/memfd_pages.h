@@ -15,6 +15,12 @@ extern const char *const page_names[];
 int pages_fail_hugetlb(const struct region_request *request);
 
 /*
+ * Waits while there are too few hugetlb pages for the request and others have enough, up to
+ * two seconds of a process in all. True: there are enough, as pages have come back.
+ */
+bool pages_came_back(const struct region_request *request);
+
+/*
  * Whether there is room for the request's length in pages that are not hugetlb. A page
  * fault that finds none on the bound nodes or in the memory cgroup does not fail: it
  * wakes the OOM killer. So what is there is asked before.
@@ -43,5 +49,8 @@ int pages_verify(const struct region_request *request, const struct backing *bac
 
 /* Bytes of a range for which there is no page; hugetlb's do not tell, and count as there. */
 uint64_t pages_missing(const struct backing *backing, uint64_t offset, uint64_t length);
+
+/* Adds the bytes of its pages on each node to @node_bytes. */
+int pages_count_present(const struct backing *backing, uint64_t node_bytes[ACTMEM_NODES_MAX]);
 
 #endif /* LIB_MEMFD_PAGES_H */

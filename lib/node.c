@@ -27,10 +27,10 @@ int nodes_check(const struct actmem_nodes *nodes)
 	nodes_of_cpuset(&cpuset);
 	for_each_node(node, nodes) {
 		if (!node_is_set(&with_memory, node))
-			return fail(ENODEV, "node %u has no memory; this machine has memory on %s",
+			return fail(ENODEV, "node %u has no memory; this machine has memory on %s; choose with ACTMEM_NODES (actmem run --nodes)",
 				    node, NODES_TEXT(&with_memory));
 		if (!node_is_set(&cpuset, node))
-			return fail(EPERM, "node %u is outside this task's cpuset, which has %s",
+			return fail(EPERM, "node %u is outside this task's cpuset, which has %s; choose with ACTMEM_NODES (actmem run --nodes)",
 				    node, NODES_TEXT(&cpuset));
 	}
 	return 0;
@@ -43,20 +43,48 @@ unsigned int node_of_caller(void)
 	return getcpu(NULL, &node) ? 0 : node;
 }
 
-uint64_t nodes_free_hugetlb_bytes(const struct actmem_nodes *nodes, uint64_t page_bytes)
+/*
+ * A file of a node's, as node%u/meminfo; where the kernel has no NUMA, or /sys is not to be
+ * seen, the machine's own, @whole, which has the same in it.
+ */
+static int read_of_node(unsigned int node, const char *file, const char *whole, char *text,
+			size_t size)
 {
-	char path[128], text[64];
+	char path[128];
+	int error;
+
+	snprintf(path, sizeof(path), SYSFS_NODES "/node%u/%s", node, file);
+	error = sysfile_read(path, text, size);
+	if (error == -ENOENT && access(SYSFS_NODES, F_OK))
+		error = sysfile_read(whole, text, size);
+	return error;
+}
+
+static uint64_t hugetlb_bytes(const struct actmem_nodes *nodes, uint64_t page_bytes,
+			      const char *file)
+{
+	char of_node[64], whole[96], text[64];
 	uint64_t pages = 0;
 	unsigned int node;
 
+	snprintf(of_node, sizeof(of_node), "hugepages/hugepages-%llukB/%s",
+		 (unsigned long long)page_bytes / 1024, file);
+	snprintf(whole, sizeof(whole), "/sys/kernel/mm/%s", of_node);
 	for_each_node(node, nodes) {
-		snprintf(path, sizeof(path), SYSFS_NODES
-			 "/node%u/hugepages/hugepages-%llukB/free_hugepages", node,
-			 (unsigned long long)page_bytes / 1024);
-		if (!sysfile_read(path, text, sizeof(text)))
+		if (!read_of_node(node, of_node, whole, text, sizeof(text)))
 			pages += strtoull(text, NULL, 10);
 	}
 	return pages * page_bytes;
+}
+
+uint64_t nodes_free_hugetlb_bytes(const struct actmem_nodes *nodes, uint64_t page_bytes)
+{
+	return hugetlb_bytes(nodes, page_bytes, "free_hugepages");
+}
+
+uint64_t nodes_all_hugetlb_bytes(const struct actmem_nodes *nodes, uint64_t page_bytes)
+{
+	return hugetlb_bytes(nodes, page_bytes, "nr_hugepages");
 }
 
 /*
@@ -66,13 +94,12 @@ uint64_t nodes_free_hugetlb_bytes(const struct actmem_nodes *nodes, uint64_t pag
 uint64_t nodes_available_bytes(const struct actmem_nodes *nodes)
 {
 	static const char *const halves[] = { "Active(file):", "Inactive(file):", "SReclaimable:" };
-	char path[128], text[4096];
+	char text[4096];
 	uint64_t kib = 0;
 	unsigned int node, i;
 
 	for_each_node(node, nodes) {
-		snprintf(path, sizeof(path), SYSFS_NODES "/node%u/meminfo", node);
-		if (sysfile_read(path, text, sizeof(text)))
+		if (read_of_node(node, "meminfo", "/proc/meminfo", text, sizeof(text)))
 			continue;
 		kib += sysfile_number(text, "MemFree:");
 		for (i = 0; i < sizeof(halves) / sizeof(halves[0]); i++)

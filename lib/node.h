@@ -84,8 +84,9 @@ bool node_is_only_one(unsigned int *node);
 /* -errno with words that name @call and, if it is forbidden, the knob. */
 int fail_numa_call(const char *what, const char *call);
 
-/* Bytes of free pages of this size in the hugetlb pools of these nodes. */
+/* Bytes of pages of this size in the hugetlb pools of these nodes: of free ones, of all. */
 uint64_t nodes_free_hugetlb_bytes(const struct actmem_nodes *nodes, uint64_t page_bytes);
+uint64_t nodes_all_hugetlb_bytes(const struct actmem_nodes *nodes, uint64_t page_bytes);
 
 /* Bytes on these nodes that are free or that the kernel can free at once. */
 uint64_t nodes_available_bytes(const struct actmem_nodes *nodes);

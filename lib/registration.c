@@ -90,6 +90,21 @@ static int place(struct registration *registration)
 	return error;
 }
 
+/* By the runtime, which may wait for all that its device has to do. */
+static int change_chunk(struct registration *registration,
+			int (*change)(struct registration *registration, void *address,
+				      uint64_t length),
+			uint64_t at, uint64_t length)
+{
+	struct actmem_region *region = registration->region;
+	struct published_wait *wait = wait_begin(region->am, WAIT_REGISTER, 0, length,
+						 region->backing.name);
+	int error = change(registration, registration->address + at, length);
+
+	wait_end(region->am, wait);
+	return error;
+}
+
 static int add_chunks(struct registration *registration)
 {
 	struct actmem_runtime *runtime = registration->runtime;
@@ -99,12 +114,8 @@ static int add_chunks(struct registration *registration)
 		uint64_t at = registration->registered, left = registration->length - at;
 		uint64_t length = left < runtime->options.chunk_bytes ? left :
 				  runtime->options.chunk_bytes;
-		struct actmem_region *region = registration->region;
-		struct published_wait *wait = wait_begin(region->am, WAIT_REGISTER, 0, length,
-							 region->backing.name);
 
-		error = runtime->kind->add(registration, registration->address + at, length);
-		wait_end(region->am, wait);
+		error = change_chunk(registration, runtime->kind->add, at, length);
 		if (!error)
 			registration->registered += length;
 	}
@@ -120,8 +131,8 @@ static int drop_chunks(struct registration *registration)
 	while (registration->registered) {
 		uint64_t at = (registration->registered - 1) / runtime->options.chunk_bytes *
 			      runtime->options.chunk_bytes;
-		int error = runtime->kind->drop(registration, registration->address + at,
-						registration->registered - at);
+		int error = change_chunk(registration, runtime->kind->drop, at,
+					 registration->registered - at);
 
 		if (error < 0)
 			return error;

@@ -38,6 +38,13 @@ static bool step_down(const struct region_request *request, struct region_reques
 	return true;
 }
 
+bool steps_are_left(const struct region_request *attempt)
+{
+	struct region_request next = *attempt;
+
+	return step_down(attempt, &next);
+}
+
 /* Adds this thread's words to those of the steps before, unless the last one's are the same. */
 static void remember(char history[ERROR_TEXT_MAX])
 {

@@ -21,4 +21,7 @@ struct maker {
 int steps_make(const struct maker *maker, int device, const struct region_request *request,
 	       struct backing *backing);
 
+/* What @make is told of with a request: whether another would be tried if this fails. */
+bool steps_are_left(const struct region_request *attempt);
+
 #endif /* LIB_STEPS_H */

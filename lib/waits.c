@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "actmem_runtime.h"
 #include "clock.h"
 #include "context.h"
 #include "waits.h"
@@ -75,4 +76,20 @@ void wait_end(struct actmem *am, struct published_wait *wait)
 	}
 	wait_tell(wait, &nothing);
 	atomic_store(&wait->taken, 0);
+}
+
+/* The place is what the caller keeps of it, and has no use for. */
+struct actmem_device_wait *actmem_device_wait_begin(struct actmem *am, uint64_t bytes,
+						    const char *words)
+{
+	if (!am || !is_owner(am))
+		return NULL;
+	return (struct actmem_device_wait *)wait_begin(am, WAIT_DEVICE, 0, bytes,
+						       words ? words : "");
+}
+
+void actmem_device_wait_end(struct actmem *am, struct actmem_device_wait *wait)
+{
+	if (am && is_owner(am))
+		wait_end(am, (struct published_wait *)wait);
 }

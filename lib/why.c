@@ -168,10 +168,12 @@ bool why_tell(int error, const struct actmem_why *why, int fd, bool may_go_elsew
 		why_tell_mount(fd);
 		return true;
 	case ACTMEM_WHY_CPUSET:
-		fail(error, "node %d is outside this task's cpuset", why->node);
+		fail(error, "node %d is outside this task's cpuset; choose others with ACTMEM_NODES (actmem run --nodes)",
+		     why->node);
 		return true;
 	case ACTMEM_WHY_NO_MEMORY_NODE:
-		fail(error, "node %d has no memory", why->node);
+		fail(error, "node %d has no memory; choose others with ACTMEM_NODES (actmem run --nodes)",
+		     why->node);
 		return true;
 	case ACTMEM_WHY_POISON:
 		fail(error, "the hardware reported an error in memory of node %d: the 2 MiB at offset %llu of the region are lost; discard them for a fresh page",

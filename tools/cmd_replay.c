@@ -209,10 +209,22 @@ static int lay_out(struct replay *replay)
 	return STATUS_FAILED;
 }
 
+/* Whether the library's words are about one: a file system may be unfit for it. */
+static bool is_of_a_directory(const struct replay_options *options)
+{
+	bool is = false;
+	uint32_t i;
+
+	for (i = 0; i < options->spill_path_count; i++)
+		is = is || strstr(actmem_error(), options->spill_paths[i]);
+	return is;
+}
+
 static int open_store(struct replay *replay)
 {
 	const struct replay_options *options = &replay->options;
 	struct actmem_store_options store;
+	int error;
 
 	ACTMEM_INIT(&store);
 	ACTMEM_INIT(&store.region);
@@ -222,9 +234,11 @@ static int open_store(struct replay *replay)
 	store.flags = options->flags;
 	store.window_bytes = options->window_bytes;
 	store.queue = replay_queue_options(options);
-	if (actmem_store_create(replay->am, &store, &replay->store)) {
-		warnx("%s", actmem_error());
-		return STATUS_FAILED;
+	error = actmem_store_create(replay->am, &store, &replay->store);
+	if (error) {
+		replay_tell_error(NULL);
+		return error == -EINVAL && !is_of_a_directory(options) ? STATUS_USAGE :
+		       STATUS_FAILED;
 	}
 	snprintf(replay->store_words, sizeof(replay->store_words), "%s",
 		 actmem_store_describe(replay->store));

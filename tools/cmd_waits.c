@@ -35,6 +35,7 @@ static const char help[] =
 	"  block     a thread: a block that is being read from its file\n"
 	"  region    a thread: pages that are being found, zeroed and pinned\n"
 	"  register  a thread: an accelerator's driver, which pins a region\n"
+	"  device    a thread: a GPU, for what its streams have yet to do\n"
 	"  file      a thread: room in files, which the file system allocates\n"
 	"  read      a disk: REQUESTS are under way, the oldest, of BYTES, is a read\n"
 	"  write     a disk: the oldest is a write\n"
@@ -45,7 +46,7 @@ static const char help[] =
 	"  unknown   the process has a library that does not tell\n"
 	"\n"
 	"SECONDS that the thread has waited, or the oldest request; WHAT: the block, the\n"
-	"region, or the folder of the files.";
+	"region, the GPU, or the folder of the files.";
 
 static const char *const kinds[WAIT_KINDS] = {
 	[WAIT_NONE] = "nothing",
@@ -57,6 +58,7 @@ static const char *const kinds[WAIT_KINDS] = {
 	[WAIT_READ] = "read",
 	[WAIT_WRITE] = "write",
 	[WAIT_COMMAND] = "command",
+	[WAIT_DEVICE] = "device",
 };
 
 struct process {

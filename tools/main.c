@@ -69,18 +69,40 @@ static int reserve_standard_streams(void)
 	return 0;
 }
 
+static int output_error;		/* an errno: what the first write failed by */
+
+static ssize_t write_output(void *unused, const char *text, size_t length)
+{
+	ssize_t done;
+
+	do {
+		done = write(STDOUT_FILENO, text, length);
+	} while (done < 0 && errno == EINTR);
+	if (done < 0 && !output_error)
+		output_error = errno;
+	return done < 0 ? 0 : done;
+}
+
+/* A stream of the C library's tells that a write failed, and not why, once others followed. */
+static int open_output(void)
+{
+	FILE *stream = fopencookie(NULL, "w", (cookie_io_functions_t){ .write = write_output });
+
+	if (!stream)
+		return -1;
+	if (isatty(STDOUT_FILENO))
+		setvbuf(stream, NULL, _IOLBF, BUFSIZ);
+	stdout = stream;
+	return 0;
+}
+
 /* Whatever was printed has arrived, or the command has failed. */
 static int finish_output(int status)
 {
-	int failed = ferror(stdout);
-
-	errno = 0;
-	if (!fflush(stdout) && !failed)
+	if (!fflush(stdout) && !ferror(stdout))
 		return status;
-	if (errno)
-		warn("cannot write to standard output");
-	else
-		warnx("cannot write to standard output");
+	errno = output_error;
+	warn("cannot write to standard output");
 	return STATUS_FAILED;
 }
 
@@ -105,7 +127,7 @@ int main(int argc, char **argv)
 	static char name[] = "actmem";
 	size_t i;
 
-	if (argc < 1 || reserve_standard_streams())
+	if (argc < 1 || reserve_standard_streams() || open_output())
 		return STATUS_FAILED;
 	setlocale(LC_CTYPE, "");
 	argv[0] = name;

@@ -119,6 +119,9 @@ int replay_probe(struct replay *replay, struct disk_speeds *speeds);
 struct disk_speeds replay_probe_mean(const struct disk_speeds *before,
 				     const struct disk_speeds *after);
 
+/* warnx() with the library's last error, and where that was, if not NULL. */
+void replay_tell_error(const char *where);
+
 /* Has the store's events put on the timeline; 0 or -ENOMEM. */
 int replay_trace_begin(struct replay *replay);
 /* Those since the last time. */

@@ -20,6 +20,7 @@
 #include "replay.h"
 
 #define TOLD_FAULTS_MAX	10
+#define WHERE_MAX	64
 /* How late a signal is seen that comes just before one begins. */
 #define SLEEP_MOST_NS	(20 * NS_PER_MS)
 
@@ -40,9 +41,12 @@ static struct actmem_key key_of(uint32_t layer, unsigned int tensor)
 
 static int tell(const struct pass *pass, unsigned int tensor, int error)
 {
+	char where[WHERE_MAX];
+
 	progress_end();
-	warnx("step %" PRIu64 ", layer %u, %s: %s", pass->replay->done_count, pass->layer,
-	      model_tensors[tensor], actmem_error());
+	snprintf(where, sizeof(where), "step %" PRIu64 ", layer %u, %s",
+		 pass->replay->done_count, pass->layer, model_tensors[tensor]);
+	replay_tell_error(where);
 	return error;
 }
 

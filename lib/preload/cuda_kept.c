@@ -5,41 +5,63 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "../variables.h"
 #include "cuda_kept.h"
 
 #define PREFIX		"ACTMEM_"
-#define KEPT_MAX	64
-#define KEPT_BYTES	16384
 
-static const char *kept[KEPT_MAX + 1];
-static char text[KEPT_BYTES];
+static const char *const none[] = { NULL };
+static const char *const *kept = none;
 
-/* All of them, or none. */
-void cuda_keep_variables(char *const *environment)
+static bool is_ours(const char *variable)
 {
-	size_t count = 0, used = 0, length;
+	return !strncmp(variable, PREFIX, strlen(PREFIX));
+}
+
+/* Pointers, and the text behind them. */
+static void copy_to(const char **variables, size_t count, char *const *environment)
+{
+	char *text = (char *)&variables[count + 1];
+	size_t length;
 
 	for (; *environment; environment++) {
-		if (strncmp(*environment, PREFIX, strlen(PREFIX)) != 0)
+		if (!is_ours(*environment))
 			continue;
 		length = strlen(*environment) + 1;
-		if (count == KEPT_MAX || length > sizeof(text) - used) {
-			count = 0;
-			break;
-		}
-		kept[count++] = memcpy(text + used, *environment, length);
-		used += length;
+		*variables++ = memcpy(text, *environment, length);
+		text += length;
 	}
-	kept[count] = NULL;
+	*variables = NULL;
+	kept = variables - count;
+}
+
+bool cuda_keep_variables(char *const *environment)
+{
+	size_t count = 0, bytes = 0;
+	char *const *variable;
+	void *memory;
+
+	for (variable = environment; *variable; variable++) {
+		if (!is_ours(*variable))
+			continue;
+		count++;
+		bytes += strlen(*variable) + 1;
+	}
+	if (!count)
+		return true;
+	memory = mmap(NULL, (count + 1) * sizeof(*kept) + bytes, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		return false;
+	copy_to(memory, count, environment);
+	return true;
 }
 
 const char *const *cuda_variables(void)
 {
-	static const char *const none[] = { NULL };
-
 	if (*kept && !getenv("ACTMEM_CUDA"))
 		return kept;
 	return environ ? (const char *const *)environ : none;

@@ -5,8 +5,10 @@
 #ifndef LIB_PRELOAD_CUDA_KEPT_H
 #define LIB_PRELOAD_CUDA_KEPT_H
 
-/* Copies the variables ACTMEM_*, without allocating, while there is one thread. */
-void cuda_keep_variables(char *const *environment);
+#include <stdbool.h>
+
+/* Copies the variables ACTMEM_*, without malloc, while there is one thread. False: no memory. */
+bool cuda_keep_variables(char *const *environment);
 
 /*
  * The environment, or what was kept of it if it has no ACTMEM_CUDA any more. As getenv(),

@@ -323,6 +323,17 @@ static cuda_result synchronize(void)
 	return cuda_context_is_gone(result) ? CUDA_OK : result;
 }
 
+static cuda_result tell_and_synchronize(const struct cuda_pool *pool, uint64_t bytes)
+{
+	struct actmem_device_wait *wait =
+		cuda_library.actmem_device_wait_begin(pool->am, bytes,
+						      "GPU: all of its streams, as host memory is freed");
+	cuda_result result = synchronize();
+
+	cuda_library.actmem_device_wait_end(pool->am, wait);
+	return result;
+}
+
 enum cuda_outcome cuda_pool_free(const struct cuda_settings *settings, void *address,
 				 cuda_result *result)
 {
@@ -333,7 +344,7 @@ enum cuda_outcome cuda_pool_free(const struct cuda_settings *settings, void *add
 		return OUTCOME_DRIVERS;
 	pool = block->owner;
 	/* A copy that is under way would go on in what is the next user's by then. */
-	*result = synchronize();
+	*result = tell_and_synchronize(pool, block->bytes);
 	pthread_mutex_lock(&lock);
 	if (pool->lost)
 		*result = CUDA_OK;

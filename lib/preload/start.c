@@ -41,6 +41,15 @@ static void tell_wrong(const struct malloc_wrong *wrong, const char *what)
 		return;
 }
 
+static void tell_not_kept(void)
+{
+	static const char line[] =
+		"actmem: no memory to keep the variables ACTMEM_*: if this program clears its environment, its calls of CUDA are left alone.\n";
+
+	if (write(STDERR_FILENO, line, sizeof(line) - 1) < 0)
+		return;
+}
+
 __attribute__((constructor)) static void start(int argc, char **argv, char **environment)
 {
 	struct malloc_settings settings;
@@ -51,8 +60,8 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
 	symbols_find_next();
 	if (getauxval(AT_SECURE))
 		return;
-	if (getenv("ACTMEM_CUDA"))
-		cuda_keep_variables(environ);
+	if (getenv("ACTMEM_CUDA") && !cuda_keep_variables(environ))
+		tell_not_kept();
 	if (!cuda_settings_read(&wrong))
 		tell_wrong(&wrong, "What is in front of CUDA");
 	if (!getenv("ACTMEM_MALLOC"))

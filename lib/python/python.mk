@@ -13,5 +13,9 @@ install:: $(LIB_SHARED)
 	install -m 644 lib/python/actmem/jax/*.py $(PYTHON_MODULE)/jax/
 	ln -srf $(LIBDIR)/$(LIB_SONAME) $(PYTHON_MODULE)/$(LIB_SONAME)
 
+# And what it lies in by default, which is nobody else's.
 uninstall::
 	rm -rf $(PYTHON_MODULE)
+	for folder in $(DESTDIR)$(PREFIX)/lib/actmem/python $(DESTDIR)$(PREFIX)/lib/actmem; do \
+		! [ -d $$folder ] || rmdir --ignore-fail-on-non-empty $$folder; \
+	done

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "counts.h"
+#include "device_wait.h"
 #include "generation.h"
 #include "memory.h"
 #include "site.h"
@@ -46,14 +47,24 @@ int saved_explain_missing(uint64_t token, char *words)
 /* What nobody is at, or NULL. The lock is given back while somebody is. */
 static struct saved *find_idle(uint64_t token)
 {
-	struct saved *block;
+	struct saved *block = table_find(token);
+	struct device_wait wait;
+	int is_told;
 
-	for (;;) {
-		block = table_find(token);
-		if (!block || !block->busy)
-			return block;
+	if (!block || !block->busy)
+		return block;
+	/* A CPU's thread is at it for as long as it copies. */
+	is_told = block->is_gpu;
+	if (is_told)
+		device_wait_begin(&wait, block->device, block->bytes, "a value on its way, put at",
+				  block->generation->site->name);
+	do {
 		pthread_cond_wait(&saved_idle, &saved_lock);
-	}
+		block = table_find(token);
+	} while (block && block->busy);
+	if (is_told)
+		device_wait_end(&wait);
+	return block;
 }
 
 static const char *kind_of_device(int is_gpu)

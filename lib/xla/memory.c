@@ -16,6 +16,7 @@
 #include "actmem_xla.h"
 #include "arrays.h"
 #include "counts.h"
+#include "device_wait.h"
 #include "forked.h"
 #include "grow.h"
 #include "memory.h"
@@ -86,11 +87,16 @@ static int is_set(const char *name)
 /* Under lock. */
 static int open_attached(void)
 {
+	int ret;
+
 	if (attached)
 		return 0;
 	given.named = is_set("ACTMEM_NAME");
 	given.placed = is_set("ACTMEM_NODES") || is_set("ACTMEM_POLICY");
-	return actmem_open(&attached, NULL);
+	ret = actmem_open(&attached, NULL);
+	if (!ret)
+		device_waits_by(attached);
+	return ret;
 }
 
 int memory_open(struct actmem **am, struct knobs *knobs, char *words, size_t words_size)
@@ -309,8 +315,10 @@ int actmem_xla_attach(struct actmem *am, const struct actmem_xla_options *option
 	pthread_mutex_lock(&lock);
 	if (!attached)
 		ret = knobs_take(&given, options);
-	if (!ret)
+	if (!ret) {
 		attached = am;
+		device_waits_by(am);
+	}
 	pthread_mutex_unlock(&lock);
 	return ret;
 }
@@ -323,6 +331,7 @@ void actmem_xla_detach(struct actmem *am)
 	pthread_mutex_lock(&lock);
 	if (attached == am && !store && !others) {
 		attached = NULL;
+		device_waits_by(NULL);
 		knobs_forget(&given);
 	}
 	pthread_mutex_unlock(&lock);

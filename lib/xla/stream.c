@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "counts.h"
+#include "device_wait.h"
 #include "forked.h"
 #include "generation.h"
 #include "memory.h"
@@ -246,6 +247,7 @@ static struct lane *have_lane(uint32_t device, cuda_context context, unsigned lo
 			      char *words, int *ret)
 {
 	struct lane *lane = find_lane(context, id);
+	struct device_wait wait;
 	uint64_t ring_bytes;
 
 	if (lane)
@@ -253,6 +255,7 @@ static struct lane *have_lane(uint32_t device, cuda_context context, unsigned lo
 	*ret = memory_pin(device, &ring_bytes, words, SAVED_WORDS);
 	if (*ret)
 		return NULL;
+	device_wait_begin(&wait, device, ring_bytes, "a ring to stage in", NULL);
 	pthread_mutex_lock(&making[device]);
 	lane = find_lane(context, id);
 	if (!lane) {
@@ -266,6 +269,7 @@ static struct lane *have_lane(uint32_t device, cuda_context context, unsigned lo
 		pthread_mutex_unlock(&lanes_lock);
 	}
 	pthread_mutex_unlock(&making[device]);
+	device_wait_end(&wait);
 	return lane;
 }
 
@@ -341,10 +345,14 @@ static int is_at_work(const struct lane *lane)
 /* Copies end by themselves. */
 static void wait_for_work(struct lane *lane)
 {
+	struct device_wait wait;
+
+	device_wait_begin(&wait, lane->device, 0, "values on their way", NULL);
 	pthread_mutex_lock(&lane->lock);
 	while (is_at_work(lane))
 		pthread_cond_wait(&lane->is_finished, &lane->lock);
 	pthread_mutex_unlock(&lane->lock);
+	device_wait_end(&wait);
 }
 
 int lane_has_context(const struct lane *lane)

@@ -80,6 +80,7 @@ struct finish {
 	struct mark *mark;
 	struct saved *filled;		/* committed; NULL: @read is released instead */
 	struct actmem_key read;
+	uint64_t token, bytes;		/* of either */
 };
 
 struct lane {
@@ -160,9 +161,12 @@ void lane_unstage(struct lane *lane, struct staged *staged);
 struct mark *lane_mark(struct lane *lane);
 void lane_unmark(struct lane *lane, struct mark *mark);
 
-/* Likewise: done once @mark has been reached. 0, or there is no memory. */
+/* Likewise: one of the blocks is done with once @mark is reached. 0, or there is no memory. */
 int lane_finish(struct lane *lane, struct mark *mark, struct saved *filled,
-		const struct actmem_key *read);
+		const struct saved *read);
+
+/* Until the device has done all that is on one of the lane's streams, or of XLA's. */
+void lane_wait_for_stream(const struct lane *lane, cuda_stream stream);
 
 /* 0, or an errno. */
 int lane_start_threads(struct lane *lane);

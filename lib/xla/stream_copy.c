@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "device_wait.h"
 #include "memory.h"
 #include "stream.h"
 
@@ -37,16 +38,18 @@ void lane_unmark(struct lane *lane, struct mark *mark)
 }
 
 int lane_finish(struct lane *lane, struct mark *mark, struct saved *filled,
-		const struct actmem_key *read)
+		const struct saved *read)
 {
+	const struct saved *block = filled ? filled : read;
 	struct finish *finish = calloc(1, sizeof(*finish));
 
 	if (!finish)
 		return -ENOMEM;
 	finish->mark = mark;
 	finish->filled = filled;
-	if (read)
-		finish->read = *read;
+	finish->read = block->key;
+	finish->token = block->token;
+	finish->bytes = block->bytes;
 	*lane->last_finish = finish;
 	lane->last_finish = &finish->next;
 	__atomic_add_fetch(&lane->unfinished, 1, __ATOMIC_RELAXED);
@@ -54,12 +57,33 @@ int lane_finish(struct lane *lane, struct mark *mark, struct saved *filled,
 	return 0;
 }
 
+void lane_wait_for_stream(const struct lane *lane, cuda_stream stream)
+{
+	struct device_wait wait;
+
+	device_wait_begin(&wait, lane->device, 0, "a stream", NULL);
+	cuda.cuStreamSynchronize(stream);
+	device_wait_end(&wait);
+}
+
+static int is_admitted(const struct lane *lane, uint64_t bytes)
+{
+	return !lane->put_bytes_most || !lane->put_bytes ||
+	       lane->put_bytes + bytes <= lane->put_bytes_most;
+}
+
 void lane_admit(struct lane *lane, uint64_t bytes)
 {
+	struct device_wait wait;
+
 	pthread_mutex_lock(&lane->lock);
-	while (lane->put_bytes_most && lane->put_bytes &&
-	       lane->put_bytes + bytes > lane->put_bytes_most)
-		pthread_cond_wait(&lane->is_finished, &lane->lock);
+	if (!is_admitted(lane, bytes)) {
+		device_wait_begin(&wait, lane->device, bytes, "values from it, before another one",
+				  NULL);
+		while (!is_admitted(lane, bytes))
+			pthread_cond_wait(&lane->is_finished, &lane->lock);
+		device_wait_end(&wait);
+	}
 	lane->put_bytes += bytes;
 	pthread_mutex_unlock(&lane->lock);
 }
@@ -108,11 +132,14 @@ static void put_mailbox(struct lane *lane, struct mailbox *mailbox)
 int lane_read_tokens(struct lane *lane, cuda_stream stream, const cuda_pointer *from,
 		     unsigned int count, uint64_t *tokens, char *words)
 {
-	struct mailbox *mailbox = get_mailbox(lane);
 	uint64_t before = clock_ns();
 	cuda_result result = CUDA_OK;
+	struct mailbox *mailbox;
+	struct device_wait wait;
 	unsigned int i;
 
+	device_wait_begin(&wait, lane->device, 0, "tokens of values", NULL);
+	mailbox = get_mailbox(lane);
 	for (i = 0; i < count; i++)
 		CUDA_TRY(&result, cuMemcpyDtoHAsync_v2(&mailbox->tokens[i], from[i],
 						       sizeof(*tokens), stream));
@@ -121,6 +148,7 @@ int lane_read_tokens(struct lane *lane, cuda_stream stream, const cuda_pointer *
 	/* Nothing is to come to the mailbox later. */
 	if (result)
 		cuda.cuStreamSynchronize(stream);
+	device_wait_end(&wait);
 	memcpy(tokens, mailbox->tokens, count * sizeof(*tokens));
 	put_mailbox(lane, mailbox);
 	TRANSFER_COUNT(lane->device, token_waits_total, 1);
@@ -198,7 +226,7 @@ int lane_put(struct lane *lane, cuda_stream stream, cuda_pointer value, struct s
 		lane_unmark(lane, mark);
 	pthread_mutex_unlock(&lane->lock);
 	/* What has been begun writes to the block until then. */
-	cuda.cuStreamSynchronize(lane->out);
+	lane_wait_for_stream(lane, lane->out);
 	saved_undo(block);
 	lane_put_ended(lane, bytes);
 	return cuda_failed(result ? result : CUDA_OUT_OF_MEMORY, "copy a value from it",
@@ -285,7 +313,7 @@ static cuda_result take_late(struct lane *lane, cuda_stream stream, cuda_pointer
 	if (done)
 		result = copy_late(lane, stream, value, block, done);
 	if (!result)
-		is_begun = !lane_finish(lane, done, NULL, &block->key);
+		is_begun = !lane_finish(lane, done, NULL, block);
 	if (done && !is_begun)
 		lane_unmark(lane, done);
 	pthread_mutex_unlock(&lane->lock);
@@ -295,7 +323,7 @@ static cuda_result take_late(struct lane *lane, cuda_stream stream, cuda_pointer
 		block->bytes = 0;
 		return CUDA_OK;
 	}
-	cuda.cuStreamSynchronize(lane->late);
+	lane_wait_for_stream(lane, lane->late);
 	return result ? result : CUDA_OUT_OF_MEMORY;
 }
 

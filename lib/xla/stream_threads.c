@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "checksum.h"
+#include "device_wait.h"
 #include "memory.h"
 #include "stream.h"
 #include "thread.h"
@@ -41,9 +42,22 @@ static void let_streams_end(const struct lane *lane)
 {
 	if (!lane_has_context(lane))
 		return;
-	cuda.cuStreamSynchronize(lane->out);
-	cuda.cuStreamSynchronize(lane->ahead);
-	cuda.cuStreamSynchronize(lane->late);
+	lane_wait_for_stream(lane, lane->out);
+	lane_wait_for_stream(lane, lane->ahead);
+	lane_wait_for_stream(lane, lane->late);
+}
+
+static cuda_result wait_for(const struct lane *lane, const struct finish *finish)
+{
+	struct device_wait wait;
+	cuda_result result;
+
+	device_wait_begin(&wait, lane->device, finish->bytes,
+			  finish->filled ? "a value from it, put at" : "a value to it, put at",
+			  saved_site_name(finish->token));
+	result = cuda.cuEventSynchronize(finish->mark->event);
+	device_wait_end(&wait);
+	return result;
 }
 
 static void *finisher(void *data)
@@ -52,7 +66,6 @@ static void *finisher(void *data)
 	cuda_result result, no_context = CUDA_INVALID_CONTEXT;
 	struct finish *finish;
 	cuda_context popped;
-	uint64_t filled_bytes;
 
 	pthread_mutex_lock(&lane->lock);
 	for (;;) {
@@ -63,7 +76,6 @@ static void *finisher(void *data)
 			pthread_cond_wait(&lane->finishes_come, &lane->lock);
 			continue;
 		}
-		filled_bytes = finish->filled ? finish->filled->bytes : 0;
 		lane->finishes = finish->next;
 		if (!lane->finishes)
 			lane->last_finish = &lane->finishes;
@@ -71,7 +83,8 @@ static void *finisher(void *data)
 		if (no_context)
 			no_context = cuda.cuCtxPushCurrent_v2(lane->context);
 		result = no_context;
-		CUDA_TRY(&result, cuEventSynchronize(finish->mark->event));
+		if (!result)
+			result = wait_for(lane, finish);
 		if (result)
 			let_streams_end(lane);
 		if (finish->filled)
@@ -80,8 +93,9 @@ static void *finisher(void *data)
 			memory_release(finish->read);
 		pthread_mutex_lock(&lane->lock);
 		lane_unmark(lane, finish->mark);
+		if (finish->filled)
+			lane->put_bytes -= finish->bytes;
 		free(finish);
-		lane->put_bytes -= filled_bytes;
 		__atomic_sub_fetch(&lane->unfinished, 1, __ATOMIC_RELAXED);
 		pthread_cond_broadcast(&lane->is_finished);
 	}
@@ -149,10 +163,10 @@ static struct staged *stage(struct lane *lane, const struct saved *block)
 	result = fill_slots(lane, block, staged);
 	CUDA_TRY(&result, cuEventRecord(staged->ready->event, lane->ahead));
 	CUDA_TRY(&result, cuEventRecord(done->event, lane->ahead));
-	if (!result && !lane_finish(lane, done, NULL, &block->key))
+	if (!result && !lane_finish(lane, done, NULL, block))
 		return staged;
 	lane_unmark(lane, done);
-	cuda.cuStreamSynchronize(lane->ahead);
+	lane_wait_for_stream(lane, lane->ahead);
 	lane_unstage(lane, staged);
 	return NULL;
 }

@@ -31,7 +31,7 @@
 	f(cuMemAlloc_v2) f(cuMemFree_v2) f(cuStreamCreate) f(cuStreamSynchronize)	\
 	f(cuStreamDestroy_v2) f(cuMemcpyHtoDAsync_v2) f(cuMemcpyDtoHAsync_v2)	\
 	f(cuStreamBeginCapture_v2) f(cuStreamEndCapture) f(cuGraphDestroy)	\
-	f(cuThreadExchangeStreamCaptureMode)
+	f(cuThreadExchangeStreamCaptureMode) f(cuLaunchHostFunc)
 
 #define MEMORY_CALL_FIELD(name)	__typeof__(&(name)) name;
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """actmem itself, run and info: usage, output, exit status."""
+import contextlib
 import json
 import os
 import resource
@@ -9,7 +10,8 @@ import subprocess
 import tempfile
 
 from harness import (ACTMEM, BUILD, NO_CAPABILITIES, actmem, clean_environment, expect,
-                     forbidden_device, module_files, mount, private_dev, transparent_pages)
+                     forbidden_device, holder, module_files, mount, private_dev,
+                     transparent_pages)
 from tap import case, main
 
 PRINTING = (["--help"], ["--version"], ["run", "--help"], ["list", "--help"], ["info", "--help"],
@@ -198,6 +200,8 @@ def run_names_a_policy_that_does_not_fit_the_nodes():
 def run_refuses_a_heap_that_cannot_be():
     expect(run("--heap-grow", "3M", "true"), 2, "", ["3145728", "ACTMEM_HEAP_GROW"])
     expect(run("--heap-grow", "4M", "--heap-limit", "8M", "echo", "ran"), 0, "ran\n")
+    # Whose pages nobody could look at one by one.
+    expect(run("--heap-grow", "64T", "echo", "ran"), 0, "ran\n")
 
 
 @case
@@ -301,7 +305,19 @@ def run_refuses_what_is_not_the_driver():
 
 @case
 def run_names_a_node_that_is_not_there():
-    expect(run("--nodes", "1023", "echo", "ran"), 1, "", "node 1023")
+    expect(run("--nodes", "1023", "echo", "ran"), 1, "", ["node 1023", "ACTMEM_NODES", "--nodes"])
+
+
+@case
+def run_without_sysfs():
+    """As on a kernel without NUMA, the memory of the machine is that of the node."""
+    private_dev()
+    mount("-t", "tmpfs", "none", "/sys")
+    try:
+        expect(run("--pages", "4K", "echo", "ran"), 0, "ran\n")
+        expect(actmem("run", "--pages", "4K", "--allow", "unlocked", "echo", "ran"), 0, "ran\n")
+    finally:
+        subprocess.run(["umount", "/sys"], check=True)
 
 
 @case
@@ -313,6 +329,11 @@ def run_names_the_limit_of_locked_memory():
 
 @case
 def output_errors_are_failures():
+    """Of little and of more than a stream keeps."""
+    with open("/dev/full", "w", encoding="ascii") as full, contextlib.ExitStack() as stack:
+        for name in ("a", "b", "c", "d"):
+            stack.enter_context(holder(name, *[2 << 20] * 8))
+        expect(actmem("list", "--json", stdout=full), 1, None, "No space left")
     for arguments in PRINTING:
         with open("/dev/full", "w", encoding="ascii") as full:
             expect(actmem(*arguments, stdout=full), 1, None, "No space left")

@@ -196,16 +196,16 @@ def a_store_that_cannot_be_is_told():
     with scratch() as folder:
         missing = os.path.join(folder, "none")
         expect(replay(*spilling(missing)), 1, "", [missing, "No such file"])
-        expect(replay("--spill", folder), 1, "", "budget")
-        expect(replay("--budget", "1K"), 1, "", "budget")
-        expect(replay(*spilling(folder, "--block", "5000")), 1, "", ["block_bytes", "5000"])
+        expect(replay("--spill", folder), 2, "", "--spill without --budget")
+        expect(replay("--budget", "1K"), 2, "", "--budget is 1024; it is at least")
+        expect(replay(*spilling(folder, "--block", "5000")), 2, "", ["--block is 5000"])
         expect(replay("--trace", missing + "/trace"), 1, "", ["none/trace", "No such file"])
 
 
 @case
 def without_a_place_to_spill_the_budget_holds():
     result = replay("--budget", str(BUDGET), "--json")
-    expect(result, 1, None, ["step 0, layer ", "budget"])
+    expect(result, 1, None, ["step 0, layer ", "raise --budget or give --spill"])
     seen = json.loads(result.stdout)
     assert seen["steps"] == [] and seen["sum"] is None, seen
 

@@ -106,6 +106,20 @@ def an_accelerator_that_does_not_register_a_region():
 
 
 @case
+def an_accelerator_that_does_not_let_go_of_a_region():
+    with scratch() as folder, waiter("unregister", folder) as process:
+        assert seen("register", folder, process)["what"] == "store"
+        goes_on(process)
+
+
+@case
+def a_device_that_the_program_waits_for_itself():
+    with scratch() as folder, waiter("device", folder) as process:
+        assert seen("device", folder, process)["what"] == "GPU 7"
+        goes_on(process)
+
+
+@case
 def a_file_that_is_not_allocated():
     with scratch() as folder, waiter("file", folder) as process:
         assert seen("file", folder, process)["what"] == folder

@@ -2,8 +2,9 @@
 /*
  * Waits as a job does: waiter WHAT FOLDER has a store with files in the folder. WHAT
  * says which system call does not return, as with a disk that answers no more: `read`,
- * `write`, `file` (fallocate) or `region` (mlock); or `register`, the client of an
- * accelerator that is to map a region. With `memory` all return, and one thread waits
+ * `write`, `file` (fallocate) or `region` (mlock); or `register` or `unregister`, the
+ * client of an accelerator that is to map a region, or to let go of it. `device`: the
+ * program itself waits for an accelerator, and tells so. With `memory` all return, and one thread waits
  * for room that another one has.
  *
  * It prints "ready" before, and at the end of its input all goes on. When it has put and
@@ -90,6 +91,7 @@ static struct pjrt_error *dma_map(struct pjrt_dma_map *arguments)
 
 static struct pjrt_error *dma_unmap(struct pjrt_dma_unmap *arguments)
 {
+	stop_at("unregister");
 	return NULL;
 }
 
@@ -128,7 +130,7 @@ static struct actmem_store *make_store(struct actmem *am, const char *folder)
 		options.spill_paths = &folder;
 		options.spill_path_count = 1;
 	}
-	if (!strcmp(stopped, "register"))
+	if (strstr(stopped, "register"))
 		options.runtime = make_runtime(am);
 	check(actmem_store_create(am, &options, &store));
 	return store;
@@ -165,6 +167,14 @@ static void put_and_take(struct actmem_store *store)
 	while (key.name--)
 		check(actmem_store_take(store, key, data, BLOCK_BYTES));
 	free(data);
+}
+
+static void wait_for_device(struct actmem *am)
+{
+	struct actmem_device_wait *wait = actmem_device_wait_begin(am, BLOCK_BYTES, "GPU 7");
+
+	stop_at("device");
+	actmem_device_wait_end(am, wait);
 }
 
 static void *end_of_input(void *store)
@@ -208,6 +218,9 @@ int main(int argc, char **argv)
 		wait_for_memory(store);
 	else
 		put_and_take(store);
+	wait_for_device(am);
+	if (!strcmp(stopped, "unregister"))
+		check(actmem_store_destroy(store));
 	pthread_join(thread, NULL);
 	tell("done");
 	pause();

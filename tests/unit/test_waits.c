@@ -9,11 +9,12 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#include "actmem.h"
+#include "actmem_runtime.h"
 #include "context.h"
 #include "published.h"
 #include "waits.h"
@@ -100,6 +101,31 @@ static void test_more_than_places(void **state)
 	assert_int_equal(seen(*state).left_out, 0);
 }
 
+/* A program's own, by any thread, and not in a child, whose parent's it would be. */
+static void test_device(void **state)
+{
+	struct actmem_device_wait *wait = actmem_device_wait_begin(*state, 0, NULL);
+	int status;
+	pid_t child;
+
+	assert_int_equal(seen(*state).waits[0].kind, WAIT_DEVICE);
+	assert_string_equal(seen(*state).waits[0].words, "");
+	child = fork();
+	assert_true(child >= 0);
+	if (!child) {
+		status = !!actmem_device_wait_begin(*state, 1, "GPU 0");
+		actmem_device_wait_end(*state, wait);
+		_exit(status);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(count(*state), 1);
+	actmem_device_wait_end(*state, wait);
+	assert_int_equal(count(*state), 0);
+	assert_null(actmem_device_wait_begin(NULL, 0, "GPU 0"));
+	actmem_device_wait_end(NULL, NULL);
+}
+
 static void test_nonsense(void **state)
 {
 	struct actmem *am = *state;
@@ -126,6 +152,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_one, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_long_words, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_more_than_places, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_device, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_nonsense, setup, teardown),
 	};
 

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Host memory is freed once no device can be at it: what is told of the thread that waits
+ * for that, while a stream goes no further.
+ */
+#include <dirent.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "memory_test.h"
+#include "published.h"
+
+#define BYTES	(4 * MIB)
+#define TRIES	20000		/* of a millisecond */
+
+static sem_t is_held, goes_on;
+
+static void CUDA_CB hold(void *unused)
+{
+	sem_post(&is_held);
+	sem_wait(&goes_on);
+}
+
+struct freer {
+	void *memory;
+	_Atomic pid_t thread;
+	CUresult result;
+};
+
+static void *free_memory(void *data)
+{
+	struct freer *freer = data;
+
+	freer->thread = (pid_t)syscall(SYS_gettid);
+	freer->result = cuda.cuCtxSetCurrent(primary);
+	if (!freer->result)
+		freer->result = cuda.cuMemFreeHost(freer->memory);
+	return NULL;
+}
+
+static bool has_wait(int fd, pid_t thread)
+{
+	struct published_waits waits;
+	unsigned int i;
+
+	if (!published_waits(fd, &waits))
+		return false;
+	for (i = 0; i < WAITS_MAX; i++)
+		if (waits.waits[i].kind == WAIT_DEVICE && waits.waits[i].thread == thread)
+			return waits.waits[i].bytes == BYTES &&
+			       strstr(waits.waits[i].words, "host memory is freed");
+	return false;
+}
+
+/* In whatever this process publishes. */
+static bool is_told_now(pid_t thread)
+{
+	DIR *directory = opendir("/proc/self/fd");
+	struct dirent *entry;
+	bool is = false;
+	char path[300];
+	int fd;
+
+	while (directory && !is && (entry = readdir(directory))) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%s", entry->d_name);
+		fd = published_open(path, getpid());
+		if (fd < 0)
+			continue;
+		is = has_wait(fd, thread);
+		close(fd);
+	}
+	if (directory)
+		closedir(directory);
+	return is;
+}
+
+static bool waits_for_streams(void)
+{
+	struct freer freer;
+	pthread_t thread;
+	CUstream stream;
+	unsigned int try;
+	bool told = false;
+
+	sem_init(&is_held, 0, 0);
+	sem_init(&goes_on, 0, 0);
+	CHECK(!cuda.cuMemHostAlloc(&freer.memory, BYTES, 0) && is_shared(freer.memory));
+	CHECK(!cuda.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	CHECK(!cuda.cuLaunchHostFunc(stream, hold, NULL));
+	sem_wait(&is_held);
+	freer.thread = 0;
+	CHECK(!pthread_create(&thread, NULL, free_memory, &freer));
+	for (try = 0; try < TRIES && !told; try++) {
+		told = is_told_now(freer.thread);
+		usleep(1000);
+	}
+	sem_post(&goes_on);
+	pthread_join(thread, NULL);
+	CHECK(told && !freer.result && !is_told_now(freer.thread));
+	CHECK(!cuda.cuStreamDestroy_v2(stream));
+	return true;
+}
+
+int main(void)
+{
+	skip_without_cuda();
+	run_case("a thread that frees memory waits for a stream, and is told of",
+		 waits_for_streams, "ACTMEM_CUDA=1", NULL);
+	told(0, "");
+	return tap_end();
+}
