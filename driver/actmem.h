@@ -380,7 +380,7 @@ struct actmem_choice *actmem_choose(const struct actmem_region *region,
 int actmem_place_capacity(const struct actmem_region *region, const struct actmem_choice *choice,
 			  struct actmem_why *why);
 int actmem_place_limits(const struct actmem_region *region, const struct actmem_choice *choice,
-			struct actmem_why *why);
+			unsigned long wanted, struct actmem_why *why);
 unsigned int actmem_place_current(const struct actmem_choice *choice);
 unsigned int actmem_place_stride(const struct actmem_region *region,
 				 const struct actmem_choice *choice);

@@ -81,14 +81,25 @@ static void dmabuf_detach(struct dma_buf *dmabuf, struct dma_buf_attachment *att
 	kfree(attachment);
 }
 
-/* As the kernel does where no IOMMU is to translate. */
+/*
+ * As the kernel has it where no IOMMU is to translate. Its own function for that,
+ * dma_capable(), has come to call one that is not exported.
+ */
+static bool reaches(struct device *dev, phys_addr_t address, size_t length)
+{
+	dma_addr_t first = phys_to_dma(dev, address);
+
+	return first != DMA_MAPPING_ERROR &&
+	       first + length - 1 <= min_not_zero(dma_get_mask(dev), dev->bus_dma_limit);
+}
+
 static bool reaches_all(struct device *dev, const struct sg_table *table)
 {
 	struct scatterlist *segment;
 	unsigned int i;
 
 	for_each_sgtable_sg(table, segment, i) {
-		if (!dma_capable(dev, phys_to_dma(dev, sg_phys(segment)), segment->length, true))
+		if (!reaches(dev, sg_phys(segment), segment->length))
 			return false;
 		cond_resched();
 	}

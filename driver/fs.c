@@ -208,7 +208,9 @@ struct file *actmem_fs_open(struct actmem_region *region)
 		goto release_mount;
 	}
 	actmem_inode_attach(inode, region);
-	file = alloc_file_pseudo(inode, internal_mount, name, O_RDWR, &actmem_file_operations);
+	/* As open() has it for every file of a 64-bit task: write(2) passes 2 GiB, too. */
+	file = alloc_file_pseudo(inode, internal_mount, name, O_RDWR | O_LARGEFILE,
+				 &actmem_file_operations);
 	if (IS_ERR(file)) {
 		iput(inode);
 		actmem_release_internal_mount();

@@ -139,7 +139,7 @@ static int make_name(ACTMEM_IDMAP *idmap, struct inode *directory, struct dentry
 }
 
 static int actmem_create(ACTMEM_IDMAP *idmap, struct inode *directory, struct dentry *dentry,
-			 umode_t mode, bool exclusive)
+			 ACTMEM_CREATE_MODE)
 {
 	return make_name(idmap, directory, dentry, mode | S_IFREG, NULL);
 }

@@ -220,19 +220,20 @@ int actmem_place_capacity(const struct actmem_region *region, const struct actme
 }
 
 /*
- * Fails at once what the limits of the nodes do not let be. As only a region
- * without any page has its shares of an interleaving, for others it shows
- * itself page by page.
+ * Fails at once what the limits of the nodes do not let be: so many pages. As only a
+ * region without any page, had or underway, has its shares of an interleaving, for
+ * others it shows itself page by page.
  */
 int actmem_place_limits(const struct actmem_region *region, const struct actmem_choice *choice,
-			struct actmem_why *why)
+			unsigned long wanted, struct actmem_why *why)
 {
-	unsigned long wanted = choice->wanted, left = 0;
+	bool has_shares = wanted == region->page_count && wanted == choice->wanted;
+	unsigned long left = 0;
 	unsigned int i;
 	int node;
 
 	if (region->policy == ACTMEM_POLICY_INTERLEAVE) {
-		for (i = 0; i < choice->count && choice->wanted == region->page_count; i++) {
+		for (i = 0; i < choice->count && has_shares; i++) {
 			node = choice->nodes[i].id;
 			wanted = interleave_share(choice, i);
 			left = actmem_node_left(node);

@@ -218,15 +218,44 @@ static int begin_to_fill(struct filling *filling, struct actmem_region *region,
 	return 0;
 }
 
+/* The pages that are missing, but for those that somebody is about to make. */
+static unsigned long count_wanted(const struct actmem_region *region, unsigned long first,
+				  unsigned long count)
+{
+	/* In this order: what is made meanwhile is not missing, but still underway. */
+	unsigned long underway = actmem_underway(region);
+	unsigned long missing = actmem_slots_missing(region, first, count);
+
+	return missing - min(missing, underway);
+}
+
 /*
- * Reserves for the pages that are missing, but for those that somebody is about
- * to make. What is reserved is there for everybody who makes a page, and goes
- * when the last one is done who has reserved.
+ * Who touches a page counts against its node's limit while he makes it, and may have
+ * begun since what is wanted was counted: less will do then.
+ */
+static int check_node_limits(const struct filling *filling, unsigned long first,
+			     unsigned long count, struct actmem_why *why)
+{
+	unsigned long tried, pages = ULONG_MAX;
+	int err;
+
+	do {
+		tried = pages;
+		actmem_no_reason(why);
+		pages = count_wanted(filling->region, first, count);
+		err = actmem_place_limits(filling->region, filling->choice, pages, why);
+	} while (err && pages < tried);
+	return err;
+}
+
+/*
+ * Reserves for the pages that are wanted. What is reserved is there for everybody
+ * who makes a page, and goes when the last one is done who has reserved.
  */
 static int begin_to_reserve(struct actmem_region *region, unsigned long first,
 			    unsigned long count, struct actmem_why *why)
 {
-	unsigned long missing, underway, tried, pages = ULONG_MAX;
+	unsigned long tried, pages = ULONG_MAX;
 	bool charged;
 	int err;
 
@@ -234,10 +263,7 @@ static int begin_to_reserve(struct actmem_region *region, unsigned long first,
 	do {
 		tried = pages;
 		actmem_no_reason(why);
-		/* In this order: what is made meanwhile is not missing, but still underway. */
-		underway = actmem_underway(region);
-		missing = actmem_slots_missing(region, first, count);
-		pages = missing - min(missing, underway);
+		pages = count_wanted(region, first, count);
 		err = pages ? actmem_reserve(region, pages, &charged, why) : 0;
 		/* Who touches a page may have reserved it since: fewer will do then. */
 	} while (err && pages < tried);
@@ -271,7 +297,7 @@ static int populate(struct actmem_region *region, unsigned long first, unsigned 
 	err = begin_to_fill(&filling, region, caller, missing);
 	if (err)
 		return err;
-	err = actmem_place_limits(region, filling.choice, why);
+	err = check_node_limits(&filling, first + *done, count - *done, why);
 	if (!err)
 		err = begin_to_reserve(region, first + *done, count - *done, why);
 	if (!err) {

@@ -22,6 +22,13 @@
 #define ACTMEM_IDMAP	struct user_namespace
 #endif
 
+/* What inode_operations.create takes last: of a file that is made, it does not matter. */
+#if ACTMEM_HAVE_CREATE_EXCLUSIVE
+#define ACTMEM_CREATE_MODE	umode_t mode, bool exclusive
+#else
+#define ACTMEM_CREATE_MODE	umode_t mode
+#endif
+
 /* What inode_operations.mkdir returns: a dentry to use instead, or an error. */
 #if ACTMEM_HAVE_MKDIR_DENTRY
 #define ACTMEM_MKDIR_RESULT	struct dentry *

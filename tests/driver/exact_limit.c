@@ -14,6 +14,9 @@
 
 enum beside { NOBODY, POPULATES, DISCARDS };
 
+/* Whose limit it is: of the user's RLIMIT_MEMLOCK, or of the node that all pages are on. */
+enum limit { MEMLOCK, NODE };
+
 struct crowd {
 	int fd;
 	unsigned char *memory;
@@ -62,14 +65,22 @@ static void *go_on_beside(void *arg)
 	return NULL;
 }
 
-static int crowd_with(int device, enum beside beside)
+static int create_on_node(int device, size_t pages, uint32_t flags)
+{
+	struct actmem_ioctl_create arg = region_on(pages, ACTMEM_POLICY_BIND, 1);
+
+	arg.flags = flags;
+	return create(device, &arg);
+}
+
+static int crowd_with(int device, enum beside beside, enum limit limit)
 {
 	struct crowd crowd = { .beside = beside };
 	pthread_t threads[THREADS], other;
 	int i;
 
 	CHECK(!set_memlock(PAGES * PAGE_BYTES));
-	crowd.fd = create_lazy(device, PAGES);
+	crowd.fd = create_on_node(device, PAGES, ACTMEM_CREATE_LAZY);
 	CHECK(crowd.fd >= 0);
 	crowd.memory = map(crowd.fd, PAGES);
 	CHECK(crowd.memory != MAP_FAILED);
@@ -87,7 +98,7 @@ static int crowd_with(int device, enum beside beside)
 
 	/* It was all that there is. */
 	CHECK(!populate(crowd.fd, 0, PAGES));
-	CHECK(create_pages(device, 1) == -ENOMEM);
+	CHECK(create_on_node(device, 1, 0) == (limit == NODE ? -EDQUOT : -ENOMEM));
 	CHECK(!discard(crowd.fd, 0, PAGES));
 	close(crowd.fd);
 	return 0;
@@ -95,17 +106,27 @@ static int crowd_with(int device, enum beside beside)
 
 static int nobody(int device)
 {
-	return crowd_with(device, NOBODY);
+	return crowd_with(device, NOBODY, MEMLOCK);
 }
 
 static int one_who_populates(int device)
 {
-	return crowd_with(device, POPULATES);
+	return crowd_with(device, POPULATES, MEMLOCK);
 }
 
 static int one_who_discards(int device)
 {
-	return crowd_with(device, DISCARDS);
+	return crowd_with(device, DISCARDS, MEMLOCK);
+}
+
+static int one_who_populates_the_node(int device)
+{
+	return crowd_with(device, POPULATES, NODE);
+}
+
+static int one_who_discards_the_node(int device)
+{
+	return crowd_with(device, DISCARDS, NODE);
 }
 
 FIXTURE(exact_limit)
@@ -137,6 +158,14 @@ TEST_F(exact_limit, touched_beside_one_who_populates)
 TEST_F(exact_limit, touched_beside_one_who_discards)
 {
 	EXPECT_EQ(0, as_user(USER, one_who_discards, self->device));
+}
+
+TEST_F(exact_limit, of_a_node)
+{
+	ASSERT_EQ(0, set_limit(SYSFS "/node0/limit_bytes", PAGES));
+	EXPECT_EQ(0, as_user(USER, one_who_populates_the_node, self->device));
+	EXPECT_EQ(0, as_user(USER, one_who_discards_the_node, self->device));
+	EXPECT_EQ(0, set_limit(SYSFS "/node0/limit_bytes", -1));
 }
 
 TEST_NOTHING_IS_LEFT

@@ -103,5 +103,21 @@ TEST_F(far, copied)
 	close(from);
 }
 
+/* Also through the descriptor that it was made with, beyond what 31 bits number. */
+TEST_F(far, written_and_read)
+{
+	const off_t offset = 2 * GIB - 3;
+	char word[] = "across", there[sizeof(word)] = "";
+
+	EXPECT_EQ(sizeof(word), pwrite(self->fd, word, sizeof(word), offset));
+	EXPECT_EQ(sizeof(word), pread(self->fd, there, sizeof(there), offset));
+	EXPECT_STREQ(word, there);
+	EXPECT_EQ(sizeof(word), pwrite(self->fd, word, sizeof(word), 5 * GIB));
+	EXPECT_EQ(3 * PAGE_BYTES, allocated_of(self->fd));
+	EXPECT_EQ(0, fallocate(self->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 5 * GIB,
+			       PAGE_BYTES));
+	EXPECT_EQ(2 * PAGE_BYTES, allocated_of(self->fd));
+}
+
 TEST_NOTHING_IS_LEFT
 TEST_HARNESS_MAIN
