@@ -113,10 +113,67 @@ def test_eager():
     close(gradients["actmem"], gradients["stock"], 64)
 
 
-def test_eager_steps_compile_once():
+@pytest.mark.parametrize("form, order, kind", [
+    (form, order, kind) for form in FORMS
+    for order in ("grad of vmap", "vmap of grad")
+    for kind in (AxisType.Explicit, AxisType.Auto)
+    # JAX has the loop's tokens split twice over the same axis.
+    if (form, order, kind) != ("scanned", "vmap of grad", AxisType.Explicit)])
+def test_vmap_over_what_is_spread(form, order, kind):
+    """A batch whose examples are on several devices: each puts its own."""
+    mesh = mesh_of(kind)
+    weights, x = data()
+    weights = jax.device_put(weights, NamedSharding(mesh, P()))
+    examples = jax.device_put(jnp.stack([x + i for i in range(DEVICES * 2)]),
+                              NamedSharding(mesh, P("data")))
+    over = {"in_axes": (None, 0)}
+    options = {}
+    if kind == AxisType.Auto:
+        over["spmd_axis_name"] = "data"
+        options["sharding"] = NamedSharding(mesh, P())
+    results = {}
+    for name, wrap in wraps(**options).items():
+        loss = FORMS[form](wrap(layer))
+        if order == "grad of vmap":
+            each = jax.vmap(loss, **over)
+            loss_of_all = jax.grad(lambda w, x: jnp.sum(each(w, x)), (0, 1))
+        else:
+            loss_of_all = jax.vmap(jax.grad(loss, (0, 1)), **over)
+        with jax.set_mesh(mesh):
+            compiled = jax.jit(loss_of_all).lower(weights, examples).compile()
+            before = per_device("put_bytes_total")
+            results[name] = jax.block_until_ready(compiled(weights, examples))
+        put = [after - was for after, was in
+               zip(per_device("put_bytes_total"), before)]
+        assert "all-gather" not in compiled.as_text(), name
+    assert put == [LAYERS * 4 * examples.nbytes // DEVICES] * DEVICES
+    close(results["actmem"], results["stock"], 16)
+    close(results["actmem"], results["plain"], 256)
+
+
+def test_devices_that_only_sharding_names():
+    """The arguments are anywhere: sharding= tells what devices it runs on."""
+    mesh = mesh_of(AxisType.Auto)
+    f = actmem.jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)), min_bytes=0,
+                              offload_argnums=0,
+                              sharding=NamedSharding(mesh, P("data")))
+    before = per_device("put_bytes_total")
+    got = jax.jit(jax.grad(lambda x: jnp.sum(f(x))))(jnp.arange(32.))
+    put = [after - was for after, was in
+           zip(per_device("put_bytes_total"), before)]
+    assert put == [32 * 4 // DEVICES] * DEVICES
+    wanted = jax.grad(lambda x: jnp.sum(jnp.sin(jnp.sin(x))))(jnp.arange(32.))
+    close(got, wanted, 16)
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_eager_steps_compile_once(batched):
     _, x = spread(mesh_of(AxisType.Auto))
     f = actmem.jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)), min_bytes=0,
-                              offload_argnums=0)
+                              offload_argnums=0,
+                              sharding=NamedSharding(x.sharding.mesh, P("data")))
+    if batched:
+        f = jax.vmap(f, in_axes=1)
     compiled = []
 
     def listen(name, _, **__):

@@ -10,13 +10,15 @@ from stock import check, finish
 
 BLOCKS = 4
 SHAPE = (256, 256)
-TYPE = {"shape": SHAPE, "dtype": np.float32, "weak_type": False}
+TYPE = {"shape": SHAPE, "dtype": np.float32, "weak_type": False, "spread": None,
+        "tie_specs": (), "announced": None}
 
 
 def main():
     gpu, cpu = jax.devices("cuda")[0], jax.devices("cpu")[0]
     original = np.random.default_rng(3).random(SHAPE, np.float32)
-    put = jax.jit(lambda blocks: [put_p.bind(block, site=Site("layer", 1)) for block in blocks])
+    put = jax.jit(lambda blocks: [put_p.bind(block, site=Site("layer", 1), spread=None)
+                                  for block in blocks])
     take = jax.jit(lambda token: take_p.bind(token, **TYPE))
 
     def refusal(token, device):

@@ -15,11 +15,12 @@ BLOCKS = 16
 SHAPE = (1024, 512)
 STEPS = 6
 OF_LAYER = 4
-TYPE = {"shape": SHAPE, "dtype": np.float32, "weak_type": False}
+TYPE = {"shape": SHAPE, "dtype": np.float32, "weak_type": False, "spread": None,
+        "tie_specs": (), "announced": None}
 
 
 def forward(blocks):
-    return [put_p.bind(block, site=Site("layer", 1)) for block in blocks]
+    return [put_p.bind(block, site=Site("layer", 1), spread=None) for block in blocks]
 
 
 def backward(tokens, blocks):

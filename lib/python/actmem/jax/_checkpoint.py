@@ -138,6 +138,8 @@ def checkpoint(f=None, /, *, policy=None, offload_argnums=(),
                      a mesh whose axes are not Explicit: a NamedSharding for
                      all of them, or a function that gives one for a value's
                      type (shape, dtype), None for a value on one device
+                     Inside vmap it is that of one element: what devices these
+                     are on is told to vmap, as spmd_axis_name
     prevent_cse, static_argnums
                      as for jax.checkpoint
 

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """The primitives put and take, and what JAX's transformations do to them.
 
-    token = put_p.bind(value, site=Site)
-    value = take_p.bind(token, *ties, shape=, dtype=, weak_type=)
+    token = put_p.bind(value, site=Site, spread=)
+    value = take_p.bind(token, *ties, shape=, dtype=, weak_type=, spread=,
+                        tie_specs=, announced=None)
+
+`spread` is None, or how the value is spread over several devices, each of which then has
+a token of its own; `tie_specs` is how ties are, and () if `spread` is None.
 
 On a GPU a take has to wait until the device has come to it, to read its token. Takes that
 come together are announced, so that one wait serves all of them:
 
-    announced = announce_p.bind(*tokens, *ties, numbers=(0, 1, ...))
+    announced = announce_p.bind(*tokens, *ties, numbers=(0, 1, ...), spread=, tie_specs=)
     value = take_p.bind(token, announced[i], *ties, ..., announced=(Site, numbers[i]))
 
 They carry no JAX effect, so that JAX may drop them, batch them, nest them in
@@ -26,6 +30,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
+from actmem.jax import _spread
 from actmem.jax._handlers import PLATFORMS
 
 TOKEN_WORDS = 2
@@ -79,97 +84,141 @@ announce_p = Primitive("actmem_announce")
 announce_p.multiple_results = True
 
 
-def _of_shape(aval, shape, dtype, weak_type):
-    spec = jax.sharding.PartitionSpec(*[None] * len(shape))
+def _of_shape(aval, shape, dtype, weak_type, spec=()):
+    mesh = aval.sharding.mesh
+    spec = [*_spread.visible(spec, mesh), *[None] * (len(shape) - len(spec))]
     return aval.update(shape=shape, dtype=np.dtype(dtype), weak_type=weak_type,
-                       sharding=aval.sharding.update(spec=spec))
+                       sharding=aval.sharding.update(
+                           spec=jax.sharding.PartitionSpec(*spec)))
+
+
+def _of_words(aval, count, spread):
+    """One row, or one for each device."""
+    if spread is None:
+        return _of_shape(aval, (count,), np.uint32, False)
+    return _of_shape(aval, (_spread.devices(spread), count), np.uint32, False,
+                     _spread.tokens_spec(spread))
 
 
 @put_p.def_abstract_eval
-def _put_abstract(value, *, site):
-    return _of_shape(value, (TOKEN_WORDS,), np.uint32, False)
+def _put_abstract(value, *, site, spread):
+    return _of_words(value, TOKEN_WORDS, spread)
 
 
 @take_p.def_abstract_eval
-def _take_abstract(token, *ties, shape, dtype, weak_type, announced=None):
-    return _of_shape(token, shape, dtype, weak_type)
+def _take_abstract(token, *ties, shape, dtype, weak_type, spread, tie_specs,
+                   announced):
+    spec = () if spread is None else _spread.spec(spread, len(shape))
+    return _of_shape(token, shape, dtype, weak_type, spec)
 
 
 @announce_p.def_abstract_eval
-def _announce_abstract(*values, numbers):
-    return [_of_shape(token, (1,), np.uint32, False)
-            for token in values[:len(numbers)]]
+def _announce_abstract(*values, numbers, spread, tie_specs):
+    return [_of_words(token, 1, spread) for token in values[:len(numbers)]]
 
 
-@partial(jax.jit, static_argnames="site")
-def _put_now(value, *, site):
-    return put_p.bind(value, site=site)
+@partial(jax.jit, static_argnames=("site", "spread"))
+def _put_now(value, *, site, spread):
+    return put_p.bind(_spread.over_its_devices(value, spread), site=site,
+                      spread=spread)
 
 
-@partial(jax.jit, static_argnames=("shape", "dtype", "weak_type"))
+@partial(jax.jit, static_argnames=("shape", "dtype", "weak_type", "spread",
+                                   "tie_specs", "announced"))
 def _take_now(token, *ties, **params):
     return take_p.bind(token, *ties, **params)
 
 
 @put_p.def_impl
-def _put_impl(value, *, site):
+def _put_impl(value, *, site, spread):
     with jax.disable_jit(False):
-        return _put_now(value, site=site.eager())
+        return _put_now(value, site=site.eager(), spread=spread)
 
 
 # Each take is an execution of its own, and finds nothing that another one announced.
 
 @take_p.def_impl
-def _take_impl(token, *ties, announced=None, **params):
+def _take_impl(token, *ties, announced, **params):
+    ties = ties[1:] if announced else ties
     with jax.disable_jit(False):
-        return _take_now(token, *ties, **params)
+        return _take_now(token, *ties, announced=None, **params)
 
 
 @announce_p.def_impl
-def _announce_impl(*values, numbers):
-    return [jnp.zeros((1,), np.uint32) for _ in numbers]
+def _announce_impl(*values, numbers, spread, tie_specs):
+    shape = (1,) if spread is None else (_spread.devices(spread), 1)
+    return [jnp.zeros(shape, np.uint32) for _ in numbers]
 
 
 # A batch is put whole, under one token, which is handed on in as many copies
-# as there are elements; so a take knows a batch by its token.
+# as there are elements; so a take knows a batch by its token. Where the elements
+# are on several devices, each of these puts its own.
 
-def _put_batched(values, dims, *, site):
+def _batch_axis(batch):
+    """What the mesh calls the dimension that a vmap goes over, if anything."""
+    return batch.spmd_name or batch.explicit_mesh_axis
+
+
+def _tie_specs_batched(batch, tie_specs, dims):
+    """Of the last operands."""
+    first = len(dims) - len(tie_specs)
+    return tuple(spec if dim is None else
+                 _spread.with_batch(spec, dim, _batch_axis(batch))
+                 for spec, dim in zip(tie_specs, dims[first:]))
+
+
+def _first(value, dim):
+    return value if dim is None else jnp.moveaxis(value, dim, 0)[0]
+
+
+def _put_batched(batch, values, dims, *, site, spread):
     (value,), (dim,) = values, dims
-    token = put_p.bind(jnp.moveaxis(value, dim, 0), site=site)
-    return jnp.broadcast_to(token, (value.shape[dim], TOKEN_WORDS)), 0
+    if dim is None:
+        return put_p.bind(value, site=site, spread=spread), None
+    token = put_p.bind(jnp.moveaxis(value, dim, 0), site=site,
+                       spread=_spread.batched(spread, _batch_axis(batch)))
+    return jnp.broadcast_to(token, (batch.size, *token.shape)), 0
 
 
-def _take_batched(values, dims, *, shape, **params):
+def _take_batched(batch, values, dims, *, shape, spread, tie_specs, announced,
+                  **params):
     token, *ties = values
     dim = dims[0]
-    if dim is None:         # only a tie is batched
-        return take_p.bind(token, *ties, shape=shape, **params), None
-    tokens = jnp.moveaxis(token, dim, 0)
-    size = tokens.shape[0]
-    if size == 0:
+    if dim is not None and token.shape[dim] == 0:
         return jnp.zeros((0, *shape), params["dtype"]), 0
-    return take_p.bind(tokens[0], *ties, shape=(size, *shape), **params), 0
+    params.update(announced=announced,
+                  tie_specs=_tie_specs_batched(batch, tie_specs, dims))
+    if announced:
+        ties[0] = _first(ties[0], dims[1])
+    if dim is None:         # only a tie is batched
+        return take_p.bind(token, *ties, shape=shape, spread=spread,
+                           **params), None
+    return take_p.bind(_first(token, dim), *ties, shape=(batch.size, *shape),
+                       spread=_spread.batched(spread, _batch_axis(batch)),
+                       **params), 0
 
 
-def _announce_batched(values, dims, *, numbers):
+def _announce_batched(batch, values, dims, *, numbers, spread, tie_specs):
     count = len(numbers)
     tokens, ties = values[:count], values[count:]
     unbatched = [None] * count
     if any(dim is not None and token.shape[dim] == 0
            for token, dim in zip(tokens, dims)):
         # There are no takes either.
-        return [jnp.zeros((1,), np.uint32)] * count, unbatched
-    tokens = [token if dim is None else jnp.moveaxis(token, dim, 0)[0]
-              for token, dim in zip(tokens, dims)]
-    return announce_p.bind(*tokens, *ties, numbers=numbers), unbatched
+        return _announce_impl(*values, numbers=numbers, spread=spread,
+                              tie_specs=tie_specs), unbatched
+    tokens = [_first(token, dim) for token, dim in zip(tokens, dims)]
+    return announce_p.bind(
+        *tokens, *ties, numbers=numbers, spread=spread,
+        tie_specs=_tie_specs_batched(batch, tie_specs, dims)), unbatched
 
 
-batching.primitive_batchers[put_p] = _put_batched
-batching.primitive_batchers[take_p] = _take_batched
-batching.primitive_batchers[announce_p] = _announce_batched
+batching.fancy_primitive_batchers[put_p] = _put_batched
+batching.fancy_primitive_batchers[take_p] = _take_batched
+batching.fancy_primitive_batchers[announce_p] = _announce_batched
 
 
-def _put_jvp(primals, tangents, *, site):
+def _put_jvp(primals, tangents, *, site, spread):
     raise NotImplementedError(
         f"actmem.jax.checkpoint of {site.label}: its gradient is to be "
         "differentiated again (hessian, jvp of grad, grad of grad), which "
@@ -202,7 +251,8 @@ def _announce_fewer(used, equation):
         invars=[var for var, is_used in zip(equation.invars, used_operands)
                 if is_used],
         outvars=[equation.outvars[i] for i in kept],
-        params={"numbers": tuple(numbers[i] for i in kept)})
+        params={**equation.params,
+                "numbers": tuple(numbers[i] for i in kept)})
 
 
 pe.dce_rules[announce_p] = _announce_fewer
@@ -217,10 +267,22 @@ def _devices_left_to_xla(context):
     return getattr(context, "num_devices", 1)
 
 
+def _lower(ctx, function, operands, multiple_results=False):
+    return mlir.lower_fun(function, multiple_results)(ctx, *operands)
+
+
 def _put_lowering(target):
     call = jax.ffi.ffi_lowering(target, has_side_effect=True)
 
-    def lower(ctx, value, *, site):
+    def put_shard(value, site):
+        return put_p.bind(value, site=site, spread=None)[None]
+
+    def lower(ctx, value, *, site, spread):
+        if spread is not None:
+            return _lower(ctx, _spread.on_each(
+                partial(put_shard, site=site), spread,
+                _spread.spec(spread, len(ctx.avals_in[0].shape)),
+                _spread.tokens_spec(spread)), [value])
         devices = _devices_left_to_xla(ctx.module_context.axis_context)
         if devices > 1:
             raise ValueError(
@@ -235,7 +297,21 @@ def _put_lowering(target):
 def _take_lowering(target):
     call = jax.ffi.ffi_lowering(target, has_side_effect=True)
 
-    def lower(ctx, token, *ties, shape, dtype, weak_type, announced=None):
+    def take_shard(token, *ties, announced, **params):
+        if announced:
+            ties = (ties[0][0], *ties[1:])
+        return take_p.bind(token[0], *ties, announced=announced, spread=None,
+                           tie_specs=(), **params)
+
+    def lower(ctx, token, *ties, shape, dtype, weak_type, spread, tie_specs,
+              announced):
+        if spread is not None:
+            each = _spread.tokens_spec(spread)
+            return _lower(ctx, _spread.on_each(
+                partial(take_shard, shape=_spread.shard_shape(spread, shape),
+                        dtype=dtype, weak_type=weak_type, announced=announced),
+                spread, (each, *((each,) if announced else ()), *tie_specs),
+                _spread.spec(spread, len(shape))), [token, *ties])
         if announced is None:
             return call(ctx, token, *ties)
         site, number = announced
@@ -246,14 +322,26 @@ def _take_lowering(target):
 def _announce_lowering(target):
     call = jax.ffi.ffi_lowering(target, has_side_effect=True)
 
-    def lower(ctx, *values, numbers):
+    def announce_shard(*values, numbers):
+        tokens, ties = values[:len(numbers)], values[len(numbers):]
+        announced = announce_p.bind(*[token[0] for token in tokens], *ties,
+                                    numbers=numbers, spread=None, tie_specs=())
+        return [tie[None] for tie in announced]
+
+    def lower(ctx, *values, numbers, spread, tie_specs):
+        if spread is not None:
+            each = _spread.tokens_spec(spread)
+            return _lower(ctx, _spread.on_each(
+                partial(announce_shard, numbers=numbers), spread,
+                ((each,) * len(numbers) + tie_specs), each), values, True)
         return call(ctx, *values, numbers=np.array(numbers, np.int32))
     return lower
 
 
-def _no_announce(ctx, *values, numbers):
+def _no_announce(ctx, *values, numbers, spread, tie_specs):
     """Where a token can be read at any time."""
-    return [mlir.ir_constant(np.zeros((1,), np.uint32)) for _ in numbers]
+    return [mlir.ir_constant(np.zeros(aval.shape, np.uint32))
+            for aval in ctx.avals_out]
 
 
 def _refuse_platform(ctx, *operands, **params):

@@ -6,7 +6,6 @@ Keys travel as their words and elements of less than a byte as bytes, since
 only whole bytes are copied. Of a value on several devices each device puts
 its own shard, under a token of its own; nothing is gathered.
 """
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
+from actmem.jax import _spread
 from actmem.jax._primitives import announce_p, put_p, take_p
 
 
@@ -113,30 +113,6 @@ def sharding_of(value, sharding, label):
     return None
 
 
-def _axes(sharding):
-    """Those that a value still has to be split over."""
-    mesh = sharding.mesh
-    return tuple(axis for axis, kind in zip(mesh.axis_names, mesh.axis_types)
-                 if kind != AxisType.Manual)
-
-
-def _spec(sharding, rank):
-    return PartitionSpec(*sharding.spec[:rank])
-
-
-def _per_device(function, sharding, in_specs, out_specs):
-    return jax.shard_map(function, mesh=sharding.mesh, in_specs=in_specs,
-                         out_specs=out_specs, axis_names=set(_axes(sharding)),
-                         check_vma=False)
-
-
-@lru_cache(maxsize=1024)
-def _put_per_device(sharding, rank, site):
-    return jax.jit(_per_device(
-        lambda value: put_p.bind(value, site=site)[None], sharding,
-        _spec(sharding, rank), PartitionSpec(_axes(sharding))))
-
-
 def put(value, site, sharding):
     """The token of `value`, and its form."""
     weak_type = jax.typeof(value).weak_type
@@ -151,11 +127,8 @@ def put(value, site, sharding):
     spread = sharding_of(value, sharding, site.label)
     form = Form(value.shape, value.dtype, weak_type, key_impl, packed_dtype,
                 spread)
-    if spread is None:
-        return put_p.bind(value, site=site), form
-    if not isinstance(value, jax.core.Tracer):
-        site = site.eager()
-    return _put_per_device(spread, value.ndim, site)(value), form
+    value = _spread.over_its_devices(value, spread)
+    return put_p.bind(value, site=site, spread=spread), form
 
 
 def _tie_specs(ties, sharding):
@@ -168,67 +141,36 @@ def _tie_specs(ties, sharding):
                 AxisType.Explicit in own.mesh.axis_types:
             kept.append((tie, own.spec))
         elif fits(tie, sharding):
-            kept.append((tie, _spec(sharding, tie.ndim)))
+            kept.append((tie, _spread.spec(sharding, tie.ndim)))
     if ties and not kept:
         tie = min(ties, key=lambda tie: tie.size)
         kept.append((tie, PartitionSpec()))
     return kept
 
 
-@lru_cache(maxsize=1024)
-def _announce_per_device(sharding, numbers, tie_specs):
-    count = len(numbers)
-    each = PartitionSpec(_axes(sharding))
-
-    def announce_shard(*values):
-        announced = announce_p.bind(*[token[0] for token in values[:count]],
-                                    *values[count:], numbers=numbers)
-        return [tie[None] for tie in announced]
-
-    return jax.jit(_per_device(announce_shard, sharding,
-                               (each,) * count + tie_specs, each))
+def _looked_at(ties, spread):
+    """The ties that a take or an announcement has, and their specs."""
+    if spread is None:
+        return ties, ()
+    kept = _tie_specs(ties, spread)
+    return [tie for tie, _ in kept], tuple(spec for _, spec in kept)
 
 
-def _announce(tokens, ties, sharding, numbers):
-    if sharding is None:
-        return announce_p.bind(*tokens, *ties, numbers=numbers)
-    ties, tie_specs = _split(_tie_specs(ties, sharding))
-    return _announce_per_device(sharding, numbers, tie_specs)(*tokens, *ties)
-
-
-def _split(pairs):
-    return tuple(zip(*pairs)) if pairs else ((), ())
-
-
-@lru_cache(maxsize=1024)
-def _take_per_device(form, tie_specs, announced):
-    each = PartitionSpec(_axes(form.sharding))
-    spec = _spec(form.sharding, len(form.shape))
-    shard = NamedSharding(form.sharding.mesh, spec).shard_shape(form.shape)
-
-    def take_shard(token, *ties):
-        if announced:
-            ties = (ties[0][0], *ties[1:])
-        return take_p.bind(token[0], *ties, shape=shard, dtype=form.dtype,
-                           weak_type=form.weak_type, announced=announced)
-
-    return jax.jit(_per_device(
-        take_shard, form.sharding,
-        (each, *((each,) if announced else ()), *tie_specs), spec))
+def _announce(tokens, ties, spread, numbers):
+    ties, specs = _looked_at(ties, spread)
+    return announce_p.bind(*tokens, *ties, numbers=numbers, spread=spread,
+                           tie_specs=specs)
 
 
 def take(token, ties, form, tie=None, announced=None):
     """The value of `token`, not before `ties` are there; its block is freed.
     `tie`, `announced`: if it was announced, the result of that, and as what."""
     first = () if tie is None else (tie,)
-    if form.sharding is None:
-        value = take_p.bind(token, *first, *ties, shape=form.shape,
-                            dtype=form.dtype, weak_type=form.weak_type,
-                            announced=announced)
-    else:
-        ties, tie_specs = _split(_tie_specs(ties, form.sharding))
-        value = _take_per_device(form, tie_specs, announced)(
-            token, *first, *ties)
+    ties, specs = _looked_at(ties, form.sharding)
+    value = take_p.bind(token, *first, *ties, shape=form.shape,
+                        dtype=form.dtype, weak_type=form.weak_type,
+                        spread=form.sharding, tie_specs=specs,
+                        announced=announced)
     if form.packed_dtype is not None:
         value = _pack(value, form.packed_dtype)
     if form.key_impl is not None:
@@ -242,7 +184,7 @@ def take_all(tokens, ties, forms, site):
     together = {}       # those of the same devices
     for i, form in enumerate(forms):
         spread = form.sharding
-        key = spread and (spread.mesh, _axes(spread))
+        key = spread and (spread.mesh, _spread.axes(spread))
         together.setdefault(key, []).append(i)
     values = [None] * len(tokens)
     for members in together.values():
