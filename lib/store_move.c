@@ -7,6 +7,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "queue.h"
 #include "store.h"
 
 #define COMPLETIONS	16
