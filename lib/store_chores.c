@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * What a store does that may take long, in a thread of its own, so that neither callers
- * nor completions wait for it: files are allocated, regions are attached, disks get
- * back what is not needed any more, and memory is asked for that was refused before. Transfers that need one of these are chores: fills
- * first, as somebody may wait for them.
+ * nor completions wait for it: files are allocated, regions are attached, disks get back
+ * what is not needed any more, and memory is asked for that was refused before. Transfers
+ * that need one of these are chores: fills first, as somebody may wait for them.
  */
 #include <errno.h>
 
