@@ -230,10 +230,11 @@ TEST_F(lazy_placement, a_full_node)
 	EXPECT_EQ(ACTMEM_WHY_NODE_FULL, arg.why.reason);
 	EXPECT_EQ(1, arg.why.node);
 	EXPECT_EQ(pages * PAGE_BYTES, arg.why.wanted);
-	EXPECT_EQ(arg.done, arg.why.available);
 	EXPECT_LT(0, arg.done);
+	/* As several processors make them, some may lie behind the first that is missing. */
+	EXPECT_LE(arg.done, arg.why.available);
 	/* Those that it got, it keeps. */
-	EXPECT_EQ((long)(arg.done / PAGE_BYTES), pages_held(fd));
+	EXPECT_EQ((long)(arg.why.available / PAGE_BYTES), pages_held(fd));
 	EXPECT_EQ(0, change_range(fd, ACTMEM_IOC_DISCARD, 0, pages, &arg));
 	EXPECT_EQ(pages * PAGE_BYTES, arg.done);
 	EXPECT_EQ(0, pages_held(fd));
