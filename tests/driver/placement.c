@@ -154,7 +154,7 @@ static int create_beside(int device, struct actmem_ioctl_create *arg, char *wher
 static int beside_a_full_node(int device)
 {
 	struct actmem_ioctl_create spare = region_on(16, ACTMEM_POLICY_BIND, 2), arg;
-	int fd, tries = 20;
+	int fd, tries = 100;
 	char where[33];
 	bool is_mixed;
 
@@ -170,7 +170,7 @@ static int beside_a_full_node(int device)
 	/*
 	 * The processor's own node comes first, and the other goes on. Several tasks are
 	 * at it: which slots get what was left is up to chance, and whether any does while
-	 * the kernel has it in a list of another processor's.
+	 * the kernel has it in a list of another processor's, which it empties each second.
 	 */
 	close(spare.fd);
 	do {
@@ -179,6 +179,8 @@ static int beside_a_full_node(int device)
 		CHECK(fd >= 0 && strspn(where, "01") == 32);
 		is_mixed = strchr(where, '1') && strchr(where, '0');
 		close(fd);
+		if (!is_mixed)
+			usleep(100000);
 	} while (!is_mixed && --tries);
 	CHECK(tries);
 	return 0;
