@@ -91,32 +91,30 @@ def memory_that_another_thread_has():
         goes_on(process)
 
 
+def waits_and_goes_on(mode, wanted, what):
+    with scratch() as folder, waiter(mode, folder) as process:
+        assert seen(wanted, folder, process)["what"] == what
+        goes_on(process)
+
+
 @case
 def a_region_whose_pages_do_not_come():
-    with scratch() as folder, waiter("region", folder) as process:
-        assert seen("region", folder, process)["what"] == "store"
-        goes_on(process)
+    waits_and_goes_on("region", "region", "store")
 
 
 @case
 def an_accelerator_that_does_not_register_a_region():
-    with scratch() as folder, waiter("register", folder) as process:
-        assert seen("register", folder, process)["what"] == "store"
-        goes_on(process)
+    waits_and_goes_on("register", "register", "store")
 
 
 @case
 def an_accelerator_that_does_not_let_go_of_a_region():
-    with scratch() as folder, waiter("unregister", folder) as process:
-        assert seen("register", folder, process)["what"] == "store"
-        goes_on(process)
+    waits_and_goes_on("unregister", "register", "store")
 
 
 @case
 def a_device_that_the_program_waits_for_itself():
-    with scratch() as folder, waiter("device", folder) as process:
-        assert seen("device", folder, process)["what"] == "GPU 7"
-        goes_on(process)
+    waits_and_goes_on("device", "device", "GPU 7")
 
 
 @case

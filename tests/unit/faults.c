@@ -410,15 +410,20 @@ void fail_each(int (*run)(void *context), void *context, unsigned int least)
 	print_message("# %u calls failed in turn, %u were errors\n", nth - 1, failures);
 }
 
-int open_small(struct actmem **am)
+int open_memfd(struct actmem **am, enum actmem_pages pages, uint32_t allow)
 {
 	struct actmem_options options;
 
 	ACTMEM_INIT(&options);
 	options.backend = ACTMEM_BACKEND_MEMFD;
-	options.pages = ACTMEM_PAGES_4K;
-	options.allow = ACTMEM_ALLOW_UNLOCKED;
+	options.pages = pages;
+	options.allow = allow;
 	return actmem_open(am, &options);
+}
+
+int open_small(struct actmem **am)
+{
+	return open_memfd(am, ACTMEM_PAGES_4K, ACTMEM_ALLOW_UNLOCKED);
 }
 
 void assert_fails(int got, int error, const char *part)

@@ -14,6 +14,8 @@
 
 #include <cmocka.h>
 
+#include "actmem.h"
+
 /* The @nth wrapped call from now on (1: the next) fails as that call may. */
 void fail_nth(unsigned int nth);
 
@@ -93,8 +95,8 @@ struct holdings {
 struct holdings held_now(void);
 void assert_same_held(struct holdings before);
 
-/* As actmem_open(): memfds of pages that every machine has. */
-struct actmem;
+/* As actmem_open(): memfds of such pages, and of those that every machine has. */
+int open_memfd(struct actmem **am, enum actmem_pages pages, uint32_t allow);
 int open_small(struct actmem **am);
 
 /* Asserts a negative errno and that the words have @part in them. */

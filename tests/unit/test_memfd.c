@@ -15,17 +15,6 @@
 
 #define LENGTH	(64ULL << 10)
 
-static int open_memfd(struct actmem **am, enum actmem_pages pages, uint32_t allow)
-{
-	struct actmem_options options;
-
-	ACTMEM_INIT(&options);
-	options.backend = ACTMEM_BACKEND_MEMFD;
-	options.pages = pages;
-	options.allow = allow;
-	return actmem_open(am, &options);
-}
-
 static struct actmem *opened(enum actmem_pages pages, uint32_t allow)
 {
 	struct actmem *am;

@@ -32,16 +32,6 @@ struct rig {
 	struct holdings before;
 };
 
-static int open_memfd(struct actmem **am)
-{
-	struct actmem_options options;
-
-	ACTMEM_INIT(&options);
-	options.backend = ACTMEM_BACKEND_MEMFD;
-	options.pages = ACTMEM_PAGES_4K;
-	return actmem_open(am, &options);
-}
-
 static int make_queue(struct actmem *am, enum actmem_engine engine, struct actmem_queue **queue)
 {
 	struct actmem_queue_options options;
@@ -78,7 +68,7 @@ static int set_up(struct rig *rig, enum actmem_engine engine)
 	*rig = (struct rig){ .before = held_now() };
 	ACTMEM_INIT(&options);
 	options.length = LENGTH;
-	error = open_memfd(&rig->am);
+	error = open_memfd(&rig->am, ACTMEM_PAGES_4K, 0);
 	if (!error)
 		error = actmem_region_create(rig->am, &options, &rig->region);
 	if (!error)
@@ -253,7 +243,7 @@ static void skip_without_uring(void)
 	struct actmem *am;
 	int error;
 
-	assert_int_equal(open_memfd(&am), 0);
+	assert_int_equal(open_memfd(&am, ACTMEM_PAGES_4K, 0), 0);
 	error = make_queue(am, ACTMEM_ENGINE_URING, &queue);
 	if (!error)
 		assert_int_equal(actmem_queue_destroy(queue), 0);
@@ -301,7 +291,7 @@ static void test_refused(void **state)
 	struct actmem_queue *queue;
 	struct actmem *am;
 
-	assert_int_equal(open_memfd(&am), 0);
+	assert_int_equal(open_memfd(&am, ACTMEM_PAGES_4K, 0), 0);
 	fail_call("io_uring_setup", 1, EPERM);
 	assert_int_equal(make_queue(am, ACTMEM_ENGINE_AUTO, &queue), 0);
 	assert_non_null(strstr(actmem_queue_describe(queue), "workers: io_uring is refused"));

@@ -43,13 +43,8 @@ static bool set_up(struct rig *rig)
 	static const char *const path = "build/tests/unit";
 	struct actmem_queue_options queue_options;
 	struct actmem_file_options file_options;
-	struct actmem_options options;
 
-	ACTMEM_INIT(&options);
-	options.backend = ACTMEM_BACKEND_MEMFD;
-	options.pages = ACTMEM_PAGES_4K;
-	options.allow = ACTMEM_ALLOW_UNLOCKED;
-	assert_int_equal(actmem_open(&rig->am, &options), 0);
+	assert_int_equal(open_small(&rig->am), 0);
 	ACTMEM_INIT(&queue_options);
 	queue_options.engine = ACTMEM_ENGINE_URING;
 	if (actmem_queue_create(rig->am, &queue_options, &rig->queue)) {
