@@ -8,6 +8,7 @@ Its layers' inputs have so many MiB. It enters the memory cgroup before its firs
 step, so that the limit is one of the training and not of what it takes to
 import and compile it.
 """
+import ctypes
 import hashlib
 import json
 import os
@@ -24,6 +25,7 @@ import actmem.jax  # noqa: E402
 from models import trained  # noqa: E402
 
 BATCH, WIDTH, STEPS = 1024, 512, 2      # 2 MiB of each layer
+PR_SET_THP_DISABLE = 41
 
 
 def layer(x, w):
@@ -34,7 +36,16 @@ WRAPPERS = {"actmem": lambda f: actmem.jax.checkpoint(f, offload_argnums=0),
             "stock": jax.checkpoint}
 
 
+def without_huge_heap():
+    """Has the kernel make no huge pages of malloc's memory, now or later: they count in
+    full, and how many it makes of what was once in use is a matter of chance."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_THP_DISABLE)")
+
+
 def main():
+    without_huge_heap()
     wrap, layers = WRAPPERS[sys.argv[1]], int(sys.argv[2]) // 2
     weights = jax.random.normal(jax.random.key(0), (layers, WIDTH))
     x = jax.random.normal(jax.random.key(1), (BATCH, WIDTH))
