@@ -12,9 +12,12 @@
 #include "queue_uring.h"
 #include "region.h"
 
-/* What is pinned in less than a millisecond; of pages that may be small, and of huge ones. */
+/*
+ * What is pinned in less than a millisecond, of pages that may be small, and in some, of huge
+ * ones: a block that lies in two pieces is two transfers, which long ones should seldom be.
+ */
 #define PIECE_OF_SMALL	(16ULL << 20)
-#define PIECE_OF_HUGE	(128ULL << 20)
+#define PIECE_OF_HUGE	(512ULL << 20)
 /* Slots for pieces as long as can be, and which part of the others one region may have. */
 #define RING_BUFFERS_KEPT	(RING_BUFFERS / 2)
 #define RING_SHARE	16

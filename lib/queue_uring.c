@@ -27,6 +27,14 @@
 /* Before the kernel is asked again for what it had no memory for. */
 #define BREATH_US	1000
 
+/*
+ * The kernel holds back what is begun by a call with more than two transfers, and merges
+ * neighbours into requests as long as the device takes: of long ones, fewer than are meant
+ * to be would be under way. Short ones gain by that.
+ */
+#define BEGUN_AT_ONCE	2
+#define LONG_BYTES	(512U << 10)
+
 /* The first of a round, when the ring has room. */
 static void listen_for_event(struct uring *uring)
 {
@@ -119,7 +127,14 @@ static void send_cancels(struct uring *uring)
 	uring->cancelling = false;
 }
 
-/* Blocks that were cut off, or are to be resumed. */
+static void submit(struct actmem_queue *queue, struct uring *uring)
+{
+	queue_unlock(queue);
+	io_uring_submit(&uring->ring);
+	pthread_mutex_lock(&queue->lock);
+}
+
+/* Blocks that were cut off, or are to be resumed. What others begin meanwhile waits. */
 static void send_blocks(struct actmem_queue *queue, struct uring *uring)
 {
 	while (!link_is_alone(&uring->to_send)) {
@@ -138,6 +153,9 @@ static void send_blocks(struct actmem_queue *queue, struct uring *uring)
 		link_remove(&block->link);
 		link_append(&uring->under_way, &block->link);
 		uring->sent++;
+		if (block->length >= LONG_BYTES &&
+		    io_uring_sq_ready(&uring->ring) >= BEGUN_AT_ONCE)
+			submit(queue, uring);
 	}
 }
 
@@ -232,11 +250,8 @@ static void notify(struct actmem_queue *queue, struct uring *uring)
 	if (!queue_is_to_notify(queue))
 		return;
 	begin_blocks(queue, uring);
-	if (io_uring_sq_ready(&uring->ring) >= (uring->sent + 1) / 2) {
-		queue_unlock(queue);
-		io_uring_submit(&uring->ring);
-		pthread_mutex_lock(&queue->lock);
-	}
+	if (io_uring_sq_ready(&uring->ring) >= (uring->sent + 1) / 2)
+		submit(queue, uring);
 	/* Without the lock, others may have taken what there was, and ended this. */
 	if (queue_is_to_notify(queue))
 		queue_notify(queue);
@@ -281,10 +296,11 @@ static void *serve(void *argument)
 		listen_for_event(uring);
 		notify(queue, uring);
 		step = do_job(queue, uring);
+		uring->woken = false;
 		expiry = queue_expire(queue);
 		begin_blocks(queue, uring);
 		/* Without the lock, some of it came when nobody thought that this sleeps. */
-		if (queue_is_to_notify(queue) || uring->ending)
+		if (queue_is_to_notify(queue) || uring->woken || uring->ending)
 			step = RING_STEP_AGAIN;
 		uring->asleep = true;
 		queue_unlock(queue);
@@ -305,6 +321,7 @@ static void wake(struct actmem_queue *queue)
 	if (queue->uring->asleep)
 		queue->to_rouse = true;
 	queue->uring->asleep = false;
+	queue->uring->woken = true;
 }
 
 /* The ring's thread is in no call that lasts, and ends what is past its deadline. */

@@ -45,6 +45,7 @@ struct uring {
 	int descriptors[2];		/* ring, eventfd */
 	bool listens;			/* to the eventfd */
 	bool asleep, ending, started, cancelling;
+	bool woken;			/* since deadlines, jobs and cancels were looked at */
 	int error;			/* of the start */
 	char words[ERROR_TEXT_MAX];
 	struct link jobs;

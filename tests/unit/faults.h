@@ -80,6 +80,9 @@ void hold_transfers(bool hold);
 /* How many of them are held, that is, were under way at a time. */
 unsigned int held_transfers(void);
 
+/* Those that a ring begins from now on end only when they are cancelled: the disk hangs. */
+void hang_transfers(bool hang);
+
 /* The next checksum is made when @meanwhile has returned. */
 void before_checksum(void (*meanwhile)(void));
 

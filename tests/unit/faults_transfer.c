@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <liburing.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/eventfd.h>
@@ -189,21 +190,45 @@ static bool is_transfer(const struct io_uring_sqe *sqe)
 	return sqe->flags & IOSQE_FIXED_FILE;
 }
 
-static void change_submissions(struct io_uring *ring, __u64 *event)
+static atomic_bool hangs;
+
+void hang_transfers(bool hang)
+{
+	hangs = hang;
+}
+
+/* A wait for what never comes. */
+static void hang_instead(struct io_uring_sqe *sqe)
+{
+	static int never = -1;
+	__u64 data = sqe->user_data;
+
+	if (never < 0)
+		never = __real_eventfd(0, EFD_CLOEXEC);
+	io_uring_prep_poll_add(sqe, never, POLLIN);
+	sqe->user_data = data;
+}
+
+/* There is one ring at a time. */
+static __u64 event;
+
+static void change_submissions(struct io_uring *ring)
 {
 	unsigned int i;
 
 	for (i = ring->sq.sqe_head; i != ring->sq.sqe_tail; i++) {
 		struct io_uring_sqe *sqe = &ring->sq.sqes[i & *ring->sq.kring_mask];
 
-		if (is_transfer(sqe))
+		if (is_transfer(sqe) && hangs)
+			hang_instead(sqe);
+		else if (is_transfer(sqe))
 			sqe->len = (unsigned int)short_length(sqe->len);
-		else if (sqe->opcode == IORING_OP_POLL_ADD)
-			*event = sqe->user_data;
+		else if (sqe->opcode == IORING_OP_POLL_ADD && sqe->len)
+			event = sqe->user_data;
 	}
 }
 
-static void change_completions(struct io_uring *ring, __u64 event)
+static void change_completions(struct io_uring *ring)
 {
 	struct io_uring_cqe *cqe;
 	unsigned int head;
@@ -227,6 +252,7 @@ WRAP(int, io_uring_submit, (struct io_uring *ring))
 
 	if (meanwhile)
 		meanwhile();
+	change_submissions(ring);
 	return __real_io_uring_submit(ring);
 }
 
@@ -234,14 +260,12 @@ WRAP(int, io_uring_submit_and_wait_timeout, (struct io_uring *ring, struct io_ur
 					     unsigned int count, struct __kernel_timespec *timeout,
 					     sigset_t *signals))
 {
-	/* There is one ring at a time. */
-	static __u64 event;
 	int result;
 
 	if (fails("io_uring_enter", EAGAIN))
 		return -errno;
-	change_submissions(ring, &event);
+	change_submissions(ring);
 	result = __real_io_uring_submit_and_wait_timeout(ring, cqe, count, timeout, signals);
-	change_completions(ring, event);
+	change_completions(ring);
 	return result;
 }

@@ -11,10 +11,14 @@
 #include <unistd.h>
 
 #include "actmem_queue.h"
+#include "clock.h"
 #include "faults.h"
 
 #define LENGTH		(2ULL << 20)
 #define BLOCK		(64ULL << 10)
+/* Of blocks that are handed over two at a time. */
+#define LONG		(512ULL << 10)
+#define LATE_NS		(20 * NS_PER_SECOND)
 
 static struct actmem *am;
 static struct actmem_region *region;
@@ -40,7 +44,7 @@ static int close_region(void **state)
 }
 
 static struct actmem_queue *make_queue_of(enum actmem_engine engine, unsigned int depth,
-					  unsigned int workers)
+					  unsigned int workers, uint64_t block_bytes)
 {
 	struct actmem_queue_options options;
 	struct actmem_queue *queue;
@@ -49,14 +53,14 @@ static struct actmem_queue *make_queue_of(enum actmem_engine engine, unsigned in
 	options.engine = engine;
 	options.depth = depth;
 	options.workers = workers;
-	options.block_bytes = BLOCK;
+	options.block_bytes = block_bytes;
 	assert_int_equal(actmem_queue_create(am, &options, &queue), 0);
 	return queue;
 }
 
 static struct actmem_queue *make_queue(enum actmem_engine engine)
 {
-	return make_queue_of(engine, 0, 0);
+	return make_queue_of(engine, 0, 0, BLOCK);
 }
 
 static struct actmem_file *open_file(struct actmem_queue *queue)
@@ -126,7 +130,7 @@ static void test_depth(void **state)
 	unsigned int i;
 
 	for (i = 0; i < 3; i++) {
-		queue = make_queue_of(ACTMEM_ENGINE_WORKERS, depths[i], workers[i]);
+		queue = make_queue_of(ACTMEM_ENGINE_WORKERS, depths[i], workers[i], BLOCK);
 		assert_int_equal(actmem_queue_attach(queue, region, 0), 0);
 		file = open_file(queue);
 		hold_transfers(true);
@@ -148,7 +152,7 @@ static void test_depth(void **state)
 /* Files are served in turn: what is short in one does not wait for what is long in another. */
 static void test_turns(void **state)
 {
-	struct actmem_queue *queue = make_queue_of(ACTMEM_ENGINE_WORKERS, 1, 1);
+	struct actmem_queue *queue = make_queue_of(ACTMEM_ENGINE_WORKERS, 1, 1, BLOCK);
 	struct actmem_file *one = open_file(queue), *other = open_file(queue);
 	struct actmem_completion completions[2];
 	struct actmem_queue_stats stats;
@@ -200,7 +204,7 @@ static void fill_until(struct actmem_queue *queue, struct actmem_file *file, uin
 /* Whichever was begun first, what is past its deadline ends. */
 static void test_deadlines(void **state)
 {
-	struct actmem_queue *queue = make_queue_of(ACTMEM_ENGINE_WORKERS, 1, 1);
+	struct actmem_queue *queue = make_queue_of(ACTMEM_ENGINE_WORKERS, 1, 1, BLOCK);
 	struct actmem_completion completions[4];
 	struct actmem_file *file = open_file(queue);
 	unsigned int taken = 0;
@@ -311,6 +315,55 @@ static void test_told_no_more(void **state)
 	assert_int_equal(actmem_queue_detach(queue, region), 0);
 	assert_int_equal(actmem_file_close(file), 0);
 	assert_int_equal(actmem_queue_destroy(queue), 0);
+}
+
+static struct actmem_request first;
+static int cancelled;
+
+static void cancel_first(void)
+{
+	cancelled = actmem_cancel(watched, first.id);
+	sem_post(&meddled);
+}
+
+/*
+ * What is cancelled while the ring's thread hands others over, of long ones two at a time,
+ * ends, though no other does, and nobody wakes that thread.
+ */
+static void test_cancelled_meanwhile(void **state)
+{
+	struct actmem_completion completion;
+	struct actmem_request second;
+	struct actmem_file *file;
+
+	watched = make_queue_of(ACTMEM_ENGINE_AUTO, 8, 0, LONG);
+	if (strncmp(actmem_queue_describe(watched), "io_uring", 8)) {
+		assert_int_equal(actmem_queue_destroy(watched), 0);
+		skip();
+	}
+	assert_int_equal(actmem_queue_attach(watched, region, 0), 0);
+	file = open_file(watched);
+	sem_init(&meddled, 0, 0);
+	ACTMEM_INIT(&first);
+	ACTMEM_INIT(&second);
+	hang_transfers(true);
+	assert_int_equal(actmem_fill(watched, file, 0, region, 2 * LONG, BLOCK, &first), 0);
+	before_submit(cancel_first);
+	assert_int_equal(actmem_fill(watched, file, 0, region, 0, 2 * LONG, &second), 0);
+	while (sem_wait(&meddled))
+		;
+	assert_int_equal(cancelled, 0);
+	assert_int_equal(actmem_wait(watched, &completion, 1, LATE_NS), 1);
+	assert_int_equal(completion.id, first.id);
+	assert_int_equal(completion.result, -ECANCELED);
+	hang_transfers(false);
+	assert_int_equal(actmem_cancel(watched, second.id), 0);
+	assert_int_equal(actmem_wait(watched, &completion, 1, LATE_NS), 1);
+	assert_int_equal(completion.result, -ECANCELED);
+	sem_destroy(&meddled);
+	assert_int_equal(actmem_queue_detach(watched, region), 0);
+	assert_int_equal(actmem_file_close(file), 0);
+	assert_int_equal(actmem_queue_destroy(watched), 0);
 }
 
 /* Who attaches a region that is attached has it registered meanwhile, and undoes it. */
@@ -432,6 +485,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_deadlines, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_while_told, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_told_no_more, open_region, close_region),
+		cmocka_unit_test_setup_teardown(test_cancelled_meanwhile, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_twice, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_slots, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_ranges, open_region, close_region),
