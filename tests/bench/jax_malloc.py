@@ -94,10 +94,9 @@ def measure(trainings, rounds, steps):
 
 def compared(ours, peer, kind, bench):
     ours_times, peer_times = ours.times[kind], peer.times[kind]
-    ratio = statistics.median(p / o for o, p in zip(ours_times, peer_times))
     return {"bench": bench, "ours": round(1e3 * statistics.median(ours_times), 3),
             "peer": round(1e3 * statistics.median(peer_times), 3), "peer_name": peer.name,
-            "ratio": round(ratio, 4), "unit": "ms"}
+            "ratios": [p / o for o, p in zip(ours_times, peer_times)], "unit": "ms"}
 
 
 def main():

@@ -6,10 +6,11 @@ else. A line has
 
     bench, peer_name, unit
     ours, peer          figures, of which the smaller is better, except in "/s"
-    ratio               above 1 where ours is better; else it is that of the two
+    ratios              of each round, above 1 where ours is better: the ratio is their
+                        median; or else it is that of the two
     aim                 what the ratio is to be at least; else 1; null: there is none
 
-or, in place of ours, peer and ratio, rounds of both sides in turn: ours_seconds,
+or, in place of ours, peer and ratios, rounds of both sides in turn: ours_seconds,
 peer_seconds, for so many `bytes` (or pairs, or whatever unit counts) each. A line
 of bench and left_out tells why something cannot be measured on this machine. The
 exit status is 0 unless something that could be measured was not. With --smoke it
@@ -17,6 +18,7 @@ does little of everything.
 """
 import ctypes.util
 import json
+import math
 import os
 import shlex
 import statistics
@@ -28,6 +30,7 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 ALLOCATORS = (("glibc", None), ("mimalloc", "mimalloc"), ("jemalloc", "jemalloc"),
               ("tcmalloc", "tcmalloc_minimal"))
 FIELDS = ("bench", "ours", "peer", "peer_name", "ratio", "unit")
+CONFIDENCE = 0.95
 
 
 class Failed(Exception):
@@ -98,24 +101,37 @@ def run(part, folder, directory, smoke, environment):
 
 
 def figures(told):
-    """(ours, peer, ratio) of a line."""
+    """(ours, peer, ratio of each round) of a line."""
     if "ours_seconds" in told:
         rounds = list(zip(told["ours_seconds"], told["peer_seconds"]))
-        ratio = statistics.median(p / o for o, p in rounds)
         ours, peer = (statistics.median(side) * 1e9 / told["bytes"] for side in zip(*rounds))
-        return ours, peer, ratio
+        return ours, peer, [p / o for o, p in rounds]
     ours, peer = told["ours"], told["peer"]
-    if "ratio" in told:
-        return ours, peer, told["ratio"]
+    if "ratios" in told:
+        return ours, peer, told["ratios"]
     more_is_better = told["unit"].endswith("/s")
-    return ours, peer, ours / peer if more_is_better else peer / ours
+    return ours, peer, [ours / peer if more_is_better else peer / ours]
+
+
+def interval(ratios):
+    """Between which of them the median of ever so many rounds is, by CONFIDENCE: so many
+    of n are above it as coins fall on one side. Of less than six it can be anywhere."""
+    ratios, outside, left_off = sorted(ratios), 0, 0
+    while True:
+        outside += 2 * math.comb(len(ratios), left_off) / 2 ** len(ratios)
+        if outside > 1 - CONFIDENCE:
+            break
+        left_off += 1
+    return (ratios[left_off - 1], ratios[-left_off]) if left_off else None
 
 
 def evaluate(told):
-    ours, peer, ratio = figures(told)
+    ours, peer, ratios = figures(told)
+    between = interval(ratios)
     return {"bench": told["bench"], "ours": round(ours, 4), "peer": round(peer, 4),
-            "peer_name": told["peer_name"], "ratio": round(ratio, 4), "unit": told["unit"],
-            "aim": told.get("aim", 1)}
+            "peer_name": told["peer_name"], "ratio": round(statistics.median(ratios), 4),
+            "unit": told["unit"], "aim": told.get("aim", 1),
+            "between": between and tuple(round(end, 4) for end in between)}
 
 
 def bound(part, measured):
@@ -125,7 +141,7 @@ def bound(part, measured):
         ours = statistics.median(one["ours"] for one in of_name)
         yield {"bench": name, "ours": round(ours, 4), "peer": part.at_most,
                "peer_name": f"the aim, {part.at_most:g}", "ratio": round(part.at_most / ours, 4),
-               "unit": of_name[0]["unit"], "aim": 1}
+               "unit": of_name[0]["unit"], "aim": 1, "between": None}
 
 
 def measure(part, folder, directory, smoke=False):

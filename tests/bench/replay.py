@@ -6,7 +6,7 @@
 
 Runs `actmem replay` with a budget that holds about a fifth of what a step saves: once
 without any compute, and once with twice as much of it as the I/O took. Prints a line of
-JSON for each measurement: bench, ours, peer, peer_name, ratio, unit and aim. Figures are
+JSON for each measurement: bench, ours, peer, peer_name, ratios, unit and aim. Figures are
 medians of the steps from the second one on, the ratio that of each step's own; it is 1
 where a step takes no longer than its bound. One row has no aim: it tells what the same
 steps come to beside a disk that nothing is filled or verified beside.
@@ -43,7 +43,7 @@ def report(bench, steps, peer_name, peer, aim):
     print(json.dumps({
         "bench": bench, "ours": round(statistics.median(s["ms"] for s in steps), 3),
         "peer": round(statistics.median(map(peer, steps)), 3), "peer_name": peer_name,
-        "ratio": round(statistics.median(peer(s) / s["ms"] for s in steps), 4),
+        "ratios": [peer(s) / s["ms"] for s in steps],
         "unit": "ms", "aim": aim}), flush=True)
 
 

@@ -2,9 +2,9 @@
 /*
  * Fills or spills a file from the beginning to the end, once or more, in requests of
  * one size, and prints what it took as JSON; transfer.py runs it in turns with fio.
- * DEPTH of them are under way at a time, and as many wait in the queue. The next is
- * handed over where the queue tells that one has ended, so that one thread begins and
- * ends them all, as in fio.
+ * DEPTH of them are under way at a time. The next is handed over, with the same memory,
+ * where the queue tells that one has ended, so that one thread begins and ends them all,
+ * as in fio.
  *
  *	transfer fill|spill FILE BLOCK_BYTES DEPTH TOTAL_BYTES [BEGIN_AT]
  *
@@ -23,8 +23,6 @@
 #include "actmem_queue.h"
 
 #define TAKEN_AT_ONCE	64
-/* Times the depth: the queue has the next one at hand when one has ended. */
-#define HANDED_OVER	2
 
 struct job {
 	struct actmem_queue *queue;
@@ -80,7 +78,7 @@ static void set_up(struct job *job, const char *path)
 	void *memory;
 
 	ACTMEM_INIT(&region);
-	region.length = (HANDED_OVER * job->depth * job->block_bytes + (2 << 20) - 1) >> 21 << 21;
+	region.length = (job->depth * job->block_bytes + (2 << 20) - 1) >> 21 << 21;
 	region.name = "bench";
 	ACTMEM_INIT(&queue);
 	queue.depth = job->depth;
@@ -147,7 +145,7 @@ static void transfer(struct job *job)
 	job->all = job->total_bytes / job->block_bytes;
 	if (sem_init(&job->end, 0, 0) || actmem_queue_notify(job->queue, go_on, job))
 		die("notify");
-	for (slot = 0; slot < HANDED_OVER * job->depth; slot++)
+	for (slot = 0; slot < job->depth; slot++)
 		begin(job, slot);
 	while (job->all && sem_wait(&job->end))
 		;

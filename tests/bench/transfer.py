@@ -4,11 +4,10 @@
 
     transfer.py [--smoke] PROGRAM DIRECTORY [--rounds N] [--file-bytes N]
 
-Prints a line of JSON for each measurement, as parts.py wants it; the ratio is the
-median of each two rounds' own. fio has fixed buffers, registered files, direct I/O,
-the same block size and depth, and memory of the same kind of pages: of 2 MiB or, where
-too few of them are free and no more can be reserved for the while, 4 KiB, unless
-ACTMEM_PAGES says which.
+Prints a line of JSON for each measurement, as parts.py wants it, with the ratio of each
+two rounds. fio has fixed buffers, registered files, direct I/O, the same block size and
+depth, and as much memory of the same kind of pages: of 2 MiB or, where too few of them are
+free and no more can be reserved for the while, 4 KiB, unless ACTMEM_PAGES says which.
 """
 import argparse
 import contextlib
@@ -24,12 +23,9 @@ import time
 
 MIB = 1 << 20
 GIB = 1 << 30
-# Requests of MiB, how many at a time, how often the file is gone through, and rounds for
-# each that is asked for. Longer ones take so little of the processor that it takes more
-# of them to tell how little; shorter ones are now merged by the block layer, now not.
-SHAPES = ((1, 16, 1, 2), (4, 8, 1, 1), (16, 4, 4, 1), (80, 2, 6, 1))
-# The program has so many requests' memory for each that is under way.
-HANDED_OVER = 2
+# Requests of MiB, how many at a time, and how often the file is gone through. Longer ones
+# take so little of the processor that it takes more of them to tell how little.
+SHAPES = ((1, 16, 2), (4, 8, 2), (16, 4, 4), (80, 2, 6))
 # Of the bandwidth; as to processor time, fio's is to be met.
 BANDWIDTH_AIM = 0.98
 # fio tells user and system time in whole milliseconds, rounded down: of each a half is
@@ -109,12 +105,12 @@ def report(bench, mine, theirs, unit, more_is_better, pages):
     print(json.dumps({
         "bench": bench, "ours": statistics.median(mine), "peer": statistics.median(theirs),
         "peer_name": f"fio with fixed buffers, {pages} pages",
-        "ratio": statistics.median(ratios), "unit": unit,
+        "ratios": ratios, "unit": unit,
         "aim": BANDWIDTH_AIM if more_is_better else 1}), flush=True)
 
 
 def measure(args, path, mode, shape):
-    mib, depth, times, rounds_each = shape
+    mib, depth, times = shape
     block = mib * MIB
     total = args.file_bytes // block * block * times
     rounds = []
@@ -126,7 +122,7 @@ def measure(args, path, mode, shape):
         return side(*program, mode, path, block, depth, total, pages, args.rest)
 
     sides = [lambda: turn(ours, args.program), lambda: turn(peer)]
-    for number in range(args.rounds * rounds_each):
+    for number in range(args.rounds):
         # Each is first as often as the other.
         if number % 2:
             rounds.append((sides[1](), sides[0]())[::-1])
@@ -192,8 +188,8 @@ def reserved_pages(wanted):
 
 
 def pages_wanted(mib, depth):
-    """Of 2 MiB, for one side at a time."""
-    return mib * depth * HANDED_OVER // 2 + 1
+    """Of 2 MiB, for one side at a time; fio aligns its memory within two more."""
+    return mib * depth // 2 + 2
 
 
 def pages_to_use(shapes, smoke):
@@ -223,7 +219,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program")
     parser.add_argument("directory")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--file-bytes", type=int, default=2 * GIB)
     parser.add_argument("--smoke", action="store_true")
     args = parser.parse_args()
