@@ -249,7 +249,7 @@ bool actmem_slots_unmap_poisoned(struct actmem_region *region)
 	mutex_lock(&region->unmap_lock);
 	for (i = 0; i < count; i++) {
 		struct folio *folio;
-		bool mapped = false;
+		bool held = false;
 		loff_t offset = 0;
 
 		spin_lock(&region->lock);
@@ -257,11 +257,12 @@ bool actmem_slots_unmap_poisoned(struct actmem_region *region)
 		if (folio) {
 			list_move_tail(&folio->lru, &region->poisoned);
 			offset = (loff_t)folio->index << PAGE_SHIFT;
-			mapped = region->inode && actmem_folio_mapcount(folio) > 0;
-			settled = settled && folio_ref_count(folio) == own_references(folio);
+			/* A mapping holds it; while some come and go they cannot be counted. */
+			held = folio_ref_count(folio) != own_references(folio);
+			settled = settled && !held;
 		}
 		spin_unlock(&region->lock);
-		if (mapped)
+		if (held && region->inode)
 			unmap_mapping_range(region->inode->i_mapping, offset, ACTMEM_PAGE_BYTES, 1);
 		cond_resched();
 	}
