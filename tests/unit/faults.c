@@ -129,6 +129,7 @@ void fail_nothing(void)
 	slow_call("", 0);
 	fail_transfers(0, 0, 0);
 	shorten_transfers(false);
+	hang_transfers(false);
 }
 
 void fake_device(int (*ask)(unsigned long request, void *argument))
