@@ -125,6 +125,12 @@ int actmem_queue_detach(struct actmem_queue *queue, struct actmem_region *region
 #define ACTMEM_FILE_READ_ONLY		(1u << 2)
 /* Through the page cache where a file has no direct I/O; an error otherwise. */
 #define ACTMEM_FILE_ALLOW_BUFFERED	(1u << 3)
+/*
+ * Reading leaves the files' times of last access as they are (O_NOATIME), which spares
+ * each block some microseconds; -EPERM where somebody else owns them. TEMPORARY ones
+ * have it in any case.
+ */
+#define ACTMEM_FILE_NO_ATIME		(1u << 4)
 
 #define ACTMEM_FILE_PATHS_MAX	64
 

@@ -11,10 +11,10 @@
 #define BYTES_TEXT_MAX	24
 
 /* Sets this thread's words and returns -@error. */
-int fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int fail(int error, const char *format, ...) __attribute__((cold, format(printf, 2, 3)));
 
 /* Adds to this thread's words what followed from the failure they tell. */
-void fail_more(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void fail_more(const char *format, ...) __attribute__((cold, format(printf, 1, 2)));
 
 void fail_clear(void);
 

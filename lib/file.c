@@ -17,7 +17,7 @@
 #include "queue.h"
 
 #define FLAGS_KNOWN	(ACTMEM_FILE_CREATE | ACTMEM_FILE_TEMPORARY | ACTMEM_FILE_READ_ONLY | \
-			 ACTMEM_FILE_ALLOW_BUFFERED)
+			 ACTMEM_FILE_ALLOW_BUFFERED | ACTMEM_FILE_NO_ATIME)
 #define OWNER_ALONE	0600
 
 uint64_t file_locate(const struct actmem_file *file, uint64_t offset, unsigned int *stripe,
@@ -102,6 +102,9 @@ static int fail_open(const char *path, uint32_t flags, int error)
 	if (flags & ACTMEM_FILE_TEMPORARY && (error == EOPNOTSUPP || error == EISDIR))
 		return fail(EOPNOTSUPP, "cannot %s '%s': its file system has none (O_TMPFILE); use a directory of another",
 			    what, path);
+	if (flags & ACTMEM_FILE_NO_ATIME && error == EPERM)
+		return fail(EPERM, "cannot %s '%s' without noting the access (NO_ATIME), as another user owns it",
+			    what, path);
 	return fail(error, "cannot %s '%s' (%s)", what, path, strerror(error));
 }
 
@@ -114,9 +117,16 @@ static int open_one(struct actmem_file *file, const char *path, uint32_t flags, 
 	int how = O_CLOEXEC | (flags & ACTMEM_FILE_READ_ONLY ? O_RDONLY : O_RDWR) |
 		  (flags & ACTMEM_FILE_CREATE ? O_CREAT | O_EXCL : 0) |
 		  (flags & ACTMEM_FILE_TEMPORARY ? O_TMPFILE : 0);
-	int fd = open_again(path, how);
+	int no_atime = flags & (ACTMEM_FILE_TEMPORARY | ACTMEM_FILE_NO_ATIME) ? O_NOATIME : 0;
+	int fd = open_again(path, how | no_atime);
 	int error;
 
+	/* A file system may give a new file to another user, as one shared with a host does. */
+	if (fd < 0 && errno == EPERM && flags & ACTMEM_FILE_TEMPORARY) {
+		no_atime = 0;
+		fd = open_again(path, how);
+	}
+	how |= no_atime;
 	if (fd < 0)
 		return fail_open(path, flags, errno);
 	if (file->direct && fcntl(fd, F_SETFL, how | O_DIRECT)) {

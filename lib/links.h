@@ -37,6 +37,11 @@ static inline void link_insert_before(struct link *place, struct link *link)
 	place->previous = link;
 }
 
+static inline void link_prepend(struct link *list, struct link *link)
+{
+	link_insert_before(list->next, link);
+}
+
 static inline void link_append(struct link *list, struct link *link)
 {
 	link_insert_before(list, link);

@@ -69,7 +69,7 @@ struct request {
 	unsigned int under_way;		/* blocks */
 	int error;			/* it is to end with this errno, and begins no more */
 	int64_t failed_block;		/* the first that failed; -1: ended from outside */
-	char words[ACTMEM_COMPLETION_WORDS];
+	char words[];			/* ACTMEM_COMPLETION_WORDS; of a draft, none */
 };
 
 /* A part of a request that is done at once; in the hands of an engine. */
@@ -85,7 +85,7 @@ struct block_transfer {
 	unsigned int piece;		/* of the attachment */
 	unsigned int repeats;		/* in a row, without progress */
 	bool cancelled;			/* the kernel has been asked to */
-	struct backend_command command;	/* of a ring */
+	struct backend_command command;	/* of a ring; set for none but commands */
 };
 
 struct actmem_queue;
@@ -135,7 +135,6 @@ struct actmem_queue {
 	struct uring *uring;		/* of that engine */
 	pthread_mutex_t lock;
 	pthread_cond_t completed;
-	struct workers workers;
 	struct link files;		/* the one to be served next is the first */
 	struct link attachments;
 	unsigned int file_count, attachment_count;
@@ -153,6 +152,7 @@ struct actmem_queue {
 	bool to_rouse;			/* the engine */
 	uint64_t next_id;
 	struct actmem_queue_stats stats;
+	struct workers workers;
 	bool sends_commands;		/* those of its backend's regions, by the ring */
 	atomic_bool is_plain;		/* the kernel refused to register a region */
 	char description[QUEUE_WORDS];

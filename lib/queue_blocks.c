@@ -81,11 +81,11 @@ static bool begin(struct lane *lane, struct block_transfer *block)
 	if (!has_room(lane))
 		return false;
 	request = link_item(lane->pending.next, struct request, pending);
-	*block = (struct block_transfer){
-		.request = request,
-		.number = request->blocks,
-		.at = request->begun,
-	};
+	/* The rest is set where a command is sent. */
+	memset(block, 0, offsetof(struct block_transfer, command));
+	block->request = request;
+	block->number = request->blocks;
+	block->at = request->begun;
 	link_init(&block->link);
 	if (request->file)
 		cut_transfer(request, block);
@@ -157,21 +157,23 @@ static void name_request(char words[WAIT_WORDS], const struct request *request)
 void queue_publish(struct actmem_queue *queue)
 {
 	const struct request *oldest = link_item(queue->under_way.next, struct request, link);
-	struct published_wait now = { .requests = (uint32_t)queue->stats.requests };
+	uint32_t requests = (uint32_t)queue->stats.requests;
+	struct published_wait *wait = queue->wait;
 
-	if (!queue->wait)
+	if (!wait)
 		return;
-	if (!now.requests) {
-		wait_tell(queue->wait, &now);
-	} else if (queue->wait->kind && queue->wait->since == oldest->since) {
-		atomic_store_explicit(&queue->wait->requests, now.requests, memory_order_relaxed);
-	} else {
-		now.kind = wait_kind(oldest);
-		now.since = oldest->since;
-		now.bytes = oldest->length;
-		name_request(now.words, oldest);
-		wait_tell(queue->wait, &now);
+	atomic_store_explicit(&wait->requests, requests, memory_order_relaxed);
+	if (requests && wait->kind && wait->since == oldest->since)
+		return;
+	/* After a sleep nothing is cached: what need not be written is left alone. */
+	sequence_begin(&wait->sequence);
+	wait->kind = requests ? wait_kind(oldest) : WAIT_NONE;
+	if (requests) {
+		wait->since = oldest->since;
+		wait->bytes = oldest->length;
+		name_request(wait->words, oldest);
 	}
+	sequence_end(&wait->sequence);
 }
 
 static void complete(struct actmem_queue *queue, struct request *request)
@@ -210,7 +212,7 @@ static void stop_early(struct actmem_queue *queue, struct request *request, int 
 {
 	if (request->error)
 		return;
-	snprintf(request->words, sizeof(request->words), "%s: %llu of %llu bytes were begun",
+	snprintf(request->words, ACTMEM_COMPLETION_WORDS, "%s: %llu of %llu bytes were begun",
 		 error == ETIME ? "the deadline passed" : "cancelled",
 		 (unsigned long long)request->begun, (unsigned long long)request->length);
 	if (request->under_way)
@@ -286,7 +288,7 @@ void queue_fail_block(struct actmem_queue *queue, struct block_transfer *block, 
 	struct request *request = block->request;
 
 	if (!request->error || (int64_t)block->number < request->failed_block) {
-		snprintf(request->words, sizeof(request->words), "%s", actmem_error());
+		snprintf(request->words, ACTMEM_COMPLETION_WORDS, "%s", actmem_error());
 		request->error = -error;
 		request->failed_block = (int64_t)block->number;
 		link_remove(&request->pending);

@@ -24,7 +24,7 @@ struct attachment *queue_attachment(struct actmem_queue *queue,
 			continue;
 		/* Regions are used in runs: the next search ends here at once. */
 		link_remove(link);
-		link_insert_before(queue->attachments.next, link);
+		link_prepend(&queue->attachments, link);
 		return attachment;
 	}
 	return NULL;
@@ -134,7 +134,7 @@ static struct request *take_unused(struct actmem_queue *queue)
 	struct link *link = queue->unused.next;
 
 	if (link == &queue->unused)
-		return malloc(sizeof(struct request));
+		return malloc(sizeof(struct request) + ACTMEM_COMPLETION_WORDS);
 	link_remove(link);
 	return link_item(link, struct request, link);
 }
@@ -307,31 +307,41 @@ int actmem_queue_discard(struct actmem_queue *queue, struct actmem_region *regio
 	return submit(queue, "actmem_queue_discard", &draft, request);
 }
 
+/* Into the @size bytes that the caller knows. Of no words, the first byte says so. */
+static void hand_over(const struct request *request, char *caller, size_t size)
+{
+	struct actmem_completion completion;
+	size_t known = sizeof(completion);
+
+	completion.cookie = request->cookie;
+	completion.id = request->id;
+	completion.bytes = request->done;
+	completion.result = -request->error;
+	completion.reserved = 0;
+	if (request->error) {
+		memcpy(completion.words, request->words, sizeof(completion.words));
+		fail(request->error, "%s", request->words);
+	} else {
+		completion.words[0] = '\0';
+		known = offsetof(struct actmem_completion, words) + 1;
+	}
+	memcpy(caller, &completion, size < known ? size : known);
+	if (size > sizeof(completion))
+		memset(caller + sizeof(completion), 0, size - sizeof(completion));
+}
+
 /* Hands over what has ended; the lock is held. */
 static int take_ended(struct actmem_queue *queue, char *completions, unsigned int max, size_t size)
 {
-	struct actmem_completion completion;
 	unsigned int count;
 
 	for (count = 0; count < max && !link_is_alone(&queue->ended); count++) {
 		struct request *request = link_item(queue->ended.next, struct request, link);
 
-		completion = (struct actmem_completion){
-			.cookie = request->cookie,
-			.id = request->id,
-			.bytes = request->done,
-			.result = -request->error,
-		};
-		if (request->error) {
-			memcpy(completion.words, request->words, sizeof(completion.words));
-			fail(request->error, "%s", request->words);
-		}
-		memset(completions, 0, size);
-		memcpy(completions, &completion,
-		       size < sizeof(completion) ? size : sizeof(completion));
+		hand_over(request, completions, size);
 		completions += size;
 		link_remove(&request->link);
-		link_append(&queue->unused, &request->link);
+		link_prepend(&queue->unused, &request->link);
 		queue->stats.completions--;
 	}
 	/* Who waits on has nothing to wait for any more. */

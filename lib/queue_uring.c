@@ -68,6 +68,7 @@ static bool send_command(const struct actmem_queue *queue, struct uring *uring,
 		change.from = &request->from->backing;
 		change.from_offset = request->other_offset + block->at;
 	}
+	block->command = (struct backend_command){ 0 };
 	queue->am->backend->command(&change, &block->command);
 	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, block->command.fd, NULL, 0, 0);
 	sqe->cmd_op = block->command.operation;
@@ -143,7 +144,7 @@ static void send_blocks(struct actmem_queue *queue, struct uring *uring)
 
 		if (queue_is_vain(block)) {
 			link_remove(&block->link);
-			link_append(&uring->unused, &block->link);
+			link_prepend(&uring->unused, &block->link);
 			queue_give_up_block(queue, block);
 			continue;
 		}
@@ -170,7 +171,7 @@ static void begin_blocks(struct actmem_queue *queue, struct uring *uring)
 		link_remove(&block->link);
 		if (!queue_begin_transfer(queue, block) &&
 		    !queue_begin_command(&queue->sent_commands, block)) {
-			link_insert_before(uring->unused.next, &block->link);
+			link_prepend(&uring->unused, &block->link);
 			return;
 		}
 		link_append(&uring->to_send, &block->link);
@@ -186,7 +187,7 @@ static void take_back(struct actmem_queue *queue, struct uring *uring,
 	block->cancelled = false;
 	if (!block->request->file) {
 		result = queue->am->backend->command_result(&block->command, result);
-		link_append(&uring->unused, &block->link);
+		link_prepend(&uring->unused, &block->link);
 		if (result)
 			queue_fail_block(queue, block, result);
 		else
@@ -196,7 +197,7 @@ static void take_back(struct actmem_queue *queue, struct uring *uring,
 	if (queue_continue(queue, block, result))
 		link_append(&uring->to_send, &block->link);
 	else
-		link_append(&uring->unused, &block->link);
+		link_prepend(&uring->unused, &block->link);
 }
 
 static void take_completions(struct actmem_queue *queue, struct uring *uring)

@@ -47,7 +47,6 @@ struct uring {
 	bool asleep, ending, started, cancelling;
 	bool woken;			/* since deadlines, jobs and cancels were looked at */
 	int error;			/* of the start */
-	char words[ERROR_TEXT_MAX];
 	struct link jobs;
 	struct link unused, to_send, under_way;	/* blocks */
 	unsigned int sent;		/* under way, or in the ring to be begun */
@@ -55,6 +54,7 @@ struct uring {
 	/* Slots of the tables that are not used; the ring's thread takes and gives. */
 	uint16_t buffers[RING_BUFFERS], files[RING_FILES];
 	unsigned int buffer_count, file_count;
+	char words[ERROR_TEXT_MAX];	/* of the error */
 };
 
 /* Both in the ring's thread, whose own it is. 0 or -errno with words. */

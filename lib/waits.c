@@ -24,10 +24,8 @@ static struct published_wait *take_place(struct published_waits *waits)
 	return NULL;
 }
 
-void wait_tell(struct published_wait *wait, const struct published_wait *now)
+static void tell(struct published_wait *wait, const struct published_wait *now)
 {
-	if (!wait)
-		return;
 	sequence_begin(&wait->sequence);
 	wait->kind = now->kind;
 	wait->since = now->since;
@@ -55,7 +53,7 @@ struct published_wait *wait_begin(struct actmem *am, enum wait_kind kind, uint64
 		return NULL;
 	}
 	snprintf(now.words, sizeof(now.words), "%s", words);
-	wait_tell(wait, &now);
+	tell(wait, &now);
 	return wait;
 }
 
@@ -74,7 +72,7 @@ void wait_end(struct actmem *am, struct published_wait *wait)
 		atomic_fetch_sub(&am->stats.header->waits.left_out, 1);
 		return;
 	}
-	wait_tell(wait, &nothing);
+	tell(wait, &nothing);
 	atomic_store(&wait->taken, 0);
 }
 

@@ -63,7 +63,4 @@ void wait_end(struct actmem *am, struct published_wait *wait);
 /* Something has ended, some milliseconds ago at most. */
 void wait_note(struct actmem *am);
 
-/* For a queue, whose place was begun as WAIT_NONE: what is the oldest now. @wait may be NULL. */
-void wait_tell(struct published_wait *wait, const struct published_wait *now);
-
 #endif /* LIB_WAITS_H */

@@ -22,7 +22,7 @@
 
 #include "actmem_queue.h"
 
-#define TAKEN_AT_ONCE	64
+#define TAKEN_AT_ONCE	8
 
 struct job {
 	struct actmem_queue *queue;
@@ -86,7 +86,7 @@ static void set_up(struct job *job, const char *path)
 	ACTMEM_INIT(&file);
 	file.paths = &path;
 	file.path_count = 1;
-	file.flags = job->spills ? 0 : ACTMEM_FILE_READ_ONLY;
+	file.flags = ACTMEM_FILE_NO_ATIME | (job->spills ? 0 : ACTMEM_FILE_READ_ONLY);
 	ACTMEM_INIT(&info);
 	if (actmem_open(&am, NULL) || actmem_region_create(am, &region, &job->region) ||
 	    actmem_region_map(job->region, &memory) ||

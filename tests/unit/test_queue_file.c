@@ -220,6 +220,53 @@ static void test_partly_buffered(void **state)
 	assert_none_there();
 }
 
+static unsigned int count_without_atime(void)
+{
+	unsigned int count = 0;
+	int descriptor, flags;
+
+	for (descriptor = 0; descriptor < 64; descriptor++) {
+		flags = fcntl(descriptor, F_GETFL);
+		if (flags != -1 && flags & O_NOATIME)
+			count++;
+	}
+	return count;
+}
+
+static void test_no_atime(void **state)
+{
+	struct actmem_file *file;
+
+	assert_int_equal(open_set(ACTMEM_FILE_CREATE, BLOCK, 0, &file), 0);
+	assert_int_equal(count_without_atime(), 0);
+	assert_int_equal(actmem_file_close(file), 0);
+	assert_int_equal(open_set(ACTMEM_FILE_NO_ATIME, BLOCK, 0, &file), 0);
+	assert_int_equal(count_without_atime(), FILES);
+	assert_int_equal(actmem_file_close(file), 0);
+	fail_call("open", 2, EPERM);
+	assert_fails(open_set(ACTMEM_FILE_NO_ATIME, BLOCK, 0, &file), EPERM,
+		     "as another user owns it");
+	remove_files();
+}
+
+/* Those without a name are nobody else's business. */
+static void test_temporary_no_atime(void **state)
+{
+	static const char directory[] = "build/tests/unit";
+	struct actmem_file *file;
+	unsigned int i;
+
+	for (i = 0; i < FILES; i++)
+		paths[i] = directory;
+	assert_int_equal(open_set(ACTMEM_FILE_TEMPORARY, BLOCK, 0, &file), 0);
+	assert_int_equal(count_without_atime(), FILES);
+	assert_int_equal(actmem_file_close(file), 0);
+	fail_call("open", 2, EPERM);
+	assert_int_equal(open_set(ACTMEM_FILE_TEMPORARY, BLOCK, 0, &file), 0);
+	assert_int_equal(count_without_atime(), FILES - 1);
+	assert_int_equal(actmem_file_close(file), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -229,6 +276,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_sweep, open_queue, close_queue),
 		cmocka_unit_test_setup_teardown(test_slots, open_queue, close_queue),
 		cmocka_unit_test_setup_teardown(test_partly_buffered, open_queue, close_queue),
+		cmocka_unit_test_setup_teardown(test_no_atime, open_queue, close_queue),
+		cmocka_unit_test_setup_teardown(test_temporary_no_atime, open_queue, close_queue),
 	};
 
 	return cmocka_run_group_tests_name("queue_file", tests, NULL, NULL);
