@@ -56,22 +56,43 @@ static struct block *drain_way(struct cache *cache, struct cache_set *set, unsig
 	return first;
 }
 
+static bool expects(const struct cache_set *set, uint64_t length)
+{
+	unsigned int way;
+
+	for (way = 0; way < CACHE_WAYS; way++)
+		if (set->length[way] == length)
+			return true;
+	return false;
+}
+
+/*
+ * The first that no length has, as that is where each call looks first; or where nothing
+ * is kept now; or one that has had its turn. All blocks of a length that is wanted may be
+ * live, so the second is not taken before the first.
+ */
+static unsigned int choose_way(struct cache *cache, const struct cache_set *set)
+{
+	unsigned int way;
+
+	for (way = 0; way < CACHE_WAYS; way++)
+		if (!set->length[way])
+			return way;
+	for (way = 0; way < CACHE_WAYS; way++)
+		if (!set->first[way])
+			return way;
+	return cache->turn++ % CACHE_WAYS;
+}
+
 struct block *cache_expect(struct cache *cache, uint64_t length)
 {
 	struct cache_set *set = cache_set_of(cache, length);
-	unsigned int way = CACHE_WAYS, i;
 	struct block *evicted;
+	unsigned int way;
 
-	for (i = 0; i < CACHE_WAYS; i++) {
-		if (set->length[i] == length)
-			break;
-		if (!set->first[i])
-			way = i;
-	}
-	if (i < CACHE_WAYS)
+	if (expects(set, length))
 		return NULL;
-	if (way == CACHE_WAYS)
-		way = cache->turn++ % CACHE_WAYS;
+	way = choose_way(cache, set);
 	evicted = drain_way(cache, set, way);
 	set->length[way] = length;
 	return evicted;

@@ -19,6 +19,7 @@
 #define TAKEN_OVER	8
 #define RACES		2000
 #define LENGTHS		200
+#define FEW_LENGTHS	24
 
 static void tune(struct actmem_heap *heap, uint64_t chunk_bytes, uint64_t cache_bytes)
 {
@@ -99,6 +100,27 @@ static void test_kept(struct actmem *am)
 	give_all(heap, blocks);
 	returns(actmem_heap_trim(heap), 0);
 	ok(!stats_of(heap).region_bytes, "trimming gives back what is kept");
+	returns(actmem_heap_destroy(heap), 0);
+}
+
+/* As in a step: blocks of each length are all live before the first is freed. */
+static void test_few_lengths(struct actmem *am)
+{
+	struct actmem_heap *heap = make_heap(am, GROW, 0);
+	void *blocks[FEW_LENGTHS];
+	unsigned int i, step;
+
+	for (step = 0; step < 2; step++) {
+		for (i = 0; i < FEW_LENGTHS; i++)
+			if (actmem_alloc(heap, (i + 1) * MIB / 256, 0, &blocks[i]))
+				tap_bail("actmem_alloc");
+		for (i = FEW_LENGTHS; i--; )
+			if (actmem_free(heap, blocks[i]))
+				tap_bail("actmem_free");
+	}
+	ok(stats_of(heap).cache_misses == FEW_LENGTHS,
+	   "of %u lengths, all that the first step took is at hand in the next (%llu missed)",
+	   FEW_LENGTHS, (unsigned long long)stats_of(heap).cache_misses);
 	returns(actmem_heap_destroy(heap), 0);
 }
 
@@ -466,6 +488,7 @@ int main(void)
 	struct actmem *am = open_or_bail();
 
 	test_kept(am);
+	test_few_lengths(am);
 	test_lengths(am);
 	test_recalled(am);
 	test_taken_over(am);
