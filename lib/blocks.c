@@ -23,7 +23,6 @@
 #define BUCKETS_FIRST	2048
 /* Seldom two in a bucket: to pass by another thread's block takes it from that thread. */
 #define BUCKETS_PER_BLOCK	8
-#define LIVE_MASK	((1ULL << 48) - 1)
 /* Taking one block makes two more at most: before and behind it. */
 #define SPARE_FOR_TAKE	2
 
@@ -130,19 +129,6 @@ static struct block_table *make_table(size_t buckets)
 	return table;
 }
 
-static struct block *_Atomic *bucket_of(struct block_table *table, const void *address)
-{
-	/* Fibonacci hashing: the high bits of the product are well mixed. */
-	uint64_t hash = (uintptr_t)address / BLOCK_UNIT * 0x9e3779b97f4a7c15ULL;
-
-	return &table->buckets[(hash >> 32) & table->mask];
-}
-
-static struct block *read_link(struct block *const _Atomic *link)
-{
-	return atomic_load_explicit(link, memory_order_acquire);
-}
-
 static void set_link(struct block *_Atomic *link, struct block *block)
 {
 	atomic_store_explicit(link, block, memory_order_release);
@@ -150,9 +136,9 @@ static void set_link(struct block *_Atomic *link, struct block *block)
 
 static void link_into(struct block_table *table, struct block *block)
 {
-	struct block *_Atomic *bucket = bucket_of(table, block_address(block));
+	struct block *_Atomic *bucket = block_bucket(table, block_address(block));
 
-	set_link(&block->chain, read_link(bucket));
+	set_link(&block->chain, block_link(bucket));
 	set_link(bucket, block);
 }
 
@@ -166,8 +152,8 @@ static void grow_table(struct blocks *blocks)
 	if (!table)
 		return;
 	for (i = 0; i <= old->mask; i++) {
-		for (block = read_link(&old->buckets[i]); block; block = next) {
-			next = read_link(&block->chain);
+		for (block = block_link(&old->buckets[i]); block; block = next) {
+			next = block_link(&block->chain);
 			link_into(table, block);
 		}
 	}
@@ -187,11 +173,11 @@ static void link_taken(struct blocks *blocks, struct block *block)
 
 static void unlink_taken(struct blocks *blocks, struct block *block)
 {
-	struct block *_Atomic *link = bucket_of(blocks->table, block_address(block));
+	struct block *_Atomic *link = block_bucket(blocks->table, block_address(block));
 
-	while (read_link(link) != block)
-		link = &read_link(link)->chain;
-	set_link(link, read_link(&block->chain));
+	while (block_link(link) != block)
+		link = &block_link(link)->chain;
+	set_link(link, block_link(&block->chain));
 	blocks->taken--;
 	blocks->taken_bytes -= block->length;
 }
@@ -284,27 +270,6 @@ int blocks_take(struct blocks *blocks, uint64_t length, uint64_t align, enum fit
 	link_taken(blocks, block);
 	*result = block;
 	return 0;
-}
-
-struct block *blocks_end(const struct blocks *blocks, const void *address, uint64_t *bytes)
-{
-	struct block_table *table = atomic_load_explicit(&blocks->table, memory_order_acquire);
-	struct block *block = read_link(bucket_of(table, address));
-	uint64_t life;
-
-	while (block && block_address(block) != address)
-		block = read_link(&block->chain);
-	if (!block)
-		return NULL;
-	life = atomic_load_explicit(&block->life, memory_order_acquire);
-	/* Only a block that is not live moves: if it did since, the life has changed. */
-	if (!(life & LIVE_MASK) ||
-	    atomic_load_explicit(&block->address, memory_order_acquire) != address ||
-	    !atomic_compare_exchange_strong_explicit(&block->life, &life, life & ~LIVE_MASK,
-						     memory_order_acq_rel, memory_order_relaxed))
-		return NULL;
-	*bytes = life & LIVE_MASK;
-	return block;
 }
 
 /* Joins a block with the one behind it, which is linked nowhere else. */
@@ -407,10 +372,10 @@ static const char *wrong_in_classes(const struct blocks *blocks, size_t *count)
 
 static bool is_in_table(const struct blocks *blocks, const struct block *block)
 {
-	const struct block *other = read_link(bucket_of(blocks->table, block_address(block)));
+	const struct block *other = block_link(block_bucket(blocks->table, block_address(block)));
 
 	while (other && other != block)
-		other = read_link(&other->chain);
+		other = block_link(&other->chain);
 	return other;
 }
 
@@ -432,7 +397,7 @@ const char *blocks_wrong(const struct blocks *blocks, struct block *const *first
 				return "two neighbours do not adjoin";
 			if (block->is_free && block->after && block->after->is_free)
 				return "two free neighbours have not merged";
-			if (block->is_free && atomic_load(&block->life) & LIVE_MASK)
+			if (block->is_free && atomic_load(&block->life) & BLOCK_LIVE)
 				return "a free block is live";
 			if (!block->is_free && !is_in_table(blocks, block))
 				return "a taken block cannot be found by its address";

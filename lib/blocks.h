@@ -19,6 +19,8 @@
 #define BLOCK_UNIT	256ULL
 #define BLOCK_ALIGN_MAX	(2ULL << 20)
 #define BLOCK_BYTES_MAX	(1ULL << 47)
+/* Of a block's life: how many bytes were asked for; 0, it is not live. */
+#define BLOCK_LIVE	((1ULL << 48) - 1)
 
 #define CLASS_ROWS	40
 #define CLASS_COLUMNS	32
@@ -120,13 +122,46 @@ static inline void block_begin(struct block *block, uint64_t bytes)
 	atomic_store_explicit(&block->life, life, memory_order_release);
 }
 
+static inline struct block *_Atomic *block_bucket(struct block_table *table, const void *address)
+{
+	/* Fibonacci hashing: the high bits of the product are well mixed. */
+	uint64_t hash = (uintptr_t)address / BLOCK_UNIT * 0x9e3779b97f4a7c15ULL;
+
+	return &table->buckets[(hash >> 32) & table->mask];
+}
+
+static inline struct block *block_link(struct block *const _Atomic *link)
+{
+	return atomic_load_explicit(link, memory_order_acquire);
+}
+
 /*
  * Ends the life of the block that begins at @address, and stores how many bytes
  * the user had asked for. NULL: no live block begins there. Any thread may call
  * it at any time; one that holds the lock of the others need not ask again, one
  * that does not may have missed a live block, and asks again under that lock.
  */
-struct block *blocks_end(const struct blocks *blocks, const void *address, uint64_t *bytes);
+static inline struct block *blocks_end(const struct blocks *blocks, const void *address,
+				       uint64_t *bytes)
+{
+	struct block_table *table = atomic_load_explicit(&blocks->table, memory_order_acquire);
+	struct block *block = block_link(block_bucket(table, address));
+	uint64_t life;
+
+	while (block && atomic_load_explicit(&block->address, memory_order_relaxed) != address)
+		block = block_link(&block->chain);
+	if (!block)
+		return NULL;
+	life = atomic_load_explicit(&block->life, memory_order_acquire);
+	/* Only a block that is not live moves: if it did since, the life has changed. */
+	if (!(life & BLOCK_LIVE) ||
+	    atomic_load_explicit(&block->address, memory_order_acquire) != address ||
+	    !atomic_compare_exchange_strong_explicit(&block->life, &life, life & ~BLOCK_LIVE,
+						     memory_order_acq_rel, memory_order_relaxed))
+		return NULL;
+	*bytes = life & BLOCK_LIVE;
+	return block;
+}
 
 uint64_t blocks_largest_free(const struct blocks *blocks);
 

@@ -16,6 +16,7 @@
 
 #include "blocks.h"
 #include "fence.h"
+#include "likely.h"
 
 #define CACHE_SETS	16
 #define CACHE_WAYS	4
@@ -73,7 +74,7 @@ static inline void cache_leave(struct cache *cache)
 static inline bool cache_enter(struct cache *cache)
 {
 	fence_write_often(&cache->inside);
-	if (!atomic_load_explicit(&cache->recalled, memory_order_seq_cst))
+	if (LIKELY(!atomic_load_explicit(&cache->recalled, memory_order_seq_cst)))
 		return true;
 	cache_leave(cache);
 	return false;

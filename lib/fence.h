@@ -11,6 +11,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "likely.h"
+
 /* Never changes once fence_prepare() has returned. */
 extern bool fence_by_kernel;
 
@@ -20,7 +22,7 @@ void fence_prepare(void);
 /* The frequent side: writes true; what it reads next by seq_cst is ordered behind it. */
 static inline void fence_write_often(atomic_bool *mine)
 {
-	if (fence_by_kernel) {
+	if (LIKELY(fence_by_kernel)) {
 		atomic_store_explicit(mine, true, memory_order_relaxed);
 		atomic_signal_fence(memory_order_seq_cst);
 	} else {

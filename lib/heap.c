@@ -19,6 +19,7 @@
 #include "error.h"
 #include "heap.h"
 #include "heap_count.h"
+#include "likely.h"
 #include "options.h"
 
 #define GROW_DEFAULT	(64ULL << 20)
@@ -87,7 +88,7 @@ int actmem_heap_create(struct actmem *am, const struct actmem_heap_options *opti
 	return 0;
 }
 
-static int refuse(const struct actmem_heap *heap, const char *call)
+static int __attribute__((cold)) refuse(const struct actmem_heap *heap, const char *call)
 {
 	return heap ? check_owner(heap->am) : fail(EINVAL, "%s: no heap", call);
 }
@@ -300,7 +301,8 @@ static int alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void 
 		 bool *is_full)
 {
 	uint64_t length = block_length(bytes);
-	struct block *block = NULL;
+	/* Two, as what others are to fill in is in no register. */
+	struct block *block = NULL, *missed;
 	struct cache *cache;
 	bool had;
 	int error = check_heap(heap, "actmem_alloc");
@@ -319,11 +321,12 @@ static int alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void 
 	if (cache)
 		block = cache_take(cache, length, align);
 	had = block;
-	if (!had) {
-		error = is_full ? take_or_grow(heap, cache, length, align, &block, is_full) :
-			take(heap, cache, length, align, &block);
+	if (UNLIKELY(!had)) {
+		error = is_full ? take_or_grow(heap, cache, length, align, &missed, is_full) :
+			take(heap, cache, length, align, &missed);
 		if (error)
 			return error;
+		block = missed;
 	}
 	block_begin(block, bytes);
 	*address = atomic_load_explicit(&block->address, memory_order_relaxed);
@@ -365,6 +368,17 @@ static void give(struct actmem_heap *heap, struct cache *cache, struct block *bl
 	pthread_mutex_unlock(&heap->lock);
 }
 
+static struct block *__attribute__((cold)) end_surely(struct actmem_heap *heap,
+						      const void *address, uint64_t *bytes)
+{
+	struct block *block;
+
+	pthread_mutex_lock(&heap->lock);
+	block = blocks_end(&heap->blocks, address, bytes);
+	pthread_mutex_unlock(&heap->lock);
+	return block;
+}
+
 int actmem_free(struct actmem_heap *heap, void *address)
 {
 	uint64_t bytes, limit;
@@ -376,11 +390,8 @@ int actmem_free(struct actmem_heap *heap, void *address)
 	if (error)
 		return error;
 	block = blocks_end(&heap->blocks, address, &bytes);
-	if (!block) {
-		pthread_mutex_lock(&heap->lock);
-		block = blocks_end(&heap->blocks, address, &bytes);
-		pthread_mutex_unlock(&heap->lock);
-	}
+	if (!block)
+		block = end_surely(heap, address, &bytes);
 	if (!block)
 		return fail(EINVAL, "%p is not the start of a live block of this heap: freed before, or from elsewhere",
 			    address);

@@ -148,7 +148,7 @@ void heap_end_runtime(struct actmem_heap *heap);
 void heap_check(struct actmem_heap *heap);
 
 /* This thread's cache; NULL: no memory for one. */
-struct cache *heap_cache_find(struct actmem_heap *heap);
+struct cache *heap_cache_find(struct actmem_heap *heap) __attribute__((cold));
 
 /*
  * Caches of threads that have ended since are given back. 0 or -errno with words.
@@ -179,7 +179,7 @@ void heap_limit_caches(struct actmem_heap *heap);
 void heap_forget_caches(struct actmem_heap *heap);
 
 /* Adds what the cache's thread has done since to am->counters. */
-void heap_publish(struct cache *cache);
+void heap_publish(struct cache *cache) __attribute__((cold));
 
 /* All that this thread has done in heaps of @am. Under the handles lock. */
 void heap_publish_own(const struct actmem *am);

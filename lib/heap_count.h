@@ -62,7 +62,7 @@ static inline void count_given(struct cache *cache, uint64_t bytes, bool kept)
 }
 
 /* Without a cache, what the thread does is counted under the heap's lock. */
-static inline void count_taken_alone(struct actmem_heap *heap, uint64_t bytes)
+static void __attribute__((cold)) count_taken_alone(struct actmem_heap *heap, uint64_t bytes)
 {
 	struct counters *counters = heap->am->counters;
 	uint64_t now;
@@ -78,7 +78,7 @@ static inline void count_taken_alone(struct actmem_heap *heap, uint64_t bytes)
 		counter_raise(&counters->block_bytes_peak, now);
 }
 
-static inline void count_given_alone(struct actmem_heap *heap, uint64_t bytes)
+static void __attribute__((cold)) count_given_alone(struct actmem_heap *heap, uint64_t bytes)
 {
 	tally_given(&heap->others, bytes);
 	counter_subtract(&heap->am->counters->blocks, 1);

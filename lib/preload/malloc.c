@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../likely.h"
 #include "large.h"
 #include "next.h"
 
 #define EXPORT		__attribute__((visibility("default")))
-#define LIKELY(x)	__builtin_expect(!!(x), 1)
 #define SMALL_PAGE	4096UL
 
 /* Of C23, in newer C libraries. */
