@@ -56,14 +56,16 @@ static struct block *drain_way(struct cache *cache, struct cache_set *set, unsig
 	return first;
 }
 
-static bool expects(const struct cache_set *set, uint64_t length)
+/* NULL: the length is not expected. */
+static struct block **kept_of(struct cache *cache, uint64_t length)
 {
+	struct cache_set *set = cache_set_of(cache, length);
 	unsigned int way;
 
 	for (way = 0; way < CACHE_WAYS; way++)
 		if (set->length[way] == length)
-			return true;
-	return false;
+			return &set->first[way];
+	return NULL;
 }
 
 /*
@@ -90,7 +92,7 @@ struct block *cache_expect(struct cache *cache, uint64_t length)
 	struct block *evicted;
 	unsigned int way;
 
-	if (expects(set, length))
+	if (kept_of(cache, length))
 		return NULL;
 	way = choose_way(cache, set);
 	evicted = drain_way(cache, set, way);
@@ -115,17 +117,6 @@ struct block *cache_drain(struct cache *cache)
 		}
 	}
 	return drained;
-}
-
-static struct block **kept_of(struct cache *cache, uint64_t length)
-{
-	struct cache_set *set = cache_set_of(cache, length);
-	unsigned int way;
-
-	for (way = 0; way < CACHE_WAYS; way++)
-		if (set->length[way] == length)
-			return &set->first[way];
-	return NULL;
 }
 
 struct block *cache_pass_on(struct cache *cache, uint64_t length, uint64_t align,

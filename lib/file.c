@@ -116,17 +116,16 @@ static int open_one(struct actmem_file *file, const char *path, uint32_t flags, 
 {
 	int how = O_CLOEXEC | (flags & ACTMEM_FILE_READ_ONLY ? O_RDONLY : O_RDWR) |
 		  (flags & ACTMEM_FILE_CREATE ? O_CREAT | O_EXCL : 0) |
-		  (flags & ACTMEM_FILE_TEMPORARY ? O_TMPFILE : 0);
-	int no_atime = flags & (ACTMEM_FILE_TEMPORARY | ACTMEM_FILE_NO_ATIME) ? O_NOATIME : 0;
-	int fd = open_again(path, how | no_atime);
+		  (flags & ACTMEM_FILE_TEMPORARY ? O_TMPFILE | O_NOATIME : 0) |
+		  (flags & ACTMEM_FILE_NO_ATIME ? O_NOATIME : 0);
+	int fd = open_again(path, how);
 	int error;
 
 	/* A file system may give a new file to another user, as one shared with a host does. */
 	if (fd < 0 && errno == EPERM && flags & ACTMEM_FILE_TEMPORARY) {
-		no_atime = 0;
+		how &= ~O_NOATIME;
 		fd = open_again(path, how);
 	}
-	how |= no_atime;
 	if (fd < 0)
 		return fail_open(path, flags, errno);
 	if (file->direct && fcntl(fd, F_SETFL, how | O_DIRECT)) {
