@@ -53,8 +53,10 @@ static void take_likings(dev_t number, struct device *device)
 		device->depth = DEPTH_ROTATIONAL;
 	}
 	/* The block layer cuts transfers into parts of this length: into whole ones. */
-	if (!queue_value(number, "max_sectors_kb", &value) && value && value < BLOCK_USUAL >> 10)
-		device->block_bytes -= BLOCK_USUAL % (value << 10);
+	if (!queue_value(number, "max_sectors_kb", &value))
+		device->request_bytes = value << 10;
+	if (device->request_bytes && device->request_bytes < BLOCK_USUAL)
+		device->block_bytes -= BLOCK_USUAL % device->request_bytes;
 	if (!queue_value(number, "nr_requests", &value) && value && value < device->depth)
 		device->depth = (unsigned int)value;
 	device->block_bytes -= device->block_bytes % ALIGNMENT_USUAL;

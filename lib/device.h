@@ -13,6 +13,7 @@ struct device {
 	uint64_t alignment;		/* direct I/O: of offsets and lengths */
 	uint64_t memory_alignment;
 	uint64_t block_bytes;		/* a good length of one transfer */
+	uint64_t request_bytes;		/* the longest request of the block layer; 0: not known */
 	unsigned int depth;		/* a good number of them at a time */
 	bool rotational;
 	bool is_block;			/* the file is the device itself */

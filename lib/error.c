@@ -13,6 +13,7 @@
 
 #include "actmem.h"
 #include "error.h"
+#include "likely.h"
 
 #define STRING_(x)	#x
 #define STRING(x)	STRING_(x)
@@ -77,7 +78,7 @@ void fail_more(const char *format, ...)
 	va_end(arguments);
 }
 
-void fail_clear(void)
+HOT void fail_clear(void)
 {
 	no_room = false;
 	if (words)

@@ -13,6 +13,7 @@
 #include "device.h"
 #include "error.h"
 #include "file.h"
+#include "likely.h"
 #include "options.h"
 #include "queue.h"
 
@@ -20,8 +21,8 @@
 			 ACTMEM_FILE_ALLOW_BUFFERED | ACTMEM_FILE_NO_ATIME)
 #define OWNER_ALONE	0600
 
-uint64_t file_locate(const struct actmem_file *file, uint64_t offset, unsigned int *stripe,
-		     uint64_t *file_offset)
+HOT uint64_t file_locate(const struct actmem_file *file, uint64_t offset, unsigned int *stripe,
+			  uint64_t *file_offset)
 {
 	uint64_t number = offset / file->stripe_bytes, within = offset % file->stripe_bytes;
 
@@ -190,6 +191,8 @@ static int take_devices(struct actmem_file *file)
 			file->memory_alignment = device.memory_alignment;
 		if (device.block_bytes > file->block_bytes)
 			file->block_bytes = device.block_bytes;
+		if (device.request_bytes > file->request_bytes)
+			file->request_bytes = device.request_bytes;
 		file->rotational |= device.rotational;
 	}
 	if (options->block_bytes)
@@ -422,6 +425,9 @@ int actmem_file_close(struct actmem_file *file)
 	if (!requests) {
 		link_remove(&file->link);
 		queue->file_count--;
+		/* Another may lie in the same place, with another name. */
+		if (queue->told_file == file)
+			queue->told_file = NULL;
 	}
 	pthread_mutex_unlock(&queue->lock);
 	if (requests)

@@ -33,6 +33,7 @@ struct actmem_file {
 	unsigned int requests;		/* under way */
 	bool read_only, direct, rotational;
 	uint64_t alignment, memory_alignment, block_bytes, stripe_bytes;
+	uint64_t request_bytes;		/* the longest of its devices; 0: not known */
 	unsigned int count;
 	struct stripe stripes[];
 };

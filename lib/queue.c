@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "likely.h"
 #include "options.h"
 #include "queue.h"
 #include "region.h"
@@ -15,12 +16,12 @@
 #define WORKERS_USUAL	8
 #define BLOCK_UNIT_BYTES	4096
 
-int queue_check(const struct actmem_queue *queue, const char *call)
+int queue_refuse(const struct actmem_queue *queue, const char *call)
 {
 	return queue ? check_owner(queue->am) : fail(EINVAL, "%s: no queue", call);
 }
 
-static void tell(struct actmem_queue *queue, unsigned int ended, bool rouse)
+static HOT void tell(struct actmem_queue *queue, unsigned int ended, bool rouse)
 {
 	if (ended > 1)
 		pthread_cond_broadcast(&queue->completed);
@@ -30,7 +31,7 @@ static void tell(struct actmem_queue *queue, unsigned int ended, bool rouse)
 		queue->engine->rouse(queue);
 }
 
-void queue_unlock(struct actmem_queue *queue)
+HOT void queue_unlock(struct actmem_queue *queue)
 {
 	unsigned int ended = queue->to_tell;
 	bool rouse = queue->to_rouse;
@@ -41,7 +42,7 @@ void queue_unlock(struct actmem_queue *queue)
 	tell(queue, ended, rouse);
 }
 
-void queue_tell(struct actmem_queue *queue)
+HOT void queue_tell(struct actmem_queue *queue)
 {
 	tell(queue, queue->to_tell, queue->to_rouse);
 	queue->to_tell = 0;

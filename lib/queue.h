@@ -55,7 +55,7 @@ struct request {
 	struct link timed;		/* of those with a deadline, the earliest first */
 	enum request_kind kind;
 	uint64_t id, cookie, deadline;
-	uint64_t since;			/* ns */
+	uint64_t since;			/* ns, of the last tick */
 	struct lane *lane;
 	struct actmem_file *file;	/* fill and spill */
 	struct attachment *attachment;	/* fill and spill */
@@ -130,6 +130,8 @@ struct workers {
 struct actmem_queue {
 	struct actmem *am;
 	struct published_wait *wait;	/* where its oldest request is told; NULL: nowhere */
+	uint64_t told_id;		/* of that, what is told there; 0: of none */
+	const struct actmem_file *told_file;	/* whose name; NULL: of no file */
 	struct actmem_queue_options options;
 	const struct engine *engine;
 	struct uring *uring;		/* of that engine */
@@ -159,8 +161,14 @@ struct actmem_queue {
 	char plain_description[QUEUE_WORDS];
 };
 
-/* 0 or -EOWNERDEAD, -EINVAL with words. */
-int queue_check(const struct actmem_queue *queue, const char *call);
+/* -EOWNERDEAD or -EINVAL with words, of a queue that is none of this process. */
+int queue_refuse(const struct actmem_queue *queue, const char *call) __attribute__((cold));
+
+/* 0 or that. */
+static inline int queue_check(const struct actmem_queue *queue, const char *call)
+{
+	return queue && is_owner(queue->am) ? 0 : queue_refuse(queue, call);
+}
 
 /* The same, and -EDEADLK in what actmem_queue_notify() was given. */
 int queue_check_outside(struct actmem_queue *queue, const char *call);
@@ -206,7 +214,12 @@ void queue_give_up_block(struct actmem_queue *queue, struct block_transfer *bloc
 void queue_publish(struct actmem_queue *queue);
 
 /* Ends what is past its deadline, and says when to look again: 0, never. */
-uint64_t queue_expire(struct actmem_queue *queue);
+uint64_t queue_expire_timed(struct actmem_queue *queue);
+
+static inline uint64_t queue_expire(struct actmem_queue *queue)
+{
+	return link_is_alone(&queue->timed) ? 0 : queue_expire_timed(queue);
+}
 
 /* Completions are there of which the program is to be notified, by the engine. */
 void queue_has_ended(struct actmem_queue *queue);

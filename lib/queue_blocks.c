@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "likely.h"
 #include "queue.h"
 
 /*
@@ -74,7 +75,7 @@ bool queue_has_command(const struct actmem_queue *queue)
 }
 
 /* The next block of a lane. */
-static bool begin(struct lane *lane, struct block_transfer *block)
+static HOT bool begin(struct lane *lane, struct block_transfer *block)
 {
 	struct request *request;
 
@@ -101,7 +102,7 @@ static bool begin(struct lane *lane, struct block_transfer *block)
 	return true;
 }
 
-bool queue_begin_transfer(struct actmem_queue *queue, struct block_transfer *block)
+HOT bool queue_begin_transfer(struct actmem_queue *queue, struct block_transfer *block)
 {
 	unsigned int left;
 
@@ -117,7 +118,7 @@ bool queue_begin_transfer(struct actmem_queue *queue, struct block_transfer *blo
 	return false;
 }
 
-bool queue_begin_command(struct lane *commands, struct block_transfer *block)
+HOT bool queue_begin_command(struct lane *commands, struct block_transfer *block)
 {
 	return begin(commands, block);
 }
@@ -154,7 +155,8 @@ static void name_request(char words[WAIT_WORDS], const struct request *request)
 	words[length] = '\0';
 }
 
-void queue_publish(struct actmem_queue *queue)
+/* After a sleep nothing is cached: what need not be written is left alone. */
+HOT void queue_publish(struct actmem_queue *queue)
 {
 	const struct request *oldest = link_item(queue->under_way.next, struct request, link);
 	uint32_t requests = (uint32_t)queue->stats.requests;
@@ -163,20 +165,23 @@ void queue_publish(struct actmem_queue *queue)
 	if (!wait)
 		return;
 	atomic_store_explicit(&wait->requests, requests, memory_order_relaxed);
-	if (requests && wait->kind && wait->since == oldest->since)
+	if (requests && queue->told_id == oldest->id)
 		return;
-	/* After a sleep nothing is cached: what need not be written is left alone. */
 	sequence_begin(&wait->sequence);
 	wait->kind = requests ? wait_kind(oldest) : WAIT_NONE;
+	queue->told_id = 0;
 	if (requests) {
+		queue->told_id = oldest->id;
 		wait->since = oldest->since;
 		wait->bytes = oldest->length;
-		name_request(wait->words, oldest);
+		if (!oldest->file || oldest->file != queue->told_file)
+			name_request(wait->words, oldest);
+		queue->told_file = oldest->file;
 	}
 	sequence_end(&wait->sequence);
 }
 
-static void complete(struct actmem_queue *queue, struct request *request)
+static HOT void complete(struct actmem_queue *queue, struct request *request)
 {
 	if (request->done == request->length)
 		request->error = 0;
@@ -220,7 +225,7 @@ static void stop_early(struct actmem_queue *queue, struct request *request, int 
 	stop(queue, request, error);
 }
 
-uint64_t queue_expire(struct actmem_queue *queue)
+uint64_t queue_expire_timed(struct actmem_queue *queue)
 {
 	while (!link_is_alone(&queue->timed)) {
 		struct request *request = link_item(queue->timed.next, struct request, timed);
@@ -256,7 +261,7 @@ int actmem_cancel(struct actmem_queue *queue, uint64_t id)
 }
 
 /* What remains when a block has come back. */
-static void settle(struct actmem_queue *queue, struct request *request)
+static HOT void settle(struct actmem_queue *queue, struct request *request)
 {
 	request->under_way--;
 	request->lane->under_way--;
@@ -267,7 +272,7 @@ static void settle(struct actmem_queue *queue, struct request *request)
 		complete(queue, request);
 }
 
-void queue_end_block(struct actmem_queue *queue, struct block_transfer *block)
+HOT void queue_end_block(struct actmem_queue *queue, struct block_transfer *block)
 {
 	struct request *request = block->request;
 
@@ -296,7 +301,7 @@ void queue_fail_block(struct actmem_queue *queue, struct block_transfer *block, 
 	settle(queue, request);
 }
 
-bool queue_is_vain(const struct block_transfer *block)
+HOT bool queue_is_vain(const struct block_transfer *block)
 {
 	const struct request *request = block->request;
 
@@ -368,7 +373,7 @@ static int judge(struct block_transfer *block, int64_t result, bool moved)
 	return fail_block(block, EIO, "nothing was written, and no error told");
 }
 
-bool queue_continue(struct actmem_queue *queue, struct block_transfer *block, int64_t result)
+HOT bool queue_continue(struct actmem_queue *queue, struct block_transfer *block, int64_t result)
 {
 	uint64_t before = block->done;
 	bool is_vain;

@@ -8,9 +8,10 @@
 #include <errno.h>
 
 #include "error.h"
+#include "likely.h"
 #include "queue.h"
 
-bool queue_is_notifying(const struct actmem_queue *queue)
+HOT bool queue_is_notifying(const struct actmem_queue *queue)
 {
 	return queue->notifying && pthread_equal(queue->notifier, pthread_self());
 }
@@ -29,7 +30,7 @@ int queue_check_outside(struct actmem_queue *queue, const char *call)
 				call) : 0;
 }
 
-void queue_has_ended(struct actmem_queue *queue)
+HOT void queue_has_ended(struct actmem_queue *queue)
 {
 	if (!queue->notify || queue->to_notify)
 		return;
@@ -38,12 +39,12 @@ void queue_has_ended(struct actmem_queue *queue)
 		queue->engine->attend(queue);
 }
 
-bool queue_is_to_notify(const struct actmem_queue *queue)
+HOT bool queue_is_to_notify(const struct actmem_queue *queue)
 {
 	return queue->to_notify && !queue->notifying;
 }
 
-void queue_notify(struct actmem_queue *queue)
+HOT void queue_notify(struct actmem_queue *queue)
 {
 	queue->to_notify = false;
 	queue->notifying = true;

@@ -8,12 +8,13 @@
 #include <string.h>
 
 #include "error.h"
+#include "likely.h"
 #include "options.h"
 #include "queue.h"
 #include "region.h"
 
-struct attachment *queue_attachment(struct actmem_queue *queue,
-				    const struct actmem_region *region)
+HOT struct attachment *queue_attachment(struct actmem_queue *queue,
+					const struct actmem_region *region)
 {
 	struct link *link;
 
@@ -30,8 +31,8 @@ struct attachment *queue_attachment(struct actmem_queue *queue,
 	return NULL;
 }
 
-static int check_region(const struct actmem_queue *queue, const struct actmem_region *region,
-			uint64_t offset, uint64_t length)
+static HOT int check_region(const struct actmem_queue *queue, const struct actmem_region *region,
+			    uint64_t offset, uint64_t length)
 {
 	uint64_t whole;
 
@@ -47,7 +48,7 @@ static int check_region(const struct actmem_queue *queue, const struct actmem_re
 	return 0;
 }
 
-static int check_file(const struct actmem_queue *queue, const struct request *request)
+static HOT int check_file(const struct actmem_queue *queue, const struct request *request)
 {
 	const struct actmem_file *file = request->file;
 	uint64_t offset = request->other_offset, length = request->length;
@@ -170,7 +171,7 @@ static struct lane *lane_of(struct actmem_queue *queue, const struct request *re
 	       &queue->sent_commands : &queue->commands;
 }
 
-static void enlist(struct actmem_queue *queue, struct request *request)
+static HOT void enlist(struct actmem_queue *queue, struct request *request)
 {
 	request->id = ++queue->next_id;
 	link_append(&queue->under_way, &request->link);
@@ -195,22 +196,39 @@ static void enlist(struct actmem_queue *queue, struct request *request)
 		queue->engine->attend(queue);
 }
 
-static int submit(struct actmem_queue *queue, const char *call, struct request *draft,
-		  struct actmem_request *caller)
+/* Most callers know the same struct as the library. */
+static int take_request(struct actmem_request *taken, const struct actmem_request *caller)
+{
+	if (caller->size != sizeof(*taken))
+		return take_struct(taken, sizeof(*taken), caller, "request");
+	*taken = *caller;
+	return 0;
+}
+
+static void give_id(struct actmem_request *caller, const struct actmem_request *taken)
+{
+	if (caller->size == sizeof(*caller))
+		caller->id = taken->id;
+	else
+		give_struct(caller, taken, sizeof(*taken), "request");
+}
+
+static HOT int submit(struct actmem_queue *queue, const char *call, struct request *draft,
+		      struct actmem_request *caller)
 {
 	struct actmem_request taken = { 0 };
 	struct request *request;
 	int error = queue_check(queue, call);
 
 	if (!error && caller)
-		error = take_struct(&taken, sizeof(taken), caller, "request");
+		error = take_request(&taken, caller);
 	if (!error)
 		error = check_request(queue, draft);
 	if (error)
 		return error;
 	draft->cookie = taken.cookie;
 	draft->deadline = taken.deadline_ns;
-	draft->since = clock_ns();
+	draft->since = clock_tick_ns();
 	link_init(&draft->timed);
 
 	pthread_mutex_lock(&queue->lock);
@@ -229,13 +247,13 @@ static int submit(struct actmem_queue *queue, const char *call, struct request *
 	}
 	queue_unlock(queue);
 	if (!error && caller)
-		error = give_struct(caller, &taken, sizeof(taken), "request");
+		give_id(caller, &taken);
 	return error;
 }
 
-int actmem_fill(struct actmem_queue *queue, struct actmem_file *file, uint64_t file_offset,
-		struct actmem_region *region, uint64_t offset, uint64_t length,
-		struct actmem_request *request)
+HOT int actmem_fill(struct actmem_queue *queue, struct actmem_file *file, uint64_t file_offset,
+		    struct actmem_region *region, uint64_t offset, uint64_t length,
+		    struct actmem_request *request)
 {
 	struct request draft = {
 		.kind = REQUEST_FILL,
@@ -249,9 +267,9 @@ int actmem_fill(struct actmem_queue *queue, struct actmem_file *file, uint64_t f
 	return submit(queue, "actmem_fill", &draft, request);
 }
 
-int actmem_spill(struct actmem_queue *queue, struct actmem_file *file, uint64_t file_offset,
-		 struct actmem_region *region, uint64_t offset, uint64_t length,
-		 struct actmem_request *request)
+HOT int actmem_spill(struct actmem_queue *queue, struct actmem_file *file, uint64_t file_offset,
+		     struct actmem_region *region, uint64_t offset, uint64_t length,
+		     struct actmem_request *request)
 {
 	struct request draft = {
 		.kind = REQUEST_SPILL,
@@ -307,31 +325,40 @@ int actmem_queue_discard(struct actmem_queue *queue, struct actmem_region *regio
 	return submit(queue, "actmem_queue_discard", &draft, request);
 }
 
-/* Into the @size bytes that the caller knows. Of no words, the first byte says so. */
+/* Of no words, the first byte says so. */
+static void describe(const struct request *request, struct actmem_completion *completion)
+{
+	completion->cookie = request->cookie;
+	completion->id = request->id;
+	completion->bytes = request->done;
+	completion->result = -request->error;
+	completion->reserved = 0;
+	completion->words[0] = '\0';
+	if (!request->error)
+		return;
+	memcpy(completion->words, request->words, sizeof(completion->words));
+	fail(request->error, "%s", request->words);
+}
+
+/* Into the @size bytes that the caller knows. */
 static void hand_over(const struct request *request, char *caller, size_t size)
 {
 	struct actmem_completion completion;
-	size_t known = sizeof(completion);
 
-	completion.cookie = request->cookie;
-	completion.id = request->id;
-	completion.bytes = request->done;
-	completion.result = -request->error;
-	completion.reserved = 0;
-	if (request->error) {
-		memcpy(completion.words, request->words, sizeof(completion.words));
-		fail(request->error, "%s", request->words);
-	} else {
-		completion.words[0] = '\0';
-		known = offsetof(struct actmem_completion, words) + 1;
+	if (size >= sizeof(completion)) {
+		describe(request, (struct actmem_completion *)caller);
+		if (size > sizeof(completion))
+			memset(caller + sizeof(completion), 0, size - sizeof(completion));
+		return;
 	}
-	memcpy(caller, &completion, size < known ? size : known);
-	if (size > sizeof(completion))
-		memset(caller + sizeof(completion), 0, size - sizeof(completion));
+	memset(&completion, 0, sizeof(completion));
+	describe(request, &completion);
+	memcpy(caller, &completion, size);
 }
 
 /* Hands over what has ended; the lock is held. */
-static int take_ended(struct actmem_queue *queue, char *completions, unsigned int max, size_t size)
+static HOT int take_ended(struct actmem_queue *queue, char *completions, unsigned int max,
+			  size_t size)
 {
 	unsigned int count;
 
@@ -369,8 +396,8 @@ static bool wait_until(struct actmem_queue *queue, uint64_t until)
 	return !until || clock_ns() < until;
 }
 
-int actmem_wait_sized(struct actmem_queue *queue, struct actmem_completion *completions,
-		      unsigned int max, uint64_t timeout_ns, size_t size)
+HOT int actmem_wait_sized(struct actmem_queue *queue, struct actmem_completion *completions,
+			  unsigned int max, uint64_t timeout_ns, size_t size)
 {
 	int count = queue_check(queue, "actmem_wait");
 	bool in_time = timeout_ns;

@@ -20,6 +20,7 @@
 
 #include "../uapi/actmem.h"
 #include "error.h"
+#include "likely.h"
 #include "queue.h"
 #include "queue_uring.h"
 #include "thread.h"
@@ -30,7 +31,8 @@
 /*
  * The kernel holds back what is begun by a call with more than two transfers, and merges
  * neighbours into requests as long as the device takes: of long ones, fewer than are meant
- * to be would be under way. Short ones gain by that.
+ * to be would be under way. Short ones gain by that. Those that fill such requests are not
+ * merged, and one call will do for them.
  */
 #define BEGUN_AT_ONCE	2
 #define LONG_BYTES	(512U << 10)
@@ -128,15 +130,22 @@ static void send_cancels(struct uring *uring)
 	uring->cancelling = false;
 }
 
-static void submit(struct actmem_queue *queue, struct uring *uring)
+static HOT void submit(struct actmem_queue *queue, struct uring *uring)
 {
 	queue_unlock(queue);
 	io_uring_submit(&uring->ring);
 	pthread_mutex_lock(&queue->lock);
 }
 
+static bool is_of_whole_requests(const struct block_transfer *block)
+{
+	const struct actmem_file *file = block->request->file;
+
+	return file && file->request_bytes && block->length % file->request_bytes == 0;
+}
+
 /* Blocks that were cut off, or are to be resumed. What others begin meanwhile waits. */
-static void send_blocks(struct actmem_queue *queue, struct uring *uring)
+static HOT void send_blocks(struct actmem_queue *queue, struct uring *uring)
 {
 	while (!link_is_alone(&uring->to_send)) {
 		struct block_transfer *block = link_item(uring->to_send.next,
@@ -154,13 +163,13 @@ static void send_blocks(struct actmem_queue *queue, struct uring *uring)
 		link_remove(&block->link);
 		link_append(&uring->under_way, &block->link);
 		uring->sent++;
-		if (block->length >= LONG_BYTES &&
+		if (block->length >= LONG_BYTES && !is_of_whole_requests(block) &&
 		    io_uring_sq_ready(&uring->ring) >= BEGUN_AT_ONCE)
 			submit(queue, uring);
 	}
 }
 
-static void begin_blocks(struct actmem_queue *queue, struct uring *uring)
+static HOT void begin_blocks(struct actmem_queue *queue, struct uring *uring)
 {
 	struct block_transfer *block;
 
@@ -179,8 +188,8 @@ static void begin_blocks(struct actmem_queue *queue, struct uring *uring)
 	}
 }
 
-static void take_back(struct actmem_queue *queue, struct uring *uring,
-		      struct block_transfer *block, int result)
+static HOT void take_back(struct actmem_queue *queue, struct uring *uring,
+			  struct block_transfer *block, int result)
 {
 	link_remove(&block->link);
 	uring->sent--;
@@ -246,7 +255,7 @@ static enum ring_step do_job(struct actmem_queue *queue, struct uring *uring)
  * disks go on with those while the program is told; else one system call will do for
  * them and for what it adds. What cannot be begun now stays in the ring, for enter().
  */
-static void notify(struct actmem_queue *queue, struct uring *uring)
+static HOT void notify(struct actmem_queue *queue, struct uring *uring)
 {
 	if (!queue_is_to_notify(queue))
 		return;
@@ -259,7 +268,7 @@ static void notify(struct actmem_queue *queue, struct uring *uring)
 }
 
 /* Begins what was put into the ring, and sleeps until something is to be done. */
-static void enter(struct uring *uring, enum ring_step step, uint64_t expiry)
+static HOT void enter(struct uring *uring, enum ring_step step, uint64_t expiry)
 {
 	struct __kernel_timespec timeout = { 0 };
 	struct io_uring_cqe *cqe;
@@ -278,7 +287,7 @@ static void enter(struct uring *uring, enum ring_step step, uint64_t expiry)
 		usleep(BREATH_US);
 }
 
-static void *serve(void *argument)
+static HOT void *serve(void *argument)
 {
 	struct actmem_queue *queue = argument;
 	struct uring *uring = queue->uring;
@@ -317,7 +326,7 @@ static void *serve(void *argument)
 }
 
 /* The lock is held. */
-static void wake(struct actmem_queue *queue)
+static HOT void wake(struct actmem_queue *queue)
 {
 	if (queue->uring->asleep)
 		queue->to_rouse = true;

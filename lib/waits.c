@@ -9,6 +9,7 @@
 #include "actmem_runtime.h"
 #include "clock.h"
 #include "context.h"
+#include "likely.h"
 #include "waits.h"
 
 static struct published_wait *take_place(struct published_waits *waits)
@@ -57,7 +58,7 @@ struct published_wait *wait_begin(struct actmem *am, enum wait_kind kind, uint64
 	return wait;
 }
 
-void wait_note(struct actmem *am)
+HOT void wait_note(struct actmem *am)
 {
 	/* Blocks may be put and taken every few hundred ns: the exact time is not worth as much. */
 	atomic_store_explicit(&am->stats.header->waits.last, clock_tick_ns(), memory_order_relaxed);
