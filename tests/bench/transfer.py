@@ -34,8 +34,9 @@ ROUNDED_OFF = 0.001
 # Seconds that the disk is left alone before each side begins: many a virtual one lets
 # more through after a pause, and fio takes a second to start where ours takes none.
 REST = 2
-# What fio tells is of its own thread. Where that would have to wait to begin a transfer,
-# threads of the kernel do it, which bear this name, and whose time is counted in ours.
+# What fio tells is of the thread that transfers, and so is ours: its main thread's looking
+# whether that is all, every 10 ms, is not counted on either side. Where a transfer cannot
+# be begun without waiting, threads of the kernel do it, which bear this name: counted.
 KERNEL_THREAD = "iou-wrk-"
 LOOK_AT_THREADS = "grep . /proc/$PPID/task/*/comm /proc/$PPID/task/*/schedstat"
 HUGE_PAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/"
