@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,9 +18,11 @@
 #include "actmem_runtime.h"
 #include "context.h"
 #include "published.h"
+#include "queue.h"
 #include "waits.h"
 
 #define MORE	3
+#define LENGTH	(64ULL << 10)
 
 static int setup(void **state)
 {
@@ -146,6 +149,72 @@ static void test_nonsense(void **state)
 	assert_false(published_waits(am->stats.fd, &waits));
 }
 
+static struct actmem_file *open_file(struct actmem_queue *queue, const char *path)
+{
+	struct actmem_file_options options;
+	struct actmem_file *file;
+
+	ACTMEM_INIT(&options);
+	options.paths = &path;
+	options.path_count = 1;
+	options.flags = ACTMEM_FILE_CREATE | ACTMEM_FILE_ALLOW_BUFFERED;
+	options.length = LENGTH;
+	assert_int_equal(actmem_file_open(queue, &options, &file), 0);
+	return file;
+}
+
+/* The queue's place says that nothing is waited for any more, and keeps its words. */
+static void expect_told(struct actmem_queue *queue, struct actmem_file *file,
+			struct actmem_region *region, const char *path)
+{
+	struct actmem_completion completion;
+
+	assert_int_equal(actmem_spill(queue, file, 0, region, 0, LENGTH, NULL), 0);
+	assert_int_equal(actmem_wait(queue, &completion, 1, ACTMEM_WAIT_FOREVER), 1);
+	assert_int_equal(completion.result, 0);
+	assert_int_equal(region->am->stats.header->waits.waits[0].kind, WAIT_NONE);
+	assert_string_equal(region->am->stats.header->waits.waits[0].words, path);
+}
+
+/* A queue tells the name of a file once for many requests, and never another's. */
+static void test_files_of_queue(void **state)
+{
+	struct actmem_region_options options;
+	struct actmem_region *region;
+	struct actmem_queue *queue;
+	struct actmem_file *files[2];
+	char paths[3][64];
+	unsigned int i;
+
+	for (i = 0; i < 3; i++)
+		snprintf(paths[i], sizeof(paths[i]), "build/tests/unit/waits-%d-%u", getpid(), i);
+	ACTMEM_INIT(&options);
+	options.length = LENGTH;
+	options.pages = ACTMEM_PAGES_4K;
+	assert_int_equal(actmem_region_create(*state, &options, &region), 0);
+	assert_int_equal(actmem_queue_create(*state, NULL, &queue), 0);
+	assert_int_equal(actmem_queue_attach(queue, region, 0), 0);
+	files[0] = open_file(queue, paths[0]);
+	files[1] = open_file(queue, paths[1]);
+	expect_told(queue, files[0], region, paths[0]);
+	expect_told(queue, files[0], region, paths[0]);
+	expect_told(queue, files[1], region, paths[1]);
+	expect_told(queue, files[0], region, paths[0]);
+	expect_told(queue, files[1], region, paths[1]);
+	/* The next may lie where this one did. */
+	assert_int_equal(actmem_file_close(files[1]), 0);
+	assert_null(queue->told_file);
+	files[1] = open_file(queue, paths[2]);
+	expect_told(queue, files[1], region, paths[2]);
+	for (i = 0; i < 3; i++)
+		assert_int_equal(unlink(paths[i]), 0);
+	assert_int_equal(actmem_file_close(files[0]), 0);
+	assert_int_equal(actmem_file_close(files[1]), 0);
+	assert_int_equal(actmem_queue_detach(queue, region), 0);
+	assert_int_equal(actmem_queue_destroy(queue), 0);
+	assert_int_equal(actmem_region_close(region), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -153,6 +222,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_long_words, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_more_than_places, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_device, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_files_of_queue, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_nonsense, setup, teardown),
 	};
 
