@@ -10,8 +10,6 @@
 #include "map.h"
 #include "node.h"
 
-#define PLACE_TRIES	16
-
 static bool is_aligned(const void *address)
 {
 	return !((uintptr_t)address % HUGE_PAGE_BYTES);
@@ -25,37 +23,33 @@ static void *map_at(int fd, const struct backing *backing, void *hint, int flags
 }
 
 /*
- * Hugetlb files and the driver choose an aligned address themselves. For the
- * others a free range is looked up and taken only if it is still free, so that
- * a mapping of another thread is never replaced.
+ * Hugetlb files and the driver choose an aligned address themselves. The others are
+ * mapped in place of address space that is reserved before, as what is only free
+ * another thread may take. Where that fails, none of it may be reserved any more but
+ * what is before and behind: the rest is left as it is.
  */
 static void *map_aligned(int fd, const struct backing *backing)
 {
 	void *address = map_at(fd, backing, NULL, 0);
-	uint64_t length = backing->length;
-	unsigned int try;
-	void *room, *hint;
+	uint64_t length = backing->length, front;
+	char *room;
+	int error;
 
 	if (address == MAP_FAILED || is_aligned(address))
 		return address;
 	munmap(address, length);
-	for (try = 0; try < PLACE_TRIES; try++) {
-		room = mmap(NULL, length + HUGE_PAGE_BYTES, PROT_NONE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		if (room == MAP_FAILED)
-			return MAP_FAILED;
-		munmap(room, length + HUGE_PAGE_BYTES);
-		hint = (char *)room + (-(uintptr_t)room % HUGE_PAGE_BYTES);
-		address = map_at(fd, backing, hint, MAP_FIXED_NOREPLACE);
-		if (address == hint)
-			return address;
-		if (address != MAP_FAILED)
-			munmap(address, length);
-		else if (errno != EEXIST)
-			return MAP_FAILED;
-	}
-	errno = EEXIST;
-	return MAP_FAILED;
+	room = mmap(NULL, length + HUGE_PAGE_BYTES, PROT_NONE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (room == MAP_FAILED)
+		return MAP_FAILED;
+	front = -(uintptr_t)room % HUGE_PAGE_BYTES;
+	address = map_at(fd, backing, room + front, MAP_FIXED);
+	error = errno;
+	if (front)
+		munmap(room, front);
+	munmap(room + front + length, HUGE_PAGE_BYTES - front);
+	errno = error;
+	return address;
 }
 
 int map_region_by(int fd, struct backing *backing)

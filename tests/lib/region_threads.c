@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Threads that make, map and close regions at the same time: each finds a place, of its
+ * own, at a multiple of 2 MiB, and none takes another one's.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common.h"
+
+#define THREADS		8
+#define ROUNDS		200
+/* Where pages are small: so that places do not line up by themselves. */
+#define SHORT		(64ULL << 10)
+
+struct maker {
+	pthread_t thread;
+	struct actmem *am;
+	uint64_t length;
+	unsigned char mark;
+	unsigned int made, placed, kept;
+	char why[256];
+};
+
+static bool all(const unsigned char *memory, uint64_t length, unsigned char mark)
+{
+	return memory[0] == mark && !memcmp(memory, memory + 1, length - 1);
+}
+
+static void one_round(struct maker *maker)
+{
+	struct actmem_region_options options;
+	struct actmem_region *region;
+	unsigned char *memory;
+
+	ACTMEM_INIT(&options);
+	options.length = maker->length;
+	if (actmem_region_create(maker->am, &options, &region)) {
+		snprintf(maker->why, sizeof(maker->why), "%s", actmem_error());
+		return;
+	}
+	if (actmem_region_map(region, (void **)&memory)) {
+		snprintf(maker->why, sizeof(maker->why), "%s", actmem_error());
+	} else {
+		maker->made++;
+		maker->placed += !((uintptr_t)memory % (2 * MIB));
+		memset(memory, maker->mark, maker->length);
+		maker->kept += all(memory, maker->length, maker->mark);
+	}
+	actmem_region_close(region);
+}
+
+static void *make(void *context)
+{
+	struct maker *maker = context;
+	unsigned int round;
+
+	for (round = 0; round < ROUNDS; round++)
+		one_round(maker);
+	return NULL;
+}
+
+int main(void)
+{
+	struct usage before = usage_now();
+	struct actmem *am = open_or_bail();
+	struct maker makers[THREADS] = { 0 };
+	unsigned int i;
+
+	for (i = 0; i < THREADS; i++) {
+		makers[i].am = am;
+		makers[i].length = page_bytes_wanted() > SHORT ? page_bytes_wanted() : SHORT;
+		makers[i].mark = (unsigned char)(i + 1);
+		if (pthread_create(&makers[i].thread, NULL, make, &makers[i]))
+			tap_bail("pthread_create");
+	}
+	for (i = 0; i < THREADS; i++) {
+		pthread_join(makers[i].thread, NULL);
+		ok(makers[i].made == ROUNDS, "a thread made %u of %u regions beside others %s",
+		   makers[i].made, ROUNDS, makers[i].why);
+		ok(makers[i].placed == ROUNDS, "each is at a multiple of 2 MiB");
+		ok(makers[i].kept == ROUNDS, "each has what its thread wrote");
+	}
+	counters_are_zero(am);
+	returns(actmem_close(am), 0);
+	same_usage(before);
+	return tap_end();
+}
