@@ -20,6 +20,13 @@
 #include "blocks_find.h"
 
 #define CHUNK_BLOCKS	128
+/*
+ * From one descriptor to the one that is handed out next: farther than the 2 KiB up to
+ * which processors look for a pattern in a loop's accesses. At a small distance a few of
+ * a thread's own would lie in a row, and the processor fetches what follows them, which
+ * is another thread's, and so takes it from that thread.
+ */
+#define CHUNK_STRIDE	53
 #define BUCKETS_FIRST	2048
 /* Seldom two in a bucket: to pass by another thread's block takes it from that thread. */
 #define BUCKETS_PER_BLOCK	8
@@ -36,6 +43,8 @@ struct block_chunk {
 };
 
 _Static_assert(sizeof(struct block) == 128, "a descriptor is a pair of cache lines");
+_Static_assert(!(CHUNK_BLOCKS & (CHUNK_BLOCKS - 1)) && CHUNK_STRIDE % 2,
+	       "each descriptor of a chunk has its turn");
 
 static void link_free(struct blocks *blocks, struct block *block)
 {
@@ -78,7 +87,7 @@ static bool have_spare(struct blocks *blocks, size_t count)
 {
 	struct block_chunk *chunk;
 	struct block *first;
-	unsigned int i;
+	unsigned int i, place;
 
 	if (blocks->spare_count >= count)
 		return true;
@@ -90,8 +99,9 @@ static bool have_spare(struct blocks *blocks, size_t count)
 	first = (struct block *)(((uintptr_t)chunk->blocks + sizeof(*first) - 1) &
 				 ~(sizeof(*first) - 1));
 	for (i = 0; i < CHUNK_BLOCKS; i++) {
-		first[i].next = blocks->spare;
-		blocks->spare = &first[i];
+		place = i * CHUNK_STRIDE % CHUNK_BLOCKS;
+		first[place].next = blocks->spare;
+		blocks->spare = &first[place];
 	}
 	blocks->spare_count += CHUNK_BLOCKS;
 	return true;
