@@ -260,16 +260,22 @@ static void miss(struct actmem_heap *heap, struct cache *cache, uint64_t length)
 	heap_give_all(heap, cache_expect(cache, length));
 }
 
-/* A block that the thread did not have at hand. */
+/*
+ * A block that the thread did not have at hand, or had while another thread recalled what
+ * it keeps: that is over as soon as this one has the lock.
+ */
 static int take(struct actmem_heap *heap, struct cache *cache, uint64_t length, uint64_t align,
 		struct block **block)
 {
-	int error;
+	int error = 0;
 
 	pthread_mutex_lock(&heap->lock);
-	error = take_or_recall(heap, cache, length, align, block);
-	if (!error && cache)
-		miss(heap, cache, length);
+	*block = cache ? cache_take(cache, length, align) : NULL;
+	if (!*block) {
+		error = take_or_recall(heap, cache, length, align, block);
+		if (!error && cache)
+			miss(heap, cache, length);
+	}
 	heap_check(heap);
 	pthread_mutex_unlock(&heap->lock);
 	return error == -ENOMEM ? fail(ENOMEM, "no memory for a heap's bookkeeping") : error;

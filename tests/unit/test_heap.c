@@ -12,6 +12,7 @@
 #include "actmem.h"
 #include "context.h"
 #include "faults.h"
+#include "heap.h"
 
 #define MIB	(1ULL << 20)
 
@@ -104,6 +105,43 @@ static void test_own(void **state)
 	assert_int_equal(stats().cached_bytes, 0);
 	assert_int_equal(stats().recalls, 0);
 	assert_int_equal(actmem_free(heap, large), 0);
+}
+
+/* Has the lock, as a thread that recalled what another one keeps, until that wants it. */
+static void *recall_a_moment(void *kept)
+{
+	struct cache *cache = kept;
+
+	pthread_mutex_lock(&heap->lock);
+	cache_recall(cache);
+	pthread_barrier_wait(&barrier);
+	usleep(50000);
+	cache_release(cache);
+	pthread_mutex_unlock(&heap->lock);
+	return NULL;
+}
+
+/* A thread that meets a recall still has what that left it. */
+static void test_recalled(void **state)
+{
+	pthread_t thread;
+	void *small[2];
+
+	assert_int_equal(actmem_alloc(heap, MIB, 0, &small[0]), 0);
+	assert_int_equal(actmem_alloc(heap, MIB, 0, &small[1]), 0);
+	assert_int_equal(actmem_free(heap, small[0]), 0);
+	assert_int_equal(actmem_free(heap, small[1]), 0);
+	assert_int_equal(stats().cached_bytes, 2 * MIB);
+	pthread_barrier_init(&barrier, NULL, 2);
+	assert_int_equal(pthread_create(&thread, NULL, recall_a_moment, heap_own_caches), 0);
+	pthread_barrier_wait(&barrier);
+	assert_int_equal(actmem_alloc(heap, MIB, 0, &small[0]), 0);
+	pthread_join(thread, NULL);
+	pthread_barrier_destroy(&barrier);
+	assert_ptr_equal(small[0], small[1]);
+	assert_int_equal(stats().cached_bytes, MIB);
+	assert_int_equal(stats().cache_misses, 2);
+	assert_int_equal(actmem_free(heap, small[0]), 0);
 }
 
 static void *without_cache(void *block)
@@ -398,6 +436,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_no_recall, open_heap, close_heap),
 		cmocka_unit_test_setup_teardown(test_own, open_heap, close_heap),
+		cmocka_unit_test_setup_teardown(test_recalled, open_heap, close_heap),
 		cmocka_unit_test_setup_teardown(test_no_cache, open_heap, close_heap),
 		cmocka_unit_test_setup_teardown(test_no_words, open_heap, close_heap),
 		cmocka_unit_test_setup_teardown(test_unwanted, open_heap, close_heap),
