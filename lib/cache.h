@@ -7,9 +7,10 @@
  *
  * The thread says when it is inside, another one that wants back what it keeps
  * says that it is recalled. Each says so before it looks what the other says
- * (fence.h): the thread then stays out and goes to the heap, the other one waits
- * for the few instructions until the thread is outside. Several others take turns
- * by the heap's lock; the thread needs nothing else if it has that.
+ * (fence.h): the thread then stays out and goes to the heap, where it looks into its
+ * cache again; the other one waits for the few instructions until the thread is outside.
+ * Several others take turns by the heap's lock; the thread needs nothing else if it has
+ * that.
  */
 #ifndef LIB_CACHE_H
 #define LIB_CACHE_H

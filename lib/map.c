@@ -25,15 +25,14 @@ static void *map_at(int fd, const struct backing *backing, void *hint, int flags
 /*
  * Hugetlb files and the driver choose an aligned address themselves. The others are
  * mapped in place of address space that is reserved before, as what is only free
- * another thread may take. Where that fails, none of it may be reserved any more but
- * what is before and behind: the rest is left as it is.
+ * another thread may take. Where that fails, the kernel may have let go of the place
+ * already, and another thread have it: it is left as it is.
  */
 static void *map_aligned(int fd, const struct backing *backing)
 {
 	void *address = map_at(fd, backing, NULL, 0);
 	uint64_t length = backing->length, front;
 	char *room;
-	int error;
 
 	if (address == MAP_FAILED || is_aligned(address))
 		return address;
@@ -43,13 +42,12 @@ static void *map_aligned(int fd, const struct backing *backing)
 	if (room == MAP_FAILED)
 		return MAP_FAILED;
 	front = -(uintptr_t)room % HUGE_PAGE_BYTES;
-	address = map_at(fd, backing, room + front, MAP_FIXED);
-	error = errno;
 	if (front)
 		munmap(room, front);
 	munmap(room + front + length, HUGE_PAGE_BYTES - front);
-	errno = error;
-	return address;
+	/* After mlockall(MCL_FUTURE) it would count beside the file. */
+	munlock(room + front, length);
+	return map_at(fd, backing, room + front, MAP_FIXED);
 }
 
 int map_region_by(int fd, struct backing *backing)

@@ -23,8 +23,9 @@
 #define ROUNDS		15
 #define PAIRS		20000
 #define PEER_SECONDS	0.01
-/* In so many rounds in a row a heap that has settled had all at hand; or it never does. */
+/* A heap has settled after so many rounds in a row without a miss. */
 #define SETTLED_ROUNDS	3
+/* Rounds after which it is measured all the same. */
 #define SETTLING_MOST	50
 
 struct worker {
@@ -125,15 +126,14 @@ static uint64_t misses(void)
 
 /*
  * Two threads need more of their heap the more their steps overlap, and it is made longer
- * when that is more than ever before. The peers, which are as long as their first step
- * made them, have as many rounds before it counts.
+ * when that is more than ever before. The peers have as many rounds before it counts.
  */
 static void settle(void)
 {
 	unsigned int settled = 0, tries;
 	uint64_t before;
 
-	for (tries = 0; settled < SETTLED_ROUNDS && tries < SETTLING_MOST; tries++) {
+	for (tries = 0; !failed && settled < SETTLED_ROUNDS && tries < SETTLING_MOST; tries++) {
 		before = misses();
 		round_of(false);
 		round_of(true);

@@ -107,7 +107,7 @@ static void test_own(void **state)
 	assert_int_equal(actmem_free(heap, large), 0);
 }
 
-/* Has the lock, as a thread that recalled what another one keeps, until that wants it. */
+/* Has the lock, and has recalled what another thread keeps, until some time after that wants it. */
 static void *recall_a_moment(void *kept)
 {
 	struct cache *cache = kept;
@@ -115,7 +115,7 @@ static void *recall_a_moment(void *kept)
 	pthread_mutex_lock(&heap->lock);
 	cache_recall(cache);
 	pthread_barrier_wait(&barrier);
-	usleep(50000);
+	usleep(200000);
 	cache_release(cache);
 	pthread_mutex_unlock(&heap->lock);
 	return NULL;

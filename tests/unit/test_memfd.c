@@ -4,6 +4,7 @@
  * what failed.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -388,6 +389,37 @@ static void test_no_step_down(void **state)
 	assert_int_equal(actmem_close(am), 0);
 }
 
+static uint64_t address_space(void)
+{
+	FILE *file = fopen("/proc/self/statm", "re");
+	unsigned long long pages;
+
+	assert_non_null(file);
+	assert_int_equal(fscanf(file, "%llu", &pages), 1);
+	fclose(file);
+	return pages * 4096;
+}
+
+/* Nothing is left of the room in which a place at a multiple of 2 MiB is found. */
+static void test_address_space(void **state)
+{
+	struct actmem *am = opened(ACTMEM_PAGES_4K, 0);
+	uint64_t before = address_space();
+	struct actmem_region *region;
+	unsigned int round;
+	void *memory;
+
+	for (round = 0; round < 400; round++) {
+		assert_int_equal(create(am, ACTMEM_PLACE_BIND, &region), 0);
+		assert_int_equal(actmem_region_map(region, &memory), 0);
+		assert_int_equal((uintptr_t)memory % HUGE_PAGE_BYTES, 0);
+		assert_int_equal(actmem_region_unmap(region), 0);
+		assert_int_equal(actmem_region_close(region), 0);
+	}
+	assert_true(address_space() < before + 8 * HUGE_PAGE_BYTES);
+	assert_int_equal(actmem_close(am), 0);
+}
+
 static void test_file_size_limit(void **state)
 {
 	struct actmem *am = opened(ACTMEM_PAGES_4K, 0), *second;
@@ -418,6 +450,7 @@ int main(void)
 		cmocka_unit_test(test_unlocked),
 		cmocka_unit_test(test_no_hugetlb),
 		cmocka_unit_test(test_no_step_down),
+		cmocka_unit_test(test_address_space),
 		cmocka_unit_test(test_file_size_limit),
 	};
 
