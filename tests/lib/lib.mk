@@ -20,11 +20,11 @@ CHECK_NEEDS += $(LIB_TEST_PROGRAMS)
 check-lib-memfd: $(LIB_TEST_PROGRAMS)
 	@tests/lib/run $(LIB_TEST_PROGRAMS)
 
-# The heap and the store with many threads, where ThreadSanitizer sees every access of the
-# library and the test. It does not know the fences of what reads other processes'
-# records, which neither uses.
-LIB_THREADS := $(addprefix $(B)/tests/thread/,heap heap_threads heap_random heap_crowd \
-	store_threads store_random queue_notify queue_random)
+# Regions, the heap and the store with many threads, where ThreadSanitizer sees every access
+# of the library and the test. It does not know the fences of what reads other processes'
+# records, which none of them uses.
+LIB_THREADS := $(addprefix $(B)/tests/thread/,region_threads heap heap_threads heap_random \
+	heap_crowd store_threads store_random queue_notify queue_random)
 LIB_THREADS_OBJ := $(B)/obj/thread
 
 $(LIB_THREADS_OBJ)/%.o: %.c
