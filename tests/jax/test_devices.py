@@ -159,6 +159,7 @@ def test_devices_that_only_sharding_names():
                               sharding=NamedSharding(mesh, P("data")))
     before = per_device("put_bytes_total")
     got = jax.jit(jax.grad(lambda x: jnp.sum(f(x))))(jnp.arange(32.))
+    jax.block_until_ready(got)
     put = [after - was for after, was in
            zip(per_device("put_bytes_total"), before)]
     assert put == [32 * 4 // DEVICES] * DEVICES
