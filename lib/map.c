@@ -9,6 +9,7 @@
 #include "error.h"
 #include "map.h"
 #include "node.h"
+#include "room.h"
 
 static bool is_aligned(const void *address)
 {
@@ -31,23 +32,18 @@ static void *map_at(int fd, const struct backing *backing, void *hint, int flags
 static void *map_aligned(int fd, const struct backing *backing)
 {
 	void *address = map_at(fd, backing, NULL, 0);
-	uint64_t length = backing->length, front;
-	char *room;
+	uint64_t length = backing->length;
+	void *room;
 
 	if (address == MAP_FAILED || is_aligned(address))
 		return address;
 	munmap(address, length);
-	room = mmap(NULL, length + HUGE_PAGE_BYTES, PROT_NONE,
-		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	room = room_map(length, HUGE_PAGE_BYTES, PROT_NONE, MAP_NORESERVE);
 	if (room == MAP_FAILED)
 		return MAP_FAILED;
-	front = -(uintptr_t)room % HUGE_PAGE_BYTES;
-	if (front)
-		munmap(room, front);
-	munmap(room + front + length, HUGE_PAGE_BYTES - front);
 	/* After mlockall(MCL_FUTURE) it would count beside the file. */
-	munlock(room + front, length);
-	return map_at(fd, backing, room + front, MAP_FIXED);
+	munlock(room, length);
+	return map_at(fd, backing, room, MAP_FIXED);
 }
 
 int map_region_by(int fd, struct backing *backing)

@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
+#include "../room.h"
 #include "own.h"
 #include "range.h"
 
@@ -53,33 +54,20 @@ static void give_unused(struct range *range)
 	unused = range;
 }
 
-/* At a multiple of CHUNK_BYTES. */
-static void *map_aligned(size_t length)
-{
-	char *mapped = mmap(NULL, length + CHUNK_BYTES, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	size_t front;
-
-	if (mapped == MAP_FAILED)
-		return NULL;
-	front = -(uintptr_t)mapped & (CHUNK_BYTES - 1);
-	if (front)
-		munmap(mapped, front);
-	munmap(mapped + front + length, CHUNK_BYTES - front);
-	return mapped + front;
-}
-
 struct range *range_make(const struct place *place, unsigned int node, size_t length)
 {
 	struct range *range = take_unused(length / PAGE_BYTES);
-	void *address = range ? map_aligned(length) : NULL;
+	void *address = MAP_FAILED;
 
+	if (range)
+		address = room_map(length, CHUNK_BYTES, PROT_READ | PROT_WRITE, 0);
 	/* Where that is forbidden, pages come from the node of the CPU that touches them. */
-	if (address && place_range(place, node, address, length) && !place->by_caller) {
+	if (address != MAP_FAILED && place_range(place, node, address, length) &&
+	    !place->by_caller) {
 		munmap(address, length);
-		address = NULL;
+		address = MAP_FAILED;
 	}
-	if (!address) {
+	if (address == MAP_FAILED) {
 		if (range)
 			give_unused(range);
 		return NULL;

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "room.h"
 #include "standin.h"
 
 #define GRANULARITY_BYTES	(2UL << 20)
@@ -158,8 +159,8 @@ CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CU
 {
 	CUresult result = enter("cuMemAddressReserve");
 	struct reserved *reserved;
-	size_t align, front;
-	char *whole;
+	size_t align;
+	char *room;
 
 	if (result)
 		return result;
@@ -167,19 +168,14 @@ CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CU
 	if (!ptr || !is_whole(size) || align & (align - 1) || flags)
 		return leave(CUDA_ERROR_INVALID_VALUE);
 	reserved = malloc(sizeof(*reserved));
-	whole = mmap(NULL, size + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-		     -1, 0);
-	if (!reserved || whole == MAP_FAILED) {
-		if (whole != MAP_FAILED)
-			munmap(whole, size + align);
+	room = room_map(size, align, PROT_NONE, MAP_NORESERVE);
+	if (!reserved || room == MAP_FAILED) {
+		if (room != MAP_FAILED)
+			munmap(room, size);
 		free(reserved);
 		return leave(CUDA_ERROR_OUT_OF_MEMORY);
 	}
-	front = -(uintptr_t)whole & (align - 1);
-	if (front)
-		munmap(whole, front);
-	munmap(whole + front + size, align - front);
-	*reserved = (struct reserved){ reserved_list, whole + front, size };
+	*reserved = (struct reserved){ reserved_list, room, size };
 	reserved_list = reserved;
 	*ptr = device_of_shadow(reserved->shadow);
 	return leave(CUDA_SUCCESS);
