@@ -131,6 +131,13 @@ static struct actmem_nodes parse_nodes(const char *text)
 	return nodes;
 }
 
+bool all_bytes(const void *memory, uint64_t length, unsigned char byte)
+{
+	const unsigned char *bytes = memory;
+
+	return bytes[0] == byte && !memcmp(bytes, bytes + 1, length - 1);
+}
+
 struct actmem_nodes usable_nodes(void)
 {
 	struct actmem_nodes memory = { { 1 } }, allowed = { { 1 } };

@@ -45,6 +45,9 @@ void counters_are_zero(struct actmem *am);
 /* Whether the machine has a region of that name, of whatever process. */
 bool region_is_listed(const char *name);
 
+/* Whether each of @length bytes, at least one, is this one. */
+bool all_bytes(const void *memory, uint64_t length, unsigned char byte);
+
 /* Nodes that have memory and that this task may use. */
 struct actmem_nodes usable_nodes(void);
 bool has_node(const struct actmem_nodes *nodes, unsigned int node);

@@ -33,11 +33,6 @@ static void fill(unsigned char *memory, uint64_t seed)
 	}
 }
 
-static bool is_zero(const unsigned char *memory, uint64_t length)
-{
-	return !memory[0] && !memcmp(memory, memory + 1, length - 1);
-}
-
 static unsigned char *map_or_bail(struct actmem_region *region)
 {
 	void *memory;
@@ -95,12 +90,12 @@ static void test_missing(struct actmem *am)
 	   "what is missing where it is copied to is made, and no more (%llu bytes)",
 	   (unsigned long long)info_or_bail(to).allocated_bytes);
 	target = map_or_bail(to);
-	ok(is_zero(target + 2 * MIB, MIB + 1) && target[3 * MIB + 1] == 7 &&
-	   is_zero(target + 3 * MIB + 2, MIB - 1), "what is missing reads as zeros");
+	ok(all_bytes(target + 2 * MIB, MIB + 1, 0) && target[3 * MIB + 1] == 7 &&
+	   all_bytes(target + 3 * MIB + 2, MIB - 1, 0), "what is missing reads as zeros");
 	memset(target, 0xff, LENGTH);
 	returns(actmem_region_discard(from, 0, LENGTH), 0);
 	returns(actmem_region_copy(to, 0, from, 0, LENGTH), 0);
-	ok(is_zero(target, LENGTH) && !info_or_bail(from).allocated_bytes,
+	ok(all_bytes(target, LENGTH, 0) && !info_or_bail(from).allocated_bytes,
 	   "a region of nothing is all zeros");
 	returns(actmem_region_close(from), 0);
 	returns(actmem_region_close(to), 0);

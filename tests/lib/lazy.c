@@ -63,11 +63,6 @@ static void holds(struct actmem *am, struct actmem_region *region, uint64_t byte
 	   "its length is as made, and what is there is locked (memfd)");
 }
 
-static bool all_zero(const char *memory, uint64_t length)
-{
-	return !memory[0] && !memcmp(memory, memory + 1, length - 1);
-}
-
 /* What others are told of it, to the byte. */
 static void is_listed(struct actmem_region *region, uint64_t bytes)
 {
@@ -115,7 +110,7 @@ static void test_populate(struct actmem *am)
 	returns(actmem_region_populate(region, HALF - page, 2 * page), 0);
 	holds(am, region, 2 * page);
 	is_listed(region, 2 * page);
-	ok(memory[HALF] == 1 && all_zero(memory + HALF - page, page),
+	ok(memory[HALF] == 1 && all_bytes(memory + HALF - page, page, 0),
 	   "what was there stays, what was not is zeros");
 	returns(actmem_region_populate(region, 0, LENGTH), 0);
 	returns(actmem_region_populate(region, 0, LENGTH), 0);
@@ -130,12 +125,12 @@ static void test_populate(struct actmem *am)
 	holds(am, region, LENGTH - HALF + page);
 	is_listed(region, LENGTH - HALF + page);
 	ok(memory[page - 1] == 0x5a && memory[HALF] == 0x5a, "what was not meant stays");
-	ok(all_zero(memory + page, HALF - page), "what was discarded comes back as zeros");
+	ok(all_bytes(memory + page, HALF - page, 0), "what was discarded comes back as zeros");
 	returns(actmem_region_discard(region, 0, LENGTH), 0);
 	returns(actmem_region_discard(region, 0, LENGTH), 0);
 	holds(am, region, 0);
 	returns(actmem_region_populate(region, 0, LENGTH), 0);
-	ok(all_zero(memory, LENGTH), "also when it is populated");
+	ok(all_bytes(memory, LENGTH, 0), "also when it is populated");
 	returns(actmem_region_close(region), 0);
 }
 

@@ -62,7 +62,7 @@ static void test_made_and_found(struct actmem *am)
 	   info.allocated_bytes == LENGTH && info.pages == pages_wanted(),
 	   "it is called as its file, and is complete");
 	memory = memory_or_bail(region);
-	ok(!memory[0] && !memcmp(memory, memory + 1, LENGTH - 1), "it is zeroed");
+	ok(all_bytes(memory, LENGTH, 0), "it is zeroed");
 	memset(memory, 0x5a, LENGTH);
 	before = file_of(path);
 	ok(before.st_size == LENGTH && before.st_blocks * 512 == LENGTH &&

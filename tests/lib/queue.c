@@ -235,7 +235,7 @@ static void test_deadline(struct actmem_queue *queue, struct actmem_region *regi
 	ok(completion.cookie == 77 && completion.id == request.id, "it is the request's completion");
 	ok(completion.result == -ETIME && !completion.bytes, "a deadline that is past is ETIME");
 	says("deadline");
-	ok(memory[0] == 1 && !memcmp(memory, memory + 1, LENGTH - 1), "and nothing was begun");
+	ok(all_bytes(memory, LENGTH, 1), "and nothing was begun");
 	memset(memory, 2, LENGTH);
 	request.deadline_ns = UINT64_MAX;
 	returns(result_of(queue, actmem_spill(queue, set.file, 0, region, 0, LENGTH, &request)), 0);

@@ -9,11 +9,6 @@
 
 #include "common.h"
 
-static bool all_zero(const unsigned char *memory, uint64_t length)
-{
-	return !memory[0] && !memcmp(memory, memory + 1, length - 1);
-}
-
 static void check_info(struct actmem *am, struct actmem_region *region, uint64_t mapped)
 {
 	struct actmem_region_info info;
@@ -53,7 +48,7 @@ static void test_life(struct actmem *am)
 	check_info(am, region, 0);
 	returns(actmem_region_map(region, (void **)&memory), 0);
 	ok(!((uintptr_t)memory % (2 * MIB)), "it is mapped at a multiple of 2 MiB");
-	ok(all_zero(memory, LENGTH), "it is zeroed");
+	ok(all_bytes(memory, LENGTH, 0), "it is zeroed");
 	memset(memory, 0xa5, LENGTH);
 	check_info(am, region, LENGTH);
 	returns(actmem_region_map(region, (void **)&again), 0);
@@ -86,7 +81,7 @@ static void test_zeroed_again(struct actmem *am)
 		region = region_or_bail(am, "again");
 		if (actmem_region_map(region, (void **)&memory))
 			tap_bail("actmem_region_map");
-		zero = zero && all_zero(memory, LENGTH);
+		zero = zero && all_bytes(memory, LENGTH, 0);
 		memset(memory, 0xff, LENGTH);
 		actmem_region_close(region);
 	}

@@ -23,11 +23,6 @@ struct maker {
 	char why[256];
 };
 
-static bool all(const unsigned char *memory, uint64_t length, unsigned char mark)
-{
-	return memory[0] == mark && !memcmp(memory, memory + 1, length - 1);
-}
-
 static void one_round(struct maker *maker)
 {
 	struct actmem_region_options options;
@@ -46,7 +41,7 @@ static void one_round(struct maker *maker)
 		maker->made++;
 		maker->placed += !((uintptr_t)memory % (2 * MIB));
 		memset(memory, maker->mark, maker->length);
-		maker->kept += all(memory, maker->length, maker->mark);
+		maker->kept += all_bytes(memory, maker->length, maker->mark);
 	}
 	actmem_region_close(region);
 }
