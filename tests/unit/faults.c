@@ -427,6 +427,19 @@ int open_small(struct actmem **am)
 	return open_memfd(am, ACTMEM_PAGES_4K, ACTMEM_ALLOW_UNLOCKED);
 }
 
+int open_file_at(struct actmem_queue *queue, const char *path, uint32_t flags, uint64_t length,
+		 struct actmem_file **file)
+{
+	struct actmem_file_options options;
+
+	ACTMEM_INIT(&options);
+	options.paths = &path;
+	options.path_count = 1;
+	options.flags = flags | ACTMEM_FILE_ALLOW_BUFFERED;
+	options.length = length;
+	return actmem_file_open(queue, &options, file);
+}
+
 void assert_fails(int got, int error, const char *part)
 {
 	if (got != -error || !strstr(actmem_error(), part))

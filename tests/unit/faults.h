@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "actmem.h"
+#include "actmem_queue.h"
 
 /* The @nth wrapped call from now on (1: the next) fails as that call may. */
 void fail_nth(unsigned int nth);
@@ -101,6 +102,10 @@ void assert_same_held(struct holdings before);
 /* As actmem_open(): memfds of such pages, and of those that every machine has. */
 int open_memfd(struct actmem **am, enum actmem_pages pages, uint32_t allow);
 int open_small(struct actmem **am);
+
+/* As actmem_file_open(): one path, on a file system with direct I/O or without. */
+int open_file_at(struct actmem_queue *queue, const char *path, uint32_t flags, uint64_t length,
+		 struct actmem_file **file);
 
 /* Asserts a negative errno and that the words have @part in them. */
 void assert_fails(int got, int error, const char *part);

@@ -46,16 +46,8 @@ static int make_queue(struct actmem *am, enum actmem_engine engine, struct actme
 
 static int make_file(struct rig *rig)
 {
-	const char *path = rig->path;
-	struct actmem_file_options options;
-
 	snprintf(rig->path, sizeof(rig->path), "build/tests/unit/queue-%d", getpid());
-	ACTMEM_INIT(&options);
-	options.paths = &path;
-	options.path_count = 1;
-	options.flags = ACTMEM_FILE_CREATE | ACTMEM_FILE_ALLOW_BUFFERED;
-	options.length = LENGTH;
-	return actmem_file_open(rig->queue, &options, &rig->file);
+	return open_file_at(rig->queue, rig->path, ACTMEM_FILE_CREATE, LENGTH, &rig->file);
 }
 
 /* Stops at the first failure; tear_down() undoes what was done. */

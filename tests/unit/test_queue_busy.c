@@ -77,16 +77,10 @@ static struct actmem_queue *make_ring(unsigned int depth, uint64_t block_bytes)
 
 static struct actmem_file *open_file(struct actmem_queue *queue)
 {
-	static const char *const path = "build/tests/unit";
-	struct actmem_file_options options;
 	struct actmem_file *file;
 
-	ACTMEM_INIT(&options);
-	options.paths = &path;
-	options.path_count = 1;
-	options.flags = ACTMEM_FILE_TEMPORARY | ACTMEM_FILE_ALLOW_BUFFERED;
-	options.length = LENGTH;
-	assert_int_equal(actmem_file_open(queue, &options, &file), 0);
+	assert_int_equal(open_file_at(queue, "build/tests/unit", ACTMEM_FILE_TEMPORARY, LENGTH,
+				      &file), 0);
 	return file;
 }
 

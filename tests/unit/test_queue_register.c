@@ -40,9 +40,7 @@ static struct actmem_region *make_region(struct actmem *am, uint64_t length)
 /* False: io_uring is refused here. */
 static bool set_up(struct rig *rig)
 {
-	static const char *const path = "build/tests/unit";
 	struct actmem_queue_options queue_options;
-	struct actmem_file_options file_options;
 
 	assert_int_equal(open_small(&rig->am), 0);
 	ACTMEM_INIT(&queue_options);
@@ -51,12 +49,8 @@ static bool set_up(struct rig *rig)
 		assert_int_equal(actmem_close(rig->am), 0);
 		return false;
 	}
-	ACTMEM_INIT(&file_options);
-	file_options.paths = &path;
-	file_options.path_count = 1;
-	file_options.flags = ACTMEM_FILE_TEMPORARY | ACTMEM_FILE_ALLOW_BUFFERED;
-	file_options.length = LONG;
-	assert_int_equal(actmem_file_open(rig->queue, &file_options, &rig->file), 0);
+	assert_int_equal(open_file_at(rig->queue, "build/tests/unit", ACTMEM_FILE_TEMPORARY,
+				      LONG, &rig->file), 0);
 	rig->region = make_region(rig->am, LONG);
 	rig->other = make_region(rig->am, SHORT);
 	return true;

@@ -3,20 +3,14 @@
  * What a process publishes of what it waits for: places run out and come back, and
  * nonsense is read as nothing.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "actmem_runtime.h"
 #include "context.h"
+#include "faults.h"
 #include "published.h"
 #include "queue.h"
 #include "waits.h"
@@ -151,15 +145,9 @@ static void test_nonsense(void **state)
 
 static struct actmem_file *open_file(struct actmem_queue *queue, const char *path)
 {
-	struct actmem_file_options options;
 	struct actmem_file *file;
 
-	ACTMEM_INIT(&options);
-	options.paths = &path;
-	options.path_count = 1;
-	options.flags = ACTMEM_FILE_CREATE | ACTMEM_FILE_ALLOW_BUFFERED;
-	options.length = LENGTH;
-	assert_int_equal(actmem_file_open(queue, &options, &file), 0);
+	assert_int_equal(open_file_at(queue, path, ACTMEM_FILE_CREATE, LENGTH, &file), 0);
 	return file;
 }
 
