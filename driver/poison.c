@@ -208,11 +208,16 @@ void actmem_poison_report(unsigned long pfn)
 	schedule_work(&reporter);
 }
 
-/* Waits until what was reported before has been dealt with. */
+/*
+ * Waits until what was reported before has been dealt with, and whoever looks at pages
+ * now has let go of them.
+ */
 void actmem_poison_settle(void)
 {
-	if (actmem_poison_is_suspected())
-		flush_work(&reporter);
+	if (!actmem_poison_is_suspected())
+		return;
+	flush_work(&reporter);
+	flush_work(&settler.work);
 }
 
 /*

@@ -125,6 +125,8 @@ int actmem_regions_sweep(void)
 
 	if (!actmem_lingering_regions_total())
 		return 0;
+	/* As the workers that look for pages with errors have one for an instant. */
+	actmem_poison_settle();
 	if (mutex_lock_killable(&lingering_lock))
 		return -EINTR;
 	list_for_each_entry_safe(region, next, &lingering_regions, linger) {
