@@ -151,39 +151,61 @@ static int create_beside(int device, struct actmem_ioctl_create *arg, char *wher
 	return 0;
 }
 
+/*
+ * Has pages of two nodes where the processor's own, 1, which is full but for the
+ * @spares, comes first, and the other goes on. Several tasks are at it: which slots get
+ * what was left is up to chance. So is how much that is, as the kernel gives memory back
+ * meanwhile, and has some in lists of another processor's and under its watermarks: more
+ * is asked for, or freed, until some of it comes to lie on either.
+ */
+static int create_on_both(int device, const struct actmem_ioctl_create *spares, int count)
+{
+	size_t pages = 32, most = 256;
+	char where[most + 1];
+	bool first, other;
+	int freed = 0;
+
+	do {
+		struct actmem_ioctl_create arg = region_on(pages, ACTMEM_POLICY_BIND, 3);
+		int fd = placed(device, &arg, where);
+
+		CHECK(fd >= 0 && strspn(where, "01") == pages);
+		first = strchr(where, '1');
+		other = strchr(where, '0');
+		close(fd);
+		if (!other) {
+			pages += 32;
+			CHECK(pages <= most);
+		}
+		if (!first) {
+			CHECK(freed < count);
+			close(spares[freed++].fd);
+			/* The lists are emptied each second. */
+			usleep(1500000);
+		}
+	} while (!first || !other);
+	return 0;
+}
+
 static int beside_a_full_node(int device)
 {
-	struct actmem_ioctl_create spare = region_on(16, ACTMEM_POLICY_BIND, 2), arg;
-	int fd, tries = 100;
+	struct actmem_ioctl_create spares[4], arg;
 	char where[33];
-	bool is_mixed;
+	size_t i;
+	int fd;
 
 	CHECK(!run_on(1));
-	CHECK(create(device, &spare) >= 0);
+	for (i = 0; i < ARRAY_SIZE(spares); i++) {
+		spares[i] = region_on(16, ACTMEM_POLICY_BIND, 2);
+		CHECK(create(device, &spares[i]) >= 0);
+	}
 	arg = region_on(2, ACTMEM_POLICY_INTERLEAVE, 3);
 	CHECK(!create_beside(device, &arg, where, &fd) && fd == -ENOMEM);
 	CHECK(arg.why.reason == ACTMEM_WHY_NODE_FULL && arg.why.node == 1);
 	CHECK(arg.why.wanted == PAGE_BYTES && arg.why.available == 0);
 	arg = region_on(2, ACTMEM_POLICY_PREFERRED, 2);
 	CHECK(!create_beside(device, &arg, where, &fd) && fd >= 0);
-
-	/*
-	 * The processor's own node comes first, and the other goes on. Several tasks are
-	 * at it: which slots get what was left is up to chance, and whether any does while
-	 * the kernel has it in a list of another processor's, which it empties each second.
-	 */
-	close(spare.fd);
-	do {
-		arg = region_on(32, ACTMEM_POLICY_BIND, 3);
-		fd = placed(device, &arg, where);
-		CHECK(fd >= 0 && strspn(where, "01") == 32);
-		is_mixed = strchr(where, '1') && strchr(where, '0');
-		close(fd);
-		if (!is_mixed)
-			usleep(100000);
-	} while (!is_mixed && --tries);
-	CHECK(tries);
-	return 0;
+	return create_on_both(device, spares, ARRAY_SIZE(spares));
 }
 
 /* In a child, so that all that it creates goes with it. */
