@@ -62,8 +62,9 @@ struct actmem_key {
 
 /*
  * Blocks are compared, when they are held, with what was committed. Nothing else tells
- * of a disk that changes them, or of Linux 7's ext4: where that is full, it now and
- * then has zeros in place of what it said it had written.
+ * of a disk that changes them, or of Linux 7's ext4: while that is full, it now and
+ * then has zeros in place of what it said it had written. The store leaves enough of it
+ * free that it is not, but others that write to that disk may fill it.
  */
 #define ACTMEM_STORE_CHECKSUM		(1u << 0)
 /*

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "actmem_queue.h"
@@ -147,6 +148,21 @@ static void test_size_limit(void **state)
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
 }
 
+/* What there is no room for is not tried: it would fill the disk before it fails. */
+static void test_no_room(void **state)
+{
+	struct actmem_file *file;
+	struct statvfs disk;
+	uint64_t length;
+
+	assert_int_equal(statvfs("build", &disk), 0);
+	length = ((uint64_t)disk.f_bavail * disk.f_frsize / BLOCK + 16) * BLOCK;
+	fail_every("fallocate", EIO);
+	assert_fails(open_set(ACTMEM_FILE_CREATE, BLOCK, FILES * length, &file), ENOSPC,
+		     "no room for");
+	assert_none_there();
+}
+
 /* Whichever call fails, no descriptor and no file is left. */
 static void test_sweep(void **state)
 {
@@ -273,6 +289,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_shares, open_queue, close_queue),
 		cmocka_unit_test_setup_teardown(test_long_stripes, open_queue, close_queue),
 		cmocka_unit_test_setup_teardown(test_size_limit, open_queue, close_queue),
+		cmocka_unit_test_setup_teardown(test_no_room, open_queue, close_queue),
 		cmocka_unit_test_setup_teardown(test_sweep, open_queue, close_queue),
 		cmocka_unit_test_setup_teardown(test_slots, open_queue, close_queue),
 		cmocka_unit_test_setup_teardown(test_partly_buffered, open_queue, close_queue),

@@ -243,6 +243,18 @@ static void test_full(struct setup *s)
 	says(FILE_PATH);
 	ok(access(FILE_PATH, F_OK) && disk_free_bytes(FOLDER) == before,
 	   "what does not fit leaves nothing behind");
+	options.length = before / 4 * 3 / BLOCK * BLOCK;
+	returns(actmem_file_open(s->queue, &options, &s->file), 0);
+	returns(actmem_file_close(s->file), 0);
+	options.flags = 0;
+	returns(actmem_file_open(s->queue, &options, &s->file), 0);
+	returns(actmem_file_close(s->file), 0);
+	ok(disk_free_bytes(FOLDER) < options.length, "what is there already needs no room");
+	unlink(FILE_PATH);
+	/* The ring may keep its room for a moment. */
+	disk_unmount(FOLDER);
+	disk_mount(&s->disk, FOLDER);
+	options.flags = ACTMEM_FILE_CREATE;
 	options.length = 0;
 	returns(actmem_file_open(s->queue, &options, &s->file), 0);
 	for (i = 0; i * LENGTH < DISK_BYTES; i++) {
