@@ -48,10 +48,10 @@ static void *grow(void *unused)
 		}
 		pthread_mutex_unlock(&lock);
 		held = memory_bytes();
-		/* Not for each put anew, unless one had more luck. */
+		/* Not for each put anew, unless one has had more luck since this began. */
 		if (held > failed_at &&
 		    actmem_store_grow(store, bytes, bytes_to_have(bytes, held)))
-			failed_at = memory_bytes();
+			failed_at = held;
 		pthread_mutex_lock(&lock);
 	}
 	pthread_mutex_unlock(&lock);
