@@ -5,8 +5,9 @@
  *
  * actmem_put copies its first operand into a block of a store and returns a
  * token, uint32[2]; actmem_take copies the block that a token names into its
- * result and ends the block. A token is good for one take. There is a pair of handlers
- * for CPUs and one for CUDA, where actmem_announce tells of takes to come (call.h).
+ * result, and ends the block if it is the last. Where it is not, actmem_drop does.
+ * There are handlers for CPUs and for CUDA, where actmem_tie tells of takes to come
+ * (call.h).
  *
  * XLA tells nobody that an execution failed or was thrown away, so what such
  * a forward pass put is found by counting: the puts of one site (a call of a
@@ -47,6 +48,7 @@ struct actmem_xla_stats {
 	uint64_t generations_max;	/* per site and device; 0: no limit */
 	uint64_t checksum;		/* 1: blocks are checksummed */
 	uint64_t lost_blocks_total;	/* that could not be read back from their files */
+	uint64_t dropped_blocks_total;	/* after takes that did not end them, or none */
 };
 
 struct actmem_xla_device_stats {

@@ -13,70 +13,137 @@ static XLA_FFI_Error *wrong_call(XLA_FFI_CallFrame *frame, const char *what)
 	return ffi_error(frame->api, XLA_FFI_Error_Code_INVALID_ARGUMENT, what);
 }
 
-static int is_token(const XLA_FFI_Buffer *buffer)
+/* How many tokens @buffer has; -1 if it has something else. */
+static int64_t tokens_in(const XLA_FFI_Buffer *buffer)
 {
 	uint64_t bytes;
 
-	return buffer && buffer->dtype == XLA_FFI_DataType_U32 &&
-	       ffi_bytes(buffer, &bytes) && bytes == sizeof(uint64_t);
+	if (!buffer || buffer->dtype != XLA_FFI_DataType_U32 || !buffer->rank ||
+	    buffer->dims[buffer->rank - 1] != 2 || !ffi_bytes(buffer, &bytes))
+		return -1;
+	return (int64_t)(bytes / sizeof(uint64_t));
+}
+
+static int is_token(const XLA_FFI_Buffer *buffer)
+{
+	return tokens_in(buffer) == 1;
+}
+
+static int read_flag(XLA_FFI_CallFrame *frame, const char *name, int *flag)
+{
+	const XLA_FFI_Scalar *scalar = ffi_attribute_scalar(frame, name);
+
+	if (!scalar || scalar->dtype != XLA_FFI_DataType_PRED)
+		return 0;
+	*flag = *(const unsigned char *)scalar->value;
+	return 1;
+}
+
+static int read_number(XLA_FFI_CallFrame *frame, const char *name, XLA_FFI_DataType type,
+		       uint32_t *number)
+{
+	const XLA_FFI_Scalar *scalar = ffi_attribute_scalar(frame, name);
+
+	if (!scalar || scalar->dtype != type)
+		return 0;
+	memcpy(number, scalar->value, sizeof(*number));
+	return 1;
+}
+
+static int read_site(XLA_FFI_CallFrame *frame, struct origin *origin)
+{
+	const XLA_FFI_ByteSpan *site = ffi_attribute_string(frame, "site");
+
+	if (!site)
+		return 0;
+	origin->site = site->ptr;
+	origin->site_length = site->len;
+	return 1;
 }
 
 XLA_FFI_Error *call_put(XLA_FFI_CallFrame *frame, struct call *call)
 {
-	const XLA_FFI_ByteSpan *site = ffi_attribute_string(frame, "site");
-	const XLA_FFI_Scalar *bounded = ffi_attribute_scalar(frame, "bounded");
 	XLA_FFI_Buffer *value = ffi_argument(frame, 0), *token = ffi_result(frame, 0);
+	struct origin *origin = &call->origin;
 
-	if (!value || !ffi_bytes(value, &call->bytes) || !is_token(token) || !site ||
-	    !bounded || bounded->dtype != XLA_FFI_DataType_PRED)
+	if (!value || !ffi_bytes(value, &call->bytes) || !is_token(token) ||
+	    !read_site(frame, origin) || !read_flag(frame, "bounded", &origin->bounded) ||
+	    !read_flag(frame, "many", &origin->many) ||
+	    !read_number(frame, "layout", XLA_FFI_DataType_U32, &origin->layout))
 		return wrong_call(frame,
-				  "actmem_put wants a value of whole bytes, a site and bounded, and returns uint32[2]");
+				  "actmem_put wants a value of whole bytes, a site, bounded, many and a layout, and returns uint32[2]");
 	call->value = value->data;
 	call->token = token->data;
-	call->origin.site = site->ptr;
-	call->origin.site_length = site->len;
-	call->origin.bounded = *(const unsigned char *)bounded->value;
-	return ffi_run(frame, &call->origin.run, &call->origin.device);
+	return ffi_run(frame, &origin->run, &origin->device);
 }
 
 XLA_FFI_Error *call_take(XLA_FFI_CallFrame *frame, struct call *call)
 {
 	XLA_FFI_Buffer *token = ffi_argument(frame, 0), *value = ffi_result(frame, 0);
-	const XLA_FFI_ByteSpan *site = ffi_attribute_string(frame, "site");
-	const XLA_FFI_Scalar *number = ffi_attribute_scalar(frame, "number");
+	struct origin *origin = &call->origin;
 
-	if (!is_token(token) || !value || !ffi_bytes(value, &call->bytes))
+	if (!is_token(token) || !value || !ffi_bytes(value, &call->bytes) ||
+	    !read_flag(frame, "ends", &origin->ends) ||
+	    !read_number(frame, "layout", XLA_FFI_DataType_U32, &origin->layout))
 		return wrong_call(frame,
-				  "actmem_take wants a token, uint32[2], and returns a value of whole bytes");
+				  "actmem_take wants a token, uint32[2], ends and a layout, and returns a value of whole bytes");
 	call->value = value->data;
 	call->token = token->data;
-	if (site && number && number->dtype == XLA_FFI_DataType_S32) {
-		call->origin.site = site->ptr;
-		call->origin.site_length = site->len;
-		memcpy(&call->number, number->value, sizeof(call->number));
-	}
-	return ffi_run(frame, &call->origin.run, &call->origin.device);
+	if (read_number(frame, "number", XLA_FFI_DataType_S32, &call->number))
+		read_site(frame, origin);
+	return ffi_run(frame, &origin->run, &origin->device);
 }
 
-XLA_FFI_Error *call_announce(XLA_FFI_CallFrame *frame, struct call *call)
+XLA_FFI_Error *call_tie(XLA_FFI_CallFrame *frame, struct call *call)
 {
 	const XLA_FFI_Array *numbers = ffi_attribute_array(frame, "numbers");
 	uint64_t i = 0;
+	int64_t count;
 
-	if (numbers && numbers->dtype == XLA_FFI_DataType_S32)
-		while (i < numbers->size && is_token(ffi_argument(frame, (int64_t)i)))
+	if (numbers && numbers->dtype == XLA_FFI_DataType_S32) {
+		while (i < numbers->size) {
+			count = tokens_in(ffi_argument(frame, (int64_t)i));
+			if (count < 0 || count != tokens_in(ffi_result(frame, (int64_t)i)))
+				break;
 			i++;
+		}
+	}
 	if (!numbers || i < numbers->size)
 		return wrong_call(frame,
-				  "actmem_announce wants tokens, uint32[2], and as many numbers, int32");
+				  "actmem_tie wants arrays of tokens and as many numbers, int32, and returns the tokens");
 	call->numbers = numbers->data;
 	call->count = numbers->size;
 	return ffi_run(frame, &call->origin.run, &call->origin.device);
 }
 
-void *call_token(XLA_FFI_CallFrame *frame, uint64_t i)
+XLA_FFI_Error *call_drop(XLA_FFI_CallFrame *frame, struct call *call)
 {
-	return ffi_argument(frame, (int64_t)i)->data;
+	XLA_FFI_Buffer *tokens = ffi_argument(frame, 0);
+
+	if (tokens_in(tokens) < 0)
+		return wrong_call(frame, "actmem_drop and actmem_hold want an array of tokens");
+	call->token = tokens->data;
+	call->count = (uint64_t)tokens_in(tokens);
+	return ffi_run(frame, &call->origin.run, &call->origin.device);
+}
+
+XLA_FFI_Error *call_hold(XLA_FFI_CallFrame *frame, struct call *call)
+{
+	XLA_FFI_Buffer *tokens = ffi_result(frame, 0);
+	XLA_FFI_Error *error = call_drop(frame, call);
+
+	if (!error && tokens_in(tokens) != (int64_t)call->count)
+		return wrong_call(frame, "actmem_hold returns its tokens");
+	return error;
+}
+
+uint64_t call_tokens(XLA_FFI_CallFrame *frame, uint64_t i, void **from, void **to)
+{
+	const XLA_FFI_Buffer *operand = ffi_argument(frame, (int64_t)i);
+
+	*from = operand->data;
+	*to = ffi_result(frame, (int64_t)i)->data;
+	return (uint64_t)tokens_in(operand);
 }
 
 XLA_FFI_Error *call_damaged(const XLA_FFI_Api *api, const struct saved *block)

@@ -2,15 +2,20 @@
 /*
  * What the handlers are called with, on whatever platform:
  *
- *   put  (value) {site: string, bounded: bool} -> token uint32[2]
- *   take (token, ignored...) {site: string, number: int32} -> value
- *   announce (token, token..., ignored...) {numbers: int32[]} -> uint32[1], uint32[1]...
+ *   put  (value) {site: string, bounded: bool, many: bool, layout: uint32} -> token
+ *   take (token) {site: string, ends: bool, layout: uint32, number: int32} -> value
+ *   tie  (token, token..., ignored) {numbers: int32[]} -> token, token...
+ *   hold (token) -> token
+ *   drop (token, ignored...) -> uint32[1]
  *
- * What a take ignores ties it to values that exist only once it is due, and to the
- * announcement that its token is in: of as many tokens as there are numbers, whose takes
- * have these numbers and the site of their puts. A take without site and number is not
- * announced. What an announcement returns, one thing for each token to be tied to, is
- * never looked at, and so not written.
+ * A token is uint32[2], and an array of them where a loop has put one in each turn: its
+ * dimensions are before that one. A take whose layout is not its put's fails.
+ *
+ * What is tied exists only once what is ignored does, and the takes of it are announced by
+ * that: those of a single token with a number, not -1, have this number and the site of its
+ * put. A take without a number is not announced. A token that is held is dropped once more
+ * often. What a drop ignores is of those takes that
+ * it comes after; what it returns is not looked at.
  */
 #ifndef ACTMEM_XLA_CALL_H
 #define ACTMEM_XLA_CALL_H
@@ -26,17 +31,19 @@ struct call {
 	void *token;
 	struct origin origin;		/* take: without bounded; is_gpu is the caller's */
 	uint32_t number;		/* take: of those of its site */
-	const int32_t *numbers;		/* announce: of each token */
-	uint64_t count;			/* of them */
+	const int32_t *numbers;		/* tie: of each token, or array of them */
+	uint64_t count;			/* of them; drop: of tokens */
 };
 
 /* NULL, or why it is none of ours. */
 XLA_FFI_Error *call_put(XLA_FFI_CallFrame *frame, struct call *call);
 XLA_FFI_Error *call_take(XLA_FFI_CallFrame *frame, struct call *call);
-XLA_FFI_Error *call_announce(XLA_FFI_CallFrame *frame, struct call *call);
+XLA_FFI_Error *call_tie(XLA_FFI_CallFrame *frame, struct call *call);
+XLA_FFI_Error *call_hold(XLA_FFI_CallFrame *frame, struct call *call);
+XLA_FFI_Error *call_drop(XLA_FFI_CallFrame *frame, struct call *call);
 
-/* Of an announcement: token @i of its count. */
-void *call_token(XLA_FFI_CallFrame *frame, uint64_t i);
+/* Of a tie: where the tokens of operand @i are, how many, and where they go. */
+uint64_t call_tokens(XLA_FFI_CallFrame *frame, uint64_t i, void **from, void **to);
 
 /* @block came back with another checksum. */
 XLA_FFI_Error *call_damaged(const XLA_FFI_Api *api, const struct saved *block);

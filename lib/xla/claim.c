@@ -36,22 +36,25 @@ int saved_explain_missing(uint64_t token, char *words)
 		return -ESTALE;
 	}
 	snprintf(words, SAVED_WORDS,
-		 "actmem: a value saved at %s is wanted a second time, or after "
-		 "actmem.jax.reset(); it can be read once: call a vjp function once for "
-		 "each forward pass, and do not call inside a loop what does not depend on "
-		 "the loop",
+		 "actmem: a value saved at %s is wanted after its last take, or after "
+		 "actmem.jax.reset()",
 		 site->name);
 	return -ENOENT;
 }
 
-/* What nobody is at, or NULL. The lock is given back while somebody is. */
-static struct saved *find_idle(uint64_t token)
+static int is_in_the_way(const struct saved *block, int ends)
+{
+	return block->busy || (ends && block->readers);
+}
+
+/* What no such take has to wait for, or NULL. The lock is given back while it has to. */
+static struct saved *find_idle(uint64_t token, int ends)
 {
 	struct saved *block = table_find(token);
 	struct device_wait wait;
 	int is_told;
 
-	if (!block || !block->busy)
+	if (!block || !is_in_the_way(block, ends))
 		return block;
 	/* A CPU's thread is at it for as long as it copies. */
 	is_told = block->is_gpu;
@@ -61,7 +64,7 @@ static struct saved *find_idle(uint64_t token)
 	do {
 		pthread_cond_wait(&saved_idle, &saved_lock);
 		block = table_find(token);
-	} while (block && block->busy);
+	} while (block && is_in_the_way(block, ends));
 	if (is_told)
 		device_wait_end(&wait);
 	return block;
@@ -72,7 +75,7 @@ static const char *kind_of_device(int is_gpu)
 	return is_gpu ? "GPU" : "CPU";
 }
 
-/* Out of the table: the caller alone has it. */
+/* Out of the table: the caller alone has it; or in it, with one reader more. */
 static int claim(uint64_t token, uint64_t bytes, const struct origin *taker,
 		 struct saved **result, char *words)
 {
@@ -80,7 +83,7 @@ static int claim(uint64_t token, uint64_t bytes, const struct origin *taker,
 	int ret = 0;
 
 	pthread_mutex_lock(&saved_lock);
-	block = find_idle(token);
+	block = find_idle(token, taker->ends);
 	if (!block) {
 		ret = saved_explain_missing(token, words);
 	} else if (block->bytes != bytes || block->device != taker->device ||
@@ -92,8 +95,17 @@ static int claim(uint64_t token, uint64_t bytes, const struct origin *taker,
 			 kind_of_device(block->is_gpu), block->device, bytes,
 			 kind_of_device(taker->is_gpu), taker->device);
 		ret = -EINVAL;
+	} else if (block->layout != taker->layout) {
+		snprintf(words, SAVED_WORDS,
+			 "actmem: the value saved at %s was spread over devices otherwise than "
+			 "it is wanted; compute its gradient in the program that computed it",
+			 block->generation->site->name);
+		ret = -EINVAL;
 	} else {
-		saved_unlink(block);
+		if (taker->ends)
+			saved_unlink(block);
+		else if (!block->readers++)
+			block->busy = 1;	/* until it is held */
 		counts_take(taker->device, bytes, taker->run);
 		*result = block;
 	}
@@ -104,10 +116,42 @@ static int claim(uint64_t token, uint64_t bytes, const struct origin *taker,
 /* What was claimed could not be had, and is given up with its execution. */
 static void lose(struct saved *block, int64_t run)
 {
+	int is_used;
+
 	pthread_mutex_lock(&saved_lock);
 	counts_take_failed(block->device, block->bytes, run);
+	if (block->readers) {
+		block->readers--;
+		block->busy = 0;
+		if (!block->abandoned)
+			saved_unlink(block);
+		pthread_cond_broadcast(&saved_idle);
+	}
+	is_used = saved_is_used(block);
+	block->abandoned = is_used;
 	pthread_mutex_unlock(&saved_lock);
-	saved_drop(block);
+	if (!is_used)
+		saved_drop(block);
+}
+
+/* What is read by the first of several is held: others may read it, too. */
+static void is_held(struct saved *block)
+{
+	pthread_mutex_lock(&saved_lock);
+	if (block->readers) {
+		block->busy = 0;
+		pthread_cond_broadcast(&saved_idle);
+	}
+	pthread_mutex_unlock(&saved_lock);
+}
+
+/* The last of several readers is done. */
+static void put_back(struct saved *block)
+{
+	if (block->held)
+		memory_put_back(block->key);
+	block->held = NULL;
+	saved_is_idle(block);
 }
 
 int saved_claim(uint64_t token, uint64_t bytes, const struct origin *taker,
@@ -129,7 +173,7 @@ int saved_claim(uint64_t token, uint64_t bytes, const struct origin *taker,
 		lose(block, taker->run);
 		return ret;
 	}
-	if (bytes && !block->staged) {
+	if (bytes && !block->staged && !block->held) {
 		used = snprintf(words, SAVED_WORDS,
 				"actmem: the %" PRIu64 " bytes saved at %s cannot be read back: ",
 				bytes, saved_site_name(token));
@@ -142,12 +186,28 @@ int saved_claim(uint64_t token, uint64_t bytes, const struct origin *taker,
 			return ret;
 		}
 	}
+	is_held(block);
 	*result = block;
 	return 0;
 }
 
 void saved_release(struct saved *block)
 {
+	unsigned int readers, left = 0;
+
+	pthread_mutex_lock(&saved_lock);
+	readers = block->readers;
+	if (readers) {
+		left = --block->readers;
+		if (!left)
+			block->busy = 1;
+	}
+	pthread_mutex_unlock(&saved_lock);
+	if (readers) {
+		if (!left)
+			put_back(block);
+		return;
+	}
 	if (block->staged)
 		block->unstage(block->staged);
 	else if (block->bytes)
@@ -173,7 +233,8 @@ static struct saved *youngest_of(const struct generation *generation)
 {
 	struct saved *block = generation->list;
 
-	while (block && (block->busy || block->staged || block->failure || !block->bytes))
+	while (block && (saved_is_used(block) || block->many || block->staged ||
+			 block->failure || !block->bytes))
 		block = block->next;
 	return block;
 }

@@ -51,6 +51,12 @@ void saved_unannounce(struct saved *block);
 /* Of a block that nobody wants any more, and that nobody has. */
 void saved_drop(struct saved *block);
 
+/* Whether a thread is at it, which will drop it if it is abandoned. */
+static inline int saved_is_used(const struct saved *block)
+{
+	return block->busy || block->readers;
+}
+
 /* The thread that was at it is no more: whoever waits for it may have it. */
 void saved_is_idle(struct saved *block);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The handlers actmem_put and actmem_take for XLA's CPU platform; see call.h.
+ * The handlers actmem_put, _take, _tie, _hold and _drop for XLA's CPU platform; see call.h.
  *
  * CPU thunks are ordered by their buffers alone, so both run on any thread and at
  * the same time as others. Those of a GPU, which copy on a stream, are in
@@ -16,6 +16,9 @@
 
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_put(XLA_FFI_CallFrame *frame);
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_take(XLA_FFI_CallFrame *frame);
+ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_tie(XLA_FFI_CallFrame *frame);
+ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_hold(XLA_FFI_CallFrame *frame);
+ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_drop(XLA_FFI_CallFrame *frame);
 
 static XLA_FFI_Error *put_done(const XLA_FFI_Api *api, void *data)
 {
@@ -54,8 +57,9 @@ static XLA_FFI_Error *take_done(const XLA_FFI_Api *api, void *data)
 	XLA_FFI_Error *error = NULL;
 
 	if (block->has_checksum) {
-		if (checksum(block->destination, block->bytes) !=
-		    block->checksum)
+		/* Of several takes at a time each has its own destination. */
+		if (checksum(block->readers ? block->held : block->destination,
+			     block->bytes) != block->checksum)
 			error = call_damaged(api, block);
 		saved_checksum_compared();
 	}
@@ -78,10 +82,70 @@ XLA_FFI_Error *actmem_xla_take(XLA_FFI_CallFrame *frame)
 	if (error)
 		return error;
 	memcpy(&token, call.token, sizeof(token));
+	if (!token) {
+		memset(call.value, 0, call.bytes);
+		return NULL;
+	}
 	ret = saved_claim(token, call.bytes, &call.origin, &block, words);
 	if (ret)
 		return ffi_error(frame->api, ffi_code(ret), words);
 	block->destination = call.value;
 	return copy_start(frame, memory_waits(), call.value, block->held,
 			  call.bytes, take_done, block);
+}
+
+/* A token is there to be read at any time: nothing needs to be announced. */
+XLA_FFI_Error *actmem_xla_tie(XLA_FFI_CallFrame *frame)
+{
+	struct call call = { .origin.is_gpu = 0 };
+	XLA_FFI_Error *error;
+	void *from, *to;
+	uint64_t count, i;
+
+	if (ffi_metadata(frame))
+		return NULL;
+	error = call_tie(frame, &call);
+	for (i = 0; !error && i < call.count; i++) {
+		count = call_tokens(frame, i, &from, &to);
+		memcpy(to, from, count * sizeof(uint64_t));
+	}
+	return error;
+}
+
+static void each_token(const struct call *call, void (*function)(uint64_t token))
+{
+	uint64_t token, i;
+
+	for (i = 0; i < call->count; i++) {
+		memcpy(&token, (char *)call->token + i * sizeof(token), sizeof(token));
+		function(token);
+	}
+}
+
+XLA_FFI_Error *actmem_xla_hold(XLA_FFI_CallFrame *frame)
+{
+	struct call call = { .origin.is_gpu = 0 };
+	XLA_FFI_Error *error;
+
+	if (ffi_metadata(frame))
+		return NULL;
+	error = call_hold(frame, &call);
+	if (!error) {
+		each_token(&call, saved_hold);
+		memcpy(ffi_result(frame, 0)->data, call.token, call.count * sizeof(uint64_t));
+	}
+	return error;
+}
+
+XLA_FFI_Error *actmem_xla_drop(XLA_FFI_CallFrame *frame)
+{
+	struct call call = { .origin.is_gpu = 0 };
+	XLA_FFI_Error *error;
+
+	if (ffi_metadata(frame))
+		return NULL;
+	error = call_drop(frame, &call);
+	if (!error)
+		each_token(&call, saved_end);
+	return error;
 }

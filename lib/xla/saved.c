@@ -93,7 +93,7 @@ static uint64_t generation_abandon(struct generation *generation,
 	while (left--) {
 		block = generation->list;
 		saved_unlink(block);
-		if (block->busy) {
+		if (saved_is_used(block)) {
 			block->abandoned = 1;
 		} else {
 			block->next = *freed;
@@ -286,6 +286,8 @@ int saved_begin(const struct origin *origin, uint64_t bytes,
 	block->device = origin->device;
 	block->is_gpu = origin->is_gpu;
 	block->busy = 1;
+	block->many = origin->many;
+	block->layout = origin->layout;
 	block->run = origin->run;
 	/*
 	 * The generation first: the blocks that it pushes out are the memory
@@ -346,6 +348,39 @@ void saved_undo(struct saved *block)
 	pthread_cond_broadcast(&saved_idle);
 	pthread_mutex_unlock(&saved_lock);
 	saved_drop(block);
+}
+
+void saved_hold(uint64_t token)
+{
+	struct saved *block;
+
+	pthread_mutex_lock(&saved_lock);
+	block = table_find(token);
+	if (block)
+		block->holds++;
+	pthread_mutex_unlock(&saved_lock);
+}
+
+void saved_end(uint64_t token)
+{
+	struct saved *block;
+	int is_used = 0;
+
+	pthread_mutex_lock(&saved_lock);
+	block = table_find(token);
+	if (block && block->holds) {
+		block->holds--;
+		block = NULL;
+	}
+	if (block) {
+		counts.dropped_blocks_total++;
+		saved_unlink(block);
+		is_used = saved_is_used(block);
+		block->abandoned = is_used;
+	}
+	pthread_mutex_unlock(&saved_lock);
+	if (block && !is_used)
+		saved_drop(block);
 }
 
 int saved_checksum(void)

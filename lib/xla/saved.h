@@ -42,7 +42,11 @@ struct saved {
 	void *staged;			/* a device has it, and nothing else */
 	void (*unstage)(void *staged);
 	/* Of the table and of generations. */
-	int busy;			/* a thread fills it or reads it ahead */
+	int busy;			/* a thread fills it, reads it ahead or begins to hold it */
+	unsigned int holds;		/* of others than the first who may take it */
+	unsigned int readers;		/* takes under way that do not end it */
+	int many;			/* there may be several takes: it is not read ahead */
+	uint32_t layout;		/* how the value it is a part of was spread */
 	int abandoned;
 	struct generation *generation;
 	int64_t taker_run;		/* where it is announced: who will take it... */
@@ -56,7 +60,10 @@ struct saved {
 struct origin {
 	const char *site;		/* of a take NULL, where it is not told */
 	size_t site_length;
-	int bounded;			/* 0: its generations are not limited */
+	int bounded;			/* put: 0: its generations are not limited */
+	int many;			/* put: there may be several takes */
+	int ends;			/* take: the last one */
+	uint32_t layout;		/* of what is spread over devices: how; else 0 */
 	int64_t run;			/* each platform counts its own */
 	uint32_t device;
 	int is_gpu;
@@ -82,10 +89,20 @@ void saved_undo(struct saved *block);
 int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, char *words);
 uint64_t saved_announced(const struct origin *taker, uint32_t number, int *is_staged);
 
-/* By what puts on the same device. */
+/*
+ * By what puts on the same device. The block is out of the table if the take ends it, and
+ * else stays there, to be read by others as well.
+ */
 int saved_claim(uint64_t token, uint64_t bytes, const struct origin *taker,
 		struct saved **block, char *words);
 void saved_release(struct saved *block);
+
+/*
+ * One more may take it, each of whom says when he will not any more; a take that ends the
+ * block does so for all. Of a token whose block is gone, or of none, 0: nothing.
+ */
+void saved_hold(uint64_t token);
+void saved_end(uint64_t token);
 
 /*
  * The block that is expected to be wanted next, held: the youngest on GPU @device of the

@@ -142,6 +142,13 @@ int lane_put(struct lane *lane, cuda_stream stream, cuda_pointer value, struct s
 int lane_write_token(struct lane *lane, cuda_stream stream, cuda_pointer to, uint64_t token,
 		     char *words);
 
+/* On the device, as it comes to that. */
+int lane_copy_tokens(struct lane *lane, cuda_stream stream, cuda_pointer to, cuda_pointer from,
+		     uint64_t count, char *words);
+/* Has the device write 0 to all of a buffer of XLA's, whose memory is of whole words. */
+int lane_clear(struct lane *lane, cuda_stream stream, cuda_pointer to, uint64_t bytes,
+	       char *words);
+
 /* Up to MAILBOX_TOKENS of them. Waits until the stream has come there. */
 int lane_read_tokens(struct lane *lane, cuda_stream stream, const cuda_pointer *from,
 		     unsigned int count, uint64_t *tokens, char *words);

@@ -107,6 +107,24 @@ int lane_write_token(struct lane *lane, cuda_stream stream, cuda_pointer to, uin
 	return result ? cuda_failed(result, "write a token", lane->device, words, SAVED_WORDS) : 0;
 }
 
+int lane_copy_tokens(struct lane *lane, cuda_stream stream, cuda_pointer to, cuda_pointer from,
+		     uint64_t count, char *words)
+{
+	cuda_result result = cuda.cuMemcpyDtoDAsync_v2(to, from, count * sizeof(uint64_t), stream);
+
+	return result ? cuda_failed(result, "copy tokens", lane->device, words, SAVED_WORDS) : 0;
+}
+
+int lane_clear(struct lane *lane, cuda_stream stream, cuda_pointer to, uint64_t bytes,
+	       char *words)
+{
+	cuda_result result = CUDA_OK;
+
+	if (bytes)
+		result = cuda.cuMemsetD32Async(to, 0, (bytes + 3) / 4, stream);
+	return result ? cuda_failed(result, "clear a value", lane->device, words, SAVED_WORDS) : 0;
+}
+
 static struct mailbox *get_mailbox(struct lane *lane)
 {
 	struct mailbox *mailbox;
@@ -312,7 +330,8 @@ static cuda_result take_late(struct lane *lane, cuda_stream stream, cuda_pointer
 	done = lane_mark(lane);
 	if (done)
 		result = copy_late(lane, stream, value, block, done);
-	if (!result)
+	/* What others may take, too, is waited for: it is not this one's to release. */
+	if (!result && !block->readers)
 		is_begun = !lane_finish(lane, done, NULL, block);
 	if (done && !is_begun)
 		lane_unmark(lane, done);
@@ -324,6 +343,10 @@ static cuda_result take_late(struct lane *lane, cuda_stream stream, cuda_pointer
 		return CUDA_OK;
 	}
 	lane_wait_for_stream(lane, lane->late);
+	if (!result && block->readers) {
+		TRANSFER_COUNT(lane->device, to_device_bytes_total, block->bytes);
+		return CUDA_OK;
+	}
 	return result ? result : CUDA_OUT_OF_MEMORY;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The handlers actmem_put, actmem_take and actmem_announce for XLA's CUDA platform; see
+ * The handlers actmem_put, _take, _tie, _hold and _drop for XLA's CUDA platform; see
  * call.h. Values and tokens are on the device, and all is done in the order of the stream
  * that XLA calls with (stream.h). No trait is claimed: what a take does depends on its
  * token, so that its commands cannot be recorded once and run again.
@@ -13,7 +13,9 @@
 
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_put_cuda(XLA_FFI_CallFrame *frame);
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_take_cuda(XLA_FFI_CallFrame *frame);
-ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_announce_cuda(XLA_FFI_CallFrame *frame);
+ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_tie_cuda(XLA_FFI_CallFrame *frame);
+ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_hold_cuda(XLA_FFI_CallFrame *frame);
+ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_drop_cuda(XLA_FFI_CallFrame *frame);
 
 static cuda_pointer on_device(void *address)
 {
@@ -85,6 +87,10 @@ static XLA_FFI_Error *take(struct lane *lane, cuda_stream stream, XLA_FFI_CallFr
 	uint64_t token;
 	int ret = token_of(lane, stream, call, &token, words);
 
+	if (!ret && !token) {
+		ret = lane_clear(lane, stream, on_device(call->value), call->bytes, words);
+		return ret ? ffi_error(api, ffi_code(ret), words) : NULL;
+	}
 	if (!ret)
 		ret = claim(call, token, &block, words);
 	if (ret)
@@ -98,28 +104,94 @@ static XLA_FFI_Error *take(struct lane *lane, cuda_stream stream, XLA_FFI_CallFr
 	return ret ? ffi_error(api, ffi_code(ret), words) : NULL;
 }
 
-static XLA_FFI_Error *announce(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
-			       const struct call *call)
+/* Calls @function with each token of the operand, which is read in parts. */
+static int each_token(struct lane *lane, cuda_stream stream, const struct call *call,
+		      void (*function)(uint64_t token), char *words)
+{
+	cuda_pointer from = on_device(call->token);
+	uint64_t count = call->count;
+	uint64_t tokens[MAILBOX_TOKENS];
+	cuda_pointer parts[MAILBOX_TOKENS];
+	unsigned int now, i;
+	uint64_t done;
+	int ret = 0;
+
+	for (done = 0; done < count && !ret; done += now) {
+		now = count - done < MAILBOX_TOKENS ? (unsigned int)(count - done) : MAILBOX_TOKENS;
+		for (i = 0; i < now; i++)
+			parts[i] = from + (done + i) * sizeof(uint64_t);
+		ret = lane_read_tokens(lane, stream, parts, now, tokens, words);
+		for (i = 0; i < now && !ret; i++)
+			function(tokens[i]);
+	}
+	return ret;
+}
+
+/* Those that are announced, in one wait for all. */
+static int announce(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
+		    const struct call *call, char *words)
 {
 	cuda_pointer from[MAILBOX_TOKENS];
-	uint64_t tokens[MAILBOX_TOKENS];
-	uint64_t done, count, i;
-	char words[SAVED_WORDS];
-	int ret;
+	uint64_t tokens[MAILBOX_TOKENS], next = 0, i;
+	int32_t numbers[MAILBOX_TOKENS];
+	unsigned int count;
+	void *source, *unused;
+	int ret = 0;
 
-	for (done = 0; done < call->count; done += count) {
-		count = call->count - done < MAILBOX_TOKENS ? call->count - done : MAILBOX_TOKENS;
-		for (i = 0; i < count; i++)
-			from[i] = on_device(call_token(frame, done + i));
-		ret = lane_read_tokens(lane, stream, from, (unsigned int)count, tokens, words);
+	while (next < call->count && !ret) {
+		for (count = 0; next < call->count && count < MAILBOX_TOKENS; next++) {
+			if (call->numbers[next] < 0)
+				continue;
+			call_tokens(frame, next, &source, &unused);
+			from[count] = on_device(source);
+			numbers[count++] = call->numbers[next];
+		}
+		if (count)
+			ret = lane_read_tokens(lane, stream, from, count, tokens, words);
 		for (i = 0; i < count && !ret; i++)
-			ret = saved_announce(tokens[i], &call->origin,
-					     (uint32_t)call->numbers[done + i], words);
-		if (ret)
-			return ffi_error(frame->api, ffi_code(ret), words);
+			ret = tokens[i] ? saved_announce(tokens[i], &call->origin,
+							 (uint32_t)numbers[i], words) : 0;
 	}
+	return ret;
+}
+
+static XLA_FFI_Error *tie(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
+			  const struct call *call)
+{
+	char words[SAVED_WORDS];
+	void *from, *to;
+	uint64_t count, i;
+	int ret = announce(lane, stream, frame, call, words);
+
+	for (i = 0; i < call->count && !ret; i++) {
+		count = call_tokens(frame, i, &from, &to);
+		ret = lane_copy_tokens(lane, stream, on_device(to), on_device(from), count, words);
+	}
+	if (ret)
+		return ffi_error(frame->api, ffi_code(ret), words);
 	lane_look_again(lane);
 	return NULL;
+}
+
+static XLA_FFI_Error *hold(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
+			   const struct call *call)
+{
+	char words[SAVED_WORDS];
+	int ret = each_token(lane, stream, call, saved_hold, words);
+
+	if (!ret)
+		ret = lane_copy_tokens(lane, stream, on_device(ffi_result(frame, 0)->data),
+				       on_device(call->token), call->count, words);
+	return ret ? ffi_error(frame->api, ffi_code(ret), words) : NULL;
+}
+
+static XLA_FFI_Error *drop(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
+			   const struct call *call)
+{
+	char words[SAVED_WORDS];
+	int ret = each_token(lane, stream, call, saved_end, words);
+
+	return ret ? ffi_error(frame->api, ffi_code(ret), words) : NULL;
 }
 
 /* What all do about their frame, its stream and the device's lane. */
@@ -161,7 +233,17 @@ XLA_FFI_Error *actmem_xla_take_cuda(XLA_FFI_CallFrame *frame)
 	return run(frame, call_take, take);
 }
 
-XLA_FFI_Error *actmem_xla_announce_cuda(XLA_FFI_CallFrame *frame)
+XLA_FFI_Error *actmem_xla_tie_cuda(XLA_FFI_CallFrame *frame)
 {
-	return run(frame, call_announce, announce);
+	return run(frame, call_tie, tie);
+}
+
+XLA_FFI_Error *actmem_xla_hold_cuda(XLA_FFI_CallFrame *frame)
+{
+	return run(frame, call_hold, hold);
+}
+
+XLA_FFI_Error *actmem_xla_drop_cuda(XLA_FFI_CallFrame *frame)
+{
+	return run(frame, call_drop, drop);
 }

@@ -40,18 +40,18 @@ try:
 
     import actmem  # noqa: E402
     import actmem.jax  # noqa: E402
-    from actmem.jax._primitives import Site  # noqa: E402
-    from actmem.jax._transfer import put, take  # noqa: E402
+    from actmem.jax._calls import put_here, take_here, tie_here  # noqa: E402
 except (ImportError, OSError) as error:
     leave_out(f"{error}; `make build/venv/.ready` and `make` provide it")
 
 
 def make_step(site):
     def step(*values):
-        saved = [put(value, site, None) for value in values]
+        tokens = [put_here(value, site, bounded=True, many=False) for value in values]
         # None is taken before the last is there, as in a backward pass.
-        last = saved[-1][0]
-        return [take(token, (last,), form) for token, form in reversed(saved)][::-1]
+        tokens = tie_here(*tokens, tokens[-1], numbers=range(BLOCKS))
+        return [take_here(token, value.shape, value.dtype, site, ends=True)
+                for token, value in zip(reversed(tokens), reversed(values))][::-1]
     return jax.jit(step, donate_argnums=tuple(range(BLOCKS)))
 
 
@@ -63,7 +63,7 @@ def seconds(run):
 
 def measure(mib, rounds):
     words = mib * MIB // 4
-    step = make_step(Site.numbered(f"jax_block_{mib}m"))
+    step = make_step(f"jax_block_{mib}m #1")
     held = [[jnp.arange(words, dtype=jnp.uint32) + i for i in range(BLOCKS)]]
     arrays = [np.arange(words, dtype=np.uint32) + i for i in range(BLOCKS)]
     kept = [np.ones(words, np.uint32) for _ in range(BLOCKS)]

@@ -176,6 +176,59 @@ static void test_reset(void)
 	xla_close(am, &cuda);
 }
 
+static bool is_there(uint32_t content)
+{
+	cuda.cuMemcpyDtoHAsync_v2(seen, work, BLOCK, xla.stream);
+	return !cuda.cuStreamSynchronize(xla.stream) && xla_is_content(seen, BLOCK, content);
+}
+
+static bool is_zero(void)
+{
+	unsigned int i;
+
+	cuda.cuMemcpyDtoHAsync_v2(seen, work, BLOCK, xla.stream);
+	if (cuda.cuStreamSynchronize(xla.stream))
+		return false;
+	for (i = 0; i < BLOCK; i++)
+		if (((const char *)seen)[i])
+			return false;
+	return true;
+}
+
+/* What may be taken several times is not copied ahead, and goes when it is dropped. */
+static void test_many(void)
+{
+	struct memory memory = { .ring_bytes = 32 * BLOCK };
+	struct actmem_xla_transfer_stats before = xla_transfers(), after;
+	struct actmem *am = xla_open(&memory);
+	struct actmem_xla_stats stats;
+	unsigned int i, good = 0;
+
+	xla.run++;
+	for (i = 0; i < 4; i++) {
+		xla_compute(&xla, work, BLOCK, i);
+		good += xla_put_for_many(&xla, "many", work, BLOCK, tokens + 8 * i);
+	}
+	for (i = 0; i < 8; i++)
+		good += xla_take_again(&xla, tokens + 8 * (i % 4), work, BLOCK) &&
+			is_there(i % 4);
+	ok(good == 12, "four values are put once and taken twice (%u)", good);
+	after = xla_transfers();
+	ok(!after.staged_bytes && after.ahead_total == before.ahead_total, "and not ahead");
+	ok(xla_hold(&xla, tokens, 4, tokens + 32) && xla_drop(&xla, tokens, 4, work) &&
+	   xla_take_again(&xla, tokens + 32 + 8, work, BLOCK) && is_there(1),
+	   "what was held and dropped once is there");
+	ok(xla_drop(&xla, tokens + 32, 4, work), "drop");
+	ACTMEM_INIT(&stats);
+	actmem_xla_stats(&stats);
+	ok(!stats.live_blocks && !xla_take_again(&xla, tokens, work, BLOCK), "and it is gone");
+	xla_compute(&xla, work, BLOCK, 7);
+	cuda.cuMemsetD32Async(tokens, 0, 2, xla.stream);
+	ok(xla_take(&xla, tokens, work, BLOCK) && is_zero(),
+	   "of no token there are zeros");
+	xla_close(am, &cuda);
+}
+
 static void test_errors(void)
 {
 	struct memory memory = { .ring_bytes = 2 * MIB, .limit_bytes = 2 * MIB };
@@ -192,7 +245,7 @@ static void test_errors(void)
 	ok(!xla_take(&xla, tokens, work, BLOCK - 4) && strstr(xla.words, "errors"),
 	   "another size: %s", xla.words);
 	ok(xla_take(&xla, tokens, work, BLOCK), "take");
-	ok(!xla_take(&xla, tokens, work, BLOCK) && strstr(xla.words, "a second time"),
+	ok(!xla_take(&xla, tokens, work, BLOCK) && strstr(xla.words, "after its last take"),
 	   "a second take: %s", xla.words);
 	if (cuda.cuMemAlloc_v2(&large, 3 * MIB))
 		tap_bail("cuMemAlloc_v2");
@@ -297,6 +350,7 @@ int main(void)
 	test_order(BLOCK / 2, 20);
 	test_ahead();
 	test_reset();
+	test_many();
 	test_errors();
 	test_no_room_for_ring();
 	test_two_streams();

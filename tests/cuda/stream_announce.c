@@ -75,7 +75,7 @@ static bool take_layers(const char *site, bool announces)
 
 	for (layer = LAYERS; layer-- > 0; ) {
 		if (announces)
-			done = done && xla_announce(&its.xla, its.tokens + 8 * layer * OF_LAYER,
+			done = done && xla_tie(&its.xla, its.tokens + 8 * layer * OF_LAYER,
 						    OF_LAYER);
 		for (i = OF_LAYER; i-- > 0; )
 			done = done && take(site, layer * OF_LAYER + i);
@@ -127,8 +127,8 @@ static void test_waits(uint64_t ring_bytes, const char *slow_function)
 /* Two turns of a loop that go into each other, as where XLA has unrolled it. */
 static bool take_two(unsigned int layer, unsigned int other)
 {
-	bool done = xla_announce(&its.xla, its.tokens + 8 * layer * OF_LAYER, OF_LAYER) &&
-		    xla_announce(&its.xla, its.tokens + 8 * other * OF_LAYER, OF_LAYER);
+	bool done = xla_tie(&its.xla, its.tokens + 8 * layer * OF_LAYER, OF_LAYER) &&
+		    xla_tie(&its.xla, its.tokens + 8 * other * OF_LAYER, OF_LAYER);
 	unsigned int i;
 
 	for (i = 0; i < OF_LAYER; i++)
@@ -148,11 +148,11 @@ static void test_overlap(void)
 	done = put_all("overlap");
 	/* By another execution as well, which failed before it took them. */
 	its.xla.run++;
-	done = done && xla_announce(&its.xla, its.tokens + 8 * 3 * OF_LAYER, OF_LAYER);
+	done = done && xla_tie(&its.xla, its.tokens + 8 * 3 * OF_LAYER, OF_LAYER);
 	its.xla.run--;
 	/* Those taken first were announced first, and last. */
 	done = done && take_two(3, 2);
-	done = done && xla_announce(&its.xla, its.tokens, OF_LAYER) && take_two(1, 0);
+	done = done && xla_tie(&its.xla, its.tokens, OF_LAYER) && take_two(1, 0);
 	slow("cuMemcpyDtoDAsync_v2", 0);
 	good = good_values();
 	ok(done && good == VALUES, "layers that go into each other: %u of %u", good, VALUES);
@@ -165,9 +165,9 @@ static void test_errors(void)
 	struct actmem *am = xla_open(&memory);
 
 	ok(put_all("errors"), "put");
-	ok(xla_announce(&its.xla, its.tokens, OF_LAYER), "announce");
+	ok(xla_tie(&its.xla, its.tokens, OF_LAYER), "announce");
 	ok(take("errors", 0), "take one");
-	ok(!take("errors", 0) && strstr(its.xla.words, "a second time"), "it is there once: %s",
+	ok(!take("errors", 0) && strstr(its.xla.words, "after its last take"), "it is there once: %s",
 	   its.xla.words);
 	/* Another execution, and another site, have to look. */
 	its.xla.run++;
@@ -177,11 +177,11 @@ static void test_errors(void)
 	ok(actmem_xla_reset() == VALUES - 3, "reset");
 	ok(!take("errors", 3) && strstr(its.xla.words, "reset()"), "what was announced is gone: %s",
 	   its.xla.words);
-	ok(!xla_announce(&its.xla, its.tokens, OF_LAYER) && strstr(its.xla.words, "reset()"),
+	ok(!xla_tie(&its.xla, its.tokens, OF_LAYER) && strstr(its.xla.words, "reset()"),
 	   "and cannot be announced again: %s", its.xla.words);
 	if (cuda.standin_fail) {
 		cuda.standin_fail("cuEventSynchronize", 1, 1, CUDA_ERROR_UNKNOWN);
-		ok(!xla_announce(&its.xla, its.tokens, OF_LAYER) &&
+		ok(!xla_tie(&its.xla, its.tokens, OF_LAYER) &&
 		   strstr(its.xla.words, "read a token"), "CUDA fails at it: %s", its.xla.words);
 		cuda.standin_fail("", 0, 0, 0);
 	}
@@ -202,7 +202,7 @@ static void test_many(void)
 	for (i = 0; i < MANY; i++)
 		taken += xla_put(&many.xla, "many", many.work, 1 + i, many.tokens + 8 * i);
 	before = xla_transfers();
-	ok(taken == MANY && xla_announce(&many.xla, many.tokens, MANY), "announce %u", MANY);
+	ok(taken == MANY && xla_tie(&many.xla, many.tokens, MANY), "announce %u", MANY);
 	for (i = 0; i < MANY; i++)
 		taken -= xla_take_announced(&many.xla, "many", (int32_t)i, many.tokens + 8 * i,
 					    many.work, 1 + i);

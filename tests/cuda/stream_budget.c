@@ -60,7 +60,7 @@ static void take_all(struct worker *worker)
 	unsigned int i;
 
 	if (worker->announces)
-		worker->failed += !xla_announce(&its->xla, its->tokens, VALUES);
+		worker->failed += !xla_tie(&its->xla, its->tokens, VALUES);
 	for (i = VALUES; i-- > 0; ) {
 		worker->failed += !xla_take_announced(&its->xla, "budget", (int32_t)i,
 						      its->tokens + 8 * i,

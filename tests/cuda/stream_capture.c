@@ -38,7 +38,7 @@ static void test_refused(struct xla_device *its)
 	   strstr(xla->words, "xla_gpu_enable_command_buffer"), "put: %s", xla->words);
 	ok(!xla_take(xla, its->tokens, its->results, BLOCK) &&
 	   strstr(xla->words, "xla_gpu_enable_command_buffer"), "take refuses it");
-	ok(!xla_announce(xla, its->tokens, 1) &&
+	ok(!xla_tie(xla, its->tokens, 1) &&
 	   strstr(xla->words, "xla_gpu_enable_command_buffer"), "announce refuses it");
 	stats = xla_stats();
 	ok(!stats.live_blocks && !xla_transfers().ring_bytes, "nothing was made for it");

@@ -42,7 +42,7 @@ static unsigned int step(unsigned int *answered)
 	if (xla_stats().live_blocks != put)
 		left_by_puts++;
 	/* The last ones know their tokens. */
-	if (!errors && !xla_announce(&its.xla, its.tokens, VALUES / 2)) {
+	if (!errors && !xla_tie(&its.xla, its.tokens, VALUES / 2)) {
 		errors++;
 		*answered += !!*its.xla.words;
 	}

@@ -46,7 +46,7 @@ static void step(struct worker *worker)
 		xla_compute(&its->xla, its->work, BLOCK, content + i);
 		worker->failed += !xla_put(&its->xla, "fork", its->work, BLOCK, its->tokens + 8 * i);
 	}
-	worker->failed += !xla_announce(&its->xla, its->tokens, VALUES);
+	worker->failed += !xla_tie(&its->xla, its->tokens, VALUES);
 	for (i = VALUES; i-- > 0; )
 		worker->failed += !xla_take_announced(&its->xla, "fork", (int32_t)i,
 						      its->tokens + 8 * i,
@@ -87,7 +87,7 @@ static int be_told(struct xla_device *its)
 	if (xla_take(&its->xla, its->tokens, its->work, BLOCK) ||
 	    !strstr(its->xla.words, "forked"))
 		return 2;
-	if (xla_announce(&its->xla, its->tokens, VALUES) || !strstr(its->xla.words, "forked"))
+	if (xla_tie(&its->xla, its->tokens, VALUES) || !strstr(its->xla.words, "forked"))
 		return 3;
 	if (actmem_xla_stats(&stats) != -EOWNERDEAD ||
 	    actmem_xla_device_stats(0, &device) != -EOWNERDEAD ||

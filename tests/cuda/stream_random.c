@@ -69,7 +69,7 @@ static void take(struct worker *worker)
 	if (!random_below(&worker->seed, 4))
 		at = (unsigned int)random_below(&worker->seed, worker->count);
 	if (!random_below(&worker->seed, 4) &&
-	    !xla_announce_these(xla, worker->its.tokens, worker->live, worker->count))
+	    !xla_tie_these(xla, worker->its.tokens, worker->live, worker->count))
 		count_failure(worker);
 	value = worker->live[at];
 	worker->live[at] = worker->live[--worker->count];

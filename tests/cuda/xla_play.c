@@ -77,17 +77,15 @@ static XLA_FFI_Buffer buffer(CUdeviceptr memory, XLA_FFI_DataType type, int64_t 
 }
 
 static bool call(struct xla *xla, XLA_FFI_Handler *handler, XLA_FFI_Args operands,
-		 XLA_FFI_Buffer *result, const XLA_FFI_Attrs *attributes)
+		 XLA_FFI_Rets results, const XLA_FFI_Attrs *attributes)
 {
-	XLA_FFI_RetType result_type = XLA_FFI_RetType_BUFFER;
-	void *results[] = { result };
 	XLA_FFI_CallFrame frame = {
 		.struct_size = XLA_FFI_CallFrame_STRUCT_SIZE,
 		.api = &api,
 		.ctx = (XLA_FFI_ExecutionContext *)xla,
 		.stage = XLA_FFI_ExecutionStage_EXECUTE,
 		.args = operands,
-		.rets = { XLA_FFI_Rets_STRUCT_SIZE, NULL, result ? 1 : 0, &result_type, results },
+		.rets = results,
 	};
 	struct XLA_FFI_Error *error;
 
@@ -111,61 +109,145 @@ static bool call_with_one(struct xla *xla, XLA_FFI_Handler *handler, XLA_FFI_Buf
 	XLA_FFI_ArgType type = XLA_FFI_ArgType_BUFFER;
 	void *operands[] = { operand };
 	XLA_FFI_Args args = { XLA_FFI_Args_STRUCT_SIZE, NULL, 1, &type, operands };
+	XLA_FFI_RetType result_type = XLA_FFI_RetType_BUFFER;
+	void *results[] = { result };
+	XLA_FFI_Rets rets = { XLA_FFI_Rets_STRUCT_SIZE, NULL, 1, &result_type, results };
 
-	return call(xla, handler, args, result, attributes);
+	return call(xla, handler, args, rets, attributes);
 }
 
-/* With two attributes: the scalar, and the site. */
-static bool call_at_site(struct xla *xla, XLA_FFI_Handler *handler, XLA_FFI_Buffer operand,
-			 XLA_FFI_Buffer result, const char *name, XLA_FFI_Scalar scalar,
-			 const char *site)
+/* The attributes of a call, which point into this; made by add(). */
+struct attributes {
+	XLA_FFI_ByteSpan names[5], *name_list[5], text;
+	XLA_FFI_AttrType types[5];
+	XLA_FFI_Scalar scalars[5];
+	uint32_t numbers[5];
+	void *values[5];
+	int64_t count;
+};
+
+static void add(struct attributes *its, const char *name, XLA_FFI_DataType type, uint32_t number)
 {
-	XLA_FFI_ByteSpan names[] = { { name, strlen(name) }, { "site", 4 } };
-	XLA_FFI_ByteSpan *name_list[] = { &names[0], &names[1] };
-	XLA_FFI_AttrType types[] = { XLA_FFI_AttrType_SCALAR, XLA_FFI_AttrType_STRING };
-	XLA_FFI_ByteSpan text = { site, strlen(site) };
-	void *values[] = { &scalar, &text };
-	XLA_FFI_Attrs attributes = { XLA_FFI_Attrs_STRUCT_SIZE, NULL, 2, types, name_list, values };
+	int64_t i = its->count++;
+
+	its->names[i] = (XLA_FFI_ByteSpan){ name, strlen(name) };
+	its->name_list[i] = &its->names[i];
+	its->types[i] = XLA_FFI_AttrType_SCALAR;
+	its->numbers[i] = number;
+	its->scalars[i] = (XLA_FFI_Scalar){ type, &its->numbers[i] };
+	its->values[i] = &its->scalars[i];
+}
+
+static void add_site(struct attributes *its, const char *site)
+{
+	int64_t i = its->count;
+
+	add(its, "site", XLA_FFI_DataType_U32, 0);
+	its->types[i] = XLA_FFI_AttrType_STRING;
+	its->text = (XLA_FFI_ByteSpan){ site, strlen(site) };
+	its->values[i] = &its->text;
+}
+
+static bool call_with(struct xla *xla, XLA_FFI_Handler *handler, XLA_FFI_Buffer operand,
+		      XLA_FFI_Buffer result, struct attributes *its)
+{
+	XLA_FFI_Attrs attributes = { XLA_FFI_Attrs_STRUCT_SIZE, NULL, its->count, its->types,
+				     its->name_list, its->values };
 
 	return call_with_one(xla, handler, &operand, &result, &attributes);
+}
+
+static bool put(struct xla *xla, const char *site, CUdeviceptr value, uint64_t bytes,
+		CUdeviceptr token, bool many)
+{
+	int64_t count = (int64_t)bytes, words = 2;
+	struct attributes its = { .count = 0 };
+
+	add_site(&its, site);
+	add(&its, "bounded", XLA_FFI_DataType_PRED, !many);
+	add(&its, "many", XLA_FFI_DataType_PRED, many);
+	add(&its, "layout", XLA_FFI_DataType_U32, 0);
+	return call_with(xla, actmem_xla_put_cuda, buffer(value, XLA_FFI_DataType_U8, &count),
+			 buffer(token, XLA_FFI_DataType_U32, &words), &its);
 }
 
 bool xla_put(struct xla *xla, const char *site, CUdeviceptr value, uint64_t bytes,
 	     CUdeviceptr token)
 {
-	int64_t count = (int64_t)bytes, words = 2;
-	unsigned char yes = 1;
+	return put(xla, site, value, bytes, token, false);
+}
 
-	return call_at_site(xla, actmem_xla_put_cuda, buffer(value, XLA_FFI_DataType_U8, &count),
-			    buffer(token, XLA_FFI_DataType_U32, &words), "bounded",
-			    (XLA_FFI_Scalar){ XLA_FFI_DataType_PRED, &yes }, site);
+bool xla_put_for_many(struct xla *xla, const char *site, CUdeviceptr value, uint64_t bytes,
+		      CUdeviceptr token)
+{
+	return put(xla, site, value, bytes, token, true);
+}
+
+static bool take(struct xla *xla, struct attributes *its, bool ends, CUdeviceptr token,
+		 CUdeviceptr value, uint64_t bytes)
+{
+	int64_t count = (int64_t)bytes, words = 2;
+
+	add(its, "ends", XLA_FFI_DataType_PRED, ends);
+	add(its, "layout", XLA_FFI_DataType_U32, 0);
+	return call_with(xla, actmem_xla_take_cuda, buffer(token, XLA_FFI_DataType_U32, &words),
+			 buffer(value, XLA_FFI_DataType_U8, &count), its);
 }
 
 bool xla_take(struct xla *xla, CUdeviceptr token, CUdeviceptr value, uint64_t bytes)
 {
-	int64_t count = (int64_t)bytes, words = 2;
-	XLA_FFI_Buffer operand = buffer(token, XLA_FFI_DataType_U32, &words);
-	XLA_FFI_Buffer result = buffer(value, XLA_FFI_DataType_U8, &count);
+	struct attributes its = { .count = 0 };
 
-	return call_with_one(xla, actmem_xla_take_cuda, &operand, &result, NULL);
+	return take(xla, &its, true, token, value, bytes);
+}
+
+bool xla_take_again(struct xla *xla, CUdeviceptr token, CUdeviceptr value, uint64_t bytes)
+{
+	struct attributes its = { .count = 0 };
+
+	return take(xla, &its, false, token, value, bytes);
 }
 
 bool xla_take_announced(struct xla *xla, const char *site, int32_t number, CUdeviceptr token,
 			CUdeviceptr value, uint64_t bytes)
 {
-	int64_t count = (int64_t)bytes, words = 2;
+	struct attributes its = { .count = 0 };
 
-	return call_at_site(xla, actmem_xla_take_cuda, buffer(token, XLA_FFI_DataType_U32, &words),
-			    buffer(value, XLA_FFI_DataType_U8, &count), "number",
-			    (XLA_FFI_Scalar){ XLA_FFI_DataType_S32, &number }, site);
+	add_site(&its, site);
+	add(&its, "number", XLA_FFI_DataType_S32, (uint32_t)number);
+	return take(xla, &its, true, token, value, bytes);
 }
 
-bool xla_announce_these(struct xla *xla, CUdeviceptr tokens, const unsigned int *which,
+/* Of an array of @count tokens. */
+static bool call_with_tokens(struct xla *xla, XLA_FFI_Handler *handler, CUdeviceptr tokens,
+			     int64_t count, CUdeviceptr to, bool is_hold)
+{
+	int64_t shape[] = { count, 2 }, one = 1;
+	XLA_FFI_Buffer operand = buffer(tokens, XLA_FFI_DataType_U32, shape);
+	XLA_FFI_Buffer result = buffer(to, XLA_FFI_DataType_U32, is_hold ? shape : &one);
+
+	operand.rank = 2;
+	result.rank = is_hold ? 2 : 1;
+	return call_with_one(xla, handler, &operand, &result, NULL);
+}
+
+bool xla_hold(struct xla *xla, CUdeviceptr tokens, int64_t count, CUdeviceptr to)
+{
+	return call_with_tokens(xla, actmem_xla_hold_cuda, tokens, count, to, true);
+}
+
+bool xla_drop(struct xla *xla, CUdeviceptr tokens, int64_t count, CUdeviceptr unused)
+{
+	return call_with_tokens(xla, actmem_xla_drop_cuda, tokens, count, unused, false);
+}
+
+bool xla_tie_these(struct xla *xla, CUdeviceptr tokens, const unsigned int *which,
 			unsigned int count)
 {
 	XLA_FFI_ByteSpan name = { "numbers", 7 }, *name_list[] = { &name };
 	XLA_FFI_AttrType attribute_type = XLA_FFI_AttrType_ARRAY;
 	XLA_FFI_ArgType types[XLA_ANNOUNCED_MAX];
+	XLA_FFI_RetType result_types[XLA_ANNOUNCED_MAX];
 	XLA_FFI_Buffer buffers[XLA_ANNOUNCED_MAX];
 	int32_t numbers[XLA_ANNOUNCED_MAX];
 	void *operands[XLA_ANNOUNCED_MAX];
@@ -174,29 +256,32 @@ bool xla_announce_these(struct xla *xla, CUdeviceptr tokens, const unsigned int 
 	XLA_FFI_Attrs attributes = { XLA_FFI_Attrs_STRUCT_SIZE, NULL, 1, &attribute_type, name_list,
 				     values };
 	XLA_FFI_Args args = { XLA_FFI_Args_STRUCT_SIZE, NULL, count, types, operands };
+	/* What is tied takes its place. */
+	XLA_FFI_Rets rets = { XLA_FFI_Rets_STRUCT_SIZE, NULL, count, result_types, operands };
 	int64_t words = 2;
 	unsigned int i;
 
 	if (count > XLA_ANNOUNCED_MAX)
-		tap_bail("%u tokens to announce", count);
+		tap_bail("%u tokens to tie", count);
 	for (i = 0; i < count; i++) {
 		types[i] = XLA_FFI_ArgType_BUFFER;
+		result_types[i] = XLA_FFI_RetType_BUFFER;
 		buffers[i] = buffer(tokens + 8 * which[i], XLA_FFI_DataType_U32, &words);
 		operands[i] = &buffers[i];
 		numbers[i] = (int32_t)which[i];
 	}
-	return call(xla, actmem_xla_announce_cuda, args, NULL, &attributes);
+	return call(xla, actmem_xla_tie_cuda, args, rets, &attributes);
 }
 
-bool xla_announce(struct xla *xla, CUdeviceptr tokens, unsigned int count)
+bool xla_tie(struct xla *xla, CUdeviceptr tokens, unsigned int count)
 {
 	unsigned int all[XLA_ANNOUNCED_MAX], i;
 
 	if (count > XLA_ANNOUNCED_MAX)
-		tap_bail("%u tokens to announce", count);
+		tap_bail("%u tokens to tie", count);
 	for (i = 0; i < count; i++)
 		all[i] = i;
-	return xla_announce_these(xla, tokens, all, count);
+	return xla_tie_these(xla, tokens, all, count);
 }
 
 unsigned int xla_errors(void)

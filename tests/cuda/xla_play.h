@@ -16,7 +16,9 @@
 
 XLA_FFI_Error *actmem_xla_put_cuda(XLA_FFI_CallFrame *frame);
 XLA_FFI_Error *actmem_xla_take_cuda(XLA_FFI_CallFrame *frame);
-XLA_FFI_Error *actmem_xla_announce_cuda(XLA_FFI_CallFrame *frame);
+XLA_FFI_Error *actmem_xla_tie_cuda(XLA_FFI_CallFrame *frame);
+XLA_FFI_Error *actmem_xla_hold_cuda(XLA_FFI_CallFrame *frame);
+XLA_FFI_Error *actmem_xla_drop_cuda(XLA_FFI_CallFrame *frame);
 
 /* An execution. */
 struct xla {
@@ -35,10 +37,18 @@ bool xla_put(struct xla *xla, const char *site, CUdeviceptr value, uint64_t byte
 	     CUdeviceptr token);
 bool xla_take(struct xla *xla, CUdeviceptr token, CUdeviceptr value, uint64_t bytes);
 
+/* Of what may be taken several times: until it is dropped as often as it was put and held. */
+bool xla_put_for_many(struct xla *xla, const char *site, CUdeviceptr value, uint64_t bytes,
+		      CUdeviceptr token);
+bool xla_take_again(struct xla *xla, CUdeviceptr token, CUdeviceptr value, uint64_t bytes);
+bool xla_hold(struct xla *xla, CUdeviceptr tokens, int64_t count, CUdeviceptr to);
+bool xla_drop(struct xla *xla, CUdeviceptr tokens, int64_t count, CUdeviceptr unused);
+
+
 /* So many tokens that lie one after the other, by their numbers from 0 on; some; a take. */
 #define XLA_ANNOUNCED_MAX	64
-bool xla_announce(struct xla *xla, CUdeviceptr tokens, unsigned int count);
-bool xla_announce_these(struct xla *xla, CUdeviceptr tokens, const unsigned int *which,
+bool xla_tie(struct xla *xla, CUdeviceptr tokens, unsigned int count);
+bool xla_tie_these(struct xla *xla, CUdeviceptr tokens, const unsigned int *which,
 			unsigned int count);
 bool xla_take_announced(struct xla *xla, const char *site, int32_t number, CUdeviceptr token,
 			CUdeviceptr value, uint64_t bytes);

@@ -14,6 +14,8 @@ from models import FORMS, LAYERS, data, layer, wrappers
 
 CALL = re.compile(r"stablehlo\.custom_call @(actmem_put|actmem_take)\((.*)\)"
                   r" \{(.*)\} : \((.*)\) -> (\S+)")
+TIED = re.compile(r"(%\w+)(?::(\d+))? = stablehlo\.custom_call @actmem_tie\((.*?)\)"
+                  r" \{(.*)\} : \((.*)\) -> ")
 
 
 def lowered(f, *arguments, platforms=("cuda",)):
@@ -25,10 +27,6 @@ def calls(text):
     found = CALL.findall(text)
     assert len(found) == text.count("@actmem_put(") + text.count("@actmem_take(")
     return found
-
-
-ANNOUNCED = re.compile(r"(%\w+)(?::(\d+))? = stablehlo\.custom_call @actmem_announce\((.*?)\)"
-                       r" \{(.*)\} : \((.*)\) -> ")
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -55,36 +53,34 @@ def test_calls(form):
             assert "site = " in attributes and "bounded = true" in attributes
             assert result == "tensor<2xui32>"
         else:
-            assert types.startswith("tensor<2xui32>")
-            # Tied to a cotangent.
-            assert len(types.split(", ")) > 1
+            assert types == "tensor<2xui32>" and "ends = true" in attributes
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_layer_is_announced(form):
-    """Before its takes, which name each token by its number there."""
+def test_a_layer_is_tied(form):
+    """To a cotangent, before its takes, which are announced by that."""
     weights, x = data()
     loss = FORMS[form](wrappers(offload_argnums=(0,))["actmem"](layer))
     text = lowered(jax.grad(loss), weights, x)
-    announced = ANNOUNCED.findall(text)
-    assert len(announced) == (LAYERS if form == "unrolled" else 1)
-    for tie, count, operands, attributes, types in announced:
+    tied = TIED.findall(text)
+    assert len(tied) == (LAYERS if form == "unrolled" else 1)
+    for i, (tie, count, operands, attributes, types) in enumerate(tied):
         assert "has_side_effect = true" in attributes
-        assert count == "4" and "dense<[0, 1, 2, 3]> : tensor<4xi32>" in attributes
-        assert types.startswith(", ".join(["tensor<2xui32>"] * 4))
-        assert len(types.split(", ")) > 4
+        numbers = [4 * i + each for each in range(4)]
+        assert count == "4" and f"dense<{numbers}> : tensor<4xi32>" in attributes
+        # And a cotangent, of the layer's result.
+        assert types == ", ".join(["tensor<2xui32>"] * 4 + ["tensor<4x16x32xf32>"])
         taken = {}
-        for name, its, attributes, *_ in calls(text):
-            token, *ties = its.split(", ")
-            number = re.search(r"number = (\d+) : i32", attributes)
-            if name == "actmem_take" and f"{tie}#{number[1]}" in ties:
-                taken[int(number[1])] = token
+        for name, token, attributes, *_ in calls(text):
+            if name == "actmem_take" and token.startswith(f"{tie}#"):
+                number = re.search(r"number = (\d+) : i32", attributes)
+                taken[int(token.split("#")[1])] = int(number[1])
                 assert "site = " in attributes
-        assert [taken[i] for i in range(4)] == operands.split(", ")[:4]
+        assert [taken[each] for each in range(4)] == numbers
 
 
-def test_what_is_not_taken_is_not_announced():
-    """Nor put: as where nothing is announced at all."""
+def test_what_is_not_taken_is_not_tied():
+    """Nor put."""
     def keep(x, w):
         return jnp.sin(jnp.sin(x) * w) * w
 
@@ -97,16 +93,9 @@ def test_what_is_not_taken_is_not_announced():
     for text in both, one:
         names = [name for name, *_ in calls(text)]
         puts, takes = (names.count(f"actmem_{name}") for name in ("put", "take"))
-        announced, = ANNOUNCED.findall(text)
-        assert puts == takes == int(announced[1])
+        tied, = TIED.findall(text)
+        assert puts == takes == int(tied[1] or 1)
     assert len(calls(one)) < len(calls(both))
-
-
-def test_one_value_is_not_announced():
-    f = actmem.jax.checkpoint(lambda x: jnp.sin(x) ** 2, min_bytes=0,
-                              offload_argnums=0)
-    text = lowered(jax.grad(lambda x: f(x).sum()), jnp.ones((8, 8)))
-    assert "actmem_take" in text and "actmem_announce" not in text
 
 
 def test_evaluation_calls_nothing():

@@ -84,7 +84,7 @@ def test_offload_policy_inside_scan_and_jit():
         **OFFLOAD)
     compare(lambda wrap: jax.jit(jax.grad(
         lambda x, w: square(wrap(f)(x, w)), (0, 1)))(x, w),
-        policy=policy, stock_policy=NAMES, puts=2)
+        policy=policy, stock_policy=NAMES, puts=4)
 
 
 def test_vmap_outside_and_inside():
@@ -138,8 +138,7 @@ def test_cond(taken):
     compare(run, policy=NAMES, offload_argnums=0)
 
 
-@pytest.mark.parametrize("outer", [None, policies.everything_saveable,
-                                   policies.dots_saveable])
+@pytest.mark.parametrize("outer", [None, policies.dots_saveable])
 def test_inside_checkpoint(outer):
     x, w = inputs()
 
@@ -159,7 +158,9 @@ def test_around_checkpoint(inner, policy):
         f = wrap(small) if inner else jax.checkpoint(small)
         return jax.jit(jax.grad(lambda x: square(wrap(
             lambda x, w: f(f(x, w), w))(x, w))))(x)
-    compare(run, policy=policy, offload_argnums=0)
+    # The inner checkpoint's own backward pass takes one again.
+    again = not inner and policy is NAMES
+    compare(run, policy=policy, offload_argnums=0, takes=6 if again else None)
 
 
 def test_closures():
@@ -228,9 +229,10 @@ def test_keys_scalars_empty_and_weak():
     def loss(wrap):
         return jax.grad(lambda x, rate, empty: square(
             wrap(dropout)(x, key, rate, empty)), (0, 1, 2))
-    for run in (loss, lambda wrap: jax.jit(loss(wrap))):
+    # Outside of jit arguments are put before it is known that nobody takes them.
+    for run, takes in ((loss, 3), (lambda wrap: jax.jit(loss(wrap)), None)):
         puts = compare(lambda wrap: run(wrap)(x, rate, empty), policy=NAMES,
-                       offload_argnums=(0, 1, 2, 3))
+                       offload_argnums=(0, 1, 2, 3), takes=takes)
         assert puts >= 3
 
 
@@ -275,7 +277,8 @@ def test_scan_over_a_value_that_does_not_change():
         f = wrap(layer)
         return jax.jit(jax.grad(lambda weights: square(jax.lax.scan(
             lambda sum, w: (sum + f(x, w), None), x, weights)[0])))(weights)
-    compare(run, offload_argnums=0, puts=4 * LAYERS)
+    # What names of it do not depend on is put before the loop, and taken in each turn.
+    compare(run, offload_argnums=0, puts=3 * LAYERS + 1, takes=4 * LAYERS)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -318,7 +321,8 @@ def test_export():
     step = jax.jit(jax.grad(unrolled(actmem.jax.checkpoint(
         layer, offload_argnums=0))))
     exported = jax.export.export(step, disabled_checks=[
-        check("actmem_put"), check("actmem_take")])(weights, x)
+        check(f"actmem_{name}") for name in ("put", "take", "tie", "hold", "drop")])(
+            weights, x)
     count = actmem.jax.stats()["takes_total"]
     jax.tree.map(np.testing.assert_array_equal, exported.call(weights, x),
                  step(weights, x))

@@ -5,21 +5,20 @@ import jax
 import numpy as np
 
 import actmem.jax
-from actmem.jax._primitives import Site, put_p, take_p
+from actmem.jax._calls import put_here, take_here
 from stock import check, finish
 
 BLOCKS = 4
 SHAPE = (256, 256)
-TYPE = {"shape": SHAPE, "dtype": np.float32, "weak_type": False, "spread": None,
-        "tie_specs": (), "announced": None}
 
 
 def main():
     gpu, cpu = jax.devices("cuda")[0], jax.devices("cpu")[0]
     original = np.random.default_rng(3).random(SHAPE, np.float32)
-    put = jax.jit(lambda blocks: [put_p.bind(block, site=Site("layer", 1), spread=None)
+    put = jax.jit(lambda blocks: [put_here(block, "layer #1", bounded=True, many=False)
                                   for block in blocks])
-    take = jax.jit(lambda token: take_p.bind(token, **TYPE))
+    take = jax.jit(lambda token: take_here(token, SHAPE, original.dtype, "layer #1",
+                                           ends=True))
 
     def refusal(token, device):
         try:

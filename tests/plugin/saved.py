@@ -6,8 +6,7 @@ import jax
 import numpy as np
 
 import actmem.jax
-from actmem.jax._primitives import Site, put_p, take_p
-from actmem.jax._transfer import put as put_one, take_all
+from actmem.jax._calls import put_here, take_here, tie_here
 from stock import check, finish
 
 MIB = 1 << 20
@@ -15,19 +14,24 @@ BLOCKS = 16
 SHAPE = (1024, 512)
 STEPS = 6
 OF_LAYER = 4
-TYPE = {"shape": SHAPE, "dtype": np.float32, "weak_type": False, "spread": None,
-        "tie_specs": (), "announced": None}
 
 
 def forward(blocks):
-    return [put_p.bind(block, site=Site("layer", 1), spread=None) for block in blocks]
+    return [put_here(block, "layer #1", bounded=True, many=False) for block in blocks]
+
+
+def take(token, site, announced=None):
+    return take_here(token, SHAPE, np.dtype(np.float32), site, ends=True,
+                     announced=announced)
 
 
 def backward(tokens, blocks):
     """Each is tied to the one taken before it, as to a cotangent."""
     taken = []
     for token in reversed(tokens):
-        taken.append(take_p.bind(token, *taken[-1:], **TYPE))
+        if taken:
+            token, = tie_here(token, taken[-1], numbers=(-1,))
+        taken.append(take(token, "layer #1"))
     return taken[::-1]
 
 
@@ -36,13 +40,13 @@ def by_layers(blocks):
     site, as each call of a checkpointed function is."""
     kept = []
     for first in range(0, BLOCKS, OF_LAYER):
-        site = Site("layer", 2 + first)
-        kept.append((site, [put_one(block, site, None)
+        site = f"layer #{2 + first}"
+        kept.append((site, [put_here(block, site, bounded=True, many=False)
                             for block in blocks[first:first + OF_LAYER]]))
     taken = []
-    for site, layer in reversed(kept):
-        tokens, forms = zip(*layer)
-        taken = take_all(tokens, taken[:1], forms, site) + taken
+    for site, tokens in reversed(kept):
+        tokens = tie_here(*tokens, (taken or blocks)[0], numbers=range(OF_LAYER))
+        taken = [take(token, site, i) for i, token in enumerate(tokens)] + taken
     return taken
 
 
@@ -58,7 +62,7 @@ def main():
     random = np.random.default_rng(2)
     originals = [random.random(SHAPE, np.float32) for _ in range(BLOCKS)]
     blocks = [jax.device_put(original, device) for original in originals]
-    put, take = jax.jit(forward), jax.jit(backward)
+    put, take_all = jax.jit(forward), jax.jit(backward)
     step = jax.jit(lambda blocks: backward(forward(blocks), blocks))
 
     def is_same(taken):
@@ -66,7 +70,7 @@ def main():
 
     check(all(is_same(step(blocks)) for _ in range(STEPS)),
           f"{BLOCKS} blocks are put and taken in one program, {STEPS} times")
-    check(all(is_same(take(put(blocks), blocks)) for _ in range(STEPS)),
+    check(all(is_same(take_all(put(blocks), blocks)) for _ in range(STEPS)),
           "and put by one program, taken by another one")
     # The next step's puts come while the takes of the one before are under way.
     under_way = [step(blocks) for _ in range(STEPS)]
@@ -91,13 +95,13 @@ def main():
                    transfers["unfinished"], transfers["staged_bytes"])),
           "nothing is left")
     tokens = put(blocks)
-    take(tokens, blocks)
+    take_all(tokens, blocks)
     try:
-        jax.block_until_ready(take(tokens, blocks))
+        jax.block_until_ready(take_all(tokens, blocks))
         words = ""
     except jax.errors.JaxRuntimeError as error:
         words = str(error)
-    check("wanted a second time" in words, f"a second take is refused: {words[:150]}")
+    check("wanted after its last take" in words, f"a second take is refused: {words[:150]}")
     actmem.jax.reset()
     check(not actmem.counters()["region_bytes"], "reset() gives the regions back")
     finish()

@@ -16,12 +16,13 @@ stats        what is there and what went through
 reset        frees what failed or abandoned steps have left
 configure    limits and checks
 
-A program that was made by jax.export (allow it the custom calls actmem_put
-and actmem_take) needs this module imported where it runs. TPUs cannot run it.
+A program that was made by jax.export (allow it the custom calls actmem_put, _take,
+_tie, _hold and _drop) needs this module imported where it runs. TPUs cannot run it.
 """
 from actmem.jax._arrays import asarray, empty
 from actmem.jax._checkpoint import checkpoint, patch
 from actmem.jax._files import load, save
+from actmem.jax import _finish as _finish
 from actmem.jax._handlers import configure, reset, stats
 from actmem.jax._versions import warn as _warn_of_version
 

@@ -14,13 +14,16 @@ import jax
 
 import actmem
 from actmem import _native
+from actmem.jax._tokens import drain
 
 # platform → (target in a program, its handler)
 PLATFORMS = {
-    "cpu": {"actmem_put": "actmem_xla_put", "actmem_take": "actmem_xla_take"},
-    "cuda": {"actmem_put": "actmem_xla_put_cuda",
-             "actmem_take": "actmem_xla_take_cuda",
-             "actmem_announce": "actmem_xla_announce_cuda"},
+    "cpu": {"actmem_put": "actmem_xla_put", "actmem_take": "actmem_xla_take",
+            "actmem_tie": "actmem_xla_tie", "actmem_hold": "actmem_xla_hold",
+            "actmem_drop": "actmem_xla_drop"},
+    "cuda": {"actmem_put": "actmem_xla_put_cuda", "actmem_take": "actmem_xla_take_cuda",
+             "actmem_tie": "actmem_xla_tie_cuda", "actmem_hold": "actmem_xla_hold_cuda",
+             "actmem_drop": "actmem_xla_drop_cuda"},
 }
 # What a platform is called where a target is registered, if otherwise.
 _REGISTERED_AS = {"cuda": "CUDA"}
@@ -42,7 +45,8 @@ class Stats(ctypes.Structure):
         "put_bytes_total", "takes_total", "take_bytes_total",
         "last_run_put_bytes", "last_run_take_bytes", "reclaimed_blocks_total",
         "reclaimed_bytes_total", "reset_blocks_total", "checksums_total",
-        "generations", "generations_max", "checksum", "lost_blocks_total")]
+        "generations", "generations_max", "checksum", "lost_blocks_total",
+        "dropped_blocks_total")]
 
 
 class DeviceStats(ctypes.Structure):
@@ -204,6 +208,8 @@ def stats():
     reclaimed_blocks_total, reclaimed_bytes_total
                                of abandoned forward passes
     reset_blocks_total         freed by reset()
+    dropped_blocks_total       whose last take was not known to be that, and nobody
+                               could take any more
     lost_blocks_total          that could not be read back from their files
     checksums_total            blocks compared
     generations, generations_max
@@ -253,6 +259,7 @@ def stats():
       unfinished, staged_bytes copies under way, and what the device has
                                that is not yet taken
     """
+    drain(wait=True)
     value = _native.initialized(Stats)
     _check(library.actmem_xla_stats(ctypes.byref(value)))
     result = _native.as_dict(value)
@@ -284,6 +291,7 @@ def reset():
     its backward pass would find nothing. How many blocks were freed is
     returned.
     """
+    drain(wait=True)
     freed = library.actmem_xla_reset()
     library.actmem_xla_trim_devices()
     status = library.actmem_xla_trim()

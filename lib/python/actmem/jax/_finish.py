@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""What is settled when a program is whole, before it becomes XLA's.
+
+JAX differentiates, batches and splits puts and takes without asking what they are. Here
+each token is followed through the program that came of it:
+
+* A token that goes one way, to one take, ends with it. One that is taken several times,
+  or in every turn of a loop, is dropped after the last. One that the program was given,
+  or gives away, is Python's, and is dropped when its array is gone (_tokens.py).
+* A take whose token comes through the barrier of a rematerialisation is tied to a value
+  of the backward pass that goes through it, too: XLA's for CPUs drops barriers, and what
+  is not tied would be taken as soon as it was put.
+* The puts of a program are numbered by it, so that unfinished executions of it are told
+  from those of others.
+"""
+import itertools
+import threading
+
+from jax.extend.core import Literal
+
+from actmem.jax import _private
+from actmem.jax._kept import is_token
+from actmem.jax._primitives import drop_p, dropped_of, hold_p, put_p, take_p, tie_p
+
+_numbers = {}               # label → numbers of programs
+_numbers_lock = threading.Lock()
+
+# Of these, operands go to the inputs of the one jaxpr inside, one by one.
+_CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr",
+          "closed_call": "call_jaxpr", "core_call": "call_jaxpr",
+          "eval_jaxpr": "call_jaxpr", "custom_jvp_call": "call_jaxpr",
+          "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "call_jaxpr",
+          "shard_map": "jaxpr", "run_state": "jaxpr", "actmem_together": "jaxpr"}
+
+
+def _uses(eqn):
+    """Whether `eqn` does more with a token than to hand it on."""
+    return eqn.primitive in (take_p, drop_p) or \
+        eqn.primitive.name in ("scan", "while", "cond", *_CALLS)
+
+
+def _mentions(jaxpr, seen):
+    """Whether `jaxpr` puts or takes, inside of anything."""
+    jaxpr = _private.open_jaxpr(jaxpr)
+    if id(jaxpr) not in seen:
+        seen[id(jaxpr)] = any(
+            eqn.primitive in (put_p, take_p) or
+            any(is_token(atom.aval) for atom in (*eqn.invars, *eqn.outvars)) or
+            any(_mentions(inner, seen) for inner in _private.inner_jaxprs(eqn.params))
+            for eqn in jaxpr.eqns)
+    return seen[id(jaxpr)]
+
+
+class _Program:
+    def __init__(self, many, gives_away):
+        self.many = many            # some token is taken more than once
+        self.gives_away = gives_away
+        self.found_many = False
+        self.numbers = {}
+        self.announced = itertools.count()
+        self.seen = {}
+
+    def number(self, label):
+        if label not in self.numbers:
+            with _numbers_lock:
+                self.numbers[label] = next(_numbers.setdefault(label, itertools.count(1)))
+        return self.numbers[label]
+
+    def jaxpr(self, jaxpr, owned_in, tie=None, numbers=None, is_whole=False):
+        """`jaxpr` finished, and which of its results are tokens that it owned.
+
+        owned_in  which inputs are tokens that nobody else takes
+        tie       the index of the input to tie all tokens among the inputs to
+        numbers   as what takes of tokens among the inputs were announced
+        """
+        inner = _private.open_jaxpr(jaxpr)
+        if not _mentions(inner, self.seen):
+            return jaxpr, [False] * len(inner.outvars)
+        return _Body(self, inner, owned_in, tie, numbers, is_whole).finished(jaxpr)
+
+
+class _Flow:
+    """A token of a jaxpr, under all names that it has where it is only handed on."""
+
+    def __init__(self, var):
+        self.sources = [var]        # more than one where it is chosen among them
+        self.uses = 0
+        self.last = None            # the equation that uses it last; none: it is a result
+
+    def joined(self, other):
+        if other is not self:
+            self.sources += other.sources
+        return self
+
+
+class _Body:
+    """One jaxpr of a program."""
+
+    def __init__(self, program, jaxpr, owned_in, tie, numbers, is_whole):
+        self.program, self.source, self.is_whole = program, jaxpr, is_whole
+        self.eqns, self.tied, self.given, self.ties = [], {}, [], {}
+        self.numbers = dict(zip(jaxpr.invars, numbers or [None] * len(jaxpr.invars)))
+        self.flows = {}
+        self.follow()
+        self.owned = {var for var, owned in zip(jaxpr.invars, owned_in) if owned}
+        if tie is not None:
+            self.tie([var for var in jaxpr.invars if is_token(var.aval)],
+                     jaxpr.invars[tie])
+        self.drop_unused(jaxpr.invars)
+
+    @staticmethod
+    def is_token(atom):
+        return not isinstance(atom, Literal) and is_token(atom.aval)
+
+    def follow(self):
+        for var in self.source.invars:
+            self.flows[var] = _Flow(var)
+        for eqn in self.source.eqns:
+            tokens = [self.flows[atom] for atom in eqn.invars if self.is_token(atom)]
+            if _uses(eqn):
+                for flow in tokens:
+                    flow.uses += 1
+                    flow.last = eqn
+            self.flows.update((var, _Flow(var)) for var in eqn.outvars)
+            if _uses(eqn) or not tokens:
+                continue
+            if eqn.primitive.name == "optimization_barrier":
+                for atom, var in zip(eqn.invars, eqn.outvars):
+                    if self.is_token(atom):
+                        self.flows[var] = self.flows[atom]
+                continue
+            flow = tokens[0]
+            for other in tokens[1:]:
+                flow = flow.joined(other)
+                self.flows.update((var, flow) for var, its in self.flows.items()
+                                  if its is other)
+            self.flows.update((var, flow) for var in eqn.outvars if self.is_token(var))
+        for atom in self.source.outvars:
+            if self.is_token(atom):
+                self.flows[atom].uses += 1
+                self.flows[atom].last = None
+
+    def is_owned(self, atom):
+        return self.is_token(atom) and \
+            all(source in self.owned for source in self.flows[atom].sources)
+
+    def moved(self, atom):
+        """Whether it goes nowhere else."""
+        return self.is_owned(atom) and self.flows[atom].uses == 1 and \
+            len(self.flows[atom].sources) == 1
+
+    def finished(self, jaxpr):
+        for eqn in self.source.eqns:
+            self.add(eqn)
+        if self.is_whole:
+            self.hold_given_away()
+        outvars = [self.read(atom) for atom in self.source.outvars]
+        for i, var in self.given:
+            outvars[i] = var
+        self.program.found_many |= any(self.is_token(atom) and not self.moved(atom)
+                                       for atom in self.source.outvars)
+        owned = [self.is_owned(atom) for atom in self.source.outvars]
+        return _private.with_eqns(jaxpr, self.eqns, outvars), owned
+
+    def read(self, atom):
+        return atom if isinstance(atom, Literal) else self.tied.get(atom, atom)
+
+    def number(self, atom):
+        return None if isinstance(atom, Literal) else self.numbers.get(atom)
+
+    def emit(self, primitive, operands, avals, **params):
+        outvars = [_private.Var(aval) for aval in avals]
+        self.eqns.append(_private.new_eqn([self.read(atom) for atom in operands], outvars,
+                                          primitive, params, set()))
+        return outvars
+
+    def tie(self, tokens, tie):
+        if not tokens or tie is None:
+            return
+        for token in tokens:
+            self.numbers[token] = None if token.aval.shape else next(self.program.announced)
+        numbers = [-1 if self.numbers[token] is None else self.numbers[token]
+                   for token in tokens]
+        new = self.emit(tie_p, [*tokens, tie], [token.aval for token in tokens],
+                        numbers=tuple(numbers))
+        self.tied.update(zip(tokens, new))
+        self.numbers.update((var, self.numbers[token]) for token, var in zip(tokens, new))
+
+    def hold_given_away(self):
+        """Each array of tokens that Python gets is dropped by itself."""
+        given = set()
+        for i, atom in enumerate(self.source.outvars):
+            if not self.is_token(atom):
+                continue
+            if self.is_owned(atom) and self.flows[atom] not in given:
+                given.add(self.flows[atom])
+                continue
+            new, = self.emit(hold_p, [atom], [atom.aval])
+            self.given.append((i, new))
+
+    def drop_unused(self, variables):
+        for var in variables:
+            if var in self.owned and not self.flows[var].uses:
+                self.drop([var], [])
+
+    def drop(self, tokens, ties):
+        for token in tokens:
+            self.emit(drop_p, [token, *ties], [dropped_of(token.aval)])
+
+    def add(self, eqn):
+        moved = [self.moved(atom) for atom in eqn.invars]
+        new, owned, ended = self.of(eqn, moved)
+        self.eqns.append(new)
+        self.owned.update(var for var, is_owned in zip(eqn.outvars, owned)
+                          if is_owned and is_token(var.aval))
+        self.barrier(eqn)
+        self.drop_unused(eqn.outvars)
+        if _uses(eqn):
+            self.drop_read(eqn, ended)
+
+    def drop_read(self, eqn, ended):
+        """Drops what has now been taken for the last time, but was not ended by that."""
+        for flow in {self.flows[atom] for atom, is_ended in zip(eqn.invars, ended)
+                     if self.is_owned(atom) and not is_ended}:
+            self.program.found_many = True
+            ties = self.ties.setdefault(flow, [])
+            ties += [var for var in eqn.outvars if _is_value(var.aval)]
+            if flow.last is eqn:
+                self.owned.difference_update(flow.sources)
+                self.drop(flow.sources, ties)
+
+    def barrier(self, eqn):
+        if eqn.primitive.name != "optimization_barrier":
+            return
+        tokens = [var for var in eqn.outvars
+                  if is_token(var.aval) and self.flows[var].uses]
+        self.tie(tokens, _tie_among(eqn.outvars))
+
+    def of(self, eqn, moved):
+        """The equation finished, which of its results are tokens of its own, and which of
+        its operands are tokens that it ended."""
+        program, name, params = self.program, eqn.primitive.name, eqn.params
+        invars = [self.read(atom) for atom in eqn.invars]
+        if eqn.primitive is put_p:
+            params = {**params, "number": program.number(params["label"]),
+                      "bounded": not program.gives_away,
+                      "many": program.many or program.gives_away}
+            return eqn.replace(params=params), [False, True, False], [True]
+        if eqn.primitive is take_p:
+            params = {**params, "number": program.number(params["label"]),
+                      "ends": moved[0], "announced": self.number(invars[0])}
+            return eqn.replace(invars=invars, params=params), [False], moved
+        if eqn.primitive is drop_p:
+            return eqn.replace(invars=invars), [False], [True] * len(invars)
+        if name == "scan":
+            return self.scan(eqn, invars, moved)
+        if name == "while":
+            return self.loop(eqn, invars, moved)
+        if name == "cond":
+            return self.cond(eqn, invars, moved)
+        inside = _CALLS.get(name)
+        if inside in params:
+            is_remat = name in ("remat2", "checkpoint") and params.get("differentiated")
+            jaxpr = _private.open_jaxpr(params[inside])
+            tie = _tie_index(jaxpr.invars) if is_remat else None
+            new, owned = program.jaxpr(params[inside], moved, tie,
+                                       [self.number(atom) for atom in invars])
+            return eqn.replace(invars=invars, params={**params, inside: new}), owned, moved
+        # Others hand tokens on, or make some that nothing is put under.
+        inner = {key: self.all_of(value) for key, value in params.items()}
+        is_new = not any(self.is_token(atom) for atom in eqn.invars)
+        return (eqn.replace(invars=invars, params=inner), [is_new] * len(eqn.outvars),
+                [False] * len(invars))
+
+    def all_of(self, value):
+        """A parameter of an equation that nothing is known of: what is inside keeps its
+        tokens."""
+        if _private.is_jaxpr(value):
+            jaxpr = _private.open_jaxpr(value)
+            return self.program.jaxpr(value, [False] * len(jaxpr.invars))[0]
+        if isinstance(value, tuple):
+            return tuple(self.all_of(one) for one in value)
+        return value
+
+    def scan(self, eqn, invars, moved):
+        consts = _private.scan_consts(eqn.params)
+        inside = [False] * consts + moved[consts:]
+        new, owned = self.program.jaxpr(eqn.params["jaxpr"], inside)
+        return (eqn.replace(invars=invars, params={**eqn.params, "jaxpr": new}), owned,
+                inside)
+
+    def loop(self, eqn, invars, moved):
+        params = eqn.params
+        before, body = params["cond_nconsts"], params["body_nconsts"]
+        inside = [False] * (before + body) + moved[before + body:]
+        new, owned = self.program.jaxpr(params["body_jaxpr"], inside[before:])
+        return (eqn.replace(invars=invars, params={**params, "body_jaxpr": new}), owned,
+                inside)
+
+    def cond(self, eqn, invars, moved):
+        branches, owned = zip(*[self.program.jaxpr(branch, moved[1:])
+                                for branch in eqn.params["branches"]])
+        return (eqn.replace(invars=invars, params={**eqn.params, "branches": branches}),
+                [all(each) for each in zip(*owned)], moved)
+
+
+def _is_value(aval):
+    """Whether there is one in memory that a custom call can have as it is."""
+    return isinstance(aval, _private.ShapedArray) and bool(aval.size) and \
+        not _private.is_extended(aval.dtype) and not _private.is_packed(aval.dtype)
+
+
+def _tie_index(variables):
+    """The last that is a value in memory: of a backward pass it is a cotangent."""
+    for i in reversed(range(len(variables))):
+        if _is_value(variables[i].aval):
+            return i
+    return None
+
+
+def _tie_among(variables):
+    index = _tie_index(variables)
+    return None if index is None else variables[index]
+
+
+def finish(jaxpr):
+    """The jaxpr of a program, as it is to be lowered."""
+    inner = _private.open_jaxpr(jaxpr)
+    if not _mentions(inner, {}):
+        return jaxpr
+    gives_away = any(is_token(atom.aval) for atom in inner.outvars)
+    owned = [False] * len(inner.invars)
+    program = _Program(False, gives_away)
+    finished, _ = program.jaxpr(jaxpr, owned, is_whole=True)
+    if program.found_many:
+        again = _Program(True, gives_away)
+        again.numbers = program.numbers
+        finished, _ = again.jaxpr(jaxpr, owned, is_whole=True)
+    return finished
+
+
+_private.before_lowering(finish)

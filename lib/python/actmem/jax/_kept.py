@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The two types that what is put in actmem memory has for JAX while it is there.
+
+A token says where it is. It has no dimensions, whatever the value has, and two words in
+memory.
+
+A ghost stands for the value in all that JAX does with types: it has its shape, its
+sharding and its tangents, and no bytes in memory. So a loop can stack ghosts, a batch can
+have them along its axis, and a gradient of a gradient flows through them.
+
+Arrays of them come from compiled programs and go into others, as random keys do. When
+the last that has a token is gone, nobody can take its value any more: see _tokens.py.
+"""
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Primitive
+from jax.interpreters import batching, mlir
+
+from actmem.jax import _private
+from actmem.jax._tokens import watch
+
+TOKEN_WORDS = 2
+
+
+class _scalar(jax.dtypes.extended):
+    """What kind of dtype it is."""
+
+
+def _zeros(shape, dtype):
+    element = dtype._rules.physical_element_aval(dtype)
+    return wrap_p.bind(jnp.zeros((*shape, *element.shape), element.dtype), dtype=dtype)
+
+
+def _result_handler(aval, sharding, committed):
+    handler = _private.result_handler(_private.physical_aval(aval),
+                                      _private.physical_sharding(aval, sharding),
+                                      committed)
+    return handler.wrap(lambda base: Kept(aval.dtype, base))
+
+
+def _make_sharded(aval, sharding, arrays, committed):
+    handler = _private.result_handler(_private.physical_aval(aval),
+                                      _private.physical_sharding(aval, sharding),
+                                      committed)
+    return Kept(aval.dtype, handler([array.base for array in arrays]))
+
+
+_rules = types.SimpleNamespace(
+    allow_conversion=False,
+    full=lambda shape, fill_value, dtype: _zeros(shape, dtype),
+    zero=lambda dtype: _zeros((), dtype),
+    physical_element_aval=lambda dtype: dtype.element,
+    physical_const=lambda value: value.base,
+    tangent_dtype=lambda dtype: dtype.tangent_dtype,
+    global_sharded_result_handler=_result_handler,
+    make_sharded_array=_make_sharded)
+
+
+class TokenType(_private.ExtendedDType):
+    type = _scalar
+    _rules = _rules
+    name = "actmem_token"
+    element = _private.ShapedArray((TOKEN_WORDS,), np.dtype(np.uint32))
+    itemsize = 4 * TOKEN_WORDS
+    tangent_dtype = jax.dtypes.float0
+
+    def __repr__(self):
+        return self.name
+
+    def __eq__(self, other):
+        return type(other) is type(self)
+
+    def __hash__(self):
+        return hash(type(self))
+
+
+class GhostType(_private.ExtendedDType):
+    type = _scalar
+    _rules = _rules
+    element = _private.ShapedArray((0,), np.dtype(np.uint8))
+    itemsize = 0
+
+    def __init__(self, of):
+        self.of = of
+        self.tangent_dtype = _private.tangent_dtype(of)
+
+    @property
+    def name(self):
+        return f"actmem_ghost[{self.of.name}]"
+
+    def __repr__(self):
+        return self.name
+
+    def __eq__(self, other):
+        return type(other) is type(self) and self.of == other.of
+
+    def __hash__(self):
+        return hash((type(self), self.of))
+
+
+TOKEN = TokenType()
+
+
+def is_token(aval):
+    return isinstance(getattr(aval, "dtype", None), TokenType)
+
+
+def is_kept(aval):
+    return isinstance(getattr(aval, "dtype", None), (TokenType, GhostType))
+
+
+class Kept:
+    """An array of tokens or ghosts, by the array of JAX's that they are in memory."""
+
+    spread = None       # of a ghost: how its value is spread, if that was put by itself
+
+    def __init__(self, dtype, base):
+        self.dtype, self.base = dtype, base
+        if dtype == TOKEN:
+            watch(self)
+
+    @property
+    def aval(self):
+        base = jax.typeof(self.base)
+        sharding = base.sharding.update(
+            spec=jax.sharding.PartitionSpec(*base.sharding.spec[:len(self.shape)]))
+        return base.update(shape=self.shape, dtype=self.dtype, weak_type=False,
+                           sharding=sharding)
+
+    shape = property(lambda self: self.base.shape[:-1])
+    ndim = property(lambda self: self.base.ndim - 1)
+    size = property(lambda self: int(np.prod(self.shape)))
+    weak_type = False
+    sharding = property(lambda self: _private.logical_sharding(
+        self.shape, self.dtype, self.base.sharding))
+    committed = property(lambda self: self.base.committed)
+    _committed = committed
+
+    def devices(self):
+        return self.base.devices()
+
+    def is_deleted(self):
+        return self.base.is_deleted()
+
+    def block_until_ready(self):
+        self.base.block_until_ready()
+        return self
+
+    def __repr__(self):
+        return f"Kept({self.dtype}{list(self.shape)})"
+
+
+def _shard(values, shardings, layouts, copy_semantics):
+    return _private.shard_args(
+        [_private.physical_sharding(value.aval, sharding)
+         for value, sharding in zip(values, shardings)],
+        layouts, copy_semantics, [value.base for value in values])
+
+
+_private.register_array_class(Kept, _shard)
+
+# From what is in memory to the type.
+wrap_p = Primitive("actmem_wrap")
+wrap_p.def_impl(lambda base, *, dtype: Kept(dtype, base))
+
+
+@wrap_p.def_abstract_eval
+def _wrap_abstract(base, *, dtype):
+    spec = jax.sharding.PartitionSpec(*base.sharding.spec[:base.ndim - 1])
+    return base.update(shape=base.shape[:-1], dtype=dtype, weak_type=False,
+                       sharding=base.sharding.update(spec=spec))
+
+
+def _wrap_batched(values, dims, *, dtype):
+    (base,), (dim,) = values, dims
+    return wrap_p.bind(jnp.moveaxis(base, dim, 0), dtype=dtype), 0
+
+
+batching.primitive_batchers[wrap_p] = _wrap_batched
+mlir.register_lowering(wrap_p, lambda ctx, base, *, dtype: [base])

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""What this package uses of JAX that JAX does not promise to keep, and nothing else of
+the package does. Each name is here once, with the versions where it is called otherwise.
+
+A test goes through NAMES, so that a version without one of them is known at once.
+"""
+import re
+
+import jax
+from jax._src import ad_checkpoint, core, dispatch, dtypes, sharding_impls, source_info_util
+from jax._src.interpreters import ad, batching, mlir, pxla
+from jax._src.interpreters import partial_eval as pe
+
+try:
+    from jax._src.interpreters import remat
+except ImportError:         # before 0.10
+    remat = None
+
+NAMES = tuple((owner, name) for owner, names in (
+    (core,
+     "ShapedArray Var Primitive eval_jaxpr typeof NamedAxisEffect "
+     "InternalMutableArrayEffect new_jaxpr_eqn physical_aval jaxprs_in_params "
+     "pytype_aval_mappings primal_dtype_to_tangent_dtype mem_kind_to_space"),
+    (dispatch, "prim_requires_devices_during_lowering"),
+    (dtypes, "ExtendedDType float0"),
+    (ad, "Zero primitive_jvps"),
+    (batching, "primitive_batchers"),
+    (mlir,
+     "lower_jaxpr_to_module register_lowering lower_fun "
+     "register_constant_handler"),
+    (pxla, "global_result_handlers shard_arg_handlers shard_args"),
+    (pe,
+     "partial_eval_jaxpr_custom_rules dce_rules dce_jaxpr Offloadable Saveable "
+     "Recompute ensure_enum"),
+    (ad_checkpoint, "name_p"),
+    (sharding_impls, "physical_sharding logical_sharding"),
+    (source_info_util, "summarize current"),
+) for name in names.split())
+
+ExtendedDType = dtypes.ExtendedDType
+ShapedArray = core.ShapedArray
+Var = core.Var
+new_eqn = core.new_jaxpr_eqn
+physical_aval = core.physical_aval
+tangent_dtype = core.primal_dtype_to_tangent_dtype
+physical_sharding = sharding_impls.physical_sharding
+logical_sharding = sharding_impls.logical_sharding
+name_p = ad_checkpoint.name_p
+checkpoint = ad_checkpoint.checkpoint        # JAX's own, whatever jax.checkpoint is
+Offloadable = pe.Offloadable
+Saveable, Recompute = pe.Saveable, pe.Recompute
+ensure_enum = pe.ensure_enum
+current_source = source_info_util.current
+
+# jax_remat3, where JAX has it.
+has_remat3 = hasattr(jax.config, "jax_remat3")
+
+
+def zero_tangent(value):
+    return ad.Zero(core.typeof(value).to_tangent_aval())
+
+
+def wants_devices(primitive):
+    """JAX tells the lowering of `primitive` which devices it is for."""
+    dispatch.prim_requires_devices_during_lowering.add(primitive)
+
+
+def set_dce_rule(primitive, rule):
+    pe.dce_rules[primitive] = rule
+
+
+def before_lowering(change):
+    """Has `change` of a whole program's jaxpr lowered in its place."""
+    lower = mlir.lower_jaxpr_to_module
+
+    def lower_changed(name, jaxpr, *rest, **named):
+        return lower(name, change(jaxpr), *rest, **named)
+    mlir.lower_jaxpr_to_module = lower_changed
+
+
+def inner_jaxprs(params):
+    return core.jaxprs_in_params(params)
+
+
+def scan_consts(params):
+    """How many of the operands of a scan are the same in all turns."""
+    if "num_consts" in params:      # before 0.11
+        return params["num_consts"]
+    return len(list(params["ft_in"].unpack()[0]))
+
+
+def bits_of(dtype):
+    """Of an element of a number's type."""
+    if jax.numpy.issubdtype(dtype, jax.numpy.integer):
+        return jax.numpy.iinfo(dtype).bits
+    return jax.numpy.finfo(dtype).bits
+
+
+def is_packed(dtype):
+    """Whether elements are shorter than a byte."""
+    return not is_extended(dtype) and dtype != jax.numpy.bool_ and \
+        dtype != dtypes.float0 and jax.numpy.issubdtype(dtype, jax.numpy.number) and \
+        bits_of(dtype) < 8
+
+
+def is_extended(dtype):
+    return isinstance(dtype, dtypes.ExtendedDType)
+
+
+_PLACE = re.compile(r"([^/\\]+:\d+)(?::\d+)?(?: \(|$)")
+
+
+def place_of(source_info):
+    """The line of the program that an equation is of, as file.py:12, or "?"."""
+    found = _PLACE.search(source_info_util.summarize(source_info))
+    return found[1] if found else "?"
+
+
+def canonical_as_is(kind):
+    """Values of the class `kind` are what they are."""
+    if hasattr(dtypes, "register_canonicalize_value_handler"):
+        dtypes.register_canonicalize_value_handler(kind, None)
+    else:                   # before 0.11
+        dtypes.canonicalize_value_handlers[kind] = lambda value: value
+
+
+def register_array_class(kind, shard):
+    core.pytype_aval_mappings[kind] = lambda value: value.aval
+    canonical_as_is(kind)
+    pxla.shard_arg_handlers[kind] = shard
+    mlir.register_constant_handler(
+        kind, lambda value, aval: mlir.get_constant_handler(type(value.base))(
+            value.base, core.physical_aval(aval)))
+
+
+shard_args = pxla.shard_args
+
+
+def result_handler(aval, sharding, committed):
+    return pxla.global_result_handlers[core.ShapedArray](aval, sharding, committed)
+
+
+def open_jaxpr(jaxpr):
+    """The equations of a jaxpr, closed or not: from 0.12 on both are one."""
+    return getattr(jaxpr, "jaxpr", jaxpr)
+
+
+def with_eqns(jaxpr, eqns, outvars=None):
+    """`jaxpr`, closed if it was, of these equations."""
+    inner = open_jaxpr(jaxpr)
+    changed = {"eqns": eqns} if outvars is None else {"eqns": eqns, "outvars": outvars}
+    new = inner.replace(**changed)
+    return new if inner is jaxpr else jaxpr.replace(jaxpr=new)
+
+
+def is_jaxpr(value):
+    return hasattr(open_jaxpr(value), "eqns")
+
+
+
+
+def has_effects(eqn):
+    """Whether JAX takes `eqn` for one to run in the forward pass alone."""
+    unreal = (core.NamedAxisEffect, core.InternalMutableArrayEffect)
+    return any(not isinstance(effect, unreal) for effect in eqn.effects)
+
+
+def transfer_eqn(value, memory_kind, out=None):
+    """An equation that copies the variable `value` to a memory of JAX's."""
+    space = core.mem_kind_to_space(memory_kind)
+    jaxpr = open_jaxpr(jax.make_jaxpr(lambda x: jax.device_put(x, space, may_alias=False))(
+        jax.ShapeDtypeStruct(value.aval.shape, value.aval.dtype)))
+    eqn, = jaxpr.eqns
+    out = out or core.Var(value.aval.update(memory_space=space))
+    return eqn.replace(invars=[value], outvars=[out])
+
+
+# Several equations as one, which is theirs again wherever it is interpreted.
+
+together_p = core.Primitive("actmem_together")
+together_p.multiple_results = True
+
+
+def _run_together(*args, jaxpr):
+    return core.eval_jaxpr(jaxpr, (), *args)
+
+
+together_p.bind = _run_together
+together_p.def_abstract_eval(lambda *avals, jaxpr: [var.aval for var in jaxpr.outvars])
+mlir.register_lowering(together_p, mlir.lower_fun(_run_together, multiple_results=True))
+
+
+def _dce_together(used, *rest):
+    eqn = rest[-1]
+    if not any(used):
+        return [False] * len(eqn.invars), None
+    jaxpr, used_in = pe.dce_jaxpr(eqn.params["jaxpr"], list(used))
+    return used_in, eqn.replace(
+        invars=[var for var, is_used in zip(eqn.invars, used_in) if is_used],
+        outvars=[var for var, is_used in zip(eqn.outvars, used) if is_used],
+        params=dict(jaxpr=jaxpr))
+
+
+pe.dce_rules[together_p] = _dce_together
+
+
+def together(eqns, invars, outvars):
+    if len(eqns) == 1:
+        return eqns[0].replace(invars=invars, outvars=outvars)
+    inputs = list(dict.fromkeys(atom for atom in invars if isinstance(atom, core.Var)))
+    empty = open_jaxpr(jax.make_jaxpr(lambda: ())())
+    jaxpr = empty.replace(invars=inputs, outvars=outvars, eqns=eqns,
+                          debug_info=empty.debug_info.with_unknown_names())
+    return core.new_jaxpr_eqn(inputs, outvars, together_p, dict(jaxpr=jaxpr), set(),
+                              eqns[0].source_info, eqns[0].ctx)
+
+
+class _Rules(dict):
+    """JAX's rules by primitive, and one for all that have none."""
+
+    rule = None
+
+    def get(self, primitive, default=None):
+        return super().get(primitive, self.rule)
+
+
+def replace_partial_eval_rules(rule):
+    pe.partial_eval_jaxpr_custom_rules = rules = _Rules(pe.partial_eval_jaxpr_custom_rules)
+    rules.rule = staticmethod(rule).__func__
+
+
+def remat3_result(value, kept, back):
+    """What a rule of jax_remat3 returns."""
+    if jax.__version_info__ < (0, 12):
+        return value, lambda *args: back(kept, *args)
+    return value, kept, back
+
+
+def replace_remat3_rules(make_rule):
+    if not has_remat3:
+        return
+    new = jax.__version_info__ >= (0, 12)
+
+    for kind, combine in (
+            (ad_checkpoint.CheckpointName, ad_checkpoint.primal_left_tangent_right),
+            (ad_checkpoint.CheckpointNameFwd, lambda taken, computed: taken)):
+        def named(self, trace, value, *, stock=kind.remat, kind=kind, combine=combine):
+            rule = make_rule(stock, name_p,
+                             lambda value: kind(self.name, self.in_avals[0])(value), combine)
+            return rule(trace, value, params={"name": self.name},
+                        policy_args=self.in_avals if new else ()) or \
+                stock(self, trace, value)
+        kind.remat = named
+    for primitive in (jax.lax.dot_general_p, jax.lax.conv_general_dilated_p):
+        stock = remat.rules.get(primitive)
+        if stock is None:
+            continue
+
+        def computed(trace, *args, stock=stock, primitive=primitive, **params):
+            rule = make_rule(stock, primitive,
+                             lambda *args: primitive.bind(*args, **params),
+                             ad_checkpoint.primal_left_tangent_right)
+            return rule(trace, *args, params=params,
+                        policy_args=[core.typeof(arg) for arg in args]) or \
+                stock(trace, *args, **params)
+        remat.rules[primitive] = computed

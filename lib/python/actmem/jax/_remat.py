@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""What jax.checkpoint does with a value that its policy offloads to actmem: the rules by
+which JAX splits a rematerialised function into its passes, with a put in the forward and a
+take in the backward pass. All else of such a function is JAX's own business.
+
+Without jax_remat3 JAX splits a jaxpr, equation by equation, and asks the policy of each;
+the rule is looked up by primitive. With it, names and a few other primitives have rules of
+their own, which are wrapped here.
+"""
+import jax
+from jax.extend.core import Literal
+
+from actmem.jax import _private
+from actmem.jax._primitives import (PUT, TAKE, ghost_of, put, put_p, take, take_p,
+                                    token_of)
+
+ACTMEM = "actmem"
+
+# The destination that patch() has taken over, or none.
+_taken_over = set()
+
+
+class Kept(_private.Offloadable):
+    """What a policy of actmem.jax.checkpoint says of a value that goes to actmem, but
+    for those of fewer bytes: these stay on the device."""
+
+    def __new__(cls, min_bytes=0, label=None):
+        self = super().__new__(cls, "device", ACTMEM)
+        self.min_bytes, self.label = min_bytes, label
+        return self
+
+
+def take_over(destination):
+    _taken_over.add(destination)
+
+
+def give_back(destination):
+    _taken_over.discard(destination)
+
+
+def _is_ours(verdict):
+    return isinstance(verdict, _private.Offloadable) and \
+        (verdict.dst == ACTMEM or verdict.dst in _taken_over)
+
+
+def bytes_of(aval):
+    aval = _private.physical_aval(aval)
+    return aval.size * aval.dtype.itemsize
+
+
+def _fits(aval, verdict):
+    """Whether a value of this type is one to put."""
+    # Of a symbolic shape there is no telling how many bytes it has.
+    min_bytes = getattr(verdict, "min_bytes", 0)
+    return isinstance(aval, _private.ShapedArray) and aval.dtype != jax.dtypes.float0 and \
+        (not min_bytes or bytes_of(aval) >= min_bytes)
+
+
+def _label(primitive, params, source, verdict):
+    if getattr(verdict, "label", None):
+        return verdict.label
+    name = params.get("name")
+    name = name if isinstance(name, str) else primitive.name
+    return f"{name} ({_private.place_of(source)})"
+
+
+# Without jax_remat3.
+
+def _residuals(inst, eqn):
+    return [atom for atom, is_there in zip(eqn.invars, inst)
+            if not is_there and not isinstance(atom, Literal)]
+
+
+def _recomputed(eqn, inst):
+    count = len(eqn.outvars)
+    return eqn, eqn, [False] * count, [True] * count, _residuals(inst, eqn)
+
+
+def _saved(eqn):
+    count = len(eqn.outvars)
+    return eqn, None, [False] * count, [False] * count, []
+
+
+def _put_eqns(eqn, labels):
+    """Equations that compute what `eqn` does and put those results that have a label,
+    those that take them, and the variables between."""
+    outvars = list(eqn.outvars)
+    is_name = eqn.primitive is _private.name_p
+    puts, takes, between = [], [], []
+    for i, label in labels.items():
+        out = eqn.outvars[i]
+        if is_name:
+            value, = eqn.invars
+        else:
+            value = outvars[i] = _private.Var(out.aval)
+        token, ghost = _private.Var(token_of(out.aval)), _private.Var(ghost_of(out.aval))
+        puts.append(_private.new_eqn([value], [out, token, ghost], put_p,
+                                     dict(label=label, **PUT), set(), eqn.source_info,
+                                     eqn.ctx))
+        takes.append(_private.new_eqn(
+            [token, ghost], [out], take_p,
+            dict(label=label, weak_type=out.aval.weak_type, **TAKE), set(),
+            eqn.source_info, eqn.ctx))
+        between += [token, ghost]
+    return puts if is_name else [eqn.replace(outvars=outvars), *puts], takes, between
+
+
+def _moved_eqns(eqn, verdict):
+    """The same for another memory of JAX's, which `verdict` names."""
+    outvars = [_private.Var(out.aval) for out in eqn.outvars]
+    known, staged, between = [eqn.replace(outvars=outvars)], [], []
+    for value, out in zip(outvars, eqn.outvars):
+        there = _private.transfer_eqn(value, verdict.dst)
+        between += there.outvars
+        known += [there, _private.transfer_eqn(value, verdict.src, out)]
+        staged.append(_private.transfer_eqn(there.outvars[0], verdict.src, out))
+    return known, staged, between
+
+
+def _offloaded(eqn, verdict):
+    if _is_ours(verdict):
+        labels = {i: _label(eqn.primitive, eqn.params, eqn.source_info, verdict)
+                  for i, var in enumerate(eqn.outvars) if _fits(var.aval, verdict)}
+        if not labels:
+            return _saved(eqn)
+        known, staged, between = _put_eqns(eqn, labels)
+        back = [eqn.outvars[i] for i in labels]
+        is_back = [i in labels for i in range(len(eqn.outvars))]
+    else:
+        known, staged, between = _moved_eqns(eqn, verdict)
+        back, is_back = list(eqn.outvars), [True] * len(eqn.outvars)
+    return (_private.together(known, list(eqn.invars), [*eqn.outvars, *between]),
+            _private.together(staged, between, back),
+            [False] * len(eqn.outvars), is_back, between)
+
+
+def _rule(saveable, unknown, inst, eqn):
+    count = len(eqn.outvars)
+    if any(unknown):
+        return None, eqn, [True] * count, [True] * count, _residuals(inst, eqn)
+    verdict = _private.ensure_enum(saveable(
+        eqn.primitive, *[atom.aval for atom in eqn.invars], **eqn.params))
+    if _private.has_effects(eqn) or verdict is _private.Saveable:
+        return _saved(eqn)
+    if not isinstance(verdict, _private.Offloadable):
+        return _recomputed(eqn, inst)
+    return _offloaded(eqn, verdict)
+
+
+# With jax_remat3.
+
+def _rule3(stock, primitive, compute, combine):
+    """The rule of `primitive`, which `compute`s, where its value goes to actmem, and
+    JAX's else. `combine` is what becomes of the value that was taken and of the one that
+    was computed again, which has the tangent."""
+
+    def rule(trace, *args, params, policy_args):
+        verdict = None if trace.policy is None else _private.ensure_enum(
+            trace.policy(primitive, *policy_args, **params))
+        if not _is_ours(verdict):
+            return None
+        value = compute(*args)
+        aval = jax.typeof(value)
+        if not _fits(aval, verdict):
+            return _private.remat3_result(
+                value, value, lambda value, *args: combine(value, compute(*args)))
+        label = _label(primitive, params, _private.current_source(), verdict)
+        value, token, ghost = put(value, label)
+
+        def back(kept, *args):
+            return combine(take(*kept, label, aval.weak_type), compute(*args))
+        return _private.remat3_result(value, (token, ghost), back)
+    return rule
+
+
+def _install():
+    _private.replace_partial_eval_rules(_rule)
+    _private.replace_remat3_rules(_rule3)
+
+
+_install()

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Tokens that Python has, and what becomes of what they are for.
+
+A token that a compiled program gives to Python, or takes from it, may be taken any number
+of times, as long as there is an array of it. When that is gone its value is dropped, not
+at once, as programs that take it may be under way, but by a program of its own, to which
+the token's memory is donated: that runs when all others that read it have ended.
+"""
+import collections
+import threading
+import weakref
+
+import jax
+
+_gone = collections.deque()
+_counts = collections.Counter()     # of arrays of tokens, by the one that is in memory
+_lock = threading.Lock()
+
+
+def _one_less(words):
+    with _lock:
+        _counts[id(words)] -= 1
+        if not _counts[id(words)]:
+            del _counts[id(words)]
+            _gone.append(words)
+
+
+def watch(kept):
+    """`kept` is an array of tokens: what they are for is dropped when it is gone, and all
+    others that are the same in memory, as where a program returns what it was given."""
+    with _lock:
+        _counts[id(kept.base)] += 1
+    weakref.finalize(kept, _one_less, kept.base).atexit = False
+
+
+def drain(wait=False):
+    """Drops what tokens were for that are gone; waits until that is done, or not."""
+    from actmem.jax._primitives import drop_now
+    while _gone:
+        try:
+            words = _gone.popleft()
+        except IndexError:      # another thread was faster
+            return
+        if not words.is_deleted():
+            with jax.ensure_compile_time_eval(), jax.disable_jit(False):
+                done = drop_now(words)
+            if wait:
+                done.block_until_ready()
