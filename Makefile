@@ -9,7 +9,7 @@
 #   CHECKS_IN_VM += name likewise, on virtual machines alone: beside others
 #   CHECK_NEEDS += file  what they run, so that it is built before they begin
 
-VERSION := $(shell cat VERSION)
+ACTMEM_VERSION := $(shell cat VERSION)
 ABI := 0
 
 B := build
@@ -32,6 +32,9 @@ ALL_CFLAGS = -std=gnu11 $(WARNINGS) -fvisibility=hidden -fPIC -pthread \
 PYTHON3 ?= python3
 VENV := $(B)/venv
 VENV_PYTHON := $(VENV)/bin/python
+# With today's JAX, which wants a later Python than Debian 12 has.
+NEWEST := $(B)/venv-newest
+NEWEST_PYTHON := $(NEWEST)/bin/python
 
 ALL :=
 LEFT_OUT :=
@@ -62,14 +65,17 @@ $(B)/obj/%.o: %.c
 
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
 
-# Debian packages and the Python environment, installed where missing.
+# Debian packages and the Python environments, installed where missing.
 $(VENV)/.ready: scripts/requirements.txt
 	@scripts/setup venv $(VENV) $<
+
+$(NEWEST)/.ready: scripts/requirements-newest.txt
+	@scripts/setup venv $(NEWEST) $< newest
 
 .PHONY: check
 check:
 	@scripts/setup packages build check
-	@$(MAKE) --no-print-directory -s $(VENV)/.ready
+	@$(MAKE) --no-print-directory -s -j2 $(VENV)/.ready $(NEWEST)/.ready
 	@$(MAKE) --no-print-directory -s -j$$(nproc) all check-needs
 	@tests/run $(CHECKS) --beside $(CHECKS_IN_VM)
 
@@ -88,6 +94,7 @@ help:
 	@echo 'make check         run every test, but for those on a debug kernel'
 	@echo 'make check-strict  run those of the driver on a debug kernel, built at the first time'
 	@echo 'make check-NAME    run one of: $(CHECKS) $(CHECKS_IN_VM)'
+	@echo 'make check-jax VERSION=0.11.2  test the Python module with that version of JAX'
 	@echo 'make bench         measure the library against its peers on this machine'
 	@echo 'make bench-vm      measure the driver against its peers in a booted kernel'
 	@echo 'make bench-PART    one of its parts, as bench-transfer, beside fio'

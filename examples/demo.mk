@@ -9,19 +9,19 @@ DEMO_STEPS ?= 60
 DEMO_ALLOW ?= thp,4k,unlocked
 DEMO_SPILL ?= $(B)
 DEMO_RUN = $(B)/bin/actmem run --allow $(DEMO_ALLOW) -- \
-	$(VENV_PYTHON) -B examples/demo/demo.py
+	$(NEWEST_PYTHON) -B examples/demo/demo.py
 
 CHECKS += demo
 
 .PHONY: demo
 demo:
 	@scripts/setup packages build demo
-	@$(MAKE) --no-print-directory -s $(VENV)/.ready
+	@$(MAKE) --no-print-directory -s -j2 $(VENV)/.ready $(NEWEST)/.ready
 	@$(MAKE) --no-print-directory -s all
 	@$(DEMO_RUN) --steps $(DEMO_STEPS) --output $(B) --spill $(DEMO_SPILL)
 
 .PHONY: check-demo
-check-demo: $(VENV)/.ready all
+check-demo: $(NEWEST)/.ready all
 	@rm -f $(B)/check/demo.json
 	@$(DEMO_RUN) --steps 10 --output $(B)/check --spill $(DEMO_SPILL) | sed 's/^/# /'
-	@$(VENV_PYTHON) -B examples/demo/check.py $(B)/check/demo.json
+	@$(NEWEST_PYTHON) -B examples/demo/check.py $(B)/check/demo.json

@@ -8,20 +8,20 @@ OFFLOAD_EXAMPLES := $(addprefix examples/offload_,activations.py parameters.py b
 .PHONY: examples
 examples:
 	@scripts/setup packages demo
-	@$(MAKE) --no-print-directory -s $(VENV)/.ready
+	@$(MAKE) --no-print-directory -s $(NEWEST)/.ready
 	@for program in $(OFFLOAD_EXAMPLES); do \
-		$(VENV_PYTHON) -B $$program || exit; \
+		$(NEWEST_PYTHON) -B $$program || exit; \
 		echo; \
 	done
 
 # Small programs, compiled with less care and sooner.
 EXAMPLES_TEST = env JAX_PLATFORMS=cpu PYTHONPATH=tests/tools:examples \
 	XLA_FLAGS='--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true' \
-	$(VENV_PYTHON) -B
+	$(NEWEST_PYTHON) -B
 
 CHECKS += examples
 .PHONY: check-examples
-check-examples: $(VENV)/.ready all
+check-examples: $(NEWEST)/.ready all
 	@status=0; \
 	for tests in test_report.py test_programs.py; do \
 		$(EXAMPLES_TEST) tests/examples/$$tests $(B) || status=1; \

@@ -35,7 +35,7 @@ $(LIB_STATIC): $(LIB_OBJECTS)
 
 $(LIB_PC): lib/actmem.pc.in Makefile
 	@mkdir -p $(@D)
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' $< >$@
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(ACTMEM_VERSION)|' $< >$@
 
 install:: $(LIB_SHARED) $(LIB_STATIC)
 	install -d $(LIBDIR)/pkgconfig $(INCLUDEDIR)
@@ -43,7 +43,7 @@ install:: $(LIB_SHARED) $(LIB_STATIC)
 	ln -sf $(LIB_SONAME) $(LIBDIR)/libactmem.so
 	install -m 644 $(LIB_STATIC) $(LIBDIR)/
 	install -m 644 $(LIB_HEADERS) $(INCLUDEDIR)/
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' lib/actmem.pc.in \
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(ACTMEM_VERSION)|' lib/actmem.pc.in \
 		>$(LIBDIR)/pkgconfig/actmem.pc
 
 uninstall::

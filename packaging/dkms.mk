@@ -6,17 +6,17 @@
 #   make dkms-source      only put the sources into /usr/src, for packages
 # KERNELS= names the kernels; RELOAD=no leaves the loaded module as it is.
 
-DKMS_SOURCE = $(DESTDIR)/usr/src/actmem-$(VERSION)
+DKMS_SOURCE = $(DESTDIR)/usr/src/actmem-$(ACTMEM_VERSION)
 
 .PHONY: dkms-source dkms-install dkms-remove
 dkms-source:
 	@rm -rf '$(DKMS_SOURCE)'
 	@mkdir -p '$(DKMS_SOURCE)'
 	@cp --preserve=mode,timestamps --parents $(module_sources) '$(DKMS_SOURCE)'
-	@sed 's/#MODULE_VERSION#/$(VERSION)/' packaging/dkms.conf >'$(DKMS_SOURCE)/dkms.conf'
+	@sed 's/#MODULE_VERSION#/$(ACTMEM_VERSION)/' packaging/dkms.conf >'$(DKMS_SOURCE)/dkms.conf'
 
 dkms-install:
-	@RELOAD='$(RELOAD)' packaging/dkms install '$(VERSION)' $(KERNELS)
+	@RELOAD='$(RELOAD)' packaging/dkms install '$(ACTMEM_VERSION)' $(KERNELS)
 
 dkms-remove:
 	@packaging/dkms remove

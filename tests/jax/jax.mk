@@ -1,15 +1,35 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# The tests of the JAX binding: by pytest, and of the handlers' table, which
-# needs no JAX, under sanitizers. Files go beside the build: /tmp may be memory.
+# The tests of the JAX binding: by pytest, with several versions of JAX, and of the
+# handlers' table, which needs no JAX, under sanitizers. Files go beside the build:
+# /tmp may be memory.
 
-CHECKS += jax jax-threads
+CHECKS += jax jax-newest jax-newest-remat3 jax-threads
 
-.PHONY: check-jax
-check-jax: $(VENV)/.ready $(XLA_LIBRARY) $(CUDA_STANDIN)
-	@mkdir -p $(B)/tests
-	@$(VENV_PYTHON) -m pytest -p no:terminal -p no:cacheprovider --basetemp $(B)/tests/jax \
-		--standin $(dir $(CUDA_STANDIN)) --tap tests/jax
+JAX_TESTS = -m pytest -p no:terminal -p no:cacheprovider --basetemp $(B)/tests/$(@:check-%=%) \
+	--standin $(dir $(CUDA_STANDIN)) --tap tests/jax
+JAX_TESTS_NEED := $(XLA_LIBRARY) $(CUDA_STANDIN) | $(B)/tests
+
+$(B)/tests:
+	@mkdir -p $@
+
+# The environment may have a VERSION, of something else.
+.PHONY: check-jax check-jax-newest check-jax-newest-remat3
+ifeq ($(origin VERSION),command line)
+check-jax: $(JAX_TESTS_NEED)
+	@python=$$(scripts/setup jax '$(VERSION)') && $$python $(JAX_TESTS)
+else
+check-jax: $(VENV)/.ready $(JAX_TESTS_NEED)
+	@$(VENV_PYTHON) $(JAX_TESTS)
+endif
+
+check-jax-newest: $(NEWEST)/.ready $(JAX_TESTS_NEED)
+	@$(NEWEST_PYTHON) $(JAX_TESTS)
+
+# With the jax.checkpoint that is to take the place of today's.
+check-jax-newest-remat3: $(NEWEST)/.ready $(JAX_TESTS_NEED)
+	@JAX_REMAT3=1 $(NEWEST_PYTHON) -c 'import jax; assert jax.config.jax_remat3'
+	@JAX_REMAT3=1 $(NEWEST_PYTHON) $(JAX_TESTS)
 
 SAVED_SOURCES := tests/jax/saved_threads.c $(LIB_SOURCES) \
 	$(addprefix lib/xla/,announce.c arrays.c claim.c counts.c device_wait.c forked.c grow.c knobs.c memory.c near.c saved.c site.c table.c)
