@@ -163,6 +163,17 @@ def test_around_checkpoint(inner, policy):
     compare(run, policy=policy, offload_argnums=0, takes=6 if again else None)
 
 
+def test_beside_a_gather():
+    """Equations that have nothing to do with it are left as they are."""
+    x, w = inputs()
+
+    def run(wrap):
+        def loss(x, w):
+            return square(wrap(small)(x[jnp.arange(16) % 5], w))
+        return jax.jit(jax.grad(loss))(x, w)
+    compare(run, policy=NAMES, offload_argnums=0)
+
+
 def test_closures():
     """Closed-over arrays and tracers are weights: they get gradients and are
     not put."""

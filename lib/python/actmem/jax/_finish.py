@@ -278,8 +278,8 @@ class _Body:
         if _private.is_jaxpr(value):
             jaxpr = _private.open_jaxpr(value)
             return self.program.jaxpr(value, [False] * len(jaxpr.invars))[0]
-        if isinstance(value, tuple):
-            return tuple(self.all_of(one) for one in value)
+        if isinstance(value, tuple) and any(map(_private.is_jaxpr, value)):
+            return tuple(map(self.all_of, value))
         return value
 
     def scan(self, eqn, invars, moved):
