@@ -13,5 +13,3 @@ _spec.loader.exec_module(_jax)
 nothing_left = _jax.nothing_left
 pytest_addoption = _jax.pytest_addoption
 pytest_configure = _jax.pytest_configure
-
-os.environ["XLA_FLAGS"] += os.environ.get("XF", "")
