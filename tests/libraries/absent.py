@@ -7,8 +7,8 @@ import importlib.machinery
 import sys
 import types
 
-ABSENT = {"PIL", "aqt", "drjax", "etils", "grain", "huggingface_hub", "jinja2",
-          "ml_collections", "orbax", "pathwaysutils", "psutil", "qwix",
+ABSENT = {"PIL", "aqt", "drjax", "etils", "google", "grain", "huggingface_hub",
+          "jinja2", "ml_collections", "orbax", "pathwaysutils", "psutil", "qwix",
           "sentencepiece", "sympy", "tiktoken", "tokamax", "tokenizers",
           "transformers"}
 
