@@ -7,7 +7,7 @@ import importlib.machinery
 import sys
 import types
 
-ABSENT = {"PIL", "aqt", "drjax", "etils", "google", "grain", "huggingface_hub",
+ABSENT = {"PIL", "aqt", "drjax", "etils", "grain", "huggingface_hub",
           "jinja2", "ml_collections", "orbax", "pathwaysutils", "psutil", "qwix",
           "sentencepiece", "sympy", "tiktoken", "tokamax", "tokenizers",
           "transformers"}
