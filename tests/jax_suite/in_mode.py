@@ -85,6 +85,7 @@ class Results:
         self.mode = config.getoption("--mode")
         self.file = open(config.getoption("--results"), "w", encoding="utf-8")
         self.failures = {}
+        self.skipped = set()
 
     def say(self, **fields):
         print(json.dumps(fields), file=self.file, flush=True)
@@ -103,13 +104,13 @@ class Results:
         return report
 
     def pytest_runtest_logreport(self, report):
+        name = report.nodeid
         if report.skipped:
-            self.say(test=report.nodeid, result="skipped")
-        elif report.when == "teardown" and report.nodeid in self.failures:
-            self.say(test=report.nodeid, result="failed",
-                     **self.failures[report.nodeid])
-        elif report.when == "teardown":
-            self.say(test=report.nodeid, result="passed")
+            self.skipped.add(name)
+        if report.when == "teardown":
+            result = ("failed" if name in self.failures else
+                      "skipped" if name in self.skipped else "passed")
+            self.say(test=name, result=result, **self.failures.get(name, {}))
 
     def pytest_runtest_teardown(self, nextitem):
         if not self.mode.startswith("plain"):
