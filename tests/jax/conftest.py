@@ -20,12 +20,15 @@ import pytest  # noqa: E402
 
 import actmem  # noqa: E402
 import actmem.jax  # noqa: E402
+import models  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
 def nothing_left():
     yield
     actmem.jax.configure(generations=2, checksum=False)
+    if models.JAX_LEAKS:
+        actmem.jax.reset()
     stats = actmem.jax.stats()
     left = {name: stats[name]
             for name in ("live_blocks", "live_bytes", "generations")}
