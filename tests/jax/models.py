@@ -8,9 +8,9 @@ from jax.ad_checkpoint import checkpoint_name
 
 import actmem.jax
 
-# With jax_remat3 JAX 0.12 keeps what a vjp outside of jit has saved, stock or not, so that
-# it is never dropped.
-JAX_LEAKS = getattr(jax.config, "jax_remat3", False)
+# With it JAX 0.12 keeps what a vjp outside of jit has saved, stock or not, so that it is
+# never dropped.
+REMAT3 = getattr(jax.config, "jax_remat3", False)
 
 LAYERS, BATCH, TOKENS, WIDTH = 3, 4, 16, 32
 POLICY = jax.checkpoint_policies.save_only_these_names("q", "k", "v")
@@ -115,7 +115,7 @@ def compare(result_of, *, rounding=16, puts=None, takes=None, **options):
             assert count("put_bytes_total") == count("take_bytes_total")
         else:
             assert taken == takes
-        assert JAX_LEAKS or actmem.jax.stats()["live_blocks"] == 0
+        assert REMAT3 or actmem.jax.stats()["live_blocks"] == 0
         assert (moved > 0) == (name == "actmem"), (name, moved)
     close(results["actmem"], results["stock"], rounding)
     close(results["actmem"], results["plain"], 16 * rounding)

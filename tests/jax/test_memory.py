@@ -132,6 +132,7 @@ def test_small_values_stay():
     assert puts(min_bytes=0) == 1
 
 
+@pytest.mark.without_remat3("JAX keeps what was saved")
 def test_regions_go_back():
     x = jnp.ones((64, 64))
     f = actmem.jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)), offload_argnums=0)

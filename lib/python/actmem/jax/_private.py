@@ -10,6 +10,7 @@ import jax
 from jax._src import ad_checkpoint, core, dispatch, dtypes, sharding_impls, source_info_util
 from jax._src.interpreters import ad, batching, mlir, pxla
 from jax._src.interpreters import partial_eval as pe
+from jax._src.lax import lax as lax_internal
 
 try:
     from jax._src.interpreters import remat
@@ -34,6 +35,7 @@ NAMES = tuple((owner, name) for owner, names in (
      "Recompute ensure_enum"),
     (ad_checkpoint, "name_p"),
     (sharding_impls, "physical_sharding logical_sharding"),
+    (lax_internal, "optimization_barrier_p"),
     (source_info_util, "summarize current"),
 ) for name in names.split())
 
@@ -239,6 +241,9 @@ def remat3_result(value, kept, back):
 def replace_remat3_rules(make_rule):
     if not has_remat3:
         return
+    # Tokens are tied where they come through a barrier.
+    dispatch.prim_requires_devices_during_lowering.add(
+        lax_internal.optimization_barrier_p)
     new = jax.__version_info__ >= (0, 12)
 
     for kind, combine in (
