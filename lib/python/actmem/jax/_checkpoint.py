@@ -6,7 +6,6 @@ Both leave the work to JAX: they only say, by a policy, what goes to actmem; _re
 the rules of how.
 """
 import functools
-import inspect
 import os
 from contextlib import contextmanager
 
@@ -123,19 +122,25 @@ def checkpoint(fun=None, *, policy=None, offload_argnums=(), min_bytes=MIN_BYTES
     if not callable(fun):
         raise TypeError(f"checkpoint wants a function, not {fun!r}")
     _check_options(policy, min_bytes)
-    named, label = fun, _label(fun)
     if offload_argnums != ():
-        @functools.wraps(fun)
-        def named(*args, **kwargs):
-            offloaded = _argnums("offload_argnums", offload_argnums, len(args))
-            static = _argnums("static_argnums", options.get("static_argnums", ()), len(args))
-            if static & offloaded:
-                raise ValueError("offload_argnums and static_argnums both name argument "
-                                 f"{min(static & offloaded)}")
-            args = [checkpoint_name(arg, _Argument(f"argument {i} of {label}"))
-                    if i in offloaded else arg for i, arg in enumerate(args)]
-            return fun(*args, **kwargs)
-    return _private.checkpoint(named, policy=_Policy(policy, min_bytes), **options)
+        fun = _with_named_arguments(fun, offload_argnums, options.get("static_argnums", ()))
+    return _private.checkpoint(fun, policy=_Policy(policy, min_bytes), **options)
+
+
+def _with_named_arguments(fun, offload_argnums, static_argnums):
+    label = _label(fun)
+
+    @functools.wraps(fun)
+    def named(*args, **kwargs):
+        offloaded = _argnums("offload_argnums", offload_argnums, len(args))
+        static = _argnums("static_argnums", static_argnums, len(args))
+        if static & offloaded:
+            raise ValueError("offload_argnums and static_argnums both name argument "
+                             f"{min(static & offloaded)}")
+        args = [checkpoint_name(arg, _Argument(f"argument {i} of {label}"))
+                if i in offloaded else arg for i, arg in enumerate(args)]
+        return fun(*args, **kwargs)
+    return named
 
 
 @contextmanager
