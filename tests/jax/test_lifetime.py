@@ -51,11 +51,12 @@ def test_a_pullback_called_again():
     assert live() == 0
 
 
-def test_a_pullback_that_a_program_hands_on():
+@pytest.mark.parametrize("program", [jax.lax.optimization_barrier, lambda pullback: pullback])
+def test_a_pullback_that_a_program_hands_on(program):
     forward, backward, inputs = halves(saving)
     _, pullback = forward(*inputs)
     wanted = backward(pullback)
-    again = jax.jit(jax.lax.optimization_barrier)(pullback)
+    again = jax.jit(program)(pullback)
     del pullback
     assert live() == 4 * LAYERS
     jax.tree.map(np.testing.assert_array_equal, wanted, backward(again))

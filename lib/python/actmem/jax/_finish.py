@@ -40,10 +40,10 @@ def _uses(eqn):
 
 
 def _mentions(jaxpr, seen):
-    """Whether `jaxpr` puts or takes, inside of anything."""
+    """Whether `jaxpr` puts or takes, inside of anything, or hands tokens on."""
     jaxpr = _private.open_jaxpr(jaxpr)
     if id(jaxpr) not in seen:
-        seen[id(jaxpr)] = any(
+        seen[id(jaxpr)] = any(is_token(var.aval) for var in jaxpr.invars) or any(
             eqn.primitive in (put_p, take_p) or
             any(is_token(atom.aval) for atom in (*eqn.invars, *eqn.outvars)) or
             any(_mentions(inner, seen) for inner in _private.inner_jaxprs(eqn.params))
