@@ -100,6 +100,7 @@ help:
 	@echo 'make bench-vm      measure the driver against its peers in a booted kernel'
 	@echo 'make bench-PART    one of its parts, as bench-transfer, beside fio'
 	@echo 'make module KDIR=  build the kernel module'
+	@echo 'make wheel         the Python module for pip, into build/wheel/'
 	@echo 'make install       PREFIX= DESTDIR=; make uninstall undoes it'
 	@echo 'make dkms-install  have DKMS build, sign and install the module; make dkms-remove'
 	@echo 'make clean         remove build/'

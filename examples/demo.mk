@@ -5,7 +5,7 @@
 #   DEMO_ALLOW=LIST  what actmem may fall back to; what it did is reported
 #   DEMO_SPILL=DIR   for the file of what is spilled; its file system needs direct I/O
 
-DEMO_STEPS ?= 60
+DEMO_STEPS ?= 30
 DEMO_ALLOW ?= thp,4k,unlocked
 DEMO_SPILL ?= $(B)
 DEMO_RUN = $(B)/bin/actmem run --allow $(DEMO_ALLOW) -- \

@@ -131,7 +131,7 @@ def compare(results, reference, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--output", type=Path, default=Path("build"),
                         help="folder for demo.json and demo.svg")
     parser.add_argument("--budget", default="12M",

@@ -7,10 +7,14 @@
 PYTHONDIR ?= $(PREFIX)/lib/actmem/python
 PYTHON_MODULE = $(DESTDIR)$(PYTHONDIR)/actmem
 
-install:: $(LIB_SHARED)
+# What `make install` and a wheel have alike; lib/xla adds its library.
+.PHONY: python-module
+python-module::
 	install -d $(PYTHON_MODULE)/jax
-	install -m 644 lib/python/actmem/*.py $(PYTHON_MODULE)/
+	install -m 644 lib/python/actmem/*.py lib/python/actmem/py.typed $(PYTHON_MODULE)/
 	install -m 644 lib/python/actmem/jax/*.py $(PYTHON_MODULE)/jax/
+
+install:: $(LIB_SHARED) python-module
 	ln -srf $(LIBDIR)/$(LIB_SONAME) $(PYTHON_MODULE)/$(LIB_SONAME)
 
 # And what it lies in by default, which is nobody else's.

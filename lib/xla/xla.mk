@@ -36,5 +36,5 @@ $(XLA_LIBRARY): $(XLA_OBJECTS) $(XLA_SHARED_OBJECTS) $(B)/lib/libactmem.so
 		-Wl,-z,defs,-z,relro,-z,now,-z,nodelete
 
 # Beside the Python module, which removes it with its own.
-install:: $(INSTALLED_XLA_LIBRARY)
-	[ -z '$^' ] || install -D -m 755 $^ $(PYTHON_MODULE)/$(notdir $(XLA_LIBRARY))
+python-module:: $(INSTALLED_XLA_LIBRARY)
+	[ -z '$^' ] || install -m 755 $^ $(PYTHON_MODULE)/

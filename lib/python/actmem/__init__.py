@@ -10,10 +10,15 @@
 A process has one open memory, made by open() or, at the first use, as the
 environment says (ACTMEM_BACKEND, ACTMEM_PAGES, ...: what `actmem run` sets).
 """
+from __future__ import annotations
+
+import builtins
 import ctypes
 import errno
 import os
 import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from actmem import _native
 
@@ -21,18 +26,21 @@ __all__ = ["Error", "Memory", "open", "default", "describe", "counters",
            "regions", "list", "version"]
 
 
+StrOrBytesPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+
+
 class Error(OSError):
     """A call of libactmem failed: `errno`, and in words what was wanted, what
     was there and which knob helps."""
 
 
-def _check(status):
+def _check(status: int) -> None:
     if status:
         words = _native.library.actmem_error().decode(errors="replace")
         raise Error(-status, words or os.strerror(-status))
 
 
-def _choice(kind, value, names):
+def _choice(kind: str, value: str, names: Sequence[str]) -> int:
     wanted = str(value).lower()
     for number, name in enumerate(names):
         if name.lower() == wanted:
@@ -40,7 +48,7 @@ def _choice(kind, value, names):
     raise ValueError(f"{kind}={value!r} is none of {', '.join(names)}")
 
 
-def _bits(kind, value, known):
+def _bits(kind: str, value: str | Iterable[str], known: Mapping[str, int]) -> int:
     bits = 0
     for name in value.split(",") if isinstance(value, str) else value:
         bit = known.get(name.strip().lower())
@@ -50,7 +58,7 @@ def _bits(kind, value, known):
     return bits
 
 
-def _node_mask(nodes):
+def _node_mask(nodes: int | Iterable[int]) -> _native.Nodes:
     mask = _native.Nodes()
     for node in [nodes] if isinstance(nodes, (int, str)) else nodes:
         if isinstance(node, str):
@@ -62,13 +70,25 @@ def _node_mask(nodes):
     return mask
 
 
-class Memory:
-    """An open backend, with the options that its regions get."""
+def _options_of_environment() -> _native.Options:
+    options = _native.initialized(_native.Options)
+    _check(_native.library.actmem_options_from_environment(ctypes.byref(options)))
+    return options
 
-    def __init__(self, handle, heap_grow=0, heap_limit=0, budget=0, spill=(),
-                 spill_limit=0, spill_allow=0, named=False, device_ring=0,
-                 placed=False):
-        self._handle = handle
+
+_PAGES_UNLESS_SAID = "2M"
+
+
+class Memory:
+    """An open backend, with the options that its regions get. Its `pages` are those that
+    were asked for; counters()["fallbacks_total"] counts where others were taken."""
+
+    def __init__(self, handle: ctypes.c_void_p, heap_grow: int = 0, heap_limit: int = 0,
+                 budget: int = 0, spill: tuple[bytes, ...] = (), spill_limit: int = 0,
+                 spill_allow: int = 0, named: bool = False, device_ring: int = 0,
+                 placed: bool = False, pages: str = "default") -> None:
+        self._handle: ctypes.c_void_p | None = handle
+        self.pages = _PAGES_UNLESS_SAID if pages == "default" else pages
         self.heap_grow = heap_grow
         self.heap_limit = heap_limit
         self.budget = budget
@@ -79,33 +99,34 @@ class Memory:
         self.device_ring = device_ring
         self.placed = placed
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<actmem.Memory {self.describe()}>"
 
     @property
-    def handle(self):
+    def handle(self) -> ctypes.c_void_p:
         if self._handle is None:
             raise Error(errno.EBADF, "this memory is closed")
         return self._handle
 
     @property
-    def backend(self):
+    def backend(self) -> str:
         """"driver" or "memfd"."""
         return _native.BACKENDS[_native.library.actmem_backend(self.handle)]
 
-    def describe(self):
+    def describe(self) -> str:
         """Which backend is in use and why, in words."""
-        return _native.library.actmem_describe(self.handle).decode()
+        text: bytes = _native.library.actmem_describe(self.handle)
+        return text.decode()
 
-    def counters(self):
-        """Regions, heaps and blocks of this memory, by name."""
+    def counters(self) -> dict[str, int]:
+        """Regions, heaps and blocks of this memory, by name: see actmem.counters()."""
         value = _native.initialized(_native.Counters)
         _check(_native.library.actmem_counters(self.handle,
                                                ctypes.byref(value)))
         return _native.as_dict(value)
 
-    def close(self):
-        """Fails while regions or heaps of it are open."""
+    def close(self) -> None:
+        """Closes it. actmem.Error while regions or heaps of it are open."""
         global _default
         with _lock:
             if _on_close is not None:
@@ -124,23 +145,23 @@ class Memory:
 
 
 _lock = threading.RLock()
-_default = None
+_default: Memory | None = None
 # Set by actmem.jax: told of a memory that is opened and of one that is to be
 # closed, and asked for the one that its handlers opened themselves.
-_on_open = None
-_on_close = None
-_adopted = None
+_on_open: Callable[[Memory], None] | None = None
+_on_close: Callable[[Memory], None] | None = None
+_adopted: Callable[[], int | None] | None = None
 
 
-def _encoded(what, path):
-    path = os.fsencode(path)
-    if b"\0" in path:
-        raise ValueError(f"{what}={os.fsdecode(path)!r} is no name: it has a "
+def _encoded(what: str, path: StrOrBytesPath) -> bytes:
+    encoded = os.fsencode(path)
+    if b"\0" in encoded:
+        raise ValueError(f"{what}={os.fsdecode(encoded)!r} is no name: it has a "
                          "byte of 0 in it")
-    return path
+    return encoded
 
 
-def _directories(spill):
+def _directories(spill: StrOrBytesPath | Iterable[StrOrBytesPath] | None) -> tuple[bytes, ...]:
     """As a tuple of bytes, whatever way they were given."""
     if spill is None:
         return ()
@@ -159,41 +180,53 @@ def _directories(spill):
     return tuple(os.path.abspath(path) for path in directories)
 
 
-def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
-         heap_grow=0, heap_limit=0, name=None, budget=0, spill=None,
-         spill_limit=0, spill_allow=None, device_ring=0):
+def open(backend: str | None = None, pages: str | None = None, policy: str | None = None,
+         nodes: int | Iterable[int] | None = None, allow: str | Iterable[str] | None = None,
+         heap_grow: int = 0, heap_limit: int = 0, name: StrOrBytesPath | None = None,
+         budget: int = 0, spill: StrOrBytesPath | Iterable[StrOrBytesPath] | None = None,
+         spill_limit: int = 0, spill_allow: str | Iterable[str] | None = None,
+         device_ring: int = 0) -> Memory:
     """Opens the memory of this process, before its first use.
 
-    backend     "auto", "driver" or "memfd"
-    pages       "1G", "2M", "thp" or "4K"
-    policy      "bind", "preferred" or "interleave", on
-    nodes       a node's number or several
-    allow       what may be used instead of what was asked for, some of
-                "2m", "thp", "4k", "node", "unlocked", or "any"; a failure
-                where it would be needed tells so
-    heap_grow   bytes of each region that blocks are taken from (64 MiB;
-                of 1G pages rounded up)
-    heap_limit  bytes of all of them together (no limit); the arrays of
-                actmem.jax.empty() have regions of their own, and as much again
-    name        these regions are files name.0, name.1 and so on, which stay
-                and are taken as they are by the next process with that name:
-                a path on a mounted actmem, hugetlbfs or tmpfs, or without a
-                "/" a name in the first mounted actmem; each process that runs
-                at the same time needs its own
-    budget      bytes of memory that blocks may take, instead of heap_limit;
-                what is over it is in files until it is wanted, where there is
-    spill       a directory to make them in, or several on a disk each; their
-                file system must have direct I/O
-    spill_limit bytes of these files (no limit)
-    spill_allow what may be done where they cannot be written, or not by
-                direct I/O: "memory" keeps in memory what the disk has no room
-                for, beyond the budget if it must; "buffered" takes directories
-                without direct I/O; or both. () permits neither, whatever the
-                environment says. What is not permitted is an error
-    device_ring bytes of each GPU's memory, to stage in what goes to and fro
-                (512 MiB)
+    Args:
+      backend: "auto", "driver" or "memfd".
+      pages: "1G", "2M", "thp" or "4K".
+      policy: "bind", "preferred" or "interleave", on `nodes`.
+      nodes: A node's number or several.
+      allow: What may be used instead of what was asked for, some of "2m", "thp", "4k",
+        "node", "unlocked", or "any"; a failure where it would be needed tells so.
+      heap_grow: Bytes of each region that blocks are taken from (64 MiB; of 1G pages
+        rounded up).
+      heap_limit: Bytes of all of them together (no limit). The arrays of
+        actmem.jax.empty() have regions of their own, and as much again.
+      name: These regions are files name.0, name.1 and so on, which stay and are taken as
+        they are by the next process with that name: a path on a mounted actmem, hugetlbfs
+        or tmpfs, or without a "/" a name in the first mounted actmem. Each process that runs
+        at the same time needs its own.
+      budget: Bytes of memory that blocks may take, instead of heap_limit. The rest
+        is in files until it is wanted, where there is `spill`.
+      spill: A directory to make them in, or several on a disk each. Their file system must
+        have direct I/O.
+      spill_limit: Bytes of these files (no limit).
+      spill_allow: What may be done where they cannot be written, or not by direct I/O:
+        "memory" keeps in memory what the disk has no room for, beyond the budget if it must;
+        "buffered" takes directories without direct I/O; or both. () permits neither,
+        whatever the environment says. Anything else is an error.
+      device_ring: Bytes of each GPU's memory, to stage in what goes to and fro (512 MiB).
 
-    What is None, or 0 bytes, is as the environment says.
+      What is None, or 0 bytes, is as the environment says.
+
+    Returns:
+      The memory, which default() returns from now on.
+
+    Raises:
+      ValueError: An option is wrong, or does not go with another.
+      actmem.Error: It cannot be had, or is open already; it says in words what was wanted,
+        what was there and which knob helps.
+
+    Example:
+      memory = actmem.open(nodes=0, pages="2M", allow=("thp", "4k"), heap_limit=8 << 30)
+      print(memory.describe())
     """
     global _default
     for what, size in (("heap_grow", heap_grow), ("heap_limit", heap_limit),
@@ -214,12 +247,10 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
     if spill_allow is not None and not spill and not os.environ.get("ACTMEM_SPILL"):
         raise ValueError(f"spill_allow={spill_allow!r} without a directory to "
                          "spill to: set spill= or ACTMEM_SPILL")
-    spill_allow = 0 if spill_allow is None else (
+    permitted = 0 if spill_allow is None else (
         _bits("spill_allow", spill_allow, _native.SPILL_ALLOW) or
         _native.SPILL_ALLOW_NOTHING)
-    options = _native.initialized(_native.Options)
-    _check(_native.library.actmem_options_from_environment(
-        ctypes.byref(options)))
+    options = _options_of_environment()
     if backend is not None:
         options.backend = _choice("backend", backend, _native.BACKENDS)
     if pages is not None:
@@ -233,18 +264,20 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
     if name is not None:
         options.heap_name = _encoded("name", name)
     with _lock:
-        if _current() is not None:
+        there = _current()
+        if there is not None:
             raise Error(errno.EBUSY,
                         "the memory of this process is open already "
-                        f"({_default.describe()}): call actmem.open() "
+                        f"({there.describe()}): call actmem.open() "
                         "before the first use, or close() it")
         handle = ctypes.c_void_p()
         _check(_native.library.actmem_open(ctypes.byref(handle),
                                            ctypes.byref(options)))
         memory = Memory(handle, heap_grow, heap_limit, budget, spill,
-                        spill_limit, spill_allow, bool(options.heap_name),
+                        spill_limit, permitted, bool(options.heap_name),
                         device_ring,
-                        any(options.nodes.word) or bool(options.policy))
+                        any(options.nodes.word) or bool(options.policy),
+                        _native.PAGES[options.pages])
         if _on_open is not None:
             try:
                 _on_open(memory)
@@ -255,33 +288,56 @@ def open(backend=None, pages=None, policy=None, nodes=None, allow=None,
         return memory
 
 
-def _current():
+def _current() -> Memory | None:
     global _default
     if _default is None and _adopted is not None:
         handle = _adopted()
         if handle:
-            _default = Memory(ctypes.c_void_p(handle))
+            _default = Memory(ctypes.c_void_p(handle),
+                          pages=_native.PAGES[_options_of_environment().pages])
     return _default
 
 
-def default():
-    """The memory of this process; opens it if that was not done yet."""
+def default() -> Memory:
+    """The memory of this process; opens it if that was not done yet, with the options of
+    the environment and the errors of open()."""
     with _lock:
         return _current() or open()
 
 
-def describe():
-    """Which backend is in use and why, in words."""
+def describe() -> str:
+    """Which backend is in use and why, in words. Opens the memory as default() does.
+
+    Example:
+      >>> import actmem
+      >>> actmem.describe().partition(": ")[0] in ("driver", "memfd")
+      True
+    """
     return default().describe()
 
 
-def counters():
-    """Regions, heaps and blocks of this process, by name."""
+def counters() -> dict[str, int]:
+    """Regions, heaps and blocks of this process, by name: "regions", "region_bytes",
+    "heaps", "blocks", "block_bytes" and so on, as struct actmem_counters has them. Opens the
+    memory as default() does."""
     return default().counters()
 
 
-def list():
-    """Every region on this machine that the caller may see, as dicts."""
+def list() -> builtins.list[dict[str, Any]]:
+    """Every region on this machine that the caller may see.
+
+    Returns:
+      A dict of each: "id", "length", "pid", "uid", "command", "name", "path", "backend",
+      "pages", "nodes" (bytes by the node's number), "mapped_bytes", "pinned_bytes" and so
+      on, as struct actmem_region_info has them.
+
+    Raises:
+      actmem.Error: The regions cannot be listed.
+
+    Example:
+      >>> import actmem
+      >>> pids = {region["pid"] for region in actmem.list()}
+    """
     array = ctypes.POINTER(_native.RegionInfo)()
     count = ctypes.c_size_t()
     _check(_native.library.actmem_list_sized(
@@ -293,7 +349,7 @@ def list():
         _native.free(array)
 
 
-def _region(info):
+def _region(info: _native.RegionInfo) -> dict[str, Any]:
     region = _native.as_dict(info)
     region["backend"] = _native.BACKENDS[info.backend]
     region["pages"] = _native.PAGES[info.pages]
@@ -303,16 +359,17 @@ def _region(info):
     region["name"] = info.name.decode(errors="replace")
     region["command"] = info.command.decode(errors="replace")
     region["path"] = os.fsdecode(info.path)
-    for name in ("lingering", "imported", "named", "sealed"):
+    for name in ("lingering", "named"):
         region[name] = bool(region[name])
     return region
 
 
-def regions():
-    """The regions of this process, as dicts."""
+def regions() -> builtins.list[dict[str, Any]]:
+    """The regions of this process, as dicts: those of list() that have its pid."""
     return [region for region in list() if region["pid"] == os.getpid()]
 
 
-def version():
-    """Of libactmem."""
-    return _native.library.actmem_version().decode()
+def version() -> str:
+    """That of libactmem, as "0.1"."""
+    text: bytes = _native.library.actmem_version()
+    return text.decode()

@@ -8,6 +8,7 @@ import ctypes
 import os
 from ctypes import (POINTER, c_char, c_char_p, c_int, c_int32, c_size_t,
                     c_uint32, c_uint64, c_void_p)
+from typing import Any, TypeVar
 
 NODES_MAX = 1024
 NAME_MAX = 64
@@ -22,29 +23,47 @@ SPILL_ALLOW_NOTHING = 1 << 31
 
 
 class Nodes(ctypes.Structure):
+    word: "ctypes.Array[c_uint64]"
     _fields_ = [("word", c_uint64 * (NODES_MAX // 64))]
 
 
-class Options(ctypes.Structure):
+class Sized(ctypes.Structure):
+    """A struct that begins with its size."""
+
+    size: int
+
+
+class Options(Sized):
+    backend: int
+    pages: int
+    policy: int
+    nodes: Nodes
+    allow: int
+    heap_name: bytes | None
     _fields_ = [("size", c_size_t), ("backend", c_int), ("pages", c_int),
                 ("policy", c_int), ("nodes", Nodes), ("allow", c_uint32),
                 ("reserved", c_uint32), ("heap_name", c_char_p)]
 
 
-class RegionInfo(ctypes.Structure):
+class RegionInfo(Sized):
+    backend: int
+    pages: int
+    node_bytes: "ctypes.Array[c_uint64]"
+    name: bytes
+    command: bytes
+    path: bytes
     _fields_ = [("size", c_size_t), ("id", c_uint64), ("length", c_uint64),
                 ("page_bytes", c_uint64), ("backend", c_int), ("pages", c_int),
                 ("mapped_bytes", c_uint64), ("pinned_bytes", c_uint64),
                 ("node_bytes", c_uint64 * NODES_MAX), ("uid", c_uint32),
-                ("pid", c_int32), ("lingering", c_uint32),
-                ("imported", c_uint32), ("name", c_char * NAME_MAX),
+                ("pid", c_int32), ("lingering", c_uint32), ("name", c_char * NAME_MAX),
                 ("command", c_char * 16), ("allocated_bytes", c_uint64),
                 ("demand_faults", c_uint64),
                 ("poisoned_bytes", c_uint64), ("exported_bytes", c_uint64),
-                ("named", c_uint32), ("sealed", c_uint32), ("path", c_char * PATH_MAX)]
+                ("named", c_uint32), ("path", c_char * PATH_MAX)]
 
 
-class Counters(ctypes.Structure):
+class Counters(Sized):
     _fields_ = [("size", c_size_t)] + [(name, c_uint64) for name in (
         "regions", "region_bytes", "regions_mapped", "heaps", "blocks",
         "block_bytes", "block_bytes_peak", "region_bytes_peak",
@@ -52,7 +71,7 @@ class Counters(ctypes.Structure):
         "spilled_bytes")]
 
 
-class StoreStats(ctypes.Structure):
+class StoreStats(Sized):
     _fields_ = [("size", c_size_t)] + [(name, c_uint64) for name in (
         "budget_bytes", "blocks", "block_bytes", "block_bytes_peak",
         "memory_bytes", "memory_bytes_peak", "resident_bytes",
@@ -65,20 +84,23 @@ class StoreStats(ctypes.Structure):
         "file_bytes_peak", "given_back_bytes_total", "refused_bytes")]
 
 
-def initialized(struct):
+_Struct = TypeVar("_Struct", bound=Sized)
+
+
+def initialized(struct: type[_Struct]) -> _Struct:
     """What ACTMEM_INIT() does: an empty struct that knows its size."""
     value = struct()
     value.size = ctypes.sizeof(struct)
     return value
 
 
-def as_dict(value):
+def as_dict(value: Sized) -> dict[str, Any]:
     """The plain fields of a struct, without its size."""
-    return {name: getattr(value, name) for name, _ in value._fields_
+    return {name: getattr(value, name) for name, *_ in value._fields_
             if name != "size"}
 
 
-def _folders():
+def _folders() -> list[str]:
     chosen = os.environ.get("ACTMEM_LIBDIR")
     if chosen:
         return [chosen]
@@ -87,7 +109,7 @@ def _folders():
     return [package, os.path.join(tree, "build", "lib")]
 
 
-def load(name):
+def load(name: str) -> ctypes.CDLL:
     """The shared library `name`, or an ImportError that says where it was
     looked for."""
     tried = []
@@ -105,7 +127,7 @@ def load(name):
         "or name its folder in ACTMEM_LIBDIR")
 
 
-def _declare(library):
+def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     handle, options = c_void_p, POINTER(Options)
     for name, result, arguments in (
             ("actmem_error", c_char_p, []),

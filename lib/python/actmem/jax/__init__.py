@@ -12,6 +12,7 @@ patch        makes jax.checkpoint do so where a policy offloads
 empty        an array of NumPy's in such a region, for a program to fill
 asarray      an array of JAX's in such a region, without a copy of the former
 save, load   the same in a region with a name, for several processes
+report       a table of what becomes of each named value of a step
 stats        what is there and what went through
 reset        frees what failed or abandoned steps have left
 configure    limits and checks
@@ -22,11 +23,11 @@ _tie, _hold and _drop) needs this module imported where it runs. TPUs cannot run
 from actmem.jax._arrays import asarray, empty
 from actmem.jax._checkpoint import checkpoint, patch
 from actmem.jax._files import load, save
-from actmem.jax import _finish as _finish
 from actmem.jax._handlers import configure, reset, stats
+from actmem.jax._report import Report, Row, report
 from actmem.jax._versions import warn as _warn_of_version
 
-__all__ = ["asarray", "checkpoint", "configure", "empty", "load", "patch",
-           "reset", "save", "stats"]
+__all__ = ["Report", "Row", "asarray", "checkpoint", "configure", "empty", "load",
+           "patch", "report", "reset", "save", "stats"]
 
 _warn_of_version()

@@ -10,6 +10,8 @@ import itertools
 import math
 import threading
 import zlib
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,20 +22,21 @@ from jax.interpreters import mlir
 
 from actmem.jax import _private
 from actmem.jax._handlers import PLATFORMS
+from actmem.jax._private import Aval, Context, DType, Rule
 
 TOKEN_WORDS = 2
 
 
-def _site(label, number):
+def _site(label: str, number: int | None) -> str:
     return label if number is None else f"{label} #{number}"
 
 
-def _unpack(value):
+def _unpack(value: Any) -> Any:
     words = jax.lax.bitcast_convert_type(value, f"uint{_private.bits_of(value.dtype)}")
     return words.astype(jnp.uint8)
 
 
-def _pack(value, dtype):
+def _pack(value: Any, dtype: DType) -> Any:
     return jax.lax.bitcast_convert_type(value.astype(f"uint{_private.bits_of(dtype)}"), dtype)
 
 
@@ -44,7 +47,7 @@ call_p.multiple_results = True
 
 
 @call_p.def_abstract_eval
-def _call_abstract(*operands, target, results, attributes):
+def _call_abstract(*operands: Aval, target: str, results: Any, attributes: Any) -> list[Aval]:
     like = operands[0]
     spec = jax.sharding.PartitionSpec()
     return [like.update(shape=shape, dtype=np.dtype(dtype), weak_type=False,
@@ -52,13 +55,14 @@ def _call_abstract(*operands, target, results, attributes):
             for shape, dtype in results]
 
 
-def _call_lowered(ctx, *operands, target, results, attributes):
+def _call_lowered(ctx: Context, *operands: Any, target: str, results: Any,
+                  attributes: Any) -> Any:
     attributes = {name: np.array(value, np.int32) if isinstance(value, tuple) else value
                   for name, value in attributes}
     return jax.ffi.ffi_lowering(target, has_side_effect=True)(ctx, *operands, **attributes)
 
 
-def _refused(ctx, *operands, **params):
+def _refused(ctx: Context, *operands: Any, **params: Any) -> Any:
     platforms = ", ".join(ctx.module_context.platforms)
     raise NotImplementedError(
         f"what actmem.jax keeps is put and taken on {', '.join(PLATFORMS)}, not on "
@@ -70,7 +74,8 @@ for platform in PLATFORMS:
     mlir.register_lowering(call_p, _call_lowered, platform=platform)
 
 
-def _call(target, operands, results, **attributes):
+def _call(target: str, operands: Sequence[Any], results: Sequence[tuple[Sequence[int], DType]],
+          **attributes: Any) -> Any:
     return call_p.bind(*operands, target=target,
                        results=tuple((tuple(shape), np.dtype(dtype))
                                      for shape, dtype in results),
@@ -80,14 +85,15 @@ def _call(target, operands, results, **attributes):
 TOKEN = ((TOKEN_WORDS,), np.uint32)
 
 
-def put_here(value, site, bounded, many, layout=0):
+def put_here(value: Any, site: str, bounded: bool, many: bool, layout: int = 0) -> Any:
     if _private.is_packed(value.dtype):
         value = _unpack(value)
     return _call("actmem_put", [value], [TOKEN], site=site, bounded=np.bool_(bounded),
                  many=np.bool_(many), layout=np.uint32(layout))[0]
 
 
-def take_here(token, shape, dtype, site, ends, announced=None, layout=0):
+def take_here(token: Any, shape: Sequence[int], dtype: DType, site: str, ends: bool,
+              announced: int | None = None, layout: int = 0) -> Any:
     packed = _private.is_packed(dtype)
     attributes = {} if announced is None else {"number": np.int32(announced)}
     value, = _call("actmem_take", [token], [(shape, np.uint8 if packed else dtype)],
@@ -95,22 +101,22 @@ def take_here(token, shape, dtype, site, ends, announced=None, layout=0):
     return _pack(value, dtype) if packed else value
 
 
-def tie_here(*operands, numbers):
+def tie_here(*operands: Any, numbers: Sequence[int]) -> Any:
     return _call("actmem_tie", operands, [(token.shape, np.uint32) for token in operands[:-1]],
                  numbers=tuple(numbers))
 
 
-def hold_here(token):
+def hold_here(token: Any) -> Any:
     return _call("actmem_hold", [token], [(token.shape, np.uint32)])[0]
 
 
-def drop_here(*operands):
+def drop_here(*operands: Any) -> Any:
     return _call("actmem_drop", operands, [((1,), np.uint32)])[0]
 
 
 # On several.
 
-def _devices_left_to_xla(context):
+def _devices_left_to_xla(context: Any) -> int:
     """Over how many devices XLA is to spread this call by itself."""
     mesh = getattr(context, "mesh", None)
     if mesh is not None:
@@ -125,17 +131,17 @@ class _Layouts:
     holds for all. What another program put was spread as such puts were last; if not, the
     handlers tell by the layouts."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.known = {}
+        self.known: dict[Hashable, Any] = {}
 
-    def of_put(self, key, number, sharding):
+    def of_put(self, key: Hashable, number: int | None, sharding: Any) -> Any:
         with self.lock:
             sharding = self.known.setdefault((key, number), sharding)
             self.known[key] = sharding
             return sharding
 
-    def of_take(self, key, number, sharding):
+    def of_take(self, key: Hashable, number: int | None, sharding: Any) -> Any:
         with self.lock:
             return self.known.get((key, number), self.known.get(key, sharding))
 
@@ -143,35 +149,56 @@ class _Layouts:
 _layouts = _Layouts()
 
 
-def _replicated(sharding):
+# What each device has of values that are put, by label, shape and type: of the program of
+# a number, and of the one that was compiled last.
+_device_shapes: dict[Hashable, tuple[int, ...] | None] = {}
+
+
+def _note_device_shape(key: Hashable, number: int | None,
+                       shape: tuple[int, ...] | None) -> None:
+    _device_shapes[key] = _device_shapes[key, number] = shape
+
+
+def device_shape(label: str, number: int | None, aval: Aval) -> tuple[int, ...] | None:
+    """Of `aval`, in the program of that number or, of None, in the one compiled last. None
+    if it came compiled from JAX's cache on disk."""
+    key = label, aval.shape, str(aval.dtype)
+    return _device_shapes.get(key if number is None else (key, number))
+
+
+def _replicated(sharding: Any) -> Any:
     return type(sharding).get_replicated(sharding._device_assignment)
 
 
-def _fingerprint(sharding, shape):
+def _fingerprint(sharding: Any, shape: Sequence[int]) -> int:
     return zlib.crc32(repr((sharding, tuple(shape))).encode())
 
 
 _TOKEN = "token"        # of a dimension: on all devices
 
 
-def _rule(operands, results):
+def _rule(operands: Sequence[Sequence[str]],
+          results: Sequence[Sequence[str]]) -> SdyShardingRule:
     """What dimensions are spread alike: those of one name. `operands` and `results` have
     the names of each one's dimensions."""
-    alone = []
+    alone: list[str] = []
 
     count = itertools.count()
 
-    def named(dimensions):
+    def named(dimensions: Sequence[str]) -> tuple[str, ...]:
         # Dimensions of tokens have nothing in common, not even their lengths.
         names = tuple(f"{name}{next(count) if name == _TOKEN else i}x"
                       for i, name in enumerate(dimensions))
         alone.extend(name for name in names if name.startswith(_TOKEN))
         return names
-    mappings = [tuple(map(named, values)) for values in (operands, results)]
+    mappings: list[tuple[Any, ...]] = [tuple(map(named, values))
+                                       for values in (operands, results)]
     return SdyShardingRule(*mappings, need_replication_factors=tuple(dict.fromkeys(alone)))
 
 
-def _spread(function, operands, dimensions, results, shardings=None):
+def _spread(function: Rule, operands: Sequence[Any], dimensions: Sequence[Sequence[str]],
+            results: Sequence[tuple[Sequence[str], Sequence[int]]],
+            shardings: Callable[[list[Any]], list[Any]] | None = None) -> Any:
     """`function` on each device's own.
 
     dimensions  of each operand: the names of its dimensions, for _rule()
@@ -181,7 +208,7 @@ def _spread(function, operands, dimensions, results, shardings=None):
     call = custom_partitioning(lambda *operands: function(None, *operands))
     names = [name for name, _ in results]
 
-    def partition(mesh, arg_shapes, result_shape):
+    def partition(mesh: Any, arg_shapes: Any, result_shape: Any) -> tuple[Any, ...]:
         single = not isinstance(result_shape, (list, tuple))
         shapes = [*arg_shapes, *([result_shape] if single else result_shape)]
         own = [_replicated(shape.sharding) if _TOKEN in name else shape.sharding
@@ -199,34 +226,39 @@ def _spread(function, operands, dimensions, results, shardings=None):
     return call(*operands)
 
 
-def _is_spread(ctx):
+def _is_spread(ctx: Context) -> bool:
     return _devices_left_to_xla(ctx.module_context.axis_context) > 1
 
 
-def _value(rank):
+def _value(rank: int) -> list[str]:
     return ["value"] * rank
 
 
-def _ghost(rank):
+def _ghost(rank: int) -> list[str]:
     """Its dimensions are its value's, and one that has nothing in it."""
     return [*_value(rank), "none"]
 
 
-def _empty(shape):
+def _empty(shape: Sequence[int]) -> jax.Array:
     return jnp.zeros((*shape, 0), jnp.uint8)
 
 
-def put(ctx, value, label, number, bounded, many):
+def put(ctx: Context, value: Any, label: str, number: int | None, bounded: bool,
+        many: bool) -> Any:
     """The token and the ghost."""
     site = _site(label, number)
-    if not _is_spread(ctx):
-        return put_here(value, site, bounded, many, 0), _empty(value.shape)
     shape, key = value.shape, (label, value.shape, str(value.dtype))
+    if not _is_spread(ctx):
+        _note_device_shape(key, number, shape)
+        return put_here(value, site, bounded, many, 0), _empty(shape)
+    _note_device_shape(key, number, None)
 
-    def decide(own):
-        return [_layouts.of_put(key, number, own[0]), *own[1:]]
+    def decide(own: list[Any]) -> list[Any]:
+        spread = _layouts.of_put(key, number, own[0])
+        _note_device_shape(key, number, spread.shard_shape(shape))
+        return [spread, *own[1:]]
 
-    def on_each(own, value):
+    def on_each(own: list[Any] | None, value: Any) -> tuple[Any, Any]:
         layout, empty = 0, shape
         if own:
             layout = _fingerprint(own[0]._hlo_sharding, shape)
@@ -238,16 +270,17 @@ def put(ctx, value, label, number, bounded, many):
                                                  (*shape, 0))], decide)
 
 
-def take(ctx, token, ghost, aval, label, number, ends, announced):
+def take(ctx: Context, token: Any, ghost: Any, aval: Aval, label: str, number: int | None,
+         ends: bool, announced: int | None) -> Any:
     site = _site(label, number)
     if not _is_spread(ctx):
         return take_here(token, aval.shape, aval.dtype, site, ends, announced, 0)
     key = (label, aval.shape, str(aval.dtype))
 
-    def decide(own):
+    def decide(own: list[Any]) -> list[Any]:
         return [*own[:2], _layouts.of_take(key, number, own[2])]
 
-    def on_each(own, token, ghost):
+    def on_each(own: list[Any] | None, token: Any, ghost: Any) -> Any:
         shape, layout = aval.shape, 0
         if own:
             layout = _fingerprint(own[2]._hlo_sharding, shape)
@@ -259,11 +292,11 @@ def take(ctx, token, ghost, aval, label, number, ends, announced):
                    [(_value(rank), aval.shape)], decide)
 
 
-def _tokens(token):
+def _tokens(token: Any) -> list[str]:
     return [_TOKEN] * token.ndim
 
 
-def tie(ctx, tokens, tie, numbers):
+def tie(ctx: Context, tokens: Sequence[Any], tie: Any, numbers: Sequence[int]) -> Any:
     if not _is_spread(ctx):
         return tie_here(*tokens, tie, numbers=numbers)
     return _spread(lambda own, *operands: tie_here(*operands, numbers=numbers),
@@ -271,14 +304,14 @@ def tie(ctx, tokens, tie, numbers):
                    [(_tokens(token), token.shape) for token in tokens])
 
 
-def hold(ctx, token):
+def hold(ctx: Context, token: Any) -> Any:
     if not _is_spread(ctx):
         return hold_here(token)
     return _spread(lambda own, token: hold_here(token), [token], [_tokens(token)],
                    [(_tokens(token), token.shape)])
 
 
-def drop(ctx, token, ties):
+def drop(ctx: Context, token: Any, ties: Sequence[Any]) -> Any:
     if not _is_spread(ctx):
         return drop_here(token, *ties)
     names = [[f"tie{i}x"] * tie.ndim for i, tie in enumerate(ties)]

@@ -5,9 +5,13 @@ has jax.checkpoint itself keep there what a policy offloads to pinned_host.
 Both leave the work to JAX: they only say, by a policy, what goes to actmem; _remat.py has
 the rules of how.
 """
+from __future__ import annotations
+
 import functools
 import os
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeVar, overload
 
 import jax
 from jax.ad_checkpoint import checkpoint_name
@@ -17,29 +21,32 @@ from actmem.jax import _private, _remat
 MIN_BYTES = 1024
 
 
-def _label(f):
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _label(f: Any) -> str:
     while isinstance(f, functools.partial):
         f = f.func
     f = getattr(f, "__wrapped__", f)
-    name = getattr(f, "__qualname__", None) or type(f).__qualname__
+    name: str = getattr(f, "__qualname__", None) or type(f).__qualname__
     code = getattr(f, "__code__", None)
     if code is None:
         return name
     return f"{name} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"
 
 
-def _argnums(kind, argnums, count):
+def _argnums(kind: str, argnums: int | Sequence[int], count: int) -> set[int]:
     """As a set of positions, whatever way the caller counted."""
     try:
-        argnums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+        numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     except TypeError:
         raise TypeError(f"{kind}={argnums!r} is neither a position nor a "
                         "sequence of them") from None
-    for number in argnums:
+    for number in numbers:
         if not isinstance(number, int) or not -count <= number < count:
             raise ValueError(f"{kind} names argument {number!r}, but there "
                              f"are {count} positional arguments")
-    return {number % count for number in argnums}
+    return {number % count for number in numbers}
 
 
 # Of jax.checkpoint_policies, those that are no policies themselves.
@@ -49,7 +56,7 @@ _FACTORIES = {getattr(jax.checkpoint_policies, name, None) for name in (
     "offload_dot_with_no_batch_dims")} - {None}
 
 
-def _check_options(policy, min_bytes):
+def _check_options(policy: _private.Rule | None, min_bytes: int) -> None:
     if isinstance(policy, type(_label)) and policy in _FACTORIES:
         raise TypeError(f"policy=jax.checkpoint_policies.{policy.__name__} makes a policy: "
                         "call it, for instance with the names to save")
@@ -63,58 +70,93 @@ class _Policy:
     """What is saved goes to actmem, if it is not too small; of a policy that tells
     Saveable from Offloadable, what it offloads."""
 
-    def __init__(self, policy, min_bytes):
-        self.policy = policy
+    def __init__(self, policy: _private.Rule | None, min_bytes: int) -> None:
+        self.inner = policy
         self.min_bytes = min_bytes
 
-    def __call__(self, primitive, *avals, **params):
+    def __call__(self, primitive: _private.Primitive, *avals: _private.Aval,
+                 **params: Any) -> _private.Verdict:
         name = params.get("name")
         if primitive is _private.name_p and isinstance(name, _Argument):
             return _remat.Kept(self.min_bytes, str(name))
-        if self.policy is None:
+        if self.inner is None:
             return False
-        verdict = self.policy(primitive, *avals, **params)
+        verdict = self.inner(primitive, *avals, **params)
         if verdict is True or isinstance(verdict, _private.Offloadable):
             return _remat.Kept(self.min_bytes)
         return verdict
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return type(other) is _Policy and \
-            (self.policy, self.min_bytes) == (other.policy, other.min_bytes)
+            (self.inner, self.min_bytes) == (other.inner, other.min_bytes)
 
-    def __hash__(self):
-        return hash((_Policy, self.policy, self.min_bytes))
+    def __hash__(self) -> int:
+        return hash((_Policy, self.inner, self.min_bytes))
 
 
 class _Argument(str):
     """The name of an argument of offload_argnums, which no policy means."""
 
 
-def checkpoint(fun=None, *, policy=None, offload_argnums=(), min_bytes=MIN_BYTES, **options):
+@overload
+def checkpoint(fun: _F, *, policy: Callable[..., Any] | None = None,
+               offload_argnums: int | Sequence[int] = (), min_bytes: int = MIN_BYTES,
+               **options: Any) -> _F: ...
+
+
+@overload
+def checkpoint(fun: None = None, *, policy: Callable[..., Any] | None = None,
+               offload_argnums: int | Sequence[int] = (), min_bytes: int = MIN_BYTES,
+               **options: Any) -> Callable[[_F], _F]: ...
+
+
+def checkpoint(fun: Callable[..., Any] | None = None, *,
+               policy: Callable[..., Any] | None = None,
+               offload_argnums: int | Sequence[int] = (), min_bytes: int = MIN_BYTES,
+               **options: Any) -> Callable[..., Any]:
     """jax.checkpoint, but what is saved lives in actmem memory between the forward and the
     backward pass.
 
-    fun              the function, of arrays and pytrees of them
-    policy           as for jax.checkpoint. All it saves (True) goes to actmem. Of a policy
-                     that tells jax.ad_checkpoint.Saveable from Offloadable, as
-                     save_and_offload_only_these_names does, what it offloads goes there,
-                     and what it saves stays on the device. None: nothing is saved, all is
-                     recomputed
-    offload_argnums  a position, or several, of arguments that are activations, such as a
-                     layer's input: where the backward pass needs them, it gets them from
-                     actmem. All other arguments, and what fun closes over, are taken for
-                     weights, which neither move nor are copied
-    min_bytes        smaller values stay on the device
-    options          prevent_cse, static_argnums and whatever else the installed
-                     jax.checkpoint takes, as there
+    Args:
+      fun: The function, of arrays of any shape and type, and pytrees of them. Without it
+        the result is a decorator: `@actmem.jax.checkpoint(policy=...)`.
+      policy: As for jax.checkpoint. All it saves (True) goes to actmem. Of a policy that
+        tells jax.ad_checkpoint.Saveable from Offloadable, as
+        save_and_offload_only_these_names does, what it offloads goes there, and what it
+        saves stays on the device. None: nothing is saved, all is recomputed.
+      offload_argnums: A position, or several, of arguments that are activations, such as a
+        layer's input: where the backward pass needs them, it gets them from actmem. All
+        other arguments, and what `fun` closes over, are taken for weights, which neither
+        move nor are copied.
+      min_bytes: Smaller values stay on the device.
+      **options: prevent_cse, static_argnums and whatever else the installed jax.checkpoint
+        takes, as there.
 
-    Without fun it is a decorator: @actmem.jax.checkpoint(policy=...).
+    Returns:
+      A function of the same arguments and results, with the gradients of jax.checkpoint.
+      What that differentiates, this does: forward modes, second derivatives, a vjp function
+      that is called again.
 
-    What jax.checkpoint differentiates, this does: forward modes, second derivatives, a vjp
-    function that is called again. On several devices each keeps its own shard, on meshes
-    of any kind. It runs on CPUs and on NVIDIA GPUs; elsewhere NotImplementedError says so
-    when a program is compiled. TypeError and ValueError tell of wrong options, and the
-    step fails in words where there is no memory.
+    Raises:
+      TypeError, ValueError: An option is wrong, now or when the function is traced.
+      NotImplementedError: A program with it is compiled for another platform than CPUs and
+        NVIDIA GPUs.
+      jax.errors.JaxRuntimeError: A step found no memory; the words name the knob.
+
+    On several devices each keeps its own shard, on meshes of any kind.
+
+    Example:
+      >>> import jax, actmem.jax
+      >>> from jax.ad_checkpoint import checkpoint_name
+      >>> policy = jax.checkpoint_policies.save_only_these_names("hidden")
+      >>> @actmem.jax.checkpoint(policy=policy, offload_argnums=1)
+      ... def layer(weights, x):
+      ...     return jax.nn.relu(checkpoint_name(x @ weights, "hidden"))
+      >>> loss = lambda weights, x: layer(weights, x).sum()
+      >>> weights, x = jax.numpy.ones((256, 512)), jax.numpy.ones((64, 256))
+      >>> gradient = jax.jit(jax.grad(loss))(weights, x).block_until_ready()
+      >>> actmem.jax.stats()["last_run_put_bytes"] == 4 * (64 * 512 + x.size)
+      True
     """
     if fun is None:
         return functools.partial(checkpoint, policy=policy, offload_argnums=offload_argnums,
@@ -127,24 +169,24 @@ def checkpoint(fun=None, *, policy=None, offload_argnums=(), min_bytes=MIN_BYTES
     return _private.checkpoint(fun, policy=_Policy(policy, min_bytes), **options)
 
 
-def _with_named_arguments(fun, offload_argnums, static_argnums):
+def _with_named_arguments(fun: Callable[..., Any], offload_argnums: int | Sequence[int],
+                          static_argnums: int | Sequence[int]) -> Callable[..., Any]:
     label = _label(fun)
 
     @functools.wraps(fun)
-    def named(*args, **kwargs):
+    def named(*args: Any, **kwargs: Any) -> Any:
         offloaded = _argnums("offload_argnums", offload_argnums, len(args))
         static = _argnums("static_argnums", static_argnums, len(args))
         if static & offloaded:
             raise ValueError("offload_argnums and static_argnums both name argument "
                              f"{min(static & offloaded)}")
-        args = [checkpoint_name(arg, _Argument(f"argument {i} of {label}"))
-                if i in offloaded else arg for i, arg in enumerate(args)]
-        return fun(*args, **kwargs)
+        return fun(*[checkpoint_name(arg, _Argument(f"argument {i} of {label}"))
+                     if i in offloaded else arg for i, arg in enumerate(args)], **kwargs)
     return named
 
 
 @contextmanager
-def _undone():
+def _undone() -> Iterator[None]:
     try:
         yield
     finally:
@@ -152,16 +194,30 @@ def _undone():
         jax.clear_caches()
 
 
-def patch():
-    """From now on jax.checkpoint and jax.remat, as libraries call them, keep in actmem what
-    their policy offloads to pinned_host (save_and_offload_only_these_names,
-    offload_dot_with_no_batch_dims, or one that returns Offloadable); all else stays as it
+def patch() -> AbstractContextManager[None]:
+    """Has jax.checkpoint and jax.remat, as libraries call them, keep in actmem what their
+    policy offloads to pinned_host (save_and_offload_only_these_names,
+    offload_dot_with_no_batch_dims, or one that returns Offloadable). All else stays as it
     was. It does not matter which functions were wrapped, or libraries imported, before.
 
-    As a context manager it is undone at the end of the block. When it begins and ends JAX
-    forgets what it has compiled, for all of the process, as that would not change else.
+    Returns:
+      A context manager, which undoes it at the end of its block; without `with` it holds
+      from now on.
 
-    A policy whose offload_dst is "actmem" needs no patch.
+    When it begins and ends JAX forgets what it has compiled, for all of the process, as that
+    would not change else. A policy whose offload_dst is "actmem" needs no patch.
+
+    Example:
+      >>> import jax, actmem.jax
+      >>> layer = jax.checkpoint(     # as a library does
+      ...     lambda x: jax.numpy.sin(jax.numpy.sin(x) @ x),
+      ...     policy=jax.checkpoint_policies.offload_dot_with_no_batch_dims(
+      ...         "device", "pinned_host"))
+      >>> x = jax.numpy.ones((64, 64))
+      >>> with actmem.jax.patch():
+      ...     gradient = jax.jit(jax.grad(lambda x: layer(x).sum()))(x).block_until_ready()
+      >>> actmem.jax.stats()["last_run_put_bytes"] == x.nbytes
+      True
     """
     _remat.take_over("pinned_host")
     jax.clear_caches()

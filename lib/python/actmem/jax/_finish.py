@@ -15,14 +15,18 @@ each token is followed through the program that came of it:
 """
 import itertools
 import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from jax.extend.core import Literal
 
 from actmem.jax import _private
-from actmem.jax._kept import is_token
-from actmem.jax._primitives import drop_p, dropped_of, hold_p, put_p, take_p, tie_p
+from actmem.jax._kept import is_kept, is_token
+from actmem.jax._private import Atom, Aval, Eqn, Jaxpr, Primitive
+from actmem.jax._primitives import (drop_p, dropped_of, ghost_p, hold_p, put_p, take_p,
+                                    tie_p)
 
-_numbers = {}               # label → numbers of programs
+_numbers: dict[str, Iterator[int]] = {}     # label → numbers of programs
 _numbers_lock = threading.Lock()
 
 # Of these, operands go to the inputs of the one jaxpr inside, one by one.
@@ -33,13 +37,13 @@ _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "remat2": "jaxpr", "checkpoint": "jax
           "shard_map": "jaxpr", "run_state": "jaxpr", "actmem_together": "jaxpr"}
 
 
-def _uses(eqn):
+def _uses(eqn: Eqn) -> bool:
     """Whether `eqn` does more with a token than to hand it on."""
     return eqn.primitive in (take_p, drop_p) or \
         eqn.primitive.name in ("scan", "while", "cond", *_CALLS)
 
 
-def _mentions(jaxpr, seen):
+def _mentions(jaxpr: Jaxpr, seen: dict[int, bool]) -> bool:
     """Whether `jaxpr` puts or takes, inside of anything, or hands tokens on."""
     jaxpr = _private.open_jaxpr(jaxpr)
     if id(jaxpr) not in seen:
@@ -52,21 +56,23 @@ def _mentions(jaxpr, seen):
 
 
 class _Program:
-    def __init__(self, many, gives_away):
+    def __init__(self, many: bool, gives_away: bool) -> None:
         self.many = many            # some token is taken more than once
         self.gives_away = gives_away
         self.found_many = False
-        self.numbers = {}
+        self.numbers: dict[str, int] = {}
         self.announced = itertools.count()
-        self.seen = {}
+        self.seen: dict[int, bool] = {}
 
-    def number(self, label):
+    def number(self, label: str) -> int:
         if label not in self.numbers:
             with _numbers_lock:
                 self.numbers[label] = next(_numbers.setdefault(label, itertools.count(1)))
         return self.numbers[label]
 
-    def jaxpr(self, jaxpr, owned_in, tie=None, numbers=None, is_whole=False):
+    def jaxpr(self, jaxpr: Jaxpr, owned_in: Sequence[bool], tie: int | None = None,
+              numbers: Sequence[int | None] | None = None,
+              is_whole: bool = False) -> tuple[Jaxpr, list[bool]]:
         """`jaxpr` finished, and which of its results are tokens that it owned.
 
         owned_in  which inputs are tokens that nobody else takes
@@ -82,12 +88,12 @@ class _Program:
 class _Flow:
     """A token of a jaxpr, under all names that it has where it is only handed on."""
 
-    def __init__(self, var):
+    def __init__(self, var: Atom) -> None:
         self.sources = [var]        # more than one where it is chosen among them
         self.uses = 0
-        self.last = None            # the equation that uses it last; none: it is a result
+        self.last: Eqn = None       # the equation that uses it last; none: it is a result
 
-    def joined(self, other):
+    def joined(self, other: "_Flow") -> "_Flow":
         if other is not self:
             self.sources += other.sources
         return self
@@ -96,11 +102,19 @@ class _Flow:
 class _Body:
     """One jaxpr of a program."""
 
-    def __init__(self, program, jaxpr, owned_in, tie, numbers, is_whole):
-        self.program, self.source, self.is_whole = program, jaxpr, is_whole
-        self.eqns, self.tied, self.given, self.ties = [], {}, [], {}
-        self.numbers = dict(zip(jaxpr.invars, numbers or [None] * len(jaxpr.invars)))
-        self.flows = {}
+    def __init__(self, program: _Program, jaxpr: Jaxpr, owned_in: Sequence[bool],
+                 tie: int | None, numbers: Sequence[int | None] | None,
+                 is_whole: bool) -> None:
+        self.program, self.is_whole = program, is_whole
+        self.source = _private.with_eqns(jaxpr, [_without_ghosts(eqn)
+                                                 for eqn in jaxpr.eqns])
+        self.eqns: list[Eqn] = []
+        self.tied: dict[Atom, Atom] = {}
+        self.given: list[tuple[int, Atom]] = []
+        self.ties: dict[_Flow, list[Atom]] = {}
+        self.numbers: dict[Atom, int | None] = dict(
+            zip(jaxpr.invars, numbers or [None] * len(jaxpr.invars)))
+        self.flows: dict[Atom, _Flow] = {}
         self.follow()
         self.owned = {var for var, owned in zip(jaxpr.invars, owned_in) if owned}
         if tie is not None:
@@ -109,10 +123,10 @@ class _Body:
         self.drop_unused(jaxpr.invars)
 
     @staticmethod
-    def is_token(atom):
+    def is_token(atom: Atom) -> bool:
         return not isinstance(atom, Literal) and is_token(atom.aval)
 
-    def follow(self):
+    def follow(self) -> None:
         for var in self.source.invars:
             self.flows[var] = _Flow(var)
         for eqn in self.source.eqns:
@@ -140,16 +154,16 @@ class _Body:
                 self.flows[atom].uses += 1
                 self.flows[atom].last = None
 
-    def is_owned(self, atom):
+    def is_owned(self, atom: Atom) -> bool:
         return self.is_token(atom) and \
             all(source in self.owned for source in self.flows[atom].sources)
 
-    def moved(self, atom):
+    def moved(self, atom: Atom) -> bool:
         """Whether it goes nowhere else."""
         return self.is_owned(atom) and self.flows[atom].uses == 1 and \
             len(self.flows[atom].sources) == 1
 
-    def finished(self, jaxpr):
+    def finished(self, jaxpr: Jaxpr) -> tuple[Jaxpr, list[bool]]:
         for eqn in self.source.eqns:
             self.add(eqn)
         if self.is_whole:
@@ -160,21 +174,22 @@ class _Body:
         self.program.found_many |= any(self.is_token(atom) and not self.moved(atom)
                                        for atom in self.source.outvars)
         owned = [self.is_owned(atom) for atom in self.source.outvars]
-        return _private.with_eqns(jaxpr, self.eqns, outvars), owned
+        return _private.with_eqns(jaxpr, self.eqns, outvars=outvars), owned
 
-    def read(self, atom):
+    def read(self, atom: Atom) -> Atom:
         return atom if isinstance(atom, Literal) else self.tied.get(atom, atom)
 
-    def number(self, atom):
+    def number(self, atom: Atom) -> int | None:
         return None if isinstance(atom, Literal) else self.numbers.get(atom)
 
-    def emit(self, primitive, operands, avals, **params):
+    def emit(self, primitive: Primitive, operands: Sequence[Atom], avals: Sequence[Aval],
+             **params: Any) -> list[Atom]:
         outvars = [_private.Var(aval) for aval in avals]
         self.eqns.append(_private.new_eqn([self.read(atom) for atom in operands], outvars,
                                           primitive, params, set()))
         return outvars
 
-    def tie(self, tokens, tie):
+    def tie(self, tokens: Sequence[Atom], tie: Atom | None) -> None:
         if not tokens or tie is None:
             return
         for token in tokens:
@@ -186,9 +201,9 @@ class _Body:
         self.tied.update(zip(tokens, new))
         self.numbers.update((var, self.numbers[token]) for token, var in zip(tokens, new))
 
-    def hold_given_away(self):
+    def hold_given_away(self) -> None:
         """Each array of tokens that Python gets is dropped by itself."""
-        given = set()
+        given: set[_Flow] = set()
         for i, atom in enumerate(self.source.outvars):
             if not self.is_token(atom):
                 continue
@@ -198,16 +213,16 @@ class _Body:
             new, = self.emit(hold_p, [atom], [atom.aval])
             self.given.append((i, new))
 
-    def drop_unused(self, variables):
+    def drop_unused(self, variables: Sequence[Atom]) -> None:
         for var in variables:
             if var in self.owned and not self.flows[var].uses:
                 self.drop([var], [])
 
-    def drop(self, tokens, ties):
+    def drop(self, tokens: Sequence[Atom], ties: Sequence[Atom]) -> None:
         for token in tokens:
             self.emit(drop_p, [token, *ties], [dropped_of(token.aval)])
 
-    def add(self, eqn):
+    def add(self, eqn: Eqn) -> None:
         moved = [self.moved(atom) for atom in eqn.invars]
         new, owned, ended = self.of(eqn, moved)
         self.eqns.append(new)
@@ -218,7 +233,7 @@ class _Body:
         if _uses(eqn):
             self.drop_read(eqn, ended)
 
-    def drop_read(self, eqn, ended):
+    def drop_read(self, eqn: Eqn, ended: Sequence[bool]) -> None:
         """Drops what has now been taken for the last time, but was not ended by that."""
         for flow in {self.flows[atom] for atom, is_ended in zip(eqn.invars, ended)
                      if self.is_owned(atom) and not is_ended}:
@@ -229,14 +244,14 @@ class _Body:
                 self.owned.difference_update(flow.sources)
                 self.drop(flow.sources, ties)
 
-    def barrier(self, eqn):
+    def barrier(self, eqn: Eqn) -> None:
         if eqn.primitive.name != "optimization_barrier":
             return
         tokens = [var for var in eqn.outvars
                   if is_token(var.aval) and self.flows[var].uses]
         self.tie(tokens, _tie_among(eqn.outvars))
 
-    def of(self, eqn, moved):
+    def of(self, eqn: Eqn, moved: list[bool]) -> tuple[Eqn, Sequence[bool], Sequence[bool]]:
         """The equation finished, which of its results are tokens of its own, and which of
         its operands are tokens that it ended."""
         program, name, params = self.program, eqn.primitive.name, eqn.params
@@ -272,7 +287,7 @@ class _Body:
         return (eqn.replace(invars=invars, params=inner), [is_new] * len(eqn.outvars),
                 [False] * len(invars))
 
-    def all_of(self, value):
+    def all_of(self, value: Any) -> Any:
         """A parameter of an equation that nothing is known of: what is inside keeps its
         tokens."""
         if _private.is_jaxpr(value):
@@ -282,14 +297,16 @@ class _Body:
             return tuple(map(self.all_of, value))
         return value
 
-    def scan(self, eqn, invars, moved):
+    def scan(self, eqn: Eqn, invars: Sequence[Atom],
+             moved: list[bool]) -> tuple[Eqn, Sequence[bool], Sequence[bool]]:
         consts = _private.scan_consts(eqn.params)
         inside = [False] * consts + moved[consts:]
         new, owned = self.program.jaxpr(eqn.params["jaxpr"], inside)
         return (eqn.replace(invars=invars, params={**eqn.params, "jaxpr": new}), owned,
                 inside)
 
-    def loop(self, eqn, invars, moved):
+    def loop(self, eqn: Eqn, invars: Sequence[Atom],
+             moved: list[bool]) -> tuple[Eqn, Sequence[bool], Sequence[bool]]:
         params = eqn.params
         before, body = params["cond_nconsts"], params["body_nconsts"]
         inside = [False] * (before + body) + moved[before + body:]
@@ -297,20 +314,38 @@ class _Body:
         return (eqn.replace(invars=invars, params={**params, "body_jaxpr": new}), owned,
                 inside)
 
-    def cond(self, eqn, invars, moved):
+    def cond(self, eqn: Eqn, invars: Sequence[Atom],
+             moved: list[bool]) -> tuple[Eqn, Sequence[bool], Sequence[bool]]:
         branches, owned = zip(*[self.program.jaxpr(branch, moved[1:])
                                 for branch in eqn.params["branches"]])
         return (eqn.replace(invars=invars, params={**eqn.params, "branches": branches}),
                 [all(each) for each in zip(*owned)], moved)
 
 
-def _is_value(aval):
+def _without_ghosts(eqn: Eqn) -> Eqn:
+    """A shard_map makes its ghosts inside: JAX 0.11's XLA crashes where it is given an
+    array without bytes."""
+    if eqn.primitive.name != "shard_map":
+        return eqn
+    jaxpr = eqn.params["jaxpr"]
+    is_ghost = [is_kept(var.aval) and not is_token(var.aval) for var in jaxpr.invars]
+    ghosts = [_private.new_eqn([], [var], ghost_p, dict(aval=var.aval), set())
+              for var in itertools.compress(jaxpr.invars, is_ghost)]
+
+    def others(values: Sequence[Any]) -> list[Any]:
+        return [value for value, ghost in zip(values, is_ghost) if not ghost]
+    inner = _private.with_eqns(jaxpr, [*ghosts, *jaxpr.eqns], invars=others(jaxpr.invars))
+    return eqn.replace(invars=others(eqn.invars), params={
+        **eqn.params, "jaxpr": inner, "in_specs": tuple(others(eqn.params["in_specs"]))})
+
+
+def _is_value(aval: Aval) -> bool:
     """Whether there is one in memory that a custom call can have as it is."""
     return isinstance(aval, _private.ShapedArray) and bool(aval.size) and \
         not _private.is_extended(aval.dtype) and not _private.is_packed(aval.dtype)
 
 
-def _tie_index(variables):
+def _tie_index(variables: Sequence[Atom]) -> int | None:
     """The last that is a value in memory: of a backward pass it is a cotangent."""
     for i in reversed(range(len(variables))):
         if _is_value(variables[i].aval):
@@ -318,12 +353,20 @@ def _tie_index(variables):
     return None
 
 
-def _tie_among(variables):
+def _tie_among(variables: Sequence[Atom]) -> Atom | None:
     index = _tie_index(variables)
     return None if index is None else variables[index]
 
 
-def finish(jaxpr):
+_when_whole: list[Callable[[str, Jaxpr], object]] = []
+
+
+def when_whole(tell: Callable[[str, Jaxpr], object]) -> None:
+    """Has `tell` called with the name and the jaxpr of each program that is finished."""
+    _when_whole.append(tell)
+
+
+def finish(jaxpr: Jaxpr) -> Jaxpr:
     """The jaxpr of a program, as it is to be lowered."""
     inner = _private.open_jaxpr(jaxpr)
     if not _mentions(inner, {}):
@@ -339,4 +382,11 @@ def finish(jaxpr):
     return finished
 
 
-_private.before_lowering(finish)
+def _finish_and_tell(name: str, jaxpr: Jaxpr) -> Jaxpr:
+    jaxpr = finish(jaxpr)
+    for tell in _when_whole:
+        tell(name, jaxpr)
+    return jaxpr
+
+
+_private.before_lowering(_finish_and_tell)

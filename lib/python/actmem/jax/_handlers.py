@@ -4,11 +4,14 @@
 Mirrors lib/xla/actmem_xla.h. PLATFORMS is the one place that tells which of
 XLA's platforms have handlers.
 """
+from __future__ import annotations
+
 import ctypes
 import errno
 import os
 from ctypes import (POINTER, c_char_p, c_int, c_int32, c_int64, c_uint8,
                     c_uint32, c_uint64, c_void_p)
+from typing import Any
 
 import jax
 
@@ -29,7 +32,17 @@ PLATFORMS = {
 _REGISTERED_AS = {"cuda": "CUDA"}
 
 
-class Options(ctypes.Structure):
+class Options(_native.Sized):
+    grow_bytes: int
+    limit_bytes: int
+    budget_bytes: int
+    spill_limit_bytes: int
+    spill_paths: ctypes.Array[c_char_p]
+    spill_path_count: int
+    named: int
+    ring_bytes: int
+    placed: int
+    spill_allow: int
     _fields_ = [("size", ctypes.c_size_t), ("grow_bytes", c_uint64),
                 ("limit_bytes", c_uint64), ("budget_bytes", c_uint64),
                 ("spill_limit_bytes", c_uint64),
@@ -39,7 +52,8 @@ class Options(ctypes.Structure):
                 ("spill_allow", c_uint32)]
 
 
-class Stats(ctypes.Structure):
+class Stats(_native.Sized):
+    checksum: int
     _fields_ = [("size", ctypes.c_size_t)] + [(name, c_uint64) for name in (
         "live_blocks", "live_bytes", "live_bytes_peak", "puts_total",
         "put_bytes_total", "takes_total", "take_bytes_total",
@@ -49,26 +63,35 @@ class Stats(ctypes.Structure):
         "dropped_blocks_total")]
 
 
-class DeviceStats(ctypes.Structure):
+class DeviceStats(_native.Sized):
     _fields_ = [("size", ctypes.c_size_t)] + [(name, c_uint64) for name in (
         "live_bytes", "live_bytes_peak", "put_bytes_total",
         "take_bytes_total")]
 
 
-class TensorOptions(ctypes.Structure):
+class TensorOptions(_native.Sized):
+    address: int
+    shape: ctypes.Array[c_int64]
+    rank: int
+    device_type: int
+    device: int
+    code: int
+    bits: int
     _fields_ = [("size", ctypes.c_size_t), ("address", c_void_p),
                 ("shape", POINTER(c_int64)), ("rank", c_uint32),
                 ("device_type", c_int32), ("device", c_int32),
                 ("code", c_uint8), ("bits", c_uint8)]
 
 
-class ArrayStats(ctypes.Structure):
+class ArrayStats(_native.Sized):
+    cuda: int
     _fields_ = [("size", ctypes.c_size_t)] + [(name, c_uint64) for name in (
         "blocks", "bytes", "bytes_peak", "views", "region_bytes",
         "blocks_total", "views_total", "copied_bytes_total", "cuda")]
 
 
-class TransferStats(ctypes.Structure):
+class TransferStats(_native.Sized):
+    to_host_bytes_total: int
     _fields_ = [("size", ctypes.c_size_t)] + [(name, c_uint64) for name in (
         "ring_bytes", "to_host_bytes_total", "to_device_bytes_total",
         "ahead_bytes_total", "ahead_total", "late_total", "wasted_bytes_total",
@@ -76,7 +99,7 @@ class TransferStats(ctypes.Structure):
         "unfinished", "staged_bytes", "token_waits_total")]
 
 
-def _declare(library):
+def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     for name, result, arguments in (
             ("actmem_xla_attach", c_int, [c_void_p, POINTER(Options)]),
             ("actmem_xla_detach", None, [c_void_p]),
@@ -112,14 +135,14 @@ def _declare(library):
 library = _declare(_native.load("libactmem_xla"))
 
 
-def _check(status):
+def _check(status: int) -> None:
     if status == -errno.EOWNERDEAD:
         raise actmem.Error(errno.EOWNERDEAD, "this process was forked from one "
                            "that uses actmem.jax, and has none of its memory")
     actmem._check(status)
 
 
-def _attach(memory):
+def _attach(memory: actmem.Memory) -> None:
     options = _native.initialized(Options)
     options.grow_bytes = memory.heap_grow
     options.limit_bytes = memory.heap_limit
@@ -143,11 +166,11 @@ def _attach(memory):
                                     "to; there may be up to 64")
 
 
-def _detach(memory):
+def _detach(memory: actmem.Memory) -> None:
     library.actmem_xla_detach(memory.handle)
 
 
-def _register():
+def _register() -> None:
     for platform, targets in PLATFORMS.items():
         for target, handler in targets.items():
             jax.ffi.register_ffi_target(
@@ -155,7 +178,7 @@ def _register():
                 platform=_REGISTERED_AS.get(platform, platform))
 
 
-def _from_environment():
+def _from_environment() -> None:
     text = os.environ.get("ACTMEM_JAX_GENERATIONS")
     if text:
         if not text.isdigit():
@@ -164,15 +187,21 @@ def _from_environment():
         configure(generations=int(text))
 
 
-def configure(generations=None, checksum=None):
+def configure(generations: int | None = None, checksum: bool | None = None) -> None:
     """Sets what is not None.
 
-    generations  how many forward passes of one checkpointed call may be
-                 unfinished on a device at a time: one more, and what the
-                 oldest saved is taken to be abandoned and its memory
-                 reclaimed; 0: no limit
-    checksum     whether what is put from now on is compared with what is
-                 taken; costs time
+    Args:
+      generations: How many forward passes of one checkpointed call may be unfinished on a
+        device at a time: one more, and what the oldest saved is taken to be abandoned and
+        its memory reclaimed. 0: no limit. Default: 2, or ACTMEM_JAX_GENERATIONS.
+      checksum: Whether what is put from now on is compared with what is taken; costs time.
+
+    Raises:
+      ValueError: `generations` is no number of them.
+
+    Example:
+      >>> import actmem.jax
+      >>> actmem.jax.configure(generations=4)
     """
     if generations is not None:
         if not isinstance(generations, int) or not 0 <= generations < 1 << 63:
@@ -183,7 +212,7 @@ def configure(generations=None, checksum=None):
         _check(library.actmem_xla_set_checksum(bool(checksum)))
 
 
-def _transfers():
+def _transfers() -> dict[int, dict[str, int]]:
     result = {}
     for device in jax.local_devices():
         value = _native.initialized(TransferStats)
@@ -196,9 +225,20 @@ def _transfers():
     return result
 
 
-def stats():
+def _memory() -> dict[str, Any]:
+    memory = actmem.default()
+    return {"backend": memory.backend, "why": memory.describe(), "pages": memory.pages,
+            "fallbacks_total": memory.counters()["fallbacks_total"]}
+
+
+def stats() -> dict[str, Any]:
     """What is in actmem memory and what went through it.
 
+    memory                     what it is: `backend` ("driver" or "memfd") and `why`,
+                               in words; the `pages` that are asked for;
+                               `fallbacks_total`, how often other pages, another node
+                               or less pinning were taken, as `allow` permits:
+                               actmem.regions() tells which
     live_blocks, live_bytes    put and not yet taken
     live_bytes_peak            the most there ever was
     puts_total, put_bytes_total, takes_total, take_bytes_total
@@ -279,20 +319,31 @@ def stats():
     _check(status)
     result["arrays"] = _native.as_dict(arrays)
     result["arrays"]["cuda"] = bool(arrays.cuda)
+    result["memory"] = _memory()
     return result
 
 
-def reset():
-    """Frees what was put and not taken, and gives empty regions back, those of
-    arrays too, and the rings of GPUs.
+def reset() -> int:
+    """Frees what was put and not taken, and gives empty regions back, those of arrays
+    too, and the rings of GPUs.
 
-    For what failed or abandoned steps have left, above all those outside of
-    jit, of which no limit reclaims anything. Call it while no step is running:
-    its backward pass would find nothing. How many blocks were freed is
-    returned.
+    For what failed or abandoned steps have left, above all those outside of jit, of which
+    no limit reclaims anything. Call it while no step is running: its backward pass would
+    find nothing.
+
+    Returns:
+      How many blocks were freed.
+
+    Raises:
+      actmem.Error: The process was forked from one that uses actmem.jax.
+
+    Example:
+      >>> import actmem.jax
+      >>> actmem.jax.reset()      # nothing was left
+      0
     """
     drain(wait=True)
-    freed = library.actmem_xla_reset()
+    freed: int = library.actmem_xla_reset()
     library.actmem_xla_trim_devices()
     status = library.actmem_xla_trim()
     _check(status)

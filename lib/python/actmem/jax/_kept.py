@@ -12,12 +12,15 @@ Arrays of them come from compiled programs and go into others, as random keys do
 the last that has a token is gone, nobody can take its value any more: see _tokens.py.
 """
 import types
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
+from jax.sharding import Sharding
 
 from actmem.jax import _private
 from actmem.jax._tokens import watch
@@ -29,19 +32,20 @@ class _scalar(jax.dtypes.extended):
     """What kind of dtype it is."""
 
 
-def _zeros(shape, dtype):
+def _zeros(shape: Sequence[int], dtype: _private.DType) -> Any:
     element = dtype._rules.physical_element_aval(dtype)
     return wrap_p.bind(jnp.zeros((*shape, *element.shape), element.dtype), dtype=dtype)
 
 
-def _result_handler(aval, sharding, committed):
+def _result_handler(aval: _private.Aval, sharding: Sharding, committed: bool) -> Any:
     handler = _private.result_handler(_private.physical_aval(aval),
                                       _private.physical_sharding(aval, sharding),
                                       committed)
     return handler.wrap(lambda base: Kept(aval.dtype, base))
 
 
-def _make_sharded(aval, sharding, arrays, committed):
+def _make_sharded(aval: _private.Aval, sharding: Sharding, arrays: "Sequence[Kept]",
+                  committed: bool) -> "Kept":
     handler = _private.result_handler(_private.physical_aval(aval),
                                       _private.physical_sharding(aval, sharding),
                                       committed)
@@ -67,13 +71,13 @@ class TokenType(_private.ExtendedDType):
     itemsize = 4 * TOKEN_WORDS
     tangent_dtype = jax.dtypes.float0
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return self.name
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return type(other) is type(self)
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(type(self))
 
 
@@ -83,47 +87,48 @@ class GhostType(_private.ExtendedDType):
     element = _private.ShapedArray((0,), np.dtype(np.uint8))
     itemsize = 0
 
-    def __init__(self, of):
+    def __init__(self, of: _private.DType) -> None:
         self.of = of
         self.tangent_dtype = _private.tangent_dtype(of)
 
     @property
-    def name(self):
+    def name(self) -> str:
         return f"actmem_ghost[{self.of.name}]"
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return self.name
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and self.of == other.of
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash((type(self), self.of))
 
 
 TOKEN = TokenType()
 
 
-def is_token(aval):
+def is_token(aval: _private.Aval) -> bool:
     return isinstance(getattr(aval, "dtype", None), TokenType)
 
 
-def is_kept(aval):
+def is_kept(aval: _private.Aval) -> bool:
     return isinstance(getattr(aval, "dtype", None), (TokenType, GhostType))
 
 
 class Kept:
     """An array of tokens or ghosts, by the array of JAX's that they are in memory."""
 
-    spread = None       # of a ghost: how its value is spread, if that was put by itself
+    # Of a ghost: how its value is spread, if that was put by itself.
+    spread: Sharding | None = None
 
-    def __init__(self, dtype, base):
+    def __init__(self, dtype: _private.DType, base: jax.Array) -> None:
         self.dtype, self.base = dtype, base
         if dtype == TOKEN:
             watch(self)
 
     @property
-    def aval(self):
+    def aval(self) -> _private.Aval:
         base = jax.typeof(self.base)
         sharding = base.sharding.update(
             spec=jax.sharding.PartitionSpec(*base.sharding.spec[:len(self.shape)]))
@@ -139,21 +144,22 @@ class Kept:
     committed = property(lambda self: self.base.committed)
     _committed = committed
 
-    def devices(self):
+    def devices(self) -> set[jax.Device]:
         return self.base.devices()
 
-    def is_deleted(self):
+    def is_deleted(self) -> bool:
         return self.base.is_deleted()
 
-    def block_until_ready(self):
+    def block_until_ready(self) -> "Kept":
         self.base.block_until_ready()
         return self
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Kept({self.dtype}{list(self.shape)})"
 
 
-def _shard(values, shardings, layouts, copy_semantics):
+def _shard(values: Sequence[Kept], shardings: Sequence[Sharding], layouts: Any,
+           copy_semantics: Any) -> Any:
     return _private.shard_args(
         [_private.physical_sharding(value.aval, sharding)
          for value, sharding in zip(values, shardings)],
@@ -168,13 +174,14 @@ wrap_p.def_impl(lambda base, *, dtype: Kept(dtype, base))
 
 
 @wrap_p.def_abstract_eval
-def _wrap_abstract(base, *, dtype):
+def _wrap_abstract(base: _private.Aval, *, dtype: _private.DType) -> _private.Aval:
     spec = jax.sharding.PartitionSpec(*base.sharding.spec[:base.ndim - 1])
     return base.update(shape=base.shape[:-1], dtype=dtype, weak_type=False,
                        sharding=base.sharding.update(spec=spec))
 
 
-def _wrap_batched(values, dims, *, dtype):
+def _wrap_batched(values: Sequence[Any], dims: Sequence[int], *,
+                  dtype: _private.DType) -> tuple[Any, int]:
     (base,), (dim,) = values, dims
     return wrap_p.bind(jnp.moveaxis(base, dim, 0), dtype=dtype), 0
 

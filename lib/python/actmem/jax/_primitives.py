@@ -18,16 +18,20 @@ merges two puts, nor moves one out of a loop. How many takes a token has, and wh
 waits for, is settled when a program is whole: see _finish.py, which sets those of the
 parameters that have defaults here.
 """
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
+from jax.sharding import Sharding
 
 from actmem.jax import _calls, _private
 from actmem.jax._kept import TOKEN, GhostType, wrap_p
+from actmem.jax._private import Aval, Context, Eqn, Rule
 from actmem.jax._tokens import drain
 
 put_p = Primitive("actmem_put")
@@ -36,49 +40,60 @@ take_p = Primitive("actmem_take")
 tie_p = Primitive("actmem_tie")
 tie_p.multiple_results = True
 hold_p = Primitive("actmem_hold")
+ghost_p = Primitive("actmem_ghost")     # of a whole program: one made anew
 drop_p = Primitive("actmem_drop")
 
-PUT = dict(number=None, bounded=False, many=True, wanted=True)
-TAKE = dict(number=None, ends=False, announced=None)
+PUT: dict[str, Any] = dict(number=None, bounded=False, many=True, wanted=True)
+TAKE: dict[str, Any] = dict(number=None, ends=False, announced=None)
 
 
-def put(value, label):
+def label_of(name: str, line: str) -> str:
+    """As puts and takes are told apart, and errors name them."""
+    return f"{name} ({line})"
+
+
+def name_and_line(label: str) -> list[str]:
+    return label[:-1].rsplit(" (", 1)
+
+
+def put(value: Any, label: str) -> Any:
     return put_p.bind(value, label=label, **PUT)
 
 
-def take(token, ghost, label, weak_type):
+def take(token: Any, ghost: Any, label: str, weak_type: bool) -> Any:
     return take_p.bind(token, ghost, label=label, weak_type=weak_type, **TAKE)
 
 
-def token_of(aval):
+def token_of(aval: Aval) -> Aval:
     spec = aval.sharding.update(spec=jax.sharding.PartitionSpec())
     return aval.update(shape=(), dtype=TOKEN, weak_type=False, sharding=spec)
 
 
-def ghost_of(aval):
+def ghost_of(aval: Aval) -> Aval:
     return aval.update(dtype=GhostType(aval.dtype), weak_type=False)
 
 
 @put_p.def_abstract_eval
-def _put_abstract(value, **params):
+def _put_abstract(value: Aval, **params: Any) -> tuple[Aval, Aval, Aval]:
     return value, token_of(value), ghost_of(value)
 
 
 @take_p.def_abstract_eval
-def _take_abstract(token, ghost, *, weak_type, **params):
+def _take_abstract(token: Aval, ghost: Aval, *, weak_type: bool, **params: Any) -> Aval:
     return ghost.update(dtype=ghost.dtype.of, weak_type=weak_type)
 
 
 @tie_p.def_abstract_eval
-def _tie_abstract(*operands, numbers):
+def _tie_abstract(*operands: Aval, numbers: Sequence[int]) -> Sequence[Aval]:
     return operands[:-1]
 
 
 hold_p.def_abstract_eval(lambda token: token)
+ghost_p.def_abstract_eval(lambda *, aval: aval)
 
 
 @drop_p.def_abstract_eval
-def dropped_of(token, *ties):
+def dropped_of(token: Aval, *ties: Aval) -> Aval:
     return token.update(shape=(1,), dtype=np.dtype(np.uint32), weak_type=False,
                         sharding=token_of(token).sharding)
 
@@ -86,18 +101,19 @@ def dropped_of(token, *ties):
 # Outside of jit each is an execution of its own.
 
 @partial(jax.jit, static_argnames="label")
-def _put_now(value, *, label):
+def _put_now(value: Any, *, label: str) -> Any:
     return put(value, label)[1:]
 
 
 @partial(jax.jit, static_argnames=("label", "weak_type", "spread"))
-def _take_now(token, ghost, *, label, weak_type, spread):
+def _take_now(token: Any, ghost: Any, *, label: str, weak_type: bool,
+              spread: Sharding | None) -> Any:
     value = take(token, ghost, label, weak_type)
     return value if spread is None else jax.lax.with_sharding_constraint(value, spread)
 
 
 @put_p.def_impl
-def _put_impl(value, *, label, **params):
+def _put_impl(value: Any, *, label: str, **params: Any) -> tuple[Any, Any, Any]:
     drain()
     with jax.disable_jit(False):
         token, ghost = _put_now(value, label=label)
@@ -108,7 +124,7 @@ def _put_impl(value, *, label, **params):
 
 
 @take_p.def_impl
-def _take_impl(token, ghost, *, label, weak_type, **params):
+def _take_impl(token: Any, ghost: Any, *, label: str, weak_type: bool, **params: Any) -> Any:
     drain()
     with jax.disable_jit(False):
         return _take_now(token, ghost, label=label, weak_type=weak_type,
@@ -116,20 +132,21 @@ def _take_impl(token, ghost, *, label, weak_type, **params):
 
 
 @partial(jax.jit, donate_argnums=0)
-def drop_now(words):
+def drop_now(words: jax.Array) -> jax.Array:
     """Of what were tokens: their words in memory, for which a result takes their place."""
-    return words + drop_p.bind(wrap_p.bind(words, dtype=TOKEN))
+    dropped: jax.Array = drop_p.bind(wrap_p.bind(words, dtype=TOKEN))
+    return words + dropped
 
 
 # Derivatives.
 
-def _put_jvp(primals, tangents, **params):
+def _put_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     (value,), (tangent,) = primals, tangents
     value, token, ghost = put_p.bind(value, **params)
     return (value, token, ghost), (tangent, _private.zero_tangent(token), tangent)
 
 
-def _take_jvp(primals, tangents, **params):
+def _take_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     return take_p.bind(*primals, **params), tangents[1]
 
 
@@ -137,8 +154,8 @@ ad.primitive_jvps[put_p] = _put_jvp
 ad.primitive_jvps[take_p] = _take_jvp
 
 
-def _without_tangent(primitive):
-    def jvp(primals, tangents, **params):
+def _without_tangent(primitive: Primitive) -> None:
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         result = primitive.bind(*primals, **params)
         return result, _private.zero_tangent(result)
     ad.primitive_jvps[primitive] = jvp
@@ -146,11 +163,11 @@ def _without_tangent(primitive):
 
 # A batch is put whole, under one token. Its ghost has the axis.
 
-def _put_batched(values, dims, **params):
+def _put_batched(values: Sequence[Any], dims: Sequence[Any], **params: Any) -> Any:
     return put_p.bind(*values, **params), (dims[0], None, dims[0])
 
 
-def _one_token(token, dim):
+def _one_token(token: Any, dim: int | None) -> Any:
     """Of a batch of tokens that are all the same, or none: where a condition differs
     along a batch, JAX selects between what both sides put."""
     if dim is None:
@@ -158,7 +175,7 @@ def _one_token(token, dim):
     return wrap_p.bind(unwrap_p.bind(token).max(axis=dim), dtype=TOKEN)
 
 
-def _take_batched(values, dims, **params):
+def _take_batched(values: Sequence[Any], dims: Sequence[Any], **params: Any) -> Any:
     token, ghost = values
     return take_p.bind(_one_token(token, dims[0]), ghost, **params), dims[1]
 
@@ -171,7 +188,7 @@ unwrap_p = Primitive("actmem_unwrap")
 
 
 @unwrap_p.def_abstract_eval
-def _unwrap_abstract(token):
+def _unwrap_abstract(token: Aval) -> Aval:
     return _private.physical_aval(token)
 
 
@@ -183,7 +200,7 @@ _without_tangent(unwrap_p)
 _without_tangent(wrap_p)
 
 
-def _put_wanted(used, *rest):
+def _put_wanted(used: Sequence[bool], *rest: Any) -> tuple[list[bool], Eqn | None]:
     """A put whose token and ghost nobody has, puts nothing."""
     eqn = rest[-1]
     if not any(used):
@@ -198,9 +215,9 @@ _private.set_dce_rule(put_p, _put_wanted)
 
 # What they are for XLA.
 
-def _on_memory(function):
+def _on_memory(function: Rule) -> Rule:
     """A lowering by `function` of what the operands are in memory."""
-    def lower(ctx, *operands, **params):
+    def lower(ctx: Context, *operands: Any, **params: Any) -> Any:
         physical = ctx.replace(
             avals_in=[_private.physical_aval(aval) for aval in ctx.avals_in],
             avals_out=[_private.physical_aval(aval) for aval in ctx.avals_out])
@@ -210,7 +227,7 @@ def _on_memory(function):
     return lower
 
 
-def _rounded(value):
+def _rounded(value: Any) -> Any:
     """As XLA keeps it in memory, also where it computes more exactly."""
     if not jnp.issubdtype(value.dtype, jnp.floating) or _private.is_packed(value.dtype):
         return value
@@ -218,7 +235,8 @@ def _rounded(value):
     return jax.lax.reduce_precision(value, info.nexp, info.nmant)
 
 
-def _put_lowered(ctx, value, *, label, number, bounded, many, wanted):
+def _put_lowered(ctx: Context, value: Any, *, label: str, number: int | None, bounded: bool,
+                 many: bool, wanted: bool) -> tuple[Any, Any, Any]:
     shape = ctx.avals_in[0].shape
     if not wanted:
         return value, jnp.zeros(2, jnp.uint32), jnp.zeros((*shape, 0), jnp.uint8)
@@ -228,25 +246,30 @@ def _put_lowered(ctx, value, *, label, number, bounded, many, wanted):
     return value, token, ghost.reshape(*shape, 0)
 
 
-def _take_lowered(ctx, token, ghost, *, label, weak_type, number, ends, announced):
+def _take_lowered(ctx: Context, token: Any, ghost: Any, *, label: str, weak_type: bool,
+                  number: int | None, ends: bool, announced: int | None) -> list[Any]:
     return [_calls.take(ctx, token, ghost, _private.physical_aval(ctx.avals_out[0]),
                         label=label, number=number, ends=ends, announced=announced)]
 
 
-def _tie_lowered(ctx, *operands, numbers):
+def _tie_lowered(ctx: Context, *operands: Any, numbers: Sequence[int]) -> Any:
     return _calls.tie(ctx, operands[:-1], operands[-1], numbers)
 
 
-def _hold_lowered(ctx, token):
+def _hold_lowered(ctx: Context, token: Any) -> list[Any]:
     return [_calls.hold(ctx, token)]
 
 
-def _drop_lowered(ctx, token, *ties):
+def _ghost_lowered(ctx: Context, *, aval: Aval) -> list[Any]:
+    return [jnp.zeros((*aval.shape, 0), jnp.uint8)]
+
+
+def _drop_lowered(ctx: Context, token: Any, *ties: Any) -> list[Any]:
     return [_calls.drop(ctx, token, ties)]
 
 
 for primitive, lowered in ((put_p, _put_lowered), (take_p, _take_lowered),
                            (tie_p, _tie_lowered), (hold_p, _hold_lowered),
-                           (drop_p, _drop_lowered)):
+                           (ghost_p, _ghost_lowered), (drop_p, _drop_lowered)):
     mlir.register_lowering(primitive, _on_memory(lowered))
     _private.wants_devices(primitive)

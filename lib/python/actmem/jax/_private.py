@@ -4,9 +4,13 @@ the package does. Each name is here once, with the versions where it is called o
 
 A test goes through NAMES, so that a version without one of them is known at once.
 """
+import inspect
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import jax
+from jax.sharding import Sharding
 from jax._src import ad_checkpoint, core, dispatch, dtypes, sharding_impls, source_info_util
 from jax._src.interpreters import ad, batching, mlir, pxla
 from jax._src.interpreters import partial_eval as pe
@@ -15,13 +19,13 @@ from jax._src.lax import lax as lax_internal
 try:
     from jax._src.interpreters import remat
 except ImportError:         # before 0.10
-    remat = None
+    remat = None  # type: ignore[assignment]
 
-NAMES = tuple((owner, name) for owner, names in (
+NAMES: tuple[tuple[Any, str], ...] = tuple((owner, name) for owner, names in (
     (core,
      "ShapedArray Var Primitive eval_jaxpr typeof NamedAxisEffect "
      "InternalMutableArrayEffect new_jaxpr_eqn physical_aval jaxprs_in_params "
-     "pytype_aval_mappings primal_dtype_to_tangent_dtype mem_kind_to_space"),
+     "pytype_aval_mappings primal_dtype_to_tangent_dtype mem_kind_to_space is_concrete"),
     (dispatch, "prim_requires_devices_during_lowering"),
     (dtypes, "ExtendedDType float0"),
     (ad, "Zero primitive_jvps"),
@@ -39,12 +43,24 @@ NAMES = tuple((owner, name) for owner, names in (
     (source_info_util, "summarize current"),
 ) for name in names.split())
 
+# Of these JAX promises no type.
+Aval: TypeAlias = Any           # a shape and a dtype, as jax.typeof() returns
+DType: TypeAlias = Any          # NumPy's, or one that extends them
+Primitive: TypeAlias = Any
+Jaxpr: TypeAlias = Any
+Eqn: TypeAlias = Any
+Atom: TypeAlias = Any           # a variable of a jaxpr, or a literal
+Context: TypeAlias = Any        # of a lowering
+Verdict: TypeAlias = Any        # what a policy says of a value
+Rule: TypeAlias = Callable[..., Any]
+
 ExtendedDType = dtypes.ExtendedDType
 ShapedArray = core.ShapedArray
 Var = core.Var
 new_eqn = core.new_jaxpr_eqn
 physical_aval = core.physical_aval
-tangent_dtype = core.primal_dtype_to_tangent_dtype
+is_concrete: Rule = core.is_concrete
+tangent_dtype: Rule = core.primal_dtype_to_tangent_dtype
 physical_sharding = sharding_impls.physical_sharding
 logical_sharding = sharding_impls.logical_sharding
 name_p = ad_checkpoint.name_p
@@ -58,67 +74,108 @@ current_source = source_info_util.current
 has_remat3 = hasattr(jax.config, "jax_remat3")
 
 
-def zero_tangent(value):
-    return ad.Zero(core.typeof(value).to_tangent_aval())
+def zero_tangent(value: Any) -> Any:
+    return ad.Zero(  # type: ignore[attr-defined]
+        core.typeof(value).to_tangent_aval())
 
 
-def wants_devices(primitive):
+def wants_devices(primitive: Primitive) -> None:
     """JAX tells the lowering of `primitive` which devices it is for."""
     dispatch.prim_requires_devices_during_lowering.add(primitive)
 
 
-def set_dce_rule(primitive, rule):
+def set_dce_rule(primitive: Primitive, rule: Rule) -> None:
     pe.dce_rules[primitive] = rule
 
 
-def before_lowering(change):
+def before_lowering(change: Callable[[str, Jaxpr], Jaxpr]) -> None:
     """Has `change` of a whole program's jaxpr lowered in its place."""
     lower = mlir.lower_jaxpr_to_module
 
-    def lower_changed(name, jaxpr, *rest, **named):
-        return lower(name, change(jaxpr), *rest, **named)
-    mlir.lower_jaxpr_to_module = lower_changed
+    def lower_changed(name: str, jaxpr: Jaxpr, *rest: Any, **named: Any) -> Any:
+        return lower(name, change(name, jaxpr), *rest, **named)
+    mlir.lower_jaxpr_to_module = lower_changed  # type: ignore[assignment]
 
 
-def inner_jaxprs(params):
+def inner_jaxprs(params: Mapping[str, Any]) -> Iterable[Jaxpr]:
     return core.jaxprs_in_params(params)
 
 
-def scan_consts(params):
+def scan_consts(params: Mapping[str, Any]) -> int:
     """How many of the operands of a scan are the same in all turns."""
     if "num_consts" in params:      # before 0.11
-        return params["num_consts"]
+        return int(params["num_consts"])
     return len(list(params["ft_in"].unpack()[0]))
 
 
-def bits_of(dtype):
+def name_of(eqn: Eqn) -> str | None:
+    """The name that `eqn` gives to a value, or None."""
+    name: str | None = None
+    if eqn.primitive is name_p:
+        name = eqn.params["name"]
+    elif eqn.primitive.name == "call_hi_primitive":     # of jax_remat3
+        named = next(iter(eqn.params.values()))
+        name = named.name if type(named).__name__ == "CheckpointName" else None
+    return name
+
+
+_NO_NAMES: tuple[frozenset[str], frozenset[str], None] = frozenset(), frozenset(), None
+
+
+def names_of(policy: Any) -> tuple[frozenset[str], frozenset[str], str | None]:
+    """The names that a policy of jax.checkpoint_policies saves, those it offloads, and
+    where to; none of one that is not made of names."""
+    if getattr(policy, "__module__", None) != ad_checkpoint.__name__:
+        return _NO_NAMES
+    if getattr(policy, "__closure__", None):
+        held = inspect.getclosurevars(policy).nonlocals
+    else:                   # 0.11
+        held = vars(policy)
+    if "policy_1" in held:
+        saved = [names_of(held[each])[0] for each in ("policy_1", "policy_2")]
+        return frozenset().union(*saved), frozenset(), None
+    saved = held.get("names_which_can_be_saved", held.get("saveable_names", ()))
+    return (frozenset(saved), frozenset(held.get("names_which_can_be_offloaded", ())),
+            held.get("offload_dst"))
+
+
+def bits_of(dtype: DType) -> int:
     """Of an element of a number's type."""
     if jax.numpy.issubdtype(dtype, jax.numpy.integer):
         return jax.numpy.iinfo(dtype).bits
     return jax.numpy.finfo(dtype).bits
 
 
-def is_packed(dtype):
+def is_packed(dtype: DType) -> bool:
     """Whether elements are shorter than a byte."""
     return not is_extended(dtype) and dtype != jax.numpy.bool_ and \
         dtype != dtypes.float0 and jax.numpy.issubdtype(dtype, jax.numpy.number) and \
         bits_of(dtype) < 8
 
 
-def is_extended(dtype):
+def is_extended(dtype: DType) -> bool:
     return isinstance(dtype, dtypes.ExtendedDType)
 
 
-_PLACE = re.compile(r"([^/\\]+:\d+)(?::\d+)?(?: \(|$)")
+_PLACE = re.compile(r"([^/\\:]+:\d+)(?::\d+)?(?: \(|$)")
 
 
-def place_of(source_info):
+def place_of(source_info: Any) -> str:
     """The line of the program that an equation is of, as file.py:12, or "?"."""
     found = _PLACE.search(source_info_util.summarize(source_info))
     return found[1] if found else "?"
 
 
-def canonical_as_is(kind):
+def explicit_shard_shape(aval: Aval) -> tuple[int, ...] | None:
+    """What each device has of a value, where its type tells; else None."""
+    sharding = aval.sharding
+    if sharding.mesh.empty or not sharding.mesh.are_all_axes_explicit:
+        return None
+    shape: tuple[int, ...] = sharding.shard_shape(aval.shape)
+    return shape
+
+
+def canonical_as_is(kind: type) -> None:
     """Values of the class `kind` are what they are."""
     if hasattr(dtypes, "register_canonicalize_value_handler"):
         dtypes.register_canonicalize_value_handler(kind, None)
@@ -126,7 +183,7 @@ def canonical_as_is(kind):
         dtypes.canonicalize_value_handlers[kind] = lambda value: value
 
 
-def register_array_class(kind, shard):
+def register_array_class(kind: type, shard: Rule) -> None:
     core.pytype_aval_mappings[kind] = lambda value: value.aval
     canonical_as_is(kind)
     pxla.shard_arg_handlers[kind] = shard
@@ -138,36 +195,34 @@ def register_array_class(kind, shard):
 shard_args = pxla.shard_args
 
 
-def result_handler(aval, sharding, committed):
+def result_handler(aval: Aval, sharding: Sharding, committed: bool) -> Any:
     return pxla.global_result_handlers[core.ShapedArray](aval, sharding, committed)
 
 
-def open_jaxpr(jaxpr):
+def open_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
     """The equations of a jaxpr, closed or not: from 0.12 on both are one."""
     return getattr(jaxpr, "jaxpr", jaxpr)
 
 
-def with_eqns(jaxpr, eqns, outvars=None):
-    """`jaxpr`, closed if it was, of these equations."""
+def with_eqns(jaxpr: Jaxpr, eqns: Sequence[Eqn], **changed: Sequence[Atom]) -> Jaxpr:
+    """`jaxpr`, closed if it was, of these equations, and these `invars` or `outvars`."""
     inner = open_jaxpr(jaxpr)
-    changed = {"eqns": eqns} if outvars is None else {"eqns": eqns, "outvars": outvars}
-    new = inner.replace(**changed)
+    new = inner.replace(eqns=eqns, **changed)
     return new if inner is jaxpr else jaxpr.replace(jaxpr=new)
 
 
-def is_jaxpr(value):
+def is_jaxpr(value: Any) -> bool:
     return hasattr(open_jaxpr(value), "eqns")
 
 
 
-
-def has_effects(eqn):
+def has_effects(eqn: Eqn) -> bool:
     """Whether JAX takes `eqn` for one to run in the forward pass alone."""
     unreal = (core.NamedAxisEffect, core.InternalMutableArrayEffect)
     return any(not isinstance(effect, unreal) for effect in eqn.effects)
 
 
-def transfer_eqn(value, memory_kind, out=None):
+def transfer_eqn(value: Atom, memory_kind: str, out: Atom | None = None) -> Eqn:
     """An equation that copies the variable `value` to a memory of JAX's."""
     space = core.mem_kind_to_space(memory_kind)
     jaxpr = open_jaxpr(jax.make_jaxpr(lambda x: jax.device_put(x, space, may_alias=False))(
@@ -183,16 +238,16 @@ together_p = core.Primitive("actmem_together")
 together_p.multiple_results = True
 
 
-def _run_together(*args, jaxpr):
+def _run_together(*args: Any, jaxpr: Jaxpr) -> Any:
     return core.eval_jaxpr(jaxpr, (), *args)
 
 
-together_p.bind = _run_together
+together_p.bind = _run_together  # type: ignore[method-assign]
 together_p.def_abstract_eval(lambda *avals, jaxpr: [var.aval for var in jaxpr.outvars])
 mlir.register_lowering(together_p, mlir.lower_fun(_run_together, multiple_results=True))
 
 
-def _dce_together(used, *rest):
+def _dce_together(used: Sequence[bool], *rest: Any) -> tuple[list[bool], Eqn | None]:
     eqn = rest[-1]
     if not any(used):
         return [False] * len(eqn.invars), None
@@ -206,7 +261,7 @@ def _dce_together(used, *rest):
 pe.dce_rules[together_p] = _dce_together
 
 
-def together(eqns, invars, outvars):
+def together(eqns: Sequence[Eqn], invars: Sequence[Atom], outvars: Sequence[Atom]) -> Eqn:
     if len(eqns) == 1:
         return eqns[0].replace(invars=invars, outvars=outvars)
     inputs = list(dict.fromkeys(atom for atom in invars if isinstance(atom, core.Var)))
@@ -217,28 +272,28 @@ def together(eqns, invars, outvars):
                               eqns[0].source_info, eqns[0].ctx)
 
 
-class _Rules(dict):
+class _Rules(dict[Primitive, Rule]):
     """JAX's rules by primitive, and one for all that have none."""
 
-    rule = None
+    rule: Rule | None = None
 
-    def get(self, primitive, default=None):
+    def get(self, primitive: Primitive, default: Any = None) -> Any:
         return super().get(primitive, self.rule)
 
 
-def replace_partial_eval_rules(rule):
+def replace_partial_eval_rules(rule: Rule) -> None:
     pe.partial_eval_jaxpr_custom_rules = rules = _Rules(pe.partial_eval_jaxpr_custom_rules)
-    rules.rule = staticmethod(rule).__func__
+    rules.rule = rule
 
 
-def remat3_result(value, kept, back):
+def remat3_result(value: Any, kept: Any, back: Rule) -> tuple[Any, ...]:
     """What a rule of jax_remat3 returns."""
     if jax.__version_info__ < (0, 12):
         return value, lambda *args: back(kept, *args)
     return value, kept, back
 
 
-def replace_remat3_rules(make_rule):
+def replace_remat3_rules(make_rule: Callable[..., Rule]) -> None:
     if not has_remat3:
         return
     # Tokens are tied where they come through a barrier.
@@ -246,10 +301,13 @@ def replace_remat3_rules(make_rule):
         lax_internal.optimization_barrier_p)
     new = jax.__version_info__ >= (0, 12)
 
-    for kind, combine in (
-            (ad_checkpoint.CheckpointName, ad_checkpoint.primal_left_tangent_right),
-            (ad_checkpoint.CheckpointNameFwd, lambda taken, computed: taken)):
-        def named(self, trace, value, *, stock=kind.remat, kind=kind, combine=combine):
+    for kind_name, combine in (
+            ("CheckpointName", ad_checkpoint.primal_left_tangent_right),
+            ("CheckpointNameFwd", lambda taken, computed: taken)):
+        kind = getattr(ad_checkpoint, kind_name)
+
+        def named(self: Any, trace: Any, value: Any, *, stock: Rule = kind.remat,
+                  kind: Any = kind, combine: Rule = combine) -> Any:
             rule = make_rule(stock, name_p,
                              lambda value: kind(self.name, self.in_avals[0])(value), combine)
             return rule(trace, value, params={"name": self.name},
@@ -261,7 +319,8 @@ def replace_remat3_rules(make_rule):
         if stock is None:
             continue
 
-        def computed(trace, *args, stock=stock, primitive=primitive, **params):
+        def computed(trace: Any, *args: Any, stock: Rule = stock,
+                     primitive: Primitive = primitive, **params: Any) -> Any:
             rule = make_rule(stock, primitive,
                              lambda *args: primitive.bind(*args, **params),
                              ad_checkpoint.primal_left_tangent_right)

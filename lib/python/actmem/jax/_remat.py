@@ -7,48 +7,69 @@ Without jax_remat3 JAX splits a jaxpr, equation by equation, and asks the policy
 the rule is looked up by primitive. With it, names and a few other primitives have rules of
 their own, which are wrapped here.
 """
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import jax
 from jax.extend.core import Literal
 
-from actmem.jax import _private
-from actmem.jax._primitives import (PUT, TAKE, ghost_of, put, put_p, take, take_p,
-                                    token_of)
+from actmem.jax import _finish, _private, _verdicts
+from actmem.jax._private import Atom, Aval, Eqn, Primitive, Rule, Verdict
+from actmem.jax._primitives import (PUT, TAKE, ghost_of, label_of, put, put_p, take,
+                                    take_p, token_of)
 
 ACTMEM = "actmem"
 
 # The destination that patch() has taken over, or none.
-_taken_over = set()
+_taken_over: set[str] = set()
 
 
 class Kept(_private.Offloadable):
     """What a policy of actmem.jax.checkpoint says of a value that goes to actmem, but
     for those of fewer bytes: these stay on the device."""
 
-    def __new__(cls, min_bytes=0, label=None):
+    min_bytes: int
+    label: str | None
+
+    def __new__(cls, min_bytes: int = 0, label: str | None = None) -> "Kept":
         self = super().__new__(cls, "device", ACTMEM)
         self.min_bytes, self.label = min_bytes, label
         return self
 
 
-def take_over(destination):
+def take_over(destination: str) -> None:
     _taken_over.add(destination)
 
 
-def give_back(destination):
+def give_back(destination: str) -> None:
     _taken_over.discard(destination)
 
 
-def _is_ours(verdict):
+def _is_ours(verdict: Verdict) -> bool:
     return isinstance(verdict, _private.Offloadable) and \
         (verdict.dst == ACTMEM or verdict.dst in _taken_over)
 
 
-def bytes_of(aval):
+def _inner(policy: Rule) -> Rule:
+    """A policy of JAX's, also of one of actmem.jax.checkpoint."""
+    inner: Rule = getattr(policy, "inner", policy)
+    return inner
+
+
+def kept_names(policy: Rule) -> frozenset[str]:
+    """The names that `policy` keeps in actmem, as far as it is made of names."""
+    saved, offloaded, destination = _private.names_of(_inner(policy))
+    if _inner(policy) is not policy:
+        return offloaded or saved
+    return offloaded if destination == ACTMEM or destination in _taken_over else frozenset()
+
+
+def bytes_of(aval: Aval) -> int:
     aval = _private.physical_aval(aval)
-    return aval.size * aval.dtype.itemsize
+    return int(aval.size * aval.dtype.itemsize)
 
 
-def _fits(aval, verdict):
+def _fits(aval: Aval, verdict: Verdict) -> bool:
     """Whether a value of this type is one to put."""
     # Of a symbolic shape there is no telling how many bytes it has.
     min_bytes = getattr(verdict, "min_bytes", 0)
@@ -56,37 +77,64 @@ def _fits(aval, verdict):
         (not min_bytes or bytes_of(aval) >= min_bytes)
 
 
-def _label(primitive, params, source, verdict):
-    if getattr(verdict, "label", None):
-        return verdict.label
+def _label(primitive: Primitive, params: Mapping[str, Any], source: Any,
+           verdict: Verdict) -> str:
+    label: str | None = getattr(verdict, "label", None)
+    if label:
+        return label
     name = params.get("name")
     name = name if isinstance(name, str) else primitive.name
-    return f"{name} ({_private.place_of(source)})"
+    return label_of(name, _private.place_of(source))
+
+
+def _ask(policy: Rule, primitive: Primitive, args: Sequence[Any], params: Mapping[str, Any],
+         source: Any, aval: Aval, is_running: bool = False) -> Verdict:
+    """What `policy` says of the result of a primitive, which is of type `aval`; the verdict
+    is noted. Where the function is running, programs are whole before it is."""
+    verdict = _private.ensure_enum(policy(primitive, *args, **params))
+    name = params["name"] if primitive is _private.name_p else None
+    if not is_running:
+        _verdicts.ask(policy, name)
+    if name is not None:
+        saved, offloaded, _ = _private.names_of(_inner(policy))
+        _verdicts.note(name, _private.place_of(source), aval, _where(aval, verdict),
+                       saved | offloaded)
+    return verdict
+
+
+def _where(aval: Aval, verdict: Verdict) -> str:
+    if not isinstance(verdict, _private.Offloadable):
+        return _verdicts.DEVICE if verdict is _private.Saveable else _verdicts.RECOMPUTED
+    if not _is_ours(verdict):
+        return str(verdict.dst)
+    return _verdicts.ACTMEM if _fits(aval, verdict) else _verdicts.DEVICE
 
 
 # Without jax_remat3.
 
-def _residuals(inst, eqn):
+def _residuals(inst: Sequence[bool], eqn: Eqn) -> list[Atom]:
     return [atom for atom, is_there in zip(eqn.invars, inst)
             if not is_there and not isinstance(atom, Literal)]
 
 
-def _recomputed(eqn, inst):
+def _recomputed(eqn: Eqn, inst: Sequence[bool]) -> tuple[Any, ...]:
     count = len(eqn.outvars)
     return eqn, eqn, [False] * count, [True] * count, _residuals(inst, eqn)
 
 
-def _saved(eqn):
+def _saved(eqn: Eqn) -> tuple[Any, ...]:
     count = len(eqn.outvars)
     return eqn, None, [False] * count, [False] * count, []
 
 
-def _put_eqns(eqn, labels):
+def _put_eqns(eqn: Eqn, labels: Mapping[int, str]) -> tuple[list[Eqn], list[Eqn], list[Atom]]:
     """Equations that compute what `eqn` does and put those results that have a label,
     those that take them, and the variables between."""
     outvars = list(eqn.outvars)
     is_name = eqn.primitive is _private.name_p
-    puts, takes, between = [], [], []
+    puts: list[Eqn] = []
+    takes: list[Eqn] = []
+    between: list[Atom] = []
     for i, label in labels.items():
         out = eqn.outvars[i]
         if is_name:
@@ -105,10 +153,12 @@ def _put_eqns(eqn, labels):
     return puts if is_name else [eqn.replace(outvars=outvars), *puts], takes, between
 
 
-def _moved_eqns(eqn, verdict):
+def _moved_eqns(eqn: Eqn, verdict: Verdict) -> tuple[list[Eqn], list[Eqn], list[Atom]]:
     """The same for another memory of JAX's, which `verdict` names."""
     outvars = [_private.Var(out.aval) for out in eqn.outvars]
-    known, staged, between = [eqn.replace(outvars=outvars)], [], []
+    known: list[Eqn] = [eqn.replace(outvars=outvars)]
+    staged: list[Eqn] = []
+    between: list[Atom] = []
     for value, out in zip(outvars, eqn.outvars):
         there = _private.transfer_eqn(value, verdict.dst)
         between += there.outvars
@@ -117,7 +167,7 @@ def _moved_eqns(eqn, verdict):
     return known, staged, between
 
 
-def _offloaded(eqn, verdict):
+def _offloaded(eqn: Eqn, verdict: Verdict) -> tuple[Any, ...]:
     if _is_ours(verdict):
         labels = {i: _label(eqn.primitive, eqn.params, eqn.source_info, verdict)
                   for i, var in enumerate(eqn.outvars) if _fits(var.aval, verdict)}
@@ -134,12 +184,13 @@ def _offloaded(eqn, verdict):
             [False] * len(eqn.outvars), is_back, between)
 
 
-def _rule(saveable, unknown, inst, eqn):
+def _rule(saveable: Rule, unknown: Sequence[bool], inst: Sequence[bool],
+          eqn: Eqn) -> tuple[Any, ...]:
     count = len(eqn.outvars)
     if any(unknown):
         return None, eqn, [True] * count, [True] * count, _residuals(inst, eqn)
-    verdict = _private.ensure_enum(saveable(
-        eqn.primitive, *[atom.aval for atom in eqn.invars], **eqn.params))
+    verdict = _ask(saveable, eqn.primitive, [atom.aval for atom in eqn.invars], eqn.params,
+                   eqn.source_info, eqn.outvars[0].aval)
     if _private.has_effects(eqn) or verdict is _private.Saveable:
         return _saved(eqn)
     if not isinstance(verdict, _private.Offloadable):
@@ -149,14 +200,18 @@ def _rule(saveable, unknown, inst, eqn):
 
 # With jax_remat3.
 
-def _rule3(stock, primitive, compute, combine):
+def _rule3(stock: Rule, primitive: Primitive, compute: Rule, combine: Rule) -> Rule:
     """The rule of `primitive`, which `compute`s, where its value goes to actmem, and
     JAX's else. `combine` is what becomes of the value that was taken and of the one that
     was computed again, which has the tangent."""
 
-    def rule(trace, *args, params, policy_args):
-        verdict = None if trace.policy is None else _private.ensure_enum(
-            trace.policy(primitive, *policy_args, **params))
+    def rule(trace: Any, *args: Any, params: Mapping[str, Any],
+             policy_args: Sequence[Any]) -> tuple[Any, ...] | None:
+        if trace.policy is None:
+            return None
+        source = _private.current_source()
+        verdict = _ask(trace.policy, primitive, policy_args, params, source,
+                       jax.typeof(args[0]), _private.is_concrete(args[0]))
         if not _is_ours(verdict):
             return None
         value = compute(*args)
@@ -164,18 +219,19 @@ def _rule3(stock, primitive, compute, combine):
         if not _fits(aval, verdict):
             return _private.remat3_result(
                 value, value, lambda value, *args: combine(value, compute(*args)))
-        label = _label(primitive, params, _private.current_source(), verdict)
+        label = _label(primitive, params, source, verdict)
         value, token, ghost = put(value, label)
 
-        def back(kept, *args):
+        def back(kept: tuple[Any, Any], *args: Any) -> Any:
             return combine(take(*kept, label, aval.weak_type), compute(*args))
         return _private.remat3_result(value, (token, ghost), back)
     return rule
 
 
-def _install():
+def _install() -> None:
     _private.replace_partial_eval_rules(_rule)
     _private.replace_remat3_rules(_rule3)
+    _finish.when_whole(lambda *program: _verdicts.warn_of_idle(kept_names))
 
 
 _install()

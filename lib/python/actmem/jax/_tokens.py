@@ -9,15 +9,20 @@ the token's memory is donated: that runs when all others that read it have ended
 import collections
 import threading
 import weakref
+from typing import TYPE_CHECKING
 
 import jax
 
-_gone = collections.deque()
-_counts = collections.Counter()     # of arrays of tokens, by the one that is in memory
+if TYPE_CHECKING:
+    from actmem.jax._kept import Kept
+
+_gone: collections.deque[jax.Array] = collections.deque()
+# Of arrays of tokens, by the one that is in memory.
+_counts: collections.Counter[int] = collections.Counter()
 _lock = threading.Lock()
 
 
-def _one_less(words):
+def _one_less(words: jax.Array) -> None:
     with _lock:
         _counts[id(words)] -= 1
         if not _counts[id(words)]:
@@ -25,7 +30,7 @@ def _one_less(words):
             _gone.append(words)
 
 
-def watch(kept):
+def watch(kept: "Kept") -> None:
     """`kept` is an array of tokens: what they are for is dropped when it is gone, and all
     others that are the same in memory, as where a program returns what it was given."""
     with _lock:
@@ -33,7 +38,7 @@ def watch(kept):
     weakref.finalize(kept, _one_less, kept.base).atexit = False
 
 
-def drain(wait=False):
+def drain(wait: bool = False) -> None:
     """Drops what tokens were for that are gone; waits until that is done, or not."""
     from actmem.jax._primitives import drop_now
     while _gone:

@@ -15,11 +15,11 @@ WRONG = {
 }
 
 
-def _numbers(version):
+def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version)[:4])
 
 
-def warn():
+def warn() -> None:
     """Of the version that is loaded, once."""
     why = WRONG.get(jax.__version__)
     if not why and _numbers(jax.__version__) > _numbers(NEWEST):

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""report: a table of what becomes of each named value of a step; with ACTMEM_JAX_REPORT
+set one of each program, when the process ends.
+
+What goes to actmem is read from the program, where it is a put; of the others the policies
+have said where they go, and the program tells how often there is one.
+"""
+from __future__ import annotations
+
+import atexit
+import collections
+import dataclasses
+import math
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+
+from actmem.jax import _calls, _finish, _private, _verdicts
+from actmem.jax._handlers import stats
+from actmem.jax._private import Aval, Eqn, Jaxpr
+from actmem.jax._primitives import label_of, name_and_line, put_p
+
+_UNKNOWN = "?"
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """The values of one name, made in one line, of one type.
+
+    name, line  as "q" and "model.py:31"
+    shape, dtype
+                of the whole value, over all devices that it is spread over
+    device_bytes
+                of each device's part; None where only XLA knows how it is spread
+    times       how many there are in a step: of a scan one in each turn; None in a loop
+                whose turns nobody knows
+    goes        "actmem", "device", "recomputed", or another memory of JAX's, as
+                "pinned_host"
+    """
+    name: str
+    line: str
+    shape: tuple[int, ...]
+    dtype: str
+    device_bytes: int | None
+    times: int | None
+    goes: str
+
+    @property
+    def total(self) -> int | None:
+        """Bytes on each device of all of them, or None."""
+        if self.device_bytes is None or self.times is None:
+            return None
+        return self.device_bytes * self.times
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What report() returns; print() shows it as a table.
+
+    rows         a Row for each name, line and type, those of the most bytes first
+    unknown      names that a policy has, and no value of the program
+    temp_bytes   what XLA needs on each device for itself, or None
+    budget_bytes of memory on the host, for all devices of this process; what is over it
+                 waits in files. 0: no limit
+    """
+    rows: tuple[Row, ...]
+    unknown: tuple[str, ...]
+    temp_bytes: int | None
+    budget_bytes: int
+
+    def device_bytes(self, goes: str) -> int:
+        """How much each device has, in a step, of what `goes` there."""
+        return sum(row.total or 0 for row in self.rows if row.goes == goes)
+
+    def __str__(self) -> str:
+        lines = _table(self.rows)
+        for goes in dict.fromkeys(row.goes for row in self.rows):
+            total = self.device_bytes(goes)
+            if total and goes != _verdicts.RECOMPUTED:
+                lines.append(f"{goes}: {_words(total)} of each device's in a step")
+        kept = self.device_bytes(_verdicts.ACTMEM) * jax.local_device_count()
+        if 0 < self.budget_bytes < kept:
+            lines.append(f"spilled: up to {_words(kept - self.budget_bytes)} of what is in "
+                         f"actmem, by the budget of {_words(self.budget_bytes)}")
+        if self.temp_bytes is not None:
+            lines.append(f"XLA's own temporary memory: {_words(self.temp_bytes)} on each "
+                         "device")
+        if self.unknown:
+            lines.append(f"named by a policy, and by no value: {', '.join(self.unknown)}")
+        return "\n".join(lines)
+
+
+def _words(count: int | None) -> str:
+    if count is None:
+        return _UNKNOWN
+    if count < 1024:
+        return f"{count} B"
+    for unit, size in (("KiB", 1 << 10), ("MiB", 1 << 20)):
+        if count < size << 10:
+            return f"{count / size:.1f} {unit}"
+    return f"{count / (1 << 30):.1f} GiB"
+
+
+_HEAD = ("name", "line", "value", "per device", "times", "in all", "goes to")
+_RIGHT = (3, 4, 5)
+
+
+def _table(rows: Sequence[Row]) -> list[str]:
+    if not rows:
+        return ["no value has a name that a policy was asked of"]
+    cells = [_HEAD] + [
+        (row.name, row.line, f"{row.dtype}{list(row.shape)}".replace(" ", ""),
+         _words(row.device_bytes), _UNKNOWN if row.times is None else str(row.times),
+         _words(row.total), row.goes) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    return ["  ".join(text.rjust(width) if i in _RIGHT else text.ljust(width)
+                      for i, (text, width) in enumerate(zip(line, widths))).rstrip()
+            for line in cells]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Value:
+    name: str
+    line: str
+    aval: Aval
+    goes: str
+    is_local: bool      # of one device, inside shard_map
+    number: int | None = None       # of the program that puts it
+
+    def device_shape(self, is_alone: bool) -> tuple[int, ...] | None:
+        """What each device has of it, or None."""
+        if self.goes == _verdicts.ACTMEM:
+            return _calls.device_shape(label_of(self.name, self.line), self.number,
+                                       self.aval)
+        if is_alone or self.is_local:
+            return tuple(self.aval.shape)
+        return _private.explicit_shard_shape(self.aval)
+
+
+class _Found:
+    """The values that a program puts or names, and how often."""
+
+    def __init__(self, *jaxprs: Jaxpr) -> None:
+        self.values: collections.Counter[_Value] = collections.Counter()
+        self.unbounded: set[_Value] = set()          # of these, in loops of unknown turns
+        self.names: set[str] = set()
+        self.meant: set[str] = set()
+        for jaxpr in jaxprs:
+            self.walk(jaxpr, 1)
+
+    def walk(self, jaxpr: Jaxpr, times: int, is_again: bool = False,
+             is_unbounded: bool = False, is_local: bool = False) -> None:
+        for eqn in _private.open_jaxpr(jaxpr).eqns:
+            kind, params = eqn.primitive.name, eqn.params
+            value = self.value(eqn, is_again, is_local)
+            if value:
+                self.values[value] += times
+                self.unbounded.update([value] if is_unbounded else [])
+            for inner in _private.inner_jaxprs(params):
+                self.walk(inner, times * (params["length"] if kind == "scan" else 1),
+                          is_again or params.get("differentiated", False),
+                          is_unbounded or kind == "while", is_local or kind == "shard_map")
+
+    def value(self, eqn: Eqn, is_again: bool, is_local: bool) -> _Value | None:
+        """The value that `eqn` puts or gives a name to, unless it is computed again."""
+        aval = eqn.outvars[0].aval if eqn.outvars else None
+        if eqn.primitive is put_p:
+            name, line = name_and_line(eqn.params["label"])
+            self.heard(name, line, aval)
+            if eqn.params["wanted"]:
+                return _Value(name, line, aval, _verdicts.ACTMEM, is_local,
+                              eqn.params["number"])
+        given = _private.name_of(eqn)
+        if given is None:
+            return None
+        line = _private.place_of(eqn.source_info)
+        goes = self.heard(given, line, aval)
+        if is_again or goes in (None, _verdicts.ACTMEM):
+            return None
+        return _Value(given, line, aval, goes, is_local)
+
+    def heard(self, name: str, line: str, aval: Aval) -> str | None:
+        goes, meant = _verdicts.said(name, line, aval)
+        self.names.add(name)
+        self.meant |= meant
+        return goes
+
+    def rows(self, is_alone: bool) -> tuple[Row, ...]:
+        rows = []
+        for value, times in self.values.items():
+            shape = value.device_shape(is_alone)
+            rows.append(Row(
+                value.name, value.line, tuple(value.aval.shape), str(value.aval.dtype),
+                None if shape is None else math.prod(shape) * value.aval.dtype.itemsize,
+                None if value in self.unbounded else times, value.goes))
+        return tuple(sorted(rows, key=lambda row: -(row.total or 0)))
+
+    def report(self, is_alone: bool, temp_bytes: int | None) -> Report:
+        return _report(self.rows(is_alone), self.meant - self.names, temp_bytes)
+
+
+def _report(rows: Iterable[Row], unknown: Iterable[str], temp_bytes: int | None) -> Report:
+    return Report(tuple(rows), tuple(sorted(unknown)), temp_bytes,
+                  stats()["store"]["budget_bytes"])
+
+
+def _devices_of(compiled: jax.stages.Compiled) -> set[jax.Device]:
+    return {device for sharding in jax.tree.leaves(
+        (compiled.input_shardings, compiled.output_shardings))
+        for device in sharding.device_set}
+
+
+def report(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
+    """What becomes of each named value of a step, as a table: how many bytes each device
+    has of it, how often there is one, which line of the program names it, and where it
+    goes between forward and backward pass.
+
+    It compiles the step, which may take as long as that does, and does not run it. Listed
+    are values named by jax.ad_checkpoint.checkpoint_name of which a policy was asked, what
+    offload_argnums names, and all else that goes to actmem; values without a name that a
+    policy saves on the device are not.
+
+    Args:
+      step: A function, jitted or not, that computes gradients.
+      *args: As for a call of it; jax.ShapeDtypeStruct will do for arrays.
+      **kwargs: The same.
+
+    Returns:
+      A Report; print() shows it as a table, and its `rows` are data.
+
+    Raises:
+      TypeError: `step` is no function. Other errors are those of tracing and compiling it.
+
+    Warns:
+      UserWarning: A policy has names that no value of the program has.
+
+    Example:
+      >>> import jax, actmem.jax
+      >>> layer = actmem.jax.checkpoint(lambda x: jax.numpy.sin(x * x), offload_argnums=0)
+      >>> step = jax.grad(lambda x: layer(x).sum())
+      >>> told = actmem.jax.report(step, jax.ShapeDtypeStruct((64, 256), "float32"))
+      >>> [(row.goes, row.shape, row.total) for row in told.rows]
+      [('actmem', (64, 256), 65536)]
+    """
+    if not hasattr(step, "trace"):
+        if not callable(step):
+            raise TypeError(f"report wants a function, not {step!r}")
+        step = jax.jit(step)
+    traced = step.trace(*args, **kwargs)
+    compiled = traced.lower().compile()
+    analysis = compiled.memory_analysis()
+    told = _Found(traced.jaxpr).report(len(_devices_of(compiled)) <= 1,
+                                       analysis and analysis.temp_size_in_bytes)
+    if told.unknown:
+        warnings.warn(f"policies of this step have names that no value has: "
+                      f"{_verdicts.listed(told.unknown)}", stacklevel=2)
+    return told
+
+
+# When the process ends.
+
+class _Programs:
+    """Those that put, as they become whole."""
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self.found: list[tuple[str, _Found]] = []       # their names, and what is in them
+        self.outside: list[Jaxpr] = []  # jaxprs of puts outside of jit
+
+    def add(self, name: str, jaxpr: Jaxpr) -> None:
+        found = _Found(jaxpr)
+        if "_put_now" in name:
+            self.outside.append(jaxpr)
+        elif any(value.goes == _verdicts.ACTMEM for value in found.values):
+            self.found.append((name, found))
+
+    def tell(self) -> None:
+        if os.getpid() != self.process:
+            return
+        if self.outside:
+            found = _Found(*self.outside)
+            found.unbounded.update(found.values)
+            self.found.append(("outside of jit", found))
+        had = {key[0] for key, _ in _verdicts.all_said()}
+        which = f" of process {jax.process_index()}" if jax.process_count() > 1 else ""
+        told = [(name, _report(found.rows(jax.local_device_count() == 1),
+                               found.meant - found.names - had, None))
+                for name, found in self.found]
+        told += [("others", _report(self.others(), (), None))]
+        # A program that was compiled several times alike is told of once.
+        texts = dict.fromkeys(f"actmem: {name}{which}\n{report}"
+                              for name, report in told if report.rows)
+        print(*texts or ["actmem: no program put anything"], sep="\n", file=sys.stderr)
+
+    def others(self) -> list[Row]:
+        """Values that policies were asked of, and programs do not show any more."""
+        found = {(value.name, value.line) for _, found in self.found
+                 for value in found.values}
+        return [Row(*key, None, None, goes) for key, goes in _verdicts.all_said()
+                if key[:2] not in found and goes != _verdicts.ACTMEM]
+
+
+if os.environ.get("ACTMEM_JAX_REPORT", "0") not in ("", "0"):
+    _programs = _Programs()
+    _finish.when_whole(_programs.add)
+    atexit.register(_programs.tell)

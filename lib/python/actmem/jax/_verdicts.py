@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""What the policies of jax.checkpoint said of named values while programs were traced, for
+_report.py; and a warning of a policy that keeps in actmem what nothing has the name of."""
+import os
+import sys
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+import jax
+
+import actmem
+from actmem.jax._private import Aval, Rule
+
+ACTMEM, DEVICE, RECOMPUTED = "actmem", "device", "recomputed"
+
+# name, line, shape, dtype
+_Key: TypeAlias = tuple[str, str, tuple[int, ...], str]
+
+_lock = threading.Lock()
+# Where each value goes, and what the policy names.
+_said: dict[_Key, tuple[str, frozenset[str]]] = {}
+# By policy the names it was asked of since a program was whole.
+_asked: dict[Rule, set[str]] = {}
+# Policies that kept something: what is traced twice, JAX knows.
+_busy: weakref.WeakSet[Rule] = weakref.WeakSet()
+_warned: set[object] = set()
+
+
+def _key(name: str, line: str, aval: Aval) -> _Key:
+    return name, line, tuple(aval.shape), str(aval.dtype)
+
+
+def note(name: str, line: str, aval: Aval, where: str, names: frozenset[str]) -> None:
+    """The value of that name, made in the program's `line`, goes `where` by a policy that
+    has these names."""
+    with _lock:
+        _said[_key(name, line, aval)] = where, names
+
+
+def said(name: str, line: str, aval: Aval) -> tuple[str | None, frozenset[str]]:
+    """Where it goes, and all names that the policy has."""
+    with _lock:
+        return _said.get(_key(name, line, aval), (None, frozenset()))
+
+
+def all_said() -> list[tuple[_Key, str]]:
+    """(name, line, shape, dtype) and where it goes, of all."""
+    with _lock:
+        return [(key, where) for key, (where, _) in _said.items()]
+
+
+def ask(policy: Rule, name: str | None) -> None:
+    """`policy` is asked of a value, of this name or of None."""
+    with _lock:
+        _asked.setdefault(policy, set()).update([name] if name else [])
+
+
+def listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, sorted(names)))
+
+
+def warn_of_idle(kept_names: Callable[[Rule], frozenset[str]]) -> None:
+    """Warns once of each policy asked since the last call which kept nothing in actmem,
+    although it names values to keep there: kept_names(policy)."""
+    global _asked
+    with _lock:
+        asked, _asked = _asked, {}
+    for policy, had in asked.items():
+        wanted = kept_names(policy)
+        case = wanted, frozenset(had)
+        if wanted & had:
+            _busy.add(policy)
+        if not wanted or policy in _busy or case in _warned:
+            continue
+        _warned.add(case)
+        there = f"there are {listed(had)}" if had else "nothing in it has a name"
+        warnings.warn(
+            f"a policy of jax.checkpoint is to keep {listed(wanted)} in actmem, but the "
+            f"function names no such value ({there}), so that nothing goes there; "
+            "jax.ad_checkpoint.checkpoint_name gives names", stacklevel=_users_frame())
+
+
+_OTHERS = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (actmem, jax))
+
+
+def _users_frame() -> int:
+    """How far above its caller the first frame is that is neither JAX's nor ours."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back and frame.f_code.co_filename.startswith(_OTHERS):
+        frame, level = frame.f_back, level + 1
+    return level

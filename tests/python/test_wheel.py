@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The wheel of `make wheel`: what is in it, and that it works where it was installed."""
+import email
+import glob
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+import tomllib
+import zipfile
+
+from packaging.requirements import Requirement
+
+from tap import case, main
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PACKAGE = os.path.join(ROOT, "lib", "python", "actmem")
+LIBRARIES = {"actmem/libactmem.so.0", "actmem/libactmem_xla.so"}
+WHEEL, = glob.glob(os.path.join(ROOT, "build", "wheel", "*.whl"))
+
+PROGRAM = """
+import sys
+import jax, jax.numpy as jnp
+import actmem, actmem.jax
+
+print(actmem.describe())
+kept = actmem.jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)), offload_argnums=0)
+x = jnp.arange(4096.0)
+found = jax.jit(jax.grad(lambda x: kept(x).sum()))(x)
+wanted = jax.grad(lambda x: jnp.sin(jnp.sin(x)).sum())(x)
+assert jnp.allclose(found, wanted), (found, wanted)
+assert actmem.jax.stats()["put_bytes_total"] == x.nbytes
+with open("/proc/self/maps") as maps:
+    loaded = {line.split()[-1] for line in maps if "libactmem" in line}
+assert len(loaded) == 2 and all(path.startswith(sys.prefix) for path in loaded), loaded
+"""
+
+
+def sh(*command, **options):
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            stdin=subprocess.DEVNULL, text=True, check=False, **options)
+    assert result.returncode == 0, f"{command}: {result.returncode}\n{result.stdout}"
+    return result.stdout
+
+
+def versions():
+    spec = importlib.util.spec_from_file_location(
+        "_versions", os.path.join(PACKAGE, "jax", "_versions.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def metadata():
+    with zipfile.ZipFile(WHEEL) as wheel:
+        name, = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+        return email.message_from_bytes(wheel.read(name))
+
+
+@case
+def all_of_the_package_is_in_it():
+    sources = {os.path.relpath(path, os.path.dirname(PACKAGE))
+               for pattern in ("*.py", "*/*.py", "py.typed")
+               for path in glob.glob(os.path.join(PACKAGE, pattern))}
+    with zipfile.ZipFile(WHEEL) as wheel:
+        names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert names == sources | LIBRARIES, names ^ (sources | LIBRARIES)
+
+
+@case
+def what_it_says_of_itself():
+    with open(os.path.join(ROOT, "VERSION"), encoding="utf-8") as file:
+        version = file.read().strip()
+    assert os.path.basename(WHEEL) == f"actmem-{version}-py3-none-linux_x86_64.whl", WHEEL
+    said = metadata()
+    assert said["Version"] == version
+    assert said["License-Expression"] == "LGPL-2.1-or-later OR MIT"
+    assert said["Requires-Python"] == ">=3.11"
+
+
+@case
+def its_versions_of_jax_are_those_that_are_warned_of_by_none():
+    known = versions()
+    extra, = map(Requirement, metadata().get_all("Requires-Dist"))
+    assert extra.name == "jax" and extra.marker.evaluate({"extra": "jax"})
+    assert not extra.marker.evaluate({"extra": ""})
+    for version in (known.OLDEST, known.NEWEST):
+        assert version in extra.specifier
+    for version in ("0.9.2", known.NEWEST + ".1", *known.WRONG):
+        assert version not in extra.specifier, version
+    with open(os.path.join(ROOT, "pyproject.toml"), "rb") as file:
+        built_with = tomllib.load(file)["build-system"]["requires"]
+    assert f"jaxlib == {known.OLDEST}" in built_with, built_with
+
+
+def check_installed(environment):
+    """In a new environment of the Python, and with the JAX, of that one."""
+    python = os.path.join(ROOT, environment, "bin", "python")
+    packages, = glob.glob(os.path.join(ROOT, environment, "lib", "python3*", "site-packages"))
+    with tempfile.TemporaryDirectory() as folder:
+        sh(python, "-m", "venv", "--without-pip", folder)
+        own, = glob.glob(os.path.join(folder, "lib", "python3*", "site-packages"))
+        sh(sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python",
+           os.path.join(folder, "bin", "python"), "install", "--no-deps", "--no-index", WHEEL)
+        with open(os.path.join(own, "jax.pth"), "w", encoding="utf-8") as file:
+            file.write(packages + "\n")
+        told = sh(os.path.join(folder, "bin", "python"), "-c", PROGRAM, cwd=folder,
+                  env={"ACTMEM_ALLOW": "any", "JAX_PLATFORMS": "cpu", "HOME": folder,
+                       "PATH": ""})
+    assert told.startswith(("memfd: ", "driver: ")), told
+
+
+@case
+def installed_by_pip_it_works():
+    check_installed("build/venv")
+
+
+@case
+def installed_by_pip_it_works_with_todays_jax():
+    check_installed("build/venv-newest")
+
+
+if __name__ == "__main__":
+    main()
