@@ -1,41 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the regions of the machine have, in all and on each node, and what they
- * may have on a node. The memory cgroup is charged by the page allocator, with
- * __GFP_ACCOUNT.
+ * What regions have and may have: on a node, of a user, and of a mount. Each is a
+ * quota. A page counts from before it is made until it is gone, and against all of
+ * them or none, so that no limit is ever exceeded.
  *
- * A node's limit is held against pages reserved, which are those that regions
- * have there and those that are about to be placed there; what is shown is
- * what regions have.
+ * The memory cgroup is charged by the page allocator, with __GFP_ACCOUNT.
  */
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 
 #include "actmem.h"
+#include "mount.h"
 
 /**
- * struct node_total - small pages on one node, as those of imported regions may
- *	be on several
+ * struct node_account - pages on one node
  * @pages: of all regions
- * @lingering_pages: those of them that belong to lingering regions
- * @regions: regions that have any there
- * @poisoned_pages: in which the hardware has erred; it never falls
- * @lock: see there; held for an instant only
- * @reserved: pages that regions have or are about to get
- * @limit: pages that they may have
+ * @lingering: those of them that belong to lingering regions
+ * @poisoned: in which the hardware has erred; it never falls
  */
-struct node_total {
-	atomic_long_t pages;
-	atomic_long_t lingering_pages;
-	atomic_long_t regions;
-	atomic_long_t poisoned_pages;
-	/* Protects what follows. */
-	spinlock_t lock;
-	unsigned long reserved;
-	unsigned long limit;
+struct node_account {
+	struct actmem_quota pages;
+	atomic_long_t lingering;
+	atomic_long_t poisoned;
 };
 
-static struct node_total *node_totals;
+/* Protects every quota, and actmem_region.charged; held for an instant only. */
+static DEFINE_SPINLOCK(account_lock);
+static unsigned long default_limit = ACTMEM_NO_LIMIT;
+
+static struct node_account *nodes;
 static atomic_long_t region_total;
 static atomic_long_t lingering_region_total;
 
@@ -43,82 +36,207 @@ int actmem_account_init(void)
 {
 	int node;
 
-	node_totals = kcalloc(nr_node_ids, sizeof(*node_totals), GFP_KERNEL);
-	if (!node_totals)
+	nodes = kcalloc(nr_node_ids, sizeof(*nodes), GFP_KERNEL);
+	if (!nodes)
 		return -ENOMEM;
-	for (node = 0; node < nr_node_ids; node++) {
-		spin_lock_init(&node_totals[node].lock);
-		node_totals[node].limit = ACTMEM_NO_LIMIT;
-	}
+	for (node = 0; node < nr_node_ids; node++)
+		nodes[node].pages.limit = ACTMEM_NO_LIMIT;
 	return 0;
 }
 
 void actmem_account_exit(void)
 {
-	kfree(node_totals);
+	int node;
+
+	for (node = 0; node < nr_node_ids; node++)
+		WARN_ON_ONCE(nodes[node].pages.used || atomic_long_read(&nodes[node].lingering));
+	kfree(nodes);
 }
 
-/* For small pages about to be placed there. False: that would be over the limit. */
-bool actmem_node_reserve_small(int node, unsigned long pages)
+static unsigned long quota_left(const struct actmem_quota *quota)
 {
-	struct node_total *total = &node_totals[node];
+	lockdep_assert_held(&account_lock);
+	if (quota->limit == ACTMEM_NO_LIMIT)
+		return ACTMEM_NO_LIMIT;
+	return quota->limit - min(quota->limit, quota->used);
+}
+
+/* All of it or nothing. */
+bool actmem_quota_charge(struct actmem_quota *quota, unsigned long amount)
+{
 	bool fits;
 
-	spin_lock(&total->lock);
-	fits = pages <= total->limit - min(total->limit, total->reserved);
+	spin_lock(&account_lock);
+	fits = amount <= quota_left(quota);
 	if (fits)
-		total->reserved += pages;
-	spin_unlock(&total->lock);
+		quota->used += amount;
+	spin_unlock(&account_lock);
 	return fits;
 }
 
-/* Those that were not placed after all, or that have gone. */
-void actmem_node_unreserve_small(int node, unsigned long pages)
+void actmem_quota_uncharge(struct actmem_quota *quota, unsigned long amount)
 {
-	spin_lock(&node_totals[node].lock);
-	node_totals[node].reserved -= pages;
-	spin_unlock(&node_totals[node].lock);
+	spin_lock(&account_lock);
+	quota->used -= amount;
+	spin_unlock(&account_lock);
 }
 
-/* The same of one page. */
-bool actmem_node_reserve(int node)
+/* Both of one moment. */
+struct actmem_quota actmem_quota_read(const struct actmem_quota *quota)
 {
-	return actmem_node_reserve_small(node, HPAGE_PMD_NR);
+	struct actmem_quota read;
+
+	spin_lock(&account_lock);
+	read = *quota;
+	spin_unlock(&account_lock);
+	return read;
 }
 
-void actmem_node_unreserve(int node)
+/* Below what is used, nothing more is granted until enough has gone. */
+void actmem_quota_set_limit(struct actmem_quota *quota, unsigned long limit)
 {
-	actmem_node_unreserve_small(node, HPAGE_PMD_NR);
+	spin_lock(&account_lock);
+	quota->limit = limit;
+	spin_unlock(&account_lock);
 }
 
-/* Pages that could be reserved, ACTMEM_NO_LIMIT if there is none. */
+/* EBUSY if more is used; @used tells how much in any case. */
+int actmem_quota_try_limit(struct actmem_quota *quota, unsigned long limit, unsigned long *used)
+{
+	int err = 0;
+
+	spin_lock(&account_lock);
+	*used = quota->used;
+	if (limit < quota->used)
+		err = -EBUSY;
+	else
+		quota->limit = limit;
+	spin_unlock(&account_lock);
+	return err;
+}
+
+/* Of users without a limit of their own, and without CAP_IPC_LOCK. */
+unsigned long actmem_default_limit(void)
+{
+	return READ_ONCE(default_limit);
+}
+
+void actmem_set_default_limit(unsigned long pages)
+{
+	spin_lock(&account_lock);
+	WRITE_ONCE(default_limit, pages);
+	spin_unlock(&account_lock);
+}
+
+static int quota_check(const struct actmem_quota *quota, unsigned long pages, int err, u32 reason,
+		       struct actmem_why *why)
+{
+	unsigned long left = quota_left(quota);
+
+	if (pages <= left)
+		return 0;
+	why->reason = reason;
+	why->node = NUMA_NO_NODE;
+	why->wanted = pages * ACTMEM_PAGE_BYTES;
+	why->available = left * ACTMEM_PAGE_BYTES;
+	return err;
+}
+
+/*
+ * The administrator's limit holds if there is one, and stands in for RLIMIT_MEMLOCK of
+ * the process that made the region.
+ */
+static int region_check_user(const struct actmem_region *region, unsigned long pages,
+			     struct actmem_why *why)
+{
+	struct actmem_quota quota = region->user->pages;
+
+	if (quota.limit == ACTMEM_NO_LIMIT && region->memlock_pages != ACTMEM_NO_LIMIT)
+		quota.limit = default_limit;
+	if (quota.limit != ACTMEM_NO_LIMIT)
+		return quota_check(&quota, pages, -EDQUOT, ACTMEM_WHY_USER_LIMIT, why);
+	quota.limit = region->memlock_pages;
+	return quota_check(&quota, pages, -ENOMEM, ACTMEM_WHY_MEMLOCK, why);
+}
+
+static int region_check_room(const struct actmem_region *region, unsigned long pages,
+			     struct actmem_why *why)
+{
+	int err = 0;
+
+	if (region->mount)
+		err = quota_check(&region->mount->pages, pages, -ENOSPC, ACTMEM_WHY_MOUNT_LIMIT,
+				  why);
+	return err ?: region_check_user(region, pages, why);
+}
+
+/* Whether the user and the mount could have so many pages more: EDQUOT, ENOMEM or ENOSPC. */
+int actmem_check_room(const struct actmem_region *region, unsigned long pages,
+		      struct actmem_why *why)
+{
+	int err;
+
+	spin_lock(&account_lock);
+	err = region_check_room(region, pages, why);
+	spin_unlock(&account_lock);
+	return err;
+}
+
+static void region_charge(struct actmem_region *region, long pages)
+{
+	lockdep_assert_held(&account_lock);
+	region->charged += pages;
+	region->user->pages.used += pages;
+	if (region->mount)
+		region->mount->pages.used += pages;
+}
+
+/* For a page that the region is about to get; the errors of actmem_check_room(). */
+int actmem_charge_page(struct actmem_region *region, struct actmem_why *why)
+{
+	int err;
+
+	spin_lock(&account_lock);
+	err = region_check_room(region, 1, why);
+	if (!err)
+		region_charge(region, 1);
+	spin_unlock(&account_lock);
+	return err;
+}
+
+/* A page that the region has no more, or has not got after all. */
+void actmem_uncharge_page(struct actmem_region *region)
+{
+	spin_lock(&account_lock);
+	region_charge(region, -1);
+	spin_unlock(&account_lock);
+}
+
+/* Pages that the region is about to get. */
+unsigned long actmem_pages_underway(const struct actmem_region *region)
+{
+	unsigned long pages;
+
+	spin_lock(&account_lock);
+	pages = region->charged - READ_ONCE(region->pages_held);
+	spin_unlock(&account_lock);
+	return pages;
+}
+
+struct actmem_quota *actmem_node_quota(int node)
+{
+	return &nodes[node].pages;
+}
+
+/* Pages that regions may have there yet, ACTMEM_NO_LIMIT if there is no limit. */
 unsigned long actmem_node_left(int node)
 {
-	struct node_total *total = &node_totals[node];
-	unsigned long left = ACTMEM_NO_LIMIT;
+	unsigned long left;
 
-	spin_lock(&total->lock);
-	if (total->limit != ACTMEM_NO_LIMIT)
-		left = (total->limit - min(total->limit, total->reserved)) >> ACTMEM_PAGE_ORDER;
-	spin_unlock(&total->lock);
+	spin_lock(&account_lock);
+	left = quota_left(&nodes[node].pages);
+	spin_unlock(&account_lock);
 	return left;
-}
-
-unsigned long actmem_node_limit(int node)
-{
-	unsigned long limit = READ_ONCE(node_totals[node].limit);
-
-	return limit == ACTMEM_NO_LIMIT ? limit : limit >> ACTMEM_PAGE_ORDER;
-}
-
-void actmem_set_node_limit(int node, unsigned long pages)
-{
-	/* A number of bytes was made pages of, so that this does not overflow. */
-	if (pages != ACTMEM_NO_LIMIT)
-		pages = ACTMEM_SMALL_PAGES(pages);
-	spin_lock(&node_totals[node].lock);
-	WRITE_ONCE(node_totals[node].limit, pages);
-	spin_unlock(&node_totals[node].lock);
 }
 
 void actmem_count_region(int change)
@@ -126,49 +244,26 @@ void actmem_count_region(int change)
 	atomic_long_add(change, &region_total);
 }
 
-/* As the last act of a region that goes: who then reads 0 finds all else done. */
+/* As the last act of a region that goes: whoever then reads 0 finds all else done. */
 void actmem_count_lingering_region(int change)
 {
 	atomic_long_add_return_release(change, &lingering_region_total);
 }
 
-/* Small pages of the region have come to be on a node, or have gone from there. */
-void actmem_count_on_node(struct actmem_region *region, int node, long change)
+static void count_lingering_pages(struct actmem_region *region, int node, long change)
 {
-	struct node_total *total = &node_totals[node];
-	unsigned long before = region->node_small_pages[node];
-
-	lockdep_assert_held(&region->lock);
-	region->node_small_pages[node] += change;
-	atomic_long_add(change, &total->pages);
-	if (!before)
-		atomic_long_inc(&total->regions);
-	if (!region->node_small_pages[node])
-		atomic_long_dec(&total->regions);
-	if (region->lingering)
-		atomic_long_add(change, &total->lingering_pages);
+	atomic_long_add(change, &nodes[node].lingering);
+	atomic_long_add(change, &region->user->lingering_pages);
 }
 
-/* What was reserved is held, or is no more. */
-void actmem_count_held(struct actmem_region *region, long change)
+/* A page of the region has come to be on a node, or has gone from there. */
+void actmem_count_page(struct actmem_region *region, int node, int change)
 {
 	lockdep_assert_held(&region->lock);
 	region->pages_held += change;
-	actmem_user_count_pages(region->user, change);
+	region->node_pages_held[node] += change;
 	if (region->lingering)
-		actmem_user_count_lingering_pages(region->user, change);
-}
-
-void actmem_count_page(struct actmem_region *region, const struct folio *folio)
-{
-	actmem_count_held(region, 1);
-	actmem_count_on_node(region, folio_nid(folio), HPAGE_PMD_NR);
-}
-
-void actmem_uncount_page(struct actmem_region *region, const struct folio *folio)
-{
-	actmem_count_held(region, -1);
-	actmem_count_on_node(region, folio_nid(folio), -HPAGE_PMD_NR);
+		count_lingering_pages(region, node, change);
 }
 
 /* From now on its pages are lingering ones. */
@@ -178,9 +273,8 @@ void actmem_count_as_lingering(struct actmem_region *region)
 
 	lockdep_assert_held(&region->lock);
 	region->lingering = true;
-	actmem_user_count_lingering_pages(region->user, region->pages_held);
 	for_each_node(node)
-		atomic_long_add(region->node_small_pages[node], &node_totals[node].lingering_pages);
+		count_lingering_pages(region, node, region->node_pages_held[node]);
 }
 
 unsigned long actmem_regions_total(void)
@@ -193,28 +287,18 @@ unsigned long actmem_lingering_regions_total(void)
 	return atomic_long_read_acquire(&lingering_region_total);
 }
 
-unsigned long actmem_node_regions(int node)
+unsigned long actmem_node_lingering(int node)
 {
-	return atomic_long_read(&node_totals[node].regions);
-}
-
-u64 actmem_node_bytes(int node)
-{
-	return (u64)atomic_long_read(&node_totals[node].pages) << PAGE_SHIFT;
-}
-
-u64 actmem_node_lingering_bytes(int node)
-{
-	return (u64)atomic_long_read(&node_totals[node].lingering_pages) << PAGE_SHIFT;
+	return atomic_long_read(&nodes[node].lingering);
 }
 
 /* It is in a region, or has been set apart. */
 void actmem_count_poisoned_page(int node)
 {
-	atomic_long_inc(&node_totals[node].poisoned_pages);
+	atomic_long_inc(&nodes[node].poisoned);
 }
 
-u64 actmem_node_poisoned_bytes(int node)
+unsigned long actmem_node_poisoned(int node)
 {
-	return atomic_long_read(&node_totals[node].poisoned_pages) * ACTMEM_PAGE_BYTES;
+	return atomic_long_read(&nodes[node].poisoned);
 }

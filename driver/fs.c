@@ -48,9 +48,12 @@ void actmem_release_internal_mount(void)
 
 static void actmem_evict_inode(struct inode *inode)
 {
+	struct actmem_mount *mount = actmem_super_mount(inode->i_sb);
 	struct actmem_region *region = inode->i_private;
 
 	clear_inode(inode);
+	if (mount)
+		actmem_quota_uncharge(&mount->inodes, 1);
 	if (!region)	/* a directory, or a file that was given none */
 		return;
 	mutex_lock(&region->unmap_lock);
@@ -72,21 +75,24 @@ static void actmem_free_inode(struct inode *inode)
 static int actmem_statfs(struct dentry *dentry, struct kstatfs *stat)
 {
 	struct actmem_mount *mount = actmem_super_mount(dentry->d_sb);
-	unsigned long limit, reserved;
+	struct actmem_quota pages, inodes;
 	int err = simple_statfs(dentry, stat);
 
 	if (err || !mount)
 		return err;
-	/* What has been let go of by now is not to count. */
-	actmem_regions_sweep();
-	actmem_mount_usage(mount, &limit, &reserved);
-	if (limit == ACTMEM_NO_LIMIT)
-		limit = actmem_mount_capacity(mount);
+	pages = actmem_quota_read(&mount->pages);
+	if (pages.limit == ACTMEM_NO_LIMIT)
+		pages.limit = actmem_mount_capacity(mount);
 	stat->f_bsize = ACTMEM_PAGE_BYTES;
-	stat->f_blocks = max(limit, reserved);
-	stat->f_bfree = stat->f_blocks - reserved;
+	stat->f_blocks = max(pages.limit, pages.used);
+	stat->f_bfree = stat->f_blocks - pages.used;
 	stat->f_bavail = stat->f_bfree;
 	stat->f_namelen = ACTMEM_NAME_BYTES - 1;
+	inodes = actmem_quota_read(&mount->inodes);
+	if (inodes.limit != ACTMEM_NO_LIMIT) {
+		stat->f_files = inodes.limit;
+		stat->f_ffree = inodes.limit - inodes.used;
+	}
 	return 0;
 }
 

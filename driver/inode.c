@@ -4,8 +4,7 @@
  * given one, and with it its length, once. The names are the kernel's: a dentry
  * that is there until it is removed.
  *
- * Who gives a file its region, or its names others, holds the inode's lock, but not
- * while the region is made that it is given (create.c).
+ * A file is given its region, and other names, under the inode's lock.
  */
 #include <linux/module.h>
 #include <linux/security.h>
@@ -18,7 +17,7 @@
 static const struct inode_operations actmem_file_inode_operations;
 static const struct inode_operations actmem_directory_operations;
 
-static struct inode *new_actmem_inode(struct super_block *super)
+static struct inode *inode_alloc(struct super_block *super)
 {
 	struct inode *inode = new_inode(super);
 
@@ -30,13 +29,28 @@ static struct inode *new_actmem_inode(struct super_block *super)
 	return inode;
 }
 
-static void become_file(struct inode *inode)
+/* Counts for the mount until it is evicted. */
+static struct inode *inode_alloc_counted(struct super_block *super)
+{
+	struct actmem_mount *mount = actmem_super_mount(super);
+	struct inode *inode;
+
+	if (!actmem_quota_charge(&mount->inodes, 1))
+		return ERR_PTR(-ENOSPC);
+	inode = inode_alloc(super);
+	if (inode)
+		return inode;
+	actmem_quota_uncharge(&mount->inodes, 1);
+	return ERR_PTR(-ENOMEM);
+}
+
+static void inode_become_file(struct inode *inode)
 {
 	inode->i_op = &actmem_file_inode_operations;
 	inode->i_fop = &actmem_file_operations;
 }
 
-static void become_directory(struct inode *inode)
+static void inode_become_directory(struct inode *inode)
 {
 	inode->i_op = &actmem_directory_operations;
 	inode->i_fop = &simple_dir_operations;
@@ -47,20 +61,20 @@ static void become_directory(struct inode *inode)
 struct inode *actmem_root_inode(struct super_block *super)
 {
 	const struct actmem_mount *mount = actmem_super_mount(super);
-	struct inode *inode = new_actmem_inode(super);
+	struct inode *inode = inode_alloc_counted(super);
 
-	if (!inode)
+	if (IS_ERR(inode))
 		return NULL;
 	inode->i_mode = S_IFDIR | mount->mode;
 	inode->i_uid = mount->uid;
 	inode->i_gid = mount->gid;
-	become_directory(inode);
+	inode_become_directory(inode);
 	return inode;
 }
 
 struct inode *actmem_unnamed_inode(struct super_block *super)
 {
-	struct inode *inode = new_actmem_inode(super);
+	struct inode *inode = inode_alloc(super);
 
 	if (!inode)
 		return NULL;
@@ -75,7 +89,7 @@ struct inode *actmem_unnamed_inode(struct super_block *super)
 	 * descriptor is the permission.
 	 */
 	inode->i_flags |= S_PRIVATE | S_NOATIME | S_NOCMTIME;
-	become_file(inode);
+	inode_become_file(inode);
 	return inode;
 }
 
@@ -92,21 +106,21 @@ void actmem_inode_attach(struct inode *inode, struct actmem_region *region)
 }
 
 /* A symbolic link points to @target. */
-static struct inode *named_inode(ACTMEM_IDMAP *idmap, struct inode *directory,
-				 struct dentry *dentry, umode_t mode, const char *target)
+static struct inode *inode_make(ACTMEM_IDMAP *idmap, struct inode *directory,
+				struct dentry *dentry, umode_t mode, const char *target)
 {
-	struct inode *inode = new_actmem_inode(directory->i_sb);
+	struct inode *inode = inode_alloc_counted(directory->i_sb);
 	int err;
 
-	if (!inode)
-		return ERR_PTR(-ENOMEM);
+	if (IS_ERR(inode))
+		return inode;
 	inode_init_owner(idmap, inode, directory, mode);
 	switch (mode & S_IFMT) {
 	case S_IFREG:
-		become_file(inode);
+		inode_become_file(inode);
 		break;
 	case S_IFDIR:
-		become_directory(inode);
+		inode_become_directory(inode);
 		break;
 	case S_IFLNK:
 		inode->i_op = &simple_symlink_inode_operations;
@@ -124,10 +138,10 @@ static struct inode *named_inode(ACTMEM_IDMAP *idmap, struct inode *directory,
 	return ERR_PTR(err);
 }
 
-static int make_name(ACTMEM_IDMAP *idmap, struct inode *directory, struct dentry *dentry,
-		     umode_t mode, const char *target)
+static int directory_add(ACTMEM_IDMAP *idmap, struct inode *directory, struct dentry *dentry,
+			 umode_t mode, const char *target)
 {
-	struct inode *inode = named_inode(idmap, directory, dentry, mode, target);
+	struct inode *inode = inode_make(idmap, directory, dentry, mode, target);
 
 	if (IS_ERR(inode))
 		return PTR_ERR(inode);
@@ -141,26 +155,26 @@ static int make_name(ACTMEM_IDMAP *idmap, struct inode *directory, struct dentry
 static int actmem_create(ACTMEM_IDMAP *idmap, struct inode *directory, struct dentry *dentry,
 			 ACTMEM_CREATE_MODE)
 {
-	return make_name(idmap, directory, dentry, mode | S_IFREG, NULL);
+	return directory_add(idmap, directory, dentry, mode | S_IFREG, NULL);
 }
 
 static ACTMEM_MKDIR_RESULT actmem_mkdir(ACTMEM_IDMAP *idmap, struct inode *directory,
 					struct dentry *dentry, umode_t mode)
 {
-	return ACTMEM_MKDIR_RETURN(make_name(idmap, directory, dentry, mode | S_IFDIR, NULL));
+	return ACTMEM_MKDIR_RETURN(directory_add(idmap, directory, dentry, mode | S_IFDIR, NULL));
 }
 
 static int actmem_symlink(ACTMEM_IDMAP *idmap, struct inode *directory, struct dentry *dentry,
 			  const char *target)
 {
-	return make_name(idmap, directory, dentry, S_IFLNK | 0777, target);
+	return directory_add(idmap, directory, dentry, S_IFLNK | 0777, target);
 }
 
 /* A file without a name, until it is linked. */
 static int actmem_tmpfile(ACTMEM_IDMAP *idmap, struct inode *directory, struct file *file,
 			  umode_t mode)
 {
-	struct inode *inode = named_inode(idmap, directory, file->f_path.dentry, mode | S_IFREG,
+	struct inode *inode = inode_make(idmap, directory, file->f_path.dentry, mode | S_IFREG,
 					  NULL);
 
 	if (IS_ERR(inode))
@@ -181,7 +195,7 @@ static struct dentry *actmem_lookup(struct inode *directory, struct dentry *dent
 }
 
 /* The region is known by the name that its file was given last. */
-static void call_region(struct inode *inode, const struct dentry *dentry)
+static void inode_name_region(struct inode *inode, const struct dentry *dentry)
 {
 	struct actmem_region *region = inode && S_ISREG(inode->i_mode) ? inode->i_private : NULL;
 
@@ -192,12 +206,35 @@ static void call_region(struct inode *inode, const struct dentry *dentry)
 	spin_unlock(&region->lock);
 }
 
+/* The first name of an inode counts with it, each further one by itself. */
 static int actmem_link(struct dentry *old, struct inode *directory, struct dentry *dentry)
 {
-	int err = simple_link(old, directory, dentry);
+	struct actmem_mount *mount = actmem_super_mount(directory->i_sb);
+	bool is_counted = d_inode(old)->i_nlink;
+	int err;
 
+	if (is_counted && !actmem_quota_charge(&mount->inodes, 1))
+		return -ENOSPC;
+	err = simple_link(old, directory, dentry);
 	if (!err)
-		call_region(d_inode(old), dentry);
+		inode_name_region(d_inode(old), dentry);
+	else if (is_counted)
+		actmem_quota_uncharge(&mount->inodes, 1);
+	return err;
+}
+
+/* Of an inode that has lost a name, and has others. */
+static void inode_uncount_name(const struct inode *inode)
+{
+	if (!S_ISDIR(inode->i_mode) && inode->i_nlink)
+		actmem_quota_uncharge(&actmem_super_mount(inode->i_sb)->inodes, 1);
+}
+
+static int actmem_unlink(struct inode *directory, struct dentry *dentry)
+{
+	int err = simple_unlink(directory, dentry);
+
+	inode_uncount_name(d_inode(dentry));
 	return err;
 }
 
@@ -209,9 +246,11 @@ static int actmem_rename(ACTMEM_IDMAP *idmap, struct inode *from, struct dentry 
 
 	if (err)
 		return err;
-	call_region(d_inode(old), new);
+	inode_name_region(d_inode(old), new);
 	if (flags & RENAME_EXCHANGE)
-		call_region(d_inode(new), old);
+		inode_name_region(d_inode(new), old);
+	else if (d_really_is_positive(new))
+		inode_uncount_name(d_inode(new));
 	return 0;
 }
 
@@ -222,25 +261,19 @@ static const struct inode_operations actmem_directory_operations = {
 	.symlink = actmem_symlink,
 	.tmpfile = actmem_tmpfile,
 	.link = actmem_link,
-	.unlink = simple_unlink,
+	.unlink = actmem_unlink,
 	.rmdir = simple_rmdir,
 	.rename = actmem_rename,
 };
 
 /* The first length is for good: others may have it mapped. */
-static int set_length(struct inode *inode, const struct dentry *dentry, loff_t length)
+static int inode_set_length(struct inode *inode, const struct dentry *dentry, loff_t length)
 {
-	struct actmem_ioctl_create arg = {
-		.length = length,
-		.page_bytes = ACTMEM_PAGE_BYTES,
-		.policy = ACTMEM_POLICY_PREFERRED,
-	};
-
 	if (length == i_size_read(inode))
 		return 0;
 	if (inode->i_private)
 		return -EPERM;
-	return actmem_create_lazy(inode, dentry, &arg);
+	return actmem_create_for_file(inode, dentry, length);
 }
 
 static int actmem_setattr(ACTMEM_IDMAP *idmap, struct dentry *dentry, struct iattr *attributes)
@@ -253,7 +286,7 @@ static int actmem_setattr(ACTMEM_IDMAP *idmap, struct dentry *dentry, struct iat
 		return -EPERM;
 	err = setattr_prepare(idmap, dentry, attributes);
 	if (!err && attributes->ia_valid & ATTR_SIZE)
-		err = set_length(inode, dentry, attributes->ia_size);
+		err = inode_set_length(inode, dentry, attributes->ia_size);
 	if (!err)
 		setattr_copy(idmap, inode, attributes);
 	return err;

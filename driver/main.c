@@ -32,23 +32,15 @@ static int __init actmem_init(void)
 	err = actmem_account_init();
 	if (err)
 		return err;
-	err = actmem_parallel_init();
-	if (err)
-		goto account_exit;
 	err = actmem_pool_init();
 	if (err)
-		goto parallel_exit;
-	err = actmem_machine_check_init();
+		goto account_exit;
+	err = actmem_poison_init();
 	if (err)
 		goto pool_exit;
-	err = actmem_pool_param();
+	err = actmem_sysfs_init(&actmem_device);
 	if (err)
-		goto machine_check_exit;
-	err = actmem_sysfs_init();
-	if (err)
-		goto machine_check_exit;
-	actmem_device.groups = actmem_sysfs_groups();
-	actmem_users_init(&actmem_device, &actmem_sysfs_all_users, &actmem_sysfs_one_user);
+		goto poison_stop;
 	err = misc_register(&actmem_device);
 	if (err)
 		goto sysfs_exit;
@@ -61,14 +53,11 @@ static int __init actmem_init(void)
 
 sysfs_exit:
 	actmem_sysfs_exit();
-machine_check_exit:
-	actmem_machine_check_exit();
+poison_stop:
 	actmem_poison_stop();
 pool_exit:
 	actmem_pool_exit();
 	actmem_poison_exit();
-parallel_exit:
-	actmem_parallel_exit();
 account_exit:
 	actmem_account_exit();
 	return err;
@@ -78,15 +67,12 @@ static void __exit actmem_exit(void)
 {
 	misc_deregister(&actmem_device);
 	actmem_fs_exit();
-	actmem_machine_check_exit();
 	actmem_poison_stop();
 	actmem_regions_exit();
 	actmem_users_exit();
-	actmem_copy_dma_exit();
 	actmem_sysfs_exit();
 	actmem_pool_exit();
 	actmem_poison_exit();
-	actmem_parallel_exit();
 	actmem_account_exit();
 }
 

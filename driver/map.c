@@ -10,28 +10,61 @@
  */
 #include <linux/mm.h>
 #include <linux/mman.h>
+#include <linux/ratelimit.h>
+#include <linux/user_namespace.h>
 
 #include "actmem.h"
 #include "compat/compat.h"
-#include "import.h"
 #include "trace.h"
 
-static struct folio *demand(struct actmem_region *region, unsigned long index)
+/* Each names the thing that is short, and the knob that helps. */
+static const char *const refusals[] = {
+	[ACTMEM_WHY_NODE_FULL] =
+		"the node has no huge page left; free memory there, or raise its pool_bytes",
+	[ACTMEM_WHY_MEMLOCK] =
+		"RLIMIT_MEMLOCK; raise it (ulimit -l) for the process that makes the region",
+	[ACTMEM_WHY_CPUSET] = "the node is outside the task's cpuset; add it to cpuset.mems",
+	[ACTMEM_WHY_NO_MEMORY_NODE] = "the node has no memory; bring some online",
+	[ACTMEM_WHY_MEMCG] =
+		"the memory cgroup's limit; raise its memory.max, or the node's pool_bytes",
+	[ACTMEM_WHY_USER_LIMIT] = "the user's limit; raise users/UID/limit_bytes",
+	[ACTMEM_WHY_NODE_LIMIT] = "the node's limit; raise its limit_bytes",
+	[ACTMEM_WHY_MOUNT_LIMIT] = "the mount's limit; raise its size= by mount -o remount",
+};
+
+/* The task gets a signal, which does not say why. If it has been killed, nobody asks. */
+static void fault_tell_refusal(const struct actmem_region *region, unsigned long index, int err,
+			       const struct actmem_why *why)
+{
+	/* One line for all that fail together, as a job's processes do. */
+	static DEFINE_RATELIMIT_STATE(limit, DEFAULT_RATELIMIT_INTERVAL, 1);
+	const char *words = NULL;
+
+	if (err == -EINTR || !__ratelimit(&limit))
+		return;
+	if (why->reason < ARRAY_SIZE(refusals))
+		words = refusals[why->reason];
+	pr_warn("actmem: %s[%d] cannot have the page that it touches (SIGBUS): region %llu '%s', offset %llu: %s (error %d; user %u, node %d: %llu bytes left of %llu wanted)\n",
+		current->comm, task_tgid_nr(current), region->id, region->name,
+		index * ACTMEM_PAGE_BYTES, words ?: "see actmem(4)", err,
+		from_kuid(&init_user_ns, region->owner), why->node, why->available, why->wanted);
+}
+
+static struct folio *fault_demand(struct actmem_region *region, unsigned long index)
 {
 	u64 began = actmem_latency_begin(trace_actmem_fault_enabled());
-	struct actmem_why why = { .node = NUMA_NO_NODE };
-	struct actmem_caller caller;
+	struct actmem_why why;
 	struct folio *folio;
 	int node, err;
 
-	actmem_caller_init(&caller);
-	folio = actmem_slot_demand(region, index, &caller, &why);
+	actmem_no_reason(&why);
+	folio = actmem_slot_demand(region, index, &why);
 	err = PTR_ERR_OR_ZERO(folio);
 	node = err ? why.node : folio_nid(folio);
 	trace_actmem_fault(region, index, node, err, actmem_latency_end(began));
 	/* The kernel tells of those itself. */
 	if (err && err != -EHWPOISON)
-		actmem_fault_failed(region, index, err, &why);
+		fault_tell_refusal(region, index, err, &why);
 	return folio;
 }
 
@@ -48,10 +81,7 @@ static vm_fault_t actmem_fault(struct vm_fault *vmf)
 
 	if (index >= region->page_count)
 		return VM_FAULT_SIGBUS;
-	/* An importer's mapping of a dma-buf, which came to count too late for the seal. */
-	if (actmem_is_sealed(region) && vmf->vma->vm_flags & VM_MAYWRITE)
-		return VM_FAULT_SIGBUS;
-	folio = actmem_slot_get(region, index) ?: demand(region, index);
+	folio = actmem_slot_get(region, index) ?: fault_demand(region, index);
 	if (IS_ERR(folio))
 		return PTR_ERR(folio) == -EHWPOISON ? VM_FAULT_HWPOISON : VM_FAULT_SIGBUS;
 	vmf->page = folio_page(folio, vmf->pgoff - ACTMEM_SMALL_PAGES(index));
@@ -69,8 +99,8 @@ static const struct vm_operations_struct actmem_vm_operations = {
 	.may_split = actmem_may_split,
 };
 
-static bool range_is_valid(const struct actmem_region *region, unsigned long length,
-			   unsigned long pgoff)
+static bool map_is_valid(const struct actmem_region *region, unsigned long length,
+			 unsigned long pgoff)
 {
 	unsigned long end = ACTMEM_SMALL_PAGES(region->page_count);
 
@@ -94,7 +124,7 @@ unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 		return -EINVAL;
 	if (!region)
 		return -ENODATA;
-	if (!range_is_valid(region, length, pgoff))
+	if (!map_is_valid(region, length, pgoff))
 		return -EINVAL;
 	if (flags & MAP_FIXED) {
 		if (!IS_ALIGNED(address, ACTMEM_PAGE_BYTES))
@@ -102,12 +132,6 @@ unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 	} else {
 		/* A mere hint; the kernel would take it as it is. */
 		address = ALIGN(address, ACTMEM_PAGE_BYTES);
-	}
-	if (region->import) {
-		/* More than a region needs where pages are larger, less where smaller. */
-		found = actmem_import_get_unmapped_area(file, address, length, pgoff, flags);
-		if (IS_ERR_VALUE(found) || IS_ALIGNED(found, ACTMEM_PAGE_BYTES))
-			return found;
 	}
 	found = thp_get_unmapped_area(file, address, length, pgoff, flags);
 	if (IS_ERR_VALUE(found) || IS_ALIGNED(found, ACTMEM_PAGE_BYTES))
@@ -123,6 +147,7 @@ unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
  */
 int actmem_map_anywhere(struct actmem_region *region, struct vm_area_struct *vma)
 {
+	/* VM_DONTEXPAND also keeps khugepaged away, which takes such pages for page cache. */
 	unsigned long flags = VM_DONTEXPAND | VM_DONTDUMP;
 
 	/* Of a dma-buf's importer it may be, who would have pages mapped in other ways. */
@@ -133,15 +158,8 @@ int actmem_map_anywhere(struct actmem_region *region, struct vm_area_struct *vma
 		return -EINVAL;
 	if (!(region->flags & ACTMEM_CREATE_INHERIT))
 		flags |= VM_DONTCOPY;
-	if (region->import) {
-		int err = actmem_import_mmap(region, vma);
-
-		if (err)
-			return err;
-	} else {
-		vma->vm_ops = &actmem_vm_operations;
-	}
 	actmem_vm_flags_set(vma, flags);
+	vma->vm_ops = &actmem_vm_operations;
 	return 0;
 }
 
@@ -155,7 +173,7 @@ int actmem_mmap(struct file *file, struct vm_area_struct *vma)
 	if (file->private_data)
 		return -EACCES;
 	if (!IS_ALIGNED(vma->vm_start, ACTMEM_PAGE_BYTES) ||
-	    !range_is_valid(region, vma->vm_end - vma->vm_start, vma->vm_pgoff))
+	    !map_is_valid(region, vma->vm_end - vma->vm_start, vma->vm_pgoff))
 		return -EINVAL;
 	return actmem_map_anywhere(region, vma);
 }

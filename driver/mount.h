@@ -10,7 +10,6 @@
 #include <linux/fs_parser.h>
 #include <linux/kref.h>
 #include <linux/nodemask.h>
-#include <linux/spinlock.h>
 
 #include "actmem.h"
 
@@ -26,9 +25,8 @@ struct seq_file;
  * @uid: owner of the root directory at first
  * @gid: its group
  * @mode: its permissions
- * @lock: see there; held for an instant only
- * @limit: pages that its regions may have, ACTMEM_NO_LIMIT if there is none
- * @reserved: pages that they have or are about to get
+ * @pages: of its regions, those that they are about to get included
+ * @inodes: and further names of them
  */
 struct actmem_mount {
 	struct kref ref;
@@ -37,11 +35,12 @@ struct actmem_mount {
 	kuid_t uid;
 	kgid_t gid;
 	umode_t mode;
-	/* Protects what follows; taken inside the lock of user.c. */
-	spinlock_t lock;
-	unsigned long limit;
-	unsigned long reserved;
+	struct actmem_quota pages;
+	struct actmem_quota inodes;
 };
+
+/* Without the option nr_inodes=: some 64 MiB of the kernel's memory. */
+#define ACTMEM_INODES_DEFAULT	65536UL
 
 /* NULL of the superblock of unnamed regions. */
 static inline struct actmem_mount *actmem_super_mount(const struct super_block *super)
@@ -55,16 +54,11 @@ int actmem_hold_internal_mount(void);
 void actmem_release_internal_mount(void);
 
 /* mount.c */
-void actmem_mount_usage(struct actmem_mount *mount, unsigned long *limit,
-			unsigned long *reserved);
-int actmem_mount_set_limit(struct actmem_mount *mount, unsigned long pages,
-			   unsigned long *reserved);
-unsigned long actmem_mount_capacity(const struct actmem_mount *mount);
-
-/* mount_options.c */
 extern const struct fs_parameter_spec actmem_mount_parameters[];
 int actmem_init_mount_context(struct fs_context *context);
 struct actmem_mount *actmem_mount_alloc(struct fs_context *context);
+void actmem_mount_put(struct actmem_mount *mount);
+unsigned long actmem_mount_capacity(const struct actmem_mount *mount);
 void actmem_mount_show(struct seq_file *seq, struct actmem_mount *mount);
 
 /* inode.c */

@@ -3,8 +3,9 @@
  * The life of a region: live (it has an inode), then lingering for as long as
  * somebody outside still pins pages of it, then freed.
  *
- * Nobody tells the driver when a pin goes, so lingering regions are swept: by
- * a worker, and whenever somebody asks.
+ * Nobody tells the driver when a pin goes, so a worker looks after lingering regions
+ * once a second, and whoever is short of memory does once. Readers are told what
+ * the worker has seen.
  */
 #include <linux/cred.h>
 #include <linux/module.h>
@@ -16,7 +17,7 @@
 
 #include "actmem.h"
 #include "compat/compat.h"
-#include "import.h"
+#include "mount.h"
 #include "trace.h"
 
 #define SWEEP_INTERVAL	HZ
@@ -28,12 +29,12 @@ static atomic64_t last_id;
 static DEFINE_MUTEX(lingering_lock);
 static LIST_HEAD(lingering_regions);
 
-static void sweep_work(struct work_struct *work)
+static void regions_sweep_work(struct work_struct *work)
 {
 	actmem_regions_sweep();
 }
 
-static DECLARE_DELAYED_WORK(sweeper, sweep_work);
+static DECLARE_DELAYED_WORK(sweeper, regions_sweep_work);
 
 static void region_free(struct kref *ref)
 {
@@ -42,9 +43,8 @@ static void region_free(struct kref *ref)
 	if (region->mount)
 		actmem_mount_put(region->mount);
 	put_pid(region->pid);
-	actmem_import_free(region);
 	kvfree(region->folios);
-	kfree(region->node_small_pages);
+	kfree(region->node_pages_held);
 	kfree_rcu(region, rcu);
 }
 
@@ -80,12 +80,10 @@ struct actmem_region *actmem_region_next(u64 *id)
 	return region;
 }
 
-static void begin_to_linger(struct actmem_region *region)
+static void region_linger(struct actmem_region *region)
 {
 	mutex_lock(&lingering_lock);
-	spin_lock(&region->lock);
-	actmem_count_as_lingering(region);
-	spin_unlock(&region->lock);
+	actmem_slots_linger(region);
 	actmem_count_lingering_region(1);
 	/* The caller has one, of the device's file or of the superblock. */
 	__module_get(THIS_MODULE);
@@ -94,9 +92,8 @@ static void begin_to_linger(struct actmem_region *region)
 	mutex_unlock(&lingering_lock);
 }
 
-static void end_region(struct actmem_region *region)
+static void region_end(struct actmem_region *region)
 {
-	trace_actmem_region_free(region);
 	xa_erase(&regions, region->id);
 	actmem_user_detach(region);
 	actmem_count_region(-1);
@@ -112,39 +109,36 @@ void actmem_region_retire(struct actmem_region *region)
 
 	trace_actmem_region_retire(region, pages);
 	if (all_given_back)
-		end_region(region);
+		region_end(region);
 	else
-		begin_to_linger(region);
+		region_linger(region);
 }
 
-/* EINTR if the task is killed while it waits, or before all of them are looked at. */
-int actmem_regions_sweep(void)
+/* Whether there was any to look at, and the task has not been killed. */
+bool actmem_regions_sweep(void)
 {
 	struct actmem_region *region, *next;
-	int err = 0;
 
 	if (!actmem_lingering_regions_total())
-		return 0;
+		return false;
 	/* As the workers that look for pages with errors have one for an instant. */
 	actmem_poison_settle();
 	if (mutex_lock_killable(&lingering_lock))
-		return -EINTR;
+		return false;
 	list_for_each_entry_safe(region, next, &lingering_regions, linger) {
-		if (fatal_signal_pending(current)) {
-			err = -EINTR;
+		if (fatal_signal_pending(current))
 			break;
-		}
-		if (!actmem_slots_give_back(region))
+		if (!actmem_slots_give_back_lingering(region))
 			continue;
 		list_del(&region->linger);
-		end_region(region);
+		region_end(region);
 		actmem_count_lingering_region(-1);
 		module_put(THIS_MODULE);
 	}
 	if (!list_empty(&lingering_regions))
 		schedule_delayed_work(&sweeper, SWEEP_INTERVAL);
 	mutex_unlock(&lingering_lock);
-	return err;
+	return !fatal_signal_pending(current);
 }
 
 /* The module goes: no region is left, but the sweeper may still be returning. */
@@ -154,48 +148,47 @@ void actmem_regions_exit(void)
 	xa_destroy(&regions);
 }
 
-static struct actmem_region *region_alloc(u32 flags, u32 policy, u64 length, const char *name,
+static struct actmem_region *region_alloc(const struct actmem_ioctl_create *arg,
 					  struct actmem_mount *mount)
 {
 	struct actmem_region *region = kzalloc(sizeof(*region), GFP_KERNEL_ACCOUNT);
 
 	if (!region)
 		return NULL;
-	region->node_small_pages = kcalloc(nr_node_ids, sizeof(*region->node_small_pages),
-					   GFP_KERNEL_ACCOUNT);
-	if (!region->node_small_pages) {
+	region->node_pages_held = kcalloc(nr_node_ids, sizeof(*region->node_pages_held),
+					  GFP_KERNEL_ACCOUNT);
+	if (!region->node_pages_held) {
 		kfree(region);
 		return NULL;
 	}
 	kref_init(&region->ref);
 	spin_lock_init(&region->lock);
-	mutex_init(&region->reserve_lock);
 	mutex_init(&region->unmap_lock);
 	INIT_LIST_HEAD(&region->poisoned);
-	region->flags = flags;
-	region->policy = policy;
-	if (mount)
-		region->mount = actmem_mount_get(mount);
-	region->page_count = length / ACTMEM_PAGE_BYTES;
-	region->kept_end = region->page_count;
+	INIT_LIST_HEAD(&region->lingering_pages);
+	region->flags = arg->flags;
+	region->policy = arg->policy;
+	if (mount) {
+		kref_get(&mount->ref);
+		region->mount = mount;
+	}
+	region->page_count = arg->length / ACTMEM_PAGE_BYTES;
 	region->owner = current_euid();
 	region->pid = get_pid(task_tgid(current));
-	strscpy(region->name, name, sizeof(region->name));
+	strscpy(region->name, arg->name, sizeof(region->name));
 	return region;
 }
 
 /* Fails at once what could never be populated, and an absurdly long table with it. */
-static int check_capacity(const struct actmem_region *region, struct actmem_why *why)
+static int region_check_capacity(const struct actmem_region *region, struct actmem_why *why)
 {
 	struct actmem_choice *choice;
-	struct actmem_caller caller;
 	int err;
 
-	actmem_caller_init(&caller);
-	choice = actmem_choose(region, &caller, region->page_count);
+	choice = actmem_choose(region, region->page_count);
 	if (!choice)
 		return -ENOMEM;
-	err = actmem_place_capacity(region, choice, why);
+	err = actmem_place_check_room(region, choice, region->page_count, false, why);
 	kfree(choice);
 	return err;
 }
@@ -210,13 +203,13 @@ struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg,
 	struct actmem_region *region;
 	int err;
 
-	region = region_alloc(arg->flags, arg->policy, arg->length, arg->name, mount);
+	region = region_alloc(arg, mount);
 	if (!region)
 		return ERR_PTR(-ENOMEM);
 	err = actmem_place_check(region, arg);
 	if (err)
 		goto put;
-	err = check_capacity(region, &arg->why);
+	err = region_check_capacity(region, &arg->why);
 	if (err)
 		goto put;
 	region->folios = kvcalloc(region->page_count, sizeof(*region->folios),
@@ -238,54 +231,7 @@ struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg,
 detach:
 	actmem_user_detach(region);
 put:
-	actmem_alloc_failed(region, err, &arg->why);
-	actmem_region_put(region);
-	return ERR_PTR(err);
-}
-
-/*
- * A region of memory that others made, without an inode. The reasons for a
- * failure are told in @arg.
- */
-struct actmem_region *actmem_region_import(struct actmem_ioctl_import *arg, struct file *memory)
-{
-	struct actmem_region *region;
-	bool charged;
-	int err;
-
-	err = actmem_import_check(memory, arg->offset, arg->length, &arg->why);
-	if (err)
-		return ERR_PTR(err);
-	region = region_alloc(arg->flags, ACTMEM_POLICY_BIND, arg->length, arg->name, NULL);
-	if (!region)
-		return ERR_PTR(-ENOMEM);
-	err = actmem_user_attach(region);
-	if (err)
-		goto put;
-	err = actmem_reserve(region, region->page_count, &charged, &arg->why);
-	if (err)
-		goto detach;
-	region->id = atomic64_inc_return(&last_id);
-	err = xa_reserve(&regions, region->id, GFP_KERNEL_ACCOUNT);
-	if (err)
-		goto unreserve;
-	err = actmem_import(region, memory, arg->offset, &arg->why);
-	if (err)
-		goto release;
-	actmem_keep_reserved(region, region->page_count, charged);
-	/* Needs no memory. */
-	xa_store(&regions, region->id, region, GFP_KERNEL_ACCOUNT);
-	actmem_count_region(1);
-	return region;
-
-release:
-	xa_release(&regions, region->id);
-unreserve:
-	actmem_unreserve(region, region->page_count, charged);
-detach:
-	actmem_user_detach(region);
-put:
-	actmem_alloc_failed(region, err, &arg->why);
+	trace_actmem_alloc_fail(region, err, &arg->why);
 	actmem_region_put(region);
 	return ERR_PTR(err);
 }

@@ -3,12 +3,12 @@
  * The pages of a region: looked up, entered, given back.
  *
  * A slot is empty or holds a page with one reference of ours, or two once the
- * hardware has erred in it. The gate through
- * which every page leaves: its slot is looked up and its reference taken under
- * the region's lock, and under the same lock the count is frozen at what is ours.
- * Frozen, nobody else has it or can come to have it. Not frozen, somebody does,
- * and the page stays. That holds while the kernel still has the page mapped in
- * some translation buffer, too, as it lets go of it only after having flushed.
+ * hardware has erred in it. The gate through which every page leaves: its slot is
+ * looked up and its reference taken under the region's lock, and under the same lock
+ * the count is frozen at what is ours. Frozen, nobody else has it or can come to have
+ * it. Not frozen, somebody does, and the page stays. That holds while the kernel still
+ * has the page mapped in some translation buffer, too, as it lets go of it only after
+ * having flushed.
  *
  * There is one who has no reference: having mapped the page, a fault has handed
  * its own over to the mapping, which may be gone by the time that it unlocks the
@@ -24,7 +24,6 @@
 
 #include "actmem.h"
 #include "compat/compat.h"
-#include "import.h"
 
 /* How many pages to look at under one lock. */
 #define BATCH_PAGES	16
@@ -37,7 +36,7 @@
 #define DISCARD_TRIES	5
 #define DISCARD_PAUSE	1000	/* microseconds */
 
-static bool is_poisoned(const struct folio *folio)
+static bool page_is_poisoned(const struct folio *folio)
 {
 	return actmem_page_notes_of(folio) & ACTMEM_PAGE_POISONED;
 }
@@ -52,7 +51,7 @@ struct folio *actmem_slot_get(struct actmem_region *region, unsigned long index)
 
 	spin_lock(&region->lock);
 	folio = region->folios[index];
-	if (folio && is_poisoned(folio))
+	if (folio && page_is_poisoned(folio))
 		folio = ERR_PTR(-EHWPOISON);
 	else if (folio)
 		folio_get(folio);
@@ -60,42 +59,15 @@ struct folio *actmem_slot_get(struct actmem_region *region, unsigned long index)
 	return folio;
 }
 
-/* With the reference to the page, or the error, that the slot was asked for. */
-int actmem_extent_of_slot(struct folio *folio, u64 offset, struct actmem_extent *extent)
-{
-	if (IS_ERR(folio))
-		return actmem_slot_error(folio);
-	extent->folio = folio;
-	extent->offset = offset % ACTMEM_PAGE_BYTES;
-	extent->length = ACTMEM_PAGE_BYTES - extent->offset;
-	return 0;
-}
-
-/**
- * actmem_extent_get() - where bytes of a region are, whoever made its memory
- * @region: the region
- * @offset: of the first of them; within the region
- * @extent: what they are in, and how many are
- *
- * Returns 0; EIO if the hardware has erred in the page; ESTALE if the file that was
- * imported has other pages there by now.
- */
-int actmem_extent_get(struct actmem_region *region, u64 offset, struct actmem_extent *extent)
-{
-	if (region->import)
-		return actmem_import_extent(region, offset, extent);
-	return actmem_extent_of_slot(actmem_slot_get(region, offset / ACTMEM_PAGE_BYTES), offset,
-				     extent);
-}
-
 /* Takes over the page, for which the slot is empty. */
 void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct folio *folio)
 {
 	folio->index = ACTMEM_SMALL_PAGES(index);
+	INIT_LIST_HEAD(&folio->lru);
 	spin_lock(&region->lock);
 	WARN_ON_ONCE(region->folios[index]);
 	WRITE_ONCE(region->folios[index], folio);
-	actmem_count_page(region, folio);
+	actmem_count_page(region, folio_nid(folio), 1);
 	if (region->inode)
 		inode_add_bytes(region->inode, ACTMEM_PAGE_BYTES);
 	spin_unlock(&region->lock);
@@ -110,15 +82,15 @@ void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct 
 }
 
 /* The references that a slot has of its page. */
-static int own_references(const struct folio *folio)
+static int page_own_references(const struct folio *folio)
 {
-	return 1 + is_poisoned(folio);
+	return 1 + page_is_poisoned(folio);
 }
 
 /* Nobody else can come to have it, as long as the lock of its region is held. */
-static bool has_nobody_else(struct folio *folio)
+static bool page_has_nobody_else(struct folio *folio)
 {
-	int own = own_references(folio);
+	int own = page_own_references(folio);
 	bool frozen;
 
 	if (!folio_trylock(folio))
@@ -134,20 +106,19 @@ static bool has_nobody_else(struct folio *folio)
  * The page, if nobody else has it: the slot is empty then, and who finds it so
  * finds that the page does not count any more. NULL otherwise.
  */
-static struct folio *empty_slot(struct actmem_region *region, unsigned long index)
+static struct folio *slot_empty(struct actmem_region *region, unsigned long index)
 {
 	struct folio *folio = region->folios[index];
 
 	lockdep_assert_held(&region->lock);
-	if (!folio || !has_nobody_else(folio))
+	if (!folio || !page_has_nobody_else(folio))
 		return NULL;
-	if (is_poisoned(folio)) {
-		list_del(&folio->lru);
+	if (page_is_poisoned(folio))
 		region->poisoned_pages--;
-	}
-	actmem_uncount_page(region, folio);
-	actmem_node_unreserve(folio_nid(folio));
-	actmem_release_reserved(region, 1);
+	list_del_init(&folio->lru);
+	actmem_count_page(region, folio_nid(folio), -1);
+	actmem_quota_uncharge(actmem_node_quota(folio_nid(folio)), 1);
+	actmem_uncharge_page(region);
 	if (region->inode)
 		inode_sub_bytes(region->inode, ACTMEM_PAGE_BYTES);
 	/* Pairs with actmem_slot_is_missing(). */
@@ -155,50 +126,76 @@ static struct folio *empty_slot(struct actmem_region *region, unsigned long inde
 	return folio;
 }
 
-static void give_slot_back(struct actmem_region *region, unsigned long index)
+static void slot_give_back(struct actmem_region *region, unsigned long index)
 {
 	struct folio *folio;
 
 	spin_lock(&region->lock);
-	folio = empty_slot(region, index);
+	folio = slot_empty(region, index);
 	spin_unlock(&region->lock);
 	if (folio)
 		actmem_pool_give(folio);
 }
 
-/*
- * Gives back every page that nobody else holds; true if that was all of them.
- * The region gains none any more, so that what it keeps is looked for only
- * where it was the last time.
- */
+/* Gives back every page that nobody else holds; true if that was all of them. */
 bool actmem_slots_give_back(struct actmem_region *region)
 {
-	unsigned long i, first = 0, end = 0;
+	unsigned long i;
 
-	if (region->import)
-		return actmem_import_give_back(region);
-	for (i = region->kept_first; i < region->kept_end; i++) {
+	for (i = 0; i < region->page_count; i++) {
 		if (!(i % BATCH_PAGES))
 			cond_resched();
 		if (actmem_slot_is_missing(region, i))
 			continue;
-		give_slot_back(region, i);
+		slot_give_back(region, i);
 		cond_resched();
-		if (actmem_slot_is_missing(region, i))
-			continue;
-		if (!end)
-			first = i;
-		end = i + 1;
 	}
-	region->kept_first = first;
-	region->kept_end = end;
-	return !end;
+	return !READ_ONCE(region->pages_held);
+}
+
+/* The inode is gone: what somebody still holds is on a list of its own from now on. */
+void actmem_slots_linger(struct actmem_region *region)
+{
+	unsigned long i;
+
+	spin_lock(&region->lock);
+	actmem_count_as_lingering(region);
+	for (i = 0; i < region->page_count; i++) {
+		if (region->folios[i])
+			list_move_tail(&region->folios[i]->lru, &region->lingering_pages);
+		cond_resched_lock(&region->lock);
+	}
+	spin_unlock(&region->lock);
+}
+
+/*
+ * Of a lingering region, which gains no page any more: gives back what nobody holds by
+ * now; true if that was all. One task at a time.
+ */
+bool actmem_slots_give_back_lingering(struct actmem_region *region)
+{
+	struct folio *folio, *next;
+	LIST_HEAD(leaving);
+
+	spin_lock(&region->lock);
+	list_for_each_entry_safe(folio, next, &region->lingering_pages, lru) {
+		if (slot_empty(region, folio->index >> ACTMEM_PAGE_ORDER))
+			list_add(&folio->lru, &leaving);
+		cond_resched_lock(&region->lock);
+	}
+	spin_unlock(&region->lock);
+	list_for_each_entry_safe(folio, next, &leaving, lru) {
+		list_del(&folio->lru);
+		actmem_pool_give(folio);
+		cond_resched();
+	}
+	return list_empty(&region->lingering_pages);
 }
 
 bool actmem_slot_is_missing(const struct actmem_region *region, unsigned long index)
 {
-	/* Memory of others is all there. Pairs with empty_slot(). */
-	return !region->import && !smp_load_acquire(&region->folios[index]);
+	/* Pairs with slot_empty(). */
+	return !smp_load_acquire(&region->folios[index]);
 }
 
 bool actmem_slot_is_poisoned(struct actmem_region *region, unsigned long index)
@@ -209,7 +206,7 @@ bool actmem_slot_is_poisoned(struct actmem_region *region, unsigned long index)
 		return false;
 	spin_lock(&region->lock);
 	if (region->folios[index])
-		poisoned = is_poisoned(region->folios[index]);
+		poisoned = page_is_poisoned(region->folios[index]);
 	spin_unlock(&region->lock);
 	return poisoned;
 }
@@ -225,11 +222,12 @@ bool actmem_slot_poison(struct actmem_region *region, unsigned long index, struc
 	bool is_news;
 
 	spin_lock(&region->lock);
-	is_news = region->folios[index] == folio && !is_poisoned(folio);
+	is_news = region->folios[index] == folio && !page_is_poisoned(folio);
 	if (is_news) {
 		actmem_page_note(folio, actmem_page_notes_of(folio) | ACTMEM_PAGE_POISONED);
 		folio_get(folio);
-		list_add_tail(&folio->lru, &region->poisoned);
+		if (!region->lingering)	/* then it is on the other list, or about to be */
+			list_add_tail(&folio->lru, &region->poisoned);
 		region->poisoned_pages++;
 	}
 	spin_unlock(&region->lock);
@@ -258,7 +256,7 @@ bool actmem_slots_unmap_poisoned(struct actmem_region *region)
 			list_move_tail(&folio->lru, &region->poisoned);
 			offset = (loff_t)folio->index << PAGE_SHIFT;
 			/* A mapping holds it; while some come and go they cannot be counted. */
-			held = folio_ref_count(folio) != own_references(folio);
+			held = folio_ref_count(folio) != page_own_references(folio);
 			settled = settled && !held;
 		}
 		spin_unlock(&region->lock);
@@ -283,7 +281,7 @@ unsigned long actmem_slots_missing(const struct actmem_region *region, unsigned 
 }
 
 /* How many of the pages stay, as somebody else holds them. */
-static unsigned long discard_slots(struct actmem_region *region, unsigned long first,
+static unsigned long slots_discard(struct actmem_region *region, unsigned long first,
 				   unsigned long count)
 {
 	unsigned long i, busy = count - actmem_slots_missing(region, first, count);
@@ -295,7 +293,7 @@ static unsigned long discard_slots(struct actmem_region *region, unsigned long f
 		unmap_mapping_range(region->inode->i_mapping, first * ACTMEM_PAGE_BYTES,
 				    count * ACTMEM_PAGE_BYTES, 1);
 		for (i = first; i < first + count; i++) {
-			give_slot_back(region, i);
+			slot_give_back(region, i);
 			cond_resched();
 		}
 		busy = count - actmem_slots_missing(region, first, count);
@@ -306,18 +304,18 @@ static unsigned long discard_slots(struct actmem_region *region, unsigned long f
 
 /* Gives back what nobody else holds; EBUSY if that was not all. */
 int actmem_discard(struct actmem_region *region, unsigned long first, unsigned long count,
-		   const struct actmem_caller *caller, unsigned long *done)
+		   unsigned long *done)
 {
 	unsigned long i, batch, busy = 0;
 
 	for (i = 0; i < count; i += batch) {
-		int err = actmem_caller_stopped(caller);
+		int err = actmem_stopped();
 
 		*done = i - busy;
 		if (err)
 			return err;
 		batch = min(count - i, DISCARD_PAGES);
-		busy += discard_slots(region, first + i, batch);
+		busy += slots_discard(region, first + i, batch);
 	}
 	*done = count - busy;
 	return busy ? -EBUSY : 0;
@@ -326,9 +324,9 @@ int actmem_discard(struct actmem_region *region, unsigned long first, unsigned l
 /*
  * Counts are read one after the other while others map and unmap, so that
  * they are taken again until they hold still. Where they do not, the page may be
- * pinned: whoever seals must not miss that.
+ * pinned.
  */
-static void folio_usage(struct folio *folio, struct actmem_usage *usage)
+static void page_usage(struct folio *folio, struct actmem_usage *usage)
 {
 	int references, mappings, tries = 4;
 	bool still;
@@ -346,7 +344,7 @@ static void folio_usage(struct folio *folio, struct actmem_usage *usage)
 	if (mappings > 0)
 		usage->mapped_bytes += ACTMEM_PAGE_BYTES;
 	/* Each mapping has one, too. */
-	if (!still || references > own_references(folio) + mappings)
+	if (!still || references > page_own_references(folio) + mappings)
 		usage->pinned_bytes += ACTMEM_PAGE_BYTES;
 }
 
@@ -356,8 +354,6 @@ int actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage)
 	unsigned long i, end;
 
 	memset(usage, 0, sizeof(*usage));
-	if (region->import)
-		return actmem_import_usage(region, usage);
 	for (i = 0; i < region->page_count; cond_resched()) {
 		if (fatal_signal_pending(current))
 			return -EINTR;
@@ -365,7 +361,7 @@ int actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage)
 		spin_lock(&region->lock);
 		for (; i < end; i++)
 			if (region->folios[i])
-				folio_usage(region->folios[i], usage);
+				page_usage(region->folios[i], usage);
 		spin_unlock(&region->lock);
 	}
 	return 0;

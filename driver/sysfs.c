@@ -4,9 +4,6 @@
  *
  *   regions                 all regions, those that linger included
  *   lingering_regions       those that linger
- *   dma_copied_bytes        bytes that DMA engines have copied, ever
- *   dma_missed_bytes        bytes that they were to, but CPUs did
- *   nodeN/regions           regions that have bytes on node N
  *   nodeN/region_bytes      bytes on node N of all regions
  *   nodeN/lingering_bytes   bytes on node N of those that linger
  *   nodeN/poisoned_bytes    bytes on node N of pages in which the hardware has erred
@@ -18,31 +15,44 @@
  *   user_limit_bytes        bytes that each user's regions may have
  *   nodeN/limit_bytes       bytes that regions may have on node N
  *   nodeN/pool_bytes        bytes that belong to it, ready or lent
- *   nodeN/pool_min_bytes    bytes of them that memory pressure leaves
+ *
+ * and the users, by uids of the initial user namespace:
+ *
+ *   users/add, remove       take a uid: make it known, or forget about it
+ *   users/UID/regions       the user's regions, those that linger included
+ *   users/UID/region_bytes      bytes of all of them
+ *   users/UID/lingering_bytes   bytes of those that linger
+ *   users/UID/limit_bytes       bytes that they may have
  */
 #include <linux/device.h>
+#include <linux/kobject.h>
+#include <linux/miscdevice.h>
 #include <linux/slab.h>
 #include <linux/sysfs.h>
 
 #include "actmem.h"
 
+enum node_value {
+	NODE_REGION_BYTES,
+	NODE_LINGERING_BYTES,
+	NODE_POISONED_BYTES,
+	NODE_LIMIT_BYTES,
+	NODE_POOL_BYTES,
+	NODE_POOL_FREE_BYTES,
+	NODE_POOL_LENT_BYTES,
+	NODE_VALUES,
+};
+
 struct node_attribute {
 	struct device_attribute attribute;
 	int node;
+	enum node_value value;
 };
 
 /* The directory of one node. */
 struct node_directory {
-	struct node_attribute regions;
-	struct node_attribute region_bytes;
-	struct node_attribute lingering_bytes;
-	struct node_attribute poisoned_bytes;
-	struct node_attribute limit_bytes;
-	struct node_attribute pool_bytes;
-	struct node_attribute pool_min_bytes;
-	struct node_attribute pool_free_bytes;
-	struct node_attribute pool_lent_bytes;
-	struct attribute *attributes[10];
+	struct node_attribute values[NODE_VALUES];
+	struct attribute *attributes[NODE_VALUES + 1];
 	struct attribute_group group;
 	char name[sizeof("node1234567890")];
 };
@@ -52,30 +62,31 @@ static const struct attribute_group **groups;
 
 static ssize_t regions_show(struct device *device, struct device_attribute *attribute, char *buffer)
 {
-	int err = actmem_regions_sweep();
-
-	return err ?: sysfs_emit(buffer, "%lu\n", actmem_regions_total());
+	return sysfs_emit(buffer, "%lu\n", actmem_regions_total());
 }
 static DEVICE_ATTR_RO(regions);
 
 static ssize_t lingering_regions_show(struct device *device, struct device_attribute *attribute,
 				      char *buffer)
 {
-	int err = actmem_regions_sweep();
-
-	return err ?: sysfs_emit(buffer, "%lu\n", actmem_lingering_regions_total());
+	return sysfs_emit(buffer, "%lu\n", actmem_lingering_regions_total());
 }
 static DEVICE_ATTR_RO(lingering_regions);
 
-/* "max" is no limit. */
-ssize_t actmem_sysfs_show_limit(char *buffer, unsigned long pages)
+static ssize_t show_pages(char *buffer, unsigned long pages)
 {
-	if (pages == ACTMEM_NO_LIMIT)
-		return sysfs_emit(buffer, "max\n");
 	return sysfs_emit(buffer, "%llu\n", pages * ACTMEM_PAGE_BYTES);
 }
 
-int actmem_sysfs_parse_limit(const char *text, unsigned long *pages)
+/* "max" is no limit. */
+static ssize_t show_limit(char *buffer, unsigned long pages)
+{
+	if (pages == ACTMEM_NO_LIMIT)
+		return sysfs_emit(buffer, "max\n");
+	return show_pages(buffer, pages);
+}
+
+static int parse_limit(const char *text, unsigned long *pages)
 {
 	u64 bytes;
 	int err;
@@ -96,14 +107,14 @@ int actmem_sysfs_parse_limit(const char *text, unsigned long *pages)
 static ssize_t user_limit_bytes_show(struct device *device, struct device_attribute *attribute,
 				     char *buffer)
 {
-	return actmem_sysfs_show_limit(buffer, actmem_default_limit());
+	return show_limit(buffer, actmem_default_limit());
 }
 
 static ssize_t user_limit_bytes_store(struct device *device, struct device_attribute *attribute,
 				      const char *buffer, size_t count)
 {
 	unsigned long pages;
-	int err = actmem_sysfs_parse_limit(buffer, &pages);
+	int err = parse_limit(buffer, &pages);
 
 	if (err)
 		return err;
@@ -112,26 +123,10 @@ static ssize_t user_limit_bytes_store(struct device *device, struct device_attri
 }
 static DEVICE_ATTR_RW(user_limit_bytes);
 
-static ssize_t dma_copied_bytes_show(struct device *device, struct device_attribute *attribute,
-				     char *buffer)
-{
-	return sysfs_emit(buffer, "%llu\n", actmem_dma_copied_bytes());
-}
-static DEVICE_ATTR_RO(dma_copied_bytes);
-
-static ssize_t dma_missed_bytes_show(struct device *device, struct device_attribute *attribute,
-				     char *buffer)
-{
-	return sysfs_emit(buffer, "%llu\n", actmem_dma_missed_bytes());
-}
-static DEVICE_ATTR_RO(dma_missed_bytes);
-
 static struct attribute *machine_attributes[] = {
 	&dev_attr_regions.attr,
 	&dev_attr_lingering_regions.attr,
 	&dev_attr_user_limit_bytes.attr,
-	&dev_attr_dma_copied_bytes.attr,
-	&dev_attr_dma_missed_bytes.attr,
 	NULL
 };
 
@@ -139,157 +134,177 @@ static const struct attribute_group machine_group = {
 	.attrs = machine_attributes,
 };
 
-static int node_of(struct device_attribute *attribute)
+static ssize_t node_show(struct device *device, struct device_attribute *attribute, char *buffer)
 {
-	return container_of(attribute, struct node_attribute, attribute)->node;
+	struct node_attribute *asked = container_of(attribute, struct node_attribute, attribute);
+	struct actmem_quota quota = actmem_quota_read(actmem_node_quota(asked->node));
+
+	switch (asked->value) {
+	case NODE_REGION_BYTES:
+		return show_pages(buffer, quota.used);
+	case NODE_LINGERING_BYTES:
+		return show_pages(buffer, actmem_node_lingering(asked->node));
+	case NODE_POISONED_BYTES:
+		actmem_poison_settle();
+		return show_pages(buffer, actmem_node_poisoned(asked->node));
+	case NODE_LIMIT_BYTES:
+		return show_limit(buffer, quota.limit);
+	case NODE_POOL_BYTES:
+		return show_pages(buffer, actmem_pool_target(asked->node));
+	case NODE_POOL_FREE_BYTES:
+		return show_pages(buffer, actmem_pool_ready(asked->node));
+	case NODE_POOL_LENT_BYTES:
+		return show_pages(buffer, actmem_pool_lent(asked->node));
+	default:
+		return -EIO;
+	}
 }
 
-static ssize_t node_regions_show(struct device *device, struct device_attribute *attribute,
-				 char *buffer)
+static ssize_t node_store(struct device *device, struct device_attribute *attribute,
+			  const char *buffer, size_t count)
 {
-	int err = actmem_regions_sweep();
-
-	return err ?: sysfs_emit(buffer, "%lu\n", actmem_node_regions(node_of(attribute)));
-}
-
-static ssize_t region_bytes_show(struct device *device, struct device_attribute *attribute,
-				 char *buffer)
-{
-	int err = actmem_regions_sweep();
-
-	return err ?: sysfs_emit(buffer, "%llu\n", actmem_node_bytes(node_of(attribute)));
-}
-
-static ssize_t lingering_bytes_show(struct device *device, struct device_attribute *attribute,
-				    char *buffer)
-{
-	int err = actmem_regions_sweep();
-	int node = node_of(attribute);
-
-	return err ?: sysfs_emit(buffer, "%llu\n", actmem_node_lingering_bytes(node));
-}
-
-static ssize_t poisoned_bytes_show(struct device *device, struct device_attribute *attribute,
-				   char *buffer)
-{
-	actmem_poison_settle();
-	return sysfs_emit(buffer, "%llu\n", actmem_node_poisoned_bytes(node_of(attribute)));
-}
-
-static ssize_t limit_bytes_show(struct device *device, struct device_attribute *attribute,
-				char *buffer)
-{
-	return actmem_sysfs_show_limit(buffer, actmem_node_limit(node_of(attribute)));
-}
-
-static ssize_t limit_bytes_store(struct device *device, struct device_attribute *attribute,
-				 const char *buffer, size_t count)
-{
+	struct node_attribute *asked = container_of(attribute, struct node_attribute, attribute);
 	unsigned long pages;
-	int err = actmem_sysfs_parse_limit(buffer, &pages);
+	int err = parse_limit(buffer, &pages);
 
-	if (err)
-		return err;
-	actmem_set_node_limit(node_of(attribute), pages);
-	return count;
-}
-
-static ssize_t pool_bytes_show(struct device *device, struct device_attribute *attribute,
-			       char *buffer)
-{
-	return sysfs_emit(buffer, "%llu\n", actmem_pool_target(node_of(attribute)));
-}
-
-static ssize_t pool_min_bytes_show(struct device *device, struct device_attribute *attribute,
-				   char *buffer)
-{
-	return sysfs_emit(buffer, "%llu\n", actmem_pool_floor(node_of(attribute)));
-}
-
-static ssize_t pool_free_bytes_show(struct device *device, struct device_attribute *attribute,
-				    char *buffer)
-{
-	int err = actmem_regions_sweep();
-
-	return err ?: sysfs_emit(buffer, "%llu\n", actmem_pool_ready(node_of(attribute)));
-}
-
-static ssize_t pool_lent_bytes_show(struct device *device, struct device_attribute *attribute,
-				    char *buffer)
-{
-	int err = actmem_regions_sweep();
-
-	return err ?: sysfs_emit(buffer, "%llu\n", actmem_pool_lent(node_of(attribute)));
-}
-
-static ssize_t store_pool_setting(struct device_attribute *attribute, const char *buffer,
-				  size_t count, int (*set)(int node, u64 bytes))
-{
-	u64 bytes;
-	int err = kstrtou64(buffer, 10, &bytes);
-
-	if (!err)
-		err = set(node_of(attribute), bytes);
+	if (!err && asked->value == NODE_LIMIT_BYTES)
+		actmem_quota_set_limit(actmem_node_quota(asked->node), pages);
+	else if (!err)
+		err = pages == ACTMEM_NO_LIMIT ? -EINVAL :
+						 actmem_pool_set_target(asked->node, pages);
 	return err ?: count;
 }
 
-static ssize_t pool_bytes_store(struct device *device, struct device_attribute *attribute,
-				const char *buffer, size_t count)
-{
-	return store_pool_setting(attribute, buffer, count, actmem_pool_set_target);
-}
+static const struct device_attribute node_templates[NODE_VALUES] = {
+	[NODE_REGION_BYTES] = __ATTR(region_bytes, 0444, node_show, NULL),
+	[NODE_LINGERING_BYTES] = __ATTR(lingering_bytes, 0444, node_show, NULL),
+	[NODE_POISONED_BYTES] = __ATTR(poisoned_bytes, 0444, node_show, NULL),
+	[NODE_LIMIT_BYTES] = __ATTR(limit_bytes, 0644, node_show, node_store),
+	[NODE_POOL_BYTES] = __ATTR(pool_bytes, 0644, node_show, node_store),
+	[NODE_POOL_FREE_BYTES] = __ATTR(pool_free_bytes, 0444, node_show, NULL),
+	[NODE_POOL_LENT_BYTES] = __ATTR(pool_lent_bytes, 0444, node_show, NULL),
+};
 
-static ssize_t pool_min_bytes_store(struct device *device, struct device_attribute *attribute,
-				    const char *buffer, size_t count)
+static void node_directory_init(struct node_directory *directory, int node)
 {
-	return store_pool_setting(attribute, buffer, count, actmem_pool_set_floor);
-}
+	enum node_value value;
 
-static void init_node_attribute(struct node_attribute *attribute, int node,
-				const struct device_attribute *template)
-{
-	attribute->attribute = *template;
-	attribute->node = node;
-	sysfs_attr_init(&attribute->attribute.attr);
-}
-
-static void init_node_directory(struct node_directory *directory, int node)
-{
-	static const struct device_attribute regions = __ATTR(regions, 0444, node_regions_show,
-							      NULL);
-	static const struct device_attribute region_bytes = __ATTR_RO(region_bytes);
-	static const struct device_attribute lingering_bytes = __ATTR_RO(lingering_bytes);
-	static const struct device_attribute poisoned_bytes = __ATTR_RO(poisoned_bytes);
-	static const struct device_attribute limit_bytes = __ATTR_RW(limit_bytes);
-	static const struct device_attribute pool_bytes = __ATTR_RW(pool_bytes);
-	static const struct device_attribute pool_min_bytes = __ATTR_RW(pool_min_bytes);
-	static const struct device_attribute pool_free_bytes = __ATTR_RO(pool_free_bytes);
-	static const struct device_attribute pool_lent_bytes = __ATTR_RO(pool_lent_bytes);
-
-	init_node_attribute(&directory->regions, node, &regions);
-	init_node_attribute(&directory->region_bytes, node, &region_bytes);
-	init_node_attribute(&directory->lingering_bytes, node, &lingering_bytes);
-	init_node_attribute(&directory->poisoned_bytes, node, &poisoned_bytes);
-	init_node_attribute(&directory->limit_bytes, node, &limit_bytes);
-	init_node_attribute(&directory->pool_bytes, node, &pool_bytes);
-	init_node_attribute(&directory->pool_min_bytes, node, &pool_min_bytes);
-	init_node_attribute(&directory->pool_free_bytes, node, &pool_free_bytes);
-	init_node_attribute(&directory->pool_lent_bytes, node, &pool_lent_bytes);
-	directory->attributes[0] = &directory->regions.attribute.attr;
-	directory->attributes[1] = &directory->region_bytes.attribute.attr;
-	directory->attributes[2] = &directory->lingering_bytes.attribute.attr;
-	directory->attributes[3] = &directory->limit_bytes.attribute.attr;
-	directory->attributes[4] = &directory->pool_bytes.attribute.attr;
-	directory->attributes[5] = &directory->pool_min_bytes.attribute.attr;
-	directory->attributes[6] = &directory->pool_free_bytes.attribute.attr;
-	directory->attributes[7] = &directory->pool_lent_bytes.attribute.attr;
-	directory->attributes[8] = &directory->poisoned_bytes.attribute.attr;
+	for (value = 0; value < NODE_VALUES; value++) {
+		directory->values[value] = (struct node_attribute){
+			.attribute = node_templates[value],
+			.node = node,
+			.value = value,
+		};
+		sysfs_attr_init(&directory->values[value].attribute.attr);
+		directory->attributes[value] = &directory->values[value].attribute.attr;
+	}
 	snprintf(directory->name, sizeof(directory->name), "node%d", node);
 	directory->group.name = directory->name;
 	directory->group.attrs = directory->attributes;
 }
 
-int actmem_sysfs_init(void)
+/* -1 is nobody's. */
+static int parse_uid(const char *text, u32 *uid)
+{
+	int err = kstrtou32(text, 10, uid);
+
+	return err ?: *uid == U32_MAX ? -EINVAL : 0;
+}
+
+static u32 uid_of(const struct kobject *directory)
+{
+	u32 uid = U32_MAX;
+
+	WARN_ON_ONCE(parse_uid(kobject_name(directory), &uid));
+	return uid;
+}
+
+static ssize_t store_uid(const char *buffer, size_t count, int (*change)(u32 uid))
+{
+	u32 uid;
+	int err = parse_uid(buffer, &uid);
+
+	if (!err)
+		err = change(uid);
+	return err ?: count;
+}
+
+static ssize_t add_store(struct kobject *directory, struct kobj_attribute *attribute,
+			 const char *buffer, size_t count)
+{
+	return store_uid(buffer, count, actmem_user_add);
+}
+
+static struct kobj_attribute add_attribute = __ATTR_WO(add);
+
+static ssize_t remove_store(struct kobject *directory, struct kobj_attribute *attribute,
+			    const char *buffer, size_t count)
+{
+	return store_uid(buffer, count, actmem_user_remove);
+}
+
+static struct kobj_attribute remove_attribute = __ATTR_WO(remove);
+
+static struct attribute *all_users_attributes[] = {
+	&add_attribute.attr,
+	&remove_attribute.attr,
+	NULL
+};
+
+static const struct attribute_group all_users_group = {
+	.attrs = all_users_attributes,
+};
+
+static ssize_t user_show(struct kobject *directory, struct kobj_attribute *attribute,
+			 char *buffer);
+static ssize_t user_store(struct kobject *directory, struct kobj_attribute *attribute,
+			  const char *buffer, size_t count);
+
+static struct kobj_attribute user_regions = __ATTR(regions, 0444, user_show, NULL);
+static struct kobj_attribute user_bytes = __ATTR(region_bytes, 0444, user_show, NULL);
+static struct kobj_attribute user_lingering = __ATTR(lingering_bytes, 0444, user_show, NULL);
+static struct kobj_attribute user_limit = __ATTR(limit_bytes, 0644, user_show, user_store);
+
+static ssize_t user_show(struct kobject *directory, struct kobj_attribute *attribute, char *buffer)
+{
+	struct actmem_user_usage usage;
+	int err = actmem_user_usage(uid_of(directory), &usage);
+
+	if (err)
+		return err;
+	if (attribute == &user_regions)
+		return sysfs_emit(buffer, "%lu\n", usage.regions);
+	if (attribute == &user_limit)
+		return show_limit(buffer, usage.pages.limit);
+	return show_pages(buffer, attribute == &user_bytes ? usage.pages.used :
+							     usage.lingering_pages);
+}
+
+static ssize_t user_store(struct kobject *directory, struct kobj_attribute *attribute,
+			  const char *buffer, size_t count)
+{
+	unsigned long pages;
+	int err = parse_limit(buffer, &pages);
+
+	if (!err)
+		err = actmem_user_set_limit(uid_of(directory), pages);
+	return err ?: count;
+}
+
+static struct attribute *one_user_attributes[] = {
+	&user_regions.attr,
+	&user_bytes.attr,
+	&user_lingering.attr,
+	&user_limit.attr,
+	NULL
+};
+
+static const struct attribute_group one_user_group = {
+	.attrs = one_user_attributes,
+};
+
+/* Before the device is registered, which is given the groups. */
+int actmem_sysfs_init(struct miscdevice *device)
 {
 	unsigned int count = 0;
 	int node;
@@ -302,10 +317,12 @@ int actmem_sysfs_init(void)
 	}
 	groups[0] = &machine_group;
 	for_each_node(node) {
-		init_node_directory(&node_directories[count], node);
+		node_directory_init(&node_directories[count], node);
 		groups[count + 1] = &node_directories[count].group;
 		count++;
 	}
+	device->groups = groups;
+	actmem_users_init(device, &all_users_group, &one_user_group);
 	return 0;
 }
 
@@ -313,9 +330,4 @@ void actmem_sysfs_exit(void)
 {
 	kfree(groups);
 	kfree(node_directories);
-}
-
-const struct attribute_group **actmem_sysfs_groups(void)
-{
-	return groups;
 }

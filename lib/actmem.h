@@ -43,7 +43,7 @@ struct actmem_nodes {
 };
 
 enum actmem_backend {
-	ACTMEM_BACKEND_AUTO,	/* driver where /dev/actmem can be used, else memfd */
+	ACTMEM_BACKEND_AUTO,	/* driver where /dev/actmem can be used, else memfd; 1G: memfd */
 	ACTMEM_BACKEND_DRIVER,	/* /dev/actmem or an error */
 	ACTMEM_BACKEND_MEMFD,	/* memfd, no module and no root needed */
 };
@@ -60,7 +60,7 @@ enum actmem_pages {
 	ACTMEM_PAGES_2M,	/* 2 MiB: the driver's, or hugetlb's */
 	ACTMEM_PAGES_THP,	/* 2 MiB transparent huge pages of shared memory */
 	ACTMEM_PAGES_4K,	/* the base page */
-	ACTMEM_PAGES_1G,	/* 1 GiB: hugetlb's, on either backend */
+	ACTMEM_PAGES_1G,	/* 1 GiB: hugetlb's, by memfd alone */
 };
 
 /*

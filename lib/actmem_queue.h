@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Transfers of libactmem: a queue fills regions from files, spills them to
- * files, copies between regions, and populates and discards their pages, all
- * while the caller does something else.
+ * files, and populates and discards their pages, all while the caller does
+ * something else.
  *
  * Every call may be made by any thread at any time, but for those that end a
  * thing: the caller sees to it that nobody uses a queue while it is destroyed,
@@ -80,7 +80,7 @@ struct actmem_queue_stats {
 	uint64_t failures_total;	/* that ended with an error */
 	uint64_t filled_bytes_total;
 	uint64_t spilled_bytes_total;
-	uint64_t resumed_total;		/* transfers that were short or had to be repeated */
+	uint64_t resumed_total;		/* transfers that were short, and what had to be repeated */
 	enum actmem_engine engine;	/* the one that works */
 	uint32_t reserved;
 };
@@ -105,7 +105,7 @@ int actmem_queue_stats(struct actmem_queue *queue, struct actmem_queue_stats *st
  * actmem_queue_describe() says so. Workers register nothing.
  *
  * -EEXIST  it is attached;  -ENOMEM  RLIMIT_MEMLOCK;  -EMFILE  over 4096 pieces;
- *	-EPERM  it is sealed, or was opened with ACTMEM_OPEN_READ
+ *	-EPERM  it was opened with ACTMEM_OPEN_READ
  */
 int actmem_queue_attach(struct actmem_queue *queue, struct actmem_region *region, uint32_t flags);
 
@@ -207,14 +207,11 @@ int actmem_spill(struct actmem_queue *queue, struct actmem_file *file, uint64_t 
 		 struct actmem_request *request);
 
 /*
- * As actmem_region_copy(), _populate() and _discard(), with their ranges and
- * errors. The regions need not be attached, and must stay open until the
- * completion. -EBUSY: pages of a region whose memory this queue has registered
- * cannot be discarded. -EAGAIN: no thread can be started that would do it.
+ * As actmem_region_populate() and _discard(), with their ranges and errors. The
+ * region need not be attached, and must stay open until the completion. -EBUSY:
+ * pages of a region whose memory this queue has registered cannot be discarded.
+ * -EAGAIN: no thread can be started that would do it.
  */
-int actmem_queue_copy(struct actmem_queue *queue, struct actmem_region *to, uint64_t offset,
-		      struct actmem_region *from, uint64_t from_offset, uint64_t length,
-		      struct actmem_request *request);
 int actmem_queue_populate(struct actmem_queue *queue, struct actmem_region *region,
 			  uint64_t offset, uint64_t length, struct actmem_request *request);
 int actmem_queue_discard(struct actmem_queue *queue, struct actmem_region *region,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Regions of libactmem: lengths of pages, each with a descriptor; made, found by
- * name, received or imported; mapped, filled and emptied, passed on and listed.
+ * name, or received; mapped, filled and emptied, passed on and listed.
  * actmem.h includes it, and so comes first, whichever of the two a program includes.
  */
 #include "actmem.h"
@@ -59,7 +59,6 @@ struct actmem_region_info {
 	uint32_t uid;
 	int32_t pid;			/* maker, or, if that has ended, a holder; 0: nobody */
 	uint32_t lingering;		/* 1: closed and unmapped, kept by pins alone */
-	uint32_t imported;		/* 1: see actmem_region_import(); driver: 1G pages, too */
 	char name[ACTMEM_NAME_MAX];
 	char command[16];		/* of that process, "": nobody */
 	uint64_t allocated_bytes;	/* of the pages that are there */
@@ -67,7 +66,6 @@ struct actmem_region_info {
 	uint64_t poisoned_bytes;	/* of pages out of use by hardware errors (driver) */
 	uint64_t exported_bytes;	/* of its dma-bufs, what is in two counts twice (driver) */
 	uint32_t named;			/* 1: a file, which outlives its processes and names it */
-	uint32_t sealed;		/* 1: nobody writes to it any more */
 	/* By actmem_list(), of a named one: where a process has it open. */
 	char path[ACTMEM_PATH_MAX];
 };
@@ -75,13 +73,15 @@ struct actmem_region_info {
 /*
  * Makes a region: all its pages are allocated, zeroed, on their nodes
  * (verified page by page) and pinned when the call returns, unless it is
- * ACTMEM_REGION_LAZY.
+ * ACTMEM_REGION_LAZY. Of 64 MiB and more they are made by threads beside the caller's:
+ * one for every second CPU that he may run on, 15 at most, with his cgroups, which end
+ * before the call does (memfd: by none if they are interleaved).
  *
  * Pages of 1G are those that the administrator reserved, by
  * /sys/devices/system/node/nodeN/hugepages/hugepages-1048576kB/nr_hugepages or,
- * while memory is in one piece, by the kernel's hugepagesz=1G hugepages=N. On the
- * driver such a region is one of memory that is imported: it is never lazy, its
- * pages are not discarded, and its memory counts for hugetlb's cgroup.
+ * while memory is in one piece, by the kernel's hugepagesz=1G hugepages=N. The backend
+ * memfd has them, and makes such a region whichever is in use, unless the driver was
+ * asked for: that is -EOPNOTSUPP, or, with ACTMEM_ALLOW_2M, a region of 2M.
  *
  * -EINVAL  length, pages, policy, nodes, flags, name
  * -ENOMEM  too few pages of the wanted size on the wanted nodes, or
@@ -104,7 +104,7 @@ int actmem_region_create(struct actmem *am,
 /*
  * A region from a descriptor received from another process (SCM_RIGHTS) or
  * made by actmem_region_fd(). @fd stays the caller's. -EINVAL: not a region
- * of this backend, or not open for reading and writing (for reading will do for
+ * of the backend asked for, or not open for reading and writing (for reading will do for
  * a memfd region with a name, which is then as by ACTMEM_OPEN_READ); -EBADF: not open;
  * -ENOMEM: RLIMIT_MEMLOCK, since a memfd's lock is each process's own (a step
  * down that actmem_open() allowed is told as by actmem_region_create()). Pages
@@ -113,38 +113,6 @@ int actmem_region_create(struct actmem *am,
  */
 int actmem_region_from_fd(struct actmem *am, int fd,
 			  struct actmem_region **region);
-
-/*
- * A region of memory that is there: of @length bytes at @offset of a memfd, or of a
- * file of hugetlbfs or tmpfs, of pages of whatever size. What others see in the
- * file, one sees in the region. @fd stays the caller's, and can be closed. Pages
- * that are missing are allocated as by touching them, by the file's own policy;
- * all are pinned. @name: a label as of actmem_region_create(), or NULL.
- *
- * The file must not become shorter: a memfd that can be sealed needs
- * F_SEAL_SHRINK (fcntl(2)), and must not be sealed against writing. Pages are not
- * discarded (-EOPNOTSUPP): giving memory back is for its owner, who punches a
- * hole in the file or removes it, when no region has it.
- *
- * What differs:
- * driver  @offset and @length: multiples of 2 MiB, and of the pages of hugetlb.
- *	Memory is in one region at most, which any process can have by its
- *	descriptor. It counts against RLIMIT_MEMLOCK or the administrator's limits.
- *	If the owner punches a hole all the same, mappings show what the file has
- *	then, devices have the old pages, and actmem_region_copy() is -ESTALE there.
- * memfd  the whole file: @offset 0, @length the file's. RLIMIT_MEMLOCK counts for
- *	each process that imports it (4K, thp), as for actmem_region_from_fd(),
- *	which does not take such a descriptor: another process imports it, too.
- *
- * -EINVAL  no such file, or it ends before the range does; offset, length, name
- * -EBADF  @fd is not open for reading and writing
- * -EPERM  the seals;  -EBUSY  a region has a part of it already (driver)
- * -ENOMEM  missing pages cannot be had, or pages not be pinned; RLIMIT_MEMLOCK
- * -EIO  a page that the hardware has reported;  -ESTALE  truncated meanwhile
- * -EOPNOTSUPP  a driver that is too old;  -EDQUOT, -EMFILE  as by actmem_region_create()
- */
-int actmem_region_import(struct actmem *am, int fd, uint64_t offset, uint64_t length,
-			 const char *name, struct actmem_region **region);
 
 /* It is made if it is not there. */
 #define ACTMEM_OPEN_CREATE	(1u << 0)
@@ -178,7 +146,10 @@ int actmem_region_import(struct actmem *am, int fd, uint64_t offset, uint64_t le
  * @options: as for actmem_region_create(), but for the name (NULL), which is the
  * file's. Length 0: whatever it has (without CREATE). NULL: all defaults.
  *
- * Many may try to make it at once: one does, and the others find it, complete.
+ * Many may try to make it at once: one does, and the others find it, complete. The
+ * maker needs permission to write to the directory; driver: for the pages, too, of what
+ * was an empty file there, whose owner and permissions the region has then, unless it is
+ * lazy.
  * actmem_region_found() tells which. One that was found must have the wanted
  * length; its pages must be of the wanted kind and on the wanted nodes (memfd),
  * or its policy the wanted one if nodes or a policy were named (driver), unless
@@ -215,20 +186,6 @@ int actmem_region_open(struct actmem *am, const char *path,
 int actmem_region_found(const struct actmem_region *region);
 
 /*
- * Nobody writes to the region from now on, in whatever process; it can still be
- * read, mapped (read-only) and removed.
- *
- * -EBUSY  this process has it mapped; or somebody else could still write: it is
- *	mapped, and not by ACTMEM_OPEN_READ, or a device or I/O in flight holds pages
- * -EPERM  neither made nor owned by this user
- * -EOPNOTSUPP  memfd: the kernel seals no files of tmpfs and hugetlbfs, and the
- *	mapping that pins a region's pages is a writable one. Take permission to
- *	write from the file (chmod a-w) and open it with ACTMEM_OPEN_READ; driver:
- *	imported memory, or a driver that is too old
- */
-int actmem_region_seal(struct actmem_region *region);
-
-/*
  * Its descriptor, close-on-exec, or a negative errno. Owned by the region: dup() it to
  * keep it.
  */
@@ -238,9 +195,9 @@ int actmem_region_fd(const struct actmem_region *region);
 uint64_t actmem_region_length(const struct actmem_region *region);
 
 /*
- * Maps the whole region shared, readable and, unless it is sealed or was opened
- * with ACTMEM_OPEN_READ, writable, at a 2 MiB-aligned address. Later calls return
- * the same address; each needs its unmap, which is -EINVAL if there is none left.
+ * Maps the whole region shared, readable and, unless it was opened with
+ * ACTMEM_OPEN_READ, writable, at a 2 MiB-aligned address. Later calls return the
+ * same address; each needs its unmap, which is -EINVAL if there is none left.
  * -ENOMEM and others: as mmap(2).
  *
  * If the hardware reports an uncorrected error in the memory, it is the page of
@@ -261,21 +218,19 @@ int actmem_region_info(struct actmem_region *region,
 /*
  * Allocates the pages that are missing in a range, zeroed, placed, verified and
  * pinned as by actmem_region_create(), and with its errors; those that are there
- * stay as they are. @offset and @length: multiples of the region's page size (of
- * 2 MiB on the driver, whatever was imported), @length not 0 (-EINVAL). What could
- * be had before an error is kept. Several threads may populate at once, and it is
- * best done before the pages are wanted.
+ * stay as they are. A long range is made by several threads, too. @offset and @length:
+ * multiples of the region's page size, @length not 0 (-EINVAL). What could be had before
+ * an error is kept. Several threads may populate at once, and it is best done before the
+ * pages are wanted.
  *
- * -EOPNOTSUPP: a driver that is too old.  -EIO  a page from another node, or one
- * in the range is lost to a hardware error: discard it.  -EPERM, here and below:
- * the region was opened with ACTMEM_OPEN_READ, or, below, is sealed.
+ * -EIO  a page from another node, or one in the range is lost to a hardware error:
+ * discard it.  -EPERM, here and below: the region was opened with ACTMEM_OPEN_READ.
  */
 int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64_t length);
 
 /*
  * Gives the pages of a range back, of every process that has the region: what
- * is touched next is zeros. @offset and @length as above. -EOPNOTSUPP: the memory
- * was imported, as that of 1G pages is on the driver.
+ * is touched next is zeros. @offset and @length as above.
  *
  * -EBUSY  the region is registered with a runtime (actmem_runtime.h). driver: a page
  *	that a device or I/O in flight holds stays, contents and all; the others have
@@ -286,25 +241,6 @@ int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64
  * it, and wait for I/O to end, before.
  */
 int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_t length);
-
-/*
- * Copies @length bytes, not 0, at any offsets, also within a region if the
- * ranges do not overlap. Pages that are missing in @from are read as zeros and
- * stay missing; those missing in @to are allocated, as by
- * actmem_region_populate() and with its errors. Neither need be mapped. Who
- * writes to either range meanwhile may find old and new bytes in any order.
- *
- * driver: CPUs of the node that is written to share a long copy, past their
- * caches. memfd: this thread copies.
- *
- * -EINVAL  ranges that overlap or end outside their regions, or regions of
- *	different backends
- * -EIO  the hardware reported an error in a page, which is out of use from then
- *	on; where it is and what was copied before it is told by actmem_error()
- * -EOPNOTSUPP  a driver that is too old
- */
-int actmem_region_copy(struct actmem_region *to, uint64_t offset,
-		       struct actmem_region *from, uint64_t from_offset, uint64_t length);
 
 /* Nobody can write through the dma-buf: no process, no device, not the kernel. */
 #define ACTMEM_DMABUF_READ_ONLY	(1u << 0)
@@ -317,19 +253,21 @@ int actmem_region_copy(struct actmem_region *to, uint64_t offset,
  * @flags: ACTMEM_DMABUF_*.
  *
  * Pages that are missing are allocated first, as by actmem_region_populate() and
- * with its errors. The pages stay, and actmem_region_discard() of them is
- * -EBUSY, as long as the dma-buf or what has been imported of it is there; so
- * does the region, also when it is closed. Map the dma-buf (mmap(2), MAP_SHARED)
- * at a 2 MiB-aligned address, or small pages will be mapped. Around accesses of
- * the CPU to what a device reads or writes belongs DMA_BUF_IOCTL_SYNC.
+ * with its errors, unless the region was opened with ACTMEM_OPEN_READ. The pages
+ * stay, and actmem_region_discard() of them is -EBUSY, as long as the dma-buf or
+ * what has been imported of it is there; so does the region, also when it is closed.
+ * Map the dma-buf (mmap(2), MAP_SHARED) at a 2 MiB-aligned address, or small pages
+ * will be mapped. Around accesses of the CPU to what a device reads or writes belongs
+ * DMA_BUF_IOCTL_SYNC.
  *
- * A device that cannot reach the pages without copies (its DMA mask, or
- * swiotlb=force) is refused by the driver when the importer maps the dma-buf:
- * -EOPNOTSUPP, or what the importer makes of it; the kernel's log says why.
+ * A device whose DMA may be copied (its DMA mask is short of memory, or swiotlb=force)
+ * is refused by the driver when the importer maps the dma-buf: -EOPNOTSUPP, or what the
+ * importer makes of it. An IOMMU helps.
  *
  * -EINVAL  not a range of whole pages of the region; flags
- * -EOPNOTSUPP  memfd: actmem_error() says what to use; a driver that is too old,
- *	or a kernel without dma-buf
+ * -EOPNOTSUPP  memfd: actmem_error() says what to use; or a kernel without dma-buf
+ * -ENODATA  a page is missing, as it was discarded meanwhile, or the region was opened
+ *	with ACTMEM_OPEN_READ
  * -EMFILE  too many descriptors
  */
 int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t length,

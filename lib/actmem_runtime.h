@@ -103,8 +103,8 @@ int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *no
 /* CUDA: mapped into the device's addresses (CU_MEMHOSTREGISTER_DEVICEMAP). */
 #define ACTMEM_REGISTER_DEVICEMAP	(1u << 0)
 /*
- * Devices only read it. What a sealed region and one by ACTMEM_OPEN_READ need;
- * not every device can (-EOPNOTSUPP).
+ * Devices only read it. What a region by ACTMEM_OPEN_READ needs; not every device
+ * can (-EOPNOTSUPP).
  */
 #define ACTMEM_REGISTER_READ_ONLY	(1u << 1)
 

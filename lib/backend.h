@@ -13,15 +13,6 @@
 
 struct region_list;
 
-/* Of actmem_region_import(), checked as far as the backends do not. */
-struct memory_request {
-	int fd;
-	uint64_t offset;
-	uint64_t length;		/* not 0 */
-	uint32_t allow;			/* ACTMEM_ALLOW_*: as in the next */
-	char name[ACTMEM_NAME_MAX];
-};
-
 /* A checked request: no DEFAULT left, length a multiple of the page size. */
 struct region_request {
 	uint64_t length;
@@ -42,7 +33,7 @@ struct backing {
 	int fd;
 	void *address;			/* NULL while not mapped */
 	uint64_t length;
-	uint64_t page_bytes;		/* of the smallest page; driver: the unit of ranges */
+	uint64_t page_bytes;		/* of the smallest page */
 	uint64_t locked_bytes;		/* that cannot be swapped; memfd only */
 	uint64_t id;
 	uint64_t device;		/* of the file; with @id unique among memfds */
@@ -54,25 +45,21 @@ struct backing {
 	bool received;			/* made by another process */
 	bool named;
 	bool read_only;			/* opened so */
-	bool sealed;			/* driver only */
-	bool imported;
 	char name[ACTMEM_NAME_MAX];
 };
 
-/* What populate, discard and copy do. */
+/* What populate and discard do. */
 struct page_change {
-	enum { CHANGE_POPULATE, CHANGE_DISCARD, CHANGE_COPY } kind;
+	enum { CHANGE_POPULATE, CHANGE_DISCARD } kind;
 	const struct backing *backing;
 	uint64_t offset, length;
-	const struct backing *from;	/* copy */
-	uint64_t from_offset;
 };
 
 /* The same as a command of io_uring; stays where it is until that has ended. */
 struct backend_command {
 	int fd;
 	uint32_t operation;
-	uint64_t argument[16];
+	uint64_t argument[8];
 };
 
 /*
@@ -97,15 +84,8 @@ struct backend {
 	 */
 	int (*open_name)(const struct region_request *request, struct backing *backing);
 
-	/* Nobody writes to it again. Not while this process has it mapped. */
-	int (*seal)(struct backing *backing);
-
 	/* @fd stays the caller's. @allow: as in a request. */
 	int (*adopt)(int device, int fd, uint32_t allow, struct backing *backing);
-
-	/* A file of others becomes a region. */
-	int (*import)(int device, const struct memory_request *memory,
-		      struct backing *backing);
 
 	/* Not mapped yet, or kept mapped by the backend: sets @address. */
 	int (*map)(struct backing *backing);
@@ -115,19 +95,11 @@ struct backend {
 
 	/*
 	 * Whole pages within the region. These run at the same time as anything
-	 * else that concerns the backing; as each other, and as a copy to it,
-	 * unless @in_turn.
+	 * else that concerns the backing; as each other unless @in_turn.
 	 */
 	bool in_turn;
 	int (*populate)(const struct backing *backing, uint64_t offset, uint64_t length);
 	int (*discard)(const struct backing *backing, uint64_t offset, uint64_t length);
-
-	/*
-	 * Bytes within both regions, of this backend; in one region they do not
-	 * overlap. May run at the same time as anything, as those above.
-	 */
-	int (*copy)(const struct backing *to, uint64_t offset, const struct backing *from,
-		    uint64_t from_offset, uint64_t length);
 
 	/* Whole pages within the region; *@fd becomes the caller's. */
 	int (*export)(const struct backing *backing, uint64_t offset, uint64_t length,
@@ -136,8 +108,11 @@ struct backend {
 	/* Whether the kernel takes commands; NULL: there are none. */
 	bool (*has_commands)(int device);
 	void (*command)(const struct page_change *change, struct backend_command *command);
-	/* What the call would have returned where the command's result is this one. */
-	int (*command_result)(struct backend_command *command, int result);
+	/*
+	 * What the call would have returned where the command's result is this one; and of
+	 * how many bytes it has come true.
+	 */
+	int (*command_result)(struct backend_command *command, int result, uint64_t *done);
 
 	/* Fills what it knows of *@info, which is zeroed. */
 	int (*info)(const struct backing *backing, struct actmem_region_info *info);

@@ -29,9 +29,6 @@
 #define DEVICE		"/dev/actmem"
 #define LIST_BATCH	256
 
-/* The first version of the driver that makes lazy regions. */
-#define ABI_WITH_LAZY	2
-
 _Static_assert(ACTMEM_NODES_MAX == ACTMEM_NODE_MAX, "node masks are the same");
 _Static_assert(ACTMEM_NAME_MAX == ACTMEM_NAME_BYTES, "names are the same");
 _Static_assert(ACTMEM_PLACE_BIND - 1 == ACTMEM_POLICY_BIND &&
@@ -124,27 +121,37 @@ static int fail_create(int device, int error, const struct actmem_ioctl_create *
 
 	if (why_tell(error, &create->why, -1, create->policy != ACTMEM_POLICY_PREFERRED))
 		return -error;
-	if (error == EINVAL && !ask_query(device, &query)) {
-		if (create->flags & ACTMEM_CREATE_LAZY && query.abi < ABI_WITH_LAZY)
-			return fail(EOPNOTSUPP, "this driver makes no lazy regions; upgrade the module");
-		if (create->length > query.max_region_bytes)
-			return fail(EINVAL, "%s are wanted in one region, which has %s at most with this driver",
-				    BYTES_TEXT(create->length), BYTES_TEXT(query.max_region_bytes));
-	}
+	if (error == EINVAL && !ask_query(device, &query) &&
+	    create->length > query.max_region_bytes)
+		return fail(EINVAL, "%s are wanted in one region, which has %s at most with this driver",
+			    BYTES_TEXT(create->length), BYTES_TEXT(query.max_region_bytes));
 	return fail(error, "the driver cannot make a region of %s (%s)",
 		    BYTES_TEXT(create->length), strerror(error));
 }
 
+/* All pages of a new region, whose descriptor is closed if there are too few. */
+static int populate_new(int fd, struct actmem_ioctl_create *create)
+{
+	struct actmem_ioctl_range range;
+	int error = driver_populate_range(fd, 0, create->length, &range);
+
+	if (error) {
+		create->why = range.why;
+		close(fd);
+	}
+	return error;
+}
+
+/* @device: or an empty file; -1: a file of its own, without a name yet. */
 static int try_create(int device, const struct region_request *request,
 		      enum actmem_policy policy, const struct actmem_nodes *nodes,
 		      struct actmem_ioctl_create *create)
 {
-	int error;
+	int file = -1, error;
 
 	*create = (struct actmem_ioctl_create){
 		.size = sizeof(*create),
-		.flags = (request->inherit ? ACTMEM_CREATE_INHERIT : 0) |
-			 (request->lazy ? ACTMEM_CREATE_LAZY : 0),
+		.flags = request->inherit ? ACTMEM_CREATE_INHERIT : 0,
 		.length = request->length,
 		.page_bytes = ACTMEM_PAGE_BYTES,
 		.policy = policy - 1,
@@ -154,7 +161,18 @@ static int try_create(int device, const struct region_request *request,
 	if (!request->path)
 		memcpy(create->name, request->name, sizeof(create->name));
 	create->fd = -1;
-	error = driver_ask(device, ACTMEM_IOC_CREATE, create);
+	if (device < 0) {
+		error = driver_make_file(request, &file);
+		if (error)
+			return error;
+	}
+	error = driver_ask(device < 0 ? file : device, ACTMEM_IOC_CREATE, create);
+	if (error && file >= 0)
+		close(file);
+	if (!error && file >= 0)
+		create->fd = file;
+	if (!error && !request->lazy)
+		error = populate_new(create->fd, create);
 	return error ? fail_create(device, -error, create) : 0;
 }
 
@@ -167,13 +185,28 @@ static bool node_is_full(const struct actmem_ioctl_create *create)
 
 int driver_check_pages(const struct region_request *request)
 {
-	if (request->pages == ACTMEM_PAGES_2M)
+	bool giant = request->pages == ACTMEM_PAGES_1G;
+
+	if (request->pages == ACTMEM_PAGES_2M || (giant && request->allow & ACTMEM_ALLOW_2M))
 		return 0;
-	if (request->pages == ACTMEM_PAGES_1G)
-		return fail(EOPNOTSUPP, "files of the driver's file system have 2 MiB pages alone; ask for those, or take a path on a hugetlbfs that is mounted with pagesize=1G");
-	if (request->path)
-		return fail(EOPNOTSUPP, "files of the driver's file system have 2 MiB pages alone; ask for those, or take a path on tmpfs");
-	return fail(EOPNOTSUPP, "the driver has pages of 2 MiB and 1 GiB only; ask for those, or for the memfd backend with ACTMEM_BACKEND=memfd");
+	if (giant)
+		return fail(EOPNOTSUPP, "the driver has pages of 2M alone; 1G come from hugetlb by the backend memfd: %s, or allow 2 MiB pages with ACTMEM_ALLOW=2m (actmem run --allow)",
+			    request->path ? "take a path on a hugetlbfs that is mounted with pagesize=1G" :
+			    "ask for that, or for auto, with ACTMEM_BACKEND (actmem run --backend)");
+	return fail(EOPNOTSUPP, "the driver has pages of 2M alone; ask for those, or %s",
+		    request->path ? "take a path on tmpfs" :
+		    "for the backend memfd with ACTMEM_BACKEND=memfd");
+}
+
+void driver_tell_pages(const struct region_request *request, unsigned int *fallbacks)
+{
+	if (request->pages == ACTMEM_PAGES_2M)
+		return;
+	if (!*fallbacks)
+		fail_clear();
+	fail_more("%sthe driver has pages of 2M alone; took 2 MiB pages instead",
+		  *fallbacks ? "; " : "");
+	++*fallbacks;
 }
 
 int driver_make(int fd, const struct region_request *request, struct backing *backing)
@@ -198,6 +231,7 @@ int driver_make(int fd, const struct region_request *request, struct backing *ba
 	}
 	if (error)
 		return error;
+	driver_tell_pages(request, &fallbacks);
 	*backing = (struct backing){
 		.fd = create.fd,
 		.length = request->length,
@@ -209,14 +243,6 @@ int driver_make(int fd, const struct region_request *request, struct backing *ba
 	};
 	memcpy(backing->name, request->name, sizeof(backing->name));
 	return 0;
-}
-
-static int driver_create(int device, const struct region_request *request,
-			 struct backing *backing)
-{
-	if (request->pages == ACTMEM_PAGES_1G)
-		return driver_create_1g(device, request, backing);
-	return driver_make(device, request, backing);
 }
 
 /* Only files are asked, since a device could take the request for its own. */
@@ -244,12 +270,10 @@ static int driver_adopt(int device, int fd, uint32_t allow, struct backing *back
 		.length = info.length,
 		.page_bytes = info.page_bytes,
 		.id = info.id,
-		.pages = driver_pages(&info),
+		.pages = ACTMEM_PAGES_2M,
 		.inherit = info.state & ACTMEM_INFO_INHERIT,
 		.received = true,
-		.imported = info.state & ACTMEM_INFO_IMPORTED,
 		.named = info.state & ACTMEM_INFO_NAMED,
-		.sealed = info.state & ACTMEM_INFO_SEALED,
 	};
 	memcpy(backing->name, info.name, sizeof(backing->name) - 1);
 	backing->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -258,31 +282,12 @@ static int driver_adopt(int device, int fd, uint32_t allow, struct backing *back
 	return 0;
 }
 
-/* Linux 6.1 maps what is sealed only by a descriptor that cannot write. */
-static int map_sealed(struct backing *backing)
-{
-	char own[64];
-	int fd, error;
-
-	snprintf(own, sizeof(own), "/proc/self/fd/%d", backing->fd);
-	fd = open(own, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return fail(errno, "cannot open a sealed region only to read (%s)",
-			    strerror(errno));
-	error = map_region_by(fd, backing);
-	close(fd);
-	return error;
-}
-
 static int driver_map(struct backing *backing)
 {
-	int error = backing->sealed ? map_sealed(backing) : map_region(backing);
+	int error = map_region(backing);
 
-	/*
-	 * Any policy keeps NUMA balancing from unmapping pages; none is needed. That of
-	 * an imported region would be its file's.
-	 */
-	if (!error && !backing->imported)
+	/* Any policy keeps NUMA balancing from unmapping pages; none is needed. */
+	if (!error)
 		syscall(SYS_mbind, backing->address, (unsigned long)backing->length, MPOL_LOCAL,
 			NULL, 0UL, 0);
 	return error;
@@ -294,33 +299,13 @@ static void driver_unmap(struct backing *backing)
 	backing->address = NULL;
 }
 
-static int driver_seal(struct backing *backing)
-{
-	struct actmem_ioctl_seal seal = { .size = sizeof(seal) };
-	int error;
-
-	if (backing->imported)
-		return fail(EOPNOTSUPP, "the region is of imported memory; to seal that is for the owner of its file");
-	error = driver_ask(backing->fd, ACTMEM_IOC_SEAL, &seal);
-	if (!error)
-		backing->sealed = true;
-	if (error == -ENOTTY)
-		return fail(EOPNOTSUPP, "this driver seals no regions; upgrade the module");
-	if (error == -EBUSY)
-		return fail(EBUSY, "the region cannot be sealed: somebody has it mapped by a descriptor that may write, a device or I/O in flight holds pages, or a command writes; end that and try again");
-	if (error == -EPERM)
-		return fail(EPERM, "the region cannot be sealed: only who made it or owns its file, or root, does that");
-	return error ? fail(-error, "the driver cannot seal the region (%s)", strerror(-error)) : 0;
-}
-
 static void take_info(struct actmem_region_info *into, const struct actmem_ioctl_info *from)
 {
 	into->id = from->id;
 	into->length = from->length;
-	into->page_bytes = from->imported_page_bytes ? from->imported_page_bytes :
-			   from->page_bytes;
+	into->page_bytes = from->page_bytes;
 	into->backend = ACTMEM_BACKEND_DRIVER;
-	into->pages = driver_pages(from);
+	into->pages = ACTMEM_PAGES_2M;
 	into->mapped_bytes = from->mapped_bytes;
 	into->pinned_bytes = from->pinned_bytes;
 	into->allocated_bytes = from->allocated_bytes;
@@ -330,8 +315,6 @@ static void take_info(struct actmem_region_info *into, const struct actmem_ioctl
 	into->uid = from->uid;
 	into->pid = from->pid;
 	into->named = !!(from->state & ACTMEM_INFO_NAMED);
-	into->sealed = !!(from->state & ACTMEM_INFO_SEALED);
-	into->imported = !!(from->state & ACTMEM_INFO_IMPORTED);
 	into->lingering = !!(from->state & ACTMEM_INFO_LINGERING);
 	memcpy(into->name, from->name, sizeof(into->name) - 1);
 }
@@ -426,16 +409,13 @@ const struct backend backend_driver = {
 	.kind = ACTMEM_BACKEND_DRIVER,
 	.name = "driver",
 	.open = driver_open,
-	.create = driver_create,
+	.create = driver_make,
 	.open_name = driver_open_name,
-	.seal = driver_seal,
 	.adopt = driver_adopt,
-	.import = driver_import,
 	.map = driver_map,
 	.unmap = driver_unmap,
 	.populate = driver_populate,
 	.discard = driver_discard,
-	.copy = driver_copy,
 	.export = driver_export,
 	.has_commands = driver_has_commands,
 	.command = driver_command,

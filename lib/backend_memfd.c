@@ -202,8 +202,7 @@ int memfd_allocated(const struct backing *backing, uint64_t *bytes)
 }
 
 /* One try, with the pages and the policy of the request or none. */
-static int try_create(int device, const struct region_request *request,
-		      struct backing *backing)
+static int try_create(const struct region_request *request, struct backing *backing)
 {
 	int error;
 
@@ -250,29 +249,21 @@ static int try_create(int device, const struct region_request *request,
  * The kernel takes a moment, after a process has ended, to let go of what io_uring had
  * pinned of it. Who is started anew at once would find its pages missing.
  */
-static int create(int device, const struct region_request *request, struct backing *backing)
+static int create(const struct region_request *request, struct backing *backing)
 {
-	int error = try_create(device, request, backing);
+	int error = try_create(request, backing);
 
 	while (error == -ENOMEM && pages_are_hugetlb(request->pages) &&
 	       !steps_are_left(request) && pages_came_back(request))
-		error = try_create(device, request, backing);
+		error = try_create(request, backing);
 	return error;
 }
 
 int memfd_make(int device, const struct region_request *request, struct backing *backing)
 {
-	static const struct maker maker = { create, page_names };
 	int error = nodes_check(&request->nodes);
 
-	return error ? error : steps_make(&maker, device, request, backing);
-}
-
-/* F_SEAL_WRITE is for memfds that nobody has mapped writable; the pages' lock is such a mapping. */
-static int memfd_seal(struct backing *backing)
-{
-	return fail(EOPNOTSUPP, "the memfd backend seals no regions%s",
-		    backing->named ? "; take permission to write from the file (chmod a-w), and open it with ACTMEM_OPEN_READ" : "");
+	return error ? error : steps_make(create, request, backing);
 }
 
 /* What the region was made with, as far as it is known. */
@@ -341,34 +332,6 @@ static int memfd_info(const struct backing *backing, struct actmem_region_info *
 	return error;
 }
 
-/*
- * By reading from the file: what is missing in it reads as zeros and stays
- * missing, and pages that cannot be had are an error rather than a signal.
- */
-static int memfd_copy(const struct backing *to, uint64_t offset, const struct backing *from,
-		      uint64_t from_offset, uint64_t length)
-{
-	uint64_t first = offset / to->page_bytes * to->page_bytes;
-	uint64_t end = (offset + length + to->page_bytes - 1) / to->page_bytes * to->page_bytes;
-	uint64_t done = 0;
-	int error = 0;
-
-	if (pages_are_hugetlb(to->pages) || pages_missing(to, first, end - first))
-		error = memfd_populate(to, first, end - first);
-	while (!error && done < length) {
-		ssize_t got = pread(from->fd, (char *)to->address + offset + done, length - done,
-				    (off_t)(from_offset + done));
-
-		if (got > 0)
-			done += (uint64_t)got;
-		else if (!got || errno != EINTR)
-			error = fail(got ? errno : EIO, "cannot copy %s (%s); the first %llu bytes are copied",
-				     BYTES_TEXT(length), got ? strerror(errno) : "the source has become shorter",
-				     (unsigned long long)done);
-	}
-	return error;
-}
-
 /* udmabuf would make one, of pages that neither CUDA nor VFIO can pin by its mapping. */
 static int memfd_export(const struct backing *backing, uint64_t offset, uint64_t length,
 			uint32_t flags, int *fd)
@@ -382,16 +345,13 @@ const struct backend backend_memfd = {
 	.open = memfd_open,
 	.create = memfd_make,
 	.open_name = memfd_open_name,
-	.seal = memfd_seal,
 	.adopt = memfd_adopt,
-	.import = memfd_import,
 	.map = memfd_map,
 	.unmap = memfd_unmap,
 	/* Where a page goes is the mapping's policy while it is allocated. */
 	.in_turn = true,
 	.populate = memfd_populate,
 	.discard = memfd_discard,
-	.copy = memfd_copy,
 	.export = memfd_export,
 	.info = memfd_info,
 	.release = memfd_release,

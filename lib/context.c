@@ -91,24 +91,29 @@ static bool driver_is_unusable(int error)
 	       error == -EPERM || error == -EPROTONOSUPPORT;
 }
 
+static int open_memfd(struct actmem *am, const char *why)
+{
+	snprintf(am->description, sizeof(am->description), "memfd: %s", why);
+	am->backend = &backend_memfd;
+	return am->backend->open(&am->device);
+}
+
 static int open_backend(struct actmem *am)
 {
 	int error;
 
-	if (am->options.backend != ACTMEM_BACKEND_MEMFD) {
-		am->backend = &backend_driver;
-		error = am->backend->open(&am->device);
-		if (!error)
-			snprintf(am->description, sizeof(am->description), "driver: /dev/actmem%s",
-				 am->options.backend ? ", as asked for" : " is usable");
-		if (!error || am->options.backend || !driver_is_unusable(error))
-			return error;
-		snprintf(am->description, sizeof(am->description), "memfd: %s", actmem_error());
-	} else {
-		snprintf(am->description, sizeof(am->description), "memfd: as asked for");
-	}
-	am->backend = &backend_memfd;
-	return am->backend->open(&am->device);
+	if (am->options.backend == ACTMEM_BACKEND_MEMFD)
+		return open_memfd(am, "as asked for");
+	if (!am->options.backend && am->options.pages == ACTMEM_PAGES_1G)
+		return open_memfd(am, "pages of 1G are hugetlb's, the driver has 2M alone");
+	am->backend = &backend_driver;
+	error = am->backend->open(&am->device);
+	if (!error)
+		snprintf(am->description, sizeof(am->description), "driver: /dev/actmem%s",
+			 am->options.backend ? ", as asked for" : " is usable");
+	if (!error || am->options.backend || !driver_is_unusable(error))
+		return error;
+	return open_memfd(am, actmem_error());
 }
 
 static void describe_names(struct actmem *am)

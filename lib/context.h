@@ -46,7 +46,7 @@ struct actmem {
 struct actmem_region {
 	struct actmem_region *next, *previous;
 	struct actmem *am;
-	const struct backend *backend;	/* of a named one not always that of am */
+	const struct backend *backend;	/* not always that of am, if that was left to choose */
 	pthread_mutex_t pages_lock;	/* where pages are made or given back in turn */
 	pthread_mutex_t lock;
 	struct backing backing;

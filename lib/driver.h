@@ -8,33 +8,27 @@
 
 #include "../uapi/actmem.h"
 #include "backend.h"
-#include "node.h"
 
 /* An ioctl; without words. A signal that does not kill interrupts nothing. */
 int driver_ask(int fd, unsigned long request, void *argument);
 
-/* Whether the pages asked for are the driver's. */
+/* Whether the pages asked for are the driver's, or its own are allowed instead. */
 int driver_check_pages(const struct region_request *request);
 
+/* Counts and tells that they are its own instead. */
+void driver_tell_pages(const struct region_request *request, unsigned int *fallbacks);
+
 /*
- * ACTMEM_IOC_CREATE on the device, or on an empty file, with the step to other
- * nodes that the request allows: a region of the driver's own pages. Of the
- * descriptors, *@backing has that of one on the device alone.
+ * Makes a region of the driver's own pages, with the step to other nodes that the
+ * request allows: on the device; or, if it is lazy, as that of an empty file, whose
+ * descriptor *@backing does not get; or, if @fd is -1, as that of a file without a name.
  */
 int driver_make(int fd, const struct region_request *request, struct backing *backing);
 
-/* What the pages of a region are called. */
-static inline enum actmem_pages driver_pages(const struct actmem_ioctl_info *info)
-{
-	return pages_of_bytes(info->imported_page_bytes ? info->imported_page_bytes :
-			      info->page_bytes);
-}
-
-/* A region of pages of 1 GiB that hugetlb has. */
-int driver_create_1g(int device, const struct region_request *request, struct backing *backing);
+/* An empty file without a name, where the request's path is. */
+int driver_make_file(const struct region_request *request, int *fd);
 
 /* See struct backend. */
-int driver_import(int device, const struct memory_request *memory, struct backing *backing);
 int driver_export(const struct backing *backing, uint64_t offset, uint64_t length,
 		  uint32_t flags, int *fd);
 

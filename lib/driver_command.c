@@ -10,19 +10,18 @@
 #include "driver.h"
 #include "driver_command.h"
 #include "error.h"
+#include "helpers.h"
+#include "node.h"
 #include "why.h"
 
 #define ARGUMENT_BYTES	sizeof(((struct backend_command *)0)->argument)
 
-_Static_assert(sizeof(struct actmem_ioctl_range) <= ARGUMENT_BYTES &&
-	       sizeof(struct actmem_ioctl_copy) <= ARGUMENT_BYTES, "arguments of commands fit");
+_Static_assert(sizeof(struct actmem_ioctl_range) <= ARGUMENT_BYTES, "arguments of commands fit");
 
 static int tell_populate(int error, int fd, const struct actmem_ioctl_range *range)
 {
 	if (!error)
 		return 0;
-	if (error == -ENOTTY)
-		return fail(EOPNOTSUPP, "this driver does not populate; upgrade the module");
 	if (!why_tell(-error, &range->why, fd, false))
 		fail(-error, "the driver cannot populate %s (%s)", BYTES_TEXT(range->length),
 		     strerror(-error));
@@ -35,31 +34,11 @@ static int tell_discard(int error, const struct actmem_ioctl_range *range)
 {
 	if (!error)
 		return 0;
-	if (error == -ENOTTY)
-		return fail(EOPNOTSUPP, "this driver does not discard; upgrade the module");
 	if (error == -EBUSY)
 		return fail(EBUSY, "%s of %s stay, since a device or I/O in flight holds them; try again when that has ended",
 			    BYTES_TEXT(range->length - range->done), BYTES_TEXT(range->length));
 	return fail(-error, "the driver cannot discard %s (%s)", BYTES_TEXT(range->length),
 		    strerror(-error));
-}
-
-static int tell_copy(int error, int fd, const struct actmem_ioctl_copy *copy)
-{
-	if (!error)
-		return 0;
-	if (error == -ENOTTY)
-		return fail(EOPNOTSUPP, "this driver does not copy; upgrade the module");
-	if (error == -ESTALE)
-		fail(ESTALE, "the owner of imported memory has truncated its file or punched a hole in it; close the region and import the memory again");
-	else if (error == -EIO && copy->why.reason == ACTMEM_WHY_NONE)
-		fail(EIO, "the hardware reported an error in a page (see the kernel's log)");
-	else if (!why_tell(-error, &copy->why, fd, false))
-		fail(-error, "the driver cannot copy %s (%s)", BYTES_TEXT(copy->length),
-		     strerror(-error));
-	fail_more("; the first %llu of %llu bytes are copied", (unsigned long long)copy->done,
-		  (unsigned long long)copy->length);
-	return error;
 }
 
 void driver_command(const struct page_change *change, struct backend_command *command)
@@ -69,68 +48,139 @@ void driver_command(const struct page_change *change, struct backend_command *co
 		.offset = change->offset,
 		.length = change->length,
 	};
-	struct actmem_ioctl_copy copy = {
-		.size = sizeof(copy),
-		.offset = change->offset,
-		.source_offset = change->from_offset,
-		.length = change->length,
-		.source_fd = change->kind == CHANGE_COPY ? change->from->fd : -1,
-	};
 
 	command->fd = change->backing->fd;
-	if (change->kind == CHANGE_COPY) {
-		command->operation = ACTMEM_IOC_COPY;
-		memcpy(command->argument, &copy, sizeof(copy));
-	} else {
-		command->operation = change->kind == CHANGE_POPULATE ? ACTMEM_IOC_POPULATE :
-				     ACTMEM_IOC_DISCARD;
-		memcpy(command->argument, &range, sizeof(range));
-	}
+	command->operation = change->kind == CHANGE_POPULATE ? ACTMEM_IOC_POPULATE :
+			     ACTMEM_IOC_DISCARD;
+	memcpy(command->argument, &range, sizeof(range));
 }
 
-int driver_command_result(struct backend_command *command, int result)
+int driver_command_result(struct backend_command *command, int result, uint64_t *done)
 {
 	struct actmem_ioctl_range range;
-	struct actmem_ioctl_copy copy;
 
 	memcpy(&range, command->argument, sizeof(range));
-	memcpy(&copy, command->argument, sizeof(copy));
-	if (command->operation == ACTMEM_IOC_COPY)
-		return tell_copy(result, command->fd, &copy);
+	*done = range.done;
 	return command->operation == ACTMEM_IOC_POPULATE ?
 	       tell_populate(result, command->fd, &range) : tell_discard(result, &range);
 }
 
-static int change_now(const struct page_change *change)
+static int change_range(int fd, unsigned long request, uint64_t offset, uint64_t length,
+			struct actmem_ioctl_range *range)
 {
-	struct backend_command command;
-	int result;
+	*range = (struct actmem_ioctl_range){
+		.size = sizeof(*range),
+		.offset = offset,
+		.length = length,
+	};
+	return driver_ask(fd, request, range);
+}
 
-	driver_command(change, &command);
-	result = driver_ask(command.fd, command.operation, command.argument);
-	return driver_command_result(&command, result);
+static int help_populate(const void *context, uint64_t offset, uint64_t length)
+{
+	const int *fd = context;
+	struct actmem_ioctl_range range;
+
+	return change_range(*fd, ACTMEM_IOC_POPULATE, offset, length, &range);
+}
+
+/* What a region has of all pages, and of those of each node. */
+struct pages_there {
+	struct actmem_ioctl_info info;
+	uint64_t of_node[ACTMEM_NODES_MAX];
+};
+
+static int count_pages(int fd, struct pages_there *there)
+{
+	*there = (struct pages_there){
+		.info = {
+			.size = sizeof(there->info),
+			.node_bytes = (uintptr_t)there->of_node,
+			.node_count = ACTMEM_NODES_MAX,
+		},
+	};
+	return driver_ask(fd, ACTMEM_IOC_INFO, &there->info);
+}
+
+/* Whether pages are to be near to the CPU that has them made, as far as that is left open. */
+static bool goes_by_cpu(const struct actmem_ioctl_info *info)
+{
+	struct actmem_nodes nodes;
+
+	memcpy(nodes.word, info->nodes, sizeof(nodes.word));
+	return info->policy == ACTMEM_POLICY_PREFERRED ? nodes_empty(&nodes) :
+	       info->policy == ACTMEM_POLICY_BIND && nodes_count(&nodes) > 1;
+}
+
+/* Others may discard meanwhile. */
+static uint64_t more_bytes(uint64_t now, uint64_t before)
+{
+	return now > before ? now - before : 0;
+}
+
+/* Adds what had come by @now to what the driver tells of the rest, which was asked for then. */
+static void tell_of_whole(struct actmem_why *why, const struct pages_there *before,
+			  const struct pages_there *now)
+{
+	bool is_of_node = why->reason == ACTMEM_WHY_NODE_FULL ||
+			  why->reason == ACTMEM_WHY_NODE_LIMIT;
+	bool is_of_all = why->reason == ACTMEM_WHY_MEMLOCK || why->reason == ACTMEM_WHY_MEMCG ||
+			 why->reason == ACTMEM_WHY_USER_LIMIT ||
+			 why->reason == ACTMEM_WHY_MOUNT_LIMIT;
+	uint64_t come = 0;
+
+	if (is_of_node && why->node >= 0 && why->node < ACTMEM_NODES_MAX)
+		come = more_bytes(now->of_node[why->node], before->of_node[why->node]);
+	else if (is_of_all)
+		come = more_bytes(now->info.allocated_bytes, before->info.allocated_bytes);
+	why->wanted += come;
+	why->available += come;
+}
+
+/*
+ * What several could not have at once, one may have alone. And if not, it is one call that
+ * tells what is missing, when nobody makes pages meanwhile.
+ */
+static int populate_rest(int fd, const struct pages_there *before,
+			 struct actmem_ioctl_range *range)
+{
+	struct pages_there now;
+	int error;
+
+	count_pages(fd, &now);
+	error = change_range(fd, ACTMEM_IOC_POPULATE, range->offset, range->length, range);
+	if (error)
+		tell_of_whole(&range->why, before, &now);
+	return error;
+}
+
+int driver_populate_range(int fd, uint64_t offset, uint64_t length,
+			  struct actmem_ioctl_range *range)
+{
+	struct helpers helpers = { .help = help_populate, .context = &fd };
+	struct pages_there before;
+	int error;
+
+	if (length < HELPERS_LENGTH || count_pages(fd, &before))
+		return change_range(fd, ACTMEM_IOC_POPULATE, offset, length, range);
+	helpers.is_near = goes_by_cpu(&before.info);
+	helpers_begin(&helpers, offset, length, ACTMEM_PAGE_BYTES);
+	error = change_range(fd, ACTMEM_IOC_POPULATE, offset, length, range);
+	return helpers_end(&helpers) && error ? populate_rest(fd, &before, range) : error;
 }
 
 int driver_populate(const struct backing *backing, uint64_t offset, uint64_t length)
 {
-	const struct page_change change = { CHANGE_POPULATE, backing, offset, length, NULL, 0 };
+	struct actmem_ioctl_range range;
+	int error = driver_populate_range(backing->fd, offset, length, &range);
 
-	return change_now(&change);
+	return tell_populate(error, backing->fd, &range);
 }
 
 int driver_discard(const struct backing *backing, uint64_t offset, uint64_t length)
 {
-	const struct page_change change = { CHANGE_DISCARD, backing, offset, length, NULL, 0 };
+	struct actmem_ioctl_range range;
+	int error = change_range(backing->fd, ACTMEM_IOC_DISCARD, offset, length, &range);
 
-	return change_now(&change);
-}
-
-int driver_copy(const struct backing *to, uint64_t offset, const struct backing *from,
-		uint64_t from_offset, uint64_t length)
-{
-	const struct page_change change = {
-		CHANGE_COPY, to, offset, length, from, from_offset,
-	};
-
-	return change_now(&change);
+	return tell_discard(error, &range);
 }

@@ -6,9 +6,24 @@
 #include <string.h>
 
 #include "driver.h"
+#include "driver_command.h"
 #include "error.h"
-#include "why.h"
 
+static int tell_export(int error, uint64_t length)
+{
+	switch (error) {
+	case -EOPNOTSUPP:
+		return fail(EOPNOTSUPP, "this kernel has no dma-bufs (CONFIG_DMA_SHARED_BUFFER); give the device the region's memory by address");
+	case -ENODATA:
+		return fail(ENODATA, "the driver cannot export %s: pages of it are missing (discarded meanwhile); populate them first",
+			    BYTES_TEXT(length));
+	default:
+		return fail(-error, "the driver cannot export %s (%s)", BYTES_TEXT(length),
+			    strerror(-error));
+	}
+}
+
+/* Of pages that are there: the driver makes none for it. */
 int driver_export(const struct backing *backing, uint64_t offset, uint64_t length,
 		  uint32_t flags, int *fd)
 {
@@ -18,16 +33,13 @@ int driver_export(const struct backing *backing, uint64_t offset, uint64_t lengt
 		.offset = offset,
 		.length = length,
 	};
-	int error = driver_ask(backing->fd, ACTMEM_IOC_EXPORT, &export);
+	int error = backing->read_only ? 0 : driver_populate(backing, offset, length);
 
-	if (!error)
-		*fd = export.fd;
-	else if (error == -ENOTTY)
-		error = fail(EOPNOTSUPP, "this driver exports no dma-bufs; upgrade the module");
-	else if (error == -EOPNOTSUPP)
-		fail(EOPNOTSUPP, "this kernel has no dma-bufs (CONFIG_DMA_SHARED_BUFFER); give the device the region's memory by address");
-	else if (!why_tell(-error, &export.why, backing->fd, false))
-		fail(-error, "the driver cannot export %s (%s)", BYTES_TEXT(length),
-		     strerror(-error));
-	return error;
+	if (error)
+		return error;
+	error = driver_ask(backing->fd, ACTMEM_IOC_EXPORT, &export);
+	if (error)
+		return tell_export(error, length);
+	*fd = export.fd;
+	return 0;
 }

@@ -16,11 +16,11 @@ static bool is_aligned(const void *address)
 	return !((uintptr_t)address % HUGE_PAGE_BYTES);
 }
 
-static void *map_at(int fd, const struct backing *backing, void *hint, int flags)
+static void *map_at(const struct backing *backing, void *hint, int flags)
 {
-	int protection = PROT_READ | (backing->read_only || backing->sealed ? 0 : PROT_WRITE);
+	int protection = PROT_READ | (backing->read_only ? 0 : PROT_WRITE);
 
-	return mmap(hint, backing->length, protection, MAP_SHARED | flags, fd, 0);
+	return mmap(hint, backing->length, protection, MAP_SHARED | flags, backing->fd, 0);
 }
 
 /*
@@ -29,9 +29,9 @@ static void *map_at(int fd, const struct backing *backing, void *hint, int flags
  * another thread may take. Where that fails, the kernel may have let go of the place
  * already, and another thread have it: it is left as it is.
  */
-static void *map_aligned(int fd, const struct backing *backing)
+static void *map_aligned(const struct backing *backing)
 {
-	void *address = map_at(fd, backing, NULL, 0);
+	void *address = map_at(backing, NULL, 0);
 	uint64_t length = backing->length;
 	void *room;
 
@@ -43,12 +43,12 @@ static void *map_aligned(int fd, const struct backing *backing)
 		return MAP_FAILED;
 	/* After mlockall(MCL_FUTURE) it would count beside the file. */
 	munlock(room, length);
-	return map_at(fd, backing, room, MAP_FIXED);
+	return map_at(backing, room, MAP_FIXED);
 }
 
-int map_region_by(int fd, struct backing *backing)
+int map_region(struct backing *backing)
 {
-	void *mapped = map_aligned(fd, backing);
+	void *mapped = map_aligned(backing);
 	uint64_t length = backing->length;
 	int error;
 
@@ -64,9 +64,4 @@ int map_region_by(int fd, struct backing *backing)
 	}
 	backing->address = mapped;
 	return 0;
-}
-
-int map_region(struct backing *backing)
-{
-	return map_region_by(backing->fd, backing);
 }

@@ -14,7 +14,4 @@
  */
 int map_region(struct backing *backing);
 
-/* The same by another descriptor of the file. */
-int map_region_by(int fd, struct backing *backing);
-
 #endif /* LIB_MAP_H */

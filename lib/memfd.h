@@ -34,9 +34,6 @@ int memfd_advise(const struct region_request *request, const struct backing *bac
  */
 bool memfd_take_pages(struct backing *backing, const struct statfs *files);
 
-/* Of a mapped file whose pages are all there: whether those of 4K are thp. */
-int memfd_look_for_thp(struct backing *backing);
-
 int memfd_allocated(const struct backing *backing, uint64_t *bytes);
 
 /* A file without a name in the directory of the request's path, of no length yet. */
@@ -47,7 +44,6 @@ int named_receive(uint32_t allow, struct backing *backing);
 
 /* See struct backend. */
 int memfd_adopt(int device, int fd, uint32_t allow, struct backing *backing);
-int memfd_import(int device, const struct memory_request *memory, struct backing *backing);
 int memfd_open_name(const struct region_request *request, struct backing *backing);
 
 #endif /* LIB_MEMFD_H */

@@ -15,6 +15,7 @@
 
 #include "cgroup.h"
 #include "error.h"
+#include "helpers.h"
 #include "memfd_pages.h"
 #include "node.h"
 
@@ -153,22 +154,34 @@ static int bind_range(const struct backing *backing, uint64_t offset, uint64_t l
 	return fail_numa_call(what, "mbind");
 }
 
+/* An errno. */
+static int allocate(const void *context, uint64_t offset, uint64_t length)
+{
+	const struct backing *backing = context;
+
+	while (madvise((char *)backing->address + offset, length, MADV_POPULATE_WRITE)) {
+		if (errno != EINTR && errno != EAGAIN)
+			return errno;
+	}
+	return 0;
+}
+
 static int populate(const struct region_request *request, const struct backing *backing,
 		    uint64_t offset, uint64_t length)
 {
-	char *address = (char *)backing->address + offset;
+	struct helpers helpers = { .help = allocate, .context = backing };
+	int error;
 
-	while (madvise(address, length, MADV_POPULATE_WRITE)) {
-		if (errno == EINTR || errno == EAGAIN)
-			continue;
-		/* EFAULT is the SIGBUS of a touch that finds no page. */
-		if (pages_are_hugetlb(request->pages) && (errno == EFAULT || errno == ENOMEM))
-			return pages_fail_hugetlb(request);
-		return fail(errno == EFAULT ? ENOMEM : errno,
-			    "cannot populate %s of %s (madvise: %s)", BYTES_TEXT(length),
-			    page_names[request->pages], strerror(errno));
-	}
-	return 0;
+	helpers_begin(&helpers, offset, length, backing->page_bytes);
+	error = allocate(backing, offset, length);
+	helpers_end(&helpers);
+	if (!error)
+		return 0;
+	/* EFAULT is the SIGBUS of a touch that finds no page. */
+	if (pages_are_hugetlb(request->pages) && (error == EFAULT || error == ENOMEM))
+		return pages_fail_hugetlb(request);
+	return fail(error == EFAULT ? ENOMEM : error, "cannot populate %s of %s (madvise: %s)",
+		    BYTES_TEXT(length), page_names[request->pages], strerror(error));
 }
 
 int pages_bind(const struct region_request *request, const struct backing *backing)

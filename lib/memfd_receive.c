@@ -74,7 +74,8 @@ bool memfd_take_pages(struct backing *backing, const struct statfs *files)
 	       backing->page_bytes == pages_bytes(backing->pages);
 }
 
-int memfd_look_for_thp(struct backing *backing)
+/* Of a mapped file whose pages are all there: whether those of 4K are thp. */
+static int look_for_thp(struct backing *backing)
 {
 	uint64_t mapped, huge;
 	int error;
@@ -119,7 +120,7 @@ int memfd_adopt(int device, int fd, uint32_t allow, struct backing *backing)
 	if (!error && allocated == backing->length)
 		error = pages_place(&request, backing, 0, backing->length);
 	if (!error)
-		error = memfd_look_for_thp(backing);
+		error = look_for_thp(backing);
 	if (error)
 		memfd_release(backing);
 	return error;

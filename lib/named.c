@@ -80,21 +80,3 @@ int actmem_region_found(const struct actmem_region *region)
 {
 	return region && region->backing.named && region->backing.received;
 }
-
-int actmem_region_seal(struct actmem_region *region)
-{
-	int error;
-
-	if (!region)
-		return fail(EINVAL, "actmem_region_seal: no region");
-	error = check_owner(region->am);
-	if (error)
-		return error;
-	pthread_mutex_lock(&region->lock);
-	if (region->maps)
-		error = fail(EBUSY, "the region is mapped by this process, so it cannot be sealed; unmap it");
-	else
-		error = region->backend->seal(&region->backing);
-	pthread_mutex_unlock(&region->lock);
-	return error;
-}

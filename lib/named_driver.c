@@ -2,13 +2,19 @@
 /*
  * Regions that are files of the driver's file system.
  *
- * A file becomes a region by one ioctl, which only one process can succeed with;
- * before, it is empty. Whoever makes one, or cleans up after a failure, has the
- * empty file locked (flock(2)) meanwhile, so that others wait for the outcome;
- * what a process leaves empty that was killed is completed by the next one.
+ * The maker of one has an empty file of its name locked (flock(2)) meanwhile, so that
+ * others wait for the outcome; the next one completes an empty file that a killed process
+ * has left.
+ *
+ * An empty file becomes a region by one ioctl, for good, and without pages: that does for
+ * a lazy one. Others are given their pages in a file without a name, which takes the
+ * place of the empty one when they are there. So what can be found is complete, and what
+ * has failed leaves an empty file that was there as it was.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -43,7 +49,7 @@ static int wait_for_turn(const struct region_request *request, int fd, struct st
 		if (fstat(fd, stat))
 			return fail(errno, "cannot look at %s (%s)", request->path,
 				    strerror(errno));
-		/* Who has locked it thus may have removed it after a failure. */
+		/* The process that had locked it may have removed it after a failure. */
 		if (!stat->st_nlink)
 			return TRY_AGAIN;
 		if (stat->st_size && locked)
@@ -56,36 +62,178 @@ static int wait_for_turn(const struct region_request *request, int fd, struct st
 	}
 }
 
-/* Under the lock: removes what this opening made and its failure would leave. */
-static void remove_empty(const char *path, int fd)
+static bool is_empty(int fd)
+{
+	struct stat stat;
+
+	return !fstat(fd, &stat) && !stat.st_size;
+}
+
+static bool is_same(const struct stat *one, const struct stat *other)
+{
+	return one->st_dev == other->st_dev && one->st_ino == other->st_ino;
+}
+
+/* Whether the file still has that name. */
+static bool is_named(const char *path, int fd)
 {
 	struct stat own, there;
 
-	if (!fstat(fd, &own) && !own.st_size && !lstat(path, &there) &&
-	    own.st_dev == there.st_dev && own.st_ino == there.st_ino)
+	return !fstat(fd, &own) && !lstat(path, &there) && is_same(&own, &there);
+}
+
+/* Under the lock: removes what this opening made and its failure would leave. */
+static void remove_empty(const char *path, int fd)
+{
+	if (is_empty(fd) && is_named(path, fd))
 		unlink(path);
 }
 
+int driver_make_file(const struct region_request *request, int *fd)
+{
+	char folder[PATH_MAX];
+
+	parent_of(folder, request->path);
+	*fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (*fd < 0)
+		return fail(errno, "cannot make a file in %s (%s)", folder, strerror(errno));
+	return 0;
+}
+
+/* The empty file, which may be there for that alone, tells by whom it may be opened. */
+static int take_permissions(int from, int to, const char *path)
+{
+	struct stat old, new;
+
+	if (fstat(from, &old) || fstat(to, &new) ||
+	    ((old.st_uid != new.st_uid || old.st_gid != new.st_gid) &&
+	     fchown(to, old.st_uid, old.st_gid)) ||
+	    (old.st_mode != new.st_mode && fchmod(to, old.st_mode & 07777)))
+		return fail(errno, "cannot make a region with the owner and the permissions of %s (%s); remove it, or make it lazily",
+			    path, strerror(errno));
+	return 0;
+}
+
+/* An empty file that was there is there again, though it is another. */
+static void put_back(const char *path, int empty)
+{
+	int fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+
+	if (fd < 0)
+		return;
+	take_permissions(empty, fd, path);
+	close(fd);
+}
+
+/*
+ * Under the lock of the empty file. If that has been removed or renamed meanwhile, so has
+ * the region.
+ */
+static int take_place(const struct region_request *request, int empty, bool created, int made)
+{
+	int error = take_permissions(empty, made, request->path);
+
+	if (!error && request->open & ACTMEM_OPEN_LOCK)
+		error = name_lock(made, request->path);
+	if (error)
+		return error;
+	/* A program that does not wait has made it a region, such as truncate(1). */
+	if (!is_empty(empty))
+		return TRY_AGAIN;
+	if (!is_named(request->path, empty))
+		return 0;
+	if (unlink(request->path))
+		return fail(errno, "cannot put a region in the place of %s (unlink: %s)",
+			    request->path, strerror(errno));
+	/* EEXIST: who came just now begins anew. */
+	error = name_link(made, request->path);
+	if (!error || error == -EEXIST)
+		return error ? TRY_AGAIN : 0;
+	if (!created)
+		put_back(request->path, empty);
+	return fail(-error, "cannot name a file %s (linkat: %s)%s", request->path,
+		    strerror(-error), error == -ENOENT ? " (is /proc mounted?)" : "");
+}
+
+/*
+ * The kernel shows a descriptor by the name that it was opened with, and that of a file
+ * without a name by none for good. So it is opened anew, unless the name is another
+ * file's by now.
+ */
+static int open_by_name(const struct region_request *request, int *made)
+{
+	int fd = open(request->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
+	struct stat own, there;
+	int error = 0;
+
+	if (fd < 0)
+		return 0;
+	if (fstat(*made, &own) || fstat(fd, &there) || !is_same(&own, &there)) {
+		close(fd);
+		return 0;
+	}
+	if (request->open & ACTMEM_OPEN_LOCK) {
+		flock(*made, LOCK_UN);
+		error = name_lock(fd, request->path);
+	}
+	/* Somebody was faster: it is theirs to use, or this process's by the file that it has. */
+	if (error) {
+		close(fd);
+		return name_lock(*made, request->path);
+	}
+	close(*made);
+	*made = fd;
+	return 0;
+}
+
+/* With all its pages, in the place of the empty file. */
+static int complete_whole(const struct region_request *request, int fd, bool created,
+			  struct backing *backing)
+{
+	struct region_request whole = *request;
+	char path[PATH_MAX];
+	int error;
+
+	/* Not in the place of a link that leads to it. */
+	if (!realpath(request->path, path))
+		return errno == ENOENT ? TRY_AGAIN :
+		       fail(errno, "cannot look at %s (%s)", request->path, strerror(errno));
+	whole.path = path;
+	error = driver_make(-1, &whole, backing);
+	if (error)
+		return error;
+	error = take_place(&whole, fd, created, backing->fd);
+	if (!error)
+		error = open_by_name(&whole, &backing->fd);
+	if (error)
+		close(backing->fd);
+	else
+		close(fd);
+	return error;
+}
+
+/* Closes the empty file, unless it fails or that is the region's. */
 static int complete(const struct region_request *request, int fd, bool created,
 		    struct backing *backing)
 {
-	int error = driver_make(fd, request, backing);
+	int error = request->lazy ? driver_make(fd, request, backing) :
+				    complete_whole(request, fd, created, backing);
 
-	/* By a program that does not wait, such as truncate(1). */
+	/* As there. */
 	if (error == -EEXIST)
 		return TRY_AGAIN;
-	if (error == -ENOTTY)
-		fail(EOPNOTSUPP, "this driver has no regions with names; upgrade the module");
 	if (error == -ENOSPC)
 		why_tell_mount(fd);
 	if (error) {
 		if (created)
 			remove_empty(request->path, fd);
-		return error == -ENOTTY ? -EOPNOTSUPP : error;
+		return error;
 	}
-	if (!(request->open & ACTMEM_OPEN_LOCK))
-		flock(fd, LOCK_UN);
-	backing->fd = fd;
+	if (request->lazy) {
+		if (!(request->open & ACTMEM_OPEN_LOCK))
+			flock(fd, LOCK_UN);
+		backing->fd = fd;
+	}
 	backing->named = true;
 	return 0;
 }
@@ -138,6 +286,7 @@ static int take_found(const struct region_request *request, int fd, struct backi
 	error = check_policy(request, &info, &fallbacks);
 	if (error)
 		return error;
+	driver_tell_pages(request, &fallbacks);
 	*backing = (struct backing){
 		.fd = fd,
 		.length = info.length,
@@ -149,7 +298,6 @@ static int take_found(const struct region_request *request, int fd, struct backi
 		.received = true,
 		.named = true,
 		.read_only = request->open & ACTMEM_OPEN_READ,
-		.sealed = info.state & ACTMEM_INFO_SEALED,
 	};
 	return 0;
 }
@@ -207,8 +355,11 @@ int driver_open_name(const struct region_request *request, struct backing *backi
 		if (error)
 			return error;
 		error = take_file(request, fd, created, &stat, backing);
-		if (error)
+		/* Which a child that was forked meanwhile would keep. */
+		if (error) {
+			flock(fd, LOCK_UN);
 			close(fd);
+		}
 	} while (error == TRY_AGAIN);
 	if (!error)
 		name_label(backing->name, request->path);

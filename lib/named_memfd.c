@@ -346,22 +346,18 @@ static int link_file(const struct region_request *request, const struct backing 
 		     bool *made)
 {
 	struct stat stat;
-	char own[64];
+	int error = name_link(backing->fd, request->path);
 
-	snprintf(own, sizeof(own), "/proc/self/fd/%d", backing->fd);
-	*made = !linkat(AT_FDCWD, own, AT_FDCWD, request->path, AT_SYMLINK_FOLLOW);
-	/* Without /proc; for this one needs CAP_DAC_READ_SEARCH. */
-	if (!*made && errno == ENOENT)
-		*made = !linkat(backing->fd, "", AT_FDCWD, request->path, AT_EMPTY_PATH);
-	if (*made)
+	*made = !error;
+	if (!error)
 		return 0;
-	if (errno == EEXIST && !lstat(request->path, &stat) && S_ISLNK(stat.st_mode) &&
+	if (error == -EEXIST && !lstat(request->path, &stat) && S_ISLNK(stat.st_mode) &&
 	    access(request->path, F_OK))
 		return fail(EEXIST, "%s is a link to a file that is not there", request->path);
-	if (errno == EEXIST)
+	if (error == -EEXIST)
 		return 0;
-	return fail(errno, "cannot name a file %s (linkat: %s)%s", request->path, strerror(errno),
-		    errno == ENOENT ? " (is /proc mounted?)" : "");
+	return fail(-error, "cannot name a file %s (linkat: %s)%s", request->path,
+		    strerror(-error), error == -ENOENT ? " (is /proc mounted?)" : "");
 }
 
 /* What this process made and linked, opened as others do, with the steps down that it took. */

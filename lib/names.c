@@ -173,6 +173,16 @@ int name_backend(const char *path, enum actmem_backend wanted, const struct back
 	return 0;
 }
 
+int descriptor_backend(int fd, const struct backend **backend)
+{
+	struct statfs files;
+
+	if (fstatfs(fd, &files))
+		return fail(errno, "descriptor %d: %s", fd, strerror(errno));
+	*backend = files.f_type == ACTMEM_SUPER_MAGIC ? &backend_driver : &backend_memfd;
+	return 0;
+}
+
 int name_open(const struct region_request *request, int flags, int *fd, struct stat *found)
 {
 	bool own = request->open & ACTMEM_OPEN_OWN;
@@ -204,6 +214,19 @@ int name_open(const struct region_request *request, int flags, int *fd, struct s
 		return 0;
 	close(*fd);
 	return error;
+}
+
+int name_link(int fd, const char *path)
+{
+	char own[64];
+
+	snprintf(own, sizeof(own), "/proc/self/fd/%d", fd);
+	if (!linkat(AT_FDCWD, own, AT_FDCWD, path, AT_SYMLINK_FOLLOW))
+		return 0;
+	/* Without /proc; for this one needs CAP_DAC_READ_SEARCH. */
+	if (errno == ENOENT && !linkat(fd, "", AT_FDCWD, path, AT_EMPTY_PATH))
+		return 0;
+	return -errno;
 }
 
 /* Who has the file locked, as /proc/locks tells; 0: it does not. */

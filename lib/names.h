@@ -31,11 +31,17 @@ void parent_of(char folder[PATH_MAX], const char *path);
 /* The backend of the file system that @path is on, if it may be @wanted. */
 int name_backend(const char *path, enum actmem_backend wanted, const struct backend **backend);
 
+/* The same of the file system that a region received from elsewhere is on. */
+int descriptor_backend(int fd, const struct backend **backend);
+
 /* Opens @path, which the flags of the request may do, and looks what it is. */
 int name_open(const struct region_request *request, int flags, int *fd, struct stat *stat);
 
 /* For ACTMEM_OPEN_LOCK: -EBUSY if somebody else has it. */
 int name_lock(int fd, const char *path);
+
+/* Gives a file that has none the name @path; without words. */
+int name_link(int fd, const char *path);
 
 /* The name of a file, as far as it is one that a region can bear. */
 void name_label(char label[ACTMEM_NAME_MAX], const char *path);

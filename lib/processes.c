@@ -85,20 +85,6 @@ static bool makes_sense(const struct stats_record *record, uint64_t length)
 	       record->mapped_bytes <= length && record->pinned_bytes <= length;
 }
 
-static bool take_printable(char name[ACTMEM_NAME_MAX], const char *from, size_t length)
-{
-	size_t i;
-
-	if (length >= ACTMEM_NAME_MAX)
-		return false;
-	for (i = 0; i < length; i++)
-		if (from[i] < ' ' || from[i] > '~' || from[i] == '/')
-			return false;
-	memcpy(name, from, length);
-	name[length] = '\0';
-	return true;
-}
-
 /* Fills in what the process itself tells of the region. */
 static enum rank take_published(struct search *search, uint64_t device, uint64_t id,
 				struct actmem_region_info *info)
@@ -110,10 +96,6 @@ static enum rank take_published(struct search *search, uint64_t device, uint64_t
 		if (!published_find(&search->published[i], device, id, &record) ||
 		    !makes_sense(&record, info->length))
 			continue;
-		info->imported = !!record.imported;
-		if (record.imported)
-			take_printable(info->name, record.name,
-				       strnlen(record.name, sizeof(record.name)));
 		info->page_bytes = record.page_bytes;
 		info->pages = record.pages;
 		info->mapped_bytes = record.mapped_bytes;
@@ -127,11 +109,18 @@ static enum rank take_published(struct search *search, uint64_t device, uint64_t
 static bool take_label(char name[ACTMEM_NAME_MAX], const char *link)
 {
 	const char *from = link + strlen(REGION_PREFIX);
-	size_t length = strlen(from);
+	size_t length = strlen(from), i;
 
 	if (length < strlen(DELETED) || strcmp(from + length - strlen(DELETED), DELETED))
 		return false;
-	return take_printable(name, from, length - strlen(DELETED));
+	length -= strlen(DELETED);
+	if (length >= ACTMEM_NAME_MAX)
+		return false;
+	for (i = 0; i < length; i++)
+		if (from[i] < ' ' || from[i] > '~' || from[i] == '/')
+			return false;
+	memcpy(name, from, length);
+	return true;
 }
 
 static struct found *find(const struct search *search, uint64_t device, uint64_t id)
@@ -235,7 +224,7 @@ static int take_region(struct search *search, int pid, const char *path, const c
 	return take_file_system(&info, path) ? add_region(search, device, &info, rank) : 0;
 }
 
-/* Any file may be a region with a name, or an imported one, if its process tells of it. */
+/* Any file may be a region with a name, if its process tells of it. */
 static int take_named(struct search *search, int pid, const char *path, const char *link)
 {
 	struct actmem_region_info info;
@@ -244,16 +233,10 @@ static int take_named(struct search *search, int pid, const char *path, const ch
 	enum rank rank;
 
 	ACTMEM_INIT(&info);
-	if (!strncmp(link, REGION_PREFIX, strlen(REGION_PREFIX)) ||
-	    !take_file(&info, pid, path, &device))
+	if (!strncmp(link, "/memfd:", 7) || !take_file(&info, pid, path, &device))
 		return 0;
 	rank = take_published(search, device, info.id, &info);
-	if (rank == RANK_HOLDER || (!info.imported && !strncmp(link, "/memfd:", 7)) ||
-	    !take_file_system(&info, path))
-		return 0;
-	if (info.imported)
-		return add_region(search, device, &info, rank);
-	if (stat(path, &file))
+	if (rank == RANK_HOLDER || !take_file_system(&info, path) || stat(path, &file))
 		return 0;
 	info.named = 1;
 	info.uid = file.st_uid;

@@ -296,10 +296,10 @@ static int make_attachment(struct actmem_queue *queue, struct actmem_region *reg
 	return 0;
 }
 
-/* What is registered must be writable; a region once mapped is not sealed any more. */
+/* Registered memory must be writable. */
 static int check_attachable(const struct actmem_region *region)
 {
-	int error = region_check_writable(region, true);
+	int error = region_check_writable(region);
 
 	if (error)
 		fail_more(", so it cannot be attached to a queue, which writes to it");

@@ -4,8 +4,8 @@
  * engines that do them.
  *
  * A request lies on a lane, in order of arrival: each set of files has one, which
- * bounds how many blocks of it are under way, and so have the commands (copy,
- * populate, discard). An engine cuts the next block off the first request of a
+ * bounds how many blocks of it are under way, and so have the commands (populate,
+ * discard). An engine cuts the next block off the first request of a
  * lane, does it, and hands it back; a request whose last block has come back is
  * complete. All of it is under the queue's lock, except the doing.
  */
@@ -30,7 +30,6 @@
 enum request_kind {
 	REQUEST_FILL,
 	REQUEST_SPILL,
-	REQUEST_COPY,
 	REQUEST_POPULATE,
 	REQUEST_DISCARD,
 };
@@ -60,9 +59,8 @@ struct request {
 	struct actmem_file *file;	/* fill and spill */
 	struct attachment *attachment;	/* fill and spill */
 	struct actmem_region *region;
-	struct actmem_region *from;	/* copy */
 	uint64_t offset;		/* in the region */
-	uint64_t other_offset;		/* in the file, or in the region copied from */
+	uint64_t file_offset;		/* fill and spill */
 	uint64_t length;
 	uint64_t begun, done;		/* bytes */
 	uint64_t blocks;		/* begun */
@@ -201,6 +199,13 @@ bool queue_has_command(const struct actmem_queue *queue);
  * the block is to go on, from @done; else it has been handed back.
  */
 bool queue_continue(struct actmem_queue *queue, struct block_transfer *block, int64_t result);
+
+/*
+ * Whether a command that came back with this error, true of @done bytes, was interrupted
+ * and not asked to end: it is to be sent once more. What it has done it does not do again.
+ */
+bool queue_repeat_command(struct actmem_queue *queue, struct block_transfer *block, int error,
+			  uint64_t done);
 
 /* Hands back a block that is done, or that failed with this thread's words. */
 void queue_end_block(struct actmem_queue *queue, struct block_transfer *block);

@@ -35,7 +35,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 static void cut_transfer(const struct request *request, struct block_transfer *block)
 {
 	uint64_t at = request->offset + block->at, piece_bytes = request->attachment->piece_bytes;
-	uint64_t room = file_locate(request->file, request->other_offset + block->at,
+	uint64_t room = file_locate(request->file, request->file_offset + block->at,
 				    &block->stripe, &block->file_offset);
 
 	block->length = least(least(request->length - block->at, request->file->block_bytes), room);
@@ -359,10 +359,34 @@ static bool advance(struct block_transfer *block, uint64_t bytes)
 	return block->done == block->length;
 }
 
+/*
+ * A notice to the kernel's thread that is at it interrupts it, whatever it is about: as
+ * little as live patching, or as much as the end of a task.
+ */
+static bool is_interruption(int64_t error)
+{
+	return error == -EINTR || error == -ECANCELED;
+}
+
+bool queue_repeat_command(struct actmem_queue *queue, struct block_transfer *block, int error,
+			  uint64_t done)
+{
+	if (!is_interruption(error) || block->request->error)
+		return false;
+	if (done > block->done) {
+		block->done = done;
+		block->repeats = 0;
+	}
+	if (block->repeats++ == REPEATS_MAX)
+		return false;
+	queue->stats.resumed_total++;
+	return true;
+}
+
 /* An error if there is no going on from where the block is; @moved: it has moved. */
 static int judge(struct block_transfer *block, int64_t result, bool moved)
 {
-	bool is_passing = result == -EINTR || result == -EAGAIN || result == -ECANCELED;
+	bool is_passing = is_interruption(result) || result == -EAGAIN;
 
 	if (moved || (is_passing && block->repeats++ < REPEATS_MAX))
 		return 0;

@@ -51,7 +51,7 @@ static HOT int check_region(const struct actmem_queue *queue, const struct actme
 static HOT int check_file(const struct actmem_queue *queue, const struct request *request)
 {
 	const struct actmem_file *file = request->file;
-	uint64_t offset = request->other_offset, length = request->length;
+	uint64_t offset = request->file_offset, length = request->length;
 
 	if (!file || file->queue != queue)
 		return fail(EINVAL, file ? "the file is another queue's" : "no file");
@@ -71,14 +71,6 @@ static HOT int check_file(const struct actmem_queue *queue, const struct request
 	return 0;
 }
 
-static int check_copy(const struct actmem_queue *queue, const struct request *request)
-{
-	int error = check_region(queue, request->from, request->other_offset, request->length);
-
-	return error ? error : region_check_copy(request->region, request->offset, request->from,
-						 request->other_offset, request->length);
-}
-
 static int check_request(const struct actmem_queue *queue, const struct request *request)
 {
 	int error = check_region(queue, request->region, request->offset, request->length);
@@ -89,14 +81,12 @@ static int check_request(const struct actmem_queue *queue, const struct request 
 	case REQUEST_FILL:
 	case REQUEST_SPILL:
 		return check_file(queue, request);
-	case REQUEST_COPY:
-		return check_copy(queue, request);
 	default:
 		error = region_check_range(request->region, request->offset, request->length);
 		if (error)
 			return error;
 		return request->kind == REQUEST_DISCARD ? region_check_discard(request->region) :
-		       region_check_writable(request->region, false);
+		       region_check_writable(request->region);
 	}
 }
 
@@ -258,7 +248,7 @@ HOT int actmem_fill(struct actmem_queue *queue, struct actmem_file *file, uint64
 	struct request draft = {
 		.kind = REQUEST_FILL,
 		.file = file,
-		.other_offset = file_offset,
+		.file_offset = file_offset,
 		.region = region,
 		.offset = offset,
 		.length = length,
@@ -274,29 +264,13 @@ HOT int actmem_spill(struct actmem_queue *queue, struct actmem_file *file, uint6
 	struct request draft = {
 		.kind = REQUEST_SPILL,
 		.file = file,
-		.other_offset = file_offset,
+		.file_offset = file_offset,
 		.region = region,
 		.offset = offset,
 		.length = length,
 	};
 
 	return submit(queue, "actmem_spill", &draft, request);
-}
-
-int actmem_queue_copy(struct actmem_queue *queue, struct actmem_region *to, uint64_t offset,
-		      struct actmem_region *from, uint64_t from_offset, uint64_t length,
-		      struct actmem_request *request)
-{
-	struct request draft = {
-		.kind = REQUEST_COPY,
-		.region = to,
-		.offset = offset,
-		.from = from,
-		.other_offset = from_offset,
-		.length = length,
-	};
-
-	return submit(queue, "actmem_queue_copy", &draft, request);
 }
 
 int actmem_queue_populate(struct actmem_queue *queue, struct actmem_region *region,

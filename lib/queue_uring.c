@@ -56,8 +56,7 @@ static bool send_command(const struct actmem_queue *queue, struct uring *uring,
 	const struct request *request = block->request;
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&uring->ring);
 	struct page_change change = {
-		.kind = request->kind == REQUEST_COPY ? CHANGE_COPY :
-			request->kind == REQUEST_POPULATE ? CHANGE_POPULATE : CHANGE_DISCARD,
+		.kind = request->kind == REQUEST_POPULATE ? CHANGE_POPULATE : CHANGE_DISCARD,
 		.backing = &request->region->backing,
 		.offset = request->offset + block->at,
 		.length = block->length,
@@ -66,10 +65,6 @@ static bool send_command(const struct actmem_queue *queue, struct uring *uring,
 
 	if (!sqe)
 		return false;
-	if (request->from) {
-		change.from = &request->from->backing;
-		change.from_offset = request->other_offset + block->at;
-	}
 	block->command = (struct backend_command){ 0 };
 	queue->am->backend->command(&change, &block->command);
 	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, block->command.fd, NULL, 0, 0);
@@ -188,6 +183,23 @@ static HOT void begin_blocks(struct actmem_queue *queue, struct uring *uring)
 	}
 }
 
+static void take_command(struct actmem_queue *queue, struct uring *uring,
+			 struct block_transfer *block, int result)
+{
+	uint64_t done;
+	int error = queue->am->backend->command_result(&block->command, result, &done);
+
+	if (queue_repeat_command(queue, block, error, done)) {
+		link_append(&uring->to_send, &block->link);
+		return;
+	}
+	link_prepend(&uring->unused, &block->link);
+	if (error)
+		queue_fail_block(queue, block, error);
+	else
+		queue_end_block(queue, block);
+}
+
 static HOT void take_back(struct actmem_queue *queue, struct uring *uring,
 			  struct block_transfer *block, int result)
 {
@@ -195,12 +207,7 @@ static HOT void take_back(struct actmem_queue *queue, struct uring *uring,
 	uring->sent--;
 	block->cancelled = false;
 	if (!block->request->file) {
-		result = queue->am->backend->command_result(&block->command, result);
-		link_prepend(&uring->unused, &block->link);
-		if (result)
-			queue_fail_block(queue, block, result);
-		else
-			queue_end_block(queue, block);
+		take_command(queue, uring, block, result);
 		return;
 	}
 	if (queue_continue(queue, block, result))

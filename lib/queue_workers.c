@@ -33,15 +33,9 @@ static int command(const struct block_transfer *block)
 	const struct request *request = block->request;
 	uint64_t offset = request->offset + block->at;
 
-	switch (request->kind) {
-	case REQUEST_COPY:
-		return actmem_region_copy(request->region, offset, request->from,
-					  request->other_offset + block->at, block->length);
-	case REQUEST_POPULATE:
+	if (request->kind == REQUEST_POPULATE)
 		return actmem_region_populate(request->region, offset, block->length);
-	default:
-		return actmem_region_discard(request->region, offset, block->length);
-	}
+	return actmem_region_discard(request->region, offset, block->length);
 }
 
 /* The lock is held, but for the doing. */

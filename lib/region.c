@@ -95,17 +95,26 @@ int region_finish(struct actmem_region *region, int error, struct actmem_region 
 	return error;
 }
 
+/* The driver has pages of 2M alone: where it was not asked for, memfd has those of 1G. */
+static const struct backend *backend_for(const struct actmem *am,
+					 const struct region_request *request)
+{
+	bool is_open = am->options.backend == ACTMEM_BACKEND_AUTO;
+
+	return is_open && request->pages == ACTMEM_PAGES_1G ? &backend_memfd : am->backend;
+}
+
 int region_create(struct actmem *am, const struct region_request *request,
 		  struct actmem_region **result)
 {
-	struct actmem_region *region = region_new(am, am->backend);
+	struct actmem_region *region = region_new(am, backend_for(am, request));
 	struct published_wait *wait;
 	int error;
 
 	if (!region)
 		return -ENOMEM;
 	wait = wait_begin(am, WAIT_REGION, 0, request->length, request->name);
-	error = am->backend->create(am->device, request, &region->backing);
+	error = region->backend->create(am->device, request, &region->backing);
 	wait_end(am, wait);
 	return region_finish(region, error, result);
 }
@@ -129,43 +138,22 @@ int actmem_region_create(struct actmem *am, const struct actmem_region_options *
 
 int actmem_region_from_fd(struct actmem *am, int fd, struct actmem_region **result)
 {
+	const struct backend *backend;
 	struct actmem_region *region;
 	int error;
 
 	if (!am || !result || fd < 0)
 		return fail(EINVAL, "actmem_region_from_fd: no handle, descriptor or place for the region");
+	backend = am->backend;
 	error = check_owner(am);
+	if (!error && am->options.backend == ACTMEM_BACKEND_AUTO)
+		error = descriptor_backend(fd, &backend);
 	if (error)
 		return error;
-	region = region_new(am, am->backend);
+	region = region_new(am, backend);
 	if (!region)
 		return -ENOMEM;
-	error = am->backend->adopt(am->device, fd, am->options.allow, &region->backing);
-	return region_finish(region, error, result);
-}
-
-int actmem_region_import(struct actmem *am, int fd, uint64_t offset, uint64_t length,
-			 const char *name, struct actmem_region **result)
-{
-	struct memory_request memory = { .fd = fd, .offset = offset, .length = length };
-	struct actmem_region *region;
-	int error;
-
-	if (!am || !result)
-		return fail(EINVAL, "actmem_region_import: no handle or place for the region");
-	error = check_owner(am);
-	if (!error && (!length || length > INT64_MAX || offset > INT64_MAX - length))
-		error = fail(EINVAL, "%llu bytes at %llu cannot be imported: 1 byte at least, below 8 EiB",
-			     (unsigned long long)length, (unsigned long long)offset);
-	if (!error)
-		error = take_name(memory.name, name);
-	if (error)
-		return error;
-	region = region_new(am, am->backend);
-	if (!region)
-		return -ENOMEM;
-	memory.allow = am->options.allow;
-	error = am->backend->import(am->device, &memory, &region->backing);
+	error = backend->adopt(am->device, fd, am->options.allow, &region->backing);
 	return region_finish(region, error, result);
 }
 
@@ -254,8 +242,6 @@ int actmem_region_info(struct actmem_region *region, struct actmem_region_info *
 	now.length = region->backing.length;
 	now.backend = region->backend->kind;
 	now.named = region->backing.named;
-	now.sealed = region->backing.sealed;
-	now.imported = region->backing.imported;
 	now.mapped_bytes = region->maps ? now.length : 0;
 	memcpy(now.name, region->backing.name, sizeof(now.name));
 	error = region->backend->info(&region->backing, &now);

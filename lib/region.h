@@ -24,8 +24,8 @@ static inline unsigned int region_attachments(const struct actmem_region *region
 	return atomic_load_explicit(&region->attachments, memory_order_acquire);
 }
 
-/* 0; -EPERM with words for one opened only to read, or, with @sealed_too, sealed. */
-int region_check_writable(const struct actmem_region *region, bool sealed_too);
+/* 0; -EPERM with words for one opened only to read. */
+int region_check_writable(const struct actmem_region *region);
 
 /*
  * 0; -EBUSY with words: it is registered, so that devices use the pages that it has, and is
@@ -38,10 +38,6 @@ int region_check_discard(const struct actmem_region *region);
 
 /* 0; -EINVAL with words: not whole pages of it. */
 int region_check_range(const struct actmem_region *region, uint64_t offset, uint64_t length);
-
-/* Of actmem_region_copy(): backends, ranges, and whether it may be written to. */
-int region_check_copy(const struct actmem_region *to, uint64_t offset,
-		      const struct actmem_region *from, uint64_t from_offset, uint64_t length);
 
 /* A region of nothing yet; NULL with words: no memory. */
 struct actmem_region *region_new(struct actmem *am, const struct backend *backend);

@@ -72,7 +72,7 @@ static int place(struct registration *registration)
 {
 	struct actmem_region *region = registration->region;
 	int node = registration->runtime->info.node;
-	bool writable = !region_check_writable(region, true);
+	bool writable = !region_check_writable(region);
 	struct actmem_region_info info;
 	unsigned int other;
 	int error;
@@ -233,7 +233,7 @@ static int check_registrable(const struct actmem_region *region,
 		return fail(EINVAL, "register flags 0x%x are not known", flags & ~ACTMEM_REGISTER_ALL);
 	if (flags & ACTMEM_REGISTER_READ_ONLY)
 		return 0;
-	error = region_check_writable(region, true);
+	error = region_check_writable(region);
 	if (error)
 		fail_more(", so devices may only read it: register it with ACTMEM_REGISTER_READ_ONLY");
 	return error;

@@ -123,8 +123,6 @@ int stats_add(struct stats *stats, const struct backing *backing,
 	record->pinned_bytes = info->pinned_bytes;
 	record->pages = backing->pages;
 	record->received = backing->received;
-	record->imported = backing->imported;
-	memcpy(record->name, backing->name, sizeof(record->name));
 	memcpy(record->node_bytes, info->node_bytes, sizeof(record->node_bytes));
 	sequence_end(&record->sequence);
 	if (index >= stats->header->records)

@@ -20,7 +20,7 @@
 
 #define STATS_LABEL		"actmem-stats"
 #define STATS_MAGIC		0x7374617473414d31ULL
-#define STATS_VERSION		2
+#define STATS_VERSION		3
 #define STATS_RECORDS		4096
 #define STATS_HEADER_BYTES	4096
 #define STATS_RECORD_BYTES	12288
@@ -63,9 +63,6 @@ struct stats_record {
 	uint64_t pinned_bytes;
 	uint32_t pages;
 	uint32_t received;
-	uint32_t imported;
-	uint32_t reserved;
-	char name[ACTMEM_NAME_MAX];
 	uint64_t node_bytes[ACTMEM_NODES_MAX];
 };
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What may be made instead of what was asked for, in turn. Smaller pages on the
- * right node are taken before pages on another node.
+ * What the memfd backend may make instead of what was asked for, in turn. Smaller
+ * pages on the right node are taken before pages on another node.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "error.h"
+#include "memfd_pages.h"
 #include "node.h"
 #include "steps.h"
 
@@ -56,8 +57,8 @@ static void remember(char history[ERROR_TEXT_MAX])
 		 actmem_error());
 }
 
-int steps_make(const struct maker *maker, int device, const struct region_request *request,
-	       struct backing *backing)
+int steps_make(int (*make)(const struct region_request *request, struct backing *backing),
+	       const struct region_request *request, struct backing *backing)
 {
 	struct region_request attempt = *request;
 	char history[ERROR_TEXT_MAX] = "";
@@ -65,7 +66,7 @@ int steps_make(const struct maker *maker, int device, const struct region_reques
 	int error;
 
 	for (;;) {
-		error = maker->make(device, &attempt, backing);
+		error = make(&attempt, backing);
 		if (!error)
 			break;
 		remember(history);
@@ -78,7 +79,7 @@ int steps_make(const struct maker *maker, int device, const struct region_reques
 	backing->fallbacks += steps;
 	if (backing->fallbacks)
 		fail(0, "%s%s%s%s", history, steps ? "; took " : "",
-		     steps ? maker->page_names[attempt.pages] : "",
+		     steps ? page_names[attempt.pages] : "",
 		     attempt.policy != request->policy ? " on whatever node instead" :
 		     steps ? " instead" : "");
 	return 0;

@@ -24,7 +24,7 @@ enum wait_kind {
 	WAIT_FILE,		/* a thread: room in a store's files */
 	WAIT_READ,		/* a queue: requests under way, the oldest a fill */
 	WAIT_WRITE,		/* a spill */
-	WAIT_COMMAND,		/* a copy, or pages made or given back */
+	WAIT_COMMAND,		/* pages made or given back */
 	WAIT_DEVICE,		/* a thread: an accelerator, told by actmem_device_wait_begin() */
 	WAIT_KINDS,
 };

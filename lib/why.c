@@ -42,30 +42,6 @@ static void tell_cgroup(int error, const struct actmem_why *why)
 	     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted), *knob ? knob : "memory.max");
 }
 
-int why_fail_import(int error, uint64_t wanted, uint64_t available)
-{
-	switch (error) {
-	case EINVAL:
-		if (wanted)
-			return fail(error, "the file to import ends at %llu bytes, before the %llu that are wanted",
-				    (unsigned long long)available, (unsigned long long)wanted);
-		return fail(error, "what is to be imported is neither a memfd nor a file of hugetlbfs or tmpfs");
-	case EPERM:
-		return fail(error, "the memory is sealed against writing, or not against becoming shorter; add F_SEAL_SHRINK, and neither F_SEAL_WRITE nor F_SEAL_FUTURE_WRITE");
-	case EBUSY:
-		return fail(error, "a region has this memory, or a part of it, already (or still, where a device holds pages); pass that region's descriptor on instead");
-	case ENOMEM:
-		return fail(error, "the first %s of %s could be had and pinned: of the rest, pages are missing and there are none left of their size (as root, raise nr_hugepages in /sys/kernel/mm/hugepages), in their file system (size=) or in the memory cgroup, or they cannot be moved to where they can be pinned",
-			    BYTES_TEXT(available), BYTES_TEXT(wanted));
-	case EIO:
-		return fail(error, "the hardware has reported an error in the memory to import; replace the page by punching a hole there (fallocate)");
-	case ESTALE:
-		return fail(error, "the file was truncated, or the memory remapped, while it was imported; its owner has to keep it as it is");
-	default:
-		return fail(error, "the memory cannot be imported (%s)", strerror(error));
-	}
-}
-
 /* Whose limit a region counts against. */
 static unsigned int maker_of(int fd)
 {
@@ -182,9 +158,6 @@ bool why_tell(int error, const struct actmem_why *why, int fd, bool may_go_elsew
 	case ACTMEM_WHY_MISPLACED:
 		fail(error, "a page came from node %d, which was not asked for; nothing was kept",
 		     why->node);
-		return true;
-	case ACTMEM_WHY_IMPORT:
-		why_fail_import(error, why->wanted, why->available);
 		return true;
 	default:
 		return false;

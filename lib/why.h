@@ -24,10 +24,4 @@ bool why_tell(int error, const struct actmem_why *why, int fd, bool may_go_elsew
  */
 void why_tell_mount(int fd);
 
-/*
- * Sets the words for memory that cannot be imported, and returns -@error; @wanted
- * and @available as ACTMEM_IOC_IMPORT tells.
- */
-int why_fail_import(int error, uint64_t wanted, uint64_t available);
-
 #endif /* LIB_WHY_H */

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# Files for udev and systemd. Whether the module is loaded at boot, and with
-# which parameters, is the administrator's choice: those are examples.
+# Files for udev and systemd. Whether the module is loaded at boot, and what is
+# reserved then, is the administrator's choice: those are examples.
 
 UDEVDIR = $(DESTDIR)$(PREFIX)/lib/udev/rules.d
 SYSUSERSDIR = $(DESTDIR)$(PREFIX)/lib/sysusers.d
@@ -11,7 +11,8 @@ install::
 	install -D -m 644 packaging/70-actmem.rules $(UDEVDIR)/70-actmem.rules
 	install -D -m 644 packaging/actmem.sysusers $(SYSUSERSDIR)/actmem.conf
 	install -D -m 644 packaging/actmem.modules-load $(DOCDIR)/modules-load.d/actmem.conf
-	install -D -m 644 packaging/actmem.modprobe $(DOCDIR)/modprobe.d/actmem.conf
+	install -D -m 644 packaging/actmem-settings.rules \
+		$(DOCDIR)/udev/80-actmem-settings.rules
 	install -D -m 644 LICENSE $(DOCDIR)/LICENSE
 	install -m 644 LICENSES/*.txt docs/*.md $(DOCDIR)
 	install -D -m 644 -t $(DOCDIR)/abi docs/abi/*

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Copying between regions of each two nodes: actmem_region_copy() beside memcpy()
- * by this thread. What is copied is seen to have arrived.
+ * Copying between regions of each two nodes: memcpy() by this thread. It checks that the
+ * bytes have arrived.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -46,24 +46,6 @@ static int check(struct contestant *contestant, const struct copy *copy)
 	return 0;
 }
 
-static int copy_regions(struct contestant *contestant, uint64_t *ns)
-{
-	const struct copy *copy = contestant->data;
-	uint64_t begun_ns;
-	int error;
-
-	progress_tell("copying from node %u to node %u: %s", copy->from_node, copy->to_node,
-		      contestant->what);
-	stamp(copy, contestant->bytes);
-	begun_ns = clock_ns();
-	error = actmem_region_copy(copy->to, 0, copy->from, 0, contestant->bytes);
-	*ns = clock_ns() - begun_ns;
-	if (!error)
-		return check(contestant, copy);
-	snprintf(contestant->words, sizeof(contestant->words), "%s", actmem_error());
-	return error;
-}
-
 static int copy_memory(struct contestant *contestant, uint64_t *ns)
 {
 	const struct copy *copy = contestant->data;
@@ -104,36 +86,28 @@ static void tear_down(struct copy *copy)
 
 static int measure_pair(const struct bench *bench, struct copy *copy, json_t *rows)
 {
-	static struct contestant contestants[2];
-	int error = set_up(bench, copy);
-	size_t i;
+	static struct contestant contestant;
+	json_t *row;
 
-	memset(contestants, 0, sizeof(contestants));
-	contestants[0].what = "actmem_region_copy";
-	contestants[0].round = copy_regions;
-	contestants[1].what = "memcpy";
-	contestants[1].round = copy_memory;
-	for (i = 0; i < 2; i++) {
-		contestants[i].bytes = bench->bytes;
-		contestants[i].data = copy;
-		contestants[i].error = error;
-		if (error)
-			snprintf(contestants[i].words, sizeof(contestants[i].words), "%s",
-				 actmem_error());
-	}
-	if (!error) {
+	contestant = (struct contestant){
+		.what = "memcpy",
+		.round = copy_memory,
+		.bytes = bench->bytes,
+		.data = copy,
+		.error = set_up(bench, copy),
+	};
+	if (contestant.error) {
+		snprintf(contestant.words, sizeof(contestant.words), "%s", actmem_error());
+	} else {
 		memset(copy->source, 1, bench->bytes);
-		contest_run(contestants, 2, bench->seconds);
+		contest_run(&contestant, 1, bench->seconds);
 	}
 	tear_down(copy);
-	for (i = 0; i < 2; i++) {
-		json_t *row = contestant_to_json(&contestants[i]);
-
-		if (!row || json_object_set_new(row, "from", json_integer(copy->from_node)) ||
-		    json_object_set_new(row, "to", json_integer(copy->to_node)) ||
-		    json_array_append_new(rows, row))
-			return -ENOMEM;
-	}
+	row = contestant_to_json(&contestant);
+	if (!row || json_object_set_new(row, "from", json_integer(copy->from_node)) ||
+	    json_object_set_new(row, "to", json_integer(copy->to_node)) ||
+	    json_array_append_new(rows, row))
+		return -ENOMEM;
 	return 0;
 }
 

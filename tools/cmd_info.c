@@ -50,12 +50,13 @@ static json_t *gather(void)
 	json_t *rest;
 
 	uname(&kernel);
-	rest = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+	rest = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 			 "kernel", kernel.release,
 			 "library", facts_library(),
 			 "driver", facts_driver(),
 			 "io_uring", facts_io_uring(),
 			 "thp", facts_thp(),
+			 "memory", facts_memory(),
 			 "memlock", facts_memlock(),
 			 "memory_cgroup", facts_memory_cgroup(),
 			 "mounts", facts_mounts(),
@@ -163,6 +164,51 @@ static int add_limits(json_t *lines, const json_t *info, unsigned int flags)
 	return err;
 }
 
+/* Over all nodes; a driver that is not there has nothing. */
+static long long sum_of_nodes(const json_t *info, const char *object, const char *key)
+{
+	const json_t *node;
+	long long sum = 0;
+	size_t i;
+
+	json_array_foreach(json_object_get(info, "nodes"), i, node)
+		sum += integer_of(object ? json_object_get(node, object) : node, key);
+	return sum;
+}
+
+/* What the driver has is used memory to the kernel, and in no counter of its own. */
+static int add_memory(json_t *lines, const json_t *info, unsigned int flags)
+{
+	json_t *driver = json_pack("{s:I, s:I, s:I}",
+				   "regions", (json_int_t)sum_of_nodes(info, NULL, "region_bytes"),
+				   "ready", (json_int_t)sum_of_nodes(info, "pool", "free_bytes"),
+				   "failed", (json_int_t)sum_of_nodes(info, NULL, "poisoned_bytes"));
+	const json_t *memory = json_object_get(info, "memory");
+	char *available = cell_bytes(memory, "available_bytes", flags);
+	char *total = cell_bytes(memory, "total_bytes", flags);
+	char *regions = cell_bytes(driver, "regions", flags);
+	char *ready = cell_bytes(driver, "ready", flags);
+	char *failed = cell_bytes(driver, "failed", flags);
+	int err = -ENOMEM;
+
+	if (!available || !total || !regions || !ready || !failed)
+		goto out;
+	if (!json_is_null(json_object_get(json_object_get(info, "driver"), "error")))
+		err = add_line(lines, "Memory", "%s available of %s", available, total);
+	else
+		err = add_line(lines, "Memory",
+			       "%s available of %s; the driver has %s in regions, %s ready in pools, %s that failed",
+			       available, total, regions, ready, failed);
+out:
+	json_decref(driver);
+	free(available);
+	free(total);
+	free(regions);
+	free(ready);
+	free(failed);
+	return err;
+}
+
 /* Only where there is a driver, and of an age to have one. */
 static int add_user_limit(json_t *lines, const json_t *driver, unsigned int flags)
 {
@@ -199,7 +245,7 @@ static int print_lines(const json_t *info, unsigned int flags)
 	    add_io_uring(lines, json_object_get(info, "io_uring")) ||
 	    add_line(lines, "Transparent huge pages", "%s, shared memory: %s", enabled,
 		     shmem_enabled) ||
-	    add_limits(lines, info, flags) ||
+	    add_memory(lines, info, flags) || add_limits(lines, info, flags) ||
 	    add_user_limit(lines, json_object_get(info, "driver"), flags))
 		goto out;
 	err = table_print(lines, columns, 2, flags | TABLE_NO_HEADINGS);

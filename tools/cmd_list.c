@@ -82,7 +82,7 @@ static json_t *nodes_to_json(const uint64_t node_bytes[ACTMEM_NODES_MAX])
 /* An owner that has ended has neither pid nor command: null. */
 static json_t *region_to_json(const struct actmem_region_info *region)
 {
-	return json_pack("{s:o, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:b, s:o}",
+	return json_pack("{s:o, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:o}",
 			 "pid", region->pid ? json_integer(region->pid) : json_null(),
 			 "uid", (json_int_t)region->uid,
 			 "command", region->command[0] ? text_to_json(region->command)
@@ -102,8 +102,6 @@ static json_t *region_to_json(const struct actmem_region_info *region)
 			 "exported_bytes", (json_int_t)region->exported_bytes,
 			 "lingering", !!region->lingering,
 			 "named", !!region->named,
-			 "sealed", !!region->sealed,
-			 "imported", !!region->imported,
 			 "path", region->path[0] ? text_to_json(region->path) : json_null());
 }
 

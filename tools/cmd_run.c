@@ -29,7 +29,8 @@ static void print_help(void)
 	     "and given back first (with --name, the first one, which stays; with --spill, a\n"
 	     "file in each directory as well): if that fails, the program is not started.\n"
 	     "\n"
-	     "  -b, --backend auto|driver|memfd   auto: driver where /dev/actmem can be used\n"
+	     "  -b, --backend auto|driver|memfd   auto: driver where /dev/actmem can be used,\n"
+	     "                                    but memfd for 1G pages\n"
 	     "  -p, --pages 1G|2M|thp|4K          default: 2M\n"
 	     "  -n, --nodes LIST                  NUMA nodes, as 0,2-3\n"
 	     "  -P, --policy bind|preferred|interleave\n"
@@ -69,6 +70,8 @@ static void print_help(void)
 	     "                                    of regions; default: 1M\n"
 	     "  -s, --strict                      where that fails, the request fails; else the\n"
 	     "                                    CUDA driver's own memory is told and taken\n"
+	     "  -r, --report                      at its end a program under JAX tells on stderr\n"
+	     "                                    what became of each named value of its steps\n"
 	     "  -v, --verbose                     tell on stderr which backend and why, and\n"
 	     "                                    which pages; and have the program tell when\n"
 	     "                                    CUDA's memory first comes from regions\n"
@@ -76,7 +79,8 @@ static void print_help(void)
 	     "\n"
 	     "Variables of the environment with the same meaning: ACTMEM_BACKEND, _PAGES,\n"
 	     "_NODES, _POLICY, _ALLOW, _HEAP_GROW, _HEAP_LIMIT, _BUDGET, _SPILL,\n"
-	     "_SPILL_LIMIT, _SPILL_ALLOW, _DEVICE_RING, _NAME, _CUDA_MIN, _STRICT;\n"
+	     "_SPILL_LIMIT, _SPILL_ALLOW, _DEVICE_RING, _NAME, _CUDA_MIN, _STRICT,\n"
+	     "_JAX_REPORT;\n"
 	     "ACTMEM_CUDA=0 is --no-cuda; besides, ACTMEM_CUDA_KEEP; of --malloc:\n"
 	     "ACTMEM_MALLOC_MIN, _MALLOC_KEEP, _MALLOC_DECAY. Options win.\n"
 	     "Exit status: 1 if the program cannot be started, 2 for bad usage, else its own.");
@@ -281,6 +285,8 @@ static const char *variable_of(int option)
 		return "ACTMEM_CUDA_MIN";
 	case 's':
 		return "ACTMEM_STRICT";
+	case 'r':
+		return "ACTMEM_JAX_REPORT";
 	default:
 		return memory_variable(option);
 	}
@@ -308,6 +314,7 @@ int cmd_run(int argc, char **argv)
 		{ "no-cuda", no_argument, NULL, 'C' },
 		{ "cuda-min", required_argument, NULL, 'c' },
 		{ "strict", no_argument, NULL, 's' },
+		{ "report", no_argument, NULL, 'r' },
 		{ "verbose", no_argument, NULL, 'v' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
@@ -318,7 +325,7 @@ int cmd_run(int argc, char **argv)
 	int option, status, err;
 
 	/* "+": what follows the program's name is the program's. */
-	while ((option = getopt_long(argc, argv, "+" MEMORY_OPTIONS_SHORT "P:g:l:B:S:L:A:D:N:mCc:svh",
+	while ((option = getopt_long(argc, argv, "+" MEMORY_OPTIONS_SHORT "P:g:l:B:S:L:A:D:N:mCc:srvh",
 				     options, NULL)) != -1) {
 		switch (option) {
 		case 'v':

@@ -39,7 +39,7 @@ static const char help[] =
 	"  file      a thread: room in files, which the file system allocates\n"
 	"  read      a disk: REQUESTS are under way, the oldest, of BYTES, is a read\n"
 	"  write     a disk: the oldest is a write\n"
-	"  command   copies, or pages that are made or given back\n"
+	"  command   a queue: pages that are made or given back\n"
 	"  others    more of these than have a place in the list\n"
 	"  nothing   the process waits for none of these: it is in the program itself.\n"
 	"            SECONDS: since the last of them ended\n"

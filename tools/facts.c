@@ -249,6 +249,17 @@ static json_t *meminfo_bytes(const char *meminfo, const char *label)
 	return json_integer((json_int_t)(kilobytes * 1024));
 }
 
+json_t *facts_memory(void)
+{
+	char meminfo[8192];
+	int err = sysfile_read("/proc/meminfo", meminfo, sizeof(meminfo));
+
+	return json_pack("{s:o, s:o}",
+			 "total_bytes", err ? json_null() : meminfo_bytes(meminfo, "MemTotal:"),
+			 "available_bytes",
+			 err ? json_null() : meminfo_bytes(meminfo, "MemAvailable:"));
+}
+
 static json_t *pool_to_json(const char *folder, const char *size)
 {
 	uint64_t total, available;
@@ -273,14 +284,13 @@ static json_t *warm_pool_to_json(int node)
 
 static json_t *node_to_json(int node, const char *meminfo, const char *pools)
 {
-	return json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+	return json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 			 "node", node,
 			 "total_bytes", meminfo_bytes(meminfo, "MemTotal:"),
 			 "free_bytes", meminfo_bytes(meminfo, "MemFree:"),
 			 "huge_2M", pool_to_json(pools, "2048kB"),
 			 "huge_1G", pool_to_json(pools, "1048576kB"),
 			 "pool", warm_pool_to_json(node),
-			 "regions", driver_node_total(node, "regions"),
 			 "region_bytes", driver_node_total(node, "region_bytes"),
 			 "lingering_bytes", driver_node_total(node, "lingering_bytes"),
 			 "limit_bytes", driver_node_total(node, "limit_bytes"),

@@ -50,4 +50,7 @@ json_t *facts_memory_cgroup(void);
  */
 json_t *facts_nodes(void);
 
+/* {"total_bytes", "available_bytes"}: what the kernel says of the machine; null if it does not. */
+json_t *facts_memory(void);
+
 #endif

@@ -2,12 +2,12 @@
 /*
  * The whole contract between the actmem driver and user space.
  *
- * /dev/actmem answers ACTMEM_IOC_QUERY, _CREATE, _IMPORT, _LIST and _INFO (by id);
- * the descriptor of a region answers ACTMEM_IOC_INFO, _POPULATE, _DISCARD, _COPY,
- * _EXPORT and _SEAL, and takes POPULATE, DISCARD and COPY through io_uring too
- * (struct actmem_uring). Everything else that can be done with a region is done to
- * its descriptor as to any file: mmap(MAP_SHARED), SCM_RIGHTS, close, reopen
- * through /proc/PID/fd, and what the file system below says.
+ * /dev/actmem answers ACTMEM_IOC_QUERY, _CREATE, _LIST and _INFO (by id); the
+ * descriptor of a region answers ACTMEM_IOC_INFO, _POPULATE, _DISCARD and _EXPORT,
+ * and takes POPULATE and DISCARD through io_uring too (struct actmem_uring).
+ * Everything else that can be done with a region is done to its descriptor as to any
+ * file: mmap(MAP_SHARED), SCM_RIGHTS, close, reopen through /proc/PID/fd, and what the
+ * file system below says.
  *
  * Every struct begins with its own size as user space was compiled with it.
  * A driver that knows more fields takes the missing ones as 0 and returns no
@@ -16,7 +16,7 @@
  * driver does not know must be 0 (EINVAL otherwise). An unknown request is
  * ENOTTY. A bad user pointer is EFAULT.
  *
- * Names are files (ACTMEM_FEATURE_NAMES). The file system "actmem" is mounted as
+ * Names are files. The file system "actmem" is mounted as
  * often as there is use for it, each time with files and a limit of its own:
  *
  *	mount -t actmem -o size=64G,mode=0770,gid=NUMBER,node=1 none /mnt/act1
@@ -35,8 +35,8 @@
  * A file is a region with a name, made in two steps. open(O_CREAT) makes an
  * empty file, without a region: it cannot be mapped and answers no request but
  * ACTMEM_IOC_CREATE (ENODATA). It is given a region, once, with a length for good:
- * by ftruncate(2), lazy and by the mount's policy; by fallocate(2) from offset 0,
- * the same but populated; or by ACTMEM_IOC_CREATE on its descriptor. The region
+ * by ftruncate(2), by the mount's policy; by fallocate(2) from offset 0, the same
+ * and then populated; or by ACTMEM_IOC_CREATE on its descriptor. The region
  * belongs to and counts for the user who does that, whoever owns the file. A
  * length that is there cannot be changed (EPERM), not by O_TRUNC either:
  * programs that have it mapped count on it. Remove the file and make another.
@@ -57,8 +57,8 @@
  * fallocate(2)	with mode 0 or FALLOC_FL_KEEP_SIZE is POPULATE of all pages that
  *	the range touches, EFBIG if it ends behind the region. With
  *	FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE it is DISCARD of the pages that
- *	lie in the range as a whole, and writes zeros to the parts of others;
- *	EOPNOTSUPP of imported memory. Other modes are EOPNOTSUPP.
+ *	lie in the range as a whole, and writes zeros to the parts of others.
+ *	Other modes are EOPNOTSUPP.
  * ftruncate(2)	EPERM for an unnamed region, and for any other length than it has.
  */
 #ifndef _UAPI_LINUX_ACTMEM_H
@@ -69,10 +69,11 @@
 
 /*
  * The version of this contract. It grows when a field, flag or request is
- * added; ACTMEM_ABI_OLDEST is the oldest peer that this side still accepts.
+ * added or removed; ACTMEM_ABI_OLDEST is the oldest peer that this side still
+ * accepts.
  */
-#define ACTMEM_ABI_VERSION	3
-#define ACTMEM_ABI_OLDEST	1
+#define ACTMEM_ABI_VERSION	4
+#define ACTMEM_ABI_OLDEST	4
 
 /* A region is made of pages of this size, in bytes. */
 #define ACTMEM_PAGE_BYTES	(2ULL << 20)
@@ -114,14 +115,6 @@ struct actmem_ioctl_query {
 
 /* The kernel hands io_uring's commands to drivers. */
 #define ACTMEM_FEATURE_URING		(1ULL << 0)
-/* The file system can be mounted, and ACTMEM_IOC_SEAL is known. */
-#define ACTMEM_FEATURE_NAMES		(1ULL << 1)
-/* The kernel has dma-bufs: ACTMEM_IOC_EXPORT. */
-#define ACTMEM_FEATURE_DMABUF		(1ULL << 2)
-/* Memory that others made can be a region: ACTMEM_IOC_IMPORT. */
-#define ACTMEM_FEATURE_IMPORT		(1ULL << 3)
-/* A page that the hardware reports is out of use, not the region. Since version 3. */
-#define ACTMEM_FEATURE_MACHINE_CHECK	(1ULL << 4)
 
 /* f_type of that file system, as statfs(2) tells. */
 #define ACTMEM_SUPER_MAGIC		0x6163746d
@@ -151,11 +144,6 @@ struct actmem_ioctl_query {
  * (as after madvise(MADV_DONTFORK)).
  */
 #define ACTMEM_CREATE_INHERIT		(1U << 0)
-/*
- * No page is allocated yet. Each is when it is first touched, or by
- * ACTMEM_IOC_POPULATE.
- */
-#define ACTMEM_CREATE_LAZY		(1U << 1)
 
 /* Why pages could not be had, where the errno alone does not tell. */
 #define ACTMEM_WHY_NONE			0
@@ -169,7 +157,6 @@ struct actmem_ioctl_query {
 #define ACTMEM_WHY_NODE_LIMIT		8	/* EDQUOT: the administrator's, of @node */
 #define ACTMEM_WHY_MOUNT_LIMIT		9	/* ENOSPC: the mount's size= */
 #define ACTMEM_WHY_POISON		10	/* EIO: hardware error in a page of @node */
-#define ACTMEM_WHY_IMPORT		12	/* of the memory itself, see ACTMEM_IOC_IMPORT */
 
 /**
  * struct actmem_why - why pages could not be had
@@ -207,16 +194,20 @@ struct actmem_why {
  * @name: in: a label for people, NUL-terminated, printable, without '/'
  *	(EINVAL otherwise); may be empty; need not be unique
  *
- * Unless ACTMEM_CREATE_LAZY is given, all pages are allocated, zeroed and placed
- * when the call returns. EINTR if the task was killed meanwhile; EMFILE, ENFILE
- * as for open(2).
+ * The region has no page yet. Each is allocated, zeroed and placed by
+ * ACTMEM_IOC_POPULATE, of which several threads can each do a part, or when it is
+ * first touched. EMFILE, ENFILE as for open(2).
+ *
+ * It counts for the caller's effective user, or, in a user namespace, for the owner of
+ * the outermost one below the initial. RLIMIT_MEMLOCK is the caller's of now, unless it
+ * has CAP_IPC_LOCK; all regions of the user count against it.
  *
  * On the descriptor of an empty file of a mount, which must be open for writing
  * (EBADF otherwise), the region is the file's, and @fd is -1. @name must be empty,
  * as the name is the file's. ACTMEM_POLICY_PREFERRED and no node is the mount's
  * policy. When the call fails, the file is as empty as it was. EEXIST if it has a
  * region already; of several that try, exactly one gives it its region. ENOTTY on
- * the descriptor of an unnamed region. Since version 3.
+ * the descriptor of an unnamed region.
  */
 struct actmem_ioctl_create {
 	__u32 size;
@@ -231,83 +222,12 @@ struct actmem_ioctl_create {
 	char name[ACTMEM_NAME_BYTES];
 };
 
-/**
- * struct actmem_ioctl_import - ACTMEM_IOC_IMPORT: a region of memory that exists
- * @size: sizeof(struct actmem_ioctl_import)
- * @flags: in: ACTMEM_CREATE_INHERIT or 0
- * @memory_fd: in: a memfd, or a file of hugetlbfs or tmpfs; open for reading and
- *	writing (EBADF otherwise)
- * @fd: out: descriptor of the region, O_RDWR and O_CLOEXEC
- * @offset: in: bytes from the start of that file
- * @length: in: bytes, not 0, at most max_region_bytes of the query. Both are
- *	multiples of ACTMEM_PAGE_BYTES, and of the file's pages if it is hugetlb's
- *	(EINVAL otherwise)
- * @page_bytes: out: bytes of the smallest page in it
- * @id: out: as of a region that was created
- * @why: out: also when the call fails
- * @name: in: as of a region that is created
- *
- * The pages of the file are those of the region: what one maps, the other sees.
- * Those that are missing are allocated, zeroed and placed as by touching them:
- * by the file's policy, charged to the caller's memory cgroup or hugetlb's. All
- * are pinned until the region ends, and those of a zone that must stay movable
- * are moved before. To do so the call maps the file in the caller's address space
- * for an instant.
- *
- * The region is as any: mapped (by pages of the file's size: whole ones, where
- * they are hugetlb's), listed, copied, read and written, registered, exported. Its
- * bytes count against RLIMIT_MEMLOCK or the limits of its user, and against those
- * of the nodes that they are on; its policy is BIND to these nodes. POPULATE finds
- * all pages there.
- * DISCARD, punching a hole and SEAL fail with EOPNOTSUPP: to give memory back, or
- * to seal it, is its owner's. A page that is pinned through the region when that
- * has gone lingers. A hardware error in a page is told to those who have it mapped
- * as the file system does, for a page of its size; COPY, EXPORT, read(2) and
- * write(2) fail with EIO there, and @poisoned_bytes of INFO does not count it.
- *
- * The file must not become shorter: a memfd that can be sealed needs F_SEAL_SHRINK.
- * It cannot be sealed against writing while it is imported (F_SEAL_WRITE is EBUSY);
- * with F_SEAL_FUTURE_WRITE nobody begins to write by the region any more, either
- * (EPERM). A mapping of the region is one of the file: who has it comes by
- * remap_file_pages(2) to all of the file, so import a file of its own.
- * If its owner truncates another, or punches a hole, the region keeps the pages
- * that it has, while mappings show what the file has instead; COPY, EXPORT, read(2)
- * and write(2) fail with ESTALE there. Memory is a region once: EBUSY if one has a
- * part of the range, be it that it lingers; pass that one's descriptor instead.
- *
- * Fails with ACTMEM_WHY_IMPORT: EINVAL if the file is none of those, or, if @wanted
- * is not 0, as it ends at @available bytes, before the range does; EPERM if it is
- * sealed against writing, or not against shrinking; ENOMEM if pages could be had
- * and pinned only up to @available of @wanted bytes: none are left of their size,
- * or in the file system or memory cgroup, or they cannot be moved; EIO if the
- * hardware reported an error in a page; EBUSY as above; ESTALE if the file was
- * truncated, or the address space changed, meanwhile. What had been allocated by
- * then stays in the file. EINTR if the task was killed meanwhile. Otherwise as
- * ACTMEM_IOC_CREATE. Since version 3.
- */
-struct actmem_ioctl_import {
-	__u32 size;
-	__u32 flags;
-	__s32 memory_fd;
-	__s32 fd;
-	__u64 offset;
-	__u64 length;
-	__u64 page_bytes;
-	__u64 id;
-	struct actmem_why why;
-	char name[ACTMEM_NAME_BYTES];
-};
-
 /* Every descriptor and mapping is gone; pages remain only for outside pins. */
 #define ACTMEM_INFO_LINGERING		(1U << 0)
 /* Mappings are inherited by a forked child. */
 #define ACTMEM_INFO_INHERIT		(1U << 1)
 /* It was made as a file of a mount; @name is the file's. */
 #define ACTMEM_INFO_NAMED		(1U << 2)
-/* Nobody can write to it any more: ACTMEM_IOC_SEAL. */
-#define ACTMEM_INFO_SEALED		(1U << 3)
-/* Its memory was made by others: ACTMEM_IOC_IMPORT. */
-#define ACTMEM_INFO_IMPORTED		(1U << 4)
 /* The hardware has erred in pages of it, see @poisoned_bytes. */
 #define ACTMEM_INFO_POISONED		(1U << 5)
 
@@ -320,11 +240,9 @@ struct actmem_ioctl_import {
  * @length: out: bytes, as created
  * @page_bytes: out: bytes of a page, the unit of ranges
  * @allocated_bytes: out: bytes of the pages it holds
- * @mapped_bytes: out: bytes of the pages that some process has mapped, of an
- *	imported region also through the file that it was made of
+ * @mapped_bytes: out: bytes of the pages that some process has mapped
  * @pinned_bytes: out: bytes of the pages that somebody outside the driver
- *	holds a reference to (DMA registration, I/O in flight); of an imported
- *	region, of those that are pinned for DMA or in a dma-buf
+ *	holds a reference to (DMA registration, I/O in flight)
  * @policy: out: ACTMEM_POLICY_*
  * @state: out: ACTMEM_INFO_* bits
  * @nodes: out: node mask of the policy
@@ -339,16 +257,15 @@ struct actmem_ioctl_import {
  * @name: out: its label; of a named region the name that its file was given last,
  *	by creating, linking or renaming it, without the path
  * @demand_faults: out: pages that were allocated one at a time, when they were
- *	first touched or copied into. Since version 2.
+ *	first touched or written to
  * @poisoned_bytes: out: bytes of the pages it holds in which the hardware has
- *	erred. Since version 3.
+ *	erred
  * @exported_bytes: out: bytes of the dma-bufs that there are of it; what is in
- *	two of them counts twice. Since version 3.
- * @imported_page_bytes: out: bytes of the smallest page of an imported region,
- *	0 of others. Since version 3.
+ *	two of them counts twice.
  *
  * On /dev/actmem: ENOENT if there is no such region, EPERM if it is another
- * user's and the caller lacks CAP_SYS_ADMIN. On a region's descriptor EINVAL
+ * user's, or was made outside the caller's pid namespace, and the caller lacks
+ * CAP_SYS_ADMIN. On a region's descriptor EINVAL
  * if @id is not 0, ENODATA if it is that of an empty file.
  */
 struct actmem_ioctl_info {
@@ -372,7 +289,6 @@ struct actmem_ioctl_info {
 	__u64 demand_faults;
 	__u64 poisoned_bytes;
 	__u64 exported_bytes;
-	__u64 imported_page_bytes;
 };
 
 /**
@@ -386,7 +302,9 @@ struct actmem_ioctl_info {
  *	fewer than asked for only at the end
  * @reserved: in: 0
  *
- * The caller's own regions, and with CAP_SYS_ADMIN everybody's.
+ * The caller's own regions, as far as they were made in its pid namespace; with
+ * CAP_SYS_ADMIN everybody's. What lingers is looked after once a second, and told of
+ * as it was then.
  */
 struct actmem_ioctl_list {
 	__u32 size;
@@ -409,13 +327,11 @@ struct actmem_ioctl_list {
  * @why: out: why a page could not be had
  *
  * POPULATE allocates, zeroes and places the pages that are missing in the
- * range, by the region's policy, as ACTMEM_IOC_CREATE does and with its errors;
+ * range, by the region's policy, one after the other in the calling thread;
  * those that are there stay as they are. If one cannot be had, @done bytes from
- * @offset are there. So may others be behind them, which stay: several CPUs are
- * at it, and none of them waits for a page that is hard to get. A limit of the
- * user that has no room for all the missing pages, but for those that others are
- * about to make, fails the call before any is allocated. It is EIO for a page that
- * is there but in which the hardware has erred.
+ * @offset are there. A limit that has no room for all the missing pages, but for
+ * those that others are about to make, fails the call before any is allocated. It
+ * is EIO for a page that is there but in which the hardware has erred.
  *
  * DISCARD gives the pages of the range back and unmaps them from every process.
  * What is touched next is a fresh page of zeros. A page that somebody else
@@ -431,13 +347,14 @@ struct actmem_ioctl_list {
  * @page_bytes, is lost, and the rest of the region is not. It is unmapped from
  * every process, and who touches any byte of it gets SIGBUS with si_code
  * BUS_MCEERR_AR (of si_addr_lsb 12, the smallest page that the kernel can name),
- * system calls EFAULT, POPULATE and COPY EIO. It belongs to the region, and counts
- * against its limits, until it is discarded or the region ends; then it is kept out
- * of use for good, and a fresh page can take its place. Who holds a reference to it
- * (registered with a device) has it still, and keeps it from being discarded.
+ * system calls EFAULT; POPULATE, read(2) and write(2) EIO. It belongs to the
+ * region, and counts against its limits, until it is discarded or the region ends;
+ * then it is kept out of use for good, and a fresh page can take its place. Who
+ * holds a reference to it (registered with a device) has it still, and keeps it
+ * from being discarded.
  *
  * Both need a descriptor open for writing (EBADF otherwise). EINTR if the task
- * was killed meanwhile; ECANCELED as for struct actmem_uring.
+ * was killed meanwhile, and as for struct actmem_uring.
  */
 struct actmem_ioctl_range {
 	__u32 size;
@@ -448,46 +365,9 @@ struct actmem_ioctl_range {
 	struct actmem_why why;
 };
 
-/**
- * struct actmem_ioctl_copy - ACTMEM_IOC_COPY: into a region, from another
- * @size: sizeof(struct actmem_ioctl_copy)
- * @flags: in: 0
- * @offset: in: where to, bytes from the start of this region; any number
- * @source_offset: in: where from, bytes from the start of the source; any number
- * @length: in: bytes, not 0; both ranges end within their regions (EINVAL
- *	otherwise)
- * @source_fd: in: descriptor of the source, another region or this one; EBADF
- *	if it is not open for reading, EINVAL if it is no region, or if it is
- *	the same and the ranges overlap
- * @reserved: in: 0
- * @done: out: bytes copied, from the start, also when the call fails
- * @why: out: why a page of either region could not be had
- *
- * Pages missing in the source are read as zeros and stay missing; those missing
- * in this region are allocated, as by POPULATE and with its errors. EIO if the
- * hardware reported an error in a page of either region, which is out of use from
- * then on; @why tells its offset there if it is known by then. Who reads or writes either range
- * meanwhile sees some of the bytes copied and others not.
- *
- * This descriptor must be open for writing (EBADF otherwise). EINTR and
- * ECANCELED as for POPULATE.
- */
-struct actmem_ioctl_copy {
-	__u32 size;
-	__u32 flags;
-	__u64 offset;
-	__u64 source_offset;
-	__u64 length;
-	__s32 source_fd;
-	__u32 reserved;
-	__u64 done;
-	struct actmem_why why;
-};
-
 /*
- * The dma-buf cannot be written to: PROT_WRITE is EACCES, a device can have it
- * mapped for reading alone (DMA_TO_DEVICE; EACCES otherwise), and there is no
- * vmap for the kernel (EINVAL), as that would be for writing too.
+ * The dma-buf cannot be written to: PROT_WRITE is EACCES, and a device can have it
+ * mapped for reading alone (DMA_TO_DEVICE; EACCES otherwise).
  */
 #define ACTMEM_EXPORT_READ_ONLY		(1U << 0)
 
@@ -500,28 +380,25 @@ struct actmem_ioctl_copy {
  *	the region (EINVAL otherwise)
  * @fd: out: descriptor of the dma-buf, O_CLOEXEC, and O_RDWR or O_RDONLY
  * @reserved: in: 0
- * @why: out: why a page could not be had
  *
- * Pages missing in the range are allocated first, as by POPULATE and with its
- * errors. As long as the dma-buf lives, so does the region, its pages in the
- * range stay where they are, count as pinned, and are EBUSY to DISCARD. It
- * lives as long as a descriptor or an importer holds it.
+ * The pages of the range must be there, as none is allocated: ENODATA if one is
+ * missing, EIO if the hardware has erred in one; POPULATE first. As long as the
+ * dma-buf lives, so does the region, its pages in the range stay where they are,
+ * count as pinned, and are EBUSY to DISCARD. It lives as long as a descriptor or an
+ * importer holds it.
  *
  * What mmap(2) makes of it is a mapping of the region, which holds that and not
  * the dma-buf: MAP_SHARED, not inherited by a forked child unless the region's
  * mappings are. At an address that is aligned to @page_bytes, as the offset is,
  * huge pages are mapped. The kernel does not look for such an address, as it
- * does for regions; at any other, small pages are. Where the region was imported
- * from hugetlb, address, offset and length must be aligned to the pages of that
- * (EINVAL otherwise).
+ * does for regions; at any other, small pages are.
  *
- * A device that would need bounce buffers (swiotlb) for it cannot map it:
- * EOPNOTSUPP to the importer, which passes that on, and a line in the kernel's
- * log that names the device, its DMA mask and what helps. An IOMMU helps always.
+ * A device whose DMA may go by way of bounce buffers (swiotlb) cannot map it, as those
+ * are copies: EOPNOTSUPP to the importer. There is no vmap for the kernel.
  *
  * This descriptor must be open for reading, and without
- * ACTMEM_EXPORT_READ_ONLY for writing too (EBADF otherwise). EOPNOTSUPP without
- * ACTMEM_FEATURE_DMABUF. EMFILE and ENFILE as for open(2). Since version 3.
+ * ACTMEM_EXPORT_READ_ONLY for writing too (EBADF otherwise). EOPNOTSUPP on a kernel
+ * without dma-bufs. EMFILE and ENFILE as for open(2).
  */
 struct actmem_ioctl_export {
 	__u32 size;
@@ -530,33 +407,6 @@ struct actmem_ioctl_export {
 	__u64 length;
 	__s32 fd;
 	__u32 reserved;
-	struct actmem_why why;
-};
-
-/**
- * struct actmem_ioctl_seal - ACTMEM_IOC_SEAL: nobody writes any more
- * @size: sizeof(struct actmem_ioctl_seal)
- * @flags: in: 0
- *
- * From then on the region's bytes stay as they are: it cannot be mapped for
- * writing, and write(2), COPY into it, DISCARD and punching a hole are EPERM, for
- * everybody and for good. Missing pages are zeros; they can still be populated.
- *
- * EBUSY if somebody could still write: while a mapping is writable or could be
- * made so by mprotect(2) (it was made through a descriptor that is open for
- * writing), while somebody outside the driver holds a page, of whom one cannot
- * know what for, and while a command that writes is under way. EPERM if the caller
- * has neither created the region nor owns the file nor has CAP_FOWNER; EBADF if the
- * descriptor is not open for writing. It may be sealed already. EOPNOTSUPP if it was
- * imported: seal the memfd.
- *
- * A sealed region is mapped PROT_READ through a descriptor that is open for
- * reading only: one that could write gets EPERM, as its mapping could be made
- * writable. Since version 3.
- */
-struct actmem_ioctl_seal {
-	__u32 size;
-	__u32 flags;
 };
 
 /**
@@ -564,8 +414,8 @@ struct actmem_ioctl_seal {
  * @argument: pointer to the struct of the request
  * @reserved: 0
  *
- * sqe->fd is the region's descriptor and sqe->cmd_op ACTMEM_IOC_POPULATE, _DISCARD
- * or _COPY (EOPNOTSUPP otherwise, and in a ring with IORING_SETUP_IOPOLL where the
+ * sqe->fd is the region's descriptor and sqe->cmd_op ACTMEM_IOC_POPULATE or
+ * _DISCARD (EOPNOTSUPP otherwise, and in a ring with IORING_SETUP_IOPOLL where the
  * kernel has no such commands in it). sqe->uring_cmd_flags must be 0 (EINVAL
  * otherwise). The result of the completion is what the ioctl would have returned,
  * 0 or a negative errno. The struct must stay valid until then: it is read when
@@ -579,8 +429,9 @@ struct actmem_ioctl_seal {
  * commands wait.
  *
  * It is cancelled by IORING_OP_ASYNC_CANCEL, and when its ring is closed or the
- * task that issued it ends: it stops at the next page with ECANCELED, and the
- * struct says how far it came, unless it had not begun.
+ * task that issued it ends: it stops at the next page with EINTR, and the struct
+ * says how far it came; ECANCELED if it had not begun. EINTR may come of other
+ * things, too, such as live patching or the freezer: issue the rest again.
  *
  * Linux 6.12 reads a command that is linked behind another request only when its
  * turn has come, maybe after its place in the submission queue was used again:
@@ -593,7 +444,8 @@ struct actmem_uring {
 
 /*
  * A request encodes the size of the leading size field alone, so that its
- * number stays the same when its struct grows.
+ * number stays the same when its struct grows. 0x07 and 0x0A were requests until
+ * version 3, and are not used again.
  */
 #define ACTMEM_IOC_MAGIC	0xAC
 #define ACTMEM_IOC_QUERY	_IOWR(ACTMEM_IOC_MAGIC, 0x01, __u32)
@@ -602,9 +454,6 @@ struct actmem_uring {
 #define ACTMEM_IOC_LIST		_IOWR(ACTMEM_IOC_MAGIC, 0x04, __u32)
 #define ACTMEM_IOC_POPULATE	_IOWR(ACTMEM_IOC_MAGIC, 0x05, __u32)
 #define ACTMEM_IOC_DISCARD	_IOWR(ACTMEM_IOC_MAGIC, 0x06, __u32)
-#define ACTMEM_IOC_COPY		_IOWR(ACTMEM_IOC_MAGIC, 0x07, __u32)
 #define ACTMEM_IOC_EXPORT	_IOWR(ACTMEM_IOC_MAGIC, 0x08, __u32)
-#define ACTMEM_IOC_IMPORT	_IOWR(ACTMEM_IOC_MAGIC, 0x09, __u32)
-#define ACTMEM_IOC_SEAL		_IOWR(ACTMEM_IOC_MAGIC, 0x0A, __u32)
 
 #endif /* _UAPI_LINUX_ACTMEM_H */

@@ -8,10 +8,8 @@
 #define _ACTMEM_COMPAT_H
 
 #include <linux/fs.h>
-#include <linux/iommu.h>
 #include <linux/mm.h>
 #include <linux/module.h>
-#include <linux/shrinker.h>
 
 #include "compat/probed.h"
 
@@ -71,18 +69,6 @@ static inline void actmem_kill_anon_super(struct super_block *super)
 #define ACTMEM_IMPORT_DMA_BUF_NS	MODULE_IMPORT_NS(DMA_BUF)
 #endif
 
-/* An IOMMU makes any address one that the device reaches. */
-static inline bool actmem_dma_is_translated(struct device *dev)
-{
-#ifdef CONFIG_IOMMU_API
-	struct iommu_domain *domain = iommu_get_domain_for_dev(dev);
-
-	return domain && domain->type != IOMMU_DOMAIN_IDENTITY;
-#else
-	return false;
-#endif
-}
-
 static inline void actmem_vm_flags_set(struct vm_area_struct *vma, vm_flags_t flags)
 {
 #if ACTMEM_HAVE_VM_FLAGS_SET
@@ -98,26 +84,6 @@ static inline void actmem_vm_flags_clear(struct vm_area_struct *vma, vm_flags_t 
 	vm_flags_clear(vma, flags);
 #else
 	vma->vm_flags &= ~flags;
-#endif
-}
-
-/* The first small page of its file that a page of hugetlb is. */
-static inline pgoff_t actmem_hugetlb_index(const struct folio *folio)
-{
-#if ACTMEM_HAVE_HUGETLB_SMALL_INDEX
-	return folio->index;
-#else
-	return folio->index << folio_order((struct folio *)folio);
-#endif
-}
-
-/* Maps the file by its own operations; the mapping has been given to it. */
-static inline int actmem_mmap_file(struct file *file, struct vm_area_struct *vma)
-{
-#if ACTMEM_HAVE_VFS_MMAP
-	return vfs_mmap(file, vma);
-#else
-	return call_mmap(file, vma);
 #endif
 }
 
@@ -165,58 +131,6 @@ static inline int actmem_folio_mapcount(struct folio *folio)
 	for (i = 0; i < folio_nr_pages(folio); i++)
 		count += atomic_read(&folio_page(folio, i)->_mapcount) + 1;
 	return count;
-#endif
-}
-
-/**
- * struct actmem_shrinker - a shrinker that tells nodes apart
- * @count_objects: how many may be freed
- * @scan_objects: frees some
- * @batch: how many at a time
- * @shrinker: the kernel's
- */
-struct actmem_shrinker {
-	unsigned long (*count_objects)(struct shrinker *shrinker, struct shrink_control *control);
-	unsigned long (*scan_objects)(struct shrinker *shrinker, struct shrink_control *control);
-	long batch;
-#if ACTMEM_HAVE_SHRINKER_ALLOC
-	struct shrinker *shrinker;
-#else
-	struct shrinker shrinker;
-#endif
-};
-
-static inline int actmem_shrinker_register(struct actmem_shrinker *ours, const char *name)
-{
-	struct shrinker *shrinker;
-
-#if ACTMEM_HAVE_SHRINKER_ALLOC
-	ours->shrinker = shrinker_alloc(SHRINKER_NUMA_AWARE, "%s", name);
-	shrinker = ours->shrinker;
-	if (!shrinker)
-		return -ENOMEM;
-#else
-	shrinker = &ours->shrinker;
-	shrinker->flags = SHRINKER_NUMA_AWARE;
-	shrinker->seeks = DEFAULT_SEEKS;
-#endif
-	shrinker->count_objects = ours->count_objects;
-	shrinker->scan_objects = ours->scan_objects;
-	shrinker->batch = ours->batch;
-#if ACTMEM_HAVE_SHRINKER_ALLOC
-	shrinker_register(shrinker);
-	return 0;
-#else
-	return register_shrinker(shrinker, "%s", name);
-#endif
-}
-
-static inline void actmem_shrinker_unregister(struct actmem_shrinker *ours)
-{
-#if ACTMEM_HAVE_SHRINKER_ALLOC
-	shrinker_free(ours->shrinker);
-#else
-	unregister_shrinker(&ours->shrinker);
 #endif
 }
 

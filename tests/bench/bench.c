@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -166,20 +165,29 @@ static long read_number(const char *path)
 
 int bench_region(int node, size_t bytes)
 {
-	static int device = -1;
-	struct actmem_ioctl_create arg = {
-		.size = sizeof(arg),
-		.length = bytes,
-		.page_bytes = PAGE_BYTES,
-		.policy = ACTMEM_POLICY_BIND,
-	};
+	static struct actmem *am;
+	struct actmem_region_options options;
+	struct actmem_options wanted;
+	struct actmem_region *region;
+	int fd, error = 0;
 
-	if (device < 0)
-		device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
-	arg.nodes[node / 64] = 1ULL << node % 64;
-	if (device < 0 || ioctl(device, ACTMEM_IOC_CREATE, &arg) < 0)
-		return (int)bench_fail("a region of actmem");
-	return arg.fd;
+	ACTMEM_INIT(&wanted);
+	wanted.backend = ACTMEM_BACKEND_DRIVER;
+	if (!am)
+		error = actmem_open(&am, &wanted);
+	ACTMEM_INIT(&options);
+	options.length = bytes;
+	options.policy = ACTMEM_PLACE_BIND;
+	options.nodes.word[node / 64] = 1ULL << node % 64;
+	if (!error)
+		error = actmem_region_create(am, &options, &region);
+	if (error) {
+		errno = -error;
+		return (int)bench_fail(actmem_error());
+	}
+	fd = dup(actmem_region_fd(region));
+	actmem_region_close(region);
+	return fd < 0 ? (int)bench_fail("dup") : fd;
 }
 
 int bench_hugetlb(size_t bytes)

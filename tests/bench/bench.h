@@ -59,7 +59,7 @@ void bench_run_on(int node);
 
 int bench_processors(void);
 
-/* A region of the node, not mapped: the descriptor, or -1. */
+/* A region of the node, made by the library as a program's is: the descriptor, or -1. */
 int bench_region(int node, size_t bytes);
 
 /* A file of hugetlb pages. bench_reserve() has to have reserved them: -1 if not. */

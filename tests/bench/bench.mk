@@ -5,15 +5,14 @@
 
 KERNEL ?= 6.12
 
-BENCH_PROGRAMS := $(addprefix $(B)/bench/,create copy fixed)
-BENCH_SMOKE := --and $(B)/bench/create --smoke --and $(B)/bench/copy --smoke \
-	--and $(B)/bench/fixed --smoke /dev/nvme0n1
+BENCH_PROGRAMS := $(addprefix $(B)/bench/,create fixed)
+BENCH_SMOKE := --and $(B)/bench/create --smoke --and $(B)/bench/fixed --smoke /dev/nvme0n1
 
 $(BENCH_PROGRAMS): $(B)/bench/%: tests/bench/%.c tests/bench/bench.c \
-		tests/bench/bench.h uapi/actmem.h
+		tests/bench/bench.h $(LIB_STATIC)
 	@mkdir -p $(@D)
-	$(CC) -std=gnu11 $(WARNINGS) -D_GNU_SOURCE -O2 -g -static -pthread -Iuapi \
-		$(filter %.c,$^) -luring -o $@
+	$(CC) -std=gnu11 $(WARNINGS) -D_GNU_SOURCE -O2 -g -static -pthread -Ilib \
+		$(filter %.c %.a,$^) $(LIB_NEEDS) -o $@
 
 .PHONY: bench-vm
 bench-vm:
@@ -39,9 +38,9 @@ $(B)/bench/transfer: $(B)/obj/tests/bench/transfer.o $(LIB_STATIC)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(LIB_NEEDS) -o $@
 
-$(B)/bench/bench.o: tests/bench/bench.c tests/bench/bench.h uapi/actmem.h
+$(B)/bench/bench.o: tests/bench/bench.c tests/bench/bench.h
 	@mkdir -p $(@D)
-	$(CC) -std=gnu11 $(WARNINGS) -D_GNU_SOURCE -O2 -g -Iuapi -c $< -o $@
+	$(CC) -std=gnu11 $(WARNINGS) -D_GNU_SOURCE -O2 -g -Ilib -c $< -o $@
 
 .PHONY: bench
 bench:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Making a region.
+ * Making a region, by the library, as programs do.
  *
  * warm_create_1g	create, map (MAP_POPULATE) and touch every page of 1 GiB from a
  *			warm pool, against the same calls on hugetlb memory

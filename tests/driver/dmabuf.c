@@ -4,17 +4,6 @@
  * there and for how long. Their mappings are dmabuf_map.c's.
  */
 #include "dmabuf_fixture.h"
-#include "uring_test.h"
-
-TEST_F(dmabuf, is_announced)
-{
-	struct actmem_ioctl_query arg = {
-		.size = sizeof(arg), .abi = ACTMEM_ABI_VERSION, .abi_oldest = ACTMEM_ABI_OLDEST,
-	};
-
-	ASSERT_EQ(0, call(self->device, ACTMEM_IOC_QUERY, &arg));
-	EXPECT_EQ(ACTMEM_FEATURE_DMABUF, arg.features & ACTMEM_FEATURE_DMABUF);
-}
 
 static int refused(int fd, struct actmem_ioctl_export arg)
 {
@@ -65,100 +54,28 @@ TEST_F(dmabuf, bad_arguments)
 	EXPECT_EQ(-EINVAL, refused(self->fd, arg));
 	EXPECT_EQ(-EFAULT, call(self->fd, ACTMEM_IOC_EXPORT, NULL));
 	EXPECT_EQ(-ENOTTY, refused(self->device, export_of(0, 1)));
-	/* Nothing was allocated for them, nor has anybody a dma-buf. */
-	EXPECT_EQ(0, pages_held(self->fd));
 	EXPECT_EQ(0, pages_exported(self->fd));
 }
 
-/* The struct may be longer, if what the driver does not know is 0. */
-TEST_F(dmabuf, a_later_struct)
-{
-	struct {
-		struct actmem_ioctl_export arg;
-		uint64_t more;
-	} later = { .arg = export_of(0, 1) };
-
-	later.arg.size = sizeof(later);
-	later.more = 1;
-	EXPECT_EQ(-E2BIG, call(self->fd, ACTMEM_IOC_EXPORT, &later));
-	later.more = 0;
-	ASSERT_EQ(0, call(self->fd, ACTMEM_IOC_EXPORT, &later));
-	EXPECT_EQ(sizeof(later), later.arg.size);
-	close(later.arg.fd);
-}
-
-TEST_F(dmabuf, not_through_a_ring)
-{
-	struct actmem_ioctl_export arg = export_of(0, 1);
-	struct io_uring ring;
-
-	ASSERT_EQ(0, io_uring_queue_init(QUEUE_ENTRIES, &ring, 0));
-	EXPECT_EQ(-EOPNOTSUPP, command(&ring, self->fd, ACTMEM_IOC_EXPORT, &arg));
-	io_uring_queue_exit(&ring);
-	EXPECT_EQ(0, pages_exported(self->fd));
-	close(self->fd);
-	wait_until_nothing_is_left();
-}
-
-TEST_F(dmabuf, no_descriptor_is_left)
-{
-	struct rlimit limit = { 0, 0 };
-	pid_t child = fork();
-
-	if (!child) {
-		if (setrlimit(RLIMIT_NOFILE, &limit))
-			_exit(1);
-		_exit(refused(self->fd, export_of(0, 1)) == -EMFILE ? 0 : 2);
-	}
-	EXPECT_EQ(0, wait_for(child));
-	EXPECT_EQ(0, pages_held(self->fd));
-}
-
-/* What is missing in the range is allocated, and nothing else. */
-TEST_F(dmabuf, is_populated)
+/* None is made for it; where one is missing, no other is held either. */
+TEST_F(dmabuf, takes_the_pages_that_are_there)
 {
 	int buffer;
 
-	ASSERT_EQ(0, populate(self->fd, 1, 1));
-	buffer = export(self->fd, 1, 2);
+	ASSERT_EQ(0, discard_patiently(self->fd, 2, 1));
+	EXPECT_EQ(-ENODATA, refused(self->fd, export_of(0, PAGES)));
+	EXPECT_EQ(-ENODATA, refused(self->fd, export_of(2, 1)));
+	EXPECT_EQ(PAGES - 1, pages_held(self->fd));
+	EXPECT_EQ(0, pages_exported(self->fd));
+	EXPECT_EQ(0, pages_pinned(self->fd));
+	buffer = export(self->fd, 0, 2);
 	ASSERT_LE(0, buffer);
-	EXPECT_EQ(2, pages_held(self->fd));
-	EXPECT_EQ(0, demand_faults(self->fd));
 	EXPECT_EQ(2, pages_pinned(self->fd));
 	EXPECT_EQ(FD_CLOEXEC, fcntl(buffer, F_GETFD));
 	EXPECT_EQ(O_RDWR, fcntl(buffer, F_GETFL) & O_ACCMODE);
 	EXPECT_EQ((off_t)(2 * PAGE_BYTES), lseek(buffer, 0, SEEK_END));
 	close(buffer);
 	EXPECT_EQ(0, pages_pinned(self->fd));
-	EXPECT_EQ(2, pages_held(self->fd));
-}
-
-static int is_refused_memory(int device)
-{
-	struct actmem_ioctl_export arg = export_of(0, PAGES);
-	int fd, buffer;
-
-	CHECK(!set_memlock(2 * PAGE_BYTES));
-	fd = create_lazy(device, PAGES);
-	CHECK(fd >= 0);
-	CHECK(call(fd, ACTMEM_IOC_EXPORT, &arg) == -ENOMEM);
-	CHECK(arg.fd == -1 && arg.why.reason == ACTMEM_WHY_MEMLOCK);
-	CHECK(arg.why.wanted == PAGES * PAGE_BYTES && arg.why.available == 2 * PAGE_BYTES);
-	CHECK(pages_exported(fd) == 0 && pages_pinned(fd) == 0);
-	buffer = export(fd, 2, 2);
-	CHECK(buffer >= 0 && pages_exported(fd) == 2);
-	close(fd);
-	/* The one who pins pages pays for them as long as they are pinned. */
-	CHECK(create_pages(device, 1) == -ENOMEM);
-	close(buffer);
-	fd = create_pages(device, 2);
-	CHECK(fd >= 0);
-	return 0;
-}
-
-TEST_F(dmabuf, an_ordinary_user)
-{
-	EXPECT_EQ(0, as_user(USER, is_refused_memory, self->device));
 }
 
 static int reopen(int fd, int flags)
@@ -256,18 +173,6 @@ TEST_F(dmabuf, is_not_discarded)
 	munmap(memory, PAGES * PAGE_BYTES);
 }
 
-TEST_F(dmabuf, cpu_access_is_announced)
-{
-	int buffer = export(self->fd, 0, PAGES);
-	struct dma_buf_sync sync = { .flags = DMA_BUF_SYNC_START | DMA_BUF_SYNC_RW };
-
-	ASSERT_LE(0, buffer);
-	EXPECT_EQ(0, call(buffer, DMA_BUF_IOCTL_SYNC, &sync));
-	sync.flags = DMA_BUF_SYNC_END | DMA_BUF_SYNC_RW;
-	EXPECT_EQ(0, call(buffer, DMA_BUF_IOCTL_SYNC, &sync));
-	close(buffer);
-}
-
 enum { REGION, BUFFER, REGION_MAP, BUFFER_MAP, HOLDERS };
 
 struct holders {
@@ -277,7 +182,7 @@ struct holders {
 
 static int make_holders(int device, struct holders *holders)
 {
-	holders->fds[REGION] = create_lazy(device, PAGES);
+	holders->fds[REGION] = create_pages(device, PAGES);
 	CHECK(holders->fds[REGION] >= 0);
 	holders->fds[BUFFER] = export(holders->fds[REGION], 1, 2);
 	CHECK(holders->fds[BUFFER] >= 0);
@@ -337,38 +242,7 @@ TEST_F(dmabuf, ends_in_any_order)
 		}
 		ASSERT_EQ(1, regions())
 			TH_LOG("order %d %d %d %d", order[0], order[1], order[2], order[3]);
-		ASSERT_EQ(0, node_sum("region_bytes"));
-	}
-}
-
-static int hold_all(void *device)
-{
-	struct holders holders;
-
-	return make_holders(*(int *)device, &holders);
-}
-
-static int hold_without_region(void *device)
-{
-	struct holders holders;
-
-	CHECK(!make_holders(*(int *)device, &holders));
-	return close(holders.fds[REGION]);
-}
-
-TEST_F(dmabuf, ends_with_its_process)
-{
-	int (*const holds[])(void *device) = { hold_all, hold_without_region };
-	int i;
-
-	for (i = 0; i < 2; i++) {
-		pid_t child = hold_in_child(holds[i], &self->device);
-
-		ASSERT_LT(0, child);
-		EXPECT_EQ(2, regions());
-		ASSERT_EQ(0, kill_child(child));
-		EXPECT_EQ(1, regions());
-		EXPECT_EQ(0, node_sum("region_bytes"));
+		ASSERT_EQ((long)(PAGES * PAGE_BYTES), node_sum("region_bytes"));
 	}
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Tests of dma-bufs of a lazy region. */
+/* Tests of dma-bufs of a region that has its pages. */
 #ifndef DMABUF_FIXTURE_H
 #define DMABUF_FIXTURE_H
 
@@ -18,7 +18,7 @@ FIXTURE_SETUP(dmabuf)
 	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
 	ASSERT_LE(0, self->device);
 	ASSERT_EQ(0, regions());
-	self->fd = create_lazy(self->device, PAGES);
+	self->fd = create_pages(self->device, PAGES);
 	ASSERT_LE(0, self->fd);
 }
 

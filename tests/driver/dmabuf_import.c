@@ -4,14 +4,11 @@
  * IOMMU translates for, so that an address of its is where the memory is.
  */
 #include "dmabuf_test.h"
-#include "trace_test.h"
 
 #define PAGES	6
 /* Devices that are none. */
 #define PLAIN	0
 #define NARROW	1
-
-#define NAME	"shared"
 
 FIXTURE(import)
 {
@@ -19,22 +16,17 @@ FIXTURE(import)
 	int fd;
 	int buffer;
 	char *memory;
-	uint64_t id;
 };
 
 FIXTURE_SETUP(import)
 {
-	struct actmem_ioctl_create arg = region_of(PAGES);
-
 	if (access(IMPORTER, R_OK))
 		SKIP(return, "no " IMPORTER " for this kernel");
 	ASSERT_EQ(0, load_importer());
 	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
 	ASSERT_LE(0, self->device);
-	strcpy(arg.name, NAME);
-	self->fd = create(self->device, &arg);
+	self->fd = create_pages(self->device, PAGES);
 	ASSERT_LE(0, self->fd);
-	self->id = arg.id;
 	self->memory = map_and_touch(self->fd, PAGES);
 	ASSERT_NE(MAP_FAILED, self->memory);
 	self->buffer = export(self->fd, 1, PAGES - 1);
@@ -51,36 +43,6 @@ FIXTURE_TEARDOWN(import)
 	EXPECT_EQ(0, regions());
 	close(self->device);
 	EXPECT_EQ(0, unload_importer());
-}
-
-static uint64_t frame_of(const char *memory)
-{
-	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-	uint64_t entry = 0;
-
-	if (fd < 0 || pread(fd, &entry, 8, (uintptr_t)memory / 4096 * 8) != 8)
-		entry = 0;
-	close(fd);
-	return entry & ((1ULL << 55) - 1);
-}
-
-/* In how many pieces the pages lie in memory, and the longest of them in pages. */
-static unsigned int count_runs(const char *memory, size_t pages, size_t *longest)
-{
-	unsigned int runs = 1;
-	size_t i, length = 1;
-
-	*longest = 1;
-	for (i = 1; i < pages; i++) {
-		bool goes_on = frame_of(memory + i * PAGE_BYTES) ==
-			       frame_of(memory + (i - 1) * PAGE_BYTES) + 512;
-
-		runs += !goes_on;
-		length = goes_on ? length + 1 : 1;
-		if (length > *longest)
-			*longest = length;
-	}
-	return runs;
 }
 
 /* Bytes at both ends of each page, which the device finds where the region has them. */
@@ -110,47 +72,22 @@ static void mark_words(char *memory, size_t pages, uint64_t seed)
 	}
 }
 
-/* What lies side by side is one segment, as long as it may be. */
-TEST_F(import, by_large_segments)
-{
-	char *shared = self->memory + PAGE_BYTES;
-	struct importer_map map;
-	unsigned int runs;
-	size_t longest;
-	int attachment = attach_to(device_in(PLAIN), self->buffer);
-
-	ASSERT_LE(0, attachment);
-	mark_words(shared, PAGES - 1, 1);
-	ASSERT_EQ(0, map_attachment(attachment, IMPORTER_BIDIRECTIONAL, &map));
-	runs = count_runs(shared, PAGES - 1, &longest);
-	EXPECT_EQ(runs, map.pieces);
-	EXPECT_EQ(runs, map.segments);
-	EXPECT_EQ(longest * PAGE_BYTES, map.largest);
-	EXPECT_EQ(0, map.smallest % PAGE_BYTES);
-	EXPECT_EQ((PAGES - 1) * PAGE_BYTES, map.bytes);
-	EXPECT_EQ(0, device_sees(shared, attachment, PAGES - 1));
-	EXPECT_EQ(0, unmap_attachment(attachment));
-	close(attachment);
-}
-
-/* Not longer than the device takes them, nor across what it does not cross. */
+/* Whole pages, or parts no longer than the device takes nor across what it does not cross. */
 TEST_F(import, by_segments_that_the_device_takes)
 {
 	static const struct {
 		uint32_t max_segment;
 		uint64_t boundary;
-		uint64_t largest;
-		uint64_t smallest;
+		uint64_t segment;
 	} limits[] = {
-		{ 65536, UINT32_MAX, 65536, 65536 },
-		{ 4096, UINT32_MAX, 4096, 4096 },
-		{ 2 * 4096 - 1, UINT32_MAX, 4096, 4096 },
-		{ 3 * PAGE_BYTES / 2, UINT32_MAX, PAGE_BYTES, PAGE_BYTES },
-		{ PAGE_BYTES, UINT32_MAX, PAGE_BYTES, PAGE_BYTES },
-		{ PAGE_BYTES - 1, UINT32_MAX, PAGE_BYTES - 4096, 4096 },
-		{ UINT32_MAX, PAGE_BYTES - 1, PAGE_BYTES, PAGE_BYTES },
-		{ UINT32_MAX, 65535, 65536, 65536 },
-		{ 12288, 16383, 12288, 4096 },
+		{ UINT32_MAX, UINT64_MAX, PAGE_BYTES },
+		{ PAGE_BYTES, UINT32_MAX, PAGE_BYTES },
+		{ PAGE_BYTES - 1, UINT32_MAX, PAGE_BYTES / 2 },
+		{ UINT32_MAX, PAGE_BYTES - 1, PAGE_BYTES },
+		{ UINT32_MAX, 65535, 65536 },
+		{ 65536, UINT32_MAX, 65536 },
+		{ 12288, 16383, 8192 },
+		{ 4096, UINT32_MAX, 4096 },
 	};
 	char *shared = self->memory + PAGE_BYTES;
 	struct importer_attach arg;
@@ -166,9 +103,9 @@ TEST_F(import, by_segments_that_the_device_takes)
 		attachment = attach_to(arg, self->buffer);
 		ASSERT_LE(0, attachment);
 		ASSERT_EQ(0, map_attachment(attachment, IMPORTER_TO_DEVICE, &map));
-		EXPECT_EQ(limits[i].largest, map.largest)
+		EXPECT_EQ(limits[i].segment, map.largest)
 			TH_LOG("limit %zu", i);
-		EXPECT_EQ(limits[i].smallest, map.smallest)
+		EXPECT_EQ(limits[i].segment, map.smallest)
 			TH_LOG("limit %zu", i);
 		EXPECT_EQ((PAGES - 1) * PAGE_BYTES, map.bytes);
 		EXPECT_EQ(0, device_sees(shared, attachment, PAGES - 1));
@@ -176,40 +113,28 @@ TEST_F(import, by_segments_that_the_device_takes)
 	}
 	arg = device_in(PLAIN);
 	arg.max_segment = 4095;
-	EXPECT_EQ(-EINVAL, attach_to(arg, self->buffer));
-	arg = device_in(PLAIN);
-	arg.boundary = 2047;
-	EXPECT_EQ(-EINVAL, attach_to(arg, self->buffer));
+	attachment = attach_to(arg, self->buffer);
+	ASSERT_LE(0, attachment);
+	EXPECT_EQ(-EINVAL, map_attachment(attachment, IMPORTER_TO_DEVICE, &map));
+	close(attachment);
 }
 
+/* One device has it more than once, whichever way it asks for; each ends by itself. */
 TEST_F(import, mapped_more_than_once)
 {
 	char *shared = self->memory + PAGE_BYTES;
-	struct importer_map map, again;
 	int attachment = attach_to(device_in(PLAIN), self->buffer);
+	struct importer_map map;
 
 	ASSERT_LE(0, attachment);
 	mark_words(shared, PAGES - 1, 3);
-	/* One way, as often as wanted; the other only once nobody has it mapped. */
 	ASSERT_EQ(0, map_attachment(attachment, IMPORTER_TO_DEVICE, &map));
-	EXPECT_EQ(-EBUSY, map_attachment(attachment, IMPORTER_FROM_DEVICE, &again));
-	EXPECT_EQ(-EBUSY, map_attachment(attachment, IMPORTER_BIDIRECTIONAL, &again));
-	ASSERT_EQ(0, map_attachment(attachment, IMPORTER_TO_DEVICE, &again));
-	EXPECT_EQ(map.segments, again.segments);
-	EXPECT_EQ(map.highest, again.highest);
-	EXPECT_EQ(0, unmap_attachment(attachment));
-	EXPECT_EQ(-EBUSY, map_attachment(attachment, IMPORTER_FROM_DEVICE, &again));
+	ASSERT_EQ(0, map_attachment(attachment, IMPORTER_FROM_DEVICE, &map));
 	EXPECT_EQ(0, device_sees(shared, attachment, PAGES - 1));
 	EXPECT_EQ(0, unmap_attachment(attachment));
-	/* Both ways is good for either. */
+	EXPECT_EQ(0, device_sees(shared, attachment, PAGES - 1));
 	ASSERT_EQ(0, map_attachment(attachment, IMPORTER_BIDIRECTIONAL, &map));
-	EXPECT_EQ(0, map_attachment(attachment, IMPORTER_TO_DEVICE, &again));
-	EXPECT_EQ(0, map_attachment(attachment, IMPORTER_FROM_DEVICE, &again));
-	EXPECT_EQ(0, unmap_attachment(attachment));
-	EXPECT_EQ(0, unmap_attachment(attachment));
 	EXPECT_EQ(0, device_sees(shared, attachment, PAGES - 1));
-	EXPECT_EQ(0, unmap_attachment(attachment));
-	ASSERT_EQ(0, map_attachment(attachment, IMPORTER_FROM_DEVICE, &again));
 	close(attachment);
 }
 
@@ -243,7 +168,6 @@ TEST_F(import, attached_more_than_once)
 TEST_F(import, read_only)
 {
 	int buffer = export_as(self->fd, 0, 2, ACTMEM_EXPORT_READ_ONLY), attachment;
-	struct importer_word word = { .offset = 8, .value = 1 };
 	struct importer_map map;
 
 	ASSERT_LE(0, buffer);
@@ -251,59 +175,11 @@ TEST_F(import, read_only)
 	ASSERT_LE(0, attachment);
 	EXPECT_EQ(-EACCES, map_attachment(attachment, IMPORTER_BIDIRECTIONAL, &map));
 	EXPECT_EQ(-EACCES, map_attachment(attachment, IMPORTER_FROM_DEVICE, &map));
-	EXPECT_EQ(-EINVAL, call(attachment, IMPORTER_VMAP, &word));
 	mark_words(self->memory, 2, 5);
 	ASSERT_EQ(0, map_attachment(attachment, IMPORTER_TO_DEVICE, &map));
 	EXPECT_EQ(0, device_sees(self->memory, attachment, 2));
 	close(attachment);
 	close(buffer);
-}
-
-TEST_F(import, mapped_by_the_kernel)
-{
-	int attachment = attach_to(device_in(PLAIN), self->buffer);
-	char *shared = self->memory + PAGE_BYTES;
-	struct importer_word word;
-	uint64_t seen;
-	size_t i;
-
-	ASSERT_LE(0, attachment);
-	mark_words(shared, PAGES - 1, 6);
-	for (i = 0; i < PAGES - 1; i++) {
-		word.offset = i * PAGE_BYTES + i * 12288;
-		word.value = ~i;
-		memcpy(&seen, shared + word.offset, 8);
-		ASSERT_EQ(0, call(attachment, IMPORTER_VMAP, &word));
-		EXPECT_EQ(seen, word.before);
-		memcpy(&seen, shared + word.offset, 8);
-		EXPECT_EQ(~i, seen);
-	}
-	close(attachment);
-}
-
-/* Below 16 MiB there is no page of a region. */
-TEST_F(import, not_by_bounce_buffers)
-{
-	struct importer_attach arg = device_in(PLAIN);
-	struct importer_map map;
-	int attachment, log = open_log();
-
-	ASSERT_LE(0, log);
-	arg.mask_bits = 24;
-	attachment = attach_to(arg, self->buffer);
-	ASSERT_LE(0, attachment);
-	EXPECT_EQ(-EOPNOTSUPP, map_attachment(attachment, IMPORTER_BIDIRECTIONAL, &map));
-	EXPECT_STREQ(text("actmem: platform importer.0 cannot map a dma-buf of region %llu '" NAME "': its DMA mask 0xffffff does not reach all the pages, which would be copied through bounce buffers; have an IOMMU translate for it (intel_iommu=on)",
-			  (unsigned long long)self->id), read_log(log, "actmem: "));
-	/* The kernel's own mapping needs no device. */
-	EXPECT_EQ(0, call(attachment, IMPORTER_VMAP, &(struct importer_word){ .offset = 0 }));
-	EXPECT_EQ(0, detach(attachment));
-	close(attachment);
-	attachment = attach_to(device_in(PLAIN), self->buffer);
-	ASSERT_LE(0, attachment);
-	EXPECT_EQ(0, map_attachment(attachment, IMPORTER_BIDIRECTIONAL, &map));
-	close(attachment);
-	close(log);
 }
 
 /* With no descriptor of the dma-buf left. */
@@ -328,85 +204,6 @@ TEST_F(import, pages_stay_as_long_as_the_importer)
 	EXPECT_EQ(0, discard_patiently(self->fd, 0, PAGES));
 	EXPECT_EQ(0, pages_held(self->fd));
 	close(attachment);
-}
-
-enum { REGION, BUFFER, ATTACHMENT, HOLDERS };
-
-/* The region is alive, not lingering, as long as any of them is, in each order. */
-TEST_F(import, ends_in_any_order)
-{
-	struct importer_word word = { .offset = 3 * 4096 };
-	int fds[HOLDERS], number, i, which;
-	struct importer_map map;
-	unsigned int left;
-
-	for (number = 0; number < 12; number++) {
-		int rest = number / 2;
-
-		fds[REGION] = create_lazy(self->device, PAGES);
-		fds[BUFFER] = export(fds[REGION], 0, PAGES);
-		fds[ATTACHMENT] = attach_to(device_in(PLAIN), fds[BUFFER]);
-		ASSERT_LE(0, fds[ATTACHMENT]);
-		if (number % 2)
-			ASSERT_EQ(0, map_attachment(fds[ATTACHMENT], IMPORTER_TO_DEVICE, &map));
-		left = (1 << HOLDERS) - 1;
-		for (i = 0; i < HOLDERS; i++) {
-			int skip = rest % (HOLDERS - i);
-
-			rest /= HOLDERS - i;
-			for (which = 0; !(left & 1 << which) || skip--; which++)
-				;
-			EXPECT_EQ(2, regions());
-			EXPECT_EQ(0, lingering_regions());
-			if (left & 1 << ATTACHMENT && number % 2)
-				EXPECT_EQ(0, call(fds[ATTACHMENT], IMPORTER_PEEK, &word));
-			close(fds[which]);
-			left &= ~(1 << which);
-		}
-		EXPECT_EQ(1, regions())
-			TH_LOG("order %d", number);
-	}
-	EXPECT_EQ((long)(PAGES * PAGE_BYTES), node_sum("region_bytes"));
-}
-
-static int hold_import(void *device)
-{
-	struct importer_map map;
-	int fd = create_pages(*(int *)device, PAGES), attachment;
-
-	CHECK(fd >= 0);
-	attachment = attach_to(device_in(PLAIN), export(fd, 0, PAGES));
-	CHECK(attachment >= 0);
-	CHECK(!map_attachment(attachment, IMPORTER_BIDIRECTIONAL, &map));
-	return 0;
-}
-
-TEST_F(import, ends_with_its_process)
-{
-	pid_t child = hold_in_child(hold_import, &self->device);
-
-	ASSERT_LT(0, child);
-	EXPECT_EQ(2, regions());
-	ASSERT_EQ(0, kill_child(child));
-	EXPECT_EQ(1, regions());
-	EXPECT_EQ((long)(PAGES * PAGE_BYTES), node_sum("region_bytes"));
-}
-
-TEST_F(import, keeps_the_module)
-{
-	struct importer_map map;
-	int attachment = attach_to(device_in(PLAIN), self->buffer);
-
-	ASSERT_LE(0, attachment);
-	ASSERT_EQ(0, map_attachment(attachment, IMPORTER_BIDIRECTIONAL, &map));
-	munmap(self->memory, PAGES * PAGE_BYTES);
-	close(self->fd);
-	close(self->buffer);
-	close(self->device);
-	EXPECT_EQ(-1, syscall(SYS_delete_module, "actmem", O_NONBLOCK));
-	EXPECT_EQ(EAGAIN, errno);
-	close(attachment);
-	EXPECT_EQ(0, number_in("/sys/module/actmem/refcnt"));
 }
 
 TEST_NOTHING_IS_LEFT

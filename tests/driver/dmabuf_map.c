@@ -49,11 +49,10 @@ TEST_F(dmabuf, is_not_mapped_beyond_its_end)
 	/* Nor as a copy of it. */
 	EXPECT_EQ(MAP_FAILED, mmap(NULL, PAGE_BYTES, PROT_READ, MAP_PRIVATE, part, 0));
 	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(2, pages_held(self->fd));
 	close(part);
 }
 
-/* Who has a part has no other, by the file of a mapping of it either. */
+/* A part gives access to no other, by the file of a mapping of it either. */
 TEST_F(dmabuf, is_not_remapped)
 {
 	int part = export(self->fd, 1, 1);
@@ -64,7 +63,6 @@ TEST_F(dmabuf, is_not_remapped)
 	ASSERT_NE(MAP_FAILED, seen);
 	EXPECT_EQ(-1, syscall(SYS_remap_file_pages, seen, PAGE_BYTES, 0, 2 * PAGE_BYTES / 4096, 0));
 	EXPECT_EQ(EACCES, errno);
-	EXPECT_EQ(1, pages_held(self->fd));
 	munmap(seen, PAGE_BYTES);
 	close(part);
 }

@@ -71,22 +71,5 @@ TEST_F(dmabuf, by_vgem)
 	close(vgem);
 }
 
-/* The handle goes with its file, the last to have the region. */
-TEST_F(dmabuf, by_vgem_alone)
-{
-	struct prime_handle arg = { .fd = export(self->fd, 1, SHARED) };
-	int vgem = open_vgem();
-
-	if (vgem < 0)
-		SKIP(return, "no vgem in this kernel");
-	ASSERT_EQ(0, call(vgem, PRIME_FD_TO_HANDLE, &arg));
-	close(arg.fd);
-	close(self->fd);
-	self->fd = -1;
-	EXPECT_EQ(1, regions());
-	close(vgem);
-	EXPECT_EQ(0, regions());
-}
-
 TEST_NOTHING_IS_LEFT
 TEST_HARNESS_MAIN

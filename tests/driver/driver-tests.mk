@@ -4,11 +4,10 @@
 # The harness is the kernel's own, from its source package.
 
 # Those that need the strict kernel.
-STRICT_TESTS := $(addprefix $(B)/tests/driver/,faults faults_export faults_import faults_names)
+STRICT_TESTS := $(addprefix $(B)/tests/driver/,faults faults_export faults_names)
 
-# Those that need a machine of more than 6 GiB, one whose DMA all bounces, and pages
-# of 1 GiB.
-FAR_TESTS := $(addprefix $(B)/tests/driver/,far bounce import_gib)
+# Those that need a machine of more than 6 GiB, and one whose DMA all bounces.
+FAR_TESTS := $(addprefix $(B)/tests/driver/,far bounce)
 
 DRIVER_TESTS := $(filter-out $(STRICT_TESTS) $(FAR_TESTS),$(patsubst tests/driver/%.c,$(B)/tests/driver/%,$(sort $(wildcard tests/driver/*.c))))
 

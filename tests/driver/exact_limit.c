@@ -80,7 +80,7 @@ static int crowd_with(int device, enum beside beside, enum limit limit)
 	int i;
 
 	CHECK(!set_memlock(PAGES * PAGE_BYTES));
-	crowd.fd = create_on_node(device, PAGES, ACTMEM_CREATE_LAZY);
+	crowd.fd = create_on_node(device, PAGES, LAZY);
 	CHECK(crowd.fd >= 0);
 	crowd.memory = map(crowd.fd, PAGES);
 	CHECK(crowd.memory != MAP_FAILED);

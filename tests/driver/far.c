@@ -4,7 +4,7 @@
  * little of the memory that they could have is ever used; but the machine must
  * have that much.
  */
-#include "copy_test.h"
+#include "driver_test.h"
 
 #define GIB	(1ULL << 30)
 #define PAGES	(6 * GIB / PAGE_BYTES)
@@ -69,38 +69,6 @@ TEST_F(far, populated_touched_and_discarded)
 	EXPECT_EQ(0x5a, memory[PAGE_BYTES]);
 	munmap(near, 3 * PAGE_BYTES);
 	munmap(memory, 3 * PAGE_BYTES);
-}
-
-TEST_F(far, copied)
-{
-	const uint64_t offset = 5 * GIB - 33, source = 5 * GIB - 11;
-	int from = create_lazy(self->device, PAGES), small = create_pages(self->device, 1);
-	unsigned char pattern[1000], *memory;
-	size_t i;
-
-	ASSERT_LE(0, from);
-	ASSERT_LE(0, small);
-	for (i = 0; i < sizeof(pattern); i++)
-		pattern[i] = i * 7 + i / 256 + 1;
-	memory = map_far(small, 0, 1);
-	ASSERT_NE(MAP_FAILED, memory);
-	memcpy(memory + 3, pattern, sizeof(pattern));
-	munmap(memory, PAGE_BYTES);
-
-	ASSERT_EQ(0, copy(from, source, small, 3, sizeof(pattern)));
-	EXPECT_EQ(2 * PAGE_BYTES, allocated_of(from));
-	ASSERT_EQ(0, copy(self->fd, offset, from, source, sizeof(pattern)));
-	EXPECT_EQ(2 * PAGE_BYTES, allocated_of(self->fd));
-	memory = map_far(self->fd, FAR - 1, 2);
-	ASSERT_NE(MAP_FAILED, memory);
-	EXPECT_EQ(0, memcmp(memory + PAGE_BYTES - 33, pattern, sizeof(pattern)));
-	munmap(memory, 2 * PAGE_BYTES);
-
-	EXPECT_EQ(-EINVAL, copy(self->fd, 6 * GIB - 999, from, source, 1000));
-	EXPECT_EQ(-EINVAL, copy(self->fd, offset, from, 6 * GIB - 999, 1000));
-	EXPECT_EQ(0, copy(self->fd, 6 * GIB - 1000, from, 4 * GIB, 1000));
-	close(small);
-	close(from);
 }
 
 /* Also through the descriptor that it was made with, beyond what 31 bits number. */

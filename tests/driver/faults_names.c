@@ -131,6 +131,19 @@ static int check_length(struct operation *self, int device, int result)
 	return remove_file(self, device, result);
 }
 
+/* The length may have been given all the same, for good, and some of the pages. */
+static int check_allocated(struct operation *self, int device, int result)
+{
+	struct stat status;
+
+	CHECK(!fstat(self->fd, &status));
+	CHECK(status.st_size == (off_t)(PAGES * PAGE_BYTES) || (result && !status.st_size));
+	CHECK(regions() == !!status.st_size);
+	CHECK(!fallocate(self->fd, 0, 0, PAGES * PAGE_BYTES));
+	CHECK(allocated_bytes(self->fd) == PAGES * PAGE_BYTES);
+	return remove_file(self, device, result);
+}
+
 static int give_length(struct operation *self, int device)
 {
 	return ftruncate(self->fd, PAGES * PAGE_BYTES) ? -errno : 0;
@@ -162,7 +175,7 @@ TEST_F(names, allocate)
 {
 	struct operation operation = {
 		.where = IN_MODULE, .least = 16, .prepare = prepare_file, .act = give_pages,
-		.undo = check_length,
+		.undo = check_allocated,
 	};
 
 	EXPECT_SWEEP(operation, self->device);
@@ -209,29 +222,6 @@ TEST_F(names, write)
 	struct operation operation = {
 		.where = IN_MODULE, .least = 4, .prepare = prepare_region, .act = write_and_read,
 		.undo = check_written,
-	};
-
-	EXPECT_SWEEP(operation, self->device);
-}
-
-static int seal_it(struct operation *self, int device)
-{
-	struct actmem_ioctl_seal arg = { .size = sizeof(arg) };
-
-	return call(self->fd, ACTMEM_IOC_SEAL, &arg);
-}
-
-static int check_sealed(struct operation *self, int device, int result)
-{
-	CHECK((pwrite(self->fd, "", 1, 0) == 1) == !!result);
-	return remove_file(self, device, result);
-}
-
-TEST_F(names, seal)
-{
-	struct operation operation = {
-		.where = IN_MODULE, .least = 1, .prepare = prepare_region, .act = seal_it,
-		.undo = check_sealed,
 	};
 
 	EXPECT_SWEEP(operation, self->device);

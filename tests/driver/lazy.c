@@ -186,7 +186,7 @@ TEST_F(lazy, processes_share_what_each_of_them_touches)
 	char *memory;
 	pid_t child;
 
-	arg.flags = ACTMEM_CREATE_LAZY | ACTMEM_CREATE_INHERIT;
+	arg.flags = LAZY | ACTMEM_CREATE_INHERIT;
 	ASSERT_LE(0, create(self->device, &arg));
 	memory = map(arg.fd, 2);
 	ASSERT_NE(MAP_FAILED, memory);

@@ -169,7 +169,7 @@ static int create_lazy_on(int device, size_t pages, uint32_t policy, uint64_t no
 {
 	struct actmem_ioctl_create arg = region_on(pages, policy, nodes);
 
-	arg.flags = ACTMEM_CREATE_LAZY;
+	arg.flags = LAZY;
 	return create(device, &arg);
 }
 

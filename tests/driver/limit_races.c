@@ -60,7 +60,7 @@ static int take(struct holding *holding, int pages, bool lazily)
 	struct actmem_ioctl_range all = { .size = sizeof(all), .length = arg.length };
 	int err;
 
-	arg.flags = lazily ? ACTMEM_CREATE_LAZY : 0;
+	arg.flags = lazily ? LAZY : 0;
 	err = create(race->device, &arg);
 	if (err < 0)
 		return is_refusal(err) ? 0 : err;

@@ -234,8 +234,8 @@ static int count_left(int device)
 	return left;
 }
 
-/* Charged by one of the two while the other holds, in every order. */
-static int charged_by_turns(int device)
+/* One of the two holds after the other; all that there is counts for each. */
+static int bound_by_turns(int device)
 {
 	struct actmem_ioctl_range there;
 	int first, second;
@@ -247,22 +247,22 @@ static int charged_by_turns(int device)
 	CHECK(change_range(first, ACTMEM_IOC_POPULATE, 0, 2, &there) == 0);
 	CHECK(count_left(device) == LIMIT - 3);
 	CHECK(step(to_child[0], to_parent[1]));
-	/* A limit in its stead: 4 more, which it knows nothing of. */
+	/* A limit in its stead: 4 more. */
 	CHECK(change_range(first, ACTMEM_IOC_POPULATE, 2, 4, &there) == 0);
 	CHECK(step(to_child[0], to_parent[1]));
-	/* RLIMIT_MEMLOCK again, with 3 pages charged out of 7. */
-	CHECK(count_left(device) == LIMIT - 3);
-	CHECK(change_range(first, ACTMEM_IOC_POPULATE, 6, 2, &there) == 0);
+	/* RLIMIT_MEMLOCK again, which is exceeded. */
 	CHECK(count_left(device) == 0);
+	CHECK(change_range(first, ACTMEM_IOC_POPULATE, 6, 2, &there) == -ENOMEM);
+	CHECK(there.why.reason == ACTMEM_WHY_MEMLOCK && !there.why.available);
 	CHECK(step(to_child[0], to_parent[1]));
-	/* What was charged is uncharged, also if there is a limit by then. */
-	CHECK(change_range(first, ACTMEM_IOC_DISCARD, 0, 6, &there) == 0);
+	/* A limit that is exceeded, too. */
+	CHECK(change_range(first, ACTMEM_IOC_POPULATE, 6, 2, &there) == -EDQUOT);
+	CHECK(change_range(first, ACTMEM_IOC_DISCARD, 0, 4, &there) == 0);
 	close(second);
 	CHECK(step(to_child[0], to_parent[1]));
-	CHECK(count_left(device) == LIMIT);
-	CHECK(change_range(first, ACTMEM_IOC_DISCARD, 6, 2, &there) == 0);
-	CHECK(count_left(device) == LIMIT);
-	CHECK(change_range(first, ACTMEM_IOC_POPULATE, 0, LIMIT, &there) == 0);
+	CHECK(count_left(device) == LIMIT - 2);
+	CHECK(change_range(first, ACTMEM_IOC_POPULATE, 0, LIMIT, &there) == -ENOMEM);
+	CHECK(change_range(first, ACTMEM_IOC_POPULATE, 0, LIMIT - 2, &there) == 0);
 	CHECK(count_left(device) == 0);
 	close(first);
 	CHECK(count_left(device) == LIMIT);
@@ -277,7 +277,7 @@ TEST_F(limits, stand_in_for_memlock_while_they_are_there)
 
 	ASSERT_EQ(0, set_memlock(LIMIT * PAGE_BYTES));
 	for (i = 0; i < 2; i++) {
-		child = start_steps(_metadata, charged_by_turns, self->device);
+		child = start_steps(_metadata, bound_by_turns, self->device);
 		ASSERT_TRUE(wait_for_step());
 		ASSERT_EQ(0, set_limit(files[i], 100));
 		ASSERT_TRUE(next_step() && wait_for_step());
@@ -297,7 +297,7 @@ static int fault_in_vain(int device)
 	struct actmem_ioctl_create arg = region_on(3, ACTMEM_POLICY_BIND, 1);
 	struct actmem_ioctl_range there;
 
-	arg.flags = ACTMEM_CREATE_LAZY;
+	arg.flags = LAZY;
 	CHECK(create(device, &arg) >= 0);
 	CHECK(change_range(arg.fd, ACTMEM_IOC_POPULATE, 0, 2, &there) == 0);
 	CHECK(step(to_child[0], to_parent[1]));

@@ -6,6 +6,7 @@
  * (MADV_HWPOISON), by the number of the page (hwpoison-inject), and as what the
  * processor reports (mce-inject).
  */
+#include "dmabuf_test.h"
 #include "poison_test.h"
 
 #define PAGES	4
@@ -267,45 +268,6 @@ TEST_F(machine_check, system_calls_fail)
 	let_go(ends);
 }
 
-static struct actmem_ioctl_copy copy_of(uint64_t offset, int source, uint64_t source_offset,
-					uint64_t length)
-{
-	return (struct actmem_ioctl_copy){
-		.size = sizeof(struct actmem_ioctl_copy),
-		.offset = offset,
-		.source_offset = source_offset,
-		.length = length,
-		.source_fd = source,
-	};
-}
-
-TEST_F(machine_check, copies_end_before_it)
-{
-	int node = node_of(self->memory + PAGE_BYTES);
-	int other = create_pages(self->device, PAGES);
-	struct actmem_ioctl_copy arg;
-
-	ASSERT_LE(0, other);
-	poison(self->memory + FAILED);
-	arg = copy_of(0, self->fd, 0, LENGTH);
-	EXPECT_EQ(-EIO, call(other, ACTMEM_IOC_COPY, &arg));
-	EXPECT_EQ(PAGE_BYTES, arg.done);
-	EXPECT_EQ(ACTMEM_WHY_POISON, arg.why.reason);
-	EXPECT_EQ(node, arg.why.node);
-	EXPECT_EQ(PAGE_BYTES, arg.why.wanted);
-
-	arg = copy_of(0, other, PAGE_BYTES, 3 * PAGE_BYTES);
-	EXPECT_EQ(-EIO, call(self->fd, ACTMEM_IOC_COPY, &arg));
-	EXPECT_EQ(PAGE_BYTES, arg.done);
-	EXPECT_EQ(ACTMEM_WHY_POISON, arg.why.reason);
-	EXPECT_EQ(PAGE_BYTES, arg.why.wanted);
-
-	arg = copy_of(PAGE_BYTES, self->fd, 2 * PAGE_BYTES, 2 * PAGE_BYTES);
-	EXPECT_EQ(0, call(other, ACTMEM_IOC_COPY, &arg));
-	EXPECT_EQ(2 * PAGE_BYTES, arg.done);
-	close(other);
-}
-
 TEST_F(machine_check, it_is_replaced)
 {
 	uint64_t frame = frame_of(self->memory + PAGE_BYTES);
@@ -316,6 +278,7 @@ TEST_F(machine_check, it_is_replaced)
 	EXPECT_EQ(PAGE_BYTES, arg.done);
 	EXPECT_EQ(ACTMEM_WHY_POISON, arg.why.reason);
 	EXPECT_EQ(PAGE_BYTES, arg.why.wanted);
+	EXPECT_EQ(-EIO, export(self->fd, 0, PAGES));
 	EXPECT_EQ(0, populate(self->fd, 2, 2));
 
 	EXPECT_EQ(0, discard_patiently(self->fd, 1, 1));

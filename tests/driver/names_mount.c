@@ -47,6 +47,14 @@ TEST_F(names, what_is_wrong_is_told)
 	EXPECT_STREQ("e actmem: size=101% is more than there can be\n", complaint("size", "101%"));
 	EXPECT_STREQ("e actmem: size=999999999999999999999999999999 is more than there can be\n",
 		     complaint("size", "999999999999999999999999999999"));
+	EXPECT_STREQ("", complaint("nr_inodes", "64k"));
+	EXPECT_STREQ("", complaint("nr_inodes", "0"));
+	EXPECT_STREQ("e actmem: nr_inodes=-1 is no number; write 64k or 0\n",
+		     complaint("nr_inodes", "-1"));
+	EXPECT_STREQ("e actmem: nr_inodes=50% is no number; write 64k or 0\n",
+		     complaint("nr_inodes", "50%"));
+	EXPECT_STREQ("e actmem: nr_inodes=99999999999999999999 is more than there can be\n",
+		     complaint("nr_inodes", "99999999999999999999"));
 	EXPECT_STREQ("e actmem: node=63: node 63 does not exist or has no memory\n",
 		     complaint("node", "63"));
 	/* How many there can be is the kernel's to say. */
@@ -203,6 +211,111 @@ TEST_F(names, the_limit_can_be_changed)
 	EXPECT_EQ(-EINVAL, remount_names(AT, "size=32M,node=0"));
 	EXPECT_STREQ("rw,relatime,size=18M,mode=777,uid=0,gid=0,policy=preferred", shown(AT));
 	close(fd);
+}
+
+/* Inodes that may still be had, by what df -i asks. */
+static long free_inodes(const char *at)
+{
+	struct statfs stat;
+
+	return statfs(at, &stat) ? -1 : (long)stat.f_ffree;
+}
+
+/* Each way to get pages; none of them is to be had. */
+static int what_is_refused(int err)
+{
+	int fd = make_named(NAME, LIMIT);
+	char byte = 1;
+
+	CHECK(fd >= 0 && pages_used(AT) == 0);
+	CHECK(populate(fd, 0, 2) == err && pages_used(AT) == 0);
+	CHECK(pwrite(fd, &byte, 1, 0) < 0 && pages_used(AT) == 0);
+	CHECK(fallocate(fd, 0, 0, 2 * PAGE_BYTES) && pages_used(AT) == 0);
+	CHECK(touch_to_death(fd, 1) == SIGBUS && pages_used(AT) == 0);
+	close(fd);
+	return unlink(NAME);
+}
+
+/* The mount's size= is reserved before others are asked. */
+TEST_F(names, what_others_refuse_is_given_back)
+{
+	ASSERT_EQ(0, set_memlock(0));
+	EXPECT_EQ(0, as_user(USER, what_is_refused, -ENOMEM));
+	ASSERT_EQ(0, put(SYSFS "/user_limit_bytes", "0"));
+	EXPECT_EQ(0, as_user(USER, what_is_refused, -EDQUOT));
+	ASSERT_EQ(0, put(SYSFS "/user_limit_bytes", "max"));
+	ASSERT_EQ(0, put(SYSFS "/node0/limit_bytes", "0"));
+	EXPECT_EQ(0, unmount(AT));
+	ASSERT_EQ(0, mount_names(AT, LIMIT_OPTION ",node=0"));
+	EXPECT_EQ(0, as_user(0, what_is_refused, -EDQUOT));
+	ASSERT_EQ(0, put(SYSFS "/node0/limit_bytes", "max"));
+	EXPECT_EQ(0, regions());
+}
+
+static int make_and_close(const char *path)
+{
+	int fd = make_file(path);
+
+	return fd < 0 ? fd : close(fd);
+}
+
+/* Files that have no region yet, and all else that has a name. */
+TEST_F(names, inodes_are_limited)
+{
+	int fd;
+
+	ASSERT_EQ(65535, free_inodes(AT));
+	ASSERT_EQ(0, remount_names(AT, "nr_inodes=5"));
+	ASSERT_EQ(4, free_inodes(AT));
+	ASSERT_EQ(0, make_and_close(AT "/a"));
+	ASSERT_EQ(0, mkdir(AT "/b", 0700));
+	ASSERT_EQ(0, symlink("a", AT "/c"));
+	ASSERT_EQ(0, link(AT "/a", AT "/d"));
+	ASSERT_EQ(0, free_inodes(AT));
+	EXPECT_EQ(-ENOSPC, make_and_close(AT "/e"));
+	EXPECT_EQ(-1, mkdir(AT "/e", 0700));
+	EXPECT_EQ(-1, symlink("a", AT "/e"));
+	EXPECT_EQ(-1, link(AT "/a", AT "/e"));
+	EXPECT_EQ(-1, open(AT, O_TMPFILE | O_RDWR, 0600));
+	EXPECT_EQ(ENOSPC, errno);
+	EXPECT_EQ(-EBUSY, remount_names(AT, "nr_inodes=4"));
+
+	/* One of two names, by unlink() and by rename(); then the other. */
+	ASSERT_EQ(0, unlink(AT "/d"));
+	EXPECT_EQ(1, free_inodes(AT));
+	ASSERT_EQ(0, link(AT "/a", AT "/d"));
+	EXPECT_EQ(0, free_inodes(AT));
+	ASSERT_EQ(0, rename(AT "/c", AT "/d"));
+	EXPECT_EQ(1, free_inodes(AT));
+	ASSERT_EQ(0, unlink(AT "/a"));
+	EXPECT_EQ(2, free_inodes(AT));
+	ASSERT_EQ(0, make_and_close(AT "/a"));
+	ASSERT_EQ(0, rename(AT "/a", AT "/d"));
+	EXPECT_EQ(2, free_inodes(AT));
+
+	/* Without a name it counts as long as it is open, and with one only once. */
+	fd = open(AT, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	ASSERT_LE(0, fd);
+	EXPECT_EQ(1, free_inodes(AT));
+	close(fd);
+	EXPECT_EQ(2, free_inodes(AT));
+	fd = open(AT, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, linkat(fd, "", AT_FDCWD, AT "/e", AT_EMPTY_PATH));
+	close(fd);
+	EXPECT_EQ(1, free_inodes(AT));
+
+	ASSERT_EQ(0, unlink(AT "/e"));
+	ASSERT_EQ(0, unlink(AT "/d"));
+	ASSERT_EQ(0, rmdir(AT "/b"));
+	EXPECT_EQ(4, free_inodes(AT));
+	ASSERT_EQ(0, remount_names(AT, "nr_inodes=0"));
+	EXPECT_EQ(0, free_inodes(AT));
+	EXPECT_NE(NULL, strstr(shown(AT), ",nr_inodes=0,"));
+	ASSERT_EQ(0, make_and_close(AT "/a"));
+	ASSERT_EQ(0, unlink(AT "/a"));
+	ASSERT_EQ(0, remount_names(AT, "nr_inodes=64k"));
+	EXPECT_EQ(NULL, strstr(shown(AT), "nr_inodes"));
 }
 
 TEST_F(names, is_busy_as_long_as_it_is_used)

@@ -41,7 +41,7 @@ static int take(int fd, int pages, unsigned int way)
 
 	switch (way % 4) {
 	case 0:
-		err = call(fd, ACTMEM_IOC_CREATE, &arg);
+		err = call(fd, ACTMEM_IOC_CREATE, &arg) ?: populate(fd, 0, pages);
 		break;
 	case 1:
 		err = fallocate(fd, 0, 0, pages * PAGE_BYTES) ? -errno : 0;
@@ -259,7 +259,6 @@ TEST_F(names, removed_while_it_gets_its_pages)
 {
 	size_t pages = (node_memory(0, "MemFree") + node_memory(1, "MemFree") +
 			node_memory(2, "MemFree")) / PAGE_BYTES * 3 / 4;
-	struct stat status;
 	pid_t child;
 	int fd;
 
@@ -274,18 +273,13 @@ TEST_F(names, removed_while_it_gets_its_pages)
 		usleep(1000);
 	EXPECT_EQ(0, rename(AT "/much", AT "/other"));
 	EXPECT_EQ(0, unlink(AT "/other"));
-	EXPECT_EQ(0, fstat(fd, &status));
-	EXPECT_EQ(0, status.st_size);
 	EXPECT_GT(pages * PAGE_BYTES, node_sum("region_bytes"));
 	EXPECT_EQ(0, kill(child, SIGKILL));
 	EXPECT_NE(0, wait_for(child));
-	EXPECT_EQ(0, regions());
-	EXPECT_EQ(0, node_sum("region_bytes"));
-	EXPECT_EQ(0, fstat(fd, &status));
-	EXPECT_EQ(0, status.st_size);
-	EXPECT_EQ(0, ftruncate(fd, PAGE_BYTES));
 	EXPECT_EQ(1, regions());
 	close(fd);
+	EXPECT_EQ(0, regions());
+	EXPECT_EQ(0, node_sum("region_bytes"));
 }
 
 TEST_NOTHING_IS_LEFT

@@ -64,8 +64,6 @@ TEST_F(node_limits, of_one)
 	arg = region_on(2, ACTMEM_POLICY_BIND, 1);
 	first = create(self->device, &arg);
 	ASSERT_LE(0, first);
-	EXPECT_EQ(1, number_in(SYSFS "/node0/regions"));
-	EXPECT_EQ(0, number_in(SYSFS "/node1/regions"));
 	EXPECT_EQ(-EDQUOT, create(self->device, &arg));
 	EXPECT_TRUE(is_node_limit(&arg, 0, 2, 1));
 
@@ -75,7 +73,6 @@ TEST_F(node_limits, of_one)
 	ASSERT_LE(0, second);
 	EXPECT_EQ(3, node_pages(0));
 	EXPECT_EQ(5 * (long)PAGE_BYTES, node_sum("region_bytes"));
-	EXPECT_EQ(2, number_in(SYSFS "/node0/regions"));
 	close(second);
 	arg = region_on(3, ACTMEM_POLICY_BIND, 3);
 	second = create(self->device, &arg);
@@ -90,7 +87,6 @@ TEST_F(node_limits, of_one)
 	ASSERT_LE(0, second);
 	EXPECT_EQ(3, node_pages(0));
 	EXPECT_EQ(1, node_pages(1));
-	EXPECT_EQ(1, number_in(SYSFS "/node1/regions"));
 	close(second);
 	close(first);
 }
@@ -125,7 +121,7 @@ TEST_F(node_limits, page_by_page)
 	struct actmem_ioctl_range there;
 	int fd;
 
-	arg.flags = ACTMEM_CREATE_LAZY;
+	arg.flags = LAZY;
 	ASSERT_EQ(0, set_node_limit(0, 1));
 	fd = create(self->device, &arg);
 	ASSERT_LE(0, fd);

@@ -108,6 +108,32 @@ TEST_F(holder, a_user_sees_its_own_regions)
 	EXPECT_EQ(0, as_user(OTHER_USER, sees_its_own, self->device));
 }
 
+/* In a pid namespace of its own, as a container's: of the same user, but made outside. */
+static int sees_what_its_container_made(int device)
+{
+	struct actmem_ioctl_create arg = region_of(1);
+	struct actmem_ioctl_info now;
+	uint64_t ids[4];
+
+	CHECK(list(device, ids, 4) == 0);
+	CHECK(info(device, shared->id[0], &now) == -EPERM);
+	CHECK(create(device, &arg) >= 0);
+	CHECK(list(device, ids, 4) == 1 && ids[0] == arg.id);
+	return 0;
+}
+
+TEST_F(holder, a_container_sees_its_own_regions)
+{
+	pid_t child = fork();
+
+	if (!child) {
+		if (unshare(CLONE_NEWPID))
+			_exit(1);
+		_exit(as_user(USER, sees_what_its_container_made, self->device));
+	}
+	EXPECT_EQ(0, wait_for(child));
+}
+
 TEST_F(holder, the_administrator_sees_all)
 {
 	struct actmem_ioctl_create arg = region_of(1);

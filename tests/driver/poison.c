@@ -177,7 +177,7 @@ TEST_F(poison, a_page_of_no_pool)
 	EXPECT_EQ(0, regions());
 	EXPECT_EQ(self->poisoned + 1, all_poisoned_pages());
 	/* Not even who takes all that there is gets it. */
-	all.flags = ACTMEM_CREATE_LAZY;
+	all.flags = LAZY;
 	ASSERT_LE(0, create(self->device, &all));
 	EXPECT_EQ(-ENOMEM, change_range(all.fd, ACTMEM_IOC_POPULATE, 0, all.length / PAGE_BYTES,
 					&arg));

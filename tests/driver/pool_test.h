@@ -99,7 +99,6 @@ FIXTURE_SETUP(pool)
 		SKIP(return, "this machine has one memory node only");
 	ASSERT_EQ(0, regions());
 	ASSERT_EQ(0, node_sum("pool_bytes"));
-	ASSERT_EQ(0, node_sum("pool_min_bytes"));
 	ASSERT_EQ(0, node_sum("pool_free_bytes"));
 	ASSERT_EQ(0, node_sum("pool_lent_bytes"));
 }
@@ -108,10 +107,8 @@ FIXTURE_TEARDOWN(pool)
 {
 	int node;
 
-	for (node = 0; node_memory(node, "MemTotal"); node++) {
+	for (node = 0; node_memory(node, "MemTotal"); node++)
 		set_pool(node, 0);
-		set(node, "pool_min_bytes", 0);
-	}
 	close(self->device);
 }
 

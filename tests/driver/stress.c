@@ -337,7 +337,7 @@ FIXTURE_SETUP(stress)
 		TH_LOG("without direct I/O: there is no " DISK);
 	if (!access(BALANCING, W_OK))
 		ASSERT_EQ(0, put(BALANCING, "1"));
-	arg.flags = ACTMEM_CREATE_LAZY | ACTMEM_CREATE_INHERIT;
+	arg.flags = LAZY | ACTMEM_CREATE_INHERIT;
 	for (i = 0; i < REGIONS; i++) {
 		ASSERT_LE(0, create(self->device, &arg));
 		self->worker.fds[i] = arg.fd;

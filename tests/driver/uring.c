@@ -61,7 +61,7 @@ static int other_fields(int device)
 	struct actmem_ioctl_range arg = range_of(0, 1);
 	struct actmem_uring payload = { .argument = (uintptr_t)&arg };
 	struct iovec buffer = { &payload, sizeof(payload) };
-	int fd = create_lazy(device, 1), bit;
+	int fd = create_lazy(device, 1), bit, result;
 	struct io_uring ring;
 
 	CHECK(fd >= 0);
@@ -78,6 +78,9 @@ static int other_fields(int device)
 	/* sqe->uring_cmd_flags, of which the first is for a registered buffer. */
 	for (bit = 0; bit < 32; bit++)
 		CHECK(RESULT_WITH(sqe->rw_flags = 1U << bit) == -EINVAL);
+	/* The second is for one that completes many times, with buffers that the ring chooses. */
+	result = RESULT_WITH(sqe->rw_flags = 2; sqe->flags |= IOSQE_BUFFER_SELECT);
+	CHECK(result == -EINVAL || result == -EOPNOTSUPP);
 	CHECK(allocated_bytes(fd) == 0);
 	CHECK(RESULT_WITH() == 0);
 	io_uring_queue_exit(&ring);
@@ -160,6 +163,36 @@ static int populate_then_read(int device)
 TEST_F(uring, populate_then_read)
 {
 	EXPECT_IN_CHILD(populate_then_read);
+}
+
+/* The entry in the queue is the program's again as soon as it has been submitted. */
+static int entry_is_used_again(int device)
+{
+	int fd = create_lazy(device, 1), i;
+	struct actmem_ioctl_range arg;
+	struct io_uring_sqe *sqe;
+	struct io_uring ring;
+
+	CHECK(fd >= 0);
+	CHECK(!io_uring_queue_init(QUEUE_ENTRIES, &ring, 0));
+	for (i = 0; i < 200; i++) {
+		CHECK(!discard_patiently(fd, 0, 1));
+		arg = range_of(0, 1);
+		sqe = io_uring_get_sqe(&ring);
+		prepare_command(sqe, fd, ACTMEM_IOC_POPULATE, &arg);
+		CHECK(io_uring_submit(&ring) == 1);
+		memset(sqe, 0xff, sizeof(*sqe));
+		CHECK(next_result(&ring) == 0);
+		CHECK(allocated_bytes(fd) == PAGE_BYTES);
+	}
+	io_uring_queue_exit(&ring);
+	close(fd);
+	return 0;
+}
+
+TEST_F(uring, entry_is_used_again)
+{
+	EXPECT_IN_CHILD(entry_is_used_again);
 }
 
 /*

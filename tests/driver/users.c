@@ -133,7 +133,7 @@ static const char *const writable[] = {
 static const char *const write_only[] = { USERS "/add", USERS "/remove" };
 
 static const char *const read_only[] = {
-	SYSFS "/node0/regions", USERS_OWN "/regions", USERS_OWN "/region_bytes",
+	USERS_OWN "/regions", USERS_OWN "/region_bytes",
 	USERS_OWN "/lingering_bytes",
 };
 
@@ -155,7 +155,7 @@ static int without_privilege(int device)
 		CHECK(put(read_only[i], "0") == -EACCES);
 		CHECK(reads(read_only[i], "0"));
 	}
-	CHECK(mkdir(USERS "/1001", 0755) && errno != EEXIST);
+	CHECK(mkdir(USERS "/1001", 0755));
 	CHECK(rmdir(USERS_OWN));
 	return 0;
 }
@@ -267,8 +267,7 @@ static int leave_a_pin(int device)
 	return 0;
 }
 
-/* Who reads is the one that ends the region, and with it the reason for the directory. */
-TEST_F(driver, a_reader_ends_the_last_region)
+TEST_F(driver, the_directory_lasts_as_long_as_pages_do)
 {
 	int round;
 
@@ -281,6 +280,7 @@ TEST_F(driver, a_reader_ends_the_last_region)
 		EXPECT_TRUE(reads(USERS_OWN "/lingering_bytes", "2097152"));
 		close(pin_pipe[0]);
 		close(pin_pipe[1]);
+		wait_for_sweep();
 		/* It is there for a while longer, however long that takes to read. */
 		EXPECT_EQ(0, user_number(USER, "lingering_bytes"));
 		EXPECT_EQ(0, user_number(USER, "regions"));
@@ -309,6 +309,52 @@ static int in_a_namespace(int device)
 	CHECK(reads(USERS_OWN "/regions", "1"));
 	CHECK(create_pages(device, 64) == -ENOMEM);
 	return 0;
+}
+
+static int namespace_pipe[2][2];
+
+/* One page by each of the uids that the namespace has; the limit is 3. */
+static int by_several_uids(int device)
+{
+	static const uid_t uids[] = { 0, 1, 2, 3 };
+	char byte;
+	size_t i;
+	int fd;
+
+	CHECK(!prctl(PR_SET_DUMPABLE, 1));
+	CHECK(!unshare(CLONE_NEWUSER));
+	CHECK(write(namespace_pipe[0][1], "", 1) == 1);
+	CHECK(read(namespace_pipe[1][0], &byte, 1) == 1);
+	for (i = 0; i < COUNT(uids); i++) {
+		CHECK(!setresuid(uids[i], uids[i], 0));
+		fd = create_pages(device, 1);
+		CHECK(i < 3 ? fd >= 0 : fd == -EDQUOT);
+		CHECK(!setresuid(0, 0, 0));
+	}
+	CHECK(user_number(USER, "region_bytes") == 3 * (long)PAGE_BYTES);
+	CHECK(user_number(100000, "region_bytes") == 0);
+	return 0;
+}
+
+/* As of /etc/subuid: what they have counts for the owner of the user namespace. */
+TEST_F(driver, subordinate_uids_count_for_their_owner)
+{
+	char path[64], byte;
+	pid_t child;
+
+	ASSERT_EQ(0, put(USERS "/add", "1000"));
+	ASSERT_EQ(0, set_limit(USERS_OWN "/limit_bytes", 3));
+	ASSERT_TRUE(!pipe(namespace_pipe[0]) && !pipe(namespace_pipe[1]));
+	child = fork();
+	if (!child)
+		_exit(become(USER) || by_several_uids(self->device));
+	ASSERT_EQ(1, read(namespace_pipe[0][0], &byte, 1));
+	snprintf(path, sizeof(path), "/proc/%d/uid_map", child);
+	ASSERT_EQ(0, put(path, "0 1000 1\n1 100000 8"));
+	ASSERT_EQ(1, write(namespace_pipe[1][1], "", 1));
+	EXPECT_EQ(0, wait_for(child));
+	ASSERT_EQ(0, put(USERS "/remove", "1000"));
+	wait_until_gone(USERS_OWN);
 }
 
 TEST_F(driver, whose_region_it_is)

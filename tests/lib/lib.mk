@@ -23,8 +23,8 @@ check-lib-memfd: $(LIB_TEST_PROGRAMS)
 # Regions, the heap and the store with many threads, where ThreadSanitizer sees every access
 # of the library and the test. It does not know the fences of what reads other processes'
 # records, which none of them uses.
-LIB_THREADS := $(addprefix $(B)/tests/thread/,region_threads heap heap_threads heap_random \
-	heap_crowd store_threads store_random queue_notify queue_random)
+LIB_THREADS := $(addprefix $(B)/tests/thread/,region_threads long_region heap heap_threads \
+	heap_random heap_crowd store_threads store_random queue_notify queue_random)
 LIB_THREADS_OBJ := $(B)/obj/thread
 
 $(LIB_THREADS_OBJ)/%.o: %.c

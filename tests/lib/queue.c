@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * A queue by each engine: fill and spill from and to files of one to four stripes,
- * copy, populate and discard; what is refused; the end of a file; a deadline;
- * several threads; a forked child.
+ * populate and discard; what is refused; the end of a file; a deadline; several
+ * threads; a forked child.
  */
 #include <pthread.h>
 
@@ -91,8 +91,6 @@ static void test_refusals(struct actmem *am, struct actmem_queue *queue,
 		says("in the region");
 	}
 	returns(actmem_queue_populate(queue, region, 1, 4096, NULL), -EINVAL);
-	returns(actmem_queue_copy(queue, region, 0, region, 100, 200, NULL), -EINVAL);
-	says("overlap");
 	returns(actmem_wait(queue, &completion, 0, 0), -EINVAL);
 	returns(actmem_wait(queue, &completion, 1, ACTMEM_WAIT_FOREVER), 0);
 	returns(actmem_cancel(queue, 12345), -ENOENT);
@@ -184,39 +182,35 @@ static void test_files(struct actmem_queue *queue, struct actmem_region *region)
 
 static void test_commands(struct actmem *am, struct actmem_queue *queue)
 {
-	struct actmem_region *from = region_or_bail(am, "from"), *to = region_or_bail(am, "to");
-	char *source = memory_or_bail(from), *target = memory_or_bail(to);
+	struct actmem_region *region = region_or_bail(am, "commands");
+	char *memory = memory_or_bail(region);
 	struct actmem_region_info info;
 	uint64_t page_bytes;
 
 	ACTMEM_INIT(&info);
-	returns(actmem_region_info(to, &info), 0);
+	returns(actmem_region_info(region, &info), 0);
 	page_bytes = info.page_bytes;
-	pattern(source, LENGTH, 7);
-	returns(result_of(queue, actmem_queue_copy(queue, to, 100, from, 3, LENGTH - 200, NULL)),
-		0);
-	ok(!memcmp(target + 100, source + 3, LENGTH - 200), "a copy by the queue");
-	returns(result_of(queue, actmem_queue_discard(queue, to, page_bytes, page_bytes, NULL)), 0);
-	returns(actmem_region_info(to, &info), 0);
+	memset(memory, 7, LENGTH);
+	returns(result_of(queue, actmem_queue_discard(queue, region, page_bytes, page_bytes, NULL)), 0);
+	returns(actmem_region_info(region, &info), 0);
 	ok(info.allocated_bytes == LENGTH - page_bytes, "a page discarded by the queue");
-	returns(result_of(queue, actmem_queue_populate(queue, to, 0, LENGTH, NULL)), 0);
-	returns(actmem_region_info(to, &info), 0);
-	ok(info.allocated_bytes == LENGTH && !target[page_bytes], "and populated again");
+	returns(result_of(queue, actmem_queue_populate(queue, region, 0, LENGTH, NULL)), 0);
+	returns(actmem_region_info(region, &info), 0);
+	ok(info.allocated_bytes == LENGTH && !memory[page_bytes], "and populated again");
 
-	returns(actmem_queue_attach(queue, to, 0), 0);
+	returns(actmem_queue_attach(queue, region, 0), 0);
 	if (!strstr(actmem_queue_describe(queue), "io_uring") ||
 	    strstr(actmem_queue_describe(queue), "without registered")) {
 		ok(true, "nothing is registered");
 	} else {
-		returns(actmem_queue_discard(queue, to, 0, page_bytes, NULL), -EBUSY);
+		returns(actmem_queue_discard(queue, region, 0, page_bytes, NULL), -EBUSY);
 		says("PLAIN");
 	}
-	returns(actmem_queue_detach(queue, to), 0);
-	returns(actmem_queue_attach(queue, to, ACTMEM_ATTACH_PLAIN), 0);
-	returns(result_of(queue, actmem_queue_discard(queue, to, 0, page_bytes, NULL)), 0);
-	returns(actmem_queue_detach(queue, to), 0);
-	returns(actmem_region_close(from), 0);
-	returns(actmem_region_close(to), 0);
+	returns(actmem_queue_detach(queue, region), 0);
+	returns(actmem_queue_attach(queue, region, ACTMEM_ATTACH_PLAIN), 0);
+	returns(result_of(queue, actmem_queue_discard(queue, region, 0, page_bytes, NULL)), 0);
+	returns(actmem_queue_detach(queue, region), 0);
+	returns(actmem_region_close(region), 0);
 }
 
 static void test_deadline(struct actmem_queue *queue, struct actmem_region *region)

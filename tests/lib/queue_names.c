@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A queue and regions that are files, or of memory that others made: those that
- * cannot be written to are refused in words, those of another backend than the
- * queue's are used like any.
+ * A queue and regions that are files: those that cannot be written to are refused in
+ * words, those of another backend than the queue's are used like any.
  */
-#include <linux/memfd.h>
-#include <sys/mman.h>
-
 #include "queue_test.h"
 
 static char path[64];
@@ -24,47 +20,18 @@ static struct actmem_region *opened(struct actmem *am, uint32_t flags, enum actm
 	return region;
 }
 
-/* All that would write is refused at once; to copy from it is not. */
-static void test_unwritable(struct actmem *am, struct actmem_queue *queue,
-			    struct actmem_region *region, const char *why)
-{
-	struct actmem_region *to = region_or_bail(am, "to");
-
-	returns(actmem_queue_attach(queue, region, 0), -EPERM);
-	says(why);
-	says("attached to a queue");
-	returns(actmem_queue_attach(queue, region, ACTMEM_ATTACH_PLAIN), -EPERM);
-	returns(actmem_queue_discard(queue, region, 0, LENGTH, NULL), -EPERM);
-	says(why);
-	returns(actmem_queue_copy(queue, region, 0, to, 0, LENGTH, NULL), -EPERM);
-	says(why);
-	returns(result_of(queue, actmem_queue_copy(queue, to, 0, region, 0, LENGTH, NULL)), 0);
-	ok(!memcmp(memory_or_bail(to), memory_or_bail(region), LENGTH), "it is copied from");
-	returns(actmem_region_unmap(region), 0);
-	returns(actmem_region_close(to), 0);
-}
-
+/* All that would write is refused at once. */
 static void test_read_only(struct actmem *am, struct actmem_queue *queue)
 {
 	struct actmem_region *region = opened(am, ACTMEM_OPEN_READ, ACTMEM_PAGES_DEFAULT);
 
-	test_unwritable(am, queue, region, "ACTMEM_OPEN_READ");
+	returns(actmem_queue_attach(queue, region, 0), -EPERM);
+	says("ACTMEM_OPEN_READ");
+	says("attached to a queue");
+	returns(actmem_queue_attach(queue, region, ACTMEM_ATTACH_PLAIN), -EPERM);
+	returns(actmem_queue_discard(queue, region, 0, LENGTH, NULL), -EPERM);
+	says("ACTMEM_OPEN_READ");
 	returns(actmem_queue_populate(queue, region, 0, LENGTH, NULL), -EPERM);
-	returns(actmem_region_close(region), 0);
-}
-
-static void test_sealed(struct actmem *am, struct actmem_queue *queue)
-{
-	struct actmem_region *region = opened(am, 0, ACTMEM_PAGES_DEFAULT);
-
-	returns(actmem_queue_attach(queue, region, ACTMEM_ATTACH_PLAIN), 0);
-	returns(actmem_region_seal(region), -EBUSY);
-	returns(actmem_queue_detach(queue, region), 0);
-	if (on_driver(am)) {
-		returns(actmem_region_seal(region), 0);
-		test_unwritable(am, queue, region, "sealed");
-		returns(result_of(queue, actmem_queue_populate(queue, region, 0, LENGTH, NULL)), 0);
-	}
 	returns(actmem_region_close(region), 0);
 }
 
@@ -107,36 +74,15 @@ static void test_other_backend(enum actmem_engine engine)
 	queue = queue_or_bail(am, engine, 0, 0);
 	test_transfers(queue, region);
 	returns(result_of(queue, actmem_queue_populate(queue, region, 0, LENGTH, NULL)), 0);
-	returns(result_of(queue, actmem_queue_copy(queue, region, 0, region, LENGTH / 2,
-						   LENGTH / 2, NULL)), 0);
 	returns(result_of(queue, actmem_queue_discard(queue, region, 0, LENGTH, NULL)), 0);
 	ok(!*memory_or_bail(region), "its pages are given back");
 	own = region_or_bail(am, "own");
 	returns(result_of(queue, actmem_queue_populate(queue, own, 0, LENGTH, NULL)), 0);
-	returns(actmem_queue_copy(queue, own, 0, region, 0, LENGTH, NULL), -EINVAL);
-	says("between backends");
 	returns(actmem_region_close(own), 0);
 	destroy_idle(queue);
 	returns(actmem_region_close(region), 0);
 	counters_are_zero(am);
 	returns(actmem_close(am), 0);
-}
-
-/* Memory that others made is filled and spilled, and theirs to give back. */
-static void test_imported(struct actmem *am, struct actmem_queue *queue)
-{
-	int fd = memfd_create("others", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	struct actmem_region *region;
-
-	if (fd < 0 || ftruncate(fd, LENGTH) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK))
-		tap_bail("a memfd: %s", strerror(errno));
-	returns(actmem_region_import(am, fd, 0, LENGTH, NULL, &region), 0);
-	close(fd);
-	test_transfers(queue, region);
-	returns(result_of(queue, actmem_queue_populate(queue, region, 0, LENGTH, NULL)), 0);
-	returns(actmem_queue_discard(queue, region, 0, LENGTH, NULL), -EOPNOTSUPP);
-	says("imported");
-	returns(actmem_region_close(region), 0);
 }
 
 static void test_engine(struct actmem *am, enum actmem_engine engine, const char *folder)
@@ -149,9 +95,7 @@ static void test_engine(struct actmem *am, enum actmem_engine engine, const char
 	test_transfers(queue, region);
 	test_read_only(am, queue);
 	returns(actmem_region_close(region), 0);
-	test_sealed(am, queue);
 	returns(unlink(path), 0);
-	test_imported(am, queue);
 	destroy_idle(queue);
 	test_other_backend(engine);
 }

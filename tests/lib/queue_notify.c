@@ -353,7 +353,7 @@ static void test_destroy(struct actmem *am, enum actmem_engine engine,
 	struct listener listener;
 
 	start(&listener, queue, 1, return_late);
-	returns(actmem_queue_copy(queue, region, 0, region, LENGTH / 2, LENGTH / 2, NULL), 0);
+	returns(actmem_queue_populate(queue, region, 0, LENGTH, NULL), 0);
 	wait_for(&listener.all);
 	returns(actmem_queue_destroy(queue), 0);
 	ok(listener.has_returned, "a queue ends when the program has been told");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Many requests of all kinds in flight at once, some of them cancelled or too late,
+ * Many transfers of both kinds in flight at once, some of them cancelled or too late,
  * beside a model in ordinary memory that does the same when a request has ended.
  * Files and regions are compared with it, by plain reads, and in the end whole.
  *
@@ -16,7 +16,7 @@
 #define ROUNDS		120
 #define IN_FLIGHT_MAX	12
 
-enum action { FILL, SPILL, COPY, ACTIONS };
+enum action { FILL, SPILL, ACTIONS };
 
 /* Slots of region and set that a request has to itself while it is under way. */
 struct flight {
@@ -108,12 +108,9 @@ static void submit(struct model *m)
 	if (flight->action == FILL)
 		error = actmem_fill(m->queue, m->set.file, from, m->region, to, flight->length,
 				    &request);
-	else if (flight->action == SPILL)
+	else
 		error = actmem_spill(m->queue, m->set.file, to, m->region, from, flight->length,
 				     &request);
-	else
-		error = actmem_queue_copy(m->queue, m->region, to, m->region, from,
-					  flight->length, &request);
 	if (error)
 		tap_bail("a request is refused");
 	flight->id = request.id;

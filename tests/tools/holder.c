@@ -2,8 +2,7 @@
 /*
  * Holds regions while they are looked at: holder NAME BYTES... [-- PROGRAM...]
  * makes one of each size and maps the first; lazy:BYTES is a lazy one of which
- * the first half is populated; import:BYTES is a memfd of its own that it imports.
- * Then it runs the program and ends with its
+ * the first half is populated. Then it runs the program and ends with its
  * status; without one it prints "ready" and waits for the end of its input.
  *
  * holder heap BYTES [-- PROGRAM...] takes a block of a heap, and prints "ready found"
@@ -12,12 +11,10 @@
  * holder mount FOLDER OPTIONS -- PROGRAM... runs it while the driver's file system is
  * mounted there.
  */
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -80,21 +77,6 @@ static int mount_and_run(const char *folder, const char *options, char **program
 	return status;
 }
 
-static int import(struct actmem *am, const char *name, uint64_t length,
-		  struct actmem_region **region)
-{
-	int fd = memfd_create("not-ours", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	int error;
-
-	if (fd < 0 || ftruncate(fd, (off_t)length) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK)) {
-		perror("holder");
-		return -1;
-	}
-	error = actmem_region_import(am, fd, 0, length, name, region);
-	close(fd);
-	return error;
-}
-
 static int make(struct actmem *am, const char *name, const char *size,
 		struct actmem_region **region)
 {
@@ -102,8 +84,6 @@ static int make(struct actmem *am, const char *name, const char *size,
 	const char *lazy = strchr(size, ':');
 	int error;
 
-	if (!strncmp(size, "import:", 7))
-		return import(am, name, strtoull(size + 7, NULL, 0), region);
 	ACTMEM_INIT(&options);
 	options.name = name;
 	options.length = strtoull(lazy ? lazy + 1 : size, NULL, 0);

@@ -208,8 +208,8 @@ def run_refuses_a_heap_that_cannot_be():
 def run_sets_the_environment():
     environment = clean_environment(ACTMEM_PAGES="4K", PYTHONPATH="/elsewhere")
     result = run("--backend", "memfd", "--pages", "thp", "--nodes", "0", "--policy", "bind",
-                 "--heap-grow", "128M", "--heap-limit", "1g", "--device-ring", "128k", "env",
-                 environment=environment)
+                 "--heap-grow", "128M", "--heap-limit", "1g", "--device-ring", "128k",
+                 "--report", "env", environment=environment)
     expect(result, 0)
     seen = dict(line.split("=", 1) for line in result.stdout.splitlines() if "=" in line)
     assert seen["ACTMEM_BACKEND"] == "memfd"
@@ -220,6 +220,7 @@ def run_sets_the_environment():
     assert seen["ACTMEM_HEAP_GROW"] == "128M"
     assert seen["ACTMEM_HEAP_LIMIT"] == "1g"
     assert seen["ACTMEM_DEVICE_RING"] == "128k"
+    assert seen["ACTMEM_JAX_REPORT"] == "1"
     assert seen["ACTMEM_LIBDIR"] == os.path.join(BUILD, "lib")
     assert seen["PYTHONPATH"].split(":")[-1] == "/elsewhere"
 
@@ -395,7 +396,7 @@ def info_in_words_has_every_part():
     result = actmem("info")
     expect(result, 0)
     for part in ("Backend", "Library", "Kernel", "Driver", "io_uring", "Transparent huge pages",
-                 "Locked memory", "Memory cgroup", "NODE"):
+                 "Memory ", "Locked memory", "Memory cgroup", "NODE"):
         assert any(line.lstrip().startswith(part) for line in result.stdout.splitlines()), part
 
 

@@ -61,7 +61,6 @@ def json_tells_all_of_each_region():
         assert region["poisoned_bytes"] == 0, region
         assert region["exported_bytes"] == 0, region
         assert region["lingering"] is False, region
-        assert region["imported"] is False, region
         assert region["named"] is False and region["path"] is None, region
 
 
@@ -89,20 +88,6 @@ def a_lazy_region_is_told_against_its_length():
     assert sum(n["bytes"] for n in region["nodes"]) == 4 * MIB, region
     assert region["pinned_bytes"] <= 4 * MIB, region
     assert row[3:6] == ["lazy", "8M", "4M"], row
-
-
-@case
-def memory_of_others_is_told_to_be_imported():
-    with holder("theirs", f"import:{4 * MIB}", 2 * MIB) as process:
-        found = [r for r in regions() if r["pid"] == process.pid]
-        table = [r for r in rows() if r[0] == str(process.pid)]
-    assert [(r["imported"], r["bytes"]) for r in sorted(found, key=lambda r: r["bytes"])] == [
-        (False, 2 * MIB), (True, 4 * MIB)], found
-    for region in found:
-        assert region["name"] == "theirs" and region["path"] is None, region
-        assert region["named"] is False, region
-        assert region["allocated_bytes"] == region["bytes"], region
-    assert sorted(r[3:5] for r in table) == [["theirs", "2M"], ["theirs", "4M"]], table
 
 
 @case

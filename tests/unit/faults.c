@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,8 @@ static pthread_mutex_t slow_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static _Atomic uint64_t disk_left = UINT64_MAX;
 
-static int (*device_ioctl)(unsigned long request, void *argument);
+static int (*device_ioctl)(int fd, unsigned long request, void *argument);
+static unsigned int forced_cpus;
 static int forced_node = -1;
 static long forced_type;
 
@@ -126,15 +128,21 @@ void fail_nothing(void)
 	forced_node = -1;
 	forced_type = 0;
 	device_ioctl = NULL;
+	forced_cpus = 0;
 	slow_call("", 0);
 	fail_transfers(0, 0, 0);
 	shorten_transfers(false);
 	hang_transfers(false);
 }
 
-void fake_device(int (*ask)(unsigned long request, void *argument))
+void fake_device(int (*ask)(int fd, unsigned long request, void *argument))
 {
 	device_ioctl = ask;
+}
+
+void fake_cpus(unsigned int count)
+{
+	forced_cpus = count;
 }
 
 void fake_node(int node)
@@ -187,9 +195,21 @@ WRAP(int, ioctl, (int fd, unsigned long request, ...))
 		return -1;
 	if (!device_ioctl)
 		return __real_ioctl(fd, request, argument);
-	error = device_ioctl(request, argument);
+	error = device_ioctl(fd, request, argument);
 	errno = error;
 	return error ? -1 : 0;
+}
+
+WRAP(int, sched_getaffinity, (pid_t pid, size_t size, cpu_set_t *cpus))
+{
+	unsigned int cpu;
+
+	if (!forced_cpus)
+		return __real_sched_getaffinity(pid, size, cpus);
+	CPU_ZERO_S(size, cpus);
+	for (cpu = 0; cpu < forced_cpus; cpu++)
+		CPU_SET_S(cpu, size, cpus);
+	return 0;
 }
 
 WRAP(void *, mmap, (void *address, size_t length, int protection, int flags, int fd,
@@ -208,6 +228,7 @@ WRAP(int, memfd_create, (const char *name, unsigned int flags))
 
 WRAP(int, madvise, (void *address, size_t length, int advice))
 {
+	be_slow("madvise");
 	return fails("madvise", ENOMEM) ? -1 : __real_madvise(address, length, advice);
 }
 

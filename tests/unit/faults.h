@@ -38,8 +38,8 @@ void fail_call(const char *call, unsigned int nth, int error);
 void fail_every(const char *call, int error);
 
 /*
- * Every call of "fallocate", "punch", "memfd_create" or "register_buffer" takes so much
- * longer from now on; and how many of these threads of that name have made.
+ * Every call of "fallocate", "punch", "memfd_create", "madvise" or "register_buffer" takes
+ * so much longer from now on; and how many of these threads of that name have made.
  */
 void slow_call(const char *call, unsigned int pause_us);
 unsigned int slow_calls_of(const char *thread);
@@ -54,7 +54,10 @@ void fail_nothing(void);
  * /dev/actmem opens as a descriptor of nothing, and ioctl() on it asks @ioctl,
  * which returns 0 or an errno. NULL: the real ones.
  */
-void fake_device(int (*ioctl)(unsigned long request, void *argument));
+void fake_device(int (*ioctl)(int fd, unsigned long request, void *argument));
+
+/* Threads may run on so many CPUs; 0: the truth. */
+void fake_cpus(unsigned int count);
 
 /* move_pages() says that every page is on this node; -1: the truth. */
 void fake_node(int node);
@@ -80,6 +83,12 @@ void hold_transfers(bool hold);
 
 /* How many of them are held, that is, were under way at a time. */
 unsigned int held_transfers(void);
+
+/*
+ * Commands that a ring is to carry out are answered by @answer, with 0, a negative errno, or
+ * 1: only when they are cancelled. NULL: by the kernel.
+ */
+void fake_commands(int (*answer)(uint32_t operation, void *argument));
 
 /* Those that a ring begins from now on end only when they are cancelled: the disk hangs. */
 void hang_transfers(bool hang);

@@ -20,6 +20,7 @@ static int answer_query(struct actmem_ioctl_query *query)
 	query->abi = driver.abi;
 	query->abi_oldest = driver.abi_oldest;
 	query->page_bytes = driver.page_bytes;
+	query->features = driver.features;
 	query->max_region_bytes = 16ULL << 40;
 	return driver.error;
 }
@@ -78,12 +79,15 @@ static int answer_range(unsigned long request, struct actmem_ioctl_range *range)
 {
 	driver.changed = request;
 	driver.range = *range;
+	driver.changes++;
 	range->done = range->length / 2;
 	range->why = driver.create.why;
+	if (driver.populate_errors && driver.changes > driver.populate_errors)
+		return 0;
 	return driver.range_error;
 }
 
-static int answer(unsigned long request, void *argument)
+static int answer(int fd, unsigned long request, void *argument)
 {
 	switch (request) {
 	case ACTMEM_IOC_POPULATE:

@@ -14,6 +14,7 @@
 /* What the driver answers next. */
 struct driver {
 	int error;		/* of QUERY */
+	uint64_t features;
 	uint32_t abi, abi_oldest;
 	uint64_t page_bytes;
 	int create_error[2];	/* of the first and the second CREATE */
@@ -23,6 +24,8 @@ struct driver {
 	int range_error;	/* of POPULATE and DISCARD */
 	unsigned long changed;	/* which of them was asked for */
 	struct actmem_ioctl_range range;
+	unsigned int changes;
+	unsigned int populate_errors;	/* so many have that error; 0: all */
 	uint32_t regions;	/* for LIST: ids 1..regions */
 	uint32_t gone;		/* an id that INFO does not know */
 };

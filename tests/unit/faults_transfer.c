@@ -11,6 +11,7 @@
 #include <sys/eventfd.h>
 #include <sys/uio.h>
 
+#include "../../uapi/actmem.h"
 #include "faults.h"
 #include "wrap.h"
 
@@ -212,6 +213,51 @@ static void hang_instead(struct io_uring_sqe *sqe)
 /* There is one ring at a time. */
 static __u64 event;
 
+static int (*_Atomic answer_command)(uint32_t operation, void *argument);
+
+void fake_commands(int (*answer)(uint32_t operation, void *argument))
+{
+	answer_command = answer;
+}
+
+/* Its result is where the kernel leaves that of what does nothing alone. */
+static struct {
+	__u64 data;
+	int result;
+} answered[ACTMEM_QUEUE_DEPTH_MAX];
+
+/* Answered at once; what is left for the kernel is nothing. */
+static void answer_instead(struct io_uring_sqe *sqe)
+{
+	const struct actmem_uring *payload = (const struct actmem_uring *)sqe->cmd;
+	int result = answer_command(sqe->cmd_op, (void *)(uintptr_t)payload->argument);
+	__u64 data = sqe->user_data;
+	unsigned int i = 0;
+
+	if (result > 0) {
+		hang_instead(sqe);
+		return;
+	}
+	io_uring_prep_nop(sqe);
+	sqe->user_data = data;
+	while (answered[i].data)
+		i++;
+	answered[i].data = data;
+	answered[i].result = result;
+}
+
+static void take_answer(struct io_uring_cqe *cqe)
+{
+	unsigned int i;
+
+	for (i = 0; i < ACTMEM_QUEUE_DEPTH_MAX; i++) {
+		if (!cqe->user_data || answered[i].data != cqe->user_data)
+			continue;
+		answered[i].data = 0;
+		cqe->res = answered[i].result;
+	}
+}
+
 static void change_submissions(struct io_uring *ring)
 {
 	unsigned int i;
@@ -223,6 +269,8 @@ static void change_submissions(struct io_uring *ring)
 			hang_instead(sqe);
 		else if (is_transfer(sqe))
 			sqe->len = (unsigned int)short_length(sqe->len);
+		else if (sqe->opcode == IORING_OP_URING_CMD && answer_command)
+			answer_instead(sqe);
 		else if (sqe->opcode == IORING_OP_POLL_ADD && sqe->len)
 			event = sqe->user_data;
 	}
@@ -233,10 +281,12 @@ static void change_completions(struct io_uring *ring)
 	struct io_uring_cqe *cqe;
 	unsigned int head;
 
-	io_uring_for_each_cqe(ring, head, cqe)
+	io_uring_for_each_cqe(ring, head, cqe) {
+		take_answer(cqe);
 		if (cqe->user_data && !(cqe->user_data & 1) && cqe->user_data != event &&
 		    is_chosen())
 			cqe->res = result_instead;
+	}
 }
 
 static void (*_Atomic before_next_submit)(void);

@@ -10,7 +10,7 @@
 
 #include "faults_driver.h"
 
-static int answer_unknown(unsigned long request, void *argument)
+static int answer_unknown(int fd, unsigned long request, void *argument)
 {
 	return ENOTTY;
 }
@@ -35,7 +35,7 @@ static void test_old_driver(void **state)
 {
 	driver.abi = ACTMEM_ABI_OLDEST - 1;
 	driver.abi_oldest = 0;
-	assert_unusable(EPROTONOSUPPORT, "driver's version 0 is older than 1");
+	assert_unusable(EPROTONOSUPPORT, "driver's version 3 is older than 4");
 	driver.error = EPROTONOSUPPORT;
 	assert_unusable(EPROTONOSUPPORT, "upgrade the module");
 }
@@ -44,7 +44,7 @@ static void test_new_driver(void **state)
 {
 	driver.abi = 9;
 	driver.abi_oldest = 7;
-	assert_unusable(EPROTONOSUPPORT, "library's version 3 is older than 7");
+	assert_unusable(EPROTONOSUPPORT, "library's version 4 is older than 7");
 	driver.error = EPROTONOSUPPORT;
 	assert_unusable(EPROTONOSUPPORT, "driver (version 9)");
 	/* A newer one that still takes us. */

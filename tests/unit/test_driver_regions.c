@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "faults_driver.h"
+#include "node.h"
 
 static int create(struct actmem *am, uint32_t allow, struct actmem_region **region)
 {
@@ -43,6 +44,10 @@ static void test_request(void **state)
 	assert_int_equal(driver.asked[0].nodes[0], 6);
 	assert_int_equal(driver.asked[0].flags, ACTMEM_CREATE_INHERIT);
 	assert_string_equal(driver.asked[0].name, "unit");
+	assert_int_equal(driver.changed, ACTMEM_IOC_POPULATE);
+	assert_int_equal(driver.range.offset, 0);
+	assert_int_equal(driver.range.length, LENGTH);
+	assert_int_equal(driver.changes, 1);
 	ACTMEM_INIT(&info);
 	assert_int_equal(actmem_region_info(region, &info), 0);
 	assert_int_equal(info.node_bytes[1], LENGTH);
@@ -103,6 +108,14 @@ static void test_refusals(void **state)
 		driver.create.why.movable = 16ULL << 30;
 		assert_fails(create(am, 0, &region), cases[i].error, cases[i].words);
 		assert_same_held(before);
+		/* Of its pages, as of the region. */
+		driver.created = 0;
+		driver.create_error[0] = 0;
+		driver.range_error = cases[i].error;
+		assert_fails(create(am, 0, &region), cases[i].error, cases[i].words);
+		assert_null(strstr(actmem_error(), "are there"));
+		assert_same_held(before);
+		driver.range_error = 0;
 	}
 	assert_int_equal(actmem_close(am), 0);
 }
@@ -178,7 +191,7 @@ static void test_ranges(void **state)
 	struct actmem_region *region;
 
 	assert_int_equal(create_lazy(am, &region), 0);
-	assert_int_equal(driver.asked[0].flags, ACTMEM_CREATE_LAZY);
+	assert_int_equal(driver.asked[0].flags, 0);
 	assert_int_equal(actmem_region_populate(region, half, half), 0);
 	assert_int_equal(driver.changed, ACTMEM_IOC_POPULATE);
 	assert_int_equal(driver.range.size, sizeof(driver.range));
@@ -189,6 +202,7 @@ static void test_ranges(void **state)
 	assert_int_equal(driver.changed, ACTMEM_IOC_DISCARD);
 	assert_int_equal(driver.range.length, LENGTH);
 
+	assert_int_equal(driver.changes, 2);
 	driver.changed = 0;
 	assert_fails(actmem_region_populate(region, 4096, half), EINVAL, "whole pages of 2.0 MiB");
 	assert_fails(actmem_region_populate(region, half, LENGTH), EINVAL, "region of 4.0 MiB");
@@ -212,17 +226,10 @@ static void test_ranges(void **state)
 	assert_fails(actmem_region_populate(region, 0, LENGTH), EDQUOT, "users/4711/limit_bytes");
 	driver.create.why.reason = ACTMEM_WHY_MEMLOCK;
 	assert_fails(actmem_region_populate(region, 0, LENGTH), EDQUOT, "in the process that makes the region");
-	driver.range_error = ENOTTY;
-	assert_fails(actmem_region_populate(region, 0, LENGTH), EOPNOTSUPP, "upgrade the module");
-	assert_fails(actmem_region_discard(region, 0, LENGTH), EOPNOTSUPP, "upgrade the module");
 	assert_int_equal(actmem_region_close(region), 0);
 
 	driver.create.why.reason = ACTMEM_WHY_NONE;
 	driver.create_error[1] = EINVAL;
-	driver.abi = 1;
-	assert_fails(create_lazy(am, &region), EOPNOTSUPP, "no lazy regions");
-	driver.abi = ACTMEM_ABI_VERSION;
-	driver.created = 1;
 	assert_fails(create_lazy(am, &region), EINVAL, "Invalid argument");
 	assert_int_equal(actmem_close(am), 0);
 }
@@ -245,6 +252,19 @@ static void test_other_node(void **state)
 	assert_int_equal(actmem_counters(am, &counters), 0);
 	assert_int_equal(counters.fallbacks_total, 1);
 	assert_int_equal(actmem_region_close(region), 0);
+
+	/* Nor one that has too few pages when they are made. */
+	driver.created = 0;
+	driver.create_error[0] = 0;
+	driver.changes = 0;
+	driver.populate_errors = 1;
+	driver.range_error = ENOMEM;
+	assert_int_equal(create(am, ACTMEM_ALLOW_NODE, &region), 0);
+	assert_non_null(strstr(actmem_error(), "node 2 has"));
+	assert_non_null(strstr(actmem_error(), "instead"));
+	assert_int_equal(driver.asked[1].policy, ACTMEM_POLICY_PREFERRED);
+	assert_int_equal(actmem_region_close(region), 0);
+	driver.range_error = 0;
 
 	/* Nor a node that has reached its limit. */
 	driver.created = 0;
@@ -275,6 +295,106 @@ static void test_other_node(void **state)
 	assert_int_equal(actmem_close(am), 0);
 }
 
+static int create_1g(struct actmem *am, uint64_t length, uint32_t flags, uint32_t allow)
+{
+	struct actmem_region_options options;
+	struct actmem_region *region;
+	int error;
+
+	ACTMEM_INIT(&options);
+	options.length = length;
+	options.pages = ACTMEM_PAGES_1G;
+	options.policy = ACTMEM_PLACE_BIND;
+	options.nodes.word[0] = 1;
+	options.flags = flags;
+	options.allow = allow;
+	error = actmem_region_create(am, &options, &region);
+	if (!error)
+		assert_int_equal(actmem_region_close(region), 0);
+	return error;
+}
+
+/* Left to choose, memfd is asked for them, beside a driver that is used otherwise. */
+static void test_giant_pages(void **state)
+{
+	const enum actmem_backend backends[] = { ACTMEM_BACKEND_AUTO, ACTMEM_BACKEND_MEMFD };
+	struct holdings before;
+	struct actmem *am;
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(open_backend(&am, backends[i]), 0);
+		assert_int_equal(actmem_backend(am),
+				 i ? ACTMEM_BACKEND_MEMFD : ACTMEM_BACKEND_DRIVER);
+		before = held_now();
+		assert_fails(create_1g(am, GIANT_PAGE_BYTES + HUGE_PAGE_BYTES, 0, 0), EINVAL,
+			     "a multiple of the page size, 1073741824");
+		fail_call("memfd_create", 1, ENODEV);
+		assert_fails(create_1g(am, GIANT_PAGE_BYTES, 0, 0), EOPNOTSUPP,
+			     "has no 1 GiB hugetlb pages; allow other pages with ACTMEM_ALLOW=2m");
+		fail_call("mmap", 1, ENOMEM);
+		/* More than any machine has. */
+		assert_fails(create_1g(am, GIANT_PAGE_BYTES << 16, 0, 0), ENOMEM,
+			     "free of 64.0 TiB wanted in 1 GiB hugetlb pages");
+		assert_non_null(strstr(actmem_error(), "/sys/devices/system/node/node0/hugepages/hugepages-1048576kB/nr_hugepages"));
+		assert_non_null(strstr(actmem_error(), "boot with hugepagesz=1G hugepages="));
+		assert_same_held(before);
+		assert_int_equal(actmem_close(am), 0);
+	}
+	assert_int_equal(driver.created, 0);
+}
+
+static void test_backend_of_giant_pages(void **state)
+{
+	struct actmem_options options;
+	struct actmem *am;
+
+	ACTMEM_INIT(&options);
+	options.pages = ACTMEM_PAGES_1G;
+	assert_int_equal(actmem_open(&am, &options), 0);
+	assert_int_equal(actmem_backend(am), ACTMEM_BACKEND_MEMFD);
+	assert_string_equal(actmem_describe(am),
+			    "memfd: pages of 1G are hugetlb's, the driver has 2M alone");
+	assert_int_equal(actmem_close(am), 0);
+	options.backend = ACTMEM_BACKEND_DRIVER;
+	assert_int_equal(actmem_open(&am, &options), 0);
+	assert_int_equal(actmem_backend(am), ACTMEM_BACKEND_DRIVER);
+	assert_int_equal(actmem_close(am), 0);
+}
+
+/* The driver, asked for, has its own pages alone, for who allows those. */
+static void test_no_giant_pages(void **state)
+{
+	struct actmem *am = open_driver();
+	struct holdings before = held_now();
+	struct actmem_counters counters;
+
+	assert_fails(create_1g(am, GIANT_PAGE_BYTES, 0, ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K),
+		     EOPNOTSUPP, "the driver has pages of 2M alone; 1G come from hugetlb by the backend memfd: ");
+	assert_non_null(strstr(actmem_error(), "ACTMEM_BACKEND"));
+	assert_non_null(strstr(actmem_error(), "ACTMEM_ALLOW=2m"));
+	assert_int_equal(driver.created, 0);
+	assert_int_equal(create_1g(am, GIANT_PAGE_BYTES, ACTMEM_REGION_LAZY, ACTMEM_ALLOW_2M), 0);
+	assert_string_equal(actmem_error(),
+			    "the driver has pages of 2M alone; took 2 MiB pages instead");
+	assert_int_equal(driver.created, 1);
+	assert_int_equal(driver.asked[0].length, GIANT_PAGE_BYTES);
+	assert_int_equal(driver.asked[0].flags, 0);
+	assert_int_equal(driver.asked[0].policy, ACTMEM_POLICY_BIND);
+	/* On another node, too. */
+	driver.created = 0;
+	driver.create_error[0] = ENOMEM;
+	driver.create.why.reason = ACTMEM_WHY_NODE_FULL;
+	assert_int_equal(create_1g(am, GIANT_PAGE_BYTES, 0, ACTMEM_ALLOW_2M | ACTMEM_ALLOW_NODE),
+			 0);
+	assert_non_null(strstr(actmem_error(), "; took whatever node instead; the driver has pages of 2M alone; took"));
+	ACTMEM_INIT(&counters);
+	assert_int_equal(actmem_counters(am, &counters), 0);
+	assert_int_equal(counters.fallbacks_total, 3);
+	assert_same_held(before);
+	assert_int_equal(actmem_close(am), 0);
+}
+
 static void test_map_fails(void **state)
 {
 	struct actmem *am = open_driver();
@@ -301,6 +421,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_refused_heap, driver_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_ranges, driver_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_other_node, driver_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_giant_pages, driver_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_backend_of_giant_pages, driver_setup,
+						driver_teardown),
+		cmocka_unit_test_setup_teardown(test_no_giant_pages, driver_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_map_fails, driver_setup, driver_teardown),
 	};
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What the driver backend asks for a dma-buf, and what it makes of the answers,
- * of older drivers too. The driver is a function here.
+ * What the driver backend asks for a dma-buf, and what it makes of the answers. The
+ * driver is a function here.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -9,22 +9,24 @@
 #include <unistd.h>
 
 #include "actmem.h"
-#include "../../uapi/actmem.h"
+#include "driver.h"
 #include "faults.h"
 
 #define LENGTH	(8ULL << 20)
 
 static struct {
 	int error;
-	struct actmem_why why;
+	unsigned long fails;
+	struct actmem_ioctl_range populated;
 	struct actmem_ioctl_export asked;
 } driver;
 
-static int answer(unsigned long request, void *argument)
+static int answer(int fd, unsigned long request, void *argument)
 {
 	struct actmem_ioctl_query *query = argument;
 	struct actmem_ioctl_create *create = argument;
 	struct actmem_ioctl_export *export = argument;
+	struct actmem_ioctl_range *range = argument;
 
 	switch (request) {
 	case ACTMEM_IOC_QUERY:
@@ -33,14 +35,20 @@ static int answer(unsigned long request, void *argument)
 	case ACTMEM_IOC_CREATE:
 		create->fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 		return 0;
+	case ACTMEM_IOC_POPULATE:
+		driver.populated = *range;
+		range->done = 0;
+		range->why = (struct actmem_why){ .reason = ACTMEM_WHY_NODE_FULL, .node = 1,
+						  .wanted = LENGTH, .available = 2 << 20 };
+		break;
 	case ACTMEM_IOC_EXPORT:
 		driver.asked = *export;
-		export->why = driver.why;
-		export->fd = driver.error ? -1 : 1234;
-		return driver.error;
+		export->fd = 1234;
+		break;
 	default:
 		return ENOTTY;
 	}
+	return request == driver.fails ? driver.error : 0;
 }
 
 static int setup(void **state)
@@ -86,6 +94,9 @@ static void test_request(void **state)
 
 	assert_int_equal(actmem_region_export(region, 2 << 20, 4 << 20, 0, &fd), 0);
 	assert_int_equal(fd, 1234);
+	/* Pages that are missing are made before. */
+	assert_int_equal(driver.populated.offset, 2 << 20);
+	assert_int_equal(driver.populated.length, 4 << 20);
 	assert_int_equal(driver.asked.size, sizeof(driver.asked));
 	assert_int_equal(driver.asked.flags, 0);
 	assert_int_equal(driver.asked.offset, 2 << 20);
@@ -99,18 +110,29 @@ static void test_request(void **state)
 	end(am, region);
 }
 
+/* A reader makes no pages, but exports those that are there. */
+static void test_read_only(void **state)
+{
+	const struct backing backing = { .length = LENGTH, .fd = -1, .read_only = true };
+	int fd = -1;
+
+	driver.fails = ACTMEM_IOC_POPULATE;
+	driver.error = EBADF;
+	assert_int_equal(driver_export(&backing, 0, LENGTH, ACTMEM_DMABUF_READ_ONLY, &fd), 0);
+	assert_int_equal(fd, 1234);
+}
+
 static void test_refusals(void **state)
 {
 	static const struct {
+		unsigned long request;
 		int error;
-		uint32_t reason;
 		const char *words;
 	} cases[] = {
-		{ ENOTTY, ACTMEM_WHY_NONE, "upgrade the module" },
-		{ EOPNOTSUPP, ACTMEM_WHY_NONE, "CONFIG_DMA_SHARED_BUFFER" },
-		{ EMFILE, ACTMEM_WHY_NONE, "cannot export 8.0 MiB" },
-		{ ENOMEM, ACTMEM_WHY_NODE_FULL, "node 1 has 2.0 MiB free of 8.0 MiB wanted" },
-		{ ENOMEM, ACTMEM_WHY_MEMLOCK, "RLIMIT_MEMLOCK has 2.0 MiB left" },
+		{ ACTMEM_IOC_POPULATE, ENOMEM, "node 1 has 2.0 MiB free of 8.0 MiB wanted" },
+		{ ACTMEM_IOC_EXPORT, EOPNOTSUPP, "CONFIG_DMA_SHARED_BUFFER" },
+		{ ACTMEM_IOC_EXPORT, ENODATA, "pages of it are missing" },
+		{ ACTMEM_IOC_EXPORT, EMFILE, "cannot export 8.0 MiB" },
 	};
 	struct actmem *am;
 	struct actmem_region *region = make(&am);
@@ -119,11 +141,9 @@ static void test_refusals(void **state)
 	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		int fd = -1;
 
+		driver.fails = cases[i].request;
 		driver.error = cases[i].error;
-		driver.why = (struct actmem_why){ .reason = cases[i].reason, .node = 1,
-						  .wanted = LENGTH, .available = 2 << 20 };
-		assert_fails(actmem_region_export(region, 0, LENGTH, 0, &fd),
-			     cases[i].error == ENOTTY ? EOPNOTSUPP : cases[i].error,
+		assert_fails(actmem_region_export(region, 0, LENGTH, 0, &fd), cases[i].error,
 			     cases[i].words);
 		assert_int_equal(fd, -1);
 	}
@@ -134,6 +154,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_request, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_read_only, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
 	};
 

@@ -224,14 +224,14 @@ static void test_found_elsewhere(void **state)
 
 /* What the driver answers. */
 static struct {
-	int create_error;
-	bool becomes_a_region;		/* by CREATE, or by somebody else's */
+	int create_error, populate_error;
+	bool becomes_a_region;		/* the file of the name, by somebody else */
+	bool was_named;			/* what CREATE was asked for */
+	struct stat seen;		/* of the name, while pages were made */
 	uint32_t reason;
 	struct actmem_ioctl_create asked;
 	uint32_t policy;
 	uint64_t nodes;
-	uint32_t state;
-	int seal_error;
 } driver;
 
 static int answer_query(struct actmem_ioctl_query *query)
@@ -243,16 +243,31 @@ static int answer_query(struct actmem_ioctl_query *query)
 	return 0;
 }
 
-static int answer_create(struct actmem_ioctl_create *create)
+static int answer_create(int fd, struct actmem_ioctl_create *create)
 {
+	struct stat stat;
+
 	driver.asked = *create;
-	create->why.reason = driver.reason;
-	create->why.wanted = create->length;
-	create->why.available = 1 << 20;
 	create->id = 77;
+	assert_int_equal(fstat(fd, &stat), 0);
+	driver.was_named = stat.st_nlink;
 	if (driver.becomes_a_region)
 		assert_int_equal(truncate(path, (off_t)create->length), 0);
-	return driver.create_error;
+	if (driver.create_error)
+		return driver.create_error;
+	return ftruncate(fd, (off_t)create->length) ? errno : 0;
+}
+
+/* Others look at the name meanwhile. */
+static int answer_populate(struct actmem_ioctl_range *range)
+{
+	range->why.reason = driver.reason;
+	range->why.wanted = range->length;
+	range->why.available = 1 << 20;
+	assert_int_equal(stat(path, &driver.seen), 0);
+	if (driver.becomes_a_region)
+		assert_int_equal(truncate(path, (off_t)range->length), 0);
+	return driver.populate_error;
 }
 
 static int answer_info(struct actmem_ioctl_info *info)
@@ -262,22 +277,21 @@ static int answer_info(struct actmem_ioctl_info *info)
 	info->page_bytes = ACTMEM_PAGE_BYTES;
 	info->policy = driver.policy;
 	info->nodes[0] = driver.nodes;
-	info->state = driver.state | ACTMEM_INFO_NAMED;
+	info->state = ACTMEM_INFO_NAMED;
 	return 0;
 }
 
-static int answer(unsigned long request, void *argument)
+static int answer(int fd, unsigned long request, void *argument)
 {
 	switch (request) {
 	case ACTMEM_IOC_QUERY:
 		return answer_query(argument);
 	case ACTMEM_IOC_CREATE:
-		return answer_create(argument);
+		return answer_create(fd, argument);
+	case ACTMEM_IOC_POPULATE:
+		return answer_populate(argument);
 	case ACTMEM_IOC_INFO:
 		return answer_info(argument);
-	case ACTMEM_IOC_SEAL:
-		driver.state |= driver.seal_error ? 0 : ACTMEM_INFO_SEALED;
-		return driver.seal_error;
 	default:
 		return ENOTTY;
 	}
@@ -286,7 +300,6 @@ static int answer(unsigned long request, void *argument)
 static int setup_driver(void **state)
 {
 	memset(&driver, 0, sizeof(driver));
-	driver.becomes_a_region = true;
 	driver.nodes = 1;
 	fake_device(answer);
 	fake_file_system(ACTMEM_SUPER_MAGIC);
@@ -305,6 +318,7 @@ static void test_driver_makes(void **state)
 	struct holdings before = held_now();
 	struct actmem *am = opened(ACTMEM_BACKEND_DRIVER, NULL);
 	struct actmem_region *region;
+	struct stat found;
 
 	assert_int_equal(open_name(am, HUGE, ACTMEM_OPEN_CREATE, 0, &region), 0);
 	assert_int_equal(actmem_region_found(region), 0);
@@ -312,21 +326,13 @@ static void test_driver_makes(void **state)
 	assert_int_equal(driver.asked.fd, -1);
 	assert_int_equal(driver.asked.policy, ACTMEM_POLICY_BIND);
 	assert_string_equal(driver.asked.name, "");
+	assert_false(driver.was_named);
+	assert_int_equal(driver.seen.st_size, 0);
 	assert_int_equal(actmem_region_close(region), 0);
+	assert_int_equal(stat(path, &found), 0);
+	assert_int_equal(found.st_size, HUGE);
 	assert_int_equal(open_name(am, HUGE, ACTMEM_OPEN_CREATE, 0, &region), 0);
 	assert_int_equal(actmem_region_found(region), 1);
-	driver.seal_error = EBUSY;
-	assert_fails(actmem_region_seal(region), EBUSY, "holds pages");
-	driver.seal_error = EPERM;
-	assert_fails(actmem_region_seal(region), EPERM, "owns its file");
-	driver.seal_error = ENOTTY;
-	assert_fails(actmem_region_seal(region), EOPNOTSUPP, "upgrade the module");
-	driver.seal_error = 0;
-	assert_int_equal(actmem_region_seal(region), 0);
-	assert_fails(actmem_region_discard(region, 0, HUGE), EPERM, "sealed");
-	assert_int_equal(actmem_region_close(region), 0);
-	assert_int_equal(open_name(am, HUGE, 0, 0, &region), 0);
-	assert_fails(actmem_region_copy(region, 0, region, 4096, 4096), EPERM, "sealed");
 	assert_int_equal(actmem_region_close(region), 0);
 	assert_int_equal(actmem_close(am), 0);
 	assert_same_held(before);
@@ -338,17 +344,12 @@ static void test_driver_refuses(void **state)
 	struct holdings before = held_now();
 	struct actmem_region *region;
 
-	driver.becomes_a_region = false;
-	driver.create_error = ENOSPC;
+	driver.populate_error = ENOSPC;
 	driver.reason = ACTMEM_WHY_MOUNT_LIMIT;
 	assert_fails(open_name(am, HUGE, ACTMEM_OPEN_CREATE, 0, &region), ENOSPC,
 		     "1.0 MiB left of 2.0 MiB wanted");
 	assert_non_null(strstr(actmem_error(), "mount -o remount,size="));
 	assert_non_null(strstr(actmem_error(), NAMES_FOLDER));
-	assert_int_equal(access(path, F_OK), -1);
-	driver.create_error = ENOTTY;
-	driver.reason = 0;
-	assert_fails(open_name(am, HUGE, ACTMEM_OPEN_CREATE, 0, &region), EOPNOTSUPP, "upgrade");
 	assert_int_equal(access(path, F_OK), -1);
 	assert_fails(open_name(am, HUGE, 0, 0, &region), ENOENT, path);
 	assert_same_held(before);
@@ -362,20 +363,28 @@ static void test_driver_keeps_empty(void **state)
 	int fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
 	struct holdings before;
 	struct actmem_region *region;
+	struct stat stat;
 
 	assert_true(fd >= 0);
+	assert_int_equal(fchmod(fd, 0660), 0);
 	close(fd);
 	before = held_now();
-	driver.becomes_a_region = false;
-	driver.create_error = ENOSPC;
+	driver.populate_error = ENOSPC;
 	driver.reason = ACTMEM_WHY_MOUNT_LIMIT;
 	assert_fails(open_name(am, HUGE, ACTMEM_OPEN_CREATE, 0, &region), ENOSPC, "left of");
-	assert_int_equal(access(path, F_OK), 0);
+	assert_int_equal(lstat(path, &stat), 0);
+	assert_int_equal(stat.st_size, 0);
 	assert_same_held(before);
-	driver.create_error = 0;
-	driver.becomes_a_region = true;
+	driver.populate_error = 0;
+	fail_every("linkat", EIO);
+	assert_fails(open_name(am, HUGE, ACTMEM_OPEN_CREATE, 0, &region), EIO, "cannot name");
+	fail_every("", 0);
+	assert_same_held(before);
 	assert_int_equal(open_name(am, HUGE, ACTMEM_OPEN_CREATE, 0, &region), 0);
 	assert_int_equal(actmem_region_found(region), 0);
+	assert_int_equal(lstat(path, &stat), 0);
+	assert_int_equal(stat.st_size, HUGE);
+	assert_int_equal(stat.st_mode & 0777, 0660);
 	assert_int_equal(actmem_region_close(region), 0);
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(symlink("/no/such/file", path), 0);
@@ -390,7 +399,7 @@ static void test_driver_race(void **state)
 	struct actmem *am = opened(ACTMEM_BACKEND_DRIVER, NULL);
 	struct actmem_region *region;
 
-	driver.create_error = EEXIST;
+	driver.becomes_a_region = true;
 	assert_int_equal(open_name(am, HUGE, ACTMEM_OPEN_CREATE, 0, &region), 0);
 	assert_int_equal(actmem_region_found(region), 1);
 	assert_int_equal(actmem_region_close(region), 0);
@@ -423,8 +432,19 @@ static void test_driver_found_otherwise(void **state)
 	assert_string_equal(actmem_error(), "");
 	assert_int_equal(actmem_region_close(region), 0);
 	options.pages = ACTMEM_PAGES_4K;
-	assert_fails(actmem_region_open(am, path, &options, 0, &region), EOPNOTSUPP, "2 MiB pages alone");
+	assert_fails(actmem_region_open(am, path, &options, 0, &region), EOPNOTSUPP,
+		     "the driver has pages of 2M alone");
 	assert_null(strstr(actmem_error(), "ACTMEM_BACKEND"));
+	options.pages = ACTMEM_PAGES_1G;
+	options.length = 0;
+	assert_fails(actmem_region_open(am, path, &options, 0, &region), EOPNOTSUPP,
+		     "take a path on a hugetlbfs that is mounted with pagesize=1G");
+	assert_null(strstr(actmem_error(), "ACTMEM_BACKEND"));
+	options.allow = ACTMEM_ALLOW_2M;
+	assert_int_equal(actmem_region_open(am, path, &options, 0, &region), 0);
+	assert_string_equal(actmem_error(),
+			    "the driver has pages of 2M alone; took 2 MiB pages instead");
+	assert_int_equal(actmem_region_close(region), 0);
 	assert_int_equal(actmem_close(am), 0);
 }
 

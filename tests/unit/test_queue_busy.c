@@ -417,10 +417,6 @@ static void test_ranges(void **state)
 		     EINVAL, "no range of a file");
 	assert_fails(actmem_queue_populate(queue, region, at, 2 * BLOCK, NULL), EINVAL, "no range");
 	assert_fails(actmem_queue_discard(queue, region, at, 2 * BLOCK, NULL), EINVAL, "no range");
-	assert_fails(actmem_queue_copy(queue, region, at, region, 0, 2 * BLOCK, NULL), EINVAL,
-		     "no range");
-	assert_fails(actmem_queue_copy(queue, region, 0, region, at, 2 * BLOCK, NULL), EINVAL,
-		     "no range");
 	assert_fails(actmem_fill(queue, file, 0, region, 0, LENGTH + BLOCK, NULL), EINVAL, "no range");
 	assert_fails(actmem_queue_discard(queue, region, 0, 4095, NULL), EINVAL, "no range of whole pages");
 	assert_int_equal(actmem_queue_detach(queue, region), 0);
@@ -436,8 +432,6 @@ static void test_foreign_region(void **state)
 
 	assert_int_equal(make_region(&other, &foreign), 0);
 	assert_fails(actmem_queue_populate(queue, foreign, 0, LENGTH, NULL), EINVAL,
-		     "not of the same");
-	assert_fails(actmem_queue_copy(queue, region, 0, foreign, 0, LENGTH, NULL), EINVAL,
 		     "not of the same");
 	assert_fails(actmem_queue_attach(queue, foreign, 0), EINVAL, "not of the same");
 	assert_int_equal(actmem_region_close(foreign), 0);

@@ -6,7 +6,7 @@
 
 UNIT_WRAPPED := open ioctl mmap memfd_create madvise mlock2 ftruncate fallocate \
 	access fcntl fstat stat statfs fstatfs flock linkat readlink fopen opendir malloc \
-	calloc realloc strdup syscall preadv2 pwritev2 eventfd pthread_create checksum \
+	sched_getaffinity 	calloc realloc strdup syscall preadv2 pwritev2 eventfd pthread_create checksum \
 	io_uring_queue_init_params io_uring_ring_dontfork io_uring_register_buffers_sparse \
 	io_uring_register_files_sparse io_uring_register_buffers_update_tag \
 	io_uring_register_files_update io_uring_submit io_uring_submit_and_wait_timeout

@@ -49,8 +49,8 @@ VM_MACHINE := --memory 2304M --numa 3 --nvme 1G --edu --timeout 1000 \
 	--load vgem --load hwpoison-inject --load mce-inject --env ACTMEM_BACKEND=driver \
 	--env ACTMEM_TEST_DISK=/dev/nvme0n1 $(DISK_MACHINE)
 
-# The tests load three modules: tests/vm/blemish marks pages as failed, tests/vm/importer
-# imports dma-bufs, and tests/vm/mover is a DMA engine made of software.
+# The tests load two modules: tests/vm/blemish marks pages as failed, tests/vm/importer
+# imports dma-bufs.
 module_of = $$(tests/vm/kernel build-module $(1) tests/vm/$(2))
 
 # Memory that is not used costs next to nothing. It is the machine, too, that has all
@@ -79,10 +79,9 @@ sparse: check-module
 $(addprefix check-vm-,$(VM_LABELS)): check-vm-%: $(B)/vm/init $(VM_TESTS) $(FAR_PROGRAMS) $(BENCH_PROGRAMS)
 	@mkdir -p $(B)/check
 	@status=0; \
-	mover=$(call module_of,$*,mover) && blemish=$(call module_of,$*,blemish) && \
-	importer=$(call module_of,$*,importer) && \
+	blemish=$(call module_of,$*,blemish) && importer=$(call module_of,$*,importer) && \
 	tests/vm/run --kernel $* --tap --log $(B)/check/vm-$*.kernel-log $(VM_MACHINE) \
-		--file "$$mover:/vm/modules/mover.ko" --file "$$blemish:/vm/modules/blemish.ko" \
+		--file "$$blemish:/vm/modules/blemish.ko" \
 		--file "$$importer:/vm/modules/importer.ko" \
 		-- $(firstword $(VM_TESTS)) \
 		$(addprefix --and ,$(wordlist 2,$(words $(VM_TESTS)),$(VM_TESTS))) $(BENCH_SMOKE) || \
@@ -113,17 +112,16 @@ check-strict-detectors: $(B)/vm/init $(B)/vm/provoke
 
 check-strict-driver: $(B)/vm/init $(STRICT_TESTS) $(DRIVER_TESTS)
 	@mkdir -p $(B)/check
-	@mover=$(call module_of,strict,mover) && blemish=$(call module_of,strict,blemish) && \
-	importer=$(call module_of,strict,importer) && \
+	@blemish=$(call module_of,strict,blemish) && importer=$(call module_of,strict,importer) && \
 	$(STRICT_RUN) --log $(B)/check/strict-driver.kernel-log \
-		--file "$$mover:/vm/modules/mover.ko" --file "$$blemish:/vm/modules/blemish.ko" \
+		--file "$$blemish:/vm/modules/blemish.ko" \
 		--file "$$importer:/vm/modules/importer.ko" \
 		-- $(firstword $(STRICT_TESTS)) \
 		$(addprefix --and ,$(wordlist 2,9,$(STRICT_TESTS)) $(DRIVER_TESTS))
 
-# Without those that reserve a page of 1 GiB: Linux 6.12 walks beyond page_ext's
+# Without what reserves a page of 1 GiB: Linux 6.12 walks beyond page_ext's
 # sections when it makes one while page_owner or page_table_check is on, and dies.
-STRICT_FAR := $(filter-out %/import_gib %/pages_1g,$(FAR_PROGRAMS))
+STRICT_FAR := $(filter-out %/pages_1g,$(FAR_PROGRAMS))
 
 # What KASAN takes comes on top, or the regions would be refused as too large.
 check-strict-far: $(B)/vm/init $(STRICT_FAR)

@@ -8,10 +8,8 @@
 #include <linux/delay.h>
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
-#include <linux/dma-resv.h>
 #include <linux/file.h>
 #include <linux/io.h>
-#include <linux/iosys-map.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
@@ -51,7 +49,7 @@ struct import {
 	struct edu *edu;
 	unsigned int maps;
 	enum dma_data_direction directions[MAPS];
-	struct sg_table *table;
+	struct sg_table *tables[MAPS];
 };
 
 static struct edu edus[SLOTS];
@@ -116,7 +114,7 @@ static int unmap(struct import *import)
 	if (!import->maps)
 		return -EINVAL;
 	import->maps--;
-	dma_buf_unmap_attachment_unlocked(import->attachment, import->table,
+	dma_buf_unmap_attachment_unlocked(import->attachment, import->tables[import->maps],
 					  import->directions[import->maps]);
 	return 0;
 }
@@ -166,13 +164,13 @@ static int map(struct import *import, void __user *user)
 	table = dma_buf_map_attachment_unlocked(import->attachment, arg.direction);
 	if (IS_ERR(table))
 		return PTR_ERR(table);
-	import->directions[import->maps++] = arg.direction;
-	import->table = table;
+	import->directions[import->maps] = arg.direction;
+	import->tables[import->maps++] = table;
 	describe(table, &arg);
 	return copy_to_user(user, &arg, sizeof(arg)) ? -EFAULT : 0;
 }
 
-/* Where the device finds the bytes, all of which must be in one segment; 0 if they are not. */
+/* Where the device finds the bytes by its latest mapping, in one segment; 0 if it does not. */
 static dma_addr_t address_of(const struct import *import, u64 offset, u64 length)
 {
 	struct scatterlist *segment;
@@ -180,7 +178,7 @@ static dma_addr_t address_of(const struct import *import, u64 offset, u64 length
 
 	if (!import->maps)
 		return 0;
-	for_each_sgtable_dma_sg(import->table, segment, i) {
+	for_each_sgtable_dma_sg(import->tables[import->maps - 1], segment, i) {
 		if (offset + length <= sg_dma_len(segment))
 			return sg_dma_address(segment) + offset;
 		if (offset < sg_dma_len(segment))
@@ -261,31 +259,6 @@ static int peek(struct import *import, void __user *user)
 	return copy_to_user(user, &arg, sizeof(arg)) ? -EFAULT : 0;
 }
 
-static int swap_word(struct import *import, void __user *user)
-{
-	struct importer_word arg;
-	struct iosys_map map;
-	u64 *word;
-	int err;
-
-	if (copy_from_user(&arg, user, sizeof(arg)))
-		return -EFAULT;
-	if (!import->attachment || arg.offset % 8 || arg.offset >= import->dmabuf->size)
-		return -EINVAL;
-	dma_resv_lock(import->dmabuf->resv, NULL);
-	err = dma_buf_vmap(import->dmabuf, &map);
-	if (!err) {
-		word = map.vaddr + arg.offset;
-		arg.before = *word;
-		*word = arg.value;
-		dma_buf_vunmap(import->dmabuf, &map);
-	}
-	dma_resv_unlock(import->dmabuf->resv);
-	if (err)
-		return err;
-	return copy_to_user(user, &arg, sizeof(arg)) ? -EFAULT : 0;
-}
-
 static int carry_out(struct import *import, unsigned int request, void __user *user)
 {
 	switch (request) {
@@ -301,8 +274,6 @@ static int carry_out(struct import *import, unsigned int request, void __user *u
 		return move_from(import, user);
 	case IMPORTER_PEEK:
 		return peek(import, user);
-	case IMPORTER_VMAP:
-		return swap_word(import, user);
 	default:
 		return -ENOTTY;
 	}

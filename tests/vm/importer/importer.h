@@ -42,10 +42,9 @@ struct importer_move {
 	__u64 to;
 };
 
-/* Eight bytes, as the device finds them (PEEK) or the kernel (VMAP, which sets them). */
+/* Eight bytes, as the device finds them. */
 struct importer_word {
 	__u64 offset;
-	__u64 value;
 	__u64 before;		/* out */
 };
 
@@ -55,6 +54,5 @@ struct importer_word {
 #define IMPORTER_UNMAP	_IO('I', 4)
 #define IMPORTER_MOVE	_IOW('I', 5, struct importer_move)
 #define IMPORTER_PEEK	_IOWR('I', 6, struct importer_word)
-#define IMPORTER_VMAP	_IOWR('I', 7, struct importer_word)
 
 #endif
