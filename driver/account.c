@@ -61,23 +61,22 @@ static unsigned long quota_left(const struct actmem_quota *quota)
 	return quota->limit - min(quota->limit, quota->used);
 }
 
-/* All of it or nothing. */
-bool actmem_quota_charge(struct actmem_quota *quota, unsigned long amount)
+/* For one thing more; false if the limit does not let it be. */
+bool actmem_quota_charge(struct actmem_quota *quota)
 {
 	bool fits;
 
 	spin_lock(&account_lock);
-	fits = amount <= quota_left(quota);
-	if (fits)
-		quota->used += amount;
+	fits = quota_left(quota);
+	quota->used += fits;
 	spin_unlock(&account_lock);
 	return fits;
 }
 
-void actmem_quota_uncharge(struct actmem_quota *quota, unsigned long amount)
+void actmem_quota_uncharge(struct actmem_quota *quota)
 {
 	spin_lock(&account_lock);
-	quota->used -= amount;
+	quota->used--;
 	spin_unlock(&account_lock);
 }
 
@@ -90,6 +89,17 @@ struct actmem_quota actmem_quota_read(const struct actmem_quota *quota)
 	read = *quota;
 	spin_unlock(&account_lock);
 	return read;
+}
+
+/* Things that may be had yet, ACTMEM_NO_LIMIT if there is no limit. */
+unsigned long actmem_quota_left(const struct actmem_quota *quota)
+{
+	unsigned long left;
+
+	spin_lock(&account_lock);
+	left = quota_left(quota);
+	spin_unlock(&account_lock);
+	return left;
 }
 
 /* Below what is used, nothing more is granted until enough has gone. */
@@ -226,17 +236,6 @@ unsigned long actmem_pages_underway(const struct actmem_region *region)
 struct actmem_quota *actmem_node_quota(int node)
 {
 	return &nodes[node].pages;
-}
-
-/* Pages that regions may have there yet, ACTMEM_NO_LIMIT if there is no limit. */
-unsigned long actmem_node_left(int node)
-{
-	unsigned long left;
-
-	spin_lock(&account_lock);
-	left = quota_left(&nodes[node].pages);
-	spin_unlock(&account_lock);
-	return left;
 }
 
 void actmem_count_region(int change)

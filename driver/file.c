@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What can be done with the descriptor of a region as with that of any file:
- * opened, read, written, sought in, allocated and punched; and its fdinfo. Requests are
- * ioctl.c's and mappings map.c's.
+ * What can be done with the descriptor of a region as with that of any file: opened,
+ * read, and allocated; and its fdinfo. Requests are ioctl.c's and mappings map.c's,
+ * by which alone a region is written, as hugetlbfs has it.
  *
  * An empty file of a mount has no region: its length is 0, so that there is
- * nothing to read or to write.
+ * nothing to read.
  */
 #include <linux/fs.h>
 #include <linux/falloc.h>	/* needs the above */
@@ -13,7 +13,6 @@
 #include <linux/pagemap.h>
 #include <linux/sched/signal.h>
 #include <linux/seq_file.h>
-#include <linux/splice.h>
 #include <linux/uio.h>
 
 #include "actmem.h"
@@ -39,24 +38,17 @@ static int actmem_release(struct inode *inode, struct file *file)
 	return 0;
 }
 
-/* How much of what is wanted from @position on lies in one page; where in it is @offset. */
-static size_t file_piece_length(loff_t position, size_t length, size_t *offset)
-{
-	*offset = position % ACTMEM_PAGE_BYTES;
-	return min_t(size_t, length, ACTMEM_PAGE_BYTES - *offset);
-}
-
 /* How many bytes were read, fewer than @length is then only if the reader's memory is bad. */
 static ssize_t file_read_piece(struct actmem_region *region, loff_t position, size_t *length,
 			       struct iov_iter *to)
 {
 	struct folio *folio = actmem_slot_get(region, position / ACTMEM_PAGE_BYTES);
+	size_t offset = position % ACTMEM_PAGE_BYTES;
 	ssize_t copied;
-	size_t offset;
 
 	if (IS_ERR(folio))
 		return actmem_slot_error(folio);
-	*length = file_piece_length(position, *length, &offset);
+	*length = min_t(size_t, *length, ACTMEM_PAGE_BYTES - offset);
 	if (!folio)
 		return iov_iter_zero(*length, to);
 	if (actmem_bytes_have_failed(folio, offset, *length))
@@ -67,47 +59,22 @@ static ssize_t file_read_piece(struct actmem_region *region, loff_t position, si
 	return copied;
 }
 
-static ssize_t file_write_piece(struct actmem_region *region, loff_t position, size_t *length,
-				struct iov_iter *from)
-{
-	struct actmem_why why;
-	struct folio *folio;
-	ssize_t copied;
-	size_t offset;
-
-	actmem_no_reason(&why);
-	folio = actmem_slot_demand(region, position / ACTMEM_PAGE_BYTES, &why);
-	if (IS_ERR(folio))
-		return actmem_slot_error(folio);
-	*length = file_piece_length(position, *length, &offset);
-	if (actmem_bytes_have_failed(folio, offset, *length))
-		copied = -EIO;
-	else
-		copied = copy_from_iter(folio_address(folio) + offset, *length, from);
-	folio_put(folio);
-	return copied;
-}
-
-typedef ssize_t (*piece_function)(struct actmem_region *region, loff_t position, size_t *length,
-				  struct iov_iter *memory);
-
 /* Up to the end of the region. An error counts only if nothing came before it. */
-static ssize_t file_do_pieces(struct kiocb *call, struct iov_iter *memory, piece_function do_piece)
+static ssize_t file_read(struct actmem_region *region, loff_t *position, struct iov_iter *to)
 {
-	struct actmem_region *region = actmem_file_region(call->ki_filp);
 	u64 end = region->page_count * ACTMEM_PAGE_BYTES;
-	ssize_t done = 0, copied = 0;
+	ssize_t done = 0, copied;
 
-	while (iov_iter_count(memory) && call->ki_pos < end) {
-		size_t length = min_t(u64, iov_iter_count(memory), end - call->ki_pos);
+	while (iov_iter_count(to) && *position < end) {
+		size_t length = min_t(u64, iov_iter_count(to), end - *position);
 
 		if (fatal_signal_pending(current))
 			return done ?: -EINTR;
-		copied = do_piece(region, call->ki_pos, &length, memory);
+		copied = file_read_piece(region, *position, &length, to);
 		if (copied < 0)
 			return done ?: copied;
 		done += copied;
-		call->ki_pos += copied;
+		*position += copied;
 		if (copied < length)
 			return done ?: -EFAULT;
 		cond_resched();
@@ -121,58 +88,9 @@ static ssize_t actmem_read_iter(struct kiocb *call, struct iov_iter *to)
 
 	if (!actmem_file_region(call->ki_filp))
 		return 0;
-	done = file_do_pieces(call, to, file_read_piece);
+	done = file_read(actmem_file_region(call->ki_filp), &call->ki_pos, to);
 	file_accessed(call->ki_filp);
 	return done;
-}
-
-static ssize_t file_write_locked(struct kiocb *call, struct iov_iter *from)
-{
-	ssize_t done = generic_write_checks(call, from);
-
-	if (done <= 0)
-		return done;
-	if (call->ki_pos >= i_size_read(file_inode(call->ki_filp)))
-		return -EFBIG;
-	return file_modified(call->ki_filp) ?: file_do_pieces(call, from, file_write_piece);
-}
-
-static ssize_t actmem_write_iter(struct kiocb *call, struct iov_iter *from)
-{
-	struct inode *inode = file_inode(call->ki_filp);
-	ssize_t done;
-
-	inode_lock(inode);
-	done = file_write_locked(call, from);
-	inode_unlock(inode);
-	return done;
-}
-
-/* The first byte from @offset on that has a page, or that has none. */
-static loff_t file_find(const struct actmem_region *region, loff_t offset, bool missing)
-{
-	loff_t end = region ? region->page_count * ACTMEM_PAGE_BYTES : 0;
-	unsigned long index;
-
-	if (offset < 0 || offset >= end)
-		return -ENXIO;
-	for (index = offset / ACTMEM_PAGE_BYTES; index < region->page_count; index++) {
-		if (actmem_slot_is_missing(region, index) == missing)
-			return max_t(loff_t, offset, index * ACTMEM_PAGE_BYTES);
-		cond_resched();
-	}
-	/* What comes after the end is missing. */
-	return missing ? end : -ENXIO;
-}
-
-static loff_t actmem_llseek(struct file *file, loff_t offset, int whence)
-{
-	loff_t found;
-
-	if (whence != SEEK_DATA && whence != SEEK_HOLE)
-		return generic_file_llseek(file, offset, whence);
-	found = file_find(actmem_file_region(file), offset, whence == SEEK_HOLE);
-	return found < 0 ? found : vfs_setpos(file, found, file_inode(file)->i_sb->s_maxbytes);
 }
 
 static int file_allocate(struct file *file, u64 offset, u64 end)
@@ -204,76 +122,13 @@ static int file_allocate_length(struct file *file, u64 offset, u64 end)
 	return err == -EEXIST ? 0 : err;
 }
 
-/* Of a page that is there; a missing one reads as zeros. */
-static int file_zero_part(struct actmem_region *region, u64 offset, u64 end)
-{
-	size_t first = offset % ACTMEM_PAGE_BYTES;
-	struct folio *folio;
-	int err = 0;
-
-	if (offset >= end)
-		return 0;
-	folio = actmem_slot_get(region, offset / ACTMEM_PAGE_BYTES);
-	if (!folio)
-		return 0;
-	if (IS_ERR(folio))
-		return actmem_slot_error(folio);
-	if (actmem_bytes_have_failed(folio, first, end - offset))
-		err = -EIO;
-	else
-		memset(folio_address(folio) + first, 0, end - offset);
-	folio_put(folio);
-	return err;
-}
-
-/* Whole pages go; of others only what they contain. */
-static int file_punch(struct actmem_region *region, u64 offset, u64 end)
-{
-	u64 first = ALIGN(offset, ACTMEM_PAGE_BYTES);
-	u64 last = ALIGN_DOWN(end, ACTMEM_PAGE_BYTES);
-	unsigned long done;
-	int err;
-
-	if (first > last)	/* both lie within one page */
-		return file_zero_part(region, offset, end);
-	err = file_zero_part(region, offset, first) ?: file_zero_part(region, last, end);
-	if (err || first == last)
-		return err;
-	return actmem_discard(region, first / ACTMEM_PAGE_BYTES, (last - first) / ACTMEM_PAGE_BYTES,
-			      &done);
-}
-
-static int file_punch_locked(struct file *file, u64 offset, u64 end)
-{
-	struct actmem_region *region = actmem_file_region(file);
-
-	if (!region)
-		return 0;
-	end = min_t(u64, end, region->page_count * ACTMEM_PAGE_BYTES);
-	if (offset >= end)
-		return 0;
-	return file_modified(file) ?: file_punch(region, offset, end);
-}
-
-static int file_lock_and_punch(struct file *file, u64 offset, u64 end)
-{
-	int err;
-
-	inode_lock(file_inode(file));
-	err = file_punch_locked(file, offset, end);
-	inode_unlock(file_inode(file));
-	return err;
-}
-
 static long actmem_fallocate(struct file *file, int mode, loff_t offset, loff_t length)
 {
 	u64 end = offset + length;
 	int err;
 
-	if (mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE))
+	if (mode & ~FALLOC_FL_KEEP_SIZE)
 		return -EOPNOTSUPP;
-	if (mode & FALLOC_FL_PUNCH_HOLE)
-		return file_lock_and_punch(file, offset, end);
 	if (!actmem_file_region(file)) {
 		err = mode & FALLOC_FL_KEEP_SIZE ? -EFBIG : file_allocate_length(file, offset, end);
 		if (err)
@@ -337,11 +192,8 @@ static void actmem_show_fdinfo(struct seq_file *seq, struct file *file)
 const struct file_operations actmem_file_operations = {
 	.open = actmem_open,
 	.release = actmem_release,
-	.llseek = actmem_llseek,
+	.llseek = generic_file_llseek,
 	.read_iter = actmem_read_iter,
-	.write_iter = actmem_write_iter,
-	.splice_read = ACTMEM_SPLICE_READ,
-	.splice_write = iter_file_splice_write,
 	.fallocate = actmem_fallocate,
 	.fsync = noop_fsync,
 	.mmap = actmem_mmap,

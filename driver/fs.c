@@ -18,7 +18,6 @@
 #include <linux/module.h>
 #include <linux/mount.h>
 #include <linux/pseudo_fs.h>
-#include <linux/rcupdate.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/statfs.h>
@@ -53,7 +52,7 @@ static void actmem_evict_inode(struct inode *inode)
 
 	clear_inode(inode);
 	if (mount)
-		actmem_quota_uncharge(&mount->inodes, 1);
+		actmem_quota_uncharge(&mount->inodes);
 	if (!region)	/* a directory, or a file that was given none */
 		return;
 	mutex_lock(&region->unmap_lock);
@@ -62,13 +61,6 @@ static void actmem_evict_inode(struct inode *inode)
 	spin_unlock(&region->lock);
 	mutex_unlock(&region->unmap_lock);
 	actmem_region_retire(region);
-}
-
-static void actmem_free_inode(struct inode *inode)
-{
-	if (S_ISLNK(inode->i_mode))
-		kfree(inode->i_link);
-	free_inode_nonrcu(inode);
 }
 
 /* What the regions of a mount have and may have; without a limit, what its nodes have. */
@@ -110,7 +102,6 @@ static const struct super_operations actmem_internal_operations = {
 static const struct super_operations actmem_super_operations = {
 	.statfs = actmem_statfs,
 	.evict_inode = actmem_evict_inode,
-	.free_inode = actmem_free_inode,
 	.show_options = actmem_show_options,
 };
 
@@ -188,8 +179,6 @@ int actmem_fs_init(void)
 void actmem_fs_exit(void)
 {
 	unregister_filesystem(&actmem_fs_type);
-	/* Inodes of mounts that have gone may still wait for actmem_free_inode(). */
-	rcu_barrier();
 }
 
 /*
@@ -214,7 +203,7 @@ struct file *actmem_fs_open(struct actmem_region *region)
 		goto release_mount;
 	}
 	actmem_inode_attach(inode, region);
-	/* As open() has it for every file of a 64-bit task: write(2) passes 2 GiB, too. */
+	/* As open() has it for every file of a 64-bit task: read(2) passes 2 GiB, too. */
 	file = alloc_file_pseudo(inode, internal_mount, name, O_RDWR | O_LARGEFILE,
 				 &actmem_file_operations);
 	if (IS_ERR(file)) {

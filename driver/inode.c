@@ -35,12 +35,12 @@ static struct inode *inode_alloc_counted(struct super_block *super)
 	struct actmem_mount *mount = actmem_super_mount(super);
 	struct inode *inode;
 
-	if (!actmem_quota_charge(&mount->inodes, 1))
+	if (!actmem_quota_charge(&mount->inodes))
 		return ERR_PTR(-ENOSPC);
 	inode = inode_alloc(super);
 	if (inode)
 		return inode;
-	actmem_quota_uncharge(&mount->inodes, 1);
+	actmem_quota_uncharge(&mount->inodes);
 	return ERR_PTR(-ENOMEM);
 }
 
@@ -105,9 +105,8 @@ void actmem_inode_attach(struct inode *inode, struct actmem_region *region)
 	smp_store_release(&inode->i_private, region);
 }
 
-/* A symbolic link points to @target. */
 static struct inode *inode_make(ACTMEM_IDMAP *idmap, struct inode *directory,
-				struct dentry *dentry, umode_t mode, const char *target)
+				struct dentry *dentry, umode_t mode)
 {
 	struct inode *inode = inode_alloc_counted(directory->i_sb);
 	int err;
@@ -115,22 +114,11 @@ static struct inode *inode_make(ACTMEM_IDMAP *idmap, struct inode *directory,
 	if (IS_ERR(inode))
 		return inode;
 	inode_init_owner(idmap, inode, directory, mode);
-	switch (mode & S_IFMT) {
-	case S_IFREG:
-		inode_become_file(inode);
-		break;
-	case S_IFDIR:
+	if (S_ISDIR(mode))
 		inode_become_directory(inode);
-		break;
-	case S_IFLNK:
-		inode->i_op = &simple_symlink_inode_operations;
-		inode->i_link = kstrdup(target, GFP_KERNEL_ACCOUNT);
-		inode->i_size = strlen(target);
-		break;
-	}
-	err = S_ISLNK(mode) && !inode->i_link ? -ENOMEM : 0;
-	if (!err)
-		err = security_inode_init_security(inode, directory, &dentry->d_name, NULL, NULL);
+	else
+		inode_become_file(inode);
+	err = security_inode_init_security(inode, directory, &dentry->d_name, NULL, NULL);
 	/* Linux 6.1 says that where no security module has labels. */
 	if (!err || err == -EOPNOTSUPP)
 		return inode;
@@ -139,9 +127,9 @@ static struct inode *inode_make(ACTMEM_IDMAP *idmap, struct inode *directory,
 }
 
 static int directory_add(ACTMEM_IDMAP *idmap, struct inode *directory, struct dentry *dentry,
-			 umode_t mode, const char *target)
+			 umode_t mode)
 {
-	struct inode *inode = inode_make(idmap, directory, dentry, mode, target);
+	struct inode *inode = inode_make(idmap, directory, dentry, mode);
 
 	if (IS_ERR(inode))
 		return PTR_ERR(inode);
@@ -155,27 +143,20 @@ static int directory_add(ACTMEM_IDMAP *idmap, struct inode *directory, struct de
 static int actmem_create(ACTMEM_IDMAP *idmap, struct inode *directory, struct dentry *dentry,
 			 ACTMEM_CREATE_MODE)
 {
-	return directory_add(idmap, directory, dentry, mode | S_IFREG, NULL);
+	return directory_add(idmap, directory, dentry, mode | S_IFREG);
 }
 
 static ACTMEM_MKDIR_RESULT actmem_mkdir(ACTMEM_IDMAP *idmap, struct inode *directory,
 					struct dentry *dentry, umode_t mode)
 {
-	return ACTMEM_MKDIR_RETURN(directory_add(idmap, directory, dentry, mode | S_IFDIR, NULL));
-}
-
-static int actmem_symlink(ACTMEM_IDMAP *idmap, struct inode *directory, struct dentry *dentry,
-			  const char *target)
-{
-	return directory_add(idmap, directory, dentry, S_IFLNK | 0777, target);
+	return ACTMEM_MKDIR_RETURN(directory_add(idmap, directory, dentry, mode | S_IFDIR));
 }
 
 /* A file without a name, until it is linked. */
 static int actmem_tmpfile(ACTMEM_IDMAP *idmap, struct inode *directory, struct file *file,
 			  umode_t mode)
 {
-	struct inode *inode = inode_make(idmap, directory, file->f_path.dentry, mode | S_IFREG,
-					  NULL);
+	struct inode *inode = inode_make(idmap, directory, file->f_path.dentry, mode | S_IFREG);
 
 	if (IS_ERR(inode))
 		return finish_open_simple(file, PTR_ERR(inode));
@@ -206,35 +187,13 @@ static void inode_name_region(struct inode *inode, const struct dentry *dentry)
 	spin_unlock(&region->lock);
 }
 
-/* The first name of an inode counts with it, each further one by itself. */
+/* For a file that was made without a name: each has one at most. */
 static int actmem_link(struct dentry *old, struct inode *directory, struct dentry *dentry)
 {
-	struct actmem_mount *mount = actmem_super_mount(directory->i_sb);
-	bool is_counted = d_inode(old)->i_nlink;
-	int err;
+	int err = d_inode(old)->i_nlink ? -EPERM : simple_link(old, directory, dentry);
 
-	if (is_counted && !actmem_quota_charge(&mount->inodes, 1))
-		return -ENOSPC;
-	err = simple_link(old, directory, dentry);
 	if (!err)
 		inode_name_region(d_inode(old), dentry);
-	else if (is_counted)
-		actmem_quota_uncharge(&mount->inodes, 1);
-	return err;
-}
-
-/* Of an inode that has lost a name, and has others. */
-static void inode_uncount_name(const struct inode *inode)
-{
-	if (!S_ISDIR(inode->i_mode) && inode->i_nlink)
-		actmem_quota_uncharge(&actmem_super_mount(inode->i_sb)->inodes, 1);
-}
-
-static int actmem_unlink(struct inode *directory, struct dentry *dentry)
-{
-	int err = simple_unlink(directory, dentry);
-
-	inode_uncount_name(d_inode(dentry));
 	return err;
 }
 
@@ -249,8 +208,6 @@ static int actmem_rename(ACTMEM_IDMAP *idmap, struct inode *from, struct dentry 
 	inode_name_region(d_inode(old), new);
 	if (flags & RENAME_EXCHANGE)
 		inode_name_region(d_inode(new), old);
-	else if (d_really_is_positive(new))
-		inode_uncount_name(d_inode(new));
 	return 0;
 }
 
@@ -258,10 +215,9 @@ static const struct inode_operations actmem_directory_operations = {
 	.lookup = actmem_lookup,
 	.create = actmem_create,
 	.mkdir = actmem_mkdir,
-	.symlink = actmem_symlink,
 	.tmpfile = actmem_tmpfile,
 	.link = actmem_link,
-	.unlink = actmem_unlink,
+	.unlink = simple_unlink,
 	.rmdir = simple_rmdir,
 	.rename = actmem_rename,
 };

@@ -280,15 +280,15 @@ static bool options_differ(const struct options *options, enum option option, bo
 static int mount_change_size(struct fs_context *context, struct actmem_mount *mount,
 			     unsigned long pages)
 {
-	unsigned long reserved;
-	int err = actmem_quota_try_limit(&mount->pages, pages, &reserved);
+	unsigned long used;
+	int err = actmem_quota_try_limit(&mount->pages, pages, &used);
 
 	/* What has been let go of by now is not to count. */
 	if (err && actmem_regions_sweep())
-		err = actmem_quota_try_limit(&mount->pages, pages, &reserved);
+		err = actmem_quota_try_limit(&mount->pages, pages, &used);
 	if (err)
 		errorfc(context, "size=%lluM is less than the %lluM that regions have",
-			pages * ACTMEM_PAGE_BYTES >> 20, reserved * ACTMEM_PAGE_BYTES >> 20);
+			pages * ACTMEM_PAGE_BYTES >> 20, used * ACTMEM_PAGE_BYTES >> 20);
 	return err;
 }
 
@@ -304,11 +304,12 @@ static int mount_change_inodes(struct fs_context *context, struct actmem_mount *
 	return err;
 }
 
-/* What mount(8) repeats of the options is as it was. */
+/* All of it or nothing. What mount(8) repeats of the options is as it was. */
 static int mount_reconfigure(struct fs_context *context)
 {
 	struct actmem_mount *mount = actmem_super_mount(context->root->d_sb);
 	const struct options *options = context->fs_private;
+	unsigned long inodes = actmem_quota_read(&mount->inodes).limit;
 	int err = 0;
 
 	if (options_differ(options, OPTION_MODE, options->mode != mount->mode))
@@ -325,6 +326,8 @@ static int mount_reconfigure(struct fs_context *context)
 		err = mount_change_inodes(context, mount, options->inodes);
 	if (!err && test_bit(OPTION_SIZE, &options->given))
 		err = mount_change_size(context, mount, options->pages);
+	if (err)
+		actmem_quota_set_limit(&mount->inodes, inodes);
 	return err;
 }
 

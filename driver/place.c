@@ -222,15 +222,20 @@ static unsigned long choice_share(const struct actmem_choice *choice, unsigned i
 	return choice->wanted / choice->count + (i < choice->wanted % choice->count);
 }
 
+static unsigned long node_limit_left(int node)
+{
+	return actmem_quota_left(actmem_node_quota(node));
+}
+
 /* Pages that a node could have in all, or that its limit leaves. */
 static unsigned long node_room(int node, bool by_limit)
 {
-	return by_limit ? actmem_node_left(node) : actmem_node_capacity(node);
+	return by_limit ? node_limit_left(node) : actmem_node_capacity(node);
 }
 
 static int node_refuse(int node, bool by_limit, unsigned long wanted, struct actmem_why *why)
 {
-	return by_limit ? place_fail_limit(why, node, wanted, actmem_node_left(node)) :
+	return by_limit ? place_fail_limit(why, node, wanted, node_limit_left(node)) :
 			  place_fail_full(why, node, wanted, node_available(node));
 }
 
@@ -346,7 +351,7 @@ static struct folio *choice_place_on(unsigned int i, struct actmem_choice *choic
 		return ERR_PTR(place_fail(why, -ENODEV, ACTMEM_WHY_NO_MEMORY_NODE, node));
 	if (!node_isset(node, choice->allowed))
 		return ERR_PTR(place_fail(why, -EPERM, ACTMEM_WHY_CPUSET, node));
-	if (!actmem_quota_charge(actmem_node_quota(node), 1))
+	if (!actmem_quota_charge(actmem_node_quota(node)))
 		return ERR_PTR(-EDQUOT);
 	folio = actmem_pool_take(node) ?: choice_alloc_page(node, choice, why);
 	if (!IS_ERR(folio) && folio_nid(folio) != node) {
@@ -354,7 +359,7 @@ static struct folio *choice_place_on(unsigned int i, struct actmem_choice *choic
 		folio = ERR_PTR(place_fail(why, -EIO, ACTMEM_WHY_MISPLACED, node));
 	}
 	if (IS_ERR(folio)) {
-		actmem_quota_uncharge(actmem_node_quota(node), 1);
+		actmem_quota_uncharge(actmem_node_quota(node));
 		return folio;
 	}
 	choice->nodes[i].placed++;

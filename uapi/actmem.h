@@ -44,21 +44,18 @@
  * The region is there until the file has been removed and the last descriptor,
  * mapping and command of it has gone, whatever becomes of the process that made
  * it. A name is up to ACTMEM_NAME_BYTES - 1 printable ASCII characters
- * (ENAMETOOLONG, EINVAL). There are directories, hard and symbolic links, and
- * O_TMPFILE; nothing can be executed. What open(2) checks is the permission.
+ * (ENAMETOOLONG, EINVAL), and a file has one at most (EPERM). There are
+ * directories and O_TMPFILE; nothing can be executed. What open(2) checks is the
+ * permission.
  *
  * On the descriptor of any region, named or not:
  *
- * read(2), write(2)	as of any file of this length. Missing pages are read as
- *	zeros and stay missing; writing allocates them, with the errors of
- *	POPULATE. Nothing is written past the end (EFBIG). EIO if the hardware
- *	has reported an error in a page.
- * lseek(2)	knows SEEK_DATA and SEEK_HOLE, by pages.
+ * read(2)	as of any file of this length. Missing pages are read as zeros and
+ *	stay missing. EIO if the hardware has reported an error in a page.
+ * write(2)	EINVAL, as on hugetlbfs: a region is written by its mappings.
  * fallocate(2)	with mode 0 or FALLOC_FL_KEEP_SIZE is POPULATE of all pages that
- *	the range touches, EFBIG if it ends behind the region. With
- *	FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE it is DISCARD of the pages that
- *	lie in the range as a whole, and writes zeros to the parts of others.
- *	Other modes are EOPNOTSUPP.
+ *	the range touches, EFBIG if it ends behind the region. Other modes are
+ *	EOPNOTSUPP; pages are given back by DISCARD.
  * ftruncate(2)	EPERM for an unnamed region, and for any other length than it has.
  */
 #ifndef _UAPI_LINUX_ACTMEM_H

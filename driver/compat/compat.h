@@ -36,12 +36,6 @@
 #define ACTMEM_MKDIR_RETURN(err)	(err)
 #endif
 
-#if ACTMEM_HAVE_COPY_SPLICE_READ
-#define ACTMEM_SPLICE_READ	copy_splice_read
-#else
-#define ACTMEM_SPLICE_READ	generic_file_splice_read
-#endif
-
 /* A name that is there until it is removed, although nothing but memory knows it. */
 static inline void actmem_d_make_persistent(struct dentry *dentry, struct inode *inode)
 {

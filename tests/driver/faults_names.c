@@ -65,8 +65,7 @@ static int make_names(struct operation *self, int device)
 	if (fd < 0)
 		return fd;
 	close(fd);
-	if (mkdir(AT "/directory", 0755) || link(NAME, AT "/directory/link") ||
-	    symlink("directory", AT "/symbol") || rename(NAME, AT "/renamed"))
+	if (mkdir(AT "/directory", 0755) || rename(NAME, AT "/renamed"))
 		return -errno;
 	fd = open(AT, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (fd < 0)
@@ -81,9 +80,7 @@ static int remove_names(struct operation *self, int device, int result)
 	struct dirent *entry;
 	DIR *directory;
 
-	unlink(AT "/directory/link");
 	rmdir(AT "/directory");
-	unlink(AT "/symbol");
 	unlink(AT "/renamed");
 	unlink(NAME);
 	directory = opendir(AT);
@@ -186,42 +183,6 @@ TEST_F(names, create)
 	struct operation operation = {
 		.where = IN_MODULE, .least = 16, .prepare = prepare_file, .act = give_policy,
 		.undo = check_length,
-	};
-
-	EXPECT_SWEEP(operation, self->device);
-}
-
-static int prepare_region(struct operation *self, int device)
-{
-	self->fd = make_named(NAME, PAGES);
-	CHECK(self->fd >= 0);
-	return 0;
-}
-
-static int write_and_read(struct operation *self, int device)
-{
-	char bytes[64] = "written";
-	ssize_t done;
-
-	done = pwrite(self->fd, bytes, sizeof(bytes), PAGE_BYTES - 32);
-	if (done == sizeof(bytes))
-		done = pread(self->fd, bytes, sizeof(bytes), PAGE_BYTES - 32);
-	if (done < 0)
-		return -errno;
-	return done == sizeof(bytes) ? 0 : -EFAULT;
-}
-
-static int check_written(struct operation *self, int device, int result)
-{
-	CHECK(!write_and_read(self, device));
-	return remove_file(self, device, result);
-}
-
-TEST_F(names, write)
-{
-	struct operation operation = {
-		.where = IN_MODULE, .least = 4, .prepare = prepare_region, .act = write_and_read,
-		.undo = check_written,
 	};
 
 	EXPECT_SWEEP(operation, self->device);

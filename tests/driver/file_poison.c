@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Reading, writing and zeroing a page in which the hardware has erred: EIO, and the
- * bytes before it are read or written. tests/vm/blemish marks the page, of which
+ * Reading a page in which the hardware has erred: EIO, and the bytes before it are
+ * read. tests/vm/blemish marks the page, of which
  * the driver has not been told yet; nothing that a test can do makes the memory itself
  * fail.
  */
@@ -72,28 +72,6 @@ TEST_F(file_poison, read)
 	EXPECT_EQ(EIO, errno);
 	EXPECT_EQ(SMALL, pread(self->fd, self->buffer, SMALL, FAILED - SMALL));
 	EXPECT_EQ(SMALL, pread(self->fd, self->buffer, SMALL, FAILED + SMALL));
-}
-
-TEST_F(file_poison, write)
-{
-	EXPECT_EQ((ssize_t)PAGE_BYTES, pwrite(self->fd, self->buffer, LENGTH, 0));
-	EXPECT_EQ(0, memcmp(self->buffer, self->memory, PAGE_BYTES));
-	EXPECT_EQ(0x11, self->memory[PAGE_BYTES]);
-	EXPECT_EQ(-1, pwrite(self->fd, self->buffer, 1, FAILED));
-	EXPECT_EQ(EIO, errno);
-	EXPECT_EQ(SMALL, pwrite(self->fd, self->buffer, SMALL, FAILED + SMALL));
-	EXPECT_EQ(0x22, self->memory[FAILED + SMALL]);
-}
-
-TEST_F(file_poison, punch)
-{
-	const int punch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
-
-	EXPECT_EQ(-1, fallocate(self->fd, punch, FAILED, SMALL));
-	EXPECT_EQ(EIO, errno);
-	EXPECT_EQ(0x11, self->memory[FAILED + SMALL]);
-	EXPECT_EQ(0, fallocate(self->fd, punch, FAILED + SMALL, SMALL));
-	EXPECT_EQ(0, self->memory[FAILED + SMALL]);
 }
 
 TEST_NOTHING_IS_LEFT

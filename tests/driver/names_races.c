@@ -33,26 +33,21 @@ static void claim(int pages)
 		race->exceeded = true;
 }
 
-/* By the create call, fallocate, populate or write: pages, 0 if refused, or an error. */
+/* By the create call, fallocate, or populate: pages, 0 if refused, or an error. */
 static int take(int fd, int pages, unsigned int way)
 {
 	struct actmem_ioctl_create arg = region_of(pages);
-	int i, err;
+	int err;
 
-	switch (way % 4) {
+	switch (way % 3) {
 	case 0:
 		err = call(fd, ACTMEM_IOC_CREATE, &arg) ?: populate(fd, 0, pages);
 		break;
 	case 1:
 		err = fallocate(fd, 0, 0, pages * PAGE_BYTES) ? -errno : 0;
 		break;
-	case 2:
-		err = ftruncate(fd, pages * PAGE_BYTES) ? -errno : populate(fd, 0, pages);
-		break;
 	default:
-		err = ftruncate(fd, pages * PAGE_BYTES) ? -errno : 0;
-		for (i = 0; i < pages && !err; i++)
-			err = pwrite(fd, "x", 1, i * PAGE_BYTES) == 1 ? 0 : -errno;
+		err = ftruncate(fd, pages * PAGE_BYTES) ? -errno : populate(fd, 0, pages);
 	}
 	if (err)
 		return is_refusal(err) ? 0 : err;
