@@ -4,7 +4,7 @@
  *
  * Locks, outermost first: a store's chores, a heap's grow_lock, a store's lock; a
  * region's pages_lock, a region's lock, the handles lock, a heap's lock.
- * A queue's lock is held with a store's at most, that of a runtime alone.
+ * A queue's lock is held with a store's at most, that of a runtime with a region's at most.
  */
 #ifndef LIB_CONTEXT_H
 #define LIB_CONTEXT_H
@@ -53,6 +53,8 @@ struct actmem_region {
 	struct stats_record *record;	/* memfd only; mapped bytes: under lock */
 	unsigned int maps;		/* under lock */
 	_Atomic unsigned int attachments;	/* to queues */
+	_Atomic unsigned int buffers;	/* of rings of queues, which hold its pages */
+	_Atomic unsigned int commands;	/* of queues, which work on it */
 	/* With a runtime, or NULL; set under lock. */
 	struct registration *_Atomic registration;
 };

@@ -270,29 +270,20 @@ int actmem_register(struct actmem_region *region, struct actmem_runtime *runtime
 	return error;
 }
 
-static struct registration *registration_of(struct actmem_region *region)
+static int check_region(const struct actmem_region *region, const char *call)
 {
-	struct registration *registration;
-
-	pthread_mutex_lock(&region->lock);
-	registration = region->registration;
-	pthread_mutex_unlock(&region->lock);
-	return registration;
+	return region ? check_owner(region->am) : fail(EINVAL, "%s: no region", call);
 }
 
-/* Of a region that is registered, and by no thread just now. */
-static int find(struct actmem_region *region, const char *call, struct registration **result,
-		bool ends)
+/*
+ * Of a region that is registered, and by no thread just now. It stays for as long as the
+ * region's lock is held, or, with @ends, is the caller's to end.
+ */
+static int find(struct actmem_region *region, struct registration **result, bool ends)
 {
-	struct registration *registration;
-	int error;
+	struct registration *registration = region->registration;
+	int error = 0;
 
-	if (!region)
-		return fail(EINVAL, "%s: no region", call);
-	error = check_owner(region->am);
-	if (error)
-		return error;
-	registration = registration_of(region);
 	if (!registration)
 		return fail(ENOENT, "the region is not registered");
 	pthread_mutex_lock(&registration->runtime->lock);
@@ -311,8 +302,13 @@ int actmem_unregister(struct actmem_region *region)
 {
 	struct registration *registration;
 	struct actmem_runtime *runtime;
-	int error = find(region, "actmem_unregister", &registration, true);
+	int error = check_region(region, "actmem_unregister");
 
+	if (error)
+		return error;
+	pthread_mutex_lock(&region->lock);
+	error = find(region, &registration, true);
+	pthread_mutex_unlock(&region->lock);
 	if (error)
 		return error;
 	runtime = registration->runtime;
@@ -336,11 +332,14 @@ int actmem_unregister(struct actmem_region *region)
 
 void registration_abandon(struct actmem_region *region)
 {
-	struct registration *registration = registration_of(region);
+	struct actmem_runtime *runtime;
 
-	pthread_mutex_lock(&registration->runtime->lock);
-	registration->abandoned = true;
-	pthread_mutex_unlock(&registration->runtime->lock);
+	pthread_mutex_lock(&region->lock);
+	runtime = region->registration->runtime;
+	pthread_mutex_lock(&runtime->lock);
+	region->registration->abandoned = true;
+	pthread_mutex_unlock(&runtime->lock);
+	pthread_mutex_unlock(&region->lock);
 }
 
 static struct registration *first_abandoned(struct actmem_runtime *runtime)
@@ -371,22 +370,19 @@ void registration_end_abandoned(struct actmem_runtime *runtime)
 	}
 }
 
-int actmem_registration(struct actmem_region *region, struct actmem_registration *result)
+/* Under the region's lock. */
+static int look(struct actmem_region *region, struct actmem_registration *now)
 {
-	struct actmem_registration now;
 	struct registration *registration;
 	uint64_t at, chunk;
-	int error = find(region, "actmem_registration", &registration, false);
+	int error = find(region, &registration, false);
 
 	if (error)
 		return error;
-	if (!result)
-		return fail(EINVAL, "actmem_registration: nowhere to put it");
-	ACTMEM_INIT(&now);
-	now.address = registration->address;
-	now.length = registration->length;
-	now.far_bytes = registration->far_bytes;
-	now.flags = registration->flags;
+	now->address = registration->address;
+	now->length = registration->length;
+	now->far_bytes = registration->far_bytes;
+	now->flags = registration->flags;
 	chunk = registration->runtime->options.chunk_bytes;
 	for (at = 0; at < registration->registered; at += chunk) {
 		uint32_t flags = 0;
@@ -395,20 +391,36 @@ int actmem_registration(struct actmem_region *region, struct actmem_registration
 							  &flags);
 		if (error < 0)
 			return error;
-		now.chunks++;
-		now.lost_chunks += error == RUNTIME_LOST;
+		now->chunks++;
+		now->lost_chunks += error == RUNTIME_LOST;
 		if (!at)
-			now.runtime_flags = flags;
+			now->runtime_flags = flags;
 	}
-	return give_struct(result, &now, sizeof(now), "registration");
+	return 0;
 }
 
+int actmem_registration(struct actmem_region *region, struct actmem_registration *result)
+{
+	struct actmem_registration now;
+	int error = check_region(region, "actmem_registration");
+
+	if (error)
+		return error;
+	if (!result)
+		return fail(EINVAL, "actmem_registration: nowhere to put it");
+	ACTMEM_INIT(&now);
+	pthread_mutex_lock(&region->lock);
+	error = look(region, &now);
+	pthread_mutex_unlock(&region->lock);
+	return error ? error : give_struct(result, &now, sizeof(now), "registration");
+}
+
+/* Under the runtime's lock, for as long as that is held. */
 static struct registration *registration_with(struct actmem_runtime *runtime, const char *address)
 {
 	struct registration *found = NULL;
 	struct link *link;
 
-	pthread_mutex_lock(&runtime->lock);
 	for (link = runtime->registrations.next; !found && link != &runtime->registrations;
 	     link = link->next) {
 		struct registration *registration = link_item(link, struct registration, link);
@@ -417,25 +429,16 @@ static struct registration *registration_with(struct actmem_runtime *runtime, co
 		    address < registration->address + registration->registered)
 			found = registration;
 	}
-	pthread_mutex_unlock(&runtime->lock);
 	return found;
 }
 
-int actmem_device_pointer(struct actmem_runtime *runtime, const void *address, uint64_t *pointer,
-			  uint64_t *bytes)
+static int translate(struct actmem_runtime *runtime, const void *address, uint64_t *pointer,
+		     uint64_t *bytes)
 {
-	struct registration *registration;
+	struct registration *registration = registration_with(runtime, address);
 	uint64_t offset, chunk_end;
-	int error = runtime_check(runtime, "actmem_device_pointer");
+	int error;
 
-	if (error)
-		return error;
-	if (!pointer)
-		return fail(EINVAL, "actmem_device_pointer: nowhere to put it");
-	if (!runtime->kind->pointer)
-		return fail(EOPNOTSUPP, "devices have no addresses of their own by this runtime (%s)",
-			    runtime->description);
-	registration = registration_with(runtime, address);
 	if (!registration)
 		return fail(ENOENT, "%p is in no region that is registered with %s", address,
 			    runtime->info.text);
@@ -446,4 +449,22 @@ int actmem_device_pointer(struct actmem_runtime *runtime, const void *address, u
 	chunk_end = (offset / runtime->options.chunk_bytes + 1) * runtime->options.chunk_bytes;
 	*bytes = (chunk_end < registration->length ? chunk_end : registration->length) - offset;
 	return 0;
+}
+
+int actmem_device_pointer(struct actmem_runtime *runtime, const void *address, uint64_t *pointer,
+			  uint64_t *bytes)
+{
+	int error = runtime_check(runtime, "actmem_device_pointer");
+
+	if (error)
+		return error;
+	if (!pointer)
+		return fail(EINVAL, "actmem_device_pointer: nowhere to put it");
+	if (!runtime->kind->pointer)
+		return fail(EOPNOTSUPP, "devices have no addresses of their own by this runtime (%s)",
+			    runtime->description);
+	pthread_mutex_lock(&runtime->lock);
+	error = translate(runtime, address, pointer, bytes);
+	pthread_mutex_unlock(&runtime->lock);
+	return error;
 }

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Threads that make, map and close regions at the same time: each finds a place, of its
- * own, at a multiple of 2 MiB, and none takes another one's.
+ * own, at a multiple of 2 MiB, and none takes another one's. And threads that look at one
+ * registration, and end it.
  */
+#include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "actmem_runtime.h"
 #include "common.h"
 
 #define THREADS		8
@@ -56,6 +60,56 @@ static void *make(void *context)
 	return NULL;
 }
 
+struct looker {
+	pthread_t thread;
+	struct actmem_region *region;
+	unsigned int seen, wrong;
+};
+
+static void *look_at_registration(void *context)
+{
+	struct looker *looker = context;
+	struct actmem_registration now;
+	unsigned int round;
+
+	for (round = 0; round < ROUNDS || !looker->seen; round++) {
+		int error;
+
+		ACTMEM_INIT(&now);
+		error = actmem_registration(looker->region, &now);
+		looker->seen += !error;
+		looker->wrong += error ? error != -ENOENT && error != -EBUSY : now.chunks != 1;
+	}
+	return NULL;
+}
+
+/* While one thread looks at a registration, another ends it. */
+static void test_registration(struct actmem *am)
+{
+	struct looker looker = { 0 };
+	struct actmem_region_options options;
+	struct actmem_runtime *runtime;
+	unsigned int round, refused = 0;
+
+	ACTMEM_INIT(&options);
+	options.length = 2 * MIB;
+	returns(actmem_region_create(am, &options, &looker.region), 0);
+	returns(actmem_runtime_open(am, NULL, &runtime), 0);
+	if (pthread_create(&looker.thread, NULL, look_at_registration, &looker))
+		tap_bail("pthread_create");
+	for (round = 0; round < ROUNDS; round++) {
+		refused += !!actmem_register(looker.region, runtime, 0);
+		sched_yield();
+		refused += !!actmem_unregister(looker.region);
+	}
+	returns(actmem_register(looker.region, runtime, 0), 0);
+	pthread_join(looker.thread, NULL);
+	ok(!looker.wrong && !refused, "a registration is looked at beside another thread");
+	returns(actmem_unregister(looker.region), 0);
+	returns(actmem_runtime_close(runtime), 0);
+	returns(actmem_region_close(looker.region), 0);
+}
+
 int main(void)
 {
 	struct usage before = usage_now();
@@ -77,6 +131,7 @@ int main(void)
 		ok(makers[i].placed == ROUNDS, "each is at a multiple of 2 MiB");
 		ok(makers[i].kept == ROUNDS, "each has what its thread wrote");
 	}
+	test_registration(am);
 	counters_are_zero(am);
 	returns(actmem_close(am), 0);
 	same_usage(before);
