@@ -9,7 +9,8 @@
  * never exits and never installs signal handlers. All sizes are bytes. Calls
  * are thread-safe unless their comment says otherwise. Structs that carry a
  * @size are set up with ACTMEM_INIT(), so that a program compiled today works
- * with a later library; -EINVAL for one that is not.
+ * with a later library; -EINVAL for one that is not. A thread that is cancelled
+ * (pthread_cancel(3)) in a call that waits is so when the call has ended.
  *
  * After fork() a child must not use handles it inherited: every call on them
  * that can fail answers -EOWNERDEAD. It opens its own with actmem_open().

@@ -170,7 +170,7 @@ int actmem_store_put_back(struct actmem_store *store, struct actmem_key key);
 /*
  * Ends a block that is not held: one that is reserved (by its filler), or one that
  * nobody wants any more. It is not counted as taken. -ENOENT; -EBUSY: held, or just
- * being committed.
+ * being put (actmem_store_put()) or committed.
  */
 int actmem_store_drop(struct actmem_store *store, struct actmem_key key);
 

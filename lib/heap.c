@@ -289,7 +289,7 @@ static int take_or_grow(struct actmem_heap *heap, struct cache *cache, uint64_t 
 	if (error != -ENOSPC)
 		return error;
 	atomic_fetch_add(&heap->growers, 1);
-	pthread_mutex_lock(&heap->grow_lock);
+	heap_lock_growth(heap);
 	/* Another thread may have grown it meanwhile, or take what this one made. */
 	while ((error = take(heap, cache, length, align, block)) == -ENOSPC) {
 		error = heap_grow(heap, length, align, is_full);
@@ -298,7 +298,7 @@ static int take_or_grow(struct actmem_heap *heap, struct cache *cache, uint64_t 
 	}
 	if (atomic_fetch_sub(&heap->growers, 1) == 1)
 		pthread_cond_broadcast(&heap->none_grows);
-	pthread_mutex_unlock(&heap->grow_lock);
+	heap_unlock_growth(heap);
 	return error;
 }
 

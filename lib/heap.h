@@ -13,6 +13,7 @@
 #include "cache.h"
 #include "context.h"
 #include "node.h"
+#include "thread.h"
 
 static inline uint64_t round_up(uint64_t bytes, uint64_t unit)
 {
@@ -66,6 +67,19 @@ struct actmem_heap {
 	struct tally others;		/* of threads that have ended, or have no cache */
 	uint64_t recalls;
 };
+
+/* The thread is not cancelled meanwhile. */
+static inline void heap_lock_growth(struct actmem_heap *heap)
+{
+	thread_hold_cancellation();
+	pthread_mutex_lock(&heap->grow_lock);
+}
+
+static inline void heap_unlock_growth(struct actmem_heap *heap)
+{
+	pthread_mutex_unlock(&heap->grow_lock);
+	thread_let_cancellation();
+}
 
 /*
  * Makes the heap longer by a region that has room for @length at @align. Under

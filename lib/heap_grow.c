@@ -125,14 +125,14 @@ void heap_limit_caches(struct actmem_heap *heap)
 
 void heap_tune(struct actmem_heap *heap, uint64_t chunk_bytes, uint64_t cache_bytes)
 {
-	pthread_mutex_lock(&heap->grow_lock);
+	heap_lock_growth(heap);
 	heap->chunk_bytes = chunk_bytes;
 	pthread_mutex_lock(&heap->lock);
 	heap->cache_bytes = cache_bytes;
 	heap_limit_caches(heap);
 	heap_recall_all(heap);
 	pthread_mutex_unlock(&heap->lock);
-	pthread_mutex_unlock(&heap->grow_lock);
+	heap_unlock_growth(heap);
 }
 
 /* Under lock. */
@@ -247,7 +247,7 @@ int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 	if (length > heap->chunk_bytes)
 		return 0;
 	do {
-		pthread_mutex_lock(&heap->grow_lock);
+		heap_lock_growth(heap);
 		/* A mutex may well go to the thread that has just unlocked it again. */
 		while (atomic_load(&heap->growers))
 			pthread_cond_wait(&heap->none_grows, &heap->grow_lock);
@@ -259,7 +259,7 @@ int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 		/* What is free already stays, whatever comes of this. */
 		if (is_short)
 			error = make_room(heap, length, align, &is_full);
-		pthread_mutex_unlock(&heap->grow_lock);
+		heap_unlock_growth(heap);
 	} while (is_short && !error);
 	return error;
 }
@@ -436,14 +436,14 @@ uint64_t heap_stop_growing(struct actmem_heap *heap)
 uint64_t heap_lower_limit(struct actmem_heap *heap, uint64_t limit)
 {
 	/* Who makes room for a region of his own must find what is free himself. */
-	pthread_mutex_lock(&heap->grow_lock);
+	heap_lock_growth(heap);
 	heap_shrink(heap, false);
 	pthread_mutex_lock(&heap->lock);
 	if (limit < heap->region_bytes)
 		limit = heap->region_bytes;
 	heap->limit = limit;
 	pthread_mutex_unlock(&heap->lock);
-	pthread_mutex_unlock(&heap->grow_lock);
+	heap_unlock_growth(heap);
 	return limit;
 }
 

@@ -20,7 +20,7 @@ int actmem_heap_register(struct actmem_heap *heap, struct actmem_runtime *runtim
 			    "actmem_heap_register: no heap");
 	if (flags & ~ACTMEM_REGISTER_ALL)
 		return fail(EINVAL, "register flags 0x%x are not known", flags & ~ACTMEM_REGISTER_ALL);
-	pthread_mutex_lock(&heap->grow_lock);
+	heap_lock_growth(heap);
 	pthread_mutex_lock(&heap->lock);
 	if (heap->runtime) {
 		error = fail(EEXIST, "the heap's regions are registered already (%s)",
@@ -33,7 +33,7 @@ int actmem_heap_register(struct actmem_heap *heap, struct actmem_runtime *runtim
 		heap->register_flags = flags;
 	}
 	pthread_mutex_unlock(&heap->lock);
-	pthread_mutex_unlock(&heap->grow_lock);
+	heap_unlock_growth(heap);
 	if (error)
 		return error;
 	pthread_mutex_lock(&runtime->lock);

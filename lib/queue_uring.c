@@ -398,10 +398,12 @@ static int start_thread(struct actmem_queue *queue, struct uring *uring)
 	if (error)
 		return fail(error, "cannot start a thread for the queue (pthread_create: %s)",
 			    strerror(error));
+	thread_hold_cancellation();
 	pthread_mutex_lock(&queue->lock);
 	while (!uring->started)
 		pthread_cond_wait(&uring->ready, &queue->lock);
 	pthread_mutex_unlock(&queue->lock);
+	thread_let_cancellation();
 	if (!uring->error)
 		return 0;
 	pthread_join(uring->thread, NULL);
@@ -454,6 +456,7 @@ int ring_do(struct actmem_queue *queue, struct ring_job *job)
 {
 	struct uring *uring = queue->uring;
 
+	thread_hold_cancellation();
 	pthread_mutex_lock(&queue->lock);
 	link_append(&uring->jobs, &job->link);
 	wake(queue);
@@ -461,6 +464,7 @@ int ring_do(struct actmem_queue *queue, struct ring_job *job)
 	while (!job->ended)
 		pthread_cond_wait(&uring->ready, &queue->lock);
 	pthread_mutex_unlock(&queue->lock);
+	thread_let_cancellation();
 	return job->error;
 }
 

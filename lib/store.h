@@ -38,7 +38,7 @@ enum store_user {
 	USER_NONE,
 	USER_WAITS,			/* reserves it, and has no memory yet */
 	USER_FILLS,
-	USER_COMMITS,			/* has filled it, and it is checksummed */
+	USER_COMMITS,			/* actmem_store_put() copies to it, or it is checksummed */
 	USER_CLAIMS,			/* is about to hold it */
 	USER_HOLDS,
 };
@@ -71,7 +71,7 @@ struct sum {
 /* A thread that waits: for memory, in turn, and for its block. */
 struct waiter {
 	struct link link;
-	pthread_t thread;
+	uint64_t thread;		/* its thread_number() */
 	pthread_cond_t wake;
 	bool is_stalled;
 	uint64_t since;			/* ns, if it is */
@@ -101,7 +101,7 @@ struct store_block {
 	bool is_unreadable;		/* it is not read ahead again */
 	bool is_followed;		/* its take is, even if it fails and is tried again */
 	enum store_user user;
-	pthread_t thread;		/* of the user */
+	uint64_t thread;		/* the user's thread_number() */
 	enum store_transfer transfer;
 	bool is_submitted;		/* the transfer; else it is prepared */
 	struct link chore;		/* if that takes long */

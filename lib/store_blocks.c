@@ -12,6 +12,7 @@
 #include "error.h"
 #include "queue.h"
 #include "store.h"
+#include "thread.h"
 
 #define BUCKETS_FIRST	256
 
@@ -84,7 +85,7 @@ struct store_block *store_add(struct actmem_store *store, struct actmem_key key,
 	block->bytes = bytes;
 	block->length = round_up(bytes, store->unit);
 	block->user = USER_WAITS;
-	block->thread = pthread_self();
+	block->thread = thread_number();
 	link_init(&block->ended);
 	link_init(&block->puts);
 	link_init(&block->chore);

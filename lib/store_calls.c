@@ -10,6 +10,20 @@
 #include "error.h"
 #include "file.h"
 #include "store.h"
+#include "thread.h"
+
+/* A thread that is cancelled is so when its call has ended. */
+static void enter(struct actmem_store *store)
+{
+	thread_hold_cancellation();
+	pthread_mutex_lock(&store->lock);
+}
+
+static void leave(struct actmem_store *store)
+{
+	pthread_mutex_unlock(&store->lock);
+	thread_let_cancellation();
+}
 
 static int fail_no_block(struct actmem_key key, const char *why)
 {
@@ -29,23 +43,19 @@ static int check_bytes(const struct actmem_store *store, struct actmem_key key, 
 	return 0;
 }
 
-int actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
-			 void **memory)
+/* A block of this user's, with memory. */
+static int reserve(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
+		   enum store_user user, void **memory)
 {
 	struct store_block *block;
 	struct waiter waiter;
 	void *room;
-	int error = store_check(store, "actmem_store_reserve");
+	int error = check_bytes(store, key, bytes);
 
 	if (error)
 		return error;
-	if (!memory)
-		return fail(EINVAL, "actmem_store_reserve: nowhere to put the memory's address");
-	error = check_bytes(store, key, bytes);
-	if (error)
-		return error;
 	waiter_init(&waiter);
-	pthread_mutex_lock(&store->lock);
+	enter(store);
 	if (store_find(store, key)) {
 		error = fail(EEXIST, "%s is in the store", KEY_TEXT(key));
 		goto unlock;
@@ -63,15 +73,27 @@ int actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint
 		store_end(store, block);
 	} else {
 		store_take_memory(store, block, room);
-		block->user = USER_FILLS;
+		block->user = user;
 		store_settle(store, block);
 		pace_put(&store->pace, block->length);
 		*memory = room;
 	}
 unlock:
-	pthread_mutex_unlock(&store->lock);
+	leave(store);
 	waiter_destroy(&waiter);
 	return error;
+}
+
+int actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
+			 void **memory)
+{
+	int error = store_check(store, "actmem_store_reserve");
+
+	if (error)
+		return error;
+	if (!memory)
+		return fail(EINVAL, "actmem_store_reserve: nowhere to put the memory's address");
+	return reserve(store, key, bytes, USER_FILLS, memory);
 }
 
 /* A block that this user has; NULL with words. */
@@ -98,33 +120,35 @@ static void want(struct actmem_store *store, struct store_block *block)
 	store_settle(store, block);
 }
 
-int actmem_store_commit(struct actmem_store *store, struct actmem_key key)
+/* What this user has filled. */
+static int commit(struct actmem_store *store, struct actmem_key key, enum store_user user)
 {
 	struct store_block *block;
-	int error = store_check(store, "actmem_store_commit");
 
-	if (error)
-		return error;
-	pthread_mutex_lock(&store->lock);
-	block = find_used(store, key, USER_FILLS);
-	if (!block) {
-		error = -ENOENT;
-		goto unlock;
-	}
-	if (store->flags & ACTMEM_STORE_CHECKSUM) {
+	enter(store);
+	block = find_used(store, key, user);
+	if (block && store->flags & ACTMEM_STORE_CHECKSUM) {
 		/* Nobody else ends it or commits it meanwhile. */
 		block->user = USER_COMMITS;
 		pthread_mutex_unlock(&store->lock);
 		block->checksum = checksum(block->memory, block->bytes);
 		pthread_mutex_lock(&store->lock);
 	}
-	store->stats.puts_total++;
-	wait_note(store->am);
-	want(store, block);
-	store_advance(store);
-unlock:
-	pthread_mutex_unlock(&store->lock);
-	return error;
+	if (block) {
+		store->stats.puts_total++;
+		wait_note(store->am);
+		want(store, block);
+		store_advance(store);
+	}
+	leave(store);
+	return block ? 0 : -ENOENT;
+}
+
+int actmem_store_commit(struct actmem_store *store, struct actmem_key key)
+{
+	int error = store_check(store, "actmem_store_commit");
+
+	return error ? error : commit(store, key, USER_FILLS);
 }
 
 static int find_to_hold(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
@@ -256,7 +280,7 @@ static int hold(struct actmem_store *store, struct actmem_key key, uint64_t byte
 	kind = kind_of_take(store, block);
 	store_follow(store, block);
 	block->user = USER_CLAIMS;
-	block->thread = pthread_self();
+	block->thread = thread_number();
 	store_settle(store, block);
 	if (kind != &store->stats.hits_total)
 		error = await(store, block);
@@ -293,7 +317,7 @@ int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const v
 		return error;
 	if (!memory)
 		return fail(EINVAL, "actmem_store_hold: nowhere to put the memory's address");
-	pthread_mutex_lock(&store->lock);
+	enter(store);
 	error = hold(store, key, 0, &block);
 	if (!error) {
 		*memory = block->memory;
@@ -301,7 +325,7 @@ int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const v
 			*bytes = block->bytes;
 	}
 	advance_after(store, error);
-	pthread_mutex_unlock(&store->lock);
+	leave(store);
 	return error;
 }
 
@@ -327,7 +351,7 @@ static int end_hold(struct actmem_store *store, struct actmem_key key, bool keep
 {
 	struct store_block *block;
 
-	pthread_mutex_lock(&store->lock);
+	enter(store);
 	block = find_used(store, key, USER_HOLDS);
 	if (block && keeps)
 		want(store, block);
@@ -337,7 +361,7 @@ static int end_hold(struct actmem_store *store, struct actmem_key key, bool keep
 		store_advance(store);
 		keep_to_budget(store);
 	}
-	pthread_mutex_unlock(&store->lock);
+	leave(store);
 	return block ? 0 : -ENOENT;
 }
 
@@ -362,7 +386,7 @@ int actmem_store_drop(struct actmem_store *store, struct actmem_key key)
 
 	if (error)
 		return error;
-	pthread_mutex_lock(&store->lock);
+	enter(store);
 	block = store_find(store, key);
 	if (!block || block->user == USER_WAITS) {
 		error = fail_no_block(key, block ? "is being reserved" : "is not in the store");
@@ -378,7 +402,7 @@ int actmem_store_drop(struct actmem_store *store, struct actmem_key key)
 		store_advance(store);
 		keep_to_budget(store);
 	}
-	pthread_mutex_unlock(&store->lock);
+	leave(store);
 	return error;
 }
 
@@ -389,7 +413,7 @@ int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key)
 
 	if (error)
 		return error;
-	pthread_mutex_lock(&store->lock);
+	enter(store);
 	block = store_find(store, key);
 	if (!block) {
 		error = fail_no_block(key, "is not in the store");
@@ -398,41 +422,63 @@ int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key)
 		store_want(store, block, schedule_urgent(&store->schedule));
 		store_advance(store);
 	}
-	pthread_mutex_unlock(&store->lock);
+	leave(store);
 	return error;
+}
+
+/* Nobody drops it while it is copied. */
+static int put(struct actmem_store *store, struct actmem_key key, const void *data, uint64_t bytes)
+{
+	void *memory;
+	int error = reserve(store, key, bytes, USER_COMMITS, &memory);
+
+	if (error)
+		return error;
+	memcpy(memory, data, bytes);
+	return commit(store, key, USER_COMMITS);
 }
 
 int actmem_store_put(struct actmem_store *store, struct actmem_key key, const void *data,
 		     uint64_t bytes)
 {
-	void *memory;
-	int error;
+	int error = store_check(store, "actmem_store_put");
 
-	if (!data)
-		return fail(EINVAL, "actmem_store_put: no data");
-	error = actmem_store_reserve(store, key, bytes, &memory);
 	if (error)
 		return error;
-	memcpy(memory, data, bytes);
-	return actmem_store_commit(store, key);
+	if (!data)
+		return fail(EINVAL, "actmem_store_put: no data");
+	thread_hold_cancellation();
+	error = put(store, key, data, bytes);
+	thread_let_cancellation();
+	return error;
+}
+
+static int take(struct actmem_store *store, struct actmem_key key, void *data, uint64_t bytes)
+{
+	struct store_block *block = NULL;
+	int error;
+
+	enter(store);
+	error = hold(store, key, bytes, &block);
+	advance_after(store, error);
+	leave(store);
+	if (error)
+		return error;
+	memcpy(data, block->memory, bytes);
+	return end_hold(store, key, false);
 }
 
 int actmem_store_take(struct actmem_store *store, struct actmem_key key, void *data,
 		      uint64_t bytes)
 {
-	struct store_block *block = NULL;
 	int error = store_check(store, "actmem_store_take");
 
 	if (error)
 		return error;
 	if (!data || !bytes)
 		return fail(EINVAL, "actmem_store_take: no room for data");
-	pthread_mutex_lock(&store->lock);
-	error = hold(store, key, bytes, &block);
-	advance_after(store, error);
-	pthread_mutex_unlock(&store->lock);
-	if (error)
-		return error;
-	memcpy(data, block->memory, bytes);
-	return end_hold(store, key, false);
+	thread_hold_cancellation();
+	error = take(store, key, data, bytes);
+	thread_let_cancellation();
+	return error;
 }

@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "error.h"
 #include "store.h"
+#include "thread.h"
 
 /* Nothing can be done but to wait. */
 #define WAIT		1
@@ -20,7 +21,7 @@ void waiter_init(struct waiter *waiter)
 {
 	/* Most find memory at once: the words are set when there are some. */
 	link_init(&waiter->link);
-	waiter->thread = pthread_self();
+	waiter->thread = thread_number();
 	waiter->is_stalled = false;
 	waiter->is_refused = false;
 	waiter->spill_error = 0;
@@ -84,12 +85,12 @@ static int grow(struct actmem_store *store, struct waiter *waiter, uint64_t leng
 	return LOOK_AGAIN;
 }
 
-static bool is_waiting(const struct actmem_store *store, pthread_t thread)
+static bool is_waiting(const struct actmem_store *store, uint64_t thread)
 {
 	const struct link *link;
 
 	for (link = store->waiters.next; link != &store->waiters; link = link->next)
-		if (pthread_equal(link_item(link, struct waiter, link)->thread, thread))
+		if (link_item(link, struct waiter, link)->thread == thread)
 			return true;
 	return false;
 }
@@ -222,6 +223,7 @@ int actmem_store_grow(struct actmem_store *store, uint64_t bytes, uint64_t free_
 	if (!bytes || bytes > BLOCK_BYTES_MAX)
 		return fail(EINVAL, "actmem_store_grow: blocks of %llu bytes; 1 to %llu are possible",
 			    (unsigned long long)bytes, (unsigned long long)BLOCK_BYTES_MAX);
+	thread_hold_cancellation();
 	pthread_mutex_lock(&store->lock);
 	store->waiting++;
 	pthread_mutex_unlock(&store->lock);
@@ -233,5 +235,6 @@ int actmem_store_grow(struct actmem_store *store, uint64_t bytes, uint64_t free_
 	store->waiting--;
 	store_kick(store);
 	pthread_mutex_unlock(&store->lock);
+	thread_let_cancellation();
 	return error;
 }

@@ -76,8 +76,9 @@ static void enter(struct listener *listener)
 	sigset_t blocked;
 
 	pthread_sigmask(SIG_SETMASK, NULL, &blocked);
+	/* But for those of a fault, which are the program's to handle. */
 	if (atomic_fetch_add(&listener->inside, 1) || !sigismember(&blocked, SIGINT) ||
-	    pthread_equal(listener->program, pthread_self()))
+	    sigismember(&blocked, SIGSEGV) || sigismember(&blocked, SIGBUS) || pthread_equal(listener->program, pthread_self()))
 		listener->in_order = false;
 	if (!listener->tellers || !pthread_equal(listener->teller, pthread_self()))
 		listener->tellers++;

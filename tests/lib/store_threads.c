@@ -5,6 +5,8 @@
  */
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
+#include <time.h>
 
 #include "store_test.h"
 
@@ -26,6 +28,7 @@ struct worker {
 };
 
 static pthread_barrier_t start;
+static atomic_bool stop;
 
 static uint64_t random_below(struct worker *worker, uint64_t bound)
 {
@@ -203,6 +206,73 @@ static void test_verifying(struct actmem *am)
 	destroy_empty(taker.store);
 }
 
+static void *drop_until_put(void *data)
+{
+	struct worker *worker = data;
+	int error;
+
+	do {
+		error = actmem_store_drop(worker->store, key_of(0));
+	} while (error && !atomic_load(&stop));
+	worker->error = error;
+	return NULL;
+}
+
+/* The memory of a block that is being copied in is nobody else's. */
+static void test_drop_while_put(struct actmem *am)
+{
+	struct actmem_store_options options = store_options(CHECKED, NULL, 0);
+	char *data = calloc(1, CHECKED);
+	struct worker dropper = { 0 };
+	unsigned int i, wrong = 0;
+
+	dropper.store = store_or_bail(am, &options);
+	for (i = 0; i < CHECKS; i++) {
+		atomic_store(&stop, false);
+		if (pthread_create(&dropper.thread, NULL, drop_until_put, &dropper))
+			tap_bail("pthread_create");
+		wrong += !!actmem_store_put(dropper.store, key_of(0), data, CHECKED);
+		atomic_store(&stop, true);
+		pthread_join(dropper.thread, NULL);
+		if (dropper.error)
+			wrong += !!actmem_store_drop(dropper.store, key_of(0));
+	}
+	ok(!wrong, "what is being put is not dropped");
+	free(data);
+	destroy_empty(dropper.store);
+}
+
+static void *reserve_whole(void *data)
+{
+	struct worker *worker = data;
+	void *memory;
+
+	worker->error = actmem_store_reserve(worker->store, key_of(worker->number), BUDGET,
+					     &memory);
+	return NULL;
+}
+
+/* A thread is not taken for one that has ended, whose pthread_t it may well have. */
+static void test_thread_in_the_place_of_another(struct actmem *am)
+{
+	struct actmem_store *store = spilling_store(am, BUDGET);
+	struct worker first = { .store = store, .number = 1 };
+	struct worker second = { .store = store, .number = 2 };
+	struct timespec moment = { 0, 20000000 };
+
+	if (pthread_create(&first.thread, NULL, reserve_whole, &first) ||
+	    pthread_join(first.thread, NULL) || first.error ||
+	    pthread_create(&second.thread, NULL, reserve_whole, &second))
+		tap_bail("two threads");
+	nanosleep(&moment, NULL);
+	returns(actmem_store_commit(store, key_of(1)), 0);
+	pthread_join(second.thread, NULL);
+	ok(!second.error, "it waits for memory that the other had reserved");
+	returns(actmem_store_drop(store, key_of(1)), 0);
+	returns(actmem_store_drop(store, key_of(2)), 0);
+	destroy_empty(store);
+}
+
 int main(void)
 {
 	struct actmem *am = open_or_bail();
@@ -214,6 +284,8 @@ int main(void)
 	destroy_empty(store);
 	test_beyond_budget(am);
 	test_verifying(am);
+	test_drop_while_put(am);
+	test_thread_in_the_place_of_another(am);
 	same_usage(before);
 	counters_are_zero(am);
 	returns(actmem_close(am), 0);
