@@ -208,8 +208,8 @@ int actmem_spill(struct actmem_queue *queue, struct actmem_file *file, uint64_t 
 
 /*
  * As actmem_region_populate() and _discard(), with their ranges and errors. The
- * region need not be attached, and must stay open until the completion. -EBUSY:
- * pages of a region whose memory this queue has registered cannot be discarded.
+ * region need not be attached, and cannot be closed (-EBUSY) until the request has ended.
+ * -EBUSY: pages of a region whose memory a queue has registered cannot be discarded.
  * -EAGAIN: no thread can be started that would do it.
  */
 int actmem_queue_populate(struct actmem_queue *queue, struct actmem_region *region,
@@ -265,7 +265,7 @@ static inline int actmem_wait(struct actmem_queue *queue, struct actmem_completi
  * thread that has to be woken for each: the way to least processor time. NULL: none.
  *
  * It is called again if more have ended meanwhile, by one thread at a time, with no
- * lock held and no signal delivered. It may begin and cancel requests of this queue,
+ * lock held and no signal delivered but of its own faults. It may begin and cancel requests of this queue,
  * and is to be back soon: with io_uring the queue begins and ends nothing until then.
  * What waits for the queue is -EDEADLK there: to attach, detach, open, close, destroy,
  * and actmem_wait() with a timeout. Completions that it leaves stay for whoever waits,

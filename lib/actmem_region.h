@@ -232,7 +232,8 @@ int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64
  * Gives the pages of a range back, of every process that has the region: what
  * is touched next is zeros. @offset and @length as above.
  *
- * -EBUSY  the region is registered with a runtime (actmem_runtime.h). driver: a page
+ * -EBUSY  the region is registered with a runtime (actmem_runtime.h), or with io_uring
+ *	by a queue that it is attached to (unless ACTMEM_ATTACH_PLAIN). driver: a page
  *	that a device or I/O in flight holds stays, contents and all; the others have
  *	gone. Transient: it may take a moment for a holder that has ended to be gone, too.
  *
@@ -277,8 +278,8 @@ int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t
  * Closes the descriptor, frees @region, and unmaps what is still mapped. The
  * memory goes back when no other process has the region either. No other thread
  * may be in a call on @region, or make one later. -EBUSY, and nothing is closed,
- * while the region is attached to a queue (actmem_queue_detach()) or registered with
- * a runtime (actmem_runtime.h).
+ * while the region is attached to a queue (actmem_queue_detach()), a queue's command
+ * works on it, or it is registered with a runtime (actmem_runtime.h).
  */
 int actmem_region_close(struct actmem_region *region);
 

@@ -285,8 +285,13 @@ static int make_attachment(struct actmem_queue *queue, struct actmem_region *reg
 	attachment->piece_bytes = PIECE_MOST;
 	attachment->plain = flags & ACTMEM_ATTACH_PLAIN;
 	link_init(&attachment->link);
-	if (!attachment->plain)
+	if (!attachment->plain) {
+		region_hold_pages(region);
 		error = queue->engine->attach(queue, attachment);
+		/* The engine may have found that there are no such buffers. */
+		if (error || attachment->plain)
+			region_let_go_of_pages(region);
+	}
 	if (error) {
 		let_go_of_region(region);
 		free(attachment);
@@ -294,6 +299,18 @@ static int make_attachment(struct actmem_queue *queue, struct actmem_region *reg
 	}
 	*result = attachment;
 	return 0;
+}
+
+static int detach(struct actmem_queue *queue, struct attachment *attachment)
+{
+	struct actmem_region *region = attachment->region;
+
+	if (!attachment->plain) {
+		queue->engine->detach(queue, attachment);
+		region_let_go_of_pages(region);
+	}
+	free(attachment);
+	return let_go_of_region(region);
 }
 
 /* Registered memory must be writable. */
@@ -357,10 +374,7 @@ int actmem_queue_attach(struct actmem_queue *queue, struct actmem_region *region
 	pthread_mutex_unlock(&queue->lock);
 	if (!is_there)
 		return 0;
-	if (!attachment->plain)
-		queue->engine->detach(queue, attachment);
-	let_go_of_region(region);
-	free(attachment);
+	detach(queue, attachment);
 	return fail_attached();
 }
 
@@ -387,8 +401,5 @@ int actmem_queue_detach(struct actmem_queue *queue, struct actmem_region *region
 	pthread_mutex_unlock(&queue->lock);
 	if (error)
 		return error;
-	if (!attachment->plain)
-		queue->engine->detach(queue, attachment);
-	free(attachment);
-	return let_go_of_region(region);
+	return detach(queue, attachment);
 }

@@ -189,6 +189,8 @@ static HOT void complete(struct actmem_queue *queue, struct request *request)
 		queue->stats.failures_total++;
 	if (request->file)
 		request->file->requests--;
+	else
+		request->region->commands--;
 	if (request->attachment)
 		request->attachment->requests--;
 	link_remove(&request->timed);

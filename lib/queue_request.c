@@ -12,6 +12,7 @@
 #include "options.h"
 #include "queue.h"
 #include "region.h"
+#include "thread.h"
 
 HOT struct attachment *queue_attachment(struct actmem_queue *queue,
 					const struct actmem_region *region)
@@ -95,18 +96,11 @@ static int check_attached(struct actmem_queue *queue, struct request *request)
 {
 	struct attachment *attachment = queue_attachment(queue, request->region);
 
-	switch (request->kind) {
-	case REQUEST_FILL:
-	case REQUEST_SPILL:
-		request->attachment = attachment;
-		return attachment ? 0 :
-		       fail(EINVAL, "the region is not attached to the queue; see actmem_queue_attach()");
-	case REQUEST_DISCARD:
-		return !attachment || attachment->plain ? 0 :
-		       fail(EBUSY, "the queue has registered the region's memory, which can therefore not be discarded; attach it with ACTMEM_ATTACH_PLAIN");
-	default:
+	if (!request->file)
 		return 0;
-	}
+	request->attachment = attachment;
+	return attachment ? 0 :
+	       fail(EINVAL, "the region is not attached to the queue; see actmem_queue_attach()");
 }
 
 /* Sooner deadlines first; most come in that order. */
@@ -170,6 +164,8 @@ static HOT void enlist(struct actmem_queue *queue, struct request *request)
 		insert_timed(queue, request);
 	if (request->file)
 		request->file->requests++;
+	else
+		request->region->commands++;
 	if (request->attachment)
 		request->attachment->requests++;
 	queue->stats.requests++;
@@ -370,17 +366,13 @@ static bool wait_until(struct actmem_queue *queue, uint64_t until)
 	return !until || clock_ns() < until;
 }
 
-HOT int actmem_wait_sized(struct actmem_queue *queue, struct actmem_completion *completions,
-			  unsigned int max, uint64_t timeout_ns, size_t size)
+static HOT int wait_and_take(struct actmem_queue *queue, struct actmem_completion *completions,
+			     unsigned int max, uint64_t timeout_ns, size_t size)
 {
-	int count = queue_check(queue, "actmem_wait");
 	bool in_time = timeout_ns;
 	uint64_t until = 0;
+	int count;
 
-	if (count)
-		return count;
-	if (!completions || !max || max > INT32_MAX || !size)
-		return fail(EINVAL, "actmem_wait: no room for completions");
 	if (timeout_ns && timeout_ns != ACTMEM_WAIT_FOREVER) {
 		until = clock_ns() + timeout_ns;
 		if (until < timeout_ns)
@@ -400,5 +392,20 @@ HOT int actmem_wait_sized(struct actmem_queue *queue, struct actmem_completion *
 		count = fail(ETIMEDOUT, "none of %llu requests has ended",
 			     (unsigned long long)queue->stats.requests);
 	queue_unlock(queue);
+	return count;
+}
+
+HOT int actmem_wait_sized(struct actmem_queue *queue, struct actmem_completion *completions,
+			  unsigned int max, uint64_t timeout_ns, size_t size)
+{
+	int count = queue_check(queue, "actmem_wait");
+
+	if (count)
+		return count;
+	if (!completions || !max || max > INT32_MAX || !size)
+		return fail(EINVAL, "actmem_wait: no room for completions");
+	thread_hold_cancellation();
+	count = wait_and_take(queue, completions, max, timeout_ns, size);
+	thread_let_cancellation();
 	return count;
 }

@@ -24,6 +24,13 @@ static inline unsigned int region_attachments(const struct actmem_region *region
 	return atomic_load_explicit(&region->attachments, memory_order_acquire);
 }
 
+/*
+ * The pages that it has now are held by a ring, or are so no more: they cannot be
+ * discarded meanwhile, as the ring would go on with memory that is nobody's.
+ */
+void region_hold_pages(struct actmem_region *region);
+void region_let_go_of_pages(struct actmem_region *region);
+
 /* 0; -EPERM with words for one opened only to read. */
 int region_check_writable(const struct actmem_region *region);
 

@@ -58,8 +58,22 @@ static int publish_change(struct actmem_region *region, int error)
 	return fail(-error, "%s", words);
 }
 
+void region_hold_pages(struct actmem_region *region)
+{
+	/* Not in the middle of a change. */
+	pthread_mutex_lock(&region->pages_lock);
+	region->buffers++;
+	pthread_mutex_unlock(&region->pages_lock);
+}
+
+void region_let_go_of_pages(struct actmem_region *region)
+{
+	region->buffers--;
+}
+
 /* The region's lock is not held, as this may take long. */
 static int change_range(struct actmem_region *region, uint64_t offset, uint64_t length,
+			int (*check)(const struct actmem_region *region),
 			int (*change)(const struct backing *backing, uint64_t offset,
 				      uint64_t length))
 {
@@ -68,13 +82,16 @@ static int change_range(struct actmem_region *region, uint64_t offset, uint64_t 
 	int error = region_check_range(region, offset, length);
 
 	if (!error)
-		error = region_check_writable(region);
+		error = check(region);
 	if (error)
 		return error;
 	wait = wait_begin(region->am, WAIT_REGION, 0, length, region->backing.name);
 	if (in_turn)
 		pthread_mutex_lock(&region->pages_lock);
-	error = change(&region->backing, offset, length);
+	/* Somebody may have come to hold the pages meanwhile. */
+	error = check(region);
+	if (!error)
+		error = change(&region->backing, offset, length);
 	if (in_turn)
 		pthread_mutex_unlock(&region->pages_lock);
 	wait_end(region->am, wait);
@@ -88,13 +105,16 @@ int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64
 	if (!region)
 		return fail(EINVAL, "actmem_region_populate: no region");
 	error = check_owner(region->am);
-	return error ? error : change_range(region, offset, length, region->backend->populate);
+	return error ? error : change_range(region, offset, length, region_check_writable,
+					    region->backend->populate);
 }
 
 int region_check_discard(const struct actmem_region *region)
 {
 	int error = region_check_unregistered(region, "discarded");
 
+	if (!error && region->buffers)
+		error = fail(EBUSY, "a queue has registered the region's memory, which can therefore not be discarded; attach it with ACTMEM_ATTACH_PLAIN");
 	return error ? error : region_check_writable(region);
 }
 
@@ -105,9 +125,8 @@ int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_
 	if (!region)
 		return fail(EINVAL, "actmem_region_discard: no region");
 	error = check_owner(region->am);
-	if (!error)
-		error = region_check_discard(region);
-	return error ? error : change_range(region, offset, length, region->backend->discard);
+	return error ? error : change_range(region, offset, length, region_check_discard,
+					    region->backend->discard);
 }
 
 int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t length,

@@ -205,8 +205,12 @@ static void test_commands(struct actmem *am, struct actmem_queue *queue)
 	} else {
 		returns(actmem_queue_discard(queue, region, 0, page_bytes, NULL), -EBUSY);
 		says("PLAIN");
+		/* The ring would go on with pages that are the region's no more. */
+		returns(actmem_region_discard(region, 0, page_bytes), -EBUSY);
+		says("PLAIN");
 	}
 	returns(actmem_queue_detach(queue, region), 0);
+	returns(actmem_region_discard(region, 0, page_bytes), 0);
 	returns(actmem_queue_attach(queue, region, ACTMEM_ATTACH_PLAIN), 0);
 	returns(result_of(queue, actmem_queue_discard(queue, region, 0, page_bytes, NULL)), 0);
 	returns(actmem_queue_detach(queue, region), 0);

@@ -71,7 +71,7 @@ void fake_file_system(long type);
 
 /*
  * Of the transfers of a queue, whatever its engine, from the @first on (1: the
- * next) @count end with @result, 0 or a negative errno, instead of what they did.
+ * next) @count end with @result, bytes or a negative errno, instead of what they did.
  */
 void fail_transfers(unsigned int first, unsigned int count, int result);
 

@@ -89,8 +89,10 @@ static ssize_t changed(ssize_t result)
 {
 	if (!is_chosen())
 		return result;
+	if (result_instead >= 0)
+		return result_instead;
 	errno = -result_instead;
-	return result_instead ? -1 : 0;
+	return -1;
 }
 
 WRAP(ssize_t, preadv2, (int fd, const struct iovec *memory, int count, off_t offset, int flags))

@@ -174,6 +174,10 @@ static void resumes(enum actmem_engine engine)
 	fail_transfers(2, 1, -ECANCELED);
 	there_and_back(&rig);
 	assert_int_equal(resumed(&rig), 2 * 3 * BLOCKS + 11);
+	/* Not at a multiple of what direct I/O needs: it goes on before that. */
+	fail_transfers(2, 1, BLOCK / 2 + 100);
+	there_and_back(&rig);
+	assert_int_equal(resumed(&rig), 2 * 3 * BLOCKS + 12);
 	tear_down(&rig);
 }
 

@@ -4,6 +4,7 @@
  * ended then.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -364,6 +365,82 @@ static void test_cancelled_meanwhile(void **state)
 	assert_int_equal(actmem_queue_destroy(watched), 0);
 }
 
+static void *wait_for_first(void *data)
+{
+	struct actmem_completion *completion = data;
+
+	actmem_wait(watched, completion, 1, ACTMEM_WAIT_FOREVER);
+	pthread_testcancel();
+	return NULL;
+}
+
+static void *count_taken(void *data)
+{
+	struct actmem_completion completion;
+
+	*(int *)data = actmem_wait(watched, &completion, 1, ACTMEM_WAIT_FOREVER);
+	return NULL;
+}
+
+/* Of two that wait for one request, the second learns that no more will come. */
+static void test_two_waiters(void **state)
+{
+	struct actmem_file *file;
+	pthread_t waiters[2];
+	int taken[2], i;
+
+	watched = make_ring(8, LONG);
+	assert_int_equal(actmem_queue_attach(watched, region, 0), 0);
+	file = open_file(watched);
+	ACTMEM_INIT(&first);
+	hang_transfers(true);
+	assert_int_equal(actmem_fill(watched, file, 0, region, 0, BLOCK, &first), 0);
+	for (i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&waiters[i], NULL, count_taken, &taken[i]), 0);
+	usleep(20000);
+	alarm(LATE_NS / NS_PER_SECOND);
+	assert_int_equal(actmem_cancel(watched, first.id), 0);
+	for (i = 0; i < 2; i++)
+		assert_int_equal(pthread_join(waiters[i], NULL), 0);
+	alarm(0);
+	assert_int_equal(taken[0] + taken[1], 1);
+	hang_transfers(false);
+	assert_int_equal(actmem_queue_detach(watched, region), 0);
+	assert_int_equal(actmem_file_close(file), 0);
+	assert_int_equal(actmem_queue_destroy(watched), 0);
+}
+
+/* A thread that is cancelled in its wait ends after it, and the queue is there for others. */
+static void test_cancelled_thread(void **state)
+{
+	struct actmem_completion completion;
+	struct actmem_file *file;
+	pthread_t waiter;
+	void *end;
+
+	watched = make_ring(8, LONG);
+	assert_int_equal(actmem_queue_attach(watched, region, 0), 0);
+	file = open_file(watched);
+	ACTMEM_INIT(&first);
+	hang_transfers(true);
+	assert_int_equal(actmem_fill(watched, file, 0, region, 0, BLOCK, &first), 0);
+	assert_int_equal(pthread_create(&waiter, NULL, wait_for_first, &completion), 0);
+	usleep(20000);
+	assert_int_equal(pthread_cancel(waiter), 0);
+	usleep(20000);
+	alarm(LATE_NS / NS_PER_SECOND);
+	assert_int_equal(actmem_cancel(watched, first.id), 0);
+	assert_int_equal(pthread_join(waiter, &end), 0);
+	alarm(0);
+	assert_ptr_equal(end, PTHREAD_CANCELED);
+	assert_int_equal(completion.id, first.id);
+	assert_int_equal(completion.result, -ECANCELED);
+	hang_transfers(false);
+	assert_int_equal(actmem_queue_detach(watched, region), 0);
+	assert_int_equal(actmem_file_close(file), 0);
+	assert_int_equal(actmem_queue_destroy(watched), 0);
+}
+
 /* Who attaches a region that is attached has it registered meanwhile, and undoes it. */
 static void test_twice(void **state)
 {
@@ -478,6 +555,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_while_told, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_told_no_more, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_cancelled_meanwhile, open_region, close_region),
+		cmocka_unit_test_setup_teardown(test_two_waiters, open_region, close_region),
+		cmocka_unit_test_setup_teardown(test_cancelled_thread, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_twice, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_slots, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_ranges, open_region, close_region),

@@ -147,6 +147,9 @@ static void test_asked_to_end(void **state)
 	assert_int_equal(actmem_queue_populate(queue, region, 0, LENGTH, &request), 0);
 	while (!commands)
 		usleep(100);
+	/* Nobody takes the region from under the command. */
+	assert_int_equal(actmem_region_close(region), -EBUSY);
+	assert_non_null(strstr(actmem_error(), "actmem_wait()"));
 	assert_int_equal(actmem_cancel(queue, request.id), 0);
 	assert_int_equal(finish(), -ECANCELED);
 	assert_int_equal(commands, 1);
