@@ -36,7 +36,9 @@ static char slow_name[32];
 static unsigned int slow_us;
 static pthread_mutex_t slow_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static _Atomic uint64_t disk_left = UINT64_MAX;
+/* Held while some of it is taken: who ends the limit does not see a bit of it return. */
+static pthread_mutex_t disk_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t disk_left = UINT64_MAX;
 
 static int (*device_ioctl)(int fd, unsigned long request, void *argument);
 static unsigned int forced_cpus;
@@ -117,7 +119,9 @@ void be_slow(const char *call)
 
 void limit_disk(uint64_t bytes)
 {
+	pthread_mutex_lock(&disk_lock);
 	disk_left = bytes;
+	pthread_mutex_unlock(&disk_lock);
 }
 
 void fail_nothing(void)
@@ -274,6 +278,11 @@ static int allocate_limited(int fd, int mode, off_t offset, off_t length)
 	uint64_t before = allocated_bytes(fd);
 
 	if (!is_punch && (uint64_t)length > disk_left) {
+		/* As ext4 does, which keeps what it found; but a new file is soon removed. */
+		if (disk_left && before) {
+			__real_fallocate(fd, mode, offset, (off_t)disk_left);
+			disk_left = 0;
+		}
 		errno = ENOSPC;
 		return -1;
 	}
@@ -288,9 +297,17 @@ WRAP(int, fallocate, (int fd, int mode, off_t offset, off_t length))
 {
 	bool is_punch = mode & FALLOC_FL_PUNCH_HOLE;
 
+	bool is_limited;
+	int result = 0;
+
 	be_slow(is_punch ? "punch" : "fallocate");
-	if (disk_left != UINT64_MAX)
-		return allocate_limited(fd, mode, offset, length);
+	pthread_mutex_lock(&disk_lock);
+	is_limited = disk_left != UINT64_MAX;
+	if (is_limited)
+		result = allocate_limited(fd, mode, offset, length);
+	pthread_mutex_unlock(&disk_lock);
+	if (is_limited)
+		return result;
 	return fails(is_punch ? "punch" : "fallocate", is_punch ? EOPNOTSUPP : ENOSPC) ? -1 :
 	       __real_fallocate(fd, mode, offset, length);
 }

@@ -71,6 +71,26 @@ static void test_elsewhere(void **state)
 	tear_down(&rig);
 }
 
+/* What a disk found for more than it has goes back to it, and is there for less. */
+static void test_nearly_full(void **state)
+{
+	struct rig rig = { 0 };
+	uint64_t count, more;
+
+	assert_int_equal(set_up(&rig), 0);
+	limit_disk(BLOCK);
+	count = put_until(&rig, ENOSPC, "no room for");
+	settle(&rig);
+	limit_disk(6 * BLOCK);
+	for (more = 0; more < 5; more++)
+		assert_int_equal(put(&rig, count++), 0);
+	settle(&rig);
+	fail_nothing();
+	while (count)
+		assert_int_equal(actmem_store_drop(rig.store, key_of(--count)), 0);
+	tear_down(&rig);
+}
+
 /* Where files may not be as long as would be good, there are more of them. */
 static void test_short_files(void **state)
 {
@@ -114,6 +134,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_ahead_again),
 		cmocka_unit_test(test_elsewhere),
+		cmocka_unit_test(test_nearly_full),
 		cmocka_unit_test(test_short_files),
 		cmocka_unit_test(test_no_slots),
 	};
