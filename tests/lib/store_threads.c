@@ -242,6 +242,49 @@ static void test_drop_while_put(struct actmem *am)
 	destroy_empty(dropper.store);
 }
 
+static void *reserve_part(void *data)
+{
+	struct worker *worker = data;
+	void *memory;
+
+	worker->error = actmem_store_reserve(worker->store, key_of(worker->number), BUDGET / 4,
+					     &memory);
+	return NULL;
+}
+
+/* One block that ends has room for two that wait: the first has the second look, too. */
+static void test_room_for_two(struct actmem *am)
+{
+	struct actmem_store_options options = store_options(BUDGET, NULL, 0);
+	struct timespec moment = { 0, 20000000 };
+	struct worker waiters[2] = { 0 };
+	struct actmem_store *store;
+	const void *memory;
+	unsigned int i;
+
+	options.flags = ACTMEM_STORE_HANDED_ON;
+	store = store_or_bail(am, &options);
+	if (put_block(store, 0, BUDGET, 0) || actmem_store_hold(store, key_of(0), &memory, NULL))
+		tap_bail("a block that has all memory");
+	for (i = 0; i < 2; i++) {
+		waiters[i].store = store;
+		waiters[i].number = i + 1;
+		if (pthread_create(&waiters[i].thread, NULL, reserve_part, &waiters[i]))
+			tap_bail("pthread_create");
+	}
+	nanosleep(&moment, NULL);
+	returns(actmem_store_release(store, key_of(0)), 0);
+	alarm(60);
+	for (i = 0; i < 2; i++) {
+		pthread_join(waiters[i].thread, NULL);
+		ok(!waiters[i].error, "thread %u has its part of the room", i);
+	}
+	alarm(0);
+	for (i = 0; i < 2; i++)
+		returns(actmem_store_drop(store, key_of(i + 1)), 0);
+	destroy_empty(store);
+}
+
 static void *reserve_whole(void *data)
 {
 	struct worker *worker = data;
@@ -285,6 +328,7 @@ int main(void)
 	test_beyond_budget(am);
 	test_verifying(am);
 	test_drop_while_put(am);
+	test_room_for_two(am);
 	test_thread_in_the_place_of_another(am);
 	same_usage(before);
 	counters_are_zero(am);
