@@ -171,7 +171,7 @@ enum actmem_backend actmem_backend(const struct actmem *am);
  */
 const char *actmem_describe(const struct actmem *am);
 
-/* What @am has now, of all threads. */
+/* Current counters of @am, all threads included. */
 int actmem_counters(struct actmem *am, struct actmem_counters *counters);
 
 #if defined(__GNUC__)

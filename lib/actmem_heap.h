@@ -52,7 +52,7 @@ struct actmem_heap_stats {
  * in pieces that do not do. A block lies within one region.
  *
  * Blocks that a thread frees, and whose length it also takes, it keeps at hand,
- * so that threads seldom wait for each other. What they keep is recalled before
+ * so that threads seldom wait for each other. These blocks are recalled before
  * the heap grows, and given back when a thread ends.
  *
  * If actmem_open() was given a heap_name, a path or a bare name as for
@@ -80,7 +80,7 @@ struct actmem_heap_tuning {
 /*
  * No block lies across a multiple of chunk_bytes of its region, which is a
  * multiple of 2 MiB and holds for regions made from now on. cache_bytes less
- * than a block is long: threads keep none. What they keep now is recalled.
+ * than a block is long: threads keep none. Blocks that they keep now are recalled.
  * -EINVAL: chunk_bytes.
  */
 int actmem_heap_tune(struct actmem_heap *heap, const struct actmem_heap_tuning *tuning);
@@ -120,7 +120,7 @@ int actmem_heap_trim(struct actmem_heap *heap);
  */
 int actmem_heap_trim_to(struct actmem_heap *heap, uint64_t keep_bytes);
 
-/* What the heap has now, of all threads. */
+/* Current counters of the heap, all threads included. */
 int actmem_heap_stats(struct actmem_heap *heap, struct actmem_heap_stats *stats);
 
 #if defined(__GNUC__)

@@ -85,7 +85,7 @@ struct actmem_queue_stats {
 	uint32_t reserved;
 };
 
-/* What the queue has done since it was made, and has now. */
+/* Totals since the queue was made, and its current state. */
 int actmem_queue_stats(struct actmem_queue *queue, struct actmem_queue_stats *stats);
 
 /*
@@ -96,9 +96,9 @@ int actmem_queue_stats(struct actmem_queue *queue, struct actmem_queue_stats *st
 
 /*
  * Makes a region known to the queue, as actmem_fill() and actmem_spill() need it,
- * maps it, and registers its memory with io_uring, in pieces of 1 GiB at most. What is
- * registered is there, is held, and counts against RLIMIT_MEMLOCK once more: pages
- * that were missing are allocated, and none can be discarded.
+ * maps it, and registers its memory with io_uring, in pieces of 1 GiB at most.
+ * Registered memory counts against RLIMIT_MEMLOCK once more: pages that were missing
+ * are allocated, and none can be discarded.
  *
  * Until the region is detached it stays open: actmem_region_close() is -EBUSY. Some
  * kernels register no memory of the driver's (6.1); then it is left plain, and
@@ -180,7 +180,7 @@ int actmem_file_close(struct actmem_file *file);
 /* How a set was opened, and how long it is now. */
 int actmem_file_info(struct actmem_file *file, struct actmem_file_info *info);
 
-/* What a request may carry; NULL where it is asked for: nothing. */
+/* Options of a request; NULL in place of one: none. */
 struct actmem_request {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t cookie;		/* comes back with the completion */
@@ -265,14 +265,14 @@ static inline int actmem_wait(struct actmem_queue *queue, struct actmem_completi
  * thread that has to be woken for each: the way to least processor time. NULL: none.
  *
  * It is called again if more have ended meanwhile, by one thread at a time, with no
- * lock held and no signal delivered but of its own faults. It may begin and cancel requests of this queue,
- * and is to be back soon: with io_uring the queue begins and ends nothing until then.
- * What waits for the queue is -EDEADLK there: to attach, detach, open, close, destroy,
- * and actmem_wait() with a timeout. Completions that it leaves stay for whoever waits,
- * and actmem_queue_destroy() returns when it has.
+ * lock held and no signal delivered but of its own faults. It may begin and cancel
+ * requests of this queue, and is to be back soon: with io_uring the queue begins and
+ * ends nothing until then. Calls that wait for the queue are -EDEADLK there: to attach,
+ * detach, open, close, destroy, and actmem_wait() with a timeout. Completions that it
+ * leaves stay for whoever waits, and actmem_queue_destroy() returns when it has.
  *
- * What ends without a transfer, as by its deadline, is told of at once, too, though all
- * transfers hang: the engine that has workers starts a thread for that.
+ * It is also told at once of a request that ends without a transfer, as by its deadline,
+ * though all transfers hang: the engine that has workers starts a thread for that.
  *
  * -EBUSY  requests are under way, completions have not been taken, or it is running
  * -EAGAIN  no thread can be started

@@ -121,7 +121,7 @@ int actmem_region_from_fd(struct actmem *am, int fd,
 /*
  * For one user at a time: -EBUSY, naming the process, while somebody else has
  * opened it so. Ends with the last descriptor and mapping that came of this
- * call, also by kill -9 (flock(2)). Who does not ask for it is not kept out.
+ * call, also by kill -9 (flock(2)). A process that does not ask for it is not kept out.
  */
 #define ACTMEM_OPEN_LOCK	(1u << 2)
 /* Only to read: mapped so, and permission to read will do. Not with CREATE. */
@@ -163,7 +163,7 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  * memfd  nobody is charged while nobody has it open; then mlock counts for each
  *	process that has (4K, thp). size= of the mount limits it. hugetlbfs has 2M
  *	or 1G pages, mounted with pagesize=2M or 1G; tmpfs has 4K, and thp if mounted
- *	with huge=advise. Who may write to it may also shorten it, and what is touched
+ *	with huge=advise. A process that may write to it may also shorten it, and a touch
  *	behind its end is SIGBUS. Other kinds of pages than the file system has
  *	count as steps down. Pages of a region on hugetlbfs of which some are
  *	missing are not looked at.
@@ -211,7 +211,7 @@ uint64_t actmem_region_length(const struct actmem_region *region);
 int actmem_region_map(struct actmem_region *region, void **address);
 int actmem_region_unmap(struct actmem_region *region);
 
-/* What one region is like; -EIO if the kernel does not tell where its pages are. */
+/* The state of one region; -EIO if the kernel does not tell where its pages are. */
 int actmem_region_info(struct actmem_region *region,
 		       struct actmem_region_info *info);
 
@@ -219,8 +219,8 @@ int actmem_region_info(struct actmem_region *region,
  * Allocates the pages that are missing in a range, zeroed, placed, verified and
  * pinned as by actmem_region_create(), and with its errors; those that are there
  * stay as they are. A long range is made by several threads, too. @offset and @length:
- * multiples of the region's page size, @length not 0 (-EINVAL). What could be had before
- * an error is kept. Several threads may populate at once, and it is best done before the
+ * multiples of the region's page size, @length not 0 (-EINVAL). Pages made before an
+ * error are kept. Several threads may populate at once, and it is best done before the
  * pages are wanted.
  *
  * -EIO  a page from another node, or one in the range is lost to a hardware error:

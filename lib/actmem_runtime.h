@@ -103,7 +103,7 @@ int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *no
 /* CUDA: mapped into the device's addresses (CU_MEMHOSTREGISTER_DEVICEMAP). */
 #define ACTMEM_REGISTER_DEVICEMAP	(1u << 0)
 /*
- * Devices only read it. What a region by ACTMEM_OPEN_READ needs; not every device
+ * Devices only read it. A region by ACTMEM_OPEN_READ needs this; not every device
  * can (-EOPNOTSUPP).
  */
 #define ACTMEM_REGISTER_READ_ONLY	(1u << 1)
@@ -181,7 +181,7 @@ int actmem_device_pointer(struct actmem_runtime *runtime, const void *address, u
  * Around what this thread waits for an accelerator in, which the library cannot see, as
  * for an event of a stream: `actmem waits` shows it meanwhile, as `device`, with @bytes
  * that are wanted (0: not known) and 79 bytes of @words, NULL: none. Each thread may begin
- * several. What begin() has returned, NULL too, goes to end(), in any thread, before
+ * several. The result of begin(), NULL too, goes to end(), in any thread, before
  * actmem_close(). They take no lock, cannot fail, and do nothing in a forked child.
  */
 struct actmem_device_wait *actmem_device_wait_begin(struct actmem *am, uint64_t bytes,

@@ -4,9 +4,8 @@
  * rest in spill files, and back in memory before they are wanted.
  *
  * A block is put (reserved, filled by the caller, committed), and taken later
- * (held, read, released), once. What is over the budget is written to files,
- * blocks that are wanted last first; what was written is read again ahead of the
- * time that it is wanted.
+ * (held, read, released), once. Blocks over the budget are written to files, those
+ * that are wanted last first, and read again ahead of the time that they are wanted.
  *
  * When that is, is learned: a key recurs in every step of a training, and its block
  * is expected to be wanted as many takes after its put as the last one was; of a key
@@ -19,7 +18,7 @@
  *
  * Where memory within the budget cannot be had, by a limit that others share or for want of
  * pages, a store that spills makes do with what it has, as if that were its budget, until
- * there is more. Who wants memory fails only if nothing else helps either.
+ * there is more. A reserve fails only when nothing more can be dropped or spilled.
  *
  * Spill files grow as they are needed. The disk gets back what several steps in a row did
  * not need, and all but spill_bytes when every block has been dropped.

@@ -28,7 +28,7 @@ struct region_request {
 	bool any_place;			/* neither policy nor nodes were named by anybody */
 };
 
-/* What a backend made of it. */
+/* The region as the backend made it. */
 struct backing {
 	int fd;
 	void *address;			/* NULL while not mapped */
@@ -48,7 +48,7 @@ struct backing {
 	char name[ACTMEM_NAME_MAX];
 };
 
-/* What populate and discard do. */
+/* The work of populate or discard. */
 struct page_change {
 	enum { CHANGE_POPULATE, CHANGE_DISCARD } kind;
 	const struct backing *backing;

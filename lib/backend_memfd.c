@@ -247,7 +247,7 @@ static int try_create(const struct region_request *request, struct backing *back
 
 /*
  * The kernel takes a moment, after a process has ended, to let go of what io_uring had
- * pinned of it. Who is started anew at once would find its pages missing.
+ * pinned of it. A process restarted at once would find its pages missing.
  */
 static int create(const struct region_request *request, struct backing *backing)
 {
@@ -266,7 +266,7 @@ int memfd_make(int device, const struct region_request *request, struct backing 
 	return error ? error : steps_make(create, request, backing);
 }
 
-/* What the region was made with, as far as it is known. */
+/* The options that the region was made with, as far as they are known. */
 static struct region_request request_of(const struct backing *backing, uint64_t length)
 {
 	return (struct region_request){

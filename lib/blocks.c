@@ -107,7 +107,7 @@ static bool have_spare(struct blocks *blocks, size_t count)
 	return true;
 }
 
-/* Whoever looks for a live block may still read what it was. */
+/* A search for a live block may still read its old state. */
 static struct block *take_spare(struct blocks *blocks, char *address, uint64_t length)
 {
 	struct block *block = blocks->spare;

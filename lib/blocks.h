@@ -80,7 +80,7 @@ bool blocks_range_is_free(const struct block *first);
 /* Takes a range out of which nothing is taken. */
 void blocks_remove_range(struct blocks *blocks, struct block *first);
 
-/* What a block of @bytes takes. */
+/* The length that a block of @bytes takes. */
 static inline uint64_t block_length(uint64_t bytes)
 {
 	return (bytes + BLOCK_UNIT - 1) / BLOCK_UNIT * BLOCK_UNIT;

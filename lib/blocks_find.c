@@ -24,7 +24,7 @@
 #define MANY		256
 /*
  * Misfits: in a range for blocks twice, or half, as long; and where as much is left
- * unused as such a block has. What is beyond the last fits badly.
+ * unused as such a block has. Anything beyond the last fits badly.
  */
 #define MISFIT_TWICE	CLASS_COLUMNS
 #define MISFIT_UNUSED	(2 * MISFIT_TWICE)

@@ -16,7 +16,7 @@
 #include "error.h"
 #include "sysfile.h"
 
-/* What any file system and device is content with, where none of them tells. */
+/* An alignment that every file system and device accepts, where none of them tells. */
 #define ALIGNMENT_USUAL	4096ULL
 
 /*

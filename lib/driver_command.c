@@ -84,7 +84,7 @@ static int help_populate(const void *context, uint64_t offset, uint64_t length)
 	return change_range(*fd, ACTMEM_IOC_POPULATE, offset, length, &range);
 }
 
-/* What a region has of all pages, and of those of each node. */
+/* The pages of a region, in all and on each node. */
 struct pages_there {
 	struct actmem_ioctl_info info;
 	uint64_t of_node[ACTMEM_NODES_MAX];

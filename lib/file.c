@@ -174,7 +174,7 @@ static bool is_among(const uint64_t *numbers, unsigned int count, uint64_t numbe
 	return false;
 }
 
-/* What suits all devices of the set. */
+/* The limits that all devices of the set accept. */
 static int take_devices(struct actmem_file *file)
 {
 	const struct actmem_queue_options *options = &file->queue->options;
@@ -296,7 +296,7 @@ static int punch_one(const struct stripe *stripe, uint64_t offset, uint64_t leng
 	return 0;
 }
 
-/* What lies in a file of a part of the set lies there without a gap. */
+/* A part of the set lies in each of its files without a gap. */
 static int call_per_stripe(const struct actmem_file *file, uint64_t offset, uint64_t length,
 			   int (*call)(const struct stripe *stripe, uint64_t offset,
 				       uint64_t length))

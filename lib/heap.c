@@ -246,8 +246,8 @@ static int take_or_recall(struct actmem_heap *heap, struct cache *cache, uint64_
 }
 
 /*
- * Under lock. What a thread keeps of lengths that it no longer wants goes back
- * when most of what it wants is not there.
+ * Under lock. Once most of the blocks that a thread wants are not in its cache, the
+ * cache gives back the lengths that it no longer wants.
  */
 static void miss(struct actmem_heap *heap, struct cache *cache, uint64_t length)
 {

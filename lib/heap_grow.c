@@ -25,7 +25,7 @@
 #define UNUSED_PART	16
 #define HELD_PART_MIXED	8
 
-/* What blocks of @stride leave unused of the shortest region for @count of them. */
+/* The bytes left unused by @count blocks of @stride in the shortest region for them. */
 static uint64_t whole_of(uint64_t count, uint64_t stride, uint64_t *waste)
 {
 	uint64_t whole = round_up(count * stride, HUGE_PAGE_BYTES);
@@ -162,8 +162,8 @@ static bool add_range(struct actmem_heap *heap, struct range *range, void *addre
 }
 
 /*
- * For blocks of the length @home. What was found under a name may have another length
- * than was asked for.
+ * For blocks of the length @home. A region found under a name may have another length
+ * than the one asked for.
  */
 static int make_range(struct actmem_heap *heap, uint64_t length, uint64_t left, uint64_t home)
 {
@@ -256,7 +256,7 @@ int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 			   heap->limit >= heap->region_bytes &&
 			   heap->limit - heap->region_bytes >= needed;
 		pthread_mutex_unlock(&heap->lock);
-		/* What is free already stays, whatever comes of this. */
+		/* Free regions stay, whether this succeeds or not. */
 		if (is_short)
 			error = make_room(heap, length, align, &is_full);
 		heap_unlock_growth(heap);
@@ -435,7 +435,7 @@ uint64_t heap_stop_growing(struct actmem_heap *heap)
 
 uint64_t heap_lower_limit(struct actmem_heap *heap, uint64_t limit)
 {
-	/* Who makes room for a region of his own must find what is free himself. */
+	/* A thread that makes room for its own region has to find free regions itself. */
 	heap_lock_growth(heap);
 	heap_shrink(heap, false);
 	pthread_mutex_lock(&heap->lock);

@@ -11,7 +11,7 @@
 #include "heap.h"
 #include "region.h"
 
-/* What was found may have any length, and pages of it may be missing. */
+/* A region that was found may have any length, and pages of it may be missing. */
 static int check_found(const struct region_request *request, struct actmem_region *region,
 		       uint64_t left)
 {

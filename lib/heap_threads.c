@@ -87,7 +87,7 @@ static bool begin_recall(struct actmem_heap *heap)
 	for (cache = heap->caches; cache; cache = cache->next)
 		cache_recall(cache);
 	if (!fence_seldom()) {
-		/* What can be recalled no more is no longer kept. */
+		/* A cache that can no longer be recalled keeps nothing. */
 		heap->cache_bytes = 1;
 		return false;
 	}

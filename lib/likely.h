@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* What the compiler cannot know of a branch or a function, where nanoseconds count. */
+/* Hints to the compiler about branches and functions, where nanoseconds count. */
 #ifndef LIB_LIKELY_H
 #define LIB_LIKELY_H
 

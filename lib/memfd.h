@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * What regions in shared memory have in common, whether they are memfds or files
- * of hugetlbfs and tmpfs. What can fail returns 0 or -errno with words.
+ * of hugetlbfs and tmpfs. Functions that can fail return 0 or -errno with words.
  */
 #ifndef LIB_MEMFD_H
 #define LIB_MEMFD_H
@@ -12,7 +12,7 @@
 
 #include "backend.h"
 
-/* What a memfd of a region bears; files with names can bear none. */
+/* Attributes that a region's memfd bears; files with names can bear none. */
 #define MEMFD_SEALS	(F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
 
 /* struct backend's create(): of a request with a path, a file that has no name yet. */
@@ -39,7 +39,7 @@ int memfd_allocated(const struct backing *backing, uint64_t *bytes);
 /* A file without a name in the directory of the request's path, of no length yet. */
 int named_make(const struct region_request *request, int *fd);
 
-/* What a named region's descriptor, received from elsewhere, shows; or closes it. */
+/* Reads the state of a named region's descriptor that came from elsewhere, or closes it. */
 int named_receive(uint32_t allow, struct backing *backing);
 
 /* See struct backend. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Puts the pages of a memfd on their nodes and looks where they are. What can
- * fail returns 0 or -errno with words.
+ * Puts the pages of a memfd on their nodes and looks where they are. Functions that
+ * can fail return 0 or -errno with words.
  */
 #ifndef LIB_MEMFD_PAGES_H
 #define LIB_MEMFD_PAGES_H

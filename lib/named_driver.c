@@ -28,7 +28,7 @@
 #include "node.h"
 #include "why.h"
 
-/* What a look at the file led to, besides 0 and errors with words. */
+/* A result of looking at the file, besides 0 and errors with words. */
 #define TRY_AGAIN	1
 
 /* Nanoseconds between looks at a file that another process completes. */

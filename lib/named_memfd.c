@@ -172,7 +172,7 @@ static int verify_present(const struct region_request *request, const struct bac
 	return pages_verify(request, backing, offset, length, false);
 }
 
-/* What kind of pages the file has, by those that are there, else as is wanted. */
+/* The kind of the file's pages, by those that are there, else the kind wanted. */
 static int look_at_pages(const struct region_request *request, struct backing *backing)
 {
 	uint64_t mapped, huge;
@@ -244,7 +244,7 @@ static int check_places(const struct region_request *request, struct backing *ba
 	return error;
 }
 
-/* What the file is; sets what does not depend on what is wanted. */
+/* Sets all that the file alone decides. */
 static int look_at_file(const char *name, struct backing *backing)
 {
 	struct statfs files;
@@ -360,7 +360,7 @@ static int link_file(const struct region_request *request, const struct backing 
 		    strerror(-error), error == -ENOENT ? " (is /proc mounted?)" : "");
 }
 
-/* What this process made and linked, opened as others do, with the steps down that it took. */
+/* Opens the file that this process made and linked, as others do; keeps its steps down. */
 static int find_made(const struct region_request *request, const struct backing *made,
 		     const char *words, struct backing *backing)
 {
@@ -368,7 +368,7 @@ static int find_made(const struct region_request *request, const struct backing 
 	struct stat there;
 	int error;
 
-	/* What was got instead when it was made has been told. */
+	/* The steps down taken when it was made have been told. */
 	again.allow |= ACTMEM_ALLOW_2M | ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K | ACTMEM_ALLOW_NODE;
 	error = find(&again, backing);
 	if (error) {
@@ -413,9 +413,9 @@ static int make(const struct region_request *request, struct backing *backing, b
 
 /*
  * Makers of the same name may each take memory that does not suffice for two. So
- * each has the directory locked, shared, and who gets too little waits until it has
- * it alone: by then one of them is through, or this one can. Who may open a
- * directory may lock it: where everybody may (/dev/shm) nobody waits for that.
+ * each has the directory locked, shared, and one that gets too little waits until it
+ * has it alone: by then one of them is through, or this one can. Everybody who may open
+ * a directory may lock it: where that is everybody (/dev/shm) nobody waits for the lock.
  */
 static int lock_folder(const char *folder, int how, int *lock)
 {
@@ -450,7 +450,7 @@ int memfd_open_name(const struct region_request *request, struct backing *backin
 	for (;;) {
 		if (exclusive && !access(request->path, F_OK))
 			return fail(EEXIST, "%s is there already", request->path);
-		/* What has come to be there since is not opened: the next round tells. */
+		/* A file that has come there since is not opened: the next round tells. */
 		error = exclusive ? -ENOENT : find(request, backing);
 		if (error != -ENOENT || !(request->open & ACTMEM_OPEN_CREATE))
 			return error;

@@ -195,7 +195,7 @@ int name_open(const struct region_request *request, int flags, int *fd, struct s
 	flags |= request->open & ACTMEM_OPEN_READ ? O_RDONLY : O_RDWR;
 	/* Where everybody may write, somebody may have a heap's name lead to another file. */
 	flags |= own ? O_NOFOLLOW : 0;
-	/* What has become a FIFO since does not block. */
+	/* A file replaced by a FIFO since then must not block. */
 	*fd = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
 	if (*fd < 0 && errno == ENOENT)
 		return fail(ENOENT, "%s does not exist", path);
@@ -229,7 +229,7 @@ int name_link(int fd, const char *path)
 	return -errno;
 }
 
-/* Who has the file locked, as /proc/locks tells; 0: it does not. */
+/* The process that has the file locked, as /proc/locks tells; 0: it does not. */
 static int lock_holder(const struct stat *stat)
 {
 	unsigned int major_number, minor_number;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Names of regions: where they lie, whose they are, and which of a heap's are
- * taken. What can fail returns 0 or -errno with words.
+ * taken. Functions that can fail return 0 or -errno with words.
  */
 #ifndef LIB_NAMES_H
 #define LIB_NAMES_H

@@ -28,7 +28,7 @@ static inline bool pages_are_hugetlb(enum actmem_pages pages)
 	return pages == ACTMEM_PAGES_2M || pages == ACTMEM_PAGES_1G;
 }
 
-/* What pages of that size are called; between the sizes, the smaller's name. */
+/* The name of pages of that size; between two sizes, that of the smaller. */
 static inline enum actmem_pages pages_of_bytes(uint64_t bytes)
 {
 	return bytes >= GIANT_PAGE_BYTES ? ACTMEM_PAGES_1G :
@@ -66,7 +66,7 @@ const char *nodes_text(char text[NODES_TEXT_MAX], const struct actmem_nodes *nod
 /* Node 0 where the kernel does not tell. */
 void nodes_with_memory(struct actmem_nodes *nodes);
 
-/* What the task's cpuset allows; every node if the kernel cannot tell. */
+/* Nodes that the task's cpuset allows; every node if the kernel cannot tell. */
 void nodes_of_cpuset(struct actmem_nodes *nodes);
 
 /* Nodes with memory, of those that the task's cpuset allows. */

@@ -56,7 +56,7 @@ struct search {
 	unsigned int published_count;
 };
 
-/* What it told may be older than what the kernel tells: pages may have gone since. */
+/* Its own figures may be older than the kernel's: pages may have gone since. */
 static void take_pages(struct actmem_region_info *info, const struct stats_record *record)
 {
 	uint64_t sum = 0;
@@ -299,7 +299,7 @@ static int take_path(struct search *search, int pid, const char *path, const cha
 	uint64_t id;
 	size_t i;
 
-	/* Only regions have an id. What has none is not asked more: NFS may not answer. */
+	/* Only regions have an id. Other files are not asked more: NFS may not answer. */
 	snprintf(file, sizeof(file), "/proc/%d/fdinfo/%s", pid, strrchr(path, '/') + 1);
 	if (sysfile_read(file, text, sizeof(text)))
 		return 0;

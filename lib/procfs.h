@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Processes and their descriptors, as /proc has them. The command links this file
- * too. What can fail returns 0 or -errno without words.
+ * too. Functions that can fail return 0 or -errno without words.
  */
 #ifndef LIB_PROCFS_H
 #define LIB_PROCFS_H

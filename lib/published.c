@@ -24,9 +24,9 @@ static bool read_at(int fd, void *into, size_t size, uint64_t offset)
 }
 
 /*
- * A descriptor of another process's file, -EINVAL if it is none in memory. What
- * carries the name may be anything, a device included, and to open that could
- * do harm: O_PATH gets hold of it without opening it.
+ * A descriptor of another process's file, -EINVAL if it is none in memory. The name
+ * may be that of anything, a device included, and to open a device could do harm:
+ * O_PATH gets hold of it without opening it.
  */
 static int open_memory_file(const char *path)
 {
@@ -81,7 +81,7 @@ static unsigned int published_records(int fd)
 	return header.records;
 }
 
-/* What begins with a sequence number. */
+/* A record that begins with a sequence number. */
 static bool read_whole(int fd, uint64_t offset, void *into, size_t size)
 {
 	uint64_t before, behind;

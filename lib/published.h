@@ -31,7 +31,7 @@ int published_open(const char *path, int pid);
 bool published_find(struct published *published, uint64_t device, uint64_t id,
 		    struct stats_record *record);
 
-/* What it waits for; false: its library does not tell. What makes no sense is WAIT_NONE. */
+/* The wait of a thread; false: its library does not tell. A senseless one is WAIT_NONE. */
 bool published_waits(int fd, struct published_waits *waits);
 
 #endif /* LIB_PUBLISHED_H */

@@ -184,7 +184,7 @@ bool queue_is_attached(struct actmem_queue *queue, const struct actmem_region *r
 void queue_unlock(struct actmem_queue *queue);
 void queue_tell(struct actmem_queue *queue);
 
-/* What follows is called with the queue's lock held. */
+/* The functions below are called with the queue's lock held. */
 
 /* Cuts off the next block of any file, or of these commands; false: there is none. */
 bool queue_begin_transfer(struct actmem_queue *queue, struct block_transfer *block);
@@ -202,7 +202,7 @@ bool queue_continue(struct actmem_queue *queue, struct block_transfer *block, in
 
 /*
  * Whether a command that came back with this error, true of @done bytes, was interrupted
- * and not asked to end: it is to be sent once more. What it has done it does not do again.
+ * and not asked to end: it is sent once more, and goes on from there.
  */
 bool queue_repeat_command(struct actmem_queue *queue, struct block_transfer *block, int error,
 			  uint64_t done);

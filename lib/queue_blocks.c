@@ -262,7 +262,7 @@ int actmem_cancel(struct actmem_queue *queue, uint64_t id)
 	return error;
 }
 
-/* What remains when a block has come back. */
+/* The bookkeeping after a block has come back. */
 static HOT void settle(struct actmem_queue *queue, struct request *request)
 {
 	request->under_way--;

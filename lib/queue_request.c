@@ -341,7 +341,7 @@ static HOT int take_ended(struct actmem_queue *queue, char *completions, unsigne
 		link_prepend(&queue->unused, &request->link);
 		queue->stats.completions--;
 	}
-	/* Who waits on has nothing to wait for any more. */
+	/* No requests are left: wake all waiters. */
 	if (queue->waiting && !queue->stats.requests && !queue->stats.completions)
 		queue->to_tell += queue->waiting;
 	return (int)count;

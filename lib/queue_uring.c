@@ -96,7 +96,7 @@ static bool send_transfer(struct uring *uring, struct block_transfer *block)
 	else
 		io_uring_prep_write_fixed(sqe, file, memory, length, offset,
 					  attachment->slots[block->piece]);
-	/* What could not be begun without waiting is left to a thread of the kernel's. */
+	/* Transfers that could not begin without waiting are left to a thread of the kernel's. */
 	io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE | (block->repeats ? IOSQE_ASYNC : 0));
 	io_uring_sqe_set_data(sqe, block);
 	return true;
@@ -139,7 +139,7 @@ static bool is_of_whole_requests(const struct block_transfer *block)
 	return file && file->request_bytes && block->length % file->request_bytes == 0;
 }
 
-/* Blocks that were cut off, or are to be resumed. What others begin meanwhile waits. */
+/* Blocks that were cut off, or are to be resumed. Blocks begun meanwhile wait. */
 static HOT void send_blocks(struct actmem_queue *queue, struct uring *uring)
 {
 	while (!link_is_alone(&uring->to_send)) {
@@ -258,9 +258,10 @@ static enum ring_step do_job(struct actmem_queue *queue, struct uring *uring)
 }
 
 /*
- * What came back has made room for other blocks. Where little else is under way the
+ * Completions have made room for other blocks. Where little else is under way the
  * disks go on with those while the program is told; else one system call will do for
- * them and for what it adds. What cannot be begun now stays in the ring, for enter().
+ * them and for the program's own. Blocks that cannot begin now stay in the ring, for
+ * enter().
  */
 static HOT void notify(struct actmem_queue *queue, struct uring *uring)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Regions, whatever backend they come from: made, received, mapped and closed. What
- * is done to their pages is in region_pages.c.
+ * Regions, whatever backend they come from: made, received, mapped and closed. Work on
+ * their pages is in region_pages.c.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -79,14 +79,14 @@ static int enlist(struct actmem *am, struct actmem_region *region)
 	return 0;
 }
 
-/* What the backend made becomes a region of the caller's, or nothing stays. */
+/* Turns the backend's result into a region of the caller's, or leaves nothing. */
 int region_finish(struct actmem_region *region, int error, struct actmem_region **result)
 {
 	if (error) {
 		free_region(region);
 		return error;
 	}
-	/* What is still told after a success is the steps down of this region. */
+	/* After a success, the only words left are this region's steps down. */
 	if (!region->backing.fallbacks)
 		fail_clear();
 	error = enlist(region->am, region);

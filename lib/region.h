@@ -49,7 +49,7 @@ int region_check_range(const struct actmem_region *region, uint64_t offset, uint
 /* A region of nothing yet; NULL with words: no memory. */
 struct actmem_region *region_new(struct actmem *am, const struct backend *backend);
 
-/* What the backend made, or its @error, becomes a region in *@region, or nothing stays. */
+/* Turns the backend's result into *@region; with @error, leaves nothing. */
 int region_finish(struct actmem_region *made, int error, struct actmem_region **region);
 
 /* As actmem_region_open(), for a request with a path. */

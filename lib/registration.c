@@ -143,7 +143,7 @@ static int drop_chunks(struct registration *registration)
 	return result;
 }
 
-/* What could be registered is undone; the words stay those of the first failure. */
+/* Undoes the chunks that were registered; keeps the words of the first failure. */
 static int undo_chunks(struct registration *registration, int error)
 {
 	char words[ERROR_TEXT_MAX], again[ERROR_TEXT_MAX];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The inside of runtimes: one table of functions per kind. What is known of an
- * accelerator's own calls is in the file of its kind only.
+ * The inside of runtimes: one table of functions per kind. Only the file of a kind
+ * knows the accelerator's own calls.
  */
 #ifndef LIB_RUNTIME_H
 #define LIB_RUNTIME_H
@@ -61,7 +61,7 @@ struct runtime_kind {
 	/* Sets text, node and device of @runtime's info. */
 	int (*open)(struct actmem_runtime *runtime);
 
-	/* What all chunks of a region need; ended when none is registered any more. */
+	/* State that all chunks of a region need; ended when none is registered any more. */
 	int (*begin)(struct registration *registration);
 	void (*end)(struct registration *registration);
 
@@ -70,7 +70,7 @@ struct runtime_kind {
 	/* May return RUNTIME_LOST, with words. */
 	int (*drop)(struct registration *registration, void *address, uint64_t length);
 
-	/* What is said of an address that was registered; may return RUNTIME_LOST. */
+	/* The runtime's word on an address that was registered; may return RUNTIME_LOST. */
 	int (*look)(struct registration *registration, void *address, uint32_t *flags);
 
 	/* NULL: devices have no addresses of their own. */

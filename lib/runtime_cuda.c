@@ -229,7 +229,7 @@ static int cuda_open(struct actmem_runtime *runtime)
 	return 0;
 }
 
-/* What tells that a registration has gone with its context. */
+/* Errors by which a registration has gone with its context. */
 static bool is_gone(cuda_result result)
 {
 	return result == CUDA_NOT_REGISTERED || result == CUDA_CONTEXT_IS_DESTROYED ||

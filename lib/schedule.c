@@ -13,7 +13,7 @@
 /* No device takes so long to begin with what it is asked for. */
 #define BUSY_NS		50000000ULL
 #define BUSY_LEAST	(32ULL << 20)
-/* What is below this part of a peak is next to nothing. */
+/* Below this part of a peak the amount counts as nothing. */
 #define LITTLE_PART	16
 /* Bytes that fell by this part of the round's peak do not rise again. */
 #define FALLEN_PART	8

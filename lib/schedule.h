@@ -73,7 +73,7 @@ uint64_t schedule_refill(const struct schedule *schedule);
 /* Whether the bytes of this round may still rise. */
 bool schedule_is_rising(const struct schedule *schedule, uint64_t bytes);
 
-/* What a device does in a time, measured while it has something to do. */
+/* The rate of a device, measured while it has something to do. */
 struct bandwidth {
 	uint64_t bytes_per_second;	/* 0: not yet */
 	uint64_t bytes, busy_ns;	/* since that was measured */

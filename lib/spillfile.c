@@ -15,7 +15,7 @@
 #define STEP_MOST	(1ULL << 30)
 /* A large spill grows by this part of it: a queue has so many files and no more. */
 #define STEP_PART	4
-/* What the disks get back, and what they are asked for again, at a time. */
+/* Bytes that are given back to the disks, and asked for again, at a time. */
 #define PIECE_MOST	STEP_LEAST
 #define PIECE_LEAST	(64ULL << 10)
 /* Rounds differ by this part of what they need. Less than this is not worth to be given back. */
@@ -60,7 +60,7 @@ static struct actmem_file *locate(const struct spillfile *spillfile, const struc
 	return spillfile->sets[(address >> ADDRESS_BITS) - 1];
 }
 
-/* What blocks have, and what is avoided. */
+/* Bytes that blocks have, and bytes that are avoided. */
 static uint64_t used_bytes(const struct spillfile *spillfile)
 {
 	return spillfile->blocks.taken_bytes - spillfile->withheld_bytes;
@@ -80,7 +80,7 @@ static int fail_as_before(int error, const char *words)
 	return fail(-error, "%s", words);
 }
 
-/* What was allocated of it goes back, as this failed with @error. */
+/* Gives back the allocated part after a failure with @error. */
 static int undo(const struct actmem_file *file, uint64_t offset, uint64_t length, int error)
 {
 	char words[ERROR_TEXT_MAX];
@@ -408,7 +408,7 @@ int spillfile_punch(const struct spillfile *spillfile, const struct block *piece
 	if (!error)
 		return 0;
 	snprintf(words, sizeof(words), "%s", actmem_error());
-	/* What some disk of several took is wanted again, or else it stays with that one. */
+	/* A disk of several that took its part has to give it back, or else it keeps it. */
 	return file_allocate(file, offset, length) ? 0 : fail_as_before(error, words);
 }
 

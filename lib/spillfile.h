@@ -2,7 +2,8 @@
 /*
  * Room in spill files: sets of files without a name, striped over directories, that
  * are allocated on the disks before they are written to. More are opened as more
- * room is needed, and once the disks are full the last ones get longer; what is free and not needed any more the disks get back, piece by piece.
+ * room is needed, and once the disks are full the last ones get longer. The disks get
+ * room back, piece by piece, that is free and not needed any more.
  */
 #ifndef LIB_SPILLFILE_H
 #define LIB_SPILLFILE_H
@@ -90,12 +91,12 @@ int spillfile_grow(struct spillfile *spillfile, uint64_t length, struct spill_gr
 int spillfile_add(struct spillfile *spillfile, const struct spill_growth *growth);
 
 /*
- * Another round of the blocks begins. What was not in use in the last SPILL_ROUNDS, and
- * some of it for change, is to go, if that is worth it.
+ * Another round of the blocks begins. Room that was not in use in the last SPILL_ROUNDS
+ * is to go, but for some slack, if that is worth it.
  */
 void spillfile_end_round(struct spillfile *spillfile);
 
-/* What is free is to go, but for what was allocated at the start; until more is needed. */
+/* Free room is to go, but for the initial allocation; until more is needed. */
 void spillfile_empty(struct spillfile *spillfile);
 
 /* A piece of what is to go, which is not room from now on. NULL: there is none now. */

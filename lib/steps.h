@@ -15,7 +15,7 @@
 int steps_make(int (*make)(const struct region_request *request, struct backing *backing),
 	       const struct region_request *request, struct backing *backing);
 
-/* What @make is told of with a request: whether another would be tried if this fails. */
+/* Tells @make, with a request, whether another would be tried if this fails. */
 bool steps_are_left(const struct region_request *attempt);
 
 #endif /* LIB_STEPS_H */

@@ -106,7 +106,7 @@ static int make_heap(struct actmem_store *store, const struct actmem_store_optio
 	}
 	store->heap->closing = store_region_closes;
 	store->heap->closing_data = store;
-	/* What one thread puts another may end: keeping blocks at hand is of no use. */
+	/* One thread's block may be ended by another: caching blocks by thread is of no use. */
 	heap_tune(store->heap, store->heap->chunk_bytes, 1);
 	return 0;
 }

@@ -2,14 +2,15 @@
 /*
  * The inside of a store: store.c makes and ends it, store_calls.c has what callers
  * do with blocks, store_move.c spills and fills them, store_room.c finds memory for
- * them, of which store_budget.c says how much there may be, store_chores.c has what takes long done, store_blocks.c keeps them,
- * store_follow.c sees whether takes are as foreseen.
+ * them, store_budget.c says how much there may be, store_chores.c does the slow work in
+ * the background, store_blocks.c keeps blocks, store_follow.c sees whether takes are as
+ * foreseen.
  *
  * A block is in memory, in a file, or both; a copy in a file is kept until the
  * block ends. All of it is under the store's lock, except that nothing long is done
- * with it: who makes regions, attaches them or allocates files gives it back meanwhile.
- * What transfers have come to is taken by a thread of the store, which does what
- * follows from it; else whoever changes something does. Regions are attached and files
+ * with it: a thread that makes regions, attaches them or allocates files gives it back
+ * meanwhile. A thread of the store takes the completions of transfers and acts on them;
+ * after any other change the thread that made it does. Regions are attached and files
  * allocated by another thread of the store, and by that one alone.
  *
  * Locks: the store's, then all others of the library. A heap's grow_lock is never
@@ -33,7 +34,7 @@
 #define STORE_WORDS	1024
 #define STORE_MORE	3
 
-/* Who has the block. */
+/* The user of a block. */
 enum store_user {
 	USER_NONE,
 	USER_WAITS,			/* reserves it, and has no memory yet */
@@ -177,7 +178,7 @@ int store_check(const struct actmem_store *store, const char *call);
 void store_tell(struct actmem_store *store, enum actmem_store_event_kind kind,
 		const struct store_block *block, int result);
 
-/* What follows is called with the store's lock held. */
+/* The functions below are called with the store's lock held. */
 
 /* Adds to the words of the store, STORE_MORE times at most. */
 void store_describe_more(struct actmem_store *store, const char *what, const char *why);
@@ -210,7 +211,7 @@ void store_check_sums(struct actmem_store *store);
 /* The block is about to be taken, or tried to be; the first try counts. */
 void store_follow(struct actmem_store *store, struct store_block *block);
 
-/* What was guessed until now is wanted when it was foreseen. */
+/* Blocks guessed until now are wanted at the time foreseen for them. */
 void store_end_guesses(struct actmem_store *store);
 
 /* store_move.c: what goes where, and how it came back. */

@@ -120,7 +120,7 @@ static void want(struct actmem_store *store, struct store_block *block)
 	store_settle(store, block);
 }
 
-/* What this user has filled. */
+/* Commits a block that this user has filled. */
 static int commit(struct actmem_store *store, struct actmem_key key, enum store_user user)
 {
 	struct store_block *block;
@@ -183,7 +183,7 @@ static int await(struct actmem_store *store, struct store_block *block)
 		error = store_room(store, &waiter, block, &memory);
 		if (!error) {
 			store_fill(store, block, memory);
-			/* What seems to be next comes behind it. */
+			/* Blocks that seem to be next are read behind it. */
 			if (store->follow.is_lost)
 				store_advance(store);
 		}
@@ -215,8 +215,8 @@ static int fail_changed(const struct store_block *block)
 }
 
 /*
- * The block is this thread's meanwhile. What is not as it was committed is read again
- * when it is tried again.
+ * The block is this thread's meanwhile. A block that differs from what was committed is
+ * read from its file again at the next try.
  */
 static int verify(struct actmem_store *store, struct store_block *block)
 {

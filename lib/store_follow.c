@@ -58,8 +58,8 @@ static void end_guesses(struct actmem_store *store, uint64_t last)
 }
 
 /*
- * From the farthest to the nearest, which is to be read first. What is being read is wanted
- * anew as well: else it would be dropped as soon as it comes.
+ * From the farthest to the nearest, which is to be read first. A block that is being read
+ * is wanted anew as well: else it would be dropped as soon as it comes.
  */
 static void want_neighbours(struct actmem_store *store, const struct store_block *block)
 {

@@ -95,7 +95,7 @@ static bool is_waiting(const struct actmem_store *store, uint64_t thread)
 	return false;
 }
 
-/* What is committed gives memory back only where it can be spilled. */
+/* A committed block gives its memory back only where it can be spilled. */
 static bool gives_back(const struct actmem_store *store, const struct store_block *block)
 {
 	if (!store->queue && (block->user == USER_FILLS || block->user == USER_COMMITS))
@@ -187,7 +187,7 @@ static int look_for(struct actmem_store *store, struct waiter *waiter, uint64_t 
 			error = LOOK_AGAIN;
 		else
 			error = make_room(store, waiter, length);
-		/* What was refused before may be there by now. */
+		/* Memory that was refused before may be there by now. */
 		if (error < 0 && !waiter->is_refused && store_lift_budget(store))
 			error = LOOK_AGAIN;
 	} while (error == LOOK_AGAIN);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Small files of /proc and /sys. The command links this file too. What can
- * fail returns 0 or -errno without words.
+ * Small files of /proc and /sys. The command links this file too. Functions that
+ * can fail return 0 or -errno without words.
  */
 #ifndef LIB_SYSFILE_H
 #define LIB_SYSFILE_H
