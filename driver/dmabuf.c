@@ -13,7 +13,7 @@
 
 ACTMEM_IMPORT_DMA_BUF_NS;
 
-/* What a dma-buf is of: @count pages of the region that @file is, from page @first. */
+/* Behind a dma-buf: @count pages of the region that @file is, from page @first. */
 struct export {
 	struct file *file;
 	unsigned long first;

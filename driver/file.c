@@ -150,7 +150,7 @@ const char *actmem_policy_name(u32 policy)
 	}
 }
 
-/* What /proc/PID/fdinfo tells: lines of key and value, all sizes in bytes. */
+/* For /proc/PID/fdinfo: lines of key and value, all sizes in bytes. */
 static void actmem_show_fdinfo(struct seq_file *seq, struct file *file)
 {
 	struct actmem_region *region = actmem_file_region(file);

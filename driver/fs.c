@@ -63,7 +63,7 @@ static void actmem_evict_inode(struct inode *inode)
 	actmem_region_retire(region);
 }
 
-/* What the regions of a mount have and may have; without a limit, what its nodes have. */
+/* Pages of the mount's regions and their limit; without one, the pages of its nodes. */
 static int actmem_statfs(struct dentry *dentry, struct kstatfs *stat)
 {
 	struct actmem_mount *mount = actmem_super_mount(dentry->d_sb);

@@ -164,7 +164,7 @@ static int actmem_tmpfile(ACTMEM_IDMAP *idmap, struct inode *directory, struct f
 	return finish_open_simple(file, 0);
 }
 
-/* Whoever lists regions sees the name, and shows it to people. */
+/* Lists of regions show the name to people. */
 static struct dentry *actmem_lookup(struct inode *directory, struct dentry *dentry,
 				    unsigned int flags)
 {
@@ -237,7 +237,7 @@ static int actmem_setattr(ACTMEM_IDMAP *idmap, struct dentry *dentry, struct iat
 	struct inode *inode = d_inode(dentry);
 	int err;
 
-	/* Whoever has the descriptor of an unnamed region has it as it is. */
+	/* An unnamed region stays as it is for all who have its descriptor. */
 	if (!actmem_super_mount(inode->i_sb))
 		return -EPERM;
 	err = setattr_prepare(idmap, dentry, attributes);

@@ -301,7 +301,7 @@ int actmem_change_range(struct file *file, unsigned int request, void __user *us
 	if (err)
 		return err;
 
-	/* What the hardware has reported by now is not to be used any more. */
+	/* Pages that the hardware has reported by now are not to be used any more. */
 	actmem_poison_settle();
 	actmem_no_reason(&arg.why);
 	first = arg.offset / ACTMEM_PAGE_BYTES;

@@ -283,7 +283,7 @@ static int mount_change_size(struct fs_context *context, struct actmem_mount *mo
 	unsigned long used;
 	int err = actmem_quota_try_limit(&mount->pages, pages, &used);
 
-	/* What has been let go of by now is not to count. */
+	/* Pages that have been let go of by now are not to count. */
 	if (err && actmem_regions_sweep())
 		err = actmem_quota_try_limit(&mount->pages, pages, &used);
 	if (err)
@@ -304,7 +304,7 @@ static int mount_change_inodes(struct fs_context *context, struct actmem_mount *
 	return err;
 }
 
-/* All of it or nothing. What mount(8) repeats of the options is as it was. */
+/* All of it or nothing. mount(8) repeats the options that stay as they were. */
 static int mount_reconfigure(struct fs_context *context)
 {
 	struct actmem_mount *mount = actmem_super_mount(context->root->d_sb);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* What the parts of actmem bench share. */
+/* Shared by the parts of actmem bench. */
 #ifndef ACTMEM_BENCH_H
 #define ACTMEM_BENCH_H
 

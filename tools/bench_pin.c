@@ -48,7 +48,7 @@ static int make_region(struct contestant *contestant, uint64_t *ns)
 	progress_tell("pinning on node %u: %s", pin->node, contestant->what);
 	begun_ns = clock_ns();
 	error = bench_region(pin->bench->strict, pin->pages, pin->node, contestant->bytes, &region);
-	/* What it says of a region that was made is a step down that was allowed. */
+	/* Words after a success are about a step down that was allowed. */
 	snprintf(contestant->words, sizeof(contestant->words), "%s", actmem_error());
 	if (!error)
 		error = actmem_region_map(region, &memory);
@@ -69,7 +69,7 @@ static int fail_call(struct contestant *contestant, const char *call)
 	return -error;
 }
 
-/* What this thread touches comes from that node; from any if @bound is false. */
+/* Pages that this thread touches come from that node; from any if @bound is false. */
 static long bind_thread(unsigned int node, bool bound)
 {
 	struct actmem_nodes nodes = { 0 };

@@ -176,7 +176,7 @@ static long long sum_of_nodes(const json_t *info, const char *object, const char
 	return sum;
 }
 
-/* What the driver has is used memory to the kernel, and in no counter of its own. */
+/* The kernel counts the driver's memory as used, in no counter of its own. */
 static int add_memory(json_t *lines, const json_t *info, unsigned int flags)
 {
 	json_t *driver = json_pack("{s:I, s:I, s:I}",

@@ -271,7 +271,7 @@ static int open_all(struct replay *replay)
 	return STATUS_FAILED;
 }
 
-/* What it had, it has not any more; a status that was good may not stay so. */
+/* Its memory has gone; a status that was good may not stay so. */
 static int close_all(struct replay *replay, int status)
 {
 	int error;

@@ -232,7 +232,7 @@ static int set_variable(const char *variable, const char *value)
 	return err;
 }
 
-/* What was set before, by whoever calls this command, for the same reason. */
+/* Keeps what the caller of this command has set, for the same reason. */
 static int set_again(const char *variable)
 {
 	const char *value = getenv(variable);

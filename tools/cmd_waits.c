@@ -121,7 +121,7 @@ static int add_row(json_t *rows, const struct process *process, const char *what
 	return row ? json_array_append_new(rows, row) : -1;
 }
 
-/* What one opened backend of a process publishes. */
+/* The record that one opened backend of a process publishes. */
 static int add_published(json_t *rows, struct process *process, int fd)
 {
 	struct published_wait others = { .kind = WAIT_NONE };

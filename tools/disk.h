@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* What a folder lies on. */
+/* The disk that a folder lies on. */
 #ifndef ACTMEM_DISK_H
 #define ACTMEM_DISK_H
 

@@ -192,7 +192,7 @@ json_t *facts_io_uring(void)
 	int disabled_err = sysfile_value(&disabled, "/proc/sys/kernel/io_uring_disabled");
 	bool usable;
 
-	/* What refuses io_uring does so before it looks at the parameters. */
+	/* A refusal of io_uring comes before a look at the parameters. */
 	syscall(SYS_io_uring_setup, 1, NULL);
 	usable = errno == EFAULT;
 	return json_pack("{s:o, s:o}",

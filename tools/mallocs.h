@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* What the processes in malloc mode have. */
+/* Memory of the processes in malloc mode. */
 #ifndef ACTMEM_MALLOCS_H
 #define ACTMEM_MALLOCS_H
 

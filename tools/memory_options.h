@@ -30,7 +30,7 @@ const char *memory_variable(int option);
 /* Takes one of these, and any other option not. */
 bool memory_option(int option, const char *value);
 
-/* What the environment says now; an enum exit_status, told by warnx(). */
+/* Reads the environment as it is now; an enum exit_status, told by warnx(). */
 int memory_options(struct actmem_options *options);
 
 #endif

@@ -19,7 +19,7 @@ static const char *advice(void)
 	return malloc_mode_is_wanted() ? "" : "; --no-cuda does without it";
 }
 
-/* What an outer `actmem run` has put there is enough. */
+/* The entry of an outer `actmem run` is enough. */
 static bool is_first(const char *others, const char *path)
 {
 	size_t length = strlen(path);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* What the parts of actmem replay share. */
+/* Shared by the parts of actmem replay. */
 #ifndef ACTMEM_REPLAY_H
 #define ACTMEM_REPLAY_H
 
@@ -20,7 +20,7 @@
 #define REPLAY_LANE_STALLS	2
 #define REPLAY_LANE_LAYERS	10
 
-/* What was asked for. */
+/* The options given. */
 struct replay_options {
 	const char *model;
 	const char *models_path;
@@ -131,7 +131,7 @@ void replay_trace_end(struct replay *replay);
 /* The store's bytes at this moment, as curves. */
 void replay_trace_count(struct replay *replay);
 
-/* What it came to; NULL: no memory. */
+/* The result; NULL: no memory. */
 json_t *replay_to_json(const struct replay *replay);
 /* 0 or -ENOMEM. */
 int replay_print(const json_t *told);

@@ -35,7 +35,7 @@ static double longer(double a, double b)
 	return a > b ? a : b;
 }
 
-/* What was read ahead and dropped, no step needs. */
+/* No step needs blocks that were read ahead and dropped. */
 static uint64_t needed_of(const struct actmem_store_stats *stats)
 {
 	uint64_t filled = stats->filled_bytes_total, wasted = stats->wasted_bytes_total;

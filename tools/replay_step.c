@@ -150,7 +150,7 @@ static int consume(struct pass *pass, unsigned int tensor)
 	return 0;
 }
 
-/* What is left of the layer's time; -EINTR: a signal. */
+/* Sleeps for the rest of the layer's time; -EINTR: a signal. */
 static int compute(struct pass *pass, uint64_t compute_ns)
 {
 	uint64_t end_ns = pass->begun_ns + pass->stall_ns, now_ns, until_ns;

@@ -188,7 +188,7 @@ int table_print(const json_t *rows, const struct column *columns, size_t column_
 		if (err)
 			goto out;
 	}
-	/* What can fail here besides memory is the output: stdout remembers. */
+	/* Besides memory, only the output can fail here: stdout remembers. */
 	err = scols_print_table(table) == -ENOMEM ? -ENOMEM : 0;
 out:
 	scols_unref_table(table);

@@ -40,7 +40,7 @@ static double us_of(const struct timeline *timeline, uint64_t ns)
 	return ns > timeline->begun_ns ? (double)(ns - timeline->begun_ns) / NS_PER_US : 0;
 }
 
-/* What all events have; @about becomes their arguments. */
+/* Fields of all events; @about becomes their arguments. */
 static json_t *make_event(const char *phase, const char *name, uint32_t lane, double us,
 			  json_t *about)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* What main.c and the subcommands know of each other. */
+/* Declarations that main.c and the subcommands share. */
 #ifndef ACTMEM_TOOL_H
 #define ACTMEM_TOOL_H
 

@@ -238,7 +238,7 @@ static int begin(struct transfers *transfers, bool spills, uint64_t number, uint
 			   at, transfer.bytes, &request);
 }
 
-/* What has ended; its slot is free then. Bytes of it are added to *@bytes. */
+/* Takes a transfer that has ended; frees its slot, and adds its bytes to *@bytes. */
 static int end(struct transfers *transfers, bool spills,
 	       const struct actmem_completion *completion, uint64_t *bytes,
 	       char words[TRANSFERS_WORDS])

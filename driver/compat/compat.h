@@ -13,21 +13,21 @@
 
 #include "compat/probed.h"
 
-/* What the first argument of inode operations points to. */
+/* The type that the first argument of inode operations points to. */
 #if ACTMEM_HAVE_MNT_IDMAP
 #define ACTMEM_IDMAP	struct mnt_idmap
 #else
 #define ACTMEM_IDMAP	struct user_namespace
 #endif
 
-/* What inode_operations.create takes last: of a file that is made, it does not matter. */
+/* The last arguments of inode_operations.create; exclusive or not, a file is made. */
 #if ACTMEM_HAVE_CREATE_EXCLUSIVE
 #define ACTMEM_CREATE_MODE	umode_t mode, bool exclusive
 #else
 #define ACTMEM_CREATE_MODE	umode_t mode
 #endif
 
-/* What inode_operations.mkdir returns: a dentry to use instead, or an error. */
+/* The result of inode_operations.mkdir: a dentry to use instead, or an error. */
 #if ACTMEM_HAVE_MKDIR_DENTRY
 #define ACTMEM_MKDIR_RESULT	struct dentry *
 #define ACTMEM_MKDIR_RETURN(err)	ERR_PTR(err)

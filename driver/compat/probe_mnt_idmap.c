@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What does inode_operations.setattr take first, an idmap or a namespace? */
+/* Does inode_operations.setattr take an idmap first, or a namespace? */
 #include <linux/fs.h>
 
 #if PROBE

@@ -35,7 +35,7 @@ static struct link_map *_Atomic reached;	/* ...and has been */
 static void *_Atomic driver_get_proc_address;
 static void *_Atomic driver_get_proc_address_v2;
 
-/* What dlsym() finds; @since: the version of CUDA, as cuGetProcAddress() has it. */
+/* The result of dlsym(); @since: the version of CUDA, as cuGetProcAddress() has it. */
 struct hook {
 	const char *name;
 	int since;
@@ -229,7 +229,7 @@ static struct link_map *library_asked(void *handle, const void *found)
 	return library && !strcmp(library_soname(library), CUDA_LIBRARY) ? library : NULL;
 }
 
-/* What our calls go to: the library itself, or a preload that is between. */
+/* The target of our calls: the library itself, or a preload that is between. */
 static bool is_behind_us(const struct link_map *asking)
 {
 	return is_libcuda(asking) || (asking && asking == library_of((void *)next_dlsym));

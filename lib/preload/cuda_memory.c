@@ -51,7 +51,7 @@ static bool is_at_work(void)
 	return is_wanted() && settings_are_good;
 }
 
-/* What cannot be served for a wrong variable is so too if that is to be an error. */
+/* Served though a variable is wrong, if that is an error: so that the call fails. */
 static bool is_served(size_t bytes, unsigned int flags)
 {
 	return !(flags & ~FLAGS_SERVED) && is_wanted() && bytes >= settings.min_bytes &&

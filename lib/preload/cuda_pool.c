@@ -46,7 +46,7 @@ static struct cuda_pool *pool_of(cuda_context context, unsigned long long id)
 	return pool;
 }
 
-/* Who leaves a pool that was given up last closes it. */
+/* The last to leave a pool that was given up closes it. */
 static void leave(struct cuda_pool *pool)
 {
 	bool ends;

@@ -87,7 +87,7 @@ bool cuda_region_prepare(const struct cuda_settings *settings, uint64_t *unit,
 	return !failed;
 }
 
-/* What the program wanted of the kernel is wanted of the region. */
+/* Applies to the region what the program wanted of the kernel. */
 static void take_policy(struct actmem_region_options *options, const struct cuda_policy *policy)
 {
 	if (!nodes_empty(&defaults.nodes) || defaults.policy || nodes_empty(&policy->nodes))

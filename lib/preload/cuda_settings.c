@@ -56,7 +56,7 @@ bool cuda_memory_settings_read(struct cuda_settings *settings, struct cuda_wrong
 	if (text && (!size_from_text(text, &settings->grow_bytes) || !settings->grow_bytes ||
 		     settings->grow_bytes > INT64_MAX))
 		return false;
-	/* Whoever sets it for the Python module may say what is no whole page. */
+	/* A value set for the Python module may be no whole page. */
 	settings->grow_bytes = (settings->grow_bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES *
 			       HUGE_PAGE_BYTES;
 	text = variable(wrong, "ACTMEM_HEAP_LIMIT", "a size, as 64G");

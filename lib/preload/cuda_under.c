@@ -106,7 +106,7 @@ static void end(struct under *under)
 	free(under);
 }
 
-/* What the program unmapped without unregistering it, if other memory is there now. */
+/* Memory that the program unmapped while registered, if other memory is there now. */
 static void forget(const char *first, uint64_t length)
 {
 	struct under *under;

@@ -260,7 +260,7 @@ static size_t release_block(struct range *range, const struct block *block, uint
 	return released;
 }
 
-/* What has been free for @age goes back, and ranges that have nothing any more. */
+/* Gives back pages free for @age, and ranges that have nothing any more. */
 static bool release_all(uint64_t age)
 {
 	struct range **link, *range;
@@ -334,7 +334,7 @@ void *large_alloc(size_t bytes, size_t align, enum large_use use)
 	if (pool)
 		error = use == LARGE_GROWS ? take_with_room(pool, length, align, &block) :
 			take(pool, length, align, &block);
-	/* What is free may be all that there is, here or in another pool. */
+	/* The free part may be all that there is, here or in another pool. */
 	if (error && pool) {
 		release_all(0);
 		error = take(pool, length, align, &block);

@@ -85,7 +85,7 @@ static void *look_for(const char *name)
 	return found;
 }
 
-/* What other C libraries than glibc have not. */
+/* Functions that other C libraries than glibc lack. */
 static void *no_pvalloc(size_t size)
 {
 	errno = ENOMEM;
@@ -161,7 +161,7 @@ static void *first_calloc(size_t count, size_t size)
 {
 	size_t bytes;
 
-	/* What was never used of the array is zero. */
+	/* Entries that were never used are zero. */
 	if (looking)
 		return __builtin_mul_overflow(count, size, &bytes) ? NULL : early_alloc(bytes);
 	look();

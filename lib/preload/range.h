@@ -27,7 +27,7 @@ struct range {
 	uint8_t pages[];		/* see range.c */
 };
 
-/* What one block's pages were when it was taken. */
+/* The state of one block's pages when it was taken. */
 struct taken_pages {
 	bool first_was_filled, last_was_filled;
 };

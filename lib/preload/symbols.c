@@ -17,7 +17,7 @@
 #include "cuda_hooks.h"
 #include "symbols.h"
 
-/* What is of glibc alone must not keep the preload from loading with another C library. */
+/* Symbols of glibc alone must not keep the preload from loading with another C library. */
 #pragma weak _r_debug
 #pragma weak dladdr1
 #pragma weak gnu_get_libc_version
@@ -257,7 +257,7 @@ static void *lookup_of_next(const char *name, const char *version, const void *c
 	return ours && ours != library_of(found) ? found : NULL;
 }
 
-/* What dlvsym() is to answer, or NULL: what the C library says is right. */
+/* The answer for dlvsym(), or NULL: the C library's is right. */
 void *symbols_versioned(void *handle, const char *name, const char *version, const void *caller)
 {
 	if (!name || !version)

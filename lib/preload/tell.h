@@ -7,7 +7,7 @@
 
 #include "told.h"
 
-/* What this process tells; where nobody can read it, if it could not be published. */
+/* This process's counters; private, if they could not be published. */
 struct told *tell(void);
 
 /* In a forked child: what it has from its parent is not its own to write to. */

@@ -77,7 +77,7 @@ struct actmem_xla_transfer_stats {
 	uint64_t token_waits_total;	/* how often: once for takes that are announced together */
 };
 
-/* How the store is to be. What is 0: as the environment says, by @ACTMEM_*. */
+/* Options of the store. A field of 0: as the environment says, by @ACTMEM_*. */
 struct actmem_xla_options {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t grow_bytes;		/* see struct actmem_heap_options; ACTMEM_HEAP_GROW */
@@ -111,7 +111,7 @@ ACTMEM_XLA_API int actmem_xla_attach(struct actmem *am,
  */
 ACTMEM_XLA_API void actmem_xla_detach(struct actmem *am);
 
-/* What blocks are taken from, NULL before the first use. */
+/* The store that blocks are taken from, NULL before the first use. */
 ACTMEM_XLA_API struct actmem *actmem_xla_attached(void);
 
 /*

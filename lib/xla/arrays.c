@@ -73,7 +73,7 @@ static int make_heap(int cuda, uint32_t device)
 	return ret;
 }
 
-/* What it can; the rest stays for the next try. With @in_use held for writing. */
+/* As far as it can; the rest stays for the next try. With @in_use held for writing. */
 static int end_all(void)
 {
 	int ret = 0;
@@ -120,7 +120,7 @@ static int is_fit(int cuda)
 	return heap && (on_cuda || !cuda);
 }
 
-/* With @in_use held for writing. Whoever has an array counts it. */
+/* With @in_use held for writing. The holder of an array counts it. */
 static int renew(int cuda, uint32_t device, char *words, size_t words_size)
 {
 	int ret = 0;
@@ -258,7 +258,7 @@ static int close_kept(void)
 	return ret;
 }
 
-/* Who reads it may have a GPU read it; who fills it is done before. */
+/* A reader may have a GPU read it; a filler is done before. */
 static int map_region(struct actmem_xla_array *array, uint32_t flags)
 {
 	int ret = actmem_region_map(array->region, &array->address);
@@ -350,7 +350,7 @@ int arrays_trim(void)
 {
 	int ret;
 
-	/* Whoever is at it makes an array. */
+	/* A thread that is at it makes an array. */
 	if (pthread_rwlock_trywrlock(&in_use))
 		return 0;
 	ret = close_kept();
@@ -374,7 +374,7 @@ int actmem_xla_array_stats(struct actmem_xla_array_stats *stats)
 	all.blocks = atomic_load(&now.blocks);
 	all.bytes = atomic_load(&now.bytes);
 	all.bytes_peak = atomic_load(&now.bytes_peak);
-	/* Who makes an array counts its bytes before the peak. */
+	/* The maker of an array counts its bytes before the peak. */
 	if (all.bytes_peak < all.bytes)
 		all.bytes_peak = all.bytes;
 	all.views = atomic_load(&now.views);

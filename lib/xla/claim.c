@@ -47,7 +47,7 @@ static int is_in_the_way(const struct saved *block, int ends)
 	return block->busy || (ends && block->readers);
 }
 
-/* What no such take has to wait for, or NULL. The lock is given back while it has to. */
+/* Waits until nobody is in the way of such a take; without the lock. NULL: no block. */
 static struct saved *find_idle(uint64_t token, int ends)
 {
 	struct saved *block = table_find(token);
@@ -113,7 +113,7 @@ static int claim(uint64_t token, uint64_t bytes, const struct origin *taker,
 	return ret;
 }
 
-/* What was claimed could not be had, and is given up with its execution. */
+/* The claimed block could not be had, and is given up with its execution. */
 static void lose(struct saved *block, int64_t run)
 {
 	int is_used;
@@ -134,7 +134,7 @@ static void lose(struct saved *block, int64_t run)
 		saved_drop(block);
 }
 
-/* What is read by the first of several is held: others may read it, too. */
+/* A block read by the first of several is held: others may read it, too. */
 static void is_held(struct saved *block)
 {
 	pthread_mutex_lock(&saved_lock);

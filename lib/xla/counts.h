@@ -25,7 +25,7 @@ void counts_take_failed(uint32_t device, uint64_t bytes, int64_t run);
 /* Writes no more than the caller was compiled with; -EINVAL: @to_size was not set. */
 int counts_copy(void *to, size_t to_size, const void *from, size_t size);
 
-/* What only rises, of a store that was ended, to that of another one. */
+/* Adds the totals of a store that was ended to those of another one. */
 void counts_add_store(struct actmem_store_stats *sum, const struct actmem_store_stats *other);
 
 #endif /* ACTMEM_XLA_COUNTS_H */

@@ -226,7 +226,7 @@ static int is_of_a_directory(const struct knobs *knobs, const char *why)
 	return 0;
 }
 
-/* What was tried before names knobs that are turned already. */
+/* The words of an earlier try name knobs that are turned already. */
 static const char *last_try(const char *why)
 {
 	const char *next;

@@ -60,14 +60,14 @@ static void __attribute__((constructor)) watch_forks(void)
 	forked_watch(is_free);
 }
 
-/* What went wrong, and where a Python program turns the knob that helps. */
+/* The error, and where a Python program turns the knob that helps. */
 static int explain(int ret, char *words, size_t words_size)
 {
 	knobs_explain(&chosen, actmem_error(), words, words_size);
 	return ret;
 }
 
-/* What it would not let go of keeps it open, for the next try. */
+/* Memory that it would not let go of keeps it open, for the next try. */
 static int close_runtime(void)
 {
 	int ret = runtime ? actmem_runtime_close(runtime) : 0;
@@ -135,7 +135,7 @@ static void set_options(struct actmem_store_options *options, const struct knobs
 {
 	ACTMEM_INIT(options);
 	ACTMEM_INIT(&options->region);
-	/* What a budget without files refuses is what is over the limit. */
+	/* A budget without files refuses whatever is over the limit. */
 	options->budget_bytes = knobs->budget_bytes ? knobs->budget_bytes :
 				knobs->limit_bytes;
 	options->spill_paths = (const char *const *)knobs->spill_paths;
@@ -144,7 +144,7 @@ static void set_options(struct actmem_store_options *options, const struct knobs
 	options->flags = knobs->spill_allow;
 	options->grow_bytes = knobs->grow_bytes;
 	options->region.name = "activations";
-	/* What a handler of a GPU begins, a thread of ours ends. */
+	/* A thread of ours ends the work that a GPU's handler begins. */
 	if (has_devices)
 		options->flags |= ACTMEM_STORE_HANDED_ON;
 }
@@ -391,7 +391,7 @@ int actmem_xla_trim(void)
 {
 	int ret = is_forked() ? -EOWNERDEAD : arrays_trim();
 
-	/* Whoever is at it has blocks. */
+	/* A thread that is at it has blocks. */
 	if (ret || pthread_rwlock_trywrlock(&in_use))
 		return ret;
 	if (store && !given.named)
@@ -404,7 +404,7 @@ int actmem_xla_trim(void)
 	return ret;
 }
 
-/* What is there already was made by a CPU's put, and devices know nothing of it. */
+/* Memory that is there already was made by a CPU's put: devices know nothing of it. */
 static int renew_for_devices(char *words, size_t words_size)
 {
 	int ret = 0;
@@ -439,7 +439,7 @@ static void set_devices(int has)
 	pthread_mutex_unlock(&lock);
 }
 
-/* With @pinning held. What fails leaves it to CPUs as it was. */
+/* With @pinning held. A failure leaves it to CPUs as it was. */
 static int pin(uint32_t device, char *words, size_t words_size)
 {
 	int had = has_devices, ret;

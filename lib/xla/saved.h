@@ -56,7 +56,7 @@ struct saved {
 	struct saved *next, **link;
 };
 
-/* Who puts, or takes: all that a handler knows of its call. */
+/* The caller of a put or take: all that a handler knows of it. */
 struct origin {
 	const char *site;		/* of a take NULL, where it is not told */
 	size_t site_length;

@@ -59,7 +59,7 @@ static int no_memory(char *words)
 	return -ENOMEM;
 }
 
-/* With its context current. What there is of it goes; what went with the context fails. */
+/* With its context current. Frees what is left; fails for what has gone with the context. */
 static void free_device_side(struct lane *lane)
 {
 	struct mark *mark;

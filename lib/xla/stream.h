@@ -74,7 +74,7 @@ struct staged {
 	struct slot *slots;
 };
 
-/* What the finisher does when an event has been reached. */
+/* The finisher's work when an event has been reached. */
 struct finish {
 	struct finish *next;
 	struct mark *mark;
@@ -179,7 +179,7 @@ void lane_wait_for_stream(const struct lane *lane, cuda_stream stream);
 int lane_start_threads(struct lane *lane);
 void lane_end_threads(struct lane *lane);
 
-/* What of it rises is counted here, atomically. */
+/* Its totals are counted here, atomically. */
 extern struct actmem_xla_transfer_stats transfer_counts[ACTMEM_XLA_DEVICES_MAX];
 
 #define TRANSFER_COUNT(device, name, value)	\

@@ -243,7 +243,7 @@ int lane_put(struct lane *lane, cuda_stream stream, cuda_pointer value, struct s
 	if (mark)
 		lane_unmark(lane, mark);
 	pthread_mutex_unlock(&lane->lock);
-	/* What has been begun writes to the block until then. */
+	/* Copies that have begun write to the block until then. */
 	lane_wait_for_stream(lane, lane->out);
 	saved_undo(block);
 	lane_put_ended(lane, bytes);
@@ -330,7 +330,7 @@ static cuda_result take_late(struct lane *lane, cuda_stream stream, cuda_pointer
 	done = lane_mark(lane);
 	if (done)
 		result = copy_late(lane, stream, value, block, done);
-	/* What others may take, too, is waited for: it is not this one's to release. */
+	/* A block that others may take, too, is waited for: it is not this one's to release. */
 	if (!result && !block->readers)
 		is_begun = !lane_finish(lane, done, NULL, block);
 	if (done && !is_begun)

@@ -194,7 +194,7 @@ static XLA_FFI_Error *drop(struct lane *lane, cuda_stream stream, XLA_FFI_CallFr
 	return ret ? ffi_error(frame->api, ffi_code(ret), words) : NULL;
 }
 
-/* What all do about their frame, its stream and the device's lane. */
+/* Common to all: their frame, its stream and the device's lane. */
 static XLA_FFI_Error *run(XLA_FFI_CallFrame *frame,
 			  XLA_FFI_Error *(*read)(XLA_FFI_CallFrame *frame, struct call *call),
 			  XLA_FFI_Error *(*body)(struct lane *lane, cuda_stream stream,

@@ -88,7 +88,7 @@ _Struct = TypeVar("_Struct", bound=Sized)
 
 
 def initialized(struct: type[_Struct]) -> _Struct:
-    """What ACTMEM_INIT() does: an empty struct that knows its size."""
+    """As ACTMEM_INIT(): an empty struct that knows its size."""
     value = struct()
     value.size = ctypes.sizeof(struct)
     return value

@@ -32,7 +32,7 @@ CAPSULE = b"dltensor"
 WORDS = 1024
 BYTES_MAX = (1 << 64) - 1
 
-# What JAX and NumPy have alike in memory, by its code in DLPack.
+# Types that JAX and NumPy have alike in memory, by their code in DLPack.
 _CODES = {name: code for code, names in enumerate((
     ("int8", "int16", "int32", "int64"),
     ("uint8", "uint16", "uint32", "uint64"),
@@ -153,7 +153,7 @@ def canonical(dtype: Any) -> np.dtype[Any]:
 
 
 def check_order(dtype: np.dtype[Any], what: object) -> None:
-    """What is read as it is must be in this machine's order of bytes."""
+    """An array that is read as it is must be in this machine's order of bytes."""
     if not dtype.isnative:
         raise TypeError(
             f"{what} has the type {dtype.str}, whose bytes are in the other "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""What is settled when a program is whole, before it becomes XLA's.
+"""Work left until a program is whole, before it becomes XLA's.
 
 JAX differentiates, batches and splits puts and takes without asking what they are. Here
 each token is followed through the program that came of it:

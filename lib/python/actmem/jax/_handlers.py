@@ -28,7 +28,7 @@ PLATFORMS = {
              "actmem_tie": "actmem_xla_tie_cuda", "actmem_hold": "actmem_xla_hold_cuda",
              "actmem_drop": "actmem_xla_drop_cuda"},
 }
-# What a platform is called where a target is registered, if otherwise.
+# Names of platforms where a target is registered, if they differ.
 _REGISTERED_AS = {"cuda": "CUDA"}
 
 
@@ -232,7 +232,7 @@ def _memory() -> dict[str, Any]:
 
 
 def stats() -> dict[str, Any]:
-    """What is in actmem memory and what went through it.
+    """Counters: bytes in actmem memory and bytes that went through it.
 
     memory                     what it is: `backend` ("driver" or "memfd") and `why`,
                                in words; the `pages` that are asked for;

@@ -29,7 +29,7 @@ TOKEN_WORDS = 2
 
 
 class _scalar(jax.dtypes.extended):
-    """What kind of dtype it is."""
+    """The kind of a dtype."""
 
 
 def _zeros(shape: Sequence[int], dtype: _private.DType) -> Any:

@@ -213,7 +213,7 @@ def _put_wanted(used: Sequence[bool], *rest: Any) -> tuple[list[bool], Eqn | Non
 _private.set_dce_rule(put_p, _put_wanted)
 
 
-# What they are for XLA.
+# Their lowering for XLA.
 
 def _on_memory(function: Rule) -> Rule:
     """A lowering by `function` of what the operands are in memory."""

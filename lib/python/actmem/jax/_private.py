@@ -167,7 +167,7 @@ def place_of(source_info: Any) -> str:
 
 
 def explicit_shard_shape(aval: Aval) -> tuple[int, ...] | None:
-    """What each device has of a value, where its type tells; else None."""
+    """The shape that each device has of a value, where its type tells; else None."""
     sharding = aval.sharding
     if sharding.mesh.empty or not sharding.mesh.are_all_axes_explicit:
         return None
@@ -287,7 +287,7 @@ def replace_partial_eval_rules(rule: Rule) -> None:
 
 
 def remat3_result(value: Any, kept: Any, back: Rule) -> tuple[Any, ...]:
-    """What a rule of jax_remat3 returns."""
+    """The result of a rule of jax_remat3."""
     if jax.__version_info__ < (0, 12):
         return value, lambda *args: back(kept, *args)
     return value, kept, back

@@ -59,7 +59,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What report() returns; print() shows it as a table.
+    """The result of report(); print() shows it as a table.
 
     rows         a Row for each name, line and type, those of the most bytes first
     unknown      names that a policy has, and no value of the program
@@ -132,7 +132,7 @@ class _Value:
     number: int | None = None       # of the program that puts it
 
     def device_shape(self, is_alone: bool) -> tuple[int, ...] | None:
-        """What each device has of it, or None."""
+        """The shape that each device has of it, or None."""
         if self.goes == _verdicts.ACTMEM:
             return _calls.device_shape(label_of(self.name, self.line), self.number,
                                        self.aval)
