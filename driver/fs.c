@@ -5,7 +5,7 @@
  * page.
  *
  * Unnamed regions are on a superblock of the driver's own, which is there for as
- * long as any of them is open. Whoever mounts the file system has one with names
+ * long as any of them is open. Each mount of the file system is one with names
  * (inode.c) and a limit (mount.c).
  *
  * A superblock holds the reference to the module (fs_type.owner); each open file

@@ -4,9 +4,9 @@
  * by the kernel when it has been told in any other way: by the firmware, a device (CXL)
  * or madvise(MADV_HWPOISON).
  *
- * The unit is the huge page: it is unmapped
- * everywhere, nobody is given it any more, and when it leaves its region it is kept
- * for good, so that the page allocator cannot hand it out.
+ * The unit is the huge page: it is unmapped everywhere, nobody is given it any more, and
+ * when it leaves its region it is kept for good, so that the page allocator cannot hand
+ * it out.
  *
  * A report is of a small page. It is queued here and looked for by a worker:
  * a huge page does not know its region, and the kernel, which takes such pages to
@@ -259,9 +259,9 @@ void actmem_poison_explain(struct actmem_region *region, unsigned long index,
 }
 
 /*
- * The kernel has no list of those who want to know of errors. What it has is a
- * tracepoint, ras:memory_failure_event, that is there for monitors and is passed
- * whatever comes of the page: it is hooked as tracers do it. The operation
+ * The kernel has no list of those who want to know of errors. It has a tracepoint,
+ * ras:memory_failure_event, that is there for monitors and is passed whatever comes of
+ * the page: it is hooked as tracers do it. The operation
  * error_remove_folio is for pages on the LRU lists alone, which these are not. Machine
  * checks are heard of by their decode chain, as the kernel does not treat all that go
  * through there, such as those in the middle of a copy that survives them.

@@ -45,8 +45,8 @@
  * mapping and command of it has gone, whatever becomes of the process that made
  * it. A name is up to ACTMEM_NAME_BYTES - 1 printable ASCII characters
  * (ENAMETOOLONG, EINVAL), and a file has one at most (EPERM). There are
- * directories and O_TMPFILE; nothing can be executed. What open(2) checks is the
- * permission.
+ * directories and O_TMPFILE; nothing can be executed. Permission is checked by
+ * open(2) alone.
  *
  * On the descriptor of any region, named or not:
  *
@@ -300,8 +300,8 @@ struct actmem_ioctl_info {
  * @reserved: in: 0
  *
  * The caller's own regions, as far as they were made in its pid namespace; with
- * CAP_SYS_ADMIN everybody's. What lingers is looked after once a second, and told of
- * as it was then.
+ * CAP_SYS_ADMIN everybody's. Lingering regions are looked at once a second, and told
+ * of as they were then.
  */
 struct actmem_ioctl_list {
 	__u32 size;
@@ -342,13 +342,13 @@ struct actmem_ioctl_list {
  *
  * A page in which the hardware has reported an uncorrected error, anywhere in its
  * @page_bytes, is lost, and the rest of the region is not. It is unmapped from
- * every process, and who touches any byte of it gets SIGBUS with si_code
+ * every process. A process that touches any byte of it gets SIGBUS with si_code
  * BUS_MCEERR_AR (of si_addr_lsb 12, the smallest page that the kernel can name),
- * system calls EFAULT; POPULATE, read(2) and write(2) EIO. It belongs to the
- * region, and counts against its limits, until it is discarded or the region ends;
- * then it is kept out of use for good, and a fresh page can take its place. Who
- * holds a reference to it (registered with a device) has it still, and keeps it
- * from being discarded.
+ * a system call EFAULT; POPULATE and read(2) are EIO. It belongs to the region, and
+ * counts against its limits, until it is discarded or the region ends; then it is
+ * kept out of use for good, and a fresh page can take its place. A holder of a
+ * reference to it (registered with a device) has it still, and keeps it from being
+ * discarded.
  *
  * Both need a descriptor open for writing (EBADF otherwise). EINTR if the task
  * was killed meanwhile, and as for struct actmem_uring.
