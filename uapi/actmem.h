@@ -54,8 +54,8 @@
  *	stay missing. EIO if the hardware has reported an error in a page.
  * write(2)	EINVAL, as on hugetlbfs: a region is written by its mappings.
  * fallocate(2)	with mode 0 or FALLOC_FL_KEEP_SIZE is POPULATE of all pages that
- *	the range touches, EFBIG if it ends behind the region. Other modes are
- *	EOPNOTSUPP; pages are given back by DISCARD.
+ *	the range touches, EFBIG if it ends behind the region. Other modes,
+ *	and MADV_REMOVE, are EOPNOTSUPP; pages are given back by DISCARD.
  * ftruncate(2)	EPERM for an unnamed region, and for any other length than it has.
  */
 #ifndef _UAPI_LINUX_ACTMEM_H
