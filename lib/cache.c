@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "cache.h"
+#include "thread.h"
 
 #define TRIES_AWAKE	100
 #define SLEEP_NS	20000
@@ -21,9 +22,11 @@ void cache_await(struct cache *cache)
 	const struct timespec moment = { 0, SLEEP_NS };
 	unsigned int tries;
 
+	thread_hold_cancellation();
 	for (tries = 0; atomic_load_explicit(&cache->inside, memory_order_seq_cst); tries++)
 		if (tries >= TRIES_AWAKE)
 			nanosleep(&moment, NULL);
+	thread_let_cancellation();
 }
 
 void cache_release(struct cache *cache)

@@ -10,6 +10,7 @@
 #include "error.h"
 #include "likely.h"
 #include "queue.h"
+#include "thread.h"
 
 /*
  * Commands are done in parts of this length, one after the other, so that they end
@@ -248,6 +249,7 @@ int actmem_cancel(struct actmem_queue *queue, uint64_t id)
 
 	if (error)
 		return error;
+	thread_hold_cancellation();
 	pthread_mutex_lock(&queue->lock);
 	for (link = queue->under_way.next; link != &queue->under_way; link = link->next) {
 		request = link_item(link, struct request, link);
@@ -259,6 +261,7 @@ int actmem_cancel(struct actmem_queue *queue, uint64_t id)
 	else
 		stop_early(queue, request, ECANCELED);
 	queue_unlock(queue);
+	thread_let_cancellation();
 	return error;
 }
 

@@ -217,6 +217,7 @@ static HOT int submit(struct actmem_queue *queue, const char *call, struct reque
 	draft->since = clock_tick_ns();
 	link_init(&draft->timed);
 
+	thread_hold_cancellation();
 	pthread_mutex_lock(&queue->lock);
 	error = check_attached(queue, draft);
 	draft->lane = lane_of(queue, draft);
@@ -232,6 +233,7 @@ static HOT int submit(struct actmem_queue *queue, const char *call, struct reque
 		error = fail(ENOMEM, "no memory for a request");
 	}
 	queue_unlock(queue);
+	thread_let_cancellation();
 	if (!error && caller)
 		give_id(caller, &taken);
 	return error;

@@ -7,6 +7,7 @@
 
 #include "error.h"
 #include "region.h"
+#include "thread.h"
 
 int region_check_range(const struct actmem_region *region, uint64_t offset, uint64_t length)
 {
@@ -85,6 +86,7 @@ static int change_range(struct actmem_region *region, uint64_t offset, uint64_t 
 		error = check(region);
 	if (error)
 		return error;
+	thread_hold_cancellation();
 	wait = wait_begin(region->am, WAIT_REGION, 0, length, region->backing.name);
 	if (in_turn)
 		pthread_mutex_lock(&region->pages_lock);
@@ -95,7 +97,9 @@ static int change_range(struct actmem_region *region, uint64_t offset, uint64_t 
 	if (in_turn)
 		pthread_mutex_unlock(&region->pages_lock);
 	wait_end(region->am, wait);
-	return publish_change(region, error);
+	error = publish_change(region, error);
+	thread_let_cancellation();
+	return error;
 }
 
 int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64_t length)

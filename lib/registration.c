@@ -47,6 +47,9 @@ static int claim(struct registration *registration)
 	pthread_mutex_unlock(&region->lock);
 	if (error)
 		return error;
+	/* A discard that has not seen the registration is over before pages are pinned. */
+	pthread_mutex_lock(&region->pages_lock);
+	pthread_mutex_unlock(&region->pages_lock);
 	pthread_mutex_lock(&runtime->lock);
 	link_append(&runtime->registrations, &registration->link);
 	pthread_mutex_unlock(&runtime->lock);
