@@ -83,7 +83,7 @@ static int actmem_statfs(struct dentry *dentry, struct kstatfs *stat)
 	inodes = actmem_quota_read(&mount->inodes);
 	if (inodes.limit != ACTMEM_NO_LIMIT) {
 		stat->f_files = inodes.limit;
-		stat->f_ffree = inodes.limit - inodes.used;
+		stat->f_ffree = inodes.limit - min(inodes.limit, inodes.used);
 	}
 	return 0;
 }
