@@ -212,8 +212,7 @@ struct actmem_usage {
 /* ioctl.c */
 long actmem_device_ioctl(struct file *file, unsigned int request, unsigned long arg);
 long actmem_region_ioctl(struct file *file, unsigned int request, unsigned long arg);
-int actmem_change_range(struct file *file, unsigned int request, void __user *user,
-			const void *req);
+int actmem_change_range(struct file *file, unsigned int request, void __user *user);
 bool actmem_is_range(const struct actmem_region *region, u64 offset, u64 length);
 
 int actmem_fetch(void *arg, size_t size, size_t oldest, void __user *user);
@@ -261,7 +260,6 @@ const char *actmem_policy_name(u32 policy);
 
 /* map.c */
 int actmem_mmap(struct file *file, struct vm_area_struct *vma);
-int actmem_map_anywhere(struct actmem_region *region, struct vm_area_struct *vma);
 unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 				       unsigned long length, unsigned long pgoff,
 				       unsigned long flags);

@@ -9,7 +9,6 @@
 
 #include "actmem.h"
 #include "mount.h"
-#include "trace.h"
 
 /* Printable, and not a path. */
 bool actmem_name_is_valid(const char *name, size_t length)
@@ -49,7 +48,6 @@ static struct actmem_region *create_region(struct actmem_ioctl_create *arg,
 	region = actmem_region_create(arg, mount);
 	if (!IS_ERR(region))
 		arg->id = region->id;
-	trace_actmem_region_create(arg, PTR_ERR_OR_ZERO(region));
 	return region;
 }
 

@@ -18,17 +18,7 @@ struct export {
 	struct file *file;
 	unsigned long first;
 	unsigned long count;
-	enum dma_data_direction direction;	/* of mappings; DMA_TO_DEVICE if read-only */
-	struct mutex lock;			/* protects @mappings */
-	struct list_head mappings;
 	struct folio *folios[];
-};
-
-/* For a device, which may have further ones at the same time; begin and end_cpu_access sync. */
-struct mapping {
-	struct sg_table table;
-	struct device *dev;
-	struct list_head entry;
 };
 
 /* Parts of pages, of one power of two and aligned to it, so that none crosses the boundary. */
@@ -54,87 +44,42 @@ static int export_cut(const struct export *export, struct device *dev, struct sg
 	return 0;
 }
 
+/*
+ * In both directions at once, as other exporters do. There is nothing to synchronize
+ * before or after the CPU's accesses: DMA of x86 is coherent, and bounce buffers are
+ * refused. These (swiotlb) take no whole page, and neither side would see the other write.
+ */
 static struct sg_table *dmabuf_map(struct dma_buf_attachment *attachment,
 				   enum dma_data_direction direction)
 {
-	struct export *export = attachment->dmabuf->priv;
-	struct mapping *mapping;
+	struct sg_table *table;
 	int err;
 
-	if (export->direction != DMA_BIDIRECTIONAL && direction != export->direction)
-		return ERR_PTR(-EACCES);
-	/* swiotlb alone takes no whole page; of its copies, neither side sees the other write. */
 	if (dma_max_mapping_size(attachment->dev) < ACTMEM_PAGE_BYTES)
 		return ERR_PTR(-EOPNOTSUPP);
-	mapping = kzalloc(sizeof(*mapping), GFP_KERNEL);
-	if (!mapping)
+	table = kzalloc(sizeof(*table), GFP_KERNEL);
+	if (!table)
 		return ERR_PTR(-ENOMEM);
-	mapping->dev = attachment->dev;
-	err = export_cut(export, mapping->dev, &mapping->table);
-	if (!err)
-		err = dma_map_sgtable(mapping->dev, &mapping->table, export->direction,
-				      DMA_ATTR_SKIP_CPU_SYNC);
-	if (err) {
-		sg_free_table(&mapping->table);
-		kfree(mapping);
-		return ERR_PTR(err);
-	}
-	mutex_lock(&export->lock);
-	list_add(&mapping->entry, &export->mappings);
-	mutex_unlock(&export->lock);
-	return &mapping->table;
+	err = export_cut(attachment->dmabuf->priv, attachment->dev, table);
+	if (err)
+		goto free;
+	err = dma_map_sgtable(attachment->dev, table, DMA_BIDIRECTIONAL, DMA_ATTR_SKIP_CPU_SYNC);
+	if (err)
+		goto free;
+	return table;
+
+free:
+	sg_free_table(table);
+	kfree(table);
+	return ERR_PTR(err);
 }
 
 static void dmabuf_unmap(struct dma_buf_attachment *attachment, struct sg_table *table,
 			 enum dma_data_direction direction)
 {
-	struct mapping *mapping = container_of(table, struct mapping, table);
-	struct export *export = attachment->dmabuf->priv;
-
-	mutex_lock(&export->lock);
-	list_del(&mapping->entry);
-	mutex_unlock(&export->lock);
-	dma_unmap_sgtable(mapping->dev, table, export->direction, DMA_ATTR_SKIP_CPU_SYNC);
+	dma_unmap_sgtable(attachment->dev, table, DMA_BIDIRECTIONAL, DMA_ATTR_SKIP_CPU_SYNC);
 	sg_free_table(table);
-	kfree(mapping);
-}
-
-static int export_sync(struct export *export, typeof(dma_sync_sgtable_for_cpu) sync)
-{
-	struct mapping *mapping;
-
-	mutex_lock(&export->lock);
-	list_for_each_entry(mapping, &export->mappings, entry)
-		sync(mapping->dev, &mapping->table, export->direction);
-	mutex_unlock(&export->lock);
-	return 0;
-}
-
-static int dmabuf_begin_cpu_access(struct dma_buf *dmabuf, enum dma_data_direction direction)
-{
-	return export_sync(dmabuf->priv, dma_sync_sgtable_for_cpu);
-}
-
-static int dmabuf_end_cpu_access(struct dma_buf *dmabuf, enum dma_data_direction direction)
-{
-	return export_sync(dmabuf->priv, dma_sync_sgtable_for_device);
-}
-
-/* A mapping of the region's, so that whatever is done to that is done to this. */
-static int dmabuf_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
-{
-	struct export *export = dmabuf->priv;
-
-	/* An importer may have come by a file of its own that is open for writing. */
-	if (export->direction == DMA_TO_DEVICE && vma->vm_flags & VM_MAYWRITE)
-		return -EACCES;
-	/* As the kernel has it for regions, by SB_I_NOEXEC, but not for all dma-bufs. */
-	if (vma->vm_flags & VM_EXEC)
-		return -EPERM;
-	actmem_vm_flags_clear(vma, VM_MAYEXEC);
-	vma->vm_pgoff += ACTMEM_SMALL_PAGES(export->first);
-	vma_set_file(vma, export->file);
-	return actmem_map_anywhere(actmem_file_region(export->file), vma);
+	kfree(table);
 }
 
 static void export_free(struct export *export)
@@ -161,9 +106,6 @@ static void dmabuf_release(struct dma_buf *dmabuf)
 static const struct dma_buf_ops dmabuf_ops = {
 	.map_dma_buf = dmabuf_map,
 	.unmap_dma_buf = dmabuf_unmap,
-	.begin_cpu_access = dmabuf_begin_cpu_access,
-	.end_cpu_access = dmabuf_end_cpu_access,
-	.mmap = dmabuf_mmap,
 	.release = dmabuf_release,
 };
 
@@ -198,28 +140,17 @@ static struct file *export_make(void *context)
 	DEFINE_DMA_BUF_EXPORT_INFO(about);
 	struct dma_buf *dmabuf;
 	struct export *export;
-	struct file *file;
 	int err;
 
 	export = kvzalloc(struct_size(export, folios, count), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!export)
 		return ERR_PTR(-ENOMEM);
+	export->file = get_file(request->file);
+	export->first = request->arg.offset / ACTMEM_PAGE_BYTES;
 	about.ops = &dmabuf_ops;
 	about.size = request->arg.length;
-	about.flags = request->arg.flags & ACTMEM_EXPORT_READ_ONLY ? O_RDONLY : O_RDWR;
+	about.flags = O_RDWR;
 	about.priv = export;
-	/* One that mmap() refuses: remap_file_pages() would map any part of a mapping's file. */
-	file = dentry_open(&request->file->f_path, about.flags | O_LARGEFILE, current_cred());
-	if (IS_ERR(file)) {
-		kvfree(export);
-		return file;
-	}
-	file->private_data = export;
-	export->file = file;
-	export->first = request->arg.offset / ACTMEM_PAGE_BYTES;
-	export->direction = about.flags == O_RDWR ? DMA_BIDIRECTIONAL : DMA_TO_DEVICE;
-	mutex_init(&export->lock);
-	INIT_LIST_HEAD(&export->mappings);
 	err = export_take_pages(export, count);
 	dmabuf = err ? ERR_PTR(err) : dma_buf_export(&about);
 	if (!IS_ERR(dmabuf))
@@ -240,11 +171,9 @@ int actmem_export(struct file *file, void __user *user)
 		return err;
 	if (!region)
 		return -ENODATA;
-	if (arg->flags & ~ACTMEM_EXPORT_READ_ONLY || arg->reserved ||
-	    !actmem_is_range(region, arg->offset, arg->length))
+	if (arg->flags || arg->reserved || !actmem_is_range(region, arg->offset, arg->length))
 		return -EINVAL;
-	if (!(file->f_mode & FMODE_READ) ||
-	    (!(arg->flags & ACTMEM_EXPORT_READ_ONLY) && !(file->f_mode & FMODE_WRITE)))
+	if (!(file->f_mode & FMODE_READ) || !(file->f_mode & FMODE_WRITE))
 		return -EBADF;
 	return actmem_answer_with_file(user, arg, sizeof(*arg), &arg->fd, export_make, &request);
 }

@@ -15,7 +15,6 @@
 #include <linux/uaccess.h>
 
 #include "actmem.h"
-#include "trace.h"
 
 /*
  * Every struct begins with a __u32, its size in user space, which is no less
@@ -282,14 +281,9 @@ static int range_check(const struct file *file, const struct actmem_ioctl_range 
 	return file->f_mode & FMODE_WRITE ? 0 : -EBADF;
 }
 
-/*
- * POPULATE and DISCARD: carries out what the struct at @user asks for. @req is io_uring's
- * request, NULL of an ioctl.
- */
-int actmem_change_range(struct file *file, unsigned int request, void __user *user,
-			const void *req)
+/* POPULATE and DISCARD: carries out what the struct at @user asks for. */
+int actmem_change_range(struct file *file, unsigned int request, void __user *user)
 {
-	u64 began = actmem_latency_begin(trace_actmem_command_enabled());
 	struct actmem_region *region = actmem_file_region(file);
 	unsigned long first, count, done = 0;
 	struct actmem_ioctl_range arg;
@@ -311,7 +305,6 @@ int actmem_change_range(struct file *file, unsigned int request, void __user *us
 	else
 		err = actmem_discard(region, first, count, &done);
 	arg.done = done * ACTMEM_PAGE_BYTES;
-	trace_actmem_command(region, _IOC_NR(request), &arg, req, err, actmem_latency_end(began));
 	unanswered = actmem_answer(user, &arg, sizeof(arg));
 	return err ?: unanswered;
 }
@@ -347,7 +340,7 @@ long actmem_region_ioctl(struct file *file, unsigned int request, unsigned long 
 		return actmem_export(file, user);
 	case ACTMEM_IOC_POPULATE:
 	case ACTMEM_IOC_DISCARD:
-		return actmem_change_range(file, request, user, NULL);
+		return actmem_change_range(file, request, user);
 	default:
 		return -ENOTTY;
 	}

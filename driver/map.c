@@ -52,7 +52,7 @@ static void fault_tell_refusal(const struct actmem_region *region, unsigned long
 
 static struct folio *fault_demand(struct actmem_region *region, unsigned long index)
 {
-	u64 began = actmem_latency_begin(trace_actmem_fault_enabled());
+	u64 began_ns = ktime_get_ns();
 	struct actmem_why why;
 	struct folio *folio;
 	int node, err;
@@ -61,7 +61,7 @@ static struct folio *fault_demand(struct actmem_region *region, unsigned long in
 	folio = actmem_slot_demand(region, index, &why);
 	err = PTR_ERR_OR_ZERO(folio);
 	node = err ? why.node : folio_nid(folio);
-	trace_actmem_fault(region, index, node, err, actmem_latency_end(began));
+	trace_actmem_fault(region, index, node, err, began_ns);
 	/* The kernel tells of those itself. */
 	if (err && err != -EHWPOISON)
 		fault_tell_refusal(region, index, err, &why);
@@ -141,39 +141,21 @@ unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 	return IS_ERR_VALUE(found) ? found : ALIGN(found, ACTMEM_PAGE_BYTES);
 }
 
-/*
- * Maps a part of the region, which is at least as long, at whatever address has
- * been found. Where that is not aligned as the offset is, it is by small pages.
- */
-int actmem_map_anywhere(struct actmem_region *region, struct vm_area_struct *vma)
+int actmem_mmap(struct file *file, struct vm_area_struct *vma)
 {
+	struct actmem_region *region = actmem_file_region(file);
 	/* VM_DONTEXPAND also keeps khugepaged away, which takes such pages for page cache. */
 	unsigned long flags = VM_DONTEXPAND | VM_DONTDUMP;
 
-	/* Of a dma-buf's importer it may be, who would have pages mapped in other ways. */
-	if (vma->vm_flags & (VM_IO | VM_PFNMAP | VM_MIXEDMAP))
-		return -EINVAL;
+	if (!region)
+		return -ENODATA;
 	/* VM_MAYSHARE, as a read-only descriptor's shared mapping lacks VM_SHARED. */
-	if (!(vma->vm_flags & VM_MAYSHARE))
+	if (!(vma->vm_flags & VM_MAYSHARE) || !IS_ALIGNED(vma->vm_start, ACTMEM_PAGE_BYTES) ||
+	    !map_is_valid(region, vma->vm_end - vma->vm_start, vma->vm_pgoff))
 		return -EINVAL;
 	if (!(region->flags & ACTMEM_CREATE_INHERIT))
 		flags |= VM_DONTCOPY;
 	actmem_vm_flags_set(vma, flags);
 	vma->vm_ops = &actmem_vm_operations;
 	return 0;
-}
-
-int actmem_mmap(struct file *file, struct vm_area_struct *vma)
-{
-	struct actmem_region *region = actmem_file_region(file);
-
-	if (!region)
-		return -ENODATA;
-	/* The file of a dma-buf, which may be of a part alone. */
-	if (file->private_data)
-		return -EACCES;
-	if (!IS_ALIGNED(vma->vm_start, ACTMEM_PAGE_BYTES) ||
-	    !map_is_valid(region, vma->vm_end - vma->vm_start, vma->vm_pgoff))
-		return -EINVAL;
-	return actmem_map_anywhere(region, vma);
 }

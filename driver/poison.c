@@ -26,7 +26,6 @@
 
 #include "actmem.h"
 #include "compat/memory_failure.h"
-#include "trace.h"
 
 #define REPORTS_MAX	64
 /* How long those have who were given a page before it erred. */
@@ -75,7 +74,6 @@ static void poison_tell(const struct actmem_region *region, unsigned long index,
 			struct folio *folio)
 {
 	actmem_count_poisoned_page(folio_nid(folio));
-	trace_actmem_page_poisoned(region, index, folio);
 	if (region)
 		pr_err("actmem: hardware error in the page at offset %llu of region %llu '%s', made by process %d: %llu bytes of node %d at pfn %#lx are out of use\n",
 		       index * ACTMEM_PAGE_BYTES, region->id, region->name, pid_nr(region->pid),

@@ -103,12 +103,8 @@ static void region_end(struct actmem_region *region)
 /* Ends a region that has no inode any more, and takes over its reference. */
 void actmem_region_retire(struct actmem_region *region)
 {
-	unsigned long pages = READ_ONCE(region->pages_held);
 	/* Twice, as GUP-fast takes references that last for an instant. */
-	bool all_given_back = actmem_slots_give_back(region) || actmem_slots_give_back(region);
-
-	trace_actmem_region_retire(region, pages);
-	if (all_given_back)
+	if (actmem_slots_give_back(region) || actmem_slots_give_back(region))
 		region_end(region);
 	else
 		region_linger(region);

@@ -30,6 +30,5 @@ int actmem_uring_cmd(struct io_uring_cmd *command, unsigned int issue_flags)
 		return err;
 	if (issue_flags & IO_URING_F_NONBLOCK)
 		return -EAGAIN;
-	return actmem_change_range(command->file, command->cmd_op, u64_to_user_ptr(argument),
-				   command);
+	return actmem_change_range(command->file, command->cmd_op, u64_to_user_ptr(argument));
 }

@@ -243,36 +243,29 @@ int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64
  */
 int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_t length);
 
-/* Nobody can write through the dma-buf: no process, no device, not the kernel. */
-#define ACTMEM_DMABUF_READ_ONLY	(1u << 0)
-
 /*
  * A range of the region as a dma-buf, which is how drivers of devices share
  * memory: importers are those of GPUs and other accelerators (DRM's PRIME), RDMA
  * (ibv_reg_dmabuf_mr) and video. *@fd is its descriptor, close-on-exec and the
- * caller's to close. @offset and @length: multiples of 2 MiB, @length not 0;
- * @flags: ACTMEM_DMABUF_*.
+ * caller's to close. @offset and @length: multiples of 2 MiB, @length not 0.
  *
  * Pages that are missing are allocated first, as by actmem_region_populate() and
- * with its errors, unless the region was opened with ACTMEM_OPEN_READ. The pages
- * stay, and actmem_region_discard() of them is -EBUSY, as long as the dma-buf or
- * what has been imported of it is there; so does the region, also when it is closed.
- * Map the dma-buf (mmap(2), MAP_SHARED) at a 2 MiB-aligned address, or small pages
- * will be mapped. Around accesses of the CPU to what a device reads or writes belongs
- * DMA_BUF_IOCTL_SYNC.
+ * with its errors. The pages stay, and actmem_region_discard() of them is -EBUSY, as
+ * long as the dma-buf or what has been imported of it is there; so does the region,
+ * also when it is closed. The dma-buf cannot be mapped: the CPU reaches the memory by
+ * the region's own mapping.
  *
  * A device whose DMA may be copied (its DMA mask is short of memory, or swiotlb=force)
  * is refused by the driver when the importer maps the dma-buf: -EOPNOTSUPP, or what the
  * importer makes of it. An IOMMU helps.
  *
- * -EINVAL  not a range of whole pages of the region; flags
+ * -EINVAL  not a range of whole pages of the region
  * -EOPNOTSUPP  memfd: actmem_error() says what to use; or a kernel without dma-buf
- * -ENODATA  a page is missing, as it was discarded meanwhile, or the region was opened
- *	with ACTMEM_OPEN_READ
+ * -EPERM  the region was opened with ACTMEM_OPEN_READ
+ * -ENODATA  a page is missing, as it was discarded meanwhile
  * -EMFILE  too many descriptors
  */
-int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t length,
-			 uint32_t flags, int *fd);
+int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t length, int *fd);
 
 /*
  * Closes the descriptor, frees @region, and unmaps what is still mapped. The

@@ -102,8 +102,7 @@ struct backend {
 	int (*discard)(const struct backing *backing, uint64_t offset, uint64_t length);
 
 	/* Whole pages within the region; *@fd becomes the caller's. */
-	int (*export)(const struct backing *backing, uint64_t offset, uint64_t length,
-		      uint32_t flags, int *fd);
+	int (*export)(const struct backing *backing, uint64_t offset, uint64_t length, int *fd);
 
 	/* Whether the kernel takes commands; NULL: there are none. */
 	bool (*has_commands)(int device);

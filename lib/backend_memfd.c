@@ -333,8 +333,7 @@ static int memfd_info(const struct backing *backing, struct actmem_region_info *
 }
 
 /* udmabuf would make one, of pages that neither CUDA nor VFIO can pin by its mapping. */
-static int memfd_export(const struct backing *backing, uint64_t offset, uint64_t length,
-			uint32_t flags, int *fd)
+static int memfd_export(const struct backing *backing, uint64_t offset, uint64_t length, int *fd)
 {
 	return fail(EOPNOTSUPP, "regions of the memfd backend are no dma-bufs; use the driver (as root `modprobe actmem`), or give the device the region's memory by address");
 }

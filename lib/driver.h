@@ -29,8 +29,7 @@ int driver_make(int fd, const struct region_request *request, struct backing *ba
 int driver_make_file(const struct region_request *request, int *fd);
 
 /* See struct backend. */
-int driver_export(const struct backing *backing, uint64_t offset, uint64_t length,
-		  uint32_t flags, int *fd);
+int driver_export(const struct backing *backing, uint64_t offset, uint64_t length, int *fd);
 
 /* Of a region's descriptor; see struct backend. */
 int driver_open_name(const struct region_request *request, struct backing *backing);

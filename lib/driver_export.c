@@ -24,16 +24,14 @@ static int tell_export(int error, uint64_t length)
 }
 
 /* Of pages that are there: the driver makes none for it. */
-int driver_export(const struct backing *backing, uint64_t offset, uint64_t length,
-		  uint32_t flags, int *fd)
+int driver_export(const struct backing *backing, uint64_t offset, uint64_t length, int *fd)
 {
 	struct actmem_ioctl_export export = {
 		.size = sizeof(export),
-		.flags = flags & ACTMEM_DMABUF_READ_ONLY ? ACTMEM_EXPORT_READ_ONLY : 0,
 		.offset = offset,
 		.length = length,
 	};
-	int error = backing->read_only ? 0 : driver_populate(backing, offset, length);
+	int error = driver_populate(backing, offset, length);
 
 	if (error)
 		return error;

@@ -133,20 +133,18 @@ int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_
 					    region->backend->discard);
 }
 
-int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t length,
-			 uint32_t flags, int *fd)
+int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t length, int *fd)
 {
 	int error;
 
 	if (!region || !fd)
 		return fail(EINVAL, "actmem_region_export: no region or nowhere to put the descriptor");
 	error = check_owner(region->am);
-	if (!error && flags & ~ACTMEM_DMABUF_READ_ONLY)
-		error = fail(EINVAL, "actmem_region_export: flags 0x%x have bits that are none of ACTMEM_DMABUF_*",
-			     flags);
+	if (!error)
+		error = region_check_writable(region);
 	if (!error)
 		error = region_check_range(region, offset, length);
 	if (!error)
-		error = region->backend->export(&region->backing, offset, length, flags, fd);
+		error = region->backend->export(&region->backing, offset, length, fd);
 	return error;
 }

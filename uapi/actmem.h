@@ -362,20 +362,14 @@ struct actmem_ioctl_range {
 	struct actmem_why why;
 };
 
-/*
- * The dma-buf cannot be written to: PROT_WRITE is EACCES, and a device can have it
- * mapped for reading alone (DMA_TO_DEVICE; EACCES otherwise).
- */
-#define ACTMEM_EXPORT_READ_ONLY		(1U << 0)
-
 /**
  * struct actmem_ioctl_export - ACTMEM_IOC_EXPORT: a range of a region as a dma-buf
  * @size: sizeof(struct actmem_ioctl_export)
- * @flags: in: ACTMEM_EXPORT_* bits
+ * @flags: in: 0
  * @offset: in: bytes from the start of the region, a multiple of @page_bytes
  * @length: in: bytes, not 0, a multiple of @page_bytes; the range ends within
  *	the region (EINVAL otherwise)
- * @fd: out: descriptor of the dma-buf, O_CLOEXEC, and O_RDWR or O_RDONLY
+ * @fd: out: descriptor of the dma-buf, O_RDWR and O_CLOEXEC
  * @reserved: in: 0
  *
  * The pages of the range must be there, as none is allocated: ENODATA if one is
@@ -384,18 +378,13 @@ struct actmem_ioctl_range {
  * count as pinned, and are EBUSY to DISCARD. It lives as long as a descriptor or an
  * importer holds it.
  *
- * What mmap(2) makes of it is a mapping of the region, which holds that and not
- * the dma-buf: MAP_SHARED, not inherited by a forked child unless the region's
- * mappings are. At an address that is aligned to @page_bytes, as the offset is,
- * huge pages are mapped. The kernel does not look for such an address, as it
- * does for regions; at any other, small pages are.
+ * It is for devices. It has no mmap and no vmap: a process maps the region itself.
  *
  * A device whose DMA may go by way of bounce buffers (swiotlb) cannot map it, as those
- * are copies: EOPNOTSUPP to the importer. There is no vmap for the kernel.
+ * are copies: EOPNOTSUPP to the importer.
  *
- * This descriptor must be open for reading, and without
- * ACTMEM_EXPORT_READ_ONLY for writing too (EBADF otherwise). EOPNOTSUPP on a kernel
- * without dma-bufs. EMFILE and ENFILE as for open(2).
+ * This descriptor must be open for reading and writing (EBADF otherwise). EOPNOTSUPP
+ * on a kernel without dma-bufs. EMFILE and ENFILE as for open(2).
  */
 struct actmem_ioctl_export {
 	__u32 size;

@@ -72,15 +72,6 @@ static inline void actmem_vm_flags_set(struct vm_area_struct *vma, vm_flags_t fl
 #endif
 }
 
-static inline void actmem_vm_flags_clear(struct vm_area_struct *vma, vm_flags_t flags)
-{
-#if ACTMEM_HAVE_VM_FLAGS_SET
-	vm_flags_clear(vma, flags);
-#else
-	vma->vm_flags &= ~flags;
-#endif
-}
-
 static inline void actmem_inode_init_times(struct inode *inode)
 {
 #if ACTMEM_HAVE_INODE_INIT_TS

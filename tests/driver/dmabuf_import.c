@@ -165,23 +165,6 @@ TEST_F(import, attached_more_than_once)
 	close(other);
 }
 
-TEST_F(import, read_only)
-{
-	int buffer = export_as(self->fd, 0, 2, ACTMEM_EXPORT_READ_ONLY), attachment;
-	struct importer_map map;
-
-	ASSERT_LE(0, buffer);
-	attachment = attach_to(device_in(PLAIN), buffer);
-	ASSERT_LE(0, attachment);
-	EXPECT_EQ(-EACCES, map_attachment(attachment, IMPORTER_BIDIRECTIONAL, &map));
-	EXPECT_EQ(-EACCES, map_attachment(attachment, IMPORTER_FROM_DEVICE, &map));
-	mark_words(self->memory, 2, 5);
-	ASSERT_EQ(0, map_attachment(attachment, IMPORTER_TO_DEVICE, &map));
-	EXPECT_EQ(0, device_sees(self->memory, attachment, 2));
-	close(attachment);
-	close(buffer);
-}
-
 /* With no descriptor of the dma-buf left. */
 TEST_F(import, pages_stay_as_long_as_the_importer)
 {

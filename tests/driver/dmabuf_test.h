@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What the tests of dma-bufs share: how one is made, mapped, and imported by
+ * What the tests of dma-bufs share: how one is made, and imported by
  * tests/vm/importer.
  */
 #ifndef DMABUF_TEST_H
@@ -28,19 +28,12 @@ static inline struct actmem_ioctl_export export_of(size_t first, size_t pages)
 }
 
 /* The dma-buf's descriptor, or a negative errno. */
-static inline int export_as(int fd, size_t first, size_t pages, uint32_t flags)
-{
-	struct actmem_ioctl_export arg = export_of(first, pages);
-	int err;
-
-	arg.flags = flags;
-	err = call(fd, ACTMEM_IOC_EXPORT, &arg);
-	return err ? err : arg.fd;
-}
-
 static inline int export(int fd, size_t first, size_t pages)
 {
-	return export_as(fd, first, pages, 0);
+	struct actmem_ioctl_export arg = export_of(first, pages);
+	int err = call(fd, ACTMEM_IOC_EXPORT, &arg);
+
+	return err ? err : arg.fd;
 }
 
 /* In pages; -1 if the region cannot be asked. */
@@ -56,37 +49,6 @@ static inline long pages_pinned(int fd)
 	struct actmem_ioctl_info now;
 
 	return info(fd, 0, &now) ? -1 : (long)(now.pinned_bytes / PAGE_BYTES);
-}
-
-/* A dma-buf at an aligned address, which the kernel does not look for. */
-static inline void *map_aligned(int fd, size_t first, size_t pages, int protection)
-{
-	size_t length = pages * PAGE_BYTES;
-	char *room = mmap(NULL, length + PAGE_BYTES, PROT_NONE,
-			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	char *aligned;
-	void *memory;
-	int err;
-
-	if (room == MAP_FAILED)
-		return room;
-	aligned = (char *)(((uintptr_t)room + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1));
-	memory = mmap(aligned, length, protection, MAP_SHARED | MAP_FIXED, fd,
-		      (off_t)(first * PAGE_BYTES));
-	err = errno;
-	if (memory == MAP_FAILED)
-		munmap(room, length + PAGE_BYTES);
-	else if (aligned > room)
-		munmap(room, aligned - room);
-	if (memory != MAP_FAILED)
-		munmap(aligned + length, room + PAGE_BYTES - aligned);
-	errno = err;
-	return memory;
-}
-
-static inline void *map_buffer(int fd, size_t pages)
-{
-	return map_aligned(fd, 0, pages, PROT_READ | PROT_WRITE);
 }
 
 static inline int load_importer(void)

@@ -5,86 +5,6 @@
  */
 #include "cgroup_test.h"
 #include "trace_fixture.h"
-#include "uring_test.h"
-
-static uint64_t id_of(int fd)
-{
-	struct actmem_ioctl_info now;
-
-	return info(fd, 0, &now) ? 0 : now.id;
-}
-
-TEST_F(trace, a_region_is_created_and_retired)
-{
-	struct actmem_ioctl_create arg = region_of(PAGES);
-	int fd;
-
-	arg.policy = ACTMEM_POLICY_BIND;
-	arg.nodes[0] = 1 << NODE;
-	strcpy(arg.name, "a name of words");
-	fd = create(self->device, &arg);
-	ASSERT_LE(0, fd);
-	close(fd);
-	read_events();
-	EXPECT_EVENT("region_create",
-		     "id=%llu length=%zu policy=bind nodes={0x2} inherit=0 ret=0 name=a name of words",
-		     arg.id, PAGES * PAGE_BYTES);
-	EXPECT_EVENT("command",
-		     "req=0000000000000000 id=%llu command=populate offset=0 length=%zu done=%zu ret=0 latency_ns=N",
-		     arg.id, PAGES * PAGE_BYTES, PAGES * PAGE_BYTES);
-	EXPECT_EVENT("region_retire", "id=%llu bytes=%zu lingering=0", arg.id,
-		     PAGES * PAGE_BYTES);
-	EXPECT_EQ(3, event_count);
-}
-
-TEST_F(trace, policies_have_names)
-{
-	struct actmem_ioctl_create arg = lazy_region_of(1);
-
-	ASSERT_EQ(0, close(create(self->device, &arg)));
-	read_events();
-	EXPECT_EVENT("region_create",
-		     "id=%llu length=%zu policy=preferred nodes={0x0} inherit=0 ret=0 name=",
-		     arg.id, PAGE_BYTES);
-	EXPECT_EQ(2, event_count);
-
-	ASSERT_EQ(0, clear_trace());
-	arg.flags |= ACTMEM_CREATE_INHERIT;
-	arg.policy = ACTMEM_POLICY_INTERLEAVE;
-	arg.nodes[0] = 3;
-	ASSERT_EQ(0, close(create(self->device, &arg)));
-	read_events();
-	EXPECT_EVENT("region_create",
-		     "id=%llu length=%zu policy=interleave nodes={0x3} inherit=1 ret=0 name=",
-		     arg.id, PAGE_BYTES);
-}
-
-TEST_F(trace, a_region_lingers)
-{
-	char *memory;
-	uint64_t id;
-	int fd, ends[2];
-
-	fd = create_pages(self->device, PAGES);
-	ASSERT_LE(0, fd);
-	id = id_of(fd);
-	memory = map_and_touch(fd, 1);
-	ASSERT_NE(MAP_FAILED, (void *)memory);
-	ASSERT_EQ(0, pipe2(ends, O_CLOEXEC));
-	ASSERT_EQ(4096, vmsplice(ends[1], &(struct iovec){ memory, 4096 }, 1, 0));
-	munmap(memory, PAGE_BYTES);
-	close(fd);
-	read_events();
-	EXPECT_EVENT("region_retire", "id=%lu bytes=%zu lingering=%zu", id, PAGES * PAGE_BYTES,
-		     PAGE_BYTES);
-	/* Pages that are there when they are touched are nobody's news. */
-	EXPECT_EQ(0, count("fault"));
-	close(ends[0]);
-	close(ends[1]);
-	EXPECT_EQ(0, regions());
-	read_events();
-	EXPECT_EQ(1, count("region_retire"));
-}
 
 TEST_F(trace, a_page_is_allocated_when_it_is_touched)
 {
@@ -130,10 +50,7 @@ TEST_F(trace, nodes_that_cannot_give)
 	EXPECT_EQ(1ULL << 40, arg.why.wanted);
 	EXPECT_EQ(NODE, arg.why.node);
 	EXPECT_FAILURE(ENOMEM, "node-full", arg.why);
-	EXPECT_EVENT("region_create",
-		     "id=0 length=%llu policy=bind nodes={0x2} inherit=0 ret=%d name=",
-		     arg.length, -ENOMEM);
-	EXPECT_EQ(2, event_count);
+	EXPECT_EQ(1, event_count);
 
 	ASSERT_EQ(0, clear_trace());
 	arg.nodes[0] = 1ULL << 63;
@@ -141,7 +58,7 @@ TEST_F(trace, nodes_that_cannot_give)
 	read_events();
 	EXPECT_EQ(63, arg.why.node);
 	EXPECT_FAILURE(ENODEV, "no-memory-node", arg.why);
-	EXPECT_EQ(2, event_count);
+	EXPECT_EQ(1, event_count);
 
 	/* What is not even a request is no failure of memory. */
 	ASSERT_EQ(0, clear_trace());
@@ -261,59 +178,6 @@ TEST_F(trace, limits_refuse)
 		     strchr(find("alloc_fail")->fields, ' ') + 1);
 }
 
-/* Both ways of a request leave the same events, but for who asked. */
-static int trace_requests(int device, const struct way *way)
-{
-	const char *req = way->is_ioctl ? "0000000000000000" : "R";
-	struct actmem_ioctl_range arg = range_of(1, 2);
-	int fd = create_lazy(device, PAGES), ends[2];
-	uint64_t id = id_of(fd);
-	char *memory;
-
-	CHECK(!clear_trace());
-	CHECK(!send_by(way, fd, ACTMEM_IOC_POPULATE, &arg));
-	read_events();
-	CHECK(!strcmp(find("command")->fields,
-		      text("req=%s id=%lu command=populate offset=%zu length=%zu done=%zu ret=0 latency_ns=N",
-			   req, id, PAGE_BYTES, 2 * PAGE_BYTES, 2 * PAGE_BYTES)));
-	CHECK(count("command") == 1);
-
-	/* What somebody holds stays. */
-	memory = map(fd, PAGES);
-	CHECK(memory != MAP_FAILED && !pipe2(ends, O_CLOEXEC));
-	CHECK(vmsplice(ends[1], &(struct iovec){ memory + PAGE_BYTES, 4096 }, 1, 0) == 4096);
-	CHECK(!clear_trace());
-	arg = range_of(0, PAGES);
-	CHECK(send_by(way, fd, ACTMEM_IOC_DISCARD, &arg) == -EBUSY);
-	close(ends[0]);
-	close(ends[1]);
-	read_events();
-	CHECK(!strcmp(find("command")->fields,
-		      text("req=%s id=%lu command=discard offset=0 length=%zu done=%zu ret=%d latency_ns=N",
-			   req, id, PAGES * PAGE_BYTES, (PAGES - 1) * PAGE_BYTES, -EBUSY)));
-
-	/* What is not valid is not begun. */
-	CHECK(!clear_trace());
-	arg.offset = 1;
-	CHECK(send_by(way, fd, ACTMEM_IOC_DISCARD, &arg) == -EINVAL);
-	read_events();
-	CHECK(!event_count);
-	munmap(memory, PAGES * PAGE_BYTES);
-	close(fd);
-	return 0;
-}
-
-TEST_F(trace, requests_by_ioctl)
-{
-	EXPECT_EQ(0, trace_requests(self->device, &(struct way){ .is_ioctl = true }));
-}
-
-TEST_F(trace, requests_by_io_uring)
-{
-	EXPECT_EQ(0, trace_requests(self->device, &(struct way){ .setup = 0 }));
-	wait_until_nothing_is_left();
-}
-
 TEST_F(trace, what_is_not_wanted_is_not_traced)
 {
 	char *memory;
@@ -328,11 +192,17 @@ TEST_F(trace, what_is_not_wanted_is_not_traced)
 	read_events();
 	EXPECT_EQ(0, event_count);
 
-	ASSERT_EQ(0, set_event("region_retire", "1"));
-	close(create_lazy(self->device, PAGES));
+	ASSERT_EQ(0, set_event("fault", "1"));
+	fd = create_lazy(self->device, PAGES);
+	memory = map_and_touch(fd, PAGES);
+	ASSERT_NE(MAP_FAILED, (void *)memory);
+	/* Pages that are there when they are touched are nobody's news. */
+	memory[0] = 2;
+	munmap(memory, PAGES * PAGE_BYTES);
+	close(fd);
 	read_events();
-	EXPECT_EQ(1, event_count);
-	EXPECT_EQ(1, count("region_retire"));
+	EXPECT_EQ(PAGES, event_count);
+	EXPECT_EQ(PAGES, count("fault"));
 }
 
 TEST_NOTHING_IS_LEFT

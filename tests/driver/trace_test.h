@@ -17,13 +17,11 @@
 /**
  * struct event - one line of the trace
  * @name: without "actmem_"
- * @fields: a latency that is not 0 is shown as N, a request that is not NULL as R
- * @req: that request
+ * @fields: a latency that is not 0 is shown as N
  */
 struct event {
 	char name[32];
 	char fields[TEXT_MAX];
-	char req[24];
 };
 
 static const struct event no_event = { .name = "none" };
@@ -32,27 +30,26 @@ static int event_count;
 /* All before this one have been looked at. */
 static int next_event;
 
-/* Shows what follows @key as @letter, unless it is all 0, and tells what it was. */
-static inline void hide(char *fields, const char *key, char letter, char *hidden, size_t size)
+/* Shows a latency that has been measured as N. */
+static inline void hide_latency(char *fields)
 {
-	char *value = strstr(fields, key);
+	char *value = strstr(fields, "latency_ns=");
 	size_t length;
 
 	if (!value)
 		return;
-	value += strlen(key);
-	length = strcspn(value, " ");
-	if (strspn(value, "0") >= length)
+	value += strlen("latency_ns=");
+	length = strspn(value, "0123456789");
+	if (strspn(value, "0") == length)
 		return;
-	snprintf(hidden, size, "%.*s", (int)length, value);
-	*value = letter;
+	*value = 'N';
 	memmove(value + 1, value + length, strlen(value + length) + 1);
 }
 
 static inline void read_events(void)
 {
 	FILE *trace = fopen(INSTANCE "/trace", "re");
-	char line[2 * TEXT_MAX], latency[24];
+	char line[2 * TEXT_MAX];
 
 	event_count = 0;
 	next_event = 0;
@@ -63,8 +60,7 @@ static inline void read_events(void)
 		*event = (struct event){};
 		if (!at || sscanf(at, ": actmem_%31[^:]: %511[^\n]", event->name, event->fields) != 2)
 			continue;
-		hide(event->fields, "latency_ns=", 'N', latency, sizeof(latency));
-		hide(event->fields, "req=", 'R', event->req, sizeof(event->req));
+		hide_latency(event->fields);
 		event_count++;
 	}
 	if (trace)

@@ -92,7 +92,7 @@ static void test_request(void **state)
 	struct actmem_region *region = make(&am);
 	int fd = -1;
 
-	assert_int_equal(actmem_region_export(region, 2 << 20, 4 << 20, 0, &fd), 0);
+	assert_int_equal(actmem_region_export(region, 2 << 20, 4 << 20, &fd), 0);
 	assert_int_equal(fd, 1234);
 	/* Pages that are missing are made before. */
 	assert_int_equal(driver.populated.offset, 2 << 20);
@@ -102,24 +102,10 @@ static void test_request(void **state)
 	assert_int_equal(driver.asked.offset, 2 << 20);
 	assert_int_equal(driver.asked.length, 4 << 20);
 	assert_int_equal(driver.asked.reserved, 0);
-	assert_int_equal(actmem_region_export(region, 0, LENGTH, ACTMEM_DMABUF_READ_ONLY, &fd), 0);
-	assert_int_equal(driver.asked.flags, ACTMEM_EXPORT_READ_ONLY);
 	/* A signal that does not kill is no reason to fail. */
 	fail_call("ioctl", 1, EINTR);
-	assert_int_equal(actmem_region_export(region, 0, LENGTH, 0, &fd), 0);
+	assert_int_equal(actmem_region_export(region, 0, LENGTH, &fd), 0);
 	end(am, region);
-}
-
-/* A reader makes no pages, but exports those that are there. */
-static void test_read_only(void **state)
-{
-	const struct backing backing = { .length = LENGTH, .fd = -1, .read_only = true };
-	int fd = -1;
-
-	driver.fails = ACTMEM_IOC_POPULATE;
-	driver.error = EBADF;
-	assert_int_equal(driver_export(&backing, 0, LENGTH, ACTMEM_DMABUF_READ_ONLY, &fd), 0);
-	assert_int_equal(fd, 1234);
 }
 
 static void test_refusals(void **state)
@@ -143,7 +129,7 @@ static void test_refusals(void **state)
 
 		driver.fails = cases[i].request;
 		driver.error = cases[i].error;
-		assert_fails(actmem_region_export(region, 0, LENGTH, 0, &fd), cases[i].error,
+		assert_fails(actmem_region_export(region, 0, LENGTH, &fd), cases[i].error,
 			     cases[i].words);
 		assert_int_equal(fd, -1);
 	}
@@ -154,7 +140,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_request, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_read_only, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
 	};
 

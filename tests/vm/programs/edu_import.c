@@ -75,7 +75,7 @@ FIXTURE_SETUP(edu)
 		ASSERT_LE(0, self->fds[i]);
 		self->buffers[i] = export(self->fds[i], 0, PAGES);
 		ASSERT_LE(0, self->buffers[i]);
-		self->memory[i] = map_buffer(self->buffers[i], PAGES);
+		self->memory[i] = map(self->fds[i], PAGES);
 		ASSERT_NE(MAP_FAILED, self->memory[i]);
 		self->attachments[i] = attach_to(arg, self->buffers[i]);
 		ASSERT_LE(0, self->attachments[i]);
@@ -143,18 +143,18 @@ TEST_F(edu, transfers)
 /* It goes on with nothing left but the attachments. */
 TEST_F(edu, transfers_of_their_own)
 {
-	struct importer_map map;
+	struct importer_map mapped;
 	int i;
 
 	pattern_fill(self->memory[0], CHUNK, 2);
 	for (i = 0; i < 2; i++) {
-		ASSERT_EQ(0, map_attachment(self->attachments[i], IMPORTER_BIDIRECTIONAL, &map));
+		ASSERT_EQ(0, map_attachment(self->attachments[i], IMPORTER_BIDIRECTIONAL, &mapped));
 		munmap(self->memory[i], SPAN);
 		close(self->buffers[i]);
 	}
 	close(self->fds[0]);
 	ASSERT_EQ(0, move(self->attachments[1], 3 * PAGE_BYTES, self->attachments[0], 0));
-	self->memory[1] = map_aligned(self->fds[1], 0, PAGES, PROT_READ);
+	self->memory[1] = map(self->fds[1], PAGES);
 	ASSERT_NE(MAP_FAILED, self->memory[1]);
 	EXPECT_TRUE(pattern_holds(self->memory[1] + 3 * PAGE_BYTES, CHUNK, 2));
 }

@@ -7,7 +7,6 @@
 #include <linux/vfio.h>
 
 #include "device_test.h"
-#include "dmabuf_test.h"
 
 /* More at once than this, all of edu's own memory, makes QEMU abort. */
 #define CHUNK	2048
@@ -204,30 +203,6 @@ TEST_F(iommu_device, mapping_outlives_region)
 	EXPECT_EQ(0, unmap_dma(self->container, dma.iova));
 	region_drop(&other);
 	EXPECT_TRUE(region_gone(&other));
-}
-
-/* By the address of a dma-buf's mapping; what is pinned by it outlives both. */
-TEST_F(iommu_device, through_a_dma_buf)
-{
-	struct vfio_iommu_type1_dma_map dma = {
-		.argsz = sizeof(dma), .flags = VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE };
-	int buffer = export(self->region.fd, 1, 1);
-	unsigned char *seen;
-
-	ASSERT_LE(0, buffer);
-	seen = map_buffer(buffer, 1);
-	ASSERT_NE(MAP_FAILED, seen);
-	dma.vaddr = (uintptr_t)seen;
-	dma.iova = self->iova + LENGTH;
-	dma.size = PAGE_BYTES;
-	ASSERT_EQ(0, ioctl(self->container, VFIO_IOMMU_MAP_DMA, &dma));
-	munmap(seen, PAGE_BYTES);
-	close(buffer);
-	pattern_fill(self->region.memory, CHUNK, 4);
-	into_device(self->registers, self->iova);
-	from_device(self->registers, dma.iova + CHUNK);
-	EXPECT_TRUE(pattern_holds(self->region.memory + PAGE_BYTES + CHUNK, CHUNK, 4));
-	EXPECT_EQ(0, unmap_dma(self->container, dma.iova));
 }
 
 TEST_NOTHING_IS_LEFT
