@@ -118,7 +118,6 @@ unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 				       unsigned long flags)
 {
 	const struct actmem_region *region = actmem_file_region(file);
-	unsigned long found;
 
 	if ((flags & MAP_TYPE) == MAP_PRIVATE)
 		return -EINVAL;
@@ -133,12 +132,7 @@ unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 		/* A mere hint; the kernel would take it as it is. */
 		address = ALIGN(address, ACTMEM_PAGE_BYTES);
 	}
-	found = thp_get_unmapped_area(file, address, length, pgoff, flags);
-	if (IS_ERR_VALUE(found) || IS_ALIGNED(found, ACTMEM_PAGE_BYTES))
-		return found;
-	/* It does not align for a 32-bit task: any room that has aligned room in it. */
-	found = thp_get_unmapped_area(file, 0, length + ACTMEM_PAGE_BYTES, pgoff, flags);
-	return IS_ERR_VALUE(found) ? found : ALIGN(found, ACTMEM_PAGE_BYTES);
+	return thp_get_unmapped_area(file, address, length, pgoff, flags);
 }
 
 int actmem_mmap(struct file *file, struct vm_area_struct *vma)

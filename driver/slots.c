@@ -322,29 +322,16 @@ int actmem_discard(struct actmem_region *region, unsigned long first, unsigned l
 }
 
 /*
- * Counts are read one after the other while others map and unmap, so that
- * they are taken again until they hold still. Where they do not, the page may be
- * pinned.
+ * Others map and unmap meanwhile. A mapping has a reference, which comes before its count
+ * and goes after it: a page that is about to be mapped may count as pinned.
  */
 static void page_usage(struct folio *folio, struct actmem_usage *usage)
 {
-	int references, mappings, tries = 4;
-	bool still;
-
-	do {
-		references = folio_ref_count(folio);
-		smp_rmb();	/* the second reading of each comes after the first */
-		mappings = actmem_folio_mapcount(folio);
-		smp_rmb();	/* as above */
-		still = references == folio_ref_count(folio);
-		smp_rmb();	/* as above */
-		still = still && mappings == actmem_folio_mapcount(folio);
-	} while (!still && --tries);
+	int mappings = actmem_folio_mapcount(folio);
 
 	if (mappings > 0)
 		usage->mapped_bytes += ACTMEM_PAGE_BYTES;
-	/* Each mapping has one, too. */
-	if (!still || references > page_own_references(folio) + mappings)
+	if (folio_ref_count(folio) > page_own_references(folio) + mappings)
 		usage->pinned_bytes += ACTMEM_PAGE_BYTES;
 }
 

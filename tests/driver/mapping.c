@@ -223,36 +223,6 @@ TEST_F(mapping, hints_and_fixed_addresses)
 	munmap(memory, LENGTH);
 }
 
-#ifdef __x86_64__
-/* mmap2(2) as a 32-bit program calls it, with its result. */
-static long map_as_32_bits(size_t length, int fd)
-{
-	register long fourth asm("rsi") = MAP_SHARED;
-	register long fifth asm("rdi") = fd;
-	long result;
-
-	/* The sixth, the offset, is in rbp. */
-	asm volatile("mov %%rbp, %%r12\n\txor %%ebp, %%ebp\n\tint $0x80\n\tmov %%r12, %%rbp"
-		     : "=a" (result)
-		     : "a" (192L), "b" (0L), "c" (length), "d" (PROT_READ | PROT_WRITE),
-		       "r" (fourth), "r" (fifth)
-		     : "memory", "r8", "r9", "r10", "r11", "r12");
-	return result;
-}
-
-TEST_F(mapping, a_32_bit_program_need_not_choose_the_address)
-{
-	long address = map_as_32_bits(LENGTH, self->fd);
-	char *memory = (char *)address;
-
-	ASSERT_LT(0, address);
-	ASSERT_GT(1L << 32, address);
-	EXPECT_EQ(0, address % (long)PAGE_BYTES);
-	EXPECT_TRUE(is_whole(memory));
-	munmap(memory, LENGTH);
-}
-#endif
-
 TEST_F(mapping, a_page_is_unmapped_whole_or_not_at_all)
 {
 	char *memory = self->memory;
