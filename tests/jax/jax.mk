@@ -78,7 +78,7 @@ check-jax-threads: $(SAVED_TESTS) $(ARRAY_TESTS)
 # The processor is one with AVX, which jaxlib wants.
 CHECKS_IN_VM += jax-driver
 
-JAX_ON_DRIVER := $(VENV)/.ready $(XLA_LIBRARY) $(B)/bin/actmem $(B)/vm/init
+JAX_ON_DRIVER := $(VENV)/.ready $(XLA_LIBRARY) $(B)/bin/actmem $(PRELOAD_LIBRARY) $(B)/vm/init
 
 # $(call jax_on_driver,KERNEL,MEMORY)
 jax_on_driver = tests/vm/run --kernel $(1) --tap --host --cpu max --numa 2 --memory $(2) \
