@@ -4,6 +4,7 @@
  * /sys/class/misc/actmem/ and its directories nodeN/, one of each possible node.
  * docs/abi/sysfs-class-misc-actmem describes each.
  */
+#include <linux/ctype.h>
 #include <linux/device.h>
 #include <linux/kernel.h>
 #include <linux/miscdevice.h>
@@ -23,12 +24,10 @@ static ssize_t show_pages(char *buffer, unsigned long pages)
 
 static int parse_pages(const char *text, unsigned long *pages)
 {
-	u64 bytes;
-	int err = kstrtou64(text, 10, &bytes);
+	char *rest;
+	u64 bytes = memparse(text, &rest);
 
-	if (err)
-		return err;
-	if (!IS_ALIGNED(bytes, ACTMEM_PAGE_BYTES))
+	if (!isdigit(*text) || !sysfs_streq(rest, "") || !IS_ALIGNED(bytes, ACTMEM_PAGE_BYTES))
 		return -EINVAL;
 	*pages = bytes / ACTMEM_PAGE_BYTES;
 	return 0;

@@ -31,8 +31,8 @@ PROGRAMS = {
              f"{ACTMEM} run --nodes 1 -- {HOLDER} held {4 * MIB} -- {ACTMEM} info --json && "
              f"echo 0 >pool_bytes"],
     "limits": ["/bin/sh", "-c",
-               f"cd /sys/class/misc/actmem && echo {32 * MIB} >user_limit_bytes && "
-               f"echo {64 * MIB} >node1/limit_bytes && "
+               "cd /sys/class/misc/actmem && echo 32M >user_limit_bytes && "
+               "echo 64M >node1/limit_bytes && "
                f"{ACTMEM} run --backend driver --nodes 1 {' '.join(HOLD)} "
                f"/bin/sh -c '{ACTMEM} info --json && {ACTMEM} info --bytes' && "
                "echo max >user_limit_bytes && echo max >node1/limit_bytes"],
