@@ -1,46 +1,57 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What regions have and may have: on a node, of a user, and of a mount. Each is a
- * quota. A page counts from before it is made until it is gone, and against all of
- * them or none, so that no limit is ever exceeded.
+ * What regions have and may have: on a node, of a user, and of a mount. A page counts
+ * from before it is made until it is gone, and against all of them or none, so that
+ * no limit is ever exceeded.
  *
  * The memory cgroup is charged by the page allocator, with __GFP_ACCOUNT.
  */
+#include <linux/capability.h>
+#include <linux/cred.h>
+#include <linux/hashtable.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
+#include <linux/user_namespace.h>
 
 #include "actmem.h"
 #include "mount.h"
 
 /**
- * struct node_account - pages on one node
- * @pages: of all regions
- * @lingering: those of them that belong to lingering regions
- * @poisoned: in which the hardware has erred; it never falls
+ * struct actmem_user - a user that has regions
+ * @entry: in the table of users
+ * @uid: what the user is known by
+ * @regions: that count for it; with the last one it goes
+ * @pages: that these have or are about to get
  */
-struct node_account {
-	struct actmem_quota pages;
-	atomic_long_t lingering;
-	atomic_long_t poisoned;
+struct actmem_user {
+	struct hlist_node entry;
+	kuid_t uid;
+	unsigned long regions;
+	unsigned long pages;
 };
 
-/* Protects every quota, and actmem_region.charged; held for an instant only. */
+/*
+ * Protects every quota, the users and their table, and actmem_region.charged; held for
+ * an instant only.
+ */
 static DEFINE_SPINLOCK(account_lock);
-static unsigned long default_limit = ACTMEM_NO_LIMIT;
+static DEFINE_HASHTABLE(users, 6);
 
-static struct node_account *nodes;
-static atomic_long_t region_total;
-static atomic_long_t lingering_region_total;
+/* Of each user, but for regions whose maker had CAP_IPC_LOCK. */
+unsigned long actmem_user_limit = ACTMEM_NO_LIMIT;
+
+struct actmem_node *actmem_nodes;
 
 int actmem_account_init(void)
 {
 	int node;
 
-	nodes = kcalloc(nr_node_ids, sizeof(*nodes), GFP_KERNEL);
-	if (!nodes)
+	actmem_nodes = kcalloc(nr_node_ids, sizeof(*actmem_nodes), GFP_KERNEL);
+	if (!actmem_nodes)
 		return -ENOMEM;
 	for (node = 0; node < nr_node_ids; node++)
-		nodes[node].pages.limit = ACTMEM_NO_LIMIT;
+		actmem_nodes[node].pages.limit = ACTMEM_NO_LIMIT;
 	return 0;
 }
 
@@ -49,16 +60,82 @@ void actmem_account_exit(void)
 	int node;
 
 	for (node = 0; node < nr_node_ids; node++)
-		WARN_ON_ONCE(nodes[node].pages.used || atomic_long_read(&nodes[node].lingering));
-	kfree(nodes);
+		WARN_ON_ONCE(actmem_nodes[node].pages.used ||
+			     atomic_long_read(&actmem_nodes[node].lingering));
+	WARN_ON_ONCE(!hash_empty(users));
+	kfree(actmem_nodes);
 }
 
-static unsigned long quota_left(const struct actmem_quota *quota)
+/*
+ * A user namespace has as many uids as /etc/subuid gives its owner. A limit of each uid
+ * would not hold him: so regions made in one count for the owner of the outermost
+ * below the initial one.
+ */
+static kuid_t user_accountable_uid(void)
 {
+	const struct user_namespace *namespace = current_user_ns();
+	kuid_t uid = current_euid();
+
+	for (; namespace != &init_user_ns; namespace = namespace->parent)
+		uid = namespace->owner;
+	return uid;
+}
+
+static struct actmem_user *user_find(kuid_t uid)
+{
+	struct actmem_user *user;
+
 	lockdep_assert_held(&account_lock);
-	if (quota->limit == ACTMEM_NO_LIMIT)
-		return ACTMEM_NO_LIMIT;
-	return quota->limit - min(quota->limit, quota->used);
+	hash_for_each_possible(users, user, entry, __kuid_val(uid))
+		if (uid_eq(user->uid, uid))
+			return user;
+	return NULL;
+}
+
+/*
+ * Counts the region to its user, and settles by what it is bound. RLIMIT_MEMLOCK may
+ * turn out not to be asked, so that nobody is to be told that the right to pass over
+ * it was missing.
+ */
+int actmem_user_attach(struct actmem_region *region)
+{
+	struct actmem_user *unused = kzalloc(sizeof(*unused), GFP_KERNEL);
+
+	if (!unused)
+		return -ENOMEM;
+	unused->uid = user_accountable_uid();
+	spin_lock(&account_lock);
+	region->user = user_find(unused->uid);
+	if (!region->user) {
+		hash_add(users, &unused->entry, __kuid_val(unused->uid));
+		swap(region->user, unused);
+	}
+	region->user->regions++;
+	spin_unlock(&account_lock);
+	kfree(unused);
+
+	region->memlock_pages = ACTMEM_NO_LIMIT;
+	if (!ns_capable_noaudit(&init_user_ns, CAP_IPC_LOCK))
+		region->memlock_pages = rlimit(RLIMIT_MEMLOCK) / ACTMEM_PAGE_BYTES;
+	return 0;
+}
+
+/* The region has no page any more. */
+void actmem_user_detach(struct actmem_region *region)
+{
+	struct actmem_user *user = region->user;
+	bool is_last;
+
+	region->user = NULL;
+	spin_lock(&account_lock);
+	is_last = !--user->regions;
+	if (is_last)
+		hash_del(&user->entry);
+	spin_unlock(&account_lock);
+	if (!is_last)
+		return;
+	WARN_ON_ONCE(user->pages);
+	kfree(user);
 }
 
 /* For one thing more; false if the limit does not let it be. */
@@ -67,7 +144,7 @@ bool actmem_quota_charge(struct actmem_quota *quota)
 	bool fits;
 
 	spin_lock(&account_lock);
-	fits = quota_left(quota);
+	fits = actmem_quota_left(*quota);
 	quota->used += fits;
 	spin_unlock(&account_lock);
 	return fits;
@@ -89,17 +166,6 @@ struct actmem_quota actmem_quota_read(const struct actmem_quota *quota)
 	read = *quota;
 	spin_unlock(&account_lock);
 	return read;
-}
-
-/* Things that may be had yet, ACTMEM_NO_LIMIT if there is no limit. */
-unsigned long actmem_quota_left(const struct actmem_quota *quota)
-{
-	unsigned long left;
-
-	spin_lock(&account_lock);
-	left = quota_left(quota);
-	spin_unlock(&account_lock);
-	return left;
 }
 
 /* Below what is used, nothing more is granted until enough has gone. */
@@ -125,23 +191,10 @@ int actmem_quota_try_limit(struct actmem_quota *quota, unsigned long limit, unsi
 	return err;
 }
 
-/* Of users without a limit of their own, and without CAP_IPC_LOCK. */
-unsigned long actmem_default_limit(void)
-{
-	return READ_ONCE(default_limit);
-}
-
-void actmem_set_default_limit(unsigned long pages)
-{
-	spin_lock(&account_lock);
-	WRITE_ONCE(default_limit, pages);
-	spin_unlock(&account_lock);
-}
-
-static int quota_check(const struct actmem_quota *quota, unsigned long pages, int err, u32 reason,
+static int quota_check(struct actmem_quota quota, unsigned long pages, int err, u32 reason,
 		       struct actmem_why *why)
 {
-	unsigned long left = quota_left(quota);
+	unsigned long left = actmem_quota_left(quota);
 
 	if (pages <= left)
 		return 0;
@@ -159,14 +212,14 @@ static int quota_check(const struct actmem_quota *quota, unsigned long pages, in
 static int region_check_user(const struct actmem_region *region, unsigned long pages,
 			     struct actmem_why *why)
 {
-	struct actmem_quota quota = region->user->pages;
+	struct actmem_quota quota = { READ_ONCE(actmem_user_limit), region->user->pages };
 
-	if (quota.limit == ACTMEM_NO_LIMIT && region->memlock_pages != ACTMEM_NO_LIMIT)
-		quota.limit = default_limit;
+	if (region->memlock_pages == ACTMEM_NO_LIMIT)
+		return 0;
 	if (quota.limit != ACTMEM_NO_LIMIT)
-		return quota_check(&quota, pages, -EDQUOT, ACTMEM_WHY_USER_LIMIT, why);
+		return quota_check(quota, pages, -EDQUOT, ACTMEM_WHY_USER_LIMIT, why);
 	quota.limit = region->memlock_pages;
-	return quota_check(&quota, pages, -ENOMEM, ACTMEM_WHY_MEMLOCK, why);
+	return quota_check(quota, pages, -ENOMEM, ACTMEM_WHY_MEMLOCK, why);
 }
 
 static int region_check_room(const struct actmem_region *region, unsigned long pages,
@@ -174,8 +227,9 @@ static int region_check_room(const struct actmem_region *region, unsigned long p
 {
 	int err = 0;
 
+	lockdep_assert_held(&account_lock);
 	if (region->mount)
-		err = quota_check(&region->mount->pages, pages, -ENOSPC, ACTMEM_WHY_MOUNT_LIMIT,
+		err = quota_check(region->mount->pages, pages, -ENOSPC, ACTMEM_WHY_MOUNT_LIMIT,
 				  why);
 	return err ?: region_check_user(region, pages, why);
 }
@@ -196,7 +250,7 @@ static void region_charge(struct actmem_region *region, long pages)
 {
 	lockdep_assert_held(&account_lock);
 	region->charged += pages;
-	region->user->pages.used += pages;
+	region->user->pages += pages;
 	if (region->mount)
 		region->mount->pages.used += pages;
 }
@@ -233,28 +287,6 @@ unsigned long actmem_pages_underway(const struct actmem_region *region)
 	return pages;
 }
 
-struct actmem_quota *actmem_node_quota(int node)
-{
-	return &nodes[node].pages;
-}
-
-void actmem_count_region(int change)
-{
-	atomic_long_add(change, &region_total);
-}
-
-/* As the last act of a region that goes: whoever then reads 0 finds all else done. */
-void actmem_count_lingering_region(int change)
-{
-	atomic_long_add_return_release(change, &lingering_region_total);
-}
-
-static void count_lingering_pages(struct actmem_region *region, int node, long change)
-{
-	atomic_long_add(change, &nodes[node].lingering);
-	atomic_long_add(change, &region->user->lingering_pages);
-}
-
 /* A page of the region has come to be on a node, or has gone from there. */
 void actmem_count_page(struct actmem_region *region, int node, int change)
 {
@@ -262,7 +294,7 @@ void actmem_count_page(struct actmem_region *region, int node, int change)
 	region->pages_held += change;
 	region->node_pages_held[node] += change;
 	if (region->lingering)
-		count_lingering_pages(region, node, change);
+		atomic_long_add(change, &actmem_nodes[node].lingering);
 }
 
 /* From now on its pages are lingering ones. */
@@ -273,31 +305,5 @@ void actmem_count_as_lingering(struct actmem_region *region)
 	lockdep_assert_held(&region->lock);
 	region->lingering = true;
 	for_each_node(node)
-		count_lingering_pages(region, node, region->node_pages_held[node]);
-}
-
-unsigned long actmem_regions_total(void)
-{
-	return atomic_long_read(&region_total);
-}
-
-unsigned long actmem_lingering_regions_total(void)
-{
-	return atomic_long_read_acquire(&lingering_region_total);
-}
-
-unsigned long actmem_node_lingering(int node)
-{
-	return atomic_long_read(&nodes[node].lingering);
-}
-
-/* It is in a region, or has been set apart. */
-void actmem_count_poisoned_page(int node)
-{
-	atomic_long_inc(&nodes[node].poisoned);
-}
-
-unsigned long actmem_node_poisoned(int node)
-{
-	return atomic_long_read(&nodes[node].poisoned);
+		atomic_long_add(region->node_pages_held[node], &actmem_nodes[node].lingering);
 }

@@ -2,7 +2,7 @@
 /*
  * What the files of the driver know of each other. The layers, from the top:
  * main; ioctl, create and uring; fs, mount, inode and file; dmabuf, map and sysfs;
- * populate; poison; slots; region; place; pool, user and account; the tracepoints.
+ * populate; poison; slots; region; place; pool and account; the tracepoints.
  *
  * The order of locks, each of which may be taken with those before it held:
  *
@@ -12,10 +12,8 @@
  *	makers[] (populate.c)			the page of a slot is made
  *	lingering_lock (region.c)		lingering regions are looked after
  *	actmem_region.unmap_lock		@inode stays
- *	directories_lock (user.c)		directories of users in sysfs
  *	actmem_region.lock			slots, and what is counted of them
- *	users_lock (user.c)			the table of users
- *	account_lock (account.c)		all quotas
+ *	account_lock (account.c)		all quotas, and the table of users
  *	actmem_pool.lock			the lists of a pool
  *	reports_lock (poison.c)			errors told of by the hardware; raw, irq
  *
@@ -28,6 +26,7 @@
 #include <linux/fs.h>
 #include <linux/kref.h>
 #include <linux/list.h>
+#include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
 #include <linux/nodemask.h>
@@ -39,7 +38,7 @@
 #include "uapi/actmem.h"
 
 struct actmem_mount;
-struct attribute_group;
+struct actmem_user;
 struct dentry;
 struct miscdevice;
 
@@ -63,33 +62,22 @@ struct actmem_quota {
 /* Pages that may be had if there is no limit. */
 #define ACTMEM_NO_LIMIT		ULONG_MAX
 
-/**
- * struct actmem_user - a user and what its regions have
- * @pages: of all regions
- * @lingering_pages: those of them that belong to lingering regions
- * @regions: all of them
- * @added: the administrator wants it to be known
- * @directory: NULL until it is complete
- */
-struct actmem_user {
-	struct actmem_quota pages;
-	atomic_long_t lingering_pages;
-	/* Protected by the lock of user.c. */
-	unsigned long regions;
-	bool added;
-	struct kobject *directory;
-};
+/* What may be had yet, by what actmem_quota_read() has read. */
+static inline unsigned long actmem_quota_left(struct actmem_quota quota)
+{
+	return quota.limit - min(quota.limit, quota.used);
+}
 
 /**
- * struct actmem_user_usage - what a user's regions have at this moment
- * @regions: that there are
- * @pages: that they have, and may have by the user's own limit
- * @lingering_pages: those of them that belong to lingering regions
+ * struct actmem_node - pages on one node
+ * @pages: of all regions
+ * @lingering: those of them that belong to lingering regions
+ * @poisoned: in which the hardware has erred; it never falls
  */
-struct actmem_user_usage {
-	unsigned long regions;
+struct actmem_node {
 	struct actmem_quota pages;
-	unsigned long lingering_pages;
+	atomic_long_t lingering;
+	atomic_long_t poisoned;
 };
 
 /**
@@ -276,6 +264,8 @@ struct actmem_region *actmem_region_find(u64 id);
 struct actmem_region *actmem_region_next(u64 *id);
 void actmem_region_put(struct actmem_region *region);
 bool actmem_regions_sweep(void);
+unsigned long actmem_regions_total(void);
+unsigned long actmem_lingering_regions_total(void);
 void actmem_regions_exit(void);
 
 /* populate.c */
@@ -343,42 +333,23 @@ unsigned long actmem_pool_lent(int node);
 unsigned long actmem_pool_held(int node);
 
 /* account.c */
+extern unsigned long actmem_user_limit;
+extern struct actmem_node *actmem_nodes;
 int actmem_account_init(void);
 void actmem_account_exit(void);
+int actmem_user_attach(struct actmem_region *region);
+void actmem_user_detach(struct actmem_region *region);
 bool actmem_quota_charge(struct actmem_quota *quota);
 void actmem_quota_uncharge(struct actmem_quota *quota);
-unsigned long actmem_quota_left(const struct actmem_quota *quota);
 struct actmem_quota actmem_quota_read(const struct actmem_quota *quota);
 void actmem_quota_set_limit(struct actmem_quota *quota, unsigned long limit);
 int actmem_quota_try_limit(struct actmem_quota *quota, unsigned long limit, unsigned long *used);
-unsigned long actmem_default_limit(void);
-void actmem_set_default_limit(unsigned long pages);
 int actmem_check_room(const struct actmem_region *region, unsigned long pages,
 		      struct actmem_why *why);
 int actmem_charge_page(struct actmem_region *region, struct actmem_why *why);
 void actmem_uncharge_page(struct actmem_region *region);
 unsigned long actmem_pages_underway(const struct actmem_region *region);
-struct actmem_quota *actmem_node_quota(int node);
-void actmem_count_region(int change);
-void actmem_count_lingering_region(int change);
 void actmem_count_page(struct actmem_region *region, int node, int change);
 void actmem_count_as_lingering(struct actmem_region *region);
-void actmem_count_poisoned_page(int node);
-unsigned long actmem_regions_total(void);
-unsigned long actmem_lingering_regions_total(void);
-unsigned long actmem_node_lingering(int node);
-unsigned long actmem_node_poisoned(int node);
-
-/* user.c */
-void actmem_users_init(struct miscdevice *misc, const struct attribute_group *all,
-		       const struct attribute_group *each);
-int actmem_users_show(void);
-void actmem_users_exit(void);
-int actmem_user_attach(struct actmem_region *region);
-void actmem_user_detach(struct actmem_region *region);
-int actmem_user_usage(u32 uid, struct actmem_user_usage *usage);
-int actmem_user_set_limit(u32 uid, unsigned long pages);
-int actmem_user_add(u32 uid);
-int actmem_user_remove(u32 uid);
 
 #endif /* _ACTMEM_H */

@@ -47,8 +47,6 @@ static int __init actmem_init(void)
 	/* From here on there may be regions, so that there is no way back. */
 	if (actmem_fs_init())
 		pr_warn("actmem: there is another file system of this name; it cannot be mounted\n");
-	if (actmem_users_show())
-		pr_warn("actmem: no memory for the directory of users before the first of them\n");
 	return 0;
 
 sysfs_exit:
@@ -69,7 +67,6 @@ static void __exit actmem_exit(void)
 	actmem_fs_exit();
 	actmem_poison_stop();
 	actmem_regions_exit();
-	actmem_users_exit();
 	actmem_sysfs_exit();
 	actmem_pool_exit();
 	actmem_poison_exit();

@@ -27,7 +27,7 @@ static const char *const refusals[] = {
 	[ACTMEM_WHY_NO_MEMORY_NODE] = "the node has no memory; bring some online",
 	[ACTMEM_WHY_MEMCG] =
 		"the memory cgroup's limit; raise its memory.max, or the node's pool_bytes",
-	[ACTMEM_WHY_USER_LIMIT] = "the user's limit; raise users/UID/limit_bytes",
+	[ACTMEM_WHY_USER_LIMIT] = "the user's limit; raise user_limit_bytes",
 	[ACTMEM_WHY_NODE_LIMIT] = "the node's limit; raise its limit_bytes",
 	[ACTMEM_WHY_MOUNT_LIMIT] = "the mount's limit; raise its size= by mount -o remount",
 };

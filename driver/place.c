@@ -224,7 +224,7 @@ static unsigned long choice_share(const struct actmem_choice *choice, unsigned i
 
 static unsigned long node_limit_left(int node)
 {
-	return actmem_quota_left(actmem_node_quota(node));
+	return actmem_quota_left(actmem_quota_read(&actmem_nodes[node].pages));
 }
 
 /* Pages that a node could have in all, or that its limit leaves. */
@@ -351,7 +351,7 @@ static struct folio *choice_place_on(unsigned int i, struct actmem_choice *choic
 		return ERR_PTR(place_fail(why, -ENODEV, ACTMEM_WHY_NO_MEMORY_NODE, node));
 	if (!node_isset(node, choice->allowed))
 		return ERR_PTR(place_fail(why, -EPERM, ACTMEM_WHY_CPUSET, node));
-	if (!actmem_quota_charge(actmem_node_quota(node)))
+	if (!actmem_quota_charge(&actmem_nodes[node].pages))
 		return ERR_PTR(-EDQUOT);
 	folio = actmem_pool_take(node) ?: choice_alloc_page(node, choice, why);
 	if (!IS_ERR(folio) && folio_nid(folio) != node) {
@@ -359,7 +359,7 @@ static struct folio *choice_place_on(unsigned int i, struct actmem_choice *choic
 		folio = ERR_PTR(place_fail(why, -EIO, ACTMEM_WHY_MISPLACED, node));
 	}
 	if (IS_ERR(folio)) {
-		actmem_quota_uncharge(actmem_node_quota(node));
+		actmem_quota_uncharge(&actmem_nodes[node].pages);
 		return folio;
 	}
 	choice->nodes[i].placed++;

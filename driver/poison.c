@@ -73,7 +73,7 @@ bool actmem_page_has_failed(struct folio *folio)
 static void poison_tell(const struct actmem_region *region, unsigned long index,
 			struct folio *folio)
 {
-	actmem_count_poisoned_page(folio_nid(folio));
+	atomic_long_inc(&actmem_nodes[folio_nid(folio)].poisoned);
 	if (region)
 		pr_err("actmem: hardware error in the page at offset %llu of region %llu '%s', made by process %d: %llu bytes of node %d at pfn %#lx are out of use\n",
 		       index * ACTMEM_PAGE_BYTES, region->id, region->name, pid_nr(region->pid),

@@ -24,6 +24,8 @@
 
 static DEFINE_XARRAY(regions);
 static atomic64_t last_id;
+static atomic_long_t region_total;
+static atomic_long_t lingering_total;
 
 /* Protects the list; taken before the lock of a region. */
 static DEFINE_MUTEX(lingering_lock);
@@ -80,11 +82,22 @@ struct actmem_region *actmem_region_next(u64 *id)
 	return region;
 }
 
+unsigned long actmem_regions_total(void)
+{
+	return atomic_long_read(&region_total);
+}
+
+/* Pairs with actmem_regions_sweep(): whoever reads 0 finds all else done. */
+unsigned long actmem_lingering_regions_total(void)
+{
+	return atomic_long_read_acquire(&lingering_total);
+}
+
 static void region_linger(struct actmem_region *region)
 {
 	mutex_lock(&lingering_lock);
 	actmem_slots_linger(region);
-	actmem_count_lingering_region(1);
+	atomic_long_inc(&lingering_total);
 	/* The caller has one, of the device's file or of the superblock. */
 	__module_get(THIS_MODULE);
 	list_add_tail(&region->linger, &lingering_regions);
@@ -96,7 +109,7 @@ static void region_end(struct actmem_region *region)
 {
 	xa_erase(&regions, region->id);
 	actmem_user_detach(region);
-	actmem_count_region(-1);
+	atomic_long_dec(&region_total);
 	actmem_region_put(region);
 }
 
@@ -128,7 +141,7 @@ bool actmem_regions_sweep(void)
 			continue;
 		list_del(&region->linger);
 		region_end(region);
-		actmem_count_lingering_region(-1);
+		atomic_long_dec_return_release(&lingering_total);
 		module_put(THIS_MODULE);
 	}
 	if (!list_empty(&lingering_regions))
@@ -221,7 +234,7 @@ struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg,
 	err = xa_insert(&regions, region->id, region, GFP_KERNEL_ACCOUNT);
 	if (err)
 		goto detach;
-	actmem_count_region(1);
+	atomic_long_inc(&region_total);
 	return region;
 
 detach:

@@ -6,12 +6,10 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
-#include <unistd.h>
 
 #include "cgroup.h"
 #include "driver.h"
@@ -42,30 +40,11 @@ static void tell_cgroup(int error, const struct actmem_why *why)
 	     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted), *knob ? knob : "memory.max");
 }
 
-/* Whose limit a region counts against. */
-static unsigned int maker_of(int fd)
-{
-	struct actmem_ioctl_info info = { .size = sizeof(info) };
-
-	return fd >= 0 && !driver_ask(fd, ACTMEM_IOC_INFO, &info) ? info.uid : geteuid();
-}
-
 /* Others may hold what is missing; @others: what `actmem list` does not show, or "". */
 static void tell_held(uint64_t limit, uint64_t left, const char *others)
 {
 	fail_more("; of the limit's %s, %s are held (`actmem list` shows by whom%s)",
 		  BYTES_TEXT(limit), BYTES_TEXT(limit > left ? limit - left : 0), others);
-}
-
-/* The driver's files are named by uids of the initial user namespace. */
-static bool uids_are_initial(void)
-{
-	unsigned int inside, outside, count;
-	char map[64];
-
-	return sysfile_read("/proc/self/uid_map", map, sizeof(map)) ||
-	       (sscanf(map, "%u %u %u", &inside, &outside, &count) == 3 && inside == outside &&
-		count == UINT32_MAX);
 }
 
 /* One that is there keeps the limit of its maker, which this process does not know. */
@@ -80,21 +59,14 @@ static void tell_memlock(int error, const struct actmem_why *why, int fd)
 			  ", but for what io_uring, AF_XDP and perf hold");
 }
 
-static void tell_user_limit(int error, const struct actmem_why *why, int fd)
+static void tell_user_limit(int error, const struct actmem_why *why)
 {
-	unsigned int user = maker_of(fd);
 	uint64_t limit;
 
-	fail(error, "the administrator's limit of the region's user has %s left of %s wanted; as root raise users/%u/limit_bytes or user_limit_bytes in " SYSFS,
-	     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted), user);
-	if (!uids_are_initial()) {
-		fail_more("; there it has the uid that %u is outside of this user namespace", user);
-		return;
-	}
-	if (sysfile_value(&limit, SYSFS "/users/%u/limit_bytes", user) || limit == UINT64_MAX)
-		if (sysfile_value(&limit, SYSFS "/user_limit_bytes") || limit == UINT64_MAX)
-			return;
-	tell_held(limit, why->available, "");
+	fail(error, "the administrator's limit of the region's user has %s left of %s wanted; as root raise user_limit_bytes in " SYSFS,
+	     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted));
+	if (!sysfile_value(&limit, SYSFS "/user_limit_bytes") && limit != UINT64_MAX)
+		tell_held(limit, why->available, "");
 }
 
 static void tell_node_limit(int error, const struct actmem_why *why, bool may_go_elsewhere)
@@ -133,7 +105,7 @@ bool why_tell(int error, const struct actmem_why *why, int fd, bool may_go_elsew
 		tell_cgroup(error, why);
 		return true;
 	case ACTMEM_WHY_USER_LIMIT:
-		tell_user_limit(error, why, fd);
+		tell_user_limit(error, why);
 		return true;
 	case ACTMEM_WHY_NODE_LIMIT:
 		tell_node_limit(error, why, may_go_elsewhere);

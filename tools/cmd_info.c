@@ -17,9 +17,9 @@ static const char help[] =
 	"Usage: actmem info [--json] [--bytes]\n"
 	"\n"
 	"Shows the backend that a program started now would use, and why; versions;\n"
-	"limits; each user's regions of the driver; where the driver's file system is\n"
-	"mounted, its size and what is used of it; and each node's memory, the driver's\n"
-	"regions and pool there, and huge page pools.\n"
+	"limits; where the driver's file system is mounted, its size and what is used of\n"
+	"it; and each node's memory, the driver's regions and pool there, and huge page\n"
+	"pools.\n"
 	"\n"
 	"  -J, --json     print JSON; sizes are bytes, null is no limit or not known\n"
 	"  -b, --bytes    print sizes as bytes, not as 64M or 1.5G\n"
@@ -50,7 +50,7 @@ static json_t *gather(void)
 	json_t *rest;
 
 	uname(&kernel);
-	rest = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+	rest = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 			 "kernel", kernel.release,
 			 "library", facts_library(),
 			 "driver", facts_driver(),
@@ -60,7 +60,6 @@ static json_t *gather(void)
 			 "memlock", facts_memlock(),
 			 "memory_cgroup", facts_memory_cgroup(),
 			 "mounts", facts_mounts(),
-			 "users", facts_users(),
 			 "nodes", facts_nodes());
 	if (!info || !rest || json_object_update(info, rest)) {
 		json_decref(info);
@@ -291,22 +290,6 @@ static char *cell_warm_pool(const json_t *row, const char *key, unsigned int fla
 	return text;
 }
 
-static int print_users(const json_t *users, unsigned int flags)
-{
-	static const struct column columns[] = {
-		{ "USER", "uid", cell_user, false },
-		{ "REGIONS", "regions", cell_text, true },
-		{ "SIZE", "region_bytes", cell_bytes, true },
-		{ "STILL PINNED", "lingering_bytes", cell_bytes, true },
-		{ "LIMIT", "limit_bytes", cell_bytes, true },
-	};
-
-	if (!json_array_size(users))
-		return 0;
-	putchar('\n');
-	return table_print(users, columns, sizeof(columns) / sizeof(columns[0]), flags);
-}
-
 static int print_mounts(const json_t *mounts, unsigned int flags)
 {
 	static const struct column columns[] = {
@@ -336,8 +319,6 @@ static int print_text(const json_t *info, unsigned int flags)
 	};
 	int err = print_lines(info, flags);
 
-	if (!err)
-		err = print_users(json_object_get(info, "users"), flags);
 	if (!err)
 		err = print_mounts(json_object_get(info, "mounts"), flags);
 	if (err)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /* Asks the kernel what this machine offers and what limits this process. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -98,55 +97,6 @@ json_t *facts_driver(void)
 		return NULL;
 	}
 	return driver;
-}
-
-static json_t *user_total(const char *uid, const char *name)
-{
-	uint64_t number = 0;
-	int err = sysfile_value(&number, DEVICE_SYSFS "/users/%s/%s", uid, name);
-
-	return optional_number(err, number);
-}
-
-/* No number for the driver's own files, and none for a user that has gone meanwhile. */
-static int add_user(json_t *users, const char *uid)
-{
-	json_t *user, *regions = user_total(uid, "regions");
-
-	if (!json_is_integer(regions)) {
-		json_decref(regions);
-		return 0;
-	}
-	user = json_pack("{s:I, s:o, s:o, s:o, s:o}",
-			 "uid", (json_int_t)strtoull(uid, NULL, 10),
-			 "regions", regions,
-			 "region_bytes", user_total(uid, "region_bytes"),
-			 "lingering_bytes", user_total(uid, "lingering_bytes"),
-			 "limit_bytes", user_total(uid, "limit_bytes"));
-	return json_array_append_new(users, user);
-}
-
-json_t *facts_users(void)
-{
-	json_t *users = json_array();
-	struct dirent **entries;
-	int count, i, err = 0;
-
-	count = scandir(DEVICE_SYSFS "/users", &entries, NULL, versionsort);
-	if (count < 0) {
-		json_decref(users);
-		return json_null();
-	}
-	for (i = 0; i < count; i++) {
-		if (users && !err && entries[i]->d_name[0] != '.')
-			err = add_user(users, entries[i]->d_name);
-		free(entries[i]);
-	}
-	free(entries);
-	if (!err)
-		return users;
-	json_decref(users);
-	return NULL;
 }
 
 static bool add_mount(void *context, const struct mount *mount)

@@ -18,12 +18,6 @@ json_t *facts_library(void);
  */
 json_t *facts_driver(void);
 
-/*
- * [{"uid", "regions", "region_bytes", "lingering_bytes", "limit_bytes"}] by
- * rising uid: the users that the driver knows, with the limits of their own.
- */
-json_t *facts_users(void);
-
 /* {"error", "disabled"}: null if it can be used; kernel.io_uring_disabled. */
 json_t *facts_io_uring(void);
 

@@ -177,17 +177,6 @@ static inline int nothing_is_left(void)
 	return 0;
 }
 
-/* Or it would depend on the time since the last region whether one more is made known. */
-static inline int forget_user(void)
-{
-	char text[16];
-	int err;
-
-	snprintf(text, sizeof(text), "%u", (unsigned int)geteuid());
-	err = put(SYSFS "/users/remove", text);
-	return err == -ENOENT ? 0 : err;
-}
-
 /*
  * Until there is no N-th place any more. Returns 0 or the line that is wrong; how
  * often the call failed goes to @failures.
@@ -199,7 +188,6 @@ static inline int sweep_once(struct operation *operation, int device, int fail_n
 	*failures = 0;
 	for (nth = 1; !left; nth++) {
 		CHECK(nth < MANY);
-		CHECK(!forget_user());
 		line = operation->prepare ? operation->prepare(operation, device) : 0;
 		if (line)
 			return line;

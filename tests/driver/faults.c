@@ -91,7 +91,7 @@ static int check_created(struct operation *self, int device, int result)
 TEST_F(driver, create)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 30, .act = create_one, .undo = check_created,
+		.where = IN_MODULE, .least = 20, .act = create_one, .undo = check_created,
 	};
 
 	EXPECT_SWEEP(operation, self->device);
@@ -100,7 +100,7 @@ TEST_F(driver, create)
 TEST_F(driver, create_interleaved)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 30, .act = create_interleaved, .undo = check_created,
+		.where = IN_MODULE, .least = 20, .act = create_interleaved, .undo = check_created,
 	};
 
 	EXPECT_SWEEP(operation, self->device);

@@ -161,7 +161,7 @@ static int give_policy(struct operation *self, int device)
 TEST_F(names, truncate)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 16, .prepare = prepare_file, .act = give_length,
+		.where = IN_MODULE, .least = 4, .prepare = prepare_file, .act = give_length,
 		.undo = check_length,
 	};
 
@@ -171,7 +171,7 @@ TEST_F(names, truncate)
 TEST_F(names, allocate)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 16, .prepare = prepare_file, .act = give_pages,
+		.where = IN_MODULE, .least = 5, .prepare = prepare_file, .act = give_pages,
 		.undo = check_allocated,
 	};
 
@@ -181,7 +181,7 @@ TEST_F(names, allocate)
 TEST_F(names, create)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 16, .prepare = prepare_file, .act = give_policy,
+		.where = IN_MODULE, .least = 6, .prepare = prepare_file, .act = give_policy,
 		.undo = check_length,
 	};
 

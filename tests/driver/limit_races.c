@@ -123,7 +123,6 @@ FIXTURE_SETUP(race)
 	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
 	ASSERT_LE(0, self->device);
 	ASSERT_EQ(0, regions());
-	ASSERT_EQ(0, put(SYSFS "/users/add", "1000"));
 	race = mmap(NULL, sizeof(*race), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		    -1, 0);
 	ASSERT_NE(MAP_FAILED, race);
@@ -137,7 +136,6 @@ FIXTURE_SETUP(race)
 
 FIXTURE_TEARDOWN(race)
 {
-	EXPECT_EQ(0, put(SYSFS "/users/remove", "1000"));
 	EXPECT_EQ(0, put(SYSFS "/node0/limit_bytes", "max"));
 	EXPECT_EQ(0, put(SYSFS "/user_limit_bytes", "max"));
 	EXPECT_EQ(0, regions());
@@ -178,7 +176,6 @@ static void expect_all_taken(struct __test_metadata *_metadata, const pid_t work
 	EXPECT_EQ(LIMIT, race->held);
 	EXPECT_FALSE(race->exceeded);
 	EXPECT_EQ(LIMIT * (long)PAGE_BYTES, node_sum("region_bytes"));
-	EXPECT_EQ(LIMIT * (long)PAGE_BYTES, users_sum("region_bytes"));
 	pthread_barrier_wait(&race->barrier);
 	for (i = 0; i < WORKERS; i++)
 		EXPECT_EQ(0, wait_for(workers[i]));
@@ -187,13 +184,6 @@ static void expect_all_taken(struct __test_metadata *_metadata, const pid_t work
 TEST_F(race, for_memlock)
 {
 	ASSERT_EQ(0, set_memlock(LIMIT * PAGE_BYTES));
-	start(self->workers, USER, USER);
-	expect_all_taken(_metadata, self->workers);
-}
-
-TEST_F(race, for_the_limit_of_a_user)
-{
-	write_pages(_metadata, SYSFS "/users/1000/limit_bytes", LIMIT);
 	start(self->workers, USER, USER);
 	expect_all_taken(_metadata, self->workers);
 }
@@ -215,7 +205,7 @@ TEST_F(race, for_the_limit_of_a_node)
 /* Whichever refuses, what the other has reserved comes back. */
 TEST_F(race, for_the_limits_of_user_and_node)
 {
-	write_pages(_metadata, SYSFS "/users/1000/limit_bytes", LIMIT + 1);
+	write_pages(_metadata, SYSFS "/user_limit_bytes", LIMIT + 1);
 	write_pages(_metadata, SYSFS "/node0/limit_bytes", LIMIT);
 	start(self->workers, USER, USER);
 	expect_all_taken(_metadata, self->workers);
@@ -241,17 +231,14 @@ TEST_F(race, with_limits_that_change)
 	/* Each holds for itself, and there is more for all than one limit says. */
 	start(self->workers, USER, USER);
 	for (i = 0; __atomic_load_n(&race->done, __ATOMIC_SEQ_CST) < WORKERS; i++) {
-		ASSERT_EQ(0, put(SYSFS "/users/1000/limit_bytes", limits[i % 5]));
-		ASSERT_EQ(0, put(SYSFS "/user_limit_bytes", limits[i % 3]));
+		ASSERT_EQ(0, put(SYSFS "/user_limit_bytes", limits[i % 5]));
 		EXPECT_LE(0, regions());
 	}
-	ASSERT_EQ(0, put(SYSFS "/users/1000/limit_bytes", "max"));
 	ASSERT_EQ(0, put(SYSFS "/user_limit_bytes", "max"));
 	for (i = 0; i < 3; i++)
 		pthread_barrier_wait(&race->barrier);
 	for (i = 0; i < WORKERS; i++)
 		EXPECT_EQ(0, wait_for(self->workers[i]));
-	EXPECT_EQ(0, users_sum("region_bytes"));
 	EXPECT_EQ(0, as_user(USER, left_by_memlock, self->device));
 }
 

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The administrator's limits of a user and of each user: what they refuse,
- * whom they bind, and that they stand in for RLIMIT_MEMLOCK.
+ * The administrator's limit of each user: what it refuses, whom it binds, and
+ * that it stands in for RLIMIT_MEMLOCK.
  */
 #include <signal.h>
 
 #include "driver_test.h"
 
 #define LIMIT		5
-#define USER_FILE	SYSFS "/users/1000/limit_bytes"
-#define DEFAULT_FILE	SYSFS "/user_limit_bytes"
+#define USER_FILE	SYSFS "/user_limit_bytes"
 #define NODE_FILE	SYSFS "/node0/limit_bytes"
 
 FIXTURE(limits)
@@ -22,14 +21,12 @@ FIXTURE_SETUP(limits)
 	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
 	ASSERT_LE(0, self->device);
 	ASSERT_EQ(0, regions());
-	ASSERT_EQ(0, put(SYSFS "/users/add", "1000"));
 }
 
 FIXTURE_TEARDOWN(limits)
 {
-	EXPECT_EQ(0, set_limit(DEFAULT_FILE, -1));
+	EXPECT_EQ(0, set_limit(USER_FILE, -1));
 	EXPECT_EQ(0, set_limit(NODE_FILE, -1));
-	EXPECT_EQ(0, put(SYSFS "/users/remove", "1000"));
 	EXPECT_EQ(0, regions());
 	close(self->device);
 }
@@ -45,10 +42,11 @@ static int up_to_the_limit(int device)
 {
 	struct actmem_ioctl_create arg = region_of(LIMIT + 1);
 	int first, second;
+	uint64_t id;
 
 	CHECK(create(device, &arg) == -EDQUOT && is_user_limit(&arg.why, LIMIT + 1, LIMIT));
 	CHECK(arg.fd == -1 && arg.id == 0);
-	CHECK(user_number(USER, "regions") == 0 && user_number(USER, "region_bytes") == 0);
+	CHECK(list(device, &id, 1) == 0);
 	first = create_pages(device, LIMIT - 1);
 	CHECK(first >= 0);
 	arg = region_of(2);
@@ -57,35 +55,21 @@ static int up_to_the_limit(int device)
 	CHECK(second >= 0);
 	arg = region_of(1);
 	CHECK(create(device, &arg) == -EDQUOT && is_user_limit(&arg.why, 1, 0));
-	CHECK(user_number(USER, "region_bytes") == LIMIT * (long)PAGE_BYTES);
+	CHECK(user_pages(device, geteuid()) == LIMIT);
 	close(first);
 	CHECK(create_pages(device, LIMIT) == -EDQUOT);
 	CHECK(create_pages(device, LIMIT - 1) >= 0);
 	return 0;
 }
 
-TEST_F(limits, of_a_user)
+TEST_F(limits, of_each_user)
 {
 	ASSERT_EQ(0, set_limit(USER_FILE, LIMIT));
 	/* Which is not asked. */
 	ASSERT_EQ(0, set_memlock(0));
 	EXPECT_EQ(0, as_user(USER, up_to_the_limit, self->device));
 	EXPECT_EQ(0, as_user(USER, up_to_the_limit, self->device));
-}
-
-TEST_F(limits, of_each_user)
-{
-	ASSERT_EQ(0, set_limit(DEFAULT_FILE, LIMIT));
-	ASSERT_EQ(0, set_memlock(0));
-	EXPECT_EQ(0, as_user(USER, up_to_the_limit, self->device));
-	/* The user's own is the one that holds, whether lower or higher. */
-	ASSERT_EQ(0, set_limit(USER_FILE, LIMIT));
-	ASSERT_EQ(0, set_limit(DEFAULT_FILE, 1));
-	EXPECT_EQ(0, as_user(USER, up_to_the_limit, self->device));
-	ASSERT_EQ(0, set_limit(DEFAULT_FILE, 2 * LIMIT));
-	EXPECT_EQ(0, as_user(USER, up_to_the_limit, self->device));
-	ASSERT_EQ(0, set_limit(DEFAULT_FILE, -1));
-	EXPECT_EQ(0, as_user(USER, up_to_the_limit, self->device));
+	EXPECT_EQ(0, as_user(OTHER_USER, up_to_the_limit, self->device));
 }
 
 static int nothing_at_all(int device)
@@ -96,36 +80,37 @@ static int nothing_at_all(int device)
 	return 0;
 }
 
-static int one_page(int device)
-{
-	CHECK(create_pages(device, 1) >= 0);
-	return 0;
-}
-
 TEST_F(limits, of_nothing)
 {
 	ASSERT_EQ(0, set_limit(USER_FILE, 0));
 	EXPECT_EQ(0, as_user(USER, nothing_at_all, self->device));
-	/* Nobody else's. */
-	ASSERT_EQ(0, set_memlock(LIMIT * PAGE_BYTES));
-	EXPECT_EQ(0, as_user(OTHER_USER, one_page, self->device));
+}
+
+static int hold_the_limit(void *device)
+{
+	CHECK(!become(USER));
+	CHECK(create_pages(*(int *)device, LIMIT) >= 0);
+	return 0;
+}
+
+TEST_F(limits, of_each_user_apart)
+{
+	pid_t child;
+
+	ASSERT_EQ(0, set_limit(USER_FILE, LIMIT));
+	child = hold_in_child(hold_the_limit, &self->device);
+	ASSERT_LT(0, child);
+	EXPECT_EQ(0, as_user(USER, nothing_at_all, self->device));
+	EXPECT_EQ(0, as_user(OTHER_USER, up_to_the_limit, self->device));
+	kill_child(child);
+	EXPECT_EQ(0, as_user(USER, up_to_the_limit, self->device));
 }
 
 TEST_F(limits, of_who_may_lock_memory)
 {
 	int fd;
 
-	ASSERT_EQ(0, set_limit(DEFAULT_FILE, 1));
-	fd = create_pages(self->device, LIMIT);
-	ASSERT_LE(0, fd);
-	close(fd);
-	ASSERT_EQ(0, put(SYSFS "/users/add", "0"));
-	ASSERT_EQ(0, set_limit(SYSFS "/users/0/limit_bytes", LIMIT - 1));
-	EXPECT_EQ(-EDQUOT, create_pages(self->device, LIMIT));
-	fd = create_pages(self->device, LIMIT - 1);
-	EXPECT_LE(0, fd);
-	close(fd);
-	ASSERT_EQ(0, put(SYSFS "/users/remove", "0"));
+	ASSERT_EQ(0, set_limit(USER_FILE, 1));
 	fd = create_pages(self->device, LIMIT);
 	EXPECT_LE(0, fd);
 	close(fd);
@@ -215,7 +200,7 @@ TEST_F(limits, may_be_set_below_what_is_held)
 	child = start_steps(_metadata, steps, self->device);
 	ASSERT_TRUE(wait_for_step());
 	ASSERT_EQ(0, set_limit(USER_FILE, LIMIT - 2));
-	EXPECT_EQ(LIMIT * (long)PAGE_BYTES, user_number(USER, "region_bytes"));
+	EXPECT_EQ(LIMIT, user_pages(self->device, USER));
 	ASSERT_TRUE(next_step() && wait_for_step());
 	ASSERT_EQ(0, set_limit(USER_FILE, 2 * LIMIT));
 	ASSERT_TRUE(next_step());
@@ -271,24 +256,20 @@ static int bound_by_turns(int device)
 
 TEST_F(limits, stand_in_for_memlock_while_they_are_there)
 {
-	static const char *const files[] = { USER_FILE, DEFAULT_FILE };
 	pid_t child;
-	size_t i;
 
 	ASSERT_EQ(0, set_memlock(LIMIT * PAGE_BYTES));
-	for (i = 0; i < 2; i++) {
-		child = start_steps(_metadata, bound_by_turns, self->device);
-		ASSERT_TRUE(wait_for_step());
-		ASSERT_EQ(0, set_limit(files[i], 100));
-		ASSERT_TRUE(next_step() && wait_for_step());
-		ASSERT_EQ(0, set_limit(files[i], -1));
-		ASSERT_TRUE(next_step() && wait_for_step());
-		ASSERT_EQ(0, set_limit(files[i], 1));
-		ASSERT_TRUE(next_step() && wait_for_step());
-		ASSERT_EQ(0, set_limit(files[i], -1));
-		ASSERT_TRUE(next_step());
-		end_steps(_metadata, child);
-	}
+	child = start_steps(_metadata, bound_by_turns, self->device);
+	ASSERT_TRUE(wait_for_step());
+	ASSERT_EQ(0, set_limit(USER_FILE, 100));
+	ASSERT_TRUE(next_step() && wait_for_step());
+	ASSERT_EQ(0, set_limit(USER_FILE, -1));
+	ASSERT_TRUE(next_step() && wait_for_step());
+	ASSERT_EQ(0, set_limit(USER_FILE, 1));
+	ASSERT_TRUE(next_step() && wait_for_step());
+	ASSERT_EQ(0, set_limit(USER_FILE, -1));
+	ASSERT_TRUE(next_step());
+	end_steps(_metadata, child);
 }
 
 /* What cannot be had is given back as it was reserved: not another page's charge. */
@@ -359,9 +340,6 @@ TEST_F(limits, of_lazy_regions)
 {
 	ASSERT_EQ(0, set_limit(USER_FILE, LIMIT));
 	EXPECT_EQ(0, as_user(USER, lazily, self->device));
-	ASSERT_EQ(0, set_limit(USER_FILE, -1));
-	ASSERT_EQ(0, set_limit(DEFAULT_FILE, LIMIT));
-	EXPECT_EQ(0, as_user(USER, lazily, self->device));
 }
 
 static int region_of_other;
@@ -383,8 +361,8 @@ TEST_F(limits, of_the_owner)
 	region_of_other = create_lazy(self->device, 5);
 	ASSERT_LE(0, region_of_other);
 	EXPECT_EQ(0, as_user(USER, populate_for_other, self->device));
-	EXPECT_EQ(0, user_number(USER, "region_bytes"));
-	EXPECT_EQ(4 * (long)PAGE_BYTES, user_number(0, "region_bytes"));
+	EXPECT_EQ(0, user_pages(self->device, USER));
+	EXPECT_EQ(4, user_pages(self->device, 0));
 	close(region_of_other);
 }
 

@@ -409,7 +409,7 @@ static int use_as_owner(int device)
 	/* As of any other region of this user. */
 	CHECK(populate(fd, 1, 1) == -ENOMEM);
 	CHECK(!fchmod(fd, 0640));
-	CHECK(user_number(USER, "region_bytes") == (long)PAGE_BYTES);
+	CHECK(user_pages(device, USER) == 1);
 	CHECK(fchown(fd, OTHER_USER, -1) && errno == EPERM);
 	CHECK(remount_names(AT, "size=32M") == -EPERM);
 	return 0;
@@ -442,6 +442,21 @@ static int use_as_reader(int device)
 	return 0;
 }
 
+/* By RLIMIT_MEMLOCK of one page. */
+static int has_all_of_a_page(int device)
+{
+	CHECK(!set_memlock(PAGE_BYTES));
+	CHECK(create_pages(device, 1) == -ENOMEM);
+	return 0;
+}
+
+static int has_none_of_a_page(int device)
+{
+	CHECK(!set_memlock(PAGE_BYTES));
+	CHECK(create_pages(device, 1) >= 0);
+	return 0;
+}
+
 TEST_F(names, permissions_are_those_of_files)
 {
 	struct actmem_ioctl_info now;
@@ -452,16 +467,17 @@ TEST_F(names, permissions_are_those_of_files)
 	EXPECT_EQ(0, as_user(OTHER_USER, use_as_stranger, self->device));
 	ASSERT_EQ(0, chmod(NAME, 0644));
 	EXPECT_EQ(0, as_user(OTHER_USER, use_as_reader, self->device));
-	EXPECT_EQ((long)PAGE_BYTES, user_number(USER, "region_bytes"));
-	EXPECT_EQ(0, user_number(OTHER_USER, "region_bytes"));
+	EXPECT_EQ(1, user_pages(self->device, USER));
+	EXPECT_EQ(0, user_pages(self->device, OTHER_USER));
 	ASSERT_EQ(1, list(self->device, &id, 1));
 	ASSERT_EQ(0, info(self->device, id, &now));
 	EXPECT_EQ(USER, now.uid);
 	/* Who owns the file does not matter to whom the region counts for. */
 	ASSERT_EQ(0, chown(NAME, OTHER_USER, 0));
-	EXPECT_EQ((long)PAGE_BYTES, user_number(USER, "region_bytes"));
+	EXPECT_EQ(0, as_user(USER, has_all_of_a_page, self->device));
+	EXPECT_EQ(0, as_user(OTHER_USER, has_none_of_a_page, self->device));
 	ASSERT_EQ(0, unlink(NAME));
-	EXPECT_EQ(0, user_number(USER, "region_bytes"));
+	EXPECT_EQ(0, as_user(USER, has_none_of_a_page, self->device));
 }
 
 TEST_NOTHING_IS_LEFT

@@ -14,8 +14,8 @@ static int write_as_user(int device)
 TEST_F(pool, bad_settings)
 {
 	static const char *const bad[] = {
-		"1", "2097151", "2097153", "-2097152", "2M", "abc", "\n", " ", "0x200000",
-		"2097152 2097152", "1e6", "2097152.0",
+		"1", "2097151", "2097153", "-2097152", "3M", "2MB", "2M 2M", "abc", "\n", " ",
+		"M", "2097152 2097152", "1e6", "2097152.0", "max",
 	};
 	size_t most = node_memory(NODE, "MemTotal") / PAGE_BYTES * PAGE_BYTES;
 	size_t i;
@@ -27,11 +27,13 @@ TEST_F(pool, bad_settings)
 		}
 	EXPECT_EQ(-ERANGE, set(NODE, "pool_bytes", most + PAGE_BYTES));
 	EXPECT_EQ(-ERANGE, set_text(NODE, "pool_bytes", "18446744073707454464"));
-	EXPECT_EQ(-ERANGE, set_text(NODE, "pool_bytes", "18446744073709551616"));
+	EXPECT_EQ(-ERANGE, set_text(NODE, "pool_bytes", "15E"));
 	EXPECT_EQ((long)(3 * PAGE_BYTES), get(NODE, "pool_bytes"));
 	EXPECT_EQ(-EACCES, set_text(NODE, "pool_free_bytes", "0"));
 	EXPECT_EQ(-EACCES, set_text(NODE, "pool_lent_bytes", "0"));
 	wait_ready(NODE, 3);
+	ASSERT_EQ(0, set_text(NODE, "pool_bytes", "4M\n"));
+	EXPECT_EQ((long)(2 * PAGE_BYTES), get(NODE, "pool_bytes"));
 	ASSERT_EQ(0, set_pool(NODE, 0));
 	EXPECT_EQ(0, as_user(USER, write_as_user, self->device));
 }

@@ -39,11 +39,8 @@ def check(good, name, *seen):
 
 
 def read(path):
-    try:
-        with open(f"{DEVICE}/{path}", encoding="ascii") as file:
-            return int(file.read())
-    except FileNotFoundError:
-        return 0                # of a user that has nothing
+    with open(f"{DEVICE}/{path}", encoding="ascii") as file:
+        return int(file.read())
 
 
 def write(path, value):
@@ -52,11 +49,9 @@ def write(path, value):
 
 
 def held():
-    """Bytes of regions, by the driver's own counts, which agree."""
-    nodes = sum(read(f"{node}/region_bytes") for node in os.listdir(DEVICE)
-                if node.startswith("node"))
-    user = read("users/0/region_bytes")
-    return user if user == nodes else (user, nodes)
+    """Bytes of regions, by the driver's own counts."""
+    return sum(read(f"{node}/region_bytes") for node in os.listdir(DEVICE)
+               if node.startswith("node"))
 
 
 def bring_up_loopback():
@@ -141,13 +136,12 @@ def limits_of_the_user():
     do_not_fit(job, "RLIMIT_MEMLOCK", "RLIMIT_MEMLOCK has 0 B left of 2.0 MiB wanted",
                "ulimit -l", "of the limit's 24.0 MiB, 24.0 MiB are held")
     job.pair.do("reset")
-    write("users/add", 0)
-    write("users/0/limit_bytes", LIMIT * MIB)
+    write("user_limit_bytes", LIMIT * MIB)
     fit(job, "the user's limit")
     do_not_fit(job, "the user's limit", "has 0 B left of 2.0 MiB wanted",
-               "users/0/limit_bytes", "of the limit's 24.0 MiB, 24.0 MiB are held")
+               "user_limit_bytes", "of the limit's 24.0 MiB, 24.0 MiB are held")
     killed(job, "the user's limit")
-    write("users/remove", 0)
+    write("user_limit_bytes", "max")
     return job.stock
 
 

@@ -10,12 +10,16 @@
  *
  * holder mount FOLDER OPTIONS -- PROGRAM... runs it while the driver's file system is
  * mounted there.
+ *
+ * holder limited PROGRAM... runs it, as root, without the right to lock any memory.
  */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/capability.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -77,6 +81,15 @@ static int mount_and_run(const char *folder, const char *options, char **program
 	return status;
 }
 
+static int run_limited(char **program)
+{
+	if (prctl(PR_CAPBSET_DROP, CAP_IPC_LOCK, 0, 0, 0)) {
+		perror("holder");
+		return 1;
+	}
+	return run(program);
+}
+
 static int make(struct actmem *am, const char *name, const char *size,
 		struct actmem_region **region)
 {
@@ -132,6 +145,8 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(argv[1], "mount") && argc > 5)
 		return mount_and_run(argv[2], argv[3], argv + 5);
+	if (!strcmp(argv[1], "limited"))
+		return run_limited(argv + 2);
 	if (actmem_open(&am, NULL))
 		return fail();
 	if (!strcmp(argv[1], "heap"))

@@ -31,22 +31,20 @@ PROGRAMS = {
              f"{ACTMEM} run --nodes 1 -- {HOLDER} held {4 * MIB} -- {ACTMEM} info --json && "
              f"echo 0 >pool_bytes"],
     "limits": ["/bin/sh", "-c",
-               f"cd /sys/class/misc/actmem && echo 0 >users/add && "
-               f"echo {16 * MIB} >users/0/limit_bytes && echo {32 * MIB} >user_limit_bytes && "
-               f"echo {64 * MIB} >node1/limit_bytes && "
+               "cd /sys/class/misc/actmem && echo 32M >user_limit_bytes && "
+               "echo 64M >node1/limit_bytes && "
                f"{ACTMEM} run --backend driver --nodes 1 {' '.join(HOLD)} "
                f"/bin/sh -c '{ACTMEM} info --json && {ACTMEM} info --bytes' && "
-               "echo max >user_limit_bytes && echo max >node1/limit_bytes && "
-               "echo 0 >users/remove"],
+               "echo max >user_limit_bytes && echo max >node1/limit_bytes"],
     "agree": ["/bin/sh", "-c",
               f"{ACTMEM} run --backend driver --nodes 0,1 --policy interleave {' '.join(HOLD)} "
               f"/bin/sh -c '{ACTMEM} list --json && for file in /proc/$PPID/fdinfo/* "
-              "/sys/class/misc/actmem/users/0/region_bytes; do "
+              "/sys/class/misc/actmem/node*/region_bytes; do "
               "while read -r line; do echo \"$line\"; done <$file; done'"],
     "refused": ["/bin/sh", "-c",
-                "cd /sys/class/misc/actmem && echo 0 >users/add && echo 0 >users/0/limit_bytes; "
-                f"{ACTMEM} run --backend driver -- {ACTMEM} --version; "
-                "echo 0 >users/remove; echo 0 >node1/limit_bytes; "
+                "cd /sys/class/misc/actmem && echo 0 >user_limit_bytes; "
+                f"{HOLDER} limited {ACTMEM} run --backend driver -- {ACTMEM} --version; "
+                "echo max >user_limit_bytes; echo 0 >node1/limit_bytes; "
                 f"{ACTMEM} run --backend driver --nodes 1 -- {ACTMEM} --version; "
                 "echo max >node1/limit_bytes"],
     "names": [HOLDER, "mount", "/act", "size=16M", "--", "/bin/sh", "-c",
@@ -143,16 +141,13 @@ def info_shows_the_pools():
 
 
 @case
-def info_shows_users_and_limits():
+def info_shows_limits():
     info, end = json.JSONDecoder().raw_decode(outputs()["limits"].lstrip())
     assert info["driver"]["user_limit_bytes"] == 32 * MIB, info
-    assert info["users"] == [{"uid": 0, "regions": 2, "region_bytes": 12 * MIB,
-                              "lingering_bytes": 0, "limit_bytes": 16 * MIB}], info
     assert [(n["region_bytes"], n["limit_bytes"]) for n in info["nodes"]] == [
         (0, None), (12 * MIB, 64 * MIB)], info
     lines = [line.split() for line in outputs()["limits"].lstrip()[end:].splitlines()]
     assert ["Driver's", "user", "limit", str(32 * MIB)] in lines, lines
-    assert any(line[1:] == ["2", str(12 * MIB), "0", str(16 * MIB)] for line in lines), lines
     assert any(line[3:5] == [str(12 * MIB), str(64 * MIB)] for line in lines), lines
 
 
@@ -167,13 +162,13 @@ def list_fdinfo_and_sysfs_agree():
     told = dict(re.findall(r"^actmem-id:\t(\d+)\n(?:actmem-(?!allocated).*\n)*"
                            r"actmem-allocated:\t(\d+)$", rest, flags=re.MULTILINE))
     assert told == {str(r["id"]): str(r["allocated_bytes"]) for r in listed["regions"]}, rest
-    assert rest.splitlines()[-1] == str(12 * MIB), rest
+    assert rest.splitlines()[-2:] == [str(6 * MIB)] * 2, rest
 
 
 @case
 def refusals_name_the_file_to_write():
     user, node = [line for line in outputs()["refused"].splitlines() if "actmem run" in line]
-    assert "0 B left of 2.0 MiB wanted" in user and "users/0/limit_bytes" in user, user
+    assert "0 B left of 2.0 MiB wanted" in user and "user_limit_bytes" in user, user
     assert "node 1" in node and "/sys/class/misc/actmem/node1/limit_bytes" in node, node
 
 

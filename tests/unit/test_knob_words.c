@@ -46,8 +46,8 @@ static void test_heap_limit(void **state)
 /* Of the driver, whose files have such names. */
 static void test_others(void **state)
 {
-	assert_words("as root raise users/0/limit_bytes or user_limit_bytes", true,
-		     "as root raise users/0/limit_bytes or user_limit_bytes");
+	assert_words("as root raise user_limit_bytes or node0/limit_bytes", true,
+		     "as root raise user_limit_bytes or node0/limit_bytes");
 	assert_words("", false, "");
 }
 
