@@ -145,7 +145,6 @@ static ssize_t node_show(struct device *device, struct device_attribute *attribu
 	case NODE_LINGERING_BYTES:
 		return show_pages(buffer, actmem_node_lingering(asked->node));
 	case NODE_POISONED_BYTES:
-		actmem_poison_settle();
 		return show_pages(buffer, actmem_node_poisoned(asked->node));
 	case NODE_LIMIT_BYTES:
 		return show_limit(buffer, quota.limit);
