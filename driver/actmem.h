@@ -15,7 +15,6 @@
  *	actmem_region.lock			slots, and what is counted of them
  *	account_lock (account.c)		all quotas, and the table of users
  *	actmem_pool.lock			the lists of a pool
- *	reports_lock (poison.c)			errors told of by the hardware; raw, irq
  *
  * From actmem_region.lock on they are spinlocks, held for an instant. The page
  * allocator is called with makers[] or settings held at most.
@@ -104,7 +103,6 @@ struct actmem_node {
  * @demand_faults: pages allocated when first touched
  * @exported_pages: pages of the dma-bufs that there are of it
  * @poisoned_pages: pages in @folios in which the hardware has erred
- * @poisoned: list of these, until it lingers
  * @lingering: the inode is gone, what is held is pinned from outside
  * @lingering_pages: list of what is held then
  * @folios: page i of the region, NULL if it is missing
@@ -135,7 +133,6 @@ struct actmem_region {
 	unsigned long demand_faults;
 	unsigned long exported_pages;
 	unsigned long poisoned_pages;
-	struct list_head poisoned;
 	bool lingering;
 	struct list_head lingering_pages;
 	struct folio **folios;
@@ -160,28 +157,24 @@ static inline int actmem_stopped(void)
 }
 
 /*
- * What the driver notes on a page of its own: where folio->private points to, which
- * nobody else uses for a page like this, and nobody looks at without the flag
- * PG_private. LENT: a pool has lent it; changed by who takes it from the pool or
- * gives it back. POISONED: it is in a region and the hardware has erred in it;
- * protected by the region's lock.
+ * What the driver notes on a page of its own, in folio->private, which nobody else uses
+ * for a page like this, and nobody looks at without the flag PG_private. LENT: a pool
+ * has lent it; changed by who takes it from the pool or gives it back. POISONED: it is
+ * in a region and the hardware has erred in it; protected by the region's lock. Above
+ * these bits, the id of the region that has it.
  */
 #define ACTMEM_PAGE_LENT	BIT(0)
 #define ACTMEM_PAGE_POISONED	BIT(1)
-#define ACTMEM_PAGE_NOTES	4
+#define ACTMEM_PAGE_ID_SHIFT	2
 
-extern char actmem_page_notes[ACTMEM_PAGE_NOTES];
-
-static inline unsigned long actmem_page_notes_of(const struct folio *folio)
+static inline unsigned long actmem_page_notes(const struct folio *folio)
 {
-	unsigned long notes = (unsigned long)folio->private - (unsigned long)actmem_page_notes;
-
-	return notes < ACTMEM_PAGE_NOTES ? notes : 0;
+	return (unsigned long)READ_ONCE(folio->private);
 }
 
 static inline void actmem_page_note(struct folio *folio, unsigned long notes)
 {
-	folio->private = notes ? &actmem_page_notes[notes] : NULL;
+	WRITE_ONCE(folio->private, (void *)notes);
 }
 
 /* The nodes that the current task takes pages from. */
@@ -286,8 +279,9 @@ static inline int actmem_slot_error(const struct folio *folio)
 void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct folio *folio);
 bool actmem_slot_is_missing(const struct actmem_region *region, unsigned long index);
 bool actmem_slot_is_poisoned(struct actmem_region *region, unsigned long index);
-bool actmem_slot_poison(struct actmem_region *region, unsigned long index, struct folio *folio);
-bool actmem_slots_unmap_poisoned(struct actmem_region *region);
+int actmem_slot_poison(struct actmem_region *region, unsigned long index, struct folio *folio);
+void actmem_slot_unmap_poisoned(struct actmem_region *region, unsigned long index,
+				struct folio *folio);
 unsigned long actmem_slots_missing(const struct actmem_region *region, unsigned long first,
 				   unsigned long count);
 int actmem_discard(struct actmem_region *region, unsigned long first, unsigned long count,
@@ -298,15 +292,9 @@ bool actmem_slots_give_back_lingering(struct actmem_region *region);
 int actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage);
 
 /* poison.c */
-int actmem_poison_init(void);
-void actmem_poison_report(unsigned long pfn);
-void actmem_poison_settle(void);
-void actmem_poison_stop(void);
+void actmem_poison_init(void);
 void actmem_poison_exit(void);
-bool actmem_poison_is_suspected(void);
-bool actmem_bytes_have_failed(struct folio *folio, size_t offset, size_t length);
 bool actmem_page_has_failed(struct folio *folio);
-bool actmem_poison_check(struct actmem_region *region, unsigned long index);
 void actmem_poison_explain(struct actmem_region *region, unsigned long index,
 			   struct actmem_why *why);
 void actmem_quarantine(struct folio *folio);

@@ -51,10 +51,7 @@ static ssize_t file_read_piece(struct actmem_region *region, loff_t position, si
 	*length = min_t(size_t, *length, ACTMEM_PAGE_BYTES - offset);
 	if (!folio)
 		return iov_iter_zero(*length, to);
-	if (actmem_bytes_have_failed(folio, offset, *length))
-		copied = -EIO;
-	else
-		copied = _copy_mc_to_iter(folio_address(folio) + offset, *length, to);
+	copied = _copy_mc_to_iter(folio_address(folio) + offset, *length, to);
 	folio_put(folio);
 	return copied;
 }
@@ -161,7 +158,6 @@ static void actmem_show_fdinfo(struct seq_file *seq, struct file *file)
 		seq_puts(seq, "actmem-length:\t0\n");
 		return;
 	}
-	actmem_poison_settle();
 	/* Nobody is left to read it. */
 	if (actmem_slots_usage(region, &usage))
 		return;

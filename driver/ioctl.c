@@ -137,7 +137,6 @@ static int info_answer(struct actmem_region *region, struct actmem_ioctl_info *a
 	u64 *node_bytes;
 	int node, err;
 
-	actmem_poison_settle();
 	err = actmem_slots_usage(region, &usage);
 	if (err)
 		return err;
@@ -295,8 +294,6 @@ int actmem_change_range(struct file *file, unsigned int request, void __user *us
 	if (err)
 		return err;
 
-	/* Pages that the hardware has reported by now are not to be used any more. */
-	actmem_poison_settle();
 	actmem_no_reason(&arg.why);
 	first = arg.offset / ACTMEM_PAGE_BYTES;
 	count = arg.length / ACTMEM_PAGE_BYTES;

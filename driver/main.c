@@ -35,27 +35,22 @@ static int __init actmem_init(void)
 	err = actmem_pool_init();
 	if (err)
 		goto account_exit;
-	err = actmem_poison_init();
-	if (err)
-		goto pool_exit;
 	err = actmem_sysfs_init(&actmem_device);
 	if (err)
-		goto poison_stop;
+		goto pool_exit;
 	err = misc_register(&actmem_device);
 	if (err)
 		goto sysfs_exit;
 	/* From here on there may be regions, so that there is no way back. */
+	actmem_poison_init();
 	if (actmem_fs_init())
 		pr_warn("actmem: there is another file system of this name; it cannot be mounted\n");
 	return 0;
 
 sysfs_exit:
 	actmem_sysfs_exit();
-poison_stop:
-	actmem_poison_stop();
 pool_exit:
 	actmem_pool_exit();
-	actmem_poison_exit();
 account_exit:
 	actmem_account_exit();
 	return err;
@@ -65,11 +60,10 @@ static void __exit actmem_exit(void)
 {
 	misc_deregister(&actmem_device);
 	actmem_fs_exit();
-	actmem_poison_stop();
+	actmem_poison_exit();
 	actmem_regions_exit();
 	actmem_sysfs_exit();
 	actmem_pool_exit();
-	actmem_poison_exit();
 	actmem_account_exit();
 }
 

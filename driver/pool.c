@@ -123,7 +123,7 @@ static struct folio *pool_pop_ready(struct actmem_pool *pool)
 /* To the page allocator, which might hand it out again if the hardware has erred in it. */
 static void pool_release(struct folio *folio)
 {
-	if (actmem_poison_is_suspected() && actmem_page_has_failed(folio))
+	if (actmem_page_has_failed(folio))
 		actmem_quarantine(folio);
 	else
 		folio_put(folio);
@@ -156,18 +156,17 @@ static void pool_trim(struct actmem_pool *pool, unsigned long size)
 	} while (count == TRIM_BATCH);
 }
 
-/* False if the hardware has reported an error in it, and it is out of use. */
-static bool pool_zero(struct folio *folio)
+/* Zeroes the page unless it is; false if the hardware has failed it, and it is out of use. */
+static bool pool_prepare(struct folio *folio, bool is_ready)
 {
 	long i;
 
-	for (i = 0; i < folio_nr_pages(folio); i++) {
-		if (PageHWPoison(folio_page(folio, i))) {
-			actmem_quarantine(folio);
-			return false;
-		}
-		clear_highpage(folio_page(folio, i));
+	if (actmem_page_has_failed(folio)) {
+		actmem_quarantine(folio);
+		return false;
 	}
+	for (i = 0; !is_ready && i < folio_nr_pages(folio); i++)
+		clear_highpage(folio_page(folio, i));
 	return true;
 }
 
@@ -189,17 +188,6 @@ static void pool_write_off(struct actmem_pool *pool)
 	pool->lent--;
 	spin_unlock(&pool->lock);
 	pool_kick(pool);
-}
-
-/* Whether a page that was lent is fit for use: of zeros, and none that the hardware has failed. */
-static bool pool_prepare(struct folio *folio, bool is_ready)
-{
-	if (!is_ready)
-		return pool_zero(folio);
-	if (!actmem_poison_is_suspected() || !actmem_page_has_failed(folio))
-		return true;
-	actmem_quarantine(folio);
-	return false;
 }
 
 /* A page of zeros that nobody pays for, zeroed here if none is ready; NULL if there is none. */
@@ -248,9 +236,9 @@ static bool pool_take_back(struct actmem_pool *pool, struct folio *folio, bool i
 void actmem_pool_give(struct folio *folio)
 {
 	struct actmem_pool *pool = &pools[folio_nid(folio)];
-	bool was_lent = actmem_page_notes_of(folio) & ACTMEM_PAGE_LENT;
-	bool poisoned = actmem_page_notes_of(folio) & ACTMEM_PAGE_POISONED ||
-			(actmem_poison_is_suspected() && actmem_page_has_failed(folio));
+	bool was_lent = actmem_page_notes(folio) & ACTMEM_PAGE_LENT;
+	bool poisoned = actmem_page_notes(folio) & ACTMEM_PAGE_POISONED ||
+			actmem_page_has_failed(folio);
 
 	if (!poisoned)
 		actmem_page_note(folio, 0);
@@ -314,7 +302,7 @@ static long pool_work(struct actmem_pool *pool)
 		err = pool_grow(pool, REPLACE_GFP);
 		return err < 0 ? RETRY : err ? 0 : MAX_SCHEDULE_TIMEOUT;
 	}
-	if (!pool_zero(folio))
+	if (!pool_prepare(folio, false))
 		folio = NULL;
 
 	spin_lock(&pool->lock);

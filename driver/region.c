@@ -130,8 +130,6 @@ bool actmem_regions_sweep(void)
 
 	if (!actmem_lingering_regions_total())
 		return false;
-	/* As the workers that look for pages with errors have one for an instant. */
-	actmem_poison_settle();
 	if (mutex_lock_killable(&lingering_lock))
 		return false;
 	list_for_each_entry_safe(region, next, &lingering_regions, linger) {
@@ -173,7 +171,6 @@ static struct actmem_region *region_alloc(const struct actmem_ioctl_create *arg,
 	kref_init(&region->ref);
 	spin_lock_init(&region->lock);
 	mutex_init(&region->unmap_lock);
-	INIT_LIST_HEAD(&region->poisoned);
 	INIT_LIST_HEAD(&region->lingering_pages);
 	region->flags = arg->flags;
 	region->policy = arg->policy;

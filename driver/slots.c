@@ -2,13 +2,12 @@
 /*
  * The pages of a region: looked up, entered, given back.
  *
- * A slot is empty or holds a page with one reference of ours, or two once the
- * hardware has erred in it. The gate through which every page leaves: its slot is
- * looked up and its reference taken under the region's lock, and under the same lock
- * the count is frozen at what is ours. Frozen, nobody else has it or can come to have
- * it. Not frozen, somebody does, and the page stays. That holds while the kernel still
- * has the page mapped in some translation buffer, too, as it lets go of it only after
- * having flushed.
+ * A slot is empty or holds a page with two references of ours. The gate through which
+ * every page leaves: its slot is looked up and its reference taken under the region's
+ * lock, and under the same lock the count is frozen at what is ours. Frozen, nobody else
+ * has it or can come to have it. Not frozen, somebody does, and the page stays. That
+ * holds while the kernel still has the page mapped in some translation buffer, too, as
+ * it lets go of it only after having flushed.
  *
  * There is one who has no reference: having mapped the page, a fault has handed
  * its own over to the mapping, which may be gone by the time that it unlocks the
@@ -29,16 +28,23 @@
 #define BATCH_PAGES	16
 
 /*
- * References of GUP-fast and of unmappings not yet flushed last for an instant,
- * which is waited for once for so many pages.
+ * References of GUP-fast, of faults and of unmappings not yet flushed last for an
+ * instant, which is waited for: by a discard, once for so many pages.
  */
 #define DISCARD_PAGES	512UL
-#define DISCARD_TRIES	5
-#define DISCARD_PAUSE	1000	/* microseconds */
+#define UNMAP_TRIES	5
+#define UNMAP_PAUSE	1000	/* microseconds */
+
+/*
+ * The references that a slot has of its page. The kernel would take a page with but one
+ * for its own to free when it is told that an error was none (hwpoison-inject's
+ * unpoison-pfn).
+ */
+#define OWN_REFERENCES	2
 
 static bool page_is_poisoned(const struct folio *folio)
 {
-	return actmem_page_notes_of(folio) & ACTMEM_PAGE_POISONED;
+	return actmem_page_notes(folio) & ACTMEM_PAGE_POISONED;
 }
 
 /*
@@ -64,6 +70,8 @@ void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct 
 {
 	folio->index = ACTMEM_SMALL_PAGES(index);
 	INIT_LIST_HEAD(&folio->lru);
+	folio_get(folio);
+	actmem_page_note(folio, actmem_page_notes(folio) | region->id << ACTMEM_PAGE_ID_SHIFT);
 	spin_lock(&region->lock);
 	WARN_ON_ONCE(region->folios[index]);
 	WRITE_ONCE(region->folios[index], folio);
@@ -71,47 +79,35 @@ void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct 
 	if (region->inode)
 		inode_add_bytes(region->inode, ACTMEM_PAGE_BYTES);
 	spin_unlock(&region->lock);
-	/*
-	 * Who looked for a page that had erred may have come by before it was here. The
-	 * slot is filled before the question, as who reports an error has it asked
-	 * before looking at slots.
-	 */
-	smp_mb();
-	if (actmem_poison_is_suspected())
-		actmem_poison_check(region, index);
 }
 
-/* The references that a slot has of its page. */
-static int page_own_references(const struct folio *folio)
+/*
+ * Leaves the page one reference, if nobody else has it. Nobody can come to have it, as
+ * long as the lock of its region is held.
+ */
+static bool page_leave_one_reference(struct folio *folio)
 {
-	return 1 + page_is_poisoned(folio);
-}
-
-/* Nobody else can come to have it, as long as the lock of its region is held. */
-static bool page_has_nobody_else(struct folio *folio)
-{
-	int own = page_own_references(folio);
 	bool frozen;
 
 	if (!folio_trylock(folio))
 		return false;
-	frozen = folio_ref_freeze(folio, own);
+	frozen = folio_ref_freeze(folio, OWN_REFERENCES);
 	if (frozen)
-		folio_ref_unfreeze(folio, own);
+		folio_ref_unfreeze(folio, 1);
 	folio_unlock(folio);
 	return frozen;
 }
 
 /*
- * The page, if nobody else has it: the slot is empty then, and who finds it so
- * finds that the page does not count any more. NULL otherwise.
+ * The page with one reference, if nobody else has it: the slot is empty then, and who
+ * finds it so finds that the page does not count any more. NULL otherwise.
  */
 static struct folio *slot_empty(struct actmem_region *region, unsigned long index)
 {
 	struct folio *folio = region->folios[index];
 
 	lockdep_assert_held(&region->lock);
-	if (!folio || !page_has_nobody_else(folio))
+	if (!folio || !page_leave_one_reference(folio))
 		return NULL;
 	if (page_is_poisoned(folio))
 		region->poisoned_pages--;
@@ -212,60 +208,48 @@ bool actmem_slot_is_poisoned(struct actmem_region *region, unsigned long index)
 }
 
 /*
- * Nobody is given the page any more, to which the caller has a reference. False if
- * it is not there, or that was known. From then on the slot has two of its references:
- * the kernel would take a page with but one for its own to free when it is told that
- * the error was none (hwpoison-inject's unpoison-pfn).
+ * Nobody is given the page any more, and it will never be free. ENOENT if the slot has
+ * another, as @folio may be any page of the machine; EALREADY if it was so before.
  */
-bool actmem_slot_poison(struct actmem_region *region, unsigned long index, struct folio *folio)
+int actmem_slot_poison(struct actmem_region *region, unsigned long index, struct folio *folio)
 {
-	bool is_news;
+	int err = 0;
 
+	if (index >= region->page_count)
+		return -ENOENT;
 	spin_lock(&region->lock);
-	is_news = region->folios[index] == folio && !page_is_poisoned(folio);
-	if (is_news) {
-		actmem_page_note(folio, actmem_page_notes_of(folio) | ACTMEM_PAGE_POISONED);
-		folio_get(folio);
-		if (!region->lingering)	/* then it is on the other list, or about to be */
-			list_add_tail(&folio->lru, &region->poisoned);
+	if (region->folios[index] != folio) {
+		err = -ENOENT;
+	} else if (page_is_poisoned(folio)) {
+		err = -EALREADY;
+	} else {
+		actmem_page_note(folio, actmem_page_notes(folio) | ACTMEM_PAGE_POISONED);
 		region->poisoned_pages++;
 	}
 	spin_unlock(&region->lock);
-	return is_news;
+	return err;
 }
 
 /*
- * Unmaps the pages in which the hardware has erred. False if somebody else has one
- * of them: he may be a fault that was given it before it erred and is to map it yet,
- * so that it has to be looked at again.
+ * Unmaps a page that has been poisoned. A fault may have been given it before and map it
+ * yet, so that it is tried again for an instant while somebody has it. A fault that is
+ * later still maps what the next touch finds to fail: that is reported, and unmapped.
  */
-bool actmem_slots_unmap_poisoned(struct actmem_region *region)
+void actmem_slot_unmap_poisoned(struct actmem_region *region, unsigned long index,
+				struct folio *folio)
 {
-	unsigned long i, count = READ_ONCE(region->poisoned_pages);
-	bool settled = true;
+	int tries;
 
 	mutex_lock(&region->unmap_lock);
-	for (i = 0; i < count; i++) {
-		struct folio *folio;
-		bool held = false;
-		loff_t offset = 0;
-
-		spin_lock(&region->lock);
-		folio = list_first_entry_or_null(&region->poisoned, struct folio, lru);
-		if (folio) {
-			list_move_tail(&folio->lru, &region->poisoned);
-			offset = (loff_t)folio->index << PAGE_SHIFT;
-			/* A mapping holds it; while some come and go they cannot be counted. */
-			held = folio_ref_count(folio) != page_own_references(folio);
-			settled = settled && !held;
-		}
-		spin_unlock(&region->lock);
-		if (held && region->inode)
-			unmap_mapping_range(region->inode->i_mapping, offset, ACTMEM_PAGE_BYTES, 1);
-		cond_resched();
+	for (tries = 0; region->inode && tries < UNMAP_TRIES; tries++) {
+		if (tries)
+			usleep_range(UNMAP_PAUSE, 2 * UNMAP_PAUSE);
+		unmap_mapping_range(region->inode->i_mapping, index * ACTMEM_PAGE_BYTES,
+				    ACTMEM_PAGE_BYTES, 1);
+		if (folio_ref_count(folio) == OWN_REFERENCES)
+			break;
 	}
 	mutex_unlock(&region->unmap_lock);
-	return settled;
 }
 
 unsigned long actmem_slots_missing(const struct actmem_region *region, unsigned long first,
@@ -287,9 +271,9 @@ static unsigned long slots_discard(struct actmem_region *region, unsigned long f
 	unsigned long i, busy = count - actmem_slots_missing(region, first, count);
 	int tries = 0;
 
-	while (busy && tries < DISCARD_TRIES) {
+	while (busy && tries < UNMAP_TRIES) {
 		if (tries)
-			usleep_range(DISCARD_PAUSE, 2 * DISCARD_PAUSE);
+			usleep_range(UNMAP_PAUSE, 2 * UNMAP_PAUSE);
 		unmap_mapping_range(region->inode->i_mapping, first * ACTMEM_PAGE_BYTES,
 				    count * ACTMEM_PAGE_BYTES, 1);
 		for (i = first; i < first + count; i++) {
@@ -331,7 +315,7 @@ static void page_usage(struct folio *folio, struct actmem_usage *usage)
 
 	if (mappings > 0)
 		usage->mapped_bytes += ACTMEM_PAGE_BYTES;
-	if (folio_ref_count(folio) > page_own_references(folio) + mappings)
+	if (folio_ref_count(folio) > OWN_REFERENCES + mappings)
 		usage->pinned_bytes += ACTMEM_PAGE_BYTES;
 }
 

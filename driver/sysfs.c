@@ -100,17 +100,11 @@ static ssize_t name##_show(struct device *device, struct device_attribute *attri
 
 NODE_SHOW(region_bytes, actmem_quota_read(&actmem_nodes[node].pages).used)
 NODE_SHOW(lingering_bytes, atomic_long_read(&actmem_nodes[node].lingering))
+NODE_SHOW(poisoned_bytes, atomic_long_read(&actmem_nodes[node].poisoned))
 NODE_SHOW(limit_bytes, actmem_quota_read(&actmem_nodes[node].pages).limit)
 NODE_SHOW(pool_bytes, actmem_pool_target(node))
 NODE_SHOW(pool_free_bytes, actmem_pool_ready(node))
 NODE_SHOW(pool_lent_bytes, actmem_pool_lent(node))
-
-static ssize_t poisoned_bytes_show(struct device *device, struct device_attribute *attribute,
-				   char *buffer)
-{
-	actmem_poison_settle();
-	return show_pages(buffer, atomic_long_read(&actmem_nodes[node_of(attribute)].poisoned));
-}
 
 static ssize_t limit_bytes_store(struct device *device, struct device_attribute *attribute,
 				 const char *buffer, size_t count)

@@ -341,14 +341,17 @@ struct actmem_ioctl_list {
  * EFAULT to system calls.
  *
  * A page in which the hardware has reported an uncorrected error, anywhere in its
- * @page_bytes, is lost, and the rest of the region is not. It is unmapped from
- * every process. A process that touches any byte of it gets SIGBUS with si_code
- * BUS_MCEERR_AR (of si_addr_lsb 12, the smallest page that the kernel can name),
- * a system call EFAULT; POPULATE and read(2) are EIO. It belongs to the region, and
- * counts against its limits, until it is discarded or the region ends; then it is
- * kept out of use for good, and a fresh page can take its place. A holder of a
- * reference to it (registered with a device) has it still, and keeps it from being
- * discarded.
+ * @page_bytes, by a machine check or by the firmware, is lost, and the rest of the
+ * region is not. It is unmapped from every process. A process that touches any byte
+ * of it gets SIGBUS with si_code BUS_MCEERR_AR (of si_addr_lsb 12, the smallest page
+ * that the kernel can name), a system call EFAULT; POPULATE and read(2) are EIO. It
+ * belongs to the region, and counts against its limits, until it is discarded or the
+ * region ends; then it is kept out of use for good, and a fresh page can take its
+ * place. A holder of a reference to it (registered with a device) has it still, and
+ * keeps it from being discarded.
+ *
+ * A page that the kernel has marked as failed without a machine check (MADV_HWPOISON,
+ * hard_offline_page) stays in use until then, and is kept out of use as well.
  *
  * Both need a descriptor open for writing (EBADF otherwise). EINTR if the task
  * was killed meanwhile, and as for struct actmem_uring.

@@ -11,6 +11,8 @@
 #include <linux/mm.h>
 #include <linux/module.h>
 
+#include <asm/mce.h>
+
 #include "compat/probed.h"
 
 /* The type that the first argument of inode operations points to. */
@@ -63,6 +65,11 @@ static inline void actmem_kill_anon_super(struct super_block *super)
 #define ACTMEM_IMPORT_DMA_BUF_NS	MODULE_IMPORT_NS(DMA_BUF)
 #endif
 
+/* An address that AMD's processors say is the machine's; older kernels do not ask. */
+#ifndef MCI_STATUS_PADDRV
+#define MCI_STATUS_PADDRV	0
+#endif
+
 static inline void actmem_vm_flags_set(struct vm_area_struct *vma, vm_flags_t flags)
 {
 #if ACTMEM_HAVE_VM_FLAGS_SET
@@ -109,8 +116,8 @@ static inline int actmem_folio_mapcount(struct folio *folio)
 	int count = whole - whole * (int)folio_nr_pages(folio);
 	long i;
 
-	/* Each mapping has a reference, and so has the region: there are no others. */
-	if (folio_ref_count(folio) <= 1 + whole)
+	/* Each mapping has a reference, and the region has two: there are no others. */
+	if (folio_ref_count(folio) <= 2 + whole)
 		return whole;
 
 	for (i = 0; i < folio_nr_pages(folio); i++)

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The kernel's tool for tests of failing memory takes an error back
- * (hwpoison-inject's unpoison-pfn), and lets go of the page as if that were its own:
- * no page of a region is lost to whoever allocates next. It refuses to do so once an
- * error has been reported that is none of its own, as other tests do.
+ * Pages of a region that the kernel marks as failed and tells nobody of, as no machine
+ * check has been logged: they stay in use, and are found when they leave their region.
+ * If the mark is taken back (hwpoison-inject's unpoison-pfn), the kernel lets go of the
+ * page as if that were its own: no page of a region is lost to whoever allocates next.
+ * The kernel refuses to take it back once an error has been reported that is none of
+ * its own, as other tests do: they come later.
  */
 #include "poison_test.h"
+
+#ifndef MADV_HWPOISON
+#define MADV_HWPOISON	100
+#endif
 
 #define UNPOISON	"/sys/kernel/debug/hwpoison/unpoison-pfn"
 #define PAGES		3
@@ -42,20 +48,43 @@ static int unpoison(uint64_t frame)
 	return put(UNPOISON, text);
 }
 
+/* Its page leaves, and is kept out of use. */
+static void expect_found_when_it_leaves(struct __test_metadata *_metadata, int fd)
+{
+	long poisoned = all_poisoned_pages();
+
+	EXPECT_EQ(0, poisoned_pages(fd));
+	EXPECT_EQ(0, discard_patiently(fd, 1, 1));
+	EXPECT_EQ(poisoned + 1, all_poisoned_pages());
+	EXPECT_EQ(0, populate(fd, 1, 1));
+	EXPECT_EQ(PAGES, pages_held(fd));
+}
+
+/* Kernels differ in what they return for memory that they cannot isolate. */
+TEST_F(hwpoison, by_a_process)
+{
+	uint64_t frame = frame_of(self->memory + PAGE_BYTES);
+
+	self->memory[PAGE_BYTES] = 0x11;
+	madvise(self->memory + PAGE_BYTES + SMALL, SMALL, MADV_HWPOISON);
+	EXPECT_EQ(0, touch(self->memory + PAGE_BYTES, false));
+	EXPECT_EQ(0x11, self->memory[PAGE_BYTES]);
+	EXPECT_EQ(0, populate(self->fd, 0, PAGES));
+	expect_found_when_it_leaves(_metadata, self->fd);
+	EXPECT_EQ(0, self->memory[PAGE_BYTES]);
+	EXPECT_NE(frame, frame_of(self->memory + PAGE_BYTES));
+}
+
 /* Nobody has the page but its slot. */
 TEST_F(hwpoison, taken_back_in_a_region)
 {
 	uint64_t frame = frame_of(self->memory + PAGE_BYTES);
 
-	poison_frame(frame);
-	EXPECT_EQ(1, poisoned_pages(self->fd));
+	mark_frame(frame);
 	munmap(self->memory, PAGES * PAGE_BYTES);
 	EXPECT_EQ(-EBUSY, unpoison(frame));
-	EXPECT_EQ(1, poisoned_pages(self->fd));
 	EXPECT_EQ(PAGES, pages_held(self->fd));
-	EXPECT_EQ(0, discard_patiently(self->fd, 1, 1));
-	EXPECT_EQ(0, populate(self->fd, 1, 1));
-	EXPECT_EQ(0, poisoned_pages(self->fd));
+	expect_found_when_it_leaves(_metadata, self->fd);
 	self->memory = map_and_touch(self->fd, PAGES);
 	ASSERT_NE(MAP_FAILED, self->memory);
 	EXPECT_NE(frame, frame_of(self->memory + PAGE_BYTES));
@@ -67,11 +96,10 @@ TEST_F(hwpoison, taken_back_when_out_of_use)
 	uint64_t frame = frame_of(self->memory + PAGE_BYTES);
 	long poisoned;
 
-	poison_frame(frame);
-	EXPECT_EQ(1, poisoned_pages(self->fd));
-	poisoned = all_poisoned_pages();
+	mark_frame(frame);
 	munmap(self->memory, PAGES * PAGE_BYTES);
-	EXPECT_EQ(0, discard_patiently(self->fd, 1, 1));
+	expect_found_when_it_leaves(_metadata, self->fd);
+	poisoned = all_poisoned_pages();
 	EXPECT_EQ(-EBUSY, unpoison(frame));
 	EXPECT_EQ(poisoned, all_poisoned_pages());
 	self->memory = map_and_touch(self->fd, PAGES);

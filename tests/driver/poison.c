@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * Pages in which the hardware has found an error: none of them is ever given
- * to anybody again. madvise(MADV_HWPOISON) plays the hardware; the error is in the
- * second small page of a huge one, as the page allocator looks at the first alone.
+ * to anybody again. mce-inject plays the hardware; of pages in a pool, which the driver
+ * does not look for, hwpoison-inject plays the kernel that has marked them. The error
+ * is in the second small page of a huge one, as the page allocator looks at the first
+ * alone.
  */
 #include "poison_test.h"
 
@@ -78,7 +80,8 @@ static uint64_t give_back_one_with_an_error(int device)
 
 	if (memory != MAP_FAILED) {
 		frame = frame_of(memory + PAGE_BYTES);
-		poison(memory + PAGE_BYTES + SMALL);
+		if (fail_page(memory + PAGE_BYTES + SMALL))
+			frame = 0;
 		munmap(memory, PAGES * PAGE_BYTES);
 	}
 	close(fd);
@@ -134,7 +137,7 @@ TEST_F(poison, a_page_that_is_ready)
 	wait_ready(PAGES);
 	frame = ready_frame(self->device);
 	ASSERT_NE(0, frame);
-	poison_frame(frame + 1);
+	mark_frame(frame + 1);
 	fd = create_on_node(self->device, PAGES);
 	ASSERT_LE(0, fd);
 	EXPECT_EQ(0, poisoned_pages(fd));
@@ -155,7 +158,7 @@ TEST_F(poison, a_page_that_a_pool_gives_up)
 	wait_ready(PAGES);
 	frame = ready_frame(self->device);
 	ASSERT_NE(0, frame);
-	poison_frame(frame + 1);
+	mark_frame(frame + 1);
 	ASSERT_EQ(0, set_pool(0));
 	EXPECT_EQ(self->poisoned + 1, all_poisoned_pages());
 	fd = create_on_node(self->device, 8 * PAGES);

@@ -13,10 +13,6 @@
 
 #define SMALL	4096
 
-#ifndef MADV_HWPOISON
-#define MADV_HWPOISON	100
-#endif
-
 #define PFN_MASK	((1ULL << 55) - 1)
 #define CORRUPT_PFN	"/sys/kernel/debug/hwpoison/corrupt-pfn"
 
@@ -42,7 +38,8 @@ static inline uint64_t frame_of(const char *memory)
 	return entry & PFN_MASK;
 }
 
-static inline void poison_frame(uint64_t frame)
+/* Has the kernel mark a small page, and tell nobody. */
+static inline void mark_frame(uint64_t frame)
 {
 	char text[32];
 
@@ -80,6 +77,29 @@ static inline long all_poisoned_pages(void)
 	return node_sum("poisoned_bytes") / (long)PAGE_BYTES;
 }
 
+/*
+ * Has the small page reported as one in which the processor has found an error, and
+ * waits until the driver has dealt with that. 0 if it has.
+ */
+static inline int fail_frame(uint64_t frame)
+{
+	long before = all_poisoned_pages();
+	int tries, err = report_mce(frame, MCE_UNCORRECTED);
+
+	for (tries = 0; !err && all_poisoned_pages() == before; tries++) {
+		if (tries == 3000)
+			return -ETIMEDOUT;
+		usleep(10000);
+	}
+	return err;
+}
+
+/* The same of the small page at @memory, which is mapped. */
+static inline int fail_page(const char *memory)
+{
+	return fail_frame(frame_of(memory));
+}
+
 static sigjmp_buf after_signal;
 static siginfo_t signal_told;
 
@@ -106,21 +126,6 @@ static inline int touch(volatile char *address, bool write)
 		(void)*address;
 	sigaction(SIGBUS, &old, NULL);
 	return code;
-}
-
-/*
- * Has the small page reported as if it had just been touched. Kernels differ in what
- * they return for memory that they cannot isolate, and raise SIGBUS if it has been
- * reported before.
- */
-static inline void poison(char *memory)
-{
-	struct sigaction action = { .sa_sigaction = jump, .sa_flags = SA_SIGINFO }, old;
-
-	sigaction(SIGBUS, &action, &old);
-	if (!sigsetjmp(after_signal, 1))
-		madvise(memory, SMALL, MADV_HWPOISON);
-	sigaction(SIGBUS, &old, NULL);
 }
 
 #endif

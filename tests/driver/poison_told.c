@@ -78,7 +78,7 @@ TEST_F(poison_told, everywhere)
 	uint64_t frame = frame_of(self->memory + 2 * PAGE_BYTES);
 	struct actmem_ioctl_range arg;
 
-	poison(self->memory + 2 * PAGE_BYTES + 7 * SMALL);
+	ASSERT_EQ(0, fail_page(self->memory + 2 * PAGE_BYTES + 7 * SMALL));
 	EXPECT_EQ(PAGE_BYTES, told_by_fdinfo(self->region.fd, "actmem-poisoned:"));
 	EXPECT_EQ(self->poisoned[0], poisoned_on(0));
 	EXPECT_EQ(self->poisoned[1] + (long)PAGE_BYTES, poisoned_on(1));
