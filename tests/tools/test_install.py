@@ -20,11 +20,11 @@ def sh(*command, **options):
     return result.stdout
 
 
-def make(target, destdir):
+def make(target, destdir, *variables):
     environment = {k: v for k, v in clean_environment().items()
                    if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
     return sh("make", "-s", "-C", ROOT, target, f"PREFIX={PREFIX}", f"DESTDIR={destdir}",
-              env=environment)
+              *variables, env=environment)
 
 
 def files_under(folder):
@@ -65,6 +65,21 @@ def what_is_installed_works_and_uninstall_leaves_nothing():
         assert files_under(destdir) == ["program", "program.c"], files_under(destdir)
         own = [path for path, _, _ in os.walk(top) if "/actmem" in path[len(top):]]
         assert not own, own
+
+
+@case
+def what_is_left_out_is_told_and_not_made():
+    """The hint that names a command of make's does not run it."""
+    with tempfile.TemporaryDirectory() as folder:
+        venv = os.path.join(folder, "venv")
+        hint = f"left out: libactmem_xla.so, which JAX needs: first `make {venv}/.ready`"
+        for target in ("all", "install"):
+            told = make(target, os.path.join(folder, "root"), f"VENV={venv}").splitlines()
+            assert hint in told, told
+            assert all(line.startswith("left out: ") for line in told), told
+        assert os.listdir(folder) == ["root"], os.listdir(folder)
+        installed = files_under(os.path.join(folder, "root"))
+        assert not [path for path in installed if "_xla" in path], installed
 
 
 def check_command(top):
