@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Declarations that main.c and the subcommands share. */
+/* Declarations that the commands actmem and actmem-bench and their subcommands share. */
 #ifndef ACTMEM_TOOL_H
 #define ACTMEM_TOOL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 enum exit_status {
 	STATUS_OK = 0,
@@ -12,9 +13,27 @@ enum exit_status {
 };
 
 /*
- * A subcommand: argv[0] is "actmem NAME", which warnx() also writes before
- * its messages. Returns an enum exit_status.
+ * @run: argv[0] is "actmem NAME", which warnx() also writes before its messages.
+ * Returns an enum exit_status.
  */
+struct subcommand {
+	const char *name;
+	const char *summary;
+	int (*run)(int argc, char **argv);
+};
+
+struct command {
+	const char *name;
+	const char *about;		/* one sentence, for --help */
+	const char *other_status;	/* what else --help says of the exit status */
+	const struct subcommand *subcommands;
+	size_t count;
+};
+
+/* All of a command's main(). */
+int command_main(const struct command *command, int argc, char **argv);
+
+/* actmem's subcommands. */
 int cmd_run(int argc, char **argv);
 int cmd_list(int argc, char **argv);
 int cmd_waits(int argc, char **argv);
