@@ -5,7 +5,7 @@
 # of its interface: the command has it once more.
 
 TOOLS_NEEDS := smartcols jansson
-TOOLS_OBJECTS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/*.c))
+TOOLS_OBJECTS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/*.c bench/*.c))
 TOOLS_LIB_OBJECTS := $(patsubst %,$(B)/obj/lib/%.o,cgroup knob_words mounts nodes procfs published \
 	size spill_allow sysfile preload/cuda_kept preload/cuda_settings preload/place preload/settings)
 
@@ -35,7 +35,7 @@ $(B)/bin/actmem: $(TOOLS_OBJECTS) $(TOOLS_LIB_OBJECTS) $(B)/lib/libactmem.so.$(A
 		$(TOOLS_LIBS)
 
 # It finds them as ../share/actmem/models.csv in both places, too.
-$(B)/share/actmem/models.csv: tools/models.csv
+$(B)/share/actmem/models.csv: bench/models.csv
 	@mkdir -p $(@D)
 	cp $< $@
 

@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../lib/clock.h"
+#include "../tools/table.h"
 #include "disk.h"
 #include "replay.h"
-#include "table.h"
 
 struct sums {
 	uint64_t steps;

@@ -8,12 +8,12 @@
 #include <string.h>
 #include "../lib/actmem_queue.h"
 #include "../lib/sysfile.h"
+#include "../tools/memory_options.h"
+#include "../tools/table.h"
+#include "../tools/tool.h"
 #include "bench.h"
-#include "memory_options.h"
 #include "parse.h"
 #include "progress.h"
-#include "table.h"
-#include "tool.h"
 
 #define MIB		(1ULL << 20)
 #define HUGE_PAGE	(2 * MIB)

@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 #include "../lib/clock.h"
+#include "../tools/tool.h"
 #include "replay.h"
-#include "tool.h"
 
 #define MIB		(1ULL << 20)
 #define PROBE_MOST	(512 * MIB)

@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include "memory_options.h"
+#include "../tools/memory_options.h"
+#include "../tools/table.h"
+#include "../tools/tool.h"
 #include "parse.h"
 #include "pattern.h"
 #include "progress.h"
 #include "replay.h"
-#include "table.h"
-#include "tool.h"
 
 #define MIB		(1ULL << 20)
 #define HUGE_PAGE	(2 * MIB)
