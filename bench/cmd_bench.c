@@ -23,8 +23,6 @@
 #define BYTES_MAX	(1ULL << 50)
 
 static const char help[] =
-	"Usage: actmem bench [OPTION]...\n"
-	"\n"
 	"Measures this machine: making pinned memory, beside mmap of as many bytes;\n"
 	"copying between each two nodes; and, with --spill, each spill device alone and\n"
 	"all of them together. Ours and its peers take turns; figures are medians.\n"
@@ -376,7 +374,7 @@ int cmd_bench(int argc, char **argv)
 	while ((option = getopt_long(argc, argv, MEMORY_OPTIONS_SHORT "s:B:f:d:o:m:t:Jh",
 				     long_options, NULL)) != -1) {
 		if (option == 'h') {
-			puts(help);
+			printf("Usage: %s [OPTION]...\n\n%s\n", program_invocation_short_name, help);
 			return STATUS_OK;
 		}
 		if (option == 'J')

@@ -22,8 +22,6 @@
 #define BYTES_MAX	(1ULL << 50)
 
 static const char help[] =
-	"Usage: actmem replay [OPTION]...\n"
-	"\n"
 	"Runs the traffic of training steps through a store: the forward pass produces\n"
 	"query, key and value of layer after layer, the backward pass consumes them, and\n"
 	"every byte is verified. Tells each step's time beside its bound, the longer of\n"
@@ -400,7 +398,7 @@ int cmd_replay(int argc, char **argv)
 	while ((option = getopt_long(argc, argv, MEMORY_OPTIONS_SHORT "m:t:s:c:B:S:N:o:T:Jh",
 				     long_options, NULL)) != -1) {
 		if (option == 'h') {
-			puts(help);
+			printf("Usage: %s [OPTION]...\n\n%s\n", program_invocation_short_name, help);
 			return STATUS_OK;
 		}
 		if (option == 'J')

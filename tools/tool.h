@@ -3,6 +3,7 @@
 #ifndef ACTMEM_TOOL_H
 #define ACTMEM_TOOL_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -13,7 +14,7 @@ enum exit_status {
 };
 
 /*
- * @run: argv[0] is "actmem NAME", which warnx() also writes before its messages.
+ * @run: argv[0] is "COMMAND NAME", which warnx() also writes before its messages.
  * Returns an enum exit_status.
  */
 struct subcommand {
@@ -33,7 +34,7 @@ struct command {
 /* All of a command's main(). */
 int command_main(const struct command *command, int argc, char **argv);
 
-/* actmem's subcommands. */
+/* actmem's subcommands; actmem becomes actmem-bench for the last two. */
 int cmd_run(int argc, char **argv);
 int cmd_list(int argc, char **argv);
 int cmd_waits(int argc, char **argv);
@@ -49,6 +50,9 @@ int usage_hint(void);
  * program is run afterwards: it would inherit that.
  */
 void ignore_closed_pipes(void);
+
+/* The folder that the running program lies in. False: as of errno. */
+bool own_folder(char folder[PATH_MAX]);
 
 /* Whether other users' processes and regions are shown to this one. */
 bool sees_all_users(void);

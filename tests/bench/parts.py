@@ -61,7 +61,7 @@ PARTS = (
     Part("jax_malloc", "Training steps of JAX on the processors by their malloc",
          "{python} {here}/jax_malloc.py {smoke} {build}"),
     Part("replay", "Training steps through a store",
-         "{python} {here}/replay.py {smoke} {build}/bin/actmem {directory}"),
+         "{python} {here}/replay.py {smoke} {build}/bin/actmem-bench {directory}"),
 )
 
 

@@ -44,7 +44,7 @@ def what_is_installed_works_and_uninstall_leaves_nothing():
         make("install", destdir)
         installed = files_under(destdir)
         top = destdir + PREFIX
-        expected = ["bin/actmem", "lib/libactmem.so.0", "lib/libactmem.so",
+        expected = ["bin/actmem", "bin/actmem-bench", "lib/libactmem.so.0", "lib/libactmem.so",
                     "lib/libactmem_preload.so",
                     "include/actmem.h", "include/actmem_heap.h", "include/actmem_queue.h",
                     "include/actmem_region.h", "include/actmem_runtime.h",
@@ -55,7 +55,8 @@ def what_is_installed_works_and_uninstall_leaves_nothing():
         if os.path.exists(os.path.join(BUILD, "venv", ".ready")):
             expected.append("lib/actmem/python/actmem/libactmem_xla.so")
         if shutil.which("scdoc"):
-            expected += ["share/man/man1/actmem.1", "share/man/man3/libactmem.3"]
+            expected += ["share/man/man1/actmem.1", "share/man/man1/actmem-bench.1",
+                         "share/man/man3/libactmem.3"]
         for path in expected:
             assert os.path.exists(os.path.join(top, path)), f"{path} of {installed}"
         check_command(top)
@@ -90,6 +91,9 @@ def check_command(top):
     environment = sh(actmem, "run", "--allow", "any", "env", env=clean_environment())
     assert f"PYTHONPATH={os.path.join(top, 'lib', 'actmem', 'python')}\n" in environment
     assert "ACTMEM_LIBDIR" not in environment, environment
+    told = sh(actmem, "replay", "--allow", "any", "--scale", "1/512", "--steps", "1",
+              "--compute-ms-per-layer", "0", env=clean_environment())
+    assert "llama-2-13b" in told, told
 
 
 def check_program(destdir, top):

@@ -3,7 +3,7 @@
 import os
 import re
 
-from harness import BUILD, SUBCOMMANDS, actmem, expect
+from harness import BUILD, MEASURING, SUBCOMMANDS, actmem, expect
 from tap import case, main
 
 ROOT = os.path.dirname(BUILD)
@@ -53,7 +53,7 @@ def manuals(sections, subcommand):
 def sources(subcommand):
     if subcommand in PRINTING:
         return ["tools/print_options.c"]
-    folder = "bench" if subcommand in ("bench", "replay") else "tools"
+    folder = "bench" if subcommand in MEASURING else "tools"
     return [f"{folder}/cmd_{subcommand}.c", "tools/memory_options.h"]
 
 
