@@ -282,7 +282,7 @@ static int print_tables(const json_t *told)
 	return err;
 }
 
-/* Those of an array that could not be measured are told once each. */
+/* Tells each reason why rows of an array could not be measured, once. */
 static bool tell_failures(const json_t *rows, const char *bandwidth, const char *what)
 {
 	const char *last = NULL;

@@ -207,7 +207,7 @@ static int lay_out(struct replay *replay)
 	return STATUS_FAILED;
 }
 
-/* Whether the library's words are about one: a file system may be unfit for it. */
+/* The library's words are about a directory: its file system may be unfit for spilling. */
 static bool is_of_a_directory(const struct replay_options *options)
 {
 	bool is = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* What both commands do around a subcommand: they find it, and answer for its output. */
+/* Finds the subcommand of a command, runs it, and answers for its output. */
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
