@@ -4,7 +4,8 @@
 # rest. Each directory adds its own rules in a .mk file:
 #
 #   ALL += file          built by `make`
-#   LEFT_OUT += 'why'    what `make` and `make install` cannot build here
+#   LEFT_OUT += 'why'    what `make` and `make install` cannot build here: in
+#                        single quotes, as the shell prints it
 #   CHECKS += name       `make check` runs check-name, which prints TAP
 #   CHECKS_IN_VM += name likewise, on virtual machines alone: beside others
 #   CHECK_NEEDS += file  what they run, so that it is built before they begin
@@ -56,7 +57,7 @@ install:: left-out
 
 .PHONY: left-out
 left-out:
-	@[ -z "$(strip $(LEFT_OUT))" ] || printf 'left out: %s\n' $(LEFT_OUT)
+	@$(if $(LEFT_OUT),printf 'left out: %s\n' $(LEFT_OUT),:)
 
 # Objects land under build/obj as their sources lie in the tree.
 $(B)/obj/%.o: %.c

@@ -10,7 +10,7 @@
 #if !defined(_ACTMEM_TRACE_H) || defined(TRACE_HEADER_MULTI_READ)
 #define _ACTMEM_TRACE_H
 
-#include <linux/timekeeping.h>
+#include <linux/ktime.h>
 #include <linux/tracepoint.h>
 
 #include "actmem.h"

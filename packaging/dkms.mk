@@ -12,8 +12,7 @@ DKMS_SOURCE = $(DESTDIR)/usr/src/actmem-$(ACTMEM_VERSION)
 dkms-source:
 	@rm -rf '$(DKMS_SOURCE)'
 	@mkdir -p '$(DKMS_SOURCE)'
-	@cp --preserve=mode,timestamps --parents $(module_sources) '$(DKMS_SOURCE)'
-	@sed 's/#MODULE_VERSION#/$(ACTMEM_VERSION)/' packaging/dkms.conf >'$(DKMS_SOURCE)/dkms.conf'
+	@cp --preserve=mode,timestamps --parents dkms.conf $(module_sources) '$(DKMS_SOURCE)'
 
 dkms-install:
 	@RELOAD='$(RELOAD)' packaging/dkms install '$(ACTMEM_VERSION)' $(KERNELS)

@@ -1,402 +1,61 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* actmem bench: what this machine's memory and spill devices can do. */
+/*
+ * actmem bench and actmem replay: becomes actmem-bench, which has both. It gets the name
+ * "actmem" as argv[0], and speaks under that name, as it was called.
+ */
 #include <err.h>
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../lib/actmem_queue.h"
-#include "../lib/sysfile.h"
-#include "bench.h"
-#include "memory_options.h"
-#include "parse.h"
-#include "progress.h"
-#include "table.h"
+#include <unistd.h>
 #include "tool.h"
 
-#define MIB		(1ULL << 20)
-#define HUGE_PAGE	(2 * MIB)
-#define GIANT_PAGE	(1024 * MIB)
-#define BYTES_USUAL	(256 * MIB)
-#define FILE_USUAL	(1024 * MIB)
-#define BYTES_MAX	(1ULL << 50)
+#define PROGRAM		"actmem-bench"
 
-static const char help[] =
-	"Usage: actmem bench [OPTION]...\n"
-	"\n"
-	"Measures this machine: making pinned memory, beside mmap of as many bytes;\n"
-	"copying between each two nodes; and, with --spill, each spill device alone and\n"
-	"all of them together. Ours and its peers take turns; figures are medians.\n"
-	"\n"
-	"  -s, --spill DIR             a folder on a device to measure; may be repeated.\n"
-	"                              The file in it has no name and goes with the command\n"
-	"  -B, --block SIZES           of spills and fills; default: 1M,4M,16M\n"
-	"  -f, --file-bytes SIZE       length of the file; default: 1G\n"
-	"  -d, --depth N               transfers at a time; default: as the device likes\n"
-	"      --allow-buffered        through the page cache where there is no direct I/O\n"
-	"  -o, --only pinning|copying|spilling\n"
-	"                              measure nothing else\n"
-	"  -m, --memory SIZE           of each region; default: 256M\n"
-	"  -t, --seconds SECONDS       for each side of a measurement; default: 1\n"
-	MEMORY_OPTIONS_HELP
-	"  -J, --json                  print JSON; bandwidths are bytes a second\n"
-	"  -h, --help                  print this\n"
-	"\n"
-	"Pages that this machine does not have are told as such. Exit status 1 if a copy\n"
-	"or a spill device could not be measured.";
-
-enum { OPTION_ALLOW_BUFFERED = 256 };
-
-enum part { PINNING, COPYING, SPILLING, PARTS };
-
-static const char *const part_names[] = { "pinning", "copying", "spilling", NULL };
-static json_t *(*const part_functions[])(const struct bench *) = {
-	bench_pin, bench_copy, bench_spill,
-};
-
-unsigned int bench_node(const struct bench *bench, unsigned int from)
+/* The one beside this command, which is of the same version, or else that in PATH. */
+static void become_bench(char **argv)
 {
-	while (from < ACTMEM_NODES_MAX && !(bench->nodes.word[from / 64] >> (from % 64) & 1))
-		from++;
-	return from;
-}
+	char folder[PATH_MAX], path[PATH_MAX + sizeof("/" PROGRAM)];
 
-int bench_region(struct actmem *am, enum actmem_pages pages, unsigned int node, uint64_t bytes,
-		 struct actmem_region **region)
-{
-	struct actmem_region_options options;
-
-	ACTMEM_INIT(&options);
-	options.length = bytes;
-	options.pages = pages;
-	options.policy = ACTMEM_PLACE_BIND;
-	options.nodes.word[node / 64] = 1ULL << (node % 64);
-	options.name = "actmem bench";
-	return actmem_region_create(am, &options, region);
-}
-
-/* "1M,4M" */
-static bool take_sizes(struct bench *bench, const char *list)
-{
-	char *copy = strdup(list), *rest = copy, *word;
-	bool good = copy;
-
-	bench->size_count = 0;
-	while (good && (word = strsep(&rest, ","))) {
-		good = bench->size_count < BENCH_SIZES_MAX &&
-		       option_bytes("--block", word, 4096, ACTMEM_BLOCK_BYTES_MAX,
-				    &bench->sizes[bench->size_count]);
-		if (bench->size_count == BENCH_SIZES_MAX)
-			warnx("--block has more than %d sizes", BENCH_SIZES_MAX);
-		bench->size_count++;
-	}
-	free(copy);
-	return good;
-}
-
-static bool take_spill(struct bench *bench, const char *path)
-{
-	if (bench->spill_path_count == BENCH_SPILL_MAX) {
-		warnx("more than %d folders to spill to", BENCH_SPILL_MAX);
-		return false;
-	}
-	bench->spill_paths[bench->spill_path_count++] = path;
-	return true;
-}
-
-static bool take_option(struct bench *bench, int option, const char *value)
-{
-	uint64_t number;
-
-	switch (option) {
-	case 's':
-		return take_spill(bench, value);
-	case 'o':
-		return option_choice("--only", value, part_names, &bench->only);
-	case 'B':
-		return take_sizes(bench, value);
-	case 'f':
-		return option_bytes("--file-bytes", value, MIB, BYTES_MAX, &bench->file_bytes);
-	case 'm':
-		return option_bytes("--memory", value, HUGE_PAGE, BYTES_MAX, &bench->bytes);
-	case 'd':
-		if (!option_count("--depth", value, 1, ACTMEM_QUEUE_DEPTH_MAX, &number))
-			return false;
-		bench->depth = (uint32_t)number;
-		return true;
-	case 't':
-		return option_number("--seconds", value, 0, 3600, &bench->seconds);
-	case OPTION_ALLOW_BUFFERED:
-		bench->file_flags |= ACTMEM_FILE_ALLOW_BUFFERED;
-		return true;
-	default:
-		return memory_option(option, value);
-	}
-}
-
-/*
- * The nodes that were asked for, or all that have memory: by the library's own reading.
- * Where there is one node, nothing is bound, so that no other may be named.
- */
-static int find_nodes(struct bench *bench, struct actmem_options *options)
-{
-	char all[256] = "0";
-	struct actmem_options of_all;
-	unsigned int node;
-	int status;
-
-	if (!sysfile_read("/sys/devices/system/node/has_memory", all, sizeof(all)))
-		all[strcspn(all, "\n")] = '\0';
-	bench->has_one_node = !strpbrk(all, ",-");
-	memory_option('n', all);
-	status = memory_options(&of_all);
-	if (status)
-		return status;
-	bench->nodes = options->nodes;
-	if (bench_node(bench, 0) == ACTMEM_NODES_MAX)
-		bench->nodes = of_all.nodes;
-	for (node = bench_node(bench, 0); node < ACTMEM_NODES_MAX;
-	     node = bench_node(bench, node + 1)) {
-		if (of_all.nodes.word[node / 64] >> (node % 64) & 1)
-			continue;
-		warnx("node %u has no memory (--nodes, ACTMEM_NODES); those that have: %s", node,
-		      all);
-		return STATUS_USAGE;
-	}
-	/* Each region is bound to one of them; others are as they come. */
-	memset(&options->nodes, 0, sizeof(options->nodes));
-	options->policy = ACTMEM_PLACE_DEFAULT;
-	return STATUS_OK;
-}
-
-static int open_bench(struct bench *bench)
-{
-	struct actmem_options options;
-	int status = memory_options(&options);
-
-	if (!status)
-		status = find_nodes(bench, &options);
-	if (status)
-		return status;
-	bench->page_bytes = options.pages == ACTMEM_PAGES_1G ? GIANT_PAGE : HUGE_PAGE;
-	bench->bytes = (bench->bytes + bench->page_bytes - 1) / bench->page_bytes *
-		       bench->page_bytes;
-	if (actmem_open(&bench->am, &options)) {
-		warnx("%s", actmem_error());
-		return STATUS_FAILED;
-	}
-	options.allow &= ACTMEM_ALLOW_UNLOCKED;
-	if (!actmem_open(&bench->strict, &options))
-		return STATUS_OK;
-	warnx("%s", actmem_error());
-	actmem_close(bench->am);
-	return STATUS_FAILED;
-}
-
-static char *cell_yes(const json_t *row, const char *key, unsigned int flags)
-{
-	const json_t *value = json_object_get(row, key);
-
-	return strdup(json_is_boolean(value) ? json_is_true(value) ? "yes" : "no" : "-");
-}
-
-/* The word before what else is said of it. */
-static char *cell_engine(const json_t *row, const char *key, unsigned int flags)
-{
-	const char *engine = json_string_value(json_object_get(row, key));
-
-	return engine ? strndup(engine, strcspn(engine, ":")) : strdup("-");
-}
-
-static char *cell_disks(const json_t *row, const char *key, unsigned int flags)
-{
-	const json_t *disks = json_object_get(row, "disks"), *disk;
-	char *text = NULL;
-	size_t i, length;
-	FILE *stream = open_memstream(&text, &length);
-
-	if (!stream)
-		return NULL;
-	json_array_foreach(disks, i, disk) {
-		char *word = cell_text(disk, key, flags);
-
-		fprintf(stream, "%s%s", i ? "," : "", word ? word : "");
-		free(word);
-	}
-	if (!fclose(stream))
-		return text;
-	free(text);
-	return NULL;
-}
-
-/* The tables that have lines. */
-static int print_tables(const json_t *told)
-{
-	static const struct column pin[] = {
-		{ "NODE", "node", cell_text, true },
-		{ "PINNING", "what", cell_text, false },
-		{ "SIZE", "bytes", cell_bytes, true },
-		{ "ROUNDS", "rounds", cell_text, true },
-		{ "GiB/s", "bandwidth", cell_bandwidth, true },
-		{ "NOTE", "note", cell_text, false },
-	};
-	static const struct column copy[] = {
-		{ "FROM", "from", cell_text, true },
-		{ "TO", "to", cell_text, true },
-		{ "COPYING", "what", cell_text, false },
-		{ "SIZE", "bytes", cell_bytes, true },
-		{ "ROUNDS", "rounds", cell_text, true },
-		{ "GiB/s", "bandwidth", cell_bandwidth, true },
-		{ "NOTE", "note", cell_text, false },
-	};
-	static const struct column spill[] = {
-		{ "SPILLING TO", "path", cell_disks, false },
-		{ "DEVICE", "device", cell_disks, false },
-		{ "ENGINE", "engine", cell_engine, false },
-		{ "DIRECT", "direct", cell_yes, false },
-		{ "BLOCK", "request_bytes", cell_bytes, true },
-		{ "DEPTH", "depth", cell_text, true },
-		{ "SPILL GiB/s", "spill_bandwidth", cell_bandwidth, true },
-		{ "FILL GiB/s", "fill_bandwidth", cell_bandwidth, true },
-		{ "NOTE", "note", cell_text, false },
-	};
-	static const struct {
-		const struct column *columns;
-		size_t count;
-	} tables[PARTS] = {
-		[PINNING] = { pin, sizeof(pin) / sizeof(pin[0]) },
-		[COPYING] = { copy, sizeof(copy) / sizeof(copy[0]) },
-		[SPILLING] = { spill, sizeof(spill) / sizeof(spill[0]) },
-	};
-	unsigned int i;
-	int err = 0;
-
-	puts(json_string_value(json_object_get(told, "reason")));
-	for (i = 0; !err && i < PARTS; i++) {
-		const json_t *rows = json_object_get(told, part_names[i]);
-
-		if (!json_array_size(rows))
-			continue;
-		putchar('\n');
-		err = table_print(rows, tables[i].columns, tables[i].count, 0);
-	}
-	return err;
-}
-
-/* Those of an array that could not be measured are told once each. */
-static bool tell_failures(const json_t *rows, const char *bandwidth, const char *what)
-{
-	const char *last = NULL;
-	const json_t *row;
-	bool any = false;
-	size_t i;
-
-	json_array_foreach(rows, i, row) {
-		const char *note = json_string_value(json_object_get(row, "note"));
-
-		if (!json_is_null(json_object_get(row, bandwidth)))
-			continue;
-		any = true;
-		if (note && (!last || strcmp(note, last)))
-			warnx("%s: %s", what, note);
-		last = note;
-	}
-	return any;
-}
-
-static json_t *measure_parts(const struct bench *bench)
-{
-	const char *backend = actmem_backend(bench->am) == ACTMEM_BACKEND_DRIVER ? "driver"
-										 : "memfd";
-	json_t *told = json_pack("{s:s, s:o}", "backend", backend,
-				 "reason", text_to_json(actmem_describe(bench->am)));
-	unsigned int i;
-
-	for (i = 0; told && i < PARTS; i++) {
-		bool is_wanted = bench->only == PARTS || bench->only == i;
-
-		if (json_object_set_new(told, part_names[i],
-					is_wanted ? part_functions[i](bench) : json_array())) {
-			json_decref(told);
-			told = NULL;
+	if (own_folder(folder)) {
+		snprintf(path, sizeof(path), "%s/" PROGRAM, folder);
+		execv(path, argv);
+		if (errno != ENOENT) {
+			warn("cannot run '%s'", path);
+			return;
 		}
 	}
-	return told;
+	execvp(PROGRAM, argv);
+	if (errno == ENOENT)
+		warnx("'%s' is neither beside this command nor in PATH: install it (make install)",
+		      PROGRAM);
+	else
+		warn("cannot run '%s' of PATH", PROGRAM);
 }
 
-static int measure_all(const struct bench *bench, bool as_json)
+static int hand_over(const char *subcommand, int argc, char **argv)
 {
-	json_t *told = measure_parts(bench);
-	bool failed;
-	int err;
+	const char **arguments = calloc(argc + 2, sizeof(*arguments));
 
-	progress_end();
-	if (!told)
-		err = -ENOMEM;
-	else
-		err = as_json ? table_print_json(told) : print_tables(told);
-	if (err)
-		warnx("%s", strerror(-err));
-	failed = err;
-	failed |= tell_failures(json_object_get(told, "copying"), "bandwidth", "copying");
-	failed |= tell_failures(json_object_get(told, "spilling"), "spill_bandwidth", "spilling");
-	json_decref(told);
-	return failed ? STATUS_FAILED : STATUS_OK;
+	if (!arguments) {
+		warn("cannot run '%s'", PROGRAM);
+		return STATUS_FAILED;
+	}
+	arguments[0] = "actmem";
+	arguments[1] = subcommand;
+	memcpy(arguments + 2, argv + 1, (argc - 1) * sizeof(*argv));
+	become_bench((char **)arguments);
+	free(arguments);
+	return STATUS_FAILED;
 }
 
 int cmd_bench(int argc, char **argv)
 {
-	static const struct option long_options[] = {
-		MEMORY_OPTIONS,
-		{ "spill", required_argument, NULL, 's' },
-		{ "block", required_argument, NULL, 'B' },
-		{ "file-bytes", required_argument, NULL, 'f' },
-		{ "depth", required_argument, NULL, 'd' },
-		{ "allow-buffered", no_argument, NULL, OPTION_ALLOW_BUFFERED },
-		{ "only", required_argument, NULL, 'o' },
-		{ "memory", required_argument, NULL, 'm' },
-		{ "seconds", required_argument, NULL, 't' },
-		{ "json", no_argument, NULL, 'J' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
-	};
-	struct bench bench = {
-		.bytes = BYTES_USUAL,
-		.file_bytes = FILE_USUAL,
-		.seconds = 1,
-		.only = PARTS,
-		.sizes = { MIB, 4 * MIB, 16 * MIB },
-		.size_count = 3,
-	};
-	bool as_json = false;
-	int option, status;
+	return hand_over("bench", argc, argv);
+}
 
-	ignore_closed_pipes();
-	while ((option = getopt_long(argc, argv, MEMORY_OPTIONS_SHORT "s:B:f:d:o:m:t:Jh",
-				     long_options, NULL)) != -1) {
-		if (option == 'h') {
-			puts(help);
-			return STATUS_OK;
-		}
-		if (option == 'J')
-			as_json = true;
-		else if (option == '?' || !take_option(&bench, option, optarg))
-			return usage_hint();
-	}
-	if (bench.only == SPILLING && !bench.spill_path_count) {
-		warnx("--only spilling, and no --spill");
-		return usage_hint();
-	}
-	if (optind < argc) {
-		warnx("unexpected argument '%s'", argv[optind]);
-		return usage_hint();
-	}
-	status = open_bench(&bench);
-	if (status)
-		return status == STATUS_USAGE ? usage_hint() : status;
-	status = measure_all(&bench, as_json);
-	actmem_close(bench.strict);
-	actmem_close(bench.am);
-	return status;
+int cmd_replay(int argc, char **argv)
+{
+	return hand_over("replay", argc, argv);
 }

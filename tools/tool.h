@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Declarations that main.c and the subcommands share. */
+/* Declarations that the commands actmem and actmem-bench and their subcommands share. */
 #ifndef ACTMEM_TOOL_H
 #define ACTMEM_TOOL_H
 
+#include <limits.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 enum exit_status {
 	STATUS_OK = 0,
@@ -12,9 +14,27 @@ enum exit_status {
 };
 
 /*
- * A subcommand: argv[0] is "actmem NAME", which warnx() also writes before
- * its messages. Returns an enum exit_status.
+ * @run: argv[0] is "COMMAND NAME", which warnx() also writes before its messages.
+ * Returns an enum exit_status.
  */
+struct subcommand {
+	const char *name;
+	const char *summary;
+	int (*run)(int argc, char **argv);
+};
+
+struct command {
+	const char *name;
+	const char *about;		/* one sentence, for --help */
+	const char *other_status;	/* what else --help says of the exit status */
+	const struct subcommand *subcommands;
+	size_t count;
+};
+
+/* All of a command's main(). */
+int command_main(const struct command *command, int argc, char **argv);
+
+/* actmem's subcommands; actmem becomes actmem-bench for the last two. */
 int cmd_run(int argc, char **argv);
 int cmd_list(int argc, char **argv);
 int cmd_waits(int argc, char **argv);
@@ -30,6 +50,9 @@ int usage_hint(void);
  * program is run afterwards: it would inherit that.
  */
 void ignore_closed_pipes(void);
+
+/* The folder that the running program lies in. False: as of errno. */
+bool own_folder(char folder[PATH_MAX]);
 
 /* Whether other users' processes and regions are shown to this one. */
 bool sees_all_users(void);

@@ -61,7 +61,7 @@ PARTS = (
     Part("jax_malloc", "Training steps of JAX on the processors by their malloc",
          "{python} {here}/jax_malloc.py {smoke} {build}"),
     Part("replay", "Training steps through a store",
-         "{python} {here}/replay.py {smoke} {build}/bin/actmem {directory}"),
+         "{python} {here}/replay.py {smoke} {build}/bin/actmem-bench {directory}"),
 )
 
 
@@ -85,7 +85,7 @@ def run(part, folder, directory, smoke, environment):
     """What a part's program tells, and None or how it failed."""
     places = {"build": os.path.dirname(folder), "folder": folder, "directory": directory,
               "here": HERE, "python": sys.executable, "smoke": "--smoke" if smoke else "",
-              "models": os.path.join(HERE, "../../tools/models.csv")}
+              "models": os.path.join(HERE, "../../bench/models.csv")}
     words = [word.format(**places) for word in shlex.split(part.command)]
     words = [word for word in words if word]
     try:

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Training steps through a store, beside the longer one of compute and I/O.
 
-    replay.py [--smoke] ACTMEM DIRECTORY
+    replay.py [--smoke] ACTMEM_BENCH DIRECTORY
 
-Runs `actmem replay` with a budget that holds about a fifth of what a step saves: once
+Runs `actmem-bench replay` with a budget that holds about a fifth of what a step saves: once
 without any compute, and once with twice as much of it as the I/O took. Prints a line of
 JSON for each measurement: bench, ours, peer, peer_name, ratios, unit and aim. Figures are
 medians of the steps from the second one on, the ratio that of each step's own; it is 1
@@ -28,7 +28,7 @@ STALL_AIM = 0.99
 
 
 def replay(args, model, budget, compute_ms, steps, tokens=TOKENS):
-    command = [args.actmem, "replay", "--json", "--allow", "any", "--model", model,
+    command = [args.actmem_bench, "replay", "--json", "--allow", "any", "--model", model,
                "--tokens", str(tokens), "--scale", "1/256" if args.smoke else "1/4",
                "--budget", str(budget), "--spill", args.directory, "--steps", str(steps),
                "--compute-ms-per-layer", f"{compute_ms:.3f}"]
@@ -67,7 +67,7 @@ def measure(args, model):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--smoke", action="store_true", help="do little of everything")
-    parser.add_argument("actmem")
+    parser.add_argument("actmem_bench")
     parser.add_argument("directory")
     args = parser.parse_args()
     os.makedirs(args.directory, exist_ok=True)

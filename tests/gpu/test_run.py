@@ -69,7 +69,8 @@ def what_is_packed_suffices_to_build():
     told, results = run("--only", "build", prefix=hide)
     assert results["parts"]["build"]["status"] == "ok", told
     for name in ("lib/libactmem.so.0", "lib/libactmem_preload.so", "lib/libactmem_xla.so",
-                 "bin/actmem", "tests/gpu-probe", "tests/cuda/standin/libcuda.so.1"):
+                 "bin/actmem", "bin/actmem-bench", "tests/gpu-probe",
+                 "tests/cuda/standin/libcuda.so.1"):
         assert os.path.exists(f"{ON_GPU}/{name}"), name
     linked = subprocess.run(["ldd", f"{ON_GPU}/lib/libactmem.so.0"], capture_output=True,
                             text=True, check=True).stdout

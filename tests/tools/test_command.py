@@ -9,9 +9,9 @@ import stat
 import subprocess
 import tempfile
 
-from harness import (ACTMEM, BUILD, NO_CAPABILITIES, actmem, clean_environment, expect,
-                     forbidden_device, holder, module_files, mount, private_dev,
-                     transparent_pages)
+from harness import (ACTMEM, ACTMEM_BENCH, BUILD, MEASURING, NO_CAPABILITIES, actmem,
+                     clean_environment, expect, forbidden_device, holder, module_files, mount,
+                     private_dev, public_copy, transparent_pages)
 from tap import case, main
 
 PRINTING = (["--help"], ["--version"], ["run", "--help"], ["list", "--help"], ["info", "--help"],
@@ -46,6 +46,44 @@ def usage_errors_are_one_line_and_a_hint():
     expect(actmem("run"), 2, "", "no program")
     expect(actmem("run", "--"), 2, "", "no program")
     expect(actmem("run", "--nodes"), 2, "", "--nodes")
+
+
+@case
+def the_measuring_ones_are_a_program_of_their_own():
+    told = actmem("--help", program=ACTMEM_BENCH)
+    expect(told, 0)
+    for name in MEASURING:
+        line = f"  {name:6} "
+        assert line in told.stdout and line in actmem("--help").stdout, told.stdout
+        expect(actmem(name, "--frob", program=ACTMEM_BENCH), 2, "",
+               [f"actmem-bench {name}: ", "--frob"])
+        expect(actmem(name, "--frob"), 2, "", [f"actmem {name}: ", "--frob"])
+        ours, theirs = actmem(name, "--help").stdout, actmem(name, "--help",
+                                                             program=ACTMEM_BENCH).stdout
+        assert ours == theirs.replace(f"actmem-bench {name}", f"actmem {name}") != theirs, theirs
+    version = actmem("--version", program=ACTMEM_BENCH).stdout
+    assert version == actmem("--version").stdout.replace("actmem", "actmem-bench"), version
+    expect(actmem("run", program=ACTMEM_BENCH), 2, "", "unknown subcommand 'run'")
+    expect(actmem(program=ACTMEM_BENCH), 2, "", "no subcommand")
+
+
+@case
+def that_program_is_beside_the_command_or_in_the_path():
+    with public_copy() as program:
+        for name in MEASURING:
+            expect(actmem(name, "--help", program=program), 1, "",
+                   [f"actmem {name}: ", "'actmem-bench'", "nor in PATH", "make install"])
+        path = clean_environment()["PATH"] + ":" + os.path.dirname(ACTMEM_BENCH)
+        expect(actmem("bench", "--help", program=program,
+                      environment=clean_environment(PATH=path)), 0)
+        beside = program + "-bench"
+        with open(beside, "w", encoding="ascii") as file:
+            file.write("#!/bin/sh\necho beside \"$@\"\n")
+        expect(actmem("bench", "x", program=program, environment=clean_environment(PATH=path)), 1,
+               "", [beside, "Permission denied"])
+        os.chmod(beside, 0o755)
+        expect(actmem("--", "replay", "x", "-y", program=program,
+                      environment=clean_environment(PATH=path)), 0, "beside replay x -y\n")
 
 
 @case

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 
-from harness import ACTMEM, BUILD, HOLDER, clean_environment
+from harness import ACTMEM, ACTMEM_BENCH, BUILD, HOLDER, clean_environment
 from tap import case, main
 
 MIB = 1 << 20
@@ -68,7 +68,7 @@ def outputs():
     """What the programs print, all of them in one machine."""
     words = ["tests/vm/run", "--kernel", KERNEL, "--numa", "2", "--memory", "2G",
              "--env", f"LD_LIBRARY_PATH={LIBRARIES}"]
-    for file in (ACTMEM, HOLDER, MODELS, os.path.join(LIBRARIES, "libactmem.so.0"),
+    for file in (ACTMEM, ACTMEM_BENCH, HOLDER, MODELS, os.path.join(LIBRARIES, "libactmem.so.0"),
                  os.path.join(LIBRARIES, "libactmem_preload.so")):
         words += ["--file", file]
     separator = "--"

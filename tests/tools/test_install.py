@@ -20,11 +20,11 @@ def sh(*command, **options):
     return result.stdout
 
 
-def make(target, destdir):
+def make(target, destdir, *variables):
     environment = {k: v for k, v in clean_environment().items()
                    if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
     return sh("make", "-s", "-C", ROOT, target, f"PREFIX={PREFIX}", f"DESTDIR={destdir}",
-              env=environment)
+              *variables, env=environment)
 
 
 def files_under(folder):
@@ -44,7 +44,7 @@ def what_is_installed_works_and_uninstall_leaves_nothing():
         make("install", destdir)
         installed = files_under(destdir)
         top = destdir + PREFIX
-        expected = ["bin/actmem", "lib/libactmem.so.0", "lib/libactmem.so",
+        expected = ["bin/actmem", "bin/actmem-bench", "lib/libactmem.so.0", "lib/libactmem.so",
                     "lib/libactmem_preload.so",
                     "include/actmem.h", "include/actmem_heap.h", "include/actmem_queue.h",
                     "include/actmem_region.h", "include/actmem_runtime.h",
@@ -55,7 +55,8 @@ def what_is_installed_works_and_uninstall_leaves_nothing():
         if os.path.exists(os.path.join(BUILD, "venv", ".ready")):
             expected.append("lib/actmem/python/actmem/libactmem_xla.so")
         if shutil.which("scdoc"):
-            expected += ["share/man/man1/actmem.1", "share/man/man3/libactmem.3"]
+            expected += ["share/man/man1/actmem.1", "share/man/man1/actmem-bench.1",
+                         "share/man/man3/libactmem.3"]
         for path in expected:
             assert os.path.exists(os.path.join(top, path)), f"{path} of {installed}"
         check_command(top)
@@ -67,6 +68,21 @@ def what_is_installed_works_and_uninstall_leaves_nothing():
         assert not own, own
 
 
+@case
+def what_is_left_out_is_told_and_not_made():
+    """The hint that names a command of make's does not run it."""
+    with tempfile.TemporaryDirectory() as folder:
+        venv = os.path.join(folder, "venv")
+        hint = f"left out: libactmem_xla.so, which JAX needs: first `make {venv}/.ready`"
+        for target in ("all", "install"):
+            told = make(target, os.path.join(folder, "root"), f"VENV={venv}").splitlines()
+            assert hint in told, told
+            assert all(line.startswith("left out: ") for line in told), told
+        assert os.listdir(folder) == ["root"], os.listdir(folder)
+        installed = files_under(os.path.join(folder, "root"))
+        assert not [path for path in installed if "_xla" in path], installed
+
+
 def check_command(top):
     actmem = os.path.join(top, "bin", "actmem")
     needed = sh("ldd", actmem)
@@ -75,6 +91,9 @@ def check_command(top):
     environment = sh(actmem, "run", "--allow", "any", "env", env=clean_environment())
     assert f"PYTHONPATH={os.path.join(top, 'lib', 'actmem', 'python')}\n" in environment
     assert "ACTMEM_LIBDIR" not in environment, environment
+    told = sh(actmem, "replay", "--allow", "any", "--scale", "1/512", "--steps", "1",
+              "--compute-ms-per-layer", "0", env=clean_environment())
+    assert "llama-2-13b" in told, told
 
 
 def check_program(destdir, top):

@@ -3,7 +3,7 @@
 import os
 import re
 
-from harness import BUILD, SUBCOMMANDS, actmem, expect
+from harness import BUILD, MEASURING, SUBCOMMANDS, actmem, expect
 from tap import case, main
 
 ROOT = os.path.dirname(BUILD)
@@ -53,7 +53,8 @@ def manuals(sections, subcommand):
 def sources(subcommand):
     if subcommand in PRINTING:
         return ["tools/print_options.c"]
-    return [f"tools/cmd_{subcommand}.c", "tools/memory_options.h"]
+    folder = "bench" if subcommand in MEASURING else "tools"
+    return [f"{folder}/cmd_{subcommand}.c", "tools/memory_options.h"]
 
 
 def taken(subcommand):
@@ -108,7 +109,7 @@ def variables_that_are_read_are_in_the_manual():
     read = set()
     for folder, _, names in os.walk(ROOT):
         parts = os.path.relpath(folder, ROOT).split(os.sep)
-        if parts[0] not in ("lib", "tools"):
+        if parts[0] not in ("lib", "tools", "bench"):
             continue
         for name in names:
             if name.endswith((".c", ".py")):

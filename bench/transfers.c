@@ -192,7 +192,7 @@ static void stamp(char *memory, struct transfer transfer)
 	}
 }
 
-/* As of what was never read, so that a fill that does nothing is seen. */
+/* Spoils the stamps, so that a fill that does nothing is seen. */
 static void wipe(char *memory, struct transfer transfer)
 {
 	uint64_t at;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * What a replay came to: each step beside its bound, max(compute, I/O).
+ * Reports a replay: each step beside its bound, max(compute, I/O).
  *
- * Compute is what was asked for, and where filling and verifying took longer, that.
- * I/O is the bytes that had to be moved, which leaves out what was read in vain, over
- * what the disks could do just before and just after the step, in requests of the same
- * sizes, beside as much filling and verifying; alone, with nothing beside.
+ * Compute is the time that the options ask for, or that of filling and verifying, if it
+ * is longer. I/O is the bytes that had to be moved, without those that were read in vain,
+ * over the speed of the disks just before and just after the step, in requests of the
+ * same sizes, beside as much filling and verifying; alone, with nothing beside.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../lib/clock.h"
+#include "../tools/table.h"
 #include "disk.h"
 #include "replay.h"
-#include "table.h"
 
 struct sums {
 	uint64_t steps;
@@ -170,7 +170,7 @@ static json_t *steps_to_json(const struct replay *replay)
 	return rows;
 }
 
-/* From the second step on, as the first one is recorded; of the only one else. */
+/* The sum leaves the first step out, which the store records, unless it is the only one. */
 static json_t *sum_to_json(const struct replay *replay)
 {
 	uint64_t first = replay->done_count > 1, i;
@@ -267,7 +267,7 @@ json_t *replay_to_json(const struct replay *replay)
 	return told;
 }
 
-/* As a percentage. */
+/* A cell shows a share as a percentage. */
 static char *cell_share(const json_t *row, const char *key, unsigned int flags)
 {
 	const json_t *value = json_object_get(row, key);

@@ -11,7 +11,7 @@
 
 #define PATTERN_ALIGN	64	/* lengths are multiples of it, memory is aligned to it */
 
-/* Of the block of that name in that step. */
+/* The seed of the block of that name in that step. */
 uint64_t pattern_seed(uint64_t step, uint64_t name);
 
 void pattern_fill(void *memory, uint64_t bytes, uint64_t seed);

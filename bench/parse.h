@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Values of options. Those that take the option's name tell by warnx() what its
- * value may be, and return false, where it is something else.
+ * Parses values of options. A function tells by warnx(), with the option's name, the
+ * values that the option may have, and returns false, if it has another.
  */
 #ifndef ACTMEM_PARSE_H
 #define ACTMEM_PARSE_H
@@ -19,7 +19,7 @@ bool option_number(const char *option, const char *text, double least, double mo
 /* 1/64 or 0.5: above 0, and at most @most. */
 bool option_fraction(const char *option, const char *text, double most, double *fraction);
 
-/* Which of @choices, an array that ends with NULL. */
+/* *@choice: the index in @choices, an array that ends with NULL. */
 bool option_choice(const char *option, const char *text, const char *const *choices,
 		   unsigned int *choice);
 

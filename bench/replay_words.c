@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* The library's words of a failure, with the options of `actmem replay` in them. */
+/* Tells the library's words of a failure with the options of `actmem replay` in them. */
 #include <err.h>
 #include "../lib/actmem.h"
 #include "../lib/knob_words.h"
@@ -7,7 +7,7 @@
 
 #define WORDS_MAX	2048
 
-/* How long regions are is not to be chosen there, but for their being no longer than that. */
+/* No option sets grow_bytes: words that name it become words about --budget. */
 static const struct knob_name names[] = {
 	{ "regions are made of", "regions are as long as --budget, up to" },
 	{ "lower grow_bytes", "lower that" },

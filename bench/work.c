@@ -6,7 +6,7 @@
 #include "pattern.h"
 #include "work.h"
 
-/* That are done at a time. */
+/* The thread fills or verifies so many at a time. */
 #define PIECE_BYTES	(1ULL << 20)
 
 struct work {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Shared by the parts of actmem replay. */
+/* The parts of actmem replay share these declarations. */
 #ifndef ACTMEM_REPLAY_H
 #define ACTMEM_REPLAY_H
 
@@ -100,8 +100,8 @@ static inline uint64_t replay_name(uint32_t layer, unsigned int tensor)
 
 /*
  * One step: done[done_count] tells of it. 0; -EINTR: a signal; or a negative errno,
- * told by warnx(). No block is left in the store. What came back wrong is told, and
- * counted.
+ * told by warnx(). No block is left in the store. Bytes that came back wrong are
+ * told, and counted.
  */
 int replay_step(struct replay *replay);
 
@@ -115,7 +115,7 @@ int replay_probe_open(struct replay *replay);
 void replay_probe_close(struct replay *replay);
 /* 0 or a negative errno, told. */
 int replay_probe(struct replay *replay, struct disk_speeds *speeds);
-/* Of as many bytes each, before and after. */
+/* The speeds of as many bytes at each of two, as before and after a step. */
 struct disk_speeds replay_probe_mean(const struct disk_speeds *before,
 				     const struct disk_speeds *after);
 
@@ -124,9 +124,9 @@ void replay_tell_error(const char *where);
 
 /* Has the store's events put on the timeline; 0 or -ENOMEM. */
 int replay_trace_begin(struct replay *replay);
-/* Those since the last time. */
+/* Writes the events since the last time. */
 void replay_trace_drain(struct replay *replay);
-/* When the store is gone. */
+/* Ends it; the store is gone by then. */
 void replay_trace_end(struct replay *replay);
 /* The store's bytes at this moment, as curves. */
 void replay_trace_count(struct replay *replay);

@@ -3,8 +3,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include "../lib/clock.h"
+#include "../tools/table.h"
 #include "contest.h"
-#include "table.h"
 
 #define ROUNDS_LEAST	3
 

@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include "memory_options.h"
+#include "../tools/memory_options.h"
+#include "../tools/table.h"
+#include "../tools/tool.h"
 #include "parse.h"
 #include "pattern.h"
 #include "progress.h"
 #include "replay.h"
-#include "table.h"
-#include "tool.h"
 
 #define MIB		(1ULL << 20)
 #define HUGE_PAGE	(2 * MIB)
@@ -22,8 +22,6 @@
 #define BYTES_MAX	(1ULL << 50)
 
 static const char help[] =
-	"Usage: actmem replay [OPTION]...\n"
-	"\n"
 	"Runs the traffic of training steps through a store: the forward pass produces\n"
 	"query, key and value of layer after layer, the backward pass consumes them, and\n"
 	"every byte is verified. Tells each step's time beside its bound, the longer of\n"
@@ -209,7 +207,7 @@ static int lay_out(struct replay *replay)
 	return STATUS_FAILED;
 }
 
-/* Whether the library's words are about one: a file system may be unfit for it. */
+/* The library's words are about a directory: its file system may be unfit for spilling. */
 static bool is_of_a_directory(const struct replay_options *options)
 {
 	bool is = false;
@@ -400,7 +398,7 @@ int cmd_replay(int argc, char **argv)
 	while ((option = getopt_long(argc, argv, MEMORY_OPTIONS_SHORT "m:t:s:c:B:S:N:o:T:Jh",
 				     long_options, NULL)) != -1) {
 		if (option == 'h') {
-			puts(help);
+			printf("Usage: %s [OPTION]...\n\n%s\n", program_invocation_short_name, help);
 			return STATUS_OK;
 		}
 		if (option == 'J')

@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 #include "../lib/clock.h"
+#include "../tools/table.h"
 #include "bench.h"
 #include "disk.h"
 #include "progress.h"
-#include "table.h"
 #include "transfers.h"
 
 struct spill_row {

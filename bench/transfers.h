@@ -36,13 +36,13 @@ void transfers_close(struct transfers *transfers);
 
 /*
  * Goes through the file, again and again if need be, until so many bytes and so
- * much time have gone, and waits for all of it. What is filled is seen to be what
+ * much time have gone, and waits for all of it. It compares what is filled with what
  * was spilled there. *@bandwidth: bytes a second. 0 or a negative errno, with words.
  */
 int transfers_run(struct transfers *transfers, bool spills, uint64_t bytes, uint64_t ns,
 		  double *bandwidth, char words[TRANSFERS_WORDS]);
 
-/* Of the file as it was opened, and of the queue; valid until it is closed. */
+/* The file as it was opened, and the queue's engine; valid until transfers_close(). */
 const struct actmem_file_info *transfers_file(const struct transfers *transfers);
 const char *transfers_engine(const struct transfers *transfers);
 

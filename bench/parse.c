@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../lib/size.h"
+#include "../tools/table.h"
 #include "parse.h"
-#include "table.h"
 
 bool option_bytes(const char *option, const char *text, uint64_t least, uint64_t most,
 		  uint64_t *bytes)

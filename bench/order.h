@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* In which order a backward pass wants its layers. */
+/* The order in which a backward pass wants its layers. */
 #ifndef ACTMEM_ORDER_H
 #define ACTMEM_ORDER_H
 

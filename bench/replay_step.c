@@ -21,7 +21,7 @@
 
 #define TOLD_FAULTS_MAX	10
 #define WHERE_MAX	64
-/* How late a signal is seen that comes just before one begins. */
+/* A signal that comes just before a sleep begins is seen this late. */
 #define SLEEP_MOST_NS	(20 * NS_PER_MS)
 
 struct pass {
@@ -219,7 +219,7 @@ static int run_passes(struct pass *pass)
 	return error;
 }
 
-/* Of a step that ended early. */
+/* A step that ended early leaves blocks in the store. */
 static void drop_blocks(struct replay *replay)
 {
 	uint32_t layer;

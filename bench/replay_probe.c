@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * What the disks do with requests of a step's sizes, between steps: with nothing
- * beside, and beside a thread that fills, or verifies, as many bytes for each that is
- * moved as a step does. The disks never wait for that thread; but they move no bytes
+ * Measures the disks between steps with requests of a step's sizes: with nothing beside,
+ * and beside a thread that fills, or verifies, as many bytes for each that is moved as a
+ * step does. The disks never wait for that thread; but they move no bytes
  * through memory whose bandwidth it has.
  */
 #include <err.h>
@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 #include "../lib/clock.h"
+#include "../tools/tool.h"
 #include "replay.h"
-#include "tool.h"
 
 #define MIB		(1ULL << 20)
 #define PROBE_MOST	(512 * MIB)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * What the store does, on the timeline. Its events come on its own threads and under
+ * Puts the store's doings on the timeline. Its events come on its own threads and under
  * its lock: they are only kept there, and written between steps.
  */
 #include <err.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Shared by the parts of actmem bench. */
+/* The parts of actmem bench share these declarations. */
 #ifndef ACTMEM_BENCH_H
 #define ACTMEM_BENCH_H
 
@@ -30,8 +30,8 @@ struct bench {
 };
 
 /*
- * Arrays of objects. What cannot be measured has a null bandwidth and a note.
- * NULL: no memory.
+ * Each returns an array of objects. An object that could not be measured has a null
+ * bandwidth and a note. NULL: no memory.
  */
 json_t *bench_pin(const struct bench *bench);
 json_t *bench_copy(const struct bench *bench);

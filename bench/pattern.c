@@ -14,7 +14,7 @@
 
 typedef uint64_t words __attribute__((vector_size(LANES * sizeof(uint64_t))));
 
-/* Of what is alike in most bits something that is not (splitmix64). */
+/* Numbers that differ in few bits give numbers that differ in many (splitmix64). */
 static uint64_t mix(uint64_t number)
 {
 	number = (number ^ number >> 30) * 0xbf58476d1ce4e5b9ULL;

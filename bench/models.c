@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "../tools/tool.h"
 #include "models.h"
 
 #define BFLOAT16_BYTES	2
@@ -19,29 +20,20 @@
 
 const char *const model_tensors[MODEL_TENSORS] = { "Q", "K", "V" };
 
-/* Both in build/ and under PREFIX it lies there, seen from the command. */
+/* Both in build/ and under PREFIX it lies there, seen from the folder of the command. */
 static bool installed_path(char path[PATH_MAX])
 {
-	static const char place[] = "share/actmem/models.csv";
-	ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
+	static const char place[] = "/share/actmem/models.csv";
 	char *slash;
-	int level;
 
-	if (length < 0) {
+	if (!own_folder(path)) {
 		warn("cannot tell where this command lies");
 		return false;
 	}
-	path[length] = '\0';
-	for (level = 0; level < 2; level++) {
-		slash = strrchr(path, '/');
-		if (!slash)
-			return false;
-		*slash = '\0';
-	}
-	if (strlen(path) + sizeof(place) + 1 > PATH_MAX)
+	slash = strrchr(path, '/');
+	if (!slash || slash - path + sizeof(place) > PATH_MAX)
 		return false;
-	strcat(path, "/");
-	strcat(path, place);
+	strcpy(slash, place);
 	return true;
 }
 

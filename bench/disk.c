@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include "../tools/table.h"
 #include "disk.h"
-#include "table.h"
 
 /* "36 35 98:0 /root /point options tags... - type source options" */
 static bool is_of(const char *line, dev_t device, char type[64], char source[256])

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What a step does to memory while the disks move it, done beside a measurement of the
- * disks: a thread that fills memory of its own, or verifies it, at the pace of what is
- * moved, and that nothing waits for.
+ * A thread fills memory of its own, or verifies it, at the pace of the bytes that the
+ * disks move, as a step does. It runs beside a measurement of the disks, which never
+ * waits for it.
  */
 #ifndef ACTMEM_WORK_H
 #define ACTMEM_WORK_H
@@ -12,7 +12,7 @@
 
 struct work;
 
-/* Of so many bytes at least. NULL: no memory, or no thread, and errno says which. */
+/* It has memory of so many bytes at least. NULL: no memory, or no thread, and errno says which. */
 struct work *work_open(uint64_t bytes);
 void work_close(struct work *work);
 

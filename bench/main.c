@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* The command actmem-bench: the table of its subcommands. */
+#include <string.h>
+#include "../tools/tool.h"
+
+static const struct subcommand subcommands[] = {
+	{ "bench", "measure pinning, copying and spill devices of this machine", cmd_bench },
+	{ "replay", "run a training step's traffic, and verify every byte", cmd_replay },
+};
+
+/* actmem becomes this command for its subcommands of these names, and leaves its name. */
+int main(int argc, char **argv)
+{
+	const struct command command = {
+		.name = argc > 0 && !strcmp(argv[0], "actmem") ? "actmem" : "actmem-bench",
+		.about = "Measures this machine for pinned, NUMA-local, huge-page memory.",
+		.other_status = "",
+		.subcommands = subcommands,
+		.count = sizeof(subcommands) / sizeof(subcommands[0]),
+	};
+
+	return command_main(&command, argc, argv);
+}

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+#
+# What both commands, actmem and actmem-bench, are built with: as pkg-config knows it,
+# unless TOOLS_CFLAGS and TOOLS_LIBS say otherwise. bench/bench.mk, which make reads
+# before, includes this file too.
+
+TOOLS_NEEDS := smartcols jansson
+
+ifneq ($(origin TOOLS_LIBS),undefined)
+TOOLS_FOUND := found
+else ifneq ($(shell pkg-config --exists $(TOOLS_NEEDS) 2>/dev/null && echo found),)
+TOOLS_FOUND := found
+TOOLS_CFLAGS = $(shell pkg-config --cflags $(TOOLS_NEEDS))
+TOOLS_LIBS = $(shell pkg-config --libs $(TOOLS_NEEDS))
+endif
