@@ -57,12 +57,6 @@ static inline void actmem_kill_anon_super(struct super_block *super)
 #endif
 }
 
-#if ACTMEM_HAVE_IMPORT_NS_STRING
-#define ACTMEM_IMPORT_DMA_BUF_NS	MODULE_IMPORT_NS("DMA_BUF")
-#else
-#define ACTMEM_IMPORT_DMA_BUF_NS	MODULE_IMPORT_NS(DMA_BUF)
-#endif
-
 static inline void actmem_vm_flags_set(struct vm_area_struct *vma, vm_flags_t flags)
 {
 #if ACTMEM_HAVE_VM_FLAGS_SET
