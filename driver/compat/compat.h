@@ -75,28 +75,6 @@ static inline void actmem_vm_flags_clear(struct vm_area_struct *vma, vm_flags_t 
 #endif
 }
 
-static inline void actmem_inode_init_times(struct inode *inode)
-{
-#if ACTMEM_HAVE_INODE_INIT_TS
-	simple_inode_init_ts(inode);
-#else
-	inode->i_ctime = current_time(inode);
-	inode->i_atime = inode->i_ctime;
-	inode->i_mtime = inode->i_ctime;
-#endif
-}
-
-/* Names have come into the directory, or have gone from it. */
-static inline void actmem_directory_changed(struct inode *directory)
-{
-#if ACTMEM_HAVE_INODE_INIT_TS
-	inode_set_mtime_to_ts(directory, inode_set_ctime_current(directory));
-#else
-	directory->i_ctime = current_time(directory);
-	directory->i_mtime = directory->i_ctime;
-#endif
-}
-
 /* How many page table entries map the folio, or a part of it. */
 static inline int actmem_folio_mapcount(struct folio *folio)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * What an administrator is told of memory that fails: a line of the kernel's log,
- * an event, fdinfo, and a counter of its node.
+ * an event, and the counters of its region and its node.
  */
 #include "poison_test.h"
 #include "trace_test.h"
@@ -56,30 +56,13 @@ FIXTURE_TEARDOWN(poison_told)
 	close(self->device);
 }
 
-/* A line of the descriptor's fdinfo; -1 if there is none. */
-static long told_by_fdinfo(int fd, const char *key)
-{
-	char line[256];
-	long number = -1;
-	FILE *file;
-
-	snprintf(line, sizeof(line), "/proc/self/fdinfo/%d", fd);
-	file = fopen(line, "re");
-	while (file && fgets(line, sizeof(line), file))
-		if (!strncmp(line, key, strlen(key)))
-			number = atol(line + strlen(key));
-	if (file)
-		fclose(file);
-	return number;
-}
-
 TEST_F(poison_told, everywhere)
 {
 	uint64_t frame = frame_of(self->memory + 2 * PAGE_BYTES);
 	struct actmem_ioctl_range arg;
 
 	poison(self->memory + 2 * PAGE_BYTES + 7 * SMALL);
-	EXPECT_EQ(PAGE_BYTES, told_by_fdinfo(self->region.fd, "actmem-poisoned:"));
+	EXPECT_EQ(1, poisoned_pages(self->region.fd));
 	EXPECT_EQ(self->poisoned[0], poisoned_on(0));
 	EXPECT_EQ(self->poisoned[1] + (long)PAGE_BYTES, poisoned_on(1));
 	EXPECT_STREQ(text("actmem: hardware error in the page at offset %zu of region %llu '" NAME "', made by process %d: %zu bytes of node 1 at pfn %#llx are out of use",

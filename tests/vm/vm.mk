@@ -49,8 +49,7 @@ VM_MACHINE := --memory 2304M --numa 3 --nvme 1G --edu --timeout 1000 \
 	--load vgem --load hwpoison-inject --load mce-inject --env ACTMEM_BACKEND=driver \
 	--env ACTMEM_TEST_DISK=/dev/nvme0n1 $(DISK_MACHINE)
 
-# The tests load two modules: tests/vm/blemish marks pages as failed, tests/vm/importer
-# imports dma-bufs.
+# The tests load a module: tests/vm/importer imports dma-bufs.
 module_of = $$(tests/vm/kernel build-module $(1) tests/vm/$(2))
 
 # Memory that is not used costs next to nothing. It is the machine, too, that has all
@@ -79,9 +78,8 @@ sparse: check-module
 $(addprefix check-vm-,$(VM_LABELS)): check-vm-%: $(B)/vm/init $(VM_TESTS) $(FAR_PROGRAMS) $(BENCH_PROGRAMS)
 	@mkdir -p $(B)/check
 	@status=0; \
-	blemish=$(call module_of,$*,blemish) && importer=$(call module_of,$*,importer) && \
+	importer=$(call module_of,$*,importer) && \
 	tests/vm/run --kernel $* --tap --log $(B)/check/vm-$*.kernel-log $(VM_MACHINE) \
-		--file "$$blemish:/vm/modules/blemish.ko" \
 		--file "$$importer:/vm/modules/importer.ko" \
 		-- $(firstword $(VM_TESTS)) \
 		$(addprefix --and ,$(wordlist 2,$(words $(VM_TESTS)),$(VM_TESTS))) $(BENCH_SMOKE) || \
@@ -112,9 +110,8 @@ check-strict-detectors: $(B)/vm/init $(B)/vm/provoke
 
 check-strict-driver: $(B)/vm/init $(STRICT_TESTS) $(DRIVER_TESTS)
 	@mkdir -p $(B)/check
-	@blemish=$(call module_of,strict,blemish) && importer=$(call module_of,strict,importer) && \
+	@importer=$(call module_of,strict,importer) && \
 	$(STRICT_RUN) --log $(B)/check/strict-driver.kernel-log \
-		--file "$$blemish:/vm/modules/blemish.ko" \
 		--file "$$importer:/vm/modules/importer.ko" \
 		-- $(firstword $(STRICT_TESTS)) \
 		$(addprefix --and ,$(wordlist 2,9,$(STRICT_TESTS)) $(DRIVER_TESTS))
