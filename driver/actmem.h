@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What the files of the driver know of each other. The layers, from the top:
- * main; ioctl, create and uring; fs, mount, inode and file; dmabuf, map and sysfs;
+ * main; ioctl, create and uring; mount, inode and file; dmabuf, map and sysfs;
  * populate; poison; slots; region; place; pool and account; the tracepoints.
  *
  * The order of locks, each of which may be taken with those before it held:
@@ -209,7 +209,7 @@ static inline void actmem_no_reason(struct actmem_why *why)
 bool actmem_name_is_valid(const char *name, size_t length);
 int actmem_create_unnamed(void __user *user);
 int actmem_create_named(struct file *file, void __user *user);
-int actmem_create_for_file(struct inode *inode, const struct dentry *dentry, loff_t length);
+int actmem_create_of_length(struct inode *inode, const struct dentry *dentry, loff_t length);
 
 /* uring.c */
 int actmem_uring_cmd(struct io_uring_cmd *command, unsigned int issue_flags);
@@ -224,20 +224,18 @@ static inline int actmem_export(struct file *file, void __user *user)
 }
 #endif
 
-/* fs.c */
+/* mount.c */
 int actmem_fs_init(void);
 void actmem_fs_exit(void);
-struct file *actmem_fs_open(struct actmem_region *region);
 
 /* file.c */
+struct file *actmem_file_make(struct actmem_region *region);
 /* NULL of an empty file of a mount; otherwise it stays the same. */
 static inline struct actmem_region *actmem_file_region(const struct file *file)
 {
 	/* Pairs with actmem_inode_attach(). */
 	return smp_load_acquire(&file_inode(file)->i_private);
 }
-
-const char *actmem_policy_name(u32 policy);
 
 /* map.c */
 int actmem_mmap(struct file *file, struct vm_area_struct *vma);

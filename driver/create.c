@@ -21,11 +21,6 @@ bool actmem_name_is_valid(const char *name, size_t length)
 	return length < ACTMEM_NAME_BYTES;
 }
 
-static bool create_label_is_valid(const char name[ACTMEM_NAME_BYTES])
-{
-	return actmem_name_is_valid(name, strnlen(name, ACTMEM_NAME_BYTES));
-}
-
 static int create_check(const struct actmem_ioctl_create *arg)
 {
 	if (arg->flags & ~ACTMEM_CREATE_INHERIT || arg->page_bytes != ACTMEM_PAGE_BYTES)
@@ -33,7 +28,21 @@ static int create_check(const struct actmem_ioctl_create *arg)
 	if (!arg->length || arg->length % ACTMEM_PAGE_BYTES ||
 	    arg->length / ACTMEM_PAGE_BYTES > ACTMEM_MAX_PAGES)
 		return -EINVAL;
-	return create_label_is_valid(arg->name) ? 0 : -EINVAL;
+	if (!actmem_name_is_valid(arg->name, strnlen(arg->name, ACTMEM_NAME_BYTES)))
+		return -EINVAL;
+	return 0;
+}
+
+static int create_fetch(struct actmem_ioctl_create *arg, void __user *user)
+{
+	int err = actmem_fetch(arg, sizeof(*arg), sizeof(*arg), user);
+
+	if (err)
+		return err;
+	arg->fd = -1;
+	arg->id = 0;
+	actmem_no_reason(&arg->why);
+	return 0;
 }
 
 /* The reasons for a failure are told in @arg. */
@@ -55,7 +64,7 @@ static struct file *create_file(void *context)
 {
 	struct actmem_region *region = create_region(context, NULL);
 
-	return IS_ERR(region) ? ERR_CAST(region) : actmem_fs_open(region);
+	return IS_ERR(region) ? ERR_CAST(region) : actmem_file_make(region);
 }
 
 /* ACTMEM_IOC_CREATE on the device. */
@@ -64,11 +73,9 @@ int actmem_create_unnamed(void __user *user)
 	struct actmem_ioctl_create arg;
 	int err;
 
-	err = actmem_fetch(&arg, sizeof(arg), sizeof(arg), user);
+	err = create_fetch(&arg, user);
 	if (err)
 		return err;
-	arg.id = 0;
-	actmem_no_reason(&arg.why);
 	err = actmem_answer_with_file(user, &arg, sizeof(arg), &arg.fd, create_file, &arg);
 	if (!err)
 		return 0;
@@ -78,96 +85,71 @@ int actmem_create_unnamed(void __user *user)
 	return err;
 }
 
-static void create_use_mount_policy(struct actmem_ioctl_create *arg,
-				    const struct actmem_mount *mount)
-{
-	int node;
-
-	if (arg->policy != ACTMEM_POLICY_PREFERRED ||
-	    memchr_inv(arg->nodes, 0, sizeof(arg->nodes)))
-		return;
-	arg->policy = mount->policy;
-	for_each_node_mask(node, mount->nodes)
-		arg->nodes[node / 64] |= 1ULL << (node % 64);
-}
-
-/* A region for an empty file of a mount, by the policy that it has there. */
-static struct actmem_region *create_for_mount(const struct inode *inode,
-					      struct actmem_ioctl_create *arg)
+/*
+ * A region for a file of a mount, whose inode is locked, so that its name stays. A file
+ * without a name is given one when it is linked.
+ */
+static struct actmem_region *create_for_file(struct inode *inode, const struct dentry *dentry,
+					     struct actmem_ioctl_create *arg)
 {
 	struct actmem_mount *mount = actmem_super_mount(inode->i_sb);
+	int node;
 
-	create_use_mount_policy(arg, mount);
+	lockdep_assert_held_write(&inode->i_rwsem);
+	if (inode->i_private)
+		return ERR_PTR(-EEXIST);
+	if (inode->i_nlink)
+		strscpy_pad(arg->name, dentry->d_name.name, sizeof(arg->name));
+	if (arg->policy == ACTMEM_POLICY_PREFERRED &&
+	    !memchr_inv(arg->nodes, 0, sizeof(arg->nodes))) {
+		arg->policy = mount->policy;
+		for_each_node_mask(node, mount->nodes)
+			arg->nodes[node / 64] |= 1ULL << (node % 64);
+	}
 	return create_region(arg, mount);
 }
 
-/* The file has the region from here on, by the name that it has now, unless it has one. */
-static int create_attach(struct inode *inode, const struct dentry *dentry,
-			 struct actmem_region *region)
-{
-	lockdep_assert_held_write(&inode->i_rwsem);
-	if (inode->i_private)
-		return -EEXIST;
-	/* A file without a name is given one when it is linked. */
-	if (inode->i_nlink) {
-		spin_lock(&region->lock);
-		strscpy_pad(region->name, dentry->d_name.name, sizeof(region->name));
-		spin_unlock(&region->lock);
-	}
-	actmem_inode_attach(inode, region);
-	return 0;
-}
-
-/* ACTMEM_IOC_CREATE on a file's own descriptor; EEXIST if somebody was faster. */
+/* ACTMEM_IOC_CREATE on a file's own descriptor. */
 int actmem_create_named(struct file *file, void __user *user)
 {
 	struct inode *inode = file_inode(file);
 	struct actmem_ioctl_create arg, made;
 	struct actmem_region *region;
-	int err, unanswered;
+	int err;
 
 	/* An unnamed region never was without one. */
 	if (!actmem_super_mount(inode->i_sb))
 		return -ENOTTY;
-	err = actmem_fetch(&arg, sizeof(arg), sizeof(arg), user);
+	err = create_fetch(&arg, user);
 	if (err)
 		return err;
 	if (*arg.name)
 		return -EINVAL;
 	if (!(file->f_mode & FMODE_WRITE))
 		return -EBADF;
-	arg.fd = -1;
-	arg.id = 0;
-	actmem_no_reason(&arg.why);
-	if (actmem_file_region(file))
-		return -EEXIST;
 
 	made = arg;
-	region = create_for_mount(inode, &made);
+	inode_lock(inode);
+	region = create_for_file(inode, file_dentry(file), &made);
+	arg.id = made.id;
 	arg.why = made.why;
-	arg.id = IS_ERR(region) ? 0 : made.id;
-	unanswered = actmem_answer(user, &arg, sizeof(arg));
+	/* The answer comes first, as a region that a file has stays with it. */
+	err = actmem_answer(user, &arg, sizeof(arg));
 	if (IS_ERR(region))
-		return PTR_ERR(region);
-	err = unanswered;
-	if (!err) {
-		inode_lock(inode);
-		err = create_attach(inode, file_dentry(file), region);
-		inode_unlock(inode);
-	}
-	if (err) {
+		err = PTR_ERR(region);
+	else if (err)
 		actmem_region_retire(region);
-		arg.id = 0;
-		(void)actmem_answer(user, &arg, sizeof(arg));
-	}
+	else
+		actmem_inode_attach(inode, region);
+	inode_unlock(inode);
 	return err;
 }
 
 /*
  * Gives an empty file of a mount, whose inode is locked, a region of this length, by the
- * mount's policy.
+ * mount's policy. The first length is for good (EPERM), as others may have it mapped.
  */
-int actmem_create_for_file(struct inode *inode, const struct dentry *dentry, loff_t length)
+int actmem_create_of_length(struct inode *inode, const struct dentry *dentry, loff_t length)
 {
 	struct actmem_ioctl_create arg = {
 		.length = length,
@@ -175,13 +157,11 @@ int actmem_create_for_file(struct inode *inode, const struct dentry *dentry, lof
 		.policy = ACTMEM_POLICY_PREFERRED,
 	};
 	struct actmem_region *region;
-	int err;
 
-	region = create_for_mount(inode, &arg);
-	if (IS_ERR(region))
-		return PTR_ERR(region);
-	err = create_attach(inode, dentry, region);
-	if (err)
-		actmem_region_retire(region);
-	return err;
+	if (inode->i_private)
+		return -EPERM;
+	region = create_for_file(inode, dentry, &arg);
+	if (!IS_ERR(region))
+		actmem_inode_attach(inode, region);
+	return PTR_ERR_OR_ZERO(region);
 }

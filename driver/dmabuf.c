@@ -11,7 +11,8 @@
 #include "actmem.h"
 #include "compat/compat.h"
 
-ACTMEM_IMPORT_DMA_BUF_NS;
+/* MODULE_IMPORT_NS() takes a word in some kernels, a string in others. */
+MODULE_INFO(import_ns, "DMA_BUF");
 
 /* Behind a dma-buf: @count pages of the region that @file is, from page @first. */
 struct export {

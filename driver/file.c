@@ -1,187 +1,107 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What can be done with the descriptor of a region as with that of any file: opened,
- * read, and allocated; and its fdinfo. Requests are ioctl.c's and mappings map.c's,
- * by which alone a region is written, as hugetlbfs has it.
+ * What can be done with the descriptor of a region as with that of any file: opened
+ * and read; its fdinfo; and the files of unnamed regions. Requests are ioctl.c's and
+ * mappings map.c's, by which alone a region is written, as hugetlbfs has it.
  *
  * An empty file of a mount has no region: its length is 0, so that there is
  * nothing to read.
  */
+#include <linux/file.h>
 #include <linux/fs.h>
-#include <linux/falloc.h>	/* needs the above */
-#include <linux/nodemask.h>
-#include <linux/pagemap.h>
+#include <linux/mm.h>
+#include <linux/mount.h>
 #include <linux/sched/signal.h>
 #include <linux/seq_file.h>
 #include <linux/uio.h>
 
 #include "actmem.h"
-#include "compat/compat.h"
 #include "mount.h"
 
-static bool file_is_named(const struct inode *inode)
+static struct vfsmount *unnamed_mount;
+static int unnamed_mount_users;
+
+/*
+ * Open files of unnamed regions keep the mount where the next region finds it. It is the
+ * file that does so, not the inode: whoever watches an inode may be the last to let go of
+ * it, and the superblock's end waits for the watchers.
+ */
+static int unnamed_mount_hold(void)
 {
-	return actmem_super_mount(inode->i_sb);
+	return simple_pin_fs(&actmem_fs_type, &unnamed_mount, &unnamed_mount_users);
+}
+
+static void unnamed_mount_release(void)
+{
+	simple_release_fs(&unnamed_mount, &unnamed_mount_users);
 }
 
 static int actmem_open(struct inode *inode, struct file *file)
 {
-	if (file_is_named(inode))
+	if (actmem_super_mount(inode->i_sb))
 		return generic_file_open(inode, file);
-	return actmem_hold_internal_mount();
+	return unnamed_mount_hold();
 }
 
 static int actmem_release(struct inode *inode, struct file *file)
 {
-	if (!file_is_named(inode))
-		actmem_release_internal_mount();
+	if (!actmem_super_mount(inode->i_sb))
+		unnamed_mount_release();
 	return 0;
 }
 
-/* How many bytes were read, fewer than @length is then only if the reader's memory is bad. */
-static ssize_t file_read_piece(struct actmem_region *region, loff_t position, size_t *length,
-			       struct iov_iter *to)
-{
-	struct folio *folio = actmem_slot_get(region, position / ACTMEM_PAGE_BYTES);
-	size_t offset = position % ACTMEM_PAGE_BYTES;
-	ssize_t copied;
-
-	if (IS_ERR(folio))
-		return actmem_slot_error(folio);
-	*length = min_t(size_t, *length, ACTMEM_PAGE_BYTES - offset);
-	if (!folio)
-		return iov_iter_zero(*length, to);
-	copied = _copy_mc_to_iter(folio_address(folio) + offset, *length, to);
-	folio_put(folio);
-	return copied;
-}
-
-/* Up to the end of the region. An error counts only if nothing came before it. */
-static ssize_t file_read(struct actmem_region *region, loff_t *position, struct iov_iter *to)
-{
-	u64 end = region->page_count * ACTMEM_PAGE_BYTES;
-	ssize_t done = 0, copied;
-
-	while (iov_iter_count(to) && *position < end) {
-		size_t length = min_t(u64, iov_iter_count(to), end - *position);
-
-		if (fatal_signal_pending(current))
-			return done ?: -EINTR;
-		copied = file_read_piece(region, *position, &length, to);
-		if (copied < 0)
-			return done ?: copied;
-		done += copied;
-		*position += copied;
-		if (copied < length)
-			return done ?: -EFAULT;
-		cond_resched();
-	}
-	return done;
-}
-
+/*
+ * Missing pages are zeros. An error counts only if nothing was read before it, as
+ * bytes that were read are not to be lost.
+ */
 static ssize_t actmem_read_iter(struct kiocb *call, struct iov_iter *to)
 {
-	ssize_t done;
+	struct actmem_region *region = actmem_file_region(call->ki_filp);
+	u64 end = region ? region->page_count * ACTMEM_PAGE_BYTES : 0;
+	ssize_t done = 0;
+	int err = 0;
 
-	if (!actmem_file_region(call->ki_filp))
-		return 0;
-	done = file_read(actmem_file_region(call->ki_filp), &call->ki_pos, to);
+	while (!err && iov_iter_count(to) && call->ki_pos < end) {
+		size_t offset = call->ki_pos % ACTMEM_PAGE_BYTES;
+		size_t length = min_t(size_t, iov_iter_count(to), ACTMEM_PAGE_BYTES - offset);
+		struct folio *folio;
+		size_t copied;
+
+		folio = actmem_slot_get(region, call->ki_pos / ACTMEM_PAGE_BYTES);
+		if (IS_ERR(folio)) {
+			err = actmem_slot_error(folio);
+			break;
+		}
+		if (folio) {
+			copied = _copy_mc_to_iter(folio_address(folio) + offset, length, to);
+			folio_put(folio);
+		} else {
+			copied = iov_iter_zero(length, to);
+		}
+		done += copied;
+		call->ki_pos += copied;
+		if (copied < length)
+			err = -EFAULT;
+		else if (fatal_signal_pending(current))
+			err = -EINTR;
+		cond_resched();
+	}
 	file_accessed(call->ki_filp);
-	return done;
+	return done ?: err;
 }
 
-static int file_allocate(struct file *file, u64 offset, u64 end)
-{
-	struct actmem_region *region = actmem_file_region(file);
-	unsigned long first, count, done;
-	struct actmem_why why;
-
-	if (end > region->page_count * ACTMEM_PAGE_BYTES)
-		return -EFBIG;
-	actmem_no_reason(&why);
-	first = offset / ACTMEM_PAGE_BYTES;
-	count = DIV_ROUND_UP(end, ACTMEM_PAGE_BYTES) - first;
-	return actmem_populate(region, first, count, &done, &why);
-}
-
-/* An empty file is given its length. */
-static int file_allocate_length(struct file *file, u64 offset, u64 end)
-{
-	struct inode *inode = file_inode(file);
-	int err;
-
-	if (offset)
-		return -EINVAL;
-	inode_lock(inode);
-	err = actmem_create_for_file(inode, file_dentry(file), end);
-	inode_unlock(inode);
-	/* Somebody was faster. */
-	return err == -EEXIST ? 0 : err;
-}
-
-static long actmem_fallocate(struct file *file, int mode, loff_t offset, loff_t length)
-{
-	u64 end = offset + length;
-	int err;
-
-	if (mode & ~FALLOC_FL_KEEP_SIZE)
-		return -EOPNOTSUPP;
-	if (!actmem_file_region(file)) {
-		err = mode & FALLOC_FL_KEEP_SIZE ? -EFBIG : file_allocate_length(file, offset, end);
-		if (err)
-			return err;
-	}
-	/* As POPULATE, which others may be at, too. */
-	return file_allocate(file, offset, end);
-}
-
-const char *actmem_policy_name(u32 policy)
-{
-	switch (policy) {
-	case ACTMEM_POLICY_BIND:
-		return "bind";
-	case ACTMEM_POLICY_PREFERRED:
-		return "preferred";
-	default:
-		return "interleave";
-	}
-}
-
-/* For /proc/PID/fdinfo: lines of key and value, all sizes in bytes. */
+/* For /proc/PID/fdinfo: lines of key and value, sizes in bytes. The id leads to the rest. */
 static void actmem_show_fdinfo(struct seq_file *seq, struct file *file)
 {
 	struct actmem_region *region = actmem_file_region(file);
-	struct actmem_usage usage;
-	int node;
 
-	if (!region) {	/* an empty file */
-		seq_puts(seq, "actmem-length:\t0\n");
-		return;
-	}
-	/* Nobody is left to read it. */
-	if (actmem_slots_usage(region, &usage))
+	if (!region)	/* an empty file */
 		return;
 	seq_printf(seq, "actmem-id:\t%llu\n", region->id);
 	seq_printf(seq, "actmem-length:\t%llu\n", region->page_count * ACTMEM_PAGE_BYTES);
-	seq_printf(seq, "actmem-page-bytes:\t%llu\n", ACTMEM_PAGE_BYTES);
-	seq_printf(seq, "actmem-policy:\t%s\n", actmem_policy_name(region->policy));
-	seq_printf(seq, "actmem-nodes:\t%*pbl\n", nodemask_pr_args(&region->nodes));
-	seq_printf(seq, "actmem-inherit:\t%d\n", !!(region->flags & ACTMEM_CREATE_INHERIT));
-	seq_printf(seq, "actmem-named:\t%d\n", !!region->mount);
-	seq_printf(seq, "actmem-mapped:\t%llu\n", usage.mapped_bytes);
-	seq_printf(seq, "actmem-pinned:\t%llu\n", usage.pinned_bytes);
-
-	/* All of one moment, so that the nodes add up. */
 	spin_lock(&region->lock);
 	seq_printf(seq, "actmem-name:\t%s\n", region->name);
 	seq_printf(seq, "actmem-allocated:\t%llu\n", region->pages_held * ACTMEM_PAGE_BYTES);
-	seq_printf(seq, "actmem-demand-faults:\t%lu\n", region->demand_faults);
-	seq_printf(seq, "actmem-poisoned:\t%llu\n", region->poisoned_pages * ACTMEM_PAGE_BYTES);
-	seq_printf(seq, "actmem-exported:\t%llu\n", region->exported_pages * ACTMEM_PAGE_BYTES);
-	for_each_node(node)
-		if (region->node_pages_held[node])
-			seq_printf(seq, "actmem-node%d:\t%llu\n", node,
-				   region->node_pages_held[node] * ACTMEM_PAGE_BYTES);
 	spin_unlock(&region->lock);
 }
 
@@ -190,7 +110,6 @@ const struct file_operations actmem_file_operations = {
 	.release = actmem_release,
 	.llseek = generic_file_llseek,
 	.read_iter = actmem_read_iter,
-	.fallocate = actmem_fallocate,
 	.fsync = noop_fsync,
 	.mmap = actmem_mmap,
 	.get_unmapped_area = actmem_get_unmapped_area,
@@ -199,3 +118,44 @@ const struct file_operations actmem_file_operations = {
 	.uring_cmd = actmem_uring_cmd,
 	.show_fdinfo = actmem_show_fdinfo,
 };
+
+/*
+ * Makes the file of an unnamed region and hands the region over to it, also when
+ * that fails.
+ */
+struct file *actmem_file_make(struct actmem_region *region)
+{
+	char name[sizeof("actmem:") + ACTMEM_NAME_BYTES];
+	struct inode *inode;
+	struct file *file;
+	int err;
+
+	snprintf(name, sizeof(name), "actmem:%s", region->name);
+	/* The file's own, as it does not come by way of open(). */
+	err = unnamed_mount_hold();
+	if (err)
+		goto retire;
+	inode = actmem_unnamed_inode(unnamed_mount->mnt_sb);
+	if (IS_ERR(inode)) {
+		err = PTR_ERR(inode);
+		goto release_mount;
+	}
+	/* As open() has it for every file of a 64-bit task: read(2) passes 2 GiB, too. */
+	file = alloc_file_pseudo(inode, unnamed_mount, name, O_RDWR | O_LARGEFILE,
+				 &actmem_file_operations);
+	if (IS_ERR(file)) {
+		err = PTR_ERR(file);
+		goto put_inode;
+	}
+	file->f_mode |= FMODE_LSEEK | FMODE_PREAD | FMODE_PWRITE;
+	actmem_inode_attach(inode, region);
+	return file;
+
+put_inode:
+	iput(inode);
+release_mount:
+	unnamed_mount_release();
+retire:
+	actmem_region_retire(region);
+	return ERR_PTR(err);
+}

@@ -6,9 +6,8 @@
  *
  * A file is given its region, and other names, under the inode's lock.
  */
-#include <linux/module.h>
 #include <linux/security.h>
-#include <linux/slab.h>
+#include <linux/string.h>
 
 #include "actmem.h"
 #include "compat/compat.h"
@@ -17,70 +16,72 @@
 static const struct inode_operations actmem_file_inode_operations;
 static const struct inode_operations actmem_directory_operations;
 
-static struct inode *inode_alloc(struct super_block *super)
+/* To those of the clock, by the one way that is the same in all kernels. */
+static void inode_set_times(struct inode *inode, unsigned int which)
 {
-	struct inode *inode = new_inode(super);
+	struct timespec64 now = current_time(inode);
+	struct iattr attributes = {
+		.ia_valid = which,
+		.ia_atime = now,
+		.ia_mtime = now,
+		.ia_ctime = now,
+	};
 
-	if (!inode)
-		return NULL;
-	inode->i_ino = get_next_ino();
-	inode->i_blkbits = HPAGE_PMD_SHIFT;
-	actmem_inode_init_times(inode);
-	return inode;
+	/* No owner is set, which alone would need to be mapped. */
+	setattr_copy(NULL, inode, &attributes);
 }
 
-/* Counts for the mount until it is evicted. */
-static struct inode *inode_alloc_counted(struct super_block *super)
+/* Counts for the mount, if it has one, until it is evicted. */
+static struct inode *inode_alloc(struct super_block *super, umode_t mode)
 {
 	struct actmem_mount *mount = actmem_super_mount(super);
 	struct inode *inode;
 
-	if (!actmem_quota_charge(&mount->inodes))
+	if (mount && !actmem_quota_charge(&mount->inodes))
 		return ERR_PTR(-ENOSPC);
-	inode = inode_alloc(super);
-	if (inode)
-		return inode;
-	actmem_quota_uncharge(&mount->inodes);
-	return ERR_PTR(-ENOMEM);
-}
-
-static void inode_become_file(struct inode *inode)
-{
-	inode->i_op = &actmem_file_inode_operations;
-	inode->i_fop = &actmem_file_operations;
-}
-
-static void inode_become_directory(struct inode *inode)
-{
-	inode->i_op = &actmem_directory_operations;
-	inode->i_fop = &simple_dir_operations;
-	/* Its own name for itself. */
-	inc_nlink(inode);
+	inode = new_inode(super);
+	if (!inode) {
+		if (mount)
+			actmem_quota_uncharge(&mount->inodes);
+		return ERR_PTR(-ENOMEM);
+	}
+	inode->i_ino = get_next_ino();
+	inode->i_mode = mode;
+	inode_set_times(inode, ATTR_ATIME | ATTR_MTIME | ATTR_CTIME);
+	if (S_ISDIR(mode)) {
+		inode->i_op = &actmem_directory_operations;
+		inode->i_fop = &simple_dir_operations;
+		/* Its own name for itself. */
+		inc_nlink(inode);
+	} else {
+		inode->i_op = &actmem_file_inode_operations;
+		inode->i_fop = &actmem_file_operations;
+	}
+	return inode;
 }
 
 struct inode *actmem_root_inode(struct super_block *super)
 {
 	const struct actmem_mount *mount = actmem_super_mount(super);
-	struct inode *inode = inode_alloc_counted(super);
+	struct inode *inode = inode_alloc(super, S_IFDIR | (mount ? mount->mode : 0));
 
 	if (IS_ERR(inode))
 		return NULL;
-	inode->i_mode = S_IFDIR | mount->mode;
-	inode->i_uid = mount->uid;
-	inode->i_gid = mount->gid;
-	inode_become_directory(inode);
+	if (mount) {
+		inode->i_uid = mount->uid;
+		inode->i_gid = mount->gid;
+	}
 	return inode;
 }
 
 struct inode *actmem_unnamed_inode(struct super_block *super)
 {
-	struct inode *inode = inode_alloc(super);
+	struct inode *inode = inode_alloc(super, S_IFREG | 0600);
 
-	if (!inode)
-		return NULL;
+	if (IS_ERR(inode))
+		return inode;
 	/* It has no name: its watchers lose it with the last descriptor. */
 	clear_nlink(inode);
-	inode->i_mode = S_IFREG | 0600;
 	inode->i_uid = current_fsuid();
 	inode->i_gid = current_fsgid();
 	/*
@@ -89,7 +90,6 @@ struct inode *actmem_unnamed_inode(struct super_block *super)
 	 * descriptor is the permission.
 	 */
 	inode->i_flags |= S_PRIVATE | S_NOATIME | S_NOCMTIME;
-	inode_become_file(inode);
 	return inode;
 }
 
@@ -105,19 +105,33 @@ void actmem_inode_attach(struct inode *inode, struct actmem_region *region)
 	smp_store_release(&inode->i_private, region);
 }
 
+void actmem_evict_inode(struct inode *inode)
+{
+	struct actmem_mount *mount = actmem_super_mount(inode->i_sb);
+	struct actmem_region *region = inode->i_private;
+
+	clear_inode(inode);
+	if (mount)
+		actmem_quota_uncharge(&mount->inodes);
+	if (!region)	/* a directory, or a file that was given none */
+		return;
+	mutex_lock(&region->unmap_lock);
+	spin_lock(&region->lock);
+	region->inode = NULL;
+	spin_unlock(&region->lock);
+	mutex_unlock(&region->unmap_lock);
+	actmem_region_retire(region);
+}
+
 static struct inode *inode_make(ACTMEM_IDMAP *idmap, struct inode *directory,
 				struct dentry *dentry, umode_t mode)
 {
-	struct inode *inode = inode_alloc_counted(directory->i_sb);
+	struct inode *inode = inode_alloc(directory->i_sb, mode);
 	int err;
 
 	if (IS_ERR(inode))
 		return inode;
 	inode_init_owner(idmap, inode, directory, mode);
-	if (S_ISDIR(mode))
-		inode_become_directory(inode);
-	else
-		inode_become_file(inode);
 	err = security_inode_init_security(inode, directory, &dentry->d_name, NULL, NULL);
 	/* Linux 6.1 says that where no security module has labels. */
 	if (!err || err == -EOPNOTSUPP)
@@ -136,7 +150,7 @@ static int directory_add(ACTMEM_IDMAP *idmap, struct inode *directory, struct de
 	if (S_ISDIR(mode))
 		inc_nlink(directory);
 	actmem_d_make_persistent(dentry, inode);
-	actmem_directory_changed(directory);
+	inode_set_times(directory, ATTR_MTIME | ATTR_CTIME);
 	return 0;
 }
 
@@ -158,10 +172,9 @@ static int actmem_tmpfile(ACTMEM_IDMAP *idmap, struct inode *directory, struct f
 {
 	struct inode *inode = inode_make(idmap, directory, file->f_path.dentry, mode | S_IFREG);
 
-	if (IS_ERR(inode))
-		return finish_open_simple(file, PTR_ERR(inode));
-	d_tmpfile(file, inode);
-	return finish_open_simple(file, 0);
+	if (!IS_ERR(inode))
+		d_tmpfile(file, inode);
+	return finish_open_simple(file, PTR_ERR_OR_ZERO(inode));
 }
 
 /* Lists of regions show the name to people. */
@@ -175,12 +188,12 @@ static struct dentry *actmem_lookup(struct inode *directory, struct dentry *dent
 	return simple_lookup(directory, dentry, flags);
 }
 
-/* The region is known by the name that its file was given last. */
+/* The region, if there is one, is known by the name that its file was given last. */
 static void inode_name_region(struct inode *inode, const struct dentry *dentry)
 {
-	struct actmem_region *region = inode && S_ISREG(inode->i_mode) ? inode->i_private : NULL;
+	struct actmem_region *region = inode->i_private;
 
-	if (!region)
+	if (!region)	/* of a directory, too */
 		return;
 	spin_lock(&region->lock);
 	strscpy_pad(region->name, dentry->d_name.name, sizeof(region->name));
@@ -222,16 +235,6 @@ static const struct inode_operations actmem_directory_operations = {
 	.rename = actmem_rename,
 };
 
-/* The first length is for good: others may have it mapped. */
-static int inode_set_length(struct inode *inode, const struct dentry *dentry, loff_t length)
-{
-	if (length == i_size_read(inode))
-		return 0;
-	if (inode->i_private)
-		return -EPERM;
-	return actmem_create_for_file(inode, dentry, length);
-}
-
 static int actmem_setattr(ACTMEM_IDMAP *idmap, struct dentry *dentry, struct iattr *attributes)
 {
 	struct inode *inode = d_inode(dentry);
@@ -241,8 +244,9 @@ static int actmem_setattr(ACTMEM_IDMAP *idmap, struct dentry *dentry, struct iat
 	if (!actmem_super_mount(inode->i_sb))
 		return -EPERM;
 	err = setattr_prepare(idmap, dentry, attributes);
-	if (!err && attributes->ia_valid & ATTR_SIZE)
-		err = inode_set_length(inode, dentry, attributes->ia_size);
+	if (!err && attributes->ia_valid & ATTR_SIZE &&
+	    attributes->ia_size != i_size_read(inode))
+		err = actmem_create_of_length(inode, dentry, attributes->ia_size);
 	if (!err)
 		setattr_copy(idmap, inode, attributes);
 	return err;

@@ -7,14 +7,10 @@
 #define _ACTMEM_MOUNT_H
 
 #include <linux/fs.h>
-#include <linux/fs_parser.h>
 #include <linux/kref.h>
 #include <linux/nodemask.h>
 
 #include "actmem.h"
-
-struct fs_context;
-struct seq_file;
 
 /**
  * struct actmem_mount - what a superblock with names was mounted with
@@ -48,23 +44,15 @@ static inline struct actmem_mount *actmem_super_mount(const struct super_block *
 	return super->s_fs_info;
 }
 
-/* fs.c */
-int actmem_get_tree(struct fs_context *context);
-int actmem_hold_internal_mount(void);
-void actmem_release_internal_mount(void);
-
 /* mount.c */
-extern const struct fs_parameter_spec actmem_mount_parameters[];
-int actmem_init_mount_context(struct fs_context *context);
-struct actmem_mount *actmem_mount_alloc(struct fs_context *context);
+extern struct file_system_type actmem_fs_type;
 void actmem_mount_put(struct actmem_mount *mount);
-unsigned long actmem_mount_capacity(const struct actmem_mount *mount);
-void actmem_mount_show(struct seq_file *seq, struct actmem_mount *mount);
 
 /* inode.c */
 struct inode *actmem_root_inode(struct super_block *super);
 struct inode *actmem_unnamed_inode(struct super_block *super);
 void actmem_inode_attach(struct inode *inode, struct actmem_region *region);
+void actmem_evict_inode(struct inode *inode);
 
 /* file.c */
 extern const struct file_operations actmem_file_operations;

@@ -24,20 +24,23 @@
  * size=	bytes (suffix K, M, G, T or P) that the regions of the mount may have,
  *	a multiple of ACTMEM_PAGE_BYTES, or a share of the machine's memory, as
  *	50%, rounded down to one; not 0. Without it only the limits of users and
- *	nodes hold. Can be changed by a remount, and nothing else can; EBUSY if
- *	the regions have more than that.
+ *	nodes hold.
+ * nr_inodes=	files and directories (suffix K, M or G) that there may be, the root
+ *	included; 64K by default, 0 for no limit.
  * mode=, uid=, gid=	of the root directory; 0755 and who mounts by default.
  * node=	nodes for regions that are made without a policy of their own, as
- *	0-1,3; may be given several times.
+ *	0-1:3, with a colon where other lists have a comma.
  * policy=	bind, preferred or interleave, for the same regions; bind by default
  *	if there are nodes, otherwise preferred.
+ *
+ * A remount changes size= and nr_inodes=, not to less than there is (EBUSY), and
+ * nothing else (EINVAL).
  *
  * A file is a region with a name, made in two steps. open(O_CREAT) makes an
  * empty file, without a region: it cannot be mapped and answers no request but
  * ACTMEM_IOC_CREATE (ENODATA). It is given a region, once, with a length for good:
- * by ftruncate(2), by the mount's policy; by fallocate(2) from offset 0, the same
- * and then populated; or by ACTMEM_IOC_CREATE on its descriptor. The region
- * belongs to and counts for the user who does that, whoever owns the file. A
+ * by ftruncate(2), by the mount's policy; or by ACTMEM_IOC_CREATE on its
+ * descriptor. The region belongs to and counts for the user who does that, whoever owns the file. A
  * length that is there cannot be changed (EPERM), not by O_TRUNC either:
  * programs that have it mapped count on it. Remove the file and make another.
  *
@@ -53,9 +56,8 @@
  * read(2)	as of any file of this length. Missing pages are read as zeros and
  *	stay missing. EIO if the hardware has reported an error in a page.
  * write(2)	EINVAL, as on hugetlbfs: a region is written by its mappings.
- * fallocate(2)	with mode 0 or FALLOC_FL_KEEP_SIZE is POPULATE of all pages that
- *	the range touches, EFBIG if it ends behind the region. Other modes,
- *	and MADV_REMOVE, are EOPNOTSUPP; pages are given back by DISCARD.
+ * fallocate(2)	EOPNOTSUPP, as is MADV_REMOVE: pages come by POPULATE or when they
+ *	are touched, and are given back by DISCARD.
  * ftruncate(2)	EPERM for an unnamed region, and for any other length than it has.
  */
 #ifndef _UAPI_LINUX_ACTMEM_H

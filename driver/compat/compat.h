@@ -59,12 +59,6 @@ static inline void actmem_kill_anon_super(struct super_block *super)
 #endif
 }
 
-#if ACTMEM_HAVE_IMPORT_NS_STRING
-#define ACTMEM_IMPORT_DMA_BUF_NS	MODULE_IMPORT_NS("DMA_BUF")
-#else
-#define ACTMEM_IMPORT_DMA_BUF_NS	MODULE_IMPORT_NS(DMA_BUF)
-#endif
-
 /* An address that AMD's processors say is the machine's; older kernels do not ask. */
 #ifndef MCI_STATUS_PADDRV
 #define MCI_STATUS_PADDRV	0
@@ -76,28 +70,6 @@ static inline void actmem_vm_flags_set(struct vm_area_struct *vma, vm_flags_t fl
 	vm_flags_set(vma, flags);
 #else
 	vma->vm_flags |= flags;
-#endif
-}
-
-static inline void actmem_inode_init_times(struct inode *inode)
-{
-#if ACTMEM_HAVE_INODE_INIT_TS
-	simple_inode_init_ts(inode);
-#else
-	inode->i_ctime = current_time(inode);
-	inode->i_atime = inode->i_ctime;
-	inode->i_mtime = inode->i_ctime;
-#endif
-}
-
-/* Names have come into the directory, or have gone from it. */
-static inline void actmem_directory_changed(struct inode *directory)
-{
-#if ACTMEM_HAVE_INODE_INIT_TS
-	inode_set_mtime_to_ts(directory, inode_set_ctime_current(directory));
-#else
-	directory->i_ctime = current_time(directory);
-	directory->i_mtime = directory->i_ctime;
 #endif
 }
 

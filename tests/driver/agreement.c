@@ -124,38 +124,24 @@ static int ask_list(int device, struct told *told)
 static int ask_fdinfo(struct told *told)
 {
 	char path[64], line[256];
-	long number, sum, node;
+	long number;
 	FILE *file;
 	int i;
 
 	memset(told, 0, sizeof(*told));
 	for (i = 0; i < LIVING; i++) {
-		long before = told->bytes;
-
 		snprintf(path, sizeof(path), "/proc/%d/fdinfo/%d", holder->pid, holder->fds[i]);
 		file = fopen(path, "re");
 		CHECK(file);
-		sum = 0;
 		while (fgets(line, sizeof(line), file)) {
 			if (sscanf(line, "actmem-id:\t%ld", &number) == 1) {
 				CHECK(number == (long)holder->ids[i]);
 				told->regions++;
 			} else if (sscanf(line, "actmem-allocated:\t%ld", &number) == 1) {
 				told->bytes += number;
-			} else if (sscanf(line, "actmem-mapped:\t%ld", &number) == 1) {
-				told->mapped += number;
-			} else if (sscanf(line, "actmem-pinned:\t%ld", &number) == 1) {
-				told->pinned += number;
-			} else if (sscanf(line, "actmem-demand-faults:\t%ld", &number) == 1) {
-				told->demand_faults += number;
-			} else if (sscanf(line, "actmem-node%ld:\t%ld", &node, &number) == 2) {
-				CHECK(node < NODES);
-				told->node_bytes[node] += number;
-				sum += number;
 			}
 		}
 		fclose(file);
-		CHECK(sum == told->bytes - before);
 	}
 	return 0;
 }
@@ -164,7 +150,7 @@ static int ask_fdinfo(struct told *told)
 static int compare(int device, const struct told *expected)
 {
 	struct told listed, fdinfo;
-	int node, line;
+	int line;
 
 	line = ask_list(device, &listed);
 	if (!line)
@@ -173,11 +159,6 @@ static int compare(int device, const struct told *expected)
 		return line;
 	CHECK(!memcmp(&listed, expected, sizeof(listed)));
 	CHECK(fdinfo.regions == LIVING && fdinfo.bytes == listed.bytes - listed.lingering_bytes);
-	CHECK(fdinfo.mapped == listed.mapped && fdinfo.pinned == listed.pinned);
-	CHECK(fdinfo.demand_faults == listed.demand_faults);
-	for (node = 0; node < NODES; node++)
-		CHECK(listed.node_bytes[node] == fdinfo.node_bytes[node] +
-		      (node == 1 ? listed.lingering_bytes : 0));
 	return 0;
 }
 

@@ -128,27 +128,9 @@ static int check_length(struct operation *self, int device, int result)
 	return remove_file(self, device, result);
 }
 
-/* The length may have been given all the same, for good, and some of the pages. */
-static int check_allocated(struct operation *self, int device, int result)
-{
-	struct stat status;
-
-	CHECK(!fstat(self->fd, &status));
-	CHECK(status.st_size == (off_t)(PAGES * PAGE_BYTES) || (result && !status.st_size));
-	CHECK(regions() == !!status.st_size);
-	CHECK(!fallocate(self->fd, 0, 0, PAGES * PAGE_BYTES));
-	CHECK(allocated_bytes(self->fd) == PAGES * PAGE_BYTES);
-	return remove_file(self, device, result);
-}
-
 static int give_length(struct operation *self, int device)
 {
 	return ftruncate(self->fd, PAGES * PAGE_BYTES) ? -errno : 0;
-}
-
-static int give_pages(struct operation *self, int device)
-{
-	return fallocate(self->fd, 0, 0, PAGES * PAGE_BYTES) ? -errno : 0;
 }
 
 static int give_policy(struct operation *self, int device)
@@ -163,16 +145,6 @@ TEST_F(names, truncate)
 	struct operation operation = {
 		.where = IN_MODULE, .least = 4, .prepare = prepare_file, .act = give_length,
 		.undo = check_length,
-	};
-
-	EXPECT_SWEEP(operation, self->device);
-}
-
-TEST_F(names, allocate)
-{
-	struct operation operation = {
-		.where = IN_MODULE, .least = 5, .prepare = prepare_file, .act = give_pages,
-		.undo = check_allocated,
 	};
 
 	EXPECT_SWEEP(operation, self->device);

@@ -39,39 +39,6 @@ FIXTURE_TEARDOWN(lazy)
 	EXPECT_EQ(0, regions());
 }
 
-/* The sum of what fdinfo tells of the nodes, -1 if it does not tell. */
-static long fdinfo_pages(int fd)
-{
-	char path[64], line[256];
-	long sum = 0, bytes;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
-	file = fopen(path, "re");
-	if (!file)
-		return -1;
-	while (fgets(line, sizeof(line), file))
-		if (sscanf(line, "actmem-node%*d: %ld", &bytes) == 1)
-			sum += bytes;
-	fclose(file);
-	return sum / (long)PAGE_BYTES;
-}
-
-static long fdinfo_demand_faults(int fd)
-{
-	char path[64], line[256];
-	long faults = -1;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
-	file = fopen(path, "re");
-	while (file && fgets(line, sizeof(line), file))
-		sscanf(line, "actmem-demand-faults: %ld", &faults);
-	if (file)
-		fclose(file);
-	return faults;
-}
-
 static long stat_pages(int fd)
 {
 	struct stat status;
@@ -82,7 +49,7 @@ static long stat_pages(int fd)
 /* Whether everybody who can be asked says that so many pages are held. */
 static bool holds(int fd, long pages)
 {
-	return pages_held(fd) == pages && fdinfo_pages(fd) == pages && stat_pages(fd) == pages &&
+	return pages_held(fd) == pages && stat_pages(fd) == pages &&
 	       node_sum("region_bytes") == pages * (long)PAGE_BYTES;
 }
 
@@ -108,7 +75,6 @@ TEST_F(lazy, holds_nothing_until_it_is_touched)
 	EXPECT_TRUE(holds(self->fd, 2));
 	ASSERT_EQ(0, info(self->fd, 0, &now));
 	EXPECT_EQ(2, now.demand_faults);
-	EXPECT_EQ(2, fdinfo_demand_faults(self->fd));
 	EXPECT_EQ(2 * PAGE_BYTES, now.mapped_bytes);
 	EXPECT_EQ(0, now.pinned_bytes);
 }

@@ -51,6 +51,35 @@ TEST_F(names, an_empty_file_has_no_region)
 	close(fd);
 }
 
+static long long nanoseconds(const struct timespec *time)
+{
+	return time->tv_sec * 1000000000LL + time->tv_nsec;
+}
+
+TEST_F(names, times_are_those_of_the_clock)
+{
+	struct timespec before, after;
+	struct stat directory, file;
+	int fd;
+
+	/* So that the mount is older, by the coarse clock that files have their times from. */
+	usleep(20000);
+	ASSERT_EQ(0, clock_gettime(CLOCK_REALTIME_COARSE, &before));
+	fd = make_file(NAME);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, clock_gettime(CLOCK_REALTIME, &after));
+	ASSERT_EQ(0, fstat(fd, &file));
+	EXPECT_LE(nanoseconds(&before), nanoseconds(&file.st_mtim));
+	EXPECT_GE(nanoseconds(&after), nanoseconds(&file.st_mtim));
+	EXPECT_EQ(nanoseconds(&file.st_mtim), nanoseconds(&file.st_ctim));
+	EXPECT_EQ(nanoseconds(&file.st_mtim), nanoseconds(&file.st_atim));
+	ASSERT_EQ(0, stat(AT, &directory));
+	EXPECT_LE(nanoseconds(&file.st_mtim), nanoseconds(&directory.st_mtim));
+	EXPECT_EQ(nanoseconds(&directory.st_mtim), nanoseconds(&directory.st_ctim));
+	EXPECT_GT(nanoseconds(&before), nanoseconds(&directory.st_atim));
+	close(fd);
+}
+
 TEST_F(names, a_length_is_given_once)
 {
 	int fd = make_file(NAME);

@@ -33,22 +33,17 @@ static void claim(int pages)
 		race->exceeded = true;
 }
 
-/* By the create call, fallocate, or populate: pages, 0 if refused, or an error. */
+/* Of a length by the create call, or by ftruncate: pages, 0 if refused, or an error. */
 static int take(int fd, int pages, unsigned int way)
 {
 	struct actmem_ioctl_create arg = region_of(pages);
 	int err;
 
-	switch (way % 3) {
-	case 0:
-		err = call(fd, ACTMEM_IOC_CREATE, &arg) ?: populate(fd, 0, pages);
-		break;
-	case 1:
-		err = fallocate(fd, 0, 0, pages * PAGE_BYTES) ? -errno : 0;
-		break;
-	default:
-		err = ftruncate(fd, pages * PAGE_BYTES) ? -errno : populate(fd, 0, pages);
-	}
+	if (way % 2)
+		err = call(fd, ACTMEM_IOC_CREATE, &arg);
+	else
+		err = ftruncate(fd, pages * PAGE_BYTES) ? -errno : 0;
+	err = err ?: populate(fd, 0, pages);
 	if (err)
 		return is_refusal(err) ? 0 : err;
 	claim(pages);
@@ -245,7 +240,8 @@ static int allocate_much(size_t pages)
 	int fd = open(AT "/much", O_RDWR | O_CLOEXEC);
 
 	CHECK(fd >= 0);
-	CHECK(!fallocate(fd, 0, 0, pages * PAGE_BYTES));
+	CHECK(!ftruncate(fd, pages * PAGE_BYTES));
+	CHECK(!populate(fd, 0, pages));
 	return 0;
 }
 

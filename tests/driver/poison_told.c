@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * What an administrator is told of memory that fails: a line of the kernel's log,
- * an event, fdinfo, and a counter of its node.
+ * an event, and the counters of its region and its node.
  */
 #include "poison_test.h"
 #include "trace_test.h"
@@ -35,7 +35,6 @@ FIXTURE_SETUP(poison_told)
 	self->log = open_log();
 	ASSERT_LE(0, self->log);
 	ASSERT_EQ(0, mkdir(INSTANCE, 0700));
-	ASSERT_EQ(0, set_event("page_poisoned", "1"));
 	ASSERT_EQ(0, set_event("alloc_fail", "1"));
 	for (node = 0; node < 2; node++)
 		self->poisoned[node] = poisoned_on(node);
@@ -56,30 +55,13 @@ FIXTURE_TEARDOWN(poison_told)
 	close(self->device);
 }
 
-/* A line of the descriptor's fdinfo; -1 if there is none. */
-static long told_by_fdinfo(int fd, const char *key)
-{
-	char line[256];
-	long number = -1;
-	FILE *file;
-
-	snprintf(line, sizeof(line), "/proc/self/fdinfo/%d", fd);
-	file = fopen(line, "re");
-	while (file && fgets(line, sizeof(line), file))
-		if (!strncmp(line, key, strlen(key)))
-			number = atol(line + strlen(key));
-	if (file)
-		fclose(file);
-	return number;
-}
-
 TEST_F(poison_told, everywhere)
 {
 	uint64_t frame = frame_of(self->memory + 2 * PAGE_BYTES);
 	struct actmem_ioctl_range arg;
 
 	ASSERT_EQ(0, fail_page(self->memory + 2 * PAGE_BYTES + 7 * SMALL));
-	EXPECT_EQ(PAGE_BYTES, told_by_fdinfo(self->region.fd, "actmem-poisoned:"));
+	EXPECT_EQ(1, poisoned_pages(self->region.fd));
 	EXPECT_EQ(self->poisoned[0], poisoned_on(0));
 	EXPECT_EQ(self->poisoned[1] + (long)PAGE_BYTES, poisoned_on(1));
 	EXPECT_STREQ(text("actmem: hardware error in the page at offset %zu of region %llu '" NAME "', made by process %d: %zu bytes of node 1 at pfn %#llx are out of use",
@@ -89,11 +71,8 @@ TEST_F(poison_told, everywhere)
 	EXPECT_EQ(-EIO, change_range(self->region.fd, ACTMEM_IOC_POPULATE, 0, PAGES, &arg));
 
 	read_events();
-	EXPECT_EVENT("page_poisoned", "id=%llu offset=%zu node=1 pid=%d pfn=%llu", self->region.id,
-		     2 * PAGE_BYTES, getpid(), (unsigned long long)frame);
 	EXPECT_EVENT("alloc_fail", "id=%llu ret=%d reason=poison node=1 wanted=%zu available=0 movable=0",
 		     self->region.id, -EIO, 2 * PAGE_BYTES);
-	EXPECT_EQ(1, count("page_poisoned"));
 }
 
 TEST_NOTHING_IS_LEFT
