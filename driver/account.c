@@ -180,14 +180,17 @@ static int region_check_room(const struct actmem_region *region, unsigned long p
 	return err ?: region_check_user(region, pages, why);
 }
 
-/* Whether the user and the mount could have so many pages more: EDQUOT, ENOMEM or ENOSPC. */
+/*
+ * Whether the user and the mount could have so many pages, but for those that the region
+ * has or is about to get: EDQUOT, ENOMEM or ENOSPC.
+ */
 int actmem_check_room(const struct actmem_region *region, unsigned long pages,
 		      struct actmem_why *why)
 {
 	int err;
 
 	spin_lock(&account_lock);
-	err = region_check_room(region, pages, why);
+	err = region_check_room(region, pages - min(pages, region->charged), why);
 	spin_unlock(&account_lock);
 	return err;
 }
