@@ -225,17 +225,6 @@ void actmem_uncharge_page(struct actmem_region *region)
 	spin_unlock(&account_lock);
 }
 
-/* Pages that the region is about to get. */
-unsigned long actmem_pages_underway(const struct actmem_region *region)
-{
-	unsigned long pages;
-
-	spin_lock(&account_lock);
-	pages = region->charged - READ_ONCE(region->pages_held);
-	spin_unlock(&account_lock);
-	return pages;
-}
-
 struct actmem_quota *actmem_node_quota(int node)
 {
 	return &nodes[node].pages;

@@ -374,7 +374,6 @@ int actmem_check_room(const struct actmem_region *region, unsigned long pages,
 		      struct actmem_why *why);
 int actmem_charge_page(struct actmem_region *region, struct actmem_why *why);
 void actmem_uncharge_page(struct actmem_region *region);
-unsigned long actmem_pages_underway(const struct actmem_region *region);
 struct actmem_quota *actmem_node_quota(int node);
 void actmem_count_region(int change);
 void actmem_count_lingering_region(int change);
