@@ -234,14 +234,17 @@ static int region_check_room(const struct actmem_region *region, unsigned long p
 	return err ?: region_check_user(region, pages, why);
 }
 
-/* Whether the user and the mount could have so many pages more: EDQUOT, ENOMEM or ENOSPC. */
+/*
+ * Whether the user and the mount could have so many pages, but for those that the region
+ * has or is about to get: EDQUOT, ENOMEM or ENOSPC.
+ */
 int actmem_check_room(const struct actmem_region *region, unsigned long pages,
 		      struct actmem_why *why)
 {
 	int err;
 
 	spin_lock(&account_lock);
-	err = region_check_room(region, pages, why);
+	err = region_check_room(region, pages - min(pages, region->charged), why);
 	spin_unlock(&account_lock);
 	return err;
 }
@@ -274,17 +277,6 @@ void actmem_uncharge_page(struct actmem_region *region)
 	spin_lock(&account_lock);
 	region_charge(region, -1);
 	spin_unlock(&account_lock);
-}
-
-/* Pages that the region is about to get. */
-unsigned long actmem_pages_underway(const struct actmem_region *region)
-{
-	unsigned long pages;
-
-	spin_lock(&account_lock);
-	pages = region->charged - READ_ONCE(region->pages_held);
-	spin_unlock(&account_lock);
-	return pages;
 }
 
 /* A page of the region has come to be on a node, or has gone from there. */

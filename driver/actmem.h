@@ -177,8 +177,23 @@ static inline void actmem_page_note(struct folio *folio, unsigned long notes)
 	WRITE_ONCE(folio->private, (void *)notes);
 }
 
-/* The nodes that the current task takes pages from. */
-struct actmem_choice;
+/**
+ * struct actmem_choice - the nodes that the current task takes pages from
+ * @wanted: pages still to be placed
+ * @placed: pages placed
+ * @placed_here: those of them on the node that is nearest by now
+ * @charged: those of them that are charged to a memory cgroup
+ * @nodes: those of the policy; without those found full, if others may do instead
+ * @from: the nearest node to this one comes first
+ */
+struct actmem_choice {
+	unsigned long wanted;
+	unsigned long placed;
+	unsigned long placed_here;
+	unsigned long charged;
+	nodemask_t nodes;
+	int from;
+};
 
 /**
  * struct actmem_usage - who uses the pages of a region at this moment
@@ -298,12 +313,12 @@ void actmem_poison_explain(struct actmem_region *region, unsigned long index,
 void actmem_quarantine(struct folio *folio);
 
 /* place.c */
-int actmem_nearest_node(const nodemask_t *mask, int from);
 unsigned long actmem_node_capacity(int node);
 int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create *arg);
-struct actmem_choice *actmem_choose(const struct actmem_region *region, unsigned long wanted);
-int actmem_place_check_room(const struct actmem_region *region, const struct actmem_choice *choice,
-			    unsigned long wanted, bool by_limit, struct actmem_why *why);
+void actmem_choose(const struct actmem_region *region, unsigned long wanted,
+		   struct actmem_choice *choice);
+int actmem_place_check_limits(struct actmem_region *region, const struct actmem_choice *choice,
+			      unsigned long pages, struct actmem_why *why);
 struct folio *actmem_place_page(const struct actmem_region *region, unsigned long index,
 				struct actmem_choice *choice, struct actmem_why *why);
 
@@ -334,7 +349,6 @@ int actmem_check_room(const struct actmem_region *region, unsigned long pages,
 		      struct actmem_why *why);
 int actmem_charge_page(struct actmem_region *region, struct actmem_why *why);
 void actmem_uncharge_page(struct actmem_region *region);
-unsigned long actmem_pages_underway(const struct actmem_region *region);
 void actmem_count_page(struct actmem_region *region, int node, int change);
 void actmem_count_as_lingering(struct actmem_region *region);
 

@@ -5,7 +5,7 @@
  *
  * A pool is the administrator's reservation, as hugetlb's is: no more pages than its
  * target belong to it, held or lent, and nothing but another target takes them away.
- * One that it holds is ready, or dirty, or in the hands of the worker, and the pool
+ * One that it holds is ready, or dirty, or being zeroed by the worker, and the pool
  * has the only reference to it. One that it has lent bears a mark and is a region's;
  * it comes back when that gives it up, unless the pool is too large by then. Pages
  * that are not the pool's go back to the page allocator.
@@ -18,27 +18,19 @@
  * done in the background is the worker's: it zeroes pages that are dirty, and brings
  * another, of what is free, for one that the hardware has failed.
  *
- * The worker runs at the lowest priority on the CPUs of its node, or of the nearest
- * that has any, without those that are isolated. Before it begins, and after each
- * batch of pages, it rests for ten milliseconds if anybody else wants its CPU.
+ * The worker is a work item of each pool, on an unbound workqueue: the kernel runs it
+ * near the node, on CPUs that are not isolated, and the administrator may choose
+ * others, and a nice level, in sysfs. Before each batch of pages it rests for ten
+ * milliseconds if anybody else wants its CPU.
  *
  * Pages of a pool are not charged to memory cgroups, neither in it nor in a region.
  */
-#include <linux/cpumask.h>
 #include <linux/gfp.h>
 #include <linux/highmem.h>
-#include <linux/kthread.h>
-#include <linux/list.h>
-#include <linux/mm_types.h>
-#include <linux/rcupdate.h>
-#include <linux/sched.h>
-#include <linux/sched/isolation.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/stat.h>
 #include <linux/slab.h>
-#include <linux/spinlock.h>
-#include <linux/topology.h>
-#include <linux/wait.h>
+#include <linux/workqueue.h>
 
 #include "actmem.h"
 
@@ -49,145 +41,117 @@
 #define REPLACE_GFP	((GFP_KERNEL & ~__GFP_RECLAIM) | __GFP_COMP | __GFP_THISNODE | \
 			 __GFP_NOMEMALLOC | __GFP_NOWARN)
 
-#define TRIM_BATCH	64
 #define WORK_BATCH	8
 #define REST		msecs_to_jiffies(10)
 #define RETRY		(30 * HZ)
+
+struct pool_list {
+	struct list_head pages;
+	unsigned long count;
+};
 
 /**
  * struct actmem_pool - the pages of one node
  * @lock: see there; held for an instant only
  * @ready: pages that are zero
- * @dirty: pages still to be zeroed
- * @ready_count: length of @ready
- * @held: pages in @ready and @dirty, one that the worker has in hand, and those that
- *	are on their way to @dirty
+ * @dirty: pages still to be zeroed; the worker is at it as long as there are any
+ * @zeroing: the worker has a page in hand
  * @lent: pages that regions have taken and are to give back
  * @target: pages to hold and to have lent, in all
  * @settings: held by who changes the target, as long as it takes
- * @kicked: there is something to do
- * @wait: where the worker waits to be kicked
- * @worker: NULL as long as there has been no target; protected by @settings
+ * @work: the worker; delayed as long as it waits for memory
  * @node: whose pages these are
  */
 struct actmem_pool {
 	/* Protects what follows, up to @target. */
 	spinlock_t lock;
-	struct list_head ready;
-	struct list_head dirty;
-	unsigned long ready_count;
-	unsigned long held;
+	struct pool_list ready;
+	struct pool_list dirty;
+	bool zeroing;
 	unsigned long lent;
 	unsigned long target;
 	/* Outside of @lock. */
 	struct mutex settings;
-	bool kicked;
-	wait_queue_head_t wait;
-	struct task_struct *worker;
+	struct delayed_work work;
 	int node;
 };
 
 /* By node. */
 static struct actmem_pool *pools;
+static struct workqueue_struct *workers;
 
 static unsigned long pool_size(const struct actmem_pool *pool)
 {
 	lockdep_assert_held(&pool->lock);
-	return pool->held + pool->lent;
+	return pool->ready.count + pool->dirty.count + pool->zeroing + pool->lent;
+}
+
+static struct folio *pool_pop(struct pool_list *list)
+{
+	struct folio *folio = list_first_entry_or_null(&list->pages, struct folio, lru);
+
+	if (folio) {
+		list_del(&folio->lru);
+		list->count--;
+	}
+	return folio;
+}
+
+/* False if the pool is large enough without the page. */
+static bool pool_add(struct actmem_pool *pool, struct pool_list *list, struct folio *folio)
+{
+	if (pool_size(pool) >= pool->target)
+		return false;
+	list_add(&folio->lru, &list->pages);
+	list->count++;
+	return true;
 }
 
 static void pool_kick(struct actmem_pool *pool)
 {
-	WRITE_ONCE(pool->kicked, true);
-	wake_up(&pool->wait);
-}
-
-static struct folio *pool_pop(struct list_head *list)
-{
-	struct folio *folio = list_first_entry_or_null(list, struct folio, lru);
-
-	if (folio)
-		list_del(&folio->lru);
-	return folio;
-}
-
-static struct folio *pool_pop_ready(struct actmem_pool *pool)
-{
-	struct folio *folio = pool_pop(&pool->ready);
-
-	if (folio)
-		pool->ready_count--;
-	return folio;
-}
-
-/* To the page allocator, which might hand it out again if the hardware has erred in it. */
-static void pool_release(struct folio *folio)
-{
-	if (actmem_page_has_failed(folio))
-		actmem_quarantine(folio);
-	else
-		folio_put(folio);
+	/* It may be waiting for memory. */
+	cancel_delayed_work(&pool->work);
+	queue_work_node(pool->node, workers, &pool->work.work);
 }
 
 /*
- * Gives pages to the page allocator until the pool is no larger than @size, or
- * nothing is left but what is lent.
+ * Takes over a page that is to be zeroed; false if the pool does not want it. One that
+ * @was_lent has come back, or has been lost, if @folio is NULL.
  */
-static void pool_trim(struct actmem_pool *pool, unsigned long size)
+static bool pool_put(struct actmem_pool *pool, struct folio *folio, bool was_lent)
 {
-	unsigned int count;
+	bool is_kept, has_work;
 
-	do {
-		struct folio *folio;
-		LIST_HEAD(surplus);
-
-		spin_lock(&pool->lock);
-		for (count = 0; count < TRIM_BATCH && pool_size(pool) > size; count++) {
-			folio = pool_pop(&pool->dirty) ?: pool_pop_ready(pool);
-			if (!folio)
-				break;
-			pool->held--;
-			list_add(&folio->lru, &surplus);
-		}
-		spin_unlock(&pool->lock);
-		while ((folio = pool_pop(&surplus)))
-			pool_release(folio);
-		cond_resched();
-	} while (count == TRIM_BATCH);
+	spin_lock(&pool->lock);
+	pool->lent -= was_lent;
+	is_kept = folio && pool_add(pool, &pool->dirty, folio);
+	has_work = !folio || (is_kept && pool->dirty.count == 1);
+	spin_unlock(&pool->lock);
+	if (has_work)
+		pool_kick(pool);
+	return is_kept;
 }
 
-/* Zeroes the page unless it is; false if the hardware has failed it, and it is out of use. */
-static bool pool_prepare(struct folio *folio, bool is_ready)
+/* False if the hardware has failed it: that is looked at where its struct is at hand. */
+static bool page_zero(struct folio *folio)
 {
 	long i;
 
-	if (actmem_page_has_failed(folio)) {
-		actmem_quarantine(folio);
-		return false;
-	}
-	for (i = 0; !is_ready && i < folio_nr_pages(folio); i++)
+	for (i = 0; i < folio_nr_pages(folio); i++) {
+		if (PageHWPoison(folio_page(folio, i)))
+			return false;
 		clear_highpage(folio_page(folio, i));
+	}
 	return true;
 }
 
-static struct folio *pool_lend(struct actmem_pool *pool, struct folio *folio)
+/* The page allocator might hand a page out again in which the hardware has erred. */
+static void page_release(struct folio *folio)
 {
-	lockdep_assert_held(&pool->lock);
-	if (folio) {
-		actmem_page_note(folio, ACTMEM_PAGE_LENT);
-		pool->held--;
-		pool->lent++;
-	}
-	return folio;
-}
-
-/* A page that was lent has been set apart; the pool is to get another one. */
-static void pool_write_off(struct actmem_pool *pool)
-{
-	spin_lock(&pool->lock);
-	pool->lent--;
-	spin_unlock(&pool->lock);
-	pool_kick(pool);
+	if (actmem_page_notes(folio) & ACTMEM_PAGE_POISONED || actmem_page_has_failed(folio))
+		actmem_quarantine(folio);
+	else
+		folio_put(folio);
 }
 
 /* A page of zeros that nobody pays for, zeroed here if none is ready; NULL if there is none. */
@@ -197,36 +161,22 @@ struct folio *actmem_pool_take(int node)
 	struct folio *folio;
 	bool is_ready;
 
-	while (READ_ONCE(pool->held)) {
+	while (actmem_pool_held(node)) {
 		spin_lock(&pool->lock);
-		folio = pool_pop_ready(pool);
+		folio = pool_pop(&pool->ready);
 		is_ready = folio;
-		folio = pool_lend(pool, folio ?: pool_pop(&pool->dirty));
+		folio = folio ?: pool_pop(&pool->dirty);
+		pool->lent += !!folio;
 		spin_unlock(&pool->lock);
 		if (!folio)
 			break;
-		if (pool_prepare(folio, is_ready))
+		actmem_page_note(folio, ACTMEM_PAGE_LENT);
+		if (is_ready ? !actmem_page_has_failed(folio) : page_zero(folio))
 			return folio;
-		pool_write_off(pool);
+		actmem_quarantine(folio);
+		pool_put(pool, NULL, true);
 	}
 	return NULL;
-}
-
-/* Of a page that was lent; false if the pool does not want it any more. */
-static bool pool_take_back(struct actmem_pool *pool, struct folio *folio, bool is_usable)
-{
-	spin_lock(&pool->lock);
-	if (pool_size(pool) > pool->target)
-		is_usable = false;
-	if (is_usable) {
-		list_add(&folio->lru, &pool->dirty);
-		pool->held++;
-	}
-	pool->lent--;
-	spin_unlock(&pool->lock);
-	/* To have it zeroed, or to get another when that is possible. */
-	pool_kick(pool);
-	return is_usable;
 }
 
 /*
@@ -236,23 +186,19 @@ static bool pool_take_back(struct actmem_pool *pool, struct folio *folio, bool i
 void actmem_pool_give(struct folio *folio)
 {
 	struct actmem_pool *pool = &pools[folio_nid(folio)];
-	bool was_lent = actmem_page_notes(folio) & ACTMEM_PAGE_LENT;
-	bool poisoned = actmem_page_notes(folio) & ACTMEM_PAGE_POISONED ||
-			actmem_page_has_failed(folio);
+	unsigned long notes = actmem_page_notes(folio);
+	bool is_usable;
 
-	if (!poisoned)
-		actmem_page_note(folio, 0);
-	if (was_lent) {
+	actmem_page_note(folio, notes & ACTMEM_PAGE_POISONED);
+	if (notes & ACTMEM_PAGE_LENT) {
 		folio_clear_referenced(folio);
 		folio_clear_dirty(folio);
 		/* The page allocator knows what to do with a page that is still locked. */
-		if (pool_take_back(pool, folio, !poisoned && !folio_test_mlocked(folio)))
+		is_usable = !(notes & ACTMEM_PAGE_POISONED) && !folio_test_mlocked(folio);
+		if (pool_put(pool, is_usable ? folio : NULL, true))
 			return;
 	}
-	if (poisoned)
-		actmem_quarantine(folio);
-	else
-		folio_put(folio);
+	page_release(folio);
 }
 
 /*
@@ -261,150 +207,111 @@ void actmem_pool_give(struct folio *folio)
  */
 static int pool_grow(struct actmem_pool *pool, gfp_t gfp)
 {
-	bool is_wanted, is_kept;
 	struct page *page;
+	bool is_wanted;
 
 	spin_lock(&pool->lock);
 	is_wanted = pool_size(pool) < pool->target;
-	pool->held += is_wanted;
 	spin_unlock(&pool->lock);
 	if (!is_wanted)
 		return 0;
 	page = alloc_pages_node(pool->node, gfp, ACTMEM_PAGE_ORDER);
-
-	spin_lock(&pool->lock);
-	is_kept = page && pool_size(pool) <= pool->target;
-	if (is_kept)
-		list_add(&page_folio(page)->lru, &pool->dirty);
-	else
-		pool->held--;
-	spin_unlock(&pool->lock);
 	if (!page)
 		return -ENOMEM;
-	if (!is_kept)
-		pool_release(page_folio(page));
-	return is_kept;
+	if (pool_put(pool, page_folio(page), false))
+		return 1;
+	page_release(page_folio(page));
+	return 0;
 }
 
 /* The worker's. */
 
-/* Makes one page ready; returns how long to wait before the next. */
-static long pool_work(struct actmem_pool *pool)
+/* Zeroes one page, or gets one that is missing: 1; 0 if there is none, or -ENOMEM. */
+static int pool_work_on_page(struct actmem_pool *pool)
 {
 	struct folio *folio;
-	bool is_kept;
-	int err;
+	bool is_zero, is_kept;
 
 	spin_lock(&pool->lock);
 	folio = pool_pop(&pool->dirty);
+	pool->zeroing = folio;
 	spin_unlock(&pool->lock);
-	if (!folio) {
-		err = pool_grow(pool, REPLACE_GFP);
-		return err < 0 ? RETRY : err ? 0 : MAX_SCHEDULE_TIMEOUT;
-	}
-	if (!pool_prepare(folio, false))
-		folio = NULL;
+	if (!folio)
+		return pool_grow(pool, REPLACE_GFP);
 
+	is_zero = page_zero(folio);
 	spin_lock(&pool->lock);
-	is_kept = folio && pool_size(pool) <= pool->target;
-	if (is_kept) {
-		list_add(&folio->lru, &pool->ready);
-		pool->ready_count++;
-	} else {
-		pool->held--;
-	}
+	pool->zeroing = false;
+	is_kept = is_zero && pool_add(pool, &pool->ready, folio);
 	spin_unlock(&pool->lock);
-	if (folio && !is_kept)
-		pool_release(folio);
-	return 0;
+	if (!is_zero)
+		actmem_quarantine(folio);
+	else if (!is_kept)
+		page_release(folio);
+	return 1;
 }
 
-/* If all CPUs near the node are isolated, it runs on any that is not. */
-static void pool_choose_cpus(int node)
+static void pool_work(struct work_struct *work)
 {
-	int cpu_node = actmem_nearest_node(&node_states[N_CPU], node);
-	cpumask_var_t cpus;
-
-	if (cpu_node == NUMA_NO_NODE || !alloc_cpumask_var(&cpus, GFP_KERNEL))
-		return;
-	rcu_read_lock();
-	cpumask_and(cpus, housekeeping_cpumask(HK_TYPE_DOMAIN), housekeeping_cpumask(HK_TYPE_TICK));
-	rcu_read_unlock();
-	if (cpumask_intersects(cpus, cpumask_of_node(cpu_node)))
-		cpumask_and(cpus, cpus, cpumask_of_node(cpu_node));
-	/* Fails if none of them is online; then it stays where the kernel has put it. */
-	set_cpus_allowed_ptr(current, cpus);
-	free_cpumask_var(cpus);
-}
-
-static int pool_worker(void *data)
-{
-	struct actmem_pool *pool = data;
+	struct actmem_pool *pool = container_of(to_delayed_work(work), struct actmem_pool, work);
 	unsigned int count = 0;
+	int err;
 
-	pool_choose_cpus(pool->node);
-	set_user_nice(current, MAX_NICE);
-	while (!kthread_should_stop()) {
-		long wait;
-
-		/* Before the first page, too: who kicks is in need of the CPU. */
-		if (count++ % WORK_BATCH == 0 && !single_task_running())
-			schedule_timeout_idle(REST);
-		WRITE_ONCE(pool->kicked, false);
-		wait = pool_work(pool);
+	/* Before the first page, too: who kicks is in need of the CPU. */
+	if (!single_task_running())
+		schedule_timeout_idle(REST);
+	do {
+		err = pool_work_on_page(pool);
 		cond_resched();
-		if (wait) {
-			wait_event_idle_timeout(pool->wait, READ_ONCE(pool->kicked) ||
-						kthread_should_stop(), wait);
-			count = 0;
-		}
-	}
-	return 0;
-}
-
-/* If it has not been started yet. */
-static int pool_start_worker(struct actmem_pool *pool)
-{
-	int cpu_node = actmem_nearest_node(&node_states[N_CPU], pool->node);
-	struct task_struct *worker;
-
-	lockdep_assert_held(&pool->settings);
-	if (pool->worker)
-		return 0;
-	worker = kthread_create_on_node(pool_worker, pool, cpu_node, "actmem_pool/%d", pool->node);
-	if (IS_ERR(worker))
-		return PTR_ERR(worker);
-	pool->worker = worker;
-	wake_up_process(worker);
-	return 0;
+	} while (err > 0 && ++count < WORK_BATCH);
+	if (err > 0)
+		pool_kick(pool);
+	else if (err)
+		queue_delayed_work(workers, &pool->work, RETRY);
 }
 
 /* The administrator's. */
 
-/* As far as there is memory, and no signal. */
-static int pool_fill(struct actmem_pool *pool, unsigned long target)
+/* Gives to the page allocator what the pool holds beyond the target. */
+static void pool_aim(struct actmem_pool *pool, unsigned long target)
 {
-	unsigned long size;
+	struct folio *folio;
+
+	spin_lock(&pool->lock);
+	pool->target = target;
+	while (pool_size(pool) > target) {
+		folio = pool_pop(&pool->dirty) ?: pool_pop(&pool->ready);
+		if (!folio)
+			break;
+		spin_unlock(&pool->lock);
+		page_release(folio);
+		cond_resched();
+		spin_lock(&pool->lock);
+	}
+	spin_unlock(&pool->lock);
+}
+
+/* As far as there is memory, and no signal. */
+static int pool_fill(struct actmem_pool *pool)
+{
+	unsigned long size, target = pool->target;
 	int err;
 
-	while ((err = pool_grow(pool, RESERVE_GFP)) > 0) {
-		pool_kick(pool);
+	do {
+		err = pool_grow(pool, RESERVE_GFP);
 		cond_resched();
-		if (signal_pending(current)) {
-			err = -EINTR;
-			break;
-		}
-	}
+	} while (err > 0 && !signal_pending(current));
 	if (!err)
 		return 0;
 	spin_lock(&pool->lock);
 	size = pool_size(pool);
 	pool->target = min(target, size);
 	spin_unlock(&pool->lock);
-	if (err == -ENOMEM)
-		pr_warn("actmem: the pool of node %d has %llu bytes of %llu wanted: no more can be had there; free memory, and write pool_bytes again\n",
-			pool->node, size * ACTMEM_PAGE_BYTES, target * ACTMEM_PAGE_BYTES);
-	return err == -ENOMEM ? 0 : err;
+	if (err > 0)
+		return -EINTR;
+	pr_warn("actmem: the pool of node %d has %llu bytes of %llu wanted: no more can be had there; free memory, and write pool_bytes again\n",
+		pool->node, size * ACTMEM_PAGE_BYTES, target * ACTMEM_PAGE_BYTES);
+	return 0;
 }
 
 /*
@@ -421,15 +328,8 @@ int actmem_pool_set_target(int node, unsigned long target)
 	err = mutex_lock_interruptible(&pool->settings);
 	if (err)
 		return err;
-	err = target ? pool_start_worker(pool) : 0;
-	if (!err) {
-		spin_lock(&pool->lock);
-		pool->target = target;
-		spin_unlock(&pool->lock);
-		pool_trim(pool, target);
-		err = pool_fill(pool, target);
-		pool_kick(pool);
-	}
+	pool_aim(pool, target);
+	err = pool_fill(pool);
 	mutex_unlock(&pool->settings);
 	return err;
 }
@@ -441,7 +341,7 @@ unsigned long actmem_pool_target(int node)
 
 unsigned long actmem_pool_ready(int node)
 {
-	return READ_ONCE(pools[node].ready_count);
+	return READ_ONCE(pools[node].ready.count);
 }
 
 unsigned long actmem_pool_lent(int node)
@@ -452,7 +352,7 @@ unsigned long actmem_pool_lent(int node)
 /* Ready or not. */
 unsigned long actmem_pool_held(int node)
 {
-	return READ_ONCE(pools[node].held);
+	return READ_ONCE(pools[node].ready.count) + READ_ONCE(pools[node].dirty.count);
 }
 
 int actmem_pool_init(void)
@@ -462,14 +362,19 @@ int actmem_pool_init(void)
 	pools = kcalloc(nr_node_ids, sizeof(*pools), GFP_KERNEL);
 	if (!pools)
 		return -ENOMEM;
+	workers = alloc_workqueue("actmem", WQ_UNBOUND | WQ_SYSFS, 0);
+	if (!workers) {
+		kfree(pools);
+		return -ENOMEM;
+	}
 	for (node = 0; node < nr_node_ids; node++) {
 		struct actmem_pool *pool = &pools[node];
 
 		spin_lock_init(&pool->lock);
 		mutex_init(&pool->settings);
-		INIT_LIST_HEAD(&pool->ready);
-		INIT_LIST_HEAD(&pool->dirty);
-		init_waitqueue_head(&pool->wait);
+		INIT_LIST_HEAD(&pool->ready.pages);
+		INIT_LIST_HEAD(&pool->dirty.pages);
+		INIT_DELAYED_WORK(&pool->work, pool_work);
 		pool->node = node;
 	}
 	return 0;
@@ -483,10 +388,10 @@ void actmem_pool_exit(void)
 	for (node = 0; node < nr_node_ids; node++) {
 		struct actmem_pool *pool = &pools[node];
 
-		if (pool->worker)
-			kthread_stop(pool->worker);
-		pool_trim(pool, 0);
-		WARN_ON_ONCE(pool->held || pool->lent);
+		pool_aim(pool, 0);
+		cancel_delayed_work_sync(&pool->work);
+		WARN_ON_ONCE(actmem_pool_held(node) || pool->lent);
 	}
+	destroy_workqueue(workers);
 	kfree(pools);
 }

@@ -6,7 +6,6 @@
 #include <linux/hash.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
-#include <linux/slab.h>
 
 #include "actmem.h"
 #include "trace.h"
@@ -65,41 +64,6 @@ static int slot_make(struct actmem_region *region, unsigned long index,
 	return made;
 }
 
-/* The pages that are missing, but for those that somebody is about to make. */
-static unsigned long range_wanted(const struct actmem_region *region, unsigned long first,
-				  unsigned long count)
-{
-	/* In this order: what is made meanwhile is not missing, but still underway. */
-	unsigned long underway = actmem_pages_underway(region);
-	unsigned long missing = actmem_slots_missing(region, first, count);
-
-	return missing - min(missing, underway);
-}
-
-/*
- * Fails at once what the limits do not let be. A fault counts against them while it
- * makes its page, and may have begun since what is wanted was counted: less will do
- * then.
- */
-static int range_check_limits(struct actmem_region *region, const struct actmem_choice *choice,
-			      unsigned long first, unsigned long count, struct actmem_why *why)
-{
-	unsigned long tried, pages = ULONG_MAX;
-	int err;
-
-	do {
-		tried = pages;
-		actmem_no_reason(why);
-		pages = range_wanted(region, first, count);
-		if (!pages)
-			return 0;
-		err = actmem_place_check_room(region, choice, pages, true, why);
-		if (!err)
-			err = actmem_check_room(region, pages, why);
-	} while (err && pages < tried);
-	return err;
-}
-
 static int range_fill(struct actmem_region *region, unsigned long first, unsigned long count,
 		      struct actmem_choice *choice, unsigned long *done, struct actmem_why *why)
 {
@@ -130,27 +94,37 @@ static bool slot_is_present(struct actmem_region *region, unsigned long index)
 	return !actmem_slot_is_missing(region, index) && !actmem_slot_is_poisoned(region, index);
 }
 
+/*
+ * Fails at once what the limits do not let be. Pages that the region has, or somebody
+ * makes for it at this moment, are taken to be in the range: where they are not, it
+ * shows itself page by page.
+ */
 static int range_populate(struct actmem_region *region, unsigned long first, unsigned long count,
 			  unsigned long *done, struct actmem_why *why)
 {
-	struct actmem_choice *choice;
+	struct actmem_choice choice;
 	int err;
 
 	for (; *done < count && slot_is_present(region, first + *done); ++*done)
 		cond_resched();
-	choice = actmem_choose(region, actmem_slots_missing(region, first, count));
-	if (!choice)
-		return -ENOMEM;
-	err = range_check_limits(region, choice, first, count, why);
+	if (*done == count)
+		return 0;
+	actmem_choose(region, actmem_slots_missing(region, first, count), &choice);
+	err = actmem_place_check_limits(region, &choice, count, why);
 	if (!err)
-		err = range_fill(region, first, count, choice, done, why);
-	kfree(choice);
-	return err;
+		err = actmem_check_room(region, count, why);
+	return err ?: range_fill(region, first, count, &choice, done, why);
 }
 
-static bool is_short_of_memory(int err)
+/* Whether what has failed is worth another try, as lingering regions were looked after. */
+static bool sweep_for(int err, struct actmem_why *why)
 {
-	return err == -ENOMEM || err == -EDQUOT || err == -ENOSPC;
+	if (err != -ENOMEM && err != -EDQUOT && err != -ENOSPC)
+		return false;
+	if (!actmem_regions_sweep())
+		return false;
+	actmem_no_reason(why);
+	return true;
 }
 
 /* Allocates, zeroes and places what is missing; the first @done pages are there. */
@@ -161,10 +135,8 @@ int actmem_populate(struct actmem_region *region, unsigned long first, unsigned 
 
 	*done = 0;
 	err = range_populate(region, first, count, done, why);
-	if (is_short_of_memory(err) && actmem_regions_sweep()) {
-		actmem_no_reason(why);
+	if (sweep_for(err, why))
 		err = range_populate(region, first, count, done, why);
-	}
 	if (err)
 		trace_actmem_alloc_fail(region, err, why);
 	return err;
@@ -172,24 +144,10 @@ int actmem_populate(struct actmem_region *region, unsigned long first, unsigned 
 
 static int slot_demand(struct actmem_region *region, unsigned long index, struct actmem_why *why)
 {
-	struct actmem_choice *choice;
-	int made;
+	struct actmem_choice choice;
 
-	choice = actmem_choose(region, 1);
-	if (!choice)
-		return -ENOMEM;
-	made = slot_make(region, index, choice, why);
-	if (is_short_of_memory(made) && actmem_regions_sweep()) {
-		actmem_no_reason(why);
-		made = slot_make(region, index, choice, why);
-	}
-	kfree(choice);
-	if (made > 0) {
-		spin_lock(&region->lock);
-		region->demand_faults++;
-		spin_unlock(&region->lock);
-	}
-	return made;
+	actmem_choose(region, 1, &choice);
+	return slot_make(region, index, &choice, why);
 }
 
 /*
@@ -200,14 +158,19 @@ struct folio *actmem_slot_demand(struct actmem_region *region, unsigned long ind
 				 struct actmem_why *why)
 {
 	struct folio *folio;
-	int err;
+	int made;
 
 	while (!(folio = actmem_slot_get(region, index))) {
-		err = slot_demand(region, index, why);
-		if (err < 0) {
-			trace_actmem_alloc_fail(region, err, why);
-			return ERR_PTR(err);
+		made = slot_demand(region, index, why);
+		if (sweep_for(made, why))
+			made = slot_demand(region, index, why);
+		if (made < 0) {
+			trace_actmem_alloc_fail(region, made, why);
+			return ERR_PTR(made);
 		}
+		spin_lock(&region->lock);
+		region->demand_faults += made;
+		spin_unlock(&region->lock);
 	}
 	if (IS_ERR(folio))
 		actmem_poison_explain(region, index, why);

@@ -185,20 +185,6 @@ static struct actmem_region *region_alloc(const struct actmem_ioctl_create *arg,
 	return region;
 }
 
-/* Fails at once what could never be populated, and an absurdly long table with it. */
-static int region_check_capacity(const struct actmem_region *region, struct actmem_why *why)
-{
-	struct actmem_choice *choice;
-	int err;
-
-	choice = actmem_choose(region, region->page_count);
-	if (!choice)
-		return -ENOMEM;
-	err = actmem_place_check_room(region, choice, region->page_count, false, why);
-	kfree(choice);
-	return err;
-}
-
 /*
  * A region without pages and without an inode, that everybody can find; of a
  * mount, or of none. The reasons for a failure are told in @arg.
@@ -212,10 +198,8 @@ struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg,
 	region = region_alloc(arg, mount);
 	if (!region)
 		return ERR_PTR(-ENOMEM);
+	/* Fails at once what could never be populated, and an absurdly long table with it. */
 	err = actmem_place_check(region, arg);
-	if (err)
-		goto put;
-	err = region_check_capacity(region, &arg->why);
 	if (err)
 		goto put;
 	region->folios = kvcalloc(region->page_count, sizeof(*region->folios),

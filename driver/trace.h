@@ -21,7 +21,6 @@
 	{ ACTMEM_WHY_MEMLOCK,		"memlock" },		\
 	{ ACTMEM_WHY_CPUSET,		"cpuset" },		\
 	{ ACTMEM_WHY_NO_MEMORY_NODE,	"no-memory-node" },	\
-	{ ACTMEM_WHY_MISPLACED,		"misplaced" },		\
 	{ ACTMEM_WHY_MEMCG,		"memcg" },		\
 	{ ACTMEM_WHY_USER_LIMIT,	"user-limit" },		\
 	{ ACTMEM_WHY_NODE_LIMIT,	"node-limit" },		\

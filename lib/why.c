@@ -127,10 +127,6 @@ bool why_tell(int error, const struct actmem_why *why, int fd, bool may_go_elsew
 		fail(error, "the hardware reported an error in memory of node %d: the 2 MiB at offset %llu of the region are lost; discard them for a fresh page",
 		     why->node, (unsigned long long)why->wanted);
 		return true;
-	case ACTMEM_WHY_MISPLACED:
-		fail(error, "a page came from node %d, which was not asked for; nothing was kept",
-		     why->node);
-		return true;
 	default:
 		return false;
 	}

@@ -150,12 +150,11 @@ struct actmem_ioctl_query {
 #define ACTMEM_WHY_MEMLOCK		2	/* ENOMEM: RLIMIT_MEMLOCK */
 #define ACTMEM_WHY_CPUSET		3	/* EPERM: cpuset forbids @node */
 #define ACTMEM_WHY_NO_MEMORY_NODE	4	/* ENODEV: @node has no memory */
-#define ACTMEM_WHY_MISPLACED		5	/* EIO: a page came from another node */
-#define ACTMEM_WHY_MEMCG		6	/* ENOMEM: the memory cgroup's limit */
-#define ACTMEM_WHY_USER_LIMIT		7	/* EDQUOT: the administrator's, of the user */
-#define ACTMEM_WHY_NODE_LIMIT		8	/* EDQUOT: the administrator's, of @node */
-#define ACTMEM_WHY_MOUNT_LIMIT		9	/* ENOSPC: the mount's size= */
-#define ACTMEM_WHY_POISON		10	/* EIO: hardware error in a page of @node */
+#define ACTMEM_WHY_MEMCG		5	/* ENOMEM: the memory cgroup's limit */
+#define ACTMEM_WHY_USER_LIMIT		6	/* EDQUOT: the administrator's, of the user */
+#define ACTMEM_WHY_NODE_LIMIT		7	/* EDQUOT: the administrator's, of @node */
+#define ACTMEM_WHY_MOUNT_LIMIT		8	/* ENOSPC: the mount's size= */
+#define ACTMEM_WHY_POISON		9	/* EIO: hardware error in a page of @node */
 
 /**
  * struct actmem_why - why pages could not be had

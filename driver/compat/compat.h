@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Where kernels differ, and nowhere else. The ACTMEM_HAVE_* come from the
- * probes in this directory, which the build compiles against the kernel that
- * it is given.
+ * Where kernels differ, and nowhere else. The ACTMEM_HAVE_* come from ./probe,
+ * by which the build asks the kernel that it is given.
  */
 #ifndef _ACTMEM_COMPAT_H
 #define _ACTMEM_COMPAT_H

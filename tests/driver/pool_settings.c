@@ -2,7 +2,8 @@
 /* The settings of warm pools. */
 #include "pool_test.h"
 
-#define MODULE	"/vm/modules/actmem.ko"
+#define MODULE		"/vm/modules/actmem.ko"
+#define WORKQUEUE	"/sys/devices/virtual/workqueue/actmem"
 
 static int write_as_user(int device)
 {
@@ -36,6 +37,16 @@ TEST_F(pool, bad_settings)
 	EXPECT_EQ((long)(2 * PAGE_BYTES), get(NODE, "pool_bytes"));
 	ASSERT_EQ(0, set_pool(NODE, 0));
 	EXPECT_EQ(0, as_user(USER, write_as_user, self->device));
+}
+
+/* Which CPUs zero its pages, and at which priority, is the administrator's business. */
+TEST_F(pool, its_workqueue_has_settings)
+{
+	ASSERT_EQ(0, put(WORKQUEUE "/cpumask", "1"));
+	ASSERT_EQ(0, put(WORKQUEUE "/nice", "19"));
+	EXPECT_EQ(19, number_in(WORKQUEUE "/nice"));
+	ASSERT_EQ(0, set_pool(NODE, FULL));
+	wait_ready(NODE, FULL);
 }
 
 static int load(const char *parameters)

@@ -82,7 +82,6 @@ static void test_refusals(void **state)
 		{ ACTMEM_WHY_CPUSET, EPERM, "node 1 is outside this task's cpuset" },
 		{ ACTMEM_WHY_NO_MEMORY_NODE, ENODEV, "node 1 has no memory" },
 		{ ACTMEM_WHY_NO_MEMORY_NODE, ENODEV, "ACTMEM_NODES" },
-		{ ACTMEM_WHY_MISPLACED, EIO, "node 1" },
 		{ ACTMEM_WHY_POISON, EIO, "memory of node 1: the 2 MiB at offset 8589934592" },
 		{ 1000, ENOMEM, "4.0 MiB" },
 	};
