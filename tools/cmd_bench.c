@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../lib/actmem_queue.h"
-#include "../lib/sysfile.h"
+#include "actmem_queue.h"
 #include "bench.h"
+#include "machine/sysfile.h"
 #include "memory_options.h"
 #include "parse.h"
 #include "progress.h"

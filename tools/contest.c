@@ -2,7 +2,7 @@
 /* Rounds in turns, and their medians. */
 #include <stdbool.h>
 #include <stdlib.h>
-#include "../lib/clock.h"
+#include "base/clock.h"
 #include "contest.h"
 #include "table.h"
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "../lib/actmem.h"
+#include "actmem.h"
 #include "tool.h"
 
 static const struct subcommand {

@@ -10,12 +10,12 @@
 #include <sys/prctl.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
-#include "../lib/cgroup.h"
-#include "../lib/node.h"
-#include "../lib/preload/place.h"
-#include "../lib/preload/settings.h"
-#include "../lib/sysfile.h"
+#include "machine/cgroup.h"
+#include "machine/node.h"
+#include "machine/sysfile.h"
 #include "malloc_mode.h"
+#include "preload/malloc/place.h"
+#include "preload/settings.h"
 #include "tool.h"
 
 #define THP_ENABLED	"/sys/kernel/mm/transparent_hugepage/enabled"

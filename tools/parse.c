@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../lib/size.h"
+#include "base/size.h"
 #include "parse.h"
 #include "table.h"
 

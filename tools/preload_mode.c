@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "../lib/preload/cuda_settings.h"
-#include "../lib/preload/settings.h"
 #include "malloc_mode.h"
+#include "preload/cuda/settings.h"
+#include "preload/settings.h"
 #include "preload_mode.h"
 #include "tool.h"
 

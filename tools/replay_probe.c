@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include "../lib/clock.h"
+#include "base/clock.h"
 #include "replay.h"
 #include "tool.h"
 

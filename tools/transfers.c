@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../lib/clock.h"
+#include "base/clock.h"
 #include "transfers.h"
 
 #define STAMP_EACH	4096

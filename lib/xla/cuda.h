@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "runtime_cuda.h"
+#include "machine/cuda_api.h"
 
 struct CUstream_st;
 struct CUevent_st;

@@ -8,7 +8,7 @@
 
 #include "actmem_queue.h"
 #include "faults.h"
-#include "heap.h"
+#include "heap/inside.h"
 
 #define REGION_BYTES	(2ULL << 20)
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "faults_driver.h"
-#include "node.h"
+#include "machine/node.h"
 
 static int create(struct actmem *am, uint32_t allow, struct actmem_region **region)
 {

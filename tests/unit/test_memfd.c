@@ -12,7 +12,7 @@
 
 #include "actmem.h"
 #include "faults.h"
-#include "node.h"
+#include "machine/node.h"
 
 #define LENGTH	(64ULL << 10)
 

@@ -15,7 +15,7 @@
 #include "actmem.h"
 #include "../../uapi/actmem.h"
 #include "faults.h"
-#include "node.h"
+#include "machine/node.h"
 
 #define LENGTH	(64ULL << 10)
 #define HUGE	(2ULL << 20)

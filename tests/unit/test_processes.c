@@ -17,7 +17,7 @@
 
 #include "actmem.h"
 #include "faults.h"
-#include "stats.h"
+#include "watch/stats.h"
 
 #define LENGTH	(1ULL << 20)
 #define SEALS	(F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)

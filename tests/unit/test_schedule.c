@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "schedule.h"
+#include "store/schedule.h"
 
 #define PLACES	2000
 #define MIB	(1ULL << 20)

@@ -8,7 +8,7 @@
 
 #include "actmem.h"
 #include "faults.h"
-#include "stats.h"
+#include "watch/stats.h"
 
 static const struct actmem_region_info info = {
 	.pinned_bytes = 4096, .node_bytes = { [3] = 4096 },

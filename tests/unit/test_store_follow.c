@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "stats.h"
-#include "store.h"
+#include "watch/stats.h"
+#include "store/store.h"
 
 #define BLOCKS	1000
 #define BYTES	4096

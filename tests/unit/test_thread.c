@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "faults.h"
-#include "thread.h"
+#include "base/thread.h"
 
 static pthread_barrier_t barrier;
 

@@ -9,11 +9,11 @@
 #include <unistd.h>
 
 #include "actmem_runtime.h"
-#include "context.h"
+#include "region/context.h"
 #include "faults.h"
-#include "published.h"
-#include "queue.h"
-#include "waits.h"
+#include "watch/published.h"
+#include "queue/inside.h"
+#include "watch/waits.h"
 
 #define MORE	3
 #define LENGTH	(64ULL << 10)

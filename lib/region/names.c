@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Names of regions: the file system that a path is on says which backend it is;
+ * who has a file locked; which of a heap's files are taken.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "machine/mounts.h"
+#include "machine/procfs.h"
+#include "region/context.h"
+#include "region/names.h"
+#include "../uapi/actmem.h"
+
+#define MOUNT_DRIVER	"`mount -t actmem -o size=64G,mode=0770,gid=actmem none /mnt/act1`"
+#define MOUNT_MEMFD	"`mount -t hugetlbfs -o pagesize=2M,size=64G,mode=0770,gid=GROUP none /mnt/act1`"
+
+struct text {
+	char *at;
+	size_t size;
+};
+
+static bool see_any(void *context, const struct mount *mount)
+{
+	struct text *text = context;
+	size_t used = strlen(text->at);
+	char place[512];
+
+	if (mount->read_only || !strncmp(mount->point, "/sys/", 5) ||
+	    (strcmp(mount->type, "hugetlbfs") && strcmp(mount->type, "tmpfs")))
+		return false;
+	snprintf(place, sizeof(place), ", %s (%s)", mount->point, mount->type);
+	/* One may be mounted over another. */
+	if (!strstr(text->at, place))
+		snprintf(text->at + used, text->size - used, "%s", place);
+	return false;
+}
+
+static bool see_driver(void *context, const struct mount *mount)
+{
+	struct text *text = context;
+
+	if (strcmp(mount->type, "actmem"))
+		return false;
+	snprintf(text->at, text->size, "%s", mount->point);
+	return true;
+}
+
+static int bare_name(const char *name, char path[PATH_MAX])
+{
+	char point[PATH_MAX] = "", others[512] = "";
+	struct text text = { point, sizeof(point) };
+
+	if (mounts_find(see_driver, &text)) {
+		if (snprintf(path, PATH_MAX, "%s/%s", point, name) >= PATH_MAX)
+			return fail(ENAMETOOLONG, "%s/%s is too long a path", point, name);
+		return 0;
+	}
+	text = (struct text){ others, sizeof(others) };
+	mounts_find(see_any, &text);
+	return fail(ENOENT, "no actmem file system is mounted to look for '%s' in; as root " MOUNT_DRIVER ", or name a path on one of these: %s",
+		    name, *others ? others + 2 : "(no hugetlbfs or tmpfs is mounted)");
+}
+
+int name_to_path(const char *name, char path[PATH_MAX])
+{
+	char folder[PATH_MAX];
+	int length;
+
+	if (!*name)
+		return fail(EINVAL, "the name of a region is empty");
+	if (!strchr(name, '/'))
+		return bare_name(name, path);
+	if (*name == '/') {
+		length = snprintf(path, PATH_MAX, "%s", name);
+	} else {
+		if (!getcwd(folder, sizeof(folder)))
+			return fail(errno, "%s: the current directory is not known (%s)", name,
+				    strerror(errno));
+		length = snprintf(path, PATH_MAX, "%s/%s", folder, name);
+	}
+	if (length >= PATH_MAX)
+		return fail(ENAMETOOLONG, "a region's path is %d bytes long, which is too long",
+			    length);
+	if (path[length - 1] == '/')
+		return fail(EINVAL, "%s is no name of a file", path);
+	return 0;
+}
+
+struct of_device {
+	uint64_t device;
+	struct text type, point;	/* which of them is asked for */
+};
+
+static bool see_device(void *context, const struct mount *mount)
+{
+	struct of_device *asked = context;
+
+	if (mount->device != asked->device)
+		return false;
+	if (asked->type.at)
+		snprintf(asked->type.at, asked->type.size, "%s", mount->type);
+	if (asked->point.at)
+		snprintf(asked->point.at, asked->point.size, "%s", mount->point);
+	return true;
+}
+
+/* Leaves @type alone if it is not told. */
+static void type_of(uint64_t device, char *type, size_t size)
+{
+	struct of_device asked = { .device = device, .type = { type, size } };
+
+	mounts_find(see_device, &asked);
+}
+
+static int refuse(const char *path, const char *type)
+{
+	return fail(EOPNOTSUPP, "%s is on a file system of type %s, where no region can be; as root " MOUNT_DRIVER ", or without the driver " MOUNT_MEMFD ", and take a path there",
+		    path, type);
+}
+
+void parent_of(char folder[PATH_MAX], const char *path)
+{
+	char *slash;
+
+	strcpy(folder, path);
+	slash = strrchr(folder, '/');
+	slash[slash == folder] = '\0';
+}
+
+int name_backend(const char *path, enum actmem_backend wanted, const struct backend **backend)
+{
+	char there[PATH_MAX], type[64] = "another kind";
+	struct statfs files;
+	struct stat found;
+
+	strcpy(there, path);
+	if (statfs(there, &files)) {
+		if (errno == ENOENT)
+			parent_of(there, path);
+		if (errno != ENOENT || statfs(there, &files))
+			return fail(errno, "cannot look at %s (%s)", there, strerror(errno));
+	}
+	if (stat(there, &found))
+		return fail(errno, "cannot look at %s (%s)", there, strerror(errno));
+	if (S_ISDIR(found.st_mode) && !strcmp(there, path))
+		return fail(EINVAL, "%s is a folder; add a name: %s/NAME", path, path);
+	if (files.f_type == ACTMEM_SUPER_MAGIC) {
+		*backend = &backend_driver;
+		if (wanted == ACTMEM_BACKEND_MEMFD)
+			return fail(EINVAL, "%s is on the driver's file system, but the backend asked for is memfd; ask for driver or auto (ACTMEM_BACKEND), or take a path on hugetlbfs or tmpfs",
+				    path);
+		return 0;
+	}
+	type_of(found.st_dev, type, sizeof(type));
+	/* That of /dev calls itself tmpfs. */
+	if ((files.f_type != HUGETLBFS_MAGIC && files.f_type != TMPFS_MAGIC) ||
+	    !strcmp(type, "devtmpfs"))
+		return refuse(path, type);
+	*backend = &backend_memfd;
+	if (wanted == ACTMEM_BACKEND_DRIVER)
+		return fail(EINVAL, "%s is on %s, but the backend asked for is driver; ask for memfd or auto (ACTMEM_BACKEND), or as root " MOUNT_DRIVER " and take a path there",
+			    path, files.f_type == TMPFS_MAGIC ? "tmpfs" : "hugetlbfs");
+	return 0;
+}
+
+int descriptor_backend(int fd, const struct backend **backend)
+{
+	struct statfs files;
+
+	if (fstatfs(fd, &files))
+		return fail(errno, "descriptor %d: %s", fd, strerror(errno));
+	*backend = files.f_type == ACTMEM_SUPER_MAGIC ? &backend_driver : &backend_memfd;
+	return 0;
+}
+
+int name_open(const struct region_request *request, int flags, int *fd, struct stat *found)
+{
+	bool own = request->open & ACTMEM_OPEN_OWN;
+	const char *path = request->path;
+	int error;
+
+	/* To open a device could do harm. */
+	if (!stat(path, found) && !S_ISREG(found->st_mode))
+		return fail(EINVAL, "%s is no file, so no region", path);
+	flags |= request->open & ACTMEM_OPEN_READ ? O_RDONLY : O_RDWR;
+	/* Where everybody may write, somebody may have a heap's name lead to another file. */
+	flags |= own ? O_NOFOLLOW : 0;
+	/* A file replaced by a FIFO since then must not block. */
+	*fd = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+	if (*fd < 0 && errno == ENOENT)
+		return fail(ENOENT, "%s does not exist", path);
+	if (*fd < 0 && errno == ELOOP && own)
+		return fail(ELOOP, "%s is a symbolic link; remove it, or take another name", path);
+	if (*fd < 0)
+		return fail(errno, "cannot open %s (%s)", path, strerror(errno));
+	if (fstat(*fd, found))
+		error = fail(errno, "cannot look at %s (%s)", path, strerror(errno));
+	else if (!S_ISREG(found->st_mode))
+		error = fail(EINVAL, "%s is no file, so no region", path);
+	else if (own && found->st_uid != geteuid())
+		error = fail(EACCES, "%s belongs to user %u, not to %u: take another name", path,
+			     (unsigned int)found->st_uid, (unsigned int)geteuid());
+	else
+		return 0;
+	close(*fd);
+	return error;
+}
+
+int name_link(int fd, const char *path)
+{
+	char own[64];
+
+	snprintf(own, sizeof(own), "/proc/self/fd/%d", fd);
+	if (!linkat(AT_FDCWD, own, AT_FDCWD, path, AT_SYMLINK_FOLLOW))
+		return 0;
+	/* Without /proc; for this one needs CAP_DAC_READ_SEARCH. */
+	if (errno == ENOENT && !linkat(fd, "", AT_FDCWD, path, AT_EMPTY_PATH))
+		return 0;
+	return -errno;
+}
+
+/* The process that has the file locked, as /proc/locks tells; 0: it does not. */
+static int lock_holder(const struct stat *stat)
+{
+	unsigned int major_number, minor_number;
+	unsigned long long inode;
+	FILE *file = fopen("/proc/locks", "re");
+	int pid, found = 0;
+	char line[256];
+
+	if (!file)
+		return 0;
+	while (!found && fgets(line, sizeof(line), file))
+		if (sscanf(line, "%*d: FLOCK %*s %*s %d %x:%x:%llu", &pid, &major_number,
+			   &minor_number, &inode) == 4 &&
+		    makedev(major_number, minor_number) == stat->st_dev && inode == stat->st_ino)
+			found = pid;
+	fclose(file);
+	return found;
+}
+
+int name_lock(int fd, const char *path)
+{
+	char command[16], holder[64] = "another process";
+	struct stat stat;
+	int pid;
+
+	if (!flock(fd, LOCK_EX | LOCK_NB))
+		return 0;
+	if (errno != EWOULDBLOCK)
+		return fail(errno, "cannot lock %s (flock: %s)", path, strerror(errno));
+	pid = fstat(fd, &stat) ? 0 : lock_holder(&stat);
+	if (pid > 0) {
+		process_command(pid, command);
+		snprintf(holder, sizeof(holder), "process %d%s%s%s", pid, *command ? " (" : "",
+			 command, *command ? ")" : "");
+	}
+	return fail(EBUSY, "%s is in use by %s; end that, or take another name", path, holder);
+}
+
+void name_label(char label[ACTMEM_NAME_MAX], const char *path)
+{
+	const char *from = strrchr(path, '/');
+	size_t i;
+
+	from = from ? from + 1 : path;
+	memset(label, 0, ACTMEM_NAME_MAX);
+	for (i = 0; from[i] && i < ACTMEM_NAME_MAX - 1; i++)
+		label[i] = from[i] < ' ' || from[i] > '~' ? '?' : from[i];
+}
+
+const char *mount_text(char text[ACTMEM_PATH_MAX], uint64_t device)
+{
+	struct of_device asked = { .device = device, .point = { text, ACTMEM_PATH_MAX } };
+
+	text[0] = '\0';
+	mounts_find(see_device, &asked);
+	return text;
+}
+
+int heap_names_init(struct heap_names *names, const char *name, enum actmem_backend wanted)
+{
+	const struct backend *backend;
+	char path[PATH_MAX];
+	int error;
+
+	memset(names, 0, sizeof(*names));
+	if (!name)
+		return 0;
+	error = name_to_path(name, path);
+	if (!error && strlen(path) + sizeof(".4096") > sizeof(path))
+		error = fail(ENAMETOOLONG, "%s is too long a path", path);
+	if (!error)
+		error = name_backend(path, wanted, &backend);
+	if (error)
+		return error;
+	names->path = strdup(path);
+	return names->path ? 0 : fail(ENOMEM, "no memory for a name");
+}
+
+void heap_names_destroy(struct heap_names *names)
+{
+	free(names->path);
+}
+
+int heap_names_take(struct heap_names *names, unsigned int *number)
+{
+	unsigned int word = 0;
+	int error = 0;
+
+	handles_lock();
+	while (word < HEAP_NAMES_MAX / 64 && names->taken[word] == UINT64_MAX)
+		word++;
+	if (word < HEAP_NAMES_MAX / 64) {
+		*number = word * 64 + (unsigned int)__builtin_ctzll(~names->taken[word]);
+		names->taken[word] |= 1ULL << (*number % 64);
+	} else {
+		error = fail(EMFILE, "%s has %d regions in use; use longer ones", names->path,
+			     HEAP_NAMES_MAX);
+	}
+	handles_unlock();
+	return error;
+}
+
+void heap_names_give(struct heap_names *names, unsigned int number)
+{
+	handles_lock();
+	names->taken[number / 64] &= ~(1ULL << (number % 64));
+	handles_unlock();
+}

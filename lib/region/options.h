@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Reads what callers and the environment ask for.
+ */
+#ifndef LIB_OPTIONS_H
+#define LIB_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "actmem.h"
+#include "region/backend.h"
+
+/*
+ * Copies a caller's struct, whose first field is its own size, over @into of
+ * @size bytes. Fields that the caller does not know become 0; -EINVAL with
+ * words if it sets fields that this library does not know, or has no size.
+ */
+int take_struct(void *into, size_t size, const void *from, const char *what);
+
+/* Copies @from, of @size bytes, to a caller's struct as far as it reaches. */
+int give_struct(void *into, const void *from, size_t size, const char *what);
+
+/* 0, or -EINVAL with words for a value that actmem_open() does not take. */
+int options_check(const struct actmem_options *options);
+
+/* Copies a label, "" for NULL; -EINVAL with words: too long, unprintable, '/'. */
+int take_name(char name[ACTMEM_NAME_MAX], const char *from);
+
+/* The pages of a region whose options say @pages. */
+enum actmem_pages options_pages(const struct actmem_options *defaults,
+				enum actmem_pages pages);
+
+/*
+ * Checks what a region shall be and fills in what it leaves to @defaults.
+ * @any_length: a length of 0 will do.
+ */
+int options_resolve(const struct actmem_options *defaults,
+		    const struct actmem_region_options *options, bool any_length,
+		    struct region_request *request);
+
+#endif /* LIB_OPTIONS_H */
