@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "base/error.h"
+#include "base/structs.h"
 #include "heap/inside.h"
 #include "region/options.h"
 

@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "base/likely.h"
+#include "base/structs.h"
 #include "heap/count.h"
 #include "heap/inside.h"
 #include "region/options.h"

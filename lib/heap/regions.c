@@ -11,6 +11,33 @@
 #include "heap/inside.h"
 #include "region/region.h"
 
+/* The lowest number that is free; -EMFILE: none. */
+static int take_number(struct heap_names *names, unsigned int *number)
+{
+	unsigned int word = 0;
+	int error = 0;
+
+	handles_lock();
+	while (word < HEAP_NAMES_MAX / 64 && names->taken[word] == UINT64_MAX)
+		word++;
+	if (word < HEAP_NAMES_MAX / 64) {
+		*number = word * 64 + (unsigned int)__builtin_ctzll(~names->taken[word]);
+		names->taken[word] |= 1ULL << (*number % 64);
+	} else {
+		error = fail(EMFILE, "%s has %d regions in use; use longer ones", names->path,
+			     HEAP_NAMES_MAX);
+	}
+	handles_unlock();
+	return error;
+}
+
+static void give_number(struct heap_names *names, unsigned int number)
+{
+	handles_lock();
+	names->taken[number / 64] &= ~(1ULL << (number % 64));
+	handles_unlock();
+}
+
 /* A region that was found may have any length, and pages of it may be missing. */
 static int check_found(const struct region_request *request, struct actmem_region *region,
 		       uint64_t left)
@@ -38,7 +65,7 @@ static int open_next(struct actmem_heap *heap, struct region_request *request, u
 {
 	struct heap_names *names = &heap->am->heap_names;
 	char path[PATH_MAX];
-	int error = heap_names_take(names, &result->number);
+	int error = take_number(names, &result->number);
 
 	if (error)
 		return error;
@@ -56,7 +83,7 @@ static int open_next(struct actmem_heap *heap, struct region_request *request, u
 			region_close(result->region);
 	}
 	if (error)
-		heap_names_give(names, result->number);
+		give_number(names, result->number);
 	return error;
 }
 
@@ -87,5 +114,5 @@ void heap_region_close(struct actmem_heap *heap, const struct heap_region *its)
 		return;
 	region_close(its->region);
 	if (its->named)
-		heap_names_give(&heap->am->heap_names, its->number);
+		give_number(&heap->am->heap_names, its->number);
 }

@@ -11,6 +11,7 @@
 #include "base/likely.h"
 #include "base/thread.h"
 #include "queue/inside.h"
+#include "watch/sequence.h"
 
 /*
  * Commands are done in parts of this length, one after the other, so that they end
@@ -199,7 +200,7 @@ static HOT void complete(struct actmem_queue *queue, struct request *request)
 	link_append(&queue->ended, &request->link);
 	queue->stats.requests--;
 	queue->stats.completions++;
-	wait_note(queue->am);
+	wait_note(queue->am->waits);
 	queue_publish(queue);
 	if (queue->waiting)
 		queue->to_tell++;

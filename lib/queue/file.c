@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/likely.h"
+#include "base/structs.h"
 #include "machine/device.h"
 #include "queue/file.h"
 #include "queue/inside.h"

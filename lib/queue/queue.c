@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/likely.h"
+#include "base/structs.h"
 #include "queue/inside.h"
 #include "region/options.h"
 #include "region/region.h"
@@ -174,7 +175,7 @@ int actmem_queue_create(struct actmem *am, const struct actmem_queue_options *op
 	error = make(queue);
 	if (error)
 		goto free_queue;
-	queue->wait = wait_begin(am, WAIT_NONE, 0, 0, "");
+	queue->wait = wait_begin(am->waits, WAIT_NONE, 0, 0, "");
 	handles_lock();
 	am->queues++;
 	handles_unlock();
@@ -204,7 +205,7 @@ int actmem_queue_destroy(struct actmem_queue *queue)
 	pthread_mutex_unlock(&queue->lock);
 	if (error)
 		return error;
-	wait_end(queue->am, queue->wait);
+	wait_end(queue->am->waits, queue->wait);
 	if (queue->engine != &engine_workers)
 		workers_end(queue);
 	queue->engine->stop(queue);

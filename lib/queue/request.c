@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/likely.h"
+#include "base/structs.h"
 #include "base/thread.h"
 #include "queue/inside.h"
 #include "region/options.h"

@@ -7,13 +7,17 @@
  * in it, so that it does not keep memory alive that its parent gives back.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/structs.h"
+#include "region/choose.h"
 #include "region/context.h"
+#include "region/names.h"
 #include "region/options.h"
 
 static pthread_mutex_t handles_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -116,6 +120,26 @@ static int open_backend(struct actmem *am)
 	return open_memfd(am, actmem_error());
 }
 
+/* @name NULL: heaps have no names. */
+static int take_heap_name(struct heap_names *names, const char *name, enum actmem_backend wanted)
+{
+	const struct backend *backend;
+	char path[PATH_MAX];
+	int error;
+
+	if (!name)
+		return 0;
+	error = name_to_path(name, path);
+	if (!error && strlen(path) + sizeof(".4096") > sizeof(path))
+		error = fail(ENAMETOOLONG, "%s is too long a path", path);
+	if (!error)
+		error = name_backend(path, wanted, &backend);
+	if (error)
+		return error;
+	names->path = strdup(path);
+	return names->path ? 0 : fail(ENOMEM, "no memory for a name");
+}
+
 static void describe_names(struct actmem *am)
 {
 	size_t used = strlen(am->description);
@@ -153,7 +177,7 @@ int actmem_open(struct actmem **result, const struct actmem_options *options)
 	error = take_options(&am->options, options);
 	if (error)
 		goto free_handle;
-	error = heap_names_init(&am->heap_names, am->options.heap_name, am->options.backend);
+	error = take_heap_name(&am->heap_names, am->options.heap_name, am->options.backend);
 	if (error)
 		goto free_handle;
 	/* The caller's, and not its to keep. */
@@ -166,6 +190,7 @@ int actmem_open(struct actmem **result, const struct actmem_options *options)
 	if (error)
 		goto close_device;
 	am->counters = &am->stats.header->counters;
+	am->waits = &am->stats.header->waits;
 
 	handles_lock();
 	am->generation = handles_generation;
@@ -182,7 +207,7 @@ close_device:
 	if (am->device >= 0)
 		close(am->device);
 free_names:
-	heap_names_destroy(&am->heap_names);
+	free(am->heap_names.path);
 free_handle:
 	free(am);
 	return error;
@@ -215,7 +240,7 @@ int actmem_close(struct actmem *am)
 	if (am->device >= 0)
 		close(am->device);
 	stats_close(&am->stats);
-	heap_names_destroy(&am->heap_names);
+	free(am->heap_names.path);
 	free(am);
 	return 0;
 }

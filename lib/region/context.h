@@ -15,10 +15,17 @@
 #include "actmem.h"
 #include "base/links.h"
 #include "region/backend.h"
-#include "region/names.h"
 #include "watch/stats.h"
 
 #define DESCRIPTION_MAX	(512 + ACTMEM_PATH_MAX)
+
+#define HEAP_NAMES_MAX	4096
+
+/* Which of the files PATH.0, PATH.1 ... heaps of one handle have. */
+struct heap_names {
+	char *path;			/* absolute; NULL: heaps have no names */
+	uint64_t taken[HEAP_NAMES_MAX / 64];	/* under the handles lock */
+};
 
 /* Descriptors that are closed in a forked child. */
 struct held {
@@ -39,7 +46,8 @@ struct actmem {
 	struct actmem_options options;
 	struct heap_names heap_names;
 	struct stats stats;		/* adding and removing: under the handles lock */
-	struct counters *counters;	/* of stats */
+	struct counters *counters;	/* of stats, as are the waits */
+	struct published_waits *waits;
 	char description[DESCRIPTION_MAX];
 };
 

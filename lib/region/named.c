@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/structs.h"
+#include "region/choose.h"
 #include "region/context.h"
 #include "region/names.h"
 #include "region/options.h"
@@ -27,9 +29,9 @@ int region_open(struct actmem *am, const struct region_request *request,
 	region = region_new(am, backend);
 	if (!region)
 		return -ENOMEM;
-	wait = wait_begin(am, WAIT_REGION, 0, request->length, request->path);
+	wait = wait_begin(am->waits, WAIT_REGION, 0, request->length, request->path);
 	error = backend->open_name(request, &region->backing);
-	wait_end(am, wait);
+	wait_end(am->waits, wait);
 	return region_finish(region, error, result);
 }
 

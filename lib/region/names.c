@@ -1,28 +1,20 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Names of regions: the file system that a path is on says which backend it is;
- * who has a file locked; which of a heap's files are taken.
+ * Names of regions: where they lie, whose they are, and who has a file locked.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "machine/mounts.h"
 #include "machine/procfs.h"
-#include "region/context.h"
 #include "region/names.h"
-#include "../uapi/actmem.h"
-
-#define MOUNT_DRIVER	"`mount -t actmem -o size=64G,mode=0770,gid=actmem none /mnt/act1`"
-#define MOUNT_MEMFD	"`mount -t hugetlbfs -o pagesize=2M,size=64G,mode=0770,gid=GROUP none /mnt/act1`"
 
 struct text {
 	char *at;
@@ -96,38 +88,6 @@ int name_to_path(const char *name, char path[PATH_MAX])
 	return 0;
 }
 
-struct of_device {
-	uint64_t device;
-	struct text type, point;	/* which of them is asked for */
-};
-
-static bool see_device(void *context, const struct mount *mount)
-{
-	struct of_device *asked = context;
-
-	if (mount->device != asked->device)
-		return false;
-	if (asked->type.at)
-		snprintf(asked->type.at, asked->type.size, "%s", mount->type);
-	if (asked->point.at)
-		snprintf(asked->point.at, asked->point.size, "%s", mount->point);
-	return true;
-}
-
-/* Leaves @type alone if it is not told. */
-static void type_of(uint64_t device, char *type, size_t size)
-{
-	struct of_device asked = { .device = device, .type = { type, size } };
-
-	mounts_find(see_device, &asked);
-}
-
-static int refuse(const char *path, const char *type)
-{
-	return fail(EOPNOTSUPP, "%s is on a file system of type %s, where no region can be; as root " MOUNT_DRIVER ", or without the driver " MOUNT_MEMFD ", and take a path there",
-		    path, type);
-}
-
 void parent_of(char folder[PATH_MAX], const char *path)
 {
 	char *slash;
@@ -135,52 +95,6 @@ void parent_of(char folder[PATH_MAX], const char *path)
 	strcpy(folder, path);
 	slash = strrchr(folder, '/');
 	slash[slash == folder] = '\0';
-}
-
-int name_backend(const char *path, enum actmem_backend wanted, const struct backend **backend)
-{
-	char there[PATH_MAX], type[64] = "another kind";
-	struct statfs files;
-	struct stat found;
-
-	strcpy(there, path);
-	if (statfs(there, &files)) {
-		if (errno == ENOENT)
-			parent_of(there, path);
-		if (errno != ENOENT || statfs(there, &files))
-			return fail(errno, "cannot look at %s (%s)", there, strerror(errno));
-	}
-	if (stat(there, &found))
-		return fail(errno, "cannot look at %s (%s)", there, strerror(errno));
-	if (S_ISDIR(found.st_mode) && !strcmp(there, path))
-		return fail(EINVAL, "%s is a folder; add a name: %s/NAME", path, path);
-	if (files.f_type == ACTMEM_SUPER_MAGIC) {
-		*backend = &backend_driver;
-		if (wanted == ACTMEM_BACKEND_MEMFD)
-			return fail(EINVAL, "%s is on the driver's file system, but the backend asked for is memfd; ask for driver or auto (ACTMEM_BACKEND), or take a path on hugetlbfs or tmpfs",
-				    path);
-		return 0;
-	}
-	type_of(found.st_dev, type, sizeof(type));
-	/* That of /dev calls itself tmpfs. */
-	if ((files.f_type != HUGETLBFS_MAGIC && files.f_type != TMPFS_MAGIC) ||
-	    !strcmp(type, "devtmpfs"))
-		return refuse(path, type);
-	*backend = &backend_memfd;
-	if (wanted == ACTMEM_BACKEND_DRIVER)
-		return fail(EINVAL, "%s is on %s, but the backend asked for is driver; ask for memfd or auto (ACTMEM_BACKEND), or as root " MOUNT_DRIVER " and take a path there",
-			    path, files.f_type == TMPFS_MAGIC ? "tmpfs" : "hugetlbfs");
-	return 0;
-}
-
-int descriptor_backend(int fd, const struct backend **backend)
-{
-	struct statfs files;
-
-	if (fstatfs(fd, &files))
-		return fail(errno, "descriptor %d: %s", fd, strerror(errno));
-	*backend = files.f_type == ACTMEM_SUPER_MAGIC ? &backend_driver : &backend_memfd;
-	return 0;
 }
 
 int name_open(const struct region_request *request, int flags, int *fd, struct stat *found)
@@ -268,73 +182,26 @@ int name_lock(int fd, const char *path)
 	return fail(EBUSY, "%s is in use by %s; end that, or take another name", path, holder);
 }
 
-void name_label(char label[ACTMEM_NAME_MAX], const char *path)
-{
-	const char *from = strrchr(path, '/');
-	size_t i;
+struct place {
+	uint64_t device;
+	char *text;
+};
 
-	from = from ? from + 1 : path;
-	memset(label, 0, ACTMEM_NAME_MAX);
-	for (i = 0; from[i] && i < ACTMEM_NAME_MAX - 1; i++)
-		label[i] = from[i] < ' ' || from[i] > '~' ? '?' : from[i];
+static bool see_place(void *context, const struct mount *mount)
+{
+	struct place *place = context;
+
+	if (mount->device != place->device)
+		return false;
+	snprintf(place->text, ACTMEM_PATH_MAX, "%s", mount->point);
+	return true;
 }
 
 const char *mount_text(char text[ACTMEM_PATH_MAX], uint64_t device)
 {
-	struct of_device asked = { .device = device, .point = { text, ACTMEM_PATH_MAX } };
+	struct place place = { device, text };
 
 	text[0] = '\0';
-	mounts_find(see_device, &asked);
+	mounts_find(see_place, &place);
 	return text;
-}
-
-int heap_names_init(struct heap_names *names, const char *name, enum actmem_backend wanted)
-{
-	const struct backend *backend;
-	char path[PATH_MAX];
-	int error;
-
-	memset(names, 0, sizeof(*names));
-	if (!name)
-		return 0;
-	error = name_to_path(name, path);
-	if (!error && strlen(path) + sizeof(".4096") > sizeof(path))
-		error = fail(ENAMETOOLONG, "%s is too long a path", path);
-	if (!error)
-		error = name_backend(path, wanted, &backend);
-	if (error)
-		return error;
-	names->path = strdup(path);
-	return names->path ? 0 : fail(ENOMEM, "no memory for a name");
-}
-
-void heap_names_destroy(struct heap_names *names)
-{
-	free(names->path);
-}
-
-int heap_names_take(struct heap_names *names, unsigned int *number)
-{
-	unsigned int word = 0;
-	int error = 0;
-
-	handles_lock();
-	while (word < HEAP_NAMES_MAX / 64 && names->taken[word] == UINT64_MAX)
-		word++;
-	if (word < HEAP_NAMES_MAX / 64) {
-		*number = word * 64 + (unsigned int)__builtin_ctzll(~names->taken[word]);
-		names->taken[word] |= 1ULL << (*number % 64);
-	} else {
-		error = fail(EMFILE, "%s has %d regions in use; use longer ones", names->path,
-			     HEAP_NAMES_MAX);
-	}
-	handles_unlock();
-	return error;
-}
-
-void heap_names_give(struct heap_names *names, unsigned int number)
-{
-	handles_lock();
-	names->taken[number / 64] &= ~(1ULL << (number % 64));
-	handles_unlock();
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/structs.h"
 #include "base/variables.h"
 #include "machine/node.h"
 #include "region/options.h"
@@ -52,35 +53,6 @@ static const struct word allow_words[] = {
 	{ "any", ALLOW_ALL },
 	{ NULL, 0 }
 };
-
-int take_struct(void *into, size_t size, const void *from, const char *what)
-{
-	const unsigned char *bytes = from;
-	size_t given, i;
-
-	memcpy(&given, from, sizeof(given));
-	if (given <= sizeof(size_t) || given > (1U << 20))
-		return fail(EINVAL, "%s: size is %zu; set it up with ACTMEM_INIT()", what, given);
-	for (i = size; i < given; i++)
-		if (bytes[i])
-			return fail(EINVAL, "%s: byte %zu is set, which this library (%s) does not know; use a newer one",
-				    what, i, actmem_version());
-	memset(into, 0, size);
-	memcpy(into, from, given < size ? given : size);
-	return 0;
-}
-
-int give_struct(void *into, const void *from, size_t size, const char *what)
-{
-	size_t given;
-
-	memcpy(&given, into, sizeof(given));
-	if (given <= sizeof(size_t) || given > (1U << 20))
-		return fail(EINVAL, "%s: size is %zu; set it up with ACTMEM_INIT()", what, given);
-	memcpy((char *)into + sizeof(size_t), (const char *)from + sizeof(size_t),
-	       (given < size ? given : size) - sizeof(size_t));
-	return 0;
-}
 
 /* The value of the word of @length letters at @text. */
 static bool find_word(const struct word *words, const char *text, size_t length,

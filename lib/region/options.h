@@ -11,16 +11,6 @@
 #include "actmem.h"
 #include "region/backend.h"
 
-/*
- * Copies a caller's struct, whose first field is its own size, over @into of
- * @size bytes. Fields that the caller does not know become 0; -EINVAL with
- * words if it sets fields that this library does not know, or has no size.
- */
-int take_struct(void *into, size_t size, const void *from, const char *what);
-
-/* Copies @from, of @size bytes, to a caller's struct as far as it reaches. */
-int give_struct(void *into, const void *from, size_t size, const char *what);
-
 /* 0, or -EINVAL with words for a value that actmem_open() does not take. */
 int options_check(const struct actmem_options *options);
 

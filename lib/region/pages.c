@@ -87,7 +87,7 @@ static int change_range(struct actmem_region *region, uint64_t offset, uint64_t 
 	if (error)
 		return error;
 	thread_hold_cancellation();
-	wait = wait_begin(region->am, WAIT_REGION, 0, length, region->backing.name);
+	wait = wait_begin(region->am->waits, WAIT_REGION, 0, length, region->backing.name);
 	if (in_turn)
 		pthread_mutex_lock(&region->pages_lock);
 	/* Somebody may have come to hold the pages meanwhile. */
@@ -96,7 +96,7 @@ static int change_range(struct actmem_region *region, uint64_t offset, uint64_t 
 		error = change(&region->backing, offset, length);
 	if (in_turn)
 		pthread_mutex_unlock(&region->pages_lock);
-	wait_end(region->am, wait);
+	wait_end(region->am->waits, wait);
 	error = publish_change(region, error);
 	thread_let_cancellation();
 	return error;

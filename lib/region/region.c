@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/structs.h"
 #include "machine/procfs.h"
+#include "region/choose.h"
 #include "region/context.h"
 #include "region/options.h"
 #include "region/region.h"
@@ -44,11 +46,13 @@ static int publish(struct actmem *am, struct actmem_region *region)
 	if (region->backend->kind != ACTMEM_BACKEND_MEMFD)
 		return 0;
 	ACTMEM_INIT(&info);
+	info.id = region->backing.id;
 	error = region->backend->info(&region->backing, &info);
 	if (error)
 		return error;
 	handles_lock();
-	error = stats_add(&am->stats, &region->backing, &info, &region->record);
+	error = stats_add(&am->stats, region->backing.device, region->backing.received, &info,
+			  &region->record);
 	handles_unlock();
 	return error;
 }
@@ -113,9 +117,9 @@ int region_create(struct actmem *am, const struct region_request *request,
 
 	if (!region)
 		return -ENOMEM;
-	wait = wait_begin(am, WAIT_REGION, 0, request->length, request->name);
+	wait = wait_begin(am->waits, WAIT_REGION, 0, request->length, request->name);
 	error = region->backend->create(am->device, request, &region->backing);
-	wait_end(am, wait);
+	wait_end(am->waits, wait);
 	return region_finish(region, error, result);
 }
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/structs.h"
 #include "region/options.h"
 #include "region/region.h"
 #include "runtime/inside.h"
@@ -100,11 +101,11 @@ static int change_chunk(struct registration *registration,
 			uint64_t at, uint64_t length)
 {
 	struct actmem_region *region = registration->region;
-	struct published_wait *wait = wait_begin(region->am, WAIT_REGISTER, 0, length,
+	struct published_wait *wait = wait_begin(region->am->waits, WAIT_REGISTER, 0, length,
 						 region->backing.name);
 	int error = change(registration, registration->address + at, length);
 
-	wait_end(region->am, wait);
+	wait_end(region->am->waits, wait);
 	return error;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/structs.h"
 #include "machine/node.h"
 #include "region/options.h"
 #include "runtime/inside.h"

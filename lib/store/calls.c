@@ -136,7 +136,7 @@ static int commit(struct actmem_store *store, struct actmem_key key, enum store_
 	}
 	if (block) {
 		store->stats.puts_total++;
-		wait_note(store->am);
+		wait_note(store->am->waits);
 		want(store, block);
 		store_advance(store);
 	}
@@ -250,7 +250,7 @@ static void taken(struct actmem_store *store, struct store_block *block)
 	store->stats.takes_total++;
 	schedule_take(&store->schedule, block->key, block->turn++, block->put_clock);
 	pace_take(&store->pace, block->length, clock_ns());
-	wait_note(store->am);
+	wait_note(store->am->waits);
 }
 
 /* As what a take counts that finds the block as it is now. */

@@ -27,11 +27,11 @@ static int grow_files(struct actmem_store *store, uint64_t length)
 	struct spill_growth growth;
 	int error;
 
-	wait = wait_begin(store->am, WAIT_FILE, 0, length, store->paths[0]);
+	wait = wait_begin(store->am->waits, WAIT_FILE, 0, length, store->paths[0]);
 	pthread_mutex_unlock(&store->lock);
 	error = spillfile_grow(&store->files, length, &growth);
 	pthread_mutex_lock(&store->lock);
-	wait_end(store->am, wait);
+	wait_end(store->am->waits, wait);
 	return error ? error : spillfile_add(&store->files, &growth);
 }
 

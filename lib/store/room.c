@@ -50,9 +50,9 @@ void store_sleep(struct actmem_store *store, struct waiter *waiter, struct store
 		waiter->since = clock_ns();
 		store_tell(store, ACTMEM_STORE_STALL_BEGIN, block, 0);
 	}
-	wait = wait_begin(store->am, kind, waiter->since, block->bytes, KEY_TEXT(block->key));
+	wait = wait_begin(store->am->waits, kind, waiter->since, block->bytes, KEY_TEXT(block->key));
 	pthread_cond_wait(&waiter->wake, &store->lock);
-	wait_end(store->am, wait);
+	wait_end(store->am->waits, wait);
 }
 
 void store_end_stall(struct actmem_store *store, struct waiter *waiter,

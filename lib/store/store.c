@@ -12,6 +12,7 @@
 #include "actmem_runtime.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/structs.h"
 #include "base/thread.h"
 #include "region/options.h"
 #include "store/store.h"

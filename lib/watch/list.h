@@ -19,4 +19,7 @@ struct region_list {
 struct actmem_region_info *list_add(struct region_list *list);
 void list_drop_last(struct region_list *list);
 
+/* The name of a file, as far as it is one that a region can bear. */
+void name_label(char label[ACTMEM_NAME_MAX], const char *path);
+
 #endif /* LIB_LIST_H */

@@ -23,7 +23,6 @@
 #include "machine/node.h"
 #include "machine/procfs.h"
 #include "machine/sysfile.h"
-#include "region/names.h"
 #include "../uapi/actmem.h"
 #include "watch/list.h"
 #include "watch/processes.h"

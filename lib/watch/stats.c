@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "watch/sequence.h"
 #include "watch/stats.h"
 
 /* Touching a page that cannot be had would be a SIGBUS; this is an error. */
@@ -97,7 +98,7 @@ static struct stats_record *record_at(const struct stats *stats, unsigned int in
 				       (uint64_t)index * STATS_RECORD_BYTES);
 }
 
-int stats_add(struct stats *stats, const struct backing *backing,
+int stats_add(struct stats *stats, uint64_t device, bool received,
 	      const struct actmem_region_info *info, struct stats_record **result)
 {
 	struct stats_record *record;
@@ -116,13 +117,13 @@ int stats_add(struct stats *stats, const struct backing *backing,
 	stats->taken[word] |= 1ULL << (index % 64);
 
 	sequence_begin(&record->sequence);
-	record->device = backing->device;
-	record->id = backing->id;
-	record->page_bytes = backing->page_bytes;
+	record->device = device;
+	record->id = info->id;
+	record->page_bytes = info->page_bytes;
 	record->mapped_bytes = 0;
 	record->pinned_bytes = info->pinned_bytes;
-	record->pages = backing->pages;
-	record->received = backing->received;
+	record->pages = info->pages;
+	record->received = received;
 	memcpy(record->node_bytes, info->node_bytes, sizeof(record->node_bytes));
 	sequence_end(&record->sequence);
 	if (index >= stats->header->records)

@@ -4,18 +4,17 @@
  * only it knows of its memfd regions. It lies in a memfd named "actmem-stats" of fixed length,
  * which others find under /proc/PID/fd and read with pread(2).
  *
- * A record is written under its sequence number, which is odd meanwhile: a
- * reader that saw another number before than behind, or an odd one, read a
- * torn record and tries again. Each record has one writer at a time.
+ * A record is written under its sequence number (sequence.h). Each has one writer at a
+ * time.
  */
 #ifndef LIB_STATS_H
 #define LIB_STATS_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "actmem.h"
-#include "region/backend.h"
 #include "watch/waits.h"
 
 #define STATS_LABEL		"actmem-stats"
@@ -76,27 +75,15 @@ struct stats {
 	uint64_t taken[STATS_RECORDS / 64];
 };
 
-/* Around what is written to a record. */
-static inline void sequence_begin(_Atomic uint64_t *sequence)
-{
-	atomic_store_explicit(sequence, *sequence + 1, memory_order_relaxed);
-	atomic_thread_fence(memory_order_release);
-}
-
-static inline void sequence_end(_Atomic uint64_t *sequence)
-{
-	atomic_store_explicit(sequence, *sequence + 1, memory_order_release);
-}
-
 /* 0 or -errno with words. */
 int stats_open(struct stats *stats, enum actmem_backend backend);
 void stats_close(struct stats *stats);
 
 /*
- * Publishes a region. -EMFILE with words if there are too many. Not
- * thread-safe against stats_remove() of the same @stats or itself.
+ * Publishes a region, whose file is @info->id of @device. -EMFILE with words if there
+ * are too many. Not thread-safe against stats_remove() of the same @stats or itself.
  */
-int stats_add(struct stats *stats, const struct backing *backing,
+int stats_add(struct stats *stats, uint64_t device, bool received,
 	      const struct actmem_region_info *info, struct stats_record **record);
 void stats_remove(struct stats *stats, struct stats_record *record);
 

@@ -6,10 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "actmem_runtime.h"
 #include "base/clock.h"
 #include "base/likely.h"
-#include "region/context.h"
+#include "watch/sequence.h"
 #include "watch/waits.h"
 
 static struct published_wait *take_place(struct published_waits *waits)
@@ -37,10 +36,9 @@ static void tell(struct published_wait *wait, const struct published_wait *now)
 	sequence_end(&wait->sequence);
 }
 
-struct published_wait *wait_begin(struct actmem *am, enum wait_kind kind, uint64_t since,
+struct published_wait *wait_begin(struct published_waits *waits, enum wait_kind kind, uint64_t since,
 				  uint64_t bytes, const char *words)
 {
-	struct published_waits *waits = &am->stats.header->waits;
 	struct published_wait *wait = take_place(waits);
 	struct published_wait now = {
 		.kind = kind,
@@ -58,37 +56,21 @@ struct published_wait *wait_begin(struct actmem *am, enum wait_kind kind, uint64
 	return wait;
 }
 
-HOT void wait_note(struct actmem *am)
+HOT void wait_note(struct published_waits *waits)
 {
 	/* Blocks may be put and taken every few hundred ns: the exact time is not worth as much. */
-	atomic_store_explicit(&am->stats.header->waits.last, clock_tick_ns(), memory_order_relaxed);
+	atomic_store_explicit(&waits->last, clock_tick_ns(), memory_order_relaxed);
 }
 
-void wait_end(struct actmem *am, struct published_wait *wait)
+void wait_end(struct published_waits *waits, struct published_wait *wait)
 {
 	struct published_wait nothing = { 0 };
 
-	wait_note(am);
+	wait_note(waits);
 	if (!wait) {
-		atomic_fetch_sub(&am->stats.header->waits.left_out, 1);
+		atomic_fetch_sub(&waits->left_out, 1);
 		return;
 	}
 	tell(wait, &nothing);
 	atomic_store(&wait->taken, 0);
-}
-
-/* The place is what the caller keeps of it, and has no use for. */
-struct actmem_device_wait *actmem_device_wait_begin(struct actmem *am, uint64_t bytes,
-						    const char *words)
-{
-	if (!am || !is_owner(am))
-		return NULL;
-	return (struct actmem_device_wait *)wait_begin(am, WAIT_DEVICE, 0, bytes,
-						       words ? words : "");
-}
-
-void actmem_device_wait_end(struct actmem *am, struct actmem_device_wait *wait)
-{
-	if (am && is_owner(am))
-		wait_end(am, (struct published_wait *)wait);
 }

@@ -50,17 +50,15 @@ struct published_waits {
 	struct published_wait waits[WAITS_MAX];
 };
 
-struct actmem;
-
 /*
  * This thread begins to wait, or has since @since; 0: now. NULL: there is no place.
  * Takes no lock. The words are cut off where they do not fit.
  */
-struct published_wait *wait_begin(struct actmem *am, enum wait_kind kind, uint64_t since,
+struct published_wait *wait_begin(struct published_waits *waits, enum wait_kind kind, uint64_t since,
 				  uint64_t bytes, const char *words);
-void wait_end(struct actmem *am, struct published_wait *wait);
+void wait_end(struct published_waits *waits, struct published_wait *wait);
 
 /* Something has ended, some milliseconds ago at most. */
-void wait_note(struct actmem *am);
+void wait_note(struct published_waits *waits);
 
 #endif /* LIB_WAITS_H */

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The backend of /dev/actmem: the driver makes, places and verifies regions;
- * here are the questions to it and its answers in words.
+ * The backend of /dev/actmem, whose driver makes, places and verifies regions: opens
+ * it, receives and maps regions, and lists them.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mempolicy.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -21,7 +18,6 @@
 #include "region/backend.h"
 #include "region/driver/command.h"
 #include "region/driver/driver.h"
-#include "region/driver/why.h"
 #include "region/map.h"
 #include "../uapi/actmem.h"
 #include "watch/list.h"
@@ -31,19 +27,6 @@
 
 _Static_assert(ACTMEM_NODES_MAX == ACTMEM_NODE_MAX, "node masks are the same");
 _Static_assert(ACTMEM_NAME_MAX == ACTMEM_NAME_BYTES, "names are the same");
-_Static_assert(ACTMEM_PLACE_BIND - 1 == ACTMEM_POLICY_BIND &&
-	       ACTMEM_PLACE_PREFERRED - 1 == ACTMEM_POLICY_PREFERRED &&
-	       ACTMEM_PLACE_INTERLEAVE - 1 == ACTMEM_POLICY_INTERLEAVE, "policies map by -1");
-
-/* A signal that does not kill interrupts nothing that was done already. */
-int driver_ask(int fd, unsigned long request, void *argument)
-{
-	while (ioctl(fd, request, argument)) {
-		if (errno != EINTR)
-			return -errno;
-	}
-	return 0;
-}
 
 static int fail_open(int error)
 {
@@ -61,20 +44,10 @@ static int fail_open(int error)
 	}
 }
 
-static int ask_query(int device, struct actmem_ioctl_query *query)
-{
-	*query = (struct actmem_ioctl_query){
-		.size = sizeof(*query),
-		.abi = ACTMEM_ABI_VERSION,
-		.abi_oldest = ACTMEM_ABI_OLDEST,
-	};
-	return driver_ask(device, ACTMEM_IOC_QUERY, query);
-}
-
 static int query(int device)
 {
 	struct actmem_ioctl_query query;
-	int error = ask_query(device, &query);
+	int error = driver_query(device, &query);
 
 	if (error == -ENOTTY)
 		return fail(ENXIO, DEVICE " is not the actmem driver's");
@@ -96,7 +69,7 @@ static bool driver_has_commands(int device)
 {
 	struct actmem_ioctl_query query;
 
-	return !ask_query(device, &query) && query.features & ACTMEM_FEATURE_URING;
+	return !driver_query(device, &query) && query.features & ACTMEM_FEATURE_URING;
 }
 
 static int driver_open(int *device)
@@ -112,136 +85,6 @@ static int driver_open(int *device)
 		return error;
 	}
 	*device = fd;
-	return 0;
-}
-
-static int fail_create(int device, int error, const struct actmem_ioctl_create *create)
-{
-	struct actmem_ioctl_query query;
-
-	if (why_tell(error, &create->why, -1, create->policy != ACTMEM_POLICY_PREFERRED))
-		return -error;
-	if (error == EINVAL && !ask_query(device, &query) &&
-	    create->length > query.max_region_bytes)
-		return fail(EINVAL, "%s are wanted in one region, which has %s at most with this driver",
-			    BYTES_TEXT(create->length), BYTES_TEXT(query.max_region_bytes));
-	return fail(error, "the driver cannot make a region of %s (%s)",
-		    BYTES_TEXT(create->length), strerror(error));
-}
-
-/* All pages of a new region, whose descriptor is closed if there are too few. */
-static int populate_new(int fd, struct actmem_ioctl_create *create)
-{
-	struct actmem_ioctl_range range;
-	int error = driver_populate_range(fd, 0, create->length, &range);
-
-	if (error) {
-		create->why = range.why;
-		close(fd);
-	}
-	return error;
-}
-
-/* @device: or an empty file; -1: a file of its own, without a name yet. */
-static int try_create(int device, const struct region_request *request,
-		      enum actmem_policy policy, const struct actmem_nodes *nodes,
-		      struct actmem_ioctl_create *create)
-{
-	int file = -1, error;
-
-	*create = (struct actmem_ioctl_create){
-		.size = sizeof(*create),
-		.flags = request->inherit ? ACTMEM_CREATE_INHERIT : 0,
-		.length = request->length,
-		.page_bytes = ACTMEM_PAGE_BYTES,
-		.policy = policy - 1,
-	};
-	memcpy(create->nodes, nodes->word, sizeof(create->nodes));
-	/* One that is a file has that name. */
-	if (!request->path)
-		memcpy(create->name, request->name, sizeof(create->name));
-	create->fd = -1;
-	if (device < 0) {
-		error = driver_make_file(request, &file);
-		if (error)
-			return error;
-	}
-	error = driver_ask(device < 0 ? file : device, ACTMEM_IOC_CREATE, create);
-	if (error && file >= 0)
-		close(file);
-	if (!error && file >= 0)
-		create->fd = file;
-	if (!error && !request->lazy)
-		error = populate_new(create->fd, create);
-	return error ? fail_create(device, -error, create) : 0;
-}
-
-/* Whether other nodes could have what those asked for have not. */
-static bool node_is_full(const struct actmem_ioctl_create *create)
-{
-	return create->why.reason == ACTMEM_WHY_NODE_FULL ||
-	       create->why.reason == ACTMEM_WHY_NODE_LIMIT;
-}
-
-int driver_check_pages(const struct region_request *request)
-{
-	bool giant = request->pages == ACTMEM_PAGES_1G;
-
-	if (request->pages == ACTMEM_PAGES_2M || (giant && request->allow & ACTMEM_ALLOW_2M))
-		return 0;
-	if (giant)
-		return fail(EOPNOTSUPP, "the driver has pages of 2M alone; 1G come from hugetlb by the backend memfd: %s, or allow 2 MiB pages with ACTMEM_ALLOW=2m (actmem run --allow)",
-			    request->path ? "take a path on a hugetlbfs that is mounted with pagesize=1G" :
-			    "ask for that, or for auto, with ACTMEM_BACKEND (actmem run --backend)");
-	return fail(EOPNOTSUPP, "the driver has pages of 2M alone; ask for those, or %s",
-		    request->path ? "take a path on tmpfs" :
-		    "for the backend memfd with ACTMEM_BACKEND=memfd");
-}
-
-void driver_tell_pages(const struct region_request *request, unsigned int *fallbacks)
-{
-	if (request->pages == ACTMEM_PAGES_2M)
-		return;
-	if (!*fallbacks)
-		fail_clear();
-	fail_more("%sthe driver has pages of 2M alone; took 2 MiB pages instead",
-		  *fallbacks ? "; " : "");
-	++*fallbacks;
-}
-
-int driver_make(int fd, const struct region_request *request, struct backing *backing)
-{
-	unsigned int node = nodes_next(&request->nodes, 0), fallbacks = 0;
-	struct actmem_nodes one = { { 0 } };
-	struct actmem_ioctl_create create;
-	int error = driver_check_pages(request);
-
-	if (error)
-		return error;
-	error = try_create(fd, request, request->policy, &request->nodes, &create);
-	if (error && node_is_full(&create) && request->policy != ACTMEM_PLACE_PREFERRED &&
-	    request->allow & ACTMEM_ALLOW_NODE) {
-		if (node < ACTMEM_NODES_MAX)
-			node_set(&one, node);
-		error = try_create(fd, request, ACTMEM_PLACE_PREFERRED, &one, &create);
-		if (!error) {
-			fail_more("; took whatever node instead");
-			fallbacks = 1;
-		}
-	}
-	if (error)
-		return error;
-	driver_tell_pages(request, &fallbacks);
-	*backing = (struct backing){
-		.fd = create.fd,
-		.length = request->length,
-		.page_bytes = ACTMEM_PAGE_BYTES,
-		.id = create.id,
-		.pages = ACTMEM_PAGES_2M,
-		.fallbacks = fallbacks,
-		.inherit = request->inherit,
-	};
-	memcpy(backing->name, request->name, sizeof(backing->name));
 	return 0;
 }
 

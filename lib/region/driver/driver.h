@@ -12,6 +12,9 @@
 /* An ioctl; without words. A signal that does not kill interrupts nothing. */
 int driver_ask(int fd, unsigned long request, void *argument);
 
+/* Of the device: what the driver is; without words. */
+int driver_query(int device, struct actmem_ioctl_query *query);
+
 /* Whether the pages asked for are the driver's, or its own are allowed instead. */
 int driver_check_pages(const struct region_request *request);
 
@@ -24,9 +27,6 @@ void driver_tell_pages(const struct region_request *request, unsigned int *fallb
  * descriptor *@backing does not get; or, if @fd is -1, as that of a file without a name.
  */
 int driver_make(int fd, const struct region_request *request, struct backing *backing);
-
-/* An empty file without a name, where the request's path is. */
-int driver_make_file(const struct region_request *request, int *fd);
 
 /* See struct backend. */
 int driver_export(const struct backing *backing, uint64_t offset, uint64_t length, int *fd);

@@ -27,6 +27,7 @@
 #include "region/driver/driver.h"
 #include "region/driver/why.h"
 #include "region/names.h"
+#include "watch/list.h"
 
 /* A result of looking at the file, besides 0 and errors with words. */
 #define TRY_AGAIN	1
@@ -87,17 +88,6 @@ static void remove_empty(const char *path, int fd)
 {
 	if (is_empty(fd) && is_named(path, fd))
 		unlink(path);
-}
-
-int driver_make_file(const struct region_request *request, int *fd)
-{
-	char folder[PATH_MAX];
-
-	parent_of(folder, request->path);
-	*fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	if (*fd < 0)
-		return fail(errno, "cannot make a file in %s (%s)", folder, strerror(errno));
-	return 0;
 }
 
 /* The empty file, which may be there for that alone, tells by whom it may be opened. */

@@ -3,7 +3,6 @@
  * Why the driver could not have pages, in words: the thing, the number and the
  * knob.
  */
-#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -19,6 +19,7 @@
 #include "region/memfd/pages.h"
 #include "region/names.h"
 #include "region/options.h"
+#include "watch/list.h"
 #include "watch/processes.h"
 
 /*
@@ -62,16 +63,6 @@ static int check_foreign(int fd, struct backing *backing)
 	if (!memfd_take_pages(backing, &files))
 		return fail(EINVAL, "descriptor %d has an odd length: not a region as this library makes it", fd);
 	return take_name(backing->name, label + sizeof(prefix) - 1);
-}
-
-bool memfd_take_pages(struct backing *backing, const struct statfs *files)
-{
-	bool hugetlb = files->f_type == HUGETLBFS_MAGIC;
-
-	backing->page_bytes = hugetlb ? (uint64_t)files->f_bsize : BASE_PAGE_BYTES;
-	backing->pages = pages_of_bytes(backing->page_bytes);
-	return backing->length && !(backing->length % backing->page_bytes) &&
-	       backing->page_bytes == pages_bytes(backing->pages);
 }
 
 /* Of a mapped file whose pages are all there: whether those of 4K are thp. */
