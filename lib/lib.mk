@@ -39,6 +39,12 @@ $(LIB_PC): lib/actmem.pc.in Makefile
 	@mkdir -p $(@D)
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(ACTMEM_VERSION)|' $< >$@
 
+# Which room includes what of which other.
+.PHONY: check-layers
+CHECKS += layers
+check-layers:
+	@$(PYTHON3) tests/layers
+
 install:: $(LIB_SHARED) $(LIB_STATIC)
 	install -d $(LIBDIR)/pkgconfig $(INCLUDEDIR)
 	install -m 755 $(LIB_SHARED) $(LIBDIR)/

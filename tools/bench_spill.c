@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include "base/clock.h"
+#include "base/base.h"
 #include "bench.h"
 #include "disk.h"
 #include "progress.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 #include "actmem_queue.h"
 #include "bench.h"
-#include "machine/sysfile.h"
+#include "machine/machine.h"
 #include "memory_options.h"
 #include "parse.h"
 #include "progress.h"

@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "base/clock.h"
-#include "machine/procfs.h"
+#include "base/base.h"
+#include "machine/machine.h"
 #include "table.h"
 #include "tool.h"
-#include "watch/published.h"
+#include "watch/watch.h"
 
 #define PATH_SIZE	64
 

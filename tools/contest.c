@@ -2,7 +2,7 @@
 /* Rounds in turns, and their medians. */
 #include <stdbool.h>
 #include <stdlib.h>
-#include "base/clock.h"
+#include "base/base.h"
 #include "contest.h"
 #include "table.h"
 

@@ -15,9 +15,7 @@
 #include <unistd.h>
 #include "actmem.h"
 #include "facts.h"
-#include "machine/cgroup.h"
-#include "machine/mounts.h"
-#include "machine/sysfile.h"
+#include "machine/machine.h"
 #include "table.h"
 #include "../uapi/actmem.h"
 

@@ -10,12 +10,9 @@
 #include <sys/prctl.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
-#include "machine/cgroup.h"
-#include "machine/node.h"
-#include "machine/sysfile.h"
+#include "machine/machine.h"
 #include "malloc_mode.h"
-#include "preload/malloc/place.h"
-#include "preload/settings.h"
+#include "preload/preload.h"
 #include "tool.h"
 
 #define THP_ENABLED	"/sys/kernel/mm/transparent_hugepage/enabled"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/size.h"
+#include "base/base.h"
 #include "parse.h"
 #include "table.h"
 

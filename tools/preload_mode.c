@@ -6,8 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "malloc_mode.h"
-#include "preload/cuda/settings.h"
-#include "preload/settings.h"
+#include "preload/preload.h"
 #include "preload_mode.h"
 #include "tool.h"
 

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include "base/clock.h"
+#include "base/base.h"
 #include "replay.h"
 #include "tool.h"
 

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/clock.h"
+#include "base/base.h"
 #include "disk.h"
 #include "replay.h"
 #include "table.h"

@@ -2,7 +2,7 @@
 /* The library's words of a failure, with the options of `actmem replay` in them. */
 #include <err.h>
 #include "actmem.h"
-#include "base/knob_words.h"
+#include "base/base.h"
 #include "replay.h"
 
 #define WORDS_MAX	2048

@@ -8,11 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include "actmem.h"
-#include "base/knob_words.h"
-#include "base/size.h"
+#include "base/base.h"
 #include "tool.h"
 #include "trial.h"
-#include "xla/knobs.h"
+#include "xla/xla.h"
 
 #define TRIAL_BYTES	(2ULL << 20)
 #define GIANT_BYTES	(1ULL << 30)

@@ -10,8 +10,7 @@
 #include <string.h>
 #include <sys/vfs.h>
 #include "actmem_store.h"
-#include "base/knob_words.h"
-#include "base/spill_allow.h"
+#include "base/base.h"
 #include "tool.h"
 #include "trial.h"
 

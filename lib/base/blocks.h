@@ -8,8 +8,8 @@
  * and waits in a thread's cache for the next user. Whether it is live is one
  * word, so that a wrong pointer is told from a live block without a lock.
  */
-#ifndef LIB_BLOCKS_H
-#define LIB_BLOCKS_H
+#ifndef LIB_BASE_BLOCKS_H
+#define LIB_BASE_BLOCKS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -171,4 +171,4 @@ uint64_t blocks_largest_free(const struct blocks *blocks);
  */
 const char *blocks_wrong(const struct blocks *blocks, struct block *const *firsts, size_t count);
 
-#endif /* LIB_BLOCKS_H */
+#endif /* LIB_BASE_BLOCKS_H */

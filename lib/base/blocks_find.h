@@ -2,8 +2,8 @@
 /*
  * The classes of free blocks, and which of these is taken. For blocks.c.
  */
-#ifndef LIB_BLOCKS_FIND_H
-#define LIB_BLOCKS_FIND_H
+#ifndef LIB_BASE_BLOCKS_FIND_H
+#define LIB_BASE_BLOCKS_FIND_H
 
 #include "base/blocks.h"
 
@@ -50,4 +50,4 @@ static inline uint64_t block_gap(const struct block *block, uint64_t align)
 struct block *blocks_find(const struct blocks *blocks, uint64_t length, uint64_t align,
 			  enum fit fit);
 
-#endif /* LIB_BLOCKS_FIND_H */
+#endif /* LIB_BASE_BLOCKS_FIND_H */

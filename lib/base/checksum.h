@@ -3,11 +3,11 @@
  * A fast checksum of memory that should be the same later; no defence against an
  * attacker.
  */
-#ifndef LIB_CHECKSUM_H
-#define LIB_CHECKSUM_H
+#ifndef LIB_BASE_CHECKSUM_H
+#define LIB_BASE_CHECKSUM_H
 
 #include <stdint.h>
 
 uint64_t checksum(const void *from, uint64_t bytes);
 
-#endif /* LIB_CHECKSUM_H */
+#endif /* LIB_BASE_CHECKSUM_H */

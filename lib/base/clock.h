@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /* Time in nanoseconds, of CLOCK_MONOTONIC, as all that the library tells and is told. */
-#ifndef LIB_CLOCK_H
-#define LIB_CLOCK_H
+#ifndef LIB_BASE_CLOCK_H
+#define LIB_BASE_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>
@@ -33,4 +33,4 @@ static inline struct timespec clock_time(uint64_t ns)
 	return (struct timespec){ (time_t)(ns / NS_PER_SECOND), (long)(ns % NS_PER_SECOND) };
 }
 
-#endif /* LIB_CLOCK_H */
+#endif /* LIB_BASE_CLOCK_H */

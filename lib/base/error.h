@@ -2,9 +2,11 @@
 /*
  * The last failure of each thread, in words.
  */
-#ifndef LIB_ERROR_H
-#define LIB_ERROR_H
+#ifndef LIB_BASE_ERROR_H
+#define LIB_BASE_ERROR_H
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define ERROR_TEXT_MAX	1024
@@ -18,9 +20,15 @@ void fail_more(const char *format, ...) __attribute__((cold, format(printf, 1, 2
 
 void fail_clear(void);
 
+/* That there was none for want of memory, or by the limit of somebody else. */
+static inline bool is_out_of_memory(int error)
+{
+	return error == -ENOMEM || error == -EDQUOT || error == -ENOSPC;
+}
+
 /* "3.1 GiB", "512 B". */
 const char *bytes_text(char text[BYTES_TEXT_MAX], uint64_t bytes);
 
 #define BYTES_TEXT(n)	bytes_text((char[BYTES_TEXT_MAX]){0}, (n))
 
-#endif /* LIB_ERROR_H */
+#endif /* LIB_BASE_ERROR_H */

@@ -4,8 +4,8 @@
  * the environment or Python. The handlers for XLA, the preload and the command link this
  * file too.
  */
-#ifndef LIB_KNOB_WORDS_H
-#define LIB_KNOB_WORDS_H
+#ifndef LIB_BASE_KNOB_WORDS_H
+#define LIB_BASE_KNOB_WORDS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,4 +25,4 @@ struct knob_name {
 void knob_words_by(const struct knob_name *known, size_t count, const char *why, char *words,
 		   size_t size);
 
-#endif /* LIB_KNOB_WORDS_H */
+#endif /* LIB_BASE_KNOB_WORDS_H */

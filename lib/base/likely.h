@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /* Hints to the compiler about branches and functions, where nanoseconds count. */
-#ifndef LIB_LIKELY_H
-#define LIB_LIKELY_H
+#ifndef LIB_BASE_LIKELY_H
+#define LIB_BASE_LIKELY_H
 
 #define LIKELY(x)	__builtin_expect(!!(x), 1)
 #define UNLIKELY(x)	__builtin_expect(!!(x), 0)
@@ -12,4 +12,4 @@
  */
 #define HOT	__attribute__((hot))
 
-#endif /* LIB_LIKELY_H */
+#endif /* LIB_BASE_LIKELY_H */

@@ -3,8 +3,8 @@
  * Lists whose links lie in their items. A list is a link too, which points to
  * itself while it is empty, as does an item that is on no list.
  */
-#ifndef LIB_LINKS_H
-#define LIB_LINKS_H
+#ifndef LIB_BASE_LINKS_H
+#define LIB_BASE_LINKS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,4 +54,4 @@ static inline void link_remove(struct link *link)
 	link_init(link);
 }
 
-#endif /* LIB_LINKS_H */
+#endif /* LIB_BASE_LINKS_H */

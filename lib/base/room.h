@@ -2,8 +2,8 @@
 /*
  * Private address space at an aligned address.
  */
-#ifndef LIB_ROOM_H
-#define LIB_ROOM_H
+#ifndef LIB_BASE_ROOM_H
+#define LIB_BASE_ROOM_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -29,4 +29,4 @@ static inline void *room_map(size_t length, size_t align, int protection, int fl
 	return room + front;
 }
 
-#endif /* LIB_ROOM_H */
+#endif /* LIB_BASE_ROOM_H */

@@ -3,8 +3,8 @@
  * Sizes as people write them. The handlers for XLA, the preload and the command link
  * this file too.
  */
-#ifndef LIB_SIZE_H
-#define LIB_SIZE_H
+#ifndef LIB_BASE_SIZE_H
+#define LIB_BASE_SIZE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,4 +15,4 @@
  */
 bool size_from_text(const char *text, uint64_t *bytes);
 
-#endif /* LIB_SIZE_H */
+#endif /* LIB_BASE_SIZE_H */

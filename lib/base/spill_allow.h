@@ -2,8 +2,8 @@
 /*
  * What ACTMEM_SPILL_ALLOW says. The handlers for XLA and the command link this file too.
  */
-#ifndef LIB_SPILL_ALLOW_H
-#define LIB_SPILL_ALLOW_H
+#ifndef LIB_BASE_SPILL_ALLOW_H
+#define LIB_BASE_SPILL_ALLOW_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,4 +19,4 @@
  */
 bool spill_allow_from_environment(uint32_t *flags);
 
-#endif /* LIB_SPILL_ALLOW_H */
+#endif /* LIB_BASE_SPILL_ALLOW_H */

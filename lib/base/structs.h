@@ -2,8 +2,8 @@
 /*
  * Structs of callers, which may be those of an older or a newer library.
  */
-#ifndef LIB_STRUCTS_H
-#define LIB_STRUCTS_H
+#ifndef LIB_BASE_STRUCTS_H
+#define LIB_BASE_STRUCTS_H
 
 #include <stddef.h>
 
@@ -17,4 +17,4 @@ int take_struct(void *into, size_t size, const void *from, const char *what);
 /* Copies @from, of @size bytes, to a caller's struct as far as it reaches. */
 int give_struct(void *into, const void *from, size_t size, const char *what);
 
-#endif /* LIB_STRUCTS_H */
+#endif /* LIB_BASE_STRUCTS_H */

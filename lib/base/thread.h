@@ -3,8 +3,8 @@
  * The library's own threads, which serve those of the program, and what it needs to know
  * of theirs.
  */
-#ifndef LIB_THREAD_H
-#define LIB_THREAD_H
+#ifndef LIB_BASE_THREAD_H
+#define LIB_BASE_THREAD_H
 
 #include <pthread.h>
 #include <stdint.h>
@@ -25,4 +25,4 @@ uint64_t thread_number(void);
 void thread_hold_cancellation(void);
 void thread_let_cancellation(void);
 
-#endif /* LIB_THREAD_H */
+#endif /* LIB_BASE_THREAD_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /* Variables of an environment that need not be this process's own. */
-#ifndef LIB_VARIABLES_H
-#define LIB_VARIABLES_H
+#ifndef LIB_BASE_VARIABLES_H
+#define LIB_BASE_VARIABLES_H
 
 #include <string.h>
 
@@ -16,4 +16,4 @@ static inline const char *variables_find(const char *const *variables, const cha
 	return NULL;
 }
 
-#endif /* LIB_VARIABLES_H */
+#endif /* LIB_BASE_VARIABLES_H */

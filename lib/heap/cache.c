@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "base/thread.h"
+#include "base/base.h"
 #include "heap/cache.h"
 
 #define TRIES_AWAKE	100

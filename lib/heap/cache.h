@@ -12,11 +12,10 @@
  * Several others take turns by the heap's lock; the thread needs nothing else if it has
  * that.
  */
-#ifndef LIB_CACHE_H
-#define LIB_CACHE_H
+#ifndef LIB_HEAP_CACHE_H
+#define LIB_HEAP_CACHE_H
 
-#include "base/blocks.h"
-#include "base/likely.h"
+#include "base/base.h"
 #include "heap/fence.h"
 
 #define CACHE_SETS	16
@@ -173,4 +172,4 @@ void cache_recall(struct cache *cache);
 void cache_await(struct cache *cache);
 void cache_release(struct cache *cache);
 
-#endif /* LIB_CACHE_H */
+#endif /* LIB_HEAP_CACHE_H */

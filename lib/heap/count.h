@@ -6,7 +6,7 @@
 #ifndef LIB_HEAP_COUNT_H
 #define LIB_HEAP_COUNT_H
 
-#include "base/clock.h"
+#include "base/base.h"
 #include "heap/inside.h"
 
 /*

@@ -5,10 +5,9 @@
  */
 #include <errno.h>
 
-#include "base/error.h"
-#include "base/structs.h"
+#include "base/base.h"
 #include "heap/inside.h"
-#include "region/options.h"
+#include "region/region.h"
 
 /* Under the handles lock. */
 static void add_unpublished(struct actmem *am, struct actmem_counters *now)

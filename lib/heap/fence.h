@@ -5,13 +5,13 @@
  * the other seldom, and makes the kernel order the first one's accesses
  * (membarrier). Where the kernel does not, both pay alike.
  */
-#ifndef LIB_FENCE_H
-#define LIB_FENCE_H
+#ifndef LIB_HEAP_FENCE_H
+#define LIB_HEAP_FENCE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "base/likely.h"
+#include "base/base.h"
 
 /* Never changes once fence_prepare() has returned. */
 extern bool fence_by_kernel;
@@ -36,4 +36,4 @@ static inline void fence_write_often(atomic_bool *mine)
  */
 bool fence_seldom(void);
 
-#endif /* LIB_FENCE_H */
+#endif /* LIB_HEAP_FENCE_H */

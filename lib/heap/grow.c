@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/error.h"
+#include "base/base.h"
 #include "heap/inside.h"
 #include "region/region.h"
 
@@ -460,4 +460,17 @@ void heap_locate(struct actmem_heap *heap, const void *address, struct actmem_re
 	*region = range->its.region;
 	*offset = (uintptr_t)address - (uintptr_t)range->address;
 	pthread_mutex_unlock(&heap->lock);
+}
+
+void heap_watch_closing(struct actmem_heap *heap,
+			void (*closing)(void *data, struct actmem_region *region), void *data)
+{
+	heap->closing = closing;
+	heap->closing_data = data;
+}
+
+/* But for a byte, as 0 would be all that there is. */
+void heap_cache_nothing(struct actmem_heap *heap)
+{
+	heap_tune(heap, heap->chunk_bytes, 1);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Heaps: blocks of regions, for any number of threads. blocks.c says which
+ * Heaps: blocks of regions, for any number of threads. base/blocks.c says which
  * parts are taken; cache.c what a thread keeps at hand, so that most calls meet
  * no other thread; here are the calls, and what they count.
  *
@@ -16,12 +16,10 @@
 #include <stdio.h>
 #endif
 
-#include "base/error.h"
-#include "base/likely.h"
-#include "base/structs.h"
+#include "base/base.h"
 #include "heap/count.h"
 #include "heap/inside.h"
-#include "region/options.h"
+#include "region/region.h"
 
 #define GROW_DEFAULT	(64ULL << 20)
 #define CHUNK_DEFAULT	(64ULL << 30)

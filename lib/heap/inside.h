@@ -1,30 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What the files of the heap share: heap.c hands out blocks, heap_grow.c has its
- * regions, heap_region.c opens them, heap_runtime.c has them registered, heap_threads.c
- * has what threads keep at hand.
+ * What the files of the heap share.
  */
-#ifndef LIB_HEAP_H
-#define LIB_HEAP_H
+#ifndef LIB_HEAP_INSIDE_H
+#define LIB_HEAP_INSIDE_H
 
-#include <errno.h>
-
-#include "base/blocks.h"
-#include "base/thread.h"
+#include "base/base.h"
 #include "heap/cache.h"
-#include "machine/node.h"
-#include "region/context.h"
-
-static inline uint64_t round_up(uint64_t bytes, uint64_t unit)
-{
-	return (bytes + unit - 1) / unit * unit;
-}
-
-/* That no region was made for want of memory, or by the limit of somebody else. */
-static inline bool is_out_of_memory(int error)
-{
-	return error == -ENOMEM || error == -EDQUOT || error == -ENOSPC;
-}
+#include "heap/heap.h"
+#include "machine/machine.h"
+#include "region/region.h"
 
 /* A region, and which of the heap's names it has, if these have names. */
 struct heap_region {
@@ -86,43 +71,6 @@ static inline void heap_unlock_growth(struct actmem_heap *heap)
  * grow_lock. 0 or -errno with words. *@is_full: it failed, as the limit leaves no room.
  */
 int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *is_full);
-
-/* As actmem_alloc(), and says whether it failed as the limit left no room then. */
-int heap_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address,
-	       bool *is_full);
-
-/*
- * Makes it longer, as far as its limit permits without giving a region back, until
- * @free_bytes are free, by regions for blocks of @length. Takes grow_lock, for one at a
- * time, and lets those that want a block first. 0 or -errno with words.
- */
-int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
-		    uint64_t free_bytes);
-
-/* As actmem_alloc(), without making a region: -ENOSPC, without words. */
-int heap_take(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address);
-
-/* Whether the limit permits a region for @bytes, if need be in place of free ones. */
-bool heap_may_grow(struct actmem_heap *heap, uint64_t bytes);
-
-/* Has the heap grow beyond its limit, by a region for @bytes. */
-void heap_raise_limit(struct actmem_heap *heap, uint64_t bytes);
-
-/* Has it grow up to @limit, if its limit was less. */
-void heap_lift_limit(struct actmem_heap *heap, uint64_t limit);
-
-/* Has it grow no more: its limit is what it has, which is returned. */
-uint64_t heap_stop_growing(struct actmem_heap *heap);
-
-/*
- * Gives free regions back, and makes the limit @limit, or what is left; which it is now.
- * Takes grow_lock.
- */
-uint64_t heap_lower_limit(struct actmem_heap *heap, uint64_t limit);
-
-/* The region in which a live block lies, and where. */
-void heap_locate(struct actmem_heap *heap, const void *address, struct actmem_region **region,
-		 uint64_t *offset);
 
 /* @cache_bytes: see struct actmem_heap_tuning. */
 void heap_tune(struct actmem_heap *heap, uint64_t chunk_bytes, uint64_t cache_bytes);
@@ -213,4 +161,4 @@ static inline struct cache *heap_cache(struct actmem_heap *heap)
 	return heap_cache_find(heap);
 }
 
-#endif /* LIB_HEAP_H */
+#endif /* LIB_HEAP_INSIDE_H */

@@ -7,7 +7,7 @@
 #include <limits.h>
 #include <stdio.h>
 
-#include "base/error.h"
+#include "base/base.h"
 #include "heap/inside.h"
 #include "region/region.h"
 

@@ -4,10 +4,10 @@
  */
 #include <errno.h>
 
-#include "base/error.h"
+#include "base/base.h"
 #include "heap/inside.h"
 #include "region/region.h"
-#include "runtime/inside.h"
+#include "runtime/runtime.h"
 
 int actmem_heap_register(struct actmem_heap *heap, struct actmem_runtime *runtime, uint32_t flags)
 {
@@ -15,7 +15,7 @@ int actmem_heap_register(struct actmem_heap *heap, struct actmem_runtime *runtim
 
 	if (error)
 		return error;
-	if (!heap || heap->am != runtime->am)
+	if (!heap || !runtime_is_of(runtime, heap->am))
 		return fail(EINVAL, heap ? "the heap and the runtime are not of the same actmem_open()" :
 			    "actmem_heap_register: no heap");
 	if (flags & ~ACTMEM_REGISTER_ALL)
@@ -24,7 +24,7 @@ int actmem_heap_register(struct actmem_heap *heap, struct actmem_runtime *runtim
 	pthread_mutex_lock(&heap->lock);
 	if (heap->runtime) {
 		error = fail(EEXIST, "the heap's regions are registered already (%s)",
-			     heap->runtime->description);
+			     actmem_runtime_describe(heap->runtime));
 	} else if (heap->ranges) {
 		error = fail(EBUSY, "the heap has %llu regions that are not registered; have it registered before its first block",
 			     (unsigned long long)heap->regions);
@@ -36,33 +36,27 @@ int actmem_heap_register(struct actmem_heap *heap, struct actmem_runtime *runtim
 	heap_unlock_growth(heap);
 	if (error)
 		return error;
-	pthread_mutex_lock(&runtime->lock);
-	runtime->heaps++;
-	pthread_mutex_unlock(&runtime->lock);
+	runtime_add_heap(runtime);
 	return 0;
 }
 
 void heap_end_runtime(struct actmem_heap *heap)
 {
-	struct actmem_runtime *runtime = heap->runtime;
-
-	if (!runtime)
-		return;
-	pthread_mutex_lock(&runtime->lock);
-	runtime->heaps--;
-	pthread_mutex_unlock(&runtime->lock);
+	if (heap->runtime)
+		runtime_drop_heap(heap->runtime);
 }
 
 int heap_register_region(struct actmem_heap *heap, struct actmem_region *region)
 {
-	struct actmem_runtime *runtime = heap->runtime;
+	uint64_t chunk_bytes;
 
-	if (!runtime)
+	if (!heap->runtime)
 		return 0;
-	if (runtime->options.chunk_bytes % heap->chunk_bytes)
+	chunk_bytes = runtime_chunk_bytes(heap->runtime);
+	if (chunk_bytes % heap->chunk_bytes)
 		return fail(EINVAL, "the heap's chunks of %s do not divide those of %s that are registered at once: a block could lie in two; give actmem_heap_tune() and actmem_runtime_open() the same chunk_bytes",
-			    BYTES_TEXT(heap->chunk_bytes), BYTES_TEXT(runtime->options.chunk_bytes));
-	return actmem_register(region, runtime, heap->register_flags);
+			    BYTES_TEXT(heap->chunk_bytes), BYTES_TEXT(chunk_bytes));
+	return actmem_register(region, heap->runtime, heap->register_flags);
 }
 
 bool heap_unregister_region(struct actmem_heap *heap, struct actmem_region *region)

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "base/base.h"
 #include "heap/inside.h"
 
 /* Blocks besides the one that is wanted, which a thread takes over from another one. */

@@ -3,8 +3,8 @@
  * The memory cgroup that this process is charged to, version 1 or 2. The
  * command links this file too, so it uses nothing but sysfile.h.
  */
-#ifndef LIB_CGROUP_H
-#define LIB_CGROUP_H
+#ifndef LIB_MACHINE_CGROUP_H
+#define LIB_MACHINE_CGROUP_H
 
 #include <stdint.h>
 
@@ -39,4 +39,4 @@ int memory_cgroup_read(struct memory_cgroup *cgroup, const char *cgroup_file,
  */
 uint64_t memory_cgroup_available(char limit_file[CGROUP_FILE_MAX]);
 
-#endif /* LIB_CGROUP_H */
+#endif /* LIB_MACHINE_CGROUP_H */

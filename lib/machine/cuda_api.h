@@ -3,8 +3,8 @@
  * What the library uses of the CUDA driver API, by the names and versions that
  * libcuda.so.1 exports. A test compares the types with those of cuda.h.
  */
-#ifndef LIB_RUNTIME_CUDA_H
-#define LIB_RUNTIME_CUDA_H
+#ifndef LIB_MACHINE_CUDA_API_H
+#define LIB_MACHINE_CUDA_API_H
 
 #include <stddef.h>
 
@@ -81,4 +81,4 @@ struct cuda_functions {
 
 #undef CUDA_DECLARE
 
-#endif /* LIB_RUNTIME_CUDA_H */
+#endif /* LIB_MACHINE_CUDA_API_H */

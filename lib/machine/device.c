@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-#include "base/error.h"
+#include "base/base.h"
 #include "machine/device.h"
 #include "machine/sysfile.h"
 

@@ -2,8 +2,8 @@
 /*
  * What the device below a file needs and likes.
  */
-#ifndef LIB_DEVICE_H
-#define LIB_DEVICE_H
+#ifndef LIB_MACHINE_DEVICE_H
+#define LIB_MACHINE_DEVICE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,4 +23,4 @@ struct device {
 /* 0 or -errno with words that name @path. */
 int device_of(int fd, const char *path, struct device *device);
 
-#endif /* LIB_DEVICE_H */
+#endif /* LIB_MACHINE_DEVICE_H */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/thread.h"
+#include "base/base.h"
 #include "machine/helpers.h"
 #include "machine/node.h"
 #include "machine/sysfile.h"

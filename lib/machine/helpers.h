@@ -11,8 +11,8 @@
  * They are threads of the caller, and so have his cgroups, credentials, CPUs and policy
  * of scheduling. No signal is delivered in them.
  */
-#ifndef LIB_HELPERS_H
-#define LIB_HELPERS_H
+#ifndef LIB_MACHINE_HELPERS_H
+#define LIB_MACHINE_HELPERS_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -52,4 +52,4 @@ void helpers_begin(struct helpers *helpers, uint64_t offset, uint64_t length,
 /* Has them stop after the part that each is at, and waits. Whether there were any. */
 bool helpers_end(struct helpers *helpers);
 
-#endif /* LIB_HELPERS_H */
+#endif /* LIB_MACHINE_HELPERS_H */

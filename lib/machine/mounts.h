@@ -3,8 +3,8 @@
  * File systems as they are mounted for this process. The command links this file
  * too.
  */
-#ifndef LIB_MOUNTS_H
-#define LIB_MOUNTS_H
+#ifndef LIB_MACHINE_MOUNTS_H
+#define LIB_MACHINE_MOUNTS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,4 +28,4 @@ bool mounts_find(bool (*see)(void *context, const struct mount *mount), void *co
 /* The value of an option, as of "huge="; false if it is not there. */
 bool mount_option(const struct mount *mount, const char *option, char *value, size_t size);
 
-#endif /* LIB_MOUNTS_H */
+#endif /* LIB_MACHINE_MOUNTS_H */

@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/error.h"
+#include "base/base.h"
 #include "machine/node.h"
 #include "machine/sysfile.h"
 

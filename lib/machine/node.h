@@ -2,8 +2,8 @@
 /*
  * NUMA nodes: sets of them, what sysfs says of them, where pages are.
  */
-#ifndef LIB_NODE_H
-#define LIB_NODE_H
+#ifndef LIB_MACHINE_NODE_H
+#define LIB_MACHINE_NODE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -103,4 +103,4 @@ int pages_walk(void *address, uint64_t length, uint64_t page_bytes,
 int pages_count(void *address, uint64_t length, uint64_t page_bytes,
 		uint64_t node_bytes[ACTMEM_NODES_MAX]);
 
-#endif /* LIB_NODE_H */
+#endif /* LIB_MACHINE_NODE_H */

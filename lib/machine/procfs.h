@@ -3,8 +3,8 @@
  * Processes and their descriptors, as /proc has them. The command links this file
  * too. Functions that can fail return 0 or -errno without words.
  */
-#ifndef LIB_PROCFS_H
-#define LIB_PROCFS_H
+#ifndef LIB_MACHINE_PROCFS_H
+#define LIB_MACHINE_PROCFS_H
 
 #include <dirent.h>
 #include <stdbool.h>
@@ -44,4 +44,4 @@ bool process_links_next(struct process_links *links, const char *prefix);
 
 void process_links_close(struct process_links *links);
 
-#endif /* LIB_PROCFS_H */
+#endif /* LIB_MACHINE_PROCFS_H */

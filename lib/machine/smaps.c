@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "base/base.h"
 #include "machine/smaps.h"
 
 int smaps_count(const void *address, uint64_t length, uint64_t *mapped, uint64_t *huge)

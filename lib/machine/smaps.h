@@ -2,8 +2,8 @@
 /*
  * What /proc/self/smaps says of a range of this process's memory.
  */
-#ifndef LIB_SMAPS_H
-#define LIB_SMAPS_H
+#ifndef LIB_MACHINE_SMAPS_H
+#define LIB_MACHINE_SMAPS_H
 
 #include <stdint.h>
 
@@ -14,4 +14,4 @@
  */
 int smaps_count(const void *address, uint64_t length, uint64_t *mapped, uint64_t *huge);
 
-#endif /* LIB_SMAPS_H */
+#endif /* LIB_MACHINE_SMAPS_H */

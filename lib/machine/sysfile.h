@@ -3,8 +3,8 @@
  * Small files of /proc and /sys. The command links this file too. Functions that
  * can fail return 0 or -errno without words.
  */
-#ifndef LIB_SYSFILE_H
-#define LIB_SYSFILE_H
+#ifndef LIB_MACHINE_SYSFILE_H
+#define LIB_MACHINE_SYSFILE_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -22,4 +22,4 @@ int sysfile_choice(char *choice, size_t size, const char *path);
 /* The number behind the first @label in @text; 0 if it is not there. */
 uint64_t sysfile_number(const char *text, const char *label);
 
-#endif /* LIB_SYSFILE_H */
+#endif /* LIB_MACHINE_SYSFILE_H */

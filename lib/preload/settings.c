@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/size.h"
-#include "machine/node.h"
+#include "base/base.h"
+#include "machine/machine.h"
 #include "preload/settings.h"
 
 #define MIN_BYTES	(256ULL << 10)

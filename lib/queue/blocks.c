@@ -7,11 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/likely.h"
-#include "base/thread.h"
+#include "base/base.h"
 #include "queue/inside.h"
-#include "watch/sequence.h"
+#include "watch/watch.h"
 
 /*
  * Commands are done in parts of this length, one after the other, so that they end

@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The inside of a queue: requests, the blocks that they are done in, and the
- * engines that do them.
- *
- * A request lies on a lane, in order of arrival: each set of files has one, which
- * bounds how many blocks of it are under way, and so have the commands (populate,
- * discard). An engine cuts the next block off the first request of a
- * lane, does it, and hands it back; a request whose last block has come back is
- * complete. All of it is under the queue's lock, except the doing.
+ * The inside of a queue: sets of files, striped, requests, the blocks that they are done
+ * in, and the engines that do them.
  */
-#ifndef LIB_QUEUE_H
-#define LIB_QUEUE_H
+#ifndef LIB_QUEUE_INSIDE_H
+#define LIB_QUEUE_INSIDE_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,13 +13,38 @@
 #include <time.h>
 
 #include "actmem_queue.h"
-#include "base/clock.h"
-#include "base/links.h"
-#include "queue/file.h"
-#include "region/context.h"
+#include "base/base.h"
+#include "queue/queue.h"
+#include "region/region.h"
 
 #define QUEUE_WORDS	512
 #define PIECE_MOST	(1ULL << 30)	/* the longest registered buffer */
+
+/* Requests in order, and how many of their blocks may be under way. */
+struct lane {
+	struct link pending;
+	unsigned int under_way, depth;
+};
+
+struct stripe {
+	int fd;
+	uint16_t slot;			/* in the ring's table of files */
+	char *path;			/* for words */
+};
+
+struct actmem_file {
+	struct link link;		/* of its queue */
+	struct actmem_queue *queue;
+	struct held held;
+	int descriptors[ACTMEM_FILE_PATHS_MAX];
+	struct lane lane;
+	unsigned int requests;		/* under way */
+	bool read_only, direct, rotational;
+	uint64_t alignment, memory_alignment, block_bytes, stripe_bytes;
+	uint64_t request_bytes;		/* the longest of its devices; 0: not known */
+	unsigned int count;
+	struct stripe stripes[];
+};
 
 enum request_kind {
 	REQUEST_FILL,
@@ -174,8 +193,12 @@ int queue_check_outside(struct actmem_queue *queue, const char *call);
 struct attachment *queue_attachment(struct actmem_queue *queue,
 				    const struct actmem_region *region);
 
-/* Takes the lock for that. */
-bool queue_is_attached(struct actmem_queue *queue, const struct actmem_region *region);
+/*
+ * Where byte @offset of the set lies: the file, and the offset in it. Returns how
+ * many bytes follow there.
+ */
+uint64_t file_locate(const struct actmem_file *file, uint64_t offset, unsigned int *stripe,
+		     uint64_t *file_offset);
 
 /*
  * Gives the lock back, and only then wakes those who are to be, as they would want
@@ -253,4 +276,4 @@ void workers_wake(struct actmem_queue *queue);
 /* This thread is one of them that notifies before it does anything else. */
 bool workers_are_to_notify(const struct actmem_queue *queue);
 
-#endif /* LIB_QUEUE_H */
+#endif /* LIB_QUEUE_INSIDE_H */

@@ -7,8 +7,7 @@
  */
 #include <errno.h>
 
-#include "base/error.h"
-#include "base/likely.h"
+#include "base/base.h"
 #include "queue/inside.h"
 
 HOT bool queue_is_notifying(const struct actmem_queue *queue)

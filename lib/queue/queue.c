@@ -7,11 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/likely.h"
-#include "base/structs.h"
+#include "base/base.h"
 #include "queue/inside.h"
-#include "region/options.h"
 #include "region/region.h"
 
 #define WORKERS_USUAL	8

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "machine/node.h"
+#include "machine/machine.h"
 #include "queue/uring.h"
 #include "region/region.h"
 

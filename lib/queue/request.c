@@ -7,12 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/likely.h"
-#include "base/structs.h"
-#include "base/thread.h"
+#include "base/base.h"
 #include "queue/inside.h"
-#include "region/options.h"
 #include "region/region.h"
 
 HOT struct attachment *queue_attachment(struct actmem_queue *queue,

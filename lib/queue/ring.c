@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "machine/sysfile.h"
+#include "machine/machine.h"
 #include "queue/uring.h"
 
 #define COMPLETIONS	(4 * RING_ENTRIES)

@@ -5,9 +5,9 @@
  * program is interrupted by completions, and none that ends takes its I/O with it.
  *
  * It sleeps in the kernel until something comes back, a deadline passes, or another
- * thread writes to the eventfd that it polls. How a ring is made is in queue_ring.c;
- * what it registers, in queue_register.c; how it tells the program of what has ended,
- * in queue_notify.c.
+ * thread writes to the eventfd that it polls. How a ring is made is in ring.c;
+ * what it registers, in register.c; how it tells the program of what has ended,
+ * in notify.c.
  */
 #include <errno.h>
 #include <liburing.h>
@@ -18,9 +18,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "base/likely.h"
-#include "base/thread.h"
+#include "base/base.h"
 #include "queue/inside.h"
 #include "queue/uring.h"
 #include "../uapi/actmem.h"

@@ -7,7 +7,7 @@
 
 #include <liburing.h>
 
-#include "base/error.h"
+#include "base/base.h"
 #include "queue/inside.h"
 
 #define RING_ENTRIES	ACTMEM_QUEUE_DEPTH_MAX

@@ -9,8 +9,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "base/thread.h"
+#include "base/base.h"
 #include "queue/inside.h"
 
 /* Of the worker that this thread is, if it does transfers. */

@@ -3,8 +3,8 @@
  * Where regions come from: one table of functions per backend. Operating-
  * system calls that make or map regions are in the backends and in map.c only.
  */
-#ifndef LIB_BACKEND_H
-#define LIB_BACKEND_H
+#ifndef LIB_REGION_BACKEND_H
+#define LIB_REGION_BACKEND_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -126,4 +126,4 @@ struct backend {
 extern const struct backend backend_driver;
 extern const struct backend backend_memfd;
 
-#endif /* LIB_BACKEND_H */
+#endif /* LIB_REGION_BACKEND_H */

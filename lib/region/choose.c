@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
-#include "base/error.h"
-#include "machine/mounts.h"
+#include "base/base.h"
+#include "machine/machine.h"
 #include "region/choose.h"
 #include "region/names.h"
 #include "../uapi/actmem.h"

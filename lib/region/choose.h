@@ -2,8 +2,8 @@
 /*
  * Which backend regions come from that are there, by their files.
  */
-#ifndef LIB_CHOOSE_H
-#define LIB_CHOOSE_H
+#ifndef LIB_REGION_CHOOSE_H
+#define LIB_REGION_CHOOSE_H
 
 #include "actmem.h"
 #include "region/backend.h"
@@ -14,4 +14,4 @@ int name_backend(const char *path, enum actmem_backend wanted, const struct back
 /* The same of the file system that a region received from elsewhere is on. */
 int descriptor_backend(int fd, const struct backend **backend);
 
-#endif /* LIB_CHOOSE_H */
+#endif /* LIB_REGION_CHOOSE_H */

@@ -13,8 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "base/structs.h"
+#include "base/base.h"
 #include "region/choose.h"
 #include "region/context.h"
 #include "region/names.h"

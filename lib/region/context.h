@@ -1,21 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * An open backend with its regions; what fork() does to them.
- *
- * Locks, outermost first: a store's chores, a heap's grow_lock, a store's lock; a
- * region's pages_lock, a region's lock, the handles lock, a heap's lock.
- * A queue's lock is held with a store's at most, that of a runtime with a region's at most.
  */
-#ifndef LIB_CONTEXT_H
-#define LIB_CONTEXT_H
+#ifndef LIB_REGION_CONTEXT_H
+#define LIB_REGION_CONTEXT_H
 
 #include <pthread.h>
 #include <stdbool.h>
 
 #include "actmem.h"
-#include "base/links.h"
+#include "base/base.h"
 #include "region/backend.h"
-#include "watch/stats.h"
+#include "watch/watch.h"
 
 #define DESCRIPTION_MAX	(512 + ACTMEM_PATH_MAX)
 
@@ -85,4 +81,4 @@ static inline bool is_owner(const struct actmem *am)
 /* 0; -EOWNERDEAD with words in a child of the process that opened @am. */
 int check_owner(const struct actmem *am);
 
-#endif /* LIB_CONTEXT_H */
+#endif /* LIB_REGION_CONTEXT_H */

@@ -6,12 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/structs.h"
-#include "machine/procfs.h"
+#include "base/base.h"
+#include "machine/machine.h"
 #include "region/backend.h"
-#include "watch/list.h"
-#include "watch/processes.h"
+#include "watch/watch.h"
 
 /* The caller's items may be shorter than ours, or longer with zeroes behind. */
 static int hand_out(const struct region_list *list, size_t size,

@@ -6,9 +6,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/error.h"
-#include "base/room.h"
-#include "machine/node.h"
+#include "base/base.h"
+#include "machine/machine.h"
 #include "region/map.h"
 
 static bool is_aligned(const void *address)

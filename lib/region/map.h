@@ -2,8 +2,8 @@
 /*
  * Mappings of regions.
  */
-#ifndef LIB_MAP_H
-#define LIB_MAP_H
+#ifndef LIB_REGION_MAP_H
+#define LIB_REGION_MAP_H
 
 #include "region/backend.h"
 
@@ -14,4 +14,4 @@
  */
 int map_region(struct backing *backing);
 
-#endif /* LIB_MAP_H */
+#endif /* LIB_REGION_MAP_H */

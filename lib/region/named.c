@@ -5,13 +5,12 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/structs.h"
+#include "base/base.h"
 #include "region/choose.h"
 #include "region/context.h"
 #include "region/names.h"
 #include "region/options.h"
-#include "region/region.h"
+#include "region/regions.h"
 
 #define OPEN_ALL	(ACTMEM_OPEN_CREATE | ACTMEM_OPEN_EXCLUSIVE | ACTMEM_OPEN_LOCK | \
 			 ACTMEM_OPEN_READ | ACTMEM_OPEN_ANY_LENGTH | ACTMEM_OPEN_OWN)

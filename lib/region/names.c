@@ -11,9 +11,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "machine/mounts.h"
-#include "machine/procfs.h"
+#include "base/base.h"
+#include "machine/machine.h"
 #include "region/names.h"
 
 struct text {

@@ -3,8 +3,8 @@
  * Names of regions: where they lie and whose they are. Functions that can fail return
  * 0 or -errno with words.
  */
-#ifndef LIB_NAMES_H
-#define LIB_NAMES_H
+#ifndef LIB_REGION_NAMES_H
+#define LIB_REGION_NAMES_H
 
 #include <limits.h>
 #include <stdbool.h>
@@ -37,4 +37,4 @@ const char *mount_text(char text[ACTMEM_PATH_MAX], uint64_t device);
 
 #define MOUNT_TEXT(device)	mount_text((char[ACTMEM_PATH_MAX]){0}, (device))
 
-#endif /* LIB_NAMES_H */
+#endif /* LIB_REGION_NAMES_H */

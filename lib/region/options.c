@@ -8,10 +8,8 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "base/structs.h"
-#include "base/variables.h"
-#include "machine/node.h"
+#include "base/base.h"
+#include "machine/machine.h"
 #include "region/options.h"
 
 #define ALLOW_ALL	(ACTMEM_ALLOW_2M | ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K | \

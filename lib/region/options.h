@@ -2,8 +2,8 @@
 /*
  * Reads what callers and the environment ask for.
  */
-#ifndef LIB_OPTIONS_H
-#define LIB_OPTIONS_H
+#ifndef LIB_REGION_OPTIONS_H
+#define LIB_REGION_OPTIONS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,4 +29,4 @@ int options_resolve(const struct actmem_options *defaults,
 		    const struct actmem_region_options *options, bool any_length,
 		    struct region_request *request);
 
-#endif /* LIB_OPTIONS_H */
+#endif /* LIB_REGION_OPTIONS_H */

@@ -5,9 +5,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "base/error.h"
-#include "base/thread.h"
-#include "region/region.h"
+#include "base/base.h"
+#include "region/regions.h"
 
 int region_check_range(const struct actmem_region *region, uint64_t offset, uint64_t length)
 {

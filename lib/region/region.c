@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Regions, whatever backend they come from: made, received, mapped and closed. Work on
- * their pages is in region_pages.c.
+ * their pages is in pages.c.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/structs.h"
-#include "machine/procfs.h"
+#include "base/base.h"
+#include "machine/machine.h"
 #include "region/choose.h"
 #include "region/context.h"
 #include "region/options.h"
-#include "region/region.h"
+#include "region/regions.h"
 
 struct actmem_region *region_new(struct actmem *am, const struct backend *backend)
 {

@@ -1,59 +1,32 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Regions, for the heap that makes its own, and for those that have names.
+ * The room of open handles and of regions.
+ *
+ * Read context.h first, which has the structs, and backend.h, where regions come from;
+ * then context.c, which opens a backend and sees to forks, options.h, which reads what
+ * is asked for, and regions.h with region.c (made, received, mapped, closed), pages.c
+ * (populated, discarded, exported), named.c with names.h (files), choose.h (the backend
+ * of a name), list.c, and map.h.
+ *
+ * The two backends are in driver/ and memfd/, which nothing outside them sees but by
+ * backend.h. Read driver/driver.h, then ask.c, why.c (reasons of refusals), command.c,
+ * make.c, named.c, export.c and backend.c; and memfd/memfd.h, then pages.c, file.c,
+ * steps.c, nameless.c, make.c, named.c, receive.c and backend.c: each calls those before
+ * it.
+ *
+ * Locks, outermost first: a region's pages_lock, where pages are made or given back in
+ * turn; a region's lock, of its mappings and its registration; the handles lock, of all
+ * lists of a handle, which a fork takes. In the whole library, outermost first: a
+ * store's chores, a heap's grow_lock, a store's lock; those three; a heap's lock. A
+ * queue's lock is held with a store's at most, that of a runtime with a region's at
+ * most.
  */
 #ifndef LIB_REGION_H
 #define LIB_REGION_H
 
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "actmem.h"
 #include "region/backend.h"
 #include "region/context.h"
-
-/* As actmem_region_create() and _close(), for arguments that were checked. */
-int region_create(struct actmem *am, const struct region_request *request,
-		  struct actmem_region **region);
-void region_close(struct actmem_region *region);
-
-/* How many queues have it attached: it is not closed then, nor by its heap. */
-static inline unsigned int region_attachments(const struct actmem_region *region)
-{
-	return atomic_load_explicit(&region->attachments, memory_order_acquire);
-}
-
-/*
- * The pages that it has now are held by a ring, or are so no more: they cannot be
- * discarded meanwhile, as the ring would go on with memory that is nobody's.
- */
-void region_hold_pages(struct actmem_region *region);
-void region_let_go_of_pages(struct actmem_region *region);
-
-/* 0; -EPERM with words for one opened only to read. */
-int region_check_writable(const struct actmem_region *region);
-
-/*
- * 0; -EBUSY with words: it is registered, so that devices use the pages that it has, and is
- * not to be @what until that ends.
- */
-int region_check_unregistered(const struct actmem_region *region, const char *what);
-
-/* Whether pages of it may be discarded. 0 or -errno with words. */
-int region_check_discard(const struct actmem_region *region);
-
-/* 0; -EINVAL with words: not whole pages of it. */
-int region_check_range(const struct actmem_region *region, uint64_t offset, uint64_t length);
-
-/* A region of nothing yet; NULL with words: no memory. */
-struct actmem_region *region_new(struct actmem *am, const struct backend *backend);
-
-/* Turns the backend's result into *@region; with @error, leaves nothing. */
-int region_finish(struct actmem_region *made, int error, struct actmem_region **region);
-
-/* As actmem_region_open(), for a request with a path. */
-int region_open(struct actmem *am, const struct region_request *request,
-		struct actmem_region **region);
+#include "region/options.h"
+#include "region/regions.h"
 
 #endif /* LIB_REGION_H */

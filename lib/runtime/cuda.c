@@ -16,10 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "machine/cuda_api.h"
-#include "machine/node.h"
-#include "machine/sysfile.h"
+#include "base/base.h"
+#include "machine/machine.h"
 #include "runtime/inside.h"
 
 #define CUDA_LIBRARY	"libcuda.so.1"

@@ -3,7 +3,7 @@
  * What a thread waits for of an accelerator, as who uses one tells it.
  */
 #include "actmem_runtime.h"
-#include "region/context.h"
+#include "region/region.h"
 
 /* The place is what the caller keeps of it, and has no use for. */
 struct actmem_device_wait *actmem_device_wait_begin(struct actmem *am, uint64_t bytes,

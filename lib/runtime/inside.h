@@ -3,18 +3,18 @@
  * The inside of runtimes: one table of functions per kind. Only the file of a kind
  * knows the accelerator's own calls.
  */
-#ifndef LIB_RUNTIME_H
-#define LIB_RUNTIME_H
+#ifndef LIB_RUNTIME_INSIDE_H
+#define LIB_RUNTIME_INSIDE_H
 
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "actmem_runtime.h"
-#include "base/links.h"
-#include "region/context.h"
+#include "base/base.h"
+#include "region/region.h"
+#include "runtime/runtime.h"
 
-#define ACTMEM_REGISTER_ALL	(ACTMEM_REGISTER_DEVICEMAP | ACTMEM_REGISTER_READ_ONLY)
 #define RUNTIME_TEXT_MAX	(ACTMEM_DEVICE_TEXT_MAX + 512)
 
 /* Of a kind's functions, instead of 0: the runtime had forgotten the memory. */
@@ -77,17 +77,11 @@ struct runtime_kind {
 	int (*pointer)(struct registration *registration, void *address, uint64_t *pointer);
 };
 
-/* 0 or -EOWNERDEAD, -EINVAL with words. */
-int runtime_check(const struct actmem_runtime *runtime, const char *call);
-
-/* A region that could not be unregistered is the runtime's to close. */
-void registration_abandon(struct actmem_region *region);
-
-/* Tries again with those; they stay if it fails again. */
+/* Tries again with regions that were abandoned; they stay if it fails again. */
 void registration_end_abandoned(struct actmem_runtime *runtime);
 
 extern const struct runtime_kind runtime_cuda;
 extern const struct runtime_kind runtime_pjrt;
 extern const struct runtime_kind runtime_null;
 
-#endif /* LIB_RUNTIME_H */
+#endif /* LIB_RUNTIME_INSIDE_H */

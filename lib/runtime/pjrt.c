@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "base/error.h"
+#include "base/base.h"
 #include "runtime/inside.h"
 #include "runtime/pjrt.h"
 

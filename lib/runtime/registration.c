@@ -11,9 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/structs.h"
-#include "region/options.h"
+#include "base/base.h"
 #include "region/region.h"
 #include "runtime/inside.h"
 

@@ -7,10 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/structs.h"
-#include "machine/node.h"
-#include "region/options.h"
+#include "base/base.h"
+#include "machine/machine.h"
+#include "region/region.h"
 #include "runtime/inside.h"
 
 #define CHUNK_BYTES_MAX	(64ULL << 30)
@@ -18,6 +17,30 @@
 int runtime_check(const struct actmem_runtime *runtime, const char *call)
 {
 	return runtime ? check_owner(runtime->am) : fail(EINVAL, "%s: no runtime", call);
+}
+
+bool runtime_is_of(const struct actmem_runtime *runtime, const struct actmem *am)
+{
+	return runtime->am == am;
+}
+
+uint64_t runtime_chunk_bytes(const struct actmem_runtime *runtime)
+{
+	return runtime->options.chunk_bytes;
+}
+
+void runtime_add_heap(struct actmem_runtime *runtime)
+{
+	pthread_mutex_lock(&runtime->lock);
+	runtime->heaps++;
+	pthread_mutex_unlock(&runtime->lock);
+}
+
+void runtime_drop_heap(struct actmem_runtime *runtime)
+{
+	pthread_mutex_lock(&runtime->lock);
+	runtime->heaps--;
+	pthread_mutex_unlock(&runtime->lock);
 }
 
 static int check_options(struct actmem_runtime_options *options)

@@ -9,9 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/thread.h"
-#include "queue/inside.h"
+#include "base/base.h"
+#include "queue/queue.h"
 #include "store/store.h"
 
 #define BUCKETS_FIRST	256

@@ -9,7 +9,7 @@
  */
 #include <stdio.h>
 
-#include "base/error.h"
+#include "base/base.h"
 #include "store/store.h"
 
 bool store_lift_budget(struct actmem_store *store)

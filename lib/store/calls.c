@@ -5,11 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/checksum.h"
-#include "base/clock.h"
-#include "base/error.h"
-#include "base/thread.h"
-#include "queue/file.h"
+#include "base/base.h"
+#include "queue/queue.h"
 #include "store/store.h"
 
 /* A thread that is cancelled is so when its call has ended. */
@@ -201,17 +198,16 @@ static int await(struct actmem_store *store, struct store_block *block)
 
 static int fail_changed(const struct store_block *block)
 {
-	const struct actmem_file *file = block->room.file;
-	unsigned int stripe;
+	const char *path;
 	uint64_t at;
 
 	if (!block->is_filed)
 		return fail(EBADMSG, "%s of %s is not what was committed: its checksum differs",
 			    KEY_TEXT(block->key), BYTES_TEXT(block->bytes));
-	file_locate(file, block->room.offset, &stripe, &at);
+	path = file_place(block->room.file, block->room.offset, &at);
 	return fail(EBADMSG, "%s of %s, at %llu of '%s', is not what was committed: its checksum differs",
 		    KEY_TEXT(block->key), BYTES_TEXT(block->bytes), (unsigned long long)at,
-		    file->stripes[stripe].path);
+		    path);
 }
 
 /*

@@ -7,8 +7,8 @@
  */
 #include <errno.h>
 
-#include "base/error.h"
-#include "queue/inside.h"
+#include "base/base.h"
+#include "queue/queue.h"
 #include "store/store.h"
 
 void store_add_chore(struct actmem_store *store, struct store_block *block)

@@ -6,8 +6,8 @@
  * Takes that go on from neighbour to neighbour, up or down, are a run. It is expected to
  * be as long as the last one; one that is longer, to go on for as long again.
  */
-#ifndef LIB_FOLLOW_H
-#define LIB_FOLLOW_H
+#ifndef LIB_STORE_FOLLOW_H
+#define LIB_STORE_FOLLOW_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,4 +39,4 @@ uint64_t follow_ahead(const struct follow *follow);
 /* Another round: what is foreseen is believed again. */
 void follow_reset(struct follow *follow);
 
-#endif /* LIB_FOLLOW_H */
+#endif /* LIB_STORE_FOLLOW_H */

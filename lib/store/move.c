@@ -5,9 +5,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "base/clock.h"
-#include "base/error.h"
-#include "queue/inside.h"
+#include "base/base.h"
+#include "queue/queue.h"
 #include "store/store.h"
 
 #define COMPLETIONS	16

@@ -3,8 +3,8 @@
  * Which of many is wanted first, or last: a heap whose links lie in its items, so
  * that nothing here can fail.
  */
-#ifndef LIB_ORDER_H
-#define LIB_ORDER_H
+#ifndef LIB_STORE_ORDER_H
+#define LIB_STORE_ORDER_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,4 +36,4 @@ struct order {
 void order_add(struct order *order, struct place *place);
 void order_remove(struct order *order, struct place *place);
 
-#endif /* LIB_ORDER_H */
+#endif /* LIB_STORE_ORDER_H */

@@ -7,9 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/error.h"
-#include "base/thread.h"
+#include "base/base.h"
 #include "store/store.h"
 
 /* Nothing can be done but to wait. */

@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "base/clock.h"
+#include "base/base.h"
 #include "store/schedule.h"
 
 #define BUCKETS_FIRST	64

@@ -8,15 +8,15 @@
  * the last one of its name, and so is every one whose instance does not recur. A block
  * that is kept for another take is put anew, for its second turn.
  */
-#ifndef LIB_SCHEDULE_H
-#define LIB_SCHEDULE_H
+#ifndef LIB_STORE_SCHEDULE_H
+#define LIB_STORE_SCHEDULE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "actmem_store.h"
-#include "base/links.h"
+#include "base/base.h"
 #include "store/order.h"
 
 #define SCHEDULE_HABITS_MAX	65536
@@ -107,4 +107,4 @@ void pace_put(struct pace *pace, uint64_t length);
 uint64_t pace_window(const struct pace *pace, const struct bandwidth *read, uint64_t busy_bytes,
 		     uint64_t budget);
 
-#endif /* LIB_SCHEDULE_H */
+#endif /* LIB_STORE_SCHEDULE_H */

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "queue/file.h"
+#include "base/base.h"
+#include "queue/queue.h"
 #include "store/spillfile.h"
 
 #define STEP_LEAST	(64ULL << 20)
@@ -23,11 +23,6 @@
 #define SHRINK_LEAST	(16ULL << 20)
 /* Longer than a set can be. */
 #define ADDRESS_BITS	48
-
-static uint64_t round_to(uint64_t bytes, uint64_t unit)
-{
-	return (bytes + unit - 1) / unit * unit;
-}
 
 /* Of offsets and lengths. */
 static uint64_t unit_of(const struct spillfile *spillfile)
@@ -282,7 +277,7 @@ static int open_or_extend(struct spillfile *spillfile, uint64_t length,
 	int error;
 
 	if (spillfile->is_full && spillfile->set_count) {
-		growth->offset = round_to(spillfile->end, BLOCK_ALIGN_MAX);
+		growth->offset = round_up(spillfile->end, BLOCK_ALIGN_MAX);
 		error = allocate(spillfile->sets[spillfile->set_count - 1], growth->offset, length);
 		if (error != -EFBIG)
 			return error;
@@ -301,7 +296,7 @@ static int open_further(struct spillfile *spillfile, uint64_t least, uint64_t wa
 		if (!is_no_room(error) || want == least)
 			break;
 		spillfile->is_full |= is_full_disk(error);
-		want = round_to(want / 2, unit);
+		want = round_up(want / 2, unit);
 		if (want < least)
 			want = least;
 	}
@@ -312,8 +307,8 @@ static int open_further(struct spillfile *spillfile, uint64_t least, uint64_t wa
 
 int spillfile_grow(struct spillfile *spillfile, uint64_t length, struct spill_growth *growth)
 {
-	uint64_t unit = unit_of(spillfile), least = round_to(length, unit);
-	uint64_t want = round_to(step(spillfile, least), unit);
+	uint64_t unit = unit_of(spillfile), least = round_up(length, unit);
+	uint64_t want = round_up(step(spillfile, least), unit);
 	uint64_t left = spillfile->limit ? spillfile->limit - spillfile->bytes : UINT64_MAX;
 	struct block *piece = spillfile->withheld;
 	int error;

@@ -5,14 +5,14 @@
  * room is needed, and once the disks are full the last ones get longer. The disks get
  * room back, piece by piece, that is free and not needed any more.
  */
-#ifndef LIB_SPILLFILE_H
-#define LIB_SPILLFILE_H
+#ifndef LIB_STORE_SPILLFILE_H
+#define LIB_STORE_SPILLFILE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "actmem_queue.h"
-#include "base/blocks.h"
+#include "base/base.h"
 
 #define SPILL_SETS_MAX	256
 #define SPILL_ROOMS_AVOIDED	16
@@ -107,4 +107,4 @@ bool spillfile_is_to_shrink(const struct spillfile *spillfile);
 int spillfile_punch(const struct spillfile *spillfile, const struct block *piece);
 void spillfile_punched(struct spillfile *spillfile, struct block *piece, int error);
 
-#endif /* LIB_SPILLFILE_H */
+#endif /* LIB_STORE_SPILLFILE_H */

@@ -10,11 +10,9 @@
 #include <unistd.h>
 
 #include "actmem_runtime.h"
-#include "base/clock.h"
-#include "base/error.h"
-#include "base/structs.h"
-#include "base/thread.h"
-#include "region/options.h"
+#include "base/base.h"
+#include "machine/machine.h"
+#include "region/region.h"
 #include "store/store.h"
 
 #define FLAGS_KNOWN	(ACTMEM_STORE_CHECKSUM | ACTMEM_STORE_ALLOW_MEMORY | \
@@ -105,10 +103,9 @@ static int make_heap(struct actmem_store *store, const struct actmem_store_optio
 		actmem_heap_destroy(store->heap);
 		return error;
 	}
-	store->heap->closing = store_region_closes;
-	store->heap->closing_data = store;
+	heap_watch_closing(store->heap, store_region_closes, store);
 	/* One thread's block may be ended by another: caching blocks by thread is of no use. */
-	heap_tune(store->heap, store->heap->chunk_bytes, 1);
+	heap_cache_nothing(store->heap);
 	return 0;
 }
 

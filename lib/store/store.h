@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The inside of a store: store.c makes and ends it, store_calls.c has what callers
- * do with blocks, store_move.c spills and fills them, store_room.c finds memory for
- * them, store_budget.c says how much there may be, store_chores.c does the slow work in
- * the background, store_blocks.c keeps blocks, store_follow.c sees whether takes are as
- * foreseen.
+ * The room of stores, which keep blocks by key within a budget of memory. Nothing of the
+ * library lies above it, so this is what its files share, too.
  *
- * A block is in memory, in a file, or both; a copy in a file is kept until the
- * block ends. All of it is under the store's lock, except that nothing long is done
- * with it: a thread that makes regions, attaches them or allocates files gives it back
- * meanwhile. A thread of the store takes the completions of transfers and acts on them;
- * after any other change the thread that made it does. Regions are attached and files
+ * A block is in memory, in a file, or both; a copy in a file is kept until the block
+ * ends. A thread of the store takes the completions of transfers and acts on them; after
+ * any other change the thread that made it does. Regions are attached and files
  * allocated by another thread of the store, and by that one alone.
  *
- * Locks: the store's, then all others of the library. A heap's grow_lock is never
+ * Read schedule.h (when blocks are wanted), order.h (which first) and follow.h (what if
+ * not), which take no lock and do no I/O, and spillfile.h (room in files); then store.c,
+ * which makes and ends a store, calls.c, what callers do with blocks, move.c, which
+ * spills and fills them, room.c, which finds memory for them, budget.c, how much there
+ * may be, chores.c, the slow work in the background, blocks.c, which keeps them, and
+ * guess.c, which sees whether takes are as foreseen.
+ *
+ * Locks: all of a store is under its lock, except that nothing long is done with it: a
+ * thread that makes regions, attaches them or allocates files gives it back meanwhile.
+ * The store's lock, then all others of the library; but a heap's grow_lock is never
  * taken with the store's lock held.
  */
 #ifndef LIB_STORE_H
@@ -24,9 +28,9 @@
 #include <stdint.h>
 
 #include "actmem_store.h"
-#include "base/links.h"
-#include "heap/inside.h"
-#include "region/context.h"
+#include "base/base.h"
+#include "heap/heap.h"
+#include "region/region.h"
 #include "store/follow.h"
 #include "store/schedule.h"
 #include "store/spillfile.h"
@@ -183,7 +187,7 @@ void store_tell(struct actmem_store *store, enum actmem_store_event_kind kind,
 /* Adds to the words of the store, STORE_MORE times at most. */
 void store_describe_more(struct actmem_store *store, const char *what, const char *why);
 
-/* store_blocks.c: what there is. */
+/* blocks.c: what there is. */
 
 struct store_block *store_find(struct actmem_store *store, struct actmem_key key);
 
@@ -206,7 +210,7 @@ void store_want(struct actmem_store *store, struct store_block *block, struct wa
 /* Nothing, or in a debug build the end of the program if a sum is wrong. */
 void store_check_sums(struct actmem_store *store);
 
-/* store_follow.c: what is wanted next, if it is not what was foreseen. */
+/* guess.c: what is wanted next, if it is not what was foreseen. */
 
 /* The block is about to be taken, or tried to be; the first try counts. */
 void store_follow(struct actmem_store *store, struct store_block *block);
@@ -214,7 +218,7 @@ void store_follow(struct actmem_store *store, struct store_block *block);
 /* Blocks guessed until now are wanted at the time foreseen for them. */
 void store_end_guesses(struct actmem_store *store);
 
-/* store_move.c: what goes where, and how it came back. */
+/* move.c: what goes where, and how it came back. */
 
 /* Begins to spill a block of store->dirty. If it fails, the first waiter is told. */
 void store_spill(struct actmem_store *store, struct store_block *block);
@@ -242,7 +246,7 @@ uint64_t store_window(const struct actmem_store *store);
 /* The thread that takes completions. */
 void *store_thread(void *store);
 
-/* store_chores.c: what takes long. */
+/* chores.c: what takes long. */
 
 /* A block's transfer needs its region attached, or room in a file. */
 void store_add_chore(struct actmem_store *store, struct store_block *block);
@@ -253,7 +257,7 @@ void *store_chores_thread(void *store);
 /* Detaches a region that the heap is about to close. Without the lock. */
 void store_region_closes(void *store, struct actmem_region *region);
 
-/* store_room.c: memory for one that waits for it. */
+/* room.c: memory for one that waits for it. */
 
 void waiter_init(struct waiter *waiter);
 void waiter_destroy(struct waiter *waiter);
@@ -271,7 +275,7 @@ void store_end_stall(struct actmem_store *store, struct waiter *waiter,
 /* Something has changed for the first that waits for memory. */
 void store_kick(struct actmem_store *store);
 
-/* store_budget.c: how much memory there may be. */
+/* budget.c: how much memory there may be. */
 
 /*
  * The heap could not grow, for this @error with words. Whether the store makes do with what

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "base/base.h"
 #include "watch/list.h"
 
 struct actmem_region_info *list_add(struct region_list *list)

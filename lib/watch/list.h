@@ -2,8 +2,8 @@
 /*
  * A growing array of what is known of regions.
  */
-#ifndef LIB_LIST_H
-#define LIB_LIST_H
+#ifndef LIB_WATCH_LIST_H
+#define LIB_WATCH_LIST_H
 
 #include <stddef.h>
 
@@ -22,4 +22,4 @@ void list_drop_last(struct region_list *list);
 /* The name of a file, as far as it is one that a region can bear. */
 void name_label(char label[ACTMEM_NAME_MAX], const char *path);
 
-#endif /* LIB_LIST_H */
+#endif /* LIB_WATCH_LIST_H */

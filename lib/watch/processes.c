@@ -19,10 +19,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "machine/node.h"
-#include "machine/procfs.h"
-#include "machine/sysfile.h"
+#include "base/base.h"
+#include "machine/machine.h"
 #include "../uapi/actmem.h"
 #include "watch/list.h"
 #include "watch/processes.h"

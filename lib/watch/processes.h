@@ -2,8 +2,8 @@
 /*
  * Finds the memfd regions of every process that this one may look into.
  */
-#ifndef LIB_PROCESSES_H
-#define LIB_PROCESSES_H
+#ifndef LIB_WATCH_PROCESSES_H
+#define LIB_WATCH_PROCESSES_H
 
 #include "watch/list.h"
 
@@ -16,4 +16,4 @@ int processes_list(struct region_list *list);
 /* Adds the paths of the driver's named regions in the list, where a process has them. */
 int processes_paths(struct region_list *list);
 
-#endif /* LIB_PROCESSES_H */
+#endif /* LIB_WATCH_PROCESSES_H */

@@ -12,7 +12,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "machine/procfs.h"
+#include "machine/machine.h"
 #include "watch/published.h"
 
 #define READ_TRIES	16

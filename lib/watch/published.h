@@ -2,8 +2,8 @@
 /*
  * Reads what another process publishes of itself (stats.h), without mapping it.
  */
-#ifndef LIB_PUBLISHED_H
-#define LIB_PUBLISHED_H
+#ifndef LIB_WATCH_PUBLISHED_H
+#define LIB_WATCH_PUBLISHED_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,4 +34,4 @@ bool published_find(struct published *published, uint64_t device, uint64_t id,
 /* The wait of a thread; false: its library does not tell. A senseless one is WAIT_NONE. */
 bool published_waits(int fd, struct published_waits *waits);
 
-#endif /* LIB_PUBLISHED_H */
+#endif /* LIB_WATCH_PUBLISHED_H */

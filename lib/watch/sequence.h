@@ -4,8 +4,8 @@
  * reader that saw another number before than behind, or an odd one, read a torn record
  * and tries again.
  */
-#ifndef LIB_SEQUENCE_H
-#define LIB_SEQUENCE_H
+#ifndef LIB_WATCH_SEQUENCE_H
+#define LIB_WATCH_SEQUENCE_H
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -22,4 +22,4 @@ static inline void sequence_end(_Atomic uint64_t *sequence)
 	atomic_store_explicit(sequence, *sequence + 1, memory_order_release);
 }
 
-#endif /* LIB_SEQUENCE_H */
+#endif /* LIB_WATCH_SEQUENCE_H */

@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/error.h"
+#include "base/base.h"
 #include "watch/sequence.h"
 #include "watch/stats.h"
 

@@ -7,8 +7,8 @@
  * A record is written under its sequence number (sequence.h). Each has one writer at a
  * time.
  */
-#ifndef LIB_STATS_H
-#define LIB_STATS_H
+#ifndef LIB_WATCH_STATS_H
+#define LIB_WATCH_STATS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -112,4 +112,4 @@ static inline void counter_raise(_Atomic uint64_t *peak, uint64_t value)
 		;
 }
 
-#endif /* LIB_STATS_H */
+#endif /* LIB_WATCH_STATS_H */

@@ -6,8 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/likely.h"
+#include "base/base.h"
 #include "watch/sequence.h"
 #include "watch/waits.h"
 

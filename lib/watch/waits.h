@@ -6,8 +6,8 @@
  * made, and a queue of which another request is the oldest. A place is one writer's
  * from wait_begin() to wait_end().
  */
-#ifndef LIB_WAITS_H
-#define LIB_WAITS_H
+#ifndef LIB_WATCH_WAITS_H
+#define LIB_WATCH_WAITS_H
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -61,4 +61,4 @@ void wait_end(struct published_waits *waits, struct published_wait *wait);
 /* Something has ended, some milliseconds ago at most. */
 void wait_note(struct published_waits *waits);
 
-#endif /* LIB_WAITS_H */
+#endif /* LIB_WATCH_WAITS_H */

@@ -4,7 +4,7 @@
  */
 #include <pthread.h>
 
-#include "base/thread.h"
+#include "base/base.h"
 #include "xla/grow.h"
 
 #define GROW_DEFAULT	(UINT64_C(64) << 20)

@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "base/checksum.h"
+#include "base/base.h"
 #include "xla/actmem_xla.h"
 #include "xla/call.h"
 #include "xla/copy.h"

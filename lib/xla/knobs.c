@@ -8,9 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/knob_words.h"
-#include "base/size.h"
-#include "base/spill_allow.h"
+#include "base/base.h"
 #include "xla/knobs.h"
 
 #define SPILL_LIMIT_LEAST	(UINT64_C(2) << 20)

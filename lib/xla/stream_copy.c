@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/base.h"
 #include "xla/device_wait.h"
 #include "xla/memory.h"
 #include "xla/stream.h"

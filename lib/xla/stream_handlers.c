@@ -5,8 +5,7 @@
  * that XLA calls with (stream.h). No trait is claimed: what a take does depends on its
  * token, so that its commands cannot be recorded once and run again.
  */
-#include "base/checksum.h"
-#include "base/clock.h"
+#include "base/base.h"
 #include "xla/actmem_xla.h"
 #include "xla/call.h"
 #include "xla/stream.h"

@@ -10,8 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/checksum.h"
-#include "base/thread.h"
+#include "base/base.h"
 #include "xla/device_wait.h"
 #include "xla/memory.h"
 #include "xla/stream.h"

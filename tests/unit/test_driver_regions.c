@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "faults_driver.h"
 #include "machine/node.h"
+#include "faults_driver.h"
 
 static int create(struct actmem *am, uint32_t allow, struct actmem_region **region)
 {

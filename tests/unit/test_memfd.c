@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "actmem.h"
-#include "faults.h"
 #include "machine/node.h"
+#include "faults.h"
 
 #define LENGTH	(64ULL << 10)
 

@@ -8,9 +8,9 @@
 
 #include "actmem.h"
 #include "base/error.h"
-#include "faults.h"
-#include "machine/node.h"
 #include "base/size.h"
+#include "machine/node.h"
+#include "faults.h"
 
 static void test_nodes_parse(void **state)
 {

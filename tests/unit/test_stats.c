@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "actmem.h"
-#include "faults.h"
 #include "watch/stats.h"
+#include "faults.h"
 
 #define DEVICE	12
 

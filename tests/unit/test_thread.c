@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
-#include "faults.h"
 #include "base/thread.h"
+#include "faults.h"
 
 static pthread_barrier_t barrier;
 

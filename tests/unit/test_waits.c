@@ -9,11 +9,11 @@
 #include <unistd.h>
 
 #include "actmem_runtime.h"
-#include "region/context.h"
-#include "faults.h"
-#include "watch/published.h"
 #include "queue/inside.h"
+#include "region/context.h"
+#include "watch/published.h"
 #include "watch/waits.h"
+#include "faults.h"
 
 #define MORE	3
 #define LENGTH	(64ULL << 10)

@@ -3,12 +3,12 @@
  * Between the lookups of a program, which find our functions in place of some of
  * CUDA's, and what these functions do.
  */
-#ifndef LIB_PRELOAD_CUDA_H
-#define LIB_PRELOAD_CUDA_H
+#ifndef LIB_PRELOAD_CUDA_CUDA_H
+#define LIB_PRELOAD_CUDA_CUDA_H
 
 #include <stddef.h>
 
-#include "machine/cuda_api.h"
+#include "machine/machine.h"
 
 /* name, ours, parameters and arguments: of CUDA's calls for the host's memory. */
 #define CUDA_HOST_CALLS(f)						\
@@ -41,7 +41,7 @@ extern struct cuda_host_calls cuda_driver;
 
 /*
  * What programs call in their place, from any thread, also in a forked child
- * (cuda_memory.c).
+ * (memory.c).
  */
 CUDA_HOST_CALLS(CUDA_HOST_OURS)
 
@@ -51,4 +51,4 @@ CUDA_HOST_CALLS(CUDA_HOST_OURS)
 /* Lookups of this thread find the driver's own functions while it is not 0. */
 extern __thread unsigned int cuda_inside;
 
-#endif /* LIB_PRELOAD_CUDA_H */
+#endif /* LIB_PRELOAD_CUDA_CUDA_H */

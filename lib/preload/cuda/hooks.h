@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "machine/cuda_api.h"
+#include "machine/machine.h"
 
 #define CUDA_LIBRARY		"libcuda.so.1"
 #define CUDA_SYMBOL_NOT_FOUND	500	/* CUDA_ERROR_NOT_FOUND */

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/variables.h"
+#include "base/base.h"
 #include "preload/cuda/kept.h"
 
 #define PREFIX		"ACTMEM_"

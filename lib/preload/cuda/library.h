@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 #include "actmem_runtime.h"
-#include "machine/cuda_api.h"
+#include "machine/machine.h"
 
 #define CUDA_WORDS_MAX	1024
 

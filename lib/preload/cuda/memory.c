@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What a program gets when it asks CUDA for memory of the host: blocks of cuda_pool.h,
- * and pages of regions under what it registers (cuda_under.h). What is small, what has
+ * What a program gets when it asks CUDA for memory of the host: blocks of pool.h,
+ * and pages of regions under what it registers (under.h). What is small, what has
  * flags that regions cannot have, and whatever a forked child asks for is the driver's;
  * so is what fails here, which is told, or an error if it is to be.
  */

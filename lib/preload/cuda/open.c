@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/knob_words.h"
-#include "machine/node.h"
+#include "base/base.h"
+#include "machine/machine.h"
 #include "preload/cuda/kept.h"
 #include "preload/cuda/open.h"
 #include "preload/cuda/tell.h"

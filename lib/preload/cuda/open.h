@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * One device's pool: a heap of libactmem's whose regions are registered with that
- * device. Whether it is still to be used is for cuda_pool.c to know.
+ * device. Whether it is still to be used is for pool.c to know.
  */
 #ifndef LIB_PRELOAD_CUDA_OPEN_H
 #define LIB_PRELOAD_CUDA_OPEN_H
@@ -14,7 +14,7 @@
 #include "preload/cuda/settings.h"
 
 struct cuda_pool {
-	struct cuda_pool *next;		/* these three under the lock of cuda_pool.c */
+	struct cuda_pool *next;		/* these three under the lock of pool.c */
 	unsigned int users;		/* calls that are at work in it */
 	bool lost;			/* nobody takes blocks any more */
 	int device, ordinal;

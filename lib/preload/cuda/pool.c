@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "machine/node.h"
+#include "machine/machine.h"
 #include "preload/cuda/blocks.h"
 #include "preload/cuda/cuda.h"
 #include "preload/cuda/open.h"

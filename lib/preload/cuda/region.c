@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "machine/node.h"
+#include "machine/machine.h"
 #include "preload/cuda/kept.h"
 #include "preload/cuda/region.h"
 #include "preload/cuda/tell.h"

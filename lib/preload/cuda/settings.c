@@ -4,8 +4,8 @@
  */
 #include <string.h>
 
-#include "base/size.h"
-#include "machine/node.h"
+#include "base/base.h"
+#include "machine/machine.h"
 #include "preload/cuda/kept.h"
 #include "preload/cuda/settings.h"
 

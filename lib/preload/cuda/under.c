@@ -21,7 +21,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "machine/node.h"
+#include "machine/machine.h"
 #include "preload/cuda/cuda.h"
 #include "preload/cuda/region.h"
 #include "preload/cuda/under.h"

@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "machine/node.h"
+#include "machine/machine.h"
 #include "preload/cuda/tell.h"
 #include "preload/cuda/untouched.h"
 

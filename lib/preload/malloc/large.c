@@ -23,7 +23,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/base.h"
 #include "preload/malloc/large.h"
 #include "preload/malloc/own.h"
 #include "preload/malloc/range.h"

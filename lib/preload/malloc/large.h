@@ -3,8 +3,8 @@
  * Large blocks for malloc, from pools of private huge pages: one pool, or one for
  * each node. Thread-safe; a forked child goes on with what it inherited.
  */
-#ifndef LIB_PRELOAD_LARGE_H
-#define LIB_PRELOAD_LARGE_H
+#ifndef LIB_PRELOAD_MALLOC_LARGE_H
+#define LIB_PRELOAD_MALLOC_LARGE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -80,4 +80,4 @@ bool large_resize(void *memory, size_t bytes);
 /* Gives back all that is free. Whether there was any. */
 bool large_trim(void);
 
-#endif /* LIB_PRELOAD_LARGE_H */
+#endif /* LIB_PRELOAD_MALLOC_LARGE_H */

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/likely.h"
+#include "base/base.h"
 #include "preload/malloc/large.h"
 #include "preload/malloc/next.h"
 

@@ -3,8 +3,8 @@
  * The malloc that the program would have without the preload: glibc's, or that of
  * a library which it links or preloads besides.
  */
-#ifndef LIB_PRELOAD_NEXT_H
-#define LIB_PRELOAD_NEXT_H
+#ifndef LIB_PRELOAD_MALLOC_NEXT_H
+#define LIB_PRELOAD_MALLOC_NEXT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,4 +31,4 @@ struct next {
  */
 extern struct next next;
 
-#endif /* LIB_PRELOAD_NEXT_H */
+#endif /* LIB_PRELOAD_MALLOC_NEXT_H */

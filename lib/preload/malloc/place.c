@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "machine/node.h"
+#include "machine/machine.h"
 #include "preload/malloc/place.h"
 
 /* Not of every C library. */

@@ -2,8 +2,8 @@
 /*
  * On which node memory is to be. The command links this file too.
  */
-#ifndef LIB_PRELOAD_PLACE_H
-#define LIB_PRELOAD_PLACE_H
+#ifndef LIB_PRELOAD_MALLOC_PLACE_H
+#define LIB_PRELOAD_MALLOC_PLACE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,4 +26,4 @@ unsigned int place_of_caller(const struct place *place);
 /* Before a page is there: the pages of @node, or of all nodes. 0 or -errno without words. */
 int place_range(const struct place *place, unsigned int node, void *address, size_t length);
 
-#endif /* LIB_PRELOAD_PLACE_H */
+#endif /* LIB_PRELOAD_MALLOC_PLACE_H */

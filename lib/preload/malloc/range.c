@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
-#include "base/room.h"
+#include "base/base.h"
 #include "preload/malloc/own.h"
 #include "preload/malloc/range.h"
 

@@ -3,14 +3,14 @@
  * Lengths of private memory, and which of their huge pages may have something in
  * them. Under the caller's lock, but for range_zero().
  */
-#ifndef LIB_PRELOAD_RANGE_H
-#define LIB_PRELOAD_RANGE_H
+#ifndef LIB_PRELOAD_MALLOC_RANGE_H
+#define LIB_PRELOAD_MALLOC_RANGE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/blocks.h"
+#include "base/base.h"
 #include "preload/malloc/place.h"
 
 #define PAGE_BYTES	(2UL << 20)
@@ -58,4 +58,4 @@ void range_zero(const struct range *range, uintptr_t from, uintptr_t to,
 size_t range_release(struct range *range, uintptr_t from, uintptr_t to, uint64_t now,
 		     uint64_t age, size_t most);
 
-#endif /* LIB_PRELOAD_RANGE_H */
+#endif /* LIB_PRELOAD_MALLOC_RANGE_H */

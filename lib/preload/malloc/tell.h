@@ -2,8 +2,8 @@
 /*
  * Publishes what told.h has. Under the caller's lock.
  */
-#ifndef LIB_PRELOAD_TELL_H
-#define LIB_PRELOAD_TELL_H
+#ifndef LIB_PRELOAD_MALLOC_TELL_H
+#define LIB_PRELOAD_MALLOC_TELL_H
 
 #include "preload/malloc/told.h"
 
@@ -13,4 +13,4 @@ struct told *tell(void);
 /* In a forked child: what it has from its parent is not its own to write to. */
 void tell_anew(void);
 
-#endif /* LIB_PRELOAD_TELL_H */
+#endif /* LIB_PRELOAD_MALLOC_TELL_H */

@@ -4,8 +4,8 @@
  * `actmem list` finds under /proc/PID/fd and reads with pread(2). It is there from
  * the first large block on.
  */
-#ifndef LIB_PRELOAD_TOLD_H
-#define LIB_PRELOAD_TOLD_H
+#ifndef LIB_PRELOAD_MALLOC_TOLD_H
+#define LIB_PRELOAD_MALLOC_TOLD_H
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -28,4 +28,4 @@ struct told {
 	_Atomic uint64_t refused_total;	/* that could not be had, and came from elsewhere */
 };
 
-#endif /* LIB_PRELOAD_TOLD_H */
+#endif /* LIB_PRELOAD_MALLOC_TOLD_H */

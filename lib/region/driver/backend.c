@@ -13,14 +13,14 @@
 #include <unistd.h>
 
 #include "actmem.h"
-#include "base/error.h"
-#include "machine/node.h"
+#include "base/base.h"
+#include "machine/machine.h"
 #include "region/backend.h"
 #include "region/driver/command.h"
 #include "region/driver/driver.h"
 #include "region/map.h"
 #include "../uapi/actmem.h"
-#include "watch/list.h"
+#include "watch/watch.h"
 
 #define DEVICE		"/dev/actmem"
 #define LIST_BATCH	256

@@ -6,9 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "machine/helpers.h"
-#include "machine/node.h"
+#include "base/base.h"
+#include "machine/machine.h"
 #include "region/driver/command.h"
 #include "region/driver/driver.h"
 #include "region/driver/why.h"

@@ -3,8 +3,8 @@
  * What changes the pages of a driver's region: populate and discard, as ioctls and
  * as commands of io_uring.
  */
-#ifndef LIB_DRIVER_COMMAND_H
-#define LIB_DRIVER_COMMAND_H
+#ifndef LIB_REGION_DRIVER_COMMAND_H
+#define LIB_REGION_DRIVER_COMMAND_H
 
 #include "region/backend.h"
 #include "../uapi/actmem.h"
@@ -22,4 +22,4 @@ int driver_discard(const struct backing *backing, uint64_t offset, uint64_t leng
 void driver_command(const struct page_change *change, struct backend_command *command);
 int driver_command_result(struct backend_command *command, int result, uint64_t *done);
 
-#endif /* LIB_DRIVER_COMMAND_H */
+#endif /* LIB_REGION_DRIVER_COMMAND_H */

@@ -3,8 +3,8 @@
  * What the driver is asked for anonymous regions and for named ones alike. 0 or
  * -errno, with words where nothing else is said.
  */
-#ifndef LIB_DRIVER_H
-#define LIB_DRIVER_H
+#ifndef LIB_REGION_DRIVER_DRIVER_H
+#define LIB_REGION_DRIVER_DRIVER_H
 
 #include "region/backend.h"
 #include "../uapi/actmem.h"
@@ -34,4 +34,4 @@ int driver_export(const struct backing *backing, uint64_t offset, uint64_t lengt
 /* Of a region's descriptor; see struct backend. */
 int driver_open_name(const struct region_request *request, struct backing *backing);
 
-#endif /* LIB_DRIVER_H */
+#endif /* LIB_REGION_DRIVER_DRIVER_H */

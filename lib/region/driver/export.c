@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "base/base.h"
 #include "region/driver/command.h"
 #include "region/driver/driver.h"
 

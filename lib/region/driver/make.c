@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "machine/node.h"
+#include "base/base.h"
+#include "machine/machine.h"
 #include "region/driver/command.h"
 #include "region/driver/driver.h"
 #include "region/driver/why.h"

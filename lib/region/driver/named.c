@@ -22,12 +22,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "machine/node.h"
+#include "base/base.h"
+#include "machine/machine.h"
 #include "region/driver/driver.h"
 #include "region/driver/why.h"
 #include "region/names.h"
-#include "watch/list.h"
+#include "watch/watch.h"
 
 /* A result of looking at the file, besides 0 and errors with words. */
 #define TRY_AGAIN	1

@@ -12,9 +12,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "machine/cgroup.h"
-#include "machine/sysfile.h"
+#include "base/base.h"
+#include "machine/machine.h"
 #include "region/driver/driver.h"
 #include "region/driver/why.h"
 #include "region/names.h"

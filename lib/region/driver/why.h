@@ -2,8 +2,8 @@
 /*
  * Why the driver could not have pages, in words.
  */
-#ifndef LIB_WHY_H
-#define LIB_WHY_H
+#ifndef LIB_REGION_DRIVER_WHY_H
+#define LIB_REGION_DRIVER_WHY_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,4 +24,4 @@ bool why_tell(int error, const struct actmem_why *why, int fd, bool may_go_elsew
  */
 void why_tell_mount(int fd);
 
-#endif /* LIB_WHY_H */
+#endif /* LIB_REGION_DRIVER_WHY_H */

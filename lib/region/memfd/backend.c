@@ -12,12 +12,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "machine/node.h"
+#include "base/base.h"
+#include "machine/machine.h"
 #include "region/backend.h"
 #include "region/memfd/memfd.h"
 #include "region/memfd/pages.h"
-#include "watch/processes.h"
+#include "watch/watch.h"
 
 static int memfd_open(int *device)
 {

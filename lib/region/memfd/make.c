@@ -11,15 +11,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "machine/node.h"
-#include "machine/smaps.h"
-#include "machine/sysfile.h"
+#include "base/base.h"
+#include "machine/machine.h"
 #include "region/map.h"
 #include "region/memfd/memfd.h"
 #include "region/memfd/pages.h"
 #include "region/memfd/steps.h"
-#include "watch/processes.h"
+#include "watch/watch.h"
 
 #ifndef MFD_HUGE_2MB
 #define MFD_HUGE_2MB	(21U << 26)

@@ -3,8 +3,8 @@
  * What regions in shared memory have in common, whether they are memfds or files
  * of hugetlbfs and tmpfs. Functions that can fail return 0 or -errno with words.
  */
-#ifndef LIB_MEMFD_H
-#define LIB_MEMFD_H
+#ifndef LIB_REGION_MEMFD_MEMFD_H
+#define LIB_REGION_MEMFD_MEMFD_H
 
 #include <fcntl.h>
 #include <stdbool.h>
@@ -64,4 +64,4 @@ int named_receive(uint32_t allow, struct backing *backing);
 /* receive.c: see struct backend. */
 int memfd_adopt(int device, int fd, uint32_t allow, struct backing *backing);
 
-#endif /* LIB_MEMFD_H */
+#endif /* LIB_REGION_MEMFD_MEMFD_H */

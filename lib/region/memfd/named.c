@@ -17,14 +17,13 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "machine/node.h"
-#include "machine/smaps.h"
+#include "base/base.h"
+#include "machine/machine.h"
 #include "region/map.h"
 #include "region/memfd/memfd.h"
 #include "region/memfd/pages.h"
 #include "region/names.h"
-#include "watch/list.h"
+#include "watch/watch.h"
 
 #define REMOVE_OR	"; remove it to have it made anew, or "
 

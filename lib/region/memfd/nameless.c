@@ -12,9 +12,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "machine/mounts.h"
-#include "machine/node.h"
+#include "base/base.h"
+#include "machine/machine.h"
 #include "region/memfd/memfd.h"
 #include "region/memfd/pages.h"
 #include "region/names.h"

@@ -13,10 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "machine/cgroup.h"
-#include "machine/helpers.h"
-#include "machine/node.h"
+#include "base/base.h"
+#include "machine/machine.h"
 #include "region/memfd/pages.h"
 
 /*

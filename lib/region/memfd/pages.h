@@ -3,8 +3,8 @@
  * Puts the pages of a memfd on their nodes and looks where they are. Functions that
  * can fail return 0 or -errno with words.
  */
-#ifndef LIB_MEMFD_PAGES_H
-#define LIB_MEMFD_PAGES_H
+#ifndef LIB_REGION_MEMFD_PAGES_H
+#define LIB_REGION_MEMFD_PAGES_H
 
 #include "region/backend.h"
 
@@ -53,4 +53,4 @@ uint64_t pages_missing(const struct backing *backing, uint64_t offset, uint64_t 
 /* Adds the bytes of its pages on each node to @node_bytes. */
 int pages_count_present(const struct backing *backing, uint64_t node_bytes[ACTMEM_NODES_MAX]);
 
-#endif /* LIB_MEMFD_PAGES_H */
+#endif /* LIB_REGION_MEMFD_PAGES_H */

@@ -11,16 +11,14 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "machine/node.h"
-#include "machine/smaps.h"
+#include "base/base.h"
+#include "machine/machine.h"
 #include "region/map.h"
 #include "region/memfd/memfd.h"
 #include "region/memfd/pages.h"
 #include "region/names.h"
 #include "region/options.h"
-#include "watch/list.h"
-#include "watch/processes.h"
+#include "watch/watch.h"
 
 /*
  * Only what is as this library makes it: our label, the seals. Holes may be

@@ -2,8 +2,8 @@
 /*
  * What the memfd backend may make instead of what was asked for, in turn.
  */
-#ifndef LIB_STEPS_H
-#define LIB_STEPS_H
+#ifndef LIB_REGION_MEMFD_STEPS_H
+#define LIB_REGION_MEMFD_STEPS_H
 
 #include "region/backend.h"
 
@@ -18,4 +18,4 @@ int steps_make(int (*make)(const struct region_request *request, struct backing 
 /* Tells @make, with a request, whether another would be tried if this fails. */
 bool steps_are_left(const struct region_request *attempt);
 
-#endif /* LIB_STEPS_H */
+#endif /* LIB_REGION_MEMFD_STEPS_H */
