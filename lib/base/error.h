@@ -20,7 +20,7 @@ void fail_more(const char *format, ...) __attribute__((cold, format(printf, 1, 2
 
 void fail_clear(void);
 
-/* That there was none for want of memory, or by the limit of somebody else. */
+/* Whether a call failed for want of memory, or by the limit of somebody else. */
 static inline bool is_out_of_memory(int error)
 {
 	return error == -ENOMEM || error == -EDQUOT || error == -ENOSPC;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Which backend regions come from that are there, by their files.
+ * Tells by its file which backend a region comes from that is there.
  */
 #ifndef LIB_REGION_CHOOSE_H
 #define LIB_REGION_CHOOSE_H

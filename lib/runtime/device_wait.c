@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What a thread waits for of an accelerator, as who uses one tells it.
+ * Publishes that a thread waits for an accelerator, as the program tells it.
  */
 #include "actmem_runtime.h"
 #include "region/region.h"

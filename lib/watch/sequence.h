@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What is published is written under a sequence number, which is odd meanwhile: a
- * reader that saw another number before than behind, or an odd one, read a torn record
- * and tries again.
+ * A writer counts a record's sequence number before and behind what it writes, so that it
+ * is odd meanwhile: a reader that saw another number before than behind, or an odd one,
+ * read a torn record and tries again.
  */
 #ifndef LIB_WATCH_SEQUENCE_H
 #define LIB_WATCH_SEQUENCE_H
