@@ -6,7 +6,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "../lib/actmem.h"
+#include "actmem.h"
 
 #define BENCH_SPILL_MAX		64
 #define BENCH_SIZES_MAX		16

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include "../lib/clock.h"
+#include "base/base.h"
 #include "bench.h"
 #include "contest.h"
 #include "progress.h"

@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include "../lib/clock.h"
+#include "base/base.h"
 #include "bench.h"
 #include "contest.h"
 #include "progress.h"

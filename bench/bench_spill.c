@@ -3,11 +3,11 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include "../lib/clock.h"
-#include "../tools/table.h"
+#include "base/base.h"
 #include "bench.h"
 #include "disk.h"
 #include "progress.h"
+#include "../tools/table.h"
 #include "transfers.h"
 
 struct spill_row {

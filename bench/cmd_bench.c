@@ -6,14 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../lib/actmem_queue.h"
-#include "../lib/sysfile.h"
+#include "actmem_queue.h"
+#include "bench.h"
+#include "machine/machine.h"
+#include "parse.h"
+#include "progress.h"
 #include "../tools/memory_options.h"
 #include "../tools/table.h"
 #include "../tools/tool.h"
-#include "bench.h"
-#include "parse.h"
-#include "progress.h"
 
 #define MIB		(1ULL << 20)
 #define HUGE_PAGE	(2 * MIB)

@@ -2,9 +2,9 @@
 /* Rounds in turns, and their medians. */
 #include <stdbool.h>
 #include <stdlib.h>
-#include "../lib/clock.h"
-#include "../tools/table.h"
+#include "base/base.h"
 #include "contest.h"
+#include "../tools/table.h"
 
 #define ROUNDS_LEAST	3
 

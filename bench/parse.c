@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../lib/size.h"
-#include "../tools/table.h"
+#include "base/base.h"
 #include "parse.h"
+#include "../tools/table.h"
 
 bool option_bytes(const char *option, const char *text, uint64_t least, uint64_t most,
 		  uint64_t *bytes)

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <unistd.h>
-#include "../lib/clock.h"
+#include "base/base.h"
 #include "progress.h"
 
 #define QUIET_NS	NS_PER_SECOND

@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "../lib/actmem_store.h"
+#include "actmem_store.h"
 #include "models.h"
 #include "order.h"
 #include "timeline.h"

@@ -9,9 +9,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include "../lib/clock.h"
-#include "../tools/tool.h"
+#include "base/base.h"
 #include "replay.h"
+#include "../tools/tool.h"
 
 #define MIB		(1ULL << 20)
 #define PROBE_MOST	(512 * MIB)

@@ -12,10 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../lib/clock.h"
-#include "../tools/table.h"
+#include "base/base.h"
 #include "disk.h"
 #include "replay.h"
+#include "../tools/table.h"
 
 struct sums {
 	uint64_t steps;

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include "../lib/clock.h"
+#include "base/base.h"
 #include "pattern.h"
 #include "progress.h"
 #include "replay.h"

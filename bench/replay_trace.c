@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../lib/clock.h"
+#include "base/base.h"
 #include "replay.h"
 
 #define EVENTS_FIRST	4096

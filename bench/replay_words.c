@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /* Tells the library's words of a failure with the options of `actmem replay` in them. */
 #include <err.h>
-#include "../lib/actmem.h"
-#include "../lib/knob_words.h"
+#include "actmem.h"
+#include "base/base.h"
 #include "replay.h"
 
 #define WORDS_MAX	2048

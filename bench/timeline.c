@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "../lib/clock.h"
+#include "base/base.h"
 #include "timeline.h"
 
 #define NS_PER_US	1000.0

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../lib/clock.h"
+#include "base/base.h"
 #include "transfers.h"
 
 #define STAMP_EACH	4096
@@ -36,11 +36,6 @@ struct transfer {
 	uint64_t offset;
 	uint64_t bytes;
 };
-
-static uint64_t round_up(uint64_t number, uint64_t to)
-{
-	return (number + to - 1) / to * to;
-}
 
 static int tell(char words[TRANSFERS_WORDS], int error)
 {

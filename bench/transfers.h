@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "../lib/actmem_queue.h"
+#include "actmem_queue.h"
 
 #define TRANSFERS_WORDS	1024
 #define TRANSFERS_SIZES	4

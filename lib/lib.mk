@@ -3,13 +3,15 @@
 # libactmem: shared, static, pkg-config file. Who links the static one links what
 # is in LIB_NEEDS too.
 
-LIB_SOURCES := $(wildcard lib/*.c)
+# From the lowest room to the highest: each includes only those before it.
+LIB_ROOMS := base machine watch region region/driver region/memfd runtime heap queue store
+LIB_SOURCES := $(wildcard $(LIB_ROOMS:%=lib/%/*.c))
 LIB_OBJECTS := $(LIB_SOURCES:%.c=$(B)/obj/%.o)
 LIB_SONAME := libactmem.so.$(ABI)
 LIB_SHARED := $(B)/lib/$(LIB_SONAME)
 LIB_STATIC := $(B)/lib/libactmem.a
 LIB_PC := $(B)/actmem.pc
-LIB_HEADERS := lib/actmem.h $(addprefix lib/actmem_,heap.h queue.h region.h runtime.h store.h)
+LIB_HEADERS := $(wildcard lib/include/*.h)
 LIB_NEEDS := -luring
 
 ALL += $(LIB_SHARED) $(B)/lib/libactmem.so $(LIB_STATIC) $(LIB_PC)
@@ -37,6 +39,12 @@ $(LIB_PC): lib/actmem.pc.in Makefile
 	@mkdir -p $(@D)
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(ACTMEM_VERSION)|' $< >$@
 
+# Which room includes what of which other.
+.PHONY: check-layers
+CHECKS += layers
+check-layers:
+	@$(PYTHON3) tests/layers
+
 install:: $(LIB_SHARED) $(LIB_STATIC)
 	install -d $(LIBDIR)/pkgconfig $(INCLUDEDIR)
 	install -m 755 $(LIB_SHARED) $(LIBDIR)/
@@ -48,4 +56,4 @@ install:: $(LIB_SHARED) $(LIB_STATIC)
 
 uninstall::
 	rm -f $(LIBDIR)/$(LIB_SONAME) $(LIBDIR)/libactmem.so $(LIBDIR)/libactmem.a \
-		$(LIBDIR)/pkgconfig/actmem.pc $(LIB_HEADERS:lib/%=$(INCLUDEDIR)/%)
+		$(LIBDIR)/pkgconfig/actmem.pc $(LIB_HEADERS:lib/include/%=$(INCLUDEDIR)/%)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
-#include "../lib/actmem.h"
+#include "actmem.h"
 #include "facts.h"
 #include "table.h"
 #include "tool.h"

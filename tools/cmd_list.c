@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../lib/actmem.h"
+#include "actmem.h"
 #include "mallocs.h"
 #include "table.h"
 #include "tool.h"

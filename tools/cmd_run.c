@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "../lib/actmem.h"
+#include "actmem.h"
 #include "malloc_mode.h"
 #include "memory_options.h"
 #include "preload_mode.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * actmem waits: what the processes that use the library wait for now. They publish it
- * (lib/waits.h) in a file in memory, which may be nonsense, and is not mapped.
+ * (lib/watch/waits.h) in a file in memory, which may be nonsense, and is not mapped.
  */
 #include <err.h>
 #include <errno.h>
@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "../lib/clock.h"
-#include "../lib/procfs.h"
-#include "../lib/published.h"
+#include "base/base.h"
+#include "machine/machine.h"
 #include "table.h"
 #include "tool.h"
+#include "watch/watch.h"
 
 #define PATH_SIZE	64
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include "../lib/actmem.h"
+#include "actmem.h"
 #include "tool.h"
 
 #define NAME_MAX_BYTES	32

@@ -12,13 +12,11 @@
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
-#include "../lib/actmem.h"
-#include "../lib/cgroup.h"
-#include "../lib/mounts.h"
-#include "../lib/sysfile.h"
-#include "../uapi/actmem.h"
+#include "actmem.h"
 #include "facts.h"
+#include "machine/machine.h"
 #include "table.h"
+#include "../uapi/actmem.h"
 
 #define DEVICE		"/dev/actmem"
 #define DEVICE_SYSFS	"/sys/class/misc/actmem"

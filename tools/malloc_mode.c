@@ -10,12 +10,9 @@
 #include <sys/prctl.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
-#include "../lib/cgroup.h"
-#include "../lib/node.h"
-#include "../lib/preload/place.h"
-#include "../lib/preload/settings.h"
-#include "../lib/sysfile.h"
+#include "machine/machine.h"
 #include "malloc_mode.h"
+#include "preload/preload.h"
 #include "tool.h"
 
 #define THP_ENABLED	"/sys/kernel/mm/transparent_hugepage/enabled"

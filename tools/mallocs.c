@@ -14,9 +14,9 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
-#include "../lib/preload/told.h"
-#include "../lib/procfs.h"
+#include "machine/machine.h"
 #include "mallocs.h"
+#include "preload/preload.h"
 #include "table.h"
 
 #define TOLD_LINK	"/memfd:" TOLD_LABEL " (deleted)"

@@ -7,7 +7,7 @@
 #define ACTMEM_MEMORY_OPTIONS_H
 
 #include <stdbool.h>
-#include "../lib/actmem.h"
+#include "actmem.h"
 
 #define MEMORY_OPTIONS					\
 	{ "backend", required_argument, NULL, 'b' },	\

@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "../lib/preload/cuda_settings.h"
-#include "../lib/preload/settings.h"
 #include "malloc_mode.h"
+#include "preload/preload.h"
 #include "preload_mode.h"
 #include "tool.h"
 

@@ -5,8 +5,9 @@
 # of its interface: the command has them once more.
 
 TOOLS_OBJECTS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/*.c))
-TOOLS_LIB_OBJECTS := $(patsubst %,$(B)/obj/lib/%.o,cgroup knob_words mounts nodes procfs published \
-	size spill_allow sysfile preload/cuda_kept preload/cuda_settings preload/place preload/settings)
+TOOLS_LIB_OBJECTS := $(patsubst %,$(B)/obj/lib/%.o,$(addprefix base/,knob_words size spill_allow) \
+	$(addprefix machine/,cgroup mounts nodes procfs sysfile) watch/published \
+	$(addprefix preload/,cuda/kept cuda/settings malloc/place settings))
 
 ifneq ($(TOOLS_FOUND),)
 INSTALLED_COMMAND := $(B)/bin/actmem

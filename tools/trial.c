@@ -7,12 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../lib/actmem.h"
-#include "../lib/knob_words.h"
-#include "../lib/size.h"
-#include "../lib/xla/knobs.h"
+#include "actmem.h"
+#include "base/base.h"
 #include "tool.h"
 #include "trial.h"
+#include "xla/xla.h"
 
 #define TRIAL_BYTES	(2ULL << 20)
 #define GIANT_BYTES	(1ULL << 30)

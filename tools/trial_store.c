@@ -9,9 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/vfs.h>
-#include "../lib/actmem_store.h"
-#include "../lib/knob_words.h"
-#include "../lib/spill_allow.h"
+#include "actmem_store.h"
+#include "base/base.h"
 #include "tool.h"
 #include "trial.h"
 

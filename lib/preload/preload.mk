@@ -3,10 +3,10 @@
 # libactmem_preload.so: what LD_PRELOAD puts in front of a program's own calls. It
 # does nothing unless the environment asks for a mode.
 
-PRELOAD_SOURCES := $(wildcard lib/preload/*.c)
+PRELOAD_SOURCES := $(wildcard lib/preload/*.c lib/preload/*/*.c)
 PRELOAD_OBJECTS := $(PRELOAD_SOURCES:%.c=$(B)/obj/%.o) $(B)/obj/lib/preload/dlsym.o
-PRELOAD_LIB_OBJECTS := $(addprefix $(B)/obj/lib/,blocks_find.o knob_words.o nodes.o size.o \
-	sysfile.o)
+PRELOAD_LIB_OBJECTS := $(addprefix $(B)/obj/lib/,base/blocks_find.o base/knob_words.o \
+	base/size.o machine/nodes.o machine/sysfile.o)
 PRELOAD_MAP := lib/preload/libactmem_preload.map
 PRELOAD_LIBRARY := $(B)/lib/libactmem_preload.so
 
@@ -17,7 +17,7 @@ ALL += $(PRELOAD_LIBRARY)
 $(PRELOAD_OBJECTS): EXTRA_CFLAGS = -fno-builtin-malloc -fno-builtin-calloc \
 	-fno-builtin-realloc -fno-builtin-free -ftls-model=initial-exec
 
-$(B)/obj/lib/preload/cuda_library.o: EXTRA_CFLAGS += -DLIB_SONAME='"$(LIB_SONAME)"'
+$(B)/obj/lib/preload/cuda/library.o: EXTRA_CFLAGS += -DLIB_SONAME='"$(LIB_SONAME)"'
 
 $(B)/obj/lib/preload/dlsym.o: lib/preload/dlsym.S
 	@mkdir -p $(@D)

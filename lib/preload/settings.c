@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../node.h"
-#include "../size.h"
-#include "settings.h"
+#include "base/base.h"
+#include "machine/machine.h"
+#include "preload/settings.h"
 
 #define MIN_BYTES	(256ULL << 10)
 #define DECAY_S		10ULL

@@ -14,10 +14,10 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
-#include "cuda_kept.h"
-#include "large.h"
-#include "settings.h"
-#include "symbols.h"
+#include "preload/cuda/kept.h"
+#include "preload/malloc/large.h"
+#include "preload/settings.h"
+#include "preload/symbols.h"
 
 /*
  * A program with a malloc of its own calls that one, and would free with it what

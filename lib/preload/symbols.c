@@ -14,8 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cuda_hooks.h"
-#include "symbols.h"
+#include "preload/cuda/hooks.h"
+#include "preload/symbols.h"
 
 /* Symbols of glibc alone must not keep the preload from loading with another C library. */
 #pragma weak _r_debug

@@ -13,9 +13,9 @@
  */
 #include <string.h>
 
-#include "generation.h"
-#include "site.h"
-#include "table.h"
+#include "xla/generation.h"
+#include "xla/site.h"
+#include "xla/table.h"
 
 static struct saved *announced;
 

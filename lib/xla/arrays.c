@@ -14,11 +14,11 @@
 #include <stdlib.h>
 
 #include "actmem_runtime.h"
-#include "arrays.h"
-#include "counts.h"
-#include "forked.h"
-#include "memory.h"
-#include "near.h"
+#include "xla/arrays.h"
+#include "xla/counts.h"
+#include "xla/forked.h"
+#include "xla/memory.h"
+#include "xla/near.h"
 
 #define ALIGNMENT	256	/* XLA wants 64 on a CPU, and 256 on a GPU */
 #define HUGE_PAGE	(UINT64_C(2) << 20)	/* what regions are multiples of */

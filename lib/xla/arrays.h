@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "actmem_xla.h"
+#include "xla/actmem_xla.h"
 
 /*
  * Gives memory back that no array is in: all of it, but for regions with names, if

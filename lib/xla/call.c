@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "call.h"
+#include "xla/call.h"
 
 static XLA_FFI_Error *wrong_call(XLA_FFI_CallFrame *frame, const char *what)
 {

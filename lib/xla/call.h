@@ -22,8 +22,8 @@
 
 #include <stdint.h>
 
-#include "ffi.h"
-#include "saved.h"
+#include "xla/ffi.h"
+#include "xla/saved.h"
 
 struct call {
 	void *value;

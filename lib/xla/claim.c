@@ -8,12 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "counts.h"
-#include "device_wait.h"
-#include "generation.h"
-#include "memory.h"
-#include "site.h"
-#include "table.h"
+#include "xla/counts.h"
+#include "xla/device_wait.h"
+#include "xla/generation.h"
+#include "xla/memory.h"
+#include "xla/site.h"
+#include "xla/table.h"
 
 int saved_explain_missing(uint64_t token, char *words)
 {

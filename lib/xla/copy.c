@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "copy.h"
+#include "xla/copy.h"
 
 #define SPLIT_BYTES	(UINT64_C(1) << 20)	/* from here on in parts */
 #define PART_BYTES	(UINT64_C(512) << 10)	/* none is shorter */

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ffi.h"
+#include "xla/ffi.h"
 
 /*
  * Called once, by whichever thread ends the last part; an error it returns is

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "counts.h"
+#include "xla/counts.h"
 
 struct actmem_xla_stats counts = {
 	.generations_max = ACTMEM_XLA_GENERATIONS,

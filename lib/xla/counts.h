@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "actmem_xla.h"
+#include "xla/actmem_xla.h"
 
 extern struct actmem_xla_stats counts;
 extern struct actmem_xla_device_stats device_counts[ACTMEM_XLA_DEVICES_MAX];

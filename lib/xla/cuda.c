@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cuda.h"
+#include "xla/cuda.h"
 
 #define CUDA_LIBRARY	"libcuda.so.1"
 

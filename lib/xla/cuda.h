@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "runtime_cuda.h"
+#include "machine/machine.h"
 
 struct CUstream_st;
 struct CUevent_st;
@@ -25,7 +25,7 @@ enum {
 	CUDA_CAPTURE_NONE = 0,
 };
 
-/* name and parameters, as of runtime_cuda.h */
+/* name and parameters, as of machine/cuda_api.h */
 #define CUDA_STREAM_FUNCTIONS(f)					\
 	f(cuGetErrorName, (cuda_result error, const char **name))	\
 	f(cuGetErrorString, (cuda_result error, const char **text))	\

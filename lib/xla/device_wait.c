@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "actmem_runtime.h"
-#include "device_wait.h"
+#include "xla/device_wait.h"
 
 #define WORDS	256		/* fewer are shown */
 

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "ffi.h"
+#include "xla/ffi.h"
 
 int ffi_metadata(XLA_FFI_CallFrame *frame)
 {

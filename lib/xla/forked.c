@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "forked.h"
+#include "xla/forked.h"
 
 #define WATCHED_MAX	4
 

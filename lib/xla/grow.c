@@ -4,8 +4,8 @@
  */
 #include <pthread.h>
 
-#include "grow.h"
-#include "thread.h"
+#include "base/base.h"
+#include "xla/grow.h"
 
 #define GROW_DEFAULT	(UINT64_C(64) << 20)
 /* Free are two blocks, half of what the store grows by, or this part of it. */

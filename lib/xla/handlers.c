@@ -8,11 +8,11 @@
  */
 #include <string.h>
 
-#include "actmem_xla.h"
-#include "call.h"
-#include "checksum.h"
-#include "copy.h"
-#include "memory.h"
+#include "base/base.h"
+#include "xla/actmem_xla.h"
+#include "xla/call.h"
+#include "xla/copy.h"
+#include "xla/memory.h"
 
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_put(XLA_FFI_CallFrame *frame);
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_take(XLA_FFI_CallFrame *frame);

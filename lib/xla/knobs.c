@@ -8,10 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "knob_words.h"
-#include "knobs.h"
-#include "size.h"
-#include "spill_allow.h"
+#include "base/base.h"
+#include "xla/knobs.h"
 
 #define SPILL_LIMIT_LEAST	(UINT64_C(2) << 20)
 #define ANOTHER_TRY		"; then "	/* between the library's words of two */

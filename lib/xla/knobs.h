@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "actmem_xla.h"
+#include "xla/actmem_xla.h"
 
 #define KNOBS_SPILL_MAX		64	/* directories */
 #define KNOBS_RING_LEAST	(UINT64_C(128) << 10)

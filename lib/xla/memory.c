@@ -13,14 +13,14 @@
 #include <string.h>
 
 #include "actmem_runtime.h"
-#include "actmem_xla.h"
-#include "arrays.h"
-#include "counts.h"
-#include "device_wait.h"
-#include "forked.h"
-#include "grow.h"
-#include "memory.h"
-#include "near.h"
+#include "xla/actmem_xla.h"
+#include "xla/arrays.h"
+#include "xla/counts.h"
+#include "xla/device_wait.h"
+#include "xla/forked.h"
+#include "xla/grow.h"
+#include "xla/memory.h"
+#include "xla/near.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	/* of what is attached */
 static struct actmem *attached;

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "actmem_store.h"
-#include "knobs.h"
+#include "xla/knobs.h"
 
 /*
  * What regions are made of, attached or opened as the environment says, and how:

@@ -2,7 +2,7 @@
 /*
  * Memory near the GPU that a process uses; see near.h.
  */
-#include "near.h"
+#include "xla/near.h"
 
 int open_near(struct actmem *am, uint32_t device, struct actmem_runtime **runtime)
 {

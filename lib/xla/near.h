@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "actmem_runtime.h"
-#include "knobs.h"
+#include "xla/knobs.h"
 
 /* CUDA, for regions of @am; @device as CUDA counts them. As actmem_runtime_open(). */
 int open_near(struct actmem *am, uint32_t device, struct actmem_runtime **runtime);

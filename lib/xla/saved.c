@@ -10,13 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "actmem_xla.h"
-#include "counts.h"
-#include "forked.h"
-#include "generation.h"
-#include "memory.h"
-#include "site.h"
-#include "table.h"
+#include "xla/actmem_xla.h"
+#include "xla/counts.h"
+#include "xla/forked.h"
+#include "xla/generation.h"
+#include "xla/memory.h"
+#include "xla/site.h"
+#include "xla/table.h"
 
 /*
  * What recurs in every step, and so names a block to the store: the site, the

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "site.h"
+#include "xla/site.h"
 
 static struct site **sites;
 static uint64_t sites_count;

@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "counts.h"
-#include "device_wait.h"
-#include "forked.h"
-#include "generation.h"
-#include "memory.h"
-#include "stream.h"
+#include "xla/counts.h"
+#include "xla/device_wait.h"
+#include "xla/forked.h"
+#include "xla/generation.h"
+#include "xla/memory.h"
+#include "xla/stream.h"
 
 struct actmem_xla_transfer_stats transfer_counts[ACTMEM_XLA_DEVICES_MAX];
 

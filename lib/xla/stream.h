@@ -34,9 +34,9 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "actmem_xla.h"
-#include "cuda.h"
-#include "saved.h"
+#include "xla/actmem_xla.h"
+#include "xla/cuda.h"
+#include "xla/saved.h"
 
 #define PUT_SLOTS	16
 #define TAKE_SLOTS	16

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
-#include "device_wait.h"
-#include "memory.h"
-#include "stream.h"
+#include "base/base.h"
+#include "xla/device_wait.h"
+#include "xla/memory.h"
+#include "xla/stream.h"
 
 struct mark *lane_mark(struct lane *lane)
 {

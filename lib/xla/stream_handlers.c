@@ -5,11 +5,10 @@
  * that XLA calls with (stream.h). No trait is claimed: what a take does depends on its
  * token, so that its commands cannot be recorded once and run again.
  */
-#include "actmem_xla.h"
-#include "call.h"
-#include "checksum.h"
-#include "clock.h"
-#include "stream.h"
+#include "base/base.h"
+#include "xla/actmem_xla.h"
+#include "xla/call.h"
+#include "xla/stream.h"
 
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_put_cuda(XLA_FFI_CallFrame *frame);
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_take_cuda(XLA_FFI_CallFrame *frame);

@@ -10,11 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "checksum.h"
-#include "device_wait.h"
-#include "memory.h"
-#include "stream.h"
-#include "thread.h"
+#include "base/base.h"
+#include "xla/device_wait.h"
+#include "xla/memory.h"
+#include "xla/stream.h"
 
 static void fill_is_done(struct lane *lane, struct saved *block, cuda_result result)
 {

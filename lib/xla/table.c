@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "table.h"
+#include "xla/table.h"
 
 #define SLOTS_AT_FIRST	1024	/* a power of two */
 

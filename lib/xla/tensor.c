@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arrays.h"
-#include "dlpack.h"
+#include "xla/arrays.h"
+#include "xla/dlpack.h"
 
 /* One allocation, with the shape behind it. */
 struct tensor {

@@ -11,7 +11,7 @@ BENCH_SMOKE := --and $(B)/bench/create --smoke --and $(B)/bench/fixed --smoke /d
 $(BENCH_PROGRAMS): $(B)/bench/%: tests/bench/%.c tests/bench/bench.c \
 		tests/bench/bench.h $(LIB_STATIC)
 	@mkdir -p $(@D)
-	$(CC) -std=gnu11 $(WARNINGS) -D_GNU_SOURCE -O2 -g -static -pthread -Ilib \
+	$(CC) -std=gnu11 $(WARNINGS) -D_GNU_SOURCE -O2 -g -static -pthread -Ilib/include \
 		$(filter %.c %.a,$^) $(LIB_NEEDS) -o $@
 
 .PHONY: bench-vm
@@ -40,7 +40,7 @@ $(B)/bench/transfer: $(B)/obj/tests/bench/transfer.o $(LIB_STATIC)
 
 $(B)/bench/bench.o: tests/bench/bench.c tests/bench/bench.h
 	@mkdir -p $(@D)
-	$(CC) -std=gnu11 $(WARNINGS) -D_GNU_SOURCE -O2 -g -Ilib -c $< -o $@
+	$(CC) -std=gnu11 $(WARNINGS) -D_GNU_SOURCE -O2 -g -Ilib/include -c $< -o $@
 
 .PHONY: bench
 bench:

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../lib/xla/actmem_xla.h"
-#include "../../lib/xla/dlpack.h"
-#include "../../lib/xla/memory.h"
+#include "xla/actmem_xla.h"
+#include "xla/dlpack.h"
+#include "xla/memory.h"
 #include "cuda_test.h"
 
 #define CUDA_HOST	3	/* DLPack's kDLCUDAHost */

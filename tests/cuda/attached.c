@@ -10,10 +10,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../../lib/xla/actmem_xla.h"
-#include "../../lib/xla/counts.h"
-#include "../../lib/xla/knobs.h"
-#include "../../lib/xla/memory.h"
+#include "xla/actmem_xla.h"
+#include "xla/counts.h"
+#include "xla/knobs.h"
+#include "xla/memory.h"
 #include "cuda_test.h"
 
 static char words[1024];

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "cuda_test.h"
-#include "sysfile.h"
+#include "machine/sysfile.h"
 
 static const struct cuda *loaded;
 static const char *sysfs;

@@ -9,7 +9,7 @@
 
 #include "common.h"
 #include "actmem_runtime.h"
-#include "runtime_pjrt.h"
+#include "runtime/pjrt.h"
 
 #define CHUNK		(2 * MIB)
 #define MAPPED_MAX	16

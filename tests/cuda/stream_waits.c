@@ -10,8 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "context.h"
-#include "published.h"
+#include "region/context.h"
+#include "watch/published.h"
 #include "xla_play.h"
 
 #define BLOCK	(256 * 1024UL)

@@ -5,9 +5,9 @@
  */
 #include <cuda.h>
 
-#include "preload/cuda.h"
-#include "preload/cuda_library.h"
-#include "runtime_cuda.h"
+#include "preload/cuda/cuda.h"
+#include "preload/cuda/library.h"
+#include "machine/cuda_api.h"
 #include "xla/cuda.h"
 
 #define SAME(table, name)								\

@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../../lib/xla/actmem_xla.h"
-#include "../../lib/xla/dlpack.h"
+#include "xla/actmem_xla.h"
+#include "xla/dlpack.h"
 
 #define MAKERS		3
 #define ENDERS		3

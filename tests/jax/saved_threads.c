@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../lib/xla/actmem_xla.h"
-#include "../../lib/xla/saved.h"
+#include "xla/actmem_xla.h"
+#include "xla/saved.h"
 
 #define THREADS		6
 #define ROUNDS		400

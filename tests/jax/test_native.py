@@ -36,8 +36,8 @@ def told_by_c(expressions, folder):
         "int main(void)\n{\n",
         *(f'\tprintf("%llu\\n", (unsigned long long)({e}));\n' for e in expressions),
         "\treturn 0;\n}\n"]))
-    subprocess.run([os.environ.get("CC", "cc"), "-I", os.path.join(TREE, "lib"), source,
-                    "-o", program], check=True)
+    subprocess.run([os.environ.get("CC", "cc"), "-I", os.path.join(TREE, "lib"),
+                    "-I", os.path.join(TREE, "lib", "include"), source, "-o", program], check=True)
     told = subprocess.run([program], check=True, capture_output=True, text=True)
     return dict(zip(expressions, map(int, told.stdout.split())))
 

@@ -7,7 +7,7 @@
  *	SEED=1 STEPS=10000 queue_random
  */
 
-#include "clock.h"
+#include "base/clock.h"
 #include "queue_test.h"
 #include "random.h"
 

@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../lib/preload/large.h"
-#include "../../lib/preload/tell.h"
+#include "preload/malloc/large.h"
+#include "preload/malloc/tell.h"
 
 #define THREADS		4
 #define STEPS		3000

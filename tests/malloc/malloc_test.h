@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "../lib/tap.h"
-#include "../../lib/preload/told.h"
+#include "preload/malloc/told.h"
 
 #define MIB	(1UL << 20)
 

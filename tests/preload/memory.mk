@@ -6,8 +6,8 @@
 MEMORY_TESTS := $(patsubst tests/preload/%.c,%,$(filter-out %_test.c,$(wildcard \
 	tests/preload/memory_*.c)))
 MEMORY_PARTS := tests/preload/memory_test tests/lib/tap tests/lib/common \
-	$(patsubst %.c,%,$(filter-out %/cuda_hooks.c %/cuda_linked.c,$(wildcard \
-	lib/preload/cuda_*.c)))
+	$(patsubst %.c,%,$(filter-out %/hooks.c %/linked.c,$(wildcard \
+	lib/preload/cuda/*.c)))
 MEMORY_PROGRAMS := $(MEMORY_TESTS:%=$(B)/tests/preload/%-address) \
 	$(B)/tests/preload/memory_threads-thread
 MEMORY_COMPILE = $(CC) $(ALL_CFLAGS) -Itests/lib -isystem $(CUDA_INCLUDE) \

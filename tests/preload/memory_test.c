@@ -11,8 +11,8 @@
 #include "memory_test.h"
 
 #ifdef MEMORY_DIRECT
-#include "preload/cuda.h"
-#include "preload/large.h"
+#include "preload/cuda/cuda.h"
+#include "preload/malloc/large.h"
 
 struct cuda_host_calls cuda_driver;
 __thread unsigned int cuda_inside;

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "memory_test.h"
-#include "published.h"
+#include "watch/published.h"
 
 #define BYTES	(4 * MIB)
 #define TRIES	20000		/* of a millisecond */

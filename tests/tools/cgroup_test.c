@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "../../lib/cgroup.h"
+#include "machine/cgroup.h"
 
 static struct memory_cgroup cgroup;
 static unsigned int cases, failures;

@@ -23,7 +23,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "../../lib/actmem.h"
+#include "actmem.h"
 
 static int fail(void)
 {

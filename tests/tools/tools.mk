@@ -16,7 +16,7 @@ $(TOOLS_TESTS)/holder $(TOOLS_TESTS)/waiter: $(TOOLS_TESTS)/%: \
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -Wl,-rpath,'$$ORIGIN/../../lib'
 
 $(TOOLS_TESTS)/cgroup_test: $(B)/obj/tests/tools/cgroup_test.o \
-		$(B)/obj/lib/cgroup.o $(B)/obj/lib/sysfile.o
+		$(B)/obj/lib/machine/cgroup.o $(B)/obj/lib/machine/sysfile.o
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^
 

@@ -22,9 +22,9 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
-#include "../../lib/actmem_runtime.h"
-#include "../../lib/actmem_store.h"
-#include "../../lib/runtime_pjrt.h"
+#include "actmem_runtime.h"
+#include "actmem_store.h"
+#include "runtime/pjrt.h"
 
 #define BLOCK_BYTES	(1ULL << 20)
 #define BUDGET_BLOCKS	4

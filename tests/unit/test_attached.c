@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "actmem_queue.h"
+#include "heap/inside.h"
 #include "faults.h"
-#include "heap.h"
 
 #define REGION_BYTES	(2ULL << 20)
 

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "blocks.h"
+#include "base/blocks.h"
 #include "faults.h"
 
 #define STEPS		2000000

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "machine/node.h"
 #include "faults_driver.h"
-#include "node.h"
 
 static int create(struct actmem *am, uint32_t allow, struct actmem_region **region)
 {

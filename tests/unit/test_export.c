@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "actmem.h"
-#include "driver.h"
+#include "region/driver/driver.h"
 #include "faults.h"
 
 #define LENGTH	(8ULL << 20)

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "follow.h"
+#include "store/follow.h"
 
 #define PUTS	30
 

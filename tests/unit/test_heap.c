@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "actmem.h"
-#include "context.h"
+#include "heap/inside.h"
+#include "region/context.h"
 #include "faults.h"
-#include "heap.h"
 
 #define MIB	(1ULL << 20)
 

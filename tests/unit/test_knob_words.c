@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "knob_words.h"
+#include "base/knob_words.h"
 
 static void assert_words(const char *why, bool is_limit, const char *expected)
 {

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "actmem.h"
+#include "machine/node.h"
 #include "faults.h"
-#include "node.h"
 
 #define LENGTH	(64ULL << 10)
 

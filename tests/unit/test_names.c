@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "actmem.h"
+#include "machine/node.h"
 #include "../../uapi/actmem.h"
 #include "faults.h"
-#include "node.h"
 
 #define LENGTH	(64ULL << 10)
 #define HUGE	(2ULL << 20)

@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "actmem.h"
-#include "error.h"
+#include "base/error.h"
+#include "base/size.h"
+#include "machine/node.h"
 #include "faults.h"
-#include "node.h"
-#include "size.h"
 
 static void test_nodes_parse(void **state)
 {

@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "actmem.h"
+#include "watch/stats.h"
 #include "faults.h"
-#include "stats.h"
 
 #define LENGTH	(1ULL << 20)
 #define SEALS	(F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "actmem_queue.h"
-#include "clock.h"
+#include "base/clock.h"
 #include "faults.h"
 
 #define LENGTH		(256ULL << 10)

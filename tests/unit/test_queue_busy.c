@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "actmem_queue.h"
-#include "clock.h"
+#include "base/clock.h"
 #include "faults.h"
 
 #define LENGTH		(2ULL << 20)

@@ -9,9 +9,10 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "store/schedule.h"
 
-#include "schedule.h"
+/* It has a fail() of its own. */
+#include <cmocka.h>
 
 #define PLACES	2000
 #define MIB	(1ULL << 20)

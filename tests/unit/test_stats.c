@@ -7,16 +7,14 @@
 #include <unistd.h>
 
 #include "actmem.h"
+#include "watch/stats.h"
 #include "faults.h"
-#include "stats.h"
+
+#define DEVICE	12
 
 static const struct actmem_region_info info = {
-	.pinned_bytes = 4096, .node_bytes = { [3] = 4096 },
-};
-
-static const struct backing region = {
-	.length = 4096, .page_bytes = 4096, .locked_bytes = 4096, .id = 11, .device = 12,
-	.pages = ACTMEM_PAGES_4K, .received = true,
+	.id = 11, .page_bytes = 4096, .pages = ACTMEM_PAGES_4K, .pinned_bytes = 4096,
+	.node_bytes = { [3] = 4096 },
 };
 
 static struct stats_record published(const struct stats *stats, unsigned int index)
@@ -36,10 +34,12 @@ static void test_record(void **state)
 	struct stats stats;
 
 	assert_int_equal(stats_open(&stats, ACTMEM_BACKEND_MEMFD), 0);
-	assert_int_equal(stats_add(&stats, &region, &info, &record), 0);
+	assert_int_equal(stats_add(&stats, DEVICE, true, &info, &record), 0);
 	seen = published(&stats, 0);
-	assert_int_equal(seen.device, 12);
+	assert_int_equal(seen.device, DEVICE);
 	assert_int_equal(seen.id, 11);
+	assert_int_equal(seen.page_bytes, 4096);
+	assert_int_equal(seen.pages, ACTMEM_PAGES_4K);
 	assert_int_equal(seen.pinned_bytes, 4096);
 	assert_int_equal(seen.mapped_bytes, 0);
 	assert_int_equal(seen.received, 1);
@@ -60,7 +60,7 @@ static void test_record(void **state)
 	seen = published(&stats, 0);
 	assert_int_equal(seen.device, 0);
 	/* What was there before must not show through. */
-	assert_int_equal(stats_add(&stats, &region, &info, &again), 0);
+	assert_int_equal(stats_add(&stats, DEVICE, true, &info, &again), 0);
 	assert_ptr_equal(again, record);
 	assert_int_equal(published(&stats, 0).mapped_bytes, 0);
 	stats_remove(&stats, again);
@@ -77,11 +77,11 @@ static void test_full(void **state)
 
 	assert_int_equal(stats_open(&stats, ACTMEM_BACKEND_MEMFD), 0);
 	for (i = 0; i < STATS_RECORDS; i++)
-		assert_int_equal(stats_add(&stats, &region, &info, &records[i]), 0);
+		assert_int_equal(stats_add(&stats, DEVICE, true, &info, &records[i]), 0);
 	assert_int_equal(published(&stats, STATS_RECORDS - 1).id, 11);
-	assert_fails(stats_add(&stats, &region, &info, &more), EMFILE, "4096 regions are open");
+	assert_fails(stats_add(&stats, DEVICE, true, &info, &more), EMFILE, "4096 regions are open");
 	stats_remove(&stats, records[1000]);
-	assert_int_equal(stats_add(&stats, &region, &info, &more), 0);
+	assert_int_equal(stats_add(&stats, DEVICE, true, &info, &more), 0);
 	assert_ptr_equal(more, records[1000]);
 	stats_close(&stats);
 }
@@ -93,10 +93,10 @@ static void test_no_memory(void **state)
 
 	assert_int_equal(stats_open(&stats, ACTMEM_BACKEND_MEMFD), 0);
 	fail_call("madvise", 1, EFAULT);
-	assert_fails(stats_add(&stats, &region, &info, &record), ENOMEM, "publish");
+	assert_fails(stats_add(&stats, DEVICE, true, &info, &record), ENOMEM, "publish");
 	fail_nothing();
 	/* The record that failed is still free. */
-	assert_int_equal(stats_add(&stats, &region, &info, &record), 0);
+	assert_int_equal(stats_add(&stats, DEVICE, true, &info, &record), 0);
 	assert_int_equal(published(&stats, 0).id, 11);
 	stats_close(&stats);
 }

@@ -9,10 +9,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "store/store.h"
+#include "watch/stats.h"
 
-#include "stats.h"
-#include "store.h"
+/* It has a fail() of its own. */
+#include <cmocka.h>
 
 #define BLOCKS	1000
 #define BYTES	4096

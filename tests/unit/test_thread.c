@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
+#include "base/thread.h"
 #include "faults.h"
-#include "thread.h"
 
 static pthread_barrier_t barrier;
 

@@ -9,11 +9,11 @@
 #include <unistd.h>
 
 #include "actmem_runtime.h"
-#include "context.h"
+#include "queue/inside.h"
+#include "region/context.h"
+#include "watch/published.h"
+#include "watch/waits.h"
 #include "faults.h"
-#include "published.h"
-#include "queue.h"
-#include "waits.h"
 
 #define MORE	3
 #define LENGTH	(64ULL << 10)
@@ -36,6 +36,13 @@ static int teardown(void **state)
 	return 0;
 }
 
+static struct published_waits *waits_of(void **state)
+{
+	struct actmem *am = *state;
+
+	return am->waits;
+}
+
 static struct published_waits seen(struct actmem *am)
 {
 	struct published_waits waits;
@@ -56,7 +63,7 @@ static unsigned int count(struct actmem *am)
 
 static void test_one(void **state)
 {
-	struct published_wait *wait = wait_begin(*state, WAIT_BLOCK, 17, 4096, "block 5");
+	struct published_wait *wait = wait_begin(waits_of(state), WAIT_BLOCK, 17, 4096, "block 5");
 	struct published_waits waits = seen(*state);
 
 	assert_int_equal(waits.waits[0].kind, WAIT_BLOCK);
@@ -64,7 +71,7 @@ static void test_one(void **state)
 	assert_int_equal(waits.waits[0].bytes, 4096);
 	assert_int_equal(waits.waits[0].thread, gettid());
 	assert_string_equal(waits.waits[0].words, "block 5");
-	wait_end(*state, wait);
+	wait_end(waits_of(state), wait);
 	assert_int_equal(count(*state), 0);
 	assert_true(seen(*state).last > 17);
 }
@@ -77,9 +84,9 @@ static void test_long_words(void **state)
 
 	memset(words, 'x', sizeof(words) - 1);
 	words[sizeof(words) - 1] = '\0';
-	wait = wait_begin(*state, WAIT_REGION, 0, 1, words);
+	wait = wait_begin(waits_of(state), WAIT_REGION, 0, 1, words);
 	assert_int_equal(strlen(seen(*state).waits[0].words), WAIT_WORDS - 1);
-	wait_end(*state, wait);
+	wait_end(waits_of(state), wait);
 }
 
 static void test_more_than_places(void **state)
@@ -88,12 +95,12 @@ static void test_more_than_places(void **state)
 	unsigned int i;
 
 	for (i = 0; i < WAITS_MAX + MORE; i++)
-		waits[i] = wait_begin(*state, WAIT_MEMORY, 0, 1, "");
+		waits[i] = wait_begin(waits_of(state), WAIT_MEMORY, 0, 1, "");
 	assert_int_equal(count(*state), WAITS_MAX);
 	assert_int_equal(seen(*state).left_out, MORE);
 	assert_null(waits[WAITS_MAX]);
 	for (i = 0; i < WAITS_MAX + MORE; i++)
-		wait_end(*state, waits[i]);
+		wait_end(waits_of(state), waits[i]);
 	assert_int_equal(count(*state), 0);
 	assert_int_equal(seen(*state).left_out, 0);
 }
@@ -127,7 +134,7 @@ static void test_nonsense(void **state)
 {
 	struct actmem *am = *state;
 	struct published_waits *published = &am->stats.header->waits, waits;
-	struct published_wait *wait = wait_begin(am, WAIT_READ, 1, 1, "");
+	struct published_wait *wait = wait_begin(am->waits, WAIT_READ, 1, 1, "");
 
 	wait->kind = WAIT_KINDS;
 	assert_int_equal(count(am), 0);
@@ -138,7 +145,7 @@ static void test_nonsense(void **state)
 	wait->sequence++;
 	memset(wait->words, 'x', sizeof(wait->words));
 	assert_int_equal(strlen(seen(am).waits[0].words), WAIT_WORDS - 1);
-	wait_end(am, wait);
+	wait_end(am->waits, wait);
 	published->places = 0;		/* as a library that does not tell */
 	assert_false(published_waits(am->stats.fd, &waits));
 }

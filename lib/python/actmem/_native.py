@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """libactmem through ctypes: where it is found, its structs and calls.
 
-Mirrors lib/actmem.h, lib/actmem_region.h and the statistics of lib/actmem_store.h;
+Mirrors actmem.h, actmem_region.h and the statistics of actmem_store.h, of lib/include;
 nothing else of the package knows a C type of them.
 """
 import ctypes

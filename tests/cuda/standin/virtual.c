@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "room.h"
+#include "base/room.h"
 #include "standin.h"
 
 #define GRANULARITY_BYTES	(2UL << 20)

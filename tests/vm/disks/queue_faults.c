@@ -6,7 +6,7 @@
  */
 #include <sys/stat.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "disk.h"
 #include "queue_test.h"
 

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The lowest room: what all others have use for, and what knows of no machine and no
+ * region.
+ *
+ * Read error.h first: functions that can fail return -errno, and have set this thread's
+ * words. Small helps are links.h, likely.h, clock.h, round.h, room.h, variables.h,
+ * size.h, structs.h and thread.h. blocks.h says which parts of ranges of memory are
+ * taken, for heaps, for spill files and for the preload; below it is blocks_find.h.
+ * checksum.h; and words that name what users set, knob_words.h and spill_allow.h.
+ *
+ * Locks: none. Blocks are under their user's.
+ */
+#ifndef LIB_BASE_H
+#define LIB_BASE_H
+
+#include "base/blocks.h"
+#include "base/checksum.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/knob_words.h"
+#include "base/likely.h"
+#include "base/links.h"
+#include "base/room.h"
+#include "base/round.h"
+#include "base/size.h"
+#include "base/spill_allow.h"
+#include "base/structs.h"
+#include "base/thread.h"
+#include "base/variables.h"
+
+#endif /* LIB_BASE_H */

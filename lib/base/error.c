@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The last failure of each thread, in words. A thread gets room for them at its
+ * first failure: memory of its own that is there from the start would come out of
+ * the little that the dynamic loader has for libraries loaded later.
+ */
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "actmem.h"
+#include "base/error.h"
+#include "base/likely.h"
+
+#define STRING_(x)	#x
+#define STRING(x)	STRING_(x)
+
+static __thread char *words;		/* NULL: before the first, or no_room is true */
+static __thread bool no_room;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t key;
+static int key_error;
+
+static void end_of_thread(void *room)
+{
+	words = NULL;
+	free(room);
+}
+
+static void make_key(void)
+{
+	key_error = pthread_key_create(&key, end_of_thread);
+}
+
+static bool have_room(void)
+{
+	char *room;
+
+	if (words)
+		return true;
+	pthread_once(&once, make_key);
+	room = key_error ? NULL : calloc(1, ERROR_TEXT_MAX);
+	if (room && !pthread_setspecific(key, room))
+		words = room;
+	else
+		free(room);
+	no_room = !words;
+	return words;
+}
+
+int fail(int error, const char *format, ...)
+{
+	/* The arguments may quote the words that they replace. */
+	char text[ERROR_TEXT_MAX];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	if (have_room())
+		memcpy(words, text, ERROR_TEXT_MAX);
+	return -error;
+}
+
+void fail_more(const char *format, ...)
+{
+	size_t length = words ? strlen(words) : 0;
+	va_list arguments;
+
+	if (!words)
+		return;
+	va_start(arguments, format);
+	vsnprintf(words + length, ERROR_TEXT_MAX - length, format, arguments);
+	va_end(arguments);
+}
+
+HOT void fail_clear(void)
+{
+	no_room = false;
+	if (words)
+		words[0] = '\0';
+}
+
+const char *bytes_text(char text[BYTES_TEXT_MAX], uint64_t bytes)
+{
+	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+	double value = (double)bytes;
+	unsigned int unit = 0;
+
+	while (value >= 1024 && unit + 1 < sizeof(units) / sizeof(units[0])) {
+		value /= 1024;
+		unit++;
+	}
+	snprintf(text, BYTES_TEXT_MAX, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+	return text;
+}
+
+const char *actmem_error(void)
+{
+	if (no_room)
+		return "no memory to tell in words what failed";
+	return words ? words : "";
+}
+
+const char *actmem_version(void)
+{
+	return STRING(ACTMEM_VERSION_MAJOR) "." STRING(ACTMEM_VERSION_MINOR);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The last failure of each thread, in words.
+ */
+#ifndef LIB_BASE_ERROR_H
+#define LIB_BASE_ERROR_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define ERROR_TEXT_MAX	1024
+#define BYTES_TEXT_MAX	24
+
+/* Sets this thread's words and returns -@error. */
+int fail(int error, const char *format, ...) __attribute__((cold, format(printf, 2, 3)));
+
+/* Adds to this thread's words what followed from the failure they tell. */
+void fail_more(const char *format, ...) __attribute__((cold, format(printf, 1, 2)));
+
+void fail_clear(void);
+
+/* Whether a call failed for want of memory, or by the limit of somebody else. */
+static inline bool is_out_of_memory(int error)
+{
+	return error == -ENOMEM || error == -EDQUOT || error == -ENOSPC;
+}
+
+/* "3.1 GiB", "512 B". */
+const char *bytes_text(char text[BYTES_TEXT_MAX], uint64_t bytes);
+
+#define BYTES_TEXT(n)	bytes_text((char[BYTES_TEXT_MAX]){0}, (n))
+
+#endif /* LIB_BASE_ERROR_H */

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Private address space at an aligned address.
+ */
+#ifndef LIB_BASE_ROOM_H
+#define LIB_BASE_ROOM_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+/*
+ * Maps @length bytes, whole pages, at a multiple of @align, a power of two of at least a
+ * page. @flags: besides MAP_PRIVATE and MAP_ANONYMOUS. The caller's to munmap();
+ * MAP_FAILED, with errno.
+ */
+static inline void *room_map(size_t length, size_t align, int protection, int flags)
+{
+	char *room = mmap(NULL, length + align, protection,
+			  MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+	size_t front;
+
+	if (room == MAP_FAILED)
+		return MAP_FAILED;
+	front = -(uintptr_t)room & (align - 1);
+	if (front)
+		munmap(room, front);
+	munmap(room + front + length, align - front);
+	return room + front;
+}
+
+#endif /* LIB_BASE_ROOM_H */

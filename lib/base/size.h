@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Sizes as people write them. The handlers for XLA, the preload and the command link
+ * this file too.
+ */
+#ifndef LIB_BASE_SIZE_H
+#define LIB_BASE_SIZE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * Digits and at most one of K, M, G, T, in whatever case. False, and *@bytes is as it
+ * was: something else, or too much. Does not allocate.
+ */
+bool size_from_text(const char *text, uint64_t *bytes);
+
+#endif /* LIB_BASE_SIZE_H */

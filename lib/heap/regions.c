@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Where a heap's regions come from: made for it, or files of its name, which may
+ * be there already.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+
+#include "base/base.h"
+#include "heap/inside.h"
+#include "region/region.h"
+
+/* The lowest number that is free; -EMFILE: none. */
+static int take_number(struct heap_names *names, unsigned int *number)
+{
+	unsigned int word = 0;
+	int error = 0;
+
+	handles_lock();
+	while (word < HEAP_NAMES_MAX / 64 && names->taken[word] == UINT64_MAX)
+		word++;
+	if (word < HEAP_NAMES_MAX / 64) {
+		*number = word * 64 + (unsigned int)__builtin_ctzll(~names->taken[word]);
+		names->taken[word] |= 1ULL << (*number % 64);
+	} else {
+		error = fail(EMFILE, "%s has %d regions in use; use longer ones", names->path,
+			     HEAP_NAMES_MAX);
+	}
+	handles_unlock();
+	return error;
+}
+
+static void give_number(struct heap_names *names, unsigned int number)
+{
+	handles_lock();
+	names->taken[number / 64] &= ~(1ULL << (number % 64));
+	handles_unlock();
+}
+
+/* A region that was found may have any length, and pages of it may be missing. */
+static int check_found(const struct region_request *request, struct actmem_region *region,
+		       uint64_t left)
+{
+	uint64_t length = actmem_region_length(region);
+	struct actmem_region_info info;
+	int error;
+
+	if (length % HUGE_PAGE_BYTES)
+		return fail(EEXIST, "%s is there with %llu bytes, which is no multiple of 2 MiB; remove it",
+			    request->path, (unsigned long long)length);
+	if (length > left)
+		return fail(ENOMEM, "the heap may have %s more, and %s is there with %s; raise limit_bytes, or remove it",
+			    BYTES_TEXT(left), request->path, BYTES_TEXT(length));
+	ACTMEM_INIT(&info);
+	error = actmem_region_info(region, &info);
+	if (!error && info.allocated_bytes < length)
+		error = actmem_region_populate(region, 0, length);
+	return error;
+}
+
+/* The next file of the heap's name, as it is or made. */
+static int open_next(struct actmem_heap *heap, struct region_request *request, uint64_t left,
+		     struct heap_region *result)
+{
+	struct heap_names *names = &heap->am->heap_names;
+	char path[PATH_MAX];
+	int error = take_number(names, &result->number);
+
+	if (error)
+		return error;
+	result->named = true;
+	snprintf(path, sizeof(path), "%s.%u", names->path, result->number);
+	request->path = path;
+	request->open = ACTMEM_OPEN_CREATE | ACTMEM_OPEN_LOCK | ACTMEM_OPEN_ANY_LENGTH |
+			ACTMEM_OPEN_OWN;
+	error = region_open(heap->am, request, &result->region);
+	if (error == -EBUSY)
+		fail_more(" (several processes of a job need an ACTMEM_NAME each)");
+	if (!error && actmem_region_found(result->region)) {
+		error = check_found(request, result->region, left);
+		if (error)
+			region_close(result->region);
+	}
+	if (error)
+		give_number(names, result->number);
+	return error;
+}
+
+int heap_region_open(struct actmem_heap *heap, uint64_t length, uint64_t left,
+		     struct heap_region *result)
+{
+	struct region_request request = heap->request;
+	char words[ERROR_TEXT_MAX];
+	int error;
+
+	*result = (struct heap_region){ .named = false };
+	request.length = length;
+	error = heap->am->heap_names.path ? open_next(heap, &request, left, result) :
+		region_create(heap->am, &request, &result->region);
+	if (error)
+		return error;
+	error = heap_register_region(heap, result->region);
+	if (!error)
+		return 0;
+	snprintf(words, sizeof(words), "%s", actmem_error());
+	heap_region_close(heap, result);
+	return fail(-error, "%s", words);
+}
+
+void heap_region_close(struct actmem_heap *heap, const struct heap_region *its)
+{
+	if (!heap_unregister_region(heap, its->region))
+		return;
+	region_close(its->region);
+	if (its->named)
+		give_number(&heap->am->heap_names, its->number);
+}

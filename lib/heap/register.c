@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Heaps whose regions are registered with a runtime as they are made.
+ */
+#include <errno.h>
+
+#include "base/base.h"
+#include "heap/inside.h"
+#include "region/region.h"
+#include "runtime/runtime.h"
+
+int actmem_heap_register(struct actmem_heap *heap, struct actmem_runtime *runtime, uint32_t flags)
+{
+	int error = runtime_check(runtime, "actmem_heap_register");
+
+	if (error)
+		return error;
+	if (!heap || !runtime_is_of(runtime, heap->am))
+		return fail(EINVAL, heap ? "the heap and the runtime are not of the same actmem_open()" :
+			    "actmem_heap_register: no heap");
+	if (flags & ~ACTMEM_REGISTER_ALL)
+		return fail(EINVAL, "register flags 0x%x are not known", flags & ~ACTMEM_REGISTER_ALL);
+	heap_lock_growth(heap);
+	pthread_mutex_lock(&heap->lock);
+	if (heap->runtime) {
+		error = fail(EEXIST, "the heap's regions are registered already (%s)",
+			     actmem_runtime_describe(heap->runtime));
+	} else if (heap->ranges) {
+		error = fail(EBUSY, "the heap has %llu regions that are not registered; have it registered before its first block",
+			     (unsigned long long)heap->regions);
+	} else {
+		heap->runtime = runtime;
+		heap->register_flags = flags;
+	}
+	pthread_mutex_unlock(&heap->lock);
+	heap_unlock_growth(heap);
+	if (error)
+		return error;
+	runtime_add_heap(runtime);
+	return 0;
+}
+
+void heap_end_runtime(struct actmem_heap *heap)
+{
+	if (heap->runtime)
+		runtime_drop_heap(heap->runtime);
+}
+
+int heap_register_region(struct actmem_heap *heap, struct actmem_region *region)
+{
+	uint64_t chunk_bytes;
+
+	if (!heap->runtime)
+		return 0;
+	chunk_bytes = runtime_chunk_bytes(heap->runtime);
+	if (chunk_bytes % heap->chunk_bytes)
+		return fail(EINVAL, "the heap's chunks of %s do not divide those of %s that are registered at once: a block could lie in two; give actmem_heap_tune() and actmem_runtime_open() the same chunk_bytes",
+			    BYTES_TEXT(heap->chunk_bytes), BYTES_TEXT(chunk_bytes));
+	return actmem_register(region, heap->runtime, heap->register_flags);
+}
+
+bool heap_unregister_region(struct actmem_heap *heap, struct actmem_region *region)
+{
+	int error = heap->runtime ? actmem_unregister(region) : 0;
+
+	if (!error || error == -ENOENT)
+		return true;
+	registration_abandon(region);
+	return false;
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Finds this process's memory cgroup and the limit that leaves least.
+ */
+#include <errno.h>
+#include <mntent.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "machine/cgroup.h"
+#include "machine/sysfile.h"
+
+static bool list_has(const char *list, const char *word)
+{
+	size_t length = strlen(word);
+
+	while (list) {
+		if (!strncmp(list, word, length) && (list[length] == ',' || !list[length]))
+			return true;
+		list = strchr(list, ',');
+		if (list)
+			list++;
+	}
+	return false;
+}
+
+/*
+ * Lines are "ID:CONTROLLERS:PATH". Where version 1 has the memory controller,
+ * version 2's line is there as well and says nothing of memory.
+ */
+static int find_path(struct memory_cgroup *cgroup, const char *cgroup_file)
+{
+	FILE *file = fopen(cgroup_file, "re");
+	char *line = NULL;
+	size_t size = 0;
+	ssize_t length;
+
+	if (!file)
+		return -errno;
+	while ((length = getline(&line, &size, file)) > 0) {
+		char *controllers = strchr(line, ':');
+		char *path = controllers ? strchr(controllers + 1, ':') : NULL;
+		int version;
+
+		if (!path)
+			continue;
+		line[length - 1] = '\0';
+		*path++ = '\0';
+		controllers++;
+		if (list_has(controllers, "memory"))
+			version = 1;
+		else if (!*controllers && !cgroup->version)
+			version = 2;
+		else
+			continue;
+		cgroup->version = version;
+		snprintf(cgroup->path, sizeof(cgroup->path), "%s", path);
+		if (version == 1)
+			break;
+	}
+	free(line);
+	fclose(file);
+	return 0;
+}
+
+static int find_mount(char *mount, size_t size, int version, const char *mounts_file)
+{
+	FILE *file = setmntent(mounts_file, "re");
+	struct mntent entry;
+	char line[4096];
+	int error = -ENOENT;
+
+	if (!file)
+		return -errno;
+	while (error && getmntent_r(file, &entry, line, sizeof(line))) {
+		if (version == 1 ? !strcmp(entry.mnt_type, "cgroup") && hasmntopt(&entry, "memory")
+				 : !strcmp(entry.mnt_type, "cgroup2")) {
+			snprintf(mount, size, "%s", entry.mnt_dir);
+			error = 0;
+		}
+	}
+	endmntent(file);
+	return error;
+}
+
+static const struct files {
+	const char *limit, *used;
+	const char *cache[2];		/* lines of memory.stat: cache that can be dropped */
+} files[] = {
+	[1] = { "memory.limit_in_bytes", "memory.usage_in_bytes",
+		{ "\ntotal_inactive_file ", "\ntotal_active_file " } },
+	[2] = { "memory.max", "memory.current", { "\ninactive_file ", "\nactive_file " } },
+};
+
+static uint64_t cache_bytes(const char *folder, const struct files *names)
+{
+	char path[CGROUP_FILE_MAX], text[8192];
+
+	snprintf(path, sizeof(path), "%s/memory.stat", folder);
+	if (sysfile_read(path, text, sizeof(text)))
+		return 0;
+	return sysfile_number(text, names->cache[0]) + sysfile_number(text, names->cache[1]);
+}
+
+/* Takes the limit of @folder if it leaves less than those seen so far. */
+static void take_limit(struct memory_cgroup *cgroup, const char *folder, uint64_t used)
+{
+	const struct files *names = &files[cgroup->version];
+	uint64_t limit, cache, needed;
+
+	/* Version 1 writes "none" as the largest multiple of the page. */
+	if (sysfile_value(&limit, "%s/%s", folder, names->limit) ||
+	    limit >= INT64_MAX / 65536 * 65536)
+		return;
+	cache = cache_bytes(folder, names);
+	needed = used > cache ? used - cache : 0;
+	if (needed < limit && limit - needed >= cgroup->available_bytes)
+		return;
+	cgroup->available_bytes = needed < limit ? limit - needed : 0;
+	cgroup->limit_bytes = limit;
+	cgroup->used_bytes = used;
+	snprintf(cgroup->limit_file, sizeof(cgroup->limit_file), "%s/%s", folder, names->limit);
+}
+
+/* From the cgroup's own folder up to the mount point. */
+static void find_tightest(struct memory_cgroup *cgroup, char *folder, size_t mount_length)
+{
+	bool own = true;
+	uint64_t used;
+	char *slash;
+
+	for (;;) {
+		if (!sysfile_value(&used, "%s/%s", folder, files[cgroup->version].used)) {
+			if (own)
+				cgroup->used_bytes = used;
+			own = false;
+			take_limit(cgroup, folder, used);
+		}
+		slash = strrchr(folder, '/');
+		if (!slash || (size_t)(slash - folder) < mount_length)
+			return;
+		*slash = '\0';
+	}
+}
+
+int memory_cgroup_read(struct memory_cgroup *cgroup, const char *cgroup_file,
+		       const char *mounts_file)
+{
+	char folder[CGROUP_PATH_MAX];
+	size_t mount_length, room;
+	int error;
+
+	memset(cgroup, 0, sizeof(*cgroup));
+	cgroup->limit_bytes = UINT64_MAX;
+	cgroup->available_bytes = UINT64_MAX;
+	error = find_path(cgroup, cgroup_file);
+	if (error || !cgroup->version)
+		return error;
+	error = find_mount(folder, sizeof(folder), cgroup->version, mounts_file);
+	if (error == -ENOENT) {
+		cgroup->version = 0;
+		return 0;
+	}
+	if (error)
+		return error;
+	mount_length = strlen(folder);
+
+	/*
+	 * In a container the path may be the host's, or lead out of the
+	 * namespace; the mount is then the container's own cgroup.
+	 */
+	if (!strstr(cgroup->path, "/..") && strcmp(cgroup->path, "/")) {
+		room = sizeof(folder) - mount_length;
+		if ((size_t)snprintf(folder + mount_length, room, "%s", cgroup->path) >= room ||
+		    access(folder, F_OK))
+			folder[mount_length] = '\0';
+	}
+	find_tightest(cgroup, folder, mount_length);
+	return 0;
+}
+
+uint64_t memory_cgroup_available(char limit_file[CGROUP_FILE_MAX])
+{
+	struct memory_cgroup cgroup;
+
+	limit_file[0] = '\0';
+	if (memory_cgroup_read(&cgroup, "/proc/self/cgroup", "/proc/self/mounts"))
+		return UINT64_MAX;
+	memcpy(limit_file, cgroup.limit_file, sizeof(cgroup.limit_file));
+	return cgroup.available_bytes;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What the device below a file needs and likes: alignment by statx(), else the
+ * device's logical block; depth and length of transfers by what the block layer
+ * says of it under /sys.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include "base/base.h"
+#include "machine/device.h"
+#include "machine/sysfile.h"
+
+/* An alignment that every file system and device accepts, where none of them tells. */
+#define ALIGNMENT_USUAL	4096ULL
+
+/*
+ * Long enough that the cost of a system call, an interrupt and a thread that wakes
+ * does not count, and so many that a drive with several queues has work on each. A
+ * disk that has to move its head, as many a virtual one says of itself, gets fewer.
+ */
+#define BLOCK_USUAL	(4ULL << 20)
+#define DEPTH_USUAL	32
+#define DEPTH_ROTATIONAL	16
+
+/* A partition has the queue of its disk. */
+static int queue_value(dev_t number, const char *name, uint64_t *value)
+{
+	int error = sysfile_value(value, "/sys/dev/block/%u:%u/queue/%s", major(number),
+				  minor(number), name);
+
+	return error ? sysfile_value(value, "/sys/dev/block/%u:%u/../queue/%s", major(number),
+				     minor(number), name) : 0;
+}
+
+static void take_likings(dev_t number, struct device *device)
+{
+	uint64_t value;
+
+	device->depth = DEPTH_USUAL;
+	device->block_bytes = BLOCK_USUAL;
+	device->alignment = ALIGNMENT_USUAL;
+	if (!queue_value(number, "logical_block_size", &value) && value)
+		device->alignment = value;
+	device->memory_alignment = device->alignment;
+	if (!queue_value(number, "rotational", &value) && value) {
+		device->rotational = true;
+		device->depth = DEPTH_ROTATIONAL;
+	}
+	/* The block layer cuts transfers into parts of this length: into whole ones. */
+	if (!queue_value(number, "max_sectors_kb", &value))
+		device->request_bytes = value << 10;
+	if (device->request_bytes && device->request_bytes < BLOCK_USUAL)
+		device->block_bytes -= BLOCK_USUAL % device->request_bytes;
+	if (!queue_value(number, "nr_requests", &value) && value && value < device->depth)
+		device->depth = (unsigned int)value;
+	device->block_bytes -= device->block_bytes % ALIGNMENT_USUAL;
+}
+
+int device_of(int fd, const char *path, struct device *device)
+{
+	struct statx extended;
+	struct stat stat;
+	int sector;
+
+	memset(device, 0, sizeof(*device));
+	if (fstat(fd, &stat))
+		return fail(errno, "'%s': %s", path, strerror(errno));
+	if (!S_ISREG(stat.st_mode) && !S_ISBLK(stat.st_mode))
+		return fail(EINVAL, "'%s' is neither a file nor a block device", path);
+	device->is_block = S_ISBLK(stat.st_mode);
+	device->number = device->is_block ? stat.st_rdev : stat.st_dev;
+	device->length = (uint64_t)stat.st_size;
+	take_likings((dev_t)device->number, device);
+	if (device->is_block) {
+		if (ioctl(fd, BLKGETSIZE64, &device->length) || ioctl(fd, BLKSSZGET, &sector))
+			return fail(errno, "'%s' does not tell its length (%s)", path,
+				    strerror(errno));
+		device->alignment = (uint64_t)sector;
+		device->memory_alignment = device->alignment;
+	}
+	/* Linux 6.1 and later tell it of the file systems that know. */
+	if (!statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &extended) &&
+	    extended.stx_mask & STATX_DIOALIGN && extended.stx_dio_offset_align) {
+		device->alignment = extended.stx_dio_offset_align;
+		device->memory_alignment = extended.stx_dio_mem_align ?: 1;
+	}
+	return 0;
+}

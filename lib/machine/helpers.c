@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "machine/helpers.h"
+#include "machine/node.h"
+#include "machine/sysfile.h"
+
+/* A thread is worth its beginning for so much: a few milliseconds. */
+#define THREAD_BYTES	(HELPERS_LENGTH / 2)
+/* A part that was begun is ended, though the caller may have failed: a millisecond or two. */
+#define PART_BYTES	(8ULL << 20)
+
+#define CPU_LIST	"/sys/devices/system/node/node%u/cpulist"
+
+/* Leaves in the set those that are in a list as "0-3,8". False: it is none. */
+static bool keep_listed(cpu_set_t *cpus, size_t size, const char *list)
+{
+	unsigned long cpu = 0, first, last;
+	char *end;
+
+	do {
+		first = strtoul(list, &end, 10);
+		if (end == list)
+			return false;
+		last = *end == '-' ? strtoul(end + 1, &end, 10) : first;
+		for (; cpu < first && cpu < HELPERS_CPUS; cpu++)
+			CPU_CLR_S(cpu, size, cpus);
+		cpu = last + 1;
+		list = end + 1;
+	} while (*end == ',');
+	for (; cpu < HELPERS_CPUS; cpu++)
+		CPU_CLR_S(cpu, size, cpus);
+	return true;
+}
+
+/* The CPUs that this thread may run on; of the node that it is on, if that matters. */
+static bool find_cpus(struct helpers *helpers)
+{
+	cpu_set_t *cpus = (cpu_set_t *)helpers->cpus;
+	char path[sizeof(CPU_LIST) + 16], list[4096];
+
+	if (sched_getaffinity(0, sizeof(helpers->cpus), cpus))
+		return false;
+	if (!helpers->is_near)
+		return true;
+	snprintf(path, sizeof(path), CPU_LIST, node_of_caller());
+	return !sysfile_read(path, list, sizeof(list)) &&
+	       keep_listed(cpus, sizeof(helpers->cpus), list);
+}
+
+/* The caller is one who is at it, too. */
+static unsigned int count_useful(struct helpers *helpers, uint64_t length)
+{
+	unsigned int half, most = HELPERS_MAX;
+
+	if (length < HELPERS_LENGTH || length <= helpers->part_bytes || !find_cpus(helpers))
+		return 0;
+	half = (unsigned int)CPU_COUNT_S(sizeof(helpers->cpus), (cpu_set_t *)helpers->cpus) / 2;
+	if (length / THREAD_BYTES <= most)
+		most = (unsigned int)(length / THREAD_BYTES) - 1;
+	return half < most ? half : most;
+}
+
+/* The last part of what is left. */
+static uint64_t take_part(struct helpers *helpers, uint64_t *offset)
+{
+	uint64_t left = atomic_load(&helpers->left), length;
+
+	do {
+		if (!left)
+			return 0;
+		length = left % helpers->part_bytes;
+		if (!length)
+			length = helpers->part_bytes;
+	} while (!atomic_compare_exchange_weak(&helpers->left, &left, left - length));
+	*offset = helpers->offset + left - length;
+	return length;
+}
+
+static void *help(void *data)
+{
+	struct helpers *helpers = data;
+	uint64_t offset, length;
+
+	if (helpers->is_near &&
+	    sched_setaffinity(0, sizeof(helpers->cpus), (cpu_set_t *)helpers->cpus))
+		return NULL;
+	while (!atomic_load(&helpers->ended)) {
+		length = take_part(helpers, &offset);
+		if (!length || helpers->help(helpers->context, offset, length))
+			atomic_store(&helpers->ended, true);
+	}
+	return NULL;
+}
+
+void helpers_begin(struct helpers *helpers, uint64_t offset, uint64_t length,
+		   uint64_t page_bytes)
+{
+	unsigned int useful;
+
+	helpers->part_bytes = page_bytes > PART_BYTES ? page_bytes : PART_BYTES;
+	helpers->offset = offset;
+	atomic_init(&helpers->left, length);
+	atomic_init(&helpers->ended, false);
+	helpers->count = 0;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &helpers->cancel_state);
+	useful = count_useful(helpers, length);
+	while (helpers->count < useful &&
+	       !thread_create(&helpers->threads[helpers->count], "actmem-populate", help,
+			      helpers))
+		helpers->count++;
+}
+
+bool helpers_end(struct helpers *helpers)
+{
+	bool any = helpers->count;
+
+	atomic_store(&helpers->ended, true);
+	while (helpers->count)
+		pthread_join(helpers->threads[--helpers->count], NULL);
+	pthread_setcancelstate(helpers->cancel_state, NULL);
+	return any;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The room of what the kernel tells of the machine, and of the process on it.
+ *
+ * Read sysfile.h first, which reads small files of /proc and /sys; then node.h (NUMA
+ * nodes, and where pages are), cgroup.h, mounts.h, procfs.h (processes and their
+ * descriptors), smaps.h, device.h (disks below files). helpers.h has threads that help
+ * to zero pages. cuda_api.h has the types of CUDA's driver API, for all that call it.
+ *
+ * Locks: none.
+ */
+#ifndef LIB_MACHINE_H
+#define LIB_MACHINE_H
+
+#include "machine/cgroup.h"
+#include "machine/cuda_api.h"
+#include "machine/device.h"
+#include "machine/helpers.h"
+#include "machine/mounts.h"
+#include "machine/node.h"
+#include "machine/procfs.h"
+#include "machine/smaps.h"
+#include "machine/sysfile.h"
+
+#endif /* LIB_MACHINE_H */

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * A tree of parts of memory, of which no two have a byte in common: those that do are
+ * the same to it.
+ */
+#include <search.h>
+
+#include "preload/cuda/blocks.h"
+
+/* Of glibc alone, without which nothing of this is called. */
+#pragma weak twalk_r
+
+static int compare(const void *one, const void *other)
+{
+	const struct cuda_block *left = one, *right = other;
+
+	if (left->address + left->bytes <= right->address)
+		return -1;
+	return left->address >= right->address + right->bytes;
+}
+
+bool cuda_blocks_add(struct cuda_blocks *blocks, struct cuda_block *block)
+{
+	struct cuda_block **node = tsearch(block, &blocks->root, compare);
+
+	return node && *node == block;
+}
+
+struct cuda_block *cuda_blocks_find(const struct cuda_blocks *blocks, const void *address,
+				    size_t bytes)
+{
+	struct cuda_block key = { .address = address, .bytes = bytes };
+	struct cuda_block **node = tfind(&key, &blocks->root, compare);
+
+	return node ? *node : NULL;
+}
+
+void cuda_blocks_remove(struct cuda_blocks *blocks, struct cuda_block *block)
+{
+	tdelete(block, &blocks->root, compare);
+}
+
+struct search {
+	const void *owner;
+	struct cuda_block *found;
+};
+
+static void look(const void *node, VISIT visit, void *closure)
+{
+	struct cuda_block *block = *(struct cuda_block *const *)node;
+	struct search *search = closure;
+
+	if ((visit == postorder || visit == leaf) && block->owner == search->owner &&
+	    !block->ending)
+		search->found = block;
+}
+
+struct cuda_block *cuda_blocks_of(const struct cuda_blocks *blocks, const void *owner)
+{
+	struct search search = { .owner = owner };
+
+	twalk_r(blocks->root, look, &search);
+	return search.found;
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Which of a program's lookups find our functions in place of CUDA's: those in
+ * libcuda.so.1 that would have found CUDA's. It holds no lock, so that a child that
+ * is forked meanwhile has none to wait for.
+ *
+ * The first libcuda.so.1 in which something is looked for is the one. It stays loaded
+ * from then on, whether or not the program closes it: memory that is had from it is
+ * known by it alone.
+ */
+#include <dlfcn.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include "preload/cuda/cuda.h"
+#include "preload/cuda/hooks.h"
+#include "preload/cuda/kept.h"
+#include "preload/symbols.h"
+
+#define LIBRARY_INSIDE	"libcuda.so."	/* of WSL, where the one loads another */
+#define SUFFIX		"_v2"
+
+struct cuda_host_calls cuda_driver;
+__thread unsigned int cuda_inside;
+
+static struct link_map *_Atomic chosen;		/* cuda_driver is being taken from it... */
+static struct link_map *_Atomic reached;	/* ...and has been */
+
+static void *_Atomic driver_get_proc_address;
+static void *_Atomic driver_get_proc_address_v2;
+
+/* The result of dlsym(); @since: the version of CUDA, as cuGetProcAddress() has it. */
+struct hook {
+	const char *name;
+	int since;
+	void *ours;
+	void *_Atomic *driver;		/* where it is kept whether the driver has it */
+};
+
+#define HOST(name, ours, since)		{ #name, since, (void *)(ours), NULL }
+
+/* Those with several names in cuGetProcAddress() from the newest on. */
+static const struct hook hooks[] = {
+	HOST(cuMemHostAlloc, cuda_mem_host_alloc, 2020),
+	HOST(cuMemAllocHost_v2, cuda_mem_alloc_host, 3020),
+	HOST(cuMemFreeHost, cuda_mem_free_host, 2000),
+	HOST(cuMemHostRegister_v2, cuda_mem_host_register, 6050),
+	HOST(cuMemHostUnregister, cuda_mem_host_unregister, 4000),
+	HOST(cuMemHostGetDevicePointer_v2, cuda_mem_host_get_device_pointer, 3020),
+	HOST(cuMemHostGetFlags, cuda_mem_host_get_flags, 2030),
+	{ "cuGetProcAddress_v2", 12000, (void *)cuda_get_proc_address_v2,
+	  &driver_get_proc_address_v2 },
+	{ "cuGetProcAddress", 11030, (void *)cuda_get_proc_address, &driver_get_proc_address },
+};
+
+#define HOOKS	(sizeof(hooks) / sizeof(hooks[0]))
+
+static const struct hook *find_hook(const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < HOOKS; i++)
+		if (!strcmp(hooks[i].name, name))
+			return &hooks[i];
+	return NULL;
+}
+
+/* By the name without its version, as of a version of CUDA. */
+static const struct hook *find_hook_since(const char *name, int version)
+{
+	size_t i, length;
+
+	for (i = 0; i < HOOKS; i++) {
+		length = strlen(hooks[i].name) - strlen(SUFFIX);
+		if (strcmp(hooks[i].name + length, SUFFIX) != 0)
+			length += strlen(SUFFIX);
+		if (!strncmp(hooks[i].name, name, length) && !name[length] &&
+		    hooks[i].since <= version)
+			return &hooks[i];
+	}
+	return NULL;
+}
+
+/* NULL: there is none of the driver's to go on to. */
+static void *ours(const struct hook *hook)
+{
+	return hook->driver && !atomic_load(hook->driver) ? NULL : hook->ours;
+}
+
+bool cuda_is_wanted(void)
+{
+	static atomic_int wanted = -1;
+	const char *text;
+	int known = atomic_load_explicit(&wanted, memory_order_relaxed);
+
+	if (known >= 0)
+		return known;
+	text = cuda_variable("ACTMEM_CUDA");
+	/* The C library has not set it up. */
+	if (!text && !environ)
+		return false;
+	known = text && *text == '1' && !text[1] && !getauxval(AT_SECURE) && is_glibc();
+	atomic_store_explicit(&wanted, known, memory_order_relaxed);
+	return known;
+}
+
+bool is_libcuda(const struct link_map *library)
+{
+	return library &&
+	       !strncmp(library_soname(library), LIBRARY_INSIDE, strlen(LIBRARY_INSIDE));
+}
+
+bool cuda_is_reached(void)
+{
+	return atomic_load_explicit(&reached, memory_order_acquire);
+}
+
+/* One line for each reason, as each lookup would tell the same. */
+static void tell(atomic_bool *told, const char *path, const char *why)
+{
+	char line[1024];
+	int length;
+
+	if (!cuda_is_wanted() || atomic_exchange(told, true))
+		return;
+	length = snprintf(line, sizeof(line),
+			  "actmem: %.700s is left alone, and its memory is the driver's own: %s\n",
+			  path, why);
+	if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0)
+		return;
+}
+
+/* Has the library stay. That also makes a handle of what was loaded as a part of another. */
+static void *hold(struct link_map *library)
+{
+	void *handle = dlopen(library->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+	struct link_map *held;
+
+	if (!handle || dlinfo(handle, RTLD_DI_LINKMAP, &held))
+		return NULL;
+	if (held == library)
+		return handle;
+	dlclose(handle);
+	return NULL;
+}
+
+struct driver {
+	struct cuda_host_calls host;
+	void *get_proc_address, *get_proc_address_v2;	/* NULL: it is too old for them */
+};
+
+/*
+ * By the lookup of the program, as another preload may have a word in it. One that
+ * succeeds is the last, so that none is left to dlerror().
+ */
+static bool find_driver(struct driver *found, void *handle, const char **missing)
+{
+	found->get_proc_address = next_dlsym(handle, "cuGetProcAddress");
+	found->get_proc_address_v2 = next_dlsym(handle, "cuGetProcAddress_v2");
+#define FIND(name, ours, parameters, arguments)				\
+	*missing = #name;						\
+	*(void **)&found->host.name = next_dlsym(handle, #name);	\
+	if (!found->host.name)						\
+		return false;
+	CUDA_HOST_CALLS(FIND)
+#undef FIND
+	return true;
+}
+
+/* Threads that come here at the same time write the same. */
+static void take_driver(const struct driver *found)
+{
+#define TAKE(name, ours, parameters, arguments)				\
+	__atomic_store_n((void **)&cuda_driver.name, (void *)found->host.name, __ATOMIC_RELAXED);
+	CUDA_HOST_CALLS(TAKE)
+#undef TAKE
+	atomic_store(&driver_get_proc_address, found->get_proc_address);
+	atomic_store(&driver_get_proc_address_v2, found->get_proc_address_v2);
+}
+
+bool cuda_reach(struct link_map *library)
+{
+	static atomic_bool told_another, told_missing, told_held;
+	struct link_map *known = atomic_load_explicit(&reached, memory_order_acquire);
+	struct link_map *nobody = NULL;
+	const char *missing;
+	struct driver found;
+	char why[160];
+	void *handle;
+
+	if (known == library)
+		return true;
+	handle = known ? NULL : hold(library);
+	if (!known && !handle) {
+		tell(&told_held, library->l_name, "it is in a namespace of its own (dlmopen)");
+		return false;
+	}
+	if (handle && !find_driver(&found, handle, &missing)) {
+		snprintf(why, sizeof(why), "it has no %s, as it is older than CUDA 6.5", missing);
+		tell(&told_missing, library->l_name, why);
+		return false;
+	}
+	if (known || (!atomic_compare_exchange_strong(&chosen, &nobody, library) &&
+		      nobody != library)) {
+		tell(&told_another, library->l_name,
+		     "another " CUDA_LIBRARY " is in use in this process");
+		return false;
+	}
+	take_driver(&found);
+	atomic_store_explicit(&reached, library, memory_order_release);
+	return true;
+}
+
+/* In which libcuda.so.1 a lookup was, or NULL. */
+static struct link_map *library_asked(void *handle, const void *found)
+{
+	struct link_map *library = NULL;
+
+	if (handle != RTLD_DEFAULT && !dlinfo(handle, RTLD_DI_LINKMAP, &library) &&
+	    !strcmp(library_soname(library), CUDA_LIBRARY))
+		return library;
+	library = library_of(found);
+	return library && !strcmp(library_soname(library), CUDA_LIBRARY) ? library : NULL;
+}
+
+/* The target of our calls: the library itself, or a preload that is between. */
+static bool is_behind_us(const struct link_map *asking)
+{
+	return is_libcuda(asking) || (asking && asking == library_of((void *)next_dlsym));
+}
+
+static void *find(void *handle, const char *name, const char *version)
+{
+	return version ? next_dlvsym(handle, name, version) : next_dlsym(handle, name);
+}
+
+/*
+ * What only the asking library has linked, which was loaded RTLD_LOCAL. A handle that
+ * none has opened has nothing to search in.
+ */
+static void *find_linked_by(struct link_map *asking, const char *name, const char *version)
+{
+	void *handle = *asking->l_name ? dlopen(asking->l_name, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+	void *found;
+
+	if (!handle)
+		return NULL;
+	found = find(handle, name, version);
+	dlclose(handle);
+	return found;
+}
+
+/*
+ * What is not found here is looked for again by the C library, for the one that asked:
+ * so that dlerror() has its words for that.
+ */
+void *cuda_lookup(void *handle, const char *name, const char *version, const void *caller)
+{
+	const struct hook *hook = find_hook(name);
+	struct link_map *library, *asking;
+	void *found;
+
+	if (!hook || handle == RTLD_NEXT || cuda_inside || !cuda_is_wanted())
+		return NULL;
+	asking = library_of(caller);
+	if (is_behind_us(asking))
+		return NULL;
+	found = find(handle, name, version);
+	if (!found && handle == RTLD_DEFAULT && asking)
+		found = find_linked_by(asking, name, version);
+	library = found ? library_asked(handle, found) : NULL;
+	if (!library || !cuda_reach(library))
+		return NULL;
+	return ours(hook);
+}
+
+/* In place of what the driver's cuGetProcAddress() answered. */
+static void replace(const char *name, void **function, int version)
+{
+	const struct hook *hook;
+
+	if (cuda_inside || !cuda_is_wanted() || !name || !function || !*function)
+		return;
+	hook = find_hook_since(name, version);
+	if (hook && ours(hook))
+		*function = hook->ours;
+}
+
+cuda_result cuda_get_proc_address(const char *name, void **function, int version, uint64_t flags)
+{
+	cuda_result (*driver)(const char *, void **, int, uint64_t);
+	cuda_result result;
+
+	*(void **)&driver = atomic_load(&driver_get_proc_address);
+	if (!driver)
+		return CUDA_SYMBOL_NOT_FOUND;
+	result = driver(name, function, version, flags);
+	if (!result)
+		replace(name, function, version);
+	return result;
+}
+
+cuda_result cuda_get_proc_address_v2(const char *name, void **function, int version,
+				     uint64_t flags, unsigned int *status)
+{
+	cuda_result (*driver)(const char *, void **, int, uint64_t, unsigned int *);
+	cuda_result result;
+
+	*(void **)&driver = atomic_load(&driver_get_proc_address_v2);
+	if (!driver)
+		return CUDA_SYMBOL_NOT_FOUND;
+	result = driver(name, function, version, flags, status);
+	if (!result)
+		replace(name, function, version);
+	return result;
+}

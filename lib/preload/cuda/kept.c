@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Keeps what `actmem run` set: what is needed of it is read when CUDA is first used, and
+ * a program may have cleared its environment by then.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "preload/cuda/kept.h"
+
+#define PREFIX		"ACTMEM_"
+
+static const char *const none[] = { NULL };
+static const char *const *kept = none;
+
+static bool is_ours(const char *variable)
+{
+	return !strncmp(variable, PREFIX, strlen(PREFIX));
+}
+
+/* Pointers, and the text behind them. */
+static void copy_to(const char **variables, size_t count, char *const *environment)
+{
+	char *text = (char *)&variables[count + 1];
+	size_t length;
+
+	for (; *environment; environment++) {
+		if (!is_ours(*environment))
+			continue;
+		length = strlen(*environment) + 1;
+		*variables++ = memcpy(text, *environment, length);
+		text += length;
+	}
+	*variables = NULL;
+	kept = variables - count;
+}
+
+bool cuda_keep_variables(char *const *environment)
+{
+	size_t count = 0, bytes = 0;
+	char *const *variable;
+	void *memory;
+
+	for (variable = environment; *variable; variable++) {
+		if (!is_ours(*variable))
+			continue;
+		count++;
+		bytes += strlen(*variable) + 1;
+	}
+	if (!count)
+		return true;
+	memory = mmap(NULL, (count + 1) * sizeof(*kept) + bytes, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		return false;
+	copy_to(memory, count, environment);
+	return true;
+}
+
+const char *const *cuda_variables(void)
+{
+	if (*kept && !getenv("ACTMEM_CUDA"))
+		return kept;
+	return environ ? (const char *const *)environ : none;
+}
+
+const char *cuda_variable(const char *name)
+{
+	return variables_find(cuda_variables(), name);
+}

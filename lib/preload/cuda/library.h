@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * libactmem, and the calls of CUDA that the program's lookups had no part in. Both are
+ * loaded when they are first needed: a program that has no large memory has neither.
+ */
+#ifndef LIB_PRELOAD_CUDA_LIBRARY_H
+#define LIB_PRELOAD_CUDA_LIBRARY_H
+
+#include <stdbool.h>
+
+#include "actmem_runtime.h"
+#include "machine/machine.h"
+
+#define CUDA_WORDS_MAX	1024
+
+#define LIBRARY_CALLS(f)						\
+	f(actmem_alloc) f(actmem_close) f(actmem_describe)	\
+	f(actmem_device_wait_begin) f(actmem_device_wait_end) f(actmem_error) f(actmem_free)	\
+	f(actmem_heap_create) f(actmem_heap_destroy) f(actmem_heap_register)	\
+	f(actmem_heap_stats) f(actmem_heap_trim_to) f(actmem_open)		\
+	f(actmem_options_from_variables) f(actmem_region_close)	\
+	f(actmem_region_create) f(actmem_region_fd) f(actmem_region_found) f(actmem_region_info)	\
+	f(actmem_region_map) f(actmem_region_open) f(actmem_runtime_close) f(actmem_runtime_describe)	\
+	f(actmem_runtime_nodes) f(actmem_runtime_open)
+
+#define CONTEXT_CALLS(f)						\
+	f(cuGetErrorName, (cuda_result error, const char **name))	\
+	f(cuDeviceGetCount, (int *count))				\
+	f(cuDeviceGet, (int *device, int ordinal))			\
+	f(cuDevicePrimaryCtxRetain, (cuda_context *context, int device))	\
+	f(cuDevicePrimaryCtxRelease_v2, (int device))			\
+	f(cuDevicePrimaryCtxGetState, (int device, unsigned int *flags, int *active))	\
+	f(cuCtxGetCurrent, (cuda_context *context))			\
+	f(cuCtxGetDevice, (int *device))				\
+	f(cuCtxGetId, (cuda_context context, unsigned long long *id))	\
+	f(cuCtxPushCurrent_v2, (cuda_context context))			\
+	f(cuCtxPopCurrent_v2, (cuda_context *context))			\
+	f(cuCtxSynchronize, (void))
+
+#define LIBRARY_FIELD(name)		__typeof__(&(name)) name;
+#define CONTEXT_FIELD(name, parameters)	cuda_result (*name) parameters;
+
+struct cuda_library {
+	LIBRARY_CALLS(LIBRARY_FIELD)
+	CONTEXT_CALLS(CONTEXT_FIELD)
+};
+
+#undef LIBRARY_FIELD
+#undef CONTEXT_FIELD
+
+/* Complete once cuda_library_load() has been true. */
+extern struct cuda_library cuda_library;
+
+/* Any number of times, by any thread. False: @words tells why not. */
+bool cuda_library_load(char words[CUDA_WORDS_MAX]);
+
+/* While libactmem is at work, nothing that it calls is put in place of anything. */
+void cuda_library_enter(void);
+void cuda_library_leave(void);
+
+#endif /* LIB_PRELOAD_CUDA_LIBRARY_H */

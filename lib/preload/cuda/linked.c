@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * For programs that are linked with libcuda.so.1, and call it without looking it up.
+ * The names are exported as libactmem_preload.map says, so that they alone find them.
+ */
+#include <dlfcn.h>
+#include <link.h>
+#include <stddef.h>
+
+#include "preload/cuda/cuda.h"
+#include "preload/cuda/hooks.h"
+#include "preload/symbols.h"
+
+#define EXPORT	__attribute__((visibility("default"), used))
+
+/* Whether cuda_driver is there. */
+static bool reach(void)
+{
+	struct link_map *library;
+
+	if (cuda_is_reached())
+		return true;
+	library = library_loaded(CUDA_LIBRARY);
+	return library && cuda_reach(library);
+}
+
+/* A library that calls itself by its own names means its own. */
+static bool is_for_us(const void *caller)
+{
+	return !cuda_inside && cuda_is_wanted() && !is_libcuda(library_of(caller));
+}
+
+/* Without cuda_driver, what the program would have without the preload. */
+#define LINKED(name, ours, parameters, arguments)			\
+EXPORT cuda_result linked_##name parameters;				\
+EXPORT cuda_result linked_##name parameters				\
+{									\
+	cuda_result (*next) parameters;					\
+									\
+	if (reach())							\
+		return is_for_us(__builtin_return_address(0)) ?		\
+		       ours arguments : cuda_driver.name arguments;	\
+	*(void **)&next = next_dlsym(RTLD_NEXT, #name);			\
+	return next ? next arguments : CUDA_SYMBOL_NOT_FOUND;		\
+}									\
+asm(".symver linked_" #name ", " #name "@ACTMEM_CUDA, remove");
+
+CUDA_HOST_CALLS(LINKED)
+
+/* Ours goes on to the driver's, and leaves its answers as they are where it is to. */
+#define LINKED_LOOKUP(name, ours, parameters, arguments)		\
+EXPORT cuda_result linked_##name parameters;				\
+EXPORT cuda_result linked_##name parameters				\
+{									\
+	cuda_result (*next) parameters = ours;				\
+									\
+	if (!reach())							\
+		*(void **)&next = next_dlsym(RTLD_NEXT, #name);		\
+	return next ? next arguments : CUDA_SYMBOL_NOT_FOUND;		\
+}									\
+asm(".symver linked_" #name ", " #name "@ACTMEM_CUDA, remove");
+
+LINKED_LOOKUP(cuGetProcAddress, cuda_get_proc_address,
+	      (const char *symbol, void **function, int version, uint64_t flags),
+	      (symbol, function, version, flags))
+LINKED_LOOKUP(cuGetProcAddress_v2, cuda_get_proc_address_v2,
+	      (const char *symbol, void **function, int version, uint64_t flags,
+	       unsigned int *status),
+	      (symbol, function, version, flags, status))

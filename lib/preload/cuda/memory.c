@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What a program gets when it asks CUDA for memory of the host: blocks of pool.h,
+ * and pages of regions under what it registers (under.h). What is small, what has
+ * flags that regions cannot have, and whatever a forked child asks for is the driver's;
+ * so is what fails here, which is told, or an error if it is to be.
+ */
+#include <pthread.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+#include "preload/cuda/cuda.h"
+#include "preload/cuda/pool.h"
+#include "preload/cuda/settings.h"
+#include "preload/cuda/tell.h"
+#include "preload/cuda/under.h"
+
+/* Of cuMemHostAlloc(), and likewise of cuMemHostRegister(). */
+#define FLAGS_SERVED	(CUDA_REGISTER_PORTABLE | CUDA_REGISTER_DEVICEMAP)
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct cuda_settings settings;
+static bool settings_are_good;
+static pid_t owner;
+
+static void begin(void)
+{
+	struct cuda_wrong wrong;
+
+	owner = getpid();
+	settings_are_good = cuda_memory_settings_read(&settings, &wrong);
+	if (settings_are_good)
+		return;
+	cuda_tell(TALE_SETTINGS, settings.strict ?
+		  "%s is '%.200s'; it may be %s. Requests to CUDA for host memory fail, as ACTMEM_STRICT=1 wants (actmem run --strict)." :
+		  "%s is '%.200s'; it may be %s. Host memory for CUDA is the driver's own.",
+		  wrong.variable, wrong.text, wrong.choice);
+}
+
+/* Not inside our own calls, and not in a child, in which CUDA is of no use. */
+static bool is_wanted(void)
+{
+	if (cuda_inside)
+		return false;
+	pthread_once(&once, begin);
+	return getpid() == owner;
+}
+
+static bool is_at_work(void)
+{
+	return is_wanted() && settings_are_good;
+}
+
+/* Served though a variable is wrong, if that is an error: so that the call fails. */
+static bool is_served(size_t bytes, unsigned int flags)
+{
+	return !(flags & ~FLAGS_SERVED) && is_wanted() && bytes >= settings.min_bytes &&
+	       (settings_are_good || settings.strict);
+}
+
+/* Tells what failed, and whether the driver is to be asked instead. */
+static bool go_on(const char *call, size_t bytes, const struct cuda_failure *failure)
+{
+	cuda_tell(failure->tale, settings.strict ?
+		  "%s of %s fails, as ACTMEM_STRICT=1 wants (actmem run --strict): %s" :
+		  "%s of %s is the CUDA driver's own, not from regions: %s",
+		  call, CUDA_BYTES(bytes), failure->words);
+	return !settings.strict;
+}
+
+/* False: it is for the driver. */
+static bool alloc(const char *call, void **memory, size_t bytes, unsigned int flags,
+		  cuda_result *result)
+{
+	struct cuda_failure failure;
+
+	if (!memory || !is_served(bytes, flags))
+		return false;
+	if (!settings_are_good) {
+		*result = CUDA_OUT_OF_MEMORY;
+		return true;
+	}
+	*result = CUDA_OK;
+	switch (cuda_pool_alloc(&settings, bytes, flags, memory, &failure)) {
+	case OUTCOME_OURS:
+		return true;
+	case OUTCOME_DRIVERS:
+		return false;
+	default:
+		*result = CUDA_OUT_OF_MEMORY;
+		return !go_on(call, bytes, &failure);
+	}
+}
+
+cuda_result cuda_mem_host_alloc(void **memory, size_t bytes, unsigned int flags)
+{
+	cuda_result result;
+
+	return alloc("cuMemHostAlloc", memory, bytes, flags, &result) ? result :
+	       cuda_driver.cuMemHostAlloc(memory, bytes, flags);
+}
+
+cuda_result cuda_mem_alloc_host(void **memory, size_t bytes)
+{
+	cuda_result result;
+
+	return alloc("cuMemAllocHost", memory, bytes, 0, &result) ? result :
+	       cuda_driver.cuMemAllocHost_v2(memory, bytes);
+}
+
+cuda_result cuda_mem_free_host(void *memory)
+{
+	cuda_result result;
+
+	if (is_at_work() && cuda_pool_free(&settings, memory, &result) == OUTCOME_OURS)
+		return result;
+	return cuda_driver.cuMemFreeHost(memory);
+}
+
+cuda_result cuda_mem_host_register(void *memory, size_t bytes, unsigned int flags)
+{
+	struct cuda_failure failure;
+	cuda_result result = CUDA_OUT_OF_MEMORY;
+
+	if (!is_served(bytes, flags))
+		return cuda_driver.cuMemHostRegister_v2(memory, bytes, flags);
+	if (!settings_are_good)
+		return CUDA_OUT_OF_MEMORY;
+	switch (cuda_under_register(&settings, memory, bytes, flags, &result, &failure)) {
+	case OUTCOME_OURS:
+		return result;
+	case OUTCOME_DRIVERS:
+		return cuda_driver.cuMemHostRegister_v2(memory, bytes, flags);
+	default:
+		return go_on("cuMemHostRegister", bytes, &failure) ?
+		       cuda_driver.cuMemHostRegister_v2(memory, bytes, flags) : CUDA_OUT_OF_MEMORY;
+	}
+}
+
+cuda_result cuda_mem_host_unregister(void *memory)
+{
+	cuda_result result;
+	unsigned int flags;
+
+	if (is_at_work()) {
+		/*
+		 * To the driver it would be the region that may begin there; so it would if a
+		 * range that was registered there before is gone with its context, and unmapped.
+		 */
+		if (cuda_pool_flags(memory, &flags))
+			return CUDA_NOT_REGISTERED;
+		if (cuda_under_unregister(memory, &result) == OUTCOME_OURS)
+			return result;
+	}
+	return cuda_driver.cuMemHostUnregister(memory);
+}
+
+/* The driver knows the region that the address is in. */
+cuda_result cuda_mem_host_get_device_pointer(cuda_pointer *pointer, void *memory,
+					     unsigned int flags)
+{
+	return cuda_driver.cuMemHostGetDevicePointer_v2(pointer, memory, flags);
+}
+
+/*
+ * CUDA says that it knows those of memory that it allocated, and the region's are others.
+ * What it allocated is forgotten when the device is reset, and so are blocks.
+ */
+cuda_result cuda_mem_host_get_flags(unsigned int *flags, void *memory)
+{
+	cuda_pointer pointer;
+	unsigned int found;
+
+	if (!flags || !is_at_work() || !cuda_pool_flags(memory, &found) ||
+	    cuda_driver.cuMemHostGetDevicePointer_v2(&pointer, memory, 0) == CUDA_INVALID_VALUE)
+		return cuda_driver.cuMemHostGetFlags(flags, memory);
+	*flags = found;
+	return CUDA_OK;
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Opens and closes the pool of a device.
+ *
+ * Each has a handle of libactmem of its own: with a name, its files are NAME.cuda0.0
+ * and so on for device 0, apart from those of whatever else uses the name in this
+ * process, such as the Python module.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "machine/machine.h"
+#include "preload/cuda/kept.h"
+#include "preload/cuda/open.h"
+#include "preload/cuda/tell.h"
+
+/* The chunks that heaps and runtimes have by themselves; drivers refuse longer ones. */
+#define BLOCK_BYTES_MOST	(64ULL << 30)
+
+bool cuda_context_is_primary(cuda_context context, int device)
+{
+	cuda_context primary = NULL;
+	unsigned int flags;
+	int active = 0;
+
+	/* It is not made just to be compared. */
+	if (cuda_library.cuDevicePrimaryCtxGetState(device, &flags, &active) || !active ||
+	    cuda_library.cuDevicePrimaryCtxRetain(&primary, device))
+		return false;
+	cuda_library.cuDevicePrimaryCtxRelease_v2(device);
+	return primary == context;
+}
+
+static int ordinal_of(int device)
+{
+	int count = 0, other, ordinal;
+
+	if (cuda_library.cuDeviceGetCount(&count))
+		return -1;
+	for (ordinal = 0; ordinal < count; ordinal++)
+		if (!cuda_library.cuDeviceGet(&other, ordinal) && other == device)
+			return ordinal;
+	return -1;
+}
+
+static int open_handle(struct cuda_pool *pool)
+{
+	struct actmem_options options;
+	char *name = NULL;
+	int error;
+
+	ACTMEM_INIT(&options);
+	error = cuda_library.actmem_options_from_variables(cuda_variables(), &options);
+	if (error)
+		return error;
+	if (options.heap_name &&
+	    asprintf(&name, "%s.cuda%d", options.heap_name, pool->ordinal) < 0)
+		return -1;
+	options.heap_name = name;
+	pool->may_be_anywhere = nodes_empty(&options.nodes) &&
+				options.policy != ACTMEM_PLACE_INTERLEAVE;
+	error = cuda_library.actmem_open(&pool->am, &options);
+	free(name);
+	return error;
+}
+
+static int open_runtime(struct cuda_pool *pool)
+{
+	struct actmem_runtime_options options;
+
+	ACTMEM_INIT(&options);
+	options.kind = ACTMEM_RUNTIME_CUDA;
+	options.device = pool->ordinal;
+	return cuda_library.actmem_runtime_open(pool->am, &options, &pool->runtime);
+}
+
+/* On the device's node, unless the environment names others. */
+static int open_heap(struct cuda_pool *pool, const struct cuda_settings *settings)
+{
+	struct actmem_heap_options options;
+	char label[ACTMEM_NAME_MAX];
+	int error = 0;
+
+	ACTMEM_INIT(&options);
+	ACTMEM_INIT(&options.region);
+	options.grow_bytes = settings->grow_bytes;
+	options.limit_bytes = settings->limit_bytes;
+	snprintf(label, sizeof(label), "cuda%d", pool->ordinal);
+	options.region.name = label;
+	if (pool->may_be_anywhere)
+		error = cuda_library.actmem_runtime_nodes(pool->runtime, &options.region.nodes);
+	if (!error)
+		error = cuda_library.actmem_heap_create(pool->am, &options, &pool->heap);
+	if (!error)
+		error = cuda_library.actmem_heap_register(pool->heap, pool->runtime,
+							  ACTMEM_REGISTER_DEVICEMAP);
+	return error;
+}
+
+struct cuda_pool *cuda_pool_open(int device, char words[CUDA_WORDS_MAX])
+{
+	struct cuda_pool *pool = calloc(1, sizeof(*pool));
+	int ordinal = ordinal_of(device), error;
+
+	if (!pool || ordinal < 0) {
+		snprintf(words, CUDA_WORDS_MAX, pool ? "CUDA does not say which device it is for" :
+			 "no memory for a pool");
+		free(pool);
+		return NULL;
+	}
+	pool->device = device;
+	pool->ordinal = ordinal;
+	cuda_library_enter();
+	error = open_handle(pool);
+	if (!error)
+		error = open_runtime(pool);
+	if (error)
+		snprintf(words, CUDA_WORDS_MAX, "%s", cuda_library.actmem_error());
+	cuda_library_leave();
+	if (!error)
+		return pool;
+	cuda_pool_close(pool);
+	return NULL;
+}
+
+bool cuda_pool_begin(struct cuda_pool *pool, const struct cuda_settings *settings,
+		     char words[CUDA_WORDS_MAX])
+{
+	int error;
+
+	cuda_library_enter();
+	error = open_heap(pool, settings);
+	if (error)
+		snprintf(words, CUDA_WORDS_MAX, "%s", cuda_library.actmem_error());
+	cuda_library_leave();
+	if (!error && settings->verbose)
+		cuda_say("host memory of %s and more comes from regions (%s; %s)",
+			 CUDA_BYTES(settings->min_bytes),
+			 cuda_library.actmem_runtime_describe(pool->runtime),
+			 cuda_library.actmem_describe(pool->am));
+	return !error;
+}
+
+void cuda_pool_close(struct cuda_pool *pool)
+{
+	cuda_library_enter();
+	if (pool->heap)
+		cuda_library.actmem_heap_destroy(pool->heap);
+	if (pool->runtime)
+		cuda_library.actmem_runtime_close(pool->runtime);
+	if (pool->am)
+		cuda_library.actmem_close(pool->am);
+	cuda_library_leave();
+	free(pool);
+}
+
+static void explain(char words[CUDA_WORDS_MAX])
+{
+	const char *why = cuda_library.actmem_error();
+	size_t length;
+
+	knob_words(why, true, words, CUDA_WORDS_MAX);
+	length = strlen(words);
+	snprintf(words + length, CUDA_WORDS_MAX - length, "%s",
+		 strstr(why, "raise limit_bytes") ? " (ACTMEM_HEAP_LIMIT, actmem run --heap-limit)" :
+		 strstr(why, "grow_bytes") ? " (actmem run --heap-grow)" : "");
+}
+
+bool cuda_pool_take(struct cuda_pool *pool, size_t bytes, void **block,
+		    char words[CUDA_WORDS_MAX])
+{
+	int error;
+
+	if (bytes > BLOCK_BYTES_MOST) {
+		snprintf(words, CUDA_WORDS_MAX, "a block may be %s long, as CUDA registers no more at once; have the program ask for it in parts",
+			 CUDA_BYTES(BLOCK_BYTES_MOST));
+		return false;
+	}
+	cuda_library_enter();
+	error = cuda_library.actmem_alloc(pool->heap, bytes, BASE_PAGE_BYTES, block);
+	if (error)
+		explain(words);
+	cuda_library_leave();
+	return !error;
+}
+
+void cuda_pool_give(struct cuda_pool *pool, void *block)
+{
+	cuda_library_enter();
+	cuda_library.actmem_free(pool->heap, block);
+	cuda_library_leave();
+}
+
+void cuda_pool_trim(struct cuda_pool *pool, uint64_t keep_bytes)
+{
+	struct actmem_heap_stats stats;
+
+	ACTMEM_INIT(&stats);
+	cuda_library_enter();
+	if (!cuda_library.actmem_heap_stats(pool->heap, &stats) &&
+	    stats.region_bytes - stats.used_bytes > keep_bytes)
+		cuda_library.actmem_heap_trim_to(pool->heap, keep_bytes);
+	cuda_library_leave();
+}

@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The pools of devices, and who has what of them.
+ *
+ * A pool's regions are registered in the device's primary context, for all contexts.
+ * What a program gets while another context is current would go with that context: it
+ * is left to the driver. When the primary context is reset, all that is registered is
+ * lost with it, as the driver's own memory would be: the pool is given up, with its
+ * blocks, at the next request, and another one begins.
+ *
+ * No lock is held while CUDA or libactmem is called, but for that of opening; and not
+ * that one either while something is loaded, as a library that is being loaded may come
+ * here in its constructor, with the loader's lock.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "machine/machine.h"
+#include "preload/cuda/blocks.h"
+#include "preload/cuda/cuda.h"
+#include "preload/cuda/open.h"
+#include "preload/cuda/pool.h"
+
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	/* of all below */
+static struct cuda_pool *pools;
+static struct cuda_blocks blocks;
+
+bool cuda_context_is_gone(cuda_result result)
+{
+	return result == CUDA_DEINITIALIZED || result == CUDA_CONTEXT_IS_DESTROYED ||
+	       result == CUDA_INVALID_CONTEXT;
+}
+
+static struct cuda_pool *pool_of(cuda_context context, unsigned long long id)
+{
+	struct cuda_pool *pool;
+
+	pthread_mutex_lock(&lock);
+	for (pool = pools; pool && (pool->context != context || pool->context_id != id);)
+		pool = pool->next;
+	if (pool)
+		pool->users++;
+	pthread_mutex_unlock(&lock);
+	return pool;
+}
+
+/* The last to leave a pool that was given up closes it. */
+static void leave(struct cuda_pool *pool)
+{
+	bool ends;
+
+	pthread_mutex_lock(&lock);
+	ends = !--pool->users && pool->lost;
+	pthread_mutex_unlock(&lock);
+	if (ends)
+		cuda_pool_close(pool);
+}
+
+/* Nobody takes blocks of it any more; those that it has out are nobody's. */
+static void give_up(struct cuda_pool *pool)
+{
+	struct cuda_pool **link = &pools;
+	struct cuda_block *block;
+
+	pthread_mutex_lock(&lock);
+	while (*link && *link != pool)
+		link = &(*link)->next;
+	if (*link)
+		*link = pool->next;
+	pool->lost = true;
+	while ((block = cuda_blocks_of(&blocks, pool))) {
+		cuda_blocks_remove(&blocks, block);
+		pthread_mutex_unlock(&lock);
+		cuda_pool_give(pool, (void *)block->address);
+		free(block);
+		pthread_mutex_lock(&lock);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+/* A device has one primary context: a pool of an earlier one has lost it. */
+static void give_up_of_device(int device)
+{
+	struct cuda_pool *pool;
+
+	pthread_mutex_lock(&lock);
+	for (pool = pools; pool && pool->device != device;)
+		pool = pool->next;
+	if (pool)
+		pool->users++;
+	pthread_mutex_unlock(&lock);
+	if (!pool)
+		return;
+	give_up(pool);
+	leave(pool);
+}
+
+/* Under open_lock. Then it is the pool of the context, for which it is entered. */
+static bool begin(struct cuda_pool *pool, const struct cuda_settings *settings,
+		  struct cuda_failure *failure)
+{
+	give_up_of_device(pool->device);
+	if (!cuda_pool_begin(pool, settings, failure->words))
+		return false;
+	pool->users = 1;
+	pthread_mutex_lock(&lock);
+	pool->next = pools;
+	pools = pool;
+	pthread_mutex_unlock(&lock);
+	return true;
+}
+
+/* Of several threads that come here at the same time, one has the pool that they all use. */
+static enum cuda_outcome open_for(const struct cuda_settings *settings, cuda_context context,
+				  unsigned long long id, struct cuda_pool **result,
+				  struct cuda_failure *failure)
+{
+	struct cuda_pool *pool;
+	int device;
+
+	if (cuda_library.cuCtxGetDevice(&device))
+		return OUTCOME_DRIVERS;
+	if (!cuda_context_is_primary(context, device)) {
+		cuda_tell(TALE_CONTEXT, "host memory that is asked for in a context which the program made itself (cuCtxCreate) is the CUDA driver's own, and goes with that context; that of the primary context comes from regions");
+		return OUTCOME_DRIVERS;
+	}
+	failure->tale = TALE_POOL;
+	pool = cuda_pool_open(device, failure->words);
+	if (!pool)
+		return OUTCOME_FAILED;
+	pool->context = context;
+	pool->context_id = id;
+	pthread_mutex_lock(&open_lock);
+	*result = pool_of(context, id);
+	if (!*result && begin(pool, settings, failure))
+		*result = pool;
+	pthread_mutex_unlock(&open_lock);
+	if (*result != pool)
+		cuda_pool_close(pool);
+	return *result ? OUTCOME_OURS : OUTCOME_FAILED;
+}
+
+/* The pool for the current context, which leave() ends. */
+static enum cuda_outcome enter(const struct cuda_settings *settings, struct cuda_pool **pool,
+			       struct cuda_failure *failure)
+{
+	cuda_context context = NULL;
+	unsigned long long id;
+
+	/* The driver has its own words for there being none. */
+	if (cuda_library.cuCtxGetCurrent(&context) || !context ||
+	    cuda_library.cuCtxGetId(context, &id))
+		return OUTCOME_DRIVERS;
+	*pool = pool_of(context, id);
+	return *pool ? OUTCOME_OURS : open_for(settings, context, id, pool, failure);
+}
+
+/*
+ * By the driver that the program itself calls. Another error is of something else, such
+ * as a kernel that failed.
+ */
+static bool is_registered(void *address)
+{
+	cuda_pointer pointer;
+	cuda_result result = cuda_driver.cuMemHostGetDevicePointer_v2(&pointer, address, 0);
+
+	return result != CUDA_INVALID_VALUE && !cuda_context_is_gone(result);
+}
+
+static bool fail_to_remember(struct cuda_failure *failure)
+{
+	failure->tale = TALE_BLOCK;
+	snprintf(failure->words, sizeof(failure->words), "no memory to remember it");
+	return false;
+}
+
+/* The pool may have been given up meanwhile, and the block with it. */
+static bool hand_out(struct cuda_pool *pool, struct cuda_block *block,
+		     struct cuda_failure *failure)
+{
+	bool lost = !is_registered((void *)block->address), added = false;
+
+	pthread_mutex_lock(&lock);
+	lost = lost || pool->lost;
+	if (!lost)
+		added = cuda_blocks_add(&blocks, block);
+	pthread_mutex_unlock(&lock);
+	if (added)
+		return true;
+	if (!lost)
+		return fail_to_remember(failure);
+	failure->tale = TALE_LOST;
+	snprintf(failure->words, sizeof(failure->words),
+		 "what was registered is so no longer: the program has unregistered it, or reset its device meanwhile");
+	return false;
+}
+
+/* Once it is handed out, the block may be given up with its pool at any time. */
+static enum cuda_outcome take(const struct cuda_settings *settings, struct cuda_block *block,
+			      void **result, struct cuda_failure *failure)
+{
+	struct cuda_pool *pool;
+	void *address;
+	enum cuda_outcome outcome = enter(settings, &pool, failure);
+
+	if (outcome != OUTCOME_OURS)
+		return outcome;
+	failure->tale = TALE_BLOCK;
+	outcome = OUTCOME_FAILED;
+	if (cuda_pool_take(pool, block->bytes, &address, failure->words)) {
+		block->address = address;
+		block->owner = pool;
+		if (hand_out(pool, block, failure)) {
+			outcome = OUTCOME_OURS;
+			*result = address;
+		} else {
+			cuda_pool_give(pool, address);
+		}
+	}
+	leave(pool);
+	return outcome;
+}
+
+enum cuda_outcome cuda_pool_alloc(const struct cuda_settings *settings, size_t bytes,
+				  unsigned int flags, void **address, struct cuda_failure *failure)
+{
+	struct cuda_block *block;
+	enum cuda_outcome outcome;
+
+	if (bytes > SIZE_MAX / 2)
+		return OUTCOME_DRIVERS;
+	if (!cuda_library_load(failure->words)) {
+		failure->tale = TALE_LIBRARY;
+		return OUTCOME_FAILED;
+	}
+	block = malloc(sizeof(*block));
+	if (!block) {
+		fail_to_remember(failure);
+		return OUTCOME_FAILED;
+	}
+	*block = (struct cuda_block){
+		.bytes = (bytes + BASE_PAGE_BYTES - 1) & ~(BASE_PAGE_BYTES - 1),
+		.flags = flags,
+	};
+	outcome = take(settings, block, address, failure);
+	if (outcome != OUTCOME_OURS)
+		free(block);
+	return outcome;
+}
+
+/* The block that begins there, as its last user's alone, with its pool entered. */
+static struct cuda_block *claim(const void *address)
+{
+	struct cuda_block *block;
+	struct cuda_pool *pool;
+
+	pthread_mutex_lock(&lock);
+	block = cuda_blocks_find(&blocks, address, 1);
+	if (block && (block->address != address || block->ending))
+		block = NULL;
+	if (block) {
+		block->ending = true;
+		pool = block->owner;
+		pool->users++;
+	}
+	pthread_mutex_unlock(&lock);
+	return block;
+}
+
+static cuda_result synchronize_in(cuda_context context)
+{
+	cuda_context popped;
+	cuda_result result = cuda_library.cuCtxPushCurrent_v2(context);
+
+	if (result)
+		return result;
+	result = cuda_library.cuCtxSynchronize();
+	cuda_library.cuCtxPopCurrent_v2(&popped);
+	return result;
+}
+
+/* The primary context of a device, if it has one. */
+static cuda_result synchronize_device(int ordinal, cuda_context current)
+{
+	cuda_context primary;
+	cuda_result result;
+	unsigned int flags;
+	int device, active;
+
+	result = cuda_library.cuDeviceGet(&device, ordinal);
+	if (!result)
+		result = cuda_library.cuDevicePrimaryCtxGetState(device, &flags, &active);
+	if (result || !active)
+		return result;
+	result = cuda_library.cuDevicePrimaryCtxRetain(&primary, device);
+	if (result)
+		return result;
+	if (primary != current)
+		result = synchronize_in(primary);
+	cuda_library.cuDevicePrimaryCtxRelease_v2(device);
+	return result;
+}
+
+/*
+ * The context that is current to this thread, and those of all devices: each can reach
+ * the block. Contexts that the program made itself and that are current to other threads
+ * are not known here.
+ */
+static cuda_result synchronize(void)
+{
+	cuda_context current = NULL;
+	cuda_result result = cuda_library.cuCtxGetCurrent(&current);
+	int count = 0, ordinal;
+
+	if (!result && current)
+		result = cuda_library.cuCtxSynchronize();
+	if (!result || cuda_context_is_gone(result))
+		result = cuda_library.cuDeviceGetCount(&count);
+	for (ordinal = 0; ordinal < count && (!result || cuda_context_is_gone(result)); ordinal++)
+		result = synchronize_device(ordinal, current);
+	return cuda_context_is_gone(result) ? CUDA_OK : result;
+}
+
+static cuda_result tell_and_synchronize(const struct cuda_pool *pool, uint64_t bytes)
+{
+	struct actmem_device_wait *wait =
+		cuda_library.actmem_device_wait_begin(pool->am, bytes,
+						      "GPU: all of its streams, as host memory is freed");
+	cuda_result result = synchronize();
+
+	cuda_library.actmem_device_wait_end(pool->am, wait);
+	return result;
+}
+
+enum cuda_outcome cuda_pool_free(const struct cuda_settings *settings, void *address,
+				 cuda_result *result)
+{
+	struct cuda_block *block = claim(address);
+	struct cuda_pool *pool;
+
+	if (!block)
+		return OUTCOME_DRIVERS;
+	pool = block->owner;
+	/* A copy that is under way would go on in what is the next user's by then. */
+	*result = tell_and_synchronize(pool, block->bytes);
+	pthread_mutex_lock(&lock);
+	if (pool->lost)
+		*result = CUDA_OK;
+	if (*result)
+		block->ending = false;
+	else
+		cuda_blocks_remove(&blocks, block);
+	pthread_mutex_unlock(&lock);
+	if (!*result) {
+		cuda_pool_give(pool, address);
+		cuda_pool_trim(pool, settings->keep_bytes);
+		free(block);
+	}
+	leave(pool);
+	return OUTCOME_OURS;
+}
+
+bool cuda_pool_flags(const void *address, unsigned int *flags)
+{
+	const struct cuda_block *block;
+
+	pthread_mutex_lock(&lock);
+	block = cuda_blocks_find(&blocks, address, 1);
+	if (block)
+		*flags = block->flags;
+	pthread_mutex_unlock(&lock);
+	return block;
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Opens regions for ranges that a program registers.
+ *
+ * With a name they are files by their lengths, NAME.cuda.64M.0 and so on, as the next
+ * process registers the same lengths, in whatever order. A file that was closed may
+ * still be mapped, and is locked then: it is passed over.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <linux/mempolicy.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "machine/machine.h"
+#include "preload/cuda/kept.h"
+#include "preload/cuda/region.h"
+#include "preload/cuda/tell.h"
+
+#define MODE_FLAGS	(MPOL_F_STATIC_NODES | MPOL_F_RELATIVE_NODES | MPOL_F_NUMA_BALANCING)
+
+/* Of kernels after those whose headers may be here. */
+#define MODE_PREFERRED_MANY		5
+#define MODE_WEIGHTED_INTERLEAVE	6
+
+struct cuda_name {
+	struct cuda_name *next;
+	uint64_t length;
+	unsigned int number;
+	bool closed;			/* was in use by this process, and may be mapped still */
+};
+
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct actmem *am;		/* once open, it stays so */
+static struct actmem_options defaults;
+static char name[PATH_MAX];
+
+static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct cuda_name *names;
+
+/* Names of heaps are not for these regions, and the file of one is not that of the other. */
+static int open_handle(void)
+{
+	struct actmem_options options;
+	int error;
+
+	ACTMEM_INIT(&options);
+	error = cuda_library.actmem_options_from_variables(cuda_variables(), &options);
+	if (error)
+		return error;
+	if (options.heap_name)
+		snprintf(name, sizeof(name), "%s", options.heap_name);
+	options.heap_name = NULL;
+	error = cuda_library.actmem_open(&am, &options);
+	if (!error)
+		defaults = options;
+	return error;
+}
+
+static uint64_t unit_of(const struct actmem_options *options)
+{
+	return options->pages == ACTMEM_PAGES_1G ? GIANT_PAGE_BYTES : HUGE_PAGE_BYTES;
+}
+
+bool cuda_region_prepare(const struct cuda_settings *settings, uint64_t *unit,
+			 char words[CUDA_WORDS_MAX])
+{
+	bool failed = false;
+	uint64_t least;
+
+	cuda_library_enter();
+	pthread_mutex_lock(&open_lock);
+	if (!am) {
+		failed = open_handle();
+		least = settings->min_bytes > unit_of(&defaults) ? settings->min_bytes :
+			unit_of(&defaults);
+		if (failed)
+			snprintf(words, CUDA_WORDS_MAX, "%s", cuda_library.actmem_error());
+		else if (settings->verbose)
+			cuda_say("ranges of %s and more that are registered untouched get pages of regions (%s)",
+				 CUDA_BYTES(least), cuda_library.actmem_describe(am));
+	}
+	pthread_mutex_unlock(&open_lock);
+	cuda_library_leave();
+	*unit = unit_of(&defaults);
+	return !failed;
+}
+
+/* Applies to the region what the program wanted of the kernel. */
+static void take_policy(struct actmem_region_options *options, const struct cuda_policy *policy)
+{
+	if (!nodes_empty(&defaults.nodes) || defaults.policy || nodes_empty(&policy->nodes))
+		return;
+	switch (policy->mode & ~MODE_FLAGS) {
+	case MPOL_BIND:
+		options->policy = ACTMEM_PLACE_BIND;
+		break;
+	case MPOL_INTERLEAVE:
+	case MODE_WEIGHTED_INTERLEAVE:
+		options->policy = ACTMEM_PLACE_INTERLEAVE;
+		break;
+	case MPOL_PREFERRED:
+	case MODE_PREFERRED_MANY:
+		options->policy = ACTMEM_PLACE_PREFERRED;
+		node_set(&options->nodes, nodes_next(&policy->nodes, 0));
+		return;
+	default:
+		return;
+	}
+	options->nodes = policy->nodes;
+}
+
+static bool is_taken(uint64_t length, unsigned int number, struct cuda_name **closed)
+{
+	struct cuda_name *taken = names;
+
+	while (taken && (taken->length != length || taken->number != number))
+		taken = taken->next;
+	*closed = taken && taken->closed ? taken : NULL;
+	return taken && !taken->closed;
+}
+
+/* The next from @from on that this process does not have open; NULL: no memory. */
+static struct cuda_name *take_name(uint64_t length, unsigned int from, bool *was_closed)
+{
+	struct cuda_name *taken;
+
+	pthread_mutex_lock(&names_lock);
+	while (is_taken(length, from, &taken))
+		from++;
+	*was_closed = taken;
+	if (!taken) {
+		taken = calloc(1, sizeof(*taken));
+		if (taken) {
+			taken->length = length;
+			taken->number = from;
+			taken->next = names;
+			names = taken;
+		}
+	}
+	if (taken)
+		taken->closed = false;
+	pthread_mutex_unlock(&names_lock);
+	return taken;
+}
+
+static void give_name(struct cuda_name *taken)
+{
+	pthread_mutex_lock(&names_lock);
+	taken->closed = true;
+	pthread_mutex_unlock(&names_lock);
+}
+
+/* It was never this process's. */
+static void forget_name(struct cuda_name *taken)
+{
+	struct cuda_name **link = &names;
+
+	pthread_mutex_lock(&names_lock);
+	while (*link != taken)
+		link = &(*link)->next;
+	*link = taken->next;
+	pthread_mutex_unlock(&names_lock);
+	free(taken);
+}
+
+static int open_named(struct cuda_region *region, const struct actmem_region_options *options)
+{
+	char path[PATH_MAX + 64];
+	unsigned int from = 0;
+	bool was_closed;
+	int error;
+
+	do {
+		region->name = take_name(options->length, from, &was_closed);
+		if (!region->name)
+			return -ENOBUFS;
+		from = region->name->number + 1;
+		snprintf(path, sizeof(path), "%s.cuda.%lluM.%u", name,
+			 (unsigned long long)options->length >> 20, region->name->number);
+		error = cuda_library.actmem_region_open(am, path, options, ACTMEM_OPEN_CREATE |
+							ACTMEM_OPEN_LOCK | ACTMEM_OPEN_OWN,
+							&region->region);
+		if (error && was_closed)
+			give_name(region->name);
+		else if (error)
+			forget_name(region->name);
+	} while (error == -EBUSY && was_closed);
+	return error;
+}
+
+/* Which the program does not see: to it, its mbind() has been heard. */
+static void tell_far(const struct actmem_region_info *info, const struct cuda_policy *policy,
+		     bool found)
+{
+	unsigned int wanted = nodes_next(&policy->nodes, 0), node;
+	uint64_t far_bytes = 0;
+
+	if (nodes_empty(&policy->nodes))
+		return;
+	for (node = 0; node < ACTMEM_NODES_MAX; node++)
+		if (!node_is_set(&policy->nodes, node))
+			far_bytes += info->node_bytes[node];
+	if (!far_bytes)
+		return;
+	cuda_tell(TALE_FAR, "%s of %s that are registered are on other nodes than node %u, which the program asked for (mbind): %s",
+		  CUDA_BYTES(far_bytes), CUDA_BYTES(info->length), wanted,
+		  found ? "the file of that name has them there; remove it, or take another name (ACTMEM_NAME, actmem run --name)" :
+		  !nodes_empty(&defaults.nodes) || defaults.policy ?
+		  "ACTMEM_NODES or ACTMEM_POLICY says so (actmem run --nodes, --policy)" :
+		  info->backend == ACTMEM_BACKEND_MEMFD ? "it has no more room" :
+		  "it has no more room, or its limit_bytes in /sys/class/misc/actmem is reached");
+}
+
+/* Where only this process knows what is mapped, it is to tell so of what it maps itself. */
+static int look_at(struct actmem_region *region, const struct cuda_policy *policy)
+{
+	struct actmem_region_info info;
+	void *address;
+	int error;
+
+	ACTMEM_INIT(&info);
+	error = cuda_library.actmem_region_info(region, &info);
+	if (!error)
+		tell_far(&info, policy, cuda_library.actmem_region_found(region) > 0);
+	if (!error && info.backend == ACTMEM_BACKEND_MEMFD)
+		error = cuda_library.actmem_region_map(region, &address);
+	return error;
+}
+
+bool cuda_region_open(struct cuda_region *region, uint64_t length,
+		      const struct cuda_policy *policy, char words[CUDA_WORDS_MAX])
+{
+	struct actmem_region_options options;
+	bool opened;
+	int error;
+
+	*region = (struct cuda_region){ .name = NULL };
+	ACTMEM_INIT(&options);
+	options.length = length;
+	take_policy(&options, policy);
+	cuda_library_enter();
+	if (*name) {
+		error = open_named(region, &options);
+	} else {
+		options.name = "cuda";
+		error = cuda_library.actmem_region_create(am, &options, &region->region);
+	}
+	opened = !error;
+	if (opened)
+		error = look_at(region->region, policy);
+	if (error)
+		snprintf(words, CUDA_WORDS_MAX, "%s", error == -ENOBUFS ?
+			 "no memory to remember a name" : cuda_library.actmem_error());
+	if (error && opened)
+		cuda_region_close(region);
+	cuda_library_leave();
+	return !error;
+}
+
+void cuda_region_close(const struct cuda_region *region)
+{
+	cuda_library_enter();
+	cuda_library.actmem_region_close(region->region);
+	cuda_library_leave();
+	if (region->name)
+		give_name(region->name);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Regions for ranges that a program registers, with names if the environment has one.
+ * Thread-safe.
+ */
+#ifndef LIB_PRELOAD_CUDA_REGION_H
+#define LIB_PRELOAD_CUDA_REGION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "preload/cuda/library.h"
+#include "preload/cuda/settings.h"
+#include "preload/cuda/untouched.h"
+
+struct cuda_name;
+
+struct cuda_region {
+	struct actmem_region *region;
+	struct cuda_name *name;		/* NULL: it has none */
+};
+
+/*
+ * To be called before the others. *@unit: regions lie at multiples of this, and are as
+ * long. False, here and below: @words tell why not.
+ */
+bool cuda_region_prepare(const struct cuda_settings *settings, uint64_t *unit,
+			 char words[CUDA_WORDS_MAX]);
+
+/* On the nodes of the policy, unless the environment names others. */
+bool cuda_region_open(struct cuda_region *region, uint64_t length,
+		      const struct cuda_policy *policy, char words[CUDA_WORDS_MAX]);
+
+/* Mappings of it stay. */
+void cuda_region_close(const struct cuda_region *region);
+
+#endif /* LIB_PRELOAD_CUDA_REGION_H */

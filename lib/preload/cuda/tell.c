@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Lines on stderr, each in one piece, past stdio: the program may hold its locks.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "preload/cuda/tell.h"
+
+#define LINE_MAX_BYTES	2048
+
+static bool told[TALE_COUNT];
+
+static void write_line(const char *format, va_list arguments)
+{
+	char line[LINE_MAX_BYTES] = "actmem: ";
+	size_t used = strlen(line);
+	int saved = errno;
+
+	vsnprintf(line + used, sizeof(line) - used - 1, format, arguments);
+	used = strlen(line);
+	line[used++] = '\n';
+	if (write(STDERR_FILENO, line, used) < 0)
+		used = 0;
+	errno = saved;
+}
+
+void cuda_tell(enum cuda_tale tale, const char *format, ...)
+{
+	va_list arguments;
+
+	if (__atomic_exchange_n(&told[tale], true, __ATOMIC_RELAXED))
+		return;
+	va_start(arguments, format);
+	write_line(format, arguments);
+	va_end(arguments);
+}
+
+void cuda_say(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	write_line(format, arguments);
+	va_end(arguments);
+}
+
+const char *cuda_bytes(char text[CUDA_BYTES_MAX], uint64_t bytes)
+{
+	if (bytes >= 1ULL << 30)
+		snprintf(text, CUDA_BYTES_MAX, "%.1f GiB", (double)bytes / (double)(1ULL << 30));
+	else if (bytes >= 1ULL << 20)
+		snprintf(text, CUDA_BYTES_MAX, "%.1f MiB", (double)bytes / (double)(1ULL << 20));
+	else
+		snprintf(text, CUDA_BYTES_MAX, "%llu bytes", (unsigned long long)bytes);
+	return text;
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Puts regions under what a program registers.
+ *
+ * The pages of a region replace those that the range does not have yet, as far as they
+ * are whole huge pages of its addresses; what is left at its ends stays as it is. Then
+ * the driver registers the program's own addresses with the program's own flags, so
+ * that nothing of CUDA's need be answered in its place.
+ *
+ * The region is held while the range is registered. Afterwards the program's mapping
+ * alone holds the pages, with what is in them, and its munmap() gives them back, which
+ * is not seen here.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "machine/machine.h"
+#include "preload/cuda/cuda.h"
+#include "preload/cuda/region.h"
+#include "preload/cuda/under.h"
+#include "preload/cuda/untouched.h"
+#include "preload/malloc/large.h"
+
+struct under {
+	struct under *next;
+	char *address;			/* as it was registered */
+	char *first;			/* where the region lies */
+	uint64_t length;		/* of the region */
+	struct cuda_policy policy;	/* that the range had */
+	struct cuda_region its;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct under *unders;
+
+/* The part of a range that is whole pages of @unit. */
+static void fit(struct under *under, size_t bytes, uint64_t unit)
+{
+	uintptr_t first = ((uintptr_t)under->address + unit - 1) / unit * unit;
+	uintptr_t end = ((uintptr_t)under->address + bytes) / unit * unit;
+
+	under->first = (char *)first;
+	under->length = end > first ? end - first : 0;
+}
+
+/* Untouched pages again. If that cannot be had, the region's stay, which hold nothing either. */
+static void put_back(const struct under *under)
+{
+	if (mmap(under->first, under->length, PROT_READ | PROT_WRITE, MAP_PRIVATE |
+		 MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED)
+		syscall(SYS_mbind, under->first, (unsigned long)under->length, under->policy.mode,
+			under->policy.nodes.word, (unsigned long)ACTMEM_NODES_MAX + 1, 0UL);
+}
+
+/* Nobody else uses what its owner has not touched yet, so that nothing is lost. */
+static bool put_under(struct under *under, char words[CUDA_WORDS_MAX])
+{
+	int fd = cuda_library.actmem_region_fd(under->its.region);
+
+	if (mmap(under->first, under->length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+		 0) != MAP_FAILED) {
+		/* Where pages are huge anyway it is refused. */
+		madvise(under->first, under->length, MADV_HUGEPAGE);
+		if (!madvise(under->first, under->length, MADV_DONTDUMP) &&
+		    !madvise(under->first, under->length, MADV_DONTFORK)) {
+			/* The program mapped zeros; a file has what the last process left. */
+			if (cuda_library.actmem_region_found(under->its.region) > 0)
+				memset(under->first, 0, under->length);
+			return true;
+		}
+	}
+	snprintf(words, CUDA_WORDS_MAX, "cannot map a region at %p (%s)", under->first,
+		 strerror(errno));
+	put_back(under);
+	return false;
+}
+
+static void add(struct under *under)
+{
+	pthread_mutex_lock(&lock);
+	under->next = unders;
+	unders = under;
+	pthread_mutex_unlock(&lock);
+}
+
+/* Under the lock. */
+static void unlink_under(struct under *under)
+{
+	struct under **link = &unders;
+
+	while (*link != under)
+		link = &(*link)->next;
+	*link = under->next;
+}
+
+static void end(struct under *under)
+{
+	cuda_region_close(&under->its);
+	free(under);
+}
+
+/* Memory that the program unmapped while registered, if other memory is there now. */
+static void forget(const char *first, uint64_t length)
+{
+	struct under *under;
+
+	do {
+		pthread_mutex_lock(&lock);
+		for (under = unders; under; under = under->next)
+			if (under->first < first + length &&
+			    first < under->first + under->length)
+				break;
+		if (under)
+			unlink_under(under);
+		pthread_mutex_unlock(&lock);
+		if (under)
+			end(under);
+	} while (under);
+}
+
+static const char *name_of(cuda_result result)
+{
+	const char *name = NULL;
+
+	return !cuda_library.cuGetErrorName(result, &name) && name ? name : "an error without a name";
+}
+
+/*
+ * Registers the range with the region in it, or without: if the driver refuses that too,
+ * it is the driver's word, and nothing of ours has failed.
+ */
+static enum cuda_outcome register_it(struct under *under, size_t bytes, unsigned int flags,
+				     cuda_result *result, struct cuda_failure *failure)
+{
+	cuda_result first;
+
+	failure->tale = TALE_REGION;
+	if (!put_under(under, failure->words))
+		return OUTCOME_FAILED;
+	first = cuda_driver.cuMemHostRegister_v2(under->address, bytes, flags);
+	*result = first;
+	if (!first)
+		return OUTCOME_OURS;
+	put_back(under);
+	*result = cuda_driver.cuMemHostRegister_v2(under->address, bytes, flags);
+	if (*result)
+		return OUTCOME_OURS;
+	cuda_driver.cuMemHostUnregister(under->address);
+	failure->tale = TALE_REFUSED;
+	snprintf(failure->words, sizeof(failure->words),
+		 "CUDA does not register the region's pages (%s), but does those of the kernel",
+		 name_of(first));
+	return OUTCOME_FAILED;
+}
+
+enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void *address,
+				      size_t bytes, unsigned int flags, cuda_result *result,
+				      struct cuda_failure *failure)
+{
+	/* XLA asks for any length, and has what is left of the last page as well. */
+	size_t whole = (bytes + BASE_PAGE_BYTES - 1) & ~(BASE_PAGE_BYTES - 1);
+	struct under look = { .address = address }, *under;
+	enum cuda_outcome outcome = OUTCOME_FAILED;
+	uint64_t unit;
+
+	if ((uintptr_t)address % BASE_PAGE_BYTES || bytes > SIZE_MAX - BASE_PAGE_BYTES ||
+	    (uintptr_t)address + whole < whole)
+		return OUTCOME_DRIVERS;
+	/* Malloc mode hands it out again, to whom shared memory is not what he wants. */
+	if (large_has(address, bytes))
+		return OUTCOME_DRIVERS;
+	cuda_policy_of(&look.policy, address);
+	if (!cuda_is_untouched(address, whole, &look.policy))
+		return OUTCOME_DRIVERS;
+	/* No knob would help it: like what flags rule out, it is told, and is no failure. */
+	fit(&look, bytes, HUGE_PAGE_BYTES);
+	if (!look.length) {
+		cuda_tell(TALE_SHORT, "cuMemHostRegister of %s at %p is the CUDA driver's own, not from regions: no whole page of 2 MiB lies in it",
+			  CUDA_BYTES(bytes), address);
+		return OUTCOME_DRIVERS;
+	}
+	failure->tale = TALE_LIBRARY;
+	if (!cuda_library_load(failure->words))
+		return OUTCOME_FAILED;
+	failure->tale = TALE_REGION;
+	if (!cuda_region_prepare(settings, &unit, failure->words))
+		return OUTCOME_FAILED;
+	fit(&look, bytes, unit);
+	if (!look.length) {
+		snprintf(failure->words, sizeof(failure->words),
+			 "no whole page of 1 GiB lies in the range at %p; have pages of 2 MiB (ACTMEM_PAGES=2M, actmem run --pages 2M)",
+			 address);
+		return OUTCOME_FAILED;
+	}
+	forget(look.first, look.length);
+	if (!cuda_region_open(&look.its, look.length, &look.policy, failure->words))
+		return OUTCOME_FAILED;
+	under = malloc(sizeof(*under));
+	if (under) {
+		*under = look;
+		outcome = register_it(under, bytes, flags, result, failure);
+	} else {
+		snprintf(failure->words, sizeof(failure->words), "no memory to remember it");
+	}
+	if (outcome == OUTCOME_OURS && !*result) {
+		add(under);
+		return outcome;
+	}
+	cuda_region_close(&look.its);
+	free(under);
+	return outcome;
+}
+
+static struct under *claim(const char *address)
+{
+	struct under *under;
+
+	pthread_mutex_lock(&lock);
+	for (under = unders; under && under->address != address;)
+		under = under->next;
+	if (under)
+		unlink_under(under);
+	pthread_mutex_unlock(&lock);
+	return under;
+}
+
+/* If the driver refuses, the pages stay with the program as they do otherwise. */
+enum cuda_outcome cuda_under_unregister(void *address, cuda_result *result)
+{
+	struct under *under = claim(address);
+
+	if (!under)
+		return OUTCOME_DRIVERS;
+	*result = cuda_driver.cuMemHostUnregister(address);
+	end(under);
+	return OUTCOME_OURS;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Looks into /proc/self/maps and pagemap. Where these cannot be read, memory is taken
+ * to have been touched, also if failures are errors: most of what is registered has.
+ *
+ * mincore(2) will not do: what has been swapped out is not in core, and holds data.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/mempolicy.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "machine/machine.h"
+#include "preload/cuda/tell.h"
+#include "preload/cuda/untouched.h"
+
+#define ENTRIES		2048U
+/* It is there, or in swap, or is a page of a file: see pagemap in the kernel's documentation. */
+#define ENTRY_TOUCHED	(7ULL << 61)
+
+void cuda_policy_of(struct cuda_policy *policy, const void *address)
+{
+	*policy = (struct cuda_policy){ .mode = MPOL_DEFAULT };
+	if (syscall(SYS_get_mempolicy, &policy->mode, policy->nodes.word,
+		    (unsigned long)ACTMEM_NODES_MAX + 1, address, (unsigned long)MPOL_F_ADDR))
+		*policy = (struct cuda_policy){ .mode = MPOL_DEFAULT };
+}
+
+struct mapping {
+	uintptr_t first, end;
+	bool is_plain;			/* private, anonymous, to be read and written */
+};
+
+/* The rest of a line that is longer than it needs to be has no '-' where this looks. */
+static bool parse(const char *line, struct mapping *mapping)
+{
+	unsigned long first, end, offset, inode;
+	unsigned int major_number, minor_number;
+	char access[5], name[16] = "";
+
+	if (sscanf(line, "%lx-%lx %4s %lx %x:%x %lu %15s", &first, &end, access, &offset,
+		   &major_number, &minor_number, &inode, name) < 7)
+		return false;
+	mapping->first = first;
+	mapping->end = end;
+	mapping->is_plain = !strcmp(access, "rw-p") && !inode && !major_number &&
+			    !minor_number && (!*name || !strncmp(name, "[anon:", 6));
+	return true;
+}
+
+/* Whether plain mappings alone lie there; *@whole: and nothing else does in them. */
+static bool is_plain(uintptr_t first, uintptr_t end, bool *whole)
+{
+	FILE *file = fopen("/proc/self/maps", "re");
+	uintptr_t reached = first, begin = 0;
+	struct mapping mapping;
+	char line[512];
+
+	while (file && reached < end && fgets(line, sizeof(line), file)) {
+		if (!parse(line, &mapping) || mapping.end <= first)
+			continue;
+		if (mapping.first > reached || !mapping.is_plain)
+			break;
+		if (reached == first)
+			begin = mapping.first;
+		reached = mapping.end;
+	}
+	if (file)
+		fclose(file);
+	*whole = begin == first && reached == end;
+	return reached >= end;
+}
+
+/* @count entries from @entry on. */
+static bool are_empty(int fd, uint64_t entry, uint64_t count)
+{
+	uint64_t entries[ENTRIES];
+
+	while (count) {
+		size_t some = count < ENTRIES ? count : ENTRIES, i;
+		ssize_t got = pread(fd, entries, some * sizeof(entries[0]),
+				    (off_t)(entry * sizeof(entries[0])));
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got != (ssize_t)(some * sizeof(entries[0])))
+			return false;
+		for (i = 0; i < some; i++)
+			if (entries[i] & ENTRY_TOUCHED)
+				return false;
+		entry += some;
+		count -= some;
+	}
+	return true;
+}
+
+bool cuda_is_untouched(const void *address, size_t bytes, const struct cuda_policy *policy)
+{
+	uintptr_t first = (uintptr_t)address;
+	bool whole, untouched;
+	int fd;
+
+	if (!is_plain(first, first + bytes, &whole) || (!whole && policy->mode == MPOL_DEFAULT))
+		return false;
+	fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	if (fd < 0) {
+		cuda_tell(TALE_UNSEEN, "whether memory that is registered holds data already cannot be seen (/proc/self/pagemap: %s), so that it stays as it is, not of regions",
+			  strerror(errno));
+		return false;
+	}
+	untouched = are_empty(fd, first / BASE_PAGE_BYTES, bytes / BASE_PAGE_BYTES);
+	close(fd);
+	return untouched;
+}

@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Large blocks for malloc.
+ *
+ * One lock for all pools: who takes a large block is going to touch all of it, which
+ * takes a thousand times as long. The lock is held over fork(), so that the child
+ * finds the bookkeeping whole; the thread that forks does not take it meanwhile, as
+ * other handlers of fork() may allocate.
+ *
+ * Each node has two pools, as short blocks that stay would keep long ones from
+ * lying where others were.
+ *
+ * There is no thread that gives memory back: one that the program does not know of
+ * has no place in it. What has been free for a while is given back when the next
+ * large block is taken or freed.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "preload/malloc/large.h"
+#include "preload/malloc/own.h"
+#include "preload/malloc/range.h"
+#include "preload/malloc/tell.h"
+
+/*
+ * What pthread_atfork() calls. That is a part of each library which calls it, and would
+ * keep one from loading where the C library is not glibc.
+ */
+int __register_atfork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void),
+		      void *library) __attribute__((weak));
+
+#define ADDRESS_BITS	48
+#define NODES_MAX	64
+#define POOLS_MAX	(2 * NODES_MAX)
+#define SHORT_BYTES	(2UL << 20)
+/* Memory goes back between so many and one more such parts of the decay. */
+#define DECAY_TICKS	8
+
+_Static_assert(CHUNK_BYTES == 1UL << LARGE_CHUNK_SHIFT, "chunks are those of ranges");
+
+struct pool {
+	struct blocks blocks;
+	struct range *ranges;
+	unsigned int node, number;
+};
+
+struct large_gate large_gate = { .min_bytes = SIZE_MAX, .low = UINTPTR_MAX };
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+/* How many fork()s are under way: one of a signal's handler may come in between. */
+static __thread volatile sig_atomic_t forking;
+/* Set before the lock is taken, so that a fork() of a signal's handler leaves it alone. */
+static __thread volatile sig_atomic_t inside;
+/* Until a child of such a fork() takes the lock anew. */
+static volatile sig_atomic_t tells_as_parent;
+
+static struct pool *pools[POOLS_MAX];
+static struct place place;
+static uint64_t keep_bytes, tick_ms;
+static uint64_t tick;
+
+static uint64_t range_bytes, filled_bytes, taken_bytes, taken_blocks;
+
+static void lock(void)
+{
+	if (forking)
+		return;
+	inside = true;
+	pthread_mutex_lock(&mutex);
+	if (tells_as_parent) {
+		tells_as_parent = false;
+		tell_anew();
+	}
+}
+
+static void unlock(void)
+{
+	if (forking)
+		return;
+	pthread_mutex_unlock(&mutex);
+	inside = false;
+}
+
+static void before_fork(void)
+{
+	if (!inside && !forking++)
+		pthread_mutex_lock(&mutex);
+}
+
+static void after_fork_in_parent(void)
+{
+	if (inside)
+		return;
+	if (forking == 1)
+		pthread_mutex_unlock(&mutex);
+	forking--;
+}
+
+static void after_fork_in_child(void)
+{
+	if (inside) {
+		tells_as_parent = true;
+		return;
+	}
+	tell_anew();
+	if (forking == 1)
+		pthread_mutex_init(&mutex, NULL);
+	forking--;
+}
+
+/* Without the lock, as a handler of the signal may allocate. */
+static __attribute__((noreturn)) void wrong_pointer(void)
+{
+	static const char words[] =
+		"actmem: a pointer was freed that is no allocated block's, or not any more\n";
+
+	unlock();
+	if (write(STDERR_FILENO, words, sizeof(words) - 1) < 0)
+		abort();
+	abort();
+}
+
+/* Free, and not given back: at most so many bytes, as what is taken need not be touched. */
+static uint64_t pooled_bytes(void)
+{
+	return filled_bytes > taken_bytes ? filled_bytes - taken_bytes : 0;
+}
+
+static void set(_Atomic uint64_t *counter, uint64_t value)
+{
+	atomic_store_explicit(counter, value, memory_order_relaxed);
+}
+
+static void add_one(_Atomic uint64_t *counter)
+{
+	set(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1);
+}
+
+static void tell_all(void)
+{
+	struct told *told = tell();
+
+	set(&told->blocks, taken_blocks);
+	set(&told->block_bytes, taken_bytes);
+	set(&told->pooled_bytes, pooled_bytes());
+	set(&told->mapped_bytes, range_bytes);
+}
+
+static void set_owners(const struct range *range, uint8_t owner)
+{
+	memset(&large_gate.owners[range->base >> LARGE_CHUNK_SHIFT], owner,
+	       range->length >> LARGE_CHUNK_SHIFT);
+}
+
+static struct pool *pool_of(const void *memory)
+{
+	unsigned int owner = large_gate.owners[(uintptr_t)memory >> LARGE_CHUNK_SHIFT];
+
+	return owner ? pools[owner - 1] : NULL;
+}
+
+static struct pool *pool_of_caller(size_t length)
+{
+	unsigned int node = place_of_caller(&place);
+	unsigned int number = node % NODES_MAX * 2 + (length < SHORT_BYTES);
+	struct pool *pool = pools[number];
+
+	if (pool)
+		return pool;
+	pool = own_calloc(1, sizeof(*pool));
+	if (!pool || blocks_init(&pool->blocks))
+		return NULL;
+	pool->node = node;
+	pool->number = number;
+	pools[number] = pool;
+	return pool;
+}
+
+static struct range *range_of(const struct pool *pool, uintptr_t address)
+{
+	struct range *range = pool->ranges;
+
+	while (!range_has(range, address))
+		range = range->next;
+	return range;
+}
+
+static size_t round_to_chunks(size_t bytes)
+{
+	return (bytes + CHUNK_BYTES - 1) & ~(CHUNK_BYTES - 1);
+}
+
+/* Ranges become longer, so that there are few; where that cannot be, as short as will do. */
+static bool grow(struct pool *pool, size_t length)
+{
+	size_t least = round_to_chunks(length);
+	size_t better = round_to_chunks(pool->blocks.range_bytes / 2);
+	struct range *range = NULL;
+
+	if (better > least)
+		range = range_make(&place, pool->node, better);
+	if (!range)
+		range = range_make(&place, pool->node, least);
+	if (!range)
+		return false;
+	range->first = blocks_add_range(&pool->blocks, (void *)range->base, range->length,
+					BLOCK_UNIT);
+	if (!range->first || range->base + range->length > 1UL << ADDRESS_BITS) {
+		if (range->first)
+			blocks_remove_range(&pool->blocks, range->first);
+		range_unmake(range);
+		return false;
+	}
+	range->next = pool->ranges;
+	pool->ranges = range;
+	range_bytes += range->length;
+	set_owners(range, (uint8_t)(1 + pool->number));
+	if (range->base < large_gate.low)
+		atomic_store_explicit(&large_gate.low, range->base, memory_order_relaxed);
+	if (range->base + range->length > large_gate.high)
+		atomic_store_explicit(&large_gate.high, range->base + range->length,
+				      memory_order_relaxed);
+	return true;
+}
+
+static void drop(struct pool *pool, struct range **link)
+{
+	struct range *range = *link;
+
+	*link = range->next;
+	set_owners(range, 0);
+	blocks_remove_range(&pool->blocks, range->first);
+	range_bytes -= range->length;
+	range_unmake(range);
+}
+
+static uintptr_t begin_of(const struct block *block)
+{
+	return (uintptr_t)atomic_load_explicit(&block->address, memory_order_relaxed);
+}
+
+static uintptr_t end_of(const struct block *block)
+{
+	return begin_of(block) + block->length;
+}
+
+static size_t release_block(struct range *range, const struct block *block, uint64_t age,
+			    size_t most)
+{
+	size_t released = range_release(range, begin_of(block), end_of(block), tick, age, most);
+
+	filled_bytes -= released;
+	return released;
+}
+
+/* Gives back pages free for @age, and ranges that have nothing any more. */
+static bool release_all(uint64_t age)
+{
+	struct range **link, *range;
+	struct block *block;
+	bool any = false;
+	unsigned int i;
+
+	for (i = 0; i < POOLS_MAX; i++) {
+		for (link = pools[i] ? &pools[i]->ranges : NULL; link && *link;) {
+			range = *link;
+			for (block = range->first; block; block = block->after)
+				if (block->is_free && release_block(range, block, age, SIZE_MAX))
+					any = true;
+			if (blocks_range_is_free(range->first) && !range->filled)
+				drop(pools[i], link);
+			else
+				link = &range->next;
+		}
+	}
+	return any;
+}
+
+static void grow_older(void)
+{
+	uint64_t now, passed;
+
+	if (!tick_ms)
+		return;
+	now = clock_tick_ns() / NS_PER_MS / tick_ms;
+	passed = now - tick;
+	tick = now;
+	if (passed)
+		release_all(passed > DECAY_TICKS ? 0 : DECAY_TICKS);
+}
+
+static int take(struct pool *pool, size_t length, size_t align, struct block **block)
+{
+	int error = blocks_take(&pool->blocks, length, align, FIT_ANY, block);
+
+	if (error == -ENOSPC && grow(pool, length))
+		error = blocks_take(&pool->blocks, length, align, FIT_ANY, block);
+	return error;
+}
+
+/* With as much again behind it, which the next block may still get. */
+static int take_with_room(struct pool *pool, size_t length, size_t align, struct block **block)
+{
+	if (take(pool, 2 * length, align, block))
+		return take(pool, length, align, block);
+	blocks_resize(&pool->blocks, *block, length);
+	return 0;
+}
+
+void *large_alloc(size_t bytes, size_t align, enum large_use use)
+{
+	size_t length = block_length(bytes);
+	struct block *block = NULL;
+	struct taken_pages taken;
+	int saved = errno, error = -ENOMEM;
+	struct range *range;
+	struct pool *pool;
+	void *memory;
+
+	if (bytes > BLOCK_BYTES_MAX / 4 || align > BLOCK_ALIGN_MAX)
+		return NULL;
+	if (align < BLOCK_UNIT)
+		align = BLOCK_UNIT;
+	lock();
+	grow_older();
+	pool = pool_of_caller(length);
+	if (pool)
+		error = use == LARGE_GROWS ? take_with_room(pool, length, align, &block) :
+			take(pool, length, align, &block);
+	/* The free part may be all that there is, here or in another pool. */
+	if (error && pool) {
+		release_all(0);
+		error = take(pool, length, align, &block);
+	}
+	if (error) {
+		add_one(&tell()->refused_total);
+		unlock();
+		errno = saved;
+		return NULL;
+	}
+	length = block->length;
+	block_begin(block, length);
+	memory = (void *)begin_of(block);
+	range = range_of(pool, begin_of(block));
+	filled_bytes -= range->filled * PAGE_BYTES;
+	taken = range_take(range, begin_of(block), end_of(block));
+	filled_bytes += range->filled * PAGE_BYTES;
+	taken_bytes += length;
+	taken_blocks++;
+	add_one(&tell()->blocks_total);
+	tell_all();
+	unlock();
+	errno = saved;
+	if (use == LARGE_ZERO)
+		range_zero(range, (uintptr_t)memory, (uintptr_t)memory + length, taken);
+	return memory;
+}
+
+/* Under the lock: the block is not live meanwhile. */
+static struct block *find(struct pool *pool, const void *memory)
+{
+	uint64_t bytes;
+	struct block *block = pool ? blocks_end(&pool->blocks, memory, &bytes) : NULL;
+
+	if (!block)
+		wrong_pointer();
+	return block;
+}
+
+void large_free(void *memory)
+{
+	struct block *block, *merged;
+	int saved = errno;
+	struct range *range;
+	struct pool *pool;
+
+	lock();
+	grow_older();
+	pool = pool_of(memory);
+	block = find(pool, memory);
+	range = range_of(pool, begin_of(block));
+	taken_bytes -= block->length;
+	taken_blocks--;
+	range_give(range, begin_of(block), end_of(block), tick);
+	merged = block->before && block->before->is_free ? block->before : block;
+	blocks_give(&pool->blocks, block);
+	if (pooled_bytes() > keep_bytes)
+		release_block(range, merged, 0, pooled_bytes() - keep_bytes);
+	tell_all();
+	unlock();
+	errno = saved;
+}
+
+size_t large_usable_size(void *memory)
+{
+	struct block *block;
+	size_t length;
+
+	lock();
+	block = find(pool_of(memory), memory);
+	length = block->length;
+	block_begin(block, length);
+	unlock();
+	return length;
+}
+
+bool large_resize(void *memory, size_t bytes)
+{
+	size_t length = block_length(bytes), was;
+	struct block *block;
+	struct range *range;
+	struct pool *pool;
+	int saved = errno;
+	bool fits;
+
+	if (bytes > BLOCK_BYTES_MAX / 4)
+		return false;
+	lock();
+	grow_older();
+	pool = pool_of(memory);
+	block = find(pool, memory);
+	range = range_of(pool, begin_of(block));
+	was = block->length;
+	fits = blocks_resize(&pool->blocks, block, length);
+	block_begin(block, block->length);
+	if (fits) {
+		filled_bytes -= range->filled * PAGE_BYTES;
+		if (length > was)
+			range_take(range, begin_of(block) + was, end_of(block));
+		else if (length < was)
+			range_give(range, end_of(block), begin_of(block) + was, tick);
+		filled_bytes += range->filled * PAGE_BYTES;
+		taken_bytes += length - was;
+		if (length < was && pooled_bytes() > keep_bytes)
+			release_block(range, block->after, 0, pooled_bytes() - keep_bytes);
+		tell_all();
+	}
+	unlock();
+	errno = saved;
+	return fits;
+}
+
+bool large_trim(void)
+{
+	int saved = errno;
+	bool any;
+
+	lock();
+	any = release_all(0);
+	tell_all();
+	unlock();
+	errno = saved;
+	return any;
+}
+
+bool large_start(const struct malloc_settings *settings, struct malloc_wrong *wrong)
+{
+	struct sysinfo machine;
+	void *owners;
+
+	if (!__register_atfork) {
+		*wrong = (struct malloc_wrong){ "ACTMEM_MALLOC", "1", "1 with glibc alone" };
+		return false;
+	}
+	if (!place_choose(&place, settings, wrong))
+		return false;
+	keep_bytes = settings->keep_bytes;
+	if (keep_bytes == KEEP_HALF && !sysinfo(&machine))
+		keep_bytes = (uint64_t)machine.totalram * machine.mem_unit / 2;
+	if (!settings->decay_ms)
+		keep_bytes = 0;
+	else if (settings->decay_ms != DECAY_NEVER)
+		tick_ms = (settings->decay_ms + DECAY_TICKS - 1) / DECAY_TICKS;
+	owners = mmap(NULL, 1UL << (ADDRESS_BITS - LARGE_CHUNK_SHIFT), PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	*wrong = (struct malloc_wrong){ "ACTMEM_MALLOC", "1",
+					"where there is memory for its table" };
+	if (owners == MAP_FAILED ||
+	    __register_atfork(before_fork, after_fork_in_parent, after_fork_in_child, NULL))
+		return false;
+	large_gate.owners = owners;
+	grow_older();
+	large_gate.min_bytes = settings->min_bytes;
+	return true;
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Finds the malloc that the program would have without the preload, at the first call
+ * of all. There is one thread then: making another allocates.
+ *
+ * dlsym() of some C libraries allocates memory. It gets that from an array here,
+ * which is never given back; who frees such memory is stopped by a function that
+ * is in the way only where this has happened.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "preload/malloc/next.h"
+
+#define EARLY_BYTES	8192
+#define EARLY_ALIGN	16UL
+
+static _Alignas(EARLY_ALIGN) char early[EARLY_BYTES];
+static size_t early_used;
+static bool looking;
+
+static void (*real_free)(void *memory);
+static void *(*real_realloc)(void *memory, size_t size);
+static size_t (*real_usable_size)(void *memory);
+
+static bool is_early(const void *memory)
+{
+	return (uintptr_t)memory - (uintptr_t)early < EARLY_BYTES;
+}
+
+/* Its length lies before it. */
+static void *early_alloc(size_t size)
+{
+	size_t room = (size + EARLY_ALIGN - 1) / EARLY_ALIGN * EARLY_ALIGN + EARLY_ALIGN;
+	char *memory = early + early_used;
+
+	if (size > EARLY_BYTES || room > EARLY_BYTES - early_used)
+		return NULL;
+	early_used += room;
+	memcpy(memory, &size, sizeof(size));
+	return memory + EARLY_ALIGN;
+}
+
+static size_t early_size(const void *memory)
+{
+	size_t size;
+
+	memcpy(&size, (const char *)memory - EARLY_ALIGN, sizeof(size));
+	return size;
+}
+
+static void free_unless_early(void *memory)
+{
+	if (!is_early(memory))
+		real_free(memory);
+}
+
+static void *realloc_unless_early(void *memory, size_t size)
+{
+	void *longer;
+
+	if (!is_early(memory))
+		return real_realloc(memory, size);
+	longer = next.malloc(size);
+	if (longer)
+		memcpy(longer, memory, size < early_size(memory) ? size : early_size(memory));
+	return longer;
+}
+
+static size_t usable_size_unless_early(void *memory)
+{
+	return is_early(memory) ? early_size(memory) : real_usable_size(memory);
+}
+
+static void *look_for(const char *name)
+{
+	void *found = dlsym(RTLD_NEXT, name);
+
+	if (!found)
+		abort();
+	return found;
+}
+
+/* Functions that other C libraries than glibc lack. */
+static void *no_pvalloc(size_t size)
+{
+	errno = ENOMEM;
+	return NULL;
+}
+
+static int no_trim(size_t pad)
+{
+	return 0;
+}
+
+static void *look_for_or(const char *name, void *otherwise)
+{
+	void *found = dlsym(RTLD_NEXT, name);
+
+	return found ? found : otherwise;
+}
+
+static bool are_of_one_library(const void *one, const void *other)
+{
+	Dl_info first, second;
+
+	return dladdr(one, &first) && dladdr(other, &second) && first.dli_fbase == second.dli_fbase;
+}
+
+static void look(void)
+{
+	struct next found;
+
+	looking = true;
+	found.malloc = (void *(*)(size_t))look_for("malloc");
+	found.free = (void (*)(void *))look_for("free");
+	found.calloc = (void *(*)(size_t, size_t))look_for("calloc");
+	found.realloc = (void *(*)(void *, size_t))look_for("realloc");
+	found.posix_memalign = (int (*)(void **, size_t, size_t))look_for("posix_memalign");
+	found.aligned_alloc = (void *(*)(size_t, size_t))look_for("aligned_alloc");
+	found.memalign = (void *(*)(size_t, size_t))look_for("memalign");
+	found.valloc = (void *(*)(size_t))look_for("valloc");
+	found.pvalloc = (void *(*)(size_t))look_for_or("pvalloc", (void *)no_pvalloc);
+	found.malloc_usable_size = (size_t (*)(void *))look_for("malloc_usable_size");
+	found.malloc_trim = (int (*)(size_t))look_for_or("malloc_trim", (void *)no_trim);
+	found.knows_sizes = are_of_one_library((void *)found.malloc,
+					       (void *)found.malloc_usable_size);
+	looking = false;
+	if (early_used) {
+		real_free = found.free;
+		real_realloc = found.realloc;
+		real_usable_size = found.malloc_usable_size;
+		found.free = free_unless_early;
+		found.realloc = realloc_unless_early;
+		found.malloc_usable_size = usable_size_unless_early;
+	}
+	next = found;
+}
+
+static void *first_malloc(size_t size)
+{
+	if (looking)
+		return early_alloc(size);
+	look();
+	return next.malloc(size);
+}
+
+static void first_free(void *memory)
+{
+	if (looking)
+		return;
+	look();
+	next.free(memory);
+}
+
+static void *first_calloc(size_t count, size_t size)
+{
+	size_t bytes;
+
+	/* Entries that were never used are zero. */
+	if (looking)
+		return __builtin_mul_overflow(count, size, &bytes) ? NULL : early_alloc(bytes);
+	look();
+	return next.calloc(count, size);
+}
+
+static void *first_realloc(void *memory, size_t size)
+{
+	void *longer;
+
+	if (!looking) {
+		look();
+		return next.realloc(memory, size);
+	}
+	longer = early_alloc(size);
+	if (longer && memory)
+		memcpy(longer, memory, size < early_size(memory) ? size : early_size(memory));
+	return longer;
+}
+
+static int first_posix_memalign(void **memory, size_t align, size_t size)
+{
+	if (looking)
+		return ENOMEM;
+	look();
+	return next.posix_memalign(memory, align, size);
+}
+
+static void *first_aligned_alloc(size_t align, size_t size)
+{
+	if (looking)
+		return NULL;
+	look();
+	return next.aligned_alloc(align, size);
+}
+
+static void *first_memalign(size_t align, size_t size)
+{
+	if (looking)
+		return NULL;
+	look();
+	return next.memalign(align, size);
+}
+
+static void *first_valloc(size_t size)
+{
+	if (looking)
+		return NULL;
+	look();
+	return next.valloc(size);
+}
+
+static void *first_pvalloc(size_t size)
+{
+	if (looking)
+		return NULL;
+	look();
+	return next.pvalloc(size);
+}
+
+static size_t first_usable_size(void *memory)
+{
+	if (looking)
+		return memory ? early_size(memory) : 0;
+	look();
+	return next.malloc_usable_size(memory);
+}
+
+static int first_trim(size_t pad)
+{
+	if (looking)
+		return 0;
+	look();
+	return next.malloc_trim(pad);
+}
+
+struct next next = {
+	.malloc = first_malloc,
+	.free = first_free,
+	.calloc = first_calloc,
+	.realloc = first_realloc,
+	.posix_memalign = first_posix_memalign,
+	.aligned_alloc = first_aligned_alloc,
+	.memalign = first_memalign,
+	.valloc = first_valloc,
+	.pvalloc = first_pvalloc,
+	.malloc_usable_size = first_usable_size,
+	.malloc_trim = first_trim,
+};

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The malloc that the program would have without the preload: glibc's, or that of
+ * a library which it links or preloads besides.
+ */
+#ifndef LIB_PRELOAD_MALLOC_NEXT_H
+#define LIB_PRELOAD_MALLOC_NEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct next {
+	/* Whether malloc and malloc_usable_size are of the same library. */
+	bool knows_sizes;
+	void *(*malloc)(size_t size);
+	void (*free)(void *memory);
+	void *(*calloc)(size_t count, size_t size);
+	void *(*realloc)(void *memory, size_t size);
+	int (*posix_memalign)(void **memory, size_t align, size_t size);
+	void *(*aligned_alloc)(size_t align, size_t size);
+	void *(*memalign)(size_t align, size_t size);
+	void *(*valloc)(size_t size);
+	void *(*pvalloc)(size_t size);
+	size_t (*malloc_usable_size)(void *memory);
+	int (*malloc_trim)(size_t pad);
+};
+
+/*
+ * Can be called at any time: each pointer is to a function that looks for all of
+ * them, and goes on, until they have been found.
+ */
+extern struct next next;
+
+#endif /* LIB_PRELOAD_MALLOC_NEXT_H */

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * On which node memory is to be, by system calls alone: libnuma starts up by
+ * reading files and allocating.
+ */
+#include <errno.h>
+#include <linux/mempolicy.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "machine/machine.h"
+#include "preload/malloc/place.h"
+
+/* Not of every C library. */
+#pragma weak getcpu
+
+/* The words for the last refusal, of which there is one: nothing starts then. */
+static char nodes_choice[NODES_TEXT_MAX + 64];
+
+static bool refuse(struct malloc_wrong *wrong, const char *variable, const char *choice)
+{
+	*wrong = (struct malloc_wrong){ variable, getenv(variable), choice };
+	return false;
+}
+
+bool place_choose(struct place *place, const struct malloc_settings *settings,
+		  struct malloc_wrong *wrong)
+{
+	unsigned int count = nodes_count(&settings->nodes), node;
+	struct actmem_nodes allowed;
+
+	*place = (struct place){ .policy = settings->policy, .nodes = settings->nodes };
+	if (!place->policy && count)
+		place->policy = ACTMEM_PLACE_BIND;
+	if (place->policy == ACTMEM_PLACE_BIND && !count)
+		return refuse(wrong, "ACTMEM_POLICY", "bind where ACTMEM_NODES tells to what");
+	if (place->policy == ACTMEM_PLACE_PREFERRED && count > 1)
+		return refuse(wrong, "ACTMEM_POLICY", "preferred with one node alone");
+	nodes_allowed(&allowed);
+	for_each_node(node, &place->nodes) {
+		if (node_is_set(&allowed, node))
+			continue;
+		snprintf(nodes_choice, sizeof(nodes_choice),
+			 "some of what this task can have memory on, %s", NODES_TEXT(&allowed));
+		return refuse(wrong, "ACTMEM_NODES", nodes_choice);
+	}
+	if (count)
+		return true;
+	if (nodes_count(&allowed) == 1)
+		place->policy = ACTMEM_PLACE_DEFAULT;
+	else if (place->policy == ACTMEM_PLACE_INTERLEAVE)
+		place->nodes = allowed;
+	else
+		place->by_caller = true;
+	return true;
+}
+
+unsigned int place_of_caller(const struct place *place)
+{
+	unsigned int cpu, node;
+
+	if (!place->by_caller)
+		return 0;
+	return (getcpu ? getcpu(&cpu, &node) : syscall(SYS_getcpu, &cpu, &node, NULL)) ? 0 : node;
+}
+
+int place_range(const struct place *place, unsigned int node, void *address, size_t length)
+{
+	struct actmem_nodes nodes = place->nodes;
+	int mode = place->policy == ACTMEM_PLACE_BIND ? MPOL_BIND :
+		   place->policy == ACTMEM_PLACE_INTERLEAVE ? MPOL_INTERLEAVE : MPOL_PREFERRED;
+
+	if (place->by_caller)
+		node_set(&nodes, node);
+	else if (!place->policy)
+		return 0;
+	return syscall(SYS_mbind, address, (unsigned long)length, mode, nodes.word,
+		       (unsigned long)ACTMEM_NODES_MAX + 1, 0UL) ? -errno : 0;
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Lengths of private memory in huge pages.
+ *
+ * Of each page of 2 MiB one byte tells what it may have: nothing, so that it
+ * reads as zero; something of a block that is taken; or of a block that was freed
+ * at a time, which is counted in units of the caller's and modulo STAMPS. A page
+ * that several blocks share is as the last of them left it, which does no harm: it
+ * goes back to the kernel only when all of it is free, and then it tells when the
+ * last of it was freed.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+
+#include "base/base.h"
+#include "preload/malloc/own.h"
+#include "preload/malloc/range.h"
+
+#define EMPTY		0	/* reads as zero */
+#define TAKEN_EMPTY	1	/* taken, and read as zero then */
+#define TAKEN		2
+#define STAMP		3	/* and above: freed at that time */
+#define STAMPS		250
+
+#ifndef PR_SET_VMA
+#define PR_SET_VMA		0x53564d41
+#define PR_SET_VMA_ANON_NAME	0
+#endif
+
+static struct range *unused;
+
+static struct range *take_unused(size_t room)
+{
+	struct range **link, *range;
+
+	for (link = &unused; (range = *link); link = &range->next) {
+		if (range->room < room)
+			continue;
+		*link = range->next;
+		memset(range->pages, EMPTY, room);
+		return range;
+	}
+	range = own_calloc(1, sizeof(*range) + room);
+	if (range)
+		range->room = room;
+	return range;
+}
+
+static void give_unused(struct range *range)
+{
+	range->next = unused;
+	unused = range;
+}
+
+struct range *range_make(const struct place *place, unsigned int node, size_t length)
+{
+	struct range *range = take_unused(length / PAGE_BYTES);
+	void *address = MAP_FAILED;
+
+	if (range)
+		address = room_map(length, CHUNK_BYTES, PROT_READ | PROT_WRITE, 0);
+	/* Where that is forbidden, pages come from the node of the CPU that touches them. */
+	if (address != MAP_FAILED && place_range(place, node, address, length) &&
+	    !place->by_caller) {
+		munmap(address, length);
+		address = MAP_FAILED;
+	}
+	if (address == MAP_FAILED) {
+		if (range)
+			give_unused(range);
+		return NULL;
+	}
+	/* A kernel that knows neither has small pages, which `actmem run` tells. */
+	madvise(address, length, MADV_HUGEPAGE);
+	prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, address, length, "actmem-malloc");
+	range->base = (uintptr_t)address;
+	range->length = length;
+	range->filled = 0;
+	return range;
+}
+
+void range_unmake(struct range *range)
+{
+	munmap((void *)range->base, range->length);
+	give_unused(range);
+}
+
+static size_t page_of(const struct range *range, uintptr_t address)
+{
+	return (address - range->base) / PAGE_BYTES;
+}
+
+static size_t page_behind(const struct range *range, uintptr_t address)
+{
+	return page_of(range, address + PAGE_BYTES - 1);
+}
+
+static bool take_page(struct range *range, size_t page)
+{
+	bool was_filled = range->pages[page] != EMPTY;
+
+	range->pages[page] = was_filled ? TAKEN : TAKEN_EMPTY;
+	range->filled += !was_filled;
+	return was_filled;
+}
+
+struct taken_pages range_take(struct range *range, uintptr_t from, uintptr_t to)
+{
+	size_t page = page_of(range, from), last = page_of(range, to - 1);
+	struct taken_pages taken;
+
+	taken.first_was_filled = take_page(range, page);
+	taken.last_was_filled = page == last ? taken.first_was_filled : take_page(range, last);
+	for (page++; page < last; page++)
+		take_page(range, page);
+	return taken;
+}
+
+void range_give(struct range *range, uintptr_t from, uintptr_t to, uint64_t now)
+{
+	size_t page = page_of(range, from);
+
+	memset(&range->pages[page], (int)(STAMP + now % STAMPS), page_behind(range, to) - page);
+}
+
+static uintptr_t address_of_page(const struct range *range, size_t page)
+{
+	return range->base + page * PAGE_BYTES;
+}
+
+/* Pages that are the caller's alone tell by themselves; the first and the last need not be. */
+void range_zero(const struct range *range, uintptr_t from, uintptr_t to,
+		struct taken_pages taken)
+{
+	size_t first = page_of(range, from), last = page_of(range, to - 1), page;
+	uintptr_t begin, end;
+
+	for (page = first; page <= last; page++) {
+		if (!(page == first ? taken.first_was_filled :
+		      page == last ? taken.last_was_filled : range->pages[page] == TAKEN))
+			continue;
+		begin = address_of_page(range, page);
+		end = begin + PAGE_BYTES;
+		begin = begin > from ? begin : from;
+		end = end < to ? end : to;
+		memset((void *)begin, 0, end - begin);
+	}
+}
+
+static bool is_old(uint8_t state, uint64_t now, uint64_t age)
+{
+	return state >= STAMP && (!age || (now + STAMPS - (state - STAMP)) % STAMPS >= age);
+}
+
+size_t range_release(struct range *range, uintptr_t from, uintptr_t to, uint64_t now,
+		     uint64_t age, size_t most)
+{
+	size_t page = page_behind(range, from), end = page_of(range, to), run, released = 0;
+
+	while (page < end && released < most) {
+		for (run = page; run < end && is_old(range->pages[run], now, age) &&
+		     released + (run - page) * PAGE_BYTES < most;)
+			run++;
+		/* Locked memory stays: it is tried again later. */
+		if (run > page && !madvise((void *)address_of_page(range, page),
+					   (run - page) * PAGE_BYTES, MADV_DONTNEED)) {
+			memset(&range->pages[page], EMPTY, run - page);
+			range->filled -= run - page;
+			released += (run - page) * PAGE_BYTES;
+		}
+		page = run + 1;
+	}
+	return released;
+}

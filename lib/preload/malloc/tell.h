@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Publishes what told.h has. Under the caller's lock.
+ */
+#ifndef LIB_PRELOAD_MALLOC_TELL_H
+#define LIB_PRELOAD_MALLOC_TELL_H
+
+#include "preload/malloc/told.h"
+
+/* This process's counters; private, if they could not be published. */
+struct told *tell(void);
+
+/* In a forked child: what it has from its parent is not its own to write to. */
+void tell_anew(void);
+
+#endif /* LIB_PRELOAD_MALLOC_TELL_H */

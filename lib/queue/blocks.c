@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The life of a request between its lane and its completion: cut into blocks,
+ * begun, resumed, failed, cancelled, ended.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "queue/inside.h"
+#include "watch/watch.h"
+
+/*
+ * Commands are done in parts of this length, one after the other, so that they end
+ * soon when they are to.
+ */
+#define COMMAND_BYTES	(64ULL << 20)
+
+/*
+ * A transfer that the kernel could not begin, or was interrupted in, is repeated
+ * so often before that is an error: it is about memory for the request, or about
+ * a task that ended.
+ */
+#define REPEATS_MAX	1000
+
+/* Of a long path the end. */
+#define PATH_SHOWN	100
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static void cut_transfer(const struct request *request, struct block_transfer *block)
+{
+	uint64_t at = request->offset + block->at, piece_bytes = request->attachment->piece_bytes;
+	uint64_t room = file_locate(request->file, request->file_offset + block->at,
+				    &block->stripe, &block->file_offset);
+
+	block->length = least(least(request->length - block->at, request->file->block_bytes), room);
+	if (!request->attachment->plain) {
+		block->piece = (unsigned int)(at / piece_bytes);
+		block->length = least(block->length, piece_bytes - at % piece_bytes);
+	}
+	block->memory = request->attachment->address + at;
+}
+
+static void cut_command(const struct request *request, struct block_transfer *block)
+{
+	uint64_t page_bytes = request->region->backing.page_bytes;
+
+	block->length = least(request->length - block->at,
+			      page_bytes > COMMAND_BYTES ? page_bytes : COMMAND_BYTES);
+}
+
+static bool has_room(const struct lane *lane)
+{
+	return !link_is_alone(&lane->pending) && lane->under_way < lane->depth;
+}
+
+bool queue_has_transfer(const struct actmem_queue *queue)
+{
+	const struct link *link;
+
+	for (link = queue->files.next; link != &queue->files; link = link->next)
+		if (has_room(&link_item(link, struct actmem_file, link)->lane))
+			return true;
+	return false;
+}
+
+bool queue_has_command(const struct actmem_queue *queue)
+{
+	return has_room(&queue->commands);
+}
+
+/* The next block of a lane. */
+static HOT bool begin(struct lane *lane, struct block_transfer *block)
+{
+	struct request *request;
+
+	if (!has_room(lane))
+		return false;
+	request = link_item(lane->pending.next, struct request, pending);
+	/* The rest is set where a command is sent. */
+	memset(block, 0, offsetof(struct block_transfer, command));
+	block->request = request;
+	block->number = request->blocks;
+	block->at = request->begun;
+	link_init(&block->link);
+	if (request->file)
+		cut_transfer(request, block);
+	else
+		cut_command(request, block);
+	request->blocks++;
+	request->begun += block->length;
+	request->under_way++;
+	lane->under_way++;
+	/* The rest of a command follows when this part of it has ended. */
+	if (request->begun == request->length || !request->file)
+		link_remove(&request->pending);
+	return true;
+}
+
+HOT bool queue_begin_transfer(struct actmem_queue *queue, struct block_transfer *block)
+{
+	unsigned int left;
+
+	for (left = queue->file_count; left; left--) {
+		struct link *link = queue->files.next;
+
+		/* Each in turn, so that a slow disk does not hold up the others. */
+		link_remove(link);
+		link_append(&queue->files, link);
+		if (begin(&link_item(link, struct actmem_file, link)->lane, block))
+			return true;
+	}
+	return false;
+}
+
+HOT bool queue_begin_command(struct lane *commands, struct block_transfer *block)
+{
+	return begin(commands, block);
+}
+
+static enum wait_kind wait_kind(const struct request *request)
+{
+	switch (request->kind) {
+	case REQUEST_FILL:
+		return WAIT_READ;
+	case REQUEST_SPILL:
+		return WAIT_WRITE;
+	default:
+		return WAIT_COMMAND;
+	}
+}
+
+static size_t append(char words[WAIT_WORDS], size_t at, const char *more)
+{
+	size_t length = least(strlen(more), WAIT_WORDS - 1 - at);
+
+	memcpy(words + at, more, length);
+	return at + length;
+}
+
+/* For each request under the queue's lock: without snprintf(), which takes its time. */
+static void name_request(char words[WAIT_WORDS], const struct request *request)
+{
+	const struct actmem_file *file = request->file;
+	size_t length = append(words, 0, file ? file->stripes[0].path :
+			       request->region->backing.name);
+
+	if (file && file->count > 1)
+		length = append(words, length, " and others");
+	words[length] = '\0';
+}
+
+/* After a sleep nothing is cached: what need not be written is left alone. */
+HOT void queue_publish(struct actmem_queue *queue)
+{
+	const struct request *oldest = link_item(queue->under_way.next, struct request, link);
+	uint32_t requests = (uint32_t)queue->stats.requests;
+	struct published_wait *wait = queue->wait;
+
+	if (!wait)
+		return;
+	atomic_store_explicit(&wait->requests, requests, memory_order_relaxed);
+	if (requests && queue->told_id == oldest->id)
+		return;
+	sequence_begin(&wait->sequence);
+	wait->kind = requests ? wait_kind(oldest) : WAIT_NONE;
+	queue->told_id = 0;
+	if (requests) {
+		queue->told_id = oldest->id;
+		wait->since = oldest->since;
+		wait->bytes = oldest->length;
+		if (!oldest->file || oldest->file != queue->told_file)
+			name_request(wait->words, oldest);
+		queue->told_file = oldest->file;
+	}
+	sequence_end(&wait->sequence);
+}
+
+static HOT void complete(struct actmem_queue *queue, struct request *request)
+{
+	if (request->done == request->length)
+		request->error = 0;
+	if (request->error)
+		queue->stats.failures_total++;
+	if (request->file)
+		request->file->requests--;
+	else
+		request->region->commands--;
+	if (request->attachment)
+		request->attachment->requests--;
+	link_remove(&request->timed);
+	link_remove(&request->link);
+	link_append(&queue->ended, &request->link);
+	queue->stats.requests--;
+	queue->stats.completions++;
+	wait_note(queue->am->waits);
+	queue_publish(queue);
+	if (queue->waiting)
+		queue->to_tell++;
+	queue_has_ended(queue);
+}
+
+/* It begins no more blocks, and ends once none is under way. */
+static void stop(struct actmem_queue *queue, struct request *request, int error)
+{
+	request->error = error;
+	request->failed_block = -1;
+	link_remove(&request->pending);
+	if (!request->under_way)
+		complete(queue, request);
+}
+
+static void stop_early(struct actmem_queue *queue, struct request *request, int error)
+{
+	if (request->error)
+		return;
+	snprintf(request->words, ACTMEM_COMPLETION_WORDS, "%s: %llu of %llu bytes were begun",
+		 error == ETIME ? "the deadline passed" : "cancelled",
+		 (unsigned long long)request->begun, (unsigned long long)request->length);
+	if (request->under_way)
+		queue->engine->cancel(queue, request);
+	stop(queue, request, error);
+}
+
+uint64_t queue_expire_timed(struct actmem_queue *queue)
+{
+	while (!link_is_alone(&queue->timed)) {
+		struct request *request = link_item(queue->timed.next, struct request, timed);
+
+		if (request->deadline > clock_ns())
+			return request->deadline;
+		link_remove(&request->timed);
+		stop_early(queue, request, ETIME);
+	}
+	return 0;
+}
+
+int actmem_cancel(struct actmem_queue *queue, uint64_t id)
+{
+	struct request *request = NULL;
+	struct link *link;
+	int error = queue_check(queue, "actmem_cancel");
+
+	if (error)
+		return error;
+	thread_hold_cancellation();
+	pthread_mutex_lock(&queue->lock);
+	for (link = queue->under_way.next; link != &queue->under_way; link = link->next) {
+		request = link_item(link, struct request, link);
+		if (request->id == id)
+			break;
+	}
+	if (link == &queue->under_way)
+		error = fail(ENOENT, "request %llu is not under way", (unsigned long long)id);
+	else
+		stop_early(queue, request, ECANCELED);
+	queue_unlock(queue);
+	thread_let_cancellation();
+	return error;
+}
+
+/* The bookkeeping after a block has come back. */
+static HOT void settle(struct actmem_queue *queue, struct request *request)
+{
+	request->under_way--;
+	request->lane->under_way--;
+	/* The next part of a command. */
+	if (!request->file && !request->error && request->begun < request->length)
+		link_append(&request->lane->pending, &request->pending);
+	if (!request->under_way && (request->error || request->done == request->length))
+		complete(queue, request);
+}
+
+HOT void queue_end_block(struct actmem_queue *queue, struct block_transfer *block)
+{
+	struct request *request = block->request;
+
+	request->done += block->length;
+	if (request->kind == REQUEST_FILL)
+		queue->stats.filled_bytes_total += block->length;
+	if (request->kind == REQUEST_SPILL)
+		queue->stats.spilled_bytes_total += block->length;
+	settle(queue, request);
+}
+
+/*
+ * Blocks are begun in order and come back in any: told of is the first of those
+ * that failed, so that the same failure is always told in the same words.
+ */
+void queue_fail_block(struct actmem_queue *queue, struct block_transfer *block, int error)
+{
+	struct request *request = block->request;
+
+	if (!request->error || (int64_t)block->number < request->failed_block) {
+		snprintf(request->words, ACTMEM_COMPLETION_WORDS, "%s", actmem_error());
+		request->error = -error;
+		request->failed_block = (int64_t)block->number;
+		link_remove(&request->pending);
+	}
+	settle(queue, request);
+}
+
+HOT bool queue_is_vain(const struct block_transfer *block)
+{
+	const struct request *request = block->request;
+
+	return request->error && (int64_t)block->number > request->failed_block;
+}
+
+void queue_give_up_block(struct actmem_queue *queue, struct block_transfer *block)
+{
+	settle(queue, block->request);
+}
+
+static const char *advice(int error)
+{
+	switch (error) {
+	case ENOSPC:
+	case EDQUOT:
+		return "; make room there, or use another file system";
+	case EFAULT:
+		return "; pages of the region are missing and cannot be had";
+	case EINVAL:
+		return "; its file system may want another alignment than it says";
+	default:
+		return "";
+	}
+}
+
+/* Names file, offset and block; -@error. */
+static int fail_block(const struct block_transfer *block, int error, const char *what)
+{
+	const struct request *request = block->request;
+	const char *path = request->file->stripes[block->stripe].path;
+	size_t length = strlen(path);
+	bool is_long = length > PATH_SHOWN;
+
+	return fail(error, "%s: block %llu, %llu bytes at %llu of '%s%s': %s%s",
+		    request->kind == REQUEST_FILL ? "fill" : "spill",
+		    (unsigned long long)block->number,
+		    (unsigned long long)(block->length - block->done),
+		    (unsigned long long)(block->file_offset + block->done),
+		    is_long ? "..." : "", is_long ? path + length - PATH_SHOWN : path,
+		    what, advice(error));
+}
+
+/* Takes what was transferred; whether that was all. */
+static bool advance(struct block_transfer *block, uint64_t bytes)
+{
+	uint64_t left = block->length - block->done;
+
+	/* Direct I/O goes on where it can: at a multiple of what it needs. */
+	if (bytes < left)
+		bytes -= bytes % block->request->file->alignment;
+	block->done += bytes < left ? bytes : left;
+	if (bytes)
+		block->repeats = 0;
+	return block->done == block->length;
+}
+
+/*
+ * A notice to the kernel's thread that is at it interrupts it, whatever it is about: as
+ * little as live patching, or as much as the end of a task.
+ */
+static bool is_interruption(int64_t error)
+{
+	return error == -EINTR || error == -ECANCELED;
+}
+
+bool queue_repeat_command(struct actmem_queue *queue, struct block_transfer *block, int error,
+			  uint64_t done)
+{
+	if (!is_interruption(error) || block->request->error)
+		return false;
+	if (done > block->done) {
+		block->done = done;
+		block->repeats = 0;
+	}
+	if (block->repeats++ == REPEATS_MAX)
+		return false;
+	queue->stats.resumed_total++;
+	return true;
+}
+
+/* An error if there is no going on from where the block is; @moved: it has moved. */
+static int judge(struct block_transfer *block, int64_t result, bool moved)
+{
+	bool is_passing = is_interruption(result) || result == -EAGAIN;
+
+	if (moved || (is_passing && block->repeats++ < REPEATS_MAX))
+		return 0;
+	if (result < 0)
+		return fail_block(block, (int)-result, strerror((int)-result));
+	if (block->request->kind == REQUEST_FILL)
+		return fail_block(block, ENODATA, "the file ends before that");
+	return fail_block(block, EIO, "nothing was written, and no error told");
+}
+
+HOT bool queue_continue(struct actmem_queue *queue, struct block_transfer *block, int64_t result)
+{
+	uint64_t before = block->done;
+	bool is_vain;
+	int error;
+
+	if (result > 0 && advance(block, (uint64_t)result)) {
+		queue_end_block(queue, block);
+		return false;
+	}
+	error = judge(block, result, block->done > before);
+	is_vain = !error && queue_is_vain(block);
+	if (error)
+		queue_fail_block(queue, block, error);
+	else if (is_vain)
+		queue_give_up_block(queue, block);
+	else
+		queue->stats.resumed_total++;
+	return !error && !is_vain;
+}

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Opens sets of files for a queue.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "machine/machine.h"
+#include "queue/inside.h"
+#include "region/region.h"
+
+#define FLAGS_KNOWN	(ACTMEM_FILE_CREATE | ACTMEM_FILE_TEMPORARY | ACTMEM_FILE_READ_ONLY | \
+			 ACTMEM_FILE_ALLOW_BUFFERED | ACTMEM_FILE_NO_ATIME)
+#define OWNER_ALONE	0600
+
+/*
+ * The offset in the set of the first byte that one of its files lacks; of long stripes, as
+ * far as there are offsets.
+ */
+static uint64_t gap_behind(const struct actmem_file *file, unsigned int stripe, uint64_t length)
+{
+	__uint128_t number = (__uint128_t)(length / file->stripe_bytes) * file->count + stripe;
+	__uint128_t gap = number * file->stripe_bytes + length % file->stripe_bytes;
+
+	if (file->count == 1)
+		return length;
+	return gap < INT64_MAX ? (uint64_t)gap : INT64_MAX;
+}
+
+static int check_options(const struct actmem_file_options *options)
+{
+	uint32_t flags = options->flags;
+	uint32_t i;
+
+	if (!options->paths || !options->path_count || options->path_count > ACTMEM_FILE_PATHS_MAX)
+		return fail(EINVAL, "a set has 1 to %u files, not %u", ACTMEM_FILE_PATHS_MAX,
+			    options->paths ? options->path_count : 0);
+	for (i = 0; i < options->path_count; i++)
+		if (!options->paths[i] || !*options->paths[i])
+			return fail(EINVAL, "path %u of %u is empty", i + 1, options->path_count);
+	if (flags & ~FLAGS_KNOWN)
+		return fail(EINVAL, "file flags 0x%x are not known", flags & ~FLAGS_KNOWN);
+	if (flags & ACTMEM_FILE_CREATE && flags & ACTMEM_FILE_TEMPORARY)
+		return fail(EINVAL, "a file is made with a name (CREATE) or without (TEMPORARY), not both");
+	if (flags & ACTMEM_FILE_READ_ONLY &&
+	    (options->length || flags & (ACTMEM_FILE_CREATE | ACTMEM_FILE_TEMPORARY)))
+		return fail(EINVAL, "a file that is READ_ONLY is neither made nor given a length");
+	if (options->length > INT64_MAX)
+		return fail(EINVAL, "no file has %llu bytes", (unsigned long long)options->length);
+	return 0;
+}
+
+static int open_again(const char *path, int flags)
+{
+	int fd;
+
+	do {
+		fd = open(path, flags, OWNER_ALONE);
+	} while (fd < 0 && errno == EINTR);
+	return fd;
+}
+
+static int fail_open(const char *path, uint32_t flags, int error)
+{
+	const char *what = flags & ACTMEM_FILE_TEMPORARY ? "make a file without a name in" :
+			   flags & ACTMEM_FILE_CREATE ? "make" : "open";
+
+	if (flags & ACTMEM_FILE_TEMPORARY && (error == EOPNOTSUPP || error == EISDIR))
+		return fail(EOPNOTSUPP, "cannot %s '%s': its file system has none (O_TMPFILE); use a directory of another",
+			    what, path);
+	if (flags & ACTMEM_FILE_NO_ATIME && error == EPERM)
+		return fail(EPERM, "cannot %s '%s' without noting the access (NO_ATIME), as another user owns it",
+			    what, path);
+	return fail(error, "cannot %s '%s' (%s)", what, path, strerror(error));
+}
+
+/*
+ * One file of the set. Whether direct I/O is there shows when it is asked for: a
+ * file system without it refuses the flag, when a file is opened and afterwards.
+ */
+static int open_one(struct actmem_file *file, const char *path, uint32_t flags, int *result)
+{
+	int how = O_CLOEXEC | (flags & ACTMEM_FILE_READ_ONLY ? O_RDONLY : O_RDWR) |
+		  (flags & ACTMEM_FILE_CREATE ? O_CREAT | O_EXCL : 0) |
+		  (flags & ACTMEM_FILE_TEMPORARY ? O_TMPFILE | O_NOATIME : 0) |
+		  (flags & ACTMEM_FILE_NO_ATIME ? O_NOATIME : 0);
+	int fd = open_again(path, how);
+	int error;
+
+	/* A file system may give a new file to another user, as one shared with a host does. */
+	if (fd < 0 && errno == EPERM && flags & ACTMEM_FILE_TEMPORARY) {
+		how &= ~O_NOATIME;
+		fd = open_again(path, how);
+	}
+	if (fd < 0)
+		return fail_open(path, flags, errno);
+	if (file->direct && fcntl(fd, F_SETFL, how | O_DIRECT)) {
+		if (errno != EINVAL || !(flags & ACTMEM_FILE_ALLOW_BUFFERED)) {
+			error = fail(errno, "'%s' has no direct I/O (%s); allow the page cache (ALLOW_BUFFERED), or use another file system",
+				     path, strerror(errno));
+			close(fd);
+			if (flags & ACTMEM_FILE_CREATE)
+				unlink(path);
+			return error;
+		}
+		file->direct = false;
+	}
+	*result = fd;
+	return 0;
+}
+
+/* Either all files of a set are direct, or none. */
+static int make_buffered(struct actmem_file *file)
+{
+	unsigned int i;
+	int flags;
+
+	for (i = 0; i < file->count; i++) {
+		flags = fcntl(file->stripes[i].fd, F_GETFL);
+		if (flags < 0 || fcntl(file->stripes[i].fd, F_SETFL, flags & ~O_DIRECT))
+			return fail(errno, "'%s': cannot leave direct I/O (%s)",
+				    file->stripes[i].path, strerror(errno));
+	}
+	file->alignment = 1;
+	file->memory_alignment = 1;
+	return 0;
+}
+
+static bool is_among(const uint64_t *numbers, unsigned int count, uint64_t number)
+{
+	while (count--)
+		if (numbers[count] == number)
+			return true;
+	return false;
+}
+
+/* The limits that all devices of the set accept. */
+static int take_devices(struct actmem_file *file)
+{
+	const struct actmem_queue_options *options = &file->queue->options;
+	uint64_t numbers[ACTMEM_FILE_PATHS_MAX];
+	struct device device;
+	unsigned int i;
+	int error;
+
+	for (i = 0; i < file->count; i++) {
+		error = device_of(file->stripes[i].fd, file->stripes[i].path, &device);
+		if (error)
+			return error;
+		numbers[i] = device.number;
+		if (!is_among(numbers, i, device.number))
+			file->lane.depth += device.depth;
+		if (device.alignment > file->alignment)
+			file->alignment = device.alignment;
+		if (device.memory_alignment > file->memory_alignment)
+			file->memory_alignment = device.memory_alignment;
+		if (device.block_bytes > file->block_bytes)
+			file->block_bytes = device.block_bytes;
+		if (device.request_bytes > file->request_bytes)
+			file->request_bytes = device.request_bytes;
+		file->rotational |= device.rotational;
+	}
+	if (options->block_bytes)
+		file->block_bytes = options->block_bytes;
+	if (options->depth)
+		file->lane.depth = options->depth;
+	if (file->lane.depth > ACTMEM_QUEUE_DEPTH_MAX)
+		file->lane.depth = ACTMEM_QUEUE_DEPTH_MAX;
+	if (!file->stripe_bytes)
+		file->stripe_bytes = file->block_bytes;
+	return 0;
+}
+
+static int check_alignment(const struct actmem_file *file)
+{
+	if (file->stripe_bytes % file->alignment)
+		return fail(EINVAL, "stripes of %llu bytes are no multiple of %llu, which '%s' needs",
+			    (unsigned long long)file->stripe_bytes,
+			    (unsigned long long)file->alignment, file->stripes[0].path);
+	if (file->block_bytes % file->alignment)
+		return fail(EINVAL, "blocks of %llu bytes are no multiple of %llu, which '%s' needs; set block_bytes of the queue",
+			    (unsigned long long)file->block_bytes,
+			    (unsigned long long)file->alignment, file->stripes[0].path);
+	return 0;
+}
+
+/* Up to the first byte that one of the files lacks. */
+static int file_length(const struct actmem_file *file, uint64_t *length)
+{
+	struct device device;
+	unsigned int i;
+	uint64_t gap;
+	int error;
+
+	*length = UINT64_MAX;
+	for (i = 0; i < file->count; i++) {
+		error = device_of(file->stripes[i].fd, file->stripes[i].path, &device);
+		if (error)
+			return error;
+		gap = gap_behind(file, i, device.length);
+		if (gap < *length)
+			*length = gap;
+	}
+	return 0;
+}
+
+static void close_files(struct actmem_file *file, bool unmake)
+{
+	while (file->count) {
+		struct stripe *stripe = &file->stripes[--file->count];
+
+		if (unmake)
+			unlink(stripe->path);
+		close(stripe->fd);
+		free(stripe->path);
+	}
+}
+
+static int open_files(struct actmem_file *file, const struct actmem_file_options *options)
+{
+	uint32_t i;
+	int error;
+
+	file->direct = true;
+	for (i = 0; i < options->path_count; i++) {
+		struct stripe *stripe = &file->stripes[i];
+
+		stripe->path = strdup(options->paths[i]);
+		if (!stripe->path)
+			return fail(ENOMEM, "no memory for a path");
+		error = open_one(file, options->paths[i], options->flags, &stripe->fd);
+		if (error) {
+			free(stripe->path);
+			return error;
+		}
+		file->descriptors[i] = stripe->fd;
+		file->count++;
+	}
+	/* From now on forked children close them; to allocate them may take long. */
+	file->held.descriptors = file->descriptors;
+	file->held.count = file->count;
+	held_add(file->queue->am, &file->held);
+	file->alignment = 1;
+	file->memory_alignment = 1;
+	error = take_devices(file);
+	if (!error && !file->direct)
+		error = make_buffered(file);
+	if (!error)
+		error = check_alignment(file);
+	if (!error && options->length)
+		error = file_allocate(file, 0, options->length);
+	return error;
+}
+
+static int enlist(struct actmem_file *file)
+{
+	struct actmem_queue *queue = file->queue;
+	int error = queue->engine->add_file(queue, file);
+
+	if (error)
+		return error;
+	pthread_mutex_lock(&queue->lock);
+	link_append(&queue->files, &file->link);
+	queue->file_count++;
+	pthread_mutex_unlock(&queue->lock);
+	return 0;
+}
+
+int actmem_file_open(struct actmem_queue *queue, const struct actmem_file_options *options,
+		     struct actmem_file **result)
+{
+	struct actmem_file_options taken;
+	struct actmem_file *file;
+	int error = queue_check_outside(queue, "actmem_file_open");
+
+	if (error)
+		return error;
+	if (!options || !result)
+		return fail(EINVAL, "actmem_file_open: no options or nowhere to put the file");
+	error = take_struct(&taken, sizeof(taken), options, "file options");
+	if (!error)
+		error = check_options(&taken);
+	if (error)
+		return error;
+	file = calloc(1, sizeof(*file) + taken.path_count * sizeof(file->stripes[0]));
+	if (!file)
+		return fail(ENOMEM, "no memory for a set of files");
+	file->queue = queue;
+	file->read_only = taken.flags & ACTMEM_FILE_READ_ONLY;
+	file->stripe_bytes = taken.stripe_bytes;
+	link_init(&file->lane.pending);
+	link_init(&file->held.link);
+	error = open_files(file, &taken);
+	if (!error)
+		error = enlist(file);
+	if (error) {
+		held_drop(&file->held);
+		close_files(file, taken.flags & ACTMEM_FILE_CREATE);
+		free(file);
+		return error;
+	}
+	fail_clear();
+	*result = file;
+	return 0;
+}
+
+int actmem_file_close(struct actmem_file *file)
+{
+	struct actmem_queue *queue;
+	unsigned int requests;
+	int error;
+
+	if (!file)
+		return fail(EINVAL, "actmem_file_close: no file");
+	queue = file->queue;
+	error = queue_check_outside(queue, "actmem_file_close");
+	if (error)
+		return error;
+	pthread_mutex_lock(&queue->lock);
+	requests = file->requests;
+	if (!requests) {
+		link_remove(&file->link);
+		queue->file_count--;
+		/* Another may lie in the same place, with another name. */
+		if (queue->told_file == file)
+			queue->told_file = NULL;
+	}
+	pthread_mutex_unlock(&queue->lock);
+	if (requests)
+		return fail(EBUSY, "%u requests of '%s' are under way", requests,
+			    file->stripes[0].path);
+	queue->engine->remove_file(queue, file);
+	held_drop(&file->held);
+	close_files(file, false);
+	free(file);
+	return 0;
+}
+
+int actmem_file_info(struct actmem_file *file, struct actmem_file_info *info)
+{
+	struct actmem_file_info now;
+	int error;
+
+	if (!file || !info)
+		return fail(EINVAL, "actmem_file_info: no file or nowhere to put it");
+	error = check_owner(file->queue->am);
+	if (error)
+		return error;
+	ACTMEM_INIT(&now);
+	now.alignment = file->alignment;
+	now.memory_alignment = file->memory_alignment;
+	now.block_bytes = file->block_bytes;
+	now.stripe_bytes = file->stripe_bytes;
+	now.depth = file->lane.depth;
+	now.direct = file->direct;
+	now.rotational = file->rotational;
+	error = file_length(file, &now.length);
+	return error ? error : give_struct(info, &now, sizeof(now), "file info");
+}

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What is asked of a queue, checked and put on its lane, and how the caller learns
+ * what has become of it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "queue/inside.h"
+#include "region/region.h"
+
+HOT struct attachment *queue_attachment(struct actmem_queue *queue,
+					const struct actmem_region *region)
+{
+	struct link *link;
+
+	for (link = queue->attachments.next; link != &queue->attachments; link = link->next) {
+		struct attachment *attachment = link_item(link, struct attachment, link);
+
+		if (attachment->region != region)
+			continue;
+		/* Regions are used in runs: the next search ends here at once. */
+		link_remove(link);
+		link_prepend(&queue->attachments, link);
+		return attachment;
+	}
+	return NULL;
+}
+
+static HOT int check_region(const struct actmem_queue *queue, const struct actmem_region *region,
+			    uint64_t offset, uint64_t length)
+{
+	uint64_t whole;
+
+	if (!region)
+		return fail(EINVAL, "no region");
+	if (region->am != queue->am)
+		return fail(EINVAL, "the region and the queue are not of the same actmem_open()");
+	whole = region->backing.length;
+	if (!length || length > whole || offset > whole - length)
+		return fail(EINVAL, "%llu bytes at %llu are no range of a region of %llu",
+			    (unsigned long long)length, (unsigned long long)offset,
+			    (unsigned long long)whole);
+	return 0;
+}
+
+static HOT int check_file(const struct actmem_queue *queue, const struct request *request)
+{
+	const struct actmem_file *file = request->file;
+	uint64_t offset = request->file_offset, length = request->length;
+
+	if (!file || file->queue != queue)
+		return fail(EINVAL, file ? "the file is another queue's" : "no file");
+	if (request->kind == REQUEST_SPILL && file->read_only)
+		return fail(EBADF, "'%s' is READ_ONLY", file->stripes[0].path);
+	if (offset > INT64_MAX || length > INT64_MAX - offset)
+		return fail(EINVAL, "%llu bytes at %llu are no range of a file",
+			    (unsigned long long)length, (unsigned long long)offset);
+	if (offset % file->alignment || length % file->alignment)
+		return fail(EINVAL, "%llu bytes at %llu: '%s' needs multiples of %llu bytes",
+			    (unsigned long long)length, (unsigned long long)offset,
+			    file->stripes[0].path, (unsigned long long)file->alignment);
+	if (request->offset % file->memory_alignment)
+		return fail(EINVAL, "offset %llu in the region: '%s' needs multiples of %llu bytes",
+			    (unsigned long long)request->offset, file->stripes[0].path,
+			    (unsigned long long)file->memory_alignment);
+	return 0;
+}
+
+static int check_request(const struct actmem_queue *queue, const struct request *request)
+{
+	int error = check_region(queue, request->region, request->offset, request->length);
+
+	if (error)
+		return error;
+	switch (request->kind) {
+	case REQUEST_FILL:
+	case REQUEST_SPILL:
+		return check_file(queue, request);
+	default:
+		error = region_check_range(request->region, request->offset, request->length);
+		if (error)
+			return error;
+		return request->kind == REQUEST_DISCARD ? region_check_discard(request->region) :
+		       region_check_writable(request->region);
+	}
+}
+
+/* The lock is held. */
+static int check_attached(struct actmem_queue *queue, struct request *request)
+{
+	struct attachment *attachment = queue_attachment(queue, request->region);
+
+	if (!request->file)
+		return 0;
+	request->attachment = attachment;
+	return attachment ? 0 :
+	       fail(EINVAL, "the region is not attached to the queue; see actmem_queue_attach()");
+}
+
+/* Sooner deadlines first; most come in that order. */
+static void insert_timed(struct actmem_queue *queue, struct request *request)
+{
+	struct link *link = queue->timed.previous;
+
+	while (link != &queue->timed &&
+	       link_item(link, struct request, timed)->deadline > request->deadline)
+		link = link->previous;
+	link_insert_before(link->next, &request->timed);
+}
+
+static struct request *take_unused(struct actmem_queue *queue)
+{
+	struct link *link = queue->unused.next;
+
+	if (link == &queue->unused)
+		return malloc(sizeof(struct request) + ACTMEM_COMPLETION_WORDS);
+	link_remove(link);
+	return link_item(link, struct request, link);
+}
+
+void queue_free_requests(struct actmem_queue *queue)
+{
+	while (!link_is_alone(&queue->unused)) {
+		struct link *link = queue->unused.next;
+
+		link_remove(link);
+		free(link_item(link, struct request, link));
+	}
+}
+
+/*
+ * Where next to all is under way that may be, something comes back soon, and what
+ * waits is begun then: this spares the engine every other wakening.
+ */
+static bool is_served_soon(const struct request *request)
+{
+	const struct lane *lane = request->lane;
+
+	return !request->deadline && lane->under_way &&
+	       lane->under_way >= lane->depth - lane->depth / 8;
+}
+
+/* A region with a name may be of another backend, of which the ring knows nothing. */
+static struct lane *lane_of(struct actmem_queue *queue, const struct request *request)
+{
+	if (request->file)
+		return &request->file->lane;
+	return queue->sends_commands && request->region->backend == queue->am->backend ?
+	       &queue->sent_commands : &queue->commands;
+}
+
+static HOT void enlist(struct actmem_queue *queue, struct request *request)
+{
+	request->id = ++queue->next_id;
+	link_append(&queue->under_way, &request->link);
+	link_append(&request->lane->pending, &request->pending);
+	if (request->deadline)
+		insert_timed(queue, request);
+	if (request->file)
+		request->file->requests++;
+	else
+		request->region->commands++;
+	if (request->attachment)
+		request->attachment->requests++;
+	queue->stats.requests++;
+	queue->stats.requests_total++;
+	queue_publish(queue);
+	if (request->lane == &queue->commands)
+		workers_wake(queue);
+	else if (!is_served_soon(request))
+		queue->engine->wake(queue);
+	/* Those who wait know of no deadline before this one, and all workers may hang. */
+	if (queue->timed.next == &request->timed)
+		queue->to_tell += queue->waiting;
+	if (queue->notify && queue->timed.next == &request->timed)
+		queue->engine->attend(queue);
+}
+
+/* Most callers know the same struct as the library. */
+static int take_request(struct actmem_request *taken, const struct actmem_request *caller)
+{
+	if (caller->size != sizeof(*taken))
+		return take_struct(taken, sizeof(*taken), caller, "request");
+	*taken = *caller;
+	return 0;
+}
+
+static void give_id(struct actmem_request *caller, const struct actmem_request *taken)
+{
+	if (caller->size == sizeof(*caller))
+		caller->id = taken->id;
+	else
+		give_struct(caller, taken, sizeof(*taken), "request");
+}
+
+static HOT int submit(struct actmem_queue *queue, const char *call, struct request *draft,
+		      struct actmem_request *caller)
+{
+	struct actmem_request taken = { 0 };
+	struct request *request;
+	int error = queue_check(queue, call);
+
+	if (!error && caller)
+		error = take_request(&taken, caller);
+	if (!error)
+		error = check_request(queue, draft);
+	if (error)
+		return error;
+	draft->cookie = taken.cookie;
+	draft->deadline = taken.deadline_ns;
+	draft->since = clock_tick_ns();
+	link_init(&draft->timed);
+
+	thread_hold_cancellation();
+	pthread_mutex_lock(&queue->lock);
+	error = check_attached(queue, draft);
+	draft->lane = lane_of(queue, draft);
+	if (!error && draft->lane == &queue->commands)
+		error = workers_provide(queue);
+	request = error ? NULL : take_unused(queue);
+	if (request) {
+		*request = *draft;
+		link_init(&request->timed);
+		enlist(queue, request);
+		taken.id = request->id;
+	} else if (!error) {
+		error = fail(ENOMEM, "no memory for a request");
+	}
+	queue_unlock(queue);
+	thread_let_cancellation();
+	if (!error && caller)
+		give_id(caller, &taken);
+	return error;
+}
+
+HOT int actmem_fill(struct actmem_queue *queue, struct actmem_file *file, uint64_t file_offset,
+		    struct actmem_region *region, uint64_t offset, uint64_t length,
+		    struct actmem_request *request)
+{
+	struct request draft = {
+		.kind = REQUEST_FILL,
+		.file = file,
+		.file_offset = file_offset,
+		.region = region,
+		.offset = offset,
+		.length = length,
+	};
+
+	return submit(queue, "actmem_fill", &draft, request);
+}
+
+HOT int actmem_spill(struct actmem_queue *queue, struct actmem_file *file, uint64_t file_offset,
+		     struct actmem_region *region, uint64_t offset, uint64_t length,
+		     struct actmem_request *request)
+{
+	struct request draft = {
+		.kind = REQUEST_SPILL,
+		.file = file,
+		.file_offset = file_offset,
+		.region = region,
+		.offset = offset,
+		.length = length,
+	};
+
+	return submit(queue, "actmem_spill", &draft, request);
+}
+
+int actmem_queue_populate(struct actmem_queue *queue, struct actmem_region *region,
+			  uint64_t offset, uint64_t length, struct actmem_request *request)
+{
+	struct request draft = {
+		.kind = REQUEST_POPULATE,
+		.region = region,
+		.offset = offset,
+		.length = length,
+	};
+
+	return submit(queue, "actmem_queue_populate", &draft, request);
+}
+
+int actmem_queue_discard(struct actmem_queue *queue, struct actmem_region *region,
+			 uint64_t offset, uint64_t length, struct actmem_request *request)
+{
+	struct request draft = {
+		.kind = REQUEST_DISCARD,
+		.region = region,
+		.offset = offset,
+		.length = length,
+	};
+
+	return submit(queue, "actmem_queue_discard", &draft, request);
+}
+
+/* Of no words, the first byte says so. */
+static void describe(const struct request *request, struct actmem_completion *completion)
+{
+	completion->cookie = request->cookie;
+	completion->id = request->id;
+	completion->bytes = request->done;
+	completion->result = -request->error;
+	completion->reserved = 0;
+	completion->words[0] = '\0';
+	if (!request->error)
+		return;
+	memcpy(completion->words, request->words, sizeof(completion->words));
+	fail(request->error, "%s", request->words);
+}
+
+/* Into the @size bytes that the caller knows. */
+static void hand_over(const struct request *request, char *caller, size_t size)
+{
+	struct actmem_completion completion;
+
+	if (size >= sizeof(completion)) {
+		describe(request, (struct actmem_completion *)caller);
+		if (size > sizeof(completion))
+			memset(caller + sizeof(completion), 0, size - sizeof(completion));
+		return;
+	}
+	memset(&completion, 0, sizeof(completion));
+	describe(request, &completion);
+	memcpy(caller, &completion, size);
+}
+
+/* Hands over what has ended; the lock is held. */
+static HOT int take_ended(struct actmem_queue *queue, char *completions, unsigned int max,
+			  size_t size)
+{
+	unsigned int count;
+
+	for (count = 0; count < max && !link_is_alone(&queue->ended); count++) {
+		struct request *request = link_item(queue->ended.next, struct request, link);
+
+		hand_over(request, completions, size);
+		completions += size;
+		link_remove(&request->link);
+		link_prepend(&queue->unused, &request->link);
+		queue->stats.completions--;
+	}
+	/* No requests are left: wake all waiters. */
+	if (queue->waiting && !queue->stats.requests && !queue->stats.completions)
+		queue->to_tell += queue->waiting;
+	return (int)count;
+}
+
+/* Until something ends, or the time given comes; 0: no time. False: it came. */
+static bool wait_until(struct actmem_queue *queue, uint64_t until)
+{
+	uint64_t expiry = queue_expire(queue);
+	uint64_t next = expiry && (!until || expiry < until) ? expiry : until;
+	struct timespec time = clock_time(next);
+
+	if (!link_is_alone(&queue->ended))
+		return true;
+	queue_tell(queue);
+	queue->waiting++;
+	if (next)
+		pthread_cond_timedwait(&queue->completed, &queue->lock, &time);
+	else
+		pthread_cond_wait(&queue->completed, &queue->lock);
+	queue->waiting--;
+	return !until || clock_ns() < until;
+}
+
+static HOT int wait_and_take(struct actmem_queue *queue, struct actmem_completion *completions,
+			     unsigned int max, uint64_t timeout_ns, size_t size)
+{
+	bool in_time = timeout_ns;
+	uint64_t until = 0;
+	int count;
+
+	if (timeout_ns && timeout_ns != ACTMEM_WAIT_FOREVER) {
+		until = clock_ns() + timeout_ns;
+		if (until < timeout_ns)
+			until = 0;
+	}
+	fail_clear();
+	pthread_mutex_lock(&queue->lock);
+	if (in_time && queue_is_notifying(queue)) {
+		pthread_mutex_unlock(&queue->lock);
+		return fail(EDEADLK, "actmem_wait: a function given to actmem_queue_notify() takes completions without waiting: timeout_ns is 0 there");
+	}
+	while (in_time && link_is_alone(&queue->ended) && queue->stats.requests)
+		in_time = wait_until(queue, until);
+	queue_expire(queue);
+	count = take_ended(queue, (char *)completions, max, size);
+	if (!count && queue->stats.requests)
+		count = fail(ETIMEDOUT, "none of %llu requests has ended",
+			     (unsigned long long)queue->stats.requests);
+	queue_unlock(queue);
+	return count;
+}
+
+HOT int actmem_wait_sized(struct actmem_queue *queue, struct actmem_completion *completions,
+			  unsigned int max, uint64_t timeout_ns, size_t size)
+{
+	int count = queue_check(queue, "actmem_wait");
+
+	if (count)
+		return count;
+	if (!completions || !max || max > INT32_MAX || !size)
+		return fail(EINVAL, "actmem_wait: no room for completions");
+	thread_hold_cancellation();
+	count = wait_and_take(queue, completions, max, timeout_ns, size);
+	thread_let_cancellation();
+	return count;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * A queue's ring with its tables: how it is made, why it may be refused, how it ends.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "machine/machine.h"
+#include "queue/uring.h"
+
+#define COMPLETIONS	(4 * RING_ENTRIES)
+
+static int fail_setup(int error)
+{
+	uint64_t disabled;
+	bool is_refused = error == EPERM || error == EACCES;
+
+	if (error == ENOSYS)
+		return fail(error, "io_uring is refused (this kernel has none, or seccomp hides it)");
+	if (is_refused && !sysfile_value(&disabled, "/proc/sys/kernel/io_uring_disabled") &&
+	    disabled)
+		return fail(error, "io_uring is refused (kernel.io_uring_disabled is %llu: 0 permits it to all, 1 to the group of kernel.io_uring_group)",
+			    (unsigned long long)disabled);
+	if (is_refused)
+		return fail(error, "io_uring is refused (io_uring_setup: %s; a container's seccomp profile does that)",
+			    strerror(error));
+	return fail(error, "cannot make a ring (io_uring_setup: %s)", strerror(error));
+}
+
+/*
+ * Of this thread alone, which takes its completions when it asks for them: the
+ * cheapest way, since Linux 6.1.
+ */
+static int setup(struct io_uring *ring)
+{
+	struct io_uring_params params = {
+		.flags = IORING_SETUP_CQSIZE | IORING_SETUP_SUBMIT_ALL |
+			 IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
+		.cq_entries = COMPLETIONS,
+	};
+	int error = io_uring_queue_init_params(RING_ENTRIES, ring, &params);
+
+	if (error == -EINVAL)
+		return fail(ENOSYS, "io_uring is refused (this kernel's is older than Linux 6.1's)");
+	return error ? fail_setup(-error) : 0;
+}
+
+int ring_open(struct uring *uring)
+{
+	int error = setup(&uring->ring);
+
+	if (error)
+		return error;
+	/* Spares each call that this thread makes a look-up; without it they do the same. */
+	io_uring_register_ring_fd(&uring->ring);
+	error = io_uring_ring_dontfork(&uring->ring);
+	if (!error)
+		error = io_uring_register_buffers_sparse(&uring->ring, RING_BUFFERS);
+	if (!error)
+		error = io_uring_register_files_sparse(&uring->ring, RING_FILES);
+	if (error) {
+		io_uring_queue_exit(&uring->ring);
+		return fail(-error, "cannot make a ring (io_uring_register: %s)%s", strerror(-error),
+			    error == -EMFILE ? "; raise RLIMIT_NOFILE, 256 are wanted" : "");
+	}
+	uring->descriptors[0] = uring->ring.ring_fd;
+	return 0;
+}
+
+/*
+ * A ring ends in the background; what it has registered is let go of at once. Files
+ * first: Linux 6.1 would have the buffers wait a second for files that were closed.
+ */
+void ring_close(struct uring *uring)
+{
+	io_uring_unregister_files(&uring->ring);
+	io_uring_unregister_buffers(&uring->ring);
+	io_uring_queue_exit(&uring->ring);
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Threads that do one block after the other by system calls that block: all of
+ * them where there is no ring, else the commands. One more does none: who is to be
+ * notified of a deadline learns of it though all others are in such calls.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "queue/inside.h"
+
+/* Of the worker that this thread is, if it does transfers. */
+static __thread const struct actmem_queue *own_queue;
+
+static int64_t transfer(const struct block_transfer *block)
+{
+	const struct request *request = block->request;
+	struct iovec memory = { block->memory + block->done, block->length - block->done };
+	int fd = request->file->stripes[block->stripe].fd;
+	off_t offset = (off_t)(block->file_offset + block->done);
+	ssize_t got = request->kind == REQUEST_FILL ? preadv2(fd, &memory, 1, offset, 0) :
+		      pwritev2(fd, &memory, 1, offset, 0);
+
+	return got < 0 ? -errno : got;
+}
+
+static int command(const struct block_transfer *block)
+{
+	const struct request *request = block->request;
+	uint64_t offset = request->offset + block->at;
+
+	if (request->kind == REQUEST_POPULATE)
+		return actmem_region_populate(request->region, offset, block->length);
+	return actmem_region_discard(request->region, offset, block->length);
+}
+
+/* The lock is held, but for the doing. */
+static void do_block(struct actmem_queue *queue, struct block_transfer *block)
+{
+	bool is_command = !block->request->file;
+	int64_t result;
+
+	do {
+		queue_unlock(queue);
+		result = is_command ? command(block) : transfer(block);
+		pthread_mutex_lock(&queue->lock);
+		if (is_command && result)
+			queue_fail_block(queue, block, (int)result);
+		else if (is_command)
+			queue_end_block(queue, block);
+	} while (!is_command && queue_continue(queue, block, result));
+}
+
+static bool does_transfers(const struct actmem_queue *queue)
+{
+	return queue->engine == &engine_workers;
+}
+
+static bool begin(struct actmem_queue *queue, struct block_transfer *block)
+{
+	return queue_begin_command(&queue->commands, block) ||
+	       (does_transfers(queue) && queue_begin_transfer(queue, block));
+}
+
+static bool has_more(const struct actmem_queue *queue)
+{
+	return queue_has_command(queue) ||
+	       (does_transfers(queue) && queue_has_transfer(queue));
+}
+
+static void *work(void *argument)
+{
+	struct actmem_queue *queue = argument;
+	struct workers *workers = &queue->workers;
+	struct block_transfer block;
+
+	own_queue = does_transfers(queue) ? queue : NULL;
+	pthread_mutex_lock(&queue->lock);
+	while (!workers->ending) {
+		queue_expire(queue);
+		if (does_transfers(queue) && queue_is_to_notify(queue)) {
+			queue_notify(queue);
+			continue;
+		}
+		if (begin(queue, &block)) {
+			/* Each wakes the next, so that long requests get them all. */
+			if (has_more(queue))
+				workers_wake(queue);
+			do_block(queue, &block);
+			continue;
+		}
+		queue_tell(queue);
+		workers->idle++;
+		pthread_cond_wait(&workers->work, &queue->lock);
+		workers->idle--;
+	}
+	queue_unlock(queue);
+	return NULL;
+}
+
+bool workers_are_to_notify(const struct actmem_queue *queue)
+{
+	return own_queue == queue;
+}
+
+static void *watch(void *argument)
+{
+	struct actmem_queue *queue = argument;
+	struct workers *workers = &queue->workers;
+	struct timespec time;
+	uint64_t expiry;
+
+	pthread_mutex_lock(&queue->lock);
+	while (!workers->ending) {
+		expiry = queue_expire(queue);
+		if (queue_is_to_notify(queue)) {
+			queue_notify(queue);
+			continue;
+		}
+		queue_tell(queue);
+		time = clock_time(expiry);
+		if (expiry)
+			pthread_cond_timedwait(&workers->watch, &queue->lock, &time);
+		else
+			pthread_cond_wait(&workers->watch, &queue->lock);
+	}
+	queue_unlock(queue);
+	return NULL;
+}
+
+/* One thread more, if there may be one. 0 or a positive errno. */
+static int add_thread(struct actmem_queue *queue)
+{
+	struct workers *workers = &queue->workers;
+	int error;
+
+	if (workers->count == workers->limit)
+		return 0;
+	error = thread_start(&workers->threads[workers->count], "actmem-queue", work, queue);
+	if (!error)
+		workers->count++;
+	return error;
+}
+
+static int fail_thread(int error)
+{
+	return fail(error, "cannot start a thread for the queue (pthread_create: %s)",
+		    strerror(error));
+}
+
+int workers_provide(struct actmem_queue *queue)
+{
+	int error = queue->workers.count ? 0 : add_thread(queue);
+
+	return error ? fail_thread(error) : 0;
+}
+
+/* Where no thread can be had, those that are there get everything done. */
+void workers_wake(struct actmem_queue *queue)
+{
+	if (queue->workers.idle)
+		pthread_cond_signal(&queue->workers.work);
+	else
+		add_thread(queue);
+}
+
+void workers_end(struct actmem_queue *queue)
+{
+	struct workers *workers = &queue->workers;
+
+	pthread_mutex_lock(&queue->lock);
+	workers->ending = true;
+	pthread_cond_broadcast(&workers->work);
+	pthread_cond_signal(&workers->watch);
+	pthread_mutex_unlock(&queue->lock);
+	while (workers->count)
+		pthread_join(workers->threads[--workers->count], NULL);
+	if (workers->has_watcher)
+		pthread_join(workers->watcher, NULL);
+	workers->has_watcher = false;
+}
+
+static int workers_start(struct actmem_queue *queue)
+{
+	int error;
+
+	pthread_mutex_lock(&queue->lock);
+	error = workers_provide(queue);
+	pthread_mutex_unlock(&queue->lock);
+	return error;
+}
+
+/* They are woken as they are needed. */
+static void workers_rouse(struct actmem_queue *queue)
+{
+}
+
+static int workers_listen(struct actmem_queue *queue)
+{
+	struct workers *workers = &queue->workers;
+	int error;
+
+	if (workers->has_watcher)
+		return 0;
+	error = thread_start(&workers->watcher, "actmem-queue", watch, queue);
+	if (error)
+		return fail_thread(error);
+	workers->has_watcher = true;
+	return 0;
+}
+
+static void workers_attend(struct actmem_queue *queue)
+{
+	pthread_cond_signal(&queue->workers.watch);
+}
+
+/* A system call that a thread is in runs to its end, which is awaited. */
+static void workers_cancel(struct actmem_queue *queue, struct request *request)
+{
+}
+
+static int workers_attach(struct actmem_queue *queue, struct attachment *attachment)
+{
+	attachment->plain = true;
+	return 0;
+}
+
+static void workers_detach(struct actmem_queue *queue, struct attachment *attachment)
+{
+}
+
+static int workers_add_file(struct actmem_queue *queue, struct actmem_file *file)
+{
+	return 0;
+}
+
+static void workers_remove_file(struct actmem_queue *queue, struct actmem_file *file)
+{
+}
+
+const struct engine engine_workers = {
+	.kind = ACTMEM_ENGINE_WORKERS,
+	.start = workers_start,
+	.stop = workers_end,
+	.wake = workers_wake,
+	.rouse = workers_rouse,
+	.listen = workers_listen,
+	.attend = workers_attend,
+	.cancel = workers_cancel,
+	.attach = workers_attach,
+	.detach = workers_detach,
+	.add_file = workers_add_file,
+	.remove_file = workers_remove_file,
+};

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The backend of a name or of a descriptor: the file system that it is on says which.
+ */
+#include <errno.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include "base/base.h"
+#include "machine/machine.h"
+#include "region/choose.h"
+#include "region/names.h"
+#include "../uapi/actmem.h"
+
+#define MOUNT_MEMFD	"`mount -t hugetlbfs -o pagesize=2M,size=64G,mode=0770,gid=GROUP none /mnt/act1`"
+
+struct kind {
+	uint64_t device;
+	char *type;
+	size_t size;
+};
+
+static bool see_kind(void *context, const struct mount *mount)
+{
+	struct kind *kind = context;
+
+	if (mount->device != kind->device)
+		return false;
+	snprintf(kind->type, kind->size, "%s", mount->type);
+	return true;
+}
+
+/* Leaves @type alone if it is not told. */
+static void type_of(uint64_t device, char *type, size_t size)
+{
+	struct kind kind = { device, type, size };
+
+	mounts_find(see_kind, &kind);
+}
+
+static int refuse(const char *path, const char *type)
+{
+	return fail(EOPNOTSUPP, "%s is on a file system of type %s, where no region can be; as root " MOUNT_DRIVER ", or without the driver " MOUNT_MEMFD ", and take a path there",
+		    path, type);
+}
+
+int name_backend(const char *path, enum actmem_backend wanted, const struct backend **backend)
+{
+	char there[PATH_MAX], type[64] = "another kind";
+	struct statfs files;
+	struct stat found;
+
+	strcpy(there, path);
+	if (statfs(there, &files)) {
+		if (errno == ENOENT)
+			parent_of(there, path);
+		if (errno != ENOENT || statfs(there, &files))
+			return fail(errno, "cannot look at %s (%s)", there, strerror(errno));
+	}
+	if (stat(there, &found))
+		return fail(errno, "cannot look at %s (%s)", there, strerror(errno));
+	if (S_ISDIR(found.st_mode) && !strcmp(there, path))
+		return fail(EINVAL, "%s is a folder; add a name: %s/NAME", path, path);
+	if (files.f_type == ACTMEM_SUPER_MAGIC) {
+		*backend = &backend_driver;
+		if (wanted == ACTMEM_BACKEND_MEMFD)
+			return fail(EINVAL, "%s is on the driver's file system, but the backend asked for is memfd; ask for driver or auto (ACTMEM_BACKEND), or take a path on hugetlbfs or tmpfs",
+				    path);
+		return 0;
+	}
+	type_of(found.st_dev, type, sizeof(type));
+	/* That of /dev calls itself tmpfs. */
+	if ((files.f_type != HUGETLBFS_MAGIC && files.f_type != TMPFS_MAGIC) ||
+	    !strcmp(type, "devtmpfs"))
+		return refuse(path, type);
+	*backend = &backend_memfd;
+	if (wanted == ACTMEM_BACKEND_DRIVER)
+		return fail(EINVAL, "%s is on %s, but the backend asked for is driver; ask for memfd or auto (ACTMEM_BACKEND), or as root " MOUNT_DRIVER " and take a path there",
+			    path, files.f_type == TMPFS_MAGIC ? "tmpfs" : "hugetlbfs");
+	return 0;
+}
+
+int descriptor_backend(int fd, const struct backend **backend)
+{
+	struct statfs files;
+
+	if (fstatfs(fd, &files))
+		return fail(errno, "descriptor %d: %s", fd, strerror(errno));
+	*backend = files.f_type == ACTMEM_SUPER_MAGIC ? &backend_driver : &backend_memfd;
+	return 0;
+}

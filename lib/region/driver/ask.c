@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Asks the driver, without words.
+ */
+#include <errno.h>
+#include <sys/ioctl.h>
+
+#include "region/driver/driver.h"
+
+/* A signal that does not kill interrupts nothing that was done already. */
+int driver_ask(int fd, unsigned long request, void *argument)
+{
+	while (ioctl(fd, request, argument)) {
+		if (errno != EINTR)
+			return -errno;
+	}
+	return 0;
+}
+
+int driver_query(int device, struct actmem_ioctl_query *query)
+{
+	*query = (struct actmem_ioctl_query){
+		.size = sizeof(*query),
+		.abi = ACTMEM_ABI_VERSION,
+		.abi_oldest = ACTMEM_ABI_OLDEST,
+	};
+	return driver_ask(device, ACTMEM_IOC_QUERY, query);
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What changes the pages of a driver's region, as ioctls and as commands of
+ * io_uring, and what has come of it in words.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "machine/machine.h"
+#include "region/driver/command.h"
+#include "region/driver/driver.h"
+#include "region/driver/why.h"
+#include "../uapi/actmem.h"
+
+#define ARGUMENT_BYTES	sizeof(((struct backend_command *)0)->argument)
+
+_Static_assert(sizeof(struct actmem_ioctl_range) <= ARGUMENT_BYTES, "arguments of commands fit");
+
+static int tell_populate(int error, int fd, const struct actmem_ioctl_range *range)
+{
+	if (!error)
+		return 0;
+	if (!why_tell(-error, &range->why, fd, false))
+		fail(-error, "the driver cannot populate %s (%s)", BYTES_TEXT(range->length),
+		     strerror(-error));
+	fail_more("; the first %s of the %s are there", BYTES_TEXT(range->done),
+		  BYTES_TEXT(range->length));
+	return error;
+}
+
+static int tell_discard(int error, const struct actmem_ioctl_range *range)
+{
+	if (!error)
+		return 0;
+	if (error == -EBUSY)
+		return fail(EBUSY, "%s of %s stay, since a device or I/O in flight holds them; try again when that has ended",
+			    BYTES_TEXT(range->length - range->done), BYTES_TEXT(range->length));
+	return fail(-error, "the driver cannot discard %s (%s)", BYTES_TEXT(range->length),
+		    strerror(-error));
+}
+
+void driver_command(const struct page_change *change, struct backend_command *command)
+{
+	struct actmem_ioctl_range range = {
+		.size = sizeof(range),
+		.offset = change->offset,
+		.length = change->length,
+	};
+
+	command->fd = change->backing->fd;
+	command->operation = change->kind == CHANGE_POPULATE ? ACTMEM_IOC_POPULATE :
+			     ACTMEM_IOC_DISCARD;
+	memcpy(command->argument, &range, sizeof(range));
+}
+
+int driver_command_result(struct backend_command *command, int result, uint64_t *done)
+{
+	struct actmem_ioctl_range range;
+
+	memcpy(&range, command->argument, sizeof(range));
+	*done = range.done;
+	return command->operation == ACTMEM_IOC_POPULATE ?
+	       tell_populate(result, command->fd, &range) : tell_discard(result, &range);
+}
+
+static int change_range(int fd, unsigned long request, uint64_t offset, uint64_t length,
+			struct actmem_ioctl_range *range)
+{
+	*range = (struct actmem_ioctl_range){
+		.size = sizeof(*range),
+		.offset = offset,
+		.length = length,
+	};
+	return driver_ask(fd, request, range);
+}
+
+static int help_populate(const void *context, uint64_t offset, uint64_t length)
+{
+	const int *fd = context;
+	struct actmem_ioctl_range range;
+
+	return change_range(*fd, ACTMEM_IOC_POPULATE, offset, length, &range);
+}
+
+/* The pages of a region, in all and on each node. */
+struct pages_there {
+	struct actmem_ioctl_info info;
+	uint64_t of_node[ACTMEM_NODES_MAX];
+};
+
+static int count_pages(int fd, struct pages_there *there)
+{
+	*there = (struct pages_there){
+		.info = {
+			.size = sizeof(there->info),
+			.node_bytes = (uintptr_t)there->of_node,
+			.node_count = ACTMEM_NODES_MAX,
+		},
+	};
+	return driver_ask(fd, ACTMEM_IOC_INFO, &there->info);
+}
+
+/* Whether pages are to be near to the CPU that has them made, as far as that is left open. */
+static bool goes_by_cpu(const struct actmem_ioctl_info *info)
+{
+	struct actmem_nodes nodes;
+
+	memcpy(nodes.word, info->nodes, sizeof(nodes.word));
+	return info->policy == ACTMEM_POLICY_PREFERRED ? nodes_empty(&nodes) :
+	       info->policy == ACTMEM_POLICY_BIND && nodes_count(&nodes) > 1;
+}
+
+/* Others may discard meanwhile. */
+static uint64_t more_bytes(uint64_t now, uint64_t before)
+{
+	return now > before ? now - before : 0;
+}
+
+/* Adds what had come by @now to what the driver tells of the rest, which was asked for then. */
+static void tell_of_whole(struct actmem_why *why, const struct pages_there *before,
+			  const struct pages_there *now)
+{
+	bool is_of_node = why->reason == ACTMEM_WHY_NODE_FULL ||
+			  why->reason == ACTMEM_WHY_NODE_LIMIT;
+	bool is_of_all = why->reason == ACTMEM_WHY_MEMLOCK || why->reason == ACTMEM_WHY_MEMCG ||
+			 why->reason == ACTMEM_WHY_USER_LIMIT ||
+			 why->reason == ACTMEM_WHY_MOUNT_LIMIT;
+	uint64_t come = 0;
+
+	if (is_of_node && why->node >= 0 && why->node < ACTMEM_NODES_MAX)
+		come = more_bytes(now->of_node[why->node], before->of_node[why->node]);
+	else if (is_of_all)
+		come = more_bytes(now->info.allocated_bytes, before->info.allocated_bytes);
+	why->wanted += come;
+	why->available += come;
+}
+
+/*
+ * What several could not have at once, one may have alone. And if not, it is one call that
+ * tells what is missing, when nobody makes pages meanwhile.
+ */
+static int populate_rest(int fd, const struct pages_there *before,
+			 struct actmem_ioctl_range *range)
+{
+	struct pages_there now;
+	int error;
+
+	count_pages(fd, &now);
+	error = change_range(fd, ACTMEM_IOC_POPULATE, range->offset, range->length, range);
+	if (error)
+		tell_of_whole(&range->why, before, &now);
+	return error;
+}
+
+int driver_populate_range(int fd, uint64_t offset, uint64_t length,
+			  struct actmem_ioctl_range *range)
+{
+	struct helpers helpers = { .help = help_populate, .context = &fd };
+	struct pages_there before;
+	int error;
+
+	if (length < HELPERS_LENGTH || count_pages(fd, &before))
+		return change_range(fd, ACTMEM_IOC_POPULATE, offset, length, range);
+	helpers.is_near = goes_by_cpu(&before.info);
+	helpers_begin(&helpers, offset, length, ACTMEM_PAGE_BYTES);
+	error = change_range(fd, ACTMEM_IOC_POPULATE, offset, length, range);
+	return helpers_end(&helpers) && error ? populate_rest(fd, &before, range) : error;
+}
+
+int driver_populate(const struct backing *backing, uint64_t offset, uint64_t length)
+{
+	struct actmem_ioctl_range range;
+	int error = driver_populate_range(backing->fd, offset, length, &range);
+
+	return tell_populate(error, backing->fd, &range);
+}
+
+int driver_discard(const struct backing *backing, uint64_t offset, uint64_t length)
+{
+	struct actmem_ioctl_range range;
+	int error = change_range(backing->fd, ACTMEM_IOC_DISCARD, offset, length, &range);
+
+	return tell_discard(error, &range);
+}

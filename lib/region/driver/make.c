@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Has the driver make a region, anonymous or of a file without a name, and tells in
+ * words why it did not.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "machine/machine.h"
+#include "region/driver/command.h"
+#include "region/driver/driver.h"
+#include "region/driver/why.h"
+#include "region/names.h"
+
+_Static_assert(ACTMEM_PLACE_BIND - 1 == ACTMEM_POLICY_BIND &&
+	       ACTMEM_PLACE_PREFERRED - 1 == ACTMEM_POLICY_PREFERRED &&
+	       ACTMEM_PLACE_INTERLEAVE - 1 == ACTMEM_POLICY_INTERLEAVE, "policies map by -1");
+
+/* An empty file without a name, where the request's path is. */
+static int make_file(const struct region_request *request, int *fd)
+{
+	char folder[PATH_MAX];
+
+	parent_of(folder, request->path);
+	*fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (*fd < 0)
+		return fail(errno, "cannot make a file in %s (%s)", folder, strerror(errno));
+	return 0;
+}
+
+static int fail_create(int device, int error, const struct actmem_ioctl_create *create)
+{
+	struct actmem_ioctl_query query;
+
+	if (why_tell(error, &create->why, -1, create->policy != ACTMEM_POLICY_PREFERRED))
+		return -error;
+	if (error == EINVAL && !driver_query(device, &query) &&
+	    create->length > query.max_region_bytes)
+		return fail(EINVAL, "%s are wanted in one region, which has %s at most with this driver",
+			    BYTES_TEXT(create->length), BYTES_TEXT(query.max_region_bytes));
+	return fail(error, "the driver cannot make a region of %s (%s)",
+		    BYTES_TEXT(create->length), strerror(error));
+}
+
+/* All pages of a new region, whose descriptor is closed if there are too few. */
+static int populate_new(int fd, struct actmem_ioctl_create *create)
+{
+	struct actmem_ioctl_range range;
+	int error = driver_populate_range(fd, 0, create->length, &range);
+
+	if (error) {
+		create->why = range.why;
+		close(fd);
+	}
+	return error;
+}
+
+/* @device: or an empty file; -1: a file of its own, without a name yet. */
+static int try_create(int device, const struct region_request *request,
+		      enum actmem_policy policy, const struct actmem_nodes *nodes,
+		      struct actmem_ioctl_create *create)
+{
+	int file = -1, error;
+
+	*create = (struct actmem_ioctl_create){
+		.size = sizeof(*create),
+		.flags = request->inherit ? ACTMEM_CREATE_INHERIT : 0,
+		.length = request->length,
+		.page_bytes = ACTMEM_PAGE_BYTES,
+		.policy = policy - 1,
+	};
+	memcpy(create->nodes, nodes->word, sizeof(create->nodes));
+	/* One that is a file has that name. */
+	if (!request->path)
+		memcpy(create->name, request->name, sizeof(create->name));
+	create->fd = -1;
+	if (device < 0) {
+		error = make_file(request, &file);
+		if (error)
+			return error;
+	}
+	error = driver_ask(device < 0 ? file : device, ACTMEM_IOC_CREATE, create);
+	if (error && file >= 0)
+		close(file);
+	if (!error && file >= 0)
+		create->fd = file;
+	if (!error && !request->lazy)
+		error = populate_new(create->fd, create);
+	return error ? fail_create(device, -error, create) : 0;
+}
+
+/* Whether other nodes could have what those asked for have not. */
+static bool node_is_full(const struct actmem_ioctl_create *create)
+{
+	return create->why.reason == ACTMEM_WHY_NODE_FULL ||
+	       create->why.reason == ACTMEM_WHY_NODE_LIMIT;
+}
+
+int driver_check_pages(const struct region_request *request)
+{
+	bool giant = request->pages == ACTMEM_PAGES_1G;
+
+	if (request->pages == ACTMEM_PAGES_2M || (giant && request->allow & ACTMEM_ALLOW_2M))
+		return 0;
+	if (giant)
+		return fail(EOPNOTSUPP, "the driver has pages of 2M alone; 1G come from hugetlb by the backend memfd: %s, or allow 2 MiB pages with ACTMEM_ALLOW=2m (actmem run --allow)",
+			    request->path ? "take a path on a hugetlbfs that is mounted with pagesize=1G" :
+			    "ask for that, or for auto, with ACTMEM_BACKEND (actmem run --backend)");
+	return fail(EOPNOTSUPP, "the driver has pages of 2M alone; ask for those, or %s",
+		    request->path ? "take a path on tmpfs" :
+		    "for the backend memfd with ACTMEM_BACKEND=memfd");
+}
+
+void driver_tell_pages(const struct region_request *request, unsigned int *fallbacks)
+{
+	if (request->pages == ACTMEM_PAGES_2M)
+		return;
+	if (!*fallbacks)
+		fail_clear();
+	fail_more("%sthe driver has pages of 2M alone; took 2 MiB pages instead",
+		  *fallbacks ? "; " : "");
+	++*fallbacks;
+}
+
+int driver_make(int fd, const struct region_request *request, struct backing *backing)
+{
+	unsigned int node = nodes_next(&request->nodes, 0), fallbacks = 0;
+	struct actmem_nodes one = { { 0 } };
+	struct actmem_ioctl_create create;
+	int error = driver_check_pages(request);
+
+	if (error)
+		return error;
+	error = try_create(fd, request, request->policy, &request->nodes, &create);
+	if (error && node_is_full(&create) && request->policy != ACTMEM_PLACE_PREFERRED &&
+	    request->allow & ACTMEM_ALLOW_NODE) {
+		if (node < ACTMEM_NODES_MAX)
+			node_set(&one, node);
+		error = try_create(fd, request, ACTMEM_PLACE_PREFERRED, &one, &create);
+		if (!error) {
+			fail_more("; took whatever node instead");
+			fallbacks = 1;
+		}
+	}
+	if (error)
+		return error;
+	driver_tell_pages(request, &fallbacks);
+	*backing = (struct backing){
+		.fd = create.fd,
+		.length = request->length,
+		.page_bytes = ACTMEM_PAGE_BYTES,
+		.id = create.id,
+		.pages = ACTMEM_PAGES_2M,
+		.fallbacks = fallbacks,
+		.inherit = request->inherit,
+	};
+	memcpy(backing->name, request->name, sizeof(backing->name));
+	return 0;
+}

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Regions that are files of the driver's file system.
+ *
+ * The maker of one has an empty file of its name locked (flock(2)) meanwhile, so that
+ * others wait for the outcome; the next one completes an empty file that a killed process
+ * has left.
+ *
+ * An empty file becomes a region by one ioctl, for good, and without pages: that does for
+ * a lazy one. Others are given their pages in a file without a name, which takes the
+ * place of the empty one when they are there. So what can be found is complete, and what
+ * has failed leaves an empty file that was there as it was.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "machine/machine.h"
+#include "region/driver/driver.h"
+#include "region/driver/why.h"
+#include "region/names.h"
+#include "watch/watch.h"
+
+/* A result of looking at the file, besides 0 and errors with words. */
+#define TRY_AGAIN	1
+
+/* Nanoseconds between looks at a file that another process completes. */
+#define PAUSE_MIN	1000000
+#define PAUSE_MAX	64000000
+
+/* Waits until the file is a region or this process's to complete. */
+static int wait_for_turn(const struct region_request *request, int fd, struct stat *stat)
+{
+	struct timespec pause = { .tv_nsec = PAUSE_MIN };
+
+	for (;;) {
+		bool locked = !flock(fd, LOCK_EX | LOCK_NB);
+
+		if (!locked && errno != EWOULDBLOCK && errno != EINTR)
+			return fail(errno, "cannot lock %s (flock: %s)", request->path,
+				    strerror(errno));
+		if (fstat(fd, stat))
+			return fail(errno, "cannot look at %s (%s)", request->path,
+				    strerror(errno));
+		/* The process that had locked it may have removed it after a failure. */
+		if (!stat->st_nlink)
+			return TRY_AGAIN;
+		if (stat->st_size && locked)
+			flock(fd, LOCK_UN);
+		if (stat->st_size || locked)
+			return 0;
+		nanosleep(&pause, NULL);
+		if (pause.tv_nsec < PAUSE_MAX)
+			pause.tv_nsec *= 2;
+	}
+}
+
+static bool is_empty(int fd)
+{
+	struct stat stat;
+
+	return !fstat(fd, &stat) && !stat.st_size;
+}
+
+static bool is_same(const struct stat *one, const struct stat *other)
+{
+	return one->st_dev == other->st_dev && one->st_ino == other->st_ino;
+}
+
+/* Whether the file still has that name. */
+static bool is_named(const char *path, int fd)
+{
+	struct stat own, there;
+
+	return !fstat(fd, &own) && !lstat(path, &there) && is_same(&own, &there);
+}
+
+/* Under the lock: removes what this opening made and its failure would leave. */
+static void remove_empty(const char *path, int fd)
+{
+	if (is_empty(fd) && is_named(path, fd))
+		unlink(path);
+}
+
+/* The empty file, which may be there for that alone, tells by whom it may be opened. */
+static int take_permissions(int from, int to, const char *path)
+{
+	struct stat old, new;
+
+	if (fstat(from, &old) || fstat(to, &new) ||
+	    ((old.st_uid != new.st_uid || old.st_gid != new.st_gid) &&
+	     fchown(to, old.st_uid, old.st_gid)) ||
+	    (old.st_mode != new.st_mode && fchmod(to, old.st_mode & 07777)))
+		return fail(errno, "cannot make a region with the owner and the permissions of %s (%s); remove it, or make it lazily",
+			    path, strerror(errno));
+	return 0;
+}
+
+/* An empty file that was there is there again, though it is another. */
+static void put_back(const char *path, int empty)
+{
+	int fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+
+	if (fd < 0)
+		return;
+	take_permissions(empty, fd, path);
+	close(fd);
+}
+
+/*
+ * Under the lock of the empty file. If that has been removed or renamed meanwhile, so has
+ * the region.
+ */
+static int take_place(const struct region_request *request, int empty, bool created, int made)
+{
+	int error = take_permissions(empty, made, request->path);
+
+	if (!error && request->open & ACTMEM_OPEN_LOCK)
+		error = name_lock(made, request->path);
+	if (error)
+		return error;
+	/* A program that does not wait has made it a region, such as truncate(1). */
+	if (!is_empty(empty))
+		return TRY_AGAIN;
+	if (!is_named(request->path, empty))
+		return 0;
+	if (unlink(request->path))
+		return fail(errno, "cannot put a region in the place of %s (unlink: %s)",
+			    request->path, strerror(errno));
+	/* EEXIST: who came just now begins anew. */
+	error = name_link(made, request->path);
+	if (!error || error == -EEXIST)
+		return error ? TRY_AGAIN : 0;
+	if (!created)
+		put_back(request->path, empty);
+	return fail(-error, "cannot name a file %s (linkat: %s)%s", request->path,
+		    strerror(-error), error == -ENOENT ? " (is /proc mounted?)" : "");
+}
+
+/*
+ * The kernel shows a descriptor by the name that it was opened with, and that of a file
+ * without a name by none for good. So it is opened anew, unless the name is another
+ * file's by now.
+ */
+static int open_by_name(const struct region_request *request, int *made)
+{
+	int fd = open(request->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
+	struct stat own, there;
+	int error = 0;
+
+	if (fd < 0)
+		return 0;
+	if (fstat(*made, &own) || fstat(fd, &there) || !is_same(&own, &there)) {
+		close(fd);
+		return 0;
+	}
+	if (request->open & ACTMEM_OPEN_LOCK) {
+		flock(*made, LOCK_UN);
+		error = name_lock(fd, request->path);
+	}
+	/* Somebody was faster: it is theirs to use, or this process's by the file that it has. */
+	if (error) {
+		close(fd);
+		return name_lock(*made, request->path);
+	}
+	close(*made);
+	*made = fd;
+	return 0;
+}
+
+/* With all its pages, in the place of the empty file. */
+static int complete_whole(const struct region_request *request, int fd, bool created,
+			  struct backing *backing)
+{
+	struct region_request whole = *request;
+	char path[PATH_MAX];
+	int error;
+
+	/* Not in the place of a link that leads to it. */
+	if (!realpath(request->path, path))
+		return errno == ENOENT ? TRY_AGAIN :
+		       fail(errno, "cannot look at %s (%s)", request->path, strerror(errno));
+	whole.path = path;
+	error = driver_make(-1, &whole, backing);
+	if (error)
+		return error;
+	error = take_place(&whole, fd, created, backing->fd);
+	if (!error)
+		error = open_by_name(&whole, &backing->fd);
+	if (error)
+		close(backing->fd);
+	else
+		close(fd);
+	return error;
+}
+
+/* Closes the empty file, unless it fails or that is the region's. */
+static int complete(const struct region_request *request, int fd, bool created,
+		    struct backing *backing)
+{
+	int error = request->lazy ? driver_make(fd, request, backing) :
+				    complete_whole(request, fd, created, backing);
+
+	/* As there. */
+	if (error == -EEXIST)
+		return TRY_AGAIN;
+	if (error == -ENOSPC)
+		why_tell_mount(fd);
+	if (error) {
+		if (created)
+			remove_empty(request->path, fd);
+		return error;
+	}
+	if (request->lazy) {
+		if (!(request->open & ACTMEM_OPEN_LOCK))
+			flock(fd, LOCK_UN);
+		backing->fd = fd;
+	}
+	backing->named = true;
+	return 0;
+}
+
+static int check_policy(const struct region_request *request, struct actmem_ioctl_info *info,
+			unsigned int *fallbacks)
+{
+	static const char *const policies[] = { "bind", "preferred", "interleave" };
+	struct actmem_nodes nodes;
+
+	if (request->any_place)
+		return 0;
+	memcpy(nodes.word, info->nodes, sizeof(nodes.word));
+	if (info->policy == request->policy - 1U &&
+	    !memcmp(&nodes, &request->nodes, sizeof(nodes)))
+		return 0;
+	fail(EEXIST, "%s is there with the policy %s on %s, not %s on %s as asked", request->path,
+	     info->policy < 3 ? policies[info->policy] : "?", NODES_TEXT(&nodes),
+	     policies[request->policy - 1], NODES_TEXT(&request->nodes));
+	if (!(request->allow & ACTMEM_ALLOW_NODE)) {
+		fail_more("; remove it to have it made anew, or allow other nodes with ACTMEM_ALLOW=node (actmem run --allow)");
+		return -EEXIST;
+	}
+	fail_more("; took it as it is");
+	*fallbacks = 1;
+	return 0;
+}
+
+static int take_found(const struct region_request *request, int fd, struct backing *backing)
+{
+	struct actmem_ioctl_info info = { .size = sizeof(info) };
+	unsigned int fallbacks = 0;
+	int error;
+
+	if (request->open & ACTMEM_OPEN_EXCLUSIVE)
+		return fail(EEXIST, "%s is there already", request->path);
+	error = driver_check_pages(request);
+	if (!error && request->open & ACTMEM_OPEN_LOCK)
+		error = name_lock(fd, request->path);
+	if (error)
+		return error;
+	error = driver_ask(fd, ACTMEM_IOC_INFO, &info);
+	if (error)
+		return fail(-error, "the driver does not tell of %s (%s)", request->path,
+			    strerror(-error));
+	if (request->length && info.length != request->length &&
+	    !(request->open & ACTMEM_OPEN_ANY_LENGTH))
+		return fail(EEXIST, "%s is there with %s, not with %s as asked; remove it, or ask for length 0 to have it as it is",
+			    request->path, BYTES_TEXT(info.length), BYTES_TEXT(request->length));
+	error = check_policy(request, &info, &fallbacks);
+	if (error)
+		return error;
+	driver_tell_pages(request, &fallbacks);
+	*backing = (struct backing){
+		.fd = fd,
+		.length = info.length,
+		.page_bytes = info.page_bytes,
+		.id = info.id,
+		.pages = ACTMEM_PAGES_2M,
+		.fallbacks = fallbacks,
+		.inherit = info.state & ACTMEM_INFO_INHERIT,
+		.received = true,
+		.named = true,
+		.read_only = request->open & ACTMEM_OPEN_READ,
+	};
+	return 0;
+}
+
+static int take_file(const struct region_request *request, int fd, bool created,
+		     struct stat *stat, struct backing *backing)
+{
+	struct statfs files;
+	int error;
+
+	if (fstatfs(fd, &files) || files.f_type != ACTMEM_SUPER_MAGIC)
+		return fail(EINVAL, "%s is not on the driver's file system any more",
+			    request->path);
+	if (!stat->st_size) {
+		error = wait_for_turn(request, fd, stat);
+		if (error)
+			return error;
+	}
+	if (stat->st_size)
+		return take_found(request, fd, backing);
+	if (!(request->open & ACTMEM_OPEN_CREATE))
+		return fail(ENOENT, "%s is an empty file, no region yet", request->path);
+	return complete(request, fd, created, backing);
+}
+
+/* An empty file that is there may be meant to be: only one made here is @created. */
+static int open_or_create(const struct region_request *request, int *fd, bool *created,
+			  struct stat *found)
+{
+	int error = -EEXIST;
+
+	if (request->open & ACTMEM_OPEN_CREATE)
+		error = name_open(request, O_CREAT | O_EXCL, fd, found);
+	*created = !error;
+	if (error != -EEXIST)
+		return error;
+	error = name_open(request, 0, fd, found);
+	if (error != -ENOENT || !(request->open & ACTMEM_OPEN_CREATE))
+		return error;
+	if (!lstat(request->path, found) && S_ISLNK(found->st_mode))
+		return fail(EEXIST, "%s is a link to a file that is not there", request->path);
+	return TRY_AGAIN;
+}
+
+int driver_open_name(const struct region_request *request, struct backing *backing)
+{
+	bool created;
+	struct stat stat;
+	int fd, error;
+
+	do {
+		error = open_or_create(request, &fd, &created, &stat);
+		if (error == TRY_AGAIN)
+			continue;
+		if (error)
+			return error;
+		error = take_file(request, fd, created, &stat, backing);
+		/* Which a child that was forked meanwhile would keep. */
+		if (error) {
+			flock(fd, LOCK_UN);
+			close(fd);
+		}
+	} while (error == TRY_AGAIN);
+	if (!error)
+		name_label(backing->name, request->path);
+	return error;
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Why the driver could not have pages, in words: the thing, the number and the
+ * knob.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include "base/base.h"
+#include "machine/machine.h"
+#include "region/driver/driver.h"
+#include "region/driver/why.h"
+#include "region/names.h"
+
+#define SYSFS		"/sys/class/misc/actmem"
+#define OTHER_NODES	" or allow other nodes with ACTMEM_ALLOW=node (actmem run --allow)"
+
+static void tell_full_node(int error, const struct actmem_why *why, bool may_go_elsewhere)
+{
+	fail(error, "node %d has %s free of %s wanted; free memory there%s", why->node,
+	     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted),
+	     may_go_elsewhere ? OTHER_NODES : "");
+	if (why->movable)
+		fail_more(" (%s more are free there, but were onlined as movable, which cannot be pinned)",
+			  BYTES_TEXT(why->movable));
+}
+
+static void tell_cgroup(int error, const struct actmem_why *why)
+{
+	char knob[CGROUP_FILE_MAX];
+
+	memory_cgroup_available(knob);
+	fail(error, "the memory cgroup has %s left of %s wanted; raise %s",
+	     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted), *knob ? knob : "memory.max");
+}
+
+/* Others may hold what is missing; @others: what `actmem list` does not show, or "". */
+static void tell_held(uint64_t limit, uint64_t left, const char *others)
+{
+	fail_more("; of the limit's %s, %s are held (`actmem list` shows by whom%s)",
+		  BYTES_TEXT(limit), BYTES_TEXT(limit > left ? limit - left : 0), others);
+}
+
+/* One that is there keeps the limit of its maker, which this process does not know. */
+static void tell_memlock(int error, const struct actmem_why *why, int fd)
+{
+	struct rlimit limit;
+
+	fail(error, "RLIMIT_MEMLOCK has %s left of %s wanted; raise it with `ulimit -l` in the process that makes the region; one that is there keeps its limit",
+	     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted));
+	if (fd < 0 && !getrlimit(RLIMIT_MEMLOCK, &limit))
+		tell_held(limit.rlim_cur, why->available,
+			  ", but for what io_uring, AF_XDP and perf hold");
+}
+
+static void tell_user_limit(int error, const struct actmem_why *why)
+{
+	uint64_t limit;
+
+	fail(error, "the administrator's limit of the region's user has %s left of %s wanted; as root raise user_limit_bytes in " SYSFS,
+	     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted));
+	if (!sysfile_value(&limit, SYSFS "/user_limit_bytes") && limit != UINT64_MAX)
+		tell_held(limit, why->available, "");
+}
+
+static void tell_node_limit(int error, const struct actmem_why *why, bool may_go_elsewhere)
+{
+	uint64_t limit;
+
+	fail(error, "the administrator's limit of node %d has %s left of %s wanted; as root raise " SYSFS "/node%d/limit_bytes%s",
+	     why->node, BYTES_TEXT(why->available), BYTES_TEXT(why->wanted), why->node,
+	     may_go_elsewhere ? OTHER_NODES : "");
+	if (!sysfile_value(&limit, SYSFS "/node%d/limit_bytes", why->node) && limit != UINT64_MAX)
+		tell_held(limit, why->available, "");
+}
+
+void why_tell_mount(int fd)
+{
+	struct statfs sizes;
+	struct stat stat;
+
+	if (fd < 0 || fstat(fd, &stat) || fstatfs(fd, &sizes))
+		return;
+	fail_more(" (it is mounted at %s, and its files have %s of %s)", MOUNT_TEXT(stat.st_dev),
+		  BYTES_TEXT((sizes.f_blocks - sizes.f_bfree) * (uint64_t)sizes.f_bsize),
+		  BYTES_TEXT(sizes.f_blocks * (uint64_t)sizes.f_bsize));
+}
+
+bool why_tell(int error, const struct actmem_why *why, int fd, bool may_go_elsewhere)
+{
+	switch (why->reason) {
+	case ACTMEM_WHY_NODE_FULL:
+		tell_full_node(error, why, may_go_elsewhere);
+		return true;
+	case ACTMEM_WHY_MEMLOCK:
+		tell_memlock(error, why, fd);
+		return true;
+	case ACTMEM_WHY_MEMCG:
+		tell_cgroup(error, why);
+		return true;
+	case ACTMEM_WHY_USER_LIMIT:
+		tell_user_limit(error, why);
+		return true;
+	case ACTMEM_WHY_NODE_LIMIT:
+		tell_node_limit(error, why, may_go_elsewhere);
+		return true;
+	case ACTMEM_WHY_MOUNT_LIMIT:
+		fail(error, "size= of the mounted file system has %s left of %s wanted; remove files there, or as root raise it with `mount -o remount,size=`",
+		     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted));
+		why_tell_mount(fd);
+		return true;
+	case ACTMEM_WHY_CPUSET:
+		fail(error, "node %d is outside this task's cpuset; choose others with ACTMEM_NODES (actmem run --nodes)",
+		     why->node);
+		return true;
+	case ACTMEM_WHY_NO_MEMORY_NODE:
+		fail(error, "node %d has no memory; choose others with ACTMEM_NODES (actmem run --nodes)",
+		     why->node);
+		return true;
+	case ACTMEM_WHY_POISON:
+		fail(error, "the hardware reported an error in memory of node %d: the 2 MiB at offset %llu of the region are lost; discard them for a fresh page",
+		     why->node, (unsigned long long)why->wanted);
+		return true;
+	default:
+		return false;
+	}
+}

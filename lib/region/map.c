@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Mappings of regions.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/base.h"
+#include "machine/machine.h"
+#include "region/map.h"
+
+static bool is_aligned(const void *address)
+{
+	return !((uintptr_t)address % HUGE_PAGE_BYTES);
+}
+
+static void *map_at(const struct backing *backing, void *hint, int flags)
+{
+	int protection = PROT_READ | (backing->read_only ? 0 : PROT_WRITE);
+
+	return mmap(hint, backing->length, protection, MAP_SHARED | flags, backing->fd, 0);
+}
+
+/*
+ * Hugetlb files and the driver choose an aligned address themselves. The others are
+ * mapped in place of address space that is reserved before, as what is only free
+ * another thread may take. Where that fails, the kernel may have let go of the place
+ * already, and another thread have it: it is left as it is.
+ */
+static void *map_aligned(const struct backing *backing)
+{
+	void *address = map_at(backing, NULL, 0);
+	uint64_t length = backing->length;
+	void *room;
+
+	if (address == MAP_FAILED || is_aligned(address))
+		return address;
+	munmap(address, length);
+	room = room_map(length, HUGE_PAGE_BYTES, PROT_NONE, MAP_NORESERVE);
+	if (room == MAP_FAILED)
+		return MAP_FAILED;
+	/* After mlockall(MCL_FUTURE) it would count beside the file. */
+	munlock(room, length);
+	return map_at(backing, room, MAP_FIXED);
+}
+
+int map_region(struct backing *backing)
+{
+	void *mapped = map_aligned(backing);
+	uint64_t length = backing->length;
+	int error;
+
+	if (mapped == MAP_FAILED)
+		return fail(errno, "cannot map %s (mmap: %s)", BYTES_TEXT(length),
+			    strerror(errno));
+	if (madvise(mapped, length, MADV_DONTDUMP) ||
+	    (!backing->inherit && madvise(mapped, length, MADV_DONTFORK))) {
+		error = fail(errno, "cannot keep %s out of children and core dumps (madvise: %s)",
+			     BYTES_TEXT(length), strerror(errno));
+		munmap(mapped, length);
+		return error;
+	}
+	backing->address = mapped;
+	return 0;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The files of regions in shared memory, once they are there: which they are, what pages
+ * they have, and their lock.
+ */
+#include <errno.h>
+#include <linux/magic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "machine/machine.h"
+#include "region/memfd/memfd.h"
+
+int memfd_identify(struct backing *backing)
+{
+	struct stat stat;
+
+	if (fstat(backing->fd, &stat))
+		return fail(errno, "cannot identify a memfd (fstat: %s)", strerror(errno));
+	backing->id = stat.st_ino;
+	backing->device = stat.st_dev;
+	return 0;
+}
+
+bool memfd_take_pages(struct backing *backing, const struct statfs *files)
+{
+	bool hugetlb = files->f_type == HUGETLBFS_MAGIC;
+
+	backing->page_bytes = hugetlb ? (uint64_t)files->f_bsize : BASE_PAGE_BYTES;
+	backing->pages = pages_of_bytes(backing->page_bytes);
+	return backing->length && !(backing->length % backing->page_bytes) &&
+	       backing->page_bytes == pages_bytes(backing->pages);
+}
+
+int memfd_allocated(const struct backing *backing, uint64_t *bytes)
+{
+	struct stat stat;
+
+	if (fstat(backing->fd, &stat))
+		return fail(errno, "cannot ask for the pages of a memfd (fstat: %s)",
+			    strerror(errno));
+	*bytes = (uint64_t)stat.st_blocks * 512;
+	return 0;
+}
+
+/* Hugetlb pages are never swapped: mlock(2) would only count them. */
+int memfd_lock(struct backing *backing, uint32_t allow)
+{
+	struct rlimit limit = { 0 };
+	uint64_t locked = 0, wanted;
+	char text[4096];
+	int error;
+
+	if (pages_are_hugetlb(backing->pages)) {
+		backing->locked_bytes = backing->length;
+		return 0;
+	}
+	/* On fault, so that a limit is known before pages are made. */
+	if (!mlock2(backing->address, backing->length, MLOCK_ONFAULT)) {
+		backing->locked_bytes = backing->length;
+		return 0;
+	}
+	error = errno;
+	if (error != ENOMEM && error != EPERM && error != EAGAIN)
+		return fail(error, "cannot lock %s (mlock: %s)", BYTES_TEXT(backing->length),
+			    strerror(error));
+	if (!getrlimit(RLIMIT_MEMLOCK, &limit) &&
+	    !sysfile_read("/proc/self/status", text, sizeof(text)))
+		locked = sysfile_number(text, "\nVmLck:") * 1024;
+	wanted = locked + backing->length;
+	fail(ENOMEM, "RLIMIT_MEMLOCK is %s, of which %s are locked, and %s more wanted; raise it with `ulimit -l %llu`%s, or allow unpinned memory with ACTMEM_ALLOW=unlocked (actmem run --allow)",
+	     BYTES_TEXT(limit.rlim_cur), BYTES_TEXT(locked), BYTES_TEXT(backing->length),
+	     (unsigned long long)wanted / 1024,
+	     wanted > limit.rlim_max ? ", for which root has to raise the hard limit first (of a container: docker run --ulimit memlock=-1)" : "");
+	if (!(allow & ACTMEM_ALLOW_UNLOCKED))
+		return -ENOMEM;
+	fail_more("; went on unpinned");
+	backing->fallbacks++;
+	return 0;
+}
+
+int memfd_advise(const struct region_request *request, const struct backing *backing)
+{
+	/* Fails on kernels without them, which is as good as not wanting them. */
+	if (request->pages == ACTMEM_PAGES_4K)
+		madvise(backing->address, backing->length, MADV_NOHUGEPAGE);
+	if (request->pages == ACTMEM_PAGES_THP &&
+	    madvise(backing->address, backing->length, MADV_HUGEPAGE))
+		return fail(EOPNOTSUPP, "this kernel has no transparent huge pages (madvise: %s); allow 4 KiB pages with ACTMEM_ALLOW=4k (actmem run --allow)",
+			    strerror(errno));
+	return 0;
+}
+
+void memfd_release(struct backing *backing)
+{
+	munmap(backing->address, backing->length);
+	close(backing->fd);
+}

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Regions that are files of hugetlbfs or tmpfs, for the memfd backend.
+ *
+ * One is made as a file without a name, which ends with its process, and linked
+ * to its path once its pages are there: of several makers one can do that, and
+ * who finds it finds it complete. Its maker then opens it as anybody does.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "machine/machine.h"
+#include "region/map.h"
+#include "region/memfd/memfd.h"
+#include "region/memfd/pages.h"
+#include "region/names.h"
+#include "watch/watch.h"
+
+#define REMOVE_OR	"; remove it to have it made anew, or "
+
+/* Maps the pages that are there into this process, where its lock holds them. */
+static int touch(const struct backing *backing, uint64_t offset, uint64_t length)
+{
+	while (madvise((char *)backing->address + offset, length, MADV_POPULATE_READ)) {
+		if (errno != EINTR && errno != EAGAIN)
+			return fail(errno == EFAULT ? EIO : errno,
+				    "cannot map %s of %s (madvise: %s)", BYTES_TEXT(length),
+				    backing->name, strerror(errno));
+	}
+	return 0;
+}
+
+/*
+ * Calls @see for each stretch of pages that are there. Which they are hugetlbfs
+ * does not tell: of a region of which some are missing, none are seen.
+ */
+static int for_present(const struct region_request *request, const struct backing *backing,
+		       int (*see)(const struct region_request *request,
+				  const struct backing *backing, uint64_t offset,
+				  uint64_t length))
+{
+	off_t end = (off_t)backing->length, data = 0, hole = 0;
+	uint64_t allocated;
+	int error = memfd_allocated(backing, &allocated);
+
+	if (error)
+		return error;
+	if (allocated >= backing->length)
+		return see(request, backing, 0, backing->length);
+	if (pages_are_hugetlb(backing->pages))
+		return 0;
+	while (!error && hole < end) {
+		data = lseek(backing->fd, hole, SEEK_DATA);
+		if (data < 0)
+			break;
+		hole = lseek(backing->fd, data, SEEK_HOLE);
+		if (hole <= data)
+			break;
+		error = see(request, backing, (uint64_t)data, (uint64_t)(hole - data));
+	}
+	return error;
+}
+
+static int touch_present(const struct region_request *request, const struct backing *backing,
+			 uint64_t offset, uint64_t length)
+{
+	return touch(backing, offset, length);
+}
+
+static int verify_present(const struct region_request *request, const struct backing *backing,
+			  uint64_t offset, uint64_t length)
+{
+	return pages_verify(request, backing, offset, length, false);
+}
+
+/* The kind of the file's pages, by those that are there, else the kind wanted. */
+static int look_at_pages(const struct region_request *request, struct backing *backing)
+{
+	uint64_t mapped, huge;
+	int error;
+
+	if (pages_are_hugetlb(backing->pages))
+		return 0;
+	error = smaps_count(backing->address, backing->length, &mapped, &huge);
+	if (error || backing->length % HUGE_PAGE_BYTES)
+		return error;
+	if (mapped ? huge == mapped : request->pages != ACTMEM_PAGES_4K && request->path) {
+		backing->pages = ACTMEM_PAGES_THP;
+		backing->page_bytes = HUGE_PAGE_BYTES;
+	}
+	return 0;
+}
+
+/* Adds a step down that is told, if it is @allowed, else -EEXIST. */
+static int step(struct backing *backing, bool allowed, const char *knob)
+{
+	if (!allowed) {
+		fail_more(REMOVE_OR "allow %s (actmem run --allow)", knob);
+		return -EEXIST;
+	}
+	fail_more("; took it as it is");
+	backing->fallbacks++;
+	return 0;
+}
+
+static int check_pages(const struct region_request *request, struct backing *backing)
+{
+	enum actmem_pages got = backing->pages, wanted = request->pages;
+
+	/* Larger pages than 4K are as good. */
+	if (got == wanted || (wanted == ACTMEM_PAGES_4K && got == ACTMEM_PAGES_THP))
+		return 0;
+	if (pages_are_hugetlb(got) && !(got == ACTMEM_PAGES_2M && wanted == ACTMEM_PAGES_1G))
+		return nameless_check_hugetlbfs(request, backing->page_bytes);
+	fail(EEXIST, "%s is there in %s, not in %s as asked", request->path, page_names[got],
+	     page_names[wanted]);
+	if (got == ACTMEM_PAGES_2M)
+		return step(backing, request->allow & ACTMEM_ALLOW_2M,
+			    "2 MiB pages with ACTMEM_ALLOW=2m");
+	if (got == ACTMEM_PAGES_THP)
+		return step(backing, request->allow & ACTMEM_ALLOW_THP,
+			    "transparent huge pages with ACTMEM_ALLOW=thp");
+	return step(backing, request->allow & ACTMEM_ALLOW_4K,
+		    "4 KiB pages with ACTMEM_ALLOW=4k");
+}
+
+static int check_places(const struct region_request *request, struct backing *backing)
+{
+	int error;
+
+	if (request->any_place)
+		return 0;
+	error = for_present(request, backing, verify_present);
+	if (error == -EIO) {
+		fail(EEXIST, "%s is there, but %s", request->path, actmem_error());
+		error = step(backing, request->allow & ACTMEM_ALLOW_NODE,
+			     "other nodes with ACTMEM_ALLOW=node");
+	}
+	if (!error && !backing->read_only)
+		error = pages_bind(request, backing);
+	if (!error) {
+		backing->policy = request->policy;
+		backing->nodes = request->nodes;
+	}
+	return error;
+}
+
+/* Sets all that the file alone decides. */
+static int look_at_file(const char *name, struct backing *backing)
+{
+	struct statfs files;
+	struct stat stat;
+
+	if (fstat(backing->fd, &stat) || fstatfs(backing->fd, &files))
+		return fail(errno, "cannot look at %s (%s)", name, strerror(errno));
+	if (files.f_type != HUGETLBFS_MAGIC && files.f_type != TMPFS_MAGIC)
+		return fail(EINVAL, "%s is neither on hugetlbfs nor on tmpfs any more", name);
+	backing->length = (uint64_t)stat.st_size;
+	if (!memfd_take_pages(backing, &files))
+		return fail(EINVAL, "%s has %llu bytes in pages of %s: not a region as this library makes it; remove it",
+			    name, (unsigned long long)backing->length,
+			    BYTES_TEXT(backing->page_bytes));
+	return 0;
+}
+
+/* Maps, pins and looks through what is there. */
+static int map_found(const struct region_request *request, struct backing *backing)
+{
+	struct region_request kind = *request;
+	int error = map_region(backing);
+
+	if (error)
+		return error;
+	error = memfd_identify(backing);
+	if (!error)
+		error = memfd_lock(backing, request->allow);
+	if (!error)
+		error = for_present(request, backing, touch_present);
+	if (!error)
+		error = look_at_pages(request, backing);
+	kind.pages = backing->pages;
+	if (!error)
+		error = memfd_advise(&kind, backing);
+	if (error)
+		munmap(backing->address, backing->length);
+	return error;
+}
+
+/* Closes the descriptor after an error. */
+static int take_found(const struct region_request *request, struct backing *backing)
+{
+	int error = look_at_file(request->path, backing);
+
+	if (!error && request->open & ACTMEM_OPEN_LOCK)
+		error = name_lock(backing->fd, request->path);
+	if (!error && request->length && backing->length != request->length &&
+	    !(request->open & ACTMEM_OPEN_ANY_LENGTH))
+		error = fail(EEXIST, "%s is there with %s, not with %s as asked; remove it, or ask for length 0 to have it as it is",
+			     request->path, BYTES_TEXT(backing->length),
+			     BYTES_TEXT(request->length));
+	if (!error)
+		error = map_found(request, backing);
+	if (error) {
+		close(backing->fd);
+		return error;
+	}
+	error = check_pages(request, backing);
+	if (!error)
+		error = check_places(request, backing);
+	if (error)
+		memfd_release(backing);
+	return error;
+}
+
+int named_receive(uint32_t allow, struct backing *backing)
+{
+	struct region_request request = { .allow = allow };
+	int error = look_at_file(backing->name, backing);
+
+	if (!error)
+		error = map_found(&request, backing);
+	if (error)
+		close(backing->fd);
+	return error;
+}
+
+static int find(const struct region_request *request, struct backing *backing)
+{
+	struct stat stat;
+	int error;
+
+	*backing = (struct backing){
+		.inherit = request->inherit,
+		.received = true,
+		.named = true,
+		.read_only = request->open & ACTMEM_OPEN_READ,
+	};
+	error = name_open(request, 0, &backing->fd, &stat);
+	if (error)
+		return error;
+	name_label(backing->name, request->path);
+	return take_found(request, backing);
+}
+
+/* Gives the file its name; 0 also if another one has that: *@made tells. */
+static int link_file(const struct region_request *request, const struct backing *backing,
+		     bool *made)
+{
+	struct stat stat;
+	int error = name_link(backing->fd, request->path);
+
+	*made = !error;
+	if (!error)
+		return 0;
+	if (error == -EEXIST && !lstat(request->path, &stat) && S_ISLNK(stat.st_mode) &&
+	    access(request->path, F_OK))
+		return fail(EEXIST, "%s is a link to a file that is not there", request->path);
+	if (error == -EEXIST)
+		return 0;
+	return fail(-error, "cannot name a file %s (linkat: %s)%s", request->path,
+		    strerror(-error), error == -ENOENT ? " (is /proc mounted?)" : "");
+}
+
+/* Opens the file that this process made and linked, as others do; keeps its steps down. */
+static int find_made(const struct region_request *request, const struct backing *made,
+		     const char *words, struct backing *backing)
+{
+	struct region_request again = *request;
+	struct stat there;
+	int error;
+
+	/* The steps down taken when it was made have been told. */
+	again.allow |= ACTMEM_ALLOW_2M | ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K | ACTMEM_ALLOW_NODE;
+	error = find(&again, backing);
+	if (error) {
+		if (!lstat(request->path, &there) && there.st_dev == made->device &&
+		    there.st_ino == made->id && error != -EBUSY)
+			unlink(request->path);
+		return error;
+	}
+	if (backing->id == made->id && backing->device == made->device) {
+		backing->received = false;
+		backing->fallbacks = made->fallbacks;
+		backing->policy = made->policy;
+		backing->nodes = made->nodes;
+		if (made->fallbacks)
+			fail(0, "%s", words);
+	} else if (request->open & ACTMEM_OPEN_EXCLUSIVE) {
+		memfd_release(backing);
+		return fail(EEXIST, "%s was replaced by another file as soon as it was made",
+			    request->path);
+	}
+	return 0;
+}
+
+static int make(const struct region_request *request, struct backing *backing, bool *linked)
+{
+	struct region_request file = *request;
+	struct backing made = { 0 };
+	char words[ERROR_TEXT_MAX];
+	int error;
+
+	*linked = false;
+	error = memfd_make(-1, &file, &made);
+	if (error)
+		return error;
+	snprintf(words, sizeof(words), "%s", actmem_error());
+	error = link_file(request, &made, linked);
+	memfd_release(&made);
+	if (!error && *linked)
+		error = find_made(request, &made, words, backing);
+	return error;
+}
+
+/*
+ * Makers of the same name may each take memory that does not suffice for two. So
+ * each has the directory locked, shared, and one that gets too little waits until it
+ * has it alone: by then one of them is through, or this one can. Everybody who may open
+ * a directory may lock it: where that is everybody (/dev/shm) nobody waits for the lock.
+ */
+static int lock_folder(const char *folder, int how, int *lock)
+{
+	struct stat stat;
+
+	*lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (*lock < 0)
+		return fail(errno, "cannot open %s (%s)", folder, strerror(errno));
+	if (fstat(*lock, &stat) || stat.st_mode & (S_IROTH | S_IWOTH))
+		return 0;
+	while (flock(*lock, how))
+		if (errno != EINTR)
+			break;
+	return 0;
+}
+
+/* A child that was forked meanwhile has the descriptor too, and would keep the lock. */
+static void unlock_folder(int lock)
+{
+	flock(lock, LOCK_UN);
+	close(lock);
+}
+
+int memfd_open_name(const struct region_request *request, struct backing *backing)
+{
+	bool exclusive = request->open & ACTMEM_OPEN_EXCLUSIVE, linked;
+	char folder[PATH_MAX];
+	int how = LOCK_SH;
+	int error, lock;
+
+	parent_of(folder, request->path);
+	for (;;) {
+		if (exclusive && !access(request->path, F_OK))
+			return fail(EEXIST, "%s is there already", request->path);
+		/* A file that has come there since is not opened: the next round tells. */
+		error = exclusive ? -ENOENT : find(request, backing);
+		if (error != -ENOENT || !(request->open & ACTMEM_OPEN_CREATE))
+			return error;
+		error = lock_folder(folder, how, &lock);
+		if (error)
+			return error;
+		linked = false;
+		/* It may have been made while this one waited. */
+		if (access(request->path, F_OK))
+			error = make(request, backing, &linked);
+		unlock_folder(lock);
+		if (linked)
+			return error;
+		if (error && access(request->path, F_OK)) {
+			if (how == LOCK_EX || (error != -ENOMEM && error != -ENOSPC))
+				return error;
+			how = LOCK_EX;
+		}
+	}
+}

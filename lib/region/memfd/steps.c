@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What the memfd backend may make instead of what was asked for, in turn. Smaller
+ * pages on the right node are taken before pages on another node.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "machine/machine.h"
+#include "region/memfd/pages.h"
+#include "region/memfd/steps.h"
+
+/* Changes @attempt to what @request allows next; false: nothing more. */
+static bool step_down(const struct region_request *request, struct region_request *attempt)
+{
+	unsigned int node = nodes_next(&request->nodes, 0);
+
+	if (attempt->pages == ACTMEM_PAGES_1G && request->allow & ACTMEM_ALLOW_2M) {
+		attempt->pages = ACTMEM_PAGES_2M;
+		return true;
+	}
+	if (pages_are_hugetlb(attempt->pages) && request->allow & ACTMEM_ALLOW_THP) {
+		attempt->pages = ACTMEM_PAGES_THP;
+		return true;
+	}
+	if (attempt->pages != ACTMEM_PAGES_4K && request->allow & ACTMEM_ALLOW_4K) {
+		attempt->pages = ACTMEM_PAGES_4K;
+		return true;
+	}
+	if (attempt->policy == ACTMEM_PLACE_PREFERRED || !(request->allow & ACTMEM_ALLOW_NODE))
+		return false;
+	attempt->pages = request->pages;
+	attempt->policy = ACTMEM_PLACE_PREFERRED;
+	memset(&attempt->nodes, 0, sizeof(attempt->nodes));
+	if (node < ACTMEM_NODES_MAX)
+		node_set(&attempt->nodes, node);
+	return true;
+}
+
+bool steps_are_left(const struct region_request *attempt)
+{
+	struct region_request next = *attempt;
+
+	return step_down(attempt, &next);
+}
+
+/* Adds this thread's words to those of the steps before, unless the last one's are the same. */
+static void remember(char history[ERROR_TEXT_MAX])
+{
+	size_t used = strlen(history), length = strlen(actmem_error());
+
+	if (length && used >= length && !strcmp(history + used - length, actmem_error()))
+		return;
+	snprintf(history + used, ERROR_TEXT_MAX - used, "%s%s", used ? "; then " : "",
+		 actmem_error());
+}
+
+int steps_make(int (*make)(const struct region_request *request, struct backing *backing),
+	       const struct region_request *request, struct backing *backing)
+{
+	struct region_request attempt = *request;
+	char history[ERROR_TEXT_MAX] = "";
+	unsigned int steps;
+	int error;
+
+	for (;;) {
+		error = make(&attempt, backing);
+		if (!error)
+			break;
+		remember(history);
+		if ((error != -ENOMEM && error != -EOPNOTSUPP) || !step_down(request, &attempt))
+			return fail(-error, "%s", history);
+	}
+	if (backing->fallbacks)
+		remember(history);
+	steps = (attempt.pages != request->pages) + (attempt.policy != request->policy);
+	backing->fallbacks += steps;
+	if (backing->fallbacks)
+		fail(0, "%s%s%s%s", history, steps ? "; took " : "",
+		     steps ? page_names[attempt.pages] : "",
+		     attempt.policy != request->policy ? " on whatever node instead" :
+		     steps ? " instead" : "");
+	return 0;
+}

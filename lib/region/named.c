@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Regions with names, whatever backend they are of.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "region/choose.h"
+#include "region/context.h"
+#include "region/names.h"
+#include "region/options.h"
+#include "region/regions.h"
+
+#define OPEN_ALL	(ACTMEM_OPEN_CREATE | ACTMEM_OPEN_EXCLUSIVE | ACTMEM_OPEN_LOCK | \
+			 ACTMEM_OPEN_READ | ACTMEM_OPEN_ANY_LENGTH | ACTMEM_OPEN_OWN)
+
+int region_open(struct actmem *am, const struct region_request *request,
+		struct actmem_region **result)
+{
+	const struct backend *backend;
+	struct actmem_region *region;
+	struct published_wait *wait;
+	int error = name_backend(request->path, am->options.backend, &backend);
+
+	if (error)
+		return error;
+	region = region_new(am, backend);
+	if (!region)
+		return -ENOMEM;
+	wait = wait_begin(am->waits, WAIT_REGION, 0, request->length, request->path);
+	error = backend->open_name(request, &region->backing);
+	wait_end(am->waits, wait);
+	return region_finish(region, error, result);
+}
+
+static int check_flags(uint32_t flags)
+{
+	if (flags & ~OPEN_ALL)
+		return fail(EINVAL, "flags 0x%x has bits that are none of ACTMEM_OPEN_*", flags);
+	if (flags & ACTMEM_OPEN_CREATE && flags & ACTMEM_OPEN_READ)
+		return fail(EINVAL, "a region that is to be made cannot be opened only to be read");
+	if (flags & ACTMEM_OPEN_EXCLUSIVE && !(flags & ACTMEM_OPEN_CREATE))
+		return fail(EINVAL, "ACTMEM_OPEN_EXCLUSIVE is of use with ACTMEM_OPEN_CREATE alone");
+	return 0;
+}
+
+int actmem_region_open(struct actmem *am, const char *name,
+		       const struct actmem_region_options *options, uint32_t flags,
+		       struct actmem_region **result)
+{
+	struct actmem_region_options taken;
+	struct region_request request;
+	char path[PATH_MAX];
+	int error;
+
+	if (!am || !name || !result)
+		return fail(EINVAL, "actmem_region_open: no handle, path or place for the region");
+	error = check_owner(am);
+	if (!error)
+		error = check_flags(flags);
+	ACTMEM_INIT(&taken);
+	if (!error && options)
+		error = take_struct(&taken, sizeof(taken), options, "region options");
+	if (error)
+		return error;
+	if (taken.name)
+		return fail(EINVAL, "actmem_region_open: the options have a name, but the file's is %s",
+			    name);
+	error = options_resolve(&am->options, &taken, !(flags & ACTMEM_OPEN_CREATE), &request);
+	if (!error)
+		error = name_to_path(name, path);
+	if (error)
+		return error;
+	request.path = path;
+	request.open = flags;
+	return region_open(am, &request, result);
+}
+
+int actmem_region_found(const struct actmem_region *region)
+{
+	return region && region->backing.named && region->backing.received;
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Reads what callers and the environment ask for.
+ */
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "machine/machine.h"
+#include "region/options.h"
+
+#define ALLOW_ALL	(ACTMEM_ALLOW_2M | ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K | \
+			 ACTMEM_ALLOW_NODE | ACTMEM_ALLOW_UNLOCKED)
+
+struct word {
+	const char *text;
+	unsigned int value;
+};
+
+static const struct word backend_words[] = {
+	{ "auto", ACTMEM_BACKEND_AUTO },
+	{ "driver", ACTMEM_BACKEND_DRIVER },
+	{ "memfd", ACTMEM_BACKEND_MEMFD },
+	{ NULL, 0 }
+};
+
+static const struct word pages_words[] = {
+	{ "1G", ACTMEM_PAGES_1G },
+	{ "2M", ACTMEM_PAGES_2M },
+	{ "thp", ACTMEM_PAGES_THP },
+	{ "4K", ACTMEM_PAGES_4K },
+	{ NULL, 0 }
+};
+
+static const struct word policy_words[] = {
+	{ "bind", ACTMEM_PLACE_BIND },
+	{ "preferred", ACTMEM_PLACE_PREFERRED },
+	{ "interleave", ACTMEM_PLACE_INTERLEAVE },
+	{ NULL, 0 }
+};
+
+static const struct word allow_words[] = {
+	{ "2m", ACTMEM_ALLOW_2M },
+	{ "thp", ACTMEM_ALLOW_THP },
+	{ "4k", ACTMEM_ALLOW_4K },
+	{ "node", ACTMEM_ALLOW_NODE },
+	{ "unlocked", ACTMEM_ALLOW_UNLOCKED },
+	{ "any", ALLOW_ALL },
+	{ NULL, 0 }
+};
+
+/* The value of the word of @length letters at @text. */
+static bool find_word(const struct word *words, const char *text, size_t length,
+		      unsigned int *value)
+{
+	for (; words->text; words++) {
+		if (strlen(words->text) == length && !strncasecmp(words->text, text, length)) {
+			*value = words->value;
+			return true;
+		}
+	}
+	return false;
+}
+
+static int fail_variable(const char *name, const char *value, const char *choice)
+{
+	return fail(EINVAL, "%s is '%s'; it may be %s", name, value, choice);
+}
+
+static int one_of(const char *const *variables, const char *name, const struct word *words,
+		  const char *choice, unsigned int *value)
+{
+	const char *text = variables_find(variables, name);
+
+	*value = 0;
+	if (!text || !*text || find_word(words, text, strlen(text), value))
+		return 0;
+	return fail_variable(name, text, choice);
+}
+
+static int some_of(const char *const *variables, const char *name, const struct word *words,
+		   const char *choice, unsigned int *values)
+{
+	const char *text = variables_find(variables, name);
+	const char *at = text;
+	unsigned int value;
+	size_t length;
+
+	*values = 0;
+	if (!text || !*text)
+		return 0;
+	for (;; at += length + 1) {
+		length = strcspn(at, ",");
+		if (!find_word(words, at, length, &value))
+			return fail_variable(name, text, choice);
+		*values |= value;
+		if (!at[length])
+			return 0;
+	}
+}
+
+int actmem_options_from_variables(const char *const *variables, struct actmem_options *options)
+{
+	unsigned int backend, pages, policy, allow;
+	struct actmem_options found;
+	const char *nodes, *name;
+	int error;
+
+	if (!variables || !options)
+		return fail(EINVAL, "actmem_options_from_variables: %s",
+			    variables ? "nowhere to put them" : "no variables");
+	nodes = variables_find(variables, "ACTMEM_NODES");
+	name = variables_find(variables, "ACTMEM_NAME");
+	ACTMEM_INIT(&found);
+	error = one_of(variables, "ACTMEM_BACKEND", backend_words, "auto, driver or memfd",
+		       &backend);
+	if (!error)
+		error = one_of(variables, "ACTMEM_PAGES", pages_words, "1G, 2M, thp or 4K",
+			       &pages);
+	if (!error)
+		error = one_of(variables, "ACTMEM_POLICY", policy_words,
+			       "bind, preferred or interleave", &policy);
+	if (!error)
+		error = some_of(variables, "ACTMEM_ALLOW", allow_words,
+				"2m, thp, 4k, node, unlocked, several of them with commas, or any",
+				&allow);
+	if (!error && nodes && !nodes_parse(nodes, &found.nodes))
+		error = fail_variable("ACTMEM_NODES", nodes,
+				      "a list such as 0,2-3 of nodes below 1024");
+	if (error)
+		return error;
+	found.backend = backend;
+	found.pages = pages;
+	found.policy = policy;
+	found.allow = allow;
+	found.heap_name = name && *name ? name : NULL;
+	return give_struct(options, &found, sizeof(found), "options");
+}
+
+int actmem_options_from_environment(struct actmem_options *options)
+{
+	static const char *const none[] = { NULL };
+
+	if (!options)
+		return fail(EINVAL, "actmem_options_from_environment: nowhere to put them");
+	return actmem_options_from_variables(environ ? (const char *const *)environ : none,
+					     options);
+}
+
+static int check_common(enum actmem_pages pages, enum actmem_policy policy, uint32_t allow)
+{
+	if ((unsigned int)pages > ACTMEM_PAGES_1G)
+		return fail(EINVAL, "pages %u is none of ACTMEM_PAGES_*", (unsigned int)pages);
+	if ((unsigned int)policy > ACTMEM_PLACE_INTERLEAVE)
+		return fail(EINVAL, "policy %u is none of ACTMEM_PLACE_*", (unsigned int)policy);
+	if (allow & ~ALLOW_ALL)
+		return fail(EINVAL, "allow 0x%x has bits that are none of ACTMEM_ALLOW_*", allow);
+	return 0;
+}
+
+int options_check(const struct actmem_options *options)
+{
+	if ((unsigned int)options->backend > ACTMEM_BACKEND_MEMFD)
+		return fail(EINVAL, "backend %u is none of ACTMEM_BACKEND_*",
+			    (unsigned int)options->backend);
+	if (options->reserved)
+		return fail(EINVAL, "options: reserved is %u, not 0", options->reserved);
+	return check_common(options->pages, options->policy, options->allow);
+}
+
+int take_name(char name[ACTMEM_NAME_MAX], const char *from)
+{
+	size_t i;
+
+	memset(name, 0, ACTMEM_NAME_MAX);
+	for (i = 0; from && from[i]; i++) {
+		if (i == ACTMEM_NAME_MAX - 1)
+			return fail(EINVAL, "name is longer than %d bytes", ACTMEM_NAME_MAX - 1);
+		if (from[i] < ' ' || from[i] > '~' || from[i] == '/')
+			return fail(EINVAL, "name has a byte 0x%02x at %zu; it may have printable ASCII without '/'",
+				    (unsigned char)from[i], i);
+		name[i] = from[i];
+	}
+	return 0;
+}
+
+static int check_nodes(const struct region_request *request)
+{
+	unsigned int count = nodes_count(&request->nodes);
+
+	if (request->policy == ACTMEM_PLACE_BIND && !count)
+		return fail(EINVAL, "policy bind needs nodes; name them, or use preferred");
+	if (request->policy == ACTMEM_PLACE_PREFERRED && count > 1)
+		return fail(EINVAL, "policy preferred takes one node, not %s; use bind or interleave",
+			    NODES_TEXT(&request->nodes));
+	return 0;
+}
+
+static int check_length(uint64_t length, enum actmem_pages pages)
+{
+	uint64_t page_bytes = pages_bytes(pages);
+
+	if (!length || length % page_bytes || length > INT64_MAX)
+		return fail(EINVAL, "length is %llu; it must be a multiple of the page size, %llu, and not 0",
+			    (unsigned long long)length, (unsigned long long)page_bytes);
+	return 0;
+}
+
+enum actmem_pages options_pages(const struct actmem_options *defaults,
+				enum actmem_pages pages)
+{
+	return pages ? pages : defaults->pages ? defaults->pages : ACTMEM_PAGES_2M;
+}
+
+int options_resolve(const struct actmem_options *defaults,
+		    const struct actmem_region_options *options, bool any_length,
+		    struct region_request *request)
+{
+	int error = check_common(options->pages, options->policy, options->allow);
+
+	if (!error && options->flags & ~(ACTMEM_REGION_INHERIT | ACTMEM_REGION_LAZY))
+		error = fail(EINVAL, "flags 0x%x has bits that are none of ACTMEM_REGION_*",
+			     options->flags);
+	if (error)
+		return error;
+	*request = (struct region_request){ .length = options->length };
+	request->allow = options->allow | defaults->allow;
+	request->inherit = options->flags & ACTMEM_REGION_INHERIT;
+	request->lazy = options->flags & ACTMEM_REGION_LAZY;
+	request->pages = options_pages(defaults, options->pages);
+	request->policy = options->policy ? options->policy : defaults->policy;
+	request->any_place = !request->policy && nodes_empty(&options->nodes) &&
+			     nodes_empty(&defaults->nodes);
+	request->nodes = nodes_empty(&options->nodes) ? defaults->nodes : options->nodes;
+	if (!request->policy)
+		request->policy = nodes_empty(&request->nodes) ? ACTMEM_PLACE_PREFERRED :
+				  ACTMEM_PLACE_BIND;
+	error = check_nodes(request);
+	if (!error && !(any_length && !request->length))
+		error = check_length(request->length, request->pages);
+	return error ? error : take_name(request->name, options->name);
+}

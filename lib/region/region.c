@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Regions, whatever backend they come from: made, received, mapped and closed. Work on
+ * their pages is in pages.c.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "machine/machine.h"
+#include "region/choose.h"
+#include "region/context.h"
+#include "region/options.h"
+#include "region/regions.h"
+
+struct actmem_region *region_new(struct actmem *am, const struct backend *backend)
+{
+	struct actmem_region *region = calloc(1, sizeof(*region));
+
+	if (!region) {
+		fail(ENOMEM, "no memory for a region's handle");
+		return NULL;
+	}
+	region->am = am;
+	region->backend = backend;
+	pthread_mutex_init(&region->pages_lock, NULL);
+	pthread_mutex_init(&region->lock, NULL);
+	return region;
+}
+
+static void free_region(struct actmem_region *region)
+{
+	pthread_mutex_destroy(&region->lock);
+	pthread_mutex_destroy(&region->pages_lock);
+	free(region);
+}
+
+/* The driver itself tells others of its regions; of memfds their owners do. */
+static int publish(struct actmem *am, struct actmem_region *region)
+{
+	struct actmem_region_info info;
+	int error;
+
+	if (region->backend->kind != ACTMEM_BACKEND_MEMFD)
+		return 0;
+	ACTMEM_INIT(&info);
+	info.id = region->backing.id;
+	error = region->backend->info(&region->backing, &info);
+	if (error)
+		return error;
+	handles_lock();
+	error = stats_add(&am->stats, region->backing.device, region->backing.received, &info,
+			  &region->record);
+	handles_unlock();
+	return error;
+}
+
+/* Takes a region into its lists and counters, or releases it. */
+static int enlist(struct actmem *am, struct actmem_region *region)
+{
+	struct counters *counters = am->counters;
+	uint64_t length = region->backing.length;
+	int error = publish(am, region);
+
+	if (error) {
+		region->backend->release(&region->backing);
+		free_region(region);
+		return error;
+	}
+	handles_lock();
+	region->next = am->regions;
+	if (region->next)
+		region->next->previous = region;
+	am->regions = region;
+	handles_unlock();
+
+	counter_add(&counters->regions, 1);
+	counter_add(&counters->regions_total, 1);
+	counter_add(&counters->fallbacks_total, region->backing.fallbacks);
+	counter_raise(&counters->region_bytes_peak, counter_add(&counters->region_bytes, length));
+	return 0;
+}
+
+/* Turns the backend's result into a region of the caller's, or leaves nothing. */
+int region_finish(struct actmem_region *region, int error, struct actmem_region **result)
+{
+	if (error) {
+		free_region(region);
+		return error;
+	}
+	/* After a success, the only words left are this region's steps down. */
+	if (!region->backing.fallbacks)
+		fail_clear();
+	error = enlist(region->am, region);
+	if (!error)
+		*result = region;
+	return error;
+}
+
+/* The driver has pages of 2M alone: where it was not asked for, memfd has those of 1G. */
+static const struct backend *backend_for(const struct actmem *am,
+					 const struct region_request *request)
+{
+	bool is_open = am->options.backend == ACTMEM_BACKEND_AUTO;
+
+	return is_open && request->pages == ACTMEM_PAGES_1G ? &backend_memfd : am->backend;
+}
+
+int region_create(struct actmem *am, const struct region_request *request,
+		  struct actmem_region **result)
+{
+	struct actmem_region *region = region_new(am, backend_for(am, request));
+	struct published_wait *wait;
+	int error;
+
+	if (!region)
+		return -ENOMEM;
+	wait = wait_begin(am->waits, WAIT_REGION, 0, request->length, request->name);
+	error = region->backend->create(am->device, request, &region->backing);
+	wait_end(am->waits, wait);
+	return region_finish(region, error, result);
+}
+
+int actmem_region_create(struct actmem *am, const struct actmem_region_options *options,
+			 struct actmem_region **result)
+{
+	struct actmem_region_options taken;
+	struct region_request request;
+	int error;
+
+	if (!am || !options || !result)
+		return fail(EINVAL, "actmem_region_create: no handle, options or place for the region");
+	error = check_owner(am);
+	if (!error)
+		error = take_struct(&taken, sizeof(taken), options, "region options");
+	if (!error)
+		error = options_resolve(&am->options, &taken, false, &request);
+	return error ? error : region_create(am, &request, result);
+}
+
+int actmem_region_from_fd(struct actmem *am, int fd, struct actmem_region **result)
+{
+	const struct backend *backend;
+	struct actmem_region *region;
+	int error;
+
+	if (!am || !result || fd < 0)
+		return fail(EINVAL, "actmem_region_from_fd: no handle, descriptor or place for the region");
+	backend = am->backend;
+	error = check_owner(am);
+	if (!error && am->options.backend == ACTMEM_BACKEND_AUTO)
+		error = descriptor_backend(fd, &backend);
+	if (error)
+		return error;
+	region = region_new(am, backend);
+	if (!region)
+		return -ENOMEM;
+	error = backend->adopt(am->device, fd, am->options.allow, &region->backing);
+	return region_finish(region, error, result);
+}
+
+int actmem_region_fd(const struct actmem_region *region)
+{
+	int error;
+
+	if (!region)
+		return fail(EINVAL, "actmem_region_fd: no region");
+	error = check_owner(region->am);
+	return error ? error : region->backing.fd;
+}
+
+uint64_t actmem_region_length(const struct actmem_region *region)
+{
+	return region ? region->backing.length : 0;
+}
+
+static void count_mapped(struct actmem_region *region)
+{
+	counter_add(&region->am->counters->regions_mapped, 1);
+	if (region->record)
+		stats_set_mapped(region->record, region->backing.length);
+}
+
+int actmem_region_map(struct actmem_region *region, void **address)
+{
+	int error;
+
+	if (!region || !address)
+		return fail(EINVAL, "actmem_region_map: no region or nowhere to put the address");
+	error = check_owner(region->am);
+	if (error)
+		return error;
+	pthread_mutex_lock(&region->lock);
+	if (!region->maps)
+		error = region->backend->map(&region->backing);
+	if (!error) {
+		if (!region->maps++)
+			count_mapped(region);
+		*address = region->backing.address;
+	}
+	pthread_mutex_unlock(&region->lock);
+	return error;
+}
+
+static void unmap_last(struct actmem_region *region)
+{
+	region->backend->unmap(&region->backing);
+	counter_subtract(&region->am->counters->regions_mapped, 1);
+	if (region->record)
+		stats_set_mapped(region->record, 0);
+}
+
+int actmem_region_unmap(struct actmem_region *region)
+{
+	int error;
+
+	if (!region)
+		return fail(EINVAL, "actmem_region_unmap: no region");
+	error = check_owner(region->am);
+	if (error)
+		return error;
+	pthread_mutex_lock(&region->lock);
+	if (!region->maps)
+		error = fail(EINVAL, "the region is not mapped");
+	else if (!--region->maps)
+		unmap_last(region);
+	pthread_mutex_unlock(&region->lock);
+	return error;
+}
+
+int actmem_region_info(struct actmem_region *region, struct actmem_region_info *info)
+{
+	struct actmem_region_info now;
+	int error;
+
+	if (!region || !info)
+		return fail(EINVAL, "actmem_region_info: no region or nowhere to put it");
+	error = check_owner(region->am);
+	if (error)
+		return error;
+	ACTMEM_INIT(&now);
+	pthread_mutex_lock(&region->lock);
+	now.id = region->backing.id;
+	now.length = region->backing.length;
+	now.backend = region->backend->kind;
+	now.named = region->backing.named;
+	now.mapped_bytes = region->maps ? now.length : 0;
+	memcpy(now.name, region->backing.name, sizeof(now.name));
+	error = region->backend->info(&region->backing, &now);
+	pthread_mutex_unlock(&region->lock);
+	if (!error)
+		process_command(now.pid, now.command);
+	return error ? error : give_struct(info, &now, sizeof(now), "region info");
+}
+
+int region_check_unregistered(const struct actmem_region *region, const char *what)
+{
+	if (!region->registration)
+		return 0;
+	return fail(EBUSY, "the region is registered with a runtime, and is not to be %s until actmem_unregister()",
+		    what);
+}
+
+void region_close(struct actmem_region *region)
+{
+	struct actmem *am = region->am;
+
+	if (region->maps)
+		unmap_last(region);
+	handles_lock();
+	if (region->record)
+		stats_remove(&am->stats, region->record);
+	if (region->previous)
+		region->previous->next = region->next;
+	else
+		am->regions = region->next;
+	if (region->next)
+		region->next->previous = region->previous;
+	handles_unlock();
+
+	counter_subtract(&am->counters->regions, 1);
+	counter_subtract(&am->counters->region_bytes, region->backing.length);
+	region->backend->release(&region->backing);
+	free_region(region);
+}
+
+int actmem_region_close(struct actmem_region *region)
+{
+	unsigned int attachments;
+	int error;
+
+	if (!region)
+		return fail(EINVAL, "actmem_region_close: no region");
+	error = check_owner(region->am);
+	if (!error)
+		error = region_check_unregistered(region, "closed");
+	if (error)
+		return error;
+	attachments = region_attachments(region);
+	if (attachments)
+		return fail(EBUSY, "the region is attached to %u queue%s; actmem_queue_detach() goes first",
+			    attachments, attachments == 1 ? "" : "s");
+	if (region->commands)
+		return fail(EBUSY, "%u commands of queues work on the region; actmem_wait() tells when they have ended",
+			    region->commands);
+	region_close(region);
+	return 0;
+}

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The CUDA driver API, from the libcuda.so.1 that is there when it is asked for.
+ *
+ * CUDA is no use in a child of a process that used it: nothing is called there.
+ * cuInit() may fork itself, so that no lock which fork() takes is held around it; and
+ * none is held over the loader's calls, as a library that is being loaded may come here
+ * in its constructor, with the loader's lock.
+ */
+#include <ctype.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "machine/machine.h"
+#include "runtime/inside.h"
+
+#define CUDA_LIBRARY	"libcuda.so.1"
+
+static pthread_mutex_t publish_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct cuda_functions cuda;	/* complete once is_loaded is set */
+static atomic_bool is_loaded;
+static atomic_bool has_begun;		/* CUDA may have been called by this process... */
+static atomic_uint begun_generation;	/* ...or by one that it was forked from */
+
+static int errno_of(cuda_result result)
+{
+	static const struct {
+		cuda_result result;
+		int error;
+	} known[] = {
+		{ CUDA_INVALID_VALUE, EINVAL },
+		{ CUDA_OUT_OF_MEMORY, ENOMEM },
+		{ CUDA_NOT_INITIALIZED, EOWNERDEAD },
+		{ CUDA_DEINITIALIZED, ESTALE },
+		{ CUDA_STUB_LIBRARY, ENOENT },
+		{ CUDA_DEVICE_UNAVAILABLE, EBUSY },
+		{ CUDA_NO_DEVICE, ENODEV },
+		{ CUDA_INVALID_DEVICE, ENODEV },
+		{ CUDA_INVALID_CONTEXT, ESTALE },
+		{ CUDA_CONTEXT_IS_DESTROYED, ESTALE },
+		{ CUDA_ALREADY_REGISTERED, EEXIST },
+		{ CUDA_NOT_PERMITTED, EPERM },
+		{ CUDA_NOT_SUPPORTED, EOPNOTSUPP },
+		{ CUDA_SYSTEM_NOT_READY, ENODEV },
+		{ CUDA_DRIVER_MISMATCH, ENODEV },
+		{ CUDA_STREAM_CAPTURE_UNSUPPORTED, EBUSY },
+	};
+	unsigned int i;
+
+	for (i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (known[i].result == result)
+			return known[i].error;
+	return EIO;
+}
+
+static const char *advice_for(cuda_result result)
+{
+	switch (result) {
+	case CUDA_OUT_OF_MEMORY:
+		return "; have less registered, or in smaller pieces (chunk_bytes)";
+	case CUDA_NOT_INITIALIZED:
+		return "; CUDA cannot be used in a process forked from one that used it: start it anew (multiprocessing's spawn)";
+	case CUDA_STUB_LIBRARY:
+		return "; it is the toolkit's stub: take its folder out of LD_LIBRARY_PATH";
+	case CUDA_NO_DEVICE:
+		return "; see that /dev/nvidia0 is there, and what CUDA_VISIBLE_DEVICES leaves";
+	case CUDA_DEVICE_UNAVAILABLE:
+		return "; another process has it to itself: its compute mode is exclusive (nvidia-smi -q -d COMPUTE)";
+	case CUDA_OPERATING_SYSTEM:
+		return "; the kernel did not pin the pages: dmesg may tell why";
+	case CUDA_SYSTEM_NOT_READY:
+		return "; see that nvidia-fabricmanager runs, where GPUs have NVLink switches";
+	case CUDA_DRIVER_MISMATCH:
+		return "; libcuda.so.1 and the kernel's module are of different versions: load the module anew";
+	case CUDA_STREAM_CAPTURE_UNSUPPORTED:
+		return "; a stream is being captured meanwhile (cuStreamBeginCapture): do so before or after it";
+	case CUDA_ALREADY_REGISTERED:
+		return "; another part of this process has registered some of it, as DmaMap of PJRT does on a GPU";
+	case CUDA_CONTEXT_IS_DESTROYED:
+	case CUDA_INVALID_CONTEXT:
+		return "; the CUDA context has been destroyed or reset";
+	default:
+		return "";
+	}
+}
+
+/* -errno, with the words for what was wanted and CUDA's own name for why not. */
+static int cuda_fail(cuda_result result, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static int cuda_fail(cuda_result result, const char *format, ...)
+{
+	const char *name = NULL, *text = NULL;
+	char wanted[256];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(wanted, sizeof(wanted), format, arguments);
+	va_end(arguments);
+	if (cuda.cuGetErrorName(result, &name) || !name)
+		name = "an error without a name";
+	if (cuda.cuGetErrorString(result, &text) || !text)
+		return fail(errno_of(result), "%s: %s (%u)%s", wanted, name, result,
+			    advice_for(result));
+	return fail(errno_of(result), "%s: %s (%u, %s)%s", wanted, name, result, text,
+		    advice_for(result));
+}
+
+static int find_functions(struct cuda_functions *found, void *library)
+{
+#define CUDA_NAME(name, parameters)	#name,
+#define CUDA_SLOT(name, parameters)	offsetof(struct cuda_functions, name),
+	static const char *const names[] = { CUDA_FUNCTIONS(CUDA_NAME) };
+	static const size_t slots[] = { CUDA_FUNCTIONS(CUDA_SLOT) };
+#undef CUDA_NAME
+#undef CUDA_SLOT
+	unsigned int i;
+
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		void *function = dlsym(library, names[i]);
+
+		if (!function)
+			return fail(EOPNOTSUPP, CUDA_LIBRARY " has no %s; it is older than CUDA 11",
+				    names[i]);
+		memcpy((char *)found + slots[i], &function, sizeof(function));
+	}
+	return 0;
+}
+
+static int load(void)
+{
+	void *(*open_library)(const char *name, int flags);
+	struct cuda_functions found;
+	void *library;
+	int error;
+
+	/* By name, as each static program that is linked with it warns of dlopen(). */
+	*(void **)&open_library = dlsym(RTLD_DEFAULT, "dlopen");
+	if (!open_library)
+		return fail(ENOENT, "a static program cannot load " CUDA_LIBRARY "; link it dynamically");
+	library = open_library(CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+	if (!library)
+		return fail(ENOENT, CUDA_LIBRARY " cannot be loaded (%s)", dlerror());
+	error = find_functions(&found, library);
+	if (error) {
+		dlclose(library);
+		return error;
+	}
+	pthread_mutex_lock(&publish_mutex);
+	if (!is_loaded)
+		cuda = found;
+	is_loaded = true;
+	pthread_mutex_unlock(&publish_mutex);
+	return 0;
+}
+
+/* Loads and initialises it once; each later call asks for the devices anew. */
+static int start(int *devices)
+{
+	cuda_result result;
+	int error;
+
+	if (has_begun && begun_generation != handles_generation)
+		return fail(EOWNERDEAD, "this process was forked from one that had used CUDA, which is of no use in it%s",
+			    advice_for(CUDA_NOT_INITIALIZED));
+	/* Before the lock, which a child could inherit locked. */
+	begun_generation = handles_generation;
+	has_begun = true;
+	error = is_loaded ? 0 : load();
+	if (error)
+		return error;
+	result = cuda.cuInit(0);
+	if (result)
+		return cuda_fail(result, "cannot initialise CUDA (cuInit)");
+	result = cuda.cuDeviceGetCount(devices);
+	if (result)
+		return cuda_fail(result, "cannot count CUDA's devices");
+	return *devices ? 0 : fail(ENODEV, "CUDA has no device%s", advice_for(CUDA_NO_DEVICE));
+}
+
+/* -1 if sysfs does not know: it says -1 itself on machines without NUMA. */
+static int node_of_bus_id(const char *bus_id)
+{
+	char id[CUDA_BUS_ID_BYTES] = "";
+	uint64_t node;
+	unsigned int i;
+
+	for (i = 0; bus_id[i] && i + 1 < sizeof(id); i++)
+		id[i] = (char)tolower((unsigned char)bus_id[i]);
+	if (sysfile_value(&node, "/sys/bus/pci/devices/%s/numa_node", id) ||
+	    node >= ACTMEM_NODES_MAX)
+		return -1;
+	return (int)node;
+}
+
+static int cuda_open(struct actmem_runtime *runtime)
+{
+	char name[CUDA_NAME_BYTES] = "", bus_id[CUDA_BUS_ID_BYTES] = "";
+	int ordinal = runtime->options.device, devices, version;
+	cuda_result result;
+	int error = start(&devices);
+
+	if (error)
+		return error;
+	if (ordinal >= devices)
+		return fail(ENODEV, "CUDA has %d devices, from 0 on, and none is %d; see CUDA_VISIBLE_DEVICES",
+			    devices, ordinal);
+	result = cuda.cuDeviceGet(&runtime->device, ordinal);
+	if (!result)
+		result = cuda.cuDeviceGetName(name, sizeof(name) - 1, runtime->device);
+	if (!result)
+		result = cuda.cuDeviceGetPCIBusId(bus_id, sizeof(bus_id) - 1, runtime->device);
+	if (!result)
+		result = cuda.cuDriverGetVersion(&version);
+	if (result)
+		return cuda_fail(result, "cannot ask CUDA what device %d is", ordinal);
+	runtime->info.device = ordinal;
+	runtime->info.node = node_of_bus_id(bus_id);
+	snprintf(runtime->info.text, sizeof(runtime->info.text), "%s (%s, CUDA %d.%d)", name,
+		 bus_id, version / 1000, version % 1000 / 10);
+	return 0;
+}
+
+/* Errors by which a registration has gone with its context. */
+static bool is_gone(cuda_result result)
+{
+	return result == CUDA_NOT_REGISTERED || result == CUDA_CONTEXT_IS_DESTROYED ||
+	       result == CUDA_INVALID_CONTEXT || result == CUDA_DEINITIALIZED;
+}
+
+/*
+ * Whether the context that is current to this thread is one of the device, and alive: it
+ * may have been destroyed, or be the primary one, and reset. That cuCtxGetDevice() minds
+ * is not said; memory is asked of the device itself.
+ */
+static bool current_serves(const struct actmem_runtime *runtime, cuda_context current)
+{
+	size_t left, total;
+	int device;
+
+	return current && !cuda.cuCtxGetDevice(&device) && device == runtime->device &&
+	       !is_gone(cuda.cuMemGetInfo_v2(&left, &total));
+}
+
+/*
+ * The caller's context, if it is of the device; else, or if it is that one, the
+ * primary context, which is kept until the region is unregistered. It is not made
+ * just to be compared.
+ */
+static int cuda_begin(struct registration *registration)
+{
+	const struct actmem_runtime *runtime = registration->runtime;
+	cuda_context current = NULL, primary = NULL;
+	unsigned int flags;
+	int active = 0;
+	cuda_result result = cuda.cuCtxGetCurrent(&current);
+
+	if (!result && current_serves(runtime, current)) {
+		result = cuda.cuDevicePrimaryCtxGetState(runtime->device, &flags, &active);
+		if (!result && !active) {
+			registration->context = current;
+			return 0;
+		}
+	} else {
+		current = NULL;
+	}
+	if (!result)
+		result = cuda.cuDevicePrimaryCtxRetain(&primary, runtime->device);
+	if (result)
+		return cuda_fail(result, "cannot have a context of %s to register %s with",
+				 runtime->info.text, BYTES_TEXT(registration->length));
+	if (current && current != primary) {
+		cuda.cuDevicePrimaryCtxRelease_v2(runtime->device);
+		registration->context = current;
+		return 0;
+	}
+	registration->context = primary;
+	registration->has_primary = true;
+	return 0;
+}
+
+/* It can fail only if the process is ending, and CUDA has let go of all there is. */
+static void cuda_end(struct registration *registration)
+{
+	if (registration->has_primary)
+		cuda.cuDevicePrimaryCtxRelease_v2(registration->runtime->device);
+	registration->has_primary = false;
+}
+
+/* Makes the registration's context current; cuda_leave() if it says so in @pushed. */
+static cuda_result cuda_enter(const struct registration *registration, bool *pushed)
+{
+	cuda_context current = NULL;
+	cuda_result result = cuda.cuCtxGetCurrent(&current);
+
+	*pushed = false;
+	if (result || current == registration->context)
+		return result;
+	result = cuda.cuCtxPushCurrent_v2(registration->context);
+	*pushed = !result;
+	return result;
+}
+
+static void cuda_leave(bool pushed)
+{
+	cuda_context popped;
+
+	if (pushed)
+		cuda.cuCtxPopCurrent_v2(&popped);
+}
+
+static int cuda_add(struct registration *registration, void *address, uint64_t length)
+{
+	unsigned int flags = CUDA_REGISTER_PORTABLE;
+	cuda_result result;
+	bool pushed;
+
+	if (registration->flags & ACTMEM_REGISTER_DEVICEMAP)
+		flags |= CUDA_REGISTER_DEVICEMAP;
+	if (registration->flags & ACTMEM_REGISTER_READ_ONLY)
+		flags |= CUDA_REGISTER_READ_ONLY;
+	result = cuda_enter(registration, &pushed);
+	if (!result)
+		result = cuda.cuMemHostRegister_v2(address, length, flags);
+	cuda_leave(pushed);
+	if (!result)
+		return 0;
+	cuda_fail(result, "cannot register %s at %p with %s", BYTES_TEXT(length), address,
+		  registration->runtime->info.text);
+	if (result == CUDA_NOT_SUPPORTED && registration->flags & ACTMEM_REGISTER_READ_ONLY)
+		fail_more("; the device has no memory that it only reads (ACTMEM_REGISTER_READ_ONLY)");
+	return -errno_of(result);
+}
+
+static int lost(const void *address, uint64_t length, cuda_result result)
+{
+	cuda_fail(result, "%s at %p were registered no longer, as their context has ended",
+		  BYTES_TEXT(length), address);
+	return RUNTIME_LOST;
+}
+
+/*
+ * Whether CUDA knows the address. Asked before the registration's context is used,
+ * as that may be gone: the caller's own can be destroyed at any time. A driver that does
+ * not answer a thread without a context has not said that the memory is not registered;
+ * the primary context is there to be used, and the next call will tell.
+ */
+static cuda_result cuda_knows(const struct registration *registration, const void *address)
+{
+	cuda_context context;
+	cuda_result result = cuda.cuPointerGetAttribute(&context, CUDA_POINTER_CONTEXT,
+							(cuda_pointer)(uintptr_t)address);
+
+	if (registration->has_primary &&
+	    (result == CUDA_INVALID_CONTEXT || result == CUDA_CONTEXT_IS_DESTROYED))
+		return CUDA_OK;
+	return result == CUDA_INVALID_VALUE ? CUDA_NOT_REGISTERED : result;
+}
+
+static int cuda_drop(struct registration *registration, void *address, uint64_t length)
+{
+	cuda_result result = cuda_knows(registration, address);
+	bool pushed = false;
+
+	if (!result)
+		result = cuda_enter(registration, &pushed);
+	if (!result)
+		result = cuda.cuMemHostUnregister(address);
+	cuda_leave(pushed);
+	if (!result)
+		return 0;
+	if (is_gone(result))
+		return lost(address, length, result);
+	return cuda_fail(result, "cannot unregister %s at %p from %s; the end of its context does it, by cuDevicePrimaryCtxReset() or the end of the process",
+			 BYTES_TEXT(length), address, registration->runtime->info.text);
+}
+
+static int cuda_look(struct registration *registration, void *address, uint32_t *flags)
+{
+	cuda_result result = cuda_knows(registration, address);
+	bool pushed = false;
+
+	*flags = 0;
+	if (!result)
+		result = cuda_enter(registration, &pushed);
+	/* It is not said that this is known of all memory. */
+	if (!result && cuda.cuMemHostGetFlags(flags, address))
+		*flags = 0;
+	cuda_leave(pushed);
+	if (result && is_gone(result))
+		return RUNTIME_LOST;
+	return result ? cuda_fail(result, "cannot ask CUDA of %p", address) : 0;
+}
+
+static int cuda_pointer_of(struct registration *registration, void *address, uint64_t *pointer)
+{
+	cuda_result result = cuda_knows(registration, address);
+	cuda_pointer mapped = 0;
+	bool pushed = false;
+
+	if (!result)
+		result = cuda_enter(registration, &pushed);
+	if (!result)
+		result = cuda.cuMemHostGetDevicePointer_v2(&mapped, address, 0);
+	cuda_leave(pushed);
+	if (result && is_gone(result)) {
+		cuda_fail(result, "%p is registered no longer, as its context has ended", address);
+		return -ESTALE;
+	}
+	if (result)
+		return cuda_fail(result, "cannot have the device's address of %p; ACTMEM_REGISTER_DEVICEMAP may be wanted",
+				 address);
+	*pointer = mapped;
+	return 0;
+}
+
+const struct runtime_kind runtime_cuda = {
+	.kind = ACTMEM_RUNTIME_CUDA,
+	.name = "cuda",
+	.open = cuda_open,
+	.begin = cuda_begin,
+	.end = cuda_end,
+	.add = cuda_add,
+	.drop = cuda_drop,
+	.look = cuda_look,
+	.pointer = cuda_pointer_of,
+};

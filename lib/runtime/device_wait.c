@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Publishes that a thread waits for an accelerator, as the program tells it.
+ */
+#include "actmem_runtime.h"
+#include "region/region.h"
+
+/* The place is what the caller keeps of it, and has no use for. */
+struct actmem_device_wait *actmem_device_wait_begin(struct actmem *am, uint64_t bytes,
+						    const char *words)
+{
+	if (!am || !is_owner(am))
+		return NULL;
+	return (struct actmem_device_wait *)wait_begin(am->waits, WAIT_DEVICE, 0, bytes,
+						       words ? words : "");
+}
+
+void actmem_device_wait_end(struct actmem *am, struct actmem_device_wait *wait)
+{
+	if (am && is_owner(am))
+		wait_end(am->waits, (struct published_wait *)wait);
+}

@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Regions that are registered with runtimes: chunk by chunk, all or none.
+ *
+ * A region has one registration, from the moment that a thread begins with it. It
+ * is busy while that or another thread registers or unregisters it, and nobody else
+ * looks into it then.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "region/region.h"
+#include "runtime/inside.h"
+
+/* Counts what is registered, or counts it no longer. Under the runtime's lock. */
+static void count(struct registration *registration, bool is_there)
+{
+	struct actmem_runtime_info *info = &registration->runtime->info;
+	uint64_t chunk = info->chunk_bytes;
+	uint64_t sign = is_there ? 1 : UINT64_MAX;
+
+	info->regions += sign;
+	info->chunks += sign * ((registration->registered + chunk - 1) / chunk);
+	info->bytes += sign * registration->registered;
+	info->far_bytes += sign * registration->far_bytes;
+}
+
+/* A region has one registration, whichever thread comes first. */
+static int claim(struct registration *registration)
+{
+	struct actmem_region *region = registration->region;
+	struct actmem_runtime *runtime = registration->runtime;
+	const struct registration *other;
+	int error = 0;
+
+	pthread_mutex_lock(&region->lock);
+	other = region->registration;
+	if (other)
+		error = fail(EEXIST, "the region is registered already (%s)",
+			     other->runtime->description);
+	else
+		region->registration = registration;
+	pthread_mutex_unlock(&region->lock);
+	if (error)
+		return error;
+	/* A discard that has not seen the registration is over before pages are pinned. */
+	pthread_mutex_lock(&region->pages_lock);
+	pthread_mutex_unlock(&region->pages_lock);
+	pthread_mutex_lock(&runtime->lock);
+	link_append(&runtime->registrations, &registration->link);
+	pthread_mutex_unlock(&runtime->lock);
+	return 0;
+}
+
+static void disclaim(struct registration *registration)
+{
+	struct actmem_region *region = registration->region;
+	struct actmem_runtime *runtime = registration->runtime;
+
+	pthread_mutex_lock(&runtime->lock);
+	link_remove(&registration->link);
+	pthread_mutex_unlock(&runtime->lock);
+	pthread_mutex_lock(&region->lock);
+	region->registration = NULL;
+	pthread_mutex_unlock(&region->lock);
+	free(registration);
+}
+
+/* Has all pages there that can be, and sees which are far from the device. */
+static int place(struct registration *registration)
+{
+	struct actmem_region *region = registration->region;
+	int node = registration->runtime->info.node;
+	bool writable = !region_check_writable(region);
+	struct actmem_region_info info;
+	unsigned int other;
+	int error;
+
+	ACTMEM_INIT(&info);
+	error = actmem_region_info(region, &info);
+	if (!error && writable && info.allocated_bytes < registration->length) {
+		error = actmem_region_populate(region, 0, registration->length);
+		if (!error)
+			error = actmem_region_info(region, &info);
+	}
+	for (other = 0; !error && node >= 0 && other < ACTMEM_NODES_MAX; other++)
+		if (other != (unsigned int)node)
+			registration->far_bytes += info.node_bytes[other];
+	return error;
+}
+
+/* By the runtime, which may wait for all that its device has to do. */
+static int change_chunk(struct registration *registration,
+			int (*change)(struct registration *registration, void *address,
+				      uint64_t length),
+			uint64_t at, uint64_t length)
+{
+	struct actmem_region *region = registration->region;
+	struct published_wait *wait = wait_begin(region->am->waits, WAIT_REGISTER, 0, length,
+						 region->backing.name);
+	int error = change(registration, registration->address + at, length);
+
+	wait_end(region->am->waits, wait);
+	return error;
+}
+
+static int add_chunks(struct registration *registration)
+{
+	struct actmem_runtime *runtime = registration->runtime;
+	int error = 0;
+
+	while (!error && registration->registered < registration->length) {
+		uint64_t at = registration->registered, left = registration->length - at;
+		uint64_t length = left < runtime->options.chunk_bytes ? left :
+				  runtime->options.chunk_bytes;
+
+		error = change_chunk(registration, runtime->kind->add, at, length);
+		if (!error)
+			registration->registered += length;
+	}
+	return error;
+}
+
+/* The last first, and no further than one that stays; RUNTIME_LOST: some had gone. */
+static int drop_chunks(struct registration *registration)
+{
+	struct actmem_runtime *runtime = registration->runtime;
+	int result = 0;
+
+	while (registration->registered) {
+		uint64_t at = (registration->registered - 1) / runtime->options.chunk_bytes *
+			      runtime->options.chunk_bytes;
+		int error = change_chunk(registration, runtime->kind->drop, at,
+					 registration->registered - at);
+
+		if (error < 0)
+			return error;
+		if (error)
+			result = error;
+		registration->registered = at;
+	}
+	return result;
+}
+
+/* Undoes the chunks that were registered; keeps the words of the first failure. */
+static int undo_chunks(struct registration *registration, int error)
+{
+	char words[ERROR_TEXT_MAX], again[ERROR_TEXT_MAX];
+
+	snprintf(words, sizeof(words), "%s", actmem_error());
+	if (drop_chunks(registration) >= 0)
+		return fail(-error, "%s", words);
+	snprintf(again, sizeof(again), "%s", actmem_error());
+	return fail(-error, "%s; %s of it stay registered until actmem_unregister(), as %s", words,
+		    BYTES_TEXT(registration->registered), again);
+}
+
+static void settle(struct registration *registration, bool failed)
+{
+	struct actmem_runtime *runtime = registration->runtime;
+
+	pthread_mutex_lock(&runtime->lock);
+	count(registration, true);
+	registration->busy = false;
+	if (!failed) {
+		runtime->info.regions_total++;
+		runtime->info.far_total += registration->far_bytes > 0;
+	}
+	pthread_mutex_unlock(&runtime->lock);
+}
+
+static void count_failure(struct actmem_runtime *runtime)
+{
+	pthread_mutex_lock(&runtime->lock);
+	runtime->info.failures_total++;
+	pthread_mutex_unlock(&runtime->lock);
+}
+
+static int tell_place(const struct registration *registration)
+{
+	const struct actmem_runtime_info *info = &registration->runtime->info;
+
+	if (!registration->far_bytes) {
+		fail_clear();
+		return 0;
+	}
+	return fail(0, "%s of %s are on other nodes than node %d, which %s is at; have the region made there (actmem_runtime_nodes)",
+		    BYTES_TEXT(registration->far_bytes), BYTES_TEXT(registration->length),
+		    info->node, info->text);
+}
+
+static int registration_make(struct registration *registration)
+{
+	struct actmem_runtime *runtime = registration->runtime;
+	void *address;
+	int error = actmem_region_map(registration->region, &address);
+
+	if (error)
+		return error;
+	registration->address = address;
+	error = place(registration);
+	if (error)
+		goto unmap;
+	error = runtime->kind->begin(registration);
+	if (!error) {
+		error = add_chunks(registration);
+		if (error)
+			error = undo_chunks(registration, error);
+		if (error && !registration->registered)
+			runtime->kind->end(registration);
+	}
+	if (error)
+		count_failure(runtime);
+	if (!error || registration->registered) {
+		settle(registration, error);
+		return error;
+	}
+unmap:
+	actmem_region_unmap(registration->region);
+	return error;
+}
+
+static int check_registrable(const struct actmem_region *region,
+			     const struct actmem_runtime *runtime, uint32_t flags)
+{
+	int error;
+
+	if (!region || region->am != runtime->am)
+		return fail(EINVAL, region ? "the region and the runtime are not of the same actmem_open()" :
+			    "actmem_register: no region");
+	if (flags & ~ACTMEM_REGISTER_ALL)
+		return fail(EINVAL, "register flags 0x%x are not known", flags & ~ACTMEM_REGISTER_ALL);
+	if (flags & ACTMEM_REGISTER_READ_ONLY)
+		return 0;
+	error = region_check_writable(region);
+	if (error)
+		fail_more(", so devices may only read it: register it with ACTMEM_REGISTER_READ_ONLY");
+	return error;
+}
+
+int actmem_register(struct actmem_region *region, struct actmem_runtime *runtime, uint32_t flags)
+{
+	struct registration *registration;
+	int error = runtime_check(runtime, "actmem_register");
+
+	if (!error)
+		error = check_registrable(region, runtime, flags);
+	if (error)
+		return error;
+	registration = calloc(1, sizeof(*registration));
+	if (!registration)
+		return fail(ENOMEM, "no memory to register a region");
+	link_init(&registration->link);
+	registration->runtime = runtime;
+	registration->region = region;
+	registration->length = actmem_region_length(region);
+	registration->flags = flags;
+	registration->busy = true;
+	error = claim(registration);
+	if (error) {
+		free(registration);
+		return error;
+	}
+	error = registration_make(registration);
+	if (!error)
+		return tell_place(registration);
+	if (!registration->registered)
+		disclaim(registration);
+	return error;
+}
+
+static int check_region(const struct actmem_region *region, const char *call)
+{
+	return region ? check_owner(region->am) : fail(EINVAL, "%s: no region", call);
+}
+
+/*
+ * Of a region that is registered, and by no thread just now. It stays for as long as the
+ * region's lock is held, or, with @ends, is the caller's to end.
+ */
+static int find(struct actmem_region *region, struct registration **result, bool ends)
+{
+	struct registration *registration = region->registration;
+	int error = 0;
+
+	if (!registration)
+		return fail(ENOENT, "the region is not registered");
+	pthread_mutex_lock(&registration->runtime->lock);
+	if (registration->busy) {
+		error = fail(EBUSY, "the region is just being registered or unregistered by another thread");
+	} else if (ends) {
+		registration->busy = true;
+		count(registration, false);
+	}
+	pthread_mutex_unlock(&registration->runtime->lock);
+	*result = registration;
+	return error;
+}
+
+int actmem_unregister(struct actmem_region *region)
+{
+	struct registration *registration;
+	struct actmem_runtime *runtime;
+	int error = check_region(region, "actmem_unregister");
+
+	if (error)
+		return error;
+	pthread_mutex_lock(&region->lock);
+	error = find(region, &registration, true);
+	pthread_mutex_unlock(&region->lock);
+	if (error)
+		return error;
+	runtime = registration->runtime;
+	error = drop_chunks(registration);
+	if (error < 0) {
+		settle(registration, true);
+		return error;
+	}
+	runtime->kind->end(registration);
+	disclaim(registration);
+	actmem_region_unmap(region);
+	if (error != RUNTIME_LOST) {
+		fail_clear();
+		return 0;
+	}
+	pthread_mutex_lock(&runtime->lock);
+	runtime->info.lost_total++;
+	pthread_mutex_unlock(&runtime->lock);
+	return 0;
+}
+
+void registration_abandon(struct actmem_region *region)
+{
+	struct actmem_runtime *runtime;
+
+	pthread_mutex_lock(&region->lock);
+	runtime = region->registration->runtime;
+	pthread_mutex_lock(&runtime->lock);
+	region->registration->abandoned = true;
+	pthread_mutex_unlock(&runtime->lock);
+	pthread_mutex_unlock(&region->lock);
+}
+
+static struct registration *first_abandoned(struct actmem_runtime *runtime)
+{
+	struct registration *found = NULL;
+	struct link *link;
+
+	pthread_mutex_lock(&runtime->lock);
+	for (link = runtime->registrations.next; !found && link != &runtime->registrations;
+	     link = link->next)
+		if (link_item(link, struct registration, link)->abandoned)
+			found = link_item(link, struct registration, link);
+	pthread_mutex_unlock(&runtime->lock);
+	return found;
+}
+
+void registration_end_abandoned(struct actmem_runtime *runtime)
+{
+	struct registration *registration = first_abandoned(runtime);
+
+	while (registration) {
+		struct actmem_region *region = registration->region;
+
+		if (actmem_unregister(region))
+			return;
+		region_close(region);
+		registration = first_abandoned(runtime);
+	}
+}
+
+/* Under the region's lock. */
+static int look(struct actmem_region *region, struct actmem_registration *now)
+{
+	struct registration *registration;
+	uint64_t at, chunk;
+	int error = find(region, &registration, false);
+
+	if (error)
+		return error;
+	now->address = registration->address;
+	now->length = registration->length;
+	now->far_bytes = registration->far_bytes;
+	now->flags = registration->flags;
+	chunk = registration->runtime->options.chunk_bytes;
+	for (at = 0; at < registration->registered; at += chunk) {
+		uint32_t flags = 0;
+
+		error = registration->runtime->kind->look(registration, registration->address + at,
+							  &flags);
+		if (error < 0)
+			return error;
+		now->chunks++;
+		now->lost_chunks += error == RUNTIME_LOST;
+		if (!at)
+			now->runtime_flags = flags;
+	}
+	return 0;
+}
+
+int actmem_registration(struct actmem_region *region, struct actmem_registration *result)
+{
+	struct actmem_registration now;
+	int error = check_region(region, "actmem_registration");
+
+	if (error)
+		return error;
+	if (!result)
+		return fail(EINVAL, "actmem_registration: nowhere to put it");
+	ACTMEM_INIT(&now);
+	pthread_mutex_lock(&region->lock);
+	error = look(region, &now);
+	pthread_mutex_unlock(&region->lock);
+	return error ? error : give_struct(result, &now, sizeof(now), "registration");
+}
+
+/* Under the runtime's lock, for as long as that is held. */
+static struct registration *registration_with(struct actmem_runtime *runtime, const char *address)
+{
+	struct registration *found = NULL;
+	struct link *link;
+
+	for (link = runtime->registrations.next; !found && link != &runtime->registrations;
+	     link = link->next) {
+		struct registration *registration = link_item(link, struct registration, link);
+
+		if (!registration->busy && address >= registration->address &&
+		    address < registration->address + registration->registered)
+			found = registration;
+	}
+	return found;
+}
+
+static int translate(struct actmem_runtime *runtime, const void *address, uint64_t *pointer,
+		     uint64_t *bytes)
+{
+	struct registration *registration = registration_with(runtime, address);
+	uint64_t offset, chunk_end;
+	int error;
+
+	if (!registration)
+		return fail(ENOENT, "%p is in no region that is registered with %s", address,
+			    runtime->info.text);
+	offset = (uint64_t)((const char *)address - registration->address);
+	error = runtime->kind->pointer(registration, registration->address + offset, pointer);
+	if (error || !bytes)
+		return error;
+	chunk_end = (offset / runtime->options.chunk_bytes + 1) * runtime->options.chunk_bytes;
+	*bytes = (chunk_end < registration->length ? chunk_end : registration->length) - offset;
+	return 0;
+}
+
+int actmem_device_pointer(struct actmem_runtime *runtime, const void *address, uint64_t *pointer,
+			  uint64_t *bytes)
+{
+	int error = runtime_check(runtime, "actmem_device_pointer");
+
+	if (error)
+		return error;
+	if (!pointer)
+		return fail(EINVAL, "actmem_device_pointer: nowhere to put it");
+	if (!runtime->kind->pointer)
+		return fail(EOPNOTSUPP, "devices have no addresses of their own by this runtime (%s)",
+			    runtime->description);
+	pthread_mutex_lock(&runtime->lock);
+	error = translate(runtime, address, pointer, bytes);
+	pthread_mutex_unlock(&runtime->lock);
+	return error;
+}

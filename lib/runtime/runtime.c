@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Runtimes, whatever accelerator they are of: opened, described and closed.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "machine/machine.h"
+#include "region/region.h"
+#include "runtime/inside.h"
+
+#define CHUNK_BYTES_MAX	(64ULL << 30)
+
+int runtime_check(const struct actmem_runtime *runtime, const char *call)
+{
+	return runtime ? check_owner(runtime->am) : fail(EINVAL, "%s: no runtime", call);
+}
+
+bool runtime_is_of(const struct actmem_runtime *runtime, const struct actmem *am)
+{
+	return runtime->am == am;
+}
+
+uint64_t runtime_chunk_bytes(const struct actmem_runtime *runtime)
+{
+	return runtime->options.chunk_bytes;
+}
+
+void runtime_add_heap(struct actmem_runtime *runtime)
+{
+	pthread_mutex_lock(&runtime->lock);
+	runtime->heaps++;
+	pthread_mutex_unlock(&runtime->lock);
+}
+
+void runtime_drop_heap(struct actmem_runtime *runtime)
+{
+	pthread_mutex_lock(&runtime->lock);
+	runtime->heaps--;
+	pthread_mutex_unlock(&runtime->lock);
+}
+
+static int check_options(struct actmem_runtime_options *options)
+{
+	bool has_client = options->pjrt_api && options->pjrt_client;
+	bool wants_client = options->kind == ACTMEM_RUNTIME_PJRT;
+
+	if (options->kind > ACTMEM_RUNTIME_NULL)
+		return fail(EINVAL, "runtime %u is not known", options->kind);
+	if (options->device < 0)
+		return fail(EINVAL, "device is %d; the first one is 0", options->device);
+	if (!options->chunk_bytes)
+		options->chunk_bytes = CHUNK_BYTES_MAX;
+	if (options->chunk_bytes % HUGE_PAGE_BYTES || options->chunk_bytes > CHUNK_BYTES_MAX)
+		return fail(EINVAL, "chunk_bytes is %llu; it is a multiple of 2 MiB, of 64 GiB at most",
+			    (unsigned long long)options->chunk_bytes);
+	if (!has_client && (wants_client || options->pjrt_api || options->pjrt_client))
+		return fail(EINVAL, "a PJRT runtime needs both pjrt_api and pjrt_client");
+	if (has_client && !wants_client && options->kind != ACTMEM_RUNTIME_AUTO)
+		return fail(EINVAL, "a PJRT client was given for another runtime; a region is registered with one of them");
+	return 0;
+}
+
+static void describe(struct actmem_runtime *runtime, const char *why)
+{
+	const struct actmem_runtime_info *info = &runtime->info;
+	char place[32] = "";
+
+	if (info->node >= 0)
+		snprintf(place, sizeof(place), " at node %d", info->node);
+	snprintf(runtime->description, sizeof(runtime->description), "%s: %s%s, %s",
+		 runtime->kind->name, info->text, place, why);
+}
+
+/* The errors by which AUTO concludes that there is nothing to be used. */
+static bool is_absent(int error)
+{
+	return error == -ENOENT || error == -ENODEV;
+}
+
+static int open_kind(struct actmem_runtime *runtime)
+{
+	static const struct runtime_kind *const kinds[] = {
+		[ACTMEM_RUNTIME_CUDA] = &runtime_cuda,
+		[ACTMEM_RUNTIME_PJRT] = &runtime_pjrt,
+		[ACTMEM_RUNTIME_NULL] = &runtime_null,
+	};
+	enum actmem_runtime_kind wanted = runtime->options.kind;
+	int error;
+
+	runtime->kind = wanted ? kinds[wanted] :
+			runtime->options.pjrt_client ? &runtime_pjrt : &runtime_cuda;
+	error = runtime->kind->open(runtime);
+	if (!error)
+		describe(runtime, wanted ? "as asked for" : "as it is there");
+	/* The first device is asked for by nobody. */
+	if (!error || wanted || !is_absent(error) || runtime->options.device)
+		return error;
+	snprintf(runtime->description, sizeof(runtime->description), "null: %s", actmem_error());
+	runtime->kind = &runtime_null;
+	return runtime->kind->open(runtime);
+}
+
+int actmem_runtime_open(struct actmem *am, const struct actmem_runtime_options *options,
+			struct actmem_runtime **result)
+{
+	struct actmem_runtime *runtime;
+	int error = 0;
+
+	if (!am || !result)
+		return fail(EINVAL, "actmem_runtime_open: no handle or nowhere to put the runtime");
+	error = check_owner(am);
+	if (error)
+		return error;
+	runtime = calloc(1, sizeof(*runtime));
+	if (!runtime)
+		return fail(ENOMEM, "no memory for a runtime");
+	if (options)
+		error = take_struct(&runtime->options, sizeof(runtime->options), options,
+				    "runtime options");
+	if (!error)
+		error = check_options(&runtime->options);
+	if (!error)
+		error = open_kind(runtime);
+	if (error) {
+		free(runtime);
+		return error;
+	}
+	runtime->am = am;
+	runtime->info.kind = runtime->kind->kind;
+	runtime->info.chunk_bytes = runtime->options.chunk_bytes;
+	link_init(&runtime->registrations);
+	pthread_mutex_init(&runtime->lock, NULL);
+	handles_lock();
+	am->runtimes++;
+	handles_unlock();
+	fail_clear();
+	*result = runtime;
+	return 0;
+}
+
+int actmem_runtime_close(struct actmem_runtime *runtime)
+{
+	int error = runtime_check(runtime, "actmem_runtime_close");
+
+	if (error)
+		return error;
+	registration_end_abandoned(runtime);
+	pthread_mutex_lock(&runtime->lock);
+	if (!link_is_alone(&runtime->registrations) || runtime->heaps)
+		error = fail(EBUSY, "%llu regions and %u heaps are registered with the runtime; actmem_unregister() them and destroy these",
+			     (unsigned long long)runtime->info.regions, runtime->heaps);
+	pthread_mutex_unlock(&runtime->lock);
+	if (error)
+		return error;
+	handles_lock();
+	runtime->am->runtimes--;
+	handles_unlock();
+	pthread_mutex_destroy(&runtime->lock);
+	free(runtime);
+	return 0;
+}
+
+const char *actmem_runtime_describe(const struct actmem_runtime *runtime)
+{
+	return runtime ? runtime->description : "no runtime";
+}
+
+int actmem_runtime_info(struct actmem_runtime *runtime, struct actmem_runtime_info *info)
+{
+	struct actmem_runtime_info now;
+	int error = runtime_check(runtime, "actmem_runtime_info");
+
+	if (error)
+		return error;
+	if (!info)
+		return fail(EINVAL, "actmem_runtime_info: nowhere to put it");
+	pthread_mutex_lock(&runtime->lock);
+	now = runtime->info;
+	pthread_mutex_unlock(&runtime->lock);
+	return give_struct(info, &now, sizeof(now), "runtime info");
+}
+
+int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *nodes)
+{
+	int error = runtime_check(runtime, "actmem_runtime_nodes");
+
+	if (error)
+		return error;
+	if (!nodes)
+		return fail(EINVAL, "actmem_runtime_nodes: nowhere to put them");
+	memset(nodes, 0, sizeof(*nodes));
+	if (runtime->info.node >= 0)
+		node_set(nodes, (unsigned int)runtime->info.node);
+	return 0;
+}

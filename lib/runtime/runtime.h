@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The room of accelerators' runtimes, with which regions are registered.
+ *
+ * Read inside.h first, which has the table of functions of each kind; then runtime.c,
+ * which opens one, and registration.c, which registers regions; then the kinds: null.c,
+ * cuda.c, pjrt.c with pjrt.h. device_wait.c publishes what a thread waits for of an
+ * accelerator.
+ *
+ * Locks: a runtime's, for its list of registrations and its counters, is taken with a
+ * region's at most. The functions of a kind are called with no lock held.
+ */
+#ifndef LIB_RUNTIME_H
+#define LIB_RUNTIME_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "actmem_runtime.h"
+#include "region/region.h"
+
+#define ACTMEM_REGISTER_ALL	(ACTMEM_REGISTER_DEVICEMAP | ACTMEM_REGISTER_READ_ONLY)
+
+/* 0 or -EOWNERDEAD, -EINVAL with words. */
+int runtime_check(const struct actmem_runtime *runtime, const char *call);
+
+/* Whether it was opened with this handle. */
+bool runtime_is_of(const struct actmem_runtime *runtime, const struct actmem *am);
+
+uint64_t runtime_chunk_bytes(const struct actmem_runtime *runtime);
+
+/* A heap's regions are registered with it, which keeps it open; or are so no more. */
+void runtime_add_heap(struct actmem_runtime *runtime);
+void runtime_drop_heap(struct actmem_runtime *runtime);
+
+/* A region that could not be unregistered is the runtime's to close. */
+void registration_abandon(struct actmem_region *region);
+
+#endif /* LIB_RUNTIME_H */

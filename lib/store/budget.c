@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * How much memory a store may have: its budget, or what it got of that where a limit that
+ * it shares with others has no more, or the machine. It makes do with that, and spills
+ * as if it were the budget.
+ *
+ * Others may give memory back. It is tried again for each round of the blocks that has use
+ * for more, in the background, and before anybody is told that there is none.
+ */
+#include <stdio.h>
+
+#include "base/base.h"
+#include "store/store.h"
+
+bool store_lift_budget(struct actmem_store *store)
+{
+	bool was_less = store->budget < store->asked;
+
+	store->budget = store->asked;
+	heap_lift_limit(store->heap, store->asked);
+	return was_less;
+}
+
+/* Of the first time it is to be said why it is so. */
+bool store_make_do(struct actmem_store *store, int error)
+{
+	uint64_t held;
+
+	if (!store->queue || !is_out_of_memory(error))
+		return false;
+	held = heap_stop_growing(store->heap);
+	if (!held) {
+		store_lift_budget(store);
+		return false;
+	}
+	snprintf(store->refusal, sizeof(store->refusal), "%s", actmem_error());
+	store->budget = held < store->asked ? held : store->asked;
+	if (!store->refused_at && store->budget < store->asked) {
+		store->refused_at = store->budget;
+		pthread_cond_signal(&store->chore);
+	}
+	return true;
+}
+
+void store_want_budget(struct actmem_store *store)
+{
+	if (store->budget == store->asked || schedule_peak(&store->schedule) <= store->budget)
+		return;
+	store->is_to_regain = true;
+	pthread_cond_signal(&store->chore);
+}
+
+static void tell_refusal(struct actmem_store *store)
+{
+	char what[BYTES_TEXT_MAX * 2 + 64];
+
+	store->is_refusal_told = true;
+	snprintf(what, sizeof(what), "; instead of its budget of %s it made do with %s: ",
+		 BYTES_TEXT(store->asked), BYTES_TEXT(store->refused_at));
+	store_describe_more(store, what, store->refusal);
+}
+
+/* As much as the blocks of the last rounds had use for. The lock is given back meanwhile. */
+static void regain(struct actmem_store *store)
+{
+	uint64_t peak = schedule_peak(&store->schedule), used = store->sums[SUM_MEMORY].length;
+	uint64_t wanted = peak < store->asked ? peak : store->asked;
+	uint64_t length = store->pace.longest;
+	int error;
+
+	store->is_to_regain = false;
+	if (wanted <= used || !length)
+		return;
+	heap_lift_limit(store->heap, store->asked);
+	pthread_mutex_unlock(&store->lock);
+	error = heap_grow_ahead(store->heap, length, store->memory_align, wanted - used);
+	pthread_mutex_lock(&store->lock);
+	if (!error || !store_make_do(store, error))
+		store_lift_budget(store);
+	store_advance(store);
+}
+
+bool store_see_to_budget(struct actmem_store *store)
+{
+	if (store->refused_at && !store->is_refusal_told)
+		tell_refusal(store);
+	else if (store->is_to_regain)
+		regain(store);
+	else
+		return false;
+	return true;
+}

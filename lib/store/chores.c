@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What a store does that may take long, in a thread of its own, so that neither callers
+ * nor completions wait for it: files are allocated, regions are attached, disks get back
+ * what is not needed any more, and memory is asked for that was refused before. Transfers
+ * that need one of these are chores: fills first, as somebody may wait for them.
+ */
+#include <errno.h>
+
+#include "base/base.h"
+#include "queue/queue.h"
+#include "store/store.h"
+
+void store_add_chore(struct actmem_store *store, struct store_block *block)
+{
+	if (block->transfer == TRANSFER_FILL)
+		link_append(&store->fills_to_do, &block->chore);
+	else
+		link_append(&store->spills_to_do, &block->chore);
+	pthread_cond_signal(&store->chore);
+}
+
+/* The lock is given back meanwhile, by all that follow. */
+static int grow_files(struct actmem_store *store, uint64_t length)
+{
+	struct published_wait *wait;
+	struct spill_growth growth;
+	int error;
+
+	wait = wait_begin(store->am->waits, WAIT_FILE, 0, length, store->paths[0]);
+	pthread_mutex_unlock(&store->lock);
+	error = spillfile_grow(&store->files, length, &growth);
+	pthread_mutex_lock(&store->lock);
+	wait_end(store->am->waits, wait);
+	return error ? error : spillfile_add(&store->files, &growth);
+}
+
+static int take_file_room(struct actmem_store *store, struct store_block *block)
+{
+	int error;
+
+	while ((error = spillfile_take(&store->files, block->length, &block->room)) == -ENOSPC) {
+		error = grow_files(store, block->length);
+		if (error && !spillfile_use_avoided(&store->files))
+			return error;
+	}
+	return error ? fail(ENOMEM, "no memory for the bookkeeping of spill files") : 0;
+}
+
+static void describe_plain(struct actmem_store *store, const char *why)
+{
+	if (store->is_plain)
+		return;
+	store->is_plain = true;
+	pthread_mutex_lock(&store->lock);
+	store_describe_more(store, "; without registered buffers: ", why);
+	pthread_mutex_unlock(&store->lock);
+}
+
+/* Without the lock. */
+static int attach_region(struct actmem_store *store, struct actmem_region *region)
+{
+	int error = actmem_queue_attach(store->queue, region, 0);
+
+	/* The queue has left it plain, and says why. */
+	if (!error && actmem_queue_describe(store->queue) != store->queue_description)
+		describe_plain(store, "");
+	if (error != -ENOMEM && error != -EMFILE)
+		return error;
+	describe_plain(store, actmem_error());
+	return actmem_queue_attach(store->queue, region, ACTMEM_ATTACH_PLAIN);
+}
+
+/* A region in which a transfer is prepared is not closed. */
+static int attach(struct actmem_store *store, struct actmem_region *region)
+{
+	int error;
+
+	if (queue_is_attached(store->queue, region))
+		return 0;
+	pthread_mutex_unlock(&store->lock);
+	error = attach_region(store, region);
+	pthread_mutex_lock(&store->lock);
+	return error;
+}
+
+/* Those that no transfer has used are not attached. */
+void store_region_closes(void *data, struct actmem_region *region)
+{
+	struct actmem_store *store = data;
+
+	if (store->queue && queue_is_attached(store->queue, region))
+		actmem_queue_detach(store->queue, region);
+}
+
+/* The block may end meanwhile. */
+static int prepare(struct actmem_store *store, struct store_block *block)
+{
+	int error = 0;
+
+	if (block->transfer == TRANSFER_SPILL && !block->room.block && !block->is_ended)
+		error = take_file_room(store, block);
+	if (!error && !block->is_ended)
+		error = attach(store, block->region);
+	return error;
+}
+
+/* Where one has found no room in files, the others are not tried, each to fail anew. */
+static void give_up_spills(struct actmem_store *store, int error)
+{
+	struct link *link, *next;
+
+	for (link = store->spills_to_do.next; link != &store->spills_to_do; link = next) {
+		struct store_block *block = link_item(link, struct store_block, chore);
+
+		next = link->next;
+		if (block->room.block ||
+		    !spillfile_take(&store->files, block->length, &block->room))
+			continue;
+		link_remove(link);
+		store_give_up_spill(store, block, error);
+	}
+}
+
+static void submit(struct actmem_store *store, struct store_block *block)
+{
+	int error = prepare(store, block);
+	bool has_no_room = error && block->transfer == TRANSFER_SPILL && !block->room.block;
+
+	store_submit(store, block, error);
+	if (has_no_room)
+		give_up_spills(store, error);
+}
+
+static void give_back(struct actmem_store *store, struct block *piece)
+{
+	int error;
+
+	pthread_mutex_unlock(&store->lock);
+	error = spillfile_punch(&store->files, piece);
+	pthread_mutex_lock(&store->lock);
+	spillfile_punched(&store->files, piece, error);
+	if (error)
+		store_describe_more(store, "; spill files never get shorter: ", actmem_error());
+}
+
+static struct store_block *next_to_do(struct actmem_store *store)
+{
+	struct link *list = link_is_alone(&store->fills_to_do) ? &store->spills_to_do :
+			    &store->fills_to_do;
+	struct store_block *block;
+
+	if (link_is_alone(list))
+		return NULL;
+	block = link_item(list->next, struct store_block, chore);
+	link_remove(&block->chore);
+	return block;
+}
+
+void *store_chores_thread(void *data)
+{
+	struct actmem_store *store = data;
+	struct store_block *block;
+	struct block *piece;
+
+	pthread_mutex_lock(&store->lock);
+	for (;;) {
+		block = next_to_do(store);
+		if (block) {
+			submit(store, block);
+			store_advance(store);
+		} else if (store->is_ending) {
+			break;
+		} else if ((piece = spillfile_withhold(&store->files))) {
+			give_back(store, piece);
+		} else if (!store_see_to_budget(store)) {
+			pthread_cond_wait(&store->chore, &store->lock);
+		}
+	}
+	pthread_mutex_unlock(&store->lock);
+	return NULL;
+}

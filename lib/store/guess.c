@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Takes beside what was foreseen of them: where they are in another order, what seems to
+ * be next is wanted at once.
+ */
+#include "store/store.h"
+
+/* Threads overtake each other by less. */
+#define FORESEEN_WITHIN	8
+/* When so much of what was guessed of a run is taken, all of it is wanted anew. */
+#define RENEWED_PART	16
+
+static bool is_when_foreseen(const struct actmem_store *store, const struct store_block *block)
+{
+	uint64_t at = block->place.want.at, now = store->schedule.clock + 1;
+
+	if (at == WANTED_UNKNOWN)
+		return block->puts.next == &store->puts;
+	return (at > now ? at - now : now - at) <= FORESEEN_WITHIN;
+}
+
+static enum take_kind kind_of(const struct actmem_store *store, const struct store_block *block)
+{
+	if (!block->memory && store->filed.first != &block->place)
+		return TAKE_MISSED;
+	return is_when_foreseen(store, block) ? TAKE_FORESEEN : TAKE_BY_CHANCE;
+}
+
+static struct store_block *neighbour(struct actmem_store *store, const struct store_block *block,
+				     bool is_up)
+{
+	struct link *link = is_up ? block->puts.next : block->puts.previous;
+
+	return link == &store->puts ? NULL : link_item(link, struct store_block, puts);
+}
+
+static uint64_t put_of(const struct store_block *block)
+{
+	return block ? block->foreseen.put : 0;
+}
+
+static bool is_urgent(const struct store_block *block)
+{
+	return !block->place.want.at && link_is_alone(&block->guessed);
+}
+
+/* Those up to this one, of which the ones that were guessed again are not. */
+static void end_guesses(struct actmem_store *store, uint64_t last)
+{
+	struct store_block *block;
+
+	while (!link_is_alone(&store->guessed)) {
+		block = link_item(store->guessed.next, struct store_block, guessed);
+		if (block->place.want.put > last)
+			break;
+		store_want(store, block, block->foreseen);
+	}
+}
+
+/*
+ * From the farthest to the nearest, which is to be read first. A block that is being read
+ * is wanted anew as well: else it would be dropped as soon as it comes.
+ */
+static void want_neighbours(struct actmem_store *store, const struct store_block *block)
+{
+	uint64_t room = store_window(store), count = follow_ahead(&store->follow);
+	bool is_up = store->follow.is_up;
+	uint64_t guessed = 0, before = store->schedule.guesses;
+	struct store_block *last = NULL, *next = neighbour(store, block, is_up);
+
+	for (; count-- && next && next->length <= room; next = neighbour(store, next, is_up)) {
+		room -= next->length;
+		last = next;
+		guessed++;
+	}
+	store->guess_lasts = guessed / RENEWED_PART;
+	for (; last && last != block; last = neighbour(store, last, !is_up)) {
+		if ((!last->order && !last->transfer) || is_urgent(last))
+			continue;
+		store_want(store, last, schedule_guess(&store->schedule));
+		link_append(&store->guessed, &last->guessed);
+	}
+	end_guesses(store, before);
+}
+
+void store_end_guesses(struct actmem_store *store)
+{
+	end_guesses(store, store->schedule.guesses);
+	store->guess_lasts = 0;
+}
+
+void store_follow(struct actmem_store *store, struct store_block *block)
+{
+	bool was_lost = store->follow.is_lost;
+
+	if (block->is_followed)
+		return;
+	block->is_followed = true;
+	follow_take(&store->follow, kind_of(store, block), block->foreseen.put,
+		    put_of(neighbour(store, block, false)), put_of(neighbour(store, block, true)));
+	if (!store->follow.is_lost && was_lost)
+		store_end_guesses(store);
+	if (!store->queue || !store->follow.is_lost)
+		return;
+	/* From the second take of a run on its direction is known. */
+	if (store->follow.run > 2 && store->guess_lasts)
+		store->guess_lasts--;
+	else
+		want_neighbours(store, block);
+}

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What a store writes and reads, when, and what has become of it.
+ */
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/base.h"
+#include "queue/queue.h"
+#include "store/store.h"
+
+#define COMPLETIONS	16
+/* So many takes in a row mean that no puts are to come for a while. */
+#define TAKES_IN_A_ROW	4
+
+static void begin(struct actmem_store *store, struct store_block *block,
+		  enum store_transfer transfer)
+{
+	bool is_spill = transfer == TRANSFER_SPILL;
+
+	block->transfer = transfer;
+	block->is_submitted = false;
+	store->prepared++;
+	store_settle(store, block);
+	store_tell(store, is_spill ? ACTMEM_STORE_SPILL_BEGIN : ACTMEM_STORE_FILL_BEGIN, block, 0);
+}
+
+static int submit(struct actmem_store *store, struct store_block *block)
+{
+	bool is_spill = block->transfer == TRANSFER_SPILL;
+	struct actmem_request request;
+	int error;
+
+	ACTMEM_INIT(&request);
+	request.cookie = (uintptr_t)block;
+	error = (is_spill ? actmem_spill : actmem_fill)(store->queue, block->room.file,
+							block->room.offset, block->region,
+							block->offset, block->length, &request);
+	if (error)
+		return error;
+	block->request = request.id;
+	block->is_submitted = true;
+	bandwidth_begin(is_spill ? &store->write : &store->read, block->length, clock_ns());
+	if (!store->under_way++)
+		pthread_cond_signal(&store->work);
+	return 0;
+}
+
+/* Words for the thread that waits for room. */
+static void tell_waiter(struct actmem_store *store, const struct store_block *block, int error,
+			const char *words)
+{
+	struct waiter *waiter;
+
+	store->stats.failed_spills_total++;
+	store->spills_fail = true;
+	if (link_is_alone(&store->waiters))
+		return;
+	waiter = link_item(store->waiters.next, struct waiter, link);
+	waiter->spill_error = error;
+	snprintf(waiter->words, sizeof(waiter->words), "%s of %s cannot be spilled: %s",
+		 KEY_TEXT(block->key), BYTES_TEXT(block->bytes), words);
+}
+
+static void end_spill(struct actmem_store *store, struct store_block *block, int error)
+{
+	block->transfer = TRANSFER_NONE;
+	if (!block->is_ended)
+		store_settle(store, block);
+	store_tell(store, ACTMEM_STORE_SPILL_END, block, error);
+	if (block->is_ended)
+		store_end(store, block);
+}
+
+/* The transfer is over. @bad_room: it is to be used last. */
+static void spill_ended(struct actmem_store *store, struct store_block *block, int error,
+			const char *words, bool bad_room)
+{
+	if (!error) {
+		block->is_filed = true;
+		store->spills_fail = false;
+		store->stats.spilled_bytes_total += block->bytes;
+	} else {
+		if (bad_room)
+			spillfile_avoid(&store->files, &block->room);
+		else
+			spillfile_give(&store->files, &block->room);
+		if (!block->is_ended)
+			tell_waiter(store, block, error, words);
+	}
+	end_spill(store, block, error);
+}
+
+void store_give_up_spill(struct actmem_store *store, struct store_block *block, int error)
+{
+	store->prepared--;
+	end_spill(store, block, error);
+}
+
+static void fill_ended(struct actmem_store *store, struct store_block *block, int error,
+		       const char *words)
+{
+	struct waiter *waiter = block->waiter;
+
+	block->transfer = TRANSFER_NONE;
+	if (!error) {
+		store->stats.filled_bytes_total += block->bytes;
+	} else {
+		block->is_ahead = false;
+		store_forget_memory(store, block);
+		if (!block->is_ended) {
+			store->stats.failed_fills_total++;
+			block->is_unreadable = true;
+		}
+		if (waiter) {
+			waiter->fill_error = error;
+			snprintf(waiter->words, sizeof(waiter->words),
+				 "%s of %s cannot be read again: %s", KEY_TEXT(block->key),
+				 BYTES_TEXT(block->bytes), words);
+		}
+	}
+	if (!block->is_ended)
+		store_settle(store, block);
+	store_tell(store, ACTMEM_STORE_FILL_END, block, error);
+	if (waiter)
+		pthread_cond_signal(&waiter->wake);
+	if (block->is_ended)
+		store_end(store, block);
+}
+
+void store_submit(struct actmem_store *store, struct store_block *block, int error)
+{
+	if (!error)
+		error = block->is_ended ? -ECANCELED : submit(store, block);
+	store->prepared--;
+	if (!error)
+		return;
+	if (block->transfer == TRANSFER_SPILL)
+		spill_ended(store, block, error, actmem_error(), false);
+	else
+		fill_ended(store, block, error, actmem_error());
+}
+
+static void submit_or_prepare(struct actmem_store *store, struct store_block *block)
+{
+	if (queue_is_attached(store->queue, block->region))
+		store_submit(store, block, 0);
+	else
+		store_add_chore(store, block);
+}
+
+void store_spill(struct actmem_store *store, struct store_block *block)
+{
+	begin(store, block, TRANSFER_SPILL);
+	if (!spillfile_take(&store->files, block->length, &block->room))
+		submit_or_prepare(store, block);
+	else
+		store_add_chore(store, block);
+}
+
+void store_fill(struct actmem_store *store, struct store_block *block, void *memory)
+{
+	store_take_memory(store, block, memory);
+	block->is_unreadable = false;
+	begin(store, block, TRANSFER_FILL);
+	submit_or_prepare(store, block);
+}
+
+bool store_drop_clean(struct actmem_store *store, const struct store_block *later_than)
+{
+	struct place *last = store->clean.first;
+	struct store_block *block;
+
+	if (!last || (later_than && !want_is_sooner(&later_than->place.want, &last->want)))
+		return false;
+	block = link_item(last, struct store_block, place);
+	if (block->is_ahead)
+		store->stats.wasted_bytes_total += block->bytes;
+	block->is_ahead = false;
+	store_forget_memory(store, block);
+	store_settle(store, block);
+	return true;
+}
+
+uint64_t store_window(const struct actmem_store *store)
+{
+	uint64_t most = store->budget / 2;
+
+	if (store->fixed_window)
+		return store->fixed_window < most ? store->fixed_window : most;
+	return pace_window(&store->pace, &store->read,
+			   bandwidth_busy(&store->read, store->busy_bytes), store->budget);
+}
+
+/*
+ * Of the budget, what is left free or is in files too when the peak comes. As long as
+ * no peak is known, or where blocks are read ahead while puts come, a window; else
+ * room for two blocks, so that who puts need not wait, as what is more is written and
+ * read for nothing.
+ */
+static uint64_t spare_bytes(const struct actmem_store *store)
+{
+	uint64_t window = store_window(store), least = 2 * store->pace.longest;
+
+	return schedule_peak(&store->schedule) && !schedule_refill(&store->schedule) &&
+	       least < window ? least : window;
+}
+
+/* Bytes that are to be in files, or on the way there, when there are @most. */
+static uint64_t away_of(const struct actmem_store *store, uint64_t most)
+{
+	uint64_t room = store->budget - spare_bytes(store);
+
+	return most > room ? most - room : 0;
+}
+
+static uint64_t away_wanted(const struct actmem_store *store)
+{
+	uint64_t live = store->sums[SUM_LIVE].length, peak = schedule_peak(&store->schedule);
+	uint64_t most = live > peak ? live : peak;
+
+	if (!schedule_is_rising(&store->schedule, live) || (peak && most <= store->budget))
+		return 0;
+	return away_of(store, most);
+}
+
+/*
+ * Whether it is wanted so late that it need not stay: blocks for three quarters of
+ * the room that they have are wanted sooner.
+ */
+static bool is_late(const struct actmem_store *store, const struct store_block *block)
+{
+	uint64_t room = store->budget - spare_bytes(store), length = store->pace.length;
+
+	return block->place.want.at == WANTED_UNKNOWN || !length ||
+	       block->place.want.at > store->schedule.clock + room / length * 3 / 4;
+}
+
+/* Enough to keep the disks busy, and little for what becomes urgent to wait for. */
+static bool is_busy(const struct actmem_store *store, enum store_sum sum,
+		    const struct bandwidth *bandwidth)
+{
+	return store->sums[sum].blocks >= 2 &&
+	       store->sums[sum].length >= bandwidth_busy(bandwidth, store->busy_bytes);
+}
+
+/* A block that is wanted soon is written ahead only when memory gets short. */
+static bool wants_spill(const struct actmem_store *store)
+{
+	const struct place *last = store->dirty.first;
+	uint64_t away = store->sums[SUM_AWAY].length;
+
+	if (!last || store->spills_fail || is_busy(store, SUM_SPILLING, &store->write) ||
+	    away >= away_wanted(store))
+		return false;
+	return is_late(store, link_item(last, struct store_block, place)) ||
+	       away < away_of(store, store->sums[SUM_LIVE].length);
+}
+
+/* Puts do not come for a while, or what is free will do for them. */
+static bool may_use_all(const struct actmem_store *store, uint64_t length)
+{
+	uint64_t used = store->sums[SUM_MEMORY].length + length;
+
+	return store->schedule.takes_since_put >= TAKES_IN_A_ROW &&
+	       used + schedule_refill(&store->schedule) <= store->budget;
+}
+
+/*
+ * Where it is not known what is wanted next, any block may be, and is read into memory that
+ * the next run does not need: else it would be given up for that. One is read at a time, so
+ * that what is wanted at once has little to wait for.
+ */
+static bool may_guess(const struct actmem_store *store, uint64_t length)
+{
+	uint64_t window = store_window(store), run = store->pace.longest;
+
+	if (store->follow.is_lost)
+		run = store->follow.last_run < window / run ?
+		      (store->follow.last_run + 1) * run : window;
+	return !store->sums[SUM_FILLING].blocks && may_use_all(store, length + run);
+}
+
+/* While puts come, memory is theirs, but for what is wanted within the window. */
+static bool is_to_be_read(const struct actmem_store *store, const struct store_block *block)
+{
+	const struct want *want = &block->place.want;
+	uint64_t window, takes;
+
+	/* As who takes blocks says, or the run that goes on. */
+	if (!want->at)
+		return true;
+	if (store->follow.doubt)
+		return may_guess(store, block->length);
+	if (may_use_all(store, block->length))
+		return true;
+	window = store_window(store);
+	if (want->at == WANTED_UNKNOWN || store->sums[SUM_AHEAD].length + block->length > window)
+		return false;
+	takes = want->at > store->schedule.clock ? want->at - store->schedule.clock : 0;
+	return takes * store->pace.length <= window;
+}
+
+static bool read_ahead(struct actmem_store *store)
+{
+	struct place *first = store->filed.first;
+	struct store_block *block;
+	bool is_guess;
+	void *memory;
+	int error;
+
+	if (!first || !link_is_alone(&store->waiters) ||
+	    is_busy(store, SUM_FILLING, &store->read))
+		return false;
+	block = link_item(first, struct store_block, place);
+	if (!is_to_be_read(store, block))
+		return false;
+	is_guess = store->follow.doubt && block->place.want.at;
+	while ((error = heap_take(store->heap, block->length, store->memory_align, &memory)))
+		if (error != -ENOSPC || is_guess || !store_drop_clean(store, block))
+			return false;
+	block->is_ahead = true;
+	store_fill(store, block, memory);
+	return true;
+}
+
+void store_advance(struct actmem_store *store)
+{
+	store_check_sums(store);
+	if (store->queue && !store->is_ending) {
+		while (wants_spill(store))
+			store_spill(store, link_item(store->dirty.first, struct store_block,
+						     place));
+		while (read_ahead(store))
+			;
+		if (spillfile_is_to_shrink(&store->files))
+			pthread_cond_signal(&store->chore);
+	}
+	store_kick(store);
+}
+
+static void complete(struct actmem_store *store, const struct actmem_completion *completion)
+{
+	struct store_block *block = (struct store_block *)(uintptr_t)completion->cookie;
+	bool is_spill = block->transfer == TRANSFER_SPILL;
+
+	store->under_way--;
+	block->is_submitted = false;
+	bandwidth_end(is_spill ? &store->write : &store->read, block->length, !completion->result,
+		      clock_ns());
+	if (is_spill)
+		spill_ended(store, block, completion->result, completion->words,
+			    completion->result == -EIO);
+	else
+		fill_ended(store, block, completion->result, completion->words);
+}
+
+void *store_thread(void *data)
+{
+	struct actmem_completion completions[COMPLETIONS];
+	struct actmem_store *store = data;
+	int count, i;
+
+	pthread_mutex_lock(&store->lock);
+	for (;;) {
+		while (!store->under_way && !store->is_ending)
+			pthread_cond_wait(&store->work, &store->lock);
+		if (!store->under_way)
+			break;
+		pthread_mutex_unlock(&store->lock);
+		count = actmem_wait(store->queue, completions, COMPLETIONS, ACTMEM_WAIT_FOREVER);
+		pthread_mutex_lock(&store->lock);
+		for (i = 0; i < count; i++)
+			complete(store, &completions[i]);
+		store_advance(store);
+	}
+	pthread_mutex_unlock(&store->lock);
+	return NULL;
+}

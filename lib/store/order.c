@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Which of many is wanted first, or last: a pairing heap.
+ */
+#include "store/order.h"
+
+static bool comes_first(const struct order *order, const struct place *place,
+			const struct place *other)
+{
+	return order->last_first ? want_is_sooner(&other->want, &place->want) :
+	       want_is_sooner(&place->want, &other->want);
+}
+
+/* Of two that have no siblings, the one that comes first, with the other below it. */
+static struct place *merge(const struct order *order, struct place *a, struct place *b)
+{
+	struct place *below = b;
+
+	if (!a || !b)
+		return a ? a : b;
+	if (comes_first(order, b, a)) {
+		below = a;
+		a = b;
+	}
+	below->previous = a;
+	below->next = a->child;
+	if (below->next)
+		below->next->previous = below;
+	a->child = below;
+	return a;
+}
+
+static struct place *alone(struct place *place)
+{
+	if (place) {
+		place->next = NULL;
+		place->previous = NULL;
+	}
+	return place;
+}
+
+/* Siblings, merged in pairs, and those from the last to the first. */
+static struct place *merge_all(const struct order *order, struct place *sibling)
+{
+	struct place *merged = NULL, *pairs = NULL, *pair, *next;
+
+	while (sibling) {
+		next = sibling->next;
+		pair = next;
+		next = next ? next->next : NULL;
+		pair = merge(order, alone(sibling), alone(pair));
+		pair->next = pairs;
+		pairs = pair;
+		sibling = next;
+	}
+	for (; pairs; pairs = next) {
+		next = pairs->next;
+		merged = merge(order, merged, alone(pairs));
+	}
+	return merged;
+}
+
+void order_add(struct order *order, struct place *place)
+{
+	place->child = NULL;
+	order->first = merge(order, order->first, alone(place));
+	order->count++;
+}
+
+void order_remove(struct order *order, struct place *place)
+{
+	struct place *rest = merge_all(order, place->child);
+
+	order->count--;
+	if (order->first == place) {
+		order->first = rest;
+		return;
+	}
+	if (place->previous->child == place)
+		place->previous->child = place->next;
+	else
+		place->previous->next = place->next;
+	if (place->next)
+		place->next->previous = place->previous;
+	order->first = merge(order, order->first, rest);
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Memory for blocks, in the order in which threads asked for it. The first of those
+ * that wait looks for it, whenever something has changed: what is free, or the heap
+ * may still grow by; then blocks that are in a file too; then spills are waited for.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "store/store.h"
+
+/* Nothing can be done but to wait. */
+#define WAIT		1
+/* Something is otherwise now. */
+#define LOOK_AGAIN	2
+
+void waiter_init(struct waiter *waiter)
+{
+	/* Most find memory at once: the words are set when there are some. */
+	link_init(&waiter->link);
+	waiter->thread = thread_number();
+	waiter->is_stalled = false;
+	waiter->is_refused = false;
+	waiter->spill_error = 0;
+	waiter->fill_error = 0;
+	pthread_cond_init(&waiter->wake, NULL);
+}
+
+void waiter_destroy(struct waiter *waiter)
+{
+	pthread_cond_destroy(&waiter->wake);
+}
+
+void store_kick(struct actmem_store *store)
+{
+	if (!link_is_alone(&store->waiters))
+		pthread_cond_signal(&link_item(store->waiters.next, struct waiter, link)->wake);
+}
+
+void store_sleep(struct actmem_store *store, struct waiter *waiter, struct store_block *block,
+		 enum wait_kind kind)
+{
+	struct published_wait *wait;
+
+	if (!waiter->is_stalled) {
+		waiter->is_stalled = true;
+		waiter->since = clock_ns();
+		store_tell(store, ACTMEM_STORE_STALL_BEGIN, block, 0);
+	}
+	wait = wait_begin(store->am->waits, kind, waiter->since, block->bytes, KEY_TEXT(block->key));
+	pthread_cond_wait(&waiter->wake, &store->lock);
+	wait_end(store->am->waits, wait);
+}
+
+void store_end_stall(struct actmem_store *store, struct waiter *waiter,
+		     struct store_block *block, bool is_put)
+{
+	uint64_t *total = is_put ? &store->stats.put_stall_ns_total :
+			  &store->stats.take_stall_ns_total;
+
+	if (!waiter->is_stalled)
+		return;
+	*total += clock_ns() - waiter->since;
+	store_tell(store, ACTMEM_STORE_STALL_END, block, 0);
+}
+
+/* The lock is given back while the heap grows. 0; LOOK_AGAIN; -errno with words. */
+static int grow(struct actmem_store *store, struct waiter *waiter, uint64_t length, void **memory)
+{
+	bool is_full = false;
+	int error;
+
+	pthread_mutex_unlock(&store->lock);
+	error = heap_alloc(store->heap, length, store->memory_align, memory, &is_full);
+	pthread_mutex_lock(&store->lock);
+	/* Another thread had it; it may have given it back since. */
+	if (error && is_full)
+		return LOOK_AGAIN;
+	if (!error || !store_make_do(store, error))
+		return error;
+	waiter->is_refused = true;
+	return LOOK_AGAIN;
+}
+
+static bool is_waiting(const struct actmem_store *store, uint64_t thread)
+{
+	const struct link *link;
+
+	for (link = store->waiters.next; link != &store->waiters; link = link->next)
+		if (link_item(link, struct waiter, link)->thread == thread)
+			return true;
+	return false;
+}
+
+/* A committed block gives its memory back only where it can be spilled. */
+static bool gives_back(const struct actmem_store *store, const struct store_block *block)
+{
+	if (!store->queue && (block->user == USER_FILLS || block->user == USER_COMMITS))
+		return false;
+	return store->flags & ACTMEM_STORE_HANDED_ON || !is_waiting(store, block->thread);
+}
+
+/* Whether somebody uses memory who does not wait for it himself. */
+static bool memory_comes_back(const struct actmem_store *store)
+{
+	const struct store_block *block;
+	size_t i;
+
+	for (i = 0; i < store->bucket_count; i++)
+		for (block = store->buckets[i]; block; block = block->chain)
+			if (block->memory && block->user && gives_back(store, block))
+				return true;
+	return false;
+}
+
+/* No spill that is under way helps, and one failed. */
+static int do_without_spill(struct actmem_store *store, struct waiter *waiter, uint64_t length)
+{
+	if (waiter->is_refused)
+		return fail(-waiter->spill_error, "%s; and there is no memory beyond %s: %s",
+			    waiter->words, BYTES_TEXT(store->budget), store->refusal);
+	if (!(store->flags & ACTMEM_STORE_ALLOW_MEMORY))
+		return fail(-waiter->spill_error, "%s", waiter->words);
+	store->is_beyond = true;
+	store->limit_raises++;
+	heap_raise_limit(store->heap, length);
+	return LOOK_AGAIN;
+}
+
+/* Nothing that is under way helps. */
+static int fail_used_up(const struct actmem_store *store, const struct waiter *waiter,
+			uint64_t length)
+{
+	const char *by = "blocks that this thread has reserved or holds, or others that wait for memory, too";
+
+	if (!waiter->is_refused)
+		return fail(EDEADLK, "%s are wanted, and the budget of %s is used up by %s",
+			    BYTES_TEXT(length), BYTES_TEXT(store->budget), by);
+	if (!store->sums[SUM_MEMORY].blocks)
+		by = "regions that are free, and too short for that";
+	return fail(ENOMEM, "%s are wanted, and of the budget of %s there are %s, used up by %s; more cannot be had: %s",
+		    BYTES_TEXT(length), BYTES_TEXT(store->asked), BYTES_TEXT(store->budget), by,
+		    store->refusal);
+}
+
+/* Sees to it that room comes. LOOK_AGAIN: it may be there now; WAIT; -errno with words. */
+static int make_room(struct actmem_store *store, struct waiter *waiter, uint64_t length)
+{
+	const char *name = store->am->heap_names.path;
+
+	/* Regions with names stay, though nothing is in them. */
+	if (name && !waiter->is_refused && !store->sums[SUM_MEMORY].blocks)
+		return fail(ENOMEM, "%s are wanted, and the regions %s.* of the store, all free, are too short for that and use up the budget of %s; remove them and raise grow_bytes, or raise budget_bytes",
+			    BYTES_TEXT(length), name, BYTES_TEXT(store->budget));
+	if (!store->queue && store->flags & ACTMEM_STORE_HANDED_ON && memory_comes_back(store))
+		return WAIT;
+	if (!store->queue)
+		return fail(ENOMEM, "%s are wanted, and the budget of %s is used up; raise budget_bytes or give spill_paths",
+			    BYTES_TEXT(length), BYTES_TEXT(store->budget));
+	while (store->dirty.first && !waiter->spill_error &&
+	       store->sums[SUM_SPILLING].length < length)
+		store_spill(store, link_item(store->dirty.first, struct store_block, place));
+	if (store->under_way || store->prepared)
+		return WAIT;
+	if (waiter->spill_error)
+		return do_without_spill(store, waiter, length);
+	if (memory_comes_back(store))
+		return WAIT;
+	return fail_used_up(store, waiter, length);
+}
+
+static int look_for(struct actmem_store *store, struct waiter *waiter, uint64_t length,
+		    void **memory)
+{
+	int error;
+
+	do {
+		error = heap_take(store->heap, length, store->memory_align, memory);
+		if (error != -ENOSPC)
+			break;
+		if (heap_may_grow(store->heap, length))
+			error = grow(store, waiter, length, memory);
+		else if (store_drop_clean(store, NULL))
+			error = LOOK_AGAIN;
+		else
+			error = make_room(store, waiter, length);
+		/* Memory that was refused before may be there by now. */
+		if (error < 0 && !waiter->is_refused && store_lift_budget(store))
+			error = LOOK_AGAIN;
+	} while (error == LOOK_AGAIN);
+	return error;
+}
+
+int store_room(struct actmem_store *store, struct waiter *waiter, struct store_block *block,
+	       void **memory)
+{
+	int error = WAIT;
+
+	link_append(&store->waiters, &waiter->link);
+	/* The first may have waited for this thread. */
+	store_kick(store);
+	for (;;) {
+		if (store->waiters.next == &waiter->link)
+			error = look_for(store, waiter, block->length, memory);
+		if (error != WAIT)
+			break;
+		store_sleep(store, waiter, block, WAIT_MEMORY);
+	}
+	link_remove(&waiter->link);
+	store_kick(store);
+	return error;
+}
+
+int actmem_store_grow(struct actmem_store *store, uint64_t bytes, uint64_t free_bytes)
+{
+	int error = store_check(store, "actmem_store_grow");
+
+	if (error)
+		return error;
+	if (!bytes || bytes > BLOCK_BYTES_MAX)
+		return fail(EINVAL, "actmem_store_grow: blocks of %llu bytes; 1 to %llu are possible",
+			    (unsigned long long)bytes, (unsigned long long)BLOCK_BYTES_MAX);
+	thread_hold_cancellation();
+	pthread_mutex_lock(&store->lock);
+	store->waiting++;
+	pthread_mutex_unlock(&store->lock);
+	error = heap_grow_ahead(store->heap, round_up(bytes, store->unit), store->memory_align,
+				free_bytes);
+	pthread_mutex_lock(&store->lock);
+	if (error && store_make_do(store, error))
+		error = 0;
+	store->waiting--;
+	store_kick(store);
+	pthread_mutex_unlock(&store->lock);
+	thread_let_cancellation();
+	return error;
+}

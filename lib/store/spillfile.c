@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Room in spill files. Which parts of them are taken is kept as for memory: each
+ * set has a range of addresses that nobody touches.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "queue/queue.h"
+#include "store/spillfile.h"
+
+#define STEP_LEAST	(64ULL << 20)
+#define STEP_MOST	(1ULL << 30)
+/* A large spill grows by this part of it: a queue has so many files and no more. */
+#define STEP_PART	4
+/* Bytes that are given back to the disks, and asked for again, at a time. */
+#define PIECE_MOST	STEP_LEAST
+#define PIECE_LEAST	(64ULL << 10)
+/* Rounds differ by this part of what they need. Less than this is not worth to be given back. */
+#define SPARE_PART	8
+#define SHRINK_LEAST	(16ULL << 20)
+/* Longer than a set can be. */
+#define ADDRESS_BITS	48
+
+/* Of offsets and lengths. */
+static uint64_t unit_of(const struct spillfile *spillfile)
+{
+	uint64_t alignment = spillfile->info.alignment;
+
+	return alignment > BLOCK_UNIT ? alignment : BLOCK_UNIT;
+}
+
+static char *address_of(unsigned int set, uint64_t offset)
+{
+	return (char *)(((uint64_t)set + 1) << ADDRESS_BITS | offset);
+}
+
+static int open_set(const struct spillfile *spillfile, uint64_t length, struct actmem_file **file)
+{
+	struct actmem_file_options options = spillfile->options;
+
+	options.length = length;
+	return actmem_file_open(spillfile->queue, &options, file);
+}
+
+/* Where in which set a block lies. */
+static struct actmem_file *locate(const struct spillfile *spillfile, const struct block *block,
+				  uint64_t *offset)
+{
+	uint64_t address = (uint64_t)(uintptr_t)block->address;
+
+	*offset = address & ((1ULL << ADDRESS_BITS) - 1);
+	return spillfile->sets[(address >> ADDRESS_BITS) - 1];
+}
+
+/* Bytes that blocks have, and bytes that are avoided. */
+static uint64_t used_bytes(const struct spillfile *spillfile)
+{
+	return spillfile->blocks.taken_bytes - spillfile->withheld_bytes;
+}
+
+static void count_added(struct spillfile *spillfile, uint64_t length)
+{
+	spillfile->bytes += length;
+	if (spillfile->bytes > spillfile->bytes_peak)
+		spillfile->bytes_peak = spillfile->bytes;
+	spillfile->shrink_to = UINT64_MAX;
+}
+
+/* Fails with what the first of two calls said, whatever became of the second. */
+static int fail_as_before(int error, const char *words)
+{
+	return fail(-error, "%s", words);
+}
+
+/* Gives back the allocated part after a failure with @error. */
+static int undo(const struct actmem_file *file, uint64_t offset, uint64_t length, int error)
+{
+	char words[ERROR_TEXT_MAX];
+
+	snprintf(words, sizeof(words), "%s", actmem_error());
+	file_punch(file, offset, length);
+	return fail_as_before(error, words);
+}
+
+static int add_range(struct spillfile *spillfile, unsigned int set, uint64_t offset,
+		     uint64_t length)
+{
+	if (!blocks_add_range(&spillfile->blocks, address_of(set, offset), length, BLOCK_UNIT))
+		return fail(ENOMEM, "no memory for the bookkeeping of spill files");
+	spillfile->end = offset + length;
+	count_added(spillfile, length);
+	return 0;
+}
+
+static int add_set(struct spillfile *spillfile, struct actmem_file *file, uint64_t length)
+{
+	int error;
+
+	if (spillfile->set_count == SPILL_SETS_MAX)
+		return fail(EMFILE, "there are %u sets of spill files, and no more can be",
+			    SPILL_SETS_MAX);
+	error = add_range(spillfile, spillfile->set_count, 0, length);
+	if (!error)
+		spillfile->sets[spillfile->set_count++] = file;
+	return error;
+}
+
+static int add_to_last_set(struct spillfile *spillfile, const struct spill_growth *growth)
+{
+	unsigned int last = spillfile->set_count - 1;
+	int error = add_range(spillfile, last, growth->offset, growth->length);
+
+	return error ? undo(spillfile->sets[last], growth->offset, growth->length, error) : 0;
+}
+
+int spillfile_add(struct spillfile *spillfile, const struct spill_growth *growth)
+{
+	int error = 0;
+
+	if (growth->withheld) {
+		spillfile->withheld = growth->withheld->next;
+		spillfile->withheld_bytes -= growth->length;
+		blocks_give(&spillfile->blocks, growth->withheld);
+		count_added(spillfile, growth->length);
+	} else if (growth->file) {
+		error = add_set(spillfile, growth->file, growth->length);
+		if (error)
+			actmem_file_close(growth->file);
+	} else {
+		error = add_to_last_set(spillfile, growth);
+	}
+	return error;
+}
+
+int spillfile_init(struct spillfile *spillfile, struct actmem_queue *queue,
+		   const struct actmem_file_options *options, uint64_t limit)
+{
+	struct actmem_file *file;
+	uint64_t length = 0;
+	int error;
+
+	*spillfile = (struct spillfile){
+		.queue = queue, .options = *options, .limit = limit, .shrink_to = UINT64_MAX,
+	};
+	if (limit && options->length > limit)
+		return fail(EINVAL, "spill_bytes is %llu, and spill_limit_bytes %llu",
+			    (unsigned long long)options->length, (unsigned long long)limit);
+	if (blocks_init(&spillfile->blocks))
+		return fail(ENOMEM, "no memory for the bookkeeping of spill files");
+	ACTMEM_INIT(&spillfile->info);
+	error = open_set(spillfile, options->length, &file);
+	if (error)
+		goto destroy_blocks;
+	error = actmem_file_info(file, &spillfile->info);
+	if (!error)
+		length = options->length / unit_of(spillfile) * unit_of(spillfile);
+	if (length)
+		error = add_set(spillfile, file, length);
+	if (error || !length)
+		actmem_file_close(file);
+	if (!error)
+		return 0;
+destroy_blocks:
+	blocks_destroy(&spillfile->blocks);
+	return error;
+}
+
+void spillfile_destroy(struct spillfile *spillfile)
+{
+	unsigned int i;
+
+	for (i = 0; i < spillfile->set_count; i++)
+		actmem_file_close(spillfile->sets[i]);
+	blocks_destroy(&spillfile->blocks);
+}
+
+int spillfile_take(struct spillfile *spillfile, uint64_t length, struct spill_room *room)
+{
+	int error = blocks_take(&spillfile->blocks, length, unit_of(spillfile), FIT_ANY,
+				&room->block);
+
+	if (error) {
+		room->block = NULL;
+		return error;
+	}
+	room->file = locate(spillfile, room->block, &room->offset);
+	if (used_bytes(spillfile) > spillfile->peak)
+		spillfile->peak = used_bytes(spillfile);
+	return 0;
+}
+
+void spillfile_give(struct spillfile *spillfile, struct spill_room *room)
+{
+	if (room->block)
+		blocks_give(&spillfile->blocks, room->block);
+	room->block = NULL;
+}
+
+/* Were it kept for good, the files of a disk that always fails would only grow. */
+void spillfile_avoid(struct spillfile *spillfile, struct spill_room *room)
+{
+	struct block **oldest = &spillfile->avoided[spillfile->avoided_next];
+
+	spillfile->avoided_next = (spillfile->avoided_next + 1) % SPILL_ROOMS_AVOIDED;
+	if (*oldest)
+		blocks_give(&spillfile->blocks, *oldest);
+	*oldest = room->block;
+	room->block = NULL;
+}
+
+bool spillfile_use_avoided(struct spillfile *spillfile)
+{
+	bool any = false;
+	unsigned int i;
+
+	for (i = 0; i < SPILL_ROOMS_AVOIDED; i++) {
+		if (!spillfile->avoided[i])
+			continue;
+		blocks_give(&spillfile->blocks, spillfile->avoided[i]);
+		spillfile->avoided[i] = NULL;
+		any = true;
+	}
+	return any;
+}
+
+/* As much again as there is, within bounds. */
+static uint64_t step(const struct spillfile *spillfile, uint64_t least)
+{
+	uint64_t length = spillfile->bytes, most = spillfile->bytes / STEP_PART;
+
+	if (most < STEP_MOST)
+		most = STEP_MOST;
+	if (length > most)
+		length = most;
+	if (length < STEP_LEAST)
+		length = STEP_LEAST;
+	return length > least ? length : least;
+}
+
+/* Or what this user may have of it. */
+static bool is_full_disk(int error)
+{
+	return error == -ENOSPC || error == -EDQUOT;
+}
+
+static bool is_no_room(int error)
+{
+	return is_full_disk(error) || error == -EFBIG;
+}
+
+/* A disk that is full may have allocated some of it. */
+static int allocate(const struct actmem_file *file, uint64_t offset, uint64_t length)
+{
+	int error = file_allocate(file, offset, length);
+
+	return error ? undo(file, offset, length, error) : 0;
+}
+
+static int allocate_piece(const struct spillfile *spillfile, const struct block *piece)
+{
+	uint64_t offset;
+	const struct actmem_file *file = locate(spillfile, piece, &offset);
+
+	return allocate(file, offset, piece->length);
+}
+
+/*
+ * Transfers wait while their file gets longer, so a further one is better where it can be
+ * a long one.
+ */
+static int open_or_extend(struct spillfile *spillfile, uint64_t length,
+			  struct spill_growth *growth)
+{
+	int error;
+
+	if (spillfile->is_full && spillfile->set_count) {
+		growth->offset = round_up(spillfile->end, BLOCK_ALIGN_MAX);
+		error = allocate(spillfile->sets[spillfile->set_count - 1], growth->offset, length);
+		if (error != -EFBIG)
+			return error;
+	}
+	return open_set(spillfile, length, &growth->file);
+}
+
+static int open_further(struct spillfile *spillfile, uint64_t least, uint64_t want,
+			struct spill_growth *growth)
+{
+	uint64_t unit = unit_of(spillfile);
+	int error;
+
+	for (;;) {
+		error = open_or_extend(spillfile, want, growth);
+		if (!is_no_room(error) || want == least)
+			break;
+		spillfile->is_full |= is_full_disk(error);
+		want = round_up(want / 2, unit);
+		if (want < least)
+			want = least;
+	}
+	spillfile->is_full = is_full_disk(error);
+	growth->length = want;
+	return error;
+}
+
+int spillfile_grow(struct spillfile *spillfile, uint64_t length, struct spill_growth *growth)
+{
+	uint64_t unit = unit_of(spillfile), least = round_up(length, unit);
+	uint64_t want = round_up(step(spillfile, least), unit);
+	uint64_t left = spillfile->limit ? spillfile->limit - spillfile->bytes : UINT64_MAX;
+	struct block *piece = spillfile->withheld;
+	int error;
+
+	if (least > left)
+		return fail(ENOSPC, "the spill files have %s, and %s more are wanted, over spill_limit_bytes of %s; raise that or free blocks",
+			    BYTES_TEXT(spillfile->bytes), BYTES_TEXT(least),
+			    BYTES_TEXT(spillfile->limit));
+	if (spillfile->is_full)
+		want = least;
+	if (want > left)
+		want = left / unit * unit;
+	*growth = (struct spill_growth){ .file = NULL };
+	if (!piece || piece->length > want)
+		return open_further(spillfile, least, want, growth);
+	error = allocate_piece(spillfile, piece);
+	if (is_no_room(error))
+		return open_further(spillfile, least, want, growth);
+	growth->withheld = piece;
+	growth->length = piece->length;
+	return error;
+}
+
+void spillfile_end_round(struct spillfile *spillfile)
+{
+	uint64_t need = 0, used = used_bytes(spillfile);
+	unsigned int i;
+
+	for (i = SPILL_ROUNDS - 1; i; i--)
+		spillfile->peaks[i] = spillfile->peaks[i - 1];
+	spillfile->peaks[0] = spillfile->peak;
+	spillfile->peak = used;
+	if (spillfile->rounds < SPILL_ROUNDS)
+		spillfile->rounds++;
+	if (spillfile->rounds < SPILL_ROUNDS)
+		return;
+	for (i = 0; i < SPILL_ROUNDS; i++)
+		if (spillfile->peaks[i] > need)
+			need = spillfile->peaks[i];
+	need += need / SPARE_PART;
+	if (need < spillfile->options.length)
+		need = spillfile->options.length;
+	if (spillfile->bytes >= need + SHRINK_LEAST)
+		spillfile->shrink_to = need;
+}
+
+void spillfile_empty(struct spillfile *spillfile)
+{
+	spillfile->shrink_to = spillfile->options.length;
+}
+
+/* How long the next piece is that is to go; 0: none is. */
+static uint64_t next_piece(const struct spillfile *spillfile)
+{
+	uint64_t length, free;
+
+	if (spillfile->never_shrinks || spillfile->bytes <= spillfile->shrink_to)
+		return 0;
+	length = spillfile->bytes - spillfile->shrink_to;
+	free = blocks_largest_free(&spillfile->blocks);
+	if (length > free)
+		length = free;
+	if (length > PIECE_MOST)
+		length = PIECE_MOST;
+	length -= length % unit_of(spillfile);
+	return length < PIECE_LEAST ? 0 : length;
+}
+
+bool spillfile_is_to_shrink(const struct spillfile *spillfile)
+{
+	return next_piece(spillfile);
+}
+
+struct block *spillfile_withhold(struct spillfile *spillfile)
+{
+	uint64_t length = next_piece(spillfile);
+	struct block *piece;
+
+	if (!length || blocks_take(&spillfile->blocks, length, unit_of(spillfile), FIT_ANY, &piece))
+		return NULL;
+	spillfile->withheld_bytes += length;
+	return piece;
+}
+
+int spillfile_punch(const struct spillfile *spillfile, const struct block *piece)
+{
+	uint64_t offset, length = piece->length;
+	const struct actmem_file *file = locate(spillfile, piece, &offset);
+	char words[ERROR_TEXT_MAX];
+	int error = file_punch(file, offset, length);
+
+	if (!error)
+		return 0;
+	snprintf(words, sizeof(words), "%s", actmem_error());
+	/* A disk of several that took its part has to give it back, or else it keeps it. */
+	return file_allocate(file, offset, length) ? 0 : fail_as_before(error, words);
+}
+
+void spillfile_punched(struct spillfile *spillfile, struct block *piece, int error)
+{
+	if (error) {
+		spillfile->never_shrinks = true;
+		spillfile->withheld_bytes -= piece->length;
+		blocks_give(&spillfile->blocks, piece);
+		return;
+	}
+	piece->next = spillfile->withheld;
+	spillfile->withheld = piece;
+	spillfile->bytes -= piece->length;
+	spillfile->given_back_total += piece->length;
+}

@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Stores: made, described, counted and ended.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "actmem_runtime.h"
+#include "base/base.h"
+#include "machine/machine.h"
+#include "region/region.h"
+#include "store/store.h"
+
+#define FLAGS_KNOWN	(ACTMEM_STORE_CHECKSUM | ACTMEM_STORE_ALLOW_MEMORY | \
+			 ACTMEM_STORE_ALLOW_BUFFERED | ACTMEM_STORE_HANDED_ON)
+#define PAGE_BYTES	4096ULL
+#define GROW_MOST	(1ULL << 30)
+#define GROW_LEAST	(64ULL << 20)
+/*
+ * The heap of a store that spills uses up its budget, and so grows in so many steps,
+ * within these bounds. Another one grows as other heaps do.
+ */
+#define GROW_STEPS	4
+
+int store_check(const struct actmem_store *store, const char *call)
+{
+	return store ? check_owner(store->am) : fail(EINVAL, "%s: no store", call);
+}
+
+void store_tell(struct actmem_store *store, enum actmem_store_event_kind kind,
+		const struct store_block *block, int result)
+{
+	struct actmem_store_event event = {
+		.kind = kind,
+		.result = result,
+		.key = block->key,
+		.bytes = block->bytes,
+		.resident_bytes = store->sums[SUM_RESIDENT].bytes,
+		.spilled_bytes = store->sums[SUM_FILED].bytes,
+	};
+
+	if (!store->observe)
+		return;
+	event.time_ns = clock_ns();
+	store->observe(&event, store->observe_data);
+}
+
+static int check_options(const struct actmem_store_options *options)
+{
+	if (options->flags & ~FLAGS_KNOWN)
+		return fail(EINVAL, "store flags 0x%x are not known",
+			    options->flags & ~FLAGS_KNOWN);
+	if (options->reserved)
+		return fail(EINVAL, "store options: reserved is %u, not 0", options->reserved);
+	if (options->spill_path_count && !options->budget_bytes)
+		return fail(EINVAL, "spill_paths without budget_bytes: nothing would ever be spilled");
+	if (options->spill_path_count && !options->spill_paths)
+		return fail(EINVAL, "spill_path_count is %u, and there are no spill_paths",
+			    options->spill_path_count);
+	return 0;
+}
+
+static int make_heap(struct actmem_store *store, const struct actmem_store_options *options)
+{
+	struct actmem_heap_options heap;
+	/* One block is in use while another is on its way. */
+	unsigned int least = options->spill_path_count ? 2 : 1;
+	uint64_t page_bytes;
+	int error;
+
+	page_bytes = options_pages(&store->am->options, options->region.pages) ==
+		     ACTMEM_PAGES_1G ? GIANT_PAGE_BYTES : HUGE_PAGE_BYTES;
+	store->asked = options->budget_bytes / page_bytes * page_bytes;
+	store->budget = store->asked;
+	if (options->budget_bytes && options->budget_bytes < least * page_bytes)
+		return fail(EINVAL, "budget_bytes is %llu; it is at least %s of %s",
+			    (unsigned long long)options->budget_bytes,
+			    least > 1 ? "two pages" : "one page", BYTES_TEXT(page_bytes));
+	ACTMEM_INIT(&heap);
+	heap.region = options->region;
+	heap.limit_bytes = store->budget;
+	heap.grow_bytes = options->grow_bytes;
+	if (!heap.grow_bytes && options->spill_path_count) {
+		heap.grow_bytes = store->budget / GROW_STEPS / page_bytes * page_bytes;
+		if (heap.grow_bytes > GROW_MOST)
+			heap.grow_bytes = GROW_MOST;
+		if (heap.grow_bytes < GROW_LEAST)
+			heap.grow_bytes = GROW_LEAST;
+	}
+	if (!heap.region.name)
+		heap.region.name = "store";
+	error = actmem_heap_create(store->am, &heap, &store->heap);
+	if (error)
+		return error;
+	if (options->runtime)
+		error = actmem_heap_register(store->heap, options->runtime,
+					     options->register_flags);
+	if (error) {
+		actmem_heap_destroy(store->heap);
+		return error;
+	}
+	heap_watch_closing(store->heap, store_region_closes, store);
+	/* One thread's block may be ended by another: caching blocks by thread is of no use. */
+	heap_cache_nothing(store->heap);
+	return 0;
+}
+
+static void describe(struct actmem_store *store, const struct actmem_store_options *options)
+{
+	store->queue_description = actmem_queue_describe(store->queue);
+	snprintf(store->words, sizeof(store->words), "%s; spills to %s%s%s, %s",
+		 store->queue_description, options->spill_paths[0],
+		 options->spill_path_count > 1 ? " and others" : "",
+		 store->files.info.rotational ? " (rotational)" : "",
+		 store->files.info.direct ? "direct" :
+		 "buffered, as some directory has no direct I/O");
+	atomic_store(&store->description, store->words);
+}
+
+void store_describe_more(struct actmem_store *store, const char *what, const char *why)
+{
+	const char *before = store->more ? store->more_words[store->more - 1] : store->words;
+	const char *queue = actmem_queue_describe(store->queue);
+	char *words = store->more_words[store->more++];
+
+	/* The queue's part may be another one now. */
+	snprintf(words, sizeof(store->more_words[0]), "%s%s%s%.*s", queue,
+		 before + strlen(store->queue_description), *why ? what : "", STORE_WORDS - 1, why);
+	store->queue_description = queue;
+	atomic_store(&store->description, words);
+}
+
+static int make_queue(struct actmem_store *store, const struct actmem_store_options *options)
+{
+	struct actmem_file_options files;
+	const struct actmem_file_info *info = &store->files.info;
+	int error;
+
+	error = actmem_queue_create(store->am, options->queue.size ? &options->queue : NULL,
+				    &store->queue);
+	if (error)
+		return error;
+	ACTMEM_INIT(&files);
+	files.paths = (const char *const *)store->paths;
+	files.path_count = options->spill_path_count;
+	files.flags = ACTMEM_FILE_TEMPORARY;
+	if (options->flags & ACTMEM_STORE_ALLOW_BUFFERED)
+		files.flags |= ACTMEM_FILE_ALLOW_BUFFERED;
+	files.length = options->spill_bytes;
+	error = spillfile_init(&store->files, store->queue, &files, options->spill_limit_bytes);
+	if (error) {
+		actmem_queue_destroy(store->queue);
+		return error;
+	}
+	if (info->alignment > store->unit)
+		store->unit = info->alignment;
+	if (info->memory_alignment > store->memory_align)
+		store->memory_align = info->memory_alignment;
+	store->busy_bytes = info->depth * info->block_bytes;
+	describe(store, options);
+	return 0;
+}
+
+static void end_queue(struct actmem_store *store)
+{
+	spillfile_destroy(&store->files);
+	actmem_queue_destroy(store->queue);
+}
+
+static void free_paths(struct actmem_store *store, uint32_t count)
+{
+	while (count)
+		free(store->paths[--count]);
+	free(store->paths);
+}
+
+static int copy_path(const char *path, char **result)
+{
+	char folder[PATH_MAX];
+	size_t length;
+
+	if (*path == '/' || !*path) {
+		*result = strdup(path);
+	} else if (!getcwd(folder, sizeof(folder))) {
+		return fail(errno, "spill path '%s' is relative, and the working directory has none (%s)",
+			    path, strerror(errno));
+	} else {
+		length = strlen(folder) + strlen(path) + 2;
+		*result = malloc(length);
+		if (*result)
+			snprintf(*result, length, "%s/%s", folder, path);
+	}
+	return *result ? 0 : fail(ENOMEM, "no memory for paths");
+}
+
+/*
+ * They are the caller's, and used again as the files grow, whatever the working
+ * directory is then.
+ */
+static int copy_paths(struct actmem_store *store, const struct actmem_store_options *options)
+{
+	uint32_t count = options->spill_path_count, i;
+	const char *path;
+	int error = 0;
+
+	if (count > ACTMEM_FILE_PATHS_MAX)
+		return fail(EINVAL, "spill_path_count is %u; %u are possible", count,
+			    ACTMEM_FILE_PATHS_MAX);
+	store->paths = calloc(count + 1, sizeof(char *));
+	if (!store->paths)
+		return fail(ENOMEM, "no memory for paths");
+	for (i = 0; i < count && !error; i++) {
+		path = options->spill_paths[i];
+		error = copy_path(path ? path : "", &store->paths[i]);
+		store->path_count += !error;
+	}
+	return error;
+}
+
+static int start_thread(struct actmem_store *store, pthread_t *thread, void *(*work)(void *store),
+			const char *name)
+{
+	int error = thread_start(thread, name, work, store);
+
+	if (error)
+		return fail(error, "cannot start a thread for the store (pthread_create: %s)",
+			    strerror(error));
+	return 0;
+}
+
+/* Under the lock, once the threads have been started. */
+static void tell_end(struct actmem_store *store)
+{
+	store->is_ending = true;
+	pthread_cond_signal(&store->work);
+	pthread_cond_signal(&store->chore);
+}
+
+static int start_threads(struct actmem_store *store)
+{
+	int error = start_thread(store, &store->thread, store_thread, "actmem-store");
+
+	if (error)
+		return error;
+	error = start_thread(store, &store->chores_thread, store_chores_thread, "actmem-chores");
+	if (!error)
+		return 0;
+	pthread_mutex_lock(&store->lock);
+	tell_end(store);
+	pthread_mutex_unlock(&store->lock);
+	pthread_join(store->thread, NULL);
+	return error;
+}
+
+static int start(struct actmem_store *store, const struct actmem_store_options *options)
+{
+	int error = make_heap(store, options);
+
+	if (error || !options->spill_path_count)
+		return error;
+	error = make_queue(store, options);
+	if (error)
+		goto destroy_heap;
+	error = start_threads(store);
+	if (!error)
+		return 0;
+	end_queue(store);
+destroy_heap:
+	actmem_heap_destroy(store->heap);
+	return error;
+}
+
+int actmem_store_create(struct actmem *am, const struct actmem_store_options *options,
+			struct actmem_store **result)
+{
+	struct actmem_store_options taken;
+	struct actmem_store *store;
+	int error = 0;
+
+	if (!am || !result)
+		return fail(EINVAL, "actmem_store_create: no handle or nowhere to put the store");
+	error = check_owner(am);
+	if (error)
+		return error;
+	ACTMEM_INIT(&taken);
+	if (options)
+		error = take_struct(&taken, sizeof(taken), options, "store options");
+	if (!error)
+		error = check_options(&taken);
+	if (error)
+		return error;
+	store = calloc(1, sizeof(*store));
+	if (!store)
+		return fail(ENOMEM, "no memory for a store");
+	store->am = am;
+	store->flags = taken.flags;
+	store->unit = PAGE_BYTES;
+	store->memory_align = PAGE_BYTES;
+	store->fixed_window = taken.window_bytes;
+	store->clean.last_first = true;
+	store->dirty.last_first = true;
+	link_init(&store->ended);
+	link_init(&store->puts);
+	link_init(&store->guessed);
+	link_init(&store->waiters);
+	link_init(&store->fills_to_do);
+	link_init(&store->spills_to_do);
+	schedule_init(&store->schedule);
+	pthread_mutex_init(&store->lock, NULL);
+	pthread_cond_init(&store->work, NULL);
+	pthread_cond_init(&store->chore, NULL);
+	atomic_init(&store->description, "memory alone: there are no spill paths");
+	error = copy_paths(store, &taken);
+	if (!error)
+		error = start(store, &taken);
+	if (error)
+		goto free_store;
+	counter_add(&am->counters->stores, 1);
+	fail_clear();
+	*result = store;
+	return 0;
+
+free_store:
+	if (store->paths)
+		free_paths(store, store->path_count);
+	schedule_destroy(&store->schedule);
+	pthread_cond_destroy(&store->work);
+	pthread_cond_destroy(&store->chore);
+	pthread_mutex_destroy(&store->lock);
+	free(store);
+	return error;
+}
+
+static int check_idle(const struct actmem_store *store)
+{
+	const struct store_block *block;
+	uint64_t used = 0;
+	size_t i;
+
+	for (i = 0; i < store->bucket_count; i++)
+		for (block = store->buckets[i]; block; block = block->chain)
+			used += block->user != USER_NONE;
+	return !used && !store->waiting ? 0 :
+	       fail(EBUSY, "%llu blocks of the store are reserved or held, and %u threads wait in calls",
+		    (unsigned long long)used, store->waiting);
+}
+
+static void end_all(struct actmem_store *store)
+{
+	size_t i;
+
+	tell_end(store);
+	for (i = 0; i < store->bucket_count; i++)
+		while (store->buckets[i])
+			store_end(store, store->buckets[i]);
+}
+
+int actmem_store_destroy(struct actmem_store *store)
+{
+	int error = store_check(store, "actmem_store_destroy");
+
+	if (error)
+		return error;
+	pthread_mutex_lock(&store->lock);
+	error = check_idle(store);
+	if (!error)
+		end_all(store);
+	pthread_mutex_unlock(&store->lock);
+	if (error)
+		return error;
+	if (store->queue) {
+		pthread_join(store->chores_thread, NULL);
+		pthread_join(store->thread, NULL);
+	}
+	actmem_heap_destroy(store->heap);
+	if (store->queue)
+		end_queue(store);
+	counter_subtract(&store->am->counters->stores, 1);
+	free_paths(store, store->path_count);
+	schedule_destroy(&store->schedule);
+	free(store->buckets);
+	pthread_cond_destroy(&store->work);
+	pthread_cond_destroy(&store->chore);
+	pthread_mutex_destroy(&store->lock);
+	free(store);
+	return 0;
+}
+
+const char *actmem_store_describe(const struct actmem_store *store)
+{
+	return store ? atomic_load(&store->description) : "no store";
+}
+
+int actmem_store_stats(struct actmem_store *store, struct actmem_store_stats *stats)
+{
+	struct actmem_store_stats now;
+	struct actmem_heap_stats heap;
+	int error = store_check(store, "actmem_store_stats");
+
+	if (error)
+		return error;
+	if (!stats)
+		return fail(EINVAL, "actmem_store_stats: nowhere to put them");
+	ACTMEM_INIT(&heap);
+	pthread_mutex_lock(&store->lock);
+	actmem_heap_stats(store->heap, &heap);
+	now = store->stats;
+	now.budget_bytes = store->asked;
+	now.refused_bytes = store->asked - store->budget;
+	now.blocks = store->sums[SUM_LIVE].blocks;
+	now.block_bytes = store->sums[SUM_LIVE].bytes;
+	now.memory_bytes = heap.region_bytes;
+	now.memory_bytes_peak = heap.region_bytes_peak;
+	now.resident_bytes = store->sums[SUM_RESIDENT].bytes;
+	now.spilled_bytes = store->sums[SUM_FILED].bytes;
+	now.file_bytes = store->files.bytes;
+	now.file_bytes_peak = store->files.bytes_peak;
+	now.given_back_bytes_total = store->files.given_back_total;
+	now.window_bytes = store->queue ? store_window(store) : 0;
+	now.write_bandwidth = store->write.bytes_per_second;
+	now.read_bandwidth = store->read.bytes_per_second;
+	if (store->asked && heap.region_bytes > store->asked)
+		now.beyond_budget_bytes = heap.region_bytes - store->asked;
+	pthread_mutex_unlock(&store->lock);
+	return give_struct(stats, &now, sizeof(now), "store stats");
+}
+
+void actmem_store_observe(struct actmem_store *store,
+			  void (*observe)(const struct actmem_store_event *event, void *data),
+			  void *data)
+{
+	if (store_check(store, "actmem_store_observe"))
+		return;
+	pthread_mutex_lock(&store->lock);
+	store->observe = observe;
+	store->observe_data = data;
+	pthread_mutex_unlock(&store->lock);
+}

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Finds the memfd regions of every process that this one may look into.
+ *
+ * That a region exists, its name and its length are taken from the descriptors
+ * under /proc/PID/fd, which nobody can forge; only placement, pinning and use
+ * come from what the process publishes, are read without mapping it, and are
+ * left out if they make no sense.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "machine/machine.h"
+#include "../uapi/actmem.h"
+#include "watch/list.h"
+#include "watch/processes.h"
+#include "watch/published.h"
+#include "watch/stats.h"
+
+#define REGION_PREFIX	"/memfd:" REGION_LABEL
+#define DELETED		" (deleted)"
+/* A process has one for each backend it opened. */
+#define PUBLISHED_MAX	64
+
+/* Which of several holders of a region is told. */
+enum rank {
+	RANK_HOLDER,		/* has a descriptor and does not say more */
+	RANK_RECEIVER,
+	RANK_MAKER,
+};
+
+struct found {
+	uint64_t device, id;
+	enum rank rank;
+	size_t item;		/* its index in the list */
+};
+
+struct search {
+	struct region_list *list;
+	struct found *found;
+	size_t count, room;
+	struct published published[PUBLISHED_MAX];
+	unsigned int published_count;
+};
+
+/* Its own figures may be older than the kernel's: pages may have gone since. */
+static void take_pages(struct actmem_region_info *info, const struct stats_record *record)
+{
+	uint64_t sum = 0;
+	unsigned int node;
+
+	for (node = 0; node < ACTMEM_NODES_MAX; node++)
+		sum += record->node_bytes[node];
+	if (sum <= info->allocated_bytes)
+		memcpy(info->node_bytes, record->node_bytes, sizeof(info->node_bytes));
+	info->pinned_bytes = record->pinned_bytes < info->allocated_bytes ?
+			     record->pinned_bytes : info->allocated_bytes;
+}
+
+static bool makes_sense(const struct stats_record *record, uint64_t length)
+{
+	uint64_t sum = 0;
+	unsigned int node;
+
+	for (node = 0; node < ACTMEM_NODES_MAX; node++) {
+		if (record->node_bytes[node] > length - sum)
+			return false;
+		sum += record->node_bytes[node];
+	}
+	return record->pages > ACTMEM_PAGES_DEFAULT && record->pages <= ACTMEM_PAGES_1G &&
+	       record->page_bytes == pages_bytes(record->pages) &&
+	       record->mapped_bytes <= length && record->pinned_bytes <= length;
+}
+
+/* Fills in what the process itself tells of the region. */
+static enum rank take_published(struct search *search, uint64_t device, uint64_t id,
+				struct actmem_region_info *info)
+{
+	struct stats_record record;
+	unsigned int i;
+
+	for (i = 0; i < search->published_count; i++) {
+		if (!published_find(&search->published[i], device, id, &record) ||
+		    !makes_sense(&record, info->length))
+			continue;
+		info->page_bytes = record.page_bytes;
+		info->pages = record.pages;
+		info->mapped_bytes = record.mapped_bytes;
+		take_pages(info, &record);
+		return record.received ? RANK_RECEIVER : RANK_MAKER;
+	}
+	return RANK_HOLDER;
+}
+
+/* The name behind "actmem:", if it is one that this library gives. */
+static bool take_label(char name[ACTMEM_NAME_MAX], const char *link)
+{
+	const char *from = link + strlen(REGION_PREFIX);
+	size_t length = strlen(from), i;
+
+	if (length < strlen(DELETED) || strcmp(from + length - strlen(DELETED), DELETED))
+		return false;
+	length -= strlen(DELETED);
+	if (length >= ACTMEM_NAME_MAX)
+		return false;
+	for (i = 0; i < length; i++)
+		if (from[i] < ' ' || from[i] > '~' || from[i] == '/')
+			return false;
+	memcpy(name, from, length);
+	return true;
+}
+
+static struct found *find(const struct search *search, uint64_t device, uint64_t id)
+{
+	size_t i;
+
+	for (i = 0; i < search->count; i++)
+		if (search->found[i].device == device && search->found[i].id == id)
+			return &search->found[i];
+	return NULL;
+}
+
+static struct found *add_found(struct search *search)
+{
+	struct found *larger;
+	size_t room;
+
+	if (search->count == search->room) {
+		room = search->room ? search->room * 2 : 64;
+		larger = realloc(search->found, room * sizeof(*larger));
+		if (!larger) {
+			fail(ENOMEM, "no memory for a list of %zu regions", room);
+			return NULL;
+		}
+		search->found = larger;
+		search->room = room;
+	}
+	return &search->found[search->count++];
+}
+
+/*
+ * What the kernel knows of a file that is to be a region; false: it cannot be one.
+ * Nothing is asked that a server would have to answer: one may be dead.
+ */
+static bool take_file(struct actmem_region_info *info, int pid, const char *path,
+		      uint64_t *device)
+{
+	struct statx file;
+	uid_t owner;
+
+	if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &file) ||
+	    !S_ISREG(file.stx_mode) || !file.stx_size || file.stx_size > INT64_MAX ||
+	    !process_owner(pid, &owner))
+		return false;
+	*device = makedev(file.stx_dev_major, file.stx_dev_minor);
+	info->id = file.stx_ino;
+	info->length = file.stx_size;
+	info->allocated_bytes = file.stx_blocks * 512;
+	info->backend = ACTMEM_BACKEND_MEMFD;
+	info->pid = pid;
+	info->uid = owner;
+	return true;
+}
+
+/* Whether the file system can have regions; sets the pages, if its process did not tell. */
+static bool take_file_system(struct actmem_region_info *info, const char *path)
+{
+	struct statfs files;
+
+	if (statfs(path, &files) ||
+	    (files.f_type != TMPFS_MAGIC && files.f_type != HUGETLBFS_MAGIC))
+		return false;
+	if (info->pages)
+		return true;
+	info->pages = files.f_type == HUGETLBFS_MAGIC ? pages_of_bytes((uint64_t)files.f_bsize) :
+		      ACTMEM_PAGES_4K;
+	info->page_bytes = pages_bytes(info->pages);
+	return true;
+}
+
+static int add_region(struct search *search, uint64_t device,
+		      const struct actmem_region_info *info, enum rank rank)
+{
+	struct found *found = find(search, device, info->id);
+
+	if (found && found->rank >= rank)
+		return 0;
+	if (!found) {
+		found = add_found(search);
+		if (!found || !list_add(search->list))
+			return -ENOMEM;
+		found->device = device;
+		found->id = info->id;
+		found->item = search->list->count - 1;
+	}
+	found->rank = rank;
+	search->list->items[found->item] = *info;
+	return 0;
+}
+
+static int take_region(struct search *search, int pid, const char *path, const char *link)
+{
+	struct actmem_region_info info;
+	uint64_t device;
+	enum rank rank;
+
+	ACTMEM_INIT(&info);
+	if (!take_label(info.name, link) || !take_file(&info, pid, path, &device))
+		return 0;
+	rank = take_published(search, device, info.id, &info);
+	return take_file_system(&info, path) ? add_region(search, device, &info, rank) : 0;
+}
+
+/* Any file may be a region with a name, if its process tells of it. */
+static int take_named(struct search *search, int pid, const char *path, const char *link)
+{
+	struct actmem_region_info info;
+	struct stat file;
+	uint64_t device;
+	enum rank rank;
+
+	ACTMEM_INIT(&info);
+	if (!strncmp(link, "/memfd:", 7) || !take_file(&info, pid, path, &device))
+		return 0;
+	rank = take_published(search, device, info.id, &info);
+	if (rank == RANK_HOLDER || !take_file_system(&info, path) || stat(path, &file))
+		return 0;
+	info.named = 1;
+	info.uid = file.st_uid;
+	name_label(info.name, link);
+	snprintf(info.path, sizeof(info.path), "%s", link);
+	return add_region(search, device, &info, rank);
+}
+
+/* Calls @take for the descriptors of a process whose link begins so. */
+static int walk_links(struct search *search, int pid, const char *prefix,
+		      int (*take)(struct search *search, int pid, const char *path,
+				  const char *link))
+{
+	struct process_links links;
+	int error = process_links_open(&links, pid);
+
+	if (error)
+		return fail(-error, "cannot look into process %d (%s)", pid, strerror(-error));
+	while (!error && process_links_next(&links, prefix))
+		error = take(search, pid, links.path, links.link);
+	process_links_close(&links);
+	return error;
+}
+
+static int take_stats(struct search *search, int pid, const char *path, const char *link)
+{
+	int fd;
+
+	if (search->published_count == PUBLISHED_MAX)
+		return 0;
+	fd = published_open(path, pid);
+	if (fd >= 0)
+		search->published[search->published_count++] = (struct published){ .fd = fd };
+	else if (is_own_error(fd))
+		return fail(-fd, "cannot read what process %d publishes (%s)", pid,
+			    strerror(-fd));
+	return 0;
+}
+
+static int search_process(struct search *search, int pid)
+{
+	int error;
+
+	search->published_count = 0;
+	error = walk_links(search, pid, PUBLISHED_LINK, take_stats);
+	if (!error)
+		error = walk_links(search, pid, REGION_PREFIX, take_region);
+	if (!error && search->published_count)
+		error = walk_links(search, pid, "/", take_named);
+	while (search->published_count)
+		close(search->published[--search->published_count].fd);
+	return error;
+}
+
+/* Of a region with a name, of the driver: who has it open, and by which path. */
+static int take_path(struct search *search, int pid, const char *path, const char *link)
+{
+	char file[DESCRIPTOR_PATH_MAX], text[1024];
+	struct statfs files;
+	uint64_t id;
+	size_t i;
+
+	/* Only regions have an id. Other files are not asked more: NFS may not answer. */
+	snprintf(file, sizeof(file), "/proc/%d/fdinfo/%s", pid, strrchr(path, '/') + 1);
+	if (sysfile_read(file, text, sizeof(text)))
+		return 0;
+	id = sysfile_number(text, "\nactmem-id:");
+	if (!id || statfs(path, &files) || files.f_type != ACTMEM_SUPER_MAGIC)
+		return 0;
+	for (i = 0; i < search->list->count; i++) {
+		struct actmem_region_info *info = &search->list->items[i];
+
+		if (info->backend != ACTMEM_BACKEND_DRIVER || info->id != id || !info->named ||
+		    *info->path)
+			continue;
+		snprintf(info->path, sizeof(info->path), "%s", link);
+		/* Its maker has ended, and this process has found it. */
+		if (!info->pid)
+			info->pid = pid;
+	}
+	return 0;
+}
+
+static int search_paths(struct search *search, int pid)
+{
+	return walk_links(search, pid, "/", take_path);
+}
+
+static int search_all(struct search *search,
+		      int (*look)(struct search *search, int pid))
+{
+	DIR *directory = opendir("/proc");
+	int error = 0, pid;
+
+	if (!directory)
+		return fail(errno, "cannot look for processes (/proc: %s)", strerror(errno));
+	if (access("/proc/self", F_OK)) {
+		closedir(directory);
+		return fail(ENOENT, "cannot look for processes: /proc is not mounted");
+	}
+	while (!error && (pid = process_next(directory)))
+		error = look(search, pid);
+	closedir(directory);
+	return error;
+}
+
+int processes_list(struct region_list *list)
+{
+	struct search search = { .list = list };
+	int error = search_all(&search, search_process);
+
+	free(search.found);
+	return error;
+}
+
+int processes_paths(struct region_list *list)
+{
+	struct search search = { .list = list };
+	size_t i;
+
+	for (i = 0; i < list->count; i++)
+		if (list->items[i].named && list->items[i].backend == ACTMEM_BACKEND_DRIVER)
+			return search_all(&search, search_paths);
+	return 0;
+}

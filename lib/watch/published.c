@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Reads what another process publishes of itself, which may be nonsense, and may
+ * be written meanwhile.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "machine/machine.h"
+#include "watch/published.h"
+
+#define READ_TRIES	16
+#define PATH_SIZE	64
+
+static bool read_at(int fd, void *into, size_t size, uint64_t offset)
+{
+	return pread(fd, into, size, (off_t)offset) == (ssize_t)size;
+}
+
+/*
+ * A descriptor of another process's file, -EINVAL if it is none in memory. The name
+ * may be that of anything, a device included, and to open a device could do harm:
+ * O_PATH gets hold of it without opening it.
+ */
+static int open_memory_file(const char *path)
+{
+	char own_path[PATH_SIZE];
+	struct stat stat;
+	struct statfs files;
+	int fd = -EINVAL;
+	int place = open(path, O_PATH | O_CLOEXEC);
+
+	if (place < 0)
+		return -errno;
+	if (!fstat(place, &stat) && S_ISREG(stat.st_mode) &&
+	    !fstatfs(place, &files) && files.f_type == TMPFS_MAGIC) {
+		snprintf(own_path, sizeof(own_path), "/proc/self/fd/%d", place);
+		fd = open(own_path, O_RDONLY | O_CLOEXEC);
+		if (fd < 0)
+			fd = -errno;
+	}
+	close(place);
+	return fd;
+}
+
+static bool is_published(int fd, int pid)
+{
+	struct stats_header header;
+	struct stat stat;
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	return !fstat(fd, &stat) && stat.st_size == STATS_FILE_BYTES &&
+	       seals >= 0 && seals & F_SEAL_SHRINK &&
+	       read_at(fd, &header, sizeof(header), 0) && header.magic == STATS_MAGIC &&
+	       header.version == STATS_VERSION && header.pid == process_own_pid(pid);
+}
+
+int published_open(const char *path, int pid)
+{
+	int fd = open_memory_file(path);
+
+	if (fd >= 0 && !is_published(fd, pid)) {
+		close(fd);
+		fd = -EINVAL;
+	}
+	return fd;
+}
+
+static unsigned int published_records(int fd)
+{
+	struct stats_header header;
+
+	if (!read_at(fd, &header, sizeof(header), 0) || header.records > STATS_RECORDS)
+		return 0;
+	return header.records;
+}
+
+/* A record that begins with a sequence number. */
+static bool read_whole(int fd, uint64_t offset, void *into, size_t size)
+{
+	uint64_t before, behind;
+	unsigned int try;
+
+	for (try = 0; try < READ_TRIES; try++) {
+		if (!read_at(fd, &before, sizeof(before), offset))
+			return false;
+		atomic_thread_fence(memory_order_acquire);
+		if (!read_at(fd, into, size, offset))
+			return false;
+		atomic_thread_fence(memory_order_acquire);
+		if (!read_at(fd, &behind, sizeof(behind), offset))
+			return false;
+		if (before == behind && !(before & 1))
+			return true;
+	}
+	return false;
+}
+
+static bool read_record(int fd, unsigned int index, struct stats_record *record)
+{
+	return read_whole(fd, STATS_HEADER_BYTES + (uint64_t)index * STATS_RECORD_BYTES, record,
+			  sizeof(*record));
+}
+
+bool published_find(struct published *published, uint64_t device, uint64_t id,
+		    struct stats_record *record)
+{
+	unsigned int records = published_records(published->fd);
+	unsigned int i;
+
+	for (i = 0; i < records; i++) {
+		unsigned int index = (published->next + i) % records;
+		uint64_t key[3];
+
+		if (read_at(published->fd, key, sizeof(key),
+			    STATS_HEADER_BYTES + (uint64_t)index * STATS_RECORD_BYTES) &&
+		    key[1] == device && key[2] == id &&
+		    read_record(published->fd, index, record) &&
+		    record->device == device && record->id == id) {
+			published->next = index + 1;
+			return true;
+		}
+	}
+	return false;
+}
+
+bool published_waits(int fd, struct published_waits *waits)
+{
+	const uint64_t at = offsetof(struct stats_header, waits);
+	unsigned int i;
+
+	if (!read_at(fd, waits, sizeof(*waits), at) || waits->places != WAITS_MAX)
+		return false;
+	for (i = 0; i < WAITS_MAX; i++) {
+		struct published_wait *wait = &waits->waits[i];
+
+		if (!read_whole(fd, at + offsetof(struct published_waits, waits) +
+				i * sizeof(*wait), wait, sizeof(*wait)) ||
+		    wait->kind >= WAIT_KINDS)
+			wait->kind = WAIT_NONE;
+		wait->words[WAIT_WORDS - 1] = '\0';
+	}
+	return true;
+}

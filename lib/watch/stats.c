@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Publishes this process's counters and regions.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "watch/sequence.h"
+#include "watch/stats.h"
+
+/* Touching a page that cannot be had would be a SIGBUS; this is an error. */
+static int populate(void *address, uint64_t length)
+{
+	while (madvise(address, length, MADV_POPULATE_WRITE)) {
+		if (errno != EINTR && errno != EAGAIN)
+			return fail(errno == EFAULT ? ENOMEM : errno,
+				    "no memory to publish counters (madvise: %s)", strerror(errno));
+	}
+	return 0;
+}
+
+static int make_file(int *result)
+{
+	struct rlimit limit;
+	int error;
+	int fd;
+
+	/* ftruncate beyond this limit would raise SIGXFSZ. */
+	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < STATS_FILE_BYTES)
+		return fail(EFBIG, "RLIMIT_FSIZE is %s, %s wanted to publish counters; raise it with `ulimit -f`",
+			    BYTES_TEXT(limit.rlim_cur), BYTES_TEXT(STATS_FILE_BYTES));
+	fd = memfd_create(STATS_LABEL, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return fail(errno, "cannot publish counters (memfd_create: %s)", strerror(errno));
+	if (ftruncate(fd, STATS_FILE_BYTES) ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)) {
+		error = fail(errno, "cannot publish counters (sizing a memfd: %s)",
+			     strerror(errno));
+		close(fd);
+		return error;
+	}
+	*result = fd;
+	return 0;
+}
+
+int stats_open(struct stats *stats, enum actmem_backend backend)
+{
+	void *mapped;
+	int error = make_file(&stats->fd);
+
+	if (error)
+		return error;
+	mapped = mmap(NULL, STATS_FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, stats->fd, 0);
+	if (mapped == MAP_FAILED) {
+		error = fail(errno, "cannot publish counters (mmap: %s)", strerror(errno));
+		goto close_file;
+	}
+	/* A child never publishes as its parent. */
+	if (madvise(mapped, STATS_FILE_BYTES, MADV_DONTFORK) ||
+	    madvise(mapped, STATS_FILE_BYTES, MADV_DONTDUMP)) {
+		error = fail(errno, "cannot publish counters (madvise: %s)", strerror(errno));
+		goto unmap;
+	}
+	error = populate(mapped, STATS_HEADER_BYTES);
+	if (error)
+		goto unmap;
+	stats->header = mapped;
+	stats->header->version = STATS_VERSION;
+	stats->header->pid = getpid();
+	stats->header->backend = backend;
+	stats->header->waits.places = WAITS_MAX;
+	atomic_thread_fence(memory_order_release);
+	stats->header->magic = STATS_MAGIC;
+	memset(stats->taken, 0, sizeof(stats->taken));
+	return 0;
+
+unmap:
+	munmap(mapped, STATS_FILE_BYTES);
+close_file:
+	close(stats->fd);
+	return error;
+}
+
+void stats_close(struct stats *stats)
+{
+	munmap(stats->header, STATS_FILE_BYTES);
+	close(stats->fd);
+}
+
+static struct stats_record *record_at(const struct stats *stats, unsigned int index)
+{
+	return (struct stats_record *)((char *)stats->header + STATS_HEADER_BYTES +
+				       (uint64_t)index * STATS_RECORD_BYTES);
+}
+
+int stats_add(struct stats *stats, uint64_t device, bool received,
+	      const struct actmem_region_info *info, struct stats_record **result)
+{
+	struct stats_record *record;
+	unsigned int word = 0, index;
+	int error;
+
+	while (word < STATS_RECORDS / 64 && stats->taken[word] == UINT64_MAX)
+		word++;
+	if (word == STATS_RECORDS / 64)
+		return fail(EMFILE, "%d regions are open; use longer ones", STATS_RECORDS);
+	index = word * 64 + (unsigned int)__builtin_ctzll(~stats->taken[word]);
+	record = record_at(stats, index);
+	error = populate(record, STATS_RECORD_BYTES);
+	if (error)
+		return error;
+	stats->taken[word] |= 1ULL << (index % 64);
+
+	sequence_begin(&record->sequence);
+	record->device = device;
+	record->id = info->id;
+	record->page_bytes = info->page_bytes;
+	record->mapped_bytes = 0;
+	record->pinned_bytes = info->pinned_bytes;
+	record->pages = info->pages;
+	record->received = received;
+	memcpy(record->node_bytes, info->node_bytes, sizeof(record->node_bytes));
+	sequence_end(&record->sequence);
+	if (index >= stats->header->records)
+		atomic_store_explicit(&stats->header->records, index + 1, memory_order_release);
+	*result = record;
+	return 0;
+}
+
+void stats_remove(struct stats *stats, struct stats_record *record)
+{
+	uint64_t index = (uint64_t)((char *)record - (char *)record_at(stats, 0)) /
+			 STATS_RECORD_BYTES;
+
+	sequence_begin(&record->sequence);
+	record->device = 0;
+	sequence_end(&record->sequence);
+	stats->taken[index / 64] &= ~(1ULL << (index % 64));
+}
+
+void stats_set_pages(struct stats_record *record, uint64_t pinned_bytes,
+		     const uint64_t node_bytes[ACTMEM_NODES_MAX])
+{
+	sequence_begin(&record->sequence);
+	record->pinned_bytes = pinned_bytes;
+	memcpy(record->node_bytes, node_bytes, sizeof(record->node_bytes));
+	sequence_end(&record->sequence);
+}
+
+void stats_set_mapped(struct stats_record *record, uint64_t mapped_bytes)
+{
+	sequence_begin(&record->sequence);
+	record->mapped_bytes = mapped_bytes;
+	sequence_end(&record->sequence);
+}

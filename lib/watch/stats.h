@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What a process publishes of itself: its counters, what it waits for, and what
+ * only it knows of its memfd regions. It lies in a memfd named "actmem-stats" of fixed length,
+ * which others find under /proc/PID/fd and read with pread(2).
+ *
+ * A record is written under its sequence number (sequence.h). Each has one writer at a
+ * time.
+ */
+#ifndef LIB_WATCH_STATS_H
+#define LIB_WATCH_STATS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "actmem.h"
+#include "watch/waits.h"
+
+#define STATS_LABEL		"actmem-stats"
+#define STATS_MAGIC		0x7374617473414d31ULL
+#define STATS_VERSION		3
+#define STATS_RECORDS		4096
+#define STATS_HEADER_BYTES	4096
+#define STATS_RECORD_BYTES	12288
+#define STATS_FILE_BYTES	(STATS_HEADER_BYTES + (uint64_t)STATS_RECORDS * STATS_RECORD_BYTES)
+
+/* Written by any thread without a lock. */
+struct counters {
+	_Atomic uint64_t regions;
+	_Atomic uint64_t region_bytes;
+	_Atomic uint64_t region_bytes_peak;
+	_Atomic uint64_t regions_mapped;
+	_Atomic uint64_t regions_total;
+	_Atomic uint64_t heaps;
+	/* Without what each thread did since it added to them; so less than 0 for moments. */
+	_Atomic uint64_t blocks;
+	_Atomic uint64_t block_bytes;
+	_Atomic uint64_t block_bytes_peak;
+	_Atomic uint64_t blocks_total;
+	_Atomic uint64_t fallbacks_total;
+	_Atomic uint64_t stores;
+	_Atomic uint64_t spilled_bytes;
+};
+
+struct stats_header {
+	uint64_t magic;
+	uint32_t version;
+	int32_t pid;			/* as the process itself sees it */
+	uint32_t backend;
+	_Atomic uint32_t records;	/* the first so many may be in use */
+	struct counters counters;
+	struct published_waits waits;
+};
+
+struct stats_record {
+	_Atomic uint64_t sequence;
+	uint64_t device;		/* with @id the file it tells of; 0: unused */
+	uint64_t id;
+	uint64_t page_bytes;
+	uint64_t mapped_bytes;
+	uint64_t pinned_bytes;
+	uint32_t pages;
+	uint32_t received;
+	uint64_t node_bytes[ACTMEM_NODES_MAX];
+};
+
+_Static_assert(sizeof(struct stats_header) <= STATS_HEADER_BYTES, "the header fits");
+_Static_assert(sizeof(struct stats_record) <= STATS_RECORD_BYTES, "a record fits");
+
+/* The publishing side of one open backend. */
+struct stats {
+	int fd;
+	struct stats_header *header;
+	uint64_t taken[STATS_RECORDS / 64];
+};
+
+/* 0 or -errno with words. */
+int stats_open(struct stats *stats, enum actmem_backend backend);
+void stats_close(struct stats *stats);
+
+/*
+ * Publishes a region, whose file is @info->id of @device. -EMFILE with words if there
+ * are too many. Not thread-safe against stats_remove() of the same @stats or itself.
+ */
+int stats_add(struct stats *stats, uint64_t device, bool received,
+	      const struct actmem_region_info *info, struct stats_record **record);
+void stats_remove(struct stats *stats, struct stats_record *record);
+
+/* The caller keeps two writers of one record apart. */
+void stats_set_pages(struct stats_record *record, uint64_t pinned_bytes,
+		     const uint64_t node_bytes[ACTMEM_NODES_MAX]);
+void stats_set_mapped(struct stats_record *record, uint64_t mapped_bytes);
+
+static inline uint64_t counter_add(_Atomic uint64_t *counter, uint64_t amount)
+{
+	return atomic_fetch_add_explicit(counter, amount, memory_order_relaxed) + amount;
+}
+
+static inline void counter_subtract(_Atomic uint64_t *counter, uint64_t amount)
+{
+	atomic_fetch_sub_explicit(counter, amount, memory_order_relaxed);
+}
+
+static inline void counter_raise(_Atomic uint64_t *peak, uint64_t value)
+{
+	uint64_t seen = atomic_load_explicit(peak, memory_order_relaxed);
+
+	while (seen < value &&
+	       !atomic_compare_exchange_weak_explicit(peak, &seen, value, memory_order_relaxed,
+						      memory_order_relaxed))
+		;
+}
+
+#endif /* LIB_WATCH_STATS_H */
