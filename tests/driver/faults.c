@@ -276,7 +276,7 @@ static int check_told(struct operation *self, int device, int result)
 TEST_F(driver, populate)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 3, .prepare = prepare_lazy, .act = populate_all,
+		.where = IN_MODULE, .least = 2, .prepare = prepare_lazy, .act = populate_all,
 		.undo = check_told,
 	};
 
@@ -344,7 +344,7 @@ static pid_t find_worker(void)
 TEST_F(driver, populate_by_worker)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 3, .prepare = prepare_lazy, .act = populate_by_ring,
+		.where = IN_MODULE, .least = 2, .prepare = prepare_lazy, .act = populate_by_ring,
 		.undo = check_by_ring,
 	};
 

@@ -94,7 +94,7 @@ static int remove_names(struct operation *self, int device, int result)
 TEST_F(names, names)
 {
 	struct operation operation = {
-		.where = IN_MODULE, .least = 5, .act = make_names, .undo = remove_names,
+		.where = IN_MODULE, .least = 3, .act = make_names, .undo = remove_names,
 	};
 
 	EXPECT_SWEEP(operation, self->device);
