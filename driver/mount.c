@@ -101,7 +101,7 @@ static int mount_parse(struct fs_context *context, struct fs_parameter *paramete
 	case OPTION_NR_INODES:
 		/* As in tmpfs 0 is no limit. */
 		mount->inodes.limit = memparse(parameter->string, &rest) ?: ACTMEM_NO_LIMIT;
-		if (*rest)
+		if (*rest || rest == parameter->string)
 			goto bad_value;
 		break;
 	case OPTION_MODE:

@@ -117,7 +117,7 @@ void actmem_choose(const struct actmem_region *region, unsigned long wanted,
 			choice->from = first_node(region->nodes);
 		nodes_or(choice->nodes, choice->nodes, allowed);
 	}
-	/* Who may use none at all is refused its own. */
+	/* A task that may use no node is refused the nearest one, by its name. */
 	if (nodes_empty(choice->nodes))
 		node_set(numa_mem_id(), choice->nodes);
 }

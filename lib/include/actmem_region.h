@@ -138,7 +138,7 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  * Opens a region that is a file, and so outlives its processes: who opens it
  * next finds its contents, and nothing is zeroed or allocated anew. rm or
  * unlink(2) removes it; its memory goes back when its last user has closed it.
- * Who may open it is told by its permissions, 0600 to begin with.
+ * File permissions decide who may open it, 0600 to begin with.
  *
  * @path: a path; without a '/', a name in the actmem file system that is mounted
  * first. The file system says which backend it is: actmem the driver, hugetlbfs

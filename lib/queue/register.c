@@ -13,8 +13,9 @@
 #include "region/region.h"
 
 /*
- * What is pinned in less than a millisecond, of pages that may be small, and in some, of huge
- * ones: a block that lies in two pieces is two transfers, which long ones should seldom be.
+ * Bytes that are pinned in less than a millisecond, of pages that may be small, and in
+ * some, of huge ones: a block that lies in two pieces is two transfers, which long ones
+ * should seldom be.
  */
 #define PIECE_OF_SMALL	(16ULL << 20)
 #define PIECE_OF_HUGE	(512ULL << 20)

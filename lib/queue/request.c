@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What is asked of a queue, checked and put on its lane, and how the caller learns
- * what has become of it.
+ * Requests to a queue are checked and put on their lanes, and the caller learns
+ * what has become of each.
  */
 #include <errno.h>
 #include <stdlib.h>

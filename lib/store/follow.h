@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What is wanted next where takes are not in the order that was foreseen: neighbours,
+ * The blocks that are wanted next where takes are not in the order that was foreseen: neighbours,
  * in the order of their puts, of what was taken last. It takes no lock and does no I/O.
  *
  * Takes that go on from neighbour to neighbour, up or down, are a run. It is expected to

@@ -46,6 +46,7 @@ TEST_F(names, what_is_wrong_is_told)
 	EXPECT_STREQ("", complaint("nr_inodes", "64k"));
 	EXPECT_STREQ("", complaint("nr_inodes", "0"));
 	EXPECT_STREQ("e actmem: Bad value for 'nr_inodes'\n", complaint("nr_inodes", "-1"));
+	EXPECT_STREQ("e actmem: Bad value for 'nr_inodes'\n", complaint("nr_inodes", ""));
 	EXPECT_STREQ("e actmem: Bad value for 'nr_inodes'\n", complaint("nr_inodes", "50%"));
 	EXPECT_STREQ("", complaint("node", "0:0"));
 	EXPECT_STREQ("", complaint("node", "0,0"));
