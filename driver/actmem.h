@@ -307,6 +307,7 @@ int actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage)
 /* poison.c */
 void actmem_poison_init(void);
 void actmem_poison_exit(void);
+bool actmem_poison_is_suspected(void);
 bool actmem_page_has_failed(struct folio *folio);
 void actmem_poison_explain(struct actmem_region *region, unsigned long index,
 			   struct actmem_why *why);

@@ -88,6 +88,9 @@ static int mount_parse(struct fs_context *context, struct fs_parameter *paramete
 {
 	struct actmem_mount *mount = context->s_fs_info;
 	struct fs_parse_result result;
+	u64 number;
+	kuid_t uid;
+	kgid_t gid;
 	char *rest;
 	int option;
 
@@ -99,10 +102,11 @@ static int mount_parse(struct fs_context *context, struct fs_parameter *paramete
 	case OPTION_SIZE:
 		return mount_parse_size(context, mount, parameter->string);
 	case OPTION_NR_INODES:
-		/* As in tmpfs 0 is no limit. */
-		mount->inodes.limit = memparse(parameter->string, &rest) ?: ACTMEM_NO_LIMIT;
+		number = memparse(parameter->string, &rest);
 		if (*rest || rest == parameter->string)
 			goto bad_value;
+		/* As in tmpfs 0 is no limit. */
+		mount->inodes.limit = number ?: ACTMEM_NO_LIMIT;
 		break;
 	case OPTION_MODE:
 		if (result.uint_32 & ~S_IALLUGO)
@@ -110,14 +114,16 @@ static int mount_parse(struct fs_context *context, struct fs_parameter *paramete
 		mount->mode = result.uint_32;
 		break;
 	case OPTION_UID:
-		mount->uid = make_kuid(current_user_ns(), result.uint_32);
-		if (!uid_valid(mount->uid))
+		uid = make_kuid(current_user_ns(), result.uint_32);
+		if (!uid_valid(uid))
 			goto bad_value;
+		mount->uid = uid;
 		break;
 	case OPTION_GID:
-		mount->gid = make_kgid(current_user_ns(), result.uint_32);
-		if (!gid_valid(mount->gid))
+		gid = make_kgid(current_user_ns(), result.uint_32);
+		if (!gid_valid(gid))
 			goto bad_value;
+		mount->gid = gid;
 		break;
 	case OPTION_NODE:
 		return mount_parse_nodes(context, mount, parameter->string);

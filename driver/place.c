@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Which node a page comes from. A mask is never narrowed: a node that the
- * task may not use, or that has no memory, fails the call before anything is
- * allocated, and so does a length that the nodes could not hold if all of
- * their memory were free, or that is over the administrator's limits.
+ * task may not use, or that has no memory, fails the call. So does, before anything is
+ * allocated, a length that the nodes could not hold if all of their memory were free,
+ * or for which the administrator's limits have no room beside what the region has.
  */
 #include <linux/bitmap.h>
 #include <linux/cpuset.h>

@@ -11,13 +11,14 @@
  * The kernel takes such pages to belong to a driver, and only marks the small page
  * (PG_hwpoison). It also marks pages of which no machine check tells: when the
  * administrator takes one offline, as some do after corrected errors, and in tests
- * (MADV_HWPOISON, hwpoison-inject). So, once there has been a machine check of any kind,
- * each page is looked at before it goes to another owner: when it leaves its region, and
- * when it leaves a pool. One that is zeroed is looked at in any case.
+ * (MADV_HWPOISON, hwpoison-inject). So each page is looked at before it goes to another
+ * owner: when it is zeroed, when it goes back to the page allocator, which goes through
+ * its structs as well, and, once there has been a machine check, when a pool lends it.
  *
  * A page that is in a pool, or on its way into its slot, is not found here. In the pool
  * the kernel's mark is found; in the slot the next touch reports the error again.
  */
+#include <linux/memory_hotplug.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/notifier.h>
@@ -31,16 +32,22 @@
 /* The bank in what is logged for the firmware, which has none. */
 #define FIRMWARE_BANK	0xff
 
-/* There was a machine check: before, looking at 512 structs for each page finds nothing. */
 static bool suspected;
+
+/*
+ * Whether there has been a machine check of any kind. Before, looking at the 512 structs
+ * of a page that is ready would cost more than all else of lending it, for nothing.
+ */
+bool actmem_poison_is_suspected(void)
+{
+	return READ_ONCE(suspected);
+}
 
 /* Whether the kernel has marked any of its small pages. */
 bool actmem_page_has_failed(struct folio *folio)
 {
 	long i;
 
-	if (!READ_ONCE(suspected))
-		return false;
 	for (i = 0; i < folio_nr_pages(folio); i++)
 		if (PageHWPoison(folio_page(folio, i)))
 			return true;
@@ -148,7 +155,8 @@ static int poison_machine_check(struct notifier_block *block, unsigned long valu
 	if (!mce || mce_is_correctable(mce) || !mce_names_memory(mce))
 		return NOTIFY_DONE;
 	pfn = (mce->addr & GENMASK_ULL(boot_cpu_data.x86_phys_bits - 1, 0)) >> PAGE_SHIFT;
-	if (!pfn_valid(pfn))
+	/* Memory that is not online has structs that nobody has initialized. */
+	if (!pfn_to_online_page(pfn))
 		return NOTIFY_DONE;
 	poison_report(pfn);
 	return NOTIFY_OK;

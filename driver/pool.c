@@ -171,7 +171,8 @@ struct folio *actmem_pool_take(int node)
 		if (!folio)
 			break;
 		actmem_page_note(folio, ACTMEM_PAGE_LENT);
-		if (is_ready ? !actmem_page_has_failed(folio) : page_zero(folio))
+		if (is_ready ? !actmem_poison_is_suspected() || !actmem_page_has_failed(folio) :
+			       page_zero(folio))
 			return folio;
 		actmem_quarantine(folio);
 		pool_put(pool, NULL, true);
@@ -268,6 +269,9 @@ static void pool_work(struct work_struct *work)
 		pool_kick(pool);
 	else if (err)
 		queue_delayed_work(workers, &pool->work, RETRY);
+	/* A page that has come before this was queued found no timer to cancel. */
+	if (err < 0 && READ_ONCE(pool->dirty.count))
+		pool_kick(pool);
 }
 
 /* The administrator's. */

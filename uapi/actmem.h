@@ -119,8 +119,8 @@ struct actmem_ioctl_query {
 #define ACTMEM_SUPER_MAGIC		0x6163746d
 
 /*
- * Where the pages of a region come from. Every page is verified to be where
- * the policy put it before the region is handed out.
+ * Where the pages of a region come from. No page comes from a node that the policy
+ * does not name.
  *
  * BIND	only the nodes of the mask, nearest to the calling CPU first.
  *	The mask must not be empty.
@@ -327,9 +327,11 @@ struct actmem_ioctl_list {
  * POPULATE allocates, zeroes and places the pages that are missing in the
  * range, by the region's policy, one after the other in the calling thread;
  * those that are there stay as they are. If one cannot be had, @done bytes from
- * @offset are there. A limit that has no room for all the missing pages, but for
- * those that others are about to make, fails the call before any is allocated. It
- * is EIO for a page that is there but in which the hardware has erred.
+ * @offset are there. A limit that has no room for @length, less the pages that the
+ * region has or is about to get, fails the call before any is allocated (a node's, of
+ * an interleaved region, only if that is all of it and has no page); any other fails it
+ * at the first page that it does not let be. It is EIO for a page that is there but in
+ * which the hardware has erred.
  *
  * DISCARD gives the pages of the range back and unmaps them from every process.
  * What is touched next is a fresh page of zeros. A page that somebody else

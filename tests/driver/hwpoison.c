@@ -23,25 +23,8 @@ FIXTURE(hwpoison)
 	char *memory;
 };
 
-/*
- * Pages are looked at once there was a machine check, be it of an error that was
- * corrected. Nothing shows that it has arrived.
- */
-static int report_corrected(void)
-{
-	static bool reported;
-
-	if (reported)
-		return 0;
-	reported = true;
-	CHECK(!report_mce(frame_of((char *)&reported), 0));
-	sleep(1);
-	return 0;
-}
-
 FIXTURE_SETUP(hwpoison)
 {
-	ASSERT_EQ(0, report_corrected());
 	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
 	ASSERT_LE(0, self->device);
 	self->fd = create_pages(self->device, PAGES);
