@@ -120,7 +120,7 @@ struct actmem_ioctl_query {
 
 /*
  * Where the pages of a region come from. No page comes from a node that the policy
- * does not name.
+ * does not allow.
  *
  * BIND	only the nodes of the mask, nearest to the calling CPU first.
  *	The mask must not be empty.
