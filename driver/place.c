@@ -148,7 +148,8 @@ static int choice_check_room(const struct actmem_choice *choice,
 	if (interleave && pages < region->page_count)
 		return 0;
 	for_each_node_mask(node, choice->nodes) {
-		unsigned long room = by_limit ? actmem_quota_left(actmem_quota_read(&actmem_nodes[node].pages)) :
+		struct actmem_quota quota = actmem_quota_read(&actmem_nodes[node].pages);
+		unsigned long room = by_limit ? actmem_quota_left(quota) :
 						actmem_node_capacity(node);
 		/* What counts there already counts here, as it is read last. */
 		unsigned long had = by_limit ? READ_ONCE(region->charged) : 0;
