@@ -4,6 +4,61 @@
 
 #define DISK_ENV	"ACTMEM_TEST_DISK"
 
+/*
+ * What a pool lends is not the cgroup's, what comes beyond it is. It comes first, as page
+ * cache leaves the strict kernel's memory in pieces.
+ */
+static int in_memory_cgroup(int device)
+{
+	struct actmem_ioctl_create arg;
+	int fd, other;
+	long before;
+
+	CHECK(!put(CGROUP "/memory.max", "max"));
+	CHECK(!enter_cgroup());
+	CHECK(!set_pool(NODE, FULL));
+	wait_ready(NODE, FULL);
+	before = cgroup_bytes();
+	fd = create_on(device, NODE, SOME);
+	CHECK(fd >= 0);
+	CHECK(cgroup_pages_since(before) == 0);
+	close(fd);
+	wait_ready(NODE, FULL);
+
+	/* The cgroup pays for pages beyond the pool for good: the pool stays as large. */
+	fd = create_on(device, NODE, FULL + 8);
+	CHECK(fd >= 0);
+	CHECK(lent(NODE) == FULL);
+	CHECK(cgroup_pages_since(before) == 8);
+	other = create_on(device, NODE, 8);
+	CHECK(other >= 0);
+	CHECK(cgroup_pages_since(before) == 16);
+	close(fd);
+	close(other);
+	CHECK(cgroup_pages_since(before) == 0);
+	CHECK(lent(NODE) == 0);
+	wait_ready(NODE, FULL);
+
+	/* What the cgroup has to pay for is what the pool did not give. */
+	CHECK(!set_pool(NODE, 8));
+	CHECK(ready(NODE) == 8);
+	CHECK(!put(CGROUP "/memory.max", "16M"));
+	arg = region_on(8 + 12, ACTMEM_POLICY_BIND, 1 << NODE);
+	CHECK(create(device, &arg) == -ENOMEM);
+	CHECK(arg.why.reason == ACTMEM_WHY_MEMCG && arg.why.node == -1);
+	CHECK(arg.why.wanted == 12 * PAGE_BYTES);
+	CHECK(arg.why.available < 8 * PAGE_BYTES);
+	CHECK(lent(NODE) == 0);
+	return 0;
+}
+
+TEST_F(pool, the_memory_cgroup_is_not_charged)
+{
+	ASSERT_EQ(0, make_cgroup("+memory"));
+	EXPECT_EQ(0, as_user(0, in_memory_cgroup, self->device));
+	EXPECT_EQ(0, remove_cgroup());
+}
+
 /* All of the disk through page cache of the node, as a data loader does it. */
 static int read_disk_on_the_node(int unused)
 {
@@ -102,58 +157,6 @@ TEST_F(pool, a_target_beyond_what_there_is)
 	EXPECT_EQ(ACTMEM_WHY_NODE_FULL, arg.why.reason);
 	EXPECT_LE(got * PAGE_BYTES, arg.why.available);
 	EXPECT_EQ(0, regions());
-}
-
-/* What a pool lends is not the cgroup's, what comes beyond it is. */
-static int in_memory_cgroup(int device)
-{
-	struct actmem_ioctl_create arg;
-	int fd, other;
-	long before;
-
-	CHECK(!put(CGROUP "/memory.max", "max"));
-	CHECK(!enter_cgroup());
-	CHECK(!set_pool(NODE, FULL));
-	wait_ready(NODE, FULL);
-	before = cgroup_bytes();
-	fd = create_on(device, NODE, SOME);
-	CHECK(fd >= 0);
-	CHECK(cgroup_pages_since(before) == 0);
-	close(fd);
-	wait_ready(NODE, FULL);
-
-	/* The cgroup pays for pages beyond the pool for good: the pool stays as large. */
-	fd = create_on(device, NODE, FULL + 8);
-	CHECK(fd >= 0);
-	CHECK(lent(NODE) == FULL);
-	CHECK(cgroup_pages_since(before) == 8);
-	other = create_on(device, NODE, 8);
-	CHECK(other >= 0);
-	CHECK(cgroup_pages_since(before) == 16);
-	close(fd);
-	close(other);
-	CHECK(cgroup_pages_since(before) == 0);
-	CHECK(lent(NODE) == 0);
-	wait_ready(NODE, FULL);
-
-	/* What the cgroup has to pay for is what the pool did not give. */
-	CHECK(!set_pool(NODE, 8));
-	CHECK(ready(NODE) == 8);
-	CHECK(!put(CGROUP "/memory.max", "16M"));
-	arg = region_on(8 + 12, ACTMEM_POLICY_BIND, 1 << NODE);
-	CHECK(create(device, &arg) == -ENOMEM);
-	CHECK(arg.why.reason == ACTMEM_WHY_MEMCG && arg.why.node == -1);
-	CHECK(arg.why.wanted == 12 * PAGE_BYTES);
-	CHECK(arg.why.available < 8 * PAGE_BYTES);
-	CHECK(lent(NODE) == 0);
-	return 0;
-}
-
-TEST_F(pool, the_memory_cgroup_is_not_charged)
-{
-	ASSERT_EQ(0, make_cgroup("+memory"));
-	EXPECT_EQ(0, as_user(0, in_memory_cgroup, self->device));
-	EXPECT_EQ(0, remove_cgroup());
 }
 
 /*
