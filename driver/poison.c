@@ -95,7 +95,7 @@ static void poison_mark(unsigned long pfn)
 }
 
 /*
- * There is an error in this small page, whoever's it is. What is read of it may change
+ * There is an error in this small page, whoever's it is. Its notes and index may change
  * at any time: the slot decides whether the page is the region's.
  */
 static void poison_report(unsigned long pfn)

@@ -11,8 +11,8 @@
  *
  * Locks, outermost first: a heap's grow_lock, under which it gets and gives back
  * regions; the locks of regions and the handles lock; a heap's lock, of its blocks. A
- * thread that has grow_lock is not cancelled. What is called under which is told where
- * it is declared.
+ * thread that has grow_lock is not cancelled. Each function's declaration says under
+ * which of them it is called.
  */
 #ifndef LIB_HEAP_H
 #define LIB_HEAP_H

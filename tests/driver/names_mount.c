@@ -208,7 +208,7 @@ TEST_F(names, the_limit_can_be_changed)
 	EXPECT_EQ(65534, free_inodes(AT));
 	EXPECT_EQ(0, remount_names(AT, "size=8M"));
 	EXPECT_EQ(-ENOSPC, populate(fd, 4, 1));
-	/* What is shown is what a remount may repeat. */
+	/* A remount may repeat the options that are shown. */
 	EXPECT_EQ(0, remount_names(AT, "size=18M,mode=777,uid=0,gid=0,policy=preferred"));
 	EXPECT_EQ(0, populate(fd, 0, LIMIT + 1));
 	EXPECT_EQ(-EINVAL, remount_names(AT, "mode=0700"));

@@ -8,14 +8,6 @@
 #define NODE		1
 #define PAGES		4
 
-/* Of the next event of that name. */
-static inline size_t number_of(const char *name, const char *key)
-{
-	const char *at = strstr(find(name)->fields, key);
-
-	return at ? strtoull(at + strlen(key), NULL, 10) : SIZE_MAX;
-}
-
 FIXTURE(trace)
 {
 	int device;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * What a program gets when it asks CUDA for memory of the host: blocks of pool.h,
- * and pages of regions under what it registers (under.h). What is small, what has
- * flags that regions cannot have, and whatever a forked child asks for is the driver's;
- * so is what fails here, which is told, or an error if it is to be.
+ * and pages of regions under what it registers (under.h). CUDA's driver gives small
+ * memory, memory with flags that regions cannot have, all that a forked child asks for,
+ * and what fails here, which is told, or an error if it is to be.
  */
 #include <pthread.h>
 #include <stdbool.h>
