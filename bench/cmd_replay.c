@@ -310,7 +310,7 @@ static int run_steps(struct replay *replay)
 	}
 	progress_end();
 	ACTMEM_INIT(&replay->stats);
-	if (actmem_store_stats(replay->store, &replay->stats)) {
+	if (actmem_store_get_stats(replay->store, &replay->stats)) {
 		warnx("%s", actmem_error());
 		return STATUS_FAILED;
 	}

@@ -236,7 +236,7 @@ static void drop_blocks(struct replay *replay)
 static int take_stats(struct replay *replay, struct actmem_store_stats *stats)
 {
 	ACTMEM_INIT(stats);
-	if (!actmem_store_stats(replay->store, stats))
+	if (!actmem_store_get_stats(replay->store, stats))
 		return 0;
 	warnx("%s", actmem_error());
 	return -EIO;

@@ -204,7 +204,7 @@ void replay_trace_count(struct replay *replay)
 		return;
 	ACTMEM_INIT(&stats);
 	now_ns = clock_ns();
-	if (actmem_store_stats(replay->store, &stats))
+	if (actmem_store_get_stats(replay->store, &stats))
 		return;
 	count(replay, pinned, now_ns, stats.memory_bytes);
 	count(replay, resident, now_ns, stats.resident_bytes);
@@ -220,7 +220,7 @@ void replay_trace_end(struct replay *replay)
 	/* Transfers of blocks that were dropped have ended since. */
 	write_events(replay);
 	ACTMEM_INIT(&counters);
-	if (!actmem_counters(replay->am, &counters))
+	if (!actmem_get_counters(replay->am, &counters))
 		count(replay, pinned, clock_ns(), counters.region_bytes);
 	free_trace(replay->trace);
 	replay->trace = NULL;

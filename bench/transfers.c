@@ -110,7 +110,7 @@ static int open_all(struct transfers *transfers, struct actmem *am,
 		error = open_file(transfers, options, 0);
 	ACTMEM_INIT(&transfers->info);
 	if (!error)
-		error = actmem_file_info(transfers->file, &transfers->info);
+		error = actmem_file_get_info(transfers->file, &transfers->info);
 	if (error)
 		return error;
 	lay_out(transfers, options);
@@ -225,11 +225,11 @@ static int begin(struct transfers *transfers, bool spills, uint64_t number, uint
 	request.cookie = number * transfers->slot_count + slot;
 	if (spills) {
 		stamp(transfers->memory + at, transfer);
-		return actmem_spill(transfers->queue, transfers->file, transfer.offset,
+		return actmem_queue_spill(transfers->queue, transfers->file, transfer.offset,
 				    transfers->region, at, transfer.bytes, &request);
 	}
 	wipe(transfers->memory + at, transfer);
-	return actmem_fill(transfers->queue, transfers->file, transfer.offset, transfers->region,
+	return actmem_queue_fill(transfers->queue, transfers->file, transfer.offset, transfers->region,
 			   at, transfer.bytes, &request);
 }
 
@@ -267,7 +267,7 @@ int transfers_run(struct transfers *transfers, bool spills, uint64_t bytes, uint
 			number++, under_way++;
 	}
 	while (under_way) {
-		count = actmem_wait(transfers->queue, done, TAKEN_AT_ONCE, ACTMEM_WAIT_FOREVER);
+		count = actmem_queue_wait(transfers->queue, done, TAKEN_AT_ONCE, ACTMEM_WAIT_FOREVER);
 		if (count < 0)
 			return tell(words, count);
 		for (i = 0; i < count; i++) {

@@ -37,7 +37,7 @@ static json_t *backend_to_json(void)
 		return json_pack("{s:n, s:o}", "backend", "reason", text_to_json(actmem_error()));
 	backend = json_pack("{s:s, s:o}",
 			    "backend",
-			    actmem_backend(am) == ACTMEM_BACKEND_DRIVER ? "driver" : "memfd",
+			    actmem_get_backend(am) == ACTMEM_BACKEND_DRIVER ? "driver" : "memfd",
 			    "reason", text_to_json(actmem_describe(am)));
 	actmem_close(am);
 	return backend;

@@ -177,7 +177,7 @@ static int print_table(const json_t *list, unsigned int flags)
 }
 
 /*
- * actmem_list() lists no region of a driver that cannot be asked. 0 if there
+ * actmem_region_list() lists no region of a driver that cannot be asked. 0 if there
  * is none to miss; else the errno of actmem_open(), and its words.
  */
 static int driver_missing(void)
@@ -217,7 +217,7 @@ int cmd_list(int argc, char **argv)
 	if (!take_print_options(&options, argc, argv, help, &status))
 		return status;
 
-	if (actmem_list(&regions, &count)) {
+	if (actmem_region_list(&regions, &count)) {
 		warnx("%s", actmem_error());
 		return STATUS_FAILED;
 	}

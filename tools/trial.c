@@ -47,7 +47,7 @@ static void describe(const struct actmem *am, struct actmem_region *region, cons
 
 	warnx("%s", actmem_describe(am));
 	ACTMEM_INIT(&info);
-	if (actmem_region_info(region, &info)) {
+	if (actmem_region_get_info(region, &info)) {
 		warnx("%s", actmem_error());
 		return;
 	}
@@ -165,7 +165,7 @@ static int try_name(struct actmem *am, struct actmem_heap *heap, const char *nam
 
 	if (found)
 		actmem_region_close(region);
-	if (actmem_alloc(heap, 1, 0, &block)) {
+	if (actmem_heap_alloc(heap, 1, 0, &block)) {
 		knob_words(actmem_error(), is_limit, words, sizeof(words));
 		warnx("%s%s", words, !strstr(actmem_error(), "raise limit_bytes") ? "" : is_limit ?
 		      " (--heap-limit, ACTMEM_HEAP_LIMIT)" : " (--budget, ACTMEM_BUDGET)");
@@ -173,7 +173,7 @@ static int try_name(struct actmem *am, struct actmem_heap *heap, const char *nam
 	} else {
 		if (verbose)
 			tell_steps();
-		actmem_free(heap, block);
+		actmem_heap_free(heap, block);
 	}
 	actmem_heap_destroy(heap);
 	if (verbose && !status)

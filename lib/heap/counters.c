@@ -31,14 +31,14 @@ static void add_unpublished(struct actmem *am, struct actmem_counters *now)
 	}
 }
 
-int actmem_counters(struct actmem *am, struct actmem_counters *counters)
+int actmem_get_counters(struct actmem *am, struct actmem_counters *counters)
 {
 	const struct counters *published;
 	struct actmem_counters now;
 	int error;
 
 	if (!am || !counters)
-		return fail(EINVAL, "actmem_counters: no handle or nowhere to put them");
+		return fail(EINVAL, "actmem_get_counters: no handle or nowhere to put them");
 	error = check_owner(am);
 	if (error)
 		return error;

@@ -310,15 +310,15 @@ static int alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void 
 	struct block *block = NULL, *missed;
 	struct cache *cache;
 	bool had;
-	int error = check_heap(heap, "actmem_alloc");
+	int error = check_heap(heap, "actmem_heap_alloc");
 
 	if (error)
 		return error;
 	if (!address || !bytes || bytes > BLOCK_BYTES_MAX)
-		return fail(EINVAL, "actmem_alloc: %llu bytes; 1 to %llu can be had, at an address to be stored",
+		return fail(EINVAL, "actmem_heap_alloc: %llu bytes; 1 to %llu can be had, at an address to be stored",
 			    (unsigned long long)bytes, (unsigned long long)BLOCK_BYTES_MAX);
 	if (align & (align - 1) || align > BLOCK_ALIGN_MAX)
-		return fail(EINVAL, "actmem_alloc: align is %llu; it must be a power of two up to 2 MiB",
+		return fail(EINVAL, "actmem_heap_alloc: align is %llu; it must be a power of two up to 2 MiB",
 			    (unsigned long long)align);
 	if (align < BLOCK_UNIT)
 		align = BLOCK_UNIT;
@@ -342,7 +342,7 @@ static int alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void 
 	return 0;
 }
 
-int actmem_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address)
+int actmem_heap_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address)
 {
 	bool is_full;
 
@@ -384,13 +384,13 @@ static struct block *__attribute__((cold)) end_surely(struct actmem_heap *heap,
 	return block;
 }
 
-int actmem_free(struct actmem_heap *heap, void *address)
+int actmem_heap_free(struct actmem_heap *heap, void *address)
 {
 	uint64_t bytes, limit;
 	struct block *block;
 	struct cache *cache;
 	bool kept;
-	int error = check_heap(heap, "actmem_free");
+	int error = check_heap(heap, "actmem_heap_free");
 
 	if (error)
 		return error;
@@ -410,16 +410,16 @@ int actmem_free(struct actmem_heap *heap, void *address)
 	return 0;
 }
 
-int actmem_heap_stats(struct actmem_heap *heap, struct actmem_heap_stats *stats)
+int actmem_heap_get_stats(struct actmem_heap *heap, struct actmem_heap_stats *stats)
 {
 	struct actmem_heap_stats now;
 	struct tally sum;
-	int error = check_heap(heap, "actmem_heap_stats");
+	int error = check_heap(heap, "actmem_heap_get_stats");
 
 	if (error)
 		return error;
 	if (!stats)
-		return fail(EINVAL, "actmem_heap_stats: nowhere to put them");
+		return fail(EINVAL, "actmem_heap_get_stats: nowhere to put them");
 	ACTMEM_INIT(&now);
 	pthread_mutex_lock(&heap->lock);
 	heap_sum(heap, &sum, &now.cached_bytes);

@@ -32,7 +32,7 @@ void heap_watch_closing(struct actmem_heap *heap,
 /* Has threads keep no blocks at hand. */
 void heap_cache_nothing(struct actmem_heap *heap);
 
-/* As actmem_alloc(), and says whether it failed as the limit left no room then. */
+/* As actmem_heap_alloc(), and says whether it failed as the limit left no room then. */
 int heap_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address,
 	       bool *is_full);
 
@@ -44,7 +44,7 @@ int heap_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **
 int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 		    uint64_t free_bytes);
 
-/* As actmem_alloc(), without making a region: -ENOSPC, without words. */
+/* As actmem_heap_alloc(), without making a region: -ENOSPC, without words. */
 int heap_take(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address);
 
 /* Whether the limit permits a region for @bytes, if need be in place of free ones. */

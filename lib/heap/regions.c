@@ -53,7 +53,7 @@ static int check_found(const struct region_request *request, struct actmem_regio
 		return fail(ENOMEM, "the heap may have %s more, and %s is there with %s; raise limit_bytes, or remove it",
 			    BYTES_TEXT(left), request->path, BYTES_TEXT(length));
 	ACTMEM_INIT(&info);
-	error = actmem_region_info(region, &info);
+	error = actmem_region_get_info(region, &info);
 	if (!error && info.allocated_bytes < length)
 		error = actmem_region_populate(region, 0, length);
 	return error;

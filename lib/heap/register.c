@@ -56,12 +56,12 @@ int heap_register_region(struct actmem_heap *heap, struct actmem_region *region)
 	if (chunk_bytes % heap->chunk_bytes)
 		return fail(EINVAL, "the heap's chunks of %s do not divide those of %s that are registered at once: a block could lie in two; give actmem_heap_tune() and actmem_runtime_open() the same chunk_bytes",
 			    BYTES_TEXT(heap->chunk_bytes), BYTES_TEXT(chunk_bytes));
-	return actmem_register(region, heap->runtime, heap->register_flags);
+	return actmem_region_register(region, heap->runtime, heap->register_flags);
 }
 
 bool heap_unregister_region(struct actmem_heap *heap, struct actmem_region *region)
 {
-	int error = heap->runtime ? actmem_unregister(region) : 0;
+	int error = heap->runtime ? actmem_region_unregister(region) : 0;
 
 	if (!error || error == -ENOENT)
 		return true;

@@ -66,7 +66,7 @@ enum actmem_pages {
 
 /*
  * What may be used instead of what was asked for. Nothing is, unless it is
- * allowed here; what was used is told by actmem_region_info() and counted.
+ * allowed here; what was used is told by actmem_region_get_info() and counted.
  */
 #define ACTMEM_ALLOW_THP	(1u << 0)	/* memfd: transparent huge pages for 1G or 2M */
 #define ACTMEM_ALLOW_4K		(1u << 1)	/* memfd: base pages for larger ones */
@@ -163,7 +163,7 @@ int actmem_open(struct actmem **am, const struct actmem_options *options);
 int actmem_close(struct actmem *am);
 
 /* DRIVER or MEMFD: the one in use. */
-enum actmem_backend actmem_backend(const struct actmem *am);
+enum actmem_backend actmem_get_backend(const struct actmem *am);
 
 /*
  * Which backend is in use and why, in words: "memfd: /dev/actmem does not
@@ -172,7 +172,7 @@ enum actmem_backend actmem_backend(const struct actmem *am);
 const char *actmem_describe(const struct actmem *am);
 
 /* Current counters of @am, all threads included. */
-int actmem_counters(struct actmem *am, struct actmem_counters *counters);
+int actmem_get_counters(struct actmem *am, struct actmem_counters *counters);
 
 #if defined(__GNUC__)
 #pragma GCC visibility pop

@@ -59,7 +59,7 @@ struct actmem_heap_stats {
  * actmem_region_open(), the regions are files: heap_name.0, heap_name.1 and so
  * on, whatever length those have that are there already. They are opened with
  * ACTMEM_OPEN_LOCK, so that of two processes with one name the second fails
- * (-EBUSY from actmem_alloc()); several processes of one job need a name each.
+ * (-EBUSY from actmem_heap_alloc()); several processes of one job need a name each.
  * They stay when heaps are trimmed or destroyed and when the process ends, and
  * the next one with that name takes them as they are: what it finds in its
  * blocks is what the last one left. They must be its user's own, and no symbolic
@@ -93,20 +93,20 @@ int actmem_heap_destroy(struct actmem_heap *heap);
 
 /*
  * @bytes of pinned memory at *@block, aligned to @align (a power of two up to
- * 2 MiB) and to 256 at least. The contents are unspecified. Freed by actmem_free(),
+ * 2 MiB) and to 256 at least. The contents are unspecified. Freed by actmem_heap_free(),
  * by any thread. Never ordinary memory:
  *
  * -EINVAL  bytes is 0, absurd or more than chunk_bytes, align no power of two or too
  *	large
  * -ENOMEM  the heap's limit, or none for the bookkeeping
  * else, where it takes a new region, as actmem_region_create(), actmem_region_open()
- *	(heap_name; -EMFILE: over 4096 of them) and actmem_register()
+ *	(heap_name; -EMFILE: over 4096 of them) and actmem_region_register()
  */
-int actmem_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align,
+int actmem_heap_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align,
 		 void **block);
 
 /* -EINVAL: not the start of a live block of this heap; nothing changes. */
-int actmem_free(struct actmem_heap *heap, void *block);
+int actmem_heap_free(struct actmem_heap *heap, void *block);
 
 /*
  * Gives what threads keep at hand back, and regions without live blocks, but for
@@ -121,7 +121,7 @@ int actmem_heap_trim(struct actmem_heap *heap);
 int actmem_heap_trim_to(struct actmem_heap *heap, uint64_t keep_bytes);
 
 /* Current counters of the heap, all threads included. */
-int actmem_heap_stats(struct actmem_heap *heap, struct actmem_heap_stats *stats);
+int actmem_heap_get_stats(struct actmem_heap *heap, struct actmem_heap_stats *stats);
 
 #if defined(__GNUC__)
 #pragma GCC visibility pop

@@ -58,7 +58,7 @@ int actmem_queue_create(struct actmem *am, const struct actmem_queue_options *op
 
 /*
  * -EBUSY while it has files, attached regions, or requests whose completion has
- * not been taken by actmem_wait(); nothing is ended then.
+ * not been taken by actmem_queue_wait(); nothing is ended then.
  */
 int actmem_queue_destroy(struct actmem_queue *queue);
 
@@ -86,7 +86,7 @@ struct actmem_queue_stats {
 };
 
 /* Totals since the queue was made, and its current state. */
-int actmem_queue_stats(struct actmem_queue *queue, struct actmem_queue_stats *stats);
+int actmem_queue_get_stats(struct actmem_queue *queue, struct actmem_queue_stats *stats);
 
 /*
  * Leaves the region's memory unregistered, so that its pages may come and go:
@@ -95,7 +95,7 @@ int actmem_queue_stats(struct actmem_queue *queue, struct actmem_queue_stats *st
 #define ACTMEM_ATTACH_PLAIN	(1u << 0)
 
 /*
- * Makes a region known to the queue, as actmem_fill() and actmem_spill() need it,
+ * Makes a region known to the queue, as actmem_queue_fill() and actmem_queue_spill() need it,
  * maps it, and registers its memory with io_uring, in pieces of 1 GiB at most.
  * Registered memory counts against RLIMIT_MEMLOCK once more: pages that were missing
  * are allocated, and none can be discarded.
@@ -178,31 +178,31 @@ int actmem_file_open(struct actmem_queue *queue, const struct actmem_file_option
 int actmem_file_close(struct actmem_file *file);
 
 /* How a set was opened, and how long it is now. */
-int actmem_file_info(struct actmem_file *file, struct actmem_file_info *info);
+int actmem_file_get_info(struct actmem_file *file, struct actmem_file_info *info);
 
 /* Options of a request; NULL in place of one: none. */
 struct actmem_request {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t cookie;		/* comes back with the completion */
 	uint64_t deadline_ns;		/* of CLOCK_MONOTONIC; 0: none */
-	uint64_t id;			/* out: for actmem_cancel() */
+	uint64_t id;			/* out: for actmem_queue_cancel() */
 };
 
 /*
  * From a file into a region, and from a region to a file. Offsets and lengths are
- * multiples of what actmem_file_info() says; the region is attached.
+ * multiples of what actmem_file_get_info() says; the region is attached.
  *
- * These return when the request is taken; how it ended is told by actmem_wait().
+ * These return when the request is taken; how it ended is told by actmem_queue_wait().
  * The memory must be left alone until then. Requests are begun in order, and may
  * end in any. Where ranges of two meet, the caller waits for the first.
  *
  * -EINVAL  range, alignment, a region that is not attached, or a file of another
  *	queue;  -EBADF  a spill to a file that is READ_ONLY;  -ENOMEM
  */
-int actmem_fill(struct actmem_queue *queue, struct actmem_file *file, uint64_t file_offset,
+int actmem_queue_fill(struct actmem_queue *queue, struct actmem_file *file, uint64_t file_offset,
 		struct actmem_region *region, uint64_t offset, uint64_t length,
 		struct actmem_request *request);
-int actmem_spill(struct actmem_queue *queue, struct actmem_file *file, uint64_t file_offset,
+int actmem_queue_spill(struct actmem_queue *queue, struct actmem_file *file, uint64_t file_offset,
 		 struct actmem_region *region, uint64_t offset, uint64_t length,
 		 struct actmem_request *request);
 
@@ -222,7 +222,7 @@ int actmem_queue_discard(struct actmem_queue *queue, struct actmem_region *regio
 /*
  * How a request ended. Nothing touches its memory any more.
  *
- * result 0: every byte of it is there. -ECANCELED: actmem_cancel(). -ETIME: its
+ * result 0: every byte of it is there. -ECANCELED: actmem_queue_cancel(). -ETIME: its
  * deadline passed. -ENODATA: the file ends before the range does. -ENOSPC and
  * others: as of the system call. Of a request that did not end well any part may
  * have been transferred.
@@ -236,7 +236,7 @@ struct actmem_completion {
 	char words[ACTMEM_COMPLETION_WORDS];	/* "": it ended well */
 };
 
-/* @timeout_ns of actmem_wait(). */
+/* @timeout_ns of actmem_queue_wait(). */
 #define ACTMEM_WAIT_FOREVER	UINT64_MAX
 
 /*
@@ -250,25 +250,25 @@ struct actmem_completion {
  *
  * @size: bytes of a completion as the caller was compiled.
  */
-int actmem_wait_sized(struct actmem_queue *queue, struct actmem_completion *completions,
+int actmem_queue_wait_sized(struct actmem_queue *queue, struct actmem_completion *completions,
 		      unsigned int max, uint64_t timeout_ns, size_t size);
 
-static inline int actmem_wait(struct actmem_queue *queue, struct actmem_completion *completions,
+static inline int actmem_queue_wait(struct actmem_queue *queue, struct actmem_completion *completions,
 			      unsigned int max, uint64_t timeout_ns)
 {
-	return actmem_wait_sized(queue, completions, max, timeout_ns, sizeof(*completions));
+	return actmem_queue_wait_sized(queue, completions, max, timeout_ns, sizeof(*completions));
 }
 
 /*
  * Has the queue call @notify in a thread of its own when requests have ended, to take
- * their completions there, by actmem_wait() with a timeout of 0, rather than in a
+ * their completions there, by actmem_queue_wait() with a timeout of 0, rather than in a
  * thread that has to be woken for each: the way to least processor time. NULL: none.
  *
  * It is called again if more have ended meanwhile, by one thread at a time, with no
  * lock held and no signal delivered but of its own faults. It may begin and cancel
  * requests of this queue, and is to be back soon: with io_uring the queue begins and
  * ends nothing until then. Calls that wait for the queue are -EDEADLK there: to attach,
- * detach, open, close, destroy, and actmem_wait() with a timeout. Completions that it
+ * detach, open, close, destroy, and actmem_queue_wait() with a timeout. Completions that it
  * leaves stay for whoever waits, and actmem_queue_destroy() returns when it has.
  *
  * It is also told at once of a request that ends without a transfer, as by its deadline,
@@ -284,7 +284,7 @@ int actmem_queue_notify(struct actmem_queue *queue, void (*notify)(void *data), 
  * with what it came to if that was sooner. A transfer that the device has begun is
  * waited for. -ENOENT: it has ended.
  */
-int actmem_cancel(struct actmem_queue *queue, uint64_t id);
+int actmem_queue_cancel(struct actmem_queue *queue, uint64_t id);
 
 #if defined(__GNUC__)
 #pragma GCC visibility pop

@@ -66,7 +66,7 @@ struct actmem_region_info {
 	uint64_t poisoned_bytes;	/* of pages out of use by hardware errors (driver) */
 	uint64_t exported_bytes;	/* of its dma-bufs, what is in two counts twice (driver) */
 	uint32_t named;			/* 1: a file, which outlives its processes and names it */
-	/* By actmem_list(), of a named one: where a process has it open. */
+	/* By actmem_region_list(), of a named one: where a process has it open. */
 	char path[ACTMEM_PATH_MAX];
 };
 
@@ -212,7 +212,7 @@ int actmem_region_map(struct actmem_region *region, void **address);
 int actmem_region_unmap(struct actmem_region *region);
 
 /* The state of one region; -EIO if the kernel does not tell where its pages are. */
-int actmem_region_info(struct actmem_region *region,
+int actmem_region_get_info(struct actmem_region *region,
 		       struct actmem_region_info *info);
 
 /*
@@ -281,14 +281,14 @@ int actmem_region_close(struct actmem_region *region);
  * an array of *@count to be released with free(). Works without actmem_open(). A region
  * that several processes hold is listed once, with its maker if that lives.
  * After a success actmem_error() is "", or says why the driver did not answer.
- * @size: bytes of an item as the caller was compiled; actmem_list() sets it.
+ * @size: bytes of an item as the caller was compiled; actmem_region_list() sets it.
  */
-int actmem_list_sized(struct actmem_region_info **regions, size_t *count,
+int actmem_region_list_sized(struct actmem_region_info **regions, size_t *count,
 		      size_t size);
 
-static inline int actmem_list(struct actmem_region_info **regions, size_t *count)
+static inline int actmem_region_list(struct actmem_region_info **regions, size_t *count)
 {
-	return actmem_list_sized(regions, count, sizeof(**regions));
+	return actmem_region_list_sized(regions, count, sizeof(**regions));
 }
 
 #if defined(__GNUC__)

@@ -85,13 +85,13 @@ struct actmem_runtime_info {
 	uint64_t far_bytes;		/* of these, on other nodes than the device's */
 	uint64_t regions_total;
 	uint64_t far_total;		/* regions that had far_bytes */
-	uint64_t failures_total;	/* actmem_register() that the runtime refused */
+	uint64_t failures_total;	/* actmem_region_register() that the runtime refused */
 	uint64_t lost_total;		/* regions that it had forgotten when they were unregistered */
 	char text[ACTMEM_DEVICE_TEXT_MAX];	/* name and bus address of the device */
 };
 
 /* Which device it is, what is registered with it now, and what was. */
-int actmem_runtime_info(struct actmem_runtime *runtime, struct actmem_runtime_info *info);
+int actmem_runtime_get_info(struct actmem_runtime *runtime, struct actmem_runtime_info *info);
 
 /*
  * The node that the device is at, for actmem_options.nodes or those of a region;
@@ -112,7 +112,7 @@ int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *no
  * Maps a region, and has the runtime pin all of it for its devices. Pages that are
  * missing are allocated first, as by actmem_region_populate() and with its errors.
  * The region stays mapped, cannot be closed and gives no page back (-EBUSY) until
- * actmem_unregister(). Nobody may discard pages of it meanwhile.
+ * actmem_region_unregister(). Nobody may discard pages of it meanwhile.
  *
  * One runtime has a region at a time: with CUDA it is registered for all devices
  * and contexts (PORTABLE), and PJRT's DmaMap of a GPU does the same. The context is
@@ -130,7 +130,7 @@ int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *no
  *
  * Nothing stays registered after an error, unless actmem_error() says so.
  */
-int actmem_register(struct actmem_region *region, struct actmem_runtime *runtime, uint32_t flags);
+int actmem_region_register(struct actmem_region *region, struct actmem_runtime *runtime, uint32_t flags);
 
 /*
  * Has the runtime let go of a region; no device may be using it. If it had done so
@@ -140,12 +140,12 @@ int actmem_register(struct actmem_region *region, struct actmem_runtime *runtime
  * -ENOENT  it is not registered;  -EBUSY  a thread registers it just now
  * -EIO and others: as the runtime reports; the region stays registered
  */
-int actmem_unregister(struct actmem_region *region);
+int actmem_region_unregister(struct actmem_region *region);
 
 /*
  * Has each region that a heap makes from now on registered, before a block of it is
- * handed out, and unregistered before it is given back; actmem_alloc() fails as
- * actmem_register() does. One whose registration the runtime will not end is kept
+ * handed out, and unregistered before it is given back; actmem_heap_alloc() fails as
+ * actmem_region_register() does. One whose registration the runtime will not end is kept
  * until actmem_runtime_close() can end it.
  *
  * -EEXIST  the heap is registered;  -EBUSY  it has regions already
@@ -165,7 +165,7 @@ struct actmem_registration {
 };
 
 /* -ENOENT: it is not registered; -EBUSY: a thread registers or unregisters it just now. */
-int actmem_registration(struct actmem_region *region, struct actmem_registration *registration);
+int actmem_region_get_registration(struct actmem_region *region, struct actmem_registration *registration);
 
 /*
  * Where devices have an address of a region that is registered with @runtime, and
@@ -174,7 +174,7 @@ int actmem_registration(struct actmem_region *region, struct actmem_registration
  * -ENOENT  no region registered with @runtime has it;  -EOPNOTSUPP  PJRT and NULL,
  *	which have no such addresses;  -ESTALE  the registration is lost
  */
-int actmem_device_pointer(struct actmem_runtime *runtime, const void *address, uint64_t *pointer,
+int actmem_runtime_pointer(struct actmem_runtime *runtime, const void *address, uint64_t *pointer,
 			  uint64_t *bytes);
 
 /*

@@ -130,7 +130,7 @@ const char *actmem_store_describe(const struct actmem_store *store);
  * -EEXIST  the key is in the store
  * -EINVAL  bytes is 0
  * -ENOMEM  more than the budget holds, or, without spill paths, than is left of it;
- *	or as actmem_alloc(), and other blocks cannot make room. Or the store's regions
+ *	or as actmem_heap_alloc(), and other blocks cannot make room. Or the store's regions
  *	have names, and so stay, and are all shorter
  * -EDEADLK  all of it is reserved or held by this thread, and by others that wait
  *	for memory, too. A block is its reserver's or holder's until it is committed,
@@ -189,7 +189,7 @@ int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key);
  * Has regions made, and registered, before blocks want them, until @free_bytes are free
  * for blocks of @bytes each, or the budget is used up: what a thread of the caller's does
  * while others go on with what there is. A reserve that has to wait for it meanwhile
- * waits for one region at most. Errors as of actmem_alloc(): what is there stays, and a
+ * waits for one region at most. Errors as of actmem_heap_alloc(): what is there stays, and a
  * reserve that wants more tries itself. No error is what a store that spills makes do
  * without.
  */
@@ -230,7 +230,7 @@ struct actmem_store_stats {
 	uint64_t refused_bytes;		/* of the budget: cannot be had now */
 };
 
-int actmem_store_stats(struct actmem_store *store, struct actmem_store_stats *stats);
+int actmem_store_get_stats(struct actmem_store *store, struct actmem_store_stats *stats);
 
 enum actmem_store_event_kind {
 	ACTMEM_STORE_SPILL_BEGIN,

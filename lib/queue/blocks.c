@@ -240,11 +240,11 @@ uint64_t queue_expire_timed(struct actmem_queue *queue)
 	return 0;
 }
 
-int actmem_cancel(struct actmem_queue *queue, uint64_t id)
+int actmem_queue_cancel(struct actmem_queue *queue, uint64_t id)
 {
 	struct request *request = NULL;
 	struct link *link;
-	int error = queue_check(queue, "actmem_cancel");
+	int error = queue_check(queue, "actmem_queue_cancel");
 
 	if (error)
 		return error;

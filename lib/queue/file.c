@@ -341,13 +341,13 @@ int actmem_file_close(struct actmem_file *file)
 	return 0;
 }
 
-int actmem_file_info(struct actmem_file *file, struct actmem_file_info *info)
+int actmem_file_get_info(struct actmem_file *file, struct actmem_file_info *info)
 {
 	struct actmem_file_info now;
 	int error;
 
 	if (!file || !info)
-		return fail(EINVAL, "actmem_file_info: no file or nowhere to put it");
+		return fail(EINVAL, "actmem_file_get_info: no file or nowhere to put it");
 	error = check_owner(file->queue->am);
 	if (error)
 		return error;

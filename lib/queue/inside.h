@@ -166,7 +166,7 @@ struct actmem_queue {
 	bool notifying;			/* it runs, in the thread below */
 	pthread_t notifier;
 	struct link unused;		/* requests to be used again */
-	unsigned int waiting;		/* threads in actmem_wait() */
+	unsigned int waiting;		/* threads in actmem_queue_wait() */
 	unsigned int to_tell;		/* completions that they do not know of */
 	bool to_rouse;			/* the engine */
 	uint64_t next_id;

@@ -225,15 +225,15 @@ const char *actmem_queue_describe(const struct actmem_queue *queue)
 	return queue->is_plain ? queue->plain_description : queue->description;
 }
 
-int actmem_queue_stats(struct actmem_queue *queue, struct actmem_queue_stats *stats)
+int actmem_queue_get_stats(struct actmem_queue *queue, struct actmem_queue_stats *stats)
 {
 	struct actmem_queue_stats now;
-	int error = queue_check(queue, "actmem_queue_stats");
+	int error = queue_check(queue, "actmem_queue_get_stats");
 
 	if (error)
 		return error;
 	if (!stats)
-		return fail(EINVAL, "actmem_queue_stats: nowhere to put them");
+		return fail(EINVAL, "actmem_queue_get_stats: nowhere to put them");
 	pthread_mutex_lock(&queue->lock);
 	now = queue->stats;
 	now.files = queue->file_count;

@@ -236,7 +236,7 @@ static HOT int submit(struct actmem_queue *queue, const char *call, struct reque
 	return error;
 }
 
-HOT int actmem_fill(struct actmem_queue *queue, struct actmem_file *file, uint64_t file_offset,
+HOT int actmem_queue_fill(struct actmem_queue *queue, struct actmem_file *file, uint64_t file_offset,
 		    struct actmem_region *region, uint64_t offset, uint64_t length,
 		    struct actmem_request *request)
 {
@@ -249,10 +249,10 @@ HOT int actmem_fill(struct actmem_queue *queue, struct actmem_file *file, uint64
 		.length = length,
 	};
 
-	return submit(queue, "actmem_fill", &draft, request);
+	return submit(queue, "actmem_queue_fill", &draft, request);
 }
 
-HOT int actmem_spill(struct actmem_queue *queue, struct actmem_file *file, uint64_t file_offset,
+HOT int actmem_queue_spill(struct actmem_queue *queue, struct actmem_file *file, uint64_t file_offset,
 		     struct actmem_region *region, uint64_t offset, uint64_t length,
 		     struct actmem_request *request)
 {
@@ -265,7 +265,7 @@ HOT int actmem_spill(struct actmem_queue *queue, struct actmem_file *file, uint6
 		.length = length,
 	};
 
-	return submit(queue, "actmem_spill", &draft, request);
+	return submit(queue, "actmem_queue_spill", &draft, request);
 }
 
 int actmem_queue_populate(struct actmem_queue *queue, struct actmem_region *region,
@@ -381,7 +381,7 @@ static HOT int wait_and_take(struct actmem_queue *queue, struct actmem_completio
 	pthread_mutex_lock(&queue->lock);
 	if (in_time && queue_is_notifying(queue)) {
 		pthread_mutex_unlock(&queue->lock);
-		return fail(EDEADLK, "actmem_wait: a function given to actmem_queue_notify() takes completions without waiting: timeout_ns is 0 there");
+		return fail(EDEADLK, "actmem_queue_wait: a function given to actmem_queue_notify() takes completions without waiting: timeout_ns is 0 there");
 	}
 	while (in_time && link_is_alone(&queue->ended) && queue->stats.requests)
 		in_time = wait_until(queue, until);
@@ -394,15 +394,15 @@ static HOT int wait_and_take(struct actmem_queue *queue, struct actmem_completio
 	return count;
 }
 
-HOT int actmem_wait_sized(struct actmem_queue *queue, struct actmem_completion *completions,
+HOT int actmem_queue_wait_sized(struct actmem_queue *queue, struct actmem_completion *completions,
 			  unsigned int max, uint64_t timeout_ns, size_t size)
 {
-	int count = queue_check(queue, "actmem_wait");
+	int count = queue_check(queue, "actmem_queue_wait");
 
 	if (count)
 		return count;
 	if (!completions || !max || max > INT32_MAX || !size)
-		return fail(EINVAL, "actmem_wait: no room for completions");
+		return fail(EINVAL, "actmem_queue_wait: no room for completions");
 	thread_hold_cancellation();
 	count = wait_and_take(queue, completions, max, timeout_ns, size);
 	thread_let_cancellation();

@@ -244,7 +244,7 @@ int actmem_close(struct actmem *am)
 	return 0;
 }
 
-enum actmem_backend actmem_backend(const struct actmem *am)
+enum actmem_backend actmem_get_backend(const struct actmem *am)
 {
 	return am ? am->backend->kind : ACTMEM_BACKEND_AUTO;
 }

@@ -28,7 +28,7 @@ static int hand_out(const struct region_list *list, size_t size,
 	return 0;
 }
 
-int actmem_list_sized(struct actmem_region_info **regions, size_t *count, size_t size)
+int actmem_region_list_sized(struct actmem_region_info **regions, size_t *count, size_t size)
 {
 	static const struct backend *const backends[] = { &backend_driver, &backend_memfd };
 	struct region_list list = { 0 };
@@ -37,7 +37,7 @@ int actmem_list_sized(struct actmem_region_info **regions, size_t *count, size_t
 	size_t i;
 
 	if (!regions || !count || size <= sizeof(size_t) || size > (1U << 20))
-		return fail(EINVAL, "actmem_list: nowhere to put the list");
+		return fail(EINVAL, "actmem_region_list: nowhere to put the list");
 	for (backend = 0; !error && backend < 2; backend++)
 		error = backends[backend]->list(&list);
 	if (!error)

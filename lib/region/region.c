@@ -229,13 +229,13 @@ int actmem_region_unmap(struct actmem_region *region)
 	return error;
 }
 
-int actmem_region_info(struct actmem_region *region, struct actmem_region_info *info)
+int actmem_region_get_info(struct actmem_region *region, struct actmem_region_info *info)
 {
 	struct actmem_region_info now;
 	int error;
 
 	if (!region || !info)
-		return fail(EINVAL, "actmem_region_info: no region or nowhere to put it");
+		return fail(EINVAL, "actmem_region_get_info: no region or nowhere to put it");
 	error = check_owner(region->am);
 	if (error)
 		return error;
@@ -258,7 +258,7 @@ int region_check_unregistered(const struct actmem_region *region, const char *wh
 {
 	if (!region->registration)
 		return 0;
-	return fail(EBUSY, "the region is registered with a runtime, and is not to be %s until actmem_unregister()",
+	return fail(EBUSY, "the region is registered with a runtime, and is not to be %s until actmem_region_unregister()",
 		    what);
 }
 
@@ -302,7 +302,7 @@ int actmem_region_close(struct actmem_region *region)
 		return fail(EBUSY, "the region is attached to %u queue%s; actmem_queue_detach() goes first",
 			    attachments, attachments == 1 ? "" : "s");
 	if (region->commands)
-		return fail(EBUSY, "%u commands of queues work on the region; actmem_wait() tells when they have ended",
+		return fail(EBUSY, "%u commands of queues work on the region; actmem_queue_wait() tells when they have ended",
 			    region->commands);
 	region_close(region);
 	return 0;

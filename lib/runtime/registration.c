@@ -80,11 +80,11 @@ static int place(struct registration *registration)
 	int error;
 
 	ACTMEM_INIT(&info);
-	error = actmem_region_info(region, &info);
+	error = actmem_region_get_info(region, &info);
 	if (!error && writable && info.allocated_bytes < registration->length) {
 		error = actmem_region_populate(region, 0, registration->length);
 		if (!error)
-			error = actmem_region_info(region, &info);
+			error = actmem_region_get_info(region, &info);
 	}
 	for (other = 0; !error && node >= 0 && other < ACTMEM_NODES_MAX; other++)
 		if (other != (unsigned int)node)
@@ -154,7 +154,7 @@ static int undo_chunks(struct registration *registration, int error)
 	if (drop_chunks(registration) >= 0)
 		return fail(-error, "%s", words);
 	snprintf(again, sizeof(again), "%s", actmem_error());
-	return fail(-error, "%s; %s of it stay registered until actmem_unregister(), as %s", words,
+	return fail(-error, "%s; %s of it stay registered until actmem_region_unregister(), as %s", words,
 		    BYTES_TEXT(registration->registered), again);
 }
 
@@ -230,7 +230,7 @@ static int check_registrable(const struct actmem_region *region,
 
 	if (!region || region->am != runtime->am)
 		return fail(EINVAL, region ? "the region and the runtime are not of the same actmem_open()" :
-			    "actmem_register: no region");
+			    "actmem_region_register: no region");
 	if (flags & ~ACTMEM_REGISTER_ALL)
 		return fail(EINVAL, "register flags 0x%x are not known", flags & ~ACTMEM_REGISTER_ALL);
 	if (flags & ACTMEM_REGISTER_READ_ONLY)
@@ -241,10 +241,10 @@ static int check_registrable(const struct actmem_region *region,
 	return error;
 }
 
-int actmem_register(struct actmem_region *region, struct actmem_runtime *runtime, uint32_t flags)
+int actmem_region_register(struct actmem_region *region, struct actmem_runtime *runtime, uint32_t flags)
 {
 	struct registration *registration;
-	int error = runtime_check(runtime, "actmem_register");
+	int error = runtime_check(runtime, "actmem_region_register");
 
 	if (!error)
 		error = check_registrable(region, runtime, flags);
@@ -300,11 +300,11 @@ static int find(struct actmem_region *region, struct registration **result, bool
 	return error;
 }
 
-int actmem_unregister(struct actmem_region *region)
+int actmem_region_unregister(struct actmem_region *region)
 {
 	struct registration *registration;
 	struct actmem_runtime *runtime;
-	int error = check_region(region, "actmem_unregister");
+	int error = check_region(region, "actmem_region_unregister");
 
 	if (error)
 		return error;
@@ -365,7 +365,7 @@ void registration_end_abandoned(struct actmem_runtime *runtime)
 	while (registration) {
 		struct actmem_region *region = registration->region;
 
-		if (actmem_unregister(region))
+		if (actmem_region_unregister(region))
 			return;
 		region_close(region);
 		registration = first_abandoned(runtime);
@@ -401,15 +401,15 @@ static int look(struct actmem_region *region, struct actmem_registration *now)
 	return 0;
 }
 
-int actmem_registration(struct actmem_region *region, struct actmem_registration *result)
+int actmem_region_get_registration(struct actmem_region *region, struct actmem_registration *result)
 {
 	struct actmem_registration now;
-	int error = check_region(region, "actmem_registration");
+	int error = check_region(region, "actmem_region_get_registration");
 
 	if (error)
 		return error;
 	if (!result)
-		return fail(EINVAL, "actmem_registration: nowhere to put it");
+		return fail(EINVAL, "actmem_region_get_registration: nowhere to put it");
 	ACTMEM_INIT(&now);
 	pthread_mutex_lock(&region->lock);
 	error = look(region, &now);
@@ -453,15 +453,15 @@ static int translate(struct actmem_runtime *runtime, const void *address, uint64
 	return 0;
 }
 
-int actmem_device_pointer(struct actmem_runtime *runtime, const void *address, uint64_t *pointer,
+int actmem_runtime_pointer(struct actmem_runtime *runtime, const void *address, uint64_t *pointer,
 			  uint64_t *bytes)
 {
-	int error = runtime_check(runtime, "actmem_device_pointer");
+	int error = runtime_check(runtime, "actmem_runtime_pointer");
 
 	if (error)
 		return error;
 	if (!pointer)
-		return fail(EINVAL, "actmem_device_pointer: nowhere to put it");
+		return fail(EINVAL, "actmem_runtime_pointer: nowhere to put it");
 	if (!runtime->kind->pointer)
 		return fail(EOPNOTSUPP, "devices have no addresses of their own by this runtime (%s)",
 			    runtime->description);

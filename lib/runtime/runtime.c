@@ -151,7 +151,7 @@ int actmem_runtime_close(struct actmem_runtime *runtime)
 	registration_end_abandoned(runtime);
 	pthread_mutex_lock(&runtime->lock);
 	if (!link_is_alone(&runtime->registrations) || runtime->heaps)
-		error = fail(EBUSY, "%llu regions and %u heaps are registered with the runtime; actmem_unregister() them and destroy these",
+		error = fail(EBUSY, "%llu regions and %u heaps are registered with the runtime; actmem_region_unregister() them and destroy these",
 			     (unsigned long long)runtime->info.regions, runtime->heaps);
 	pthread_mutex_unlock(&runtime->lock);
 	if (error)
@@ -169,15 +169,15 @@ const char *actmem_runtime_describe(const struct actmem_runtime *runtime)
 	return runtime ? runtime->description : "no runtime";
 }
 
-int actmem_runtime_info(struct actmem_runtime *runtime, struct actmem_runtime_info *info)
+int actmem_runtime_get_info(struct actmem_runtime *runtime, struct actmem_runtime_info *info)
 {
 	struct actmem_runtime_info now;
-	int error = runtime_check(runtime, "actmem_runtime_info");
+	int error = runtime_check(runtime, "actmem_runtime_get_info");
 
 	if (error)
 		return error;
 	if (!info)
-		return fail(EINVAL, "actmem_runtime_info: nowhere to put it");
+		return fail(EINVAL, "actmem_runtime_get_info: nowhere to put it");
 	pthread_mutex_lock(&runtime->lock);
 	now = runtime->info;
 	pthread_mutex_unlock(&runtime->lock);

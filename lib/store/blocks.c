@@ -204,7 +204,7 @@ void store_take_memory(struct actmem_store *store, struct store_block *block, vo
 
 void store_forget_memory(struct actmem_store *store, struct store_block *block)
 {
-	actmem_free(store->heap, block->memory);
+	actmem_heap_free(store->heap, block->memory);
 	block->memory = NULL;
 }
 
@@ -232,7 +232,7 @@ void store_end(struct actmem_store *store, struct store_block *block)
 	store_settle(store, block);
 	if (block->transfer) {
 		if (block->is_submitted)
-			actmem_cancel(store->queue, block->request);
+			actmem_queue_cancel(store->queue, block->request);
 		return;
 	}
 	spillfile_give(&store->files, &block->room);

@@ -154,7 +154,7 @@ int spillfile_init(struct spillfile *spillfile, struct actmem_queue *queue,
 	error = open_set(spillfile, options->length, &file);
 	if (error)
 		goto destroy_blocks;
-	error = actmem_file_info(file, &spillfile->info);
+	error = actmem_file_get_info(file, &spillfile->info);
 	if (!error)
 		length = options->length / unit_of(spillfile) * unit_of(spillfile);
 	if (length)

@@ -395,19 +395,19 @@ const char *actmem_store_describe(const struct actmem_store *store)
 	return store ? atomic_load(&store->description) : "no store";
 }
 
-int actmem_store_stats(struct actmem_store *store, struct actmem_store_stats *stats)
+int actmem_store_get_stats(struct actmem_store *store, struct actmem_store_stats *stats)
 {
 	struct actmem_store_stats now;
 	struct actmem_heap_stats heap;
-	int error = store_check(store, "actmem_store_stats");
+	int error = store_check(store, "actmem_store_get_stats");
 
 	if (error)
 		return error;
 	if (!stats)
-		return fail(EINVAL, "actmem_store_stats: nowhere to put them");
+		return fail(EINVAL, "actmem_store_get_stats: nowhere to put them");
 	ACTMEM_INIT(&heap);
 	pthread_mutex_lock(&store->lock);
-	actmem_heap_stats(store->heap, &heap);
+	actmem_heap_get_stats(store->heap, &heap);
 	now = store->stats;
 	now.budget_bytes = store->asked;
 	now.refused_bytes = store->asked - store->budget;

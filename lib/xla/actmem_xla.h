@@ -143,7 +143,7 @@ ACTMEM_XLA_API int actmem_xla_transfer_stats(uint32_t device,
  */
 ACTMEM_XLA_API void actmem_xla_trim_devices(void);
 
-/* As actmem_store_stats(); totals and peaks are those of the process. */
+/* As actmem_store_get_stats(); totals and peaks are those of the process. */
 ACTMEM_XLA_API int actmem_xla_store_stats(struct actmem_store_stats *stats);
 
 /* Frees every live block and says how many they were; none in a forked child. */
@@ -171,7 +171,7 @@ struct actmem_xla_array;
  *
  * -EBUSY  arrays that are not registered with CUDA are there, and this one was to be
  * -EOWNERDEAD  a forked child, as for all of the library
- * else as actmem_alloc(), actmem_open(), actmem_runtime_open()
+ * else as actmem_heap_alloc(), actmem_open(), actmem_runtime_open()
  */
 ACTMEM_XLA_API int actmem_xla_array_new(uint64_t bytes, uint32_t flags, uint32_t device,
 					struct actmem_xla_array **array, void **address,
@@ -185,7 +185,7 @@ ACTMEM_XLA_API int actmem_xla_array_new(uint64_t bytes, uint32_t flags, uint32_t
  * where it is made; *@bytes is how many there are. Where it is not made, and
  * ACTMEM_XLA_ARRAY_CUDA is given, it is registered with CUDA, to be read.
  *
- * Errors as of actmem_region_open(), actmem_register() and actmem_xla_array_new().
+ * Errors as of actmem_region_open(), actmem_region_register() and actmem_xla_array_new().
  */
 ACTMEM_XLA_API int actmem_xla_array_open(const char *path, uint64_t *bytes, uint32_t flags,
 					 uint32_t device, struct actmem_xla_array **array,

@@ -189,7 +189,7 @@ int actmem_xla_array_new(uint64_t bytes, uint32_t flags, uint32_t device,
 		free(array);
 		return ret;
 	}
-	ret = actmem_alloc(heap, bytes, bytes < PAGE ? ALIGNMENT : PAGE, &array->address);
+	ret = actmem_heap_alloc(heap, bytes, bytes < PAGE ? ALIGNMENT : PAGE, &array->address);
 	if (ret)
 		explain(ret, words, words_size);
 	else
@@ -222,7 +222,7 @@ static int open_region(const char *path, uint64_t bytes, int create,
 
 static int close_region(struct actmem_xla_array *array)
 {
-	int ret = actmem_unregister(array->region);
+	int ret = actmem_region_unregister(array->region);
 
 	if (ret && ret != -ENOENT)
 		return ret;
@@ -264,7 +264,7 @@ static int map_region(struct actmem_xla_array *array, uint32_t flags)
 	int ret = actmem_region_map(array->region, &array->address);
 
 	if (!ret && flags & ACTMEM_XLA_ARRAY_CUDA && !(flags & ACTMEM_XLA_ARRAY_CREATE))
-		ret = actmem_register(array->region, runtime, ACTMEM_REGISTER_READ_ONLY);
+		ret = actmem_region_register(array->region, runtime, ACTMEM_REGISTER_READ_ONLY);
 	return ret;
 }
 
@@ -312,7 +312,7 @@ void actmem_xla_array_drop(struct actmem_xla_array *array)
 	atomic_fetch_sub(&now.bytes, array->bytes);
 	/* Both fail in a forked child, whose memory is the parent's. */
 	if (!array->region) {
-		actmem_free(heap, array->address);
+		actmem_heap_free(heap, array->address);
 		free(array);
 	} else if (close_region(array)) {
 		keep(array);
@@ -384,7 +384,7 @@ int actmem_xla_array_stats(struct actmem_xla_array_stats *stats)
 	ACTMEM_INIT(&its);
 	pthread_rwlock_rdlock(&in_use);
 	if (heap)
-		ret = actmem_heap_stats(heap, &its);
+		ret = actmem_heap_get_stats(heap, &its);
 	all.region_bytes = its.region_bytes + atomic_load(&now.named_bytes);
 	all.cuda = heap && on_cuda;
 	pthread_rwlock_unlock(&in_use);

@@ -24,7 +24,7 @@ static uint64_t memory_bytes(void)
 	struct actmem_store_stats stats;
 
 	ACTMEM_INIT(&stats);
-	return actmem_store_stats(store, &stats) ? 0 : stats.memory_bytes;
+	return actmem_store_get_stats(store, &stats) ? 0 : stats.memory_bytes;
 }
 
 static uint64_t bytes_to_have(uint64_t bytes, uint64_t held)

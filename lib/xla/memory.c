@@ -360,7 +360,7 @@ int actmem_xla_store_stats(struct actmem_store_stats *stats)
 	ACTMEM_INIT(&now);
 	pthread_rwlock_rdlock(&in_use);
 	if (store)
-		ret = actmem_store_stats(store, &now);
+		ret = actmem_store_get_stats(store, &now);
 	counts_add_store(&now, &ended);
 	pthread_rwlock_unlock(&in_use);
 	return ret ? ret : counts_copy(stats, stats->size, &now, sizeof(now));
@@ -373,7 +373,7 @@ static int end_store(void)
 	int ret;
 
 	ACTMEM_INIT(&last);
-	ret = actmem_store_stats(store, &last);
+	ret = actmem_store_get_stats(store, &last);
 	if (!ret && last.blocks)
 		ret = -EBUSY;
 	if (ret)

@@ -23,7 +23,7 @@ int place_near(struct actmem_runtime *runtime, const struct knobs *knobs,
 	if (knobs->placed || knobs->named)
 		return 0;
 	ACTMEM_INIT(&info);
-	ret = actmem_runtime_info(runtime, &info);
+	ret = actmem_runtime_get_info(runtime, &info);
 	if (ret || info.node < 0)
 		return ret;
 	region->policy = ACTMEM_PLACE_PREFERRED;

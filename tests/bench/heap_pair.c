@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * What actmem_alloc() and actmem_free() of one block cost, against malloc() and
+ * What actmem_heap_alloc() and actmem_heap_free() of one block cost, against malloc() and
  * free() of whatever allocator this process was started with (LD_PRELOAD): the
  * blocks of a training step, taken and given in its order, by one thread and by
  * two at once. Nobody touches the memory, so the heap's regions are lazy ones.
@@ -50,8 +50,8 @@ static void step_ours(void **blocks)
 		const struct event *event = &trace.event[i];
 		void **block = &blocks[event->block];
 
-		if (event->gives ? actmem_free(heap, *block) :
-				   actmem_alloc(heap, trace.bytes[event->block], 0, block))
+		if (event->gives ? actmem_heap_free(heap, *block) :
+				   actmem_heap_alloc(heap, trace.bytes[event->block], 0, block))
 			failed = true;
 	}
 }
@@ -119,7 +119,7 @@ static uint64_t misses(void)
 	struct actmem_heap_stats stats;
 
 	ACTMEM_INIT(&stats);
-	if (actmem_heap_stats(heap, &stats))
+	if (actmem_heap_get_stats(heap, &stats))
 		failed = true;
 	return stats.cache_misses;
 }

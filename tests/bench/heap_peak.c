@@ -38,15 +38,15 @@ static uint64_t peak_of_heap(const struct trace *trace)
 			void **block = &blocks[trace->event[i].block];
 
 			if (trace->event[i].gives)
-				error = actmem_free(heap, *block);
+				error = actmem_heap_free(heap, *block);
 			else
-				error = actmem_alloc(heap, trace->bytes[trace->event[i].block],
+				error = actmem_heap_alloc(heap, trace->bytes[trace->event[i].block],
 						     0, block);
 		}
 	}
 	free(blocks);
 	if (!error)
-		error = actmem_heap_stats(heap, &stats);
+		error = actmem_heap_get_stats(heap, &stats);
 	if (!error)
 		error = actmem_heap_destroy(heap);
 	if (error)

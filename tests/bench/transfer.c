@@ -94,7 +94,7 @@ static void set_up(struct job *job, const char *path)
 	    actmem_queue_create(am, &queue, &job->queue) ||
 	    actmem_queue_attach(job->queue, job->region, 0) ||
 	    actmem_file_open(job->queue, &file, &job->file) ||
-	    actmem_file_info(job->file, &info))
+	    actmem_file_get_info(job->file, &info))
 		die("set up");
 	memset(memory, 0x5a, region.length);
 	job->file_bytes = info.length;
@@ -113,9 +113,9 @@ static void begin(struct job *job, uint64_t slot)
 	at = number % (job->file_bytes / job->block_bytes) * job->block_bytes;
 	ACTMEM_INIT(&request);
 	request.cookie = slot;
-	if (job->spills ? actmem_spill(job->queue, job->file, at, job->region,
+	if (job->spills ? actmem_queue_spill(job->queue, job->file, at, job->region,
 				       slot * job->block_bytes, job->block_bytes, &request) :
-			  actmem_fill(job->queue, job->file, at, job->region,
+			  actmem_queue_fill(job->queue, job->file, at, job->region,
 				      slot * job->block_bytes, job->block_bytes, &request))
 		die("begin");
 }
@@ -128,7 +128,7 @@ static void go_on(void *data)
 	int count, i;
 
 	do {
-		count = actmem_wait(job->queue, completions, TAKEN_AT_ONCE, 0);
+		count = actmem_queue_wait(job->queue, completions, TAKEN_AT_ONCE, 0);
 		for (i = 0; i < count; i++) {
 			if (completions[i].result)
 				die("transfer");

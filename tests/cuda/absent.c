@@ -20,20 +20,20 @@ static void test_null(struct actmem *am, struct actmem_runtime *runtime)
 	char *memory = memory_or_bail(region);
 	uint64_t pointer;
 
-	returns(actmem_register(region, runtime, 0), 0);
+	returns(actmem_region_register(region, runtime, 0), 0);
 	info = runtime_info(runtime);
 	ok(info.kind == ACTMEM_RUNTIME_NULL && info.regions == 1 && info.bytes == LENGTH &&
 	   info.chunks == LENGTH / CHUNK && info.node == -1, "the null runtime counts");
-	returns(actmem_register(region, runtime, 0), -EEXIST);
+	returns(actmem_region_register(region, runtime, 0), -EEXIST);
 	returns(actmem_region_close(region), -EBUSY);
 	returns(actmem_runtime_close(runtime), -EBUSY);
 	ACTMEM_INIT(&registration);
-	returns(actmem_registration(region, &registration), 0);
+	returns(actmem_region_get_registration(region, &registration), 0);
 	ok(registration.address == memory && registration.chunks == LENGTH / CHUNK &&
 	   !registration.lost_chunks, "and tells of a region");
-	returns(actmem_device_pointer(runtime, memory, &pointer, NULL), -EOPNOTSUPP);
+	returns(actmem_runtime_pointer(runtime, memory, &pointer, NULL), -EOPNOTSUPP);
 	returns(actmem_runtime_nodes(runtime, &nodes), 0);
-	returns(actmem_unregister(region), 0);
+	returns(actmem_region_unregister(region), 0);
 	info = runtime_info(runtime);
 	ok(!info.regions && !info.bytes && !info.chunks && info.regions_total == 1,
 	   "the counts return to 0");

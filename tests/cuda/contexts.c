@@ -34,8 +34,8 @@ static bool primary_is_active(void)
 
 static void register_or_bail(struct actmem_region *region, struct actmem_runtime *runtime)
 {
-	if (actmem_register(region, runtime, 0))
-		tap_bail("actmem_register");
+	if (actmem_region_register(region, runtime, 0))
+		tap_bail("actmem_region_register");
 }
 
 /* A thread without a context: the primary one, for as long as it is needed. */
@@ -47,7 +47,7 @@ static void test_none(struct actmem_region *region, struct actmem_runtime *runti
 	register_or_bail(region, runtime);
 	ok(!current_context(&cuda), "no context stays current");
 	ok(primary_is_active() && context_of(memory), "the primary one is there");
-	returns(actmem_unregister(region), 0);
+	returns(actmem_region_unregister(region), 0);
 	ok(!primary_is_active(), "and goes when it is needed no longer");
 	ok(!current_context(&cuda), "no context stays current");
 	actmem_region_unmap(region);
@@ -67,7 +67,7 @@ static void test_own(struct actmem_region *region, struct actmem_runtime *runtim
 		cuda.standin_fail("", 1, 0, 0);
 	ok(context_of(memory) == own && !primary_is_active(), "the caller's own context is used");
 	cuda_returns(cuda.cuCtxCreate_v4(&other, NULL, 0, 0), CUDA_SUCCESS);
-	returns(actmem_unregister(region), 0);
+	returns(actmem_region_unregister(region), 0);
 	ok(current_context(&cuda) == other, "and unregistered while another is current");
 	ok(!runtime_info(runtime).lost_total, "nothing was lost");
 	nothing_is_registered(&cuda);
@@ -75,7 +75,7 @@ static void test_own(struct actmem_region *region, struct actmem_runtime *runtim
 	cuda_returns(cuda.cuDevicePrimaryCtxRetain(&primary, 0), CUDA_SUCCESS);
 	register_or_bail(region, runtime);
 	ok(context_of(memory) == other, "also beside an active primary one");
-	returns(actmem_unregister(region), 0);
+	returns(actmem_region_unregister(region), 0);
 	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
 	ok(!primary_is_active(), "which is not kept then");
 	cuda_returns(cuda.cuCtxDestroy_v2(other), CUDA_SUCCESS);
@@ -97,10 +97,10 @@ static void test_shared_primary(struct actmem_region *region, struct actmem_runt
 	cuda_returns(cuda.cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
 	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
 	ACTMEM_INIT(&registration);
-	returns(actmem_registration(region, &registration), 0);
+	returns(actmem_region_get_registration(region, &registration), 0);
 	ok(primary_is_active() && !registration.lost_chunks,
 	   "the primary context is kept as long as a region is registered in it");
-	returns(actmem_unregister(region), 0);
+	returns(actmem_region_unregister(region), 0);
 	ok(!primary_is_active(), "and no longer");
 }
 
@@ -113,18 +113,18 @@ static void test_lost(struct actmem_region *region, struct actmem_runtime *runti
 	char *memory = memory_or_bail(region);
 
 	ACTMEM_INIT(&registration);
-	returns(actmem_registration(region, &registration), 0);
+	returns(actmem_region_get_registration(region, &registration), 0);
 	ok(registration.lost_chunks == registration.chunks && registration.chunks == LENGTH / CHUNK,
 	   "%s: all chunks are lost, and told to be", how);
-	returns(actmem_device_pointer(runtime, memory, &pointer, NULL), -ESTALE);
+	returns(actmem_runtime_pointer(runtime, memory, &pointer, NULL), -ESTALE);
 	returns(actmem_region_close(region), -EBUSY);
-	returns(actmem_unregister(region), 0);
+	returns(actmem_region_unregister(region), 0);
 	says("their context has ended");
 	ok(runtime_info(runtime).lost_total == lost + 1, "which is counted");
 	memset(memory, 1, LENGTH);
 	actmem_region_unmap(region);
 	register_or_bail(region, runtime);
-	returns(actmem_unregister(region), 0);
+	returns(actmem_region_unregister(region), 0);
 	ok(runtime_info(runtime).lost_total == lost + 1 && !current_context(&cuda),
 	   "it can be registered anew");
 	nothing_is_registered(&cuda);
@@ -155,7 +155,7 @@ static void test_ends(struct actmem_region *region, struct actmem_runtime *runti
 	cuda_returns(cuda.cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
 	register_or_bail(region, runtime);
 	ok(current_context(&cuda) == own, "a current context that is gone does not stand in the way");
-	returns(actmem_unregister(region), 0);
+	returns(actmem_region_unregister(region), 0);
 	cuda_returns(cuda.cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
 	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
 }
@@ -178,7 +178,7 @@ static void test_other_device(struct actmem_region *region, struct actmem_runtim
 	ok(context_of(memory) != other && primary_is_active(),
 	   "the context of another device is left alone");
 	ok(current_context(&cuda) == other, "and stays current");
-	returns(actmem_unregister(region), 0);
+	returns(actmem_region_unregister(region), 0);
 	ok(current_context(&cuda) == other, "and again");
 	cuda_returns(cuda.cuCtxDestroy_v2(other), CUDA_SUCCESS);
 	actmem_region_unmap(region);
@@ -186,7 +186,7 @@ static void test_other_device(struct actmem_region *region, struct actmem_runtim
 
 static void *unregister_there(void *region)
 {
-	return (void *)(intptr_t)(actmem_unregister(region) || current_context(&cuda));
+	return (void *)(intptr_t)(actmem_region_unregister(region) || current_context(&cuda));
 }
 
 static void test_other_thread(struct actmem_region *region, struct actmem_runtime *runtime)

@@ -8,12 +8,12 @@ CUDA_INCLUDE ?= $(firstword $(shell \
 	ls -d $(VENV)/lib/python3*/site-packages/nvidia/cu13/include 2>/dev/null))
 CUDA_TESTS := $(patsubst tests/cuda/%.c,%,$(filter-out $(addprefix tests/cuda/,cuda_test.c \
 	types.c xla_play.c),$(wildcard tests/cuda/*.c)))
-CUDA_SHARED := tests/cuda/cuda_test tests/lib/tap tests/lib/common
+CUDA_SHARED := tests/cuda/cuda_test tests/common/tap tests/common/common
 # Those that play XLA have the handlers in them, and XLA's header.
 CUDA_PLAYS := stream stream_announce stream_budget stream_capture stream_devices \
 	stream_failures stream_fork stream_grow stream_random stream_trim stream_waits
 CUDA_PLAYED := tests/cuda/xla_play $(XLA_SOURCES:%.c=%)
-CUDA_COMPILE = $(CC) $(ALL_CFLAGS) -Itests/lib -isystem $(CUDA_INCLUDE) \
+CUDA_COMPILE = $(CC) $(ALL_CFLAGS) -Itests/common -isystem $(CUDA_INCLUDE) \
 	$(addprefix -isystem ,$(XLA_INCLUDE)) -MMD -MP -c $< -o $@
 
 # Of the library's own calls one is wrapped: sysfs can be another folder.

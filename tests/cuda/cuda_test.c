@@ -152,7 +152,7 @@ struct actmem_runtime_info runtime_info(struct actmem_runtime *runtime)
 	struct actmem_runtime_info info;
 
 	ACTMEM_INIT(&info);
-	if (actmem_runtime_info(runtime, &info))
-		tap_bail("actmem_runtime_info");
+	if (actmem_runtime_get_info(runtime, &info))
+		tap_bail("actmem_runtime_get_info");
 	return info;
 }

@@ -51,7 +51,7 @@ static void test_register(struct actmem_region *region, struct actmem_runtime *r
 	for (i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
 		for (nth = 1; nth <= LENGTH / CHUNK; nth++) {
 			cuda.standin_fail("cuMemHostRegister_v2", nth, 1, codes[i].code);
-			returns(actmem_register(region, runtime, 0), codes[i].error);
+			returns(actmem_region_register(region, runtime, 0), codes[i].error);
 			says(codes[i].words);
 			nothing_is_left(runtime);
 			failures++;
@@ -59,7 +59,7 @@ static void test_register(struct actmem_region *region, struct actmem_runtime *r
 	}
 	for (i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
 		cuda.standin_fail(calls[i], 1, 1, CUDA_ERROR_UNKNOWN);
-		returns(actmem_register(region, runtime, 0), -EIO);
+		returns(actmem_region_register(region, runtime, 0), -EIO);
 		says("CUDA_ERROR_UNKNOWN");
 		nothing_is_left(runtime);
 		failures++;
@@ -73,24 +73,24 @@ static void test_undo(struct actmem_region *region, struct actmem_runtime *runti
 {
 	cuda.standin_fail("cuMemHostRegister_v2", 4, 1, CUDA_ERROR_OUT_OF_MEMORY);
 	cuda.standin_fail("cuMemHostUnregister", 2, 1, CUDA_ERROR_ILLEGAL_ADDRESS);
-	returns(actmem_register(region, runtime, 0), -ENOMEM);
+	returns(actmem_region_register(region, runtime, 0), -ENOMEM);
 	says("CUDA_ERROR_OUT_OF_MEMORY");
-	says("4.0 MiB of it stay registered until actmem_unregister()");
+	says("4.0 MiB of it stay registered until actmem_region_unregister()");
 	says("CUDA_ERROR_ILLEGAL_ADDRESS");
 	ok(runtime_info(runtime).bytes == 2 * CHUNK, "and are counted");
 	returns(actmem_region_close(region), -EBUSY);
 	returns(actmem_runtime_close(runtime), -EBUSY);
-	returns(actmem_unregister(region), 0);
+	returns(actmem_region_unregister(region), 0);
 	nothing_is_left(runtime);
 
-	returns(actmem_register(region, runtime, 0), 0);
+	returns(actmem_region_register(region, runtime, 0), 0);
 	cuda.standin_fail("cuMemHostUnregister", 2, 1, CUDA_ERROR_ILLEGAL_ADDRESS);
-	returns(actmem_unregister(region), -EIO);
+	returns(actmem_region_unregister(region), -EIO);
 	says("cuDevicePrimaryCtxReset()");
 	ok(runtime_info(runtime).regions == 1 && runtime_info(runtime).chunks == 3 &&
 	   runtime_info(runtime).bytes == 3 * CHUNK, "what stays registered is counted");
 	returns(actmem_region_close(region), -EBUSY);
-	returns(actmem_unregister(region), 0);
+	returns(actmem_region_unregister(region), 0);
 	nothing_is_left(runtime);
 }
 
@@ -102,16 +102,16 @@ static void test_unregister(struct actmem_region *region, struct actmem_runtime 
 	unsigned int i;
 
 	for (i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
-		returns(actmem_register(region, runtime, 0), 0);
+		returns(actmem_region_register(region, runtime, 0), 0);
 		cuda.standin_fail(calls[i], 1, 1, CUDA_ERROR_OPERATING_SYSTEM);
-		returns(actmem_unregister(region), -EIO);
+		returns(actmem_region_unregister(region), -EIO);
 		says("CUDA_ERROR_OPERATING_SYSTEM");
-		returns(actmem_unregister(region), 0);
+		returns(actmem_region_unregister(region), 0);
 		ok(!*actmem_error(), "without a word");
 		nothing_is_left(runtime);
-		returns(actmem_register(region, runtime, 0), 0);
+		returns(actmem_region_register(region, runtime, 0), 0);
 		cuda.standin_fail(calls[i], 1, LENGTH / CHUNK, CUDA_ERROR_DEINITIALIZED);
-		returns(actmem_unregister(region), 0);
+		returns(actmem_region_unregister(region), 0);
 		says("CUDA_ERROR_DEINITIALIZED");
 		cuda.standin_fail("", 1, 0, 0);
 		cuda.cuDevicePrimaryCtxReset_v2(0);
@@ -130,12 +130,12 @@ static void test_unanswered(struct actmem_region *region, struct actmem_runtime 
 	unsigned int i;
 
 	for (i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
-		returns(actmem_register(region, runtime, 0), 0);
+		returns(actmem_region_register(region, runtime, 0), 0);
 		cuda.standin_fail("cuPointerGetAttribute", 1, 2 * LENGTH / CHUNK, answers[i]);
 		ACTMEM_INIT(&registration);
-		returns(actmem_registration(region, &registration), 0);
+		returns(actmem_region_get_registration(region, &registration), 0);
 		ok(!registration.lost_chunks, "no chunk is lost");
-		returns(actmem_unregister(region), 0);
+		returns(actmem_region_unregister(region), 0);
 		ok(!*actmem_error(), "without a word");
 		cuda.standin_fail("", 1, 0, 0);
 		nothing_is_left(runtime);

@@ -41,12 +41,12 @@ static bool handles_are_refused(void *context)
 
 	ACTMEM_INIT(&info);
 	ACTMEM_INIT(&registration);
-	return refused(actmem_runtime_info(p->runtime, &info)) &&
+	return refused(actmem_runtime_get_info(p->runtime, &info)) &&
 	       refused(actmem_runtime_nodes(p->runtime, &nodes)) &&
-	       refused(actmem_register(p->region, p->runtime, 0)) &&
-	       refused(actmem_registration(p->region, &registration)) &&
-	       refused(actmem_device_pointer(p->runtime, p->memory, &pointer, NULL)) &&
-	       refused(actmem_unregister(p->region)) &&
+	       refused(actmem_region_register(p->region, p->runtime, 0)) &&
+	       refused(actmem_region_get_registration(p->region, &registration)) &&
+	       refused(actmem_runtime_pointer(p->runtime, p->memory, &pointer, NULL)) &&
+	       refused(actmem_region_unregister(p->region)) &&
 	       refused(actmem_runtime_close(p->runtime)) && calls(&p->cuda) == before;
 }
 
@@ -86,7 +86,7 @@ static bool child_registers(void *context)
 	struct actmem_region *region = region_or_bail(am, "of the child");
 	struct actmem_runtime *runtime = runtime_or_bail(am, ACTMEM_RUNTIME_CUDA);
 
-	return !actmem_register(region, runtime, 0) && !actmem_unregister(region) &&
+	return !actmem_region_register(region, runtime, 0) && !actmem_region_unregister(region) &&
 	       !actmem_runtime_close(runtime) && !actmem_region_close(region) &&
 	       !actmem_close(am);
 }
@@ -117,13 +117,13 @@ int main(void)
 	ok(in_child(uses_cuda_and_forks, &p), "one of a program that has used it is told why not");
 
 	p.runtime = runtime_or_bail(p.am, ACTMEM_RUNTIME_CUDA);
-	returns(actmem_register(p.region, p.runtime, 0), 0);
+	returns(actmem_region_register(p.region, p.runtime, 0), 0);
 	ok(in_child(handles_are_refused, &p), "a child has no use of its parent's runtime");
 	ok(in_child(child_has_no_cuda, &p), "nor of CUDA, which is not called");
 	ACTMEM_INIT(&registration);
-	returns(actmem_registration(p.region, &registration), 0);
+	returns(actmem_region_get_registration(p.region, &registration), 0);
 	ok(!registration.lost_chunks, "the parent has all that it had");
-	returns(actmem_unregister(p.region), 0);
+	returns(actmem_region_unregister(p.region), 0);
 	ok(!runtime_info(p.runtime).lost_total, "nothing was lost");
 	returns(actmem_runtime_close(p.runtime), 0);
 	returns(actmem_region_close(p.region), 0);

@@ -30,8 +30,8 @@ static uint64_t regions_of(struct actmem_heap *heap)
 	struct actmem_heap_stats stats;
 
 	ACTMEM_INIT(&stats);
-	if (actmem_heap_stats(heap, &stats))
-		tap_bail("actmem_heap_stats");
+	if (actmem_heap_get_stats(heap, &stats))
+		tap_bail("actmem_heap_get_stats");
 	return stats.regions;
 }
 
@@ -46,9 +46,9 @@ static void test_blocks(struct actmem *am, struct actmem_runtime *runtime)
 	returns(actmem_heap_register(heap, runtime, ACTMEM_REGISTER_DEVICEMAP), 0);
 	returns(actmem_heap_register(heap, runtime, 0), -EEXIST);
 	for (i = 0; i < 12; i++) {
-		if (actmem_alloc(heap, CHUNK / 2 + 4096, 0, &blocks[i]))
-			tap_bail("actmem_alloc");
-		whole = whole && !actmem_device_pointer(runtime, blocks[i], &pointer, &bytes) &&
+		if (actmem_heap_alloc(heap, CHUNK / 2 + 4096, 0, &blocks[i]))
+			tap_bail("actmem_heap_alloc");
+		whole = whole && !actmem_runtime_pointer(runtime, blocks[i], &pointer, &bytes) &&
 			bytes >= CHUNK / 2 + 4096;
 	}
 	ok(whole, "devices have each block in one piece");
@@ -57,12 +57,12 @@ static void test_blocks(struct actmem *am, struct actmem_runtime *runtime)
 	returns(actmem_runtime_close(runtime), -EBUSY);
 	says("1 heaps");
 	for (i = 0; i < 12; i++)
-		actmem_free(heap, blocks[i]);
+		actmem_heap_free(heap, blocks[i]);
 	returns(actmem_heap_trim(heap), 0);
 	ok(!regions_of(heap) && !runtime_info(runtime).regions, "none is when they have gone");
 	nothing_is_registered(&cuda);
-	returns(actmem_alloc(heap, 4096, 0, &blocks[0]), 0);
-	returns(actmem_free(heap, blocks[0]), 0);
+	returns(actmem_heap_alloc(heap, 4096, 0, &blocks[0]), 0);
+	returns(actmem_heap_free(heap, blocks[0]), 0);
 	returns(actmem_heap_destroy(heap), 0);
 	nothing_is_retained(&cuda);
 }
@@ -76,13 +76,13 @@ static void test_refusals(struct actmem *am, struct actmem_runtime *runtime)
 	returns(actmem_heap_register(heap, NULL, 0), -EINVAL);
 	returns(actmem_heap_register(heap, runtime, 1U << 31), -EINVAL);
 	says("0x80000000");
-	returns(actmem_alloc(heap, 4096, 0, &block), 0);
+	returns(actmem_heap_alloc(heap, 4096, 0, &block), 0);
 	returns(actmem_heap_register(heap, runtime, 0), -EBUSY);
 	says("1 regions that are not registered");
-	returns(actmem_free(heap, block), 0);
+	returns(actmem_heap_free(heap, block), 0);
 	returns(actmem_heap_trim(heap), 0);
 	returns(actmem_heap_register(heap, runtime, 0), 0);
-	returns(actmem_alloc(heap, 4096, 0, &block), -EINVAL);
+	returns(actmem_heap_alloc(heap, 4096, 0, &block), -EINVAL);
 	says("do not divide");
 	ok(!regions_of(heap), "and no region is made");
 	returns(actmem_heap_destroy(heap), 0);
@@ -96,10 +96,10 @@ static void test_lost(struct actmem *am, struct actmem_runtime *runtime)
 	void *block;
 
 	returns(actmem_heap_register(heap, runtime, 0), 0);
-	returns(actmem_alloc(heap, CHUNK, 0, &block), 0);
+	returns(actmem_heap_alloc(heap, CHUNK, 0, &block), 0);
 	cuda_returns(cuda.cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
 	memset(block, 1, CHUNK);
-	returns(actmem_free(heap, block), 0);
+	returns(actmem_heap_free(heap, block), 0);
 	returns(actmem_heap_destroy(heap), 0);
 	ok(runtime_info(runtime).lost_total == lost + 1, "what was lost is counted");
 	nothing_is_retained(&cuda);
@@ -114,17 +114,17 @@ static void test_failures(struct actmem *am)
 
 	returns(actmem_heap_register(heap, runtime, 0), 0);
 	cuda.standin_fail("cuMemHostRegister_v2", 2, 1, CUDA_ERROR_OPERATING_SYSTEM);
-	returns(actmem_alloc(heap, CHUNK, 0, &block), -EIO);
+	returns(actmem_heap_alloc(heap, CHUNK, 0, &block), -EIO);
 	says("CUDA_ERROR_OPERATING_SYSTEM");
 	ok(!regions_of(heap) && !runtime_info(runtime).regions, "and no region is made");
 	nothing_is_retained(&cuda);
 
-	returns(actmem_alloc(heap, CHUNK, 0, &block), 0);
-	returns(actmem_free(heap, block), 0);
+	returns(actmem_heap_alloc(heap, CHUNK, 0, &block), 0);
+	returns(actmem_heap_free(heap, block), 0);
 	cuda.standin_fail("cuMemHostUnregister", 1, 2, CUDA_ERROR_ILLEGAL_ADDRESS);
 	returns(actmem_heap_destroy(heap), 0);
 	ACTMEM_INIT(&counters);
-	returns(actmem_counters(am, &counters), 0);
+	returns(actmem_get_counters(am, &counters), 0);
 	ok(counters.regions == 1 && runtime_info(runtime).regions == 1,
 	   "what CUDA does not let go of stays, and is counted");
 	returns(actmem_runtime_close(runtime), -EBUSY);

@@ -53,9 +53,9 @@ static void test_unknown(struct actmem *am, const char *why)
 	ok(runtime_info(runtime).node == -1 && !nodes.word[0],
 	   "%s: the node is not known, and none is preferred", why);
 	ok(!strstr(actmem_runtime_describe(runtime), "at node"), "nor told");
-	returns(actmem_register(region, runtime, 0), 0);
+	returns(actmem_region_register(region, runtime, 0), 0);
 	ok(!*actmem_error() && !runtime_info(runtime).far_bytes, "no region is far from it");
-	returns(actmem_unregister(region), 0);
+	returns(actmem_region_unregister(region), 0);
 	returns(actmem_region_close(region), 0);
 	returns(actmem_runtime_close(runtime), 0);
 }
@@ -76,10 +76,10 @@ static void test_near(struct actmem *am, unsigned int node)
 	snprintf(words, sizeof(words), "at node %u", node);
 	ok(strstr(actmem_runtime_describe(runtime), words), "which its description tells");
 	returns(actmem_region_create(am, &options, &region), 0);
-	returns(actmem_register(region, runtime, 0), 0);
+	returns(actmem_region_register(region, runtime, 0), 0);
 	ok(!*actmem_error() && !runtime_info(runtime).far_bytes && !runtime_info(runtime).far_total,
 	   "a region that is made there is near");
-	returns(actmem_unregister(region), 0);
+	returns(actmem_region_unregister(region), 0);
 	returns(actmem_region_close(region), 0);
 	returns(actmem_runtime_close(runtime), 0);
 }
@@ -90,16 +90,16 @@ static void test_far(struct actmem *am)
 	struct actmem_region *region = region_or_bail(am, "far");
 	struct actmem_registration registration;
 
-	returns(actmem_register(region, runtime, 0), 0);
+	returns(actmem_region_register(region, runtime, 0), 0);
 	says("8.0 MiB of 8.0 MiB are on other nodes than node 1000");
 	says(runtime_info(runtime).text);
 	says("actmem_runtime_nodes");
 	ok(runtime_info(runtime).far_bytes == LENGTH && runtime_info(runtime).far_total == 1,
 	   "what is far is counted");
 	ACTMEM_INIT(&registration);
-	returns(actmem_registration(region, &registration), 0);
+	returns(actmem_region_get_registration(region, &registration), 0);
 	ok(registration.far_bytes == LENGTH, "and told of the region");
-	returns(actmem_unregister(region), 0);
+	returns(actmem_region_unregister(region), 0);
 	ok(!runtime_info(runtime).far_bytes && runtime_info(runtime).far_total == 1,
 	   "until it is unregistered");
 	returns(actmem_region_close(region), 0);

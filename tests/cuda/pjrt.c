@@ -138,32 +138,32 @@ static void test_region(struct actmem *am, struct actmem_runtime *runtime,
 	uint64_t pointer;
 	unsigned int i;
 
-	returns(actmem_register(region, runtime, ACTMEM_REGISTER_DEVICEMAP), -EOPNOTSUPP);
+	returns(actmem_region_register(region, runtime, ACTMEM_REGISTER_DEVICEMAP), -EOPNOTSUPP);
 	says("no flags");
-	returns(actmem_register(region, runtime, 0), 0);
+	returns(actmem_region_register(region, runtime, 0), 0);
 	ok(client.maps == LENGTH / CHUNK, "each chunk is mapped");
 	for (i = 0; i < client.maps; i++)
 		ok(client.mapped[i].data == memory + i * CHUNK && client.mapped[i].size == CHUNK,
 		   "chunk %u where it is", i);
-	returns(actmem_register(region, other, 0), -EEXIST);
+	returns(actmem_region_register(region, other, 0), -EEXIST);
 	says("pjrt: cuda");
-	returns(actmem_device_pointer(runtime, memory, &pointer, NULL), -EOPNOTSUPP);
+	returns(actmem_runtime_pointer(runtime, memory, &pointer, NULL), -EOPNOTSUPP);
 	returns(actmem_region_close(region), -EBUSY);
-	returns(actmem_unregister(region), 0);
+	returns(actmem_region_unregister(region), 0);
 	ok(!*actmem_error() && !client.maps, "nothing stays mapped");
 
 	client.fail_code = 8;
 	client.fail_after = 2;
-	returns(actmem_register(region, runtime, 0), -ENOMEM);
+	returns(actmem_region_register(region, runtime, 0), -ENOMEM);
 	says("as the test wants (PJRT error code 8)");
 	client.fail_code = 13;
-	returns(actmem_register(region, runtime, 0), -EIO);
+	returns(actmem_region_register(region, runtime, 0), -EIO);
 	ok(!client.maps, "half a region is not left mapped");
 	client.fail_code = 0;
 
-	returns(actmem_register(region, runtime, 0), 0);
+	returns(actmem_region_register(region, runtime, 0), 0);
 	client.maps = 0;
-	returns(actmem_unregister(region), 0);
+	returns(actmem_region_unregister(region), 0);
 	says("not mapped (PJRT error code 5)");
 	returns(actmem_region_unmap(region), 0);
 	returns(actmem_region_close(region), 0);
@@ -176,7 +176,7 @@ static void test_cpu(struct actmem *am, const struct pjrt_api *api)
 
 	client.platform = "host platform";
 	returns(open_with(am, api, &runtime), 0);
-	returns(actmem_register(region, runtime, 0), -EOPNOTSUPP);
+	returns(actmem_region_register(region, runtime, 0), -EOPNOTSUPP);
 	says("UNIMPLEMENTED: DmaMap is not supported on host)");
 	says("ACTMEM_RUNTIME_NULL");
 	returns(actmem_region_close(region), 0);

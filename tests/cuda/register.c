@@ -17,8 +17,8 @@ static struct actmem_registration registration_of(struct actmem_region *region)
 	struct actmem_registration registration;
 
 	ACTMEM_INIT(&registration);
-	if (actmem_registration(region, &registration))
-		tap_bail("actmem_registration");
+	if (actmem_region_get_registration(region, &registration))
+		tap_bail("actmem_region_get_registration");
 	return registration;
 }
 
@@ -49,7 +49,7 @@ static void test_pointers(struct actmem_runtime *runtime, char *memory)
 	if (cuda.cuDevicePrimaryCtxRetain(&primary, 0) || cuda.cuCtxPushCurrent_v2(primary))
 		tap_bail("cuDevicePrimaryCtxRetain");
 	for (i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
-		returns(actmem_device_pointer(runtime, memory + offsets[i], &pointer, &bytes), 0);
+		returns(actmem_runtime_pointer(runtime, memory + offsets[i], &pointer, &bytes), 0);
 		cuda_returns(cuda.cuMemHostGetDevicePointer_v2(&wanted, memory + offsets[i], 0),
 			     CUDA_SUCCESS);
 		ok(pointer == wanted && bytes == CHUNK - offsets[i] % CHUNK,
@@ -58,8 +58,8 @@ static void test_pointers(struct actmem_runtime *runtime, char *memory)
 	}
 	cuda.cuCtxPopCurrent_v2(&popped);
 	cuda.cuDevicePrimaryCtxRelease_v2(0);
-	returns(actmem_device_pointer(runtime, memory + LENGTH, &pointer, NULL), -ENOENT);
-	returns(actmem_device_pointer(runtime, memory - 1, &pointer, NULL), -ENOENT);
+	returns(actmem_runtime_pointer(runtime, memory + LENGTH, &pointer, NULL), -ENOENT);
+	returns(actmem_runtime_pointer(runtime, memory - 1, &pointer, NULL), -ENOENT);
 	says("no region that is registered");
 }
 
@@ -69,8 +69,8 @@ static void test_region(struct actmem *am, struct actmem_runtime *runtime)
 	struct actmem_registration registration;
 	char *memory = memory_or_bail(region);
 
-	returns(actmem_unregister(region), -ENOENT);
-	returns(actmem_register(region, runtime, ACTMEM_REGISTER_DEVICEMAP), 0);
+	returns(actmem_region_unregister(region), -ENOENT);
+	returns(actmem_region_register(region, runtime, ACTMEM_REGISTER_DEVICEMAP), 0);
 	ok(!*actmem_error(), "without a word");
 	registration = registration_of(region);
 	ok(registration.address == memory && registration.length == LENGTH &&
@@ -87,25 +87,25 @@ static void test_region(struct actmem *am, struct actmem_runtime *runtime)
 	test_pointers(runtime, memory);
 	unsetenv("STANDIN_CUDA_ADDRESSES");
 
-	returns(actmem_register(region, runtime, 0), -EEXIST);
+	returns(actmem_region_register(region, runtime, 0), -EEXIST);
 	says("registered already");
 	returns(actmem_region_discard(region, 0, LENGTH), -EBUSY);
-	says("actmem_unregister()");
+	says("actmem_region_unregister()");
 	returns(actmem_region_close(region), -EBUSY);
-	says("actmem_unregister()");
+	says("actmem_region_unregister()");
 	returns(actmem_runtime_close(runtime), -EBUSY);
 	says("1 regions");
 	returns(actmem_region_unmap(region), 0);
 	memset(memory, 7, LENGTH);
 	ok(memory[LENGTH - 1] == 7, "it stays mapped as long as it is registered");
-	returns(actmem_unregister(region), 0);
+	returns(actmem_region_unregister(region), 0);
 	ok(!*actmem_error(), "without a word");
 	test_counts(runtime, 0);
 	nothing_is_registered(&cuda);
 	returns(actmem_region_unmap(region), -EINVAL);
 
-	returns(actmem_register(region, runtime, 0), 0);
-	returns(actmem_unregister(region), 0);
+	returns(actmem_region_register(region, runtime, 0), 0);
+	returns(actmem_region_unregister(region), 0);
 	ok(!runtime_info(runtime).lost_total && runtime_info(runtime).regions_total == 2,
 	   "it can be registered again, and CUDA forgot nothing");
 	returns(actmem_region_close(region), 0);
@@ -120,9 +120,9 @@ static void test_lazy(struct actmem *am, struct actmem_runtime *runtime)
 	options.length = LENGTH;
 	options.flags = ACTMEM_REGION_LAZY;
 	returns(actmem_region_create(am, &options, &region), 0);
-	returns(actmem_register(region, runtime, 0), 0);
+	returns(actmem_region_register(region, runtime, 0), 0);
 	ok(info_or_bail(region).allocated_bytes == LENGTH, "pages that were missing are there");
-	returns(actmem_unregister(region), 0);
+	returns(actmem_region_unregister(region), 0);
 	returns(actmem_region_discard(region, 0, LENGTH), 0);
 	returns(actmem_region_close(region), 0);
 }
@@ -139,13 +139,13 @@ static void test_chunks(struct actmem *am, uint64_t chunk_bytes, unsigned int ch
 	ACTMEM_INIT(&options);
 	options.chunk_bytes = chunk_bytes;
 	returns(actmem_runtime_open(am, &options, &runtime), 0);
-	returns(actmem_register(region, runtime, ACTMEM_REGISTER_DEVICEMAP), 0);
+	returns(actmem_region_register(region, runtime, ACTMEM_REGISTER_DEVICEMAP), 0);
 	ok(registration_of(region).chunks == chunks && runtime_info(runtime).chunks == chunks &&
 	   runtime_info(runtime).bytes == LENGTH, "%u chunks of up to %llu", chunks,
 	   (unsigned long long)runtime_info(runtime).chunk_bytes);
-	returns(actmem_device_pointer(runtime, memory + LENGTH - 4096, &pointer, &bytes), 0);
+	returns(actmem_runtime_pointer(runtime, memory + LENGTH - 4096, &pointer, &bytes), 0);
 	ok(bytes == 4096, "the last bytes are as many as there are");
-	returns(actmem_unregister(region), 0);
+	returns(actmem_region_unregister(region), 0);
 	nothing_is_registered(&cuda);
 	returns(actmem_runtime_close(runtime), 0);
 	returns(actmem_region_close(region), 0);
@@ -157,11 +157,11 @@ static void register_to_read(struct actmem_region *region, struct actmem_runtime
 
 	cuda.cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED,
 				  0);
-	error = actmem_register(region, runtime, ACTMEM_REGISTER_READ_ONLY);
+	error = actmem_region_register(region, runtime, ACTMEM_REGISTER_READ_ONLY);
 	ok(error == (supported ? 0 : -EOPNOTSUPP), "to be read it can be registered: %d (%s)",
 	   error, actmem_error());
 	if (!error)
-		returns(actmem_unregister(region), 0);
+		returns(actmem_region_unregister(region), 0);
 	else
 		says("no memory that it only reads");
 }
@@ -177,7 +177,7 @@ static void test_read_only(struct actmem *am, struct actmem_runtime *runtime)
 	options.length = LENGTH;
 	returns(actmem_region_open(am, path, &options, ACTMEM_OPEN_CREATE, &made), 0);
 	returns(actmem_region_open(am, path, &options, ACTMEM_OPEN_READ, &region), 0);
-	returns(actmem_register(region, runtime, 0), -EPERM);
+	returns(actmem_region_register(region, runtime, 0), -EPERM);
 	says("ACTMEM_REGISTER_READ_ONLY");
 	register_to_read(region, runtime);
 	/* Of no effect on a real one. */
@@ -200,15 +200,15 @@ static void test_taken(struct actmem *am, struct actmem_runtime *runtime)
 	if (cuda.cuDevicePrimaryCtxRetain(&primary, 0) || cuda.cuCtxPushCurrent_v2(primary))
 		tap_bail("cuDevicePrimaryCtxRetain");
 	cuda_returns(cuda.cuMemHostRegister_v2(memory + LENGTH - 4096, 4096, 0), CUDA_SUCCESS);
-	returns(actmem_register(region, runtime, 0), -EEXIST);
+	returns(actmem_region_register(region, runtime, 0), -EEXIST);
 	says("CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED");
 	says("DmaMap");
 	ok(!runtime_info(runtime).regions && !runtime_info(runtime).bytes &&
 	   runtime_info(runtime).failures_total == failures + 1, "which is counted");
 	cuda_returns(cuda.cuMemHostUnregister(memory + LENGTH - 4096), CUDA_SUCCESS);
 	test_counts(runtime, 0);
-	returns(actmem_register(region, runtime, 0), 0);
-	returns(actmem_unregister(region), 0);
+	returns(actmem_region_register(region, runtime, 0), 0);
+	returns(actmem_region_unregister(region), 0);
 	ok(current_context(&cuda) == primary, "the context that was current still is");
 	cuda.cuCtxPopCurrent_v2(&popped);
 	cuda.cuDevicePrimaryCtxRelease_v2(0);
@@ -258,18 +258,18 @@ static void test_refusals(struct actmem *am, struct actmem_runtime *runtime)
 	returns(actmem_runtime_open(NULL, NULL, &runtime), -EINVAL);
 	returns(actmem_runtime_open(am, NULL, NULL), -EINVAL);
 	returns(actmem_runtime_close(NULL), -EINVAL);
-	returns(actmem_runtime_info(NULL, NULL), -EINVAL);
-	returns(actmem_runtime_info(runtime, NULL), -EINVAL);
+	returns(actmem_runtime_get_info(NULL, NULL), -EINVAL);
+	returns(actmem_runtime_get_info(runtime, NULL), -EINVAL);
 	returns(actmem_runtime_nodes(runtime, NULL), -EINVAL);
-	returns(actmem_register(NULL, runtime, 0), -EINVAL);
-	returns(actmem_register(region, NULL, 0), -EINVAL);
-	returns(actmem_register(region, runtime, 1U << 31), -EINVAL);
+	returns(actmem_region_register(NULL, runtime, 0), -EINVAL);
+	returns(actmem_region_register(region, NULL, 0), -EINVAL);
+	returns(actmem_region_register(region, runtime, 1U << 31), -EINVAL);
 	says("0x80000000");
-	returns(actmem_unregister(NULL), -EINVAL);
+	returns(actmem_region_unregister(NULL), -EINVAL);
 	ACTMEM_INIT(&registration);
-	returns(actmem_registration(region, &registration), -ENOENT);
-	returns(actmem_device_pointer(runtime, region, NULL, NULL), -EINVAL);
-	returns(actmem_device_pointer(NULL, region, &pointer, NULL), -EINVAL);
+	returns(actmem_region_get_registration(region, &registration), -ENOENT);
+	returns(actmem_runtime_pointer(runtime, region, NULL, NULL), -EINVAL);
+	returns(actmem_runtime_pointer(NULL, region, &pointer, NULL), -EINVAL);
 	ok(actmem_runtime_describe(NULL), "no runtime can be described");
 	returns(actmem_region_close(region), 0);
 }
@@ -302,7 +302,7 @@ int main(void)
 	test_refusals(am, runtime);
 	other = open_or_bail();
 	region = region_or_bail(other, "of another");
-	returns(actmem_register(region, runtime, 0), -EINVAL);
+	returns(actmem_region_register(region, runtime, 0), -EINVAL);
 	says("same actmem_open()");
 	returns(actmem_region_close(region), 0);
 	returns(actmem_close(other), 0);

@@ -71,7 +71,7 @@ static void test_registered(struct actmem *am, struct actmem_runtime *runtime)
 		returns(actmem_store_release(store, key(i)), 0);
 	}
 	ACTMEM_INIT(&stats);
-	returns(actmem_store_stats(store, &stats), 0);
+	returns(actmem_store_get_stats(store, &stats), 0);
 	ok(stats.filled_bytes_total, "registered memory was filled from files");
 	returns(actmem_runtime_close(runtime), -EBUSY);
 	returns(actmem_store_destroy(store), 0);

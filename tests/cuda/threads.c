@@ -39,13 +39,13 @@ static void *work(void *region)
 	failed += actmem_runtime_close(own) != 0;
 	failed += actmem_region_map(region, &memory) != 0;
 	for (round = 0; round < ROUNDS; round++) {
-		failed += actmem_register(region, runtime, ACTMEM_REGISTER_DEVICEMAP) != 0;
-		failed += actmem_device_pointer(runtime, (char *)memory + CHUNK, &pointer, NULL) != 0;
-		failed += actmem_unregister(region) != 0;
+		failed += actmem_region_register(region, runtime, ACTMEM_REGISTER_DEVICEMAP) != 0;
+		failed += actmem_runtime_pointer(runtime, (char *)memory + CHUNK, &pointer, NULL) != 0;
+		failed += actmem_region_unregister(region) != 0;
 		failed += current_context(&cuda) != NULL;
 	}
 	pthread_barrier_wait(&start);
-	count_of(actmem_register(wanted_by_all, runtime, ACTMEM_REGISTER_DEVICEMAP));
+	count_of(actmem_region_register(wanted_by_all, runtime, ACTMEM_REGISTER_DEVICEMAP));
 	return (void *)(uintptr_t)failed;
 }
 
@@ -73,7 +73,7 @@ int main(void)
 	}
 	info = runtime_info(runtime);
 	ok(had == 1 && !odd && info.regions == 1, "one thread of %u has the region that all want", THREADS);
-	returns(actmem_unregister(wanted_by_all), 0);
+	returns(actmem_region_unregister(wanted_by_all), 0);
 	info = runtime_info(runtime);
 	ok(!info.regions && !info.bytes && !info.chunks && !info.far_bytes && !info.lost_total &&
 	   !info.failures_total && info.regions_total == THREADS * ROUNDS + 1,

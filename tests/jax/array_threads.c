@@ -216,7 +216,7 @@ int main(void)
 	ACTMEM_INIT(&stats);
 	actmem_xla_array_stats(&stats);
 	ACTMEM_INIT(&memory);
-	actmem_counters(actmem_xla_attached(), &memory);
+	actmem_get_counters(actmem_xla_attached(), &memory);
 
 	printf("1..5\n");
 	failed |= result(1, !wrong, "what was written stayed while anybody had it");

@@ -44,7 +44,7 @@ ARRAY_TESTS := $(B)/tests/array_threads-thread $(B)/tests/array_threads-address
 
 CHECK_NEEDS += $(SAVED_TESTS) $(ARRAY_TESTS)
 
-# What ThreadSanitizer watches is compiled as tests/lib does.
+# What ThreadSanitizer watches is compiled as tests/common/lib.mk does.
 $(B)/obj/address/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -O1 -fsanitize=address -MMD -MP -c $< -o $@

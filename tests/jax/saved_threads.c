@@ -154,7 +154,7 @@ int main(void)
 	actmem_xla_store_stats(&store);
 	trimmed = actmem_xla_trim();
 	ACTMEM_INIT(&memory);
-	actmem_counters(actmem_xla_attached(), &memory);
+	actmem_get_counters(actmem_xla_attached(), &memory);
 
 	printf("1..5\n");
 	failed |= result(1, !wrong, "every value came back as it was put");

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../lib/tap.h"
+#include "../common/tap.h"
 #include "preload/malloc/told.h"
 
 #define MIB	(1UL << 20)

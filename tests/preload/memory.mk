@@ -5,12 +5,12 @@
 
 MEMORY_TESTS := $(patsubst tests/preload/%.c,%,$(filter-out %_test.c,$(wildcard \
 	tests/preload/memory_*.c)))
-MEMORY_PARTS := tests/preload/memory_test tests/lib/tap tests/lib/common \
+MEMORY_PARTS := tests/preload/memory_test tests/common/tap tests/common/common \
 	$(patsubst %.c,%,$(filter-out %/hooks.c %/linked.c,$(wildcard \
 	lib/preload/cuda/*.c)))
 MEMORY_PROGRAMS := $(MEMORY_TESTS:%=$(B)/tests/preload/%-address) \
 	$(B)/tests/preload/memory_threads-thread
-MEMORY_COMPILE = $(CC) $(ALL_CFLAGS) -Itests/lib -isystem $(CUDA_INCLUDE) \
+MEMORY_COMPILE = $(CC) $(ALL_CFLAGS) -Itests/common -isystem $(CUDA_INCLUDE) \
 	-DLIB_SONAME='"$(LIB_SONAME)"' -DMEMORY_DIRECT -O1 -fno-omit-frame-pointer \
 	-MMD -MP -c $< -o $@
 MEMORY_LINK = $(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(LIB_NEEDS) -o $@

@@ -128,10 +128,10 @@ static bool beside_the_library(void)
 	void *block, *memory;
 
 	CHECK(!actmem_open(&am, NULL) && !actmem_heap_create(am, NULL, &heap));
-	CHECK(!actmem_alloc(heap, MIB, 0, &block));
+	CHECK(!actmem_heap_alloc(heap, MIB, 0, &block));
 	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_shared(memory));
 	CHECK(!cuda.cuMemFreeHost(memory));
-	actmem_free(heap, block);
+	actmem_heap_free(heap, block);
 	actmem_heap_destroy(heap);
 	CHECK(!actmem_close(am));
 	return true;

@@ -242,7 +242,7 @@ unsigned int own_regions(uint64_t *bytes)
 	size_t count, i;
 
 	*bytes = 0;
-	if (actmem_list(&regions, &count))
+	if (actmem_region_list(&regions, &count))
 		return 0;
 	for (i = 0; i < count; i++) {
 		if (regions[i].pid != getpid())

@@ -121,7 +121,7 @@ static int hold_block(struct actmem *am, const char *size, char **program)
 	ACTMEM_INIT(&options.region);
 	options.grow_bytes = grow ? strtoull(grow, NULL, 10) << 20 : 0;
 	if (actmem_heap_create(am, &options, &heap) ||
-	    actmem_alloc(heap, bytes, 0, (void **)&block))
+	    actmem_heap_alloc(heap, bytes, 0, (void **)&block))
 		return fail();
 	for (i = 0; i < bytes; i++) {
 		unsigned char wanted = (unsigned char)(i / 4096 + i % 251 + 1);

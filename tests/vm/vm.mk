@@ -36,12 +36,12 @@ DISK_MACHINE := --load ext4 --load crc32c_generic --load dm-flakey --load dm-del
 DISK_PROGRAMS := $(addprefix $(B)/tests/vm/disks/,queue_faults store_faults)
 
 $(DISK_PROGRAMS): $(B)/tests/vm/disks/%: $(B)/obj/tests/vm/disks/%.o \
-		$(B)/obj/tests/vm/disks/disk.o $(B)/obj/tests/lib/tap.o $(B)/obj/tests/lib/common.o \
+		$(B)/obj/tests/vm/disks/disk.o $(B)/obj/tests/common/tap.o $(B)/obj/tests/common/common.o \
 		$(LIB_STATIC)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -static $^ $(LIB_NEEDS) -o $@
 
-$(B)/obj/tests/vm/disks/%.o: ALL_CFLAGS += -Itests/lib
+$(B)/obj/tests/vm/disks/%.o: ALL_CFLAGS += -Itests/common
 
 # One boot for each kernel, with all that any of the tests wants: disk, memory for a
 # registered buffer of 1 GiB, and the kernel's own ways to have memory fail.
@@ -54,7 +54,7 @@ module_of = $$(tests/vm/kernel build-module $(1) tests/vm/$(2))
 
 # Memory that is not used costs next to nothing. It is the machine, too, that has all
 # DMA bounce, which matters to no other test there, and pages of 1 GiB.
-FAR_PROGRAMS := $(FAR_TESTS) $(B)/tests/lib/pages_1g
+FAR_PROGRAMS := $(FAR_TESTS) $(B)/tests/region/pages_1g
 FAR_CPU := Nehalem,+pdpe1gb
 FAR_MACHINE := --memory 7G --numa 2 --cpu $(FAR_CPU) --parameter swiotlb=force --timeout 1000
 

@@ -179,7 +179,7 @@ bool cuda_pool_take(struct cuda_pool *pool, size_t bytes, void **block,
 		return false;
 	}
 	cuda_library_enter();
-	error = cuda_library.actmem_alloc(pool->heap, bytes, BASE_PAGE_BYTES, block);
+	error = cuda_library.actmem_heap_alloc(pool->heap, bytes, BASE_PAGE_BYTES, block);
 	if (error)
 		explain(words);
 	cuda_library_leave();
@@ -189,7 +189,7 @@ bool cuda_pool_take(struct cuda_pool *pool, size_t bytes, void **block,
 void cuda_pool_give(struct cuda_pool *pool, void *block)
 {
 	cuda_library_enter();
-	cuda_library.actmem_free(pool->heap, block);
+	cuda_library.actmem_heap_free(pool->heap, block);
 	cuda_library_leave();
 }
 
@@ -199,7 +199,7 @@ void cuda_pool_trim(struct cuda_pool *pool, uint64_t keep_bytes)
 
 	ACTMEM_INIT(&stats);
 	cuda_library_enter();
-	if (!cuda_library.actmem_heap_stats(pool->heap, &stats) &&
+	if (!cuda_library.actmem_heap_get_stats(pool->heap, &stats) &&
 	    stats.region_bytes - stats.used_bytes > keep_bytes)
 		cuda_library.actmem_heap_trim_to(pool->heap, keep_bytes);
 	cuda_library_leave();

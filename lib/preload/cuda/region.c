@@ -221,7 +221,7 @@ static int look_at(struct actmem_region *region, const struct cuda_policy *polic
 	int error;
 
 	ACTMEM_INIT(&info);
-	error = cuda_library.actmem_region_info(region, &info);
+	error = cuda_library.actmem_region_get_info(region, &info);
 	if (!error)
 		tell_far(&info, policy, cuda_library.actmem_region_found(region) > 0);
 	if (!error && info.backend == ACTMEM_BACKEND_MEMFD)

@@ -111,7 +111,7 @@ class Memory:
     @property
     def backend(self) -> str:
         """"driver" or "memfd"."""
-        return _native.BACKENDS[_native.library.actmem_backend(self.handle)]
+        return _native.BACKENDS[_native.library.actmem_get_backend(self.handle)]
 
     def describe(self) -> str:
         """Which backend is in use and why, in words."""
@@ -121,7 +121,7 @@ class Memory:
     def counters(self) -> dict[str, int]:
         """Regions, heaps and blocks of this memory, by name: see actmem.counters()."""
         value = _native.initialized(_native.Counters)
-        _check(_native.library.actmem_counters(self.handle,
+        _check(_native.library.actmem_get_counters(self.handle,
                                                ctypes.byref(value)))
         return _native.as_dict(value)
 
@@ -340,7 +340,7 @@ def list() -> builtins.list[dict[str, Any]]:
     """
     array = ctypes.POINTER(_native.RegionInfo)()
     count = ctypes.c_size_t()
-    _check(_native.library.actmem_list_sized(
+    _check(_native.library.actmem_region_list_sized(
         ctypes.byref(array), ctypes.byref(count),
         ctypes.sizeof(_native.RegionInfo)))
     try:

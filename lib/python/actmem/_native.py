@@ -135,10 +135,10 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
             ("actmem_options_from_environment", c_int, [options]),
             ("actmem_open", c_int, [POINTER(handle), options]),
             ("actmem_close", c_int, [handle]),
-            ("actmem_backend", c_int, [handle]),
+            ("actmem_get_backend", c_int, [handle]),
             ("actmem_describe", c_char_p, [handle]),
-            ("actmem_counters", c_int, [handle, POINTER(Counters)]),
-            ("actmem_list_sized", c_int, [POINTER(POINTER(RegionInfo)),
+            ("actmem_get_counters", c_int, [handle, POINTER(Counters)]),
+            ("actmem_region_list_sized", c_int, [POINTER(POINTER(RegionInfo)),
                                           POINTER(c_size_t), c_size_t])):
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments

@@ -68,8 +68,8 @@ static void begin_each(struct setup *s, bool fills, uint64_t deadline,
 		request.cookie = i;
 		request.deadline_ns = deadline;
 		at = i * BLOCK;
-		error = fills ? actmem_fill(s->queue, s->file, at, s->region, at, BLOCK, &request) :
-				actmem_spill(s->queue, s->file, at, s->region, at, BLOCK, &request);
+		error = fills ? actmem_queue_fill(s->queue, s->file, at, s->region, at, BLOCK, &request) :
+				actmem_queue_spill(s->queue, s->file, at, s->region, at, BLOCK, &request);
 		if (error)
 			tap_bail("a request is refused");
 		ids[i] = request.id;
@@ -98,8 +98,8 @@ static void transfer_each(struct setup *s, bool fills, struct actmem_completion 
 static int transfer(struct setup *s, bool fills)
 {
 	return result_of(s->queue, fills ?
-			 actmem_fill(s->queue, s->file, 0, s->region, 0, SPAN, NULL) :
-			 actmem_spill(s->queue, s->file, 0, s->region, 0, SPAN, NULL));
+			 actmem_queue_fill(s->queue, s->file, 0, s->region, 0, SPAN, NULL) :
+			 actmem_queue_spill(s->queue, s->file, 0, s->region, 0, SPAN, NULL));
 }
 
 static bool is_zero(const char *memory, uint64_t bytes)
@@ -258,7 +258,7 @@ static void test_full(struct setup *s)
 	options.length = 0;
 	returns(actmem_file_open(s->queue, &options, &s->file), 0);
 	for (i = 0; i * LENGTH < DISK_BYTES; i++) {
-		if (actmem_spill(s->queue, s->file, i * LENGTH, s->region, 0, LENGTH, NULL))
+		if (actmem_queue_spill(s->queue, s->file, i * LENGTH, s->region, 0, LENGTH, NULL))
 			tap_bail("a request is refused");
 	}
 	while (i--) {
@@ -304,7 +304,7 @@ static void test_slow(struct setup *s)
 	memset(s->memory, 0, SPAN);
 	begin_each(s, true, 0, ids);
 	for (i = 0; i < BLOCKS; i++)
-		if (actmem_cancel(s->queue, ids[i]))
+		if (actmem_queue_cancel(s->queue, ids[i]))
 			tap_bail("a request under way cannot be cancelled");
 	take_each(s, completions);
 	well = ended_with(completions, 0);
@@ -329,20 +329,20 @@ static void test_silent(struct setup *s)
 	write_down(s, 1);
 	disk_suspend(&s->disk);
 	begin_each(s, true, 0, ids);
-	returns(actmem_spill(s->queue, good, 0, s->region, SPAN, SPAN,
+	returns(actmem_queue_spill(s->queue, good, 0, s->region, SPAN, SPAN,
 			     &(struct actmem_request){ .size = sizeof(struct actmem_request),
 						       .cookie = 100 }), 0);
 	one = wait_or_bail(s->queue);
 	ok(one.cookie == 100 && !one.result, "while a disk does not answer, another one does");
-	returns(actmem_wait(s->queue, &one, 1, 1000000), -ETIMEDOUT);
-	returns(actmem_cancel(s->queue, ids[BLOCKS - 1]), 0);
+	returns(actmem_queue_wait(s->queue, &one, 1, 1000000), -ETIMEDOUT);
+	returns(actmem_queue_cancel(s->queue, ids[BLOCKS - 1]), 0);
 	one = wait_or_bail(s->queue);
 	ok(one.cookie == BLOCKS - 1 && one.result == -ECANCELED,
 	   "and what it has not begun can be cancelled");
 	returns(actmem_file_close(s->file), -EBUSY);
 	disk_work(&s->disk);
 	completions[BLOCKS - 1] = one;
-	while ((unsigned int)actmem_wait(s->queue, &one, 1, ACTMEM_WAIT_FOREVER) == 1)
+	while ((unsigned int)actmem_queue_wait(s->queue, &one, 1, ACTMEM_WAIT_FOREVER) == 1)
 		completions[one.cookie] = one;
 	ok(ended_with(completions, 0) == 0x7f && holds(s->memory, 0, SPAN - BLOCK, 1),
 	   "when it answers, all the others end well");

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What the tests of heaps share.
+ */
+#ifndef TESTS_HEAP_TEST_H
+#define TESTS_HEAP_TEST_H
+
+#include "common.h"
+
+/* What the environment asks for, with such a name for heaps; bails out, as the others do. */
+static inline struct actmem *open_named(const char *heap_name)
+{
+	struct actmem_options options;
+	struct actmem *am;
+
+	ACTMEM_INIT(&options);
+	if (actmem_options_from_environment(&options))
+		tap_bail("actmem_options_from_environment");
+	options.heap_name = heap_name;
+	if (actmem_open(&am, &options))
+		tap_bail("actmem_open");
+	return am;
+}
+
+static inline struct actmem_heap *make_heap(struct actmem *am, uint64_t grow, uint64_t limit)
+{
+	struct actmem_heap_options options;
+	struct actmem_heap *heap;
+
+	ACTMEM_INIT(&options);
+	options.grow_bytes = grow;
+	options.limit_bytes = limit;
+	if (actmem_heap_create(am, &options, &heap))
+		tap_bail("actmem_heap_create");
+	return heap;
+}
+
+static inline struct actmem_heap_stats stats_of(struct actmem_heap *heap)
+{
+	struct actmem_heap_stats stats;
+
+	ACTMEM_INIT(&stats);
+	if (actmem_heap_get_stats(heap, &stats))
+		tap_bail("actmem_heap_get_stats");
+	return stats;
+}
+
+#endif /* TESTS_HEAP_TEST_H */

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * A queue and regions that are files: those that cannot be written to are refused in
+ * words, those of another backend than the queue's are used like any.
+ */
+#include "queue_test.h"
+
+static char path[64];
+
+static struct actmem_region *opened(struct actmem *am, uint32_t flags, enum actmem_pages pages)
+{
+	struct actmem_region_options options;
+	struct actmem_region *region;
+
+	ACTMEM_INIT(&options);
+	options.length = LENGTH;
+	options.pages = pages;
+	if (actmem_region_open(am, path, &options, flags, &region))
+		tap_bail("actmem_region_open");
+	return region;
+}
+
+/* All that would write is refused at once. */
+static void test_read_only(struct actmem *am, struct actmem_queue *queue)
+{
+	struct actmem_region *region = opened(am, ACTMEM_OPEN_READ, ACTMEM_PAGES_DEFAULT);
+
+	returns(actmem_queue_attach(queue, region, 0), -EPERM);
+	says("ACTMEM_OPEN_READ");
+	says("attached to a queue");
+	returns(actmem_queue_attach(queue, region, ACTMEM_ATTACH_PLAIN), -EPERM);
+	returns(actmem_queue_discard(queue, region, 0, LENGTH, NULL), -EPERM);
+	says("ACTMEM_OPEN_READ");
+	returns(actmem_queue_populate(queue, region, 0, LENGTH, NULL), -EPERM);
+	returns(actmem_region_close(region), 0);
+}
+
+static void test_transfers(struct actmem_queue *queue, struct actmem_region *region)
+{
+	struct set set = set_or_bail(queue, 1, 0, LENGTH);
+	char *memory = memory_or_bail(region), *wanted = malloc(LENGTH);
+
+	returns(actmem_queue_attach(queue, region, 0), 0);
+	pattern(wanted, LENGTH, 5);
+	memcpy(memory, wanted, LENGTH);
+	returns(result_of(queue, actmem_queue_spill(queue, set.file, 0, region, 0, LENGTH, NULL)), 0);
+	memset(memory, 0, LENGTH);
+	returns(result_of(queue, actmem_queue_fill(queue, set.file, 0, region, 0, LENGTH, NULL)), 0);
+	ok(!memcmp(memory, wanted, LENGTH), "spilled and filled");
+	returns(actmem_queue_detach(queue, region), 0);
+	free(wanted);
+	set_close(&set);
+}
+
+/* A handle of the driver takes regions of either backend, if none was asked for. */
+static void test_other_backend(enum actmem_engine engine)
+{
+	struct actmem_region *region, *own;
+	struct actmem_options options;
+	struct actmem_queue *queue;
+	struct actmem *am;
+
+	ACTMEM_INIT(&options);
+	if (actmem_open(&am, &options))
+		tap_bail("actmem_open");
+	if (!on_driver(am)) {
+		returns(actmem_close(am), 0);
+		return;
+	}
+	snprintf(path, sizeof(path), "/dev/shm/queue-names-%d", getpid());
+	region = opened(am, ACTMEM_OPEN_CREATE, ACTMEM_PAGES_4K);
+	returns(actmem_close(am), -EBUSY);
+	returns(unlink(path), 0);
+	queue = queue_or_bail(am, engine, 0, 0);
+	test_transfers(queue, region);
+	returns(result_of(queue, actmem_queue_populate(queue, region, 0, LENGTH, NULL)), 0);
+	returns(result_of(queue, actmem_queue_discard(queue, region, 0, LENGTH, NULL)), 0);
+	ok(!*memory_or_bail(region), "its pages are given back");
+	own = region_or_bail(am, "own");
+	returns(result_of(queue, actmem_queue_populate(queue, own, 0, LENGTH, NULL)), 0);
+	returns(actmem_region_close(own), 0);
+	destroy_idle(queue);
+	returns(actmem_region_close(region), 0);
+	counters_are_zero(am);
+	returns(actmem_close(am), 0);
+}
+
+static void test_engine(struct actmem *am, enum actmem_engine engine, const char *folder)
+{
+	struct actmem_queue *queue = queue_or_bail(am, engine, 0, 0);
+	struct actmem_region *region;
+
+	snprintf(path, sizeof(path), "%s/region", folder);
+	region = opened(am, ACTMEM_OPEN_CREATE, ACTMEM_PAGES_DEFAULT);
+	test_transfers(queue, region);
+	test_read_only(am, queue);
+	returns(actmem_region_close(region), 0);
+	returns(unlink(path), 0);
+	destroy_idle(queue);
+	test_other_backend(engine);
+}
+
+int main(void)
+{
+	struct usage before = usage_now();
+	const char *folder;
+	struct actmem *am;
+	unsigned int i;
+
+	skip_without_root();
+	am = open_or_bail();
+	folder = mount_own(am);
+	for (i = 0; i < 2; i++)
+		if (engine_is_there(am, engines[i]))
+			test_engine(am, engines[i], folder);
+	counters_are_zero(am);
+	returns(actmem_close(am), 0);
+	same_usage(before);
+	unmount_own(folder);
+	return tap_end();
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Where io_uring is refused, by seccomp as in many containers: a queue left to
+ * choose works with threads and says so; one that is to have io_uring is an error
+ * in words.
+ */
+#include "queue_test.h"
+#include "refuse.h"
+
+static bool fills(struct actmem *am, struct actmem_queue *queue)
+{
+	struct set set = set_or_bail(queue, 2, 64 * KIB, LENGTH);
+	struct actmem_region *region = region_or_bail(am, "refused");
+	char *memory = memory_or_bail(region), *wanted = malloc(LENGTH);
+	bool same;
+	unsigned int i;
+
+	pattern(wanted, LENGTH, 1);
+	same = set_transfer(&set, wanted, 0, LENGTH, true) &&
+	       !actmem_queue_attach(queue, region, 0) &&
+	       !result_of(queue, actmem_queue_fill(queue, set.file, 0, region, 0, LENGTH, NULL)) &&
+	       !memcmp(memory, wanted, LENGTH) && !actmem_queue_detach(queue, region);
+	free(wanted);
+	for (i = 0; i < set.count; i++)
+		unlink(set.paths[i]);
+	return same && !actmem_file_close(set.file) && !actmem_region_close(region);
+}
+
+static bool works_without(void *context)
+{
+	int error = *(int *)context;
+	struct actmem_queue_options options;
+	struct actmem_queue *queue;
+	struct actmem *am = open_or_bail();
+
+	ACTMEM_INIT(&options);
+	options.engine = ACTMEM_ENGINE_URING;
+	if (!refuse_uring(error) || actmem_queue_create(am, &options, &queue) != -error ||
+	    !strstr(actmem_error(), "refused"))
+		return false;
+	if (actmem_queue_create(am, NULL, &queue))
+		return false;
+	printf("# %s\n", actmem_queue_describe(queue));
+	return strstr(actmem_queue_describe(queue), "workers: io_uring is refused") &&
+	       fills(am, queue) && !actmem_queue_destroy(queue) && !actmem_close(am);
+}
+
+static void test_options(void)
+{
+	struct actmem *am = open_or_bail();
+	struct actmem_queue_options options;
+	struct actmem_queue *queue;
+
+	ACTMEM_INIT(&options);
+	options.depth = ACTMEM_QUEUE_DEPTH_MAX + 1;
+	returns(actmem_queue_create(am, &options, &queue), -EINVAL);
+	says("depth is 257");
+	ACTMEM_INIT(&options);
+	options.block_bytes = 4095;
+	returns(actmem_queue_create(am, &options, &queue), -EINVAL);
+	says("block_bytes is 4095");
+	ACTMEM_INIT(&options);
+	options.workers = ACTMEM_QUEUE_WORKERS_MAX + 1;
+	returns(actmem_queue_create(am, &options, &queue), -EINVAL);
+	ACTMEM_INIT(&options);
+	options.engine = ACTMEM_ENGINE_WORKERS + 1;
+	returns(actmem_queue_create(am, &options, &queue), -EINVAL);
+	returns(actmem_queue_create(NULL, NULL, &queue), -EINVAL);
+	returns(actmem_queue_create(am, NULL, NULL), -EINVAL);
+	returns(actmem_queue_create(am, NULL, &queue), 0);
+	ok(!strncmp(actmem_queue_describe(queue), "io_uring", 8) == uring_is_there(am),
+	   "left to choose, it has io_uring where that is permitted");
+	destroy_idle(queue);
+	returns(actmem_close(am), 0);
+}
+
+int main(void)
+{
+	struct usage before = usage_now();
+	int errors[] = { EPERM, ENOSYS };
+
+	test_options();
+	ok(in_child(works_without, &errors[0]), "refused with EPERM");
+	ok(in_child(works_without, &errors[1]), "refused with ENOSYS");
+	same_usage(before);
+	return tap_end();
+}

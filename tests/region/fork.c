@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * A forked child has no use of its parent's handles, mappings and descriptors,
+ * and opens its own; a mapping is inherited if that was asked for.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common.h"
+
+struct parent {
+	struct actmem *am;
+	struct actmem_region *region, *inherited;
+	struct actmem_heap *heap;
+	void *block;
+	char *memory, *shared;
+};
+
+static bool is_mapped(void *address)
+{
+	unsigned char page;
+
+	return !mincore(address, 4096, &page);
+}
+
+static bool refused(int returned)
+{
+	return returned == -EOWNERDEAD && strstr(actmem_error(), "fork");
+}
+
+static bool handles_are_refused(void *context)
+{
+	struct parent *p = context;
+	struct actmem_counters counters;
+	struct actmem_region_info info;
+	struct actmem_region_options options;
+	struct actmem_heap_stats stats;
+	struct actmem_region *region;
+	struct actmem_heap *heap;
+	void *address;
+
+	ACTMEM_INIT(&counters);
+	ACTMEM_INIT(&info);
+	ACTMEM_INIT(&stats);
+	ACTMEM_INIT(&options);
+	options.length = LENGTH;
+	return refused(actmem_get_counters(p->am, &counters)) &&
+	       refused(actmem_region_create(p->am, &options, &region)) &&
+	       refused(actmem_region_from_fd(p->am, 0, &region)) &&
+	       refused(actmem_region_fd(p->region)) &&
+	       refused(actmem_region_map(p->region, &address)) &&
+	       refused(actmem_region_unmap(p->region)) &&
+	       refused(actmem_region_get_info(p->region, &info)) &&
+	       refused(actmem_region_close(p->region)) &&
+	       refused(actmem_heap_create(p->am, NULL, &heap)) &&
+	       refused(actmem_heap_alloc(p->heap, 1, 0, &address)) &&
+	       refused(actmem_heap_free(p->heap, p->block)) &&
+	       refused(actmem_heap_trim(p->heap)) &&
+	       refused(actmem_heap_get_stats(p->heap, &stats)) &&
+	       refused(actmem_heap_destroy(p->heap)) &&
+	       refused(actmem_close(p->am));
+}
+
+static bool mappings_are_gone(void *context)
+{
+	struct parent *p = context;
+
+	return !is_mapped(p->memory) && !is_mapped(p->block);
+}
+
+static bool inherited_is_there(void *context)
+{
+	struct parent *p = context;
+
+	if (!is_mapped(p->shared) || strcmp(p->shared, "by the parent"))
+		return false;
+	strcpy(p->shared, "by the child");
+	return true;
+}
+
+static bool descriptors_are_closed(void *context)
+{
+	char path[64], link[256];
+	ssize_t length;
+	int fd;
+
+	for (fd = 3; fd < 256; fd++) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		length = readlink(path, link, sizeof(link) - 1);
+		if (length <= 0)
+			continue;
+		link[length] = '\0';
+		if (strstr(link, "actmem")) {
+			printf("# descriptor %d is %s\n", fd, link);
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool child_has_its_own(void *context)
+{
+	struct actmem_region *region;
+	struct actmem *am;
+	struct actmem_region_options options;
+	char *memory;
+
+	ACTMEM_INIT(&options);
+	options.length = LENGTH;
+	if (actmem_open(&am, NULL) || actmem_region_create(am, &options, &region) ||
+	    actmem_region_map(region, (void **)&memory))
+		return false;
+	memset(memory, 1, LENGTH);
+	return !actmem_region_close(region) && !actmem_close(am);
+}
+
+static bool list_has_none_of(int pid)
+{
+	struct actmem_region_info *regions;
+	bool none = true;
+	size_t count, i;
+
+	if (actmem_region_list(&regions, &count))
+		return false;
+	for (i = 0; i < count; i++)
+		none = none && regions[i].pid != pid;
+	free(regions);
+	return none;
+}
+
+static bool child_publishes_nothing(void *context)
+{
+	return list_has_none_of(getpid());
+}
+
+static struct actmem_region *make_inherited(struct actmem *am)
+{
+	struct actmem_region_options options;
+	struct actmem_region *region;
+
+	ACTMEM_INIT(&options);
+	options.length = LENGTH;
+	options.flags = ACTMEM_REGION_INHERIT;
+	options.name = "inherited";
+	if (actmem_region_create(am, &options, &region))
+		tap_bail("actmem_region_create");
+	return region;
+}
+
+int main(void)
+{
+	struct usage before = usage_now();
+	struct actmem_heap_options heap;
+	struct parent p;
+
+	p.am = open_or_bail();
+	p.region = region_or_bail(p.am, "parents");
+	p.inherited = make_inherited(p.am);
+	ACTMEM_INIT(&heap);
+	heap.grow_bytes = LENGTH;
+	returns(actmem_heap_create(p.am, &heap, &p.heap), 0);
+	returns(actmem_heap_alloc(p.heap, 1000, 0, &p.block), 0);
+	returns(actmem_region_map(p.region, (void **)&p.memory), 0);
+	returns(actmem_region_map(p.inherited, (void **)&p.shared), 0);
+	strcpy(p.shared, "by the parent");
+
+	ok(in_child(handles_are_refused, &p), "every call on an inherited handle is refused");
+	ok(in_child(mappings_are_gone, &p), "mappings are not inherited");
+	ok(in_child(inherited_is_there, &p), "unless it was asked for");
+	ok(!strcmp(p.shared, "by the child"), "and then it is the same memory");
+	ok(in_child(descriptors_are_closed, &p), "no descriptor stays open in the child");
+	ok(in_child(child_has_its_own, &p), "a child opens its own");
+	ok(in_child(child_publishes_nothing, &p), "a child does not publish as its parent");
+
+	strcpy(p.memory, "still here");
+	ok(!strcmp(p.memory, "still here"), "the parent goes on");
+	returns(actmem_heap_free(p.heap, p.block), 0);
+	returns(actmem_heap_destroy(p.heap), 0);
+	returns(actmem_region_close(p.inherited), 0);
+	returns(actmem_region_close(p.region), 0);
+	counters_are_zero(p.am);
+	returns(actmem_close(p.am), 0);
+	same_usage(before);
+	return tap_end();
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What happens at limits: RLIMIT_MEMLOCK, pages that run out, and the steps
+ * down that are allowed. Each runs in a child, which may lower its own limits.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "common.h"
+
+#define NOBODY	65534
+
+static struct actmem *open_with(enum actmem_pages pages, uint32_t allow)
+{
+	struct actmem_options options;
+	struct actmem *am;
+
+	ACTMEM_INIT(&options);
+	if (actmem_options_from_environment(&options))
+		return NULL;
+	if (pages)
+		options.pages = pages;
+	options.allow = allow;
+	return actmem_open(&am, &options) ? NULL : am;
+}
+
+static int make(struct actmem *am, uint64_t length, struct actmem_region **region)
+{
+	struct actmem_region_options options;
+
+	ACTMEM_INIT(&options);
+	options.length = length;
+	return actmem_region_create(am, &options, region);
+}
+
+static uint64_t fallbacks(struct actmem *am)
+{
+	struct actmem_counters counters;
+
+	ACTMEM_INIT(&counters);
+	actmem_get_counters(am, &counters);
+	return counters.fallbacks_total;
+}
+
+/* Root would not meet the limit. */
+static bool lower_memlock(void)
+{
+	struct rlimit limit = { 1 * MIB, 1 * MIB };
+
+	return !setrlimit(RLIMIT_MEMLOCK, &limit) && (getuid() || !setuid(NOBODY));
+}
+
+/* Hugetlb pages cannot be swapped, and so need no lock. */
+static bool memlock_counts(struct actmem *am)
+{
+	return on_driver(am) || pages_wanted() != ACTMEM_PAGES_2M;
+}
+
+static bool memlock_refuses(void *context)
+{
+	struct actmem *am = open_with(0, 0);
+	struct actmem_region *region;
+	int error;
+
+	if (!am || !lower_memlock())
+		return false;
+	error = make(am, LENGTH, &region);
+	if (!memlock_counts(am))
+		return !error && !actmem_region_close(region) && !actmem_close(am);
+	printf("# %s\n", actmem_error());
+	return error == -ENOMEM && strstr(actmem_error(), "RLIMIT_MEMLOCK") &&
+	       strstr(actmem_error(), "ulimit -l") && !actmem_close(am);
+}
+
+static bool unlocked_is_allowed(void *context)
+{
+	struct actmem *am = open_with(0, ACTMEM_ALLOW_UNLOCKED);
+	struct actmem_region_info info;
+	struct actmem_region *region;
+	int error;
+
+	if (!am || !lower_memlock())
+		return false;
+	error = make(am, LENGTH, &region);
+	if (on_driver(am) || !memlock_counts(am))
+		return error == (on_driver(am) ? -ENOMEM : 0);
+	ACTMEM_INIT(&info);
+	printf("# %s\n", actmem_error());
+	return !error && strstr(actmem_error(), "unpinned") &&
+	       !actmem_region_get_info(region, &info) && !info.pinned_bytes && fallbacks(am) == 1 &&
+	       !actmem_region_close(region) && !actmem_close(am);
+}
+
+/* More hugetlb pages than any pool here has; the driver gives them. */
+static bool hugetlb_runs_out(void *context)
+{
+	struct actmem *am = open_with(ACTMEM_PAGES_2M, 0);
+	struct actmem_region *region;
+	int error;
+
+	if (!am)
+		return false;
+	error = make(am, 256 * MIB, &region);
+	if (on_driver(am))
+		return !error;
+	printf("# %s\n", actmem_error());
+	return error == -ENOMEM && strstr(actmem_error(), "nr_hugepages") &&
+	       strstr(actmem_error(), "256.0 MiB wanted") && strstr(actmem_error(), "ACTMEM_ALLOW");
+}
+
+static bool base_pages_are_allowed(void *context)
+{
+	struct actmem *am = open_with(ACTMEM_PAGES_2M, ACTMEM_ALLOW_4K);
+	struct actmem_region_info info;
+	struct actmem_region *region;
+
+	ACTMEM_INIT(&info);
+	if (!am || make(am, 256 * MIB, &region) || actmem_region_get_info(region, &info))
+		return false;
+	if (on_driver(am))
+		return info.pages == ACTMEM_PAGES_2M && !fallbacks(am);
+	printf("# %s\n", actmem_error());
+	return info.pages == ACTMEM_PAGES_4K && info.page_bytes == 4096 && fallbacks(am) == 1 &&
+	       strstr(actmem_error(), "took 4 KiB pages instead");
+}
+
+static uint64_t total_of(const struct actmem_nodes *nodes)
+{
+	uint64_t total = 0;
+	unsigned int node;
+
+	for (node = 0; node < ACTMEM_NODES_MAX; node++)
+		if (has_node(nodes, node))
+			total += node_total(node);
+	return total;
+}
+
+/* As much as the node has in all, which then goes to others in part. */
+static bool spills_over(struct actmem *am, struct actmem_region *region, unsigned int node)
+{
+	struct actmem_region_info info;
+
+	ACTMEM_INIT(&info);
+	printf("# %s\n", actmem_error());
+	return fallbacks(am) == 1 && strstr(actmem_error(), " instead") &&
+	       !actmem_region_get_info(region, &info) && info.node_bytes[node] < info.length &&
+	       !actmem_region_close(region) && !actmem_close(am);
+}
+
+/* Where it would take a large machine's memory, only the refusal is seen. */
+static bool other_nodes_are_allowed(void *context)
+{
+	struct actmem_nodes usable = usable_nodes();
+	struct actmem *am = open_with(0, ACTMEM_ALLOW_NODE);
+	struct actmem_region_options options;
+	struct actmem_region *region;
+	unsigned int node = 0;
+	bool room;
+
+	if (!am)
+		return false;
+	while (!has_node(&usable, node))
+		node++;
+	room = on_driver(am) && total_of(&usable) >= 2 * node_total(node) &&
+	       node_total(node) <= 2048 * MIB;
+	ACTMEM_INIT(&options);
+	options.length = room ? node_total(node) : total_of(&usable);
+	options.policy = ACTMEM_PLACE_BIND;
+	add_node(&options.nodes, node);
+	if (!actmem_region_create(am, &options, &region))
+		return room && spills_over(am, region, node);
+	printf("# %s\n", actmem_error());
+	return !room && strstr(actmem_error(), " free of ") && !fallbacks(am) && !actmem_close(am);
+}
+
+int main(void)
+{
+	ok(in_child(memlock_refuses, NULL), "RLIMIT_MEMLOCK refuses where pages are locked");
+	ok(in_child(unlocked_is_allowed, NULL), "unpinned memory where it is allowed");
+	ok(in_child(hugetlb_runs_out, NULL), "too few pages: node, bytes and knob are named");
+	ok(in_child(base_pages_are_allowed, NULL), "smaller pages where they are allowed");
+	ok(in_child(other_nodes_are_allowed, NULL), "other nodes are tried where they are allowed");
+	return tap_end();
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Every page is on the node asked for, by the kernel's own word; nodes that
+ * cannot be had are refused in words.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common.h"
+
+static struct actmem_region *make(struct actmem *am, enum actmem_policy policy,
+				  const struct actmem_nodes *nodes)
+{
+	struct actmem_region_options options;
+	struct actmem_region *region;
+
+	ACTMEM_INIT(&options);
+	options.length = LENGTH;
+	options.policy = policy;
+	options.nodes = *nodes;
+	options.name = "placed";
+	return actmem_region_create(am, &options, &region) ? NULL : region;
+}
+
+/* Whether page i is on the (i mod @count)-th of @wanted, and info agrees. */
+static bool placed(struct actmem_region *region, const unsigned int *wanted, unsigned int count)
+{
+	uint64_t page_bytes = page_bytes_wanted(), at, node_bytes[ACTMEM_NODES_MAX] = { 0 };
+	struct actmem_region_info info;
+	unsigned int page = 0;
+	char *memory;
+	int node;
+
+	if (actmem_region_map(region, (void **)&memory))
+		return false;
+	for (at = 0; at < LENGTH; at += page_bytes, page++) {
+		/* The driver's pages enter the page table when they are touched. */
+		*(volatile char *)(memory + at) = 1;
+		node = node_of(memory + at);
+		if (node < 0 || (unsigned int)node != wanted[page % count]) {
+			printf("# page %u is on node %d, not %u\n", page, node,
+			       wanted[page % count]);
+			return false;
+		}
+		node_bytes[node] += page_bytes;
+	}
+	ACTMEM_INIT(&info);
+	return !actmem_region_get_info(region, &info) &&
+	       !memcmp(info.node_bytes, node_bytes, sizeof(node_bytes));
+}
+
+static void test_each_node(struct actmem *am, enum actmem_policy policy, const char *name)
+{
+	struct actmem_nodes usable = usable_nodes();
+	struct actmem_region *region;
+	unsigned int node;
+
+	for (node = 0; node < ACTMEM_NODES_MAX; node++) {
+		struct actmem_nodes one = { { 0 } };
+
+		if (!has_node(&usable, node))
+			continue;
+		add_node(&one, node);
+		region = make(am, policy, &one);
+		ok(region && placed(region, &node, 1), "%s: every page is on node %u", name, node);
+		if (region)
+			actmem_region_close(region);
+	}
+}
+
+static void test_interleave(struct actmem *am)
+{
+	struct actmem_nodes usable = usable_nodes(), none = { { 0 } };
+	unsigned int wanted[ACTMEM_NODES_MAX], count = 0, node;
+	struct actmem_region *region;
+
+	for (node = 0; node < ACTMEM_NODES_MAX; node++)
+		if (has_node(&usable, node))
+			wanted[count++] = node;
+	region = make(am, ACTMEM_PLACE_INTERLEAVE, &usable);
+	ok(region && placed(region, wanted, count),
+	   "page i is on the i-th of the %u nodes in turn", count);
+	if (region)
+		actmem_region_close(region);
+	region = make(am, ACTMEM_PLACE_INTERLEAVE, &none);
+	ok(region && placed(region, wanted, count), "no nodes to interleave: all of them");
+	if (region)
+		actmem_region_close(region);
+}
+
+static void test_missing_node(struct actmem *am)
+{
+	struct actmem_nodes usable = usable_nodes(), one = { { 0 } };
+	unsigned int node = 0;
+	char words[32];
+
+	while (has_node(&usable, node))
+		node++;
+	add_node(&one, node);
+	snprintf(words, sizeof(words), "node %u ", node);
+	ok(!make(am, ACTMEM_PLACE_BIND, &one), "a node without memory is refused");
+	says(words);
+	add_node(&one, ACTMEM_NODES_MAX - 1);
+	ok(!make(am, ACTMEM_PLACE_INTERLEAVE, &one), "also among others");
+}
+
+static void test_full_node(struct actmem *am)
+{
+	struct actmem_nodes usable = usable_nodes();
+	struct actmem_region_options options;
+	struct actmem_region *region;
+	struct actmem_counters before, after;
+	unsigned int node = 0;
+	char words[32];
+
+	while (!has_node(&usable, node))
+		node++;
+	ACTMEM_INIT(&before);
+	ACTMEM_INIT(&after);
+	actmem_get_counters(am, &before);
+	ACTMEM_INIT(&options);
+	options.length = node_total(node);
+	options.policy = ACTMEM_PLACE_BIND;
+	add_node(&options.nodes, node);
+	returns(actmem_region_create(am, &options, &region), -ENOMEM);
+	snprintf(words, sizeof(words), "node %u has ", node);
+	says(words);
+	says(" free of ");
+	says("ACTMEM_ALLOW=");
+	actmem_get_counters(am, &after);
+	ok(!memcmp(&before, &after, sizeof(before)), "a failure counts nothing");
+}
+
+static void test_policies(struct actmem *am)
+{
+	struct actmem_nodes none = { { 0 } }, two = { { 3 } };
+	struct actmem_region *region;
+
+	ok(!make(am, ACTMEM_PLACE_BIND, &none), "bind without nodes is refused");
+	ok(!make(am, ACTMEM_PLACE_PREFERRED, &two), "preferred with two nodes is refused");
+	says("nodes 0-1");
+	region = make(am, ACTMEM_PLACE_PREFERRED, &none);
+	ok(region, "preferred without a node is the caller's");
+	if (region)
+		actmem_region_close(region);
+}
+
+int main(void)
+{
+	struct usage before = usage_now();
+	struct actmem *am = open_or_bail();
+
+	test_each_node(am, ACTMEM_PLACE_BIND, "bind");
+	test_each_node(am, ACTMEM_PLACE_PREFERRED, "preferred");
+	test_interleave(am);
+	test_missing_node(am);
+	test_full_node(am);
+	test_policies(am);
+	counters_are_zero(am);
+	returns(actmem_close(am), 0);
+	same_usage(before);
+	return tap_end();
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What the driver backend makes of a driver's answers: older and newer ones, none, what
+ * it lists. The driver is a function here; the real one is met by programs in a booted
+ * kernel.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "faults_driver.h"
+
+static int answer_unknown(int fd, unsigned long request, void *argument)
+{
+	return ENOTTY;
+}
+
+/* The driver alone is an error; AUTO takes memfd and says why. */
+static void assert_unusable(int error, const char *words)
+{
+	struct holdings before = held_now();
+	struct actmem *am;
+
+	assert_fails(open_backend(&am, ACTMEM_BACKEND_DRIVER), error, words);
+	assert_same_held(before);
+	assert_int_equal(open_backend(&am, ACTMEM_BACKEND_AUTO), 0);
+	assert_int_equal(actmem_get_backend(am), ACTMEM_BACKEND_MEMFD);
+	assert_memory_equal(actmem_describe(am), "memfd: ", 7);
+	assert_non_null(strstr(actmem_describe(am), words));
+	assert_int_equal(actmem_close(am), 0);
+	assert_same_held(before);
+}
+
+static void test_old_driver(void **state)
+{
+	driver.abi = ACTMEM_ABI_OLDEST - 1;
+	driver.abi_oldest = 0;
+	assert_unusable(EPROTONOSUPPORT, "driver's version 3 is older than 4");
+	driver.error = EPROTONOSUPPORT;
+	assert_unusable(EPROTONOSUPPORT, "upgrade the module");
+}
+
+static void test_new_driver(void **state)
+{
+	driver.abi = 9;
+	driver.abi_oldest = 7;
+	assert_unusable(EPROTONOSUPPORT, "library's version 4 is older than 7");
+	driver.error = EPROTONOSUPPORT;
+	assert_unusable(EPROTONOSUPPORT, "driver (version 9)");
+	/* A newer one that still takes us. */
+	driver.error = 0;
+	driver.abi_oldest = ACTMEM_ABI_VERSION;
+	assert_int_equal(actmem_close(open_driver()), 0);
+}
+
+static void test_other_answers(void **state)
+{
+	struct actmem *am;
+
+	driver.page_bytes = 4096;
+	assert_unusable(EPROTONOSUPPORT, "4.0 KiB");
+	driver.page_bytes = ACTMEM_PAGE_BYTES;
+	driver.error = EIO;
+	/* Not a reason to do without it. */
+	assert_fails(open_backend(&am, ACTMEM_BACKEND_AUTO), EIO, "version");
+	fake_device(answer_unknown);
+	assert_unusable(ENXIO, "not the actmem driver's");
+}
+
+static void test_no_device(void **state)
+{
+	const struct {
+		int error;
+		int told;
+		const char *words;
+	} cases[] = {
+		{ ENOENT, ENOENT, "does not exist" },
+		{ ENXIO, ENXIO, "modprobe actmem" },
+		{ ENODEV, ENXIO, "no driver behind it" },
+		{ EACCES, EACCES, "join the group actmem" },
+		{ EPERM, EPERM, "permission denied" },
+	};
+	struct actmem *am;
+	unsigned int i;
+
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		fail_every("open", cases[i].error);
+		assert_fails(open_backend(&am, ACTMEM_BACKEND_DRIVER), cases[i].told,
+			     cases[i].words);
+		assert_int_equal(open_backend(&am, ACTMEM_BACKEND_AUTO), 0);
+		assert_non_null(strstr(actmem_describe(am), cases[i].words));
+		assert_int_equal(actmem_close(am), 0);
+	}
+	fail_every("open", EMFILE);
+	assert_fails(open_backend(&am, ACTMEM_BACKEND_AUTO), EMFILE, "/dev/actmem");
+}
+
+/* Those that the driver told of: other processes may have memfds. */
+static size_t driver_items(const struct actmem_region_info *list, size_t count)
+{
+	size_t items = 0;
+
+	while (items < count && list[items].backend == ACTMEM_BACKEND_DRIVER)
+		items++;
+	return items;
+}
+
+static void test_list(void **state)
+{
+	struct actmem_region_info *list;
+	size_t count;
+
+	/* More than one batch, ending with a full one, and one that goes meanwhile. */
+	driver.regions = 512;
+	driver.gone = 300;
+	assert_int_equal(actmem_region_list(&list, &count), 0);
+	assert_int_equal(driver_items(list, count), 511);
+	assert_string_equal(list[0].name, "told");
+	assert_int_equal(list[510].id, 512);
+	free(list);
+	fail_call("open", 1, EACCES);
+	assert_int_equal(actmem_region_list(&list, &count), 0);
+	assert_int_equal(driver_items(list, count), 0);
+	assert_non_null(strstr(actmem_error(), "permission denied"));
+	free(list);
+	fail_call("open", 1, ENOENT);
+	assert_int_equal(actmem_region_list(&list, &count), 0);
+	assert_string_equal(actmem_error(), "");
+	free(list);
+	fail_call("ioctl", 2, EIO);
+	assert_fails(actmem_region_list(&list, &count), EIO, "does not list");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_old_driver, driver_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_new_driver, driver_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_other_answers, driver_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_no_device, driver_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_list, driver_setup, driver_teardown),
+	};
+
+	return cmocka_run_group_tests_name("driver", tests, NULL, NULL);
+}

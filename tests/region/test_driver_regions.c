@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What the driver backend asks of a driver for a region, and makes of its answers:
+ * refusals in words, steps down. The driver is a function here, as in test_driver.c.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "machine/node.h"
+#include "faults_driver.h"
+
+static int create(struct actmem *am, uint32_t allow, struct actmem_region **region)
+{
+	struct actmem_region_options options;
+
+	ACTMEM_INIT(&options);
+	options.length = LENGTH;
+	options.policy = ACTMEM_PLACE_BIND;
+	options.nodes.word[0] = 6;
+	options.flags = ACTMEM_REGION_INHERIT;
+	options.allow = allow;
+	options.name = "unit";
+	return actmem_region_create(am, &options, region);
+}
+
+static void test_request(void **state)
+{
+	struct actmem *am = open_driver();
+	struct holdings before = held_now();
+	struct actmem_region_info info;
+	struct actmem_region *region;
+
+	assert_int_equal(create(am, 0, &region), 0);
+	assert_int_equal(driver.asked[0].size, sizeof(struct actmem_ioctl_create));
+	assert_int_equal(driver.asked[0].length, LENGTH);
+	assert_int_equal(driver.asked[0].page_bytes, ACTMEM_PAGE_BYTES);
+	assert_int_equal(driver.asked[0].policy, ACTMEM_POLICY_BIND);
+	assert_int_equal(driver.asked[0].nodes[0], 6);
+	assert_int_equal(driver.asked[0].flags, ACTMEM_CREATE_INHERIT);
+	assert_string_equal(driver.asked[0].name, "unit");
+	assert_int_equal(driver.changed, ACTMEM_IOC_POPULATE);
+	assert_int_equal(driver.range.offset, 0);
+	assert_int_equal(driver.range.length, LENGTH);
+	assert_int_equal(driver.changes, 1);
+	ACTMEM_INIT(&info);
+	assert_int_equal(actmem_region_get_info(region, &info), 0);
+	assert_int_equal(info.node_bytes[1], LENGTH);
+	assert_int_equal(info.lingering, 1);
+	assert_int_equal(info.allocated_bytes, LENGTH / 2);
+	assert_int_equal(info.demand_faults, 3);
+	assert_int_equal(info.poisoned_bytes, LENGTH / 4);
+	assert_int_equal(info.exported_bytes, LENGTH / 8);
+	fail_call("ioctl", 1, EINTR);
+	assert_int_equal(actmem_region_get_info(region, &info), 0);
+	fail_call("ioctl", 1, EIO);
+	assert_fails(actmem_region_get_info(region, &info), EIO, "does not tell");
+	assert_int_equal(actmem_region_close(region), 0);
+	assert_same_held(before);
+	assert_int_equal(actmem_close(am), 0);
+}
+
+static void test_refusals(void **state)
+{
+	static const struct {
+		uint32_t why;
+		int error;
+		const char *words;
+	} cases[] = {
+		{ ACTMEM_WHY_NONE, EMFILE, "4.0 MiB" },
+		{ ACTMEM_WHY_NODE_FULL, ENOMEM, "node 1 has 3.1 GiB free of 8.0 GiB wanted" },
+		{ ACTMEM_WHY_NODE_FULL, ENOMEM, "ACTMEM_ALLOW=node" },
+		{ ACTMEM_WHY_NODE_FULL, ENOMEM, "16.0 GiB more are free there" },
+		{ ACTMEM_WHY_MEMLOCK, ENOMEM, "RLIMIT_MEMLOCK has 3.1 GiB left of 8.0 GiB wanted" },
+		{ ACTMEM_WHY_MEMCG, ENOMEM, "the memory cgroup has 3.1 GiB left of 8.0 GiB wanted" },
+		{ ACTMEM_WHY_USER_LIMIT, EDQUOT, "limit of the region's user has 3.1 GiB left of 8.0 GiB wanted" },
+		{ ACTMEM_WHY_USER_LIMIT, EDQUOT, "user_limit_bytes in /sys/class/misc/actmem" },
+		{ ACTMEM_WHY_NODE_LIMIT, EDQUOT, "limit of node 1 has 3.1 GiB left of 8.0 GiB wanted" },
+		{ ACTMEM_WHY_NODE_LIMIT, EDQUOT, "/sys/class/misc/actmem/node1/limit_bytes" },
+		{ ACTMEM_WHY_NODE_LIMIT, EDQUOT, "ACTMEM_ALLOW=node" },
+		{ ACTMEM_WHY_CPUSET, EPERM, "node 1 is outside this task's cpuset" },
+		{ ACTMEM_WHY_NO_MEMORY_NODE, ENODEV, "node 1 has no memory" },
+		{ ACTMEM_WHY_NO_MEMORY_NODE, ENODEV, "ACTMEM_NODES" },
+		{ ACTMEM_WHY_POISON, EIO, "memory of node 1: the 2 MiB at offset 8589934592" },
+		{ 1000, ENOMEM, "4.0 MiB" },
+	};
+	struct actmem *am = open_driver();
+	struct holdings before = held_now();
+	struct actmem_region *region;
+	unsigned int i;
+
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		driver.created = 0;
+		driver.create_error[0] = cases[i].error;
+		driver.create.why.reason = cases[i].why;
+		driver.create.why.node = 1;
+		driver.create.why.wanted = 8ULL << 30;
+		driver.create.why.available = (31ULL << 30) / 10;
+		driver.create.why.movable = 16ULL << 30;
+		assert_fails(create(am, 0, &region), cases[i].error, cases[i].words);
+		assert_same_held(before);
+		/* Of its pages, as of the region. */
+		driver.created = 0;
+		driver.create_error[0] = 0;
+		driver.range_error = cases[i].error;
+		assert_fails(create(am, 0, &region), cases[i].error, cases[i].words);
+		assert_null(strstr(actmem_error(), "are there"));
+		assert_same_held(before);
+		driver.range_error = 0;
+	}
+	assert_int_equal(actmem_close(am), 0);
+}
+
+/* What a heap takes ahead may be what is too much. */
+static void test_refused_heap(void **state)
+{
+	struct actmem *am = open_driver();
+	struct actmem_heap_options options;
+	struct actmem_heap *heap;
+	void *block;
+
+	ACTMEM_INIT(&options);
+	ACTMEM_INIT(&options.region);
+	options.grow_bytes = 2 * LENGTH;
+	assert_int_equal(actmem_heap_create(am, &options, &heap), 0);
+	driver.create_error[0] = EDQUOT;
+	driver.create.why.reason = ACTMEM_WHY_USER_LIMIT;
+	assert_fails(actmem_heap_alloc(heap, 1, 0, &block), EDQUOT,
+		     "2.0 MiB are needed now, and regions are made of 8.0 MiB: lower grow_bytes");
+	assert_int_equal(driver.asked[0].length, 2 * LENGTH);
+	driver.created = 0;
+	assert_fails(actmem_heap_alloc(heap, 2 * LENGTH, 0, &block), EDQUOT, "limit of the region's user");
+	assert_null(strstr(actmem_error(), "grow_bytes"));
+	actmem_heap_destroy(heap);
+	assert_int_equal(actmem_close(am), 0);
+}
+
+static int create_lazy(struct actmem *am, struct actmem_region **region)
+{
+	struct actmem_region_options options;
+
+	ACTMEM_INIT(&options);
+	options.length = LENGTH;
+	options.flags = ACTMEM_REGION_LAZY;
+	return actmem_region_create(am, &options, region);
+}
+
+static void test_ranges(void **state)
+{
+	const uint64_t half = LENGTH / 2;
+	struct actmem *am = open_driver();
+	struct actmem_region *region;
+
+	assert_int_equal(create_lazy(am, &region), 0);
+	assert_int_equal(driver.asked[0].flags, 0);
+	assert_int_equal(actmem_region_populate(region, half, half), 0);
+	assert_int_equal(driver.changed, ACTMEM_IOC_POPULATE);
+	assert_int_equal(driver.range.size, sizeof(driver.range));
+	assert_int_equal(driver.range.flags, 0);
+	assert_int_equal(driver.range.offset, half);
+	assert_int_equal(driver.range.length, half);
+	assert_int_equal(actmem_region_discard(region, 0, LENGTH), 0);
+	assert_int_equal(driver.changed, ACTMEM_IOC_DISCARD);
+	assert_int_equal(driver.range.length, LENGTH);
+
+	assert_int_equal(driver.changes, 2);
+	driver.changed = 0;
+	assert_fails(actmem_region_populate(region, 4096, half), EINVAL, "whole pages of 2.0 MiB");
+	assert_fails(actmem_region_populate(region, half, LENGTH), EINVAL, "region of 4.0 MiB");
+	assert_fails(actmem_region_discard(region, 0, 0), EINVAL, "0 bytes at 0");
+	assert_fails(actmem_region_discard(region, -half, half), EINVAL, "whole pages");
+	assert_int_equal(driver.changed, 0);
+
+	driver.range_error = EBUSY;
+	assert_fails(actmem_region_discard(region, 0, LENGTH), EBUSY, "2.0 MiB of 4.0 MiB stay");
+	driver.range_error = EIO;
+	assert_fails(actmem_region_discard(region, 0, LENGTH), EIO, "cannot discard 4.0 MiB");
+	assert_fails(actmem_region_populate(region, 0, LENGTH), EIO, "cannot populate 4.0 MiB");
+	driver.range_error = ENOMEM;
+	driver.create.why.reason = ACTMEM_WHY_NODE_FULL;
+	driver.create.why.node = 1;
+	assert_fails(actmem_region_populate(region, 0, LENGTH), ENOMEM, "node 1 has 0 B free");
+	assert_non_null(strstr(actmem_error(), "the first 2.0 MiB of the 4.0 MiB are there"));
+	/* Pages count for who made the region, not for who has them come. */
+	driver.range_error = EDQUOT;
+	driver.create.why.reason = ACTMEM_WHY_USER_LIMIT;
+	assert_fails(actmem_region_populate(region, 0, LENGTH), EDQUOT, "limit of the region's user");
+	driver.create.why.reason = ACTMEM_WHY_MEMLOCK;
+	assert_fails(actmem_region_populate(region, 0, LENGTH), EDQUOT, "in the process that makes the region");
+	assert_int_equal(actmem_region_close(region), 0);
+
+	driver.create.why.reason = ACTMEM_WHY_NONE;
+	driver.create_error[1] = EINVAL;
+	assert_fails(create_lazy(am, &region), EINVAL, "Invalid argument");
+	assert_int_equal(actmem_close(am), 0);
+}
+
+static void test_other_node(void **state)
+{
+	struct actmem *am = open_driver();
+	struct actmem_counters counters;
+	struct actmem_region *region;
+
+	driver.create_error[0] = ENOMEM;
+	driver.create.why.reason = ACTMEM_WHY_NODE_FULL;
+	driver.create.why.node = 2;
+	assert_int_equal(create(am, ACTMEM_ALLOW_NODE, &region), 0);
+	assert_non_null(strstr(actmem_error(), "node 2 has"));
+	assert_non_null(strstr(actmem_error(), "instead"));
+	assert_int_equal(driver.asked[1].policy, ACTMEM_POLICY_PREFERRED);
+	assert_int_equal(driver.asked[1].nodes[0], 2);
+	ACTMEM_INIT(&counters);
+	assert_int_equal(actmem_get_counters(am, &counters), 0);
+	assert_int_equal(counters.fallbacks_total, 1);
+	assert_int_equal(actmem_region_close(region), 0);
+
+	/* Nor one that has too few pages when they are made. */
+	driver.created = 0;
+	driver.create_error[0] = 0;
+	driver.changes = 0;
+	driver.populate_errors = 1;
+	driver.range_error = ENOMEM;
+	assert_int_equal(create(am, ACTMEM_ALLOW_NODE, &region), 0);
+	assert_non_null(strstr(actmem_error(), "node 2 has"));
+	assert_non_null(strstr(actmem_error(), "instead"));
+	assert_int_equal(driver.asked[1].policy, ACTMEM_POLICY_PREFERRED);
+	assert_int_equal(actmem_region_close(region), 0);
+	driver.range_error = 0;
+
+	/* Nor a node that has reached its limit. */
+	driver.created = 0;
+	driver.create_error[0] = EDQUOT;
+	driver.create.why.reason = ACTMEM_WHY_NODE_LIMIT;
+	assert_int_equal(create(am, ACTMEM_ALLOW_NODE, &region), 0);
+	assert_non_null(strstr(actmem_error(), "limit of node 2 has"));
+	assert_non_null(strstr(actmem_error(), "instead"));
+	assert_int_equal(driver.asked[1].policy, ACTMEM_POLICY_PREFERRED);
+	assert_int_equal(actmem_region_close(region), 0);
+
+	/* Another node would not help against these. */
+	driver.created = 0;
+	driver.create.why.reason = ACTMEM_WHY_USER_LIMIT;
+	assert_fails(create(am, ACTMEM_ALLOW_NODE, &region), EDQUOT, "limit of the region's user");
+	assert_int_equal(driver.created, 1);
+	driver.created = 0;
+	driver.create_error[0] = ENOMEM;
+	driver.create.why.reason = ACTMEM_WHY_MEMLOCK;
+	assert_fails(create(am, ACTMEM_ALLOW_NODE, &region), ENOMEM, "RLIMIT_MEMLOCK");
+	assert_int_equal(driver.created, 1);
+	/* Nor does it help if all are full. */
+	driver.created = 0;
+	driver.create.why.reason = ACTMEM_WHY_NODE_FULL;
+	driver.create_error[1] = ENOMEM;
+	assert_fails(create(am, ACTMEM_ALLOW_NODE, &region), ENOMEM, "node 2");
+	assert_int_equal(driver.created, 2);
+	assert_int_equal(actmem_close(am), 0);
+}
+
+static int create_1g(struct actmem *am, uint64_t length, uint32_t flags, uint32_t allow)
+{
+	struct actmem_region_options options;
+	struct actmem_region *region;
+	int error;
+
+	ACTMEM_INIT(&options);
+	options.length = length;
+	options.pages = ACTMEM_PAGES_1G;
+	options.policy = ACTMEM_PLACE_BIND;
+	options.nodes.word[0] = 1;
+	options.flags = flags;
+	options.allow = allow;
+	error = actmem_region_create(am, &options, &region);
+	if (!error)
+		assert_int_equal(actmem_region_close(region), 0);
+	return error;
+}
+
+/* Left to choose, memfd is asked for them, beside a driver that is used otherwise. */
+static void test_giant_pages(void **state)
+{
+	const enum actmem_backend backends[] = { ACTMEM_BACKEND_AUTO, ACTMEM_BACKEND_MEMFD };
+	struct holdings before;
+	struct actmem *am;
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(open_backend(&am, backends[i]), 0);
+		assert_int_equal(actmem_get_backend(am),
+				 i ? ACTMEM_BACKEND_MEMFD : ACTMEM_BACKEND_DRIVER);
+		before = held_now();
+		assert_fails(create_1g(am, GIANT_PAGE_BYTES + HUGE_PAGE_BYTES, 0, 0), EINVAL,
+			     "a multiple of the page size, 1073741824");
+		fail_call("memfd_create", 1, ENODEV);
+		assert_fails(create_1g(am, GIANT_PAGE_BYTES, 0, 0), EOPNOTSUPP,
+			     "has no 1 GiB hugetlb pages; allow other pages with ACTMEM_ALLOW=2m");
+		fail_call("mmap", 1, ENOMEM);
+		/* More than any machine has. */
+		assert_fails(create_1g(am, GIANT_PAGE_BYTES << 16, 0, 0), ENOMEM,
+			     "free of 64.0 TiB wanted in 1 GiB hugetlb pages");
+		assert_non_null(strstr(actmem_error(), "/sys/devices/system/node/node0/hugepages/hugepages-1048576kB/nr_hugepages"));
+		assert_non_null(strstr(actmem_error(), "boot with hugepagesz=1G hugepages="));
+		assert_same_held(before);
+		assert_int_equal(actmem_close(am), 0);
+	}
+	assert_int_equal(driver.created, 0);
+}
+
+static void test_backend_of_giant_pages(void **state)
+{
+	struct actmem_options options;
+	struct actmem *am;
+
+	ACTMEM_INIT(&options);
+	options.pages = ACTMEM_PAGES_1G;
+	assert_int_equal(actmem_open(&am, &options), 0);
+	assert_int_equal(actmem_get_backend(am), ACTMEM_BACKEND_MEMFD);
+	assert_string_equal(actmem_describe(am),
+			    "memfd: pages of 1G are hugetlb's, the driver has 2M alone");
+	assert_int_equal(actmem_close(am), 0);
+	options.backend = ACTMEM_BACKEND_DRIVER;
+	assert_int_equal(actmem_open(&am, &options), 0);
+	assert_int_equal(actmem_get_backend(am), ACTMEM_BACKEND_DRIVER);
+	assert_int_equal(actmem_close(am), 0);
+}
+
+/* The driver, asked for, has its own pages alone, for who allows those. */
+static void test_no_giant_pages(void **state)
+{
+	struct actmem *am = open_driver();
+	struct holdings before = held_now();
+	struct actmem_counters counters;
+
+	assert_fails(create_1g(am, GIANT_PAGE_BYTES, 0, ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K),
+		     EOPNOTSUPP, "the driver has pages of 2M alone; 1G come from hugetlb by the backend memfd: ");
+	assert_non_null(strstr(actmem_error(), "ACTMEM_BACKEND"));
+	assert_non_null(strstr(actmem_error(), "ACTMEM_ALLOW=2m"));
+	assert_int_equal(driver.created, 0);
+	assert_int_equal(create_1g(am, GIANT_PAGE_BYTES, ACTMEM_REGION_LAZY, ACTMEM_ALLOW_2M), 0);
+	assert_string_equal(actmem_error(),
+			    "the driver has pages of 2M alone; took 2 MiB pages instead");
+	assert_int_equal(driver.created, 1);
+	assert_int_equal(driver.asked[0].length, GIANT_PAGE_BYTES);
+	assert_int_equal(driver.asked[0].flags, 0);
+	assert_int_equal(driver.asked[0].policy, ACTMEM_POLICY_BIND);
+	/* On another node, too. */
+	driver.created = 0;
+	driver.create_error[0] = ENOMEM;
+	driver.create.why.reason = ACTMEM_WHY_NODE_FULL;
+	assert_int_equal(create_1g(am, GIANT_PAGE_BYTES, 0, ACTMEM_ALLOW_2M | ACTMEM_ALLOW_NODE),
+			 0);
+	assert_non_null(strstr(actmem_error(), "; took whatever node instead; the driver has pages of 2M alone; took"));
+	ACTMEM_INIT(&counters);
+	assert_int_equal(actmem_get_counters(am, &counters), 0);
+	assert_int_equal(counters.fallbacks_total, 3);
+	assert_same_held(before);
+	assert_int_equal(actmem_close(am), 0);
+}
+
+static void test_map_fails(void **state)
+{
+	struct actmem *am = open_driver();
+	struct holdings before = held_now();
+	struct actmem_region *region;
+	void *address;
+
+	assert_int_equal(create(am, 0, &region), 0);
+	fail_call("mmap", 1, ENOMEM);
+	assert_fails(actmem_region_map(region, &address), ENOMEM, "cannot map 4.0 MiB");
+	assert_fails(actmem_region_unmap(region), EINVAL, "not mapped");
+	fail_nothing();
+	assert_int_equal(actmem_region_close(region), 0);
+	assert_same_held(before);
+	assert_int_equal(actmem_close(am), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_request, driver_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_refusals, driver_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_refused_heap, driver_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_ranges, driver_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_other_node, driver_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_giant_pages, driver_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_backend_of_giant_pages, driver_setup,
+						driver_teardown),
+		cmocka_unit_test_setup_teardown(test_no_giant_pages, driver_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_map_fails, driver_setup, driver_teardown),
+	};
+
+	return cmocka_run_group_tests_name("driver_regions", tests, NULL, NULL);
+}

@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The memfd backend when system calls fail: every error path unwinds, and says
+ * what failed.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "actmem.h"
+#include "machine/node.h"
+#include "faults.h"
+
+#define LENGTH	(64ULL << 10)
+
+static struct actmem *opened(enum actmem_pages pages, uint32_t allow)
+{
+	struct actmem *am;
+
+	assert_int_equal(open_memfd(&am, pages, allow), 0);
+	return am;
+}
+
+static int create_with(struct actmem *am, enum actmem_policy policy, uint64_t length,
+		       uint32_t flags, struct actmem_region **region)
+{
+	struct actmem_region_options options;
+
+	ACTMEM_INIT(&options);
+	options.length = length;
+	options.flags = flags;
+	options.policy = policy;
+	options.nodes.word[0] = policy == ACTMEM_PLACE_PREFERRED ? 0 : 1;
+	options.name = "unit";
+	return actmem_region_create(am, &options, region);
+}
+
+static int create_long(struct actmem *am, enum actmem_policy policy, uint64_t length,
+		       struct actmem_region **region)
+{
+	return create_with(am, policy, length, 0, region);
+}
+
+static int create_lazy(struct actmem *am, enum actmem_policy policy,
+		       struct actmem_region **region)
+{
+	return create_with(am, policy, LENGTH, ACTMEM_REGION_LAZY, region);
+}
+
+static int create(struct actmem *am, enum actmem_policy policy, struct actmem_region **region)
+{
+	return create_long(am, policy, LENGTH, region);
+}
+
+static uint64_t fallbacks_of(struct actmem *am)
+{
+	struct actmem_counters counters;
+
+	ACTMEM_INIT(&counters);
+	assert_int_equal(actmem_get_counters(am, &counters), 0);
+	return counters.fallbacks_total;
+}
+
+/* All that a program does; stops at the first failure and cleans up. */
+static int whole_life(void *context)
+{
+	enum actmem_policy policy = *(const enum actmem_policy *)context;
+	struct actmem_region *region = NULL, *second = NULL, *lazy = NULL;
+	struct actmem_region_info info;
+	struct actmem_heap_options options;
+	struct actmem_heap *heap = NULL;
+	struct actmem *am;
+	void *address, *block = NULL;
+	int error = open_memfd(&am, ACTMEM_PAGES_4K, 0);
+
+	if (error)
+		return error;
+	ACTMEM_INIT(&info);
+	ACTMEM_INIT(&options);
+	options.grow_bytes = HUGE_PAGE_BYTES;
+	error = create(am, policy, &region);
+	if (!error)
+		error = actmem_region_map(region, &address);
+	if (!error)
+		error = actmem_region_get_info(region, &info);
+	if (!error)
+		error = actmem_region_from_fd(am, actmem_region_fd(region), &second);
+	if (!error)
+		error = create_lazy(am, policy, &lazy);
+	if (!error)
+		error = actmem_region_populate(lazy, 0, LENGTH);
+	if (!error)
+		error = actmem_region_discard(lazy, 0, LENGTH);
+	if (!error)
+		error = actmem_heap_create(am, &options, &heap);
+	if (!error)
+		error = actmem_heap_alloc(heap, 1000, 0, &block);
+	if (block)
+		assert_int_equal(actmem_heap_free(heap, block), 0);
+	if (heap)
+		assert_int_equal(actmem_heap_destroy(heap), 0);
+	if (lazy)
+		assert_int_equal(actmem_region_close(lazy), 0);
+	if (second)
+		assert_int_equal(actmem_region_close(second), 0);
+	if (region)
+		assert_int_equal(actmem_region_close(region), 0);
+	/* Also asserts that nothing that failed is still counted as open. */
+	assert_int_equal(actmem_close(am), 0);
+	return error;
+}
+
+static void sweep(enum actmem_policy policy)
+{
+	fail_each(whole_life, &policy, 20);
+}
+
+static void test_sweep_bind(void **state)
+{
+	sweep(ACTMEM_PLACE_BIND);
+}
+
+static void test_sweep_interleave(void **state)
+{
+	sweep(ACTMEM_PLACE_INTERLEAVE);
+}
+
+struct fault {
+	const char *call;
+	unsigned int nth;
+	int error;
+	int wanted;
+	const char *words;
+	enum actmem_policy policy;
+};
+
+/* What each call's failure is called; the first call of a name is meant. */
+static const struct fault faults[] = {
+	{ "memfd_create", 1, ENFILE, ENFILE, "memfd_create", ACTMEM_PLACE_BIND },
+	{ "ftruncate", 1, ENOMEM, ENOMEM, "64.0 KiB", ACTMEM_PLACE_BIND },
+	{ "fcntl", 1, EPERM, EPERM, "64.0 KiB", ACTMEM_PLACE_BIND },
+	{ "mmap", 1, ENOMEM, ENOMEM, "cannot map 64.0 KiB", ACTMEM_PLACE_BIND },
+	{ "madvise", 1, EINVAL, EINVAL, "core dumps", ACTMEM_PLACE_BIND },
+	{ "madvise", 4, ENOMEM, ENOMEM, "cannot populate 64.0 KiB of 4 KiB pages", ACTMEM_PLACE_BIND },
+	{ "madvise", 4, EFAULT, ENOMEM, "cannot populate", ACTMEM_PLACE_BIND },
+	{ "madvise", 4, EHWPOISON, EHWPOISON, "cannot populate", ACTMEM_PLACE_BIND },
+	{ "madvise", 5, ENOMEM, ENOMEM, "cannot populate 4.0 KiB", ACTMEM_PLACE_INTERLEAVE },
+	{ "mlock2", 1, ENOMEM, ENOMEM, "ulimit -l", ACTMEM_PLACE_BIND },
+	{ "mlock2", 1, EPERM, ENOMEM, "RLIMIT_MEMLOCK", ACTMEM_PLACE_BIND },
+	{ "mlock2", 1, EINVAL, EINVAL, "mlock", ACTMEM_PLACE_BIND },
+	{ "mbind", 1, EIO, EIO, "cannot bind memory to node 0", ACTMEM_PLACE_BIND },
+	{ "mbind", 2, ENOMEM, ENOMEM, "mbind", ACTMEM_PLACE_INTERLEAVE },
+	{ "move_pages", 1, EFAULT, EFAULT, "move_pages", ACTMEM_PLACE_BIND },
+	{ "move_pages", 2, EFAULT, EFAULT, "move_pages", ACTMEM_PLACE_BIND },
+	{ "fstat", 1, EIO, EIO, "fstat", ACTMEM_PLACE_BIND },
+};
+
+static void test_words(void **state)
+{
+	struct actmem *am = opened(ACTMEM_PAGES_4K, 0);
+	struct holdings before = held_now();
+	struct actmem_region *region;
+	unsigned int i;
+
+	for (i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+		fail_call(faults[i].call, faults[i].nth, faults[i].error);
+		assert_fails(create(am, faults[i].policy, &region), faults[i].wanted,
+			     faults[i].words);
+		fail_nothing();
+		assert_same_held(before);
+	}
+	assert_int_equal(fallbacks_of(am), 0);
+	assert_int_equal(actmem_close(am), 0);
+}
+
+/* Where so many bytes of a region lie, as its process tells others. */
+static void assert_published(struct actmem_region *region, uint64_t bytes)
+{
+	struct actmem_region_info info, *list;
+	uint64_t sum = 0;
+	size_t count, i;
+	int node;
+
+	ACTMEM_INIT(&info);
+	assert_int_equal(actmem_region_get_info(region, &info), 0);
+	assert_int_equal(info.allocated_bytes, bytes);
+	assert_int_equal(actmem_region_list(&list, &count), 0);
+	for (i = 0; i < count && (list[i].pid != getpid() || list[i].id != info.id); i++)
+		;
+	assert_true(i < count);
+	for (node = 0; node < ACTMEM_NODES_MAX; node++)
+		sum += list[i].node_bytes[node];
+	free(list);
+	assert_int_equal(sum, bytes);
+}
+
+static void test_range_words(void **state)
+{
+	struct actmem *am = opened(ACTMEM_PAGES_4K, 0);
+	struct actmem_region_info info;
+	struct actmem_region *region;
+	struct holdings before;
+
+	assert_int_equal(create_lazy(am, ACTMEM_PLACE_INTERLEAVE, &region), 0);
+	before = held_now();
+	assert_fails(actmem_region_populate(region, 4096, LENGTH), EINVAL,
+		     "65536 bytes at 4096 are no range of whole pages of 4.0 KiB in a region of 64.0 KiB");
+	assert_fails(actmem_region_discard(region, 0, 0), EINVAL, "no range of whole pages");
+	fail_call("madvise", 1, ENOMEM);
+	assert_fails(actmem_region_populate(region, 4096, 8192), ENOMEM, "cannot populate 4.0 KiB");
+	fail_call("mbind", 1, EIO);
+	assert_fails(actmem_region_populate(region, 4096, 8192), EIO, "mbind");
+	fail_call("mbind", 2, EIO);
+	assert_fails(actmem_region_populate(region, 4096, 8192), EIO, "mbind");
+	fail_nothing();
+	fake_node(1);
+	assert_fails(actmem_region_populate(region, 4096, 8192), EIO, "page 1 is on node 1");
+	fail_nothing();
+	/* The first page came, and others are told of it, if they can be told. */
+	assert_int_equal(actmem_region_discard(region, 0, LENGTH), 0);
+	fail_call("madvise", 2, ENOMEM);
+	assert_fails(actmem_region_populate(region, 4096, 8192), ENOMEM, "cannot populate 4.0 KiB");
+	fail_nothing();
+	assert_published(region, 4096);
+	fail_call("punch", 1, EINTR);
+	assert_int_equal(actmem_region_discard(region, 0, LENGTH), 0);
+	fail_call("punch", 1, ENOSPC);
+	assert_fails(actmem_region_discard(region, 0, LENGTH), ENOSPC, "cannot discard 64.0 KiB");
+	fail_call("fstat", 1, EIO);
+	assert_fails(actmem_region_discard(region, 0, LENGTH), EIO, "fstat");
+	fail_nothing();
+	ACTMEM_INIT(&info);
+	assert_int_equal(actmem_region_get_info(region, &info), 0);
+	assert_int_equal(info.allocated_bytes, 0);
+	assert_same_held(before);
+	assert_int_equal(actmem_region_close(region), 0);
+	assert_int_equal(actmem_close(am), 0);
+}
+
+/* Not swept: how many calls it makes depends on the machine's processes. */
+static void test_list(void **state)
+{
+	const struct fault list_faults[] = {
+		{ "opendir", 1, EMFILE, EMFILE, "/proc", 0 },
+		{ "opendir", 2, EMFILE, EMFILE, "cannot look into process", 0 },
+		{ "realloc", 1, ENOMEM, ENOMEM, "no memory for a list", 0 },
+		{ "realloc", 2, ENOMEM, ENOMEM, "no memory for a list", 0 },
+		{ "calloc", 1, ENOMEM, ENOMEM, "no memory for a list", 0 },
+	};
+	struct actmem *am = opened(ACTMEM_PAGES_4K, 0);
+	struct actmem_region_info *list;
+	struct actmem_region *region;
+	struct holdings before;
+	unsigned int i;
+	size_t count;
+
+	assert_int_equal(create(am, ACTMEM_PLACE_BIND, &region), 0);
+	before = held_now();
+	for (i = 0; i < sizeof(list_faults) / sizeof(list_faults[0]); i++) {
+		fail_call(list_faults[i].call, list_faults[i].nth, list_faults[i].error);
+		assert_fails(actmem_region_list(&list, &count), list_faults[i].wanted,
+			     list_faults[i].words);
+		fail_nothing();
+		assert_same_held(before);
+	}
+	assert_int_equal(actmem_region_close(region), 0);
+	assert_int_equal(actmem_close(am), 0);
+}
+
+static void test_interrupted(void **state)
+{
+	struct actmem *am = opened(ACTMEM_PAGES_4K, 0);
+	struct actmem_region *region;
+	const int errors[] = { EINTR, EAGAIN };
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		fail_call("madvise", 4, errors[i]);
+		assert_int_equal(create(am, ACTMEM_PLACE_BIND, &region), 0);
+		assert_int_equal(actmem_region_close(region), 0);
+	}
+	fail_nothing();
+	assert_int_equal(actmem_close(am), 0);
+}
+
+static void test_misplaced(void **state)
+{
+	struct actmem *am = opened(ACTMEM_PAGES_4K, 0);
+	struct holdings before = held_now();
+	struct actmem_region *region;
+
+	fake_node(1);
+	assert_fails(create(am, ACTMEM_PLACE_BIND, &region), EIO,
+		     "page 0 is on node 1, not on node 0 as asked");
+	assert_fails(create(am, ACTMEM_PLACE_INTERLEAVE, &region), EIO, "node 1");
+	assert_same_held(before);
+	/* Preferred may be elsewhere. */
+	assert_int_equal(create(am, ACTMEM_PLACE_PREFERRED, &region), 0);
+	fail_nothing();
+	assert_int_equal(actmem_region_close(region), 0);
+	assert_int_equal(actmem_close(am), 0);
+}
+
+/* As in a container whose seccomp profile forbids both. */
+static void test_numa_calls_forbidden(void **state)
+{
+	static const char *const calls[] = { "mbind", "move_pages" };
+	struct actmem *am = opened(ACTMEM_PAGES_4K, 0);
+	struct actmem_region_info info;
+	struct actmem_region *region;
+	unsigned int i, node;
+
+	for (i = 0; i < 2; i++) {
+		fail_every(calls[i], EPERM);
+		if (!node_is_only_one(&node)) {
+			assert_fails(create(am, ACTMEM_PLACE_BIND, &region), EPERM, "CAP_SYS_NICE");
+			continue;
+		}
+		assert_int_equal(create(am, ACTMEM_PLACE_BIND, &region), 0);
+		ACTMEM_INIT(&info);
+		assert_int_equal(actmem_region_get_info(region, &info), 0);
+		assert_int_equal(info.node_bytes[node], LENGTH);
+		assert_int_equal(actmem_region_close(region), 0);
+	}
+	fail_nothing();
+	assert_int_equal(actmem_close(am), 0);
+}
+
+static void test_unlocked(void **state)
+{
+	struct actmem *am = opened(ACTMEM_PAGES_4K, ACTMEM_ALLOW_UNLOCKED);
+	struct actmem_region_info info;
+	struct actmem_region *region;
+
+	fail_call("mlock2", 1, ENOMEM);
+	assert_int_equal(create(am, ACTMEM_PLACE_BIND, &region), 0);
+	fail_nothing();
+	assert_non_null(strstr(actmem_error(), "went on unpinned"));
+	assert_int_equal(fallbacks_of(am), 1);
+	ACTMEM_INIT(&info);
+	assert_int_equal(actmem_region_get_info(region, &info), 0);
+	assert_int_equal(info.pinned_bytes, 0);
+	assert_int_equal(actmem_region_close(region), 0);
+	assert_int_equal(actmem_close(am), 0);
+}
+
+/* A kernel that has no hugetlb pages, and one whose mapping is refused. */
+static void test_no_hugetlb(void **state)
+{
+	struct actmem *am = opened(ACTMEM_PAGES_2M, 0), *lenient;
+	struct actmem_region_info info;
+	struct actmem_region *region;
+
+	fail_call("memfd_create", 1, ENODEV);
+	assert_fails(create_long(am, ACTMEM_PLACE_BIND, HUGE_PAGE_BYTES, &region), EOPNOTSUPP, "no 2 MiB hugetlb pages");
+	fail_call("mmap", 1, ENOMEM);
+	assert_fails(create_long(am, ACTMEM_PLACE_BIND, HUGE_PAGE_BYTES, &region), ENOMEM, "hugetlb");
+	fail_nothing();
+	assert_int_equal(actmem_close(am), 0);
+
+	lenient = opened(ACTMEM_PAGES_2M, ACTMEM_ALLOW_4K);
+	fail_call("memfd_create", 1, ENODEV);
+	assert_int_equal(create_long(lenient, ACTMEM_PLACE_BIND, HUGE_PAGE_BYTES, &region), 0);
+	fail_nothing();
+	assert_non_null(strstr(actmem_error(), "no 2 MiB hugetlb pages"));
+	assert_non_null(strstr(actmem_error(), "took 4 KiB pages instead"));
+	assert_int_equal(fallbacks_of(lenient), 1);
+	ACTMEM_INIT(&info);
+	assert_int_equal(actmem_region_get_info(region, &info), 0);
+	assert_int_equal(info.page_bytes, 4096);
+	assert_int_equal(actmem_region_close(region), 0);
+	assert_int_equal(actmem_close(lenient), 0);
+}
+
+/* A failure that smaller pages would not mend ends the steps down. */
+static void test_no_step_down(void **state)
+{
+	struct actmem *am = opened(ACTMEM_PAGES_2M, ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K |
+				   ACTMEM_ALLOW_NODE);
+	struct actmem_region *region;
+
+	fail_every("memfd_create", EMFILE);
+	assert_fails(create_long(am, ACTMEM_PLACE_BIND, HUGE_PAGE_BYTES, &region), EMFILE, "memfd_create");
+	assert_null(strstr(actmem_error(), "; then "));
+	fail_nothing();
+	assert_int_equal(actmem_close(am), 0);
+}
+
+static uint64_t address_space(void)
+{
+	FILE *file = fopen("/proc/self/statm", "re");
+	unsigned long long pages;
+
+	assert_non_null(file);
+	assert_int_equal(fscanf(file, "%llu", &pages), 1);
+	fclose(file);
+	return pages * 4096;
+}
+
+/* Nothing is left of the room in which a place at a multiple of 2 MiB is found. */
+static void test_address_space(void **state)
+{
+	struct actmem *am = opened(ACTMEM_PAGES_4K, 0);
+	uint64_t before = address_space();
+	struct actmem_region *region;
+	unsigned int round;
+	void *memory;
+
+	for (round = 0; round < 400; round++) {
+		assert_int_equal(create(am, ACTMEM_PLACE_BIND, &region), 0);
+		assert_int_equal(actmem_region_map(region, &memory), 0);
+		assert_int_equal((uintptr_t)memory % HUGE_PAGE_BYTES, 0);
+		assert_int_equal(actmem_region_unmap(region), 0);
+		assert_int_equal(actmem_region_close(region), 0);
+	}
+	assert_true(address_space() < before + 8 * HUGE_PAGE_BYTES);
+	assert_int_equal(actmem_close(am), 0);
+}
+
+static void test_file_size_limit(void **state)
+{
+	struct actmem *am = opened(ACTMEM_PAGES_4K, 0), *second;
+	struct actmem_region *region;
+	struct rlimit was, limit;
+
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
+	limit = was;
+	limit.rlim_cur = 4096;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	assert_fails(create(am, ACTMEM_PLACE_BIND, &region), EFBIG, "ulimit -f");
+	assert_fails(open_memfd(&second, ACTMEM_PAGES_4K, 0), EFBIG, "ulimit -f");
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
+	assert_int_equal(actmem_close(am), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sweep_bind),
+		cmocka_unit_test(test_sweep_interleave),
+		cmocka_unit_test(test_words),
+		cmocka_unit_test(test_range_words),
+		cmocka_unit_test(test_list),
+		cmocka_unit_test(test_interrupted),
+		cmocka_unit_test(test_misplaced),
+		cmocka_unit_test(test_numa_calls_forbidden),
+		cmocka_unit_test(test_unlocked),
+		cmocka_unit_test(test_no_hugetlb),
+		cmocka_unit_test(test_no_step_down),
+		cmocka_unit_test(test_address_space),
+		cmocka_unit_test(test_file_size_limit),
+	};
+
+	return cmocka_run_group_tests_name("memfd", tests, NULL, NULL);
+}

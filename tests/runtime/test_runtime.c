@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Whatever call fails while a runtime is opened and a region is registered with it,
+ * nothing is left behind. Those of accelerators are in tests/cuda.
+ */
+#include <errno.h>
+
+#include "actmem_runtime.h"
+#include "faults.h"
+
+#define LENGTH	(4ULL << 20)
+
+static int teardown(void **state)
+{
+	fail_nothing();
+	return 0;
+}
+
+struct rig {
+	struct actmem *am;
+	struct actmem_region *region;	/* of no page */
+};
+
+static struct rig set_up(void)
+{
+	struct actmem_region_options wanted;
+	struct rig rig;
+
+	assert_int_equal(open_small(&rig.am), 0);
+	ACTMEM_INIT(&wanted);
+	wanted.length = LENGTH;
+	wanted.flags = ACTMEM_REGION_LAZY;
+	assert_int_equal(actmem_region_create(rig.am, &wanted, &rig.region), 0);
+	return rig;
+}
+
+static int register_once(void *context)
+{
+	const struct rig *rig = context;
+	struct actmem_runtime_options options;
+	struct actmem_runtime *runtime;
+	int error;
+
+	ACTMEM_INIT(&options);
+	options.kind = ACTMEM_RUNTIME_NULL;
+	error = actmem_runtime_open(rig->am, &options, &runtime);
+	if (error)
+		return error;
+	error = actmem_region_register(rig->region, runtime, 0);
+	fail_nothing();
+	assert_true(!error || *actmem_error());
+	assert_int_equal(actmem_region_unregister(rig->region), error ? -ENOENT : 0);
+	assert_int_equal(actmem_runtime_close(runtime), 0);
+	assert_int_equal(actmem_region_discard(rig->region, 0, LENGTH), 0);
+	return error;
+}
+
+static void test_every_failure(void **state)
+{
+	struct rig rig = set_up();
+
+	fail_each(register_once, &rig, 3);
+	assert_int_equal(actmem_region_close(rig.region), 0);
+	assert_int_equal(actmem_close(rig.am), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(test_every_failure, teardown),
+	};
+
+	return cmocka_run_group_tests_name("runtime", tests, NULL, NULL);
+}

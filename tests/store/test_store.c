@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Stores when files cannot be had, written or read: who learns of it and how, what
+ * is kept, and that all is as before when the fault is gone; and every error path
+ * unwinds.
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "store_rig.h"
+
+static void test_failed_spill(void **state)
+{
+	struct rig rig = { 0 };
+	uint64_t count;
+
+	assert_int_equal(set_up(&rig), 0);
+	fail_transfers(1, 1000, -EIO);
+	count = put_until(&rig, EIO, "cannot be spilled: ");
+	assert_non_null(strstr(actmem_error(), " of 1.0 MiB cannot be spilled"));
+	assert_non_null(strstr(actmem_error(), FOLDER));
+	assert_int_equal(count, BUDGET / BLOCK);
+	assert_true(stats_of(&rig).failed_spills_total > 0);
+	/* It fails again as long as the disk does, and no longer. */
+	assert_fails(put(&rig, count), EIO, "cannot be spilled");
+	assert_int_equal(stats_of(&rig).blocks, count);
+	fail_nothing();
+	while (count < 10)
+		assert_int_equal(put(&rig, count++), 0);
+	assert_true(stats_of(&rig).spilled_bytes_total > 0);
+	take_all(&rig, count);
+	tear_down(&rig);
+}
+
+static void fill_disk(int error, const char *part)
+{
+	struct rig rig = { 0 };
+	uint64_t count;
+
+	assert_int_equal(set_up(&rig), 0);
+	fail_every("fallocate", error);
+	count = put_until(&rig, error, part);
+	assert_int_equal(count, BUDGET / BLOCK);
+	assert_int_equal(stats_of(&rig).file_bytes, 0);
+	fail_nothing();
+	/* After a full disk a block is tried, then more; where that is not there, less. */
+	fail_call("fallocate", 2, error);
+	while (count < 20)
+		assert_int_equal(put(&rig, count++), 0);
+	assert_int_equal(stats_of(&rig).file_bytes, BLOCK + 32 * MIB);
+	fail_nothing();
+	while (count < 50)
+		assert_int_equal(put(&rig, count++), 0);
+	assert_int_equal(stats_of(&rig).file_bytes, BLOCK + 96 * MIB);
+	take_all(&rig, count);
+	tear_down(&rig);
+}
+
+static void test_full_disk(void **state)
+{
+	fill_disk(ENOSPC, "no room for");
+}
+
+static void test_full_quota(void **state)
+{
+	fill_disk(EDQUOT, "fallocate: ");
+}
+
+static void test_spill_limit(void **state)
+{
+	struct rig rig = { .spill_limit = 3 * BLOCK };
+	struct actmem_counters counters;
+	uint64_t count;
+	int round;
+
+	ACTMEM_INIT(&counters);
+	assert_int_equal(set_up(&rig), 0);
+	/* What is taken leaves room in the files for the next. */
+	for (round = 0; round < 3; round++) {
+		count = put_until(&rig, ENOSPC, "spill_limit_bytes");
+		assert_int_equal(count, (BUDGET + rig.spill_limit) / BLOCK);
+		assert_int_equal(stats_of(&rig).file_bytes, rig.spill_limit);
+		assert_int_equal(stats_of(&rig).spilled_bytes, rig.spill_limit);
+		assert_int_equal(actmem_get_counters(rig.am, &counters), 0);
+		assert_int_equal(counters.spilled_bytes, rig.spill_limit);
+		take_all(&rig, count);
+		assert_int_equal(actmem_get_counters(rig.am, &counters), 0);
+		assert_int_equal(counters.spilled_bytes, 0);
+	}
+	tear_down(&rig);
+}
+
+static void test_allow_memory(void **state)
+{
+	struct rig rig = { .flags = ACTMEM_STORE_ALLOW_MEMORY };
+	struct actmem_store_stats stats;
+	uint64_t count;
+
+	assert_int_equal(set_up(&rig), 0);
+	fail_every("fallocate", ENOSPC);
+	for (count = 0; count < 12; count++)
+		assert_int_equal(put(&rig, count), 0);
+	stats = stats_of(&rig);
+	assert_int_equal(stats.resident_bytes, count * BLOCK);
+	assert_in_range(stats.beyond_budget_bytes, count * BLOCK - BUDGET, stats.memory_bytes);
+	fail_nothing();
+	take_all(&rig, count);
+	assert_int_equal(stats_of(&rig).beyond_budget_bytes, 0);
+	/* From now on the budget holds again. */
+	for (count = 0; count < 12; count++)
+		assert_int_equal(put(&rig, count), 0);
+	assert_int_equal(stats_of(&rig).beyond_budget_bytes, 0);
+	take_all(&rig, count);
+	tear_down(&rig);
+}
+
+/* Files are opened while the process is in another directory. */
+static void test_other_directory(void **state)
+{
+	struct rig rig = { 0 };
+	char path[PATH_MAX];
+	uint64_t count;
+
+	assert_non_null(getcwd(path, sizeof(path)));
+	assert_int_equal(set_up(&rig), 0);
+	assert_int_equal(chdir("/"), 0);
+	for (count = 0; count < 12; count++)
+		assert_int_equal(put(&rig, count), 0);
+	assert_true(stats_of(&rig).file_bytes > 0);
+	take_all(&rig, count);
+	assert_int_equal(chdir(path), 0);
+	tear_down(&rig);
+}
+
+static void test_too_many_paths(void **state)
+{
+	struct actmem_store_options options;
+	struct rig rig = { 0 };
+	const char *path = FOLDER;
+
+	assert_int_equal(set_up(&rig), 0);
+	assert_int_equal(actmem_store_destroy(rig.store), 0);
+	ACTMEM_INIT(&options);
+	options.budget_bytes = BUDGET;
+	options.spill_paths = &path;
+	options.spill_path_count = UINT32_MAX;
+	assert_fails(actmem_store_create(rig.am, &options, &rig.store), EINVAL,
+		     "spill_path_count is 4294967295");
+	rig.store = NULL;
+	tear_down(&rig);
+}
+
+/* Where a disk failed is used again in the end, or its files would grow and grow. */
+static void test_bad_disk(void **state)
+{
+	struct rig rig = { .flags = ACTMEM_STORE_ALLOW_MEMORY, .spill_limit = 3 * BLOCK };
+	uint64_t count;
+
+	assert_int_equal(set_up(&rig), 0);
+	fail_transfers(1, 1000, -EIO);
+	for (count = 0; stats_of(&rig).failed_spills_total < 20; count++)
+		assert_int_equal(put(&rig, count), 0);
+	assert_true(stats_of(&rig).beyond_budget_bytes > 0);
+	fail_nothing();
+	take_all(&rig, count);
+	for (count = 0; count < (BUDGET + rig.spill_limit) / BLOCK; count++)
+		assert_int_equal(put(&rig, count), 0);
+	assert_int_equal(stats_of(&rig).beyond_budget_bytes, 0);
+	take_all(&rig, count);
+	tear_down(&rig);
+}
+
+/* Nor do they grow while there is room elsewhere. */
+static void test_files_of_bad_disk(void **state)
+{
+	struct rig rig = { .flags = ACTMEM_STORE_ALLOW_MEMORY };
+	uint64_t count;
+
+	assert_int_equal(set_up(&rig), 0);
+	fail_transfers(1, 1000, -EIO);
+	for (count = 0; stats_of(&rig).failed_spills_total < 70; count++)
+		assert_int_equal(put(&rig, count), 0);
+	assert_int_equal(stats_of(&rig).file_bytes, 64 * MIB);
+	fail_nothing();
+	take_all(&rig, count);
+	tear_down(&rig);
+}
+
+static void test_failed_fill(void **state)
+{
+	struct rig rig = { 0 };
+	const void *memory;
+	uint64_t count;
+
+	assert_int_equal(set_up(&rig), 0);
+	for (count = 0; count < 12; count++)
+		assert_int_equal(put(&rig, count), 0);
+	settle(&rig);
+	fail_transfers(1, 1000, -EIO);
+	assert_fails(actmem_store_hold(rig.store, key_of(0), &memory, NULL), EIO,
+		     "block 0 of 1.0 MiB");
+	assert_int_equal(stats_of(&rig).blocks, count);
+	fail_nothing();
+	take_all(&rig, count);
+	tear_down(&rig);
+}
+
+/* What fails while it is read ahead is tried again for who wants it. */
+static void test_failed_prefetch(void **state)
+{
+	struct rig rig = { 0 };
+	uint64_t count, misses;
+
+	assert_int_equal(set_up(&rig), 0);
+	for (count = 0; count < 12; count++)
+		assert_int_equal(put(&rig, count), 0);
+	settle(&rig);
+	assert_int_equal(take(&rig, --count), 0);
+	fail_transfers(1, 1000, -EIO);
+	assert_int_equal(actmem_store_prefetch(rig.store, key_of(0)), 0);
+	while (!stats_of(&rig).failed_fills_total)
+		usleep(1000);
+	fail_nothing();
+	/* Or for who says once more that it will be wanted. */
+	misses = stats_of(&rig).misses_total;
+	assert_int_equal(actmem_store_prefetch(rig.store, key_of(0)), 0);
+	assert_int_equal(take(&rig, 0), 0);
+	assert_int_equal(stats_of(&rig).misses_total, misses);
+	while (--count)
+		assert_int_equal(take(&rig, count), 0);
+	tear_down(&rig);
+}
+
+/* What is free and too short stays, if it has a name: the store says so. */
+static void test_named_regions(void **state)
+{
+	struct rig rig = { .heap_name = NAMES_PREFIX "-store", .grow = BUDGET / 2 };
+	uint64_t count;
+	void *memory;
+
+	assert_int_equal(set_up(&rig), 0);
+	for (count = 0; count < 8; count++)
+		assert_int_equal(put(&rig, count), 0);
+	take_all(&rig, count);
+	assert_fails(actmem_store_reserve(rig.store, key_of(0), BUDGET, &memory), ENOMEM,
+		     NAMES_PREFIX "-store.*");
+	assert_int_equal(actmem_store_reserve(rig.store, key_of(0), BUDGET / 2, &memory), 0);
+	/* With a block in use it is that one which is in the way. */
+	assert_fails(actmem_store_reserve(rig.store, key_of(1), BUDGET, &memory), EDEADLK,
+		     "this thread");
+	assert_int_equal(actmem_store_drop(rig.store, key_of(0)), 0);
+	tear_down(&rig);
+	assert_int_equal(unlink(NAMES_PREFIX "-store.0"), 0);
+	assert_int_equal(unlink(NAMES_PREFIX "-store.1"), 0);
+}
+
+static void test_checksum(void **state)
+{
+	struct rig rig = { .flags = ACTMEM_STORE_CHECKSUM };
+	const void *memory;
+
+	assert_int_equal(set_up(&rig), 0);
+	assert_int_equal(put(&rig, 1), 0);
+	assert_int_equal(actmem_store_hold(rig.store, key_of(1), &memory, NULL), 0);
+	*((char *)(uintptr_t)memory + BLOCK - 1) ^= 1;
+	assert_int_equal(actmem_store_put_back(rig.store, key_of(1)), 0);
+	assert_fails(actmem_store_hold(rig.store, key_of(1), &memory, NULL), EBADMSG, "block 1 of");
+	assert_int_equal(stats_of(&rig).checksums_total, 2);
+	assert_int_equal(actmem_store_drop(rig.store, key_of(1)), 0);
+	tear_down(&rig);
+}
+
+static void test_without_registered_memory(void **state)
+{
+	struct rig rig = { 0 };
+	uint64_t count;
+
+	assert_int_equal(set_up(&rig), 0);
+	if (strncmp(actmem_store_describe(rig.store), "io_uring", 8)) {
+		tear_down(&rig);
+		skip();
+	}
+	assert_null(strstr(actmem_store_describe(rig.store), "without registered"));
+	fail_every("register_buffer", ENOMEM);
+	for (count = 0; count < 12; count++)
+		assert_int_equal(put(&rig, count), 0);
+	assert_non_null(strstr(actmem_store_describe(rig.store), "RLIMIT_MEMLOCK"));
+	take_all(&rig, count);
+	tear_down(&rig);
+}
+
+/* All that a program does. */
+static int run(void *unused)
+{
+	struct rig rig = { 0 };
+	uint64_t name;
+	int error = set_up(&rig);
+
+	for (name = 0; !error && name < 6; name++)
+		error = put(&rig, name);
+	for (name = 6; !error && name--; )
+		error = take(&rig, name);
+	tear_down(&rig);
+	return error;
+}
+
+static void test_sweep(void **state)
+{
+	fail_each(run, NULL, 20);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_failed_spill),
+		cmocka_unit_test(test_full_disk),
+		cmocka_unit_test(test_full_quota),
+		cmocka_unit_test(test_spill_limit),
+		cmocka_unit_test(test_allow_memory),
+		cmocka_unit_test(test_other_directory),
+		cmocka_unit_test(test_too_many_paths),
+		cmocka_unit_test(test_bad_disk),
+		cmocka_unit_test(test_files_of_bad_disk),
+		cmocka_unit_test(test_failed_fill),
+		cmocka_unit_test(test_failed_prefetch),
+		cmocka_unit_test(test_named_regions),
+		cmocka_unit_test(test_checksum),
+		cmocka_unit_test(test_without_registered_memory),
+		cmocka_unit_test(test_sweep),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
