@@ -98,7 +98,8 @@ static void test_region(struct actmem *am, unsigned int node)
 	returns(actmem_region_list(&listed, &count), 0);
 	for (i = 0; i < count; i++)
 		if (!strcmp(listed[i].name, "giant") && listed[i].pages == ACTMEM_PAGES_1G &&
-		    listed[i].page_bytes == GIB && listed[i].node_bytes[node] == GIB &&
+		    listed[i].page_bytes == GIB && listed[i].node_count == node + 1 &&
+		    listed[i].node_bytes[node] == GIB &&
 		    listed[i].backend == ACTMEM_BACKEND_MEMFD)
 			seen++;
 	ok(seen == 1, "it is listed once (%u)", seen);
