@@ -73,7 +73,6 @@ static struct actmem_heap *make_heap(struct actmem *am, uint64_t grow_bytes, uin
 	struct actmem_heap *heap;
 
 	ACTMEM_INIT(&options);
-	ACTMEM_INIT(&options.region);
 	options.grow_bytes = grow_bytes;
 	options.limit_bytes = limit_bytes;
 	if (!actmem_heap_create(am, &options, &heap))

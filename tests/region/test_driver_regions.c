@@ -139,7 +139,6 @@ static void test_refused_heap(void **state)
 	void *block;
 
 	ACTMEM_INIT(&options);
-	ACTMEM_INIT(&options.region);
 	options.grow_bytes = 2 * LENGTH;
 	assert_int_equal(actmem_heap_create(am, &options, &heap), 0);
 	driver.create_error[0] = EDQUOT;
