@@ -391,6 +391,38 @@ static struct block *__attribute__((cold)) end_surely(struct actmem_heap *heap,
 	return block;
 }
 
+static int fail_not_live(const void *address)
+{
+	return fail(EINVAL, "%p is not the start of a live block of this heap: freed before, or from elsewhere",
+		    address);
+}
+
+int actmem_heap_locate(struct actmem_heap *heap, const void *address,
+		       struct actmem_region **region, uint64_t *offset)
+{
+	const struct range *range;
+	uint64_t life;
+	int error = check_heap(heap, "actmem_heap_locate");
+
+	if (error)
+		return error;
+	if (!region || !offset)
+		return fail(EINVAL, "actmem_heap_locate: nowhere to put region and offset");
+	pthread_mutex_lock(&heap->lock);
+	if (blocks_live(&heap->blocks, address, &life)) {
+		range = heap->ranges;
+		while ((uintptr_t)address - (uintptr_t)range->address >=
+		       actmem_region_length(range->its.region))
+			range = range->next;
+		*region = range->its.region;
+		*offset = (uintptr_t)address - (uintptr_t)range->address;
+	} else {
+		error = fail_not_live(address);
+	}
+	pthread_mutex_unlock(&heap->lock);
+	return error;
+}
+
 int actmem_heap_free(struct actmem_heap *heap, void *address)
 {
 	uint64_t bytes, limit;
@@ -405,8 +437,7 @@ int actmem_heap_free(struct actmem_heap *heap, void *address)
 	if (!block)
 		block = end_surely(heap, address, &bytes);
 	if (!block)
-		return fail(EINVAL, "%p is not the start of a live block of this heap: freed before, or from elsewhere",
-			    address);
+		return fail_not_live(address);
 	limit = atomic_load_explicit(&heap->cache_limit, memory_order_relaxed);
 	cache = heap_cache(heap);
 	kept = cache && cache_keep(cache, block, limit);

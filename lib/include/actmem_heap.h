@@ -110,6 +110,16 @@ int actmem_heap_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align,
 int actmem_heap_free(struct actmem_heap *heap, void *block);
 
 /*
+ * The region that a block lies in, and at which offset it begins there: as what
+ * actmem_queue_fill() and actmem_queue_spill() take, once the region is attached. The
+ * region is the heap's, and stays open while the block is live.
+ *
+ * -EINVAL: not the start of a live block of this heap.
+ */
+int actmem_heap_locate(struct actmem_heap *heap, const void *block,
+		       struct actmem_region **region, uint64_t *offset);
+
+/*
  * Gives what threads keep at hand back, and regions without live blocks, but for
  * named ones and those attached to a queue: these stay open.
  */

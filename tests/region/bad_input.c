@@ -252,6 +252,8 @@ static void test_heap(struct actmem *am)
 	returns(actmem_heap_alloc(heap, 1, 0, NULL), -EINVAL);
 	returns(actmem_heap_alloc(NULL, 1, 0, &block), -EINVAL);
 	returns(actmem_heap_free(NULL, NULL), -EINVAL);
+	returns(actmem_heap_locate(NULL, NULL, NULL, NULL), -EINVAL);
+	returns(actmem_heap_locate(heap, heap, NULL, NULL), -EINVAL);
 	returns(actmem_close(am), -EBUSY);
 	says("1 heaps");
 	returns(actmem_heap_destroy(heap), 0);
