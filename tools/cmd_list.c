@@ -41,15 +41,16 @@ static int compare_regions(const void *left, const void *right)
 	return (a->id > b->id) - (a->id < b->id);
 }
 
-static json_t *nodes_to_json(const uint64_t node_bytes[ACTMEM_NODES_MAX])
+static json_t *nodes_to_json(const struct actmem_region_info *region)
 {
 	json_t *nodes = json_array();
-	int node;
+	uint32_t node;
 
-	for (node = 0; node < ACTMEM_NODES_MAX; node++)
-		if (node_bytes[node])
-			nodes = append_item(nodes, json_pack("{s:i, s:I}", "node", node, "bytes",
-							     (json_int_t)node_bytes[node]));
+	for (node = 0; node < region->node_count; node++)
+		if (region->node_bytes[node])
+			nodes = append_item(nodes, json_pack("{s:i, s:I}", "node", (int)node,
+							     "bytes",
+							     (json_int_t)region->node_bytes[node]));
 	return nodes;
 }
 
@@ -68,7 +69,7 @@ static json_t *region_to_json(const struct actmem_region_info *region)
 			 "allocated_bytes", (json_int_t)region->allocated_bytes,
 			 "page_bytes", (json_int_t)region->page_bytes,
 			 "pages", pages_text(region->pages),
-			 "nodes", nodes_to_json(region->node_bytes),
+			 "nodes", nodes_to_json(region),
 			 "mapped_bytes", (json_int_t)region->mapped_bytes,
 			 "pinned_bytes", (json_int_t)region->pinned_bytes,
 			 "demand_faults", (json_int_t)region->demand_faults,
@@ -76,7 +77,7 @@ static json_t *region_to_json(const struct actmem_region_info *region)
 			 "exported_bytes", (json_int_t)region->exported_bytes,
 			 "lingering", !!region->lingering,
 			 "named", !!region->named,
-			 "path", region->path[0] ? text_to_json(region->path) : json_null());
+			 "path", region->path ? text_to_json(region->path) : json_null());
 }
 
 static json_t *list_to_json(const struct actmem_region_info *regions, size_t count)

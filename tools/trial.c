@@ -38,11 +38,14 @@ static void tell_error(const struct knobs *knobs)
 
 static void describe_region(const struct actmem *am, struct actmem_region *region, const char *how)
 {
+	uint64_t node_bytes[ACTMEM_NODES_MAX];
 	struct actmem_region_info info;
 	unsigned int node, seen = 0;
 
 	warnx("%s", actmem_describe(am));
 	ACTMEM_INIT(&info);
+	info.node_bytes = node_bytes;
+	info.node_count = ACTMEM_NODES_MAX;
 	if (actmem_region_get_info(region, &info)) {
 		warnx("%s", actmem_error());
 		return;
@@ -51,8 +54,8 @@ static void describe_region(const struct actmem *am, struct actmem_region *regio
 		warnx("%s %s", info.name, how);
 	fprintf(stderr, "%s: a region now gets %s pages", program_invocation_short_name,
 		pages_text(info.pages));
-	for (node = 0; node < ACTMEM_NODES_MAX; node++) {
-		if (!info.node_bytes[node])
+	for (node = 0; node < info.node_count; node++) {
+		if (!node_bytes[node])
 			continue;
 		fprintf(stderr, "%s%u", seen++ ? "," : " on node ", node);
 	}
@@ -71,7 +74,6 @@ static struct actmem_heap *make_heap(struct actmem *am, const struct knobs *knob
 	struct actmem_heap *heap;
 
 	ACTMEM_INIT(&options);
-	ACTMEM_INIT(&options.region);
 	options.grow_bytes = knobs->grow_bytes;
 	options.limit_bytes = limit_of(knobs);
 	if (!actmem_heap_create(am, &options, &heap))
@@ -209,7 +211,6 @@ static int try_store(struct actmem *am, const struct knobs *knobs, bool verbose)
 	int error;
 
 	ACTMEM_INIT(&options);
-	ACTMEM_INIT(&options.region);
 	options.budget_bytes = limit_of(knobs);
 	options.spill_paths = (const char *const *)knobs->spill_paths;
 	options.spill_path_count = knobs->spill_path_count;

@@ -217,8 +217,6 @@ int actmem_queue_populate(struct actmem_queue *queue, struct actmem_region *regi
 int actmem_queue_discard(struct actmem_queue *queue, struct actmem_region *region,
 			 uint64_t offset, uint64_t length, struct actmem_request *request);
 
-#define ACTMEM_COMPLETION_WORDS	256
-
 /*
  * How a request ended. Nothing touches its memory any more.
  *
@@ -228,12 +226,11 @@ int actmem_queue_discard(struct actmem_queue *queue, struct actmem_region *regio
  * have been transferred.
  */
 struct actmem_completion {
-	uint64_t cookie;
+	uint64_t cookie;		/* of the request */
 	uint64_t id;
-	uint64_t bytes;				/* that were transferred, in whole blocks */
-	int32_t result;				/* 0 or a negative errno */
+	uint64_t bytes;			/* that were transferred, in whole blocks */
+	int32_t result;			/* 0 or a negative errno */
 	uint32_t reserved;
-	char words[ACTMEM_COMPLETION_WORDS];	/* "": it ended well */
 };
 
 /* @timeout_ns of actmem_queue_wait(). */
@@ -242,7 +239,8 @@ struct actmem_completion {
 /*
  * Takes completions, up to @max, as soon as there is one; several threads may
  * wait, and each completion goes to one of them. Returns how many; 0 if no request
- * is under way. actmem_error() then tells of the last of them that ended badly.
+ * is under way. actmem_error() then tells of the last of them that ended badly, "" if
+ * none did: take one at a time to have the words of each.
  *
  * -ETIMEDOUT  none within @timeout_ns from now (0: does not wait)
  * -EINVAL  max is 0

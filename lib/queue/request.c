@@ -116,7 +116,7 @@ static struct request *take_unused(struct actmem_queue *queue)
 	struct link *link = queue->unused.next;
 
 	if (link == &queue->unused)
-		return malloc(sizeof(struct request) + ACTMEM_COMPLETION_WORDS);
+		return malloc(sizeof(struct request) + REQUEST_WORDS);
 	link_remove(link);
 	return link_item(link, struct request, link);
 }
@@ -294,7 +294,6 @@ int actmem_queue_discard(struct actmem_queue *queue, struct actmem_region *regio
 	return submit(queue, "actmem_queue_discard", &draft, request);
 }
 
-/* Of no words, the first byte says so. */
 static void describe(const struct request *request, struct actmem_completion *completion)
 {
 	completion->cookie = request->cookie;
@@ -302,11 +301,8 @@ static void describe(const struct request *request, struct actmem_completion *co
 	completion->bytes = request->done;
 	completion->result = -request->error;
 	completion->reserved = 0;
-	completion->words[0] = '\0';
-	if (!request->error)
-		return;
-	memcpy(completion->words, request->words, sizeof(completion->words));
-	fail(request->error, "%s", request->words);
+	if (request->error)
+		fail(request->error, "%s", request->words);
 }
 
 /* Into the @size bytes that the caller knows. */

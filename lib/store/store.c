@@ -66,13 +66,19 @@ static int check_options(const struct actmem_store_options *options)
 
 static int make_heap(struct actmem_store *store, const struct actmem_store_options *options)
 {
+	struct actmem_region_options region;
 	struct actmem_heap_options heap;
 	/* One block is in use while another is on its way. */
 	unsigned int least = options->spill_path_count ? 2 : 1;
 	uint64_t page_bytes;
-	int error;
+	int error = 0;
 
-	page_bytes = options_pages(&store->am->options, options->region.pages) ==
+	ACTMEM_INIT(&region);
+	if (options->region)
+		error = take_struct(&region, sizeof(region), options->region, "region options");
+	if (error)
+		return error;
+	page_bytes = options_pages(&store->am->options, region.pages) ==
 		     ACTMEM_PAGES_1G ? GIANT_PAGE_BYTES : HUGE_PAGE_BYTES;
 	store->asked = options->budget_bytes / page_bytes * page_bytes;
 	store->budget = store->asked;
@@ -81,7 +87,7 @@ static int make_heap(struct actmem_store *store, const struct actmem_store_optio
 			    (unsigned long long)options->budget_bytes,
 			    least > 1 ? "two pages" : "one page", BYTES_TEXT(page_bytes));
 	ACTMEM_INIT(&heap);
-	heap.region = options->region;
+	heap.region = &region;
 	heap.limit_bytes = store->budget;
 	heap.grow_bytes = options->grow_bytes;
 	if (!heap.grow_bytes && options->spill_path_count) {
@@ -91,8 +97,8 @@ static int make_heap(struct actmem_store *store, const struct actmem_store_optio
 		if (heap.grow_bytes < GROW_LEAST)
 			heap.grow_bytes = GROW_LEAST;
 	}
-	if (!heap.region.name)
-		heap.region.name = "store";
+	if (!region.name)
+		region.name = "store";
 	error = actmem_heap_create(store->am, &heap, &store->heap);
 	if (error)
 		return error;
@@ -140,8 +146,7 @@ static int make_queue(struct actmem_store *store, const struct actmem_store_opti
 	const struct actmem_file_info *info = &store->files.info;
 	int error;
 
-	error = actmem_queue_create(store->am, options->queue.size ? &options->queue : NULL,
-				    &store->queue);
+	error = actmem_queue_create(store->am, options->queue, &store->queue);
 	if (error)
 		return error;
 	ACTMEM_INIT(&files);
