@@ -75,7 +75,7 @@ struct actmem_key {
 #define ACTMEM_STORE_ALLOW_BUFFERED	(1u << 2)
 /*
  * Blocks are committed and released by other threads than those that reserve and hold
- * them, which are never kept from it: who waits for memory then waits for these, and
+ * them, which are never kept from it: a wait for memory then waits for these, and
  * -EDEADLK is no answer.
  */
 #define ACTMEM_STORE_HANDED_ON		(1u << 3)
