@@ -223,13 +223,19 @@ static int make_room(struct actmem_heap *heap, uint64_t length, uint64_t align, 
 	return error;
 }
 
+static int check_length(const struct actmem_heap *heap, uint64_t length)
+{
+	return length <= heap->chunk_bytes ? 0 :
+	       fail(EINVAL, "a block of %s would lie across chunks of %s, in which regions are registered; raise chunk_bytes",
+		    BYTES_TEXT(length), BYTES_TEXT(heap->chunk_bytes));
+}
+
 int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *is_full)
 {
-	int error;
+	int error = check_length(heap, length);
 
-	if (length > heap->chunk_bytes)
-		return fail(EINVAL, "a block of %s would lie across chunks of %s, in which regions are registered; raise chunk_bytes",
-			    BYTES_TEXT(length), BYTES_TEXT(heap->chunk_bytes));
+	if (error)
+		return error;
 	error = make_room(heap, length, align, is_full);
 	/* Regions that are free, and too short for this block, may be in its way. */
 	if (is_out_of_memory(error) && heap_shrink(heap, false))
@@ -244,8 +250,6 @@ int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 	bool is_short, is_full;
 	int error = 0;
 
-	if (length > heap->chunk_bytes)
-		return 0;
 	do {
 		heap_lock_growth(heap);
 		/* A mutex may well go to the thread that has just unlocked it again. */
@@ -258,6 +262,8 @@ int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 		pthread_mutex_unlock(&heap->lock);
 		/* Free regions stay, whether this succeeds or not. */
 		if (is_short)
+			error = check_length(heap, length);
+		if (is_short && !error)
 			error = make_room(heap, length, align, &is_full);
 		heap_unlock_growth(heap);
 	} while (is_short && !error);

@@ -49,8 +49,8 @@ struct actmem_queue_options {
  *
  * -EINVAL  block_bytes no multiple of 4096 or over 1 GiB, depth over 256,
  *	workers over 64, unknown engine, reserved not 0
- * -ENOSYS, -EPERM  URING asked for, and the kernel has none, or refuses it:
- *	kernel.io_uring_disabled, seccomp
+ * -ENOSYS, -EPERM, -EACCES  URING asked for, and the kernel has none, or refuses it:
+ *	kernel.io_uring_disabled, seccomp, a security module
  * -ENOMEM, -EMFILE, -EAGAIN  no memory, descriptors, threads
  */
 int actmem_queue_create(struct actmem *am, const struct actmem_queue_options *options,
@@ -166,7 +166,8 @@ struct actmem_file_info {
  * those that were made if it fails.
  *
  * -EINVAL  options, or a file without direct I/O;  -ENOSPC  too little room for
- *	length;  -EFBIG  RLIMIT_FSIZE;  -EMFILE  over 256 files in the queue;  else as open(2)
+ *	length;  -EFBIG  RLIMIT_FSIZE;  -EMFILE  over 256 files in a queue with
+ *	io_uring;  else as open(2)
  */
 int actmem_file_open(struct actmem_queue *queue, const struct actmem_file_options *options,
 		     struct actmem_file **file);
@@ -193,7 +194,7 @@ struct actmem_request {
  * multiples of what actmem_file_get_info() says; the region is attached.
  *
  * These return when the request is taken; how it ended is told by actmem_queue_wait().
- * The memory must be left alone until then. Requests are begun in order, and may
+ * The memory must be left alone until then. Requests of a file are begun in order, and may
  * end in any. Where ranges of two meet, the caller waits for the first.
  *
  * -EINVAL  range, alignment, a region that is not attached, or a file of another

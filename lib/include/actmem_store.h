@@ -75,7 +75,7 @@ struct actmem_key {
 #define ACTMEM_STORE_ALLOW_BUFFERED	(1u << 2)
 /*
  * Blocks are committed and released by other threads than those that reserve and hold
- * them, which are never kept from it: who waits for memory then waits for these, and
+ * them, which are never kept from it: a wait for memory then waits for these, and
  * -EDEADLK is no answer.
  */
 #define ACTMEM_STORE_HANDED_ON		(1u << 3)
@@ -129,7 +129,8 @@ const char *actmem_store_describe(const struct actmem_store *store);
  * Where the budget is used up, waits until other blocks have been spilled.
  *
  * -EEXIST  the key is in the store
- * -EINVAL  bytes is 0
+ * -EINVAL  bytes is 0, absurd, or more than is registered at once (64 GiB, or chunk_bytes of
+ *	the runtime)
  * -ENOMEM  more than the budget holds, or, without spill paths, than is left of it;
  *	or as actmem_heap_alloc(), and other blocks cannot make room. Or the store's regions
  *	have names, and so stay, and are all shorter
@@ -138,7 +139,8 @@ const char *actmem_store_describe(const struct actmem_store *store);
  *	released or put back, whoever does that: while another thread is to do it, the
  *	one that reserved or held it must not wait in a further reserve or hold
  * -ENOSPC, -EIO and others  room is needed, and a block could not be spilled:
- *	actmem_error() names file, offset and block. That block stays as it is
+ *	actmem_error() names that block, and the file and its offset, or the directory that
+ *	has no room. The block stays as it is
  */
 int actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
 			 void **memory);
@@ -147,8 +149,9 @@ int actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint
 int actmem_store_commit(struct actmem_store *store, struct actmem_key key);
 
 /*
- * The memory of a committed block, for the caller to read until the release.
- * Waits, if it is not there, until it has been read from its file. -EBUSY: held.
+ * The memory of a committed block, for the caller to read until the release, and how many
+ * @bytes it has, unless that is NULL. Waits, if it is not there, until it has been read
+ * from its file. -EBUSY: held.
  *
  * -ENOENT  no such key, or not committed
  * -EIO and others  it cannot be read: actmem_error() names file, offset and block.
@@ -244,7 +247,7 @@ enum actmem_store_event_kind {
 
 struct actmem_store_event {
 	enum actmem_store_event_kind kind;
-	int32_t result;			/* of an end: 0 or a negative errno */
+	int32_t result;			/* of a transfer's end: 0 or a negative errno */
 	struct actmem_key key;
 	uint64_t bytes;
 	uint64_t time_ns;		/* of CLOCK_MONOTONIC */

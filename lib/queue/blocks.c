@@ -165,18 +165,18 @@ HOT void queue_publish(struct actmem_queue *queue)
 	if (!wait)
 		return;
 	atomic_store_explicit(&wait->requests, requests, memory_order_relaxed);
-	if (requests && queue->told_id == oldest->id)
+	if (requests && queue->published_id == oldest->id)
 		return;
 	sequence_begin(&wait->sequence);
 	wait->kind = requests ? wait_kind(oldest) : WAIT_NONE;
-	queue->told_id = 0;
+	queue->published_id = 0;
 	if (requests) {
-		queue->told_id = oldest->id;
+		queue->published_id = oldest->id;
 		wait->since = oldest->since;
 		wait->bytes = oldest->length;
-		if (!oldest->file || oldest->file != queue->told_file)
+		if (!oldest->file || oldest->file != queue->published_file)
 			name_request(wait->words, oldest);
-		queue->told_file = oldest->file;
+		queue->published_file = oldest->file;
 	}
 	sequence_end(&wait->sequence);
 }
@@ -265,7 +265,7 @@ int actmem_queue_cancel(struct actmem_queue *queue, uint64_t id)
 }
 
 /* The bookkeeping after a block has come back. */
-static HOT void settle(struct actmem_queue *queue, struct request *request)
+static HOT void update_counts(struct actmem_queue *queue, struct request *request)
 {
 	request->under_way--;
 	request->lane->under_way--;
@@ -285,7 +285,7 @@ HOT void queue_end_block(struct actmem_queue *queue, struct block_transfer *bloc
 		queue->stats.filled_bytes_total += block->length;
 	if (request->kind == REQUEST_SPILL)
 		queue->stats.spilled_bytes_total += block->length;
-	settle(queue, request);
+	update_counts(queue, request);
 }
 
 /*
@@ -302,10 +302,10 @@ void queue_fail_block(struct actmem_queue *queue, struct block_transfer *block, 
 		request->failed_block = (int64_t)block->number;
 		link_remove(&request->pending);
 	}
-	settle(queue, request);
+	update_counts(queue, request);
 }
 
-HOT bool queue_is_vain(const struct block_transfer *block)
+HOT bool queue_is_cancelled(const struct block_transfer *block)
 {
 	const struct request *request = block->request;
 
@@ -314,7 +314,7 @@ HOT bool queue_is_vain(const struct block_transfer *block)
 
 void queue_give_up_block(struct actmem_queue *queue, struct block_transfer *block)
 {
-	settle(queue, block->request);
+	update_counts(queue, block->request);
 }
 
 static const char *advice(int error)
@@ -404,7 +404,7 @@ static int judge(struct block_transfer *block, int64_t result, bool moved)
 HOT bool queue_continue(struct actmem_queue *queue, struct block_transfer *block, int64_t result)
 {
 	uint64_t before = block->done;
-	bool is_vain;
+	bool is_cancelled;
 	int error;
 
 	if (result > 0 && advance(block, (uint64_t)result)) {
@@ -412,12 +412,12 @@ HOT bool queue_continue(struct actmem_queue *queue, struct block_transfer *block
 		return false;
 	}
 	error = judge(block, result, block->done > before);
-	is_vain = !error && queue_is_vain(block);
+	is_cancelled = !error && queue_is_cancelled(block);
 	if (error)
 		queue_fail_block(queue, block, error);
-	else if (is_vain)
+	else if (is_cancelled)
 		queue_give_up_block(queue, block);
 	else
 		queue->stats.resumed_total++;
-	return !error && !is_vain;
+	return !error && !is_cancelled;
 }

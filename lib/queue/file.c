@@ -327,8 +327,8 @@ int actmem_file_close(struct actmem_file *file)
 		link_remove(&file->link);
 		queue->file_count--;
 		/* Another may lie in the same place, with another name. */
-		if (queue->told_file == file)
-			queue->told_file = NULL;
+		if (queue->published_file == file)
+			queue->published_file = NULL;
 	}
 	pthread_mutex_unlock(&queue->lock);
 	if (requests)

@@ -148,8 +148,8 @@ struct workers {
 struct actmem_queue {
 	struct actmem *am;
 	struct published_wait *wait;	/* where its oldest request is told; NULL: nowhere */
-	uint64_t told_id;		/* of that, what is told there; 0: of none */
-	const struct actmem_file *told_file;	/* whose name; NULL: of no file */
+	uint64_t published_id;		/* of that, what is told there; 0: of none */
+	const struct actmem_file *published_file;	/* whose name; NULL: of no file */
 	struct actmem_queue_options options;
 	const struct engine *engine;
 	struct uring *uring;		/* of that engine */
@@ -219,7 +219,7 @@ bool queue_has_transfer(const struct actmem_queue *queue);
 bool queue_has_command(const struct actmem_queue *queue);
 
 /*
- * What a system call made of the rest of a block: bytes or a negative errno. True:
+ * Takes the result of a system call for the rest of a block: bytes or a negative errno. True:
  * the block is to go on, from @done; else it has been handed back.
  */
 bool queue_continue(struct actmem_queue *queue, struct block_transfer *block, int64_t result);
@@ -236,7 +236,7 @@ void queue_end_block(struct actmem_queue *queue, struct block_transfer *block);
 void queue_fail_block(struct actmem_queue *queue, struct block_transfer *block, int error);
 
 /* Hands back a block that is not worth going on with, as its request is to end. */
-bool queue_is_vain(const struct block_transfer *block);
+bool queue_is_cancelled(const struct block_transfer *block);
 void queue_give_up_block(struct actmem_queue *queue, struct block_transfer *block);
 
 /* There is one request more or less: tells others of the oldest. */

@@ -196,8 +196,8 @@ static void give_id(struct actmem_request *caller, const struct actmem_request *
 		give_struct(caller, taken, sizeof(*taken), "request");
 }
 
-static HOT int submit(struct actmem_queue *queue, const char *call, struct request *draft,
-		      struct actmem_request *caller)
+static HOT int submit_request(struct actmem_queue *queue, const char *call, struct request *draft,
+			      struct actmem_request *caller)
 {
 	struct actmem_request taken = { 0 };
 	struct request *request;
@@ -249,7 +249,7 @@ HOT int actmem_queue_fill(struct actmem_queue *queue, struct actmem_file *file,
 		.length = length,
 	};
 
-	return submit(queue, "actmem_queue_fill", &draft, request);
+	return submit_request(queue, "actmem_queue_fill", &draft, request);
 }
 
 HOT int actmem_queue_spill(struct actmem_queue *queue, struct actmem_file *file,
@@ -265,7 +265,7 @@ HOT int actmem_queue_spill(struct actmem_queue *queue, struct actmem_file *file,
 		.length = length,
 	};
 
-	return submit(queue, "actmem_queue_spill", &draft, request);
+	return submit_request(queue, "actmem_queue_spill", &draft, request);
 }
 
 int actmem_queue_populate(struct actmem_queue *queue, struct actmem_region *region,
@@ -278,7 +278,7 @@ int actmem_queue_populate(struct actmem_queue *queue, struct actmem_region *regi
 		.length = length,
 	};
 
-	return submit(queue, "actmem_queue_populate", &draft, request);
+	return submit_request(queue, "actmem_queue_populate", &draft, request);
 }
 
 int actmem_queue_discard(struct actmem_queue *queue, struct actmem_region *region,
@@ -291,7 +291,7 @@ int actmem_queue_discard(struct actmem_queue *queue, struct actmem_region *regio
 		.length = length,
 	};
 
-	return submit(queue, "actmem_queue_discard", &draft, request);
+	return submit_request(queue, "actmem_queue_discard", &draft, request);
 }
 
 static void describe(const struct request *request, struct actmem_completion *completion)

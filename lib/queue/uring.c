@@ -111,7 +111,7 @@ static void send_cancels(struct uring *uring)
 		struct block_transfer *block = link_item(link, struct block_transfer, link);
 		struct io_uring_sqe *sqe;
 
-		if (block->cancelled || !queue_is_vain(block))
+		if (block->cancelled || !queue_is_cancelled(block))
 			continue;
 		sqe = io_uring_get_sqe(&uring->ring);
 		if (!sqe)
@@ -123,7 +123,7 @@ static void send_cancels(struct uring *uring)
 	uring->cancelling = false;
 }
 
-static HOT void submit(struct actmem_queue *queue, struct uring *uring)
+static HOT void submit_to_kernel(struct actmem_queue *queue, struct uring *uring)
 {
 	queue_unlock(queue);
 	io_uring_submit(&uring->ring);
@@ -144,7 +144,7 @@ static HOT void send_blocks(struct actmem_queue *queue, struct uring *uring)
 		struct block_transfer *block = link_item(uring->to_send.next,
 							 struct block_transfer, link);
 
-		if (queue_is_vain(block)) {
+		if (queue_is_cancelled(block)) {
 			link_remove(&block->link);
 			link_prepend(&uring->unused, &block->link);
 			queue_give_up_block(queue, block);
@@ -158,7 +158,7 @@ static HOT void send_blocks(struct actmem_queue *queue, struct uring *uring)
 		uring->sent++;
 		if (block->length >= LONG_BYTES && !is_of_whole_requests(block) &&
 		    io_uring_sq_ready(&uring->ring) >= BEGUN_AT_ONCE)
-			submit(queue, uring);
+			submit_to_kernel(queue, uring);
 	}
 }
 
@@ -267,7 +267,7 @@ static HOT void notify(struct actmem_queue *queue, struct uring *uring)
 		return;
 	begin_blocks(queue, uring);
 	if (io_uring_sq_ready(&uring->ring) >= (uring->sent + 1) / 2)
-		submit(queue, uring);
+		submit_to_kernel(queue, uring);
 	/* Without the lock, others may have taken what there was, and ended this. */
 	if (queue_is_to_notify(queue))
 		queue_notify(queue);

@@ -17,7 +17,7 @@
  * Locks, outermost first: a region's pages_lock, where pages are made or given back in
  * turn; a region's lock, of its mappings and its registration; the handles lock, of all
  * lists of a handle, which a fork takes. In the whole library, outermost first: a
- * store's chores, a heap's grow_lock, a store's lock; those three; a heap's lock. A
+ * store's background work, a heap's grow_lock, a store's lock; those three; a heap's lock. A
  * queue's lock is held with a store's at most, that of a runtime with a region's at
  * most.
  */

@@ -87,12 +87,12 @@ struct store_block *store_add(struct actmem_store *store, struct actmem_key key,
 	block->thread = thread_number();
 	link_init(&block->ended);
 	link_init(&block->puts);
-	link_init(&block->chore);
+	link_init(&block->to_do);
 	link_init(&block->guessed);
 	bucket = bucket_of(store->buckets, store->bucket_count, key);
 	block->chain = *bucket;
 	*bucket = block;
-	store_settle(store, block);
+	store_update_counts(store, block);
 	return block;
 }
 
@@ -130,7 +130,7 @@ static unsigned int sums_of(const struct store_block *block)
 	return sums;
 }
 
-static void count(struct actmem_store *store, struct store_block *block, unsigned int sums)
+static void count_block(struct actmem_store *store, struct store_block *block, unsigned int sums)
 {
 	unsigned int changed = sums ^ block->counted, i;
 
@@ -152,7 +152,7 @@ static void count(struct actmem_store *store, struct store_block *block, unsigne
 	block->counted = sums;
 }
 
-void store_settle(struct actmem_store *store, struct store_block *block)
+void store_update_counts(struct actmem_store *store, struct store_block *block)
 {
 	struct order *order = order_of(store, block);
 	uint64_t was_live = store->sums[SUM_LIVE].length;
@@ -166,7 +166,7 @@ void store_settle(struct actmem_store *store, struct store_block *block)
 			order_add(order, &block->place);
 		block->order = order;
 	}
-	count(store, block, sums_of(block));
+	count_block(store, block, sums_of(block));
 	if (store->sums[SUM_FILED].bytes != was_filed)
 		counter_add(&store->am->counters->spilled_bytes,
 			    store->sums[SUM_FILED].bytes - was_filed);
@@ -192,7 +192,7 @@ void store_want(struct actmem_store *store, struct store_block *block, struct wa
 	block->order = NULL;
 	block->place.want = want;
 	link_remove(&block->guessed);
-	store_settle(store, block);
+	store_update_counts(store, block);
 }
 
 void store_take_memory(struct actmem_store *store, struct store_block *block, void *memory)
@@ -229,7 +229,7 @@ void store_end(struct actmem_store *store, struct store_block *block)
 	}
 	if (block->memory && !block->transfer)
 		store_forget_memory(store, block);
-	store_settle(store, block);
+	store_update_counts(store, block);
 	if (block->transfer) {
 		if (block->is_submitted)
 			actmem_queue_cancel(store->queue, block->request);

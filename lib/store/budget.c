@@ -37,7 +37,7 @@ bool store_make_do(struct actmem_store *store, int error)
 	store->budget = held < store->asked ? held : store->asked;
 	if (!store->refused_at && store->budget < store->asked) {
 		store->refused_at = store->budget;
-		pthread_cond_signal(&store->chore);
+		pthread_cond_signal(&store->background);
 	}
 	return true;
 }
@@ -47,7 +47,7 @@ void store_want_budget(struct actmem_store *store)
 	if (store->budget == store->asked || schedule_peak(&store->schedule) <= store->budget)
 		return;
 	store->is_to_regain = true;
-	pthread_cond_signal(&store->chore);
+	pthread_cond_signal(&store->background);
 }
 
 static void tell_refusal(struct actmem_store *store)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What callers do with the blocks of a store: put, take, and what these are made of.
+ * The calls on blocks of a store: put, take, and the steps that these are made of.
  */
 #include <errno.h>
 #include <string.h>
@@ -71,7 +71,7 @@ static int reserve(struct actmem_store *store, struct actmem_key key, uint64_t b
 	} else {
 		store_take_memory(store, block, room);
 		block->user = user;
-		store_settle(store, block);
+		store_update_counts(store, block);
 		pace_put(&store->pace, block->length);
 		*memory = room;
 	}
@@ -114,7 +114,7 @@ static void want(struct actmem_store *store, struct store_block *block)
 	block->is_followed = false;
 	link_append(&store->puts, &block->puts);
 	block->user = USER_NONE;
-	store_settle(store, block);
+	store_update_counts(store, block);
 }
 
 /* Commits a block that this user has filled. */
@@ -166,7 +166,7 @@ static int find_to_hold(struct actmem_store *store, struct actmem_key key, uint6
 	return 0;
 }
 
-/* Until it is in memory: reads it, or waits for who does. */
+/* Until it is in memory: reads it, or waits for the thread that does. */
 static int await(struct actmem_store *store, struct store_block *block)
 {
 	struct waiter waiter;
@@ -242,7 +242,7 @@ static void taken(struct actmem_store *store, struct store_block *block)
 	block->is_ahead = false;
 	link_remove(&block->puts);
 	link_remove(&block->guessed);
-	store_settle(store, block);
+	store_update_counts(store, block);
 	store->stats.takes_total++;
 	schedule_take(&store->schedule, block->key, block->turn++, block->put_clock);
 	pace_take(&store->pace, block->length, clock_ns());
@@ -277,14 +277,14 @@ static int hold(struct actmem_store *store, struct actmem_key key, uint64_t byte
 	store_follow(store, block);
 	block->user = USER_CLAIMS;
 	block->thread = thread_number();
-	store_settle(store, block);
+	store_update_counts(store, block);
 	if (kind != &store->stats.hits_total)
 		error = await(store, block);
 	if (!error)
 		error = verify(store, block);
 	if (error) {
 		block->user = USER_NONE;
-		store_settle(store, block);
+		store_update_counts(store, block);
 	} else {
 		++*kind;
 		store->stats.handed_over_total += is_handed_over;

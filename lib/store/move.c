@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What a store writes and reads, when, and what has become of it.
+ * Spills and fills: which blocks are written and read, when, and how that ended.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,11 +20,11 @@ static void begin(struct actmem_store *store, struct store_block *block,
 	block->transfer = transfer;
 	block->is_submitted = false;
 	store->prepared++;
-	store_settle(store, block);
+	store_update_counts(store, block);
 	store_tell(store, is_spill ? ACTMEM_STORE_SPILL_BEGIN : ACTMEM_STORE_FILL_BEGIN, block, 0);
 }
 
-static int submit(struct actmem_store *store, struct store_block *block)
+static int submit_transfer(struct actmem_store *store, struct store_block *block)
 {
 	bool is_spill = block->transfer == TRANSFER_SPILL;
 	struct actmem_request request;
@@ -65,7 +65,7 @@ static void end_spill(struct actmem_store *store, struct store_block *block, int
 {
 	block->transfer = TRANSFER_NONE;
 	if (!block->is_ended)
-		store_settle(store, block);
+		store_update_counts(store, block);
 	store_tell(store, ACTMEM_STORE_SPILL_END, block, error);
 	if (block->is_ended)
 		store_end(store, block);
@@ -119,7 +119,7 @@ static void fill_ended(struct actmem_store *store, struct store_block *block, in
 		}
 	}
 	if (!block->is_ended)
-		store_settle(store, block);
+		store_update_counts(store, block);
 	store_tell(store, ACTMEM_STORE_FILL_END, block, error);
 	if (waiter)
 		pthread_cond_signal(&waiter->wake);
@@ -130,7 +130,7 @@ static void fill_ended(struct actmem_store *store, struct store_block *block, in
 void store_submit(struct actmem_store *store, struct store_block *block, int error)
 {
 	if (!error)
-		error = block->is_ended ? -ECANCELED : submit(store, block);
+		error = block->is_ended ? -ECANCELED : submit_transfer(store, block);
 	store->prepared--;
 	if (!error)
 		return;
@@ -145,7 +145,7 @@ static void submit_or_prepare(struct actmem_store *store, struct store_block *bl
 	if (queue_is_attached(store->queue, block->region))
 		store_submit(store, block, 0);
 	else
-		store_add_chore(store, block);
+		store_add_background_work(store, block);
 }
 
 void store_spill(struct actmem_store *store, struct store_block *block)
@@ -154,7 +154,7 @@ void store_spill(struct actmem_store *store, struct store_block *block)
 	if (!spillfile_take(&store->files, block->length, &block->room))
 		submit_or_prepare(store, block);
 	else
-		store_add_chore(store, block);
+		store_add_background_work(store, block);
 }
 
 void store_fill(struct actmem_store *store, struct store_block *block, void *memory)
@@ -177,7 +177,7 @@ bool store_drop_clean(struct actmem_store *store, const struct store_block *late
 		store->stats.wasted_bytes_total += block->bytes;
 	block->is_ahead = false;
 	store_forget_memory(store, block);
-	store_settle(store, block);
+	store_update_counts(store, block);
 	return true;
 }
 
@@ -194,7 +194,7 @@ uint64_t store_window(const struct actmem_store *store)
 /*
  * Of the budget, what is left free or is in files too when the peak comes. As long as
  * no peak is known, or where blocks are read ahead while puts come, a window; else
- * room for two blocks, so that who puts need not wait, as what is more is written and
+ * room for two blocks, so that puts need not wait, as anything more is written and
  * read for nothing.
  */
 static uint64_t spare_bytes(const struct actmem_store *store)
@@ -286,7 +286,7 @@ static bool is_to_be_read(const struct actmem_store *store, const struct store_b
 	const struct want *want = &block->place.want;
 	uint64_t window, takes;
 
-	/* As who takes blocks says, or the run that goes on. */
+	/* The program says so, or the run goes on. */
 	if (!want->at)
 		return true;
 	if (store->follow.doubt)
@@ -333,7 +333,7 @@ void store_advance(struct actmem_store *store)
 		while (read_ahead(store))
 			;
 		if (spillfile_is_to_shrink(&store->files))
-			pthread_cond_signal(&store->chore);
+			pthread_cond_signal(&store->background);
 	}
 	store_kick(store);
 }

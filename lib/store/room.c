@@ -101,7 +101,7 @@ static bool gives_back(const struct actmem_store *store, const struct store_bloc
 	return store->flags & ACTMEM_STORE_HANDED_ON || !is_waiting(store, block->thread);
 }
 
-/* Whether somebody uses memory who does not wait for it himself. */
+/* Whether a thread uses memory and does not wait for some itself. */
 static bool memory_comes_back(const struct actmem_store *store)
 {
 	const struct store_block *block;

@@ -69,7 +69,7 @@ static struct habit **bucket_of(const struct schedule *schedule, const struct ha
 	return &schedule->buckets[(hash ^ hash >> 32) & (schedule->bucket_count - 1)];
 }
 
-static struct habit *find(const struct schedule *schedule, const struct habit *like)
+static struct habit *find_habit(const struct schedule *schedule, const struct habit *like)
 {
 	struct habit *found;
 
@@ -140,7 +140,7 @@ static struct habit *new_habit(struct schedule *schedule)
 /* Without memory it is not learned. */
 static void learn(struct schedule *schedule, const struct habit *like, uint64_t distance)
 {
-	struct habit *habit = find(schedule, like);
+	struct habit *habit = find_habit(schedule, like);
 
 	if (habit) {
 		link_remove(&habit->link);
@@ -158,10 +158,10 @@ static void learn(struct schedule *schedule, const struct habit *like, uint64_t 
 struct want schedule_put(struct schedule *schedule, struct actmem_key key, unsigned int turn)
 {
 	const struct habit its = of_key(key, turn), names = of_name(key, turn);
-	const struct habit *known = find(schedule, &its);
+	const struct habit *known = find_habit(schedule, &its);
 
 	if (!known)
-		known = find(schedule, &names);
+		known = find_habit(schedule, &names);
 	schedule->takes_since_put = 0;
 	return (struct want){
 		.at = known ? schedule->clock + known->distance : WANTED_UNKNOWN,

@@ -242,7 +242,7 @@ static void tell_end(struct actmem_store *store)
 {
 	store->is_ending = true;
 	pthread_cond_signal(&store->work);
-	pthread_cond_signal(&store->chore);
+	pthread_cond_signal(&store->background);
 }
 
 static int start_threads(struct actmem_store *store)
@@ -251,7 +251,8 @@ static int start_threads(struct actmem_store *store)
 
 	if (error)
 		return error;
-	error = start_thread(store, &store->chores_thread, store_chores_thread, "actmem-chores");
+	error = start_thread(store, &store->background_thread, store_background_thread,
+			     "actmem-bg-work");
 	if (!error)
 		return 0;
 	pthread_mutex_lock(&store->lock);
@@ -317,7 +318,7 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 	schedule_init(&store->schedule);
 	pthread_mutex_init(&store->lock, NULL);
 	pthread_cond_init(&store->work, NULL);
-	pthread_cond_init(&store->chore, NULL);
+	pthread_cond_init(&store->background, NULL);
 	atomic_init(&store->description, "memory alone: there are no spill paths");
 	error = copy_paths(store, &taken);
 	if (!error)
@@ -334,7 +335,7 @@ free_store:
 		free_paths(store, store->path_count);
 	schedule_destroy(&store->schedule);
 	pthread_cond_destroy(&store->work);
-	pthread_cond_destroy(&store->chore);
+	pthread_cond_destroy(&store->background);
 	pthread_mutex_destroy(&store->lock);
 	free(store);
 	return error;
@@ -378,7 +379,7 @@ int actmem_store_destroy(struct actmem_store *store)
 	if (error)
 		return error;
 	if (store->queue) {
-		pthread_join(store->chores_thread, NULL);
+		pthread_join(store->background_thread, NULL);
 		pthread_join(store->thread, NULL);
 	}
 	actmem_heap_destroy(store->heap);
@@ -389,7 +390,7 @@ int actmem_store_destroy(struct actmem_store *store)
 	schedule_destroy(&store->schedule);
 	free(store->buckets);
 	pthread_cond_destroy(&store->work);
-	pthread_cond_destroy(&store->chore);
+	pthread_cond_destroy(&store->background);
 	pthread_mutex_destroy(&store->lock);
 	free(store);
 	return 0;

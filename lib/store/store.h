@@ -12,7 +12,7 @@
  * not), which take no lock and do no I/O, and spillfile.h (room in files); then store.c,
  * which makes and ends a store, calls.c, what callers do with blocks, move.c, which
  * spills and fills them, room.c, which finds memory for them, budget.c, how much there
- * may be, chores.c, the slow work in the background, blocks.c, which keeps them, and
+ * may be, background.c, the slow work in the background, blocks.c, which keeps them, and
  * guess.c, which sees whether takes are as foreseen.
  *
  * Locks: all of a store is under its lock, except that nothing long is done with it: a
@@ -109,9 +109,9 @@ struct store_block {
 	uint64_t thread;		/* the user's thread_number() */
 	enum store_transfer transfer;
 	bool is_submitted;		/* the transfer; else it is prepared */
-	struct link chore;		/* if that takes long */
+	struct link to_do;		/* of the background work, if that takes long */
 	uint64_t request;
-	struct waiter *waiter;		/* of who claims it */
+	struct waiter *waiter;		/* of the thread that claims it */
 	uint64_t put_clock;
 	unsigned int turn;		/* takes of it that there were */
 	uint64_t checksum;
@@ -137,11 +137,11 @@ struct actmem_store {
 	char **paths;
 	uint32_t path_count;
 	struct spillfile files;
-	pthread_t thread, chores_thread;
+	pthread_t thread, background_thread;
 	pthread_mutex_t lock;
 	pthread_cond_t work;		/* there are transfers, or the end */
-	pthread_cond_t chore;		/* there is one, or the end */
-	struct link fills_to_do, spills_to_do;	/* chores */
+	pthread_cond_t background;	/* there is work for its thread, or the end */
+	struct link fills_to_do, spills_to_do;	/* in the background */
 	bool is_ending;
 	struct schedule schedule;
 	struct follow follow;
@@ -168,7 +168,7 @@ struct actmem_store {
 	_Atomic(const char *) description;
 	char words[STORE_WORDS];
 	bool is_plain;			/* memory is not registered, which the words say */
-	/* That too, that files are kept, and a refusal; each stays for who has its address. */
+	/* The same, that files are kept, and a refusal; each stays, as callers have its address. */
 	char more_words[STORE_MORE][4 * STORE_WORDS];
 	unsigned int more;
 };
@@ -195,7 +195,7 @@ struct store_block *store_find(struct actmem_store *store, struct actmem_key key
 struct store_block *store_add(struct actmem_store *store, struct actmem_key key, uint64_t bytes);
 
 /* Puts the block where it belongs after a change, and counts it so. */
-void store_settle(struct actmem_store *store, struct store_block *block);
+void store_update_counts(struct actmem_store *store, struct store_block *block);
 
 /* Ends a block that nobody uses; now, or when its transfer has come back. */
 void store_end(struct actmem_store *store, struct store_block *block);
@@ -246,13 +246,13 @@ uint64_t store_window(const struct actmem_store *store);
 /* The thread that takes completions. */
 void *store_thread(void *store);
 
-/* chores.c: what takes long. */
+/* background.c: what takes long. */
 
 /* A block's transfer needs its region attached, or room in a file. */
-void store_add_chore(struct actmem_store *store, struct store_block *block);
+void store_add_background_work(struct actmem_store *store, struct store_block *block);
 
 /* The thread that does it. */
-void *store_chores_thread(void *store);
+void *store_background_thread(void *store);
 
 /* Detaches a region that the heap is about to close. Without the lock. */
 void store_region_closes(void *store, struct actmem_region *region);
@@ -279,7 +279,7 @@ void store_kick(struct actmem_store *store);
 
 /*
  * The heap could not grow, for this @error with words. Whether the store makes do with what
- * it has, from now on; else that is an error for who wanted more.
+ * it has, from now on; else the call that wanted more fails.
  */
 bool store_make_do(struct actmem_store *store, int error);
 
@@ -289,7 +289,7 @@ bool store_lift_budget(struct actmem_store *store);
 /* A round of blocks has ended: more memory is tried for the next, if it has use for it. */
 void store_want_budget(struct actmem_store *store);
 
-/* In the thread of the chores: tells of a refusal, or tries. Whether there was one to do. */
+/* In the background: tells of a refusal, or tries. Whether there was one to do. */
 bool store_see_to_budget(struct actmem_store *store);
 
 #endif /* LIB_STORE_H */

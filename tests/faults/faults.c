@@ -34,7 +34,9 @@ static struct slow_thread {
 } slow_threads[SLOW_THREADS_MAX];
 static char slow_name[32];
 static unsigned int slow_us;
+static unsigned int slow_passes;
 static pthread_mutex_t slow_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t slow_let_go = PTHREAD_COND_INITIALIZER;
 
 /* Held while some of it is taken: who ends the limit does not see a bit of it return. */
 static pthread_mutex_t disk_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -76,7 +78,17 @@ void slow_call(const char *call, unsigned int pause_us)
 	pthread_mutex_lock(&slow_lock);
 	snprintf(slow_name, sizeof(slow_name), "%s", call);
 	slow_us = pause_us;
+	slow_passes = 0;
 	memset(slow_threads, 0, sizeof(slow_threads));
+	pthread_cond_broadcast(&slow_let_go);
+	pthread_mutex_unlock(&slow_lock);
+}
+
+void let_slow_call(void)
+{
+	pthread_mutex_lock(&slow_lock);
+	slow_passes++;
+	pthread_cond_signal(&slow_let_go);
 	pthread_mutex_unlock(&slow_lock);
 }
 
@@ -112,8 +124,12 @@ void be_slow(const char *call)
 	pause_us = strcmp(call, slow_name) ? 0 : slow_us;
 	if (pause_us)
 		slow_thread(name)->calls++;
+	while (pause_us == SLOW_HELD && slow_us == SLOW_HELD && !slow_passes)
+		pthread_cond_wait(&slow_let_go, &slow_lock);
+	if (pause_us == SLOW_HELD && slow_passes)
+		slow_passes--;
 	pthread_mutex_unlock(&slow_lock);
-	if (pause_us)
+	if (pause_us && pause_us != SLOW_HELD)
 		usleep(pause_us);
 }
 

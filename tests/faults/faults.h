@@ -39,9 +39,12 @@ void fail_every(const char *call, int error);
 
 /*
  * Every call of "fallocate", "punch", "memfd_create", "madvise" or "register_buffer" takes
- * so much longer from now on; and how many of these threads of that name have made.
+ * so much longer from now on; and how many of these threads of that name have begun.
+ * SLOW_HELD: until it is let go, one at a time.
  */
+#define SLOW_HELD	UINT32_MAX
 void slow_call(const char *call, unsigned int pause_us);
+void let_slow_call(void);
 unsigned int slow_calls_of(const char *thread);
 
 /* Disks have so many bytes left to allocate, in all that is asked for from now on. */
@@ -71,7 +74,8 @@ void fake_file_system(long type);
 
 /*
  * Of the transfers of a queue, whatever its engine, from the @first on (1: the
- * next) @count end with @result, bytes or a negative errno, instead of what they did.
+ * next) @count end with @result: bytes, instead of what they did, or a negative errno, and
+ * then they have moved nothing.
  */
 void fail_transfers(unsigned int first, unsigned int count, int result);
 

@@ -17,7 +17,8 @@
 
 #define DIRECT_UNIT	4096U
 
-static atomic_uint before_first, left;
+static pthread_mutex_t choice = PTHREAD_MUTEX_INITIALIZER;
+static unsigned int before_first, left;
 static atomic_int result_instead;
 static atomic_bool shortened;
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
@@ -27,9 +28,11 @@ static unsigned int held_count;
 
 void fail_transfers(unsigned int first, unsigned int count, int result)
 {
+	pthread_mutex_lock(&choice);
 	before_first = first ? first - 1 : 0;
 	left = count;
 	result_instead = result;
+	pthread_mutex_unlock(&choice);
 }
 
 void shorten_transfers(bool shorten)
@@ -65,17 +68,19 @@ unsigned int held_transfers(void)
 	return count;
 }
 
-/* Whether this transfer is one of those. Only one thread asks at a time. */
+/* Whether this transfer is one of those. */
 static bool is_chosen(void)
 {
-	if (!left)
-		return false;
-	if (before_first) {
+	bool is_one;
+
+	pthread_mutex_lock(&choice);
+	is_one = left && !before_first;
+	if (is_one)
+		left--;
+	else if (left)
 		before_first--;
-		return false;
-	}
-	left--;
-	return true;
+	pthread_mutex_unlock(&choice);
+	return is_one;
 }
 
 static size_t short_length(size_t length)
@@ -85,30 +90,32 @@ static size_t short_length(size_t length)
 	return (length / 2 + DIRECT_UNIT - 1) / DIRECT_UNIT * DIRECT_UNIT;
 }
 
-static ssize_t changed(ssize_t result)
+static ssize_t transfer(ssize_t (*call)(int fd, const struct iovec *memory, int count,
+					off_t offset, int flags),
+			int fd, const struct iovec *memory, off_t offset, int flags)
 {
+	struct iovec less = { memory->iov_base, short_length(memory->iov_len) };
+	ssize_t result;
+
+	pass_gate();
 	if (!is_chosen())
-		return result;
-	if (result_instead >= 0)
-		return result_instead;
-	errno = -result_instead;
-	return -1;
+		return call(fd, &less, 1, offset, flags);
+	if (result_instead < 0) {
+		errno = -result_instead;
+		return -1;
+	}
+	result = call(fd, &less, 1, offset, flags);
+	return result < 0 ? result : result_instead;
 }
 
 WRAP(ssize_t, preadv2, (int fd, const struct iovec *memory, int count, off_t offset, int flags))
 {
-	struct iovec less = { memory->iov_base, short_length(memory->iov_len) };
-
-	pass_gate();
-	return changed(__real_preadv2(fd, &less, count, offset, flags));
+	return transfer(__real_preadv2, fd, memory, offset, flags);
 }
 
 WRAP(ssize_t, pwritev2, (int fd, const struct iovec *memory, int count, off_t offset, int flags))
 {
-	struct iovec less = { memory->iov_base, short_length(memory->iov_len) };
-
-	pass_gate();
-	return changed(__real_pwritev2(fd, &less, count, offset, flags));
+	return transfer(__real_pwritev2, fd, memory, offset, flags);
 }
 
 static void (*_Atomic before_next_checksum)(void);
@@ -229,23 +236,28 @@ static struct {
 } answered[ACTMEM_QUEUE_DEPTH_MAX];
 
 /* Answered at once; what is left for the kernel is nothing. */
-static void answer_instead(struct io_uring_sqe *sqe)
+static void answer_with(struct io_uring_sqe *sqe, int result)
 {
-	const struct actmem_uring *payload = (const struct actmem_uring *)sqe->cmd;
-	int result = answer_command(sqe->cmd_op, (void *)(uintptr_t)payload->argument);
 	__u64 data = sqe->user_data;
 	unsigned int i = 0;
 
-	if (result > 0) {
-		hang_instead(sqe);
-		return;
-	}
 	io_uring_prep_nop(sqe);
 	sqe->user_data = data;
 	while (answered[i].data)
 		i++;
 	answered[i].data = data;
 	answered[i].result = result;
+}
+
+static void answer_instead(struct io_uring_sqe *sqe)
+{
+	const struct actmem_uring *payload = (const struct actmem_uring *)sqe->cmd;
+	int result = answer_command(sqe->cmd_op, (void *)(uintptr_t)payload->argument);
+
+	if (result > 0)
+		hang_instead(sqe);
+	else
+		answer_with(sqe, result);
 }
 
 static void take_answer(struct io_uring_cqe *cqe)
@@ -269,6 +281,8 @@ static void change_submissions(struct io_uring *ring)
 
 		if (is_transfer(sqe) && hangs)
 			hang_instead(sqe);
+		else if (is_transfer(sqe) && result_instead < 0 && is_chosen())
+			answer_with(sqe, result_instead);
 		else if (is_transfer(sqe))
 			sqe->len = (unsigned int)short_length(sqe->len);
 		else if (sqe->opcode == IORING_OP_URING_CMD && answer_command)
@@ -286,7 +300,7 @@ static void change_completions(struct io_uring *ring)
 	io_uring_for_each_cqe(ring, head, cqe) {
 		take_answer(cqe);
 		if (cqe->user_data && !(cqe->user_data & 1) && cqe->user_data != event &&
-		    is_chosen())
+		    result_instead >= 0 && is_chosen())
 			cqe->res = result_instead;
 	}
 }

@@ -279,10 +279,13 @@ def make_arguments(cuda=None):
     if not shutil.which("make"):
         raise Missing("make is neither installed nor in build/gpu; run tests/gpu/pack where it "
                       "is, and bring build/gpu along")
-    if not _compiles("liburing.h"):
+    missing = [package for package, header in (("liburing-dev", "liburing.h"),
+                                               ("libxxhash-dev", "xxhash.h"))
+               if not _compiles(header)]
+    if missing:
         if not has_packed:
-            raise Missing("liburing-dev is not installed; run tests/gpu/pack where it is, and "
-                          "bring build/gpu along")
+            raise Missing(f"{' and '.join(missing)} not installed; run tests/gpu/pack where it "
+                          "is, and bring build/gpu along")
         flags += packed
     pkg_config = said_by("pkg-config", "--exists", "smartcols", "jansson") is not None
     if not pkg_config and has_packed:

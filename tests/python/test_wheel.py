@@ -75,7 +75,7 @@ def what_it_says_of_itself():
     assert os.path.basename(WHEEL) == f"actmem-{version}-py3-none-linux_x86_64.whl", WHEEL
     said = metadata()
     assert said["Version"] == version
-    assert said["License-Expression"] == "LGPL-2.1-or-later OR MIT"
+    assert said["License-Expression"] == "(LGPL-2.1-or-later OR MIT) AND BSD-2-Clause"
     assert said["Requires-Python"] == ">=3.11"
 
 

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common.h"
@@ -145,10 +146,12 @@ static void test_policies(struct actmem *am)
 		actmem_region_close(region);
 }
 
-int main(void)
+/* Whether that was on the driver. */
+static bool test_all(void)
 {
 	struct usage before = usage_now();
 	struct actmem *am = open_or_bail();
+	bool is_driver = on_driver(am);
 
 	test_each_node(am, ACTMEM_PLACE_BIND, "bind");
 	test_each_node(am, ACTMEM_PLACE_PREFERRED, "preferred");
@@ -159,5 +162,14 @@ int main(void)
 	counters_are_zero(am);
 	returns(actmem_close(am), 0);
 	same_usage(before);
+	return is_driver;
+}
+
+int main(void)
+{
+	/* The machines in which the driver is tested have several nodes. */
+	if (test_all() && !setenv("ACTMEM_BACKEND", "memfd", 1) &&
+	    !setenv("ACTMEM_PAGES", "4K", 1))
+		test_all();
 	return tap_end();
 }

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "actmem_runtime.h"
 #include "store_test.h"
 
 #define BLOCK	(256 * KIB)
@@ -46,6 +47,27 @@ static void test_lengths(struct actmem *am)
 	while (i--)
 		returns(take_block(store, i, BLOCK, i), 0);
 	destroy_empty(store);
+}
+
+static void test_chunks(struct actmem *am)
+{
+	struct actmem_store_options options = store_options(0, NULL, 0);
+	struct actmem_runtime_options runtime;
+	struct actmem_key key = { .name = 1 };
+	struct actmem_store *store;
+	void *memory;
+
+	ACTMEM_INIT(&runtime);
+	runtime.chunk_bytes = GROW;
+	returns(actmem_runtime_open(am, &runtime, &options.runtime), 0);
+	store = store_or_bail(am, &options);
+	returns(actmem_store_grow(store, GROW + 1, GROW), -EINVAL);
+	says("chunk_bytes");
+	returns(actmem_store_reserve(store, key, GROW + 1, &memory), -EINVAL);
+	says("chunk_bytes");
+	ok(!stats_of(store).memory_bytes, "no region is made for blocks that cannot be registered");
+	destroy_empty(store);
+	returns(actmem_runtime_close(options.runtime), 0);
 }
 
 static atomic_int is_over;
@@ -91,6 +113,7 @@ int main(void)
 	struct usage before = usage_now();
 
 	test_lengths(am);
+	test_chunks(am);
 	test_beside_blocks(am);
 	same_usage(before);
 	counters_are_zero(am);

@@ -66,7 +66,7 @@ static bool makes_do(void *context)
 	if (!before || stats_of(store).memory_bytes_peak > LIMIT / 2 ||
 	    stats_of(store).refused_bytes != LIMIT - before || stats_of(store).failed_spills_total)
 		return false;
-	/* The store's thread for chores says so. */
+	/* The store's background thread says so. */
 	for (i = 0; i < WAITS && !strstr(actmem_store_describe(store), "RLIMIT_MEMLOCK"); i++)
 		usleep(1000);
 	if (i == WAITS || actmem_region_close(others))

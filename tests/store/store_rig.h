@@ -28,6 +28,7 @@ struct rig {
 	const char *heap_name;
 	uint32_t stripes;		/* 2, or one file */
 	uint64_t grow;
+	enum actmem_engine engine;
 	atomic_uint under_way;
 };
 
@@ -71,6 +72,8 @@ static inline int set_up(struct rig *rig)
 	options.spill_bytes = rig->spill_bytes;
 	options.grow_bytes = rig->grow;
 	options.flags = rig->flags | ACTMEM_STORE_ALLOW_BUFFERED;
+	ACTMEM_INIT(&options.queue);
+	options.queue.engine = rig->engine;
 	error = actmem_store_create(rig->am, &options, &rig->store);
 	if (!error)
 		actmem_store_observe(rig->store, count_transfers, rig);

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A store is not ended while a thread has memory made ahead for it.
+ * A store whose memory threads have made ahead: it is not ended meanwhile, and who waits for
+ * memory gets what they made.
  */
-#include <errno.h>
 #include <pthread.h>
-#include <unistd.h>
 
-#include "actmem_store.h"
-#include "faults.h"
+#include "store_rig.h"
 
-#define MIB		(1ULL << 20)
 #define AHEAD		(60 * MIB)
 #define PAUSE_US	50000
 #define THREAD		"ahead"
@@ -57,10 +54,130 @@ static void test_store_stays(void **state)
 	assert_int_equal(actmem_store_destroy(store), 0);
 }
 
+#define FIRST		"first"
+#define SECOND		"second"
+#define PATIENCE_S	20
+
+static atomic_bool is_stalled;
+
+static void *grow_some(void *store)
+{
+	return actmem_store_grow(store, MIB, BUDGET) ? store : NULL;
+}
+
+static void *reserve_region(void *store)
+{
+	void *memory;
+
+	return actmem_store_reserve(store, key_of(7), 2 * MIB, &memory) ? store : NULL;
+}
+
+static pthread_t start(struct rig *rig, void *(*body)(void *store), const char *name)
+{
+	pthread_t thread;
+
+	assert_int_equal(pthread_create(&thread, NULL, body, rig->store), 0);
+	pthread_setname_np(thread, name);
+	return thread;
+}
+
+static void await_call_of(const char *thread)
+{
+	while (!slow_calls_of(thread))
+		usleep(1000);
+}
+
+/*
+ * Under the store's lock, for which the first of two that grow has to wait when it has
+ * failed. By then the second grows.
+ */
+static void fail_first(const struct actmem_store_event *event, void *data)
+{
+	count_transfers(event, data);
+	if (event->kind == ACTMEM_STORE_STALL_BEGIN)
+		is_stalled = true;
+	if (event->kind != ACTMEM_STORE_FILL_BEGIN)
+		return;
+	let_slow_call();
+	await_call_of(SECOND);
+}
+
+/*
+ * A block of which nothing is in memory, and as much memory for it; the rest is reserved,
+ * at last for a block with which a round begins: for that more memory would be tried.
+ */
+static void put_away(struct rig *rig)
+{
+	void *memory;
+
+	assert_int_equal(actmem_store_reserve(rig->store, key_of(0), BLOCK / 2, &memory), 0);
+	assert_int_equal(put(rig, 1), 0);
+	assert_fails(actmem_store_reserve(rig->store, key_of(2), BUDGET, &memory), EDEADLK, "");
+	assert_int_equal(actmem_store_reserve(rig->store, key_of(3), BLOCK / 2, &memory), 0);
+	settle(rig);
+	assert_int_equal(stats_of(rig).spilled_bytes, BLOCK);
+	assert_int_equal(stats_of(rig).memory_bytes, BUDGET / 2);
+}
+
+static void await_callers(struct rig *rig, const char *count)
+{
+	int error;
+
+	do {
+		usleep(1000);
+		error = actmem_store_destroy(rig->store);
+		assert_int_equal(error, -EBUSY);
+	} while (!strstr(actmem_error(), count));
+}
+
+/*
+ * Of two that grow the first gets nothing, so the store makes do with what it has, and a
+ * reserve waits for a block that another thread has. The second gets its region all the
+ * same: nothing but its end tells of that.
+ */
+static void test_waiter_is_woken(void **state)
+{
+	struct rig rig = { .grow = BUDGET / 2 };
+	pthread_t first, second, waiter;
+	struct timespec until;
+	void *failed;
+
+	assert_int_equal(set_up(&rig), 0);
+	put_away(&rig);
+	slow_call("memfd_create", SLOW_HELD);
+	fail_call("memfd_create", 1, ENOMEM);
+	first = start(&rig, grow_some, FIRST);
+	await_call_of(FIRST);
+	second = start(&rig, grow_some, SECOND);
+	await_callers(&rig, "2 threads wait");
+	actmem_store_observe(rig.store, fail_first, &rig);
+	assert_int_equal(actmem_store_prefetch(rig.store, key_of(1)), 0);
+	assert_int_equal(pthread_join(first, &failed), 0);
+	assert_null(failed);
+	settle(&rig);
+	assert_int_equal(stats_of(&rig).refused_bytes, BUDGET / 2);
+	waiter = start(&rig, reserve_region, "waiter");
+	while (!is_stalled)
+		usleep(1000);
+	assert_int_equal(stats_of(&rig).memory_bytes, BUDGET / 2);
+	let_slow_call();
+	assert_int_equal(pthread_join(second, &failed), 0);
+	assert_null(failed);
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += PATIENCE_S;
+	assert_int_equal(pthread_timedjoin_np(waiter, &failed, &until), 0);
+	assert_null(failed);
+	assert_int_equal(actmem_store_drop(rig.store, key_of(7)), 0);
+	assert_int_equal(actmem_store_drop(rig.store, key_of(3)), 0);
+	assert_int_equal(actmem_store_drop(rig.store, key_of(0)), 0);
+	tear_down(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_store_stays, setup, teardown),
+		cmocka_unit_test(test_waiter_is_woken),
 	};
 
 	return cmocka_run_group_tests_name("grow_ahead", tests, NULL, NULL);

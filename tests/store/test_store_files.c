@@ -91,10 +91,10 @@ static void test_slow_allocation(void **state)
 	by_caller = slow_calls_of(own);
 	print_message("# blocked by allocation: completions %u ms, callers %u ms, of %u ms\n",
 		      by_store * SLOW_US / 1000, by_caller * SLOW_US / 1000,
-		      (by_store + by_caller + slow_calls_of("actmem-chores")) * SLOW_US / 1000);
+		      (by_store + by_caller + slow_calls_of("actmem-bg-work")) * SLOW_US / 1000);
 	assert_int_equal(by_store, 0);
 	assert_int_equal(by_caller, 0);
-	assert_true(slow_calls_of("actmem-chores") > 0);
+	assert_true(slow_calls_of("actmem-bg-work") > 0);
 	tear_down(&rig);
 }
 

@@ -56,7 +56,7 @@ static int set_up(void **state)
 		link_init(&block->puts);
 		link_init(&block->guessed);
 		link_append(&store->puts, &block->puts);
-		store_settle(store, block);
+		store_update_counts(store, block);
 	}
 	*state = rig;
 	return 0;
@@ -123,7 +123,7 @@ static void test_guessed(void **state)
 	unsigned int i;
 
 	rig->blocks[12].transfer = TRANSFER_FILL;
-	store_settle(&rig->store, &rig->blocks[12]);
+	store_update_counts(&rig->store, &rig->blocks[12]);
 	lose(rig);
 	for (i = 0; i < 10; i++)
 		take(rig, i);
@@ -199,7 +199,7 @@ static void test_another_round(void **state)
 	assert_true(store->schedule.is_falling);
 	rig->blocks[BLOCKS - 1].length += BYTES;
 	rig->blocks[BLOCKS - 1].counted = 0;
-	store_settle(store, &rig->blocks[BLOCKS - 1]);
+	store_update_counts(store, &rig->blocks[BLOCKS - 1]);
 	assert_false(store->follow.is_lost);
 	assert_none_guessed(rig);
 }

@@ -198,7 +198,7 @@ static void test_files_of_queue(void **state)
 	expect_told(queue, files[1], region, paths[1]);
 	/* The next may lie where this one did. */
 	assert_int_equal(actmem_file_close(files[1]), 0);
-	assert_null(queue->told_file);
+	assert_null(queue->published_file);
 	files[1] = open_file(queue, paths[2]);
 	expect_told(queue, files[1], region, paths[2]);
 	for (i = 0; i < 3; i++)

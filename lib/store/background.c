@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What a store does that may take long, in a thread of its own, so that neither callers
+ * The work of a store that may take long, in a thread of its own, so that neither callers
  * nor completions wait for it: files are allocated, regions are attached, disks get back
  * what is not needed any more, and memory is asked for that was refused before. Transfers
- * that need one of these are chores: fills first, as somebody may wait for them.
+ * that need one of these wait in two lists: fills go first, as somebody may wait for them.
  */
 #include <errno.h>
 
@@ -11,13 +11,13 @@
 #include "queue/queue.h"
 #include "store/store.h"
 
-void store_add_chore(struct actmem_store *store, struct store_block *block)
+void store_add_background_work(struct actmem_store *store, struct store_block *block)
 {
 	if (block->transfer == TRANSFER_FILL)
-		link_append(&store->fills_to_do, &block->chore);
+		link_append(&store->fills_to_do, &block->to_do);
 	else
-		link_append(&store->spills_to_do, &block->chore);
-	pthread_cond_signal(&store->chore);
+		link_append(&store->spills_to_do, &block->to_do);
+	pthread_cond_signal(&store->background);
 }
 
 /* The lock is given back meanwhile, by all that follow. */
@@ -111,7 +111,7 @@ static void give_up_spills(struct actmem_store *store, int error)
 	struct link *link, *next;
 
 	for (link = store->spills_to_do.next; link != &store->spills_to_do; link = next) {
-		struct store_block *block = link_item(link, struct store_block, chore);
+		struct store_block *block = link_item(link, struct store_block, to_do);
 
 		next = link->next;
 		if (block->room.block ||
@@ -122,7 +122,7 @@ static void give_up_spills(struct actmem_store *store, int error)
 	}
 }
 
-static void submit(struct actmem_store *store, struct store_block *block)
+static void prepare_and_submit(struct actmem_store *store, struct store_block *block)
 {
 	int error = prepare(store, block);
 	bool has_no_room = error && block->transfer == TRANSFER_SPILL && !block->room.block;
@@ -152,12 +152,12 @@ static struct store_block *next_to_do(struct actmem_store *store)
 
 	if (link_is_alone(list))
 		return NULL;
-	block = link_item(list->next, struct store_block, chore);
-	link_remove(&block->chore);
+	block = link_item(list->next, struct store_block, to_do);
+	link_remove(&block->to_do);
 	return block;
 }
 
-void *store_chores_thread(void *data)
+void *store_background_thread(void *data)
 {
 	struct actmem_store *store = data;
 	struct store_block *block;
@@ -167,14 +167,14 @@ void *store_chores_thread(void *data)
 	for (;;) {
 		block = next_to_do(store);
 		if (block) {
-			submit(store, block);
+			prepare_and_submit(store, block);
 			store_advance(store);
 		} else if (store->is_ending) {
 			break;
 		} else if ((piece = spillfile_withhold(&store->files))) {
 			give_back(store, piece);
 		} else if (!store_see_to_budget(store)) {
-			pthread_cond_wait(&store->chore, &store->lock);
+			pthread_cond_wait(&store->background, &store->lock);
 		}
 	}
 	pthread_mutex_unlock(&store->lock);
