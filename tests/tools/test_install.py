@@ -56,7 +56,8 @@ def what_is_installed_works_and_uninstall_leaves_nothing():
             expected.append("lib/actmem/python/actmem/libactmem_xla.so")
         if shutil.which("scdoc"):
             expected += ["share/man/man1/actmem.1", "share/man/man1/actmem-bench.1",
-                         "share/man/man3/libactmem.3"]
+                         "share/man/man3/libactmem.3", "share/man/man3/actmem_store_put.3",
+                         "share/man/man3/actmem_store_take.3"]
         for path in expected:
             assert os.path.exists(os.path.join(top, path)), f"{path} of {installed}"
         check_command(top)
