@@ -2,7 +2,16 @@
 #
 # Man pages, by scdoc. Without scdoc everything but them is built.
 
-MAN_PAGES := $(patsubst docs/%.scd,$(B)/man/%,$(wildcard docs/*.scd))
+vpath %.scd docs docs/man
+
+# PAGE/NAME of each further name in the NAME of a page: man finds the page by that, too.
+MAN_ALIASES := $(shell awk '/^# / { is_name = $$2 == "NAME" } \
+	is_name && sub(/ - .*/, "") { count = split($$0, names, /, /); \
+		page = FILENAME; sub(/.*\//, "", page); sub(/\.scd$$/, "", page); \
+		for (i = 1; i <= count; i++) if (names[i] ".3" != page) print page "/" names[i] ".3" }' \
+	docs/man/*.scd)
+MAN_PAGES := $(patsubst %.scd,$(B)/man/%,$(notdir $(wildcard docs/*.scd docs/man/*.scd))) \
+	$(addprefix $(B)/man/,$(notdir $(MAN_ALIASES)))
 
 ifneq ($(shell command -v scdoc),)
 ALL += $(MAN_PAGES)
@@ -11,9 +20,16 @@ else
 LEFT_OUT += 'the man pages: scdoc is not installed'
 endif
 
-$(B)/man/%: docs/%.scd
+$(B)/man/%: %.scd
 	@mkdir -p $(@D)
 	scdoc <$< >$@
+
+define MAN_ALIAS
+$(B)/man/$(notdir $(1)): $(patsubst %/,%.scd,$(dir $(1)))
+	@mkdir -p $$(@D)
+	echo '.so man3/$(patsubst %/,%,$(dir $(1)))' >$$@
+endef
+$(foreach alias,$(MAN_ALIASES),$(eval $(call MAN_ALIAS,$(alias))))
 
 install:: $(INSTALLED_MAN_PAGES)
 	set -e; for page in $^; do \

@@ -56,12 +56,14 @@ def what_is_installed_works_and_uninstall_leaves_nothing():
             expected.append("lib/actmem/python/actmem/libactmem_xla.so")
         if shutil.which("scdoc"):
             expected += ["share/man/man1/actmem.1", "share/man/man1/actmem-bench.1",
-                         "share/man/man3/libactmem.3"]
+                         "share/man/man3/libactmem.3", "share/man/man3/actmem_store_put.3",
+                         "share/man/man3/actmem_store_take.3"]
         for path in expected:
             assert os.path.exists(os.path.join(top, path)), f"{path} of {installed}"
         check_command(top)
         check_program(destdir, top)
         check_python(top)
+        check_manual(top)
         make("uninstall", destdir)
         assert files_under(destdir) == ["program", "program.c"], files_under(destdir)
         own = [path for path, _, _ in os.walk(top) if "/actmem" in path[len(top):]]
@@ -116,6 +118,14 @@ def check_python(top):
     told = sh(actmem, "run", "--allow", "any", "python3", "-c",
               "import actmem; print(actmem.__file__)", env=clean_environment())
     assert told.startswith(top), told
+
+
+def check_manual(top):
+    """Each call is found by its name, in the page that it shares with others."""
+    if shutil.which("scdoc") and shutil.which("man"):
+        told = sh("man", "-M", os.path.join(top, "share", "man"), "actmem_store_take",
+                  env=clean_environment(MANWIDTH="100"))
+        assert told.startswith("actmem_store_put(3)"), told
 
 
 if __name__ == "__main__":
