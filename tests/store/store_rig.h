@@ -50,6 +50,7 @@ static inline struct actmem_key key_of(uint64_t name)
 static inline int set_up(struct rig *rig)
 {
 	const char *paths[] = { FOLDER, FOLDER };
+	struct actmem_queue_options queue;
 	struct actmem_store_options options;
 	struct actmem_options open_options;
 	int error;
@@ -72,8 +73,9 @@ static inline int set_up(struct rig *rig)
 	options.spill_bytes = rig->spill_bytes;
 	options.grow_bytes = rig->grow;
 	options.flags = rig->flags | ACTMEM_STORE_ALLOW_BUFFERED;
-	ACTMEM_INIT(&options.queue);
-	options.queue.engine = rig->engine;
+	ACTMEM_INIT(&queue);
+	queue.engine = rig->engine;
+	options.queue = &queue;
 	error = actmem_store_create(rig->am, &options, &rig->store);
 	if (!error)
 		actmem_store_observe(rig->store, count_transfers, rig);
