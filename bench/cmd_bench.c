@@ -305,9 +305,8 @@ static bool tell_failures(const json_t *rows, const char *bandwidth, const char 
 
 static json_t *measure_parts(const struct bench *bench)
 {
-	const char *backend = actmem_get_backend(bench->am) == ACTMEM_BACKEND_DRIVER ? "driver"
-										 : "memfd";
-	json_t *told = json_pack("{s:s, s:o}", "backend", backend,
+	bool is_driver = actmem_get_backend(bench->am) == ACTMEM_BACKEND_DRIVER;
+	json_t *told = json_pack("{s:s, s:o}", "backend", is_driver ? "driver" : "memfd",
 				 "reason", text_to_json(actmem_describe(bench->am)));
 	unsigned int i;
 

@@ -226,11 +226,11 @@ static int begin(struct transfers *transfers, bool spills, uint64_t number, uint
 	if (spills) {
 		stamp(transfers->memory + at, transfer);
 		return actmem_queue_spill(transfers->queue, transfers->file, transfer.offset,
-				    transfers->region, at, transfer.bytes, &request);
+					  transfers->region, at, transfer.bytes, &request);
 	}
 	wipe(transfers->memory + at, transfer);
-	return actmem_queue_fill(transfers->queue, transfers->file, transfer.offset, transfers->region,
-			   at, transfer.bytes, &request);
+	return actmem_queue_fill(transfers->queue, transfers->file, transfer.offset,
+				 transfers->region, at, transfer.bytes, &request);
 }
 
 /* Takes a transfer that has ended; frees its slot, and adds its bytes to *@bytes. */
@@ -267,7 +267,8 @@ int transfers_run(struct transfers *transfers, bool spills, uint64_t bytes, uint
 			number++, under_way++;
 	}
 	while (under_way) {
-		count = actmem_queue_wait(transfers->queue, done, TAKEN_AT_ONCE, ACTMEM_WAIT_FOREVER);
+		count = actmem_queue_wait(transfers->queue, done, TAKEN_AT_ONCE,
+					  ACTMEM_WAIT_FOREVER);
 		if (count < 0)
 			return tell(words, count);
 		for (i = 0; i < count; i++) {

@@ -103,7 +103,7 @@ int actmem_heap_destroy(struct actmem_heap *heap);
  *	(heap_name; -EMFILE: over 4096 of them) and actmem_region_register()
  */
 int actmem_heap_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align,
-		 void **block);
+		      void **block);
 
 /* -EINVAL: not the start of a live block of this heap; nothing changes. */
 int actmem_heap_free(struct actmem_heap *heap, void *block);

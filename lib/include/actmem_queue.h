@@ -200,11 +200,11 @@ struct actmem_request {
  *	queue;  -EBADF  a spill to a file that is READ_ONLY;  -ENOMEM
  */
 int actmem_queue_fill(struct actmem_queue *queue, struct actmem_file *file, uint64_t file_offset,
-		struct actmem_region *region, uint64_t offset, uint64_t length,
-		struct actmem_request *request);
+		      struct actmem_region *region, uint64_t offset, uint64_t length,
+		      struct actmem_request *request);
 int actmem_queue_spill(struct actmem_queue *queue, struct actmem_file *file, uint64_t file_offset,
-		 struct actmem_region *region, uint64_t offset, uint64_t length,
-		 struct actmem_request *request);
+		       struct actmem_region *region, uint64_t offset, uint64_t length,
+		       struct actmem_request *request);
 
 /*
  * As actmem_region_populate() and _discard(), with their ranges and errors. The
@@ -251,10 +251,11 @@ struct actmem_completion {
  * @size: bytes of a completion as the caller was compiled.
  */
 int actmem_queue_wait_sized(struct actmem_queue *queue, struct actmem_completion *completions,
-		      unsigned int max, uint64_t timeout_ns, size_t size);
+			    unsigned int max, uint64_t timeout_ns, size_t size);
 
-static inline int actmem_queue_wait(struct actmem_queue *queue, struct actmem_completion *completions,
-			      unsigned int max, uint64_t timeout_ns)
+static inline int actmem_queue_wait(struct actmem_queue *queue,
+				    struct actmem_completion *completions, unsigned int max,
+				    uint64_t timeout_ns)
 {
 	return actmem_queue_wait_sized(queue, completions, max, timeout_ns, sizeof(*completions));
 }

@@ -213,7 +213,7 @@ int actmem_region_unmap(struct actmem_region *region);
 
 /* The state of one region; -EIO if the kernel does not tell where its pages are. */
 int actmem_region_get_info(struct actmem_region *region,
-		       struct actmem_region_info *info);
+			   struct actmem_region_info *info);
 
 /*
  * Allocates the pages that are missing in a range, zeroed, placed, verified and
@@ -284,7 +284,7 @@ int actmem_region_close(struct actmem_region *region);
  * @size: bytes of an item as the caller was compiled; actmem_region_list() sets it.
  */
 int actmem_region_list_sized(struct actmem_region_info **regions, size_t *count,
-		      size_t size);
+			     size_t size);
 
 static inline int actmem_region_list(struct actmem_region_info **regions, size_t *count)
 {

@@ -130,7 +130,8 @@ int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *no
  *
  * Nothing stays registered after an error, unless actmem_error() says so.
  */
-int actmem_region_register(struct actmem_region *region, struct actmem_runtime *runtime, uint32_t flags);
+int actmem_region_register(struct actmem_region *region, struct actmem_runtime *runtime,
+			   uint32_t flags);
 
 /*
  * Has the runtime let go of a region; no device may be using it. If it had done so
@@ -165,7 +166,8 @@ struct actmem_registration {
 };
 
 /* -ENOENT: it is not registered; -EBUSY: a thread registers or unregisters it just now. */
-int actmem_region_get_registration(struct actmem_region *region, struct actmem_registration *registration);
+int actmem_region_get_registration(struct actmem_region *region,
+				   struct actmem_registration *registration);
 
 /*
  * Where devices have an address of a region that is registered with @runtime, and
@@ -175,7 +177,7 @@ int actmem_region_get_registration(struct actmem_region *region, struct actmem_r
  *	which have no such addresses;  -ESTALE  the registration is lost
  */
 int actmem_runtime_pointer(struct actmem_runtime *runtime, const void *address, uint64_t *pointer,
-			  uint64_t *bytes);
+			   uint64_t *bytes);
 
 /*
  * Around what this thread waits for an accelerator in, which the library cannot see, as

@@ -236,9 +236,9 @@ static HOT int submit(struct actmem_queue *queue, const char *call, struct reque
 	return error;
 }
 
-HOT int actmem_queue_fill(struct actmem_queue *queue, struct actmem_file *file, uint64_t file_offset,
-		    struct actmem_region *region, uint64_t offset, uint64_t length,
-		    struct actmem_request *request)
+HOT int actmem_queue_fill(struct actmem_queue *queue, struct actmem_file *file,
+			  uint64_t file_offset, struct actmem_region *region, uint64_t offset,
+			  uint64_t length, struct actmem_request *request)
 {
 	struct request draft = {
 		.kind = REQUEST_FILL,
@@ -252,9 +252,9 @@ HOT int actmem_queue_fill(struct actmem_queue *queue, struct actmem_file *file, 
 	return submit(queue, "actmem_queue_fill", &draft, request);
 }
 
-HOT int actmem_queue_spill(struct actmem_queue *queue, struct actmem_file *file, uint64_t file_offset,
-		     struct actmem_region *region, uint64_t offset, uint64_t length,
-		     struct actmem_request *request)
+HOT int actmem_queue_spill(struct actmem_queue *queue, struct actmem_file *file,
+			   uint64_t file_offset, struct actmem_region *region, uint64_t offset,
+			   uint64_t length, struct actmem_request *request)
 {
 	struct request draft = {
 		.kind = REQUEST_SPILL,
@@ -395,7 +395,7 @@ static HOT int wait_and_take(struct actmem_queue *queue, struct actmem_completio
 }
 
 HOT int actmem_queue_wait_sized(struct actmem_queue *queue, struct actmem_completion *completions,
-			  unsigned int max, uint64_t timeout_ns, size_t size)
+				unsigned int max, uint64_t timeout_ns, size_t size)
 {
 	int count = queue_check(queue, "actmem_queue_wait");
 

@@ -154,8 +154,8 @@ static int undo_chunks(struct registration *registration, int error)
 	if (drop_chunks(registration) >= 0)
 		return fail(-error, "%s", words);
 	snprintf(again, sizeof(again), "%s", actmem_error());
-	return fail(-error, "%s; %s of it stay registered until actmem_region_unregister(), as %s", words,
-		    BYTES_TEXT(registration->registered), again);
+	return fail(-error, "%s; %s of it stay registered until actmem_region_unregister(), as %s",
+		    words, BYTES_TEXT(registration->registered), again);
 }
 
 static void settle(struct registration *registration, bool failed)
@@ -241,7 +241,8 @@ static int check_registrable(const struct actmem_region *region,
 	return error;
 }
 
-int actmem_region_register(struct actmem_region *region, struct actmem_runtime *runtime, uint32_t flags)
+int actmem_region_register(struct actmem_region *region, struct actmem_runtime *runtime,
+			   uint32_t flags)
 {
 	struct registration *registration;
 	int error = runtime_check(runtime, "actmem_region_register");
@@ -454,7 +455,7 @@ static int translate(struct actmem_runtime *runtime, const void *address, uint64
 }
 
 int actmem_runtime_pointer(struct actmem_runtime *runtime, const void *address, uint64_t *pointer,
-			  uint64_t *bytes)
+			   uint64_t *bytes)
 {
 	int error = runtime_check(runtime, "actmem_runtime_pointer");
 

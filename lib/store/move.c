@@ -33,9 +33,9 @@ static int submit(struct actmem_store *store, struct store_block *block)
 
 	ACTMEM_INIT(&request);
 	request.cookie = (uintptr_t)block;
-	error = (is_spill ? actmem_queue_spill : actmem_queue_fill)(store->queue, block->room.file,
-							block->room.offset, block->region,
-							block->offset, block->length, &request);
+	error = (is_spill ? actmem_queue_spill : actmem_queue_fill)(
+		store->queue, block->room.file, block->room.offset, block->region, block->offset,
+		block->length, &request);
 	if (error)
 		return error;
 	block->request = request.id;
@@ -368,7 +368,8 @@ void *store_thread(void *data)
 		if (!store->under_way)
 			break;
 		pthread_mutex_unlock(&store->lock);
-		count = actmem_queue_wait(store->queue, completions, COMPLETIONS, ACTMEM_WAIT_FOREVER);
+		count = actmem_queue_wait(store->queue, completions, COMPLETIONS,
+					  ACTMEM_WAIT_FOREVER);
 		pthread_mutex_lock(&store->lock);
 		for (i = 0; i < count; i++)
 			complete(store, &completions[i]);

@@ -41,7 +41,7 @@ static uint64_t peak_of_heap(const struct trace *trace)
 				error = actmem_heap_free(heap, *block);
 			else
 				error = actmem_heap_alloc(heap, trace->bytes[trace->event[i].block],
-						     0, block);
+							  0, block);
 		}
 	}
 	free(blocks);

@@ -114,9 +114,9 @@ static void begin(struct job *job, uint64_t slot)
 	ACTMEM_INIT(&request);
 	request.cookie = slot;
 	if (job->spills ? actmem_queue_spill(job->queue, job->file, at, job->region,
-				       slot * job->block_bytes, job->block_bytes, &request) :
+					     slot * job->block_bytes, job->block_bytes, &request) :
 			  actmem_queue_fill(job->queue, job->file, at, job->region,
-				      slot * job->block_bytes, job->block_bytes, &request))
+					    slot * job->block_bytes, job->block_bytes, &request))
 		die("begin");
 }
 

@@ -40,7 +40,8 @@ static void *work(void *region)
 	failed += actmem_region_map(region, &memory) != 0;
 	for (round = 0; round < ROUNDS; round++) {
 		failed += actmem_region_register(region, runtime, ACTMEM_REGISTER_DEVICEMAP) != 0;
-		failed += actmem_runtime_pointer(runtime, (char *)memory + CHUNK, &pointer, NULL) != 0;
+		failed += actmem_runtime_pointer(runtime, (char *)memory + CHUNK, &pointer,
+						 NULL) != 0;
 		failed += actmem_region_unregister(region) != 0;
 		failed += current_context(&cuda) != NULL;
 	}

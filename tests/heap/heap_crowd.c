@@ -60,7 +60,9 @@ static const char *give_alone(struct one *one, const struct live *block)
 {
 	if (!visit(block, false))
 		return "a block lost what was written";
-	return actmem_heap_free(one->crowd->heap, block->address) ? "a block cannot be freed" : NULL;
+	if (actmem_heap_free(one->crowd->heap, block->address))
+		return "a block cannot be freed";
+	return NULL;
 }
 
 static const char *disturb(struct one *one)

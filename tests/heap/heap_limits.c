@@ -60,7 +60,8 @@ static void test_first_region(struct actmem *am, const char *folder)
 	struct actmem_heap *heap = make_heap(am, SIZE + BLOCK, 0);
 	void *block;
 
-	ok(actmem_heap_alloc(heap, BLOCK, 0, &block) < 0, "the first region is as long as asked for, or none");
+	ok(actmem_heap_alloc(heap, BLOCK, 0, &block) < 0,
+	   "the first region is as long as asked for, or none");
 	says("4.0 MiB are needed now, and regions are made of 44.0 MiB: lower grow_bytes");
 	ok(!count_files(folder), "no file is left");
 	returns(actmem_heap_destroy(heap), 0);

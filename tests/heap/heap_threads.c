@@ -134,7 +134,8 @@ static void test_lengths(struct actmem *am)
 	uint64_t i;
 
 	for (i = 1; i <= LENGTHS; i++)
-		good = good && !actmem_heap_alloc(heap, i * 256, 0, &block) && !actmem_heap_free(heap, block);
+		good = good && !actmem_heap_alloc(heap, i * 256, 0, &block) &&
+		       !actmem_heap_free(heap, block);
 	stats = stats_of(heap);
 	ok(good && stats.cached_bytes && stats.cached_bytes < LENGTHS * (LENGTHS + 1) / 2 * 256,
 	   "of %d lengths some are kept", LENGTHS);

@@ -23,7 +23,8 @@ static void test_stripes(struct actmem_queue *queue, struct actmem_region *regio
 	ok(set.info.stripe_bytes == stripe_bytes, "and the stripes");
 	pattern(wanted, length, count);
 	memcpy(memory + offset, wanted, length);
-	returns(result_of(queue, actmem_queue_spill(queue, set.file, at, region, offset, length, NULL)),
+	returns(result_of(queue,
+			  actmem_queue_spill(queue, set.file, at, region, offset, length, NULL)),
 		0);
 	ok(set_transfer(&set, seen, at, length, false) && !memcmp(seen, wanted, length),
 	   "what is spilled is in %u files with stripes of %llu", count,
@@ -32,7 +33,8 @@ static void test_stripes(struct actmem_queue *queue, struct actmem_region *regio
 	pattern(wanted, length, count + 100);
 	ok(set_transfer(&set, wanted, at, length, true), "files written");
 	memset(memory, 0, LENGTH);
-	returns(result_of(queue, actmem_queue_fill(queue, set.file, at, region, offset, length, NULL)),
+	returns(result_of(queue,
+			  actmem_queue_fill(queue, set.file, at, region, offset, length, NULL)),
 		0);
 	ok(!memcmp(memory + offset, wanted, length), "what is filled is as in the files");
 	ok(!memory[offset - 1] && !memory[offset + length], "and no more than that");
@@ -121,7 +123,8 @@ static void test_close(struct actmem *am, struct actmem_queue *queue)
 	returns(actmem_region_close(region), -EBUSY);
 	says("attached to 1 queue;");
 	says("actmem_queue_detach()");
-	returns(result_of(queue, actmem_queue_fill(queue, set.file, 0, region, 0, LENGTH, NULL)), 0);
+	returns(result_of(queue, actmem_queue_fill(queue, set.file, 0, region, 0, LENGTH, NULL)),
+		0);
 	returns(actmem_queue_detach(queue, region), 0);
 	returns(actmem_region_close(region), 0);
 	set_close(&set);
@@ -236,7 +239,8 @@ static void test_deadline(struct actmem_queue *queue, struct actmem_region *regi
 	ok(all_bytes(memory, LENGTH, 1), "and nothing was begun");
 	memset(memory, 2, LENGTH);
 	request.deadline_ns = UINT64_MAX;
-	returns(result_of(queue, actmem_queue_spill(queue, set.file, 0, region, 0, LENGTH, &request)), 0);
+	returns(result_of(queue,
+			  actmem_queue_spill(queue, set.file, 0, region, 0, LENGTH, &request)), 0);
 	ok(memory[0] == 2 && memory[LENGTH - 1] == 2, "memory is left alone behind the deadline");
 	returns(actmem_region_unmap(region), 0);
 	set_close(&set);
@@ -264,10 +268,11 @@ static void *use(void *argument)
 	for (i = 0; i < TURNS; i++) {
 		int error = i % 2 ?
 			actmem_queue_fill(user->queue, user->file, user->offset, user->region,
-				    user->offset, 64 * KIB, NULL) :
+					  user->offset, 64 * KIB, NULL) :
 			actmem_queue_populate(user->queue, user->region, 0, LENGTH, NULL);
 
-		if (error || actmem_queue_wait(user->queue, &completion, 1, ACTMEM_WAIT_FOREVER) != 1 ||
+		if (error ||
+		    actmem_queue_wait(user->queue, &completion, 1, ACTMEM_WAIT_FOREVER) != 1 ||
 		    completion.result)
 			user->failed = true;
 		else
@@ -358,7 +363,8 @@ static void test_fork(struct actmem_queue *queue, struct actmem_region *region)
 	struct inherited p = { queue, set.file, region, set.paths[0] };
 
 	ok(in_child(child_is_refused, &p), "a forked child is refused, and holds nothing");
-	returns(result_of(queue, actmem_queue_fill(queue, set.file, 0, region, 0, LENGTH, NULL)), 0);
+	returns(result_of(queue, actmem_queue_fill(queue, set.file, 0, region, 0, LENGTH, NULL)),
+		0);
 	set_close(&set);
 }
 
@@ -384,17 +390,18 @@ static void test_disk(struct actmem_queue *queue, struct actmem_region *region)
 	ok(info.direct && info.alignment >= 512, "a disk is used past the page cache");
 	ok(info.length == (uint64_t)lseek(disk, 0, SEEK_END), "and has its length");
 	pattern(memory_or_bail(region), LENGTH, 21);
-	returns(result_of(queue, actmem_queue_spill(queue, file, LENGTH, region, 0, LENGTH, NULL)), 0);
+	returns(result_of(queue, actmem_queue_spill(queue, file, LENGTH, region, 0, LENGTH, NULL)),
+		0);
 	ok(pread(disk, seen, LENGTH, LENGTH) == (ssize_t)LENGTH &&
 	   !memcmp(seen, memory_or_bail(region), LENGTH), "what is spilled is on the disk");
 	pattern(seen, LENGTH, 22);
 	ok(pwrite(disk, seen, LENGTH, 0) == (ssize_t)LENGTH, "written by the test");
 	returns(result_of(queue, actmem_queue_fill(queue, file, 0, region, 0, LENGTH, NULL)), 0);
 	ok(!memcmp(seen, memory_or_bail(region), LENGTH), "what is filled is as on the disk");
-	returns(result_of(queue, actmem_queue_fill(queue, file, info.length - BLOCK, region, 0, 2 * BLOCK,
-					     NULL)), -ENODATA);
+	returns(result_of(queue, actmem_queue_fill(queue, file, info.length - BLOCK, region, 0,
+						   2 * BLOCK, NULL)), -ENODATA);
 	returns(result_of(queue, actmem_queue_spill(queue, file, info.length - BLOCK, region, 0,
-					      2 * BLOCK, NULL)), -ENOSPC);
+						    2 * BLOCK, NULL)), -ENOSPC);
 	says("block 1");
 	returns(open_with(queue, path, 0, info.length + 4096, &file), -ENOSPC);
 	returns(actmem_file_close(file), 0);

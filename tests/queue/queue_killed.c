@@ -45,7 +45,8 @@ static void be_busy(void *context, int begun)
 		_exit(1);
 	for (i = 0; ; i++) {
 		if (actmem_queue_spill(queue, file, 0, region, 0, LENGTH / 2, NULL) ||
-		    actmem_queue_fill(queue, file, LENGTH / 2, region, LENGTH / 2, LENGTH / 2, NULL) ||
+		    actmem_queue_fill(queue, file, LENGTH / 2, region, LENGTH / 2, LENGTH / 2,
+				      NULL) ||
 		    actmem_queue_populate(queue, region, 0, LENGTH, NULL))
 			_exit(1);
 		if (!i && write(begun, "", 1) != 1)

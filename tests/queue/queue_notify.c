@@ -97,7 +97,7 @@ static int fill(struct listener *listener, uint64_t slot)
 	ACTMEM_INIT(&request);
 	request.cookie = slot;
 	return actmem_queue_fill(listener->queue, listener->file, slot * BLOCK, listener->region,
-			   slot * BLOCK, BLOCK, &request);
+				 slot * BLOCK, BLOCK, &request);
 }
 
 /* Counts what there is to take; a slot that is free begins the next of the chain. */

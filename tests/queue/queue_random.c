@@ -106,11 +106,11 @@ static void submit(struct model *m)
 	to = flight->to * SLOT_BYTES + flight->skip;
 	from = flight->from * SLOT_BYTES + flight->skip;
 	if (flight->action == FILL)
-		error = actmem_queue_fill(m->queue, m->set.file, from, m->region, to, flight->length,
-				    &request);
+		error = actmem_queue_fill(m->queue, m->set.file, from, m->region, to,
+					  flight->length, &request);
 	else
-		error = actmem_queue_spill(m->queue, m->set.file, to, m->region, from, flight->length,
-				     &request);
+		error = actmem_queue_spill(m->queue, m->set.file, to, m->region, from,
+					   flight->length, &request);
 	if (error)
 		tap_bail("a request is refused");
 	flight->id = request.id;

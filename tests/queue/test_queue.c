@@ -107,12 +107,14 @@ static int finish(struct rig *rig, int error)
 
 static int spill(struct rig *rig)
 {
-	return finish(rig, actmem_queue_spill(rig->queue, rig->file, 0, rig->region, 0, LENGTH, NULL));
+	return finish(rig,
+		      actmem_queue_spill(rig->queue, rig->file, 0, rig->region, 0, LENGTH, NULL));
 }
 
 static int fill(struct rig *rig)
 {
-	return finish(rig, actmem_queue_fill(rig->queue, rig->file, 0, rig->region, 0, LENGTH, NULL));
+	return finish(rig,
+		      actmem_queue_fill(rig->queue, rig->file, 0, rig->region, 0, LENGTH, NULL));
 }
 
 static int populate(struct rig *rig)
@@ -360,7 +362,8 @@ static uint64_t fill_by(struct rig *rig, uint64_t cookie, uint64_t deadline)
 	ACTMEM_INIT(&request);
 	request.cookie = cookie;
 	request.deadline_ns = deadline;
-	assert_int_equal(actmem_queue_fill(rig->queue, rig->file, 0, rig->region, 0, BLOCK, &request), 0);
+	assert_int_equal(actmem_queue_fill(rig->queue, rig->file, 0, rig->region, 0, BLOCK,
+					   &request), 0);
 	return request.id;
 }
 

@@ -109,7 +109,8 @@ static void test_under_way(void **state)
 	assert_fails(actmem_queue_detach(queue, region), EBUSY, "1 requests of the region");
 	assert_fails(actmem_file_close(file), EBUSY, "1 requests of");
 	assert_fails(actmem_queue_notify(queue, ignore, NULL), EBUSY, "1 requests under way");
-	assert_fails(actmem_queue_wait(queue, &completion, 1, 0), ETIMEDOUT, "1 requests has ended");
+	assert_fails(actmem_queue_wait(queue, &completion, 1, 0), ETIMEDOUT,
+		     "1 requests has ended");
 	hold_transfers(false);
 	while (actmem_file_close(file))
 		usleep(1000);
@@ -172,15 +173,17 @@ static void test_turns(void **state)
 	request.cookie = 1;
 	assert_int_equal(actmem_queue_fill(queue, one, 0, region, 0, LENGTH / 2, &request), 0);
 	request.cookie = 2;
-	assert_int_equal(actmem_queue_fill(queue, other, 0, region, LENGTH / 2, BLOCK, &request), 0);
+	assert_int_equal(actmem_queue_fill(queue, other, 0, region, LENGTH / 2, BLOCK, &request),
+			 0);
 	request.cookie = 3;
-	assert_int_equal(actmem_queue_fill(queue, other, 0, region, LENGTH / 2, LENGTH / 2, &request), 0);
+	assert_int_equal(actmem_queue_fill(queue, other, 0, region, LENGTH / 2, LENGTH / 2,
+					   &request), 0);
 	assert_int_equal(actmem_queue_cancel(queue, request.id), 0);
 	assert_fails(actmem_queue_cancel(queue, request.id), ENOENT, "not under way");
 	hold_transfers(false);
 	while (taken < 2)
 		taken += (unsigned int)actmem_queue_wait(queue, completions + taken, 1,
-						   ACTMEM_WAIT_FOREVER);
+							 ACTMEM_WAIT_FOREVER);
 	assert_int_equal(completions[0].cookie, 3);
 	assert_int_equal(completions[0].result, -ECANCELED);
 	assert_int_equal(completions[1].cookie, 2);
@@ -232,7 +235,7 @@ static void test_deadlines(void **state)
 	hold_transfers(false);
 	while (taken < 2)
 		taken += (unsigned int)actmem_queue_wait(queue, completions + taken, 2,
-						   ACTMEM_WAIT_FOREVER);
+							 ACTMEM_WAIT_FOREVER);
 	assert_int_equal(completions[0].result, 0);
 	assert_int_equal(completions[1].result, 0);
 	assert_int_equal(actmem_queue_detach(queue, region), 0);
@@ -486,15 +489,18 @@ static void test_ranges(void **state)
 	struct actmem_file *file = open_file(queue);
 
 	assert_int_equal(actmem_queue_attach(queue, region, ACTMEM_ATTACH_PLAIN), 0);
-	assert_fails(actmem_queue_fill(queue, file, 0, region, at, 2 * BLOCK, NULL), EINVAL, "no range");
-	assert_fails(actmem_queue_spill(queue, file, 0, region, at, 2 * BLOCK, NULL), EINVAL, "no range");
+	assert_fails(actmem_queue_fill(queue, file, 0, region, at, 2 * BLOCK, NULL), EINVAL,
+		     "no range");
+	assert_fails(actmem_queue_spill(queue, file, 0, region, at, 2 * BLOCK, NULL), EINVAL,
+		     "no range");
 	assert_fails(actmem_queue_spill(queue, file, at, region, 0, 2 * BLOCK, NULL), EINVAL,
 		     "no range of a file");
-	assert_fails(actmem_queue_spill(queue, file, INT64_MAX - BLOCK + 1, region, 0, 2 * BLOCK, NULL),
-		     EINVAL, "no range of a file");
+	assert_fails(actmem_queue_spill(queue, file, INT64_MAX - BLOCK + 1, region, 0, 2 * BLOCK,
+					NULL), EINVAL, "no range of a file");
 	assert_fails(actmem_queue_populate(queue, region, at, 2 * BLOCK, NULL), EINVAL, "no range");
 	assert_fails(actmem_queue_discard(queue, region, at, 2 * BLOCK, NULL), EINVAL, "no range");
-	assert_fails(actmem_queue_fill(queue, file, 0, region, 0, LENGTH + BLOCK, NULL), EINVAL, "no range");
+	assert_fails(actmem_queue_fill(queue, file, 0, region, 0, LENGTH + BLOCK, NULL), EINVAL,
+		     "no range");
 	assert_fails(actmem_queue_discard(queue, region, 0, 4095, NULL), EINVAL, "no range of whole pages");
 	assert_int_equal(actmem_queue_detach(queue, region), 0);
 	assert_int_equal(actmem_file_close(file), 0);

@@ -122,10 +122,12 @@ static void test_across_pieces(void **state)
 	memory = (unsigned char *)address + from;
 	for (i = 0; i < length; i++)
 		memory[i] = (unsigned char)(i * 31 + i / 4096);
-	assert_int_equal(actmem_queue_spill(rig.queue, rig.file, 4096, rig.region, from, length, NULL), 0);
+	assert_int_equal(actmem_queue_spill(rig.queue, rig.file, 4096, rig.region, from, length,
+					    NULL), 0);
 	await(&rig);
 	memset(memory, 0, length);
-	assert_int_equal(actmem_queue_fill(rig.queue, rig.file, 4096, rig.region, from, length, NULL), 0);
+	assert_int_equal(actmem_queue_fill(rig.queue, rig.file, 4096, rig.region, from, length,
+					   NULL), 0);
 	await(&rig);
 	for (i = 0; i < length; i++)
 		if (memory[i] != (unsigned char)(i * 31 + i / 4096))

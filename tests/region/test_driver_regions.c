@@ -130,7 +130,8 @@ static void test_refused_heap(void **state)
 		     "2.0 MiB are needed now, and regions are made of 8.0 MiB: lower grow_bytes");
 	assert_int_equal(driver.asked[0].length, 2 * LENGTH);
 	driver.created = 0;
-	assert_fails(actmem_heap_alloc(heap, 2 * LENGTH, 0, &block), EDQUOT, "limit of the region's user");
+	assert_fails(actmem_heap_alloc(heap, 2 * LENGTH, 0, &block), EDQUOT,
+		     "limit of the region's user");
 	assert_null(strstr(actmem_error(), "grow_bytes"));
 	actmem_heap_destroy(heap);
 	assert_int_equal(actmem_close(am), 0);

@@ -135,7 +135,8 @@ static bool child_is_refused(void *context)
 	    !refused(actmem_store_put(store, key_of(9999), byte, BYTES)) ||
 	    !refused(actmem_store_take(store, key_of(0), byte, BYTES)) ||
 	    !refused(actmem_store_prefetch(store, key_of(0))) ||
-	    !refused(actmem_store_get_stats(store, &stats)) || !refused(actmem_store_destroy(store)))
+	    !refused(actmem_store_get_stats(store, &stats)) ||
+	    !refused(actmem_store_destroy(store)))
 		return false;
 	am = open_or_bail();
 	if (actmem_store_create(am, &options, &own))

@@ -13,15 +13,16 @@
 
 #define CUDA_WORDS_MAX	1024
 
-#define LIBRARY_CALLS(f)						\
-	f(actmem_heap_alloc) f(actmem_close) f(actmem_describe)	\
-	f(actmem_device_wait_begin) f(actmem_device_wait_end) f(actmem_error) f(actmem_heap_free)	\
-	f(actmem_heap_create) f(actmem_heap_destroy) f(actmem_heap_register)	\
-	f(actmem_heap_get_stats) f(actmem_heap_trim_to) f(actmem_open)		\
-	f(actmem_options_from_variables) f(actmem_region_close)	\
-	f(actmem_region_create) f(actmem_region_fd) f(actmem_region_found) f(actmem_region_get_info)	\
-	f(actmem_region_map) f(actmem_region_open) f(actmem_runtime_close) f(actmem_runtime_describe)	\
-	f(actmem_runtime_nodes) f(actmem_runtime_open)
+#define LIBRARY_CALLS(f)								\
+	f(actmem_close) f(actmem_describe) f(actmem_device_wait_begin)			\
+	f(actmem_device_wait_end) f(actmem_error) f(actmem_heap_alloc)			\
+	f(actmem_heap_create) f(actmem_heap_destroy) f(actmem_heap_free)		\
+	f(actmem_heap_get_stats) f(actmem_heap_register) f(actmem_heap_trim_to)		\
+	f(actmem_open) f(actmem_options_from_variables) f(actmem_region_close)		\
+	f(actmem_region_create) f(actmem_region_fd) f(actmem_region_found)		\
+	f(actmem_region_get_info) f(actmem_region_map) f(actmem_region_open)		\
+	f(actmem_runtime_close) f(actmem_runtime_describe) f(actmem_runtime_nodes)	\
+	f(actmem_runtime_open)
 
 #define CONTEXT_CALLS(f)						\
 	f(cuGetErrorName, (cuda_result error, const char **name))	\

@@ -68,8 +68,8 @@ static void begin_each(struct setup *s, bool fills, uint64_t deadline,
 		request.cookie = i;
 		request.deadline_ns = deadline;
 		at = i * BLOCK;
-		error = fills ? actmem_queue_fill(s->queue, s->file, at, s->region, at, BLOCK, &request) :
-				actmem_queue_spill(s->queue, s->file, at, s->region, at, BLOCK, &request);
+		error = (fills ? actmem_queue_fill : actmem_queue_spill)(
+			s->queue, s->file, at, s->region, at, BLOCK, &request);
 		if (error)
 			tap_bail("a request is refused");
 		ids[i] = request.id;
@@ -330,8 +330,8 @@ static void test_silent(struct setup *s)
 	disk_suspend(&s->disk);
 	begin_each(s, true, 0, ids);
 	returns(actmem_queue_spill(s->queue, good, 0, s->region, SPAN, SPAN,
-			     &(struct actmem_request){ .size = sizeof(struct actmem_request),
-						       .cookie = 100 }), 0);
+				   &(struct actmem_request){ .size = sizeof(struct actmem_request),
+							     .cookie = 100 }), 0);
 	one = wait_or_bail(s->queue);
 	ok(one.cookie == 100 && !one.result, "while a disk does not answer, another one does");
 	returns(actmem_queue_wait(s->queue, &one, 1, 1000000), -ETIMEDOUT);
