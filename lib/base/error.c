@@ -108,5 +108,6 @@ const char *actmem_error(void)
 
 const char *actmem_version(void)
 {
-	return STRING(ACTMEM_VERSION_MAJOR) "." STRING(ACTMEM_VERSION_MINOR);
+	return STRING(ACTMEM_VERSION_MAJOR) "." STRING(ACTMEM_VERSION_MINOR) "."
+	       STRING(ACTMEM_VERSION_PATCH);
 }

@@ -25,8 +25,10 @@
 extern "C" {
 #endif
 
+/* As the file VERSION says. */
 #define ACTMEM_VERSION_MAJOR	0
 #define ACTMEM_VERSION_MINOR	1
+#define ACTMEM_VERSION_PATCH	0
 
 #define ACTMEM_NODES_MAX	1024
 #define ACTMEM_NAME_MAX		64	/* with the terminating NUL */
@@ -125,7 +127,7 @@ static inline void actmem_init(void *object, size_t size)
  */
 const char *actmem_error(void);
 
-/* "0.1", of the library that runs. */
+/* "0.1.0", of the library that runs. */
 const char *actmem_version(void);
 
 /*

@@ -32,6 +32,8 @@ def help_and_version_go_to_standard_output():
         assert result.stdout
     assert "--backend" in actmem("run", "--help").stdout
     assert "--json" in actmem("list", "--help").stdout
+    with open(os.path.join(os.path.dirname(BUILD), "VERSION"), encoding="utf-8") as file:
+        assert actmem("--version").stdout == f"actmem {file.read()}"
 
 
 @case

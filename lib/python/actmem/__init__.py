@@ -370,6 +370,6 @@ def regions() -> builtins.list[dict[str, Any]]:
 
 
 def version() -> str:
-    """That of libactmem, as "0.1"."""
+    """The version of libactmem, as "0.1.0"."""
     text: bytes = _native.library.actmem_version()
     return text.decode()
