@@ -20,7 +20,7 @@ struct copy {
 	uint64_t *seed;
 };
 
-static void stamp(const struct copy *copy, uint64_t bytes)
+static void stamp_source(const struct copy *copy, uint64_t bytes)
 {
 	uint64_t at, number;
 
@@ -31,7 +31,7 @@ static void stamp(const struct copy *copy, uint64_t bytes)
 	}
 }
 
-static int check(struct contestant *contestant, const struct copy *copy)
+static int check_copy(struct contestant *contestant, const struct copy *copy)
 {
 	uint64_t at, number;
 
@@ -53,14 +53,14 @@ static int copy_memory(struct contestant *contestant, uint64_t *ns)
 
 	progress_tell("copying from node %u to node %u: %s", copy->from_node, copy->to_node,
 		      contestant->what);
-	stamp(copy, contestant->bytes);
+	stamp_source(copy, contestant->bytes);
 	begun_ns = clock_ns();
 	memcpy(copy->target, copy->source, contestant->bytes);
 	*ns = clock_ns() - begun_ns;
-	return check(contestant, copy);
+	return check_copy(contestant, copy);
 }
 
-static int set_up(const struct bench *bench, struct copy *copy)
+static int open_copy(const struct bench *bench, struct copy *copy)
 {
 	int error;
 
@@ -76,7 +76,7 @@ static int set_up(const struct bench *bench, struct copy *copy)
 	return error;
 }
 
-static void tear_down(struct copy *copy)
+static void close_copy(struct copy *copy)
 {
 	if (copy->from)
 		actmem_region_close(copy->from);
@@ -94,7 +94,7 @@ static int measure_pair(const struct bench *bench, struct copy *copy, json_t *ro
 		.round = copy_memory,
 		.bytes = bench->bytes,
 		.data = copy,
-		.error = set_up(bench, copy),
+		.error = open_copy(bench, copy),
 	};
 	if (contestant.error) {
 		snprintf(contestant.words, sizeof(contestant.words), "%s", actmem_error());
@@ -102,7 +102,7 @@ static int measure_pair(const struct bench *bench, struct copy *copy, json_t *ro
 		memset(copy->source, 1, bench->bytes);
 		contest_run(&contestant, 1, bench->seconds);
 	}
-	tear_down(copy);
+	close_copy(copy);
 	row = contestant_to_json(&contestant);
 	if (!row || json_object_set_new(row, "from", json_integer(copy->from_node)) ||
 	    json_object_set_new(row, "to", json_integer(copy->to_node)) ||

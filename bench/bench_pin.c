@@ -29,7 +29,7 @@ struct pin {
 	uint64_t touch_each;
 };
 
-static void touch(char *memory, uint64_t bytes, uint64_t each)
+static void touch_pages(char *memory, uint64_t bytes, uint64_t each)
 {
 	uint64_t at;
 
@@ -53,7 +53,7 @@ static int make_region(struct contestant *contestant, uint64_t *ns)
 	if (!error)
 		error = actmem_region_map(region, &memory);
 	if (!error) {
-		touch(memory, contestant->bytes, pin->touch_each);
+		touch_pages(memory, contestant->bytes, pin->touch_each);
 		*ns = clock_ns() - begun_ns;
 	}
 	if (region)
@@ -93,7 +93,7 @@ static int map_and_lock(struct contestant *contestant, uint64_t *ns)
 	if (pin->locks && mlock(memory, contestant->bytes))
 		error = fail_call(contestant, "mlock");
 	if (!error) {
-		touch(memory, contestant->bytes, pin->touch_each);
+		touch_pages(memory, contestant->bytes, pin->touch_each);
 		*ns = clock_ns() - begun_ns;
 	}
 	munmap(memory, contestant->bytes);

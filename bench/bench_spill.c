@@ -19,8 +19,8 @@ struct spill_row {
 	bool is_good;
 };
 
-static void measure(const struct bench *bench, const char *const *paths, unsigned int count,
-		    uint64_t size, struct spill_row *row)
+static void measure_file(const struct bench *bench, const char *const *paths, unsigned int count,
+			 uint64_t size, struct spill_row *row)
 {
 	struct transfers_options options = {
 		.paths = paths,
@@ -109,7 +109,7 @@ static int measure_files(const struct bench *bench, const char *const *paths, un
 	for (i = 0; i < bench->size_count; i++) {
 		struct spill_row row = { 0 };
 
-		measure(bench, paths, count, bench->sizes[i], &row);
+		measure_file(bench, paths, count, bench->sizes[i], &row);
 		if (json_array_append_new(rows, row_to_json(&row, paths, count, bench->sizes[i])))
 			return -ENOMEM;
 	}

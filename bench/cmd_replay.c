@@ -173,7 +173,7 @@ static bool take_option(struct replay_options *options, int option, const char *
 }
 
 /* STATUS_USAGE for sizes that no store could have. */
-static int lay_out(struct replay *replay)
+static int lay_out_tensors(struct replay *replay)
 {
 	struct replay_options *options = &replay->options;
 	double step_bytes = 0;
@@ -319,7 +319,7 @@ static int run_steps(struct replay *replay)
 	return (error && error != -EINTR) || replay->wrong_blocks ? STATUS_FAILED : STATUS_OK;
 }
 
-static int report(const struct replay *replay, bool as_json)
+static int report_replay(const struct replay *replay, bool as_json)
 {
 	json_t *told = replay_to_json(replay);
 	int err;
@@ -334,9 +334,9 @@ static int report(const struct replay *replay, bool as_json)
 	return err ? STATUS_FAILED : STATUS_OK;
 }
 
-static int run(struct replay *replay, bool as_json)
+static int run_replay(struct replay *replay, bool as_json)
 {
-	int status = lay_out(replay), reported;
+	int status = lay_out_tensors(replay), reported;
 
 	catch_signals();
 	if (!status)
@@ -345,7 +345,7 @@ static int run(struct replay *replay, bool as_json)
 		/* Sleeps end when they are to. */
 		prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);
 		status = run_steps(replay);
-		reported = report(replay, as_json);
+		reported = report_replay(replay, as_json);
 		status = status ? status : reported;
 	}
 	status = close_all(replay, status);
@@ -410,5 +410,5 @@ int cmd_replay(int argc, char **argv)
 		warnx("unexpected argument '%s'", argv[optind]);
 		return usage_hint();
 	}
-	return run(&replay, as_json);
+	return run_replay(&replay, as_json);
 }

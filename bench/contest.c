@@ -38,7 +38,7 @@ void contest_run(struct contestant *contestants, unsigned int count, double seco
 	}
 }
 
-static int compare(const void *left, const void *right)
+static int compare_ns(const void *left, const void *right)
 {
 	const uint64_t *a = left, *b = right;
 
@@ -51,7 +51,7 @@ json_t *contestant_to_json(struct contestant *contestant)
 	uint64_t median;
 
 	if (!contestant->error && contestant->rounds) {
-		qsort(contestant->ns, contestant->rounds, sizeof(contestant->ns[0]), compare);
+		qsort(contestant->ns, contestant->rounds, sizeof(contestant->ns[0]), compare_ns);
 		median = contestant->ns[contestant->rounds / 2];
 		bandwidth = json_integer((json_int_t)((double)contestant->bytes * NS_PER_SECOND /
 						      (double)(median + !median)));

@@ -10,7 +10,7 @@
 #include "disk.h"
 
 /* "36 35 98:0 /root /point options tags... - type source options" */
-static bool is_of(const char *line, dev_t device, char type[64], char source[256])
+static bool is_mount_of(const char *line, dev_t device, char type[64], char source[256])
 {
 	unsigned int found_major, found_minor;
 	const char *rest = strstr(line, " - ");
@@ -30,7 +30,7 @@ json_t *disk_to_json(const char *path)
 
 	if (mounts && !stat(path, &stat_of))
 		while (!found && getline(&line, &size, mounts) >= 0)
-			found = is_of(line, stat_of.st_dev, type, source);
+			found = is_mount_of(line, stat_of.st_dev, type, source);
 	free(line);
 	if (mounts)
 		fclose(mounts);

@@ -12,7 +12,7 @@ const char *const order_names[] = {
 	NULL,
 };
 
-static void shuffle(uint64_t seed, uint64_t step, uint32_t *layers, uint32_t layer_count)
+static void shuffle_layers(uint64_t seed, uint64_t step, uint32_t *layers, uint32_t layer_count)
 {
 	uint64_t state = pattern_seed(step, seed);
 	uint32_t i, other, layer;
@@ -34,5 +34,5 @@ void order_make(enum order order, uint64_t seed, uint64_t step, uint32_t *layers
 	for (i = 0; i < layer_count; i++)
 		layers[i] = order == ORDER_REVERSE ? layer_count - 1 - i : i;
 	if (order == ORDER_RANDOM || order == ORDER_SHUFFLE)
-		shuffle(seed, order == ORDER_SHUFFLE ? step : 0, layers, layer_count);
+		shuffle_layers(seed, order == ORDER_SHUFFLE ? step : 0, layers, layer_count);
 }

@@ -15,7 +15,7 @@
 typedef uint64_t words __attribute__((vector_size(LANES * sizeof(uint64_t))));
 
 /* Numbers that differ in few bits give numbers that differ in many (splitmix64). */
-static uint64_t mix(uint64_t number)
+static uint64_t mix_bits(uint64_t number)
 {
 	number = (number ^ number >> 30) * 0xbf58476d1ce4e5b9ULL;
 	number = (number ^ number >> 27) * 0x94d049bb133111ebULL;
@@ -24,7 +24,7 @@ static uint64_t mix(uint64_t number)
 
 uint64_t pattern_seed(uint64_t step, uint64_t name)
 {
-	return mix(mix(step + 1) + name);
+	return mix_bits(mix_bits(step + 1) + name);
 }
 
 void pattern_fill(void *memory, uint64_t bytes, uint64_t seed)

@@ -30,7 +30,7 @@ struct actmem_queue_options replay_queue_options(const struct replay_options *op
 }
 
 /* Work is owed for each request that begins, if any is done. */
-static void owe(void *data, uint64_t bytes)
+static void owe_work(void *data, uint64_t bytes)
 {
 	const struct replay *replay = data;
 
@@ -50,7 +50,7 @@ int replay_probe_open(struct replay *replay)
 		.page_bytes = replay->page_bytes,
 		.size_count = MODEL_TENSORS,
 		.queue = replay_queue_options(options),
-		.begins = owe,
+		.begins = owe_work,
 		.data = replay,
 	};
 	char words[TRANSFERS_WORDS];
@@ -93,14 +93,14 @@ void replay_probe_close(struct replay *replay)
 }
 
 /* Bytes that a step fills, and verifies, for each that it spills, and reads again. */
-static double part_of(const struct replay *replay)
+static double work_per_byte(const struct replay *replay)
 {
 	uint64_t budget = replay->options.budget_bytes, bytes = replay->step_bytes;
 
 	return bytes > budget ? (double)bytes / (double)(bytes - budget) : 0;
 }
 
-static int measure(struct replay *replay, bool spills, double part, double *bandwidth)
+static int measure_disks(struct replay *replay, bool spills, double part, double *bandwidth)
 {
 	char words[TRANSFERS_WORDS];
 	int error;
@@ -117,24 +117,24 @@ static int measure(struct replay *replay, bool spills, double part, double *band
 int replay_probe(struct replay *replay, struct disk_speeds *speeds)
 {
 	uint64_t begun_ns = clock_ns();
-	double part = part_of(replay);
+	double part = work_per_byte(replay);
 	int error;
 
 	if (!replay->transfers)
 		return 0;
-	error = measure(replay, true, part, &speeds->beside.spill);
+	error = measure_disks(replay, true, part, &speeds->beside.spill);
 	if (!error)
-		error = measure(replay, true, 0, &speeds->alone.spill);
+		error = measure_disks(replay, true, 0, &speeds->alone.spill);
 	if (!error)
-		error = measure(replay, false, part, &speeds->beside.fill);
+		error = measure_disks(replay, false, part, &speeds->beside.fill);
 	if (!error)
-		error = measure(replay, false, 0, &speeds->alone.fill);
+		error = measure_disks(replay, false, 0, &speeds->alone.fill);
 	timeline_slice(replay->timeline, REPLAY_LANE_STEPS, "measuring the disks", begun_ns,
 		       clock_ns(), NULL);
 	return error;
 }
 
-static double mean(double before, double after)
+static double mean_speed(double before, double after)
 {
 	return before > 0 && after > 0 ? 2 / (1 / before + 1 / after) : 0;
 }
@@ -143,9 +143,9 @@ struct disk_speeds replay_probe_mean(const struct disk_speeds *before,
 				     const struct disk_speeds *after)
 {
 	return (struct disk_speeds){
-		.beside.spill = mean(before->beside.spill, after->beside.spill),
-		.beside.fill = mean(before->beside.fill, after->beside.fill),
-		.alone.spill = mean(before->alone.spill, after->alone.spill),
-		.alone.fill = mean(before->alone.fill, after->alone.fill),
+		.beside.spill = mean_speed(before->beside.spill, after->beside.spill),
+		.beside.fill = mean_speed(before->beside.fill, after->beside.fill),
+		.alone.spill = mean_speed(before->alone.spill, after->alone.spill),
+		.alone.fill = mean_speed(before->alone.fill, after->alone.fill),
 	};
 }

@@ -30,7 +30,7 @@ static double transfer_ns(uint64_t bytes, double bandwidth)
 	return bandwidth > 0 ? (double)bytes * NS_PER_SECOND / bandwidth : 0;
 }
 
-static double longer(double a, double b)
+static double longer_of(double a, double b)
 {
 	return a > b ? a : b;
 }
@@ -64,8 +64,8 @@ static void add_step(struct sums *sums, const struct replay_step *step)
 	sums->fill_ns += fill_ns;
 	sums->io_ns += spill_ns + fill_ns;
 	sums->io_alone_ns += io_alone_ns;
-	sums->bound_ns += longer(compute_ns, spill_ns + fill_ns);
-	sums->bound_alone_ns += longer(compute_ns, io_alone_ns);
+	sums->bound_ns += longer_of(compute_ns, spill_ns + fill_ns);
+	sums->bound_alone_ns += longer_of(compute_ns, io_alone_ns);
 	sums->needed_bytes += needed;
 	sums->stats.hits_total += step->stats.hits_total;
 	sums->stats.handed_over_total += step->stats.handed_over_total;
@@ -78,18 +78,18 @@ static void add_step(struct sums *sums, const struct replay_step *step)
 	sums->stats.wasted_bytes_total += step->stats.wasted_bytes_total;
 }
 
-static json_t *ms(double ns)
+static json_t *ms_to_json(double ns)
 {
 	return json_real(ns / NS_PER_MS);
 }
 
-static json_t *share(double part, double whole)
+static json_t *share_to_json(double part, double whole)
 {
 	return whole > 0 ? json_real(part / whole) : json_null();
 }
 
 /* Bytes a second, null where nothing was moved. */
-static json_t *bandwidth(uint64_t bytes, double ns)
+static json_t *bandwidth_to_json(uint64_t bytes, double ns)
 {
 	return bytes && ns > 0 ? json_integer((json_int_t)((double)bytes * NS_PER_SECOND / ns))
 			       : json_null();
@@ -101,21 +101,22 @@ static json_t *times_to_json(const struct sums *sums)
 
 	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
 			 "s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-			 "ms", ms((double)sums->ns),
-			 "forward_ms", ms((double)sums->forward_ns),
-			 "compute_ms", ms((double)(sums->compute_ns + sums->overrun_ns)),
-			 "pattern_ms", ms((double)sums->pattern_ns),
-			 "overrun_ms", ms((double)sums->overrun_ns),
-			 "io_ms", ms(sums->io_ns), "io_alone_ms", ms(sums->io_alone_ns),
-			 "bound_ms", ms(sums->bound_ns),
-			 "bound_alone_ms", ms(sums->bound_alone_ns),
-			 "ratio", share((double)sums->ns, sums->bound_ns),
-			 "stall_ms", ms(stall_ns),
-			 "put_stall_ms", ms((double)sums->put_stall_ns),
-			 "take_stall_ms", ms((double)sums->take_stall_ns),
-			 "waited_put_ms", ms((double)sums->stats.put_stall_ns_total),
-			 "waited_take_ms", ms((double)sums->stats.take_stall_ns_total),
-			 "stall_share", share(stall_ns, (double)sums->ns));
+			 "ms", ms_to_json((double)sums->ns),
+			 "forward_ms", ms_to_json((double)sums->forward_ns),
+			 "compute_ms", ms_to_json((double)(sums->compute_ns + sums->overrun_ns)),
+			 "pattern_ms", ms_to_json((double)sums->pattern_ns),
+			 "overrun_ms", ms_to_json((double)sums->overrun_ns),
+			 "io_ms", ms_to_json(sums->io_ns),
+			 "io_alone_ms", ms_to_json(sums->io_alone_ns),
+			 "bound_ms", ms_to_json(sums->bound_ns),
+			 "bound_alone_ms", ms_to_json(sums->bound_alone_ns),
+			 "ratio", share_to_json((double)sums->ns, sums->bound_ns),
+			 "stall_ms", ms_to_json(stall_ns),
+			 "put_stall_ms", ms_to_json((double)sums->put_stall_ns),
+			 "take_stall_ms", ms_to_json((double)sums->take_stall_ns),
+			 "waited_put_ms", ms_to_json((double)sums->stats.put_stall_ns_total),
+			 "waited_take_ms", ms_to_json((double)sums->stats.take_stall_ns_total),
+			 "stall_share", share_to_json(stall_ns, (double)sums->ns));
 }
 
 static json_t *traffic_to_json(const struct sums *sums)
@@ -127,10 +128,11 @@ static json_t *traffic_to_json(const struct sums *sums)
 			 "spilled_bytes", (json_int_t)stats->spilled_bytes_total,
 			 "filled_bytes", (json_int_t)stats->filled_bytes_total,
 			 "wasted_bytes", (json_int_t)stats->wasted_bytes_total,
-			 "moved_bandwidth", bandwidth(moved, (double)sums->ns),
-			 "device_spill_bandwidth", bandwidth(stats->spilled_bytes_total,
-							     sums->spill_ns),
-			 "device_fill_bandwidth", bandwidth(sums->needed_bytes, sums->fill_ns),
+			 "moved_bandwidth", bandwidth_to_json(moved, (double)sums->ns),
+			 "device_spill_bandwidth", bandwidth_to_json(stats->spilled_bytes_total,
+								     sums->spill_ns),
+			 "device_fill_bandwidth", bandwidth_to_json(sums->needed_bytes,
+								    sums->fill_ns),
 			 "hits", (json_int_t)stats->hits_total,
 			 "handed_over", (json_int_t)stats->handed_over_total,
 			 "late", (json_int_t)stats->late_total,
@@ -198,7 +200,8 @@ static json_t *memory_to_json(const struct replay *replay)
 			 "region_bytes_peak", (json_int_t)stats->memory_bytes_peak,
 			 "spilled_bytes_peak", (json_int_t)stats->spilled_bytes_peak,
 			 "file_bytes", (json_int_t)stats->file_bytes,
-			 "overhead", share((double)stats->memory_bytes_peak, (double)least));
+			 "overhead", share_to_json((double)stats->memory_bytes_peak,
+						   (double)least));
 }
 
 static json_t *traffic_model_to_json(const struct replay *replay)

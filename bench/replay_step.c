@@ -39,7 +39,7 @@ static struct actmem_key key_of(uint32_t layer, unsigned int tensor)
 	return (struct actmem_key){ .name = replay_name(layer, tensor) };
 }
 
-static int tell(const struct pass *pass, unsigned int tensor, int error)
+static int tell_error(const struct pass *pass, unsigned int tensor, int error)
 {
 	char where[WHERE_MAX];
 
@@ -77,7 +77,7 @@ static void add_pattern(struct pass *pass, const char *call, unsigned int tensor
 		       end_ns, NULL);
 }
 
-static int produce(struct pass *pass, unsigned int tensor)
+static int produce_tensor(struct pass *pass, unsigned int tensor)
 {
 	struct replay *replay = pass->replay;
 	struct actmem_key key = key_of(pass->layer, tensor);
@@ -88,13 +88,13 @@ static int produce(struct pass *pass, unsigned int tensor)
 	begun_ns = clock_ns();
 	error = actmem_store_reserve(replay->store, key, replay->bytes[tensor], &memory);
 	if (error)
-		return tell(pass, tensor, error);
+		return tell_error(pass, tensor, error);
 	reserved_ns = clock_ns();
 	pattern_fill(memory, replay->bytes[tensor], pattern_seed(replay->done_count, key.name));
 	filled_ns = clock_ns();
 	error = actmem_store_commit(replay->store, key);
 	if (error)
-		return tell(pass, tensor, error);
+		return tell_error(pass, tensor, error);
 	committed_ns = clock_ns();
 	add_stall(pass, "reserve", tensor, begun_ns, reserved_ns);
 	add_pattern(pass, "fill", tensor, reserved_ns, filled_ns);
@@ -117,7 +117,7 @@ static void tell_fault(const struct pass *pass, unsigned int tensor,
 	pass->replay->wrong_bytes += fault->wrong_bytes;
 }
 
-static int consume(struct pass *pass, unsigned int tensor)
+static int consume_tensor(struct pass *pass, unsigned int tensor)
 {
 	struct replay *replay = pass->replay;
 	struct actmem_key key = key_of(pass->layer, tensor);
@@ -129,7 +129,7 @@ static int consume(struct pass *pass, unsigned int tensor)
 	begun_ns = clock_ns();
 	error = actmem_store_hold(replay->store, key, &memory, &bytes);
 	if (error)
-		return tell(pass, tensor, error);
+		return tell_error(pass, tensor, error);
 	held_ns = clock_ns();
 	if (bytes != replay->bytes[tensor])
 		warnx("step %" PRIu64 ", layer %u, %s: has %" PRIu64 " bytes instead of %" PRIu64,
@@ -142,7 +142,7 @@ static int consume(struct pass *pass, unsigned int tensor)
 	verified_ns = clock_ns();
 	error = actmem_store_release(replay->store, key);
 	if (error)
-		return tell(pass, tensor, error);
+		return tell_error(pass, tensor, error);
 	released_ns = clock_ns();
 	add_stall(pass, "hold", tensor, begun_ns, held_ns);
 	add_pattern(pass, "verify", tensor, held_ns, verified_ns);
@@ -151,7 +151,7 @@ static int consume(struct pass *pass, unsigned int tensor)
 }
 
 /* Sleeps for the rest of the layer's time; -EINTR: a signal. */
-static int compute(struct pass *pass, uint64_t compute_ns)
+static int compute_layer(struct pass *pass, uint64_t compute_ns)
 {
 	uint64_t end_ns = pass->begun_ns + pass->stall_ns, now_ns, until_ns;
 	struct timespec until;
@@ -183,10 +183,10 @@ static int run_layer(struct pass *pass, uint32_t layer)
 	pass->stall_ns = 0;
 	pass->pattern_ns = 0;
 	for (i = 0; !error && !replay_signal && i < MODEL_TENSORS; i++)
-		error = pass->is_forward ? produce(pass, i)
-					 : consume(pass, MODEL_TENSORS - 1 - i);
+		error = pass->is_forward ? produce_tensor(pass, i)
+					 : consume_tensor(pass, MODEL_TENSORS - 1 - i);
 	if (!error)
-		error = compute(pass, (uint64_t)(replay->options.compute_ms * NS_PER_MS));
+		error = compute_layer(pass, (uint64_t)(replay->options.compute_ms * NS_PER_MS));
 	timeline_slice(replay->timeline, REPLAY_LANE_LAYERS + layer,
 		       pass->is_forward ? "forward" : "backward", begun_ns, clock_ns(),
 		       json_pack("{s:I}", "step", (json_int_t)replay->done_count));

@@ -48,7 +48,7 @@ static bool make_room(struct event_log *log)
 	return true;
 }
 
-static void observe(const struct actmem_store_event *event, void *data)
+static void keep_event(const struct actmem_store_event *event, void *data)
 {
 	struct replay_trace *trace = data;
 
@@ -97,11 +97,11 @@ int replay_trace_begin(struct replay *replay)
 		snprintf(name, sizeof(name), "layer %02u", layer);
 		timeline_lane(replay->timeline, REPLAY_LANE_LAYERS + layer, name);
 	}
-	actmem_store_observe(replay->store, observe, trace);
+	actmem_store_observe(replay->store, keep_event, trace);
 	return 0;
 }
 
-static void count(struct replay *replay, const char *name, uint64_t ns, uint64_t bytes)
+static void count_bytes(struct replay *replay, const char *name, uint64_t ns, uint64_t bytes)
 {
 	timeline_count(replay->timeline, name, "bytes", ns, bytes);
 }
@@ -162,8 +162,8 @@ static void write_event(struct replay *replay, const struct actmem_store_event *
 		write_stall(replay, event, event->kind == ACTMEM_STORE_STALL_BEGIN);
 		break;
 	}
-	count(replay, resident, event->time_ns, event->resident_bytes);
-	count(replay, spilled, event->time_ns, event->spilled_bytes);
+	count_bytes(replay, resident, event->time_ns, event->resident_bytes);
+	count_bytes(replay, spilled, event->time_ns, event->spilled_bytes);
 }
 
 static void write_events(struct replay *replay)
@@ -206,9 +206,9 @@ void replay_trace_count(struct replay *replay)
 	now_ns = clock_ns();
 	if (actmem_store_get_stats(replay->store, &stats))
 		return;
-	count(replay, pinned, now_ns, stats.memory_bytes);
-	count(replay, resident, now_ns, stats.resident_bytes);
-	count(replay, spilled, now_ns, stats.spilled_bytes);
+	count_bytes(replay, pinned, now_ns, stats.memory_bytes);
+	count_bytes(replay, resident, now_ns, stats.resident_bytes);
+	count_bytes(replay, spilled, now_ns, stats.spilled_bytes);
 }
 
 void replay_trace_end(struct replay *replay)
@@ -221,7 +221,7 @@ void replay_trace_end(struct replay *replay)
 	write_events(replay);
 	ACTMEM_INIT(&counters);
 	if (!actmem_get_counters(replay->am, &counters))
-		count(replay, pinned, clock_ns(), counters.region_bytes);
+		count_bytes(replay, pinned, clock_ns(), counters.region_bytes);
 	free_trace(replay->trace);
 	replay->trace = NULL;
 }

@@ -37,7 +37,7 @@ struct transfer {
 	uint64_t bytes;
 };
 
-static int tell(char words[TRANSFERS_WORDS], int error)
+static int tell_error(char words[TRANSFERS_WORDS], int error)
 {
 	snprintf(words, TRANSFERS_WORDS, "%s", actmem_error());
 	return error;
@@ -62,7 +62,7 @@ static uint64_t parts_of(uint64_t bytes, uint64_t part)
 }
 
 /* So many requests at a time that, whichever of them these are, the devices are kept busy. */
-static void lay_out(struct transfers *transfers, const struct transfers_options *options)
+static void lay_out_file(struct transfers *transfers, const struct transfers_options *options)
 {
 	uint64_t largest = 0, parts = 0;
 	uint32_t i;
@@ -113,7 +113,7 @@ static int open_all(struct transfers *transfers, struct actmem *am,
 		error = actmem_file_get_info(transfers->file, &transfers->info);
 	if (error)
 		return error;
-	lay_out(transfers, options);
+	lay_out_file(transfers, options);
 	actmem_file_close(transfers->file);
 	transfers->file = NULL;
 	error = open_file(transfers, options, transfers->request_count / transfers->size_count *
@@ -145,7 +145,7 @@ struct transfers *transfers_open(struct actmem *am, const struct transfers_optio
 	transfers->data = options->data;
 	error = open_all(transfers, am, options);
 	if (error)
-		tell(words, error);
+		tell_error(words, error);
 	else
 		error = transfers_run(transfers, true, transfers->request_count /
 				      transfers->size_count * transfers->cycle_bytes, 0, &unused,
@@ -177,7 +177,7 @@ static uint64_t stamp_of(uint64_t offset)
 	return (offset / STAMP_EACH + 1) * 0x9e3779b97f4a7c15ULL;
 }
 
-static void stamp(char *memory, struct transfer transfer)
+static void write_stamps(char *memory, struct transfer transfer)
 {
 	uint64_t at, number;
 
@@ -188,7 +188,7 @@ static void stamp(char *memory, struct transfer transfer)
 }
 
 /* Spoils the stamps, so that a fill that does nothing is seen. */
-static void wipe(char *memory, struct transfer transfer)
+static void wipe_stamps(char *memory, struct transfer transfer)
 {
 	uint64_t at;
 
@@ -196,8 +196,8 @@ static void wipe(char *memory, struct transfer transfer)
 		memset(memory + at, 0, sizeof(uint64_t));
 }
 
-static int check(const struct transfers *transfers, const char *memory, struct transfer transfer,
-		 char words[TRANSFERS_WORDS])
+static int check_stamps(const struct transfers *transfers, const char *memory,
+			struct transfer transfer, char words[TRANSFERS_WORDS])
 {
 	uint64_t at, number;
 
@@ -213,7 +213,7 @@ static int check(const struct transfers *transfers, const char *memory, struct t
 	return 0;
 }
 
-static int begin(struct transfers *transfers, bool spills, uint64_t number, uint64_t slot)
+static int begin_transfer(struct transfers *transfers, bool spills, uint64_t number, uint64_t slot)
 {
 	struct transfer transfer = transfer_at(transfers, number % transfers->request_count);
 	uint64_t at = slot * transfers->slot_bytes;
@@ -224,19 +224,19 @@ static int begin(struct transfers *transfers, bool spills, uint64_t number, uint
 	ACTMEM_INIT(&request);
 	request.cookie = number * transfers->slot_count + slot;
 	if (spills) {
-		stamp(transfers->memory + at, transfer);
+		write_stamps(transfers->memory + at, transfer);
 		return actmem_queue_spill(transfers->queue, transfers->file, transfer.offset,
 					  transfers->region, at, transfer.bytes, &request);
 	}
-	wipe(transfers->memory + at, transfer);
+	wipe_stamps(transfers->memory + at, transfer);
 	return actmem_queue_fill(transfers->queue, transfers->file, transfer.offset,
 				 transfers->region, at, transfer.bytes, &request);
 }
 
 /* Takes a transfer that has ended; frees its slot, and adds its bytes to *@bytes. */
-static int end(struct transfers *transfers, bool spills,
-	       const struct actmem_completion *completion, uint64_t *bytes,
-	       char words[TRANSFERS_WORDS])
+static int end_transfer(struct transfers *transfers, bool spills,
+			const struct actmem_completion *completion, uint64_t *bytes,
+			char words[TRANSFERS_WORDS])
 {
 	uint64_t number = completion->cookie / transfers->slot_count;
 	uint64_t slot = completion->cookie % transfers->slot_count;
@@ -247,8 +247,10 @@ static int end(struct transfers *transfers, bool spills,
 		return completion->result;
 	}
 	*bytes += transfer.bytes;
-	return spills ? 0 : check(transfers, transfers->memory + slot * transfers->slot_bytes,
-				  transfer, words);
+	if (spills)
+		return 0;
+	return check_stamps(transfers, transfers->memory + slot * transfers->slot_bytes, transfer,
+			    words);
 }
 
 int transfers_run(struct transfers *transfers, bool spills, uint64_t bytes, uint64_t ns,
@@ -260,9 +262,9 @@ int transfers_run(struct transfers *transfers, bool spills, uint64_t bytes, uint
 
 	while (number < transfers->slot_count && begun < bytes + !bytes && !error) {
 		begun += transfer_at(transfers, number % transfers->request_count).bytes;
-		error = begin(transfers, spills, number, number);
+		error = begin_transfer(transfers, spills, number, number);
 		if (error)
-			tell(words, error);
+			tell_error(words, error);
 		else
 			number++, under_way++;
 	}
@@ -270,18 +272,18 @@ int transfers_run(struct transfers *transfers, bool spills, uint64_t bytes, uint
 		count = actmem_queue_wait(transfers->queue, done, TAKEN_AT_ONCE,
 					  ACTMEM_WAIT_FOREVER);
 		if (count < 0)
-			return tell(words, count);
+			return tell_error(words, count);
 		for (i = 0; i < count; i++) {
 			under_way--;
-			failed = end(transfers, spills, &done[i], &ended, words);
+			failed = end_transfer(transfers, spills, &done[i], &ended, words);
 			error = error ? error : failed;
 			if (error || (begun >= bytes && clock_ns() - begun_ns >= ns))
 				continue;
 			begun += transfer_at(transfers, number % transfers->request_count).bytes;
-			error = begin(transfers, spills, number++,
-				      done[i].cookie % transfers->slot_count);
+			error = begin_transfer(transfers, spills, number++,
+					       done[i].cookie % transfers->slot_count);
 			if (error)
-				tell(words, error);
+				tell_error(words, error);
 			else
 				under_way++;
 		}

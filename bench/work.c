@@ -39,7 +39,7 @@ static void do_piece(struct work *work)
 	pthread_cond_broadcast(&work->change);
 }
 
-static void *body(void *data)
+static void *work_thread(void *data)
 {
 	struct work *work = data;
 
@@ -78,7 +78,7 @@ struct work *work_open(uint64_t bytes)
 		goto fail;
 	for (i = 0; i < work->pieces; i++)
 		pattern_fill(work->memory + i * PIECE_BYTES, PIECE_BYTES, i);
-	error = pthread_create(&work->thread, NULL, body, work);
+	error = pthread_create(&work->thread, NULL, work_thread, work);
 	if (!error)
 		return work;
 fail:

@@ -43,7 +43,7 @@ static json_t *backend_to_json(void)
 	return backend;
 }
 
-static json_t *gather(void)
+static json_t *info_to_json(void)
 {
 	json_t *info = backend_to_json();
 	struct utsname kernel;
@@ -338,7 +338,7 @@ int cmd_info(int argc, char **argv)
 	if (!take_print_options(&options, argc, argv, help, &status))
 		return status;
 
-	info = gather();
+	info = info_to_json();
 	if (!info)
 		err = -ENOMEM;
 	else

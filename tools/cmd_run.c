@@ -149,7 +149,7 @@ static int set_folders(const char *library_folder)
 	return STATUS_OK;
 }
 
-static int become(char **argv)
+static int become_program(char **argv)
 {
 	execvp(argv[0], argv);
 	if (errno == ENOENT && strchr(argv[0], '/') && !access(argv[0], F_OK))
@@ -162,7 +162,7 @@ static int become(char **argv)
 }
 
 /* @path, which the program may use in another folder. NULL: as of errno. */
-static char *absolute(const char *path)
+static char *absolute_path(const char *path)
 {
 	char folder[PATH_MAX], *result;
 
@@ -174,14 +174,14 @@ static char *absolute(const char *path)
 }
 
 /* Each of those that have a ':' between two of them; one that is empty stays so. */
-static char *absolute_each(const char *paths)
+static char *absolute_paths(const char *paths)
 {
 	char *result = strdup(""), *path, *rest, *left, *longer;
 
 	left = strdup(paths);
 	rest = left;
 	while (result && left && (path = strsep(&rest, ":"))) {
-		path = *path ? absolute(path) : strdup("");
+		path = *path ? absolute_path(path) : strdup("");
 		longer = NULL;
 		if (path && asprintf(&longer, "%s%s%s", result, path, rest ? ":" : "") < 0)
 			longer = NULL;
@@ -222,9 +222,9 @@ static int set_variable(const char *variable, const char *value)
 	int err;
 
 	if (!strcmp(variable, "ACTMEM_NAME") && strchr(value, '/'))
-		path = absolute(value);
+		path = absolute_path(value);
 	else if (!strcmp(variable, "ACTMEM_SPILL"))
-		path = absolute_each(value);
+		path = absolute_paths(value);
 	else
 		return setenv(variable, value, 1);
 	err = path ? setenv(variable, path, 1) : -1;
@@ -377,5 +377,5 @@ int cmd_run(int argc, char **argv)
 		return usage_hint();
 	if (!status)
 		status = set_folders(library_folder);
-	return status ? status : become(argv + optind);
+	return status ? status : become_program(argv + optind);
 }

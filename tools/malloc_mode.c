@@ -97,7 +97,8 @@ static void tell_place(const struct place *place)
 		warnx("malloc: %s %s", how[place->policy], NODES_TEXT(&place->nodes));
 }
 
-static void tell(const struct malloc_settings *settings, const struct place *place, bool verbose)
+static void tell_mode(const struct malloc_settings *settings, const struct place *place,
+		      bool verbose)
 {
 	char enabled[32];
 	bool off = sysfile_choice(enabled, sizeof(enabled), THP_ENABLED);
@@ -136,6 +137,6 @@ int malloc_mode_set(bool verbose)
 	if (!status)
 		status = set_keep();
 	if (!status)
-		tell(&settings, &place, verbose);
+		tell_mode(&settings, &place, verbose);
 	return status;
 }

@@ -52,7 +52,7 @@ static int set_preload(const char *folder)
 	return status;
 }
 
-static int refuse(const char *variable, const char *text, const char *choice)
+static int refuse_value(const char *variable, const char *text, const char *choice)
 {
 	warnx("%s is '%s'; it may be %s", variable, text, choice);
 	return STATUS_USAGE;
@@ -67,10 +67,10 @@ static int choose_cuda(bool *wanted)
 	struct cuda_wrong other;
 
 	if (!cuda_settings_read(&wrong))
-		return refuse(wrong.variable, wrong.text, wrong.choice);
+		return refuse_value(wrong.variable, wrong.text, wrong.choice);
 	*wanted = !text || strcmp(text, "0") != 0;
 	if (*wanted && !cuda_memory_settings_read(&settings, &other))
-		return refuse(other.variable, other.text, other.choice);
+		return refuse_value(other.variable, other.text, other.choice);
 #ifndef __x86_64__
 	if (*wanted)
 		warnx("the program's calls of CUDA are left alone: that they are not is for x86-64 alone (--no-cuda says so itself)");

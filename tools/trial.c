@@ -36,7 +36,7 @@ bool take_size(const char *name, uint64_t *bytes)
 	return false;
 }
 
-static void describe(const struct actmem *am, struct actmem_region *region, const char *how)
+static void describe_region(const struct actmem *am, struct actmem_region *region, const char *how)
 {
 	static const char * const pages[] = {
 		[ACTMEM_PAGES_1G] = "1G", [ACTMEM_PAGES_2M] = "2M",
@@ -117,7 +117,7 @@ static int try_region(struct actmem *am, enum actmem_pages pages, uint64_t grow_
 	}
 	if (verbose) {
 		tell_steps();
-		describe(am, region, "");
+		describe_region(am, region, "");
 	}
 	actmem_region_close(region);
 	if (grow_bytes > options.length)
@@ -146,7 +146,7 @@ static void describe_first(struct actmem *am, const char *name, bool found)
 		warnx("%s", actmem_error());
 		return;
 	}
-	describe(am, region, found ? "was found" : "was made");
+	describe_region(am, region, found ? "was found" : "was made");
 	actmem_region_close(region);
 }
 

@@ -154,7 +154,7 @@ static void take_first(void **place, void *found)
 }
 
 /* Takes what is not there yet. */
-static void search(struct search *search, const struct link_map *library)
+static void search_library(struct search *search, const struct link_map *library)
 {
 	struct table table;
 
@@ -210,10 +210,10 @@ void symbols_find_next(void)
 		;
 	for (library = ours ? ours->l_next : NULL; library && !(found.dlsym && found.dlvsym);
 	     library = library->l_next)
-		search(&found, library);
+		search_library(&found, library);
 	for (library = first; library && library != ours && !(found.dlsym && found.dlvsym);
 	     library = library->l_next)
-		search(&found, library);
+		search_library(&found, library);
 	/* Other C libraries have no dlvsym(). */
 	if (!found.dlsym || (!found.dlvsym && is_glibc()))
 		tell_none();

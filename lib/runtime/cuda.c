@@ -133,7 +133,7 @@ static int find_functions(struct cuda_functions *found, void *library)
 	return 0;
 }
 
-static int load(void)
+static int load_library(void)
 {
 	void *(*open_library)(const char *name, int flags);
 	struct cuda_functions found;
@@ -161,7 +161,7 @@ static int load(void)
 }
 
 /* Loads and initialises it once; each later call asks for the devices anew. */
-static int start(int *devices)
+static int start_cuda(int *devices)
 {
 	cuda_result result;
 	int error;
@@ -172,7 +172,7 @@ static int start(int *devices)
 	/* Before the lock, which a child could inherit locked. */
 	begun_generation = handles_generation;
 	has_begun = true;
-	error = is_loaded ? 0 : load();
+	error = is_loaded ? 0 : load_library();
 	if (error)
 		return error;
 	result = cuda.cuInit(0);
@@ -204,7 +204,7 @@ static int cuda_open(struct actmem_runtime *runtime)
 	char name[CUDA_NAME_BYTES] = "", bus_id[CUDA_BUS_ID_BYTES] = "";
 	int ordinal = runtime->options.device, devices, version;
 	cuda_result result;
-	int error = start(&devices);
+	int error = start_cuda(&devices);
 
 	if (error)
 		return error;
@@ -338,7 +338,7 @@ static int cuda_add(struct registration *registration, void *address, uint64_t l
 	return -errno_of(result);
 }
 
-static int lost(const void *address, uint64_t length, cuda_result result)
+static int tell_lost(const void *address, uint64_t length, cuda_result result)
 {
 	cuda_fail(result, "%s at %p were registered no longer, as their context has ended",
 		  BYTES_TEXT(length), address);
@@ -376,7 +376,7 @@ static int cuda_drop(struct registration *registration, void *address, uint64_t 
 	if (!result)
 		return 0;
 	if (is_gone(result))
-		return lost(address, length, result);
+		return tell_lost(address, length, result);
 	return cuda_fail(result, "cannot unregister %s at %p from %s; the end of its context does it, by cuDevicePrimaryCtxReset() or the end of the process",
 			 BYTES_TEXT(length), address, registration->runtime->info.text);
 }

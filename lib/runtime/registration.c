@@ -16,7 +16,7 @@
 #include "runtime/inside.h"
 
 /* Counts what is registered, or counts it no longer. Under the runtime's lock. */
-static void count(struct registration *registration, bool is_there)
+static void count_registration(struct registration *registration, bool is_there)
 {
 	struct actmem_runtime_info *info = &registration->runtime->info;
 	uint64_t chunk = info->chunk_bytes;
@@ -29,7 +29,7 @@ static void count(struct registration *registration, bool is_there)
 }
 
 /* A region has one registration, whichever thread comes first. */
-static int claim(struct registration *registration)
+static int claim_region(struct registration *registration)
 {
 	struct actmem_region *region = registration->region;
 	struct actmem_runtime *runtime = registration->runtime;
@@ -55,7 +55,7 @@ static int claim(struct registration *registration)
 	return 0;
 }
 
-static void disclaim(struct registration *registration)
+static void disclaim_region(struct registration *registration)
 {
 	struct actmem_region *region = registration->region;
 	struct actmem_runtime *runtime = registration->runtime;
@@ -70,7 +70,7 @@ static void disclaim(struct registration *registration)
 }
 
 /* Has all pages there that can be, and sees which are far from the device. */
-static int place(struct registration *registration)
+static int place_pages(struct registration *registration)
 {
 	struct actmem_region *region = registration->region;
 	int node = registration->runtime->info.node;
@@ -158,12 +158,12 @@ static int undo_chunks(struct registration *registration, int error)
 		    words, BYTES_TEXT(registration->registered), again);
 }
 
-static void settle(struct registration *registration, bool failed)
+static void settle_registration(struct registration *registration, bool failed)
 {
 	struct actmem_runtime *runtime = registration->runtime;
 
 	pthread_mutex_lock(&runtime->lock);
-	count(registration, true);
+	count_registration(registration, true);
 	registration->busy = false;
 	if (!failed) {
 		runtime->info.regions_total++;
@@ -201,7 +201,7 @@ static int registration_make(struct registration *registration)
 	if (error)
 		return error;
 	registration->address = address;
-	error = place(registration);
+	error = place_pages(registration);
 	if (error)
 		goto unmap;
 	error = runtime->kind->begin(registration);
@@ -215,7 +215,7 @@ static int registration_make(struct registration *registration)
 	if (error)
 		count_failure(runtime);
 	if (!error || registration->registered) {
-		settle(registration, error);
+		settle_registration(registration, error);
 		return error;
 	}
 unmap:
@@ -260,7 +260,7 @@ int actmem_region_register(struct actmem_region *region, struct actmem_runtime *
 	registration->length = actmem_region_length(region);
 	registration->flags = flags;
 	registration->busy = true;
-	error = claim(registration);
+	error = claim_region(registration);
 	if (error) {
 		free(registration);
 		return error;
@@ -269,7 +269,7 @@ int actmem_region_register(struct actmem_region *region, struct actmem_runtime *
 	if (!error)
 		return tell_place(registration);
 	if (!registration->registered)
-		disclaim(registration);
+		disclaim_region(registration);
 	return error;
 }
 
@@ -282,7 +282,7 @@ static int check_region(const struct actmem_region *region, const char *call)
  * Of a region that is registered, and by no thread just now. It stays for as long as the
  * region's lock is held, or, with @ends, is the caller's to end.
  */
-static int find(struct actmem_region *region, struct registration **result, bool ends)
+static int find_registration(struct actmem_region *region, struct registration **result, bool ends)
 {
 	struct registration *registration = region->registration;
 	int error = 0;
@@ -294,7 +294,7 @@ static int find(struct actmem_region *region, struct registration **result, bool
 		error = fail(EBUSY, "the region is just being registered or unregistered by another thread");
 	} else if (ends) {
 		registration->busy = true;
-		count(registration, false);
+		count_registration(registration, false);
 	}
 	pthread_mutex_unlock(&registration->runtime->lock);
 	*result = registration;
@@ -310,18 +310,18 @@ int actmem_region_unregister(struct actmem_region *region)
 	if (error)
 		return error;
 	pthread_mutex_lock(&region->lock);
-	error = find(region, &registration, true);
+	error = find_registration(region, &registration, true);
 	pthread_mutex_unlock(&region->lock);
 	if (error)
 		return error;
 	runtime = registration->runtime;
 	error = drop_chunks(registration);
 	if (error < 0) {
-		settle(registration, true);
+		settle_registration(registration, true);
 		return error;
 	}
 	runtime->kind->end(registration);
-	disclaim(registration);
+	disclaim_region(registration);
 	actmem_region_unmap(region);
 	if (error != RUNTIME_LOST) {
 		fail_clear();
@@ -374,11 +374,11 @@ void registration_end_abandoned(struct actmem_runtime *runtime)
 }
 
 /* Under the region's lock. */
-static int look(struct actmem_region *region, struct actmem_registration *now)
+static int look_at_chunks(struct actmem_region *region, struct actmem_registration *now)
 {
 	struct registration *registration;
 	uint64_t at, chunk;
-	int error = find(region, &registration, false);
+	int error = find_registration(region, &registration, false);
 
 	if (error)
 		return error;
@@ -413,7 +413,7 @@ int actmem_region_get_registration(struct actmem_region *region, struct actmem_r
 		return fail(EINVAL, "actmem_region_get_registration: nowhere to put it");
 	ACTMEM_INIT(&now);
 	pthread_mutex_lock(&region->lock);
-	error = look(region, &now);
+	error = look_at_chunks(region, &now);
 	pthread_mutex_unlock(&region->lock);
 	return error ? error : give_struct(result, &now, sizeof(now), "registration");
 }
@@ -435,8 +435,8 @@ static struct registration *registration_with(struct actmem_runtime *runtime, co
 	return found;
 }
 
-static int translate(struct actmem_runtime *runtime, const void *address, uint64_t *pointer,
-		     uint64_t *bytes)
+static int translate_address(struct actmem_runtime *runtime, const void *address, uint64_t *pointer,
+			     uint64_t *bytes)
 {
 	struct registration *registration = registration_with(runtime, address);
 	uint64_t offset, chunk_end;
@@ -467,7 +467,7 @@ int actmem_runtime_pointer(struct actmem_runtime *runtime, const void *address, 
 		return fail(EOPNOTSUPP, "devices have no addresses of their own by this runtime (%s)",
 			    runtime->description);
 	pthread_mutex_lock(&runtime->lock);
-	error = translate(runtime, address, pointer, bytes);
+	error = translate_address(runtime, address, pointer, bytes);
 	pthread_mutex_unlock(&runtime->lock);
 	return error;
 }

@@ -64,7 +64,7 @@ static int check_options(struct actmem_runtime_options *options)
 	return 0;
 }
 
-static void describe(struct actmem_runtime *runtime, const char *why)
+static void describe_runtime(struct actmem_runtime *runtime, const char *why)
 {
 	const struct actmem_runtime_info *info = &runtime->info;
 	char place[32] = "";
@@ -95,7 +95,7 @@ static int open_kind(struct actmem_runtime *runtime)
 			runtime->options.pjrt_client ? &runtime_pjrt : &runtime_cuda;
 	error = runtime->kind->open(runtime);
 	if (!error)
-		describe(runtime, wanted ? "as asked for" : "as it is there");
+		describe_runtime(runtime, wanted ? "as asked for" : "as it is there");
 	/* The first device is asked for by nobody. */
 	if (!error || wanted || !is_absent(error) || runtime->options.device)
 		return error;

@@ -45,7 +45,7 @@ static struct {
 		copied_bytes_total;
 } now;
 
-static int explain(int ret, char *words, size_t words_size)
+static int explain_error(int ret, char *words, size_t words_size)
 {
 	knobs_explain(&knobs, actmem_error(), words, words_size);
 	return ret;
@@ -74,7 +74,7 @@ static int make_heap(int cuda, uint32_t device)
 }
 
 /* As far as it can; the rest stays for the next try. With @in_use held for writing. */
-static int end_all(void)
+static int end_heap(void)
 {
 	int ret = 0;
 
@@ -106,8 +106,8 @@ static int open_heap(int cuda, uint32_t device, char *words, size_t words_size)
 		return ret;
 	ret = make_heap(cuda, device);
 	if (ret) {
-		explain(ret, words, words_size);
-		end_all();
+		explain_error(ret, words, words_size);
+		end_heap();
 	} else {
 		on_cuda = cuda;
 	}
@@ -121,7 +121,7 @@ static int is_fit(int cuda)
 }
 
 /* With @in_use held for writing. The holder of an array counts it. */
-static int renew(int cuda, uint32_t device, char *words, size_t words_size)
+static int renew_heap(int cuda, uint32_t device, char *words, size_t words_size)
 {
 	int ret = 0;
 
@@ -132,14 +132,14 @@ static int renew(int cuda, uint32_t device, char *words, size_t words_size)
 		return -EBUSY;
 	}
 	if (heap)
-		ret = end_all();
+		ret = end_heap();
 	if (ret)
-		return explain(ret, words, words_size);
+		return explain_error(ret, words, words_size);
 	return open_heap(cuda, device, words, words_size);
 }
 
 /* With @in_use held for reading and the heap made, or failed. */
-static int enter(uint32_t flags, uint32_t device, char *words, size_t words_size)
+static int enter_heap(uint32_t flags, uint32_t device, char *words, size_t words_size)
 {
 	int cuda = !!(flags & ACTMEM_XLA_ARRAY_CUDA);
 	int ret = forked_check(words, words_size);
@@ -151,7 +151,7 @@ static int enter(uint32_t flags, uint32_t device, char *words, size_t words_size
 		pthread_rwlock_unlock(&in_use);
 		pthread_rwlock_wrlock(&in_use);
 		if (!is_fit(cuda))
-			ret = renew(cuda, device, words, words_size);
+			ret = renew_heap(cuda, device, words, words_size);
 		pthread_rwlock_unlock(&in_use);
 		if (ret)
 			return ret;
@@ -184,14 +184,14 @@ int actmem_xla_array_new(uint64_t bytes, uint32_t flags, uint32_t device,
 		snprintf(words, words_size, "no memory for bookkeeping");
 		return -ENOMEM;
 	}
-	ret = enter(flags, device, words, words_size);
+	ret = enter_heap(flags, device, words, words_size);
 	if (ret) {
 		free(array);
 		return ret;
 	}
 	ret = actmem_heap_alloc(heap, bytes, bytes < PAGE ? ALIGNMENT : PAGE, &array->address);
 	if (ret)
-		explain(ret, words, words_size);
+		explain_error(ret, words, words_size);
 	else
 		count_new(bytes, !!(flags & ACTMEM_XLA_ARRAY_COPY));
 	pthread_rwlock_unlock(&in_use);
@@ -234,7 +234,7 @@ static int close_region(struct actmem_xla_array *array)
 	return ret;
 }
 
-static void keep(struct actmem_xla_array *array)
+static void keep_array(struct actmem_xla_array *array)
 {
 	array->next = atomic_load(&kept);
 	while (!atomic_compare_exchange_weak(&kept, &array->next, array))
@@ -251,7 +251,7 @@ static int close_kept(void)
 		next = array->next;
 		failed = close_region(array);
 		if (failed) {
-			keep(array);
+			keep_array(array);
 			ret = failed;
 		}
 	}
@@ -279,7 +279,7 @@ int actmem_xla_array_open(const char *path, uint64_t *bytes, uint32_t flags, uin
 		snprintf(words, words_size, "no memory for bookkeeping");
 		return -ENOMEM;
 	}
-	ret = enter(flags, device, words, words_size);
+	ret = enter_heap(flags, device, words, words_size);
 	if (ret) {
 		free(array);
 		return ret;
@@ -288,7 +288,7 @@ int actmem_xla_array_open(const char *path, uint64_t *bytes, uint32_t flags, uin
 	if (!ret)
 		ret = map_region(array, flags);
 	if (ret) {
-		explain(ret, words, words_size);
+		explain_error(ret, words, words_size);
 		if (array->region)
 			actmem_region_close(array->region);
 		free(array);
@@ -315,7 +315,7 @@ void actmem_xla_array_drop(struct actmem_xla_array *array)
 		actmem_heap_free(heap, array->address);
 		free(array);
 	} else if (close_region(array)) {
-		keep(array);
+		keep_array(array);
 	}
 	atomic_fetch_sub(&now.blocks, 1);
 }
@@ -357,7 +357,7 @@ int arrays_trim(void)
 	if (heap && !ret)
 		ret = actmem_heap_trim(heap);
 	if (opened && !ret && !knobs.named && !atomic_load(&now.blocks))
-		ret = end_all();
+		ret = end_heap();
 	pthread_rwlock_unlock(&in_use);
 	return ret;
 }

@@ -76,8 +76,8 @@ static const char *kind_of_device(int is_gpu)
 }
 
 /* Out of the table: the caller alone has it; or in it, with one reader more. */
-static int claim(uint64_t token, uint64_t bytes, const struct origin *taker,
-		 struct saved **result, char *words)
+static int claim_block(uint64_t token, uint64_t bytes, const struct origin *taker,
+		       struct saved **result, char *words)
 {
 	struct saved *block;
 	int ret = 0;
@@ -114,7 +114,7 @@ static int claim(uint64_t token, uint64_t bytes, const struct origin *taker,
 }
 
 /* The claimed block could not be had, and is given up with its execution. */
-static void lose(struct saved *block, int64_t run)
+static void lose_block(struct saved *block, int64_t run)
 {
 	int is_used;
 
@@ -135,7 +135,7 @@ static void lose(struct saved *block, int64_t run)
 }
 
 /* A block read by the first of several is held: others may read it, too. */
-static void is_held(struct saved *block)
+static void set_held(struct saved *block)
 {
 	pthread_mutex_lock(&saved_lock);
 	if (block->readers) {
@@ -146,7 +146,7 @@ static void is_held(struct saved *block)
 }
 
 /* The last of several readers is done. */
-static void put_back(struct saved *block)
+static void put_block_back(struct saved *block)
 {
 	if (block->held)
 		memory_put_back(block->key);
@@ -162,7 +162,7 @@ int saved_claim(uint64_t token, uint64_t bytes, const struct origin *taker,
 
 	if (ret)
 		return ret;
-	ret = claim(token, bytes, taker, &block, words);
+	ret = claim_block(token, bytes, taker, &block, words);
 	if (ret)
 		return ret;
 	if (block->failure) {
@@ -170,7 +170,7 @@ int saved_claim(uint64_t token, uint64_t bytes, const struct origin *taker,
 		snprintf(words, SAVED_WORDS,
 			 "actmem: the %" PRIu64 " bytes put at %s never got here: %s", bytes,
 			 saved_site_name(token), block->why ? block->why : "no memory for words");
-		lose(block, taker->run);
+		lose_block(block, taker->run);
 		return ret;
 	}
 	if (bytes && !block->staged && !block->held) {
@@ -182,11 +182,11 @@ int saved_claim(uint64_t token, uint64_t bytes, const struct origin *taker,
 		ret = memory_hold(block->key, &block->held, words + used,
 				  SAVED_WORDS - (size_t)used);
 		if (ret) {
-			lose(block, taker->run);
+			lose_block(block, taker->run);
 			return ret;
 		}
 	}
-	is_held(block);
+	set_held(block);
 	*result = block;
 	return 0;
 }
@@ -205,7 +205,7 @@ void saved_release(struct saved *block)
 	pthread_mutex_unlock(&saved_lock);
 	if (readers) {
 		if (!left)
-			put_back(block);
+			put_block_back(block);
 		return;
 	}
 	if (block->staged)
@@ -239,7 +239,7 @@ static struct saved *youngest_of(const struct generation *generation)
 	return block;
 }
 
-static struct saved *youngest(uint32_t device, int64_t run)
+static struct saved *youngest_on(uint32_t device, int64_t run)
 {
 	struct saved *found = NULL, *block;
 	struct generation *generation;
@@ -266,7 +266,7 @@ struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max)
 	struct saved *block;
 
 	pthread_mutex_lock(&saved_lock);
-	block = youngest(device, run);
+	block = youngest_on(device, run);
 	if (block && block->bytes > bytes_max)
 		block = NULL;
 	if (block)

@@ -41,7 +41,7 @@ static int find_functions(void *library, char *words, size_t words_size)
 	return 0;
 }
 
-static int load(char *words, size_t words_size)
+static int load_library(char *words, size_t words_size)
 {
 	void *library = dlopen(CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL);
 	int ret;
@@ -63,7 +63,7 @@ int cuda_load(char *words, size_t words_size)
 
 	pthread_mutex_lock(&lock);
 	if (!is_loaded) {
-		ret = load(words, words_size);
+		ret = load_library(words, words_size);
 		is_loaded = !ret;
 	}
 	pthread_mutex_unlock(&lock);

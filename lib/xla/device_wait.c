@@ -16,7 +16,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct actmem *teller;
 static struct device_wait *waits;	/* that it tells of */
 
-static void add(struct device_wait *wait)
+static void add_wait(struct device_wait *wait)
 {
 	wait->next = waits;
 	wait->link = &waits;
@@ -45,7 +45,7 @@ void device_wait_begin(struct device_wait *wait, uint32_t device, uint64_t bytes
 	pthread_mutex_lock(&lock);
 	if (teller) {
 		wait->told = actmem_device_wait_begin(teller, bytes, words);
-		add(wait);
+		add_wait(wait);
 	}
 	pthread_mutex_unlock(&lock);
 }

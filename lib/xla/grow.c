@@ -34,7 +34,7 @@ static uint64_t bytes_to_have(uint64_t bytes, uint64_t held)
 	return most > held / HELD_PART ? most : held / HELD_PART;
 }
 
-static void *grow(void *unused)
+static void *grow_store(void *unused)
 {
 	uint64_t bytes, held, failed_at = 0;
 
@@ -66,7 +66,7 @@ int grow_begin(struct actmem_store *its, uint64_t grow_bytes)
 	is_ending = 0;
 	block_bytes = 0;
 	store = its;
-	ret = thread_create(&thread, "actmem-grow", grow, NULL);
+	ret = thread_create(&thread, "actmem-grow", grow_store, NULL);
 	if (ret)
 		store = NULL;
 	return -ret;

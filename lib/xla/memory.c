@@ -61,7 +61,7 @@ static void __attribute__((constructor)) watch_forks(void)
 }
 
 /* The error, and where a Python program turns the knob that helps. */
-static int explain(int ret, char *words, size_t words_size)
+static int explain_error(int ret, char *words, size_t words_size)
 {
 	knobs_explain(&chosen, actmem_error(), words, words_size);
 	return ret;
@@ -198,7 +198,7 @@ static int make_store(char *words, size_t words_size)
 	if (!ret) {
 		ret = open_store();
 		if (ret)
-			explain(ret, words, words_size);
+			explain_error(ret, words, words_size);
 		else
 			ret = start_growing(words, words_size);
 		if (ret)
@@ -209,7 +209,7 @@ static int make_store(char *words, size_t words_size)
 }
 
 /* With @in_use held for reading and the store made, or failed. */
-static int enter(char *words, size_t words_size)
+static int enter_store(char *words, size_t words_size)
 {
 	int ret = forked_check(words, words_size);
 
@@ -229,10 +229,10 @@ static int enter(char *words, size_t words_size)
 	return 0;
 }
 
-static int leave(int ret, char *words, size_t words_size)
+static int leave_store(int ret, char *words, size_t words_size)
 {
 	if (ret)
-		explain(ret, words, words_size);
+		explain_error(ret, words, words_size);
 	pthread_rwlock_unlock(&in_use);
 	return ret;
 }
@@ -240,7 +240,7 @@ static int leave(int ret, char *words, size_t words_size)
 int memory_reserve(struct actmem_key key, uint64_t bytes, void **block, int *has_store,
 		   char *words, size_t words_size)
 {
-	int ret = enter(words, words_size);
+	int ret = enter_store(words, words_size);
 
 	*has_store = !ret;
 	if (ret)
@@ -248,19 +248,19 @@ int memory_reserve(struct actmem_key key, uint64_t bytes, void **block, int *has
 	ret = actmem_store_reserve(store, key, bytes, block);
 	if (!ret)
 		grow_want(bytes);
-	return leave(ret, words, words_size);
+	return leave_store(ret, words, words_size);
 }
 
 int memory_hold(struct actmem_key key, const void **block, char *words,
 		size_t words_size)
 {
 	uint64_t bytes;
-	int ret = enter(words, words_size);
+	int ret = enter_store(words, words_size);
 
 	if (ret)
 		return ret;
 	ret = actmem_store_hold(store, key, block, &bytes);
-	return leave(ret, words, words_size);
+	return leave_store(ret, words, words_size);
 }
 
 /* Nothing of these is for a forked child, whose blocks are the parent's. */
@@ -416,7 +416,7 @@ static int renew_for_devices(char *words, size_t words_size)
 		snprintf(words, words_size,
 			 "actmem: values of a program on a CPU are in memory that was made without CUDA; take them, or call actmem.jax.reset(), before a program on a GPU saves any");
 	else if (ret)
-		explain(ret, words, words_size);
+		explain_error(ret, words, words_size);
 	pthread_rwlock_unlock(&in_use);
 	return ret;
 }
@@ -440,7 +440,7 @@ static void set_devices(int has)
 }
 
 /* With @pinning held. A failure leaves it to CPUs as it was. */
-static int pin(uint32_t device, char *words, size_t words_size)
+static int pin_store(uint32_t device, char *words, size_t words_size)
 {
 	int had = has_devices, ret;
 
@@ -449,11 +449,11 @@ static int pin(uint32_t device, char *words, size_t words_size)
 	set_devices(1);
 	ret = renew_for_devices(words, words_size);
 	if (!ret)
-		ret = enter(words, words_size);
+		ret = enter_store(words, words_size);
 	if (ret)
 		set_devices(had);
 	else
-		leave(0, words, words_size);
+		leave_store(0, words, words_size);
 	return ret;
 }
 
@@ -465,7 +465,7 @@ int memory_pin(uint32_t device, uint64_t *ring_bytes, char *words, size_t words_
 		return ret;
 	pthread_mutex_lock(&pinning);
 	if (!is_pinned(ring_bytes))
-		ret = pin(device, words, words_size);
+		ret = pin_store(device, words, words_size);
 	if (!ret)
 		is_pinned(ring_bytes);
 	pthread_mutex_unlock(&pinning);

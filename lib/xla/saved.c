@@ -124,7 +124,7 @@ static void saved_drop_list(struct saved *list)
 	}
 }
 
-static int is_of(const struct generation *generation, const struct origin *origin)
+static int is_on_device_of(const struct generation *generation, const struct origin *origin)
 {
 	return generation->device == origin->device && generation->is_gpu == origin->is_gpu;
 }
@@ -136,7 +136,7 @@ static struct generation *site_oldest(const struct site *site, const struct orig
 
 	*count = 0;
 	for (generation = site->oldest; generation; generation = generation->next) {
-		if (!is_of(generation, origin))
+		if (!is_on_device_of(generation, origin))
 			continue;
 		if (!oldest)
 			oldest = generation;
@@ -170,7 +170,7 @@ static struct generation *generation_find(struct site *site,
 	struct generation **link, *generation;
 
 	for (generation = site->oldest; generation; generation = generation->next)
-		if (generation->run == origin->run && is_of(generation, origin))
+		if (generation->run == origin->run && is_on_device_of(generation, origin))
 			return generation;
 	if (origin->bounded)
 		site_make_room(site, origin, freed);

@@ -88,7 +88,7 @@ static void free_device_side(struct lane *lane)
 		cuda.cuMemFree_v2(lane->ring);
 }
 
-static void destroy(struct lane *lane)
+static void free_lane(struct lane *lane)
 {
 	struct mark *mark;
 
@@ -218,7 +218,7 @@ static struct lane *make_lane(uint32_t device, cuda_context context, unsigned lo
 	if (!*ret)
 		return lane;
 	free_device_side(lane);
-	destroy(lane);
+	free_lane(lane);
 	return NULL;
 }
 
@@ -371,7 +371,7 @@ static void end_lane(struct lane *lane)
 		free_device_side(lane);
 		cuda.cuCtxPopCurrent_v2(&popped);
 	}
-	destroy(lane);
+	free_lane(lane);
 }
 
 /* The next one that no handler uses, which is then the caller's to use. */

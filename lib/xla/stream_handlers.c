@@ -21,8 +21,8 @@ static cuda_pointer on_device(void *address)
 	return (cuda_pointer)(uintptr_t)address;
 }
 
-static XLA_FFI_Error *put(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
-			  const struct call *call)
+static XLA_FFI_Error *put_value(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
+				const struct call *call)
 {
 	const XLA_FFI_Api *api = frame->api;
 	char words[SAVED_WORDS];
@@ -46,7 +46,7 @@ static XLA_FFI_Error *put(struct lane *lane, cuda_stream stream, XLA_FFI_CallFra
 	return ret ? ffi_error(api, ffi_code(ret), words) : NULL;
 }
 
-static int claim(const struct call *call, uint64_t token, struct saved **block, char *words)
+static int claim_block(const struct call *call, uint64_t token, struct saved **block, char *words)
 {
 	uint64_t before = clock_ns();
 	int ret = saved_claim(token, call->bytes, &call->origin, block, words);
@@ -76,8 +76,8 @@ static int token_of(struct lane *lane, cuda_stream stream, const struct call *ca
 	return lane_read_tokens(lane, stream, &from, 1, token, words);
 }
 
-static XLA_FFI_Error *take(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
-			   const struct call *call)
+static XLA_FFI_Error *take_value(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
+				 const struct call *call)
 {
 	const XLA_FFI_Api *api = frame->api;
 	char words[SAVED_WORDS];
@@ -91,7 +91,7 @@ static XLA_FFI_Error *take(struct lane *lane, cuda_stream stream, XLA_FFI_CallFr
 		return ret ? ffi_error(api, ffi_code(ret), words) : NULL;
 	}
 	if (!ret)
-		ret = claim(call, token, &block, words);
+		ret = claim_block(call, token, &block, words);
 	if (ret)
 		return ffi_error(api, ffi_code(ret), words);
 	if (is_damaged(block)) {
@@ -127,8 +127,8 @@ static int each_token(struct lane *lane, cuda_stream stream, const struct call *
 }
 
 /* Those that are announced, in one wait for all. */
-static int announce(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
-		    const struct call *call, char *words)
+static int announce_takes(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
+			  const struct call *call, char *words)
 {
 	cuda_pointer from[MAILBOX_TOKENS];
 	uint64_t tokens[MAILBOX_TOKENS], next = 0, i;
@@ -154,13 +154,13 @@ static int announce(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *fr
 	return ret;
 }
 
-static XLA_FFI_Error *tie(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
-			  const struct call *call)
+static XLA_FFI_Error *tie_tokens(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
+				 const struct call *call)
 {
 	char words[SAVED_WORDS];
 	void *from, *to;
 	uint64_t count, i;
-	int ret = announce(lane, stream, frame, call, words);
+	int ret = announce_takes(lane, stream, frame, call, words);
 
 	for (i = 0; i < call->count && !ret; i++) {
 		count = call_tokens(frame, i, &from, &to);
@@ -172,8 +172,8 @@ static XLA_FFI_Error *tie(struct lane *lane, cuda_stream stream, XLA_FFI_CallFra
 	return NULL;
 }
 
-static XLA_FFI_Error *hold(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
-			   const struct call *call)
+static XLA_FFI_Error *hold_tokens(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
+				  const struct call *call)
 {
 	char words[SAVED_WORDS];
 	int ret = each_token(lane, stream, call, saved_hold, words);
@@ -184,8 +184,8 @@ static XLA_FFI_Error *hold(struct lane *lane, cuda_stream stream, XLA_FFI_CallFr
 	return ret ? ffi_error(frame->api, ffi_code(ret), words) : NULL;
 }
 
-static XLA_FFI_Error *drop(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
-			   const struct call *call)
+static XLA_FFI_Error *drop_tokens(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
+				  const struct call *call)
 {
 	char words[SAVED_WORDS];
 	int ret = each_token(lane, stream, call, saved_end, words);
@@ -193,12 +193,12 @@ static XLA_FFI_Error *drop(struct lane *lane, cuda_stream stream, XLA_FFI_CallFr
 	return ret ? ffi_error(frame->api, ffi_code(ret), words) : NULL;
 }
 
-/* Common to all: their frame, its stream and the device's lane. */
-static XLA_FFI_Error *run(XLA_FFI_CallFrame *frame,
-			  XLA_FFI_Error *(*read)(XLA_FFI_CallFrame *frame, struct call *call),
-			  XLA_FFI_Error *(*body)(struct lane *lane, cuda_stream stream,
-						 XLA_FFI_CallFrame *frame,
-						 const struct call *call))
+typedef XLA_FFI_Error *read_call(XLA_FFI_CallFrame *frame, struct call *call);
+typedef XLA_FFI_Error *do_call(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
+			       const struct call *call);
+
+/* All handlers read their frame, and work in the lane of its stream. */
+static XLA_FFI_Error *run_in_lane(XLA_FFI_CallFrame *frame, read_call *read, do_call *body)
 {
 	struct call call = { .origin.is_gpu = 1 };
 	char words[SAVED_WORDS];
@@ -224,25 +224,25 @@ static XLA_FFI_Error *run(XLA_FFI_CallFrame *frame,
 
 XLA_FFI_Error *actmem_xla_put_cuda(XLA_FFI_CallFrame *frame)
 {
-	return run(frame, call_put, put);
+	return run_in_lane(frame, call_put, put_value);
 }
 
 XLA_FFI_Error *actmem_xla_take_cuda(XLA_FFI_CallFrame *frame)
 {
-	return run(frame, call_take, take);
+	return run_in_lane(frame, call_take, take_value);
 }
 
 XLA_FFI_Error *actmem_xla_tie_cuda(XLA_FFI_CallFrame *frame)
 {
-	return run(frame, call_tie, tie);
+	return run_in_lane(frame, call_tie, tie_tokens);
 }
 
 XLA_FFI_Error *actmem_xla_hold_cuda(XLA_FFI_CallFrame *frame)
 {
-	return run(frame, call_hold, hold);
+	return run_in_lane(frame, call_hold, hold_tokens);
 }
 
 XLA_FFI_Error *actmem_xla_drop_cuda(XLA_FFI_CallFrame *frame)
 {
-	return run(frame, call_drop, drop);
+	return run_in_lane(frame, call_drop, drop_tokens);
 }

@@ -46,7 +46,7 @@ static void let_streams_end(const struct lane *lane)
 	lane_wait_for_stream(lane, lane->late);
 }
 
-static cuda_result wait_for(const struct lane *lane, const struct finish *finish)
+static cuda_result wait_for_finish(const struct lane *lane, const struct finish *finish)
 {
 	struct device_wait wait;
 	cuda_result result;
@@ -59,7 +59,7 @@ static cuda_result wait_for(const struct lane *lane, const struct finish *finish
 	return result;
 }
 
-static void *finisher(void *data)
+static void *finisher_thread(void *data)
 {
 	struct lane *lane = data;
 	cuda_result result, no_context = CUDA_INVALID_CONTEXT;
@@ -83,7 +83,7 @@ static void *finisher(void *data)
 			no_context = cuda.cuCtxPushCurrent_v2(lane->context);
 		result = no_context;
 		if (!result)
-			result = wait_for(lane, finish);
+			result = wait_for_finish(lane, finish);
 		if (result)
 			let_streams_end(lane);
 		if (finish->filled)
@@ -104,7 +104,7 @@ static void *finisher(void *data)
 	return NULL;
 }
 
-static void unstage(void *data)
+static void unstage_block(void *data)
 {
 	struct staged *staged = data;
 	struct lane *lane = staged->lane;
@@ -140,7 +140,7 @@ static cuda_result fill_slots(struct lane *lane, const struct saved *block, stru
 }
 
 /* With the lock held. NULL: not begun, or what was begun has ended. */
-static struct staged *stage(struct lane *lane, const struct saved *block)
+static struct staged *stage_block(struct lane *lane, const struct saved *block)
 {
 	struct staged *staged = calloc(1, sizeof(*staged));
 	struct mark *done = lane_mark(lane);
@@ -201,7 +201,7 @@ static uint64_t slots_to_fill(struct lane *lane)
 }
 
 /* One block; 0: there is none to be had before the next take. With the lock held. */
-static int fetch(struct lane *lane)
+static int fetch_block(struct lane *lane)
 {
 	uint64_t bytes_max = slots_to_fill(lane) * lane->piece_bytes;
 	struct staged *staged = NULL;
@@ -218,7 +218,7 @@ static int fetch(struct lane *lane)
 	if (is_good) {
 		/* Again, as others may have become free. */
 		slots_to_fill(lane);
-		staged = stage(lane, block);
+		staged = stage_block(lane, block);
 	}
 	pthread_mutex_unlock(&lane->lock);
 	if (staged) {
@@ -226,7 +226,7 @@ static int fetch(struct lane *lane)
 		TRANSFER_COUNT(lane->device, to_device_bytes_total, block->bytes);
 		if (block->has_checksum)
 			saved_checksum_compared();
-		saved_staged(block, staged, unstage);
+		saved_staged(block, staged, unstage_block);
 	} else {
 		saved_not_staged(block);
 	}
@@ -234,7 +234,7 @@ static int fetch(struct lane *lane)
 	return !!staged;
 }
 
-static void *fetcher(void *data)
+static void *fetcher_thread(void *data)
 {
 	struct lane *lane = data;
 	cuda_result no_context = CUDA_INVALID_CONTEXT;
@@ -253,7 +253,7 @@ static void *fetcher(void *data)
 		if (no_context)
 			no_context = cuda.cuCtxPushCurrent_v2(lane->context);
 		/* Takes are late without it, and tried again. */
-		if (no_context || !fetch(lane))
+		if (no_context || !fetch_block(lane))
 			seen = takes;
 	}
 	pthread_mutex_unlock(&lane->lock);
@@ -274,11 +274,11 @@ static void end_finisher(struct lane *lane)
 /* The device waits for them. */
 int lane_start_threads(struct lane *lane)
 {
-	int ret = thread_create(&lane->finisher, "actmem-finish", finisher, lane);
+	int ret = thread_create(&lane->finisher, "actmem-finish", finisher_thread, lane);
 
 	if (ret)
 		return ret;
-	ret = thread_create(&lane->fetcher, "actmem-fetch", fetcher, lane);
+	ret = thread_create(&lane->fetcher, "actmem-fetch", fetcher_thread, lane);
 	if (ret)
 		end_finisher(lane);
 	return ret;

@@ -17,7 +17,7 @@ struct tensor {
 	int64_t shape[];
 };
 
-static void end(struct dlpack_managed *managed)
+static void end_tensor(struct dlpack_managed *managed)
 {
 	struct tensor *tensor = managed->context;
 	struct actmem_xla_array *array = tensor->array;
@@ -48,7 +48,7 @@ int actmem_xla_tensor_new(struct actmem_xla_array *array,
 	tensor->managed.tensor.type.lanes = 1;
 	tensor->managed.tensor.shape = tensor->shape;
 	tensor->managed.context = tensor;
-	tensor->managed.deleter = end;
+	tensor->managed.deleter = end_tensor;
 	arrays_hold(array);
 	*result = &tensor->managed;
 	return 0;

@@ -10,7 +10,7 @@
 /* Of glibc alone, without which nothing of this is called. */
 #pragma weak twalk_r
 
-static int compare(const void *one, const void *other)
+static int compare_blocks(const void *one, const void *other)
 {
 	const struct cuda_block *left = one, *right = other;
 
@@ -21,7 +21,7 @@ static int compare(const void *one, const void *other)
 
 bool cuda_blocks_add(struct cuda_blocks *blocks, struct cuda_block *block)
 {
-	struct cuda_block **node = tsearch(block, &blocks->root, compare);
+	struct cuda_block **node = tsearch(block, &blocks->root, compare_blocks);
 
 	return node && *node == block;
 }
@@ -30,14 +30,14 @@ struct cuda_block *cuda_blocks_find(const struct cuda_blocks *blocks, const void
 				    size_t bytes)
 {
 	struct cuda_block key = { .address = address, .bytes = bytes };
-	struct cuda_block **node = tfind(&key, &blocks->root, compare);
+	struct cuda_block **node = tfind(&key, &blocks->root, compare_blocks);
 
 	return node ? *node : NULL;
 }
 
 void cuda_blocks_remove(struct cuda_blocks *blocks, struct cuda_block *block)
 {
-	tdelete(block, &blocks->root, compare);
+	tdelete(block, &blocks->root, compare_blocks);
 }
 
 struct search {
@@ -45,7 +45,7 @@ struct search {
 	struct cuda_block *found;
 };
 
-static void look(const void *node, VISIT visit, void *closure)
+static void look_at_block(const void *node, VISIT visit, void *closure)
 {
 	struct cuda_block *block = *(struct cuda_block *const *)node;
 	struct search *search = closure;
@@ -59,6 +59,6 @@ struct cuda_block *cuda_blocks_of(const struct cuda_blocks *blocks, const void *
 {
 	struct search search = { .owner = owner };
 
-	twalk_r(blocks->root, look, &search);
+	twalk_r(blocks->root, look_at_block, &search);
 	return search.found;
 }

@@ -88,7 +88,7 @@ static const struct hook *find_hook_since(const char *name, int version)
 }
 
 /* NULL: there is none of the driver's to go on to. */
-static void *ours(const struct hook *hook)
+static void *ours_for(const struct hook *hook)
 {
 	return hook->driver && !atomic_load(hook->driver) ? NULL : hook->ours;
 }
@@ -137,7 +137,7 @@ static void tell(atomic_bool *told, const char *path, const char *why)
 }
 
 /* Has the library stay. That also makes a handle of what was loaded as a part of another. */
-static void *hold(struct link_map *library)
+static void *hold_library(struct link_map *library)
 {
 	void *handle = dlopen(library->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 	struct link_map *held;
@@ -196,7 +196,7 @@ bool cuda_reach(struct link_map *library)
 
 	if (known == library)
 		return true;
-	handle = known ? NULL : hold(library);
+	handle = known ? NULL : hold_library(library);
 	if (!known && !handle) {
 		tell(&told_held, library->l_name, "it is in a namespace of its own (dlmopen)");
 		return false;
@@ -235,7 +235,7 @@ static bool is_behind_us(const struct link_map *asking)
 	return is_libcuda(asking) || (asking && asking == library_of((void *)next_dlsym));
 }
 
-static void *find(void *handle, const char *name, const char *version)
+static void *find_symbol(void *handle, const char *name, const char *version)
 {
 	return version ? next_dlvsym(handle, name, version) : next_dlsym(handle, name);
 }
@@ -251,7 +251,7 @@ static void *find_linked_by(struct link_map *asking, const char *name, const cha
 
 	if (!handle)
 		return NULL;
-	found = find(handle, name, version);
+	found = find_symbol(handle, name, version);
 	dlclose(handle);
 	return found;
 }
@@ -271,24 +271,24 @@ void *cuda_lookup(void *handle, const char *name, const char *version, const voi
 	asking = library_of(caller);
 	if (is_behind_us(asking))
 		return NULL;
-	found = find(handle, name, version);
+	found = find_symbol(handle, name, version);
 	if (!found && handle == RTLD_DEFAULT && asking)
 		found = find_linked_by(asking, name, version);
 	library = found ? library_asked(handle, found) : NULL;
 	if (!library || !cuda_reach(library))
 		return NULL;
-	return ours(hook);
+	return ours_for(hook);
 }
 
 /* In place of what the driver's cuGetProcAddress() answered. */
-static void replace(const char *name, void **function, int version)
+static void replace_answer(const char *name, void **function, int version)
 {
 	const struct hook *hook;
 
 	if (cuda_inside || !cuda_is_wanted() || !name || !function || !*function)
 		return;
 	hook = find_hook_since(name, version);
-	if (hook && ours(hook))
+	if (hook && ours_for(hook))
 		*function = hook->ours;
 }
 
@@ -302,7 +302,7 @@ cuda_result cuda_get_proc_address(const char *name, void **function, int version
 		return CUDA_SYMBOL_NOT_FOUND;
 	result = driver(name, function, version, flags);
 	if (!result)
-		replace(name, function, version);
+		replace_answer(name, function, version);
 	return result;
 }
 
@@ -317,6 +317,6 @@ cuda_result cuda_get_proc_address_v2(const char *name, void **function, int vers
 		return CUDA_SYMBOL_NOT_FOUND;
 	result = driver(name, function, version, flags, status);
 	if (!result)
-		replace(name, function, version);
+		replace_answer(name, function, version);
 	return result;
 }

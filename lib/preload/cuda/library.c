@@ -38,8 +38,8 @@ struct wanted {
 	size_t slot;
 };
 
-static bool find(struct cuda_library *found, void *library, const char *file,
-		 const struct wanted *wanted, size_t count, char words[CUDA_WORDS_MAX])
+static bool find_functions(struct cuda_library *found, void *library, const char *file,
+			   const struct wanted *wanted, size_t count, char words[CUDA_WORDS_MAX])
 {
 	size_t i;
 
@@ -82,7 +82,7 @@ static void *open_library(char words[CUDA_WORDS_MAX])
 	return library;
 }
 
-static bool load(struct cuda_library *found, char words[CUDA_WORDS_MAX])
+static bool load_both(struct cuda_library *found, char words[CUDA_WORDS_MAX])
 {
 #define LIBRARY_WANTED(name)		{ #name, offsetof(struct cuda_library, name) },
 #define CONTEXT_WANTED(name, parameters)	LIBRARY_WANTED(name)
@@ -99,10 +99,10 @@ static bool load(struct cuda_library *found, char words[CUDA_WORDS_MAX])
 		return false;
 	}
 	library = open_library(words);
-	return library && find(found, cuda, "libcuda.so.1", of_cuda,
-			       sizeof(of_cuda) / sizeof(of_cuda[0]), words) &&
-	       find(found, library, LIB_SONAME, of_library,
-		    sizeof(of_library) / sizeof(of_library[0]), words);
+	return library && find_functions(found, cuda, "libcuda.so.1", of_cuda,
+					 sizeof(of_cuda) / sizeof(of_cuda[0]), words) &&
+	       find_functions(found, library, LIB_SONAME, of_library,
+			      sizeof(of_library) / sizeof(of_library[0]), words);
 }
 
 bool cuda_library_load(char words[CUDA_WORDS_MAX])
@@ -113,7 +113,7 @@ bool cuda_library_load(char words[CUDA_WORDS_MAX])
 	if (__atomic_load_n(&is_loaded, __ATOMIC_ACQUIRE))
 		return true;
 	cuda_library_enter();
-	loaded = load(&found, words);
+	loaded = load_both(&found, words);
 	cuda_library_leave();
 	if (!loaded)
 		return false;

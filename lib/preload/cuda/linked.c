@@ -14,7 +14,7 @@
 #define EXPORT	__attribute__((visibility("default"), used))
 
 /* Whether cuda_driver is there. */
-static bool reach(void)
+static bool reach_driver(void)
 {
 	struct link_map *library;
 
@@ -37,7 +37,7 @@ EXPORT cuda_result linked_##name parameters				\
 {									\
 	cuda_result (*next) parameters;					\
 									\
-	if (reach())							\
+	if (reach_driver())							\
 		return is_for_us(__builtin_return_address(0)) ?		\
 		       ours arguments : cuda_driver.name arguments;	\
 	*(void **)&next = next_dlsym(RTLD_NEXT, #name);			\
@@ -54,7 +54,7 @@ EXPORT cuda_result linked_##name parameters				\
 {									\
 	cuda_result (*next) parameters = ours;				\
 									\
-	if (!reach())							\
+	if (!reach_driver())							\
 		*(void **)&next = next_dlsym(RTLD_NEXT, #name);		\
 	return next ? next arguments : CUDA_SYMBOL_NOT_FOUND;		\
 }									\

@@ -23,7 +23,7 @@ static struct cuda_settings settings;
 static bool settings_are_good;
 static pid_t owner;
 
-static void begin(void)
+static void read_settings(void)
 {
 	struct cuda_wrong wrong;
 
@@ -42,7 +42,7 @@ static bool is_wanted(void)
 {
 	if (cuda_inside)
 		return false;
-	pthread_once(&once, begin);
+	pthread_once(&once, read_settings);
 	return getpid() == owner;
 }
 
@@ -59,7 +59,7 @@ static bool is_served(size_t bytes, unsigned int flags)
 }
 
 /* Tells what failed, and whether the driver is to be asked instead. */
-static bool go_on(const char *call, size_t bytes, const struct cuda_failure *failure)
+static bool tell_failure(const char *call, size_t bytes, const struct cuda_failure *failure)
 {
 	cuda_tell(failure->tale, settings.strict ?
 		  "%s of %s fails, as ACTMEM_STRICT=1 wants (actmem run --strict): %s" :
@@ -69,8 +69,8 @@ static bool go_on(const char *call, size_t bytes, const struct cuda_failure *fai
 }
 
 /* False: it is for the driver. */
-static bool alloc(const char *call, void **memory, size_t bytes, unsigned int flags,
-		  cuda_result *result)
+static bool alloc_host(const char *call, void **memory, size_t bytes, unsigned int flags,
+		       cuda_result *result)
 {
 	struct cuda_failure failure;
 
@@ -88,7 +88,7 @@ static bool alloc(const char *call, void **memory, size_t bytes, unsigned int fl
 		return false;
 	default:
 		*result = CUDA_OUT_OF_MEMORY;
-		return !go_on(call, bytes, &failure);
+		return !tell_failure(call, bytes, &failure);
 	}
 }
 
@@ -96,7 +96,7 @@ cuda_result cuda_mem_host_alloc(void **memory, size_t bytes, unsigned int flags)
 {
 	cuda_result result;
 
-	return alloc("cuMemHostAlloc", memory, bytes, flags, &result) ? result :
+	return alloc_host("cuMemHostAlloc", memory, bytes, flags, &result) ? result :
 	       cuda_driver.cuMemHostAlloc(memory, bytes, flags);
 }
 
@@ -104,7 +104,7 @@ cuda_result cuda_mem_alloc_host(void **memory, size_t bytes)
 {
 	cuda_result result;
 
-	return alloc("cuMemAllocHost", memory, bytes, 0, &result) ? result :
+	return alloc_host("cuMemAllocHost", memory, bytes, 0, &result) ? result :
 	       cuda_driver.cuMemAllocHost_v2(memory, bytes);
 }
 
@@ -132,7 +132,7 @@ cuda_result cuda_mem_host_register(void *memory, size_t bytes, unsigned int flag
 	case OUTCOME_DRIVERS:
 		return cuda_driver.cuMemHostRegister_v2(memory, bytes, flags);
 	default:
-		return go_on("cuMemHostRegister", bytes, &failure) ?
+		return tell_failure("cuMemHostRegister", bytes, &failure) ?
 		       cuda_driver.cuMemHostRegister_v2(memory, bytes, flags) : CUDA_OUT_OF_MEMORY;
 	}
 }

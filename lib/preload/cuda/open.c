@@ -156,7 +156,7 @@ void cuda_pool_close(struct cuda_pool *pool)
 	free(pool);
 }
 
-static void explain(char words[CUDA_WORDS_MAX])
+static void explain_alloc(char words[CUDA_WORDS_MAX])
 {
 	const char *why = cuda_library.actmem_error();
 	size_t length;
@@ -181,7 +181,7 @@ bool cuda_pool_take(struct cuda_pool *pool, size_t bytes, void **block,
 	cuda_library_enter();
 	error = cuda_library.actmem_heap_alloc(pool->heap, bytes, BASE_PAGE_BYTES, block);
 	if (error)
-		explain(words);
+		explain_alloc(words);
 	cuda_library_leave();
 	return !error;
 }

@@ -47,7 +47,7 @@ static struct cuda_pool *pool_of(cuda_context context, unsigned long long id)
 }
 
 /* The last to leave a pool that was given up closes it. */
-static void leave(struct cuda_pool *pool)
+static void leave_pool(struct cuda_pool *pool)
 {
 	bool ends;
 
@@ -59,7 +59,7 @@ static void leave(struct cuda_pool *pool)
 }
 
 /* Nobody takes blocks of it any more; those that it has out are nobody's. */
-static void give_up(struct cuda_pool *pool)
+static void give_up_pool(struct cuda_pool *pool)
 {
 	struct cuda_pool **link = &pools;
 	struct cuda_block *block;
@@ -93,13 +93,13 @@ static void give_up_of_device(int device)
 	pthread_mutex_unlock(&lock);
 	if (!pool)
 		return;
-	give_up(pool);
-	leave(pool);
+	give_up_pool(pool);
+	leave_pool(pool);
 }
 
 /* Under open_lock. Then it is the pool of the context, for which it is entered. */
-static bool begin(struct cuda_pool *pool, const struct cuda_settings *settings,
-		  struct cuda_failure *failure)
+static bool begin_pool(struct cuda_pool *pool, const struct cuda_settings *settings,
+		       struct cuda_failure *failure)
 {
 	give_up_of_device(pool->device);
 	if (!cuda_pool_begin(pool, settings, failure->words))
@@ -134,7 +134,7 @@ static enum cuda_outcome open_for(const struct cuda_settings *settings, cuda_con
 	pool->context_id = id;
 	pthread_mutex_lock(&open_lock);
 	*result = pool_of(context, id);
-	if (!*result && begin(pool, settings, failure))
+	if (!*result && begin_pool(pool, settings, failure))
 		*result = pool;
 	pthread_mutex_unlock(&open_lock);
 	if (*result != pool)
@@ -142,9 +142,9 @@ static enum cuda_outcome open_for(const struct cuda_settings *settings, cuda_con
 	return *result ? OUTCOME_OURS : OUTCOME_FAILED;
 }
 
-/* The pool for the current context, which leave() ends. */
-static enum cuda_outcome enter(const struct cuda_settings *settings, struct cuda_pool **pool,
-			       struct cuda_failure *failure)
+/* The pool for the current context, which leave_pool() ends. */
+static enum cuda_outcome enter_pool(const struct cuda_settings *settings, struct cuda_pool **pool,
+				    struct cuda_failure *failure)
 {
 	cuda_context context = NULL;
 	unsigned long long id;
@@ -198,12 +198,12 @@ static bool hand_out(struct cuda_pool *pool, struct cuda_block *block,
 }
 
 /* Once it is handed out, the block may be given up with its pool at any time. */
-static enum cuda_outcome take(const struct cuda_settings *settings, struct cuda_block *block,
-			      void **result, struct cuda_failure *failure)
+static enum cuda_outcome take_block(const struct cuda_settings *settings, struct cuda_block *block,
+				    void **result, struct cuda_failure *failure)
 {
 	struct cuda_pool *pool;
 	void *address;
-	enum cuda_outcome outcome = enter(settings, &pool, failure);
+	enum cuda_outcome outcome = enter_pool(settings, &pool, failure);
 
 	if (outcome != OUTCOME_OURS)
 		return outcome;
@@ -219,7 +219,7 @@ static enum cuda_outcome take(const struct cuda_settings *settings, struct cuda_
 			cuda_pool_give(pool, address);
 		}
 	}
-	leave(pool);
+	leave_pool(pool);
 	return outcome;
 }
 
@@ -244,14 +244,14 @@ enum cuda_outcome cuda_pool_alloc(const struct cuda_settings *settings, size_t b
 		.bytes = (bytes + BASE_PAGE_BYTES - 1) & ~(BASE_PAGE_BYTES - 1),
 		.flags = flags,
 	};
-	outcome = take(settings, block, address, failure);
+	outcome = take_block(settings, block, address, failure);
 	if (outcome != OUTCOME_OURS)
 		free(block);
 	return outcome;
 }
 
 /* The block that begins there, as its last user's alone, with its pool entered. */
-static struct cuda_block *claim(const void *address)
+static struct cuda_block *claim_block(const void *address)
 {
 	struct cuda_block *block;
 	struct cuda_pool *pool;
@@ -308,7 +308,7 @@ static cuda_result synchronize_device(int ordinal, cuda_context current)
  * the block. Contexts that the program made itself and that are current to other threads
  * are not known here.
  */
-static cuda_result synchronize(void)
+static cuda_result synchronize_all(void)
 {
 	cuda_context current = NULL;
 	cuda_result result = cuda_library.cuCtxGetCurrent(&current);
@@ -328,7 +328,7 @@ static cuda_result tell_and_synchronize(const struct cuda_pool *pool, uint64_t b
 	struct actmem_device_wait *wait =
 		cuda_library.actmem_device_wait_begin(pool->am, bytes,
 						      "GPU: all of its streams, as host memory is freed");
-	cuda_result result = synchronize();
+	cuda_result result = synchronize_all();
 
 	cuda_library.actmem_device_wait_end(pool->am, wait);
 	return result;
@@ -337,7 +337,7 @@ static cuda_result tell_and_synchronize(const struct cuda_pool *pool, uint64_t b
 enum cuda_outcome cuda_pool_free(const struct cuda_settings *settings, void *address,
 				 cuda_result *result)
 {
-	struct cuda_block *block = claim(address);
+	struct cuda_block *block = claim_block(address);
 	struct cuda_pool *pool;
 
 	if (!block)
@@ -358,7 +358,7 @@ enum cuda_outcome cuda_pool_free(const struct cuda_settings *settings, void *add
 		cuda_pool_trim(pool, settings->keep_bytes);
 		free(block);
 	}
-	leave(pool);
+	leave_pool(pool);
 	return OUTCOME_OURS;
 }
 

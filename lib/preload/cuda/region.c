@@ -214,7 +214,7 @@ static void tell_far(const struct actmem_region_info *info, const struct cuda_po
 }
 
 /* Where only this process knows what is mapped, it is to tell so of what it maps itself. */
-static int look_at(struct actmem_region *region, const struct cuda_policy *policy)
+static int look_at_region(struct actmem_region *region, const struct cuda_policy *policy)
 {
 	struct actmem_region_info info;
 	void *address;
@@ -249,7 +249,7 @@ bool cuda_region_open(struct cuda_region *region, uint64_t length,
 	}
 	opened = !error;
 	if (opened)
-		error = look_at(region->region, policy);
+		error = look_at_region(region->region, policy);
 	if (error)
 		snprintf(words, CUDA_WORDS_MAX, "%s", error == -ENOBUFS ?
 			 "no memory to remember a name" : cuda_library.actmem_error());

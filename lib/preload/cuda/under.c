@@ -41,7 +41,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct under *unders;
 
 /* The part of a range that is whole pages of @unit. */
-static void fit(struct under *under, size_t bytes, uint64_t unit)
+static void fit_region(struct under *under, size_t bytes, uint64_t unit)
 {
 	uintptr_t first = ((uintptr_t)under->address + unit - 1) / unit * unit;
 	uintptr_t end = ((uintptr_t)under->address + bytes) / unit * unit;
@@ -82,7 +82,7 @@ static bool put_under(struct under *under, char words[CUDA_WORDS_MAX])
 	return false;
 }
 
-static void add(struct under *under)
+static void add_under(struct under *under)
 {
 	pthread_mutex_lock(&lock);
 	under->next = unders;
@@ -100,14 +100,14 @@ static void unlink_under(struct under *under)
 	*link = under->next;
 }
 
-static void end(struct under *under)
+static void end_under(struct under *under)
 {
 	cuda_region_close(&under->its);
 	free(under);
 }
 
 /* Memory that the program unmapped while registered, if other memory is there now. */
-static void forget(const char *first, uint64_t length)
+static void forget_under(const char *first, uint64_t length)
 {
 	struct under *under;
 
@@ -121,7 +121,7 @@ static void forget(const char *first, uint64_t length)
 			unlink_under(under);
 		pthread_mutex_unlock(&lock);
 		if (under)
-			end(under);
+			end_under(under);
 	} while (under);
 }
 
@@ -136,8 +136,8 @@ static const char *name_of(cuda_result result)
  * Registers the range with the region in it, or without: if the driver refuses that too,
  * it is the driver's word, and nothing of ours has failed.
  */
-static enum cuda_outcome register_it(struct under *under, size_t bytes, unsigned int flags,
-				     cuda_result *result, struct cuda_failure *failure)
+static enum cuda_outcome register_range(struct under *under, size_t bytes, unsigned int flags,
+					cuda_result *result, struct cuda_failure *failure)
 {
 	cuda_result first;
 
@@ -180,7 +180,7 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 	if (!cuda_is_untouched(address, whole, &look.policy))
 		return OUTCOME_DRIVERS;
 	/* No knob would help it: like what flags rule out, it is told, and is no failure. */
-	fit(&look, bytes, HUGE_PAGE_BYTES);
+	fit_region(&look, bytes, HUGE_PAGE_BYTES);
 	if (!look.length) {
 		cuda_tell(TALE_SHORT, "cuMemHostRegister of %s at %p is the CUDA driver's own, not from regions: no whole page of 2 MiB lies in it",
 			  CUDA_BYTES(bytes), address);
@@ -192,25 +192,25 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 	failure->tale = TALE_REGION;
 	if (!cuda_region_prepare(settings, &unit, failure->words))
 		return OUTCOME_FAILED;
-	fit(&look, bytes, unit);
+	fit_region(&look, bytes, unit);
 	if (!look.length) {
 		snprintf(failure->words, sizeof(failure->words),
 			 "no whole page of 1 GiB lies in the range at %p; have pages of 2 MiB (ACTMEM_PAGES=2M, actmem run --pages 2M)",
 			 address);
 		return OUTCOME_FAILED;
 	}
-	forget(look.first, look.length);
+	forget_under(look.first, look.length);
 	if (!cuda_region_open(&look.its, look.length, &look.policy, failure->words))
 		return OUTCOME_FAILED;
 	under = malloc(sizeof(*under));
 	if (under) {
 		*under = look;
-		outcome = register_it(under, bytes, flags, result, failure);
+		outcome = register_range(under, bytes, flags, result, failure);
 	} else {
 		snprintf(failure->words, sizeof(failure->words), "no memory to remember it");
 	}
 	if (outcome == OUTCOME_OURS && !*result) {
-		add(under);
+		add_under(under);
 		return outcome;
 	}
 	cuda_region_close(&look.its);
@@ -218,7 +218,7 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 	return outcome;
 }
 
-static struct under *claim(const char *address)
+static struct under *claim_under(const char *address)
 {
 	struct under *under;
 
@@ -234,11 +234,11 @@ static struct under *claim(const char *address)
 /* If the driver refuses, the pages stay with the program as they do otherwise. */
 enum cuda_outcome cuda_under_unregister(void *address, cuda_result *result)
 {
-	struct under *under = claim(address);
+	struct under *under = claim_under(address);
 
 	if (!under)
 		return OUTCOME_DRIVERS;
 	*result = cuda_driver.cuMemHostUnregister(address);
-	end(under);
+	end_under(under);
 	return OUTCOME_OURS;
 }

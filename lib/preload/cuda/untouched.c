@@ -36,7 +36,7 @@ struct mapping {
 };
 
 /* The rest of a line that is longer than it needs to be has no '-' where this looks. */
-static bool parse(const char *line, struct mapping *mapping)
+static bool parse_mapping(const char *line, struct mapping *mapping)
 {
 	unsigned long first, end, offset, inode;
 	unsigned int major_number, minor_number;
@@ -61,7 +61,7 @@ static bool is_plain(uintptr_t first, uintptr_t end, bool *whole)
 	char line[512];
 
 	while (file && reached < end && fgets(line, sizeof(line), file)) {
-		if (!parse(line, &mapping) || mapping.end <= first)
+		if (!parse_mapping(line, &mapping) || mapping.end <= first)
 			continue;
 		if (mapping.first > reached || !mapping.is_plain)
 			break;

@@ -68,7 +68,7 @@ static uint64_t tick;
 
 static uint64_t range_bytes, filled_bytes, taken_bytes, taken_blocks;
 
-static void lock(void)
+static void lock_pools(void)
 {
 	if (forking)
 		return;
@@ -80,7 +80,7 @@ static void lock(void)
 	}
 }
 
-static void unlock(void)
+static void unlock_pools(void)
 {
 	if (forking)
 		return;
@@ -121,7 +121,7 @@ static __attribute__((noreturn)) void wrong_pointer(void)
 	static const char words[] =
 		"actmem: a pointer was freed that is no allocated block's, or not any more\n";
 
-	unlock();
+	unlock_pools();
 	if (write(STDERR_FILENO, words, sizeof(words) - 1) < 0)
 		abort();
 	abort();
@@ -133,24 +133,24 @@ static uint64_t pooled_bytes(void)
 	return filled_bytes > taken_bytes ? filled_bytes - taken_bytes : 0;
 }
 
-static void set(_Atomic uint64_t *counter, uint64_t value)
+static void set_counter(_Atomic uint64_t *counter, uint64_t value)
 {
 	atomic_store_explicit(counter, value, memory_order_relaxed);
 }
 
 static void add_one(_Atomic uint64_t *counter)
 {
-	set(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1);
+	set_counter(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1);
 }
 
 static void tell_all(void)
 {
 	struct told *told = tell();
 
-	set(&told->blocks, taken_blocks);
-	set(&told->block_bytes, taken_bytes);
-	set(&told->pooled_bytes, pooled_bytes());
-	set(&told->mapped_bytes, range_bytes);
+	set_counter(&told->blocks, taken_blocks);
+	set_counter(&told->block_bytes, taken_bytes);
+	set_counter(&told->pooled_bytes, pooled_bytes());
+	set_counter(&told->mapped_bytes, range_bytes);
 }
 
 static void set_owners(const struct range *range, uint8_t owner)
@@ -198,7 +198,7 @@ static size_t round_to_chunks(size_t bytes)
 }
 
 /* Ranges become longer, so that there are few; where that cannot be, as short as will do. */
-static bool grow(struct pool *pool, size_t length)
+static bool grow_pool(struct pool *pool, size_t length)
 {
 	size_t least = round_to_chunks(length);
 	size_t better = round_to_chunks(pool->blocks.range_bytes / 2);
@@ -230,7 +230,7 @@ static bool grow(struct pool *pool, size_t length)
 	return true;
 }
 
-static void drop(struct pool *pool, struct range **link)
+static void drop_range(struct pool *pool, struct range **link)
 {
 	struct range *range = *link;
 
@@ -275,7 +275,7 @@ static bool release_all(uint64_t age)
 				if (block->is_free && release_block(range, block, age, SIZE_MAX))
 					any = true;
 			if (blocks_range_is_free(range->first) && !range->filled)
-				drop(pools[i], link);
+				drop_range(pools[i], link);
 			else
 				link = &range->next;
 		}
@@ -283,7 +283,7 @@ static bool release_all(uint64_t age)
 	return any;
 }
 
-static void grow_older(void)
+static void age_blocks(void)
 {
 	uint64_t now, passed;
 
@@ -296,11 +296,11 @@ static void grow_older(void)
 		release_all(passed > DECAY_TICKS ? 0 : DECAY_TICKS);
 }
 
-static int take(struct pool *pool, size_t length, size_t align, struct block **block)
+static int take_block(struct pool *pool, size_t length, size_t align, struct block **block)
 {
 	int error = blocks_take(&pool->blocks, length, align, FIT_ANY, block);
 
-	if (error == -ENOSPC && grow(pool, length))
+	if (error == -ENOSPC && grow_pool(pool, length))
 		error = blocks_take(&pool->blocks, length, align, FIT_ANY, block);
 	return error;
 }
@@ -308,8 +308,8 @@ static int take(struct pool *pool, size_t length, size_t align, struct block **b
 /* With as much again behind it, which the next block may still get. */
 static int take_with_room(struct pool *pool, size_t length, size_t align, struct block **block)
 {
-	if (take(pool, 2 * length, align, block))
-		return take(pool, length, align, block);
+	if (take_block(pool, 2 * length, align, block))
+		return take_block(pool, length, align, block);
 	blocks_resize(&pool->blocks, *block, length);
 	return 0;
 }
@@ -328,20 +328,20 @@ void *large_alloc(size_t bytes, size_t align, enum large_use use)
 		return NULL;
 	if (align < BLOCK_UNIT)
 		align = BLOCK_UNIT;
-	lock();
-	grow_older();
+	lock_pools();
+	age_blocks();
 	pool = pool_of_caller(length);
 	if (pool)
 		error = use == LARGE_GROWS ? take_with_room(pool, length, align, &block) :
-			take(pool, length, align, &block);
+			take_block(pool, length, align, &block);
 	/* The free part may be all that there is, here or in another pool. */
 	if (error && pool) {
 		release_all(0);
-		error = take(pool, length, align, &block);
+		error = take_block(pool, length, align, &block);
 	}
 	if (error) {
 		add_one(&tell()->refused_total);
-		unlock();
+		unlock_pools();
 		errno = saved;
 		return NULL;
 	}
@@ -356,7 +356,7 @@ void *large_alloc(size_t bytes, size_t align, enum large_use use)
 	taken_blocks++;
 	add_one(&tell()->blocks_total);
 	tell_all();
-	unlock();
+	unlock_pools();
 	errno = saved;
 	if (use == LARGE_ZERO)
 		range_zero(range, (uintptr_t)memory, (uintptr_t)memory + length, taken);
@@ -364,7 +364,7 @@ void *large_alloc(size_t bytes, size_t align, enum large_use use)
 }
 
 /* Under the lock: the block is not live meanwhile. */
-static struct block *find(struct pool *pool, const void *memory)
+static struct block *find_block(struct pool *pool, const void *memory)
 {
 	uint64_t bytes;
 	struct block *block = pool ? blocks_end(&pool->blocks, memory, &bytes) : NULL;
@@ -381,10 +381,10 @@ void large_free(void *memory)
 	struct range *range;
 	struct pool *pool;
 
-	lock();
-	grow_older();
+	lock_pools();
+	age_blocks();
 	pool = pool_of(memory);
-	block = find(pool, memory);
+	block = find_block(pool, memory);
 	range = range_of(pool, begin_of(block));
 	taken_bytes -= block->length;
 	taken_blocks--;
@@ -394,7 +394,7 @@ void large_free(void *memory)
 	if (pooled_bytes() > keep_bytes)
 		release_block(range, merged, 0, pooled_bytes() - keep_bytes);
 	tell_all();
-	unlock();
+	unlock_pools();
 	errno = saved;
 }
 
@@ -403,11 +403,11 @@ size_t large_usable_size(void *memory)
 	struct block *block;
 	size_t length;
 
-	lock();
-	block = find(pool_of(memory), memory);
+	lock_pools();
+	block = find_block(pool_of(memory), memory);
 	length = block->length;
 	block_begin(block, length);
-	unlock();
+	unlock_pools();
 	return length;
 }
 
@@ -422,10 +422,10 @@ bool large_resize(void *memory, size_t bytes)
 
 	if (bytes > BLOCK_BYTES_MAX / 4)
 		return false;
-	lock();
-	grow_older();
+	lock_pools();
+	age_blocks();
 	pool = pool_of(memory);
-	block = find(pool, memory);
+	block = find_block(pool, memory);
 	range = range_of(pool, begin_of(block));
 	was = block->length;
 	fits = blocks_resize(&pool->blocks, block, length);
@@ -442,7 +442,7 @@ bool large_resize(void *memory, size_t bytes)
 			release_block(range, block->after, 0, pooled_bytes() - keep_bytes);
 		tell_all();
 	}
-	unlock();
+	unlock_pools();
 	errno = saved;
 	return fits;
 }
@@ -452,10 +452,10 @@ bool large_trim(void)
 	int saved = errno;
 	bool any;
 
-	lock();
+	lock_pools();
 	any = release_all(0);
 	tell_all();
-	unlock();
+	unlock_pools();
 	errno = saved;
 	return any;
 }
@@ -486,7 +486,7 @@ bool large_start(const struct malloc_settings *settings, struct malloc_wrong *wr
 	    __register_atfork(before_fork, after_fork_in_parent, after_fork_in_child, NULL))
 		return false;
 	large_gate.owners = owners;
-	grow_older();
+	age_blocks();
 	large_gate.min_bytes = settings->min_bytes;
 	return true;
 }

@@ -75,7 +75,7 @@ EXPORT void *calloc(size_t count, size_t size)
 }
 
 /* Copies into a block of the other kind, or of the same elsewhere. */
-static void *move(void *memory, size_t was, size_t size)
+static void *move_block(void *memory, size_t was, size_t size)
 {
 	void *moved = is_small(size) ? NULL : large_alloc(size, 1, LARGE_GROWS);
 
@@ -98,7 +98,7 @@ static __attribute__((noinline)) void *realloc_large(void *memory, size_t size)
 	}
 	if (!is_small(size) && large_resize(memory, size))
 		return memory;
-	moved = move(memory, large_usable_size(memory), size);
+	moved = move_block(memory, large_usable_size(memory), size);
 	/* A shorter block is had at any time. */
 	return !moved && size <= large_usable_size(memory) ? memory : moved;
 }
@@ -111,7 +111,7 @@ EXPORT void *realloc(void *memory, size_t size)
 		return realloc_large(memory, size);
 	if (is_small(size) || !next.knows_sizes)
 		return next.realloc(memory, size);
-	return move(memory, next.malloc_usable_size(memory), size);
+	return move_block(memory, next.malloc_usable_size(memory), size);
 }
 
 EXPORT void *reallocarray(void *memory, size_t count, size_t size)

@@ -111,7 +111,7 @@ static bool are_of_one_library(const void *one, const void *other)
 	return dladdr(one, &first) && dladdr(other, &second) && first.dli_fbase == second.dli_fbase;
 }
 
-static void look(void)
+static void find_next(void)
 {
 	struct next found;
 
@@ -145,7 +145,7 @@ static void *first_malloc(size_t size)
 {
 	if (looking)
 		return early_alloc(size);
-	look();
+	find_next();
 	return next.malloc(size);
 }
 
@@ -153,7 +153,7 @@ static void first_free(void *memory)
 {
 	if (looking)
 		return;
-	look();
+	find_next();
 	next.free(memory);
 }
 
@@ -164,7 +164,7 @@ static void *first_calloc(size_t count, size_t size)
 	/* Entries that were never used are zero. */
 	if (looking)
 		return __builtin_mul_overflow(count, size, &bytes) ? NULL : early_alloc(bytes);
-	look();
+	find_next();
 	return next.calloc(count, size);
 }
 
@@ -173,7 +173,7 @@ static void *first_realloc(void *memory, size_t size)
 	void *longer;
 
 	if (!looking) {
-		look();
+		find_next();
 		return next.realloc(memory, size);
 	}
 	longer = early_alloc(size);
@@ -186,7 +186,7 @@ static int first_posix_memalign(void **memory, size_t align, size_t size)
 {
 	if (looking)
 		return ENOMEM;
-	look();
+	find_next();
 	return next.posix_memalign(memory, align, size);
 }
 
@@ -194,7 +194,7 @@ static void *first_aligned_alloc(size_t align, size_t size)
 {
 	if (looking)
 		return NULL;
-	look();
+	find_next();
 	return next.aligned_alloc(align, size);
 }
 
@@ -202,7 +202,7 @@ static void *first_memalign(size_t align, size_t size)
 {
 	if (looking)
 		return NULL;
-	look();
+	find_next();
 	return next.memalign(align, size);
 }
 
@@ -210,7 +210,7 @@ static void *first_valloc(size_t size)
 {
 	if (looking)
 		return NULL;
-	look();
+	find_next();
 	return next.valloc(size);
 }
 
@@ -218,7 +218,7 @@ static void *first_pvalloc(size_t size)
 {
 	if (looking)
 		return NULL;
-	look();
+	find_next();
 	return next.pvalloc(size);
 }
 
@@ -226,7 +226,7 @@ static size_t first_usable_size(void *memory)
 {
 	if (looking)
 		return memory ? early_size(memory) : 0;
-	look();
+	find_next();
 	return next.malloc_usable_size(memory);
 }
 
@@ -234,7 +234,7 @@ static int first_trim(size_t pad)
 {
 	if (looking)
 		return 0;
-	look();
+	find_next();
 	return next.malloc_trim(pad);
 }
 

@@ -20,7 +20,7 @@
 /* The words for the last refusal, of which there is one: nothing starts then. */
 static char nodes_choice[NODES_TEXT_MAX + 64];
 
-static bool refuse(struct malloc_wrong *wrong, const char *variable, const char *choice)
+static bool refuse_setting(struct malloc_wrong *wrong, const char *variable, const char *choice)
 {
 	*wrong = (struct malloc_wrong){ variable, getenv(variable), choice };
 	return false;
@@ -36,16 +36,17 @@ bool place_choose(struct place *place, const struct malloc_settings *settings,
 	if (!place->policy && count)
 		place->policy = ACTMEM_PLACE_BIND;
 	if (place->policy == ACTMEM_PLACE_BIND && !count)
-		return refuse(wrong, "ACTMEM_POLICY", "bind where ACTMEM_NODES tells to what");
+		return refuse_setting(wrong, "ACTMEM_POLICY",
+				      "bind where ACTMEM_NODES tells to what");
 	if (place->policy == ACTMEM_PLACE_PREFERRED && count > 1)
-		return refuse(wrong, "ACTMEM_POLICY", "preferred with one node alone");
+		return refuse_setting(wrong, "ACTMEM_POLICY", "preferred with one node alone");
 	nodes_allowed(&allowed);
 	for_each_node(node, &place->nodes) {
 		if (node_is_set(&allowed, node))
 			continue;
 		snprintf(nodes_choice, sizeof(nodes_choice),
 			 "some of what this task can have memory on, %s", NODES_TEXT(&allowed));
-		return refuse(wrong, "ACTMEM_NODES", nodes_choice);
+		return refuse_setting(wrong, "ACTMEM_NODES", nodes_choice);
 	}
 	if (count)
 		return true;

@@ -46,7 +46,7 @@ static int move_up(int fd)
 	return high;
 }
 
-static void publish(int fd)
+static void publish_told(int fd)
 {
 	struct stat file;
 	struct told *memory;
@@ -77,7 +77,7 @@ struct told *tell(void)
 		tried = true;
 		fd = memfd_create(TOLD_LABEL, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 		if (fd >= 0)
-			publish(fd);
+			publish_told(fd);
 	}
 	return published;
 }
