@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "actmem.h"
+#include "disk.h"
 
-#define BENCH_SPILL_MAX		64
 #define BENCH_SIZES_MAX		16
 
 struct bench {
@@ -20,12 +20,12 @@ struct bench {
 	uint64_t page_bytes;		/* that lengths of regions are multiples of */
 	unsigned int only;		/* one part, or else all */
 	double seconds;			/* for each side of each measurement */
-	const char *spill_paths[BENCH_SPILL_MAX];
-	unsigned int spill_path_count;
+	const char *spill_paths[SPILL_FOLDERS_MAX];
+	uint32_t spill_path_count;
 	uint64_t sizes[BENCH_SIZES_MAX];	/* of requests */
 	unsigned int size_count;
 	uint64_t file_bytes;
-	uint32_t depth;
+	uint64_t depth;
 	uint32_t file_flags;
 };
 

@@ -36,7 +36,7 @@ static void measure_file(const struct bench *bench, const char *const *paths, un
 
 	if (bench->depth) {
 		ACTMEM_INIT(&options.queue);
-		options.queue.depth = bench->depth;
+		options.queue.depth = (uint32_t)bench->depth;
 	}
 	progress_tell("spilling to %s%s in requests of %lluK: making the file", paths[0],
 		      count > 1 ? " and others" : "", (unsigned long long)(size >> 10));
@@ -58,24 +58,10 @@ static json_t *bandwidth_to_json(const struct spill_row *row, double bandwidth)
 	return row->is_good ? json_integer((json_int_t)bandwidth) : json_null();
 }
 
-static json_t *disks_to_json(const char *const *paths, unsigned int count)
-{
-	json_t *disks = json_array();
-	unsigned int i;
-
-	for (i = 0; disks && i < count; i++) {
-		if (json_array_append_new(disks, disk_to_json(paths[i]))) {
-			json_decref(disks);
-			disks = NULL;
-		}
-	}
-	return disks;
-}
-
 static json_t *row_to_json(const struct spill_row *row, const char *const *paths,
 			   unsigned int count, uint64_t size)
 {
-	json_t *file, *told;
+	json_t *file;
 
 	if (row->is_open)
 		file = json_pack("{s:b, s:b, s:i, s:I, s:I, s:s}",
@@ -88,17 +74,13 @@ static json_t *row_to_json(const struct spill_row *row, const char *const *paths
 	else
 		file = json_pack("{s:n, s:n, s:n, s:n, s:n, s:n}", "direct", "rotational", "depth",
 				 "block_bytes", "alignment", "engine");
-	told = json_pack("{s:o, s:I, s:o, s:o, s:o}", "disks", disks_to_json(paths, count),
-			 "request_bytes", (json_int_t)size,
-			 "spill_bandwidth", bandwidth_to_json(row, row->spill),
-			 "fill_bandwidth", bandwidth_to_json(row, row->fill),
-			 "note", row->is_good ? json_null() : text_to_json(row->words));
-	if (!file || !told || json_object_update(told, file)) {
-		json_decref(told);
-		told = NULL;
-	}
-	json_decref(file);
-	return told;
+	return merge_objects(json_pack("{s:o, s:I, s:o, s:o, s:o}",
+				       "disks", disks_to_json(paths, count),
+				       "request_bytes", (json_int_t)size,
+				       "spill_bandwidth", bandwidth_to_json(row, row->spill),
+				       "fill_bandwidth", bandwidth_to_json(row, row->fill),
+				       "note", row->is_good ? json_null() :
+					       text_to_json(row->words)), file);
 }
 
 static int measure_files(const struct bench *bench, const char *const *paths, unsigned int count,

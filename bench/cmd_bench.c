@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "actmem_queue.h"
+#include "base/base.h"
 #include "bench.h"
 #include "machine/machine.h"
 #include "parse.h"
@@ -16,8 +17,6 @@
 #include "../tools/tool.h"
 
 #define MIB		(1ULL << 20)
-#define HUGE_PAGE	(2 * MIB)
-#define GIANT_PAGE	(1024 * MIB)
 #define BYTES_USUAL	(256 * MIB)
 #define FILE_USUAL	(1024 * MIB)
 #define BYTES_MAX	(1ULL << 50)
@@ -93,23 +92,13 @@ static bool take_sizes(struct bench *bench, const char *list)
 	return good;
 }
 
-static bool take_spill(struct bench *bench, const char *path)
+static bool take_option(void *data, int option, const char *value)
 {
-	if (bench->spill_path_count == BENCH_SPILL_MAX) {
-		warnx("more than %d folders to spill to", BENCH_SPILL_MAX);
-		return false;
-	}
-	bench->spill_paths[bench->spill_path_count++] = path;
-	return true;
-}
-
-static bool take_option(struct bench *bench, int option, const char *value)
-{
-	uint64_t number;
+	struct bench *bench = data;
 
 	switch (option) {
 	case 's':
-		return take_spill(bench, value);
+		return option_folder(value, bench->spill_paths, &bench->spill_path_count);
 	case 'o':
 		return option_choice("--only", value, part_names, &bench->only);
 	case 'B':
@@ -117,12 +106,9 @@ static bool take_option(struct bench *bench, int option, const char *value)
 	case 'f':
 		return option_bytes("--file-bytes", value, MIB, BYTES_MAX, &bench->file_bytes);
 	case 'm':
-		return option_bytes("--memory", value, HUGE_PAGE, BYTES_MAX, &bench->bytes);
+		return option_bytes("--memory", value, 2 * MIB, BYTES_MAX, &bench->bytes);
 	case 'd':
-		if (!option_count("--depth", value, 1, ACTMEM_QUEUE_DEPTH_MAX, &number))
-			return false;
-		bench->depth = (uint32_t)number;
-		return true;
+		return option_count("--depth", value, 1, ACTMEM_QUEUE_DEPTH_MAX, &bench->depth);
 	case 't':
 		return option_number("--seconds", value, 0, 3600, &bench->seconds);
 	case OPTION_ALLOW_BUFFERED:
@@ -177,9 +163,8 @@ static int open_bench(struct bench *bench)
 		status = find_nodes(bench, &options);
 	if (status)
 		return status;
-	bench->page_bytes = options.pages == ACTMEM_PAGES_1G ? GIANT_PAGE : HUGE_PAGE;
-	bench->bytes = (bench->bytes + bench->page_bytes - 1) / bench->page_bytes *
-		       bench->page_bytes;
+	bench->page_bytes = memory_page_bytes(&options);
+	bench->bytes = round_up(bench->bytes, bench->page_bytes);
 	if (actmem_open(&bench->am, &options)) {
 		warnx("%s", actmem_error());
 		return STATUS_FAILED;
@@ -305,8 +290,8 @@ static bool tell_failures(const json_t *rows, const char *bandwidth, const char 
 
 static json_t *measure_parts(const struct bench *bench)
 {
-	bool is_driver = actmem_get_backend(bench->am) == ACTMEM_BACKEND_DRIVER;
-	json_t *told = json_pack("{s:s, s:o}", "backend", is_driver ? "driver" : "memfd",
+	json_t *told = json_pack("{s:s, s:o}", "backend",
+				 backend_text(actmem_get_backend(bench->am)),
 				 "reason", text_to_json(actmem_describe(bench->am)));
 	unsigned int i;
 
@@ -354,9 +339,10 @@ int cmd_bench(int argc, char **argv)
 		{ "only", required_argument, NULL, 'o' },
 		{ "memory", required_argument, NULL, 'm' },
 		{ "seconds", required_argument, NULL, 't' },
-		{ "json", no_argument, NULL, 'J' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
+		COMMON_OPTIONS
+	};
+	static const struct option_table table = {
+		MEMORY_OPTIONS_SHORT "s:B:f:d:o:m:t:Jh", long_options, help, take_option,
 	};
 	struct bench bench = {
 		.bytes = BYTES_USUAL,
@@ -367,26 +353,12 @@ int cmd_bench(int argc, char **argv)
 		.size_count = 3,
 	};
 	bool as_json = false;
-	int option, status;
+	int status;
 
-	ignore_closed_pipes();
-	while ((option = getopt_long(argc, argv, MEMORY_OPTIONS_SHORT "s:B:f:d:o:m:t:Jh",
-				     long_options, NULL)) != -1) {
-		if (option == 'h') {
-			printf("Usage: %s [OPTION]...\n\n%s\n", program_invocation_short_name, help);
-			return STATUS_OK;
-		}
-		if (option == 'J')
-			as_json = true;
-		else if (option == '?' || !take_option(&bench, option, optarg))
-			return usage_hint();
-	}
+	if (!take_options(&table, &bench, argc, argv, &as_json, &status))
+		return status;
 	if (bench.only == SPILLING && !bench.spill_path_count) {
 		warnx("--only spilling, and no --spill");
-		return usage_hint();
-	}
-	if (optind < argc) {
-		warnx("unexpected argument '%s'", argv[optind]);
 		return usage_hint();
 	}
 	status = open_bench(&bench);

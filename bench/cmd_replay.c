@@ -16,9 +16,6 @@
 #include "progress.h"
 #include "replay.h"
 
-#define MIB		(1ULL << 20)
-#define HUGE_PAGE	(2 * MIB)
-#define GIANT_PAGE	(1024 * MIB)
 #define BYTES_MAX	(1ULL << 50)
 
 static const char help[] =
@@ -83,26 +80,6 @@ static void catch_signals(void)
 	sigaction(SIGTERM, &action, NULL);
 }
 
-static bool take_path(struct replay_options *options, const char *path)
-{
-	if (options->spill_path_count == REPLAY_SPILL_MAX) {
-		warnx("more than %d folders to spill to", REPLAY_SPILL_MAX);
-		return false;
-	}
-	options->spill_paths[options->spill_path_count++] = path;
-	return true;
-}
-
-static bool take_depth(struct replay_options *options, const char *value)
-{
-	uint64_t depth;
-
-	if (!option_count("--depth", value, 1, ACTMEM_QUEUE_DEPTH_MAX, &depth))
-		return false;
-	options->depth = (uint32_t)depth;
-	return true;
-}
-
 static bool take_flag(struct replay_options *options, int option)
 {
 	switch (option) {
@@ -144,13 +121,17 @@ static bool take_number(struct replay_options *options, int option, const char *
 	case OPTION_BLOCK:
 		return option_bytes("--block", value, 4096, ACTMEM_BLOCK_BYTES_MAX,
 				    &options->block_bytes);
+	case OPTION_DEPTH:
+		return option_count("--depth", value, 1, ACTMEM_QUEUE_DEPTH_MAX, &options->depth);
 	default:
 		return memory_option(option, value);
 	}
 }
 
-static bool take_option(struct replay_options *options, int option, const char *value)
+static bool take_option(void *data, int option, const char *value)
 {
+	struct replay_options *options = data;
+
 	switch (option) {
 	case 'm':
 		options->model = value;
@@ -159,11 +140,9 @@ static bool take_option(struct replay_options *options, int option, const char *
 		options->models_path = value;
 		return true;
 	case 'S':
-		return take_path(options, value);
+		return option_folder(value, options->spill_paths, &options->spill_path_count);
 	case 'o':
 		return option_choice("--order", value, order_names, &options->order);
-	case OPTION_DEPTH:
-		return take_depth(options, value);
 	case 'T':
 		options->trace_path = value;
 		return true;
@@ -250,7 +229,7 @@ static int open_all(struct replay *replay)
 
 	if (status)
 		return status;
-	replay->page_bytes = options.pages == ACTMEM_PAGES_1G ? GIANT_PAGE : HUGE_PAGE;
+	replay->page_bytes = memory_page_bytes(&options);
 	if (actmem_open(&replay->am, &options)) {
 		warnx("%s", actmem_error());
 		return STATUS_FAILED;
@@ -378,9 +357,10 @@ int cmd_replay(int argc, char **argv)
 		{ "block", required_argument, NULL, OPTION_BLOCK },
 		{ "depth", required_argument, NULL, OPTION_DEPTH },
 		{ "trace", required_argument, NULL, 'T' },
-		{ "json", no_argument, NULL, 'J' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
+		COMMON_OPTIONS
+	};
+	static const struct option_table table = {
+		MEMORY_OPTIONS_SHORT "m:t:s:c:B:S:N:o:T:Jh", long_options, help, take_option,
 	};
 	struct replay replay = {
 		.options = {
@@ -392,23 +372,9 @@ int cmd_replay(int argc, char **argv)
 		},
 	};
 	bool as_json = false;
-	int option;
+	int status;
 
-	ignore_closed_pipes();
-	while ((option = getopt_long(argc, argv, MEMORY_OPTIONS_SHORT "m:t:s:c:B:S:N:o:T:Jh",
-				     long_options, NULL)) != -1) {
-		if (option == 'h') {
-			printf("Usage: %s [OPTION]...\n\n%s\n", program_invocation_short_name, help);
-			return STATUS_OK;
-		}
-		if (option == 'J')
-			as_json = true;
-		else if (option == '?' || !take_option(&replay.options, option, optarg))
-			return usage_hint();
-	}
-	if (optind < argc) {
-		warnx("unexpected argument '%s'", argv[optind]);
-		return usage_hint();
-	}
+	if (!take_options(&table, &replay.options, argc, argv, &as_json, &status))
+		return status;
 	return run_replay(&replay, as_json);
 }

@@ -20,7 +20,7 @@ static bool is_mount_of(const char *line, dev_t device, char type[64], char sour
 	       sscanf(rest, " - %63s %255s", type, source) == 2;
 }
 
-json_t *disk_to_json(const char *path)
+static json_t *disk_to_json(const char *path)
 {
 	char type[64], source[256], *line = NULL;
 	FILE *mounts = fopen("/proc/self/mountinfo", "re");
@@ -37,4 +37,14 @@ json_t *disk_to_json(const char *path)
 	return json_pack("{s:o, s:o, s:o}", "path", text_to_json(path),
 			 "device", found ? text_to_json(source) : json_null(),
 			 "file_system", found ? text_to_json(type) : json_null());
+}
+
+json_t *disks_to_json(const char *const *paths, uint32_t count)
+{
+	json_t *disks = json_array();
+	uint32_t i;
+
+	for (i = 0; i < count; i++)
+		disks = append_item(disks, disk_to_json(paths[i]));
+	return disks;
 }

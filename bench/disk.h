@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* The disk that a folder lies on. */
+/* The disks that folders lie on. */
 #ifndef ACTMEM_DISK_H
 #define ACTMEM_DISK_H
 
 #include <jansson.h>
+#include <stdint.h>
 
-/* {"path", "device", "file_system"}: null where the kernel does not say; NULL: no memory. */
-json_t *disk_to_json(const char *path);
+#define SPILL_FOLDERS_MAX	64
+
+/*
+ * An array of {"path", "device", "file_system"}: null where the kernel does not say. NULL:
+ * no memory.
+ */
+json_t *disks_to_json(const char *const *paths, uint32_t count);
 
 #endif

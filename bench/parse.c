@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/base.h"
+#include "disk.h"
 #include "parse.h"
 #include "../tools/table.h"
 
@@ -74,6 +75,16 @@ bool option_fraction(const char *option, const char *text, double most, double *
 		return true;
 	warnx("%s is '%s'; it may be a number above 0 and up to %g, such as 1/64 or 0.5", option,
 	      text, most);
+	return false;
+}
+
+bool option_folder(const char *path, const char **paths, uint32_t *count)
+{
+	if (*count < SPILL_FOLDERS_MAX) {
+		paths[(*count)++] = path;
+		return true;
+	}
+	warnx("--spill is given more than %d times", SPILL_FOLDERS_MAX);
 	return false;
 }
 

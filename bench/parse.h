@@ -19,6 +19,9 @@ bool option_number(const char *option, const char *text, double least, double mo
 /* 1/64 or 0.5: above 0, and at most @most. */
 bool option_fraction(const char *option, const char *text, double most, double *fraction);
 
+/* One more of the folders to spill to. */
+bool option_folder(const char *path, const char **paths, uint32_t *count);
+
 /* *@choice: the index in @choices, an array that ends with NULL. */
 bool option_choice(const char *option, const char *text, const char *const *choices,
 		   unsigned int *choice);

@@ -8,13 +8,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "actmem_store.h"
+#include "disk.h"
 #include "models.h"
 #include "order.h"
 #include "timeline.h"
 #include "transfers.h"
 #include "work.h"
 
-#define REPLAY_SPILL_MAX	64
 #define REPLAY_STEPS_MAX	1000000
 #define REPLAY_LANE_STEPS	1
 #define REPLAY_LANE_STALLS	2
@@ -32,11 +32,11 @@ struct replay_options {
 	uint64_t seed;
 	uint64_t change_order_at;		/* a step; 0: never */
 	uint64_t budget_bytes;
-	const char *spill_paths[REPLAY_SPILL_MAX];
+	const char *spill_paths[SPILL_FOLDERS_MAX];
 	uint32_t spill_path_count;
 	uint64_t window_bytes;
 	uint64_t block_bytes;			/* of the queue; 0: as the device likes */
-	uint32_t depth;
+	uint64_t depth;
 	uint32_t flags;				/* ACTMEM_STORE_* */
 	const char *trace_path;
 };

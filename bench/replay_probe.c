@@ -25,7 +25,7 @@ struct actmem_queue_options replay_queue_options(const struct replay_options *op
 
 	ACTMEM_INIT(&queue);
 	queue.block_bytes = options->block_bytes;
-	queue.depth = options->depth;
+	queue.depth = (uint32_t)options->depth;
 	return queue;
 }
 

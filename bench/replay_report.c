@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/base.h"
-#include "disk.h"
 #include "replay.h"
 #include "../tools/table.h"
 
@@ -142,17 +141,8 @@ static json_t *traffic_to_json(const struct sums *sums)
 /* Takes @name. */
 static json_t *row_to_json(json_t *name, const struct sums *sums)
 {
-	json_t *row = json_pack("{s:o}", "step", name);
-	json_t *times = times_to_json(sums), *traffic = traffic_to_json(sums);
-
-	if (!row || !times || !traffic || json_object_update(row, times) ||
-	    json_object_update(row, traffic)) {
-		json_decref(row);
-		row = NULL;
-	}
-	json_decref(times);
-	json_decref(traffic);
-	return row;
+	return merge_objects(json_pack("{s:o}", "step", name),
+			     merge_objects(times_to_json(sums), traffic_to_json(sums)));
 }
 
 static json_t *steps_to_json(const struct replay *replay)
@@ -160,14 +150,11 @@ static json_t *steps_to_json(const struct replay *replay)
 	json_t *rows = json_array();
 	uint64_t i;
 
-	for (i = 0; rows && i < replay->done_count; i++) {
+	for (i = 0; i < replay->done_count; i++) {
 		struct sums sums = { 0 };
 
 		add_step(&sums, &replay->done[i]);
-		if (json_array_append_new(rows, row_to_json(json_integer((json_int_t)i), &sums))) {
-			json_decref(rows);
-			rows = NULL;
-		}
+		rows = append_item(rows, row_to_json(json_integer((json_int_t)i), &sums));
 	}
 	return rows;
 }
@@ -220,20 +207,6 @@ static json_t *traffic_model_to_json(const struct replay *replay)
 			 json_integer((json_int_t)options->change_order_at) : json_null());
 }
 
-static json_t *places_to_json(const struct replay_options *options)
-{
-	json_t *places = json_array();
-	uint32_t i;
-
-	for (i = 0; places && i < options->spill_path_count; i++) {
-		if (json_array_append_new(places, disk_to_json(options->spill_paths[i]))) {
-			json_decref(places);
-			places = NULL;
-		}
-	}
-	return places;
-}
-
 /* Null where nothing is spilled, or the disks are not measured. */
 static json_t *queue_to_json(const struct replay *replay)
 {
@@ -250,11 +223,11 @@ static json_t *queue_to_json(const struct replay *replay)
 
 json_t *replay_to_json(const struct replay *replay)
 {
-	json_t *told = traffic_model_to_json(replay);
 	json_t *rest = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I}",
 				 "backend", text_to_json(actmem_describe(replay->am)),
 				 "store", text_to_json(replay->store_words),
-				 "disks", places_to_json(&replay->options),
+				 "disks", disks_to_json(replay->options.spill_paths,
+							replay->options.spill_path_count),
 				 "queue", queue_to_json(replay),
 				 "memory", memory_to_json(replay),
 				 "steps", steps_to_json(replay), "sum", sum_to_json(replay),
@@ -262,12 +235,7 @@ json_t *replay_to_json(const struct replay *replay)
 				 "wrong_blocks", (json_int_t)replay->wrong_blocks,
 				 "wrong_bytes", (json_int_t)replay->wrong_bytes);
 
-	if (!told || !rest || json_object_update(told, rest)) {
-		json_decref(told);
-		told = NULL;
-	}
-	json_decref(rest);
-	return told;
+	return merge_objects(traffic_model_to_json(replay), rest);
 }
 
 /* A cell shows a share as a percentage. */

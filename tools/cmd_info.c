@@ -14,8 +14,6 @@
 #include "tool.h"
 
 static const char help[] =
-	"Usage: actmem info [--json] [--bytes]\n"
-	"\n"
 	"Shows the backend that a program started now would use, and why; versions;\n"
 	"limits; where the driver's file system is mounted, its size and what is used of\n"
 	"it; and each node's memory, the driver's regions and pool there, and huge page\n"
@@ -35,9 +33,7 @@ static json_t *backend_to_json(void)
 
 	if (actmem_open(&am, NULL))
 		return json_pack("{s:n, s:o}", "backend", "reason", text_to_json(actmem_error()));
-	backend = json_pack("{s:s, s:o}",
-			    "backend",
-			    actmem_get_backend(am) == ACTMEM_BACKEND_DRIVER ? "driver" : "memfd",
+	backend = json_pack("{s:s, s:o}", "backend", backend_text(actmem_get_backend(am)),
 			    "reason", text_to_json(actmem_describe(am)));
 	actmem_close(am);
 	return backend;
@@ -45,7 +41,6 @@ static json_t *backend_to_json(void)
 
 static json_t *info_to_json(void)
 {
-	json_t *info = backend_to_json();
 	struct utsname kernel;
 	json_t *rest;
 
@@ -61,12 +56,7 @@ static json_t *info_to_json(void)
 			 "memory_cgroup", facts_memory_cgroup(),
 			 "mounts", facts_mounts(),
 			 "nodes", facts_nodes());
-	if (!info || !rest || json_object_update(info, rest)) {
-		json_decref(info);
-		info = NULL;
-	}
-	json_decref(rest);
-	return info;
+	return merge_objects(backend_to_json(), rest);
 }
 
 __attribute__((format(printf, 3, 4)))

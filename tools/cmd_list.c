@@ -12,8 +12,6 @@
 #include "tool.h"
 
 static const char help[] =
-	"Usage: actmem list [--json] [--bytes]\n"
-	"\n"
 	"Lists the regions on this machine that you may see, of both backends, by\n"
 	"process. Other users' regions are shown to root alone.\n"
 	"\n"
@@ -43,39 +41,15 @@ static int compare_regions(const void *left, const void *right)
 	return (a->id > b->id) - (a->id < b->id);
 }
 
-static const char *backend_name(enum actmem_backend backend)
-{
-	return backend == ACTMEM_BACKEND_DRIVER ? "driver" : "memfd";
-}
-
-static const char *pages_name(enum actmem_pages pages)
-{
-	switch (pages) {
-	case ACTMEM_PAGES_1G:
-		return "1G";
-	case ACTMEM_PAGES_2M:
-		return "2M";
-	case ACTMEM_PAGES_THP:
-		return "thp";
-	default:
-		return "4K";
-	}
-}
-
 static json_t *nodes_to_json(const uint64_t node_bytes[ACTMEM_NODES_MAX])
 {
 	json_t *nodes = json_array();
 	int node;
 
-	for (node = 0; nodes && node < ACTMEM_NODES_MAX; node++) {
-		if (!node_bytes[node])
-			continue;
-		if (json_array_append_new(nodes, json_pack("{s:i, s:I}", "node", node, "bytes",
-							   (json_int_t)node_bytes[node]))) {
-			json_decref(nodes);
-			nodes = NULL;
-		}
-	}
+	for (node = 0; node < ACTMEM_NODES_MAX; node++)
+		if (node_bytes[node])
+			nodes = append_item(nodes, json_pack("{s:i, s:I}", "node", node, "bytes",
+							     (json_int_t)node_bytes[node]));
 	return nodes;
 }
 
@@ -88,12 +62,12 @@ static json_t *region_to_json(const struct actmem_region_info *region)
 			 "command", region->command[0] ? text_to_json(region->command)
 						       : json_null(),
 			 "name", text_to_json(region->name),
-			 "backend", backend_name(region->backend),
+			 "backend", backend_text(region->backend),
 			 "id", (json_int_t)region->id,
 			 "bytes", (json_int_t)region->length,
 			 "allocated_bytes", (json_int_t)region->allocated_bytes,
 			 "page_bytes", (json_int_t)region->page_bytes,
-			 "pages", pages_name(region->pages),
+			 "pages", pages_text(region->pages),
 			 "nodes", nodes_to_json(region->node_bytes),
 			 "mapped_bytes", (json_int_t)region->mapped_bytes,
 			 "pinned_bytes", (json_int_t)region->pinned_bytes,
@@ -110,12 +84,8 @@ static json_t *list_to_json(const struct actmem_region_info *regions, size_t cou
 	json_t *rows = json_array();
 	size_t i;
 
-	for (i = 0; rows && i < count; i++) {
-		if (json_array_append_new(rows, region_to_json(&regions[i]))) {
-			json_decref(rows);
-			rows = NULL;
-		}
-	}
+	for (i = 0; i < count; i++)
+		rows = append_item(rows, region_to_json(&regions[i]));
 	return rows ? json_pack("{s:o, s:o, s:b}", "regions", rows, "malloc", mallocs_to_json(),
 				"all_users", sees_all_users())
 		    : NULL;

@@ -19,8 +19,6 @@
 #define PATH_SIZE	64
 
 static const char help[] =
-	"Usage: actmem waits [--json] [--bytes]\n"
-	"\n"
 	"Shows what the processes that use actmem wait for at this moment, and since when:\n"
 	"is a job stuck in a disk, does it wait for memory, or is it in the program itself?\n"
 	"\n"

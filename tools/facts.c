@@ -111,18 +111,12 @@ static bool add_mount(void *context, const struct mount *mount)
 	/* Without a limit it tells what its nodes have. */
 	limited = mount_option(mount, "size=", size, sizeof(size));
 	unit = (uint64_t)files.f_bsize;
-	if (json_array_append_new(*mounts,
-				  json_pack("{s:o, s:o, s:o}",
-					    "path", text_to_json(mount->point),
-					    "size_bytes", limited ?
-					    limit_to_json((uint64_t)files.f_blocks * unit) :
-					    json_null(),
-					    "used_bytes",
-					    limit_to_json(((uint64_t)files.f_blocks -
-							   (uint64_t)files.f_bfree) * unit)))) {
-		json_decref(*mounts);
-		*mounts = NULL;
-	}
+	*mounts = append_item(*mounts, json_pack(
+		"{s:o, s:o, s:o}", "path", text_to_json(mount->point),
+		"size_bytes", limited ? limit_to_json((uint64_t)files.f_blocks * unit) :
+					json_null(),
+		"used_bytes", limit_to_json(((uint64_t)files.f_blocks -
+					     (uint64_t)files.f_bfree) * unit)));
 	return false;
 }
 
@@ -258,17 +252,11 @@ json_t *facts_nodes(void)
 		if (sysfile_read(path, meminfo, sizeof(meminfo)))
 			continue;
 		snprintf(path, sizeof(path), NODES_SYSFS "/node%d/hugepages", node);
-		if (json_array_append_new(nodes, node_to_json(node, meminfo, path)))
-			goto no_memory;
+		nodes = append_item(nodes, node_to_json(node, meminfo, path));
 	}
 	/* A kernel without NUMA has the one node and no folder for it. */
 	if (nodes && !json_array_size(nodes) &&
-	    !sysfile_read("/proc/meminfo", meminfo, sizeof(meminfo)) &&
-	    json_array_append_new(nodes, node_to_json(0, meminfo, "/sys/kernel/mm/hugepages")))
-		goto no_memory;
+	    !sysfile_read("/proc/meminfo", meminfo, sizeof(meminfo)))
+		nodes = append_item(nodes, node_to_json(0, meminfo, "/sys/kernel/mm/hugepages"));
 	return nodes;
-
-no_memory:
-	json_decref(nodes);
-	return NULL;
 }

@@ -32,6 +32,11 @@ bool memory_option(int option, const char *value)
 	return true;
 }
 
+uint64_t memory_page_bytes(const struct actmem_options *options)
+{
+	return options->pages == ACTMEM_PAGES_1G ? 1ULL << 30 : 2ULL << 20;
+}
+
 int memory_options(struct actmem_options *options)
 {
 	ACTMEM_INIT(options);

@@ -7,6 +7,7 @@
 #define ACTMEM_MEMORY_OPTIONS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include "actmem.h"
 
 #define MEMORY_OPTIONS					\
@@ -29,6 +30,9 @@ const char *memory_variable(int option);
 
 /* Takes one of these, and any other option not. */
 bool memory_option(int option, const char *value);
+
+/* Of regions as the options have them: their lengths are multiples of it. */
+uint64_t memory_page_bytes(const struct actmem_options *options);
 
 /* Reads the environment as it is now; an enum exit_status, told by warnx(). */
 int memory_options(struct actmem_options *options);

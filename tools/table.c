@@ -31,6 +31,46 @@ char *bytes_to_text(uint64_t bytes, unsigned int flags)
 	return length < 0 ? NULL : text;
 }
 
+const char *backend_text(enum actmem_backend backend)
+{
+	return backend == ACTMEM_BACKEND_DRIVER ? "driver" : "memfd";
+}
+
+const char *pages_text(enum actmem_pages pages)
+{
+	switch (pages) {
+	case ACTMEM_PAGES_1G:
+		return "1G";
+	case ACTMEM_PAGES_2M:
+		return "2M";
+	case ACTMEM_PAGES_THP:
+		return "thp";
+	default:
+		return "4K";
+	}
+}
+
+json_t *append_item(json_t *array, json_t *item)
+{
+	if (array && !json_array_append_new(array, item))
+		return array;
+	if (!array)
+		json_decref(item);
+	json_decref(array);
+	return NULL;
+}
+
+json_t *merge_objects(json_t *object, json_t *more)
+{
+	bool is_good = object && more && !json_object_update(object, more);
+
+	json_decref(more);
+	if (is_good)
+		return object;
+	json_decref(object);
+	return NULL;
+}
+
 json_t *text_to_json(const char *text)
 {
 	json_t *value = json_string(text);

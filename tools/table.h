@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <jansson.h>
+#include "actmem.h"
 
 #define TABLE_EXACT_BYTES	(1u << 0)	/* 1073741824, not 1G */
 #define TABLE_NO_HEADINGS	(1u << 1)
@@ -54,6 +55,17 @@ int table_print_json(const json_t *value);
 
 /* "64M", "1.5G", "17B"; from malloc(). */
 char *bytes_to_text(uint64_t bytes, unsigned int flags);
+
+/* "driver", "2M" and so on, as the options have them. */
+const char *backend_text(enum actmem_backend backend);
+const char *pages_text(enum actmem_pages pages);
+
+/*
+ * Add an item to an array, and the members of another object to an object. They take both
+ * values, each of which may be NULL: NULL then, or without memory.
+ */
+json_t *append_item(json_t *array, json_t *item);
+json_t *merge_objects(json_t *object, json_t *more);
 
 /* A JSON string; bytes that are not UTF-8 become '?'. */
 json_t *text_to_json(const char *text);

@@ -57,15 +57,34 @@ bool own_folder(char folder[PATH_MAX]);
 /* Whether other users' processes and regions are shown to this one. */
 bool sees_all_users(void);
 
+struct option;
+
+/* The options of a subcommand; COMMON_OPTIONS end the array. */
+struct option_table {
+	const char *letters;		/* as getopt_long() takes them, with "Jh" */
+	const struct option *options;
+	const char *help;		/* without the line of usage */
+	bool (*take)(void *data, int option, const char *value);	/* false: it told why */
+};
+
+#define COMMON_OPTIONS				\
+	{ "json", no_argument, NULL, 'J' },	\
+	{ "help", no_argument, NULL, 'h' },	\
+	{ NULL, 0, NULL, 0 },
+
+/*
+ * Takes --json and --help itself, the others by @take(@data). False: the subcommand is to
+ * end with *@status.
+ */
+bool take_options(const struct option_table *table, void *data, int argc, char **argv,
+		  bool *as_json, int *status);
+
 struct print_options {
 	bool as_json;
 	unsigned int table_flags;	/* TABLE_* */
 };
 
-/*
- * The options of the subcommands that only print: --json, --bytes, --help.
- * False: the subcommand is to end with *@status.
- */
+/* Likewise, of the subcommands that only print, which have --bytes besides. */
 bool take_print_options(struct print_options *options, int argc, char **argv,
 			const char *help, int *status);
 

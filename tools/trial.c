@@ -9,6 +9,7 @@
 #include <string.h>
 #include "actmem.h"
 #include "base/base.h"
+#include "table.h"
 #include "tool.h"
 #include "trial.h"
 #include "xla/xla.h"
@@ -38,10 +39,6 @@ bool take_size(const char *name, uint64_t *bytes)
 
 static void describe_region(const struct actmem *am, struct actmem_region *region, const char *how)
 {
-	static const char * const pages[] = {
-		[ACTMEM_PAGES_1G] = "1G", [ACTMEM_PAGES_2M] = "2M",
-		[ACTMEM_PAGES_THP] = "thp", [ACTMEM_PAGES_4K] = "4K",
-	};
 	struct actmem_region_info info;
 	unsigned int node, seen = 0;
 
@@ -54,7 +51,7 @@ static void describe_region(const struct actmem *am, struct actmem_region *regio
 	if (info.named)
 		warnx("%s %s", info.name, how);
 	fprintf(stderr, "%s: a region now gets %s pages", program_invocation_short_name,
-		pages[info.pages]);
+		pages_text(info.pages));
 	for (node = 0; node < ACTMEM_NODES_MAX; node++) {
 		if (!info.node_bytes[node])
 			continue;

@@ -52,9 +52,10 @@ def manuals(sections, subcommand):
 
 def sources(subcommand):
     if subcommand in PRINTING:
-        return ["tools/print_options.c"]
-    folder = "bench" if subcommand in MEASURING else "tools"
-    return [f"{folder}/cmd_{subcommand}.c", "tools/memory_options.h"]
+        return ["tools/options.c", "tools/tool.h"]
+    if subcommand in MEASURING:
+        return [f"bench/cmd_{subcommand}.c", "tools/memory_options.h", "tools/tool.h"]
+    return [f"tools/cmd_{subcommand}.c", "tools/memory_options.h"]
 
 
 def taken(subcommand):
@@ -81,7 +82,8 @@ def options_are_in_the_help_and_in_the_manual():
 def short_options_are_those_that_are_parsed():
     for subcommand in SUBCOMMANDS:
         text = source(*sources(subcommand))
-        call = re.search(r"getopt_long\(argc, argv, (.*?),", text, re.DOTALL)[1]
+        call = (re.search(r"struct option_table table = \{\s*(.*?),", text, re.DOTALL) or
+                re.search(r"getopt_long\(argc, argv, (.*?),", text, re.DOTALL))[1]
         parsed = "".join(re.findall(r'"([^"]*)"', call))
         if "MEMORY_OPTIONS_SHORT" in call:
             parsed += re.search(r'#define MEMORY_OPTIONS_SHORT\s+"([^"]*)"', text)[1]
