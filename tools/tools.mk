@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
 # The command actmem. $ORIGIN/../lib is where libactmem lies both in build/
-# and under PREFIX. The library's own functions that read /proc and /sys are no part
-# of its interface: the command has them once more.
+# and under PREFIX. The command links the functions once more that read /proc, /sys and the
+# environment, as they are no part of the library's interface.
 
 TOOLS_OBJECTS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/*.c))
 TOOLS_LIB_OBJECTS := $(patsubst %,$(B)/obj/lib/%.o,$(addprefix base/,knob_words size spill_allow) \
+	xla/knobs \
 	$(addprefix machine/,cgroup mounts nodes procfs sysfile) watch/published \
 	$(addprefix preload/,cuda/kept cuda/settings malloc/place settings))
 

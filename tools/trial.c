@@ -3,12 +3,13 @@
 #include <err.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <linux/magic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "actmem.h"
-#include "base/base.h"
+#include <sys/vfs.h>
+#include "actmem_store.h"
 #include "table.h"
 #include "tool.h"
 #include "trial.h"
@@ -26,15 +27,13 @@ static void tell_steps(void)
 		warnx("%s", actmem_error());
 }
 
-bool take_size(const char *name, uint64_t *bytes)
+/* Tells the last error of the library with the knobs that help. */
+static void tell_error(const struct knobs *knobs)
 {
-	const char *text = getenv(name);
+	char words[WORDS_MAX];
 
-	*bytes = 0;
-	if (!text || !*text || size_from_text(text, bytes))
-		return true;
-	warnx("%s is '%s'; it may be a number of bytes, such as 268435456 or 256M", name, text);
-	return false;
+	knobs_explain(knobs, actmem_error(), words, sizeof(words));
+	warnx("%s", words);
 }
 
 static void describe_region(const struct actmem *am, struct actmem_region *region, const char *how)
@@ -60,20 +59,24 @@ static void describe_region(const struct actmem *am, struct actmem_region *regio
 	fputs(seen ? "\n" : "; no page is there yet\n", stderr);
 }
 
+static uint64_t limit_of(const struct knobs *knobs)
+{
+	return knobs->limit_bytes ? knobs->limit_bytes : knobs->budget_bytes;
+}
+
 /* The heap that a program would have; NULL: told why not. */
-static struct actmem_heap *make_heap(struct actmem *am, uint64_t grow_bytes, uint64_t limit_bytes)
+static struct actmem_heap *make_heap(struct actmem *am, const struct knobs *knobs)
 {
 	struct actmem_heap_options options;
 	struct actmem_heap *heap;
 
 	ACTMEM_INIT(&options);
 	ACTMEM_INIT(&options.region);
-	options.grow_bytes = grow_bytes;
-	options.limit_bytes = limit_bytes;
+	options.grow_bytes = knobs->grow_bytes;
+	options.limit_bytes = limit_of(knobs);
 	if (!actmem_heap_create(am, &options, &heap))
 		return heap;
-	warnx("%s%s", actmem_error(), strstr(actmem_error(), "_bytes") ?
-	      " (ACTMEM_HEAP_GROW, ACTMEM_HEAP_LIMIT)" : "");
+	tell_error(knobs);
 	return NULL;
 }
 
@@ -152,20 +155,17 @@ static void describe_first(struct actmem *am, const char *name, bool found)
  * or found, and is free again until the program locks it.
  */
 static int try_name(struct actmem *am, struct actmem_heap *heap, const char *name,
-		    bool is_limit, bool verbose)
+		    const struct knobs *knobs, bool verbose)
 {
 	struct actmem_region *region;
 	bool found = verbose && !open_first(am, name, &region);
 	int status = STATUS_OK;
-	char words[WORDS_MAX];
 	void *block;
 
 	if (found)
 		actmem_region_close(region);
 	if (actmem_heap_alloc(heap, 1, 0, &block)) {
-		knob_words(actmem_error(), is_limit, words, sizeof(words));
-		warnx("%s%s", words, !strstr(actmem_error(), "raise limit_bytes") ? "" : is_limit ?
-		      " (--heap-limit, ACTMEM_HEAP_LIMIT)" : " (--budget, ACTMEM_BUDGET)");
+		tell_error(knobs);
 		status = STATUS_FAILED;
 	} else {
 		if (verbose)
@@ -178,47 +178,91 @@ static int try_name(struct actmem *am, struct actmem_heap *heap, const char *nam
 	return status;
 }
 
-/* 0 for what is not set; false: told what is wrong with them. */
-static bool take_limits(uint64_t *limit_bytes, uint64_t *budget_bytes)
-{
-	if (!take_size("ACTMEM_HEAP_LIMIT", limit_bytes) ||
-	    !take_size("ACTMEM_BUDGET", budget_bytes))
-		return false;
-	if (!*budget_bytes || !*limit_bytes)
-		return true;
-	warnx("--budget (ACTMEM_BUDGET) and --heap-limit (ACTMEM_HEAP_LIMIT): the budget is a limit by itself; leave the other out");
-	return false;
-}
-
-/* Of a GPU's memory, which nobody here may have. */
-static bool check_ring(void)
-{
-	uint64_t bytes;
-
-	if (!take_size("ACTMEM_DEVICE_RING", &bytes))
-		return false;
-	if (!bytes || bytes >= KNOBS_RING_LEAST)
-		return true;
-	warnx("--device-ring (ACTMEM_DEVICE_RING) is %llu bytes; it is at least %lluK",
-	      (unsigned long long)bytes, (unsigned long long)KNOBS_RING_LEAST >> 10);
-	return false;
-}
-
 /* Of a heap's first region. */
-static uint64_t grow_length(uint64_t grow_bytes, uint64_t most_bytes)
+static uint64_t grow_length(const struct knobs *knobs)
 {
-	uint64_t length = grow_bytes ? grow_bytes : GROW_DEFAULT;
+	uint64_t length = knobs->grow_bytes ? knobs->grow_bytes : GROW_DEFAULT;
+	uint64_t most = limit_of(knobs);
 
-	length = most_bytes && most_bytes < length ? most_bytes : length;
+	length = most && most < length ? most : length;
 	return length / TRIAL_BYTES * TRIAL_BYTES;
+}
+
+/* Spilling to memory saves none. */
+static void warn_of_memory(const struct knobs *knobs)
+{
+	struct statfs system;
+	uint32_t i;
+
+	for (i = 0; i < knobs->spill_path_count; i++)
+		if (!statfs(knobs->spill_paths[i], &system) && system.f_type == TMPFS_MAGIC)
+			warnx("'%s' is on tmpfs, which is memory itself: spilling there saves none",
+			      knobs->spill_paths[i]);
+}
+
+/* Makes the store that a program would have, with files in its directories. */
+static int try_store(struct actmem *am, const struct knobs *knobs, bool verbose)
+{
+	uint64_t limit = knobs->spill_limit_bytes, room = knobs->spill_path_count * TRIAL_BYTES;
+	struct actmem_store_options options;
+	struct actmem_store *store;
+	int error;
+
+	ACTMEM_INIT(&options);
+	ACTMEM_INIT(&options.region);
+	options.budget_bytes = limit_of(knobs);
+	options.spill_paths = (const char *const *)knobs->spill_paths;
+	options.spill_path_count = knobs->spill_path_count;
+	options.spill_limit_bytes = limit;
+	options.flags = knobs->spill_allow;
+	options.spill_bytes = limit && limit < room ? limit : room;
+	options.grow_bytes = knobs->grow_bytes;
+	error = actmem_store_create(am, &options, &store);
+	if (error) {
+		tell_error(knobs);
+		/* Without direct I/O, it is the directory's fault. */
+		return error == -EINVAL && !knobs_are_of_directory(knobs, actmem_error()) ?
+		       STATUS_USAGE : STATUS_FAILED;
+	}
+	warn_of_memory(knobs);
+	if (verbose && knobs->spill_path_count)
+		warnx("%s", actmem_store_describe(store));
+	actmem_store_destroy(store);
+	return STATUS_OK;
+}
+
+static int try_memory(const struct actmem_options *options, const struct knobs *knobs,
+		      bool verbose)
+{
+	struct actmem_heap *heap;
+	struct actmem *am;
+	int status;
+
+	if (actmem_open(&am, options)) {
+		warnx("%s", actmem_error());
+		return STATUS_FAILED;
+	}
+	/* A heap without a name makes no region before its first block, but knows its limits. */
+	heap = make_heap(am, knobs);
+	status = heap ? STATUS_OK : STATUS_USAGE;
+	if (heap && options->heap_name) {
+		status = try_name(am, heap, options->heap_name, knobs, verbose);
+	} else if (heap) {
+		actmem_heap_destroy(heap);
+		status = try_region(am, options->pages, grow_length(knobs), verbose);
+	}
+	if (!status)
+		status = try_store(am, knobs, verbose);
+	actmem_close(am);
+	return status;
 }
 
 int try_environment(bool verbose)
 {
+	static const struct knobs none;
 	struct actmem_options options;
-	uint64_t grow_bytes, limit_bytes, budget_bytes, most_bytes;
-	struct actmem_heap *heap;
-	struct actmem *am;
+	struct knobs knobs = none;
+	char words[WORDS_MAX];
 	int status;
 
 	ACTMEM_INIT(&options);
@@ -226,26 +270,11 @@ int try_environment(bool verbose)
 		warnx("%s", actmem_error());
 		return STATUS_USAGE;
 	}
-	if (!take_size("ACTMEM_HEAP_GROW", &grow_bytes) ||
-	    !take_limits(&limit_bytes, &budget_bytes) || !check_store() || !check_ring())
+	if (knobs_complete(&knobs, &none, words, sizeof(words))) {
+		warnx("%s", words);
 		return STATUS_USAGE;
-	if (actmem_open(&am, &options)) {
-		warnx("%s", actmem_error());
-		return STATUS_FAILED;
 	}
-	/* A heap without a name makes no region before its first block, but knows its limits. */
-	heap = make_heap(am, grow_bytes, limit_bytes ? limit_bytes : budget_bytes);
-	status = heap ? STATUS_OK : STATUS_USAGE;
-	if (heap && options.heap_name) {
-		status = try_name(am, heap, options.heap_name, !budget_bytes, verbose);
-	} else if (heap) {
-		actmem_heap_destroy(heap);
-		most_bytes = limit_bytes ? limit_bytes : budget_bytes;
-		status = try_region(am, options.pages, grow_length(grow_bytes, most_bytes),
-				    verbose);
-	}
-	if (!status)
-		status = try_store(am, grow_bytes, limit_bytes, verbose);
-	actmem_close(am);
+	status = try_memory(&options, &knobs, verbose);
+	knobs_forget(&knobs);
 	return status;
 }

@@ -4,30 +4,14 @@
 #define ACTMEM_TRIAL_H
 
 #include <stdbool.h>
-#include <stdint.h>
-
-struct actmem;
 
 /*
  * Opens the backend, and makes one region and gives it back, or makes or finds the
- * first one of ACTMEM_NAME. What the program
- * would fail at much later is told now, on stderr: a value that is wrong, no
- * device, no permission, no free huge pages, a limit. @verbose tells as well
- * which backend and pages it got. Returns an enum exit_status, STATUS_USAGE
- * for a value.
+ * first one of ACTMEM_NAME. What would stop the program much later is told now, on
+ * stderr: a value that is wrong, no device, no permission, no free huge pages, a limit.
+ * @verbose tells as well which backend and pages it got. Returns an enum exit_status,
+ * STATUS_USAGE for a value.
  */
 int try_environment(bool verbose);
-
-/* The bytes that the variable says, 0 if it says none; false: told what is wrong with it. */
-bool take_size(const char *name, uint64_t *bytes);
-
-/* Whether ACTMEM_BUDGET, ACTMEM_SPILL and so on can be meant; else told what is wrong. */
-bool check_store(void);
-
-/*
- * Makes the store that ACTMEM_BUDGET, ACTMEM_SPILL, _SPILL_LIMIT and _SPILL_ALLOW say, or a
- * limit, with files in its directories, and ends it.
- */
-int try_store(struct actmem *am, uint64_t grow_bytes, uint64_t limit_bytes, bool verbose);
 
 #endif

@@ -3,6 +3,7 @@
  * How the store of blocks is to be; see knobs.h.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,22 @@
 #define SPILL_LIMIT_LEAST	(UINT64_C(2) << 20)
 #define ANOTHER_TRY		"; then "	/* between the library's words of two */
 #define RING_BYTES		(UINT64_C(512) << 20)
-#define TO_SPILL_ELSEWHERE	" (another directory: actmem run --spill, ACTMEM_SPILL, or in Python actmem.open(spill=))"
+#define RING_LEAST		(UINT64_C(128) << 10)
+
+/* How the user sets an option: on the command line, in the environment, in Python. */
+#define KNOB(option, variable, argument)	\
+	"actmem run --" option ", ACTMEM_" variable ", or in Python actmem.open(" argument ")"
+#define HEAP_LIMIT	"(" KNOB("heap-limit", "HEAP_LIMIT", "heap_limit=") ")"
+#define BUDGET		"(" KNOB("budget", "BUDGET", "budget=") ")"
+#define SPILL		"(" KNOB("spill", "SPILL", "spill=") ")"
+#define BUDGET_AND_SPILL	\
+	"(actmem run --budget and --spill, ACTMEM_BUDGET and _SPILL, or in Python actmem.open(budget=, spill=))"
+#define SPILL_LIMIT	"(" KNOB("spill-limit", "SPILL_LIMIT", "spill_limit=") ")"
+#define DEVICE_RING	"(" KNOB("device-ring", "DEVICE_RING", "device_ring=") ")"
+#define SPILL_BUFFERED	\
+	"(" KNOB("spill-allow buffered", "SPILL_ALLOW", "spill_allow=\"buffered\"") ")"
+#define TO_SPILL_ELSEWHERE	\
+	" (another directory: " KNOB("spill", "SPILL", "spill=") ")"
 
 /* "64M" and the like; false if the variable holds no such thing. */
 static int bytes_from_environment(const char *name, uint64_t *bytes)
@@ -125,7 +141,7 @@ static int take_sizes(struct knobs *knobs, char *words, size_t words_size)
 		    bytes_from_environment(sizes[i].name, sizes[i].bytes))
 			continue;
 		snprintf(words, words_size,
-			 "%s is '%s', which is no number of bytes (such as 268435456 or 256M)",
+			 "%s is '%s'; it may be a number of bytes, such as 268435456 or 256M",
 			 sizes[i].name, getenv(sizes[i].name));
 		return -EINVAL;
 	}
@@ -145,22 +161,26 @@ static int take_allowed(struct knobs *knobs, char *words, size_t words_size)
 
 static int check_together(const struct knobs *knobs, char *words, size_t words_size)
 {
-	const char *why = NULL;
+	int length = 0;
 
 	if (knobs->budget_bytes && knobs->limit_bytes)
-		why = "a budget (actmem run --budget, ACTMEM_BUDGET, or in Python actmem.open(budget=)) and a heap limit (--heap-limit, ACTMEM_HEAP_LIMIT, heap_limit=) are both set; the budget is a limit by itself: leave the other out";
+		length = snprintf(words, words_size, "the budget " BUDGET " and the heap limit "
+				  HEAP_LIMIT " are both set; the budget is a limit by itself: leave the other out");
 	else if (!knobs->budget_bytes && knobs->spill_path_count)
-		why = "there are directories to spill to (actmem run --spill, ACTMEM_SPILL, or in Python actmem.open(spill=)), but no budget beyond which to spill; set one by --budget, ACTMEM_BUDGET or budget=";
+		length = snprintf(words, words_size, "there is no budget beyond which to spill; set one "
+				  BUDGET ", or leave the directories out " SPILL);
 	else if (knobs->spill_limit_bytes && !knobs->spill_path_count)
-		why = "there is a limit of what is spilled (actmem run --spill-limit, ACTMEM_SPILL_LIMIT, or in Python actmem.open(spill_limit=)), but no directory to spill to; name one by --spill, ACTMEM_SPILL or spill=";
+		length = snprintf(words, words_size, "there is no directory to spill to; name one "
+				  SPILL ", or leave the spill limit out " SPILL_LIMIT);
 	else if (knobs->spill_limit_bytes && knobs->spill_limit_bytes < SPILL_LIMIT_LEAST)
-		why = "the limit of what is spilled (actmem run --spill-limit, ACTMEM_SPILL_LIMIT, or in Python actmem.open(spill_limit=)) is under 2 MiB, which is the least";
-	else if (knobs->ring_bytes < KNOBS_RING_LEAST)
-		why = "the ring of device memory to stage in (actmem run --device-ring, ACTMEM_DEVICE_RING, or in Python actmem.open(device_ring=)) is under 128 KiB, which is the least";
-	if (!why)
-		return 0;
-	snprintf(words, words_size, "%s", why);
-	return -EINVAL;
+		length = snprintf(words, words_size, "the spill limit is %" PRIu64
+				  " bytes, under 2 MiB, which is the least; raise it " SPILL_LIMIT,
+				  knobs->spill_limit_bytes);
+	else if (knobs->ring_bytes < RING_LEAST)
+		length = snprintf(words, words_size, "the ring of device memory is %" PRIu64
+				  " bytes, under 128 KiB, which is the least; raise it " DEVICE_RING,
+				  knobs->ring_bytes);
+	return length ? -EINVAL : 0;
 }
 
 static int take_directories(struct knobs *knobs, const struct knobs *given, char *words,
@@ -210,12 +230,12 @@ int knobs_complete(struct knobs *knobs, const struct knobs *given, char *words,
 	return ret;
 }
 
-/* The library's words quote it, made absolute. */
-static int is_of_a_directory(const struct knobs *knobs, const char *why)
+int knobs_are_of_directory(const struct knobs *knobs, const char *why)
 {
 	char quoted[PATH_MAX + 1];
 	uint32_t i;
 
+	/* The library's words quote it, made absolute. */
 	for (i = 0; i < knobs->spill_path_count; i++) {
 		snprintf(quoted, sizeof(quoted), "%s'", knobs->spill_paths[i]);
 		if (strstr(why, quoted))
@@ -238,19 +258,19 @@ static const char *knobs_for(const struct knobs *knobs, const char *why)
 {
 	why = last_try(why);
 	if (strstr(why, "ALLOW_BUFFERED"))
-		return " (actmem run --spill-allow buffered, ACTMEM_SPILL_ALLOW, or in Python actmem.open(spill_allow=\"buffered\"))" TO_SPILL_ELSEWHERE;
-	if (is_of_a_directory(knobs, why))
+		return " " SPILL_BUFFERED TO_SPILL_ELSEWHERE;
+	if (knobs_are_of_directory(knobs, why))
 		return TO_SPILL_ELSEWHERE;
 	if (strstr(why, "ACTMEM_ALLOW=thp,4k"))
 		return ", or in Python actmem.open(allow=(\"thp\", \"4k\")) before the first use";
 	if (strstr(why, "ACTMEM_ALLOW"))
 		return ", or in Python with it in actmem.open(allow=) before the first use";
 	if (strstr(why, "spill_limit_bytes"))
-		return " (actmem run --spill-limit, ACTMEM_SPILL_LIMIT, or in Python actmem.open(spill_limit=))";
+		return " " SPILL_LIMIT;
 	if ((strstr(why, "budget") || strstr(why, "raise limit_bytes")) && knobs->limit_bytes)
-		return " (actmem run --heap-limit, ACTMEM_HEAP_LIMIT, or in Python actmem.open(heap_limit=))";
+		return " " HEAP_LIMIT;
 	if (strstr(why, "budget") || strstr(why, "raise limit_bytes"))
-		return " (actmem run --budget and --spill, ACTMEM_BUDGET and ACTMEM_SPILL, or in Python actmem.open(budget=, spill=))";
+		return knobs->spill_path_count ? " " BUDGET : " " BUDGET_AND_SPILL;
 	if (strstr(why, "grow_bytes"))
 		return " (actmem run --heap-grow, or in Python actmem.open(heap_grow=))";
 	return "";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * How the store of blocks is to be: as the program said, else as the environment
- * says.
+ * says. The command `actmem run` links this file too, to check the environment.
  */
 #ifndef ACTMEM_XLA_KNOBS_H
 #define ACTMEM_XLA_KNOBS_H
@@ -12,7 +12,6 @@
 #include "xla/actmem_xla.h"
 
 #define KNOBS_SPILL_MAX		64	/* directories */
-#define KNOBS_RING_LEAST	(UINT64_C(128) << 10)
 
 struct knobs {
 	uint64_t grow_bytes;
@@ -37,6 +36,9 @@ void knobs_forget(struct knobs *knobs);
  */
 int knobs_complete(struct knobs *knobs, const struct knobs *given, char *words,
 		   size_t words_size);
+
+/* Whether the library's words are about one of the directories to spill to. */
+int knobs_are_of_directory(const struct knobs *knobs, const char *why);
 
 /*
  * Why something failed: @why, the library's words, with its options as the user knows them,

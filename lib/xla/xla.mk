@@ -25,7 +25,8 @@ else
 LEFT_OUT += 'libactmem_xla.so, which JAX needs: first `make $(VENV)/.ready`'
 endif
 
-$(XLA_OBJECTS): | $(XLA_READY)
+# The command actmem links knobs.o, without JAX.
+$(filter-out %/knobs.o,$(XLA_OBJECTS)): | $(XLA_READY)
 $(XLA_OBJECTS): EXTRA_CFLAGS = -isystem $(XLA_INCLUDE)
 
 # nodelete: XLA keeps the handlers' addresses for as long as it runs.

@@ -139,9 +139,9 @@ def run_hands_the_budget_on():
 def run_tells_what_cannot_be_meant_together():
     for arguments, words in (
             (["-B", "8M", "-l", "8M"], ["--budget", "--heap-limit", "leave the other out"]),
-            (["-S", "/tmp"], ["--spill", "without a budget", "--budget"]),
-            (["-B", "8M", "-L", "1G"], ["--spill-limit", "without a directory", "--spill"]),
-            (["-B", "8M", "-S", "/tmp", "-L", "1K"], ["--spill-limit", "at least 2M"]),
+            (["-S", "/tmp"], ["--spill", "no budget", "--budget"]),
+            (["-B", "8M", "-L", "1G"], ["--spill-limit", "no directory", "--spill"]),
+            (["-B", "8M", "-S", "/tmp", "-L", "1K"], ["1024", "--spill-limit", "under 2 MiB"]),
             (["-B", "8M", "-S", ":".join(["/tmp"] * 65)], ["ACTMEM_SPILL", "1 to 64"])):
         expect(run(*arguments, "true"), 2, "", words)
     expect(run("-B", "8M", "-S", "", "true"), 2, "", "directory's name is empty")
@@ -161,7 +161,7 @@ def run_tells_what_a_directory_lacks():
     with tempfile.TemporaryDirectory() as folder:
         def refused(directory, *words):
             expect(run("-B", "8M", "-S", directory, "echo", "ran"), 1, "", [directory, *words])
-        refused(f"{folder}/none", "No such file or directory", "another directory: --spill")
+        refused(f"{folder}/none", "No such file or directory", "another directory: actmem run --spill")
         with open(f"{folder}/file", "w", encoding="ascii"):
             pass
         refused(f"{folder}/file", "Not a directory")
