@@ -203,7 +203,7 @@ def what_a_heap_could_not_take_is_told_before():
         assert os.stat(f"{folder}/small.0").st_size == 4 * MIB
         os.truncate(f"{folder}/small.0", 8 * MIB)
         result = actmem(*budget, "true", environment=clean_environment(**ENVIRONMENT))
-        expect(result, 1, "", ["small.0 is there with 8.0 MiB", "--budget, ACTMEM_BUDGET"])
+        expect(result, 1, "", ["small.0 is there with 8.0 MiB", "--budget", "ACTMEM_BUDGET"])
 
 
 if __name__ == "__main__":
