@@ -23,7 +23,8 @@ endif
 # .TH has groff hyphenate again, which breaks names.
 $(B)/man/%: %.scd docs/docs.mk
 	@mkdir -p $(@D)
-	scdoc <$< | sed '/^\.TH /a .nh' >$@
+	scdoc <$< >$@
+	sed -i '/^\.TH /a .nh' $@
 
 define MAN_ALIAS
 $(B)/man/$(notdir $(1)): $(patsubst %/,%.scd,$(dir $(1)))
