@@ -175,7 +175,7 @@ static HOT void enlist(struct actmem_queue *queue, struct request *request)
 	/* Those who wait know of no deadline before this one, and all workers may hang. */
 	if (queue->timed.next == &request->timed)
 		queue->to_tell += queue->waiting;
-	if (queue->notify && queue->timed.next == &request->timed)
+	if (queue->listens && queue->timed.next == &request->timed)
 		queue->engine->attend(queue);
 }
 
@@ -375,10 +375,6 @@ static HOT int wait_and_take(struct actmem_queue *queue, struct actmem_completio
 	}
 	fail_clear();
 	pthread_mutex_lock(&queue->lock);
-	if (in_time && queue_is_notifying(queue)) {
-		pthread_mutex_unlock(&queue->lock);
-		return fail(EDEADLK, "actmem_queue_wait: a function given to actmem_queue_notify() takes completions without waiting: timeout_ns is 0 there");
-	}
 	while (in_time && link_is_alone(&queue->ended) && queue->stats.requests)
 		in_time = wait_until(queue, until);
 	queue_expire(queue);
