@@ -221,17 +221,17 @@ static bool is_of_a_directory(const struct replay_options *options)
 static int open_store(struct replay *replay)
 {
 	const struct replay_options *options = &replay->options;
+	struct actmem_queue_options queue = replay_queue_options(options);
 	struct actmem_store_options store;
 	int error;
 
 	ACTMEM_INIT(&store);
-	ACTMEM_INIT(&store.region);
 	store.budget_bytes = options->budget_bytes;
 	store.spill_paths = options->spill_paths;
 	store.spill_path_count = options->spill_path_count;
 	store.flags = options->flags;
 	store.window_bytes = options->window_bytes;
-	store.queue = replay_queue_options(options);
+	store.queue = &queue;
 	error = actmem_store_create(replay->am, &store, &replay->store);
 	if (error) {
 		replay_tell_error(NULL);

@@ -13,7 +13,6 @@
 #include "transfers.h"
 
 #define STAMP_EACH	4096
-#define TAKEN_AT_ONCE	32
 
 struct transfers {
 	struct actmem_queue *queue;
@@ -242,10 +241,8 @@ static int end(struct transfers *transfers, bool spills,
 	uint64_t slot = completion->cookie % transfers->slot_count;
 	struct transfer transfer = transfer_at(transfers, number % transfers->request_count);
 
-	if (completion->result) {
-		snprintf(words, TRANSFERS_WORDS, "%s", completion->words);
-		return completion->result;
-	}
+	if (completion->result)
+		return tell(words, completion->result);
 	*bytes += transfer.bytes;
 	return spills ? 0 : check(transfers, transfers->memory + slot * transfers->slot_bytes,
 				  transfer, words);
@@ -254,9 +251,9 @@ static int end(struct transfers *transfers, bool spills,
 int transfers_run(struct transfers *transfers, bool spills, uint64_t bytes, uint64_t ns,
 		  double *bandwidth, char words[TRANSFERS_WORDS])
 {
-	struct actmem_completion done[TAKEN_AT_ONCE];
+	struct actmem_completion done;
 	uint64_t begun_ns = clock_ns(), number = 0, under_way = 0, begun = 0, ended = 0;
-	int error = 0, failed, count, i;
+	int error = 0, failed, count;
 
 	while (number < transfers->slot_count && begun < bytes + !bytes && !error) {
 		begun += transfer_at(transfers, number % transfers->request_count).bytes;
@@ -267,23 +264,20 @@ int transfers_run(struct transfers *transfers, bool spills, uint64_t bytes, uint
 			number++, under_way++;
 	}
 	while (under_way) {
-		count = actmem_queue_wait(transfers->queue, done, TAKEN_AT_ONCE, ACTMEM_WAIT_FOREVER);
+		count = actmem_queue_wait(transfers->queue, &done, 1, ACTMEM_WAIT_FOREVER);
 		if (count < 0)
 			return tell(words, count);
-		for (i = 0; i < count; i++) {
-			under_way--;
-			failed = end(transfers, spills, &done[i], &ended, words);
-			error = error ? error : failed;
-			if (error || (begun >= bytes && clock_ns() - begun_ns >= ns))
-				continue;
-			begun += transfer_at(transfers, number % transfers->request_count).bytes;
-			error = begin(transfers, spills, number++,
-				      done[i].cookie % transfers->slot_count);
-			if (error)
-				tell(words, error);
-			else
-				under_way++;
-		}
+		under_way--;
+		failed = end(transfers, spills, &done, &ended, words);
+		error = error ? error : failed;
+		if (error || (begun >= bytes && clock_ns() - begun_ns >= ns))
+			continue;
+		begun += transfer_at(transfers, number % transfers->request_count).bytes;
+		error = begin(transfers, spills, number++, done.cookie % transfers->slot_count);
+		if (error)
+			tell(words, error);
+		else
+			under_way++;
 	}
 	*bandwidth = (double)ended * NS_PER_SECOND / (double)(clock_ns() - begun_ns);
 	return error;

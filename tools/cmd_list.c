@@ -62,16 +62,16 @@ static const char *pages_name(enum actmem_pages pages)
 	}
 }
 
-static json_t *nodes_to_json(const uint64_t node_bytes[ACTMEM_NODES_MAX])
+static json_t *nodes_to_json(const struct actmem_region_info *region)
 {
 	json_t *nodes = json_array();
-	int node;
+	uint32_t node;
 
-	for (node = 0; nodes && node < ACTMEM_NODES_MAX; node++) {
-		if (!node_bytes[node])
+	for (node = 0; nodes && node < region->node_count; node++) {
+		if (!region->node_bytes[node])
 			continue;
-		if (json_array_append_new(nodes, json_pack("{s:i, s:I}", "node", node, "bytes",
-							   (json_int_t)node_bytes[node]))) {
+		if (json_array_append_new(nodes, json_pack("{s:i, s:I}", "node", (int)node, "bytes",
+							   (json_int_t)region->node_bytes[node]))) {
 			json_decref(nodes);
 			nodes = NULL;
 		}
@@ -94,7 +94,7 @@ static json_t *region_to_json(const struct actmem_region_info *region)
 			 "allocated_bytes", (json_int_t)region->allocated_bytes,
 			 "page_bytes", (json_int_t)region->page_bytes,
 			 "pages", pages_name(region->pages),
-			 "nodes", nodes_to_json(region->node_bytes),
+			 "nodes", nodes_to_json(region),
 			 "mapped_bytes", (json_int_t)region->mapped_bytes,
 			 "pinned_bytes", (json_int_t)region->pinned_bytes,
 			 "demand_faults", (json_int_t)region->demand_faults,
@@ -102,7 +102,7 @@ static json_t *region_to_json(const struct actmem_region_info *region)
 			 "exported_bytes", (json_int_t)region->exported_bytes,
 			 "lingering", !!region->lingering,
 			 "named", !!region->named,
-			 "path", region->path[0] ? text_to_json(region->path) : json_null());
+			 "path", region->path ? text_to_json(region->path) : json_null());
 }
 
 static json_t *list_to_json(const struct actmem_region_info *regions, size_t count)

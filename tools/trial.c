@@ -42,11 +42,14 @@ static void describe(const struct actmem *am, struct actmem_region *region, cons
 		[ACTMEM_PAGES_1G] = "1G", [ACTMEM_PAGES_2M] = "2M",
 		[ACTMEM_PAGES_THP] = "thp", [ACTMEM_PAGES_4K] = "4K",
 	};
+	uint64_t node_bytes[ACTMEM_NODES_MAX];
 	struct actmem_region_info info;
 	unsigned int node, seen = 0;
 
 	warnx("%s", actmem_describe(am));
 	ACTMEM_INIT(&info);
+	info.node_bytes = node_bytes;
+	info.node_count = ACTMEM_NODES_MAX;
 	if (actmem_region_get_info(region, &info)) {
 		warnx("%s", actmem_error());
 		return;
@@ -55,8 +58,8 @@ static void describe(const struct actmem *am, struct actmem_region *region, cons
 		warnx("%s %s", info.name, how);
 	fprintf(stderr, "%s: a region now gets %s pages", program_invocation_short_name,
 		pages[info.pages]);
-	for (node = 0; node < ACTMEM_NODES_MAX; node++) {
-		if (!info.node_bytes[node])
+	for (node = 0; node < info.node_count; node++) {
+		if (!node_bytes[node])
 			continue;
 		fprintf(stderr, "%s%u", seen++ ? "," : " on node ", node);
 	}
@@ -70,7 +73,6 @@ static struct actmem_heap *make_heap(struct actmem *am, uint64_t grow_bytes, uin
 	struct actmem_heap *heap;
 
 	ACTMEM_INIT(&options);
-	ACTMEM_INIT(&options.region);
 	options.grow_bytes = grow_bytes;
 	options.limit_bytes = limit_bytes;
 	if (!actmem_heap_create(am, &options, &heap))

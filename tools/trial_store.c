@@ -135,7 +135,6 @@ static int make_store(struct actmem *am, const struct wanted *wanted, uint64_t g
 	int error;
 
 	ACTMEM_INIT(&options);
-	ACTMEM_INIT(&options.region);
 	options.budget_bytes = wanted->budget_bytes;
 	options.spill_paths = wanted->paths;
 	options.spill_path_count = wanted->count;

@@ -136,26 +136,36 @@ static inline struct block *block_link(struct block *const _Atomic *link)
 }
 
 /*
- * Ends the life of the block that begins at @address, and stores how many bytes
- * the user had asked for. NULL: no live block begins there. Any thread may call
- * it at any time; one that holds the lock of the others need not ask again, one
- * that does not may have missed a live block, and asks again under that lock.
+ * The block that begins at @address, and its life now. NULL: no live block begins there.
+ * Any thread may call this and the next at any time; one that holds the lock of the
+ * others need not ask again, one that does not may have missed a live block, and asks
+ * again under that lock.
  */
-static inline struct block *blocks_end(const struct blocks *blocks, const void *address,
-				       uint64_t *bytes)
+static inline struct block *blocks_live(const struct blocks *blocks, const void *address,
+					uint64_t *life)
 {
 	struct block_table *table = atomic_load_explicit(&blocks->table, memory_order_acquire);
 	struct block *block = block_link(block_bucket(table, address));
-	uint64_t life;
 
 	while (block && atomic_load_explicit(&block->address, memory_order_relaxed) != address)
 		block = block_link(&block->chain);
 	if (!block)
 		return NULL;
-	life = atomic_load_explicit(&block->life, memory_order_acquire);
+	*life = atomic_load_explicit(&block->life, memory_order_acquire);
 	/* Only a block that is not live moves: if it did since, the life has changed. */
-	if (!(life & BLOCK_LIVE) ||
-	    atomic_load_explicit(&block->address, memory_order_acquire) != address ||
+	return *life & BLOCK_LIVE &&
+	       atomic_load_explicit(&block->address, memory_order_acquire) == address ?
+	       block : NULL;
+}
+
+/* Ends the life of that block, and stores how many bytes the user had asked for. */
+static inline struct block *blocks_end(const struct blocks *blocks, const void *address,
+				       uint64_t *bytes)
+{
+	uint64_t life;
+	struct block *block = blocks_live(blocks, address, &life);
+
+	if (!block ||
 	    !atomic_compare_exchange_strong_explicit(&block->life, &life, life & ~BLOCK_LIVE,
 						     memory_order_acq_rel, memory_order_relaxed))
 		return NULL;

@@ -11,6 +11,7 @@
 
 #define ERROR_TEXT_MAX	1024
 #define BYTES_TEXT_MAX	24
+#define PATH_TEXT_MAX	1024	/* of longer paths, so much is told */
 
 /* Sets this thread's words and returns -@error. */
 int fail(int error, const char *format, ...) __attribute__((cold, format(printf, 2, 3)));

@@ -447,21 +447,6 @@ uint64_t heap_lower_limit(struct actmem_heap *heap, uint64_t limit)
 	return limit;
 }
 
-void heap_locate(struct actmem_heap *heap, const void *address, struct actmem_region **region,
-		 uint64_t *offset)
-{
-	const struct range *range;
-
-	pthread_mutex_lock(&heap->lock);
-	range = heap->ranges;
-	while ((uintptr_t)address - (uintptr_t)range->address >=
-	       actmem_region_length(range->its.region))
-		range = range->next;
-	*region = range->its.region;
-	*offset = (uintptr_t)address - (uintptr_t)range->address;
-	pthread_mutex_unlock(&heap->lock);
-}
-
 void heap_watch_closing(struct actmem_heap *heap,
 			void (*closing)(void *data, struct actmem_region *region), void *data)
 {

@@ -28,25 +28,32 @@
 
 static int take_options(struct actmem_heap *heap, const struct actmem_heap_options *options)
 {
+	struct actmem_region_options region;
 	struct actmem_heap_options taken;
 	int error = 0;
 
 	ACTMEM_INIT(&taken);
+	ACTMEM_INIT(&region);
 	if (options)
 		error = take_struct(&taken, sizeof(taken), options, "heap options");
+	if (!error && taken.region)
+		error = take_struct(&region, sizeof(region), taken.region, "region options");
 	if (error)
 		return error;
-	taken.region.length = taken.grow_bytes ? taken.grow_bytes : GROW_DEFAULT;
-	if (taken.region.length % HUGE_PAGE_BYTES || taken.region.length > BLOCK_BYTES_MAX)
+	if (region.length)
+		return fail(EINVAL, "the region options of a heap have length %llu, not 0; grow_bytes is for that",
+			    (unsigned long long)region.length);
+	region.length = taken.grow_bytes ? taken.grow_bytes : GROW_DEFAULT;
+	if (region.length % HUGE_PAGE_BYTES || region.length > BLOCK_BYTES_MAX)
 		return fail(EINVAL, "grow_bytes is %llu; it must be a multiple of 2 MiB up to 128 TiB",
-			    (unsigned long long)taken.region.length);
-	if (options_pages(&heap->am->options, taken.region.pages) == ACTMEM_PAGES_1G)
-		taken.region.length = round_up(taken.region.length, GIANT_PAGE_BYTES);
-	if (!taken.region.name)
-		taken.region.name = "heap";
+			    (unsigned long long)region.length);
+	if (options_pages(&heap->am->options, region.pages) == ACTMEM_PAGES_1G)
+		region.length = round_up(region.length, GIANT_PAGE_BYTES);
+	if (!region.name)
+		region.name = "heap";
 	heap->limit = taken.limit_bytes ? taken.limit_bytes : UINT64_MAX;
 	heap->chunk_bytes = CHUNK_DEFAULT;
-	return options_resolve(&heap->am->options, &taken.region, false, &heap->request);
+	return options_resolve(&heap->am->options, &region, false, &heap->request);
 }
 
 int actmem_heap_create(struct actmem *am, const struct actmem_heap_options *options,
@@ -384,6 +391,38 @@ static struct block *__attribute__((cold)) end_surely(struct actmem_heap *heap,
 	return block;
 }
 
+static int fail_not_live(const void *address)
+{
+	return fail(EINVAL, "%p is not the start of a live block of this heap: freed before, or from elsewhere",
+		    address);
+}
+
+int actmem_heap_locate(struct actmem_heap *heap, const void *address,
+		       struct actmem_region **region, uint64_t *offset)
+{
+	const struct range *range;
+	uint64_t life;
+	int error = check_heap(heap, "actmem_heap_locate");
+
+	if (error)
+		return error;
+	if (!region || !offset)
+		return fail(EINVAL, "actmem_heap_locate: nowhere to put region and offset");
+	pthread_mutex_lock(&heap->lock);
+	if (blocks_live(&heap->blocks, address, &life)) {
+		range = heap->ranges;
+		while ((uintptr_t)address - (uintptr_t)range->address >=
+		       actmem_region_length(range->its.region))
+			range = range->next;
+		*region = range->its.region;
+		*offset = (uintptr_t)address - (uintptr_t)range->address;
+	} else {
+		error = fail_not_live(address);
+	}
+	pthread_mutex_unlock(&heap->lock);
+	return error;
+}
+
 int actmem_heap_free(struct actmem_heap *heap, void *address)
 {
 	uint64_t bytes, limit;
@@ -398,8 +437,7 @@ int actmem_heap_free(struct actmem_heap *heap, void *address)
 	if (!block)
 		block = end_surely(heap, address, &bytes);
 	if (!block)
-		return fail(EINVAL, "%p is not the start of a live block of this heap: freed before, or from elsewhere",
-			    address);
+		return fail_not_live(address);
 	limit = atomic_load_explicit(&heap->cache_limit, memory_order_relaxed);
 	cache = heap_cache(heap);
 	kept = cache && cache_keep(cache, block, limit);

@@ -65,8 +65,4 @@ uint64_t heap_stop_growing(struct actmem_heap *heap);
  */
 uint64_t heap_lower_limit(struct actmem_heap *heap, uint64_t limit);
 
-/* The region in which a live block lies, and where. */
-void heap_locate(struct actmem_heap *heap, const void *address, struct actmem_region **region,
-		 uint64_t *offset);
-
 #endif /* LIB_HEAP_H */

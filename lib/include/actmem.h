@@ -30,7 +30,6 @@ extern "C" {
 
 #define ACTMEM_NODES_MAX	1024
 #define ACTMEM_NAME_MAX		64	/* with the terminating NUL */
-#define ACTMEM_PATH_MAX		1024	/* with the terminating NUL */
 
 #if defined(__GNUC__)
 #pragma GCC visibility push(default)

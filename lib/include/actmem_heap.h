@@ -22,7 +22,7 @@ struct actmem_heap_options {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t grow_bytes;		/* of a region, a multiple of 2 MiB; 0: 64 MiB; see below */
 	uint64_t limit_bytes;		/* of all its regions; 0: none */
-	struct actmem_region_options region;	/* how to make them, but for size and length */
+	const struct actmem_region_options *region;	/* with length 0; NULL: defaults */
 };
 
 struct actmem_heap_stats {
@@ -44,7 +44,8 @@ struct actmem_heap_stats {
 
 /*
  * A heap makes regions as it needs them and hands out blocks of them. Its
- * bookkeeping lies outside the regions. @options NULL: defaults.
+ * bookkeeping lies outside the regions. @options NULL: defaults. They can be freed
+ * afterwards, and what they point to as well.
  *
  * A region is as long as grow_bytes (of 1G pages rounded up), or shorter where blocks
  * of the length that is wanted then fill it better, or longer where a block is, or
@@ -65,7 +66,7 @@ struct actmem_heap_stats {
  * blocks is what the last one left. They must be its user's own, and no symbolic
  * links. rm removes them.
  *
- * -EINVAL  grow_bytes, or the region's options;  -ENOMEM  none for the bookkeeping
+ * -EINVAL  grow_bytes, or the region's options, with a length;  -ENOMEM  none for the bookkeeping
  */
 int actmem_heap_create(struct actmem *am,
 		       const struct actmem_heap_options *options,
@@ -107,6 +108,16 @@ int actmem_heap_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align,
 
 /* -EINVAL: not the start of a live block of this heap; nothing changes. */
 int actmem_heap_free(struct actmem_heap *heap, void *block);
+
+/*
+ * The region that a block lies in, and at which offset it begins there: as what
+ * actmem_queue_fill() and actmem_queue_spill() take, once the region is attached. The
+ * region is the heap's, and stays open while the block is live.
+ *
+ * -EINVAL: not the start of a live block of this heap.
+ */
+int actmem_heap_locate(struct actmem_heap *heap, const void *block,
+		       struct actmem_region **region, uint64_t *offset);
 
 /*
  * Gives what threads keep at hand back, and regions without live blocks, but for

@@ -55,19 +55,21 @@ struct actmem_region_info {
 	enum actmem_pages pages;	/* what it really got */
 	uint64_t mapped_bytes;
 	uint64_t pinned_bytes;		/* held by others (driver), or locked (memfd) */
-	uint64_t node_bytes[ACTMEM_NODES_MAX];
-	uint32_t uid;
-	int32_t pid;			/* maker, or, if that has ended, a holder; 0: nobody */
-	uint32_t lingering;		/* 1: closed and unmapped, kept by pins alone */
-	char name[ACTMEM_NAME_MAX];
-	char command[16];		/* of that process, "": nobody */
 	uint64_t allocated_bytes;	/* of the pages that are there */
 	uint64_t demand_faults;		/* pages that came when touched (driver) */
 	uint64_t poisoned_bytes;	/* of pages out of use by hardware errors (driver) */
 	uint64_t exported_bytes;	/* of its dma-bufs, what is in two counts twice (driver) */
+	uint64_t *node_bytes;		/* on node i in element i; see the calls */
+	uint32_t node_count;
+	uint32_t uid;
+	int32_t pid;			/* maker, or, if that has ended, a holder; 0: nobody */
+	uint32_t lingering;		/* 1: closed and unmapped, kept by pins alone */
 	uint32_t named;			/* 1: a file, which outlives its processes and names it */
-	/* By actmem_region_list(), of a named one: where a process has it open. */
-	char path[ACTMEM_PATH_MAX];
+	uint32_t reserved;
+	/* By actmem_region_list(), of a named one: where a process has it open; else NULL. */
+	const char *path;
+	char name[ACTMEM_NAME_MAX];
+	char command[16];		/* of that process, "": nobody */
 };
 
 /*
@@ -211,7 +213,15 @@ uint64_t actmem_region_length(const struct actmem_region *region);
 int actmem_region_map(struct actmem_region *region, void **address);
 int actmem_region_unmap(struct actmem_region *region);
 
-/* The state of one region; -EIO if the kernel does not tell where its pages are. */
+/*
+ * The state of one region. @node_bytes is an array of the caller's, and @node_count how
+ * many elements it has; both are set before each call. Then @node_count says how many
+ * nodes, from 0, have figures, which may be more than the array has room for; its other
+ * elements are 0. NULL: the pages of no node are counted, which is quicker.
+ *
+ * -EIO  the kernel does not tell where its pages are;  -EINVAL  no @node_bytes of that
+ *	count
+ */
 int actmem_region_get_info(struct actmem_region *region,
 		       struct actmem_region_info *info);
 
@@ -278,8 +288,9 @@ int actmem_region_close(struct actmem_region *region);
 
 /*
  * Every region on this machine that the caller may see, of both backends, in
- * an array of *@count to be released with free(). Works without actmem_open(). A region
- * that several processes hold is listed once, with its maker if that lives.
+ * an array of *@count to be released with free(), in which node_bytes (of node_count
+ * elements) and path lie, too. Works without actmem_open(). A region that several
+ * processes hold is listed once, with its maker if that lives.
  * After a success actmem_error() is "", or says why the driver did not answer.
  * @size: bytes of an item as the caller was compiled; actmem_region_list() sets it.
  */

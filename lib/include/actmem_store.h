@@ -90,15 +90,16 @@ struct actmem_store_options {
 	uint64_t spill_limit_bytes;	/* of the files; 0: none */
 	uint64_t window_bytes;		/* to read ahead, of half the budget at most; 0: as measured */
 	uint64_t grow_bytes;		/* see struct actmem_heap_options */
-	struct actmem_region_options region;	/* how to make them, as for a heap */
-	struct actmem_queue_options queue;	/* how to transfer; size 0: defaults */
+	const struct actmem_region_options *region;	/* see struct actmem_heap_options */
+	const struct actmem_queue_options *queue;	/* how to transfer; NULL: defaults */
 	struct actmem_runtime *runtime;	/* that regions are registered with; NULL: none */
 	uint32_t register_flags;	/* ACTMEM_REGISTER_* */
 	uint32_t reserved;		/* 0 */
 };
 
 /*
- * Makes a store. @options NULL: defaults, which spill nothing.
+ * Makes a store. @options NULL: defaults, which spill nothing. They can be freed
+ * afterwards, and what they point to as well.
  *
  * -EINVAL  a budget under two pages (of 2 MiB, or of 1 GiB where regions have those), or
  *	under one where there are no spill paths, spill paths without a budget, unknown

@@ -165,6 +165,15 @@ int pages_walk(void *address, uint64_t length, uint64_t page_bytes,
 	return 0;
 }
 
+uint32_t nodes_told(const uint64_t node_bytes[ACTMEM_NODES_MAX])
+{
+	uint32_t count = ACTMEM_NODES_MAX;
+
+	while (count && !node_bytes[count - 1])
+		count--;
+	return count;
+}
+
 struct page_counts {
 	uint64_t page_bytes;
 	uint64_t *node_bytes;

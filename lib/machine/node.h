@@ -99,6 +99,9 @@ uint64_t nodes_available_bytes(const struct actmem_nodes *nodes);
 int pages_walk(void *address, uint64_t length, uint64_t page_bytes,
 	       int (*see)(void *context, uint64_t page, int node), void *context);
 
+/* How many nodes, from 0, there are until the last that has some. */
+uint32_t nodes_told(const uint64_t node_bytes[ACTMEM_NODES_MAX]);
+
 /* Adds the bytes on each node to @node_bytes. */
 int pages_count(void *address, uint64_t length, uint64_t page_bytes,
 		uint64_t node_bytes[ACTMEM_NODES_MAX]);

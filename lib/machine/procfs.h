@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "actmem.h"
+#include "base/base.h"
 
 #define DESCRIPTOR_PATH_MAX	320
 
@@ -33,7 +34,7 @@ bool is_own_error(int error);
 struct process_links {
 	int pid;
 	DIR *directory;
-	char path[DESCRIPTOR_PATH_MAX], link[ACTMEM_PATH_MAX];
+	char path[DESCRIPTOR_PATH_MAX], link[PATH_TEXT_MAX];
 };
 
 /* Only own errors: what has ended, or is not ours to see, has no descriptors. */

@@ -116,7 +116,7 @@ static struct request *take_unused(struct actmem_queue *queue)
 	struct link *link = queue->unused.next;
 
 	if (link == &queue->unused)
-		return malloc(sizeof(struct request) + ACTMEM_COMPLETION_WORDS);
+		return malloc(sizeof(struct request) + REQUEST_WORDS);
 	link_remove(link);
 	return link_item(link, struct request, link);
 }
@@ -175,7 +175,7 @@ static HOT void enlist(struct actmem_queue *queue, struct request *request)
 	/* Those who wait know of no deadline before this one, and all workers may hang. */
 	if (queue->timed.next == &request->timed)
 		queue->to_tell += queue->waiting;
-	if (queue->notify && queue->timed.next == &request->timed)
+	if (queue->listens && queue->timed.next == &request->timed)
 		queue->engine->attend(queue);
 }
 
@@ -294,7 +294,6 @@ int actmem_queue_discard(struct actmem_queue *queue, struct actmem_region *regio
 	return submit(queue, "actmem_queue_discard", &draft, request);
 }
 
-/* Of no words, the first byte says so. */
 static void describe(const struct request *request, struct actmem_completion *completion)
 {
 	completion->cookie = request->cookie;
@@ -302,11 +301,8 @@ static void describe(const struct request *request, struct actmem_completion *co
 	completion->bytes = request->done;
 	completion->result = -request->error;
 	completion->reserved = 0;
-	completion->words[0] = '\0';
-	if (!request->error)
-		return;
-	memcpy(completion->words, request->words, sizeof(completion->words));
-	fail(request->error, "%s", request->words);
+	if (request->error)
+		fail(request->error, "%s", request->words);
 }
 
 /* Into the @size bytes that the caller knows. */
@@ -379,10 +375,6 @@ static HOT int wait_and_take(struct actmem_queue *queue, struct actmem_completio
 	}
 	fail_clear();
 	pthread_mutex_lock(&queue->lock);
-	if (in_time && queue_is_notifying(queue)) {
-		pthread_mutex_unlock(&queue->lock);
-		return fail(EDEADLK, "actmem_queue_wait: a function given to actmem_queue_notify() takes completions without waiting: timeout_ns is 0 there");
-	}
 	while (in_time && link_is_alone(&queue->ended) && queue->stats.requests)
 		in_time = wait_until(queue, until);
 	queue_expire(queue);

@@ -113,7 +113,10 @@ struct backend {
 	 */
 	int (*command_result)(struct backend_command *command, int result, uint64_t *done);
 
-	/* Fills what it knows of *@info, which is zeroed. */
+	/*
+	 * Fills what it knows of *@info, which is zeroed but for its node_bytes: NULL, or
+	 * ACTMEM_NODES_MAX zeroes.
+	 */
 	int (*info)(const struct backing *backing, struct actmem_region_info *info);
 
 	/* Closes and unmaps. */

@@ -13,7 +13,7 @@
 #include "region/backend.h"
 #include "watch/watch.h"
 
-#define DESCRIPTION_MAX	(512 + ACTMEM_PATH_MAX)
+#define DESCRIPTION_MAX	(512 + PATH_TEXT_MAX)
 
 #define HEAP_NAMES_MAX	4096
 

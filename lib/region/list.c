@@ -11,18 +11,42 @@
 #include "region/backend.h"
 #include "watch/watch.h"
 
-/* The caller's items may be shorter than ours, or longer with zeroes behind. */
-static int hand_out(const struct region_list *list, size_t size,
-		    struct actmem_region_info **regions)
+/* Counts nodes, and returns the bytes of what the item points to. */
+static size_t measure(struct region_item *item)
 {
-	unsigned char *items = calloc(list->count + 1, size);
-	size_t i;
+	item->info.node_count = nodes_told(item->node_bytes);
+	return item->info.node_count * sizeof(uint64_t) + strlen(item->path) + 1;
+}
 
+/*
+ * The caller's items may be shorter than ours, or longer with zeroes behind. All figures of
+ * nodes follow them, and then all paths.
+ */
+static int hand_out(struct region_list *list, size_t size, struct actmem_region_info **regions)
+{
+	size_t at = round_up(list->count * size, sizeof(uint64_t)), length = at + 1, i;
+	unsigned char *items;
+
+	for (i = 0; i < list->count; i++)
+		length += measure(&list->items[i]);
+	items = calloc(1, length);
 	if (!items)
 		return fail(ENOMEM, "no memory for a list of %zu regions", list->count);
 	for (i = 0; i < list->count; i++) {
+		struct actmem_region_info *info = &list->items[i].info;
+
+		info->node_bytes = memcpy(items + at, info->node_bytes,
+					  info->node_count * sizeof(uint64_t));
+		at += info->node_count * sizeof(uint64_t);
+	}
+	for (i = 0; i < list->count; i++) {
+		struct actmem_region_info *info = &list->items[i].info;
+		size_t path_length = strlen(info->path);
+
+		info->path = path_length ? strcpy((char *)items + at, info->path) : NULL;
+		at += path_length + 1;
 		memcpy(items + i * size, &size, sizeof(size));
-		give_struct(items + i * size, &list->items[i], sizeof(list->items[i]), "list");
+		give_struct(items + i * size, info, sizeof(*info), "list");
 	}
 	*regions = (struct actmem_region_info *)items;
 	return 0;
@@ -43,7 +67,7 @@ int actmem_region_list_sized(struct actmem_region_info **regions, size_t *count,
 	if (!error)
 		error = processes_paths(&list);
 	for (i = 0; i < list.count; i++)
-		process_command(list.items[i].pid, list.items[i].command);
+		process_command(list.items[i].info.pid, list.items[i].info.command);
 	if (!error)
 		error = hand_out(&list, size, regions);
 	if (!error)

@@ -192,11 +192,11 @@ static bool see_place(void *context, const struct mount *mount)
 
 	if (mount->device != place->device)
 		return false;
-	snprintf(place->text, ACTMEM_PATH_MAX, "%s", mount->point);
+	snprintf(place->text, PATH_TEXT_MAX, "%s", mount->point);
 	return true;
 }
 
-const char *mount_text(char text[ACTMEM_PATH_MAX], uint64_t device)
+const char *mount_text(char text[PATH_TEXT_MAX], uint64_t device)
 {
 	struct place place = { device, text };
 

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "actmem.h"
+#include "base/base.h"
 #include "region/backend.h"
 
 /* How the driver's file system is mounted, for words. */
@@ -33,8 +34,8 @@ int name_lock(int fd, const char *path);
 int name_link(int fd, const char *path);
 
 /* Where the file system of @device is mounted, for words: "" if that is not told. */
-const char *mount_text(char text[ACTMEM_PATH_MAX], uint64_t device);
+const char *mount_text(char text[PATH_TEXT_MAX], uint64_t device);
 
-#define MOUNT_TEXT(device)	mount_text((char[ACTMEM_PATH_MAX]){0}, (device))
+#define MOUNT_TEXT(device)	mount_text((char[PATH_TEXT_MAX]){0}, (device))
 
 #endif /* LIB_REGION_NAMES_H */

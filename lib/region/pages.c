@@ -29,14 +29,16 @@ int region_check_writable(const struct actmem_region *region)
 
 static int publish_pages(struct actmem_region *region)
 {
+	uint64_t node_bytes[ACTMEM_NODES_MAX] = { 0 };
 	struct actmem_region_info info;
 	int error;
 
 	ACTMEM_INIT(&info);
+	info.node_bytes = node_bytes;
 	pthread_mutex_lock(&region->lock);
 	error = region->backend->info(&region->backing, &info);
 	if (!error)
-		stats_set_pages(region->record, info.pinned_bytes, info.node_bytes);
+		stats_set_pages(region->record, info.pinned_bytes, node_bytes);
 	pthread_mutex_unlock(&region->lock);
 	return error;
 }

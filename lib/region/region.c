@@ -39,12 +39,14 @@ static void free_region(struct actmem_region *region)
 /* The driver itself tells others of its regions; of memfds their owners do. */
 static int publish(struct actmem *am, struct actmem_region *region)
 {
+	uint64_t node_bytes[ACTMEM_NODES_MAX] = { 0 };
 	struct actmem_region_info info;
 	int error;
 
 	if (region->backend->kind != ACTMEM_BACKEND_MEMFD)
 		return 0;
 	ACTMEM_INIT(&info);
+	info.node_bytes = node_bytes;
 	info.id = region->backing.id;
 	error = region->backend->info(&region->backing, &info);
 	if (error)
@@ -229,17 +231,35 @@ int actmem_region_unmap(struct actmem_region *region)
 	return error;
 }
 
+/* To an array of the caller's: what there is room for. */
+static void give_nodes(struct actmem_region_info *info, uint64_t *node_bytes, uint32_t room)
+{
+	uint32_t node;
+
+	info->node_count = nodes_told(info->node_bytes);
+	for (node = 0; node < room; node++)
+		node_bytes[node] = node < info->node_count ? info->node_bytes[node] : 0;
+	info->node_bytes = node_bytes;
+}
+
 int actmem_region_get_info(struct actmem_region *region, struct actmem_region_info *info)
 {
-	struct actmem_region_info now;
+	uint64_t node_bytes[ACTMEM_NODES_MAX] = { 0 };
+	struct actmem_region_info now, asked;
 	int error;
 
 	if (!region || !info)
 		return fail(EINVAL, "actmem_region_get_info: no region or nowhere to put it");
 	error = check_owner(region->am);
+	if (!error)
+		error = take_struct(&asked, sizeof(asked), info, "region info");
+	if (!error && asked.node_count && !asked.node_bytes)
+		error = fail(EINVAL, "region info: node_count is %u, and there are no node_bytes",
+			     asked.node_count);
 	if (error)
 		return error;
 	ACTMEM_INIT(&now);
+	now.node_bytes = asked.node_bytes ? node_bytes : NULL;
 	pthread_mutex_lock(&region->lock);
 	now.id = region->backing.id;
 	now.length = region->backing.length;
@@ -251,6 +271,8 @@ int actmem_region_get_info(struct actmem_region *region, struct actmem_region_in
 	pthread_mutex_unlock(&region->lock);
 	if (!error)
 		process_command(now.pid, now.command);
+	if (!error && now.node_bytes)
+		give_nodes(&now, asked.node_bytes, asked.node_count);
 	return error ? error : give_struct(info, &now, sizeof(now), "region info");
 }
 

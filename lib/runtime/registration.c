@@ -75,20 +75,23 @@ static int place(struct registration *registration)
 	struct actmem_region *region = registration->region;
 	int node = registration->runtime->info.node;
 	bool writable = !region_check_writable(region);
+	uint64_t node_bytes[ACTMEM_NODES_MAX] = { 0 };
 	struct actmem_region_info info;
 	unsigned int other;
 	int error;
 
 	ACTMEM_INIT(&info);
 	error = actmem_region_get_info(region, &info);
-	if (!error && writable && info.allocated_bytes < registration->length) {
+	if (!error && writable && info.allocated_bytes < registration->length)
 		error = actmem_region_populate(region, 0, registration->length);
-		if (!error)
-			error = actmem_region_get_info(region, &info);
-	}
-	for (other = 0; !error && node >= 0 && other < ACTMEM_NODES_MAX; other++)
+	if (error || node < 0)
+		return error;
+	info.node_bytes = node_bytes;
+	info.node_count = ACTMEM_NODES_MAX;
+	error = actmem_region_get_info(region, &info);
+	for (other = 0; other < ACTMEM_NODES_MAX; other++)
 		if (other != (unsigned int)node)
-			registration->far_bytes += info.node_bytes[other];
+			registration->far_bytes += node_bytes[other];
 	return error;
 }
 

@@ -199,7 +199,7 @@ void store_take_memory(struct actmem_store *store, struct store_block *block, vo
 {
 	block->memory = memory;
 	if (store->queue)
-		heap_locate(store->heap, memory, &block->region, &block->offset);
+		actmem_heap_locate(store->heap, memory, &block->region, &block->offset);
 }
 
 void store_forget_memory(struct actmem_store *store, struct store_block *block)

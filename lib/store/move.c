@@ -9,7 +9,6 @@
 #include "queue/queue.h"
 #include "store/store.h"
 
-#define COMPLETIONS	16
 /* So many takes in a row mean that no puts are to come for a while. */
 #define TAKES_IN_A_ROW	4
 
@@ -41,8 +40,7 @@ static int submit(struct actmem_store *store, struct store_block *block)
 	block->request = request.id;
 	block->is_submitted = true;
 	bandwidth_begin(is_spill ? &store->write : &store->read, block->length, clock_ns());
-	if (!store->under_way++)
-		pthread_cond_signal(&store->work);
+	store->under_way++;
 	return 0;
 }
 
@@ -339,6 +337,7 @@ void store_advance(struct actmem_store *store)
 	store_kick(store);
 }
 
+/* Of a completion that was the only one taken, so that this thread's words are its own. */
 static void complete(struct actmem_store *store, const struct actmem_completion *completion)
 {
 	struct store_block *block = (struct store_block *)(uintptr_t)completion->cookie;
@@ -349,31 +348,22 @@ static void complete(struct actmem_store *store, const struct actmem_completion 
 	bandwidth_end(is_spill ? &store->write : &store->read, block->length, !completion->result,
 		      clock_ns());
 	if (is_spill)
-		spill_ended(store, block, completion->result, completion->words,
+		spill_ended(store, block, completion->result, actmem_error(),
 			    completion->result == -EIO);
 	else
-		fill_ended(store, block, completion->result, completion->words);
+		fill_ended(store, block, completion->result, actmem_error());
 }
 
-void *store_thread(void *data)
+void store_take_ended(void *data)
 {
-	struct actmem_completion completions[COMPLETIONS];
+	struct actmem_completion completion;
 	struct actmem_store *store = data;
-	int count, i;
 
 	pthread_mutex_lock(&store->lock);
-	for (;;) {
-		while (!store->under_way && !store->is_ending)
-			pthread_cond_wait(&store->work, &store->lock);
-		if (!store->under_way)
-			break;
-		pthread_mutex_unlock(&store->lock);
-		count = actmem_queue_wait(store->queue, completions, COMPLETIONS, ACTMEM_WAIT_FOREVER);
-		pthread_mutex_lock(&store->lock);
-		for (i = 0; i < count; i++)
-			complete(store, &completions[i]);
-		store_advance(store);
-	}
+	while (actmem_queue_wait(store->queue, &completion, 1, 0) == 1)
+		complete(store, &completion);
+	store_advance(store);
+	if (!store->under_way && store->is_ending)
+		pthread_cond_signal(&store->all_ended);
 	pthread_mutex_unlock(&store->lock);
-	return NULL;
 }

@@ -12,6 +12,7 @@
 #include "actmem_runtime.h"
 #include "base/base.h"
 #include "machine/machine.h"
+#include "queue/queue.h"
 #include "region/region.h"
 #include "store/store.h"
 
@@ -66,13 +67,19 @@ static int check_options(const struct actmem_store_options *options)
 
 static int make_heap(struct actmem_store *store, const struct actmem_store_options *options)
 {
+	struct actmem_region_options region;
 	struct actmem_heap_options heap;
 	/* One block is in use while another is on its way. */
 	unsigned int least = options->spill_path_count ? 2 : 1;
 	uint64_t page_bytes;
-	int error;
+	int error = 0;
 
-	page_bytes = options_pages(&store->am->options, options->region.pages) ==
+	ACTMEM_INIT(&region);
+	if (options->region)
+		error = take_struct(&region, sizeof(region), options->region, "region options");
+	if (error)
+		return error;
+	page_bytes = options_pages(&store->am->options, region.pages) ==
 		     ACTMEM_PAGES_1G ? GIANT_PAGE_BYTES : HUGE_PAGE_BYTES;
 	store->asked = options->budget_bytes / page_bytes * page_bytes;
 	store->budget = store->asked;
@@ -81,7 +88,7 @@ static int make_heap(struct actmem_store *store, const struct actmem_store_optio
 			    (unsigned long long)options->budget_bytes,
 			    least > 1 ? "two pages" : "one page", BYTES_TEXT(page_bytes));
 	ACTMEM_INIT(&heap);
-	heap.region = options->region;
+	heap.region = &region;
 	heap.limit_bytes = store->budget;
 	heap.grow_bytes = options->grow_bytes;
 	if (!heap.grow_bytes && options->spill_path_count) {
@@ -91,8 +98,8 @@ static int make_heap(struct actmem_store *store, const struct actmem_store_optio
 		if (heap.grow_bytes < GROW_LEAST)
 			heap.grow_bytes = GROW_LEAST;
 	}
-	if (!heap.region.name)
-		heap.region.name = "store";
+	if (!region.name)
+		region.name = "store";
 	error = actmem_heap_create(store->am, &heap, &store->heap);
 	if (error)
 		return error;
@@ -140,8 +147,7 @@ static int make_queue(struct actmem_store *store, const struct actmem_store_opti
 	const struct actmem_file_info *info = &store->files.info;
 	int error;
 
-	error = actmem_queue_create(store->am, options->queue.size ? &options->queue : NULL,
-				    &store->queue);
+	error = actmem_queue_create(store->am, options->queue, &store->queue);
 	if (error)
 		return error;
 	ACTMEM_INIT(&files);
@@ -221,39 +227,15 @@ static int copy_paths(struct actmem_store *store, const struct actmem_store_opti
 	return error;
 }
 
-static int start_thread(struct actmem_store *store, pthread_t *thread, void *(*work)(void *store),
-			const char *name)
+static int start_thread(struct actmem_store *store)
 {
-	int error = thread_start(thread, name, work, store);
+	int error = thread_start(&store->chores_thread, "actmem-chores", store_chores_thread,
+				 store);
 
 	if (error)
 		return fail(error, "cannot start a thread for the store (pthread_create: %s)",
 			    strerror(error));
 	return 0;
-}
-
-/* Under the lock, once the threads have been started. */
-static void tell_end(struct actmem_store *store)
-{
-	store->is_ending = true;
-	pthread_cond_signal(&store->work);
-	pthread_cond_signal(&store->chore);
-}
-
-static int start_threads(struct actmem_store *store)
-{
-	int error = start_thread(store, &store->thread, store_thread, "actmem-store");
-
-	if (error)
-		return error;
-	error = start_thread(store, &store->chores_thread, store_chores_thread, "actmem-chores");
-	if (!error)
-		return 0;
-	pthread_mutex_lock(&store->lock);
-	tell_end(store);
-	pthread_mutex_unlock(&store->lock);
-	pthread_join(store->thread, NULL);
-	return error;
 }
 
 static int start(struct actmem_store *store, const struct actmem_store_options *options)
@@ -265,7 +247,9 @@ static int start(struct actmem_store *store, const struct actmem_store_options *
 	error = make_queue(store, options);
 	if (error)
 		goto destroy_heap;
-	error = start_threads(store);
+	error = queue_notify_by(store->queue, store_take_ended, store);
+	if (!error)
+		error = start_thread(store);
 	if (!error)
 		return 0;
 	end_queue(store);
@@ -311,7 +295,7 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 	link_init(&store->spills_to_do);
 	schedule_init(&store->schedule);
 	pthread_mutex_init(&store->lock, NULL);
-	pthread_cond_init(&store->work, NULL);
+	pthread_cond_init(&store->all_ended, NULL);
 	pthread_cond_init(&store->chore, NULL);
 	atomic_init(&store->description, "memory alone: there are no spill paths");
 	error = copy_paths(store, &taken);
@@ -328,7 +312,7 @@ free_store:
 	if (store->paths)
 		free_paths(store, store->path_count);
 	schedule_destroy(&store->schedule);
-	pthread_cond_destroy(&store->work);
+	pthread_cond_destroy(&store->all_ended);
 	pthread_cond_destroy(&store->chore);
 	pthread_mutex_destroy(&store->lock);
 	free(store);
@@ -353,10 +337,23 @@ static void end_all(struct actmem_store *store)
 {
 	size_t i;
 
-	tell_end(store);
+	store->is_ending = true;
+	pthread_cond_signal(&store->chore);
 	for (i = 0; i < store->bucket_count; i++)
 		while (store->buckets[i])
 			store_end(store, store->buckets[i]);
+}
+
+/* The thread of the chores may still begin transfers, which it has prepared. */
+static void await_end(struct actmem_store *store)
+{
+	thread_hold_cancellation();
+	pthread_join(store->chores_thread, NULL);
+	pthread_mutex_lock(&store->lock);
+	while (store->under_way)
+		pthread_cond_wait(&store->all_ended, &store->lock);
+	pthread_mutex_unlock(&store->lock);
+	thread_let_cancellation();
 }
 
 int actmem_store_destroy(struct actmem_store *store)
@@ -372,10 +369,8 @@ int actmem_store_destroy(struct actmem_store *store)
 	pthread_mutex_unlock(&store->lock);
 	if (error)
 		return error;
-	if (store->queue) {
-		pthread_join(store->chores_thread, NULL);
-		pthread_join(store->thread, NULL);
-	}
+	if (store->queue)
+		await_end(store);
 	actmem_heap_destroy(store->heap);
 	if (store->queue)
 		end_queue(store);
@@ -383,7 +378,7 @@ int actmem_store_destroy(struct actmem_store *store)
 	free_paths(store, store->path_count);
 	schedule_destroy(&store->schedule);
 	free(store->buckets);
-	pthread_cond_destroy(&store->work);
+	pthread_cond_destroy(&store->all_ended);
 	pthread_cond_destroy(&store->chore);
 	pthread_mutex_destroy(&store->lock);
 	free(store);

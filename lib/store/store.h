@@ -4,9 +4,9 @@
  * library lies above it, so this is what its files share, too.
  *
  * A block is in memory, in a file, or both; a copy in a file is kept until the block
- * ends. A thread of the store takes the completions of transfers and acts on them; after
+ * ends. A thread of the queue takes the completions of transfers and acts on them; after
  * any other change the thread that made it does. Regions are attached and files
- * allocated by another thread of the store, and by that one alone.
+ * allocated by a thread of the store, and by that one alone.
  *
  * Read schedule.h (when blocks are wanted), order.h (which first) and follow.h (what if
  * not), which take no lock and do no I/O, and spillfile.h (room in files); then store.c,
@@ -137,9 +137,9 @@ struct actmem_store {
 	char **paths;
 	uint32_t path_count;
 	struct spillfile files;
-	pthread_t thread, chores_thread;
+	pthread_t chores_thread;
 	pthread_mutex_t lock;
-	pthread_cond_t work;		/* there are transfers, or the end */
+	pthread_cond_t all_ended;	/* transfers, while the store ends */
 	pthread_cond_t chore;		/* there is one, or the end */
 	struct link fills_to_do, spills_to_do;	/* chores */
 	bool is_ending;
@@ -243,8 +243,8 @@ void store_advance(struct actmem_store *store);
 
 uint64_t store_window(const struct actmem_store *store);
 
-/* The thread that takes completions. */
-void *store_thread(void *store);
+/* Takes completions: what the queue notifies by. Takes the store's lock. */
+void store_take_ended(void *store);
 
 /* chores.c: what takes long. */
 

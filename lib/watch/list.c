@@ -6,13 +6,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
 #include "watch/list.h"
 
-struct actmem_region_info *list_add(struct region_list *list)
+static void point(struct region_item *item)
 {
-	struct actmem_region_info *items;
-	size_t room;
+	item->info.node_bytes = item->node_bytes;
+	item->info.path = item->path;
+}
+
+void item_init(struct region_item *item)
+{
+	memset(item, 0, sizeof(*item));
+	ACTMEM_INIT(&item->info);
+	point(item);
+}
+
+void item_copy(struct region_item *item, const struct region_item *from)
+{
+	*item = *from;
+	point(item);
+}
+
+struct region_item *list_add(struct region_list *list)
+{
+	struct region_item *items;
+	size_t room, i;
 
 	if (list->count == list->room) {
 		room = list->room ? list->room * 2 : 16;
@@ -23,9 +41,11 @@ struct actmem_region_info *list_add(struct region_list *list)
 		}
 		list->items = items;
 		list->room = room;
+		for (i = 0; i < list->count; i++)
+			point(&items[i]);
 	}
 	items = &list->items[list->count++];
-	ACTMEM_INIT(items);
+	item_init(items);
 	return items;
 }
 

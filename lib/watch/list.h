@@ -8,15 +8,28 @@
 #include <stddef.h>
 
 #include "actmem.h"
+#include "base/base.h"
+
+struct region_item {
+	struct actmem_region_info info;	/* has the next two, an empty path as well */
+	uint64_t node_bytes[ACTMEM_NODES_MAX];
+	char path[PATH_TEXT_MAX];
+};
 
 struct region_list {
-	struct actmem_region_info *items;
+	struct region_item *items;
 	size_t count;
 	size_t room;
 };
 
-/* A zeroed new last item with its size set; NULL with words: no memory. */
-struct actmem_region_info *list_add(struct region_list *list);
+/* Empties it, and has its info point to what it has. */
+void item_init(struct region_item *item);
+
+/* Makes it the same as another, which has its own. */
+void item_copy(struct region_item *item, const struct region_item *from);
+
+/* An empty new last item; NULL with words: no memory. */
+struct region_item *list_add(struct region_list *list);
 void list_drop_last(struct region_list *list);
 
 /* The name of a file, as far as it is one that a region can bear. */

@@ -62,7 +62,7 @@ static void take_pages(struct actmem_region_info *info, const struct stats_recor
 	for (node = 0; node < ACTMEM_NODES_MAX; node++)
 		sum += record->node_bytes[node];
 	if (sum <= info->allocated_bytes)
-		memcpy(info->node_bytes, record->node_bytes, sizeof(info->node_bytes));
+		memcpy(info->node_bytes, record->node_bytes, sizeof(record->node_bytes));
 	info->pinned_bytes = record->pinned_bytes < info->allocated_bytes ?
 			     record->pinned_bytes : info->allocated_bytes;
 }
@@ -189,9 +189,9 @@ static bool take_file_system(struct actmem_region_info *info, const char *path)
 }
 
 static int add_region(struct search *search, uint64_t device,
-		      const struct actmem_region_info *info, enum rank rank)
+		      const struct region_item *item, enum rank rank)
 {
-	struct found *found = find(search, device, info->id);
+	struct found *found = find(search, device, item->info.id);
 
 	if (found && found->rank >= rank)
 		return 0;
@@ -200,46 +200,46 @@ static int add_region(struct search *search, uint64_t device,
 		if (!found || !list_add(search->list))
 			return -ENOMEM;
 		found->device = device;
-		found->id = info->id;
+		found->id = item->info.id;
 		found->item = search->list->count - 1;
 	}
 	found->rank = rank;
-	search->list->items[found->item] = *info;
+	item_copy(&search->list->items[found->item], item);
 	return 0;
 }
 
 static int take_region(struct search *search, int pid, const char *path, const char *link)
 {
-	struct actmem_region_info info;
+	struct region_item item;
 	uint64_t device;
 	enum rank rank;
 
-	ACTMEM_INIT(&info);
-	if (!take_label(info.name, link) || !take_file(&info, pid, path, &device))
+	item_init(&item);
+	if (!take_label(item.info.name, link) || !take_file(&item.info, pid, path, &device))
 		return 0;
-	rank = take_published(search, device, info.id, &info);
-	return take_file_system(&info, path) ? add_region(search, device, &info, rank) : 0;
+	rank = take_published(search, device, item.info.id, &item.info);
+	return take_file_system(&item.info, path) ? add_region(search, device, &item, rank) : 0;
 }
 
 /* Any file may be a region with a name, if its process tells of it. */
 static int take_named(struct search *search, int pid, const char *path, const char *link)
 {
-	struct actmem_region_info info;
+	struct region_item item;
 	struct stat file;
 	uint64_t device;
 	enum rank rank;
 
-	ACTMEM_INIT(&info);
-	if (!strncmp(link, "/memfd:", 7) || !take_file(&info, pid, path, &device))
+	item_init(&item);
+	if (!strncmp(link, "/memfd:", 7) || !take_file(&item.info, pid, path, &device))
 		return 0;
-	rank = take_published(search, device, info.id, &info);
-	if (rank == RANK_HOLDER || !take_file_system(&info, path) || stat(path, &file))
+	rank = take_published(search, device, item.info.id, &item.info);
+	if (rank == RANK_HOLDER || !take_file_system(&item.info, path) || stat(path, &file))
 		return 0;
-	info.named = 1;
-	info.uid = file.st_uid;
-	name_label(info.name, link);
-	snprintf(info.path, sizeof(info.path), "%s", link);
-	return add_region(search, device, &info, rank);
+	item.info.named = 1;
+	item.info.uid = file.st_uid;
+	name_label(item.info.name, link);
+	snprintf(item.path, sizeof(item.path), "%s", link);
+	return add_region(search, device, &item, rank);
 }
 
 /* Calls @take for the descriptors of a process whose link begins so. */
@@ -304,12 +304,13 @@ static int take_path(struct search *search, int pid, const char *path, const cha
 	if (!id || statfs(path, &files) || files.f_type != ACTMEM_SUPER_MAGIC)
 		return 0;
 	for (i = 0; i < search->list->count; i++) {
-		struct actmem_region_info *info = &search->list->items[i];
+		struct region_item *item = &search->list->items[i];
+		struct actmem_region_info *info = &item->info;
 
 		if (info->backend != ACTMEM_BACKEND_DRIVER || info->id != id || !info->named ||
-		    *info->path)
+		    *item->path)
 			continue;
-		snprintf(info->path, sizeof(info->path), "%s", link);
+		snprintf(item->path, sizeof(item->path), "%s", link);
 		/* Its maker has ended, and this process has found it. */
 		if (!info->pid)
 			info->pid = pid;
@@ -355,7 +356,8 @@ int processes_paths(struct region_list *list)
 	size_t i;
 
 	for (i = 0; i < list->count; i++)
-		if (list->items[i].named && list->items[i].backend == ACTMEM_BACKEND_DRIVER)
+		if (list->items[i].info.named &&
+		    list->items[i].info.backend == ACTMEM_BACKEND_DRIVER)
 			return search_all(&search, search_paths);
 	return 0;
 }

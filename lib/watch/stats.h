@@ -80,7 +80,8 @@ int stats_open(struct stats *stats, enum actmem_backend backend);
 void stats_close(struct stats *stats);
 
 /*
- * Publishes a region, whose file is @info->id of @device. -EMFILE with words if there
+ * Publishes a region, whose file is @info->id of @device, with the bytes on each of
+ * ACTMEM_NODES_MAX nodes. -EMFILE with words if there
  * are too many. Not thread-safe against stats_remove() of the same @stats or itself.
  */
 int stats_add(struct stats *stats, uint64_t device, bool received,

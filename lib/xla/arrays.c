@@ -54,18 +54,20 @@ static int explain(int ret, char *words, size_t words_size)
 /* With CUDA: near the device, unless it was said where, and registered with it. */
 static int make_heap(int cuda, uint32_t device)
 {
+	struct actmem_region_options region;
 	struct actmem_heap_options options;
 	int ret = 0;
 
 	ACTMEM_INIT(&options);
-	ACTMEM_INIT(&options.region);
+	ACTMEM_INIT(&region);
+	options.region = &region;
 	options.grow_bytes = knobs.grow_bytes;
 	options.limit_bytes = knobs.limit_bytes;
-	options.region.name = "arrays";
+	region.name = "arrays";
 	if (cuda && !runtime)
 		ret = open_near(opened, device, &runtime);
 	if (!ret && cuda)
-		ret = place_near(runtime, &knobs, &options.region);
+		ret = place_near(runtime, &knobs, &region);
 	if (!ret)
 		ret = actmem_heap_create(opened, &options, &heap);
 	if (!ret && cuda)

@@ -134,7 +134,6 @@ void memory_close(void)
 static void set_options(struct actmem_store_options *options, const struct knobs *knobs)
 {
 	ACTMEM_INIT(options);
-	ACTMEM_INIT(&options->region);
 	/* A budget without files refuses whatever is over the limit. */
 	options->budget_bytes = knobs->budget_bytes ? knobs->budget_bytes :
 				knobs->limit_bytes;
@@ -143,7 +142,6 @@ static void set_options(struct actmem_store_options *options, const struct knobs
 	options->spill_limit_bytes = knobs->spill_limit_bytes;
 	options->flags = knobs->spill_allow;
 	options->grow_bytes = knobs->grow_bytes;
-	options->region.name = "activations";
 	/* A thread of ours ends the work that a GPU's handler begins. */
 	if (has_devices)
 		options->flags |= ACTMEM_STORE_HANDED_ON;
@@ -152,6 +150,7 @@ static void set_options(struct actmem_store_options *options, const struct knobs
 /* Under lock. */
 static int open_store(void)
 {
+	struct actmem_region_options region;
 	struct actmem_store_options options;
 	int ret = open_attached();
 
@@ -161,10 +160,13 @@ static int open_store(void)
 	chosen.named = given.named;
 	chosen.placed = given.placed;
 	set_options(&options, &chosen);
+	ACTMEM_INIT(&region);
+	region.name = "activations";
+	options.region = &region;
 	if (has_devices && !runtime)
 		ret = open_near(attached, first_device, &runtime);
 	if (!ret && has_devices)
-		ret = place_near(runtime, &chosen, &options.region);
+		ret = place_near(runtime, &chosen, &region);
 	options.runtime = has_devices ? runtime : NULL;
 	if (!ret)
 		ret = actmem_store_create(attached, &options, &store);

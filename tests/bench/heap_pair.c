@@ -192,11 +192,14 @@ static int measure(const struct model *model, uint64_t tokens, const char *peer_
 static int measure_model(struct actmem *am, const struct model *model, uint64_t tokens,
 			 const char *peer_name)
 {
+	struct actmem_region_options region;
 	struct actmem_heap_options options;
 	int status = 0;
 
 	ACTMEM_INIT(&options);
-	options.region.flags = ACTMEM_REGION_LAZY;
+	ACTMEM_INIT(&region);
+	region.flags = ACTMEM_REGION_LAZY;
+	options.region = &region;
 	if (actmem_heap_create(am, &options, &heap)) {
 		fprintf(stderr, "bench: %s\n", actmem_error());
 		return 1;

@@ -23,6 +23,7 @@ static struct actmem *am;
 static uint64_t peak_of_heap(const struct trace *trace)
 {
 	void **blocks = calloc(trace->blocks, sizeof(void *));
+	struct actmem_region_options region;
 	struct actmem_heap_options options;
 	struct actmem_heap_stats stats;
 	struct actmem_heap *heap;
@@ -31,7 +32,9 @@ static uint64_t peak_of_heap(const struct trace *trace)
 
 	ACTMEM_INIT(&stats);
 	ACTMEM_INIT(&options);
-	options.region.flags = ACTMEM_REGION_LAZY;
+	ACTMEM_INIT(&region);
+	region.flags = ACTMEM_REGION_LAZY;
+	options.region = &region;
 	error = actmem_heap_create(am, &options, &heap);
 	for (step = 0; step < STEPS && blocks; step++) {
 		for (i = 0; i < trace->events && !error; i++) {

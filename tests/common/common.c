@@ -292,12 +292,25 @@ char *memory_or_bail(struct actmem_region *region)
 
 struct actmem_region_info info_or_bail(struct actmem_region *region)
 {
+	static uint64_t node_bytes[ACTMEM_NODES_MAX];
 	struct actmem_region_info info;
 
 	ACTMEM_INIT(&info);
+	info.node_bytes = node_bytes;
+	info.node_count = ACTMEM_NODES_MAX;
 	if (actmem_region_get_info(region, &info))
 		tap_bail("actmem_region_get_info");
 	return info;
+}
+
+uint64_t bytes_on_nodes(const struct actmem_region_info *info)
+{
+	uint64_t bytes = 0;
+	uint32_t node;
+
+	for (node = 0; node < info->node_count; node++)
+		bytes += info->node_bytes[node];
+	return bytes;
 }
 
 unsigned int count_files(const char *folder)

@@ -28,7 +28,10 @@ struct actmem *open_or_bail(void);
 struct actmem_region *region_or_bail(struct actmem *am, const char *name);
 
 char *memory_or_bail(struct actmem_region *region);
+
+/* Its figures of nodes are the same array at each call. */
 struct actmem_region_info info_or_bail(struct actmem_region *region);
+uint64_t bytes_on_nodes(const struct actmem_region_info *info);
 
 /* What the environment asks for, DEFAULT replaced. */
 enum actmem_pages pages_wanted(void);

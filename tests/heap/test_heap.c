@@ -356,13 +356,15 @@ static void test_odd_limit(void **state)
 
 static void open_long_heap(struct actmem_heap **long_heap)
 {
+	struct actmem_region_options region;
 	struct actmem_heap_options options;
 	struct actmem_heap_tuning tuning;
 
 	ACTMEM_INIT(&options);
 	options.grow_bytes = CHUNKS * CHUNK_BYTES;
-	ACTMEM_INIT(&options.region);
-	options.region.flags = ACTMEM_REGION_LAZY;
+	ACTMEM_INIT(&region);
+	options.region = &region;
+	region.flags = ACTMEM_REGION_LAZY;
 	assert_int_equal(actmem_heap_create(am, &options, long_heap), 0);
 	ACTMEM_INIT(&tuning);
 	tuning.chunk_bytes = CHUNK_BYTES;

@@ -8,16 +8,15 @@ from actmem.jax import _handlers
 from conftest import TREE
 
 STRUCTS = {"actmem_nodes": _native.Nodes, "actmem_options": _native.Options,
-           "actmem_region_get_info": _native.RegionInfo, "actmem_get_counters": _native.Counters,
-           "actmem_store_get_stats": _native.StoreStats,
+           "actmem_region_info": _native.RegionInfo, "actmem_counters": _native.Counters,
+           "actmem_store_stats": _native.StoreStats,
            "actmem_xla_options": _handlers.Options, "actmem_xla_stats": _handlers.Stats,
            "actmem_xla_device_stats": _handlers.DeviceStats,
            "actmem_xla_tensor_options": _handlers.TensorOptions,
            "actmem_xla_array_stats": _handlers.ArrayStats,
            "actmem_xla_transfer_stats": _handlers.TransferStats}
 
-NUMBERS = {"ACTMEM_NODES_MAX": _native.NODES_MAX, "ACTMEM_NAME_MAX": _native.NAME_MAX,
-           "ACTMEM_PATH_MAX": _native.PATH_MAX}
+NUMBERS = {"ACTMEM_NODES_MAX": _native.NODES_MAX, "ACTMEM_NAME_MAX": _native.NAME_MAX}
 NUMBERS |= {f"ACTMEM_BACKEND_{name.upper()}": i for i, name in enumerate(_native.BACKENDS)}
 NUMBERS |= {f"ACTMEM_PLACE_{name.upper()}": i for i, name in enumerate(_native.POLICIES)}
 NUMBERS |= {f"ACTMEM_PAGES_{name.upper()}": i for i, name in enumerate(_native.PAGES)}

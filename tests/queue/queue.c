@@ -53,7 +53,7 @@ static void test_end_of_file(struct actmem_queue *queue, struct actmem_region *r
 	   completion.result);
 	says("block 2");
 	says(strrchr(set.paths[0], '/'));
-	ok(strstr(completion.words, "ends before"), "its completion tells the same");
+	says("ends before");
 	ok(completion.bytes <= 2 * BLOCK, "with no byte too many");
 	/* In the middle of what direct I/O can read at once. */
 	if (truncate(set.paths[0], (off_t)BLOCK + 100))
@@ -343,7 +343,7 @@ static bool child_is_refused(void *context)
 	       refused(actmem_queue_populate(p->queue, p->region, 0, LENGTH, NULL)) &&
 	       refused(actmem_queue_wait(p->queue, &completion, 1, 0)) &&
 	       refused(actmem_queue_cancel(p->queue, 1)) &&
-	       refused(actmem_queue_notify(p->queue, NULL, NULL)) &&
+	       refused(actmem_queue_eventfd(p->queue)) &&
 	       refused(actmem_queue_get_stats(p->queue, &stats)) &&
 	       refused(actmem_file_get_info(p->file, &info)) &&
 	       refused(actmem_file_close(p->file)) &&

@@ -164,7 +164,7 @@ static void take(struct model *m, uint64_t timeout)
 			tap_bail("a completion that nobody asked for");
 		if (result && !(result == -ECANCELED && flight->is_cancelled) &&
 		    !(result == -ETIME && flight->is_timed))
-			tap_bail("%d: %s", result, completions[i].words);
+			tap_bail("%d: %s", result, actmem_error());
 		if (!result != (completions[i].bytes == flight->length))
 			tap_bail("result %d with %llu bytes", result,
 				 (unsigned long long)completions[i].bytes);

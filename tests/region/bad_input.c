@@ -219,6 +219,7 @@ static void test_environment(void)
 
 static void test_heap(struct actmem *am)
 {
+	struct actmem_region_options region;
 	struct actmem_heap_options options;
 	struct actmem_heap *heap;
 	void *block;
@@ -228,8 +229,18 @@ static void test_heap(struct actmem *am)
 	returns(actmem_heap_create(am, &options, &heap), -EINVAL);
 	says("grow_bytes is 1");
 	ACTMEM_INIT(&options);
-	options.region.flags = 1U << 20;
+	ACTMEM_INIT(&region);
+	options.region = &region;
+	region.flags = 1U << 20;
 	returns(actmem_heap_create(am, &options, &heap), -EINVAL);
+	region.flags = 0;
+	region.length = LENGTH;
+	returns(actmem_heap_create(am, &options, &heap), -EINVAL);
+	says("grow_bytes is for that");
+	region.length = 0;
+	region.size = 0;
+	returns(actmem_heap_create(am, &options, &heap), -EINVAL);
+	says("ACTMEM_INIT");
 	ACTMEM_INIT(&options);
 	options.grow_bytes = LENGTH;
 	returns(actmem_heap_create(am, &options, &heap), 0);
@@ -241,6 +252,8 @@ static void test_heap(struct actmem *am)
 	returns(actmem_heap_alloc(heap, 1, 0, NULL), -EINVAL);
 	returns(actmem_heap_alloc(NULL, 1, 0, &block), -EINVAL);
 	returns(actmem_heap_free(NULL, NULL), -EINVAL);
+	returns(actmem_heap_locate(NULL, NULL, NULL, NULL), -EINVAL);
+	returns(actmem_heap_locate(heap, heap, NULL, NULL), -EINVAL);
 	returns(actmem_close(am), -EBUSY);
 	says("1 heaps");
 	returns(actmem_heap_destroy(heap), 0);

@@ -42,23 +42,14 @@ static struct actmem_region *make_or_bail(struct actmem *am, char **memory)
 	return region;
 }
 
-static uint64_t sum(const uint64_t node_bytes[ACTMEM_NODES_MAX])
-{
-	uint64_t bytes = 0;
-	unsigned int node;
-
-	for (node = 0; node < ACTMEM_NODES_MAX; node++)
-		bytes += node_bytes[node];
-	return bytes;
-}
-
 static void holds(struct actmem *am, struct actmem_region *region, uint64_t bytes)
 {
 	struct actmem_region_info info = info_or_bail(region);
+	uint64_t on_nodes = bytes_on_nodes(&info);
 
-	ok(info.allocated_bytes == bytes && sum(info.node_bytes) == bytes,
+	ok(info.allocated_bytes == bytes && on_nodes == bytes,
 	   "%llu bytes are there (%llu are, %llu on nodes)", (unsigned long long)bytes,
-	   (unsigned long long)info.allocated_bytes, (unsigned long long)sum(info.node_bytes));
+	   (unsigned long long)info.allocated_bytes, (unsigned long long)on_nodes);
 	ok(info.length == LENGTH && info.pinned_bytes == (on_driver(am) ? 0 : bytes),
 	   "its length is as made, and what is there is locked (memfd)");
 }
@@ -75,7 +66,7 @@ static void is_listed(struct actmem_region *region, uint64_t bytes)
 		if (list[i].id != wanted.id || list[i].backend != wanted.backend)
 			continue;
 		allocated = list[i].allocated_bytes;
-		on_nodes = sum(list[i].node_bytes);
+		on_nodes = bytes_on_nodes(&list[i]);
 	}
 	ok(allocated == bytes && on_nodes == bytes, "the list says so, too (%llu, %llu on nodes)",
 	   (unsigned long long)allocated, (unsigned long long)on_nodes);

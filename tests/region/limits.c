@@ -141,12 +141,12 @@ static uint64_t total_of(const struct actmem_nodes *nodes)
 /* As much as the node has in all, which then goes to others in part. */
 static bool spills_over(struct actmem *am, struct actmem_region *region, unsigned int node)
 {
+	bool told = strstr(actmem_error(), " instead");
 	struct actmem_region_info info;
 
-	ACTMEM_INIT(&info);
 	printf("# %s\n", actmem_error());
-	return fallbacks(am) == 1 && strstr(actmem_error(), " instead") &&
-	       !actmem_region_get_info(region, &info) && info.node_bytes[node] < info.length &&
+	info = info_or_bail(region);
+	return fallbacks(am) == 1 && told && info.node_bytes[node] < info.length &&
 	       !actmem_region_close(region) && !actmem_close(am);
 }
 

@@ -98,7 +98,8 @@ static void test_region(struct actmem *am, unsigned int node)
 	returns(actmem_region_list(&listed, &count), 0);
 	for (i = 0; i < count; i++)
 		if (!strcmp(listed[i].name, "giant") && listed[i].pages == ACTMEM_PAGES_1G &&
-		    listed[i].page_bytes == GIB && listed[i].node_bytes[node] == GIB &&
+		    listed[i].page_bytes == GIB && listed[i].node_count == node + 1 &&
+		    listed[i].node_bytes[node] == GIB &&
 		    listed[i].backend == ACTMEM_BACKEND_MEMFD)
 			seen++;
 	ok(seen == 1, "it is listed once (%u)", seen);
@@ -125,6 +126,7 @@ static void test_region(struct actmem *am, unsigned int node)
 /* Of lazy regions, since to zero a page takes a while. */
 static void test_heap(struct actmem *am)
 {
+	struct actmem_region_options region = wanted(1, 0);
 	struct actmem_heap_options options;
 	struct actmem_heap_stats stats;
 	struct actmem_heap *heap;
@@ -132,8 +134,8 @@ static void test_heap(struct actmem *am)
 
 	ACTMEM_INIT(&options);
 	ACTMEM_INIT(&stats);
-	options.region = wanted(1, 0);
-	options.region.flags = ACTMEM_REGION_LAZY;
+	region.flags = ACTMEM_REGION_LAZY;
+	options.region = &region;
 	options.limit_bytes = GIB - 2 * MIB;
 	returns(actmem_heap_create(am, &options, &heap), 0);
 	returns(actmem_heap_alloc(heap, MIB, 0, &block), -ENOMEM);

@@ -45,9 +45,8 @@ static bool placed(struct actmem_region *region, const unsigned int *wanted, uns
 		}
 		node_bytes[node] += page_bytes;
 	}
-	ACTMEM_INIT(&info);
-	return !actmem_region_get_info(region, &info) &&
-	       !memcmp(info.node_bytes, node_bytes, sizeof(node_bytes));
+	info = info_or_bail(region);
+	return !memcmp(info.node_bytes, node_bytes, sizeof(node_bytes));
 }
 
 static void test_each_node(struct actmem *am, enum actmem_policy policy, const char *name)

@@ -11,15 +11,9 @@
 
 static void check_info(struct actmem *am, struct actmem_region *region, uint64_t mapped)
 {
-	struct actmem_region_info info;
-	uint64_t sum = 0;
-	unsigned int node;
+	struct actmem_region_info info = info_or_bail(region);
+	uint64_t sum = bytes_on_nodes(&info);
 
-	ACTMEM_INIT(&info);
-	if (!returns(actmem_region_get_info(region, &info), 0))
-		return;
-	for (node = 0; node < ACTMEM_NODES_MAX; node++)
-		sum += info.node_bytes[node];
 	ok(info.length == LENGTH && sum == LENGTH, "all %llu bytes are on some node (%llu are)",
 	   LENGTH, (unsigned long long)sum);
 	ok(info.page_bytes == page_bytes_wanted() && info.pages == pages_wanted(),

@@ -117,6 +117,10 @@ static void test_list(void **state)
 	assert_int_equal(driver_items(list, count), 511);
 	assert_string_equal(list[0].name, "told");
 	assert_int_equal(list[510].id, 512);
+	assert_int_equal(list[510].node_count, 2);
+	assert_int_equal(list[510].node_bytes[0], 0);
+	assert_int_equal(list[510].node_bytes[1], LENGTH);
+	assert_null(list[510].path);
 	free(list);
 	fail_call("open", 1, EACCES);
 	assert_int_equal(actmem_region_list(&list, &count), 0);

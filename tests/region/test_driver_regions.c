@@ -29,6 +29,7 @@ static void test_request(void **state)
 {
 	struct actmem *am = open_driver();
 	struct holdings before = held_now();
+	uint64_t node_bytes[3] = { 1, 1, 1 };
 	struct actmem_region_info info;
 	struct actmem_region *region;
 
@@ -45,8 +46,25 @@ static void test_request(void **state)
 	assert_int_equal(driver.range.length, LENGTH);
 	assert_int_equal(driver.changes, 1);
 	ACTMEM_INIT(&info);
+	info.node_bytes = node_bytes;
+	info.node_count = 3;
 	assert_int_equal(actmem_region_get_info(region, &info), 0);
-	assert_int_equal(info.node_bytes[1], LENGTH);
+	assert_ptr_equal(info.node_bytes, node_bytes);
+	assert_int_equal(info.node_count, 2);
+	assert_int_equal(node_bytes[0], 0);
+	assert_int_equal(node_bytes[1], LENGTH);
+	assert_int_equal(node_bytes[2], 0);
+	assert_null(info.path);
+	node_bytes[1] = 1;
+	info.node_count = 1;
+	assert_int_equal(actmem_region_get_info(region, &info), 0);
+	assert_int_equal(info.node_count, 2);
+	assert_int_equal(node_bytes[1], 1);
+	info.node_bytes = NULL;
+	assert_fails(actmem_region_get_info(region, &info), EINVAL, "there are no node_bytes");
+	info.node_count = 0;
+	assert_int_equal(actmem_region_get_info(region, &info), 0);
+	assert_int_equal(info.node_count, 0);
 	assert_int_equal(info.lingering, 1);
 	assert_int_equal(info.allocated_bytes, LENGTH / 2);
 	assert_int_equal(info.demand_faults, 3);
@@ -121,7 +139,6 @@ static void test_refused_heap(void **state)
 	void *block;
 
 	ACTMEM_INIT(&options);
-	ACTMEM_INIT(&options.region);
 	options.grow_bytes = 2 * LENGTH;
 	assert_int_equal(actmem_heap_create(am, &options, &heap), 0);
 	driver.create_error[0] = EDQUOT;

@@ -182,7 +182,7 @@ static void assert_published(struct actmem_region *region, uint64_t bytes)
 	struct actmem_region_info info, *list;
 	uint64_t sum = 0;
 	size_t count, i;
-	int node;
+	uint32_t node;
 
 	ACTMEM_INIT(&info);
 	assert_int_equal(actmem_region_get_info(region, &info), 0);
@@ -191,7 +191,7 @@ static void assert_published(struct actmem_region *region, uint64_t bytes)
 	for (i = 0; i < count && (list[i].pid != getpid() || list[i].id != info.id); i++)
 		;
 	assert_true(i < count);
-	for (node = 0; node < ACTMEM_NODES_MAX; node++)
+	for (node = 0; node < list[i].node_count; node++)
 		sum += list[i].node_bytes[node];
 	free(list);
 	assert_int_equal(sum, bytes);
@@ -309,6 +309,7 @@ static void test_numa_calls_forbidden(void **state)
 {
 	static const char *const calls[] = { "mbind", "move_pages" };
 	struct actmem *am = opened(ACTMEM_PAGES_4K, 0);
+	uint64_t node_bytes[ACTMEM_NODES_MAX];
 	struct actmem_region_info info;
 	struct actmem_region *region;
 	unsigned int i, node;
@@ -321,8 +322,12 @@ static void test_numa_calls_forbidden(void **state)
 		}
 		assert_int_equal(create(am, ACTMEM_PLACE_BIND, &region), 0);
 		ACTMEM_INIT(&info);
+		info.node_bytes = node_bytes;
+		info.node_count = ACTMEM_NODES_MAX;
 		assert_int_equal(actmem_region_get_info(region, &info), 0);
-		assert_int_equal(info.node_bytes[node], LENGTH);
+		assert_int_equal(info.node_count, node + 1);
+		assert_int_equal(node_bytes[node], LENGTH);
+		assert_int_equal(node_bytes[node + 1], 0);
 		assert_int_equal(actmem_region_close(region), 0);
 	}
 	fail_nothing();

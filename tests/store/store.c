@@ -99,12 +99,14 @@ static void test_steps(struct actmem *am)
 {
 	const char *paths[] = { spill_path(), spill_path() };
 	struct actmem_store_options options = store_options(BUDGET, paths, 1);
+	struct actmem_queue_options queue;
 
 	try_steps(am, &options, "as they come");
 	options.flags |= ACTMEM_STORE_CHECKSUM;
-	ACTMEM_INIT(&options.queue);
-	options.queue.engine = ACTMEM_ENGINE_WORKERS;
-	options.queue.block_bytes = 64 * KIB;
+	ACTMEM_INIT(&queue);
+	options.queue = &queue;
+	queue.engine = ACTMEM_ENGINE_WORKERS;
+	queue.block_bytes = 64 * KIB;
 	options.spill_path_count = 2;
 	options.spill_bytes = 4 * MIB;
 	options.window_bytes = 2 * MIB;

@@ -86,14 +86,16 @@ static bool works_without_uring(void *context)
 	const char *const *folder = context;
 	struct actmem_store_options options = store_options(BUDGET, folder, 1);
 	struct actmem *am = open_or_bail();
+	struct actmem_queue_options queue;
 	struct actmem_store *store;
 
-	ACTMEM_INIT(&options.queue);
-	options.queue.engine = ACTMEM_ENGINE_URING;
+	ACTMEM_INIT(&queue);
+	options.queue = &queue;
+	queue.engine = ACTMEM_ENGINE_URING;
 	if (!refuse_uring(EPERM) || actmem_store_create(am, &options, &store) != -EPERM ||
 	    !strstr(actmem_error(), "refused"))
 		return false;
-	options.queue.engine = ACTMEM_ENGINE_AUTO;
+	queue.engine = ACTMEM_ENGINE_AUTO;
 	if (actmem_store_create(am, &options, &store))
 		return false;
 	printf("# %s\n", actmem_store_describe(store));

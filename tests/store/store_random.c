@@ -355,15 +355,17 @@ static void test_random(struct actmem *am, const char *const *folders, uint64_t 
 			uint64_t steps)
 {
 	struct actmem_store_options options = store_options(BUDGET, folders, 1);
+	struct actmem_queue_options queue;
 
 	options.flags |= ACTMEM_STORE_CHECKSUM;
 	run(am, &options, seed, steps);
 	options.flags &= ~ACTMEM_STORE_CHECKSUM;
 	options.spill_path_count = 2;
 	options.spill_bytes = 2 * BUDGET;
-	options.queue.size = sizeof(options.queue);
-	options.queue.engine = ACTMEM_ENGINE_WORKERS;
-	options.queue.block_bytes = 65536;
+	ACTMEM_INIT(&queue);
+	options.queue = &queue;
+	queue.engine = ACTMEM_ENGINE_WORKERS;
+	queue.block_bytes = 65536;
 	run(am, &options, seed + THREADS, steps);
 	options = store_options(0, NULL, 0);
 	run(am, &options, seed + 2 * THREADS, steps / 2);

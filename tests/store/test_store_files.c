@@ -87,7 +87,7 @@ static void test_slow_allocation(void **state)
 	assert_int_equal(pthread_getname_np(pthread_self(), own, sizeof(own)), 0);
 	slow_call("fallocate", SLOW_US);
 	put_and_take(&rig, MANY);
-	by_store = slow_calls_of("actmem-store");
+	by_store = slow_calls_of("actmem-queue");
 	by_caller = slow_calls_of(own);
 	print_message("# blocked by allocation: completions %u ms, callers %u ms, of %u ms\n",
 		      by_store * SLOW_US / 1000, by_caller * SLOW_US / 1000,

@@ -118,7 +118,6 @@ static int hold_block(struct actmem *am, const char *size, char **program)
 	size_t i;
 
 	ACTMEM_INIT(&options);
-	ACTMEM_INIT(&options.region);
 	options.grow_bytes = grow ? strtoull(grow, NULL, 10) << 20 : 0;
 	if (actmem_heap_create(am, &options, &heap) ||
 	    actmem_heap_alloc(heap, bytes, 0, (void **)&block))

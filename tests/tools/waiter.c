@@ -117,13 +117,14 @@ static struct actmem_runtime *make_runtime(struct actmem *am)
 
 static struct actmem_store *make_store(struct actmem *am, const char *folder)
 {
+	struct actmem_queue_options queue;
 	struct actmem_store_options options;
 	struct actmem_store *store;
 
 	ACTMEM_INIT(&options);
-	ACTMEM_INIT(&options.region);
-	ACTMEM_INIT(&options.queue);
-	options.queue.engine = ACTMEM_ENGINE_WORKERS;
+	ACTMEM_INIT(&queue);
+	options.queue = &queue;
+	queue.engine = ACTMEM_ENGINE_WORKERS;
 	options.budget_bytes = BUDGET_BLOCKS * BLOCK_BYTES;
 	options.flags = ACTMEM_STORE_HANDED_ON | ACTMEM_STORE_ALLOW_BUFFERED;
 	if (strcmp(stopped, "memory")) {

@@ -43,16 +43,15 @@ static void test_other_process(void)
 {
 	char name[ACTMEM_NAME_MAX];
 	const struct actmem_region_info *info;
-	unsigned int times, node;
-	uint64_t sum = 0;
+	unsigned int times;
+	uint64_t sum;
 	pid_t child;
 
 	snprintf(name, sizeof(name), "held for %d", getpid());
 	child = holder(hold_region, name);
 	info = find(name, &times);
 	if (ok(info && times == 1, "another process's region is listed once")) {
-		for (node = 0; node < ACTMEM_NODES_MAX; node++)
-			sum += info->node_bytes[node];
+		sum = bytes_on_nodes(info);
 		ok(info->pid == child && info->uid == getuid(), "its owner is told");
 		ok(!strcmp(info->command, "list"), "its command is told (%s)", info->command);
 		ok(info->length == LENGTH && sum == LENGTH, "its bytes on each node are told");
@@ -76,12 +75,12 @@ static void test_own(struct actmem *am)
 	snprintf(name, sizeof(name), "own of %d", getpid());
 	region = region_or_bail(am, name);
 	returns(actmem_region_from_fd(am, actmem_region_fd(region), &second), 0);
-	ACTMEM_INIT(&own);
-	returns(actmem_region_get_info(region, &own), 0);
+	own = info_or_bail(region);
 	info = find(name, &times);
 	ok(info && times == 1, "a region with two handles is listed once");
 	ok(info && info->id == own.id && info->pid == getpid() &&
-	   !memcmp(info->node_bytes, own.node_bytes, sizeof(own.node_bytes)),
+	   info->node_count == own.node_count &&
+	   !memcmp(info->node_bytes, own.node_bytes, own.node_count * sizeof(uint64_t)),
 	   "the list and the region's own info agree");
 	returns(actmem_region_close(region), 0);
 	find(name, &times);

@@ -82,6 +82,8 @@ static void publish(void)
 	fcntl(forged.stats, F_ADD_SEALS, SEALS);
 }
 
+static uint64_t on_node_5;		/* bytes of what was found last */
+
 /* How often the memfd is listed; *@found is one of them. Others may run this test, too. */
 static unsigned int listed(uint64_t id, struct actmem_region_info *found)
 {
@@ -94,6 +96,8 @@ static unsigned int listed(uint64_t id, struct actmem_region_info *found)
 		if (list[i].backend != ACTMEM_BACKEND_MEMFD || list[i].id != id)
 			continue;
 		*found = list[i];
+		found->node_bytes = NULL;
+		on_node_5 = list[i].node_count > 5 ? list[i].node_bytes[5] : 0;
 		times++;
 	}
 	free(list);
@@ -108,7 +112,7 @@ static void assert_believed(bool believed)
 	assert_string_equal(info.name, "forged");
 	assert_int_equal(info.length, LENGTH);
 	assert_int_equal(info.pid, getpid());
-	assert_int_equal(info.node_bytes[5], believed ? LENGTH : 0);
+	assert_int_equal(on_node_5, believed ? LENGTH : 0);
 	assert_int_equal(info.mapped_bytes, believed ? LENGTH : 0);
 }
 
@@ -129,7 +133,7 @@ static void test_older_than_the_file(void **state)
 				   LENGTH / 2), 0);
 	assert_int_equal(listed(forged.id, &info), 1);
 	assert_int_equal(info.allocated_bytes, LENGTH / 2);
-	assert_int_equal(info.node_bytes[5], 0);
+	assert_int_equal(on_node_5, 0);
 	assert_int_equal(info.pinned_bytes, LENGTH / 2);
 	assert_int_equal(info.mapped_bytes, LENGTH);
 }

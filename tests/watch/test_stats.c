@@ -12,9 +12,10 @@
 
 #define DEVICE	12
 
+static uint64_t node_bytes[ACTMEM_NODES_MAX] = { [3] = 4096 };
 static const struct actmem_region_info info = {
 	.id = 11, .page_bytes = 4096, .pages = ACTMEM_PAGES_4K, .pinned_bytes = 4096,
-	.node_bytes = { [3] = 4096 },
+	.node_bytes = node_bytes,
 };
 
 static struct stats_record published(const struct stats *stats, unsigned int index)

@@ -79,18 +79,20 @@ static int open_runtime(struct cuda_pool *pool)
 /* On the device's node, unless the environment names others. */
 static int open_heap(struct cuda_pool *pool, const struct cuda_settings *settings)
 {
+	struct actmem_region_options region;
 	struct actmem_heap_options options;
 	char label[ACTMEM_NAME_MAX];
 	int error = 0;
 
 	ACTMEM_INIT(&options);
-	ACTMEM_INIT(&options.region);
+	ACTMEM_INIT(&region);
+	options.region = &region;
 	options.grow_bytes = settings->grow_bytes;
 	options.limit_bytes = settings->limit_bytes;
 	snprintf(label, sizeof(label), "cuda%d", pool->ordinal);
-	options.region.name = label;
+	region.name = label;
 	if (pool->may_be_anywhere)
-		error = cuda_library.actmem_runtime_nodes(pool->runtime, &options.region.nodes);
+		error = cuda_library.actmem_runtime_nodes(pool->runtime, &region.nodes);
 	if (!error)
 		error = cuda_library.actmem_heap_create(pool->am, &options, &pool->heap);
 	if (!error)

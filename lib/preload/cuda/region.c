@@ -199,7 +199,7 @@ static void tell_far(const struct actmem_region_info *info, const struct cuda_po
 
 	if (nodes_empty(&policy->nodes))
 		return;
-	for (node = 0; node < ACTMEM_NODES_MAX; node++)
+	for (node = 0; node < info->node_count; node++)
 		if (!node_is_set(&policy->nodes, node))
 			far_bytes += info->node_bytes[node];
 	if (!far_bytes)
@@ -216,11 +216,14 @@ static void tell_far(const struct actmem_region_info *info, const struct cuda_po
 /* Where only this process knows what is mapped, it is to tell so of what it maps itself. */
 static int look_at(struct actmem_region *region, const struct cuda_policy *policy)
 {
+	uint64_t node_bytes[ACTMEM_NODES_MAX];
 	struct actmem_region_info info;
 	void *address;
 	int error;
 
 	ACTMEM_INIT(&info);
+	info.node_bytes = node_bytes;
+	info.node_count = ACTMEM_NODES_MAX;
 	error = cuda_library.actmem_region_get_info(region, &info);
 	if (!error)
 		tell_far(&info, policy, cuda_library.actmem_region_found(region) > 0);

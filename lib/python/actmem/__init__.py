@@ -353,12 +353,13 @@ def _region(info: _native.RegionInfo) -> dict[str, Any]:
     region = _native.as_dict(info)
     region["backend"] = _native.BACKENDS[info.backend]
     region["pages"] = _native.PAGES[info.pages]
-    region["nodes"] = {node: size for node, size in enumerate(info.node_bytes)
-                       if size}
-    del region["node_bytes"]
+    region["nodes"] = {node: info.node_bytes[node] for node in range(info.node_count)
+                       if info.node_bytes[node]}
+    for name in ("node_bytes", "node_count", "reserved"):
+        del region[name]
     region["name"] = info.name.decode(errors="replace")
     region["command"] = info.command.decode(errors="replace")
-    region["path"] = os.fsdecode(info.path)
+    region["path"] = os.fsdecode(info.path or b"")
     for name in ("lingering", "named"):
         region[name] = bool(region[name])
     return region

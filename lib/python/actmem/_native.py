@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 NODES_MAX = 1024
 NAME_MAX = 64
-PATH_MAX = 1024
 
 BACKENDS = ("auto", "driver", "memfd")
 POLICIES = ("default", "bind", "preferred", "interleave")
@@ -48,19 +47,20 @@ class Options(Sized):
 class RegionInfo(Sized):
     backend: int
     pages: int
-    node_bytes: "ctypes.Array[c_uint64]"
+    node_bytes: "ctypes._Pointer[c_uint64]"
+    node_count: int
+    path: bytes | None
     name: bytes
     command: bytes
-    path: bytes
     _fields_ = [("size", c_size_t), ("id", c_uint64), ("length", c_uint64),
                 ("page_bytes", c_uint64), ("backend", c_int), ("pages", c_int),
                 ("mapped_bytes", c_uint64), ("pinned_bytes", c_uint64),
-                ("node_bytes", c_uint64 * NODES_MAX), ("uid", c_uint32),
-                ("pid", c_int32), ("lingering", c_uint32), ("name", c_char * NAME_MAX),
-                ("command", c_char * 16), ("allocated_bytes", c_uint64),
-                ("demand_faults", c_uint64),
+                ("allocated_bytes", c_uint64), ("demand_faults", c_uint64),
                 ("poisoned_bytes", c_uint64), ("exported_bytes", c_uint64),
-                ("named", c_uint32), ("path", c_char * PATH_MAX)]
+                ("node_bytes", POINTER(c_uint64)), ("node_count", c_uint32),
+                ("uid", c_uint32), ("pid", c_int32), ("lingering", c_uint32),
+                ("named", c_uint32), ("reserved", c_uint32), ("path", c_char_p),
+                ("name", c_char * NAME_MAX), ("command", c_char * 16)]
 
 
 class Counters(Sized):

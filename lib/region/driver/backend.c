@@ -169,7 +169,7 @@ static int ask_info(int fd, uint64_t id, struct actmem_region_info *into)
 		.size = sizeof(info),
 		.id = id,
 		.node_bytes = (uintptr_t)into->node_bytes,
-		.node_count = ACTMEM_NODES_MAX,
+		.node_count = into->node_bytes ? ACTMEM_NODES_MAX : 0,
 	};
 	int error = driver_ask(fd, ACTMEM_IOC_INFO, &info);
 
@@ -196,15 +196,15 @@ static void driver_release(struct backing *backing)
 static int list_batch(int device, const uint64_t *ids, unsigned int count,
 		      struct region_list *list)
 {
-	struct actmem_region_info *info;
+	struct region_item *item;
 	unsigned int i;
 	int error;
 
 	for (i = 0; i < count; i++) {
-		info = list_add(list);
-		if (!info)
+		item = list_add(list);
+		if (!item)
 			return -ENOMEM;
-		error = ask_info(device, ids[i], info);
+		error = ask_info(device, ids[i], &item->info);
 		if (error)
 			list_drop_last(list);
 		/* Regions that have gone since, or that are not the caller's. */

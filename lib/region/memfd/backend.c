@@ -84,6 +84,8 @@ static int memfd_info(const struct backing *backing, struct actmem_region_info *
 			     backing->locked_bytes : info->allocated_bytes;
 	info->uid = getuid();
 	info->pid = getpid();
+	if (!info->node_bytes)
+		return 0;
 	error = pages_count_present(backing, info->node_bytes);
 	/* A machine of one node need not tell which pages are missing. */
 	if (!error && node_is_only_one(&node) && info->node_bytes[node] > info->allocated_bytes)

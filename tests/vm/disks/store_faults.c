@@ -26,13 +26,15 @@ static const char *const folder = FOLDER;
 
 static struct actmem_store_options options_for(enum actmem_engine engine, uint32_t flags)
 {
+	static struct actmem_queue_options queue;
 	struct actmem_store_options options = store_options(BUDGET, &folder, 1);
 
 	options.flags = flags;
 	/* There at once, so that the file system has nothing to do while the disk fails. */
 	options.spill_bytes = SPILL_BYTES;
-	ACTMEM_INIT(&options.queue);
-	options.queue.engine = engine;
+	ACTMEM_INIT(&queue);
+	queue.engine = engine;
+	options.queue = &queue;
 	return options;
 }
 
