@@ -233,9 +233,6 @@ struct actmem_completion {
 	uint32_t reserved;
 };
 
-/* @timeout_ns of actmem_queue_wait(). */
-#define ACTMEM_WAIT_FOREVER	UINT64_MAX
-
 /*
  * Takes completions, up to @max, as soon as there is one; several threads may
  * wait, and each completion goes to one of them. Returns how many; 0 if no request

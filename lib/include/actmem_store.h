@@ -125,11 +125,13 @@ int actmem_store_destroy(struct actmem_store *store);
 const char *actmem_store_describe(const struct actmem_store *store);
 
 /*
- * Memory for a block of @bytes, for the caller alone to fill, aligned to 4096.
- * Where the budget is used up, waits until other blocks have been spilled.
+ * Memory for a block of @length bytes, for the caller alone to fill, aligned to 4096.
+ * Where the budget is used up, waits until other blocks have been spilled, for
+ * @timeout_ns at most: to make a region, which the caller does itself, is not cut short.
  *
  * -EEXIST  the key is in the store
- * -EINVAL  bytes is 0
+ * -EINVAL  length is 0
+ * -ETIMEDOUT  no memory came free in time; spills that were begun for it go on
  * -ENOMEM  more than the budget holds, or, without spill paths, than is left of it;
  *	or as actmem_heap_alloc(), and other blocks cannot make room. Or the store's regions
  *	have names, and so stay, and are all shorter
@@ -140,15 +142,16 @@ const char *actmem_store_describe(const struct actmem_store *store);
  * -ENOSPC, -EIO and others  room is needed, and a block could not be spilled:
  *	actmem_error() names file, offset and block. That block stays as it is
  */
-int actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
-			 void **memory);
+int actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint64_t length,
+			 void **memory, uint64_t timeout_ns);
 
 /* The block is filled, and the store's from now on. -ENOENT: not reserved. */
 int actmem_store_commit(struct actmem_store *store, struct actmem_key key);
 
 /*
  * The memory of a committed block, for the caller to read until the release.
- * Waits, if it is not there, until it has been read from its file. -EBUSY: held.
+ * Waits, if it is not there, until it has been read from its file, for @timeout_ns at
+ * most, and for memory as a reserve. -EBUSY: held. @length, which may be NULL: its bytes.
  *
  * -ENOENT  no such key, or not committed
  * -EIO and others  it cannot be read: actmem_error() names file, offset and block.
@@ -157,9 +160,10 @@ int actmem_store_commit(struct actmem_store *store, struct actmem_key key);
  *	budget and disk are both full, a block that is in a file cannot be had until
  *	another one has been released or dropped
  * -EBADMSG  it came back changed (CHECKSUM)
+ * -ETIMEDOUT  it was not read in time, which goes on, or there was no memory
  */
 int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const void **memory,
-		      uint64_t *bytes);
+		      uint64_t *length, uint64_t timeout_ns);
 
 /* Ends a hold, and the block. -ENOENT: not held. */
 int actmem_store_release(struct actmem_store *store, struct actmem_key key);
@@ -174,7 +178,7 @@ int actmem_store_put_back(struct actmem_store *store, struct actmem_key key);
  */
 int actmem_store_drop(struct actmem_store *store, struct actmem_key key);
 
-/* Reserve, memcpy, commit; and hold, memcpy, release. -EINVAL: has other @bytes. */
+/* Reserve, memcpy, commit; and hold, memcpy, release; both wait as long as it takes. -EINVAL: has other @bytes. */
 int actmem_store_put(struct actmem_store *store, struct actmem_key key, const void *data,
 		     uint64_t bytes);
 int actmem_store_take(struct actmem_store *store, struct actmem_key key, void *data,

@@ -368,11 +368,8 @@ static HOT int wait_and_take(struct actmem_queue *queue, struct actmem_completio
 	uint64_t until = 0;
 	int count;
 
-	if (timeout_ns && timeout_ns != ACTMEM_WAIT_FOREVER) {
-		until = clock_ns() + timeout_ns;
-		if (until < timeout_ns)
-			until = 0;
-	}
+	if (timeout_ns && timeout_ns != ACTMEM_WAIT_FOREVER)
+		until = clock_after(timeout_ns);
 	fail_clear();
 	pthread_mutex_lock(&queue->lock);
 	while (in_time && link_is_alone(&queue->ended) && queue->stats.requests)

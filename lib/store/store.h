@@ -80,6 +80,7 @@ struct waiter {
 	pthread_cond_t wake;
 	bool is_stalled;
 	uint64_t since;			/* ns, if it is */
+	uint64_t until;			/* ns; 0: for ever */
 	bool is_refused;		/* memory that it wanted; store->refusal says why */
 	int spill_error;		/* of a spill that failed while it was the first; 0: none */
 	int fill_error;
@@ -259,8 +260,9 @@ void store_region_closes(void *store, struct actmem_region *region);
 
 /* room.c: memory for one that waits for it. */
 
-void waiter_init(struct waiter *waiter);
+void waiter_init(struct waiter *waiter, uint64_t timeout_ns);
 void waiter_destroy(struct waiter *waiter);
+bool waiter_is_late(const struct waiter *waiter);
 
 /* Memory for the block, when it is the waiter's turn. 0 or -errno with words. */
 int store_room(struct actmem_store *store, struct waiter *waiter, struct store_block *block,

@@ -28,6 +28,7 @@ struct rig {
 	const char *heap_name;
 	uint32_t stripes;		/* 2, or one file */
 	uint64_t grow;
+	enum actmem_engine engine;
 	atomic_uint under_way;
 };
 
@@ -51,6 +52,7 @@ static inline int set_up(struct rig *rig)
 	const char *paths[] = { FOLDER, FOLDER };
 	struct actmem_store_options options;
 	struct actmem_options open_options;
+	struct actmem_queue_options queue;
 	int error;
 
 	rig->before = held_now();
@@ -71,6 +73,9 @@ static inline int set_up(struct rig *rig)
 	options.spill_bytes = rig->spill_bytes;
 	options.grow_bytes = rig->grow;
 	options.flags = rig->flags | ACTMEM_STORE_ALLOW_BUFFERED;
+	ACTMEM_INIT(&queue);
+	queue.engine = rig->engine;
+	options.queue = &queue;
 	error = actmem_store_create(rig->am, &options, &rig->store);
 	if (!error)
 		actmem_store_observe(rig->store, count_transfers, rig);
@@ -99,7 +104,8 @@ static inline struct actmem_store_stats stats_of(struct rig *rig)
 static inline int put(struct rig *rig, uint64_t name)
 {
 	void *memory;
-	int error = actmem_store_reserve(rig->store, key_of(name), BLOCK, &memory);
+	int error = actmem_store_reserve(rig->store, key_of(name), BLOCK, &memory,
+					 ACTMEM_WAIT_FOREVER);
 
 	if (error)
 		return error;
@@ -112,7 +118,7 @@ static inline int take(struct rig *rig, uint64_t name)
 	const unsigned char *memory;
 	const void *held;
 	uint64_t bytes, i;
-	int error = actmem_store_hold(rig->store, key_of(name), &held, &bytes);
+	int error = actmem_store_hold(rig->store, key_of(name), &held, &bytes, ACTMEM_WAIT_FOREVER);
 
 	if (error)
 		return error;

@@ -258,12 +258,14 @@ static void test_tried_once(void **state)
 	settle(&rig);
 	/* Ahead of time one may have been. */
 	before = stats_of(&rig).failed_spills_total;
-	assert_fails(actmem_store_reserve(rig.store, key_of(count), BUDGET, &memory), ENOSPC,
+	assert_fails(actmem_store_reserve(rig.store, key_of(count), BUDGET, &memory,
+					  ACTMEM_WAIT_FOREVER), ENOSPC,
 		     "no room for");
 	assert_int_equal(rig.under_way, 0);
 	assert_int_equal(stats_of(&rig).failed_spills_total, before + 1);
 	fail_nothing();
-	assert_int_equal(actmem_store_reserve(rig.store, key_of(count), BUDGET, &memory), 0);
+	assert_int_equal(actmem_store_reserve(rig.store, key_of(count), BUDGET, &memory,
+					      ACTMEM_WAIT_FOREVER), 0);
 	assert_int_equal(stats_of(&rig).failed_spills_total, before + 1);
 	assert_int_equal(actmem_store_drop(rig.store, key_of(count)), 0);
 	take_all(&rig, count);
