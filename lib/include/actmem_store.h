@@ -178,11 +178,14 @@ int actmem_store_put_back(struct actmem_store *store, struct actmem_key key);
  */
 int actmem_store_drop(struct actmem_store *store, struct actmem_key key);
 
-/* Reserve, memcpy, commit; and hold, memcpy, release; both wait as long as it takes. -EINVAL: has other @bytes. */
+/*
+ * Reserve, memcpy, commit; and hold, memcpy, release; both wait as long as it takes.
+ * -EINVAL: another @length than the block's.
+ */
 int actmem_store_put(struct actmem_store *store, struct actmem_key key, const void *data,
-		     uint64_t bytes);
+		     uint64_t length);
 int actmem_store_take(struct actmem_store *store, struct actmem_key key, void *data,
-		      uint64_t bytes);
+		      uint64_t length);
 
 /*
  * The block is wanted soon: it is read ahead of all others, as soon as there is
@@ -192,13 +195,13 @@ int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key);
 
 /*
  * Has regions made, and registered, before blocks want them, until @free_bytes are free
- * for blocks of @bytes each, or the budget is used up: what a thread of the caller's does
+ * for blocks of @length each, or the budget is used up: what a thread of the caller's does
  * while others go on with what there is. A reserve that has to wait for it meanwhile
  * waits for one region at most. Errors as of actmem_heap_alloc(): what is there stays, and a
  * reserve that wants more tries itself. No error is what a store that spills makes do
  * without.
  */
-int actmem_store_grow(struct actmem_store *store, uint64_t bytes, uint64_t free_bytes);
+int actmem_store_grow(struct actmem_store *store, uint64_t length, uint64_t free_bytes);
 
 struct actmem_store_stats {
 	size_t size;			/* set by ACTMEM_INIT */
@@ -250,7 +253,7 @@ struct actmem_store_event {
 	enum actmem_store_event_kind kind;
 	int32_t result;			/* of an end: 0 or a negative errno */
 	struct actmem_key key;
-	uint64_t bytes;
+	uint64_t length;		/* of the block, as asked for */
 	uint64_t time_ns;		/* of CLOCK_MONOTONIC */
 	uint64_t resident_bytes;	/* as in the statistics, then */
 	uint64_t spilled_bytes;

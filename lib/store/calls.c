@@ -440,7 +440,7 @@ static int put(struct actmem_store *store, struct actmem_key key, const void *da
 }
 
 int actmem_store_put(struct actmem_store *store, struct actmem_key key, const void *data,
-		     uint64_t bytes)
+		     uint64_t length)
 {
 	int error = store_check(store, "actmem_store_put");
 
@@ -449,7 +449,7 @@ int actmem_store_put(struct actmem_store *store, struct actmem_key key, const vo
 	if (!data)
 		return fail(EINVAL, "actmem_store_put: no data");
 	thread_hold_cancellation();
-	error = put(store, key, data, bytes);
+	error = put(store, key, data, length);
 	thread_let_cancellation();
 	return error;
 }
@@ -470,16 +470,16 @@ static int take(struct actmem_store *store, struct actmem_key key, void *data, u
 }
 
 int actmem_store_take(struct actmem_store *store, struct actmem_key key, void *data,
-		      uint64_t bytes)
+		      uint64_t length)
 {
 	int error = store_check(store, "actmem_store_take");
 
 	if (error)
 		return error;
-	if (!data || !bytes)
+	if (!data || !length)
 		return fail(EINVAL, "actmem_store_take: no room for data");
 	thread_hold_cancellation();
-	error = take(store, key, data, bytes);
+	error = take(store, key, data, length);
 	thread_let_cancellation();
 	return error;
 }

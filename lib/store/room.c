@@ -231,20 +231,20 @@ int store_room(struct actmem_store *store, struct waiter *waiter, struct store_b
 	return error;
 }
 
-int actmem_store_grow(struct actmem_store *store, uint64_t bytes, uint64_t free_bytes)
+int actmem_store_grow(struct actmem_store *store, uint64_t length, uint64_t free_bytes)
 {
 	int error = store_check(store, "actmem_store_grow");
 
 	if (error)
 		return error;
-	if (!bytes || bytes > BLOCK_BYTES_MAX)
+	if (!length || length > BLOCK_BYTES_MAX)
 		return fail(EINVAL, "actmem_store_grow: blocks of %llu bytes; 1 to %llu are possible",
-			    (unsigned long long)bytes, (unsigned long long)BLOCK_BYTES_MAX);
+			    (unsigned long long)length, (unsigned long long)BLOCK_BYTES_MAX);
 	thread_hold_cancellation();
 	pthread_mutex_lock(&store->lock);
 	store->waiting++;
 	pthread_mutex_unlock(&store->lock);
-	error = heap_grow_ahead(store->heap, round_up(bytes, store->unit), store->memory_align,
+	error = heap_grow_ahead(store->heap, round_up(length, store->unit), store->memory_align,
 				free_bytes);
 	pthread_mutex_lock(&store->lock);
 	if (error && store_make_do(store, error))

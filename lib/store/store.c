@@ -39,7 +39,7 @@ void store_tell(struct actmem_store *store, enum actmem_store_event_kind kind,
 		.kind = kind,
 		.result = result,
 		.key = block->key,
-		.bytes = block->bytes,
+		.length = block->bytes,
 		.resident_bytes = store->sums[SUM_RESIDENT].bytes,
 		.spilled_bytes = store->sums[SUM_FILED].bytes,
 	};
