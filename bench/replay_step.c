@@ -86,7 +86,8 @@ static int produce_tensor(struct pass *pass, unsigned int tensor)
 	int error;
 
 	begun_ns = clock_ns();
-	error = actmem_store_reserve(replay->store, key, replay->bytes[tensor], &memory);
+	error = actmem_store_reserve(replay->store, key, replay->bytes[tensor], &memory,
+				     ACTMEM_WAIT_FOREVER);
 	if (error)
 		return tell_error(pass, tensor, error);
 	reserved_ns = clock_ns();
@@ -127,7 +128,7 @@ static int consume_tensor(struct pass *pass, unsigned int tensor)
 	int error;
 
 	begun_ns = clock_ns();
-	error = actmem_store_hold(replay->store, key, &memory, &bytes);
+	error = actmem_store_hold(replay->store, key, &memory, &bytes, ACTMEM_WAIT_FOREVER);
 	if (error)
 		return tell_error(pass, tensor, error);
 	held_ns = clock_ns();

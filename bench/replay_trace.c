@@ -113,7 +113,7 @@ static json_t *about_block(const struct actmem_store_event *event)
 	snprintf(block, sizeof(block), "layer %02u %s",
 		 (unsigned int)(event->key.name / MODEL_TENSORS),
 		 model_tensors[event->key.name % MODEL_TENSORS]);
-	return json_pack("{s:s, s:I}", "block", block, "bytes", (json_int_t)event->bytes);
+	return json_pack("{s:s, s:I}", "block", block, "bytes", (json_int_t)event->length);
 }
 
 static void write_transfer(struct replay *replay, const struct actmem_store_event *event,

@@ -20,9 +20,11 @@ else
 LEFT_OUT += 'the man pages: scdoc is not installed'
 endif
 
-$(B)/man/%: %.scd
+# .TH has groff hyphenate again, which breaks names.
+$(B)/man/%: %.scd docs/docs.mk
 	@mkdir -p $(@D)
 	scdoc <$< >$@
+	sed -i '/^\.TH /a .nh' $@
 
 define MAN_ALIAS
 $(B)/man/$(notdir $(1)): $(patsubst %/,%.scd,$(dir $(1)))

@@ -28,6 +28,14 @@ static inline uint64_t clock_tick_ns(void)
 	return clock_read(CLOCK_MONOTONIC_COARSE);
 }
 
+/* When @timeout_ns from now have passed; 0: never, of more than there will be. */
+static inline uint64_t clock_after(uint64_t timeout_ns)
+{
+	uint64_t until = clock_ns() + timeout_ns;
+
+	return until < timeout_ns ? 0 : until;
+}
+
 static inline struct timespec clock_time(uint64_t ns)
 {
 	return (struct timespec){ (time_t)(ns / NS_PER_SECOND), (long)(ns % NS_PER_SECOND) };

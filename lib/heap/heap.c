@@ -349,11 +349,11 @@ static int alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void 
 	return 0;
 }
 
-int actmem_heap_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address)
+int actmem_heap_alloc(struct actmem_heap *heap, uint64_t length, uint64_t align, void **address)
 {
 	bool is_full;
 
-	return alloc(heap, bytes, align, address, &is_full);
+	return alloc(heap, length, align, address, &is_full);
 }
 
 int heap_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address,

@@ -33,6 +33,9 @@ extern "C" {
 #define ACTMEM_NODES_MAX	1024
 #define ACTMEM_NAME_MAX		64	/* with the terminating NUL */
 
+/* @timeout_ns of calls that wait, which is relative: without end. 0: they do not wait. */
+#define ACTMEM_WAIT_FOREVER	UINT64_MAX
+
 #if defined(__GNUC__)
 #pragma GCC visibility push(default)
 #endif

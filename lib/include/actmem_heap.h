@@ -93,17 +93,17 @@ int actmem_heap_tune(struct actmem_heap *heap, const struct actmem_heap_tuning *
 int actmem_heap_destroy(struct actmem_heap *heap);
 
 /*
- * @bytes of pinned memory at *@block, aligned to @align (a power of two up to
+ * @length bytes of pinned memory at *@block, aligned to @align (a power of two up to
  * 2 MiB) and to 256 at least. The contents are unspecified. Freed by actmem_heap_free(),
  * by any thread. Never ordinary memory:
  *
- * -EINVAL  bytes is 0, absurd or more than chunk_bytes, align no power of two or too
+ * -EINVAL  length is 0, absurd or more than chunk_bytes, align no power of two or too
  *	large
  * -ENOMEM  the heap's limit, or none for the bookkeeping
  * else, where it takes a new region, as actmem_region_create(), actmem_region_open()
  *	(heap_name; -EMFILE: over 4096 of them) and actmem_region_register()
  */
-int actmem_heap_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align,
+int actmem_heap_alloc(struct actmem_heap *heap, uint64_t length, uint64_t align,
 		      void **block);
 
 /* -EINVAL: not the start of a live block of this heap; nothing changes. */

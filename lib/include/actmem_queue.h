@@ -234,9 +234,6 @@ struct actmem_completion {
 	uint32_t reserved;
 };
 
-/* @timeout_ns of actmem_queue_wait(). */
-#define ACTMEM_WAIT_FOREVER	UINT64_MAX
-
 /*
  * Takes completions, up to @max, as soon as there is one; several threads may
  * wait, and each completion goes to one of them. Returns how many; 0 if no request
@@ -245,7 +242,6 @@ struct actmem_completion {
  *
  * -ETIMEDOUT  none within @timeout_ns from now (0: does not wait)
  * -EINVAL  max is 0
- * -EDEADLK  see actmem_queue_notify()
  *
  * @size: bytes of a completion as the caller was compiled.
  */
@@ -260,24 +256,16 @@ static inline int actmem_queue_wait(struct actmem_queue *queue,
 }
 
 /*
- * Has the queue call @notify in a thread of its own when requests have ended, to take
- * their completions there, by actmem_queue_wait() with a timeout of 0, rather than in a
- * thread that has to be woken for each: the way to least processor time. NULL: none.
+ * An eventfd (eventfd(2)) that can be read once completions have come since it was last
+ * read, for a program that waits for other things as well, by poll(2). It reads the
+ * eventfd first, and then takes completions by actmem_queue_wait() with a timeout of 0
+ * until there are none. It is made at the first call, close-on-exec and nonblocking, and
+ * is the queue's, which closes it when it is destroyed.
  *
- * It is called again if more have ended meanwhile, by one thread at a time, with no
- * lock held and no signal delivered but of its own faults. It may begin and cancel
- * requests of this queue, and is to be back soon: with io_uring the queue begins and
- * ends nothing until then. Calls that wait for the queue are -EDEADLK there: to attach,
- * detach, open, close, destroy, and actmem_queue_wait() with a timeout. Completions that it
- * leaves stay for whoever waits, and actmem_queue_destroy() returns when it has.
- *
- * It is also told at once of a request that ends without a transfer, as by its deadline,
- * though all transfers hang: the engine that has workers starts a thread for that.
- *
- * -EBUSY  requests are under way, completions have not been taken, or it is running
- * -EAGAIN  no thread can be started
+ * A descriptor or a negative errno. -EMFILE, -ENFILE, -ENOMEM  no descriptor;  -EAGAIN  no
+ * thread can be started, which workers need beside those that may hang in transfers
  */
-int actmem_queue_notify(struct actmem_queue *queue, void (*notify)(void *data), void *data);
+int actmem_queue_eventfd(struct actmem_queue *queue);
 
 /*
  * Has a request end early. Its completion comes in any case, with -ECANCELED, or

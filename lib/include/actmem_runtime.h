@@ -171,22 +171,22 @@ int actmem_region_get_registration(struct actmem_region *region,
 
 /*
  * Where devices have an address of a region that is registered with @runtime, and
- * how many bytes from there on are in one piece. @bytes may be NULL.
+ * how many bytes from there on are in one piece. @length may be NULL.
  *
  * -ENOENT  no region registered with @runtime has it;  -EOPNOTSUPP  PJRT and NULL,
  *	which have no such addresses;  -ESTALE  the registration is lost
  */
 int actmem_runtime_pointer(struct actmem_runtime *runtime, const void *address, uint64_t *pointer,
-			   uint64_t *bytes);
+			   uint64_t *length);
 
 /*
  * Around what this thread waits for an accelerator in, which the library cannot see, as
- * for an event of a stream: `actmem waits` shows it meanwhile, as `device`, with @bytes
- * that are wanted (0: not known) and 79 bytes of @words, NULL: none. Each thread may begin
- * several. The result of begin(), NULL too, goes to end(), in any thread, before
+ * for an event of a stream: `actmem waits` shows it meanwhile, as `device`, with @length
+ * bytes that are wanted (0: not known) and 79 bytes of @words, NULL: none. Each thread may
+ * begin several. The result of begin(), NULL too, goes to end(), in any thread, before
  * actmem_close(). They take no lock, cannot fail, and do nothing in a forked child.
  */
-struct actmem_device_wait *actmem_device_wait_begin(struct actmem *am, uint64_t bytes,
+struct actmem_device_wait *actmem_device_wait_begin(struct actmem *am, uint64_t length,
 						    const char *words);
 void actmem_device_wait_end(struct actmem *am, struct actmem_device_wait *wait);
 

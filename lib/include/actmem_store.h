@@ -125,12 +125,14 @@ int actmem_store_destroy(struct actmem_store *store);
 const char *actmem_store_describe(const struct actmem_store *store);
 
 /*
- * Memory for a block of @bytes, for the caller alone to fill, aligned to 4096.
- * Where the budget is used up, waits until other blocks have been spilled.
+ * Memory for a block of @length bytes, for the caller alone to fill, aligned to 4096.
+ * Where the budget is used up, waits until other blocks have been spilled, for
+ * @timeout_ns at most: to make a region, which the caller does itself, is not cut short.
  *
  * -EEXIST  the key is in the store
- * -EINVAL  bytes is 0, absurd, or more than is registered at once (64 GiB, or chunk_bytes of
- *	the runtime)
+ * -EINVAL  length is 0, absurd, or more than is registered at once (64 GiB, or chunk_bytes
+ *	of the runtime)
+ * -ETIMEDOUT  no memory came free in time; spills that were begun for it go on
  * -ENOMEM  more than the budget holds, or, without spill paths, than is left of it;
  *	or as actmem_heap_alloc(), and other blocks cannot make room. Or the store's regions
  *	have names, and so stay, and are all shorter
@@ -142,16 +144,16 @@ const char *actmem_store_describe(const struct actmem_store *store);
  *	actmem_error() names that block, and the file and its offset, or the directory that
  *	has no room. The block stays as it is
  */
-int actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
-			 void **memory);
+int actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint64_t length,
+			 void **memory, uint64_t timeout_ns);
 
 /* The block is filled, and the store's from now on. -ENOENT: not reserved. */
 int actmem_store_commit(struct actmem_store *store, struct actmem_key key);
 
 /*
  * The memory of a committed block, for the caller to read until the release, and how many
- * @bytes it has, unless that is NULL. Waits, if it is not there, until it has been read
- * from its file. -EBUSY: held.
+ * bytes it has in @length, unless that is NULL. Waits, if it is not there, until it has been
+ * read from its file, for @timeout_ns at most, and for memory as a reserve. -EBUSY: held.
  *
  * -ENOENT  no such key, or not committed
  * -EIO and others  it cannot be read: actmem_error() names file, offset and block.
@@ -160,9 +162,10 @@ int actmem_store_commit(struct actmem_store *store, struct actmem_key key);
  *	budget and disk are both full, a block that is in a file cannot be had until
  *	another one has been released or dropped
  * -EBADMSG  it came back changed (CHECKSUM)
+ * -ETIMEDOUT  it was not read in time, which goes on, or there was no memory
  */
 int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const void **memory,
-		      uint64_t *bytes);
+		      uint64_t *length, uint64_t timeout_ns);
 
 /* Ends a hold, and the block. -ENOENT: not held. */
 int actmem_store_release(struct actmem_store *store, struct actmem_key key);
@@ -177,11 +180,14 @@ int actmem_store_put_back(struct actmem_store *store, struct actmem_key key);
  */
 int actmem_store_drop(struct actmem_store *store, struct actmem_key key);
 
-/* Reserve, memcpy, commit; and hold, memcpy, release. -EINVAL: has other @bytes. */
+/*
+ * Reserve, memcpy, commit; and hold, memcpy, release; both wait as long as it takes.
+ * -EINVAL: another @length than the block's.
+ */
 int actmem_store_put(struct actmem_store *store, struct actmem_key key, const void *data,
-		     uint64_t bytes);
+		     uint64_t length);
 int actmem_store_take(struct actmem_store *store, struct actmem_key key, void *data,
-		      uint64_t bytes);
+		      uint64_t length);
 
 /*
  * The block is wanted soon: it is read ahead of all others, as soon as there is
@@ -191,13 +197,13 @@ int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key);
 
 /*
  * Has regions made, and registered, before blocks want them, until @free_bytes are free
- * for blocks of @bytes each, or the budget is used up: what a thread of the caller's does
+ * for blocks of @length each, or the budget is used up: what a thread of the caller's does
  * while others go on with what there is. A reserve that has to wait for it meanwhile
  * waits for one region at most. Errors as of actmem_heap_alloc(): what is there stays, and a
  * reserve that wants more tries itself. No error is what a store that spills makes do
  * without.
  */
-int actmem_store_grow(struct actmem_store *store, uint64_t bytes, uint64_t free_bytes);
+int actmem_store_grow(struct actmem_store *store, uint64_t length, uint64_t free_bytes);
 
 struct actmem_store_stats {
 	size_t size;			/* set by ACTMEM_INIT */
@@ -249,7 +255,7 @@ struct actmem_store_event {
 	enum actmem_store_event_kind kind;
 	int32_t result;			/* of a transfer's end: 0 or a negative errno */
 	struct actmem_key key;
-	uint64_t bytes;
+	uint64_t length;		/* of the block, as asked for */
 	uint64_t time_ns;		/* of CLOCK_MONOTONIC */
 	uint64_t resident_bytes;	/* as in the statistics, then */
 	uint64_t spilled_bytes;

@@ -276,7 +276,7 @@ int actmem_file_open(struct actmem_queue *queue, const struct actmem_file_option
 {
 	struct actmem_file_options taken;
 	struct actmem_file *file;
-	int error = queue_check_outside(queue, "actmem_file_open");
+	int error = queue_check(queue, "actmem_file_open");
 
 	if (error)
 		return error;
@@ -318,7 +318,7 @@ int actmem_file_close(struct actmem_file *file)
 	if (!file)
 		return fail(EINVAL, "actmem_file_close: no file");
 	queue = file->queue;
-	error = queue_check_outside(queue, "actmem_file_close");
+	error = queue_check(queue, "actmem_file_close");
 	if (error)
 		return error;
 	pthread_mutex_lock(&queue->lock);

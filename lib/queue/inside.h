@@ -120,9 +120,9 @@ struct engine {
 	/* There may be blocks to begin: asks for rouse(), if that is needed. */
 	void (*wake)(struct actmem_queue *queue);
 	void (*rouse)(struct actmem_queue *queue);
-	/* Has a thread that notifies, whatever the others are doing. */
+	/* Has a thread that tells of what ends, whatever the others are doing. */
 	int (*listen)(struct actmem_queue *queue);
-	/* For that one: something has ended, or another deadline is the first. */
+	/* For that one: it is to notify, or another deadline is the first. */
 	void (*attend)(struct actmem_queue *queue);
 	/* Has the blocks of a request come back soon, if it can. */
 	void (*cancel)(struct actmem_queue *queue, struct request *request);
@@ -161,11 +161,14 @@ struct actmem_queue {
 	struct lane commands;		/* that threads do */
 	struct lane sent_commands;	/* that the ring does */
 	struct link under_way, ended, timed;
-	void (*notify)(void *data);	/* the program's, or NULL */
+	bool listens;			/* the engine does */
+	void (*notify)(void *data);	/* of queue_notify_by(), or NULL */
 	void *notify_data;
 	bool to_notify;			/* of completions that it does not know of */
-	bool notifying;			/* it runs, in the thread below */
-	pthread_t notifier;
+	bool notifying;			/* it runs */
+	int event;			/* of actmem_queue_eventfd(), -1: not yet */
+	struct held held;		/* that */
+	bool to_raise;			/* the event: completions have come since */
 	struct link unused;		/* requests to be used again */
 	unsigned int waiting;		/* threads in actmem_queue_wait() */
 	unsigned int to_tell;		/* completions that they do not know of */
@@ -187,9 +190,6 @@ static inline int queue_check(const struct actmem_queue *queue, const char *call
 {
 	return queue && is_owner(queue->am) ? 0 : queue_refuse(queue, call);
 }
-
-/* The same, and -EDEADLK in what actmem_queue_notify() was given. */
-int queue_check_outside(struct actmem_queue *queue, const char *call);
 
 struct attachment *queue_attachment(struct actmem_queue *queue,
 				    const struct actmem_region *region);
@@ -250,18 +250,18 @@ static inline uint64_t queue_expire(struct actmem_queue *queue)
 	return link_is_alone(&queue->timed) ? 0 : queue_expire_timed(queue);
 }
 
-/* Completions are there of which the program is to be notified, by the engine. */
+/* A completion is there of which others are told, by the engine or the event. */
 void queue_has_ended(struct actmem_queue *queue);
 
+/* Makes an eventfd readable. */
+void queue_raise(int event);
+
 /*
- * In a thread of the engine: whether it is to notify the program, and does so, with
- * the lock given back meanwhile.
+ * In a thread of the engine: whether it is to notify, and does so, with the lock given
+ * back meanwhile.
  */
 bool queue_is_to_notify(const struct actmem_queue *queue);
 void queue_notify(struct actmem_queue *queue);
-
-/* This thread is in what the program is notified by. */
-bool queue_is_notifying(const struct actmem_queue *queue);
 
 void queue_free_requests(struct actmem_queue *queue);
 

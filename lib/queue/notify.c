@@ -1,36 +1,29 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A program that takes its completions where they come up: in a thread of the queue.
- *
- * The kernel completes what a thread has begun in that thread, so the queue's is awake
- * in any case when something ends. To wake another that takes it costs as much again.
+ * How others learn of completions that do not wait for them in actmem_queue_wait(): the
+ * store by a call in a thread of the queue, a program by an eventfd.
  */
 #include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "base/base.h"
 #include "queue/inside.h"
 
-HOT bool queue_is_notifying(const struct actmem_queue *queue)
+/* More of them than are ever written fit into one. */
+void queue_raise(int event)
 {
-	return queue->notifying && pthread_equal(queue->notifier, pthread_self());
-}
+	const uint64_t one = 1;
 
-int queue_check_outside(struct actmem_queue *queue, const char *call)
-{
-	int error = queue_check(queue, call);
-	bool is_inside;
-
-	if (error)
-		return error;
-	pthread_mutex_lock(&queue->lock);
-	is_inside = queue_is_notifying(queue);
-	pthread_mutex_unlock(&queue->lock);
-	return is_inside ? fail(EDEADLK, "%s waits for the queue, and is called by a function given to actmem_queue_notify(), for which the queue waits",
-				call) : 0;
+	while (write(event, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
 }
 
 HOT void queue_has_ended(struct actmem_queue *queue)
 {
+	if (queue->event >= 0)
+		queue->to_raise = true;
 	if (!queue->notify || queue->to_notify)
 		return;
 	queue->to_notify = true;
@@ -47,33 +40,63 @@ HOT void queue_notify(struct actmem_queue *queue)
 {
 	queue->to_notify = false;
 	queue->notifying = true;
-	queue->notifier = pthread_self();
 	queue_unlock(queue);
 	queue->notify(queue->notify_data);
 	pthread_mutex_lock(&queue->lock);
 	queue->notifying = false;
 }
 
-int actmem_queue_notify(struct actmem_queue *queue, void (*notify)(void *data), void *data)
+/* The lock is held. */
+static int listen_to(struct actmem_queue *queue)
 {
-	int error = queue_check(queue, "actmem_queue_notify");
+	int error = queue->listens ? 0 : queue->engine->listen(queue);
 
-	if (error)
-		return error;
+	queue->listens = !error;
+	return error;
+}
+
+int queue_notify_by(struct actmem_queue *queue, void (*notify)(void *data), void *data)
+{
+	int error;
+
 	pthread_mutex_lock(&queue->lock);
-	if (queue->stats.requests || queue->stats.completions || queue->notifying) {
-		error = fail(EBUSY, "the queue has %llu requests under way and %llu completions to be taken%s: who is notified of them stays the same",
-			     (unsigned long long)queue->stats.requests,
-			     (unsigned long long)queue->stats.completions,
-			     queue->notifying ? ", and is notifying" : "");
-	} else if (notify) {
-		error = queue->engine->listen(queue);
-	}
+	error = listen_to(queue);
 	if (!error) {
-		queue->notify = notify;
 		queue->notify_data = data;
-		queue->to_notify = false;
+		queue->notify = notify;
 	}
 	pthread_mutex_unlock(&queue->lock);
 	return error;
+}
+
+/* Of completions that are there already it tells at once. The lock is held. */
+static int make_event(struct actmem_queue *queue)
+{
+	int error = listen_to(queue), event;
+
+	if (error)
+		return error;
+	event = eventfd(!!queue->stats.completions, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (event < 0)
+		return fail(errno, "cannot make an eventfd (%s)", strerror(errno));
+	queue->event = event;
+	queue->held.descriptors = &queue->event;
+	queue->held.count = 1;
+	held_add(queue->am, &queue->held);
+	return 0;
+}
+
+int actmem_queue_eventfd(struct actmem_queue *queue)
+{
+	int result = queue_check(queue, "actmem_queue_eventfd");
+
+	if (result)
+		return result;
+	pthread_mutex_lock(&queue->lock);
+	if (queue->event < 0)
+		result = make_event(queue);
+	if (!result)
+		result = queue->event;
+	pthread_mutex_unlock(&queue->lock);
+	return result;
 }

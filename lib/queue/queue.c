@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/base.h"
 #include "queue/inside.h"
@@ -19,8 +20,10 @@ int queue_refuse(const struct actmem_queue *queue, const char *call)
 	return queue ? check_owner(queue->am) : fail(EINVAL, "%s: no queue", call);
 }
 
-static HOT void tell(struct actmem_queue *queue, unsigned int ended, bool rouse)
+static HOT void tell(struct actmem_queue *queue, unsigned int ended, bool rouse, bool raise)
 {
+	if (raise)
+		queue_raise(queue->event);
 	if (ended > 1)
 		pthread_cond_broadcast(&queue->completed);
 	else if (ended)
@@ -32,19 +35,21 @@ static HOT void tell(struct actmem_queue *queue, unsigned int ended, bool rouse)
 HOT void queue_unlock(struct actmem_queue *queue)
 {
 	unsigned int ended = queue->to_tell;
-	bool rouse = queue->to_rouse;
+	bool rouse = queue->to_rouse, raise = queue->to_raise;
 
 	queue->to_tell = 0;
 	queue->to_rouse = false;
+	queue->to_raise = false;
 	pthread_mutex_unlock(&queue->lock);
-	tell(queue, ended, rouse);
+	tell(queue, ended, rouse, raise);
 }
 
 HOT void queue_tell(struct actmem_queue *queue)
 {
-	tell(queue, queue->to_tell, queue->to_rouse);
+	tell(queue, queue->to_tell, queue->to_rouse, queue->to_raise);
 	queue->to_tell = 0;
 	queue->to_rouse = false;
+	queue->to_raise = false;
 }
 
 static int check_options(const struct actmem_queue_options *options)
@@ -158,6 +163,7 @@ int actmem_queue_create(struct actmem *am, const struct actmem_queue_options *op
 	if (error)
 		goto free_queue;
 	queue->am = am;
+	queue->event = -1;
 	queue->workers.limit = queue->options.workers ? queue->options.workers : WORKERS_USUAL;
 	queue->commands.depth = queue->workers.limit;
 	queue->sent_commands.depth = queue->workers.limit;
@@ -188,7 +194,7 @@ free_queue:
 int actmem_queue_destroy(struct actmem_queue *queue)
 {
 	struct actmem_queue_stats *stats;
-	int error = queue_check_outside(queue, "actmem_queue_destroy");
+	int error = queue_check(queue, "actmem_queue_destroy");
 
 	if (error)
 		return error;
@@ -206,6 +212,10 @@ int actmem_queue_destroy(struct actmem_queue *queue)
 	if (queue->engine != &engine_workers)
 		workers_end(queue);
 	queue->engine->stop(queue);
+	if (queue->event >= 0) {
+		held_drop(&queue->held);
+		close(queue->event);
+	}
 	queue_free_requests(queue);
 	pthread_mutex_destroy(&queue->lock);
 	pthread_cond_destroy(&queue->workers.watch);
@@ -344,7 +354,7 @@ bool queue_is_attached(struct actmem_queue *queue, const struct actmem_region *r
 int actmem_queue_attach(struct actmem_queue *queue, struct actmem_region *region, uint32_t flags)
 {
 	struct attachment *attachment = NULL;
-	int error = queue_check_outside(queue, "actmem_queue_attach");
+	int error = queue_check(queue, "actmem_queue_attach");
 	bool is_there;
 
 	if (error)
@@ -379,7 +389,7 @@ int actmem_queue_attach(struct actmem_queue *queue, struct actmem_region *region
 int actmem_queue_detach(struct actmem_queue *queue, struct actmem_region *region)
 {
 	struct attachment *attachment;
-	int error = queue_check_outside(queue, "actmem_queue_detach");
+	int error = queue_check(queue, "actmem_queue_detach");
 
 	if (error)
 		return error;

@@ -12,7 +12,7 @@
  * and extent.c, its files; request.c, which takes requests, and blocks.c, which cuts
  * them; workers.c, the engine of threads; uring.h with uring.c, the one of io_uring,
  * with ring.c, which makes the ring, and register.c, which registers regions with it;
- * notify.c.
+ * notify.c, which tells of completions without being asked.
  *
  * Locks: all of a queue is under its lock, except the doing of blocks. It is held with a
  * store's at most. An engine's wake, listen, attend and cancel are called under it.
@@ -24,6 +24,23 @@
 #include <stdint.h>
 
 #include "actmem_queue.h"
+
+/*
+ * Has @notify called in a thread of the queue when requests have ended, to take their
+ * completions there, by actmem_queue_wait() with a timeout of 0. To wake another thread
+ * for each would take as much of the processor again: the kernel completes what a thread
+ * has begun in that thread, so the queue's is awake in any case.
+ *
+ * It is called again if more have ended meanwhile, by one thread at a time, with no lock
+ * held and no signal delivered but of its own faults; also at once for a request that
+ * ends without a transfer, as by its deadline, though all transfers hang. It may begin and
+ * cancel requests, and makes no call that waits for the queue: to attach, detach, open,
+ * close, destroy, or wait. With io_uring the queue begins and ends nothing until it is
+ * back. actmem_queue_destroy() returns when it is.
+ *
+ * Once, before the first request. 0, or -EAGAIN with words: no thread can be started.
+ */
+int queue_notify_by(struct actmem_queue *queue, void (*notify)(void *data), void *data);
 
 /* Whether the region is attached. Takes the queue's lock. */
 bool queue_is_attached(struct actmem_queue *queue, const struct actmem_region *region);

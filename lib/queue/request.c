@@ -175,7 +175,7 @@ static HOT void enlist(struct actmem_queue *queue, struct request *request)
 	/* Those who wait know of no deadline before this one, and all workers may hang. */
 	if (queue->timed.next == &request->timed)
 		queue->to_tell += queue->waiting;
-	if (queue->notify && queue->timed.next == &request->timed)
+	if (queue->listens && queue->timed.next == &request->timed)
 		queue->engine->attend(queue);
 }
 
@@ -368,17 +368,10 @@ static HOT int wait_and_take(struct actmem_queue *queue, struct actmem_completio
 	uint64_t until = 0;
 	int count;
 
-	if (timeout_ns && timeout_ns != ACTMEM_WAIT_FOREVER) {
-		until = clock_ns() + timeout_ns;
-		if (until < timeout_ns)
-			until = 0;
-	}
+	if (timeout_ns && timeout_ns != ACTMEM_WAIT_FOREVER)
+		until = clock_after(timeout_ns);
 	fail_clear();
 	pthread_mutex_lock(&queue->lock);
-	if (in_time && queue_is_notifying(queue)) {
-		pthread_mutex_unlock(&queue->lock);
-		return fail(EDEADLK, "actmem_queue_wait: a function given to actmem_queue_notify() takes completions without waiting: timeout_ns is 0 there");
-	}
 	while (in_time && link_is_alone(&queue->ended) && queue->stats.requests)
 		in_time = wait_until(queue, until);
 	queue_expire(queue);

@@ -6,7 +6,7 @@
  *
  * It sleeps in the kernel until something comes back, a deadline passes, or another
  * thread writes to the eventfd that it polls. How a ring is made is in ring.c;
- * what it registers, in register.c; how it tells the program of what has ended,
+ * what it registers, in register.c; how it tells others of what has ended,
  * in notify.c.
  */
 #include <errno.h>
@@ -257,8 +257,8 @@ static enum ring_step do_job(struct actmem_queue *queue, struct uring *uring)
 
 /*
  * Completions have made room for other blocks. Where little else is under way the
- * disks go on with those while the program is told; else one system call will do for
- * them and for the program's own. Blocks that cannot begin now stay in the ring, for
+ * disks go on with those while the store is told; else one system call will do for
+ * them and for the store's own. Blocks that cannot begin now stay in the ring, for
  * enter().
  */
 static HOT void notify(struct actmem_queue *queue, struct uring *uring)
@@ -268,9 +268,7 @@ static HOT void notify(struct actmem_queue *queue, struct uring *uring)
 	begin_blocks(queue, uring);
 	if (io_uring_sq_ready(&uring->ring) >= (uring->sent + 1) / 2)
 		submit_to_kernel(queue, uring);
-	/* Without the lock, others may have taken what there was, and ended this. */
-	if (queue_is_to_notify(queue))
-		queue_notify(queue);
+	queue_notify(queue);
 }
 
 /* Begins what was put into the ring, and sleeps until something is to be done. */
@@ -346,13 +344,10 @@ static int listen_to(struct actmem_queue *queue)
 	return 0;
 }
 
-/* An eventfd takes more of them than are ever written; nobody reads it. */
+/* Nobody reads it. */
 static void rouse(struct actmem_queue *queue)
 {
-	const uint64_t one = 1;
-
-	while (write(queue->uring->descriptors[1], &one, sizeof(one)) < 0 && errno == EINTR)
-		;
+	queue_raise(queue->uring->descriptors[1]);
 }
 
 static void cancel(struct actmem_queue *queue, struct request *request)

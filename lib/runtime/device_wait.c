@@ -6,12 +6,12 @@
 #include "region/region.h"
 
 /* The place is what the caller keeps of it, and has no use for. */
-struct actmem_device_wait *actmem_device_wait_begin(struct actmem *am, uint64_t bytes,
+struct actmem_device_wait *actmem_device_wait_begin(struct actmem *am, uint64_t length,
 						    const char *words)
 {
 	if (!am || !is_owner(am))
 		return NULL;
-	return (struct actmem_device_wait *)wait_begin(am->waits, WAIT_DEVICE, 0, bytes,
+	return (struct actmem_device_wait *)wait_begin(am->waits, WAIT_DEVICE, 0, length,
 						       words ? words : "");
 }
 

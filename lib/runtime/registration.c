@@ -458,7 +458,7 @@ static int translate_address(struct actmem_runtime *runtime, const void *address
 }
 
 int actmem_runtime_pointer(struct actmem_runtime *runtime, const void *address, uint64_t *pointer,
-			   uint64_t *bytes)
+			   uint64_t *length)
 {
 	int error = runtime_check(runtime, "actmem_runtime_pointer");
 
@@ -470,7 +470,7 @@ int actmem_runtime_pointer(struct actmem_runtime *runtime, const void *address, 
 		return fail(EOPNOTSUPP, "devices have no addresses of their own by this runtime (%s)",
 			    runtime->description);
 	pthread_mutex_lock(&runtime->lock);
-	error = translate_address(runtime, address, pointer, bytes);
+	error = translate_address(runtime, address, pointer, length);
 	pthread_mutex_unlock(&runtime->lock);
 	return error;
 }

@@ -42,7 +42,7 @@ static int check_bytes(const struct actmem_store *store, struct actmem_key key, 
 
 /* A block of this user's, with memory. */
 static int reserve(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
-		   enum store_user user, void **memory)
+		   enum store_user user, void **memory, uint64_t timeout_ns)
 {
 	struct store_block *block;
 	struct waiter waiter;
@@ -51,7 +51,7 @@ static int reserve(struct actmem_store *store, struct actmem_key key, uint64_t b
 
 	if (error)
 		return error;
-	waiter_init(&waiter);
+	waiter_init(&waiter, timeout_ns);
 	enter(store);
 	if (store_find(store, key)) {
 		error = fail(EEXIST, "%s is in the store", KEY_TEXT(key));
@@ -81,8 +81,8 @@ unlock:
 	return error;
 }
 
-int actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
-			 void **memory)
+int actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint64_t length,
+			 void **memory, uint64_t timeout_ns)
 {
 	int error = store_check(store, "actmem_store_reserve");
 
@@ -90,7 +90,7 @@ int actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint
 		return error;
 	if (!memory)
 		return fail(EINVAL, "actmem_store_reserve: nowhere to put the memory's address");
-	return reserve(store, key, bytes, USER_FILLS, memory);
+	return reserve(store, key, length, USER_FILLS, memory, timeout_ns);
 }
 
 /* A block that this user has; NULL with words. */
@@ -167,13 +167,13 @@ static int find_to_hold(struct actmem_store *store, struct actmem_key key, uint6
 }
 
 /* Until it is in memory: reads it, or waits for the thread that does. */
-static int await(struct actmem_store *store, struct store_block *block)
+static int await(struct actmem_store *store, struct store_block *block, uint64_t timeout_ns)
 {
 	struct waiter waiter;
 	void *memory;
 	int error = 0;
 
-	waiter_init(&waiter);
+	waiter_init(&waiter, timeout_ns);
 	block->waiter = &waiter;
 	store->waiting++;
 	if (!block->transfer) {
@@ -185,8 +185,13 @@ static int await(struct actmem_store *store, struct store_block *block)
 				store_advance(store);
 		}
 	}
-	while (!error && block->transfer == TRANSFER_FILL)
-		store_sleep(store, &waiter, block, WAIT_BLOCK);
+	while (!error && block->transfer == TRANSFER_FILL) {
+		if (waiter_is_late(&waiter))
+			error = fail(ETIMEDOUT, "%s of %s is still being read from its file",
+				     KEY_TEXT(block->key), BYTES_TEXT(block->bytes));
+		else
+			store_sleep(store, &waiter, block, WAIT_BLOCK);
+	}
 	if (!error && waiter.fill_error)
 		error = fail(-waiter.fill_error, "%s", waiter.words);
 	store->waiting--;
@@ -263,7 +268,7 @@ static uint64_t *kind_of_take(struct actmem_store *store, const struct store_blo
 
 /* Under the lock; @bytes 0: whatever it has. */
 static int hold(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
-		struct store_block **result)
+		uint64_t timeout_ns, struct store_block **result)
 {
 	struct store_block *block = NULL;
 	uint64_t *kind;
@@ -279,7 +284,7 @@ static int hold(struct actmem_store *store, struct actmem_key key, uint64_t byte
 	block->thread = thread_number();
 	store_update_counts(store, block);
 	if (kind != &store->stats.hits_total)
-		error = await(store, block);
+		error = await(store, block, timeout_ns);
 	if (!error)
 		error = verify(store, block);
 	if (error) {
@@ -304,7 +309,7 @@ static void advance_after(struct actmem_store *store, int error)
 }
 
 int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const void **memory,
-		      uint64_t *bytes)
+		      uint64_t *length, uint64_t timeout_ns)
 {
 	struct store_block *block = NULL;
 	int error = store_check(store, "actmem_store_hold");
@@ -314,11 +319,11 @@ int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const v
 	if (!memory)
 		return fail(EINVAL, "actmem_store_hold: nowhere to put the memory's address");
 	enter(store);
-	error = hold(store, key, 0, &block);
+	error = hold(store, key, 0, timeout_ns, &block);
 	if (!error) {
 		*memory = block->memory;
-		if (bytes)
-			*bytes = block->bytes;
+		if (length)
+			*length = block->bytes;
 	}
 	advance_after(store, error);
 	leave(store);
@@ -426,7 +431,7 @@ int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key)
 static int put(struct actmem_store *store, struct actmem_key key, const void *data, uint64_t bytes)
 {
 	void *memory;
-	int error = reserve(store, key, bytes, USER_COMMITS, &memory);
+	int error = reserve(store, key, bytes, USER_COMMITS, &memory, ACTMEM_WAIT_FOREVER);
 
 	if (error)
 		return error;
@@ -435,7 +440,7 @@ static int put(struct actmem_store *store, struct actmem_key key, const void *da
 }
 
 int actmem_store_put(struct actmem_store *store, struct actmem_key key, const void *data,
-		     uint64_t bytes)
+		     uint64_t length)
 {
 	int error = store_check(store, "actmem_store_put");
 
@@ -444,7 +449,7 @@ int actmem_store_put(struct actmem_store *store, struct actmem_key key, const vo
 	if (!data)
 		return fail(EINVAL, "actmem_store_put: no data");
 	thread_hold_cancellation();
-	error = put(store, key, data, bytes);
+	error = put(store, key, data, length);
 	thread_let_cancellation();
 	return error;
 }
@@ -455,7 +460,7 @@ static int take(struct actmem_store *store, struct actmem_key key, void *data, u
 	int error;
 
 	enter(store);
-	error = hold(store, key, bytes, &block);
+	error = hold(store, key, bytes, ACTMEM_WAIT_FOREVER, &block);
 	advance_after(store, error);
 	leave(store);
 	if (error)
@@ -465,16 +470,16 @@ static int take(struct actmem_store *store, struct actmem_key key, void *data, u
 }
 
 int actmem_store_take(struct actmem_store *store, struct actmem_key key, void *data,
-		      uint64_t bytes)
+		      uint64_t length)
 {
 	int error = store_check(store, "actmem_store_take");
 
 	if (error)
 		return error;
-	if (!data || !bytes)
+	if (!data || !length)
 		return fail(EINVAL, "actmem_store_take: no room for data");
 	thread_hold_cancellation();
-	error = take(store, key, data, bytes);
+	error = take(store, key, data, length);
 	thread_let_cancellation();
 	return error;
 }

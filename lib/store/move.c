@@ -40,8 +40,7 @@ static int submit_transfer(struct actmem_store *store, struct store_block *block
 	block->request = request.id;
 	block->is_submitted = true;
 	bandwidth_begin(is_spill ? &store->write : &store->read, block->length, clock_ns());
-	if (!store->under_way++)
-		pthread_cond_signal(&store->work);
+	store->under_way++;
 	return 0;
 }
 
@@ -355,25 +354,16 @@ static void complete(struct actmem_store *store, const struct actmem_completion 
 		fill_ended(store, block, completion->result, actmem_error());
 }
 
-void *store_thread(void *data)
+void store_take_ended(void *data)
 {
 	struct actmem_completion completion;
 	struct actmem_store *store = data;
-	int count;
 
 	pthread_mutex_lock(&store->lock);
-	for (;;) {
-		while (!store->under_way && !store->is_ending)
-			pthread_cond_wait(&store->work, &store->lock);
-		if (!store->under_way)
-			break;
-		pthread_mutex_unlock(&store->lock);
-		count = actmem_queue_wait(store->queue, &completion, 1, ACTMEM_WAIT_FOREVER);
-		pthread_mutex_lock(&store->lock);
-		for (; count == 1; count = actmem_queue_wait(store->queue, &completion, 1, 0))
-			complete(store, &completion);
-		store_advance(store);
-	}
+	while (actmem_queue_wait(store->queue, &completion, 1, 0) == 1)
+		complete(store, &completion);
+	store_advance(store);
+	if (!store->under_way && store->is_ending)
+		pthread_cond_signal(&store->all_ended);
 	pthread_mutex_unlock(&store->lock);
-	return NULL;
 }

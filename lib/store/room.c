@@ -15,12 +15,13 @@
 /* Something is otherwise now. */
 #define LOOK_AGAIN	2
 
-void waiter_init(struct waiter *waiter)
+void waiter_init(struct waiter *waiter, uint64_t timeout_ns)
 {
 	/* Most find memory at once: the words are set when there are some. */
 	link_init(&waiter->link);
 	waiter->thread = thread_number();
 	waiter->is_stalled = false;
+	waiter->until = timeout_ns == ACTMEM_WAIT_FOREVER ? 0 : clock_after(timeout_ns);
 	waiter->is_refused = false;
 	waiter->spill_error = 0;
 	waiter->fill_error = 0;
@@ -32,6 +33,11 @@ void waiter_destroy(struct waiter *waiter)
 	pthread_cond_destroy(&waiter->wake);
 }
 
+bool waiter_is_late(const struct waiter *waiter)
+{
+	return waiter->until && clock_ns() >= waiter->until;
+}
+
 void store_kick(struct actmem_store *store)
 {
 	if (!link_is_alone(&store->waiters))
@@ -41,6 +47,7 @@ void store_kick(struct actmem_store *store)
 void store_sleep(struct actmem_store *store, struct waiter *waiter, struct store_block *block,
 		 enum wait_kind kind)
 {
+	struct timespec until = clock_time(waiter->until);
 	struct published_wait *wait;
 
 	if (!waiter->is_stalled) {
@@ -49,7 +56,10 @@ void store_sleep(struct actmem_store *store, struct waiter *waiter, struct store
 		store_tell(store, ACTMEM_STORE_STALL_BEGIN, block, 0);
 	}
 	wait = wait_begin(store->am->waits, kind, waiter->since, block->bytes, KEY_TEXT(block->key));
-	pthread_cond_wait(&waiter->wake, &store->lock);
+	if (waiter->until)
+		pthread_cond_clockwait(&waiter->wake, &store->lock, CLOCK_MONOTONIC, &until);
+	else
+		pthread_cond_wait(&waiter->wake, &store->lock);
 	wait_end(store->am->waits, wait);
 }
 
@@ -192,6 +202,13 @@ static int look_for(struct actmem_store *store, struct waiter *waiter, uint64_t 
 	return error;
 }
 
+static int fail_late(const struct actmem_store *store, const struct store_block *block)
+{
+	return fail(ETIMEDOUT, "%s of %s has no memory yet: the budget of %s is used up, %s of it are being spilled, and %u threads wait",
+		    KEY_TEXT(block->key), BYTES_TEXT(block->bytes), BYTES_TEXT(store->budget),
+		    BYTES_TEXT(store->sums[SUM_SPILLING].length), store->waiting);
+}
+
 int store_room(struct actmem_store *store, struct waiter *waiter, struct store_block *block,
 	       void **memory)
 {
@@ -203,6 +220,8 @@ int store_room(struct actmem_store *store, struct waiter *waiter, struct store_b
 	for (;;) {
 		if (store->waiters.next == &waiter->link)
 			error = look_for(store, waiter, block->length, memory);
+		if (error == WAIT && waiter_is_late(waiter))
+			error = fail_late(store, block);
 		if (error != WAIT)
 			break;
 		store_sleep(store, waiter, block, WAIT_MEMORY);
@@ -212,20 +231,20 @@ int store_room(struct actmem_store *store, struct waiter *waiter, struct store_b
 	return error;
 }
 
-int actmem_store_grow(struct actmem_store *store, uint64_t bytes, uint64_t free_bytes)
+int actmem_store_grow(struct actmem_store *store, uint64_t length, uint64_t free_bytes)
 {
 	int error = store_check(store, "actmem_store_grow");
 
 	if (error)
 		return error;
-	if (!bytes || bytes > BLOCK_BYTES_MAX)
+	if (!length || length > BLOCK_BYTES_MAX)
 		return fail(EINVAL, "actmem_store_grow: blocks of %llu bytes; 1 to %llu are possible",
-			    (unsigned long long)bytes, (unsigned long long)BLOCK_BYTES_MAX);
+			    (unsigned long long)length, (unsigned long long)BLOCK_BYTES_MAX);
 	thread_hold_cancellation();
 	pthread_mutex_lock(&store->lock);
 	store->waiting++;
 	pthread_mutex_unlock(&store->lock);
-	error = heap_grow_ahead(store->heap, round_up(bytes, store->unit), store->memory_align,
+	error = heap_grow_ahead(store->heap, round_up(length, store->unit), store->memory_align,
 				free_bytes);
 	pthread_mutex_lock(&store->lock);
 	if (error && store_make_do(store, error))

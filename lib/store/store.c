@@ -12,6 +12,7 @@
 #include "actmem_runtime.h"
 #include "base/base.h"
 #include "machine/machine.h"
+#include "queue/queue.h"
 #include "region/region.h"
 #include "store/store.h"
 
@@ -38,7 +39,7 @@ void store_tell(struct actmem_store *store, enum actmem_store_event_kind kind,
 		.kind = kind,
 		.result = result,
 		.key = block->key,
-		.bytes = block->bytes,
+		.length = block->bytes,
 		.resident_bytes = store->sums[SUM_RESIDENT].bytes,
 		.spilled_bytes = store->sums[SUM_FILED].bytes,
 	};
@@ -226,40 +227,15 @@ static int copy_paths(struct actmem_store *store, const struct actmem_store_opti
 	return error;
 }
 
-static int start_thread(struct actmem_store *store, pthread_t *thread, void *(*work)(void *store),
-			const char *name)
+static int start_thread(struct actmem_store *store)
 {
-	int error = thread_start(thread, name, work, store);
+	int error = thread_start(&store->background_thread, "actmem-bg-work", store_background_thread,
+				 store);
 
 	if (error)
 		return fail(error, "cannot start a thread for the store (pthread_create: %s)",
 			    strerror(error));
 	return 0;
-}
-
-/* Under the lock, once the threads have been started. */
-static void tell_end(struct actmem_store *store)
-{
-	store->is_ending = true;
-	pthread_cond_signal(&store->work);
-	pthread_cond_signal(&store->background);
-}
-
-static int start_threads(struct actmem_store *store)
-{
-	int error = start_thread(store, &store->thread, store_thread, "actmem-store");
-
-	if (error)
-		return error;
-	error = start_thread(store, &store->background_thread, store_background_thread,
-			     "actmem-bg-work");
-	if (!error)
-		return 0;
-	pthread_mutex_lock(&store->lock);
-	tell_end(store);
-	pthread_mutex_unlock(&store->lock);
-	pthread_join(store->thread, NULL);
-	return error;
 }
 
 static int start(struct actmem_store *store, const struct actmem_store_options *options)
@@ -271,7 +247,9 @@ static int start(struct actmem_store *store, const struct actmem_store_options *
 	error = make_queue(store, options);
 	if (error)
 		goto destroy_heap;
-	error = start_threads(store);
+	error = queue_notify_by(store->queue, store_take_ended, store);
+	if (!error)
+		error = start_thread(store);
 	if (!error)
 		return 0;
 	end_queue(store);
@@ -317,7 +295,7 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 	link_init(&store->spills_to_do);
 	schedule_init(&store->schedule);
 	pthread_mutex_init(&store->lock, NULL);
-	pthread_cond_init(&store->work, NULL);
+	pthread_cond_init(&store->all_ended, NULL);
 	pthread_cond_init(&store->background, NULL);
 	atomic_init(&store->description, "memory alone: there are no spill paths");
 	error = copy_paths(store, &taken);
@@ -334,7 +312,7 @@ free_store:
 	if (store->paths)
 		free_paths(store, store->path_count);
 	schedule_destroy(&store->schedule);
-	pthread_cond_destroy(&store->work);
+	pthread_cond_destroy(&store->all_ended);
 	pthread_cond_destroy(&store->background);
 	pthread_mutex_destroy(&store->lock);
 	free(store);
@@ -359,10 +337,23 @@ static void end_all(struct actmem_store *store)
 {
 	size_t i;
 
-	tell_end(store);
+	store->is_ending = true;
+	pthread_cond_signal(&store->background);
 	for (i = 0; i < store->bucket_count; i++)
 		while (store->buckets[i])
 			store_end(store, store->buckets[i]);
+}
+
+/* The thread of background work may still begin transfers, which it has prepared. */
+static void await_end(struct actmem_store *store)
+{
+	thread_hold_cancellation();
+	pthread_join(store->background_thread, NULL);
+	pthread_mutex_lock(&store->lock);
+	while (store->under_way)
+		pthread_cond_wait(&store->all_ended, &store->lock);
+	pthread_mutex_unlock(&store->lock);
+	thread_let_cancellation();
 }
 
 int actmem_store_destroy(struct actmem_store *store)
@@ -378,10 +369,8 @@ int actmem_store_destroy(struct actmem_store *store)
 	pthread_mutex_unlock(&store->lock);
 	if (error)
 		return error;
-	if (store->queue) {
-		pthread_join(store->background_thread, NULL);
-		pthread_join(store->thread, NULL);
-	}
+	if (store->queue)
+		await_end(store);
 	actmem_heap_destroy(store->heap);
 	if (store->queue)
 		end_queue(store);
@@ -389,7 +378,7 @@ int actmem_store_destroy(struct actmem_store *store)
 	free_paths(store, store->path_count);
 	schedule_destroy(&store->schedule);
 	free(store->buckets);
-	pthread_cond_destroy(&store->work);
+	pthread_cond_destroy(&store->all_ended);
 	pthread_cond_destroy(&store->background);
 	pthread_mutex_destroy(&store->lock);
 	free(store);

@@ -4,9 +4,9 @@
  * library lies above it, so this is what its files share, too.
  *
  * A block is in memory, in a file, or both; a copy in a file is kept until the block
- * ends. A thread of the store takes the completions of transfers and acts on them; after
+ * ends. A thread of the queue takes the completions of transfers and acts on them; after
  * any other change the thread that made it does. Regions are attached and files
- * allocated by another thread of the store, and by that one alone.
+ * allocated by a thread of the store, and by that one alone.
  *
  * Read schedule.h (when blocks are wanted), order.h (which first) and follow.h (what if
  * not), which take no lock and do no I/O, and spillfile.h (room in files); then store.c,
@@ -80,6 +80,7 @@ struct waiter {
 	pthread_cond_t wake;
 	bool is_stalled;
 	uint64_t since;			/* ns, if it is */
+	uint64_t until;			/* ns; 0: for ever */
 	bool is_refused;		/* memory that it wanted; store->refusal says why */
 	int spill_error;		/* of a spill that failed while it was the first; 0: none */
 	int fill_error;
@@ -137,9 +138,9 @@ struct actmem_store {
 	char **paths;
 	uint32_t path_count;
 	struct spillfile files;
-	pthread_t thread, background_thread;
+	pthread_t background_thread;
 	pthread_mutex_t lock;
-	pthread_cond_t work;		/* there are transfers, or the end */
+	pthread_cond_t all_ended;	/* transfers, while the store ends */
 	pthread_cond_t background;	/* there is work for its thread, or the end */
 	struct link fills_to_do, spills_to_do;	/* in the background */
 	bool is_ending;
@@ -243,8 +244,8 @@ void store_advance(struct actmem_store *store);
 
 uint64_t store_window(const struct actmem_store *store);
 
-/* The thread that takes completions. */
-void *store_thread(void *store);
+/* Takes completions: what the queue notifies by. Takes the store's lock. */
+void store_take_ended(void *store);
 
 /* background.c: what takes long. */
 
@@ -259,8 +260,9 @@ void store_region_closes(void *store, struct actmem_region *region);
 
 /* room.c: memory for one that waits for it. */
 
-void waiter_init(struct waiter *waiter);
+void waiter_init(struct waiter *waiter, uint64_t timeout_ns);
 void waiter_destroy(struct waiter *waiter);
+bool waiter_is_late(const struct waiter *waiter);
 
 /* Memory for the block, when it is the waiter's turn. 0 or -errno with words. */
 int store_room(struct actmem_store *store, struct waiter *waiter, struct store_block *block,

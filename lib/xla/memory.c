@@ -247,7 +247,7 @@ int memory_reserve(struct actmem_key key, uint64_t bytes, void **block, int *has
 	*has_store = !ret;
 	if (ret)
 		return ret;
-	ret = actmem_store_reserve(store, key, bytes, block);
+	ret = actmem_store_reserve(store, key, bytes, block, ACTMEM_WAIT_FOREVER);
 	if (!ret)
 		grow_want(bytes);
 	return leave_store(ret, words, words_size);
@@ -261,7 +261,7 @@ int memory_hold(struct actmem_key key, const void **block, char *words,
 
 	if (ret)
 		return ret;
-	ret = actmem_store_hold(store, key, block, &bytes);
+	ret = actmem_store_hold(store, key, block, &bytes, ACTMEM_WAIT_FOREVER);
 	return leave_store(ret, words, words_size);
 }
 

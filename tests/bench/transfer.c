@@ -3,8 +3,8 @@
  * Fills or spills a file from the beginning to the end, once or more, in requests of
  * one size, and prints what it took as JSON; transfer.py runs it in turns with fio.
  * DEPTH of them are under way at a time. The next is handed over, with the same memory,
- * where the queue tells that one has ended, so that one thread begins and ends them all,
- * as in fio.
+ * where the queue tells that one has ended, as the store does it, so that one thread
+ * begins and ends them all, as in fio.
  *
  * As in fio too, the main thread looks every 10 ms whether that is all, and what this
  * takes of the processor is not told: a processor that is wakened so often sleeps less
@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "actmem_queue.h"
+#include "queue/queue.h"
 
 #define TAKEN_AT_ONCE	8
 #define LOOK_US		10000
@@ -173,7 +174,7 @@ int main(int argc, char **argv)
 	set_up(&job, argv[2]);
 	job.all = job.total_bytes / job.block_bytes;
 	job.is_over = !job.all;
-	if (actmem_queue_notify(job.queue, go_on, &job))
+	if (queue_notify_by(job.queue, go_on, &job))
 		die("notify");
 	if (argc == 7)
 		sleep_until(strtoull(argv[6], NULL, 0));

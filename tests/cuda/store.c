@@ -53,7 +53,7 @@ static void test_registered(struct actmem *am, struct actmem_runtime *runtime)
 	uint64_t bytes, i;
 
 	for (i = 0; i < 4; i++) {
-		returns(actmem_store_reserve(store, key(i), MIB, &fresh), 0);
+		returns(actmem_store_reserve(store, key(i), MIB, &fresh, ACTMEM_WAIT_FOREVER), 0);
 		memset(fresh, (int)i + 1, MIB);
 		returns(actmem_store_commit(store, key(i)), 0);
 	}
@@ -61,12 +61,12 @@ static void test_registered(struct actmem *am, struct actmem_runtime *runtime)
 	ok(info.regions && info.bytes <= BUDGET, "%llu bytes are registered",
 	   (unsigned long long)info.bytes);
 	for (i = 4; i < 8; i++) {
-		returns(actmem_store_reserve(store, key(i), MIB, &fresh), 0);
+		returns(actmem_store_reserve(store, key(i), MIB, &fresh, ACTMEM_WAIT_FOREVER), 0);
 		memset(fresh, (int)i + 1, MIB);
 		returns(actmem_store_commit(store, key(i)), 0);
 	}
 	for (i = 8; i-- > 0; ) {
-		returns(actmem_store_hold(store, key(i), &memory, &bytes), 0);
+		returns(actmem_store_hold(store, key(i), &memory, &bytes, ACTMEM_WAIT_FOREVER), 0);
 		ok(*(const char *)memory == (char)i + 1, "block %llu", (unsigned long long)i);
 		returns(actmem_store_release(store, key(i)), 0);
 	}
@@ -106,14 +106,14 @@ static void test_handed_on(struct actmem *am, bool is_held, bool has_files, uint
 	uint64_t bytes;
 	void *fresh, *result;
 
-	returns(actmem_store_reserve(store, key(0), BLOCK, &fresh), 0);
+	returns(actmem_store_reserve(store, key(0), BLOCK, &fresh, ACTMEM_WAIT_FOREVER), 0);
 	if (is_held) {
 		returns(actmem_store_commit(store, key(0)), 0);
-		returns(actmem_store_hold(store, key(0), &memory, &bytes), 0);
+		returns(actmem_store_hold(store, key(0), &memory, &bytes, ACTMEM_WAIT_FOREVER), 0);
 	}
 	if (pthread_create(&thread, NULL, end_later, &other))
 		tap_bail("pthread_create");
-	returns(actmem_store_reserve(store, key(1), BLOCK, &fresh), wanted);
+	returns(actmem_store_reserve(store, key(1), BLOCK, &fresh, ACTMEM_WAIT_FOREVER), wanted);
 	pthread_join(thread, &result);
 	ok(!result, "the other thread ended the first one");
 	returns(actmem_store_drop(store, key(1)), wanted ? -ENOENT : 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A program that is told of completions in a thread of the queue, by each engine: it
- * goes on from there, cancels, hears of what ends without a transfer; what it may not
- * call there; others that wait meanwhile; the queue's end while it is told.
+ * What the store is told of completions by, in a thread of the queue, by each engine: it
+ * goes on from there, cancels, hears of what ends without a transfer; others that wait
+ * meanwhile; the queue's end while it is told.
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -10,13 +10,13 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "queue/queue.h"
 #include "queue_test.h"
 
 #define BLOCK		(64 * KIB)
 #define SLOTS		8
 #define CHAIN		200
 #define TAKERS		2
-#define REFUSED_MAX	6
 
 struct listener {
 	struct actmem_queue *queue;
@@ -27,7 +27,6 @@ struct listener {
 	atomic_uint begun, ended, failed;
 	unsigned int wanted;
 	int results[SLOTS];		/* of the first to end */
-	int refused[REFUSED_MAX];
 	bool in_order;			/* alone, in another thread, without signals */
 	pthread_t teller;
 	unsigned int tellers;		/* threads in a row */
@@ -35,20 +34,32 @@ struct listener {
 	sem_t all, told, go;
 };
 
-static void start(struct listener *listener, struct actmem_queue *queue, unsigned int wanted,
+static void start(struct listener *listener, struct actmem *am, enum actmem_engine engine,
+		  unsigned int workers, struct actmem_region *region, unsigned int wanted,
 		  void (*notify)(void *data))
 {
-	*listener = (struct listener){ .queue = queue, .wanted = wanted, .in_order = true };
+	struct actmem_queue_options options;
+
+	*listener = (struct listener){ .region = region, .wanted = wanted, .in_order = true };
 	listener->program = pthread_self();
 	sem_init(&listener->all, 0, 0);
 	sem_init(&listener->told, 0, 0);
 	sem_init(&listener->go, 0, 0);
-	returns(actmem_queue_notify(queue, notify, listener), 0);
+	ACTMEM_INIT(&options);
+	options.engine = engine;
+	options.block_bytes = BLOCK / 2;
+	options.depth = 4;
+	options.workers = workers;
+	returns(actmem_queue_create(am, &options, &listener->queue), 0);
+	returns(queue_notify_by(listener->queue, notify, listener), 0);
+	returns(actmem_queue_attach(listener->queue, region, 0), 0);
 }
 
+/* The queue waits for what it tells. */
 static void stop(struct listener *listener)
 {
-	returns(actmem_queue_notify(listener->queue, NULL, NULL), 0);
+	returns(actmem_queue_detach(listener->queue, listener->region), 0);
+	destroy_idle(listener->queue);
 	sem_destroy(&listener->all);
 	sem_destroy(&listener->told);
 	sem_destroy(&listener->go);
@@ -59,16 +70,6 @@ static void wait_for(sem_t *semaphore)
 	while (sem_wait(semaphore))
 		if (errno != EINTR)
 			tap_bail("sem_wait: %s", strerror(errno));
-}
-
-/* The queue waits for it a moment after its last completion was taken. */
-static void stop_when_idle(struct listener *listener)
-{
-	struct timespec moment = { 0, 1000000 };
-
-	while (actmem_queue_notify(listener->queue, NULL, NULL) == -EBUSY)
-		nanosleep(&moment, NULL);
-	stop(listener);
 }
 
 static void enter(struct listener *listener)
@@ -132,19 +133,19 @@ static void take_here(void *data)
 	leave(listener);
 }
 
-static void test_chain(struct actmem_queue *queue, struct actmem_region *region)
+static void test_chain(struct actmem *am, enum actmem_engine engine, struct actmem_region *region)
 {
-	struct set set = set_or_bail(queue, 2, 0, LENGTH);
 	char *memory = memory_or_bail(region), *wanted = malloc(LENGTH);
 	struct listener listener;
 	unsigned int slot;
+	struct set set;
 
+	start(&listener, am, engine, 0, region, CHAIN, take_here);
+	set = set_or_bail(listener.queue, 2, 0, LENGTH);
 	pattern(wanted, LENGTH, 5);
 	if (!set_transfer(&set, wanted, 0, LENGTH, true))
 		tap_bail("cannot write the files: %s", strerror(errno));
 	memset(memory, 0, LENGTH);
-	start(&listener, queue, CHAIN, take_here);
-	listener.region = region;
 	listener.file = set.file;
 	listener.begun = SLOTS;
 	for (slot = 0; slot < SLOTS; slot++)
@@ -155,10 +156,10 @@ static void test_chain(struct actmem_queue *queue, struct actmem_region *region)
 	   CHAIN);
 	ok(listener.in_order, "it is told by one thread of the queue at a time, without signals");
 	ok(!memcmp(memory, wanted, SLOTS * BLOCK), "and every byte has come");
-	stop_when_idle(&listener);
+	set_close(&set);
+	stop(&listener);
 	free(wanted);
 	returns(actmem_region_unmap(region), 0);
-	set_close(&set);
 }
 
 static void *take_too(void *data)
@@ -181,15 +182,16 @@ static void *take_too(void *data)
 }
 
 /* Each completion goes to one, whoever comes first. */
-static void test_others(struct actmem_queue *queue, struct actmem_region *region)
+static void test_others(struct actmem *am, enum actmem_engine engine,
+			struct actmem_region *region)
 {
-	struct set set = set_or_bail(queue, 1, 0, LENGTH);
 	struct listener listener;
 	pthread_t takers[TAKERS];
+	struct set set;
 	unsigned int i;
 
-	start(&listener, queue, CHAIN, take_here);
-	listener.region = region;
+	start(&listener, am, engine, 0, region, CHAIN, take_here);
+	set = set_or_bail(listener.queue, 1, 0, LENGTH);
 	listener.file = set.file;
 	listener.begun = SLOTS;
 	for (i = 0; i < TAKERS; i++)
@@ -203,38 +205,37 @@ static void test_others(struct actmem_queue *queue, struct actmem_region *region
 		pthread_join(takers[i], NULL);
 	ok(!listener.failed && listener.ended == CHAIN && listener.in_order,
 	   "threads that wait share %d completions with it", CHAIN);
-	stop_when_idle(&listener);
 	set_close(&set);
+	stop(&listener);
 }
 
 /* What is not transferred ends somewhere else: in a worker, by a deadline. */
-static void test_commands(struct actmem_queue *queue, enum actmem_engine engine,
+static void test_commands(struct actmem *am, enum actmem_engine engine,
 			  struct actmem_region *region)
 {
-	struct set set = set_or_bail(queue, 1, 0, LENGTH);
 	struct actmem_request request;
 	struct listener listener;
+	struct set set;
 
-	start(&listener, queue, 2, take_here);
+	start(&listener, am, engine, 0, region, 2, take_here);
+	set = set_or_bail(listener.queue, 1, 0, LENGTH);
 	listener.ended = 1;
-	returns(actmem_queue_populate(queue, region, 0, LENGTH, NULL), 0);
+	returns(actmem_queue_populate(listener.queue, region, 0, LENGTH, NULL), 0);
 	wait_for(&listener.all);
 	ok(listener.results[1] == 0, "it is told of a command");
 	listener.ended = 1;
-	returns(actmem_queue_fill(queue, set.file, 0, region, 0, BLOCK, NULL), 0);
+	returns(actmem_queue_fill(listener.queue, set.file, 0, region, 0, BLOCK, NULL), 0);
 	wait_for(&listener.all);
 	ok(listener.tellers == 1 || engine == ACTMEM_ENGINE_WORKERS,
 	   "where there is a ring, by the thread that has it");
-	stop_when_idle(&listener);
-
-	start(&listener, queue, 1, take_here);
+	listener.ended = 1;
 	ACTMEM_INIT(&request);
 	request.deadline_ns = 1;
-	returns(actmem_queue_fill(queue, set.file, 0, region, 0, LENGTH, &request), 0);
+	returns(actmem_queue_fill(listener.queue, set.file, 0, region, 0, LENGTH, &request), 0);
 	wait_for(&listener.all);
-	ok(listener.results[0] == -ETIME, "and of a deadline");
-	stop_when_idle(&listener);
+	ok(listener.results[1] == -ETIME, "and of a deadline");
 	set_close(&set);
+	stop(&listener);
 }
 
 static void take_when_let(void *data)
@@ -249,92 +250,34 @@ static void take_when_let(void *data)
 }
 
 /*
- * The only thread is in the program, so that what is asked for meanwhile cannot have
+ * The only thread is in what it tells by, so that what is asked for meanwhile cannot have
  * begun: who cancels it ends it.
  */
 static void test_cancel(struct actmem *am, enum actmem_engine engine, struct actmem_region *region)
 {
-	struct actmem_queue_options options;
 	struct actmem_completion completion;
 	struct actmem_request request;
-	struct actmem_queue *queue;
 	struct listener listener;
 	struct set set;
 
-	ACTMEM_INIT(&options);
-	options.engine = engine;
-	options.workers = 1;
-	returns(actmem_queue_create(am, &options, &queue), 0);
-	returns(actmem_queue_attach(queue, region, 0), 0);
-	set = set_or_bail(queue, 1, 0, LENGTH);
-	start(&listener, queue, 2, take_when_let);
-	returns(actmem_queue_fill(queue, set.file, 0, region, 0, BLOCK, NULL), 0);
-	returns(actmem_queue_notify(queue, NULL, NULL), -EBUSY);
+	start(&listener, am, engine, 1, region, 2, take_when_let);
+	set = set_or_bail(listener.queue, 1, 0, LENGTH);
+	returns(actmem_queue_fill(listener.queue, set.file, 0, region, 0, BLOCK, NULL), 0);
 	wait_for(&listener.told);
 	ACTMEM_INIT(&request);
-	returns(actmem_queue_fill(queue, set.file, 0, region, BLOCK, BLOCK, &request), 0);
-	returns(actmem_queue_wait(queue, &completion, 1, ACTMEM_WAIT_FOREVER), 1);
+	returns(actmem_queue_fill(listener.queue, set.file, 0, region, BLOCK, BLOCK, &request), 0);
+	returns(actmem_queue_wait(listener.queue, &completion, 1, ACTMEM_WAIT_FOREVER), 1);
 	ok(!completion.result && completion.id != request.id, "its completion, taken by another");
-	returns(actmem_queue_notify(queue, NULL, NULL), -EBUSY);
-	returns(actmem_queue_cancel(queue, request.id), 0);
-	returns(actmem_queue_cancel(queue, request.id), -ENOENT);
+	returns(actmem_queue_cancel(listener.queue, request.id), 0);
+	returns(actmem_queue_cancel(listener.queue, request.id), -ENOENT);
 	listener.ended = 1;
 	sem_post(&listener.go);
 	sem_post(&listener.go);
 	wait_for(&listener.all);
 	ok(listener.results[1] == -ECANCELED && listener.in_order,
 	   "what is cancelled while it is told is told too");
-	stop_when_idle(&listener);
 	set_close(&set);
-	returns(actmem_queue_detach(queue, region), 0);
-	destroy_idle(queue);
-}
-
-static void call_what_waits(void *data)
-{
-	struct listener *listener = data;
-	struct actmem_file_options options;
-	struct actmem_completion completion;
-	const char *path = "/dev/null";
-	struct actmem_file *file;
-
-	enter(listener);
-	ACTMEM_INIT(&options);
-	options.paths = &path;
-	options.path_count = 1;
-	listener->refused[0] = actmem_queue_attach(listener->queue, listener->region, 0);
-	listener->refused[1] = actmem_queue_detach(listener->queue, listener->region);
-	listener->refused[2] = actmem_file_open(listener->queue, &options, &file);
-	listener->refused[3] = actmem_file_close(listener->file);
-	listener->refused[4] = actmem_queue_wait(listener->queue, &completion, 1, 1);
-	if (!strstr(actmem_error(), "actmem_queue_notify"))
-		listener->refused[4] = 0;
-	listener->refused[5] = actmem_queue_destroy(listener->queue);
-	if (!strstr(actmem_error(), "actmem_queue_destroy"))
-		listener->refused[5] = 0;
-	listener->file = NULL;
-	take(listener, listener->queue);
-	leave(listener);
-}
-
-static void test_refused(struct actmem_queue *queue, struct actmem_region *region)
-{
-	struct set set = set_or_bail(queue, 1, 0, LENGTH);
-	struct listener listener;
-	unsigned int i, refused = 0;
-
-	start(&listener, queue, 1, call_what_waits);
-	listener.region = region;
-	listener.file = set.file;
-	returns(actmem_queue_fill(queue, set.file, 0, region, 0, BLOCK, NULL), 0);
-	wait_for(&listener.all);
-	for (i = 0; i < REFUSED_MAX; i++)
-		refused += listener.refused[i] == -EDEADLK;
-	ok(refused == REFUSED_MAX, "what waits for the queue is EDEADLK there (%u of %u)", refused,
-	   REFUSED_MAX);
-	stop_when_idle(&listener);
-	set_close(&set);
-	returns(actmem_queue_notify(NULL, NULL, NULL), -EINVAL);
+	stop(&listener);
 }
 
 static void return_late(void *data)
@@ -350,35 +293,26 @@ static void return_late(void *data)
 static void test_destroy(struct actmem *am, enum actmem_engine engine,
 			 struct actmem_region *region)
 {
-	struct actmem_queue *queue = queue_or_bail(am, engine, 0, 0);
 	struct listener listener;
 
-	start(&listener, queue, 1, return_late);
-	returns(actmem_queue_populate(queue, region, 0, LENGTH, NULL), 0);
+	start(&listener, am, engine, 0, region, 1, return_late);
+	returns(actmem_queue_populate(listener.queue, region, 0, LENGTH, NULL), 0);
 	wait_for(&listener.all);
-	returns(actmem_queue_destroy(queue), 0);
-	ok(listener.has_returned, "a queue ends when the program has been told");
-	sem_destroy(&listener.all);
-	sem_destroy(&listener.told);
-	sem_destroy(&listener.go);
+	stop(&listener);
+	ok(listener.has_returned, "a queue ends when what it tells by is back");
 }
 
 static void test_engine(struct actmem *am, enum actmem_engine engine)
 {
-	struct actmem_queue *queue = queue_or_bail(am, engine, BLOCK / 2, 4);
 	struct actmem_region *region = region_or_bail(am, "notify");
 
-	printf("# %s\n", actmem_queue_describe(queue));
-	returns(actmem_queue_attach(queue, region, 0), 0);
-	test_chain(queue, region);
-	test_others(queue, region);
-	test_commands(queue, engine, region);
+	printf("# %s\n", engine_names[engine]);
+	test_chain(am, engine, region);
+	test_others(am, engine, region);
+	test_commands(am, engine, region);
 	test_cancel(am, engine, region);
-	test_refused(queue, region);
 	test_destroy(am, engine, region);
-	returns(actmem_queue_detach(queue, region), 0);
 	returns(actmem_region_close(region), 0);
-	destroy_idle(queue);
 }
 
 int main(void)

@@ -5,8 +5,8 @@
  * block; io_uring refused; and every error path unwinds.
  */
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -325,34 +325,13 @@ static void test_registration(void **state)
 	tear_down(&rig);
 }
 
-struct listener {
-	struct actmem_queue *queue;
-	int results[3];			/* by cookie */
-	sem_t told;
-};
-
-static void take_all(void *data)
+/* False: the eventfd could not be read, however long one would wait. */
+static bool is_told(int event)
 {
-	struct listener *listener = data;
-	struct actmem_completion completion;
+	struct pollfd poll_event = { .fd = event, .events = POLLIN };
+	uint64_t times;
 
-	while (actmem_queue_wait(listener->queue, &completion, 1, 0) == 1) {
-		listener->results[completion.cookie] = completion.result;
-		sem_post(&listener->told);
-	}
-}
-
-/* False: it was not told, however long it would wait. */
-static bool is_told(struct listener *listener)
-{
-	struct timespec limit;
-
-	clock_gettime(CLOCK_MONOTONIC, &limit);
-	limit.tv_sec += 30;
-	while (sem_clockwait(&listener->told, CLOCK_MONOTONIC, &limit))
-		if (errno != EINTR)
-			return false;
-	return true;
+	return poll(&poll_event, 1, 30000) == 1 && read(event, &times, sizeof(times)) > 0;
 }
 
 static uint64_t fill_by(struct rig *rig, uint64_t cookie, uint64_t deadline)
@@ -367,34 +346,42 @@ static uint64_t fill_by(struct rig *rig, uint64_t cookie, uint64_t deadline)
 	return request.id;
 }
 
+static int result_of(struct rig *rig, uint64_t cookie)
+{
+	struct actmem_completion completion;
+
+	assert_int_equal(actmem_queue_wait(rig->queue, &completion, 1, 0), 1);
+	assert_int_equal(completion.cookie, cookie);
+	return completion.result;
+}
+
 /* The only worker is in a transfer that does not end. */
 static void test_told_beside_a_hang(void **state)
 {
-	struct listener listener = { .results = { 1, 1, 1 } };
-	struct rig rig;
 	bool by_deadline, by_cancel;
+	struct rig rig;
+	int event;
 
 	assert_int_equal(set_up(&rig, ACTMEM_ENGINE_WORKERS), 0);
-	listener.queue = rig.queue;
-	sem_init(&listener.told, 0, 0);
 	fail_call("pthread_create", 1, EAGAIN);
-	assert_fails(actmem_queue_notify(rig.queue, take_all, &listener), EAGAIN, "a thread");
-	assert_int_equal(actmem_queue_notify(rig.queue, take_all, &listener), 0);
+	assert_fails(actmem_queue_eventfd(rig.queue), EAGAIN, "a thread");
+	fail_call("eventfd", 1, EMFILE);
+	assert_fails(actmem_queue_eventfd(rig.queue), EMFILE, "an eventfd");
+	fail_nothing();
+	event = actmem_queue_eventfd(rig.queue);
+	assert_true(event >= 0);
 	hold_transfers(true);
 	fill_by(&rig, 0, 0);
 	fill_by(&rig, 1, clock_ns() + 20000000);
-	by_deadline = is_told(&listener);
+	by_deadline = is_told(event);
+	assert_int_equal(result_of(&rig, 1), -ETIME);
 	assert_int_equal(actmem_queue_cancel(rig.queue, fill_by(&rig, 2, 0)), 0);
-	by_cancel = is_told(&listener);
+	by_cancel = is_told(event);
+	assert_int_equal(result_of(&rig, 2), -ECANCELED);
 	hold_transfers(false);
 	assert_true(by_deadline && by_cancel);
-	assert_true(is_told(&listener));
-	assert_int_equal(listener.results[0], 0);
-	assert_int_equal(listener.results[1], -ETIME);
-	assert_int_equal(listener.results[2], -ECANCELED);
-	while (actmem_queue_notify(rig.queue, NULL, NULL) == -EBUSY)
-		usleep(1000);
-	sem_destroy(&listener.told);
+	assert_true(is_told(event));
+	assert_int_equal(result_of(&rig, 0), 0);
 	tear_down(&rig);
 }
 

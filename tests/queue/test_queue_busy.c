@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -85,10 +84,6 @@ static struct actmem_file *open_file(struct actmem_queue *queue)
 	return file;
 }
 
-static void ignore(void *data)
-{
-}
-
 static void assert_busy(struct actmem_queue *queue, const char *words)
 {
 	assert_fails(actmem_queue_destroy(queue), EBUSY, words);
@@ -108,7 +103,6 @@ static void test_under_way(void **state)
 	assert_int_equal(actmem_queue_fill(queue, file, 0, region, 0, BLOCK, NULL), 0);
 	assert_fails(actmem_queue_detach(queue, region), EBUSY, "1 requests of the region");
 	assert_fails(actmem_file_close(file), EBUSY, "1 requests of");
-	assert_fails(actmem_queue_notify(queue, ignore, NULL), EBUSY, "1 requests under way");
 	assert_fails(actmem_queue_wait(queue, &completion, 1, 0), ETIMEDOUT,
 		     "1 requests has ended");
 	hold_transfers(false);
@@ -118,7 +112,6 @@ static void test_under_way(void **state)
 	assert_int_equal(actmem_queue_detach(queue, region), 0);
 	assert_fails(actmem_queue_detach(queue, region), ENOENT, "not attached");
 	assert_busy(queue, "0 requests under way, 1 completions");
-	assert_fails(actmem_queue_notify(queue, ignore, NULL), EBUSY, "1 completions");
 	assert_int_equal(actmem_queue_wait(queue, &completion, 1, ACTMEM_WAIT_FOREVER), 1);
 	assert_int_equal(completion.result, 0);
 	file = open_file(queue);
@@ -244,84 +237,7 @@ static void test_deadlines(void **state)
 }
 
 static struct actmem_queue *watched;
-static int taken_early, unset_early;
-static atomic_uint times_told;
 static sem_t meddled;
-
-static void count_told(void *data)
-{
-	times_told++;
-}
-
-static void try_to_unset(void *data)
-{
-	struct actmem_completion completion;
-
-	taken_early = actmem_queue_wait(watched, &completion, 1, 0);
-	unset_early = actmem_queue_notify(watched, NULL, NULL);
-	sem_post(&meddled);
-}
-
-/* Who is being told stays the one who is. */
-static void test_while_told(void **state)
-{
-	static const enum actmem_engine engines[] = { ACTMEM_ENGINE_AUTO, ACTMEM_ENGINE_WORKERS };
-	struct actmem_file *file;
-	unsigned int i;
-
-	sem_init(&meddled, 0, 0);
-	for (i = 0; i < 2; i++) {
-		watched = make_queue(engines[i]);
-		assert_int_equal(actmem_queue_attach(watched, region, 0), 0);
-		file = open_file(watched);
-		assert_int_equal(actmem_queue_notify(watched, try_to_unset, NULL), 0);
-		assert_int_equal(actmem_queue_fill(watched, file, 0, region, 0, BLOCK, NULL), 0);
-		while (sem_wait(&meddled))
-			;
-		assert_int_equal(taken_early, 1);
-		assert_int_equal(unset_early, -EBUSY);
-		assert_int_equal(actmem_queue_detach(watched, region), 0);
-		assert_int_equal(actmem_file_close(file), 0);
-		assert_int_equal(actmem_queue_destroy(watched), 0);
-	}
-	sem_destroy(&meddled);
-}
-
-static void meddle_with_notice(void)
-{
-	struct actmem_completion completion;
-
-	taken_early = actmem_queue_wait(watched, &completion, 1, 0);
-	unset_early = actmem_queue_notify(watched, NULL, NULL);
-	sem_post(&meddled);
-}
-
-/* Before the program is told, others take what has ended, and it wants to be told no more. */
-static void test_told_no_more(void **state)
-{
-	struct actmem_queue *queue = make_ring(0, BLOCK);
-	struct actmem_completion completion;
-	struct actmem_file *file;
-
-	watched = queue;
-	assert_int_equal(actmem_queue_attach(queue, region, 0), 0);
-	file = open_file(queue);
-	sem_init(&meddled, 0, 0);
-	assert_int_equal(actmem_queue_notify(queue, count_told, NULL), 0);
-	before_submit(meddle_with_notice);
-	assert_int_equal(actmem_queue_fill(queue, file, 0, region, 0, BLOCK, NULL), 0);
-	while (sem_wait(&meddled))
-		;
-	assert_int_equal(taken_early, 1);
-	assert_int_equal(unset_early, 0);
-	assert_int_equal(actmem_queue_fill(queue, file, 0, region, 0, BLOCK, NULL), 0);
-	assert_int_equal(actmem_queue_wait(queue, &completion, 1, ACTMEM_WAIT_FOREVER), 1);
-	assert_int_equal(times_told, 0);
-	sem_destroy(&meddled);
-	assert_int_equal(actmem_queue_detach(queue, region), 0);
-	assert_int_equal(actmem_file_close(file), 0);
-	assert_int_equal(actmem_queue_destroy(queue), 0);
-}
 
 static struct actmem_request first;
 static int cancelled;
@@ -558,8 +474,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_depth, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_turns, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_deadlines, open_region, close_region),
-		cmocka_unit_test_setup_teardown(test_while_told, open_region, close_region),
-		cmocka_unit_test_setup_teardown(test_told_no_more, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_cancelled_meanwhile, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_two_waiters, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_cancelled_thread, open_region, close_region),

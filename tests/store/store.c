@@ -143,10 +143,11 @@ static void test_memory_alone(struct actmem *am)
 	returns(actmem_store_take(store, key_of(7), back, sizeof(back)), 0);
 	ok(!memcmp(data, back, sizeof(data)), "what was put is taken");
 	returns(actmem_store_take(store, key_of(7), back, sizeof(back)), -ENOENT);
-	returns(actmem_store_reserve(store, key_of(8), BUDGET + 1, &memory), -ENOMEM);
+	returns(actmem_store_reserve(store, key_of(8), BUDGET + 1, &memory,
+				     ACTMEM_WAIT_FOREVER), -ENOMEM);
 	says("budget_bytes");
 	returns(put_block(store, 8, BUDGET, 8), 0);
-	returns(actmem_store_reserve(store, key_of(9), 1, &memory), -ENOMEM);
+	returns(actmem_store_reserve(store, key_of(9), 1, &memory, ACTMEM_WAIT_FOREVER), -ENOMEM);
 	says("spill_paths");
 	returns(take_block(store, 8, BUDGET, 8), 0);
 	tell(store);
@@ -201,9 +202,9 @@ static void test_nothing(struct actmem *am)
 
 	returns(actmem_store_create(NULL, &options, &store), -EINVAL);
 	returns(actmem_store_create(am, &options, NULL), -EINVAL);
-	returns(actmem_store_reserve(NULL, key_of(1), 1, &memory), -EINVAL);
+	returns(actmem_store_reserve(NULL, key_of(1), 1, &memory, ACTMEM_WAIT_FOREVER), -EINVAL);
 	returns(actmem_store_commit(NULL, key_of(1)), -EINVAL);
-	returns(actmem_store_hold(NULL, key_of(1), &held, NULL), -EINVAL);
+	returns(actmem_store_hold(NULL, key_of(1), &held, NULL, ACTMEM_WAIT_FOREVER), -EINVAL);
 	returns(actmem_store_release(NULL, key_of(1)), -EINVAL);
 	returns(actmem_store_put_back(NULL, key_of(1)), -EINVAL);
 	returns(actmem_store_drop(NULL, key_of(1)), -EINVAL);
@@ -216,11 +217,12 @@ static void test_nothing(struct actmem *am)
 	actmem_store_observe(NULL, NULL, NULL);
 
 	returns(actmem_store_create(am, &options, &store), 0);
-	returns(actmem_store_reserve(store, key_of(1), 1, NULL), -EINVAL);
-	returns(actmem_store_reserve(store, key_of(1), UINT64_MAX, &memory), -EINVAL);
+	returns(actmem_store_reserve(store, key_of(1), 1, NULL, ACTMEM_WAIT_FOREVER), -EINVAL);
+	returns(actmem_store_reserve(store, key_of(1), UINT64_MAX, &memory,
+				     ACTMEM_WAIT_FOREVER), -EINVAL);
 	returns(actmem_store_put(store, key_of(1), NULL, 1), -EINVAL);
 	returns(actmem_store_put(store, key_of(1), "", 1), 0);
-	returns(actmem_store_hold(store, key_of(1), NULL, NULL), -EINVAL);
+	returns(actmem_store_hold(store, key_of(1), NULL, NULL, ACTMEM_WAIT_FOREVER), -EINVAL);
 	returns(actmem_store_take(store, key_of(1), NULL, 1), -EINVAL);
 	returns(actmem_store_get_stats(store, NULL), -EINVAL);
 	returns(actmem_store_drop(store, key_of(1)), 0);
@@ -236,22 +238,22 @@ static void test_users(struct actmem *am)
 	void *memory;
 	uint64_t bytes;
 
-	returns(actmem_store_reserve(store, key_of(1), 0, &memory), -EINVAL);
-	returns(actmem_store_reserve(store, key_of(1), 100, &memory), 0);
+	returns(actmem_store_reserve(store, key_of(1), 0, &memory, ACTMEM_WAIT_FOREVER), -EINVAL);
+	returns(actmem_store_reserve(store, key_of(1), 100, &memory, ACTMEM_WAIT_FOREVER), 0);
 	ok(!((uintptr_t)memory % 4096), "a block is aligned to 4096");
-	returns(actmem_store_reserve(store, key_of(1), 100, &memory), -EEXIST);
-	returns(actmem_store_reserve(store, same, 100, &memory), 0);
+	returns(actmem_store_reserve(store, key_of(1), 100, &memory, ACTMEM_WAIT_FOREVER), -EEXIST);
+	returns(actmem_store_reserve(store, same, 100, &memory, ACTMEM_WAIT_FOREVER), 0);
 	returns(actmem_store_drop(store, same), 0);
-	returns(actmem_store_hold(store, key_of(1), &held, &bytes), -ENOENT);
+	returns(actmem_store_hold(store, key_of(1), &held, &bytes, ACTMEM_WAIT_FOREVER), -ENOENT);
 	says("not committed");
 	returns(actmem_store_release(store, key_of(1)), -ENOENT);
 	returns(actmem_store_destroy(store), -EBUSY);
 	says("1 blocks");
 	returns(actmem_store_commit(store, key_of(1)), 0);
 	returns(actmem_store_commit(store, key_of(1)), -ENOENT);
-	returns(actmem_store_hold(store, key_of(1), &held, &bytes), 0);
+	returns(actmem_store_hold(store, key_of(1), &held, &bytes, ACTMEM_WAIT_FOREVER), 0);
 	ok(bytes == 100, "a block has the bytes that were asked for");
-	returns(actmem_store_hold(store, key_of(1), &held, &bytes), -EBUSY);
+	returns(actmem_store_hold(store, key_of(1), &held, &bytes, ACTMEM_WAIT_FOREVER), -EBUSY);
 	returns(actmem_store_drop(store, key_of(1)), -EBUSY);
 	returns(actmem_store_destroy(store), -EBUSY);
 	returns(actmem_store_put_back(store, key_of(1)), 0);
@@ -272,10 +274,12 @@ static void test_all_is_held(struct actmem *am)
 	uint64_t i;
 
 	for (i = 0; i < BUDGET / MIB; i++) {
-		if (put_block(store, i, MIB, i) || actmem_store_hold(store, key_of(i), &held[i], NULL))
+		if (put_block(store, i, MIB, i) || actmem_store_hold(store, key_of(i), &held[i], NULL,
+								     ACTMEM_WAIT_FOREVER))
 			tap_bail("block %llu", (unsigned long long)i);
 	}
-	returns(actmem_store_reserve(store, key_of(100), MIB, &memory), -EDEADLK);
+	returns(actmem_store_reserve(store, key_of(100), MIB, &memory,
+				     ACTMEM_WAIT_FOREVER), -EDEADLK);
 	says("this thread");
 	for (i = 0; i < BUDGET / MIB; i++)
 		if (actmem_store_put_back(store, key_of(i)))
@@ -384,8 +388,10 @@ static bool is_refused(void *data)
 	void *memory;
 
 	ACTMEM_INIT(&stats);
-	return actmem_store_reserve(store, key_of(2), 1, &memory) == -EOWNERDEAD &&
-	       actmem_store_hold(store, key_of(1), &held, NULL) == -EOWNERDEAD &&
+	return actmem_store_reserve(store, key_of(2), 1, &memory,
+				    ACTMEM_WAIT_FOREVER) == -EOWNERDEAD &&
+	       actmem_store_hold(store, key_of(1), &held, NULL,
+				 ACTMEM_WAIT_FOREVER) == -EOWNERDEAD &&
 	       actmem_store_drop(store, key_of(1)) == -EOWNERDEAD &&
 	       actmem_store_get_stats(store, &stats) == -EOWNERDEAD &&
 	       actmem_store_destroy(store) == -EOWNERDEAD;

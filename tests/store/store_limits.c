@@ -128,9 +128,10 @@ static bool child_is_refused(void *context)
 	uint64_t bytes;
 
 	ACTMEM_INIT(&stats);
-	if (!refused(actmem_store_reserve(store, key_of(9999), BYTES, &memory)) ||
+	if (!refused(actmem_store_reserve(store, key_of(9999), BYTES, &memory,
+					  ACTMEM_WAIT_FOREVER)) ||
 	    !refused(actmem_store_commit(store, key_of(0))) ||
-	    !refused(actmem_store_hold(store, key_of(0), &held, &bytes)) ||
+	    !refused(actmem_store_hold(store, key_of(0), &held, &bytes, ACTMEM_WAIT_FOREVER)) ||
 	    !refused(actmem_store_release(store, key_of(0))) ||
 	    !refused(actmem_store_put_back(store, key_of(0))) ||
 	    !refused(actmem_store_drop(store, key_of(0))) ||

@@ -95,7 +95,8 @@ static void put(struct worker *w, struct entry *entry)
 			return;
 	} else {
 		if (!expect(m, entry, actmem_store_reserve(m->store, entry->key, entry->bytes,
-							   &memory), 0, "reserve") ||
+							   &memory,
+							   ACTMEM_WAIT_FOREVER), 0, "reserve") ||
 		    !expect(m, entry, (uintptr_t)memory % 4096 != 0, 0, "alignment"))
 			return;
 		fill_bytes(memory, entry->bytes, entry->content);
@@ -103,7 +104,8 @@ static void put(struct worker *w, struct entry *entry)
 			const void *seen;
 			uint64_t bytes;
 
-			expect(m, entry, actmem_store_hold(m->store, entry->key, &seen, &bytes),
+			expect(m, entry, actmem_store_hold(m->store, entry->key, &seen, &bytes,
+							   ACTMEM_WAIT_FOREVER),
 			       -ENOENT, "hold what is reserved");
 			expect(m, entry, actmem_store_drop(m->store, entry->key), 0,
 			       "drop what is reserved");
@@ -121,7 +123,8 @@ static void hold(struct worker *w, struct entry *entry)
 	struct model *m = w->model;
 	uint64_t bytes;
 
-	if (!expect(m, entry, actmem_store_hold(m->store, entry->key, &entry->memory, &bytes), 0,
+	if (!expect(m, entry, actmem_store_hold(m->store, entry->key, &entry->memory, &bytes,
+						ACTMEM_WAIT_FOREVER), 0,
 		    "hold") ||
 	    !expect(m, entry, bytes != entry->bytes, 0, "length of what is held") ||
 	    !expect(m, entry, !bytes_hold(entry->memory, bytes, entry->content), 0,
@@ -174,24 +177,29 @@ static void misuse(struct worker *w, struct entry *entry)
 	void *memory;
 
 	if (entry->state == ABSENT) {
-		expect(m, entry, actmem_store_hold(m->store, entry->key, &seen, &bytes), -ENOENT,
+		expect(m, entry, actmem_store_hold(m->store, entry->key, &seen, &bytes,
+						   ACTMEM_WAIT_FOREVER), -ENOENT,
 		       "hold of nothing");
 		expect(m, entry, actmem_store_drop(m->store, entry->key), -ENOENT,
 		       "drop of nothing");
 		expect(m, entry, actmem_store_prefetch(m->store, entry->key), -ENOENT,
 		       "prefetch of nothing");
-		expect(m, entry, actmem_store_reserve(m->store, entry->key, 0, &memory), -EINVAL,
+		expect(m, entry, actmem_store_reserve(m->store, entry->key, 0, &memory,
+						      ACTMEM_WAIT_FOREVER), -EINVAL,
 		       "reserve of no byte");
 		if (m->has_budget)
 			expect(m, entry, actmem_store_reserve(m->store, entry->key, BUDGET + 1,
-							      &memory), -ENOMEM,
+							      &memory,
+							      ACTMEM_WAIT_FOREVER), -ENOMEM,
 			       "reserve of more than the budget");
 	} else {
-		expect(m, entry, actmem_store_reserve(m->store, entry->key, 4096, &memory), -EEXIST,
+		expect(m, entry, actmem_store_reserve(m->store, entry->key, 4096, &memory,
+						      ACTMEM_WAIT_FOREVER), -EEXIST,
 		       "reserve of what is there");
 	}
 	if (entry->state == HELD) {
-		expect(m, entry, actmem_store_hold(m->store, entry->key, &seen, &bytes), -EBUSY,
+		expect(m, entry, actmem_store_hold(m->store, entry->key, &seen, &bytes,
+						   ACTMEM_WAIT_FOREVER), -EBUSY,
 		       "hold of what is held");
 		expect(m, entry, actmem_store_drop(m->store, entry->key), -EBUSY,
 		       "drop of what is held");

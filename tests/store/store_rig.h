@@ -53,6 +53,7 @@ static inline int set_up(struct rig *rig)
 	struct actmem_queue_options queue;
 	struct actmem_store_options options;
 	struct actmem_options open_options;
+	struct actmem_queue_options queue;
 	int error;
 
 	rig->before = held_now();
@@ -104,7 +105,8 @@ static inline struct actmem_store_stats stats_of(struct rig *rig)
 static inline int put(struct rig *rig, uint64_t name)
 {
 	void *memory;
-	int error = actmem_store_reserve(rig->store, key_of(name), BLOCK, &memory);
+	int error = actmem_store_reserve(rig->store, key_of(name), BLOCK, &memory,
+					 ACTMEM_WAIT_FOREVER);
 
 	if (error)
 		return error;
@@ -117,7 +119,7 @@ static inline int take(struct rig *rig, uint64_t name)
 	const unsigned char *memory;
 	const void *held;
 	uint64_t bytes, i;
-	int error = actmem_store_hold(rig->store, key_of(name), &held, &bytes);
+	int error = actmem_store_hold(rig->store, key_of(name), &held, &bytes, ACTMEM_WAIT_FOREVER);
 
 	if (error)
 		return error;

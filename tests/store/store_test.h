@@ -90,7 +90,7 @@ static inline int put_block(struct actmem_store *store, uint64_t name, uint64_t 
 			    uint64_t seed)
 {
 	void *memory;
-	int error = actmem_store_reserve(store, key_of(name), bytes, &memory);
+	int error = actmem_store_reserve(store, key_of(name), bytes, &memory, ACTMEM_WAIT_FOREVER);
 
 	if (error)
 		return error;
@@ -103,7 +103,7 @@ static inline int take_block(struct actmem_store *store, uint64_t name, uint64_t
 {
 	const void *memory;
 	uint64_t has;
-	int error = actmem_store_hold(store, key_of(name), &memory, &has);
+	int error = actmem_store_hold(store, key_of(name), &memory, &has, ACTMEM_WAIT_FOREVER);
 
 	if (error)
 		return error;

@@ -62,7 +62,8 @@ static int run_round(struct worker *worker, uint64_t round)
 			error = actmem_store_prefetch(worker->store, key_of(name));
 			break;
 		case 2:
-			error = actmem_store_hold(worker->store, key_of(name), &memory, NULL);
+			error = actmem_store_hold(worker->store, key_of(name), &memory, NULL,
+						  ACTMEM_WAIT_FOREVER);
 			if (!error && !is_block(memory, bytes_of(name), name + round))
 				error = -EILSEQ;
 			if (!error)
@@ -98,10 +99,11 @@ static void *want_more(void *data)
 	struct actmem_key own = key_of(worker->number), more = key_of(100 + worker->number);
 	void *memory;
 
-	if (actmem_store_reserve(worker->store, own, BUDGET / 2, &memory))
+	if (actmem_store_reserve(worker->store, own, BUDGET / 2, &memory, ACTMEM_WAIT_FOREVER))
 		tap_bail("actmem_store_reserve");
 	pthread_barrier_wait(&start);
-	worker->error = actmem_store_reserve(worker->store, more, BUDGET / 2, &memory);
+	worker->error = actmem_store_reserve(worker->store, more, BUDGET / 2, &memory,
+					     ACTMEM_WAIT_FOREVER);
 	if (actmem_store_drop(worker->store, own) ||
 	    (!worker->error && actmem_store_drop(worker->store, more)))
 		tap_bail("actmem_store_drop");
@@ -115,7 +117,7 @@ static void test_deadlock(struct actmem_store *store)
 	void *memory;
 
 	/* Waits until nothing is left in memory between which the halves could not lie. */
-	if (actmem_store_reserve(store, key_of(99), BUDGET, &memory) ||
+	if (actmem_store_reserve(store, key_of(99), BUDGET, &memory, ACTMEM_WAIT_FOREVER) ||
 	    actmem_store_drop(store, key_of(99)))
 		tap_bail("all memory cannot be had");
 	pthread_barrier_init(&start, NULL, 2);
@@ -197,7 +199,8 @@ static void test_verifying(struct actmem *am)
 			tap_bail("a block and a thread");
 		while (stats_of(taker.store).checksums_total == i)
 			sched_yield();
-		wrong += !!actmem_store_reserve(taker.store, key_of(1), CHECKED, &memory);
+		wrong += !!actmem_store_reserve(taker.store, key_of(1), CHECKED, &memory,
+						ACTMEM_WAIT_FOREVER);
 		pthread_join(taker.thread, NULL);
 		wrong += !!taker.error;
 		actmem_store_drop(taker.store, key_of(1));
@@ -248,7 +251,7 @@ static void *reserve_part(void *data)
 	void *memory;
 
 	worker->error = actmem_store_reserve(worker->store, key_of(worker->number), BUDGET / 4,
-					     &memory);
+					     &memory, ACTMEM_WAIT_FOREVER);
 	return NULL;
 }
 
@@ -264,7 +267,8 @@ static void test_room_for_two(struct actmem *am)
 
 	options.flags = ACTMEM_STORE_HANDED_ON;
 	store = store_or_bail(am, &options);
-	if (put_block(store, 0, BUDGET, 0) || actmem_store_hold(store, key_of(0), &memory, NULL))
+	if (put_block(store, 0, BUDGET, 0) || actmem_store_hold(store, key_of(0), &memory, NULL,
+								ACTMEM_WAIT_FOREVER))
 		tap_bail("a block that has all memory");
 	for (i = 0; i < 2; i++) {
 		waiters[i].store = store;
@@ -291,7 +295,7 @@ static void *reserve_whole(void *data)
 	void *memory;
 
 	worker->error = actmem_store_reserve(worker->store, key_of(worker->number), BUDGET,
-					     &memory);
+					     &memory, ACTMEM_WAIT_FOREVER);
 	return NULL;
 }
 

@@ -36,9 +36,11 @@ static void meddle_with_commit(void)
 
 	assert_fails(actmem_store_drop(store, key), EBUSY, "block 7 is being committed");
 	assert_fails(actmem_store_commit(store, key), ENOENT, "not reserved");
-	assert_fails(actmem_store_hold(store, key, &memory, NULL), ENOENT, "not committed");
+	assert_fails(actmem_store_hold(store, key, &memory, NULL,
+				       ACTMEM_WAIT_FOREVER), ENOENT, "not committed");
 	assert_fails(actmem_store_release(store, key), ENOENT, "not held");
-	assert_fails(actmem_store_reserve(store, key, BYTES, &own), EEXIST, "block 7");
+	assert_fails(actmem_store_reserve(store, key, BYTES, &own,
+					  ACTMEM_WAIT_FOREVER), EEXIST, "block 7");
 	assert_fails(actmem_store_destroy(store), EBUSY, "1 blocks");
 }
 
@@ -47,7 +49,8 @@ static void meddle_with_hold(void)
 	const void *memory;
 
 	assert_fails(actmem_store_drop(store, key), EBUSY, "block 7 is held");
-	assert_fails(actmem_store_hold(store, key, &memory, NULL), EBUSY, "block 7 is held");
+	assert_fails(actmem_store_hold(store, key, &memory, NULL,
+				       ACTMEM_WAIT_FOREVER), EBUSY, "block 7 is held");
 	assert_fails(actmem_store_put_back(store, key), ENOENT, "not held");
 	assert_fails(actmem_store_destroy(store), EBUSY, "1 blocks");
 }
@@ -58,16 +61,17 @@ static void test_commit(void **state)
 	uint64_t bytes;
 	void *own;
 
-	assert_int_equal(actmem_store_reserve(store, key, BYTES, &own), 0);
+	assert_int_equal(actmem_store_reserve(store, key, BYTES, &own, ACTMEM_WAIT_FOREVER), 0);
 	memset(own, 7, BYTES);
 	before_checksum(meddle_with_commit);
 	assert_int_equal(actmem_store_commit(store, key), 0);
 	before_checksum(meddle_with_hold);
-	assert_int_equal(actmem_store_hold(store, key, &memory, &bytes), 0);
+	assert_int_equal(actmem_store_hold(store, key, &memory, &bytes, ACTMEM_WAIT_FOREVER), 0);
 	assert_int_equal(bytes, BYTES);
 	assert_ptr_equal(memory, own);
 	assert_int_equal(actmem_store_release(store, key), 0);
-	assert_fails(actmem_store_hold(store, key, &memory, NULL), ENOENT, "not in the store");
+	assert_fails(actmem_store_hold(store, key, &memory, NULL,
+				       ACTMEM_WAIT_FOREVER), ENOENT, "not in the store");
 }
 
 int main(void)

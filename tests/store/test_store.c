@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "store_rig.h"
 
 static void test_failed_spill(void **state)
@@ -199,7 +200,8 @@ static void test_failed_fill(void **state)
 		assert_int_equal(put(&rig, count), 0);
 	settle(&rig);
 	fail_transfers(1, 1000, -EIO);
-	assert_fails(actmem_store_hold(rig.store, key_of(0), &memory, NULL), EIO,
+	assert_fails(actmem_store_hold(rig.store, key_of(0), &memory, NULL,
+				       ACTMEM_WAIT_FOREVER), EIO,
 		     "block 0 of 1.0 MiB");
 	assert_int_equal(stats_of(&rig).blocks, count);
 	fail_nothing();
@@ -244,11 +246,14 @@ static void test_named_regions(void **state)
 	for (count = 0; count < 8; count++)
 		assert_int_equal(put(&rig, count), 0);
 	take_all(&rig, count);
-	assert_fails(actmem_store_reserve(rig.store, key_of(0), BUDGET, &memory), ENOMEM,
+	assert_fails(actmem_store_reserve(rig.store, key_of(0), BUDGET, &memory,
+					  ACTMEM_WAIT_FOREVER), ENOMEM,
 		     NAMES_PREFIX "-store.*");
-	assert_int_equal(actmem_store_reserve(rig.store, key_of(0), BUDGET / 2, &memory), 0);
+	assert_int_equal(actmem_store_reserve(rig.store, key_of(0), BUDGET / 2, &memory,
+					      ACTMEM_WAIT_FOREVER), 0);
 	/* With a block in use it is that one which is in the way. */
-	assert_fails(actmem_store_reserve(rig.store, key_of(1), BUDGET, &memory), EDEADLK,
+	assert_fails(actmem_store_reserve(rig.store, key_of(1), BUDGET, &memory,
+					  ACTMEM_WAIT_FOREVER), EDEADLK,
 		     "this thread");
 	assert_int_equal(actmem_store_drop(rig.store, key_of(0)), 0);
 	tear_down(&rig);
@@ -263,10 +268,12 @@ static void test_checksum(void **state)
 
 	assert_int_equal(set_up(&rig), 0);
 	assert_int_equal(put(&rig, 1), 0);
-	assert_int_equal(actmem_store_hold(rig.store, key_of(1), &memory, NULL), 0);
+	assert_int_equal(actmem_store_hold(rig.store, key_of(1), &memory, NULL,
+					   ACTMEM_WAIT_FOREVER), 0);
 	*((char *)(uintptr_t)memory + BLOCK - 1) ^= 1;
 	assert_int_equal(actmem_store_put_back(rig.store, key_of(1)), 0);
-	assert_fails(actmem_store_hold(rig.store, key_of(1), &memory, NULL), EBADMSG, "block 1 of");
+	assert_fails(actmem_store_hold(rig.store, key_of(1), &memory, NULL,
+				       ACTMEM_WAIT_FOREVER), EBADMSG, "block 1 of");
 	assert_int_equal(stats_of(&rig).checksums_total, 2);
 	assert_int_equal(actmem_store_drop(rig.store, key_of(1)), 0);
 	tear_down(&rig);
@@ -311,9 +318,92 @@ static void test_sweep(void **state)
 	fail_each(run, NULL, 20);
 }
 
+#define LATE_NS		(20 * NS_PER_MS)
+
+/* A call that gives up after @timeout_ns, not before, and tells of block @name. */
+static void assert_late(struct rig *rig, uint64_t name, bool reserves, uint64_t timeout_ns,
+			const char *words)
+{
+	uint64_t begun = clock_ns();
+	const void *held = NULL;
+	void *memory = NULL;
+
+	if (reserves)
+		assert_fails(actmem_store_reserve(rig->store, key_of(name), BLOCK, &memory,
+						  timeout_ns), ETIMEDOUT, words);
+	else
+		assert_fails(actmem_store_hold(rig->store, key_of(name), &held, NULL, timeout_ns),
+			     ETIMEDOUT, words);
+	assert_true(clock_ns() - begun >= timeout_ns);
+	assert_null(held);
+	assert_null(memory);
+}
+
+/* A disk that hangs keeps those who say so no longer than they say, and nothing is lost. */
+static void test_late(void **state)
+{
+	struct rig rig = { .engine = ACTMEM_ENGINE_WORKERS };
+	const uint64_t count = 6;
+	uint64_t name, before, extra = 0;
+	void *memory;
+
+	assert_int_equal(set_up(&rig), 0);
+	for (name = 0; name < count; name++)
+		assert_int_equal(put(&rig, name), 0);
+	settle(&rig);
+	hold_transfers(true);
+	/* It is in memory, which is no wait. */
+	assert_int_equal(actmem_store_hold(rig.store, key_of(count - 1),
+					   (const void **)&memory, NULL, 0), 0);
+	assert_int_equal(actmem_store_release(rig.store, key_of(count - 1)), 0);
+	before = stats_of(&rig).takes_total;
+	assert_late(&rig, 0, false, 0, "block 0 of 1.0 MiB is still being read from its file");
+	assert_late(&rig, 0, false, LATE_NS, "block 0 of 1.0 MiB is still being read");
+	/* Of blocks that are in files as well the memory is there at once. */
+	while (!actmem_store_reserve(rig.store, key_of(100 + extra), BLOCK, &memory, 0))
+		assert_true(++extra < BUDGET / BLOCK);
+	assert_late(&rig, 200, true, 0, "block 200 of 1.0 MiB has no memory yet");
+	assert_late(&rig, 200, true, LATE_NS, "the budget of 4.0 MiB is used up");
+	assert_fails(actmem_store_drop(rig.store, key_of(200)), ENOENT, "not in the store");
+	assert_late(&rig, 1, false, LATE_NS, "block 1 of 1.0 MiB");
+	assert_int_equal(stats_of(&rig).takes_total, before);
+	assert_int_equal(stats_of(&rig).blocks, count - 1 + extra);
+	hold_transfers(false);
+	assert_int_equal(actmem_store_reserve(rig.store, key_of(200), BLOCK, &memory,
+					      30 * NS_PER_SECOND), 0);
+	assert_int_equal(actmem_store_drop(rig.store, key_of(200)), 0);
+	while (extra--)
+		assert_int_equal(actmem_store_drop(rig.store, key_of(100 + extra)), 0);
+	take_all(&rig, count - 1);
+	tear_down(&rig);
+}
+
+/* A fill that fails after its taker has given up is told to nobody, and tried again. */
+static void test_late_failure(void **state)
+{
+	struct rig rig = { .engine = ACTMEM_ENGINE_WORKERS };
+	uint64_t name;
+
+	assert_int_equal(set_up(&rig), 0);
+	for (name = 0; name < 6; name++)
+		assert_int_equal(put(&rig, name), 0);
+	settle(&rig);
+	hold_transfers(true);
+	assert_int_equal(take(&rig, 5), 0);
+	assert_late(&rig, 0, false, LATE_NS, "block 0 of 1.0 MiB");
+	fail_transfers(1, 1, -EIO);
+	hold_transfers(false);
+	settle(&rig);
+	fail_nothing();
+	take_all(&rig, 5);
+	tear_down(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_late),
+		cmocka_unit_test(test_late_failure),
 		cmocka_unit_test(test_failed_spill),
 		cmocka_unit_test(test_full_disk),
 		cmocka_unit_test(test_full_quota),

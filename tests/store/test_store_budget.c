@@ -101,12 +101,15 @@ static void test_last_resort(void **state)
 
 	start(&rig);
 	for (i = 0; i < 2; i++)
-		assert_int_equal(actmem_store_reserve(rig.store, key_of(i), BLOCK, &memory[i]), 0);
-	assert_fails(actmem_store_reserve(rig.store, key_of(2), BLOCK, &memory[2]), ENOMEM,
+		assert_int_equal(actmem_store_reserve(rig.store, key_of(i), BLOCK, &memory[i],
+						      ACTMEM_WAIT_FOREVER), 0);
+	assert_fails(actmem_store_reserve(rig.store, key_of(2), BLOCK, &memory[2],
+					  ACTMEM_WAIT_FOREVER), ENOMEM,
 		     "of the budget of 4.0 MiB there are 2.0 MiB, used up by blocks that this thread");
 	assert_non_null(strstr(actmem_error(), "more cannot be had: RLIMIT_MEMLOCK"));
 	fail_nothing();
-	assert_int_equal(actmem_store_reserve(rig.store, key_of(2), BLOCK, &memory[2]), 0);
+	assert_int_equal(actmem_store_reserve(rig.store, key_of(2), BLOCK, &memory[2],
+					      ACTMEM_WAIT_FOREVER), 0);
 	assert_int_equal(stats_of(&rig).refused_bytes, 0);
 	for (i = 0; i < 3; i++)
 		assert_int_equal(actmem_store_drop(rig.store, key_of(i)), 0);
@@ -121,7 +124,8 @@ static void test_long_block(void **state)
 	void *memory;
 
 	start(&rig);
-	assert_fails(actmem_store_reserve(rig.store, key_of(0), BUDGET, &memory), ENOMEM,
+	assert_fails(actmem_store_reserve(rig.store, key_of(0), BUDGET, &memory,
+					  ACTMEM_WAIT_FOREVER), ENOMEM,
 		     "RLIMIT_MEMLOCK");
 	/* All that there was went back for it. */
 	assert_int_equal(stats_of(&rig).memory_bytes, 0);

@@ -87,7 +87,7 @@ static void test_slow_allocation(void **state)
 	assert_int_equal(pthread_getname_np(pthread_self(), own, sizeof(own)), 0);
 	slow_call("fallocate", SLOW_US);
 	put_and_take(&rig, MANY);
-	by_store = slow_calls_of("actmem-store");
+	by_store = slow_calls_of("actmem-queue");
 	by_caller = slow_calls_of(own);
 	print_message("# blocked by allocation: completions %u ms, callers %u ms, of %u ms\n",
 		      by_store * SLOW_US / 1000, by_caller * SLOW_US / 1000,
@@ -258,12 +258,14 @@ static void test_tried_once(void **state)
 	settle(&rig);
 	/* Ahead of time one may have been. */
 	before = stats_of(&rig).failed_spills_total;
-	assert_fails(actmem_store_reserve(rig.store, key_of(count), BUDGET, &memory), ENOSPC,
+	assert_fails(actmem_store_reserve(rig.store, key_of(count), BUDGET, &memory,
+					  ACTMEM_WAIT_FOREVER), ENOSPC,
 		     "no room for");
 	assert_int_equal(rig.under_way, 0);
 	assert_int_equal(stats_of(&rig).failed_spills_total, before + 1);
 	fail_nothing();
-	assert_int_equal(actmem_store_reserve(rig.store, key_of(count), BUDGET, &memory), 0);
+	assert_int_equal(actmem_store_reserve(rig.store, key_of(count), BUDGET, &memory,
+					      ACTMEM_WAIT_FOREVER), 0);
 	assert_int_equal(stats_of(&rig).failed_spills_total, before + 1);
 	assert_int_equal(actmem_store_drop(rig.store, key_of(count)), 0);
 	take_all(&rig, count);

@@ -145,11 +145,11 @@ static void wait_for_memory(struct actmem_store *store)
 	void *memory;
 
 	for (key.name = 0; key.name < BUDGET_BLOCKS; key.name++) {
-		check(actmem_store_reserve(store, key, BLOCK_BYTES, &memory));
+		check(actmem_store_reserve(store, key, BLOCK_BYTES, &memory, ACTMEM_WAIT_FOREVER));
 		check(actmem_store_commit(store, key));
-		check(actmem_store_hold(store, key, &held, NULL));
+		check(actmem_store_hold(store, key, &held, NULL, ACTMEM_WAIT_FOREVER));
 	}
-	check(actmem_store_reserve(store, key, BLOCK_BYTES, &memory));
+	check(actmem_store_reserve(store, key, BLOCK_BYTES, &memory, ACTMEM_WAIT_FOREVER));
 	check(actmem_store_drop(store, key));
 	while (--key.name)
 		check(actmem_store_release(store, key));
