@@ -66,7 +66,8 @@ struct actmem_heap_stats {
  * blocks is what the last one left. They must be its user's own, and no symbolic
  * links. rm removes them.
  *
- * -EINVAL  grow_bytes, or the region's options, with a length;  -ENOMEM  none for the bookkeeping
+ * -EINVAL  grow_bytes, or the region's options, or their length is not 0
+ * -ENOMEM  none for the bookkeeping
  */
 int actmem_heap_create(struct actmem *am,
 		       const struct actmem_heap_options *options,

@@ -81,6 +81,21 @@ static uint64_t some_bytes(uint64_t *random)
 	return 1 + random_below(random, 1ULL << (1 + random_below(random, 17)));
 }
 
+/* None, a little, or as much as it takes. */
+static uint64_t some_time(struct worker *w)
+{
+	return one_in(&w->random, 3) ? 0 : one_in(&w->random, 2) ? 100000 : ACTMEM_WAIT_FOREVER;
+}
+
+static int reserve_or_wait(struct worker *w, const struct entry *entry, void **memory)
+{
+	struct actmem_store *store = w->model->store;
+	int error = actmem_store_reserve(store, entry->key, entry->bytes, memory, some_time(w));
+
+	return error != -ETIMEDOUT ? error :
+	       actmem_store_reserve(store, entry->key, entry->bytes, memory, ACTMEM_WAIT_FOREVER);
+}
+
 static void put(struct worker *w, struct entry *entry)
 {
 	struct model *m = w->model;
@@ -94,9 +109,7 @@ static void put(struct worker *w, struct entry *entry)
 			    0, "put"))
 			return;
 	} else {
-		if (!expect(m, entry, actmem_store_reserve(m->store, entry->key, entry->bytes,
-							   &memory,
-							   ACTMEM_WAIT_FOREVER), 0, "reserve") ||
+		if (!expect(m, entry, reserve_or_wait(w, entry, &memory), 0, "reserve") ||
 		    !expect(m, entry, (uintptr_t)memory % 4096 != 0, 0, "alignment"))
 			return;
 		fill_bytes(memory, entry->bytes, entry->content);
@@ -118,14 +131,21 @@ static void put(struct worker *w, struct entry *entry)
 	count(m, &m->puts);
 }
 
+static int hold_or_wait(struct worker *w, struct entry *entry, uint64_t *bytes)
+{
+	struct actmem_store *store = w->model->store;
+	int error = actmem_store_hold(store, entry->key, &entry->memory, bytes, some_time(w));
+
+	return error != -ETIMEDOUT ? error :
+	       actmem_store_hold(store, entry->key, &entry->memory, bytes, ACTMEM_WAIT_FOREVER);
+}
+
 static void hold(struct worker *w, struct entry *entry)
 {
 	struct model *m = w->model;
 	uint64_t bytes;
 
-	if (!expect(m, entry, actmem_store_hold(m->store, entry->key, &entry->memory, &bytes,
-						ACTMEM_WAIT_FOREVER), 0,
-		    "hold") ||
+	if (!expect(m, entry, hold_or_wait(w, entry, &bytes), 0, "hold") ||
 	    !expect(m, entry, bytes != entry->bytes, 0, "length of what is held") ||
 	    !expect(m, entry, !bytes_hold(entry->memory, bytes, entry->content), 0,
 		    "content of what is held"))
