@@ -41,7 +41,8 @@ static void change_files(const char *folder)
 			if (pwrite(fds[i], &byte, 1, at) != 1)
 				tap_bail("a spill file cannot be changed: %s", strerror(errno));
 		}
-		if (fsync(fds[i]))
+		/* A direct write that meets cached pages leaves an error, which is told once. */
+		if (fsync(fds[i]) && fsync(fds[i]))
 			tap_bail("fsync: %s", strerror(errno));
 	}
 	close_all(fds, count);
@@ -59,7 +60,7 @@ static void cut_files_off(const char *folder)
 }
 
 /* Takes what can be taken; tells how many failed in a way that is allowed. */
-static unsigned int take_all(struct actmem_store *store, bool is_failed[BLOCKS], int error,
+static unsigned int take_all(struct actmem_store *store, int failure[BLOCKS], int error,
 			     int other_error)
 {
 	unsigned int failed = 0, wrong = 0, i;
@@ -67,9 +68,9 @@ static unsigned int take_all(struct actmem_store *store, bool is_failed[BLOCKS],
 
 	for (i = 0; i < BLOCKS; i++) {
 		result = take_named(store, i, BYTES);
-		is_failed[i] = result == error || result == other_error;
-		failed += is_failed[i];
-		wrong += result && !is_failed[i];
+		failure[i] = result == error || result == other_error ? result : 0;
+		failed += !!failure[i];
+		wrong += result && !failure[i];
 	}
 	ok(!wrong, "no byte is wrong, and no error another than expected");
 	return failed;
@@ -78,13 +79,13 @@ static unsigned int take_all(struct actmem_store *store, bool is_failed[BLOCKS],
 static void test_changed(struct actmem *am, const char *folder)
 {
 	struct actmem_store *store = filled_store(am, &folder);
-	bool is_failed[BLOCKS];
+	int failure[BLOCKS];
 	unsigned int failed, again = 0, i;
 
 	change_files(folder);
-	failed = take_all(store, is_failed, -EBADMSG, -EBADMSG);
+	failed = take_all(store, failure, -EBADMSG, -EBADMSG);
 	ok(failed, "%u blocks came back changed, and are refused", failed);
-	for (i = 0; i < BLOCKS && !is_failed[i]; i++)
+	for (i = 0; i < BLOCKS && !failure[i]; i++)
 		;
 	returns(take_named(store, i, BYTES), -EBADMSG);
 	says("checksum");
@@ -93,7 +94,7 @@ static void test_changed(struct actmem *am, const char *folder)
 	await_quiet(store);
 	change_files(folder);
 	for (i = 0; i < BLOCKS; i++)
-		if (is_failed[i])
+		if (failure[i])
 			again += !take_named(store, i, BYTES);
 	ok(again == failed, "and can be taken when they are right again");
 	ok(stats_of(store).checksums_total >= BLOCKS, "checksums are counted");
@@ -103,27 +104,29 @@ static void test_changed(struct actmem *am, const char *folder)
 static void test_cut_off(struct actmem *am, const char *folder)
 {
 	struct actmem_store *store = filled_store(am, &folder);
-	bool is_failed[BLOCKS];
-	unsigned int failed, i;
+	int failure[BLOCKS];
+	unsigned int failed, unread = 0, i;
 
 	cut_files_off(folder);
 	/* A later spill may have made the file longer again, with a hole in it. */
-	failed = take_all(store, is_failed, -ENODATA, -EBADMSG);
+	failed = take_all(store, failure, -ENODATA, -EBADMSG);
 	ok(failed && stats_of(store).blocks == failed,
 	   "%u blocks are gone with their file, and stay to be dropped", failed);
-	ok(stats_of(store).failed_fills_total, "which is counted");
-	for (i = 0; i < BLOCKS && !is_failed[i]; i++)
+	for (i = 0; i < BLOCKS; i++)
+		unread += failure[i] == -ENODATA;
+	ok(stats_of(store).failed_fills_total >= unread, "those that the file lacks are counted");
+	for (i = 0; i < BLOCKS && !failure[i]; i++)
 		;
 	ok(take_named(store, i, BYTES) < 0, "they fail again");
 	says("block");
 	says(folder);
 	for (i = 0; i < BLOCKS; i++)
-		if (is_failed[i] && actmem_store_drop(store, key_of(i)))
+		if (failure[i] && actmem_store_drop(store, key_of(i)))
 			tap_bail("drop");
 	for (i = 0; i < BLOCKS; i++)
 		if (put_named(store, i, BYTES))
 			tap_bail("put");
-	ok(!take_all(store, is_failed, -ENODATA, -EBADMSG), "new ones make the file anew");
+	ok(!take_all(store, failure, -ENODATA, -EBADMSG), "new ones make the file anew");
 	destroy_empty(store);
 }
 

@@ -26,6 +26,7 @@ static int teardown(void **state)
 
 static void *grow(void *store)
 {
+	pthread_setname_np(pthread_self(), THREAD);
 	return actmem_store_grow(store, MIB, AHEAD) ? store : NULL;
 }
 
@@ -43,7 +44,6 @@ static void test_store_stays(void **state)
 	assert_int_equal(actmem_store_create(am, &options, &store), 0);
 	slow_call("memfd_create", PAUSE_US);
 	assert_int_equal(pthread_create(&thread, NULL, grow, store), 0);
-	pthread_setname_np(thread, THREAD);
 	while (!slow_calls_of(THREAD))
 		usleep(1000);
 	error = actmem_store_destroy(store);
@@ -60,9 +60,20 @@ static void test_store_stays(void **state)
 
 static atomic_bool is_stalled;
 
-static void *grow_some(void *store)
+static void *grow_as(struct actmem_store *store, const char *name)
 {
+	pthread_setname_np(pthread_self(), name);
 	return actmem_store_grow(store, MIB, BUDGET) ? store : NULL;
+}
+
+static void *grow_first(void *store)
+{
+	return grow_as(store, FIRST);
+}
+
+static void *grow_second(void *store)
+{
+	return grow_as(store, SECOND);
 }
 
 static void *reserve_region(void *store)
@@ -72,12 +83,11 @@ static void *reserve_region(void *store)
 	return actmem_store_reserve(store, key_of(7), 2 * MIB, &memory) ? store : NULL;
 }
 
-static pthread_t start(struct rig *rig, void *(*body)(void *store), const char *name)
+static pthread_t start(struct rig *rig, void *(*body)(void *store))
 {
 	pthread_t thread;
 
 	assert_int_equal(pthread_create(&thread, NULL, body, rig->store), 0);
-	pthread_setname_np(thread, name);
 	return thread;
 }
 
@@ -146,9 +156,9 @@ static void test_waiter_is_woken(void **state)
 	put_away(&rig);
 	slow_call("memfd_create", SLOW_HELD);
 	fail_call("memfd_create", 1, ENOMEM);
-	first = start(&rig, grow_some, FIRST);
+	first = start(&rig, grow_first);
 	await_call_of(FIRST);
-	second = start(&rig, grow_some, SECOND);
+	second = start(&rig, grow_second);
 	await_callers(&rig, "2 threads wait");
 	actmem_store_observe(rig.store, fail_first, &rig);
 	assert_int_equal(actmem_store_prefetch(rig.store, key_of(1)), 0);
@@ -156,7 +166,7 @@ static void test_waiter_is_woken(void **state)
 	assert_null(failed);
 	settle(&rig);
 	assert_int_equal(stats_of(&rig).refused_bytes, BUDGET / 2);
-	waiter = start(&rig, reserve_region, "waiter");
+	waiter = start(&rig, reserve_region);
 	while (!is_stalled)
 		usleep(1000);
 	assert_int_equal(stats_of(&rig).memory_bytes, BUDGET / 2);

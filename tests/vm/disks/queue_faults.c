@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "disk.h"
-#include "queue_test.h"
+#include "../../queue/queue_test.h"
 
 #define BLOCK		(64 * KIB)
 #define BLOCKS		8

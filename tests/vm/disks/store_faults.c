@@ -10,7 +10,7 @@
 
 #include "disk.h"
 #include "memory_group.h"
-#include "store_folder.h"
+#include "../../store/store_folder.h"
 
 #define BYTES		(128 * KIB)
 #define BLOCKS		(2 * BUDGET / BYTES)
