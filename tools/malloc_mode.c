@@ -123,7 +123,7 @@ static void tell_mode(const struct malloc_settings *settings, const struct place
 int malloc_mode_set(bool verbose)
 {
 	struct malloc_settings settings;
-	struct malloc_wrong wrong;
+	struct setting_wrong wrong;
 	struct place place;
 	int status;
 

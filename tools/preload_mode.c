@@ -52,9 +52,9 @@ static int set_preload(const char *folder)
 	return status;
 }
 
-static int refuse_value(const char *variable, const char *text, const char *choice)
+static int refuse_value(const struct setting_wrong *wrong)
 {
-	warnx("%s is '%s'; it may be %s", variable, text, choice);
+	warnx("%s is '%s'; it may be %s", wrong->variable, wrong->text, wrong->choice);
 	return STATUS_USAGE;
 }
 
@@ -63,14 +63,13 @@ static int choose_cuda(bool *wanted)
 {
 	const char *text = getenv("ACTMEM_CUDA");
 	struct cuda_settings settings;
-	struct malloc_wrong wrong;
-	struct cuda_wrong other;
+	struct setting_wrong wrong;
 
 	if (!cuda_settings_read(&wrong))
-		return refuse_value(wrong.variable, wrong.text, wrong.choice);
+		return refuse_value(&wrong);
 	*wanted = !text || strcmp(text, "0") != 0;
-	if (*wanted && !cuda_memory_settings_read(&settings, &other))
-		return refuse_value(other.variable, other.text, other.choice);
+	if (*wanted && !cuda_memory_settings_read(&settings, &wrong))
+		return refuse_value(&wrong);
 #ifndef __x86_64__
 	if (*wanted)
 		warnx("the program's calls of CUDA are left alone: that they are not is for x86-64 alone (--no-cuda says so itself)");

@@ -53,9 +53,9 @@ static bool parse_policy(const char *text, enum actmem_policy *policy)
 	return false;
 }
 
-static const char *variable(struct malloc_wrong *wrong, const char *name, const char *choice)
+static const char *variable(struct setting_wrong *wrong, const char *name, const char *choice)
 {
-	*wrong = (struct malloc_wrong){ name, getenv(name), choice };
+	*wrong = (struct setting_wrong){ name, getenv(name), choice };
 	return wrong->text && *wrong->text ? wrong->text : NULL;
 }
 
@@ -65,12 +65,12 @@ static bool is_switch(const char *text)
 	return !text || ((*text == '0' || *text == '1') && !text[1]);
 }
 
-bool cuda_settings_read(struct malloc_wrong *wrong)
+bool cuda_settings_read(struct setting_wrong *wrong)
 {
 	return is_switch(variable(wrong, "ACTMEM_CUDA", "1 or 0"));
 }
 
-bool malloc_settings_read(struct malloc_settings *settings, struct malloc_wrong *wrong)
+bool malloc_settings_read(struct malloc_settings *settings, struct setting_wrong *wrong)
 {
 	const char *text;
 

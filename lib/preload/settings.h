@@ -24,17 +24,15 @@ struct malloc_settings {
 
 #define MALLOC_MIN_LEAST	4096ULL
 
-struct malloc_wrong {
+/* The variable that is wrong, what it says, and what it may say. */
+struct setting_wrong {
 	const char *variable, *text, *choice;
 };
 
-/*
- * Without the mode, the others are not read. False: @wrong tells which variable, what
- * it says, and what it may say.
- */
-bool malloc_settings_read(struct malloc_settings *settings, struct malloc_wrong *wrong);
+/* Without the mode, the others are not read. False: @wrong tells why. */
+bool malloc_settings_read(struct malloc_settings *settings, struct setting_wrong *wrong);
 
 /* Whether ACTMEM_CUDA says what it may. */
-bool cuda_settings_read(struct malloc_wrong *wrong);
+bool cuda_settings_read(struct setting_wrong *wrong);
 
 #endif /* LIB_PRELOAD_SETTINGS_H */

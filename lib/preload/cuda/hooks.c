@@ -21,6 +21,7 @@
 #include "preload/cuda/cuda.h"
 #include "preload/cuda/hooks.h"
 #include "preload/cuda/kept.h"
+#include "preload/say.h"
 #include "preload/symbols.h"
 
 #define LIBRARY_INSIDE	"libcuda.so."	/* of WSL, where the one loads another */
@@ -121,19 +122,12 @@ bool cuda_is_reached(void)
 	return atomic_load_explicit(&reached, memory_order_acquire);
 }
 
-/* One line for each reason, as each lookup would tell the same. */
-static void tell(atomic_bool *told, const char *path, const char *why)
+/* Once for each reason, as each lookup would tell the same. */
+static void tell_left_alone(enum tale tale, const char *path, const char *why)
 {
-	char line[1024];
-	int length;
-
-	if (!cuda_is_wanted() || atomic_exchange(told, true))
-		return;
-	length = snprintf(line, sizeof(line),
-			  "actmem: %.700s is left alone, and its memory is the driver's own: %s\n",
-			  path, why);
-	if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0)
-		return;
+	if (cuda_is_wanted())
+		say_once(tale, "%.700s is left alone, and its memory is the driver's own: %s",
+			 path, why);
 }
 
 /* Has the library stay. That also makes a handle of what was loaded as a part of another. */
@@ -186,7 +180,6 @@ static void take_driver(const struct driver *found)
 
 bool cuda_reach(struct link_map *library)
 {
-	static atomic_bool told_another, told_missing, told_held;
 	struct link_map *known = atomic_load_explicit(&reached, memory_order_acquire);
 	struct link_map *nobody = NULL;
 	const char *missing;
@@ -198,18 +191,19 @@ bool cuda_reach(struct link_map *library)
 		return true;
 	handle = known ? NULL : hold_library(library);
 	if (!known && !handle) {
-		tell(&told_held, library->l_name, "it is in a namespace of its own (dlmopen)");
+		tell_left_alone(TALE_NAMESPACE, library->l_name,
+				"it is in a namespace of its own (dlmopen)");
 		return false;
 	}
 	if (handle && !find_driver(&found, handle, &missing)) {
 		snprintf(why, sizeof(why), "it has no %s, as it is older than CUDA 6.5", missing);
-		tell(&told_missing, library->l_name, why);
+		tell_left_alone(TALE_OLD, library->l_name, why);
 		return false;
 	}
 	if (known || (!atomic_compare_exchange_strong(&chosen, &nobody, library) &&
 		      nobody != library)) {
-		tell(&told_another, library->l_name,
-		     "another " CUDA_LIBRARY " is in use in this process");
+		tell_left_alone(TALE_ANOTHER, library->l_name,
+				"another " CUDA_LIBRARY " is in use in this process");
 		return false;
 	}
 	take_driver(&found);
@@ -241,8 +235,8 @@ static void *find_symbol(void *handle, const char *name, const char *version)
 }
 
 /*
- * What only the asking library has linked, which was loaded RTLD_LOCAL. A handle that
- * none has opened has nothing to search in.
+ * A library that was loaded RTLD_LOCAL finds what it has linked itself. A handle that none
+ * has opened has nothing to search in.
  */
 static void *find_linked_by(struct link_map *asking, const char *name, const char *version)
 {
@@ -257,8 +251,8 @@ static void *find_linked_by(struct link_map *asking, const char *name, const cha
 }
 
 /*
- * What is not found here is looked for again by the C library, for the one that asked:
- * so that dlerror() has its words for that.
+ * The C library looks again for what is not found here, for the one that asked: so that
+ * dlerror() has its words for that.
  */
 void *cuda_lookup(void *handle, const char *name, const char *version, const void *caller)
 {
@@ -280,7 +274,39 @@ void *cuda_lookup(void *handle, const char *name, const char *version, const voi
 	return ours_for(hook);
 }
 
-/* In place of what the driver's cuGetProcAddress() answered. */
+#ifdef __x86_64__
+
+/*
+ * Another preload, which comes before this one, takes this for the real dlsym(). It asks
+ * for a version, which that of a preload has not.
+ */
+static void *lookup_of_next(const char *name, const char *version, const void *caller)
+{
+	const struct link_map *ours, *asking;
+	void *found = !strcmp(name, "dlsym") ? (void *)dlsym :
+		      !strcmp(name, "dlvsym") ? (void *)dlvsym : NULL;
+
+	if (!found || !next_dlvsym(RTLD_NEXT, name, version))
+		return NULL;
+	asking = library_of(caller);
+	ours = library_of(found);
+	while (ours && ours != asking)
+		ours = ours->l_prev;
+	return ours && ours != library_of(found) ? found : NULL;
+}
+
+void *cuda_lookup_versioned(void *handle, const char *name, const char *version,
+			    const void *caller)
+{
+	if (!name || !version)
+		return NULL;
+	return handle == RTLD_NEXT ? lookup_of_next(name, version, caller) :
+				     cuda_lookup(handle, name, version, caller);
+}
+
+#endif
+
+/* Ours takes the place of what the driver's cuGetProcAddress() answered. */
 static void replace_answer(const char *name, void **function, int version)
 {
 	const struct hook *hook;

@@ -12,7 +12,7 @@
 #include "preload/cuda/cuda.h"
 #include "preload/cuda/pool.h"
 #include "preload/cuda/settings.h"
-#include "preload/cuda/tell.h"
+#include "preload/say.h"
 #include "preload/cuda/under.h"
 
 /* Of cuMemHostAlloc(), and likewise of cuMemHostRegister(). */
@@ -25,16 +25,16 @@ static pid_t owner;
 
 static void read_settings(void)
 {
-	struct cuda_wrong wrong;
+	struct setting_wrong wrong;
 
 	owner = getpid();
 	settings_are_good = cuda_memory_settings_read(&settings, &wrong);
 	if (settings_are_good)
 		return;
-	cuda_tell(TALE_SETTINGS, settings.strict ?
-		  "%s is '%.200s'; it may be %s. Requests to CUDA for host memory fail, as ACTMEM_STRICT=1 wants (actmem run --strict)." :
-		  "%s is '%.200s'; it may be %s. Host memory for CUDA is the driver's own.",
-		  wrong.variable, wrong.text, wrong.choice);
+	say_once(TALE_SETTINGS, settings.strict ?
+		 "%s is '%.200s'; it may be %s. Requests to CUDA for host memory fail, as ACTMEM_STRICT=1 wants (actmem run --strict)." :
+		 "%s is '%.200s'; it may be %s. Host memory for CUDA is the driver's own.",
+		 wrong.variable, wrong.text, wrong.choice);
 }
 
 /* Not inside our own calls, and not in a child, in which CUDA is of no use. */
@@ -61,10 +61,10 @@ static bool is_served(size_t bytes, unsigned int flags)
 /* Tells what failed, and whether the driver is to be asked instead. */
 static bool tell_failure(const char *call, size_t bytes, const struct cuda_failure *failure)
 {
-	cuda_tell(failure->tale, settings.strict ?
-		  "%s of %s fails, as ACTMEM_STRICT=1 wants (actmem run --strict): %s" :
-		  "%s of %s is the CUDA driver's own, not from regions: %s",
-		  call, CUDA_BYTES(bytes), failure->words);
+	say_once(failure->tale, settings.strict ?
+		 "%s of %s fails, as ACTMEM_STRICT=1 wants (actmem run --strict): %s" :
+		 "%s of %s is the CUDA driver's own, not from regions: %s",
+		 call, SAY_BYTES(bytes), failure->words);
 	return !settings.strict;
 }
 

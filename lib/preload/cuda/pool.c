@@ -123,7 +123,7 @@ static enum cuda_outcome open_for(const struct cuda_settings *settings, cuda_con
 	if (cuda_library.cuCtxGetDevice(&device))
 		return OUTCOME_DRIVERS;
 	if (!cuda_context_is_primary(context, device)) {
-		cuda_tell(TALE_CONTEXT, "host memory that is asked for in a context which the program made itself (cuCtxCreate) is the CUDA driver's own, and goes with that context; that of the primary context comes from regions");
+		say_once(TALE_CONTEXT, "host memory of a context that the program made itself (cuCtxCreate) is the CUDA driver's own, and goes with that context; host memory of the primary context comes from regions");
 		return OUTCOME_DRIVERS;
 	}
 	failure->tale = TALE_POOL;

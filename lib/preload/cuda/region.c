@@ -16,7 +16,7 @@
 #include "machine/machine.h"
 #include "preload/cuda/kept.h"
 #include "preload/cuda/region.h"
-#include "preload/cuda/tell.h"
+#include "preload/say.h"
 
 #define MODE_FLAGS	(MPOL_F_STATIC_NODES | MPOL_F_RELATIVE_NODES | MPOL_F_NUMA_BALANCING)
 
@@ -78,8 +78,8 @@ bool cuda_region_prepare(const struct cuda_settings *settings, uint64_t *unit,
 		if (failed)
 			snprintf(words, CUDA_WORDS_MAX, "%s", cuda_library.actmem_error());
 		else if (settings->verbose)
-			cuda_say("ranges of %s and more that are registered untouched get pages of regions (%s)",
-				 CUDA_BYTES(least), cuda_library.actmem_describe(am));
+			say("ranges of %s and more that are registered untouched get pages of regions (%s)",
+			    SAY_BYTES(least), cuda_library.actmem_describe(am));
 	}
 	pthread_mutex_unlock(&open_lock);
 	cuda_library_leave();
@@ -204,13 +204,13 @@ static void tell_far(const struct actmem_region_info *info, const struct cuda_po
 			far_bytes += info->node_bytes[node];
 	if (!far_bytes)
 		return;
-	cuda_tell(TALE_FAR, "%s of %s that are registered are on other nodes than node %u, which the program asked for (mbind): %s",
-		  CUDA_BYTES(far_bytes), CUDA_BYTES(info->length), wanted,
-		  found ? "the file of that name has them there; remove it, or take another name (ACTMEM_NAME, actmem run --name)" :
-		  !nodes_empty(&defaults.nodes) || defaults.policy ?
-		  "ACTMEM_NODES or ACTMEM_POLICY says so (actmem run --nodes, --policy)" :
-		  info->backend == ACTMEM_BACKEND_MEMFD ? "it has no more room" :
-		  "it has no more room, or its limit_bytes in /sys/class/misc/actmem is reached");
+	say_once(TALE_FAR, "%s of %s that are registered are on other nodes than node %u, which the program asked for (mbind): %s",
+		 SAY_BYTES(far_bytes), SAY_BYTES(info->length), wanted,
+		 found ? "the file of that name has them there; remove it, or take another name (ACTMEM_NAME, actmem run --name)" :
+		 !nodes_empty(&defaults.nodes) || defaults.policy ?
+		 "ACTMEM_NODES or ACTMEM_POLICY says so (actmem run --nodes, --policy)" :
+		 info->backend == ACTMEM_BACKEND_MEMFD ? "it has no more room" :
+		 "it has no more room, or its limit_bytes in /sys/class/misc/actmem is reached");
 }
 
 /* Where only this process knows what is mapped, it is to tell so of what it maps itself. */

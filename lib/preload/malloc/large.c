@@ -460,13 +460,13 @@ bool large_trim(void)
 	return any;
 }
 
-bool large_start(const struct malloc_settings *settings, struct malloc_wrong *wrong)
+bool large_start(const struct malloc_settings *settings, struct setting_wrong *wrong)
 {
 	struct sysinfo machine;
 	void *owners;
 
 	if (!__register_atfork) {
-		*wrong = (struct malloc_wrong){ "ACTMEM_MALLOC", "1", "1 with glibc alone" };
+		*wrong = (struct setting_wrong){ "ACTMEM_MALLOC", "1", "1 with glibc alone" };
 		return false;
 	}
 	if (!place_choose(&place, settings, wrong))
@@ -480,7 +480,7 @@ bool large_start(const struct malloc_settings *settings, struct malloc_wrong *wr
 		tick_ms = (settings->decay_ms + DECAY_TICKS - 1) / DECAY_TICKS;
 	owners = mmap(NULL, 1UL << (ADDRESS_BITS - LARGE_CHUNK_SHIFT), PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	*wrong = (struct malloc_wrong){ "ACTMEM_MALLOC", "1",
+	*wrong = (struct setting_wrong){ "ACTMEM_MALLOC", "1",
 					"where there is memory for its table" };
 	if (owners == MAP_FAILED ||
 	    __register_atfork(before_fork, after_fork_in_parent, after_fork_in_child, NULL))

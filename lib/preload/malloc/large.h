@@ -28,7 +28,7 @@ struct large_gate {
 extern struct large_gate large_gate;
 
 /* From now on large_gate.min_bytes is that of @settings. False: @wrong tells why not. */
-bool large_start(const struct malloc_settings *settings, struct malloc_wrong *wrong);
+bool large_start(const struct malloc_settings *settings, struct setting_wrong *wrong);
 
 /* Whether a large block, or none at all, begins there. */
 static inline bool large_is(const void *memory)
