@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "xla/generation.h"
+#include "xla/saved.h"
 #include "xla/site.h"
 #include "xla/table.h"
 

@@ -12,6 +12,7 @@
 #include "xla/device_wait.h"
 #include "xla/generation.h"
 #include "xla/memory.h"
+#include "xla/saved.h"
 #include "xla/site.h"
 #include "xla/table.h"
 

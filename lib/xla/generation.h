@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "xla/saved.h"
+#include "xla/block.h"
 
 /*
  * A token is the number of its site in the upper bits and a serial number

@@ -15,6 +15,7 @@
 #include "xla/forked.h"
 #include "xla/generation.h"
 #include "xla/memory.h"
+#include "xla/saved.h"
 #include "xla/site.h"
 #include "xla/table.h"
 
