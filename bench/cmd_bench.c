@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* actmem bench: what this machine's memory and spill devices can do. */
+/* actmem bench measures this machine's memory and spill devices. */
 #include <err.h>
 #include <errno.h>
 #include <getopt.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The room of what LD_PRELOAD puts in front of a program's own calls, and of what the
- * command knows of it.
+ * The room of libactmem_preload.so, which LD_PRELOAD puts in front of a program's own
+ * calls, and of its settings, which the command reads too.
  *
  * Read start.c first, then settings.h, by which the environment chooses a mode, say.h,
  * which tells on stderr, and symbols.h with dlsym.S, through which lookups of symbols go;

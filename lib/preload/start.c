@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What the preload does when it is loaded: nothing, unless the environment asks for
- * a mode. Blocks that were allocated before are the program's own malloc's, and stay
- * so.
+ * The constructor of the preload does nothing unless the environment asks for a mode.
+ * Blocks that were allocated before are the program's own malloc's, and stay so.
  *
- * It comes before what other libraries do when they are loaded (-z initfirst), so that
- * fork() takes their locks before the preload's: who has one of theirs may allocate.
- * The C library has not set environ by then.
+ * It runs before the constructors of other libraries (-z initfirst), so that fork() takes
+ * their locks before the preload's: a thread that has one of theirs may allocate. The C
+ * library has not set environ by then.
  */
 #include <stdbool.h>
 #include <stdlib.h>

@@ -2,10 +2,10 @@
 /*
  * The CUDA driver API, from the libcuda.so.1 that is there when it is asked for.
  *
- * CUDA is no use in a child of a process that used it: nothing is called there.
- * cuInit() may fork itself, so that no lock which fork() takes is held around it; and
- * none is held over the loader's calls, as a library that is being loaded may come here
- * in its constructor, with the loader's lock.
+ * CUDA is of no use in a child of a process that used it: nothing is called there.
+ * cuInit() may fork: no lock that fork() takes is held around it. Nor is a lock held over
+ * the loader's calls, as a library that is being loaded may come here in its constructor,
+ * with the loader's lock.
  */
 #include <ctype.h>
 #include <dlfcn.h>
@@ -90,7 +90,7 @@ static const char *advice_for(cuda_result result)
 	}
 }
 
-/* -errno, with the words for what was wanted and CUDA's own name for why not. */
+/* -errno; its words tell what failed, and CUDA's name for why. */
 static int cuda_fail(cuda_result result, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 

@@ -33,7 +33,7 @@ struct saved {
 	void (*unstage)(void *staged);
 	/* Of the table and of generations. */
 	int busy;			/* a thread fills it, reads it ahead or begins to hold it */
-	unsigned int holds;		/* of others than the first who may take it */
+	unsigned int holds;		/* of takers besides the first */
 	unsigned int readers;		/* takes under way that do not end it */
 	int many;			/* there may be several takes: it is not read ahead */
 	uint32_t layout;		/* how the value it is a part of was spread */

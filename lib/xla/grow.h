@@ -3,8 +3,7 @@
  * A thread that has the store's memory made and registered with CUDA before puts want
  * it: that takes long, and the thread of a put is the one that XLA starts the device's
  * work by. It works in the first forward pass, as puts go on; from then on the memory is
- * there. What it fails at it leaves to the put that comes to it, and which then fails
- * in words.
+ * there. It tells no failure: the put that needs the memory fails, in words.
  */
 #ifndef ACTMEM_XLA_GROW_H
 #define ACTMEM_XLA_GROW_H

@@ -49,7 +49,7 @@ static void __attribute__((constructor)) watch_forks(void)
 	forked_watch(is_free);
 }
 
-/* The error, and where a Python program turns the knob that helps. */
+/* Tells the error of the library with the knobs that help. */
 static int explain_error(int ret, char *words, size_t words_size)
 {
 	knobs_explain(&chosen, actmem_error(), words, words_size);
@@ -193,7 +193,7 @@ int memory_hold(struct actmem_key key, const void **block, char *words,
 	return leave_store(ret, words, words_size);
 }
 
-/* Nothing of these is for a forked child, whose blocks are the parent's. */
+/* Calls below do nothing in a forked child, whose blocks are the parent's. */
 
 void memory_commit(struct actmem_key key)
 {
@@ -278,7 +278,7 @@ int actmem_xla_trim(void)
 {
 	int ret = is_forked() ? -EOWNERDEAD : arrays_trim();
 
-	/* A thread that is at it has blocks. */
+	/* A thread that holds the lock has blocks. */
 	if (ret || pthread_rwlock_trywrlock(&in_use))
 		return ret;
 	if (store && !chosen.named)
@@ -291,7 +291,7 @@ int actmem_xla_trim(void)
 	return ret;
 }
 
-/* Memory that is there already was made by a CPU's put: devices know nothing of it. */
+/* A CPU's put may have made the store: devices know nothing of its memory. */
 static int renew_for_devices(char *words, size_t words_size)
 {
 	int ret = 0;

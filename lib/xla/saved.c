@@ -20,8 +20,8 @@
 #include "xla/table.h"
 
 /*
- * What recurs in every step, and so names a block to the store: the site, the
- * device, and the how manieth put of the generation it is.
+ * A block's name in the store recurs in every step: the site, the device, and the number of
+ * the put within its generation.
  */
 #define NAME_DEVICE_BITS	8
 #define NAME_ORDINAL_BITS	(SERIAL_BITS - NAME_DEVICE_BITS)

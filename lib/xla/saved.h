@@ -25,10 +25,10 @@ int saved_begin(const struct origin *origin, uint64_t bytes,
 		struct saved **block, char *words);
 void saved_filled(struct saved *block);
 
-/* Instead, where it could not be: its take fails by @error, with @why. */
+/* Instead, if it could not be filled: its take fails with @error and @why. */
 void saved_failed(struct saved *block, int error, const char *why);
 
-/* Instead, where its put fails: it was never there. */
+/* Instead, if its put fails: it was never there. */
 void saved_undo(struct saved *block);
 
 /*
@@ -41,16 +41,16 @@ int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, 
 uint64_t saved_announced(const struct origin *taker, uint32_t number, int *is_staged);
 
 /*
- * By what puts on the same device. The block is out of the table if the take ends it, and
- * else stays there, to be read by others as well.
+ * For a take on the device of the put. The block leaves the table if the take ends it;
+ * else it stays there, for others to read as well.
  */
 int saved_claim(uint64_t token, uint64_t bytes, const struct origin *taker,
 		struct saved **block, char *words);
 void saved_release(struct saved *block);
 
 /*
- * One more may take it, each of whom says when he will not any more; a take that ends the
- * block does so for all. Of a token whose block is gone, or of none, 0: nothing.
+ * saved_hold() adds a taker, and saved_end() ends one. A take that ends the block ends it
+ * for all takers. A token whose block is gone, and 0, are left alone.
  */
 void saved_hold(uint64_t token);
 void saved_end(uint64_t token);
@@ -61,8 +61,9 @@ void saved_end(uint64_t token);
  */
 struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max);
 /*
- * A device will have it, by @staged, which @unstage ends where nobody claims it. The
- * caller does memory_release() by its key once it has. Or it is left as it was.
+ * saved_staged(): a device will have it, as @staged, which @unstage ends if nobody claims
+ * it; the caller calls memory_release() once the device has it. saved_not_staged() leaves
+ * it as it was.
  */
 void saved_staged(struct saved *block, void *staged, void (*unstage)(void *staged));
 void saved_not_staged(struct saved *block);

@@ -18,9 +18,9 @@
 struct actmem_xla_transfer_stats transfer_counts[ACTMEM_XLA_DEVICES_MAX];
 
 /*
- * CUDA may wait for a device where it allocates, and a device for another one that a
- * thread of XLA's has yet to give its part of a collective: so nobody who wants another
- * device waits meanwhile. The list's lock is held for no call of CUDA.
+ * CUDA may wait for a device where it allocates, and that device for another one, to which
+ * a thread of XLA's has yet to give its part of a collective: so each device has a lock of
+ * its own. The list's lock is held for no call of CUDA.
  */
 static pthread_mutex_t making[ACTMEM_XLA_DEVICES_MAX] = {
 	[0 ... ACTMEM_XLA_DEVICES_MAX - 1] = PTHREAD_MUTEX_INITIALIZER,
@@ -29,7 +29,7 @@ static pthread_mutex_t lanes_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct lane *lanes;
 static pthread_mutex_t one_trim = PTHREAD_MUTEX_INITIALIZER;	/* at a time */
 
-/* Those of a lane are there only where memory is. */
+/* Lanes have locks too, but there are none without memory, which attached.c watches. */
 static int is_free(void)
 {
 	unsigned int i;
@@ -447,7 +447,7 @@ int actmem_xla_transfer_stats(uint32_t device, struct actmem_xla_transfer_stats 
 	for (lane = lanes; lane; lane = lane->next) {
 		if (lane->device != device || lane->is_dead)
 			continue;
-		/* Its lock may be held by who calls CUDA. */
+		/* A thread that calls CUDA may hold the lock. */
 		now.ring_bytes += lane->piece_bytes * SLOTS;
 		now.unfinished += __atomic_load_n(&lane->unfinished, __ATOMIC_RELAXED);
 		now.staged_bytes += __atomic_load_n(&lane->staged_bytes, __ATOMIC_RELAXED);

@@ -12,21 +12,21 @@
  * on XLA's stream; or, if not, it has the stream `late` copy straight into the result
  * once XLA's stream has come to the take, and XLA's stream wait for that.
  *
- * All orders are events, each waited for only once it was recorded: the device never
- * waits for the host, so that whatever the host waits for (memory, a disk, or CUDA
+ * Events give the order, and a stream waits for one only once it was recorded: the device
+ * never waits for the host, so that whatever the host waits for (memory, a disk, or CUDA
  * itself, which waits for the whole device in some of its calls) is no deadlock. This
- * is why the host waits in a take whose block is on a disk: a stream that waited for
+ * is why the host waits in a take whose block is on a disk. A stream that waited for
  * a word that the host writes (cuStreamWaitValue32) would hold up each CUDA call that
- * waits for the device, registering a new region among them, by which that block would
- * get its memory. Where a block is in memory the host waits for one thing: to read
+ * waits for the device: also the one that registers a new region, of which that block
+ * would get its memory. Where a block is in memory the host waits for one thing: to read
  * tokens, which are on the device, and there once the stream has come to them. It does so
  * once for the takes of a layer, which are announced (announce.c); a take that is not
  * waits by itself.
  *
- * What a take holds in memory until the stream has come to it must not be what another
- * device waits for, whose part of a collective the stream may be waiting for. So where
- * devices share a budget, a take that is announced still waits unless its block is on the
- * device, and slots are filled anew only once the device has emptied them.
+ * A take holds its block in memory until the stream has come to it. Another device may
+ * wait for that memory, while the stream waits for that device's part of a collective. So
+ * where devices share a budget, a take that is announced still waits unless its block is
+ * on the device, and slots are filled anew only once the device has emptied them.
  */
 #ifndef ACTMEM_XLA_STREAM_H
 #define ACTMEM_XLA_STREAM_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The room of the handlers that XLA calls, and of what Python calls beside them.
+ * The room of the handlers that XLA calls, and of the calls that Python makes beside them.
  *
  * Read actmem_xla.h first, what Python sees; then knobs.h, attached.h and memory.h, how
  * memory is to be, the handle that makes it, and the store; block.h, saved.h, table.h,

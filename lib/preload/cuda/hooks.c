@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Which of a program's lookups find our functions in place of CUDA's: those in
- * libcuda.so.1 that would have found CUDA's. It holds no lock, so that a child that
- * is forked meanwhile has none to wait for.
+ * A program's lookups in libcuda.so.1 find our functions where they would have found
+ * CUDA's. No lock is held, so that a child that is forked meanwhile has none to wait for.
  *
- * The first libcuda.so.1 in which something is looked for is the one. It stays loaded
- * from then on, whether or not the program closes it: memory that is had from it is
- * known by it alone.
+ * The first libcuda.so.1 in which a program looks something up is the one. It stays loaded
+ * from then on, whether or not the program closes it: it alone knows the memory that it
+ * gave.
  */
 #include <dlfcn.h>
 #include <link.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Which lookups and calls of a program come to what cuda.h has.
+ * Brings lookups and calls of a program to the functions of cuda.h.
  */
 #ifndef LIB_PRELOAD_CUDA_HOOKS_H
 #define LIB_PRELOAD_CUDA_HOOKS_H

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What a program gets when it asks CUDA for memory of the host: blocks of pool.h,
- * and pages of regions under what it registers (under.h). CUDA's driver gives small
- * memory, memory with flags that regions cannot have, all that a forked child asks for,
- * and what fails here, which is told, or an error if it is to be.
+ * A program that asks CUDA for memory of the host gets blocks of pool.h, and pages of
+ * regions under the ranges that it registers (under.h). CUDA's driver gives small memory,
+ * memory with flags that regions cannot have, and all that a forked child asks for. A
+ * failure here is told, and the driver is asked instead, or it is an error of the call
+ * (ACTMEM_STRICT).
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -163,8 +164,8 @@ cuda_result cuda_mem_host_get_device_pointer(cuda_pointer *pointer, void *memory
 }
 
 /*
- * CUDA says that it knows those of memory that it allocated, and the region's are others.
- * What it allocated is forgotten when the device is reset, and so are blocks.
+ * CUDA knows the flags of memory that it allocated, and those of the region differ. It
+ * forgets that memory when the device is reset, as blocks are forgotten.
  */
 cuda_result cuda_mem_host_get_flags(unsigned int *flags, void *memory)
 {

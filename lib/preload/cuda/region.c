@@ -190,7 +190,7 @@ static int open_named(struct cuda_region *region, const struct actmem_region_opt
 	return error;
 }
 
-/* Which the program does not see: to it, its mbind() has been heard. */
+/* The program does not see it: to it, its mbind() has been heard. */
 static void tell_far(const struct actmem_region_info *info, const struct cuda_policy *policy,
 		     bool found)
 {
@@ -213,7 +213,7 @@ static void tell_far(const struct actmem_region_info *info, const struct cuda_po
 		 "it has no more room, or its limit_bytes in /sys/class/misc/actmem is reached");
 }
 
-/* Where only this process knows what is mapped, it is to tell so of what it maps itself. */
+/* With memfd only this process knows what it maps, and so it has the library map it too. */
 static int look_at_region(struct actmem_region *region, const struct cuda_policy *policy)
 {
 	struct actmem_region_info info;

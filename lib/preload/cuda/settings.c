@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Reads what the environment says of the CUDA mode, without allocating.
+ * Reads the settings of the CUDA mode, without allocating.
  */
 #include <string.h>
 

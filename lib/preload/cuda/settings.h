@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What the environment says of the CUDA mode. The command links this file too.
+ * The settings of the CUDA mode, from the environment. The command links this file too.
  */
 #ifndef LIB_PRELOAD_CUDA_SETTINGS_H
 #define LIB_PRELOAD_CUDA_SETTINGS_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What a range of this process's memory is, by the kernel's word.
+ * Asks the kernel whether a range of this process's memory is untouched, and its policy.
  */
 #ifndef LIB_PRELOAD_CUDA_UNTOUCHED_H
 #define LIB_PRELOAD_CUDA_UNTOUCHED_H
@@ -22,7 +22,7 @@ void cuda_policy_of(struct cuda_policy *policy, const void *address);
 /*
  * Whether the range, of whole pages, is private anonymous memory that can be read and
  * written, none of which has been touched, and memory by itself: all of a mapping,
- * or with a policy of its own. What a block of malloc's lies in is neither.
+ * or with a policy of its own. The mapping around a block of malloc's is neither.
  */
 bool cuda_is_untouched(const void *address, size_t bytes, const struct cuda_policy *policy);
 

@@ -2,17 +2,17 @@
 /*
  * Large blocks for malloc.
  *
- * One lock for all pools: who takes a large block is going to touch all of it, which
- * takes a thousand times as long. The lock is held over fork(), so that the child
+ * One lock for all pools: a thread that takes a large block is going to touch all of it,
+ * which takes a thousand times as long. The lock is held over fork(), so that the child
  * finds the bookkeeping whole; the thread that forks does not take it meanwhile, as
  * other handlers of fork() may allocate.
  *
  * Each node has two pools, as short blocks that stay would keep long ones from
  * lying where others were.
  *
- * There is no thread that gives memory back: one that the program does not know of
- * has no place in it. What has been free for a while is given back when the next
- * large block is taken or freed.
+ * No thread gives memory back: a thread that the program does not know of has no place in
+ * it. Memory that has been free for a while is given back when the next large block is
+ * taken or freed.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -30,8 +30,8 @@
 #include "preload/malloc/tell.h"
 
 /*
- * What pthread_atfork() calls. That is a part of each library which calls it, and would
- * keep one from loading where the C library is not glibc.
+ * pthread_atfork() calls it, but is linked into each library that uses it, and would keep
+ * this one from loading where the C library is not glibc.
  */
 int __register_atfork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void),
 		      void *library) __attribute__((weak));

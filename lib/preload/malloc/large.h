@@ -16,8 +16,8 @@
 #define LARGE_CHUNK_SHIFT	26
 
 /*
- * What each call to malloc and free looks at. @low and @high only move apart, so
- * that who reads one of them late still finds what he was given earlier.
+ * Each call to malloc and free looks at it. @low and @high only move apart, so that a
+ * thread that reads one of them late still finds the blocks that it was given earlier.
  */
 struct large_gate {
 	size_t min_bytes;		/* SIZE_MAX until large_start() */
@@ -40,7 +40,7 @@ static inline bool large_is(const void *memory)
 	       large_gate.owners[address >> LARGE_CHUNK_SHIFT];
 }
 
-/* For what else than its own use a block is taken. */
+/* What else a block is taken for. */
 enum large_use {
 	LARGE_ANY,
 	LARGE_ZERO,			/* all of it reads as zero */

@@ -67,8 +67,8 @@ def _check_options(policy: _private.Rule | None, min_bytes: int) -> None:
 
 
 class _Policy:
-    """What is saved goes to actmem, if it is not too small; of a policy that tells
-    Saveable from Offloadable, what it offloads."""
+    """Values that are saved go to actmem, if they are not too small; of a policy that tells
+    Saveable from Offloadable, those that it offloads."""
 
     def __init__(self, policy: _private.Rule | None, min_bytes: int) -> None:
         self.inner = policy

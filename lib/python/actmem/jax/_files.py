@@ -122,7 +122,7 @@ def save(path: StrPath, a: Any) -> None:
     Args:
       path: On a mounted actmem, hugetlbfs or tmpfs; without a "/" a name in the first
         mounted actmem. It must not be there.
-      a: What numpy.asarray() takes, of any shape, and of types that JAX has.
+      a: Anything that numpy.asarray() takes, of any shape, and of types that JAX has.
 
     Raises:
       TypeError: JAX and NumPy do not have the type of `a` alike.

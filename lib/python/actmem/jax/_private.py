@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""What this package uses of JAX that JAX does not promise to keep, and nothing else of
-the package does. Each name is here once, with the versions where it is called otherwise.
+"""The names of JAX that JAX does not promise to keep: the package uses them here alone.
+Each is here once, with the versions where it is called otherwise.
 
 A test goes through NAMES, so that a version without one of them is known at once.
 """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""What the policies of jax.checkpoint said of named values while programs were traced, for
-_report.py; and a warning of a policy that keeps in actmem what nothing has the name of."""
+"""The verdicts of jax.checkpoint's policies on named values while programs were traced, for
+_report.py; and a warning of a policy that keeps a name in actmem that no value has."""
 import os
 import sys
 import threading
