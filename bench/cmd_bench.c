@@ -121,7 +121,7 @@ static bool take_option(void *data, int option, const char *value)
 
 /*
  * The nodes that were asked for, or all that have memory: by the library's own reading.
- * Where there is one node, nothing is bound, so that no other may be named.
+ * On a machine with one node nothing is bound, and no other may be named.
  */
 static int find_nodes(struct bench *bench, struct actmem_options *options)
 {

@@ -30,7 +30,7 @@ bool malloc_mode_is_wanted(void)
 	return is_set("ACTMEM_MALLOC") && strcmp(getenv("ACTMEM_MALLOC"), "0") != 0;
 }
 
-/* Nodes and policy are of both. */
+/* Nodes and policy serve both. */
 bool malloc_mode_is_all(void)
 {
 	static const char * const of_regions[] = {
@@ -47,7 +47,7 @@ bool malloc_mode_is_all(void)
 	return malloc_mode_is_wanted();
 }
 
-/* In each program that starts, the preload reads no files: it knows the machine alone. */
+/* The preload reads no files in the programs that start: it knows no limit of a cgroup. */
 static int set_keep(void)
 {
 	struct memory_cgroup cgroup;

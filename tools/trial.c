@@ -178,7 +178,7 @@ static int try_name(struct actmem *am, struct actmem_heap *heap, const char *nam
 	return status;
 }
 
-/* Of a heap's first region. */
+/* The length of a heap's first region. */
 static uint64_t grow_length(const struct knobs *knobs)
 {
 	uint64_t length = knobs->grow_bytes ? knobs->grow_bytes : GROW_DEFAULT;

@@ -59,7 +59,7 @@ static const char *variable(struct setting_wrong *wrong, const char *name, const
 	return wrong->text && *wrong->text ? wrong->text : NULL;
 }
 
-/* Of ACTMEM_MALLOC and the like. */
+/* A variable such as ACTMEM_MALLOC, which is 0 or 1. */
 static bool is_switch(const char *text)
 {
 	return !text || ((*text == '0' || *text == '1') && !text[1]);

@@ -22,7 +22,7 @@
 #pragma weak gnu_get_libc_version
 const char *gnu_get_libc_version(void);
 
-/* Of musl. Its list of libraries begins as glibc's does. */
+/* Musl has this; its list of libraries begins as glibc's does. */
 extern const struct r_debug *_dl_debug_addr __attribute__((weak));
 
 #ifdef __x86_64__
@@ -41,10 +41,10 @@ struct search {
 	void *dlsym, *dlvsym;
 };
 
-/* Of this library. */
+/* This library's own. */
 extern ElfW(Dyn) _DYNAMIC[] __attribute__((visibility("hidden")));
 
-/* Where the loader has not put addresses in, as in the kernel's own library, there are offsets. */
+/* Entries are offsets where the loader put no addresses, as in the kernel's own library. */
 static const void *pointer(ElfW(Addr) base, ElfW(Addr) value)
 {
 	return (const void *)(value < base ? base + value : value);

@@ -82,7 +82,7 @@ static int end_heap(void)
 	if (ret)
 		return ret;
 	heap = NULL;
-	/* It has regions still if CUDA would not let go of them. */
+	/* The runtime still has regions if CUDA would not let go of them. */
 	if (runtime)
 		ret = actmem_runtime_close(runtime);
 	if (ret)

@@ -31,7 +31,7 @@ struct saved {
 	char *why;			/* in words; NULL: no memory for them */
 	void *staged;			/* a device has it, and nothing else */
 	void (*unstage)(void *staged);
-	/* Of the table and of generations. */
+	/* The table and the generations use these. */
 	int busy;			/* a thread fills it, reads it ahead or begins to hold it */
 	unsigned int holds;		/* of takers besides the first */
 	unsigned int readers;		/* takes under way that do not end it */

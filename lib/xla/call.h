@@ -42,7 +42,7 @@ XLA_FFI_Error *call_tie(XLA_FFI_CallFrame *frame, struct call *call);
 XLA_FFI_Error *call_hold(XLA_FFI_CallFrame *frame, struct call *call);
 XLA_FFI_Error *call_drop(XLA_FFI_CallFrame *frame, struct call *call);
 
-/* Of a tie: where the tokens of operand @i are, how many, and where they go. */
+/* Returns how many tokens operand @i of a tie has; they are at *@from, and go to *@to. */
 uint64_t call_tokens(XLA_FFI_CallFrame *frame, uint64_t i, void **from, void **to);
 
 /* @block came back with another checksum. */

@@ -72,7 +72,7 @@ extern struct cuda_stream_functions cuda;
 
 /* -ENOENT, -EOPNOTSUPP with @words. */
 int cuda_load(char *words, size_t words_size);
-/* In a forked child: whether nobody was loading it. */
+/* Tells a forked child whether nobody was loading it. */
 int cuda_is_free(void);
 
 /* A negative errno for @result, and in @words what could not be done and why. */

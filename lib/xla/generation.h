@@ -39,7 +39,7 @@ extern uint64_t saved_serial;		/* of the latest block */
 /* As forked_check(), into @words[SAVED_WORDS]; a handler calls it before it locks. */
 int saved_check(char *words);
 
-/* Out of the table. Its generation ends with its last block. */
+/* Takes a block out of the table. Its generation ends with its last block. */
 void saved_unlink(struct saved *block);
 
 /* Says why @token is in no table; with the lock held. */

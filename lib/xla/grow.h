@@ -13,13 +13,13 @@
 #include "actmem_store.h"
 
 /*
- * For @store, until grow_end(), before it is destroyed. @grow_bytes: 0: the default.
+ * Serves @store until grow_end(), which comes before its end. @grow_bytes 0: the default.
  * 0, or -errno of pthread_create().
  */
 int grow_begin(struct actmem_store *store, uint64_t grow_bytes);
 void grow_end(void);
 
-/* A block of @bytes was reserved; more like it may follow. */
+/* The store has reserved a block of @bytes; more like it may follow. */
 void grow_want(uint64_t bytes);
 
 #endif /* ACTMEM_XLA_GROW_H */

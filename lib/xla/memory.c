@@ -2,8 +2,8 @@
 /*
  * The store that blocks live in; see memory.h.
  *
- * It is ended, to be made anew, when it holds nothing and its memory is to go
- * back. A thread that calls it holds @in_use for reading, so that it is there.
+ * The store ends when it holds nothing and its memory is to go back; the next use makes
+ * a new one. A thread that calls it holds @in_use for reading, so that it is there.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -104,7 +104,7 @@ static int open_store(struct actmem *am)
 	return 0;
 }
 
-/* Of a store that is registered. */
+/* Starts the thread that makes memory ahead, if the store is registered with CUDA. */
 static int start_growing(char *words, size_t words_size)
 {
 	int ret = is_registered ? grow_begin(store, chosen.grow_bytes) : 0;

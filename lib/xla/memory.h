@@ -28,7 +28,7 @@ int memory_hold(struct actmem_key key, const void **block, char *words,
 		size_t words_size);
 void memory_release(struct actmem_key key);
 
-/* Instead of the release: the block is kept, for another hold. */
+/* Called instead of the release: keeps the block, for another hold. */
 void memory_put_back(struct actmem_key key);
 
 void memory_drop(struct actmem_key key);

@@ -65,7 +65,6 @@ static void generation_end(struct generation *generation)
 	free(generation);
 }
 
-/* Out of the table. Its generation ends with its last block. */
 void saved_unlink(struct saved *block)
 {
 	struct generation *generation = block->generation;
@@ -104,7 +103,6 @@ static uint64_t generation_abandon(struct generation *generation,
 	return count;
 }
 
-/* Of a block that nobody wants any more, and that nobody has. */
 void saved_drop(struct saved *block)
 {
 	if (block->staged)

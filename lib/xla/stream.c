@@ -114,8 +114,8 @@ static int allocate_ring(struct lane *lane, uint64_t bytes, char *words)
 		lane->ring = 0;
 		cuda.cuMemGetInfo_v2(&left, &total);
 		snprintf(words, SAVED_WORDS,
-			 "actmem: device %" PRIu32 " has %zu bytes left, and the ring to stage in is to have %" PRIu64
-			 " of them: have XLA allocate less beforehand (XLA_PYTHON_CLIENT_MEM_FRACTION, 0.75 unless set), or make the ring smaller (actmem run --device-ring, ACTMEM_DEVICE_RING, or in Python actmem.open(device_ring=))",
+			 "actmem: device %" PRIu32 " has %zu bytes left, and the ring of device memory needs %" PRIu64
+			 ": have XLA allocate less (XLA_PYTHON_CLIENT_MEM_FRACTION, 0.75 unless set), or make the ring smaller (actmem run --device-ring, ACTMEM_DEVICE_RING, or in Python actmem.open(device_ring=))",
 			 lane->device, left, bytes);
 		return -ENOMEM;
 	}
@@ -183,7 +183,7 @@ static int fill_lane(struct lane *lane, uint64_t ring_bytes, char *words)
 	return -ret;
 }
 
-/* Of each device, if there are several: half of it, so that what is full has room to go. */
+/* Several devices share half of the budget, so that full blocks have room to go. */
 static uint64_t share_of_budget(void)
 {
 	struct actmem_store_stats store;
@@ -222,7 +222,7 @@ static struct lane *make_lane(uint32_t device, cuda_context context, unsigned lo
 	return NULL;
 }
 
-/* For a handler. That of a context with the same handle which has ended is left behind. */
+/* A lane of an ended context may have the same handle: it is left behind. */
 static struct lane *find_lane(cuda_context context, unsigned long long id)
 {
 	struct lane *lane, *found = NULL;
@@ -342,7 +342,7 @@ static int is_at_work(const struct lane *lane)
 	return lane->unfinished || lane->is_fetching;
 }
 
-/* Copies end by themselves. */
+/* Waits for the copies, which end by themselves. */
 static void wait_for_work(struct lane *lane)
 {
 	struct device_wait wait;

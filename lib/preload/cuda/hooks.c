@@ -45,7 +45,7 @@ struct hook {
 
 #define HOST(name, ours, since)		{ #name, since, (void *)(ours), NULL }
 
-/* Those with several names in cuGetProcAddress() from the newest on. */
+/* Functions with several names in cuGetProcAddress() come newest first. */
 static const struct hook hooks[] = {
 	HOST(cuMemHostAlloc, cuda_mem_host_alloc, 2020),
 	HOST(cuMemAllocHost_v2, cuda_mem_alloc_host, 3020),
@@ -71,7 +71,7 @@ static const struct hook *find_hook(const char *name)
 	return NULL;
 }
 
-/* By the name without its version, as of a version of CUDA. */
+/* Finds the hook of a name without its suffix, as that version of CUDA has it. */
 static const struct hook *find_hook_since(const char *name, int version)
 {
 	size_t i, length;
@@ -149,7 +149,7 @@ struct driver {
 };
 
 /*
- * By the lookup of the program, as another preload may have a word in it. One that
+ * Uses the lookup of the program, as another preload may have a part in it. One that
  * succeeds is the last, so that none is left to dlerror().
  */
 static bool find_driver(struct driver *found, void *handle, const char **missing)
@@ -210,7 +210,7 @@ bool cuda_reach(struct link_map *library)
 	return true;
 }
 
-/* In which libcuda.so.1 a lookup was, or NULL. */
+/* The libcuda.so.1 that a lookup was in, or NULL. */
 static struct link_map *library_asked(void *handle, const void *found)
 {
 	struct link_map *library = NULL;

@@ -16,7 +16,7 @@
 #include "preload/say.h"
 #include "preload/cuda/under.h"
 
-/* Of cuMemHostAlloc(), and likewise of cuMemHostRegister(). */
+/* Flags of cuMemHostAlloc(), and as well of cuMemHostRegister(). */
 #define FLAGS_SERVED	(CUDA_REGISTER_PORTABLE | CUDA_REGISTER_DEVICEMAP)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -158,8 +158,8 @@ static enum cuda_outcome enter_pool(const struct cuda_settings *settings, struct
 }
 
 /*
- * By the driver that the program itself calls. Another error is of something else, such
- * as a kernel that failed.
+ * Asks the driver that the program itself calls. Other errors come from elsewhere, such as
+ * a kernel that failed.
  */
 static bool is_registered(void *address)
 {

@@ -20,7 +20,7 @@
 
 #define MODE_FLAGS	(MPOL_F_STATIC_NODES | MPOL_F_RELATIVE_NODES | MPOL_F_NUMA_BALANCING)
 
-/* Of kernels after those whose headers may be here. */
+/* Newer kernels have these; the headers here may be older. */
 #define MODE_PREFERRED_MANY		5
 #define MODE_WEIGHTED_INTERLEAVE	6
 
@@ -152,7 +152,7 @@ static void give_name(struct cuda_name *taken)
 	pthread_mutex_unlock(&names_lock);
 }
 
-/* It was never this process's. */
+/* Forgets a name that was never this process's. */
 static void forget_name(struct cuda_name *taken)
 {
 	struct cuda_name **link = &names;

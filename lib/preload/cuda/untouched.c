@@ -20,7 +20,7 @@
 #include "preload/cuda/untouched.h"
 
 #define ENTRIES		2048U
-/* It is there, or in swap, or is a page of a file: see pagemap in the kernel's documentation. */
+/* The page is there, in swap or a file's: see pagemap in the kernel's documentation. */
 #define ENTRY_TOUCHED	(7ULL << 61)
 
 void cuda_policy_of(struct cuda_policy *policy, const void *address)

@@ -10,13 +10,13 @@
 
 #include "actmem.h"
 
-/* That of mbind(2). */
+/* A memory policy, as mbind(2) sets it. */
 struct cuda_policy {
 	int mode;			/* MPOL_*, with its flags; MPOL_DEFAULT: none */
 	struct actmem_nodes nodes;
 };
 
-/* Of the first page. Where the kernel does not tell it is MPOL_DEFAULT. */
+/* The policy of the first page; MPOL_DEFAULT if the kernel does not tell. */
 void cuda_policy_of(struct cuda_policy *policy, const void *address);
 
 /*

@@ -58,7 +58,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static __thread volatile sig_atomic_t forking;
 /* Set before the lock is taken, so that a fork() of a signal's handler leaves it alone. */
 static __thread volatile sig_atomic_t inside;
-/* Until a child of such a fork() takes the lock anew. */
+/* Set until a child of such a fork() takes the lock anew. */
 static volatile sig_atomic_t tells_as_parent;
 
 static struct pool *pools[POOLS_MAX];

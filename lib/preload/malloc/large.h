@@ -27,7 +27,7 @@ struct large_gate {
 
 extern struct large_gate large_gate;
 
-/* From now on large_gate.min_bytes is that of @settings. False: @wrong tells why not. */
+/* Sets large_gate.min_bytes as @settings say. False: @wrong tells why not. */
 bool large_start(const struct malloc_settings *settings, struct setting_wrong *wrong);
 
 /* Whether a large block, or none at all, begins there. */
@@ -74,7 +74,7 @@ void *large_alloc(size_t bytes, size_t align, enum large_use use);
 void large_free(void *memory);
 size_t large_usable_size(void *memory);
 
-/* Where it is. False: there is no room behind it; it is as it was. */
+/* Resizes it where it is. False: there is no room behind it; it is as it was. */
 bool large_resize(void *memory, size_t bytes);
 
 /* Gives back all that is free. Whether there was any. */

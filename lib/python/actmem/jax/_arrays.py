@@ -417,7 +417,7 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *,
     array = source(a)
     dtype = canonical(dtype) if dtype is not None else \
         jax.dtypes.canonicalize_dtype(element(array.dtype))
-    # Of what has no type yet no value may be cut off.
+    # A value that has no type yet must not be cut off.
     if array.dtype != dtype and not hasattr(a, "dtype") and \
             array.dtype.kind in "iu" and dtype.kind in "iu":
         array = np.asarray(a, dtype)

@@ -160,8 +160,8 @@ def _note_device_shape(key: Hashable, number: int | None,
 
 
 def device_shape(label: str, number: int | None, aval: Aval) -> tuple[int, ...] | None:
-    """Of `aval`, in the program of that number or, of None, in the one compiled last. None
-    if it came compiled from JAX's cache on disk."""
+    """The part of `aval` that a device has, in the program of that number or, for None, in
+    the one compiled last. None if that came compiled from JAX's cache on disk."""
     key = label, aval.shape, str(aval.dtype)
     return _device_shapes.get(key if number is None else (key, number))
 
@@ -235,7 +235,7 @@ def _value(rank: int) -> list[str]:
 
 
 def _ghost(rank: int) -> list[str]:
-    """Its dimensions are its value's, and one that has nothing in it."""
+    """The dimensions of a ghost: its value's, and one that has nothing in it."""
     return [*_value(rank), "none"]
 
 

@@ -49,7 +49,7 @@ def _argnums(kind: str, argnums: int | Sequence[int], count: int) -> set[int]:
     return {number % count for number in numbers}
 
 
-# Of jax.checkpoint_policies, those that are no policies themselves.
+# Functions of jax.checkpoint_policies that make policies, and are none themselves.
 _FACTORIES = {getattr(jax.checkpoint_policies, name, None) for name in (
     "save_only_these_names", "save_any_names_but_these", "save_anything_except_these_names",
     "save_and_offload_only_these_names", "save_from_both_policies",

@@ -77,7 +77,7 @@ def _read_header(path: StrPath,
 
 
 def _what_is_there(path: StrPath) -> str:
-    """In words, of a file that is in the way of save()."""
+    """Tells in words about a file that is in the way of save()."""
     try:
         shape, dtype, _ = _read_header(path, np.asarray(_Region(path, 0, 0, 0)))
     except actmem.Error as error:

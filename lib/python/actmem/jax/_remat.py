@@ -71,7 +71,7 @@ def bytes_of(aval: Aval) -> int:
 
 def _fits(aval: Aval, verdict: Verdict) -> bool:
     """Whether a value of this type is one to put."""
-    # Of a symbolic shape there is no telling how many bytes it has.
+    # Nobody knows how many bytes a symbolic shape has.
     min_bytes = getattr(verdict, "min_bytes", 0)
     return isinstance(aval, _private.ShapedArray) and aval.dtype != jax.dtypes.float0 and \
         (not min_bytes or bytes_of(aval) >= min_bytes)

@@ -264,7 +264,7 @@ def report(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
 # When the process ends.
 
 class _Programs:
-    """Those that put, as they become whole."""
+    """The programs that put values, as they become whole."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
