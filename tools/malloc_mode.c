@@ -87,12 +87,12 @@ static int try_place(const struct place *place)
 static void tell_place(const struct place *place)
 {
 	static const char * const how[] = {
-		[ACTMEM_PLACE_BIND] = "on", [ACTMEM_PLACE_PREFERRED] = "rather on",
+		[ACTMEM_PLACE_BIND] = "on", [ACTMEM_PLACE_PREFERRED] = "preferably on",
 		[ACTMEM_PLACE_INTERLEAVE] = "interleaved on",
 	};
 
 	if (place->by_caller)
-		warnx("malloc: each block rather on the node of the CPU that asks for it");
+		warnx("malloc: each block preferably on the node of the CPU that asks for it");
 	else if (place->policy)
 		warnx("malloc: %s %s", how[place->policy], NODES_TEXT(&place->nodes));
 }

@@ -12,13 +12,13 @@
 
 #define PRELOAD_NAME	"libactmem_preload.so"
 
-/* Where only CUDA's calls want it, the program can do without. */
+/* A program whose CUDA calls alone want the preload can do without it. */
 static const char *advice(void)
 {
 	return malloc_mode_is_wanted() ? "" : "; --no-cuda does without it";
 }
 
-/* The entry of an outer `actmem run` is enough. */
+/* Whether an outer `actmem run` has put it there already. */
 static bool is_first(const char *others, const char *path)
 {
 	size_t length = strlen(path);
@@ -72,7 +72,7 @@ static int choose_cuda(bool *wanted)
 		return refuse_value(&wrong);
 #ifndef __x86_64__
 	if (*wanted)
-		warnx("the program's calls of CUDA are left alone: that they are not is for x86-64 alone (--no-cuda says so itself)");
+		warnx("the program's calls of CUDA are left alone, as only on x86-64 they can come here first; --no-cuda leaves this warning out");
 	*wanted = false;
 #endif
 	if (!setenv("ACTMEM_CUDA", *wanted ? "1" : "0", 1))
