@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# The command actmem-bench, with the models that its replay knows. What it has in common
-# with actmem is in tools/, and compiled into both.
+# The command actmem-bench, with the models that its replay knows. Files of tools/ are
+# compiled into both commands.
 
 include tools/needs.mk
 

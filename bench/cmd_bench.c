@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* actmem bench: what this machine's memory and spill devices can do. */
+/* actmem bench measures this machine's memory and spill devices. */
 #include <err.h>
 #include <errno.h>
 #include <getopt.h>
@@ -121,7 +121,7 @@ static bool take_option(void *data, int option, const char *value)
 
 /*
  * The nodes that were asked for, or all that have memory: by the library's own reading.
- * Where there is one node, nothing is bound, so that no other may be named.
+ * On a machine with one node nothing is bound, and no other may be named.
  */
 static int find_nodes(struct bench *bench, struct actmem_options *options)
 {

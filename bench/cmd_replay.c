@@ -248,7 +248,7 @@ static int open_all(struct replay *replay)
 	return STATUS_FAILED;
 }
 
-/* Its memory has gone; a status that was good may not stay so. */
+/* Closes all; a failure of that changes a status that was good. */
 static int close_all(struct replay *replay, int status)
 {
 	int error;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Puts the store's doings on the timeline. Its events come on its own threads and under
- * its lock: they are only kept there, and written between steps.
+ * Puts the store's events on the timeline. They come on the store's threads and under its
+ * lock: they are kept there, and written between steps.
  */
 #include <err.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Spills to a file of its own and fills from it, through the library's queue, and
- * tells how long that takes: what a disk can do at some length of requests.
+ * Measures a disk with requests of some lengths: spills to a file of its own and fills
+ * from it, through the library's queue.
  */
 #ifndef ACTMEM_TRANSFERS_H
 #define ACTMEM_TRANSFERS_H

@@ -12,7 +12,7 @@
 
 struct work;
 
-/* It has memory of so many bytes at least. NULL: no memory, or no thread, and errno says which. */
+/* Has memory of so many bytes at least. NULL: no memory, or no thread, as errno says. */
 struct work *work_open(uint64_t bytes);
 void work_close(struct work *work);
 

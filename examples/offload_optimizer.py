@@ -80,8 +80,8 @@ def kept(width):
 
 
 def fetching_step(layer, places):
-    """A step that fetches the state, and whose results are at `places`. What is on the
-    host is not donated: the device has nothing of it to reuse."""
+    """A step that fetches the state, and whose results are at `places`. Arrays on the host
+    are not donated: the device has nothing of them to reuse."""
     step = make_step(layer, lambda state: jax.device_put(state, ON_DEVICE))
     return jax.jit(step, donate_argnums=0, out_shardings=places)
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Whose processes and regions this command may see. */
+/* Tells whether this command may see other users' processes and regions. */
 #include <linux/capability.h>
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -165,7 +165,7 @@ static int driver_missing(void)
 	return err == -ENOENT || err == -ENXIO ? 0 : err;
 }
 
-/* To stderr, since what is not shown is no part of the list. */
+/* Tells on stderr which regions are not shown, as they are no part of the list. */
 static int tell_what_is_missing(bool as_json)
 {
 	int err = driver_missing();

@@ -161,7 +161,7 @@ static int become_program(char **argv)
 	return STATUS_FAILED;
 }
 
-/* @path, which the program may use in another folder. NULL: as of errno. */
+/* Makes @path absolute, as the program may change its folder. NULL: as of errno. */
 static char *absolute_path(const char *path)
 {
 	char folder[PATH_MAX], *result;
@@ -173,7 +173,7 @@ static char *absolute_path(const char *path)
 	return result;
 }
 
-/* Each of those that have a ':' between two of them; one that is empty stays so. */
+/* Makes each of several absolute, with a ':' between two; an empty one stays so. */
 static char *absolute_paths(const char *paths)
 {
 	char *result = strdup(""), *path, *rest, *left, *longer;
@@ -193,14 +193,14 @@ static char *absolute_paths(const char *paths)
 	return left ? result : NULL;
 }
 
-/* There is a ':' between directories, so that none can be named that has one. */
+/* A ':' separates directories, so that a directory with one in its name cannot be given. */
 static bool can_be_told_apart(const char *directories)
 {
 	char folder[PATH_MAX] = "", *copy = strdup(directories), *rest = copy, *path;
 	bool good = copy;
 
 	if (copy && strchr(copy, ':') && !access(copy, F_OK)) {
-		warnx("cannot spill to '%s' (--spill, ACTMEM_SPILL): its name has a ':', which is between directories; use another, or a symbolic link to it",
+		warnx("cannot spill to '%s': its name has a ':', which separates directories; use another one or a symbolic link to it (--spill, ACTMEM_SPILL)",
 		      copy);
 		good = false;
 	}
@@ -208,7 +208,7 @@ static bool can_be_told_apart(const char *directories)
 		if (!*path || *path == '/' || !getcwd(folder, sizeof(folder)) ||
 		    !strchr(folder, ':'))
 			continue;
-		warnx("cannot spill to '%s' of '%s' (--spill, ACTMEM_SPILL): this has a ':', which is between directories; use another, or a symbolic link to it",
+		warnx("cannot spill to '%s' in '%s': this name has a ':', which separates directories; use another one or a symbolic link to it (--spill, ACTMEM_SPILL)",
 		      path, folder);
 		good = false;
 	}
@@ -232,7 +232,7 @@ static int set_variable(const char *variable, const char *value)
 	return err;
 }
 
-/* Keeps what the caller of this command has set, for the same reason. */
+/* Does so for a variable that the caller of this command has set. */
 static int set_again(const char *variable)
 {
 	const char *value = getenv(variable);
@@ -243,7 +243,7 @@ static int set_again(const char *variable)
 	return err;
 }
 
-/* A directory besides those of the same option before. */
+/* Adds a directory to those that the option gave before. */
 static int add_directory(const char *variable, const char *path)
 {
 	char *both;

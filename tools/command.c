@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Finds the subcommand of a command, runs it, and answers for its output. */
+/* Finds the subcommand of a command, runs it, and checks that its output arrived. */
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -71,7 +71,7 @@ static ssize_t write_output(void *unused, const char *text, size_t length)
 	return done < 0 ? 0 : done;
 }
 
-/* A stream of the C library's tells that a write failed, and not why, once others followed. */
+/* A stream of the C library tells that a write failed, but no longer why. */
 static int open_output(void)
 {
 	FILE *stream = fopencookie(NULL, "w", (cookie_io_functions_t){ .write = write_output });

@@ -108,7 +108,7 @@ static bool add_mount(void *context, const struct mount *mount)
 	if (!*mounts || strcmp(mount->type, "actmem") || statfs(mount->point, &files) ||
 	    files.f_type != ACTMEM_SUPER_MAGIC)
 		return false;
-	/* Without a limit it tells what its nodes have. */
+	/* A mount without a limit tells the memory of its nodes. */
 	limited = mount_option(mount, "size=", size, sizeof(size));
 	unit = (uint64_t)files.f_bsize;
 	*mounts = append_item(*mounts, json_pack(

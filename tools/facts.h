@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What the kernel says of this machine and of this process, as JSON values:
- * null where it does not say, NULL for no memory.
+ * The kernel's word on this machine and on this process, as JSON values: null where it
+ * does not say, NULL for no memory.
  */
 #ifndef ACTMEM_FACTS_H
 #define ACTMEM_FACTS_H
@@ -13,8 +13,8 @@ json_t *facts_library(void);
 
 /*
  * {"device", "error", "abi", "abi_oldest", "regions", "lingering_regions",
- * "user_limit_bytes"}. The totals are there for those too who may not use the
- * device; the limit, null for none, is left out of a module that has no limits.
+ * "user_limit_bytes"}. The totals are there also for users who may not use the device.
+ * The limit, null for none, is left out if the module has no limits.
  */
 json_t *facts_driver(void);
 

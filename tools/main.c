@@ -4,7 +4,7 @@
 
 static const struct subcommand subcommands[] = {
 	{ "run", "run a program with actmem set up", cmd_run },
-	{ "list", "list the regions on this machine, and who has them", cmd_list },
+	{ "list", "list the regions on this machine, and their owners", cmd_list },
 	{ "waits", "show what processes wait for: disks, memory, or nothing", cmd_waits },
 	{ "info", "show the backend, versions, nodes, page pools and limits", cmd_info },
 	{ "bench", "measure pinning, copying and spill devices of this machine", cmd_bench },

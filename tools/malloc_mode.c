@@ -30,7 +30,7 @@ bool malloc_mode_is_wanted(void)
 	return is_set("ACTMEM_MALLOC") && strcmp(getenv("ACTMEM_MALLOC"), "0") != 0;
 }
 
-/* Nodes and policy are of both. */
+/* Nodes and policy serve both. */
 bool malloc_mode_is_all(void)
 {
 	static const char * const of_regions[] = {
@@ -47,7 +47,7 @@ bool malloc_mode_is_all(void)
 	return malloc_mode_is_wanted();
 }
 
-/* In each program that starts, the preload reads no files: it knows the machine alone. */
+/* The preload reads no files in the programs that start: it knows no limit of a cgroup. */
 static int set_keep(void)
 {
 	struct memory_cgroup cgroup;
@@ -87,12 +87,12 @@ static int try_place(const struct place *place)
 static void tell_place(const struct place *place)
 {
 	static const char * const how[] = {
-		[ACTMEM_PLACE_BIND] = "on", [ACTMEM_PLACE_PREFERRED] = "rather on",
+		[ACTMEM_PLACE_BIND] = "on", [ACTMEM_PLACE_PREFERRED] = "preferably on",
 		[ACTMEM_PLACE_INTERLEAVE] = "interleaved on",
 	};
 
 	if (place->by_caller)
-		warnx("malloc: each block rather on the node of the CPU that asks for it");
+		warnx("malloc: each block preferably on the node of the CPU that asks for it");
 	else if (place->policy)
 		warnx("malloc: %s %s", how[place->policy], NODES_TEXT(&place->nodes));
 }
@@ -123,7 +123,7 @@ static void tell_mode(const struct malloc_settings *settings, const struct place
 int malloc_mode_set(bool verbose)
 {
 	struct malloc_settings settings;
-	struct malloc_wrong wrong;
+	struct setting_wrong wrong;
 	struct place place;
 	int status;
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * What the processes in malloc mode have. They tell it in a file in memory, which
- * may be nonsense, or no such file but a device with its name: it is not opened
- * before that is seen, nor mapped. Nor is it waited for, as its owner may have a
- * lease of it.
+ * Memory of the processes in malloc mode. They tell it in a file in memory, which may be
+ * nonsense, or a device with that name: it is looked at before it is opened, and never
+ * mapped. Nor does opening wait, as its owner may have a lease of it.
  */
 #include <fcntl.h>
 #include <linux/magic.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Options of the subcommands that make regions themselves: as those of `actmem
- * run`, and as those kept in the environment, from which the library reads them.
+ * Options of the subcommands that make regions themselves. They are those of `actmem run`,
+ * and are put into the environment, from which the library reads them.
  */
 #ifndef ACTMEM_MEMORY_OPTIONS_H
 #define ACTMEM_MEMORY_OPTIONS_H
@@ -25,13 +25,13 @@
 	"  -a, --allow LIST            what may be used instead of what was asked for:\n" \
 	"                              2m,thp,4k,node,unlocked, or any\n"
 
-/* Where the environment has one of these; NULL: it is none. */
+/* The variable of one of these options; NULL: it is none of them. */
 const char *memory_variable(int option);
 
 /* Takes one of these, and any other option not. */
 bool memory_option(int option, const char *value);
 
-/* Of regions as the options have them: their lengths are multiples of it. */
+/* Lengths of regions with these options are multiples of it. */
 uint64_t memory_page_bytes(const struct actmem_options *options);
 
 /* Reads the environment as it is now; an enum exit_status, told by warnx(). */

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# What both commands, actmem and actmem-bench, are built with: as pkg-config knows it,
+# Both commands, actmem and actmem-bench, are built with these, as pkg-config knows them,
 # unless TOOLS_CFLAGS and TOOLS_LIBS say otherwise. bench/bench.mk, which make reads
 # before, includes this file too.
 

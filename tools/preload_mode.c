@@ -12,13 +12,13 @@
 
 #define PRELOAD_NAME	"libactmem_preload.so"
 
-/* Where only CUDA's calls want it, the program can do without. */
+/* A program whose CUDA calls alone want the preload can do without it. */
 static const char *advice(void)
 {
 	return malloc_mode_is_wanted() ? "" : "; --no-cuda does without it";
 }
 
-/* The entry of an outer `actmem run` is enough. */
+/* Whether an outer `actmem run` has put it there already. */
 static bool is_first(const char *others, const char *path)
 {
 	size_t length = strlen(path);
@@ -52,9 +52,9 @@ static int set_preload(const char *folder)
 	return status;
 }
 
-static int refuse_value(const char *variable, const char *text, const char *choice)
+static int refuse_value(const struct setting_wrong *wrong)
 {
-	warnx("%s is '%s'; it may be %s", variable, text, choice);
+	warnx("%s is '%s'; it may be %s", wrong->variable, wrong->text, wrong->choice);
 	return STATUS_USAGE;
 }
 
@@ -63,17 +63,16 @@ static int choose_cuda(bool *wanted)
 {
 	const char *text = getenv("ACTMEM_CUDA");
 	struct cuda_settings settings;
-	struct malloc_wrong wrong;
-	struct cuda_wrong other;
+	struct setting_wrong wrong;
 
 	if (!cuda_settings_read(&wrong))
-		return refuse_value(wrong.variable, wrong.text, wrong.choice);
+		return refuse_value(&wrong);
 	*wanted = !text || strcmp(text, "0") != 0;
-	if (*wanted && !cuda_memory_settings_read(&settings, &other))
-		return refuse_value(other.variable, other.text, other.choice);
+	if (*wanted && !cuda_memory_settings_read(&settings, &wrong))
+		return refuse_value(&wrong);
 #ifndef __x86_64__
 	if (*wanted)
-		warnx("the program's calls of CUDA are left alone: that they are not is for x86-64 alone (--no-cuda says so itself)");
+		warnx("the program's calls of CUDA are left alone, as only on x86-64 they can come here first; --no-cuda leaves this warning out");
 	*wanted = false;
 #endif
 	if (!setenv("ACTMEM_CUDA", *wanted ? "1" : "0", 1))

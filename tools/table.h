@@ -71,8 +71,8 @@ json_t *merge_objects(json_t *object, json_t *more);
 json_t *text_to_json(const char *text);
 
 /*
- * A JSON number; null for UINT64_MAX, which stands for "no limit". What is more
- * than a JSON number can be is the largest of them.
+ * A JSON number; null for UINT64_MAX, which stands for "no limit". A larger number than
+ * JSON's becomes the largest one.
  */
 json_t *limit_to_json(uint64_t bytes);
 

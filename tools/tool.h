@@ -42,7 +42,7 @@ int cmd_info(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_replay(int argc, char **argv);
 
-/* Points at --help on stderr and returns STATUS_USAGE. */
+/* Names --help on stderr, and returns STATUS_USAGE. */
 int usage_hint(void);
 
 /*
@@ -84,7 +84,7 @@ struct print_options {
 	unsigned int table_flags;	/* TABLE_* */
 };
 
-/* Likewise, of the subcommands that only print, which have --bytes besides. */
+/* Likewise for the subcommands that only print, which also have --bytes. */
 bool take_print_options(struct print_options *options, int argc, char **argv,
 			const char *help, int *status);
 

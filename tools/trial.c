@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Makes what a program would make, before it runs. */
+/* Makes the regions, heap and store that a program would make, before it runs. */
 #include <err.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -20,7 +20,7 @@
 #define WORDS_MAX	2048
 #define GROW_DEFAULT	(64ULL << 20)	/* the library's */
 
-/* Whatever else was used than was asked for. */
+/* Tells which pages, nodes or backend were used instead of those asked for. */
 static void tell_steps(void)
 {
 	if (*actmem_error())
@@ -180,7 +180,7 @@ static int try_name(struct actmem *am, struct actmem_heap *heap, const char *nam
 	return status;
 }
 
-/* Of a heap's first region. */
+/* The length of a heap's first region. */
 static uint64_t grow_length(const struct knobs *knobs)
 {
 	uint64_t length = knobs->grow_bytes ? knobs->grow_bytes : GROW_DEFAULT;

@@ -19,7 +19,7 @@ import report
 import variants
 
 VARIANTS = ("kept", "recomputed", "actmem", "spilled")
-WAYS = """What becomes of a layer's activations between forward and backward:
+WAYS = """A layer's activations between forward and backward:
   kept        all stay in XLA's memory
   recomputed  each layer's input stays, the rest is computed again
   actmem      Q, K, V and each layer's input wait in actmem's regions
@@ -41,7 +41,7 @@ def show_step(name, line):
 
 
 def environment_of(name, budget, spill):
-    """What `actmem run --budget --spill` sets, for the variant that has one."""
+    """The variables of `actmem run --budget --spill`, for the variant that has a budget."""
     if name != "spilled":
         return os.environ
     return os.environ | {"ACTMEM_BUDGET": budget, "ACTMEM_SPILL": str(spill)}

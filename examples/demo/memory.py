@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""What a training had in actmem, for the demo's table."""
+"""The memory that a training had in actmem, for the demo's table."""
 import actmem
 import actmem.jax
 

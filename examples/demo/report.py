@@ -96,7 +96,7 @@ def reading(document):
 
 
 def where(document):
-    """What is over the budget."""
+    """Tells where the bytes over the budget are."""
     if document["spill_is_memory"]:
         return (", the rest being in a file on tmpfs, which is memory itself: "
                 "with a folder on a disk (make demo DEMO_SPILL=DIR, or --spill) "

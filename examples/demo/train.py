@@ -45,7 +45,7 @@ def compile_step(wrap_layer, settings, parameters, state, tokens):
 
 
 def train(wrap_layer, steps):
-    """What was measured, as a dictionary."""
+    """The measurements, as a dictionary."""
     text = Text(SEED)
     parameters = model.initial_parameters(jax.random.key(SEED), SHAPE)
     state = adamw.initial_state(parameters)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""What becomes of a layer's activations between forward and backward.
+"""Where a layer's activations go between forward and backward.
 
 prevent_cse=False: inside lax.scan nothing can be merged with the forward pass.
 """
@@ -39,5 +39,5 @@ IN_ACTMEM = ("actmem", "spilled")
 
 
 def offloaded_bytes_per_step(shape):
-    """What `actmem` puts into regions: Q, K, V and the input of each layer."""
+    """Of what `actmem` puts into regions: Q, K, V and the input of each layer."""
     return (len(NAMES) + 1) * shape.layers * shape.activation_bytes

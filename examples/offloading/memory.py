@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""What XLA says of a compiled program's memory, in bytes, and the table of it."""
+"""XLA's figures of a compiled program's memory, in bytes, and their table."""
 
 # As XLA calls them, less "_size_in_bytes". The device's own, then the host's.
 DEVICE = ("temp", "argument", "output", "alias")

@@ -21,8 +21,8 @@ jax.config.update("jax_default_matmul_precision", "highest")
 
 WIDTH = 80
 ON_CPU = """On a CPU, device and host are one memory: JAX accepts what asks for \
-pinned_host and moves nothing, so that no row has bytes on the host. What rows differ \
-in is what is computed again, or written over what is not needed any more."""
+pinned_host and moves nothing, so that no row has bytes on the host. Rows differ in \
+the values that are computed again, or written over others that are not needed any more."""
 PUT = """Activations were really moved to actmem in the forward pass, and back in the \
 backward pass."""
 HELD = "Weights were in actmem all along, and read where they are."
@@ -100,8 +100,8 @@ class Report:
         self.document["rows"].append(row | compared._asdict() | {"digest": digest(arrays)})
 
     def _in_actmem(self):
-        """What the call whose results have just been waited for has put there, and what
-        arrays have there all along."""
+        """The bytes that the last call has put there, and those that arrays have there all
+        along."""
         import actmem
         import actmem.jax
         self.document["actmem"] = {"backend": actmem.describe(),

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * dlsym() and dlvsym() in front of the next ones. A name that begins as CUDA's do is
- * shown to cuda_lookup(), and what dlvsym() is asked for to symbols_versioned(). What
- * these have no answer to, and all else, leaves by a jump: the C library tells by the
- * return address who asks, and RTLD_NEXT, RTLD_DEFAULT and the words of dlerror() depend
+ * dlsym() and dlvsym() in front of the next ones. cuda_lookup() sees names that begin as
+ * CUDA's do, and cuda_lookup_versioned() all that dlvsym() is asked for. All else leaves by
+ * a jump, and so do names to which these have no answer: the C library tells by the return
+ * address which library asks, and RTLD_NEXT, RTLD_DEFAULT and the words of dlerror() depend
  * on that. C has no word for such a jump.
  *
  * On other architectures than x86-64 there are none of these.
@@ -77,7 +77,7 @@
 	function dlvsym
 	save_arguments
 	movq	RETURN_ADDRESS, %rcx
-	call	symbols_versioned
+	call	cuda_lookup_versioned
 	restore_arguments
 	testq	%rax, %rax
 	jne	1f
@@ -85,7 +85,7 @@
 1:	ret
 	end	dlvsym
 
-	/* What the pointers are before the next ones are known. */
+	/* The pointers are these until the next ones are known. */
 	.globl	first_dlsym
 	.hidden	first_dlsym
 	function first_dlsym

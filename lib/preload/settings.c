@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Reads what the environment says of the modes, without allocating.
+ * Reads the settings of the modes, without allocating.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -53,24 +53,24 @@ static bool parse_policy(const char *text, enum actmem_policy *policy)
 	return false;
 }
 
-static const char *variable(struct malloc_wrong *wrong, const char *name, const char *choice)
+static const char *variable(struct setting_wrong *wrong, const char *name, const char *choice)
 {
-	*wrong = (struct malloc_wrong){ name, getenv(name), choice };
+	*wrong = (struct setting_wrong){ name, getenv(name), choice };
 	return wrong->text && *wrong->text ? wrong->text : NULL;
 }
 
-/* Of ACTMEM_MALLOC and the like. */
+/* A variable such as ACTMEM_MALLOC, which is 0 or 1. */
 static bool is_switch(const char *text)
 {
 	return !text || ((*text == '0' || *text == '1') && !text[1]);
 }
 
-bool cuda_settings_read(struct malloc_wrong *wrong)
+bool cuda_settings_read(struct setting_wrong *wrong)
 {
 	return is_switch(variable(wrong, "ACTMEM_CUDA", "1 or 0"));
 }
 
-bool malloc_settings_read(struct malloc_settings *settings, struct malloc_wrong *wrong)
+bool malloc_settings_read(struct malloc_settings *settings, struct setting_wrong *wrong)
 {
 	const char *text;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What the environment says of the modes. The command links this file too.
+ * The settings of the modes, from the environment. The command links this file too.
  */
 #ifndef LIB_PRELOAD_SETTINGS_H
 #define LIB_PRELOAD_SETTINGS_H
@@ -24,17 +24,15 @@ struct malloc_settings {
 
 #define MALLOC_MIN_LEAST	4096ULL
 
-struct malloc_wrong {
+/* The variable that is wrong, what it says, and what it may say. */
+struct setting_wrong {
 	const char *variable, *text, *choice;
 };
 
-/*
- * Without the mode, the others are not read. False: @wrong tells which variable, what
- * it says, and what it may say.
- */
-bool malloc_settings_read(struct malloc_settings *settings, struct malloc_wrong *wrong);
+/* Without the mode, the others are not read. False: @wrong tells why. */
+bool malloc_settings_read(struct malloc_settings *settings, struct setting_wrong *wrong);
 
 /* Whether ACTMEM_CUDA says what it may. */
-bool cuda_settings_read(struct malloc_wrong *wrong);
+bool cuda_settings_read(struct setting_wrong *wrong);
 
 #endif /* LIB_PRELOAD_SETTINGS_H */

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What the preload does when it is loaded: nothing, unless the environment asks for
- * a mode. Blocks that were allocated before are the program's own malloc's, and stay
- * so.
+ * The constructor of the preload does nothing unless the environment asks for a mode.
+ * Blocks that were allocated before are the program's own malloc's, and stay so.
  *
- * It comes before what other libraries do when they are loaded (-z initfirst), so that
- * fork() takes their locks before the preload's: who has one of theirs may allocate.
- * The C library has not set environ by then.
+ * It runs before the constructors of other libraries (-z initfirst), so that fork() takes
+ * their locks before the preload's: a thread that has one of theirs may allocate. The C
+ * library has not set environ by then.
  */
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
 #include "preload/cuda/kept.h"
 #include "preload/malloc/large.h"
+#include "preload/say.h"
 #include "preload/settings.h"
 #include "preload/symbols.h"
 
@@ -29,31 +28,16 @@ static bool others_call_ours(void)
 	       symbols_come_first("free");
 }
 
-/* There is nobody to return it to. */
-static void tell_wrong(const struct malloc_wrong *wrong, const char *what)
+static void tell_wrong(const struct setting_wrong *wrong, const char *what)
 {
-	char line[512];
-	int length = snprintf(line, sizeof(line),
-			      "actmem: %s is '%.200s'; it may be %s. %s is off.\n",
-			      wrong->variable, wrong->text, wrong->choice, what);
-
-	if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0)
-		return;
-}
-
-static void tell_not_kept(void)
-{
-	static const char line[] =
-		"actmem: no memory to keep the variables ACTMEM_*: if this program clears its environment, its calls of CUDA are left alone.\n";
-
-	if (write(STDERR_FILENO, line, sizeof(line) - 1) < 0)
-		return;
+	say("%s is '%.200s'; it may be %s. %s is off.", wrong->variable, wrong->text,
+	    wrong->choice, what);
 }
 
 __attribute__((constructor)) static void start(int argc, char **argv, char **environment)
 {
 	struct malloc_settings settings;
-	struct malloc_wrong wrong;
+	struct setting_wrong wrong;
 
 	if (!environ)
 		environ = environment;
@@ -61,9 +45,9 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
 	if (getauxval(AT_SECURE))
 		return;
 	if (getenv("ACTMEM_CUDA") && !cuda_keep_variables(environ))
-		tell_not_kept();
+		say("no memory to keep the variables ACTMEM_*: if this program clears its environment, its calls of CUDA are left alone.");
 	if (!cuda_settings_read(&wrong))
-		tell_wrong(&wrong, "What is in front of CUDA");
+		tell_wrong(&wrong, "The CUDA mode");
 	if (!getenv("ACTMEM_MALLOC"))
 		return;
 	if (!malloc_settings_read(&settings, &wrong) ||

@@ -14,7 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "preload/cuda/hooks.h"
 #include "preload/symbols.h"
 
 /* Symbols of glibc alone must not keep the preload from loading with another C library. */
@@ -23,11 +22,10 @@
 #pragma weak gnu_get_libc_version
 const char *gnu_get_libc_version(void);
 
-/* Of musl. Its list of libraries begins as glibc's does. */
+/* Musl has this; its list of libraries begins as glibc's does. */
 extern const struct r_debug *_dl_debug_addr __attribute__((weak));
 
 #ifdef __x86_64__
-void *symbols_versioned(void *handle, const char *name, const char *version, const void *caller);
 void *first_dlsym(void *handle, const char *name);
 void *first_dlvsym(void *handle, const char *name, const char *version);
 #endif
@@ -43,10 +41,10 @@ struct search {
 	void *dlsym, *dlvsym;
 };
 
-/* Of this library. */
+/* This library's own. */
 extern ElfW(Dyn) _DYNAMIC[] __attribute__((visibility("hidden")));
 
-/* Where the loader has not put addresses in, as in the kernel's own library, there are offsets. */
+/* Entries are offsets where the loader put no addresses, as in the kernel's own library. */
 static const void *pointer(ElfW(Addr) base, ElfW(Addr) value)
 {
 	return (const void *)(value < base ? base + value : value);
@@ -236,37 +234,7 @@ bool symbols_come_first(const char *name)
 	return library;
 }
 
-#ifdef __x86_64__
-
-/*
- * What another preload, which comes before this one, takes for the real dlsym(). It
- * asks for a version, which that of a preload has not.
- */
-static void *lookup_of_next(const char *name, const char *version, const void *caller)
-{
-	const struct link_map *ours, *asking;
-	void *found = is_same(name, "dlsym") ? (void *)dlsym :
-		      is_same(name, "dlvsym") ? (void *)dlvsym : NULL;
-
-	if (!found || !next_dlvsym(RTLD_NEXT, name, version))
-		return NULL;
-	asking = library_of(caller);
-	ours = library_of(found);
-	while (ours && ours != asking)
-		ours = ours->l_prev;
-	return ours && ours != library_of(found) ? found : NULL;
-}
-
-/* The answer for dlvsym(), or NULL: the C library's is right. */
-void *symbols_versioned(void *handle, const char *name, const char *version, const void *caller)
-{
-	if (!name || !version)
-		return NULL;
-	return handle == RTLD_NEXT ? lookup_of_next(name, version, caller) :
-				     cuda_lookup(handle, name, version, caller);
-}
-
-#else
+#ifndef __x86_64__
 
 /* Programs have their own dlsym() here, and CUDA's lookups are not seen. */
 static void *first_dlsym(void *handle, const char *name)

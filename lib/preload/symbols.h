@@ -8,9 +8,9 @@
 #include <stdbool.h>
 
 /*
- * Those that a program would have without the preload: the C library's, or of another
- * preload that comes after this one. They can be called at any time. What they find
- * for RTLD_DEFAULT and RTLD_NEXT depends on who calls them.
+ * A program would have these without the preload: the C library's, or those of another
+ * preload that comes after this one. They can be called at any time. For RTLD_DEFAULT and
+ * RTLD_NEXT their answer depends on the calling library.
  */
 extern void *(*next_dlsym)(void *handle, const char *name);
 extern void *(*next_dlvsym)(void *handle, const char *name, const char *version);

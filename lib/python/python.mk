@@ -7,7 +7,7 @@
 PYTHONDIR ?= $(PREFIX)/lib/actmem/python
 PYTHON_MODULE = $(DESTDIR)$(PYTHONDIR)/actmem
 
-# What `make install` and a wheel have alike; lib/xla adds its library.
+# `make install` and a wheel have this in common; lib/xla adds its library.
 .PHONY: python-module
 python-module::
 	install -d $(PYTHON_MODULE)/jax

@@ -2,10 +2,10 @@
 /*
  * The CUDA driver API, from the libcuda.so.1 that is there when it is asked for.
  *
- * CUDA is no use in a child of a process that used it: nothing is called there.
- * cuInit() may fork itself, so that no lock which fork() takes is held around it; and
- * none is held over the loader's calls, as a library that is being loaded may come here
- * in its constructor, with the loader's lock.
+ * CUDA is of no use in a child of a process that used it: nothing is called there.
+ * cuInit() may fork: no lock that fork() takes is held around it. Nor is a lock held over
+ * the loader's calls, as a library that is being loaded may come here in its constructor,
+ * with the loader's lock.
  */
 #include <ctype.h>
 #include <dlfcn.h>
@@ -90,7 +90,7 @@ static const char *advice_for(cuda_result result)
 	}
 }
 
-/* -errno, with the words for what was wanted and CUDA's own name for why not. */
+/* -errno; its words tell what failed, and CUDA's name for why. */
 static int cuda_fail(cuda_result result, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
@@ -167,7 +167,7 @@ static int start_cuda(int *devices)
 	int error;
 
 	if (has_begun && begun_generation != handles_generation)
-		return fail(EOWNERDEAD, "this process was forked from one that had used CUDA, which is of no use in it%s",
+		return fail(EOWNERDEAD, "this process was forked from one that had used CUDA%s",
 			    advice_for(CUDA_NOT_INITIALIZED));
 	/* Before the lock, which a child could inherit locked. */
 	begun_generation = handles_generation;
@@ -236,8 +236,8 @@ static bool is_gone(cuda_result result)
 
 /*
  * Whether the context that is current to this thread is one of the device, and alive: it
- * may have been destroyed, or be the primary one, and reset. That cuCtxGetDevice() minds
- * is not said; memory is asked of the device itself.
+ * may have been destroyed, or be the primary one, and reset. cuCtxGetDevice() is not
+ * documented to notice; the device itself tells of its memory.
  */
 static bool current_serves(const struct actmem_runtime *runtime, cuda_context current)
 {
@@ -285,7 +285,7 @@ static int cuda_begin(struct registration *registration)
 	return 0;
 }
 
-/* It can fail only if the process is ending, and CUDA has let go of all there is. */
+/* A release fails only while the process ends, and CUDA has let go of all by then. */
 static void cuda_end(struct registration *registration)
 {
 	if (registration->has_primary)
@@ -389,7 +389,7 @@ static int cuda_look(struct registration *registration, void *address, uint32_t 
 	*flags = 0;
 	if (!result)
 		result = cuda_enter(registration, &pushed);
-	/* It is not said that this is known of all memory. */
+	/* CUDA does not promise to know the flags of all memory. */
 	if (!result && cuda.cuMemHostGetFlags(flags, address))
 		*flags = 0;
 	cuda_leave(pushed);

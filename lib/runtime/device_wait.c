@@ -5,7 +5,7 @@
 #include "actmem_runtime.h"
 #include "region/region.h"
 
-/* The place is what the caller keeps of it, and has no use for. */
+/* The caller keeps the place in the list, which is opaque to it. */
 struct actmem_device_wait *actmem_device_wait_begin(struct actmem *am, uint64_t length,
 						    const char *words)
 {

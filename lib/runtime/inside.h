@@ -17,7 +17,7 @@
 
 #define RUNTIME_TEXT_MAX	(ACTMEM_DEVICE_TEXT_MAX + 512)
 
-/* Of a kind's functions, instead of 0: the runtime had forgotten the memory. */
+/* A function of a kind returns it instead of 0: the runtime had forgotten the memory. */
 #define RUNTIME_LOST	1
 
 /* A region that is registered, or is being so. */
@@ -51,7 +51,7 @@ struct actmem_runtime {
 };
 
 /*
- * Those that can fail return 0 or a negative errno and have then set the words.
+ * Functions that can fail return 0, or a negative errno after they have set the words.
  * They are called with no lock held, and never in a forked child.
  */
 struct runtime_kind {

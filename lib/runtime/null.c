@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The runtime of machines without an accelerator: it registers nothing, so that a
- * program can do the same everywhere and see by the counters what it would do.
+ * The runtime of machines without an accelerator registers nothing: a program can do the
+ * same everywhere, and its counters tell what would be registered.
  */
 #include <stdio.h>
 

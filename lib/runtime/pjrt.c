@@ -50,7 +50,7 @@ static int code_of(const struct pjrt_api *api, const struct pjrt_error *error)
 	return asked.code;
 }
 
-/* -errno, with the words for what was wanted and PJRT's own; @error is destroyed. */
+/* -errno; its words tell what failed, and PJRT's words for why. Destroys @error. */
 static int pjrt_fail(const struct actmem_runtime *runtime, struct pjrt_error *error,
 		     const char *format, ...) __attribute__((format(printf, 3, 4)));
 
@@ -147,7 +147,7 @@ static int pjrt_drop(struct registration *registration, void *address, uint64_t 
 	return error == -ENOENT ? RUNTIME_LOST : error;
 }
 
-/* It cannot be asked. */
+/* PJRT has no call that tells. */
 static int pjrt_look(struct registration *registration, void *address, uint32_t *flags)
 {
 	*flags = 0;

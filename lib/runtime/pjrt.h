@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What the library uses of the PJRT C API, version 0. The structs are those of XLA's
+ * The part of the PJRT C API, version 0, that the library uses. The structs are those of XLA's
  * xla/pjrt/c/pjrt_c_api.h, which no package of JAX brings along; within a major
  * version functions are added at the end only, and each struct says by its first
  * field how far it reaches. The plugin of jax_cuda13_pjrt 0.10.1 (API 0.108) has

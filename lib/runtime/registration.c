@@ -3,8 +3,8 @@
  * Regions that are registered with runtimes: chunk by chunk, all or none.
  *
  * A region has one registration, from the moment that a thread begins with it. It
- * is busy while that or another thread registers or unregisters it, and nobody else
- * looks into it then.
+ * is busy while a thread registers or unregisters it, and no other thread looks into it
+ * then.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static void count_registration(struct registration *registration, bool is_there)
 	info->far_bytes += sign * registration->far_bytes;
 }
 
-/* A region has one registration, whichever thread comes first. */
+/* Of several threads, the first one registers the region. */
 static int claim_region(struct registration *registration)
 {
 	struct actmem_region *region = registration->region;
@@ -95,7 +95,7 @@ static int place_pages(struct registration *registration)
 	return error;
 }
 
-/* By the runtime, which may wait for all that its device has to do. */
+/* The runtime may wait here for all that its device has to do. */
 static int change_chunk(struct registration *registration,
 			int (*change)(struct registration *registration, void *address,
 				      uint64_t length),
@@ -282,8 +282,8 @@ static int check_region(const struct actmem_region *region, const char *call)
 }
 
 /*
- * Of a region that is registered, and by no thread just now. It stays for as long as the
- * region's lock is held, or, with @ends, is the caller's to end.
+ * The registration of a region, which no thread changes just now. It stays for as long as
+ * the region's lock is held; with @ends the caller is to end it.
  */
 static int find_registration(struct actmem_region *region, struct registration **result, bool ends)
 {
@@ -294,7 +294,7 @@ static int find_registration(struct actmem_region *region, struct registration *
 		return fail(ENOENT, "the region is not registered");
 	pthread_mutex_lock(&registration->runtime->lock);
 	if (registration->busy) {
-		error = fail(EBUSY, "the region is just being registered or unregistered by another thread");
+		error = fail(EBUSY, "another thread registers or unregisters the region just now");
 	} else if (ends) {
 		registration->busy = true;
 		count_registration(registration, false);

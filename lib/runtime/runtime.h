@@ -29,11 +29,11 @@ bool runtime_is_of(const struct actmem_runtime *runtime, const struct actmem *am
 
 uint64_t runtime_chunk_bytes(const struct actmem_runtime *runtime);
 
-/* A heap's regions are registered with it, which keeps it open; or are so no more. */
+/* A heap whose regions are registered with it keeps it open until it is dropped. */
 void runtime_add_heap(struct actmem_runtime *runtime);
 void runtime_drop_heap(struct actmem_runtime *runtime);
 
-/* A region that could not be unregistered is the runtime's to close. */
+/* The runtime closes a region that its heap could not unregister. */
 void registration_abandon(struct actmem_region *region);
 
 #endif /* LIB_RUNTIME_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * libactmem_xla: what the Python module calls beside the two XLA handlers: memory of
- * what is put, and of arrays.
+ * libactmem_xla: the calls of the Python module beside XLA's handlers, for the memory of
+ * values that are put, and of arrays.
  *
  * actmem_put copies its first operand into a block of a store and returns a
  * token, uint32[2]; actmem_take copies the block that a token names into its
@@ -9,8 +9,8 @@
  * There are handlers for CPUs and for CUDA, where actmem_tie tells of takes to come
  * (call.h).
  *
- * XLA tells nobody that an execution failed or was thrown away, so what such
- * a forward pass put is found by counting: the puts of one site (a call of a
+ * XLA tells nobody that an execution failed or was thrown away, so values that such
+ * a forward pass put are found by counting: the puts of one site (a call of a
  * checkpointed function in a program) in one XLA run on one device are a
  * generation, unfinished until all of it is taken. A site that begins a
  * generation while it has as many unfinished ones as it may have loses its
@@ -59,7 +59,7 @@ struct actmem_xla_device_stats {
 	uint64_t take_bytes_total;
 };
 
-/* Of one GPU: what went between it and the memory of the store. */
+/* Copies between one GPU and the memory of the store. */
 struct actmem_xla_transfer_stats {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t ring_bytes;		/* of its memory, while there is a ring */
@@ -111,7 +111,7 @@ ACTMEM_XLA_API int actmem_xla_attach(struct actmem *am,
  */
 ACTMEM_XLA_API void actmem_xla_detach(struct actmem *am);
 
-/* The store that blocks are taken from, NULL before the first use. */
+/* The handle that memory comes from, NULL before the first use. */
 ACTMEM_XLA_API struct actmem *actmem_xla_attached(void);
 
 /*
@@ -154,11 +154,11 @@ ACTMEM_XLA_API uint64_t actmem_xla_reset(void);
  * it any more. Its heap is not the store's, and neither is what limits it: the heap
  * limit holds for each, the budget for the store alone.
  *
- * Of what fails, @words (@words_size bytes) tell why and which knob helps.
+ * After an error, @words (@words_size bytes) tell why and which knob helps.
  */
 struct actmem_xla_array;
 
-/* Its memory is registered with CUDA, for all devices: what pinned_host of a GPU is. */
+/* Its memory is registered with CUDA, for all devices, as pinned_host of a GPU is. */
 #define ACTMEM_XLA_ARRAY_CUDA	(1u << 0)
 /* Made to hold a copy of what was elsewhere: this is counted. */
 #define ACTMEM_XLA_ARRAY_COPY	(1u << 1)
@@ -177,7 +177,7 @@ ACTMEM_XLA_API int actmem_xla_array_new(uint64_t bytes, uint32_t flags, uint32_t
 					struct actmem_xla_array **array, void **address,
 					char *words, size_t words_size);
 
-/* The region is made, and must not be there; else it is there, and only read. */
+/* The call makes the region, which must not be there; else it opens one, to read it. */
 #define ACTMEM_XLA_ARRAY_CREATE	(1u << 2)
 
 /*

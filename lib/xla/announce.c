@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Blocks of which it is known, before their takes are called, which of them these are
- * for: so that a GPU's token, which only the device has, is waited for once for all
- * takes of a layer; see saved.h.
+ * Announced blocks: it is known before a take is called which block it takes. So the
+ * host waits once for all takes of a layer to read a GPU's tokens, which only the device
+ * has; see saved.h.
  *
  * A program announces all tokens of a layer, and ties the layer's takes to that. So a
  * take is called after its announcement, and its block is among those that were
  * announced under its number, by its execution and on its device, and have not been
- * taken. It is that block if there is no other: a loop that was unrolled may have
- * announced the next turn's as well, which nobody but the device can tell apart. What is
- * not there cannot be announced, as its take would be given another turn's.
+ * taken. A take gets that block if there is no other: a loop that was unrolled may have
+ * announced the next turn's as well, and only the device can tell these apart. A block
+ * that is not there cannot be announced, as its take would get another turn's.
  */
 #include <string.h>
 
 #include "xla/generation.h"
+#include "xla/saved.h"
 #include "xla/site.h"
 #include "xla/table.h"
 
@@ -31,7 +32,7 @@ int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, 
 	if (!block) {
 		ret = saved_explain_missing(token, words);
 	} else {
-		/* By an execution that failed since, which has none of it to take. */
+		/* An execution that announced it before has failed, and takes nothing. */
 		saved_unannounce(block);
 		block->taker_run = taker->run;
 		block->taker_number = number;

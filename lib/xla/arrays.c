@@ -2,10 +2,10 @@
 /*
  * Memory of arrays; see arrays.h.
  *
- * Who ends a hold may be any thread of XLA's, or Python's collector in a forked child,
- * where a lock may never be free again. So that end takes no lock of this file: the
- * heap is there as long as @now.blocks is not 0, and who makes a block counts it with
- * @in_use held.
+ * Any thread of XLA's may end a hold, and so may Python's collector in a forked child,
+ * where a lock may never be free again. So the end of a hold takes no lock of this file:
+ * the heap is there as long as @now.blocks is not 0, and a thread that makes a block
+ * counts it with @in_use held.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -15,10 +15,9 @@
 
 #include "actmem_runtime.h"
 #include "xla/arrays.h"
+#include "xla/attached.h"
 #include "xla/counts.h"
 #include "xla/forked.h"
-#include "xla/memory.h"
-#include "xla/near.h"
 
 #define ALIGNMENT	256	/* XLA wants 64 on a CPU, and 256 on a GPU */
 #define HUGE_PAGE	(UINT64_C(2) << 20)	/* what regions are multiples of */
@@ -65,9 +64,9 @@ static int make_heap(int cuda, uint32_t device)
 	options.limit_bytes = knobs.limit_bytes;
 	region.name = "arrays";
 	if (cuda && !runtime)
-		ret = open_near(opened, device, &runtime);
+		ret = attached_open_runtime(opened, device, &runtime);
 	if (!ret && cuda)
-		ret = place_near(runtime, &knobs, &region);
+		ret = attached_place(runtime, &knobs, &region);
 	if (!ret)
 		ret = actmem_heap_create(opened, &options, &heap);
 	if (!ret && cuda)
@@ -85,14 +84,14 @@ static int end_heap(void)
 	if (ret)
 		return ret;
 	heap = NULL;
-	/* It has regions still if CUDA would not let go of them. */
+	/* The runtime still has regions if CUDA would not let go of them. */
 	if (runtime)
 		ret = actmem_runtime_close(runtime);
 	if (ret)
 		return ret;
 	runtime = NULL;
 	knobs_forget(&knobs);
-	memory_close();
+	attached_close();
 	opened = NULL;
 	return 0;
 }
@@ -103,7 +102,7 @@ static int open_heap(int cuda, uint32_t device, char *words, size_t words_size)
 	int ret = 0;
 
 	if (!opened)
-		ret = memory_open(&opened, &knobs, words, words_size);
+		ret = attached_open(&opened, &knobs, words, words_size);
 	if (ret)
 		return ret;
 	ret = make_heap(cuda, device);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * What the handlers are called with; see call.h.
+ * Reads the operands and attributes of handlers; see call.h.
  */
 #include <inttypes.h>
 #include <stdio.h>

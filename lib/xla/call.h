@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What the handlers are called with, on whatever platform:
+ * The operands, attributes and results of the handlers, on each platform:
  *
  *   put  (value) {site: string, bounded: bool, many: bool, layout: uint32} -> token
  *   take (token) {site: string, ends: bool, layout: uint32, number: int32} -> value
@@ -11,11 +11,11 @@
  * A token is uint32[2], and an array of them where a loop has put one in each turn: its
  * dimensions are before that one. A take whose layout is not its put's fails.
  *
- * What is tied exists only once what is ignored does, and the takes of it are announced by
- * that: those of a single token with a number, not -1, have this number and the site of its
- * put. A take without a number is not announced. A token that is held is dropped once more
- * often. What a drop ignores is of those takes that
- * it comes after; what it returns is not looked at.
+ * A tie returns its tokens only once its ignored operand exists, and announces their takes:
+ * a take of a single token whose number is not -1 has this number and the site of its put.
+ * A take without a number is not announced. A token that is held is dropped once more
+ * often. A drop ignores results of the takes that it comes after; nobody looks at its own
+ * result.
  */
 #ifndef ACTMEM_XLA_CALL_H
 #define ACTMEM_XLA_CALL_H
@@ -35,14 +35,14 @@ struct call {
 	uint64_t count;			/* of them; drop: of tokens */
 };
 
-/* NULL, or why it is none of ours. */
+/* NULL, or an error: the call is none of these. */
 XLA_FFI_Error *call_put(XLA_FFI_CallFrame *frame, struct call *call);
 XLA_FFI_Error *call_take(XLA_FFI_CallFrame *frame, struct call *call);
 XLA_FFI_Error *call_tie(XLA_FFI_CallFrame *frame, struct call *call);
 XLA_FFI_Error *call_hold(XLA_FFI_CallFrame *frame, struct call *call);
 XLA_FFI_Error *call_drop(XLA_FFI_CallFrame *frame, struct call *call);
 
-/* Of a tie: where the tokens of operand @i are, how many, and where they go. */
+/* Returns how many tokens operand @i of a tie has; they are at *@from, and go to *@to. */
 uint64_t call_tokens(XLA_FFI_CallFrame *frame, uint64_t i, void **from, void **to);
 
 /* @block came back with another checksum. */

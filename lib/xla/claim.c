@@ -12,6 +12,7 @@
 #include "xla/device_wait.h"
 #include "xla/generation.h"
 #include "xla/memory.h"
+#include "xla/saved.h"
 #include "xla/site.h"
 #include "xla/table.h"
 
@@ -75,7 +76,7 @@ static const char *kind_of_device(int is_gpu)
 	return is_gpu ? "GPU" : "CPU";
 }
 
-/* Out of the table: the caller alone has it; or in it, with one reader more. */
+/* Takes a block out of the table, for the caller alone, or adds a reader to it. */
 static int claim_block(uint64_t token, uint64_t bytes, const struct origin *taker,
 		       struct saved **result, char *words)
 {
@@ -228,7 +229,7 @@ void saved_is_idle(struct saved *block)
 		saved_drop(block);
 }
 
-/* Of @generation, the youngest that has not been read ahead and that nobody is at. */
+/* The youngest block of @generation that nobody uses, and that was not read ahead. */
 static struct saved *youngest_of(const struct generation *generation)
 {
 	struct saved *block = generation->list;
@@ -272,7 +273,7 @@ struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max)
 	if (block)
 		block->busy = 1;
 	pthread_mutex_unlock(&saved_lock);
-	/* The take will say why it is not to be had. */
+	/* Its take will tell the error. */
 	if (block && memory_hold(block->key, &block->held, words, sizeof(words))) {
 		block->held = NULL;
 		saved_is_idle(block);

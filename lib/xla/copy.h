@@ -12,17 +12,17 @@
 #include "xla/ffi.h"
 
 /*
- * Called once, by whichever thread ends the last part; an error it returns is
- * the handler's.
+ * The thread that ends the last part calls it, once; the handler fails with the error that
+ * it returns.
  */
 typedef XLA_FFI_Error *copy_done(const XLA_FFI_Api *api, void *data);
 
 /*
- * Copies @bytes and calls @done. To be returned by the handler as its own
- * result: *@frame's future is set when threads are still at it.
+ * Copies @bytes and calls @done. The handler returns the result as its own: *@frame's future
+ * is set if threads still copy.
  *
- * @alone: the caller copies all of it. So it must be where handlers can wait for
- * each other, in threads that the parts of a copy would need.
+ * @alone: the caller copies all of it, as it must where handlers can wait for each other
+ * in threads that the parts of a copy would need.
  */
 XLA_FFI_Error *copy_start(XLA_FFI_CallFrame *frame, int alone, void *to,
 			  const void *from, uint64_t bytes, copy_done *done,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * What was put and taken; see counts.h.
+ * Counts puts and takes; see counts.h.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What was put and taken, in all and by device. The lock of saved.c guards all of
- * it.
+ * Counts puts and takes, in all and by device. The lock of saved.c guards all of it.
  */
 #ifndef ACTMEM_XLA_COUNTS_H
 #define ACTMEM_XLA_COUNTS_H

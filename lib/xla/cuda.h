@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What the handlers use of the CUDA driver API, from the libcuda.so.1 that XLA uses,
- * and its errors in words.
+ * The calls of the CUDA driver API that the handlers make, from the libcuda.so.1 that XLA
+ * uses, and its errors in words.
  */
 #ifndef ACTMEM_XLA_CUDA_H
 #define ACTMEM_XLA_CUDA_H
@@ -72,7 +72,7 @@ extern struct cuda_stream_functions cuda;
 
 /* -ENOENT, -EOPNOTSUPP with @words. */
 int cuda_load(char *words, size_t words_size);
-/* In a forked child: whether nobody was loading it. */
+/* Tells a forked child whether nobody was loading it. */
 int cuda_is_free(void);
 
 /* A negative errno for @result, and in @words what could not be done and why. */
@@ -80,8 +80,8 @@ int cuda_failed(cuda_result result, const char *what, uint32_t device, char *wor
 		size_t words_size);
 
 /*
- * A call; only what fails first of several is remembered, and what follows it left
- * out: CUDA_TRY(&result, cuEventRecord(event, stream));
+ * One of several calls: the first that fails sets *@result, and the ones after it are left
+ * out. CUDA_TRY(&result, cuEventRecord(event, stream));
  */
 #define CUDA_TRY(result, call)			\
 	do {					\

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * What threads wait for a GPU in; see device_wait.h. The lock is taken last of all, and
+ * Tells that threads wait for a GPU; see device_wait.h. The lock is taken last of all, and
  * held for no call that waits.
  */
 #include <inttypes.h>

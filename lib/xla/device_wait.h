@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Tells what threads wait for a GPU in, for `actmem waits`, by the memory that is
- * attached. That may be detached, and closed, while they wait: then they are told of no
- * more.
+ * Tells `actmem waits` that threads wait for a GPU, by the handle that is attached. That
+ * may be detached, and closed, while they wait: then nothing tells of them any more.
  */
 #ifndef ACTMEM_XLA_DEVICE_WAIT_H
 #define ACTMEM_XLA_DEVICE_WAIT_H

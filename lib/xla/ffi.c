@@ -114,7 +114,7 @@ XLA_FFI_Future *ffi_future(XLA_FFI_CallFrame *frame)
 	return error ? NULL : args.future;
 }
 
-/* Of a CPU, XLA tells the number among all processes' devices, so many for each. */
+/* XLA numbers a CPU among the devices of all processes, so many for each process. */
 #define CPU_DEVICES_OF_A_PROCESS	2048
 
 XLA_FFI_Error *ffi_run(XLA_FFI_CallFrame *frame, int64_t *run, uint32_t *device)

@@ -31,11 +31,11 @@ int ffi_schedule(XLA_FFI_CallFrame *frame, XLA_FFI_Task *task, void *data);
 /* NULL: not to be had, the caller does without. */
 XLA_FFI_Future *ffi_future(XLA_FFI_CallFrame *frame);
 
-/* Which execution this is and on which of this process's devices; an error if not told. */
+/* The execution and its device, of those of this process; an error if XLA does not tell. */
 XLA_FFI_Error *ffi_run(XLA_FFI_CallFrame *frame, int64_t *run,
 		       uint32_t *device);
 
-/* GPU: the stream that the execution is on; an error if that is not told. */
+/* GPU: the stream that the execution is on; an error if XLA does not tell. */
 XLA_FFI_Error *ffi_stream(XLA_FFI_CallFrame *frame, void **stream);
 
 /* Operand or result @index, NULL if there is none. */

@@ -8,7 +8,7 @@
 
 #include "xla/forked.h"
 
-#define WATCHED_MAX	4
+#define WATCHED_MAX	5
 
 static int (*watched[WATCHED_MAX])(void);
 static unsigned int watched_count;

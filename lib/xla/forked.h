@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Forked children. One that has its parent's memory, or locks that a thread of it held,
- * is told so by each call, before it takes any lock of the handlers'.
+ * Forked children. Each call fails in a child that has its parent's memory, or locks that a
+ * thread of the parent held, before it takes any lock of the handlers'.
  */
 #ifndef ACTMEM_XLA_FORKED_H
 #define ACTMEM_XLA_FORKED_H
 
 #include <stddef.h>
 
-/* Before main(): what tells, in a child, whether a file's locks and state are nobody's. */
+/* Before main(). @is_free tells in a child whether nobody had a file's locks and state. */
 void forked_watch(int (*is_free)(void));
 
 /* Whether this is such a child. */

@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "xla/saved.h"
+#include "xla/block.h"
 
 /*
  * A token is the number of its site in the upper bits and a serial number
@@ -33,22 +33,22 @@ struct generation {
 };
 
 extern pthread_mutex_t saved_lock;
-extern pthread_cond_t saved_idle;	/* of a block, which somebody waits for */
+extern pthread_cond_t saved_idle;	/* a block that a thread waits for is idle */
 extern uint64_t saved_serial;		/* of the latest block */
 
-/* As forked_check(), in @words[SAVED_WORDS]: before the lock is taken by a handler. */
+/* As forked_check(), into @words[SAVED_WORDS]; a handler calls it before it locks. */
 int saved_check(char *words);
 
-/* Out of the table. Its generation ends with its last block. */
+/* Takes a block out of the table. Its generation ends with its last block. */
 void saved_unlink(struct saved *block);
 
-/* With the lock held: why @token is in no table. */
+/* Says why @token is in no table; with the lock held. */
 int saved_explain_missing(uint64_t token, char *words);
 
-/* Nobody is to find it by its announcement any more. */
+/* No take finds it by its announcement any more. */
 void saved_unannounce(struct saved *block);
 
-/* Of a block that nobody wants any more, and that nobody has. */
+/* Frees a block that nobody wants any more, and that nobody has. */
 void saved_drop(struct saved *block);
 
 /* Whether a thread is at it, which will drop it if it is abandoned. */
@@ -57,7 +57,7 @@ static inline int saved_is_used(const struct saved *block)
 	return block->busy || block->readers;
 }
 
-/* The thread that was at it is no more: whoever waits for it may have it. */
+/* No thread is at it any more: one that waits for it may have it. */
 void saved_is_idle(struct saved *block);
 
 #endif /* ACTMEM_XLA_GENERATION_H */

@@ -3,8 +3,7 @@
  * A thread that has the store's memory made and registered with CUDA before puts want
  * it: that takes long, and the thread of a put is the one that XLA starts the device's
  * work by. It works in the first forward pass, as puts go on; from then on the memory is
- * there. What it fails at it leaves to the put that comes to it, and which then fails
- * in words.
+ * there. It tells no failure: the put that needs the memory fails, in words.
  */
 #ifndef ACTMEM_XLA_GROW_H
 #define ACTMEM_XLA_GROW_H
@@ -14,13 +13,13 @@
 #include "actmem_store.h"
 
 /*
- * For @store, until grow_end(), before it is destroyed. @grow_bytes: 0: the default.
+ * Serves @store until grow_end(), which comes before its end. @grow_bytes 0: the default.
  * 0, or -errno of pthread_create().
  */
 int grow_begin(struct actmem_store *store, uint64_t grow_bytes);
 void grow_end(void);
 
-/* A block of @bytes was reserved; more like it may follow. */
+/* The store has reserved a block of @bytes; more like it may follow. */
 void grow_want(uint64_t bytes);
 
 #endif /* ACTMEM_XLA_GROW_H */

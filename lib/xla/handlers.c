@@ -57,7 +57,7 @@ static XLA_FFI_Error *take_done(const XLA_FFI_Api *api, void *data)
 	XLA_FFI_Error *error = NULL;
 
 	if (block->has_checksum) {
-		/* Of several takes at a time each has its own destination. */
+		/* Several takes at a time have a destination each. */
 		if (checksum(block->readers ? block->held : block->destination,
 			     block->bytes) != block->checksum)
 			error = call_damaged(api, block);

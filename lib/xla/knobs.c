@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * How the store of blocks is to be; see knobs.h.
+ * Reads, checks and names the options of the store of blocks; see knobs.h.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -208,14 +208,8 @@ int knobs_complete(struct knobs *knobs, const struct knobs *given, char *words,
 	int ret;
 
 	knobs_forget(knobs);
-	knobs->grow_bytes = given->grow_bytes;
-	knobs->limit_bytes = given->limit_bytes;
-	knobs->budget_bytes = given->budget_bytes;
-	knobs->spill_limit_bytes = given->spill_limit_bytes;
-	knobs->spill_allow = given->spill_allow;
-	knobs->ring_bytes = given->ring_bytes;
-	knobs->named = given->named;
-	knobs->placed = given->placed;
+	*knobs = *given;
+	knobs->spill_path_count = 0;		/* the paths are copied below */
 	ret = take_sizes(knobs, words, words_size);
 	if (!ret && !knobs->ring_bytes)
 		knobs->ring_bytes = RING_BYTES;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * How the store of blocks is to be: as the program said, else as the environment
- * says. The command `actmem run` links this file too, to check the environment.
+ * The options of the store of blocks, from the program or else from the environment. The
+ * command `actmem run` links this file too, to check the environment.
  */
 #ifndef ACTMEM_XLA_KNOBS_H
 #define ACTMEM_XLA_KNOBS_H
@@ -22,8 +22,8 @@ struct knobs {
 	char *spill_paths[KNOBS_SPILL_MAX];
 	uint32_t spill_path_count;
 	uint32_t spill_allow;		/* ACTMEM_STORE_ALLOW_* */
-	int named;			/* the regions are, and outlive the store */
-	int placed;			/* on which nodes has been said */
+	int named;			/* regions have names, and outlive the store */
+	int placed;			/* program or user said on which nodes */
 };
 
 /* Copies what the program says; -EINVAL, -ENOMEM with words. */
@@ -31,8 +31,8 @@ int knobs_take(struct knobs *knobs, const struct actmem_xla_options *options);
 void knobs_forget(struct knobs *knobs);
 
 /*
- * Fills what @given does not say from the environment, and sees that all of it can be
- * meant together. -EINVAL, -ENOMEM: why in @words, and nothing in @knobs.
+ * Copies @given, takes options that it leaves out from the environment, and checks that they
+ * go together. -EINVAL, -ENOMEM: why in @words, and nothing in @knobs.
  */
 int knobs_complete(struct knobs *knobs, const struct knobs *given, char *words,
 		   size_t words_size);
@@ -41,8 +41,8 @@ int knobs_complete(struct knobs *knobs, const struct knobs *given, char *words,
 int knobs_are_of_directory(const struct knobs *knobs, const char *why);
 
 /*
- * Why something failed: @why, the library's words, with its options as the user knows them,
- * and the knobs that help.
+ * Writes @why, the library's words on a failure, with its options as the user knows them,
+ * and adds the knobs that help.
  */
 void knobs_explain(const struct knobs *knobs, const char *why, char *words, size_t words_size);
 

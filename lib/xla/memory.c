@@ -2,38 +2,31 @@
 /*
  * The store that blocks live in; see memory.h.
  *
- * It is ended, to be made anew, when it holds nothing and its memory is to go
- * back. Who calls it holds @in_use for reading meanwhile, so that it is there.
+ * The store ends when it holds nothing and its memory is to go back; the next use makes
+ * a new one. A thread that calls it holds @in_use for reading, so that it is there.
  */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "actmem_runtime.h"
 #include "xla/actmem_xla.h"
 #include "xla/arrays.h"
+#include "xla/attached.h"
 #include "xla/counts.h"
-#include "xla/device_wait.h"
 #include "xla/forked.h"
 #include "xla/grow.h"
 #include "xla/memory.h"
-#include "xla/near.h"
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	/* of what is attached */
-static struct actmem *attached;
-static unsigned int others;	/* that use it besides the store */
-static struct knobs given;
-static struct knobs chosen;	/* those of the store */
 
 static pthread_rwlock_t in_use = PTHREAD_RWLOCK_INITIALIZER;
 static struct actmem_store *store;
+static struct knobs chosen;	/* of the store */
 static struct actmem_runtime *runtime;	/* open, or CUDA did not let it be closed; else NULL */
 static int is_registered;	/* the store's memory is, with @runtime */
 static pthread_mutex_t pinning = PTHREAD_MUTEX_INITIALIZER;	/* taken before both */
-static int has_devices;		/* there is a GPU that copies to and from it... */
+static atomic_int has_devices;	/* there is a GPU that copies to and from it... */
 static uint32_t first_device;	/* ...the first one that did */
 static atomic_int waits;	/* for what is spilled, or in use by a GPU */
 static struct actmem_store_stats ended;	/* totals and peaks of stores that were ended */
@@ -45,14 +38,10 @@ static int is_free(void)
 	if (pthread_mutex_trylock(&pinning))
 		return 0;
 	is = !pthread_rwlock_trywrlock(&in_use);
-	if (is) {
-		pthread_rwlock_unlock(&in_use);
-		is = !pthread_mutex_trylock(&lock);
-	}
 	if (is)
-		pthread_mutex_unlock(&lock);
+		pthread_rwlock_unlock(&in_use);
 	pthread_mutex_unlock(&pinning);
-	return is && !attached;
+	return is;
 }
 
 static void __attribute__((constructor)) watch_forks(void)
@@ -60,7 +49,7 @@ static void __attribute__((constructor)) watch_forks(void)
 	forked_watch(is_free);
 }
 
-/* The error, and where a Python program turns the knob that helps. */
+/* Tells the error of the library with the knobs that help. */
 static int explain_error(int ret, char *words, size_t words_size)
 {
 	knobs_explain(&chosen, actmem_error(), words, words_size);
@@ -75,60 +64,6 @@ static int close_runtime(void)
 	if (!ret)
 		runtime = NULL;
 	return ret;
-}
-
-static int is_set(const char *name)
-{
-	const char *text = getenv(name);
-
-	return text && *text;
-}
-
-/* Under lock. */
-static int open_attached(void)
-{
-	int ret;
-
-	if (attached)
-		return 0;
-	given.named = is_set("ACTMEM_NAME");
-	given.placed = is_set("ACTMEM_NODES") || is_set("ACTMEM_POLICY");
-	ret = actmem_open(&attached, NULL);
-	if (!ret)
-		device_waits_by(attached);
-	return ret;
-}
-
-int memory_open(struct actmem **am, struct knobs *knobs, char *words, size_t words_size)
-{
-	int ret = forked_check(words, words_size);
-
-	if (ret)
-		return ret;
-	pthread_mutex_lock(&lock);
-	ret = knobs_complete(knobs, &given, words, words_size);
-	if (!ret) {
-		ret = open_attached();
-		if (ret) {
-			knobs_explain(knobs, actmem_error(), words, words_size);
-			knobs_forget(knobs);
-		}
-	}
-	if (!ret) {
-		*am = attached;
-		knobs->named = given.named;
-		knobs->placed = given.placed;
-		others++;
-	}
-	pthread_mutex_unlock(&lock);
-	return ret;
-}
-
-void memory_close(void)
-{
-	pthread_mutex_lock(&lock);
-	others--;
-	pthread_mutex_unlock(&lock);
 }
 
 static void set_options(struct actmem_store_options *options, const struct knobs *knobs)
@@ -147,29 +82,23 @@ static void set_options(struct actmem_store_options *options, const struct knobs
 		options->flags |= ACTMEM_STORE_HANDED_ON;
 }
 
-/* Under lock. */
-static int open_store(void)
+static int open_store(struct actmem *am)
 {
 	struct actmem_region_options region;
 	struct actmem_store_options options;
-	int ret = open_attached();
+	int ret = 0;
 
-	if (ret)
-		return ret;
-	/* Which is known only where it is open. */
-	chosen.named = given.named;
-	chosen.placed = given.placed;
 	set_options(&options, &chosen);
 	ACTMEM_INIT(&region);
 	region.name = "activations";
 	options.region = &region;
 	if (has_devices && !runtime)
-		ret = open_near(attached, first_device, &runtime);
+		ret = attached_open_runtime(am, first_device, &runtime);
 	if (!ret && has_devices)
-		ret = place_near(runtime, &chosen, &region);
+		ret = attached_place(runtime, &chosen, &region);
 	options.runtime = has_devices ? runtime : NULL;
 	if (!ret)
-		ret = actmem_store_create(attached, &options, &store);
+		ret = actmem_store_create(am, &options, &store);
 	if (ret)
 		return ret;
 	is_registered = has_devices;
@@ -177,7 +106,7 @@ static int open_store(void)
 	return 0;
 }
 
-/* Of a store that is registered. */
+/* Starts the thread that makes memory ahead, if the store is registered with CUDA. */
 static int start_growing(char *words, size_t words_size)
 {
 	int ret = is_registered ? grow_begin(store, chosen.grow_bytes) : 0;
@@ -191,22 +120,23 @@ static int start_growing(char *words, size_t words_size)
 	return ret;
 }
 
+/* With @in_use held for writing. */
 static int make_store(char *words, size_t words_size)
 {
-	int ret;
+	struct actmem *am;
+	int ret = attached_open(&am, &chosen, words, words_size);
 
-	pthread_mutex_lock(&lock);
-	ret = knobs_complete(&chosen, &given, words, words_size);
-	if (!ret) {
-		ret = open_store();
-		if (ret)
-			explain_error(ret, words, words_size);
-		else
-			ret = start_growing(words, words_size);
-		if (ret)
-			close_runtime();
+	if (ret)
+		return ret;
+	ret = open_store(am);
+	if (ret)
+		explain_error(ret, words, words_size);
+	else
+		ret = start_growing(words, words_size);
+	if (ret) {
+		close_runtime();
+		attached_close();
 	}
-	pthread_mutex_unlock(&lock);
 	return ret;
 }
 
@@ -265,7 +195,7 @@ int memory_hold(struct actmem_key key, const void **block, char *words,
 	return leave_store(ret, words, words_size);
 }
 
-/* Nothing of these is for a forked child, whose blocks are the parent's. */
+/* Calls below do nothing in a forked child, whose blocks are the parent's. */
 
 void memory_commit(struct actmem_key key)
 {
@@ -308,50 +238,6 @@ int memory_waits(void)
 	return waits;
 }
 
-int actmem_xla_attach(struct actmem *am, const struct actmem_xla_options *options)
-{
-	int ret = -EBUSY;
-
-	if (is_forked())
-		return -EOWNERDEAD;
-	pthread_mutex_lock(&lock);
-	if (!attached)
-		ret = knobs_take(&given, options);
-	if (!ret) {
-		attached = am;
-		device_waits_by(am);
-	}
-	pthread_mutex_unlock(&lock);
-	return ret;
-}
-
-void actmem_xla_detach(struct actmem *am)
-{
-	if (is_forked())
-		return;
-	pthread_rwlock_rdlock(&in_use);
-	pthread_mutex_lock(&lock);
-	if (attached == am && !store && !others) {
-		attached = NULL;
-		device_waits_by(NULL);
-		knobs_forget(&given);
-	}
-	pthread_mutex_unlock(&lock);
-	pthread_rwlock_unlock(&in_use);
-}
-
-struct actmem *actmem_xla_attached(void)
-{
-	struct actmem *am;
-
-	if (is_forked())
-		return attached;
-	pthread_mutex_lock(&lock);
-	am = attached;
-	pthread_mutex_unlock(&lock);
-	return am;
-}
-
 int actmem_xla_store_stats(struct actmem_store_stats *stats)
 {
 	struct actmem_store_stats now;
@@ -386,6 +272,7 @@ static int end_store(void)
 		return ret;
 	counts_add_store(&ended, &last);
 	store = NULL;
+	attached_close();
 	return 0;
 }
 
@@ -393,10 +280,10 @@ int actmem_xla_trim(void)
 {
 	int ret = is_forked() ? -EOWNERDEAD : arrays_trim();
 
-	/* A thread that is at it has blocks. */
+	/* A thread that holds the lock has blocks. */
 	if (ret || pthread_rwlock_trywrlock(&in_use))
 		return ret;
-	if (store && !given.named)
+	if (store && !chosen.named)
 		ret = end_store();
 	if (ret == -EBUSY)
 		ret = 0;
@@ -406,7 +293,7 @@ int actmem_xla_trim(void)
 	return ret;
 }
 
-/* Memory that is there already was made by a CPU's put: devices know nothing of it. */
+/* A CPU's put may have made the store: devices know nothing of its memory. */
 static int renew_for_devices(char *words, size_t words_size)
 {
 	int ret = 0;
@@ -434,13 +321,6 @@ static int is_pinned(uint64_t *ring_bytes)
 	return is;
 }
 
-static void set_devices(int has)
-{
-	pthread_mutex_lock(&lock);
-	has_devices = has;
-	pthread_mutex_unlock(&lock);
-}
-
 /* With @pinning held. A failure leaves it to CPUs as it was. */
 static int pin_store(uint32_t device, char *words, size_t words_size)
 {
@@ -448,12 +328,12 @@ static int pin_store(uint32_t device, char *words, size_t words_size)
 
 	if (!had)
 		first_device = device;
-	set_devices(1);
+	has_devices = 1;
 	ret = renew_for_devices(words, words_size);
 	if (!ret)
 		ret = enter_store(words, words_size);
 	if (ret)
-		set_devices(had);
+		has_devices = had;
 	else
 		leave_store(0, words, words_size);
 	return ret;

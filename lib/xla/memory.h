@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The store that blocks live in: made at the first use from the memory that was
- * attached, else from the environment.
+ * The store that blocks live in, made at the first use (attached.h).
  *
- * A block goes from memory_reserve() (for the caller to fill) by
- * memory_commit() to memory_hold() (for the caller to read) and
- * memory_release(); what nobody wants any more, by memory_drop(). What of it is
- * called for one key is called by one thread at a time.
+ * A block goes from memory_reserve() (for the caller to fill) by memory_commit() to
+ * memory_hold() (for the caller to read) and memory_release(); a block that nobody
+ * wants any more ends by memory_drop(). For one key, one thread at a time calls these.
  */
 #ifndef ACTMEM_XLA_MEMORY_H
 #define ACTMEM_XLA_MEMORY_H
@@ -15,14 +13,6 @@
 #include <stdint.h>
 
 #include "actmem_store.h"
-#include "xla/knobs.h"
-
-/*
- * What regions are made of, attached or opened as the environment says, and how:
- * @knobs is the caller's to forget. It stays attached until memory_close().
- */
-int memory_open(struct actmem **am, struct knobs *knobs, char *words, size_t words_size);
-void memory_close(void);
 
 /*
  * @bytes, not 0, at *@block. Waits for room where blocks are spilled. On failure
@@ -38,7 +28,7 @@ int memory_hold(struct actmem_key key, const void **block, char *words,
 		size_t words_size);
 void memory_release(struct actmem_key key);
 
-/* Instead of the release: the block is kept, for another hold. */
+/* Called instead of the release: keeps the block, for another hold. */
 void memory_put_back(struct actmem_key key);
 
 void memory_drop(struct actmem_key key);

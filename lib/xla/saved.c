@@ -15,12 +15,13 @@
 #include "xla/forked.h"
 #include "xla/generation.h"
 #include "xla/memory.h"
+#include "xla/saved.h"
 #include "xla/site.h"
 #include "xla/table.h"
 
 /*
- * What recurs in every step, and so names a block to the store: the site, the
- * device, and the how manieth put of the generation it is.
+ * A block's name in the store recurs in every step: the site, the device, and the number of
+ * the put within its generation.
  */
 #define NAME_DEVICE_BITS	8
 #define NAME_ORDINAL_BITS	(SERIAL_BITS - NAME_DEVICE_BITS)
@@ -64,7 +65,6 @@ static void generation_end(struct generation *generation)
 	free(generation);
 }
 
-/* Out of the table. Its generation ends with its last block. */
 void saved_unlink(struct saved *block)
 {
 	struct generation *generation = block->generation;
@@ -103,7 +103,6 @@ static uint64_t generation_abandon(struct generation *generation,
 	return count;
 }
 
-/* Of a block that nobody wants any more, and that nobody has. */
 void saved_drop(struct saved *block)
 {
 	if (block->staged)

@@ -8,76 +8,27 @@
  * the claimer alone has it) and saved_release() (its memory is free again).
  * A block that is reclaimed while a thread is at it is dropped when that ends.
  *
- * Where values are on a device, blocks are filled after their put has returned: who
- * claims one waits for that. saved_next() reads one ahead, which is saved_staged()
+ * Where values are on a device, blocks are filled after their put has returned: a thread
+ * that claims one waits for that. saved_next() reads one ahead, which is saved_staged()
  * once a device has it, and its memory free again.
  * saved_begin() and saved_claim() may wait for the store where blocks are spilled.
  */
 #ifndef ACTMEM_XLA_SAVED_H
 #define ACTMEM_XLA_SAVED_H
 
-#include <stddef.h>
 #include <stdint.h>
 
-#include "actmem_store.h"
-
-#define SAVED_WORDS	1024	/* enough for every message */
-
-struct generation;
-
-struct saved {
-	uint64_t token;
-	struct actmem_key key;		/* in the store */
-	int64_t run;			/* that put it */
-	void *fill;			/* while it is being filled; NULL if bytes is 0 */
-	const void *held;		/* while it is being taken; NULL if bytes is 0 */
-	uint64_t bytes;
-	uint64_t checksum;
-	int has_checksum;
-	const void *destination;	/* where it was taken to */
-	uint32_t device;
-	int is_gpu;			/* devices of CPUs have the same numbers */
-	int failure;			/* a negative errno: it never got here */
-	char *why;			/* in words; NULL: no memory for them */
-	void *staged;			/* a device has it, and nothing else */
-	void (*unstage)(void *staged);
-	/* Of the table and of generations. */
-	int busy;			/* a thread fills it, reads it ahead or begins to hold it */
-	unsigned int holds;		/* of others than the first who may take it */
-	unsigned int readers;		/* takes under way that do not end it */
-	int many;			/* there may be several takes: it is not read ahead */
-	uint32_t layout;		/* how the value it is a part of was spread */
-	int abandoned;
-	struct generation *generation;
-	int64_t taker_run;		/* where it is announced: who will take it... */
-	uint32_t taker_number;		/* ...as which of its site's */
-	struct saved *announced_next, **announced_link;	/* NULL: it is not */
-	struct saved *table_next;
-	struct saved *next, **link;
-};
-
-/* The caller of a put or take: all that a handler knows of it. */
-struct origin {
-	const char *site;		/* of a take NULL, where it is not told */
-	size_t site_length;
-	int bounded;			/* put: 0: its generations are not limited */
-	int many;			/* put: there may be several takes */
-	int ends;			/* take: the last one */
-	uint32_t layout;		/* of what is spread over devices: how; else 0 */
-	int64_t run;			/* each platform counts its own */
-	uint32_t device;
-	int is_gpu;
-};
+#include "xla/block.h"
 
 /* 0 with *@block, or a negative errno and why in @words[SAVED_WORDS]. */
 int saved_begin(const struct origin *origin, uint64_t bytes,
 		struct saved **block, char *words);
 void saved_filled(struct saved *block);
 
-/* Instead, where it could not be: its take fails by @error, with @why. */
+/* Instead, if it could not be filled: its take fails with @error and @why. */
 void saved_failed(struct saved *block, int error, const char *why);
 
-/* Instead, where its put fails: it was never there. */
+/* Instead, if its put fails: it was never there. */
 void saved_undo(struct saved *block);
 
 /*
@@ -90,16 +41,16 @@ int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, 
 uint64_t saved_announced(const struct origin *taker, uint32_t number, int *is_staged);
 
 /*
- * By what puts on the same device. The block is out of the table if the take ends it, and
- * else stays there, to be read by others as well.
+ * For a take on the device of the put. The block leaves the table if the take ends it;
+ * else it stays there, for others to read as well.
  */
 int saved_claim(uint64_t token, uint64_t bytes, const struct origin *taker,
 		struct saved **block, char *words);
 void saved_release(struct saved *block);
 
 /*
- * One more may take it, each of whom says when he will not any more; a take that ends the
- * block does so for all. Of a token whose block is gone, or of none, 0: nothing.
+ * saved_hold() adds a taker, and saved_end() ends one. A take that ends the block ends it
+ * for all takers. A token whose block is gone, and 0, are left alone.
  */
 void saved_hold(uint64_t token);
 void saved_end(uint64_t token);
@@ -110,8 +61,9 @@ void saved_end(uint64_t token);
  */
 struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max);
 /*
- * A device will have it, by @staged, which @unstage ends where nobody claims it. The
- * caller does memory_release() by its key once it has. Or it is left as it was.
+ * saved_staged(): a device will have it, as @staged, which @unstage ends if nobody claims
+ * it; the caller calls memory_release() once the device has it. saved_not_staged() leaves
+ * it as it was.
  */
 void saved_staged(struct saved *block, void *staged, void (*unstage)(void *staged));
 void saved_not_staged(struct saved *block);

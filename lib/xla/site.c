@@ -16,7 +16,7 @@ struct site *site_named(const char *name, size_t length)
 	struct site **more, *site;
 	uint64_t i;
 
-	/* From the newest: those of a program that runs, not of one that ran. */
+	/* The newest first: a program that runs has those, not one that ran. */
 	for (i = sites_count; i-- > 0; ) {
 		site = sites[i];
 		if (site->name_length == length &&

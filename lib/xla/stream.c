@@ -18,9 +18,9 @@
 struct actmem_xla_transfer_stats transfer_counts[ACTMEM_XLA_DEVICES_MAX];
 
 /*
- * CUDA may wait for a device where it allocates, and a device for another one that a
- * thread of XLA's has yet to give its part of a collective: so nobody who wants another
- * device waits meanwhile. The list's lock is held for no call of CUDA.
+ * CUDA may wait for a device where it allocates, and that device for another one, to which
+ * a thread of XLA's has yet to give its part of a collective: so each device has a lock of
+ * its own. The list's lock is held for no call of CUDA.
  */
 static pthread_mutex_t making[ACTMEM_XLA_DEVICES_MAX] = {
 	[0 ... ACTMEM_XLA_DEVICES_MAX - 1] = PTHREAD_MUTEX_INITIALIZER,
@@ -29,7 +29,7 @@ static pthread_mutex_t lanes_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct lane *lanes;
 static pthread_mutex_t one_trim = PTHREAD_MUTEX_INITIALIZER;	/* at a time */
 
-/* Those of a lane are there only where memory is. */
+/* Lanes have locks too, but there are none without memory, which attached.c watches. */
 static int is_free(void)
 {
 	unsigned int i;
@@ -114,8 +114,8 @@ static int allocate_ring(struct lane *lane, uint64_t bytes, char *words)
 		lane->ring = 0;
 		cuda.cuMemGetInfo_v2(&left, &total);
 		snprintf(words, SAVED_WORDS,
-			 "actmem: device %" PRIu32 " has %zu bytes left, and the ring to stage in is to have %" PRIu64
-			 " of them: have XLA allocate less beforehand (XLA_PYTHON_CLIENT_MEM_FRACTION, 0.75 unless set), or make the ring smaller (actmem run --device-ring, ACTMEM_DEVICE_RING, or in Python actmem.open(device_ring=))",
+			 "actmem: device %" PRIu32 " has %zu bytes left, and the ring of device memory needs %" PRIu64
+			 ": have XLA allocate less (XLA_PYTHON_CLIENT_MEM_FRACTION, 0.75 unless set), or make the ring smaller (actmem run --device-ring, ACTMEM_DEVICE_RING, or in Python actmem.open(device_ring=))",
 			 lane->device, left, bytes);
 		return -ENOMEM;
 	}
@@ -183,7 +183,7 @@ static int fill_lane(struct lane *lane, uint64_t ring_bytes, char *words)
 	return -ret;
 }
 
-/* Of each device, if there are several: half of it, so that what is full has room to go. */
+/* Several devices share half of the budget, so that full blocks have room to go. */
 static uint64_t share_of_budget(void)
 {
 	struct actmem_store_stats store;
@@ -222,7 +222,7 @@ static struct lane *make_lane(uint32_t device, cuda_context context, unsigned lo
 	return NULL;
 }
 
-/* For a handler. That of a context with the same handle which has ended is left behind. */
+/* A lane of an ended context may have the same handle: it is left behind. */
 static struct lane *find_lane(cuda_context context, unsigned long long id)
 {
 	struct lane *lane, *found = NULL;
@@ -342,7 +342,7 @@ static int is_at_work(const struct lane *lane)
 	return lane->unfinished || lane->is_fetching;
 }
 
-/* Copies end by themselves. */
+/* Waits for the copies, which end by themselves. */
 static void wait_for_work(struct lane *lane)
 {
 	struct device_wait wait;
@@ -447,7 +447,7 @@ int actmem_xla_transfer_stats(uint32_t device, struct actmem_xla_transfer_stats 
 	for (lane = lanes; lane; lane = lane->next) {
 		if (lane->device != device || lane->is_dead)
 			continue;
-		/* Its lock may be held by who calls CUDA. */
+		/* A thread that calls CUDA may hold the lock. */
 		now.ring_bytes += lane->piece_bytes * SLOTS;
 		now.unfinished += __atomic_load_n(&lane->unfinished, __ATOMIC_RELAXED);
 		now.staged_bytes += __atomic_load_n(&lane->staged_bytes, __ATOMIC_RELAXED);

@@ -12,21 +12,21 @@
  * on XLA's stream; or, if not, it has the stream `late` copy straight into the result
  * once XLA's stream has come to the take, and XLA's stream wait for that.
  *
- * All orders are events, each waited for only once it was recorded: the device never
- * waits for the host, so that whatever the host waits for (memory, a disk, or CUDA
+ * Events give the order, and a stream waits for one only once it was recorded: the device
+ * never waits for the host, so that whatever the host waits for (memory, a disk, or CUDA
  * itself, which waits for the whole device in some of its calls) is no deadlock. This
- * is why the host waits in a take whose block is on a disk: a stream that waited for
+ * is why the host waits in a take whose block is on a disk. A stream that waited for
  * a word that the host writes (cuStreamWaitValue32) would hold up each CUDA call that
- * waits for the device, registering a new region among them, by which that block would
- * get its memory. Where a block is in memory the host waits for one thing: to read
+ * waits for the device: also the one that registers a new region, of which that block
+ * would get its memory. Where a block is in memory the host waits for one thing: to read
  * tokens, which are on the device, and there once the stream has come to them. It does so
  * once for the takes of a layer, which are announced (announce.c); a take that is not
  * waits by itself.
  *
- * What a take holds in memory until the stream has come to it must not be what another
- * device waits for, whose part of a collective the stream may be waiting for. So where
- * devices share a budget, a take that is announced still waits unless its block is on the
- * device, and slots are filled anew only once the device has emptied them.
+ * A take holds its block in memory until the stream has come to it. Another device may
+ * wait for that memory, while the stream waits for that device's part of a collective. So
+ * where devices share a budget, a take that is announced still waits unless its block is
+ * on the device, and slots are filled anew only once the device has emptied them.
  */
 #ifndef ACTMEM_XLA_STREAM_H
 #define ACTMEM_XLA_STREAM_H
@@ -53,13 +53,13 @@ struct slot {
 	cuda_event empty;		/* recorded once it has been copied from */
 };
 
-/* An event of the lane's, which is nobody's or a copy's. */
+/* An event of the lane's, free or of a copy. */
 struct mark {
 	struct mark *next;
 	cuda_event event;
 };
 
-/* Where tokens go to be read. */
+/* Memory of the host that tokens are copied to, to be read. */
 struct mailbox {
 	struct mailbox *next;
 	uint64_t *tokens;		/* pinned */
@@ -136,7 +136,7 @@ int lane_has_context(const struct lane *lane);
 void lane_admit(struct lane *lane, uint64_t bytes);
 void lane_put_ended(struct lane *lane, uint64_t bytes);
 
-/* In the order of @stream. On failure @block is not there any more. */
+/* Puts a value, in the order of @stream. A failure ends @block. */
 int lane_put(struct lane *lane, cuda_stream stream, cuda_pointer value, struct saved *block,
 	     char *words);
 int lane_write_token(struct lane *lane, cuda_stream stream, cuda_pointer to, uint64_t token,
@@ -154,7 +154,7 @@ int lane_read_tokens(struct lane *lane, cuda_stream stream, const cuda_pointer *
 		     unsigned int count, uint64_t *tokens, char *words);
 /* Whether a take may do without that wait. */
 int lane_may_run_ahead(const struct lane *lane, int is_staged);
-/* Of a claimed block, which ends in any case. */
+/* Takes a claimed block, which ends in any case. */
 int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct saved *block,
 	      char *words);
 
@@ -164,22 +164,22 @@ void lane_look_again(struct lane *lane);
 /* With the lane's lock held: what is staged is needed no more, and was copied or not. */
 void lane_unstage(struct lane *lane, struct staged *staged);
 
-/* Likewise: an event to record, NULL if there can be none; and back. */
+/* Likewise: have an event to record, NULL if there can be none, and give it back. */
 struct mark *lane_mark(struct lane *lane);
 void lane_unmark(struct lane *lane, struct mark *mark);
 
-/* Likewise: one of the blocks is done with once @mark is reached. 0, or there is no memory. */
+/* Likewise: finishes one of the blocks once @mark is reached. 0 or -ENOMEM. */
 int lane_finish(struct lane *lane, struct mark *mark, struct saved *filled,
 		const struct saved *read);
 
-/* Until the device has done all that is on one of the lane's streams, or of XLA's. */
+/* Waits until the device has done all that is on a stream, the lane's or XLA's. */
 void lane_wait_for_stream(const struct lane *lane, cuda_stream stream);
 
 /* 0, or an errno. */
 int lane_start_threads(struct lane *lane);
 void lane_end_threads(struct lane *lane);
 
-/* Its totals are counted here, atomically. */
+/* Its totals are added to atomically. */
 extern struct actmem_xla_transfer_stats transfer_counts[ACTMEM_XLA_DEVICES_MAX];
 
 #define TRANSFER_COUNT(device, name, value)	\

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * What handlers have a lane do: tokens, puts and takes; see stream.h. All that is put
- * on streams for one block is so under the lane's lock, so that a slot's events are
- * those of its last user.
+ * Tokens, puts and takes of a lane; see stream.h. The lane's lock is held while the work of
+ * one block is put on streams, so that a slot's events are those of its last user.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -303,8 +302,8 @@ static cuda_result take_staged(struct lane *lane, cuda_stream stream, cuda_point
 
 /*
  * When XLA's stream has come to this take, nothing before uses the result any more; what
- * follows waits for the copy. One event serves both: who waits for it waits for the last
- * record that there is when he begins.
+ * follows waits for the copy. One event serves both: a wait for an event is for its last
+ * record before the wait began.
  */
 static cuda_result copy_late(struct lane *lane, cuda_stream stream, cuda_pointer value,
 			     const struct saved *block, struct mark *done)

@@ -35,7 +35,7 @@ static XLA_FFI_Error *put_value(struct lane *lane, cuda_stream stream, XLA_FFI_C
 		lane_put_ended(lane, call->bytes);
 		return ffi_error(api, ffi_code(ret), words);
 	}
-	/* First, as nobody could take a block whose token was not told. */
+	/* First, as nobody can take a block without its token. */
 	ret = lane_write_token(lane, stream, on_device(call->token), block->token, words);
 	if (ret) {
 		saved_undo(block);
@@ -55,7 +55,7 @@ static int claim_block(const struct call *call, uint64_t token, struct saved **b
 	return ret;
 }
 
-/* Of what is still in memory; what a device has was compared before it went there. */
+/* A block in memory is compared here; one that a device has was so before it went there. */
 static int is_damaged(const struct saved *block)
 {
 	if (block->staged || !block->has_checksum)
@@ -126,7 +126,7 @@ static int each_token(struct lane *lane, cuda_stream stream, const struct call *
 	return ret;
 }
 
-/* Those that are announced, in one wait for all. */
+/* Reads the tokens that are announced, in one wait for all. */
 static int announce_takes(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
 			  const struct call *call, char *words)
 {

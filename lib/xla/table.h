@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "xla/saved.h"
+#include "xla/block.h"
 
 /* Makes sure that one more block can be added, or -ENOMEM. */
 int table_reserve(void);

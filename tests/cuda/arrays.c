@@ -12,6 +12,7 @@
 
 #include "xla/actmem_xla.h"
 #include "xla/dlpack.h"
+#include "xla/knobs.h"
 #include "xla/memory.h"
 #include "cuda_test.h"
 

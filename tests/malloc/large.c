@@ -123,7 +123,7 @@ static bool start(void)
 	struct malloc_settings settings = {
 		.wanted = true, .min_bytes = 64 * KIB, .keep_bytes = 24 << 20, .decay_ms = 200,
 	};
-	struct malloc_wrong why;
+	struct setting_wrong why;
 
 	return large_start(&settings, &why);
 }

@@ -63,7 +63,7 @@ static void test_chunks(struct actmem *am)
 	store = store_or_bail(am, &options);
 	returns(actmem_store_grow(store, GROW + 1, GROW), -EINVAL);
 	says("chunk_bytes");
-	returns(actmem_store_reserve(store, key, GROW + 1, &memory), -EINVAL);
+	returns(actmem_store_reserve(store, key, GROW + 1, &memory, ACTMEM_WAIT_FOREVER), -EINVAL);
 	says("chunk_bytes");
 	ok(!stats_of(store).memory_bytes, "no region is made for blocks that cannot be registered");
 	destroy_empty(store);

@@ -7,7 +7,7 @@
 
 #include "preload/cuda/blocks.h"
 
-/* Of glibc alone, without which nothing of this is called. */
+/* Glibc alone has it; without glibc nothing of this is called. */
 #pragma weak twalk_r
 
 static int compare_blocks(const void *one, const void *other)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Which parts of memory are something of ours, by address. Under the caller's lock.
+ * Finds parts of memory that are ours, by address. Under the caller's lock.
  */
 #ifndef LIB_PRELOAD_CUDA_BLOCKS_H
 #define LIB_PRELOAD_CUDA_BLOCKS_H

@@ -40,7 +40,7 @@ struct cuda_host_calls {
 extern struct cuda_host_calls cuda_driver;
 
 /*
- * What programs call in their place, from any thread, also in a forked child
+ * Programs call these in their place, from any thread, also in a forked child
  * (memory.c).
  */
 CUDA_HOST_CALLS(CUDA_HOST_OURS)

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Which of a program's lookups find our functions in place of CUDA's: those in
- * libcuda.so.1 that would have found CUDA's. It holds no lock, so that a child that
- * is forked meanwhile has none to wait for.
+ * A program's lookups in libcuda.so.1 find our functions where they would have found
+ * CUDA's. No lock is held, so that a child that is forked meanwhile has none to wait for.
  *
- * The first libcuda.so.1 in which something is looked for is the one. It stays loaded
- * from then on, whether or not the program closes it: memory that is had from it is
- * known by it alone.
+ * The first libcuda.so.1 in which a program looks something up is the one. It stays loaded
+ * from then on, whether or not the program closes it: it alone knows the memory that it
+ * gave.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -21,6 +20,7 @@
 #include "preload/cuda/cuda.h"
 #include "preload/cuda/hooks.h"
 #include "preload/cuda/kept.h"
+#include "preload/say.h"
 #include "preload/symbols.h"
 
 #define LIBRARY_INSIDE	"libcuda.so."	/* of WSL, where the one loads another */
@@ -45,7 +45,7 @@ struct hook {
 
 #define HOST(name, ours, since)		{ #name, since, (void *)(ours), NULL }
 
-/* Those with several names in cuGetProcAddress() from the newest on. */
+/* Functions with several names in cuGetProcAddress() come newest first. */
 static const struct hook hooks[] = {
 	HOST(cuMemHostAlloc, cuda_mem_host_alloc, 2020),
 	HOST(cuMemAllocHost_v2, cuda_mem_alloc_host, 3020),
@@ -71,7 +71,7 @@ static const struct hook *find_hook(const char *name)
 	return NULL;
 }
 
-/* By the name without its version, as of a version of CUDA. */
+/* Finds the hook of a name without its suffix, as that version of CUDA has it. */
 static const struct hook *find_hook_since(const char *name, int version)
 {
 	size_t i, length;
@@ -121,19 +121,12 @@ bool cuda_is_reached(void)
 	return atomic_load_explicit(&reached, memory_order_acquire);
 }
 
-/* One line for each reason, as each lookup would tell the same. */
-static void tell(atomic_bool *told, const char *path, const char *why)
+/* Once for each reason, as each lookup would tell the same. */
+static void tell_left_alone(enum tale tale, const char *path, const char *why)
 {
-	char line[1024];
-	int length;
-
-	if (!cuda_is_wanted() || atomic_exchange(told, true))
-		return;
-	length = snprintf(line, sizeof(line),
-			  "actmem: %.700s is left alone, and its memory is the driver's own: %s\n",
-			  path, why);
-	if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0)
-		return;
+	if (cuda_is_wanted())
+		say_once(tale, "%.700s is left alone, and its memory is the driver's own: %s",
+			 path, why);
 }
 
 /* Has the library stay. That also makes a handle of what was loaded as a part of another. */
@@ -156,7 +149,7 @@ struct driver {
 };
 
 /*
- * By the lookup of the program, as another preload may have a word in it. One that
+ * Uses the lookup of the program, as another preload may have a part in it. One that
  * succeeds is the last, so that none is left to dlerror().
  */
 static bool find_driver(struct driver *found, void *handle, const char **missing)
@@ -186,7 +179,6 @@ static void take_driver(const struct driver *found)
 
 bool cuda_reach(struct link_map *library)
 {
-	static atomic_bool told_another, told_missing, told_held;
 	struct link_map *known = atomic_load_explicit(&reached, memory_order_acquire);
 	struct link_map *nobody = NULL;
 	const char *missing;
@@ -198,18 +190,19 @@ bool cuda_reach(struct link_map *library)
 		return true;
 	handle = known ? NULL : hold_library(library);
 	if (!known && !handle) {
-		tell(&told_held, library->l_name, "it is in a namespace of its own (dlmopen)");
+		tell_left_alone(TALE_NAMESPACE, library->l_name,
+				"it is in a namespace of its own (dlmopen)");
 		return false;
 	}
 	if (handle && !find_driver(&found, handle, &missing)) {
 		snprintf(why, sizeof(why), "it has no %s, as it is older than CUDA 6.5", missing);
-		tell(&told_missing, library->l_name, why);
+		tell_left_alone(TALE_OLD, library->l_name, why);
 		return false;
 	}
 	if (known || (!atomic_compare_exchange_strong(&chosen, &nobody, library) &&
 		      nobody != library)) {
-		tell(&told_another, library->l_name,
-		     "another " CUDA_LIBRARY " is in use in this process");
+		tell_left_alone(TALE_ANOTHER, library->l_name,
+				"another " CUDA_LIBRARY " is in use in this process");
 		return false;
 	}
 	take_driver(&found);
@@ -217,7 +210,7 @@ bool cuda_reach(struct link_map *library)
 	return true;
 }
 
-/* In which libcuda.so.1 a lookup was, or NULL. */
+/* The libcuda.so.1 that a lookup was in, or NULL. */
 static struct link_map *library_asked(void *handle, const void *found)
 {
 	struct link_map *library = NULL;
@@ -241,8 +234,8 @@ static void *find_symbol(void *handle, const char *name, const char *version)
 }
 
 /*
- * What only the asking library has linked, which was loaded RTLD_LOCAL. A handle that
- * none has opened has nothing to search in.
+ * A library that was loaded RTLD_LOCAL finds what it has linked itself. A handle that none
+ * has opened has nothing to search in.
  */
 static void *find_linked_by(struct link_map *asking, const char *name, const char *version)
 {
@@ -257,8 +250,8 @@ static void *find_linked_by(struct link_map *asking, const char *name, const cha
 }
 
 /*
- * What is not found here is looked for again by the C library, for the one that asked:
- * so that dlerror() has its words for that.
+ * The C library looks again for what is not found here, for the one that asked: so that
+ * dlerror() has its words for that.
  */
 void *cuda_lookup(void *handle, const char *name, const char *version, const void *caller)
 {
@@ -280,7 +273,39 @@ void *cuda_lookup(void *handle, const char *name, const char *version, const voi
 	return ours_for(hook);
 }
 
-/* In place of what the driver's cuGetProcAddress() answered. */
+#ifdef __x86_64__
+
+/*
+ * Another preload, which comes before this one, takes this for the real dlsym(). It asks
+ * for a version, which that of a preload has not.
+ */
+static void *lookup_of_next(const char *name, const char *version, const void *caller)
+{
+	const struct link_map *ours, *asking;
+	void *found = !strcmp(name, "dlsym") ? (void *)dlsym :
+		      !strcmp(name, "dlvsym") ? (void *)dlvsym : NULL;
+
+	if (!found || !next_dlvsym(RTLD_NEXT, name, version))
+		return NULL;
+	asking = library_of(caller);
+	ours = library_of(found);
+	while (ours && ours != asking)
+		ours = ours->l_prev;
+	return ours && ours != library_of(found) ? found : NULL;
+}
+
+void *cuda_lookup_versioned(void *handle, const char *name, const char *version,
+			    const void *caller)
+{
+	if (!name || !version)
+		return NULL;
+	return handle == RTLD_NEXT ? lookup_of_next(name, version, caller) :
+				     cuda_lookup(handle, name, version, caller);
+}
+
+#endif
+
+/* Ours takes the place of what the driver's cuGetProcAddress() answered. */
 static void replace_answer(const char *name, void **function, int version)
 {
 	const struct hook *hook;

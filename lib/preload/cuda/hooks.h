@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Which lookups and calls of a program come to what cuda.h has.
+ * Brings lookups and calls of a program to the functions of cuda.h.
  */
 #ifndef LIB_PRELOAD_CUDA_HOOKS_H
 #define LIB_PRELOAD_CUDA_HOOKS_H
@@ -16,11 +16,12 @@
 struct link_map;
 
 /*
- * What a program gets that looks for a name in a handle, or NULL: what the C library
- * says is right. @version: of dlvsym(), else NULL. @caller: an address in the code
- * that asks.
+ * Answer dlsym() and dlvsym(); NULL: the C library's answer is right. @caller: an address
+ * in the code that asks. @version is NULL for dlsym().
  */
 void *cuda_lookup(void *handle, const char *name, const char *version, const void *caller);
+void *cuda_lookup_versioned(void *handle, const char *name, const char *version,
+			    const void *caller);
 
 /* Whether the environment asks for it: ACTMEM_CUDA=1, and the program is no setuid one. */
 bool cuda_is_wanted(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Keeps what `actmem run` set: what is needed of it is read when CUDA is first used, and
- * a program may have cleared its environment by then.
+ * Keeps the variables that `actmem run` set: they are read when CUDA is first used, and a
+ * program may have cleared its environment by then.
  */
 #include <stdlib.h>
 #include <string.h>

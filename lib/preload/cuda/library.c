@@ -56,7 +56,7 @@ static bool find_functions(struct cuda_library *found, void *library, const char
 	return true;
 }
 
-/* Where this library itself lies. False: it is not there. */
+/* Finds libactmem in the folder of this library. False: it is not there. */
 static bool find_beside(char path[PATH_MAX])
 {
 	const char *slash;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * For programs that are linked with libcuda.so.1, and call it without looking it up.
+ * Serves programs that are linked with libcuda.so.1, and call it without a lookup.
  * The names are exported as libactmem_preload.map says, so that they alone find them.
  */
 #include <dlfcn.h>
@@ -30,7 +30,7 @@ static bool is_for_us(const void *caller)
 	return !cuda_inside && cuda_is_wanted() && !is_libcuda(library_of(caller));
 }
 
-/* Without cuda_driver, what the program would have without the preload. */
+/* Without cuda_driver the program gets the function that it would have without the preload. */
 #define LINKED(name, ours, parameters, arguments)			\
 EXPORT cuda_result linked_##name parameters;				\
 EXPORT cuda_result linked_##name parameters				\

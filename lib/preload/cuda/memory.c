@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What a program gets when it asks CUDA for memory of the host: blocks of pool.h,
- * and pages of regions under what it registers (under.h). CUDA's driver gives small
- * memory, memory with flags that regions cannot have, all that a forked child asks for,
- * and what fails here, which is told, or an error if it is to be.
+ * A program that asks CUDA for memory of the host gets blocks of pool.h, and pages of
+ * regions under the ranges that it registers (under.h). CUDA's driver gives small memory,
+ * memory with flags that regions cannot have, and all that a forked child asks for. A
+ * failure here is told, and the driver is asked instead, or it is an error of the call
+ * (ACTMEM_STRICT).
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -12,10 +13,10 @@
 #include "preload/cuda/cuda.h"
 #include "preload/cuda/pool.h"
 #include "preload/cuda/settings.h"
-#include "preload/cuda/tell.h"
+#include "preload/say.h"
 #include "preload/cuda/under.h"
 
-/* Of cuMemHostAlloc(), and likewise of cuMemHostRegister(). */
+/* Flags of cuMemHostAlloc(), and as well of cuMemHostRegister(). */
 #define FLAGS_SERVED	(CUDA_REGISTER_PORTABLE | CUDA_REGISTER_DEVICEMAP)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -25,16 +26,16 @@ static pid_t owner;
 
 static void read_settings(void)
 {
-	struct cuda_wrong wrong;
+	struct setting_wrong wrong;
 
 	owner = getpid();
 	settings_are_good = cuda_memory_settings_read(&settings, &wrong);
 	if (settings_are_good)
 		return;
-	cuda_tell(TALE_SETTINGS, settings.strict ?
-		  "%s is '%.200s'; it may be %s. Requests to CUDA for host memory fail, as ACTMEM_STRICT=1 wants (actmem run --strict)." :
-		  "%s is '%.200s'; it may be %s. Host memory for CUDA is the driver's own.",
-		  wrong.variable, wrong.text, wrong.choice);
+	say_once(TALE_SETTINGS, settings.strict ?
+		 "%s is '%.200s'; it may be %s. Requests to CUDA for host memory fail, as ACTMEM_STRICT=1 wants (actmem run --strict)." :
+		 "%s is '%.200s'; it may be %s. Host memory for CUDA is the driver's own.",
+		 wrong.variable, wrong.text, wrong.choice);
 }
 
 /* Not inside our own calls, and not in a child, in which CUDA is of no use. */
@@ -61,10 +62,10 @@ static bool is_served(size_t bytes, unsigned int flags)
 /* Tells what failed, and whether the driver is to be asked instead. */
 static bool tell_failure(const char *call, size_t bytes, const struct cuda_failure *failure)
 {
-	cuda_tell(failure->tale, settings.strict ?
-		  "%s of %s fails, as ACTMEM_STRICT=1 wants (actmem run --strict): %s" :
-		  "%s of %s is the CUDA driver's own, not from regions: %s",
-		  call, CUDA_BYTES(bytes), failure->words);
+	say_once(failure->tale, settings.strict ?
+		 "%s of %s fails, as ACTMEM_STRICT=1 wants (actmem run --strict): %s" :
+		 "%s of %s is the CUDA driver's own, not from regions: %s",
+		 call, SAY_BYTES(bytes), failure->words);
 	return !settings.strict;
 }
 
@@ -163,8 +164,8 @@ cuda_result cuda_mem_host_get_device_pointer(cuda_pointer *pointer, void *memory
 }
 
 /*
- * CUDA says that it knows those of memory that it allocated, and the region's are others.
- * What it allocated is forgotten when the device is reset, and so are blocks.
+ * CUDA knows the flags of memory that it allocated, and those of the region differ. It
+ * forgets that memory when the device is reset, as blocks are forgotten.
  */
 cuda_result cuda_mem_host_get_flags(unsigned int *flags, void *memory)
 {

@@ -14,7 +14,7 @@
 #include "machine/machine.h"
 #include "preload/cuda/kept.h"
 #include "preload/cuda/open.h"
-#include "preload/cuda/tell.h"
+#include "preload/say.h"
 
 /* The chunks that heaps and runtimes have by themselves; drivers refuse longer ones. */
 #define BLOCK_BYTES_MOST	(64ULL << 30)
@@ -138,10 +138,10 @@ bool cuda_pool_begin(struct cuda_pool *pool, const struct cuda_settings *setting
 		snprintf(words, CUDA_WORDS_MAX, "%s", cuda_library.actmem_error());
 	cuda_library_leave();
 	if (!error && settings->verbose)
-		cuda_say("host memory of %s and more comes from regions (%s; %s)",
-			 CUDA_BYTES(settings->min_bytes),
-			 cuda_library.actmem_runtime_describe(pool->runtime),
-			 cuda_library.actmem_describe(pool->am));
+		say("host memory of %s and more comes from regions (%s; %s)",
+		    SAY_BYTES(settings->min_bytes),
+		    cuda_library.actmem_runtime_describe(pool->runtime),
+		    cuda_library.actmem_describe(pool->am));
 	return !error;
 }
 
@@ -177,7 +177,7 @@ bool cuda_pool_take(struct cuda_pool *pool, size_t bytes, void **block,
 
 	if (bytes > BLOCK_BYTES_MOST) {
 		snprintf(words, CUDA_WORDS_MAX, "a block may be %s long, as CUDA registers no more at once; have the program ask for it in parts",
-			 CUDA_BYTES(BLOCK_BYTES_MOST));
+			 SAY_BYTES(BLOCK_BYTES_MOST));
 		return false;
 	}
 	cuda_library_enter();

@@ -26,20 +26,20 @@ struct cuda_pool {
 	struct actmem_heap *heap;
 };
 
-/* Whether it is that of the device which all libraries share. */
+/* Whether a context is the primary one of the device, which all libraries share. */
 bool cuda_context_is_primary(cuda_context context, int device);
 
 /*
- * Without a heap yet: whatever calls the loader is done here, where no lock is to be
- * held. NULL: @words tell why not.
+ * Opens a pool without a heap. It calls the loader, so that no lock may be held. NULL:
+ * @words tell why not.
  */
 struct cuda_pool *cuda_pool_open(int device, char words[CUDA_WORDS_MAX]);
 
-/* Makes its heap. False: @words tell why not; it can be closed alone. */
+/* Makes its heap. False: @words tell why not, and the pool is only to be closed. */
 bool cuda_pool_begin(struct cuda_pool *pool, const struct cuda_settings *settings,
 		     char words[CUDA_WORDS_MAX]);
 
-/* Has no blocks out. */
+/* Closes a pool that has no blocks out. */
 void cuda_pool_close(struct cuda_pool *pool);
 
 /* @bytes: whole pages. False: @words tell why not. */

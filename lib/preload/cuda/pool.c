@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The pools of devices, and who has what of them.
+ * The pools of devices, and their blocks.
  *
  * A pool's regions are registered in the device's primary context, for all contexts.
- * What a program gets while another context is current would go with that context: it
- * is left to the driver. When the primary context is reset, all that is registered is
+ * Memory that a program asks for while another context is current would go with that
+ * context: it is left to the driver. When the primary context is reset, all that is registered is
  * lost with it, as the driver's own memory would be: the pool is given up, with its
  * blocks, at the next request, and another one begins.
  *
- * No lock is held while CUDA or libactmem is called, but for that of opening; and not
- * that one either while something is loaded, as a library that is being loaded may come
- * here in its constructor, with the loader's lock.
+ * No lock but open_lock is held while CUDA or libactmem is called; nor is that one held
+ * while something is loaded, as a library that is being loaded may come here in its
+ * constructor, with the loader's lock.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -123,7 +123,7 @@ static enum cuda_outcome open_for(const struct cuda_settings *settings, cuda_con
 	if (cuda_library.cuCtxGetDevice(&device))
 		return OUTCOME_DRIVERS;
 	if (!cuda_context_is_primary(context, device)) {
-		cuda_tell(TALE_CONTEXT, "host memory that is asked for in a context which the program made itself (cuCtxCreate) is the CUDA driver's own, and goes with that context; that of the primary context comes from regions");
+		say_once(TALE_CONTEXT, "host memory of a context that the program made itself (cuCtxCreate) is the CUDA driver's own, and goes with that context; host memory of the primary context comes from regions");
 		return OUTCOME_DRIVERS;
 	}
 	failure->tale = TALE_POOL;
@@ -142,7 +142,7 @@ static enum cuda_outcome open_for(const struct cuda_settings *settings, cuda_con
 	return *result ? OUTCOME_OURS : OUTCOME_FAILED;
 }
 
-/* The pool for the current context, which leave_pool() ends. */
+/* The pool for the current context, the caller's to use until leave_pool(). */
 static enum cuda_outcome enter_pool(const struct cuda_settings *settings, struct cuda_pool **pool,
 				    struct cuda_failure *failure)
 {
@@ -158,8 +158,8 @@ static enum cuda_outcome enter_pool(const struct cuda_settings *settings, struct
 }
 
 /*
- * By the driver that the program itself calls. Another error is of something else, such
- * as a kernel that failed.
+ * Asks the driver that the program itself calls. Other errors come from elsewhere, such as
+ * a kernel that failed.
  */
 static bool is_registered(void *address)
 {

@@ -12,7 +12,7 @@
 
 #include "preload/cuda/library.h"
 #include "preload/cuda/settings.h"
-#include "preload/cuda/tell.h"
+#include "preload/say.h"
 
 enum cuda_outcome {
 	OUTCOME_OURS,			/* it is done, with the result that is told */
@@ -21,7 +21,7 @@ enum cuda_outcome {
 };
 
 struct cuda_failure {
-	enum cuda_tale tale;
+	enum tale tale;
 	char words[CUDA_WORDS_MAX];
 };
 

@@ -16,11 +16,11 @@
 #include "machine/machine.h"
 #include "preload/cuda/kept.h"
 #include "preload/cuda/region.h"
-#include "preload/cuda/tell.h"
+#include "preload/say.h"
 
 #define MODE_FLAGS	(MPOL_F_STATIC_NODES | MPOL_F_RELATIVE_NODES | MPOL_F_NUMA_BALANCING)
 
-/* Of kernels after those whose headers may be here. */
+/* Newer kernels have these; the headers here may be older. */
 #define MODE_PREFERRED_MANY		5
 #define MODE_WEIGHTED_INTERLEAVE	6
 
@@ -78,8 +78,8 @@ bool cuda_region_prepare(const struct cuda_settings *settings, uint64_t *unit,
 		if (failed)
 			snprintf(words, CUDA_WORDS_MAX, "%s", cuda_library.actmem_error());
 		else if (settings->verbose)
-			cuda_say("ranges of %s and more that are registered untouched get pages of regions (%s)",
-				 CUDA_BYTES(least), cuda_library.actmem_describe(am));
+			say("ranges of %s and more that are registered untouched get pages of regions (%s)",
+			    SAY_BYTES(least), cuda_library.actmem_describe(am));
 	}
 	pthread_mutex_unlock(&open_lock);
 	cuda_library_leave();
@@ -152,7 +152,7 @@ static void give_name(struct cuda_name *taken)
 	pthread_mutex_unlock(&names_lock);
 }
 
-/* It was never this process's. */
+/* Forgets a name that was never this process's. */
 static void forget_name(struct cuda_name *taken)
 {
 	struct cuda_name **link = &names;
@@ -190,7 +190,7 @@ static int open_named(struct cuda_region *region, const struct actmem_region_opt
 	return error;
 }
 
-/* Which the program does not see: to it, its mbind() has been heard. */
+/* The program does not see it: to it, its mbind() has been heard. */
 static void tell_far(const struct actmem_region_info *info, const struct cuda_policy *policy,
 		     bool found)
 {
@@ -204,16 +204,16 @@ static void tell_far(const struct actmem_region_info *info, const struct cuda_po
 			far_bytes += info->node_bytes[node];
 	if (!far_bytes)
 		return;
-	cuda_tell(TALE_FAR, "%s of %s that are registered are on other nodes than node %u, which the program asked for (mbind): %s",
-		  CUDA_BYTES(far_bytes), CUDA_BYTES(info->length), wanted,
-		  found ? "the file of that name has them there; remove it, or take another name (ACTMEM_NAME, actmem run --name)" :
-		  !nodes_empty(&defaults.nodes) || defaults.policy ?
-		  "ACTMEM_NODES or ACTMEM_POLICY says so (actmem run --nodes, --policy)" :
-		  info->backend == ACTMEM_BACKEND_MEMFD ? "it has no more room" :
-		  "it has no more room, or its limit_bytes in /sys/class/misc/actmem is reached");
+	say_once(TALE_FAR, "%s of %s that are registered are on other nodes than node %u, which the program asked for (mbind): %s",
+		 SAY_BYTES(far_bytes), SAY_BYTES(info->length), wanted,
+		 found ? "the file of that name has them there; remove it, or take another name (ACTMEM_NAME, actmem run --name)" :
+		 !nodes_empty(&defaults.nodes) || defaults.policy ?
+		 "ACTMEM_NODES or ACTMEM_POLICY says so (actmem run --nodes, --policy)" :
+		 info->backend == ACTMEM_BACKEND_MEMFD ? "it has no more room" :
+		 "it has no more room, or its limit_bytes in /sys/class/misc/actmem is reached");
 }
 
-/* Where only this process knows what is mapped, it is to tell so of what it maps itself. */
+/* With memfd only this process knows what it maps, and so it has the library map it too. */
 static int look_at_region(struct actmem_region *region, const struct cuda_policy *policy)
 {
 	uint64_t node_bytes[ACTMEM_NODES_MAX];

@@ -21,7 +21,7 @@ struct cuda_region {
 };
 
 /*
- * To be called before the others. *@unit: regions lie at multiples of this, and are as
+ * Comes before the others. *@unit: regions lie at multiples of this, and are as
  * long. False, here and below: @words tell why not.
  */
 bool cuda_region_prepare(const struct cuda_settings *settings, uint64_t *unit,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Reads what the environment says of the CUDA mode, without allocating.
+ * Reads the settings of the CUDA mode, without allocating.
  */
 #include <string.h>
 
@@ -17,13 +17,13 @@
  */
 #define GROW_BYTES	(16ULL << 20)
 
-static const char *variable(struct cuda_wrong *wrong, const char *name, const char *choice)
+static const char *variable(struct setting_wrong *wrong, const char *name, const char *choice)
 {
-	*wrong = (struct cuda_wrong){ name, cuda_variable(name), choice };
+	*wrong = (struct setting_wrong){ name, cuda_variable(name), choice };
 	return wrong->text && *wrong->text ? wrong->text : NULL;
 }
 
-static bool read_switch(bool *on, struct cuda_wrong *wrong, const char *name)
+static bool read_switch(bool *on, struct setting_wrong *wrong, const char *name)
 {
 	const char *text = variable(wrong, name, "1 or 0");
 
@@ -33,7 +33,7 @@ static bool read_switch(bool *on, struct cuda_wrong *wrong, const char *name)
 	return true;
 }
 
-bool cuda_memory_settings_read(struct cuda_settings *settings, struct cuda_wrong *wrong)
+bool cuda_memory_settings_read(struct cuda_settings *settings, struct setting_wrong *wrong)
 {
 	const char *text;
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What the environment says of the CUDA mode. The command links this file too.
+ * The settings of the CUDA mode, from the environment. The command links this file too.
  */
 #ifndef LIB_PRELOAD_CUDA_SETTINGS_H
 #define LIB_PRELOAD_CUDA_SETTINGS_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "preload/settings.h"
 
 struct cuda_settings {
 	uint64_t min_bytes;		/* ACTMEM_CUDA_MIN: requests that are served */
@@ -17,14 +19,10 @@ struct cuda_settings {
 	bool verbose;			/* ACTMEM_VERBOSE: successes are told too */
 };
 
-struct cuda_wrong {
-	const char *variable, *text, *choice;
-};
-
 /*
- * False: @wrong tells which variable, what it says, and what it may say. @settings->strict
- * is as it should be then too, unless that is the wrong one: it is false.
+ * False: @wrong tells why. @settings->strict is as it should be then too, unless that is
+ * the wrong one: it is false.
  */
-bool cuda_memory_settings_read(struct cuda_settings *settings, struct cuda_wrong *wrong);
+bool cuda_memory_settings_read(struct cuda_settings *settings, struct setting_wrong *wrong);
 
 #endif /* LIB_PRELOAD_CUDA_SETTINGS_H */

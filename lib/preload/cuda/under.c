@@ -182,8 +182,8 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 	/* No knob would help it: like what flags rule out, it is told, and is no failure. */
 	fit_region(&look, bytes, HUGE_PAGE_BYTES);
 	if (!look.length) {
-		cuda_tell(TALE_SHORT, "cuMemHostRegister of %s at %p is the CUDA driver's own, not from regions: no whole page of 2 MiB lies in it",
-			  CUDA_BYTES(bytes), address);
+		say_once(TALE_SHORT, "cuMemHostRegister of %s at %p is the CUDA driver's own, not from regions: no whole page of 2 MiB lies in it",
+			 SAY_BYTES(bytes), address);
 		return OUTCOME_DRIVERS;
 	}
 	failure->tale = TALE_LIBRARY;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Looks into /proc/self/maps and pagemap. Where these cannot be read, memory is taken
- * to have been touched, also if failures are errors: most of what is registered has.
+ * to have been touched, also if failures are errors: most programs register memory that
+ * they have touched.
  *
- * mincore(2) will not do: what has been swapped out is not in core, and holds data.
+ * mincore(2) will not do: pages that were swapped out are not in core, and hold data.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,11 +16,11 @@
 #include <unistd.h>
 
 #include "machine/machine.h"
-#include "preload/cuda/tell.h"
+#include "preload/say.h"
 #include "preload/cuda/untouched.h"
 
 #define ENTRIES		2048U
-/* It is there, or in swap, or is a page of a file: see pagemap in the kernel's documentation. */
+/* The page is there, in swap or a file's: see pagemap in the kernel's documentation. */
 #define ENTRY_TOUCHED	(7ULL << 61)
 
 void cuda_policy_of(struct cuda_policy *policy, const void *address)
@@ -108,8 +109,8 @@ bool cuda_is_untouched(const void *address, size_t bytes, const struct cuda_poli
 		return false;
 	fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 	if (fd < 0) {
-		cuda_tell(TALE_UNSEEN, "whether memory that is registered holds data already cannot be seen (/proc/self/pagemap: %s), so that it stays as it is, not of regions",
-			  strerror(errno));
+		say_once(TALE_UNSEEN, "memory that is registered gets no pages of regions, as it may hold data: /proc/self/pagemap does not tell (%s)",
+			 strerror(errno));
 		return false;
 	}
 	untouched = are_empty(fd, first / BASE_PAGE_BYTES, bytes / BASE_PAGE_BYTES);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What a range of this process's memory is, by the kernel's word.
+ * Asks the kernel whether a range of this process's memory is untouched, and its policy.
  */
 #ifndef LIB_PRELOAD_CUDA_UNTOUCHED_H
 #define LIB_PRELOAD_CUDA_UNTOUCHED_H
@@ -10,19 +10,19 @@
 
 #include "actmem.h"
 
-/* That of mbind(2). */
+/* A memory policy, as mbind(2) sets it. */
 struct cuda_policy {
 	int mode;			/* MPOL_*, with its flags; MPOL_DEFAULT: none */
 	struct actmem_nodes nodes;
 };
 
-/* Of the first page. Where the kernel does not tell it is MPOL_DEFAULT. */
+/* The policy of the first page; MPOL_DEFAULT if the kernel does not tell. */
 void cuda_policy_of(struct cuda_policy *policy, const void *address);
 
 /*
  * Whether the range, of whole pages, is private anonymous memory that can be read and
  * written, none of which has been touched, and memory by itself: all of a mapping,
- * or with a policy of its own. What a block of malloc's lies in is neither.
+ * or with a policy of its own. The mapping around a block of malloc's is neither.
  */
 bool cuda_is_untouched(const void *address, size_t bytes, const struct cuda_policy *policy);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The heap's blocks once more, with their bookkeeping in memory of the preload's own.
- * It is never given back: the blocks are there until the process ends.
+ * That memory is never given back: the blocks are there until the process ends.
  */
 #include <stdlib.h>
 

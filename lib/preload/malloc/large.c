@@ -2,17 +2,17 @@
 /*
  * Large blocks for malloc.
  *
- * One lock for all pools: who takes a large block is going to touch all of it, which
- * takes a thousand times as long. The lock is held over fork(), so that the child
+ * One lock for all pools: a thread that takes a large block is going to touch all of it,
+ * which takes a thousand times as long. The lock is held over fork(), so that the child
  * finds the bookkeeping whole; the thread that forks does not take it meanwhile, as
  * other handlers of fork() may allocate.
  *
  * Each node has two pools, as short blocks that stay would keep long ones from
  * lying where others were.
  *
- * There is no thread that gives memory back: one that the program does not know of
- * has no place in it. What has been free for a while is given back when the next
- * large block is taken or freed.
+ * No thread gives memory back: a thread that the program does not know of has no place in
+ * it. Memory that has been free for a while is given back when the next large block is
+ * taken or freed.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -30,8 +30,8 @@
 #include "preload/malloc/tell.h"
 
 /*
- * What pthread_atfork() calls. That is a part of each library which calls it, and would
- * keep one from loading where the C library is not glibc.
+ * pthread_atfork() calls it, but is linked into each library that uses it, and would keep
+ * this one from loading where the C library is not glibc.
  */
 int __register_atfork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void),
 		      void *library) __attribute__((weak));
@@ -58,7 +58,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static __thread volatile sig_atomic_t forking;
 /* Set before the lock is taken, so that a fork() of a signal's handler leaves it alone. */
 static __thread volatile sig_atomic_t inside;
-/* Until a child of such a fork() takes the lock anew. */
+/* Set until a child of such a fork() takes the lock anew. */
 static volatile sig_atomic_t tells_as_parent;
 
 static struct pool *pools[POOLS_MAX];
@@ -460,13 +460,13 @@ bool large_trim(void)
 	return any;
 }
 
-bool large_start(const struct malloc_settings *settings, struct malloc_wrong *wrong)
+bool large_start(const struct malloc_settings *settings, struct setting_wrong *wrong)
 {
 	struct sysinfo machine;
 	void *owners;
 
 	if (!__register_atfork) {
-		*wrong = (struct malloc_wrong){ "ACTMEM_MALLOC", "1", "1 with glibc alone" };
+		*wrong = (struct setting_wrong){ "ACTMEM_MALLOC", "1", "1 with glibc alone" };
 		return false;
 	}
 	if (!place_choose(&place, settings, wrong))
@@ -480,7 +480,7 @@ bool large_start(const struct malloc_settings *settings, struct malloc_wrong *wr
 		tick_ms = (settings->decay_ms + DECAY_TICKS - 1) / DECAY_TICKS;
 	owners = mmap(NULL, 1UL << (ADDRESS_BITS - LARGE_CHUNK_SHIFT), PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	*wrong = (struct malloc_wrong){ "ACTMEM_MALLOC", "1",
+	*wrong = (struct setting_wrong){ "ACTMEM_MALLOC", "1",
 					"where there is memory for its table" };
 	if (owners == MAP_FAILED ||
 	    __register_atfork(before_fork, after_fork_in_parent, after_fork_in_child, NULL))

@@ -16,8 +16,8 @@
 #define LARGE_CHUNK_SHIFT	26
 
 /*
- * What each call to malloc and free looks at. @low and @high only move apart, so
- * that who reads one of them late still finds what he was given earlier.
+ * Each call to malloc and free looks at it. @low and @high only move apart, so that a
+ * thread that reads one of them late still finds the blocks that it was given earlier.
  */
 struct large_gate {
 	size_t min_bytes;		/* SIZE_MAX until large_start() */
@@ -27,8 +27,8 @@ struct large_gate {
 
 extern struct large_gate large_gate;
 
-/* From now on large_gate.min_bytes is that of @settings. False: @wrong tells why not. */
-bool large_start(const struct malloc_settings *settings, struct malloc_wrong *wrong);
+/* Sets large_gate.min_bytes as @settings say. False: @wrong tells why not. */
+bool large_start(const struct malloc_settings *settings, struct setting_wrong *wrong);
 
 /* Whether a large block, or none at all, begins there. */
 static inline bool large_is(const void *memory)
@@ -40,7 +40,7 @@ static inline bool large_is(const void *memory)
 	       large_gate.owners[address >> LARGE_CHUNK_SHIFT];
 }
 
-/* For what else than its own use a block is taken. */
+/* What else a block is taken for. */
 enum large_use {
 	LARGE_ANY,
 	LARGE_ZERO,			/* all of it reads as zero */
@@ -74,7 +74,7 @@ void *large_alloc(size_t bytes, size_t align, enum large_use use);
 void large_free(void *memory);
 size_t large_usable_size(void *memory);
 
-/* Where it is. False: there is no room behind it; it is as it was. */
+/* Resizes it where it is. False: there is no room behind it; it is as it was. */
 bool large_resize(void *memory, size_t bytes);
 
 /* Gives back all that is free. Whether there was any. */

@@ -18,7 +18,7 @@
 #define EXPORT		__attribute__((visibility("default")))
 #define SMALL_PAGE	4096UL
 
-/* Of C23, in newer C libraries. */
+/* C23 has these, and newer C libraries. */
 void free_sized(void *memory, size_t size);
 void free_aligned_sized(void *memory, size_t align, size_t size);
 

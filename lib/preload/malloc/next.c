@@ -3,9 +3,9 @@
  * Finds the malloc that the program would have without the preload, at the first call
  * of all. There is one thread then: making another allocates.
  *
- * dlsym() of some C libraries allocates memory. It gets that from an array here,
- * which is never given back; who frees such memory is stopped by a function that
- * is in the way only where this has happened.
+ * dlsym() of some C libraries allocates memory. It gets that from an array here, which
+ * is never given back; a function that is in the way only where this has happened keeps
+ * it from free().
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -20,14 +20,14 @@
 /* The words for the last refusal, of which there is one: nothing starts then. */
 static char nodes_choice[NODES_TEXT_MAX + 64];
 
-static bool refuse_setting(struct malloc_wrong *wrong, const char *variable, const char *choice)
+static bool refuse_setting(struct setting_wrong *wrong, const char *variable, const char *choice)
 {
-	*wrong = (struct malloc_wrong){ variable, getenv(variable), choice };
+	*wrong = (struct setting_wrong){ variable, getenv(variable), choice };
 	return false;
 }
 
 bool place_choose(struct place *place, const struct malloc_settings *settings,
-		  struct malloc_wrong *wrong)
+		  struct setting_wrong *wrong)
 {
 	unsigned int count = nodes_count(&settings->nodes), node;
 	struct actmem_nodes allowed;

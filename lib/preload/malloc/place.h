@@ -18,7 +18,7 @@ struct place {
 
 /* False: @wrong tells which of the settings cannot be. */
 bool place_choose(struct place *place, const struct malloc_settings *settings,
-		  struct malloc_wrong *wrong);
+		  struct setting_wrong *wrong);
 
 /* The node whose pool the caller is to use; 0 where there is one pool. */
 unsigned int place_of_caller(const struct place *place);

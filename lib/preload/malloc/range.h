@@ -47,7 +47,7 @@ static inline bool range_has(const struct range *range, uintptr_t address)
 struct taken_pages range_take(struct range *range, uintptr_t from, uintptr_t to);
 void range_give(struct range *range, uintptr_t from, uintptr_t to, uint64_t now);
 
-/* For who has the bytes and nobody else: writes zeroes where there may be others. */
+/* Writes zeroes where there may be others; only the owner of the bytes calls it. */
 void range_zero(const struct range *range, uintptr_t from, uintptr_t to,
 		struct taken_pages taken);
 

@@ -10,7 +10,7 @@
 /* This process's counters; private, if they could not be published. */
 struct told *tell(void);
 
-/* In a forked child: what it has from its parent is not its own to write to. */
+/* For a forked child, which must not write to its parent's counters. */
 void tell_anew(void);
 
 #endif /* LIB_PRELOAD_MALLOC_TELL_H */

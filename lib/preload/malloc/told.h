@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What a process in malloc mode tells of itself: a memfd named TOLD_LABEL, which
+ * A process in malloc mode tells of itself in a memfd named TOLD_LABEL, which
  * `actmem list` finds under /proc/PID/fd and reads with pread(2). It is there from
  * the first large block on.
  */

@@ -114,7 +114,7 @@ class Memory:
         return _native.BACKENDS[_native.library.actmem_get_backend(self.handle)]
 
     def describe(self) -> str:
-        """Which backend is in use and why, in words."""
+        """The backend in use, and the reason, in words."""
         text: bytes = _native.library.actmem_describe(self.handle)
         return text.decode()
 
@@ -193,8 +193,8 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
       pages: "1G", "2M", "thp" or "4K".
       policy: "bind", "preferred" or "interleave", on `nodes`.
       nodes: A node's number or several.
-      allow: What may be used instead of what was asked for, some of "2m", "thp", "4k",
-        "node", "unlocked", or "any"; a failure where it would be needed tells so.
+      allow: Pages, nodes or memory that may be used instead of those asked for: some of
+        "2m", "thp", "4k", "node", "unlocked", or "any". An error says where one would help.
       heap_grow: Bytes of each region that blocks are taken from (64 MiB; of 1G pages
         rounded up).
       heap_limit: Bytes of all of them together (no limit). The arrays of
@@ -208,8 +208,9 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
       spill: A directory to make them in, or several on a disk each. Their file system must
         have direct I/O.
       spill_limit: Bytes of these files (no limit).
-      spill_allow: What may be done where they cannot be written, or not by direct I/O:
-        "memory" keeps in memory what the disk has no room for, beyond the budget if it must;
+      spill_allow: Permits a step down where they cannot be written, or not by direct I/O:
+        "memory" keeps blocks in memory for which the disk has no room, beyond the budget if
+        it must;
         "buffered" takes directories without direct I/O; or both. () permits neither,
         whatever the environment says. Anything else is an error.
       device_ring: Bytes of each GPU's memory, to stage in what goes to and fro (512 MiB).
@@ -306,7 +307,7 @@ def default() -> Memory:
 
 
 def describe() -> str:
-    """Which backend is in use and why, in words. Opens the memory as default() does.
+    """The backend in use, and the reason, in words. Opens the memory as default() does.
 
     Example:
       >>> import actmem

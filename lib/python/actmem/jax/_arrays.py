@@ -81,8 +81,8 @@ class Block:
 
 
 class _Exported:
-    """What jax.dlpack.from_dlpack() takes: elements of a block, as they are
-    or of a device's host memory."""
+    """Elements of a block, for jax.dlpack.from_dlpack(): as they are, or as of a device's
+    host memory."""
 
     def __init__(self, array: NDArray[Any], device_type: int, device: int) -> None:
         self.array = array
@@ -383,9 +383,9 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *,
     pinned_host, of a CPU in any.
 
     Args:
-      a: What numpy.asarray() takes, of any shape. What empty() made, or a contiguous slice
-        of it that begins at a multiple of 64 bytes, becomes the array as it is, and is
-        read-only from then on; everything else is copied into a region once.
+      a: Anything that numpy.asarray() takes, of any shape. An array of empty(), or a
+        contiguous slice of it that begins at a multiple of 64 bytes, becomes the array as
+        it is, and is read-only from then on; everything else is copied into a region once.
       dtype: That of the result. Default: that of `a`, as jnp.asarray() has it.
       device: A jax.Device or Sharding (see jnp.asarray()). Of a sharding each addressable
         device gets its own part, and parts that are equal, or lie in one block, are not
@@ -417,7 +417,7 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *,
     array = source(a)
     dtype = canonical(dtype) if dtype is not None else \
         jax.dtypes.canonicalize_dtype(element(array.dtype))
-    # Of what has no type yet no value may be cut off.
+    # A value that has no type yet must not be cut off.
     if array.dtype != dtype and not hasattr(a, "dtype") and \
             array.dtype.kind in "iu" and dtype.kind in "iu":
         array = np.asarray(a, dtype)

@@ -127,9 +127,9 @@ def _devices_left_to_xla(context: Any) -> int:
 
 class _Layouts:
     """How puts of each label, shape and type were spread, by the number of their program:
-    XLA's partitioner comes to a put before its takes, and what it decided for the first
-    holds for all. What another program put was spread as such puts were last; if not, the
-    handlers tell by the layouts."""
+    XLA's partitioner comes to a put before its takes, and its decision for the first
+    holds for all. Values that another program put were spread as such puts were last; if
+    not, the handlers tell by the layouts."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -149,8 +149,8 @@ class _Layouts:
 _layouts = _Layouts()
 
 
-# What each device has of values that are put, by label, shape and type: of the program of
-# a number, and of the one that was compiled last.
+# The part of a put value that each device has, by label, shape and type: for the program
+# of a number, and for the one that was compiled last.
 _device_shapes: dict[Hashable, tuple[int, ...] | None] = {}
 
 
@@ -160,8 +160,8 @@ def _note_device_shape(key: Hashable, number: int | None,
 
 
 def device_shape(label: str, number: int | None, aval: Aval) -> tuple[int, ...] | None:
-    """Of `aval`, in the program of that number or, of None, in the one compiled last. None
-    if it came compiled from JAX's cache on disk."""
+    """The part of `aval` that a device has, in the program of that number or, for None, in
+    the one compiled last. None if that came compiled from JAX's cache on disk."""
     key = label, aval.shape, str(aval.dtype)
     return _device_shapes.get(key if number is None else (key, number))
 
@@ -179,8 +179,8 @@ _TOKEN = "token"        # of a dimension: on all devices
 
 def _rule(operands: Sequence[Sequence[str]],
           results: Sequence[Sequence[str]]) -> SdyShardingRule:
-    """What dimensions are spread alike: those of one name. `operands` and `results` have
-    the names of each one's dimensions."""
+    """Says that dimensions of one name are spread alike. `operands` and `results` have the
+    names of each one's dimensions."""
     alone: list[str] = []
 
     count = itertools.count()
@@ -235,7 +235,7 @@ def _value(rank: int) -> list[str]:
 
 
 def _ghost(rank: int) -> list[str]:
-    """Its dimensions are its value's, and one that has nothing in it."""
+    """The dimensions of a ghost: its value's, and one that has nothing in it."""
     return [*_value(rank), "none"]
 
 

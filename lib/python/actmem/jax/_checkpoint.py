@@ -49,7 +49,7 @@ def _argnums(kind: str, argnums: int | Sequence[int], count: int) -> set[int]:
     return {number % count for number in numbers}
 
 
-# Of jax.checkpoint_policies, those that are no policies themselves.
+# Functions of jax.checkpoint_policies that make policies, and are none themselves.
 _FACTORIES = {getattr(jax.checkpoint_policies, name, None) for name in (
     "save_only_these_names", "save_any_names_but_these", "save_anything_except_these_names",
     "save_and_offload_only_these_names", "save_from_both_policies",
@@ -67,8 +67,8 @@ def _check_options(policy: _private.Rule | None, min_bytes: int) -> None:
 
 
 class _Policy:
-    """What is saved goes to actmem, if it is not too small; of a policy that tells
-    Saveable from Offloadable, what it offloads."""
+    """Values that are saved go to actmem, if they are not too small; of a policy that tells
+    Saveable from Offloadable, those that it offloads."""
 
     def __init__(self, policy: _private.Rule | None, min_bytes: int) -> None:
         self.inner = policy

@@ -77,7 +77,7 @@ def _read_header(path: StrPath,
 
 
 def _what_is_there(path: StrPath) -> str:
-    """In words, of a file that is in the way of save()."""
+    """Tells in words about a file that is in the way of save()."""
     try:
         shape, dtype, _ = _read_header(path, np.asarray(_Region(path, 0, 0, 0)))
     except actmem.Error as error:
@@ -122,7 +122,7 @@ def save(path: StrPath, a: Any) -> None:
     Args:
       path: On a mounted actmem, hugetlbfs or tmpfs; without a "/" a name in the first
         mounted actmem. It must not be there.
-      a: What numpy.asarray() takes, of any shape, and of types that JAX has.
+      a: Anything that numpy.asarray() takes, of any shape, and of types that JAX has.
 
     Raises:
       TypeError: JAX and NumPy do not have the type of `a` alike.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The two types that what is put in actmem memory has for JAX while it is there.
+"""The two types that a value in actmem has for JAX: token and ghost.
 
-A token says where it is. It has no dimensions, whatever the value has, and two words in
+A token names the block. It has no dimensions, whatever the value has, and two words in
 memory.
 
 A ghost stands for the value in all that JAX does with types: it has its shape, its
@@ -117,9 +117,9 @@ def is_kept(aval: _private.Aval) -> bool:
 
 
 class Kept:
-    """An array of tokens or ghosts, by the array of JAX's that they are in memory."""
+    """An array of tokens or ghosts, with the array of JAX's that has their words."""
 
-    # Of a ghost: how its value is spread, if that was put by itself.
+    # How the value of a ghost is spread, if it was put by itself.
     spread: Sharding | None = None
 
     def __init__(self, dtype: _private.DType, base: jax.Array) -> None:
@@ -168,7 +168,7 @@ def _shard(values: Sequence[Kept], shardings: Sequence[Sharding], layouts: Any,
 
 _private.register_array_class(Kept, _shard)
 
-# From what is in memory to the type.
+# Makes tokens of their words in memory.
 wrap_p = Primitive("actmem_wrap")
 wrap_p.def_impl(lambda base, *, dtype: Kept(dtype, base))
 

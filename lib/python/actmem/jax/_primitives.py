@@ -133,7 +133,7 @@ def _take_impl(token: Any, ghost: Any, *, label: str, weak_type: bool, **params:
 
 @partial(jax.jit, donate_argnums=0)
 def drop_now(words: jax.Array) -> jax.Array:
-    """Of what were tokens: their words in memory, for which a result takes their place."""
+    """Drops tokens by their words in memory, whose place the result takes."""
     dropped: jax.Array = drop_p.bind(wrap_p.bind(words, dtype=TOKEN))
     return words + dropped
 
@@ -168,8 +168,8 @@ def _put_batched(values: Sequence[Any], dims: Sequence[Any], **params: Any) -> A
 
 
 def _one_token(token: Any, dim: int | None) -> Any:
-    """Of a batch of tokens that are all the same, or none: where a condition differs
-    along a batch, JAX selects between what both sides put."""
+    """The token of a batch in which all are the same, or none: where a condition differs
+    along a batch, JAX selects between the tokens of both sides."""
     if dim is None:
         return token
     return wrap_p.bind(unwrap_p.bind(token).max(axis=dim), dtype=TOKEN)
@@ -183,7 +183,7 @@ def _take_batched(values: Sequence[Any], dims: Sequence[Any], **params: Any) -> 
 batching.primitive_batchers[put_p] = _put_batched
 batching.primitive_batchers[take_p] = _take_batched
 
-# From a token to its words.
+# Makes words of a token.
 unwrap_p = Primitive("actmem_unwrap")
 
 

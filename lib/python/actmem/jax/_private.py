@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""What this package uses of JAX that JAX does not promise to keep, and nothing else of
-the package does. Each name is here once, with the versions where it is called otherwise.
+"""The names of JAX that JAX does not promise to keep: the package uses them here alone.
+Each is here once, with the versions where it is called otherwise.
 
 A test goes through NAMES, so that a version without one of them is known at once.
 """
@@ -43,7 +43,7 @@ NAMES: tuple[tuple[Any, str], ...] = tuple((owner, name) for owner, names in (
     (source_info_util, "summarize current"),
 ) for name in names.split())
 
-# Of these JAX promises no type.
+# JAX promises no types for these.
 Aval: TypeAlias = Any           # a shape and a dtype, as jax.typeof() returns
 DType: TypeAlias = Any          # NumPy's, or one that extends them
 Primitive: TypeAlias = Any
@@ -140,7 +140,7 @@ def names_of(policy: Any) -> tuple[frozenset[str], frozenset[str], str | None]:
 
 
 def bits_of(dtype: DType) -> int:
-    """Of an element of a number's type."""
+    """The bits of an element of a type of numbers."""
     if jax.numpy.issubdtype(dtype, jax.numpy.integer):
         return jax.numpy.iinfo(dtype).bits
     return jax.numpy.finfo(dtype).bits

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""What jax.checkpoint does with a value that its policy offloads to actmem: the rules by
-which JAX splits a rematerialised function into its passes, with a put in the forward and a
-take in the backward pass. All else of such a function is JAX's own business.
+"""The rules by which JAX splits a rematerialised function into its passes, where the policy
+of jax.checkpoint offloads a value to actmem: with a put in the forward and a take in the
+backward pass. All else of such a function is JAX's own business.
 
 Without jax_remat3 JAX splits a jaxpr, equation by equation, and asks the policy of each;
 the rule is looked up by primitive. With it, names and a few other primitives have rules of
@@ -25,8 +25,8 @@ _taken_over: set[str] = set()
 
 
 class Kept(_private.Offloadable):
-    """What a policy of actmem.jax.checkpoint says of a value that goes to actmem, but
-    for those of fewer bytes: these stay on the device."""
+    """The word of a policy of actmem.jax.checkpoint on a value that goes to actmem. Values
+    of fewer bytes stay on the device."""
 
     min_bytes: int
     label: str | None
@@ -71,7 +71,7 @@ def bytes_of(aval: Aval) -> int:
 
 def _fits(aval: Aval, verdict: Verdict) -> bool:
     """Whether a value of this type is one to put."""
-    # Of a symbolic shape there is no telling how many bytes it has.
+    # Nobody knows how many bytes a symbolic shape has.
     min_bytes = getattr(verdict, "min_bytes", 0)
     return isinstance(aval, _private.ShapedArray) and aval.dtype != jax.dtypes.float0 and \
         (not min_bytes or bytes_of(aval) >= min_bytes)
@@ -89,8 +89,8 @@ def _label(primitive: Primitive, params: Mapping[str, Any], source: Any,
 
 def _ask(policy: Rule, primitive: Primitive, args: Sequence[Any], params: Mapping[str, Any],
          source: Any, aval: Aval, is_running: bool = False) -> Verdict:
-    """What `policy` says of the result of a primitive, which is of type `aval`; the verdict
-    is noted. Where the function is running, programs are whole before it is."""
+    """Asks `policy` of the result of a primitive, which is of type `aval`, and notes the
+    verdict. Where the function is running, programs are whole before it is."""
     verdict = _private.ensure_enum(policy(primitive, *args, **params))
     name = params["name"] if primitive is _private.name_p else None
     if not is_running:

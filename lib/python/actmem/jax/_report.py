@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""report: a table of what becomes of each named value of a step; with ACTMEM_JAX_REPORT
-set one of each program, when the process ends.
+"""report: a table of each named value of a step and where it goes; with ACTMEM_JAX_REPORT
+set, one of each program, when the process ends.
 
-What goes to actmem is read from the program, where it is a put; of the others the policies
-have said where they go, and the program tells how often there is one.
+Values that go to actmem are read from the program, where each is a put. The policies have
+said where the others go, and the program tells how often there is one.
 """
 from __future__ import annotations
 
@@ -215,9 +215,9 @@ def _devices_of(compiled: jax.stages.Compiled) -> set[jax.Device]:
 
 
 def report(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
-    """What becomes of each named value of a step, as a table: how many bytes each device
-    has of it, how often there is one, which line of the program names it, and where it
-    goes between forward and backward pass.
+    """A table of each named value of a step: how many bytes each device has of it, how
+    often there is one, which line of the program names it, and where it goes between
+    forward and backward pass.
 
     It compiles the step, which may take as long as that does, and does not run it. Listed
     are values named by jax.ad_checkpoint.checkpoint_name of which a policy was asked, what
@@ -264,7 +264,7 @@ def report(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
 # When the process ends.
 
 class _Programs:
-    """Those that put, as they become whole."""
+    """The programs that put values, as they become whole."""
 
     def __init__(self) -> None:
         self.process = os.getpid()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from actmem.jax._kept import Kept
 
 _gone: collections.deque[jax.Array] = collections.deque()
-# Of arrays of tokens, by the one that is in memory.
+# How many arrays of tokens share the words of one in memory.
 _counts: collections.Counter[int] = collections.Counter()
 _lock = threading.Lock()
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""What the policies of jax.checkpoint said of named values while programs were traced, for
-_report.py; and a warning of a policy that keeps in actmem what nothing has the name of."""
+"""The verdicts of jax.checkpoint's policies on named values while programs were traced, for
+_report.py; and a warning of a policy that keeps a name in actmem that no value has."""
 import os
 import sys
 import threading
@@ -20,11 +20,11 @@ ACTMEM, DEVICE, RECOMPUTED = "actmem", "device", "recomputed"
 _Key: TypeAlias = tuple[str, str, tuple[int, ...], str]
 
 _lock = threading.Lock()
-# Where each value goes, and what the policy names.
+# Where each value goes, and the names of its policy.
 _said: dict[_Key, tuple[str, frozenset[str]]] = {}
-# By policy the names it was asked of since a program was whole.
+# The names that each policy was asked of since a program was whole.
 _asked: dict[Rule, set[str]] = {}
-# Policies that kept something: what is traced twice, JAX knows.
+# Policies that kept something: JAX knows functions that it has traced before.
 _busy: weakref.WeakSet[Rule] = weakref.WeakSet()
 _warned: set[object] = set()
 
@@ -41,7 +41,7 @@ def note(name: str, line: str, aval: Aval, where: str, names: frozenset[str]) ->
 
 
 def said(name: str, line: str, aval: Aval) -> tuple[str | None, frozenset[str]]:
-    """Where it goes, and all names that the policy has."""
+    """Where the value goes, and all names that the policy has."""
     with _lock:
         return _said.get(_key(name, line, aval), (None, frozenset()))
 

@@ -20,7 +20,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def warn() -> None:
-    """Of the version that is loaded, once."""
+    """Warns of the version that is loaded, once."""
     why = WRONG.get(jax.__version__)
     if not why and _numbers(jax.__version__) > _numbers(NEWEST):
         why = (f"is newer than those that actmem was tested with, {OLDEST} to {NEWEST}: if "

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Lines on stderr, each in one piece, past stdio: the program may hold its locks.
+ * Writes each line in one piece, past stdio: the program may hold its locks.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "preload/cuda/tell.h"
+#include "preload/say.h"
 
 #define LINE_MAX_BYTES	2048
 
@@ -28,7 +28,7 @@ static void write_line(const char *format, va_list arguments)
 	errno = saved;
 }
 
-void cuda_tell(enum cuda_tale tale, const char *format, ...)
+void say_once(enum tale tale, const char *format, ...)
 {
 	va_list arguments;
 
@@ -39,7 +39,7 @@ void cuda_tell(enum cuda_tale tale, const char *format, ...)
 	va_end(arguments);
 }
 
-void cuda_say(const char *format, ...)
+void say(const char *format, ...)
 {
 	va_list arguments;
 
@@ -48,13 +48,13 @@ void cuda_say(const char *format, ...)
 	va_end(arguments);
 }
 
-const char *cuda_bytes(char text[CUDA_BYTES_MAX], uint64_t bytes)
+const char *say_bytes(char text[SAY_BYTES_MAX], uint64_t bytes)
 {
 	if (bytes >= 1ULL << 30)
-		snprintf(text, CUDA_BYTES_MAX, "%.1f GiB", (double)bytes / (double)(1ULL << 30));
+		snprintf(text, SAY_BYTES_MAX, "%.1f GiB", (double)bytes / (double)(1ULL << 30));
 	else if (bytes >= 1ULL << 20)
-		snprintf(text, CUDA_BYTES_MAX, "%.1f MiB", (double)bytes / (double)(1ULL << 20));
+		snprintf(text, SAY_BYTES_MAX, "%.1f MiB", (double)bytes / (double)(1ULL << 20));
 	else
-		snprintf(text, CUDA_BYTES_MAX, "%llu bytes", (unsigned long long)bytes);
+		snprintf(text, SAY_BYTES_MAX, "%llu bytes", (unsigned long long)bytes);
 	return text;
 }

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * The handle that the handlers make regions with; see attached.h.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "xla/attached.h"
+#include "xla/device_wait.h"
+#include "xla/forked.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct actmem *attached;
+static unsigned int users;	/* that have it open */
+static struct knobs given;
+
+static int is_free(void)
+{
+	if (pthread_mutex_trylock(&lock))
+		return 0;
+	pthread_mutex_unlock(&lock);
+	return !attached;
+}
+
+static void __attribute__((constructor)) watch_forks(void)
+{
+	forked_watch(is_free);
+}
+
+static int is_set(const char *name)
+{
+	const char *text = getenv(name);
+
+	return text && *text;
+}
+
+/* Under the lock. */
+static int open_attached(void)
+{
+	int ret;
+
+	if (attached)
+		return 0;
+	given.named = is_set("ACTMEM_NAME");
+	given.placed = is_set("ACTMEM_NODES") || is_set("ACTMEM_POLICY");
+	ret = actmem_open(&attached, NULL);
+	if (!ret)
+		device_waits_by(attached);
+	return ret;
+}
+
+int attached_open(struct actmem **am, struct knobs *knobs, char *words, size_t words_size)
+{
+	int ret = forked_check(words, words_size);
+
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&lock);
+	ret = knobs_complete(knobs, &given, words, words_size);
+	if (!ret) {
+		ret = open_attached();
+		if (ret) {
+			knobs_explain(knobs, actmem_error(), words, words_size);
+			knobs_forget(knobs);
+		}
+	}
+	if (!ret) {
+		*am = attached;
+		/* Known only once it is open. */
+		knobs->named = given.named;
+		knobs->placed = given.placed;
+		users++;
+	}
+	pthread_mutex_unlock(&lock);
+	return ret;
+}
+
+void attached_close(void)
+{
+	pthread_mutex_lock(&lock);
+	users--;
+	pthread_mutex_unlock(&lock);
+}
+
+int attached_open_runtime(struct actmem *am, uint32_t device, struct actmem_runtime **runtime)
+{
+	struct actmem_runtime_options options;
+
+	ACTMEM_INIT(&options);
+	options.kind = ACTMEM_RUNTIME_CUDA;
+	options.device = (int32_t)device;
+	return actmem_runtime_open(am, &options, runtime);
+}
+
+int attached_place(struct actmem_runtime *runtime, const struct knobs *knobs,
+		   struct actmem_region_options *region)
+{
+	struct actmem_runtime_info info;
+	int ret;
+
+	if (knobs->placed || knobs->named)
+		return 0;
+	ACTMEM_INIT(&info);
+	ret = actmem_runtime_get_info(runtime, &info);
+	if (ret || info.node < 0)
+		return ret;
+	region->policy = ACTMEM_PLACE_PREFERRED;
+	return actmem_runtime_nodes(runtime, &region->nodes);
+}
+
+int actmem_xla_attach(struct actmem *am, const struct actmem_xla_options *options)
+{
+	int ret = -EBUSY;
+
+	if (is_forked())
+		return -EOWNERDEAD;
+	pthread_mutex_lock(&lock);
+	if (!attached)
+		ret = knobs_take(&given, options);
+	if (!ret) {
+		attached = am;
+		device_waits_by(am);
+	}
+	pthread_mutex_unlock(&lock);
+	return ret;
+}
+
+void actmem_xla_detach(struct actmem *am)
+{
+	if (is_forked())
+		return;
+	pthread_mutex_lock(&lock);
+	if (attached == am && !users) {
+		attached = NULL;
+		device_waits_by(NULL);
+		knobs_forget(&given);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+struct actmem *actmem_xla_attached(void)
+{
+	struct actmem *am;
+
+	if (is_forked())
+		return attached;
+	pthread_mutex_lock(&lock);
+	am = attached;
+	pthread_mutex_unlock(&lock);
+	return am;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * A block that was put and not yet taken, and the put or take that asks for one. saved.h
+ * has the calls.
+ */
+#ifndef ACTMEM_XLA_BLOCK_H
+#define ACTMEM_XLA_BLOCK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "actmem_store.h"
+
+#define SAVED_WORDS	1024	/* enough for every message */
+
+struct generation;
+
+struct saved {
+	uint64_t token;
+	struct actmem_key key;		/* in the store */
+	int64_t run;			/* that put it */
+	void *fill;			/* while it is being filled; NULL if bytes is 0 */
+	const void *held;		/* while it is being taken; NULL if bytes is 0 */
+	uint64_t bytes;
+	uint64_t checksum;
+	int has_checksum;
+	const void *destination;	/* where it was taken to */
+	uint32_t device;
+	int is_gpu;			/* devices of CPUs have the same numbers */
+	int failure;			/* a negative errno: it never got here */
+	char *why;			/* in words; NULL: no memory for them */
+	void *staged;			/* a device has it, and nothing else */
+	void (*unstage)(void *staged);
+	/* The table and the generations use these. */
+	int busy;			/* a thread fills it, reads it ahead or begins to hold it */
+	unsigned int holds;		/* of takers besides the first */
+	unsigned int readers;		/* takes under way that do not end it */
+	int many;			/* there may be several takes: it is not read ahead */
+	uint32_t layout;		/* how the value it is a part of was spread */
+	int abandoned;
+	struct generation *generation;
+	int64_t taker_run;		/* where it is announced: who will take it... */
+	uint32_t taker_number;		/* ...as which of its site's */
+	struct saved *announced_next, **announced_link;	/* NULL: it is not */
+	struct saved *table_next;
+	struct saved *next, **link;
+};
+
+/* The caller of a put or take: all that a handler knows of it. */
+struct origin {
+	const char *site;		/* of a take NULL, where it is not told */
+	size_t site_length;
+	int bounded;			/* put: 0: its generations are not limited */
+	int many;			/* put: there may be several takes */
+	int ends;			/* take: the last one */
+	uint32_t layout;		/* of what is spread over devices: how; else 0 */
+	int64_t run;			/* each platform counts its own */
+	uint32_t device;
+	int is_gpu;
+};
+
+#endif /* ACTMEM_XLA_BLOCK_H */
