@@ -116,25 +116,6 @@ static bool add_chunks(struct actmem_heap *heap, struct range *range, char *addr
 	return false;
 }
 
-void heap_limit_caches(struct actmem_heap *heap)
-{
-	atomic_store_explicit(&heap->cache_limit,
-			      heap->cache_bytes ? heap->cache_bytes : heap->region_bytes,
-			      memory_order_relaxed);
-}
-
-void heap_tune(struct actmem_heap *heap, uint64_t chunk_bytes, uint64_t cache_bytes)
-{
-	heap_lock_growth(heap);
-	heap->chunk_bytes = chunk_bytes;
-	pthread_mutex_lock(&heap->lock);
-	heap->cache_bytes = cache_bytes;
-	heap_limit_caches(heap);
-	heap_recall_all(heap);
-	pthread_mutex_unlock(&heap->lock);
-	heap_unlock_growth(heap);
-}
-
 /* Under lock. */
 static void count_region(struct actmem_heap *heap, uint64_t length, bool more)
 {
@@ -142,7 +123,6 @@ static void count_region(struct actmem_heap *heap, uint64_t length, bool more)
 	heap->region_bytes += more ? length : -length;
 	if (heap->region_bytes > heap->region_bytes_peak)
 		heap->region_bytes_peak = heap->region_bytes;
-	heap_limit_caches(heap);
 }
 
 static bool add_range(struct actmem_heap *heap, struct range *range, void *address,
@@ -467,10 +447,4 @@ void heap_watch_closing(struct actmem_heap *heap,
 {
 	heap->closing = closing;
 	heap->closing_data = data;
-}
-
-/* But for a byte, as 0 would be all that there is. */
-void heap_cache_nothing(struct actmem_heap *heap)
-{
-	heap_tune(heap, heap->chunk_bytes, 1);
 }

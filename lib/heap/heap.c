@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Heaps: blocks of regions, for any number of threads. base/blocks.c says which
- * parts are taken; cache.c what a thread keeps at hand, so that most calls meet
- * no other thread; here are the calls, and what they count.
+ * Heaps: blocks of regions, for any number of threads. base/blocks.c knows which
+ * parts are taken; here are the calls, and what they count.
  *
- * Making a region takes long, so it happens under grow_lock alone: other
- * threads go on with the blocks that are there. Before the heap grows, it
- * recalls what the threads keep, so that keeping costs no memory.
+ * Taking a block or giving it back holds the heap's lock for some hundred
+ * nanoseconds, while filling a block of 1 MiB takes some hundred thousand. Making a
+ * region takes far longer, so it happens under grow_lock alone: other threads go on
+ * with the blocks that are there.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -17,14 +17,11 @@
 #endif
 
 #include "base/base.h"
-#include "heap/count.h"
 #include "heap/inside.h"
 #include "region/region.h"
 
 #define GROW_DEFAULT	(64ULL << 20)
 #define CHUNK_DEFAULT	(64ULL << 30)
-/* Of so many blocks the thread has to have had a half at hand to keep any more. */
-#define MISSES_JUDGED	512
 
 static int take_options(struct actmem_heap *heap, const struct actmem_heap_options *options)
 {
@@ -58,8 +55,6 @@ int actmem_heap_create(struct actmem *am, const struct actmem_heap_options *opti
 	if (!am || !result)
 		return fail(EINVAL, "actmem_heap_create: no handle or place for the heap");
 	error = check_owner(am);
-	if (!error)
-		error = heap_watch_threads();
 	if (error)
 		return error;
 	heap = calloc(1, sizeof(*heap));
@@ -77,10 +72,7 @@ int actmem_heap_create(struct actmem *am, const struct actmem_heap_options *opti
 	pthread_cond_init(&heap->none_grows, NULL);
 	pthread_mutex_init(&heap->lock, NULL);
 	handles_lock();
-	heap->next = am->heaps;
-	if (heap->next)
-		heap->next->previous = heap;
-	am->heaps = heap;
+	am->heaps++;
 	handles_unlock();
 	counter_add(&am->counters->heaps, 1);
 	*result = heap;
@@ -142,16 +134,10 @@ int actmem_heap_tune(struct actmem_heap *heap, const struct actmem_heap_tuning *
 	if (taken.chunk_bytes % HUGE_PAGE_BYTES || taken.chunk_bytes > BLOCK_BYTES_MAX)
 		return fail(EINVAL, "chunk_bytes is %llu; it must be a multiple of 2 MiB up to 128 TiB",
 			    (unsigned long long)taken.chunk_bytes);
-	heap_tune(heap, taken.chunk_bytes ? taken.chunk_bytes : CHUNK_DEFAULT, taken.cache_bytes);
+	heap_lock_growth(heap);
+	heap->chunk_bytes = taken.chunk_bytes ? taken.chunk_bytes : CHUNK_DEFAULT;
+	heap_unlock_growth(heap);
 	return 0;
-}
-
-static void recall(struct actmem_heap *heap)
-{
-	pthread_mutex_lock(&heap->lock);
-	heap_recall_all(heap);
-	heap_check(heap);
-	pthread_mutex_unlock(&heap->lock);
 }
 
 int actmem_heap_trim(struct actmem_heap *heap)
@@ -160,7 +146,6 @@ int actmem_heap_trim(struct actmem_heap *heap)
 
 	if (error)
 		return error;
-	recall(heap);
 	heap_shrink(heap, false);
 	return 0;
 }
@@ -171,25 +156,12 @@ int actmem_heap_trim_to(struct actmem_heap *heap, uint64_t keep_bytes)
 
 	if (error)
 		return error;
-	recall(heap);
 	heap_shrink_to(heap, keep_bytes);
 	return 0;
 }
 
-static void unlist(struct actmem_heap *heap)
-{
-	if (heap->previous)
-		heap->previous->next = heap->next;
-	else
-		heap->am->heaps = heap->next;
-	if (heap->next)
-		heap->next->previous = heap->previous;
-}
-
 int actmem_heap_destroy(struct actmem_heap *heap)
 {
-	struct tally sum;
-	uint64_t cached, live;
 	unsigned int attached;
 	int error = check_heap(heap, "actmem_heap_destroy");
 
@@ -197,21 +169,18 @@ int actmem_heap_destroy(struct actmem_heap *heap)
 		return error;
 	pthread_mutex_lock(&heap->lock);
 	heap_check(heap);
-	heap_sum(heap, &sum, &cached);
-	live = tally_read(&sum.taken) - tally_read(&sum.given);
 	attached = heap_attached(heap);
 	if (attached)
 		error = fail(EBUSY, "%u of the heap's regions are attached to a queue; actmem_queue_detach() goes first",
 			     attached);
-	if (live)
-		error = fail(EBUSY, "%llu blocks of %s are still live", (unsigned long long)live,
-			     BYTES_TEXT(tally_read(&sum.block_bytes)));
+	if (heap->blocks.taken)
+		error = fail(EBUSY, "%zu blocks of %s are still live", heap->blocks.taken,
+			     BYTES_TEXT(heap->block_bytes));
 	pthread_mutex_unlock(&heap->lock);
 	if (error)
 		return error;
 	handles_lock();
-	unlist(heap);
-	heap_forget_caches(heap);
+	heap->am->heaps--;
 	handles_unlock();
 	heap_shrink(heap, true);
 	heap_end_runtime(heap);
@@ -224,74 +193,56 @@ int actmem_heap_destroy(struct actmem_heap *heap)
 	return 0;
 }
 
-/*
- * Under lock: by what the heap has, with what the threads keep if need be. A thread
- * that wants another length than before gives back what it keeps of the others rather
- * than put a block where it is in the way of those that belong there.
- */
-static int take_or_recall(struct actmem_heap *heap, struct cache *cache, uint64_t length,
-			  uint64_t align, struct block **block)
+/* Under lock. */
+static void count_block(struct actmem_heap *heap, uint64_t bytes)
 {
-	bool keeps = cache && tally_read(&cache->bytes);
-	int error = blocks_take(&heap->blocks, length, align, keeps ? FIT_WELL : FIT_ANY, block);
+	struct counters *counters = heap->am->counters;
 
-	if (error == -ENOSPC && keeps) {
-		heap_give_all(heap, cache_drain(cache));
-		error = blocks_take(&heap->blocks, length, align, FIT_ANY, block);
-	}
-	if (error != -ENOSPC || !heap_recall(heap, cache, length, align, block))
-		return error;
-	return *block ? 0 : blocks_take(&heap->blocks, length, align, FIT_ANY, block);
+	heap->block_bytes += bytes;
+	heap->blocks_total++;
+	counter_add(&counters->blocks, 1);
+	counter_add(&counters->blocks_total, 1);
+	counter_raise(&counters->block_bytes_peak, counter_add(&counters->block_bytes, bytes));
 }
 
-/*
- * Under lock. Once most of the blocks that a thread wants are not in its cache, the
- * cache gives back the lengths that it no longer wants.
- */
-static void miss(struct actmem_heap *heap, struct cache *cache, uint64_t length)
+/* Under lock. */
+static void discount_block(struct actmem_heap *heap, uint64_t bytes)
 {
-	tally_add(&cache->tally.misses, 1);
-	if (!(tally_read(&cache->tally.misses) % MISSES_JUDGED)) {
-		if (tally_read(&cache->tally.taken) - cache->judged < 2 * MISSES_JUDGED)
-			heap_give_all(heap, cache_drain(cache));
-		cache->judged = tally_read(&cache->tally.taken);
-	}
-	heap_give_all(heap, cache_expect(cache, length));
+	heap->block_bytes -= bytes;
+	counter_subtract(&heap->am->counters->blocks, 1);
+	counter_subtract(&heap->am->counters->block_bytes, bytes);
 }
 
-/*
- * A block that the thread did not have at hand, or had while another thread recalled what
- * it keeps: that is over as soon as this one has the lock.
- */
-static int take(struct actmem_heap *heap, struct cache *cache, uint64_t length, uint64_t align,
-		struct block **block)
+/* From the regions that there are. -ENOSPC, without words: none has room. */
+static int take_block(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address)
 {
-	int error = 0;
+	struct block *block;
+	int error;
 
 	pthread_mutex_lock(&heap->lock);
-	*block = cache ? cache_take(cache, length, align) : NULL;
-	if (!*block) {
-		error = take_or_recall(heap, cache, length, align, block);
-		if (!error && cache)
-			miss(heap, cache, length);
+	error = blocks_take(&heap->blocks, block_length(bytes), align, FIT_ANY, &block);
+	if (!error) {
+		block_begin(block, bytes);
+		*address = atomic_load_explicit(&block->address, memory_order_relaxed);
+		count_block(heap, bytes);
 	}
 	heap_check(heap);
 	pthread_mutex_unlock(&heap->lock);
 	return error == -ENOMEM ? fail(ENOMEM, "no memory for a heap's bookkeeping") : error;
 }
 
-static int take_or_grow(struct actmem_heap *heap, struct cache *cache, uint64_t length,
-			uint64_t align, struct block **block, bool *is_full)
+static int take_block_or_grow(struct actmem_heap *heap, uint64_t bytes, uint64_t align,
+			      void **address, bool *is_full)
 {
-	int error = take(heap, cache, length, align, block);
+	int error = take_block(heap, bytes, align, address);
 
 	if (error != -ENOSPC)
 		return error;
 	atomic_fetch_add(&heap->growers, 1);
 	heap_lock_growth(heap);
 	/* Another thread may have grown it meanwhile, or take what this one made. */
-	while ((error = take(heap, cache, length, align, block)) == -ENOSPC) {
-		error = heap_grow(heap, length, align, is_full);
+	while ((error = take_block(heap, bytes, align, address)) == -ENOSPC) {
+		error = heap_grow(heap, block_length(bytes), align, is_full);
 		if (error)
 			break;
 	}
@@ -302,14 +253,9 @@ static int take_or_grow(struct actmem_heap *heap, struct cache *cache, uint64_t 
 }
 
 /* @is_full NULL: it is not to grow. */
-static int alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address,
-		 bool *is_full)
+static int alloc_block(struct actmem_heap *heap, uint64_t bytes, uint64_t align,
+		       void **address, bool *is_full)
 {
-	uint64_t length = block_length(bytes);
-	/* Two, as what others are to fill in is in no register. */
-	struct block *block = NULL, *missed;
-	struct cache *cache;
-	bool had;
 	int error = check_heap(heap, "actmem_heap_alloc");
 
 	if (error)
@@ -322,98 +268,52 @@ static int alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void 
 			    (unsigned long long)align);
 	if (align < BLOCK_UNIT)
 		align = BLOCK_UNIT;
-	cache = heap_cache(heap);
-	if (cache)
-		block = cache_take(cache, length, align);
-	had = block;
-	if (UNLIKELY(!had)) {
-		error = is_full ? take_or_grow(heap, cache, length, align, &missed, is_full) :
-			take(heap, cache, length, align, &missed);
-		if (error)
-			return error;
-		block = missed;
-	}
-	block_begin(block, bytes);
-	*address = atomic_load_explicit(&block->address, memory_order_relaxed);
-	if (cache)
-		count_taken(cache, bytes, had);
-	else
-		count_taken_alone(heap, bytes);
-	return 0;
+	return is_full ? take_block_or_grow(heap, bytes, align, address, is_full) :
+	       take_block(heap, bytes, align, address);
 }
 
 int actmem_heap_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address)
 {
 	bool is_full;
 
-	return alloc(heap, bytes, align, address, &is_full);
+	return alloc_block(heap, bytes, align, address, &is_full);
 }
 
 int heap_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address,
 	       bool *is_full)
 {
 	*is_full = false;
-	return alloc(heap, bytes, align, address, is_full);
+	return alloc_block(heap, bytes, align, address, is_full);
 }
 
 int heap_take(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address)
 {
-	return alloc(heap, bytes, align, address, NULL);
-}
-
-/* The thread's cache would not have it. */
-static void give(struct actmem_heap *heap, struct cache *cache, struct block *block,
-		 uint64_t bytes)
-{
-	pthread_mutex_lock(&heap->lock);
-	blocks_give(&heap->blocks, block);
-	if (!cache)
-		count_given_alone(heap, bytes);
-	heap_check(heap);
-	pthread_mutex_unlock(&heap->lock);
-}
-
-static struct block *__attribute__((cold)) end_surely(struct actmem_heap *heap,
-						      const void *address, uint64_t *bytes)
-{
-	struct block *block;
-
-	pthread_mutex_lock(&heap->lock);
-	block = blocks_end(&heap->blocks, address, bytes);
-	pthread_mutex_unlock(&heap->lock);
-	return block;
+	return alloc_block(heap, bytes, align, address, NULL);
 }
 
 int actmem_heap_free(struct actmem_heap *heap, void *address)
 {
-	uint64_t bytes, limit;
 	struct block *block;
-	struct cache *cache;
-	bool kept;
+	uint64_t bytes;
 	int error = check_heap(heap, "actmem_heap_free");
 
 	if (error)
 		return error;
+	pthread_mutex_lock(&heap->lock);
 	block = blocks_end(&heap->blocks, address, &bytes);
-	if (!block)
-		block = end_surely(heap, address, &bytes);
-	if (!block)
-		return fail(EINVAL, "%p is not the start of a live block of this heap: freed before, or from elsewhere",
-			    address);
-	limit = atomic_load_explicit(&heap->cache_limit, memory_order_relaxed);
-	cache = heap_cache(heap);
-	kept = cache && cache_keep(cache, block, limit);
-	if (!kept)
-		give(heap, cache, block, bytes);
-	if (cache)
-		count_given(cache, bytes, kept);
-	return 0;
+	if (block) {
+		blocks_give(&heap->blocks, block);
+		discount_block(heap, bytes);
+	}
+	heap_check(heap);
+	pthread_mutex_unlock(&heap->lock);
+	return block ? 0 : fail(EINVAL, "%p is not the start of a live block of this heap: freed before, or from elsewhere",
+				address);
 }
 
 int actmem_heap_get_stats(struct actmem_heap *heap, struct actmem_heap_stats *stats)
 {
 	struct actmem_heap_stats now;
-	struct tally sum;
 	int error = check_heap(heap, "actmem_heap_get_stats");
 
 	if (error)
@@ -422,19 +322,16 @@ int actmem_heap_get_stats(struct actmem_heap *heap, struct actmem_heap_stats *st
 		return fail(EINVAL, "actmem_heap_get_stats: nowhere to put them");
 	ACTMEM_INIT(&now);
 	pthread_mutex_lock(&heap->lock);
-	heap_sum(heap, &sum, &now.cached_bytes);
 	now.regions = heap->regions;
 	now.region_bytes = heap->region_bytes;
 	now.region_bytes_peak = heap->region_bytes_peak;
-	now.blocks = tally_read(&sum.taken) - tally_read(&sum.given);
-	now.block_bytes = tally_read(&sum.block_bytes);
-	now.used_bytes = heap->blocks.taken_bytes - now.cached_bytes;
+	now.blocks = heap->blocks.taken;
+	now.block_bytes = heap->block_bytes;
+	now.used_bytes = heap->blocks.taken_bytes;
 	now.used_bytes_peak = heap->blocks.taken_bytes_peak;
 	now.largest_free = blocks_largest_free(&heap->blocks);
 	now.free_pieces = heap->blocks.free;
-	now.blocks_total = tally_read(&sum.taken);
-	now.cache_misses = tally_read(&sum.misses);
-	now.recalls = heap->recalls;
+	now.blocks_total = heap->blocks_total;
 	pthread_mutex_unlock(&heap->lock);
 	return give_struct(stats, &now, sizeof(now), "heap stats");
 }

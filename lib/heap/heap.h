@@ -3,11 +3,8 @@
  * The room of heaps: blocks of regions, for any number of threads.
  *
  * Read inside.h first, which has the structs; then heap.c, which hands out blocks;
- * cache.h with cache.c and threads.c, which have what threads keep at hand, so that most
- * calls meet no lock, and fence.h, which orders what a thread and those that look into
- * its cache write and read; grow.c, which makes a heap longer and shorter, regions.c,
- * which opens its regions, and register.c, which has them registered; counters.c and
- * count.h, which count.
+ * grow.c, which makes a heap longer and shorter; regions.c, which opens its regions;
+ * and register.c, which has them registered.
  *
  * Locks, outermost first: a heap's grow_lock, under which it gets and gives back
  * regions; the locks of regions and the handles lock; a heap's lock, of its blocks. A
@@ -28,9 +25,6 @@
  */
 void heap_watch_closing(struct actmem_heap *heap,
 			void (*closing)(void *data, struct actmem_region *region), void *data);
-
-/* Has threads keep no blocks at hand. */
-void heap_cache_nothing(struct actmem_heap *heap);
 
 /* As actmem_heap_alloc(), and says whether it failed as the limit left no room then. */
 int heap_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address,

@@ -32,14 +32,11 @@ struct actmem_heap_stats {
 	uint64_t blocks;		/* live */
 	uint64_t block_bytes;		/* as asked for */
 	uint64_t used_bytes;		/* what these blocks take of the regions */
-	uint64_t used_bytes_peak;	/* of used_bytes and cached_bytes together */
-	uint64_t largest_free;		/* longest block that fits without growing or recalling */
-	uint64_t cached_bytes;		/* freed, and kept at hand by threads */
+	uint64_t used_bytes_peak;
+	uint64_t largest_free;		/* longest block that fits without growing */
 	uint64_t region_bytes_peak;
 	uint64_t free_pieces;		/* that the rest of the regions is in */
 	uint64_t blocks_total;		/* handed out since it was made */
-	uint64_t cache_misses;		/* of these, that their thread did not have at hand */
-	uint64_t recalls;		/* times that the heap needed what threads kept */
 };
 
 /*
@@ -50,10 +47,6 @@ struct actmem_heap_stats {
  * of the length that is wanted then fill it better, or longer where a block is, or
  * where the heap has become large: 1/128 of it, and up to 1/8 while much of it is free
  * in pieces that do not do. A block lies within one region.
- *
- * Blocks that a thread frees, and whose length it also takes, it keeps at hand,
- * so that threads seldom wait for each other. These blocks are recalled before
- * the heap grows, and given back when a thread ends.
  *
  * If actmem_open() was given a heap_name, a path or a bare name as for
  * actmem_region_open(), the regions are files: heap_name.0, heap_name.1 and so
@@ -74,14 +67,11 @@ int actmem_heap_create(struct actmem *am,
 struct actmem_heap_tuning {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t chunk_bytes;		/* in which regions are registered; 0: 64 GiB */
-	uint64_t cache_bytes;		/* that each thread may keep at hand; 0: all there are */
 };
 
 /*
  * No block lies across a multiple of chunk_bytes of its region, which is a
- * multiple of 2 MiB and holds for regions made from now on. cache_bytes less
- * than a block is long: threads keep none. Blocks that they keep now are recalled.
- * -EINVAL: chunk_bytes.
+ * multiple of 2 MiB and holds for regions made from now on. -EINVAL: chunk_bytes.
  */
 int actmem_heap_tune(struct actmem_heap *heap, const struct actmem_heap_tuning *tuning);
 
@@ -109,8 +99,8 @@ int actmem_heap_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align,
 int actmem_heap_free(struct actmem_heap *heap, void *block);
 
 /*
- * Gives what threads keep at hand back, and regions without live blocks, but for
- * named ones and those attached to a queue: these stay open.
+ * Gives back the regions without live blocks, but for named ones and those attached to
+ * a queue: these stay open.
  */
 int actmem_heap_trim(struct actmem_heap *heap);
 
@@ -120,7 +110,7 @@ int actmem_heap_trim(struct actmem_heap *heap);
  */
 int actmem_heap_trim_to(struct actmem_heap *heap, uint64_t keep_bytes);
 
-/* Current counters of the heap, all threads included. */
+/* Current counters of the heap. */
 int actmem_heap_get_stats(struct actmem_heap *heap, struct actmem_heap_stats *stats);
 
 #if defined(__GNUC__)
