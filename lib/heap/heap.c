@@ -37,12 +37,15 @@ static int take_options(struct actmem_heap *heap, const struct actmem_heap_optio
 	if (taken.region.length % HUGE_PAGE_BYTES || taken.region.length > BLOCK_BYTES_MAX)
 		return fail(EINVAL, "grow_bytes is %llu; it must be a multiple of 2 MiB up to 128 TiB",
 			    (unsigned long long)taken.region.length);
+	if (taken.chunk_bytes % HUGE_PAGE_BYTES || taken.chunk_bytes > BLOCK_BYTES_MAX)
+		return fail(EINVAL, "chunk_bytes is %llu; it must be a multiple of 2 MiB up to 128 TiB",
+			    (unsigned long long)taken.chunk_bytes);
 	if (options_pages(&heap->am->options, taken.region.pages) == ACTMEM_PAGES_1G)
 		taken.region.length = round_up(taken.region.length, GIANT_PAGE_BYTES);
 	if (!taken.region.name)
 		taken.region.name = "heap";
 	heap->limit = taken.limit_bytes ? taken.limit_bytes : UINT64_MAX;
-	heap->chunk_bytes = CHUNK_DEFAULT;
+	heap->chunk_bytes = taken.chunk_bytes ? taken.chunk_bytes : CHUNK_DEFAULT;
 	return options_resolve(&heap->am->options, &taken.region, false, &heap->request);
 }
 
@@ -118,27 +121,6 @@ void heap_check(struct actmem_heap *heap)
 {
 }
 #endif
-
-int actmem_heap_tune(struct actmem_heap *heap, const struct actmem_heap_tuning *tuning)
-{
-	struct actmem_heap_tuning taken;
-	int error = check_heap(heap, "actmem_heap_tune");
-
-	if (error)
-		return error;
-	if (!tuning)
-		return fail(EINVAL, "actmem_heap_tune: nothing to take");
-	error = take_struct(&taken, sizeof(taken), tuning, "heap tuning");
-	if (error)
-		return error;
-	if (taken.chunk_bytes % HUGE_PAGE_BYTES || taken.chunk_bytes > BLOCK_BYTES_MAX)
-		return fail(EINVAL, "chunk_bytes is %llu; it must be a multiple of 2 MiB up to 128 TiB",
-			    (unsigned long long)taken.chunk_bytes);
-	heap_lock_growth(heap);
-	heap->chunk_bytes = taken.chunk_bytes ? taken.chunk_bytes : CHUNK_DEFAULT;
-	heap_unlock_growth(heap);
-	return 0;
-}
 
 int actmem_heap_trim(struct actmem_heap *heap)
 {

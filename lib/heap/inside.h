@@ -31,8 +31,8 @@ struct actmem_heap {
 	/* Told before a region is closed, with no lock but perhaps grow_lock; NULL: nobody. */
 	void (*closing)(void *data, struct actmem_region *region);
 	void *closing_data;
-	uint64_t chunk_bytes;		/* under grow_lock */
-	struct actmem_runtime *runtime;	/* that its regions are registered with, or NULL; likewise */
+	uint64_t chunk_bytes;
+	struct actmem_runtime *runtime;	/* that registers its regions, or NULL; under grow_lock */
 	uint32_t register_flags;
 	pthread_mutex_t grow_lock;
 	atomic_uint growers;		/* threads that want that, or have it, for a block */

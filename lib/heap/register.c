@@ -54,7 +54,7 @@ int heap_register_region(struct actmem_heap *heap, struct actmem_region *region)
 		return 0;
 	chunk_bytes = runtime_chunk_bytes(heap->runtime);
 	if (chunk_bytes % heap->chunk_bytes)
-		return fail(EINVAL, "the heap's chunks of %s do not divide those of %s that are registered at once: a block could lie in two; give actmem_heap_tune() and actmem_runtime_open() the same chunk_bytes",
+		return fail(EINVAL, "the heap's chunks of %s do not divide those of %s that are registered at once: a block could lie in two; give actmem_heap_create() and actmem_runtime_open() the same chunk_bytes",
 			    BYTES_TEXT(heap->chunk_bytes), BYTES_TEXT(chunk_bytes));
 	return actmem_region_register(region, heap->runtime, heap->register_flags);
 }

@@ -22,6 +22,7 @@ struct actmem_heap_options {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t grow_bytes;		/* of a region, a multiple of 2 MiB; 0: 64 MiB; see below */
 	uint64_t limit_bytes;		/* of all its regions; 0: none */
+	uint64_t chunk_bytes;		/* in which regions are registered; 0: 64 GiB */
 	struct actmem_region_options region;	/* how to make them, but for size and length */
 };
 
@@ -46,7 +47,8 @@ struct actmem_heap_stats {
  * A region is as long as grow_bytes (of 1G pages rounded up), or shorter where blocks
  * of the length that is wanted then fill it better, or longer where a block is, or
  * where the heap has become large: 1/128 of it, and up to 1/8 while much of it is free
- * in pieces that do not do. A block lies within one region.
+ * in pieces that do not do. A block lies within one region, and across no multiple of
+ * chunk_bytes of it, which is a multiple of 2 MiB.
  *
  * If actmem_open() was given a heap_name, a path or a bare name as for
  * actmem_region_open(), the regions are files: heap_name.0, heap_name.1 and so
@@ -58,22 +60,11 @@ struct actmem_heap_stats {
  * blocks is what the last one left. They must be its user's own, and no symbolic
  * links. rm removes them.
  *
- * -EINVAL  grow_bytes, or the region's options;  -ENOMEM  none for the bookkeeping
+ * -EINVAL  grow_bytes, chunk_bytes or the region's options;  -ENOMEM  none for the bookkeeping
  */
 int actmem_heap_create(struct actmem *am,
 		       const struct actmem_heap_options *options,
 		       struct actmem_heap **heap);
-
-struct actmem_heap_tuning {
-	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t chunk_bytes;		/* in which regions are registered; 0: 64 GiB */
-};
-
-/*
- * No block lies across a multiple of chunk_bytes of its region, which is a
- * multiple of 2 MiB and holds for regions made from now on. -EINVAL: chunk_bytes.
- */
-int actmem_heap_tune(struct actmem_heap *heap, const struct actmem_heap_tuning *tuning);
 
 /*
  * -EBUSY while blocks are live, or regions of it attached to a queue; nothing is

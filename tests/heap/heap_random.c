@@ -77,14 +77,9 @@ static void leave(struct model *m, unsigned int at)
 
 static void make(struct model *m, unsigned int heap)
 {
-	struct actmem_heap_tuning tuning;
-
-	m->heaps[heap] = make_heap(m->am, bounds[heap].grow, bounds[heap].limit);
+	m->heaps[heap] = make_chunked(m->am, bounds[heap].grow, bounds[heap].limit,
+				      bounds[heap].chunk);
 	m->taken[heap] = 0;
-	ACTMEM_INIT(&tuning);
-	tuning.chunk_bytes = bounds[heap].chunk;
-	if (actmem_heap_tune(m->heaps[heap], &tuning))
-		tap_bail("actmem_heap_tune");
 }
 
 /* The heap's sums are those of the model. */

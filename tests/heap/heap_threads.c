@@ -17,15 +17,6 @@
 #define BLOCKS		8
 #define RACES		2000
 
-static void tune(struct actmem_heap *heap, uint64_t chunk_bytes)
-{
-	struct actmem_heap_tuning tuning;
-
-	ACTMEM_INIT(&tuning);
-	tuning.chunk_bytes = chunk_bytes;
-	returns(actmem_heap_tune(heap, &tuning), 0);
-}
-
 static void take_all(struct actmem_heap *heap, void *blocks[BLOCKS], uint64_t bytes)
 {
 	unsigned int i;
@@ -167,17 +158,11 @@ static uintptr_t mapping_of(void *address)
 static void test_chunks(struct actmem *am)
 {
 	const uint64_t chunk = 4 * MIB, bytes = 3 * MIB;
-	struct actmem_heap *heap = make_heap(am, GROW, 0);
-	struct actmem_heap_tuning tuning;
+	struct actmem_heap *heap = make_chunked(am, GROW, 0, chunk);
 	void *blocks[BLOCKS], *block;
 	bool within = true;
 	unsigned int i;
 
-	ACTMEM_INIT(&tuning);
-	tuning.chunk_bytes = 3 * MIB;
-	returns(actmem_heap_tune(heap, &tuning), -EINVAL);
-	says("chunk_bytes");
-	tune(heap, chunk);
 	returns(actmem_heap_alloc(heap, chunk + 1, 0, &block), -EINVAL);
 	says("chunk_bytes");
 	/* Whole, so that a block which does not fit here would fit across the edge. */

@@ -114,16 +114,13 @@ static void test_odd_limit(void **state)
 static void open_long_heap(struct actmem_heap **long_heap)
 {
 	struct actmem_heap_options options;
-	struct actmem_heap_tuning tuning;
 
 	ACTMEM_INIT(&options);
 	options.grow_bytes = CHUNKS * CHUNK_BYTES;
+	options.chunk_bytes = CHUNK_BYTES;
 	ACTMEM_INIT(&options.region);
 	options.region.flags = ACTMEM_REGION_LAZY;
 	assert_int_equal(actmem_heap_create(am, &options, long_heap), 0);
-	ACTMEM_INIT(&tuning);
-	tuning.chunk_bytes = CHUNK_BYTES;
-	assert_int_equal(actmem_heap_tune(*long_heap, &tuning), 0);
 }
 
 static void assert_grows(struct actmem_heap *its, uint64_t regions)
@@ -181,6 +178,11 @@ static void test_refused_options(void **state)
 	ACTMEM_INIT(&options);
 	options.grow_bytes = 1;
 	assert_fails(actmem_heap_create(am, &options, &none), EINVAL, "grow_bytes is 1;");
+	options.grow_bytes = 0;
+	options.chunk_bytes = 3 * MIB;
+	assert_fails(actmem_heap_create(am, &options, &none), EINVAL, "chunk_bytes is 3145728;");
+	options.chunk_bytes = 1ULL << 48;
+	assert_fails(actmem_heap_create(am, &options, &none), EINVAL, "chunk_bytes is 281474976710656;");
 	fail_every("calloc", ENOMEM);
 	assert_fails(actmem_heap_create(am, NULL, &none), ENOMEM, "a heap's handle");
 	fail_call("calloc", 2, ENOMEM);
