@@ -8,10 +8,7 @@
  * order: a freed block is found again at the head of its class, and neighbours
  * merge back to what they were. blocks_find.c says which free block is taken.
  *
- * Taken blocks are found by address in a hash table with chains, which is read
- * without a lock. That needs no more than that descriptors and tables stay as
- * long as the heap: a reader that is led astray finds nothing, and asks again
- * under the lock.
+ * Taken blocks are found by address in a hash table with chains.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -20,31 +17,14 @@
 #include "base/blocks_find.h"
 
 #define CHUNK_BLOCKS	128
-/*
- * From one descriptor to the one that is handed out next: farther than the 2 KiB up to
- * which processors look for a pattern in a loop's accesses. At a small distance a few of
- * a thread's own would lie in a row, and the processor fetches what follows them, which
- * is another thread's, and so takes it from that thread.
- */
-#define CHUNK_STRIDE	53
-#define BUCKETS_FIRST	2048
-/* Seldom two in a bucket: to pass by another thread's block takes it from that thread. */
-#define BUCKETS_PER_BLOCK	8
+#define BUCKETS_FIRST	128
 /* Taking one block makes two more at most: before and behind it. */
 #define SPARE_FOR_TAKE	2
 
-/*
- * Descriptors begin at the first multiple of their size: a pair of cache lines each, as
- * they are fetched, so that threads with neighbours do not take them from each other.
- */
 struct block_chunk {
 	struct block_chunk *next;
-	struct block blocks[CHUNK_BLOCKS + 1];
+	struct block blocks[CHUNK_BLOCKS];
 };
-
-_Static_assert(sizeof(struct block) == 128, "a descriptor is a pair of cache lines");
-_Static_assert(!(CHUNK_BLOCKS & (CHUNK_BLOCKS - 1)) && CHUNK_STRIDE % 2,
-	       "each descriptor of a chunk has its turn");
 
 static void link_free(struct blocks *blocks, struct block *block)
 {
@@ -86,8 +66,7 @@ static void unlink_free(struct blocks *blocks, struct block *block)
 static bool have_spare(struct blocks *blocks, size_t count)
 {
 	struct block_chunk *chunk;
-	struct block *first;
-	unsigned int i, place;
+	unsigned int i;
 
 	if (blocks->spare_count >= count)
 		return true;
@@ -96,25 +75,21 @@ static bool have_spare(struct blocks *blocks, size_t count)
 		return false;
 	chunk->next = blocks->chunks;
 	blocks->chunks = chunk;
-	first = (struct block *)(((uintptr_t)chunk->blocks + sizeof(*first) - 1) &
-				 ~(sizeof(*first) - 1));
-	for (i = 0; i < CHUNK_BLOCKS; i++) {
-		place = i * CHUNK_STRIDE % CHUNK_BLOCKS;
-		first[place].next = blocks->spare;
-		blocks->spare = &first[place];
+	for (i = CHUNK_BLOCKS; i--; ) {
+		chunk->blocks[i].next = blocks->spare;
+		blocks->spare = &chunk->blocks[i];
 	}
 	blocks->spare_count += CHUNK_BLOCKS;
 	return true;
 }
 
-/* A search for a live block may still read its old state. */
 static struct block *take_spare(struct blocks *blocks, char *address, uint64_t length)
 {
 	struct block *block = blocks->spare;
 
 	blocks->spare = block->next;
 	blocks->spare_count--;
-	atomic_store_explicit(&block->address, address, memory_order_release);
+	block->address = address;
 	block->length = length;
 	block->home = 0;
 	block->is_free = false;
@@ -130,52 +105,46 @@ static void give_spare(struct blocks *blocks, struct block *block)
 	blocks->spare_count++;
 }
 
-static struct block_table *make_table(size_t buckets)
+static struct block **bucket_of(struct block **buckets, size_t count, const void *address)
 {
-	struct block_table *table = calloc(1, sizeof(*table) + buckets * sizeof(table->buckets[0]));
+	/* Fibonacci hashing: the high bits of the product are well mixed. */
+	uint64_t hash = (uintptr_t)address / BLOCK_UNIT * 0x9e3779b97f4a7c15ULL;
 
-	if (table)
-		table->mask = buckets - 1;
-	return table;
+	return &buckets[(hash >> 32) & (count - 1)];
 }
 
-static void set_link(struct block *_Atomic *link, struct block *block)
+static void link_into(struct block **buckets, size_t count, struct block *block)
 {
-	atomic_store_explicit(link, block, memory_order_release);
-}
+	struct block **bucket = bucket_of(buckets, count, block->address);
 
-static void link_into(struct block_table *table, struct block *block)
-{
-	struct block *_Atomic *bucket = block_bucket(table, block_address(block));
-
-	set_link(&block->chain, block_link(bucket));
-	set_link(bucket, block);
+	block->chain = *bucket;
+	*bucket = block;
 }
 
 /* Without memory for more buckets the chains only become longer. */
-static void grow_table(struct blocks *blocks)
+static void add_buckets(struct blocks *blocks)
 {
-	struct block_table *old = blocks->table, *table = make_table((old->mask + 1) * 2);
-	struct block *block, *next;
-	size_t i;
+	size_t count = 2 * blocks->bucket_count, i;
+	struct block **buckets = calloc(count, sizeof(*buckets)), *block, *next;
 
-	if (!table)
+	if (!buckets)
 		return;
-	for (i = 0; i <= old->mask; i++) {
-		for (block = block_link(&old->buckets[i]); block; block = next) {
-			next = block_link(&block->chain);
-			link_into(table, block);
+	for (i = 0; i < blocks->bucket_count; i++) {
+		for (block = blocks->buckets[i]; block; block = next) {
+			next = block->chain;
+			link_into(buckets, count, block);
 		}
 	}
-	table->outgrown = old;
-	atomic_store_explicit(&blocks->table, table, memory_order_release);
+	free(blocks->buckets);
+	blocks->buckets = buckets;
+	blocks->bucket_count = count;
 }
 
 static void link_taken(struct blocks *blocks, struct block *block)
 {
-	if (++blocks->taken > blocks->table->mask / BUCKETS_PER_BLOCK)
-		grow_table(blocks);
-	link_into(blocks->table, block);
+	if (++blocks->taken > blocks->bucket_count)
+		add_buckets(blocks);
+	link_into(blocks->buckets, blocks->bucket_count, block);
 	blocks->taken_bytes += block->length;
 	if (blocks->taken_bytes > blocks->taken_bytes_peak)
 		blocks->taken_bytes_peak = blocks->taken_bytes;
@@ -183,34 +152,33 @@ static void link_taken(struct blocks *blocks, struct block *block)
 
 static void unlink_taken(struct blocks *blocks, struct block *block)
 {
-	struct block *_Atomic *link = block_bucket(blocks->table, block_address(block));
+	struct block **link = bucket_of(blocks->buckets, blocks->bucket_count, block->address);
 
-	while (block_link(link) != block)
-		link = &block_link(link)->chain;
-	set_link(link, block_link(&block->chain));
+	while (*link != block)
+		link = &(*link)->chain;
+	*link = block->chain;
 	blocks->taken--;
 	blocks->taken_bytes -= block->length;
 }
 
 int blocks_init(struct blocks *blocks)
 {
-	*blocks = (struct blocks){ .table = make_table(BUCKETS_FIRST) };
-	return blocks->table ? 0 : -ENOMEM;
+	*blocks = (struct blocks){
+		.buckets = calloc(BUCKETS_FIRST, sizeof(struct block *)),
+		.bucket_count = BUCKETS_FIRST,
+	};
+	return blocks->buckets ? 0 : -ENOMEM;
 }
 
 void blocks_destroy(struct blocks *blocks)
 {
-	struct block_table *table = blocks->table, *outgrown;
 	struct block_chunk *chunk;
 
 	while ((chunk = blocks->chunks)) {
 		blocks->chunks = chunk->next;
 		free(chunk);
 	}
-	for (; table; table = outgrown) {
-		outgrown = table->outgrown;
-		free(table);
-	}
+	free(blocks->buckets);
 }
 
 struct block *blocks_add_range(struct blocks *blocks, void *address, uint64_t length,
@@ -242,7 +210,7 @@ void blocks_remove_range(struct blocks *blocks, struct block *first)
 /* Makes the part of a free, unlinked block behind @length a free block. */
 static void cut(struct blocks *blocks, struct block *block, uint64_t length)
 {
-	struct block *rest = take_spare(blocks, block_address(block) + length,
+	struct block *rest = take_spare(blocks, block->address + length,
 					block->length - length);
 
 	rest->home = block->home;
@@ -254,15 +222,14 @@ static void cut(struct blocks *blocks, struct block *block, uint64_t length)
 	block->length = length;
 }
 
-int blocks_take(struct blocks *blocks, uint64_t length, uint64_t align, enum fit fit,
-		struct block **result)
+int blocks_take(struct blocks *blocks, uint64_t length, uint64_t align, struct block **result)
 {
 	struct block *block, *front;
 	uint64_t unaligned;
 
 	if (!have_spare(blocks, SPARE_FOR_TAKE))
 		return -ENOMEM;
-	block = blocks_find(blocks, length, align, fit);
+	block = blocks_find(blocks, length, align);
 	if (!block)
 		return -ENOSPC;
 	unlink_free(blocks, block);
@@ -307,6 +274,15 @@ void blocks_give(struct blocks *blocks, struct block *block)
 		join(blocks, block);
 	}
 	link_free(blocks, block);
+}
+
+struct block *blocks_at(const struct blocks *blocks, const void *address)
+{
+	struct block *block = *bucket_of(blocks->buckets, blocks->bucket_count, address);
+
+	while (block && block->address != address)
+		block = block->chain;
+	return block;
 }
 
 bool blocks_resize(struct blocks *blocks, struct block *block, uint64_t length)
@@ -382,11 +358,7 @@ static const char *wrong_in_classes(const struct blocks *blocks, size_t *count)
 
 static bool is_in_table(const struct blocks *blocks, const struct block *block)
 {
-	const struct block *other = block_link(block_bucket(blocks->table, block_address(block)));
-
-	while (other && other != block)
-		other = block_link(&other->chain);
-	return other;
+	return blocks_at(blocks, block->address) == block;
 }
 
 const char *blocks_wrong(const struct blocks *blocks, struct block *const *firsts, size_t count)
@@ -403,12 +375,10 @@ const char *blocks_wrong(const struct blocks *blocks, struct block *const *first
 			if (!block->length || block->length % BLOCK_UNIT)
 				return "a block has an impossible length";
 			if (block->after && (block->after->before != block ||
-			    block_address(block->after) != block_address(block) + block->length))
+			    block->after->address != block->address + block->length))
 				return "two neighbours do not adjoin";
 			if (block->is_free && block->after && block->after->is_free)
 				return "two free neighbours have not merged";
-			if (block->is_free && atomic_load(&block->life) & BLOCK_LIVE)
-				return "a free block is live";
 			if (!block->is_free && !is_in_table(blocks, block))
 				return "a taken block cannot be found by its address";
 			free_seen += block->is_free;

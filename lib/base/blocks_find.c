@@ -24,11 +24,10 @@
 #define MANY		256
 /*
  * Misfits: in a range for blocks twice, or half, as long; and where as much is left
- * unused as such a block has. Anything beyond the last fits badly.
+ * unused as such a block has.
  */
 #define MISFIT_TWICE	CLASS_COLUMNS
 #define MISFIT_UNUSED	(2 * MISFIT_TWICE)
-#define MISFIT_GOOD	(MISFIT_TWICE / 2)
 
 /* The first class that is not empty, from @class on; false: none. */
 static bool next_class(const struct blocks *blocks, struct class *class)
@@ -82,27 +81,24 @@ static unsigned int misfit(const struct block *block, uint64_t length, uint64_t 
 	       (unsigned int)(unused * MISFIT_UNUSED / length);
 }
 
-/* *@least: how badly it fits. */
-static struct block *find_best(const struct blocks *blocks, uint64_t length, uint64_t align,
-			       unsigned int *least)
+static struct block *find_best(const struct blocks *blocks, uint64_t length, uint64_t align)
 {
 	struct class class = block_class(length);
 	struct block *block, *best = NULL;
-	unsigned int left = MANY, try, its;
+	unsigned int left = MANY, least = UINT32_MAX, try, its;
 	uint64_t gap;
 
-	*least = UINT32_MAX;
-	for (; left && *least && next_class(blocks, &class); class.column++) {
+	for (; left && least && next_class(blocks, &class); class.column++) {
 		block = blocks->classes[class.row][class.column];
 		for (try = 0; block && try < SOME && left; try++, left--, block = block->next) {
 			gap = block_gap(block, align);
 			if (gap + length > block->length)
 				continue;
 			its = misfit(block, length, gap);
-			if (its > *least || (its == *least && block->length >= best->length))
+			if (its > least || (its == least && block->length >= best->length))
 				continue;
 			best = block;
-			*least = its;
+			least = its;
 			if (!its && block->length == length)
 				return best;
 		}
@@ -110,18 +106,10 @@ static struct block *find_best(const struct blocks *blocks, uint64_t length, uin
 	return best;
 }
 
-struct block *blocks_find(const struct blocks *blocks, uint64_t length, uint64_t align,
-			  enum fit fit)
+struct block *blocks_find(const struct blocks *blocks, uint64_t length, uint64_t align)
 {
-	struct block *block;
-	unsigned int least;
+	struct block *block = length < LONG_BYTES ? find_shortest(blocks, length, align, FEW) :
+			      find_best(blocks, length, align);
 
-	if (length < LONG_BYTES) {
-		block = find_shortest(blocks, length, align, FEW);
-	} else {
-		block = find_best(blocks, length, align, &least);
-		if (fit == FIT_WELL && least > MISFIT_GOOD)
-			return NULL;
-	}
 	return block ? block : find_shortest(blocks, length, align, SIZE_MAX);
 }

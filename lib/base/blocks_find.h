@@ -35,19 +35,13 @@ static inline unsigned int block_class_number(uint64_t length)
 	return class.row * CLASS_COLUMNS + class.column;
 }
 
-static inline char *block_address(const struct block *block)
-{
-	return atomic_load_explicit(&block->address, memory_order_relaxed);
-}
-
 /* Bytes before the first aligned address in the block. */
 static inline uint64_t block_gap(const struct block *block, uint64_t align)
 {
-	return -(uintptr_t)block_address(block) & (align - 1);
+	return -(uintptr_t)block->address & (align - 1);
 }
 
-/* The free block to take @length of; NULL: none is long enough, or fits so. */
-struct block *blocks_find(const struct blocks *blocks, uint64_t length, uint64_t align,
-			  enum fit fit);
+/* The free block to take @length of; NULL: none is long enough. */
+struct block *blocks_find(const struct blocks *blocks, uint64_t length, uint64_t align);
 
 #endif /* LIB_BASE_BLOCKS_FIND_H */

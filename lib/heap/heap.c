@@ -202,10 +202,10 @@ static int take_block(struct actmem_heap *heap, uint64_t bytes, uint64_t align, 
 	int error;
 
 	pthread_mutex_lock(&heap->lock);
-	error = blocks_take(&heap->blocks, block_length(bytes), align, FIT_ANY, &block);
+	error = blocks_take(&heap->blocks, block_length(bytes), align, &block);
 	if (!error) {
-		block_begin(block, bytes);
-		*address = atomic_load_explicit(&block->address, memory_order_relaxed);
+		block->bytes = bytes;
+		*address = block->address;
 		count_block(heap, bytes);
 	}
 	heap_check(heap);
@@ -276,16 +276,15 @@ int heap_take(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **a
 int actmem_heap_free(struct actmem_heap *heap, void *address)
 {
 	struct block *block;
-	uint64_t bytes;
 	int error = check_heap(heap, "actmem_heap_free");
 
 	if (error)
 		return error;
 	pthread_mutex_lock(&heap->lock);
-	block = blocks_end(&heap->blocks, address, &bytes);
+	block = blocks_at(&heap->blocks, address);
 	if (block) {
+		discount_block(heap, block->bytes);
 		blocks_give(&heap->blocks, block);
-		discount_block(heap, bytes);
 	}
 	heap_check(heap);
 	pthread_mutex_unlock(&heap->lock);

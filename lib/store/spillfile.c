@@ -179,7 +179,7 @@ void spillfile_destroy(struct spillfile *spillfile)
 
 int spillfile_take(struct spillfile *spillfile, uint64_t length, struct spill_room *room)
 {
-	int error = blocks_take(&spillfile->blocks, length, unit_of(spillfile), FIT_ANY,
+	int error = blocks_take(&spillfile->blocks, length, unit_of(spillfile),
 				&room->block);
 
 	if (error) {
@@ -387,7 +387,7 @@ struct block *spillfile_withhold(struct spillfile *spillfile)
 	uint64_t length = next_piece(spillfile);
 	struct block *piece;
 
-	if (!length || blocks_take(&spillfile->blocks, length, unit_of(spillfile), FIT_ANY, &piece))
+	if (!length || blocks_take(&spillfile->blocks, length, unit_of(spillfile), &piece))
 		return NULL;
 	spillfile->withheld_bytes += length;
 	return piece;

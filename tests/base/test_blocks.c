@@ -30,7 +30,7 @@ static uint16_t owner[RANGES * RANGE_UNITS];
 
 static struct slot {
 	struct block *block;
-	uint64_t bytes;
+	uint64_t length;
 } slots[SLOTS];
 
 static uint64_t next_random(uint64_t *state)
@@ -91,8 +91,7 @@ static void take(uint16_t slot, uint64_t *state)
 	struct block *block;
 	size_t first, i;
 
-	if (blocks_take(&blocks, length, align, FIT_WELL, &block) &&
-	    blocks_take(&blocks, length, align, FIT_ANY, &block)) {
+	if (blocks_take(&blocks, length, align, &block)) {
 		assert_false(reference_has(length, align));
 		return;
 	}
@@ -104,26 +103,24 @@ static void take(uint16_t slot, uint64_t *state)
 		assert_int_equal(owner[i], 0);
 		owner[i] = slot + 1;
 	}
-	block_begin(block, bytes);
-	slots[slot] = (struct slot){ block, bytes };
+	slots[slot] = (struct slot){ block, length };
 }
 
 static void give(uint16_t slot)
 {
 	struct block *block = slots[slot].block;
 	char *address = block->address;
-	uint64_t bytes, length = block->length;
+	uint64_t length = block->length;
 
 	/* Neither before its start, nor within, nor twice. */
-	assert_null(blocks_end(&blocks, address + 1, &bytes));
+	assert_null(blocks_at(&blocks, address + 1));
 	if (length > BLOCK_UNIT)
-		assert_null(blocks_end(&blocks, address + BLOCK_UNIT, &bytes));
-	assert_ptr_equal(blocks_end(&blocks, address, &bytes), block);
-	assert_int_equal(bytes, slots[slot].bytes);
-	assert_null(blocks_end(&blocks, address, &bytes));
+		assert_null(blocks_at(&blocks, address + BLOCK_UNIT));
+	assert_ptr_equal(blocks_at(&blocks, address), block);
+	assert_int_equal(length, slots[slot].length);
 	memset(&owner[unit_of(block)], 0, length / BLOCK_UNIT * sizeof(owner[0]));
 	blocks_give(&blocks, block);
-	assert_null(blocks_end(&blocks, address, &bytes));
+	assert_null(blocks_at(&blocks, address));
 	slots[slot].block = NULL;
 }
 
@@ -137,18 +134,15 @@ static void resize(uint16_t slot, uint64_t *state)
 
 	while ((first + room) % RANGE_UNITS && !owner[first + room])
 		room++;
-	assert_ptr_equal(blocks_end(&blocks, block->address, &bytes), block);
 	assert_int_equal(blocks_resize(&blocks, block, wanted * BLOCK_UNIT), wanted <= room);
 	if (wanted <= room) {
 		for (i = wanted; i < units; i++)
 			owner[first + i] = 0;
 		for (i = units; i < wanted; i++)
 			owner[first + i] = slot + 1;
-		bytes = wanted * BLOCK_UNIT;
 	}
 	assert_int_equal(block->length, (wanted <= room ? wanted : units) * BLOCK_UNIT);
-	block_begin(block, bytes);
-	slots[slot].bytes = bytes;
+	slots[slot].length = block->length;
 }
 
 static void test_random(void **state)
@@ -205,10 +199,10 @@ static void test_fit(void **state)
 	for (i = 0; i < 6; i++)
 		assert_int_equal(blocks_take(&blocks, i % 2 ? BLOCK_UNIT :
 					     (1000 + 10 * (6 - i)) * BLOCK_UNIT, BLOCK_UNIT,
-					     FIT_ANY, &all[i]), 0);
+					     &all[i]), 0);
 	for (i = 0; i < 6; i += 2)
 		blocks_give(&blocks, all[i]);
-	assert_int_equal(blocks_take(&blocks, 1015 * BLOCK_UNIT, BLOCK_UNIT, FIT_ANY, &again), 0);
+	assert_int_equal(blocks_take(&blocks, 1015 * BLOCK_UNIT, BLOCK_UNIT, &again), 0);
 	assert_int_equal(again->length, 1015 * BLOCK_UNIT);
 	assert_ptr_equal(again->after->after, all[5]);
 	blocks_destroy(&blocks);
@@ -218,7 +212,7 @@ static struct block *taken(uint64_t units)
 {
 	struct block *block;
 
-	assert_int_equal(blocks_take(&blocks, units * BLOCK_UNIT, BLOCK_UNIT, FIT_WELL, &block), 0);
+	assert_int_equal(blocks_take(&blocks, units * BLOCK_UNIT, BLOCK_UNIT, &block), 0);
 	return block;
 }
 
@@ -238,13 +232,8 @@ static void test_home(void **state)
 	assert_int_equal(range_of(taken(LONG_UNITS / 4)), 0);
 	assert_int_equal(range_of(taken(LONG_UNITS / 2)), 1);
 	assert_ptr_equal(taken(LONG_UNITS), long_block->after);
-	/* Too long for any range; and such that each leaves a quarter unused somewhere. */
-	assert_int_equal(blocks_take(&blocks, 2 * LONG_UNITS * BLOCK_UNIT, BLOCK_UNIT, FIT_WELL,
-				     &block), -ENOSPC);
-	assert_int_equal(blocks_take(&blocks, (LONG_UNITS + 600) * BLOCK_UNIT, BLOCK_UNIT,
-				     FIT_WELL, &block), -ENOSPC);
-	assert_int_equal(blocks_take(&blocks, (LONG_UNITS + 600) * BLOCK_UNIT, BLOCK_UNIT,
-				     FIT_ANY, &block), 0);
+	/* Each leaves something unused wherever it lies. */
+	block = taken(LONG_UNITS + 600);
 	assert_int_equal(range_of(block), 2);
 	assert_null(blocks_wrong(&blocks, firsts, RANGES));
 	blocks_destroy(&blocks);
@@ -255,7 +244,7 @@ static void test_check(void **state)
 	struct block *block;
 
 	add_ranges(BLOCK_UNIT);
-	assert_int_equal(blocks_take(&blocks, BLOCK_UNIT, BLOCK_UNIT, FIT_ANY, &block), 0);
+	assert_int_equal(blocks_take(&blocks, BLOCK_UNIT, BLOCK_UNIT, &block), 0);
 	assert_null(blocks_wrong(&blocks, firsts, RANGES));
 	block->after->length -= BLOCK_UNIT;
 	assert_non_null(blocks_wrong(&blocks, firsts, RANGES));
@@ -274,8 +263,6 @@ static void test_check(void **state)
 	block->after->is_free = false;
 	assert_non_null(blocks_wrong(&blocks, firsts, RANGES));
 	block->after->is_free = true;
-	block_begin(block->after, 1);
-	assert_string_equal(blocks_wrong(&blocks, firsts, RANGES), "a free block is live");
 	blocks_destroy(&blocks);
 }
 
@@ -284,20 +271,18 @@ static void test_no_memory(void **state)
 {
 	struct block *block;
 	unsigned int i;
-	uint64_t bytes;
 	int error = 0;
 
 	add_ranges(BLOCK_UNIT);
 	fail_every("calloc", ENOMEM);
 	for (i = 0; !error; i++)
-		error = blocks_take(&blocks, BLOCK_UNIT, BLOCK_UNIT, FIT_ANY, &block);
+		error = blocks_take(&blocks, BLOCK_UNIT, BLOCK_UNIT, &block);
 	fail_nothing();
 	assert_int_equal(error, -ENOMEM);
 	assert_null(blocks_wrong(&blocks, firsts, RANGES));
 	for (; i < 1000; i++)
-		assert_int_equal(blocks_take(&blocks, BLOCK_UNIT, BLOCK_UNIT, FIT_ANY, &block), 0);
-	block_begin(block, 1);
-	assert_ptr_equal(blocks_end(&blocks, block->address, &bytes), block);
+		assert_int_equal(blocks_take(&blocks, BLOCK_UNIT, BLOCK_UNIT, &block), 0);
+	assert_ptr_equal(blocks_at(&blocks, block->address), block);
 	assert_null(blocks_wrong(&blocks, firsts, RANGES));
 	blocks_destroy(&blocks);
 }

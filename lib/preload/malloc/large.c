@@ -243,7 +243,7 @@ static void drop(struct pool *pool, struct range **link)
 
 static uintptr_t begin_of(const struct block *block)
 {
-	return (uintptr_t)atomic_load_explicit(&block->address, memory_order_relaxed);
+	return (uintptr_t)block->address;
 }
 
 static uintptr_t end_of(const struct block *block)
@@ -298,10 +298,10 @@ static void grow_older(void)
 
 static int take(struct pool *pool, size_t length, size_t align, struct block **block)
 {
-	int error = blocks_take(&pool->blocks, length, align, FIT_ANY, block);
+	int error = blocks_take(&pool->blocks, length, align, block);
 
 	if (error == -ENOSPC && grow(pool, length))
-		error = blocks_take(&pool->blocks, length, align, FIT_ANY, block);
+		error = blocks_take(&pool->blocks, length, align, block);
 	return error;
 }
 
@@ -346,7 +346,6 @@ void *large_alloc(size_t bytes, size_t align, enum large_use use)
 		return NULL;
 	}
 	length = block->length;
-	block_begin(block, length);
 	memory = (void *)begin_of(block);
 	range = range_of(pool, begin_of(block));
 	filled_bytes -= range->filled * PAGE_BYTES;
@@ -363,11 +362,10 @@ void *large_alloc(size_t bytes, size_t align, enum large_use use)
 	return memory;
 }
 
-/* Under the lock: the block is not live meanwhile. */
+/* Under the lock. */
 static struct block *find(struct pool *pool, const void *memory)
 {
-	uint64_t bytes;
-	struct block *block = pool ? blocks_end(&pool->blocks, memory, &bytes) : NULL;
+	struct block *block = pool ? blocks_at(&pool->blocks, memory) : NULL;
 
 	if (!block)
 		wrong_pointer();
@@ -406,7 +404,6 @@ size_t large_usable_size(void *memory)
 	lock();
 	block = find(pool_of(memory), memory);
 	length = block->length;
-	block_begin(block, length);
 	unlock();
 	return length;
 }
@@ -429,7 +426,6 @@ bool large_resize(void *memory, size_t bytes)
 	range = range_of(pool, begin_of(block));
 	was = block->length;
 	fits = blocks_resize(&pool->blocks, block, length);
-	block_begin(block, block->length);
 	if (fits) {
 		filled_bytes -= range->filled * PAGE_BYTES;
 		if (length > was)
