@@ -66,6 +66,13 @@ static uint64_t unit_of(const struct actmem_heap *heap)
 	return heap->request.pages == ACTMEM_PAGES_1G ? GIANT_PAGE_BYTES : HUGE_PAGE_BYTES;
 }
 
+/* Under lock. */
+static uint64_t free_bytes_of(struct actmem_heap *heap)
+{
+	heap_give_freed(heap);
+	return heap->region_bytes - heap->blocks.taken_bytes;
+}
+
 /* Of the next region, and what is left to the heap of its limit. */
 static int grown_length(struct actmem_heap *heap, uint64_t length, uint64_t align,
 			uint64_t *result, uint64_t *still_left)
@@ -76,7 +83,7 @@ static int grown_length(struct actmem_heap *heap, uint64_t length, uint64_t alig
 	pthread_mutex_lock(&heap->lock);
 	held = heap->region_bytes;
 	limit = heap->limit;
-	unused = held - heap->blocks.taken_bytes;
+	unused = free_bytes_of(heap);
 	pthread_mutex_unlock(&heap->lock);
 	left = limit > held ? limit - held : 0;
 	if (needed > left)
@@ -232,7 +239,7 @@ int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 		while (atomic_load(&heap->growers))
 			pthread_cond_wait(&heap->none_grows, &heap->grow_lock);
 		pthread_mutex_lock(&heap->lock);
-		is_short = heap->region_bytes - heap->blocks.taken_bytes < free_bytes &&
+		is_short = free_bytes_of(heap) < free_bytes &&
 			   heap->limit >= heap->region_bytes &&
 			   heap->limit - heap->region_bytes >= needed;
 		pthread_mutex_unlock(&heap->lock);
@@ -296,6 +303,7 @@ static struct range *detach_free_ranges(struct actmem_heap *heap, bool named_too
 	struct range **link = &heap->ranges, *range, *detached = NULL;
 
 	pthread_mutex_lock(&heap->lock);
+	heap_give_freed(heap);
 	while ((range = *link)) {
 		if (may_go(heap, range, named_too))
 			detach(heap, link, &detached);
@@ -332,7 +340,7 @@ static struct range *detach_excess(struct actmem_heap *heap, uint64_t keep_bytes
 
 	pthread_mutex_lock(&heap->lock);
 	do {
-		unused = heap->region_bytes - heap->blocks.taken_bytes;
+		unused = free_bytes_of(heap);
 		link = unused > keep_bytes ? choose_free_range(heap, unused - keep_bytes) : NULL;
 		if (link)
 			detach(heap, link, &detached);
@@ -375,6 +383,7 @@ bool heap_may_grow(struct actmem_heap *heap, uint64_t bytes)
 	bool may;
 
 	pthread_mutex_lock(&heap->lock);
+	heap_give_freed(heap);
 	held = heap->region_bytes;
 	for (range = heap->ranges; range && held + needed > heap->limit; range = range->next)
 		if (!range->its.named && range_is_free(range))

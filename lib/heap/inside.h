@@ -40,6 +40,7 @@ struct actmem_heap {
 	pthread_mutex_t lock;		/* of all below */
 	uint64_t limit;
 	struct blocks blocks;
+	struct block *freed;		/* of length, not of bytes: still taken; the last first */
 	struct range *ranges;
 	uint64_t regions;
 	uint64_t region_bytes;
@@ -76,6 +77,9 @@ bool heap_shrink(struct actmem_heap *heap, bool named_too);
 
 /* The same, but for named ones, until no more than @keep_bytes are free. */
 void heap_shrink_to(struct actmem_heap *heap, uint64_t keep_bytes);
+
+/* Gives freed blocks back to the free memory around them. Under lock. */
+void heap_give_freed(struct actmem_heap *heap);
 
 /* How many of its regions are attached to a queue. Under lock. */
 unsigned int heap_attached(const struct actmem_heap *heap);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * A heap where the kernel or the C library refuses what its regions, and the words for
- * its errors, are made of; and the most bytes that were live.
+ * its errors, are made of; the most bytes that were live; and blocks that are taken
+ * again.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -87,6 +88,47 @@ static void test_peak(void **state)
 	assert_int_equal(actmem_heap_destroy(second), 0);
 }
 
+static uint64_t free_pieces(void)
+{
+	struct actmem_heap_stats now;
+
+	ACTMEM_INIT(&now);
+	assert_int_equal(actmem_heap_get_stats(heap, &now), 0);
+	assert_int_equal(now.region_bytes, 2 * MIB);
+	return now.free_pieces;
+}
+
+/*
+ * Blocks are taken again where they lay, the last one first; but of another length, or
+ * so aligned, only once they have merged.
+ */
+static void test_taken_again(void **state)
+{
+	void *blocks[4], *again, *whole;
+	unsigned int i;
+
+	for (i = 0; i < 4; i++)
+		assert_int_equal(actmem_heap_alloc(heap, MIB / 2, 0, &blocks[i]), 0);
+	assert_int_equal(actmem_heap_free(heap, blocks[0]), 0);
+	assert_int_equal(actmem_heap_free(heap, blocks[2]), 0);
+	assert_int_equal(actmem_heap_free(heap, blocks[1]), 0);
+	assert_int_equal(actmem_heap_alloc(heap, MIB / 2, 0, &again), 0);
+	assert_ptr_equal(again, blocks[1]);
+	assert_int_equal(actmem_heap_alloc(heap, MIB / 2, 2 * MIB, &again), 0);
+	assert_ptr_equal(again, blocks[0]);
+	assert_int_equal(actmem_heap_free(heap, again), 0);
+	assert_fails(actmem_heap_free(heap, again), EINVAL, "not the start of a live block");
+	assert_int_equal(free_pieces(), 2);
+	for (i = 1; i < 4; i += 2)
+		assert_int_equal(actmem_heap_free(heap, blocks[i]), 0);
+	assert_int_equal(actmem_heap_alloc(heap, 2 * MIB, 0, &whole), 0);
+	assert_int_equal(free_pieces(), 0);
+	assert_int_equal(actmem_heap_free(heap, whole), 0);
+	assert_int_equal(actmem_heap_alloc(heap, MIB, 0, &again), 0);
+	assert_int_equal(free_pieces(), 1);
+	assert_int_equal(actmem_heap_free(heap, again), 0);
+}
+
 /* A region is whole huge pages, though the limit is not. */
 static void test_odd_limit(void **state)
 {
@@ -103,7 +145,14 @@ static void test_odd_limit(void **state)
 	assert_int_equal(actmem_heap_get_stats(odd, &now), 0);
 	assert_int_equal(now.region_bytes, 4 * MIB);
 	assert_fails(actmem_heap_alloc(odd, 2 * MIB, 0, &none), ENOMEM, "raise limit_bytes");
+	assert_false(heap_may_grow(odd, 4 * MIB));
 	assert_int_equal(actmem_heap_free(odd, block), 0);
+	assert_true(heap_may_grow(odd, 4 * MIB));
+	assert_int_equal(actmem_heap_alloc(odd, 3 * MIB, 0, &block), 0);
+	assert_int_equal(actmem_heap_free(odd, block), 0);
+	assert_int_equal(actmem_heap_trim_to(odd, 0), 0);
+	assert_int_equal(actmem_heap_get_stats(odd, &now), 0);
+	assert_int_equal(now.region_bytes, 0);
 	assert_int_equal(actmem_heap_destroy(odd), 0);
 }
 
@@ -195,6 +244,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_no_words, open_heap, close_heap),
 		cmocka_unit_test_setup_teardown(test_peak, open_heap, close_heap),
+		cmocka_unit_test_setup_teardown(test_taken_again, open_heap, close_heap),
 		cmocka_unit_test_setup_teardown(test_odd_limit, open_heap, close_heap),
 		cmocka_unit_test_setup_teardown(test_growth_sweep, open_heap, close_heap),
 		cmocka_unit_test_setup_teardown(test_refused_options, open_heap, close_heap),
