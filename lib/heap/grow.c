@@ -70,7 +70,7 @@ static uint64_t unit_of(const struct actmem_heap *heap)
 static uint64_t free_bytes_of(struct actmem_heap *heap)
 {
 	heap_give_freed(heap);
-	return heap->region_bytes - heap->blocks.taken_bytes;
+	return heap->region_bytes - heap->extents.taken_bytes;
 }
 
 /* Of the next region, and what is left to the heap of its limit. */
@@ -112,14 +112,14 @@ static bool add_chunks(struct actmem_heap *heap, struct range *range, char *addr
 	for (i = 0; i < range->chunks; i++) {
 		at = i * heap->chunk_bytes;
 		bytes = length - at < heap->chunk_bytes ? length - at : heap->chunk_bytes;
-		range->first[i] = blocks_add_range(&heap->blocks, address + at, bytes, home);
+		range->first[i] = extents_add_range(&heap->extents, address + at, bytes, home);
 		if (!range->first[i])
 			break;
 	}
 	if (i == range->chunks)
 		return true;
 	while (i--)
-		blocks_remove_range(&heap->blocks, range->first[i]);
+		extents_remove_range(&heap->extents, range->first[i]);
 	return false;
 }
 
@@ -256,7 +256,7 @@ static bool range_is_free(const struct range *range)
 	size_t i;
 
 	for (i = 0; i < range->chunks; i++)
-		if (!blocks_range_is_free(range->first[i]))
+		if (!extents_range_is_free(range->first[i]))
 			return false;
 	return true;
 }
@@ -293,7 +293,7 @@ static void detach(struct actmem_heap *heap, struct range **link, struct range *
 	range->next = *detached;
 	*detached = range;
 	for (i = 0; i < range->chunks; i++)
-		blocks_remove_range(&heap->blocks, range->first[i]);
+		extents_remove_range(&heap->extents, range->first[i]);
 	count_region(heap, actmem_region_length(range->its.region), false);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Heaps: blocks of regions, for any number of threads. base/blocks.c knows which
+ * Heaps: blocks of regions, for any number of threads. base/extents.c knows which
  * parts are taken; here are the calls, and what they count.
  *
  * Taking a block or freeing it holds the heap's lock for some ten nanoseconds, while
@@ -43,10 +43,10 @@ static int take_options(struct actmem_heap *heap, const struct actmem_heap_optio
 	if (error)
 		return error;
 	taken.region.length = taken.grow_bytes ? taken.grow_bytes : GROW_DEFAULT;
-	if (taken.region.length % HUGE_PAGE_BYTES || taken.region.length > BLOCK_BYTES_MAX)
+	if (taken.region.length % HUGE_PAGE_BYTES || taken.region.length > EXTENT_BYTES_MAX)
 		return fail(EINVAL, "grow_bytes is %llu; it must be a multiple of 2 MiB up to 128 TiB",
 			    (unsigned long long)taken.region.length);
-	if (taken.chunk_bytes % HUGE_PAGE_BYTES || taken.chunk_bytes > BLOCK_BYTES_MAX)
+	if (taken.chunk_bytes % HUGE_PAGE_BYTES || taken.chunk_bytes > EXTENT_BYTES_MAX)
 		return fail(EINVAL, "chunk_bytes is %llu; it must be a multiple of 2 MiB up to 128 TiB",
 			    (unsigned long long)taken.chunk_bytes);
 	if (options_pages(&heap->am->options, taken.region.pages) == ACTMEM_PAGES_1G)
@@ -74,7 +74,7 @@ int actmem_heap_create(struct actmem *am, const struct actmem_heap_options *opti
 		return fail(ENOMEM, "no memory for a heap's handle");
 	heap->am = am;
 	error = take_options(heap, options);
-	if (!error && blocks_init(&heap->blocks))
+	if (!error && extents_init(&heap->extents))
 		error = fail(ENOMEM, "no memory for a heap's bookkeeping");
 	if (error) {
 		free(heap);
@@ -106,7 +106,7 @@ void heap_check(struct actmem_heap *heap)
 {
 	const char *wrong = "no memory to check the bookkeeping";
 	const struct range *range;
-	struct block **firsts;
+	struct extent **firsts;
 	size_t count = 0, i;
 
 	for (range = heap->ranges; range; range = range->next)
@@ -118,7 +118,7 @@ void heap_check(struct actmem_heap *heap)
 	for (range = heap->ranges; range; range = range->next)
 		for (i = 0; i < range->chunks; i++)
 			firsts[count++] = range->first[i];
-	wrong = blocks_wrong(&heap->blocks, firsts, count);
+	wrong = extents_wrong(&heap->extents, firsts, count);
 	free(firsts);
 	if (!wrong)
 		return;
@@ -165,8 +165,8 @@ int actmem_heap_destroy(struct actmem_heap *heap)
 	if (attached)
 		error = fail(EBUSY, "%u of the heap's regions are attached to a queue; actmem_queue_detach() goes first",
 			     attached);
-	if (heap->blocks.taken)
-		error = fail(EBUSY, "%zu blocks of %s are still live", heap->blocks.taken,
+	if (heap->extents.taken)
+		error = fail(EBUSY, "%zu blocks of %s are still live", heap->extents.taken,
 			     BYTES_TEXT(heap->block_bytes));
 	pthread_mutex_unlock(&heap->lock);
 	if (error)
@@ -180,7 +180,7 @@ int actmem_heap_destroy(struct actmem_heap *heap)
 	pthread_mutex_destroy(&heap->lock);
 	pthread_cond_destroy(&heap->none_grows);
 	pthread_mutex_destroy(&heap->grow_lock);
-	blocks_destroy(&heap->blocks);
+	extents_destroy(&heap->extents);
 	free(heap);
 	return 0;
 }
@@ -207,18 +207,18 @@ static void discount_block(struct actmem_heap *heap, uint64_t bytes)
 
 void heap_give_freed(struct actmem_heap *heap)
 {
-	struct block *block;
+	struct extent *block;
 
 	while ((block = heap->freed)) {
 		heap->freed = block->next;
-		blocks_give(&heap->blocks, block);
+		extents_give(&heap->extents, block);
 	}
 }
 
 /* Under lock. NULL: none of those freed last has exactly this length, so aligned. */
-static struct block *take_freed(struct actmem_heap *heap, uint64_t length, uint64_t align)
+static struct extent *take_freed(struct actmem_heap *heap, uint64_t length, uint64_t align)
 {
-	struct block **link = &heap->freed, *block;
+	struct extent **link = &heap->freed, *block;
 	unsigned int tries;
 
 	for (tries = FREED_TRIES; tries-- && (block = *link); link = &block->next) {
@@ -233,14 +233,14 @@ static struct block *take_freed(struct actmem_heap *heap, uint64_t length, uint6
 /* From the regions that there are. -ENOSPC, without words: none has room. */
 static int take_block(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address)
 {
-	struct block *block;
+	struct extent *block;
 	int error = 0;
 
 	pthread_mutex_lock(&heap->lock);
-	block = take_freed(heap, block_length(bytes), align);
+	block = take_freed(heap, extent_length(bytes), align);
 	if (!block) {
 		heap_give_freed(heap);
-		error = blocks_take(&heap->blocks, block_length(bytes), align, &block);
+		error = extents_take(&heap->extents, extent_length(bytes), align, &block);
 	}
 	if (!error) {
 		block->bytes = bytes;
@@ -263,7 +263,7 @@ static int take_block_or_grow(struct actmem_heap *heap, uint64_t bytes, uint64_t
 	heap_lock_growth(heap);
 	/* Another thread may have grown it meanwhile, or take what this one made. */
 	while ((error = take_block(heap, bytes, align, address)) == -ENOSPC) {
-		error = heap_grow(heap, block_length(bytes), align, is_full);
+		error = heap_grow(heap, extent_length(bytes), align, is_full);
 		if (error)
 			break;
 	}
@@ -281,14 +281,14 @@ static int alloc_block(struct actmem_heap *heap, uint64_t bytes, uint64_t align,
 
 	if (error)
 		return error;
-	if (!address || !bytes || bytes > BLOCK_BYTES_MAX)
+	if (!address || !bytes || bytes > EXTENT_BYTES_MAX)
 		return fail(EINVAL, "actmem_heap_alloc: %llu bytes; 1 to %llu can be had, at an address to be stored",
-			    (unsigned long long)bytes, (unsigned long long)BLOCK_BYTES_MAX);
-	if (align & (align - 1) || align > BLOCK_ALIGN_MAX)
+			    (unsigned long long)bytes, (unsigned long long)EXTENT_BYTES_MAX);
+	if (align & (align - 1) || align > EXTENT_ALIGN_MAX)
 		return fail(EINVAL, "actmem_heap_alloc: align is %llu; it must be a power of two up to 2 MiB",
 			    (unsigned long long)align);
-	if (align < BLOCK_UNIT)
-		align = BLOCK_UNIT;
+	if (align < EXTENT_UNIT)
+		align = EXTENT_UNIT;
 	return is_full ? take_block_or_grow(heap, bytes, align, address, is_full) :
 	       take_block(heap, bytes, align, address);
 }
@@ -313,16 +313,16 @@ int heap_take(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **a
 }
 
 /* Under lock. NULL: no live block begins there. */
-static struct block *find_live(const struct actmem_heap *heap, const void *address)
+static struct extent *find_live(const struct actmem_heap *heap, const void *address)
 {
-	struct block *block = blocks_at(&heap->blocks, address);
+	struct extent *block = extents_at(&heap->extents, address);
 
 	return block && block->bytes ? block : NULL;
 }
 
 int actmem_heap_free(struct actmem_heap *heap, void *address)
 {
-	struct block *block;
+	struct extent *block;
 	int error = check_heap(heap, "actmem_heap_free");
 
 	if (error)
@@ -356,12 +356,12 @@ int actmem_heap_get_stats(struct actmem_heap *heap, struct actmem_heap_stats *st
 	now.regions = heap->regions;
 	now.region_bytes = heap->region_bytes;
 	now.region_bytes_peak = heap->region_bytes_peak;
-	now.blocks = heap->blocks.taken;
+	now.blocks = heap->extents.taken;
 	now.block_bytes = heap->block_bytes;
-	now.used_bytes = heap->blocks.taken_bytes;
-	now.used_bytes_peak = heap->blocks.taken_bytes_peak;
-	now.largest_free = blocks_largest_free(&heap->blocks);
-	now.free_pieces = heap->blocks.free;
+	now.used_bytes = heap->extents.taken_bytes;
+	now.used_bytes_peak = heap->extents.taken_bytes_peak;
+	now.largest_free = extents_largest_free(&heap->extents);
+	now.free_pieces = heap->extents.free;
 	now.blocks_total = heap->blocks_total;
 	pthread_mutex_unlock(&heap->lock);
 	return give_struct(stats, &now, sizeof(now), "heap stats");

@@ -22,7 +22,7 @@ struct range {
 	struct heap_region its;
 	const char *address;
 	size_t chunks;
-	struct block *first[];		/* of each chunk */
+	struct extent *first[];		/* of each chunk */
 };
 
 struct actmem_heap {
@@ -39,8 +39,8 @@ struct actmem_heap {
 	pthread_cond_t none_grows;	/* with grow_lock */
 	pthread_mutex_t lock;		/* of all below */
 	uint64_t limit;
-	struct blocks blocks;
-	struct block *freed;		/* of length, not of bytes: still taken; the last first */
+	struct extents extents;
+	struct extent *freed;		/* of length, not of bytes: still taken; the last first */
 	struct range *ranges;
 	uint64_t regions;
 	uint64_t region_bytes;

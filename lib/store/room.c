@@ -218,9 +218,9 @@ int actmem_store_grow(struct actmem_store *store, uint64_t bytes, uint64_t free_
 
 	if (error)
 		return error;
-	if (!bytes || bytes > BLOCK_BYTES_MAX)
+	if (!bytes || bytes > EXTENT_BYTES_MAX)
 		return fail(EINVAL, "actmem_store_grow: blocks of %llu bytes; 1 to %llu are possible",
-			    (unsigned long long)bytes, (unsigned long long)BLOCK_BYTES_MAX);
+			    (unsigned long long)bytes, (unsigned long long)EXTENT_BYTES_MAX);
 	thread_hold_cancellation();
 	pthread_mutex_lock(&store->lock);
 	store->waiting++;
