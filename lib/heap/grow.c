@@ -4,7 +4,7 @@
  * which go back.
  *
  * Regions are registered with devices in chunks, so each chunk of a region is a
- * range of its own, and no block lies across two.
+ * range of extents of its own, and no block lies across two.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -73,7 +73,7 @@ static uint64_t free_bytes_of(struct actmem_heap *heap)
 	return heap->region_bytes - heap->extents.taken_bytes;
 }
 
-/* Of the next region, and what is left to the heap of its limit. */
+/* The length of the next region, and what is left to the heap of its limit. */
 static int grown_length(struct actmem_heap *heap, uint64_t length, uint64_t align,
 			uint64_t *result, uint64_t *still_left)
 {
@@ -103,45 +103,51 @@ static int grown_length(struct actmem_heap *heap, uint64_t length, uint64_t alig
 }
 
 /* Under lock. All its chunks or none. */
-static bool add_chunks(struct actmem_heap *heap, struct range *range, char *address,
+static bool add_chunks(struct actmem_heap *heap, struct heap_region *its, char *address,
 		       uint64_t length, uint64_t home)
 {
 	uint64_t at, bytes;
 	size_t i;
 
-	for (i = 0; i < range->chunks; i++) {
+	for (i = 0; i < its->chunks; i++) {
 		at = i * heap->chunk_bytes;
 		bytes = length - at < heap->chunk_bytes ? length - at : heap->chunk_bytes;
-		range->first[i] = extents_add_range(&heap->extents, address + at, bytes, home);
-		if (!range->first[i])
+		its->first[i] = extents_add_range(&heap->extents, address + at, bytes, home);
+		if (!its->first[i])
 			break;
 	}
-	if (i == range->chunks)
+	if (i == its->chunks)
 		return true;
 	while (i--)
-		extents_remove_range(&heap->extents, range->first[i]);
+		extents_remove_range(&heap->extents, its->first[i]);
 	return false;
 }
 
 /* Under lock. */
 static void count_region(struct actmem_heap *heap, uint64_t length, bool more)
 {
-	heap->regions += more ? 1 : -1ULL;
+	heap->region_count += more ? 1 : -1ULL;
 	heap->region_bytes += more ? length : -length;
 	if (heap->region_bytes > heap->region_bytes_peak)
 		heap->region_bytes_peak = heap->region_bytes;
 }
 
-static bool add_range(struct actmem_heap *heap, struct range *range, void *address,
-		      uint64_t length, uint64_t home)
+static bool list_region(struct actmem_heap *heap, struct heap_region *its, char *address,
+			uint64_t home)
 {
+	uint64_t length = actmem_region_length(its->region);
 	bool added;
 
+	its->address = address;
+	its->chunks = (length + heap->chunk_bytes - 1) / heap->chunk_bytes;
+	its->first = calloc(its->chunks, sizeof(its->first[0]));
+	if (!its->first)
+		return false;
 	pthread_mutex_lock(&heap->lock);
-	added = add_chunks(heap, range, address, length, home);
+	added = add_chunks(heap, its, address, length, home);
 	if (added) {
-		range->next = heap->ranges;
-		heap->ranges = range;
+		its->next = heap->regions;
+		heap->regions = its;
 		count_region(heap, length, true);
 	}
 	pthread_mutex_unlock(&heap->lock);
@@ -152,35 +158,19 @@ static bool add_range(struct actmem_heap *heap, struct range *range, void *addre
  * For blocks of the length @home. A region found under a name may have another length
  * than the one asked for.
  */
-static int make_range(struct actmem_heap *heap, uint64_t length, uint64_t left, uint64_t home)
+static int add_region(struct actmem_heap *heap, uint64_t length, uint64_t left, uint64_t home)
 {
-	struct heap_region its;
-	struct range *range;
-	size_t chunks;
+	struct heap_region *its;
 	void *address;
 	int error = heap_region_open(heap, length, left, &its);
 
 	if (error)
 		return error;
-	error = actmem_region_map(its.region, &address);
-	if (error)
-		goto close_region;
-	length = actmem_region_length(its.region);
-	chunks = (length + heap->chunk_bytes - 1) / heap->chunk_bytes;
-	range = malloc(sizeof(*range) + chunks * sizeof(range->first[0]));
-	if (!range) {
+	error = actmem_region_map(its->region, &address);
+	if (!error && !list_region(heap, its, address, home))
 		error = fail(ENOMEM, "no memory for a heap's bookkeeping");
-		goto close_region;
-	}
-	range->its = its;
-	range->address = address;
-	range->chunks = chunks;
-	if (add_range(heap, range, address, length, home))
-		return 0;
-	error = fail(ENOMEM, "no memory for a heap's bookkeeping");
-	free(range);
-close_region:
-	heap_region_close(heap, &its);
+	if (error)
+		heap_region_close(heap, its);
 	return error;
 }
 
@@ -198,13 +188,13 @@ static int make_room(struct actmem_heap *heap, uint64_t length, uint64_t align, 
 	if (error)
 		return error;
 	pthread_mutex_lock(&heap->lock);
-	is_first = !heap->ranges;
+	is_first = !heap->regions;
 	pthread_mutex_unlock(&heap->lock);
-	error = make_range(heap, grown, left, length);
+	error = add_region(heap, grown, left, length);
 	if (!is_out_of_memory(error) || grown <= needed)
 		return error;
 	if (!is_first)
-		return make_range(heap, needed, left, length);
+		return add_region(heap, needed, left, length);
 	fail_more("; %s are needed now, and regions are made of %s: lower grow_bytes",
 		  BYTES_TEXT(needed), BYTES_TEXT(grown));
 	return error;
@@ -251,79 +241,81 @@ int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 	return error;
 }
 
-static bool range_is_free(const struct range *range)
+static bool is_region_free(const struct heap_region *its)
 {
 	size_t i;
 
-	for (i = 0; i < range->chunks; i++)
-		if (!extents_range_is_free(range->first[i]))
+	for (i = 0; i < its->chunks; i++)
+		if (!extents_range_is_free(its->first[i]))
 			return false;
 	return true;
 }
 
-/* Where the heap's owner is told of regions that go, he detaches them. */
-static bool is_kept_by_queue(const struct actmem_heap *heap, const struct range *range)
+/* Where the heap's owner is told of regions that go, it detaches them. */
+static bool is_region_attached(const struct actmem_heap *heap, const struct heap_region *its)
 {
-	return !heap->closing && region_attachments(range->its.region);
+	return !heap->closing && region_attachments(its->region);
 }
 
 unsigned int heap_attached(const struct actmem_heap *heap)
 {
-	const struct range *range;
+	const struct heap_region *its;
 	unsigned int count = 0;
 
-	for (range = heap->ranges; range; range = range->next)
-		count += is_kept_by_queue(heap, range);
+	for (its = heap->regions; its; its = its->next)
+		count += is_region_attached(heap, its);
 	return count;
 }
 
-static bool may_go(const struct actmem_heap *heap, const struct range *range, bool named_too)
+static bool may_close_region(const struct actmem_heap *heap, const struct heap_region *its,
+			     bool named_too)
 {
-	return (named_too || !range->its.named) && !is_kept_by_queue(heap, range) &&
-	       range_is_free(range);
+	return (named_too || !its->named) && !is_region_attached(heap, its) &&
+	       is_region_free(its);
 }
 
-/* Takes a range out of the heap, to the others in @detached. Under lock. */
-static void detach(struct actmem_heap *heap, struct range **link, struct range **detached)
+/* Takes a region out of the heap, to the others in @detached. Under lock. */
+static void detach_region(struct actmem_heap *heap, struct heap_region **link,
+			  struct heap_region **detached)
 {
-	struct range *range = *link;
+	struct heap_region *its = *link;
 	size_t i;
 
-	*link = range->next;
-	range->next = *detached;
-	*detached = range;
-	for (i = 0; i < range->chunks; i++)
-		extents_remove_range(&heap->extents, range->first[i]);
-	count_region(heap, actmem_region_length(range->its.region), false);
+	*link = its->next;
+	its->next = *detached;
+	*detached = its;
+	for (i = 0; i < its->chunks; i++)
+		extents_remove_range(&heap->extents, its->first[i]);
+	count_region(heap, actmem_region_length(its->region), false);
 }
 
-/* All of which nothing is taken. */
-static struct range *detach_free_ranges(struct actmem_heap *heap, bool named_too)
+/* All regions of which nothing is taken. */
+static struct heap_region *detach_free_regions(struct actmem_heap *heap, bool named_too)
 {
-	struct range **link = &heap->ranges, *range, *detached = NULL;
+	struct heap_region **link = &heap->regions, *its, *detached = NULL;
 
 	pthread_mutex_lock(&heap->lock);
 	heap_give_freed(heap);
-	while ((range = *link)) {
-		if (may_go(heap, range, named_too))
-			detach(heap, link, &detached);
+	while ((its = *link)) {
+		if (may_close_region(heap, its, named_too))
+			detach_region(heap, link, &detached);
 		else
-			link = &range->next;
+			link = &its->next;
 	}
 	pthread_mutex_unlock(&heap->lock);
 	return detached;
 }
 
 /* The shortest that is as long as @excess, or else the longest; NULL: none may go. */
-static struct range **choose_free_range(struct actmem_heap *heap, uint64_t excess)
+static struct heap_region **choose_free_region(struct actmem_heap *heap, uint64_t excess)
 {
-	struct range **link, **chosen = NULL;
+	struct heap_region **link, **chosen = NULL;
 	uint64_t length, best = 0;
 
-	for (link = &heap->ranges; *link; link = &(*link)->next) {
-		if (!may_go(heap, *link, false))
+	for (link = &heap->regions; *link; link = &(*link)->next) {
+		if (!may_close_region(heap, *link, false))
 			continue;
-		length = actmem_region_length((*link)->its.region);
+		length = actmem_region_length((*link)->region);
 		if (best < excess ? length > best : length >= excess && length < best) {
 			chosen = link;
 			best = length;
@@ -332,62 +324,61 @@ static struct range **choose_free_range(struct actmem_heap *heap, uint64_t exces
 	return chosen;
 }
 
-/* As few as will do for the heap to have no more than @keep_bytes free. */
-static struct range *detach_excess(struct actmem_heap *heap, uint64_t keep_bytes)
+/* As few regions as will do for the heap to have no more than @keep_bytes free. */
+static struct heap_region *detach_excess(struct actmem_heap *heap, uint64_t keep_bytes)
 {
-	struct range *detached = NULL, **link = NULL;
+	struct heap_region *detached = NULL, **link = NULL;
 	uint64_t unused;
 
 	pthread_mutex_lock(&heap->lock);
 	do {
 		unused = free_bytes_of(heap);
-		link = unused > keep_bytes ? choose_free_range(heap, unused - keep_bytes) : NULL;
+		link = unused > keep_bytes ? choose_free_region(heap, unused - keep_bytes) : NULL;
 		if (link)
-			detach(heap, link, &detached);
+			detach_region(heap, link, &detached);
 	} while (link);
 	pthread_mutex_unlock(&heap->lock);
 	return detached;
 }
 
-static void close_ranges(struct actmem_heap *heap, struct range *range)
+static void close_regions(struct actmem_heap *heap, struct heap_region *its)
 {
-	struct range *next;
+	struct heap_region *next;
 
-	for (; range; range = next) {
-		next = range->next;
+	for (; its; its = next) {
+		next = its->next;
 		if (heap->closing)
-			heap->closing(heap->closing_data, range->its.region);
-		heap_region_close(heap, &range->its);
-		free(range);
+			heap->closing(heap->closing_data, its->region);
+		heap_region_close(heap, its);
 	}
 }
 
 bool heap_shrink(struct actmem_heap *heap, bool named_too)
 {
-	struct range *range = detach_free_ranges(heap, named_too);
-	bool any = range;
+	struct heap_region *its = detach_free_regions(heap, named_too);
+	bool any = its;
 
-	close_ranges(heap, range);
+	close_regions(heap, its);
 	return any;
 }
 
 void heap_shrink_to(struct actmem_heap *heap, uint64_t keep_bytes)
 {
-	close_ranges(heap, detach_excess(heap, keep_bytes));
+	close_regions(heap, detach_excess(heap, keep_bytes));
 }
 
 bool heap_may_grow(struct actmem_heap *heap, uint64_t bytes)
 {
 	uint64_t needed = round_up(bytes, unit_of(heap)), held;
-	const struct range *range;
+	const struct heap_region *its;
 	bool may;
 
 	pthread_mutex_lock(&heap->lock);
 	heap_give_freed(heap);
 	held = heap->region_bytes;
-	for (range = heap->ranges; range && held + needed > heap->limit; range = range->next)
-		if (!range->its.named && range_is_free(range))
-			held -= actmem_region_length(range->its.region);
+	for (its = heap->regions; its && held + needed > heap->limit; its = its->next)
+		if (!its->named && is_region_free(its))
+			held -= actmem_region_length(its->region);
 	may = held + needed <= heap->limit;
 	pthread_mutex_unlock(&heap->lock);
 	return may;
@@ -439,15 +430,15 @@ uint64_t heap_lower_limit(struct actmem_heap *heap, uint64_t limit)
 void heap_locate(struct actmem_heap *heap, const void *address, struct actmem_region **region,
 		 uint64_t *offset)
 {
-	const struct range *range;
+	const struct heap_region *its;
 
 	pthread_mutex_lock(&heap->lock);
-	range = heap->ranges;
-	while ((uintptr_t)address - (uintptr_t)range->address >=
-	       actmem_region_length(range->its.region))
-		range = range->next;
-	*region = range->its.region;
-	*offset = (uintptr_t)address - (uintptr_t)range->address;
+	its = heap->regions;
+	while ((uintptr_t)address - (uintptr_t)its->address >=
+	       actmem_region_length(its->region))
+		its = its->next;
+	*region = its->region;
+	*offset = (uintptr_t)address - (uintptr_t)its->address;
 	pthread_mutex_unlock(&heap->lock);
 }
 

@@ -105,19 +105,19 @@ static inline int check_heap(const struct actmem_heap *heap, const char *call)
 void heap_check(struct actmem_heap *heap)
 {
 	const char *wrong = "no memory to check the bookkeeping";
-	const struct range *range;
+	const struct heap_region *its;
 	struct extent **firsts;
 	size_t count = 0, i;
 
-	for (range = heap->ranges; range; range = range->next)
-		count += range->chunks;
+	for (its = heap->regions; its; its = its->next)
+		count += its->chunks;
 	firsts = malloc((count + 1) * sizeof(*firsts));
 	if (!firsts)
 		return;
 	count = 0;
-	for (range = heap->ranges; range; range = range->next)
-		for (i = 0; i < range->chunks; i++)
-			firsts[count++] = range->first[i];
+	for (its = heap->regions; its; its = its->next)
+		for (i = 0; i < its->chunks; i++)
+			firsts[count++] = its->first[i];
 	wrong = extents_wrong(&heap->extents, firsts, count);
 	free(firsts);
 	if (!wrong)
@@ -353,7 +353,7 @@ int actmem_heap_get_stats(struct actmem_heap *heap, struct actmem_heap_stats *st
 	ACTMEM_INIT(&now);
 	pthread_mutex_lock(&heap->lock);
 	heap_give_freed(heap);
-	now.regions = heap->regions;
+	now.regions = heap->region_count;
 	now.region_bytes = heap->region_bytes;
 	now.region_bytes_peak = heap->region_bytes_peak;
 	now.blocks = heap->extents.taken;

@@ -10,19 +10,14 @@
 #include "machine/machine.h"
 #include "region/region.h"
 
-/* A region, and which of the heap's names it has, if these have names. */
 struct heap_region {
+	struct heap_region *next;
 	struct actmem_region *region;
 	bool named;
-	unsigned int number;
-};
-
-struct range {
-	struct range *next;
-	struct heap_region its;
+	unsigned int number;		/* that the heap's name has here */
 	const char *address;
 	size_t chunks;
-	struct extent *first[];		/* of each chunk */
+	struct extent **first;		/* of each chunk */
 };
 
 struct actmem_heap {
@@ -41,8 +36,8 @@ struct actmem_heap {
 	uint64_t limit;
 	struct extents extents;
 	struct extent *freed;		/* of length, not of bytes: still taken; the last first */
-	struct range *ranges;
-	uint64_t regions;
+	struct heap_region *regions;
+	uint64_t region_count;
 	uint64_t region_bytes;
 	uint64_t region_bytes_peak;
 	uint64_t block_bytes;		/* of live blocks, as asked for */
@@ -89,8 +84,8 @@ unsigned int heap_attached(const struct actmem_heap *heap);
  * of at most @left. Under grow_lock. 0 or -errno with words.
  */
 int heap_region_open(struct actmem_heap *heap, uint64_t length, uint64_t left,
-		     struct heap_region *result);
-void heap_region_close(struct actmem_heap *heap, const struct heap_region *its);
+		     struct heap_region **result);
+void heap_region_close(struct actmem_heap *heap, struct heap_region *its);
 
 /*
  * A region that was made is registered, if the heap's are; and before it is closed

@@ -215,7 +215,7 @@ static void test_growth_sweep(void **state)
 		assert_int_equal(actmem_heap_destroy(long_heap), 0);
 		assert_same_held(before);
 	}
-	/* Two parts of the descriptors, the range, and what the region is made of. */
+	/* Two parts of the descriptors, the bookkeeping of the region, and what the region is made of. */
 	assert_true(failures > 6);
 }
 
