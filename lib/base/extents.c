@@ -63,7 +63,7 @@ static void unlink_free(struct extents *extents, struct extent *extent)
 		extents->rows &= ~(1ULL << class.row);
 }
 
-static bool have_spare(struct extents *extents, size_t count)
+static bool have_descriptors(struct extents *extents, size_t count)
 {
 	struct extent_chunk *chunk;
 	unsigned int i;
@@ -83,7 +83,7 @@ static bool have_spare(struct extents *extents, size_t count)
 	return true;
 }
 
-static struct extent *take_spare(struct extents *extents, char *address, uint64_t length)
+static struct extent *take_descriptor(struct extents *extents, char *address, uint64_t length)
 {
 	struct extent *extent = extents->spare;
 
@@ -98,7 +98,7 @@ static struct extent *take_spare(struct extents *extents, char *address, uint64_
 	return extent;
 }
 
-static void give_spare(struct extents *extents, struct extent *extent)
+static void give_descriptor(struct extents *extents, struct extent *extent)
 {
 	extent->next = extents->spare;
 	extents->spare = extent;
@@ -113,7 +113,7 @@ static struct extent **bucket_of(struct extent **buckets, size_t count, const vo
 	return &buckets[(hash >> 32) & (count - 1)];
 }
 
-static void link_into(struct extent **buckets, size_t count, struct extent *extent)
+static void link_into_bucket(struct extent **buckets, size_t count, struct extent *extent)
 {
 	struct extent **bucket = bucket_of(buckets, count, extent->address);
 
@@ -132,7 +132,7 @@ static void add_buckets(struct extents *extents)
 	for (i = 0; i < extents->bucket_count; i++) {
 		for (extent = extents->buckets[i]; extent; extent = next) {
 			next = extent->chain;
-			link_into(buckets, count, extent);
+			link_into_bucket(buckets, count, extent);
 		}
 	}
 	free(extents->buckets);
@@ -144,7 +144,7 @@ static void link_taken(struct extents *extents, struct extent *extent)
 {
 	if (++extents->taken > extents->bucket_count)
 		add_buckets(extents);
-	link_into(extents->buckets, extents->bucket_count, extent);
+	link_into_bucket(extents->buckets, extents->bucket_count, extent);
 	extents->taken_bytes += extent->length;
 	if (extents->taken_bytes > extents->taken_bytes_peak)
 		extents->taken_bytes_peak = extents->taken_bytes;
@@ -186,9 +186,9 @@ struct extent *extents_add_range(struct extents *extents, void *address, uint64_
 {
 	struct extent *extent;
 
-	if (!have_spare(extents, 1))
+	if (!have_descriptors(extents, 1))
 		return NULL;
-	extent = take_spare(extents, address, length);
+	extent = take_descriptor(extents, address, length);
 	extent->home = extent_class_number(home);
 	link_free(extents, extent);
 	extents->range_bytes += length;
@@ -204,14 +204,14 @@ void extents_remove_range(struct extents *extents, struct extent *first)
 {
 	unlink_free(extents, first);
 	extents->range_bytes -= first->length;
-	give_spare(extents, first);
+	give_descriptor(extents, first);
 }
 
 /* Makes the part of a free, unlinked extent behind @length a free extent. */
-static void cut(struct extents *extents, struct extent *extent, uint64_t length)
+static void cut_extent(struct extents *extents, struct extent *extent, uint64_t length)
 {
-	struct extent *rest = take_spare(extents, extent->address + length,
-					 extent->length - length);
+	struct extent *rest = take_descriptor(extents, extent->address + length,
+					      extent->length - length);
 
 	rest->home = extent->home;
 	rest->before = extent;
@@ -227,7 +227,7 @@ int extents_take(struct extents *extents, uint64_t length, uint64_t align, struc
 	struct extent *extent, *front;
 	uint64_t unaligned;
 
-	if (!have_spare(extents, SPARE_FOR_TAKE))
+	if (!have_descriptors(extents, SPARE_FOR_TAKE))
 		return -ENOMEM;
 	extent = extents_find(extents, length, align);
 	if (!extent)
@@ -236,12 +236,12 @@ int extents_take(struct extents *extents, uint64_t length, uint64_t align, struc
 	unaligned = extent_gap(extent, align);
 	if (unaligned) {
 		front = extent;
-		cut(extents, front, unaligned);
+		cut_extent(extents, front, unaligned);
 		extent = front->after;
 		link_free(extents, front);
 	}
 	if (extent->length > length) {
-		cut(extents, extent, length);
+		cut_extent(extents, extent, length);
 		link_free(extents, extent->after);
 	}
 	link_taken(extents, extent);
@@ -250,7 +250,7 @@ int extents_take(struct extents *extents, uint64_t length, uint64_t align, struc
 }
 
 /* Joins an extent with the one behind it, which is linked nowhere else. */
-static void join(struct extents *extents, struct extent *extent)
+static void join_extents(struct extents *extents, struct extent *extent)
 {
 	struct extent *after = extent->after;
 
@@ -258,7 +258,7 @@ static void join(struct extents *extents, struct extent *extent)
 	extent->after = after->after;
 	if (extent->after)
 		extent->after->before = extent;
-	give_spare(extents, after);
+	give_descriptor(extents, after);
 }
 
 void extents_give(struct extents *extents, struct extent *extent)
@@ -266,12 +266,12 @@ void extents_give(struct extents *extents, struct extent *extent)
 	unlink_taken(extents, extent);
 	if (extent->after && extent->after->is_free) {
 		unlink_free(extents, extent->after);
-		join(extents, extent);
+		join_extents(extents, extent);
 	}
 	if (extent->before && extent->before->is_free) {
 		extent = extent->before;
 		unlink_free(extents, extent);
-		join(extents, extent);
+		join_extents(extents, extent);
 	}
 	link_free(extents, extent);
 }
@@ -290,21 +290,21 @@ bool extents_resize(struct extents *extents, struct extent *extent, uint64_t len
 	uint64_t was = extent->length;
 	struct extent *rest;
 
-	if (!have_spare(extents, 1))
+	if (!have_descriptors(extents, 1))
 		return false;
 	rest = extent->after;
 	if (length > was) {
 		if (!rest || !rest->is_free || rest->length < length - was)
 			return false;
 		unlink_free(extents, rest);
-		join(extents, extent);
+		join_extents(extents, extent);
 	}
 	if (extent->length > length) {
-		cut(extents, extent, length);
+		cut_extent(extents, extent, length);
 		rest = extent->after;
 		if (rest->after && rest->after->is_free) {
 			unlink_free(extents, rest->after);
-			join(extents, rest);
+			join_extents(extents, rest);
 		}
 		link_free(extents, rest);
 	}
@@ -348,7 +348,7 @@ static const char *wrong_in_classes(const struct extents *extents, size_t *count
 				if (class.row != row || class.column != column)
 					return "a free extent is in another length's class";
 				if (!extent->is_free || extent->previous != previous)
-					return "a class has an extent that is not free, or not linked back";
+					return "a class has an extent that is taken, or not linked back";
 				++*count;
 			}
 		}

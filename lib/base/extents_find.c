@@ -3,28 +3,28 @@
  * Which free extent is taken.
  *
  * The class of a length also has shorter extents, so a few of its extents are tried
- * before a longer class is used, and the shortest of those that fit is taken; all of
- * them only before the heap would have to grow, which costs far more.
+ * before a longer class is used, and the shortest of those that fit is taken. All of
+ * them are tried only before the heap would have to grow, which costs far more.
  *
- * Where a long extent goes, the next ones depend on. Micro-batches differ in length,
- * and a short one's extent that lies in what a long one's has left over keeps the next
- * long one out when its neighbour has gone. So of some extents of each class the one is
- * taken that fits best: its range was made for extents about as long, and of it extents
- * of this length leave nothing unused.
+ * The place of a long extent decides where the next ones fit. Micro-batches differ in
+ * length: a short one's block in what a long one's block leaves over keeps the next long
+ * one out after the long block has gone. So some extents of each class are looked at, and
+ * the one that fits best is taken: its range was made for extents about as long, and
+ * extents of this length leave nothing of it unused.
  */
 #include <stdlib.h>
 
 #include "base/extents_find.h"
 
 #define FEW		8
-/* Shorter ones are in nobody's way. */
+/* Shorter extents may lie anywhere. */
 #define LONG_BYTES	(64ULL << 10)
-/* Of long ones, in each class, and in all. */
+/* How many extents are looked at for a long one, of each class, and of all. */
 #define SOME		32
 #define MANY		256
 /*
- * Misfits: in a range for extents twice, or half, as long; and where as much is left
- * unused as such an extent has.
+ * Misfits: of a range for extents twice, or half, as long; and where a length of such an
+ * extent is left unused.
  */
 #define MISFIT_TWICE	CLASS_COLUMNS
 #define MISFIT_UNUSED	(2 * MISFIT_TWICE)

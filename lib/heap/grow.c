@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The regions of a heap: how long the next one is, where its blocks may lie, and
- * which go back.
+ * The regions of a heap: how long the next one is, where blocks may lie in it, and
+ * which regions go back.
  *
  * Regions are registered with devices in chunks, so each chunk of a region is a
  * range of extents of its own, and no block lies across two.
@@ -15,18 +15,18 @@
 
 /* A region whose last 1/128 holds no block is as good as filled. */
 #define WASTE_ACCEPTED	128
-/* A large heap grows by this part of it: many regions are no use to anybody. */
+/* A large heap grows by this part of it, so that it does not have too many regions. */
 #define HELD_PART	128
 #define HELD_PART_MOST	16
 /*
- * Where so much of it is free and yet does not do, lengths are mixed: long regions
- * then leave less that is too short.
+ * Where this part of the heap is free and a block still does not fit, lengths are
+ * mixed: long regions then leave less memory in pieces that are too short.
  */
 #define UNUSED_PART	16
 #define HELD_PART_MIXED	8
 
-/* The bytes left unused by @count blocks of @stride in the shortest region for them. */
-static uint64_t whole_of(uint64_t count, uint64_t stride, uint64_t *waste)
+/* The length of the shortest region for @count blocks of @stride, and what they leave unused. */
+static uint64_t filled_length(uint64_t count, uint64_t stride, uint64_t *waste)
 {
 	uint64_t whole = round_up(count * stride, HUGE_PAGE_BYTES);
 
@@ -35,16 +35,16 @@ static uint64_t whole_of(uint64_t count, uint64_t stride, uint64_t *waste)
 }
 
 /*
- * What is wanted now is likely to be wanted again: the longest region up to @most
- * that such blocks fill, else the next one up to @at_most that they do, else the
- * one up to @most that they fill best. 0: not even one goes into @most.
+ * More blocks of the same length are likely to follow. This is the longest region up to
+ * @most that such blocks fill, else the shortest one from @most to @at_most that they
+ * fill, else the one up to @most that they fill best. 0: @most is too short for one.
  */
-static uint64_t best_length(uint64_t stride, uint64_t most, uint64_t at_most)
+static uint64_t best_region_length(uint64_t stride, uint64_t most, uint64_t at_most)
 {
 	uint64_t count, whole, waste, best = 0, best_waste = 0;
 
 	for (count = most / stride; count; count--) {
-		whole = whole_of(count, stride, &waste);
+		whole = filled_length(count, stride, &waste);
 		if (whole > most)
 			continue;
 		/* Compared as parts of the whole, by multiplying crosswise. */
@@ -55,35 +55,38 @@ static uint64_t best_length(uint64_t stride, uint64_t most, uint64_t at_most)
 		if (best_waste * WASTE_ACCEPTED <= best)
 			return best;
 	}
-	for (count = most / stride + 1; (whole = whole_of(count, stride, &waste)) <= at_most; count++)
+	for (count = most / stride + 1; ; count++) {
+		whole = filled_length(count, stride, &waste);
+		if (whole > at_most)
+			return best;
 		if (waste * WASTE_ACCEPTED <= whole)
 			return whole;
-	return best;
+	}
 }
 
-static uint64_t unit_of(const struct actmem_heap *heap)
+static uint64_t region_unit(const struct actmem_heap *heap)
 {
 	return heap->request.pages == ACTMEM_PAGES_1G ? GIANT_PAGE_BYTES : HUGE_PAGE_BYTES;
 }
 
 /* Under lock. */
-static uint64_t free_bytes_of(struct actmem_heap *heap)
+static uint64_t free_bytes_now(struct actmem_heap *heap)
 {
 	heap_give_freed(heap);
 	return heap->region_bytes - heap->extents.taken_bytes;
 }
 
 /* The length of the next region, and what is left to the heap of its limit. */
-static int grown_length(struct actmem_heap *heap, uint64_t length, uint64_t align,
-			uint64_t *result, uint64_t *still_left)
+static int choose_region_length(struct actmem_heap *heap, uint64_t length, uint64_t align,
+				uint64_t *result, uint64_t *still_left)
 {
-	uint64_t unit = unit_of(heap), needed = round_up(length, unit);
+	uint64_t unit = region_unit(heap), needed = round_up(length, unit);
 	uint64_t limit, held, unused, left, most, grown;
 
 	pthread_mutex_lock(&heap->lock);
 	held = heap->region_bytes;
 	limit = heap->limit;
-	unused = free_bytes_of(heap);
+	unused = free_bytes_now(heap);
 	pthread_mutex_unlock(&heap->lock);
 	left = limit > held ? limit - held : 0;
 	if (needed > left)
@@ -92,7 +95,8 @@ static int grown_length(struct actmem_heap *heap, uint64_t length, uint64_t alig
 	most = held / (unused > held / UNUSED_PART ? HELD_PART_MIXED : HELD_PART);
 	if (most < heap->request.length)
 		most = heap->request.length;
-	grown = round_up(best_length(round_up(length, align), most, held / HELD_PART_MOST), unit);
+	grown = best_region_length(round_up(length, align), most, held / HELD_PART_MOST);
+	grown = round_up(grown, unit);
 	if (grown < needed)
 		grown = needed;
 	if (grown > left)
@@ -155,8 +159,8 @@ static bool list_region(struct actmem_heap *heap, struct heap_region *its, char 
 }
 
 /*
- * For blocks of the length @home. A region found under a name may have another length
- * than the one asked for.
+ * The region is meant for blocks of the length @home. A region found under a name may
+ * have another length than the one asked for.
  */
 static int add_region(struct actmem_heap *heap, uint64_t length, uint64_t left, uint64_t home)
 {
@@ -175,14 +179,15 @@ static int add_region(struct actmem_heap *heap, uint64_t length, uint64_t left, 
 }
 
 /*
- * Others that share a limit may have left what the block needs and no more. Only the
- * first region is as long as it was asked for, or none.
+ * Where the kernel refuses a long region, one that just holds the block may still be
+ * had, as others share the limit. But the first region is as long as the options ask
+ * for, or there is none.
  */
-static int make_room(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *is_full)
+static int add_region_for(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *is_full)
 {
-	uint64_t needed = round_up(length, unit_of(heap)), grown = 0, left = 0;
+	uint64_t needed = round_up(length, region_unit(heap)), grown = 0, left = 0;
 	bool is_first;
-	int error = grown_length(heap, length, align, &grown, &left);
+	int error = choose_region_length(heap, length, align, &grown, &left);
 
 	*is_full = error;
 	if (error)
@@ -207,17 +212,17 @@ int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *i
 	if (length > heap->chunk_bytes)
 		return fail(EINVAL, "a block of %s would lie across chunks of %s, in which regions are registered; raise chunk_bytes",
 			    BYTES_TEXT(length), BYTES_TEXT(heap->chunk_bytes));
-	error = make_room(heap, length, align, is_full);
-	/* Regions that are free, and too short for this block, may be in its way. */
+	error = add_region_for(heap, length, align, is_full);
+	/* Regions that are free, but too short for this block, may use up the limit. */
 	if (is_out_of_memory(error) && heap_shrink(heap, false))
-		error = make_room(heap, length, align, is_full);
+		error = add_region_for(heap, length, align, is_full);
 	return error;
 }
 
 int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 		    uint64_t free_bytes)
 {
-	uint64_t needed = round_up(length, unit_of(heap));
+	uint64_t needed = round_up(length, region_unit(heap));
 	bool is_short, is_full;
 	int error = 0;
 
@@ -225,17 +230,17 @@ int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 		return 0;
 	do {
 		heap_lock_growth(heap);
-		/* A mutex may well go to the thread that has just unlocked it again. */
+		/* Without waiting, this thread could get the mutex again ahead of the others. */
 		while (atomic_load(&heap->growers))
 			pthread_cond_wait(&heap->none_grows, &heap->grow_lock);
 		pthread_mutex_lock(&heap->lock);
-		is_short = free_bytes_of(heap) < free_bytes &&
+		is_short = free_bytes_now(heap) < free_bytes &&
 			   heap->limit >= heap->region_bytes &&
 			   heap->limit - heap->region_bytes >= needed;
 		pthread_mutex_unlock(&heap->lock);
 		/* Free regions stay, whether this succeeds or not. */
 		if (is_short)
-			error = make_room(heap, length, align, &is_full);
+			error = add_region_for(heap, length, align, &is_full);
 		heap_unlock_growth(heap);
 	} while (is_short && !error);
 	return error;
@@ -332,7 +337,7 @@ static struct heap_region *detach_excess(struct actmem_heap *heap, uint64_t keep
 
 	pthread_mutex_lock(&heap->lock);
 	do {
-		unused = free_bytes_of(heap);
+		unused = free_bytes_now(heap);
 		link = unused > keep_bytes ? choose_free_region(heap, unused - keep_bytes) : NULL;
 		if (link)
 			detach_region(heap, link, &detached);
@@ -369,7 +374,7 @@ void heap_shrink_to(struct actmem_heap *heap, uint64_t keep_bytes)
 
 bool heap_may_grow(struct actmem_heap *heap, uint64_t bytes)
 {
-	uint64_t needed = round_up(bytes, unit_of(heap)), held;
+	uint64_t needed = round_up(bytes, region_unit(heap)), held;
 	const struct heap_region *its;
 	bool may;
 
@@ -386,7 +391,7 @@ bool heap_may_grow(struct actmem_heap *heap, uint64_t bytes)
 
 void heap_raise_limit(struct actmem_heap *heap, uint64_t bytes)
 {
-	uint64_t needed = round_up(bytes, unit_of(heap));
+	uint64_t needed = round_up(bytes, region_unit(heap));
 
 	pthread_mutex_lock(&heap->lock);
 	if (heap->limit < heap->region_bytes + needed)
@@ -415,7 +420,7 @@ uint64_t heap_stop_growing(struct actmem_heap *heap)
 
 uint64_t heap_lower_limit(struct actmem_heap *heap, uint64_t limit)
 {
-	/* A thread that makes room for its own region has to find free regions itself. */
+	/* Under grow_lock, as a thread that makes the heap longer may close free regions too. */
 	heap_lock_growth(heap);
 	heap_shrink(heap, false);
 	pthread_mutex_lock(&heap->lock);

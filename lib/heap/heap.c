@@ -32,7 +32,7 @@
 /* So many of the blocks that were freed last are looked at for one of the same length. */
 #define FREED_TRIES	8
 
-static int take_options(struct actmem_heap *heap, const struct actmem_heap_options *options)
+static int read_heap_options(struct actmem_heap *heap, const struct actmem_heap_options *options)
 {
 	struct actmem_heap_options taken;
 	int error = 0;
@@ -73,7 +73,7 @@ int actmem_heap_create(struct actmem *am, const struct actmem_heap_options *opti
 	if (!heap)
 		return fail(ENOMEM, "no memory for a heap's handle");
 	heap->am = am;
-	error = take_options(heap, options);
+	error = read_heap_options(heap, options);
 	if (!error && extents_init(&heap->extents))
 		error = fail(ENOMEM, "no memory for a heap's bookkeeping");
 	if (error) {
@@ -91,14 +91,14 @@ int actmem_heap_create(struct actmem *am, const struct actmem_heap_options *opti
 	return 0;
 }
 
-static int __attribute__((cold)) refuse(const struct actmem_heap *heap, const char *call)
+static int __attribute__((cold)) refuse_heap_call(const struct actmem_heap *heap, const char *call)
 {
 	return heap ? check_owner(heap->am) : fail(EINVAL, "%s: no heap", call);
 }
 
 static inline int check_heap(const struct actmem_heap *heap, const char *call)
 {
-	return heap && is_owner(heap->am) ? 0 : refuse(heap, call);
+	return heap && is_owner(heap->am) ? 0 : refuse_heap_call(heap, call);
 }
 
 #ifdef ACTMEM_DEBUG

@@ -22,20 +22,20 @@ struct heap_region {
 
 struct actmem_heap {
 	struct actmem *am;
-	struct region_request request;	/* length: to grow by */
-	/* Told before a region is closed, with no lock but perhaps grow_lock; NULL: nobody. */
+	struct region_request request;	/* for regions; its length is what to grow by */
+	/* Called before a region is closed, with no lock but perhaps grow_lock; or NULL. */
 	void (*closing)(void *data, struct actmem_region *region);
 	void *closing_data;
 	uint64_t chunk_bytes;
 	struct actmem_runtime *runtime;	/* that registers its regions, or NULL; under grow_lock */
 	uint32_t register_flags;
 	pthread_mutex_t grow_lock;
-	atomic_uint growers;		/* threads that want that, or have it, for a block */
+	atomic_uint growers;		/* threads that want grow_lock, or have it, for a block */
 	pthread_cond_t none_grows;	/* with grow_lock */
 	pthread_mutex_t lock;		/* of all below */
 	uint64_t limit;
 	struct extents extents;
-	struct extent *freed;		/* of length, not of bytes: still taken; the last first */
+	struct extent *freed;		/* taken extents whose bytes are 0, the last first */
 	struct heap_region *regions;
 	uint64_t region_count;
 	uint64_t region_bytes;
@@ -44,7 +44,7 @@ struct actmem_heap {
 	uint64_t blocks_total;
 };
 
-/* The thread is not cancelled meanwhile. */
+/* The thread is not cancelled until it unlocks. */
 static inline void heap_lock_growth(struct actmem_heap *heap)
 {
 	thread_hold_cancellation();
@@ -64,40 +64,41 @@ static inline void heap_unlock_growth(struct actmem_heap *heap)
 int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *is_full);
 
 /*
- * Gives regions without taken blocks back; whether there was one. Those attached to
- * a queue stay. Closing a named one would give nothing back but the name, which
+ * Closes the regions without live blocks, but for those attached to a queue. Returns
+ * whether there was one. Closing a named region would give back only the name, which
  * another process could then take: they stay unless @named_too.
  */
 bool heap_shrink(struct actmem_heap *heap, bool named_too);
 
-/* The same, but for named ones, until no more than @keep_bytes are free. */
+/* Closes such regions, but for named ones, until no more than @keep_bytes are free. */
 void heap_shrink_to(struct actmem_heap *heap, uint64_t keep_bytes);
 
-/* Gives freed blocks back to the free memory around them. Under lock. */
+/* Merges freed blocks with the free memory around them. Under lock. */
 void heap_give_freed(struct actmem_heap *heap);
 
 /* How many of its regions are attached to a queue. Under lock. */
 unsigned int heap_attached(const struct actmem_heap *heap);
 
 /*
- * A region of @length; or, if the heap's have names, the next one as it is or made,
- * of at most @left. Under grow_lock. 0 or -errno with words.
+ * Opens a region of @length; or, if the heap's regions have names, the next file, as it
+ * is there or newly made, of at most @left bytes. Under grow_lock. 0 or -errno with words.
  */
 int heap_region_open(struct actmem_heap *heap, uint64_t length, uint64_t left,
 		     struct heap_region **result);
 void heap_region_close(struct actmem_heap *heap, struct heap_region *its);
 
 /*
- * A region that was made is registered, if the heap's are; and before it is closed
- * unregistered. False: the runtime keeps it, and closes it when it lets go of it.
+ * Registers a region that was made, and unregisters it before it is closed, if the
+ * heap's regions are registered. False: CUDA did not let go of it; the runtime closes it
+ * once it does.
  */
 int heap_register_region(struct actmem_heap *heap, struct actmem_region *region);
 bool heap_unregister_region(struct actmem_heap *heap, struct actmem_region *region);
 
-/* The heap has no regions any more. */
+/* Ends the heap's use of its runtime, after its last region. */
 void heap_end_runtime(struct actmem_heap *heap);
 
-/* Nothing, or in a debug build the end of the program if a sum is wrong. Under lock. */
+/* In a debug build, ends the program if a sum is wrong. Under lock. */
 void heap_check(struct actmem_heap *heap);
 
 #endif /* LIB_HEAP_INSIDE_H */

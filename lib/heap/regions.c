@@ -13,7 +13,7 @@
 #include "region/region.h"
 
 /* The lowest number that is free; -EMFILE: none. */
-static int take_number(struct heap_names *names, unsigned int *number)
+static int take_file_number(struct heap_names *names, unsigned int *number)
 {
 	unsigned int word = 0;
 	int error = 0;
@@ -32,16 +32,16 @@ static int take_number(struct heap_names *names, unsigned int *number)
 	return error;
 }
 
-static void give_number(struct heap_names *names, unsigned int number)
+static void give_file_number(struct heap_names *names, unsigned int number)
 {
 	handles_lock();
 	names->taken[number / 64] &= ~(1ULL << (number % 64));
 	handles_unlock();
 }
 
-/* A region that was found may have any length, and pages of it may be missing. */
+/* A file that was found may have any length, and pages of it may be missing. */
 static int check_found_file(const struct region_request *request, struct actmem_region *region,
-		       uint64_t left)
+			    uint64_t left)
 {
 	uint64_t length = actmem_region_length(region);
 	struct actmem_region_info info;
@@ -60,13 +60,13 @@ static int check_found_file(const struct region_request *request, struct actmem_
 	return error;
 }
 
-/* The next file of the heap's name, as it is or made. */
+/* Opens the next file of the heap's name, as it is there or newly made. */
 static int open_next_file(struct actmem_heap *heap, struct region_request *request, uint64_t left,
 			  struct heap_region *result)
 {
 	struct heap_names *names = &heap->am->heap_names;
 	char path[PATH_MAX];
-	int error = take_number(names, &result->number);
+	int error = take_file_number(names, &result->number);
 
 	if (error)
 		return error;
@@ -84,7 +84,7 @@ static int open_next_file(struct actmem_heap *heap, struct region_request *reque
 			region_close(result->region);
 	}
 	if (error)
-		give_number(names, result->number);
+		give_file_number(names, result->number);
 	return error;
 }
 
@@ -120,7 +120,7 @@ void heap_region_close(struct actmem_heap *heap, struct heap_region *its)
 	if (heap_unregister_region(heap, its->region)) {
 		region_close(its->region);
 		if (its->named)
-			give_number(&heap->am->heap_names, its->number);
+			give_file_number(&heap->am->heap_names, its->number);
 	}
 	free(its->first);
 	free(its);
