@@ -5,19 +5,19 @@
  *
  * Read error.h first: functions that can fail return -errno, and have set this thread's
  * words. Small helps are links.h, likely.h, clock.h, round.h, room.h, variables.h,
- * size.h, structs.h and thread.h. blocks.h says which parts of ranges of memory are
- * taken, for heaps, for spill files and for the preload; below it is blocks_find.h.
+ * size.h, structs.h and thread.h. extents.h says which parts of ranges of memory are
+ * taken, for heaps, for spill files and for the preload; below it is extents_find.h.
  * checksum.h; and words that name what users set, knob_words.h and spill_allow.h.
  *
- * Locks: none. Blocks are under their user's.
+ * Locks: none. Extents are under their user's.
  */
 #ifndef LIB_BASE_H
 #define LIB_BASE_H
 
-#include "base/blocks.h"
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/extents.h"
 #include "base/knob_words.h"
 #include "base/likely.h"
 #include "base/links.h"

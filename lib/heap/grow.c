@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The regions of a heap: how long the next one is, where its blocks may lie, and
- * which go back.
+ * The regions of a heap: how long the next one is, where blocks may lie in it, and
+ * which regions go back.
  *
  * Regions are registered with devices in chunks, so each chunk of a region is a
- * range of its own, and no block lies across two.
+ * range of extents of its own, and no block lies across two.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,18 +15,18 @@
 
 /* A region whose last 1/128 holds no block is as good as filled. */
 #define WASTE_ACCEPTED	128
-/* A large heap grows by this part of it: many regions are no use to anybody. */
+/* A large heap grows by this part of it, so that it does not have too many regions. */
 #define HELD_PART	128
 #define HELD_PART_MOST	16
 /*
- * Where so much of it is free and yet does not do, lengths are mixed: long regions
- * then leave less that is too short.
+ * Where this part of the heap is free and a block still does not fit, lengths are
+ * mixed: long regions then leave less memory in pieces that are too short.
  */
 #define UNUSED_PART	16
 #define HELD_PART_MIXED	8
 
-/* The bytes left unused by @count blocks of @stride in the shortest region for them. */
-static uint64_t whole_of(uint64_t count, uint64_t stride, uint64_t *waste)
+/* The length of the shortest region for @count blocks of @stride, and what they leave unused. */
+static uint64_t filled_length(uint64_t count, uint64_t stride, uint64_t *waste)
 {
 	uint64_t whole = round_up(count * stride, HUGE_PAGE_BYTES);
 
@@ -35,16 +35,16 @@ static uint64_t whole_of(uint64_t count, uint64_t stride, uint64_t *waste)
 }
 
 /*
- * What is wanted now is likely to be wanted again: the longest region up to @most
- * that such blocks fill, else the next one up to @at_most that they do, else the
- * one up to @most that they fill best. 0: not even one goes into @most.
+ * More blocks of the same length are likely to follow. This is the longest region up to
+ * @most that such blocks fill, else the shortest one from @most to @at_most that they
+ * fill, else the one up to @most that they fill best. 0: @most is too short for one.
  */
-static uint64_t best_length(uint64_t stride, uint64_t most, uint64_t at_most)
+static uint64_t best_region_length(uint64_t stride, uint64_t most, uint64_t at_most)
 {
 	uint64_t count, whole, waste, best = 0, best_waste = 0;
 
 	for (count = most / stride; count; count--) {
-		whole = whole_of(count, stride, &waste);
+		whole = filled_length(count, stride, &waste);
 		if (whole > most)
 			continue;
 		/* Compared as parts of the whole, by multiplying crosswise. */
@@ -55,28 +55,38 @@ static uint64_t best_length(uint64_t stride, uint64_t most, uint64_t at_most)
 		if (best_waste * WASTE_ACCEPTED <= best)
 			return best;
 	}
-	for (count = most / stride + 1; (whole = whole_of(count, stride, &waste)) <= at_most; count++)
+	for (count = most / stride + 1; ; count++) {
+		whole = filled_length(count, stride, &waste);
+		if (whole > at_most)
+			return best;
 		if (waste * WASTE_ACCEPTED <= whole)
 			return whole;
-	return best;
+	}
 }
 
-static uint64_t unit_of(const struct actmem_heap *heap)
+static uint64_t region_unit(const struct actmem_heap *heap)
 {
 	return heap->request.pages == ACTMEM_PAGES_1G ? GIANT_PAGE_BYTES : HUGE_PAGE_BYTES;
 }
 
-/* Of the next region, and what is left to the heap of its limit. */
-static int grown_length(struct actmem_heap *heap, uint64_t length, uint64_t align,
-			uint64_t *result, uint64_t *still_left)
+/* Under lock. */
+static uint64_t free_bytes_now(struct actmem_heap *heap)
 {
-	uint64_t unit = unit_of(heap), needed = round_up(length, unit);
+	heap_give_freed(heap);
+	return heap->region_bytes - heap->extents.taken_bytes;
+}
+
+/* The length of the next region, and what is left to the heap of its limit. */
+static int choose_region_length(struct actmem_heap *heap, uint64_t length, uint64_t align,
+				uint64_t *result, uint64_t *still_left)
+{
+	uint64_t unit = region_unit(heap), needed = round_up(length, unit);
 	uint64_t limit, held, unused, left, most, grown;
 
 	pthread_mutex_lock(&heap->lock);
 	held = heap->region_bytes;
 	limit = heap->limit;
-	unused = held - heap->blocks.taken_bytes;
+	unused = free_bytes_now(heap);
 	pthread_mutex_unlock(&heap->lock);
 	left = limit > held ? limit - held : 0;
 	if (needed > left)
@@ -85,7 +95,8 @@ static int grown_length(struct actmem_heap *heap, uint64_t length, uint64_t alig
 	most = held / (unused > held / UNUSED_PART ? HELD_PART_MIXED : HELD_PART);
 	if (most < heap->request.length)
 		most = heap->request.length;
-	grown = round_up(best_length(round_up(length, align), most, held / HELD_PART_MOST), unit);
+	grown = best_region_length(round_up(length, align), most, held / HELD_PART_MOST);
+	grown = round_up(grown, unit);
 	if (grown < needed)
 		grown = needed;
 	if (grown > left)
@@ -96,65 +107,51 @@ static int grown_length(struct actmem_heap *heap, uint64_t length, uint64_t alig
 }
 
 /* Under lock. All its chunks or none. */
-static bool add_chunks(struct actmem_heap *heap, struct range *range, char *address,
+static bool add_chunks(struct actmem_heap *heap, struct heap_region *its, char *address,
 		       uint64_t length, uint64_t home)
 {
 	uint64_t at, bytes;
 	size_t i;
 
-	for (i = 0; i < range->chunks; i++) {
+	for (i = 0; i < its->chunks; i++) {
 		at = i * heap->chunk_bytes;
 		bytes = length - at < heap->chunk_bytes ? length - at : heap->chunk_bytes;
-		range->first[i] = blocks_add_range(&heap->blocks, address + at, bytes, home);
-		if (!range->first[i])
+		its->first[i] = extents_add_range(&heap->extents, address + at, bytes, home);
+		if (!its->first[i])
 			break;
 	}
-	if (i == range->chunks)
+	if (i == its->chunks)
 		return true;
 	while (i--)
-		blocks_remove_range(&heap->blocks, range->first[i]);
+		extents_remove_range(&heap->extents, its->first[i]);
 	return false;
-}
-
-void heap_limit_caches(struct actmem_heap *heap)
-{
-	atomic_store_explicit(&heap->cache_limit,
-			      heap->cache_bytes ? heap->cache_bytes : heap->region_bytes,
-			      memory_order_relaxed);
-}
-
-void heap_tune(struct actmem_heap *heap, uint64_t chunk_bytes, uint64_t cache_bytes)
-{
-	heap_lock_growth(heap);
-	heap->chunk_bytes = chunk_bytes;
-	pthread_mutex_lock(&heap->lock);
-	heap->cache_bytes = cache_bytes;
-	heap_limit_caches(heap);
-	heap_recall_all(heap);
-	pthread_mutex_unlock(&heap->lock);
-	heap_unlock_growth(heap);
 }
 
 /* Under lock. */
 static void count_region(struct actmem_heap *heap, uint64_t length, bool more)
 {
-	heap->regions += more ? 1 : -1ULL;
+	heap->region_count += more ? 1 : -1ULL;
 	heap->region_bytes += more ? length : -length;
 	if (heap->region_bytes > heap->region_bytes_peak)
 		heap->region_bytes_peak = heap->region_bytes;
-	heap_limit_caches(heap);
 }
 
-static bool add_range(struct actmem_heap *heap, struct range *range, void *address,
-		      uint64_t length, uint64_t home)
+static bool list_region(struct actmem_heap *heap, struct heap_region *its, char *address,
+			uint64_t home)
 {
+	uint64_t length = actmem_region_length(its->region);
 	bool added;
 
+	its->address = address;
+	its->chunks = (length + heap->chunk_bytes - 1) / heap->chunk_bytes;
+	its->first = calloc(its->chunks, sizeof(its->first[0]));
+	if (!its->first)
+		return false;
 	pthread_mutex_lock(&heap->lock);
-	added = add_chunks(heap, range, address, length, home);
+	added = add_chunks(heap, its, address, length, home);
 	if (added) {
-		range->next = heap->ranges;
-		heap->ranges = range;
+		its->next = heap->regions;
+		heap->regions = its;
 		count_region(heap, length, true);
 	}
 	pthread_mutex_unlock(&heap->lock);
@@ -162,62 +159,47 @@ static bool add_range(struct actmem_heap *heap, struct range *range, void *addre
 }
 
 /*
- * For blocks of the length @home. A region found under a name may have another length
- * than the one asked for.
+ * The region is meant for blocks of the length @home. A region found under a name may
+ * have another length than the one asked for.
  */
-static int make_range(struct actmem_heap *heap, uint64_t length, uint64_t left, uint64_t home)
+static int add_region(struct actmem_heap *heap, uint64_t length, uint64_t left, uint64_t home)
 {
-	struct heap_region its;
-	struct range *range;
-	size_t chunks;
+	struct heap_region *its;
 	void *address;
 	int error = heap_region_open(heap, length, left, &its);
 
 	if (error)
 		return error;
-	error = actmem_region_map(its.region, &address);
-	if (error)
-		goto close_region;
-	length = actmem_region_length(its.region);
-	chunks = (length + heap->chunk_bytes - 1) / heap->chunk_bytes;
-	range = malloc(sizeof(*range) + chunks * sizeof(range->first[0]));
-	if (!range) {
+	error = actmem_region_map(its->region, &address);
+	if (!error && !list_region(heap, its, address, home))
 		error = fail(ENOMEM, "no memory for a heap's bookkeeping");
-		goto close_region;
-	}
-	range->its = its;
-	range->address = address;
-	range->chunks = chunks;
-	if (add_range(heap, range, address, length, home))
-		return 0;
-	error = fail(ENOMEM, "no memory for a heap's bookkeeping");
-	free(range);
-close_region:
-	heap_region_close(heap, &its);
+	if (error)
+		heap_region_close(heap, its);
 	return error;
 }
 
 /*
- * Others that share a limit may have left what the block needs and no more. Only the
- * first region is as long as it was asked for, or none.
+ * Where the kernel refuses a long region, one that just holds the block may still be
+ * had, as others share the limit. But the first region is as long as the options ask
+ * for, or there is none.
  */
-static int make_room(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *is_full)
+static int add_region_for(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *is_full)
 {
-	uint64_t needed = round_up(length, unit_of(heap)), grown = 0, left = 0;
+	uint64_t needed = round_up(length, region_unit(heap)), grown = 0, left = 0;
 	bool is_first;
-	int error = grown_length(heap, length, align, &grown, &left);
+	int error = choose_region_length(heap, length, align, &grown, &left);
 
 	*is_full = error;
 	if (error)
 		return error;
 	pthread_mutex_lock(&heap->lock);
-	is_first = !heap->ranges;
+	is_first = !heap->regions;
 	pthread_mutex_unlock(&heap->lock);
-	error = make_range(heap, grown, left, length);
+	error = add_region(heap, grown, left, length);
 	if (!is_out_of_memory(error) || grown <= needed)
 		return error;
 	if (!is_first)
-		return make_range(heap, needed, left, length);
+		return add_region(heap, needed, left, length);
 	fail_more("; %s are needed now, and regions are made of %s: lower grow_bytes",
 		  BYTES_TEXT(needed), BYTES_TEXT(grown));
 	return error;
@@ -236,27 +218,27 @@ int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *i
 
 	if (error)
 		return error;
-	error = make_room(heap, length, align, is_full);
-	/* Regions that are free, and too short for this block, may be in its way. */
+	error = add_region_for(heap, length, align, is_full);
+	/* Regions that are free, but too short for this block, may use up the limit. */
 	if (is_out_of_memory(error) && heap_shrink(heap, false))
-		error = make_room(heap, length, align, is_full);
+		error = add_region_for(heap, length, align, is_full);
 	return error;
 }
 
 int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 		    uint64_t free_bytes)
 {
-	uint64_t needed = round_up(length, unit_of(heap));
+	uint64_t needed = round_up(length, region_unit(heap));
 	bool is_short, is_full;
 	int error = 0;
 
 	do {
 		heap_lock_growth(heap);
-		/* A mutex may well go to the thread that has just unlocked it again. */
+		/* Without waiting, this thread could get the mutex again ahead of the others. */
 		while (atomic_load(&heap->growers))
 			pthread_cond_wait(&heap->none_grows, &heap->grow_lock);
 		pthread_mutex_lock(&heap->lock);
-		is_short = heap->region_bytes - heap->blocks.taken_bytes < free_bytes &&
+		is_short = free_bytes_now(heap) < free_bytes &&
 			   heap->limit >= heap->region_bytes &&
 			   heap->limit - heap->region_bytes >= needed;
 		pthread_mutex_unlock(&heap->lock);
@@ -264,84 +246,87 @@ int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 		if (is_short)
 			error = check_length(heap, length);
 		if (is_short && !error)
-			error = make_room(heap, length, align, &is_full);
+			error = add_region_for(heap, length, align, &is_full);
 		heap_unlock_growth(heap);
 	} while (is_short && !error);
 	return error;
 }
 
-static bool range_is_free(const struct range *range)
+static bool is_region_free(const struct heap_region *its)
 {
 	size_t i;
 
-	for (i = 0; i < range->chunks; i++)
-		if (!blocks_range_is_free(range->first[i]))
+	for (i = 0; i < its->chunks; i++)
+		if (!extents_range_is_free(its->first[i]))
 			return false;
 	return true;
 }
 
-/* Where the heap's owner is told of regions that go, he detaches them. */
-static bool is_kept_by_queue(const struct actmem_heap *heap, const struct range *range)
+/* Where the heap's owner is told of regions that go, it detaches them. */
+static bool is_region_attached(const struct actmem_heap *heap, const struct heap_region *its)
 {
-	return !heap->closing && region_attachments(range->its.region);
+	return !heap->closing && region_attachments(its->region);
 }
 
 unsigned int heap_attached(const struct actmem_heap *heap)
 {
-	const struct range *range;
+	const struct heap_region *its;
 	unsigned int count = 0;
 
-	for (range = heap->ranges; range; range = range->next)
-		count += is_kept_by_queue(heap, range);
+	for (its = heap->regions; its; its = its->next)
+		count += is_region_attached(heap, its);
 	return count;
 }
 
-static bool may_go(const struct actmem_heap *heap, const struct range *range, bool named_too)
+static bool may_close_region(const struct actmem_heap *heap, const struct heap_region *its,
+			     bool named_too)
 {
-	return (named_too || !range->its.named) && !is_kept_by_queue(heap, range) &&
-	       range_is_free(range);
+	return (named_too || !its->named) && !is_region_attached(heap, its) &&
+	       is_region_free(its);
 }
 
-/* Takes a range out of the heap, to the others in @detached. Under lock. */
-static void detach(struct actmem_heap *heap, struct range **link, struct range **detached)
+/* Takes a region out of the heap, to the others in @detached. Under lock. */
+static void detach_region(struct actmem_heap *heap, struct heap_region **link,
+			  struct heap_region **detached)
 {
-	struct range *range = *link;
+	struct heap_region *its = *link;
 	size_t i;
 
-	*link = range->next;
-	range->next = *detached;
-	*detached = range;
-	for (i = 0; i < range->chunks; i++)
-		blocks_remove_range(&heap->blocks, range->first[i]);
-	count_region(heap, actmem_region_length(range->its.region), false);
+	*link = its->next;
+	its->next = *detached;
+	*detached = its;
+	for (i = 0; i < its->chunks; i++)
+		extents_remove_range(&heap->extents, its->first[i]);
+	count_region(heap, actmem_region_length(its->region), false);
 }
 
-/* All of which nothing is taken. */
-static struct range *detach_free_ranges(struct actmem_heap *heap, bool named_too)
+/* All regions of which nothing is taken. */
+static struct heap_region *detach_free_regions(struct actmem_heap *heap, bool named_too)
 {
-	struct range **link = &heap->ranges, *range, *detached = NULL;
+	struct heap_region **link = &heap->regions, *its, *detached = NULL;
 
 	pthread_mutex_lock(&heap->lock);
-	while ((range = *link)) {
-		if (may_go(heap, range, named_too))
-			detach(heap, link, &detached);
+	heap_give_freed(heap);
+	while ((its = *link)) {
+		if (may_close_region(heap, its, named_too))
+			detach_region(heap, link, &detached);
 		else
-			link = &range->next;
+			link = &its->next;
 	}
 	pthread_mutex_unlock(&heap->lock);
 	return detached;
 }
 
 /* The shortest that is as long as @excess, or else the longest; NULL: none may go. */
-static struct range **choose_free_range(struct actmem_heap *heap, uint64_t excess)
+static struct heap_region **choose_free_region(struct actmem_heap *heap, uint64_t excess)
 {
-	struct range **link, **chosen = NULL;
+	struct heap_region **link, **chosen = NULL;
 	uint64_t length, best = 0;
 
-	for (link = &heap->ranges; *link; link = &(*link)->next) {
-		if (!may_go(heap, *link, false))
+	for (link = &heap->regions; *link; link = &(*link)->next) {
+		if (!may_close_region(heap, *link, false))
 			continue;
-		length = actmem_region_length((*link)->its.region);
+		length = actmem_region_length((*link)->region);
 		if (best < excess ? length > best : length >= excess && length < best) {
 			chosen = link;
 			best = length;
@@ -350,61 +335,61 @@ static struct range **choose_free_range(struct actmem_heap *heap, uint64_t exces
 	return chosen;
 }
 
-/* As few as will do for the heap to have no more than @keep_bytes free. */
-static struct range *detach_excess(struct actmem_heap *heap, uint64_t keep_bytes)
+/* As few regions as will do for the heap to have no more than @keep_bytes free. */
+static struct heap_region *detach_excess(struct actmem_heap *heap, uint64_t keep_bytes)
 {
-	struct range *detached = NULL, **link = NULL;
+	struct heap_region *detached = NULL, **link = NULL;
 	uint64_t unused;
 
 	pthread_mutex_lock(&heap->lock);
 	do {
-		unused = heap->region_bytes - heap->blocks.taken_bytes;
-		link = unused > keep_bytes ? choose_free_range(heap, unused - keep_bytes) : NULL;
+		unused = free_bytes_now(heap);
+		link = unused > keep_bytes ? choose_free_region(heap, unused - keep_bytes) : NULL;
 		if (link)
-			detach(heap, link, &detached);
+			detach_region(heap, link, &detached);
 	} while (link);
 	pthread_mutex_unlock(&heap->lock);
 	return detached;
 }
 
-static void close_ranges(struct actmem_heap *heap, struct range *range)
+static void close_regions(struct actmem_heap *heap, struct heap_region *its)
 {
-	struct range *next;
+	struct heap_region *next;
 
-	for (; range; range = next) {
-		next = range->next;
+	for (; its; its = next) {
+		next = its->next;
 		if (heap->closing)
-			heap->closing(heap->closing_data, range->its.region);
-		heap_region_close(heap, &range->its);
-		free(range);
+			heap->closing(heap->closing_data, its->region);
+		heap_region_close(heap, its);
 	}
 }
 
 bool heap_shrink(struct actmem_heap *heap, bool named_too)
 {
-	struct range *range = detach_free_ranges(heap, named_too);
-	bool any = range;
+	struct heap_region *its = detach_free_regions(heap, named_too);
+	bool any = its;
 
-	close_ranges(heap, range);
+	close_regions(heap, its);
 	return any;
 }
 
 void heap_shrink_to(struct actmem_heap *heap, uint64_t keep_bytes)
 {
-	close_ranges(heap, detach_excess(heap, keep_bytes));
+	close_regions(heap, detach_excess(heap, keep_bytes));
 }
 
 bool heap_may_grow(struct actmem_heap *heap, uint64_t bytes)
 {
-	uint64_t needed = round_up(bytes, unit_of(heap)), held;
-	const struct range *range;
+	uint64_t needed = round_up(bytes, region_unit(heap)), held;
+	const struct heap_region *its;
 	bool may;
 
 	pthread_mutex_lock(&heap->lock);
+	heap_give_freed(heap);
 	held = heap->region_bytes;
-	for (range = heap->ranges; range && held + needed > heap->limit; range = range->next)
-		if (!range->its.named && range_is_free(range))
-			held -= actmem_region_length(range->its.region);
+	for (its = heap->regions; its && held + needed > heap->limit; its = its->next)
+		if (!its->named && is_region_free(its))
+			held -= actmem_region_length(its->region);
 	may = held + needed <= heap->limit;
 	pthread_mutex_unlock(&heap->lock);
 	return may;
@@ -412,7 +397,7 @@ bool heap_may_grow(struct actmem_heap *heap, uint64_t bytes)
 
 void heap_raise_limit(struct actmem_heap *heap, uint64_t bytes)
 {
-	uint64_t needed = round_up(bytes, unit_of(heap));
+	uint64_t needed = round_up(bytes, region_unit(heap));
 
 	pthread_mutex_lock(&heap->lock);
 	if (heap->limit < heap->region_bytes + needed)
@@ -441,7 +426,7 @@ uint64_t heap_stop_growing(struct actmem_heap *heap)
 
 uint64_t heap_lower_limit(struct actmem_heap *heap, uint64_t limit)
 {
-	/* A thread that makes room for its own region has to find free regions itself. */
+	/* Under grow_lock, as a thread that makes the heap longer may close free regions too. */
 	heap_lock_growth(heap);
 	heap_shrink(heap, false);
 	pthread_mutex_lock(&heap->lock);
@@ -458,10 +443,4 @@ void heap_watch_closing(struct actmem_heap *heap,
 {
 	heap->closing = closing;
 	heap->closing_data = data;
-}
-
-/* But for a byte, as 0 would be all that there is. */
-void heap_cache_nothing(struct actmem_heap *heap)
-{
-	heap_tune(heap, heap->chunk_bytes, 1);
 }

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Heaps: blocks of regions, for any number of threads. base/blocks.c says which
- * parts are taken; cache.c what a thread keeps at hand, so that most calls meet
- * no other thread; here are the calls, and what they count.
+ * Heaps: blocks of regions, for any number of threads. base/extents.c knows which
+ * parts are taken; here are the calls, and what they count.
  *
- * Making a region takes long, so it happens under grow_lock alone: other
- * threads go on with the blocks that are there. Before the heap grows, it
- * recalls what the threads keep, so that keeping costs no memory.
+ * Taking a block or freeing it holds the heap's lock for some ten nanoseconds, while
+ * filling a block of 1 MiB takes ten thousand at least. Making a region takes far
+ * longer, so it happens under grow_lock alone: other threads go on with the blocks
+ * that are there.
+ *
+ * A training step takes blocks of the same lengths as the last one, in the opposite
+ * order to that in which they were freed. So freed blocks stay whole on a stack, where
+ * the next step finds each at its top, and takes it where it lay: placed anew, each
+ * block by itself, the same blocks may need more regions than in the first step. All
+ * of the stack is given back, and merges with the free memory around, as soon as a
+ * block is wanted that is not among its top ones, or free memory is counted.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -17,16 +24,15 @@
 #endif
 
 #include "base/base.h"
-#include "heap/count.h"
 #include "heap/inside.h"
 #include "region/region.h"
 
 #define GROW_DEFAULT	(64ULL << 20)
 #define CHUNK_DEFAULT	(64ULL << 30)
-/* Of so many blocks the thread has to have had a half at hand to keep any more. */
-#define MISSES_JUDGED	512
+/* So many of the blocks that were freed last are looked at for one of the same length. */
+#define FREED_TRIES	8
 
-static int take_options(struct actmem_heap *heap, const struct actmem_heap_options *options)
+static int read_heap_options(struct actmem_heap *heap, const struct actmem_heap_options *options)
 {
 	struct actmem_region_options region;
 	struct actmem_heap_options taken;
@@ -44,15 +50,18 @@ static int take_options(struct actmem_heap *heap, const struct actmem_heap_optio
 		return fail(EINVAL, "the region options of a heap have length %llu, not 0; grow_bytes is for that",
 			    (unsigned long long)region.length);
 	region.length = taken.grow_bytes ? taken.grow_bytes : GROW_DEFAULT;
-	if (region.length % HUGE_PAGE_BYTES || region.length > BLOCK_BYTES_MAX)
+	if (region.length % HUGE_PAGE_BYTES || region.length > EXTENT_BYTES_MAX)
 		return fail(EINVAL, "grow_bytes is %llu; it must be a multiple of 2 MiB up to 128 TiB",
 			    (unsigned long long)region.length);
+	if (taken.chunk_bytes % HUGE_PAGE_BYTES || taken.chunk_bytes > EXTENT_BYTES_MAX)
+		return fail(EINVAL, "chunk_bytes is %llu; it must be a multiple of 2 MiB up to 128 TiB",
+			    (unsigned long long)taken.chunk_bytes);
 	if (options_pages(&heap->am->options, region.pages) == ACTMEM_PAGES_1G)
 		region.length = round_up(region.length, GIANT_PAGE_BYTES);
 	if (!region.name)
 		region.name = "heap";
 	heap->limit = taken.limit_bytes ? taken.limit_bytes : UINT64_MAX;
-	heap->chunk_bytes = CHUNK_DEFAULT;
+	heap->chunk_bytes = taken.chunk_bytes ? taken.chunk_bytes : CHUNK_DEFAULT;
 	return options_resolve(&heap->am->options, &region, false, &heap->request);
 }
 
@@ -65,16 +74,14 @@ int actmem_heap_create(struct actmem *am, const struct actmem_heap_options *opti
 	if (!am || !result)
 		return fail(EINVAL, "actmem_heap_create: no handle or place for the heap");
 	error = check_owner(am);
-	if (!error)
-		error = heap_watch_threads();
 	if (error)
 		return error;
 	heap = calloc(1, sizeof(*heap));
 	if (!heap)
 		return fail(ENOMEM, "no memory for a heap's handle");
 	heap->am = am;
-	error = take_options(heap, options);
-	if (!error && blocks_init(&heap->blocks))
+	error = read_heap_options(heap, options);
+	if (!error && extents_init(&heap->extents))
 		error = fail(ENOMEM, "no memory for a heap's bookkeeping");
 	if (error) {
 		free(heap);
@@ -84,44 +91,41 @@ int actmem_heap_create(struct actmem *am, const struct actmem_heap_options *opti
 	pthread_cond_init(&heap->none_grows, NULL);
 	pthread_mutex_init(&heap->lock, NULL);
 	handles_lock();
-	heap->next = am->heaps;
-	if (heap->next)
-		heap->next->previous = heap;
-	am->heaps = heap;
+	am->heaps++;
 	handles_unlock();
 	counter_add(&am->counters->heaps, 1);
 	*result = heap;
 	return 0;
 }
 
-static int __attribute__((cold)) refuse(const struct actmem_heap *heap, const char *call)
+static int __attribute__((cold)) refuse_heap_call(const struct actmem_heap *heap, const char *call)
 {
 	return heap ? check_owner(heap->am) : fail(EINVAL, "%s: no heap", call);
 }
 
 static inline int check_heap(const struct actmem_heap *heap, const char *call)
 {
-	return heap && is_owner(heap->am) ? 0 : refuse(heap, call);
+	return heap && is_owner(heap->am) ? 0 : refuse_heap_call(heap, call);
 }
 
 #ifdef ACTMEM_DEBUG
 void heap_check(struct actmem_heap *heap)
 {
 	const char *wrong = "no memory to check the bookkeeping";
-	const struct range *range;
-	struct block **firsts;
+	const struct heap_region *its;
+	struct extent **firsts;
 	size_t count = 0, i;
 
-	for (range = heap->ranges; range; range = range->next)
-		count += range->chunks;
+	for (its = heap->regions; its; its = its->next)
+		count += its->chunks;
 	firsts = malloc((count + 1) * sizeof(*firsts));
 	if (!firsts)
 		return;
 	count = 0;
-	for (range = heap->ranges; range; range = range->next)
-		for (i = 0; i < range->chunks; i++)
-			firsts[count++] = range->first[i];
-	wrong = blocks_wrong(&heap->blocks, firsts, count);
+	for (its = heap->regions; its; its = its->next)
+		for (i = 0; i < its->chunks; i++)
+			firsts[count++] = its->first[i];
+	wrong = extents_wrong(&heap->extents, firsts, count);
 	free(firsts);
 	if (!wrong)
 		return;
@@ -134,40 +138,12 @@ void heap_check(struct actmem_heap *heap)
 }
 #endif
 
-int actmem_heap_tune(struct actmem_heap *heap, const struct actmem_heap_tuning *tuning)
-{
-	struct actmem_heap_tuning taken;
-	int error = check_heap(heap, "actmem_heap_tune");
-
-	if (error)
-		return error;
-	if (!tuning)
-		return fail(EINVAL, "actmem_heap_tune: nothing to take");
-	error = take_struct(&taken, sizeof(taken), tuning, "heap tuning");
-	if (error)
-		return error;
-	if (taken.chunk_bytes % HUGE_PAGE_BYTES || taken.chunk_bytes > BLOCK_BYTES_MAX)
-		return fail(EINVAL, "chunk_bytes is %llu; it must be a multiple of 2 MiB up to 128 TiB",
-			    (unsigned long long)taken.chunk_bytes);
-	heap_tune(heap, taken.chunk_bytes ? taken.chunk_bytes : CHUNK_DEFAULT, taken.cache_bytes);
-	return 0;
-}
-
-static void recall(struct actmem_heap *heap)
-{
-	pthread_mutex_lock(&heap->lock);
-	heap_recall_all(heap);
-	heap_check(heap);
-	pthread_mutex_unlock(&heap->lock);
-}
-
 int actmem_heap_trim(struct actmem_heap *heap)
 {
 	int error = check_heap(heap, "actmem_heap_trim");
 
 	if (error)
 		return error;
-	recall(heap);
 	heap_shrink(heap, false);
 	return 0;
 }
@@ -178,25 +154,12 @@ int actmem_heap_trim_to(struct actmem_heap *heap, uint64_t keep_bytes)
 
 	if (error)
 		return error;
-	recall(heap);
 	heap_shrink_to(heap, keep_bytes);
 	return 0;
 }
 
-static void unlist(struct actmem_heap *heap)
-{
-	if (heap->previous)
-		heap->previous->next = heap->next;
-	else
-		heap->am->heaps = heap->next;
-	if (heap->next)
-		heap->next->previous = heap->previous;
-}
-
 int actmem_heap_destroy(struct actmem_heap *heap)
 {
-	struct tally sum;
-	uint64_t cached, live;
 	unsigned int attached;
 	int error = check_heap(heap, "actmem_heap_destroy");
 
@@ -204,21 +167,19 @@ int actmem_heap_destroy(struct actmem_heap *heap)
 		return error;
 	pthread_mutex_lock(&heap->lock);
 	heap_check(heap);
-	heap_sum(heap, &sum, &cached);
-	live = tally_read(&sum.taken) - tally_read(&sum.given);
+	heap_give_freed(heap);
 	attached = heap_attached(heap);
 	if (attached)
 		error = fail(EBUSY, "%u of the heap's regions are attached to a queue; actmem_queue_detach() goes first",
 			     attached);
-	if (live)
-		error = fail(EBUSY, "%llu blocks of %s are still live", (unsigned long long)live,
-			     BYTES_TEXT(tally_read(&sum.block_bytes)));
+	if (heap->extents.taken)
+		error = fail(EBUSY, "%zu blocks of %s are still live", heap->extents.taken,
+			     BYTES_TEXT(heap->block_bytes));
 	pthread_mutex_unlock(&heap->lock);
 	if (error)
 		return error;
 	handles_lock();
-	unlist(heap);
-	heap_forget_caches(heap);
+	heap->am->heaps--;
 	handles_unlock();
 	heap_shrink(heap, true);
 	heap_end_runtime(heap);
@@ -226,79 +187,90 @@ int actmem_heap_destroy(struct actmem_heap *heap)
 	pthread_mutex_destroy(&heap->lock);
 	pthread_cond_destroy(&heap->none_grows);
 	pthread_mutex_destroy(&heap->grow_lock);
-	blocks_destroy(&heap->blocks);
+	extents_destroy(&heap->extents);
 	free(heap);
 	return 0;
 }
 
-/*
- * Under lock: by what the heap has, with what the threads keep if need be. A thread
- * that wants another length than before gives back what it keeps of the others rather
- * than put a block where it is in the way of those that belong there.
- */
-static int take_or_recall(struct actmem_heap *heap, struct cache *cache, uint64_t length,
-			  uint64_t align, struct block **block)
+/* Under lock. */
+static void count_block(struct actmem_heap *heap, uint64_t bytes)
 {
-	bool keeps = cache && tally_read(&cache->bytes);
-	int error = blocks_take(&heap->blocks, length, align, keeps ? FIT_WELL : FIT_ANY, block);
+	struct counters *counters = heap->am->counters;
 
-	if (error == -ENOSPC && keeps) {
-		heap_give_all(heap, cache_drain(cache));
-		error = blocks_take(&heap->blocks, length, align, FIT_ANY, block);
-	}
-	if (error != -ENOSPC || !heap_recall(heap, cache, length, align, block))
-		return error;
-	return *block ? 0 : blocks_take(&heap->blocks, length, align, FIT_ANY, block);
+	heap->block_bytes += bytes;
+	heap->blocks_total++;
+	counter_add(&counters->blocks, 1);
+	counter_add(&counters->blocks_total, 1);
+	counter_raise(&counters->block_bytes_peak, counter_add(&counters->block_bytes, bytes));
 }
 
-/*
- * Under lock. Once most of the blocks that a thread wants are not in its cache, the
- * cache gives back the lengths that it no longer wants.
- */
-static void miss(struct actmem_heap *heap, struct cache *cache, uint64_t length)
+/* Under lock. */
+static void discount_block(struct actmem_heap *heap, uint64_t bytes)
 {
-	tally_add(&cache->tally.misses, 1);
-	if (!(tally_read(&cache->tally.misses) % MISSES_JUDGED)) {
-		if (tally_read(&cache->tally.taken) - cache->judged < 2 * MISSES_JUDGED)
-			heap_give_all(heap, cache_drain(cache));
-		cache->judged = tally_read(&cache->tally.taken);
-	}
-	heap_give_all(heap, cache_expect(cache, length));
+	heap->block_bytes -= bytes;
+	counter_subtract(&heap->am->counters->blocks, 1);
+	counter_subtract(&heap->am->counters->block_bytes, bytes);
 }
 
-/*
- * A block that the thread did not have at hand, or had while another thread recalled what
- * it keeps: that is over as soon as this one has the lock.
- */
-static int take(struct actmem_heap *heap, struct cache *cache, uint64_t length, uint64_t align,
-		struct block **block)
+void heap_give_freed(struct actmem_heap *heap)
 {
+	struct extent *block;
+
+	while ((block = heap->freed)) {
+		heap->freed = block->next;
+		extents_give(&heap->extents, block);
+	}
+}
+
+/* Under lock. NULL: none of those freed last has exactly this length, so aligned. */
+static struct extent *take_freed(struct actmem_heap *heap, uint64_t length, uint64_t align)
+{
+	struct extent **link = &heap->freed, *block;
+	unsigned int tries;
+
+	for (tries = FREED_TRIES; tries-- && (block = *link); link = &block->next) {
+		if (block->length == length && !((uintptr_t)block->address & (align - 1))) {
+			*link = block->next;
+			return block;
+		}
+	}
+	return NULL;
+}
+
+/* From the regions that there are. -ENOSPC, without words: none has room. */
+static int take_block(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address)
+{
+	struct extent *block;
 	int error = 0;
 
 	pthread_mutex_lock(&heap->lock);
-	*block = cache ? cache_take(cache, length, align) : NULL;
-	if (!*block) {
-		error = take_or_recall(heap, cache, length, align, block);
-		if (!error && cache)
-			miss(heap, cache, length);
+	block = take_freed(heap, extent_length(bytes), align);
+	if (!block) {
+		heap_give_freed(heap);
+		error = extents_take(&heap->extents, extent_length(bytes), align, &block);
+	}
+	if (!error) {
+		block->bytes = bytes;
+		*address = block->address;
+		count_block(heap, bytes);
 	}
 	heap_check(heap);
 	pthread_mutex_unlock(&heap->lock);
 	return error == -ENOMEM ? fail(ENOMEM, "no memory for a heap's bookkeeping") : error;
 }
 
-static int take_or_grow(struct actmem_heap *heap, struct cache *cache, uint64_t length,
-			uint64_t align, struct block **block, bool *is_full)
+static int take_block_or_grow(struct actmem_heap *heap, uint64_t bytes, uint64_t align,
+			      void **address, bool *is_full)
 {
-	int error = take(heap, cache, length, align, block);
+	int error = take_block(heap, bytes, align, address);
 
 	if (error != -ENOSPC)
 		return error;
 	atomic_fetch_add(&heap->growers, 1);
 	heap_lock_growth(heap);
 	/* Another thread may have grown it meanwhile, or take what this one made. */
-	while ((error = take(heap, cache, length, align, block)) == -ENOSPC) {
-		error = heap_grow(heap, length, align, is_full);
+	while ((error = take_block(heap, bytes, align, address)) == -ENOSPC) {
+		error = heap_grow(heap, extent_length(bytes), align, is_full);
 		if (error)
 			break;
 	}
@@ -309,86 +281,50 @@ static int take_or_grow(struct actmem_heap *heap, struct cache *cache, uint64_t 
 }
 
 /* @is_full NULL: it is not to grow. */
-static int alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address,
-		 bool *is_full)
+static int alloc_block(struct actmem_heap *heap, uint64_t bytes, uint64_t align,
+		       void **address, bool *is_full)
 {
-	uint64_t length = block_length(bytes);
-	/* Two, as what others are to fill in is in no register. */
-	struct block *block = NULL, *missed;
-	struct cache *cache;
-	bool had;
 	int error = check_heap(heap, "actmem_heap_alloc");
 
 	if (error)
 		return error;
-	if (!address || !bytes || bytes > BLOCK_BYTES_MAX)
+	if (!address || !bytes || bytes > EXTENT_BYTES_MAX)
 		return fail(EINVAL, "actmem_heap_alloc: %llu bytes; 1 to %llu can be had, at an address to be stored",
-			    (unsigned long long)bytes, (unsigned long long)BLOCK_BYTES_MAX);
-	if (align & (align - 1) || align > BLOCK_ALIGN_MAX)
+			    (unsigned long long)bytes, (unsigned long long)EXTENT_BYTES_MAX);
+	if (align & (align - 1) || align > EXTENT_ALIGN_MAX)
 		return fail(EINVAL, "actmem_heap_alloc: align is %llu; it must be a power of two up to 2 MiB",
 			    (unsigned long long)align);
-	if (align < BLOCK_UNIT)
-		align = BLOCK_UNIT;
-	cache = heap_cache(heap);
-	if (cache)
-		block = cache_take(cache, length, align);
-	had = block;
-	if (UNLIKELY(!had)) {
-		error = is_full ? take_or_grow(heap, cache, length, align, &missed, is_full) :
-			take(heap, cache, length, align, &missed);
-		if (error)
-			return error;
-		block = missed;
-	}
-	block_begin(block, bytes);
-	*address = atomic_load_explicit(&block->address, memory_order_relaxed);
-	if (cache)
-		count_taken(cache, bytes, had);
-	else
-		count_taken_alone(heap, bytes);
-	return 0;
+	if (align < EXTENT_UNIT)
+		align = EXTENT_UNIT;
+	return is_full ? take_block_or_grow(heap, bytes, align, address, is_full) :
+	       take_block(heap, bytes, align, address);
 }
 
 int actmem_heap_alloc(struct actmem_heap *heap, uint64_t length, uint64_t align, void **address)
 {
 	bool is_full;
 
-	return alloc(heap, length, align, address, &is_full);
+	return alloc_block(heap, length, align, address, &is_full);
 }
 
 int heap_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address,
 	       bool *is_full)
 {
 	*is_full = false;
-	return alloc(heap, bytes, align, address, is_full);
+	return alloc_block(heap, bytes, align, address, is_full);
 }
 
 int heap_take(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address)
 {
-	return alloc(heap, bytes, align, address, NULL);
+	return alloc_block(heap, bytes, align, address, NULL);
 }
 
-/* The thread's cache would not have it. */
-static void give(struct actmem_heap *heap, struct cache *cache, struct block *block,
-		 uint64_t bytes)
+/* Under lock. NULL: no live block begins there. */
+static struct extent *find_live(const struct actmem_heap *heap, const void *address)
 {
-	pthread_mutex_lock(&heap->lock);
-	blocks_give(&heap->blocks, block);
-	if (!cache)
-		count_given_alone(heap, bytes);
-	heap_check(heap);
-	pthread_mutex_unlock(&heap->lock);
-}
+	struct extent *block = extents_at(&heap->extents, address);
 
-static struct block *__attribute__((cold)) end_surely(struct actmem_heap *heap,
-						      const void *address, uint64_t *bytes)
-{
-	struct block *block;
-
-	pthread_mutex_lock(&heap->lock);
-	block = blocks_end(&heap->blocks, address, bytes);
-	pthread_mutex_unlock(&heap->lock);
-	return block;
+	return block && block->bytes ? block : NULL;
 }
 
 static int fail_not_live(const void *address)
@@ -400,8 +336,7 @@ static int fail_not_live(const void *address)
 int actmem_heap_locate(struct actmem_heap *heap, const void *address,
 		       struct actmem_region **region, uint64_t *offset)
 {
-	const struct range *range;
-	uint64_t life;
+	const struct heap_region *its;
 	int error = check_heap(heap, "actmem_heap_locate");
 
 	if (error)
@@ -409,13 +344,13 @@ int actmem_heap_locate(struct actmem_heap *heap, const void *address,
 	if (!region || !offset)
 		return fail(EINVAL, "actmem_heap_locate: nowhere to put region and offset");
 	pthread_mutex_lock(&heap->lock);
-	if (blocks_live(&heap->blocks, address, &life)) {
-		range = heap->ranges;
-		while ((uintptr_t)address - (uintptr_t)range->address >=
-		       actmem_region_length(range->its.region))
-			range = range->next;
-		*region = range->its.region;
-		*offset = (uintptr_t)address - (uintptr_t)range->address;
+	if (find_live(heap, address)) {
+		its = heap->regions;
+		while ((uintptr_t)address - (uintptr_t)its->address >=
+		       actmem_region_length(its->region))
+			its = its->next;
+		*region = its->region;
+		*offset = (uintptr_t)address - (uintptr_t)its->address;
 	} else {
 		error = fail_not_live(address);
 	}
@@ -425,33 +360,27 @@ int actmem_heap_locate(struct actmem_heap *heap, const void *address,
 
 int actmem_heap_free(struct actmem_heap *heap, void *address)
 {
-	uint64_t bytes, limit;
-	struct block *block;
-	struct cache *cache;
-	bool kept;
+	struct extent *block;
 	int error = check_heap(heap, "actmem_heap_free");
 
 	if (error)
 		return error;
-	block = blocks_end(&heap->blocks, address, &bytes);
-	if (!block)
-		block = end_surely(heap, address, &bytes);
-	if (!block)
-		return fail_not_live(address);
-	limit = atomic_load_explicit(&heap->cache_limit, memory_order_relaxed);
-	cache = heap_cache(heap);
-	kept = cache && cache_keep(cache, block, limit);
-	if (!kept)
-		give(heap, cache, block, bytes);
-	if (cache)
-		count_given(cache, bytes, kept);
-	return 0;
+	pthread_mutex_lock(&heap->lock);
+	block = find_live(heap, address);
+	if (block) {
+		discount_block(heap, block->bytes);
+		block->bytes = 0;
+		block->next = heap->freed;
+		heap->freed = block;
+	}
+	heap_check(heap);
+	pthread_mutex_unlock(&heap->lock);
+	return block ? 0 : fail_not_live(address);
 }
 
 int actmem_heap_get_stats(struct actmem_heap *heap, struct actmem_heap_stats *stats)
 {
 	struct actmem_heap_stats now;
-	struct tally sum;
 	int error = check_heap(heap, "actmem_heap_get_stats");
 
 	if (error)
@@ -460,19 +389,17 @@ int actmem_heap_get_stats(struct actmem_heap *heap, struct actmem_heap_stats *st
 		return fail(EINVAL, "actmem_heap_get_stats: nowhere to put them");
 	ACTMEM_INIT(&now);
 	pthread_mutex_lock(&heap->lock);
-	heap_sum(heap, &sum, &now.cached_bytes);
-	now.regions = heap->regions;
+	heap_give_freed(heap);
+	now.regions = heap->region_count;
 	now.region_bytes = heap->region_bytes;
 	now.region_bytes_peak = heap->region_bytes_peak;
-	now.blocks = tally_read(&sum.taken) - tally_read(&sum.given);
-	now.block_bytes = tally_read(&sum.block_bytes);
-	now.used_bytes = heap->blocks.taken_bytes - now.cached_bytes;
-	now.used_bytes_peak = heap->blocks.taken_bytes_peak;
-	now.largest_free = blocks_largest_free(&heap->blocks);
-	now.free_pieces = heap->blocks.free;
-	now.blocks_total = tally_read(&sum.taken);
-	now.cache_misses = tally_read(&sum.misses);
-	now.recalls = heap->recalls;
+	now.blocks = heap->extents.taken;
+	now.block_bytes = heap->block_bytes;
+	now.used_bytes = heap->extents.taken_bytes;
+	now.used_bytes_peak = heap->extents.taken_bytes_peak;
+	now.largest_free = extents_largest_free(&heap->extents);
+	now.free_pieces = heap->extents.free;
+	now.blocks_total = heap->blocks_total;
 	pthread_mutex_unlock(&heap->lock);
 	return give_struct(stats, &now, sizeof(now), "heap stats");
 }

@@ -3,11 +3,8 @@
  * The room of heaps: blocks of regions, for any number of threads.
  *
  * Read inside.h first, which has the structs; then heap.c, which hands out blocks;
- * cache.h with cache.c and threads.c, which have what threads keep at hand, so that most
- * calls meet no lock, and fence.h, which orders what a thread and those that look into
- * its cache write and read; grow.c, which makes a heap longer and shorter, regions.c,
- * which opens its regions, and register.c, which has them registered; counters.c and
- * count.h, which count.
+ * grow.c, which makes a heap longer and shorter; regions.c, which opens its regions;
+ * and register.c, which has them registered.
  *
  * Locks, outermost first: a heap's grow_lock, under which it gets and gives back
  * regions; the locks of regions and the handles lock; a heap's lock, of its blocks. A
@@ -23,23 +20,20 @@
 #include "actmem.h"
 
 /*
- * Has @closing told before a region is closed, with no lock held but perhaps grow_lock.
- * Before the first block.
+ * Has @closing called before a region is closed, with no lock held but perhaps grow_lock.
+ * Set before the first block.
  */
 void heap_watch_closing(struct actmem_heap *heap,
 			void (*closing)(void *data, struct actmem_region *region), void *data);
 
-/* Has threads keep no blocks at hand. */
-void heap_cache_nothing(struct actmem_heap *heap);
-
-/* As actmem_heap_alloc(), and says whether it failed as the limit left no room then. */
+/* As actmem_heap_alloc(). *@is_full: it failed, as the limit left no room. */
 int heap_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address,
 	       bool *is_full);
 
 /*
- * Makes it longer, as far as its limit permits without giving a region back, until
- * @free_bytes are free, by regions for blocks of @length. Takes grow_lock, for one at a
- * time, and lets those that want a block first. 0 or -errno with words.
+ * Makes the heap longer, as far as its limit permits without giving a region back, until
+ * @free_bytes are free, by regions for blocks of @length. Takes grow_lock for one region
+ * at a time, and lets threads that want a block go first. 0 or -errno with words.
  */
 int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 		    uint64_t free_bytes);
@@ -47,21 +41,21 @@ int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 /* As actmem_heap_alloc(), without making a region: -ENOSPC, without words. */
 int heap_take(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address);
 
-/* Whether the limit permits a region for @bytes, if need be in place of free ones. */
+/* Whether the limit permits a region for @bytes, if need be in place of free regions. */
 bool heap_may_grow(struct actmem_heap *heap, uint64_t bytes);
 
-/* Has the heap grow beyond its limit, by a region for @bytes. */
+/* Lets the heap grow beyond its limit, by a region for @bytes. */
 void heap_raise_limit(struct actmem_heap *heap, uint64_t bytes);
 
-/* Has it grow up to @limit, if its limit was less. */
+/* Raises the limit to @limit, if it was less. */
 void heap_lift_limit(struct actmem_heap *heap, uint64_t limit);
 
-/* Has it grow no more: its limit is what it has, which is returned. */
+/* Makes the limit what the regions have now, and returns that. */
 uint64_t heap_stop_growing(struct actmem_heap *heap);
 
 /*
- * Gives free regions back, and makes the limit @limit, or what is left; which it is now.
- * Takes grow_lock.
+ * Closes free regions, makes the limit @limit, or what the other regions have if that is
+ * more, and returns it. Takes grow_lock.
  */
 uint64_t heap_lower_limit(struct actmem_heap *heap, uint64_t limit);
 

@@ -6,54 +6,45 @@
 #define LIB_HEAP_INSIDE_H
 
 #include "base/base.h"
-#include "heap/cache.h"
 #include "heap/heap.h"
 #include "machine/machine.h"
 #include "region/region.h"
 
-/* A region, and which of the heap's names it has, if these have names. */
 struct heap_region {
+	struct heap_region *next;
 	struct actmem_region *region;
 	bool named;
-	unsigned int number;
-};
-
-struct range {
-	struct range *next;
-	struct heap_region its;
+	unsigned int number;		/* that the heap's name has here */
 	const char *address;
 	size_t chunks;
-	struct block *first[];		/* of each chunk */
+	struct extent **first;		/* of each chunk */
 };
 
 struct actmem_heap {
-	struct actmem_heap *next, *previous;	/* of the same am, under the handles lock */
 	struct actmem *am;
-	struct region_request request;	/* length: to grow by */
-	/* Told before a region is closed, with no lock but perhaps grow_lock; NULL: nobody. */
+	struct region_request request;	/* for regions; its length is what to grow by */
+	/* Called before a region is closed, with no lock but perhaps grow_lock; or NULL. */
 	void (*closing)(void *data, struct actmem_region *region);
 	void *closing_data;
-	uint64_t chunk_bytes;		/* under grow_lock */
-	struct actmem_runtime *runtime;	/* that its regions are registered with, or NULL; likewise */
+	uint64_t chunk_bytes;
+	struct actmem_runtime *runtime;	/* that registers its regions, or NULL; under grow_lock */
 	uint32_t register_flags;
-	uint64_t cache_bytes;		/* that a thread may keep; 0: all there is; under lock */
-	_Atomic uint64_t cache_limit;	/* that it may keep now */
 	pthread_mutex_t grow_lock;
-	atomic_uint growers;		/* threads that want that, or have it, for a block */
+	atomic_uint growers;		/* threads that want grow_lock, or have it, for a block */
 	pthread_cond_t none_grows;	/* with grow_lock */
-	pthread_mutex_t lock;		/* of all below; outside it: blocks_end() */
+	pthread_mutex_t lock;		/* of all below */
 	uint64_t limit;
-	struct blocks blocks;
-	struct range *ranges;
-	uint64_t regions;
+	struct extents extents;
+	struct extent *freed;		/* taken extents whose bytes are 0, the last first */
+	struct heap_region *regions;
+	uint64_t region_count;
 	uint64_t region_bytes;
 	uint64_t region_bytes_peak;
-	struct cache *caches;
-	struct tally others;		/* of threads that have ended, or have no cache */
-	uint64_t recalls;
+	uint64_t block_bytes;		/* of live blocks, as asked for */
+	uint64_t blocks_total;
 };
 
-/* The thread is not cancelled meanwhile. */
+/* The thread is not cancelled until it unlocks. */
 static inline void heap_lock_growth(struct actmem_heap *heap)
 {
 	thread_hold_cancellation();
@@ -72,93 +63,42 @@ static inline void heap_unlock_growth(struct actmem_heap *heap)
  */
 int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *is_full);
 
-/* @cache_bytes: see struct actmem_heap_tuning. */
-void heap_tune(struct actmem_heap *heap, uint64_t chunk_bytes, uint64_t cache_bytes);
-
 /*
- * Gives regions without taken blocks back; whether there was one. Those attached to
- * a queue stay. Closing a named one would give nothing back but the name, which
+ * Closes the regions without live blocks, but for those attached to a queue. Returns
+ * whether there was one. Closing a named region would give back only the name, which
  * another process could then take: they stay unless @named_too.
  */
 bool heap_shrink(struct actmem_heap *heap, bool named_too);
 
-/* The same, but for named ones, until no more than @keep_bytes are free. */
+/* Closes such regions, but for named ones, until no more than @keep_bytes are free. */
 void heap_shrink_to(struct actmem_heap *heap, uint64_t keep_bytes);
+
+/* Merges freed blocks with the free memory around them. Under lock. */
+void heap_give_freed(struct actmem_heap *heap);
 
 /* How many of its regions are attached to a queue. Under lock. */
 unsigned int heap_attached(const struct actmem_heap *heap);
 
 /*
- * A region of @length; or, if the heap's have names, the next one as it is or made,
- * of at most @left. Under grow_lock. 0 or -errno with words.
+ * Opens a region of @length; or, if the heap's regions have names, the next file, as it
+ * is there or newly made, of at most @left bytes. Under grow_lock. 0 or -errno with words.
  */
 int heap_region_open(struct actmem_heap *heap, uint64_t length, uint64_t left,
-		     struct heap_region *result);
-void heap_region_close(struct actmem_heap *heap, const struct heap_region *its);
+		     struct heap_region **result);
+void heap_region_close(struct actmem_heap *heap, struct heap_region *its);
 
 /*
- * A region that was made is registered, if the heap's are; and before it is closed
- * unregistered. False: the runtime keeps it, and closes it when it lets go of it.
+ * Registers a region that was made, and unregisters it before it is closed, if the
+ * heap's regions are registered. False: CUDA did not let go of it; the runtime closes it
+ * once it does.
  */
 int heap_register_region(struct actmem_heap *heap, struct actmem_region *region);
 bool heap_unregister_region(struct actmem_heap *heap, struct actmem_region *region);
 
-/* The heap has no regions any more. */
+/* Ends the heap's use of its runtime, after its last region. */
 void heap_end_runtime(struct actmem_heap *heap);
 
-/* Nothing, or in a debug build the end of the program if a sum is wrong. Under lock. */
+/* In a debug build, ends the program if a sum is wrong. Under lock. */
 void heap_check(struct actmem_heap *heap);
-
-/* This thread's cache; NULL: no memory for one. */
-struct cache *heap_cache_find(struct actmem_heap *heap) __attribute__((cold));
-
-/*
- * Caches of threads that have ended since are given back. 0 or -errno with words.
- */
-int heap_watch_threads(void);
-
-/*
- * A block that another thread keeps, and a few more of its length for @cache, this
- * thread's own, to keep; else all that any thread keeps is given back. Whether there is
- * now more to be taken, or *@block is. Under lock.
- */
-bool heap_recall(struct actmem_heap *heap, struct cache *cache, uint64_t length, uint64_t align,
-		 struct block **block);
-
-/* Has the threads give back what they keep. Under lock. */
-void heap_recall_all(struct actmem_heap *heap);
-
-/* Gives a list of kept blocks, linked by next, back. Under lock. */
-void heap_give_all(struct actmem_heap *heap, struct block *block);
-
-/* Sets how much a thread may keep now. Under lock. */
-void heap_limit_caches(struct actmem_heap *heap);
-
-/*
- * The heap's end, when nobody uses it: its caches give back what they keep, and
- * remain for their threads to free. Under the handles lock.
- */
-void heap_forget_caches(struct actmem_heap *heap);
-
-/* Adds what the cache's thread has done since to am->counters. */
-void heap_publish(struct cache *cache) __attribute__((cold));
-
-/* All that this thread has done in heaps of @am. Under the handles lock. */
-void heap_publish_own(const struct actmem *am);
-
-/* The sum over all threads. Under lock. */
-void heap_sum(const struct actmem_heap *heap, struct tally *sum, uint64_t *cached_bytes);
-
-/* The caches of this thread, the one used last first. */
-extern __thread struct cache *heap_own_caches __attribute__((tls_model("initial-exec")));
-
-static inline struct cache *heap_cache(struct actmem_heap *heap)
-{
-	struct cache *cache = heap_own_caches;
-
-	if (cache && atomic_load_explicit(&cache->heap, memory_order_relaxed) == heap)
-		return cache;
-	return heap_cache_find(heap);
-}
 
 #endif /* LIB_HEAP_INSIDE_H */

@@ -6,13 +6,14 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/base.h"
 #include "heap/inside.h"
 #include "region/region.h"
 
 /* The lowest number that is free; -EMFILE: none. */
-static int take_number(struct heap_names *names, unsigned int *number)
+static int take_file_number(struct heap_names *names, unsigned int *number)
 {
 	unsigned int word = 0;
 	int error = 0;
@@ -31,16 +32,16 @@ static int take_number(struct heap_names *names, unsigned int *number)
 	return error;
 }
 
-static void give_number(struct heap_names *names, unsigned int number)
+static void give_file_number(struct heap_names *names, unsigned int number)
 {
 	handles_lock();
 	names->taken[number / 64] &= ~(1ULL << (number % 64));
 	handles_unlock();
 }
 
-/* A region that was found may have any length, and pages of it may be missing. */
-static int check_found(const struct region_request *request, struct actmem_region *region,
-		       uint64_t left)
+/* A file that was found may have any length, and pages of it may be missing. */
+static int check_found_file(const struct region_request *request, struct actmem_region *region,
+			    uint64_t left)
 {
 	uint64_t length = actmem_region_length(region);
 	struct actmem_region_info info;
@@ -59,13 +60,13 @@ static int check_found(const struct region_request *request, struct actmem_regio
 	return error;
 }
 
-/* The next file of the heap's name, as it is or made. */
-static int open_next(struct actmem_heap *heap, struct region_request *request, uint64_t left,
-		     struct heap_region *result)
+/* Opens the next file of the heap's name, as it is there or newly made. */
+static int open_next_file(struct actmem_heap *heap, struct region_request *request, uint64_t left,
+			  struct heap_region *result)
 {
 	struct heap_names *names = &heap->am->heap_names;
 	char path[PATH_MAX];
-	int error = take_number(names, &result->number);
+	int error = take_file_number(names, &result->number);
 
 	if (error)
 		return error;
@@ -78,41 +79,49 @@ static int open_next(struct actmem_heap *heap, struct region_request *request, u
 	if (error == -EBUSY)
 		fail_more(" (several processes of a job need an ACTMEM_NAME each)");
 	if (!error && actmem_region_found(result->region)) {
-		error = check_found(request, result->region, left);
+		error = check_found_file(request, result->region, left);
 		if (error)
 			region_close(result->region);
 	}
 	if (error)
-		give_number(names, result->number);
+		give_file_number(names, result->number);
 	return error;
 }
 
 int heap_region_open(struct actmem_heap *heap, uint64_t length, uint64_t left,
-		     struct heap_region *result)
+		     struct heap_region **result)
 {
+	struct heap_region *made = calloc(1, sizeof(*made));
 	struct region_request request = heap->request;
 	char words[ERROR_TEXT_MAX];
 	int error;
 
-	*result = (struct heap_region){ .named = false };
+	if (!made)
+		return fail(ENOMEM, "no memory for a heap's bookkeeping");
 	request.length = length;
-	error = heap->am->heap_names.path ? open_next(heap, &request, left, result) :
-		region_create(heap->am, &request, &result->region);
-	if (error)
+	error = heap->am->heap_names.path ? open_next_file(heap, &request, left, made) :
+		region_create(heap->am, &request, &made->region);
+	if (error) {
+		free(made);
 		return error;
-	error = heap_register_region(heap, result->region);
-	if (!error)
-		return 0;
-	snprintf(words, sizeof(words), "%s", actmem_error());
-	heap_region_close(heap, result);
-	return fail(-error, "%s", words);
+	}
+	error = heap_register_region(heap, made->region);
+	if (error) {
+		snprintf(words, sizeof(words), "%s", actmem_error());
+		heap_region_close(heap, made);
+		return fail(-error, "%s", words);
+	}
+	*result = made;
+	return 0;
 }
 
-void heap_region_close(struct actmem_heap *heap, const struct heap_region *its)
+void heap_region_close(struct actmem_heap *heap, struct heap_region *its)
 {
-	if (!heap_unregister_region(heap, its->region))
-		return;
-	region_close(its->region);
-	if (its->named)
-		give_number(&heap->am->heap_names, its->number);
+	if (heap_unregister_region(heap, its->region)) {
+		region_close(its->region);
+		if (its->named)
+			give_file_number(&heap->am->heap_names, its->number);
+	}
+	free(its->first);
+	free(its);
 }

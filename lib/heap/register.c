@@ -25,9 +25,9 @@ int actmem_heap_register(struct actmem_heap *heap, struct actmem_runtime *runtim
 	if (heap->runtime) {
 		error = fail(EEXIST, "the heap's regions are registered already (%s)",
 			     actmem_runtime_describe(heap->runtime));
-	} else if (heap->ranges) {
+	} else if (heap->regions) {
 		error = fail(EBUSY, "the heap has %llu regions that are not registered; have it registered before its first block",
-			     (unsigned long long)heap->regions);
+			     (unsigned long long)heap->region_count);
 	} else {
 		heap->runtime = runtime;
 		heap->register_flags = flags;
@@ -54,7 +54,7 @@ int heap_register_region(struct actmem_heap *heap, struct actmem_region *region)
 		return 0;
 	chunk_bytes = runtime_chunk_bytes(heap->runtime);
 	if (chunk_bytes % heap->chunk_bytes)
-		return fail(EINVAL, "the heap's chunks of %s do not divide those of %s that are registered at once: a block could lie in two; give actmem_heap_tune() and actmem_runtime_open() the same chunk_bytes",
+		return fail(EINVAL, "the heap's chunks of %s do not divide those of %s that are registered at once: a block could lie in two; give actmem_heap_create() and actmem_runtime_open() the same chunk_bytes",
 			    BYTES_TEXT(heap->chunk_bytes), BYTES_TEXT(chunk_bytes));
 	return actmem_region_register(region, heap->runtime, heap->register_flags);
 }

@@ -101,7 +101,7 @@ struct actmem_counters {
 	uint64_t heaps;
 	uint64_t blocks;		/* of heaps, live */
 	uint64_t block_bytes;		/* as asked for */
-	uint64_t block_bytes_peak;	/* without other threads' last 15 blocks, or last few ms */
+	uint64_t block_bytes_peak;
 	uint64_t region_bytes_peak;
 	uint64_t regions_total;
 	uint64_t blocks_total;

@@ -22,6 +22,7 @@ struct actmem_heap_options {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t grow_bytes;		/* of a region, a multiple of 2 MiB; 0: 64 MiB; see below */
 	uint64_t limit_bytes;		/* of all its regions; 0: none */
+	uint64_t chunk_bytes;		/* in which regions are registered; 0: 64 GiB */
 	const struct actmem_region_options *region;	/* with length 0; NULL: defaults */
 };
 
@@ -32,14 +33,11 @@ struct actmem_heap_stats {
 	uint64_t blocks;		/* live */
 	uint64_t block_bytes;		/* as asked for */
 	uint64_t used_bytes;		/* what these blocks take of the regions */
-	uint64_t used_bytes_peak;	/* of used_bytes and cached_bytes together */
-	uint64_t largest_free;		/* longest block that fits without growing or recalling */
-	uint64_t cached_bytes;		/* freed, and kept at hand by threads */
+	uint64_t used_bytes_peak;
+	uint64_t largest_free;		/* longest block that fits without growing */
 	uint64_t region_bytes_peak;
 	uint64_t free_pieces;		/* that the rest of the regions is in */
 	uint64_t blocks_total;		/* handed out since it was made */
-	uint64_t cache_misses;		/* of these, that their thread did not have at hand */
-	uint64_t recalls;		/* times that the heap needed what threads kept */
 };
 
 /*
@@ -50,11 +48,8 @@ struct actmem_heap_stats {
  * A region is as long as grow_bytes (of 1G pages rounded up), or shorter where blocks
  * of the length that is wanted then fill it better, or longer where a block is, or
  * where the heap has become large: 1/128 of it, and up to 1/8 while much of it is free
- * in pieces that do not do. A block lies within one region.
- *
- * Blocks that a thread frees, and whose length it also takes, it keeps at hand,
- * so that threads seldom wait for each other. These blocks are recalled before
- * the heap grows, and given back when a thread ends.
+ * in pieces that do not do. A block lies within one region, and across no multiple of
+ * chunk_bytes of it, which is a multiple of 2 MiB.
  *
  * If actmem_open() was given a heap_name, a path or a bare name as for
  * actmem_region_open(), the regions are files: heap_name.0, heap_name.1 and so
@@ -66,26 +61,12 @@ struct actmem_heap_stats {
  * blocks is what the last one left. They must be its user's own, and no symbolic
  * links. rm removes them.
  *
- * -EINVAL  grow_bytes, or the region's options, or their length is not 0
+ * -EINVAL  grow_bytes, chunk_bytes, or the region's options, or their length is not 0
  * -ENOMEM  none for the bookkeeping
  */
 int actmem_heap_create(struct actmem *am,
 		       const struct actmem_heap_options *options,
 		       struct actmem_heap **heap);
-
-struct actmem_heap_tuning {
-	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t chunk_bytes;		/* in which regions are registered; 0: 64 GiB */
-	uint64_t cache_bytes;		/* that each thread may keep at hand; 0: all there are */
-};
-
-/*
- * No block lies across a multiple of chunk_bytes of its region, which is a
- * multiple of 2 MiB and holds for regions made from now on. cache_bytes less
- * than a block is long: threads keep none. Blocks that they keep now are recalled.
- * -EINVAL: chunk_bytes.
- */
-int actmem_heap_tune(struct actmem_heap *heap, const struct actmem_heap_tuning *tuning);
 
 /*
  * -EBUSY while blocks are live, or regions of it attached to a queue; nothing is
@@ -121,8 +102,8 @@ int actmem_heap_locate(struct actmem_heap *heap, const void *block,
 		       struct actmem_region **region, uint64_t *offset);
 
 /*
- * Gives what threads keep at hand back, and regions without live blocks, but for
- * named ones and those attached to a queue: these stay open.
+ * Gives back the regions without live blocks, but for named ones and those attached to
+ * a queue: these stay open.
  */
 int actmem_heap_trim(struct actmem_heap *heap);
 
@@ -132,7 +113,7 @@ int actmem_heap_trim(struct actmem_heap *heap);
  */
 int actmem_heap_trim_to(struct actmem_heap *heap, uint64_t keep_bytes);
 
-/* Current counters of the heap, all threads included. */
+/* Current counters of the heap. */
 int actmem_heap_get_stats(struct actmem_heap *heap, struct actmem_heap_stats *stats);
 
 #if defined(__GNUC__)

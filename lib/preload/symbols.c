@@ -37,7 +37,7 @@ struct table {
 	const uint32_t *hash;
 };
 
-struct search {
+struct symbol_search {
 	void *dlsym, *dlvsym;
 };
 
@@ -152,7 +152,7 @@ static void take_first(void **place, void *found)
 }
 
 /* Takes what is not there yet. */
-static void search_library(struct search *search, const struct link_map *library)
+static void search_library(struct symbol_search *search, const struct link_map *library)
 {
 	struct table table;
 
@@ -202,7 +202,7 @@ static void tell_none(void)
 void symbols_find_next(void)
 {
 	const struct link_map *first = first_library(), *library, *ours;
-	struct search found = { NULL, NULL };
+	struct symbol_search found = { NULL, NULL };
 
 	for (ours = first; ours && ours->l_ld != _DYNAMIC; ours = ours->l_next)
 		;
@@ -283,7 +283,7 @@ const char *library_soname(const struct link_map *library)
 	return soname_in(library->l_addr, library->l_ld);
 }
 
-struct wanted {
+struct wanted_symbol {
 	const char *soname;
 	const void *dynamic;
 };
@@ -291,7 +291,7 @@ struct wanted {
 static int is_wanted_object(struct dl_phdr_info *object, size_t size, void *data)
 {
 	const ElfW(Dyn) *dynamic = dynamic_of(object);
-	struct wanted *wanted = data;
+	struct wanted_symbol *wanted = data;
 
 	if (!dynamic || strcmp(soname_in(object->dlpi_addr, dynamic), wanted->soname))
 		return 0;
@@ -301,7 +301,7 @@ static int is_wanted_object(struct dl_phdr_info *object, size_t size, void *data
 
 struct link_map *library_loaded(const char *soname)
 {
-	struct wanted wanted = { soname, NULL };
+	struct wanted_symbol wanted = { soname, NULL };
 
 	/* Not from within, under a lock of the loader, which has another before it. */
 	return dl_iterate_phdr(is_wanted_object, &wanted) ? library_of(wanted.dynamic) : NULL;

@@ -32,7 +32,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-static void cut_transfer(const struct request *request, struct block_transfer *block)
+static void cut_transfer(const struct request *request, struct transfer *block)
 {
 	uint64_t at = request->offset + block->at, piece_bytes = request->attachment->piece_bytes;
 	uint64_t room = file_locate(request->file, request->file_offset + block->at,
@@ -46,7 +46,7 @@ static void cut_transfer(const struct request *request, struct block_transfer *b
 	block->memory = request->attachment->address + at;
 }
 
-static void cut_command(const struct request *request, struct block_transfer *block)
+static void cut_command(const struct request *request, struct transfer *block)
 {
 	uint64_t page_bytes = request->region->backing.page_bytes;
 
@@ -54,7 +54,7 @@ static void cut_command(const struct request *request, struct block_transfer *bl
 			      page_bytes > COMMAND_BYTES ? page_bytes : COMMAND_BYTES);
 }
 
-static bool has_room(const struct lane *lane)
+static bool has_room(const struct request_lane *lane)
 {
 	return !link_is_alone(&lane->pending) && lane->under_way < lane->depth;
 }
@@ -75,7 +75,7 @@ bool queue_has_command(const struct actmem_queue *queue)
 }
 
 /* The next block of a lane. */
-static HOT bool begin(struct lane *lane, struct block_transfer *block)
+static HOT bool begin(struct request_lane *lane, struct transfer *block)
 {
 	struct request *request;
 
@@ -83,7 +83,7 @@ static HOT bool begin(struct lane *lane, struct block_transfer *block)
 		return false;
 	request = link_item(lane->pending.next, struct request, pending);
 	/* The rest is set where a command is sent. */
-	memset(block, 0, offsetof(struct block_transfer, command));
+	memset(block, 0, offsetof(struct transfer, command));
 	block->request = request;
 	block->number = request->blocks;
 	block->at = request->begun;
@@ -102,7 +102,7 @@ static HOT bool begin(struct lane *lane, struct block_transfer *block)
 	return true;
 }
 
-HOT bool queue_begin_transfer(struct actmem_queue *queue, struct block_transfer *block)
+HOT bool queue_begin_transfer(struct actmem_queue *queue, struct transfer *block)
 {
 	unsigned int left;
 
@@ -118,7 +118,7 @@ HOT bool queue_begin_transfer(struct actmem_queue *queue, struct block_transfer 
 	return false;
 }
 
-HOT bool queue_begin_command(struct lane *commands, struct block_transfer *block)
+HOT bool queue_begin_command(struct request_lane *commands, struct transfer *block)
 {
 	return begin(commands, block);
 }
@@ -276,7 +276,7 @@ static HOT void update_counts(struct actmem_queue *queue, struct request *reques
 		complete(queue, request);
 }
 
-HOT void queue_end_block(struct actmem_queue *queue, struct block_transfer *block)
+HOT void queue_end_transfer(struct actmem_queue *queue, struct transfer *block)
 {
 	struct request *request = block->request;
 
@@ -292,7 +292,7 @@ HOT void queue_end_block(struct actmem_queue *queue, struct block_transfer *bloc
  * Blocks are begun in order and come back in any: told of is the first of those
  * that failed, so that the same failure is always told in the same words.
  */
-void queue_fail_block(struct actmem_queue *queue, struct block_transfer *block, int error)
+void queue_fail_transfer(struct actmem_queue *queue, struct transfer *block, int error)
 {
 	struct request *request = block->request;
 
@@ -305,14 +305,14 @@ void queue_fail_block(struct actmem_queue *queue, struct block_transfer *block, 
 	update_counts(queue, request);
 }
 
-HOT bool queue_is_cancelled(const struct block_transfer *block)
+HOT bool queue_is_cancelled(const struct transfer *block)
 {
 	const struct request *request = block->request;
 
 	return request->error && (int64_t)block->number > request->failed_block;
 }
 
-void queue_give_up_block(struct actmem_queue *queue, struct block_transfer *block)
+void queue_give_up_transfer(struct actmem_queue *queue, struct transfer *block)
 {
 	update_counts(queue, block->request);
 }
@@ -333,7 +333,7 @@ static const char *advice(int error)
 }
 
 /* Names file, offset and block; -@error. */
-static int fail_block(const struct block_transfer *block, int error, const char *what)
+static int fail_block(const struct transfer *block, int error, const char *what)
 {
 	const struct request *request = block->request;
 	const char *path = request->file->stripes[block->stripe].path;
@@ -350,7 +350,7 @@ static int fail_block(const struct block_transfer *block, int error, const char 
 }
 
 /* Takes what was transferred; whether that was all. */
-static bool advance(struct block_transfer *block, uint64_t bytes)
+static bool advance(struct transfer *block, uint64_t bytes)
 {
 	uint64_t left = block->length - block->done;
 
@@ -372,7 +372,7 @@ static bool is_interruption(int64_t error)
 	return error == -EINTR || error == -ECANCELED;
 }
 
-bool queue_repeat_command(struct actmem_queue *queue, struct block_transfer *block, int error,
+bool queue_repeat_command(struct actmem_queue *queue, struct transfer *block, int error,
 			  uint64_t done)
 {
 	if (!is_interruption(error) || block->request->error)
@@ -388,7 +388,7 @@ bool queue_repeat_command(struct actmem_queue *queue, struct block_transfer *blo
 }
 
 /* An error if there is no going on from where the block is; @moved: it has moved. */
-static int judge(struct block_transfer *block, int64_t result, bool moved)
+static int judge(struct transfer *block, int64_t result, bool moved)
 {
 	bool is_passing = is_interruption(result) || result == -EAGAIN;
 
@@ -401,22 +401,22 @@ static int judge(struct block_transfer *block, int64_t result, bool moved)
 	return fail_block(block, EIO, "nothing was written, and no error told");
 }
 
-HOT bool queue_continue(struct actmem_queue *queue, struct block_transfer *block, int64_t result)
+HOT bool queue_continue(struct actmem_queue *queue, struct transfer *block, int64_t result)
 {
 	uint64_t before = block->done;
 	bool is_cancelled;
 	int error;
 
 	if (result > 0 && advance(block, (uint64_t)result)) {
-		queue_end_block(queue, block);
+		queue_end_transfer(queue, block);
 		return false;
 	}
 	error = judge(block, result, block->done > before);
 	is_cancelled = !error && queue_is_cancelled(block);
 	if (error)
-		queue_fail_block(queue, block, error);
+		queue_fail_transfer(queue, block, error);
 	else if (is_cancelled)
-		queue_give_up_block(queue, block);
+		queue_give_up_transfer(queue, block);
 	else
 		queue->stats.resumed_total++;
 	return !error && !is_cancelled;

@@ -22,7 +22,7 @@
 #define PIECE_MOST	(1ULL << 30)	/* the longest registered buffer */
 
 /* Requests in order, and how many of their blocks may be under way. */
-struct lane {
+struct request_lane {
 	struct link pending;
 	unsigned int under_way, depth;
 };
@@ -38,7 +38,7 @@ struct actmem_file {
 	struct actmem_queue *queue;
 	struct held held;
 	int descriptors[ACTMEM_FILE_PATHS_MAX];
-	struct lane lane;
+	struct request_lane lane;
 	unsigned int requests;		/* under way */
 	bool read_only, direct, rotational;
 	uint64_t alignment, memory_alignment, block_bytes, stripe_bytes;
@@ -75,7 +75,7 @@ struct request {
 	enum request_kind kind;
 	uint64_t id, cookie, deadline;
 	uint64_t since;			/* ns, of the last tick */
-	struct lane *lane;
+	struct request_lane *lane;
 	struct actmem_file *file;	/* fill and spill */
 	struct attachment *attachment;	/* fill and spill */
 	struct actmem_region *region;
@@ -91,7 +91,7 @@ struct request {
 };
 
 /* A part of a request that is done at once; in the hands of an engine. */
-struct block_transfer {
+struct transfer {
 	struct link link;		/* the engine's */
 	struct request *request;
 	uint64_t number;		/* in its request, from 0 */
@@ -158,8 +158,8 @@ struct actmem_queue {
 	struct link files;		/* the one to be served next is the first */
 	struct link attachments;
 	unsigned int file_count, attachment_count;
-	struct lane commands;		/* that threads do */
-	struct lane sent_commands;	/* that the ring does */
+	struct request_lane commands;		/* that threads do */
+	struct request_lane sent_commands;	/* that the ring does */
 	struct link under_way, ended, timed;
 	bool listens;			/* the engine does */
 	void (*notify)(void *data);	/* of queue_notify_by(), or NULL */
@@ -211,8 +211,8 @@ void queue_tell(struct actmem_queue *queue);
 /* The functions below are called with the queue's lock held. */
 
 /* Cuts off the next block of any file, or of these commands; false: there is none. */
-bool queue_begin_transfer(struct actmem_queue *queue, struct block_transfer *block);
-bool queue_begin_command(struct lane *commands, struct block_transfer *block);
+bool queue_begin_transfer(struct actmem_queue *queue, struct transfer *block);
+bool queue_begin_command(struct request_lane *commands, struct transfer *block);
 
 /* Whether there is one; of the commands that threads do. */
 bool queue_has_transfer(const struct actmem_queue *queue);
@@ -222,22 +222,22 @@ bool queue_has_command(const struct actmem_queue *queue);
  * Takes the result of a system call for the rest of a block: bytes or a negative errno. True:
  * the block is to go on, from @done; else it has been handed back.
  */
-bool queue_continue(struct actmem_queue *queue, struct block_transfer *block, int64_t result);
+bool queue_continue(struct actmem_queue *queue, struct transfer *block, int64_t result);
 
 /*
  * Whether a command that came back with this error, true of @done bytes, was interrupted
  * and not asked to end: it is sent once more, and goes on from there.
  */
-bool queue_repeat_command(struct actmem_queue *queue, struct block_transfer *block, int error,
+bool queue_repeat_command(struct actmem_queue *queue, struct transfer *block, int error,
 			  uint64_t done);
 
 /* Hands back a block that is done, or that failed with this thread's words. */
-void queue_end_block(struct actmem_queue *queue, struct block_transfer *block);
-void queue_fail_block(struct actmem_queue *queue, struct block_transfer *block, int error);
+void queue_end_transfer(struct actmem_queue *queue, struct transfer *block);
+void queue_fail_transfer(struct actmem_queue *queue, struct transfer *block, int error);
 
 /* Hands back a block that is not worth going on with, as its request is to end. */
-bool queue_is_cancelled(const struct block_transfer *block);
-void queue_give_up_block(struct actmem_queue *queue, struct block_transfer *block);
+bool queue_is_cancelled(const struct transfer *block);
+void queue_give_up_transfer(struct actmem_queue *queue, struct transfer *block);
 
 /* There is one request more or less: tells others of the oldest. */
 void queue_publish(struct actmem_queue *queue);

@@ -137,14 +137,14 @@ void queue_free_requests(struct actmem_queue *queue)
  */
 static bool is_served_soon(const struct request *request)
 {
-	const struct lane *lane = request->lane;
+	const struct request_lane *lane = request->lane;
 
 	return !request->deadline && lane->under_way &&
 	       lane->under_way >= lane->depth - lane->depth / 8;
 }
 
 /* A region with a name may be of another backend, of which the ring knows nothing. */
-static struct lane *lane_of(struct actmem_queue *queue, const struct request *request)
+static struct request_lane *lane_of(struct actmem_queue *queue, const struct request *request)
 {
 	if (request->file)
 		return &request->file->lane;

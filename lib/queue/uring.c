@@ -49,7 +49,7 @@ static void listen_for_event(struct uring *uring)
 
 /* False: the ring is full for now. So it is of the next. */
 static bool send_command(const struct actmem_queue *queue, struct uring *uring,
-			 struct block_transfer *block)
+			 struct transfer *block)
 {
 	const struct request *request = block->request;
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&uring->ring);
@@ -72,7 +72,7 @@ static bool send_command(const struct actmem_queue *queue, struct uring *uring,
 	return true;
 }
 
-static bool send_transfer(struct uring *uring, struct block_transfer *block)
+static bool send_transfer(struct uring *uring, struct transfer *block)
 {
 	const struct request *request = block->request;
 	const struct attachment *attachment = request->attachment;
@@ -108,7 +108,7 @@ static void send_cancels(struct uring *uring)
 	if (!uring->cancelling)
 		return;
 	for (link = uring->under_way.next; link != &uring->under_way; link = link->next) {
-		struct block_transfer *block = link_item(link, struct block_transfer, link);
+		struct transfer *block = link_item(link, struct transfer, link);
 		struct io_uring_sqe *sqe;
 
 		if (block->cancelled || !queue_is_cancelled(block))
@@ -130,7 +130,7 @@ static HOT void submit_to_kernel(struct actmem_queue *queue, struct uring *uring
 	pthread_mutex_lock(&queue->lock);
 }
 
-static bool is_of_whole_requests(const struct block_transfer *block)
+static bool is_of_whole_requests(const struct transfer *block)
 {
 	const struct actmem_file *file = block->request->file;
 
@@ -141,13 +141,13 @@ static bool is_of_whole_requests(const struct block_transfer *block)
 static HOT void send_blocks(struct actmem_queue *queue, struct uring *uring)
 {
 	while (!link_is_alone(&uring->to_send)) {
-		struct block_transfer *block = link_item(uring->to_send.next,
-							 struct block_transfer, link);
+		struct transfer *block = link_item(uring->to_send.next,
+						   struct transfer, link);
 
 		if (queue_is_cancelled(block)) {
 			link_remove(&block->link);
 			link_prepend(&uring->unused, &block->link);
-			queue_give_up_block(queue, block);
+			queue_give_up_transfer(queue, block);
 			continue;
 		}
 		if (!(block->request->file ? send_transfer(uring, block) :
@@ -164,12 +164,12 @@ static HOT void send_blocks(struct actmem_queue *queue, struct uring *uring)
 
 static HOT void begin_blocks(struct actmem_queue *queue, struct uring *uring)
 {
-	struct block_transfer *block;
+	struct transfer *block;
 
 	send_cancels(uring);
 	send_blocks(queue, uring);
 	while (!link_is_alone(&uring->unused) && link_is_alone(&uring->to_send)) {
-		block = link_item(uring->unused.next, struct block_transfer, link);
+		block = link_item(uring->unused.next, struct transfer, link);
 		link_remove(&block->link);
 		if (!queue_begin_transfer(queue, block) &&
 		    !queue_begin_command(&queue->sent_commands, block)) {
@@ -182,7 +182,7 @@ static HOT void begin_blocks(struct actmem_queue *queue, struct uring *uring)
 }
 
 static void take_command(struct actmem_queue *queue, struct uring *uring,
-			 struct block_transfer *block, int result)
+			 struct transfer *block, int result)
 {
 	uint64_t done;
 	int error = queue->am->backend->command_result(&block->command, result, &done);
@@ -193,13 +193,13 @@ static void take_command(struct actmem_queue *queue, struct uring *uring,
 	}
 	link_prepend(&uring->unused, &block->link);
 	if (error)
-		queue_fail_block(queue, block, error);
+		queue_fail_transfer(queue, block, error);
 	else
-		queue_end_block(queue, block);
+		queue_end_transfer(queue, block);
 }
 
 static HOT void take_back(struct actmem_queue *queue, struct uring *uring,
-			  struct block_transfer *block, int result)
+			  struct transfer *block, int result)
 {
 	link_remove(&block->link);
 	uring->sent--;
@@ -230,7 +230,7 @@ static void take_completions(struct actmem_queue *queue, struct uring *uring)
 		else if (data & RING_RELEASE)
 			((struct attachment *)(uintptr_t)(data & ~RING_RELEASE))->held--;
 		else
-			take_back(queue, uring, (struct block_transfer *)(uintptr_t)data, cqe->res);
+			take_back(queue, uring, (struct transfer *)(uintptr_t)data, cqe->res);
 	}
 	io_uring_cq_advance(&uring->ring, count);
 }

@@ -50,7 +50,7 @@ struct uring {
 	struct link jobs;
 	struct link unused, to_send, under_way;	/* blocks */
 	unsigned int sent;		/* under way, or in the ring to be begun */
-	struct block_transfer blocks[RING_ENTRIES];
+	struct transfer blocks[RING_ENTRIES];
 	/* Slots of the tables that are not used; the ring's thread takes and gives. */
 	uint16_t buffers[RING_BUFFERS], files[RING_FILES];
 	unsigned int buffer_count, file_count;

@@ -15,7 +15,7 @@
 /* Of the worker that this thread is, if it does transfers. */
 static __thread const struct actmem_queue *own_queue;
 
-static int64_t transfer(const struct block_transfer *block)
+static int64_t transfer(const struct transfer *block)
 {
 	const struct request *request = block->request;
 	struct iovec memory = { block->memory + block->done, block->length - block->done };
@@ -27,7 +27,7 @@ static int64_t transfer(const struct block_transfer *block)
 	return got < 0 ? -errno : got;
 }
 
-static int command(const struct block_transfer *block)
+static int command(const struct transfer *block)
 {
 	const struct request *request = block->request;
 	uint64_t offset = request->offset + block->at;
@@ -38,7 +38,7 @@ static int command(const struct block_transfer *block)
 }
 
 /* The lock is held, but for the doing. */
-static void do_block(struct actmem_queue *queue, struct block_transfer *block)
+static void do_block(struct actmem_queue *queue, struct transfer *block)
 {
 	bool is_command = !block->request->file;
 	int64_t result;
@@ -48,9 +48,9 @@ static void do_block(struct actmem_queue *queue, struct block_transfer *block)
 		result = is_command ? command(block) : transfer(block);
 		pthread_mutex_lock(&queue->lock);
 		if (is_command && result)
-			queue_fail_block(queue, block, (int)result);
+			queue_fail_transfer(queue, block, (int)result);
 		else if (is_command)
-			queue_end_block(queue, block);
+			queue_end_transfer(queue, block);
 	} while (!is_command && queue_continue(queue, block, result));
 }
 
@@ -59,7 +59,7 @@ static bool does_transfers(const struct actmem_queue *queue)
 	return queue->engine == &engine_workers;
 }
 
-static bool begin(struct actmem_queue *queue, struct block_transfer *block)
+static bool begin(struct actmem_queue *queue, struct transfer *block)
 {
 	return queue_begin_command(&queue->commands, block) ||
 	       (does_transfers(queue) && queue_begin_transfer(queue, block));
@@ -75,7 +75,7 @@ static void *work(void *argument)
 {
 	struct actmem_queue *queue = argument;
 	struct workers *workers = &queue->workers;
-	struct block_transfer block;
+	struct transfer block;
 
 	own_queue = does_transfers(queue) ? queue : NULL;
 	pthread_mutex_lock(&queue->lock);

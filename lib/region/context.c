@@ -224,9 +224,9 @@ int actmem_close(struct actmem *am)
 	handles_lock();
 	if (am->regions || am->heaps || am->queues || am->runtimes) {
 		handles_unlock();
-		return fail(EBUSY, "%llu regions, %llu heaps, %u queues, %llu stores and %u runtimes are still open",
+		return fail(EBUSY, "%llu regions, %u heaps, %u queues, %llu stores and %u runtimes are still open",
 			    (unsigned long long)am->counters->regions,
-			    (unsigned long long)am->counters->heaps, am->queues,
+			    am->heaps, am->queues,
 			    (unsigned long long)am->counters->stores, am->runtimes);
 	}
 	if (am->previous)

@@ -33,8 +33,7 @@ struct held {
 struct actmem {
 	struct actmem *next, *previous;	/* under the handles lock, as all lists */
 	struct actmem_region *regions;
-	struct actmem_heap *heaps;
-	unsigned int queues, runtimes;	/* under the handles lock */
+	unsigned int heaps, queues, runtimes;	/* under the handles lock */
 	struct link held;		/* besides those of regions */
 	unsigned int generation;
 	const struct backend *backend;

@@ -181,14 +181,14 @@ int name_lock(int fd, const char *path)
 	return fail(EBUSY, "%s is in use by %s; end that, or take another name", path, holder);
 }
 
-struct place {
+struct mount_place {
 	uint64_t device;
 	char *text;
 };
 
 static bool see_place(void *context, const struct mount *mount)
 {
-	struct place *place = context;
+	struct mount_place *place = context;
 
 	if (mount->device != place->device)
 		return false;
@@ -198,7 +198,7 @@ static bool see_place(void *context, const struct mount *mount)
 
 const char *mount_text(char text[PATH_TEXT_MAX], uint64_t device)
 {
-	struct place place = { device, text };
+	struct mount_place place = { device, text };
 
 	text[0] = '\0';
 	mounts_find(see_place, &place);

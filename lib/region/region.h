@@ -6,7 +6,7 @@
  * then context.c, which opens a backend and sees to forks, options.h, which reads what
  * is asked for, and regions.h with region.c (made, received, mapped, closed), pages.c
  * (populated, discarded, exported), named.c with names.h (files), choose.h (the backend
- * of a name), list.c, and map.h.
+ * of a name), list.c, counters.c, and map.h.
  *
  * The two backends are in driver/ and memfd/, which nothing outside them sees but by
  * backend.h. Read driver/driver.h, then ask.c, why.c (reasons of refusals), command.c,

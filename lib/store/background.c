@@ -132,7 +132,7 @@ static void prepare_and_submit(struct actmem_store *store, struct store_block *b
 		give_up_spills(store, error);
 }
 
-static void give_back(struct actmem_store *store, struct block *piece)
+static void give_back(struct actmem_store *store, struct extent *piece)
 {
 	int error;
 
@@ -161,7 +161,7 @@ void *store_background_thread(void *data)
 {
 	struct actmem_store *store = data;
 	struct store_block *block;
-	struct block *piece;
+	struct extent *piece;
 
 	pthread_mutex_lock(&store->lock);
 	for (;;) {

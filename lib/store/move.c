@@ -166,7 +166,7 @@ void store_fill(struct actmem_store *store, struct store_block *block, void *mem
 
 bool store_drop_clean(struct actmem_store *store, const struct store_block *later_than)
 {
-	struct place *last = store->clean.first;
+	struct order_place *last = store->clean.first;
 	struct store_block *block;
 
 	if (!last || (later_than && !want_is_sooner(&later_than->place.want, &last->want)))
@@ -245,7 +245,7 @@ static bool is_busy(const struct actmem_store *store, enum store_sum sum,
 /* A block that is wanted soon is written ahead only when memory gets short. */
 static bool wants_spill(const struct actmem_store *store)
 {
-	const struct place *last = store->dirty.first;
+	const struct order_place *last = store->dirty.first;
 	uint64_t away = store->sums[SUM_AWAY].length;
 
 	if (!last || store->spills_fail || is_busy(store, SUM_SPILLING, &store->write) ||
@@ -301,7 +301,7 @@ static bool is_to_be_read(const struct actmem_store *store, const struct store_b
 
 static bool read_ahead(struct actmem_store *store)
 {
-	struct place *first = store->filed.first;
+	struct order_place *first = store->filed.first;
 	struct store_block *block;
 	bool is_guess;
 	void *memory;

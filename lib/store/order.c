@@ -4,17 +4,18 @@
  */
 #include "store/order.h"
 
-static bool comes_first(const struct order *order, const struct place *place,
-			const struct place *other)
+static bool comes_first(const struct order *order, const struct order_place *place,
+			const struct order_place *other)
 {
 	return order->last_first ? want_is_sooner(&other->want, &place->want) :
 	       want_is_sooner(&place->want, &other->want);
 }
 
 /* Of two that have no siblings, the one that comes first, with the other below it. */
-static struct place *merge(const struct order *order, struct place *a, struct place *b)
+static struct order_place *merge(const struct order *order, struct order_place *a,
+				 struct order_place *b)
 {
-	struct place *below = b;
+	struct order_place *below = b;
 
 	if (!a || !b)
 		return a ? a : b;
@@ -30,7 +31,7 @@ static struct place *merge(const struct order *order, struct place *a, struct pl
 	return a;
 }
 
-static struct place *alone(struct place *place)
+static struct order_place *alone(struct order_place *place)
 {
 	if (place) {
 		place->next = NULL;
@@ -40,9 +41,9 @@ static struct place *alone(struct place *place)
 }
 
 /* Siblings, merged in pairs, and those from the last to the first. */
-static struct place *merge_all(const struct order *order, struct place *sibling)
+static struct order_place *merge_all(const struct order *order, struct order_place *sibling)
 {
-	struct place *merged = NULL, *pairs = NULL, *pair, *next;
+	struct order_place *merged = NULL, *pairs = NULL, *pair, *next;
 
 	while (sibling) {
 		next = sibling->next;
@@ -60,16 +61,16 @@ static struct place *merge_all(const struct order *order, struct place *sibling)
 	return merged;
 }
 
-void order_add(struct order *order, struct place *place)
+void order_add(struct order *order, struct order_place *place)
 {
 	place->child = NULL;
 	order->first = merge(order, order->first, alone(place));
 	order->count++;
 }
 
-void order_remove(struct order *order, struct place *place)
+void order_remove(struct order *order, struct order_place *place)
 {
-	struct place *rest = merge_all(order, place->child);
+	struct order_place *rest = merge_all(order, place->child);
 
 	order->count--;
 	if (order->first == place) {

@@ -21,19 +21,19 @@ static inline bool want_is_sooner(const struct want *want, const struct want *ot
 	return want->at != other->at ? want->at < other->at : want->put > other->put;
 }
 
-struct place {
-	struct place *child, *next;
-	struct place *previous;		/* among its siblings; of the first: the parent */
+struct order_place {
+	struct order_place *child, *next;
+	struct order_place *previous;		/* among its siblings; of the first: the parent */
 	struct want want;		/* the same as long as it is in an order */
 };
 
 struct order {
-	struct place *first;		/* NULL: empty */
+	struct order_place *first;		/* NULL: empty */
 	bool last_first;
 	size_t count;
 };
 
-void order_add(struct order *order, struct place *place);
-void order_remove(struct order *order, struct place *place);
+void order_add(struct order *order, struct order_place *place);
+void order_remove(struct order *order, struct order_place *place);
 
 #endif /* LIB_STORE_ORDER_H */

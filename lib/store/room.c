@@ -237,9 +237,9 @@ int actmem_store_grow(struct actmem_store *store, uint64_t length, uint64_t free
 
 	if (error)
 		return error;
-	if (!length || length > BLOCK_BYTES_MAX)
+	if (!length || length > EXTENT_BYTES_MAX)
 		return fail(EINVAL, "actmem_store_grow: blocks of %llu bytes; 1 to %llu are possible",
-			    (unsigned long long)length, (unsigned long long)BLOCK_BYTES_MAX);
+			    (unsigned long long)length, (unsigned long long)EXTENT_BYTES_MAX);
 	thread_hold_cancellation();
 	pthread_mutex_lock(&store->lock);
 	store->waiting++;

@@ -29,7 +29,7 @@ static uint64_t unit_of(const struct spillfile *spillfile)
 {
 	uint64_t alignment = spillfile->info.alignment;
 
-	return alignment > BLOCK_UNIT ? alignment : BLOCK_UNIT;
+	return alignment > EXTENT_UNIT ? alignment : EXTENT_UNIT;
 }
 
 static char *address_of(unsigned int set, uint64_t offset)
@@ -46,7 +46,7 @@ static int open_set(const struct spillfile *spillfile, uint64_t length, struct a
 }
 
 /* Where in which set a block lies. */
-static struct actmem_file *locate(const struct spillfile *spillfile, const struct block *block,
+static struct actmem_file *locate(const struct spillfile *spillfile, const struct extent *block,
 				  uint64_t *offset)
 {
 	uint64_t address = (uint64_t)(uintptr_t)block->address;
@@ -58,7 +58,7 @@ static struct actmem_file *locate(const struct spillfile *spillfile, const struc
 /* Bytes that blocks have, and bytes that are avoided. */
 static uint64_t used_bytes(const struct spillfile *spillfile)
 {
-	return spillfile->blocks.taken_bytes - spillfile->withheld_bytes;
+	return spillfile->extents.taken_bytes - spillfile->withheld_bytes;
 }
 
 static void count_added(struct spillfile *spillfile, uint64_t length)
@@ -88,7 +88,7 @@ static int undo(const struct actmem_file *file, uint64_t offset, uint64_t length
 static int add_range(struct spillfile *spillfile, unsigned int set, uint64_t offset,
 		     uint64_t length)
 {
-	if (!blocks_add_range(&spillfile->blocks, address_of(set, offset), length, BLOCK_UNIT))
+	if (!extents_add_range(&spillfile->extents, address_of(set, offset), length, EXTENT_UNIT))
 		return fail(ENOMEM, "no memory for the bookkeeping of spill files");
 	spillfile->end = offset + length;
 	count_added(spillfile, length);
@@ -123,7 +123,7 @@ int spillfile_add(struct spillfile *spillfile, const struct spill_growth *growth
 	if (growth->withheld) {
 		spillfile->withheld = growth->withheld->next;
 		spillfile->withheld_bytes -= growth->length;
-		blocks_give(&spillfile->blocks, growth->withheld);
+		extents_give(&spillfile->extents, growth->withheld);
 		count_added(spillfile, growth->length);
 	} else if (growth->file) {
 		error = add_set(spillfile, growth->file, growth->length);
@@ -148,7 +148,7 @@ int spillfile_init(struct spillfile *spillfile, struct actmem_queue *queue,
 	if (limit && options->length > limit)
 		return fail(EINVAL, "spill_bytes is %llu, and spill_limit_bytes %llu",
 			    (unsigned long long)options->length, (unsigned long long)limit);
-	if (blocks_init(&spillfile->blocks))
+	if (extents_init(&spillfile->extents))
 		return fail(ENOMEM, "no memory for the bookkeeping of spill files");
 	ACTMEM_INIT(&spillfile->info);
 	error = open_set(spillfile, options->length, &file);
@@ -164,7 +164,7 @@ int spillfile_init(struct spillfile *spillfile, struct actmem_queue *queue,
 	if (!error)
 		return 0;
 destroy_blocks:
-	blocks_destroy(&spillfile->blocks);
+	extents_destroy(&spillfile->extents);
 	return error;
 }
 
@@ -174,13 +174,13 @@ void spillfile_destroy(struct spillfile *spillfile)
 
 	for (i = 0; i < spillfile->set_count; i++)
 		actmem_file_close(spillfile->sets[i]);
-	blocks_destroy(&spillfile->blocks);
+	extents_destroy(&spillfile->extents);
 }
 
 int spillfile_take(struct spillfile *spillfile, uint64_t length, struct spill_room *room)
 {
-	int error = blocks_take(&spillfile->blocks, length, unit_of(spillfile), FIT_ANY,
-				&room->block);
+	int error = extents_take(&spillfile->extents, length, unit_of(spillfile),
+				 &room->block);
 
 	if (error) {
 		room->block = NULL;
@@ -195,18 +195,18 @@ int spillfile_take(struct spillfile *spillfile, uint64_t length, struct spill_ro
 void spillfile_give(struct spillfile *spillfile, struct spill_room *room)
 {
 	if (room->block)
-		blocks_give(&spillfile->blocks, room->block);
+		extents_give(&spillfile->extents, room->block);
 	room->block = NULL;
 }
 
 /* Were it kept for good, the files of a disk that always fails would only grow. */
 void spillfile_avoid(struct spillfile *spillfile, struct spill_room *room)
 {
-	struct block **oldest = &spillfile->avoided[spillfile->avoided_next];
+	struct extent **oldest = &spillfile->avoided[spillfile->avoided_next];
 
 	spillfile->avoided_next = (spillfile->avoided_next + 1) % SPILL_ROOMS_AVOIDED;
 	if (*oldest)
-		blocks_give(&spillfile->blocks, *oldest);
+		extents_give(&spillfile->extents, *oldest);
 	*oldest = room->block;
 	room->block = NULL;
 }
@@ -219,7 +219,7 @@ bool spillfile_use_avoided(struct spillfile *spillfile)
 	for (i = 0; i < SPILL_ROOMS_AVOIDED; i++) {
 		if (!spillfile->avoided[i])
 			continue;
-		blocks_give(&spillfile->blocks, spillfile->avoided[i]);
+		extents_give(&spillfile->extents, spillfile->avoided[i]);
 		spillfile->avoided[i] = NULL;
 		any = true;
 	}
@@ -259,7 +259,7 @@ static int allocate(const struct actmem_file *file, uint64_t offset, uint64_t le
 	return error ? undo(file, offset, length, error) : 0;
 }
 
-static int allocate_piece(const struct spillfile *spillfile, const struct block *piece)
+static int allocate_piece(const struct spillfile *spillfile, const struct extent *piece)
 {
 	uint64_t offset;
 	const struct actmem_file *file = locate(spillfile, piece, &offset);
@@ -277,7 +277,7 @@ static int open_or_extend(struct spillfile *spillfile, uint64_t length,
 	int error;
 
 	if (spillfile->is_full && spillfile->set_count) {
-		growth->offset = round_up(spillfile->end, BLOCK_ALIGN_MAX);
+		growth->offset = round_up(spillfile->end, EXTENT_ALIGN_MAX);
 		error = allocate(spillfile->sets[spillfile->set_count - 1], growth->offset, length);
 		if (error != -EFBIG)
 			return error;
@@ -310,7 +310,7 @@ int spillfile_grow(struct spillfile *spillfile, uint64_t length, struct spill_gr
 	uint64_t unit = unit_of(spillfile), least = round_up(length, unit);
 	uint64_t want = round_up(step(spillfile, least), unit);
 	uint64_t left = spillfile->limit ? spillfile->limit - spillfile->bytes : UINT64_MAX;
-	struct block *piece = spillfile->withheld;
+	struct extent *piece = spillfile->withheld;
 	int error;
 
 	if (least > left)
@@ -368,7 +368,7 @@ static uint64_t next_piece(const struct spillfile *spillfile)
 	if (spillfile->never_shrinks || spillfile->bytes <= spillfile->shrink_to)
 		return 0;
 	length = spillfile->bytes - spillfile->shrink_to;
-	free = blocks_largest_free(&spillfile->blocks);
+	free = extents_largest_free(&spillfile->extents);
 	if (length > free)
 		length = free;
 	if (length > PIECE_MOST)
@@ -382,18 +382,18 @@ bool spillfile_is_to_shrink(const struct spillfile *spillfile)
 	return next_piece(spillfile);
 }
 
-struct block *spillfile_withhold(struct spillfile *spillfile)
+struct extent *spillfile_withhold(struct spillfile *spillfile)
 {
 	uint64_t length = next_piece(spillfile);
-	struct block *piece;
+	struct extent *piece;
 
-	if (!length || blocks_take(&spillfile->blocks, length, unit_of(spillfile), FIT_ANY, &piece))
+	if (!length || extents_take(&spillfile->extents, length, unit_of(spillfile), &piece))
 		return NULL;
 	spillfile->withheld_bytes += length;
 	return piece;
 }
 
-int spillfile_punch(const struct spillfile *spillfile, const struct block *piece)
+int spillfile_punch(const struct spillfile *spillfile, const struct extent *piece)
 {
 	uint64_t offset, length = piece->length;
 	const struct actmem_file *file = locate(spillfile, piece, &offset);
@@ -407,12 +407,12 @@ int spillfile_punch(const struct spillfile *spillfile, const struct block *piece
 	return file_allocate(file, offset, length) ? 0 : fail_as_before(error, words);
 }
 
-void spillfile_punched(struct spillfile *spillfile, struct block *piece, int error)
+void spillfile_punched(struct spillfile *spillfile, struct extent *piece, int error)
 {
 	if (error) {
 		spillfile->never_shrinks = true;
 		spillfile->withheld_bytes -= piece->length;
-		blocks_give(&spillfile->blocks, piece);
+		extents_give(&spillfile->extents, piece);
 		return;
 	}
 	piece->next = spillfile->withheld;

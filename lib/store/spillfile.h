@@ -26,15 +26,15 @@ struct spillfile {
 	uint64_t bytes;			/* of all sets, that are allocated */
 	uint64_t bytes_peak;
 	uint64_t given_back_total;
-	struct blocks blocks;		/* of addresses that stand for a set and an offset */
+	struct extents extents;		/* of addresses that stand for a set and an offset */
 	struct actmem_file *sets[SPILL_SETS_MAX];
 	unsigned int set_count;
 	uint64_t end;			/* of the last set */
 	bool is_full;			/* the disks were, when more was wanted last */
 	/* In which a disk failed: not used before so many others, or all that there are. */
-	struct block *avoided[SPILL_ROOMS_AVOIDED];
+	struct extent *avoided[SPILL_ROOMS_AVOIDED];
 	unsigned int avoided_next;
-	struct block *withheld;		/* pieces that the disks have back; a list, the last first */
+	struct extent *withheld;	/* pieces that the disks have back; a list, the last first */
 	uint64_t withheld_bytes;	/* of them, and of the one that they get */
 	uint64_t shrink_to;		/* what is free beyond it is to go; UINT64_MAX: nothing */
 	bool never_shrinks;		/* a file system takes nothing back */
@@ -46,13 +46,13 @@ struct spillfile {
 /* Room to be added: one of the two, or else at @offset of the last set. */
 struct spill_growth {
 	struct actmem_file *file;
-	struct block *withheld;
+	struct extent *withheld;
 	uint64_t offset, length;
 };
 
 /* No block: none. */
 struct spill_room {
-	struct block *block;
+	struct extent *block;
 	struct actmem_file *file;
 	uint64_t offset;
 };
@@ -100,11 +100,11 @@ void spillfile_end_round(struct spillfile *spillfile);
 void spillfile_empty(struct spillfile *spillfile);
 
 /* A piece of what is to go, which is not room from now on. NULL: there is none now. */
-struct block *spillfile_withhold(struct spillfile *spillfile);
+struct extent *spillfile_withhold(struct spillfile *spillfile);
 bool spillfile_is_to_shrink(const struct spillfile *spillfile);
 
 /* Gives a piece that is withheld to the disks, and then what came of it. */
-int spillfile_punch(const struct spillfile *spillfile, const struct block *piece);
-void spillfile_punched(struct spillfile *spillfile, struct block *piece, int error);
+int spillfile_punch(const struct spillfile *spillfile, const struct extent *piece);
+void spillfile_punched(struct spillfile *spillfile, struct extent *piece, int error);
 
 #endif /* LIB_STORE_SPILLFILE_H */

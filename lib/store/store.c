@@ -111,8 +111,6 @@ static int make_heap(struct actmem_store *store, const struct actmem_store_optio
 		return error;
 	}
 	heap_watch_closing(store->heap, store_region_closes, store);
-	/* One thread's block may be ended by another: caching blocks by thread is of no use. */
-	heap_cache_nothing(store->heap);
 	return 0;
 }
 

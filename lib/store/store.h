@@ -88,7 +88,7 @@ struct waiter {
 };
 
 struct store_block {
-	struct place place;
+	struct order_place place;
 	struct order *order;		/* in which it is; NULL: none */
 	struct store_block *chain;	/* in the table */
 	struct link ended;		/* those that are not in it any more */

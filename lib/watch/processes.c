@@ -45,7 +45,7 @@ struct found {
 	size_t item;		/* its index in the list */
 };
 
-struct search {
+struct region_search {
 	struct region_list *list;
 	struct found *found;
 	size_t count, room;
@@ -83,7 +83,7 @@ static bool makes_sense(const struct stats_record *record, uint64_t length)
 }
 
 /* Fills in what the process itself tells of the region. */
-static enum rank take_published(struct search *search, uint64_t device, uint64_t id,
+static enum rank take_published(struct region_search *search, uint64_t device, uint64_t id,
 				struct actmem_region_info *info)
 {
 	struct stats_record record;
@@ -120,7 +120,7 @@ static bool take_label(char name[ACTMEM_NAME_MAX], const char *link)
 	return true;
 }
 
-static struct found *find(const struct search *search, uint64_t device, uint64_t id)
+static struct found *find(const struct region_search *search, uint64_t device, uint64_t id)
 {
 	size_t i;
 
@@ -130,7 +130,7 @@ static struct found *find(const struct search *search, uint64_t device, uint64_t
 	return NULL;
 }
 
-static struct found *add_found(struct search *search)
+static struct found *add_found(struct region_search *search)
 {
 	struct found *larger;
 	size_t room;
@@ -188,7 +188,7 @@ static bool take_file_system(struct actmem_region_info *info, const char *path)
 	return true;
 }
 
-static int add_region(struct search *search, uint64_t device,
+static int add_region(struct region_search *search, uint64_t device,
 		      const struct region_item *item, enum rank rank)
 {
 	struct found *found = find(search, device, item->info.id);
@@ -208,7 +208,7 @@ static int add_region(struct search *search, uint64_t device,
 	return 0;
 }
 
-static int take_region(struct search *search, int pid, const char *path, const char *link)
+static int take_region(struct region_search *search, int pid, const char *path, const char *link)
 {
 	struct region_item item;
 	uint64_t device;
@@ -222,7 +222,7 @@ static int take_region(struct search *search, int pid, const char *path, const c
 }
 
 /* Any file may be a region with a name, if its process tells of it. */
-static int take_named(struct search *search, int pid, const char *path, const char *link)
+static int take_named(struct region_search *search, int pid, const char *path, const char *link)
 {
 	struct region_item item;
 	struct stat file;
@@ -243,8 +243,8 @@ static int take_named(struct search *search, int pid, const char *path, const ch
 }
 
 /* Calls @take for the descriptors of a process whose link begins so. */
-static int walk_links(struct search *search, int pid, const char *prefix,
-		      int (*take)(struct search *search, int pid, const char *path,
+static int walk_links(struct region_search *search, int pid, const char *prefix,
+		      int (*take)(struct region_search *search, int pid, const char *path,
 				  const char *link))
 {
 	struct process_links links;
@@ -258,7 +258,7 @@ static int walk_links(struct search *search, int pid, const char *prefix,
 	return error;
 }
 
-static int take_stats(struct search *search, int pid, const char *path, const char *link)
+static int take_stats(struct region_search *search, int pid, const char *path, const char *link)
 {
 	int fd;
 
@@ -273,7 +273,7 @@ static int take_stats(struct search *search, int pid, const char *path, const ch
 	return 0;
 }
 
-static int search_process(struct search *search, int pid)
+static int search_process(struct region_search *search, int pid)
 {
 	int error;
 
@@ -289,7 +289,7 @@ static int search_process(struct search *search, int pid)
 }
 
 /* Of a region with a name, of the driver: who has it open, and by which path. */
-static int take_path(struct search *search, int pid, const char *path, const char *link)
+static int take_path(struct region_search *search, int pid, const char *path, const char *link)
 {
 	char file[DESCRIPTOR_PATH_MAX], text[1024];
 	struct statfs files;
@@ -318,13 +318,13 @@ static int take_path(struct search *search, int pid, const char *path, const cha
 	return 0;
 }
 
-static int search_paths(struct search *search, int pid)
+static int search_paths(struct region_search *search, int pid)
 {
 	return walk_links(search, pid, "/", take_path);
 }
 
-static int search_all(struct search *search,
-		      int (*look)(struct search *search, int pid))
+static int search_all(struct region_search *search,
+		      int (*look)(struct region_search *search, int pid))
 {
 	DIR *directory = opendir("/proc");
 	int error = 0, pid;
@@ -343,7 +343,7 @@ static int search_all(struct search *search,
 
 int processes_list(struct region_list *list)
 {
-	struct search search = { .list = list };
+	struct region_search search = { .list = list };
 	int error = search_all(&search, search_process);
 
 	free(search.found);
@@ -352,7 +352,7 @@ int processes_list(struct region_list *list)
 
 int processes_paths(struct region_list *list)
 {
-	struct search search = { .list = list };
+	struct region_search search = { .list = list };
 	size_t i;
 
 	for (i = 0; i < list->count; i++)

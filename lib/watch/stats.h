@@ -33,7 +33,6 @@ struct counters {
 	_Atomic uint64_t regions_mapped;
 	_Atomic uint64_t regions_total;
 	_Atomic uint64_t heaps;
-	/* Without what each thread did since it added to them; so less than 0 for moments. */
 	_Atomic uint64_t blocks;
 	_Atomic uint64_t block_bytes;
 	_Atomic uint64_t block_bytes_peak;

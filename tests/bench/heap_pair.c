@@ -23,7 +23,7 @@
 #define ROUNDS		15
 #define PAIRS		20000
 #define PEER_SECONDS	0.01
-/* A heap has settled after so many rounds in a row without a miss. */
+/* A heap has settled after so many rounds in a row without another region. */
 #define SETTLED_ROUNDS	3
 /* Rounds after which it is measured all the same. */
 #define SETTLING_MOST	50
@@ -114,14 +114,14 @@ static double round_of(bool peer)
 	return failed ? -1 : slowest * our_steps / steps;
 }
 
-static uint64_t misses(void)
+static uint64_t region_count(void)
 {
 	struct actmem_heap_stats stats;
 
 	ACTMEM_INIT(&stats);
 	if (actmem_heap_get_stats(heap, &stats))
 		failed = true;
-	return stats.cache_misses;
+	return stats.regions;
 }
 
 /*
@@ -134,10 +134,10 @@ static void settle(void)
 	uint64_t before;
 
 	for (tries = 0; !failed && settled < SETTLED_ROUNDS && tries < SETTLING_MOST; tries++) {
-		before = misses();
+		before = region_count();
 		round_of(false);
 		round_of(true);
-		settled = misses() == before ? settled + 1 : 0;
+		settled = region_count() == before ? settled + 1 : 0;
 	}
 }
 

@@ -13,14 +13,12 @@ static struct cuda cuda;
 static struct actmem_heap *heap_or_bail(struct actmem *am, uint64_t chunk_bytes)
 {
 	struct actmem_heap_options options;
-	struct actmem_heap_tuning tuning;
 	struct actmem_heap *heap;
 
 	ACTMEM_INIT(&options);
 	options.grow_bytes = LENGTH;
-	ACTMEM_INIT(&tuning);
-	tuning.chunk_bytes = chunk_bytes;
-	if (actmem_heap_create(am, &options, &heap) || actmem_heap_tune(heap, &tuning))
+	options.chunk_bytes = chunk_bytes;
+	if (actmem_heap_create(am, &options, &heap))
 		tap_bail("actmem_heap_create");
 	return heap;
 }

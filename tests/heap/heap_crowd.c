@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Threads that all use a heap at once, take any blocks, and free each other's, while
- * the heap is trimmed and tuned, and says now and then that it is full.
+ * the heap is trimmed, and says now and then that it is full.
  *
  *	SEED=1 STEPS=10000000 heap_crowd
  */
@@ -68,14 +68,9 @@ static const char *give_alone(struct one *one, const struct live *block)
 static const char *disturb(struct one *one)
 {
 	struct actmem_heap_stats stats = stats_of(one->crowd->heap);
-	struct actmem_heap_tuning tuning;
 
 	if (stats.region_bytes > LIMIT)
 		return "the heap is beyond its limit";
-	ACTMEM_INIT(&tuning);
-	tuning.cache_bytes = one_in(&one->random, 2) ? 65536 : 0;
-	if (one_in(&one->random, 2))
-		return actmem_heap_tune(one->crowd->heap, &tuning) ? "actmem_heap_tune" : NULL;
 	return actmem_heap_trim(one->crowd->heap) ? "actmem_heap_trim" : NULL;
 }
 

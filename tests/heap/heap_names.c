@@ -137,15 +137,11 @@ static void test_chunks(void)
 {
 	const uint64_t chunk = 2 * MIB, length = chunk / 4 * 3;
 	struct actmem *am = open_named(name);
-	struct actmem_heap *heap = make_heap(am, GROW, 0);
-	struct actmem_heap_tuning tuning;
+	struct actmem_heap *heap = make_chunked(am, GROW, 0, chunk);
 	char *blocks[10];
 	bool within = true;
 	unsigned int i;
 
-	ACTMEM_INIT(&tuning);
-	tuning.chunk_bytes = chunk;
-	returns(actmem_heap_tune(heap, &tuning), 0);
 	for (i = 0; i < 10; i++) {
 		if (actmem_heap_alloc(heap, length, 0, (void **)&blocks[i]))
 			tap_bail("actmem_heap_alloc");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Three heaps of different bounds beside a model that knows what lies where: blocks
- * of any length and alignment, freed by whichever thread, wrong frees, trims, other
- * tunings, heaps that end. Threads take turns, so that a seed repeats a run.
+ * of any length and alignment, freed by whichever thread, wrong frees, trims, heaps
+ * that end. Threads take turns, so that a seed repeats a run.
  *
  *	SEED=1 STEPS=10000000 heap_random
  */
@@ -77,14 +77,9 @@ static void leave(struct model *m, unsigned int at)
 
 static void make(struct model *m, unsigned int heap)
 {
-	struct actmem_heap_tuning tuning;
-
-	m->heaps[heap] = make_heap(m->am, bounds[heap].grow, bounds[heap].limit);
+	m->heaps[heap] = make_chunked(m->am, bounds[heap].grow, bounds[heap].limit,
+				      bounds[heap].chunk);
 	m->taken[heap] = 0;
-	ACTMEM_INIT(&tuning);
-	tuning.chunk_bytes = bounds[heap].chunk;
-	if (actmem_heap_tune(m->heaps[heap], &tuning))
-		tap_bail("actmem_heap_tune");
 }
 
 /* The heap's sums are those of the model. */
@@ -101,7 +96,7 @@ static struct actmem_heap_stats check_sums(struct model *m, unsigned int heap)
 		bytes += m->blocks[i].bytes;
 		used += rounded(m->blocks[i].bytes);
 	}
-	left = stats.region_bytes - stats.used_bytes - stats.cached_bytes;
+	left = stats.region_bytes - stats.used_bytes;
 	if (stats.blocks != count || stats.block_bytes != bytes || stats.used_bytes != used)
 		tell(m, "the heap has other blocks than the model");
 	if (stats.blocks_total != m->taken[heap])
@@ -109,8 +104,7 @@ static struct actmem_heap_stats check_sums(struct model *m, unsigned int heap)
 	if (stats.region_bytes > bounds[heap].limit ||
 	    stats.region_bytes_peak > bounds[heap].limit)
 		tell(m, "the heap is beyond its limit");
-	if (stats.used_bytes + stats.cached_bytes > stats.region_bytes ||
-	    stats.used_bytes_peak < stats.used_bytes + stats.cached_bytes)
+	if (stats.used_bytes > stats.region_bytes || stats.used_bytes_peak < stats.used_bytes)
 		tell(m, "the heap has more in use than it has");
 	if (stats.largest_free > left || !stats.free_pieces != !left ||
 	    !stats.largest_free != !left)
@@ -127,8 +121,6 @@ static void check_refusal(struct model *m, unsigned int heap, uint64_t bytes, ui
 	if (!strstr(actmem_error(), "limit_bytes"))
 		tell(m, "refused for another reason than the limit");
 	stats = check_sums(m, heap);
-	if (stats.cached_bytes)
-		tell(m, "refused while threads kept memory");
 	if (stats.largest_free >= rounded(bytes) + slack)
 		tell(m, "refused in spite of a free piece that is long enough");
 	bytes = (bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
@@ -232,22 +224,6 @@ static void take_longest(struct model *m, unsigned int heap)
 	m->taken[heap]++;
 }
 
-static void tune(struct model *m)
-{
-	static const uint64_t kept[] = { 0, 0, 1, 65536, 4 * MIB };
-	unsigned int heap = (unsigned int)random_below(&m->random, HEAPS);
-	struct actmem_heap_tuning tuning;
-
-	ACTMEM_INIT(&tuning);
-	tuning.chunk_bytes = bounds[heap].chunk;
-	tuning.cache_bytes = kept[random_below(&m->random, sizeof(kept) / sizeof(kept[0]))];
-	if (actmem_heap_tune(m->heaps[heap], &tuning))
-		tell(m, "actmem_heap_tune");
-	if (check_sums(m, heap).cached_bytes)
-		tell(m, "another tuning leaves memory with threads");
-	take_longest(m, heap);
-}
-
 /* Where the mapping begins that the address lies in: that of its region. */
 struct mapping {
 	uintptr_t first, end;
@@ -303,12 +279,9 @@ static void trim(struct model *m)
 {
 	unsigned int i;
 
-	for (i = 0; i < HEAPS; i++) {
+	for (i = 0; i < HEAPS; i++)
 		if (actmem_heap_trim(m->heaps[i]))
 			tell(m, "actmem_heap_trim");
-		if (check_sums(m, i).cached_bytes)
-			tell(m, "a trim leaves memory with threads");
-	}
 	check_places(m);
 	m->trims++;
 }
@@ -341,7 +314,7 @@ static void step(struct model *m)
 	else if (one_in(&m->random, 5000))
 		trim(m);
 	else if (one_in(&m->random, 2000))
-		tune(m);
+		take_longest(m, (unsigned int)random_below(&m->random, HEAPS));
 	else if (one_in(&m->random, 200))
 		ask_wrongly(m);
 	else if (one_in(&m->random, 50))

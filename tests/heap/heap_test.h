@@ -22,7 +22,8 @@ static inline struct actmem *open_named(const char *heap_name)
 	return am;
 }
 
-static inline struct actmem_heap *make_heap(struct actmem *am, uint64_t grow, uint64_t limit)
+static inline struct actmem_heap *make_chunked(struct actmem *am, uint64_t grow, uint64_t limit,
+					       uint64_t chunk)
 {
 	struct actmem_heap_options options;
 	struct actmem_heap *heap;
@@ -30,9 +31,15 @@ static inline struct actmem_heap *make_heap(struct actmem *am, uint64_t grow, ui
 	ACTMEM_INIT(&options);
 	options.grow_bytes = grow;
 	options.limit_bytes = limit;
+	options.chunk_bytes = chunk;
 	if (actmem_heap_create(am, &options, &heap))
 		tap_bail("actmem_heap_create");
 	return heap;
+}
+
+static inline struct actmem_heap *make_heap(struct actmem *am, uint64_t grow, uint64_t limit)
+{
+	return make_chunked(am, grow, limit, 0);
 }
 
 static inline struct actmem_heap_stats stats_of(struct actmem_heap *heap)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What threads keep at hand of a heap: that it is used again, bounded, recalled
- * before the heap grows, and given back when a thread or the heap ends; that a
- * block goes back once, whoever frees it; and how long regions are.
+ * Threads that share a heap: a block goes back once, by any thread, also after the one
+ * that took it has ended; what a forked child may do; how long regions are; and what
+ * is counted.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -15,21 +15,7 @@
 
 #define GROW		(8 * MIB)
 #define BLOCKS		8
-#define MANY		32
-#define TAKEN_OVER	8
 #define RACES		2000
-#define LENGTHS		200
-#define FEW_LENGTHS	24
-
-static void tune(struct actmem_heap *heap, uint64_t chunk_bytes, uint64_t cache_bytes)
-{
-	struct actmem_heap_tuning tuning;
-
-	ACTMEM_INIT(&tuning);
-	tuning.chunk_bytes = chunk_bytes;
-	tuning.cache_bytes = cache_bytes;
-	returns(actmem_heap_tune(heap, &tuning), 0);
-}
 
 static void take_all(struct actmem_heap *heap, void *blocks[BLOCKS], uint64_t bytes)
 {
@@ -57,188 +43,10 @@ static void in_thread(void *(*body)(void *context), void *context)
 		tap_bail("a thread");
 }
 
-static void test_kept(struct actmem *am)
-{
-	struct actmem_heap *heap = make_heap(am, GROW, 0);
-	void *blocks[BLOCKS], *again[BLOCKS];
-	struct actmem_heap_stats stats;
-	bool same = true;
-	unsigned int i;
-
-	take_all(heap, blocks, MIB);
-	ok(stats_of(heap).cache_misses == BLOCKS, "nothing is at hand at first");
-	give_all(heap, blocks);
-	stats = stats_of(heap);
-	ok(stats.cached_bytes == BLOCKS * MIB && !stats.used_bytes && !stats.blocks,
-	   "what the thread frees it keeps");
-	returns(actmem_heap_free(heap, blocks[0]), -EINVAL);
-	take_all(heap, again, MIB);
-	for (i = 0; i < BLOCKS; i++)
-		same = same && again[i] == blocks[i];
-	stats = stats_of(heap);
-	ok(same && stats.cache_misses == BLOCKS && stats.blocks_total == 2 * BLOCKS,
-	   "and takes again, the block freed last first");
-	ok(!stats.cached_bytes && stats.used_bytes == BLOCKS * MIB, "nothing is left at hand");
-	give_all(heap, again);
-	returns(actmem_heap_alloc(heap, MIB, 2 * MIB, &blocks[0]), 0);
-	ok(!((uintptr_t)blocks[0] % (2 * MIB)), "a block at hand is taken only if it is aligned");
-	returns(actmem_heap_free(heap, blocks[0]), 0);
-
-	tune(heap, 0, 3 * MIB);
-	ok(!stats_of(heap).cached_bytes, "another bound starts with nothing");
-	take_all(heap, blocks, MIB);
-	give_all(heap, blocks);
-	ok(stats_of(heap).cached_bytes == 3 * MIB, "what is kept is bounded");
-	tune(heap, 0, 1);
-	take_all(heap, blocks, MIB);
-	give_all(heap, blocks);
-	stats = stats_of(heap);
-	ok(!stats.cached_bytes && stats.free_pieces == 1 && stats.largest_free == GROW,
-	   "a bound of a byte keeps nothing");
-	tune(heap, 0, 0);
-	take_all(heap, blocks, MIB);
-	give_all(heap, blocks);
-	returns(actmem_heap_trim(heap), 0);
-	ok(!stats_of(heap).region_bytes, "trimming gives back what is kept");
-	returns(actmem_heap_destroy(heap), 0);
-}
-
-/* As in a step: blocks of each length are all live before the first is freed. */
-static void test_few_lengths(struct actmem *am)
-{
-	struct actmem_heap *heap = make_heap(am, GROW, 0);
-	void *blocks[FEW_LENGTHS];
-	unsigned int i, step;
-
-	for (step = 0; step < 2; step++) {
-		for (i = 0; i < FEW_LENGTHS; i++)
-			if (actmem_heap_alloc(heap, (i + 1) * MIB / 256, 0, &blocks[i]))
-				tap_bail("actmem_heap_alloc");
-		for (i = FEW_LENGTHS; i--; )
-			if (actmem_heap_free(heap, blocks[i]))
-				tap_bail("actmem_heap_free");
-	}
-	ok(stats_of(heap).cache_misses == FEW_LENGTHS,
-	   "of %u lengths, all that the first step took is at hand in the next (%llu missed)",
-	   FEW_LENGTHS, (unsigned long long)stats_of(heap).cache_misses);
-	returns(actmem_heap_destroy(heap), 0);
-}
-
-/* More lengths than a thread keeps: some make room for others. */
-static void test_lengths(struct actmem *am)
-{
-	struct actmem_heap *heap = make_heap(am, GROW, 0);
-	struct actmem_heap_stats stats;
-	bool good = true;
-	void *block;
-	uint64_t i;
-
-	for (i = 1; i <= LENGTHS; i++)
-		good = good && !actmem_heap_alloc(heap, i * 256, 0, &block) &&
-		       !actmem_heap_free(heap, block);
-	stats = stats_of(heap);
-	ok(good && stats.cached_bytes && stats.cached_bytes < LENGTHS * (LENGTHS + 1) / 2 * 256,
-	   "of %d lengths some are kept", LENGTHS);
-	returns(actmem_heap_destroy(heap), 0);
-}
-
 struct other {
 	struct actmem_heap *heap, *second;
 	void *blocks[BLOCKS];
-	pthread_barrier_t barrier;
-	bool good;
 };
-
-/* Keeps all of the heap at hand, and waits until it has been looked at. */
-static void *keep(void *context)
-{
-	struct other *other = context;
-
-	take_all(other->heap, other->blocks, MIB);
-	give_all(other->heap, other->blocks);
-	pthread_barrier_wait(&other->barrier);
-	pthread_barrier_wait(&other->barrier);
-	return NULL;
-}
-
-static void test_recalled(struct actmem *am)
-{
-	struct other other = { .heap = make_heap(am, GROW, GROW) };
-	pthread_t thread;
-	void *block;
-
-	pthread_barrier_init(&other.barrier, NULL, 2);
-	if (pthread_create(&thread, NULL, keep, &other))
-		tap_bail("pthread_create");
-	pthread_barrier_wait(&other.barrier);
-	ok(stats_of(other.heap).cached_bytes == GROW, "a thread keeps all there is");
-	returns(actmem_heap_alloc(other.heap, GROW, 0, &block), 0);
-	ok(stats_of(other.heap).region_bytes == GROW && stats_of(other.heap).recalls == 1,
-	   "another one has it without growing");
-	returns(actmem_heap_free(other.heap, block), 0);
-	pthread_barrier_wait(&other.barrier);
-	pthread_join(thread, NULL);
-	pthread_barrier_destroy(&other.barrier);
-	returns(actmem_heap_destroy(other.heap), 0);
-}
-
-/* As keep(), with many short ones; and then takes as many again as it still can have. */
-static void *keep_many(void *context)
-{
-	struct other *other = context;
-	void *blocks[MANY];
-	unsigned int i;
-
-	for (i = 0; i < MANY; i++)
-		if (actmem_heap_alloc(other->heap, GROW / MANY, 0, &blocks[i]))
-			tap_bail("actmem_heap_alloc");
-	for (i = 0; i < MANY; i++)
-		if (actmem_heap_free(other->heap, blocks[i]))
-			tap_bail("actmem_heap_free");
-	pthread_barrier_wait(&other->barrier);
-	pthread_barrier_wait(&other->barrier);
-	for (i = 0; i < MANY - TAKEN_OVER; i++)
-		if (actmem_heap_alloc(other->heap, GROW / MANY, 0, &blocks[i]))
-			tap_bail("actmem_heap_alloc");
-	while (i--)
-		if (actmem_heap_free(other->heap, blocks[i]))
-			tap_bail("actmem_heap_free");
-	return NULL;
-}
-
-/* A thread takes over a few blocks that another one keeps, and leaves it the rest. */
-static void test_taken_over(struct actmem *am)
-{
-	struct other other = { .heap = make_heap(am, GROW, GROW) };
-	struct actmem_heap_stats stats;
-	void *blocks[TAKEN_OVER];
-	pthread_t thread;
-	unsigned int i;
-
-	pthread_barrier_init(&other.barrier, NULL, 2);
-	if (pthread_create(&thread, NULL, keep_many, &other))
-		tap_bail("pthread_create");
-	pthread_barrier_wait(&other.barrier);
-	returns(actmem_heap_alloc(other.heap, GROW / MANY, 0, &blocks[0]), 0);
-	stats = stats_of(other.heap);
-	ok(stats.recalls == 1 && stats.cache_misses == MANY + 1 &&
-	   stats.cached_bytes == GROW - GROW / MANY,
-	   "of what another thread keeps, the rest stays kept");
-	for (i = 1; i < TAKEN_OVER; i++)
-		returns(actmem_heap_alloc(other.heap, GROW / MANY, 0, &blocks[i]), 0);
-	stats = stats_of(other.heap);
-	ok(stats.recalls == 1 && stats.cache_misses == MANY + 1,
-	   "a few more of the length are at hand then");
-	pthread_barrier_wait(&other.barrier);
-	pthread_join(thread, NULL);
-	stats = stats_of(other.heap);
-	ok(stats.recalls == 1 && stats.cache_misses == MANY + 1 && stats.region_bytes == GROW,
-	   "and so are all others to the thread that had them");
-	for (i = 0; i < TAKEN_OVER; i++)
-		returns(actmem_heap_free(other.heap, blocks[i]), 0);
-	pthread_barrier_destroy(&other.barrier);
-	returns(actmem_heap_destroy(other.heap), 0);
-}
 
 static void *take_and_give(void *context)
 {
@@ -246,7 +54,6 @@ static void *take_and_give(void *context)
 
 	take_all(other->heap, other->blocks, MIB);
 	give_all(other->heap, other->blocks);
-	other->good = stats_of(other->heap).cached_bytes == BLOCKS * MIB;
 	return NULL;
 }
 
@@ -263,53 +70,21 @@ static void test_ends(struct actmem *am)
 	struct other other = { .heap = make_heap(am, GROW, 0) };
 	struct actmem_heap_stats stats;
 
-	in_thread(take_and_give, &other);
-	stats = stats_of(other.heap);
-	ok(other.good && !stats.cached_bytes && stats.free_pieces == 1,
-	   "what a thread kept goes back when it ends");
 	in_thread(only_take, &other);
-	ok(stats_of(other.heap).blocks == BLOCKS && stats_of(other.heap).block_bytes == BLOCKS * MIB,
-	   "its live blocks stay");
+	stats = stats_of(other.heap);
+	ok(stats.blocks == BLOCKS && stats.block_bytes == BLOCKS * MIB && !stats.free_pieces,
+	   "a thread's live blocks stay when it ends");
 	give_all(other.heap, other.blocks);
 	stats = stats_of(other.heap);
-	ok(!stats.blocks && !stats.block_bytes && !stats.used_bytes && !stats.cached_bytes,
-	   "and are freed by another, which does not keep what it never takes");
+	ok(!stats.blocks && !stats.block_bytes && !stats.used_bytes,
+	   "and are freed by another");
+	ok(stats.used_bytes_peak == BLOCKS * MIB && stats.blocks_total == BLOCKS,
+	   "the most that was in use is known, and how many blocks there were");
+	ok(stats.free_pieces == 1 && stats.largest_free == GROW, "blocks that are free merge");
+	returns(actmem_heap_free(other.heap, other.blocks[0]), -EINVAL);
+	returns(actmem_heap_trim(other.heap), 0);
+	ok(!stats_of(other.heap).region_bytes, "trimming gives back what is free");
 	returns(actmem_heap_destroy(other.heap), 0);
-}
-
-/* Uses a second heap after the first one has ended. */
-static void *use_two(void *context)
-{
-	struct other *other = context;
-	void *blocks[BLOCKS];
-
-	take_all(other->heap, blocks, MIB);
-	give_all(other->heap, blocks);
-	take_all(other->second, blocks, MIB);
-	give_all(other->second, blocks);
-	pthread_barrier_wait(&other->barrier);
-	pthread_barrier_wait(&other->barrier);
-	take_all(other->second, blocks, MIB);
-	give_all(other->second, blocks);
-	other->good = stats_of(other->second).cache_misses == BLOCKS;
-	return NULL;
-}
-
-static void test_heap_ends_first(struct actmem *am)
-{
-	struct other other = { .heap = make_heap(am, GROW, 0), .second = make_heap(am, GROW, 0) };
-	pthread_t thread;
-
-	pthread_barrier_init(&other.barrier, NULL, 2);
-	if (pthread_create(&thread, NULL, use_two, &other))
-		tap_bail("pthread_create");
-	pthread_barrier_wait(&other.barrier);
-	returns(actmem_heap_destroy(other.heap), 0);
-	pthread_barrier_wait(&other.barrier);
-	pthread_join(thread, NULL);
-	pthread_barrier_destroy(&other.barrier);
-	ok(other.good, "a heap that ends before the thread takes nothing from another one");
-	returns(actmem_heap_destroy(other.second), 0);
 }
 
 struct race {
@@ -383,17 +158,11 @@ static uintptr_t mapping_of(void *address)
 static void test_chunks(struct actmem *am)
 {
 	const uint64_t chunk = 4 * MIB, bytes = 3 * MIB;
-	struct actmem_heap *heap = make_heap(am, GROW, 0);
-	struct actmem_heap_tuning tuning;
+	struct actmem_heap *heap = make_chunked(am, GROW, 0, chunk);
 	void *blocks[BLOCKS], *block;
 	bool within = true;
 	unsigned int i;
 
-	ACTMEM_INIT(&tuning);
-	tuning.chunk_bytes = 3 * MIB;
-	returns(actmem_heap_tune(heap, &tuning), -EINVAL);
-	says("chunk_bytes");
-	tune(heap, chunk, 0);
 	returns(actmem_heap_alloc(heap, chunk + 1, 0, &block), -EINVAL);
 	says("chunk_bytes");
 	/* Whole, so that a block which does not fit here would fit across the edge. */
@@ -449,7 +218,7 @@ static bool child_is_refused(void *context)
 	return good && !actmem_heap_destroy(other->second) && !actmem_close(am);
 }
 
-/* With blocks at hand, and by a thread that ends in the child. */
+/* Blocks of both lives, and a thread that ends in the child. */
 static void test_fork(struct actmem *am)
 {
 	struct other other = { .heap = make_heap(am, GROW, 0) };
@@ -488,13 +257,7 @@ int main(void)
 	struct usage before = usage_now();
 	struct actmem *am = open_or_bail();
 
-	test_kept(am);
-	test_few_lengths(am);
-	test_lengths(am);
-	test_recalled(am);
-	test_taken_over(am);
 	test_ends(am);
-	test_heap_ends_first(am);
 	test_race(am);
 	test_chunks(am);
 	test_regions(am);

@@ -64,7 +64,7 @@ static void test_free_region(void **state)
 	struct actmem_region *region;
 	void *block = use_block();
 
-	region = heap->ranges->its.region;
+	region = heap->regions->region;
 	assert_int_equal(actmem_queue_attach(queue, region, 0), 0);
 	assert_busy(actmem_region_close(region), "attached to 1 queue;");
 	assert_int_equal(actmem_heap_free(heap, block), 0);
@@ -84,7 +84,7 @@ static void test_live_block(void **state)
 	struct actmem_region *region;
 	void *block = use_block();
 
-	region = heap->ranges->its.region;
+	region = heap->regions->region;
 	assert_int_equal(actmem_queue_attach(queue, region, ACTMEM_ATTACH_PLAIN), 0);
 	assert_busy(actmem_heap_destroy(heap), "1 blocks of");
 	assert_int_equal(actmem_queue_detach(queue, region), 0);

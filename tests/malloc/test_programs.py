@@ -58,7 +58,7 @@ def threading_of_python_passes_its_tests():
 
 @case
 def gcc_makes_the_same_objects():
-    objects = [f"obj/lib/{name}.o" for name in ("base/blocks", "heap/heap", "region/options")]
+    objects = [f"obj/lib/{name}.o" for name in ("base/extents", "heap/heap", "region/options")]
     with tempfile.TemporaryDirectory() as folder:
         made = []
         for prefix in ([], [ACTMEM, "run", "--malloc", "--"]):

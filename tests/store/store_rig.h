@@ -53,7 +53,6 @@ static inline int set_up(struct rig *rig)
 	struct actmem_queue_options queue;
 	struct actmem_store_options options;
 	struct actmem_options open_options;
-	struct actmem_queue_options queue;
 	int error;
 
 	rig->before = held_now();

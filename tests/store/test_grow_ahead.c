@@ -80,7 +80,8 @@ static void *reserve_region(void *store)
 {
 	void *memory;
 
-	return actmem_store_reserve(store, key_of(7), 2 * MIB, &memory) ? store : NULL;
+	return actmem_store_reserve(store, key_of(7), 2 * MIB, &memory, ACTMEM_WAIT_FOREVER) ?
+	       store : NULL;
 }
 
 static pthread_t start(struct rig *rig, void *(*body)(void *store))
@@ -120,10 +121,13 @@ static void put_away(struct rig *rig)
 {
 	void *memory;
 
-	assert_int_equal(actmem_store_reserve(rig->store, key_of(0), BLOCK / 2, &memory), 0);
+	assert_int_equal(actmem_store_reserve(rig->store, key_of(0), BLOCK / 2, &memory,
+					      ACTMEM_WAIT_FOREVER), 0);
 	assert_int_equal(put(rig, 1), 0);
-	assert_fails(actmem_store_reserve(rig->store, key_of(2), BUDGET, &memory), EDEADLK, "");
-	assert_int_equal(actmem_store_reserve(rig->store, key_of(3), BLOCK / 2, &memory), 0);
+	assert_fails(actmem_store_reserve(rig->store, key_of(2), BUDGET, &memory,
+					  ACTMEM_WAIT_FOREVER), EDEADLK, "");
+	assert_int_equal(actmem_store_reserve(rig->store, key_of(3), BLOCK / 2, &memory,
+					      ACTMEM_WAIT_FOREVER), 0);
 	settle(rig);
 	assert_int_equal(stats_of(rig).spilled_bytes, BLOCK);
 	assert_int_equal(stats_of(rig).memory_bytes, BUDGET / 2);

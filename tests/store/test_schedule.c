@@ -25,10 +25,10 @@ static uint64_t random_below(uint64_t bound)
 	return (seed >> 33) % bound;
 }
 
-static const struct place *first_of(const struct place *places, const bool *is_in,
-				    bool last_first)
+static const struct order_place *first_of(const struct order_place *places, const bool *is_in,
+					  bool last_first)
 {
-	const struct place *first = NULL;
+	const struct order_place *first = NULL;
 	unsigned int i;
 
 	for (i = 0; i < PLACES; i++) {
@@ -44,7 +44,7 @@ static const struct place *first_of(const struct place *places, const bool *is_i
 /* Beside an array that is searched whole. */
 static void try_order(bool last_first)
 {
-	static struct place places[PLACES];
+	static struct order_place places[PLACES];
 	static bool is_in[PLACES];
 	struct order order = { .last_first = last_first };
 	unsigned int round, at;

@@ -108,7 +108,6 @@ static struct actmem_region *make_region(struct actmem *am)
 static void try_heap(struct actmem *am)
 {
 	struct actmem_heap_options options;
-	struct actmem_heap_tuning tuning;
 	struct actmem_heap *heap;
 	void *block;
 
@@ -116,10 +115,6 @@ static void try_heap(struct actmem *am)
 	options.grow_bytes = 2 * MIB;
 	REFUSES(options, actmem_heap_create(am, &options, &heap));
 	returns(actmem_heap_create(am, &options, &heap), 0);
-	ACTMEM_INIT(&tuning);
-	tuning.chunk_bytes = 2 * MIB;
-	REFUSES(tuning, actmem_heap_tune(heap, &tuning));
-	returns(actmem_heap_tune(heap, &tuning), 0);
 	returns(actmem_heap_alloc(heap, 1000, 0, &block), 0);
 	GIVES(actmem_heap_stats, actmem_heap_get_stats(heap, &out.it));
 	returns(actmem_heap_free(heap, block), 0);

@@ -40,7 +40,7 @@ void cuda_blocks_remove(struct cuda_blocks *blocks, struct cuda_block *block)
 	tdelete(block, &blocks->root, compare_blocks);
 }
 
-struct search {
+struct block_search {
 	const void *owner;
 	struct cuda_block *found;
 };
@@ -48,7 +48,7 @@ struct search {
 static void look_at_block(const void *node, VISIT visit, void *closure)
 {
 	struct cuda_block *block = *(struct cuda_block *const *)node;
-	struct search *search = closure;
+	struct block_search *search = closure;
 
 	if ((visit == postorder || visit == leaf) && block->owner == search->owner &&
 	    !block->ending)
@@ -57,7 +57,7 @@ static void look_at_block(const void *node, VISIT visit, void *closure)
 
 struct cuda_block *cuda_blocks_of(const struct cuda_blocks *blocks, const void *owner)
 {
-	struct search search = { .owner = owner };
+	struct block_search search = { .owner = owner };
 
 	twalk_r(blocks->root, look_at_block, &search);
 	return search.found;

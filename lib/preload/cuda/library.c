@@ -33,13 +33,13 @@ void cuda_library_leave(void)
 	cuda_inside--;
 }
 
-struct wanted {
+struct wanted_call {
 	const char *name;
 	size_t slot;
 };
 
 static bool find_functions(struct cuda_library *found, void *library, const char *file,
-			   const struct wanted *wanted, size_t count, char words[CUDA_WORDS_MAX])
+			   const struct wanted_call *wanted, size_t count, char words[CUDA_WORDS_MAX])
 {
 	size_t i;
 
@@ -86,8 +86,8 @@ static bool load_both(struct cuda_library *found, char words[CUDA_WORDS_MAX])
 {
 #define LIBRARY_WANTED(name)		{ #name, offsetof(struct cuda_library, name) },
 #define CONTEXT_WANTED(name, parameters)	LIBRARY_WANTED(name)
-	static const struct wanted of_library[] = { LIBRARY_CALLS(LIBRARY_WANTED) };
-	static const struct wanted of_cuda[] = { CONTEXT_CALLS(CONTEXT_WANTED) };
+	static const struct wanted_call of_library[] = { LIBRARY_CALLS(LIBRARY_WANTED) };
+	static const struct wanted_call of_cuda[] = { CONTEXT_CALLS(CONTEXT_WANTED) };
 #undef LIBRARY_WANTED
 #undef CONTEXT_WANTED
 	void *cuda, *library;

@@ -46,7 +46,7 @@ int __register_atfork(void (*before)(void), void (*in_parent)(void), void (*in_c
 _Static_assert(CHUNK_BYTES == 1UL << LARGE_CHUNK_SHIFT, "chunks are those of ranges");
 
 struct pool {
-	struct blocks blocks;
+	struct extents extents;
 	struct range *ranges;
 	unsigned int node, number;
 };
@@ -175,7 +175,7 @@ static struct pool *pool_of_caller(size_t length)
 	if (pool)
 		return pool;
 	pool = own_calloc(1, sizeof(*pool));
-	if (!pool || blocks_init(&pool->blocks))
+	if (!pool || extents_init(&pool->extents))
 		return NULL;
 	pool->node = node;
 	pool->number = number;
@@ -201,7 +201,7 @@ static size_t round_to_chunks(size_t bytes)
 static bool grow_pool(struct pool *pool, size_t length)
 {
 	size_t least = round_to_chunks(length);
-	size_t better = round_to_chunks(pool->blocks.range_bytes / 2);
+	size_t better = round_to_chunks(pool->extents.range_bytes / 2);
 	struct range *range = NULL;
 
 	if (better > least)
@@ -210,11 +210,11 @@ static bool grow_pool(struct pool *pool, size_t length)
 		range = range_make(&place, pool->node, least);
 	if (!range)
 		return false;
-	range->first = blocks_add_range(&pool->blocks, (void *)range->base, range->length,
-					BLOCK_UNIT);
+	range->first = extents_add_range(&pool->extents, (void *)range->base, range->length,
+					 EXTENT_UNIT);
 	if (!range->first || range->base + range->length > 1UL << ADDRESS_BITS) {
 		if (range->first)
-			blocks_remove_range(&pool->blocks, range->first);
+			extents_remove_range(&pool->extents, range->first);
 		range_unmake(range);
 		return false;
 	}
@@ -236,22 +236,22 @@ static void drop_range(struct pool *pool, struct range **link)
 
 	*link = range->next;
 	set_owners(range, 0);
-	blocks_remove_range(&pool->blocks, range->first);
+	extents_remove_range(&pool->extents, range->first);
 	range_bytes -= range->length;
 	range_unmake(range);
 }
 
-static uintptr_t begin_of(const struct block *block)
+static uintptr_t begin_of(const struct extent *block)
 {
-	return (uintptr_t)atomic_load_explicit(&block->address, memory_order_relaxed);
+	return (uintptr_t)block->address;
 }
 
-static uintptr_t end_of(const struct block *block)
+static uintptr_t end_of(const struct extent *block)
 {
 	return begin_of(block) + block->length;
 }
 
-static size_t release_block(struct range *range, const struct block *block, uint64_t age,
+static size_t release_block(struct range *range, const struct extent *block, uint64_t age,
 			    size_t most)
 {
 	size_t released = range_release(range, begin_of(block), end_of(block), tick, age, most);
@@ -264,7 +264,7 @@ static size_t release_block(struct range *range, const struct block *block, uint
 static bool release_all(uint64_t age)
 {
 	struct range **link, *range;
-	struct block *block;
+	struct extent *block;
 	bool any = false;
 	unsigned int i;
 
@@ -274,7 +274,7 @@ static bool release_all(uint64_t age)
 			for (block = range->first; block; block = block->after)
 				if (block->is_free && release_block(range, block, age, SIZE_MAX))
 					any = true;
-			if (blocks_range_is_free(range->first) && !range->filled)
+			if (extents_range_is_free(range->first) && !range->filled)
 				drop_range(pools[i], link);
 			else
 				link = &range->next;
@@ -296,38 +296,38 @@ static void age_blocks(void)
 		release_all(passed > DECAY_TICKS ? 0 : DECAY_TICKS);
 }
 
-static int take_block(struct pool *pool, size_t length, size_t align, struct block **block)
+static int take_block(struct pool *pool, size_t length, size_t align, struct extent **block)
 {
-	int error = blocks_take(&pool->blocks, length, align, FIT_ANY, block);
+	int error = extents_take(&pool->extents, length, align, block);
 
 	if (error == -ENOSPC && grow_pool(pool, length))
-		error = blocks_take(&pool->blocks, length, align, FIT_ANY, block);
+		error = extents_take(&pool->extents, length, align, block);
 	return error;
 }
 
 /* With as much again behind it, which the next block may still get. */
-static int take_with_room(struct pool *pool, size_t length, size_t align, struct block **block)
+static int take_with_room(struct pool *pool, size_t length, size_t align, struct extent **block)
 {
 	if (take_block(pool, 2 * length, align, block))
 		return take_block(pool, length, align, block);
-	blocks_resize(&pool->blocks, *block, length);
+	extents_resize(&pool->extents, *block, length);
 	return 0;
 }
 
 void *large_alloc(size_t bytes, size_t align, enum large_use use)
 {
-	size_t length = block_length(bytes);
-	struct block *block = NULL;
+	size_t length = extent_length(bytes);
+	struct extent *block = NULL;
 	struct taken_pages taken;
 	int saved = errno, error = -ENOMEM;
 	struct range *range;
 	struct pool *pool;
 	void *memory;
 
-	if (bytes > BLOCK_BYTES_MAX / 4 || align > BLOCK_ALIGN_MAX)
+	if (bytes > EXTENT_BYTES_MAX / 4 || align > EXTENT_ALIGN_MAX)
 		return NULL;
-	if (align < BLOCK_UNIT)
-		align = BLOCK_UNIT;
+	if (align < EXTENT_UNIT)
+		align = EXTENT_UNIT;
 	lock_pools();
 	age_blocks();
 	pool = pool_of_caller(length);
@@ -346,7 +346,6 @@ void *large_alloc(size_t bytes, size_t align, enum large_use use)
 		return NULL;
 	}
 	length = block->length;
-	block_begin(block, length);
 	memory = (void *)begin_of(block);
 	range = range_of(pool, begin_of(block));
 	filled_bytes -= range->filled * PAGE_BYTES;
@@ -363,11 +362,10 @@ void *large_alloc(size_t bytes, size_t align, enum large_use use)
 	return memory;
 }
 
-/* Under the lock: the block is not live meanwhile. */
-static struct block *find_block(struct pool *pool, const void *memory)
+/* Under the lock. */
+static struct extent *find_block(struct pool *pool, const void *memory)
 {
-	uint64_t bytes;
-	struct block *block = pool ? blocks_end(&pool->blocks, memory, &bytes) : NULL;
+	struct extent *block = pool ? extents_at(&pool->extents, memory) : NULL;
 
 	if (!block)
 		wrong_pointer();
@@ -376,7 +374,7 @@ static struct block *find_block(struct pool *pool, const void *memory)
 
 void large_free(void *memory)
 {
-	struct block *block, *merged;
+	struct extent *block, *merged;
 	int saved = errno;
 	struct range *range;
 	struct pool *pool;
@@ -390,7 +388,7 @@ void large_free(void *memory)
 	taken_blocks--;
 	range_give(range, begin_of(block), end_of(block), tick);
 	merged = block->before && block->before->is_free ? block->before : block;
-	blocks_give(&pool->blocks, block);
+	extents_give(&pool->extents, block);
 	if (pooled_bytes() > keep_bytes)
 		release_block(range, merged, 0, pooled_bytes() - keep_bytes);
 	tell_all();
@@ -400,27 +398,26 @@ void large_free(void *memory)
 
 size_t large_usable_size(void *memory)
 {
-	struct block *block;
+	struct extent *block;
 	size_t length;
 
 	lock_pools();
 	block = find_block(pool_of(memory), memory);
 	length = block->length;
-	block_begin(block, length);
 	unlock_pools();
 	return length;
 }
 
 bool large_resize(void *memory, size_t bytes)
 {
-	size_t length = block_length(bytes), was;
-	struct block *block;
+	size_t length = extent_length(bytes), was;
+	struct extent *block;
 	struct range *range;
 	struct pool *pool;
 	int saved = errno;
 	bool fits;
 
-	if (bytes > BLOCK_BYTES_MAX / 4)
+	if (bytes > EXTENT_BYTES_MAX / 4)
 		return false;
 	lock_pools();
 	age_blocks();
@@ -428,8 +425,7 @@ bool large_resize(void *memory, size_t bytes)
 	block = find_block(pool, memory);
 	range = range_of(pool, begin_of(block));
 	was = block->length;
-	fits = blocks_resize(&pool->blocks, block, length);
-	block_begin(block, block->length);
+	fits = extents_resize(&pool->extents, block, length);
 	if (fits) {
 		filled_bytes -= range->filled * PAGE_BYTES;
 		if (length > was)

@@ -21,7 +21,7 @@ struct range {
 	struct range *next;
 	uintptr_t base;
 	size_t length;
-	struct block *first;
+	struct extent *first;
 	size_t filled;			/* pages that may have something in them */
 	size_t room;			/* pages that @pages has room for */
 	uint8_t pages[];		/* see range.c */

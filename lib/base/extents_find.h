@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The classes of free extents, and which of these is taken. For extents.c.
+ */
+#ifndef LIB_BASE_EXTENTS_FIND_H
+#define LIB_BASE_EXTENTS_FIND_H
+
+#include "base/extents.h"
+
+#define COLUMN_BITS	5
+
+_Static_assert(CLASS_COLUMNS == 1 << COLUMN_BITS, "so many classes to a power of two");
+
+struct class {
+	unsigned int row, column;
+};
+
+static inline struct class extent_class(uint64_t length)
+{
+	uint64_t units = length / EXTENT_UNIT;
+	unsigned int top;
+
+	if (units < CLASS_COLUMNS)
+		return (struct class){ 0, (unsigned int)units };
+	top = 63 - (unsigned int)__builtin_clzll(units);
+	return (struct class){ top - COLUMN_BITS + 1,
+			       (units >> (top - COLUMN_BITS)) & (CLASS_COLUMNS - 1) };
+}
+
+/* Lengths in the same proportion are as many apart. */
+static inline unsigned int extent_class_number(uint64_t length)
+{
+	struct class class = extent_class(length);
+
+	return class.row * CLASS_COLUMNS + class.column;
+}
+
+/* Bytes before the first aligned address in the extent. */
+static inline uint64_t extent_gap(const struct extent *extent, uint64_t align)
+{
+	return -(uintptr_t)extent->address & (align - 1);
+}
+
+/* The free extent to take @length of; NULL: none is long enough. */
+struct extent *extents_find(const struct extents *extents, uint64_t length, uint64_t align);
+
+#endif /* LIB_BASE_EXTENTS_FIND_H */
