@@ -27,7 +27,7 @@ endif
 
 # The command actmem links knobs.o, without JAX.
 $(filter-out %/knobs.o,$(XLA_OBJECTS)): | $(XLA_READY)
-$(XLA_OBJECTS): EXTRA_CFLAGS = -isystem $(XLA_INCLUDE)
+$(XLA_OBJECTS): EXTRA_CFLAGS = $(addprefix -isystem ,$(XLA_INCLUDE))
 
 # nodelete: XLA keeps the handlers' addresses for as long as it runs.
 $(XLA_LIBRARY): $(XLA_OBJECTS) $(XLA_SHARED_OBJECTS) $(B)/lib/libactmem.so
