@@ -252,7 +252,7 @@ static int open_all(struct replay *replay)
 		return status;
 	replay->page_bytes = options.pages == ACTMEM_PAGES_1G ? GIANT_PAGE : HUGE_PAGE;
 	if (actmem_open(&replay->am, &options)) {
-		warnx("%s", actmem_error());
+		replay_tell_error(NULL);
 		return STATUS_FAILED;
 	}
 	status = open_store(replay);
@@ -276,7 +276,7 @@ static int close_all(struct replay *replay, int status)
 
 	replay_probe_close(replay);
 	if (replay->store && actmem_store_destroy(replay->store)) {
-		warnx("%s", actmem_error());
+		replay_tell_error(NULL);
 		status = STATUS_FAILED;
 	}
 	replay_trace_end(replay);
@@ -286,7 +286,7 @@ static int close_all(struct replay *replay, int status)
 		status = STATUS_FAILED;
 	}
 	if (replay->am && actmem_close(replay->am)) {
-		warnx("%s", actmem_error());
+		replay_tell_error(NULL);
 		status = STATUS_FAILED;
 	}
 	free(replay->order);
@@ -311,7 +311,7 @@ static int run_steps(struct replay *replay)
 	progress_end();
 	ACTMEM_INIT(&replay->stats);
 	if (actmem_store_get_stats(replay->store, &replay->stats)) {
-		warnx("%s", actmem_error());
+		replay_tell_error(NULL);
 		return STATUS_FAILED;
 	}
 	if (replay->wrong_blocks)

@@ -39,7 +39,7 @@ struct transfer {
 
 static int tell(char words[TRANSFERS_WORDS], int error)
 {
-	snprintf(words, TRANSFERS_WORDS, "%s", actmem_error());
+	snprintf(words, TRANSFERS_WORDS, "%s", actmem_error_in(ACTMEM_NAMES_RUN));
 	return error;
 }
 

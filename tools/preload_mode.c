@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/base.h"
 #include "malloc_mode.h"
 #include "preload/preload.h"
 #include "preload_mode.h"
@@ -54,7 +55,7 @@ static int set_preload(const char *folder)
 
 static int refuse(const char *variable, const char *text, const char *choice)
 {
-	warnx("%s is '%s'; it may be %s", variable, text, choice);
+	warnx("%s is '%s'; it may be %s", knob_name_of(variable, ACTMEM_NAMES_RUN), text, choice);
 	return STATUS_USAGE;
 }
 

@@ -15,24 +15,29 @@
 
 #define TRIAL_BYTES	(2ULL << 20)
 #define GIANT_BYTES	(1ULL << 30)
-#define WORDS_MAX	2048
 #define GROW_DEFAULT	(64ULL << 20)	/* the library's */
 
 /* Whatever else was used than was asked for. */
 static void tell_steps(void)
 {
 	if (*actmem_error())
-		warnx("%s", actmem_error());
+		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
 }
 
-bool take_size(const char *name, uint64_t *bytes)
+void tell_wrong_value(enum knob knob, const char *choice)
 {
-	const char *text = getenv(name);
+	warnx("%s is '%s'; it may be %s", knob_name(knob, ACTMEM_NAMES_RUN), knob_value(knob),
+	      choice);
+}
+
+bool take_size(enum knob knob, uint64_t *bytes)
+{
+	const char *text = knob_value(knob);
 
 	*bytes = 0;
 	if (!text || !*text || size_from_text(text, bytes))
 		return true;
-	warnx("%s is '%s'; it may be a number of bytes, such as 268435456 or 256M", name, text);
+	tell_wrong_value(knob, "a number of bytes, such as 268435456 or 256M");
 	return false;
 }
 
@@ -48,7 +53,7 @@ static void describe(const struct actmem *am, struct actmem_region *region, cons
 	warnx("%s", actmem_describe(am));
 	ACTMEM_INIT(&info);
 	if (actmem_region_get_info(region, &info)) {
-		warnx("%s", actmem_error());
+		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
 		return;
 	}
 	if (info.named)
@@ -75,8 +80,7 @@ static struct actmem_heap *make_heap(struct actmem *am, uint64_t grow_bytes, uin
 	options.limit_bytes = limit_bytes;
 	if (!actmem_heap_create(am, &options, &heap))
 		return heap;
-	warnx("%s%s", actmem_error(), strstr(actmem_error(), "_bytes") ?
-	      " (ACTMEM_HEAP_GROW, ACTMEM_HEAP_LIMIT)" : "");
+	warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
 	return NULL;
 }
 
@@ -97,7 +101,7 @@ static void tell_limit(struct actmem *am, uint64_t bytes)
 		actmem_region_close(region);
 	else if (strstr(actmem_error(), "RLIMIT_MEMLOCK"))
 		warnx("regions of %" PRIu64 "M, as the Python module makes them (--heap-grow), will fail: %s",
-		      bytes >> 20, actmem_error());
+		      bytes >> 20, actmem_error_in(ACTMEM_NAMES_RUN));
 }
 
 static int try_region(struct actmem *am, enum actmem_pages pages, uint64_t grow_bytes,
@@ -112,7 +116,7 @@ static int try_region(struct actmem *am, enum actmem_pages pages, uint64_t grow_
 	options.name = "actmem run";
 	error = actmem_region_create(am, &options, &region);
 	if (error) {
-		warnx("%s", actmem_error());
+		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
 		return error == -EINVAL ? STATUS_USAGE : STATUS_FAILED;
 	}
 	if (verbose) {
@@ -143,7 +147,7 @@ static void describe_first(struct actmem *am, const char *name, bool found)
 	struct actmem_region *region;
 
 	if (open_first(am, name, &region)) {
-		warnx("%s", actmem_error());
+		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
 		return;
 	}
 	describe(am, region, found ? "was found" : "was made");
@@ -160,15 +164,13 @@ static int try_name(struct actmem *am, struct actmem_heap *heap, const char *nam
 	struct actmem_region *region;
 	bool found = verbose && !open_first(am, name, &region);
 	int status = STATUS_OK;
-	char words[WORDS_MAX];
 	void *block;
 
 	if (found)
 		actmem_region_close(region);
 	if (actmem_heap_alloc(heap, 1, 0, &block)) {
-		knob_words(actmem_error(), is_limit, words, sizeof(words));
-		warnx("%s%s", words, !strstr(actmem_error(), "raise limit_bytes") ? "" : is_limit ?
-		      " (--heap-limit, ACTMEM_HEAP_LIMIT)" : " (--budget, ACTMEM_BUDGET)");
+		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN |
+					    (is_limit ? 0 : ACTMEM_NAMES_AS_BUDGET)));
 		status = STATUS_FAILED;
 	} else {
 		if (verbose)
@@ -184,8 +186,8 @@ static int try_name(struct actmem *am, struct actmem_heap *heap, const char *nam
 /* 0 for what is not set; false: told what is wrong with them. */
 static bool take_limits(uint64_t *limit_bytes, uint64_t *budget_bytes)
 {
-	if (!take_size("ACTMEM_HEAP_LIMIT", limit_bytes) ||
-	    !take_size("ACTMEM_BUDGET", budget_bytes))
+	if (!take_size(KNOB_HEAP_LIMIT, limit_bytes) ||
+	    !take_size(KNOB_BUDGET, budget_bytes))
 		return false;
 	if (!*budget_bytes || !*limit_bytes)
 		return true;
@@ -198,7 +200,7 @@ static bool check_ring(void)
 {
 	uint64_t bytes;
 
-	if (!take_size("ACTMEM_DEVICE_RING", &bytes))
+	if (!take_size(KNOB_DEVICE_RING, &bytes))
 		return false;
 	if (!bytes || bytes >= KNOBS_RING_LEAST)
 		return true;
@@ -226,14 +228,14 @@ int try_environment(bool verbose)
 
 	ACTMEM_INIT(&options);
 	if (actmem_options_from_environment(&options)) {
-		warnx("%s", actmem_error());
+		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
 		return STATUS_USAGE;
 	}
-	if (!take_size("ACTMEM_HEAP_GROW", &grow_bytes) ||
+	if (!take_size(KNOB_HEAP_GROW, &grow_bytes) ||
 	    !take_limits(&limit_bytes, &budget_bytes) || !check_store() || !check_ring())
 		return STATUS_USAGE;
 	if (actmem_open(&am, &options)) {
-		warnx("%s", actmem_error());
+		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
 		return STATUS_FAILED;
 	}
 	/* A heap without a name makes no region before its first block, but knows its limits. */

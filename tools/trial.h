@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/base.h"
+
 struct actmem;
 
 /*
@@ -19,7 +21,10 @@ struct actmem;
 int try_environment(bool verbose);
 
 /* The bytes that the variable says, 0 if it says none; false: told what is wrong with it. */
-bool take_size(const char *name, uint64_t *bytes);
+bool take_size(enum knob knob, uint64_t *bytes);
+
+/* Tells that the environment has a value for this knob that it cannot have. */
+void tell_wrong_value(enum knob knob, const char *choice);
 
 /* Whether ACTMEM_BUDGET, ACTMEM_SPILL and so on can be meant; else told what is wrong. */
 bool check_store(void);

@@ -17,7 +17,6 @@
 #define DIRECTORIES_MAX	64
 /* That each directory must have room for. */
 #define TRIAL_BYTES	(2ULL << 20)
-#define WORDS_MAX	2048
 
 struct wanted {
 	uint64_t budget_bytes;
@@ -32,7 +31,7 @@ struct wanted {
 /* Separated as those of PATH are, and none empty. */
 static bool take_directories(struct wanted *wanted)
 {
-	const char *text = getenv("ACTMEM_SPILL");
+	const char *text = knob_value(KNOB_SPILL);
 	char *rest, *path;
 
 	if (!text || !*text)
@@ -41,8 +40,7 @@ static bool take_directories(struct wanted *wanted)
 	rest = wanted->text;
 	while ((path = strsep(&rest, ":"))) {
 		if (!*path || wanted->count == DIRECTORIES_MAX) {
-			warnx("ACTMEM_SPILL is '%s'; it may be 1 to %d directories with a ':' between them",
-			      text, DIRECTORIES_MAX);
+			tell_wrong_value(KNOB_SPILL, "1 to 64 directories with a ':' between them");
 			return false;
 		}
 		wanted->paths[wanted->count++] = path;
@@ -54,15 +52,14 @@ static bool take_allowed(struct wanted *wanted)
 {
 	if (spill_allow_from_environment(&wanted->allow))
 		return true;
-	warnx("ACTMEM_SPILL_ALLOW is '%s'; it may be " SPILL_ALLOW_CHOICE,
-	      getenv("ACTMEM_SPILL_ALLOW"));
+	tell_wrong_value(KNOB_SPILL_ALLOW, SPILL_ALLOW_CHOICE);
 	return false;
 }
 
 static bool take_wanted(struct wanted *wanted)
 {
-	if (!take_size("ACTMEM_BUDGET", &wanted->budget_bytes) ||
-	    !take_size("ACTMEM_SPILL_LIMIT", &wanted->spill_limit_bytes) ||
+	if (!take_size(KNOB_BUDGET, &wanted->budget_bytes) ||
+	    !take_size(KNOB_SPILL_LIMIT, &wanted->spill_limit_bytes) ||
 	    !take_directories(wanted) || !take_allowed(wanted))
 		return false;
 	if (!wanted->budget_bytes && wanted->count)
@@ -100,19 +97,6 @@ static bool is_of_a_directory(const struct wanted *wanted, const char *why)
 	return false;
 }
 
-/* Which knob the words of the library are about. */
-static const char *knob_for(const struct wanted *wanted, const char *why)
-{
-	if (strstr(why, "ALLOW_BUFFERED"))
-		return " (--spill-allow buffered, ACTMEM_SPILL_ALLOW; another directory: --spill, ACTMEM_SPILL)";
-	if (is_of_a_directory(wanted, why))
-		return " (another directory: --spill, ACTMEM_SPILL)";
-	if (strstr(why, "budget"))
-		return wanted->is_limit ? " (--heap-limit, ACTMEM_HEAP_LIMIT)" :
-		       " (--budget, ACTMEM_BUDGET)";
-	return "";
-}
-
 /* It would all be done in vain. */
 static void warn_of_memory(const struct wanted *wanted)
 {
@@ -131,7 +115,6 @@ static int make_store(struct actmem *am, const struct wanted *wanted, uint64_t g
 	uint64_t limit = wanted->spill_limit_bytes, room = wanted->count * TRIAL_BYTES;
 	struct actmem_store_options options;
 	struct actmem_store *store;
-	char words[WORDS_MAX];
 	int error;
 
 	ACTMEM_INIT(&options);
@@ -145,8 +128,9 @@ static int make_store(struct actmem *am, const struct wanted *wanted, uint64_t g
 	options.grow_bytes = grow_bytes;
 	error = actmem_store_create(am, &options, &store);
 	if (error) {
-		knob_words(actmem_error(), wanted->is_limit, words, sizeof(words));
-		warnx("%s%s", words, knob_for(wanted, actmem_error()));
+		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN |
+					    (wanted->is_limit ? ACTMEM_NAMES_AS_LIMIT :
+					     ACTMEM_NAMES_AS_BUDGET)));
 		/* Without direct I/O, it is the directory's fault. */
 		return error == -EINVAL && !is_of_a_directory(wanted, actmem_error()) ?
 		       STATUS_USAGE : STATUS_FAILED;

@@ -38,8 +38,8 @@ static int take_options(struct actmem_heap *heap, const struct actmem_heap_optio
 		return error;
 	taken.region.length = taken.grow_bytes ? taken.grow_bytes : GROW_DEFAULT;
 	if (taken.region.length % HUGE_PAGE_BYTES || taken.region.length > BLOCK_BYTES_MAX)
-		return fail(EINVAL, "grow_bytes is %llu; it must be a multiple of 2 MiB up to 128 TiB",
-			    (unsigned long long)taken.region.length);
+		return fail(EINVAL, "%s is %llu; it must be a multiple of 2 MiB up to 128 TiB",
+			    KNOB(HEAP_GROW), (unsigned long long)taken.region.length);
 	if (options_pages(&heap->am->options, taken.region.pages) == ACTMEM_PAGES_1G)
 		taken.region.length = round_up(taken.region.length, GIANT_PAGE_BYTES);
 	if (!taken.region.name)

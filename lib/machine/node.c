@@ -27,11 +27,11 @@ int nodes_check(const struct actmem_nodes *nodes)
 	nodes_of_cpuset(&cpuset);
 	for_each_node(node, nodes) {
 		if (!node_is_set(&with_memory, node))
-			return fail(ENODEV, "node %u has no memory; this machine has memory on %s; choose with ACTMEM_NODES (actmem run --nodes)",
-				    node, NODES_TEXT(&with_memory));
+			return fail(ENODEV, "node %u has no memory; this machine has memory on %s; choose with %s",
+				    node, NODES_TEXT(&with_memory), KNOB(NODES));
 		if (!node_is_set(&cpuset, node))
-			return fail(EPERM, "node %u is outside this task's cpuset, which has %s; choose with ACTMEM_NODES (actmem run --nodes)",
-				    node, NODES_TEXT(&cpuset));
+			return fail(EPERM, "node %u is outside this task's cpuset, which has %s; choose with %s",
+				    node, NODES_TEXT(&cpuset), KNOB(NODES));
 	}
 	return 0;
 }

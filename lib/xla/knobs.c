@@ -3,7 +3,6 @@
  * How the store of blocks is to be; see knobs.h.
  */
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +11,13 @@
 #include "xla/knobs.h"
 
 #define SPILL_LIMIT_LEAST	(UINT64_C(2) << 20)
-#define ANOTHER_TRY		"; then "	/* between the library's words of two */
 #define RING_BYTES		(UINT64_C(512) << 20)
-#define TO_SPILL_ELSEWHERE	" (another directory: actmem run --spill, ACTMEM_SPILL, or in Python actmem.open(spill=))"
+#define NAME(knob)		knob_name(KNOB_##knob, ACTMEM_NAMES_PYTHON)
 
 /* "64M" and the like; false if the variable holds no such thing. */
-static int bytes_from_environment(const char *name, uint64_t *bytes)
+static int bytes_from_environment(enum knob knob, uint64_t *bytes)
 {
-	const char *text = getenv(name);
+	const char *text = knob_value(knob);
 
 	return !text || !*text || size_from_text(text, bytes);
 }
@@ -47,7 +45,7 @@ static void forget_directories(struct knobs *knobs)
 /* Separated as those of PATH are. */
 static int directories_from_environment(struct knobs *knobs)
 {
-	const char *at = getenv("ACTMEM_SPILL");
+	const char *at = knob_value(KNOB_SPILL);
 	size_t length;
 	int ret = 0;
 
@@ -109,24 +107,24 @@ void knobs_forget(struct knobs *knobs)
 static int take_sizes(struct knobs *knobs, char *words, size_t words_size)
 {
 	const struct {
-		const char *name;
+		enum knob knob;
 		uint64_t *bytes;
 	} sizes[] = {
-		{ "ACTMEM_HEAP_GROW", &knobs->grow_bytes },
-		{ "ACTMEM_HEAP_LIMIT", &knobs->limit_bytes },
-		{ "ACTMEM_BUDGET", &knobs->budget_bytes },
-		{ "ACTMEM_SPILL_LIMIT", &knobs->spill_limit_bytes },
-		{ "ACTMEM_DEVICE_RING", &knobs->ring_bytes },
+		{ KNOB_HEAP_GROW, &knobs->grow_bytes },
+		{ KNOB_HEAP_LIMIT, &knobs->limit_bytes },
+		{ KNOB_BUDGET, &knobs->budget_bytes },
+		{ KNOB_SPILL_LIMIT, &knobs->spill_limit_bytes },
+		{ KNOB_DEVICE_RING, &knobs->ring_bytes },
 	};
 	size_t i;
 
 	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		if (*sizes[i].bytes ||
-		    bytes_from_environment(sizes[i].name, sizes[i].bytes))
+		    bytes_from_environment(sizes[i].knob, sizes[i].bytes))
 			continue;
 		snprintf(words, words_size,
 			 "%s is '%s', which is no number of bytes (such as 268435456 or 256M)",
-			 sizes[i].name, getenv(sizes[i].name));
+			 knob_name(sizes[i].knob, ACTMEM_NAMES_PYTHON), knob_value(sizes[i].knob));
 		return -EINVAL;
 	}
 	return 0;
@@ -138,28 +136,32 @@ static int take_allowed(struct knobs *knobs, char *words, size_t words_size)
 		knobs->spill_allow &= SPILL_ALLOW_FLAGS;
 		return 0;
 	}
-	snprintf(words, words_size, "ACTMEM_SPILL_ALLOW is '%s'; it may be " SPILL_ALLOW_CHOICE,
-		 getenv("ACTMEM_SPILL_ALLOW"));
+	snprintf(words, words_size, "%s is '%s'; it may be " SPILL_ALLOW_CHOICE, NAME(SPILL_ALLOW),
+		 knob_value(KNOB_SPILL_ALLOW));
 	return -EINVAL;
 }
 
 static int check_together(const struct knobs *knobs, char *words, size_t words_size)
 {
-	const char *why = NULL;
-
 	if (knobs->budget_bytes && knobs->limit_bytes)
-		why = "a budget (actmem run --budget, ACTMEM_BUDGET, or in Python actmem.open(budget=)) and a heap limit (--heap-limit, ACTMEM_HEAP_LIMIT, heap_limit=) are both set; the budget is a limit by itself: leave the other out";
+		snprintf(words, words_size,
+			 "%s and %s are both set; the budget is a limit by itself: leave the other out",
+			 NAME(BUDGET), NAME(HEAP_LIMIT));
 	else if (!knobs->budget_bytes && knobs->spill_path_count)
-		why = "there are directories to spill to (actmem run --spill, ACTMEM_SPILL, or in Python actmem.open(spill=)), but no budget beyond which to spill; set one by --budget, ACTMEM_BUDGET or budget=";
+		snprintf(words, words_size,
+			 "%s without a budget beyond which to spill: set %s", NAME(SPILL),
+			 NAME(BUDGET));
 	else if (knobs->spill_limit_bytes && !knobs->spill_path_count)
-		why = "there is a limit of what is spilled (actmem run --spill-limit, ACTMEM_SPILL_LIMIT, or in Python actmem.open(spill_limit=)), but no directory to spill to; name one by --spill, ACTMEM_SPILL or spill=";
+		snprintf(words, words_size, "%s without a directory to spill to: set %s",
+			 NAME(SPILL_LIMIT), NAME(SPILL));
 	else if (knobs->spill_limit_bytes && knobs->spill_limit_bytes < SPILL_LIMIT_LEAST)
-		why = "the limit of what is spilled (actmem run --spill-limit, ACTMEM_SPILL_LIMIT, or in Python actmem.open(spill_limit=)) is under 2 MiB, which is the least";
+		snprintf(words, words_size, "%s is under 2 MiB, which is the least",
+			 NAME(SPILL_LIMIT));
 	else if (knobs->ring_bytes < KNOBS_RING_LEAST)
-		why = "the ring of device memory to stage in (actmem run --device-ring, ACTMEM_DEVICE_RING, or in Python actmem.open(device_ring=)) is under 128 KiB, which is the least";
-	if (!why)
+		snprintf(words, words_size, "%s is under 128 KiB, which is the least",
+			 NAME(DEVICE_RING));
+	else
 		return 0;
-	snprintf(words, words_size, "%s", why);
 	return -EINVAL;
 }
 
@@ -175,8 +177,8 @@ static int take_directories(struct knobs *knobs, const struct knobs *given, char
 		ret = directories_from_environment(knobs);
 	if (ret == -EINVAL)
 		snprintf(words, words_size,
-			 "ACTMEM_SPILL is '%s'; it may be 1 to %d directories with a ':' between them",
-			 getenv("ACTMEM_SPILL"), KNOBS_SPILL_MAX);
+			 "%s is '%s'; it may be 1 to %d directories with a ':' between them",
+			 NAME(SPILL), knob_value(KNOB_SPILL), KNOBS_SPILL_MAX);
 	else if (ret)
 		snprintf(words, words_size, "no memory for bookkeeping");
 	return ret;
@@ -210,57 +212,8 @@ int knobs_complete(struct knobs *knobs, const struct knobs *given, char *words,
 	return ret;
 }
 
-/* The library's words quote it, made absolute. */
-static int is_of_a_directory(const struct knobs *knobs, const char *why)
+void knobs_error(const struct knobs *knobs, char *words, size_t words_size)
 {
-	char quoted[PATH_MAX + 1];
-	uint32_t i;
-
-	for (i = 0; i < knobs->spill_path_count; i++) {
-		snprintf(quoted, sizeof(quoted), "%s'", knobs->spill_paths[i]);
-		if (strstr(why, quoted))
-			return 1;
-	}
-	return 0;
-}
-
-/* The words of an earlier try name knobs that are turned already. */
-static const char *last_try(const char *why)
-{
-	const char *next;
-
-	while ((next = strstr(why, ANOTHER_TRY)))
-		why = next + strlen(ANOTHER_TRY);
-	return why;
-}
-
-static const char *knobs_for(const struct knobs *knobs, const char *why)
-{
-	why = last_try(why);
-	if (strstr(why, "ALLOW_BUFFERED"))
-		return " (actmem run --spill-allow buffered, ACTMEM_SPILL_ALLOW, or in Python actmem.open(spill_allow=\"buffered\"))" TO_SPILL_ELSEWHERE;
-	if (is_of_a_directory(knobs, why))
-		return TO_SPILL_ELSEWHERE;
-	if (strstr(why, "ACTMEM_ALLOW=thp,4k"))
-		return ", or in Python actmem.open(allow=(\"thp\", \"4k\")) before the first use";
-	if (strstr(why, "ACTMEM_ALLOW"))
-		return ", or in Python with it in actmem.open(allow=) before the first use";
-	if (strstr(why, "spill_limit_bytes"))
-		return " (actmem run --spill-limit, ACTMEM_SPILL_LIMIT, or in Python actmem.open(spill_limit=))";
-	if ((strstr(why, "budget") || strstr(why, "raise limit_bytes")) && knobs->limit_bytes)
-		return " (actmem run --heap-limit, ACTMEM_HEAP_LIMIT, or in Python actmem.open(heap_limit=))";
-	if (strstr(why, "budget") || strstr(why, "raise limit_bytes"))
-		return " (actmem run --budget and --spill, ACTMEM_BUDGET and ACTMEM_SPILL, or in Python actmem.open(budget=, spill=))";
-	if (strstr(why, "grow_bytes"))
-		return " (actmem run --heap-grow, or in Python actmem.open(heap_grow=))";
-	return "";
-}
-
-void knobs_explain(const struct knobs *knobs, const char *why, char *words, size_t words_size)
-{
-	size_t length;
-
-	knob_words(why, knobs->limit_bytes, words, words_size);
-	length = strlen(words);
-	snprintf(words + length, words_size - length, "%s", knobs_for(knobs, why));
+	snprintf(words, words_size, "%s", actmem_error_in(ACTMEM_NAMES_PYTHON |
+		 (knobs->limit_bytes ? ACTMEM_NAMES_AS_LIMIT : ACTMEM_NAMES_AS_BUDGET)));
 }

@@ -38,10 +38,7 @@ void knobs_forget(struct knobs *knobs);
 int knobs_complete(struct knobs *knobs, const struct knobs *given, char *words,
 		   size_t words_size);
 
-/*
- * Why something failed: @why, the library's words, with its options as the user knows them,
- * and the knobs that help.
- */
-void knobs_explain(const struct knobs *knobs, const char *why, char *words, size_t words_size);
+/* Why the last call of the library failed, with the knobs as Python knows them. */
+void knobs_error(const struct knobs *knobs, char *words, size_t words_size);
 
 #endif /* ACTMEM_XLA_KNOBS_H */

@@ -63,7 +63,7 @@ static void __attribute__((constructor)) watch_forks(void)
 /* The error, and where a Python program turns the knob that helps. */
 static int explain(int ret, char *words, size_t words_size)
 {
-	knobs_explain(&chosen, actmem_error(), words, words_size);
+	knobs_error(&chosen, words, words_size);
 	return ret;
 }
 
@@ -110,7 +110,7 @@ int memory_open(struct actmem **am, struct knobs *knobs, char *words, size_t wor
 	if (!ret) {
 		ret = open_attached();
 		if (ret) {
-			knobs_explain(knobs, actmem_error(), words, words_size);
+			knobs_error(knobs, words, words_size);
 			knobs_forget(knobs);
 		}
 	}

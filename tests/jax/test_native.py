@@ -8,8 +8,8 @@ from actmem.jax import _handlers
 from conftest import TREE
 
 STRUCTS = {"actmem_nodes": _native.Nodes, "actmem_options": _native.Options,
-           "actmem_region_get_info": _native.RegionInfo, "actmem_get_counters": _native.Counters,
-           "actmem_store_get_stats": _native.StoreStats,
+           "actmem_region_info": _native.RegionInfo, "actmem_counters": _native.Counters,
+           "actmem_store_stats": _native.StoreStats,
            "actmem_xla_options": _handlers.Options, "actmem_xla_stats": _handlers.Stats,
            "actmem_xla_device_stats": _handlers.DeviceStats,
            "actmem_xla_tensor_options": _handlers.TensorOptions,
@@ -25,6 +25,7 @@ NUMBERS |= {f"ACTMEM_ALLOW_{name.upper()}": bit for name, bit in _native.ALLOW.i
             if name != "any"}
 NUMBERS |= {f"ACTMEM_STORE_ALLOW_{name.upper()}": bit
             for name, bit in _native.SPILL_ALLOW.items()}
+NUMBERS["ACTMEM_NAMES_PYTHON"] = _native.NAMES_PYTHON
 NUMBERS["ACTMEM_XLA_SPILL_ALLOW_NOTHING"] = _native.SPILL_ALLOW_NOTHING
 
 
