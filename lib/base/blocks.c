@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Which parts of which ranges of memory are taken.
+ * Keeps account of ranges of memory: which parts are taken.
  *
  * Free blocks are kept in classes by length, 32 to each power of two, as in
  * two-level segregated fit: a block is found by two bit scans, and split and

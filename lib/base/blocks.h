@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Which parts of which ranges of memory are taken. Never touches the memory
+ * Keeps account of ranges of memory: which parts are taken. Never touches the memory
  * itself and takes no lock: the caller keeps two calls on the same blocks
  * apart, but for those whose comment says otherwise.
  *
@@ -19,7 +19,7 @@
 #define BLOCK_UNIT	256ULL
 #define BLOCK_ALIGN_MAX	(2ULL << 20)
 #define BLOCK_BYTES_MAX	(1ULL << 47)
-/* Of a block's life: how many bytes were asked for; 0, it is not live. */
+/* Returns how many bytes were asked for in a block's life; 0: the block is not live. */
 #define BLOCK_LIVE	((1ULL << 48) - 1)
 
 #define CLASS_ROWS	40
@@ -74,7 +74,7 @@ void blocks_destroy(struct blocks *blocks);
 struct block *blocks_add_range(struct blocks *blocks, void *address, uint64_t length,
 			       uint64_t home);
 
-/* Whether nothing of the range is taken. */
+/* Tells whether nothing of the range is taken. */
 bool blocks_range_is_free(const struct block *first);
 
 /* Takes a range out of which nothing is taken. */
@@ -166,7 +166,7 @@ static inline struct block *blocks_end(const struct blocks *blocks, const void *
 uint64_t blocks_largest_free(const struct blocks *blocks);
 
 /*
- * What is wrong with the bookkeeping, in words: NULL, as it is to be. @firsts:
+ * Tells in words what is wrong with the bookkeeping; NULL: nothing. @firsts:
  * the first block of each range, @count of them.
  */
 const char *blocks_wrong(const struct blocks *blocks, struct block *const *firsts, size_t count);

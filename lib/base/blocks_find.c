@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Which free block is taken.
+ * Chooses the free block that is taken.
  *
  * The class of a length also has shorter blocks, so a few of its blocks are tried
  * before a longer class is used, and the shortest of those that fit is taken; all of
  * them only before the heap would have to grow, which costs far more.
  *
- * Where a long block goes, the next ones depend on. Micro-batches differ in length,
+ * The next blocks depend on where a long one goes. Micro-batches differ in length,
  * and a short one's block that lies in what a long one's has left over keeps the next
  * long one out when its neighbour has gone. So of some blocks of each class the one is
  * taken that fits best: its range was made for blocks about as long, and of it blocks

@@ -22,7 +22,7 @@ static inline uint64_t pages_bytes(enum actmem_pages pages)
 	       pages == ACTMEM_PAGES_1G ? GIANT_PAGE_BYTES : HUGE_PAGE_BYTES;
 }
 
-/* Of memfds: whether it is the administrator who reserves them. */
+/* Tells whether the administrator reserves such pages, of memfds. */
 static inline bool pages_are_hugetlb(enum actmem_pages pages)
 {
 	return pages == ACTMEM_PAGES_2M || pages == ACTMEM_PAGES_1G;
@@ -78,7 +78,7 @@ int nodes_check(const struct actmem_nodes *nodes);
 /* The node of the CPU that runs this thread. */
 unsigned int node_of_caller(void);
 
-/* Whether a single node has memory, and which. */
+/* Tells whether a single node has memory, and which. */
 bool node_is_only_one(unsigned int *node);
 
 /* -errno with words that name @call and, if it is forbidden, the knob. */

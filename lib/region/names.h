@@ -32,7 +32,7 @@ int name_lock(int fd, const char *path);
 /* Gives a file that has none the name @path; without words. */
 int name_link(int fd, const char *path);
 
-/* Where the file system of @device is mounted, for words: "" if that is not told. */
+/* Tells in words where the file system of @device is mounted: "" if that is not known. */
 const char *mount_text(char text[ACTMEM_PATH_MAX], uint64_t device);
 
 #define MOUNT_TEXT(device)	mount_text((char[ACTMEM_PATH_MAX]){0}, (device))

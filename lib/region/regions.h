@@ -40,7 +40,7 @@ int region_check_writable(const struct actmem_region *region);
  */
 int region_check_unregistered(const struct actmem_region *region, const char *what);
 
-/* Whether pages of it may be discarded. 0 or -errno with words. */
+/* Checks that pages of it may be discarded. 0 or -errno with words. */
 int region_check_discard(const struct actmem_region *region);
 
 /* 0; -EINVAL with words: not whole pages of it. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What changes the pages of a driver's region: populate and discard, as ioctls and
+ * Changes the pages of a driver's region: populate and discard, as ioctls and
  * as commands of io_uring.
  */
 #ifndef LIB_REGION_DRIVER_COMMAND_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What the driver is asked for anonymous regions and for named ones alike. 0 or
+ * Requests to the driver for anonymous regions and for named ones alike. 0 or
  * -errno, with words where nothing else is said.
  */
 #ifndef LIB_REGION_DRIVER_DRIVER_H
@@ -15,7 +15,7 @@ int driver_ask(int fd, unsigned long request, void *argument);
 /* Of the device: what the driver is; without words. */
 int driver_query(int device, struct actmem_ioctl_query *query);
 
-/* Whether the pages asked for are the driver's, or its own are allowed instead. */
+/* Checks that the pages asked for are the driver's, or its own are allowed instead. */
 int driver_check_pages(const struct region_request *request);
 
 /* Counts and tells that they are its own instead. */

@@ -106,7 +106,7 @@ const struct backend backend_memfd = {
 	.adopt = memfd_adopt,
 	.map = memfd_map,
 	.unmap = memfd_unmap,
-	/* Where a page goes is the mapping's policy while it is allocated. */
+	/* The mapping's policy says where a page goes while it is allocated. */
 	.in_turn = true,
 	.populate = memfd_populate,
 	.discard = memfd_discard,
