@@ -4,10 +4,11 @@
  * region.
  *
  * Read error.h first: functions that can fail return -errno, and have set this thread's
- * words; knob.h has the options that these name. Small helps are links.h, likely.h, clock.h, round.h, room.h, variables.h,
- * size.h, structs.h and thread.h. blocks.h says which parts of ranges of memory are
- * taken, for heaps, for spill files and for the preload; below it is blocks_find.h.
- * checksum.h; and spill_allow.h, which reads one of the options.
+ * words; knob.h has the options that these name. Small helps are links.h, likely.h,
+ * clock.h, round.h, room.h, variables.h, size.h, structs.h and thread.h. blocks.h says
+ * which parts of ranges of memory are taken, for heaps, for spill files and for the
+ * preload; below it is blocks_find.h. checksum.h; and spill_allow.h, which reads one of
+ * the options.
  *
  * Locks: none. Blocks are under their user's.
  */

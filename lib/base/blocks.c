@@ -21,8 +21,8 @@
 
 #define CHUNK_BLOCKS	128
 /*
- * From one descriptor to the one that is handed out next: farther than the 2 KiB up to
- * which processors look for a pattern in a loop's accesses. At a small distance a few of
+ * The distance from one descriptor to the one that is handed out next is farther than the
+ * 2 KiB up to which processors look for a pattern in a loop's accesses. At a small one a few of
  * a thread's own would lie in a row, and the processor fetches what follows them, which
  * is another thread's, and so takes it from that thread.
  */

@@ -19,7 +19,7 @@
 #define FEW		8
 /* Shorter ones are in nobody's way. */
 #define LONG_BYTES	(64ULL << 10)
-/* Of long ones, in each class, and in all. */
+/* So many long ones are looked at in each class, and in all. */
 #define SOME		32
 #define MANY		256
 /*

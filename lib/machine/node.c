@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * NUMA nodes: what sysfs says of them, where pages are.
+ * NUMA nodes: asks sysfs of them, and the kernel where pages are.
  */
 #include <errno.h>
 #include <linux/mempolicy.h>
@@ -125,7 +125,7 @@ int fail_numa_call(const char *what, const char *call)
 	return fail(errno, "%s (%s: %s)", what, call, strerror(errno));
 }
 
-/* As move_pages(2); on a machine with one node it need not be permitted. */
+/* Does as move_pages(2), which need not be permitted on a machine with one node. */
 static int ask_nodes(unsigned long count, void **pages, int *status)
 {
 	unsigned int node;

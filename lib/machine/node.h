@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * NUMA nodes: sets of them, what sysfs says of them, where pages are.
+ *
+ * libnuma would replace the system calls alone, line for line. numa_parse_nodestring()
+ * prints, allocates, and takes no node that this machine lacks, of which errors here tell
+ * more; no call writes a list of nodes, tells hugetlb's pages, or what memory the kernel
+ * can free; its own sets of nodes are those of when it was loaded. And it is not free:
+ * its constructor reads files for 0.3 ms and changes the policy of the thread that loads
+ * it, for a moment, to learn of a mode.
  */
 #ifndef LIB_MACHINE_NODE_H
 #define LIB_MACHINE_NODE_H

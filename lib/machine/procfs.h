@@ -14,13 +14,13 @@
 
 #define DESCRIPTOR_PATH_MAX	320
 
-/* The command of a process, of up to 15 letters; "" if it has ended. */
+/* Reads the command of a process, of up to 15 letters; "" if it has ended. */
 void process_command(int pid, char command[16]);
 
 /* Tells the owner of a process; false: it has ended. */
 bool process_owner(int pid, uid_t *uid);
 
-/* The number of a process in its own, innermost namespace; 0 if it has ended. */
+/* Returns the number of a process in its own, innermost namespace; 0 if it has ended. */
 int process_own_pid(int pid);
 
 /* Returns the next process of /proc, or thread of a directory of threads; 0: none is left. */

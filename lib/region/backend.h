@@ -55,7 +55,7 @@ struct page_change {
 	uint64_t offset, length;
 };
 
-/* The same as a command of io_uring; stays where it is until that has ended. */
+/* A change as a command of io_uring; stays where it is until that has ended. */
 struct backend_command {
 	int fd;
 	uint32_t operation;

@@ -72,7 +72,7 @@ int name_backend(const char *path, enum actmem_backend wanted, const struct back
 		return 0;
 	}
 	type_of(found.st_dev, type, sizeof(type));
-	/* That of /dev calls itself tmpfs. */
+	/* The file system of /dev calls itself tmpfs. */
 	if ((files.f_type != HUGETLBFS_MAGIC && files.f_type != TMPFS_MAGIC) ||
 	    !strcmp(type, "devtmpfs"))
 		return refuse(path, type);

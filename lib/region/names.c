@@ -102,7 +102,7 @@ int name_open(const struct region_request *request, int flags, int *fd, struct s
 	const char *path = request->path;
 	int error;
 
-	/* To open a device could do harm. */
+	/* Opening a device could do harm. */
 	if (!stat(path, found) && !S_ISREG(found->st_mode))
 		return fail(EINVAL, "%s is no file, so no region", path);
 	flags |= request->open & ACTMEM_OPEN_READ ? O_RDONLY : O_RDWR;

@@ -26,7 +26,7 @@ void parent_of(char folder[PATH_MAX], const char *path);
 /* Opens @path, which the flags of the request may do, and looks what it is. */
 int name_open(const struct region_request *request, int flags, int *fd, struct stat *stat);
 
-/* For ACTMEM_OPEN_LOCK: -EBUSY if somebody else has it. */
+/* Locks a file for ACTMEM_OPEN_LOCK: -EBUSY if somebody else has it. */
 int name_lock(int fd, const char *path);
 
 /* Gives a file that has none the name @path; without words. */

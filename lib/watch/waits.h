@@ -41,7 +41,7 @@ struct published_wait {
 	char words[WAIT_WORDS];		/* which block, region or file */
 };
 
-/* All zeros of a library that does not publish it. */
+/* These are all zeros of a library that does not publish them. */
 struct published_waits {
 	uint32_t places;
 	uint32_t reserved;

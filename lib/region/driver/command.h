@@ -16,7 +16,7 @@
 int driver_populate_range(int fd, uint64_t offset, uint64_t length,
 			  struct actmem_ioctl_range *range);
 
-/* As struct backend has them. */
+/* These are as struct backend has them. */
 int driver_populate(const struct backing *backing, uint64_t offset, uint64_t length);
 int driver_discard(const struct backing *backing, uint64_t offset, uint64_t length);
 void driver_command(const struct page_change *change, struct backend_command *command);

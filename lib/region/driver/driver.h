@@ -12,7 +12,7 @@
 /* An ioctl; without words. A signal that does not kill interrupts nothing. */
 int driver_ask(int fd, unsigned long request, void *argument);
 
-/* Of the device: what the driver is; without words. */
+/* Asks the device what the driver is; without words. */
 int driver_query(int device, struct actmem_ioctl_query *query);
 
 /* Checks that the pages asked for are the driver's, or its own are allowed instead. */
@@ -28,10 +28,10 @@ void driver_tell_pages(const struct region_request *request, unsigned int *fallb
  */
 int driver_make(int fd, const struct region_request *request, struct backing *backing);
 
-/* See struct backend. */
+/* Exports a range of a region; see struct backend. */
 int driver_export(const struct backing *backing, uint64_t offset, uint64_t length, int *fd);
 
-/* Of a region's descriptor; see struct backend. */
+/* Opens a region by its name; see struct backend. */
 int driver_open_name(const struct region_request *request, struct backing *backing);
 
 #endif /* LIB_REGION_DRIVER_DRIVER_H */

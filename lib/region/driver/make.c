@@ -46,7 +46,7 @@ static int fail_create(int device, int error, const struct actmem_ioctl_create *
 		    BYTES_TEXT(create->length), strerror(error));
 }
 
-/* All pages of a new region, whose descriptor is closed if there are too few. */
+/* Makes all pages of a new region, whose descriptor is closed if there are too few. */
 static int populate_new(int fd, struct actmem_ioctl_create *create)
 {
 	struct actmem_ioctl_range range;
@@ -74,7 +74,7 @@ static int try_create(int device, const struct region_request *request,
 		.policy = policy - 1,
 	};
 	memcpy(create->nodes, nodes->word, sizeof(create->nodes));
-	/* One that is a file has that name. */
+	/* A region that is a file has the file's name. */
 	if (!request->path)
 		memcpy(create->name, request->name, sizeof(create->name));
 	create->fd = -1;

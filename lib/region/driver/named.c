@@ -176,7 +176,7 @@ static int open_by_name(const struct region_request *request, int *made)
 	return 0;
 }
 
-/* With all its pages, in the place of the empty file. */
+/* Puts a file with all its pages in the place of the empty one. */
 static int complete_whole(const struct region_request *request, int fd, bool created,
 			  struct backing *backing)
 {
@@ -346,7 +346,7 @@ int driver_open_name(const struct region_request *request, struct backing *backi
 		if (error)
 			return error;
 		error = take_file(request, fd, created, &stat, backing);
-		/* Which a child that was forked meanwhile would keep. */
+		/* A child that was forked meanwhile would keep the lock. */
 		if (error) {
 			flock(fd, LOCK_UN);
 			close(fd);

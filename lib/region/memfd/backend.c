@@ -61,7 +61,7 @@ static int memfd_discard(const struct backing *backing, uint64_t offset, uint64_
 	return 0;
 }
 
-/* It is mapped from the beginning to the end. */
+/* A region of this backend is mapped from its beginning to its end. */
 static int memfd_map(struct backing *backing)
 {
 	return 0;

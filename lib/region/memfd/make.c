@@ -28,7 +28,7 @@
 
 #define SHMEM_ENABLED	"/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 
-/* Of no length yet. */
+/* Makes a memfd of no length yet. */
 static int open_memfd(const struct region_request *request, int *fd)
 {
 	bool giant = request->pages == ACTMEM_PAGES_1G;
@@ -86,7 +86,7 @@ static int check_thp_mode(void)
 	return 0;
 }
 
-/* Of the pages that are there. */
+/* Checks that the pages that are there are huge. */
 static int verify_thp(const struct backing *backing)
 {
 	uint64_t mapped, huge;
@@ -110,7 +110,7 @@ int memfd_make_pages(const struct region_request *request, const struct backing 
 	return error;
 }
 
-/* One try, with the pages and the policy of the request or none. */
+/* Tries once, with the pages and the policy of the request alone. */
 static int try_create(const struct region_request *request, struct backing *backing)
 {
 	int error;

@@ -49,7 +49,7 @@ int nameless_check_hugetlbfs(const struct region_request *request, uint64_t page
 /* struct backend's create(): of a request with a path, a file that has no name yet. */
 int memfd_make(int device, const struct region_request *request, struct backing *backing);
 
-/* All pages, or those of a range of a region that has been made already. */
+/* Makes all pages, or those of a range of a region that has been made already. */
 int memfd_make_pages(const struct region_request *request, const struct backing *backing,
 		     uint64_t offset, uint64_t length, bool exact);
 

@@ -136,7 +136,7 @@ int pages_check_room(const struct region_request *request)
 	return 0;
 }
 
-/* For pages that are missing in the range. */
+/* Sets the policy for pages that are missing in the range. */
 static int bind_range(const struct backing *backing, uint64_t offset, uint64_t length, int mode,
 		      const struct actmem_nodes *nodes)
 {
