@@ -97,7 +97,7 @@ static int measure_pair(const struct bench *bench, struct copy *copy, json_t *ro
 		.error = open_copy(bench, copy),
 	};
 	if (contestant.error) {
-		snprintf(contestant.words, sizeof(contestant.words), "%s", actmem_error());
+		snprintf(contestant.words, sizeof(contestant.words), "%s", actmem_error_in(ACTMEM_NAMES_RUN));
 	} else {
 		memset(copy->source, 1, bench->bytes);
 		contest_run(&contestant, 1, bench->seconds);

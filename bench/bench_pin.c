@@ -49,7 +49,7 @@ static int make_region(struct contestant *contestant, uint64_t *ns)
 	begun_ns = clock_ns();
 	error = bench_region(pin->bench->strict, pin->pages, pin->node, contestant->bytes, &region);
 	/* Words after a success are about a step down that was allowed. */
-	snprintf(contestant->words, sizeof(contestant->words), "%s", actmem_error());
+	snprintf(contestant->words, sizeof(contestant->words), "%s", actmem_error_in(ACTMEM_NAMES_RUN));
 	if (!error)
 		error = actmem_region_map(region, &memory);
 	if (!error) {

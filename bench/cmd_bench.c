@@ -166,13 +166,13 @@ static int open_bench(struct bench *bench)
 	bench->page_bytes = memory_page_bytes(&options);
 	bench->bytes = round_up(bench->bytes, bench->page_bytes);
 	if (actmem_open(&bench->am, &options)) {
-		warnx("%s", actmem_error());
+		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
 		return STATUS_FAILED;
 	}
 	options.allow &= ACTMEM_ALLOW_UNLOCKED;
 	if (!actmem_open(&bench->strict, &options))
 		return STATUS_OK;
-	warnx("%s", actmem_error());
+	warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
 	actmem_close(bench->am);
 	return STATUS_FAILED;
 }

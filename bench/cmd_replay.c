@@ -231,7 +231,7 @@ static int open_all(struct replay *replay)
 		return status;
 	replay->page_bytes = memory_page_bytes(&options);
 	if (actmem_open(&replay->am, &options)) {
-		warnx("%s", actmem_error());
+		replay_tell_error(NULL);
 		return STATUS_FAILED;
 	}
 	status = open_store(replay);
@@ -255,7 +255,7 @@ static int close_all(struct replay *replay, int status)
 
 	replay_probe_close(replay);
 	if (replay->store && actmem_store_destroy(replay->store)) {
-		warnx("%s", actmem_error());
+		replay_tell_error(NULL);
 		status = STATUS_FAILED;
 	}
 	replay_trace_end(replay);
@@ -265,7 +265,7 @@ static int close_all(struct replay *replay, int status)
 		status = STATUS_FAILED;
 	}
 	if (replay->am && actmem_close(replay->am)) {
-		warnx("%s", actmem_error());
+		replay_tell_error(NULL);
 		status = STATUS_FAILED;
 	}
 	free(replay->order);
@@ -290,7 +290,7 @@ static int run_steps(struct replay *replay)
 	progress_end();
 	ACTMEM_INIT(&replay->stats);
 	if (actmem_store_get_stats(replay->store, &replay->stats)) {
-		warnx("%s", actmem_error());
+		replay_tell_error(NULL);
 		return STATUS_FAILED;
 	}
 	if (replay->wrong_blocks)

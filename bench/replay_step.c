@@ -239,7 +239,7 @@ static int take_stats(struct replay *replay, struct actmem_store_stats *stats)
 	ACTMEM_INIT(stats);
 	if (!actmem_store_get_stats(replay->store, stats))
 		return 0;
-	warnx("%s", actmem_error());
+	warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
 	return -EIO;
 }
 

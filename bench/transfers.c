@@ -38,7 +38,7 @@ struct transfer {
 
 static int tell_error(char words[TRANSFERS_WORDS], int error)
 {
-	snprintf(words, TRANSFERS_WORDS, "%s", actmem_error());
+	snprintf(words, TRANSFERS_WORDS, "%s", actmem_error_in(ACTMEM_NAMES_RUN));
 	return error;
 }
 

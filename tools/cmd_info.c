@@ -32,7 +32,7 @@ static json_t *backend_to_json(void)
 	json_t *backend;
 
 	if (actmem_open(&am, NULL))
-		return json_pack("{s:n, s:o}", "backend", "reason", text_to_json(actmem_error()));
+		return json_pack("{s:n, s:o}", "backend", "reason", text_to_json(actmem_error_in(ACTMEM_NAMES_RUN)));
 	backend = json_pack("{s:s, s:o}", "backend", backend_text(actmem_get_backend(am)),
 			    "reason", text_to_json(actmem_describe(am)));
 	actmem_close(am);

@@ -171,7 +171,7 @@ static int tell_what_is_missing(bool as_json)
 	int err = driver_missing();
 
 	if (err)
-		warnx("regions of the driver are not shown: %s", actmem_error());
+		warnx("regions of the driver are not shown: %s", actmem_error_in(ACTMEM_NAMES_RUN));
 	else if (!as_json && !sees_all_users())
 		warnx("other users' regions are shown to root alone");
 	return err && err != -EACCES && err != -EPERM ? STATUS_FAILED : STATUS_OK;
@@ -189,7 +189,7 @@ int cmd_list(int argc, char **argv)
 		return status;
 
 	if (actmem_region_list(&regions, &count)) {
-		warnx("%s", actmem_error());
+		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
 		return STATUS_FAILED;
 	}
 	if (count)

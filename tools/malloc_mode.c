@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
+#include "base/base.h"
 #include "machine/machine.h"
 #include "malloc_mode.h"
 #include "preload/preload.h"
@@ -130,7 +131,8 @@ int malloc_mode_set(bool verbose)
 	if (!malloc_mode_is_wanted())
 		return STATUS_OK;
 	if (!malloc_settings_read(&settings, &wrong) || !place_choose(&place, &settings, &wrong)) {
-		warnx("%s is '%s'; it may be %s", wrong.variable, wrong.text, wrong.choice);
+		warnx("%s is '%s'; it may be %s", knob_name_of(wrong.variable, ACTMEM_NAMES_RUN),
+		      wrong.text, wrong.choice);
 		return STATUS_USAGE;
 	}
 	status = try_place(&place);

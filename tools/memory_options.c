@@ -41,7 +41,7 @@ int memory_options(struct actmem_options *options)
 {
 	ACTMEM_INIT(options);
 	if (actmem_options_from_environment(options)) {
-		warnx("%s", actmem_error());
+		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
 		return STATUS_USAGE;
 	}
 	/* The regions here are for this process alone. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/base.h"
 #include "malloc_mode.h"
 #include "preload/preload.h"
 #include "preload_mode.h"
@@ -54,7 +55,8 @@ static int set_preload(const char *folder)
 
 static int refuse_value(const struct setting_wrong *wrong)
 {
-	warnx("%s is '%s'; it may be %s", wrong->variable, wrong->text, wrong->choice);
+	warnx("%s is '%s'; it may be %s", knob_name_of(wrong->variable, ACTMEM_NAMES_RUN),
+	      wrong->text, wrong->choice);
 	return STATUS_USAGE;
 }
 

@@ -16,15 +16,15 @@
 #include "xla/xla.h"
 
 #define TRIAL_BYTES	(2ULL << 20)
-#define GIANT_BYTES	(1ULL << 30)
 #define WORDS_MAX	2048
+#define GIANT_BYTES	(1ULL << 30)
 #define GROW_DEFAULT	(64ULL << 20)	/* the library's */
 
 /* Tells which pages, nodes or backend were used instead of those asked for. */
 static void tell_steps(void)
 {
 	if (*actmem_error())
-		warnx("%s", actmem_error());
+		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
 }
 
 /* Tells the last error of the library with the knobs that help. */
@@ -32,7 +32,7 @@ static void tell_error(const struct knobs *knobs)
 {
 	char words[WORDS_MAX];
 
-	knobs_explain(knobs, actmem_error(), words, sizeof(words));
+	knobs_error(knobs, words, sizeof(words));
 	warnx("%s", words);
 }
 
@@ -47,7 +47,7 @@ static void describe_region(const struct actmem *am, struct actmem_region *regio
 	info.node_bytes = node_bytes;
 	info.node_count = ACTMEM_NODES_MAX;
 	if (actmem_region_get_info(region, &info)) {
-		warnx("%s", actmem_error());
+		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
 		return;
 	}
 	if (info.named)
@@ -99,7 +99,7 @@ static void tell_limit(struct actmem *am, uint64_t bytes)
 		actmem_region_close(region);
 	else if (strstr(actmem_error(), "RLIMIT_MEMLOCK"))
 		warnx("regions of %" PRIu64 "M, as the Python module makes them (--heap-grow), will fail: %s",
-		      bytes >> 20, actmem_error());
+		      bytes >> 20, actmem_error_in(ACTMEM_NAMES_RUN));
 }
 
 static int try_region(struct actmem *am, enum actmem_pages pages, uint64_t grow_bytes,
@@ -114,7 +114,7 @@ static int try_region(struct actmem *am, enum actmem_pages pages, uint64_t grow_
 	options.name = "actmem run";
 	error = actmem_region_create(am, &options, &region);
 	if (error) {
-		warnx("%s", actmem_error());
+		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
 		return error == -EINVAL ? STATUS_USAGE : STATUS_FAILED;
 	}
 	if (verbose) {
@@ -145,7 +145,7 @@ static void describe_first(struct actmem *am, const char *name, bool found)
 	struct actmem_region *region;
 
 	if (open_first(am, name, &region)) {
-		warnx("%s", actmem_error());
+		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
 		return;
 	}
 	describe_region(am, region, found ? "was found" : "was made");
@@ -240,7 +240,7 @@ static int try_memory(const struct actmem_options *options, const struct knobs *
 	int status;
 
 	if (actmem_open(&am, options)) {
-		warnx("%s", actmem_error());
+		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
 		return STATUS_FAILED;
 	}
 	/* A heap without a name makes no region before its first block, but knows its limits. */
@@ -268,10 +268,10 @@ int try_environment(bool verbose)
 
 	ACTMEM_INIT(&options);
 	if (actmem_options_from_environment(&options)) {
-		warnx("%s", actmem_error());
+		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
 		return STATUS_USAGE;
 	}
-	if (knobs_complete(&knobs, &none, words, sizeof(words))) {
+	if (knobs_complete(&knobs, &none, ACTMEM_NAMES_RUN, words, sizeof(words))) {
 		warnx("%s", words);
 		return STATUS_USAGE;
 	}

@@ -22,7 +22,7 @@ static inline uint64_t clock_ns(void)
 	return clock_read(CLOCK_MONOTONIC);
 }
 
-/* That of the last tick: some milliseconds late, for the fewest instructions. */
+/* Returns the time of the last tick: milliseconds late, by the fewest instructions. */
 static inline uint64_t clock_tick_ns(void)
 {
 	return clock_read(CLOCK_MONOTONIC_COARSE);

@@ -13,43 +13,49 @@
 
 #include "actmem.h"
 #include "base/error.h"
+#include "base/knob.h"
 #include "base/likely.h"
 
 #define STRING_(x)	#x
 #define STRING(x)	STRING_(x)
 
-static __thread char *words;		/* NULL: before the first, or no_room is true */
+struct room {
+	char words[ERROR_TEXT_MAX];	/* with marks for knobs */
+	char text[ERROR_TEXT_MAX];	/* as they were last read */
+};
+
+static __thread struct room *room;	/* NULL: before the first, or no_room is true */
 static __thread bool no_room;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static int key_error;
 
-static void end_of_thread(void *room)
+static void free_room(void *its)
 {
-	words = NULL;
-	free(room);
+	room = NULL;
+	free(its);
 }
 
 static void make_key(void)
 {
-	key_error = pthread_key_create(&key, end_of_thread);
+	key_error = pthread_key_create(&key, free_room);
 }
 
-static bool have_room(void)
+static bool ensure_room(void)
 {
-	char *room;
+	struct room *its;
 
-	if (words)
+	if (room)
 		return true;
 	pthread_once(&once, make_key);
-	room = key_error ? NULL : calloc(1, ERROR_TEXT_MAX);
-	if (room && !pthread_setspecific(key, room))
-		words = room;
+	its = key_error ? NULL : calloc(1, sizeof(*its));
+	if (its && !pthread_setspecific(key, its))
+		room = its;
 	else
-		free(room);
-	no_room = !words;
-	return words;
+		free(its);
+	no_room = !room;
+	return room;
 }
 
 int fail(int error, const char *format, ...)
@@ -61,28 +67,28 @@ int fail(int error, const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	if (have_room())
-		memcpy(words, text, ERROR_TEXT_MAX);
+	if (ensure_room())
+		memcpy(room->words, text, ERROR_TEXT_MAX);
 	return -error;
 }
 
 void fail_more(const char *format, ...)
 {
-	size_t length = words ? strlen(words) : 0;
+	size_t length = room ? strlen(room->words) : 0;
 	va_list arguments;
 
-	if (!words)
+	if (!room)
 		return;
 	va_start(arguments, format);
-	vsnprintf(words + length, ERROR_TEXT_MAX - length, format, arguments);
+	vsnprintf(room->words + length, ERROR_TEXT_MAX - length, format, arguments);
 	va_end(arguments);
 }
 
 HOT void fail_clear(void)
 {
 	no_room = false;
-	if (words)
-		words[0] = '\0';
+	if (room)
+		room->words[0] = '\0';
 }
 
 const char *bytes_text(char text[BYTES_TEXT_MAX], uint64_t bytes)
@@ -99,11 +105,24 @@ const char *bytes_text(char text[BYTES_TEXT_MAX], uint64_t bytes)
 	return text;
 }
 
-const char *actmem_error(void)
+const char *fail_words(void)
 {
 	if (no_room)
 		return "no memory to tell in words what failed";
-	return words ? words : "";
+	return room ? room->words : "";
+}
+
+const char *actmem_error_in(unsigned int names)
+{
+	if (no_room || !room)
+		return fail_words();
+	knob_spell(room->text, sizeof(room->text), room->words, names);
+	return room->text;
+}
+
+const char *actmem_error(void)
+{
+	return actmem_error_in(ACTMEM_NAMES_C);
 }
 
 const char *actmem_version(void)

@@ -13,15 +13,18 @@
 #define BYTES_TEXT_MAX	24
 #define PATH_TEXT_MAX	1024	/* of longer paths, so much is told */
 
-/* Sets this thread's words and returns -@error. */
+/* Sets this thread's words, in which KNOB() marks an option, and returns -@error. */
 int fail(int error, const char *format, ...) __attribute__((cold, format(printf, 2, 3)));
 
-/* Adds to this thread's words what followed from the failure they tell. */
+/* Adds to this thread's words what followed from the failure that they tell. */
 void fail_more(const char *format, ...) __attribute__((cold, format(printf, 1, 2)));
 
 void fail_clear(void);
 
-/* Whether a call failed for want of memory, or by the limit of somebody else. */
+/* This thread's words as fail() had them, with marks for knobs: to be put into others. */
+const char *fail_words(void);
+
+/* Tells whether a call failed for want of memory, or by the limit of somebody else. */
 static inline bool is_out_of_memory(int error)
 {
 	return error == -ENOMEM || error == -EDQUOT || error == -ENOSPC;

@@ -7,7 +7,7 @@
 #define UNLIKELY(x)	__builtin_expect(!!(x), 0)
 
 /*
- * Of a function that each transfer goes through: these lie next to each other, on few
+ * Marks a function that each transfer goes through. These lie next to each other, on few
  * pages, since a thread that has slept for milliseconds finds none of its code cached.
  */
 #define HOT	__attribute__((hot))

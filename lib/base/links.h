@@ -23,7 +23,7 @@ static inline void link_init(struct link *link)
 	link->previous = link;
 }
 
-/* Of a list: it is empty. Of an item: it is on no list. */
+/* Tells whether a list is empty, or an item is on no list. */
 static inline bool link_is_alone(const struct link *link)
 {
 	return link->next == link;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Reads what a store may do where it cannot spill as it should. */
+/* Reads what the environment permits a store that cannot spill as it should. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/spill_allow.h"
 
-static uint32_t flag_of(const char *word, size_t length)
+static uint32_t flag_of_word(const char *word, size_t length)
 {
 	static const struct {
 		const char *word;
@@ -31,7 +31,7 @@ bool spill_allow_from_environment(uint32_t *flags)
 
 	for (; at && *at; at += length + !!at[length]) {
 		length = strcspn(at, ",");
-		flag = flag_of(at, length);
+		flag = flag_of_word(at, length);
 		if (!flag || (at[length] && !at[length + 1]))
 			return false;
 		found |= flag;

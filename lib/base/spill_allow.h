@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What ACTMEM_SPILL_ALLOW says. The handlers for XLA and the command link this file too.
+ * Reads ACTMEM_SPILL_ALLOW. The handlers for XLA and the command link this file too.
  */
 #ifndef LIB_BASE_SPILL_ALLOW_H
 #define LIB_BASE_SPILL_ALLOW_H

@@ -10,7 +10,7 @@
 #include "base/thread.h"
 
 /*
- * Whoever asks for a transfer wakes a thread to begin it, and goes on computing. Where the
+ * A thread that asks for a transfer wakes another to begin it, and goes on computing. Where the
  * kernel takes the other processors for busy, as it does in a virtual machine whose idle
  * ones are not run, it would have that thread begin where it was woken, at once: what a
  * transfer costs the processor would be the caller's stall. One of SCHED_BATCH begins as

@@ -9,18 +9,21 @@
 #include <pthread.h>
 #include <stdint.h>
 
-/* One in which no signal is delivered but of its own faults. @name: at most 15 bytes. 0 or a positive errno. */
+/*
+ * Starts a thread to which no signal is delivered but those of its own faults. @name: at
+ * most 15 bytes. 0 or a positive errno.
+ */
 int thread_create(pthread_t *thread, const char *name, void *(*body)(void *data), void *data);
 
-/* And which does not take the processor from a thread of the program that wakes it. */
+/* Starts one that does not take the processor from a thread of the program that wakes it. */
 int thread_start(pthread_t *thread, const char *name, void *(*body)(void *data), void *data);
 
-/* Of the calling thread: no other has it, not even after its end, as with a pthread_t. */
+/* Returns the calling thread's number, which no other gets, unlike a pthread_t, after its end. */
 uint64_t thread_number(void);
 
 /*
- * From the one to the other the thread is not cancelled (pthread_cancel), as it would end
- * with locks held. They nest.
+ * Between these two the thread is not cancelled (pthread_cancel), as it would end with
+ * locks held. They nest.
  */
 void thread_hold_cancellation(void);
 void thread_let_cancellation(void);

@@ -90,8 +90,8 @@ static int choose_region_length(struct actmem_heap *heap, uint64_t length, uint6
 	pthread_mutex_unlock(&heap->lock);
 	left = limit > held ? limit - held : 0;
 	if (needed > left)
-		return fail(ENOMEM, "the heap may have %s, its regions have %s, and %s more are wanted; raise limit_bytes or free blocks",
-			    BYTES_TEXT(limit), BYTES_TEXT(held), BYTES_TEXT(needed));
+		return fail(ENOMEM, "the heap may have %s, its regions have %s, and %s more are wanted; raise %s or free blocks",
+			    BYTES_TEXT(limit), BYTES_TEXT(held), BYTES_TEXT(needed), KNOB(HEAP_LIMIT));
 	most = held / (unused > held / UNUSED_PART ? HELD_PART_MIXED : HELD_PART);
 	if (most < heap->request.length)
 		most = heap->request.length;
@@ -200,8 +200,8 @@ static int add_region_for(struct actmem_heap *heap, uint64_t length, uint64_t al
 		return error;
 	if (!is_first)
 		return add_region(heap, needed, left, length);
-	fail_more("; %s are needed now, and regions are made of %s: lower grow_bytes",
-		  BYTES_TEXT(needed), BYTES_TEXT(grown));
+	fail_more("; %s are needed now, and regions are made of %s: lower %s",
+		  BYTES_TEXT(needed), BYTES_TEXT(grown), KNOB(HEAP_GROW));
 	return error;
 }
 

@@ -47,12 +47,12 @@ static int read_heap_options(struct actmem_heap *heap, const struct actmem_heap_
 	if (error)
 		return error;
 	if (region.length)
-		return fail(EINVAL, "the region options of a heap have length %llu, not 0; grow_bytes is for that",
-			    (unsigned long long)region.length);
+		return fail(EINVAL, "the region options of a heap have length %llu, not 0; %s is for that",
+			    (unsigned long long)region.length, KNOB(HEAP_GROW));
 	region.length = taken.grow_bytes ? taken.grow_bytes : GROW_DEFAULT;
 	if (region.length % HUGE_PAGE_BYTES || region.length > EXTENT_BYTES_MAX)
-		return fail(EINVAL, "grow_bytes is %llu; it must be a multiple of 2 MiB up to 128 TiB",
-			    (unsigned long long)region.length);
+		return fail(EINVAL, "%s is %llu; it must be a multiple of 2 MiB up to 128 TiB",
+			    KNOB(HEAP_GROW), (unsigned long long)region.length);
 	if (taken.chunk_bytes % HUGE_PAGE_BYTES || taken.chunk_bytes > EXTENT_BYTES_MAX)
 		return fail(EINVAL, "chunk_bytes is %llu; it must be a multiple of 2 MiB up to 128 TiB",
 			    (unsigned long long)taken.chunk_bytes);

@@ -51,8 +51,8 @@ static int check_found_file(const struct region_request *request, struct actmem_
 		return fail(EEXIST, "%s is there with %llu bytes, which is no multiple of 2 MiB; remove it",
 			    request->path, (unsigned long long)length);
 	if (length > left)
-		return fail(ENOMEM, "the heap may have %s more, and %s is there with %s; raise limit_bytes, or remove it",
-			    BYTES_TEXT(left), request->path, BYTES_TEXT(length));
+		return fail(ENOMEM, "the heap may have %s more, and %s is there with %s; raise %s, or remove it",
+			    BYTES_TEXT(left), request->path, BYTES_TEXT(length), KNOB(HEAP_LIMIT));
 	ACTMEM_INIT(&info);
 	error = actmem_region_get_info(region, &info);
 	if (!error && info.allocated_bytes < length)
@@ -77,7 +77,7 @@ static int open_next_file(struct actmem_heap *heap, struct region_request *reque
 			ACTMEM_OPEN_OWN;
 	error = region_open(heap->am, request, &result->region);
 	if (error == -EBUSY)
-		fail_more(" (several processes of a job need an ACTMEM_NAME each)");
+		fail_more(" (several processes of a job need a name of their own each: %s)", KNOB(NAME));
 	if (!error && actmem_region_found(result->region)) {
 		error = check_found_file(request, result->region, left);
 		if (error)
@@ -107,7 +107,7 @@ int heap_region_open(struct actmem_heap *heap, uint64_t length, uint64_t left,
 	}
 	error = heap_register_region(heap, made->region);
 	if (error) {
-		snprintf(words, sizeof(words), "%s", actmem_error());
+		snprintf(words, sizeof(words), "%s", fail_words());
 		heap_region_close(heap, made);
 		return fail(-error, "%s", words);
 	}

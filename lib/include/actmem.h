@@ -129,6 +129,20 @@ static inline void actmem_init(void *object, size_t size)
  */
 const char *actmem_error(void);
 
+/* How an error names the options that it speaks of. */
+enum actmem_names {
+	ACTMEM_NAMES_C,			/* fields and flags of these headers: "grow_bytes" */
+	ACTMEM_NAMES_VARIABLES,		/* "ACTMEM_HEAP_GROW" */
+	ACTMEM_NAMES_RUN,		/* of `actmem run`: "--heap-grow (ACTMEM_HEAP_GROW)" */
+	ACTMEM_NAMES_PYTHON,		/* of actmem.open(): "heap_grow= (ACTMEM_HEAP_GROW)" */
+	ACTMEM_NAMES_REPLAY,		/* of `actmem replay`: "--budget" */
+	ACTMEM_NAMES_AS_LIMIT = 1 << 8,	/* besides: budgets are called limits of heaps... */
+	ACTMEM_NAMES_AS_BUDGET = 1 << 9,	/* ...or these budgets, as the user set them so */
+};
+
+/* As actmem_error(), which takes the names of C. */
+const char *actmem_error_in(unsigned int names);
+
 /* "0.1.0", of the library that runs. */
 const char *actmem_version(void);
 

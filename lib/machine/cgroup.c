@@ -125,7 +125,7 @@ static void take_limit(struct memory_cgroup *cgroup, const char *folder, uint64_
 	snprintf(cgroup->limit_file, sizeof(cgroup->limit_file), "%s/%s", folder, names->limit);
 }
 
-/* From the cgroup's own folder up to the mount point. */
+/* Goes from the cgroup's own folder up to the mount point. */
 static void find_tightest(struct memory_cgroup *cgroup, char *folder, size_t mount_length)
 {
 	bool own = true;

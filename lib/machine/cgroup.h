@@ -34,7 +34,7 @@ int memory_cgroup_read(struct memory_cgroup *cgroup, const char *cgroup_file,
 		       const char *mounts_file);
 
 /*
- * What the limits leave to this process: UINT64_MAX if there are none, or if
+ * Returns what the limits leave to this process: UINT64_MAX if there are none, or if
  * they cannot be read. @limit_file: the knob, or "".
  */
 uint64_t memory_cgroup_available(char limit_file[CGROUP_FILE_MAX]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What the library uses of the CUDA driver API, by the names and versions that
+ * Declares what the library uses of the CUDA driver API, by the names and versions that
  * libcuda.so.1 exports. A test compares the types with those of cuda.h.
  */
 #ifndef LIB_MACHINE_CUDA_API_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What the device below a file needs and likes: alignment by statx(), else the
+ * Asks what the device below a file needs and likes: alignment by statx(), else the
  * device's logical block; depth and length of transfers by what the block layer
  * says of it under /sys.
  */
@@ -29,7 +29,7 @@
 #define DEPTH_ROTATIONAL	16
 
 /* A partition has the queue of its disk. */
-static int queue_value(dev_t number, const char *name, uint64_t *value)
+static int read_queue_value(dev_t number, const char *name, uint64_t *value)
 {
 	int error = sysfile_value(value, "/sys/dev/block/%u:%u/queue/%s", major(number),
 				  minor(number), name);
@@ -38,26 +38,26 @@ static int queue_value(dev_t number, const char *name, uint64_t *value)
 				     minor(number), name) : 0;
 }
 
-static void take_likings(dev_t number, struct device *device)
+static void take_queue_limits(dev_t number, struct device *device)
 {
 	uint64_t value;
 
 	device->depth = DEPTH_USUAL;
 	device->block_bytes = BLOCK_USUAL;
 	device->alignment = ALIGNMENT_USUAL;
-	if (!queue_value(number, "logical_block_size", &value) && value)
+	if (!read_queue_value(number, "logical_block_size", &value) && value)
 		device->alignment = value;
 	device->memory_alignment = device->alignment;
-	if (!queue_value(number, "rotational", &value) && value) {
+	if (!read_queue_value(number, "rotational", &value) && value) {
 		device->rotational = true;
 		device->depth = DEPTH_ROTATIONAL;
 	}
 	/* The block layer cuts transfers into parts of this length: into whole ones. */
-	if (!queue_value(number, "max_sectors_kb", &value))
+	if (!read_queue_value(number, "max_sectors_kb", &value))
 		device->request_bytes = value << 10;
 	if (device->request_bytes && device->request_bytes < BLOCK_USUAL)
 		device->block_bytes -= BLOCK_USUAL % device->request_bytes;
-	if (!queue_value(number, "nr_requests", &value) && value && value < device->depth)
+	if (!read_queue_value(number, "nr_requests", &value) && value && value < device->depth)
 		device->depth = (unsigned int)value;
 	device->block_bytes -= device->block_bytes % ALIGNMENT_USUAL;
 }
@@ -76,7 +76,7 @@ int device_of(int fd, const char *path, struct device *device)
 	device->is_block = S_ISBLK(stat.st_mode);
 	device->number = device->is_block ? stat.st_rdev : stat.st_dev;
 	device->length = (uint64_t)stat.st_size;
-	take_likings((dev_t)device->number, device);
+	take_queue_limits((dev_t)device->number, device);
 	if (device->is_block) {
 		if (ioctl(fd, BLKGETSIZE64, &device->length) || ioctl(fd, BLKSSZGET, &sector))
 			return fail(errno, "'%s' does not tell its length (%s)", path,

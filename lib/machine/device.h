@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What the device below a file needs and likes.
+ * Asks what the device below a file needs and likes.
  */
 #ifndef LIB_MACHINE_DEVICE_H
 #define LIB_MACHINE_DEVICE_H

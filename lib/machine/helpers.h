@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Of a range that is shorter, the caller has made all before a thread has begun. */
+/* The caller has made all of a shorter range before a thread has begun. */
 #define HELPERS_LENGTH	(64ULL << 20)
 
 /* With the caller, so many come close to a node's memory bandwidth. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * NUMA nodes: what sysfs says of them, where pages are.
+ * NUMA nodes: asks sysfs of them, and the kernel where pages are.
  */
 #include <errno.h>
 #include <linux/mempolicy.h>
@@ -27,11 +27,11 @@ int nodes_check(const struct actmem_nodes *nodes)
 	nodes_of_cpuset(&cpuset);
 	for_each_node(node, nodes) {
 		if (!node_is_set(&with_memory, node))
-			return fail(ENODEV, "node %u has no memory; this machine has memory on %s; choose with ACTMEM_NODES (actmem run --nodes)",
-				    node, NODES_TEXT(&with_memory));
+			return fail(ENODEV, "node %u has no memory; this machine has memory on %s; choose with %s",
+				    node, NODES_TEXT(&with_memory), KNOB(NODES));
 		if (!node_is_set(&cpuset, node))
-			return fail(EPERM, "node %u is outside this task's cpuset, which has %s; choose with ACTMEM_NODES (actmem run --nodes)",
-				    node, NODES_TEXT(&cpuset));
+			return fail(EPERM, "node %u is outside this task's cpuset, which has %s; choose with %s",
+				    node, NODES_TEXT(&cpuset), KNOB(NODES));
 	}
 	return 0;
 }
@@ -125,7 +125,7 @@ int fail_numa_call(const char *what, const char *call)
 	return fail(errno, "%s (%s: %s)", what, call, strerror(errno));
 }
 
-/* As move_pages(2); on a machine with one node it need not be permitted. */
+/* Does as move_pages(2), which need not be permitted on a machine with one node. */
 static int ask_nodes(unsigned long count, void **pages, int *status)
 {
 	unsigned int node;

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * NUMA nodes: sets of them, what sysfs says of them, where pages are.
+ *
+ * libnuma would replace the system calls alone, line for line. numa_parse_nodestring()
+ * prints, allocates, and takes no node that this machine lacks, of which errors here tell
+ * more; no call writes a list of nodes, tells hugetlb's pages, or what memory the kernel
+ * can free; its own sets of nodes are those of when it was loaded. And it is not free:
+ * its constructor reads files for 0.3 ms and changes the policy of the thread that loads
+ * it, for a moment, to learn of a mode.
  */
 #ifndef LIB_MACHINE_NODE_H
 #define LIB_MACHINE_NODE_H
@@ -22,7 +29,7 @@ static inline uint64_t pages_bytes(enum actmem_pages pages)
 	       pages == ACTMEM_PAGES_1G ? GIANT_PAGE_BYTES : HUGE_PAGE_BYTES;
 }
 
-/* Of memfds: whether it is the administrator who reserves them. */
+/* Tells whether the administrator reserves such pages, of memfds. */
 static inline bool pages_are_hugetlb(enum actmem_pages pages)
 {
 	return pages == ACTMEM_PAGES_2M || pages == ACTMEM_PAGES_1G;
@@ -78,7 +85,7 @@ int nodes_check(const struct actmem_nodes *nodes);
 /* The node of the CPU that runs this thread. */
 unsigned int node_of_caller(void);
 
-/* Whether a single node has memory, and which. */
+/* Tells whether a single node has memory, and which. */
 bool node_is_only_one(unsigned int *node);
 
 /* -errno with words that name @call and, if it is forbidden, the knob. */

@@ -15,16 +15,16 @@
 
 #define DESCRIPTOR_PATH_MAX	320
 
-/* The command of a process, of up to 15 letters; "" if it has ended. */
+/* Reads the command of a process, of up to 15 letters; "" if it has ended. */
 void process_command(int pid, char command[16]);
 
-/* Whose it is; false: it has ended. */
+/* Tells the owner of a process; false: it has ended. */
 bool process_owner(int pid, uid_t *uid);
 
-/* The number of a process in its own, innermost namespace; 0 if it has ended. */
+/* Returns the number of a process in its own, innermost namespace; 0 if it has ended. */
 int process_own_pid(int pid);
 
-/* Of a directory that is /proc, or of one for threads there: the next one; 0: none is left. */
+/* Returns the next process of /proc, or thread of a directory of threads; 0: none is left. */
 int process_next(DIR *directory);
 
 /* Errors that are this process's own, and tell nothing of another one. */
@@ -37,7 +37,7 @@ struct process_links {
 	char path[DESCRIPTOR_PATH_MAX], link[PATH_TEXT_MAX];
 };
 
-/* Only own errors: what has ended, or is not ours to see, has no descriptors. */
+/* Fails by own errors alone: what has ended, or is not ours to see, has no descriptors. */
 int process_links_open(struct process_links *links, int pid);
 
 /* The next one with a link that begins so; false: there is none. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What /proc/self/smaps says of a range of this process's memory.
+ * Counts the pages of a range of this process's memory, by /proc/self/smaps.
  */
 #include <errno.h>
 #include <stdbool.h>

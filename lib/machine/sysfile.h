@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* As much of the file as fits, NUL-terminated. */
+/* Reads as much of the file as fits, NUL-terminated. */
 int sysfile_read(const char *path, char *text, size_t size);
 
 /* A file that is one number; "max" is UINT64_MAX. -EINVAL: it is none. */

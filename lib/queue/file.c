@@ -101,8 +101,8 @@ static int open_one(struct actmem_file *file, const char *path, uint32_t flags, 
 		return fail_open(path, flags, errno);
 	if (file->direct && fcntl(fd, F_SETFL, how | O_DIRECT)) {
 		if (errno != EINVAL || !(flags & ACTMEM_FILE_ALLOW_BUFFERED)) {
-			error = fail(errno, "'%s' has no direct I/O (%s); allow the page cache (ALLOW_BUFFERED), or use another file system",
-				     path, strerror(errno));
+			error = fail(errno, "'%s' has no direct I/O (%s); allow the page cache with %s, or use another file system",
+				     path, strerror(errno), KNOB(SPILL_ALLOW_BUFFERED));
 			close(fd);
 			if (flags & ACTMEM_FILE_CREATE)
 				unlink(path);

@@ -58,8 +58,8 @@ static int check_options(const struct actmem_queue_options *options)
 		return fail(EINVAL, "queue engine %u is not known", options->engine);
 	if (options->block_bytes % BLOCK_UNIT_BYTES ||
 	    options->block_bytes > ACTMEM_BLOCK_BYTES_MAX)
-		return fail(EINVAL, "block_bytes is %llu; it is a multiple of %u, of 1 GiB at most",
-			    (unsigned long long)options->block_bytes, BLOCK_UNIT_BYTES);
+		return fail(EINVAL, "%s is %llu; it is a multiple of %u, of 1 GiB at most",
+			    KNOB(BLOCK), (unsigned long long)options->block_bytes, BLOCK_UNIT_BYTES);
 	if (options->depth > ACTMEM_QUEUE_DEPTH_MAX)
 		return fail(EINVAL, "depth is %u, at most %u", options->depth,
 			    ACTMEM_QUEUE_DEPTH_MAX);

@@ -113,7 +113,7 @@ static enum ring_step attach_step(struct uring *uring, struct ring_job *job)
 		job->error = cut_pieces(uring, job->attachment);
 		if (!job->error)
 			return RING_STEP_AGAIN;
-		snprintf(job->words, sizeof(job->words), "%s", actmem_error());
+		snprintf(job->words, sizeof(job->words), "%s", fail_words());
 		return RING_STEP_ENDED;
 	}
 	if (job->next == job->attachment->pieces)
@@ -123,7 +123,7 @@ static enum ring_step attach_step(struct uring *uring, struct ring_job *job)
 		job->next++;
 		return RING_STEP_AGAIN;
 	}
-	snprintf(job->words, sizeof(job->words), "%s", actmem_error());
+	snprintf(job->words, sizeof(job->words), "%s", fail_words());
 	job->step = drop_step;
 	return RING_STEP_AGAIN;
 }
@@ -207,7 +207,7 @@ static enum ring_step add_file_step(struct uring *uring, struct ring_job *job)
 	}
 	if (!job->error)
 		return RING_STEP_ENDED;
-	snprintf(job->words, sizeof(job->words), "%s", actmem_error());
+	snprintf(job->words, sizeof(job->words), "%s", fail_words());
 	job->step = drop_file_step;
 	return RING_STEP_AGAIN;
 }

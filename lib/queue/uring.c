@@ -301,7 +301,7 @@ static HOT void *serve(void *argument)
 	pthread_mutex_lock(&queue->lock);
 	uring->error = ring_open(uring);
 	if (uring->error)
-		snprintf(uring->words, sizeof(uring->words), "%s", actmem_error());
+		snprintf(uring->words, sizeof(uring->words), "%s", fail_words());
 	queue->sends_commands = !uring->error && queue->am->backend->has_commands &&
 				queue->am->backend->has_commands(queue->am->device);
 	uring->started = true;

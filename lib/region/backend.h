@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Where regions come from: one table of functions per backend. Operating-
+ * Backends, from which regions come: one table of functions each. Operating-
  * system calls that make or map regions are in the backends and in map.c only.
  */
 #ifndef LIB_REGION_BACKEND_H
@@ -55,7 +55,7 @@ struct page_change {
 	uint64_t offset, length;
 };
 
-/* The same as a command of io_uring; stays where it is until that has ended. */
+/* A change as a command of io_uring; stays where it is until that has ended. */
 struct backend_command {
 	int fd;
 	uint32_t operation;
@@ -104,7 +104,7 @@ struct backend {
 	/* Whole pages within the region; *@fd becomes the caller's. */
 	int (*export)(const struct backing *backing, uint64_t offset, uint64_t length, int *fd);
 
-	/* Whether the kernel takes commands; NULL: there are none. */
+	/* Tells whether the kernel takes commands; NULL: there are none. */
 	bool (*has_commands)(int device);
 	void (*command)(const struct page_change *change, struct backend_command *command);
 	/*

@@ -67,19 +67,20 @@ int name_backend(const char *path, enum actmem_backend wanted, const struct back
 	if (files.f_type == ACTMEM_SUPER_MAGIC) {
 		*backend = &backend_driver;
 		if (wanted == ACTMEM_BACKEND_MEMFD)
-			return fail(EINVAL, "%s is on the driver's file system, but the backend asked for is memfd; ask for driver or auto (ACTMEM_BACKEND), or take a path on hugetlbfs or tmpfs",
-				    path);
+			return fail(EINVAL, "%s is on the driver's file system, but the backend asked for is memfd; ask for driver or auto with %s, or take a path on hugetlbfs or tmpfs",
+				    path, KNOB(BACKEND));
 		return 0;
 	}
 	type_of(found.st_dev, type, sizeof(type));
-	/* That of /dev calls itself tmpfs. */
+	/* The file system of /dev calls itself tmpfs. */
 	if ((files.f_type != HUGETLBFS_MAGIC && files.f_type != TMPFS_MAGIC) ||
 	    !strcmp(type, "devtmpfs"))
 		return refuse(path, type);
 	*backend = &backend_memfd;
 	if (wanted == ACTMEM_BACKEND_DRIVER)
-		return fail(EINVAL, "%s is on %s, but the backend asked for is driver; ask for memfd or auto (ACTMEM_BACKEND), or as root " MOUNT_DRIVER " and take a path there",
-			    path, files.f_type == TMPFS_MAGIC ? "tmpfs" : "hugetlbfs");
+		return fail(EINVAL, "%s is on %s, but the backend asked for is driver; ask for memfd or auto with %s, or as root " MOUNT_DRIVER " and take a path there",
+			    path, files.f_type == TMPFS_MAGIC ? "tmpfs" : "hugetlbfs",
+			    KNOB(BACKEND));
 	return 0;
 }
 

@@ -8,10 +8,10 @@
 #include "actmem.h"
 #include "region/backend.h"
 
-/* The backend of the file system that @path is on, if it may be @wanted. */
+/* Finds the backend of the file system that @path is on, if it may be @wanted. */
 int name_backend(const char *path, enum actmem_backend wanted, const struct backend **backend);
 
-/* The same of the file system that a region received from elsewhere is on. */
+/* Finds the backend of a region that another process has made, by its descriptor. */
 int descriptor_backend(int fd, const struct backend **backend);
 
 #endif /* LIB_REGION_CHOOSE_H */

@@ -17,7 +17,7 @@
 
 #define HEAP_NAMES_MAX	4096
 
-/* Which of the files PATH.0, PATH.1 ... heaps of one handle have. */
+/* The files PATH.0, PATH.1 ... that heaps of one handle have. */
 struct heap_names {
 	char *path;			/* absolute; NULL: heaps have no names */
 	uint64_t taken[HEAP_NAMES_MAX / 64];	/* under the handles lock */

@@ -102,11 +102,11 @@ int name_open(const struct region_request *request, int flags, int *fd, struct s
 	const char *path = request->path;
 	int error;
 
-	/* To open a device could do harm. */
+	/* Opening a device could do harm. */
 	if (!stat(path, found) && !S_ISREG(found->st_mode))
 		return fail(EINVAL, "%s is no file, so no region", path);
 	flags |= request->open & ACTMEM_OPEN_READ ? O_RDONLY : O_RDWR;
-	/* Where everybody may write, somebody may have a heap's name lead to another file. */
+	/* Somebody may have a heap's name lead to another file, where everybody may write. */
 	flags |= own ? O_NOFOLLOW : 0;
 	/* A file replaced by a FIFO since then must not block. */
 	*fd = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);

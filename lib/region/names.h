@@ -27,13 +27,13 @@ void parent_of(char folder[PATH_MAX], const char *path);
 /* Opens @path, which the flags of the request may do, and looks what it is. */
 int name_open(const struct region_request *request, int flags, int *fd, struct stat *stat);
 
-/* For ACTMEM_OPEN_LOCK: -EBUSY if somebody else has it. */
+/* Locks a file for ACTMEM_OPEN_LOCK: -EBUSY if somebody else has it. */
 int name_lock(int fd, const char *path);
 
 /* Gives a file that has none the name @path; without words. */
 int name_link(int fd, const char *path);
 
-/* Where the file system of @device is mounted, for words: "" if that is not told. */
+/* Tells in words where the file system of @device is mounted: "" if that is not known. */
 const char *mount_text(char text[PATH_TEXT_MAX], uint64_t device);
 
 #define MOUNT_TEXT(device)	mount_text((char[PATH_TEXT_MAX]){0}, (device))

@@ -65,26 +65,31 @@ static bool find_word(const struct word *words, const char *text, size_t length,
 	return false;
 }
 
-static int fail_variable(const char *name, const char *value, const char *choice)
+static int fail_variable(enum knob knob, const char *value, const char *choice)
 {
-	return fail(EINVAL, "%s is '%s'; it may be %s", name, value, choice);
+	return fail(EINVAL, "%s is '%s'; it may be %s", KNOB_VARIABLE(knob), value, choice);
 }
 
-static int one_of(const char *const *variables, const char *name, const struct word *words,
+static const char *value_in(const char *const *variables, enum knob knob)
+{
+	return variables_find(variables, knob_name(knob, ACTMEM_NAMES_VARIABLES));
+}
+
+static int one_of(const char *const *variables, enum knob knob, const struct word *words,
 		  const char *choice, unsigned int *value)
 {
-	const char *text = variables_find(variables, name);
+	const char *text = value_in(variables, knob);
 
 	*value = 0;
 	if (!text || !*text || find_word(words, text, strlen(text), value))
 		return 0;
-	return fail_variable(name, text, choice);
+	return fail_variable(knob, text, choice);
 }
 
-static int some_of(const char *const *variables, const char *name, const struct word *words,
+static int some_of(const char *const *variables, enum knob knob, const struct word *words,
 		   const char *choice, unsigned int *values)
 {
-	const char *text = variables_find(variables, name);
+	const char *text = value_in(variables, knob);
 	const char *at = text;
 	unsigned int value;
 	size_t length;
@@ -95,7 +100,7 @@ static int some_of(const char *const *variables, const char *name, const struct 
 	for (;; at += length + 1) {
 		length = strcspn(at, ",");
 		if (!find_word(words, at, length, &value))
-			return fail_variable(name, text, choice);
+			return fail_variable(knob, text, choice);
 		*values |= value;
 		if (!at[length])
 			return 0;
@@ -112,23 +117,23 @@ int actmem_options_from_variables(const char *const *variables, struct actmem_op
 	if (!variables || !options)
 		return fail(EINVAL, "actmem_options_from_variables: %s",
 			    variables ? "nowhere to put them" : "no variables");
-	nodes = variables_find(variables, "ACTMEM_NODES");
-	name = variables_find(variables, "ACTMEM_NAME");
+	nodes = value_in(variables, KNOB_NODES);
+	name = value_in(variables, KNOB_NAME);
 	ACTMEM_INIT(&found);
-	error = one_of(variables, "ACTMEM_BACKEND", backend_words, "auto, driver or memfd",
+	error = one_of(variables, KNOB_BACKEND, backend_words, "auto, driver or memfd",
 		       &backend);
 	if (!error)
-		error = one_of(variables, "ACTMEM_PAGES", pages_words, "1G, 2M, thp or 4K",
+		error = one_of(variables, KNOB_PAGES, pages_words, "1G, 2M, thp or 4K",
 			       &pages);
 	if (!error)
-		error = one_of(variables, "ACTMEM_POLICY", policy_words,
+		error = one_of(variables, KNOB_POLICY, policy_words,
 			       "bind, preferred or interleave", &policy);
 	if (!error)
-		error = some_of(variables, "ACTMEM_ALLOW", allow_words,
+		error = some_of(variables, KNOB_ALLOW, allow_words,
 				"2m, thp, 4k, node, unlocked, several of them with commas, or any",
 				&allow);
 	if (!error && nodes && !nodes_parse(nodes, &found.nodes))
-		error = fail_variable("ACTMEM_NODES", nodes,
+		error = fail_variable(KNOB_NODES, nodes,
 				      "a list such as 0,2-3 of nodes below 1024");
 	if (error)
 		return error;

@@ -55,7 +55,7 @@ static int publish_change(struct actmem_region *region, int error)
 		return error;
 	if (!error)
 		return publish_pages(region);
-	snprintf(words, sizeof(words), "%s", actmem_error());
+	snprintf(words, sizeof(words), "%s", fail_words());
 	publish_pages(region);
 	return fail(-error, "%s", words);
 }

@@ -13,7 +13,7 @@
 #include "region/backend.h"
 #include "region/context.h"
 
-/* As actmem_region_create() and _close(), for arguments that were checked. */
+/* Do as actmem_region_create() and _close(), for arguments that were checked. */
 int region_create(struct actmem *am, const struct region_request *request,
 		  struct actmem_region **region);
 void region_close(struct actmem_region *region);
@@ -40,7 +40,7 @@ int region_check_writable(const struct actmem_region *region);
  */
 int region_check_unregistered(const struct actmem_region *region, const char *what);
 
-/* Whether pages of it may be discarded. 0 or -errno with words. */
+/* Checks that pages of it may be discarded. 0 or -errno with words. */
 int region_check_discard(const struct actmem_region *region);
 
 /* 0; -EINVAL with words: not whole pages of it. */
@@ -52,7 +52,7 @@ struct actmem_region *region_new(struct actmem *am, const struct backend *backen
 /* Turns the backend's result into *@region; with @error, leaves nothing. */
 int region_finish(struct actmem_region *made, int error, struct actmem_region **region);
 
-/* As actmem_region_open(), for a request with a path. */
+/* Does as actmem_region_open(), for a request with a path. */
 int region_open(struct actmem *am, const struct region_request *request,
 		struct actmem_region **region);
 

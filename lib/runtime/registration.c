@@ -153,10 +153,10 @@ static int undo_chunks(struct registration *registration, int error)
 {
 	char words[ERROR_TEXT_MAX], again[ERROR_TEXT_MAX];
 
-	snprintf(words, sizeof(words), "%s", actmem_error());
+	snprintf(words, sizeof(words), "%s", fail_words());
 	if (drop_chunks(registration) >= 0)
 		return fail(-error, "%s", words);
-	snprintf(again, sizeof(again), "%s", actmem_error());
+	snprintf(again, sizeof(again), "%s", fail_words());
 	return fail(-error, "%s; %s of it stay registered until actmem_region_unregister(), as %s",
 		    words, BYTES_TEXT(registration->registered), again);
 }

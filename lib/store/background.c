@@ -67,7 +67,7 @@ static int attach_region(struct actmem_store *store, struct actmem_region *regio
 		describe_plain(store, "");
 	if (error != -ENOMEM && error != -EMFILE)
 		return error;
-	describe_plain(store, actmem_error());
+	describe_plain(store, fail_words());
 	return actmem_queue_attach(store->queue, region, ACTMEM_ATTACH_PLAIN);
 }
 
@@ -141,7 +141,7 @@ static void give_back(struct actmem_store *store, struct extent *piece)
 	pthread_mutex_lock(&store->lock);
 	spillfile_punched(&store->files, piece, error);
 	if (error)
-		store_describe_more(store, "; spill files never get shorter: ", actmem_error());
+		store_describe_more(store, "; spill files never get shorter: ", fail_words());
 }
 
 static struct store_block *next_to_do(struct actmem_store *store)

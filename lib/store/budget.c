@@ -33,7 +33,7 @@ bool store_make_do(struct actmem_store *store, int error)
 		store_lift_budget(store);
 		return false;
 	}
-	snprintf(store->refusal, sizeof(store->refusal), "%s", actmem_error());
+	snprintf(store->refusal, sizeof(store->refusal), "%s", fail_words());
 	store->budget = held < store->asked ? held : store->asked;
 	if (!store->refused_at && store->budget < store->asked) {
 		store->refused_at = store->budget;

@@ -35,8 +35,8 @@ static int check_bytes(const struct actmem_store *store, struct actmem_key key, 
 		return fail(EINVAL, "%s: %llu bytes; a block has %llu at most", KEY_TEXT(key),
 			    (unsigned long long)bytes, (unsigned long long)EXTENT_BYTES_MAX);
 	if (store->asked && round_up(bytes, store->unit) > store->asked)
-		return fail(ENOMEM, "%s has %s, and budget_bytes is %s; raise it",
-			    KEY_TEXT(key), BYTES_TEXT(bytes), BYTES_TEXT(store->asked));
+		return fail(ENOMEM, "%s has %s, and %s is %s; raise it",
+			    KEY_TEXT(key), BYTES_TEXT(bytes), KNOB(BUDGET), BYTES_TEXT(store->asked));
 	return 0;
 }
 

@@ -134,9 +134,9 @@ void store_submit(struct actmem_store *store, struct store_block *block, int err
 	if (!error)
 		return;
 	if (block->transfer == TRANSFER_SPILL)
-		spill_ended(store, block, error, actmem_error(), false);
+		spill_ended(store, block, error, fail_words(), false);
 	else
-		fill_ended(store, block, error, actmem_error());
+		fill_ended(store, block, error, fail_words());
 }
 
 static void submit_or_prepare(struct actmem_store *store, struct store_block *block)

@@ -145,12 +145,12 @@ static int fail_used_up(const struct actmem_store *store, const struct waiter *w
 	const char *by = "blocks that this thread has reserved or holds, or others that wait for memory, too";
 
 	if (!waiter->is_refused)
-		return fail(EDEADLK, "%s are wanted, and the budget of %s is used up by %s",
-			    BYTES_TEXT(length), BYTES_TEXT(store->budget), by);
+		return fail(EDEADLK, "%s are wanted, and %s of %s is used up by %s",
+			    BYTES_TEXT(length), KNOB(BUDGET), BYTES_TEXT(store->budget), by);
 	if (!store->sums[SUM_MEMORY].blocks)
 		by = "regions that are free, and too short for that";
-	return fail(ENOMEM, "%s are wanted, and of the budget of %s there are %s, used up by %s; more cannot be had: %s",
-		    BYTES_TEXT(length), BYTES_TEXT(store->asked), BYTES_TEXT(store->budget), by,
+	return fail(ENOMEM, "%s are wanted, and of %s of %s there are %s, used up by %s; more cannot be had: %s",
+		    BYTES_TEXT(length), KNOB(BUDGET), BYTES_TEXT(store->asked), BYTES_TEXT(store->budget), by,
 		    store->refusal);
 }
 
@@ -161,13 +161,15 @@ static int make_room(struct actmem_store *store, struct waiter *waiter, uint64_t
 
 	/* Regions with names stay, though nothing is in them. */
 	if (name && !waiter->is_refused && !store->sums[SUM_MEMORY].blocks)
-		return fail(ENOMEM, "%s are wanted, and the regions %s.* of the store, all free, are too short for that and use up the budget of %s; remove them and raise grow_bytes, or raise budget_bytes",
-			    BYTES_TEXT(length), name, BYTES_TEXT(store->budget));
+		return fail(ENOMEM, "%s are wanted, and the regions %s.* of the store, all free, are too short for that and use up %s of %s; remove them and raise %s, or raise %s",
+			    BYTES_TEXT(length), name, KNOB(BUDGET), BYTES_TEXT(store->budget),
+			    KNOB(HEAP_GROW), KNOB(BUDGET));
 	if (!store->queue && store->flags & ACTMEM_STORE_HANDED_ON && memory_comes_back(store))
 		return WAIT;
 	if (!store->queue)
-		return fail(ENOMEM, "%s are wanted, and the budget of %s is used up; raise budget_bytes or give spill_paths",
-			    BYTES_TEXT(length), BYTES_TEXT(store->budget));
+		return fail(ENOMEM, "%s are wanted, and %s of %s is used up; raise that or give %s",
+			    BYTES_TEXT(length), KNOB(BUDGET), BYTES_TEXT(store->budget),
+			    KNOB(SPILL));
 	while (store->dirty.first && !waiter->spill_error &&
 	       store->sums[SUM_SPILLING].length < length)
 		store_spill(store, link_item(store->dirty.first, struct store_block, place));

@@ -37,12 +37,19 @@ static char *address_of(unsigned int set, uint64_t offset)
 	return (char *)(((uint64_t)set + 1) << ADDRESS_BITS | offset);
 }
 
+static int fail_elsewhere(int error)
+{
+	if (error)
+		fail_more("; name another directory with %s", KNOB(SPILL));
+	return error;
+}
+
 static int open_set(const struct spillfile *spillfile, uint64_t length, struct actmem_file **file)
 {
 	struct actmem_file_options options = spillfile->options;
 
 	options.length = length;
-	return actmem_file_open(spillfile->queue, &options, file);
+	return fail_elsewhere(actmem_file_open(spillfile->queue, &options, file));
 }
 
 /* Where in which set a block lies. */
@@ -80,7 +87,7 @@ static int undo(const struct actmem_file *file, uint64_t offset, uint64_t length
 {
 	char words[ERROR_TEXT_MAX];
 
-	snprintf(words, sizeof(words), "%s", actmem_error());
+	snprintf(words, sizeof(words), "%s", fail_words());
 	file_punch(file, offset, length);
 	return fail_as_before(error, words);
 }
@@ -146,8 +153,9 @@ int spillfile_init(struct spillfile *spillfile, struct actmem_queue *queue,
 		.queue = queue, .options = *options, .limit = limit, .shrink_to = UINT64_MAX,
 	};
 	if (limit && options->length > limit)
-		return fail(EINVAL, "spill_bytes is %llu, and spill_limit_bytes %llu",
-			    (unsigned long long)options->length, (unsigned long long)limit);
+		return fail(EINVAL, "spill_bytes is %llu, and %s %llu",
+			    (unsigned long long)options->length, KNOB(SPILL_LIMIT),
+			    (unsigned long long)limit);
 	if (extents_init(&spillfile->extents))
 		return fail(ENOMEM, "no memory for the bookkeeping of spill files");
 	ACTMEM_INIT(&spillfile->info);
@@ -254,7 +262,7 @@ static bool is_no_room(int error)
 /* A disk that is full may have allocated some of it. */
 static int allocate(const struct actmem_file *file, uint64_t offset, uint64_t length)
 {
-	int error = file_allocate(file, offset, length);
+	int error = fail_elsewhere(file_allocate(file, offset, length));
 
 	return error ? undo(file, offset, length, error) : 0;
 }
@@ -314,8 +322,8 @@ int spillfile_grow(struct spillfile *spillfile, uint64_t length, struct spill_gr
 	int error;
 
 	if (least > left)
-		return fail(ENOSPC, "the spill files have %s, and %s more are wanted, over spill_limit_bytes of %s; raise that or free blocks",
-			    BYTES_TEXT(spillfile->bytes), BYTES_TEXT(least),
+		return fail(ENOSPC, "the spill files have %s, and %s more are wanted, over %s of %s; raise that or free blocks",
+			    BYTES_TEXT(spillfile->bytes), BYTES_TEXT(least), KNOB(SPILL_LIMIT),
 			    BYTES_TEXT(spillfile->limit));
 	if (spillfile->is_full)
 		want = least;
@@ -402,7 +410,7 @@ int spillfile_punch(const struct spillfile *spillfile, const struct extent *piec
 
 	if (!error)
 		return 0;
-	snprintf(words, sizeof(words), "%s", actmem_error());
+	snprintf(words, sizeof(words), "%s", fail_words());
 	/* A disk of several that took its part has to give it back, or else it keeps it. */
 	return file_allocate(file, offset, length) ? 0 : fail_as_before(error, words);
 }

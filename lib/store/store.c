@@ -58,10 +58,11 @@ static int check_options(const struct actmem_store_options *options)
 	if (options->reserved)
 		return fail(EINVAL, "store options: reserved is %u, not 0", options->reserved);
 	if (options->spill_path_count && !options->budget_bytes)
-		return fail(EINVAL, "spill_paths without budget_bytes: nothing would ever be spilled");
+		return fail(EINVAL, "%s without %s: nothing would ever be spilled", KNOB(SPILL),
+			    KNOB(BUDGET));
 	if (options->spill_path_count && !options->spill_paths)
-		return fail(EINVAL, "spill_path_count is %u, and there are no spill_paths",
-			    options->spill_path_count);
+		return fail(EINVAL, "spill_path_count is %u, and there are no %s",
+			    options->spill_path_count, KNOB(SPILL));
 	return 0;
 }
 
@@ -84,8 +85,8 @@ static int make_heap(struct actmem_store *store, const struct actmem_store_optio
 	store->asked = options->budget_bytes / page_bytes * page_bytes;
 	store->budget = store->asked;
 	if (options->budget_bytes && options->budget_bytes < least * page_bytes)
-		return fail(EINVAL, "budget_bytes is %llu; it is at least %s of %s",
-			    (unsigned long long)options->budget_bytes,
+		return fail(EINVAL, "%s is %llu; it is at least %s of %s",
+			    KNOB(BUDGET), (unsigned long long)options->budget_bytes,
 			    least > 1 ? "two pages" : "one page", BYTES_TEXT(page_bytes));
 	ACTMEM_INIT(&heap);
 	heap.region = &region;
@@ -131,10 +132,12 @@ void store_describe_more(struct actmem_store *store, const char *what, const cha
 	const char *before = store->more ? store->more_words[store->more - 1] : store->words;
 	const char *queue = actmem_queue_describe(store->queue);
 	char *words = store->more_words[store->more++];
+	char spelled[STORE_WORDS];
 
+	knob_spell(spelled, sizeof(spelled), why, ACTMEM_NAMES_C);
 	/* The queue's part may be another one now. */
-	snprintf(words, sizeof(store->more_words[0]), "%s%s%s%.*s", queue,
-		 before + strlen(store->queue_description), *why ? what : "", STORE_WORDS - 1, why);
+	snprintf(words, sizeof(store->more_words[0]), "%s%s%s%s", queue,
+		 before + strlen(store->queue_description), *why ? what : "", spelled);
 	store->queue_description = queue;
 	atomic_store(&store->description, words);
 }

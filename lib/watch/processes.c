@@ -32,7 +32,7 @@
 /* A process has one for each backend it opened. */
 #define PUBLISHED_MAX	64
 
-/* Which of several holders of a region is told. */
+/* Ranks holders of a region, of which the highest is told. */
 enum rank {
 	RANK_HOLDER,		/* has a descriptor and does not say more */
 	RANK_RECEIVER,
@@ -149,7 +149,7 @@ static struct found *add_found(struct region_search *search)
 }
 
 /*
- * What the kernel knows of a file that is to be a region; false: it cannot be one.
+ * Reads what the kernel knows of a file that is to be a region; false: it cannot be one.
  * Nothing is asked that a server would have to answer: one may be dead.
  */
 static bool take_file(struct actmem_region_info *info, int pid, const char *path,
@@ -172,7 +172,7 @@ static bool take_file(struct actmem_region_info *info, int pid, const char *path
 	return true;
 }
 
-/* Whether the file system can have regions; sets the pages, if its process did not tell. */
+/* Tells whether the file system can have regions; sets the pages, if its process did not tell. */
 static bool take_file_system(struct actmem_region_info *info, const char *path)
 {
 	struct statfs files;
@@ -288,7 +288,7 @@ static int search_process(struct region_search *search, int pid)
 	return error;
 }
 
-/* Of a region with a name, of the driver: who has it open, and by which path. */
+/* Finds who has a driver's region with a name open, and by which path. */
 static int take_path(struct region_search *search, int pid, const char *path, const char *link)
 {
 	char file[DESCRIPTOR_PATH_MAX], text[1024];

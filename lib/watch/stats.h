@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What a process publishes of itself: its counters, what it waits for, and what
+ * Publishes what a process tells of itself: its counters, what it waits for, and what
  * only it knows of its memfd regions. It lies in a memfd named "actmem-stats" of fixed length,
  * which others find under /proc/PID/fd and read with pread(2).
  *

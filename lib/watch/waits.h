@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What a process waits for now, as it publishes it (stats.h) for `actmem waits`.
+ * Publishes what a process waits for now (stats.h), for `actmem waits`.
  *
  * Only what waits anyway publishes: a thread that is about to sleep or to have pages
  * made, and a queue of which another request is the oldest. A place is one writer's
@@ -41,7 +41,7 @@ struct published_wait {
 	char words[WAIT_WORDS];		/* which block, region or file */
 };
 
-/* All zeros of a library that does not publish it. */
+/* These are all zeros of a library that does not publish them. */
 struct published_waits {
 	uint32_t places;
 	uint32_t reserved;

@@ -46,7 +46,7 @@ static struct {
 
 static int explain_error(int ret, char *words, size_t words_size)
 {
-	knobs_explain(&knobs, actmem_error(), words, words_size);
+	knobs_error(&knobs, words, words_size);
 	return ret;
 }
 

@@ -57,11 +57,11 @@ int attached_open(struct actmem **am, struct knobs *knobs, char *words, size_t w
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&lock);
-	ret = knobs_complete(knobs, &given, words, words_size);
+	ret = knobs_complete(knobs, &given, ACTMEM_NAMES_PYTHON, words, words_size);
 	if (!ret) {
 		ret = open_attached();
 		if (ret) {
-			knobs_explain(knobs, actmem_error(), words, words_size);
+			knobs_error(knobs, words, words_size);
 			knobs_forget(knobs);
 		}
 	}

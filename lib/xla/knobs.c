@@ -13,29 +13,14 @@
 #include "xla/knobs.h"
 
 #define SPILL_LIMIT_LEAST	(UINT64_C(2) << 20)
-#define ANOTHER_TRY		"; then "	/* between the library's words of two */
 #define RING_BYTES		(UINT64_C(512) << 20)
 #define RING_LEAST		(UINT64_C(128) << 10)
-
-/* How the user sets an option: on the command line, in the environment, in Python. */
-#define KNOB(option, variable, argument)	\
-	"actmem run --" option ", ACTMEM_" variable ", or in Python actmem.open(" argument ")"
-#define HEAP_LIMIT	"(" KNOB("heap-limit", "HEAP_LIMIT", "heap_limit=") ")"
-#define BUDGET		"(" KNOB("budget", "BUDGET", "budget=") ")"
-#define SPILL		"(" KNOB("spill", "SPILL", "spill=") ")"
-#define BUDGET_AND_SPILL	\
-	"(actmem run --budget and --spill, ACTMEM_BUDGET and _SPILL, or in Python actmem.open(budget=, spill=))"
-#define SPILL_LIMIT	"(" KNOB("spill-limit", "SPILL_LIMIT", "spill_limit=") ")"
-#define DEVICE_RING	"(" KNOB("device-ring", "DEVICE_RING", "device_ring=") ")"
-#define SPILL_BUFFERED	\
-	"(" KNOB("spill-allow buffered", "SPILL_ALLOW", "spill_allow=\"buffered\"") ")"
-#define TO_SPILL_ELSEWHERE	\
-	" (another directory: " KNOB("spill", "SPILL", "spill=") ")"
+#define NAME(knob)		knob_name(KNOB_##knob, knobs->names)
 
 /* "64M" and the like; false if the variable holds no such thing. */
-static int bytes_from_environment(const char *name, uint64_t *bytes)
+static int bytes_from_environment(enum knob knob, uint64_t *bytes)
 {
-	const char *text = getenv(name);
+	const char *text = knob_value(knob);
 
 	return !text || !*text || size_from_text(text, bytes);
 }
@@ -63,7 +48,7 @@ static void forget_directories(struct knobs *knobs)
 /* Separated as those of PATH are. */
 static int directories_from_environment(struct knobs *knobs)
 {
-	const char *at = getenv("ACTMEM_SPILL");
+	const char *at = knob_value(KNOB_SPILL);
 	size_t length;
 	int ret = 0;
 
@@ -125,24 +110,24 @@ void knobs_forget(struct knobs *knobs)
 static int take_sizes(struct knobs *knobs, char *words, size_t words_size)
 {
 	const struct {
-		const char *name;
+		enum knob knob;
 		uint64_t *bytes;
 	} sizes[] = {
-		{ "ACTMEM_HEAP_GROW", &knobs->grow_bytes },
-		{ "ACTMEM_HEAP_LIMIT", &knobs->limit_bytes },
-		{ "ACTMEM_BUDGET", &knobs->budget_bytes },
-		{ "ACTMEM_SPILL_LIMIT", &knobs->spill_limit_bytes },
-		{ "ACTMEM_DEVICE_RING", &knobs->ring_bytes },
+		{ KNOB_HEAP_GROW, &knobs->grow_bytes },
+		{ KNOB_HEAP_LIMIT, &knobs->limit_bytes },
+		{ KNOB_BUDGET, &knobs->budget_bytes },
+		{ KNOB_SPILL_LIMIT, &knobs->spill_limit_bytes },
+		{ KNOB_DEVICE_RING, &knobs->ring_bytes },
 	};
 	size_t i;
 
 	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		if (*sizes[i].bytes ||
-		    bytes_from_environment(sizes[i].name, sizes[i].bytes))
+		    bytes_from_environment(sizes[i].knob, sizes[i].bytes))
 			continue;
 		snprintf(words, words_size,
 			 "%s is '%s'; it may be a number of bytes, such as 268435456 or 256M",
-			 sizes[i].name, getenv(sizes[i].name));
+			 knob_name(sizes[i].knob, knobs->names), knob_value(sizes[i].knob));
 		return -EINVAL;
 	}
 	return 0;
@@ -154,8 +139,8 @@ static int take_allowed(struct knobs *knobs, char *words, size_t words_size)
 		knobs->spill_allow &= SPILL_ALLOW_FLAGS;
 		return 0;
 	}
-	snprintf(words, words_size, "ACTMEM_SPILL_ALLOW is '%s'; it may be " SPILL_ALLOW_CHOICE,
-		 getenv("ACTMEM_SPILL_ALLOW"));
+	snprintf(words, words_size, "%s is '%s'; it may be " SPILL_ALLOW_CHOICE, NAME(SPILL_ALLOW),
+		 knob_value(KNOB_SPILL_ALLOW));
 	return -EINVAL;
 }
 
@@ -164,22 +149,25 @@ static int check_together(const struct knobs *knobs, char *words, size_t words_s
 	int length = 0;
 
 	if (knobs->budget_bytes && knobs->limit_bytes)
-		length = snprintf(words, words_size, "the budget " BUDGET " and the heap limit "
-				  HEAP_LIMIT " are both set; the budget is a limit by itself: leave the other out");
+		length = snprintf(words, words_size,
+				  "%s and %s are both set; the budget is a limit by itself: leave the other out",
+				  NAME(BUDGET), NAME(HEAP_LIMIT));
 	else if (!knobs->budget_bytes && knobs->spill_path_count)
-		length = snprintf(words, words_size, "there is no budget beyond which to spill; set one "
-				  BUDGET ", or leave the directories out " SPILL);
+		length = snprintf(words, words_size,
+				  "there is no budget beyond which to spill; set %s, or leave %s out",
+				  NAME(BUDGET), NAME(SPILL));
 	else if (knobs->spill_limit_bytes && !knobs->spill_path_count)
-		length = snprintf(words, words_size, "there is no directory to spill to; name one "
-				  SPILL ", or leave the spill limit out " SPILL_LIMIT);
+		length = snprintf(words, words_size,
+				  "there is no directory to spill to; set %s, or leave %s out",
+				  NAME(SPILL), NAME(SPILL_LIMIT));
 	else if (knobs->spill_limit_bytes && knobs->spill_limit_bytes < SPILL_LIMIT_LEAST)
-		length = snprintf(words, words_size, "the spill limit is %" PRIu64
-				  " bytes, under 2 MiB, which is the least; raise it " SPILL_LIMIT,
-				  knobs->spill_limit_bytes);
+		length = snprintf(words, words_size, "%s is %" PRIu64
+				  " bytes, under 2 MiB, which is the least; raise it",
+				  NAME(SPILL_LIMIT), knobs->spill_limit_bytes);
 	else if (knobs->ring_bytes < RING_LEAST)
-		length = snprintf(words, words_size, "the ring of device memory is %" PRIu64
-				  " bytes, under 128 KiB, which is the least; raise it " DEVICE_RING,
-				  knobs->ring_bytes);
+		length = snprintf(words, words_size, "%s is %" PRIu64
+				  " bytes, under 128 KiB, which is the least; raise it",
+				  NAME(DEVICE_RING), knobs->ring_bytes);
 	return length ? -EINVAL : 0;
 }
 
@@ -195,20 +183,21 @@ static int take_directories(struct knobs *knobs, const struct knobs *given, char
 		ret = directories_from_environment(knobs);
 	if (ret == -EINVAL)
 		snprintf(words, words_size,
-			 "ACTMEM_SPILL is '%s'; it may be 1 to %d directories with a ':' between them",
-			 getenv("ACTMEM_SPILL"), KNOBS_SPILL_MAX);
+			 "%s is '%s'; it may be 1 to %d directories with a ':' between them",
+			 NAME(SPILL), knob_value(KNOB_SPILL), KNOBS_SPILL_MAX);
 	else if (ret)
 		snprintf(words, words_size, "no memory for bookkeeping");
 	return ret;
 }
 
-int knobs_complete(struct knobs *knobs, const struct knobs *given, char *words,
-		   size_t words_size)
+int knobs_complete(struct knobs *knobs, const struct knobs *given, unsigned int names,
+		   char *words, size_t words_size)
 {
 	int ret;
 
 	knobs_forget(knobs);
 	*knobs = *given;
+	knobs->names = names;
 	knobs->spill_path_count = 0;		/* the paths are copied below */
 	ret = take_sizes(knobs, words, words_size);
 	if (!ret && !knobs->ring_bytes)
@@ -238,43 +227,8 @@ int knobs_are_of_directory(const struct knobs *knobs, const char *why)
 	return 0;
 }
 
-/* The words of an earlier try name knobs that are turned already. */
-static const char *last_try(const char *why)
+void knobs_error(const struct knobs *knobs, char *words, size_t words_size)
 {
-	const char *next;
-
-	while ((next = strstr(why, ANOTHER_TRY)))
-		why = next + strlen(ANOTHER_TRY);
-	return why;
-}
-
-static const char *knobs_for(const struct knobs *knobs, const char *why)
-{
-	why = last_try(why);
-	if (strstr(why, "ALLOW_BUFFERED"))
-		return " " SPILL_BUFFERED TO_SPILL_ELSEWHERE;
-	if (knobs_are_of_directory(knobs, why))
-		return TO_SPILL_ELSEWHERE;
-	if (strstr(why, "ACTMEM_ALLOW=thp,4k"))
-		return ", or in Python actmem.open(allow=(\"thp\", \"4k\")) before the first use";
-	if (strstr(why, "ACTMEM_ALLOW"))
-		return ", or in Python with it in actmem.open(allow=) before the first use";
-	if (strstr(why, "spill_limit_bytes"))
-		return " " SPILL_LIMIT;
-	if ((strstr(why, "budget") || strstr(why, "raise limit_bytes")) && knobs->limit_bytes)
-		return " " HEAP_LIMIT;
-	if (strstr(why, "budget") || strstr(why, "raise limit_bytes"))
-		return knobs->spill_path_count ? " " BUDGET : " " BUDGET_AND_SPILL;
-	if (strstr(why, "grow_bytes"))
-		return " (actmem run --heap-grow, or in Python actmem.open(heap_grow=))";
-	return "";
-}
-
-void knobs_explain(const struct knobs *knobs, const char *why, char *words, size_t words_size)
-{
-	size_t length;
-
-	knob_words(why, knobs->limit_bytes, words, words_size);
-	length = strlen(words);
-	snprintf(words + length, words_size - length, "%s", knobs_for(knobs, why));
+	snprintf(words, words_size, "%s", actmem_error_in(knobs->names |
+		 (knobs->limit_bytes ? ACTMEM_NAMES_AS_LIMIT : ACTMEM_NAMES_AS_BUDGET)));
 }

@@ -22,6 +22,7 @@ struct knobs {
 	char *spill_paths[KNOBS_SPILL_MAX];
 	uint32_t spill_path_count;
 	uint32_t spill_allow;		/* ACTMEM_STORE_ALLOW_* */
+	unsigned int names;		/* enum actmem_names, for words */
 	int named;			/* regions have names, and outlive the store */
 	int placed;			/* program or user said on which nodes */
 };
@@ -34,16 +35,13 @@ void knobs_forget(struct knobs *knobs);
  * Copies @given, takes options that it leaves out from the environment, and checks that they
  * go together. -EINVAL, -ENOMEM: why in @words, and nothing in @knobs.
  */
-int knobs_complete(struct knobs *knobs, const struct knobs *given, char *words,
-		   size_t words_size);
+int knobs_complete(struct knobs *knobs, const struct knobs *given, unsigned int names,
+		   char *words, size_t words_size);
 
 /* Whether the library's words are about one of the directories to spill to. */
 int knobs_are_of_directory(const struct knobs *knobs, const char *why);
 
-/*
- * Writes @why, the library's words on a failure, with its options as the user knows them,
- * and adds the knobs that help.
- */
-void knobs_explain(const struct knobs *knobs, const char *why, char *words, size_t words_size);
+/* Why the last call of the library failed, with the knobs as their user knows them. */
+void knobs_error(const struct knobs *knobs, char *words, size_t words_size);
 
 #endif /* ACTMEM_XLA_KNOBS_H */

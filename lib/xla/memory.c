@@ -52,7 +52,7 @@ static void __attribute__((constructor)) watch_forks(void)
 /* Tells the error of the library with the knobs that help. */
 static int explain_error(int ret, char *words, size_t words_size)
 {
-	knobs_explain(&chosen, actmem_error(), words, words_size);
+	knobs_error(&chosen, words, words_size);
 	return ret;
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "xla/counts.h"
 #include "xla/device_wait.h"
 #include "xla/forked.h"
@@ -115,8 +116,9 @@ static int allocate_ring(struct lane *lane, uint64_t bytes, char *words)
 		cuda.cuMemGetInfo_v2(&left, &total);
 		snprintf(words, SAVED_WORDS,
 			 "actmem: device %" PRIu32 " has %zu bytes left, and the ring of device memory needs %" PRIu64
-			 ": have XLA allocate less (XLA_PYTHON_CLIENT_MEM_FRACTION, 0.75 unless set), or make the ring smaller (actmem run --device-ring, ACTMEM_DEVICE_RING, or in Python actmem.open(device_ring=))",
-			 lane->device, left, bytes);
+			 ": have XLA allocate less (XLA_PYTHON_CLIENT_MEM_FRACTION, 0.75 unless set), or make the ring smaller (%s)",
+			 lane->device, left, bytes,
+			 knob_name(KNOB_DEVICE_RING, ACTMEM_NAMES_PYTHON));
 		return -ENOMEM;
 	}
 	return result ? cuda_failed(result, "allocate the ring to stage in", lane->device, words,

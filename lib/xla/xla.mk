@@ -8,7 +8,7 @@
 XLA_SOURCES := $(wildcard lib/xla/*.c)
 XLA_OBJECTS := $(XLA_SOURCES:%.c=$(B)/obj/%.o)
 # Of the library, which shows its own calls alone.
-XLA_SHARED_OBJECTS := $(addprefix $(B)/obj/lib/base/,checksum.o knob_words.o size.o \
+XLA_SHARED_OBJECTS := $(addprefix $(B)/obj/lib/base/,checksum.o knob.o size.o \
 	spill_allow.o thread.o)
 XLA_INCLUDE ?= $(firstword $(shell \
 	ls -d $(VENV)/lib/python3*/site-packages/jaxlib/include 2>/dev/null))

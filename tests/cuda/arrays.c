@@ -357,20 +357,6 @@ static void test_failures(void)
 	nothing_is_left();
 }
 
-/* The knob that helps is that of the last try; those before are turned already. */
-static void test_knobs(void)
-{
-	const char *tries = "no 2 MiB pages, or allow other pages with ACTMEM_ALLOW=thp,4k; then no huge ones, or allow 4 KiB pages with ACTMEM_ALLOW=4k; then /dev/shm is full";
-	const struct knobs none = { 0 };
-	char two[256], said[1024];
-
-	knobs_explain(&none, tries, said, sizeof(said));
-	ok(!strcmp(said, tries), "no knob helps where the last try names none");
-	snprintf(two, sizeof(two), "%.*s", (int)(strstr(tries, "; then /dev") - tries), tries);
-	knobs_explain(&none, two, said, sizeof(said));
-	ok(strstr(said, "actmem.open(allow="), "that of the last try helps");
-}
-
 int main(void)
 {
 	struct usage before;
@@ -381,7 +367,6 @@ int main(void)
 		tap_bail("cuInit");
 	before = usage_now();
 	setenv("ACTMEM_HEAP_GROW", "8M", 1);
-	test_knobs();
 	test_view();
 	test_several();
 	test_without();

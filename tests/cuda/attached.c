@@ -120,7 +120,7 @@ static void test_no_heap(void)
 	options.grow_bytes = 3;
 	returns(actmem_xla_attach(am, &options), 0);
 	returns(actmem_xla_array_new(LENGTH, 0, 0, &array, &address, words, sizeof(words)), -EINVAL);
-	words_have("ACTMEM_HEAP_GROW is 3");
+	words_have("heap_grow= (ACTMEM_HEAP_GROW) is 3");
 	actmem_xla_detach(am);
 	ok(!actmem_xla_attached(), "nothing has to be given back first");
 	returns(actmem_close(am), 0);
@@ -160,13 +160,13 @@ static void test_together(void)
 	static const struct {
 		const char *name, *text, *other, *its, *says;
 	} wrong[] = {
-		{ "ACTMEM_HEAP_GROW", "1X", NULL, NULL, "ACTMEM_HEAP_GROW is '1X'" },
-		{ "ACTMEM_BUDGET", "-1", NULL, NULL, "ACTMEM_BUDGET is '-1'" },
-		{ "ACTMEM_SPILL_ALLOW", "memory,", NULL, NULL, "ACTMEM_SPILL_ALLOW is 'memory,'" },
-		{ "ACTMEM_SPILL", "/tmp:", "ACTMEM_BUDGET", "64M", "ACTMEM_SPILL is '/tmp:'" },
+		{ "ACTMEM_HEAP_GROW", "1X", NULL, NULL, "heap_grow= (ACTMEM_HEAP_GROW) is '1X'" },
+		{ "ACTMEM_BUDGET", "-1", NULL, NULL, "budget= (ACTMEM_BUDGET) is '-1'" },
+		{ "ACTMEM_SPILL_ALLOW", "memory,", NULL, NULL, "spill_allow= (ACTMEM_SPILL_ALLOW) is 'memory,'" },
+		{ "ACTMEM_SPILL", "/tmp:", "ACTMEM_BUDGET", "64M", "spill= (ACTMEM_SPILL) is '/tmp:'" },
 		{ "ACTMEM_BUDGET", "64M", "ACTMEM_HEAP_LIMIT", "64M", "are both set" },
-		{ "ACTMEM_SPILL", "/tmp", NULL, NULL, "no budget beyond which" },
-		{ "ACTMEM_SPILL_LIMIT", "64M", "ACTMEM_BUDGET", "64M", "no directory to spill to" },
+		{ "ACTMEM_SPILL", "/tmp", NULL, NULL, "without a budget beyond which" },
+		{ "ACTMEM_SPILL_LIMIT", "64M", "ACTMEM_BUDGET", "64M", "without a directory to spill to" },
 		{ "ACTMEM_DEVICE_RING", "127K", NULL, NULL, "under 128 KiB" },
 	};
 	static const struct knobs given = { 0 };
@@ -178,7 +178,7 @@ static void test_together(void)
 		if (wrong[i].other)
 			setenv(wrong[i].other, wrong[i].its, 1);
 		words[0] = 0;
-		returns(knobs_complete(&knobs, &given, words, sizeof(words)), -EINVAL);
+		returns(knobs_complete(&knobs, &given, ACTMEM_NAMES_PYTHON, words, sizeof(words)), -EINVAL);
 		words_have(wrong[i].says);
 		ok(!knobs.budget_bytes && !knobs.spill_path_count, "and nothing is set");
 		unsetenv(wrong[i].name);
@@ -188,7 +188,7 @@ static void test_together(void)
 	setenv("ACTMEM_SPILL", "/tmp:/var/tmp", 1);
 	setenv("ACTMEM_BUDGET", "64M", 1);
 	setenv("ACTMEM_SPILL_ALLOW", "buffered,Memory", 1);
-	returns(knobs_complete(&knobs, &given, words, sizeof(words)), 0);
+	returns(knobs_complete(&knobs, &given, ACTMEM_NAMES_PYTHON, words, sizeof(words)), 0);
 	ok(knobs.budget_bytes == 64 * MIB && knobs.spill_path_count == 2 &&
 	   !strcmp(knobs.spill_paths[1], "/var/tmp") &&
 	   knobs.spill_allow == (ACTMEM_STORE_ALLOW_MEMORY | ACTMEM_STORE_ALLOW_BUFFERED),

@@ -249,7 +249,7 @@ static void test_errors(void)
 	   "a second take: %s", xla.words);
 	if (cuda.cuMemAlloc_v2(&large, 3 * MIB))
 		tap_bail("cuMemAlloc_v2");
-	ok(!xla_put(&xla, "errors", large, 3 * MIB, tokens) && strstr(xla.words, "heap limit"),
+	ok(!xla_put(&xla, "errors", large, 3 * MIB, tokens) && strstr(xla.words, "heap_limit="),
 	   "more than the limit: %s", xla.words);
 	cuda_returns(cuda.cuMemFree_v2(large), CUDA_SUCCESS);
 	xla_close(am, &cuda);

@@ -61,7 +61,7 @@ static void test_next_process(void)
 	returns(actmem_heap_alloc(heap, 1, 0, (void **)&first), -EBUSY);
 	snprintf(words, sizeof(words), "process %d", child);
 	says(words);
-	says("ACTMEM_NAME");
+	says("heap_name");
 	kill_and_wait(child);
 
 	returns(actmem_heap_alloc(heap, GROW, 0, (void **)&first), 0);

@@ -24,6 +24,7 @@ NUMBERS |= {f"ACTMEM_ALLOW_{name.upper()}": bit for name, bit in _native.ALLOW.i
             if name != "any"}
 NUMBERS |= {f"ACTMEM_STORE_ALLOW_{name.upper()}": bit
             for name, bit in _native.SPILL_ALLOW.items()}
+NUMBERS["ACTMEM_NAMES_PYTHON"] = _native.NAMES_PYTHON
 NUMBERS["ACTMEM_XLA_SPILL_ALLOW_NOTHING"] = _native.SPILL_ALLOW_NOTHING
 
 

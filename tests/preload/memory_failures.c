@@ -175,7 +175,7 @@ int main(void)
 	told(1, "cuMemHostAlloc of 32.0 MiB fails, as ACTMEM_STRICT=1 wants");
 	run_case("more than the heap may have is the driver's", up_to_the_limit,
 		 "ACTMEM_HEAP_LIMIT=24M", NULL);
-	told(1, "raise the heap limit or free blocks (ACTMEM_HEAP_LIMIT, actmem run --heap-limit)");
+	told(1, "raise ACTMEM_HEAP_LIMIT or free blocks");
 	run_case("more than the heap may ever have is the driver's", gets_the_drivers,
 		 "ACTMEM_HEAP_LIMIT=16M", NULL);
 	run_case("strictly that is an error", fails, "ACTMEM_HEAP_LIMIT=16M", "ACTMEM_STRICT=1",

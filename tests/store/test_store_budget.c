@@ -105,7 +105,7 @@ static void test_last_resort(void **state)
 						      ACTMEM_WAIT_FOREVER), 0);
 	assert_fails(actmem_store_reserve(rig.store, key_of(2), BLOCK, &memory[2],
 					  ACTMEM_WAIT_FOREVER), ENOMEM,
-		     "of the budget of 4.0 MiB there are 2.0 MiB, used up by blocks that this thread");
+		     "of budget_bytes of 4.0 MiB there are 2.0 MiB, used up by blocks that this thread");
 	assert_non_null(strstr(actmem_error(), "more cannot be had: RLIMIT_MEMLOCK"));
 	fail_nothing();
 	assert_int_equal(actmem_store_reserve(rig.store, key_of(2), BLOCK, &memory[2],

@@ -105,9 +105,10 @@ def run_names_the_value_that_is_wrong():
                                     ("--device-ring", "ACTMEM_DEVICE_RING", "half"),
                                     ("--device-ring", "ACTMEM_DEVICE_RING", "65536"),
                                     ("--spill", "ACTMEM_SPILL", "/tmp::/var/tmp")):
-        expect(actmem("run", option, value, "true"), 2, "", [value, variable])
+        expect(actmem("run", option, value, "true"), 2, "", [value, f"{option} ({variable})"])
         environment = clean_environment(**{variable: value})
-        expect(actmem("run", "true", environment=environment), 2, "", [value, variable])
+        expect(actmem("run", "true", environment=environment), 2, "",
+               [value, f"{option} ({variable})"])
 
 
 @case
@@ -149,10 +150,9 @@ def run_tells_what_cannot_be_meant_together():
 
 @case
 def run_tells_the_limit_by_its_own_name():
-    for knob, name, variable in (("--heap-limit", "the heap limit", "ACTMEM_HEAP_LIMIT"),
-                                 ("--budget", "the budget", "ACTMEM_BUDGET")):
+    for knob, variable in (("--heap-limit", "ACTMEM_HEAP_LIMIT"), ("--budget", "ACTMEM_BUDGET")):
         result = run("--pages", "4K", knob, "1M", "true")
-        expect(result, 2, "", [f"{name} is 1048576; it is at least one page", knob, variable])
+        expect(result, 2, "", f"{knob} ({variable}) is 1048576; it is at least one page")
         assert "_bytes" not in result.stderr, result
 
 
@@ -161,14 +161,14 @@ def run_tells_what_a_directory_lacks():
     with tempfile.TemporaryDirectory() as folder:
         def refused(directory, *words):
             expect(run("-B", "8M", "-S", directory, "echo", "ran"), 1, "", [directory, *words])
-        refused(f"{folder}/none", "No such file or directory", "another directory: actmem run --spill")
+        refused(f"{folder}/none", "No such file or directory", "another directory with --spill (ACTMEM_SPILL)")
         with open(f"{folder}/file", "w", encoding="ascii"):
             pass
         refused(f"{folder}/file", "Not a directory")
-        refused("/proc", "use a directory of another", "--spill, ACTMEM_SPILL")
+        refused("/proc", "use a directory of another", "with --spill (ACTMEM_SPILL)")
         expect(run("-B", "4K", "-S", folder, "true"), 2, "",
-               ["at least two pages", "--budget, ACTMEM_BUDGET"])
-        expect(run("-l", "4K", "true"), 2, "", ["at least one page", "ACTMEM_HEAP_LIMIT"])
+               ["at least two pages", "--budget (ACTMEM_BUDGET)"])
+        expect(run("-l", "4K", "true"), 2, "", ["at least one page", "--heap-limit (ACTMEM_HEAP_LIMIT)"])
         expect(run("-l", "2M", "true"), 0, "")
 
 
@@ -196,7 +196,7 @@ def run_tells_of_full_and_of_small_file_systems():
             finally:
                 subprocess.run(["umount", folder], check=True)
         with_mounted("ramfs", "mode=755", 1,
-                     ["no direct I/O", "--spill-allow buffered", "--spill, ACTMEM_SPILL"])
+                     ["no direct I/O", "--spill-allow buffered", "with --spill (ACTMEM_SPILL)"])
         # It has no room that can be allocated ahead either, which is asked for next.
         with_mounted("ramfs", "mode=755", 1, ["cannot allocate 2.0 MiB"],
                      "--spill-allow", "memory,buffered")
@@ -221,10 +221,10 @@ def run_tells_what_pages_of_1_gib_lack():
     if free:
         expect(result, 0, "ran\n", "1G pages on node")
     elif free is None:
-        expect(result, 1, "", ["no 1 GiB hugetlb pages", "ACTMEM_ALLOW=2m"])
+        expect(result, 1, "", ["no 1 GiB hugetlb pages", "--allow 2m (ACTMEM_ALLOW)"])
     else:
         expect(result, 1, "", ["0 B free of 1.0 GiB wanted", "hugepages-1048576kB",
-                               "hugepagesz=1G hugepages=1", "ACTMEM_ALLOW=2m"])
+                               "hugepagesz=1G hugepages=1", "--allow 2m (ACTMEM_ALLOW)"])
 
 
 @case

@@ -141,7 +141,7 @@ def refusals_say_what_to_do():
         expect(result, 1, "", ["32.0 MiB left of 64.0 MiB", "size=", f"remount,size=64M {folder}"])
         result = actmem("run", "--name", f"{folder}/job", "echo", "ran",
                         environment=clean_environment(ACTMEM_BACKEND="memfd"))
-        expect(result, 1, "", ["no hugetlb pages", "mount -t hugetlbfs", "ACTMEM_ALLOW=thp,4k"])
+        expect(result, 1, "", ["no hugetlb pages", "mount -t hugetlbfs", "--allow thp,4k (ACTMEM_ALLOW)"])
         assert not os.listdir(folder), os.listdir(folder)
         expect(run(folder, "echo", "ran"), 1, "", ["is a folder", f"{folder}/NAME"])
         assert not os.path.exists(f"{folder}.0")
@@ -203,7 +203,7 @@ def what_a_heap_could_not_take_is_told_before():
         assert os.stat(f"{folder}/small.0").st_size == 4 * MIB
         os.truncate(f"{folder}/small.0", 8 * MIB)
         result = actmem(*budget, "true", environment=clean_environment(**ENVIRONMENT))
-        expect(result, 1, "", ["small.0 is there with 8.0 MiB", "--budget", "ACTMEM_BUDGET"])
+        expect(result, 1, "", ["small.0 is there with 8.0 MiB", "raise --budget (ACTMEM_BUDGET)"])
 
 
 if __name__ == "__main__":

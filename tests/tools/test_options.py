@@ -116,9 +116,10 @@ def variables_that_are_read_are_in_the_manual():
         for name in names:
             if name.endswith((".c", ".py")):
                 text = source(os.path.join(folder, name))
-                read |= set(re.findall(r'(?:(?:getenv|is_set|variables?_find|cuda_variable'
-                                       r'|environ\.get)\((?:\w+, )?|\{ )"(ACTMEM_\w+)"',
+                read |= set(re.findall(r'(?:getenv|is_set|variables?_find|cuda_variable'
+                                       r'|environ\.get)\((?:\w+, )?"(ACTMEM_\w+)"',
                                        text))
+    read |= set(re.findall(r"\((ACTMEM_\w+)\)", source("lib/base/knob.c")))
     assert len(read) >= 15, read
     told = set(re.findall(r"\*(ACTMEM_\w+)\*", manual()["ENVIRONMENT"]))
     assert read <= told, read - told

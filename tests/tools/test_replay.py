@@ -205,7 +205,7 @@ def a_store_that_cannot_be_is_told():
 @case
 def without_a_place_to_spill_the_budget_holds():
     result = replay("--budget", str(BUDGET), "--json")
-    expect(result, 1, None, ["step 0, layer ", "raise --budget or give --spill"])
+    expect(result, 1, None, ["step 0, layer ", "--budget of ", "raise that or give --spill"])
     seen = json.loads(result.stdout)
     assert seen["steps"] == [] and seen["sum"] is None, seen
 

@@ -15,7 +15,7 @@
 
 #define LIBRARY_CALLS(f)								\
 	f(actmem_close) f(actmem_describe) f(actmem_device_wait_begin)			\
-	f(actmem_device_wait_end) f(actmem_error) f(actmem_heap_alloc)			\
+	f(actmem_device_wait_end) f(actmem_error_in) f(actmem_heap_alloc)			\
 	f(actmem_heap_create) f(actmem_heap_destroy) f(actmem_heap_free)		\
 	f(actmem_heap_get_stats) f(actmem_heap_register) f(actmem_heap_trim_to)		\
 	f(actmem_open) f(actmem_options_from_variables) f(actmem_region_close)		\

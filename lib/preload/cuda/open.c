@@ -119,7 +119,8 @@ struct cuda_pool *cuda_pool_open(int device, char words[CUDA_WORDS_MAX])
 	if (!error)
 		error = open_runtime(pool);
 	if (error)
-		snprintf(words, CUDA_WORDS_MAX, "%s", cuda_library.actmem_error());
+		snprintf(words, CUDA_WORDS_MAX, "%s",
+			 cuda_library.actmem_error_in(ACTMEM_NAMES_VARIABLES));
 	cuda_library_leave();
 	if (!error)
 		return pool;
@@ -135,7 +136,8 @@ bool cuda_pool_begin(struct cuda_pool *pool, const struct cuda_settings *setting
 	cuda_library_enter();
 	error = open_heap(pool, settings);
 	if (error)
-		snprintf(words, CUDA_WORDS_MAX, "%s", cuda_library.actmem_error());
+		snprintf(words, CUDA_WORDS_MAX, "%s",
+			 cuda_library.actmem_error_in(ACTMEM_NAMES_VARIABLES));
 	cuda_library_leave();
 	if (!error && settings->verbose)
 		say("host memory of %s and more comes from regions (%s; %s)",
@@ -158,18 +160,6 @@ void cuda_pool_close(struct cuda_pool *pool)
 	free(pool);
 }
 
-static void explain_alloc(char words[CUDA_WORDS_MAX])
-{
-	const char *why = cuda_library.actmem_error();
-	size_t length;
-
-	knob_words(why, true, words, CUDA_WORDS_MAX);
-	length = strlen(words);
-	snprintf(words + length, CUDA_WORDS_MAX - length, "%s",
-		 strstr(why, "raise limit_bytes") ? " (ACTMEM_HEAP_LIMIT, actmem run --heap-limit)" :
-		 strstr(why, "grow_bytes") ? " (actmem run --heap-grow)" : "");
-}
-
 bool cuda_pool_take(struct cuda_pool *pool, size_t bytes, void **block,
 		    char words[CUDA_WORDS_MAX])
 {
@@ -183,7 +173,8 @@ bool cuda_pool_take(struct cuda_pool *pool, size_t bytes, void **block,
 	cuda_library_enter();
 	error = cuda_library.actmem_heap_alloc(pool->heap, bytes, BASE_PAGE_BYTES, block);
 	if (error)
-		explain_alloc(words);
+		snprintf(words, CUDA_WORDS_MAX, "%s",
+			 cuda_library.actmem_error_in(ACTMEM_NAMES_VARIABLES));
 	cuda_library_leave();
 	return !error;
 }

@@ -76,7 +76,8 @@ bool cuda_region_prepare(const struct cuda_settings *settings, uint64_t *unit,
 		least = settings->min_bytes > unit_of(&defaults) ? settings->min_bytes :
 			unit_of(&defaults);
 		if (failed)
-			snprintf(words, CUDA_WORDS_MAX, "%s", cuda_library.actmem_error());
+			snprintf(words, CUDA_WORDS_MAX, "%s",
+				 cuda_library.actmem_error_in(ACTMEM_NAMES_VARIABLES));
 		else if (settings->verbose)
 			say("ranges of %s and more that are registered untouched get pages of regions (%s)",
 			    SAY_BYTES(least), cuda_library.actmem_describe(am));
@@ -255,7 +256,8 @@ bool cuda_region_open(struct cuda_region *region, uint64_t length,
 		error = look_at_region(region->region, policy);
 	if (error)
 		snprintf(words, CUDA_WORDS_MAX, "%s", error == -ENOBUFS ?
-			 "no memory to remember a name" : cuda_library.actmem_error());
+			 "no memory to remember a name" :
+			 cuda_library.actmem_error_in(ACTMEM_NAMES_VARIABLES));
 	if (error && opened)
 		cuda_region_close(region);
 	cuda_library_leave();

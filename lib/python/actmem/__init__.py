@@ -36,7 +36,7 @@ class Error(OSError):
 
 def _check(status: int) -> None:
     if status:
-        words = _native.library.actmem_error().decode(errors="replace")
+        words = _native.library.actmem_error_in(_native.NAMES_PYTHON).decode(errors="replace")
         raise Error(-status, words or os.strerror(-status))
 
 

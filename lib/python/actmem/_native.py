@@ -7,7 +7,7 @@ nothing else of the package knows a C type of them.
 import ctypes
 import os
 from ctypes import (POINTER, c_char, c_char_p, c_int, c_int32, c_size_t,
-                    c_uint32, c_uint64, c_void_p)
+                    c_uint, c_uint32, c_uint64, c_void_p)
 from typing import Any, TypeVar
 
 NODES_MAX = 1024
@@ -17,6 +17,7 @@ BACKENDS = ("auto", "driver", "memfd")
 POLICIES = ("default", "bind", "preferred", "interleave")
 PAGES = ("default", "2M", "thp", "4K", "1G")
 ALLOW = {"2m": 16, "thp": 1, "4k": 2, "node": 4, "unlocked": 8, "any": 31}
+NAMES_PYTHON = 3
 SPILL_ALLOW = {"memory": 2, "buffered": 4}
 SPILL_ALLOW_NOTHING = 1 << 31
 
@@ -130,7 +131,7 @@ def load(name: str) -> ctypes.CDLL:
 def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     handle, options = c_void_p, POINTER(Options)
     for name, result, arguments in (
-            ("actmem_error", c_char_p, []),
+            ("actmem_error_in", c_char_p, [c_uint]),
             ("actmem_version", c_char_p, []),
             ("actmem_options_from_environment", c_int, [options]),
             ("actmem_open", c_int, [POINTER(handle), options]),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What changes the pages of a driver's region, as ioctls and as commands of
+ * Changes the pages of a driver's region, by ioctls and by commands of
  * io_uring, and what has come of it in words.
  */
 #include <errno.h>
@@ -101,7 +101,7 @@ static int count_pages(int fd, struct pages_there *there)
 	return driver_ask(fd, ACTMEM_IOC_INFO, &there->info);
 }
 
-/* Whether pages are to be near to the CPU that has them made, as far as that is left open. */
+/* Tells whether pages are to be near to the CPU that has them made, as far as that is open. */
 static bool goes_by_cpu(const struct actmem_ioctl_info *info)
 {
 	struct actmem_nodes nodes;
@@ -137,7 +137,7 @@ static void tell_of_whole(struct actmem_why *why, const struct pages_there *befo
 }
 
 /*
- * What several could not have at once, one may have alone. And if not, it is one call that
+ * One may have alone what several could not have at once. And if not, it is one call that
  * tells what is missing, when nobody makes pages meanwhile.
  */
 static int populate_rest(int fd, const struct pages_there *before,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What changes the pages of a driver's region: populate and discard, as ioctls and
+ * Changes the pages of a driver's region: populate and discard, as ioctls and
  * as commands of io_uring.
  */
 #ifndef LIB_REGION_DRIVER_COMMAND_H
@@ -16,7 +16,7 @@
 int driver_populate_range(int fd, uint64_t offset, uint64_t length,
 			  struct actmem_ioctl_range *range);
 
-/* As struct backend has them. */
+/* These are as struct backend has them. */
 int driver_populate(const struct backing *backing, uint64_t offset, uint64_t length);
 int driver_discard(const struct backing *backing, uint64_t offset, uint64_t length);
 void driver_command(const struct page_change *change, struct backend_command *command);

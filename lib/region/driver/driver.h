@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What the driver is asked for anonymous regions and for named ones alike. 0 or
+ * Requests to the driver for anonymous regions and for named ones alike. 0 or
  * -errno, with words where nothing else is said.
  */
 #ifndef LIB_REGION_DRIVER_DRIVER_H
@@ -12,10 +12,10 @@
 /* An ioctl; without words. A signal that does not kill interrupts nothing. */
 int driver_ask(int fd, unsigned long request, void *argument);
 
-/* Of the device: what the driver is; without words. */
+/* Asks the device what the driver is; without words. */
 int driver_query(int device, struct actmem_ioctl_query *query);
 
-/* Whether the pages asked for are the driver's, or its own are allowed instead. */
+/* Checks that the pages asked for are the driver's, or its own are allowed instead. */
 int driver_check_pages(const struct region_request *request);
 
 /* Counts and tells that they are its own instead. */
@@ -28,10 +28,10 @@ void driver_tell_pages(const struct region_request *request, unsigned int *fallb
  */
 int driver_make(int fd, const struct region_request *request, struct backing *backing);
 
-/* See struct backend. */
+/* Exports a range of a region; see struct backend. */
 int driver_export(const struct backing *backing, uint64_t offset, uint64_t length, int *fd);
 
-/* Of a region's descriptor; see struct backend. */
+/* Opens a region by its name; see struct backend. */
 int driver_open_name(const struct region_request *request, struct backing *backing);
 
 #endif /* LIB_REGION_DRIVER_DRIVER_H */

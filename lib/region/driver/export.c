@@ -23,7 +23,7 @@ static int tell_export(int error, uint64_t length)
 	}
 }
 
-/* Of pages that are there: the driver makes none for it. */
+/* Exports pages that are there: the driver makes none for it. */
 int driver_export(const struct backing *backing, uint64_t offset, uint64_t length, int *fd)
 {
 	struct actmem_ioctl_export export = {

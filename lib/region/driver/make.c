@@ -46,7 +46,7 @@ static int fail_create(int device, int error, const struct actmem_ioctl_create *
 		    BYTES_TEXT(create->length), strerror(error));
 }
 
-/* All pages of a new region, whose descriptor is closed if there are too few. */
+/* Makes all pages of a new region, whose descriptor is closed if there are too few. */
 static int populate_new(int fd, struct actmem_ioctl_create *create)
 {
 	struct actmem_ioctl_range range;
@@ -74,7 +74,7 @@ static int try_create(int device, const struct region_request *request,
 		.policy = policy - 1,
 	};
 	memcpy(create->nodes, nodes->word, sizeof(create->nodes));
-	/* One that is a file has that name. */
+	/* A region that is a file has the file's name. */
 	if (!request->path)
 		memcpy(create->name, request->name, sizeof(create->name));
 	create->fd = -1;
@@ -93,7 +93,7 @@ static int try_create(int device, const struct region_request *request,
 	return error ? fail_create(device, -error, create) : 0;
 }
 
-/* Whether other nodes could have what those asked for have not. */
+/* Tells whether other nodes could have what those asked for have not. */
 static bool node_is_full(const struct actmem_ioctl_create *create)
 {
 	return create->why.reason == ACTMEM_WHY_NODE_FULL ||
@@ -107,12 +107,13 @@ int driver_check_pages(const struct region_request *request)
 	if (request->pages == ACTMEM_PAGES_2M || (giant && request->allow & ACTMEM_ALLOW_2M))
 		return 0;
 	if (giant)
-		return fail(EOPNOTSUPP, "the driver has pages of 2M alone; 1G come from hugetlb by the backend memfd: %s, or allow 2 MiB pages with ACTMEM_ALLOW=2m (actmem run --allow)",
+		return fail(EOPNOTSUPP, "the driver has pages of 2M alone; 1G come from hugetlb by the backend memfd: %s%s, or allow 2 MiB pages with %s",
 			    request->path ? "take a path on a hugetlbfs that is mounted with pagesize=1G" :
-			    "ask for that, or for auto, with ACTMEM_BACKEND (actmem run --backend)");
-	return fail(EOPNOTSUPP, "the driver has pages of 2M alone; ask for those, or %s",
+			    "ask for that, or for auto, with ",
+			    request->path ? "" : KNOB(BACKEND), KNOB(ALLOW_2M));
+	return fail(EOPNOTSUPP, "the driver has pages of 2M alone; ask for those, or %s%s",
 		    request->path ? "take a path on tmpfs" :
-		    "for the backend memfd with ACTMEM_BACKEND=memfd");
+		    "for the backend memfd with ", request->path ? "" : KNOB(BACKEND));
 }
 
 void driver_tell_pages(const struct region_request *request, unsigned int *fallbacks)

@@ -75,7 +75,7 @@ static bool is_same(const struct stat *one, const struct stat *other)
 	return one->st_dev == other->st_dev && one->st_ino == other->st_ino;
 }
 
-/* Whether the file still has that name. */
+/* Tells whether the file still has that name. */
 static bool is_named(const char *path, int fd)
 {
 	struct stat own, there;
@@ -176,7 +176,7 @@ static int open_by_name(const struct region_request *request, int *made)
 	return 0;
 }
 
-/* With all its pages, in the place of the empty file. */
+/* Puts a file with all its pages in the place of the empty one. */
 static int complete_whole(const struct region_request *request, int fd, bool created,
 			  struct backing *backing)
 {
@@ -244,7 +244,8 @@ static int check_policy(const struct region_request *request, struct actmem_ioct
 	     info->policy < 3 ? policies[info->policy] : "?", NODES_TEXT(&nodes),
 	     policies[request->policy - 1], NODES_TEXT(&request->nodes));
 	if (!(request->allow & ACTMEM_ALLOW_NODE)) {
-		fail_more("; remove it to have it made anew, or allow other nodes with ACTMEM_ALLOW=node (actmem run --allow)");
+		fail_more("; remove it to have it made anew, or allow other nodes with %s",
+			  KNOB(ALLOW_NODE));
 		return -EEXIST;
 	}
 	fail_more("; took it as it is");
@@ -345,7 +346,7 @@ int driver_open_name(const struct region_request *request, struct backing *backi
 		if (error)
 			return error;
 		error = take_file(request, fd, created, &stat, backing);
-		/* Which a child that was forked meanwhile would keep. */
+		/* A child that was forked meanwhile would keep the lock. */
 		if (error) {
 			flock(fd, LOCK_UN);
 			close(fd);

@@ -17,13 +17,18 @@
 #include "region/names.h"
 
 #define SYSFS		"/sys/class/misc/actmem"
-#define OTHER_NODES	" or allow other nodes with ACTMEM_ALLOW=node (actmem run --allow)"
+
+static void tell_other_nodes(bool may_go_elsewhere)
+{
+	if (may_go_elsewhere)
+		fail_more(" or allow other nodes with %s", KNOB(ALLOW_NODE));
+}
 
 static void tell_full_node(int error, const struct actmem_why *why, bool may_go_elsewhere)
 {
-	fail(error, "node %d has %s free of %s wanted; free memory there%s", why->node,
-	     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted),
-	     may_go_elsewhere ? OTHER_NODES : "");
+	fail(error, "node %d has %s free of %s wanted; free memory there", why->node,
+	     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted));
+	tell_other_nodes(may_go_elsewhere);
 	if (why->movable)
 		fail_more(" (%s more are free there, but were onlined as movable, which cannot be pinned)",
 			  BYTES_TEXT(why->movable));
@@ -71,9 +76,9 @@ static void tell_node_limit(int error, const struct actmem_why *why, bool may_go
 {
 	uint64_t limit;
 
-	fail(error, "the administrator's limit of node %d has %s left of %s wanted; as root raise " SYSFS "/node%d/limit_bytes%s",
-	     why->node, BYTES_TEXT(why->available), BYTES_TEXT(why->wanted), why->node,
-	     may_go_elsewhere ? OTHER_NODES : "");
+	fail(error, "the administrator's limit of node %d has %s left of %s wanted; as root raise " SYSFS "/node%d/limit_bytes",
+	     why->node, BYTES_TEXT(why->available), BYTES_TEXT(why->wanted), why->node);
+	tell_other_nodes(may_go_elsewhere);
 	if (!sysfile_value(&limit, SYSFS "/node%d/limit_bytes", why->node) && limit != UINT64_MAX)
 		tell_held(limit, why->available, "");
 }
@@ -114,12 +119,12 @@ bool why_tell(int error, const struct actmem_why *why, int fd, bool may_go_elsew
 		why_tell_mount(fd);
 		return true;
 	case ACTMEM_WHY_CPUSET:
-		fail(error, "node %d is outside this task's cpuset; choose others with ACTMEM_NODES (actmem run --nodes)",
-		     why->node);
+		fail(error, "node %d is outside this task's cpuset; choose others with %s",
+		     why->node, KNOB(NODES));
 		return true;
 	case ACTMEM_WHY_NO_MEMORY_NODE:
-		fail(error, "node %d has no memory; choose others with ACTMEM_NODES (actmem run --nodes)",
-		     why->node);
+		fail(error, "node %d has no memory; choose others with %s",
+		     why->node, KNOB(NODES));
 		return true;
 	case ACTMEM_WHY_POISON:
 		fail(error, "the hardware reported an error in memory of node %d: the 2 MiB at offset %llu of the region are lost; discard them for a fresh page",

@@ -61,7 +61,7 @@ static int memfd_discard(const struct backing *backing, uint64_t offset, uint64_
 	return 0;
 }
 
-/* It is mapped from the beginning to the end. */
+/* A region of this backend is mapped from its beginning to its end. */
 static int memfd_map(struct backing *backing)
 {
 	return 0;
@@ -108,7 +108,7 @@ const struct backend backend_memfd = {
 	.adopt = memfd_adopt,
 	.map = memfd_map,
 	.unmap = memfd_unmap,
-	/* Where a page goes is the mapping's policy while it is allocated. */
+	/* The mapping's policy says where a page goes while it is allocated. */
 	.in_turn = true,
 	.populate = memfd_populate,
 	.discard = memfd_discard,

@@ -72,10 +72,11 @@ int memfd_lock(struct backing *backing, uint32_t allow)
 	    !sysfile_read("/proc/self/status", text, sizeof(text)))
 		locked = sysfile_number(text, "\nVmLck:") * 1024;
 	wanted = locked + backing->length;
-	fail(ENOMEM, "RLIMIT_MEMLOCK is %s, of which %s are locked, and %s more wanted; raise it with `ulimit -l %llu`%s, or allow unpinned memory with ACTMEM_ALLOW=unlocked (actmem run --allow)",
+	fail(ENOMEM, "RLIMIT_MEMLOCK is %s, of which %s are locked, and %s more wanted; raise it with `ulimit -l %llu`%s, or allow unpinned memory with %s",
 	     BYTES_TEXT(limit.rlim_cur), BYTES_TEXT(locked), BYTES_TEXT(backing->length),
 	     (unsigned long long)wanted / 1024,
-	     wanted > limit.rlim_max ? ", for which root has to raise the hard limit first (of a container: docker run --ulimit memlock=-1)" : "");
+	     wanted > limit.rlim_max ? ", for which root has to raise the hard limit first (of a container: docker run --ulimit memlock=-1)" : "",
+	     KNOB(ALLOW_UNLOCKED));
 	if (!(allow & ACTMEM_ALLOW_UNLOCKED))
 		return -ENOMEM;
 	fail_more("; went on unpinned");
@@ -90,8 +91,8 @@ int memfd_advise(const struct region_request *request, const struct backing *bac
 		madvise(backing->address, backing->length, MADV_NOHUGEPAGE);
 	if (request->pages == ACTMEM_PAGES_THP &&
 	    madvise(backing->address, backing->length, MADV_HUGEPAGE))
-		return fail(EOPNOTSUPP, "this kernel has no transparent huge pages (madvise: %s); allow 4 KiB pages with ACTMEM_ALLOW=4k (actmem run --allow)",
-			    strerror(errno));
+		return fail(EOPNOTSUPP, "this kernel has no transparent huge pages (madvise: %s); allow 4 KiB pages with %s",
+			    strerror(errno), KNOB(ALLOW_4K));
 	return 0;
 }
 

@@ -28,7 +28,7 @@
 
 #define SHMEM_ENABLED	"/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 
-/* Of no length yet. */
+/* Makes a memfd of no length yet. */
 static int open_memfd(const struct region_request *request, int *fd)
 {
 	bool giant = request->pages == ACTMEM_PAGES_1G;
@@ -40,9 +40,9 @@ static int open_memfd(const struct region_request *request, int *fd)
 			   (giant ? MFD_HUGETLB | MFD_HUGE_1GB : 0) |
 			   (hugetlb && !giant ? MFD_HUGETLB | MFD_HUGE_2MB : 0));
 	if (*fd < 0 && hugetlb && (errno == EINVAL || errno == ENODEV || errno == EOPNOTSUPP))
-		return fail(EOPNOTSUPP, "this %s has no %s; allow other pages with ACTMEM_ALLOW=%s (actmem run --allow)",
+		return fail(EOPNOTSUPP, "this %s has no %s; allow other pages with %s",
 			    giant ? "processor or kernel" : "kernel", page_names[request->pages],
-			    giant ? "2m" : "thp,4k");
+			    giant ? KNOB(ALLOW_2M) : KNOB(ALLOW_THP_4K));
 	if (*fd < 0)
 		return fail(errno, "cannot make a memfd (memfd_create: %s)", strerror(errno));
 	return 0;
@@ -78,14 +78,15 @@ static int check_thp_mode(void)
 	char mode[32];
 
 	if (sysfile_choice(mode, sizeof(mode), SHMEM_ENABLED))
-		return fail(EOPNOTSUPP, "this kernel has no transparent huge pages of shared memory (" SHMEM_ENABLED "); allow 4 KiB pages with ACTMEM_ALLOW=4k (actmem run --allow)");
+		return fail(EOPNOTSUPP, "this kernel has no transparent huge pages of shared memory (" SHMEM_ENABLED "); allow 4 KiB pages with %s",
+			    KNOB(ALLOW_4K));
 	if (!strcmp(mode, "never") || !strcmp(mode, "deny"))
-		return fail(EOPNOTSUPP, "no transparent huge pages of shared memory: " SHMEM_ENABLED " is '%s'; as root write 'advise' to it, or allow 4 KiB pages with ACTMEM_ALLOW=4k (actmem run --allow)",
-			    mode);
+		return fail(EOPNOTSUPP, "no transparent huge pages of shared memory: " SHMEM_ENABLED " is '%s'; as root write 'advise' to it, or allow 4 KiB pages with %s",
+			    mode, KNOB(ALLOW_4K));
 	return 0;
 }
 
-/* Of the pages that are there. */
+/* Checks that the pages that are there are huge. */
 static int verify_thp(const struct backing *backing)
 {
 	uint64_t mapped, huge;
@@ -93,8 +94,8 @@ static int verify_thp(const struct backing *backing)
 
 	if (error || huge == mapped)
 		return error;
-	return fail(ENOMEM, "%s of %s became transparent huge pages, since memory is fragmented; as root write 1 to /proc/sys/vm/compact_memory, or allow 4 KiB pages with ACTMEM_ALLOW=4k (actmem run --allow)",
-		    BYTES_TEXT(huge), BYTES_TEXT(mapped));
+	return fail(ENOMEM, "%s of %s became transparent huge pages, since memory is fragmented; as root write 1 to /proc/sys/vm/compact_memory, or allow 4 KiB pages with %s",
+		    BYTES_TEXT(huge), BYTES_TEXT(mapped), KNOB(ALLOW_4K));
 }
 
 int memfd_make_pages(const struct region_request *request, const struct backing *backing,
@@ -109,7 +110,7 @@ int memfd_make_pages(const struct region_request *request, const struct backing 
 	return error;
 }
 
-/* One try, with the pages and the policy of the request or none. */
+/* Tries once, with the pages and the policy of the request alone. */
 static int try_create(const struct region_request *request, struct backing *backing)
 {
 	int error;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What regions in shared memory have in common, whether they are memfds or files
+ * Things that regions in shared memory have in common, whether they are memfds or files
  * of hugetlbfs and tmpfs. Functions that can fail return 0 or -errno with words.
  */
 #ifndef LIB_REGION_MEMFD_MEMFD_H
@@ -21,7 +21,7 @@
 int memfd_identify(struct backing *backing);
 
 /*
- * What pages the file system has; false if they are not of a known size, or the
+ * Takes the pages that the file system has; false if they are not of a known size, or the
  * length of @backing is no multiple of theirs.
  */
 bool memfd_take_pages(struct backing *backing, const struct statfs *files);
@@ -31,7 +31,7 @@ int memfd_allocated(const struct backing *backing, uint64_t *bytes);
 /* Pins the pages of the mapping, those to come included, as far as @allow wants. */
 int memfd_lock(struct backing *backing, uint32_t allow);
 
-/* Whether pages that are made become huge ones. */
+/* Tells the kernel whether pages that are made become huge ones. */
 int memfd_advise(const struct region_request *request, const struct backing *backing);
 
 void memfd_release(struct backing *backing);
@@ -41,7 +41,7 @@ void memfd_release(struct backing *backing);
 /* A file without a name in the directory of the request's path, of no length yet. */
 int nameless_make(const struct region_request *request, int *fd);
 
-/* Whether a hugetlbfs with pages of @page_bytes has those that are wanted. */
+/* Checks that a hugetlbfs with pages of @page_bytes has those that are wanted. */
 int nameless_check_hugetlbfs(const struct region_request *request, uint64_t page_bytes);
 
 /* make.c: new regions. */
@@ -49,7 +49,7 @@ int nameless_check_hugetlbfs(const struct region_request *request, uint64_t page
 /* struct backend's create(): of a request with a path, a file that has no name yet. */
 int memfd_make(int device, const struct region_request *request, struct backing *backing);
 
-/* All pages, or those of a range of a region that has been made already. */
+/* Makes all pages, or those of a range of a region that has been made already. */
 int memfd_make_pages(const struct region_request *request, const struct backing *backing,
 		     uint64_t offset, uint64_t length, bool exact);
 

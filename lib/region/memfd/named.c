@@ -101,10 +101,10 @@ static int look_at_pages(const struct region_request *request, struct backing *b
 }
 
 /* Adds a step down that is told, if it is @allowed, else -EEXIST. */
-static int step(struct backing *backing, bool allowed, const char *knob)
+static int step(struct backing *backing, bool allowed, const char *what, const char *knob)
 {
 	if (!allowed) {
-		fail_more(REMOVE_OR "allow %s (actmem run --allow)", knob);
+		fail_more(REMOVE_OR "allow %s with %s", what, knob);
 		return -EEXIST;
 	}
 	fail_more("; took it as it is");
@@ -125,12 +125,12 @@ static int check_pages(const struct region_request *request, struct backing *bac
 	     page_names[wanted]);
 	if (got == ACTMEM_PAGES_2M)
 		return step(backing, request->allow & ACTMEM_ALLOW_2M,
-			    "2 MiB pages with ACTMEM_ALLOW=2m");
+			    "2 MiB pages", KNOB(ALLOW_2M));
 	if (got == ACTMEM_PAGES_THP)
 		return step(backing, request->allow & ACTMEM_ALLOW_THP,
-			    "transparent huge pages with ACTMEM_ALLOW=thp");
+			    "transparent huge pages", KNOB(ALLOW_THP));
 	return step(backing, request->allow & ACTMEM_ALLOW_4K,
-		    "4 KiB pages with ACTMEM_ALLOW=4k");
+		    "4 KiB pages", KNOB(ALLOW_4K));
 }
 
 static int check_places(const struct region_request *request, struct backing *backing)
@@ -141,9 +141,9 @@ static int check_places(const struct region_request *request, struct backing *ba
 		return 0;
 	error = for_present(request, backing, verify_present);
 	if (error == -EIO) {
-		fail(EEXIST, "%s is there, but %s", request->path, actmem_error());
+		fail(EEXIST, "%s is there, but %s", request->path, fail_words());
 		error = step(backing, request->allow & ACTMEM_ALLOW_NODE,
-			     "other nodes with ACTMEM_ALLOW=node");
+			     "other nodes", KNOB(ALLOW_NODE));
 	}
 	if (!error && !backing->read_only)
 		error = pages_bind(request, backing);
@@ -313,7 +313,7 @@ static int make(const struct region_request *request, struct backing *backing, b
 	error = memfd_make(-1, &file, &made);
 	if (error)
 		return error;
-	snprintf(words, sizeof(words), "%s", actmem_error());
+	snprintf(words, sizeof(words), "%s", fail_words());
 	error = link_file(request, &made, linked);
 	memfd_release(&made);
 	if (!error && *linked)

@@ -34,18 +34,18 @@ static bool see_huge(void *context, const struct mount *mount)
 	return true;
 }
 
-/* Whether a tmpfs can have the pages that are wanted. */
+/* Checks that a tmpfs can have the pages that are wanted. */
 static int check_tmpfs(const struct region_request *request, uint64_t device)
 {
 	struct huge huge = { .device = device };
 
 	if (pages_are_hugetlb(request->pages))
-		return fail(EOPNOTSUPP, "%s is on tmpfs, which has no hugetlb pages; take a path on hugetlbfs (as root `mount -t hugetlbfs -o pagesize=2M none /mnt/act1`), or allow other pages with ACTMEM_ALLOW=thp,4k (actmem run --allow)",
-			    request->path);
+		return fail(EOPNOTSUPP, "%s is on tmpfs, which has no hugetlb pages; take a path on hugetlbfs (as root `mount -t hugetlbfs -o pagesize=2M none /mnt/act1`), or allow other pages with %s",
+			    request->path, KNOB(ALLOW_THP_4K));
 	if (request->pages == ACTMEM_PAGES_THP && mounts_find(see_huge, &huge) &&
 	    !strcmp(huge.value, "never"))
-		return fail(EOPNOTSUPP, "%s is on a tmpfs that has no transparent huge pages; as root `mount -o remount,huge=advise %s`, or allow 4 KiB pages with ACTMEM_ALLOW=4k (actmem run --allow)",
-			    request->path, MOUNT_TEXT(device));
+		return fail(EOPNOTSUPP, "%s is on a tmpfs that has no transparent huge pages; as root `mount -o remount,huge=advise %s`, or allow 4 KiB pages with %s",
+			    request->path, MOUNT_TEXT(device), KNOB(ALLOW_4K));
 	return 0;
 }
 

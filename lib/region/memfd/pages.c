@@ -68,8 +68,8 @@ int pages_fail_hugetlb(const struct region_request *request)
 	if (giant)
 		fail_more(" (if its memory is no longer in one piece, boot with hugepagesz=1G hugepages=%llu)",
 			  (unsigned long long)pages);
-	fail_more(", or allow other pages with ACTMEM_ALLOW=%s (actmem run --allow)",
-		  giant ? "2m" : "thp,4k");
+	fail_more(", or allow other pages with %s",
+		  giant ? KNOB(ALLOW_2M) : KNOB(ALLOW_THP_4K));
 	if (nodes_all_hugetlb_bytes(&nodes, page_bytes) >= request->length)
 		fail_more("; `actmem list` shows who has the others");
 	return -ENOMEM;
@@ -118,15 +118,16 @@ int pages_check_room(const struct region_request *request)
 			node_set(&one, node);
 			available = nodes_available_bytes(&one);
 			if (available < share)
-				return fail(ENOMEM, "node %u has %s free of %s wanted to interleave; free memory there, take other nodes with ACTMEM_NODES, or allow others with ACTMEM_ALLOW=node",
-					    node, BYTES_TEXT(available), BYTES_TEXT(share));
+				return fail(ENOMEM, "node %u has %s free of %s wanted to interleave; free memory there, take other nodes with %s, or allow others with %s",
+					    node, BYTES_TEXT(available), BYTES_TEXT(share),
+					    KNOB(NODES), KNOB(ALLOW_NODE));
 		}
 	} else if (available < request->length) {
-		return fail(ENOMEM, "%s %s %s free of %s wanted; free memory there%s",
-			    NODES_TEXT(&nodes), has(&nodes), BYTES_TEXT(available),
-			    BYTES_TEXT(request->length),
-			    request->policy == ACTMEM_PLACE_BIND ?
-			    " or allow other nodes with ACTMEM_ALLOW=node (actmem run --allow)" : "");
+		fail(ENOMEM, "%s %s %s free of %s wanted; free memory there", NODES_TEXT(&nodes),
+		     has(&nodes), BYTES_TEXT(available), BYTES_TEXT(request->length));
+		if (request->policy == ACTMEM_PLACE_BIND)
+			fail_more(" or allow other nodes with %s", KNOB(ALLOW_NODE));
+		return -ENOMEM;
 	}
 	available = memory_cgroup_available(knob);
 	if (available < request->length)
@@ -135,7 +136,7 @@ int pages_check_room(const struct region_request *request)
 	return 0;
 }
 
-/* For pages that are missing in the range. */
+/* Sets the policy for pages that are missing in the range. */
 static int bind_range(const struct backing *backing, uint64_t offset, uint64_t length, int mode,
 		      const struct actmem_nodes *nodes)
 {

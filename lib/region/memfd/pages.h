@@ -21,7 +21,7 @@ int pages_fail_hugetlb(const struct region_request *request);
 bool pages_came_back(const struct region_request *request);
 
 /*
- * Whether there is room for the request's length in pages that are not hugetlb. A page
+ * Checks that there is room for the request's length in pages that are not hugetlb. A page
  * fault that finds none on the bound nodes or in the memory cgroup does not fail: it
  * wakes the OOM killer. So what is there is asked before.
  */

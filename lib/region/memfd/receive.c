@@ -21,7 +21,7 @@
 #include "watch/watch.h"
 
 /*
- * Only what is as this library makes it: our label, the seals. Holes may be
+ * Accepts only what is as this library makes it: our label, the seals. Holes may be
  * there, and its other holders can punch more, as they can discard pages. The
  * lock of the maker ends with the maker, so this process takes its own.
  */
@@ -63,7 +63,7 @@ static int check_foreign(int fd, struct backing *backing)
 	return take_name(backing->name, label + sizeof(prefix) - 1);
 }
 
-/* Of a mapped file whose pages are all there: whether those of 4K are thp. */
+/* Looks whether pages of 4K are thp, in a mapped file whose pages are all there. */
 static int look_for_thp(struct backing *backing)
 {
 	uint64_t mapped, huge;

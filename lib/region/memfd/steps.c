@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What the memfd backend may make instead of what was asked for, in turn. Smaller
+ * Steps down: what the memfd backend may make instead, in turn. Smaller
  * pages on the right node are taken before pages on another node.
  */
 #include <errno.h>
@@ -49,12 +49,12 @@ bool steps_are_left(const struct region_request *attempt)
 /* Adds this thread's words to those of the steps before, unless the last one's are the same. */
 static void remember(char history[ERROR_TEXT_MAX])
 {
-	size_t used = strlen(history), length = strlen(actmem_error());
+	size_t used = strlen(history), length = strlen(fail_words());
 
-	if (length && used >= length && !strcmp(history + used - length, actmem_error()))
+	if (length && used >= length && !strcmp(history + used - length, fail_words()))
 		return;
 	snprintf(history + used, ERROR_TEXT_MAX - used, "%s%s", used ? "; then " : "",
-		 actmem_error());
+		 fail_words());
 }
 
 int steps_make(int (*make)(const struct region_request *request, struct backing *backing),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What the memfd backend may make instead of what was asked for, in turn.
+ * Steps down from what was asked for to what the memfd backend may make instead.
  */
 #ifndef LIB_REGION_MEMFD_STEPS_H
 #define LIB_REGION_MEMFD_STEPS_H
