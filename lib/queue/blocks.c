@@ -297,7 +297,7 @@ void queue_fail_transfer(struct actmem_queue *queue, struct transfer *block, int
 	struct request *request = block->request;
 
 	if (!request->error || (int64_t)block->number < request->failed_block) {
-		snprintf(request->words, REQUEST_WORDS, "%s", actmem_error());
+		snprintf(request->words, REQUEST_WORDS, "%s", fail_words());
 		request->error = -error;
 		request->failed_block = (int64_t)block->number;
 		link_remove(&request->pending);

@@ -348,10 +348,10 @@ static void complete(struct actmem_store *store, const struct actmem_completion 
 	bandwidth_end(is_spill ? &store->write : &store->read, block->length, !completion->result,
 		      clock_ns());
 	if (is_spill)
-		spill_ended(store, block, completion->result, actmem_error(),
+		spill_ended(store, block, completion->result, fail_words(),
 			    completion->result == -EIO);
 	else
-		fill_ended(store, block, completion->result, actmem_error());
+		fill_ended(store, block, completion->result, fail_words());
 }
 
 void store_take_ended(void *data)
