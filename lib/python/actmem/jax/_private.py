@@ -25,7 +25,7 @@ NAMES: tuple[tuple[Any, str], ...] = tuple((owner, name) for owner, names in (
     (core,
      "ShapedArray Var Primitive eval_jaxpr typeof NamedAxisEffect "
      "InternalMutableArrayEffect new_jaxpr_eqn physical_aval jaxprs_in_params "
-     "pytype_aval_mappings primal_dtype_to_tangent_dtype mem_kind_to_space is_concrete"),
+     "Literal pytype_aval_mappings primal_dtype_to_tangent_dtype mem_kind_to_space is_concrete"),
     (dispatch, "prim_requires_devices_during_lowering"),
     (dtypes, "ExtendedDType float0"),
     (ad, "Zero primitive_jvps"),
@@ -106,6 +106,25 @@ def scan_consts(params: Mapping[str, Any]) -> int:
     if "num_consts" in params:      # before 0.11
         return int(params["num_consts"])
     return len(list(params["ft_in"].unpack()[0]))
+
+
+def scan_carries(params: Mapping[str, Any]) -> int:
+    """How many of the operands of a scan go from one turn to the next."""
+    if "num_carry" in params:       # before 0.11
+        return int(params["num_carry"])
+    return len(list(params["ft_in"].unpack()[1]))
+
+
+def is_literal(atom: Atom) -> bool:
+    """Whether an operand is a number written into the jaxpr."""
+    return isinstance(atom, core.Literal)
+
+
+def dce(jaxpr: Jaxpr) -> Jaxpr:
+    """A closed jaxpr without what none of its outputs needs, in bodies of loops too."""
+    inner = open_jaxpr(jaxpr)
+    less, _ = pe.dce_jaxpr(inner, [True] * len(inner.outvars), instantiate=True)
+    return less if inner is jaxpr else jaxpr.replace(jaxpr=less)
 
 
 def name_of(eqn: Eqn) -> str | None:
