@@ -29,13 +29,12 @@ SUMS = frozenset("""reduce_sum reduce_max reduce_min reduce_prod reduce_and redu
 class Compiler:
     """In what compilers for devices differ."""
 
-    barriers: bool = True       # keeps what is recomputed apart from what it repeats
     fuses_sums: bool = True     # sums up what it computes element by element
     arranges: bool = False      # copies operands of products into the order it wants
     is_wide: bool = False       # runs what can run at the earliest, not as it is written
 
 
-CPU = Compiler(barriers=False, fuses_sums=False, arranges=True, is_wide=True)
+CPU = Compiler(fuses_sums=False, arranges=True, is_wide=True)
 GPU = TPU = Compiler()
 
 
@@ -59,9 +58,11 @@ class Steps:
         self.cheap = {id(node): node.op in CHEAP or _divides_by_a_sum(node)
                       for node in graph.nodes}
         self.shared: set[int] = set()       # values that exist for all their readers
-        for node in graph.nodes:
+        self.hosts: dict[int, frozenset[int]] = {}  # the steps in which a node is computed
+        for node in reversed(graph.nodes):
             if node.op in ELEMENTWISE:
                 self.shared |= {id(value) for value in node.outputs if self._is_shared(value)}
+            self.hosts[id(node)] = self._hosts(node)
         self.made = self._made()
         steps = [self._step(node) for node in graph.nodes
                  if any(id(value) in self.made for value in node.outputs) or not node.outputs]
@@ -87,18 +88,26 @@ class Steps:
         if not (user.op in ELEMENTWISE or user.op == "dynamic_update_slice" or
                 self.compiler.fuses_sums and user.op in SUMS):
             return False
-        if self.cheap[id(maker)]:
-            return True
-        if len({id(each) for each in value.users}) > 1:
-            return False
-        return not (user.op in MOVING and user.outputs[0].bytes > value.bytes)
+        return self.cheap[id(maker)] or user.op == "dynamic_update_slice" or \
+            _size(user.outputs[0]) <= _size(value)
+
+    def _hosts(self, node: Node) -> frozenset[int]:
+        hosts: set[int] = set()
+        for value in node.outputs:
+            joined = [user for user in value.users if self._is_joined(value, user)]
+            if len(joined) < len(value.users) or value.is_output or not joined:
+                hosts.add(id(node))
+            hosts.update(*(self.hosts[id(user)] for user in joined))
+        return frozenset(hosts)
 
     def _is_shared(self, value: Value) -> bool:
         users = {id(user): user for user in value.users}
         if value.maker is None or len(users) + value.is_output < 2:
             return False
         if not self.cheap[id(value.maker)]:
-            return True
+            return len(frozenset().union(*(
+                self.hosts[id(user)] if self._joins(value, user) else {id(user)}
+                for user in users.values()))) > 1
         if _operands(value.maker) <= 1:
             return False
         if value.is_output:
@@ -197,10 +206,13 @@ class Steps:
         return order
 
 
+def _size(value: Value) -> int:
+    return int(getattr(value.aval, "size", 0))
+
+
 def _operands(node: Node) -> int:
-    """How many values of the result's own dimensions an operation reads."""
-    rank = max(value.aval.ndim for value in node.outputs)
-    return sum(value.aval.ndim >= rank and
+    """How many values of the result's own size an operation reads."""
+    return sum(_size(value) >= _size(node.outputs[0]) and
                (value.maker is None or value.maker.op not in ("broadcast_in_dim", "iota"))
                for value in node.inputs)
 
@@ -209,5 +221,6 @@ def _divides_by_a_sum(node: Node) -> bool:
     """A division by a value that is spread out, which becomes a product."""
     if node.op != "div" or len(node.inputs) < 2:
         return False
-    by = node.inputs[1].maker
-    return by is not None and by.op == "broadcast_in_dim"
+    by = node.inputs[1]
+    return _size(by) < _size(node.outputs[0]) or \
+        by.maker is not None and by.maker.op == "broadcast_in_dim"

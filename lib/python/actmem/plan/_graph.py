@@ -67,21 +67,23 @@ class Graph:
     nodes: list[Node]
 
     @staticmethod
-    def of(jaxpr: Jaxpr, barriers: bool = True) -> Graph:
-        """Of a jaxpr, closed or not. Without `barriers` equal operations are one, as where
-        a compiler drops the barriers that keep what is recomputed apart."""
-        return _Maker(barriers).graph(jaxpr)
+    def of(jaxpr: Jaxpr) -> Graph:
+        """Of a jaxpr, closed or not. Equal operations are one."""
+        return _Maker().graph(jaxpr)
 
 
 class _Maker:
-    def __init__(self, barriers: bool) -> None:
-        self.barriers = barriers
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.seen: dict[Any, Node] = {}
+        # Values of a recomputation, which barriers keep apart from what it repeats.
+        self.apart: set[int] = set()
+        self.number = 0
 
     def graph(self, jaxpr: Jaxpr) -> Graph:
         inner = _private.open_jaxpr(jaxpr)
-        self.nodes: list[Node]
-        outer = getattr(self, "nodes", None), getattr(self, "seen", None)
-        self.nodes, self.seen = [], {}
+        outer = self.nodes, self.seen, self.apart
+        self.nodes, self.seen, self.apart = [], {}, set()
         inputs = [Value(bytes_of(var.aval), var.aval, None, i)
                   for i, var in enumerate([*inner.constvars, *inner.invars])]
         env = dict(zip([*inner.constvars, *inner.invars], inputs))
@@ -90,7 +92,8 @@ class _Maker:
             if value is not None:
                 value.is_output = True
         graph = Graph(inputs, outputs, self.nodes)
-        self.nodes, self.seen = outer  # type: ignore[assignment]
+        _add_in_place(graph)
+        self.nodes, self.seen, self.apart = outer
         return graph
 
     def _read(self, env: dict[Any, Value | None], atom: Any) -> Value | None:
@@ -112,7 +115,13 @@ class _Maker:
             return args
         inner = self._called(op, eqn)
         if inner is not None:
-            return self._call(inner, args)
+            if not eqn.params.get("prevent_cse") or not eqn.params.get("differentiated"):
+                return self._call(inner, args)
+            outer, self.apart = self.apart, {id(value) for value in args if value is not None}
+            self.number += 1
+            results = self._call(inner, args)
+            self.apart = outer
+            return results
         return self._node(op, eqn, args)
 
     @staticmethod
@@ -147,7 +156,7 @@ class _Maker:
                     for value, order in zip(args, _orders(eqn))]
         key = self._key(op, eqn, args)
         if key is not None and key in self.seen:
-            return self.seen[key].outputs  # type: ignore[no-any-return]
+            return self.seen[key].outputs
         inputs = [value for value in args if value is not None]
         outputs = [Value(bytes_of(var.aval), var.aval) for var in eqn.outvars]
         node = Node(op, inputs, outputs, eqn.params, eqn.source_info)
@@ -165,6 +174,8 @@ class _Maker:
             if not op.startswith(("reduce", "scatter", "argm", "cum", "sort")):
                 node.bodies = [self.graph(jaxpr) for jaxpr in jaxprs]
         self._add(node)
+        if any(id(value) in self.apart for value in inputs):
+            self.apart |= {id(value) for value in outputs}
         if key is not None:
             self.seen[key] = node
         return outputs
@@ -176,13 +187,15 @@ class _Maker:
             return value
         moved = [i for i in order if shape[i] != 1]
         is_moved = moved != sorted(moved)
-        key = ("arrange", id(value), *((tuple(order), shape) if is_moved else ()))
+        key = ("arrange", id(value), id(value) in self.apart and self.number, *((tuple(order), shape) if is_moved else ()))
         if key not in self.seen:
             node = Node("transpose" if is_moved else "reshape", [value],
                         [Value(value.bytes, value.aval)], {}, None)
             self._add(node)
             self.seen[key] = node
-        return self.seen[key].outputs[0]  # type: ignore[no-any-return]
+            if id(value) in self.apart:
+                self.apart.add(id(node.outputs[0]))
+        return self.seen[key].outputs[0]
 
     def _add(self, node: Node) -> None:
         for value in node.outputs:
@@ -193,13 +206,14 @@ class _Maker:
 
     def _key(self, op: str, eqn: Eqn, args: list[Value | None]) -> Any:
         """By which two operations are equal, or None."""
-        if self.barriers or _private.has_effects(eqn) or op in ("scan", "while", "cond"):
+        if _private.has_effects(eqn) or op in ("scan", "while", "cond"):
             return None
         atoms = tuple(id(value) if value is not None else
                       (str(getattr(atom, "val", None)), str(atom.aval))
                       for value, atom in zip(args, eqn.invars))
         try:
-            return op, atoms, str(sorted(
+            is_apart = any(id(value) in self.apart for value in args)
+            return op, atoms, is_apart and self.number, str(sorted(
                 (key, str(value)) for key, value in eqn.params.items() if key != "sharding"))
         except TypeError:
             return None
@@ -209,6 +223,31 @@ def _keeps_order(eqn: Eqn) -> bool:
     shape = eqn.invars[0].aval.shape
     moved = [i for i in eqn.params["permutation"] if shape[i] != 1]
     return moved == sorted(moved)
+
+
+def _add_in_place(graph: Graph) -> None:
+    """What is scattered into zeros and then added to a value is scattered into that."""
+    for node in list(graph.nodes):
+        if node.op != "scatter-add" or len(node.inputs[0].users) != 1 or \
+                not _is_constant(node.inputs[0]) or len(node.outputs[0].users) != 1:
+            continue
+        add, = node.outputs[0].users
+        if add.op not in ("add", "add_any") or len(add.inputs) != 2 or \
+                node.outputs[0].is_output:
+            continue
+        other = add.inputs[add.inputs[0] is node.outputs[0]]
+        zeros, others = node.inputs[0], [value for value in node.inputs[1:]]
+        if zeros.maker is not None:
+            graph.nodes.remove(zeros.maker)
+        for value in others:
+            value.users = [add if user is node else user for user in value.users]
+        add.op, add.inputs = "scatter-add", [other, *others]
+        graph.nodes.remove(node)
+
+
+def _is_constant(value: Value) -> bool:
+    return value.maker is not None and value.maker.op == "broadcast_in_dim" and \
+        not value.maker.inputs
 
 
 def _orders(eqn: Eqn) -> list[tuple[list[int], tuple[int, ...], bool]]:

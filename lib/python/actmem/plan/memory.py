@@ -38,7 +38,7 @@ def foresee(graph: Graph, donated: int = 0, compiler: Compiler = GPU) -> Memory:
     outputs = sum((value.bytes if value else 4) + 8 for value in graph.outputs)
     kept = {id(value) for value in graph.outputs if value is not None}
     return Memory(arguments, outputs, min(donated, outputs),
-                  Liveness(graph, compiler, kept).peak)
+                  Liveness(graph, compiler, kept, hosts=not donated).peak)
 
 
 class Liveness:
@@ -46,7 +46,7 @@ class Liveness:
     memory is somebody else's."""
 
     def __init__(self, graph: Graph, compiler: Compiler, elsewhere: set[int],
-                 carried: int = 0, first: int = 0) -> None:
+                 carried: int = 0, first: int = 0, hosts: bool = False) -> None:
         self.compiler = compiler
         self.graph = graph
         self.elsewhere = elsewhere
@@ -60,6 +60,8 @@ class Liveness:
             if output is not None:
                 self.last[id(output)] = len(self.steps)
         self.copied = self._copied(first, carried)
+        if hosts:
+            self.elsewhere = self.elsewhere | self._hosted()
         self.peak, self.at, self.live_at = self._run()
 
     def _copied(self, first: int, count: int) -> list[Value]:
@@ -86,6 +88,29 @@ class Liveness:
             found.add(at)
             stack += [makers[key] for key in self.steps[at].reads if key in makers]
         return found
+
+    def _hosted(self) -> set[int]:
+        """Values that lie, while they live, where results will be."""
+        begins = {id(value): at for at, step in enumerate(self.steps) for value in step.made}
+        if self.compiler.is_wide:
+            begins |= {id(value): 0 for step in self.steps for value in _stacked(step.node)}
+        made = [value for step in self.steps for value in step.made]
+        made.sort(key=lambda value: -value.bytes)
+        places: list[tuple[int, list[tuple[int, int]]]] = []
+        hosted = set()
+        for value in made:
+            if id(value) in self.elsewhere:
+                places.append((value.bytes, [(begins[id(value)], len(self.steps))]))
+        for value in made:
+            if id(value) in self.elsewhere or id(value) not in self.last:
+                continue
+            begin, end = begins[id(value)], self.last[id(value)]
+            for size, taken in reversed(places):
+                if size >= value.bytes and all(end < b or e < begin for b, e in taken):
+                    taken.append((begin, end))
+                    hosted.add(id(value))
+                    break
+        return hosted
 
     def _run(self) -> tuple[int, int, list[Value]]:
         live: dict[int, Value] = {}
@@ -124,7 +149,8 @@ class Liveness:
 
     def _reused(self, step: Step, made: list[Value], live: dict[int, Value], at: int) -> int:
         """Bytes of an operand that ends here, in whose place the result is written."""
-        if step.node.op not in ELEMENTWISE or step.node.op in MOVING or not made:
+        if not made or step.node.op in MOVING or step.node.op not in ELEMENTWISE and \
+                not step.node.op.startswith("scatter"):
             return 0
         size = made[0].bytes
         return size if any(value.bytes == size and self.last[key] == at
