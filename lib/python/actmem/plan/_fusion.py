@@ -38,7 +38,7 @@ CPU = Compiler(fuses_sums=False, arranges=True, is_wide=True)
 GPU = TPU = Compiler()
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, repr=False)
 class Step:
     """An operation that runs."""
 

@@ -33,7 +33,7 @@ def bytes_of(aval: Aval) -> int:
     return int(math.prod(aval.shape) * aval.dtype.itemsize)
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, repr=False)
 class Value:
     bytes: int
     aval: Aval
@@ -44,7 +44,7 @@ class Value:
     names: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, repr=False)
 class Node:
     """An operation on values; `body` if it is a loop, `branches` if a choice."""
 
@@ -60,7 +60,7 @@ class Node:
     reads: list[Any] = dataclasses.field(default_factory=list)   # avals of all operands
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, repr=False)
 class Graph:
     inputs: list[Value]
     outputs: list[Value | None]     # None: a constant
@@ -151,7 +151,7 @@ class _Maker:
         return self._run(inner, env)
 
     def _node(self, op: str, eqn: Eqn, args: list[Value | None]) -> Sequence[Value]:
-        if op == "dot_general":
+        if op in ("dot_general", "conv_general_dilated"):
             args = [value and self._arranged(value, *order)
                     for value, order in zip(args, _orders(eqn))]
         key = self._key(op, eqn, args)
@@ -253,6 +253,11 @@ def _is_constant(value: Value) -> bool:
 def _orders(eqn: Eqn) -> list[tuple[list[int], tuple[int, ...], bool]]:
     """In which order a product reads the dimensions of its operands, their shapes, and
     whether they are matrices, which it reads either way."""
+    if "window_strides" in eqn.params:
+        dims = eqn.params["dimension_numbers"]
+        (batch, feature, *spaces), (out, into, *window) = dims.lhs_spec, dims.rhs_spec
+        return [([batch, *spaces, feature], eqn.invars[0].aval.shape, False),
+                ([*window, into, out], eqn.invars[1].aval.shape, False)]
     (lhs_sums, rhs_sums), (lhs_batch, rhs_batch) = eqn.params["dimension_numbers"]
     orders = []
     for atom, sums, batch, is_left in ((eqn.invars[0], lhs_sums, lhs_batch, True),
