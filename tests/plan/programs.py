@@ -324,7 +324,7 @@ def flax_nnx():
 
 PROGRAMS = {
     "dense scanned": lambda: dense(scanned, 5),
-    "dense unrolled": lambda: dense(unrolled, 4),
+    "dense unrolled": lambda: dense(unrolled, 3),
     "mixture of experts": moe,
     "vision tower": vision,
     "gradients accumulated": accumulated,

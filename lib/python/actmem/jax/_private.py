@@ -6,7 +6,8 @@ A test goes through NAMES, so that a version without one of them is known at onc
 """
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import jax
@@ -37,7 +38,7 @@ NAMES: tuple[tuple[Any, str], ...] = tuple((owner, name) for owner, names in (
     (pe,
      "partial_eval_jaxpr_custom_rules dce_rules dce_jaxpr Offloadable Saveable "
      "Recompute ensure_enum"),
-    (ad_checkpoint, "name_p"),
+    (ad_checkpoint, "name_p remat_p"),
     (sharding_impls, "physical_sharding logical_sharding"),
     (lax_internal, "optimization_barrier_p"),
     (source_info_util, "summarize current"),
@@ -347,3 +348,23 @@ def replace_remat3_rules(make_rule: Callable[..., Rule]) -> None:
                         policy_args=[core.typeof(arg) for arg in args]) or \
                 stock(trace, *args, **params)
         remat.rules[primitive] = computed
+
+
+def is_remat(eqn: Eqn) -> bool:
+    return eqn.primitive is ad_checkpoint.remat_p
+
+
+@contextmanager
+def every_policy_is(policy: Rule) -> Iterator[None]:
+    """While it holds, functions that are traced are rematerialised by `policy`, whatever
+    theirs is."""
+    bind = ad_checkpoint.remat_p.bind
+
+    def with_policy(*args: Any, **params: Any) -> Any:
+        return bind(*args, **params | ({} if params["differentiated"] else
+                                       {"policy": policy}))
+    ad_checkpoint.remat_p.bind = with_policy  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del ad_checkpoint.remat_p.bind

@@ -22,7 +22,7 @@ ELEMENTWISE = CHEAP | COSTLY
 MOVING = frozenset("""broadcast_in_dim transpose rev slice dynamic_slice pad concatenate gather
     split""".split())
 SUMS = frozenset("""reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or
-    argmax argmin reduce""".split())
+    argmax argmin reduce reduce_window""".split())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Steps:
     def _joins(self, value: Value, user: Node) -> bool:
         """Whether `user` may compute `value` itself."""
         maker = value.maker
-        if maker is None or maker.op not in ELEMENTWISE:
+        if maker is None or maker.op not in ELEMENTWISE or maker.op == "concatenate":
             return False
         if not (user.op in ELEMENTWISE or user.op == "dynamic_update_slice" or
                 self.compiler.fuses_sums and user.op in SUMS):

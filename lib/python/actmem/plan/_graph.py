@@ -22,6 +22,8 @@ CALLS = frozenset("""jit pjit closed_call core_call remat checkpoint remat2 cust
     custom_vjp_call custom_vjp_call_jaxpr custom_lin remat_call xla_call
     custom_jvp_call_jaxpr actmem_together""".split())
 
+WINDOW = 32         # how many products XLA sums up at once
+
 
 def bytes_of(aval: Aval) -> int:
     """Of a value of this type; 0 of one that has none, as a token."""
@@ -41,7 +43,8 @@ class Value:
     number: int = -1                # of the input
     users: list[Node] = dataclasses.field(default_factory=list)
     is_output: bool = False
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()     # that the program gave it
+    again: tuple[str, ...] = ()     # and those given where it is recomputed
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -58,6 +61,7 @@ class Node:
     consts: int = 0                 # of a loop: how many inputs are the same in all turns,
     carries: int = 0                # and how many go from turn to turn
     reads: list[Any] = dataclasses.field(default_factory=list)   # avals of all operands
+    turn: int = 0                   # which recomputation it is of, from 1 on; 0: none
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -71,6 +75,14 @@ class Graph:
         """Of a jaxpr, closed or not. Equal operations are one."""
         return _Maker().graph(jaxpr)
 
+    @property
+    def is_step(self) -> bool:
+        """Whether it goes forward and backward, as the body of a loop over microbatches."""
+        turns = {node.turn for node in self.nodes if node.turn}
+        return len(turns) > 1 or any(
+            body.is_step or any(inner.turn for inner in body.nodes)
+            for node in self.nodes if node.op == "scan" for body in node.bodies)
+
 
 class _Maker:
     def __init__(self) -> None:
@@ -79,6 +91,7 @@ class _Maker:
         # Values of a recomputation, which barriers keep apart from what it repeats.
         self.apart: set[int] = set()
         self.number = 0
+        self.turn = 0
 
     def graph(self, jaxpr: Jaxpr) -> Graph:
         inner = _private.open_jaxpr(jaxpr)
@@ -111,16 +124,22 @@ class _Maker:
         if op in SAME or self._is_same(op, eqn, args):
             name = _private.name_of(eqn)
             if name is not None and args[0] is not None:
-                args[0].names += (name,)
+                if not self.turn:
+                    args[0].names += (name,)
+                elif args[0].maker is None or args[0].maker.turn == self.turn:
+                    args[0].again += (name,)
             return args
         inner = self._called(op, eqn)
         if inner is not None:
-            if not eqn.params.get("prevent_cse") or not eqn.params.get("differentiated"):
+            if not eqn.params.get("differentiated"):
                 return self._call(inner, args)
-            outer, self.apart = self.apart, {id(value) for value in args if value is not None}
+            outer = self.apart, self.turn
             self.number += 1
+            self.turn = self.number
+            if eqn.params.get("prevent_cse"):
+                self.apart = {id(value) for value in args if value is not None}
             results = self._call(inner, args)
-            self.apart = outer
+            self.apart, self.turn = outer
             return results
         return self._node(op, eqn, args)
 
@@ -154,6 +173,8 @@ class _Maker:
         if op in ("dot_general", "conv_general_dilated"):
             args = [value and self._arranged(value, *order)
                     for value, order in zip(args, _orders(eqn))]
+        elif op == "reduce_sum" and args[0] is not None:
+            args = [self._summed(args[0], eqn)]
         key = self._key(op, eqn, args)
         if key is not None and key in self.seen:
             return self.seen[key].outputs
@@ -197,7 +218,23 @@ class _Maker:
                 self.apart.add(id(node.outputs[0]))
         return self.seen[key].outputs[0]
 
+    def _summed(self, value: Value, eqn: Eqn) -> Value:
+        """What is left of products after a first round of sums, where there are many."""
+        taken = eqn.invars[0].aval.size // max(eqn.outvars[0].aval.size, 1)
+        if taken <= WINDOW or value.maker is None or \
+                value.maker.op not in ("mul", "square", "integer_pow"):
+            return value
+        key = "sum", id(value), tuple(eqn.params["axes"])
+        if key not in self.seen:
+            node = Node("reduce_window", [value], [Value(
+                eqn.outvars[0].aval.size * eqn.outvars[0].aval.dtype.itemsize *
+                -(-taken // WINDOW), eqn.outvars[0].aval)], {}, None)
+            self._add(node)
+            self.seen[key] = node
+        return self.seen[key].outputs[0]
+
     def _add(self, node: Node) -> None:
+        node.turn = self.turn
         for value in node.outputs:
             value.maker = node
         for value in node.inputs:
