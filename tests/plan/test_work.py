@@ -29,6 +29,26 @@ def test_products_are_counted_as_jax_has_them(which):
     assert len(all_flops) > 1
 
 
+def test_a_named_value_whose_derivative_needs_what_was_named():
+    """tanh's derivative is of its result before it had the name, so that JAX computes the
+    product again whether the name is kept or not."""
+    def step(policy):
+        def layer(x, w):
+            return jnp.sin(name(jnp.tanh(x @ w), "hidden") @ w)
+        return jax.value_and_grad(
+            lambda w, x: jnp.sum(jax.checkpoint(layer, policy=policy)(x, w)))
+    args = shape(8, 8), shape(4, 8)
+    totals = []
+    for kept in ((), ("hidden",)):
+        policy = jax.checkpoint_policies.save_only_these_names(*kept)
+        real = work.Counted(_trace.graph_of(step(policy), *args)).total()
+        nothing = work.Counted(_trace.graph_of(step(
+            jax.checkpoint_policies.save_only_these_names()), *args)).total(kept)
+        assert nothing.flops == real.flops
+        totals.append(real.flops["float32"])
+    assert totals[0] == totals[1]
+
+
 def test_flops_of_a_product_and_a_convolution():
     a, b = shape(3, 4, 5), shape(3, 5, 6)
     counted = work.Counted(_trace.graph_of(lambda a, b: a @ b, a, b))

@@ -21,6 +21,7 @@ from typing import Any
 import jax
 
 from actmem.plan import _trace, memory, names
+from actmem.plan._graph import Graph
 from actmem.plan.layers import Timeline
 from actmem.plan.memory import Compiler
 from actmem.plan.names import Candidate
@@ -86,11 +87,11 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine,
       ValueError: Nothing has a name, or nothing fits; it names what to change.
     """
     program = _trace.Program(function, args)
-    nothing = jax.checkpoint_policies.save_only_these_names()
-    graph = program.graph(nothing)
-    candidates = names.find(graph, program.batch)
+    written = Graph.of(program.jaxpr)
+    candidates = names.find(written, program.batch)
     if not candidates:
-        _nothing_named(function, names.propose(graph, program.batch))
+        _nothing_named(function, names.propose(written, program.batch))
+    graph = program.graph(jax.checkpoint_policies.save_only_these_names())
 
     def peak_of(saved: frozenset[str]) -> int:
         found = graph if not saved else program.graph(
@@ -145,6 +146,8 @@ def _why(search: Search, best: Choice, each: Candidate) -> str:
         if action == KEEP:
             return f"to recompute it takes {longer:.3g} s"
         return f"to recompute it takes {longer:.3g} s, and to keep it {each.bytes} bytes"
+    if each.name not in search.names:
+        return "the backward pass does not need it"
     kept = best.but(each.name, KEEP)
     if search.time(kept).seconds >= seconds:
         return "to keep it spares nothing"

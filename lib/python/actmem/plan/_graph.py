@@ -124,10 +124,10 @@ class _Maker:
         if op in SAME or self._is_same(op, eqn, args):
             name = _private.name_of(eqn)
             if name is not None and args[0] is not None:
-                if not self.turn:
-                    args[0].names += (name,)
-                elif args[0].maker is None or args[0].maker.turn == self.turn:
-                    args[0].again += (name,)
+                if self.turn:
+                    # A value of its own: the derivative may need what was named as well.
+                    return [self._named(args[0], name)]
+                args[0].names += (name,)
             return args
         inner = self._called(op, eqn)
         if inner is not None:
@@ -217,6 +217,13 @@ class _Maker:
             if id(value) in self.apart:
                 self.apart.add(id(node.outputs[0]))
         return self.seen[key].outputs[0]
+
+    def _named(self, value: Value, name: str) -> Value:
+        named = Value(value.bytes, value.aval, again=(name,))
+        self._add(Node("reshape", [value], [named], {}, None))
+        if id(value) in self.apart:
+            self.apart.add(id(named))
+        return named
 
     def _summed(self, value: Value, eqn: Eqn) -> Value:
         """What is left of products after a first round of sums, where there are many."""

@@ -46,12 +46,20 @@ class Timeline:
     def parts(self, kept: Collection[str], offloaded: Collection[str]) -> list[Part]:
         """The layers of a step that keeps or offloads these names."""
         there = frozenset(kept) | frozenset(offloaded)
+        return [Part(times, [layer for stack in stacks
+                             for layer in [stack.layer(offloaded)] * stack.length], rest)
+                for times, stacks, rest in self._stacks(there)]
+
+    def needed_names(self) -> set[str]:
+        """The names of what the backward pass computes again: to save others spares nothing."""
+        return {name for _, stacks, _ in self._stacks(frozenset()) for stack in stacks
+                for name in stack.bytes}
+
+    def _stacks(self, there: frozenset[str]) -> list[tuple[int, list[_Stack], float]]:
         if there not in self._known:
             self._known[there] = []
             self._part(self.counted, there, 1, self._known[there])
-        return [Part(times, [layer for stack in stacks
-                             for layer in [stack.layer(offloaded)] * stack.length], rest)
-                for times, stacks, rest in self._known[there]]
+        return self._known[there]
 
     def _price(self, work: Work, is_product: bool) -> float:
         price = self._prices.get(id(work))

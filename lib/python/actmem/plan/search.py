@@ -15,7 +15,7 @@ from actmem.plan.time import Machine, Step, simulate
 
 KEEP, OFFLOAD, RECOMPUTE = "keep", "offload", "recompute"
 EXHAUSTIVE = 10         # names, up to which all is tried
-SLACK = 1.1             # by which memory may be estimated too high
+SLACK = 1.25            # by which memory may be estimated too high
 ROUNDING = 0.01         # of a step, below which two are equal
 
 
@@ -42,7 +42,8 @@ class Search:
                  host_memory: float = math.inf, ring: int = 2) -> None:
         self.timeline, self.machine = timeline, machine
         self.sizes: Mapping[str, Candidate] = {each.name: each for each in candidates}
-        self.names = [each.name for each in candidates]
+        needed = timeline.needed_names()
+        self.names = [each.name for each in candidates if each.name in needed]
         self.device_memory, self.host_memory, self.ring = device_memory, host_memory, ring
         self._peak_of = peak_of
         self._peaks: dict[frozenset[str], int] = {}
