@@ -60,6 +60,12 @@ def test_exhaustive_is_the_fastest_that_fits(monkeypatch, machine, device_memory
     assert looked.time(greedy).seconds <= 1.02 * min(fitting)
 
 
+def test_it_is_in_actmem_jax():
+    assert actmem.jax.plan is plan and actmem.jax.load_plan is load_plan
+    with pytest.raises(AttributeError, match="no attribute 'plans'"):
+        actmem.jax.plans  # noqa: B018
+
+
 def test_without_a_limit_all_is_kept():
     found = plan(*loss_of(), machine=MACHINE)
     assert not found.with_action(OFFLOAD) and found.host_bytes == 0

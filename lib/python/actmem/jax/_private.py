@@ -358,7 +358,7 @@ def is_remat(eqn: Eqn) -> bool:
 def every_policy_is(policy: Rule) -> Iterator[None]:
     """While it holds, functions that are traced are rematerialised by `policy`, whatever
     theirs is."""
-    bind = ad_checkpoint.remat_p.bind
+    bind: Rule = ad_checkpoint.remat_p.bind
 
     def with_policy(*args: Any, **params: Any) -> Any:
         return bind(*args, **params | ({} if params["differentiated"] else

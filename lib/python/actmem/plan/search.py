@@ -51,15 +51,15 @@ class Search:
 
     def time(self, choice: Choice, machine: Machine | None = None) -> Step:
         """How long a step takes with this choice."""
-        total = [0.0, 0.0, 0.0]
-        host = disk = 0
-        for part in self.timeline.parts(choice.kept, choice.offloaded):
-            step = simulate(part.layers, machine or self.machine, part.rest, self.ring,
-                            self.host_memory)
-            for i, seconds in enumerate((step.seconds, step.compute, step.waited)):
-                total[i] += part.times * seconds
-            host, disk = max(host, step.host_bytes), max(disk, step.disk_bytes)
-        return Step(*total, host, disk)
+        steps = [(part.times, simulate(part.layers, machine or self.machine, part.rest,
+                                       self.ring, self.host_memory))
+                 for part in self.timeline.parts(choice.kept, choice.offloaded)]
+        # Microbatches come one after the other, in the same memory.
+        return Step(sum(times * step.seconds for times, step in steps),
+                    sum(times * step.compute for times, step in steps),
+                    sum(times * step.waited for times, step in steps),
+                    max(step.host_bytes for _, step in steps),
+                    max(step.disk_bytes for _, step in steps))
 
     def peak(self, choice: Choice) -> int:
         """The device's memory: that of a program that keeps what is offloaded, less that, and

@@ -35,12 +35,12 @@ def flops_of(node: Node) -> int:
     """Floating point operations of a product, 0 of anything else."""
     if node.op == "dot_general":
         (sums, _), _ = node.params["dimension_numbers"]
-        taken = math.prod(node.reads[0].shape[i] for i in sums)
+        taken = math.prod(int(node.reads[0].shape[i]) for i in sums)
         return 2 * int(node.outputs[0].aval.size) * taken
     if node.op == "conv_general_dilated":
         dims = node.params["dimension_numbers"]
         window = node.reads[1]
-        out_features = window.shape[dims.rhs_spec[0]]
+        out_features = int(window.shape[dims.rhs_spec[0]])
         return 2 * int(node.outputs[0].aval.size) * int(window.size) // max(out_features, 1)
     return 0
 
