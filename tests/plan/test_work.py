@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax.ad_checkpoint import checkpoint_name as name
-from jax.sharding import AxisType
+from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from actmem.plan import _trace, names, work
@@ -68,6 +68,17 @@ def test_names_of_scanned_layers():
     sizes = {each.name: (each.bytes, each.count, each.shape) for each in found}
     assert sizes["mlpwi_0"] == (5 * 4 * 128 * 352 * 4, 5, (4, 128, 352))
     assert sizes["key_proj"][:2] == (5 * 4 * 128 * 64 * 4, 5)
+
+
+def test_bytes_and_work_are_those_of_a_device():
+    mesh = jax.make_mesh((4,), ("data",), axis_types=(AxisType.Explicit,))
+    with jax.sharding.set_mesh(mesh):
+        split = _trace.graph_of(lambda w, x: name(jnp.sin(x) @ w, "y"), shape(8, 16),
+                                jax.ShapeDtypeStruct((32, 8), jnp.float32,
+                                                     sharding=NamedSharding(mesh, P("data"))))
+    found, = names.find(split, [1])
+    assert (found.bytes, found.shape) == (8 * 16 * 4, (8, 16))
+    assert work.Counted(split).total().flops == {"float32": 2 * 8 * 16 * 8}
 
 
 def test_weights_are_no_candidates():

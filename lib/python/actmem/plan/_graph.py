@@ -25,14 +25,20 @@ CALLS = frozenset("""jit pjit closed_call core_call remat checkpoint remat2 cust
 WINDOW = 32         # how many products XLA sums up at once
 
 
+def local_shape(aval: Aval) -> tuple[int, ...]:
+    """The shape that each device has of a value, as far as its type tells."""
+    shape = _private.explicit_shard_shape(aval) if hasattr(aval, "sharding") else None
+    return tuple(aval.shape if shape is None else shape)
+
+
 def bytes_of(aval: Aval) -> int:
-    """Of a value of this type; 0 of one that has none, as a token."""
-    if not hasattr(aval, "shape") or not hasattr(aval, "dtype"):
+    """On a device, of a value of this type; 0 of one that has none, as a token."""
+    if not hasattr(aval, "shape") or not hasattr(aval, "dtype") or \
+            aval.dtype.name == "float0":
         return 0
-    aval = _private.physical_aval(aval)
-    if aval.dtype.name == "float0":
-        return 0
-    return int(math.prod(aval.shape) * aval.dtype.itemsize)
+    if _private.is_extended(aval.dtype):
+        aval = _private.physical_aval(aval)
+    return int(math.prod(local_shape(aval)) * aval.dtype.itemsize)
 
 
 @dataclasses.dataclass(eq=False, repr=False)

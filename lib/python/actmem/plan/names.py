@@ -4,11 +4,10 @@ that depend on its batch. Where nothing is named, the results of large products,
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable
 
 from actmem.jax import _private
-from actmem.plan._graph import Graph, Node, Value
+from actmem.plan._graph import Graph, Node, Value, local_shape
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,16 +53,10 @@ def propose(graph: Graph, batch: Iterable[int], least: int = 1 << 16) -> list[Ca
 
 def _candidate(name: str, uses: list[tuple[Value, int]]) -> Candidate:
     value = uses[0][0]
-    shape, dtype = value.aval.shape, value.aval.dtype
-    sharded = _private.explicit_shard_shape(value.aval) if hasattr(value.aval, "sharding") \
-        else None
-    share = 1.0
-    if sharded is not None and value.bytes:
-        share = math.prod(sharded) / max(value.aval.size, 1)
-        shape = sharded
     maker = value.maker
-    return Candidate(name, int(share * sum(each.bytes * length for each, length in uses)),
-                     sum(length for _, length in uses), str(dtype), tuple(shape),
+    return Candidate(name, sum(each.bytes * length for each, length in uses),
+                     sum(length for _, length in uses), str(value.aval.dtype),
+                     local_shape(value.aval),
                      _private.place_of(maker.where) if maker and maker.where else "?")
 
 

@@ -15,7 +15,7 @@ from actmem.plan.time import Machine, Step, simulate
 
 KEEP, OFFLOAD, RECOMPUTE = "keep", "offload", "recompute"
 EXHAUSTIVE = 10         # names, up to which all is tried
-SLACK = 1.25            # by which memory may be estimated too high
+SPARED = 2              # layers of which a value may be live though it is recomputed
 ROUNDING = 0.01         # of a step, below which two are equal
 
 
@@ -71,9 +71,13 @@ class Search:
         ring = sum(self.sizes[name].bytes_each for name in choice.offloaded) * self.ring
         return self._peaks[saved] - max(gone - ring, 0)
 
-    def _estimate(self, choice: Choice) -> float:
-        return self.peak(Choice()) + sum(self.sizes[name].bytes for name in choice.kept) + \
-            self.ring * sum(self.sizes[name].bytes_each for name in choice.offloaded)
+    def _least(self, choice: Choice) -> float:
+        """About the least memory that it may need: what is kept is there for all layers, and
+        what was live of one or two when everything was recomputed may not be any more."""
+        return self.peak(Choice()) + sum(
+            self.sizes[name].bytes - SPARED * self.sizes[name].bytes_each
+            for name in choice.kept) + sum(
+            (self.ring - SPARED) * self.sizes[name].bytes_each for name in choice.offloaded)
 
     def best(self, offloads: bool = True) -> Choice:
         """The fastest that fits, of those that offload or of those that do not."""
@@ -98,10 +102,9 @@ class Search:
                 continue
             for offloaded in _subsets(choice.kept) if OFFLOAD in actions else [frozenset()]:
                 each = Choice(choice.kept - offloaded, offloaded)
-                estimate = self._estimate(each)
-                # A little more than fits, as it is an estimate.
-                if estimate <= SLACK * self.device_memory:
-                    heapq.heappush(queue, (self.time(each).seconds, len(offloaded), estimate,
+                least = self._least(each)
+                if least <= self.device_memory:
+                    heapq.heappush(queue, (self.time(each).seconds, len(offloaded), least,
                                            next(count), each, True))
         return self._nothing()
 
@@ -126,7 +129,7 @@ class Search:
             for faster, i in timed:
                 if faster >= seconds:
                     return best
-                if self._estimate(around[i]) <= SLACK * self.device_memory and \
+                if self._least(around[i]) <= self.device_memory and \
                         self.peak(around[i]) <= self.device_memory:
                     best, seconds = around[i], faster
                     break

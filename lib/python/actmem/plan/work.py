@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Collection
 
 from actmem.plan._fusion import GPU, Compiler, Steps
-from actmem.plan._graph import Graph, Node
+from actmem.plan._graph import Graph, Node, local_shape
 
 COLLECTIVES = frozenset("""psum psum2 psum_invariant all_gather all_to_all reduce_scatter
     ppermute pmax pmin all_gather_invariant""".split())
@@ -32,16 +32,16 @@ class Work:
 
 
 def flops_of(node: Node) -> int:
-    """Floating point operations of a product, 0 of anything else."""
+    """Floating point operations of a product on a device, 0 of anything else."""
     if node.op == "dot_general":
         (sums, _), _ = node.params["dimension_numbers"]
-        taken = math.prod(int(node.reads[0].shape[i]) for i in sums)
-        return 2 * int(node.outputs[0].aval.size) * taken
+        taken = math.prod(local_shape(node.reads[0])[i] for i in sums)
+        return int(2 * math.prod(local_shape(node.outputs[0].aval)) * taken)
     if node.op == "conv_general_dilated":
         dims = node.params["dimension_numbers"]
         window = node.reads[1]
         out_features = int(window.shape[dims.rhs_spec[0]])
-        return 2 * int(node.outputs[0].aval.size) * int(window.size) // max(out_features, 1)
+        return 2 * math.prod(local_shape(node.outputs[0].aval)) * int(window.size) // max(out_features, 1)
     return 0
 
 
