@@ -10,7 +10,7 @@ from jax.sharding import PartitionSpec as P
 
 from actmem.plan import _trace, names, work
 from programs import DECODER, PROGRAMS, dense, scanned, shape
-from test_memory import sets_of
+from test_peak import sets_of
 
 
 def step_of(program, kept):

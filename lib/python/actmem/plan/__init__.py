@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Which activations to keep, offload or recompute: foreseen, before anything is compiled.
+"""The choice of activations to keep, offload or recompute, before anything is compiled.
 
     plan = actmem.jax.plan(loss, params, batch, device_memory="70G", machine=machine)
     print(plan)
@@ -49,7 +49,7 @@ def bytes_of(what: str, size: int | float | str | None) -> float:
 
 
 def plan_key(function: Callable[..., Any], *args: Any, machine: Machine) -> dict[str, str]:
-    """What a plan is for: load_plan() refuses one for anything else."""
+    """The program, machine and JAX that a plan is for: load_plan() refuses one for others."""
     return _key(_trace.Program(function, args), machine)
 
 
@@ -145,6 +145,8 @@ def _why(search: Search, best: Choice, each: Candidate) -> str:
         longer = search.time(best.but(each.name, RECOMPUTE)).seconds - seconds
         if action == KEEP:
             return f"to recompute it takes {longer:.3g} s"
+        if longer <= 0:
+            return f"the backward pass begins with it: to leave it there takes {each.bytes} bytes"
         return f"to recompute it takes {longer:.3g} s, and to keep it {each.bytes} bytes"
     if each.name not in search.names:
         return "the backward pass does not need it"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Which values of a program never exist because a compiler computes them where they are
+"""The values of a program that never exist because a compiler computes them where they are
 read, by rules as XLA's own: Steps(graph, compiler) are the operations that remain, each with
 the values that it really reads."""
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Steps:
                  if any(id(value) in self.made for value in node.outputs) or not node.outputs]
         self.steps = self._wide(steps) if compiler.is_wide else self._narrow(steps)
 
-    # Which values exist.
+    # The values that exist.
 
     def _reached(self) -> list[int]:
         """For each node, as bits, the nodes that its results go into."""
@@ -151,7 +151,7 @@ class Steps:
                 made.discard(id(node.outputs[0]))
         return made
 
-    # What runs.
+    # The steps that run.
 
     def _step(self, node: Node) -> Step:
         step = Step(node, made=[value for value in node.outputs if id(value) in self.made])

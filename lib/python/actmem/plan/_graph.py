@@ -14,7 +14,7 @@ from typing import Any
 from actmem.jax import _private
 from actmem.jax._private import Aval, Eqn, Jaxpr
 
-# What only has an operand's bytes under another shape or name.
+# Operations that give an operand's bytes another shape or name alone.
 SAME = frozenset("""reshape squeeze expand_dims name copy copy_p stop_gradient
     optimization_barrier sharding_constraint pvary bitcast_convert_type mesh_cast
     optimization_barrier_p layout_constraint""".split())
@@ -214,7 +214,8 @@ class _Maker:
             return value
         moved = [i for i in order if shape[i] != 1]
         is_moved = moved != sorted(moved)
-        key = ("arrange", id(value), id(value) in self.apart and self.number, *((tuple(order), shape) if is_moved else ()))
+        key = ("arrange", id(value), id(value) in self.apart and self.number,
+               *((tuple(order), shape) if is_moved else ()))
         if key not in self.seen:
             node = Node("transpose" if is_moved else "reshape", [value],
                         [Value(value.bytes, value.aval)], {}, None)
@@ -232,7 +233,7 @@ class _Maker:
         return named
 
     def _summed(self, value: Value, eqn: Eqn) -> Value:
-        """What is left of products after a first round of sums, where there are many."""
+        """Partial sums of many products, as XLA makes them first."""
         taken = eqn.invars[0].aval.size // max(eqn.outvars[0].aval.size, 1)
         if taken <= WINDOW or value.maker is None or \
                 value.maker.op not in ("mul", "square", "integer_pow"):
@@ -276,7 +277,7 @@ def _keeps_order(eqn: Eqn) -> bool:
 
 
 def _add_in_place(graph: Graph) -> None:
-    """What is scattered into zeros and then added to a value is scattered into that."""
+    """Scatters into a value what is scattered into zeros and then added to it."""
     for node in list(graph.nodes):
         if node.op != "scatter-add" or len(node.inputs[0].users) != 1 or \
                 not _is_constant(node.inputs[0]) or len(node.outputs[0].users) != 1:

@@ -15,8 +15,6 @@ from actmem.plan._graph import Graph, Node, Value
 
 __all__ = ["CPU", "GPU", "TPU", "Compiler", "Liveness", "Memory", "foresee"]
 
-LOOPS = ("scan", "while")
-
 
 @dataclasses.dataclass(frozen=True)
 class Memory:
@@ -65,7 +63,7 @@ class Liveness:
         self.peak, self.at, self.live_at = self._run()
 
     def _copied(self, first: int, count: int) -> list[Value]:
-        """What is carried and still read when its successor may be written."""
+        """Carried values that are still read when their successors may be written."""
         copied = []
         makers = {id(value): at for at, step in enumerate(self.steps) for value in step.made}
         for value, new in zip(self.graph.inputs[first:first + count], self.graph.outputs):
@@ -127,7 +125,7 @@ class Liveness:
         for value in self.copied:
             begin(value)
         if self.compiler.is_wide:
-            # What is stacked is there before anything runs.
+            # Stacked values are there before anything runs.
             for step in self.steps:
                 for value in _stacked(step.node):
                     if id(value) in self.last and id(value) not in self.elsewhere:
@@ -163,7 +161,7 @@ class Liveness:
             return max((Liveness(body, self.compiler, set()).peak for body in node.bodies),
                        default=0)
         need = 0
-        # What is carried stays where it was, if it ends here, and else is copied.
+        # A carried value stays where it was, if it ends here, and else is copied.
         taken: set[int] = set()
         for value, out in zip(node.inputs[node.consts:][:node.carries], node.outputs):
             if id(value) in live and self.last[id(value)] == at and id(value) not in taken:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""What there is to decide: the values of a function that have a name, by checkpoint_name, and
+"""The candidates of a plan: the values of a function that have a name, by checkpoint_name, and
 that depend on its batch. Where nothing is named, the results of large products, to name."""
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _values(graph: Graph, length: int) -> Iterable[tuple[Value, int]]:
 
 
 class _Depends:
-    """Which values depend on given ones, in bodies of loops too."""
+    """The values that depend on given ones, in bodies of loops too."""
 
     def __init__(self) -> None:
         self.values: set[int] = set()

@@ -30,7 +30,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What plan() returns."""
+    """The result of plan()."""
 
     model: str
     machine: str

@@ -41,7 +41,8 @@ def flops_of(node: Node) -> int:
         dims = node.params["dimension_numbers"]
         window = node.reads[1]
         out_features = int(window.shape[dims.rhs_spec[0]])
-        return 2 * math.prod(local_shape(node.outputs[0].aval)) * int(window.size) // max(out_features, 1)
+        each = int(window.size) // max(out_features, 1)
+        return int(2 * math.prod(local_shape(node.outputs[0].aval)) * each)
     return 0
 
 
