@@ -10,9 +10,10 @@ PYTHON_MODULE = $(DESTDIR)$(PYTHONDIR)/actmem
 # `make install` and a wheel have this in common; lib/xla adds its library.
 .PHONY: python-module
 python-module::
-	install -d $(PYTHON_MODULE)/jax
+	install -d $(PYTHON_MODULE)/jax $(PYTHON_MODULE)/plan
 	install -m 644 lib/python/actmem/*.py lib/python/actmem/py.typed $(PYTHON_MODULE)/
 	install -m 644 lib/python/actmem/jax/*.py $(PYTHON_MODULE)/jax/
+	install -m 644 lib/python/actmem/plan/*.py $(PYTHON_MODULE)/plan/
 
 install:: $(LIB_SHARED) python-module
 	ln -srf $(LIBDIR)/$(LIB_SONAME) $(PYTHON_MODULE)/$(LIB_SONAME)

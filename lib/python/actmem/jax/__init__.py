@@ -16,10 +16,13 @@ report       a table of what becomes of each named value of a step
 stats        what is there and what went through
 reset        frees what failed or abandoned steps have left
 configure    limits and checks
+plan         what to keep, offload or recompute, foreseen: see actmem.plan
 
 A program that was made by jax.export (allow it the custom calls actmem_put, _take,
 _tie, _hold and _drop) needs this module imported where it runs. TPUs cannot run it.
 """
+from typing import TYPE_CHECKING, Any
+
 from actmem.jax._arrays import asarray, empty
 from actmem.jax._checkpoint import checkpoint, patch
 from actmem.jax._files import load, save
@@ -29,5 +32,17 @@ from actmem.jax._versions import warn as _warn_of_version
 
 __all__ = ["Report", "Row", "asarray", "checkpoint", "configure", "empty", "load",
            "patch", "report", "reset", "save", "stats"]
+
+if TYPE_CHECKING:
+    from actmem.plan import load_plan as load_plan, plan as plan
+
+
+def __getattr__(name: str) -> Any:
+    # actmem.plan uses this module, and few programs that one.
+    if name in ("plan", "load_plan"):
+        from actmem import plan
+        return getattr(plan, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 _warn_of_version()

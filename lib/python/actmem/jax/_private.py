@@ -6,7 +6,8 @@ A test goes through NAMES, so that a version without one of them is known at onc
 """
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import jax
@@ -25,7 +26,7 @@ NAMES: tuple[tuple[Any, str], ...] = tuple((owner, name) for owner, names in (
     (core,
      "ShapedArray Var Primitive eval_jaxpr typeof NamedAxisEffect "
      "InternalMutableArrayEffect new_jaxpr_eqn physical_aval jaxprs_in_params "
-     "pytype_aval_mappings primal_dtype_to_tangent_dtype mem_kind_to_space is_concrete"),
+     "Literal pytype_aval_mappings primal_dtype_to_tangent_dtype mem_kind_to_space is_concrete"),
     (dispatch, "prim_requires_devices_during_lowering"),
     (dtypes, "ExtendedDType float0"),
     (ad, "Zero primitive_jvps"),
@@ -37,7 +38,7 @@ NAMES: tuple[tuple[Any, str], ...] = tuple((owner, name) for owner, names in (
     (pe,
      "partial_eval_jaxpr_custom_rules dce_rules dce_jaxpr Offloadable Saveable "
      "Recompute ensure_enum"),
-    (ad_checkpoint, "name_p"),
+    (ad_checkpoint, "name_p remat_p"),
     (sharding_impls, "physical_sharding logical_sharding"),
     (lax_internal, "optimization_barrier_p"),
     (source_info_util, "summarize current"),
@@ -106,6 +107,25 @@ def scan_consts(params: Mapping[str, Any]) -> int:
     if "num_consts" in params:      # before 0.11
         return int(params["num_consts"])
     return len(list(params["ft_in"].unpack()[0]))
+
+
+def scan_carries(params: Mapping[str, Any]) -> int:
+    """How many of the operands of a scan go from one turn to the next."""
+    if "num_carry" in params:       # before 0.11
+        return int(params["num_carry"])
+    return len(list(params["ft_in"].unpack()[1]))
+
+
+def is_literal(atom: Atom) -> bool:
+    """Whether an operand is a number written into the jaxpr."""
+    return isinstance(atom, core.Literal)
+
+
+def dce(jaxpr: Jaxpr) -> Jaxpr:
+    """A closed jaxpr without what none of its outputs needs, in bodies of loops too."""
+    inner = open_jaxpr(jaxpr)
+    less, _ = pe.dce_jaxpr(inner, [True] * len(inner.outvars), instantiate=True)
+    return less if inner is jaxpr else jaxpr.replace(jaxpr=less)
 
 
 def name_of(eqn: Eqn) -> str | None:
@@ -328,3 +348,23 @@ def replace_remat3_rules(make_rule: Callable[..., Rule]) -> None:
                         policy_args=[core.typeof(arg) for arg in args]) or \
                 stock(trace, *args, **params)
         remat.rules[primitive] = computed
+
+
+def is_remat(eqn: Eqn) -> bool:
+    return eqn.primitive is ad_checkpoint.remat_p
+
+
+@contextmanager
+def every_policy_is(policy: Rule) -> Iterator[None]:
+    """While it holds, functions that are traced are rematerialised by `policy`, whatever
+    theirs is."""
+    bind: Rule = ad_checkpoint.remat_p.bind
+
+    def with_policy(*args: Any, **params: Any) -> Any:
+        return bind(*args, **params | ({} if params["differentiated"] else
+                                       {"policy": policy}))
+    ad_checkpoint.remat_p.bind = with_policy  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del ad_checkpoint.remat_p.bind

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The values of a program that never exist because a compiler computes them where they are
+read, by rules as XLA's own: Steps(graph, compiler) are the operations that remain, each with
+the values that it really reads."""
+from __future__ import annotations
+
+import dataclasses
+
+from actmem.plan._graph import Graph, Node, Value
+
+# Computed element by element where the result is read, at little cost.
+CHEAP = frozenset("""add add_any sub mul neg abs sign max min select_n and or not xor eq ne lt
+    le gt ge convert_element_type broadcast_in_dim iota transpose reshape rev slice
+    dynamic_slice pad concatenate floor ceil round is_finite shift_left shift_right_logical
+    shift_right_arithmetic clamp square integer_pow real imag conj reduce_precision nextafter
+    population_count clz copysign gather eq_to le_to lt_to split full""".split())
+COSTLY = frozenset("""div exp exp2 expm1 log log1p tanh logistic sin cos tan asin acos atan
+    atan2 sinh cosh asinh acosh atanh pow sqrt rsqrt cbrt rem erf erfc erf_inv lgamma digamma
+    random_bits threefry2x32 random_wrap random_unwrap""".split())
+ELEMENTWISE = CHEAP | COSTLY
+# Where an element of the result is not at the place of the operand's.
+MOVING = frozenset("""broadcast_in_dim transpose rev slice dynamic_slice pad concatenate gather
+    split""".split())
+SUMS = frozenset("""reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or
+    argmax argmin reduce reduce_window""".split())
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiler:
+    """In what compilers for devices differ."""
+
+    fuses_sums: bool = True     # sums up what it computes element by element
+    arranges: bool = False      # copies operands of products into the order it wants
+    is_wide: bool = False       # runs what can run at the earliest, not as it is written
+
+
+CPU = Compiler(fuses_sums=False, arranges=True, is_wide=True)
+GPU = TPU = Compiler()
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class Step:
+    """An operation that runs."""
+
+    node: Node
+    reads: dict[int, Value] = dataclasses.field(default_factory=dict)
+    made: list[Value] = dataclasses.field(default_factory=list)
+
+
+class Steps:
+    """Of a graph, in the order in which they run."""
+
+    def __init__(self, graph: Graph, compiler: Compiler) -> None:
+        self.compiler = compiler
+        self.graph = graph
+        self.number = {id(node): i for i, node in enumerate(graph.nodes)}
+        self.reach = self._reached()
+        self.cheap = {id(node): node.op in CHEAP or _divides_by_a_sum(node)
+                      for node in graph.nodes}
+        self.shared: set[int] = set()       # values that exist for all their readers
+        self.hosts: dict[int, frozenset[int]] = {}  # the steps in which a node is computed
+        for node in reversed(graph.nodes):
+            if node.op in ELEMENTWISE:
+                self.shared |= {id(value) for value in node.outputs if self._is_shared(value)}
+            self.hosts[id(node)] = self._hosts(node)
+        self.made = self._made()
+        steps = [self._step(node) for node in graph.nodes
+                 if any(id(value) in self.made for value in node.outputs) or not node.outputs]
+        self.steps = self._wide(steps) if compiler.is_wide else self._narrow(steps)
+
+    # The values that exist.
+
+    def _reached(self) -> list[int]:
+        """For each node, as bits, the nodes that its results go into."""
+        reach = [0] * len(self.graph.nodes)
+        for i in range(len(reach) - 1, -1, -1):
+            for value in self.graph.nodes[i].outputs:
+                for user in value.users:
+                    j = self.number[id(user)]
+                    reach[i] |= reach[j] | 1 << j
+        return reach
+
+    def _joins(self, value: Value, user: Node) -> bool:
+        """Whether `user` may compute `value` itself."""
+        maker = value.maker
+        if maker is None or maker.op not in ELEMENTWISE or maker.op == "concatenate":
+            return False
+        if not (user.op in ELEMENTWISE or user.op == "dynamic_update_slice" or
+                self.compiler.fuses_sums and user.op in SUMS):
+            return False
+        return self.cheap[id(maker)] or user.op == "dynamic_update_slice" or \
+            _size(user.outputs[0]) <= _size(value)
+
+    def _hosts(self, node: Node) -> frozenset[int]:
+        hosts: set[int] = set()
+        for value in node.outputs:
+            joined = [user for user in value.users if self._is_joined(value, user)]
+            if len(joined) < len(value.users) or value.is_output or not joined:
+                hosts.add(id(node))
+            hosts.update(*(self.hosts[id(user)] for user in joined))
+        return frozenset(hosts)
+
+    def _is_shared(self, value: Value) -> bool:
+        users = {id(user): user for user in value.users}
+        if value.maker is None or len(users) + value.is_output < 2:
+            return False
+        if not self.cheap[id(value.maker)]:
+            return len(frozenset().union(*(
+                self.hosts[id(user)] if self._joins(value, user) else {id(user)}
+                for user in users.values()))) > 1
+        if _operands(value.maker) <= 1:
+            return False
+        if value.is_output:
+            return True
+        known: dict[int, bool] = {}
+        return not all(self._joins_on_all_paths(value.maker, user, known)
+                       for user in users.values())
+
+    def _joins_on_all_paths(self, maker: Node, user: Node, known: dict[int, bool]) -> bool:
+        if user is maker:
+            return True
+        if id(user) not in known:
+            start = self.number[id(maker)]
+            known[id(user)] = all(
+                self._joins(value, user) and
+                (value.maker is maker or id(value) not in self.shared) and
+                self._joins_on_all_paths(maker, value.maker, known)
+                for value in user.inputs if value.maker is not None and
+                (value.maker is maker or self.reach[start] >> self.number[id(value.maker)] & 1))
+        return known[id(user)]
+
+    def _is_joined(self, value: Value, user: Node) -> bool:
+        return id(value) not in self.shared and self._joins(value, user)
+
+    def _made(self) -> set[int]:
+        """The values that exist: read by a step that does not compute them itself."""
+        made: set[int] = set()
+        for node in reversed(self.graph.nodes):
+            for value in node.outputs:
+                if node.op not in ELEMENTWISE or value.is_output or id(value) in self.shared \
+                        or any(not self._is_joined(value, user) for user in value.users):
+                    made.add(id(value))
+        # Only in another shape, what exists in the one does in the other.
+        self.same: dict[int, Value] = {}
+        for node in self.graph.nodes:
+            if node.op != "reshape" or id(node.outputs[0]) not in made:
+                continue
+            source = self.same.get(id(node.inputs[0]), node.inputs[0])
+            if source.maker is None or id(source) in made:
+                self.same[id(node.outputs[0])] = source
+                made.discard(id(node.outputs[0]))
+        return made
+
+    # The steps that run.
+
+    def _step(self, node: Node) -> Step:
+        step = Step(node, made=[value for value in node.outputs if id(value) in self.made])
+        stack = [(value, node) for value in node.inputs]
+        seen = set()
+        while stack:
+            value, user = stack.pop()
+            if (id(value), id(user)) in seen:
+                continue
+            seen.add((id(value), id(user)))
+            if id(value) in self.same:
+                source = self.same[id(value)]
+                step.reads[id(source)] = source
+            elif self._is_joined(value, user):
+                assert value.maker is not None
+                stack += [(each, value.maker) for each in value.maker.inputs]
+            else:
+                step.reads[id(value)] = value
+        return step
+
+    def _wide(self, steps: list[Step]) -> list[Step]:
+        """Each as soon as what it reads is there; first those that read nothing."""
+        makers = {id(value): step for step in steps for value in step.made}
+        waits, readers = {}, dict[int, list[Step]]()
+        for step in steps:
+            before = {id(makers[key]): makers[key] for key in step.reads if key in makers}
+            waits[id(step)] = len(before)
+            for key in before:
+                readers.setdefault(key, []).append(step)
+        ready = [step for step in steps if not step.reads]
+        ready += [step for step in steps if step.reads and not waits[id(step)]]
+        for step in ready:      # grows
+            for reader in readers.get(id(step), ()):
+                waits[id(reader)] -= 1
+                if not waits[id(reader)]:
+                    ready.append(reader)
+        return ready
+
+    @staticmethod
+    def _narrow(steps: list[Step]) -> list[Step]:
+        """As they are written, but slices of what is stacked when they are first read."""
+        late = {id(value): step for step in steps for value in step.made
+                if step.node.op == "dynamic_slice"}
+        order: list[Step] = []
+        for step in steps:
+            if step.node.op == "dynamic_slice" and all(id(value) in late for value in step.made):
+                continue
+            for key in step.reads:
+                if key in late:
+                    order.append(late.pop(key))
+            order.append(step)
+        return order
+
+
+def _size(value: Value) -> int:
+    return int(getattr(value.aval, "size", 0))
+
+
+def _operands(node: Node) -> int:
+    """How many values of the result's own size an operation reads."""
+    return sum(_size(value) >= _size(node.outputs[0]) and
+               (value.maker is None or value.maker.op not in ("broadcast_in_dim", "iota"))
+               for value in node.inputs)
+
+
+def _divides_by_a_sum(node: Node) -> bool:
+    """A division by a value that is spread out, which becomes a product."""
+    if node.op != "div" or len(node.inputs) < 2:
+        return False
+    by = node.inputs[1]
+    return _size(by) < _size(node.outputs[0]) or \
+        by.maker is not None and by.maker.op == "broadcast_in_dim"

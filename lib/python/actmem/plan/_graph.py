@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""A program as the planner sees it: the equations of a jaxpr in their order, with calls
+inlined and changes of shape left out, and with the bodies of loops as graphs of their own.
+
+`Graph.of(jaxpr)` makes one; memory.py and work.py read it.
+"""
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from actmem.jax import _private
+from actmem.jax._private import Aval, Eqn, Jaxpr
+
+# Operations that give an operand's bytes another shape or name alone.
+SAME = frozenset("""reshape squeeze expand_dims name copy copy_p stop_gradient
+    optimization_barrier sharding_constraint pvary bitcast_convert_type mesh_cast
+    optimization_barrier_p layout_constraint""".split())
+CALLS = frozenset("""jit pjit closed_call core_call remat checkpoint remat2 custom_jvp_call
+    custom_vjp_call custom_vjp_call_jaxpr custom_lin remat_call xla_call
+    custom_jvp_call_jaxpr actmem_together""".split())
+
+WINDOW = 32         # how many products XLA sums up at once
+
+
+def local_shape(aval: Aval) -> tuple[int, ...]:
+    """The shape that each device has of a value, as far as its type tells."""
+    shape = _private.explicit_shard_shape(aval) if hasattr(aval, "sharding") else None
+    return tuple(aval.shape if shape is None else shape)
+
+
+def bytes_of(aval: Aval) -> int:
+    """On a device, of a value of this type; 0 of one that has none, as a token."""
+    if not hasattr(aval, "shape") or not hasattr(aval, "dtype") or \
+            aval.dtype.name == "float0":
+        return 0
+    if _private.is_extended(aval.dtype):
+        aval = _private.physical_aval(aval)
+    return int(math.prod(local_shape(aval)) * aval.dtype.itemsize)
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class Value:
+    bytes: int
+    aval: Aval
+    maker: Node | None = None       # None: an input
+    number: int = -1                # of the input
+    users: list[Node] = dataclasses.field(default_factory=list)
+    is_output: bool = False
+    names: tuple[str, ...] = ()     # that the program gave it
+    again: tuple[str, ...] = ()     # and those given where it is recomputed
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class Node:
+    """An operation on values; `body` if it is a loop, `branches` if a choice."""
+
+    op: str
+    inputs: list[Value]
+    outputs: list[Value]
+    params: dict[str, Any]
+    where: Any                      # of the program's source
+    bodies: list[Graph] = dataclasses.field(default_factory=list)
+    length: int = 1
+    consts: int = 0                 # of a loop: how many inputs are the same in all turns,
+    carries: int = 0                # and how many go from turn to turn
+    reads: list[Any] = dataclasses.field(default_factory=list)   # avals of all operands
+    turn: int = 0                   # which recomputation it is of, from 1 on; 0: none
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class Graph:
+    inputs: list[Value]
+    outputs: list[Value | None]     # None: a constant
+    nodes: list[Node]
+
+    @staticmethod
+    def of(jaxpr: Jaxpr) -> Graph:
+        """Of a jaxpr, closed or not. Equal operations are one."""
+        return _Maker().graph(jaxpr)
+
+    @property
+    def is_step(self) -> bool:
+        """Whether it goes forward and backward, as the body of a loop over microbatches."""
+        turns = {node.turn for node in self.nodes if node.turn}
+        return len(turns) > 1 or any(
+            body.is_step or any(inner.turn for inner in body.nodes)
+            for node in self.nodes if node.op == "scan" for body in node.bodies)
+
+
+class _Maker:
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.seen: dict[Any, Node] = {}
+        # Values of a recomputation, which barriers keep apart from what it repeats.
+        self.apart: set[int] = set()
+        self.number = 0
+        self.turn = 0
+
+    def graph(self, jaxpr: Jaxpr) -> Graph:
+        inner = _private.open_jaxpr(jaxpr)
+        outer = self.nodes, self.seen, self.apart
+        self.nodes, self.seen, self.apart = [], {}, set()
+        inputs = [Value(bytes_of(var.aval), var.aval, None, i)
+                  for i, var in enumerate([*inner.constvars, *inner.invars])]
+        env = dict(zip([*inner.constvars, *inner.invars], inputs))
+        outputs = self._run(inner, env)
+        for value in outputs:
+            if value is not None:
+                value.is_output = True
+        graph = Graph(inputs, outputs, self.nodes)
+        _add_in_place(graph)
+        self.nodes, self.seen, self.apart = outer
+        return graph
+
+    def _read(self, env: dict[Any, Value | None], atom: Any) -> Value | None:
+        return None if _private.is_literal(atom) else env[atom]
+
+    def _run(self, jaxpr: Jaxpr, env: dict[Any, Any]) -> list[Value | None]:
+        for eqn in jaxpr.eqns:
+            args = [self._read(env, atom) for atom in eqn.invars]
+            for var, value in zip(eqn.outvars, self._eqn(eqn, args)):
+                env[var] = value
+        return [self._read(env, atom) for atom in jaxpr.outvars]
+
+    def _eqn(self, eqn: Eqn, args: list[Value | None]) -> Sequence[Value | None]:
+        op = eqn.primitive.name
+        if op in SAME or self._is_same(op, eqn, args):
+            name = _private.name_of(eqn)
+            if name is not None and args[0] is not None:
+                if self.turn:
+                    # A value of its own: the derivative may need what was named as well.
+                    return [self._named(args[0], name)]
+                args[0].names += (name,)
+            return args
+        inner = self._called(op, eqn)
+        if inner is not None:
+            if not eqn.params.get("differentiated"):
+                return self._call(inner, args)
+            outer = self.apart, self.turn
+            self.number += 1
+            self.turn = self.number
+            if eqn.params.get("prevent_cse"):
+                self.apart = {id(value) for value in args if value is not None}
+            results = self._call(inner, args)
+            self.apart, self.turn = outer
+            return results
+        return self._node(op, eqn, args)
+
+    @staticmethod
+    def _is_same(op: str, eqn: Eqn, args: list[Value | None]) -> bool:
+        if op == "convert_element_type":
+            return bool(eqn.invars[0].aval.dtype == eqn.outvars[0].aval.dtype)
+        if op in ("broadcast_in_dim", "transpose") and args[0] is not None:
+            a, b = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
+            # Only dimensions of 1 come or move.
+            return [size for size in a if size != 1] == [size for size in b if size != 1] \
+                and (op != "transpose" or _keeps_order(eqn))
+        return op == "call_hi_primitive"
+
+    @staticmethod
+    def _called(op: str, eqn: Eqn) -> Jaxpr | None:
+        if op not in CALLS:
+            return None
+        for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
+            if key in eqn.params and _private.is_jaxpr(eqn.params[key]):
+                return eqn.params[key]
+        return next(iter(_private.inner_jaxprs(eqn.params)), None)
+
+    def _call(self, jaxpr: Jaxpr, args: list[Value | None]) -> Sequence[Value | None]:
+        inner = _private.open_jaxpr(jaxpr)
+        consts = [Value(bytes_of(var.aval), var.aval) for var in inner.constvars]
+        env = dict(zip([*inner.constvars, *inner.invars], [*consts, *args]))
+        return self._run(inner, env)
+
+    def _node(self, op: str, eqn: Eqn, args: list[Value | None]) -> Sequence[Value]:
+        if op in ("dot_general", "conv_general_dilated"):
+            args = [value and self._arranged(value, *order)
+                    for value, order in zip(args, _orders(eqn))]
+        elif op == "reduce_sum" and args[0] is not None:
+            args = [self._summed(args[0], eqn)]
+        key = self._key(op, eqn, args)
+        if key is not None and key in self.seen:
+            return self.seen[key].outputs
+        inputs = [value for value in args if value is not None]
+        outputs = [Value(bytes_of(var.aval), var.aval) for var in eqn.outvars]
+        node = Node(op, inputs, outputs, eqn.params, eqn.source_info)
+        node.reads = [atom.aval for atom in eqn.invars]
+        if op == "scan":
+            node.length = eqn.params["length"]
+            node.consts = _private.scan_consts(eqn.params)
+            node.carries = _private.scan_carries(eqn.params)
+            node.bodies = [_turn(self.graph(eqn.params["jaxpr"]), node)]
+            # One for each operand, constants among them.
+            node.inputs = [value or Value(bytes_of(atom.aval), atom.aval)
+                           for value, atom in zip(args, eqn.invars)]
+        elif op in ("while", "cond") or list(_private.inner_jaxprs(eqn.params)):
+            jaxprs = list(_private.inner_jaxprs(eqn.params))
+            if not op.startswith(("reduce", "scatter", "argm", "cum", "sort")):
+                node.bodies = [self.graph(jaxpr) for jaxpr in jaxprs]
+        self._add(node)
+        if any(id(value) in self.apart for value in inputs):
+            self.apart |= {id(value) for value in outputs}
+        if key is not None:
+            self.seen[key] = node
+        return outputs
+
+    def _arranged(self, value: Value, order: list[int], shape: tuple[int, ...],
+                  is_matrix: bool) -> Value:
+        """`value` as a product reads it, a copy if its dimensions are in another order."""
+        if is_matrix:
+            return value
+        moved = [i for i in order if shape[i] != 1]
+        is_moved = moved != sorted(moved)
+        key = ("arrange", id(value), id(value) in self.apart and self.number,
+               *((tuple(order), shape) if is_moved else ()))
+        if key not in self.seen:
+            node = Node("transpose" if is_moved else "reshape", [value],
+                        [Value(value.bytes, value.aval)], {}, None)
+            self._add(node)
+            self.seen[key] = node
+            if id(value) in self.apart:
+                self.apart.add(id(node.outputs[0]))
+        return self.seen[key].outputs[0]
+
+    def _named(self, value: Value, name: str) -> Value:
+        named = Value(value.bytes, value.aval, again=(name,))
+        self._add(Node("reshape", [value], [named], {}, None))
+        if id(value) in self.apart:
+            self.apart.add(id(named))
+        return named
+
+    def _summed(self, value: Value, eqn: Eqn) -> Value:
+        """Partial sums of many products, as XLA makes them first."""
+        taken = eqn.invars[0].aval.size // max(eqn.outvars[0].aval.size, 1)
+        if taken <= WINDOW or value.maker is None or \
+                value.maker.op not in ("mul", "square", "integer_pow"):
+            return value
+        key = "sum", id(value), tuple(eqn.params["axes"])
+        if key not in self.seen:
+            node = Node("reduce_window", [value], [Value(
+                eqn.outvars[0].aval.size * eqn.outvars[0].aval.dtype.itemsize *
+                -(-taken // WINDOW), eqn.outvars[0].aval)], {}, None)
+            self._add(node)
+            self.seen[key] = node
+        return self.seen[key].outputs[0]
+
+    def _add(self, node: Node) -> None:
+        node.turn = self.turn
+        for value in node.outputs:
+            value.maker = node
+        for value in node.inputs:
+            value.users.append(node)
+        self.nodes.append(node)
+
+    def _key(self, op: str, eqn: Eqn, args: list[Value | None]) -> Any:
+        """By which two operations are equal, or None."""
+        if _private.has_effects(eqn) or op in ("scan", "while", "cond"):
+            return None
+        atoms = tuple(id(value) if value is not None else
+                      (str(getattr(atom, "val", None)), str(atom.aval))
+                      for value, atom in zip(args, eqn.invars))
+        try:
+            is_apart = any(id(value) in self.apart for value in args)
+            return op, atoms, is_apart and self.number, str(sorted(
+                (key, str(value)) for key, value in eqn.params.items() if key != "sharding"))
+        except TypeError:
+            return None
+
+
+def _keeps_order(eqn: Eqn) -> bool:
+    shape = eqn.invars[0].aval.shape
+    moved = [i for i in eqn.params["permutation"] if shape[i] != 1]
+    return moved == sorted(moved)
+
+
+def _add_in_place(graph: Graph) -> None:
+    """Scatters into a value what is scattered into zeros and then added to it."""
+    for node in list(graph.nodes):
+        if node.op != "scatter-add" or len(node.inputs[0].users) != 1 or \
+                not _is_constant(node.inputs[0]) or len(node.outputs[0].users) != 1:
+            continue
+        add, = node.outputs[0].users
+        if add.op not in ("add", "add_any") or len(add.inputs) != 2 or \
+                node.outputs[0].is_output:
+            continue
+        other = add.inputs[add.inputs[0] is node.outputs[0]]
+        zeros, others = node.inputs[0], [value for value in node.inputs[1:]]
+        if zeros.maker is not None:
+            graph.nodes.remove(zeros.maker)
+        for value in others:
+            value.users = [add if user is node else user for user in value.users]
+        add.op, add.inputs = "scatter-add", [other, *others]
+        graph.nodes.remove(node)
+
+
+def _is_constant(value: Value) -> bool:
+    return value.maker is not None and value.maker.op == "broadcast_in_dim" and \
+        not value.maker.inputs
+
+
+def _orders(eqn: Eqn) -> list[tuple[list[int], tuple[int, ...], bool]]:
+    """In which order a product reads the dimensions of its operands, their shapes, and
+    whether they are matrices, which it reads either way."""
+    if "window_strides" in eqn.params:
+        dims = eqn.params["dimension_numbers"]
+        (batch, feature, *spaces), (out, into, *window) = dims.lhs_spec, dims.rhs_spec
+        return [([batch, *spaces, feature], eqn.invars[0].aval.shape, False),
+                ([*window, into, out], eqn.invars[1].aval.shape, False)]
+    (lhs_sums, rhs_sums), (lhs_batch, rhs_batch) = eqn.params["dimension_numbers"]
+    orders = []
+    for atom, sums, batch, is_left in ((eqn.invars[0], lhs_sums, lhs_batch, True),
+                                       (eqn.invars[1], rhs_sums, rhs_batch, False)):
+        free = [i for i in range(atom.aval.ndim) if i not in sums and i not in batch]
+        order = [*batch, *free, *sums] if is_left else [*batch, *sums, *free]
+        orders.append((order, atom.aval.shape, not batch and len(free) <= 1 and len(sums) == 1))
+    return orders
+
+
+def _turn(body: Graph, loop: Node) -> Graph:
+    """The body of a scan, which takes its part of what is stacked and puts there what is to
+    be stacked."""
+    slices, updates = [], []
+    for i in range(loop.consts + loop.carries, len(body.inputs)):
+        part = body.inputs[i]
+        body.inputs[i] = stack = Value(part.bytes * loop.length, part.aval, None, i)
+        part.maker = Node("dynamic_slice", [stack], [part], {}, None)
+        stack.users = [part.maker]
+        slices.append(part.maker)
+    carried = {id(value) for value in body.outputs[:loop.carries]}
+    for i in range(loop.carries, len(body.outputs)):
+        value = body.outputs[i]
+        if value is None:
+            continue
+        value.is_output = id(value) in carried
+        update = Node("dynamic_update_slice", [value], [], {}, None)
+        body.outputs[i] = stacked = Value(0, value.aval, update, is_output=True)
+        update.outputs = [stacked]
+        value.users.append(update)
+        updates.append(update)
+    body.nodes = [*slices, *body.nodes, *updates]
+    return body

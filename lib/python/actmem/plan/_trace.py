@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Programs as graphs: traced without computing anything, under one policy after another.
+
+A loss is traced once, and its jaxpr differentiated with each policy. A step, which takes its
+gradient itself, is traced anew for each, and JAX forgets its traces before, as they do not
+depend on the policy in its eyes.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+from jax.extend.core import jaxpr_as_fun
+
+from actmem.jax import _private
+from actmem.jax._private import Eqn, Jaxpr, Rule
+from actmem.plan._graph import Graph
+
+
+def graph_of(function: Callable[..., Any], *args: Any) -> Graph:
+    """Of a function of arrays, or of their shapes."""
+    return Graph.of(_private.dce(jax.make_jaxpr(function)(*args)))
+
+
+def _eqns(jaxpr: Jaxpr) -> Iterable[Eqn]:
+    for eqn in _private.open_jaxpr(jaxpr).eqns:
+        yield eqn
+        for inner in _private.inner_jaxprs(eqn.params):
+            yield from _eqns(inner)
+
+
+def _changed(jaxpr: Jaxpr, change: Callable[[Eqn], Eqn | None]) -> Jaxpr:
+    """`jaxpr` with what `change` makes of its equations, in those of functions too."""
+    eqns = []
+    for eqn in _private.open_jaxpr(jaxpr).eqns:
+        new = change(eqn)
+        if new is None:
+            params = {key: _changed(value, change) if _private.is_jaxpr(value) else
+                      tuple(_changed(each, change) for each in value)
+                      if isinstance(value, tuple) and value and
+                      all(map(_private.is_jaxpr, value)) else value
+                      for key, value in eqn.params.items()}
+            new = eqn.replace(params=params)
+        eqns.append(new)
+    return _private.with_eqns(jaxpr, eqns)
+
+
+def _has_names(jaxpr: Jaxpr) -> bool:
+    return any(_private.name_of(eqn) is not None for eqn in _eqns(jaxpr))
+
+
+class Program:
+    """A loss of parameters and a batch, or a step of a training, to be differentiated with
+    any policy."""
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self.function, self.args = function, args
+        self.jaxpr = jax.make_jaxpr(function)(*args)
+        remats = [eqn for eqn in _eqns(self.jaxpr) if _private.is_remat(eqn)]
+        self.is_step = any(eqn.params["differentiated"] for eqn in remats)
+        self.is_checkpointed = bool(remats)
+        self.weights = len(jax.tree.leaves(args[0])) if args else 0
+        self.inputs = len(jax.tree.leaves(args))
+        if not self.is_step:
+            self._check_loss()
+
+    def _check_loss(self) -> None:
+        avals = self.jaxpr.out_avals
+        if not avals or avals[0].shape != () or \
+                not jax.numpy.issubdtype(avals[0].dtype, jax.numpy.floating):
+            kinds = ", ".join(aval.str_short() for aval in avals) or "nothing"
+            raise ValueError(f"{name_of(self.function)} returns {kinds}: a plan is made for a "
+                             "loss, which returns a number of a floating point type, or for "
+                             "a step that takes the gradient of a checkpointed function")
+
+    @property
+    def batch(self) -> range:
+        """The numbers of those inputs that are no weights."""
+        return range(self.weights, self.inputs)
+
+    def graph(self, policy: Rule) -> Graph:
+        """Of the program with its gradient, rematerialised by `policy`."""
+        if self.is_step:
+            jax.clear_caches()
+            try:
+                with _private.every_policy_is(policy):
+                    return graph_of(self.function, *self.args)
+            finally:
+                jax.clear_caches()
+        jaxpr = self._with(policy)
+        leaves = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in jaxpr.in_avals]
+
+        def loss(weights: list[Any], batch: list[Any]) -> Any:
+            value, *rest = jaxpr_as_fun(jaxpr)(*weights, *batch)
+            return value, rest
+        return graph_of(jax.value_and_grad(loss, has_aux=True, allow_int=True),
+                        leaves[:self.weights], leaves[self.weights:])
+
+    def _with(self, policy: Rule) -> Jaxpr:
+        if self.is_checkpointed:
+            return _changed(self.jaxpr, lambda eqn: eqn.replace(
+                params=eqn.params | {"policy": policy}) if _private.is_remat(eqn) else None)
+
+        # The bodies of scans are layers.
+        wrapped = []
+
+        def wrap(eqn: Eqn) -> Eqn | None:
+            if eqn.primitive.name != "scan" or not _has_names(eqn.params["jaxpr"]):
+                return None
+            body = eqn.params["jaxpr"]
+            layer = jax.checkpoint(jaxpr_as_fun(body), policy=policy, prevent_cse=False)
+            wrapped.append(eqn)
+            return eqn.replace(params=eqn.params | {"jaxpr": jax.make_jaxpr(layer)(
+                *[jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in body.in_avals])})
+        jaxpr = _changed(self.jaxpr, wrap)
+        if wrapped:
+            return jaxpr
+        return jax.make_jaxpr(jax.checkpoint(jaxpr_as_fun(self.jaxpr), policy=policy))(
+            *[jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in self.jaxpr.in_avals])
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", None) or repr(function)

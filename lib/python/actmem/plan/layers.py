@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""A program's graph as layers in time: what each computes forward and backward under a set of
+kept names, and which named bytes it would send away."""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+
+from actmem.plan._graph import Graph, Node
+from actmem.plan.time import Layer, Machine
+from actmem.plan.work import Counted, Work
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Layers that run forward and then backward, `times` times in a step."""
+
+    times: int
+    layers: list[Layer]
+    rest: float                     # seconds beside the layers
+
+
+@dataclasses.dataclass
+class _Stack:
+    """Layers that are alike."""
+
+    length: int
+    forward: float
+    backward: float
+    bytes: Mapping[str, int]        # of the named values of one layer
+
+    def layer(self, offloaded: Collection[str]) -> Layer:
+        return Layer(self.forward, self.backward,
+                     sum(size for name, size in self.bytes.items() if name in offloaded))
+
+
+class Timeline:
+    """Of a program that recomputes everything."""
+
+    def __init__(self, graph: Graph, machine: Machine) -> None:
+        self.machine = machine
+        self.counted = Counted(graph)
+        self._prices: dict[int, float] = {}
+        self._known: dict[frozenset[str], list[tuple[int, list[_Stack], float]]] = {}
+
+    def parts(self, kept: Collection[str], offloaded: Collection[str]) -> list[Part]:
+        """The layers of a step that keeps or offloads these names."""
+        there = frozenset(kept) | frozenset(offloaded)
+        return [Part(times, [layer for stack in stacks
+                             for layer in [stack.layer(offloaded)] * stack.length], rest)
+                for times, stacks, rest in self._stacks(there)]
+
+    def needed_names(self) -> set[str]:
+        """The names of what the backward pass computes again: to save others spares nothing."""
+        return {name for _, stacks, _ in self._stacks(frozenset()) for stack in stacks
+                for name in stack.bytes}
+
+    def _stacks(self, there: frozenset[str]) -> list[tuple[int, list[_Stack], float]]:
+        if there not in self._known:
+            self._known[there] = []
+            self._part(self.counted, there, 1, self._known[there])
+        return self._known[there]
+
+    def _price(self, work: Work, is_product: bool) -> float:
+        price = self._prices.get(id(work))
+        if price is None:
+            price = self._prices[id(work)] = self.machine.seconds(work, is_product)
+        return price
+
+    def _part(self, counted: Counted, there: frozenset[str], times: int,
+              found: list[tuple[int, list[_Stack], float]]) -> None:
+        forward: list[tuple[Node, float]] = []
+        backward: list[_Stack] = []
+        turns: dict[int, float] = {}
+        before = rest = 0.0         # not of a layer: until the first recomputation, and after
+        for node in counted.needed(there):
+            inner = counted.inner.get(id(node), [])
+            if node.op == "scan" and inner[0].graph.is_step:
+                self._part(inner[0], there, times * node.length, found)
+            elif node.op == "scan" and any(each.turn for each in inner[0].graph.nodes):
+                backward.append(_Stack(node.length, 0.0, inner[0].cost(there, self._price),
+                                       _named(inner[0].graph.nodes)))
+            elif node.op == "scan":
+                forward.append((node, inner[0].cost(there, self._price)))
+            else:
+                seconds = max((each.cost(there, self._price) for each in inner), default=0.0)
+                if id(node) in counted.own:
+                    seconds += self._price(counted.own[id(node)], True)
+                if node.turn:
+                    turns[node.turn] = turns.get(node.turn, 0.0) + seconds
+                elif turns:
+                    rest += seconds
+                else:
+                    before += seconds
+        stacks = []
+        for stack in reversed(backward):
+            # The scan of the forward pass that comes first among those as long.
+            for i, (node, seconds) in enumerate(forward):
+                if node.length == stack.length:
+                    stack.forward = seconds
+                    del forward[i]
+                    break
+            stacks.append(stack)
+        rest += sum(seconds * node.length for node, seconds in forward)
+        if turns:
+            named: dict[int, list[Node]] = {}
+            for node in counted.graph.nodes:
+                named.setdefault(node.turn, []).append(node)
+            for turn in sorted(turns, reverse=True):
+                stacks.append(_Stack(1, before / len(turns), turns[turn], _named(named[turn])))
+        else:
+            rest += before
+        if stacks or times == 1:
+            found.append((times, stacks, rest))
+
+
+def _named(nodes: list[Node]) -> dict[str, int]:
+    """Bytes of the values that are computed again under a name."""
+    sizes: dict[str, int] = {}
+    for node in nodes:
+        for value in node.outputs:
+            for name in value.again:
+                sizes[name] = sizes.get(name, 0) + value.bytes
+    return sizes

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""How much memory of the device a program needs: the most that is live at once, over all
+positions of the program.
+
+A value is live from the step that makes it to the last that reads it; _fusion.py tells what
+the steps are. Loops hold what they carry, read and stack for as long as they run, and within
+them what a turn needs.
+"""
+from __future__ import annotations
+
+import dataclasses
+
+from actmem.plan._fusion import CPU, ELEMENTWISE, GPU, MOVING, TPU, Compiler, Step, Steps
+from actmem.plan._graph import Graph, Node, Value
+
+__all__ = ["CPU", "GPU", "TPU", "Compiler", "Liveness", "Memory", "foresee"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    """Bytes that a program needs, as memory_analysis() calls them."""
+
+    arguments: int
+    outputs: int
+    aliased: int
+    temporary: int
+
+    @property
+    def peak(self) -> int:
+        return self.arguments + self.outputs + self.temporary - self.aliased
+
+
+def foresee(graph: Graph, donated: int = 0, compiler: Compiler = GPU) -> Memory:
+    """The memory of a program; `donated` bytes of its arguments become results."""
+    arguments = sum(value.bytes for value in graph.inputs)
+    outputs = sum((value.bytes if value else 4) + 8 for value in graph.outputs)
+    kept = {id(value) for value in graph.outputs if value is not None}
+    return Memory(arguments, outputs, min(donated, outputs),
+                  Liveness(graph, compiler, kept, hosts=not donated).peak)
+
+
+class Liveness:
+    """Of a graph's values; its inputs and those in `elsewhere` are not counted, as their
+    memory is somebody else's."""
+
+    def __init__(self, graph: Graph, compiler: Compiler, elsewhere: set[int],
+                 carried: int = 0, first: int = 0, hosts: bool = False) -> None:
+        self.compiler = compiler
+        self.graph = graph
+        self.elsewhere = elsewhere
+        self.order = Steps(graph, compiler)
+        self.steps = self.order.steps
+        self.last: dict[int, int] = {}
+        for at, step in enumerate(self.steps):
+            for key in step.reads:
+                self.last[key] = at
+        for output in graph.outputs:
+            if output is not None:
+                self.last[id(output)] = len(self.steps)
+        self.copied = self._copied(first, carried)
+        if hosts:
+            self.elsewhere = self.elsewhere | self._hosted()
+        self.peak, self.at, self.live_at = self._run()
+
+    def _copied(self, first: int, count: int) -> list[Value]:
+        """Carried values that are still read when their successors may be written."""
+        copied = []
+        makers = {id(value): at for at, step in enumerate(self.steps) for value in step.made}
+        for value, new in zip(self.graph.inputs[first:first + count], self.graph.outputs):
+            readers = [at for at, step in enumerate(self.steps) if id(value) in step.reads]
+            if new is value or not readers:
+                continue
+            end = makers.get(id(new), -1) if new is not None else -1
+            before = self._before(end, makers)
+            if any(at not in before for at in readers):
+                copied.append(value)
+        return copied
+
+    def _before(self, end: int, makers: dict[int, int]) -> set[int]:
+        """The steps that run before that at `end` does, whatever the order, and itself."""
+        found, stack = set(), [end] if end >= 0 else []
+        while stack:
+            at = stack.pop()
+            if at in found:
+                continue
+            found.add(at)
+            stack += [makers[key] for key in self.steps[at].reads if key in makers]
+        return found
+
+    def _hosted(self) -> set[int]:
+        """Values that lie, while they live, where results will be."""
+        begins = {id(value): at for at, step in enumerate(self.steps) for value in step.made}
+        if self.compiler.is_wide:
+            begins |= {id(value): 0 for step in self.steps for value in _stacked(step.node)}
+        made = [value for step in self.steps for value in step.made]
+        made.sort(key=lambda value: -value.bytes)
+        places: list[tuple[int, list[tuple[int, int]]]] = []
+        hosted = set()
+        for value in made:
+            if id(value) in self.elsewhere:
+                places.append((value.bytes, [(begins[id(value)], len(self.steps))]))
+        for value in made:
+            if id(value) in self.elsewhere or id(value) not in self.last:
+                continue
+            begin, end = begins[id(value)], self.last[id(value)]
+            for size, taken in reversed(places):
+                if size >= value.bytes and all(end < b or e < begin for b, e in taken):
+                    taken.append((begin, end))
+                    hosted.add(id(value))
+                    break
+        return hosted
+
+    def _run(self) -> tuple[int, int, list[Value]]:
+        live: dict[int, Value] = {}
+        ends: dict[int, list[Value]] = {}
+        total = most = 0
+        where, there = -1, list[Value]()
+
+        def begin(value: Value) -> None:
+            nonlocal total
+            live[id(value)] = value
+            total += value.bytes
+            ends.setdefault(self.last[id(value)], []).append(value)
+
+        for value in self.copied:
+            begin(value)
+        if self.compiler.is_wide:
+            # Stacked values are there before anything runs.
+            for step in self.steps:
+                for value in _stacked(step.node):
+                    if id(value) in self.last and id(value) not in self.elsewhere:
+                        begin(value)
+        for at, step in enumerate(self.steps):
+            made = [value for value in step.made if id(value) not in self.elsewhere and
+                    id(value) not in live]
+            need = sum(value.bytes for value in made) + self._inside(step, live, at) - \
+                self._reused(step, made, live, at)
+            if total + need > most:
+                most, where, there = total + need, at, [*live.values(), *made]
+            for value in made:
+                if id(value) in self.last:
+                    begin(value)
+            for value in ends.pop(at, ()):
+                del live[id(value)]
+                total -= value.bytes
+        return most, where, there
+
+    def _reused(self, step: Step, made: list[Value], live: dict[int, Value], at: int) -> int:
+        """Bytes of an operand that ends here, in whose place the result is written."""
+        if not made or step.node.op in MOVING or step.node.op not in ELEMENTWISE and \
+                not step.node.op.startswith("scatter"):
+            return 0
+        size = made[0].bytes
+        return size if any(value.bytes == size and self.last[key] == at
+                           for key, value in step.reads.items() if key in live) else 0
+
+    def _inside(self, step: Step, live: dict[int, Value], at: int) -> int:
+        """Bytes that a step needs beside its operands and results."""
+        node = step.node
+        if node.op != "scan":
+            return max((Liveness(body, self.compiler, set()).peak for body in node.bodies),
+                       default=0)
+        need = 0
+        # A carried value stays where it was, if it ends here, and else is copied.
+        taken: set[int] = set()
+        for value, out in zip(node.inputs[node.consts:][:node.carries], node.outputs):
+            if id(value) in live and self.last[id(value)] == at and id(value) not in taken:
+                taken.add(id(value))
+                need -= value.bytes if id(out) not in self.elsewhere else 0
+        body, = node.bodies
+        written = {id(value) for value in body.outputs if value is not None}
+        return need + Liveness(body, self.compiler, written, node.carries, node.consts).peak
+
+
+def _stacked(node: Node) -> list[Value]:
+    return node.outputs[node.carries:] if node.op == "scan" else []

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""A plan: what becomes of each name and why, as a table, an object of JSON, a policy of
+jax.checkpoint, lines for MaxText, a curve; and as a file that a second start takes."""
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+
+from actmem.plan.search import KEEP, OFFLOAD, RECOMPUTE
+
+FORMAT = 1
+
+
+class Mismatch(ValueError):
+    """A plan of another program, machine or version of JAX."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    name: str
+    bytes: int
+    action: str
+    why: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The result of plan()."""
+
+    model: str
+    machine: str
+    names: Sequence[Row]
+    step_s: float
+    recompute_step_s: float
+    error: float            # of the gain
+    peak_bytes: int
+    host_bytes: int
+    disk_bytes: int
+    abstains: str           # why nothing is offloaded though it might gain, or ""
+    key: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # Peak bytes, step's seconds and kind of the choices along the way, for the curve.
+    curve: Sequence[tuple[int, float, str]] = ()
+
+    @property
+    def gain(self) -> float:
+        """The share of the full recomputation's step that is saved."""
+        return 1 - self.step_s / self.recompute_step_s
+
+    def with_action(self, action: str) -> list[str]:
+        return [row.name for row in self.names if row.action == action]
+
+    @property
+    def policy(self) -> Any:
+        """For jax.checkpoint, or actmem.jax.checkpoint."""
+        kept, offloaded = self.with_action(KEEP), self.with_action(OFFLOAD)
+        if not offloaded:
+            return jax.checkpoint_policies.save_only_these_names(*kept)
+        return jax.checkpoint_policies.save_and_offload_only_these_names(
+            names_which_can_be_saved=kept, names_which_can_be_offloaded=offloaded,
+            offload_src="device", offload_dst="pinned_host")
+
+    def maxtext(self) -> str:
+        """The lines of a MaxText configuration."""
+        words = {KEEP: "device", OFFLOAD: "offload", RECOMPUTE: "remat"}
+        return "\n".join(["remat_policy: custom", *(
+            f"{'decoder_layer_input' if row.name == 'layer_input' else row.name}: "
+            f"{words[row.action]}" for row in self.names)]) + "\n"
+
+    def __str__(self) -> str:
+        rows = [("name", "bytes", "action", "why"), *(
+            (row.name, _size(row.bytes), row.action, row.why) for row in self.names)]
+        widths = [max(len(row[i]) for row in rows) for i in range(3)]
+        lines = ["  ".join((row[0].ljust(widths[0]), row[1].rjust(widths[1]),
+                            row[2].ljust(widths[2]), row[3])).rstrip() for row in rows]
+        lines.append(
+            f"{self.model} on {self.machine}: a step of {self.step_s:.4g} s, "
+            f"{self.recompute_step_s:.4g} s if all is recomputed; gain {self.gain:.1%} "
+            f"± {self.error:.1%}; {_size(self.peak_bytes)} of the device, "
+            f"{_size(self.host_bytes)} of the host, {_size(self.disk_bytes)} of files")
+        if self.abstains:
+            lines.append(self.abstains)
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As `actmem plan --json` prints it."""
+        return {
+            "model": self.model, "machine": self.machine,
+            "names": [dataclasses.asdict(row) for row in self.names],
+            "step_s": self.step_s, "recompute_step_s": self.recompute_step_s,
+            "gain": self.gain, "error": self.error, "peak_bytes": self.peak_bytes,
+            "host_bytes": self.host_bytes, "disk_bytes": self.disk_bytes,
+            "abstains": bool(self.abstains),
+        }
+
+    def json(self) -> str:
+        return json.dumps(self.as_dict(), indent=1)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """As a file for load_plan()."""
+        fields = dataclasses.asdict(self) | {"format": FORMAT}
+        written = f"{os.fspath(path)}.{os.getpid()}"
+        with open(written, "w", encoding="utf-8") as file:
+            json.dump(fields, file, indent=1)
+        os.replace(written, path)
+
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Step time over the device's memory, with the plan on it."""
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise ImportError("plot() wants matplotlib: pip install matplotlib") from None
+        figure = Figure(figsize=(6, 4))
+        axes = figure.add_subplot(xlabel="device memory (GiB)", ylabel="step (s)")
+        for kind in ("keep or recompute", "with offloading"):
+            points = sorted((peak / 2**30, seconds) for peak, seconds, each in self.curve
+                            if each == kind)
+            axes.step([x for x, _ in points], [y for _, y in points], where="post", label=kind)
+        axes.plot([self.peak_bytes / 2**30], [self.step_s], "o", label="the plan")
+        axes.legend()
+        figure.savefig(path)
+
+
+def load_plan(path: str | os.PathLike[str], key: Mapping[str, str] | None = None, *,
+              force: bool = False) -> Plan:
+    """The plan that save() wrote. With the `key` of what is at hand one of something else is
+    refused, unless `force`."""
+    with open(path, encoding="utf-8") as file:
+        fields = json.load(file)
+    if fields.pop("format", None) != FORMAT:
+        raise Mismatch(f"{os.fspath(path)} is no plan of this version of actmem: plan anew")
+    fields["names"] = tuple(Row(**row) for row in fields["names"])
+    fields["curve"] = tuple(tuple(point) for point in fields["curve"])
+    found = Plan(**fields)
+    if key is not None and not force:
+        for what, wanted in key.items():
+            if found.key.get(what) != wanted:
+                raise Mismatch(f"{os.fspath(path)} is a plan for {what} {found.key.get(what)}, "
+                               f"and here is {wanted}: plan anew, or give force=True")
+    return found
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            break
+        count /= 1024
+    else:
+        unit = "TiB"
+    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.2f} {unit}"

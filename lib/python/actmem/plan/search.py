@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The search over keep, offload or recompute for each name: all combinations of up to ten names,
+beyond that step by step. Memory is estimated for all, and foreseen exactly for the best."""
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import itertools
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+from actmem.plan.layers import Timeline
+from actmem.plan.names import Candidate
+from actmem.plan.time import Machine, Step, simulate
+
+KEEP, OFFLOAD, RECOMPUTE = "keep", "offload", "recompute"
+EXHAUSTIVE = 10         # names, up to which all is tried
+SPARED = 2              # layers of which a value may be live though it is recomputed
+ROUNDING = 0.01         # of a step, below which two are equal
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    kept: frozenset[str] = frozenset()
+    offloaded: frozenset[str] = frozenset()
+
+    def action(self, name: str) -> str:
+        return KEEP if name in self.kept else OFFLOAD if name in self.offloaded else RECOMPUTE
+
+    def but(self, name: str, action: str) -> Choice:
+        kept, offloaded = self.kept - {name}, self.offloaded - {name}
+        return Choice(kept | {name} if action == KEEP else kept,
+                      offloaded | {name} if action == OFFLOAD else offloaded)
+
+
+class Search:
+    """Over the names of a program on a machine. `peak_of(names)` foresees the device's memory
+    with these saved there."""
+
+    def __init__(self, timeline: Timeline, candidates: Sequence[Candidate], machine: Machine,
+                 peak_of: Callable[[frozenset[str]], int], device_memory: float = math.inf,
+                 host_memory: float = math.inf, ring: int = 2) -> None:
+        self.timeline, self.machine = timeline, machine
+        self.sizes: Mapping[str, Candidate] = {each.name: each for each in candidates}
+        needed = timeline.needed_names()
+        self.names = [each.name for each in candidates if each.name in needed]
+        self.device_memory, self.host_memory, self.ring = device_memory, host_memory, ring
+        self._peak_of = peak_of
+        self._peaks: dict[frozenset[str], int] = {}
+        self._parts: dict[frozenset[str], dict[frozenset[str], Step]] = {}
+
+    def time(self, choice: Choice, machine: Machine | None = None) -> Step:
+        """How long a step takes with this choice."""
+        steps = [(part.times, simulate(part.layers, machine or self.machine, part.rest,
+                                       self.ring, self.host_memory))
+                 for part in self.timeline.parts(choice.kept, choice.offloaded)]
+        # Microbatches come one after the other, in the same memory.
+        return Step(sum(times * step.seconds for times, step in steps),
+                    sum(times * step.compute for times, step in steps),
+                    sum(times * step.waited for times, step in steps),
+                    max(step.host_bytes for _, step in steps),
+                    max(step.disk_bytes for _, step in steps))
+
+    def peak(self, choice: Choice) -> int:
+        """The device's memory: that of a program that keeps what is offloaded, less that, and
+        the ring through which it goes."""
+        saved = choice.kept | choice.offloaded
+        if saved not in self._peaks:
+            self._peaks[saved] = self._peak_of(saved)
+        gone = sum(self.sizes[name].bytes for name in choice.offloaded)
+        ring = sum(self.sizes[name].bytes_each for name in choice.offloaded) * self.ring
+        return self._peaks[saved] - max(gone - ring, 0)
+
+    def _least(self, choice: Choice) -> float:
+        """About the least memory that it may need: what is kept is there for all layers, and
+        what was live of one or two when everything was recomputed may not be any more."""
+        return self.peak(Choice()) + sum(
+            self.sizes[name].bytes - SPARED * self.sizes[name].bytes_each
+            for name in choice.kept) + sum(
+            (self.ring - SPARED) * self.sizes[name].bytes_each for name in choice.offloaded)
+
+    def best(self, offloads: bool = True) -> Choice:
+        """The fastest that fits, of those that offload or of those that do not."""
+        actions = (RECOMPUTE, KEEP, OFFLOAD) if offloads else (RECOMPUTE, KEEP)
+        if len(self.names) <= EXHAUSTIVE:
+            return self._exhaustive(actions)
+        return self.greedy(actions)
+
+    def _exhaustive(self, actions: Sequence[str]) -> Choice:
+        """Of all that fit. A set of saved names is looked at when its compute alone would be
+        the fastest, and a choice foreseen exactly when its time is."""
+        queue: list[tuple[float, int, float, int, Choice, bool]] = []
+        count = itertools.count()
+        for saved in _subsets(self.names):
+            choice = Choice(saved)
+            heapq.heappush(queue, (self._compute(choice), 0, 0.0, next(count), choice, False))
+        while queue:
+            _, _, _, _, choice, is_timed = heapq.heappop(queue)
+            if is_timed:
+                if self.peak(choice) <= self.device_memory:
+                    return choice
+                continue
+            for offloaded in _subsets(choice.kept) if OFFLOAD in actions else [frozenset()]:
+                each = Choice(choice.kept - offloaded, offloaded)
+                least = self._least(each)
+                if least <= self.device_memory:
+                    heapq.heappush(queue, (self.time(each).seconds, len(offloaded), least,
+                                           next(count), each, True))
+        return self._nothing()
+
+    def _compute(self, choice: Choice) -> float:
+        return self.time(Choice(choice.kept | choice.offloaded)).compute
+
+    def greedy(self, actions: Sequence[str] = (RECOMPUTE, KEEP, OFFLOAD)) -> Choice:
+        """Changes what gains most, one or two names at a time, while anything gains."""
+        best = Choice()
+        if self.peak(best) > self.device_memory:
+            smaller = [choice for choice in (best.but(name, OFFLOAD) for name in self.names)
+                       if OFFLOAD in actions and self.peak(choice) <= self.device_memory]
+            if not smaller:
+                return self._nothing()
+            best = min(smaller, key=lambda choice: self.time(choice).seconds)
+        seconds = self.time(best).seconds
+        while True:
+            around = [best.but(name, action) for name in self.names for action in actions]
+            around += [each.but(name, action) for each in around for name in self.names
+                       for action in actions]
+            timed = sorted(((self.time(choice).seconds, i) for i, choice in enumerate(around)))
+            for faster, i in timed:
+                if faster >= seconds:
+                    return best
+                if self._least(around[i]) <= self.device_memory and \
+                        self.peak(around[i]) <= self.device_memory:
+                    best, seconds = around[i], faster
+                    break
+            else:
+                return best
+
+    def _nothing(self) -> Choice:
+        least = self.peak(Choice())
+        raise ValueError(f"nothing fits into device_memory={self.device_memory:.0f} bytes: the "
+                         f"program that recomputes every name needs {least}; give it a "
+                         "smaller batch, or more devices")
+
+    def error(self, choice: Choice, other: Choice) -> float:
+        """By how much the gain of `choice` over `other` may be off, as a share of the step:
+        the rates of the machine are each what was said, within its error."""
+        off = self.machine.error
+        whole = self.time(Choice()).seconds
+        gain = (self.time(other).seconds - self.time(choice).seconds) / whole
+        worst = 0.0
+        for link, compute in ((1 - off, 1.0), (1.0, 1 + off), (1 - off, 1 + off),
+                              (1 + off, 1 - off)):
+            machine = _scaled(self.machine, link, 1.0)
+            # Compute that is faster by this factor is all else that is slower.
+            machine = _scaled(machine, 1 / compute, 1 / compute)
+            there = (self.time(other, machine).seconds -
+                     self.time(choice, machine).seconds) / whole
+            worst = max(worst, abs(there - gain))
+        return worst + ROUNDING
+
+    def break_even(self, choice: Choice, name: str) -> float | None:
+        """At which rate of the link, in bytes a second, offloading `name` too would be as fast
+        as `choice`; None if it would not be at any."""
+        seconds = self.time(choice).seconds
+        other = choice.but(name, OFFLOAD)
+
+        def is_faster(factor: float) -> bool:
+            return self.time(other, _scaled(self.machine, factor, factor)).seconds < seconds
+        low, high = 0.001, 1000.0
+        if not is_faster(high):
+            return None
+        while high / low > 1.02:
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if is_faster(middle) else (middle, high)
+        return high * min(self.machine.link_out, self.machine.link_in)
+
+
+def _scaled(machine: Machine, link: float, files: float) -> Machine:
+    return dataclasses.replace(
+        machine, link_out=machine.link_out * link, link_in=machine.link_in * link,
+        link_out_both=machine.link_out_both * link, link_in_both=machine.link_in_both * link,
+        file_write=machine.file_write * files, file_read=machine.file_read * files)
+
+
+def _subsets(names: Collection[str]) -> Iterator[frozenset[str]]:
+    for count in range(len(names) + 1):
+        yield from map(frozenset, itertools.combinations(sorted(names), count))

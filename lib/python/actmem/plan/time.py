@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""How long a step takes: compute, the link to the host out and in, and files' writes and reads
+as queues of their own, layer by layer, forward and then backward.
+
+A layer that offloads may not end before there is room in the ring for what it sends; what
+goes beyond the budget of the host is written to files from there, and read ahead of the
+backward pass, which waits for what is late.
+"""
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+from actmem.plan.work import Work
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """The rates of a device and its host, in bytes and operations a second."""
+
+    name: str
+    flops: Mapping[str, float]          # by dtype
+    memory: float                       # of the device, read or written
+    link_out: float                     # device to host, alone
+    link_in: float
+    link_out_both: float = 0            # while the other direction runs; 0: as alone
+    link_in_both: float = 0
+    file_write: float = 0
+    file_read: float = 0
+    collective: float = 0               # between devices
+    efficiency: float = 0.6             # of products: an assumption, unless it was measured
+    memory_efficiency: float = 0.8      # of all else
+    error: float = 0.15                 # of a prediction: the share of each term that may be off
+
+    def seconds(self, work: Work, is_product: bool = True) -> float:
+        """Of an operation: as long as its products or its traffic take, whichever is more."""
+        arithmetic = 0.0
+        for dtype, flops in work.flops.items():
+            rate = self.flops.get(dtype) or self.flops.get("default")
+            if not rate:
+                raise ValueError(f"machine {self.name} has no rate of {dtype}: give "
+                                 f"flops[{dtype!r}] or flops['default']")
+            arithmetic += flops / (rate * self.efficiency)
+        traffic = work.moved / (self.memory * self.memory_efficiency)
+        between = sum(work.collectives.values())
+        if between and not self.collective:
+            raise ValueError(f"machine {self.name} has no rate of collectives: give collective")
+        return max(arithmetic, traffic) + (between / self.collective if between else 0.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Layer:
+    """One layer of a step, once forward and once backward."""
+
+    forward: float          # seconds of compute
+    backward: float         # with what is recomputed
+    sent: int = 0           # bytes offloaded
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    seconds: float
+    compute: float          # of this the device computes
+    waited: float           # and waits for transfers
+    host_bytes: int
+    disk_bytes: int
+
+
+def simulate(layers: Sequence[Layer], machine: Machine, rest: float = 0.0, ring: int = 2,
+             budget: float = math.inf, ahead: int = 2) -> Step:
+    """A step of these layers in the order of the forward pass, and `rest` seconds of compute
+    beside them. `ring` layers' bytes may be under way on the device; the host keeps `budget`
+    bytes, and reads files `ahead` layers before they are needed."""
+    device = out = written = 0.0
+    sent: dict[int, float] = {}         # layer → when its bytes are in the host's memory
+    filed: dict[int, float] = {}        # and when in a file
+    sending = [i for i, layer in enumerate(layers) if layer.sent]
+    host = most = 0
+    for i, layer in enumerate(layers):
+        if layer.sent and len(sent) >= ring:
+            device = max(device, sent[sending[len(sent) - ring]])
+        device += layer.forward
+        if not layer.sent:
+            continue
+        out = max(out, device) + layer.sent / machine.link_out
+        sent[i] = out
+        host += layer.sent
+        while host > budget and len(filed) < len(sent):
+            # The oldest is needed last.
+            oldest = sending[len(filed)]
+            if not machine.file_write or not machine.file_read:
+                raise ValueError(f"{host} bytes are more than the host's budget of "
+                                 f"{budget:.0f}, and machine {machine.name} has no rate of "
+                                 "files: give file_write and file_read")
+            written = max(written, sent[oldest]) + layers[oldest].sent / machine.file_write
+            filed[oldest] = written
+            host -= layers[oldest].sent
+        most = max(most, host)
+    taken = read = forward_end = device
+    ended: list[float] = []             # of backward passes that took something
+    for i in reversed(range(len(layers))):
+        layer = layers[i]
+        if not layer.sent:
+            device += layer.backward
+            continue
+        room = ended[-ahead] if len(ended) >= ahead else forward_end
+        ready = sent[i]
+        if i in filed:
+            ready = read = max(read, filed[i]) + layer.sent / machine.file_read
+        start = max(taken, room, ready)
+        rate = machine.link_in_both if out > start and machine.link_in_both else machine.link_in
+        taken = start + layer.sent / rate
+        device = max(device, taken) + layer.backward
+        ended.append(device)
+    compute = sum(layer.forward + layer.backward for layer in layers)
+    return Step(device + rest, compute + rest, device - compute, most,
+                sum(layers[i].sent for i in filed))

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The work of a program, counted in its graph: products and convolutions by their floating
+point operations, exactly, all else by the bytes that it reads and writes, and collectives by
+bytes and axis. What a set of kept names spares is counted in the program that recomputes
+everything: the operations that nothing needs any more once the named values are there."""
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+from collections.abc import Callable, Collection
+
+from actmem.plan._fusion import GPU, Compiler, Steps
+from actmem.plan._graph import Graph, Node, local_shape
+
+COLLECTIVES = frozenset("""psum psum2 psum_invariant all_gather all_to_all reduce_scatter
+    ppermute pmax pmin all_gather_invariant""".split())
+
+
+@dataclasses.dataclass
+class Work:
+    flops: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    moved: float = 0
+    collectives: collections.Counter[str] = dataclasses.field(
+        default_factory=collections.Counter)
+
+    def add(self, other: Work, times: int = 1) -> None:
+        for mine, theirs in ((self.flops, other.flops), (self.collectives, other.collectives)):
+            for key, count in theirs.items():
+                mine[key] += count * times
+        self.moved += other.moved * times
+
+
+def flops_of(node: Node) -> int:
+    """Floating point operations of a product on a device, 0 of anything else."""
+    if node.op == "dot_general":
+        (sums, _), _ = node.params["dimension_numbers"]
+        taken = math.prod(local_shape(node.reads[0])[i] for i in sums)
+        return int(2 * math.prod(local_shape(node.outputs[0].aval)) * taken)
+    if node.op == "conv_general_dilated":
+        dims = node.params["dimension_numbers"]
+        window = node.reads[1]
+        out_features = int(window.shape[dims.rhs_spec[0]])
+        each = int(window.size) // max(out_features, 1)
+        return int(2 * math.prod(local_shape(node.outputs[0].aval)) * each)
+    return 0
+
+
+class Counted:
+    """A graph with the work of each of its steps, loops as one."""
+
+    def __init__(self, graph: Graph, compiler: Compiler = GPU) -> None:
+        self.graph = graph
+        self.inner: dict[int, list[Counted]] = {}
+        self.own: dict[int, Work] = {}
+        for step in Steps(graph, compiler).steps:
+            node = step.node
+            if node.bodies:
+                self.inner[id(node)] = [Counted(body, compiler) for body in node.bodies]
+                continue
+            work = Work(moved=sum(value.bytes for value in step.made) +
+                        sum(value.bytes for value in step.reads.values()))
+            flops = flops_of(node)
+            if flops:
+                work.flops[str(node.reads[0].dtype)] = flops
+            if node.op in COLLECTIVES:
+                axes = node.params.get("axes", node.params.get("axis_name", "?"))
+                work.collectives[str(axes)] = sum(value.bytes for value in node.inputs)
+            self.own[id(node)] = work
+
+    def needed(self, kept: Collection[str] = ()) -> list[Node]:
+        """The operations that run if these names are there when they are needed again."""
+        kept = frozenset(kept)
+        wanted = {id(value) for value in self.graph.outputs if value is not None}
+        nodes = []
+        for node in reversed(self.graph.nodes):
+            outs = [value for value in node.outputs if id(value) in wanted and
+                    not kept.intersection(value.again)]
+            if not outs and node.outputs:
+                continue
+            nodes.append(node)
+            wanted |= {id(value) for value in node.inputs}
+        return nodes[::-1]
+
+    def cost(self, kept: Collection[str], price: Callable[[Work, bool], float]) -> float:
+        """The sum over what runs of what `price` says of its work, and whether it is of a
+        product."""
+        total = 0.0
+        for node in self.needed(kept):
+            if id(node) in self.inner:
+                costs = [inner.cost(kept, price) for inner in self.inner[id(node)]]
+                total += max(costs) * node.length
+            elif id(node) in self.own:
+                work = self.own[id(node)]
+                total += price(work, bool(work.flops))
+        return total
+
+    def total(self, kept: Collection[str] = ()) -> Work:
+        work = Work()
+        for node in self.needed(kept):
+            for inner in self.inner.get(id(node), ()):
+                work.add(inner.total(kept), node.length)
+            if id(node) in self.own:
+                work.add(self.own[id(node)])
+        return work

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The search finds what trying everything finds, and a plan says what it must."""
+import dataclasses
+import itertools
+import json
+import time
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.ad_checkpoint import checkpoint_name as name
+
+import actmem.jax
+from actmem.plan import (KEEP, OFFLOAD, RECOMPUTE, Choice, Machine, Mismatch, load_plan, memory,
+                         plan, plan_key, search)
+from programs import (DECODER, PROGRAMS, decoder_layer, decoder_weights, dense, language_loss,
+                      language_params, norm, scanned, shape, tokens_of, unrolled)
+
+MACHINE = Machine("test", {"default": 1e12}, memory=2e11, link_out=2e10, link_in=2e10,
+                  file_write=2e9, file_read=4e9)
+SLOW = dataclasses.replace(MACHINE, name="slow", link_out=1e7, link_in=1e7)
+
+
+def loss_of(layers=5, width=128, stack=scanned):
+    params = language_params(decoder_weights(layers, width, 352), width)
+    return language_loss(stack, decoder_layer, None), params, tokens_of(4, 128)
+
+
+def search_of(monkeypatch, machine, device_memory, **options):
+    """The search that plan() makes."""
+    made = []
+    real = search.Search
+
+    def remember(*args):
+        made.append(real(*args))
+        return made[-1]
+    monkeypatch.setattr(actmem.plan, "Search", remember)
+    found = plan(*loss_of(), machine=machine, device_memory=device_memory, **options)
+    return made[0], found
+
+
+@pytest.mark.parametrize("machine", [MACHINE, SLOW], ids=lambda machine: machine.name)
+@pytest.mark.parametrize("device_memory", [None, 21e6])
+def test_exhaustive_is_the_fastest_that_fits(monkeypatch, machine, device_memory):
+    looked, found = search_of(monkeypatch, machine, device_memory)
+    looked.names = ["query_proj", "value_proj", "context", "mlpwi_0", "mlpwi_1"]
+    best = looked.best()
+    choices = []
+    for actions in itertools.product((KEEP, OFFLOAD, RECOMPUTE), repeat=len(looked.names)):
+        choice = Choice()
+        for each, action in zip(looked.names, actions):
+            choice = choice.but(each, action)
+        choices.append(choice)
+    fitting = [looked.time(choice).seconds for choice in choices
+               if looked.peak(choice) <= looked.device_memory]
+    assert looked.peak(best) <= looked.device_memory
+    assert looked.time(best).seconds == pytest.approx(min(fitting), rel=1e-9)
+    greedy = looked.greedy()
+    assert looked.peak(greedy) <= looked.device_memory
+    assert looked.time(greedy).seconds <= 1.02 * min(fitting)
+
+
+def test_it_is_in_actmem_jax():
+    assert actmem.jax.plan is plan and actmem.jax.load_plan is load_plan
+    with pytest.raises(AttributeError, match="no attribute 'plans'"):
+        actmem.jax.plans  # noqa: B018
+
+
+def test_without_a_limit_all_is_kept():
+    found = plan(*loss_of(), machine=MACHINE)
+    assert not found.with_action(OFFLOAD) and found.host_bytes == 0
+    assert set(found.with_action(KEEP)) >= {"mlpwi_0", "mlpwi_1", "context", "query_proj"}
+    assert 0 < found.gain < 0.5 and found.step_s < found.recompute_step_s
+
+
+def test_a_slow_link_takes_nothing():
+    found = plan(*loss_of(), machine=SLOW, device_memory=22e6)
+    assert not found.with_action(OFFLOAD)
+    assert found.peak_bytes <= 22e6
+    row, = (row for row in found.names if row.name == "mlpwi_0")
+    assert row.action == KEEP or "GB/s of the link" in row.why or "no rate" in row.why
+
+
+def test_a_fast_link_takes_what_does_not_fit():
+    fast = dataclasses.replace(MACHINE, link_out=1e11, link_in=1e11)
+    found = plan(*loss_of(8), machine=fast, device_memory=24e6)
+    assert found.with_action(OFFLOAD) and found.host_bytes > 0 and not found.abstains
+    assert found.peak_bytes <= 24e6
+    policy = found.policy
+    assert policy == found.policy or policy is not None
+    layer = jax.checkpoint(lambda x: jnp.sin(name(jnp.sin(x), "mlpwi_0")), policy=policy)
+    jax.make_jaxpr(jax.grad(lambda x: jnp.sum(layer(x))))(jnp.ones(8))
+
+
+def test_it_abstains_within_the_error():
+    unsure = dataclasses.replace(MACHINE, error=0.9, link_out=1.2e10, link_in=1.2e10)
+    found = plan(*loss_of(8), machine=unsure, device_memory=24e6)
+    assert found.abstains.startswith("abstains: offloading") and not found.with_action(OFFLOAD)
+    assert found.as_dict()["abstains"] is True
+
+
+def test_the_host_s_budget_goes_to_files():
+    fast = dataclasses.replace(MACHINE, link_out=1e11, link_in=1e11, file_write=5e10,
+                               file_read=5e10)
+    found = plan(*loss_of(8), machine=fast, device_memory=24e6, host_memory="1M")
+    assert found.host_bytes <= 1 << 20
+    assert found.disk_bytes > 0
+
+
+def test_nothing_fits():
+    with pytest.raises(ValueError, match="nothing fits into device_memory=1000 bytes.*needs"):
+        plan(*loss_of(), machine=MACHINE, device_memory=1000)
+
+
+def test_nothing_is_named():
+    def loss(w, x):
+        return jnp.sum(jnp.sin(x @ w) @ w)
+    with pytest.raises(ValueError, match=r"names nothing to decide about.*checkpoint_name: "
+                                         r"product at test_search.py:\d+, 524288 bytes"):
+        plan(loss, shape(256, 256), shape(256, 256), machine=MACHINE)
+
+
+def test_no_loss():
+    with pytest.raises(ValueError, match="returns f(loat)?32\\[4\\]"):
+        plan(lambda w, x: w * x, shape(4), shape(4), machine=MACHINE)
+
+
+def test_a_size_that_is_none():
+    with pytest.raises(ValueError, match='device_memory=\'much\' is no number of bytes'):
+        plan(*loss_of(), machine=MACHINE, device_memory="much")
+
+
+def test_layers_that_are_not_checkpointed():
+    def loss(w, x):
+        def layer(x, w):
+            return x + jnp.tanh(name(x @ w, "hidden")), None
+        return jnp.sum(jax.lax.scan(layer, x, w)[0])
+    found = plan(loss, shape(6, 64, 64), shape(32, 64), machine=MACHINE)
+    assert [row.name for row in found.names] == ["hidden"]
+    assert found.names[0].bytes == 6 * 32 * 64 * 4
+    assert found.with_action(KEEP) == ["hidden"]
+
+
+@pytest.mark.parametrize("which", PROGRAMS)
+def test_every_program_is_planned(which):
+    program = PROGRAMS[which]()
+    found = plan(program.make(None), *program.args, machine=MACHINE)
+    assert {row.name for row in found.names} == set(program.names)
+    assert found.gain > 0
+
+
+def test_as_json_as_a_table_for_maxtext_and_as_a_curve(tmp_path):
+    found = plan(*loss_of(), machine=MACHINE, device_memory=25e6, model="tiny")
+    fields = json.loads(found.json())
+    assert list(fields) == ["model", "machine", "names", "step_s", "recompute_step_s", "gain",
+                            "error", "peak_bytes", "host_bytes", "disk_bytes", "abstains"]
+    assert [row["name"] for row in fields["names"]] == list(DECODER)
+    assert all(set(row) == {"name", "bytes", "action", "why"} for row in fields["names"])
+    table = str(found).splitlines()
+    assert table[0].split() == ["name", "bytes", "action", "why"]
+    assert "tiny on test: a step of" in table[len(DECODER) + 1]
+    lines = found.maxtext().splitlines()
+    assert lines[0] == "remat_policy: custom" and len(lines) == len(DECODER) + 1
+    assert all(line.split(": ")[1] in ("remat", "device", "offload") for line in lines[1:])
+    found.plot(tmp_path / "plan.svg")
+    assert "<svg" in (tmp_path / "plan.svg").read_text(encoding="utf-8")
+
+
+def test_saved_and_loaded(tmp_path):
+    path = tmp_path / "plan.json"
+    found = plan(*loss_of(), machine=MACHINE)
+    found.save(path)
+    key = plan_key(*loss_of(), machine=MACHINE)
+    assert load_plan(path, key) == found
+    other = plan_key(*loss_of(6), machine=SLOW)
+    with pytest.raises(Mismatch, match="is a plan for jaxpr .*, and here is"):
+        load_plan(path, other)
+    assert load_plan(path, other, force=True) == found
+    with pytest.raises(Mismatch, match="is a plan for machine test, and here is slow"):
+        load_plan(path, {"machine": "slow"})
+
+
+def test_sixty_layers_take_ten_seconds():
+    program = loss_of(60)
+    begin = time.process_time()
+    found = plan(*program, machine=MACHINE, device_memory=150e6)
+    seconds = time.process_time() - begin
+    assert len(found.names) == 9
+    assert seconds <= 10
