@@ -335,6 +335,7 @@ def _gemma(fields: _Fields) -> Model:
         for name in ("hidden_size_per_layer_input", "num_kv_shared_layers",
                      "use_double_wide_mlp"):
             fields.refuse(name, "such layers are not built here")
+        fields.taken.update(("num_experts", "top_k_experts", "moe_intermediate_size"))
         if fields.flag("enable_moe_block", False):
             experts = Experts(fields.size("num_experts"), fields.size("top_k_experts"),
                               fields.size("moe_intermediate_size"),
