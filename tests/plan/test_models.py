@@ -167,18 +167,18 @@ def test_a_file(tmp_path):
     assert model.groups == tiny("llama").groups and model.source == model.name == str(path)
 
 
-def attended(kind, prefix, q, k, v):
+def attended(kind, prefix, of, q, k, v):
     """What _attend() is to make, with all scores at once."""
-    k, v = (np.repeat(x, q.shape[2] // x.shape[2], 2) for x in (k, v))
-    scores = np.einsum("bthd,bshd->bhts", q, k) * q.shape[3] ** -0.5
+    k, v = (of.repeat(x, q.shape[2] // x.shape[2], 2) for x in (k, v))
+    scores = of.einsum("bthd,bshd->bhts", q, k) * q.shape[3] ** -0.5
     if kind.softcap:
-        scores = kind.softcap * np.tanh(scores / kind.softcap)
+        scores = kind.softcap * of.tanh(scores / kind.softcap)
     behind = np.arange(q.shape[1])[:, None] - np.arange(q.shape[1])
     seen = (behind >= 0) | (not kind.causal) | (np.arange(q.shape[1]) < prefix)
     if kind.window:
         seen &= behind < kind.window
-    weights = np.exp(np.where(seen, scores, -np.inf))
-    return np.einsum("bhts,bshd->bthd", weights / weights.sum(-1, keepdims=True), v)
+    weights = of.exp(of.where(seen, scores, -1e30))
+    return of.einsum("bhts,bshd->bthd", weights / weights.sum(-1, keepdims=True), v)
 
 
 @pytest.mark.parametrize("kind, prefix", [
@@ -191,9 +191,12 @@ def test_attention(kind, prefix):
         q, k, v = (random.normal(size=(2, tokens, heads, dim)).astype(np.float32)
                    for heads, dim in ((kind.q_heads, 8), (kind.kv_heads, 8),
                                       (kind.kv_heads, kind.values)))
-        np.testing.assert_allclose(
-            decoder._attend(kind, prefix, 1, *map(jnp.asarray, (q, k, v))),
-            attended(kind, prefix, q, k, v), atol=1e-5)
+        values, pull = jax.vjp(functools.partial(decoder._attend, kind, prefix, 1), q, k, v)
+        np.testing.assert_allclose(values, attended(kind, prefix, np, q, k, v), atol=1e-5)
+        _, wanted = jax.vjp(functools.partial(attended, kind, prefix, jnp), q, k, v)
+        along = random.normal(size=values.shape).astype(np.float32)
+        for derivative, right in zip(pull(along), wanted(along)):
+            np.testing.assert_allclose(derivative, right, atol=2e-5)
 
 
 def test_experts():
