@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from actmem.plan import decoder, models
+from actmem.plan import _attention, _layer, decoder, models
 from actmem.plan.models import Attention, Experts, Layer, ModelError
 
 SIZES = {"vocab_size": 48, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
@@ -168,7 +168,7 @@ def test_a_file(tmp_path):
 
 
 def attended(kind, prefix, of, q, k, v):
-    """What _attend() is to make, with all scores at once."""
+    """What attend() is to make, with all scores at once."""
     k, v = (of.repeat(x, q.shape[2] // x.shape[2], 2) for x in (k, v))
     scores = of.einsum("bthd,bshd->bhts", q, k) * q.shape[3] ** -0.5
     if kind.softcap:
@@ -191,7 +191,7 @@ def test_attention(kind, prefix):
         q, k, v = (random.normal(size=(2, tokens, heads, dim)).astype(np.float32)
                    for heads, dim in ((kind.q_heads, 8), (kind.kv_heads, 8),
                                       (kind.kv_heads, kind.values)))
-        values, pull = jax.vjp(functools.partial(decoder._attend, kind, prefix, 1), q, k, v)
+        values, pull = jax.vjp(functools.partial(_attention.attend, kind, prefix, 1), q, k, v)
         np.testing.assert_allclose(values, attended(kind, prefix, np, q, k, v), atol=1e-5)
         _, wanted = jax.vjp(functools.partial(attended, kind, prefix, jnp), q, k, v)
         along = random.normal(size=values.shape).astype(np.float32)
@@ -215,13 +215,13 @@ def test_experts():
         hidden = silu(x @ w["expert_wi_0"][i]) * (x @ w["expert_wi_1"][i])
         wanted += gates[..., i:i + 1] * (hidden @ w["expert_wo"][i])
     np.testing.assert_allclose(
-        decoder._experts(layer, w, jnp.asarray(x), lambda x, _: x), wanted, rtol=1e-3, atol=1e-3)
+        _layer.experts_of(layer, w, jnp.asarray(x), lambda x, _: x), wanted, rtol=1e-3, atol=1e-3)
 
 
 @pytest.fixture(name="few_blocks")
 def fixture_few_blocks(monkeypatch):
     """That take less time to compile."""
-    monkeypatch.setattr(decoder, "QUERY_BLOCKS", 2)
+    monkeypatch.setattr(_attention, "QUERY_BLOCKS", 2)
 
 
 @pytest.mark.parametrize("kind", TINY)
