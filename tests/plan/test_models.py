@@ -307,6 +307,13 @@ def test_a_mesh_divides_the_work(kind):
     counted = sum(math.prod(value.shape) for name, value in step.trained.items()
                   if name != "final_norm_scale")
     assert gathered == 2 * counted
+    layers = {}
+    for name, value in step.trained.items():
+        if ".0." in name or ".1." in name:
+            layer = tuple(name.split(".")[:2])
+            layers[layer] = layers.get(layer, 0) + 2 * math.prod(value.shape) // (
+                model.groups[int(layer[0][5:])].repeat)
+    assert step.bytes["gathered"] == max(layers.values()) and not whole.bytes["gathered"]
     assert step.bytes["weights"] == sum(math.prod(value.shape) * 4 // 2
                                         for value in step.trained.values())
 

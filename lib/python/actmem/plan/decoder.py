@@ -71,7 +71,8 @@ class Step:
     batch: Weights
     groups: tuple[tuple[int, tuple[Callable[..., Any], ...]], ...]
     collectives: tuple[Collective, ...]
-    bytes: dict[str, int]           # "weights", "gradients", "optimizer" of one device
+    bytes: dict[str, int]           # of one device: "weights", "gradients", "optimizer" all
+                                    # the time, and "gathered", the most of one layer's weights
 
     def initial(self, seed: int = 0) -> tuple[Weights, Weights, Weights]:
         """Arrays for the arguments: random weights, tokens and pixels."""
@@ -268,6 +269,14 @@ def step(model: Model, *, batch: int, tokens: int, images: int | None = None,
         mean: jax.Array = total / targets.size
         return mean
 
+    item = jnp.dtype(dtype).itemsize
+    of_layer: dict[str, int] = {name: math.prod(shape) * item for name, shape in
+                                step_shapes.items() if name in ("embed", "head")}
+    for number, group in enumerate(groups):
+        for position in range(len(group.layers)):
+            prefix = f"group{number}.{position}."
+            of_layer[prefix] = sum(math.prod(shape) for name, shape in step_shapes.items()
+                                   if name.startswith(prefix)) * item // group.repeat
     weights = sum(stored(name, value.shape, value.dtype, shard)
                   for name, value in (trained | frozen).items())
     learned = sum(stored(name, value.shape, jnp.int8, shard)
@@ -276,6 +285,6 @@ def step(model: Model, *, batch: int, tokens: int, images: int | None = None,
         model, shard, loss, trained, frozen, data,
         tuple((group.repeat, layers) for group, layers in zip(groups, functions)),
         tuple(_collectives(model, step_shapes, shard, is_trained, groups, rows, here,
-                           jnp.dtype(dtype).itemsize)),
-        {"weights": weights, "gradients": learned * jnp.dtype(weight_dtype).itemsize,
+                           item)),
+        {"gathered": max(of_layer.values()) if shard.fsdp > 1 else 0, "weights": weights, "gradients": learned * jnp.dtype(weight_dtype).itemsize,
          "optimizer": learned * optimizer_bytes})
