@@ -13,7 +13,8 @@ python-module::
 	install -d $(PYTHON_MODULE)/jax $(PYTHON_MODULE)/plan
 	install -m 644 lib/python/actmem/*.py lib/python/actmem/py.typed $(PYTHON_MODULE)/
 	install -m 644 lib/python/actmem/jax/*.py $(PYTHON_MODULE)/jax/
-	install -m 644 lib/python/actmem/plan/*.py $(PYTHON_MODULE)/plan/
+	install -m 644 $(wildcard $(addprefix lib/python/actmem/plan/*.,py json csv)) \
+		$(PYTHON_MODULE)/plan/
 
 install:: $(LIB_SHARED) python-module
 	ln -srf $(LIBDIR)/$(LIB_SONAME) $(PYTHON_MODULE)/$(LIB_SONAME)

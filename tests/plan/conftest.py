@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""As for the tests of actmem.jax: four CPU devices and TAP on request."""
+"""As for the tests of actmem.jax: four CPU devices, TAP on request,
+and nothing is left behind."""
 import importlib.util
 import os
 import sys
@@ -14,3 +15,4 @@ _spec.loader.exec_module(_jax)
 
 pytest_addoption = _jax.pytest_addoption
 pytest_configure = _jax.pytest_configure
+nothing_left = _jax.nothing_left

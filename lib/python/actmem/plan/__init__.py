@@ -9,6 +9,8 @@ names      what there is to decide         work     what recomputing it costs
 memory     what a program needs            time     queues of a device, its link and files
 layers     a program as layers in time     search   the fastest that fits
 report     a plan, and its file            _graph, _fusion, _trace    programs from jaxprs
+models     published models                decoder  the function of a step of one
+machine    published figures of machines   probe    those of this one, measured
 """
 from __future__ import annotations
 

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""A function of JAX that computes what a model does in a training step, to be looked at, not
+trained with: its loss, with MaxText's names on what a policy can keep.
+
+    step = decoder.step(models.find("llama-2-13b"), batch=4, tokens=4096,
+                        shard=decoder.Shard(fsdp=8))
+    jax.make_jaxpr(jax.grad(step.loss))(step.trained, step.frozen, step.batch)
+
+It is one device's part: sizes are divided by the mesh's axes, and what devices send each
+other is not in the function but in `step.collectives`. Weights are those that a device
+computes with, gathered over fsdp; what it has of them between layers is in `step.bytes`.
+Without sharding it is the model, and runs, on random weights (`initial()`).
+
+Attention is what a fused kernel does: a call of fused_attention(), backward of
+fused_attention_backward(), that leaves nothing in memory but its result and that makes all
+scores again backward. It goes by blocks of queries, which leave out the keys behind the
+diagonal but for a block's. Its output alone has a name ("context").
+"""
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from actmem.plan._layer import Weights, layer_function, normed, projected
+from actmem.plan._loss import total_loss
+from actmem.plan._sizes import (Lora, Shard, ShardError, count, divided, groups_of,
+                                kv_heads_of, layer_shapes, shapes, stored)
+from actmem.plan.models import Group, Model
+
+__all__ = ["NAMES", "Collective", "Lora", "Shard", "ShardError", "Step", "count",
+           "layer_function", "layer_shapes", "shapes", "step"]
+
+LOGITS_BYTES = 1 << 30          # of one chunk of the loss, unless told otherwise
+NAMES = ("decoder_layer_input", "query_wa_proj", "kv_wa_proj", "query_proj", "key_proj",
+         "value_proj", "context", "out_proj", "mlpwi_0", "mlpwi_1", "mlpwo")
+
+Remat = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Collective:
+    """What a device sends or gets in a step, beside computing: `bytes` is the whole value,
+    of which each of the `devices` of the axis has its part, or its addend; `count` is how
+    often. Those of phase "forward" are repeated where the layer is computed again, but for
+    what a policy keeps."""
+    axis: str
+    kind: str                       # "all-gather", "reduce-scatter", "all-reduce", "all-to-all"
+    devices: int
+    bytes: int
+    count: int
+    phase: str                      # "forward" or "backward"
+    of: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """What step() makes. `loss(trained, frozen, batch)` is a scalar; the arguments are
+    jax.ShapeDtypeStructs in dicts."""
+    model: Model
+    shard: Shard
+    loss: Callable[[Weights, Weights, Weights], jax.Array]
+    trained: Weights
+    frozen: Weights
+    batch: Weights
+    groups: tuple[tuple[int, tuple[Callable[..., Any], ...]], ...]
+    collectives: tuple[Collective, ...]
+    bytes: dict[str, int]           # of one device: "weights", "gradients", "optimizer" all
+                                    # the time, and "gathered", the most of one layer's weights
+
+    def initial(self, seed: int = 0) -> tuple[Weights, Weights, Weights]:
+        """Arrays for the arguments: random weights, tokens and pixels."""
+        return tuple(_random(tree, self.model.vocab, seed + i) for i, tree in  # type: ignore
+                     enumerate((self.trained, self.frozen, self.batch)))
+
+
+def _random(tree: Weights, vocab: int, seed: int) -> Weights:
+    random = np.random.default_rng(seed)
+    arrays = {}
+    for name, shape in tree.items():
+        if jnp.issubdtype(shape.dtype, jnp.integer):
+            value = random.integers(0, vocab, shape.shape)
+        elif name.endswith("scale"):
+            value = np.ones(shape.shape)
+        else:
+            value = random.normal(0, 0.02, shape.shape)
+        arrays[name] = value.astype(shape.dtype)
+    return arrays
+
+
+def _inner(weights: Weights, prefix: str) -> Weights:
+    return {name[len(prefix):]: value for name, value in weights.items()
+            if name.startswith(prefix)}
+
+
+def _see(model: Model, w: Weights, pixels: jax.Array, wrap: Remat) -> jax.Array:
+    """(batch, images × tokens, hidden) of patches (batch, images, patches, their pixels)."""
+    vision = model.vision
+    assert vision is not None
+    batch, images = pixels.shape[:2]
+    x = pixels.reshape(batch * images, *pixels.shape[2:])
+    x = projected(w, "embed", x) + w["positions"].astype(x.dtype)
+    layer = wrap(layer_function(vision.layer, named="vision_"))
+    x, _ = jax.lax.scan(lambda x, w: (layer(w, x), None), x, _inner(w, "layer."))
+    x = normed(w, "final_norm", x, "layer")
+    ratio = vision.patches // vision.tokens
+    if ratio > 1:
+        side, part = math.isqrt(vision.patches), math.isqrt(ratio)
+        x = x.reshape(-1, side // part, part, side // part, part, vision.hidden).mean((2, 4))
+        x = x.reshape(-1, vision.tokens, vision.hidden)
+    if vision.has_norm:
+        x = normed(w, "projection_norm", x)
+    x = projected(w, "projection", x)
+    return x.reshape(batch, images * vision.tokens, -1)
+
+
+def _chunk(tokens: int, vocab: int, chunks: int) -> int:
+    if chunks:
+        return divided("the number of tokens", tokens, "loss_chunks", chunks)
+    size = max(1, min(tokens, LOGITS_BYTES // (4 * vocab)))
+    return next(n for n in range(size, 0, -1) if tokens % n == 0)
+
+
+def _trains(train: str | Callable[[str], bool], lora: Lora | None) -> Callable[[str], bool]:
+    attention = ("query", "key", "value", "out", "kv_a")
+    if lora:
+        return lambda name: ".lora_" in name
+    if callable(train):
+        return train
+    if train == "all":
+        return lambda name: not name.startswith("vision.")
+    if train == "attention":
+        return lambda name: name.startswith("group") and name.split(".")[2].startswith(attention)
+    raise ValueError(f"train={train!r} is neither 'all', 'attention' nor a function of a "
+                     "weight's name")
+
+
+def _collectives(model: Model, step_shapes: Mapping[str, tuple[int, ...]], shard: Shard,
+                 is_trained: Callable[[str], bool], groups: Sequence[Group], rows: int,
+                 tokens: int, item: int) -> list[Collective]:
+    found = []
+    activation = rows * tokens * model.hidden * item
+    for number, group in enumerate(groups):
+        for position, layer in enumerate(group.layers):
+            prefix, of = f"group{number}.{position}.", f"layer {number}.{position}"
+            sizes = {name: math.prod(shape) // group.repeat * item
+                     for name, shape in step_shapes.items() if name.startswith(prefix)}
+            whole = sum(sizes.values())
+            trained = sum(size for name, size in sizes.items() if is_trained(name))
+
+            def add(axis: str, kind: str, bytes_: int, times: int, phase: str,
+                    of: str = of, group: Group = group) -> None:
+                if getattr(shard, axis) > 1 and bytes_:
+                    found.append(Collective(axis, kind, getattr(shard, axis), bytes_,
+                                            times * group.repeat, phase, of))
+            for phase in ("forward", "backward"):
+                add("fsdp", "all-gather", whole, 1, phase)
+                add("tensor", "all-reduce", activation, 2, phase)
+                kind = layer.attention
+                keys = rows * tokens * shard.sequence * item * (
+                    kind.head_dim + kind.values) * kv_heads_of(kind, shard.tensor)
+                add("sequence", "all-gather" if phase == "forward" else "reduce-scatter",
+                    keys, 1, phase)
+                if layer.experts:
+                    add("expert", "all-to-all", activation * layer.experts.top_k, 2, phase)
+            add("fsdp", "reduce-scatter", trained, 1, "backward")
+            add("data", "all-reduce", trained // shard.fsdp, 1, "backward")
+    for name in ("embed", "head"):
+        size = math.prod(step_shapes.get(name, (0,))) * item
+        if shard.fsdp > 1 and size:
+            found += [Collective("fsdp", "all-gather", shard.fsdp, size, 1, phase, name)
+                      for phase in ("forward", "backward")]
+            if is_trained(name):
+                found.append(Collective("fsdp", "reduce-scatter", shard.fsdp, size, 1,
+                                        "backward", name))
+    return found
+
+
+def step(model: Model, *, batch: int, tokens: int, images: int | None = None,
+         shard: Shard = Shard(), scan: bool = True, remat: Remat | None = None,
+         train: str | Callable[[str], bool] = "all", lora: Lora | None = None,
+         dtype: Any = jnp.bfloat16, weight_dtype: Any = jnp.float32, loss_chunks: int = 0,
+         optimizer_bytes: int = 8) -> Step:
+    """One device's part of a training step.
+
+    Args:
+      batch: Sequences of a step, on all devices together.
+      tokens: Tokens of text in each.
+      images: Images in front of each sequence's text (as the model is used); each adds the
+        tokens that its vision tower makes. The tower is not trained unless `train` says so.
+      shard: The mesh.
+      scan: Whether equal layers are one scan, or one after the other.
+      remat: What to make of each layer's function, as
+        functools.partial(jax.checkpoint, policy=...); nothing if None.
+      train: "all" weights but the tower's, "attention" alone, or which of shapes()' names.
+      lora: Train these factors instead.
+      dtype: Of activations, and of weights that are not trained.
+      weight_dtype: Of those that are.
+      loss_chunks: In how many parts the logits are made; as many as keep each within
+        LOGITS_BYTES if 0.
+      optimizer_bytes: Of state for each trained weight; 8 is Adam's.
+
+    Raises:
+      ShardError: The mesh does not divide a size; the error names both.
+      ValueError: An argument makes no sense.
+    """
+    for what, value in (("batch", batch), ("tokens", tokens)):
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"{what}={value!r} is no number from 1")
+    images = model.images if images is None else images
+    if images and not model.vision:
+        raise ValueError(f"images={images}, but {model.name or 'the model'} has no vision "
+                         "tower")
+    rows = divided("the batch", batch, "data x fsdp x expert",
+                    shard.data * shard.fsdp * shard.expert)
+    seen = images * model.vision.tokens if model.vision else 0
+    here = divided("the number of tokens", tokens + seen, "sequence", shard.sequence)
+    if shard.sequence > 1 and seen:
+        raise ShardError(f"sequence={shard.sequence} divides no sequence with images in it")
+    groups = groups_of(model, scan)
+    step_shapes = shapes(model, shard, scan, images, lora)
+    is_trained = _trains(train, lora)
+    trained, frozen = {}, {}
+    for name, shape in step_shapes.items():
+        if is_trained(name):
+            trained[name] = jax.ShapeDtypeStruct(shape, weight_dtype)
+        else:
+            frozen[name] = jax.ShapeDtypeStruct(shape, dtype)
+    if not trained:
+        raise ValueError(f"no weight of {model.name or 'the model'} is trained: train={train!r}, "
+                         f"lora={lora!r}")
+    text = here - seen
+    data = {"tokens": jax.ShapeDtypeStruct((rows, text), jnp.int32),
+            "targets": jax.ShapeDtypeStruct((rows, text), jnp.int32)}
+    if seen and model.vision:
+        data["pixels"] = jax.ShapeDtypeStruct(
+            (rows, images, model.vision.patches,
+             model.vision.patch ** 2 * model.vision.channels), dtype)
+    chunk = _chunk(rows * text, step_shapes["embed"][0], loss_chunks)
+    wrap = remat or (lambda function: function)
+    learns = ("embed" if model.is_tied else "head") in trained
+    functions = tuple(tuple(wrap(layer_function(layer, seen, shard.sequence))
+                            for layer in group.layers) for group in groups)
+
+    def loss(trained: Weights, frozen: Weights, batch: Weights) -> jax.Array:
+        w = {**frozen, **trained}
+        embed = w["embed"]
+        x = jnp.take(embed, batch["tokens"] % embed.shape[0], 0).astype(dtype)
+        if "pixels" in batch:
+            x = jnp.concatenate([_see(model, _inner(w, "vision."), batch["pixels"], wrap), x], 1)
+        for number, (group, layers) in enumerate(zip(groups, functions)):
+            def body(x: jax.Array, w: Weights, layers: Any = layers) -> tuple[jax.Array, None]:
+                for position, layer in enumerate(layers):
+                    x = layer(_inner(w, f"{position}."), x)
+                return x, None
+            inner = _inner(w, f"group{number}.")
+            x = jax.lax.scan(body, x, inner)[0] if group.repeat > 1 else body(x, inner)[0]
+        x = normed(w, "final_norm", x[:, seen:]).reshape(-1, chunk, model.hidden)
+        targets = batch["targets"]
+        head = w["embed"].T if model.is_tied else w["head"]
+        total: jax.Array = total_loss(model.softcap, learns, head, x,
+                                       targets.reshape(-1, chunk))
+        mean: jax.Array = total / targets.size
+        return mean
+
+    item = jnp.dtype(dtype).itemsize
+    of_layer: dict[str, int] = {name: math.prod(shape) * item for name, shape in
+                                step_shapes.items() if name in ("embed", "head")}
+    for number, group in enumerate(groups):
+        for position in range(len(group.layers)):
+            prefix = f"group{number}.{position}."
+            of_layer[prefix] = sum(math.prod(shape) for name, shape in step_shapes.items()
+                                   if name.startswith(prefix)) * item // group.repeat
+    weights = sum(stored(name, value.shape, value.dtype, shard)
+                  for name, value in (trained | frozen).items())
+    learned = sum(stored(name, value.shape, jnp.int8, shard)
+                  for name, value in trained.items())
+    return Step(
+        model, shard, loss, trained, frozen, data,
+        tuple((group.repeat, layers) for group, layers in zip(groups, functions)),
+        tuple(_collectives(model, step_shapes, shard, is_trained, groups, rows, here,
+                           item)),
+        {"gathered": max(of_layer.values()) if shard.fsdp > 1 else 0, "weights": weights, "gradients": learned * jnp.dtype(weight_dtype).itemsize,
+         "optimizer": learned * optimizer_bytes})

@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""actmem probe: what this machine does, measured once and kept in $XDG_CACHE_HOME/actmem."""
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import functools
+import hashlib
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import actmem
+import actmem.jax
+from actmem.plan import machine
+
+ROUNDS = 3                      # at least
+USUAL = {"cpu": "256x1024x1024,1024x1024x1024,1024x1024x4096"}
+USUAL_LARGE = "4096x4096x4096,4096x8192x8192,8192x8192x28672"
+KEYS = {"figures": dict, "products": list, "nodes": list, "spill": list}
+
+
+class ProbeError(RuntimeError):
+    """Something that cannot be measured here."""
+
+
+def identity() -> dict[str, Any]:
+    """What makes this machine another one: a kept measurement is of an equal one alone."""
+    processor = platform.processor()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            processor = next((line.split(":", 1)[1].strip() for line in file
+                              if line.startswith("model name")), processor)
+    except OSError:
+        pass
+    devices = jax.local_devices()
+    return {"host": platform.node(), "processor": processor,
+            "processors": os.cpu_count() or 1, "jax": jax.__version__,
+            "device": devices[0].device_kind, "platform": devices[0].platform,
+            "devices": len(devices), "flags": os.environ.get("XLA_FLAGS", "")}
+
+
+def cache_path() -> str:
+    """Where what was measured on this machine is kept."""
+    folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    words = json.dumps(identity(), sort_keys=True).encode()
+    return os.path.join(folder, "actmem", f"probe-{hashlib.sha256(words).hexdigest()[:16]}.json")
+
+
+def kept() -> dict[str, Any] | None:
+    """What was measured on this machine, or None."""
+    path = cache_path()
+    try:
+        with open(path, encoding="utf-8") as file:
+            told = json.load(file)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise ProbeError(f"cannot read what was measured, {path}: {error}; remove it, or "
+                         "measure anew with --again") from None
+    if not isinstance(told, dict) or told.get("machine") != identity() or not all(
+            isinstance(told.get(key), kind) for key, kind in KEYS.items()):
+        raise ProbeError(f"{path} is of another machine or version: remove it, or measure anew "
+                         "with --again")
+    return told
+
+
+def keep(told: dict[str, Any]) -> None:
+    path = cache_path()
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(f"{path}.{os.getpid()}", "w", encoding="utf-8") as file:
+            json.dump(told, file, indent=1)
+        os.replace(file.name, path)
+    except OSError as error:
+        raise ProbeError(f"cannot keep what was measured in {path}: {error} "
+                         "(XDG_CACHE_HOME)") from None
+
+
+def here() -> machine.Machine:
+    """This machine as it was measured.
+
+    Raises:
+      machine.MachineError: It was not.
+    """
+    try:
+        told = kept()
+    except ProbeError as error:
+        raise machine.MachineError(str(error)) from None
+    if told is None:
+        raise machine.MachineError("this machine has not been measured: run actmem probe, or "
+                                   "name one of the table")
+    return machine.from_json(told, cache_path())
+
+
+def _seconds(run: Callable[[], Any], limit: float) -> float:
+    """The median time of a run, after one that is not counted."""
+    run()
+    times: list[float] = []
+    begun = time.perf_counter()
+    while len(times) < ROUNDS or time.perf_counter() - begun < limit:
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def measure_product(m: int, k: int, n: int, dtype: str, limit: float) -> dict[str, Any]:
+    a = jnp.ones((m, k), dtype)
+    b = jnp.ones((k, n), dtype)
+    product = jax.jit(jnp.dot)
+    seconds = _seconds(lambda: product(a, b).block_until_ready(), limit)
+    return {"m": m, "k": k, "n": n, "dtype": dtype, "flops": 2 * m * k * n / seconds}
+
+
+def measure_memory(size: int, limit: float) -> float:
+    """Bytes read and written."""
+    x = jnp.ones(size // 4, jnp.float32)
+    add = jax.jit(lambda x: x + 1, donate_argnums=0)
+    values = [x]
+
+    def run() -> None:
+        values[0] = add(values[0]).block_until_ready()
+    return 2 * x.nbytes / _seconds(run, limit)
+
+
+class _Copies:
+    """Between what XLA computes in on the processors and actmem's region: numpy's copies by
+    as many threads as there are processors, as XLA's own pool has."""
+
+    def __init__(self, size: int) -> None:
+        self.threads = os.cpu_count() or 1
+        self.pool = concurrent.futures.ThreadPoolExecutor(2 * self.threads)
+        self.device = [np.ones(size, np.uint8) for _ in range(2)]
+        self.host: list[Any] = [actmem.jax.empty((size,), np.uint8) for _ in range(2)]
+        for array in self.host:
+            array[:] = 1
+
+    def start(self, target: Any, source: Any) -> list[concurrent.futures.Future[None]]:
+        step = -(-target.size // self.threads)
+        return [self.pool.submit(np.copyto, target[i:i + step], source[i:i + step])
+                for i in range(0, target.size, step)]
+
+    def run(self, *directions: str) -> None:
+        waits = []
+        for direction in directions:
+            if direction == "out":
+                waits += self.start(self.host[0], self.device[0])
+            else:
+                waits += self.start(self.device[1], self.host[1])
+        for wait in waits:
+            wait.result()
+
+
+class _Transfers:
+    """Between devices and JAX's pinned_host."""
+
+    def __init__(self, size: int, devices: Sequence[jax.Device]) -> None:
+        kinds = [jax.sharding.SingleDeviceSharding(device, memory_kind="pinned_host")
+                 for device in devices]
+        self.there = kinds
+        self.here = [jax.sharding.SingleDeviceSharding(device) for device in devices]
+        self.device = [jax.device_put(jnp.ones(size, jnp.uint8), one) for one in self.here]
+        self.host = [jax.device_put(x, one) for x, one in zip(self.device, kinds)]
+
+    def run(self, *directions: str) -> None:
+        moved: list[jax.Array] = []
+        for direction in directions:
+            sources, targets = ((self.device, self.there) if direction == "out" else
+                                (self.host, self.here))
+            moved += [jax.device_put(x, one) for x, one in zip(sources, targets)]
+        jax.block_until_ready(moved)
+
+
+def measure_link(size: int, limit: float) -> dict[str, float]:
+    devices = jax.local_devices()
+    one: _Copies | _Transfers
+    every: _Copies | _Transfers
+    if devices[0].platform == "cpu":
+        one = every = _Copies(size)
+    else:
+        one = _Transfers(size, devices[:1])
+        every = _Transfers(size, devices) if len(devices) > 1 else one
+    figures = {}
+    for direction in ("out", "in"):
+        figures[f"link_{direction}"] = size / _seconds(
+            functools.partial(one.run, direction), limit)
+        figures[f"link_{direction}_all"] = size / _seconds(
+            functools.partial(every.run, direction), limit)
+    both = size / _seconds(functools.partial(one.run, "out", "in"), limit)
+    return {**figures, "link_out_both": both, "link_in_both": both}
+
+
+def _bench(command: str, *arguments: str) -> dict[str, Any]:
+    path = shutil.which(command)
+    if path is None:
+        raise ProbeError(f"cannot find the command {command!r}, which measures the host's "
+                         "memory and files: name it with --command or ACTMEM_COMMAND")
+    result = subprocess.run([path, "bench", "--json", *arguments], capture_output=True,
+                            text=True, check=False)
+    if result.returncode:
+        raise ProbeError(f"actmem bench {' '.join(arguments)}: "
+                         f"{result.stderr.strip() or result.returncode}")
+    told: dict[str, Any] = json.loads(result.stdout)
+    return told
+
+
+def measure_nodes(command: str, size: int, limit: float) -> list[dict[str, Any]]:
+    """Copying from each node to each by one thread: rows of actmem bench."""
+    rows: list[dict[str, Any]] = _bench(command, "--only", "copying", "--memory", str(size),
+                                        "--seconds", str(limit), "--allow", "any")["copying"]
+    return rows
+
+
+def measure_spill(command: str, folders: Sequence[str], size: int, limit: float,
+                  buffered: bool) -> list[dict[str, Any]]:
+    """Each folder's files alone, and all of them together: rows of actmem bench."""
+    options = [word for folder in folders for word in ("--spill", folder)]
+    if buffered:
+        options.append("--allow-buffered")
+    rows: list[dict[str, Any]] = _bench(
+        command, "--only", "spilling", "--allow", "any", "--file-bytes", str(size),
+        "--seconds", str(limit), *options)["spilling"]
+    return rows
+
+
+def _host_figures(nodes: Sequence[dict[str, Any]], size: int, limit: float,
+                  ) -> dict[str, float]:
+    """A node's bandwidth is what one thread of its own copies, or its part of what all
+    threads do; a copy reads and writes."""
+    own = [float(row["bandwidth"]) for row in nodes
+           if row["from"] == row["to"] and row["bandwidth"]]
+    number = len({row["from"] for row in nodes}) or 1
+    together = size / _seconds(functools.partial(_Copies(size).run, "out"), limit) / number
+    return {"host_nodes": float(number),
+            "host_bandwidth": 2 * max(min(own, default=0.0), together),
+            "host_bytes": float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))}
+
+
+def _spill_figures(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Of all folders together, at the size of requests that does best."""
+    most = max(len(row["disks"]) for row in rows)
+    together = [row for row in rows if len(row["disks"]) == most and row["spill_bandwidth"]]
+    return {"disk_write": max(float(row["spill_bandwidth"]) for row in together),
+            "disk_read": max(float(row["fill_bandwidth"]) for row in together)}
+
+
+def measure(told: dict[str, Any] | None, options: argparse.Namespace) -> dict[str, Any]:
+    """What is asked for and not in `told` yet."""
+    told = told or {"name": "here", "machine": identity(), "figures": {}, "products": [],
+                    "nodes": [], "spill": [], "measured": time.strftime("%Y-%m-%d")}
+    figures = told["figures"]
+    there = {(one["m"], one["k"], one["n"], one["dtype"]) for one in told["products"]}
+    for product in options.products:
+        if product not in there:
+            m, k, n, dtype = product
+            told["products"].append(measure_product(m, k, n, dtype, options.seconds))
+    if "hbm_bandwidth" not in figures:
+        figures["devices"] = float(told["machine"]["devices"])
+        figures["hbm_bandwidth"] = measure_memory(options.memory, options.seconds)
+        stats = jax.local_devices()[0].memory_stats() or {}
+        if "bytes_limit" in stats:
+            figures["hbm_bytes"] = float(stats["bytes_limit"])
+    if "link_out" not in figures:
+        figures.update(measure_link(options.memory, options.seconds))
+    if not told["nodes"]:
+        told["nodes"] = measure_nodes(options.command, options.memory, options.seconds)
+        figures.update(_host_figures(told["nodes"], options.memory, options.seconds))
+    folders = [os.path.abspath(folder) for folder in options.spill]
+    if folders and folders != told.get("spill_folders"):
+        told["spill"] = measure_spill(options.command, folders, options.file_bytes,
+                                      options.seconds, options.allow_buffered)
+        told["spill_folders"] = folders
+        figures.update(_spill_figures(told["spill"]))
+    return told
+
+
+def _lines(told: dict[str, Any]) -> Iterator[str]:
+    one = told["machine"]
+    yield (f"{one['devices']} x {one['device']} ({one['platform']}), {one['processors']} "
+           f"processors, {one['processor']}, JAX {one['jax']}, measured {told['measured']}")
+    yield ""
+    yield f"{'PRODUCT':>22} {'DTYPE':10} {'GFLOP/s':>12}"
+    for product in told["products"]:
+        shape = f"{product['m']}x{product['k']}x{product['n']}"
+        yield f"{shape:>22} {product['dtype']:10} {product['flops'] / 1e9:12.1f}"
+    yield ""
+    yield f"{'FIGURE':16} {'VALUE':>12}  WHAT IT IS"
+    for name, value in told["figures"].items():
+        rate = "bytes a second" in machine.FIGURES[name]
+        size = name.endswith("_bytes")
+        shown = (f"{value / 1e9:.2f} GB/s" if rate else f"{value / 1e9:.1f} GB" if size
+                 else f"{value:g}")
+        yield f"{name:16} {shown:>12}  {machine.FIGURES[name]}"
+
+
+def _product(words: str, dtypes: Sequence[str]) -> list[tuple[int, int, int, str]]:
+    found = []
+    for word in words.split(","):
+        parts = word.split("x")
+        if len(parts) != 3 or not all(part.isdecimal() and 0 < int(part) <= 1 << 20
+                                      for part in parts):
+            raise argparse.ArgumentTypeError(f"'{word}' is no product as 4096x8192x8192")
+        m, k, n = map(int, parts)
+        found += [(m, k, n, dtype) for dtype in dtypes]
+    return found
+
+
+def _bytes(word: str) -> int:
+    units = {"K": 10, "M": 20, "G": 30, "T": 40}
+    number = word[:-1] if word[-1:] in units else word
+    if not number.isdecimal() or not int(number):
+        raise argparse.ArgumentTypeError(f"'{word}' is no number of bytes, as 256M")
+    return int(number) << units.get(word[-1:], 0)
+
+
+def _dtypes(word: str) -> list[str]:
+    for dtype in word.split(","):
+        if dtype not in machine.DTYPES:
+            raise argparse.ArgumentTypeError(
+                f"'{dtype}' is none of {', '.join(machine.DTYPES)}")
+    return word.split(",")
+
+
+def _limit(word: str) -> float:
+    try:
+        value = float(word)
+    except ValueError:
+        value = -1
+    if not 0 <= value <= 3600:
+        raise argparse.ArgumentTypeError(f"'{word}' is no number of seconds to 3600")
+    return value
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="actmem probe", description="Measures once what this machine does, for actmem "
+        "plan: products, memory, the link to the host, the host's memory and spill files. "
+        "What was measured is kept; what is asked for beyond it is measured and added.")
+    parser.add_argument("--products", metavar="MxKxN,...", help="shapes of products")
+    parser.add_argument("--dtypes", type=_dtypes, default=["bfloat16", "float32"],
+                        metavar="NAME,...", help="of products; default: bfloat16,float32")
+    parser.add_argument("--spill", action="append", default=[], metavar="DIR",
+                        help="a folder on a device to spill to; may be repeated")
+    parser.add_argument("--allow-buffered", action="store_true",
+                        help="through the page cache where there is no direct I/O")
+    parser.add_argument("--memory", type=_bytes, default=256 << 20, metavar="SIZE",
+                        help="bytes to copy; default: 256M")
+    parser.add_argument("--file-bytes", type=_bytes, default=1 << 30, metavar="SIZE",
+                        help="length of the file to spill to; default: 1G")
+    parser.add_argument("--seconds", type=_limit, default=0.5,
+                        help="for each measurement; default: 0.5")
+    parser.add_argument("--command", default=os.environ.get("ACTMEM_COMMAND", "actmem"),
+                        help=argparse.SUPPRESS)
+    parser.add_argument("--again", action="store_true", help="forget what was measured")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args(arguments)
+    usual = USUAL.get(jax.local_devices()[0].platform, USUAL_LARGE)
+    try:
+        options.products = _product(options.products or usual, options.dtypes)
+    except argparse.ArgumentTypeError as error:
+        parser.error(f"argument --products: {error}")
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse(arguments)
+    try:
+        told = measure(None if options.again else kept(), options)
+        keep(told)
+    except (ProbeError, actmem.Error) as error:
+        print(f"actmem probe: {error}", file=sys.stderr)
+        return 1
+    if options.json:
+        print(json.dumps(told, indent=1))
+    else:
+        print("\n".join(_lines(told)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Machines: the table, files like it, and what a missing figure says."""
+import csv
+import json
+
+import pytest
+
+from actmem.plan import machine
+from actmem.plan.machine import MachineError
+
+DEVICES = ("v5p", "v6e", "a100", "h100", "h200", "b200", "b300", "gb200")
+HOSTS = ("xeon-8480c-2s", "xeon-8570-2s", "xeon-6776p-2s", "xeon-6980p-2s")
+OF_DEVICES = [name for name in machine.FIGURES
+              if name not in ("flops_fp8", "flops_f32", "disk_write", "disk_read")]
+
+
+def test_the_table():
+    assert tuple(machine.names()) == DEVICES + HOSTS
+    for name in DEVICES:
+        one = machine.find(name)
+        one.check(OF_DEVICES)
+        assert 1e14 < one.products("bfloat16") < one.need("flops_bf16")
+        assert one.products("bfloat16") == one.need("flops_bf16") * one.need(
+            "product_efficiency")
+        assert 1e12 < one.memory() < one.need("hbm_bandwidth")
+        for direction in ("out", "in"):
+            alone = one.link(direction)
+            assert one.link(direction, both=True, devices=8) <= \
+                one.link(direction, both=True) <= alone
+            assert one.link(direction, devices=8) <= alone
+        # Nothing is said without its source, nor an efficiency that is not an assumption.
+        assert all(figure.source and figure.basis in ("published", "reckoned", "assumed")
+                   for figure in one.figures.values())
+        assert one.figures["product_efficiency"].basis == "assumed"
+        assert any("product_efficiency" in words for words in one.assumptions())
+    for name in HOSTS:
+        machine.find(name).check(("host_nodes", "host_bandwidth", "host_bytes"))
+
+
+def test_what_was_published():
+    """A few that are easily looked up."""
+    for name, figure, value in (("v5p", "flops_bf16", 4.59e14), ("h100", "hbm_bandwidth", 3.35e12),
+                                ("h200", "hbm_bytes", 141e9), ("h200", "link_in", 55.4e9),
+                                ("a100", "flops_bf16", 312e12), ("v6e", "flops_bf16", 918e12)):
+        assert machine.find(name).need(figure) == pytest.approx(value)
+
+
+def test_a_missing_figure_is_named():
+    with pytest.raises(MachineError, match="'xeon-8480c-2s' has no figure 'hbm_bandwidth' "
+                                           r"\(bytes a second that a device reads.*probe"):
+        machine.find("xeon-8480c-2s").memory()
+    with pytest.raises(MachineError, match="'v5p' has no figure 'flops_fp8'"):
+        machine.find("v5p").products("float8_e4m3fn")
+    with pytest.raises(MachineError, match="no figure for products of int4: known are bfloat16"):
+        machine.find("v5p").products("int4")
+    with pytest.raises(MachineError, match="'h200' has no figure 'disk_write'"):
+        machine.find("h200").check(["link_out", "disk_write"])
+    with pytest.raises(MachineError, match="there is no figure 'speed'"):
+        machine.find("h200").need("speed")
+    with pytest.raises(ValueError, match="direction='up' is neither"):
+        machine.find("h200").link("up")
+    with pytest.raises(MachineError, match="no machine 'h2000': there are v5p, "):
+        machine.find("h2000")
+
+
+def test_figures_that_are_given():
+    one = machine.find("h200").replace(disk_write=11e9, link_out=1e9)
+    assert one.need("disk_write") == 11e9 and one.figures["disk_write"].basis == "given"
+    assert one.link("out") == 1e9 and one.link("in") == machine.find("h200").link("in")
+    for values, words in (({"disk": 1}, "there is no figure 'disk'"),
+                          ({"disk_read": 0}, "'disk_read' is 0, not a number above 0"),
+                          ({"disk_read": "x"}, "'disk_read' is 'x', not a number")):
+        with pytest.raises(MachineError, match=words):
+            machine.find("h200").replace(**values)
+
+
+def written(path, *rows):
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        file.write("# mine\n")
+        csv.writer(file).writerows(rows)
+    return str(path)
+
+
+def test_files(tmp_path):
+    path = tmp_path / "mine.csv"
+    good = [machine.COLUMNS, ("mine", "link_out", "2e10", "published", "here")]
+    one = machine.find(written(path, *good))
+    assert one.name == "mine" and one.link("out") == 2e10
+    for rows, words in (
+            ((), "expected the names of the columns, machine,figure,value"),
+            ((*good, ("mine", "link_in", "fast", "", "")), "mine.csv:4: figure 'link_in' is 'fa"),
+            ((*good, ("mine", "link", "1", "", "")), "mine.csv:4: there is no figure 'link'"),
+            ((*good, ("mine", "link_in", "1")), "mine.csv:4: expected 5 words"),
+            ((*good, good[1]), "mine.csv:4: figure 'link_out' of mine is there twice"),
+            ((*good, ("other", "link_in", "1", "", "")), "has 2 machines, not one")):
+        with pytest.raises(MachineError, match=words):
+            machine.find(written(path, *rows))
+    with pytest.raises(MachineError, match="cannot read the machines of .*none.csv"):
+        machine.find(str(tmp_path / "none.csv"))
+
+
+def test_what_the_probe_printed(tmp_path):
+    path = tmp_path / "probe.json"
+    products = [{"m": 64, "k": 64, "n": 64, "dtype": "float32", "flops": 1e9},
+                {"m": 4096, "k": 64, "n": 64, "dtype": "float32", "flops": 3e9}]
+    told = {"name": "here", "figures": {"hbm_bandwidth": 1e10}, "products": products}
+    path.write_text(json.dumps(told))
+    one = machine.find(str(path))
+    # What was measured is taken as it is, and the product that is most alike.
+    assert one.memory() == 1e10
+    assert one.products("float32", (100, 64, 64)) == 1e9
+    assert one.products("float32", (2048, 64, 64)) == one.products("float32") == 3e9
+    with pytest.raises(MachineError, match="'here' has no figure 'flops_bf16'"):
+        one.products("bfloat16")
+    for text, words in (("{", "cannot read the machine of"), ("[]", "no 'figures'"),
+                        ('{"figures": {"link": 1}}', "there is no figure 'link'"),
+                        ('{"figures": {}, "products": [{"m": 1}]}', "'products':")):
+        path.write_text(text)
+        with pytest.raises(MachineError, match=words):
+            machine.find(str(path))
