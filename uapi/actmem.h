@@ -334,7 +334,7 @@ struct actmem_ioctl_list {
  * which the hardware has erred.
  *
  * DISCARD gives the pages of the range back and unmaps them from every process.
- * What is touched next is a fresh page of zeros. A page that somebody else
+ * The next touch finds a fresh page of zeros. A page that somebody else
  * holds (registered with a device, I/O in flight) is left in place, contents
  * and all, and the call fails with EBUSY when it has tried the others; @done
  * counts the bytes of the range that hold no page now. EBUSY is transient: even

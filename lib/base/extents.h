@@ -95,7 +95,7 @@ bool extents_resize(struct extents *extents, struct extent *extent, uint64_t len
 uint64_t extents_largest_free(const struct extents *extents);
 
 /*
- * What is wrong with the bookkeeping, in words: NULL, as it is to be. @firsts:
+ * Tells in words what is wrong with the bookkeeping; NULL: nothing. @firsts:
  * the first extent of each range, @count of them.
  */
 const char *extents_wrong(const struct extents *extents, struct extent *const *firsts,

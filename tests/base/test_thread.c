@@ -71,7 +71,7 @@ static void *start_idle(void *result)
 	return NULL;
 }
 
-/* Who has chosen a policy has chosen it for what it starts, too. */
+/* A policy that a thread has chosen is for the threads that it starts, too. */
 static void test_chosen(void **state)
 {
 	pthread_t thread;

@@ -74,7 +74,7 @@ static void test_allocations(void)
 	cuda_returns(cuda.cuMemFreeHost(&memory), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* What is not there, or not writable, is no memory to be pinned. */
+/* Memory that is missing, or not writable, cannot be pinned. */
 static void test_unusable_memory(void)
 {
 	char *memory = map(MIB, PROT_READ);

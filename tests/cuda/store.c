@@ -141,7 +141,7 @@ int main(void)
 	test_handed_on(am, true, true, ACTMEM_STORE_HANDED_ON, 0);
 	test_handed_on(am, true, false, 0, -ENOMEM);
 	test_handed_on(am, true, false, ACTMEM_STORE_HANDED_ON, 0);
-	/* What is committed stays where it is, without files. */
+	/* A committed block stays where it is, without files. */
 	test_handed_on(am, false, false, ACTMEM_STORE_HANDED_ON, -ENOMEM);
 	ACTMEM_INIT(&options);
 	options.reserved = 1;

@@ -93,7 +93,7 @@ static void test_order(void)
 	ok(bytes_that_are(pinned, 9) == BYTES, "and before what followed it");
 	slow("cuMemsetD8Async", 0);
 
-	/* What is under way goes on, though its handles are gone. */
+	/* Copies under way go on, though their handles are gone. */
 	cuda_returns(cuda.cuMemcpyHtoDAsync_v2(first, pinned, BYTES, one), CUDA_SUCCESS);
 	cuda_returns(cuda.cuEventRecord(event, one), CUDA_SUCCESS);
 	cuda_returns(cuda.cuStreamWaitEvent(other, event, 0), CUDA_SUCCESS);

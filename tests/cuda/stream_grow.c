@@ -118,7 +118,7 @@ static void test_limit(void)
 	xla_close(am, &cuda);
 }
 
-/* What is there already serves, and the put that comes to the failure tells it. */
+/* The memory that is there serves, and the put that comes to the failure tells it. */
 static void test_failure(void)
 {
 	struct memory memory = { .ring_bytes = MIB, .grow_bytes = GROW };

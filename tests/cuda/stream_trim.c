@@ -45,7 +45,7 @@ static void *run_steps(void *data)
 	return NULL;
 }
 
-/* What is put comes back, whichever lane it went through. */
+/* Each value that is put comes back, whichever lane it went through. */
 static void test_beside_steps(void)
 {
 	struct memory memory = { .ring_bytes = 32 * BLOCK };

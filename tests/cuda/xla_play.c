@@ -256,7 +256,7 @@ bool xla_tie_these(struct xla *xla, CUdeviceptr tokens, const unsigned int *whic
 	XLA_FFI_Attrs attributes = { XLA_FFI_Attrs_STRUCT_SIZE, NULL, 1, &attribute_type, name_list,
 				     values };
 	XLA_FFI_Args args = { XLA_FFI_Args_STRUCT_SIZE, NULL, count, types, operands };
-	/* What is tied takes its place. */
+	/* The tied value takes its place. */
 	XLA_FFI_Rets rets = { XLA_FFI_Rets_STRUCT_SIZE, NULL, count, result_types, operands };
 	int64_t words = 2;
 	unsigned int i;

@@ -146,7 +146,7 @@ static int ask_fdinfo(struct told *told)
 	return 0;
 }
 
-/* What is expected of the user, but for what a way of asking does not tell. */
+/* The figures expected of the user, but for those that a way of asking does not tell. */
 static int compare(int device, const struct told *expected)
 {
 	struct told listed, fdinfo;

@@ -28,7 +28,7 @@ static inline int enter_cgroup(void)
 	return put(CGROUP "/cgroup.procs", "0");
 }
 
-/* Who has been waited for may be in it for a moment longer. */
+/* A process that has been waited for may be in it for a moment longer. */
 static inline int remove_cgroup(void)
 {
 	while (rmdir(CGROUP)) {

@@ -434,7 +434,7 @@ static int without_permission(int device)
 {
 	CHECK(open("/dev/actmem", O_RDWR) < 0 && errno == EACCES);
 	CHECK(open("/dev/actmem", O_RDONLY) < 0 && errno == EACCES);
-	/* Who is given the device may use it. */
+	/* A process that is given the device may use it. */
 	CHECK(create_pages(device, 1) >= 0);
 	return 0;
 }

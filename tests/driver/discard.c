@@ -373,7 +373,7 @@ TEST_F(discard, ranges)
 	EXPECT_EQ(0, as_user(USER, bad_ranges, self->device));
 }
 
-/* Who has the descriptor may, whoever made the region. */
+/* A holder of the descriptor may, whoever made the region. */
 static int of_another_user(int fd)
 {
 	CHECK(!populate(fd, 0, PAGES));

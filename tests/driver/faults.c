@@ -264,7 +264,7 @@ static int check_discarded(struct operation *self, int device, int result)
 	return close_region(self, device, result);
 }
 
-/* Who traces is told each time, once. */
+/* The tracer is told each time, once. */
 static int check_told(struct operation *self, int device, int result)
 {
 	read_events();

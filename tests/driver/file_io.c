@@ -12,7 +12,7 @@ FIXTURE(file)
 {
 	FIXTURE_DATA(names) names;
 	int fd;
-	/* What is read, and a mapping of the region. */
+	/* The bytes that are read, and a mapping of the region. */
 	char *buffer;
 	char *memory;
 };

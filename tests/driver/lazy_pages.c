@@ -65,7 +65,7 @@ static int beyond_memlock(int device)
 	CHECK(bus_error.count == 1);
 	CHECK(pages_held(fd) == 2 && demand_faults(fd) == 2);
 
-	/* What is there stays, and nothing that is missing is begun with. */
+	/* Pages that are there stay, and nothing that is missing is begun with. */
 	CHECK(change_range(fd, ACTMEM_IOC_POPULATE, 0, PAGES, &arg) == -ENOMEM);
 	CHECK(arg.why.reason == ACTMEM_WHY_MEMLOCK && arg.why.node == -1);
 	CHECK(arg.why.wanted == (PAGES - 2) * PAGE_BYTES && arg.why.available == 0);
@@ -257,7 +257,7 @@ static int in_cpuset_of_node_0(int device)
 	CHECK(!touch(memory) && bus_error.count == 1);
 	CHECK(change_range(bound, ACTMEM_IOC_POPULATE, 0, 4, &arg) == -EPERM && !arg.done);
 	CHECK(arg.why.reason == ACTMEM_WHY_CPUSET && arg.why.node == 1);
-	/* What is there may be used. */
+	/* Pages that are there may be used. */
 	CHECK(touch(memory + 3 * PAGE_BYTES));
 	CHECK(touch(stripes) && !touch(stripes + PAGE_BYTES));
 	CHECK(change_range(striped, ACTMEM_IOC_POPULATE, 0, 4, &arg) == -EPERM);

@@ -68,7 +68,7 @@ TEST_F(driver, close_before_unmap)
 	EXPECT_EQ(1, regions());
 	EXPECT_EQ(0, lingering_regions());
 	EXPECT_EQ(1, memory[PAGE_BYTES]);
-	/* What is unmapped stays part of the region: it has not been discarded. */
+	/* Unmapped pages stay part of the region: they have not been discarded. */
 	ASSERT_EQ(0, munmap(memory, PAGE_BYTES));
 	EXPECT_EQ((long)(PAGES * PAGE_BYTES), node_sum("region_bytes"));
 	ASSERT_EQ(0, munmap(memory + PAGE_BYTES, (PAGES - 1) * PAGE_BYTES));

@@ -166,7 +166,7 @@ static void write_pages(struct __test_metadata *_metadata, const char *path, siz
 	ASSERT_EQ(0, put(path, text));
 }
 
-/* What is held while nobody gives up or takes anything. */
+/* Bytes held while nobody gives up or takes anything. */
 static void expect_all_taken(struct __test_metadata *_metadata, const pid_t workers[WORKERS])
 {
 	int i;

@@ -359,7 +359,7 @@ TEST_F(machine_check, a_pin_keeps_it_in_its_place)
 	EXPECT_EQ(-EBUSY, change_range(self->fd, ACTMEM_IOC_DISCARD, 1, 1, &arg));
 	EXPECT_EQ(0, arg.done);
 	EXPECT_EQ(1, poisoned_pages(self->fd));
-	/* Who has it already has it still. */
+	/* A process that has it already has it still. */
 	EXPECT_EQ(SMALL, read(ends[0], bytes, SMALL));
 	EXPECT_EQ(0x11, bytes[0]);
 	let_go(ends);

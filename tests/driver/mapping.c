@@ -187,7 +187,7 @@ TEST_F(mapping, what_must_not_be_mapped_is_refused)
 			TH_LOG("case %zu", i);
 	}
 
-	/* What is at a fixed address survives. */
+	/* A mapping at a fixed address survives. */
 	room = mmap(NULL, 2 * LENGTH, read_write, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, room);
 	memset(room, 7, 2 * LENGTH);

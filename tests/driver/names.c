@@ -259,7 +259,7 @@ TEST_F(names, changes_places_with_another)
 	EXPECT_EQ(0, info_state(two, "one", ACTMEM_INFO_NAMED));
 	close(one);
 	close(two);
-	/* What is renamed over is gone. */
+	/* A file that is renamed over is gone. */
 	ASSERT_EQ(0, rename(AT "/one", AT "/two"));
 	EXPECT_EQ(1, regions());
 }

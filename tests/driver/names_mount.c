@@ -339,7 +339,7 @@ TEST_F(names, can_be_unmounted_lazily)
 	ASSERT_EQ(0, mount_names(AT, LIMIT_OPTION));
 }
 
-/* What is pinned counts until it is let go of, whatever has become of the rest. */
+/* Pinned pages count until they are let go of, whatever has become of the rest. */
 TEST_F(names, a_pin_outlives_the_mount)
 {
 	int fd = make_named(NAME, 2), ends[2];
@@ -466,7 +466,7 @@ TEST_F(names, permissions_are_those_of_files)
 	ASSERT_EQ(1, list(self->device, &id, 1));
 	ASSERT_EQ(0, info(self->device, id, &now));
 	EXPECT_EQ(USER, now.uid);
-	/* Who owns the file does not matter to whom the region counts for. */
+	/* The owner of the file does not matter to whom the region counts for. */
 	ASSERT_EQ(0, chown(NAME, OTHER_USER, 0));
 	EXPECT_EQ(0, as_user(USER, has_all_of_a_page, self->device));
 	EXPECT_EQ(0, as_user(OTHER_USER, has_none_of_a_page, self->device));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Who may see what: a user's own regions, everybody's with CAP_SYS_ADMIN, and
+ * Permissions to see regions: a user's own, everybody's with CAP_SYS_ADMIN, and
  * how user, process and memory are shown to whom.
  */
 #include <sched.h>

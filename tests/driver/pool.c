@@ -126,7 +126,7 @@ TEST_F(pool, shrinking_while_it_has_lent)
 	close(fds[0]);
 	EXPECT_EQ(FULL / 4 * 3, lent(NODE));
 	wait_ready(NODE, FULL / 4);
-	/* What is held goes at once, what is lent when it returns, but for the rest. */
+	/* Held pages go at once, lent ones when they return, but for the rest. */
 	ASSERT_EQ(0, set_pool(NODE, FULL / 2));
 	EXPECT_EQ(0, ready(NODE));
 	EXPECT_EQ(FULL / 4 * 3, lent(NODE));

@@ -57,7 +57,7 @@ static inline void wait_ready(int node, long pages)
 }
 
 /*
- * What is free, with the pages that each processor keeps at hand, of which
+ * Free pages, with those that each processor keeps at hand, of which
  * MemFree knows nothing.
  */
 static inline size_t unused_memory(int node)

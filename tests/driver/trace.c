@@ -60,7 +60,7 @@ TEST_F(trace, nodes_that_cannot_give)
 	EXPECT_FAILURE(ENODEV, "no-memory-node", arg.why);
 	EXPECT_EQ(1, event_count);
 
-	/* What is not even a request is no failure of memory. */
+	/* A call that is not even a request is no failure of memory. */
 	ASSERT_EQ(0, clear_trace());
 	arg.length++;
 	ASSERT_EQ(-EINVAL, create(self->device, &arg));

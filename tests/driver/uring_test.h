@@ -97,7 +97,7 @@ static inline int send_by(const struct way *way, int fd, unsigned long request, 
 	if (result)
 		return result;
 	if (way->is_registered && io_uring_register_files(&ring, &fd, 1)) {
-		/* What is no descriptor cannot be registered. */
+		/* Only descriptors can be registered. */
 		io_uring_queue_exit(&ring);
 		return -EBADF;
 	}

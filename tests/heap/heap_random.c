@@ -209,7 +209,7 @@ static void ask_wrongly(struct model *m)
 	m->wrong++;
 }
 
-/* What is the longest free piece can be had, without another region. */
+/* The longest free piece can be had, without another region. */
 static void take_longest(struct model *m, unsigned int heap)
 {
 	struct actmem_heap_stats before = check_sums(m, heap);

@@ -51,7 +51,7 @@ static bool stays_with_malloc(void)
 	return true;
 }
 
-/* What is not malloc's is served as ever. */
+/* Memory that is not malloc's is served as ever. */
 static bool of_mmap(void)
 {
 	char *memory = mmap(NULL, 8 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,

@@ -75,7 +75,7 @@ static bool powers_of_two(void)
 			CHECK(is_filled(blocks[i], MIB << i % 3, i + round) &&
 			      !cuda.cuMemFreeHost(blocks[i]));
 	}
-	/* What is kept is kept registered. */
+	/* Kept memory stays registered. */
 	CHECK(own_regions(&listed) && listed == before);
 	CHECK(!cuda.standin_counts || counts_now().registered_bytes == before);
 	return true;

@@ -62,7 +62,7 @@ static bool of_a_range(void)
 	return end();
 }
 
-/* What is still to be written into a block is not written into that of its next user. */
+/* A write that is still due to a block does not go into that of its next user. */
 static bool freed_under_way(void)
 {
 	void *memory, *next;

@@ -37,7 +37,7 @@ static bool fails(void)
 	CHECK(cuda.cuMemAllocHost_v2(&memory, 32 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK(memory == &memory && !own_regions(&listed));
 	CHECK(!counts_now().registered && !counts_now().allocated);
-	/* What is not ours is served as ever. */
+	/* Memory of others is served as ever. */
 	CHECK(!cuda.cuMemHostAlloc(&memory, 4096, 0) && !cuda.cuMemFreeHost(memory));
 	return true;
 }

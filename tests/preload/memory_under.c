@@ -236,7 +236,7 @@ static bool whole_mapping(void)
 	return true;
 }
 
-/* Who unmaps what is registered has lost it; what comes there next is another region. */
+/* Registered memory that is unmapped is lost; what comes there next is another region. */
 static bool never_unregistered(void)
 {
 	char *memory = map_untouched(8 * MIB);

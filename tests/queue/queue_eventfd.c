@@ -122,7 +122,7 @@ static void test_loop(struct actmem_queue *queue, struct actmem_region *region,
 	returns(actmem_region_unmap(region), 0);
 }
 
-/* What is not transferred ends somewhere else: in a worker, by a deadline, by a cancel. */
+/* Requests without a transfer end elsewhere: in a worker, by a deadline, by a cancel. */
 static void test_others(struct actmem_queue *queue, struct actmem_region *region,
 			const struct set *set, int fd)
 {

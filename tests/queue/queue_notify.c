@@ -209,7 +209,7 @@ static void test_others(struct actmem *am, enum actmem_engine engine,
 	stop(&listener);
 }
 
-/* What is not transferred ends somewhere else: in a worker, by a deadline. */
+/* Requests without a transfer end elsewhere: in a worker, by a deadline. */
 static void test_commands(struct actmem *am, enum actmem_engine engine,
 			  struct actmem_region *region)
 {

@@ -410,7 +410,7 @@ static bool is_asleep(int thread)
 	return state == 'S';
 }
 
-/* Who waits already, with nothing to wake for, learns of a deadline all the same. */
+/* A thread that waits already, with nothing to wake for, learns of a deadline all the same. */
 static void test_later_deadline(void **state)
 {
 	struct actmem_completion *completion;

@@ -360,7 +360,7 @@ static void test_cancelled_thread(void **state)
 	assert_int_equal(actmem_queue_destroy(watched), 0);
 }
 
-/* Who attaches a region that is attached has it registered meanwhile, and undoes it. */
+/* A second attach of a region has it registered meanwhile, and undoes that. */
 static void test_twice(void **state)
 {
 	static const enum actmem_engine engines[] = { ACTMEM_ENGINE_AUTO, ACTMEM_ENGINE_WORKERS };

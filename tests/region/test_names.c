@@ -167,7 +167,7 @@ static void test_no_proc(void **state)
 	assert_int_equal(actmem_close(am), 0);
 }
 
-/* Who gets too little memory waits until the others are through, and tries again. */
+/* A process that gets too little memory waits until the others are through, and tries again. */
 static void test_second_try(void **state)
 {
 	struct actmem *am = opened(ACTMEM_BACKEND_MEMFD, NULL);
@@ -356,7 +356,7 @@ static void test_driver_refuses(void **state)
 	assert_int_equal(actmem_close(am), 0);
 }
 
-/* Who made an empty file, for its permissions say, keeps it whatever fails. */
+/* The maker of an empty file keeps it whatever fails: it may be there for its permissions. */
 static void test_driver_keeps_empty(void **state)
 {
 	struct actmem *am = opened(ACTMEM_BACKEND_DRIVER, NULL);
@@ -425,7 +425,7 @@ static void test_driver_found_otherwise(void **state)
 	assert_int_equal(open_name(am, HUGE, 0, ACTMEM_ALLOW_NODE, &region), 0);
 	assert_non_null(strstr(actmem_error(), "took it as it is"));
 	assert_int_equal(actmem_region_close(region), 0);
-	/* Who names no policy has the one that is there. */
+	/* Without a policy, the one that is there holds. */
 	ACTMEM_INIT(&options);
 	options.length = HUGE;
 	assert_int_equal(actmem_region_open(am, path, &options, 0, &region), 0);

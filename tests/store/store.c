@@ -229,7 +229,7 @@ static void test_nothing(struct actmem *am)
 	destroy_empty(store);
 }
 
-/* Who has a block, and who may not have it then. */
+/* The holder of a block, and those that may not have it then. */
 static void test_users(struct actmem *am)
 {
 	struct actmem_store *store = spilling_store(am, BUDGET);
@@ -293,7 +293,7 @@ static void test_all_is_held(struct actmem *am)
 	destroy_empty(store);
 }
 
-/* What is prefetched is there when it is wanted, though nobody would have guessed. */
+/* A prefetched block is there when it is wanted, though nobody would have guessed it. */
 static void test_prefetch(struct actmem *am)
 {
 	struct actmem_store *store = spilling_store(am, BUDGET);

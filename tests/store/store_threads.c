@@ -180,7 +180,7 @@ static void *take_whole(void *data)
 	return NULL;
 }
 
-/* Who asks for memory while another thread verifies the block that has all of it. */
+/* A thread asks for memory while another thread verifies the block that has all of it. */
 static void test_verifying(struct actmem *am)
 {
 	struct actmem_store_options options = store_options(CHECKED, NULL, 0);

@@ -78,7 +78,7 @@ static void test_spill_limit(void **state)
 
 	ACTMEM_INIT(&counters);
 	assert_int_equal(set_up(&rig), 0);
-	/* What is taken leaves room in the files for the next. */
+	/* A taken block leaves room in the files for the next. */
 	for (round = 0; round < 3; round++) {
 		count = put_until(&rig, ENOSPC, "spill_limit_bytes");
 		assert_int_equal(count, (BUDGET + rig.spill_limit) / BLOCK);
@@ -235,7 +235,7 @@ static void test_failed_prefetch(void **state)
 	tear_down(&rig);
 }
 
-/* What is free and too short stays, if it has a name: the store says so. */
+/* A free region that is too short stays, if it has a name: the store says so. */
 static void test_named_regions(void **state)
 {
 	struct rig rig = { .heap_name = NAMES_PREFIX "-store", .grow = BUDGET / 2 };

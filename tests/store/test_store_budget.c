@@ -156,7 +156,7 @@ static void test_disk_is_full_too(void **state)
 	tear_down(&rig);
 }
 
-/* What is made ahead is not missed by anybody. */
+/* Nobody misses memory that was to be made ahead. */
 static void test_ahead(void **state)
 {
 	struct rig rig = { 0 };

@@ -122,7 +122,7 @@ static void test_less_is_needed(void **state)
 	stats = stats_of(&rig);
 	assert_int_equal(stats.file_bytes_peak, most);
 	assert_int_equal(stats.file_bytes + stats.given_back_bytes_total, most);
-	/* What is left is enough. */
+	/* The room that is left is enough. */
 	put_and_take(&rig, FEW);
 	assert_int_equal(stats_of(&rig).file_bytes, stats.file_bytes);
 	put_and_take(&rig, MANY);

@@ -285,7 +285,7 @@ def a_timeline_has_all_of_it():
         assert names["forward"] == names["backward"] == 2, names
         assert all(names[f"{call} {tensor}"] == 2 for tensor in "QKV" for call in
                    ("reserve", "fill", "commit", "hold", "verify", "release")), names
-    # What is short of the wanted bytes is padding.
+    # The bytes that are short of the wanted ones are padding.
     for name, key in (("spill", "spilled_bytes"), ("fill", "filled_bytes")):
         moved = sum(step[key] for step in seen["steps"])
         assert ended[name] > 0 and ended[name] * TENSOR <= moved, (ended, moved)

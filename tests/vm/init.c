@@ -237,7 +237,7 @@ static long kernel_kib(void)
 }
 
 /*
- * What is free, the pages that each processor keeps at hand included, which may
+ * Free memory, the pages that each processor keeps at hand included, which may
  * be huge ones; and what the kernel knows that it has.
  */
 static long known_kib(void)

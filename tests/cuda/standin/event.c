@@ -103,7 +103,7 @@ CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
 	return leave(CUDA_SUCCESS);
 }
 
-/* Who waits for it still does. */
+/* A thread that waits for it still does. */
 CUresult cuEventDestroy_v2(CUevent hEvent)
 {
 	CUresult result = enter("cuEventDestroy_v2");

@@ -181,7 +181,7 @@ CUdeviceptr device_address(const char *address)
 	       (setting_is("STANDIN_CUDA_ADDRESSES", "apart") ? APART_BYTES : 0);
 }
 
-/* What is allocated is for all contexts, and mapped; of what is registered flags say it. */
+/* Allocated memory is for all contexts, and mapped; of registered memory flags say it. */
 static bool is_mapped_for(const struct range *range, CUcontext context)
 {
 	return range->allocated ||

@@ -107,7 +107,7 @@ static int move(int to, uint64_t at, int from, uint64_t source)
 	return call(to, IMPORTER_MOVE, &arg);
 }
 
-/* What is read by one mapping and written by another, across the edge between two pages. */
+/* Reads by one mapping and writes by another, across the edge between two pages. */
 TEST_F(edu, transfers)
 {
 	const uint64_t source = SPAN - CHUNK, target = 2 * PAGE_BYTES - CHUNK / 2;

@@ -106,7 +106,7 @@ TEST_F(fixed_buffers, fixed_both_ways)
 	EXPECT_TRUE(pattern_holds(self->region.memory, LENGTH, 4));
 }
 
-/* What is registered outlives the region, is counted, and still holds its data. */
+/* Registered memory outlives the region, is counted, and still holds its data. */
 TEST_F(fixed_buffers, registered_outlives_region)
 {
 	struct actmem_ioctl_info seen;
