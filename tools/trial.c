@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/vfs.h>
 #include "actmem_store.h"
+#include "memory_options.h"
 #include "table.h"
 #include "tool.h"
 #include "trial.h"
@@ -17,7 +18,6 @@
 
 #define TRIAL_BYTES	(2ULL << 20)
 #define WORDS_MAX	2048
-#define GIANT_BYTES	(1ULL << 30)
 #define GROW_DEFAULT	(64ULL << 20)	/* the library's */
 
 /* Tells which pages, nodes or backend were used instead of those asked for. */
@@ -102,15 +102,14 @@ static void tell_limit(struct actmem *am, uint64_t bytes)
 		      bytes >> 20, actmem_error_in(ACTMEM_NAMES_RUN));
 }
 
-static int try_region(struct actmem *am, enum actmem_pages pages, uint64_t grow_bytes,
-		      bool verbose)
+static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes, bool verbose)
 {
 	struct actmem_region_options options;
 	struct actmem_region *region = NULL;
 	int error;
 
 	ACTMEM_INIT(&options);
-	options.length = pages == ACTMEM_PAGES_1G ? GIANT_BYTES : TRIAL_BYTES;
+	options.length = length;
 	options.name = "actmem run";
 	error = actmem_region_create(am, &options, &region);
 	if (error) {
@@ -122,7 +121,7 @@ static int try_region(struct actmem *am, enum actmem_pages pages, uint64_t grow_
 		describe_region(am, region, "");
 	}
 	actmem_region_close(region);
-	if (grow_bytes > options.length)
+	if (grow_bytes > length)
 		tell_limit(am, grow_bytes);
 	return STATUS_OK;
 }
@@ -250,7 +249,8 @@ static int try_memory(const struct actmem_options *options, const struct knobs *
 		status = try_name(am, heap, options->heap_name, knobs, verbose);
 	} else if (heap) {
 		actmem_heap_destroy(heap);
-		status = try_region(am, options->pages, grow_length(knobs), verbose);
+		status = try_region(am, memory_page_bytes(options), grow_length(knobs),
+				    verbose);
 	}
 	if (!status)
 		status = try_store(am, knobs, verbose);

@@ -72,6 +72,11 @@ int fail(int error, const char *format, ...)
 	return -error;
 }
 
+int fail_as_before(int error, const char *words)
+{
+	return fail(-error, "%s", words);
+}
+
 void fail_more(const char *format, ...)
 {
 	size_t length = room ? strlen(room->words) : 0;

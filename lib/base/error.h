@@ -24,6 +24,12 @@ void fail_clear(void);
 /* This thread's words as fail() had them, with marks for knobs: to be put into others. */
 const char *fail_words(void);
 
+/*
+ * Sets again the words that fail_words() had before a call with failures of its own; returns
+ * @error, which is negative.
+ */
+int fail_as_before(int error, const char *words) __attribute__((cold));
+
 /* Tells whether a call failed for want of memory, or by the limit of somebody else. */
 static inline bool is_out_of_memory(int error)
 {

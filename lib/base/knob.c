@@ -10,8 +10,8 @@
 #define NAMES_COUNT	(ACTMEM_NAMES_REPLAY + 1)
 
 /*
- * In the order of enum actmem_names. Who has no such knob knows it by its variable;
- * `actmem replay` has most as `actmem run`.
+ * In the order of enum actmem_names. A knob without a name there goes by its variable;
+ * `actmem replay` has most names of `actmem run`.
  */
 static const char *const knob_names[KNOBS][NAMES_COUNT] = {
 	[KNOB_BACKEND] = { "backend", "ACTMEM_BACKEND", "--backend (ACTMEM_BACKEND)",

@@ -6,8 +6,8 @@
  * grow.c, which makes a heap longer and shorter; regions.c, which opens its regions;
  * and register.c, which has them registered.
  *
- * Locks, outermost first: a heap's grow_lock, under which it gets and gives back
- * regions; the locks of regions and the handles lock; a heap's lock, of its blocks. A
+ * Locks, outermost first: a heap's grow_lock, under which it gets regions, and lowers
+ * its limit; the locks of regions and the handles lock; a heap's lock, of its blocks. A
  * thread that has grow_lock is not cancelled. Each function's declaration says under
  * which of them it is called.
  */

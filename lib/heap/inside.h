@@ -27,7 +27,7 @@ struct actmem_heap {
 	void (*closing)(void *data, struct actmem_region *region);
 	void *closing_data;
 	uint64_t chunk_bytes;
-	struct actmem_runtime *runtime;	/* that registers its regions, or NULL; under grow_lock */
+	struct actmem_runtime *runtime;	/* that registers its regions, or NULL; set before the first */
 	uint32_t register_flags;
 	pthread_mutex_t grow_lock;
 	atomic_uint growers;		/* threads that want grow_lock, or have it, for a block */

@@ -109,7 +109,7 @@ int heap_region_open(struct actmem_heap *heap, uint64_t length, uint64_t left,
 	if (error) {
 		snprintf(words, sizeof(words), "%s", fail_words());
 		heap_region_close(heap, made);
-		return fail(-error, "%s", words);
+		return fail_as_before(error, words);
 	}
 	*result = made;
 	return 0;

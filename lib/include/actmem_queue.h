@@ -259,8 +259,8 @@ static inline int actmem_queue_wait(struct actmem_queue *queue,
  * An eventfd (eventfd(2)) that can be read once completions have come since it was last
  * read, for a program that waits for other things as well, by poll(2). It reads the
  * eventfd first, and then takes completions by actmem_queue_wait() with a timeout of 0
- * until there are none. It is made at the first call, close-on-exec and nonblocking, and
- * is the queue's, which closes it when it is destroyed.
+ * until there are none; there may be none to begin with. It is made at the first call,
+ * close-on-exec and nonblocking, and is the queue's, which closes it when it is destroyed.
  *
  * A descriptor or a negative errno. -EMFILE, -ENFILE, -ENOMEM  no descriptor;  -EAGAIN  no
  * thread can be started, which workers need beside those that may hang in transfers

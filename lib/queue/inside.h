@@ -158,8 +158,8 @@ struct actmem_queue {
 	struct link files;		/* the one to be served next is the first */
 	struct link attachments;
 	unsigned int file_count, attachment_count;
-	struct request_lane commands;		/* that threads do */
-	struct request_lane sent_commands;	/* that the ring does */
+	struct request_lane commands;	/* that threads do */
+	struct request_lane sent_commands; /* that the ring does */
 	struct link under_way, ended, timed;
 	bool listens;			/* the engine does */
 	void (*notify)(void *data);	/* of queue_notify_by(), or NULL */

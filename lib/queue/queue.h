@@ -15,7 +15,8 @@
  * notify.c, which tells of completions without being asked.
  *
  * Locks: all of a queue is under its lock, except the doing of blocks. It is held with a
- * store's at most. An engine's wake, listen, attend and cancel are called under it.
+ * store's at most, and itself around the handles lock. An engine's wake, listen, attend and
+ * cancel are called under it.
  */
 #ifndef LIB_QUEUE_H
 #define LIB_QUEUE_H

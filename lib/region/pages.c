@@ -57,7 +57,7 @@ static int publish_change(struct actmem_region *region, int error)
 		return publish_pages(region);
 	snprintf(words, sizeof(words), "%s", fail_words());
 	publish_pages(region);
-	return fail(-error, "%s", words);
+	return fail_as_before(error, words);
 }
 
 void region_hold_pages(struct actmem_region *region)

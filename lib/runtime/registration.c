@@ -75,7 +75,7 @@ static int place_pages(struct registration *registration)
 	struct actmem_region *region = registration->region;
 	int node = registration->runtime->info.node;
 	bool writable = !region_check_writable(region);
-	uint64_t node_bytes[ACTMEM_NODES_MAX] = { 0 };
+	uint64_t node_bytes[ACTMEM_NODES_MAX];
 	struct actmem_region_info info;
 	unsigned int other;
 	int error;
@@ -89,7 +89,7 @@ static int place_pages(struct registration *registration)
 	info.node_bytes = node_bytes;
 	info.node_count = ACTMEM_NODES_MAX;
 	error = actmem_region_get_info(region, &info);
-	for (other = 0; other < ACTMEM_NODES_MAX; other++)
+	for (other = 0; !error && other < info.node_count; other++)
 		if (other != (unsigned int)node)
 			registration->far_bytes += node_bytes[other];
 	return error;
@@ -155,7 +155,7 @@ static int undo_chunks(struct registration *registration, int error)
 
 	snprintf(words, sizeof(words), "%s", fail_words());
 	if (drop_chunks(registration) >= 0)
-		return fail(-error, "%s", words);
+		return fail_as_before(error, words);
 	snprintf(again, sizeof(again), "%s", fail_words());
 	return fail(-error, "%s; %s of it stay registered until actmem_region_unregister(), as %s",
 		    words, BYTES_TEXT(registration->registered), again);

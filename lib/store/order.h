@@ -23,7 +23,7 @@ static inline bool want_is_sooner(const struct want *want, const struct want *ot
 
 struct order_place {
 	struct order_place *child, *next;
-	struct order_place *previous;		/* among its siblings; of the first: the parent */
+	struct order_place *previous;	/* among its siblings; of the first: the parent */
 	struct want want;		/* the same as long as it is in an order */
 };
 

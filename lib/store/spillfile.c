@@ -76,12 +76,6 @@ static void count_added(struct spillfile *spillfile, uint64_t length)
 	spillfile->shrink_to = UINT64_MAX;
 }
 
-/* Fails with what the first of two calls said, whatever became of the second. */
-static int fail_as_before(int error, const char *words)
-{
-	return fail(-error, "%s", words);
-}
-
 /* Gives back the allocated part after a failure with @error. */
 static int undo(const struct actmem_file *file, uint64_t offset, uint64_t length, int error)
 {
@@ -161,7 +155,7 @@ int spillfile_init(struct spillfile *spillfile, struct actmem_queue *queue,
 	ACTMEM_INIT(&spillfile->info);
 	error = open_set(spillfile, options->length, &file);
 	if (error)
-		goto destroy_blocks;
+		goto destroy_extents;
 	error = actmem_file_get_info(file, &spillfile->info);
 	if (!error)
 		length = options->length / unit_of(spillfile) * unit_of(spillfile);
@@ -171,7 +165,7 @@ int spillfile_init(struct spillfile *spillfile, struct actmem_queue *queue,
 		actmem_file_close(file);
 	if (!error)
 		return 0;
-destroy_blocks:
+destroy_extents:
 	extents_destroy(&spillfile->extents);
 	return error;
 }

@@ -481,6 +481,25 @@ int open_small(struct actmem **am)
 	return open_memfd(am, ACTMEM_PAGES_4K, ACTMEM_ALLOW_UNLOCKED);
 }
 
+int live_of_heap(struct actmem *am, uint64_t grow_bytes)
+{
+	struct actmem_heap_options options;
+	struct actmem_heap *heap;
+	void *block;
+	int error;
+
+	ACTMEM_INIT(&options);
+	options.grow_bytes = grow_bytes;
+	error = actmem_heap_create(am, &options, &heap);
+	if (error)
+		return error;
+	error = actmem_heap_alloc(heap, 1000, 0, &block);
+	if (!error)
+		assert_int_equal(actmem_heap_free(heap, block), 0);
+	assert_int_equal(actmem_heap_destroy(heap), 0);
+	return error;
+}
+
 int open_file_at(struct actmem_queue *queue, const char *path, uint32_t flags, uint64_t length,
 		 struct actmem_file **file)
 {

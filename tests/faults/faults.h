@@ -116,6 +116,9 @@ void assert_same_held(struct holdings before);
 int open_memfd(struct actmem **am, enum actmem_pages pages, uint32_t allow);
 int open_small(struct actmem **am);
 
+/* Makes a heap, takes a block of it and gives all back; the first error. */
+int live_of_heap(struct actmem *am, uint64_t grow_bytes);
+
 /* As actmem_file_open(): one path, on a file system with direct I/O or without. */
 int open_file_at(struct actmem_queue *queue, const char *path, uint32_t flags, uint64_t length,
 		 struct actmem_file **file);

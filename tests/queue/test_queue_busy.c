@@ -248,9 +248,25 @@ static void cancel_first(void)
 	sem_post(&meddled);
 }
 
+/* Makes the ring that others watch, for the first request, and a file for it. */
+static struct actmem_file *watch_ring(void)
+{
+	watched = make_ring(8, LONG);
+	assert_int_equal(actmem_queue_attach(watched, region, 0), 0);
+	ACTMEM_INIT(&first);
+	return open_file(watched);
+}
+
+static void end_watched(struct actmem_file *file)
+{
+	assert_int_equal(actmem_queue_detach(watched, region), 0);
+	assert_int_equal(actmem_file_close(file), 0);
+	assert_int_equal(actmem_queue_destroy(watched), 0);
+}
+
 /*
- * What is cancelled while the ring's thread hands others over, of long ones two at a time,
- * ends, though no other does, and nobody wakes that thread.
+ * A request that is cancelled while the ring's thread hands others over, long ones two at a
+ * time, ends, though no other does, and nobody wakes that thread.
  */
 static void test_cancelled_meanwhile(void **state)
 {
@@ -258,11 +274,8 @@ static void test_cancelled_meanwhile(void **state)
 	struct actmem_request second;
 	struct actmem_file *file;
 
-	watched = make_ring(8, LONG);
-	assert_int_equal(actmem_queue_attach(watched, region, 0), 0);
-	file = open_file(watched);
+	file = watch_ring();
 	sem_init(&meddled, 0, 0);
-	ACTMEM_INIT(&first);
 	ACTMEM_INIT(&second);
 	hang_transfers(true);
 	assert_int_equal(actmem_queue_fill(watched, file, 0, region, 2 * LONG, BLOCK, &first), 0);
@@ -279,9 +292,7 @@ static void test_cancelled_meanwhile(void **state)
 	assert_int_equal(actmem_queue_wait(watched, &completion, 1, LATE_NS), 1);
 	assert_int_equal(completion.result, -ECANCELED);
 	sem_destroy(&meddled);
-	assert_int_equal(actmem_queue_detach(watched, region), 0);
-	assert_int_equal(actmem_file_close(file), 0);
-	assert_int_equal(actmem_queue_destroy(watched), 0);
+	end_watched(file);
 }
 
 static void *wait_for_first(void *data)
@@ -308,10 +319,7 @@ static void test_two_waiters(void **state)
 	pthread_t waiters[2];
 	int taken[2], i;
 
-	watched = make_ring(8, LONG);
-	assert_int_equal(actmem_queue_attach(watched, region, 0), 0);
-	file = open_file(watched);
-	ACTMEM_INIT(&first);
+	file = watch_ring();
 	hang_transfers(true);
 	assert_int_equal(actmem_queue_fill(watched, file, 0, region, 0, BLOCK, &first), 0);
 	for (i = 0; i < 2; i++)
@@ -324,9 +332,7 @@ static void test_two_waiters(void **state)
 	alarm(0);
 	assert_int_equal(taken[0] + taken[1], 1);
 	hang_transfers(false);
-	assert_int_equal(actmem_queue_detach(watched, region), 0);
-	assert_int_equal(actmem_file_close(file), 0);
-	assert_int_equal(actmem_queue_destroy(watched), 0);
+	end_watched(file);
 }
 
 /* A thread that is cancelled in its wait ends after it, and the queue is there for others. */
@@ -337,10 +343,7 @@ static void test_cancelled_thread(void **state)
 	pthread_t waiter;
 	void *end;
 
-	watched = make_ring(8, LONG);
-	assert_int_equal(actmem_queue_attach(watched, region, 0), 0);
-	file = open_file(watched);
-	ACTMEM_INIT(&first);
+	file = watch_ring();
 	hang_transfers(true);
 	assert_int_equal(actmem_queue_fill(watched, file, 0, region, 0, BLOCK, &first), 0);
 	assert_int_equal(pthread_create(&waiter, NULL, wait_for_first, &completion), 0);
@@ -355,9 +358,7 @@ static void test_cancelled_thread(void **state)
 	assert_int_equal(completion.id, first.id);
 	assert_int_equal(completion.result, -ECANCELED);
 	hang_transfers(false);
-	assert_int_equal(actmem_queue_detach(watched, region), 0);
-	assert_int_equal(actmem_file_close(file), 0);
-	assert_int_equal(actmem_queue_destroy(watched), 0);
+	end_watched(file);
 }
 
 /* A second attach of a region has it registered meanwhile, and undoes that. */

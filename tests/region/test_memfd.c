@@ -70,17 +70,13 @@ static int whole_life(void *context)
 	enum actmem_policy policy = *(const enum actmem_policy *)context;
 	struct actmem_region *region = NULL, *second = NULL, *lazy = NULL;
 	struct actmem_region_info info;
-	struct actmem_heap_options options;
-	struct actmem_heap *heap = NULL;
 	struct actmem *am;
-	void *address, *block = NULL;
+	void *address;
 	int error = open_memfd(&am, ACTMEM_PAGES_4K, 0);
 
 	if (error)
 		return error;
 	ACTMEM_INIT(&info);
-	ACTMEM_INIT(&options);
-	options.grow_bytes = HUGE_PAGE_BYTES;
 	error = create(am, policy, &region);
 	if (!error)
 		error = actmem_region_map(region, &address);
@@ -95,13 +91,7 @@ static int whole_life(void *context)
 	if (!error)
 		error = actmem_region_discard(lazy, 0, LENGTH);
 	if (!error)
-		error = actmem_heap_create(am, &options, &heap);
-	if (!error)
-		error = actmem_heap_alloc(heap, 1000, 0, &block);
-	if (block)
-		assert_int_equal(actmem_heap_free(heap, block), 0);
-	if (heap)
-		assert_int_equal(actmem_heap_destroy(heap), 0);
+		error = live_of_heap(am, HUGE_PAGE_BYTES);
 	if (lazy)
 		assert_int_equal(actmem_region_close(lazy), 0);
 	if (second)

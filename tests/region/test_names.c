@@ -51,30 +51,19 @@ static int open_name(struct actmem *am, uint64_t length, uint32_t flags, uint32_
 /* Made, found, and a heap; stops at the first failure and cleans up. */
 static int whole_life(void)
 {
-	struct actmem_heap_options options;
 	struct actmem_region *region = NULL, *second = NULL, *third = NULL;
 	struct actmem *am = opened(ACTMEM_BACKEND_MEMFD, path);
-	struct actmem_heap *heap = NULL;
-	void *block = NULL;
 	int error;
 
 	if (!am)
 		return -1;
-	ACTMEM_INIT(&options);
-	options.grow_bytes = HUGE;
 	error = open_name(am, LENGTH, ACTMEM_OPEN_CREATE, 0, &region);
 	if (!error)
 		error = open_name(am, LENGTH, ACTMEM_OPEN_LOCK, 0, &second);
 	if (!error)
 		error = actmem_region_from_fd(am, actmem_region_fd(region), &third);
 	if (!error)
-		error = actmem_heap_create(am, &options, &heap);
-	if (!error)
-		error = actmem_heap_alloc(heap, 1000, 0, &block);
-	if (block)
-		assert_int_equal(actmem_heap_free(heap, block), 0);
-	if (heap)
-		assert_int_equal(actmem_heap_destroy(heap), 0);
+		error = live_of_heap(am, HUGE);
 	if (third)
 		assert_int_equal(actmem_region_close(third), 0);
 	if (second)
