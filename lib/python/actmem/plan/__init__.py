@@ -24,12 +24,13 @@ import jax
 
 from actmem.plan import _trace, memory, names
 from actmem.plan._graph import Graph
+from actmem.plan import machine as machines
 from actmem.plan.layers import Timeline
+from actmem.plan.machine import Machine
 from actmem.plan.memory import Compiler
 from actmem.plan.names import Candidate
 from actmem.plan.report import Mismatch, Plan, Row, load_plan
 from actmem.plan.search import KEEP, OFFLOAD, RECOMPUTE, Choice, Search
-from actmem.plan.time import Machine
 
 __all__ = ["Compiler", "Machine", "Mismatch", "Plan", "Row", "load_plan", "plan", "plan_key"]
 
@@ -50,9 +51,10 @@ def bytes_of(what: str, size: int | float | str | None) -> float:
     return size
 
 
-def plan_key(function: Callable[..., Any], *args: Any, machine: Machine) -> dict[str, str]:
+def plan_key(function: Callable[..., Any], *args: Any, machine: Machine | str = "here",
+             ) -> dict[str, str]:
     """The program, machine and JAX that a plan is for: load_plan() refuses one for others."""
-    return _key(_trace.Program(function, args), machine)
+    return _key(_trace.Program(function, args), machines.find(machine))
 
 
 def _key(program: _trace.Program, machine: Machine) -> dict[str, str]:
@@ -61,7 +63,7 @@ def _key(program: _trace.Program, machine: Machine) -> dict[str, str]:
             "jax": jax.__version__, "machine": machine.name}
 
 
-def plan(function: Callable[..., Any], *args: Any, machine: Machine,
+def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "here",
          device_memory: int | float | str | None = None,
          host_memory: int | float | str | None = None, donated: int = 0,
          compiler: Compiler = memory.GPU, ring: int = 2, model: str | None = None) -> Plan:
@@ -74,7 +76,8 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine,
         are planned whatever their policy; where there are none, the bodies of scans are.
       *args: Its arguments, or their shapes (jax.ShapeDtypeStruct). What depends on the first
         alone is weights.
-      machine: The rates of the device, its link and files.
+      machine: What the device, its link and files do: a machine, or its name for
+        machine.find(); "here" is what `actmem probe` has measured.
       device_memory: Bytes of the device that a step may take, as "70G".
       host_memory: Bytes of the host; the rest goes to files.
       donated: Bytes of the arguments that are donated.
@@ -87,7 +90,9 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine,
 
     Raises:
       ValueError: Nothing has a name, or nothing fits; it names what to change.
+      MachineError: There is no such machine, or it lacks a figure.
     """
+    machine = machines.find(machine)
     program = _trace.Program(function, args)
     written = Graph.of(program.jaxpr)
     candidates = names.find(written, program.batch)

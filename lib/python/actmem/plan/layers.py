@@ -7,7 +7,8 @@ import dataclasses
 from collections.abc import Collection, Mapping
 
 from actmem.plan._graph import Graph, Node
-from actmem.plan.time import Layer, Machine
+from actmem.plan.machine import Machine
+from actmem.plan.time import Layer
 from actmem.plan.work import Counted, Work
 
 
@@ -61,10 +62,10 @@ class Timeline:
             self._part(self.counted, there, 1, self._known[there])
         return self._known[there]
 
-    def _price(self, work: Work, is_product: bool) -> float:
+    def _price(self, work: Work) -> float:
         price = self._prices.get(id(work))
         if price is None:
-            price = self._prices[id(work)] = self.machine.seconds(work, is_product)
+            price = self._prices[id(work)] = self.machine.seconds(work)
         return price
 
     def _part(self, counted: Counted, there: frozenset[str], times: int,
@@ -85,7 +86,7 @@ class Timeline:
             else:
                 seconds = max((each.cost(there, self._price) for each in inner), default=0.0)
                 if id(node) in counted.own:
-                    seconds += self._price(counted.own[id(node)], True)
+                    seconds += self._price(counted.own[id(node)])
                 if node.turn:
                     turns[node.turn] = turns.get(node.turn, 0.0) + seconds
                 elif turns:

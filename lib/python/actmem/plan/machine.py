@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """What a machine does: figures from machines.csv, from a file like it, or from the probe.
 
-    machine = machines.find("h200")             # or "here", or a file's name
-    machine.products("bfloat16", (4096, 8192, 8192))        # FLOP a second
+    one = machine.find("h200")              # or "here", or a file's name
+    one.products("bfloat16", (4096, 8192, 8192))            # FLOP a second
+    machine.of("mine", flops_bf16=1e14, ...)                # of figures that are at hand
 
 A figure that is wanted and missing is an error that names it. Where it comes from the table,
 products and memory are taken at a share of their peaks, `product_efficiency` and
@@ -17,7 +18,10 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from actmem.plan.work import Work
 
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "machines.csv")
 COLUMNS = ("machine", "figure", "value", "basis", "source")
@@ -44,7 +48,9 @@ FIGURES = {
     "host_bandwidth": "bytes a second that are read and written of one node's memory",
     "disk_write": "bytes a second that are spilled to all files together",
     "disk_read": "bytes a second that are filled from all files together",
+    "error": "the share by which each of the rates may be off",
 }
+ERROR = 0.15                    # unless a machine says otherwise
 DTYPES = {"bfloat16": "bf16", "float16": "bf16", "float32": "f32", "float8_e4m3fn": "fp8",
           "float8_e5m2": "fp8"}
 
@@ -68,6 +74,37 @@ class Product:
     n: int
     dtype: str
     flops: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Rates:
+    """Of transfers of one device, in bytes a second, while so many devices make them."""
+    machine: Machine
+    link_out: float
+    link_in: float
+    link_out_both: float            # while the other direction is busy too
+    link_in_both: float
+    devices: int = 1
+    factor: float = 1.0             # of files' rates
+
+    @property
+    def has_files(self) -> bool:
+        return self.machine.has("disk_write") and self.machine.has("disk_read")
+
+    @property
+    def disk_write(self) -> float:
+        return self.machine.need("disk_write") / self.devices * self.factor
+
+    @property
+    def disk_read(self) -> float:
+        return self.machine.need("disk_read") / self.devices * self.factor
+
+    def scaled(self, link: float, files: float) -> Rates:
+        """The same, with the link and the files so many times as fast."""
+        return dataclasses.replace(
+            self, link_out=self.link_out * link, link_in=self.link_in * link,
+            link_out_both=self.link_out_both * link, link_in_both=self.link_in_both * link,
+            factor=self.factor * files)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,6 +178,26 @@ class Machine:
             rates.append(self.need(f"link_{direction}_all") * share)
         return min(rates)
 
+    def rates(self, devices: int = 1) -> Rates:
+        """Those of transfers, while so many devices of the host make them."""
+        return Rates(self, self.link("out", devices=devices), self.link("in", devices=devices),
+                     self.link("out", both=True, devices=devices),
+                     self.link("in", both=True, devices=devices), devices)
+
+    @property
+    def error(self) -> float:
+        """By which share each rate may be off."""
+        return self.figures["error"].value if self.has("error") else ERROR
+
+    def seconds(self, work: Work) -> float:
+        """Of an operation: as long as its products or its traffic take, whichever is more,
+        and then what devices send each other."""
+        arithmetic = sum(flops / self.products(dtype, work.shape)
+                         for dtype, flops in work.flops.items())
+        between = sum(work.collectives.values())
+        return max(arithmetic, work.moved / self.memory()) + (
+            between / self.need("interconnect") if between else 0.0)
+
     def assumptions(self) -> list[str]:
         """What of its figures is assumed, in words."""
         return [f"{name} {figure.value:g}: {figure.source}"
@@ -197,18 +254,25 @@ def from_json(told: Any, where: str) -> Machine:
     return Machine(str(told.get("name", where)), figures, measured)
 
 
+def of(name: str, **figures: float) -> Machine:
+    """The machine of these figures."""
+    return Machine(name, {}).replace(**figures)
+
+
 def names() -> list[str]:
     """The machines of the table."""
     return list(_read(TABLE))
 
 
-def find(name: str) -> Machine:
+def find(name: str | Machine) -> Machine:
     """The machine of that name in the table; "here", as it was measured; or that of a file:
     what `actmem probe --json` printed, or one machine in the form of machines.csv.
 
     Raises:
       MachineError: There is none, or the file has no sense.
     """
+    if isinstance(name, Machine):
+        return name
     if name == "here":
         from actmem.plan import probe
         return probe.here()

@@ -86,8 +86,8 @@ class Plan:
             lines.append(self.abstains)
         return "\n".join(lines)
 
-    def as_dict(self) -> dict[str, Any]:
-        """As `actmem plan --json` prints it."""
+    def json(self) -> dict[str, Any]:
+        """The object that `actmem plan --json` prints."""
         return {
             "model": self.model, "machine": self.machine,
             "names": [dataclasses.asdict(row) for row in self.names],
@@ -96,9 +96,6 @@ class Plan:
             "host_bytes": self.host_bytes, "disk_bytes": self.disk_bytes,
             "abstains": bool(self.abstains),
         }
-
-    def json(self) -> str:
-        return json.dumps(self.as_dict(), indent=1)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """As a file for load_plan()."""

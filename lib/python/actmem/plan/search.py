@@ -10,8 +10,9 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from actmem.plan.layers import Timeline
+from actmem.plan.machine import Machine, Rates
 from actmem.plan.names import Candidate
-from actmem.plan.time import Machine, Step, simulate
+from actmem.plan.time import Step, simulate
 
 KEEP, OFFLOAD, RECOMPUTE = "keep", "offload", "recompute"
 EXHAUSTIVE = 10         # names, up to which all is tried
@@ -39,8 +40,9 @@ class Search:
 
     def __init__(self, timeline: Timeline, candidates: Sequence[Candidate], machine: Machine,
                  peak_of: Callable[[frozenset[str]], int], device_memory: float = math.inf,
-                 host_memory: float = math.inf, ring: int = 2) -> None:
+                 host_memory: float = math.inf, ring: int = 2, devices: int = 1) -> None:
         self.timeline, self.machine = timeline, machine
+        self.rates = machine.rates(devices)
         self.sizes: Mapping[str, Candidate] = {each.name: each for each in candidates}
         needed = timeline.needed_names()
         self.names = [each.name for each in candidates if each.name in needed]
@@ -49,9 +51,9 @@ class Search:
         self._peaks: dict[frozenset[str], int] = {}
         self._parts: dict[frozenset[str], dict[frozenset[str], Step]] = {}
 
-    def time(self, choice: Choice, machine: Machine | None = None) -> Step:
+    def time(self, choice: Choice, rates: Rates | None = None) -> Step:
         """How long a step takes with this choice."""
-        steps = [(part.times, simulate(part.layers, machine or self.machine, part.rest,
+        steps = [(part.times, simulate(part.layers, rates or self.rates, part.rest,
                                        self.ring, self.host_memory))
                  for part in self.timeline.parts(choice.kept, choice.offloaded)]
         # Microbatches come one after the other, in the same memory.
@@ -151,11 +153,10 @@ class Search:
         worst = 0.0
         for link, compute in ((1 - off, 1.0), (1.0, 1 + off), (1 - off, 1 + off),
                               (1 + off, 1 - off)):
-            machine = _scaled(self.machine, link, 1.0)
             # Compute that is faster by this factor is all else that is slower.
-            machine = _scaled(machine, 1 / compute, 1 / compute)
-            there = (self.time(other, machine).seconds -
-                     self.time(choice, machine).seconds) / whole
+            rates = self.rates.scaled(link / compute, 1 / compute)
+            there = (self.time(other, rates).seconds -
+                     self.time(choice, rates).seconds) / whole
             worst = max(worst, abs(there - gain))
         return worst + ROUNDING
 
@@ -166,21 +167,14 @@ class Search:
         other = choice.but(name, OFFLOAD)
 
         def is_faster(factor: float) -> bool:
-            return self.time(other, _scaled(self.machine, factor, factor)).seconds < seconds
+            return self.time(other, self.rates.scaled(factor, factor)).seconds < seconds
         low, high = 0.001, 1000.0
         if not is_faster(high):
             return None
         while high / low > 1.02:
             middle = math.sqrt(low * high)
             low, high = (low, middle) if is_faster(middle) else (middle, high)
-        return high * min(self.machine.link_out, self.machine.link_in)
-
-
-def _scaled(machine: Machine, link: float, files: float) -> Machine:
-    return dataclasses.replace(
-        machine, link_out=machine.link_out * link, link_in=machine.link_in * link,
-        link_out_both=machine.link_out_both * link, link_in_both=machine.link_in_both * link,
-        file_write=machine.file_write * files, file_read=machine.file_read * files)
+        return high * min(self.rates.link_out, self.rates.link_in)
 
 
 def _subsets(names: Collection[str]) -> Iterator[frozenset[str]]:

@@ -10,43 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from actmem.plan.work import Work
-
-
-@dataclasses.dataclass(frozen=True)
-class Machine:
-    """The rates of a device and its host, in bytes and operations a second."""
-
-    name: str
-    flops: Mapping[str, float]          # by dtype
-    memory: float                       # of the device, read or written
-    link_out: float                     # device to host, alone
-    link_in: float
-    link_out_both: float = 0            # while the other direction runs; 0: as alone
-    link_in_both: float = 0
-    file_write: float = 0
-    file_read: float = 0
-    collective: float = 0               # between devices
-    efficiency: float = 0.6             # of products: an assumption, unless it was measured
-    memory_efficiency: float = 0.8      # of all else
-    error: float = 0.15                 # of a prediction: the share of each term that may be off
-
-    def seconds(self, work: Work, is_product: bool = True) -> float:
-        """Of an operation: as long as its products or its traffic take, whichever is more."""
-        arithmetic = 0.0
-        for dtype, flops in work.flops.items():
-            rate = self.flops.get(dtype) or self.flops.get("default")
-            if not rate:
-                raise ValueError(f"machine {self.name} has no rate of {dtype}: give "
-                                 f"flops[{dtype!r}] or flops['default']")
-            arithmetic += flops / (rate * self.efficiency)
-        traffic = work.moved / (self.memory * self.memory_efficiency)
-        between = sum(work.collectives.values())
-        if between and not self.collective:
-            raise ValueError(f"machine {self.name} has no rate of collectives: give collective")
-        return max(arithmetic, traffic) + (between / self.collective if between else 0.0)
+from actmem.plan.machine import Rates
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +33,7 @@ class Step:
     disk_bytes: int
 
 
-def simulate(layers: Sequence[Layer], machine: Machine, rest: float = 0.0, ring: int = 2,
+def simulate(layers: Sequence[Layer], rates: Rates, rest: float = 0.0, ring: int = 2,
              budget: float = math.inf, ahead: int = 2) -> Step:
     """A step of these layers in the order of the forward pass, and `rest` seconds of compute
     beside them. `ring` layers' bytes may be under way on the device; the host keeps `budget`
@@ -83,17 +49,13 @@ def simulate(layers: Sequence[Layer], machine: Machine, rest: float = 0.0, ring:
         device += layer.forward
         if not layer.sent:
             continue
-        out = max(out, device) + layer.sent / machine.link_out
+        out = max(out, device) + layer.sent / rates.link_out
         sent[i] = out
         host += layer.sent
         while host > budget and len(filed) < len(sent):
             # The oldest is needed last.
             oldest = sending[len(filed)]
-            if not machine.file_write or not machine.file_read:
-                raise ValueError(f"{host} bytes are more than the host's budget of "
-                                 f"{budget:.0f}, and machine {machine.name} has no rate of "
-                                 "files: give file_write and file_read")
-            written = max(written, sent[oldest]) + layers[oldest].sent / machine.file_write
+            written = max(written, sent[oldest]) + layers[oldest].sent / rates.disk_write
             filed[oldest] = written
             host -= layers[oldest].sent
         most = max(most, host)
@@ -107,9 +69,9 @@ def simulate(layers: Sequence[Layer], machine: Machine, rest: float = 0.0, ring:
         room = ended[-ahead] if len(ended) >= ahead else forward_end
         ready = sent[i]
         if i in filed:
-            ready = read = max(read, filed[i]) + layer.sent / machine.file_read
+            ready = read = max(read, filed[i]) + layer.sent / rates.disk_read
         start = max(taken, room, ready)
-        rate = machine.link_in_both if out > start and machine.link_in_both else machine.link_in
+        rate = rates.link_in_both if out > start else rates.link_in
         taken = start + layer.sent / rate
         device = max(device, taken) + layer.backward
         ended.append(device)

@@ -23,12 +23,25 @@ class Work:
     moved: float = 0
     collectives: collections.Counter[str] = dataclasses.field(
         default_factory=collections.Counter)
+    shape: tuple[int, int, int] | None = None   # of a product (m × k) · (k × n), if it is one
 
     def add(self, other: Work, times: int = 1) -> None:
         for mine, theirs in ((self.flops, other.flops), (self.collectives, other.collectives)):
             for key, count in theirs.items():
                 mine[key] += count * times
         self.moved += other.moved * times
+
+
+def shape_of(node: Node) -> tuple[int, int, int] | None:
+    """Of a product of matrices, or of each of several."""
+    if node.op != "dot_general":
+        return None
+    (sums, other_sums), (batch, other_batch) = node.params["dimension_numbers"]
+    left, right = (local_shape(aval) for aval in node.reads[:2])
+    return (math.prod(size for i, size in enumerate(left) if i not in (*sums, *batch)),
+            math.prod(left[i] for i in sums),
+            math.prod(size for i, size in enumerate(right)
+                      if i not in (*other_sums, *other_batch)))
 
 
 def flops_of(node: Node) -> int:
@@ -63,6 +76,7 @@ class Counted:
             flops = flops_of(node)
             if flops:
                 work.flops[str(node.reads[0].dtype)] = flops
+                work.shape = shape_of(node)
             if node.op in COLLECTIVES:
                 axes = node.params.get("axes", node.params.get("axis_name", "?"))
                 work.collectives[str(axes)] = sum(value.bytes for value in node.inputs)
@@ -82,17 +96,15 @@ class Counted:
             wanted |= {id(value) for value in node.inputs}
         return nodes[::-1]
 
-    def cost(self, kept: Collection[str], price: Callable[[Work, bool], float]) -> float:
-        """The sum over what runs of what `price` says of its work, and whether it is of a
-        product."""
+    def cost(self, kept: Collection[str], price: Callable[[Work], float]) -> float:
+        """The sum over what runs of what `price` says of its work."""
         total = 0.0
         for node in self.needed(kept):
             if id(node) in self.inner:
                 costs = [inner.cost(kept, price) for inner in self.inner[id(node)]]
                 total += max(costs) * node.length
             elif id(node) in self.own:
-                work = self.own[id(node)]
-                total += price(work, bool(work.flops))
+                total += price(self.own[id(node)])
         return total
 
     def total(self, kept: Collection[str] = ()) -> Work:
