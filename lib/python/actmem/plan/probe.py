@@ -206,7 +206,7 @@ def _bench(command: str, *arguments: str) -> dict[str, Any]:
     path = shutil.which(command)
     if path is None:
         raise ProbeError(f"cannot find the command {command!r}, which measures the host's "
-                         "memory and files: name it with --command or ACTMEM_COMMAND")
+                         "memory and files: name it with --command")
     result = subprocess.run([path, "bench", "--json", *arguments], capture_output=True,
                             text=True, check=False)
     if result.returncode:
@@ -361,8 +361,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
                         help="length of the file to spill to; default: 1G")
     parser.add_argument("--seconds", type=_limit, default=0.5,
                         help="for each measurement; default: 0.5")
-    parser.add_argument("--command", default=os.environ.get("ACTMEM_COMMAND", "actmem"),
-                        help=argparse.SUPPRESS)
+    parser.add_argument("--command", default="actmem", metavar="FILE",
+                        help="the command that measures memory and files; default: actmem")
     parser.add_argument("--again", action="store_true", help="forget what was measured")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
