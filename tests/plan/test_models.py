@@ -55,6 +55,11 @@ def product_flops(jaxpr):
             ((over, _), _) = eqn.params["dimension_numbers"]
             shape = eqn.invars[0].aval.shape
             total += 2 * math.prod(eqn.outvars[0].aval.shape) * math.prod(shape[i] for i in over)
+        made_of = _attention.MADE_OF.get(eqn.primitive.name)
+        if made_of:
+            total += product_flops(jax.make_jaxpr(functools.partial(made_of, **eqn.params))(*(
+                jax.ShapeDtypeStruct(each.aval.shape, each.aval.dtype)
+                for each in eqn.invars)).jaxpr)
         inner = [value for param in eqn.params.values()
                  for value in (param if isinstance(param, (tuple, list)) else (param,))]
         for value in inner:
@@ -191,7 +196,7 @@ def test_attention(kind, prefix):
         q, k, v = (random.normal(size=(2, tokens, heads, dim)).astype(np.float32)
                    for heads, dim in ((kind.q_heads, 8), (kind.kv_heads, 8),
                                       (kind.kv_heads, kind.values)))
-        values, pull = jax.vjp(functools.partial(_attention.attend, kind, prefix, 1), q, k, v)
+        values, pull = jax.vjp(functools.partial(_attention.attend, kind, prefix, 1, "context"), q, k, v)
         np.testing.assert_allclose(values, attended(kind, prefix, np, q, k, v), atol=1e-5)
         _, wanted = jax.vjp(functools.partial(attended, kind, prefix, jnp), q, k, v)
         along = random.normal(size=values.shape).astype(np.float32)

@@ -281,6 +281,23 @@ def _dce_together(used: Sequence[bool], *rest: Any) -> tuple[list[bool], Eqn | N
 pe.dce_rules[together_p] = _dce_together
 
 
+def operation(name: str, function: Rule) -> Primitive:
+    """An operation of its own in a jaxpr that computes what `function` does of its operands,
+    in a tuple; its parameters are the function's by name."""
+    primitive = core.Primitive(name)
+    primitive.multiple_results = True
+
+    def shapes(*avals: Aval, **params: Any) -> list[Aval]:
+        found = jax.eval_shape(lambda *args: function(*args, **params), *(
+            jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals))
+        return [core.ShapedArray(each.shape, each.dtype) for each in found]
+    primitive.def_abstract_eval(shapes)
+    primitive.def_impl(lambda *args, **params: jax.jit(
+        lambda *args: function(*args, **params))(*args))
+    mlir.register_lowering(primitive, mlir.lower_fun(function, multiple_results=True))
+    return primitive
+
+
 def together(eqns: Sequence[Eqn], invars: Sequence[Atom], outvars: Sequence[Atom]) -> Eqn:
     if len(eqns) == 1:
         return eqns[0].replace(invars=invars, outvars=outvars)

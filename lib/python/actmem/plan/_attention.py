@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 
-from actmem.plan.models import Attention
+from actmem.jax import _private
+from actmem.plan._structure import Attention
 
 QUERY_BLOCKS = 8                # of a causal attention: 9/16 of all scores, 1/2 at best
 WINDOW_BLOCKS = 4               # a window's part that one block of queries is
 
 
-def _weights(q: jax.Array, k: jax.Array, allowed: jax.Array | None, softcap: float,
-             ) -> tuple[jax.Array, jax.Array]:
-    """The softmax of the scores of queries (tokens, heads of one key, dim) and keys (keys,
-    dim), and the derivative of softcap."""
+Made = tuple[jax.Array, jax.Array]      # the values of queries, and their weights' sums
+
+
+def _scores(q: jax.Array, k: jax.Array, allowed: jax.Array | None, softcap: float,
+            ) -> tuple[jax.Array, jax.Array]:
+    """The scores of queries (tokens, heads of one key, dim) and keys (keys, dim), and the
+    derivative of softcap."""
     scores = jnp.einsum("tgd,sd->gts", q, k, preferred_element_type=jnp.float32)
     scores = scores * q.shape[-1] ** -0.5
     slope = jnp.ones((), jnp.float32)
@@ -27,22 +32,30 @@ def _weights(q: jax.Array, k: jax.Array, allowed: jax.Array | None, softcap: flo
         scores, slope = softcap * bent, 1 - bent * bent
     if allowed is not None:
         scores = jnp.where(allowed, scores, -1e30)
-    return jax.nn.softmax(scores, -1), slope
+    return scores, slope
 
 
 def _block(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array | None,
-           softcap: float) -> jax.Array:
-    weights, _ = _weights(q, k, allowed, softcap)
-    return jnp.einsum("gts,sd->tgd", weights.astype(v.dtype), v)
+           softcap: float) -> tuple[jax.Array, jax.Array]:
+    """The values that queries get, and the logarithm of the sum of each query's weights
+    (tokens, heads of one key)."""
+    scores, _ = _scores(q, k, allowed, softcap)
+    total = jax.nn.logsumexp(scores, -1)
+    weights = jnp.exp(scores - total[..., None])
+    return jnp.einsum("gts,sd->tgd", weights.astype(v.dtype), v), total.T
 
 
 def _block_backward(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array | None,
-                    softcap: float, out: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The derivatives of q, k and v, from that of what _block() gave."""
-    weights, slope = _weights(q, k, allowed, softcap)
-    dv = jnp.einsum("gts,tgd->sd", weights.astype(v.dtype), out)
-    dw = jnp.einsum("tgd,sd->gts", out, v, preferred_element_type=jnp.float32)
-    ds = weights * (dw - jnp.sum(dw * weights, -1, keepdims=True)) * slope
+                    softcap: float, out: jax.Array, total: jax.Array, slope_of_out: jax.Array,
+                    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The derivatives of q, k and v, from what _block() gave and the derivative of its
+    values."""
+    scores, slope = _scores(q, k, allowed, softcap)
+    weights = jnp.exp(scores - total.T[..., None])
+    dv = jnp.einsum("gts,tgd->sd", weights.astype(v.dtype), slope_of_out)
+    dw = jnp.einsum("tgd,sd->gts", slope_of_out, v, preferred_element_type=jnp.float32)
+    mean = jnp.sum(slope_of_out.astype(jnp.float32) * out, -1).T
+    ds = weights * (dw - mean[..., None]) * slope
     ds = (ds * q.shape[-1] ** -0.5).astype(q.dtype)
     return jnp.einsum("gts,sd->tgd", ds, k), jnp.einsum("gts,tgd->sd", ds, q), dv
 
@@ -59,7 +72,7 @@ class _Local:
 
     def queries(self, q: jax.Array) -> jax.Array:
         padding = self.blocks * self.size - self.tokens
-        return jnp.pad(q, ((0, padding), (0, 0), (0, 0))).reshape(
+        return jnp.pad(q, ((0, padding), *[(0, 0)] * (q.ndim - 1))).reshape(
             self.blocks, self.size, *q.shape[1:])
 
     def seen(self, x: jax.Array) -> jax.Array:
@@ -83,21 +96,22 @@ class _Local:
             number * self.size + keys >= 0)
         return near
 
-    def forward(self, q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-        def block(part: tuple[jax.Array, ...]) -> jax.Array:
+    def forward(self, q: jax.Array, k: jax.Array, v: jax.Array) -> Made:
+        def block(part: tuple[jax.Array, ...]) -> Made:
             number, q, k, v = part
             return _block(q, k, v, self.allowed(number), self.kind.softcap)
-        out: jax.Array = jax.lax.map(block, (jnp.arange(self.blocks), self.queries(q),
-                                             self.seen(k), self.seen(v)))
-        return out.reshape(-1, *out.shape[2:])[:self.tokens]
+        out, total = jax.lax.map(block, (jnp.arange(self.blocks), self.queries(q),
+                                         self.seen(k), self.seen(v)))
+        return (out.reshape(-1, *out.shape[2:])[:self.tokens],
+                total.reshape(-1, *total.shape[2:])[:self.tokens])
 
-    def backward(self, q: jax.Array, k: jax.Array, v: jax.Array, out: jax.Array,
+    def backward(self, q: jax.Array, k: jax.Array, v: jax.Array, *made: jax.Array,
                  ) -> tuple[jax.Array, jax.Array, jax.Array]:
         def block(part: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-            number, q, k, v, out = part
-            return _block_backward(q, k, v, self.allowed(number), self.kind.softcap, out)
+            number, q, k, v, *made = part
+            return _block_backward(q, k, v, self.allowed(number), self.kind.softcap, *made)
         dq, dk, dv = jax.lax.map(block, (jnp.arange(self.blocks), self.queries(q),
-                                         self.seen(k), self.seen(v), self.queries(out)))
+                                         self.seen(k), self.seen(v), *map(self.queries, made)))
         return dq.reshape(-1, *q.shape[1:])[:self.tokens], self.unseen(dk), self.unseen(dv)
 
 
@@ -126,16 +140,17 @@ class _Whole:
                 allowed = allowed & (behind < self.kind.window)
             yield slice(start, end), slice(0, last), allowed
 
-    def forward(self, q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-        return jnp.concatenate([_block(q[rows], k[keys], v[keys], allowed, self.kind.softcap)
-                                for rows, keys, allowed in self.parts()])
+    def forward(self, q: jax.Array, k: jax.Array, v: jax.Array) -> Made:
+        out, total = zip(*(_block(q[rows], k[keys], v[keys], allowed, self.kind.softcap)
+                           for rows, keys, allowed in self.parts()))
+        return jnp.concatenate(out), jnp.concatenate(total)
 
-    def backward(self, q: jax.Array, k: jax.Array, v: jax.Array, out: jax.Array,
+    def backward(self, q: jax.Array, k: jax.Array, v: jax.Array, *made: jax.Array,
                  ) -> tuple[jax.Array, jax.Array, jax.Array]:
         dqs, dk, dv = [], jnp.zeros_like(k), jnp.zeros_like(v)
         for rows, keys, allowed in self.parts():
             dq, own_dk, own_dv = _block_backward(q[rows], k[keys], v[keys], allowed,
-                                                 self.kind.softcap, out[rows])
+                                                 self.kind.softcap, *(x[rows] for x in made))
             dqs.append(dq)
             dk, dv = dk.at[keys].add(own_dk), dv.at[keys].add(own_dv)
         return jnp.concatenate(dqs), dk, dv
@@ -147,48 +162,56 @@ def _attention_of(kind: Attention, prefix: int, tokens: int, keys: int) -> _Loca
     return _Whole(kind, prefix, tokens, keys)
 
 
-# Of a kernel nothing but its arguments and results is in memory: these names are to tell.
-
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def fused_attention(kind: Attention, prefix: int, q: jax.Array, k: jax.Array, v: jax.Array,
-                    ) -> jax.Array:
+def _forward(q: jax.Array, k: jax.Array, v: jax.Array, *, kind: Attention, prefix: int) -> Made:
     """Queries (all heads of keys, tokens, heads of queries for each, dim) of keys and values
     (all heads of keys, keys, dim); one key's head at a time."""
     one = _attention_of(kind, prefix, q.shape[1], k.shape[1])
-    out: jax.Array = jax.lax.map(lambda part: one.forward(*part), (q, k, v))
-    return out
+    made: Made = jax.lax.map(lambda part: one.forward(*part), (q, k, v))
+    return made
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def fused_attention_backward(kind: Attention, prefix: int, q: jax.Array, k: jax.Array,
-                             v: jax.Array, out: jax.Array) -> tuple[jax.Array, ...]:
+def _backward(q: jax.Array, k: jax.Array, v: jax.Array, *made: jax.Array, kind: Attention,
+              prefix: int) -> tuple[jax.Array, ...]:
+    """From what _forward() gave, and the derivative of its values."""
     one = _attention_of(kind, prefix, q.shape[1], k.shape[1])
-    grads: tuple[jax.Array, ...] = jax.lax.map(lambda part: one.backward(*part), (q, k, v, out))
+    grads: tuple[jax.Array, ...] = jax.lax.map(lambda part: one.backward(*part),
+                                               (q, k, v, *made))
     return grads
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _fused(kind: Attention, prefix: int, q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-    out: jax.Array = fused_attention(kind, prefix, q, k, v)
-    return out
+# Operations of their own, as those of kernels are: of a function JAX would take a part out of
+# loops, and of a kernel nothing but its arguments and results is in memory.
+MADE_OF: dict[str, Callable[..., tuple[jax.Array, ...]]] = {
+    "fused_attention": _forward, "fused_attention_backward": _backward}
+_forward_p, _backward_p = (_private.operation(name, function)
+                           for name, function in MADE_OF.items())
 
 
-def _fused_forward(kind: Attention, prefix: int, *qkv: jax.Array) -> tuple[jax.Array, Any]:
-    return fused_attention(kind, prefix, *qkv), qkv
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def _fused(kind: Attention, prefix: int, name: str, q: jax.Array, k: jax.Array, v: jax.Array,
+           ) -> jax.Array:
+    return _fused_forward(kind, prefix, name, q, k, v)[0]
 
 
-def _fused_backward(kind: Attention, prefix: int, qkv: Any, out: jax.Array,
-                    ) -> tuple[jax.Array, ...]:
-    grads: tuple[jax.Array, ...] = fused_attention_backward(kind, prefix, *qkv, out)
-    return grads
+def _fused_forward(kind: Attention, prefix: int, name: str, *qkv: jax.Array,
+                   ) -> tuple[jax.Array, Any]:
+    # The backward pass reads both; without a name for both the kernel would run again.
+    out, total = (checkpoint_name(x, name) for x in _forward_p.bind(
+        *qkv, kind=kind, prefix=prefix))
+    return out, (*qkv, out, total)
+
+
+def _fused_backward(kind: Attention, prefix: int, name: str, residuals: Any,
+                    slope_of_out: jax.Array) -> tuple[jax.Array, ...]:
+    return tuple(_backward_p.bind(*residuals, slope_of_out, kind=kind, prefix=prefix))
 
 
 _fused.defvjp(_fused_forward, _fused_backward)
 
 
-def attend(kind: Attention, prefix: int, sequence: int, q: jax.Array, k: jax.Array,
-            v: jax.Array) -> jax.Array:
-    """(batch, tokens, heads, dim) each."""
+def attend(kind: Attention, prefix: int, sequence: int, name: str, q: jax.Array, k: jax.Array,
+           v: jax.Array) -> jax.Array:
+    """(batch, tokens, heads, dim) each; `name` is that of what is kept of it."""
     batch, tokens, heads, dim = q.shape
     kv_heads = k.shape[2]
     if sequence > 1:
@@ -197,6 +220,6 @@ def attend(kind: Attention, prefix: int, sequence: int, q: jax.Array, k: jax.Arr
     q = q.transpose(0, 2, 1, 3, 4).reshape(batch * kv_heads, tokens, heads // kv_heads, dim)
     k, v = (x.transpose(0, 2, 1, 3).reshape(batch * kv_heads, x.shape[1], x.shape[3])
             for x in (k, v))
-    out = _fused(kind, prefix, q, k, v)
+    out = _fused(kind, prefix, name, q, k, v)
     out = out.reshape(batch, kv_heads, tokens, heads // kv_heads, -1)
     return out.transpose(0, 2, 1, 3, 4).reshape(batch, tokens, heads, -1)

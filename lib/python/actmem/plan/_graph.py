@@ -13,6 +13,7 @@ from typing import Any
 
 from actmem.jax import _private
 from actmem.jax._private import Aval, Eqn, Jaxpr
+from actmem.plan._kernels import is_kernel
 
 # Operations that give an operand's bytes another shape or name alone.
 SAME = frozenset("""reshape squeeze expand_dims name copy copy_p stop_gradient
@@ -68,6 +69,7 @@ class Node:
     carries: int = 0                # and how many go from turn to turn
     reads: list[Any] = dataclasses.field(default_factory=list)   # avals of all operands
     turn: int = 0                   # which recomputation it is of, from 1 on; 0: none
+    is_kernel: bool = False         # see _kernels.py
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -135,7 +137,7 @@ class _Maker:
                     return [self._named(args[0], name)]
                 args[0].names += (name,)
             return args
-        inner = self._called(op, eqn)
+        inner = None if is_kernel(eqn) else self._called(op, eqn)
         if inner is not None:
             if not eqn.params.get("differentiated"):
                 return self._call(inner, args)
@@ -186,7 +188,8 @@ class _Maker:
             return self.seen[key].outputs
         inputs = [value for value in args if value is not None]
         outputs = [Value(bytes_of(var.aval), var.aval) for var in eqn.outvars]
-        node = Node(op, inputs, outputs, eqn.params, eqn.source_info)
+        node = Node(op, inputs, outputs, eqn.params, eqn.source_info,
+                    is_kernel=is_kernel(eqn))
         node.reads = [atom.aval for atom in eqn.invars]
         if op == "scan":
             node.length = eqn.params["length"]
@@ -196,7 +199,8 @@ class _Maker:
             # One for each operand, constants among them.
             node.inputs = [value or Value(bytes_of(atom.aval), atom.aval)
                            for value, atom in zip(args, eqn.invars)]
-        elif op in ("while", "cond") or list(_private.inner_jaxprs(eqn.params)):
+        elif not node.is_kernel and (
+                op in ("while", "cond") or list(_private.inner_jaxprs(eqn.params))):
             jaxprs = list(_private.inner_jaxprs(eqn.params))
             if not op.startswith(("reduce", "scatter", "argm", "cum", "sort")):
                 node.bodies = [self.graph(jaxpr) for jaxpr in jaxprs]
@@ -257,7 +261,7 @@ class _Maker:
 
     def _key(self, op: str, eqn: Eqn, args: list[Value | None]) -> Any:
         """By which two operations are equal, or None."""
-        if _private.has_effects(eqn) or op in ("scan", "while", "cond"):
+        if _private.has_effects(eqn) or op in ("scan", "while", "cond") or is_kernel(eqn):
             return None
         atoms = tuple(id(value) if value is not None else
                       (str(getattr(atom, "val", None)), str(atom.aval))

@@ -134,7 +134,7 @@ def layer_function(layer: Layer, prefix: int = 0, sequence: int = 1, named: str 
         y = normed(w, "attention_norm", x, layer.norm)
         q, k, v = _qkv(kind, w, y, name)
         q, k, v = name(q, "query_proj"), name(k, "key_proj"), name(v, "value_proj")
-        y = name(attend(kind, prefix, sequence, q, k, v), "context")
+        y = attend(kind, prefix, sequence, named + "context", q, k, v)
         y = name(projected(w, "out", y, 2), "out_proj")
         if layer.has_post_norms:
             y = normed(w, "post_attention_norm", y)

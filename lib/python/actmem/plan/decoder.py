@@ -11,10 +11,11 @@ other is not in the function but in `step.collectives`. Weights are those that a
 computes with, gathered over fsdp; what it has of them between layers is in `step.bytes`.
 Without sharding it is the model, and runs, on random weights (`initial()`).
 
-Attention is what a fused kernel does: a call of fused_attention(), backward of
-fused_attention_backward(), that leaves nothing in memory but its result and that makes all
+Attention is what a fused kernel does: a call of fused_attention, backward of
+fused_attention_backward, that leaves nothing in memory but its results and that makes all
 scores again backward. It goes by blocks of queries, which leave out the keys behind the
-diagonal but for a block's. Its output alone has a name ("context").
+diagonal but for a block's. Its results, the values and the logarithm of each query's sum, have
+one name ("context"): the backward pass needs both.
 """
 from __future__ import annotations
 

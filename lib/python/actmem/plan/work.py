@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Collection
 
+from actmem.jax._private import Jaxpr
+from actmem.plan import _kernels
 from actmem.plan._fusion import GPU, Compiler, Steps
 from actmem.plan._graph import Graph, Node, local_shape
 
@@ -59,6 +62,19 @@ def flops_of(node: Node) -> int:
     return 0
 
 
+def _flops_in(compiler: Compiler, jaxpr: Jaxpr) -> collections.Counter[str]:
+    """Of a kernel's jaxpr, all of it: its results are written, not returned."""
+    def of(counted: Counted) -> Work:
+        work = Work()
+        for each in counted.own.values():
+            work.add(each)
+        for node in counted.graph.nodes:
+            for inner in counted.inner.get(id(node), ()):
+                work.add(of(inner), node.length)
+        return work
+    return of(Counted(Graph.of(jaxpr), compiler)).flops
+
+
 class Counted:
     """A graph with the work of each of its steps, loops as one."""
 
@@ -74,7 +90,10 @@ class Counted:
             work = Work(moved=sum(value.bytes for value in step.made) +
                         sum(value.bytes for value in step.reads.values()))
             flops = flops_of(node)
-            if flops:
+            if node.is_kernel:
+                work.flops = _kernels.flops_of(node.op, node.params, node.reads, functools.partial(
+                    _flops_in, compiler))
+            elif flops:
                 work.flops[str(node.reads[0].dtype)] = flops
                 work.shape = shape_of(node)
             if node.op in COLLECTIVES:

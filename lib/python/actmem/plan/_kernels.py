@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The kernels of a program: operations that have nothing in the device's memory but their
+arguments and results, and whose work is counted in what they were made of. These are kernels
+of Pallas, attention by cuDNN, and the attention of decoder.py."""
+from __future__ import annotations
+
+import collections
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from actmem.jax._private import Aval, Eqn, Jaxpr
+from actmem.plan._attention import MADE_OF
+
+CUDNN = "dot_product_attention_"
+BACKWARD = 2.5                  # products of a backward pass, for each of the forward pass
+
+Flops = collections.Counter[str]
+
+
+def is_kernel(eqn: Eqn) -> bool:
+    op = eqn.primitive.name
+    return op == "pallas_call" or op in MADE_OF or op.startswith(CUDNN)
+
+
+def flops_of(op: str, params: dict[str, Any], reads: list[Aval],
+             count: Callable[[Jaxpr], Flops]) -> Flops:
+    """Floating point operations by dtype; `count` tells those of a jaxpr."""
+    if op.startswith(CUDNN):
+        return _cudnn(op, params, reads)
+    if op in MADE_OF:
+        return count(jax.make_jaxpr(functools.partial(MADE_OF[op], **params))(*(
+            jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in reads)))
+    told = params.get("cost_estimate")
+    if told is not None:
+        return Flops({str(reads[0].dtype): int(told.flops)})
+    turns = math.prod(size for size in params["grid_mapping"].grid if isinstance(size, int))
+    return Flops({dtype: flops * turns for dtype, flops in count(params["jaxpr"]).items()})
+
+
+def _cudnn(op: str, params: dict[str, Any], reads: list[Aval]) -> Flops:
+    """Queries (batch, tokens, heads, dim) of keys and values (batch, keys, heads, dim)."""
+    (batch, tokens, heads, dim), (_, keys, _, _), value = (aval.shape for aval in reads[:3])
+    flops = 2 * batch * heads * tokens * keys * (dim + value[-1])
+    if "CAUSAL" in str(params.get("mask_type")).upper():
+        flops //= 2
+    if "bwd" in op:
+        flops = int(flops * BACKWARD)
+    return Flops({str(reads[0].dtype): flops})
