@@ -159,7 +159,7 @@ def _decided(search: Search, candidates: list[Candidate], model: str,
                 step.disk_bytes, abstains, dict(key), tuple(_curve(search)),
                 tuple((layer.forward, layer.backward, layer.sent)
                       for part in search.timeline.parts(best.kept, best.offloaded)
-                      for layer in part.layers * part.times))
+                      for layer in part.layers * part.times), search.rates.devices)
 
 
 def _why(search: Search, best: Choice, each: Candidate) -> str:

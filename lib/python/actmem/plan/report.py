@@ -47,6 +47,7 @@ class Plan:
     curve: Sequence[tuple[int, float, str]] = ()
     # Seconds forward and backward of each layer, and the bytes that it sends to the host.
     layers: Sequence[tuple[float, float, int]] = ()
+    devices: int = 1        # of the host, that do the same at once
 
     @property
     def gain(self) -> float:
