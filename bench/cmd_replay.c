@@ -12,11 +12,9 @@
 #include "../tools/table.h"
 #include "../tools/tool.h"
 #include "parse.h"
-#include "pattern.h"
 #include "progress.h"
 #include "replay.h"
 
-#define BYTES_MAX	(1ULL << 50)
 
 static const char help[] =
 	"Runs the traffic of training steps through a store: the forward pass produces\n"
@@ -29,9 +27,11 @@ static const char help[] =
 	"\n"
 	"  -m, --model NAME            default: llama-2-13b\n"
 	"      --models FILE           where it is described; default: as installed\n"
+	"      --plan FILE             of actmem plan --save, instead of a model: its layers,\n"
+	"                              what all devices of a host send, and its budget\n"
 	"  -t, --tokens N              of a step; default: 4096\n"
 	"  -s, --scale FRACTION        of each tensor, as 1/64; default: 1\n"
-	"  -c, --compute-ms-per-layer MS  in each pass; default: 5\n"
+	"  -c, --compute-ms-per-layer MS  in each pass; default: 5, or the plan's\n"
 	"  -B, --budget SIZE           of memory; default: no limit\n"
 	"  -S, --spill DIR             where the rest is spilled to; may be repeated\n"
 	"  -N, --steps N               default: 5\n"
@@ -54,6 +54,7 @@ static const char help[] =
 
 enum {
 	OPTION_MODELS = 256,
+	OPTION_PLAN,
 	OPTION_SEED,
 	OPTION_CHANGE_ORDER_AT,
 	OPTION_CHECKSUM,
@@ -108,7 +109,7 @@ static bool take_number(struct replay_options *options, int option, const char *
 		return option_number("--compute-ms-per-layer", value, 0, 1e6,
 				     &options->compute_ms);
 	case 'B':
-		return option_bytes("--budget", value, 1, BYTES_MAX, &options->budget_bytes);
+		return option_bytes("--budget", value, 1, REPLAY_BYTES_MAX, &options->budget_bytes);
 	case 'N':
 		return option_count("--steps", value, 1, REPLAY_STEPS_MAX, &options->steps);
 	case OPTION_SEED:
@@ -117,7 +118,7 @@ static bool take_number(struct replay_options *options, int option, const char *
 		return option_count("--change-order-at", value, 1, REPLAY_STEPS_MAX,
 				    &options->change_order_at);
 	case OPTION_WINDOW:
-		return option_bytes("--window", value, 1, BYTES_MAX, &options->window_bytes);
+		return option_bytes("--window", value, 1, REPLAY_BYTES_MAX, &options->window_bytes);
 	case OPTION_BLOCK:
 		return option_bytes("--block", value, 4096, ACTMEM_BLOCK_BYTES_MAX,
 				    &options->block_bytes);
@@ -139,6 +140,9 @@ static bool take_option(void *data, int option, const char *value)
 	case OPTION_MODELS:
 		options->models_path = value;
 		return true;
+	case OPTION_PLAN:
+		options->plan_path = value;
+		return true;
 	case 'S':
 		return option_folder(value, options->spill_paths, &options->spill_path_count);
 	case 'o':
@@ -149,41 +153,6 @@ static bool take_option(void *data, int option, const char *value)
 	default:
 		return take_flag(options, option) || take_number(options, option, value);
 	}
-}
-
-/* STATUS_USAGE for sizes that no store could have. */
-static int lay_out_tensors(struct replay *replay)
-{
-	struct replay_options *options = &replay->options;
-	double step_bytes = 0;
-	unsigned int i;
-
-	if (!model_find(options->models_path, options->model, &replay->model))
-		return STATUS_FAILED;
-	for (i = 0; i < MODEL_TENSORS; i++) {
-		double bytes = model_tensor_bytes(&replay->model, i, options->tokens) *
-			       options->scale;
-
-		if (bytes < PATTERN_ALIGN || bytes > (double)BYTES_MAX) {
-			warnx("%s of %s is %.0f bytes long; make --tokens and --scale such that it is from %d to %llu",
-			      model_tensors[i], options->model, bytes, PATTERN_ALIGN, BYTES_MAX);
-			return STATUS_USAGE;
-		}
-		replay->bytes[i] = (uint64_t)bytes / PATTERN_ALIGN * PATTERN_ALIGN;
-		step_bytes += (double)replay->bytes[i] * replay->model.layers;
-	}
-	if (step_bytes > (double)BYTES_MAX) {
-		warnx("a step of %s is %.0f bytes long; make --tokens and --scale such that it is up to %llu",
-		      options->model, step_bytes, BYTES_MAX);
-		return STATUS_USAGE;
-	}
-	replay->step_bytes = (uint64_t)step_bytes;
-	replay->order = calloc(replay->model.layers, sizeof(*replay->order));
-	replay->done = calloc(options->steps, sizeof(*replay->done));
-	if (replay->order && replay->done)
-		return STATUS_OK;
-	warnx("no memory for %llu steps", (unsigned long long)options->steps);
-	return STATUS_FAILED;
 }
 
 /* The library's words are about a directory: its file system may be unfit for spilling. */
@@ -270,6 +239,7 @@ static int close_all(struct replay *replay, int status)
 	}
 	free(replay->order);
 	free(replay->done);
+	plan_free(&replay->plan);
 	return status;
 }
 
@@ -315,7 +285,7 @@ static int report_replay(const struct replay *replay, bool as_json)
 
 static int run_replay(struct replay *replay, bool as_json)
 {
-	int status = lay_out_tensors(replay), reported;
+	int status = replay_lay_out(replay), reported;
 
 	catch_signals();
 	if (!status)
@@ -341,6 +311,7 @@ int cmd_replay(int argc, char **argv)
 		MEMORY_OPTIONS,
 		{ "model", required_argument, NULL, 'm' },
 		{ "models", required_argument, NULL, OPTION_MODELS },
+		{ "plan", required_argument, NULL, OPTION_PLAN },
 		{ "tokens", required_argument, NULL, 't' },
 		{ "scale", required_argument, NULL, 's' },
 		{ "compute-ms-per-layer", required_argument, NULL, 'c' },
@@ -367,7 +338,7 @@ int cmd_replay(int argc, char **argv)
 			.model = "llama-2-13b",
 			.tokens = 4096,
 			.scale = 1,
-			.compute_ms = 5,
+			.compute_ms = -1,
 			.steps = 5,
 		},
 	};

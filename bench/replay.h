@@ -11,10 +11,13 @@
 #include "disk.h"
 #include "models.h"
 #include "order.h"
+#include "plan_file.h"
 #include "timeline.h"
 #include "transfers.h"
 #include "work.h"
 
+#define REPLAY_TENSORS_MAX	64		/* of a layer: devices, or query, key, value */
+#define REPLAY_BYTES_MAX	(1ULL << 50)
 #define REPLAY_STEPS_MAX	1000000
 #define REPLAY_LANE_STEPS	1
 #define REPLAY_LANE_STALLS	2
@@ -26,7 +29,8 @@ struct replay_options {
 	const char *models_path;
 	uint64_t tokens;
 	double scale;
-	double compute_ms;			/* of a layer in each pass */
+	const char *plan_path;			/* whose traffic it is; NULL: the model's */
+	double compute_ms;			/* of a layer in each pass; below 0: nobody said */
 	uint64_t steps;
 	unsigned int order;			/* enum order */
 	uint64_t seed;
@@ -70,7 +74,10 @@ struct replay_trace;
 struct replay {
 	struct replay_options options;
 	struct model model;
-	uint64_t bytes[MODEL_TENSORS];
+	struct plan plan;			/* without layers: none */
+	unsigned int tensors;			/* of a layer */
+	char tensor_names[REPLAY_TENSORS_MAX][24];
+	uint64_t bytes[MODEL_TENSORS];		/* of a plan: the most of any layer */
 	uint64_t step_bytes;
 	uint64_t page_bytes;			/* that lengths of regions are multiples of */
 	struct actmem *am;
@@ -95,8 +102,21 @@ extern volatile sig_atomic_t replay_signal;
 
 static inline uint64_t replay_name(uint32_t layer, unsigned int tensor)
 {
-	return (uint64_t)layer * MODEL_TENSORS + tensor;
+	return (uint64_t)layer * REPLAY_TENSORS_MAX + tensor;
 }
+
+/* 0 for a layer of a plan that keeps all. */
+static inline uint64_t replay_bytes(const struct replay *replay, uint32_t layer,
+				    unsigned int tensor)
+{
+	return replay->plan.layers ? replay->plan.layers[layer].bytes : replay->bytes[tensor];
+}
+
+/*
+ * What each layer has, from the model or the plan: an enum exit_status, told by warnx().
+ * STATUS_USAGE for sizes that no store could have.
+ */
+int replay_lay_out(struct replay *replay);
 
 /*
  * One step: done[done_count] tells of it. 0; -EINTR: a signal; or a negative errno,

@@ -48,7 +48,7 @@ int replay_probe_open(struct replay *replay)
 		.flags = options->flags & ACTMEM_STORE_ALLOW_BUFFERED ? ACTMEM_FILE_ALLOW_BUFFERED
 								      : 0,
 		.page_bytes = replay->page_bytes,
-		.size_count = MODEL_TENSORS,
+		.size_count = replay->plan.layers ? 1 : MODEL_TENSORS,
 		.queue = replay_queue_options(options),
 		.begins = owe_work,
 		.data = replay,
@@ -58,7 +58,7 @@ int replay_probe_open(struct replay *replay)
 
 	if (!options->spill_path_count)
 		return STATUS_OK;
-	for (i = 0; i < MODEL_TENSORS; i++)
+	for (i = 0; i < transfers.size_count; i++)
 		transfers.sizes[i] = replay->bytes[i];
 	if (options->budget_bytes < replay->step_bytes)
 		replay->probe_bytes = replay->step_bytes - options->budget_bytes;

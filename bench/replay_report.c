@@ -191,16 +191,31 @@ static json_t *memory_to_json(const struct replay *replay)
 						   (double)least));
 }
 
+/* Of a plan: the longest of each device. */
+static json_t *tensors_to_json(const struct replay *replay)
+{
+	json_t *bytes = json_array();
+	unsigned int i;
+
+	for (i = 0; i < replay->tensors; i++)
+		json_array_append_new(bytes, json_integer((json_int_t)replay->bytes
+							  [replay->plan.layers ? 0 : i]));
+	return bytes;
+}
+
 static json_t *traffic_model_to_json(const struct replay *replay)
 {
 	const struct replay_options *options = &replay->options;
+	bool is_plan = replay->plan.layers;
 
-	return json_pack("{s:s, s:i, s:I, s:f, s:f, s:[I, I, I], s:I, s:s, s:I, s:o}",
+	return json_pack("{s:s, s:i, s:o, s:f, s:o, s:o, s:o, s:I, s:s, s:I, s:o}",
 			 "model", replay->model.name, "layers", (int)replay->model.layers,
-			 "tokens", (json_int_t)options->tokens, "scale", options->scale,
-			 "compute_ms_per_layer", options->compute_ms,
-			 "tensor_bytes", (json_int_t)replay->bytes[0],
-			 (json_int_t)replay->bytes[1], (json_int_t)replay->bytes[2],
+			 "tokens", is_plan ? json_null() : json_integer((json_int_t)options->tokens),
+			 "scale", options->scale, "compute_ms_per_layer",
+			 options->compute_ms < 0 ? json_null() : json_real(options->compute_ms),
+			 "foreseen_ms", is_plan ? ms_to_json((double)replay->plan.step_ns) :
+			 json_null(),
+			 "tensor_bytes", tensors_to_json(replay),
 			 "step_bytes", (json_int_t)replay->step_bytes,
 			 "order", order_names[options->order], "seed", (json_int_t)options->seed,
 			 "change_order_at", options->change_order_at ?
@@ -272,6 +287,9 @@ static void print_head(const json_t *told)
 	print_bytes(" of regions, ", memory, "spilled_bytes_peak");
 	printf(" spilled; memory overhead %.3f\n",
 	       json_number_value(json_object_get(memory, "overhead")));
+	if (!json_is_null(json_object_get(told, "foreseen_ms")))
+		printf("the plan foresees a step of %.1f ms\n",
+		       json_number_value(json_object_get(told, "foreseen_ms")));
 	if (!json_is_null(json_object_get(told, "queue")))
 		puts("the bound is an estimate, from what the disks did before and after each step");
 	putchar('\n');

@@ -45,7 +45,7 @@ static int tell_error(const struct pass *pass, unsigned int tensor, int error)
 
 	progress_end();
 	snprintf(where, sizeof(where), "step %" PRIu64 ", layer %u, %s",
-		 pass->replay->done_count, pass->layer, model_tensors[tensor]);
+		 pass->replay->done_count, pass->layer, pass->replay->tensor_names[tensor]);
 	replay_tell_error(where);
 	return error;
 }
@@ -54,14 +54,14 @@ static int tell_error(const struct pass *pass, unsigned int tensor, int error)
 static void add_stall(struct pass *pass, const char *call, unsigned int tensor, uint64_t begin_ns,
 		      uint64_t end_ns)
 {
-	char name[16];
+	char name[40];
 
 	pass->stall_ns += end_ns - begin_ns;
 	if (pass->is_forward)
 		pass->step->put_stall_ns += end_ns - begin_ns;
 	else
 		pass->step->take_stall_ns += end_ns - begin_ns;
-	snprintf(name, sizeof(name), "%s %s", call, model_tensors[tensor]);
+	snprintf(name, sizeof(name), "%s %s", call, pass->replay->tensor_names[tensor]);
 	timeline_slice(pass->replay->timeline, REPLAY_LANE_LAYERS + pass->layer, name, begin_ns,
 		       end_ns, NULL);
 }
@@ -69,10 +69,10 @@ static void add_stall(struct pass *pass, const char *call, unsigned int tensor, 
 static void add_pattern(struct pass *pass, const char *call, unsigned int tensor,
 			uint64_t begin_ns, uint64_t end_ns)
 {
-	char name[16];
+	char name[40];
 
 	pass->pattern_ns += end_ns - begin_ns;
-	snprintf(name, sizeof(name), "%s %s", call, model_tensors[tensor]);
+	snprintf(name, sizeof(name), "%s %s", call, pass->replay->tensor_names[tensor]);
 	timeline_slice(pass->replay->timeline, REPLAY_LANE_LAYERS + pass->layer, name, begin_ns,
 		       end_ns, NULL);
 }
@@ -81,17 +81,20 @@ static int produce_tensor(struct pass *pass, unsigned int tensor)
 {
 	struct replay *replay = pass->replay;
 	struct actmem_key key = key_of(pass->layer, tensor);
+	uint64_t bytes = replay_bytes(replay, pass->layer, tensor);
 	uint64_t begun_ns, reserved_ns, filled_ns, committed_ns;
 	void *memory;
 	int error;
 
+	if (!bytes)
+		return 0;
+
 	begun_ns = clock_ns();
-	error = actmem_store_reserve(replay->store, key, replay->bytes[tensor], &memory,
-				     ACTMEM_WAIT_FOREVER);
+	error = actmem_store_reserve(replay->store, key, bytes, &memory, ACTMEM_WAIT_FOREVER);
 	if (error)
 		return tell_error(pass, tensor, error);
 	reserved_ns = clock_ns();
-	pattern_fill(memory, replay->bytes[tensor], pattern_seed(replay->done_count, key.name));
+	pattern_fill(memory, bytes, pattern_seed(replay->done_count, key.name));
 	filled_ns = clock_ns();
 	error = actmem_store_commit(replay->store, key);
 	if (error)
@@ -110,9 +113,9 @@ static void tell_fault(const struct pass *pass, unsigned int tensor,
 	if (++pass->replay->wrong_blocks <= TOLD_FAULTS_MAX)
 		warnx("step %" PRIu64 ", layer %u, %s: byte %" PRIu64
 		      " is %02x instead of %02x; %" PRIu64 " of %" PRIu64 " bytes are wrong",
-		      pass->replay->done_count, pass->layer, model_tensors[tensor], fault->offset,
-		      fault->found, fault->wanted, fault->wrong_bytes,
-		      pass->replay->bytes[tensor]);
+		      pass->replay->done_count, pass->layer, pass->replay->tensor_names[tensor],
+		      fault->offset, fault->found, fault->wanted, fault->wrong_bytes,
+		      replay_bytes(pass->replay, pass->layer, tensor));
 	else if (pass->replay->wrong_blocks == TOLD_FAULTS_MAX + 1)
 		warnx("more blocks came back wrong");
 	pass->replay->wrong_bytes += fault->wrong_bytes;
@@ -122,21 +125,24 @@ static int consume_tensor(struct pass *pass, unsigned int tensor)
 {
 	struct replay *replay = pass->replay;
 	struct actmem_key key = key_of(pass->layer, tensor);
+	uint64_t wanted = replay_bytes(replay, pass->layer, tensor);
 	uint64_t begun_ns, held_ns, verified_ns, released_ns, bytes;
 	struct pattern_fault fault;
 	const void *memory;
 	int error;
+
+	if (!wanted)
+		return 0;
 
 	begun_ns = clock_ns();
 	error = actmem_store_hold(replay->store, key, &memory, &bytes, ACTMEM_WAIT_FOREVER);
 	if (error)
 		return tell_error(pass, tensor, error);
 	held_ns = clock_ns();
-	if (bytes != replay->bytes[tensor])
+	if (bytes != wanted)
 		warnx("step %" PRIu64 ", layer %u, %s: has %" PRIu64 " bytes instead of %" PRIu64,
-		      replay->done_count, pass->layer, model_tensors[tensor], bytes,
-		      replay->bytes[tensor]);
-	if (bytes != replay->bytes[tensor])
+		      replay->done_count, pass->layer, replay->tensor_names[tensor], bytes, wanted);
+	if (bytes != wanted)
 		replay->wrong_blocks++;
 	else if (!pattern_verify(memory, bytes, pattern_seed(replay->done_count, key.name), &fault))
 		tell_fault(pass, tensor, &fault);
@@ -171,6 +177,17 @@ static int compute_layer(struct pass *pass, uint64_t compute_ns)
 	return replay_signal ? -EINTR : 0;
 }
 
+/* A plan's layers have their own times, unless the options say otherwise. */
+static uint64_t compute_ns_of(const struct pass *pass)
+{
+	const struct replay *replay = pass->replay;
+	const struct plan_layer *layer = replay->plan.layers + pass->layer;
+
+	if (replay->options.compute_ms >= 0)
+		return (uint64_t)(replay->options.compute_ms * NS_PER_MS);
+	return pass->is_forward ? layer->forward_ns : layer->backward_ns;
+}
+
 static int run_layer(struct pass *pass, uint32_t layer)
 {
 	struct replay *replay = pass->replay;
@@ -183,11 +200,11 @@ static int run_layer(struct pass *pass, uint32_t layer)
 	pass->layer = layer;
 	pass->stall_ns = 0;
 	pass->pattern_ns = 0;
-	for (i = 0; !error && !replay_signal && i < MODEL_TENSORS; i++)
+	for (i = 0; !error && !replay_signal && i < replay->tensors; i++)
 		error = pass->is_forward ? produce_tensor(pass, i)
-					 : consume_tensor(pass, MODEL_TENSORS - 1 - i);
+					 : consume_tensor(pass, replay->tensors - 1 - i);
 	if (!error)
-		error = compute_layer(pass, (uint64_t)(replay->options.compute_ms * NS_PER_MS));
+		error = compute_layer(pass, compute_ns_of(pass));
 	timeline_slice(replay->timeline, REPLAY_LANE_LAYERS + layer,
 		       pass->is_forward ? "forward" : "backward", begun_ns, clock_ns(),
 		       json_pack("{s:I}", "step", (json_int_t)replay->done_count));
@@ -227,7 +244,7 @@ static void drop_blocks(struct replay *replay)
 	unsigned int i;
 
 	for (layer = 0; layer < replay->model.layers; layer++)
-		for (i = 0; i < MODEL_TENSORS; i++)
+		for (i = 0; i < replay->tensors; i++)
 			/* -ENOENT: it has been taken, or was never put. */
 			actmem_store_drop(replay->store, key_of(layer, i));
 }

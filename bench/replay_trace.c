@@ -72,7 +72,7 @@ static void free_trace(struct replay_trace *trace)
 
 int replay_trace_begin(struct replay *replay)
 {
-	size_t blocks = (size_t)replay->model.layers * MODEL_TENSORS;
+	size_t blocks = (size_t)replay->model.layers * REPLAY_TENSORS_MAX;
 	struct replay_trace *trace;
 	char name[32];
 	uint32_t layer;
@@ -106,13 +106,14 @@ static void count_bytes(struct replay *replay, const char *name, uint64_t ns, ui
 	timeline_count(replay->timeline, name, "bytes", ns, bytes);
 }
 
-static json_t *about_block(const struct actmem_store_event *event)
+static json_t *about_block(const struct replay *replay,
+			   const struct actmem_store_event *event)
 {
 	char block[32];
 
 	snprintf(block, sizeof(block), "layer %02u %s",
-		 (unsigned int)(event->key.name / MODEL_TENSORS),
-		 model_tensors[event->key.name % MODEL_TENSORS]);
+		 (unsigned int)(event->key.name / REPLAY_TENSORS_MAX),
+		 replay->tensor_names[event->key.name % REPLAY_TENSORS_MAX]);
 	return json_pack("{s:s, s:I}", "block", block, "bytes", (json_int_t)event->length);
 }
 
@@ -123,7 +124,7 @@ static void write_transfer(struct replay *replay, const struct actmem_store_even
 
 	if (begins) {
 		*id = ++replay->trace->last_id;
-		timeline_begin(replay->timeline, kind, *id, event->time_ns, about_block(event));
+		timeline_begin(replay->timeline, kind, *id, event->time_ns, about_block(replay, event));
 	} else {
 		timeline_end(replay->timeline, kind, *id, event->time_ns,
 			     json_pack("{s:i}", "result", (int)event->result));
@@ -139,7 +140,7 @@ static void write_stall(struct replay *replay, const struct actmem_store_event *
 		return;
 	}
 	timeline_slice(replay->timeline, REPLAY_LANE_STALLS, "stall", trace->stalled_ns,
-		       event->time_ns, about_block(event));
+		       event->time_ns, about_block(replay, event));
 }
 
 static void write_event(struct replay *replay, const struct actmem_store_event *event)

@@ -3,7 +3,6 @@
  * actmem run: sets up the environment that the library and the Python module
  * read, makes sure that a region can be had that way, and becomes the program.
  */
-#include <dlfcn.h>
 #include <err.h>
 #include <errno.h>
 #include <getopt.h>
@@ -17,6 +16,7 @@
 #include "malloc_mode.h"
 #include "memory_options.h"
 #include "preload_mode.h"
+#include "python_path.h"
 #include "tool.h"
 #include "trial.h"
 
@@ -84,69 +84,6 @@ static void print_help(void)
 	     "ACTMEM_CUDA=0 is --no-cuda; besides, ACTMEM_CUDA_KEEP; of --malloc:\n"
 	     "ACTMEM_MALLOC_MIN, _MALLOC_KEEP, _MALLOC_DECAY. Options win.\n"
 	     "Exit status: 1 if the program cannot be started, 2 for bad usage, else its own.");
-}
-
-/* The folder of the libactmem that this command itself runs with. */
-static bool find_library_folder(char folder[PATH_MAX])
-{
-	Dl_info info;
-	char *slash;
-
-	if (!dladdr((void *)actmem_open, &info) || !realpath(info.dli_fname, folder)) {
-		warnx("cannot tell where libactmem lies");
-		return false;
-	}
-	slash = strrchr(folder, '/');
-	*slash = '\0';
-	return true;
-}
-
-static bool find_python_folder(char folder[PATH_MAX], const char *library_folder,
-			       const char *place)
-{
-	char path[2 * PATH_MAX];
-
-	snprintf(path, sizeof(path), "%s/%s/actmem/__init__.py", library_folder, place);
-	if (access(path, R_OK))
-		return false;
-	snprintf(path, sizeof(path), "%s/%s", library_folder, place);
-	return realpath(path, folder);
-}
-
-static int prepend_python_path(const char *folder)
-{
-	const char *inherited = getenv("PYTHONPATH");
-	char *path;
-	int err;
-
-	if (!inherited || !*inherited)
-		return setenv("PYTHONPATH", folder, 1);
-	if (asprintf(&path, "%s:%s", folder, inherited) < 0)
-		return -1;
-	err = setenv("PYTHONPATH", path, 1);
-	free(path);
-	return err;
-}
-
-/*
- * Installed, the Python module has its libraries beside it. In the source
- * tree that build/lib is in, it has to be told of them.
- */
-static int set_folders(const char *library_folder)
-{
-	char python_folder[PATH_MAX];
-	int err = 0;
-
-	if (find_python_folder(python_folder, library_folder, "actmem/python"))
-		err = prepend_python_path(python_folder);
-	else if (find_python_folder(python_folder, library_folder, "../../lib/python"))
-		err = setenv("ACTMEM_LIBDIR", library_folder, 1) ||
-		      prepend_python_path(python_folder);
-	if (err) {
-		warn("cannot set the environment");
-		return STATUS_FAILED;
-	}
-	return STATUS_OK;
 }
 
 static int become_program(char **argv)
@@ -376,6 +313,6 @@ int cmd_run(int argc, char **argv)
 	if (status == STATUS_USAGE)
 		return usage_hint();
 	if (!status)
-		status = set_folders(library_folder);
+		status = python_path_set(library_folder);
 	return status ? status : become_program(argv + optind);
 }

@@ -9,6 +9,8 @@ static const struct subcommand subcommands[] = {
 	{ "info", "show the backend, versions, nodes, page pools and limits", cmd_info },
 	{ "bench", "measure pinning, copying and spill devices of this machine", cmd_bench },
 	{ "replay", "run a training step's traffic, and verify every byte", cmd_replay },
+	{ "plan", "decide which activations stay, leave, or are computed again", cmd_plan },
+	{ "probe", "measure once what this machine does, for plan", cmd_probe },
 };
 
 int main(int argc, char **argv)

@@ -34,13 +34,15 @@ struct command {
 /* All of a command's main(). */
 int command_main(const struct command *command, int argc, char **argv);
 
-/* actmem's subcommands; actmem becomes actmem-bench for the last two. */
+/* actmem's subcommands; actmem becomes actmem-bench for bench and replay, Python for the last. */
 int cmd_run(int argc, char **argv);
 int cmd_list(int argc, char **argv);
 int cmd_waits(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_replay(int argc, char **argv);
+int cmd_plan(int argc, char **argv);
+int cmd_probe(int argc, char **argv);
 
 /* Names --help on stderr, and returns STATUS_USAGE. */
 int usage_hint(void);

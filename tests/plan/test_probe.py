@@ -6,6 +6,7 @@ import os
 import jax
 import pytest
 
+from actmem import _command
 from actmem.plan import machine, probe
 
 COMMAND = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(
@@ -20,8 +21,12 @@ def fixture_cache(tmp_path, monkeypatch):
     return tmp_path
 
 
+def command(*arguments):
+    return _command.run(["probe", *arguments])
+
+
 def told(capsys, *arguments):
-    assert probe.main([*SMALL, "--json", *arguments]) == 0
+    assert command(*SMALL, "--json", *arguments) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -59,7 +64,7 @@ def test_it_measures_once(capsys, cache, monkeypatch):
     assert probe.kept() is None
     with open(probe.cache_path(), "w", encoding="utf-8") as file:
         json.dump(first, file)
-    assert probe.main([*SMALL]) == 1
+    assert command(*SMALL) == 1
     assert "is of another machine or version: remove it" in capsys.readouterr().err
     with pytest.raises(machine.MachineError, match="another machine or version"):
         machine.find("here")
@@ -72,7 +77,7 @@ def test_it_measures_files(capsys, cache):
     assert seen["figures"]["disk_write"] > 0 and seen["figures"]["disk_read"] > 0
     assert {disk["path"] for row in seen["spill"] for disk in row["disks"]} == {spill}
     assert seen["spill_folders"] == [spill]
-    assert probe.main(list(SMALL)) == 0
+    assert command(*SMALL) == 0
     text = capsys.readouterr().out
     assert "8x16x32 float32" in text and "disk_write" in text and "GB/s" in text
 
@@ -88,13 +93,13 @@ def test_transfers_of_devices():
 
 def test_what_cannot_be_measured(capsys, cache, monkeypatch):
     missing = str(cache / "none")
-    assert probe.main([*SMALL, "--spill", missing]) == 1
+    assert command(*SMALL, "--spill", missing) == 1
     assert missing in capsys.readouterr().err
-    assert probe.main([*SMALL, "--again", "--command", "no-such-actmem"]) == 1
+    assert command(*SMALL, "--again", "--command", "no-such-actmem") == 1
     assert "cannot find the command 'no-such-actmem'" in capsys.readouterr().err
     (cache / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache / "file"))
-    assert probe.main([*SMALL, "--again"]) == 1
+    assert command(*SMALL, "--again") == 1
     assert "XDG_CACHE_HOME" in capsys.readouterr().err
 
 
@@ -106,7 +111,7 @@ def test_what_cannot_be_measured(capsys, cache, monkeypatch):
     ("--seconds", "x", "no number of seconds")])
 def test_values_that_are_wrong(capsys, option, value, words):
     with pytest.raises(SystemExit) as exit_:
-        probe.main([f"{option}={value}"])
+        command(f"{option}={value}")
     assert exit_.value.code == 2
     error = capsys.readouterr().err
     assert option in error and words in error

@@ -9,13 +9,14 @@ import stat
 import subprocess
 import tempfile
 
-from harness import (ACTMEM, ACTMEM_BENCH, BUILD, MEASURING, NO_CAPABILITIES, actmem,
-                     clean_environment, expect, forbidden_device, holder, module_files, mount,
-                     private_dev, public_copy, transparent_pages)
+from harness import (ACTMEM, ACTMEM_BENCH, BUILD, MEASURING, NO_CAPABILITIES, SUBCOMMANDS,
+                     actmem, clean_environment, expect, forbidden_device, holder, module_files,
+                     mount, private_dev, public_copy, transparent_pages)
 from tap import case, main
 
 PRINTING = (["--help"], ["--version"], ["run", "--help"], ["list", "--help"], ["info", "--help"],
             ["bench", "--help"], ["replay", "--help"], ["waits", "--help"],
+            ["plan", "--help"], ["probe", "--help"],
             ["waits"], ["waits", "--json"], ["list"], ["list", "--json"], ["info"],
             ["info", "--json"])
 
@@ -26,7 +27,7 @@ def run(*arguments, **options):
 
 @case
 def help_and_version_go_to_standard_output():
-    for arguments in PRINTING[:8]:
+    for arguments in PRINTING[:10]:
         result = actmem(*arguments)
         expect(result, 0)
         assert result.stdout
@@ -41,7 +42,7 @@ def usage_errors_are_one_line_and_a_hint():
     expect(actmem(), 2, "", "no subcommand")
     expect(actmem("frob"), 2, "", "unknown subcommand 'frob'")
     expect(actmem("--frob"), 2, "", "--frob")
-    for name in ("run", "list", "waits", "info", "bench", "replay"):
+    for name in SUBCOMMANDS:
         expect(actmem(name, "--frob"), 2, "", "--frob")
     for name in ("list", "waits", "info"):
         expect(actmem(name, "frob"), 2, "", "'frob'")

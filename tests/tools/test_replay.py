@@ -167,6 +167,53 @@ def a_model_may_be_the_users():
     expect(replay("--models", "/"), 1, "", "Is a directory")
 
 
+PLAN = {"format": 1, "model": "tiny", "step_s": 0.02, "host_bytes": 2 << 20, "disk_bytes": 1 << 20,
+        "devices": 2, "layers": [[0.001, 0.002, 1 << 20], [0.001, 0.003, 1 << 20],
+                                 [0.001, 0.002, 1 << 20], [0.002, 0.001, 0]]}
+
+
+@case
+def a_plan_says_what_each_layer_sends():
+    with scratch() as folder:
+        path = os.path.join(folder, "plan.json")
+
+        def using(plan, *arguments):
+            with open(path, "w", encoding="ascii") as file:
+                json.dump(plan, file)
+            return actmem("replay", "--allow", "any", "--plan", path, "--steps", "2", *arguments)
+        result = using(PLAN, "--spill", folder, "--json")
+        expect(result, 0)
+        seen = json.loads(result.stdout)
+        assert seen["model"] == "tiny" and seen["layers"] == 4, seen
+        assert seen["tensor_bytes"] == [MIB] * 2 and seen["step_bytes"] == 6 * MIB, seen
+        assert seen["foreseen_ms"] == 20 and seen["compute_ms_per_layer"] is None, seen
+        assert seen["memory"]["budget_bytes"] == 4 * MIB and seen["wrong_blocks"] == 0, seen
+        for step in seen["steps"]:
+            assert step["compute_ms"] >= 12.99 and step["spilled_bytes"] >= 2 * MIB, step
+            assert step["hits"] + step["late"] + step["misses"] == 6, step
+        # Options say otherwise.
+        result = using(PLAN | {"disk_bytes": 0}, "--scale", "1/4", "--json",
+                       "--compute-ms-per-layer", "0.1")
+        expect(result, 0)
+        seen = json.loads(result.stdout)
+        assert seen["step_bytes"] == 6 * MIB // 4 and seen["compute_ms_per_layer"] == 0.1, seen
+        assert seen["memory"]["budget_bytes"] is None, seen
+        result = using(PLAN, "--budget", "64M")
+        expect(result, 0)
+        assert "the plan foresees a step of 20.0 ms" in result.stdout, result.stdout
+        for change, words in (({"format": 0}, "no plan of this version"),
+                              ({"step_s": "1"}, "a figure is missing, or of a wrong kind"),
+                              ({"devices": 65}, "too many devices"), ({"layers": []}, "no plan"),
+                              ({"layers": [[1, 2]]}, "a layer has no seconds or bytes"),
+                              ({"layers": [[1, -1, 4096]]}, "a layer has no seconds or bytes"),
+                              ({"host_bytes": 0}, "offloads nothing")):
+            expect(using(PLAN | change), 1, "", [path, words])
+        expect(using(PLAN, "--scale", "1/10000000"), 2, "", ["a layer of tiny is 0 bytes long"])
+        with open(path, "w", encoding="ascii") as file:
+            file.write("{")
+        expect(actmem("replay", "--plan", path), 1, "", ["cannot read the plan", path])
+
+
 @case
 def values_that_are_wrong_are_named():
     for option, value in (("--tokens", "0"), ("--tokens", "4k"), ("--tokens", "-1"),

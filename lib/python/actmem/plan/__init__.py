@@ -66,7 +66,8 @@ def _key(program: _trace.Program, machine: Machine) -> dict[str, str]:
 def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "here",
          device_memory: int | float | str | None = None,
          host_memory: int | float | str | None = None, donated: int = 0,
-         compiler: Compiler = memory.GPU, ring: int = 2, model: str | None = None) -> Plan:
+         compiler: Compiler = memory.GPU, ring: int = 2, model: str | None = None,
+         resident: int = 0, devices: int = 1, choice: Choice | None = None) -> Plan:
     """Decides for each named value of a training step whether the device keeps it, it goes to
     the host, or it is computed again.
 
@@ -84,6 +85,10 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
       compiler: How programs are compiled, as memory.CPU.
       ring: How many layers may be under way to the host.
       model: What to call it.
+      resident: Bytes that a device has besides, or, if below 0, does not have of what the
+        function takes and returns.
+      devices: How many of the host's do the same at once.
+      choice: What to foresee, instead of looking for the fastest.
 
     Returns:
       A Plan: print it, or take its policy.
@@ -103,13 +108,22 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
     def peak_of(saved: frozenset[str]) -> int:
         found = graph if not saved else program.graph(
             jax.checkpoint_policies.save_only_these_names(*sorted(saved)))
-        return memory.foresee(found, donated, compiler).peak
+        return memory.foresee(found, donated, compiler).peak + resident
 
     search = Search(Timeline(graph, machine), candidates, machine, peak_of,
                     bytes_of("device_memory", device_memory),
-                    bytes_of("host_memory", host_memory), ring)
+                    bytes_of("host_memory", host_memory), ring, devices)
+    if choice:
+        _check_names(choice, candidates)
     return _decided(search, candidates, model or _trace.name_of(function),
-                    _key(program, machine))
+                    _key(program, machine), choice)
+
+
+def _check_names(choice: Choice, candidates: list[Candidate]) -> None:
+    there = [each.name for each in candidates]
+    for name in sorted(choice.kept | choice.offloaded):
+        if name not in there:
+            raise ValueError(f"nothing is named {name!r}: there are {', '.join(there)}")
 
 
 def _nothing_named(function: Callable[..., Any], proposed: list[Candidate]) -> None:
@@ -120,10 +134,10 @@ def _nothing_named(function: Callable[..., Any], proposed: list[Candidate]) -> N
 
 
 def _decided(search: Search, candidates: list[Candidate], model: str,
-             key: Mapping[str, str]) -> Plan:
-    best = search.best()
+             key: Mapping[str, str], choice: Choice | None = None) -> Plan:
+    best = choice or search.best()
     abstains, error = "", 0.0
-    if best.offloaded:
+    if best.offloaded and not choice:
         try:
             stays = search.best(offloads=False)
         except ValueError:
@@ -142,7 +156,10 @@ def _decided(search: Search, candidates: list[Candidate], model: str,
                 tuple(Row(each.name, each.bytes, best.action(each.name),
                           _why(search, best, each)) for each in candidates),
                 step.seconds, recomputing.seconds, error, search.peak(best), step.host_bytes,
-                step.disk_bytes, abstains, dict(key), tuple(_curve(search)))
+                step.disk_bytes, abstains, dict(key), tuple(_curve(search)),
+                tuple((layer.forward, layer.backward, layer.sent)
+                      for part in search.timeline.parts(best.kept, best.offloaded)
+                      for layer in part.layers * part.times), search.rates.devices)
 
 
 def _why(search: Search, best: Choice, each: Candidate) -> str:

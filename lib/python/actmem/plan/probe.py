@@ -23,6 +23,7 @@ import numpy as np
 
 import actmem
 import actmem.jax
+from actmem._command import UsageError
 from actmem.plan import machine
 
 ROUNDS = 3                      # at least
@@ -305,77 +306,31 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
         yield f"{name:16} {shown:>12}  {machine.FIGURES[name]}"
 
 
-def _product(words: str, dtypes: Sequence[str]) -> list[tuple[int, int, int, str]]:
+def _products(words: str, dtypes: Sequence[str]) -> list[tuple[int, int, int, str]]:
     found = []
     for word in words.split(","):
         parts = word.split("x")
         if len(parts) != 3 or not all(part.isdecimal() and 0 < int(part) <= 1 << 20
                                       for part in parts):
-            raise argparse.ArgumentTypeError(f"'{word}' is no product as 4096x8192x8192")
+            raise UsageError(f"argument --products: '{word}' is no product as 4096x8192x8192")
         m, k, n = map(int, parts)
         found += [(m, k, n, dtype) for dtype in dtypes]
     return found
 
 
-def _bytes(word: str) -> int:
-    units = {"K": 10, "M": 20, "G": 30, "T": 40}
-    number = word[:-1] if word[-1:] in units else word
-    if not number.isdecimal() or not int(number):
-        raise argparse.ArgumentTypeError(f"'{word}' is no number of bytes, as 256M")
-    return int(number) << units.get(word[-1:], 0)
-
-
 def _dtypes(word: str) -> list[str]:
     for dtype in word.split(","):
         if dtype not in machine.DTYPES:
-            raise argparse.ArgumentTypeError(
-                f"'{dtype}' is none of {', '.join(machine.DTYPES)}")
+            raise UsageError(f"argument --dtypes: '{dtype}' is none of "
+                             f"{', '.join(machine.DTYPES)}")
     return word.split(",")
 
 
-def _limit(word: str) -> float:
-    try:
-        value = float(word)
-    except ValueError:
-        value = -1
-    if not 0 <= value <= 3600:
-        raise argparse.ArgumentTypeError(f"'{word}' is no number of seconds to 3600")
-    return value
-
-
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="actmem probe", description="Measures once what this machine does, for actmem "
-        "plan: products, memory, the link to the host, the host's memory and spill files. "
-        "What was measured is kept; what is asked for beyond it is measured and added.")
-    parser.add_argument("--products", metavar="MxKxN,...", help="shapes of products")
-    parser.add_argument("--dtypes", type=_dtypes, default=["bfloat16", "float32"],
-                        metavar="NAME,...", help="of products; default: bfloat16,float32")
-    parser.add_argument("--spill", action="append", default=[], metavar="DIR",
-                        help="a folder on a device to spill to; may be repeated")
-    parser.add_argument("--allow-buffered", action="store_true",
-                        help="through the page cache where there is no direct I/O")
-    parser.add_argument("--memory", type=_bytes, default=256 << 20, metavar="SIZE",
-                        help="bytes to copy; default: 256M")
-    parser.add_argument("--file-bytes", type=_bytes, default=1 << 30, metavar="SIZE",
-                        help="length of the file to spill to; default: 1G")
-    parser.add_argument("--seconds", type=_limit, default=0.5,
-                        help="for each measurement; default: 0.5")
-    parser.add_argument("--command", default="actmem", metavar="FILE",
-                        help="the command that measures memory and files; default: actmem")
-    parser.add_argument("--again", action="store_true", help="forget what was measured")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args(arguments)
+def run(options: argparse.Namespace) -> int:
+    """actmem probe, with the options of _command.probe_parser()."""
+    dtypes = _dtypes(options.dtypes)
     usual = USUAL.get(jax.local_devices()[0].platform, USUAL_LARGE)
-    try:
-        options.products = _product(options.products or usual, options.dtypes)
-    except argparse.ArgumentTypeError as error:
-        parser.error(f"argument --products: {error}")
-    return options
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(arguments)
+    options.products = _products(options.products or usual, dtypes)
     try:
         told = measure(None if options.again else kept(), options)
         keep(told)
@@ -387,7 +342,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         print("\n".join(_lines(told)))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

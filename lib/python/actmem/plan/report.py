@@ -45,6 +45,9 @@ class Plan:
     key: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # Peak bytes, step's seconds and kind of the choices along the way, for the curve.
     curve: Sequence[tuple[int, float, str]] = ()
+    # Seconds forward and backward of each layer, and the bytes that it sends to the host.
+    layers: Sequence[tuple[float, float, int]] = ()
+    devices: int = 1        # of the host, that do the same at once
 
     @property
     def gain(self) -> float:
@@ -131,7 +134,8 @@ def load_plan(path: str | os.PathLike[str], key: Mapping[str, str] | None = None
     if fields.pop("format", None) != FORMAT:
         raise Mismatch(f"{os.fspath(path)} is no plan of this version of actmem: plan anew")
     fields["names"] = tuple(Row(**row) for row in fields["names"])
-    fields["curve"] = tuple(tuple(point) for point in fields["curve"])
+    for key_of_rows in ("curve", "layers"):
+        fields[key_of_rows] = tuple(tuple(row) for row in fields[key_of_rows])
     found = Plan(**fields)
     if key is not None and not force:
         for what, wanted in key.items():

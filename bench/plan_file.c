@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* Reads the layers of a plan: what each computes, and sends to the host. */
+#include <err.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/base.h"
+#include "plan_file.h"
+#include "replay.h"
+
+#define PLAN_FORMAT	1
+#define LAYERS_MAX	65536
+#define SECONDS_MAX	1e6
+
+static bool take_ns(double seconds, uint64_t *ns)
+{
+	if (!(seconds >= 0 && seconds <= SECONDS_MAX))
+		return false;
+	*ns = (uint64_t)(seconds * NS_PER_SECOND);
+	return true;
+}
+
+static bool take_layers(const json_t *rows, struct plan *plan)
+{
+	double forward, backward;
+	json_int_t bytes;
+	size_t i;
+
+	plan->layer_count = (uint32_t)json_array_size(rows);
+	plan->layers = calloc(plan->layer_count, sizeof(*plan->layers));
+	for (i = 0; plan->layers && i < plan->layer_count; i++) {
+		if (json_unpack(json_array_get(rows, i), "[F, F, I]", &forward, &backward, &bytes) ||
+		    !take_ns(forward, &plan->layers[i].forward_ns) ||
+		    !take_ns(backward, &plan->layers[i].backward_ns) || bytes < 0)
+			return false;
+		plan->layers[i].bytes = (uint64_t)bytes;
+	}
+	return plan->layers;
+}
+
+/* The host has no more of a plan than its budget, if anything goes to files. */
+static const char *take_plan(json_t *told, struct plan *plan)
+{
+	json_int_t host_bytes, disk_bytes;
+	int format, devices;
+	const char *name;
+	double seconds;
+	json_t *rows;
+
+	if (json_unpack(told, "{s:i}", "format", &format) || format != PLAN_FORMAT)
+		return "is no plan of this version of actmem: make it anew with actmem plan --save";
+	if (json_unpack(told, "{s:s, s:F, s:I, s:I, s:i, s:o}", "model", &name, "step_s", &seconds,
+			"host_bytes", &host_bytes, "disk_bytes", &disk_bytes, "devices", &devices,
+			"layers", &rows) || host_bytes < 0 || disk_bytes < 0 ||
+	    !take_ns(seconds, &plan->step_ns))
+		return "is no plan: a figure is missing, or of a wrong kind";
+	if (devices < 1 || devices > REPLAY_TENSORS_MAX)
+		return "is a plan of too many devices on a host";
+	if (!json_array_size(rows) || json_array_size(rows) > LAYERS_MAX || !take_layers(rows, plan))
+		return "is no plan: a layer has no seconds or bytes";
+	if (!host_bytes)
+		return "offloads nothing, so that there is no traffic";
+	plan->devices = (uint32_t)devices;
+	plan->budget_bytes = disk_bytes ? (uint64_t)host_bytes * plan->devices : 0;
+	snprintf(plan->name, sizeof(plan->name), "%s", name);
+	return NULL;
+}
+
+bool plan_read(const char *path, struct plan *plan)
+{
+	const char *wrong;
+	json_error_t error;
+	json_t *told = json_load_file(path, 0, &error);
+
+	if (!told) {
+		warnx("cannot read the plan '%s': %s", path, error.text);
+		return false;
+	}
+	wrong = take_plan(told, plan);
+	json_decref(told);
+	if (!wrong)
+		return true;
+	warnx("'%s' %s", path, wrong);
+	plan_free(plan);
+	return false;
+}
+
+void plan_free(struct plan *plan)
+{
+	free(plan->layers);
+	plan->layers = NULL;
+}

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""actmem plan: the plan of a model, or of a function in a file, on a machine."""
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import sys
+from typing import Any
+
+import jax
+
+import actmem
+from actmem._command import DONE, FAILED, UsageError
+from actmem.plan import Choice, Plan, decoder, of_model, plan
+from actmem.plan import machine as machines
+from actmem.plan import models
+
+OF_MODELS = ("devices", "mesh", "batch", "tokens", "images", "train", "lora")
+
+
+class FunctionError(ValueError):
+    """The file has no such function, or it does not return what it should."""
+
+
+def load(what: str) -> tuple[Any, ...]:
+    """A function and its arguments, as FILE.py:FUNCTION returns them. What it imports is
+    looked for beside it, too."""
+    path, _, name = what.rpartition(":")
+    if not path.endswith(".py") or not name.isidentifier():
+        raise UsageError(f"'{what}' is no function of a file, as train.py:make_step")
+    if not os.path.isfile(path):
+        raise FunctionError(f"there is no file '{path}'")
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    make = getattr(module, name, None)
+    if not callable(make):
+        has = ", ".join(key for key, value in vars(module).items()
+                        if callable(value) and not key.startswith("_"))
+        raise FunctionError(f"'{path}' has no function {name}: it has {has or 'none'}")
+    made = make()
+    if not isinstance(made, tuple) or not made or not callable(made[0]):
+        raise FunctionError(f"{name}() of '{path}' returned {type(made).__name__}: it is to "
+                            "return a loss or a step and its arguments, as (loss, params, "
+                            "batch)")
+    return made
+
+
+def _shard(options: argparse.Namespace, machine: machines.Machine) -> decoder.Shard:
+    if options.mesh:
+        shard = decoder.Shard(**options.mesh)
+        if options.devices and options.devices != shard.devices:
+            raise UsageError(f"--mesh has {shard.devices} devices, and --devices is "
+                             f"{options.devices}")
+        return shard
+    return decoder.Shard(fsdp=options.devices or int(machine.need("devices")))
+
+
+def _choice(options: argparse.Namespace) -> Choice | None:
+    kept, offloaded = frozenset(options.keep or ()), frozenset(options.offload or ())
+    both = ", ".join(sorted(kept & offloaded))
+    if both:
+        raise UsageError(f"{both} is in --keep and in --offload")
+    if options.keep is None and options.offload is None:
+        return None
+    return Choice(kept, offloaded)
+
+
+def _of_model(options: argparse.Namespace, machine: machines.Machine) -> Plan:
+    model = models.find(options.model) if options.model else models.load(options.config)
+    shard = _shard(options, machine)
+    return of_model.plan_of(
+        model, machine, batch=options.batch or shard.data * shard.fsdp * shard.expert,
+        tokens=options.tokens or 4096, images=options.images, shard=shard,
+        train=options.train or "all",
+        lora=decoder.Lora(rank=options.lora) if options.lora else None,
+        device_memory=options.device_memory, host_memory=options.host_memory,
+        choice=_choice(options))
+
+
+def _of_function(options: argparse.Namespace, machine: machines.Machine) -> Plan:
+    for name in OF_MODELS:
+        if getattr(options, name) is not None:
+            raise UsageError(f"--{name} is of a model: '{options.function}' says it itself")
+    function, *arguments = load(options.function)
+    return plan(function, *arguments, machine=machine,
+                device_memory=options.device_memory or of_model.device_memory_of(machine),
+                host_memory=options.host_memory or of_model.host_memory_of(machine),
+                model=options.function, choice=_choice(options),
+                **({"measure": options.measure} if options.measure else {}))
+
+
+def _planned(options: argparse.Namespace) -> Plan:
+    given = [what for what in (options.model, options.config, options.function) if what]
+    if len(given) != 1:
+        raise UsageError("give one of --model NAME, --config FILE and FILE.py:FUNCTION")
+    if options.measure and not options.function:
+        raise UsageError("--measure runs a program: give FILE.py:FUNCTION, not a model")
+    if options.measure and options.machine != "here":
+        raise UsageError(f"--measure runs on this machine: --machine is {options.machine}")
+    machine = machines.find(options.machine)
+    return (_of_function if options.function else _of_model)(options, machine)
+
+
+def run(options: argparse.Namespace) -> int:
+    """actmem plan, with the options of _command.plan_parser()."""
+    try:
+        found = _planned(options)
+        if options.save:
+            found.save(options.save)
+        if options.plot:
+            found.plot(options.plot)
+    except UsageError:
+        raise
+    except (ValueError, ImportError, OSError, actmem.Error, jax.errors.JAXTypeError) as error:
+        print(f"actmem plan: {error}".partition("\n")[0], file=sys.stderr)
+        return FAILED
+    if options.json:
+        print(json.dumps(found.as_dict(), indent=1))
+    elif options.maxtext:
+        print(found.maxtext(), end="")
+    else:
+        print(found)
+    return DONE

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* Has a program's Python find the module actmem, which lies beside libactmem. */
+#include <dlfcn.h>
+#include <err.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "actmem.h"
+#include "python_path.h"
+#include "tool.h"
+
+bool find_library_folder(char folder[PATH_MAX])
+{
+	Dl_info info;
+	char *slash;
+
+	if (!dladdr((void *)actmem_open, &info) || !realpath(info.dli_fname, folder)) {
+		warnx("cannot tell where libactmem lies");
+		return false;
+	}
+	slash = strrchr(folder, '/');
+	*slash = '\0';
+	return true;
+}
+
+static bool find_python_folder(char folder[PATH_MAX], const char *library_folder,
+			       const char *place)
+{
+	char path[2 * PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/%s/actmem/__init__.py", library_folder, place);
+	if (access(path, R_OK))
+		return false;
+	snprintf(path, sizeof(path), "%s/%s", library_folder, place);
+	return realpath(path, folder);
+}
+
+static int prepend_python_path(const char *folder)
+{
+	const char *inherited = getenv("PYTHONPATH");
+	char *path;
+	int err;
+
+	if (!inherited || !*inherited)
+		return setenv("PYTHONPATH", folder, 1);
+	if (asprintf(&path, "%s:%s", folder, inherited) < 0)
+		return -1;
+	err = setenv("PYTHONPATH", path, 1);
+	free(path);
+	return err;
+}
+
+/*
+ * Installed, the Python module has its libraries beside it. In the source
+ * tree that build/lib is in, it has to be told of them.
+ */
+int python_path_set(const char *library_folder)
+{
+	char python_folder[PATH_MAX];
+	int err = 0;
+
+	if (find_python_folder(python_folder, library_folder, "actmem/python"))
+		err = prepend_python_path(python_folder);
+	else if (find_python_folder(python_folder, library_folder, "../../lib/python"))
+		err = setenv("ACTMEM_LIBDIR", library_folder, 1) ||
+		      prepend_python_path(python_folder);
+	if (err) {
+		warn("cannot set the environment");
+		return STATUS_FAILED;
+	}
+	return STATUS_OK;
+}

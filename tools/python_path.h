@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/* Has a program's Python find the module actmem. */
+#ifndef ACTMEM_PYTHON_PATH_H
+#define ACTMEM_PYTHON_PATH_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+/* The folder of the libactmem that this command itself runs with; false: told why not. */
+bool find_library_folder(char folder[PATH_MAX]);
+
+/* Sets PYTHONPATH and ACTMEM_LIBDIR for it. Returns an enum exit_status, told. */
+int python_path_set(const char *library_folder);
+
+#endif
