@@ -7,7 +7,7 @@ depend on the policy in its eyes.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -89,13 +89,32 @@ class Program:
             finally:
                 jax.clear_caches()
         jaxpr = self._with(policy)
-        leaves = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in jaxpr.in_avals]
+        return graph_of(self._gradient(jaxpr), *(
+            jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in jaxpr.in_avals))
 
-        def loss(weights: list[Any], batch: list[Any]) -> Any:
+    def _gradient(self, jaxpr: Jaxpr) -> Callable[..., Any]:
+        """Of a loss's jaxpr, the loss, what else it returns and the weights' gradient."""
+        def loss(weights: Sequence[Any], batch: Sequence[Any]) -> Any:
             value, *rest = jaxpr_as_fun(jaxpr)(*weights, *batch)
             return value, rest
-        return graph_of(jax.value_and_grad(loss, has_aux=True, allow_int=True),
-                        leaves[:self.weights], leaves[self.weights:])
+        gradient = jax.value_and_grad(loss, has_aux=True, allow_int=True)
+        return lambda *leaves: gradient(leaves[:self.weights], leaves[self.weights:])
+
+    def compiled(self, policy: Rule, leaves: Sequence[Any]) -> Any:
+        """The program with its gradient, rematerialised by `policy`, for these arguments, as
+        jax.stages.Compiled that takes them one by one."""
+        if not self.is_step:
+            return jax.jit(self._gradient(self._with(policy))).lower(*leaves).compile()
+        tree = jax.tree.structure(self.args)
+
+        def step(*leaves: Any) -> Any:
+            return self.function(*jax.tree.unflatten(tree, leaves))
+        jax.clear_caches()
+        try:
+            with _private.every_policy_is(policy):
+                return jax.jit(step).lower(*leaves).compile()
+        finally:
+            jax.clear_caches()
 
     def _with(self, policy: Rule) -> Jaxpr:
         if self.is_checkpointed:

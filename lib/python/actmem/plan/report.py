@@ -20,12 +20,30 @@ class Mismatch(ValueError):
     """A plan of another program, machine or version of JAX."""
 
 
+def policy_of(kept: Sequence[str], offloaded: Sequence[str], destination: str) -> Any:
+    """The policy of jax.checkpoint that keeps some names and offloads others."""
+    if not offloaded:
+        return jax.checkpoint_policies.save_only_these_names(*kept)
+    return jax.checkpoint_policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=list(kept), names_which_can_be_offloaded=list(offloaded),
+        offload_src="device", offload_dst=destination)
+
+
 @dataclasses.dataclass(frozen=True)
 class Row:
     name: str
     bytes: int
     action: str
     why: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A policy that was compiled and run."""
+    kept: tuple[str, ...]
+    offloaded: tuple[str, ...]
+    step_s: float           # the median
+    peak_bytes: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +66,8 @@ class Plan:
     # Seconds forward and backward of each layer, and the bytes that it sends to the host.
     layers: Sequence[tuple[float, float, int]] = ()
     devices: int = 1        # of the host, that do the same at once
+    destination: str = "pinned_host"        # of what is offloaded
+    measured: Sequence[Run] = ()            # the fastest first
 
     @property
     def gain(self) -> float:
@@ -60,12 +80,7 @@ class Plan:
     @property
     def policy(self) -> Any:
         """For jax.checkpoint, or actmem.jax.checkpoint."""
-        kept, offloaded = self.with_action(KEEP), self.with_action(OFFLOAD)
-        if not offloaded:
-            return jax.checkpoint_policies.save_only_these_names(*kept)
-        return jax.checkpoint_policies.save_and_offload_only_these_names(
-            names_which_can_be_saved=kept, names_which_can_be_offloaded=offloaded,
-            offload_src="device", offload_dst="pinned_host")
+        return policy_of(self.with_action(KEEP), self.with_action(OFFLOAD), self.destination)
 
     def maxtext(self) -> str:
         """The lines of a MaxText configuration."""
@@ -87,6 +102,10 @@ class Plan:
             f"{_size(self.host_bytes)} of the host, {_size(self.disk_bytes)} of files")
         if self.abstains:
             lines.append(self.abstains)
+        for run in self.measured:
+            lines.append(f"measured: {run.step_s:.4g} s and {_size(run.peak_bytes)} with "
+                         f"{', '.join(run.kept) or 'nothing'} kept and "
+                         f"{', '.join(run.offloaded) or 'nothing'} offloaded")
         return "\n".join(lines)
 
     def json(self) -> dict[str, Any]:
@@ -136,6 +155,8 @@ def load_plan(path: str | os.PathLike[str], key: Mapping[str, str] | None = None
     fields["names"] = tuple(Row(**row) for row in fields["names"])
     for key_of_rows in ("curve", "layers"):
         fields[key_of_rows] = tuple(tuple(row) for row in fields[key_of_rows])
+    fields["measured"] = tuple(Run(tuple(run.pop("kept")), tuple(run.pop("offloaded")), **run)
+                               for run in fields["measured"])
     found = Plan(**fields)
     if key is not None and not force:
         for what, wanted in key.items():
