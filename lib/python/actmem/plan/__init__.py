@@ -15,6 +15,7 @@ machine    published figures of machines   probe    those of this one, measured
 """
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 import re
@@ -61,9 +62,13 @@ def plan_key(function: Callable[..., Any], *args: Any, machine: Machine | str = 
 
 
 def _key(program: _trace.Program, machine: Machine) -> dict[str, str]:
-    text = re.sub(r" at 0x[0-9a-f]+", "", str(program.jaxpr))
-    return {"jaxpr": hashlib.sha256(text.encode()).hexdigest()[:16],
-            "jax": jax.__version__, "machine": machine.name}
+    figures = sorted((name, figure.value) for name, figure in machine.figures.items())
+    return {"jaxpr": _digest(program.text()), "JAX": jax.__version__,
+            "machine": f"{machine.name} ({_digest(f'{figures}{machine.measured}')[:8]})"}
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "here",
@@ -79,6 +84,7 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
       function: A loss, of parameters and a batch, that returns a number; or a step, which
         takes the gradient of a checkpointed function itself. Layers under jax.checkpoint
         are planned whatever their policy; where there are none, the bodies of scans are.
+        Where a loss names nothing, names are proposed for what its large products make.
       *args: Its arguments, or their shapes (jax.ShapeDtypeStruct). What depends on the first
         alone is weights.
       machine: What the device, its link and files do: a machine, or its name for
@@ -108,8 +114,10 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
     program = _trace.Program(function, args)
     written = Graph.of(program.jaxpr)
     candidates = names.find(written, program.batch)
+    key, proposed = _key(program, machine), dict[str, str]()
     if not candidates:
-        _nothing_named(function, names.propose(written, program.batch))
+        proposed = _proposed(program, names.propose(written, program.batch))
+        candidates = names.find(Graph.of(program.jaxpr), program.batch)
     graph = program.graph(jax.checkpoint_policies.save_only_these_names())
 
     def memory_of(found: Graph) -> memory.Memory:
@@ -129,7 +137,8 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
     if choice:
         _check_names(choice, candidates)
     found = decided(search, candidates, model or _trace.name_of(function),
-                    _key(program, machine), choice, destination)
+                    key, choice, destination)
+    found = dataclasses.replace(found, proposed=proposed)
     return tried(search, program, measure, found, candidates, donated) if measure else found
 
 
@@ -140,8 +149,14 @@ def _check_names(choice: Choice, candidates: list[Candidate]) -> None:
             raise ValueError(f"nothing is named {name!r}: there are {', '.join(there)}")
 
 
-def _nothing_named(function: Callable[..., Any], proposed: list[Candidate]) -> None:
-    products = "; ".join(f"{each.name}, {each.bytes} bytes" for each in proposed[:8])
-    raise ValueError(
-        f"{_trace.name_of(function)} names nothing to decide about: give its large products a "
-        "name with jax.ad_checkpoint.checkpoint_name" + (f": {products}" if products else ""))
+def _proposed(program: _trace.Program, products: list[Candidate]) -> dict[str, str]:
+    """Names that the program gets, of its large products, by name the line that makes each."""
+    places = {each.place: each.name for each in products}
+    if not products or program.is_step:
+        raise ValueError(
+            f"{_trace.name_of(program.function)} names nothing to decide about: give its large "
+            "products a name with jax.ad_checkpoint.checkpoint_name" + (": " + "; ".join(
+                f"{each.place}, {each.bytes} bytes" for each in products[:8])
+                if products else ", of which it has none"))
+    program.give_names(places)
+    return {name: place for place, name in places.items()}

@@ -31,7 +31,8 @@ def decided(search: Search, candidates: Sequence[Candidate], model: str, key: Ma
         model, search.machine.name, rows(search, choice, candidates), step.seconds,
         search.time(Choice()).seconds, search.error(choice, Choice()), search.peak(choice),
         step.host_bytes, step.disk_bytes, abstains, dict(key), tuple(_curve(search)),
-        layers_of(search, choice), search.rates.devices, destination)
+        layers_of(search, choice), search.rates.devices, destination,
+        waited_s=step.waited, rate_error=search.machine.error)
 
 
 def tried(search: Search, program: _trace.Program, steps: int, plan: Plan,
@@ -56,7 +57,7 @@ def tried(search: Search, program: _trace.Program, steps: int, plan: Plan,
         plan, names=rows(search, best.choice, candidates), step_s=best.median,
         recompute_step_s=recomputing, peak_bytes=best.peak, abstains=abstains,
         error=best.spread + (all_again or best).spread + ROUNDING, host_bytes=step.host_bytes,
-        disk_bytes=step.disk_bytes, layers=layers_of(search, best.choice),
+        disk_bytes=step.disk_bytes, layers=layers_of(search, best.choice), waited_s=step.waited,
         measured=tuple(Run(tuple(sorted(each.choice.kept)), tuple(sorted(each.choice.offloaded)),
                            each.median, each.peak) for each in found))
 

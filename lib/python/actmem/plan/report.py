@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 
+from actmem.plan import check
 from actmem.plan.search import KEEP, OFFLOAD, RECOMPUTE
 
 FORMAT = 1
@@ -68,11 +69,28 @@ class Plan:
     devices: int = 1        # of the host, that do the same at once
     destination: str = "pinned_host"        # of what is offloaded
     measured: Sequence[Run] = ()            # the fastest first
+    waited_s: float = 0.0   # of the step, for transfers
+    rate_error: float = 0.0         # by which share rates may be off
+    # Names that the function does not give yet, and the lines where it is to.
+    proposed: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def gain(self) -> float:
         """The share of the full recomputation's step that is saved."""
         return 1 - self.step_s / self.recompute_step_s
+
+    def check(self, stats: Mapping[str, Any], *, since: Mapping[str, Any] | None = None,
+              steps: int = 1) -> check.Checked:
+        """Compares the first steps of a training with what was foreseen, and names the term
+        that was off.
+
+        Args:
+          stats: actmem.jax.stats() after them, with what else was measured: `step_s`, seconds
+            of a step, and `peak_bytes` of a device.
+          since: actmem.jax.stats() before them.
+          steps: How many they were.
+        """
+        return check.check(self, stats, since or {}, steps)
 
     def with_action(self, action: str) -> list[str]:
         return [row.name for row in self.names if row.action == action]
@@ -102,6 +120,9 @@ class Plan:
             f"{_size(self.host_bytes)} of the host, {_size(self.disk_bytes)} of files")
         if self.abstains:
             lines.append(self.abstains)
+        for name, place in self.proposed.items():
+            lines.append(f"first name what {place} makes: "
+                         f"jax.ad_checkpoint.checkpoint_name(..., \"{name}\")")
         for run in self.measured:
             lines.append(f"measured: {run.step_s:.4g} s and {_size(run.peak_bytes)} with "
                          f"{', '.join(run.kept) or 'nothing'} kept and "
@@ -146,11 +167,22 @@ class Plan:
 
 def load_plan(path: str | os.PathLike[str], key: Mapping[str, str] | None = None, *,
               force: bool = False) -> Plan:
-    """The plan that save() wrote. With the `key` of what is at hand one of something else is
-    refused, unless `force`."""
-    with open(path, encoding="utf-8") as file:
-        fields = json.load(file)
-    if fields.pop("format", None) != FORMAT:
+    """The plan that save() wrote.
+
+    Args:
+      path: Its file.
+      key: What is at hand, by plan_key(); the version of JAX alone if None.
+      force: Takes a plan of something else as well.
+
+    Raises:
+      Mismatch: The plan is for another program, machine or JAX than that at hand.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            fields = json.load(file)
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict) or fields.pop("format", None) != FORMAT:
         raise Mismatch(f"{os.fspath(path)} is no plan of this version of actmem: plan anew")
     fields["names"] = tuple(Row(**row) for row in fields["names"])
     for key_of_rows in ("curve", "layers"):
@@ -158,11 +190,12 @@ def load_plan(path: str | os.PathLike[str], key: Mapping[str, str] | None = None
     fields["measured"] = tuple(Run(tuple(run.pop("kept")), tuple(run.pop("offloaded")), **run)
                                for run in fields["measured"])
     found = Plan(**fields)
-    if key is not None and not force:
-        for what, wanted in key.items():
-            if found.key.get(what) != wanted:
-                raise Mismatch(f"{os.fspath(path)} is a plan for {what} {found.key.get(what)}, "
-                               f"and here is {wanted}: plan anew, or give force=True")
+    here = {"JAX": jax.__version__} if key is None else key
+    others = [f"{what} {found.key.get(what)}, and here is {wanted}"
+              for what, wanted in here.items() if found.key.get(what) != wanted]
+    if others and not force:
+        raise Mismatch(f"{os.fspath(path)} is a plan for {'; for '.join(others)}: plan anew, or "
+                       "give force=True")
     return found
 
 
