@@ -99,6 +99,7 @@ class Counted:
             if node.op in COLLECTIVES:
                 axes = node.params.get("axes", node.params.get("axis_name", "?"))
                 work.collectives[str(axes)] = sum(value.bytes for value in node.inputs)
+            work.collectives.update(node.between)
             self.own[id(node)] = work
 
     def needed(self, kept: Collection[str] = ()) -> list[Node]:
