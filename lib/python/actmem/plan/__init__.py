@@ -136,6 +136,8 @@ def _nothing_named(function: Callable[..., Any], proposed: list[Candidate]) -> N
 def _decided(search: Search, candidates: list[Candidate], model: str,
              key: Mapping[str, str], choice: Choice | None = None) -> Plan:
     best = choice or search.best()
+    if not search.has_room(best):
+        search.machine.check(("disk_write", "disk_read"))
     abstains, error = "", 0.0
     if best.offloaded and not choice:
         try:
@@ -181,6 +183,8 @@ def _why(search: Search, best: Choice, each: Candidate) -> str:
     over = search.peak(kept) - search.device_memory
     words = f"to keep it spares {spared:.3g} s" + (
         f" and lacks {over:.0f} bytes" if over > 0 else "")
+    if not search.has_room(best.but(each.name, OFFLOAD)):
+        return words + "; the host has no room for it, and files' rates are not known"
     rate = search.break_even(best, each.name)
     if rate is None:
         return words + "; to offload it gains at no rate of the link"
@@ -198,5 +202,6 @@ def _curve(search: Search) -> list[tuple[int, float, str]]:
         points.append((search.peak(choice), search.time(choice).seconds, kind))
         for name in order:
             choice = choice.but(name, action)
-            points.append((search.peak(choice), search.time(choice).seconds, kind))
+            if search.has_room(choice):
+                points.append((search.peak(choice), search.time(choice).seconds, kind))
     return points

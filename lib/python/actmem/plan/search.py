@@ -52,16 +52,22 @@ class Search:
         self._parts: dict[frozenset[str], dict[frozenset[str], Step]] = {}
 
     def time(self, choice: Choice, rates: Rates | None = None) -> Step:
-        """How long a step takes with this choice."""
-        steps = [(part.times, simulate(part.layers, rates or self.rates, part.rest,
-                                       self.ring, self.host_memory))
+        """How long a step takes with this choice: for ever, if the host has no room for what
+        is offloaded, and nothing is known of files."""
+        rates = rates or self.rates
+        budget = self.host_memory if rates.has_files else math.inf
+        steps = [(part.times, simulate(part.layers, rates, part.rest, self.ring, budget))
                  for part in self.timeline.parts(choice.kept, choice.offloaded)]
+        host = max(step.host_bytes for _, step in steps)
         # Microbatches come one after the other, in the same memory.
-        return Step(sum(times * step.seconds for times, step in steps),
+        return Step(sum(times * step.seconds for times, step in steps)
+                    if host <= self.host_memory else math.inf,
                     sum(times * step.compute for times, step in steps),
-                    sum(times * step.waited for times, step in steps),
-                    max(step.host_bytes for _, step in steps),
+                    sum(times * step.waited for times, step in steps), host,
                     max(step.disk_bytes for _, step in steps))
+
+    def has_room(self, choice: Choice) -> bool:
+        return math.isfinite(self.time(choice).seconds)
 
     def peak(self, choice: Choice) -> int:
         """The device's memory: that of a program that keeps what is offloaded, less that, and
@@ -105,7 +111,7 @@ class Search:
             for offloaded in _subsets(choice.kept) if OFFLOAD in actions else [frozenset()]:
                 each = Choice(choice.kept - offloaded, offloaded)
                 least = self._least(each)
-                if least <= self.device_memory:
+                if least <= self.device_memory and self.has_room(each):
                     heapq.heappush(queue, (self.time(each).seconds, len(offloaded), least,
                                            next(count), each, True))
         return self._nothing()
