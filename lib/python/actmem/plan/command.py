@@ -121,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"actmem plan: {error}".partition("\n")[0], file=sys.stderr)
         return FAILED
     if options.json:
-        print(json.dumps(found.as_dict(), indent=1))
+        print(json.dumps(found.json(), indent=1))
     elif options.maxtext:
         print(found.maxtext(), end="")
     else:
