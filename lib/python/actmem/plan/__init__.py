@@ -145,13 +145,13 @@ def _decided(search: Search, candidates: list[Candidate], model: str,
         except ValueError:
             stays = None                # nothing fits without it
         if stays is not None:
-            whole = search.time(Choice()).seconds
-            gain = (search.time(stays).seconds - search.time(best).seconds) / whole
-            error = search.error(best, stays)
+            gain, error = search.gain(best, stays), search.error(best, stays)
             if gain <= error:
-                abstains = (f"abstains: offloading {', '.join(sorted(best.offloaded))} would "
-                            f"gain {gain:.1%}, within the error of {error:.1%}")
-                best = stays
+                sure = search.surest(best, stays)
+                if sure is None:
+                    abstains = (f"abstains: offloading {', '.join(sorted(best.offloaded))} "
+                                f"would gain {gain:.1%}, within the error of {error:.1%}")
+                best = sure or stays
     error = search.error(best, Choice())
     recomputing, step = search.time(Choice()), search.time(best)
     return Plan(model, search.machine.name,
