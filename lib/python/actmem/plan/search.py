@@ -47,6 +47,7 @@ class Search:
         needed = timeline.needed_names()
         self.names = [each.name for each in candidates if each.name in needed]
         self.device_memory, self.host_memory, self.ring = device_memory, host_memory, ring
+        self.more = {each.name: each.bytes - SPARED * each.bytes_each for each in candidates}
         self._peak_of = peak_of
         self._peaks: dict[frozenset[str], int] = {}
         self._parts: dict[frozenset[str], dict[frozenset[str], Step]] = {}
@@ -75,17 +76,25 @@ class Search:
         saved = choice.kept | choice.offloaded
         if saved not in self._peaks:
             self._peaks[saved] = self._peak_of(saved)
-        gone = sum(self.sizes[name].bytes for name in choice.offloaded)
-        ring = sum(self.sizes[name].bytes_each for name in choice.offloaded) * self.ring
-        return self._peaks[saved] - max(gone - ring, 0)
+        return self._peaks[saved] - self._gone(choice)
 
     def _least(self, choice: Choice) -> float:
-        """About the least memory that it may need: what is kept is there for all layers, and
-        what was live of one or two when everything was recomputed may not be any more."""
-        return self.peak(Choice()) + sum(
-            self.sizes[name].bytes - SPARED * self.sizes[name].bytes_each
-            for name in choice.kept) + sum(
-            (self.ring - SPARED) * self.sizes[name].bytes_each for name in choice.offloaded)
+        """About the least memory that it may need, by what is known of programs that save less:
+        what is saved besides is there for all layers, and what was live of one or two when it
+        was recomputed may not be any more."""
+        saved = choice.kept | choice.offloaded
+        if saved in self._peaks:
+            return self.peak(choice)
+        if not self._peaks:
+            self.peak(Choice())
+        least = max(peak + sum(self.more[name] for name in saved - there)
+                    for there, peak in self._peaks.items() if there <= saved)
+        return least - self._gone(choice)
+
+    def _gone(self, choice: Choice) -> int:
+        """Bytes that leave the device, but for the ring through which they go."""
+        return sum(max(0, self.sizes[name].bytes - self.ring * self.sizes[name].bytes_each)
+                   for name in choice.offloaded)
 
     def best(self, offloads: bool = True) -> Choice:
         """The fastest that fits, of those that offload or of those that do not."""
@@ -105,7 +114,9 @@ class Search:
         while queue:
             _, _, _, _, choice, is_timed = heapq.heappop(queue)
             if is_timed:
-                if self.peak(choice) <= self.device_memory:
+                # By now more may be known.
+                if self._least(choice) <= self.device_memory and \
+                        self.peak(choice) <= self.device_memory:
                     return choice
                 continue
             for offloaded in _subsets(choice.kept) if OFFLOAD in actions else [frozenset()]:
