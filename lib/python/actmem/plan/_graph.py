@@ -23,6 +23,8 @@ CALLS = frozenset("""jit pjit closed_call core_call remat checkpoint remat2 cust
     custom_vjp_call custom_vjp_call_jaxpr custom_lin remat_call xla_call
     custom_jvp_call_jaxpr actmem_together""".split())
 
+PRODUCTS = ("dot_general", "conv_general_dilated")
+
 WINDOW = 32         # how many products XLA sums up at once
 
 
@@ -89,7 +91,8 @@ class Graph:
         turns = {node.turn for node in self.nodes if node.turn}
         return len(turns) > 1 or any(
             body.is_step or any(inner.turn for inner in body.nodes)
-            for node in self.nodes if node.op == "scan" for body in node.bodies)
+            for node in self.nodes if node.op == "scan" and not node.turn
+            for body in node.bodies)
 
 
 class _Maker:
@@ -178,7 +181,7 @@ class _Maker:
         return self._run(inner, env)
 
     def _node(self, op: str, eqn: Eqn, args: list[Value | None]) -> Sequence[Value]:
-        if op in ("dot_general", "conv_general_dilated"):
+        if op in PRODUCTS:
             args = [value and self._arranged(value, *order)
                     for value, order in zip(args, _orders(eqn))]
         elif op == "reduce_sum" and args[0] is not None:
