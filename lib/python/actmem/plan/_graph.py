@@ -93,7 +93,8 @@ class Graph:
         turns = {node.turn for node in self.nodes if node.turn}
         return len(turns) > 1 or any(
             body.is_step or any(inner.turn for inner in body.nodes)
-            for node in self.nodes if node.op == "scan" for body in node.bodies)
+            for node in self.nodes if node.op == "scan" and not node.turn
+            for body in node.bodies)
 
 
 class _Maker:

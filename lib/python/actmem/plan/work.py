@@ -14,10 +14,11 @@ from collections.abc import Callable, Collection
 from actmem.jax._private import Jaxpr
 from actmem.plan import _kernels
 from actmem.plan._fusion import GPU, Compiler, Steps
-from actmem.plan._graph import Graph, Node, local_shape
+from actmem.plan._graph import Graph, Node, Value, local_shape
 
 COLLECTIVES = frozenset("""psum psum2 psum_invariant all_gather all_to_all reduce_scatter
     ppermute pmax pmin all_gather_invariant""".split())
+PARTS = frozenset(("dynamic_slice", "slice", "gather"))
 
 
 @dataclasses.dataclass
@@ -62,6 +63,14 @@ def flops_of(node: Node) -> int:
     return 0
 
 
+def read_of(value: Value) -> int:
+    """Bytes of it that one step reads: of what is only taken parts of, as a layer takes its
+    part of all weights, the largest part."""
+    if value.users and all(user.op in PARTS for user in value.users):
+        return min(value.bytes, max(part.bytes for user in value.users for part in user.outputs))
+    return value.bytes
+
+
 def _flops_in(compiler: Compiler, jaxpr: Jaxpr) -> collections.Counter[str]:
     """Of a kernel's jaxpr, all of it: its results are written, not returned."""
     def of(counted: Counted) -> Work:
@@ -88,7 +97,7 @@ class Counted:
                 self.inner[id(node)] = [Counted(body, compiler) for body in node.bodies]
                 continue
             work = Work(moved=sum(value.bytes for value in step.made) +
-                        sum(value.bytes for value in step.reads.values()))
+                        sum(read_of(value) for value in step.reads.values()))
             flops = flops_of(node)
             if node.is_kernel:
                 work.flops = _kernels.flops_of(node.op, node.params, node.reads, functools.partial(
