@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import re
 import time
 
 import jax
@@ -121,12 +122,31 @@ def test_nothing_fits():
         plan(*loss_of(), machine=MACHINE, device_memory=1000)
 
 
-def test_nothing_is_named():
+def test_names_are_proposed():
     def loss(w, x):
-        return jnp.sum(jnp.sin(x @ w) @ w)
-    with pytest.raises(ValueError, match=r"names nothing to decide about.*checkpoint_name: "
-                                         r"product at test_search.py:\d+, 524288 bytes"):
-        plan(loss, shape(256, 256), shape(256, 256), machine=MACHINE)
+        def layer(x, w):
+            return x + jnp.tanh(jnp.sin(x @ w) @ w), None
+        return jnp.sum(jax.lax.scan(layer, x, w)[0])
+    found = plan(loss, shape(6, 256, 256), shape(256, 256), machine=MACHINE)
+    (given, place), = found.proposed.items()
+    assert re.fullmatch(r"test_search_\d+", given) and place == given.replace("ch_", "ch.py:")
+    row, = found.names
+    assert (row.name, row.bytes, row.action) == (given, 2 * 6 * 256 * 256 * 4, KEEP)
+    assert found.gain > 0
+    assert f'first name what {place} makes: jax.ad_checkpoint.checkpoint_name(..., "{given}")' \
+        in str(found)
+
+
+def test_nothing_is_named():
+    def step(w, x):
+        layer = jax.checkpoint(lambda w, x: jnp.sum(jnp.sin(x @ w) @ w))
+        return jax.grad(layer)(w, x)
+    with pytest.raises(ValueError, match=r"step names nothing to decide about.*checkpoint_name: "
+                                         r"test_search.py:\d+, \d+ bytes"):
+        plan(step, shape(256, 256), shape(256, 256), machine=MACHINE)
+    with pytest.raises(ValueError, match="<lambda> names nothing.*products.*, of which it has "
+                                         "none"):
+        plan(lambda w, x: jnp.sum(w * x), shape(8), shape(8), machine=MACHINE)
 
 
 def test_no_loss():
@@ -177,16 +197,27 @@ def test_as_json_as_a_table_for_maxtext_and_as_a_curve(tmp_path):
 
 def test_saved_and_loaded(tmp_path):
     path = tmp_path / "plan.json"
-    found = plan(*loss_of(), machine=MACHINE)
+    found = plan(*loss_of(2), machine=MACHINE)
     found.save(path)
-    key = plan_key(*loss_of(), machine=MACHINE)
-    assert load_plan(path, key) == found
-    other = plan_key(*loss_of(6), machine=SLOW)
-    with pytest.raises(Mismatch, match="is a plan for jaxpr .*, and here is"):
-        load_plan(path, other)
-    assert load_plan(path, other, force=True) == found
-    with pytest.raises(Mismatch, match="is a plan for machine test, and here is slow"):
-        load_plan(path, {"machine": "slow"})
+    key = plan_key(*loss_of(2), machine=MACHINE)
+    assert load_plan(path, key) == load_plan(path) == found
+    # A policy is what plans change.
+    loss, *args = loss_of(2)
+    assert plan_key(language_loss(scanned, decoder_layer, found.policy), *args,
+                    machine=MACHINE) == key
+    for other in (plan_key(*loss_of(3), machine=SLOW), key | {"JAX": "0"},
+                  plan_key(*loss_of(2), machine=MACHINE.replace(link_in=1))):
+        differ = [what for what, value in other.items() if key[what] != value]
+        words = "; for ".join(f"{what} {key[what]}, and here is {other[what]}"
+                              for what in differ)
+        with pytest.raises(Mismatch, match=re.escape(f"{path} is a plan for {words}: plan anew, "
+                                                     "or give force=True")):
+            load_plan(path, other)
+        assert load_plan(path, other, force=True) == found
+    assert [key["machine"].split()[0], key["JAX"]] == ["test", jax.__version__]
+    path.write_text("{")
+    with pytest.raises(Mismatch, match="is no plan of this version"):
+        load_plan(path)
 
 
 def test_sixty_layers_take_ten_seconds():

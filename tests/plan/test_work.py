@@ -94,7 +94,7 @@ def test_products_are_proposed():
     graph = _trace.graph_of(loss, shape(256, 256), shape(256, 256))
     assert names.find(graph, [1]) == []
     first, = names.propose(graph, [1])
-    assert "test_work.py:" in first.name and first.bytes == 2 * 256 * 256 * 4
+    assert first.place.startswith("test_work.py:") and first.bytes == 2 * 256 * 256 * 4
 
 
 def test_collectives_by_bytes_and_axis():

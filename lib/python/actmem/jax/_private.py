@@ -139,6 +139,14 @@ def name_of(eqn: Eqn) -> str | None:
     return name
 
 
+def name_eqn(value: Atom, name: str, out: Atom) -> Eqn:
+    """An equation that gives the variable `value` a name, as `out`."""
+    jaxpr = open_jaxpr(jax.make_jaxpr(lambda x: ad_checkpoint.checkpoint_name(x, name))(
+        jax.ShapeDtypeStruct(value.aval.shape, value.aval.dtype)))
+    eqn, = jaxpr.eqns
+    return eqn.replace(invars=[value], outvars=[out])
+
+
 _NO_NAMES: tuple[frozenset[str], frozenset[str], None] = frozenset(), frozenset(), None
 
 

@@ -8,16 +8,18 @@
 names      what there is to decide         work     what recomputing it costs
 memory     what a program needs            time     queues of a device, its link and files
 layers     a program as layers in time     search   the fastest that fits
-report     a plan, and its file            _graph, _fusion, _trace    programs from jaxprs
+decide     what the plan is, and why       report   a plan, and its file
+measure    the best few, run               _graph, _fusion, _trace    programs from jaxprs
 models     published models                decoder  the function of a step of one
 machine    published figures of machines   probe    those of this one, measured
 """
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -29,10 +31,12 @@ from actmem.plan.layers import Timeline
 from actmem.plan.machine import Machine
 from actmem.plan.memory import Compiler
 from actmem.plan.names import Candidate
+from actmem.plan.decide import decided, tried
 from actmem.plan.report import Mismatch, Plan, Row, load_plan
-from actmem.plan.search import KEEP, OFFLOAD, RECOMPUTE, Choice, Search
+from actmem.plan.search import KEEP, OFFLOAD, RECOMPUTE, Choice, Nothing, Search
 
-__all__ = ["Compiler", "Machine", "Mismatch", "Plan", "Row", "load_plan", "plan", "plan_key"]
+__all__ = ["KEEP", "OFFLOAD", "RECOMPUTE", "Choice", "Compiler", "Machine", "Mismatch",
+           "Nothing", "Plan", "Row", "load_plan", "plan", "plan_key"]
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -58,16 +62,21 @@ def plan_key(function: Callable[..., Any], *args: Any, machine: Machine | str = 
 
 
 def _key(program: _trace.Program, machine: Machine) -> dict[str, str]:
-    text = re.sub(r" at 0x[0-9a-f]+", "", str(program.jaxpr))
-    return {"jaxpr": hashlib.sha256(text.encode()).hexdigest()[:16],
-            "jax": jax.__version__, "machine": machine.name}
+    figures = sorted((name, figure.value) for name, figure in machine.figures.items())
+    return {"jaxpr": _digest(program.text()), "JAX": jax.__version__,
+            "machine": f"{machine.name} ({_digest(f'{figures}{machine.measured}')[:8]})"}
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "here",
          device_memory: int | float | str | None = None,
          host_memory: int | float | str | None = None, donated: int = 0,
          compiler: Compiler = memory.GPU, ring: int = 2, model: str | None = None,
-         resident: int = 0, devices: int = 1, choice: Choice | None = None) -> Plan:
+         resident: int = 0, devices: int = 1, choice: Choice | None = None,
+         measure: int = 0, destination: str = "pinned_host") -> Plan:
     """Decides for each named value of a training step whether the device keeps it, it goes to
     the host, or it is computed again.
 
@@ -75,6 +84,7 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
       function: A loss, of parameters and a batch, that returns a number; or a step, which
         takes the gradient of a checkpointed function itself. Layers under jax.checkpoint
         are planned whatever their policy; where there are none, the bodies of scans are.
+        Where a loss names nothing, names are proposed for what its large products make.
       *args: Its arguments, or their shapes (jax.ShapeDtypeStruct). What depends on the first
         alone is weights.
       machine: What the device, its link and files do: a machine, or its name for
@@ -89,6 +99,9 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
         function takes and returns.
       devices: How many of the host's do the same at once.
       choice: What to foresee, instead of looking for the fastest.
+      measure: How many steps each of the best few is to run on this machine's devices; the
+        fastest of them is the plan. 0: the plan is foreseen alone.
+      destination: Where JAX offloads to; "actmem" for actmem.jax.
 
     Returns:
       A Plan: print it, or take its policy.
@@ -101,22 +114,32 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
     program = _trace.Program(function, args)
     written = Graph.of(program.jaxpr)
     candidates = names.find(written, program.batch)
+    key, proposed = _key(program, machine), dict[str, str]()
     if not candidates:
-        _nothing_named(function, names.propose(written, program.batch))
+        proposed = _proposed(program, names.propose(written, program.batch))
+        candidates = names.find(Graph.of(program.jaxpr), program.batch)
     graph = program.graph(jax.checkpoint_policies.save_only_these_names())
+
+    def memory_of(found: Graph) -> memory.Memory:
+        return memory.foresee(found, donated, compiler)
 
     def peak_of(saved: frozenset[str]) -> int:
         found = graph if not saved else program.graph(
             jax.checkpoint_policies.save_only_these_names(*sorted(saved)))
-        return memory.foresee(found, donated, compiler).peak + resident
+        return memory_of(found).peak + resident
 
+    least = memory_of(graph)
+    fixed = least.peak - least.temporary + resident - sum(
+        graph.inputs[i].bytes for i in program.batch)
     search = Search(Timeline(graph, machine), candidates, machine, peak_of,
                     bytes_of("device_memory", device_memory),
-                    bytes_of("host_memory", host_memory), ring, devices)
+                    bytes_of("host_memory", host_memory), ring, devices, fixed)
     if choice:
         _check_names(choice, candidates)
-    return _decided(search, candidates, model or _trace.name_of(function),
-                    _key(program, machine), choice)
+    found = decided(search, candidates, model or _trace.name_of(function),
+                    key, choice, destination)
+    found = dataclasses.replace(found, proposed=proposed)
+    return tried(search, program, measure, found, candidates, donated) if measure else found
 
 
 def _check_names(choice: Choice, candidates: list[Candidate]) -> None:
@@ -126,77 +149,14 @@ def _check_names(choice: Choice, candidates: list[Candidate]) -> None:
             raise ValueError(f"nothing is named {name!r}: there are {', '.join(there)}")
 
 
-def _nothing_named(function: Callable[..., Any], proposed: list[Candidate]) -> None:
-    products = "; ".join(f"{each.name}, {each.bytes} bytes" for each in proposed[:8])
-    raise ValueError(
-        f"{_trace.name_of(function)} names nothing to decide about: give its large products a "
-        "name with jax.ad_checkpoint.checkpoint_name" + (f": {products}" if products else ""))
-
-
-def _decided(search: Search, candidates: list[Candidate], model: str,
-             key: Mapping[str, str], choice: Choice | None = None) -> Plan:
-    best = choice or search.best()
-    abstains, error = "", 0.0
-    if best.offloaded and not choice:
-        try:
-            stays = search.best(offloads=False)
-        except ValueError:
-            stays = None                # nothing fits without it
-        if stays is not None:
-            whole = search.time(Choice()).seconds
-            gain = (search.time(stays).seconds - search.time(best).seconds) / whole
-            error = search.error(best, stays)
-            if gain <= error:
-                abstains = (f"abstains: offloading {', '.join(sorted(best.offloaded))} would "
-                            f"gain {gain:.1%}, within the error of {error:.1%}")
-                best = stays
-    error = search.error(best, Choice())
-    recomputing, step = search.time(Choice()), search.time(best)
-    return Plan(model, search.machine.name,
-                tuple(Row(each.name, each.bytes, best.action(each.name),
-                          _why(search, best, each)) for each in candidates),
-                step.seconds, recomputing.seconds, error, search.peak(best), step.host_bytes,
-                step.disk_bytes, abstains, dict(key), tuple(_curve(search)),
-                tuple((layer.forward, layer.backward, layer.sent)
-                      for part in search.timeline.parts(best.kept, best.offloaded)
-                      for layer in part.layers * part.times), search.rates.devices)
-
-
-def _why(search: Search, best: Choice, each: Candidate) -> str:
-    action = best.action(each.name)
-    seconds = search.time(best).seconds
-    if action != RECOMPUTE:
-        longer = search.time(best.but(each.name, RECOMPUTE)).seconds - seconds
-        if action == KEEP:
-            return f"to recompute it takes {longer:.3g} s"
-        if longer <= 0:
-            return f"the backward pass begins with it: to leave it there takes {each.bytes} bytes"
-        return f"to recompute it takes {longer:.3g} s, and to keep it {each.bytes} bytes"
-    if each.name not in search.names:
-        return "the backward pass does not need it"
-    kept = best.but(each.name, KEEP)
-    if search.time(kept).seconds >= seconds:
-        return "to keep it spares nothing"
-    spared = seconds - search.time(kept).seconds
-    over = search.peak(kept) - search.device_memory
-    words = f"to keep it spares {spared:.3g} s" + (
-        f" and lacks {over:.0f} bytes" if over > 0 else "")
-    rate = search.break_even(best, each.name)
-    if rate is None:
-        return words + "; to offload it gains at no rate of the link"
-    return words + f"; to offload it gains beyond {rate / 1e9:.3g} GB/s of the link"
-
-
-def _curve(search: Search) -> list[tuple[int, float, str]]:
-    """Step times of names kept, or offloaded, one after the other, by what each byte gains."""
-    points = []
-    for action, kind in ((KEEP, "keep or recompute"), (OFFLOAD, "with offloading")):
-        choice = Choice()
-        order = sorted(search.names, key=lambda name: (
-            search.time(Choice(frozenset({name}))).seconds - search.time(Choice()).seconds) /
-            max(search.sizes[name].bytes, 1))
-        points.append((search.peak(choice), search.time(choice).seconds, kind))
-        for name in order:
-            choice = choice.but(name, action)
-            points.append((search.peak(choice), search.time(choice).seconds, kind))
-    return points
+def _proposed(program: _trace.Program, products: list[Candidate]) -> dict[str, str]:
+    """Names that the program gets, of its large products, by name the line that makes each."""
+    places = {each.place: each.name for each in products}
+    if not products or program.is_step:
+        raise ValueError(
+            f"{_trace.name_of(program.function)} names nothing to decide about: give its large "
+            "products a name with jax.ad_checkpoint.checkpoint_name" + (": " + "; ".join(
+                f"{each.place}, {each.bytes} bytes" for each in products[:8])
+                if products else ", of which it has none"))
+    program.give_names(places)
+    return {name: place for place, name in places.items()}

@@ -23,6 +23,8 @@ CALLS = frozenset("""jit pjit closed_call core_call remat checkpoint remat2 cust
     custom_vjp_call custom_vjp_call_jaxpr custom_lin remat_call xla_call
     custom_jvp_call_jaxpr actmem_together""".split())
 
+PRODUCTS = ("dot_general", "conv_general_dilated")
+
 WINDOW = 32         # how many products XLA sums up at once
 
 
@@ -178,7 +180,7 @@ class _Maker:
         return self._run(inner, env)
 
     def _node(self, op: str, eqn: Eqn, args: list[Value | None]) -> Sequence[Value]:
-        if op in ("dot_general", "conv_general_dilated"):
+        if op in PRODUCTS:
             args = [value and self._arranged(value, *order)
                     for value, order in zip(args, _orders(eqn))]
         elif op == "reduce_sum" and args[0] is not None:

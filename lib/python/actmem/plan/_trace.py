@@ -7,7 +7,9 @@ depend on the policy in its eyes.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -15,7 +17,7 @@ from jax.extend.core import jaxpr_as_fun
 
 from actmem.jax import _private
 from actmem.jax._private import Eqn, Jaxpr, Rule
-from actmem.plan._graph import Graph
+from actmem.plan._graph import PRODUCTS, Graph
 
 
 def graph_of(function: Callable[..., Any], *args: Any) -> Graph:
@@ -30,9 +32,9 @@ def _eqns(jaxpr: Jaxpr) -> Iterable[Eqn]:
             yield from _eqns(inner)
 
 
-def _changed(jaxpr: Jaxpr, change: Callable[[Eqn], Eqn | None]) -> Jaxpr:
+def _changed(jaxpr: Jaxpr, change: Callable[[Eqn], Sequence[Eqn] | None]) -> Jaxpr:
     """`jaxpr` with what `change` makes of its equations, in those of functions too."""
-    eqns = []
+    eqns: list[Eqn] = []
     for eqn in _private.open_jaxpr(jaxpr).eqns:
         new = change(eqn)
         if new is None:
@@ -41,8 +43,8 @@ def _changed(jaxpr: Jaxpr, change: Callable[[Eqn], Eqn | None]) -> Jaxpr:
                       if isinstance(value, tuple) and value and
                       all(map(_private.is_jaxpr, value)) else value
                       for key, value in eqn.params.items()}
-            new = eqn.replace(params=params)
-        eqns.append(new)
+            new = [eqn.replace(params=params)]
+        eqns += new
     return _private.with_eqns(jaxpr, eqns)
 
 
@@ -74,45 +76,90 @@ class Program:
                              "loss, which returns a number of a floating point type, or for "
                              "a step that takes the gradient of a checkpointed function")
 
+    def give_names(self, names: Mapping[str, str]) -> None:
+        """Gives the results of products that are made in these places (file.py:12) a name."""
+        def name(eqn: Eqn) -> list[Eqn] | None:
+            if eqn.primitive.name not in PRODUCTS:
+                return None
+            given = names.get(_private.place_of(eqn.source_info))
+            if given is None:
+                return None
+            out, = eqn.outvars
+            made = _private.Var(out.aval)
+            return [eqn.replace(outvars=[made]), _private.name_eqn(made, given, out)]
+        self.jaxpr = _changed(self.jaxpr, name)
+
     @property
     def batch(self) -> range:
         """The numbers of those inputs that are no weights."""
         return range(self.weights, self.inputs)
 
+    def text(self) -> str:
+        """By which two programs are told apart, whatever their policies are: a plan changes
+        these."""
+        jaxpr = self.jaxpr
+        if self.is_step:
+            with self._traced_with(jax.checkpoint_policies.nothing_saveable):
+                jaxpr = jax.make_jaxpr(self.function)(*self.args)
+        jaxpr = _changed(jaxpr, lambda eqn: [eqn.replace(params=eqn.params | {
+            "policy": None})] if _private.is_remat(eqn) else None)
+        return re.sub(r" at 0x[0-9a-f]+", "", str(jaxpr))
+
+    @staticmethod
+    @contextmanager
+    def _traced_with(policy: Rule) -> Iterator[None]:
+        jax.clear_caches()
+        try:
+            with _private.every_policy_is(policy):
+                yield
+        finally:
+            jax.clear_caches()
+
     def graph(self, policy: Rule) -> Graph:
         """Of the program with its gradient, rematerialised by `policy`."""
         if self.is_step:
-            jax.clear_caches()
-            try:
-                with _private.every_policy_is(policy):
-                    return graph_of(self.function, *self.args)
-            finally:
-                jax.clear_caches()
+            with self._traced_with(policy):
+                return graph_of(self.function, *self.args)
         jaxpr = self._with(policy)
-        leaves = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in jaxpr.in_avals]
+        return graph_of(self._gradient(jaxpr), *(
+            jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in jaxpr.in_avals))
 
-        def loss(weights: list[Any], batch: list[Any]) -> Any:
+    def _gradient(self, jaxpr: Jaxpr) -> Callable[..., Any]:
+        """Of a loss's jaxpr, the loss, what else it returns and the weights' gradient."""
+        def loss(weights: Sequence[Any], batch: Sequence[Any]) -> Any:
             value, *rest = jaxpr_as_fun(jaxpr)(*weights, *batch)
             return value, rest
-        return graph_of(jax.value_and_grad(loss, has_aux=True, allow_int=True),
-                        leaves[:self.weights], leaves[self.weights:])
+        gradient = jax.value_and_grad(loss, has_aux=True, allow_int=True)
+        return lambda *leaves: gradient(leaves[:self.weights], leaves[self.weights:])
+
+    def compiled(self, policy: Rule, leaves: Sequence[Any]) -> Any:
+        """The program with its gradient, rematerialised by `policy`, for these arguments, as
+        jax.stages.Compiled that takes them one by one."""
+        if not self.is_step:
+            return jax.jit(self._gradient(self._with(policy))).lower(*leaves).compile()
+        tree = jax.tree.structure(self.args)
+
+        def step(*leaves: Any) -> Any:
+            return self.function(*jax.tree.unflatten(tree, leaves))
+        with self._traced_with(policy):
+            return jax.jit(step).lower(*leaves).compile()
 
     def _with(self, policy: Rule) -> Jaxpr:
         if self.is_checkpointed:
-            return _changed(self.jaxpr, lambda eqn: eqn.replace(
-                params=eqn.params | {"policy": policy}) if _private.is_remat(eqn) else None)
+            return _changed(self.jaxpr, lambda eqn: [eqn.replace(
+                params=eqn.params | {"policy": policy})] if _private.is_remat(eqn) else None)
 
         # The bodies of scans are layers.
         wrapped = []
 
-        def wrap(eqn: Eqn) -> Eqn | None:
+        def wrap(eqn: Eqn) -> list[Eqn] | None:
             if eqn.primitive.name != "scan" or not _has_names(eqn.params["jaxpr"]):
                 return None
             body = eqn.params["jaxpr"]
             layer = jax.checkpoint(jaxpr_as_fun(body), policy=policy, prevent_cse=False)
             wrapped.append(eqn)
-            return eqn.replace(params=eqn.params | {"jaxpr": jax.make_jaxpr(layer)(
-                *[jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in body.in_avals])})
+            return [eqn.replace(params=eqn.params | {"jaxpr": jax.make_jaxpr(layer)(
+                *[jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in body.in_avals])})]
         jaxpr = _changed(self.jaxpr, wrap)
         if wrapped:
             return jaxpr

@@ -4,10 +4,11 @@ that depend on its batch. Where nothing is named, the results of large products,
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable
 
 from actmem.jax import _private
-from actmem.plan._graph import Graph, Node, Value, local_shape
+from actmem.plan._graph import PRODUCTS, Graph, Node, Value, local_shape
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,17 +39,21 @@ def find(graph: Graph, batch: Iterable[int]) -> list[Candidate]:
 
 
 def propose(graph: Graph, batch: Iterable[int], least: int = 1 << 16) -> list[Candidate]:
-    """The results of products that would be worth a name, of `least` bytes or more each."""
+    """The results of products that would be worth a name, of `least` bytes or more each; the
+    name is that of the file and the number of the line."""
     depends = _Depends()
     depends.run(graph, [graph.inputs[i] for i in batch])
     found: dict[str, list[tuple[Value, int]]] = {}
     for value, length in _values(graph, 1):
         maker = value.maker
-        if maker is not None and maker.op in ("dot_general", "conv_general_dilated") and \
+        if maker is not None and maker.op in PRODUCTS and \
                 id(value) in depends.values and value.bytes >= least:
-            place = _private.place_of(maker.where)
-            found.setdefault(f"product at {place}", []).append((value, length))
+            found.setdefault(_name_of(_private.place_of(maker.where)), []).append((value, length))
     return [_candidate(name, uses) for name, uses in found.items()]
+
+
+def _name_of(place: str) -> str:
+    return re.sub(r"\W", "_", place.replace(".py:", "_"))
 
 
 def _candidate(name: str, uses: list[tuple[Value, int]]) -> Candidate:

@@ -24,7 +24,7 @@ DEVICE_SHARE = 0.9              # of a device's memory, unless told otherwise
 HOST_SHARE = 0.8                # of its part of the host's
 
 
-def _bytes(tree: decoder.Weights) -> int:
+def _bytes(tree: dict[str, Any]) -> int:
     return sum(math.prod(leaf.shape) * jnp.dtype(leaf.dtype).itemsize
                for leaf in jax.tree.leaves(tree))
 

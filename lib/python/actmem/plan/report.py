@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 
+from actmem.plan import check
 from actmem.plan.search import KEEP, OFFLOAD, RECOMPUTE
 
 FORMAT = 1
@@ -20,12 +21,30 @@ class Mismatch(ValueError):
     """A plan of another program, machine or version of JAX."""
 
 
+def policy_of(kept: Sequence[str], offloaded: Sequence[str], destination: str) -> Any:
+    """The policy of jax.checkpoint that keeps some names and offloads others."""
+    if not offloaded:
+        return jax.checkpoint_policies.save_only_these_names(*kept)
+    return jax.checkpoint_policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=list(kept), names_which_can_be_offloaded=list(offloaded),
+        offload_src="device", offload_dst=destination)
+
+
 @dataclasses.dataclass(frozen=True)
 class Row:
     name: str
     bytes: int
     action: str
     why: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A policy that was compiled and run."""
+    kept: tuple[str, ...]
+    offloaded: tuple[str, ...]
+    step_s: float           # the median
+    peak_bytes: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,11 +67,30 @@ class Plan:
     # Seconds forward and backward of each layer, and the bytes that it sends to the host.
     layers: Sequence[tuple[float, float, int]] = ()
     devices: int = 1        # of the host, that do the same at once
+    destination: str = "pinned_host"        # of what is offloaded
+    measured: Sequence[Run] = ()            # the fastest first
+    waited_s: float = 0.0   # of the step, for transfers
+    rate_error: float = 0.0         # by which share rates may be off
+    # Names that the function does not give yet, and the lines where it is to.
+    proposed: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def gain(self) -> float:
         """The share of the full recomputation's step that is saved."""
         return 1 - self.step_s / self.recompute_step_s
+
+    def check(self, stats: Mapping[str, Any], *, since: Mapping[str, Any] | None = None,
+              steps: int = 1) -> check.Checked:
+        """Compares the first steps of a training with what was foreseen, and names the term
+        that was off.
+
+        Args:
+          stats: actmem.jax.stats() after them, with what else was measured: `step_s`, seconds
+            of a step, and `peak_bytes` of a device.
+          since: actmem.jax.stats() before them.
+          steps: How many they were.
+        """
+        return check.check(self, stats, since or {}, steps)
 
     def with_action(self, action: str) -> list[str]:
         return [row.name for row in self.names if row.action == action]
@@ -60,12 +98,7 @@ class Plan:
     @property
     def policy(self) -> Any:
         """For jax.checkpoint, or actmem.jax.checkpoint."""
-        kept, offloaded = self.with_action(KEEP), self.with_action(OFFLOAD)
-        if not offloaded:
-            return jax.checkpoint_policies.save_only_these_names(*kept)
-        return jax.checkpoint_policies.save_and_offload_only_these_names(
-            names_which_can_be_saved=kept, names_which_can_be_offloaded=offloaded,
-            offload_src="device", offload_dst="pinned_host")
+        return policy_of(self.with_action(KEEP), self.with_action(OFFLOAD), self.destination)
 
     def maxtext(self) -> str:
         """The lines of a MaxText configuration."""
@@ -87,6 +120,13 @@ class Plan:
             f"{_size(self.host_bytes)} of the host, {_size(self.disk_bytes)} of files")
         if self.abstains:
             lines.append(self.abstains)
+        for name, place in self.proposed.items():
+            lines.append(f"first name what {place} makes: "
+                         f"jax.ad_checkpoint.checkpoint_name(..., \"{name}\")")
+        for run in self.measured:
+            lines.append(f"measured: {run.step_s:.4g} s and {_size(run.peak_bytes)} with "
+                         f"{', '.join(run.kept) or 'nothing'} kept and "
+                         f"{', '.join(run.offloaded) or 'nothing'} offloaded")
         return "\n".join(lines)
 
     def json(self) -> dict[str, Any]:
@@ -127,21 +167,35 @@ class Plan:
 
 def load_plan(path: str | os.PathLike[str], key: Mapping[str, str] | None = None, *,
               force: bool = False) -> Plan:
-    """The plan that save() wrote. With the `key` of what is at hand one of something else is
-    refused, unless `force`."""
-    with open(path, encoding="utf-8") as file:
-        fields = json.load(file)
-    if fields.pop("format", None) != FORMAT:
+    """The plan that save() wrote.
+
+    Args:
+      path: Its file.
+      key: What is at hand, by plan_key(); the version of JAX alone if None.
+      force: Takes a plan of something else as well.
+
+    Raises:
+      Mismatch: The plan is for another program, machine or JAX than that at hand.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            fields = json.load(file)
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict) or fields.pop("format", None) != FORMAT:
         raise Mismatch(f"{os.fspath(path)} is no plan of this version of actmem: plan anew")
     fields["names"] = tuple(Row(**row) for row in fields["names"])
     for key_of_rows in ("curve", "layers"):
         fields[key_of_rows] = tuple(tuple(row) for row in fields[key_of_rows])
+    fields["measured"] = tuple(Run(tuple(run.pop("kept")), tuple(run.pop("offloaded")), **run)
+                               for run in fields["measured"])
     found = Plan(**fields)
-    if key is not None and not force:
-        for what, wanted in key.items():
-            if found.key.get(what) != wanted:
-                raise Mismatch(f"{os.fspath(path)} is a plan for {what} {found.key.get(what)}, "
-                               f"and here is {wanted}: plan anew, or give force=True")
+    here = {"JAX": jax.__version__} if key is None else key
+    others = [f"{what} {found.key.get(what)}, and here is {wanted}"
+              for what, wanted in here.items() if found.key.get(what) != wanted]
+    if others and not force:
+        raise Mismatch(f"{os.fspath(path)} is a plan for {'; for '.join(others)}: plan anew, or "
+                       "give force=True")
     return found
 
 

@@ -20,10 +20,18 @@ SPARED = 2              # layers of which a value may be live though it is recom
 ROUNDING = 0.01         # of a step, below which two are equal
 
 
+class Nothing(ValueError):
+    """No choice fits."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Choice:
     kept: frozenset[str] = frozenset()
     offloaded: frozenset[str] = frozenset()
+
+    @property
+    def saved(self) -> frozenset[str]:
+        return self.kept | self.offloaded
 
     def action(self, name: str) -> str:
         return KEEP if name in self.kept else OFFLOAD if name in self.offloaded else RECOMPUTE
@@ -36,13 +44,15 @@ class Choice:
 
 class Search:
     """Over the names of a program on a machine. `peak_of(names)` foresees the device's memory
-    with these saved there."""
+    with these saved there, of which `fixed` are weights and the like."""
 
     def __init__(self, timeline: Timeline, candidates: Sequence[Candidate], machine: Machine,
                  peak_of: Callable[[frozenset[str]], int], device_memory: float = math.inf,
-                 host_memory: float = math.inf, ring: int = 2, devices: int = 1) -> None:
+                 host_memory: float = math.inf, ring: int = 2, devices: int = 1,
+                 fixed: int = 0) -> None:
         self.timeline, self.machine = timeline, machine
         self.rates = machine.rates(devices)
+        self.fixed = fixed
         self.sizes: Mapping[str, Candidate] = {each.name: each for each in candidates}
         needed = timeline.needed_names()
         self.names = [each.name for each in candidates if each.name in needed]
@@ -67,7 +77,7 @@ class Search:
     def peak(self, choice: Choice) -> int:
         """The device's memory: that of a program that keeps what is offloaded, less that, and
         the ring through which it goes."""
-        saved = choice.kept | choice.offloaded
+        saved = choice.saved
         if saved not in self._peaks:
             self._peaks[saved] = self._peak_of(saved)
         return self._peaks[saved] - self._gone(choice)
@@ -76,7 +86,7 @@ class Search:
         """About the least memory that it may need, by what is known of programs that save less:
         what is saved besides is there for all layers, and what was live of one or two when it
         was recomputed may not be any more."""
-        saved = choice.kept | choice.offloaded
+        saved = choice.saved
         if saved in self._peaks:
             return self.peak(choice)
         if not self._peaks:
@@ -90,16 +100,41 @@ class Search:
         return sum(max(0, self.sizes[name].bytes - self.ring * self.sizes[name].bytes_each)
                    for name in choice.offloaded)
 
+    def has_room(self, choice: Choice) -> bool:
+        """Whether the host takes what it offloads, files included."""
+        return self.rates.has_files or self.host_memory >= sum(
+            self.sizes[name].bytes for name in choice.offloaded)
+
     def best(self, offloads: bool = True) -> Choice:
         """The fastest that fits, of those that offload or of those that do not."""
+        return self.few(1, offloads)[0]
+
+    def few(self, count: int, offloads: bool = True) -> list[Choice]:
+        """So many of the fastest that fit, or as many as there are."""
         actions = (RECOMPUTE, KEEP, OFFLOAD) if offloads else (RECOMPUTE, KEEP)
         if len(self.names) <= EXHAUSTIVE:
-            return self._exhaustive(actions)
-        return self.greedy(actions)
+            found: list[Choice] = []
+            for choice in self._exhaustive(actions):
+                # To offload what may as well stay is of no use.
+                if not any(each.saved == choice.saved and each.offloaded <= choice.offloaded
+                           for each in found):
+                    found.append(choice)
+                if len(found) == count:
+                    break
+            return found or [self._nothing(actions)]
+        best = self.greedy(actions)
+        around = sorted((choice for choice in self._around(best, actions) if choice != best),
+                        key=lambda choice: self.time(choice).seconds)
+        return [best, *itertools.islice((choice for choice in around if self._fits(choice)),
+                                        count - 1)]
 
-    def _exhaustive(self, actions: Sequence[str]) -> Choice:
-        """Of all that fit. A set of saved names is looked at when its compute alone would be
-        the fastest, and a choice foreseen exactly when its time is."""
+    def _fits(self, choice: Choice) -> bool:
+        return self._least(choice) <= self.device_memory and \
+            self.peak(choice) <= self.device_memory
+
+    def _exhaustive(self, actions: Sequence[str]) -> Iterator[Choice]:
+        """All that fit, the fastest first. A set of saved names is looked at when its compute
+        alone would be the fastest, and a choice foreseen exactly when its time is."""
         queue: list[tuple[float, int, float, int, Choice, bool]] = []
         count = itertools.count()
         for saved in _subsets(self.names):
@@ -109,58 +144,71 @@ class Search:
             _, _, _, _, choice, is_timed = heapq.heappop(queue)
             if is_timed:
                 # By now more may be known.
-                if self._least(choice) <= self.device_memory and \
-                        self.peak(choice) <= self.device_memory:
-                    return choice
+                if self._fits(choice):
+                    yield choice
                 continue
             for offloaded in _subsets(choice.kept) if OFFLOAD in actions else [frozenset()]:
                 each = Choice(choice.kept - offloaded, offloaded)
                 least = self._least(each)
-                if least <= self.device_memory:
+                if least <= self.device_memory and self.has_room(each):
                     heapq.heappush(queue, (self.time(each).seconds, len(offloaded), least,
                                            next(count), each, True))
-        return self._nothing()
 
     def _compute(self, choice: Choice) -> float:
-        return self.time(Choice(choice.kept | choice.offloaded)).compute
+        return self.time(Choice(choice.saved)).compute
 
     def greedy(self, actions: Sequence[str] = (RECOMPUTE, KEEP, OFFLOAD)) -> Choice:
         """Changes what gains most, one or two names at a time, while anything gains."""
         best = Choice()
         if self.peak(best) > self.device_memory:
             smaller = [choice for choice in (best.but(name, OFFLOAD) for name in self.names)
-                       if OFFLOAD in actions and self.peak(choice) <= self.device_memory]
+                       if OFFLOAD in actions and self.has_room(choice) and self._fits(choice)]
             if not smaller:
-                return self._nothing()
+                return self._nothing(actions)
             best = min(smaller, key=lambda choice: self.time(choice).seconds)
         seconds = self.time(best).seconds
         while True:
-            around = [best.but(name, action) for name in self.names for action in actions]
-            around += [each.but(name, action) for each in around for name in self.names
-                       for action in actions]
+            around = self._around(best, actions)
             timed = sorted(((self.time(choice).seconds, i) for i, choice in enumerate(around)))
             for faster, i in timed:
                 if faster >= seconds:
                     return best
-                if self._least(around[i]) <= self.device_memory and \
-                        self.peak(around[i]) <= self.device_memory:
+                if self._fits(around[i]):
                     best, seconds = around[i], faster
                     break
             else:
                 return best
 
-    def _nothing(self) -> Choice:
+    def _around(self, choice: Choice, actions: Sequence[str]) -> list[Choice]:
+        """What differs from it in one or two names."""
+        around = [choice.but(name, action) for name in self.names for action in actions]
+        around += [each.but(name, action) for each in around for name in self.names
+                   for action in actions]
+        return [each for each in dict.fromkeys(around) if self.has_room(each)]
+
+    def _nothing(self, actions: Sequence[str]) -> Choice:
         least = self.peak(Choice())
-        raise ValueError(f"nothing fits into device_memory={self.device_memory:.0f} bytes: the "
-                         f"program that recomputes every name needs {least}; give it a "
-                         "smaller batch, or more devices")
+        gone = sum(self.sizes[name].bytes for name in self.names)
+        if OFFLOAD in actions and gone > self.host_memory:
+            # Of what may be offloaded there is too much.
+            self.machine.check(["disk_write", "disk_read"])
+        raise Nothing(f"nothing fits into device_memory={self.device_memory:.0f} bytes: the "
+                      f"program that recomputes every name needs {least}; give it a smaller "
+                      "batch, or more devices")
+
+    def gain(self, choice: Choice, other: Choice) -> float:
+        """What `choice` spares of the time of `other`, as a share of the step that recomputes
+        all."""
+        return (self.time(other).seconds - self.time(choice).seconds) / \
+            self.time(Choice()).seconds
 
     def error(self, choice: Choice, other: Choice) -> float:
         """By how much the gain of `choice` over `other` may be off, as a share of the step:
-        the rates of the machine are each what was said, within its error."""
+        the rates of the machine are each what was said, within its error, and so is that at
+        which the work runs that one of them does not have."""
         off = self.machine.error
         whole = self.time(Choice()).seconds
-        gain = (self.time(other).seconds - self.time(choice).seconds) / whole
+        gain = self.gain(choice, other)
         worst = 0.0
         for link, compute in ((1 - off, 1.0), (1.0, 1 + off), (1 - off, 1 + off),
                               (1 + off, 1 - off)):
@@ -169,7 +217,8 @@ class Search:
             there = (self.time(other, rates).seconds -
                      self.time(choice, rates).seconds) / whole
             worst = max(worst, abs(there - gain))
-        return worst + ROUNDING
+        spared = abs(self.time(other).compute - self.time(choice).compute) / whole
+        return worst + off * spared + ROUNDING
 
     def break_even(self, choice: Choice, name: str) -> float | None:
         """At which rate of the link, in bytes a second, offloading `name` too would be as fast

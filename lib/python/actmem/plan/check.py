@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""What was foreseen against what the first steps of a training did, term by term."""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from actmem.plan.report import Plan
+
+BYTES_ERROR = 0.1               # by which share bytes may be off
+
+
+@dataclasses.dataclass(frozen=True)
+class Term:
+    name: str
+    foreseen: float
+    seen: float
+    unit: str                   # "s" or "bytes", of a step
+    off: float                  # how many times its error it is off
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.seen:.4g} {self.unit}, and {self.foreseen:.4g} were foreseen"
+
+
+@dataclasses.dataclass(frozen=True)
+class Checked:
+    """As of Plan.check(): print it."""
+    terms: tuple[Term, ...]
+
+    @property
+    def off(self) -> str:
+        """The name of the term that was off most, or "" if each is within its error."""
+        worst = max(self.terms, key=lambda term: term.off)
+        return worst.name if worst.off > 1 else ""
+
+    def __str__(self) -> str:
+        lines = [str(term) for term in self.terms]
+        lines.append(f"{self.off} was off" if self.off else "all is within the error")
+        return "\n".join(lines)
+
+
+def _of_bytes(name: str, foreseen: float, seen: float) -> Term:
+    larger = max(foreseen, seen)
+    off = abs(seen - foreseen) / larger / BYTES_ERROR if larger else 0.0
+    return Term(name, foreseen, seen, "bytes", off)
+
+
+def check(plan: Plan, stats: Mapping[str, Any], since: Mapping[str, Any], steps: int) -> Checked:
+    """See Plan.check(). Counts are of all devices together."""
+    store, before = stats.get("store", {}), since.get("store", {})
+
+    def in_a_step(name: str) -> float:
+        return float(store[name] - before.get(name, 0)) / steps
+    terms = []
+    waited = None
+    if "take_stall_ns_total" in store:
+        waited = (in_a_step("take_stall_ns_total") + in_a_step("put_stall_ns_total")) / 1e9
+    if "step_s" in stats:
+        # Times are off by a share of the step, not of themselves.
+        error = max(plan.rate_error, plan.error) * plan.step_s
+        compute = plan.step_s - plan.waited_s
+        seen = stats["step_s"] - (waited or 0.0)
+        terms.append(Term("compute", compute, seen, "s", abs(seen - compute) / error))
+        if waited is not None:
+            terms.append(Term("waiting for transfers", plan.waited_s, waited, "s",
+                              abs(waited - plan.waited_s) / error))
+    sent = sum(layer[2] for layer in plan.layers) * plan.devices
+    if "last_run_put_bytes" in stats:
+        terms.append(_of_bytes("bytes offloaded", sent, stats["last_run_put_bytes"]))
+    if "spilled_bytes_total" in store:
+        terms.append(_of_bytes("bytes written to files", plan.disk_bytes * plan.devices,
+                               in_a_step("spilled_bytes_total")))
+    if "peak_bytes" in stats:
+        terms.append(_of_bytes("device memory", plan.peak_bytes, stats["peak_bytes"]))
+    if not terms:
+        raise ValueError("there is nothing to compare: give actmem.jax.stats(), with 'step_s' "
+                         "and 'peak_bytes' of what was measured")
+    return Checked(tuple(terms))

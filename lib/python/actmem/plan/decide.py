@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""What the plan is: the fastest choice, or the best one without offloading where what the
+former gains is within the error; and why each name is kept, offloaded or recomputed."""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from actmem.plan import _trace, measure
+from actmem.plan.names import Candidate
+from actmem.plan.report import Plan, Row, Run
+from actmem.plan.search import (KEEP, OFFLOAD, RECOMPUTE, ROUNDING, Choice, Nothing, Search)
+
+SHORTLIST = 4           # choices that run, beside those that offload nothing
+
+
+def decided(search: Search, candidates: Sequence[Candidate], model: str, key: Mapping[str, str],
+            choice: Choice | None = None, destination: str = "pinned_host") -> Plan:
+    """The plan; `choice` is what it is to be, whether it fits or not."""
+    abstains = ""
+    if choice is None:
+        choice = search.best()
+        stays = _without_offloading(search) if choice.offloaded else None
+        if stays is not None:
+            gain, error = search.gain(choice, stays), search.error(choice, stays)
+            if gain <= error:
+                abstains = abstention(choice, gain, error)
+                choice = stays
+    step = search.time(choice)
+    return Plan(
+        model, search.machine.name, rows(search, choice, candidates), step.seconds,
+        search.time(Choice()).seconds, search.error(choice, Choice()), search.peak(choice),
+        step.host_bytes, step.disk_bytes, abstains, dict(key), tuple(_curve(search)),
+        layers_of(search, choice), search.rates.devices, destination,
+        waited_s=step.waited, rate_error=search.machine.error)
+
+
+def tried(search: Search, program: _trace.Program, steps: int, plan: Plan,
+          candidates: Sequence[Candidate], donated: int, shortlist: int = SHORTLIST) -> Plan:
+    """The plan that the best few are when they run, `steps` steps each."""
+    choices = [*search.few(shortlist), Choice()]
+    stays = _without_offloading(search)
+    found = measure.measure(program, list(dict.fromkeys([*choices, *([stays] if stays else [])])),
+                            steps, device_memory=search.device_memory, donated=donated,
+                            destination=plan.destination)
+    best, kept, gain, error = measure.fastest(found)
+    abstains = ""
+    if best is not kept and gain <= error:
+        abstains = abstention(best.choice, gain, error)
+        best = kept
+    all_again = next((each for each in found if each.choice == Choice()), None)
+    # Where that does not fit, it is as much slower as was foreseen.
+    recomputing = all_again.median if all_again else best.median * (
+        search.time(Choice()).seconds / search.time(best.choice).seconds)
+    step = search.time(best.choice)
+    return dataclasses.replace(
+        plan, names=rows(search, best.choice, candidates), step_s=best.median,
+        recompute_step_s=recomputing, peak_bytes=best.peak, abstains=abstains,
+        error=best.spread + (all_again or best).spread + ROUNDING, host_bytes=step.host_bytes,
+        disk_bytes=step.disk_bytes, layers=layers_of(search, best.choice), waited_s=step.waited,
+        measured=tuple(Run(tuple(sorted(each.choice.kept)), tuple(sorted(each.choice.offloaded)),
+                           each.median, each.peak) for each in found))
+
+
+def layers_of(search: Search, choice: Choice) -> tuple[tuple[float, float, int], ...]:
+    return tuple((layer.forward, layer.backward, layer.sent)
+                 for part in search.timeline.parts(choice.kept, choice.offloaded)
+                 for layer in part.layers * part.times)
+
+
+def _without_offloading(search: Search) -> Choice | None:
+    try:
+        return search.best(offloads=False)
+    except Nothing:
+        return None
+
+
+def abstention(choice: Choice, gain: float, error: float) -> str:
+    return (f"abstains: offloading {', '.join(sorted(choice.offloaded))} would gain {gain:.1%}, "
+            f"within the error of {error:.1%}")
+
+
+def rows(search: Search, choice: Choice, candidates: Sequence[Candidate]) -> tuple[Row, ...]:
+    return tuple(Row(each.name, each.bytes, choice.action(each.name), _why(search, choice, each))
+                 for each in candidates)
+
+
+def _why(search: Search, choice: Choice, each: Candidate) -> str:
+    action = choice.action(each.name)
+    seconds = search.time(choice).seconds
+    if action != RECOMPUTE:
+        longer = search.time(choice.but(each.name, RECOMPUTE)).seconds - seconds
+        if action == KEEP:
+            return f"to recompute it takes {longer:.3g} s"
+        if longer <= 0:
+            return f"the backward pass begins with it: to leave it there takes {each.bytes} bytes"
+        return f"to recompute it takes {longer:.3g} s, and to keep it {each.bytes} bytes"
+    if each.name not in search.names:
+        return "the backward pass does not need it"
+    kept = choice.but(each.name, KEEP)
+    spared = seconds - search.time(kept).seconds
+    if spared <= 0:
+        return "to keep it spares nothing"
+    lacks = _what_it_lacks(search, kept) or " by what is foreseen, and was not faster"
+    return f"to keep it spares {spared:.3g} s{lacks}; {_break_even(search, choice, each.name)}"
+
+
+def _what_it_lacks(search: Search, kept: Choice) -> str:
+    """What is kept grows with the batch; the rest of the memory stays."""
+    peak, limit = search.peak(kept), search.device_memory
+    if peak <= limit:
+        return ""
+    share = (limit - search.fixed) / (peak - search.fixed) if peak > search.fixed else 0
+    return f" and lacks {peak - limit:.0f} bytes" + (
+        f" (it would fit with {share:.0%} of the batch)" if share > 0 else "")
+
+
+def _break_even(search: Search, choice: Choice, name: str) -> str:
+    rate = search.break_even(choice, name)
+    if rate is None:
+        return "to offload it gains at no rate of the link"
+    return f"to offload it gains beyond {rate / 1e9:.3g} GB/s of the link"
+
+
+def _curve(search: Search) -> list[tuple[int, float, str]]:
+    """Step times of names kept, or offloaded, one after the other, by what each byte gains."""
+    points = []
+    for action, kind in ((KEEP, "keep or recompute"), (OFFLOAD, "with offloading")):
+        choice = Choice()
+        order = sorted(search.names, key=lambda name: (
+            search.time(Choice(frozenset({name}))).seconds - search.time(Choice()).seconds) /
+            max(search.sizes[name].bytes, 1))
+        points.append((search.peak(choice), search.time(choice).seconds, kind))
+        for name in order:
+            following = choice.but(name, action)
+            if not search.has_room(following):
+                break
+            choice = following
+            points.append((search.peak(choice), search.time(choice).seconds, kind))
+    return points

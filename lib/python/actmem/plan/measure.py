@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The best few choices, compiled and run on this machine: those that do not fit are dropped, and
+the others run in turns, so that what disturbs one disturbs all."""
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from actmem.plan import _trace
+from actmem.plan.report import policy_of
+from actmem.plan.search import ROUNDING, Choice, Nothing
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """A choice as it ran."""
+    choice: Choice
+    peak: int                       # bytes of the device, by memory_analysis()
+    seconds: tuple[float, ...]      # of its steps
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    @property
+    def spread(self) -> float:
+        """How far off a step is, in the median, as a share of it."""
+        return statistics.median(abs(each - self.median) for each in self.seconds) / self.median
+
+
+def arrays_of(leaves: Sequence[Any], seed: int = 0) -> list[Any]:
+    """The arguments of a program; where there are shapes alone, small numbers by chance."""
+    random = np.random.default_rng(seed)
+    return [_array_like(leaf, random) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf
+            for leaf in leaves]
+
+
+def _array_like(leaf: jax.ShapeDtypeStruct, random: np.random.Generator) -> Any:
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return jax.random.split(jax.random.key(0), leaf.shape) if leaf.shape else \
+            jax.random.key(0)
+    value = random.normal(0, 0.02, leaf.shape) if jnp.issubdtype(leaf.dtype, jnp.inexact) else \
+        np.zeros(leaf.shape)
+    return jax.device_put(jnp.asarray(value, leaf.dtype), leaf.sharding)
+
+
+def _peak_of(compiled: Any, donated: int) -> int:
+    found = compiled.memory_analysis()
+    return int(found.argument_size_in_bytes + found.output_size_in_bytes +
+               found.temp_size_in_bytes - found.alias_size_in_bytes -
+               min(donated, found.output_size_in_bytes))
+
+
+def measure(program: _trace.Program, choices: Sequence[Choice], steps: int, *,
+            device_memory: float, donated: int = 0, destination: str) -> list[Measured]:
+    """Those of the choices that fit, the fastest first.
+
+    Raises:
+      Nothing: None does.
+    """
+    leaves = arrays_of(jax.tree.leaves(program.args))
+    there = []
+    peaks = []
+    for choice in choices:
+        policy = policy_of(sorted(choice.kept), sorted(choice.offloaded), destination)
+        compiled = program.compiled(policy, leaves)
+        peaks.append(_peak_of(compiled, donated))
+        if peaks[-1] <= device_memory:
+            there.append((choice, peaks[-1], compiled))
+    if not there:
+        raise Nothing(f"nothing fits into device_memory={device_memory:.0f} bytes: of the "
+                      f"{len(choices)} policies that were compiled the least needs {min(peaks)}")
+    times: list[list[float]] = [[] for _ in there]
+    for turn in range(steps + 1):
+        for (_, _, compiled), seconds in zip(there, times):
+            begin = time.perf_counter()
+            jax.block_until_ready(compiled(*leaves))
+            if turn:            # the first is not counted
+                seconds.append(time.perf_counter() - begin)
+    found = [Measured(choice, peak, tuple(seconds))
+             for (choice, peak, _), seconds in zip(there, times)]
+    return sorted(found, key=lambda each: each.median)
+
+
+def fastest(found: Sequence[Measured]) -> tuple[Measured, Measured, float, float]:
+    """The fastest, the fastest of those that do not offload (or itself), and what the first
+    gains over the second, with its error."""
+    best = found[0]
+    stays = next((each for each in found if not each.choice.offloaded), best)
+    gain = 1 - best.median / stays.median
+    return best, stays, gain, best.spread + stays.spread + ROUNDING
