@@ -32,6 +32,8 @@ from actmem.plan._trace import Program  # noqa: E402
 from actmem.plan.layers import Timeline  # noqa: E402
 
 SHORTLIST, RANDOM = 5, 10
+LEAST_BUDGET = 4 << 20  # two pages, which may be huge ones
+RING = 1                # processors copy a layer, and then go on
 STEADY = 0.01           # that far apart the two least rounds may be
 POLICIES = jax.checkpoint_policies
 
@@ -49,14 +51,15 @@ class Looked:
         def peak_of(saved):
             return memory.foresee(traced.graph(POLICIES.save_only_these_names(*sorted(saved))),
                                   compiler=memory.CPU).peak
-        timeline = Timeline(traced.graph(POLICIES.save_only_these_names()), found_here)
-        self.search = search.Search(timeline, found, found_here, peak_of)
+        timeline = Timeline(traced.graph(POLICIES.save_only_these_names()), found_here,
+                            memory.CPU)
+        self.search = search.Search(timeline, found, found_here, peak_of, ring=RING)
         least = self.search.peak(Choice())
         most = self.search.peak(Choice(frozenset(self.search.names)))
         self.device_bytes = int(least + case.device * (most - least))
         named = sum(self.search.sizes[name].bytes for name in self.search.names)
         self.host_bytes = math.inf if case.host >= 1 else \
-            int(named * case.host) >> 21 << 21 or 1 << 21
+            max(int(named * case.host) >> 21 << 21, LEAST_BUDGET)
         self.search.device_memory = self.device_bytes
         self.search.host_memory = self.host_bytes
 
@@ -64,7 +67,7 @@ class Looked:
         return actmem.jax.plan(
             self.loss_of(None), *self.args, machine=found_here, device_memory=self.device_bytes,
             host_memory=None if self.host_bytes == math.inf else self.host_bytes,
-            compiler=memory.CPU, model=self.case.program)
+            compiler=memory.CPU, ring=RING, model=self.case.program)
 
     def fits(self, choice):
         limit = self.device_bytes
@@ -167,6 +170,7 @@ def main():
     options = parser.parse_args()
     case, = (one for one in cases.CASES if one.name == options.case)
     found_here = machine.find(options.machine)
+    here.come_first(-8)
     looked = Looked(case, found_here)
     plan = looked.plan(found_here)
     opened(looked, options.folder)
@@ -184,7 +188,7 @@ def main():
     if options.quick:
         in_turns(running, 2, 0)
     else:
-        in_turns(running, 40 if case.is_small else 8, 10)
+        in_turns(running, 40 if case.is_small else 8, 14)
     print(json.dumps({
         "case": case.name, "device_bytes": looked.device_bytes,
         "host_bytes": None if looked.host_bytes == math.inf else looked.host_bytes,

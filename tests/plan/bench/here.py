@@ -9,16 +9,13 @@ from actmem.plan._trace import Program
 from actmem.plan.work import shape_of
 
 
-PRIORITY = "-12"
-
-
-def come_first():
+def come_first(nice=-19):
     """Has this process, with those of its session, run before others, where that is permitted:
     what is measured are then the processors, as far as that goes on a machine that others use
     as well."""
     try:
         with open("/proc/self/autogroup", "w", encoding="ascii") as file:
-            file.write(PRIORITY)
+            file.write(str(nice))
     except OSError:
         pass
 
@@ -45,7 +42,7 @@ def measure(path, programs, command, folder, seconds):
     wanted = sorted(set().union(*map(shapes, programs)))
     options = argparse.Namespace(
         products=[(*shape, "float32") for shape in wanted], spill=[folder],
-        allow_buffered=True, command=command, memory=64 << 20, file_bytes=256 << 20,
+        allow_buffered=True, command=command, memory=16 << 20, file_bytes=256 << 20,
         seconds=seconds)
     come_first()
     told = probe.measure(told, options)
