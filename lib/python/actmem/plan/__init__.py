@@ -138,7 +138,7 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
     least = memory_of(graph)
     fixed = least.peak - least.temporary + resident - sum(
         graph.inputs[i].bytes for i in program.batch)
-    search = Search(Timeline(graph, machine), candidates, machine, peak_of,
+    search = Search(Timeline(graph, machine, compiler), candidates, machine, peak_of,
                     bytes_of("device_memory", device_memory),
                     bytes_of("host_memory", host_memory), ring, devices, fixed)
     if choice:

@@ -241,7 +241,9 @@ class _Maker:
                *((tuple(order), shape) if is_moved else ()))
         if key not in self.seen:
             node = Node("transpose" if is_moved else "reshape", [value],
-                        [Value(value.bytes, value.aval)], {}, None)
+                        [Value(value.bytes, value.aval)],
+                        {"permutation": tuple(order),
+                         "shape": tuple(shape[i] for i in order)}, None)
             self._add(node)
             self.seen[key] = node
             if id(value) in self.apart:
