@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# The tests of the planner, by pytest. test_peak.py compiles 202 policies, which takes
-# minutes: `make check-plan` runs it besides, and `make check` does without.
+# The tests of the planner, by pytest. Those of CHECK_PLAN_LONG compile 202 policies, and
+# every kind of model, which takes minutes: `make check-plan` runs them besides, and
+# `make check` does without.
 
 CHECKS += planner
 CHECK_PLAN = $(VENV_PYTHON) -m pytest -p no:terminal -p no:cacheprovider \
 	--basetemp $(B)/tests/$(@:check-%=%) --tap tests/plan
+
+CHECK_PLAN_LONG = test_peak.py test_models_run.py
 
 .PHONY: check-plan check-planner
 check-plan check-planner: $(VENV)/.ready $(XLA_LIBRARY) $(B)/bin/actmem | $(B)/tests
 check-plan:
 	@$(CHECK_PLAN)
 check-planner:
-	@$(CHECK_PLAN) --ignore tests/plan/test_peak.py
+	@$(CHECK_PLAN) $(CHECK_PLAN_LONG:%=--ignore tests/plan/%)

@@ -2,6 +2,7 @@
 """What was compiled and run decides: those that do not fit are dropped, the fastest is the plan,
 and one that offloads has to gain more than the runs differ."""
 import dataclasses
+import re
 import types
 
 import jax
@@ -10,7 +11,7 @@ import pytest
 from jax.ad_checkpoint import checkpoint_name as name
 
 import actmem.jax
-from actmem.plan import Choice, Nothing, _trace, load_plan, measure, plan
+from actmem.plan import Choice, Nothing, _trace, load_plan, machine, measure, plan
 from actmem.jax import _private
 from programs import shape
 from test_search import MACHINE, with_link
@@ -107,6 +108,30 @@ def test_it_abstains_within_what_runs_differ(clock):
     clock(lambda choice: 1.0 if choice.offloaded else 2.0)
     found = planned(device_memory=limit_that_is_tight())
     assert found.with_action("offload") and not found.abstains
+
+
+def test_it_abstains_within_the_error_of_rates():
+    fields = {}
+    for error in (0.9, 0.001):
+        fields[error] = plan(loss, *ARGS, machine=with_link(1e11, hbm_bandwidth=1e12, error=error),
+                             device_memory=limit_that_is_tight())
+    unsure, sure = fields.values()
+    assert unsure.abstains.startswith("abstains: offloading") and not unsure.host_bytes
+    assert sure.with_action("offload") and not sure.abstains
+    assert [each.json()["abstains"] for each in (unsure, sure)] == [True, False]
+    row, = (row for row in unsure.names if row.action == "recompute")
+    assert re.fullmatch(r"to keep it spares .* s and lacks \d+ bytes \(it would fit with \d+% of "
+                        r"the batch\); to offload it gains beyond .* GB/s of the link", row.why)
+
+
+def test_the_host_has_no_room():
+    figures = {name: figure.value for name, figure in with_link(1e11).figures.items()
+               if not name.startswith("disk")}
+    without = machine.of("bare", **figures)
+    limit = limit_that_is_tight()
+    found = plan(loss, *ARGS, machine=without, device_memory=limit, host_memory=1000)
+    assert not found.with_action("offload")
+    assert any("the host has no room for it" in row.why for row in found.names)
 
 
 def test_real_runs(tmp_path):

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import math
 import re
 import time
 
@@ -37,38 +38,46 @@ def loss_of(layers=5, width=128, stack=scanned):
     return language_loss(stack, decoder_layer, None), params, tokens_of(4, 128)
 
 
-def search_of(monkeypatch, which, device_memory, **options):
-    """The search that plan() makes."""
-    made = []
-    real = search.Search
+class Made(Exception):
+    """A search, before it has looked for anything."""
 
-    def remember(*args):
-        made.append(real(*args))
-        return made[-1]
-    monkeypatch.setattr(actmem.plan, "Search", remember)
-    found = plan(*loss_of(), machine=which, device_memory=device_memory, **options)
-    return made[0], found
+
+def search_of(monkeypatch, which, *names):
+    """The search that plan() makes, of these names alone."""
+    def stop(search, *rest):
+        raise Made(search)
+    monkeypatch.setattr(actmem.plan, "decided", stop)
+    with pytest.raises(Made) as made:
+        plan(*loss_of(4), machine=which)
+    search, = made.value.args
+    search.names = names
+    return search
 
 
 @pytest.mark.parametrize("which", [MACHINE, SLOW], ids=lambda which: which.name)
-@pytest.mark.parametrize("device_memory", [None, 21e6])
-def test_exhaustive_is_the_fastest_that_fits(monkeypatch, which, device_memory):
-    looked, found = search_of(monkeypatch, which, device_memory)
-    looked.names = ["query_proj", "value_proj", "context", "mlpwi_0", "mlpwi_1"]
-    best = looked.best()
+def test_exhaustive_is_the_fastest_that_fits(monkeypatch, which):
+    looked = search_of(monkeypatch, which, "query_proj", "context", "mlpwi_0", "mlpwi_1")
     choices = []
     for actions in itertools.product((KEEP, OFFLOAD, RECOMPUTE), repeat=len(looked.names)):
         choice = Choice()
         for each, action in zip(looked.names, actions):
             choice = choice.but(each, action)
         choices.append(choice)
-    fitting = [looked.time(choice).seconds for choice in choices
-               if looked.peak(choice) <= looked.device_memory]
-    assert looked.peak(best) <= looked.device_memory
-    assert looked.time(best).seconds == pytest.approx(min(fitting), rel=1e-9)
-    greedy = looked.greedy()
-    assert looked.peak(greedy) <= looked.device_memory
-    assert looked.time(greedy).seconds <= 1.02 * min(fitting)
+    least, most = looked.peak(Choice()), looked.peak(Choice(frozenset(looked.names)))
+    for limit in (math.inf, (least + most) / 2, least + 1000):
+        looked.device_memory = limit
+        fitting = [looked.time(choice).seconds for choice in choices
+                   if looked.peak(choice) <= limit]
+        best = looked.best()
+        assert looked.peak(best) <= limit
+        assert looked.time(best).seconds == pytest.approx(min(fitting), rel=1e-9)
+        greedy = looked.greedy()
+        assert looked.peak(greedy) <= limit
+        assert looked.time(greedy).seconds <= 1.02 * min(fitting)
+        monkeypatch.setattr(search, "EXHAUSTIVE", 0)
+        few = looked.few(3)
+        assert few[0] == greedy and all(looked.peak(each) <= limit for each in few)
+        monkeypatch.undo()
 
 
 def test_it_is_in_actmem_jax():
@@ -103,17 +112,10 @@ def test_a_fast_link_takes_what_does_not_fit():
     jax.make_jaxpr(jax.grad(lambda x: jnp.sum(layer(x))))(jnp.ones(8))
 
 
-def test_it_abstains_within_the_error():
-    unsure = with_link(1.2e10, error=0.9)
-    found = plan(*loss_of(8), machine=unsure, device_memory=24e6)
-    assert found.abstains.startswith("abstains: offloading") and not found.with_action(OFFLOAD)
-    assert found.json()["abstains"] is True
-
-
 def test_the_host_s_budget_goes_to_files():
     fast = with_link(1e11, disk_write=5e10, disk_read=5e10)
-    found = plan(*loss_of(8), machine=fast, device_memory=24e6, host_memory="1M")
-    assert found.host_bytes <= 1 << 20
+    found = plan(*loss_of(8), machine=fast, device_memory=24e6, host_memory="4M")
+    assert found.host_bytes <= 4 << 20
     assert found.disk_bytes > 0
 
 

@@ -32,6 +32,7 @@ from actmem.plan.layers import Timeline
 from actmem.plan.machine import Machine
 from actmem.plan.memory import Compiler
 from actmem.plan.names import Candidate
+from actmem.plan.between import Between
 from actmem.plan.decide import decided, tried
 from actmem.plan.report import Mismatch, Plan, Row, load_plan
 from actmem.plan.search import KEEP, OFFLOAD, RECOMPUTE, Choice, Nothing, Search
@@ -78,7 +79,8 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
          compiler: Compiler = memory.GPU, ring: int = 2, model: str | None = None,
          resident: int = 0, devices: int = 1, choice: Choice | None = None,
          measure: int = 0, destination: str = "pinned_host", mesh: Any = None,
-         specs: Mapping[str, PartitionSpec] | None = None) -> Plan:
+         specs: Mapping[str, PartitionSpec] | None = None, between: Between | None = None,
+         frozen: int = 0) -> Plan:
     """Decides for each named value of a training step whether the device keeps it, it goes to
     the host, or it is computed again.
 
@@ -108,6 +110,9 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
         jax.lax.with_sharding_constraint tell them. All bytes are those of one device.
       specs: Of names, how a mesh divides what they name, where that is not as operands are
         divided.
+      between: What devices send each other, where the function is one device's part and does
+        not have it: see of_model.py.
+      frozen: How many of the arguments behind the first are weights that are not trained.
 
     Returns:
       A Plan: print it, or take its policy.
@@ -118,7 +123,7 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
       MachineError: There is no such machine, or it lacks a figure.
     """
     machine = machines.find(machine)
-    program = _trace.Program(function, args, mesh, specs)
+    program = _trace.Program(function, args, mesh, specs, frozen)
     written = program.written()
     candidates = names.find(written, program.batch)
     key, proposed = _key(program, machine), dict[str, str]()
@@ -138,7 +143,7 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
     least = memory_of(graph)
     fixed = least.peak - least.temporary + resident - sum(
         graph.inputs[i].bytes for i in program.batch)
-    search = Search(Timeline(graph, machine, compiler), candidates, machine, peak_of,
+    search = Search(Timeline(graph, machine, compiler, between), candidates, machine, peak_of,
                     bytes_of("device_memory", device_memory),
                     bytes_of("host_memory", host_memory), ring, devices, fixed)
     if choice:

@@ -63,7 +63,7 @@ class Program:
     any policy."""
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], mesh: Any = None,
-                 specs: Mapping[str, PartitionSpec] | None = None) -> None:
+                 specs: Mapping[str, PartitionSpec] | None = None, frozen: int = 0) -> None:
         self.function, self.args = function, args
         self.jaxpr = jax.make_jaxpr(function)(*args)
         self.layout = Layout(args, self.jaxpr, mesh, specs)
@@ -71,6 +71,7 @@ class Program:
         self.is_step = any(eqn.params["differentiated"] for eqn in remats)
         self.is_checkpointed = bool(remats)
         self.weights = len(jax.tree.leaves(args[0])) if args else 0
+        self.frozen = len(jax.tree.leaves(args[1:1 + frozen]))
         self.inputs = len(jax.tree.leaves(args))
         if not self.is_step:
             self._check_loss()
@@ -100,7 +101,7 @@ class Program:
     @property
     def batch(self) -> range:
         """The numbers of those inputs that are no weights."""
-        return range(self.weights, self.inputs)
+        return range(self.weights + self.frozen, self.inputs)
 
     def text(self) -> str:
         """By which two programs are told apart, whatever their policies are: a plan changes

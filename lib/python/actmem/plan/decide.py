@@ -102,8 +102,8 @@ def _why(search: Search, choice: Choice, each: Candidate) -> str:
     spared = seconds - search.time(kept).seconds
     if spared <= 0:
         return "to keep it spares nothing"
-    lacks = _what_it_lacks(search, kept) or " by what is foreseen, and was not faster"
-    return f"to keep it spares {spared:.3g} s{lacks}; {_break_even(search, choice, each.name)}"
+    return f"to keep it spares {spared:.3g} s{_what_it_lacks(search, kept)}; " + \
+        _break_even(search, choice, each.name)
 
 
 def _what_it_lacks(search: Search, kept: Choice) -> str:

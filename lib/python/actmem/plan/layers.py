@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 
 from actmem.plan._fusion import GPU, Compiler
 from actmem.plan._graph import Graph, Node
+from actmem.plan.between import Between
 from actmem.plan.machine import Machine
 from actmem.plan.time import Layer
 from actmem.plan.work import Counted, Work
@@ -39,8 +40,9 @@ class _Stack:
 class Timeline:
     """Of a program that recomputes everything."""
 
-    def __init__(self, graph: Graph, machine: Machine, compiler: Compiler = GPU) -> None:
-        self.machine = machine
+    def __init__(self, graph: Graph, machine: Machine, compiler: Compiler = GPU,
+                 between: Between | None = None) -> None:
+        self.machine, self.between = machine, between
         self.counted = Counted(graph, compiler)
         self._prices: dict[int, float] = {}
         self._known: dict[frozenset[str], list[tuple[int, list[_Stack], float]]] = {}
@@ -61,7 +63,25 @@ class Timeline:
         if there not in self._known:
             self._known[there] = []
             self._part(self.counted, there, 1, self._known[there])
+            if self.between:
+                self._add(self.between, there, self._known[there])
         return self._known[there]
+
+    @staticmethod
+    def _add(between: Between, there: frozenset[str],
+             found: list[tuple[int, list[_Stack], float]]) -> None:
+        """What devices send each other. A group that is no stack has its part in the rest."""
+        times, stacks, rest = found[-1]
+        behind = list(stacks)
+        for group, (forward, backward) in reversed(list(zip(between.groups,
+                                                            between.turns(there)))):
+            if behind and behind[-1].length == group.repeat:
+                stack = behind.pop()
+                stack.forward = forward.of(stack.forward)
+                stack.backward = backward.of(stack.backward)
+            else:
+                rest += group.repeat * (forward.of(0.0) + backward.of(0.0))
+        found[-1] = times, stacks, rest + between.rest
 
     def _price(self, work: Work) -> float:
         price = self._prices.get(id(work))

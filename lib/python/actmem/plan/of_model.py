@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from actmem.plan import Choice, Plan, decoder, memory, plan
+from actmem.plan.between import Between
 from actmem.plan.machine import Machine
 from actmem.plan.models import Model
 
@@ -66,4 +67,5 @@ def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
                 host_memory=host_memory or host_memory_of(machine),
                 compiler=memory.TPU if machine.name.startswith("v") else memory.GPU,
                 model=model.name, resident=has - seen, devices=min(devices, shard.devices),
-                choice=choice, **options)
+                choice=choice, frozen=1, between=Between(step, machine),
+                **options)

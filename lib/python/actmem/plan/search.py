@@ -58,6 +58,8 @@ class Search:
         self.names = [each.name for each in candidates if each.name in needed]
         self.device_memory, self.host_memory, self.ring = device_memory, host_memory, ring
         self.more = {each.name: each.bytes - SPARED * each.bytes_each for each in candidates}
+        self.spared = max((each.bytes_each for each in candidates if each.name in needed),
+                          default=0)
         self._peak_of = peak_of
         self._peaks: dict[frozenset[str], int] = {}
         self._parts: dict[frozenset[str], dict[frozenset[str], Step]] = {}
@@ -85,7 +87,7 @@ class Search:
     def _least(self, choice: Choice) -> float:
         """About the least memory that it may need, by what is known of programs that save less:
         what is saved besides is there for all layers, and what was live of one or two when it
-        was recomputed may not be any more."""
+        was recomputed may not be any more, nor the largest value that it is computed from."""
         saved = choice.saved
         if saved in self._peaks:
             return self.peak(choice)
@@ -93,7 +95,7 @@ class Search:
             self.peak(Choice())
         least = max(peak + sum(self.more[name] for name in saved - there)
                     for there, peak in self._peaks.items() if there <= saved)
-        return least - self._gone(choice)
+        return least - self.spared - self._gone(choice)
 
     def _gone(self, choice: Choice) -> int:
         """Bytes that leave the device, but for the ring through which they go."""
@@ -188,9 +190,10 @@ class Search:
 
     def _nothing(self, actions: Sequence[str]) -> Choice:
         least = self.peak(Choice())
-        gone = sum(self.sizes[name].bytes for name in self.names)
-        if OFFLOAD in actions and gone > self.host_memory:
-            # Of what may be offloaded there is too much.
+        if OFFLOAD in actions and any(
+                not self.has_room(choice) and self._fits(choice) for choice in (
+                    Choice(offloaded=frozenset({name})) for name in self.names)):
+            # With files it would fit.
             self.machine.check(["disk_write", "disk_read"])
         raise Nothing(f"nothing fits into device_memory={self.device_memory:.0f} bytes: the "
                       f"program that recomputes every name needs {least}; give it a smaller "

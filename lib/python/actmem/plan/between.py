@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The time in which the devices of a model's mesh send each other what decoder.py tells of, group
+of layers by group. Weights are gathered, and their gradients added up, beside the compute of
+another layer; what goes between parts of one layer is waited for."""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+
+from actmem.plan._sizes import groups_of
+from actmem.plan.decoder import Collective, Step
+from actmem.plan.machine import Machine
+
+BESIDE = ("fsdp", "data")       # axes whose transfers need no result of the layer at hand
+
+
+@dataclasses.dataclass
+class Turn:
+    """Of one pass of a layer, in seconds."""
+    waited: float = 0.0
+    beside: float = 0.0
+
+    def of(self, compute: float) -> float:
+        return max(compute + self.waited, self.beside)
+
+
+class Between:
+    """Of the groups of layers of a step."""
+
+    def __init__(self, step: Step, machine: Machine) -> None:
+        self.step, self.machine = step, machine
+        self.groups = groups_of(step.model, scan=True)
+
+    def _seconds(self, one: Collective) -> float:
+        share = (one.devices - 1) / one.devices * (2 if one.kind == "all-reduce" else 1)
+        return one.bytes * one.count * share / self.machine.need("interconnect")
+
+    def _again(self, one: Collective, there: Collection[str]) -> float:
+        """The part of a layer's forward transfers that its recomputation repeats."""
+        group, position = (int(word) for word in one.of.split()[1].split("."))
+        layer = self.groups[group].layers[position]
+        if one.axis == "tensor":
+            # Behind the attention and behind the MLP, whose sum the next layer has alone
+            # unless a norm comes between.
+            return 0.5 * ("out_proj" not in there) + \
+                0.5 * (layer.has_post_norms and "mlpwo" not in there)
+        if one.axis == "sequence":
+            return float(not {"key_proj", "value_proj"} <= set(there))
+        return 1.0
+
+    def turns(self, there: Collection[str]) -> list[tuple[Turn, Turn]]:
+        """Forward and backward, of a turn of each group, when these names are kept."""
+        found = [(Turn(), Turn()) for _ in self.groups]
+        for one in self.step.collectives:
+            if not one.of.startswith("layer "):
+                continue
+            group = int(one.of.split()[1].split(".")[0])
+            seconds = self._seconds(one) / self.groups[group].repeat
+            forward, backward = found[group]
+            turn = forward if one.phase == "forward" else backward
+            if one.axis in BESIDE:
+                turn.beside += seconds
+            else:
+                turn.waited += seconds
+                if one.phase == "forward":
+                    backward.waited += seconds * self._again(one, there)
+        return found
+
+    @property
+    def rest(self) -> float:
+        """Of what is of no layer."""
+        return sum(self._seconds(one) for one in self.step.collectives
+                   if not one.of.startswith("layer "))
