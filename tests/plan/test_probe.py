@@ -36,13 +36,15 @@ def test_it_measures(capsys):
     (product,) = seen["products"]
     assert (product["m"], product["k"], product["n"], product["dtype"]) == (8, 16, 32, "float32")
     wanted = {name for name in machine.FIGURES
-              if name.startswith(("link", "host", "hbm_bandwidth", "devices"))}
+              if name.startswith(("link", "host", "hbm_bandwidth", "devices", "trans",
+                                  "strided"))}
     assert seen["figures"].keys() == wanted
     assert all(value > 0 for value in seen["figures"].values())
     assert {(row["from"], row["to"]) for row in seen["nodes"]} >= {(0, 0)}
     one = machine.find("here")
     assert one.products("float32") == product["flops"]
     assert one.link("out", both=True) <= one.link("out") == seen["figures"]["link_out"]
+    assert one.rates().share == 1       # processors copy themselves
     assert not one.assumptions()
 
 

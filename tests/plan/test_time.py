@@ -49,6 +49,27 @@ def test_files_beyond_the_budget():
         simulate(layers, RATES, budget=20)
 
 
+def test_memory_of_the_host_is_waited_for():
+    # 1 s each out, 10 s each to a file, with room for one: the second goes out when the first
+    # is in a file, at 12, and the third at 23; the device goes on, as the ring has room.
+    files = MACHINE.replace(disk_write=1, disk_read=1).rates()
+    layers = [Layer(1.0, 2.0, 10)] * 3
+    step = simulate(layers, files, budget=10, ring=3)
+    # backward: what is there comes in until 25; then each is read for 10, and comes in for 1.
+    assert step.seconds == pytest.approx(25 + 10 + 1 + 10 + 1 + 2)
+    assert (step.host_bytes, step.disk_bytes) == (10, 20)
+
+
+def test_processors_that_copy_compute_nothing():
+    rates = MACHINE.replace(transfer_share=1, transfers=2).rates()
+    layers = [Layer(1.0, 2.0, 10, 2)] * 4
+    # 1 s each out and in for the bytes, and half a second for each value.
+    assert simulate(layers, rates).seconds == pytest.approx(4 * (3.0 + 2 * (1.0 + 2 * 0.5)))
+    half = MACHINE.replace(transfer_share=0.5).rates()
+    assert simulate(layers, RATES).seconds < simulate(layers, half).seconds < \
+        simulate(layers, rates).seconds
+
+
 def test_more_bytes_never_take_less():
     seconds = [simulate([Layer(1.0, 2.0, sent)] * 8, RATES).seconds for sent in range(0, 50, 5)]
     assert seconds == sorted(seconds)

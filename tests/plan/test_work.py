@@ -8,7 +8,7 @@ from jax.ad_checkpoint import checkpoint_name as name
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from actmem.plan import _trace, names, work
+from actmem.plan import _trace, machine, names, work
 from programs import DECODER, PROGRAMS, dense, scanned, shape
 from test_peak import sets_of
 
@@ -57,6 +57,26 @@ def test_flops_of_a_product_and_a_convolution():
     counted = work.Counted(_trace.graph_of(lambda x, w: jax.lax.conv_general_dilated(
         x, w, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")), images, window))
     assert counted.total().flops == {"float32": 2 * (2 * 6 * 6 * 7) * 3 * 3 * 3}
+
+
+def test_elements_that_cost_more_than_their_bytes():
+    x = shape(8, 16, 32)
+
+    def counted(function):
+        found = work.Counted(_trace.graph_of(function, x)).total()
+        return found.costly, found.strided
+    size = 8 * 16 * 32
+    assert counted(lambda x: x * 2 + x) == (0, 0)
+    assert counted(lambda x: jnp.exp(x) * jnp.tanh(x)) == (2 * size, 0)
+    # A copy goes by blocks; in a computation it is read element by element, unless
+    # neighbours stay neighbours.
+    assert counted(lambda x: jnp.transpose(x, (0, 2, 1))) == (0, 0)
+    assert counted(lambda x: jnp.transpose(x, (0, 2, 1)) * 2) == (0, size)
+    assert counted(lambda x: jnp.transpose(x, (1, 0, 2)) * 2) == (0, 0)
+    rates = machine.of("test", hbm_bandwidth=1e12, memory_efficiency=1, transcendentals=1e9,
+                       strided=1e8)
+    assert rates.seconds(work.Work(moved=1e3, costly=100, strided=1)) == 1e-7
+    assert rates.seconds(work.Work(moved=1e3, costly=100, strided=100)) == 1e-6
 
 
 def test_names_of_scanned_layers():

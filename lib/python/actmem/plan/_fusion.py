@@ -45,6 +45,7 @@ class Step:
     node: Node
     reads: dict[int, Value] = dataclasses.field(default_factory=dict)
     made: list[Value] = dataclasses.field(default_factory=list)
+    inner: list[Node] = dataclasses.field(default_factory=list)     # computed with it
 
 
 class Steps:
@@ -157,6 +158,7 @@ class Steps:
         step = Step(node, made=[value for value in node.outputs if id(value) in self.made])
         stack = [(value, node) for value in node.inputs]
         seen = set()
+        within = set()
         while stack:
             value, user = stack.pop()
             if (id(value), id(user)) in seen:
@@ -167,6 +169,9 @@ class Steps:
                 step.reads[id(source)] = source
             elif self._is_joined(value, user):
                 assert value.maker is not None
+                if id(value.maker) not in within:
+                    within.add(id(value.maker))
+                    step.inner.append(value.maker)
                 stack += [(each, value.maker) for each in value.maker.inputs]
             else:
                 step.reads[id(value)] = value

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 
+from actmem.plan._fusion import GPU, Compiler
 from actmem.plan._graph import Graph, Node
 from actmem.plan.machine import Machine
 from actmem.plan.time import Layer
@@ -31,16 +32,16 @@ class _Stack:
     bytes: Mapping[str, int]        # of the named values of one layer
 
     def layer(self, offloaded: Collection[str]) -> Layer:
-        return Layer(self.forward, self.backward,
-                     sum(size for name, size in self.bytes.items() if name in offloaded))
+        sent = [size for name, size in self.bytes.items() if name in offloaded]
+        return Layer(self.forward, self.backward, sum(sent), len(sent))
 
 
 class Timeline:
     """Of a program that recomputes everything."""
 
-    def __init__(self, graph: Graph, machine: Machine) -> None:
+    def __init__(self, graph: Graph, machine: Machine, compiler: Compiler = GPU) -> None:
         self.machine = machine
-        self.counted = Counted(graph)
+        self.counted = Counted(graph, compiler)
         self._prices: dict[int, float] = {}
         self._known: dict[frozenset[str], list[tuple[int, list[_Stack], float]]] = {}
 

@@ -43,6 +43,10 @@ FIGURES = {
     "link_out_all": "bytes a second of each device to the host, while all do it",
     "link_in_all": "bytes a second of the host to each device, while all do it",
     "interconnect": "bytes a second that a device sends to others of its host",
+    "transfer_share": "the share of a device's work that a transfer keeps it from meanwhile",
+    "transfers": "values a second that go to the host or come from there, however small",
+    "transcendentals": "elements a second of exp() and its like",
+    "strided": "elements a second that are read in another order than they lie in",
     "host_nodes": "NUMA nodes of the host that have memory",
     "host_bytes": "bytes of the host's memory",
     "host_bandwidth": "bytes a second that are read and written of one node's memory",
@@ -90,6 +94,16 @@ class Rates:
     @property
     def has_files(self) -> bool:
         return self.machine.has("disk_write") and self.machine.has("disk_read")
+
+    @property
+    def share(self) -> float:
+        """Of a device's work that a transfer keeps it from: all where processors copy."""
+        return self.machine.need("transfer_share") if self.machine.has("transfer_share") else 0.0
+
+    @property
+    def call(self) -> float:
+        """Seconds that each value takes beside its bytes."""
+        return 1 / self.machine.need("transfers") if self.machine.has("transfers") else 0.0
 
     @property
     def disk_write(self) -> float:
@@ -195,8 +209,14 @@ class Machine:
         arithmetic = sum(flops / self.products(dtype, work.shape)
                          for dtype, flops in work.flops.items())
         between = sum(work.collectives.values())
-        return max(arithmetic, work.moved / self.memory()) + (
+        return max(arithmetic, work.moved / self.memory(),
+                   self._known(work.costly, "transcendentals"),
+                   self._known(work.strided, "strided")) + (
             between / self.need("interconnect") if between else 0.0)
+
+    def _known(self, count: float, name: str) -> float:
+        """Seconds of so many at a rate that not every machine has; else it takes none."""
+        return count / self.figures[name].value if name in self.figures else 0.0
 
     def assumptions(self) -> list[str]:
         """What of its figures is assumed, in words."""

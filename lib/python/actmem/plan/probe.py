@@ -24,6 +24,7 @@ import numpy as np
 import actmem
 import actmem.jax
 from actmem._command import UsageError
+from actmem.jax._calls import put_here, take_here, tie_here
 from actmem.plan import machine
 
 ROUNDS = 3                      # at least
@@ -134,6 +135,27 @@ def measure_memory(size: int, limit: float) -> float:
     def run() -> None:
         values[0] = add(values[0]).block_until_ready()
     return 2 * x.nbytes / _seconds(run, limit)
+
+
+def measure_elements(limit: float) -> dict[str, float]:
+    """Of what is computed element by element: exp(), and reading in another order."""
+    x = jnp.ones((4, 512, 512), jnp.float32)
+    exp = jax.jit(jnp.exp)
+    turned = jax.jit(lambda x: jnp.swapaxes(x, 1, 2) * 2)
+    return {"transcendentals": x.size / _seconds(lambda: exp(x).block_until_ready(), limit),
+            "strided": x.size / _seconds(lambda: turned(x).block_until_ready(), limit)}
+
+
+def measure_transfers(limit: float, count: int = 64) -> float:
+    """Values a second that actmem.jax puts or takes, of a few bytes."""
+    x = jnp.ones(64, jnp.float32)
+
+    def body(x: Any, _: None) -> tuple[Any, None]:
+        token = put_here(x, "probe", bounded=True, many=False)
+        token, = tie_here(token, x, numbers=(0,))
+        return take_here(token, x.shape, x.dtype, "probe", ends=True), None
+    moved = jax.jit(lambda x: jax.lax.scan(body, x, None, length=count)[0])
+    return 2 * count / _seconds(lambda: moved(x).block_until_ready(), limit)
 
 
 class _Copies:
@@ -274,7 +296,11 @@ def measure(told: dict[str, Any] | None, options: argparse.Namespace) -> dict[st
         if "bytes_limit" in stats:
             figures["hbm_bytes"] = float(stats["bytes_limit"])
     if "link_out" not in figures:
+        figures.update(measure_elements(options.seconds))
         figures.update(measure_link(options.memory, options.seconds))
+        figures["transfers"] = measure_transfers(options.seconds)
+        if told["machine"]["platform"] == "cpu":
+            figures["transfer_share"] = 1.0     # processors copy, and compute nothing meanwhile
     if not told["nodes"]:
         told["nodes"] = measure_nodes(options.command, options.memory, options.seconds)
         figures.update(_host_figures(told["nodes"], options.memory, options.seconds))

@@ -22,6 +22,7 @@ class Layer:
     forward: float          # seconds of compute
     backward: float         # with what is recomputed
     sent: int = 0           # bytes offloaded
+    values: int = 0         # in so many
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,18 +50,23 @@ def simulate(layers: Sequence[Layer], rates: Rates, rest: float = 0.0, ring: int
         device += layer.forward
         if not layer.sent:
             continue
-        out = max(out, device) + layer.sent / rates.link_out
-        sent[i] = out
-        host += layer.sent
-        while host > budget and len(filed) < len(sent):
+        room = 0.0
+        while host + layer.sent > budget and len(filed) < len(sent):
             # The oldest is needed last.
             oldest = sending[len(filed)]
             written = max(written, sent[oldest]) + layers[oldest].sent / rates.disk_write
-            filed[oldest] = written
+            room = filed[oldest] = written
             host -= layers[oldest].sent
+        host += layer.sent
+        copied = layer.sent / rates.link_out + layer.values * rates.call
+        out = max(out, device, room) + copied
+        sent[i] = out
+        device = max(device + rates.share * copied, out if rates.share == 1 else 0.0)
         most = max(most, host)
     taken = read = forward_end = device
     ended: list[float] = []             # of backward passes that took something
+    free = budget - host
+    freed: list[tuple[float, int]] = []     # when a layer's bytes have left the host
     for i in reversed(range(len(layers))):
         layer = layers[i]
         if not layer.sent:
@@ -69,11 +75,18 @@ def simulate(layers: Sequence[Layer], rates: Rates, rest: float = 0.0, ring: int
         room = ended[-ahead] if len(ended) >= ahead else forward_end
         ready = sent[i]
         if i in filed:
-            ready = read = max(read, filed[i]) + layer.sent / rates.disk_read
-        start = max(taken, room, ready)
+            begin = max(read, filed[i])
+            while free < layer.sent and freed:
+                when, size = freed.pop(0)
+                begin, free = max(begin, when), free + size
+            free -= layer.sent
+            ready = read = begin + layer.sent / rates.disk_read
+        start = max(taken, room, ready, device if rates.share == 1 else 0.0)
         rate = rates.link_in_both if out > start else rates.link_in
-        taken = start + layer.sent / rate
-        device = max(device, taken) + layer.backward
+        copied = layer.sent / rate + layer.values * rates.call
+        taken = start + copied
+        freed.append((taken, layer.sent))
+        device = max(device + rates.share * copied, taken) + layer.backward
         ended.append(device)
     compute = sum(layer.forward + layer.backward for layer in layers)
     return Step(device + rest, compute + rest, device - compute, most,

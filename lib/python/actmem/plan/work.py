@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 
 from actmem.jax._private import Jaxpr
 from actmem.plan import _kernels
-from actmem.plan._fusion import GPU, Compiler, Steps
+from actmem.plan._fusion import COSTLY, GPU, Compiler, Steps
 from actmem.plan._graph import Graph, Node, Value, local_shape
 
 COLLECTIVES = frozenset("""psum psum2 psum_invariant all_gather all_to_all reduce_scatter
@@ -28,12 +28,16 @@ class Work:
     collectives: collections.Counter[str] = dataclasses.field(
         default_factory=collections.Counter)
     shape: tuple[int, int, int] | None = None   # of a product (m × k) · (k × n), if it is one
+    costly: int = 0         # elements of exp() and its like
+    strided: int = 0        # elements that are read in another order than they lie in
 
     def add(self, other: Work, times: int = 1) -> None:
         for mine, theirs in ((self.flops, other.flops), (self.collectives, other.collectives)):
             for key, count in theirs.items():
                 mine[key] += count * times
         self.moved += other.moved * times
+        self.costly += other.costly * times
+        self.strided += other.strided * times
 
 
 def shape_of(node: Node) -> tuple[int, int, int] | None:
@@ -84,6 +88,19 @@ def _flops_in(compiler: Compiler, jaxpr: Jaxpr) -> collections.Counter[str]:
     return of(Counted(Graph.of(jaxpr), compiler)).flops
 
 
+def _elements(node: Node) -> int:
+    return int(math.prod(local_shape(node.outputs[0].aval)))
+
+
+def _is_strided(node: Node) -> bool:
+    """Whether neighbours of the result are not those of the operand."""
+    if node.op != "transpose":
+        return False
+    shape = node.params.get("shape") or node.outputs[0].aval.shape
+    order = [i for i, size in zip(node.params["permutation"], shape) if size != 1]
+    return order[-1:] != [max(order, default=-1)]
+
+
 class Counted:
     """A graph with the work of each of its steps, loops as one."""
 
@@ -98,6 +115,11 @@ class Counted:
                 continue
             work = Work(moved=sum(value.bytes for value in step.made) +
                         sum(read_of(value) for value in step.reads.values()))
+            work.costly = sum(_elements(each) for each in (node, *step.inner)
+                              if each.op in COSTLY)
+            if step.inner:      # alone it is a copy, which goes by blocks
+                work.strided = sum(_elements(each) for each in (node, *step.inner)
+                                   if _is_strided(each))
             flops = flops_of(node)
             if node.is_kernel:
                 work.flops = _kernels.flops_of(node.op, node.params, node.reads, functools.partial(
@@ -108,6 +130,7 @@ class Counted:
             if node.op in COLLECTIVES:
                 axes = node.params.get("axes", node.params.get("axis_name", "?"))
                 work.collectives[str(axes)] = sum(value.bytes for value in node.inputs)
+            work.collectives.update(node.between)
             self.own[id(node)] = work
 
     def needed(self, kept: Collection[str] = ()) -> list[Node]:

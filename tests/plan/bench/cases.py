@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The cases of `make bench-plan`: programs of scanned layers whose step takes about a twentieth of
+a second on two processors, each within several budgets of the device's and the host's memory.
+Unrolled layers would not do: XLA runs them on a CPU breadth first."""
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name as name
+
+import programs
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    loss_of: Callable[[Any], Callable[..., Any]]    # policy → loss
+    args: Any                                       # shapes: parameters, and a batch
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    program: str
+    device: float       # of what keeping everything adds to the least: the device may take
+    host: float         # of all that is named: the host may keep; 1 or more: no budget
+    is_small: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.program}, device {self.device:g}, host {self.host:g}"
+
+
+def decoder(layers, width, hidden, heads, groups, batch, tokens):
+    weights = programs.decoder_weights(layers, width, hidden, heads, groups)
+    layer = functools.partial(programs.decoder_layer, heads=heads, groups=groups)
+    return Program(functools.partial(programs.language_loss, programs.scanned, layer),
+                   (programs.language_params(weights, width), programs.tokens_of(batch, tokens)))
+
+
+def experts(layers, width, hidden, batch, tokens, count=4):
+    weights = programs.decoder_weights(layers, width, hidden)
+    shape = programs.shape
+    weights |= dict(router=shape(layers, width, count), gate=shape(layers, count, width, hidden),
+                    up=shape(layers, count, width, hidden),
+                    down=shape(layers, count, hidden, width))
+    return Program(functools.partial(programs.language_loss, programs.scanned,
+                                     programs.moe_layer),
+                   (programs.language_params(weights, width), programs.tokens_of(batch, tokens)))
+
+
+def vision(layers, width, hidden, images, patches):
+    shape = programs.shape
+    sizes = dict(norm1=(width,), bias1=(width,), qkv=(width, 3 * width), qkv_bias=(3 * width,),
+                 o=(width, width), o_bias=(width,), norm2=(width,), bias2=(width,),
+                 up=(width, hidden), up_bias=(hidden,), down=(hidden, width),
+                 down_bias=(width,))
+    params = dict(layers={key: shape(layers, *size) for key, size in sizes.items()},
+                  patch=shape(192, width), head=shape(width, 100))
+
+    def loss_of(policy):
+        def loss(params, batch):
+            x = batch @ params["patch"]
+            x = programs.scanned(programs.vision_layer, policy, x, params["layers"])
+            logits = jnp.mean(x, axis=1) @ params["head"]
+            return jnp.mean(jax.nn.logsumexp(logits, -1) - logits[:, 0])
+        return loss
+    return Program(loss_of, (params, shape(images, patches, 192)))
+
+
+def perceptron_layer(x, w):
+    x = name(x, "layer_input")
+    y = name(jnp.tanh(name(programs.norm(x, w["norm"]), "normed") @ w["up"]), "hidden")
+    return x + name(jax.nn.gelu(y @ w["mid"]), "activated") @ w["down"]
+
+
+def perceptron(layers, width, hidden, rows):
+    shape = programs.shape
+    params = dict(norm=shape(layers, width), up=shape(layers, width, hidden),
+                  mid=shape(layers, hidden, hidden), down=shape(layers, hidden, width))
+
+    def loss_of(policy):
+        def loss(params, x):
+            return jnp.mean(jnp.square(
+                programs.scanned(perceptron_layer, policy, x, params)))
+        return loss
+    return Program(loss_of, (params, shape(rows, width)))
+
+
+PROGRAMS = {
+    "decoder": lambda: decoder(4, 256, 704, 4, 2, 1, 256),
+    "narrow decoder": lambda: decoder(4, 128, 512, 4, 2, 8, 64),
+    "long decoder": lambda: decoder(3, 256, 512, 4, 2, 1, 512),
+    "vision": lambda: vision(4, 256, 1024, 4, 64),
+    "experts": lambda: experts(4, 128, 256, 2, 128),
+    "perceptron": lambda: perceptron(5, 256, 512, 512),
+    "small decoder": lambda: decoder(3, 32, 96, 2, 1, 2, 32),
+    "small vision": lambda: vision(3, 32, 128, 4, 16),
+    "small perceptron": lambda: perceptron(3, 32, 64, 64),
+}
+
+CASES = [Case(program, device, host, program.startswith("small"))
+         for program in PROGRAMS
+         for device, host in ([(0.1, 1), (0.1, 0.25), (0.5, 1), (0.5, 0.25)]
+                              if not program.startswith("small") else [(0.1, 1)])]
+
+
+def values(shapes, seed=1):
+    """Arguments of these shapes: numbers of a normal distribution, small ones of weights, and
+    tokens of a vocabulary."""
+    leaves, tree = jax.tree.flatten(shapes)
+    keys = jax.random.split(jax.random.key(seed), len(leaves))
+    made = []
+    for key, leaf in zip(keys, leaves):
+        if jnp.issubdtype(leaf.dtype, jnp.integer):
+            made.append(jax.random.randint(key, leaf.shape, 0, 512, leaf.dtype))
+        else:
+            deep = leaf.shape[-2] if leaf.ndim > 1 else 1
+            made.append(jax.random.normal(key, leaf.shape, leaf.dtype) / math.sqrt(deep))
+    return jax.tree.unflatten(tree, made)

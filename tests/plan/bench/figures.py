@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""What the measurements of a case say: how far the plan is from the fastest, whether the order
+was foreseen, and what an abstention cost."""
+import statistics
+
+
+def tau(foreseen, measured, least=0.0):
+    """Kendall's: of all pairs, those in the same order less those in the other. Pairs whose
+    measured times differ by less than `least` of them are no order. None: there are no others."""
+    agree = count = 0
+    for i, one in enumerate(measured):
+        for j in range(i):
+            other = measured[j]
+            if abs(one - other) <= least * min(one, other):
+                continue
+            count += 1
+            sign = (foreseen[i] - foreseen[j]) * (one - other)
+            agree += 1 if sign > 0 else -1 if sign < 0 else 0
+    return agree / count if count else None
+
+
+def noise(policies):
+    """By which share the least of half of a policy's rounds is off, in the median of them."""
+    off = []
+    for one in policies:
+        rounds = one["rounds"]
+        halves = min(rounds[::2]), min(rounds[1::2])
+        off.append(abs(halves[0] - halves[1]) / min(halves))
+    return statistics.median(off)
+
+
+def of(told):
+    """The figures of one case."""
+    policies = told["policies"]
+    measured = [min(one["rounds"]) for one in policies]
+    foreseen = [one["foreseen_s"] for one in policies]
+    fitting = [one for one in policies if one["peak_bytes"] <= told["device_bytes"]]
+    plan, = (one for one in policies if "plan" in one["why"])
+    recompute, = (one for one in policies if "recompute" in one["why"])
+    fastest = min((min(one["rounds"]) for one in fitting), default=None)
+    unsure = noise(policies)
+    return {
+        "case": told["case"], "policies": len(policies), "noise": unsure,
+        "fits": plan in fitting,
+        "over_fastest": min(plan["rounds"]) / fastest - 1 if fastest else None,
+        "over_recompute": min(plan["rounds"]) / min(recompute["rounds"]) - 1,
+        "tau": tau(foreseen, measured), "tau_apart": tau(foreseen, measured, 2 * unsure),
+        "foreseen_gain": 1 - plan["foreseen_s"] / recompute["foreseen_s"],
+        "gain": 1 - min(plan["rounds"]) / min(recompute["rounds"]),
+        "foreseen_step": plan["foreseen_s"] / min(plan["rounds"]),
+    }
+
+
+def together(found, small):
+    """Of all cases: what the aims are about."""
+    found = [one for one in found if one["case"] not in small]
+    over = [one["over_fastest"] for one in found if one["over_fastest"] is not None]
+    taus = [one["tau"] for one in found if one["tau"] is not None]
+    apart = [one["tau_apart"] for one in found if one["tau_apart"] is not None]
+    return {"cases": len(found), "over_fastest_median": statistics.median(over),
+            "over_fastest_most": max(over), "tau_median": statistics.median(taus),
+            "tau_apart_median": statistics.median(apart) if apart else None,
+            "fit": sum(one["fits"] for one in found)}
