@@ -12,6 +12,8 @@ decide     what the plan is, and why       report   a plan, and its file
 measure    the best few, run               _graph, _fusion, _trace    programs from jaxprs
 models     published models                decoder  the function of a step of one
 machine    published figures of machines   probe    those of this one, measured
+of_model   the plan of a published model   command  actmem plan
+check      first steps against a plan
 """
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import jax
 
 import actmem
 from actmem._command import DONE, FAILED, UsageError
-from actmem.plan import Choice, Plan, decoder, of_model, plan
+from actmem.plan import Choice, Plan, decoder, memory, of_model, plan
 from actmem.plan import machine as machines
 from actmem.plan import models
 
@@ -88,7 +88,10 @@ def _of_function(options: argparse.Namespace, machine: machines.Machine) -> Plan
         if getattr(options, name) is not None:
             raise UsageError(f"--{name} is of a model: '{options.function}' says it itself")
     function, *arguments = load(options.function)
-    return plan(function, *arguments, machine=machine,
+    compiler = of_model.compiler_of(machine)
+    return plan(function, *arguments, machine=machine, compiler=compiler,
+                # A CPU has no memory of its own to offload from but actmem's.
+                destination="actmem" if compiler is memory.CPU else "pinned_host",
                 device_memory=options.device_memory or of_model.device_memory_of(machine),
                 host_memory=options.host_memory or of_model.host_memory_of(machine),
                 model=options.function, choice=_choice(options),

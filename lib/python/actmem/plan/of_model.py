@@ -43,6 +43,13 @@ def host_memory_of(machine: Machine) -> float | None:
     return machine.need("host_bytes") * HOST_SHARE / devices
 
 
+def compiler_of(machine: Machine) -> memory.Compiler:
+    """How programs are compiled for a machine of the table, or for this one."""
+    if machine.name == "here":
+        return {"cpu": memory.CPU, "tpu": memory.TPU}.get(jax.default_backend(), memory.GPU)
+    return memory.TPU if machine.name.startswith("v") else memory.GPU
+
+
 def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
             shard: decoder.Shard = decoder.Shard(), images: int | None = None,
             train: str = "all", lora: decoder.Lora | None = None,
@@ -65,7 +72,7 @@ def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
     return plan(step.loss, step.trained, step.frozen, step.batch, machine=machine,
                 device_memory=device_memory or device_memory_of(machine),
                 host_memory=host_memory or host_memory_of(machine),
-                compiler=memory.TPU if machine.name.startswith("v") else memory.GPU,
+                compiler=compiler_of(machine),
                 model=model.name, resident=has - seen, devices=min(devices, shard.devices),
                 choice=choice, frozen=1, between=Between(step, machine),
                 **options)

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""actmem plan: the plan of a model and of a function in a file, and what it refuses."""
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from actmem import _command
+from actmem.plan import load_plan
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+FIELDS = ["model", "machine", "names", "step_s", "recompute_step_s", "gain", "error",
+          "peak_bytes", "host_bytes", "disk_bytes", "abstains"]
+SMALL = {"model_type": "llama", "vocab_size": 512, "hidden_size": 128, "intermediate_size": 352,
+         "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
+         "tie_word_embeddings": False}
+PROGRAM = """
+import jax, jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+import beside
+
+def loss(w, x):
+    def layer(x, w):
+        return x + jnp.tanh(checkpoint_name(x @ w, "hidden")), None
+    return jnp.sum(jax.lax.scan(layer, x, w)[0])
+
+def make_step():
+    return loss, jax.ShapeDtypeStruct((6, 64, 64), "float32"), \\
+        jax.ShapeDtypeStruct((beside.ROWS, 64), "float32")
+
+def nothing():
+    return None
+"""
+
+
+@pytest.fixture(name="config")
+def fixture_config(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(SMALL))
+    return str(path)
+
+
+@pytest.fixture(name="program")
+def fixture_program(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "beside.py").write_text("ROWS = 32\n")
+    (tmp_path / "train.py").write_text(PROGRAM)
+    yield str(tmp_path / "train.py")
+    sys.modules.pop("beside", None)
+    sys.modules.pop("train", None)
+
+
+def planned(capsys, *arguments):
+    assert _command.run(["plan", "--json", "--machine", "h200", *arguments]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found) == FIELDS
+    return found
+
+
+def refused(capsys, *arguments):
+    assert _command.run(["plan", *arguments]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("actmem plan: ") and error.count("\n") == 1, error
+    return error
+
+
+def misused(capsys, *arguments):
+    with pytest.raises(SystemExit) as exit_:
+        _command.run(["plan", *arguments])
+    assert exit_.value.code == 2
+    line, hint = capsys.readouterr().err.splitlines()
+    assert hint == "Try 'actmem plan --help'."
+    return line
+
+
+def test_a_configuration(capsys, config):
+    found = planned(capsys, "--config", config, "--tokens", "256")
+    assert found["model"] == config and found["machine"] == "h200"
+    assert [row["name"] for row in found["names"]][0] == "decoder_layer_input"
+    # One sequence of 256 on each of eight devices.
+    sizes = {row["name"]: row["bytes"] for row in found["names"]}
+    assert sizes["query_proj"] == 4 * 256 * 128 * 2 == 2 * sizes["key_proj"]
+    assert found["step_s"] <= found["recompute_step_s"] and found["peak_bytes"] > 0
+    # Sharded by heads as well.
+    found = planned(capsys, "--config", config, "--tokens", "256", "--batch", "8",
+                    "--mesh", "fsdp=4,tensor=2", "--train", "attention", "--keep", "context")
+    sizes = {row["name"]: row["bytes"] for row in found["names"]}
+    assert sizes["query_proj"] == 4 * 2 * 256 * 64 * 2
+
+
+def test_a_policy_that_is_given(capsys, config):
+    found = planned(capsys, "--config", config, "--tokens", "256", "--offload",
+                    "query_proj,key_proj", "--keep", "context")
+    actions = {row["name"]: row["action"] for row in found["names"]}
+    assert [name for name, action in actions.items() if action == "offload"] == [
+        "query_proj", "key_proj"]
+    assert actions["context"] == "keep" and actions["mlpwi_0"] == "recompute"
+    assert found["host_bytes"] == 4 * 256 * (128 + 64) * 2
+    assert "nothing is named 'q'" in refused(capsys, "--config", config, "--machine", "h200",
+                                             "--offload", "q")
+    assert "q is in --keep and in --offload" in misused(
+        capsys, "--config", config, "--machine", "h200", "--offload", "q", "--keep", "q")
+
+
+def test_a_function_in_a_file(capsys, program, tmp_path):
+    saved, drawn = str(tmp_path / "plan.json"), tmp_path / "plan.svg"
+    found = planned(capsys, f"{program}:make_step", "--save", saved, "--plot", str(drawn))
+    assert [(row["name"], row["bytes"]) for row in found["names"]] == [
+        ("hidden", 6 * 32 * 64 * 4)]
+    assert load_plan(saved).json() == found and "<svg" in drawn.read_text()
+    assert _command.run(["plan", "--machine", "h200", "--maxtext", f"{program}:make_step"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["remat_policy: custom", "hidden: device"]
+    assert _command.run(["plan", "--machine", "h200", f"{program}:make_step"]) == 0
+    assert capsys.readouterr().out.splitlines()[0].split() == ["name", "bytes", "action", "why"]
+
+
+def test_a_plan_s_traffic_is_replayed(capsys, config, tmp_path):
+    saved = str(tmp_path / "plan.json")
+    planned(capsys, "--config", config, "--tokens", "256", "--offload", "query_proj",
+            "--save", saved)
+    result = subprocess.run([os.path.join(ROOT, "build", "bin", "actmem"), "replay", "--json",
+                             "--allow", "any", "--plan", saved, "--steps", "2"],
+                            capture_output=True, text=True, check=True)
+    told = json.loads(result.stdout)
+    assert told["step_bytes"] == 8 * 4 * 256 * 128 * 2 and told["wrong_blocks"] == 0
+    assert told["layers"] == 4 and len(told["tensor_bytes"]) == 8
+
+
+def test_what_is_refused(capsys, config, program):
+    h200 = ("--machine", "h200")
+    for words, arguments in (
+            ("no model 'gpt': there are llama-2-13b, ", ("--model", "gpt", *h200)),
+            ("no machine 'cray': there are v5p, ", ("--config", config, "--machine", "cray")),
+            ("cannot read the model of /none", ("--config", "/none", *h200)),
+            ("data x fsdp x expert=3 does not divide the batch",
+             ("--config", config, *h200, "--devices", "3", "--batch", "4")),
+            ("tensor=3 does not divide", ("--config", config, *h200, "--mesh", "tensor=3")),
+            ("nothing fits into device_memory=1024 bytes",
+             ("--config", config, *h200, "--device-memory", "1K")),
+            ("no file '/none.py'", ("/none.py:make", *h200)),
+            ("has no function make: it has ", (f"{program}:make", *h200)),
+            ("nothing() of", (f"{program}:nothing", *h200)),
+            ("no figure 'devices'", ("--config", config, "--machine", "xeon-6980p-2s"))):
+        assert words in refused(capsys, *arguments), words
+    for words, arguments in (
+            ("give one of --model", ()), ("give one of --model", ("--model", "x", "y.py:f")),
+            ("'train.py' is no function", ("train.py", *h200)),
+            ("--batch is of a model", (f"{program}:make_step", "--batch", "4", *h200)),
+            ("--measure runs a program", ("--config", config, "--measure", "3")),
+            ("--measure runs on this machine", (f"{program}:f", "--measure", "3", *h200)),
+            ("--mesh has 4 devices", ("--config", config, "--mesh", "fsdp=4", "--devices", "8",
+                                      *h200))):
+        assert words in misused(capsys, *arguments), words
+
+
+def test_this_machine_is_to_be_measured_first(capsys, config, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert "has not been measured: run actmem probe" in refused(capsys, "--config", config)
