@@ -19,45 +19,50 @@ def tau(foreseen, measured, least=0.0):
     return agree / count if count else None
 
 
+def step(rounds):
+    """The mean of the fastest quarter: what disturbs a round makes it longer alone."""
+    return statistics.fmean(sorted(rounds)[:len(rounds) // 4 or 1])
+
+
 def noise(policies):
-    """By which share the least of half of a policy's rounds is off, in the median of them."""
-    off = []
-    for one in policies:
-        rounds = one["rounds"]
-        halves = min(rounds[::2]), min(rounds[1::2])
-        off.append(abs(halves[0] - halves[1]) / min(halves))
-    return statistics.median(off)
+    """How far apart the two halves of a policy's rounds are, as a share, in the median."""
+    halves = [(step(one["rounds"][::2]), step(one["rounds"][1::2])) for one in policies]
+    return statistics.median(abs(a - b) / min(a, b) for a, b in halves)
 
 
 def of(told):
     """The figures of one case."""
     policies = told["policies"]
-    measured = [min(one["rounds"]) for one in policies]
+    measured = [step(one["rounds"]) for one in policies]
     foreseen = [one["foreseen_s"] for one in policies]
     fitting = [one for one in policies if one["peak_bytes"] <= told["device_bytes"]]
     plan, = (one for one in policies if "plan" in one["why"])
     recompute, = (one for one in policies if "recompute" in one["why"])
-    fastest = min((min(one["rounds"]) for one in fitting), default=None)
+    fastest = min((step(one["rounds"]) for one in fitting), default=None)
     unsure = noise(policies)
     return {
         "case": told["case"], "policies": len(policies), "noise": unsure,
         "fits": plan in fitting,
-        "over_fastest": min(plan["rounds"]) / fastest - 1 if fastest else None,
-        "over_recompute": min(plan["rounds"]) / min(recompute["rounds"]) - 1,
+        "over_fastest": step(plan["rounds"]) / fastest - 1 if fastest else None,
+        "over_recompute": step(plan["rounds"]) / step(recompute["rounds"]) - 1,
         "tau": tau(foreseen, measured), "tau_apart": tau(foreseen, measured, 2 * unsure),
         "foreseen_gain": 1 - plan["foreseen_s"] / recompute["foreseen_s"],
-        "gain": 1 - min(plan["rounds"]) / min(recompute["rounds"]),
-        "foreseen_step": plan["foreseen_s"] / min(plan["rounds"]),
+        "gain": 1 - step(plan["rounds"]) / step(recompute["rounds"]),
+        "foreseen_step": plan["foreseen_s"] / step(plan["rounds"]),
     }
 
 
 def together(found, small):
-    """Of all cases: what the aims are about."""
+    """Of all cases: what the aims are about. Those of programs that are too small to gain are
+    about how much longer the plan takes than recomputing everything."""
+    slower = [one["over_recompute"] for one in found if one["case"] in small]
     found = [one for one in found if one["case"] not in small]
     over = [one["over_fastest"] for one in found if one["over_fastest"] is not None]
     taus = [one["tau"] for one in found if one["tau"] is not None]
     apart = [one["tau_apart"] for one in found if one["tau_apart"] is not None]
     return {"cases": len(found), "over_fastest_median": statistics.median(over),
-            "over_fastest_most": max(over), "tau_median": statistics.median(taus),
+            "over_fastest_most": max(over),
+            "within_10": sum(one <= 0.1 for one in over), "tau_median": statistics.median(taus),
             "tau_apart_median": statistics.median(apart) if apart else None,
-            "fit": sum(one["fits"] for one in found)}
+            "fit": sum(one["fits"] for one in found),
+            "small": len(slower), "small_over_recompute_most": max(slower, default=None)}

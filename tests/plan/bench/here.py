@@ -33,7 +33,7 @@ def shapes(program):
     return shapes_of(Program(program.loss_of(None), program.args).graph(lambda *_, **__: False))
 
 
-def measure(path, programs, command, folder, seconds):
+def measure(path, programs, command, folder, seconds, file_bytes=256 << 20):
     """The machine of the file `path`, with what it lacks for these programs."""
     told = None
     if os.path.exists(path):
@@ -42,7 +42,7 @@ def measure(path, programs, command, folder, seconds):
     wanted = sorted(set().union(*map(shapes, programs)))
     options = argparse.Namespace(
         products=[(*shape, "float32") for shape in wanted], spill=[folder],
-        allow_buffered=True, command=command, memory=16 << 20, file_bytes=256 << 20,
+        allow_buffered=True, command=command, memory=16 << 20, file_bytes=file_bytes,
         seconds=seconds)
     come_first()
     told = probe.measure(told, options)
