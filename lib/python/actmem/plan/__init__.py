@@ -19,10 +19,11 @@ import dataclasses
 import hashlib
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
+from jax.sharding import PartitionSpec
 
 from actmem.plan import _trace, memory, names
 from actmem.plan._graph import Graph
@@ -76,7 +77,8 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
          host_memory: int | float | str | None = None, donated: int = 0,
          compiler: Compiler = memory.GPU, ring: int = 2, model: str | None = None,
          resident: int = 0, devices: int = 1, choice: Choice | None = None,
-         measure: int = 0, destination: str = "pinned_host") -> Plan:
+         measure: int = 0, destination: str = "pinned_host", mesh: Any = None,
+         specs: Mapping[str, PartitionSpec] | None = None) -> Plan:
     """Decides for each named value of a training step whether the device keeps it, it goes to
     the host, or it is computed again.
 
@@ -102,22 +104,27 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
       measure: How many steps each of the best few is to run on this machine's devices; the
         fastest of them is the plan. 0: the plan is foreseen alone.
       destination: Where JAX offloads to; "actmem" for actmem.jax.
+      mesh: The devices that share the program, where neither its arguments' shardings nor
+        jax.lax.with_sharding_constraint tell them. All bytes are those of one device.
+      specs: Of names, how a mesh divides what they name, where that is not as operands are
+        divided.
 
     Returns:
       A Plan: print it, or take its policy.
 
     Raises:
-      ValueError: Nothing has a name, or nothing fits; it names what to change.
+      ValueError: Nothing has a name, nothing fits, or the mesh does not divide a value; it
+        names what to change.
       MachineError: There is no such machine, or it lacks a figure.
     """
     machine = machines.find(machine)
-    program = _trace.Program(function, args)
-    written = Graph.of(program.jaxpr)
+    program = _trace.Program(function, args, mesh, specs)
+    written = program.written()
     candidates = names.find(written, program.batch)
     key, proposed = _key(program, machine), dict[str, str]()
     if not candidates:
         proposed = _proposed(program, names.propose(written, program.batch))
-        candidates = names.find(Graph.of(program.jaxpr), program.batch)
+        candidates = names.find(program.written(), program.batch)
     graph = program.graph(jax.checkpoint_policies.save_only_these_names())
 
     def memory_of(found: Graph) -> memory.Memory:

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from actmem.jax import _private
-from actmem.jax._private import Aval, Eqn, Jaxpr
+from actmem.jax._private import Atom, Aval, Eqn, Jaxpr
 from actmem.plan._kernels import is_kernel
+from actmem.plan._shards import Shards
 
 # Operations that give an operand's bytes another shape or name alone.
 SAME = frozenset("""reshape squeeze expand_dims name copy copy_p stop_gradient
@@ -72,6 +73,7 @@ class Node:
     reads: list[Any] = dataclasses.field(default_factory=list)   # avals of all operands
     turn: int = 0                   # which recomputation it is of, from 1 on; 0: none
     is_kernel: bool = False         # see _kernels.py
+    between: dict[str, int] = dataclasses.field(default_factory=dict)   # see _shards.py
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -81,9 +83,9 @@ class Graph:
     nodes: list[Node]
 
     @staticmethod
-    def of(jaxpr: Jaxpr) -> Graph:
+    def of(jaxpr: Jaxpr, shards: Shards | None = None) -> Graph:
         """Of a jaxpr, closed or not. Equal operations are one."""
-        return _Maker().graph(jaxpr)
+        return _Maker(shards).graph(jaxpr)
 
     @property
     def is_step(self) -> bool:
@@ -91,11 +93,13 @@ class Graph:
         turns = {node.turn for node in self.nodes if node.turn}
         return len(turns) > 1 or any(
             body.is_step or any(inner.turn for inner in body.nodes)
-            for node in self.nodes if node.op == "scan" for body in node.bodies)
+            for node in self.nodes if node.op == "scan" and not node.turn
+            for body in node.bodies)
 
 
 class _Maker:
-    def __init__(self) -> None:
+    def __init__(self, shards: Shards | None) -> None:
+        self.shards = shards
         self.nodes: list[Node] = []
         self.seen: dict[Any, Node] = {}
         # Values of a recomputation, which barriers keep apart from what it repeats.
@@ -107,8 +111,7 @@ class _Maker:
         inner = _private.open_jaxpr(jaxpr)
         outer = self.nodes, self.seen, self.apart
         self.nodes, self.seen, self.apart = [], {}, set()
-        inputs = [Value(bytes_of(var.aval), var.aval, None, i)
-                  for i, var in enumerate([*inner.constvars, *inner.invars])]
+        inputs = [self._value(var, i) for i, var in enumerate([*inner.constvars, *inner.invars])]
         env = dict(zip([*inner.constvars, *inner.invars], inputs))
         outputs = self._run(inner, env)
         for value in outputs:
@@ -118,6 +121,14 @@ class _Maker:
         _add_in_place(graph)
         self.nodes, self.seen, self.apart = outer
         return graph
+
+    def _aval(self, atom: Atom) -> Aval:
+        """What a device has of it."""
+        return self.shards.local(atom) if self.shards else atom.aval
+
+    def _value(self, atom: Atom, number: int = -1) -> Value:
+        aval = self._aval(atom)
+        return Value(bytes_of(aval), aval, None, number)
 
     def _read(self, env: dict[Any, Value | None], atom: Any) -> Value | None:
         return None if _private.is_literal(atom) else env[atom]
@@ -175,7 +186,7 @@ class _Maker:
 
     def _call(self, jaxpr: Jaxpr, args: list[Value | None]) -> Sequence[Value | None]:
         inner = _private.open_jaxpr(jaxpr)
-        consts = [Value(bytes_of(var.aval), var.aval) for var in inner.constvars]
+        consts = [self._value(var) for var in inner.constvars]
         env = dict(zip([*inner.constvars, *inner.invars], [*consts, *args]))
         return self._run(inner, env)
 
@@ -185,21 +196,27 @@ class _Maker:
                     for value, order in zip(args, _orders(eqn))]
         elif op == "reduce_sum" and args[0] is not None:
             args = [self._summed(args[0], eqn)]
+        product = self.shards and self.shards.products.get(id(eqn))
+        if product:
+            args = [self._gathered(value, aval) if value and is_gathered else value
+                    for value, aval, is_gathered in zip(args, product.reads, product.gathered)]
         key = self._key(op, eqn, args)
         if key is not None and key in self.seen:
             return self.seen[key].outputs
         inputs = [value for value in args if value is not None]
-        outputs = [Value(bytes_of(var.aval), var.aval) for var in eqn.outvars]
+        outputs = [self._value(var) for var in eqn.outvars]
         node = Node(op, inputs, outputs, eqn.params, eqn.source_info,
                     is_kernel=is_kernel(eqn))
-        node.reads = [atom.aval for atom in eqn.invars]
+        node.reads = [self._aval(atom) for atom in eqn.invars]
+        if product:
+            node.reads, node.between = product.reads, product.between
         if op == "scan":
             node.length = eqn.params["length"]
             node.consts = _private.scan_consts(eqn.params)
             node.carries = _private.scan_carries(eqn.params)
             node.bodies = [_turn(self.graph(eqn.params["jaxpr"]), node)]
             # One for each operand, constants among them.
-            node.inputs = [value or Value(bytes_of(atom.aval), atom.aval)
+            node.inputs = [value or self._value(atom)
                            for value, atom in zip(args, eqn.invars)]
         elif not node.is_kernel and (
                 op in ("while", "cond") or list(_private.inner_jaxprs(eqn.params))):
@@ -233,6 +250,14 @@ class _Maker:
                 self.apart.add(id(node.outputs[0]))
         return self.seen[key].outputs[0]
 
+    def _gathered(self, value: Value, aval: Aval) -> Value:
+        """What devices have together of `value`."""
+        gathered = Value(bytes_of(aval), aval)
+        self._add(Node("gathered", [value], [gathered], {}, None))
+        if id(value) in self.apart:
+            self.apart.add(id(gathered))
+        return gathered
+
     def _named(self, value: Value, name: str) -> Value:
         named = Value(value.bytes, value.aval, again=(name,))
         self._add(Node("reshape", [value], [named], {}, None))
@@ -242,6 +267,7 @@ class _Maker:
 
     def _summed(self, value: Value, eqn: Eqn) -> Value:
         """Partial sums of many products, as XLA makes them first."""
+        out = self._aval(eqn.outvars[0])
         taken = eqn.invars[0].aval.size // max(eqn.outvars[0].aval.size, 1)
         if taken <= WINDOW or value.maker is None or \
                 value.maker.op not in ("mul", "square", "integer_pow"):
@@ -249,8 +275,7 @@ class _Maker:
         key = "sum", id(value), tuple(eqn.params["axes"])
         if key not in self.seen:
             node = Node("reduce_window", [value], [Value(
-                eqn.outvars[0].aval.size * eqn.outvars[0].aval.dtype.itemsize *
-                -(-taken // WINDOW), eqn.outvars[0].aval)], {}, None)
+                out.size * out.dtype.itemsize * -(-taken // WINDOW), out)], {}, None)
             self._add(node)
             self.seen[key] = node
         return self.seen[key].outputs[0]

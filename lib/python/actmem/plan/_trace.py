@@ -14,15 +14,21 @@ from typing import Any
 
 import jax
 from jax.extend.core import jaxpr_as_fun
+from jax.sharding import PartitionSpec
 
 from actmem.jax import _private
 from actmem.jax._private import Eqn, Jaxpr, Rule
 from actmem.plan._graph import PRODUCTS, Graph
+from actmem.plan._shards import Layout
+from actmem.plan._specs import Spec
 
 
-def graph_of(function: Callable[..., Any], *args: Any) -> Graph:
-    """Of a function of arrays, or of their shapes."""
-    return Graph.of(_private.dce(jax.make_jaxpr(function)(*args)))
+def graph_of(function: Callable[..., Any], *args: Any, layout: Layout | None = None,
+             outputs: Sequence[Spec] = ()) -> Graph:
+    """Of a function of arrays, or of their shapes; the last of its results are divided as
+    `outputs` say."""
+    jaxpr = _private.dce(jax.make_jaxpr(function)(*args))
+    return Graph.of(jaxpr, layout.of(jaxpr, outputs) if layout else None)
 
 
 def _eqns(jaxpr: Jaxpr) -> Iterable[Eqn]:
@@ -56,9 +62,11 @@ class Program:
     """A loss of parameters and a batch, or a step of a training, to be differentiated with
     any policy."""
 
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], mesh: Any = None,
+                 specs: Mapping[str, PartitionSpec] | None = None) -> None:
         self.function, self.args = function, args
         self.jaxpr = jax.make_jaxpr(function)(*args)
+        self.layout = Layout(args, self.jaxpr, mesh, specs)
         remats = [eqn for eqn in _eqns(self.jaxpr) if _private.is_remat(eqn)]
         self.is_step = any(eqn.params["differentiated"] for eqn in remats)
         self.is_checkpointed = bool(remats)
@@ -115,14 +123,20 @@ class Program:
         finally:
             jax.clear_caches()
 
+    def written(self) -> Graph:
+        """Of the program as it is written."""
+        return Graph.of(self.jaxpr, self.layout.of(self.jaxpr))
+
     def graph(self, policy: Rule) -> Graph:
         """Of the program with its gradient, rematerialised by `policy`."""
         if self.is_step:
             with self._traced_with(policy):
-                return graph_of(self.function, *self.args)
+                return graph_of(self.function, *self.args, layout=self.layout)
         jaxpr = self._with(policy)
+        # A gradient is divided as the weights are.
         return graph_of(self._gradient(jaxpr), *(
-            jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in jaxpr.in_avals))
+            jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in jaxpr.in_avals),
+            layout=self.layout, outputs=self.layout.inputs[:self.weights])
 
     def _gradient(self, jaxpr: Jaxpr) -> Callable[..., Any]:
         """Of a loss's jaxpr, the loss, what else it returns and the weights' gradient."""

@@ -24,8 +24,9 @@ def decided(search: Search, candidates: Sequence[Candidate], model: str, key: Ma
         if stays is not None:
             gain, error = search.gain(choice, stays), search.error(choice, stays)
             if gain <= error:
-                abstains = abstention(choice, gain, error)
-                choice = stays
+                sure = search.surest(choice, stays)
+                abstains = "" if sure else abstention(choice, gain, error)
+                choice = sure or stays
     step = search.time(choice)
     return Plan(
         model, search.machine.name, rows(search, choice, candidates), step.seconds,
@@ -116,6 +117,8 @@ def _what_it_lacks(search: Search, kept: Choice) -> str:
 
 
 def _break_even(search: Search, choice: Choice, name: str) -> str:
+    if not search.has_room(choice.but(name, OFFLOAD)):
+        return "the host has no room for it, and files' rates are not known"
     rate = search.break_even(choice, name)
     if rate is None:
         return "to offload it gains at no rate of the link"

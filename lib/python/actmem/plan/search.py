@@ -205,6 +205,20 @@ class Search:
         return (self.time(other).seconds - self.time(choice).seconds) / \
             self.time(Choice()).seconds
 
+    def surest(self, best: Choice, stays: Choice) -> Choice | None:
+        """Of those that offload some of what `best` does, and recompute the rest, the one whose
+        gain over `stays` is most above its error. The more is offloaded, the nearer is the
+        link to its limit, and the more the gain depends on the link."""
+        found: list[tuple[float, int, Choice]] = []
+        for offloaded in _subsets(best.offloaded):
+            choice = Choice(best.kept, offloaded)
+            gain = self.gain(choice, stays)
+            if offloaded and gain > ROUNDING and self._fits(choice):
+                found.append((gain - self.error(choice, stays), len(found), choice))
+        if not found or max(found)[0] <= 0:
+            return None
+        return max(found)[2]
+
     def error(self, choice: Choice, other: Choice) -> float:
         """By how much the gain of `choice` over `other` may be off, as a share of the step:
         the rates of the machine are each what was said, within its error, and so is that at

@@ -14,10 +14,11 @@ from collections.abc import Callable, Collection
 from actmem.jax._private import Jaxpr
 from actmem.plan import _kernels
 from actmem.plan._fusion import COSTLY, GPU, Compiler, Steps
-from actmem.plan._graph import Graph, Node, local_shape
+from actmem.plan._graph import Graph, Node, Value, local_shape
 
 COLLECTIVES = frozenset("""psum psum2 psum_invariant all_gather all_to_all reduce_scatter
     ppermute pmax pmin all_gather_invariant""".split())
+PARTS = frozenset(("dynamic_slice", "slice", "gather"))
 
 
 @dataclasses.dataclass
@@ -66,6 +67,14 @@ def flops_of(node: Node) -> int:
     return 0
 
 
+def read_of(value: Value) -> int:
+    """Bytes of it that one step reads: of what is only taken parts of, as a layer takes its
+    part of all weights, the largest part."""
+    if value.users and all(user.op in PARTS for user in value.users):
+        return min(value.bytes, max(part.bytes for user in value.users for part in user.outputs))
+    return value.bytes
+
+
 def _flops_in(compiler: Compiler, jaxpr: Jaxpr) -> collections.Counter[str]:
     """Of a kernel's jaxpr, all of it: its results are written, not returned."""
     def of(counted: Counted) -> Work:
@@ -105,7 +114,7 @@ class Counted:
                 self.inner[id(node)] = [Counted(body, compiler) for body in node.bodies]
                 continue
             work = Work(moved=sum(value.bytes for value in step.made) +
-                        sum(value.bytes for value in step.reads.values()))
+                        sum(read_of(value) for value in step.reads.values()))
             work.costly = sum(_elements(each) for each in (node, *step.inner)
                               if each.op in COSTLY)
             if step.inner:      # alone it is a copy, which goes by blocks
@@ -121,6 +130,7 @@ class Counted:
             if node.op in COLLECTIVES:
                 axes = node.params.get("axes", node.params.get("axis_name", "?"))
                 work.collectives[str(axes)] = sum(value.bytes for value in node.inputs)
+            work.collectives.update(node.between)
             self.own[id(node)] = work
 
     def needed(self, kept: Collection[str] = ()) -> list[Node]:
