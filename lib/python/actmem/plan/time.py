@@ -58,11 +58,14 @@ def simulate(layers: Sequence[Layer], rates: Rates, rest: float = 0.0, ring: int
             room = filed[oldest] = written
             host -= layers[oldest].sent
         host += layer.sent
+        most = max(most, int(min(host, budget)))
         copied = layer.sent / rates.link_out + layer.values * rates.call
         out = max(out, device, room) + copied
         sent[i] = out
         device = max(device + rates.share * copied, out if rates.share == 1 else 0.0)
-        most = max(most, host)
+        if host > budget:       # one layer alone is more than it holds
+            written = filed[i] = max(written, out) + layer.sent / rates.disk_write
+            host -= layer.sent
     taken = read = forward_end = device
     ended: list[float] = []             # of backward passes that took something
     free = budget - host
