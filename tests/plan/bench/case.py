@@ -87,7 +87,7 @@ class Looked:
 
     def random(self, count):
         found = [choice for choice in self.choices() if choice != Choice()]
-        random.Random(self.case.name).shuffle(found)
+        random.Random(self.case.program).shuffle(found)
         return list(itertools.islice(filter(self.fits, found), count))
 
 
