@@ -5,6 +5,7 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import statistics
 import sys
 
 import pytest
@@ -83,5 +84,8 @@ def test_figures():
     # Of pairs that are as fast as each other no order is asked, and nothing foreseen is none.
     assert figures.tau([1, 2, 4, 3], [10, 20, 30, 30.1], 0.01) == 1
     assert figures.tau([1, 1], [1, 2]) == 0 and figures.tau([1, 2], [1, 1]) is None
-    assert figures.step([4, 1, 8, 3, 9, 9, 9, 9]) == 2
-    assert figures.noise([{"rounds": [1, 1.1, 1, 1.1]}]) == pytest.approx(0.1)
+    assert figures.quarter([4, 1, 8, 3, 9, 9, 9, 9]) == 2
+    assert figures.noise([{"rounds": [1, 1.1, 1, 1.1]}], min) == pytest.approx(0.1)
+    # Of rounds that are disturbed now and then the fastest are right, of others the median.
+    assert figures.step_of([{"rounds": [1, 1, 1, 9, 1, 9, 9, 9]}]) is figures.quarter
+    assert figures.step_of([{"rounds": [5, 5, 5, 5, 5, 5, 5, 1]}]) is statistics.median
