@@ -81,6 +81,14 @@ class Product:
 
 
 @dataclasses.dataclass(frozen=True)
+class Requests:
+    """Files' bytes a second, of all of them together, in requests of so many bytes."""
+    size: int
+    write: float
+    read: float
+
+
+@dataclasses.dataclass(frozen=True)
 class Rates:
     """Of transfers of one device, in bytes a second, while so many devices make them."""
     machine: Machine
@@ -105,13 +113,12 @@ class Rates:
         """Seconds that each value takes beside its bytes."""
         return 1 / self.machine.need("transfers") if self.machine.has("transfers") else 0.0
 
-    @property
-    def disk_write(self) -> float:
-        return self.machine.need("disk_write") / self.devices * self.factor
+    def disk_write(self, size: float) -> float:
+        """Of values of so many bytes."""
+        return self.machine.files("write", size) / self.devices * self.factor
 
-    @property
-    def disk_read(self) -> float:
-        return self.machine.need("disk_read") / self.devices * self.factor
+    def disk_read(self, size: float) -> float:
+        return self.machine.files("read", size) / self.devices * self.factor
 
     def scaled(self, link: float, files: float) -> Rates:
         """The same, with the link and the files so many times as fast."""
@@ -126,6 +133,7 @@ class Machine:
     name: str
     figures: Mapping[str, Figure]
     measured: tuple[Product, ...] = ()
+    requests: tuple[Requests, ...] = ()
 
     def has(self, name: str) -> bool:
         return name in self.figures
@@ -176,6 +184,15 @@ class Machine:
         if self.figures[name].basis == "measured":
             return value
         return value * self.need(efficiency)
+
+    def files(self, direction: str, size: float) -> float:
+        """Bytes a second that are written to files or read, in requests of so many bytes: of
+        the measured ones that are most like it, or else the figure."""
+        known = self.need(f"disk_{direction}")
+        if not self.requests or self.figures[f"disk_{direction}"].basis != "measured":
+            return known
+        alike = min(self.requests, key=lambda one: abs(math.log(one.size / max(1, size))))
+        return alike.write if direction == "write" else alike.read
 
     def link(self, direction: str, *, both: bool = False, devices: int = 1) -> float:
         """Bytes a second of each of so many devices, "out" to the host or "in" from it, while
@@ -271,7 +288,16 @@ def from_json(told: Any, where: str) -> Machine:
         measured = tuple(Product(**product) for product in told.get("products", ()))
     except TypeError as error:
         raise MachineError(f"{where}: 'products': {error}") from None
-    return Machine(str(told.get("name", where)), figures, measured)
+    return Machine(str(told.get("name", where)), figures, measured, _requests(told))
+
+
+def _requests(told: dict[str, Any]) -> tuple[Requests, ...]:
+    """Those to all disks together."""
+    rows = [row for row in told.get("spill", ())
+            if row["spill_bandwidth"] and row["fill_bandwidth"]]
+    most = max((len(row["disks"]) for row in rows), default=0)
+    return tuple(Requests(row["request_bytes"], row["spill_bandwidth"], row["fill_bandwidth"])
+                 for row in rows if len(row["disks"]) == most)
 
 
 def of(name: str, **figures: float) -> Machine:
