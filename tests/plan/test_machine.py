@@ -105,13 +105,15 @@ def test_files(tmp_path):
 def test_what_the_probe_printed(tmp_path):
     path = tmp_path / "probe.json"
     products = [{"m": 64, "k": 64, "n": 64, "dtype": "float32", "flops": 1e9},
-                {"m": 4096, "k": 64, "n": 64, "dtype": "float32", "flops": 3e9}]
+                {"m": 4096, "k": 64, "n": 64, "dtype": "float32", "flops": 3e9},
+                {"m": 8, "k": 8, "n": 8, "dtype": "float32", "flops": 2e9, "batch": 64}]
     told = {"name": "here", "figures": {"hbm_bandwidth": 1e10}, "products": products}
     path.write_text(json.dumps(told))
     one = machine.find(str(path))
     # What was measured is taken as it is, and the product that is most alike.
     assert one.memory() == 1e10
     assert one.products("float32", (100, 64, 64)) == 1e9
+    assert one.products("float32", (8, 8, 16), 100) == 2e9
     assert one.products("float32", (2048, 64, 64)) == one.products("float32") == 3e9
     with pytest.raises(MachineError, match="'here' has no figure 'flops_bf16'"):
         one.products("bfloat16")

@@ -72,12 +72,14 @@ class Figure:
 
 @dataclasses.dataclass(frozen=True)
 class Product:
-    """A product (m × k) · (k × n) that was measured: FLOP a second."""
+    """A product (m × k) · (k × n), or `batch` of them at once, that was measured: FLOP a
+    second."""
     m: int
     k: int
     n: int
     dtype: str
     flops: float
+    batch: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,16 +161,17 @@ class Machine:
                    for name, value in values.items()}
         return dataclasses.replace(self, figures={**self.figures, **changed})
 
-    def products(self, dtype: str, shape: tuple[int, int, int] | None = None) -> float:
-        """FLOP a second of products (m, k, n): of the measured one that is most like it, or of
-        the peak what `product_efficiency` says."""
+    def products(self, dtype: str, shape: tuple[int, int, int] | None = None,
+                 batch: int = 1) -> float:
+        """FLOP a second of products (m, k, n), `batch` at once: of the measured one that is
+        most like it, or of the peak what `product_efficiency` says."""
         alike = [one for one in self.measured if one.dtype == dtype]
         if alike:
             if shape is None:
                 return max(one.flops for one in alike)
             return min(alike, key=lambda one: sum(
                 abs(math.log(size / max(1, wanted)))
-                for size, wanted in zip((one.m, one.k, one.n), shape))).flops
+                for size, wanted in zip((one.m, one.k, one.n, one.batch), (*shape, batch)))).flops
         kind = DTYPES.get(dtype)
         if kind is None:
             raise MachineError(f"machine {self.name!r} has no figure for products of {dtype}: "
@@ -223,7 +226,7 @@ class Machine:
     def seconds(self, work: Work) -> float:
         """Of an operation: as long as its products or its traffic take, whichever is more,
         and then what devices send each other."""
-        arithmetic = sum(flops / self.products(dtype, work.shape)
+        arithmetic = sum(flops / self.products(dtype, work.shape, work.batch)
                          for dtype, flops in work.flops.items())
         between = sum(work.collectives.values())
         return max(arithmetic, work.moved / self.memory(),

@@ -120,26 +120,31 @@ def _seconds(run: Callable[[], Any], limit: float) -> float:
     return statistics.median(times)
 
 
-def measure_product(m: int, k: int, n: int, dtype: str, limit: float) -> dict[str, Any]:
+def measure_product(m: int, k: int, n: int, dtype: str, limit: float, batch: int = 1,
+                    ) -> dict[str, Any]:
     """As one of several in a program, each of which waits for the one before."""
-    a = jnp.ones((m, k), dtype)
-    b = jnp.ones((k, n), dtype)
+    several = (batch,) if batch > 1 else ()
+    a = jnp.ones((*several, m, k), dtype)
+    b = jnp.ones((*several, k, n), dtype)
 
     def body(a: Any, _: None) -> tuple[Any, None]:
         most = jnp.minimum(jnp.max(a @ b), 1)       # all of it is needed
-        return a.at[0, 0].set(most.astype(a.dtype)), None
+        return a.at[(0,) * a.ndim].set(most.astype(a.dtype)), None
     products = jax.jit(lambda a: jax.lax.scan(body, a, None, length=IN_A_ROW)[0])
     seconds = _seconds(lambda: products(a).block_until_ready(), limit) / IN_A_ROW
-    return {"m": m, "k": k, "n": n, "dtype": dtype, "flops": 2 * m * k * n / seconds}
+    return {"m": m, "k": k, "n": n, "dtype": dtype, "batch": batch,
+            "flops": 2 * batch * m * k * n / seconds}
 
 
-def _measure_products(told: list[dict[str, Any]], wanted: Sequence[tuple[int, int, int, str]],
+def _measure_products(told: list[dict[str, Any]], wanted: Sequence[tuple[Any, ...]],
                       limit: float) -> None:
     """Adds those that are not there, of some turns the best: what disturbs a machine for a
     moment is not what it does."""
-    there = {(one["m"], one["k"], one["n"], one["dtype"]) for one in told}
-    missing = [product for product in dict.fromkeys(wanted) if product not in there]
-    turns = [[measure_product(*product, limit / ROUNDS) for product in missing]
+    there = {(one["m"], one["k"], one["n"], one["dtype"], one.get("batch", 1)) for one in told}
+    missing = [(*product, 1)[:5] for product in dict.fromkeys(wanted)]
+    missing = [product for product in missing if product not in there]
+    turns = [[measure_product(m, k, n, dtype, limit / ROUNDS, batch)
+              for m, k, n, dtype, batch in missing]
              for _ in range(ROUNDS)]
     told += [max(of_one, key=lambda one: one["flops"]) for of_one in zip(*turns)]
 
