@@ -100,6 +100,7 @@ help:
 	@echo 'make bench         measure the library against its peers on this machine'
 	@echo 'make bench-vm      measure the driver against its peers in a booted kernel'
 	@echo 'make bench-PART    one of its parts, as bench-transfer, beside fio'
+	@echo 'make bench-plan    run what the planner decides beside other policies'
 	@echo 'make module KDIR=  build the kernel module'
 	@echo 'make wheel         the Python module for pip, into build/wheel/'
 	@echo 'make install       PREFIX= DESTDIR=; make uninstall undoes it'

@@ -16,3 +16,9 @@ check-plan:
 	@$(CHECK_PLAN)
 check-planner:
 	@$(CHECK_PLAN) $(CHECK_PLAN_LONG:%=--ignore tests/plan/%)
+
+# The planner's proof on this machine's processors: what it decides is run beside other
+# policies. What has been run is not run again; BENCH_PLAN=--again begins anew.
+.PHONY: bench-plan
+bench-plan: $(VENV)/.ready $(XLA_LIBRARY) $(B)/bin/actmem
+	@$(VENV_PYTHON) tests/plan/bench/bench-plan $(B) $(BENCH_PLAN)

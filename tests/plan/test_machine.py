@@ -105,16 +105,32 @@ def test_files(tmp_path):
 def test_what_the_probe_printed(tmp_path):
     path = tmp_path / "probe.json"
     products = [{"m": 64, "k": 64, "n": 64, "dtype": "float32", "flops": 1e9},
-                {"m": 4096, "k": 64, "n": 64, "dtype": "float32", "flops": 3e9}]
+                {"m": 4096, "k": 64, "n": 64, "dtype": "float32", "flops": 3e9},
+                {"m": 8, "k": 8, "n": 8, "dtype": "float32", "flops": 2e9, "batch": 64}]
     told = {"name": "here", "figures": {"hbm_bandwidth": 1e10}, "products": products}
     path.write_text(json.dumps(told))
     one = machine.find(str(path))
     # What was measured is taken as it is, and the product that is most alike.
     assert one.memory() == 1e10
     assert one.products("float32", (100, 64, 64)) == 1e9
+    assert one.products("float32", (8, 8, 16), 100) == 2e9
     assert one.products("float32", (2048, 64, 64)) == one.products("float32") == 3e9
     with pytest.raises(MachineError, match="'here' has no figure 'flops_bf16'"):
         one.products("bfloat16")
+    disks = [{"path": "/a"}, {"path": "/b"}]
+    told["figures"] |= {"disk_write": 4e9, "disk_read": 8e9}
+    told["spill"] = [
+        {"disks": disks, "request_bytes": 1 << 20, "spill_bandwidth": 1e9, "fill_bandwidth": 2e9},
+        {"disks": disks, "request_bytes": 4 << 20, "spill_bandwidth": 4e9, "fill_bandwidth": 8e9},
+        {"disks": disks[:1], "request_bytes": 2 << 20, "spill_bandwidth": 5, "fill_bandwidth": 5},
+        {"disks": disks, "request_bytes": 16 << 20, "spill_bandwidth": None,
+         "fill_bandwidth": None}]
+    path.write_text(json.dumps(told))
+    one = machine.find(str(path))
+    # In requests that are most like the values, and of all disks together.
+    assert (one.files("write", 300 << 10), one.files("read", 300 << 10)) == (1e9, 2e9)
+    assert (one.files("write", 64 << 20), one.files("read", 3 << 20)) == (4e9, 8e9)
+    assert one.replace(disk_write=1e6).files("write", 300 << 10) == 1e6
     for text, words in (("{", "cannot read the machine of"), ("[]", "no 'figures'"),
                         ('{"figures": {"link": 1}}', "there is no figure 'link'"),
                         ('{"figures": {}, "products": [{"m": 1}]}', "'products':")):

@@ -56,11 +56,11 @@ def test_it_measures_once(capsys, cache, monkeypatch):
         monkeypatch.setattr(probe, name, None)
     assert told(capsys) == first
     # What is asked for beyond it is added.
-    monkeypatch.setattr(probe, "measure_product", lambda m, k, n, dtype, limit: {
-        "m": m, "k": k, "n": n, "dtype": dtype, "flops": 1.0})
+    monkeypatch.setattr(probe, "measure_product", lambda m, k, n, dtype, limit, batch: {
+        "m": m, "k": k, "n": n, "dtype": dtype, "batch": batch, "flops": 1.0})
     second = told(capsys, "--products", "8x16x32,4x4x4")
     assert second["products"] == first["products"] + [
-        {"m": 4, "k": 4, "n": 4, "dtype": "float32", "flops": 1.0}]
+        {"m": 4, "k": 4, "n": 4, "dtype": "float32", "batch": 1, "flops": 1.0}]
     assert second["figures"] == first["figures"]
     monkeypatch.setattr(probe, "identity", lambda: {**first["machine"], "jax": "0"})
     assert probe.kept() is None

@@ -229,3 +229,14 @@ def test_sixty_layers_take_ten_seconds():
     seconds = time.process_time() - begin
     assert len(found.names) == 9
     assert seconds <= 10
+
+
+def test_what_gains_nothing_is_not_saved():
+    """A value that is computed again in no time is not kept, though that is a little faster."""
+    def loss(w, x):
+        def layer(x, w):
+            return name(norm(jax.nn.softmax(x), 1.0), "normed") @ w, None
+        return jnp.sum(jax.lax.scan(jax.checkpoint(layer), x, w)[0])
+    found = plan(loss, shape(4, 1024, 1024), shape(8, 1024), machine=MACHINE)
+    assert found.with_action(RECOMPUTE) == ["normed"]
+    assert found.step_s == found.recompute_step_s and not found.abstains

@@ -86,9 +86,9 @@ def test_rates_of_a_machine():
 
 def test_devices_share_the_host():
     many = MACHINE.replace(link_out_all=4, link_in_all=5, disk_write=8, disk_read=12).rates(4)
-    assert (many.link_out, many.link_in, many.disk_write, many.disk_read) == (4, 5, 2, 3)
+    assert (many.link_out, many.link_in, many.disk_write(1), many.disk_read(1)) == (4, 5, 2, 3)
     half = many.scaled(0.5, 0.25)
-    assert (half.link_out_both, half.link_in_both, half.disk_read) == (2, 2.5, 0.75)
+    assert (half.link_out_both, half.link_in_both, half.disk_read(1)) == (2, 2.5, 0.75)
     with pytest.raises(ValueError, match="machine 'test' has no figure 'link_out_all'"):
         MACHINE.rates(4)
 

@@ -87,7 +87,7 @@ class Looked:
 
     def random(self, count):
         found = [choice for choice in self.choices() if choice != Choice()]
-        random.Random(self.case.name).shuffle(found)
+        random.Random(self.case.program).shuffle(found)
         return list(itertools.islice(filter(self.fits, found), count))
 
 
@@ -188,7 +188,7 @@ def main():
     if options.quick:
         in_turns(running, 2, 0)
     else:
-        in_turns(running, 40 if case.is_small else 8, 14)
+        in_turns(running, 400 if case.is_small else 8, 14)
     print(json.dumps({
         "case": case.name, "device_bytes": looked.device_bytes,
         "host_bytes": None if looked.host_bytes == math.inf else looked.host_bytes,

@@ -4,6 +4,23 @@ was foreseen, and what an abstention cost."""
 import statistics
 
 
+def quarter(rounds):
+    """The mean of the fastest quarter: right where what disturbs a round is rare."""
+    return statistics.fmean(sorted(rounds)[:len(rounds) // 4 or 1])
+
+
+def noise(policies, step):
+    """How far apart the two halves of a policy's rounds are, as a share, in the median."""
+    halves = [(step(one["rounds"][::2]), step(one["rounds"][1::2])) for one in policies]
+    return statistics.median(abs(a - b) / min(a, b) for a, b in halves)
+
+
+def step_of(policies):
+    """What a policy's step is by its rounds: that of two ways by which the halves agree
+    better. Where everything is disturbed all the time, that is the median."""
+    return min((quarter, statistics.median), key=lambda step: noise(policies, step))
+
+
 def tau(foreseen, measured, least=0.0):
     """Kendall's: of all pairs, those in the same order less those in the other. Pairs whose
     measured times differ by less than `least` of them are no order. None: there are no others."""
@@ -19,45 +36,56 @@ def tau(foreseen, measured, least=0.0):
     return agree / count if count else None
 
 
-def noise(policies):
-    """By which share the least of half of a policy's rounds is off, in the median of them."""
-    off = []
-    for one in policies:
-        rounds = one["rounds"]
-        halves = min(rounds[::2]), min(rounds[1::2])
-        off.append(abs(halves[0] - halves[1]) / min(halves))
-    return statistics.median(off)
+def over_by_halves(plan, fitting, step):
+    """How much longer the plan takes than what is fastest by one half of the rounds, in the
+    other half, as the least of many that are disturbed looks faster than it is."""
+    over = []
+    for mine, others in ((slice(0, None, 2), slice(1, None, 2)),
+                         (slice(1, None, 2), slice(0, None, 2))):
+        fastest = min(fitting, key=lambda one: step(one["rounds"][mine]))
+        over.append(step(plan["rounds"][others]) / step(fastest["rounds"][others]) - 1)
+    return statistics.fmean(over)
 
 
 def of(told):
     """The figures of one case."""
     policies = told["policies"]
-    measured = [min(one["rounds"]) for one in policies]
+    step = step_of(policies)
+    unsure = noise(policies, step)
+    measured = [step(one["rounds"]) for one in policies]
     foreseen = [one["foreseen_s"] for one in policies]
     fitting = [one for one in policies if one["peak_bytes"] <= told["device_bytes"]]
     plan, = (one for one in policies if "plan" in one["why"])
     recompute, = (one for one in policies if "recompute" in one["why"])
-    fastest = min((min(one["rounds"]) for one in fitting), default=None)
-    unsure = noise(policies)
+    fastest = min((step(one["rounds"]) for one in fitting), default=None)
+    there, again = step(plan["rounds"]), step(recompute["rounds"])
     return {
         "case": told["case"], "policies": len(policies), "noise": unsure,
-        "fits": plan in fitting,
-        "over_fastest": min(plan["rounds"]) / fastest - 1 if fastest else None,
-        "over_recompute": min(plan["rounds"]) / min(recompute["rounds"]) - 1,
-        "tau": tau(foreseen, measured), "tau_apart": tau(foreseen, measured, 2 * unsure),
+        "fits": plan in fitting, "over_fastest": there / fastest - 1 if fastest else None,
+        "over_by_halves": over_by_halves(plan, fitting, step) if fitting else None,
+        "over_recompute": there / again - 1, "gain": 1 - there / again,
         "foreseen_gain": 1 - plan["foreseen_s"] / recompute["foreseen_s"],
-        "gain": 1 - min(plan["rounds"]) / min(recompute["rounds"]),
-        "foreseen_step": plan["foreseen_s"] / min(plan["rounds"]),
+        "tau": tau(foreseen, measured), "tau_apart": tau(foreseen, measured, 2 * unsure),
     }
 
 
+def _there(found, key):
+    return [one[key] for one in found if one[key] is not None]
+
+
 def together(found, small):
-    """Of all cases: what the aims are about."""
+    """Of all cases: what the aims are about. Those of programs that are too small to gain are
+    about how much longer the plan takes than recomputing everything."""
+    slower = [one["over_recompute"] for one in found if one["case"] in small]
     found = [one for one in found if one["case"] not in small]
-    over = [one["over_fastest"] for one in found if one["over_fastest"] is not None]
-    taus = [one["tau"] for one in found if one["tau"] is not None]
-    apart = [one["tau_apart"] for one in found if one["tau_apart"] is not None]
-    return {"cases": len(found), "over_fastest_median": statistics.median(over),
-            "over_fastest_most": max(over), "tau_median": statistics.median(taus),
-            "tau_apart_median": statistics.median(apart) if apart else None,
-            "fit": sum(one["fits"] for one in found)}
+    over, halves = _there(found, "over_fastest"), _there(found, "over_by_halves")
+    apart = _there(found, "tau_apart")
+    return {
+        "cases": len(found), "fit": sum(one["fits"] for one in found),
+        "over_fastest_median": statistics.median(over), "over_fastest_most": max(over),
+        "within_10": sum(one <= 0.1 for one in over),
+        "over_by_halves_median": statistics.median(halves), "over_by_halves_most": max(halves),
+        "tau_median": statistics.median(_there(found, "tau")),
+        "tau_apart_median": statistics.median(apart) if apart else None,
+        "small": len(slower), "small_over_recompute_most": max(slower, default=None),
+    }

@@ -2,11 +2,12 @@
 """What this machine does, by the probe, at the shapes of the products of the cases' programs."""
 import argparse
 import json
+import math
 import os
 
 from actmem.plan import machine, probe
 from actmem.plan._trace import Program
-from actmem.plan.work import shape_of
+from actmem.plan.work import flops_of, shape_of
 
 
 def come_first(nice=-19):
@@ -21,7 +22,11 @@ def come_first(nice=-19):
 
 
 def shapes_of(graph):
-    found = {shape_of(node) for node in graph.nodes if node.op == "dot_general"}
+    found = set()
+    for node in graph.nodes:
+        if node.op == "dot_general":
+            shape = shape_of(node)
+            found.add((*shape, flops_of(node) // (2 * math.prod(shape))))
     for node in graph.nodes:
         for body in node.bodies:
             found |= shapes_of(body)
@@ -29,11 +34,11 @@ def shapes_of(graph):
 
 
 def shapes(program):
-    """(m, k, n) of the products of a program's step."""
+    """(m, k, n) of the products of a program's step, and how many they are at once."""
     return shapes_of(Program(program.loss_of(None), program.args).graph(lambda *_, **__: False))
 
 
-def measure(path, programs, command, folder, seconds):
+def measure(path, programs, command, folder, seconds, file_bytes=256 << 20):
     """The machine of the file `path`, with what it lacks for these programs."""
     told = None
     if os.path.exists(path):
@@ -41,8 +46,8 @@ def measure(path, programs, command, folder, seconds):
             told = json.load(file)
     wanted = sorted(set().union(*map(shapes, programs)))
     options = argparse.Namespace(
-        products=[(*shape, "float32") for shape in wanted], spill=[folder],
-        allow_buffered=True, command=command, memory=16 << 20, file_bytes=256 << 20,
+        products=[(m, k, n, "float32", batch) for m, k, n, batch in wanted], spill=[folder],
+        allow_buffered=True, command=command, memory=16 << 20, file_bytes=file_bytes,
         seconds=seconds)
     come_first()
     told = probe.measure(told, options)

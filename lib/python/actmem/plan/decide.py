@@ -27,6 +27,9 @@ def decided(search: Search, candidates: Sequence[Candidate], model: str, key: Ma
                 sure = search.surest(choice, stays)
                 abstains = "" if sure else abstention(choice, gain, error)
                 choice = sure or stays
+        if choice.saved and search.gain(choice, Choice()) <= ROUNDING and \
+                search.peak(Choice()) <= search.device_memory:
+            choice = Choice()       # as fast, and nothing is saved
     step = search.time(choice)
     return Plan(
         model, search.machine.name, rows(search, choice, candidates), step.seconds,

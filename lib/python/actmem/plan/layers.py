@@ -31,10 +31,12 @@ class _Stack:
     forward: float
     backward: float
     bytes: Mapping[str, int]        # of the named values of one layer
+    stacking: float = 0.0           # seconds of each byte that a scan puts beside others
 
-    def layer(self, offloaded: Collection[str]) -> Layer:
+    def layer(self, stacked: Collection[str], offloaded: Collection[str]) -> Layer:
         sent = [size for name, size in self.bytes.items() if name in offloaded]
-        return Layer(self.forward, self.backward, sum(sent), len(sent))
+        put = sum(size for name, size in self.bytes.items() if name in stacked)
+        return Layer(self.forward + put * self.stacking, self.backward, sum(sent), len(sent))
 
 
 class Timeline:
@@ -43,6 +45,10 @@ class Timeline:
     def __init__(self, graph: Graph, machine: Machine, compiler: Compiler = GPU,
                  between: Between | None = None) -> None:
         self.machine, self.between = machine, between
+        # What a scan keeps it puts beside that of other layers: it is read and written once
+        # more, and so is what goes to the host. Where processors copy, that is in their rates.
+        self.stacking = 2 / machine.memory()
+        self.copies = machine.has("transfer_share")
         self.counted = Counted(graph, compiler)
         self._prices: dict[int, float] = {}
         self._known: dict[frozenset[str], list[tuple[int, list[_Stack], float]]] = {}
@@ -50,8 +56,9 @@ class Timeline:
     def parts(self, kept: Collection[str], offloaded: Collection[str]) -> list[Part]:
         """The layers of a step that keeps or offloads these names."""
         there = frozenset(kept) | frozenset(offloaded)
+        stacked = kept if self.copies else there
         return [Part(times, [layer for stack in stacks
-                             for layer in [stack.layer(offloaded)] * stack.length], rest)
+                             for layer in [stack.layer(stacked, offloaded)] * stack.length], rest)
                 for times, stacks, rest in self._stacks(there)]
 
     def needed_names(self) -> set[str]:
@@ -101,7 +108,7 @@ class Timeline:
                 self._part(inner[0], there, times * node.length, found)
             elif node.op == "scan" and any(each.turn for each in inner[0].graph.nodes):
                 backward.append(_Stack(node.length, 0.0, inner[0].cost(there, self._price),
-                                       _named(inner[0].graph.nodes)))
+                                       _named(inner[0].graph.nodes), self.stacking))
             elif node.op == "scan":
                 forward.append((node, inner[0].cost(there, self._price)))
             else:

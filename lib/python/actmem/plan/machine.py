@@ -72,12 +72,22 @@ class Figure:
 
 @dataclasses.dataclass(frozen=True)
 class Product:
-    """A product (m × k) · (k × n) that was measured: FLOP a second."""
+    """A product (m × k) · (k × n), or `batch` of them at once, that was measured: FLOP a
+    second."""
     m: int
     k: int
     n: int
     dtype: str
     flops: float
+    batch: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Requests:
+    """Files' bytes a second, of all of them together, in requests of so many bytes."""
+    size: int
+    write: float
+    read: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,13 +115,12 @@ class Rates:
         """Seconds that each value takes beside its bytes."""
         return 1 / self.machine.need("transfers") if self.machine.has("transfers") else 0.0
 
-    @property
-    def disk_write(self) -> float:
-        return self.machine.need("disk_write") / self.devices * self.factor
+    def disk_write(self, size: float) -> float:
+        """Of values of so many bytes."""
+        return self.machine.files("write", size) / self.devices * self.factor
 
-    @property
-    def disk_read(self) -> float:
-        return self.machine.need("disk_read") / self.devices * self.factor
+    def disk_read(self, size: float) -> float:
+        return self.machine.files("read", size) / self.devices * self.factor
 
     def scaled(self, link: float, files: float) -> Rates:
         """The same, with the link and the files so many times as fast."""
@@ -126,6 +135,7 @@ class Machine:
     name: str
     figures: Mapping[str, Figure]
     measured: tuple[Product, ...] = ()
+    requests: tuple[Requests, ...] = ()
 
     def has(self, name: str) -> bool:
         return name in self.figures
@@ -151,16 +161,17 @@ class Machine:
                    for name, value in values.items()}
         return dataclasses.replace(self, figures={**self.figures, **changed})
 
-    def products(self, dtype: str, shape: tuple[int, int, int] | None = None) -> float:
-        """FLOP a second of products (m, k, n): of the measured one that is most like it, or of
-        the peak what `product_efficiency` says."""
+    def products(self, dtype: str, shape: tuple[int, int, int] | None = None,
+                 batch: int = 1) -> float:
+        """FLOP a second of products (m, k, n), `batch` at once: of the measured one that is
+        most like it, or of the peak what `product_efficiency` says."""
         alike = [one for one in self.measured if one.dtype == dtype]
         if alike:
             if shape is None:
                 return max(one.flops for one in alike)
             return min(alike, key=lambda one: sum(
                 abs(math.log(size / max(1, wanted)))
-                for size, wanted in zip((one.m, one.k, one.n), shape))).flops
+                for size, wanted in zip((one.m, one.k, one.n, one.batch), (*shape, batch)))).flops
         kind = DTYPES.get(dtype)
         if kind is None:
             raise MachineError(f"machine {self.name!r} has no figure for products of {dtype}: "
@@ -176,6 +187,15 @@ class Machine:
         if self.figures[name].basis == "measured":
             return value
         return value * self.need(efficiency)
+
+    def files(self, direction: str, size: float) -> float:
+        """Bytes a second that are written to files or read, in requests of so many bytes: of
+        the measured ones that are most like it, or else the figure."""
+        known = self.need(f"disk_{direction}")
+        if not self.requests or self.figures[f"disk_{direction}"].basis != "measured":
+            return known
+        alike = min(self.requests, key=lambda one: abs(math.log(one.size / max(1, size))))
+        return alike.write if direction == "write" else alike.read
 
     def link(self, direction: str, *, both: bool = False, devices: int = 1) -> float:
         """Bytes a second of each of so many devices, "out" to the host or "in" from it, while
@@ -206,7 +226,7 @@ class Machine:
     def seconds(self, work: Work) -> float:
         """Of an operation: as long as its products or its traffic take, whichever is more,
         and then what devices send each other."""
-        arithmetic = sum(flops / self.products(dtype, work.shape)
+        arithmetic = sum(flops / self.products(dtype, work.shape, work.batch)
                          for dtype, flops in work.flops.items())
         between = sum(work.collectives.values())
         return max(arithmetic, work.moved / self.memory(),
@@ -271,7 +291,16 @@ def from_json(told: Any, where: str) -> Machine:
         measured = tuple(Product(**product) for product in told.get("products", ()))
     except TypeError as error:
         raise MachineError(f"{where}: 'products': {error}") from None
-    return Machine(str(told.get("name", where)), figures, measured)
+    return Machine(str(told.get("name", where)), figures, measured, _requests(told))
+
+
+def _requests(told: dict[str, Any]) -> tuple[Requests, ...]:
+    """Those to all disks together."""
+    rows = [row for row in told.get("spill", ())
+            if row["spill_bandwidth"] and row["fill_bandwidth"]]
+    most = max((len(row["disks"]) for row in rows), default=0)
+    return tuple(Requests(row["request_bytes"], row["spill_bandwidth"], row["fill_bandwidth"])
+                 for row in rows if len(row["disks"]) == most)
 
 
 def of(name: str, **figures: float) -> Machine:

@@ -157,7 +157,10 @@ class Search:
                                            next(count), each, True))
 
     def _compute(self, choice: Choice) -> float:
-        return self.time(Choice(choice.saved)).compute
+        """The least that it computes, whatever of it is kept and whatever offloaded."""
+        return sum(part.times * (part.rest + sum(layer.forward + layer.backward
+                                                 for layer in part.layers))
+                   for part in self.timeline.parts((), choice.saved))
 
     def greedy(self, actions: Sequence[str] = (RECOMPUTE, KEEP, OFFLOAD)) -> Choice:
         """Changes what gains most, one or two names at a time, while anything gains."""

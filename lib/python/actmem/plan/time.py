@@ -22,7 +22,11 @@ class Layer:
     forward: float          # seconds of compute
     backward: float         # with what is recomputed
     sent: int = 0           # bytes offloaded
-    values: int = 0         # in so many
+    values: int = 1         # in so many
+
+    @property
+    def each(self) -> float:
+        return self.sent / max(1, self.values)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,15 +58,19 @@ def simulate(layers: Sequence[Layer], rates: Rates, rest: float = 0.0, ring: int
         while host + layer.sent > budget and len(filed) < len(sent):
             # The oldest is needed last.
             oldest = sending[len(filed)]
-            written = max(written, sent[oldest]) + layers[oldest].sent / rates.disk_write
+            written = max(written, sent[oldest]) + layers[oldest].sent / rates.disk_write(
+                layers[oldest].each)
             room = filed[oldest] = written
             host -= layers[oldest].sent
         host += layer.sent
+        most = max(most, int(min(host, budget)))
         copied = layer.sent / rates.link_out + layer.values * rates.call
         out = max(out, device, room) + copied
         sent[i] = out
         device = max(device + rates.share * copied, out if rates.share == 1 else 0.0)
-        most = max(most, host)
+        if host > budget:       # one layer alone is more than it holds
+            written = filed[i] = max(written, out) + layer.sent / rates.disk_write(layer.each)
+            host -= layer.sent
     taken = read = forward_end = device
     ended: list[float] = []             # of backward passes that took something
     free = budget - host
@@ -80,7 +88,7 @@ def simulate(layers: Sequence[Layer], rates: Rates, rest: float = 0.0, ring: int
                 when, size = freed.pop(0)
                 begin, free = max(begin, when), free + size
             free -= layer.sent
-            ready = read = begin + layer.sent / rates.disk_read
+            ready = read = begin + layer.sent / rates.disk_read(layer.each)
         start = max(taken, room, ready, device if rates.share == 1 else 0.0)
         rate = rates.link_in_both if out > start else rates.link_in
         copied = layer.sent / rate + layer.values * rates.call

@@ -28,6 +28,7 @@ class Work:
     collectives: collections.Counter[str] = dataclasses.field(
         default_factory=collections.Counter)
     shape: tuple[int, int, int] | None = None   # of a product (m × k) · (k × n), if it is one
+    batch: int = 1          # so many at once
     costly: int = 0         # elements of exp() and its like
     strided: int = 0        # elements that are read in another order than they lie in
 
@@ -127,6 +128,8 @@ class Counted:
             elif flops:
                 work.flops[str(node.reads[0].dtype)] = flops
                 work.shape = shape_of(node)
+                if work.shape:
+                    work.batch = flops // (2 * math.prod(work.shape))
             if node.op in COLLECTIVES:
                 axes = node.params.get("axes", node.params.get("axis_name", "?"))
                 work.collectives[str(axes)] = sum(value.bytes for value in node.inputs)
