@@ -287,5 +287,6 @@ def step(model: Model, *, batch: int, tokens: int, images: int | None = None,
         tuple((group.repeat, layers) for group, layers in zip(groups, functions)),
         tuple(_collectives(model, step_shapes, shard, is_trained, groups, rows, here,
                            item)),
-        {"gathered": max(of_layer.values()) if shard.fsdp > 1 else 0, "weights": weights, "gradients": learned * jnp.dtype(weight_dtype).itemsize,
+        {"gathered": max(of_layer.values()) if shard.fsdp > 1 else 0, "weights": weights,
+         "gradients": learned * jnp.dtype(weight_dtype).itemsize,
          "optimizer": learned * optimizer_bytes})
