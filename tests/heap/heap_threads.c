@@ -158,7 +158,8 @@ static uintptr_t mapping_of(void *address)
 static void test_chunks(struct actmem *am)
 {
 	const uint64_t chunk = 4 * MIB, bytes = 3 * MIB;
-	struct actmem_heap *heap = make_chunked(am, GROW, 0, chunk);
+	struct actmem_runtime *runtime = open_chunks(am, chunk);
+	struct actmem_heap *heap = make_chunked(am, GROW, 0, runtime);
 	void *blocks[BLOCKS], *block;
 	bool within = true;
 	unsigned int i;
@@ -180,6 +181,7 @@ static void test_chunks(struct actmem *am)
 	give_all(heap, blocks);
 	returns(actmem_heap_free(heap, block), 0);
 	returns(actmem_heap_destroy(heap), 0);
+	returns(actmem_runtime_close(runtime), 0);
 }
 
 static void test_regions(struct actmem *am)
