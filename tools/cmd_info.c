@@ -207,7 +207,10 @@ static int add_user_limit(json_t *lines, const json_t *driver, unsigned int flag
 
 	if (!json_object_get(driver, "user_limit_bytes"))
 		return 0;
-	limit = limit_text(driver, "user_limit_bytes", flags);
+	if (json_is_null(json_object_get(driver, "user_limit_bytes")))
+		limit = strdup("none set: each process's RLIMIT_MEMLOCK applies");
+	else
+		limit = limit_text(driver, "user_limit_bytes", flags);
 	err = limit ? add_line(lines, "Driver's user limit", "%s", limit) : -ENOMEM;
 	free(limit);
 	return err;

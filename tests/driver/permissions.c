@@ -150,7 +150,7 @@ TEST_F(holder, the_administrator_sees_all)
 	close(arg.fd);
 }
 
-TEST_F(holder, who_is_not_seen_has_no_number)
+TEST_F(holder, a_maker_that_is_not_seen_has_no_number)
 {
 	/* Not yet one of the namespace, that is for its children. */
 	ASSERT_EQ(0, unshare(CLONE_NEWPID));
@@ -160,7 +160,7 @@ TEST_F(holder, who_is_not_seen_has_no_number)
 		struct actmem_ioctl_create arg = region_of(1);
 		struct actmem_ioctl_info now;
 
-		if (info(self->device, shared->id[0], &now) || now.pid != 0)
+		if (info(self->device, shared->id[0], &now) || now.pid != ACTMEM_PID_ELSEWHERE)
 			_exit(1);
 		if (create(self->device, &arg) < 0 || info(arg.fd, 0, &now) || now.pid != 1)
 			_exit(2);

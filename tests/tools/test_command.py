@@ -447,7 +447,7 @@ def info_tells_of_a_limit_only_where_there_may_be_one():
     with module_files(regions=0, lingering_regions=0):
         assert "user_limit_bytes" not in info()["driver"]
         assert label not in actmem("info").stdout
-    for line, limit, words in (("max", None, "unlimited"), ("4194304", 4194304, "    4M")):
+    for line, limit, words in (("max", None, "RLIMIT_MEMLOCK applies"), ("4194304", 4194304, "    4M")):
         with module_files(regions=0, lingering_regions=0, user_limit_bytes=line):
             assert info()["driver"]["user_limit_bytes"] == limit
             told = [text for text in actmem("info").stdout.splitlines() if label in text]
