@@ -27,12 +27,11 @@ struct actmem *open_or_bail(void)
 
 struct actmem_region *region_or_bail(struct actmem *am, const char *name)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = LENGTH, .name = name,
+	};
 	struct actmem_region *region;
 
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
-	options.name = name;
 	if (actmem_region_create(am, &options, &region))
 		tap_bail("actmem_region_create of %s", name);
 	return region;
@@ -40,9 +39,8 @@ struct actmem_region *region_or_bail(struct actmem *am, const char *name)
 
 enum actmem_pages pages_wanted(void)
 {
-	struct actmem_options options;
+	struct actmem_options options = { .size = sizeof(options) };
 
-	ACTMEM_INIT(&options);
 	if (actmem_options_from_environment(&options))
 		tap_bail("actmem_options_from_environment");
 	return options.pages ? options.pages : ACTMEM_PAGES_2M;
@@ -103,9 +101,8 @@ void same_usage(struct usage before)
 
 void counters_are_zero(struct actmem *am)
 {
-	struct actmem_counters counters;
+	struct actmem_counters counters = { .size = sizeof(counters) };
 
-	ACTMEM_INIT(&counters);
 	returns(actmem_get_counters(am, &counters), 0);
 	ok(!counters.regions && !counters.region_bytes && !counters.regions_mapped &&
 	   !counters.heaps && !counters.blocks && !counters.block_bytes &&
@@ -293,9 +290,8 @@ char *memory_or_bail(struct actmem_region *region)
 struct actmem_region_info info_or_bail(struct actmem_region *region)
 {
 	static uint64_t node_bytes[ACTMEM_NODES_MAX];
-	struct actmem_region_info info;
+	struct actmem_region_info info = { .size = sizeof(info) };
 
-	ACTMEM_INIT(&info);
 	info.node_bytes = node_bytes;
 	info.node_count = ACTMEM_NODES_MAX;
 	if (actmem_region_get_info(region, &info))

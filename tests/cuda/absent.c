@@ -14,7 +14,7 @@
 static void test_null(struct actmem *am, struct actmem_runtime *runtime)
 {
 	struct actmem_region *region = region_or_bail(am, "with nobody");
-	struct actmem_registration registration;
+	struct actmem_registration registration = { .size = sizeof(registration) };
 	struct actmem_runtime_info info;
 	struct actmem_nodes nodes;
 	char *memory = memory_or_bail(region);
@@ -27,7 +27,6 @@ static void test_null(struct actmem *am, struct actmem_runtime *runtime)
 	returns(actmem_region_register(region, runtime, 0), -EEXIST);
 	returns(actmem_region_close(region), -EBUSY);
 	returns(actmem_runtime_close(runtime), -EBUSY);
-	ACTMEM_INIT(&registration);
 	returns(actmem_region_get_registration(region, &registration), 0);
 	ok(registration.address == memory && registration.chunks == LENGTH / CHUNK &&
 	   !registration.lost_chunks, "and tells of a region");

@@ -23,9 +23,8 @@ static char words[1024];
 
 static struct actmem_xla_array_stats stats_now(void)
 {
-	struct actmem_xla_array_stats stats;
+	struct actmem_xla_array_stats stats = { .size = sizeof(stats) };
 
-	ACTMEM_INIT(&stats);
 	if (actmem_xla_array_stats(&stats))
 		tap_bail("actmem_xla_array_stats");
 	return stats;
@@ -92,7 +91,7 @@ static void end_memory(void)
 static void test_view(void)
 {
 	static const int64_t shape[] = { 3, 1024 };
-	struct actmem_xla_tensor_options options;
+	struct actmem_xla_tensor_options options = { .size = sizeof(options) };
 	struct actmem_xla_array *array, *other;
 	struct dlpack_managed *managed;
 	void *address, *tensor;
@@ -106,7 +105,6 @@ static void test_view(void)
 	ok(is_registered(tensor), "what a CPU asks for meanwhile too");
 	actmem_xla_array_drop(other);
 
-	ACTMEM_INIT(&options);
 	options.address = (char *)address + 4096;
 	options.shape = shape;
 	options.rank = 2;

@@ -135,12 +135,11 @@ void nothing_is_on_devices(const struct cuda *cuda)
 
 struct actmem_runtime *runtime_or_bail(struct actmem *am, enum actmem_runtime_kind kind)
 {
-	struct actmem_runtime_options options;
+	struct actmem_runtime_options options = {
+		.size = sizeof(options), .kind = kind, .chunk_bytes = CHUNK,
+	};
 	struct actmem_runtime *runtime;
 
-	ACTMEM_INIT(&options);
-	options.kind = kind;
-	options.chunk_bytes = CHUNK;
 	if (actmem_runtime_open(am, &options, &runtime))
 		tap_bail("actmem_runtime_open");
 	printf("# %s\n", actmem_runtime_describe(runtime));
@@ -149,9 +148,8 @@ struct actmem_runtime *runtime_or_bail(struct actmem *am, enum actmem_runtime_ki
 
 struct actmem_runtime_info runtime_info(struct actmem_runtime *runtime)
 {
-	struct actmem_runtime_info info;
+	struct actmem_runtime_info info = { .size = sizeof(info) };
 
-	ACTMEM_INIT(&info);
 	if (actmem_runtime_get_info(runtime, &info))
 		tap_bail("actmem_runtime_get_info");
 	return info;

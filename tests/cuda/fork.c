@@ -34,13 +34,11 @@ static bool refused(int returned)
 static bool handles_are_refused(void *context)
 {
 	struct parent *p = context;
-	struct actmem_registration registration;
-	struct actmem_runtime_info info;
+	struct actmem_registration registration = { .size = sizeof(registration) };
+	struct actmem_runtime_info info = { .size = sizeof(info) };
 	struct actmem_nodes nodes;
 	uint64_t before = calls(&p->cuda), pointer;
 
-	ACTMEM_INIT(&info);
-	ACTMEM_INIT(&registration);
 	return refused(actmem_runtime_get_info(p->runtime, &info)) &&
 	       refused(actmem_runtime_nodes(p->runtime, &nodes)) &&
 	       refused(actmem_region_register(p->region, p->runtime, 0)) &&
@@ -52,13 +50,11 @@ static bool handles_are_refused(void *context)
 
 static bool opens(enum actmem_runtime_kind kind, int wanted)
 {
-	struct actmem_runtime_options options;
+	struct actmem_runtime_options options = { .size = sizeof(options), .kind = kind };
 	struct actmem_runtime *runtime;
 	struct actmem *am;
 	int error;
 
-	ACTMEM_INIT(&options);
-	options.kind = kind;
 	if (actmem_open(&am, NULL))
 		return false;
 	error = actmem_runtime_open(am, &options, &runtime);
@@ -106,7 +102,7 @@ static bool uses_cuda_and_forks(void *context)
 
 int main(void)
 {
-	struct actmem_registration registration;
+	struct actmem_registration registration = { .size = sizeof(registration) };
 	struct parent p;
 
 	p.cuda = cuda_or_skip();
@@ -120,7 +116,6 @@ int main(void)
 	returns(actmem_region_register(p.region, p.runtime, 0), 0);
 	ok(in_child(handles_are_refused, &p), "a child has no use of its parent's runtime");
 	ok(in_child(child_has_no_cuda, &p), "nor of CUDA, which is not called");
-	ACTMEM_INIT(&registration);
 	returns(actmem_region_get_registration(p.region, &registration), 0);
 	ok(!registration.lost_chunks, "the parent has all that it had");
 	returns(actmem_region_unregister(p.region), 0);

@@ -12,12 +12,11 @@ static struct cuda cuda;
 
 static struct actmem_heap *heap_or_bail(struct actmem *am, uint64_t chunk_bytes)
 {
-	struct actmem_heap_options options;
+	struct actmem_heap_options options = {
+		.size = sizeof(options), .grow_bytes = LENGTH, .chunk_bytes = chunk_bytes,
+	};
 	struct actmem_heap *heap;
 
-	ACTMEM_INIT(&options);
-	options.grow_bytes = LENGTH;
-	options.chunk_bytes = chunk_bytes;
 	if (actmem_heap_create(am, &options, &heap))
 		tap_bail("actmem_heap_create");
 	return heap;
@@ -25,9 +24,8 @@ static struct actmem_heap *heap_or_bail(struct actmem *am, uint64_t chunk_bytes)
 
 static uint64_t regions_of(struct actmem_heap *heap)
 {
-	struct actmem_heap_stats stats;
+	struct actmem_heap_stats stats = { .size = sizeof(stats) };
 
-	ACTMEM_INIT(&stats);
 	if (actmem_heap_get_stats(heap, &stats))
 		tap_bail("actmem_heap_get_stats");
 	return stats.regions;
@@ -107,7 +105,7 @@ static void test_failures(struct actmem *am)
 {
 	struct actmem_runtime *runtime = runtime_or_bail(am, ACTMEM_RUNTIME_CUDA);
 	struct actmem_heap *heap = heap_or_bail(am, CHUNK);
-	struct actmem_counters counters;
+	struct actmem_counters counters = { .size = sizeof(counters) };
 	void *block;
 
 	returns(actmem_heap_register(heap, runtime, 0), 0);
@@ -121,7 +119,6 @@ static void test_failures(struct actmem *am)
 	returns(actmem_heap_free(heap, block), 0);
 	cuda.standin_fail("cuMemHostUnregister", 1, 2, CUDA_ERROR_ILLEGAL_ADDRESS);
 	returns(actmem_heap_destroy(heap), 0);
-	ACTMEM_INIT(&counters);
 	returns(actmem_get_counters(am, &counters), 0);
 	ok(counters.regions == 1 && runtime_info(runtime).regions == 1,
 	   "what CUDA does not let go of stays, and is counted");

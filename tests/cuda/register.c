@@ -14,9 +14,8 @@ static struct cuda cuda;
 
 static struct actmem_registration registration_of(struct actmem_region *region)
 {
-	struct actmem_registration registration;
+	struct actmem_registration registration = { .size = sizeof(registration) };
 
-	ACTMEM_INIT(&registration);
 	if (actmem_region_get_registration(region, &registration))
 		tap_bail("actmem_region_get_registration");
 	return registration;
@@ -113,12 +112,11 @@ static void test_region(struct actmem *am, struct actmem_runtime *runtime)
 
 static void test_lazy(struct actmem *am, struct actmem_runtime *runtime)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = LENGTH, .flags = ACTMEM_REGION_LAZY,
+	};
 	struct actmem_region *region;
 
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
-	options.flags = ACTMEM_REGION_LAZY;
 	returns(actmem_region_create(am, &options, &region), 0);
 	returns(actmem_region_register(region, runtime, 0), 0);
 	ok(info_or_bail(region).allocated_bytes == LENGTH, "pages that were missing are there");
@@ -170,11 +168,9 @@ static void register_to_read(struct actmem_region *region, struct actmem_runtime
 static void test_read_only(struct actmem *am, struct actmem_runtime *runtime)
 {
 	const char *path = "/dev/shm/actmem-test-read-only";
-	struct actmem_region_options options;
+	struct actmem_region_options options = { .size = sizeof(options), .length = LENGTH };
 	struct actmem_region *made, *region;
 
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
 	returns(actmem_region_open(am, path, &options, ACTMEM_OPEN_CREATE, &made), 0);
 	returns(actmem_region_open(am, path, &options, ACTMEM_OPEN_READ, &region), 0);
 	returns(actmem_region_register(region, runtime, 0), -EPERM);
@@ -228,7 +224,7 @@ static void test_refusals(struct actmem *am, struct actmem_runtime *runtime)
 {
 	struct actmem_region *region = region_or_bail(am, "refused");
 	struct actmem_runtime_options options;
-	struct actmem_registration registration;
+	struct actmem_registration registration = { .size = sizeof(registration) };
 	uint64_t pointer;
 
 	ACTMEM_INIT(&options);
@@ -266,7 +262,6 @@ static void test_refusals(struct actmem *am, struct actmem_runtime *runtime)
 	returns(actmem_region_register(region, runtime, 1U << 31), -EINVAL);
 	says("0x80000000");
 	returns(actmem_region_unregister(NULL), -EINVAL);
-	ACTMEM_INIT(&registration);
 	returns(actmem_region_get_registration(region, &registration), -ENOENT);
 	returns(actmem_runtime_pointer(runtime, region, NULL, NULL), -EINVAL);
 	returns(actmem_runtime_pointer(NULL, region, &pointer, NULL), -EINVAL);

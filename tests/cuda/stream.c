@@ -201,7 +201,7 @@ static void test_many(void)
 	struct memory memory = { .ring_bytes = 32 * BLOCK };
 	struct actmem_xla_transfer_stats before = xla_transfers(), after;
 	struct actmem *am = xla_open(&memory);
-	struct actmem_xla_stats stats;
+	struct actmem_xla_stats stats = { .size = sizeof(stats) };
 	unsigned int i, good = 0;
 
 	xla.run++;
@@ -219,7 +219,6 @@ static void test_many(void)
 	   xla_take_again(&xla, tokens + 32 + 8, work, BLOCK) && is_there(1),
 	   "what was held and dropped once is there");
 	ok(xla_drop(&xla, tokens + 32, 4, work), "drop");
-	ACTMEM_INIT(&stats);
 	actmem_xla_stats(&stats);
 	ok(!stats.live_blocks && !xla_take_again(&xla, tokens, work, BLOCK), "and it is gone");
 	xla_compute(&xla, work, BLOCK, 7);

@@ -74,13 +74,10 @@ static void *run_steps(void *data)
 /* By which call it is not told; 0: by all it is. */
 static int be_told(struct xla_device *its)
 {
-	struct actmem_xla_transfer_stats transfers;
-	struct actmem_xla_device_stats device;
-	struct actmem_xla_stats stats;
+	struct actmem_xla_transfer_stats transfers = { .size = sizeof(transfers) };
+	struct actmem_xla_device_stats device = { .size = sizeof(device) };
+	struct actmem_xla_stats stats = { .size = sizeof(stats) };
 
-	ACTMEM_INIT(&transfers);
-	ACTMEM_INIT(&device);
-	ACTMEM_INIT(&stats);
 	if (xla_put(&its->xla, "fork", its->work, BLOCK, its->tokens) ||
 	    !strstr(its->xla.words, "forked"))
 		return 1;

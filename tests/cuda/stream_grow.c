@@ -28,9 +28,8 @@ static uint64_t registrations_of_this_thread(void)
 
 static struct actmem_store_stats store_stats(void)
 {
-	struct actmem_store_stats stats;
+	struct actmem_store_stats stats = { .size = sizeof(stats) };
 
-	ACTMEM_INIT(&stats);
 	actmem_xla_store_stats(&stats);
 	return stats;
 }

@@ -189,7 +189,7 @@ static void test_exit(void)
 int main(void)
 {
 	static struct worker workers[THREADS];
-	struct actmem_store_stats store;
+	struct actmem_store_stats store = { .size = sizeof(store) };
 	struct actmem *am;
 	unsigned int i;
 
@@ -205,7 +205,6 @@ int main(void)
 	run_workers(workers);
 	ok(!failed, "%u calls failed", failed);
 	ok(!wrong, "%u of %u values came back as others", wrong, THREADS * ROUNDS * VALUES);
-	ACTMEM_INIT(&store);
 	returns(actmem_xla_store_stats(&store), 0);
 	ok(store.spilled_bytes_total && store.filled_bytes_total, "%llu bytes went through files",
 	   (unsigned long long)store.filled_bytes_total);

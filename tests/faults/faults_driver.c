@@ -125,10 +125,8 @@ int driver_teardown(void **state)
 
 int open_backend(struct actmem **am, enum actmem_backend backend)
 {
-	struct actmem_options options;
+	struct actmem_options options = { .size = sizeof(options), .backend = backend };
 
-	ACTMEM_INIT(&options);
-	options.backend = backend;
 	return actmem_open(am, &options);
 }
 

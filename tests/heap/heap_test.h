@@ -10,10 +10,9 @@
 /* What the environment asks for, with such a name for heaps; bails out, as the others do. */
 static inline struct actmem *open_named(const char *heap_name)
 {
-	struct actmem_options options;
+	struct actmem_options options = { .size = sizeof(options) };
 	struct actmem *am;
 
-	ACTMEM_INIT(&options);
 	if (actmem_options_from_environment(&options))
 		tap_bail("actmem_options_from_environment");
 	options.heap_name = heap_name;
@@ -25,13 +24,12 @@ static inline struct actmem *open_named(const char *heap_name)
 static inline struct actmem_heap *make_chunked(struct actmem *am, uint64_t grow, uint64_t limit,
 					       uint64_t chunk)
 {
-	struct actmem_heap_options options;
+	struct actmem_heap_options options = {
+		.size = sizeof(options), .grow_bytes = grow, .limit_bytes = limit,
+		.chunk_bytes = chunk,
+	};
 	struct actmem_heap *heap;
 
-	ACTMEM_INIT(&options);
-	options.grow_bytes = grow;
-	options.limit_bytes = limit;
-	options.chunk_bytes = chunk;
 	if (actmem_heap_create(am, &options, &heap))
 		tap_bail("actmem_heap_create");
 	return heap;
@@ -44,9 +42,8 @@ static inline struct actmem_heap *make_heap(struct actmem *am, uint64_t grow, ui
 
 static inline struct actmem_heap_stats stats_of(struct actmem_heap *heap)
 {
-	struct actmem_heap_stats stats;
+	struct actmem_heap_stats stats = { .size = sizeof(stats) };
 
-	ACTMEM_INIT(&stats);
 	if (actmem_heap_get_stats(heap, &stats))
 		tap_bail("actmem_heap_get_stats");
 	return stats;

@@ -134,13 +134,11 @@ static void test_close(struct actmem *am, struct actmem_queue *queue)
 static int open_with(struct actmem_queue *queue, const char *path, uint32_t flags,
 		     uint64_t length, struct actmem_file **file)
 {
-	struct actmem_file_options options;
+	struct actmem_file_options options = {
+		.size = sizeof(options), .paths = &path, .path_count = 1, .flags = flags,
+		.length = length,
+	};
 
-	ACTMEM_INIT(&options);
-	options.paths = &path;
-	options.path_count = 1;
-	options.flags = flags;
-	options.length = length;
 	return actmem_file_open(queue, &options, file);
 }
 
@@ -187,10 +185,9 @@ static void test_commands(struct actmem *am, struct actmem_queue *queue)
 {
 	struct actmem_region *region = region_or_bail(am, "commands");
 	char *memory = memory_or_bail(region);
-	struct actmem_region_info info;
+	struct actmem_region_info info = { .size = sizeof(info) };
 	uint64_t page_bytes;
 
-	ACTMEM_INIT(&info);
 	returns(actmem_region_get_info(region, &info), 0);
 	page_bytes = info.page_bytes;
 	memset(memory, 7, LENGTH);
@@ -224,13 +221,10 @@ static void test_deadline(struct actmem_queue *queue, struct actmem_region *regi
 {
 	struct set set = set_or_bail(queue, 1, 0, LENGTH);
 	struct actmem_completion completion;
-	struct actmem_request request;
+	struct actmem_request request = { .size = sizeof(request), .cookie = 77, .deadline_ns = 1 };
 	char *memory = memory_or_bail(region);
 
 	memset(memory, 1, LENGTH);
-	ACTMEM_INIT(&request);
-	request.cookie = 77;
-	request.deadline_ns = 1;
 	returns(actmem_queue_fill(queue, set.file, 0, region, 0, LENGTH, &request), 0);
 	completion = wait_or_bail(queue);
 	ok(completion.cookie == 77 && completion.id == request.id, "it is the request's completion");
@@ -339,11 +333,9 @@ static bool child_is_refused(void *context)
 {
 	struct inherited *p = context;
 	struct actmem_completion completion;
-	struct actmem_queue_stats stats;
-	struct actmem_file_info info;
+	struct actmem_queue_stats stats = { .size = sizeof(stats) };
+	struct actmem_file_info info = { .size = sizeof(info) };
 
-	ACTMEM_INIT(&stats);
-	ACTMEM_INIT(&info);
 	return refused(actmem_queue_fill(p->queue, p->file, 0, p->region, 0, 4096, NULL)) &&
 	       refused(actmem_queue_populate(p->queue, p->region, 0, LENGTH, NULL)) &&
 	       refused(actmem_queue_wait(p->queue, &completion, 1, 0)) &&
@@ -372,7 +364,7 @@ static void test_fork(struct actmem_queue *queue, struct actmem_region *region)
 static void test_disk(struct actmem_queue *queue, struct actmem_region *region)
 {
 	const char *path = getenv("ACTMEM_TEST_DISK");
-	struct actmem_file_info info;
+	struct actmem_file_info info = { .size = sizeof(info) };
 	struct actmem_file *file;
 	void *seen;
 	int disk;
@@ -385,7 +377,6 @@ static void test_disk(struct actmem_queue *queue, struct actmem_region *region)
 	if (disk < 0 || posix_memalign(&seen, 4096, LENGTH))
 		tap_bail("%s: %s", path, strerror(errno));
 	returns(open_with(queue, path, 0, 0, &file), 0);
-	ACTMEM_INIT(&info);
 	returns(actmem_file_get_info(file, &info), 0);
 	ok(info.direct && info.alignment >= 512, "a disk is used past the page cache");
 	ok(info.length == (uint64_t)lseek(disk, 0, SEEK_END), "and has its length");

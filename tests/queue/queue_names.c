@@ -9,12 +9,11 @@ static char path[64];
 
 static struct actmem_region *opened(struct actmem *am, uint32_t flags, enum actmem_pages pages)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = LENGTH, .pages = pages,
+	};
 	struct actmem_region *region;
 
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
-	options.pages = pages;
 	if (actmem_region_open(am, path, &options, flags, &region))
 		tap_bail("actmem_region_open");
 	return region;
@@ -58,11 +57,10 @@ static void test_transfers(struct actmem_queue *queue, struct actmem_region *reg
 static void test_other_backend(enum actmem_engine engine)
 {
 	struct actmem_region *region, *own;
-	struct actmem_options options;
+	struct actmem_options options = { .size = sizeof(options) };
 	struct actmem_queue *queue;
 	struct actmem *am;
 
-	ACTMEM_INIT(&options);
 	if (actmem_open(&am, &options))
 		tap_bail("actmem_open");
 	if (!on_driver(am)) {

@@ -34,13 +34,11 @@ struct rig {
 
 static int make_queue(struct actmem *am, enum actmem_engine engine, struct actmem_queue **queue)
 {
-	struct actmem_queue_options options;
+	struct actmem_queue_options options = {
+		.size = sizeof(options), .engine = engine, .block_bytes = BLOCK, .depth = 1,
+		.workers = 1,
+	};
 
-	ACTMEM_INIT(&options);
-	options.engine = engine;
-	options.block_bytes = BLOCK;
-	options.depth = 1;
-	options.workers = 1;
 	return actmem_queue_create(am, &options, queue);
 }
 
@@ -53,13 +51,11 @@ static int make_file(struct rig *rig)
 /* Stops at the first failure; tear_down() undoes what was done. */
 static int set_up(struct rig *rig, enum actmem_engine engine)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = { .size = sizeof(options), .length = LENGTH };
 	void *memory;
 	int error;
 
 	*rig = (struct rig){ .before = held_now() };
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
 	error = open_memfd(&rig->am, ACTMEM_PAGES_4K, 0);
 	if (!error)
 		error = actmem_region_create(rig->am, &options, &rig->region);
@@ -140,9 +136,8 @@ static void assert_pattern(const struct rig *rig)
 
 static uint64_t resumed(struct rig *rig)
 {
-	struct actmem_queue_stats stats;
+	struct actmem_queue_stats stats = { .size = sizeof(stats) };
 
-	ACTMEM_INIT(&stats);
 	assert_int_equal(actmem_queue_get_stats(rig->queue, &stats), 0);
 	return stats.resumed_total;
 }
@@ -336,11 +331,10 @@ static bool is_told(int event)
 
 static uint64_t fill_by(struct rig *rig, uint64_t cookie, uint64_t deadline)
 {
-	struct actmem_request request;
+	struct actmem_request request = {
+		.size = sizeof(request), .cookie = cookie, .deadline_ns = deadline,
+	};
 
-	ACTMEM_INIT(&request);
-	request.cookie = cookie;
-	request.deadline_ns = deadline;
 	assert_int_equal(actmem_queue_fill(rig->queue, rig->file, 0, rig->region, 0, BLOCK,
 					   &request), 0);
 	return request.id;

@@ -46,14 +46,12 @@ static int close_region(void **state)
 static struct actmem_queue *make_queue_of(enum actmem_engine engine, unsigned int depth,
 					  unsigned int workers, uint64_t block_bytes)
 {
-	struct actmem_queue_options options;
+	struct actmem_queue_options options = {
+		.size = sizeof(options), .engine = engine, .depth = depth, .workers = workers,
+		.block_bytes = block_bytes,
+	};
 	struct actmem_queue *queue;
 
-	ACTMEM_INIT(&options);
-	options.engine = engine;
-	options.depth = depth;
-	options.workers = workers;
-	options.block_bytes = block_bytes;
 	assert_int_equal(actmem_queue_create(am, &options, &queue), 0);
 	return queue;
 }
@@ -156,11 +154,10 @@ static void test_turns(void **state)
 	struct actmem_queue *queue = make_queue_of(ACTMEM_ENGINE_WORKERS, 1, 1, BLOCK);
 	struct actmem_file *one = open_file(queue), *other = open_file(queue);
 	struct actmem_completion completions[2];
-	struct actmem_queue_stats stats;
-	struct actmem_request request;
+	struct actmem_queue_stats stats = { .size = sizeof(stats) };
+	struct actmem_request request = { .size = sizeof(request) };
 	unsigned int taken = 0;
 
-	ACTMEM_INIT(&request);
 	assert_int_equal(actmem_queue_attach(queue, region, 0), 0);
 	hold_transfers(true);
 	request.cookie = 1;
@@ -182,7 +179,6 @@ static void test_turns(void **state)
 	assert_int_equal(completions[1].cookie, 2);
 	assert_int_equal(actmem_queue_wait(queue, completions, 1, ACTMEM_WAIT_FOREVER), 1);
 	assert_int_equal(completions[0].cookie, 1);
-	ACTMEM_INIT(&stats);
 	assert_int_equal(actmem_queue_get_stats(queue, &stats), 0);
 	assert_int_equal(stats.requests_total, 3);
 	assert_int_equal(stats.failures_total, 1);
@@ -196,11 +192,10 @@ static void test_turns(void **state)
 static void fill_until(struct actmem_queue *queue, struct actmem_file *file, uint64_t cookie,
 		       uint64_t deadline)
 {
-	struct actmem_request request;
+	struct actmem_request request = {
+		.size = sizeof(request), .cookie = cookie, .deadline_ns = deadline,
+	};
 
-	ACTMEM_INIT(&request);
-	request.cookie = cookie;
-	request.deadline_ns = deadline;
 	assert_int_equal(actmem_queue_fill(queue, file, 0, region, 0, BLOCK, &request), 0);
 }
 
@@ -271,12 +266,11 @@ static void end_watched(struct actmem_file *file)
 static void test_cancelled_meanwhile(void **state)
 {
 	struct actmem_completion completion;
-	struct actmem_request second;
+	struct actmem_request second = { .size = sizeof(second) };
 	struct actmem_file *file;
 
 	file = watch_ring();
 	sem_init(&meddled, 0, 0);
-	ACTMEM_INIT(&second);
 	hang_transfers(true);
 	assert_int_equal(actmem_queue_fill(watched, file, 0, region, 2 * LONG, BLOCK, &first), 0);
 	before_submit(cancel_first);
@@ -455,13 +449,12 @@ static void test_options(void **state)
 /* Some security modules say so. */
 static void test_access(void **state)
 {
-	struct actmem_queue_stats stats;
+	struct actmem_queue_stats stats = { .size = sizeof(stats) };
 	struct actmem_queue *queue;
 
 	fail_every("io_uring_setup", EACCES);
 	queue = make_queue(ACTMEM_ENGINE_AUTO);
 	fail_nothing();
-	ACTMEM_INIT(&stats);
 	assert_int_equal(actmem_queue_get_stats(queue, &stats), 0);
 	assert_int_equal(stats.engine, ACTMEM_ENGINE_WORKERS);
 	assert_non_null(strstr(actmem_queue_describe(queue), "io_uring is refused"));

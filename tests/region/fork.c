@@ -36,19 +36,14 @@ static bool refused(int returned)
 static bool handles_are_refused(void *context)
 {
 	struct parent *p = context;
-	struct actmem_counters counters;
-	struct actmem_region_info info;
-	struct actmem_region_options options;
-	struct actmem_heap_stats stats;
+	struct actmem_counters counters = { .size = sizeof(counters) };
+	struct actmem_region_info info = { .size = sizeof(info) };
+	struct actmem_region_options options = { .size = sizeof(options), .length = LENGTH };
+	struct actmem_heap_stats stats = { .size = sizeof(stats) };
 	struct actmem_region *region;
 	struct actmem_heap *heap;
 	void *address;
 
-	ACTMEM_INIT(&counters);
-	ACTMEM_INIT(&info);
-	ACTMEM_INIT(&stats);
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
 	return refused(actmem_get_counters(p->am, &counters)) &&
 	       refused(actmem_region_create(p->am, &options, &region)) &&
 	       refused(actmem_region_from_fd(p->am, 0, &region)) &&
@@ -107,11 +102,9 @@ static bool child_has_its_own(void *context)
 {
 	struct actmem_region *region;
 	struct actmem *am;
-	struct actmem_region_options options;
+	struct actmem_region_options options = { .size = sizeof(options), .length = LENGTH };
 	char *memory;
 
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
 	if (actmem_open(&am, NULL) || actmem_region_create(am, &options, &region) ||
 	    actmem_region_map(region, (void **)&memory))
 		return false;
@@ -140,13 +133,12 @@ static bool child_publishes_nothing(void *context)
 
 static struct actmem_region *make_inherited(struct actmem *am)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = LENGTH, .flags = ACTMEM_REGION_INHERIT,
+		.name = "inherited",
+	};
 	struct actmem_region *region;
 
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
-	options.flags = ACTMEM_REGION_INHERIT;
-	options.name = "inherited";
 	if (actmem_region_create(am, &options, &region))
 		tap_bail("actmem_region_create");
 	return region;
@@ -155,14 +147,12 @@ static struct actmem_region *make_inherited(struct actmem *am)
 int main(void)
 {
 	struct usage before = usage_now();
-	struct actmem_heap_options heap;
+	struct actmem_heap_options heap = { .size = sizeof(heap), .grow_bytes = LENGTH };
 	struct parent p;
 
 	p.am = open_or_bail();
 	p.region = region_or_bail(p.am, "parents");
 	p.inherited = make_inherited(p.am);
-	ACTMEM_INIT(&heap);
-	heap.grow_bytes = LENGTH;
 	returns(actmem_heap_create(p.am, &heap, &p.heap), 0);
 	returns(actmem_heap_alloc(p.heap, 1000, 0, &p.block), 0);
 	returns(actmem_region_map(p.region, (void **)&p.memory), 0);

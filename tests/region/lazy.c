@@ -20,14 +20,11 @@
 static int make(struct actmem *am, enum actmem_policy policy, const struct actmem_nodes *nodes,
 		struct actmem_region **region)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = LENGTH, .policy = policy, .nodes = *nodes,
+		.flags = ACTMEM_REGION_LAZY, .name = "lazy",
+	};
 
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
-	options.policy = policy;
-	options.nodes = *nodes;
-	options.flags = ACTMEM_REGION_LAZY;
-	options.name = "lazy";
 	return actmem_region_create(am, &options, region);
 }
 

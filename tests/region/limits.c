@@ -15,10 +15,9 @@
 
 static struct actmem *open_with(enum actmem_pages pages, uint32_t allow)
 {
-	struct actmem_options options;
+	struct actmem_options options = { .size = sizeof(options) };
 	struct actmem *am;
 
-	ACTMEM_INIT(&options);
 	if (actmem_options_from_environment(&options))
 		return NULL;
 	if (pages)
@@ -29,18 +28,15 @@ static struct actmem *open_with(enum actmem_pages pages, uint32_t allow)
 
 static int make(struct actmem *am, uint64_t length, struct actmem_region **region)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = { .size = sizeof(options), .length = length };
 
-	ACTMEM_INIT(&options);
-	options.length = length;
 	return actmem_region_create(am, &options, region);
 }
 
 static uint64_t fallbacks(struct actmem *am)
 {
-	struct actmem_counters counters;
+	struct actmem_counters counters = { .size = sizeof(counters) };
 
-	ACTMEM_INIT(&counters);
 	actmem_get_counters(am, &counters);
 	return counters.fallbacks_total;
 }
@@ -78,7 +74,7 @@ static bool memlock_refuses(void *context)
 static bool unlocked_is_allowed(void *context)
 {
 	struct actmem *am = open_with(0, ACTMEM_ALLOW_UNLOCKED);
-	struct actmem_region_info info;
+	struct actmem_region_info info = { .size = sizeof(info) };
 	struct actmem_region *region;
 	int error;
 
@@ -87,7 +83,6 @@ static bool unlocked_is_allowed(void *context)
 	error = make(am, LENGTH, &region);
 	if (on_driver(am) || !memlock_counts(am))
 		return error == (on_driver(am) ? -ENOMEM : 0);
-	ACTMEM_INIT(&info);
 	printf("# %s\n", actmem_error());
 	return !error && strstr(actmem_error(), "unpinned") &&
 	       !actmem_region_get_info(region, &info) && !info.pinned_bytes && fallbacks(am) == 1 &&
@@ -114,10 +109,9 @@ static bool hugetlb_runs_out(void *context)
 static bool base_pages_are_allowed(void *context)
 {
 	struct actmem *am = open_with(ACTMEM_PAGES_2M, ACTMEM_ALLOW_4K);
-	struct actmem_region_info info;
+	struct actmem_region_info info = { .size = sizeof(info) };
 	struct actmem_region *region;
 
-	ACTMEM_INIT(&info);
 	if (!am || make(am, 256 * MIB, &region) || actmem_region_get_info(region, &info))
 		return false;
 	if (on_driver(am))
@@ -155,7 +149,7 @@ static bool other_nodes_are_allowed(void *context)
 {
 	struct actmem_nodes usable = usable_nodes();
 	struct actmem *am = open_with(0, ACTMEM_ALLOW_NODE);
-	struct actmem_region_options options;
+	struct actmem_region_options options = { .size = sizeof(options) };
 	struct actmem_region *region;
 	unsigned int node = 0;
 	bool room;
@@ -166,7 +160,6 @@ static bool other_nodes_are_allowed(void *context)
 		node++;
 	room = on_driver(am) && total_of(&usable) >= 2 * node_total(node) &&
 	       node_total(node) <= 2048 * MIB;
-	ACTMEM_INIT(&options);
 	options.length = room ? node_total(node) : total_of(&usable);
 	options.policy = ACTMEM_PLACE_BIND;
 	add_node(&options.nodes, node);

@@ -18,11 +18,10 @@
 
 static int make(struct actmem *am, uint32_t flags, struct actmem_region **region)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = LONG, .flags = flags,
+	};
 
-	ACTMEM_INIT(&options);
-	options.length = LONG;
-	options.flags = flags;
 	/* Of one node, so that any CPU may help. */
 	options.policy = ACTMEM_PLACE_BIND;
 	add_node(&options.nodes, 0);

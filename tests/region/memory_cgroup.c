@@ -17,15 +17,13 @@ static bool is_counted(struct actmem *am)
 static bool refused_within(void *context)
 {
 	const struct group *group = context;
-	struct actmem_region_options options;
+	struct actmem_region_options options = { .size = sizeof(options), .length = TOO_LONG };
 	struct actmem_region *region;
 	struct actmem *am;
 	int error;
 
 	if (!enter_group(group) || actmem_open(&am, NULL))
 		return false;
-	ACTMEM_INIT(&options);
-	options.length = TOO_LONG;
 	error = actmem_region_create(am, &options, &region);
 	if (!is_counted(am))
 		return !error && !actmem_region_close(region) && !actmem_close(am);

@@ -29,12 +29,10 @@ struct maker {
 
 static void one_round(struct maker *maker)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = { .size = sizeof(options), .length = maker->length };
 	struct actmem_region *region;
 	unsigned char *memory;
 
-	ACTMEM_INIT(&options);
-	options.length = maker->length;
 	if (actmem_region_create(maker->am, &options, &region)) {
 		snprintf(maker->why, sizeof(maker->why), "%s", actmem_error());
 		return;
@@ -87,12 +85,10 @@ static void *look_at_registration(void *context)
 static void test_registration(struct actmem *am)
 {
 	struct looker looker = { 0 };
-	struct actmem_region_options options;
+	struct actmem_region_options options = { .size = sizeof(options), .length = 2 * MIB };
 	struct actmem_runtime *runtime;
 	unsigned int round, refused = 0;
 
-	ACTMEM_INIT(&options);
-	options.length = 2 * MIB;
 	returns(actmem_region_create(am, &options, &looker.region), 0);
 	returns(actmem_runtime_open(am, NULL, &runtime), 0);
 	if (pthread_create(&looker.thread, NULL, look_at_registration, &looker))

@@ -13,15 +13,11 @@
 
 static int create(struct actmem *am, uint32_t allow, struct actmem_region **region)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = LENGTH, .policy = ACTMEM_PLACE_BIND,
+		.nodes.word[0] = 6, .flags = ACTMEM_REGION_INHERIT, .allow = allow, .name = "unit",
+	};
 
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
-	options.policy = ACTMEM_PLACE_BIND;
-	options.nodes.word[0] = 6;
-	options.flags = ACTMEM_REGION_INHERIT;
-	options.allow = allow;
-	options.name = "unit";
 	return actmem_region_create(am, &options, region);
 }
 
@@ -30,7 +26,7 @@ static void test_request(void **state)
 	struct actmem *am = open_driver();
 	struct holdings before = held_now();
 	uint64_t node_bytes[3] = { 1, 1, 1 };
-	struct actmem_region_info info;
+	struct actmem_region_info info = { .size = sizeof(info) };
 	struct actmem_region *region;
 
 	assert_int_equal(create(am, 0, &region), 0);
@@ -45,7 +41,6 @@ static void test_request(void **state)
 	assert_int_equal(driver.range.offset, 0);
 	assert_int_equal(driver.range.length, LENGTH);
 	assert_int_equal(driver.changes, 1);
-	ACTMEM_INIT(&info);
 	info.node_bytes = node_bytes;
 	info.node_count = 3;
 	assert_int_equal(actmem_region_get_info(region, &info), 0);
@@ -134,12 +129,10 @@ static void test_refusals(void **state)
 static void test_refused_heap(void **state)
 {
 	struct actmem *am = open_driver();
-	struct actmem_heap_options options;
+	struct actmem_heap_options options = { .size = sizeof(options), .grow_bytes = 2 * LENGTH };
 	struct actmem_heap *heap;
 	void *block;
 
-	ACTMEM_INIT(&options);
-	options.grow_bytes = 2 * LENGTH;
 	assert_int_equal(actmem_heap_create(am, &options, &heap), 0);
 	driver.create_error[0] = EDQUOT;
 	driver.create.why.reason = ACTMEM_WHY_USER_LIMIT;
@@ -156,11 +149,10 @@ static void test_refused_heap(void **state)
 
 static int create_lazy(struct actmem *am, struct actmem_region **region)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = LENGTH, .flags = ACTMEM_REGION_LAZY,
+	};
 
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
-	options.flags = ACTMEM_REGION_LAZY;
 	return actmem_region_create(am, &options, region);
 }
 
@@ -217,7 +209,7 @@ static void test_ranges(void **state)
 static void test_other_node(void **state)
 {
 	struct actmem *am = open_driver();
-	struct actmem_counters counters;
+	struct actmem_counters counters = { .size = sizeof(counters) };
 	struct actmem_region *region;
 
 	driver.create_error[0] = ENOMEM;
@@ -228,7 +220,6 @@ static void test_other_node(void **state)
 	assert_non_null(strstr(actmem_error(), "instead"));
 	assert_int_equal(driver.asked[1].policy, ACTMEM_POLICY_PREFERRED);
 	assert_int_equal(driver.asked[1].nodes[0], 2);
-	ACTMEM_INIT(&counters);
 	assert_int_equal(actmem_get_counters(am, &counters), 0);
 	assert_int_equal(counters.fallbacks_total, 1);
 	assert_int_equal(actmem_region_close(region), 0);
@@ -277,17 +268,13 @@ static void test_other_node(void **state)
 
 static int create_1g(struct actmem *am, uint64_t length, uint32_t flags, uint32_t allow)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = length, .pages = ACTMEM_PAGES_1G,
+		.policy = ACTMEM_PLACE_BIND, .nodes.word[0] = 1, .flags = flags, .allow = allow,
+	};
 	struct actmem_region *region;
 	int error;
 
-	ACTMEM_INIT(&options);
-	options.length = length;
-	options.pages = ACTMEM_PAGES_1G;
-	options.policy = ACTMEM_PLACE_BIND;
-	options.nodes.word[0] = 1;
-	options.flags = flags;
-	options.allow = allow;
 	error = actmem_region_create(am, &options, &region);
 	if (!error)
 		assert_int_equal(actmem_region_close(region), 0);
@@ -326,11 +313,9 @@ static void test_giant_pages(void **state)
 
 static void test_backend_of_giant_pages(void **state)
 {
-	struct actmem_options options;
+	struct actmem_options options = { .size = sizeof(options), .pages = ACTMEM_PAGES_1G };
 	struct actmem *am;
 
-	ACTMEM_INIT(&options);
-	options.pages = ACTMEM_PAGES_1G;
 	assert_int_equal(actmem_open(&am, &options), 0);
 	assert_int_equal(actmem_get_backend(am), ACTMEM_BACKEND_MEMFD);
 	assert_string_equal(actmem_describe(am),
@@ -347,7 +332,7 @@ static void test_no_giant_pages(void **state)
 {
 	struct actmem *am = open_driver();
 	struct holdings before = held_now();
-	struct actmem_counters counters;
+	struct actmem_counters counters = { .size = sizeof(counters) };
 
 	assert_fails(create_1g(am, GIANT_PAGE_BYTES, 0, ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K),
 		     EOPNOTSUPP, "the driver has pages of 2M alone; 1G come from hugetlb by the backend memfd: ");
@@ -368,7 +353,6 @@ static void test_no_giant_pages(void **state)
 	assert_int_equal(create_1g(am, GIANT_PAGE_BYTES, 0, ACTMEM_ALLOW_2M | ACTMEM_ALLOW_NODE),
 			 0);
 	assert_non_null(strstr(actmem_error(), "; took whatever node instead; the driver has pages of 2M alone; took"));
-	ACTMEM_INIT(&counters);
 	assert_int_equal(actmem_get_counters(am, &counters), 0);
 	assert_int_equal(counters.fallbacks_total, 3);
 	assert_same_held(before);

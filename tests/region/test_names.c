@@ -38,13 +38,11 @@ static struct actmem *opened(enum actmem_backend backend, const char *heap_name)
 static int open_name(struct actmem *am, uint64_t length, uint32_t flags, uint32_t allow,
 		     struct actmem_region **region)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = length, .policy = ACTMEM_PLACE_BIND,
+		.nodes.word[0] = 1, .allow = allow,
+	};
 
-	ACTMEM_INIT(&options);
-	options.length = length;
-	options.policy = ACTMEM_PLACE_BIND;
-	options.nodes.word[0] = 1;
-	options.allow = allow;
 	return actmem_region_open(am, path, &options, flags, region);
 }
 
@@ -400,7 +398,7 @@ static void test_driver_race(void **state)
 static void test_driver_found_otherwise(void **state)
 {
 	struct actmem *am = opened(ACTMEM_BACKEND_DRIVER, NULL);
-	struct actmem_region_options options;
+	struct actmem_region_options options = { .size = sizeof(options), .length = HUGE };
 	struct actmem_region *region;
 
 	assert_int_equal(open_name(am, HUGE, ACTMEM_OPEN_CREATE, 0, &region), 0);
@@ -415,8 +413,6 @@ static void test_driver_found_otherwise(void **state)
 	assert_non_null(strstr(actmem_error(), "took it as it is"));
 	assert_int_equal(actmem_region_close(region), 0);
 	/* Without a policy, the one that is there holds. */
-	ACTMEM_INIT(&options);
-	options.length = HUGE;
 	assert_int_equal(actmem_region_open(am, path, &options, 0, &region), 0);
 	assert_string_equal(actmem_error(), "");
 	assert_int_equal(actmem_region_close(region), 0);

@@ -22,20 +22,18 @@ static void try_cuda(struct actmem *am)
 
 static void test_region(struct actmem *am, struct actmem_runtime *runtime, uint32_t flags)
 {
-	struct actmem_region_options options;
-	struct actmem_runtime_info info;
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = LENGTH, .flags = flags,
+	};
+	struct actmem_runtime_info info = { .size = sizeof(info) };
 	struct actmem_region *region;
 
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
-	options.flags = flags;
 	returns(actmem_region_create(am, &options, &region), 0);
 	returns(actmem_region_register(region, runtime, 0), 0);
 	ok(info_or_bail(region).allocated_bytes == LENGTH, "all pages are there");
 	returns(actmem_region_discard(region, 0, LENGTH), -EBUSY);
 	says("actmem_region_unregister()");
 	returns(actmem_region_close(region), -EBUSY);
-	ACTMEM_INIT(&info);
 	returns(actmem_runtime_get_info(runtime, &info), 0);
 	ok(info.kind == ACTMEM_RUNTIME_NULL && info.bytes == LENGTH, "it is counted");
 	returns(actmem_region_unregister(region), 0);

@@ -23,13 +23,12 @@ struct rig {
 
 static struct rig set_up(void)
 {
-	struct actmem_region_options wanted;
+	struct actmem_region_options wanted = {
+		.size = sizeof(wanted), .length = LENGTH, .flags = ACTMEM_REGION_LAZY,
+	};
 	struct rig rig;
 
 	assert_int_equal(open_small(&rig.am), 0);
-	ACTMEM_INIT(&wanted);
-	wanted.length = LENGTH;
-	wanted.flags = ACTMEM_REGION_LAZY;
 	assert_int_equal(actmem_region_create(rig.am, &wanted, &rig.region), 0);
 	return rig;
 }

@@ -99,11 +99,10 @@ static void test_steps(struct actmem *am)
 {
 	const char *paths[] = { spill_path(), spill_path() };
 	struct actmem_store_options options = store_options(BUDGET, paths, 1);
-	struct actmem_queue_options queue;
+	struct actmem_queue_options queue = { .size = sizeof(queue) };
 
 	try_steps(am, &options, "as they come");
 	options.flags |= ACTMEM_STORE_CHECKSUM;
-	ACTMEM_INIT(&queue);
 	options.queue = &queue;
 	queue.engine = ACTMEM_ENGINE_WORKERS;
 	queue.block_bytes = 64 * KIB;
@@ -383,11 +382,10 @@ static void test_events(struct actmem *am)
 static bool is_refused(void *data)
 {
 	struct actmem_store *store = data;
-	struct actmem_store_stats stats;
+	struct actmem_store_stats stats = { .size = sizeof(stats) };
 	const void *held;
 	void *memory;
 
-	ACTMEM_INIT(&stats);
 	return actmem_store_reserve(store, key_of(2), 1, &memory,
 				    ACTMEM_WAIT_FOREVER) == -EOWNERDEAD &&
 	       actmem_store_hold(store, key_of(1), &held, NULL,

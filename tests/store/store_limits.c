@@ -86,10 +86,9 @@ static bool works_without_uring(void *context)
 	const char *const *folder = context;
 	struct actmem_store_options options = store_options(BUDGET, folder, 1);
 	struct actmem *am = open_or_bail();
-	struct actmem_queue_options queue;
+	struct actmem_queue_options queue = { .size = sizeof(queue) };
 	struct actmem_store *store;
 
-	ACTMEM_INIT(&queue);
 	options.queue = &queue;
 	queue.engine = ACTMEM_ENGINE_URING;
 	if (!refuse_uring(EPERM) || actmem_store_create(am, &options, &store) != -EPERM ||
@@ -120,14 +119,13 @@ static bool child_is_refused(void *context)
 	struct inherited *parent = context;
 	struct actmem_store_options options = store_options(BUDGET, parent->folder, 1);
 	struct actmem_store *store = parent->store, *own;
-	struct actmem_store_stats stats;
+	struct actmem_store_stats stats = { .size = sizeof(stats) };
 	char byte[BYTES];
 	const void *held;
 	struct actmem *am;
 	void *memory;
 	uint64_t bytes;
 
-	ACTMEM_INIT(&stats);
 	if (!refused(actmem_store_reserve(store, key_of(9999), BYTES, &memory,
 					  ACTMEM_WAIT_FOREVER)) ||
 	    !refused(actmem_store_commit(store, key_of(0))) ||

@@ -44,15 +44,13 @@ static bool makes_do(void *context)
 {
 	const char *const *folder = context;
 	struct actmem_store_options options = store_options(LIMIT, folder, 1);
-	struct actmem_region_options region;
+	struct actmem_region_options region = { .size = sizeof(region), .length = LIMIT / 2 };
 	struct actmem_region *others;
 	struct actmem_store *store;
 	struct actmem *am;
 	uint64_t before;
 	unsigned int i;
 
-	ACTMEM_INIT(&region);
-	region.length = LIMIT / 2;
 	options.grow_bytes = GROW;
 	if (!lower_memlock() || actmem_open(&am, NULL) ||
 	    actmem_region_create(am, &region, &others) ||

@@ -383,14 +383,13 @@ static void test_random(struct actmem *am, const char *const *folders, uint64_t 
 			uint64_t steps)
 {
 	struct actmem_store_options options = store_options(BUDGET, folders, 1);
-	struct actmem_queue_options queue;
+	struct actmem_queue_options queue = { .size = sizeof(queue) };
 
 	options.flags |= ACTMEM_STORE_CHECKSUM;
 	run(am, &options, seed, steps);
 	options.flags &= ~ACTMEM_STORE_CHECKSUM;
 	options.spill_path_count = 2;
 	options.spill_bytes = 2 * BUDGET;
-	ACTMEM_INIT(&queue);
 	options.queue = &queue;
 	queue.engine = ACTMEM_ENGINE_WORKERS;
 	queue.block_bytes = 65536;

@@ -50,31 +50,26 @@ static inline struct actmem_key key_of(uint64_t name)
 static inline int set_up(struct rig *rig)
 {
 	const char *paths[] = { FOLDER, FOLDER };
-	struct actmem_queue_options queue;
-	struct actmem_store_options options;
-	struct actmem_options open_options;
+	struct actmem_options open_options = {
+		.size = sizeof(open_options), .backend = ACTMEM_BACKEND_MEMFD,
+		.pages = ACTMEM_PAGES_4K, .heap_name = rig->heap_name,
+	};
 	int error;
+	struct actmem_store_options options = { .size = sizeof(options), .budget_bytes = BUDGET };
+	struct actmem_queue_options queue = { .size = sizeof(queue), .engine = rig->engine };
 
 	rig->before = held_now();
 	rig->store = NULL;
-	ACTMEM_INIT(&open_options);
-	open_options.backend = ACTMEM_BACKEND_MEMFD;
-	open_options.pages = ACTMEM_PAGES_4K;
-	open_options.heap_name = rig->heap_name;
 	rig->am = NULL;
 	error = actmem_open(&rig->am, &open_options);
 	if (error)
 		return error;
-	ACTMEM_INIT(&options);
-	options.budget_bytes = BUDGET;
 	options.spill_paths = paths;
 	options.spill_path_count = rig->stripes ? rig->stripes : 1;
 	options.spill_limit_bytes = rig->spill_limit;
 	options.spill_bytes = rig->spill_bytes;
 	options.grow_bytes = rig->grow;
 	options.flags = rig->flags | ACTMEM_STORE_ALLOW_BUFFERED;
-	ACTMEM_INIT(&queue);
-	queue.engine = rig->engine;
 	options.queue = &queue;
 	error = actmem_store_create(rig->am, &options, &rig->store);
 	if (!error)
@@ -94,9 +89,8 @@ static inline void tear_down(struct rig *rig)
 
 static inline struct actmem_store_stats stats_of(struct rig *rig)
 {
-	struct actmem_store_stats stats;
+	struct actmem_store_stats stats = { .size = sizeof(stats) };
 
-	ACTMEM_INIT(&stats);
 	assert_int_equal(actmem_store_get_stats(rig->store, &stats), 0);
 	return stats;
 }

@@ -27,13 +27,11 @@ static inline const char *spill_path(void)
 static inline struct actmem_store_options store_options(uint64_t budget, const char *const *paths,
 							uint32_t count)
 {
-	struct actmem_store_options options;
+	struct actmem_store_options options = {
+		.size = sizeof(options), .budget_bytes = budget, .spill_paths = paths,
+		.spill_path_count = count, .flags = ACTMEM_STORE_ALLOW_BUFFERED,
+	};
 
-	ACTMEM_INIT(&options);
-	options.budget_bytes = budget;
-	options.spill_paths = paths;
-	options.spill_path_count = count;
-	options.flags = ACTMEM_STORE_ALLOW_BUFFERED;
 	return options;
 }
 
@@ -57,9 +55,8 @@ static inline struct actmem_store *spilling_store(struct actmem *am, uint64_t bu
 
 static inline struct actmem_store_stats stats_of(struct actmem_store *store)
 {
-	struct actmem_store_stats stats;
+	struct actmem_store_stats stats = { .size = sizeof(stats) };
 
-	ACTMEM_INIT(&stats);
 	if (actmem_store_get_stats(store, &stats))
 		tap_bail("actmem_store_get_stats");
 	return stats;

@@ -33,14 +33,12 @@ static void *grow(void *store)
 /* Each region takes a while, so that there are more to come. */
 static void test_store_stays(void **state)
 {
-	struct actmem_store_options options;
+	struct actmem_store_options options = { .size = sizeof(options), .grow_bytes = 2 * MIB };
 	struct actmem_store *store;
 	pthread_t thread;
 	void *failed;
 	int error;
 
-	ACTMEM_INIT(&options);
-	options.grow_bytes = 2 * MIB;
 	assert_int_equal(actmem_store_create(am, &options, &store), 0);
 	slow_call("memfd_create", PAUSE_US);
 	assert_int_equal(pthread_create(&thread, NULL, grow, store), 0);

@@ -247,23 +247,21 @@ static void test_wrong_names(void **state)
 /* fork() without the handlers that the library installs. */
 static void test_raw_fork(void **state)
 {
-	struct actmem_region_options options;
-	struct actmem_region_info info;
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = LENGTH, .name = "raw fork",
+	};
+	struct actmem_region_info info = { .size = sizeof(info) };
 	struct actmem_region *region;
 	struct actmem *am;
 	pid_t child;
 
 	assert_int_equal(open_small(&am), 0);
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
-	options.name = "raw fork";
 	assert_int_equal(actmem_region_create(am, &options, &region), 0);
 	child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0, 0);
 	if (!child) {
 		pause();
 		_exit(0);
 	}
-	ACTMEM_INIT(&info);
 	assert_int_equal(actmem_region_get_info(region, &info), 0);
 	assert_int_equal(listed(info.id, &info), 1);
 	assert_int_equal(info.pid, getpid());
