@@ -77,8 +77,5 @@ int main(int count, char **arguments)
 		test_null(am, runtime);
 		returns(actmem_runtime_close(runtime), 0);
 	}
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return end_tests(am, before);
 }

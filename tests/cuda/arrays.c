@@ -48,18 +48,16 @@ static void array_says(const char *what)
  */
 static bool is_registered(void *address)
 {
-	CUcontext context, owner;
+	CUcontext owner;
 	unsigned int flags;
 	bool portable;
 
-	if (cuda.cuDevicePrimaryCtxRetain(&context, 0) || cuda.cuCtxPushCurrent_v2(context))
-		tap_bail("no primary context");
+	push_primary(&cuda);
 	portable = !cuda.cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT,
 					       (CUdeviceptr)(uintptr_t)address) &&
 		   (!cuda.standin_counts || (!cuda.cuMemHostGetFlags(&flags, address) &&
 					     flags & CU_MEMHOSTREGISTER_PORTABLE));
-	cuda.cuCtxPopCurrent_v2(&context);
-	cuda.cuDevicePrimaryCtxRelease_v2(0);
+	pop_primary(&cuda);
 	return portable;
 }
 

@@ -195,8 +195,7 @@ static void test_other_thread(struct actmem_region *region, struct actmem_runtim
 
 	cuda_returns(cuda.cuCtxCreate_v4(&own, NULL, 0, 0), CUDA_SUCCESS);
 	register_or_bail(region, runtime);
-	if (pthread_create(&thread, NULL, unregister_there, region))
-		tap_bail("pthread_create");
+	thread = start_thread(unregister_there, region);
 	pthread_join(thread, &failed);
 	ok(!failed, "another thread, which has no context, unregisters it");
 	nothing_is_registered(&cuda);

@@ -207,8 +207,5 @@ int main(void)
 	test_unanswered(region, runtime);
 	returns(actmem_runtime_close(runtime), 0);
 	returns(actmem_region_close(region), 0);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return end_tests(am, before);
 }

@@ -17,27 +17,13 @@ struct parent {
 	char *memory;
 };
 
-static uint64_t calls(const struct cuda *cuda)
-{
-	struct standin_counts counts = { 0 };
-
-	if (cuda->standin_counts)
-		cuda->standin_counts(&counts);
-	return counts.calls;
-}
-
-static bool refused(int returned)
-{
-	return returned == -EOWNERDEAD && strstr(actmem_error(), "fork");
-}
-
 static bool handles_are_refused(void *context)
 {
 	struct parent *p = context;
 	struct actmem_registration registration = { .size = sizeof(registration) };
 	struct actmem_runtime_info info = { .size = sizeof(info) };
 	struct actmem_nodes nodes;
-	uint64_t before = calls(&p->cuda), pointer;
+	uint64_t before = counts_of(&p->cuda).calls, pointer;
 
 	return refused(actmem_runtime_get_info(p->runtime, &info)) &&
 	       refused(actmem_runtime_nodes(p->runtime, &nodes)) &&
@@ -45,7 +31,7 @@ static bool handles_are_refused(void *context)
 	       refused(actmem_region_get_registration(p->region, &registration)) &&
 	       refused(actmem_runtime_pointer(p->runtime, p->memory, &pointer, NULL)) &&
 	       refused(actmem_region_unregister(p->region)) &&
-	       refused(actmem_runtime_close(p->runtime)) && calls(&p->cuda) == before;
+	       refused(actmem_runtime_close(p->runtime)) && counts_of(&p->cuda).calls == before;
 }
 
 static bool opens(enum actmem_runtime_kind kind, int wanted)
@@ -70,10 +56,10 @@ static bool opens(enum actmem_runtime_kind kind, int wanted)
 static bool child_has_no_cuda(void *context)
 {
 	struct parent *p = context;
-	uint64_t before = calls(&p->cuda);
+	uint64_t before = counts_of(&p->cuda).calls;
 
 	return opens(ACTMEM_RUNTIME_CUDA, -EOWNERDEAD) && opens(ACTMEM_RUNTIME_AUTO, -EOWNERDEAD) &&
-	       opens(ACTMEM_RUNTIME_NULL, 0) && calls(&p->cuda) == before;
+	       opens(ACTMEM_RUNTIME_NULL, 0) && counts_of(&p->cuda).calls == before;
 }
 
 static bool child_registers(void *context)

@@ -222,8 +222,5 @@ int main(void)
 	test_cpu(am, &api);
 	test_versions(am);
 	ok(!client.errors, "every error of PJRT's was destroyed (%u left)", client.errors);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return end_tests(am, before);
 }

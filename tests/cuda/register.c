@@ -42,11 +42,9 @@ static void test_pointers(struct actmem_runtime *runtime, char *memory)
 	const uint64_t offsets[] = { 0, 4096, CHUNK - 1, CHUNK, LENGTH - 1 };
 	uint64_t pointer, bytes;
 	CUdeviceptr wanted;
-	CUcontext primary, popped;
 	unsigned int i;
 
-	if (cuda.cuDevicePrimaryCtxRetain(&primary, 0) || cuda.cuCtxPushCurrent_v2(primary))
-		tap_bail("cuDevicePrimaryCtxRetain");
+	push_primary(&cuda);
 	for (i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
 		returns(actmem_runtime_pointer(runtime, memory + offsets[i], &pointer, &bytes), 0);
 		cuda_returns(cuda.cuMemHostGetDevicePointer_v2(&wanted, memory + offsets[i], 0),
@@ -55,8 +53,7 @@ static void test_pointers(struct actmem_runtime *runtime, char *memory)
 		   "the device has %llu as CUDA says, and %llu bytes from there",
 		   (unsigned long long)offsets[i], (unsigned long long)bytes);
 	}
-	cuda.cuCtxPopCurrent_v2(&popped);
-	cuda.cuDevicePrimaryCtxRelease_v2(0);
+	pop_primary(&cuda);
 	returns(actmem_runtime_pointer(runtime, memory + LENGTH, &pointer, NULL), -ENOENT);
 	returns(actmem_runtime_pointer(runtime, memory - 1, &pointer, NULL), -ENOENT);
 	says("no region that is registered");
@@ -112,12 +109,9 @@ static void test_region(struct actmem *am, struct actmem_runtime *runtime)
 
 static void test_lazy(struct actmem *am, struct actmem_runtime *runtime)
 {
-	struct actmem_region_options options = {
-		.size = sizeof(options), .length = LENGTH, .flags = ACTMEM_REGION_LAZY,
-	};
 	struct actmem_region *region;
 
-	returns(actmem_region_create(am, &options, &region), 0);
+	returns(create_region(am, LENGTH, ACTMEM_REGION_LAZY, &region), 0);
 	returns(actmem_region_register(region, runtime, 0), 0);
 	ok(info_or_bail(region).allocated_bytes == LENGTH, "pages that were missing are there");
 	returns(actmem_region_unregister(region), 0);

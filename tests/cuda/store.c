@@ -107,8 +107,7 @@ static void test_handed_on(struct actmem *am, bool is_held, bool has_files, uint
 		returns(actmem_store_commit(store, key(0)), 0);
 		returns(actmem_store_hold(store, key(0), &memory, &bytes, ACTMEM_WAIT_FOREVER), 0);
 	}
-	if (pthread_create(&thread, NULL, end_later, &other))
-		tap_bail("pthread_create");
+	thread = start_thread(end_later, &other);
 	returns(actmem_store_reserve(store, key(1), BLOCK, &fresh, ACTMEM_WAIT_FOREVER), wanted);
 	pthread_join(thread, &result);
 	ok(!result, "the other thread ended the first one");

@@ -43,9 +43,7 @@ static void put_all(struct worker *worker)
 	unsigned int i;
 
 	for (i = 0; i < VALUES; i++) {
-		xla_compute(&its->xla, its->work, BLOCK, content_of(worker, i));
-		worker->failed += !xla_put(&its->xla, "budget", its->work, BLOCK,
-					   its->tokens + 8 * i);
+		worker->failed += !xla_put_value(its, "budget", i, BLOCK, content_of(worker, i));
 		if (!i)
 			worker->failed += cuda.cuLaunchHostFunc(its->xla.stream, meet, NULL) !=
 					  CUDA_SUCCESS;
@@ -76,14 +74,11 @@ static void *work(void *data)
 {
 	struct worker *worker = data;
 	struct xla_device *its = &worker->its;
-	unsigned int i;
 
 	xla_begin(its, &cuda, its->xla.device, VALUES, BLOCK);
 	put_all(worker);
 	take_all(worker);
-	xla_see(its, VALUES * BLOCK);
-	for (i = 0; i < VALUES; i++)
-		worker->good += xla_is_content(its->seen + i * BLOCK, BLOCK, content_of(worker, i));
+	worker->good = xla_good(its, VALUES, BLOCK, content_of(worker, 0));
 	xla_end(its);
 	return NULL;
 }
@@ -112,8 +107,7 @@ static void test(bool announces, uint64_t ring_bytes)
 	for (i = DEVICES; i-- > 0; ) {
 		workers[i].its.xla.device = i;
 		workers[i].announces = announces;
-		if (pthread_create(&threads[i], NULL, work, &workers[i]))
-			tap_bail("pthread_create");
+		threads[i] = start_thread(work, &workers[i]);
 		if (i)
 			wait_until_stopped(&workers[i]);
 	}
@@ -128,8 +122,6 @@ static void test(bool announces, uint64_t ring_bytes)
 
 int main(void)
 {
-	int i;
-
 	cuda = xla_devices_or_skip(DEVICES);
 	snprintf(folder, sizeof(folder), "%s/budget-XXXXXX",
 		 getenv("SPILL") ? getenv("SPILL") : "build/tests");
@@ -141,10 +133,6 @@ int main(void)
 	/* Slots for more than the budget. */
 	test(true, 8 * BUDGET);
 	rmdir(folder);
-	for (i = 0; i < TESTS * DEVICES; i++)
-		cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(i % DEVICES), CUDA_SUCCESS);
 	pthread_barrier_destroy(&collective);
-	nothing_is_on_devices(&cuda);
-	nothing_is_retained(&cuda);
-	return tap_end();
+	return xla_finish(&cuda, DEVICES, TESTS);
 }

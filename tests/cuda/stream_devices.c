@@ -31,18 +31,13 @@ static void step(struct worker *worker)
 	uint32_t content = (uint32_t)(xla->run * VALUES);
 	unsigned int i;
 
-	for (i = 0; i < VALUES; i++) {
-		xla_compute(xla, its->work, BLOCK, content + i);
-		worker->wrong_calls += !xla_put(xla, "devices", its->work, BLOCK,
-						its->tokens + 8 * i);
-	}
+	for (i = 0; i < VALUES; i++)
+		worker->wrong_calls += !xla_put_value(its, "devices", i, BLOCK, content + i);
 	for (i = VALUES; i-- > 0; ) {
 		worker->wrong_calls += !xla_take(xla, its->tokens + 8 * i, its->work, BLOCK);
 		cuda.cuMemcpyDtoDAsync_v2(its->results + i * BLOCK, its->work, BLOCK, xla->stream);
 	}
-	xla_see(its, VALUES * BLOCK);
-	for (i = 0; i < VALUES; i++)
-		worker->good += xla_is_content(its->seen + i * BLOCK, BLOCK, content + i);
+	worker->good += xla_good(its, VALUES, BLOCK, content);
 	xla->run += DEVICES;
 }
 
@@ -93,8 +88,7 @@ int main(void)
 	pthread_barrier_init(&meet, NULL, DEVICES);
 	for (i = 0; i < DEVICES; i++) {
 		workers[i].its.xla = (struct xla){ .device = i, .run = i };
-		if (pthread_create(&threads[i], NULL, work, &workers[i]))
-			tap_bail("pthread_create");
+		threads[i] = start_thread(work, &workers[i]);
 	}
 	for (i = 0; i < DEVICES; i++)
 		pthread_join(threads[i], NULL);
@@ -109,10 +103,6 @@ int main(void)
 		   (unsigned long long)stats.to_host_bytes_total);
 	}
 	xla_close(am, &cuda);
-	for (i = 0; i < DEVICES; i++)
-		cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(i), CUDA_SUCCESS);
 	pthread_barrier_destroy(&meet);
-	nothing_is_on_devices(&cuda);
-	nothing_is_retained(&cuda);
-	return tap_end();
+	return xla_finish(&cuda, DEVICES, 1);
 }

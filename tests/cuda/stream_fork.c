@@ -33,7 +33,7 @@ int __lsan_is_turned_off(void)
 /* Until told to end: at least one step. */
 struct worker {
 	struct xla_device its;
-	unsigned int good, failed;
+	unsigned int failed;
 };
 
 static void step(struct worker *worker)
@@ -42,20 +42,14 @@ static void step(struct worker *worker)
 	uint32_t content = (uint32_t)++its->xla.run * VALUES;
 	unsigned int i;
 
-	for (i = 0; i < VALUES; i++) {
-		xla_compute(&its->xla, its->work, BLOCK, content + i);
-		worker->failed += !xla_put(&its->xla, "fork", its->work, BLOCK, its->tokens + 8 * i);
-	}
+	for (i = 0; i < VALUES; i++)
+		worker->failed += !xla_put_value(its, "fork", i, BLOCK, content + i);
 	worker->failed += !xla_tie(&its->xla, its->tokens, VALUES);
 	for (i = VALUES; i-- > 0; )
 		worker->failed += !xla_take_announced(&its->xla, "fork", (int32_t)i,
 						      its->tokens + 8 * i,
 						      its->results + i * BLOCK, BLOCK);
-	xla_see(its, VALUES * BLOCK);
-	worker->good = 0;
-	for (i = 0; i < VALUES; i++)
-		worker->good += xla_is_content(its->seen + i * BLOCK, BLOCK, content + i);
-	worker->failed += worker->good != VALUES;
+	worker->failed += xla_good(its, VALUES, BLOCK, content) != VALUES;
 }
 
 static void *run_steps(void *data)
@@ -123,8 +117,7 @@ static void test_often(struct worker *worker)
 	unsigned int i, told = 0;
 	pthread_t thread;
 
-	if (pthread_create(&thread, NULL, run_steps, worker))
-		tap_bail("pthread_create");
+	thread = start_thread(run_steps, worker);
 	for (i = 0; i < FORKS && told == i; i++) {
 		usleep(1000);
 		told += child_is_told(&worker->its);
@@ -151,8 +144,7 @@ static void test_lock(struct worker *worker)
 	void *told;
 
 	pthread_mutex_lock(&saved_lock);
-	if (pthread_create(&thread, NULL, fork_once, &worker->its))
-		tap_bail("pthread_create");
+	thread = start_thread(fork_once, &worker->its);
 	pthread_join(thread, &told);
 	pthread_mutex_unlock(&saved_lock);
 	ok(told, "a child of a thread that has the table is told, and ends");
@@ -167,8 +159,5 @@ int main(void)
 	test_lock(&worker);
 	test_often(&worker);
 	xla_end(&worker.its);
-	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
-	nothing_is_on_devices(&cuda);
-	nothing_is_retained(&cuda);
-	return tap_end();
+	return xla_finish(&cuda, 1, 1);
 }

@@ -21,16 +21,11 @@ static void step(void)
 	unsigned int i;
 
 	xla->run++;
-	for (i = 0; i < VALUES; i++) {
-		xla_compute(xla, its.work, BLOCK, (uint32_t)xla->run * VALUES + i);
-		failed += !xla_put(xla, "trim", its.work, BLOCK, its.tokens + 8 * i);
-	}
+	for (i = 0; i < VALUES; i++)
+		failed += !xla_put_value(&its, "trim", i, BLOCK, (uint32_t)xla->run * VALUES + i);
 	for (i = VALUES; i-- > 0; )
 		failed += !xla_take(xla, its.tokens + 8 * i, its.results + i * BLOCK, BLOCK);
-	xla_see(&its, VALUES * BLOCK);
-	for (i = 0; i < VALUES; i++)
-		good += xla_is_content(its.seen + i * BLOCK, BLOCK,
-				       (uint32_t)xla->run * VALUES + i);
+	good += xla_good(&its, VALUES, BLOCK, (uint32_t)xla->run * VALUES);
 }
 
 static void *run_steps(void *data)
@@ -53,8 +48,7 @@ static void test_beside_steps(void)
 	unsigned int trims = 0;
 	pthread_t thread;
 
-	if (pthread_create(&thread, NULL, run_steps, NULL))
-		tap_bail("pthread_create");
+	thread = start_thread(run_steps, NULL);
 	for (; !__atomic_load_n(&is_over, __ATOMIC_ACQUIRE); trims++)
 		actmem_xla_trim_devices();
 	pthread_join(thread, NULL);
@@ -69,8 +63,5 @@ int main(void)
 	xla_begin(&its, &cuda, 0, VALUES, BLOCK);
 	test_beside_steps();
 	xla_end(&its);
-	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
-	nothing_is_on_devices(&cuda);
-	nothing_is_retained(&cuda);
-	return tap_end();
+	return xla_finish(&cuda, 1, 1);
 }

@@ -424,3 +424,32 @@ void xla_see(struct xla_device *its, uint64_t bytes)
 	    xla->cuda->cuStreamSynchronize(xla->stream))
 		tap_bail("results of device %d", xla->device);
 }
+
+bool xla_put_value(struct xla_device *its, const char *site, unsigned int value, uint64_t bytes,
+		   uint32_t content)
+{
+	xla_compute(&its->xla, its->work, bytes, content);
+	return xla_put(&its->xla, site, its->work, bytes, its->tokens + 8 * value);
+}
+
+unsigned int xla_good(struct xla_device *its, unsigned int values, uint64_t bytes,
+		      uint32_t content)
+{
+	unsigned int good = 0, i;
+
+	xla_see(its, values * bytes);
+	for (i = 0; i < values; i++)
+		good += xla_is_content(its->seen + i * bytes, bytes, content + i);
+	return good;
+}
+
+int xla_finish(const struct cuda *cuda, int devices, unsigned int times)
+{
+	int i;
+
+	for (i = 0; i < devices * (int)times; i++)
+		cuda_returns(cuda->cuDevicePrimaryCtxRelease_v2(i % devices), CUDA_SUCCESS);
+	nothing_is_on_devices(cuda);
+	nothing_is_retained(cuda);
+	return tap_end();
+}

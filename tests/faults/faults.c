@@ -480,6 +480,16 @@ int open_small(struct actmem **am)
 	return open_memfd(am, ACTMEM_PAGES_4K, ACTMEM_ALLOW_UNLOCKED);
 }
 
+int create_region(struct actmem *am, uint64_t length, uint32_t flags,
+		  struct actmem_region **region)
+{
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = length, .flags = flags,
+	};
+
+	return actmem_region_create(am, &options, region);
+}
+
 int live_of_heap(struct actmem *am, uint64_t grow_bytes)
 {
 	struct actmem_heap_options options = { .size = sizeof(options), .grow_bytes = grow_bytes };

@@ -122,8 +122,7 @@ static void test_race(struct actmem *am)
 	unsigned int i;
 
 	pthread_barrier_init(&race.barrier, NULL, 2);
-	if (pthread_create(&thread, NULL, race_freely, &race))
-		tap_bail("pthread_create");
+	thread = start_thread(race_freely, &race);
 	for (i = 0; i < RACES; i++) {
 		if (actmem_heap_alloc(race.heap, 5000, 0, &block))
 			tap_bail("actmem_heap_alloc");
@@ -254,17 +253,5 @@ static void test_counters(struct actmem *am)
 
 int main(void)
 {
-	struct usage before = usage_now();
-	struct actmem *am = open_or_bail();
-
-	test_ends(am);
-	test_race(am);
-	test_chunks(am);
-	test_regions(am);
-	test_fork(am);
-	test_counters(am);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return RUN_TESTS(test_ends, test_race, test_chunks, test_regions, test_fork, test_counters);
 }

@@ -170,11 +170,7 @@ static int teardown(void **state)
 
 static int create(uint32_t flags, struct actmem_region **region)
 {
-	struct actmem_region_options options = {
-		.size = sizeof(options), .length = WHOLE, .flags = flags,
-	};
-
-	return actmem_region_create(am, &options, region);
+	return create_region(am, WHOLE, flags, region);
 }
 
 static void create_and_close(void)

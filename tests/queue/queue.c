@@ -285,8 +285,7 @@ static void test_threads(struct actmem_queue *queue, struct actmem_region *regio
 
 	for (i = 0; i < USERS; i++) {
 		users[i] = (struct user){ queue, set.file, region, i * MIB, 0, false };
-		if (pthread_create(&threads[i], NULL, use, &users[i]))
-			tap_bail("pthread_create");
+		threads[i] = start_thread(use, &users[i]);
 	}
 	for (i = 0; i < USERS; i++) {
 		pthread_join(threads[i], NULL);
@@ -303,11 +302,6 @@ struct inherited {
 	struct actmem_region *region;
 	const char *path;
 };
-
-static bool refused(int returned)
-{
-	return returned == -EOWNERDEAD && strstr(actmem_error(), "fork");
-}
 
 /* Nor does the child keep the file or the ring alive. */
 static bool has_no_descriptor_of(const char *path)

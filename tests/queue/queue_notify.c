@@ -191,8 +191,7 @@ static void test_others(struct actmem *am, enum actmem_engine engine,
 	listener.file = set.file;
 	listener.begun = SLOTS;
 	for (i = 0; i < TAKERS; i++)
-		if (pthread_create(&takers[i], NULL, take_too, &listener))
-			tap_bail("pthread_create");
+		takers[i] = start_thread(take_too, &listener);
 	for (i = 0; i < SLOTS; i++)
 		if (fill(&listener, i))
 			tap_bail("actmem_queue_fill");

@@ -247,8 +247,5 @@ int main(void)
 		run(am, engines[i], 1, 0, seed, rounds);
 		run(am, engines[i], 3, ACTMEM_ATTACH_PLAIN, seed + 1, rounds);
 	}
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return end_tests(am, before);
 }

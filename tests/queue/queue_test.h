@@ -73,10 +73,7 @@ static inline int test_engines(void (*test)(struct actmem *am, enum actmem_engin
 	for (i = 0; i < 2; i++)
 		if (engine_is_there(am, engines[i]))
 			test(am, engines[i]);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return end_tests(am, before);
 }
 
 /* A path beside this program; of several programs and calls it is never the same. */

@@ -51,14 +51,13 @@ static int make_file(struct rig *rig)
 /* Stops at the first failure; tear_down() undoes what was done. */
 static int set_up(struct rig *rig, enum actmem_engine engine)
 {
-	struct actmem_region_options options = { .size = sizeof(options), .length = LENGTH };
 	void *memory;
 	int error;
 
 	*rig = (struct rig){ .before = held_now() };
 	error = open_memfd(&rig->am, ACTMEM_PAGES_4K, 0);
 	if (!error)
-		error = actmem_region_create(rig->am, &options, &rig->region);
+		error = create_region(rig->am, LENGTH, 0, &rig->region);
 	if (!error)
 		error = actmem_region_map(rig->region, &memory);
 	rig->memory = error ? NULL : memory;

@@ -40,9 +40,6 @@ static int answer(uint32_t request, void *argument)
 
 static int setup(void **state)
 {
-	struct actmem_region_options options = {
-		.size = sizeof(options), .length = LENGTH, .flags = ACTMEM_REGION_LAZY,
-	};
 	struct actmem_queue_options wanted;
 	int error;
 
@@ -50,7 +47,7 @@ static int setup(void **state)
 	driver.features = ACTMEM_FEATURE_URING;
 	fake_commands(answer);
 	am = open_driver();
-	assert_int_equal(actmem_region_create(am, &options, &region), 0);
+	assert_int_equal(create_region(am, LENGTH, ACTMEM_REGION_LAZY, &region), 0);
 	ACTMEM_INIT(&wanted);
 	wanted.engine = ACTMEM_ENGINE_URING;
 	commands = 0;

@@ -28,10 +28,9 @@ struct rig {
 
 static struct actmem_region *make_region(struct actmem *am, uint64_t length)
 {
-	struct actmem_region_options options = { .size = sizeof(options), .length = length };
 	struct actmem_region *region;
 
-	assert_int_equal(actmem_region_create(am, &options, &region), 0);
+	assert_int_equal(create_region(am, length, 0, &region), 0);
 	return region;
 }
 

@@ -288,8 +288,5 @@ int main(void)
 	test_environment();
 	test_heap(am);
 	test_no_handle(am);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return end_tests(am, before);
 }

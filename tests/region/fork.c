@@ -28,24 +28,18 @@ static bool is_mapped(void *address)
 	return !mincore(address, 4096, &page);
 }
 
-static bool refused(int returned)
-{
-	return returned == -EOWNERDEAD && strstr(actmem_error(), "fork");
-}
-
 static bool handles_are_refused(void *context)
 {
 	struct parent *p = context;
 	struct actmem_counters counters = { .size = sizeof(counters) };
 	struct actmem_region_info info = { .size = sizeof(info) };
-	struct actmem_region_options options = { .size = sizeof(options), .length = LENGTH };
 	struct actmem_heap_stats stats = { .size = sizeof(stats) };
 	struct actmem_region *region;
 	struct actmem_heap *heap;
 	void *address;
 
 	return refused(actmem_get_counters(p->am, &counters)) &&
-	       refused(actmem_region_create(p->am, &options, &region)) &&
+	       refused(create_region(p->am, LENGTH, 0, &region)) &&
 	       refused(actmem_region_from_fd(p->am, 0, &region)) &&
 	       refused(actmem_region_fd(p->region)) &&
 	       refused(actmem_region_map(p->region, &address)) &&
@@ -102,10 +96,9 @@ static bool child_has_its_own(void *context)
 {
 	struct actmem_region *region;
 	struct actmem *am;
-	struct actmem_region_options options = { .size = sizeof(options), .length = LENGTH };
 	char *memory;
 
-	if (actmem_open(&am, NULL) || actmem_region_create(am, &options, &region) ||
+	if (actmem_open(&am, NULL) || create_region(am, LENGTH, 0, &region) ||
 	    actmem_region_map(region, (void **)&memory))
 		return false;
 	memset(memory, 1, LENGTH);
@@ -131,19 +124,6 @@ static bool child_publishes_nothing(void *context)
 	return list_has_none_of(getpid());
 }
 
-static struct actmem_region *make_inherited(struct actmem *am)
-{
-	struct actmem_region_options options = {
-		.size = sizeof(options), .length = LENGTH, .flags = ACTMEM_REGION_INHERIT,
-		.name = "inherited",
-	};
-	struct actmem_region *region;
-
-	if (actmem_region_create(am, &options, &region))
-		tap_bail("actmem_region_create");
-	return region;
-}
-
 int main(void)
 {
 	struct usage before = usage_now();
@@ -152,7 +132,7 @@ int main(void)
 
 	p.am = open_or_bail();
 	p.region = region_or_bail(p.am, "parents");
-	p.inherited = make_inherited(p.am);
+	returns(create_region(p.am, LENGTH, ACTMEM_REGION_INHERIT, &p.inherited), 0);
 	returns(actmem_heap_create(p.am, &heap, &p.heap), 0);
 	returns(actmem_heap_alloc(p.heap, 1000, 0, &p.block), 0);
 	returns(actmem_region_map(p.region, (void **)&p.memory), 0);

@@ -41,11 +41,7 @@ static uint64_t free_pages(void)
 
 static int make(uint64_t pages, struct actmem_region **region)
 {
-	struct actmem_region_options options;
-
-	ACTMEM_INIT(&options);
-	options.length = pages * HUGE_PAGE;
-	return actmem_region_create(am, &options, region);
+	return create_region(am, pages * HUGE_PAGE, 0, region);
 }
 
 static bool begin(uint32_t allow)

@@ -6,12 +6,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common.h"
-
-#define NOBODY	65534
 
 static struct actmem *open_with(enum actmem_pages pages, uint32_t allow)
 {
@@ -26,44 +23,15 @@ static struct actmem *open_with(enum actmem_pages pages, uint32_t allow)
 	return actmem_open(&am, &options) ? NULL : am;
 }
 
-static int make(struct actmem *am, uint64_t length, struct actmem_region **region)
-{
-	struct actmem_region_options options = { .size = sizeof(options), .length = length };
-
-	return actmem_region_create(am, &options, region);
-}
-
-static uint64_t fallbacks(struct actmem *am)
-{
-	struct actmem_counters counters = { .size = sizeof(counters) };
-
-	actmem_get_counters(am, &counters);
-	return counters.fallbacks_total;
-}
-
-/* Root would not meet the limit. */
-static bool lower_memlock(void)
-{
-	struct rlimit limit = { 1 * MIB, 1 * MIB };
-
-	return !setrlimit(RLIMIT_MEMLOCK, &limit) && (getuid() || !setuid(NOBODY));
-}
-
-/* Hugetlb pages cannot be swapped, and so need no lock. */
-static bool memlock_counts(struct actmem *am)
-{
-	return on_driver(am) || pages_wanted() != ACTMEM_PAGES_2M;
-}
-
 static bool memlock_refuses(void *context)
 {
 	struct actmem *am = open_with(0, 0);
 	struct actmem_region *region;
 	int error;
 
-	if (!am || !lower_memlock())
+	if (!am || !lower_memlock(MIB))
 		return false;
-	error = make(am, LENGTH, &region);
+	error = create_region(am, LENGTH, 0, &region);
 	if (!memlock_counts(am))
 		return !error && !actmem_region_close(region) && !actmem_close(am);
 	printf("# %s\n", actmem_error());
@@ -78,9 +46,9 @@ static bool unlocked_is_allowed(void *context)
 	struct actmem_region *region;
 	int error;
 
-	if (!am || !lower_memlock())
+	if (!am || !lower_memlock(MIB))
 		return false;
-	error = make(am, LENGTH, &region);
+	error = create_region(am, LENGTH, 0, &region);
 	if (on_driver(am) || !memlock_counts(am))
 		return error == (on_driver(am) ? -ENOMEM : 0);
 	printf("# %s\n", actmem_error());
@@ -98,7 +66,7 @@ static bool hugetlb_runs_out(void *context)
 
 	if (!am)
 		return false;
-	error = make(am, 256 * MIB, &region);
+	error = create_region(am, 256 * MIB, 0, &region);
 	if (on_driver(am))
 		return !error;
 	printf("# %s\n", actmem_error());
@@ -112,7 +80,8 @@ static bool base_pages_are_allowed(void *context)
 	struct actmem_region_info info = { .size = sizeof(info) };
 	struct actmem_region *region;
 
-	if (!am || make(am, 256 * MIB, &region) || actmem_region_get_info(region, &info))
+	if (!am || create_region(am, 256 * MIB, 0, &region) ||
+	    actmem_region_get_info(region, &info))
 		return false;
 	if (on_driver(am))
 		return info.pages == ACTMEM_PAGES_2M && !fallbacks(am);

@@ -8,12 +8,6 @@
 #define LIMIT		(32 * MIB)
 #define TOO_LONG	(64 * MIB)
 
-/* Hugetlb pages are counted by another controller. */
-static bool is_counted(struct actmem *am)
-{
-	return on_driver(am) || pages_wanted() != ACTMEM_PAGES_2M;
-}
-
 static bool refused_within(void *context)
 {
 	const struct group *group = context;
@@ -25,7 +19,8 @@ static bool refused_within(void *context)
 	if (!enter_group(group) || actmem_open(&am, NULL))
 		return false;
 	error = actmem_region_create(am, &options, &region);
-	if (!is_counted(am))
+	/* Hugetlb pages are counted by another controller. */
+	if (!memlock_counts(am))
 		return !error && !actmem_region_close(region) && !actmem_close(am);
 	printf("# %s\n", actmem_error());
 	if (error != -ENOMEM || !strstr(actmem_error(), "memory cgroup") ||

@@ -65,14 +65,6 @@ static struct actmem_region_options wanted(unsigned int node, uint64_t length)
 	return options;
 }
 
-static uint64_t fallbacks(struct actmem *am)
-{
-	struct actmem_counters counters = { .size = sizeof(counters) };
-
-	returns(actmem_get_counters(am, &counters), 0);
-	return counters.fallbacks_total;
-}
-
 /* Placed, told, listed, mapped at its ends, received, discarded; and then gone. */
 static void test_region(struct actmem *am, unsigned int node)
 {
@@ -319,8 +311,5 @@ int main(void)
 		test_region(am, 0);
 	else
 		test_refusal(am);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return end_tests(am, before);
 }

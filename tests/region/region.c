@@ -103,14 +103,5 @@ static void test_own_descriptor(struct actmem *am)
 
 int main(void)
 {
-	struct usage before = usage_now();
-	struct actmem *am = open_or_bail();
-
-	test_life(am);
-	test_zeroed_again(am);
-	test_own_descriptor(am);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return RUN_TESTS(test_life, test_zeroed_again, test_own_descriptor);
 }

@@ -149,11 +149,7 @@ static void test_refused_heap(void **state)
 
 static int create_lazy(struct actmem *am, struct actmem_region **region)
 {
-	struct actmem_region_options options = {
-		.size = sizeof(options), .length = LENGTH, .flags = ACTMEM_REGION_LAZY,
-	};
-
-	return actmem_region_create(am, &options, region);
+	return create_region(am, LENGTH, ACTMEM_REGION_LAZY, region);
 }
 
 static void test_ranges(void **state)

@@ -68,13 +68,12 @@ static int teardown(void **state)
 static struct actmem_region *make(struct actmem **am)
 {
 	struct actmem_options options;
-	struct actmem_region_options wanted = { .size = sizeof(wanted), .length = LENGTH };
 	struct actmem_region *region;
 
 	ACTMEM_INIT(&options);
 	options.backend = ACTMEM_BACKEND_DRIVER;
 	assert_int_equal(actmem_open(am, &options), 0);
-	assert_int_equal(actmem_region_create(*am, &wanted, &region), 0);
+	assert_int_equal(create_region(*am, LENGTH, 0, &region), 0);
 	return region;
 }
 

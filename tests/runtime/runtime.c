@@ -22,13 +22,10 @@ static void try_cuda(struct actmem *am)
 
 static void test_region(struct actmem *am, struct actmem_runtime *runtime, uint32_t flags)
 {
-	struct actmem_region_options options = {
-		.size = sizeof(options), .length = LENGTH, .flags = flags,
-	};
 	struct actmem_runtime_info info = { .size = sizeof(info) };
 	struct actmem_region *region;
 
-	returns(actmem_region_create(am, &options, &region), 0);
+	returns(create_region(am, LENGTH, flags, &region), 0);
 	returns(actmem_region_register(region, runtime, 0), 0);
 	ok(info_or_bail(region).allocated_bytes == LENGTH, "all pages are there");
 	returns(actmem_region_discard(region, 0, LENGTH), -EBUSY);
@@ -54,8 +51,5 @@ int main(void)
 	test_region(am, runtime, 0);
 	test_region(am, runtime, ACTMEM_REGION_LAZY);
 	returns(actmem_runtime_close(runtime), 0);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return end_tests(am, before);
 }

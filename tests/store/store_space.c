@@ -115,8 +115,5 @@ int main(void)
 		returns(umount(folder), 0);
 	}
 	remove_folder(folder);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return end_tests(am, before);
 }

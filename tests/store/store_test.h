@@ -82,12 +82,25 @@ static inline bool is_block(const void *memory, uint64_t bytes, uint64_t seed)
 	return true;
 }
 
+/* For as long as it takes. */
+static inline int reserve_block(struct actmem_store *store, uint64_t name, uint64_t bytes,
+				void **memory)
+{
+	return actmem_store_reserve(store, key_of(name), bytes, memory, ACTMEM_WAIT_FOREVER);
+}
+
+static inline int hold_block(struct actmem_store *store, uint64_t name, const void **memory,
+		       uint64_t *bytes)
+{
+	return actmem_store_hold(store, key_of(name), memory, bytes, ACTMEM_WAIT_FOREVER);
+}
+
 /* Puts, and takes and compares, in place. */
 static inline int put_block(struct actmem_store *store, uint64_t name, uint64_t bytes,
 			    uint64_t seed)
 {
 	void *memory;
-	int error = actmem_store_reserve(store, key_of(name), bytes, &memory, ACTMEM_WAIT_FOREVER);
+	int error = reserve_block(store, name, bytes, &memory);
 
 	if (error)
 		return error;
@@ -100,7 +113,7 @@ static inline int take_block(struct actmem_store *store, uint64_t name, uint64_t
 {
 	const void *memory;
 	uint64_t has;
-	int error = actmem_store_hold(store, key_of(name), &memory, &has, ACTMEM_WAIT_FOREVER);
+	int error = hold_block(store, name, &memory, &has);
 
 	if (error)
 		return error;
