@@ -23,9 +23,7 @@ static void test_stripes(struct actmem_queue *queue, struct actmem_region *regio
 	ok(set.info.stripe_bytes == stripe_bytes, "and the stripes");
 	pattern(wanted, length, count);
 	memcpy(memory + offset, wanted, length);
-	returns(result_of(queue,
-			  actmem_queue_spill(queue, set.file, at, region, offset, length, NULL)),
-		0);
+	returns(spill_result(queue, set.file, at, region, offset, length), 0);
 	ok(set_transfer(&set, seen, at, length, false) && !memcmp(seen, wanted, length),
 	   "what is spilled is in %u files with stripes of %llu", count,
 	   (unsigned long long)stripe_bytes);
@@ -33,9 +31,7 @@ static void test_stripes(struct actmem_queue *queue, struct actmem_region *regio
 	pattern(wanted, length, count + 100);
 	ok(set_transfer(&set, wanted, at, length, true), "files written");
 	memset(memory, 0, LENGTH);
-	returns(result_of(queue,
-			  actmem_queue_fill(queue, set.file, at, region, offset, length, NULL)),
-		0);
+	returns(fill_result(queue, set.file, at, region, offset, length), 0);
 	ok(!memcmp(memory + offset, wanted, length), "what is filled is as in the files");
 	ok(!memory[offset - 1] && !memory[offset + length], "and no more than that");
 	free(seen);
@@ -60,10 +56,9 @@ static void test_end_of_file(struct actmem_queue *queue, struct actmem_region *r
 	/* In the middle of what direct I/O can read at once. */
 	if (truncate(set.paths[0], (off_t)BLOCK + 100))
 		tap_bail("truncate: %s", strerror(errno));
-	returns(result_of(queue, actmem_queue_fill(queue, set.file, 0, region, 0, 2 * BLOCK, NULL)),
-		-ENODATA);
+	returns(fill_result(queue, set.file, 0, region, 0, 2 * BLOCK), -ENODATA);
 	says("block 1");
-	returns(result_of(queue, actmem_queue_fill(queue, set.file, 0, region, 0, BLOCK, NULL)), 0);
+	returns(fill_result(queue, set.file, 0, region, 0, BLOCK), 0);
 	set_close(&set);
 }
 
@@ -123,8 +118,7 @@ static void test_close(struct actmem *am, struct actmem_queue *queue)
 	returns(actmem_region_close(region), -EBUSY);
 	says("attached to 1 queue;");
 	says("actmem_queue_detach()");
-	returns(result_of(queue, actmem_queue_fill(queue, set.file, 0, region, 0, LENGTH, NULL)),
-		0);
+	returns(fill_result(queue, set.file, 0, region, 0, LENGTH), 0);
 	returns(actmem_queue_detach(queue, region), 0);
 	returns(actmem_region_close(region), 0);
 	set_close(&set);
@@ -170,14 +164,14 @@ static void test_files(struct actmem_queue *queue, struct actmem_region *region)
 	returns(open_with(queue, path, ACTMEM_FILE_READ_ONLY | ACTMEM_FILE_ALLOW_BUFFERED, 0,
 			  &file), 0);
 	returns(actmem_queue_spill(queue, file, 0, region, 0, 4096, NULL), -EBADF);
-	returns(result_of(queue, actmem_queue_fill(queue, file, 0, region, 0, LENGTH, NULL)), 0);
+	returns(fill_result(queue, file, 0, region, 0, LENGTH), 0);
 	returns(actmem_file_close(file), 0);
 	unlink(path);
 
 	strcpy(directory, path);
 	returns(open_with(queue, dirname(directory),
 			  ACTMEM_FILE_TEMPORARY | ACTMEM_FILE_ALLOW_BUFFERED, LENGTH, &file), 0);
-	returns(result_of(queue, actmem_queue_spill(queue, file, 0, region, 0, LENGTH, NULL)), 0);
+	returns(spill_result(queue, file, 0, region, 0, LENGTH), 0);
 	returns(actmem_file_close(file), 0);
 }
 
@@ -349,8 +343,7 @@ static void test_fork(struct actmem_queue *queue, struct actmem_region *region)
 	struct inherited p = { queue, set.file, region, set.paths[0] };
 
 	ok(in_child(child_is_refused, &p), "a forked child is refused, and holds nothing");
-	returns(result_of(queue, actmem_queue_fill(queue, set.file, 0, region, 0, LENGTH, NULL)),
-		0);
+	returns(fill_result(queue, set.file, 0, region, 0, LENGTH), 0);
 	set_close(&set);
 }
 
@@ -375,18 +368,15 @@ static void test_disk(struct actmem_queue *queue, struct actmem_region *region)
 	ok(info.direct && info.alignment >= 512, "a disk is used past the page cache");
 	ok(info.length == (uint64_t)lseek(disk, 0, SEEK_END), "and has its length");
 	pattern(memory_or_bail(region), LENGTH, 21);
-	returns(result_of(queue, actmem_queue_spill(queue, file, LENGTH, region, 0, LENGTH, NULL)),
-		0);
+	returns(spill_result(queue, file, LENGTH, region, 0, LENGTH), 0);
 	ok(pread(disk, seen, LENGTH, LENGTH) == (ssize_t)LENGTH &&
 	   !memcmp(seen, memory_or_bail(region), LENGTH), "what is spilled is on the disk");
 	pattern(seen, LENGTH, 22);
 	ok(pwrite(disk, seen, LENGTH, 0) == (ssize_t)LENGTH, "written by the test");
-	returns(result_of(queue, actmem_queue_fill(queue, file, 0, region, 0, LENGTH, NULL)), 0);
+	returns(fill_result(queue, file, 0, region, 0, LENGTH), 0);
 	ok(!memcmp(seen, memory_or_bail(region), LENGTH), "what is filled is as on the disk");
-	returns(result_of(queue, actmem_queue_fill(queue, file, info.length - BLOCK, region, 0,
-						   2 * BLOCK, NULL)), -ENODATA);
-	returns(result_of(queue, actmem_queue_spill(queue, file, info.length - BLOCK, region, 0,
-						    2 * BLOCK, NULL)), -ENOSPC);
+	returns(fill_result(queue, file, info.length - BLOCK, region, 0, 2 * BLOCK), -ENODATA);
+	returns(spill_result(queue, file, info.length - BLOCK, region, 0, 2 * BLOCK), -ENOSPC);
 	says("block 1");
 	returns(open_with(queue, path, 0, info.length + 4096, &file), -ENOSPC);
 	returns(actmem_file_close(file), 0);

@@ -42,11 +42,9 @@ static void test_transfers(struct actmem_queue *queue, struct actmem_region *reg
 	returns(actmem_queue_attach(queue, region, 0), 0);
 	pattern(wanted, LENGTH, 5);
 	memcpy(memory, wanted, LENGTH);
-	returns(result_of(queue, actmem_queue_spill(queue, set.file, 0, region, 0, LENGTH, NULL)),
-		0);
+	returns(spill_result(queue, set.file, 0, region, 0, LENGTH), 0);
 	memset(memory, 0, LENGTH);
-	returns(result_of(queue, actmem_queue_fill(queue, set.file, 0, region, 0, LENGTH, NULL)),
-		0);
+	returns(fill_result(queue, set.file, 0, region, 0, LENGTH), 0);
 	ok(!memcmp(memory, wanted, LENGTH), "spilled and filled");
 	returns(actmem_queue_detach(queue, region), 0);
 	free(wanted);

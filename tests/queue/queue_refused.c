@@ -18,7 +18,7 @@ static bool fills(struct actmem *am, struct actmem_queue *queue)
 	pattern(wanted, LENGTH, 1);
 	same = set_transfer(&set, wanted, 0, LENGTH, true) &&
 	       !actmem_queue_attach(queue, region, 0) &&
-	       !result_of(queue, actmem_queue_fill(queue, set.file, 0, region, 0, LENGTH, NULL)) &&
+	       !fill_result(queue, set.file, 0, region, 0, LENGTH) &&
 	       !memcmp(memory, wanted, LENGTH) && !actmem_queue_detach(queue, region);
 	free(wanted);
 	for (i = 0; i < set.count; i++)

@@ -187,6 +187,18 @@ static inline int result_of(struct actmem_queue *queue, int submitted)
 	return submitted ? submitted : wait_or_bail(queue).result;
 }
 
+static inline int fill_result(struct actmem_queue *queue, struct actmem_file *file, uint64_t at,
+			      struct actmem_region *region, uint64_t offset, uint64_t length)
+{
+	return result_of(queue, actmem_queue_fill(queue, file, at, region, offset, length, NULL));
+}
+
+static inline int spill_result(struct actmem_queue *queue, struct actmem_file *file, uint64_t at,
+			       struct actmem_region *region, uint64_t offset, uint64_t length)
+{
+	return result_of(queue, actmem_queue_spill(queue, file, at, region, offset, length, NULL));
+}
+
 /* It has nothing left to do, and ends. */
 static inline void destroy_idle(struct actmem_queue *queue)
 {

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "random.h"
 #include "store/schedule.h"
 
 /* It has a fail() of its own. */
@@ -18,12 +19,6 @@
 #define MIB	(1ULL << 20)
 
 static uint64_t seed;
-
-static uint64_t random_below(uint64_t bound)
-{
-	seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
-	return (seed >> 33) % bound;
-}
 
 static const struct order_place *first_of(const struct order_place *places, const bool *is_in,
 					  bool last_first)
@@ -50,11 +45,11 @@ static void try_order(bool last_first)
 	unsigned int round, at;
 
 	for (round = 0; round < 4 * PLACES; round++) {
-		at = (unsigned int)random_below(PLACES);
+		at = (unsigned int)random_below(&seed, PLACES);
 		if (is_in[at]) {
 			order_remove(&order, &places[at]);
 		} else {
-			places[at].want = (struct want){ random_below(50), round };
+			places[at].want = (struct want){ random_below(&seed, 50), round };
 			order_add(&order, &places[at]);
 		}
 		is_in[at] = !is_in[at];
