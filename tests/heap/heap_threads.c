@@ -138,49 +138,6 @@ static void test_race(struct actmem *am)
 	returns(actmem_heap_destroy(race.heap), 0);
 }
 
-/* Where the mapping begins that the address lies in: that of its region. */
-static uintptr_t mapping_of(void *address)
-{
-	FILE *file = fopen("/proc/self/maps", "re");
-	unsigned long first = 0, end = 0;
-	char line[4096];
-
-	if (!file)
-		tap_bail("/proc/self/maps");
-	while (fgets(line, sizeof(line), file))
-		if (sscanf(line, "%lx-%lx", &first, &end) == 2 && end > (uintptr_t)address)
-			break;
-	fclose(file);
-	return first;
-}
-
-static void test_chunks(struct actmem *am)
-{
-	const uint64_t chunk = 4 * MIB, bytes = 3 * MIB;
-	struct actmem_heap *heap = make_chunked(am, GROW, 0, chunk);
-	void *blocks[BLOCKS], *block;
-	bool within = true;
-	unsigned int i;
-
-	returns(actmem_heap_alloc(heap, chunk + 1, 0, &block), -EINVAL);
-	says("chunk_bytes");
-	/* Whole, so that a block which does not fit here would fit across the edge. */
-	returns(actmem_heap_alloc(heap, 256, 0, &block), 0);
-	ok(stats_of(heap).region_bytes == GROW && stats_of(heap).free_pieces == 2,
-	   "a region of two chunks");
-	take_all(heap, blocks, bytes);
-	for (i = 0; i < BLOCKS; i++) {
-		uint64_t at = (uintptr_t)blocks[i] - mapping_of(blocks[i]);
-
-		within = within && at / chunk == (at + bytes - 1) / chunk;
-	}
-	ok(within, "no block lies across a chunk's edge");
-	ok(stats_of(heap).region_bytes >= BLOCKS * chunk, "even if that takes more regions");
-	give_all(heap, blocks);
-	returns(actmem_heap_free(heap, block), 0);
-	returns(actmem_heap_destroy(heap), 0);
-}
-
 static void test_regions(struct actmem *am)
 {
 	struct actmem_heap *heap = make_heap(am, GROW, 2 * GROW);
@@ -253,5 +210,5 @@ static void test_counters(struct actmem *am)
 
 int main(void)
 {
-	return RUN_TESTS(test_ends, test_race, test_chunks, test_regions, test_fork, test_counters);
+	return RUN_TESTS(test_ends, test_race, test_regions, test_fork, test_counters);
 }

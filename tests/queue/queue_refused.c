@@ -59,6 +59,12 @@ static void test_options(void)
 	options.block_bytes = 4095;
 	returns(actmem_queue_create(am, &options, &queue), -EINVAL);
 	says("block_bytes is 4095");
+	options.block_bytes = ACTMEM_BLOCK_BYTES_MAX + 4096;
+	returns(actmem_queue_create(am, &options, &queue), -EINVAL);
+	says("1 GiB at most");
+	options.block_bytes = ACTMEM_BLOCK_BYTES_MAX;
+	returns(actmem_queue_create(am, &options, &queue), 0);
+	destroy_idle(queue);
 	ACTMEM_INIT(&options);
 	options.workers = ACTMEM_QUEUE_WORKERS_MAX + 1;
 	returns(actmem_queue_create(am, &options, &queue), -EINVAL);

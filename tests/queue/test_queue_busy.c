@@ -433,34 +433,6 @@ static void test_foreign_region(void **state)
 	assert_int_equal(actmem_queue_destroy(queue), 0);
 }
 
-static void test_options(void **state)
-{
-	struct actmem_queue_options options;
-	struct actmem_queue *queue;
-
-	ACTMEM_INIT(&options);
-	options.block_bytes = ACTMEM_BLOCK_BYTES_MAX + 4096;
-	assert_fails(actmem_queue_create(am, &options, &queue), EINVAL, "1 GiB at most");
-	options.block_bytes = ACTMEM_BLOCK_BYTES_MAX;
-	assert_int_equal(actmem_queue_create(am, &options, &queue), 0);
-	assert_int_equal(actmem_queue_destroy(queue), 0);
-}
-
-/* Some security modules say so. */
-static void test_access(void **state)
-{
-	struct actmem_queue_stats stats = { .size = sizeof(stats) };
-	struct actmem_queue *queue;
-
-	fail_every("io_uring_setup", EACCES);
-	queue = make_queue(ACTMEM_ENGINE_AUTO);
-	fail_nothing();
-	assert_int_equal(actmem_queue_get_stats(queue, &stats), 0);
-	assert_int_equal(stats.engine, ACTMEM_ENGINE_WORKERS);
-	assert_non_null(strstr(actmem_queue_describe(queue), "io_uring is refused"));
-	assert_int_equal(actmem_queue_destroy(queue), 0);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -475,8 +447,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_slots, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_ranges, open_region, close_region),
 		cmocka_unit_test_setup_teardown(test_foreign_region, open_region, close_region),
-		cmocka_unit_test_setup_teardown(test_options, open_region, close_region),
-		cmocka_unit_test_setup_teardown(test_access, open_region, close_region),
 	};
 
 	return cmocka_run_group_tests_name("queue_busy", tests, NULL, NULL);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Forks while threads are in handlers: whatever lock one of them holds, a child is told
- * that nothing here is its own, by each call, and ends; and its parent goes on.
+ * What comes meanwhile, as threads are in handlers. Forks: whatever lock one of them holds,
+ * a child is told that nothing here is its own, by each call, and ends; and its parent goes
+ * on. And rings that are given back.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -17,6 +18,7 @@
 #define BLOCK	(32 * 1024UL)
 #define VALUES	4
 #define FORKS	40
+#define STEPS	150
 #define HUNG	20		/* seconds */
 
 static struct cuda cuda;
@@ -33,7 +35,7 @@ int __lsan_is_turned_off(void)
 /* Until told to end: at least one step. */
 struct worker {
 	struct xla_device its;
-	unsigned int failed;
+	unsigned int failed, steps;
 };
 
 static void step(struct worker *worker)
@@ -60,6 +62,7 @@ static void *run_steps(void *data)
 		tap_bail("cuCtxPushCurrent_v2");
 	do {
 		step(worker);
+		__atomic_add_fetch(&worker->steps, 1, __ATOMIC_RELEASE);
 		actmem_xla_trim_devices();
 	} while (!__atomic_load_n(&is_over, __ATOMIC_ACQUIRE));
 	return NULL;
@@ -129,6 +132,26 @@ static void test_often(struct worker *worker)
 	xla_close(am, &cuda);
 }
 
+/* Each value that is put comes back, whichever lane it went through. */
+static void test_trims(struct worker *worker)
+{
+	struct memory memory = { .ring_bytes = 32 * BLOCK };
+	struct actmem *am = xla_open(&memory);
+	pthread_t thread;
+	unsigned int i;
+
+	is_over = 0;
+	worker->steps = 0;
+	thread = start_thread(run_steps, worker);
+	for (i = 0; __atomic_load_n(&worker->steps, __ATOMIC_ACQUIRE) < STEPS; i++)
+		actmem_xla_trim_devices();
+	__atomic_store_n(&is_over, 1, __ATOMIC_RELEASE);
+	pthread_join(thread, NULL);
+	ok(!worker->failed, "%u steps have their values, and rings went %u times: %s",
+	   worker->steps, i, worker->its.xla.words);
+	xla_close(am, &cuda);
+}
+
 static void *fork_once(void *data)
 {
 	static bool told;
@@ -158,6 +181,7 @@ int main(void)
 	xla_begin(&worker.its, &cuda, 0, VALUES, BLOCK);
 	test_lock(&worker);
 	test_often(&worker);
+	test_trims(&worker);
 	xla_end(&worker.its);
 	return xla_finish(&cuda, 1, 1);
 }
