@@ -10,11 +10,9 @@
 
 static struct cuda cuda;
 
-static struct actmem_heap *heap_or_bail(struct actmem *am, uint64_t chunk_bytes)
+static struct actmem_heap *heap_or_bail(struct actmem *am)
 {
-	struct actmem_heap_options options = {
-		.size = sizeof(options), .grow_bytes = LENGTH, .chunk_bytes = chunk_bytes,
-	};
+	struct actmem_heap_options options = { .size = sizeof(options), .grow_bytes = LENGTH };
 	struct actmem_heap *heap;
 
 	if (actmem_heap_create(am, &options, &heap))
@@ -33,7 +31,7 @@ static uint64_t regions_of(struct actmem_heap *heap)
 
 static void test_blocks(struct actmem *am, struct actmem_runtime *runtime)
 {
-	struct actmem_heap *heap = heap_or_bail(am, CHUNK);
+	struct actmem_heap *heap = heap_or_bail(am);
 	void *blocks[12];
 	uint64_t pointer, bytes;
 	bool whole = true;
@@ -65,7 +63,7 @@ static void test_blocks(struct actmem *am, struct actmem_runtime *runtime)
 
 static void test_refusals(struct actmem *am, struct actmem_runtime *runtime)
 {
-	struct actmem_heap *heap = heap_or_bail(am, 3 * CHUNK);
+	struct actmem_heap *heap = heap_or_bail(am);
 	void *block;
 
 	returns(actmem_heap_register(NULL, runtime, 0), -EINVAL);
@@ -78,8 +76,8 @@ static void test_refusals(struct actmem *am, struct actmem_runtime *runtime)
 	returns(actmem_heap_free(heap, block), 0);
 	returns(actmem_heap_trim(heap), 0);
 	returns(actmem_heap_register(heap, runtime, 0), 0);
-	returns(actmem_heap_alloc(heap, 4096, 0, &block), -EINVAL);
-	says("do not divide");
+	returns(actmem_heap_alloc(heap, CHUNK + 1, 0, &block), -EINVAL);
+	says("raise chunk_bytes of the runtime");
 	ok(!regions_of(heap), "and no region is made");
 	returns(actmem_heap_destroy(heap), 0);
 }
@@ -87,7 +85,7 @@ static void test_refusals(struct actmem *am, struct actmem_runtime *runtime)
 /* CUDA's context goes while blocks are live: they stay, and go in their turn. */
 static void test_lost(struct actmem *am, struct actmem_runtime *runtime)
 {
-	struct actmem_heap *heap = heap_or_bail(am, CHUNK);
+	struct actmem_heap *heap = heap_or_bail(am);
 	uint64_t lost = runtime_info(runtime).lost_total;
 	void *block;
 
@@ -104,7 +102,7 @@ static void test_lost(struct actmem *am, struct actmem_runtime *runtime)
 static void test_failures(struct actmem *am)
 {
 	struct actmem_runtime *runtime = runtime_or_bail(am, ACTMEM_RUNTIME_CUDA);
-	struct actmem_heap *heap = heap_or_bail(am, CHUNK);
+	struct actmem_heap *heap = heap_or_bail(am);
 	struct actmem_counters counters = { .size = sizeof(counters) };
 	void *block;
 

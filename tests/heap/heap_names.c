@@ -136,7 +136,8 @@ static void test_chunks(void)
 {
 	const uint64_t chunk = 2 * MIB, length = chunk / 4 * 3;
 	struct actmem *am = open_named(name);
-	struct actmem_heap *heap = make_chunked(am, GROW, 0, chunk);
+	struct actmem_runtime *runtime = open_chunks(am, chunk);
+	struct actmem_heap *heap = make_chunked(am, GROW, 0, runtime);
 	char *blocks[10];
 	bool within = true;
 	unsigned int i;
@@ -152,6 +153,7 @@ static void test_chunks(void)
 	for (i = 0; i < 10; i++)
 		returns(actmem_heap_free(heap, blocks[i]), 0);
 	returns(actmem_heap_destroy(heap), 0);
+	returns(actmem_runtime_close(runtime), 0);
 	counters_are_zero(am);
 	returns(actmem_close(am), 0);
 }

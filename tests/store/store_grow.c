@@ -66,6 +66,8 @@ static void test_chunks(struct actmem *am)
 	returns(actmem_store_reserve(store, key, GROW + 1, &memory, ACTMEM_WAIT_FOREVER), -EINVAL);
 	says("chunk_bytes");
 	ok(!stats_of(store).memory_bytes, "no region is made for blocks that cannot be registered");
+	returns(put_block(store, 2, GROW, 2), 0);
+	returns(take_block(store, 2, GROW, 2), 0);
 	destroy_empty(store);
 	returns(actmem_runtime_close(options.runtime), 0);
 }

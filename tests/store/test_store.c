@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "store/store.h"
 #include "store_rig.h"
 
 static void test_failed_spill(void **state)
@@ -363,7 +364,7 @@ static void test_late(void **state)
 	while (!actmem_store_reserve(rig.store, key_of(100 + extra), BLOCK, &memory, 0))
 		assert_true(++extra < BUDGET / BLOCK);
 	assert_late(&rig, 200, true, 0, "block 200 of 1.0 MiB has no memory yet");
-	assert_late(&rig, 200, true, LATE_NS, "the budget of 4.0 MiB is used up");
+	assert_late(&rig, 200, true, LATE_NS, "budget_bytes of 4.0 MiB is used up");
 	assert_fails(actmem_store_drop(rig.store, key_of(200)), ENOENT, "not in the store");
 	assert_late(&rig, 1, false, LATE_NS, "block 1 of 1.0 MiB");
 	assert_int_equal(stats_of(&rig).takes_total, before);
@@ -379,6 +380,50 @@ static void test_late(void **state)
 }
 
 /* A fill that fails after its taker has given up is told to nobody, and tried again. */
+static bool has_waiter(struct actmem_store *store)
+{
+	bool any;
+
+	pthread_mutex_lock(&store->lock);
+	any = !link_is_alone(&store->waiters);
+	pthread_mutex_unlock(&store->lock);
+	return any;
+}
+
+/* Has half of the budget, and gives it back after waiting for more in vain. */
+static void *give_up(void *context)
+{
+	struct rig *rig = context;
+	void *memory;
+
+	assert_int_equal(actmem_store_reserve(rig->store, key_of(1), BUDGET / 2, &memory, 0), 0);
+	while (!has_waiter(rig->store))
+		usleep(1000);
+	assert_late(rig, 2, true, LATE_NS, "block 2 of 1.0 MiB has no memory yet");
+	assert_int_equal(actmem_store_drop(rig->store, key_of(1)), 0);
+	return NULL;
+}
+
+/* A thread that waits for a while may give memory back afterwards: that is no deadlock. */
+static void test_waits_for_late(void **state)
+{
+	struct rig rig = { 0 };
+	pthread_t thread;
+	void *memory;
+
+	assert_int_equal(set_up(&rig), 0);
+	assert_int_equal(actmem_store_reserve(rig.store, key_of(0), BUDGET / 2, &memory, 0), 0);
+	assert_int_equal(pthread_create(&thread, NULL, give_up, &rig), 0);
+	while (stats_of(&rig).blocks < 2)
+		usleep(1000);
+	assert_int_equal(actmem_store_reserve(rig.store, key_of(3), BUDGET / 2, &memory,
+					      ACTMEM_WAIT_FOREVER), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(actmem_store_drop(rig.store, key_of(0)), 0);
+	assert_int_equal(actmem_store_drop(rig.store, key_of(3)), 0);
+	tear_down(&rig);
+}
+
 static void test_late_failure(void **state)
 {
 	struct rig rig = { .engine = ACTMEM_ENGINE_WORKERS };
@@ -403,6 +448,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_late),
+		cmocka_unit_test(test_waits_for_late),
 		cmocka_unit_test(test_late_failure),
 		cmocka_unit_test(test_failed_spill),
 		cmocka_unit_test(test_full_disk),
