@@ -54,9 +54,8 @@ static void test_no_words(void **state)
 
 static uint64_t bytes_peak(void)
 {
-	struct actmem_counters counters;
+	struct actmem_counters counters = { .size = sizeof(counters) };
 
-	ACTMEM_INIT(&counters);
 	assert_int_equal(actmem_get_counters(am, &counters), 0);
 	return counters.block_bytes_peak;
 }
@@ -91,9 +90,8 @@ static void test_peak(void **state)
 
 static uint64_t free_pieces(void)
 {
-	struct actmem_heap_stats now;
+	struct actmem_heap_stats now = { .size = sizeof(now) };
 
-	ACTMEM_INIT(&now);
 	assert_int_equal(actmem_heap_get_stats(heap, &now), 0);
 	assert_int_equal(now.region_bytes, 2 * MIB);
 	return now.free_pieces;
@@ -133,16 +131,13 @@ static void test_taken_again(void **state)
 /* A region is whole huge pages, though the limit is not. */
 static void test_odd_limit(void **state)
 {
-	struct actmem_heap_options options;
-	struct actmem_heap_stats now;
+	struct actmem_heap_options options = { .size = sizeof(options), .limit_bytes = 5 * MIB };
+	struct actmem_heap_stats now = { .size = sizeof(now) };
 	struct actmem_heap *odd;
 	void *block, *none;
 
-	ACTMEM_INIT(&options);
-	options.limit_bytes = 5 * MIB;
 	assert_int_equal(actmem_heap_create(am, &options, &odd), 0);
 	assert_int_equal(actmem_heap_alloc(odd, 3 * MIB, 0, &block), 0);
-	ACTMEM_INIT(&now);
 	assert_int_equal(actmem_heap_get_stats(odd, &now), 0);
 	assert_int_equal(now.region_bytes, 4 * MIB);
 	assert_fails(actmem_heap_alloc(odd, 2 * MIB, 0, &none), ENOMEM, "raise limit_bytes");
@@ -163,13 +158,11 @@ static void test_odd_limit(void **state)
 
 static void open_long_heap(struct actmem_runtime *chunked, struct actmem_heap **long_heap)
 {
-	struct actmem_region_options region;
-	struct actmem_heap_options options;
+	struct actmem_region_options region = { .size = sizeof(region) };
+	struct actmem_heap_options options = {
+		.size = sizeof(options), .grow_bytes = CHUNKS * CHUNK_BYTES, .region = &region,
+	};
 
-	ACTMEM_INIT(&options);
-	options.grow_bytes = CHUNKS * CHUNK_BYTES;
-	ACTMEM_INIT(&region);
-	options.region = &region;
 	region.flags = ACTMEM_REGION_LAZY;
 	assert_int_equal(actmem_heap_create(am, &options, long_heap), 0);
 	assert_int_equal(actmem_heap_register(*long_heap, chunked, 0), 0);
@@ -177,10 +170,9 @@ static void open_long_heap(struct actmem_runtime *chunked, struct actmem_heap **
 
 static void assert_grows(struct actmem_heap *its, uint64_t regions)
 {
-	struct actmem_heap_stats now;
+	struct actmem_heap_stats now = { .size = sizeof(now) };
 	void *block;
 
-	ACTMEM_INIT(&now);
 	assert_int_equal(actmem_heap_get_stats(its, &now), 0);
 	assert_int_equal(now.regions, regions);
 	assert_int_equal(now.region_bytes, regions * CHUNKS * CHUNK_BYTES);
@@ -232,11 +224,9 @@ static void test_growth_sweep(void **state)
 
 static void test_refused_options(void **state)
 {
-	struct actmem_heap_options options;
+	struct actmem_heap_options options = { .size = sizeof(options), .grow_bytes = 1 };
 	struct actmem_heap *none = NULL;
 
-	ACTMEM_INIT(&options);
-	options.grow_bytes = 1;
 	assert_fails(actmem_heap_create(am, &options, &none), EINVAL, "grow_bytes is 1;");
 	fail_every("calloc", ENOMEM);
 	assert_fails(actmem_heap_create(am, NULL, &none), ENOMEM, "a heap's handle");

@@ -87,12 +87,37 @@ static inline void tear_down(struct rig *rig)
 	assert_same_held(rig->before);
 }
 
+static inline void begin(struct rig *rig)
+{
+	assert_int_equal(set_up(rig), 0);
+}
+
+/* A rig of such values, the last of a test's declarations; it ends with the test. */
+#define RIG(rig, ...)							\
+	struct rig rig __attribute__((cleanup(tear_down))) = { __VA_ARGS__ };	\
+	begin(&rig)
+
 static inline struct actmem_store_stats stats_of(struct rig *rig)
 {
 	struct actmem_store_stats stats = { .size = sizeof(stats) };
 
 	assert_int_equal(actmem_store_get_stats(rig->store, &stats), 0);
 	return stats;
+}
+
+/* For as long as it takes. */
+static inline int reserve(struct rig *rig, uint64_t name, uint64_t bytes)
+{
+	void *memory;
+
+	return actmem_store_reserve(rig->store, key_of(name), bytes, &memory, ACTMEM_WAIT_FOREVER);
+}
+
+static inline int hold(struct rig *rig, uint64_t name)
+{
+	const void *memory;
+
+	return actmem_store_hold(rig->store, key_of(name), &memory, NULL, ACTMEM_WAIT_FOREVER);
 }
 
 static inline int put(struct rig *rig, uint64_t name)
@@ -129,6 +154,24 @@ static inline void settle(struct rig *rig)
 {
 	while (rig->under_way)
 		usleep(1000);
+}
+
+/* So many, from 0 on. */
+static inline uint64_t put_all(struct rig *rig, uint64_t count)
+{
+	uint64_t name;
+
+	for (name = 0; name < count; name++)
+		assert_int_equal(put(rig, name), 0);
+	return count;
+}
+
+static inline void drop_all(struct rig *rig, uint64_t count)
+{
+	uint64_t name;
+
+	for (name = 0; name < count; name++)
+		assert_int_equal(actmem_store_drop(rig->store, key_of(name)), 0);
 }
 
 static inline void take_all(struct rig *rig, uint64_t count)

@@ -117,15 +117,10 @@ static void fail_first(const struct actmem_store_event *event, void *data)
  */
 static void put_away(struct rig *rig)
 {
-	void *memory;
-
-	assert_int_equal(actmem_store_reserve(rig->store, key_of(0), BLOCK / 2, &memory,
-					      ACTMEM_WAIT_FOREVER), 0);
+	assert_int_equal(reserve(rig, 0, BLOCK / 2), 0);
 	assert_int_equal(put(rig, 1), 0);
-	assert_fails(actmem_store_reserve(rig->store, key_of(2), BUDGET, &memory,
-					  ACTMEM_WAIT_FOREVER), EDEADLK, "");
-	assert_int_equal(actmem_store_reserve(rig->store, key_of(3), BLOCK / 2, &memory,
-					      ACTMEM_WAIT_FOREVER), 0);
+	assert_fails(reserve(rig, 2, BUDGET), EDEADLK, "");
+	assert_int_equal(reserve(rig, 3, BLOCK / 2), 0);
 	settle(rig);
 	assert_int_equal(stats_of(rig).spilled_bytes, BLOCK);
 	assert_int_equal(stats_of(rig).memory_bytes, BUDGET / 2);
@@ -149,12 +144,11 @@ static void await_callers(struct rig *rig, const char *count)
  */
 static void test_waiter_is_woken(void **state)
 {
-	struct rig rig = { .grow = BUDGET / 2 };
 	pthread_t first, second, waiter;
 	struct timespec until;
 	void *failed;
+	RIG(rig, .grow = BUDGET / 2);
 
-	assert_int_equal(set_up(&rig), 0);
 	put_away(&rig);
 	slow_call("memfd_create", SLOW_HELD);
 	fail_call("memfd_create", 1, ENOMEM);
@@ -182,7 +176,6 @@ static void test_waiter_is_woken(void **state)
 	assert_int_equal(actmem_store_drop(rig.store, key_of(7)), 0);
 	assert_int_equal(actmem_store_drop(rig.store, key_of(3)), 0);
 	assert_int_equal(actmem_store_drop(rig.store, key_of(0)), 0);
-	tear_down(&rig);
 }
 
 int main(void)
