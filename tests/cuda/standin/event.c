@@ -7,16 +7,22 @@
 
 #include "standin.h"
 
+/* A primary context that was reset is another one, at the same address. */
+struct owner {
+	CUcontext context;
+	unsigned long long id;
+};
+
 struct CUevent_st {
 	struct CUevent_st *next;
-	CUcontext context;
+	struct owner owner;
 	unsigned int flags;
 	bool alive;
 	struct record *last;		/* NULL: none */
 };
 
 struct record {
-	CUcontext context;
+	struct owner owner;
 	bool reached;
 	bool captured;			/* by a stream that was: none can wait for it */
 	unsigned int users;
@@ -24,12 +30,17 @@ struct record {
 
 static struct CUevent_st *events;
 
+static bool is_alive(const struct owner *owner)
+{
+	return owner->context->alive && owner->context->id == owner->id;
+}
+
 void event_count(struct standin_counts *counts)
 {
 	const struct CUevent_st *event;
 
 	for (event = events; event; event = event->next)
-		counts->events += event->alive && event->context->alive;
+		counts->events += event->alive && is_alive(&event->owner);
 }
 
 void record_put(struct record *record)
@@ -47,7 +58,7 @@ static struct record *record_get(struct record *record)
 
 bool record_is_reached(const struct record *record)
 {
-	return !record || record->reached || !record->context->alive;
+	return !record || record->reached || !is_alive(&record->owner);
 }
 
 void record_reach(struct record *record)
@@ -66,7 +77,8 @@ static CUresult check(CUevent handle)
 		event = event->next;
 	if (!event || !event->alive)
 		return CUDA_ERROR_INVALID_HANDLE;
-	return event->context->alive ? event->context->poison : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	return is_alive(&event->owner) ? event->owner.context->poison :
+	       CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 /* Of one that is to be waited for, or asked. */
@@ -90,7 +102,7 @@ CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
 	event = calloc(1, sizeof(*event));
 	if (!event)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	event->context = context;
+	event->owner = (struct owner){ context, context->id };
 	event->flags = Flags;
 	event->alive = true;
 	event->next = events;
@@ -121,12 +133,12 @@ CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
 	ENTER_AS(operation.name);
 	TRY(check(hEvent));
 	TRY(stream_check(hStream));
-	if (hEvent->context != stream_context(hStream))
+	if (hEvent->owner.context != stream_context(hStream))
 		return CUDA_ERROR_INVALID_HANDLE;
 	operation.record = calloc(1, sizeof(*operation.record));
 	if (!operation.record)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	operation.record->context = hEvent->context;
+	operation.record->owner = hEvent->owner;
 	operation.record->captured = stream_is_captured(hStream);
 	operation.record->users = 2;
 	result = stream_do(hStream, &operation);
