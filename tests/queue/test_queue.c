@@ -22,6 +22,8 @@
 #define BLOCK		(32ULL << 10)
 #define BLOCKS		(LENGTH / BLOCK)
 
+static enum actmem_engine uring = ACTMEM_ENGINE_URING, workers = ACTMEM_ENGINE_WORKERS;
+
 struct rig {
 	struct actmem *am;
 	struct actmem_queue *queue;
@@ -66,6 +68,29 @@ static int set_up(struct rig *rig, enum actmem_engine engine)
 	if (!error)
 		error = actmem_queue_attach(rig->queue, rig->region, 0);
 	return error ? error : make_file(rig);
+}
+
+/* Where io_uring is refused for good there is nothing of it to be tested. */
+static void skip_without(const enum actmem_engine *engine)
+{
+	struct actmem_queue *queue;
+	struct actmem *am;
+	int error;
+
+	assert_int_equal(open_memfd(&am, ACTMEM_PAGES_4K, 0), 0);
+	error = make_queue(am, *engine, &queue);
+	if (!error)
+		assert_int_equal(actmem_queue_destroy(queue), 0);
+	assert_int_equal(actmem_close(am), 0);
+	if (*engine == ACTMEM_ENGINE_URING && (error == -EPERM || error == -ENOSYS))
+		skip();
+	assert_int_equal(error, 0);
+}
+
+static void set_up_or_skip(struct rig *rig, const enum actmem_engine *engine)
+{
+	skip_without(engine);
+	assert_int_equal(set_up(rig, *engine), 0);
 }
 
 static void tear_down(struct rig *rig)
@@ -150,11 +175,11 @@ static void there_and_back(struct rig *rig)
 	assert_pattern(rig);
 }
 
-static void resumes(enum actmem_engine engine)
+static void test_resumes(void **state)
 {
 	struct rig rig;
 
-	assert_int_equal(set_up(&rig, engine), 0);
+	set_up_or_skip(&rig, *state);
 	there_and_back(&rig);
 	assert_int_equal(resumed(&rig), 0);
 	shorten_transfers(true);
@@ -177,12 +202,12 @@ static void resumes(enum actmem_engine engine)
 	tear_down(&rig);
 }
 
-static void tells(enum actmem_engine engine)
+static void test_tells(void **state)
 {
 	char place[128];
 	struct rig rig;
 
-	assert_int_equal(set_up(&rig, engine), 0);
+	set_up_or_skip(&rig, *state);
 	snprintf(place, sizeof(place), "block 2, %llu bytes at %llu of '%s'", BLOCK, 2 * BLOCK,
 		 rig.path);
 	fail_transfers(3, 1, -EIO);
@@ -223,59 +248,10 @@ static int run(void *context)
 	return error;
 }
 
-static void sweep(enum actmem_engine engine)
+static void test_sweep(void **state)
 {
-	fail_each(run, &engine, 20);
-}
-
-/* Where io_uring is refused for good there is nothing of it to be tested. */
-static void skip_without_uring(void)
-{
-	struct actmem_queue *queue;
-	struct actmem *am;
-	int error;
-
-	assert_int_equal(open_memfd(&am, ACTMEM_PAGES_4K, 0), 0);
-	error = make_queue(am, ACTMEM_ENGINE_URING, &queue);
-	if (!error)
-		assert_int_equal(actmem_queue_destroy(queue), 0);
-	assert_int_equal(actmem_close(am), 0);
-	if (error == -EPERM || error == -ENOSYS)
-		skip();
-	assert_int_equal(error, 0);
-}
-
-static void test_uring_resumes(void **state)
-{
-	skip_without_uring();
-	resumes(ACTMEM_ENGINE_URING);
-}
-
-static void test_workers_resume(void **state)
-{
-	resumes(ACTMEM_ENGINE_WORKERS);
-}
-
-static void test_uring_tells(void **state)
-{
-	skip_without_uring();
-	tells(ACTMEM_ENGINE_URING);
-}
-
-static void test_workers_tell(void **state)
-{
-	tells(ACTMEM_ENGINE_WORKERS);
-}
-
-static void test_uring_sweep(void **state)
-{
-	skip_without_uring();
-	sweep(ACTMEM_ENGINE_URING);
-}
-
-static void test_workers_sweep(void **state)
-{
-	sweep(ACTMEM_ENGINE_WORKERS);
+	skip_without(*state);
+	fail_each(run, *state, 20);
 }
 
 static void test_refused(void **state)
@@ -308,8 +284,7 @@ static void test_registration(void **state)
 {
 	struct rig rig;
 
-	skip_without_uring();
-	assert_int_equal(set_up(&rig, ACTMEM_ENGINE_URING), 0);
+	set_up_or_skip(&rig, &uring);
 	/* It is not first registered once more. */
 	fail_call("register_buffer", 1, ENOMEM);
 	assert_fails(actmem_queue_attach(rig.queue, rig.region, 0), EEXIST, "is attached");
@@ -440,12 +415,12 @@ static void test_later_deadline(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_uring_resumes),
-		cmocka_unit_test(test_workers_resume),
-		cmocka_unit_test(test_uring_tells),
-		cmocka_unit_test(test_workers_tell),
-		cmocka_unit_test(test_uring_sweep),
-		cmocka_unit_test(test_workers_sweep),
+		cmocka_unit_test_prestate(test_resumes, &uring),
+		cmocka_unit_test_prestate(test_resumes, &workers),
+		cmocka_unit_test_prestate(test_tells, &uring),
+		cmocka_unit_test_prestate(test_tells, &workers),
+		cmocka_unit_test_prestate(test_sweep, &uring),
+		cmocka_unit_test_prestate(test_sweep, &workers),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_registration),
 		cmocka_unit_test(test_told_beside_a_hang),

@@ -82,6 +82,13 @@ static struct actmem_file *open_file(struct actmem_queue *queue)
 	return file;
 }
 
+static void end(struct actmem_queue *queue, struct actmem_file *file)
+{
+	assert_int_equal(actmem_queue_detach(queue, region), 0);
+	assert_int_equal(actmem_file_close(file), 0);
+	assert_int_equal(actmem_queue_destroy(queue), 0);
+}
+
 static void assert_busy(struct actmem_queue *queue, const char *words)
 {
 	assert_fails(actmem_queue_destroy(queue), EBUSY, words);
@@ -142,9 +149,7 @@ static void test_depth(void **state)
 		hold_transfers(false);
 		assert_int_equal(actmem_queue_wait(queue, &completion, 1, ACTMEM_WAIT_FOREVER), 1);
 		assert_int_equal(completion.bytes, LENGTH);
-		assert_int_equal(actmem_queue_detach(queue, region), 0);
-		assert_int_equal(actmem_file_close(file), 0);
-		assert_int_equal(actmem_queue_destroy(queue), 0);
+		end(queue, file);
 	}
 }
 
@@ -183,10 +188,8 @@ static void test_turns(void **state)
 	assert_int_equal(stats.requests_total, 3);
 	assert_int_equal(stats.failures_total, 1);
 	assert_int_equal(stats.filled_bytes_total, LENGTH / 2 + BLOCK);
-	assert_int_equal(actmem_queue_detach(queue, region), 0);
 	assert_int_equal(actmem_file_close(one), 0);
-	assert_int_equal(actmem_file_close(other), 0);
-	assert_int_equal(actmem_queue_destroy(queue), 0);
+	end(queue, other);
 }
 
 static void fill_until(struct actmem_queue *queue, struct actmem_file *file, uint64_t cookie,
@@ -226,9 +229,7 @@ static void test_deadlines(void **state)
 							 ACTMEM_WAIT_FOREVER);
 	assert_int_equal(completions[0].result, 0);
 	assert_int_equal(completions[1].result, 0);
-	assert_int_equal(actmem_queue_detach(queue, region), 0);
-	assert_int_equal(actmem_file_close(file), 0);
-	assert_int_equal(actmem_queue_destroy(queue), 0);
+	end(queue, file);
 }
 
 static struct actmem_queue *watched;
@@ -250,13 +251,6 @@ static struct actmem_file *watch_ring(void)
 	assert_int_equal(actmem_queue_attach(watched, region, 0), 0);
 	ACTMEM_INIT(&first);
 	return open_file(watched);
-}
-
-static void end_watched(struct actmem_file *file)
-{
-	assert_int_equal(actmem_queue_detach(watched, region), 0);
-	assert_int_equal(actmem_file_close(file), 0);
-	assert_int_equal(actmem_queue_destroy(watched), 0);
 }
 
 /*
@@ -286,7 +280,7 @@ static void test_cancelled_meanwhile(void **state)
 	assert_int_equal(actmem_queue_wait(watched, &completion, 1, LATE_NS), 1);
 	assert_int_equal(completion.result, -ECANCELED);
 	sem_destroy(&meddled);
-	end_watched(file);
+	end(watched, file);
 }
 
 static void *wait_for_first(void *data)
@@ -326,7 +320,7 @@ static void test_two_waiters(void **state)
 	alarm(0);
 	assert_int_equal(taken[0] + taken[1], 1);
 	hang_transfers(false);
-	end_watched(file);
+	end(watched, file);
 }
 
 /* A thread that is cancelled in its wait ends after it, and the queue is there for others. */
@@ -335,7 +329,7 @@ static void test_cancelled_thread(void **state)
 	struct actmem_completion completion;
 	struct actmem_file *file;
 	pthread_t waiter;
-	void *end;
+	void *result;
 
 	file = watch_ring();
 	hang_transfers(true);
@@ -346,13 +340,13 @@ static void test_cancelled_thread(void **state)
 	usleep(20000);
 	alarm(LATE_NS / NS_PER_SECOND);
 	assert_int_equal(actmem_queue_cancel(watched, first.id), 0);
-	assert_int_equal(pthread_join(waiter, &end), 0);
+	assert_int_equal(pthread_join(waiter, &result), 0);
 	alarm(0);
-	assert_ptr_equal(end, PTHREAD_CANCELED);
+	assert_ptr_equal(result, PTHREAD_CANCELED);
 	assert_int_equal(completion.id, first.id);
 	assert_int_equal(completion.result, -ECANCELED);
 	hang_transfers(false);
-	end_watched(file);
+	end(watched, file);
 }
 
 /* A second attach of a region has it registered meanwhile, and undoes that. */
@@ -413,9 +407,7 @@ static void test_ranges(void **state)
 	assert_fails(actmem_queue_fill(queue, file, 0, region, 0, LENGTH + BLOCK, NULL), EINVAL,
 		     "no range");
 	assert_fails(actmem_queue_discard(queue, region, 0, 4095, NULL), EINVAL, "no range of whole pages");
-	assert_int_equal(actmem_queue_detach(queue, region), 0);
-	assert_int_equal(actmem_file_close(file), 0);
-	assert_int_equal(actmem_queue_destroy(queue), 0);
+	end(queue, file);
 }
 
 static void test_foreign_region(void **state)
