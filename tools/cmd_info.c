@@ -102,7 +102,8 @@ static int add_versions(json_t *lines, const json_t *info)
 		       json_string_value(json_object_get(library, "version")),
 		       integer_of(library, "abi"), integer_of(library, "abi_oldest"));
 	if (!err && json_is_null(error))
-		err = add_line(lines, "Driver", "ABI %lld (oldest %lld)",
+		err = add_line(lines, "Driver", "%s, ABI %lld (oldest %lld)",
+			       json_string_value(json_object_get(driver, "version")) ?: "unknown",
 			       integer_of(driver, "abi"), integer_of(driver, "abi_oldest"));
 	else if (!err)
 		err = add_line(lines, "Driver", "%s: %s",

@@ -117,8 +117,9 @@ def values_that_are_wrong_are_named():
 def a_folder_that_cannot_be_used_is_an_error():
     with scratch() as folder:
         missing = os.path.join(folder, "none")
-        expect(bench("--spill", missing), 1, None, [missing, "No such file"])
-    expect(bench("--spill", "/dev/null"), 1, None, "/dev/null")
+        expect(bench("--spill", missing), 2, "", [missing, "No such file"])
+    expect(bench("--spill", "/dev/null"), 2, "", "'/dev/null' is no folder")
+    expect(bench("--spill", "/proc", "--file-bytes", "2M"), 1, None, "/proc")
 
 
 @case

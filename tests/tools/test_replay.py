@@ -195,7 +195,7 @@ def values_that_are_wrong_are_named():
 def a_store_that_cannot_be_is_told():
     with scratch() as folder:
         missing = os.path.join(folder, "none")
-        expect(replay(*spilling(missing)), 1, "", [missing, "No such file"])
+        expect(replay(*spilling(missing)), 2, "", [missing, "No such file"])
         expect(replay("--spill", folder), 2, "", "--spill without --budget")
         expect(replay("--budget", "1K"), 2, "", "--budget is 1024; it is at least")
         expect(replay(*spilling(folder, "--block", "5000")), 2, "", ["--block is 5000"])
