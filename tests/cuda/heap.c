@@ -12,11 +12,9 @@ static struct cuda cuda;
 
 static struct actmem_heap *heap_or_bail(struct actmem *am)
 {
-	struct actmem_heap_options options;
+	struct actmem_heap_options options = { .size = sizeof(options), .grow_bytes = LENGTH };
 	struct actmem_heap *heap;
 
-	ACTMEM_INIT(&options);
-	options.grow_bytes = LENGTH;
 	if (actmem_heap_create(am, &options, &heap))
 		tap_bail("actmem_heap_create");
 	return heap;
@@ -24,9 +22,8 @@ static struct actmem_heap *heap_or_bail(struct actmem *am)
 
 static uint64_t regions_of(struct actmem_heap *heap)
 {
-	struct actmem_heap_stats stats;
+	struct actmem_heap_stats stats = { .size = sizeof(stats) };
 
-	ACTMEM_INIT(&stats);
 	if (actmem_heap_get_stats(heap, &stats))
 		tap_bail("actmem_heap_get_stats");
 	return stats.regions;
@@ -106,7 +103,7 @@ static void test_failures(struct actmem *am)
 {
 	struct actmem_runtime *runtime = runtime_or_bail(am, ACTMEM_RUNTIME_CUDA);
 	struct actmem_heap *heap = heap_or_bail(am);
-	struct actmem_counters counters;
+	struct actmem_counters counters = { .size = sizeof(counters) };
 	void *block;
 
 	returns(actmem_heap_register(heap, runtime, 0), 0);
@@ -120,7 +117,6 @@ static void test_failures(struct actmem *am)
 	returns(actmem_heap_free(heap, block), 0);
 	cuda.standin_fail("cuMemHostUnregister", 1, 2, CUDA_ERROR_ILLEGAL_ADDRESS);
 	returns(actmem_heap_destroy(heap), 0);
-	ACTMEM_INIT(&counters);
 	returns(actmem_get_counters(am, &counters), 0);
 	ok(counters.regions == 1 && runtime_info(runtime).regions == 1,
 	   "what CUDA does not let go of stays, and is counted");

@@ -367,8 +367,7 @@ static void *work_in_turn(void *context)
 
 static void start(struct worker *worker)
 {
-	if (pthread_create(&worker->thread, NULL, work_in_turn, worker))
-		tap_bail("pthread_create");
+	worker->thread = start_thread(work_in_turn, worker);
 }
 
 static void give_turn(struct turns *turns, struct worker *worker, unsigned int steps, bool last)
@@ -443,8 +442,5 @@ int main(void)
 	uint64_t seed = seed_given(), steps = number_given("STEPS", STEPS);
 
 	test_turns(am, seed, steps);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return end_tests(am, before);
 }

@@ -11,10 +11,9 @@
 /* What the environment asks for, with such a name for heaps; bails out, as the others do. */
 static inline struct actmem *open_named(const char *heap_name)
 {
-	struct actmem_options options;
+	struct actmem_options options = { .size = sizeof(options) };
 	struct actmem *am;
 
-	ACTMEM_INIT(&options);
 	if (actmem_options_from_environment(&options))
 		tap_bail("actmem_options_from_environment");
 	options.heap_name = heap_name;
@@ -25,12 +24,11 @@ static inline struct actmem *open_named(const char *heap_name)
 
 static inline struct actmem_heap *make_heap(struct actmem *am, uint64_t grow, uint64_t limit)
 {
-	struct actmem_heap_options options;
+	struct actmem_heap_options options = {
+		.size = sizeof(options), .grow_bytes = grow, .limit_bytes = limit,
+	};
 	struct actmem_heap *heap;
 
-	ACTMEM_INIT(&options);
-	options.grow_bytes = grow;
-	options.limit_bytes = limit;
 	if (actmem_heap_create(am, &options, &heap))
 		tap_bail("actmem_heap_create");
 	return heap;
@@ -39,12 +37,11 @@ static inline struct actmem_heap *make_heap(struct actmem *am, uint64_t grow, ui
 /* A runtime without a device; no block of its heaps lies in two such chunks. */
 static inline struct actmem_runtime *open_chunks(struct actmem *am, uint64_t chunk)
 {
-	struct actmem_runtime_options options;
+	struct actmem_runtime_options options = {
+		.size = sizeof(options), .kind = ACTMEM_RUNTIME_NULL, .chunk_bytes = chunk,
+	};
 	struct actmem_runtime *runtime;
 
-	ACTMEM_INIT(&options);
-	options.kind = ACTMEM_RUNTIME_NULL;
-	options.chunk_bytes = chunk;
 	if (actmem_runtime_open(am, &options, &runtime))
 		tap_bail("actmem_runtime_open");
 	return runtime;
@@ -62,9 +59,8 @@ static inline struct actmem_heap *make_chunked(struct actmem *am, uint64_t grow,
 
 static inline struct actmem_heap_stats stats_of(struct actmem_heap *heap)
 {
-	struct actmem_heap_stats stats;
+	struct actmem_heap_stats stats = { .size = sizeof(stats) };
 
-	ACTMEM_INIT(&stats);
 	if (actmem_heap_get_stats(heap, &stats))
 		tap_bail("actmem_heap_get_stats");
 	return stats;
