@@ -336,7 +336,6 @@ static void test_late(void **state)
 	take_all(&rig, count - 1);
 }
 
-/* A fill that fails after its taker has given up is told to nobody, and tried again. */
 static bool has_waiter(struct actmem_store *store)
 {
 	bool any;
@@ -378,6 +377,7 @@ static void test_waits_for_late(void **state)
 	assert_int_equal(actmem_store_drop(rig.store, key_of(3)), 0);
 }
 
+/* A fill that fails after its taker has given up is told to nobody, and tried again. */
 static void test_late_failure(void **state)
 {
 	RIG(rig, .engine = ACTMEM_ENGINE_WORKERS);
