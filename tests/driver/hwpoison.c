@@ -7,6 +7,7 @@
  * The kernel refuses to take it back once an error has been reported that is none of
  * its own, as other tests do: they come later.
  */
+
 #define PAGES			3
 #define MAKE_REGION		create_pages
 #define FILL_REGION(memory)	memset(memory, 1, LENGTH)
