@@ -7,7 +7,7 @@ import signal
 import subprocess
 
 from harness import (ACTMEM, NO_CAPABILITIES, actmem, clean_environment, damage, expect,
-                     scratch, small_disk, spill_files, transparent_pages, wait_for)
+                     mounted, scratch, spill_files, transparent_pages, wait_for)
 from tap import case, main
 
 MIB = 1 << 20
@@ -124,7 +124,7 @@ def a_folder_that_cannot_be_used_is_an_error():
 
 @case
 def too_little_room_is_told():
-    with small_disk("8M") as folder:
+    with mounted("size=8M") as folder:
         result = bench("--spill", folder, "--file-bytes", "32M", "--block", "1M", "--json",
                        "--allow-buffered")
         expect(result, 1, None, [folder, "no room for 32.0 MiB", "8.0 MiB free"])

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 
 from harness import (ACTMEM, ACTMEM_BENCH, BUILD, MEASURING, NO_CAPABILITIES, actmem,
-                     clean_environment, expect, forbidden_device, holder, module_files, mount,
+                     clean_environment, expect, forbidden_device, holder, module_files, mounted,
                      private_dev, public_copy, transparent_pages)
 from tap import case, main
 
@@ -187,21 +187,17 @@ def run_does_not_split_a_directorys_name():
 @case
 def run_tells_of_full_and_of_small_file_systems():
     private_dev()
-    with tempfile.TemporaryDirectory() as folder:
-        def with_mounted(kind, options, status, words, *arguments):
-            mount("-t", kind, "-o", options, "none", folder)
-            try:
-                expect(run("-B", "8M", "-S", folder, *arguments, "true"), status, "",
-                       [folder, *words])
-            finally:
-                subprocess.run(["umount", folder], check=True)
-        with_mounted("ramfs", "mode=755", 1,
-                     ["no direct I/O", "--spill-allow buffered", "with --spill (ACTMEM_SPILL)"])
-        # It has no room that can be allocated ahead either, which is asked for next.
-        with_mounted("ramfs", "mode=755", 1, ["cannot allocate 2.0 MiB"],
-                     "--spill-allow", "memory,buffered")
-        with_mounted("tmpfs", "size=1M", 1, ["no room for 2.0 MiB"])
-        with_mounted("tmpfs", "size=16M", 0, ["tmpfs, which is memory itself"])
+    for kind, options, arguments, status, words in (
+            ("ramfs", "mode=755", [], 1,
+             ["no direct I/O", "--spill-allow buffered", "with --spill (ACTMEM_SPILL)"]),
+            # It has no room that can be allocated ahead either, which is asked for next.
+            ("ramfs", "mode=755", ["--spill-allow", "memory,buffered"], 1,
+             ["cannot allocate 2.0 MiB"]),
+            ("tmpfs", "size=1M", [], 1, ["no room for 2.0 MiB"]),
+            ("tmpfs", "size=16M", [], 0, ["tmpfs, which is memory itself"])):
+        with mounted(options, kind) as folder:
+            expect(run("-B", "8M", "-S", folder, *arguments, "true"), status, "",
+                   [folder, *words])
 
 
 def giant_pages():
@@ -246,22 +242,16 @@ def run_refuses_a_heap_that_cannot_be():
 
 @case
 def run_sets_the_environment():
+    given = {"BACKEND": "memfd", "PAGES": "thp", "NODES": "0", "POLICY": "bind",
+             "HEAP_GROW": "128M", "HEAP_LIMIT": "1g", "DEVICE_RING": "128k"}
+    options = [word for name, value in given.items()
+               for word in (f"--{name.lower().replace('_', '-')}", value)]
     environment = clean_environment(ACTMEM_PAGES="4K", PYTHONPATH="/elsewhere")
-    result = run("--backend", "memfd", "--pages", "thp", "--nodes", "0", "--policy", "bind",
-                 "--heap-grow", "128M", "--heap-limit", "1g", "--device-ring", "128k",
-                 "--report", "env", environment=environment)
+    result = run(*options, "--report", "env", environment=environment)
     expect(result, 0)
     seen = dict(line.split("=", 1) for line in result.stdout.splitlines() if "=" in line)
-    assert seen["ACTMEM_BACKEND"] == "memfd"
-    assert seen["ACTMEM_PAGES"] == "thp"
-    assert seen["ACTMEM_NODES"] == "0"
-    assert seen["ACTMEM_POLICY"] == "bind"
-    assert seen["ACTMEM_ALLOW"] == "any"
-    assert seen["ACTMEM_HEAP_GROW"] == "128M"
-    assert seen["ACTMEM_HEAP_LIMIT"] == "1g"
-    assert seen["ACTMEM_DEVICE_RING"] == "128k"
-    assert seen["ACTMEM_JAX_REPORT"] == "1"
-    assert seen["ACTMEM_LIBDIR"] == os.path.join(BUILD, "lib")
+    given |= {"ALLOW": "any", "JAX_REPORT": "1", "LIBDIR": os.path.join(BUILD, "lib")}
+    assert {name: seen.get(f"ACTMEM_{name}") for name in given} == given, seen
     assert seen["PYTHONPATH"].split(":")[-1] == "/elsewhere"
 
 
@@ -353,12 +343,9 @@ def run_names_a_node_that_is_not_there():
 def run_without_sysfs():
     """As on a kernel without NUMA, the memory of the machine is that of the node."""
     private_dev()
-    mount("-t", "tmpfs", "none", "/sys")
-    try:
+    with mounted("mode=755", folder="/sys"):
         expect(run("--pages", "4K", "echo", "ran"), 0, "ran\n")
         expect(actmem("run", "--pages", "4K", "--allow", "unlocked", "echo", "ran"), 0, "ran\n")
-    finally:
-        subprocess.run(["umount", "/sys"], check=True)
 
 
 @case

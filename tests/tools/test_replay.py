@@ -8,8 +8,8 @@ import signal
 import subprocess
 import tempfile
 
-from harness import (ACTMEM, actmem, clean_environment, damage, expect, on_terminal, scratch,
-                     small_disk, spill_files, wait_for)
+from harness import (ACTMEM, actmem, clean_environment, damage, expect, mounted, on_terminal,
+                     scratch, spill_files, wait_for)
 from tap import case, main
 
 MIB = 1 << 20
@@ -212,7 +212,7 @@ def without_a_place_to_spill_the_budget_holds():
 
 @case
 def too_little_room_is_told_or_blocks_stay_in_memory():
-    with small_disk("4M") as folder:
+    with mounted("size=4M") as folder:
         expect(replay(*spilling(folder, "--allow-buffered")), 1, None, [folder, "4.0 MiB free"])
         result = replay(*spilling(folder, "--allow-buffered", "--allow-memory", "--json",
                                   "--steps", "2"))
