@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "base/base.h"
 #include "disk.h"
 #include "parse.h"
@@ -80,12 +81,23 @@ bool option_fraction(const char *option, const char *text, double most, double *
 
 bool option_folder(const char *path, const char **paths, uint32_t *count)
 {
-	if (*count < SPILL_FOLDERS_MAX) {
-		paths[(*count)++] = path;
-		return true;
+	struct stat folder;
+
+	if (*count == SPILL_FOLDERS_MAX) {
+		warnx("--spill is given more than %d times", SPILL_FOLDERS_MAX);
+		return false;
 	}
-	warnx("--spill is given more than %d times", SPILL_FOLDERS_MAX);
-	return false;
+	/* Told before anything is measured. */
+	if (stat(path, &folder)) {
+		warn("--spill '%s'", path);
+		return false;
+	}
+	if (!S_ISDIR(folder.st_mode)) {
+		warnx("--spill '%s' is no folder", path);
+		return false;
+	}
+	paths[(*count)++] = path;
+	return true;
 }
 
 bool option_choice(const char *option, const char *text, const char *const *choices,

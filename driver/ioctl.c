@@ -171,7 +171,9 @@ static int info_answer(struct actmem_region *region, struct actmem_ioctl_info *a
 	for_each_node_mask(node, region->nodes)
 		arg->nodes[node / 64] |= 1ULL << (node % 64);
 	arg->uid = from_kuid_munged(current_user_ns(), region->owner);
-	arg->pid = pid_has_task(region->pid, PIDTYPE_TGID) ? pid_vnr(region->pid) : 0;
+	arg->pid = 0;
+	if (pid_has_task(region->pid, PIDTYPE_TGID))
+		arg->pid = pid_vnr(region->pid) ?: ACTMEM_PID_ELSEWHERE;
 
 	err = info_answer_nodes(arg, node_bytes);
 	kfree(node_bytes);

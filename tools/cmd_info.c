@@ -102,7 +102,8 @@ static int add_versions(json_t *lines, const json_t *info)
 		       json_string_value(json_object_get(library, "version")),
 		       integer_of(library, "abi"), integer_of(library, "abi_oldest"));
 	if (!err && json_is_null(error))
-		err = add_line(lines, "Driver", "ABI %lld (oldest %lld)",
+		err = add_line(lines, "Driver", "%s, ABI %lld (oldest %lld)",
+			       json_string_value(json_object_get(driver, "version")) ?: "unknown",
 			       integer_of(driver, "abi"), integer_of(driver, "abi_oldest"));
 	else if (!err)
 		err = add_line(lines, "Driver", "%s: %s",
@@ -206,7 +207,10 @@ static int add_user_limit(json_t *lines, const json_t *driver, unsigned int flag
 
 	if (!json_object_get(driver, "user_limit_bytes"))
 		return 0;
-	limit = limit_text(driver, "user_limit_bytes", flags);
+	if (json_is_null(json_object_get(driver, "user_limit_bytes")))
+		limit = strdup("none set: each process's RLIMIT_MEMLOCK applies");
+	else
+		limit = limit_text(driver, "user_limit_bytes", flags);
 	err = limit ? add_line(lines, "Driver's user limit", "%s", limit) : -ENOMEM;
 	free(limit);
 	return err;

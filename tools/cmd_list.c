@@ -57,8 +57,9 @@ static json_t *nodes_to_json(const struct actmem_region_info *region)
 /* An owner that has ended has neither pid nor command: null. */
 static json_t *region_to_json(const struct actmem_region_info *region)
 {
-	return json_pack("{s:o, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:o}",
-			 "pid", region->pid ? json_integer(region->pid) : json_null(),
+	return json_pack("{s:o, s:b, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:o}",
+			 "pid", region->pid > 0 ? json_integer(region->pid) : json_null(),
+			 "elsewhere", region->pid < 0,
 			 "uid", (json_int_t)region->uid,
 			 "command", region->command[0] ? text_to_json(region->command)
 						       : json_null(),
@@ -96,8 +97,10 @@ static char *cell_command(const json_t *row, const char *key, unsigned int flags
 {
 	if (json_is_true(json_object_get(row, "lingering")))
 		return strdup("(closed, still pinned)");
+	if (json_is_true(json_object_get(row, "elsewhere")))
+		return strdup("(not visible from here)");
 	if (json_is_null(json_object_get(row, "pid")))
-		return strdup("(ended)");
+		return strdup("(no process)");
 	return cell_text(row, key, flags);
 }
 

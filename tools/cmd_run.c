@@ -88,14 +88,17 @@ static void print_help(void)
 
 static int become_program(char **argv)
 {
+	int status;
+
 	execvp(argv[0], argv);
+	status = errno == ENOENT ? STATUS_NOT_FOUND : STATUS_NOT_RUN;
 	if (errno == ENOENT && strchr(argv[0], '/') && !access(argv[0], F_OK))
 		warnx("cannot run '%s': its interpreter does not exist", argv[0]);
 	else if (errno == ENOENT && !strchr(argv[0], '/'))
 		warnx("cannot run '%s': not found in PATH", argv[0]);
 	else
 		warn("cannot run '%s'", argv[0]);
-	return STATUS_FAILED;
+	return status;
 }
 
 /* Makes @path absolute, as the program may change its folder. NULL: as of errno. */

@@ -84,13 +84,17 @@ static int open_output(void)
 	return 0;
 }
 
-/* All that was printed has arrived, or the command has failed. */
+/*
+ * All that was printed has arrived, or the command has failed. A reader that has closed its
+ * pipe has seen what it wanted, and is told nothing.
+ */
 static int finish_output(int status)
 {
 	if (!fflush(stdout) && !ferror(stdout))
 		return status;
 	errno = output_error;
-	warn("cannot write to standard output");
+	if (errno != EPIPE)
+		warn("cannot write to standard output");
 	return STATUS_FAILED;
 }
 

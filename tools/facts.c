@@ -20,6 +20,7 @@
 
 #define DEVICE		"/dev/actmem"
 #define DEVICE_SYSFS	"/sys/class/misc/actmem"
+#define MODULE_SYSFS	"/sys/module/actmem"
 #define NODES_SYSFS	"/sys/devices/system/node"
 #define THP_SYSFS	"/sys/kernel/mm/transparent_hugepage"
 
@@ -47,6 +48,17 @@ static json_t *driver_node_total(int node, const char *name)
 	int err = sysfile_value(&number, DEVICE_SYSFS "/node%d/%s", node, name);
 
 	return optional_number(err, number);
+}
+
+/* "0.1.0", of the module that is loaded. */
+static json_t *driver_version(void)
+{
+	char version[64];
+	int err = sysfile_read(MODULE_SYSFS "/version", version, sizeof(version));
+
+	if (!err)
+		version[strcspn(version, "\n")] = '\0';
+	return optional_text(err, version);
 }
 
 /* 0, also from a driver of another age, which tells its versions as well. */
@@ -82,9 +94,10 @@ json_t *facts_driver(void)
 	uint64_t limit;
 	json_t *driver;
 
-	driver = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}",
+	driver = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}",
 			   "device", DEVICE,
 			   "error", err ? json_string(strerror(-err)) : json_null(),
+			   "version", driver_version(),
 			   "abi", optional_number(err, query.abi),
 			   "abi_oldest", optional_number(err, query.abi_oldest),
 			   "regions", driver_total("regions"),

@@ -11,6 +11,9 @@ enum exit_status {
 	STATUS_OK = 0,
 	STATUS_FAILED = 1,
 	STATUS_USAGE = 2,
+	/* Of a program that cannot be run, and of one that is not there: as shells have it. */
+	STATUS_NOT_RUN = 126,
+	STATUS_NOT_FOUND = 127,
 };
 
 /*

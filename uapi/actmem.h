@@ -229,6 +229,9 @@ struct actmem_ioctl_create {
 /* The hardware has erred in pages of it, see @poisoned_bytes. */
 #define ACTMEM_INFO_POISONED		(1U << 5)
 
+/* A process of another pid namespace. */
+#define ACTMEM_PID_ELSEWHERE		(-1)
+
 /**
  * struct actmem_ioctl_info - ACTMEM_IOC_INFO: one region as it is now
  * @size: sizeof(struct actmem_ioctl_info)
@@ -246,7 +249,7 @@ struct actmem_ioctl_create {
  * @nodes: out: node mask of the policy
  * @uid: out: user who created it, in the caller's user namespace
  * @pid: out: process that created it, in the caller's pid namespace; 0 if it
- *	has ended or cannot be seen from there
+ *	has ended, ACTMEM_PID_ELSEWHERE if it cannot be seen from there
  * @node_bytes: in: pointer to an array of __u64, or 0; out: bytes on node i in
  *	element i
  * @node_count: in: elements of that array; out: highest possible node + 1.

@@ -93,12 +93,17 @@ const char *knob_value(enum knob knob)
 
 void knob_spell(char *text, size_t size, const char *words, unsigned int names)
 {
-	size_t used = 0;
 	unsigned int knob, by;
+	size_t used = 0;
+	bool is_mark;
 
 	for (; *words && used + 1 < size; words++) {
+		is_mark = *words == KNOB_MARK || *words == KNOB_MARK_VARIABLE;
+		/* Words that were too long may end in half a mark. */
+		if (is_mark && !words[1])
+			break;
 		knob = (unsigned char)words[1] - (unsigned int)KNOB_FIRST;
-		if ((*words != KNOB_MARK && *words != KNOB_MARK_VARIABLE) || knob >= KNOBS) {
+		if (!is_mark || knob >= KNOBS) {
 			text[used++] = *words;
 			continue;
 		}

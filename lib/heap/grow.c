@@ -7,6 +7,7 @@
  * range of extents of its own, and no block lies across two.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/base.h"
@@ -164,6 +165,7 @@ static bool list_region(struct actmem_heap *heap, struct heap_region *its, char 
  */
 static int add_region(struct actmem_heap *heap, uint64_t length, uint64_t left, uint64_t home)
 {
+	char words[ERROR_TEXT_MAX];
 	struct heap_region *its;
 	void *address;
 	int error = heap_region_open(heap, length, left, &its);
@@ -173,9 +175,11 @@ static int add_region(struct actmem_heap *heap, uint64_t length, uint64_t left, 
 	error = actmem_region_map(its->region, &address);
 	if (!error && !list_region(heap, its, address, home))
 		error = fail(ENOMEM, "no memory for a heap's bookkeeping");
-	if (error)
-		heap_region_close(heap, its);
-	return error;
+	if (!error)
+		return 0;
+	snprintf(words, sizeof(words), "%s", fail_words());
+	heap_region_close(heap, its);
+	return fail_as_before(error, words);
 }
 
 /*
@@ -208,7 +212,7 @@ static int add_region_for(struct actmem_heap *heap, uint64_t length, uint64_t al
 static int check_length(const struct actmem_heap *heap, uint64_t length)
 {
 	return length <= heap->chunk_bytes ? 0 :
-	       fail(EINVAL, "a block of %s would lie across chunks of %s, in which regions are registered; raise chunk_bytes",
+	       fail(EINVAL, "a block of %s would lie across chunks of %s, in which regions are registered; raise chunk_bytes of the runtime",
 		    BYTES_TEXT(length), BYTES_TEXT(heap->chunk_bytes));
 }
 
@@ -352,6 +356,7 @@ static struct heap_region *detach_excess(struct actmem_heap *heap, uint64_t keep
 	return detached;
 }
 
+/* The heap has them no more: a thread that is cancelled before their end would leak them. */
 static void close_regions(struct actmem_heap *heap, struct heap_region *its)
 {
 	struct heap_region *next;
@@ -366,16 +371,22 @@ static void close_regions(struct actmem_heap *heap, struct heap_region *its)
 
 bool heap_shrink(struct actmem_heap *heap, bool named_too)
 {
-	struct heap_region *its = detach_free_regions(heap, named_too);
-	bool any = its;
+	struct heap_region *its;
+	bool any;
 
+	thread_hold_cancellation();
+	its = detach_free_regions(heap, named_too);
+	any = its;
 	close_regions(heap, its);
+	thread_let_cancellation();
 	return any;
 }
 
 void heap_shrink_to(struct actmem_heap *heap, uint64_t keep_bytes)
 {
+	thread_hold_cancellation();
 	close_regions(heap, detach_excess(heap, keep_bytes));
+	thread_let_cancellation();
 }
 
 bool heap_may_grow(struct actmem_heap *heap, uint64_t bytes)

@@ -53,15 +53,12 @@ static int read_heap_options(struct actmem_heap *heap, const struct actmem_heap_
 	if (region.length % HUGE_PAGE_BYTES || region.length > EXTENT_BYTES_MAX)
 		return fail(EINVAL, "%s is %llu; it must be a multiple of 2 MiB up to 128 TiB",
 			    KNOB(HEAP_GROW), (unsigned long long)region.length);
-	if (taken.chunk_bytes % HUGE_PAGE_BYTES || taken.chunk_bytes > EXTENT_BYTES_MAX)
-		return fail(EINVAL, "chunk_bytes is %llu; it must be a multiple of 2 MiB up to 128 TiB",
-			    (unsigned long long)taken.chunk_bytes);
 	if (options_pages(&heap->am->options, region.pages) == ACTMEM_PAGES_1G)
 		region.length = round_up(region.length, GIANT_PAGE_BYTES);
 	if (!region.name)
 		region.name = "heap";
 	heap->limit = taken.limit_bytes ? taken.limit_bytes : UINT64_MAX;
-	heap->chunk_bytes = taken.chunk_bytes ? taken.chunk_bytes : CHUNK_DEFAULT;
+	heap->chunk_bytes = CHUNK_DEFAULT;
 	return options_resolve(&heap->am->options, &region, false, &heap->request);
 }
 

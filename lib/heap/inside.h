@@ -26,7 +26,7 @@ struct actmem_heap {
 	/* Called before a region is closed, with no lock but perhaps grow_lock; or NULL. */
 	void (*closing)(void *data, struct actmem_region *region);
 	void *closing_data;
-	uint64_t chunk_bytes;
+	uint64_t chunk_bytes;		/* in which regions are registered; its runtime's */
 	struct actmem_runtime *runtime;	/* that registers its regions, or NULL; set before the first */
 	uint32_t register_flags;
 	pthread_mutex_t grow_lock;

@@ -30,6 +30,7 @@ int actmem_heap_register(struct actmem_heap *heap, struct actmem_runtime *runtim
 			     (unsigned long long)heap->region_count);
 	} else {
 		heap->runtime = runtime;
+		heap->chunk_bytes = runtime_chunk_bytes(runtime);
 		heap->register_flags = flags;
 	}
 	pthread_mutex_unlock(&heap->lock);
@@ -48,15 +49,8 @@ void heap_end_runtime(struct actmem_heap *heap)
 
 int heap_register_region(struct actmem_heap *heap, struct actmem_region *region)
 {
-	uint64_t chunk_bytes;
-
-	if (!heap->runtime)
-		return 0;
-	chunk_bytes = runtime_chunk_bytes(heap->runtime);
-	if (chunk_bytes % heap->chunk_bytes)
-		return fail(EINVAL, "the heap's chunks of %s do not divide those of %s that are registered at once: a block could lie in two; give actmem_heap_create() and actmem_runtime_open() the same chunk_bytes",
-			    BYTES_TEXT(heap->chunk_bytes), BYTES_TEXT(chunk_bytes));
-	return actmem_region_register(region, heap->runtime, heap->register_flags);
+	return heap->runtime ?
+	       actmem_region_register(region, heap->runtime, heap->register_flags) : 0;
 }
 
 bool heap_unregister_region(struct actmem_heap *heap, struct actmem_region *region)

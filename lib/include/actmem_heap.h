@@ -22,7 +22,6 @@ struct actmem_heap_options {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t grow_bytes;		/* of a region, a multiple of 2 MiB; 0: 64 MiB; see below */
 	uint64_t limit_bytes;		/* of all its regions; 0: none */
-	uint64_t chunk_bytes;		/* in which regions are registered; 0: 64 GiB */
 	const struct actmem_region_options *region;	/* with length 0; NULL: defaults */
 };
 
@@ -49,7 +48,7 @@ struct actmem_heap_stats {
  * of the length that is wanted then fill it better, or longer where a block is, or
  * where the heap has become large: 1/128 of it, and up to 1/8 while much of it is free
  * in pieces that do not do. A block lies within one region, and across no multiple of
- * chunk_bytes of it, which is a multiple of 2 MiB.
+ * the length that is registered at once: 64 GiB, or the chunk_bytes of its runtime.
  *
  * If actmem_open() was given a heap_name, a path or a bare name as for
  * actmem_region_open(), the regions are files: heap_name.0, heap_name.1 and so
@@ -61,7 +60,7 @@ struct actmem_heap_stats {
  * blocks is what the last one left. They must be its user's own, and no symbolic
  * links. rm removes them.
  *
- * -EINVAL  grow_bytes, chunk_bytes, or the region's options, or their length is not 0
+ * -EINVAL  grow_bytes, or the region's options, or their length is not 0
  * -ENOMEM  none for the bookkeeping
  */
 int actmem_heap_create(struct actmem *am,
@@ -79,8 +78,8 @@ int actmem_heap_destroy(struct actmem_heap *heap);
  * 2 MiB) and to 256 at least. The contents are unspecified. Freed by actmem_heap_free(),
  * by any thread. Never ordinary memory:
  *
- * -EINVAL  length is 0, absurd or more than chunk_bytes, align no power of two or too
- *	large
+ * -EINVAL  length is 0, absurd or more than is registered at once, align no power of two
+ *	or too large
  * -ENOMEM  the heap's limit, or none for the bookkeeping
  * else, where it takes a new region, as actmem_region_create(), actmem_region_open()
  *	(heap_name; -EMFILE: over 4096 of them) and actmem_region_register()

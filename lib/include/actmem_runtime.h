@@ -46,8 +46,8 @@ struct actmem_runtime_options {
 
 /*
  * Opens a runtime. @options NULL: defaults. chunk_bytes: a multiple of 2 MiB, not
- * over 64 GiB, from where on drivers refuse; the same as the chunk_bytes of
- * actmem_heap_create(), so that no block lies in two chunks.
+ * over 64 GiB, from where on drivers refuse. No block of a heap that is registered with
+ * it lies in two chunks, so it bounds the length of blocks.
  *
  * AUTO takes NULL where there is no libcuda.so.1, or one without a device, and
  * actmem_runtime_describe() tells why. A driver that is there and does not work is

@@ -140,7 +140,7 @@ const char *actmem_store_describe(const struct actmem_store *store);
  *	or as actmem_heap_alloc(), and other blocks cannot make room. Or the store's regions
  *	have names, and so stay, and are all shorter
  * -EDEADLK  all of it is reserved or held by this thread, and by others that wait
- *	for memory, too. A block is its reserver's or holder's until it is committed,
+ *	for memory without a timeout. A block is its reserver's or holder's until it is committed,
  *	released or put back, whoever does that: while another thread is to do it, the
  *	one that reserved or held it must not wait in a further reserve or hold
  * -ENOSPC, -EIO and others  room is needed, and a block could not be spilled:

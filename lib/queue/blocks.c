@@ -219,7 +219,7 @@ static void stop_early(struct actmem_queue *queue, struct request *request, int 
 {
 	if (request->error)
 		return;
-	snprintf(request->words, REQUEST_WORDS, "%s: %llu of %llu bytes were begun",
+	snprintf(request->words, ERROR_TEXT_MAX, "%s: %llu of %llu bytes were begun",
 		 error == ETIME ? "the deadline passed" : "cancelled",
 		 (unsigned long long)request->begun, (unsigned long long)request->length);
 	if (request->under_way)
@@ -297,7 +297,7 @@ void queue_fail_transfer(struct actmem_queue *queue, struct transfer *block, int
 	struct request *request = block->request;
 
 	if (!request->error || (int64_t)block->number < request->failed_block) {
-		snprintf(request->words, REQUEST_WORDS, "%s", fail_words());
+		snprintf(request->words, ERROR_TEXT_MAX, "%s", fail_words());
 		request->error = -error;
 		request->failed_block = (int64_t)block->number;
 		link_remove(&request->pending);

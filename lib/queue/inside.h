@@ -18,7 +18,6 @@
 #include "region/region.h"
 
 #define QUEUE_WORDS	512
-#define REQUEST_WORDS	256
 #define PIECE_MOST	(1ULL << 30)	/* the longest registered buffer */
 
 /* Requests in order, and how many of their blocks may be under way. */
@@ -87,7 +86,7 @@ struct request {
 	unsigned int under_way;		/* blocks */
 	int error;			/* it is to end with this errno, and begins no more */
 	int64_t failed_block;		/* the first that failed; -1: ended from outside */
-	char words[];			/* REQUEST_WORDS; of a draft, none */
+	char words[];			/* ERROR_TEXT_MAX; of a draft, none */
 };
 
 /* A part of a request that is done at once; in the hands of an engine. */

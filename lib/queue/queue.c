@@ -208,6 +208,7 @@ int actmem_queue_destroy(struct actmem_queue *queue)
 	pthread_mutex_unlock(&queue->lock);
 	if (error)
 		return error;
+	thread_hold_cancellation();
 	wait_end(queue->am->waits, queue->wait);
 	if (queue->engine != &engine_workers)
 		workers_end(queue);
@@ -225,6 +226,7 @@ int actmem_queue_destroy(struct actmem_queue *queue)
 	queue->am->queues--;
 	handles_unlock();
 	free(queue);
+	thread_let_cancellation();
 	return 0;
 }
 

@@ -116,7 +116,7 @@ static struct request *take_unused(struct actmem_queue *queue)
 	struct link *link = queue->unused.next;
 
 	if (link == &queue->unused)
-		return malloc(sizeof(struct request) + REQUEST_WORDS);
+		return malloc(sizeof(struct request) + ERROR_TEXT_MAX);
 	link_remove(link);
 	return link_item(link, struct request, link);
 }

@@ -42,6 +42,22 @@ bool store_make_do(struct actmem_store *store, int error)
 	return true;
 }
 
+/* Another thread may raise the limit meanwhile. */
+void store_keep_to_budget(struct actmem_store *store)
+{
+	uint64_t raises = store->limit_raises, budget = store->budget;
+	bool is_beyond;
+
+	store->is_to_shorten = false;
+	if (!store->is_beyond)
+		return;
+	pthread_mutex_unlock(&store->lock);
+	is_beyond = heap_lower_limit(store->heap, budget) > budget;
+	pthread_mutex_lock(&store->lock);
+	if (raises == store->limit_raises && link_is_alone(&store->waiters))
+		store->is_beyond = is_beyond;
+}
+
 void store_want_budget(struct actmem_store *store)
 {
 	if (store->budget == store->asked || schedule_peak(&store->schedule) <= store->budget)
@@ -86,6 +102,8 @@ bool store_see_to_budget(struct actmem_store *store)
 		tell_refusal(store);
 	else if (store->is_to_regain)
 		regain(store);
+	else if (store->is_to_shorten)
+		store_keep_to_budget(store);
 	else
 		return false;
 	return true;

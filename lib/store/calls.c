@@ -330,24 +330,6 @@ int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const v
 	return error;
 }
 
-/*
- * Beyond the budget, regions go back as soon as they are free. Another thread may raise
- * the limit again meanwhile.
- */
-static void keep_to_budget(struct actmem_store *store)
-{
-	uint64_t raises = store->limit_raises, budget = store->budget;
-	bool is_beyond;
-
-	if (!store->is_beyond)
-		return;
-	pthread_mutex_unlock(&store->lock);
-	is_beyond = heap_lower_limit(store->heap, budget) > budget;
-	pthread_mutex_lock(&store->lock);
-	if (raises == store->limit_raises && link_is_alone(&store->waiters))
-		store->is_beyond = is_beyond;
-}
-
 static int end_hold(struct actmem_store *store, struct actmem_key key, bool keeps)
 {
 	struct store_block *block;
@@ -360,7 +342,7 @@ static int end_hold(struct actmem_store *store, struct actmem_key key, bool keep
 		store_end(store, block);
 	if (block) {
 		store_advance(store);
-		keep_to_budget(store);
+		store_keep_to_budget(store);
 	}
 	leave(store);
 	return block ? 0 : -ENOENT;
@@ -401,7 +383,7 @@ int actmem_store_drop(struct actmem_store *store, struct actmem_key key)
 		if (!store->sums[SUM_LIVE].blocks)
 			spillfile_empty(&store->files);
 		store_advance(store);
-		keep_to_budget(store);
+		store_keep_to_budget(store);
 	}
 	leave(store);
 	return error;

@@ -93,13 +93,17 @@ static int grow(struct actmem_store *store, struct waiter *waiter, uint64_t leng
 	return LOOK_AGAIN;
 }
 
-static bool is_waiting(const struct actmem_store *store, uint64_t thread)
+/* Whether @thread waits until it has memory. With a timeout it may give some back before. */
+static bool waits_for_ever(const struct actmem_store *store, uint64_t thread)
 {
+	const struct waiter *waiter;
 	const struct link *link;
 
-	for (link = store->waiters.next; link != &store->waiters; link = link->next)
-		if (link_item(link, struct waiter, link)->thread == thread)
+	for (link = store->waiters.next; link != &store->waiters; link = link->next) {
+		waiter = link_item(link, struct waiter, link);
+		if (waiter->thread == thread && !waiter->until)
 			return true;
+	}
 	return false;
 }
 
@@ -108,10 +112,11 @@ static bool gives_back(const struct actmem_store *store, const struct store_bloc
 {
 	if (!store->queue && (block->user == USER_FILLS || block->user == USER_COMMITS))
 		return false;
-	return store->flags & ACTMEM_STORE_HANDED_ON || !is_waiting(store, block->thread);
+	return store->flags & ACTMEM_STORE_HANDED_ON ||
+	       (block->thread != thread_number() && !waits_for_ever(store, block->thread));
 }
 
-/* Whether a thread uses memory and does not wait for some itself. */
+/* Whether another thread uses memory that it may give back while this one waits. */
 static bool memory_comes_back(const struct actmem_store *store)
 {
 	const struct store_block *block;
@@ -206,8 +211,8 @@ static int look_for(struct actmem_store *store, struct waiter *waiter, uint64_t 
 
 static int fail_late(const struct actmem_store *store, const struct store_block *block)
 {
-	return fail(ETIMEDOUT, "%s of %s has no memory yet: the budget of %s is used up, %s of it are being spilled, and %u threads wait",
-		    KEY_TEXT(block->key), BYTES_TEXT(block->bytes), BYTES_TEXT(store->budget),
+	return fail(ETIMEDOUT, "%s of %s has no memory yet: %s of %s is used up, %s of it are being spilled, and %u threads wait",
+		    KEY_TEXT(block->key), BYTES_TEXT(block->bytes), KNOB(BUDGET), BYTES_TEXT(store->budget),
 		    BYTES_TEXT(store->sums[SUM_SPILLING].length), store->waiting);
 }
 

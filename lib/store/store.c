@@ -348,13 +348,11 @@ static void end_all(struct actmem_store *store)
 /* The thread of background work may still begin transfers, which it has prepared. */
 static void await_end(struct actmem_store *store)
 {
-	thread_hold_cancellation();
 	pthread_join(store->background_thread, NULL);
 	pthread_mutex_lock(&store->lock);
 	while (store->under_way)
 		pthread_cond_wait(&store->all_ended, &store->lock);
 	pthread_mutex_unlock(&store->lock);
-	thread_let_cancellation();
 }
 
 int actmem_store_destroy(struct actmem_store *store)
@@ -370,6 +368,7 @@ int actmem_store_destroy(struct actmem_store *store)
 	pthread_mutex_unlock(&store->lock);
 	if (error)
 		return error;
+	thread_hold_cancellation();
 	if (store->queue)
 		await_end(store);
 	actmem_heap_destroy(store->heap);
@@ -383,6 +382,7 @@ int actmem_store_destroy(struct actmem_store *store)
 	pthread_cond_destroy(&store->background);
 	pthread_mutex_destroy(&store->lock);
 	free(store);
+	thread_let_cancellation();
 	return 0;
 }
 

@@ -157,6 +157,7 @@ struct actmem_store {
 	struct order dirty, clean, filed;
 	struct sum sums[SUMS];
 	bool is_beyond;			/* the heap may have more than the budget */
+	bool is_to_shorten;		/* in the background */
 	uint64_t limit_raises;		/* so many times it was given more */
 	struct link waiters;
 	unsigned int waiting;		/* threads in calls */
@@ -287,6 +288,9 @@ bool store_make_do(struct actmem_store *store, int error);
 
 /* Has the heap grow up to budget_bytes again; whether it was kept from it. */
 bool store_lift_budget(struct actmem_store *store);
+
+/* Closes free regions beyond the budget. The lock is given back meanwhile. */
+void store_keep_to_budget(struct actmem_store *store);
 
 /* A round of blocks has ended: more memory is tried for the next, if it has use for it. */
 void store_want_budget(struct actmem_store *store);

@@ -312,7 +312,7 @@ static int take_path(struct region_search *search, int pid, const char *path, co
 			continue;
 		snprintf(item->path, sizeof(item->path), "%s", link);
 		/* Its maker has ended, and this process has found it. */
-		if (!info->pid)
+		if (info->pid <= 0)
 			info->pid = pid;
 	}
 	return 0;

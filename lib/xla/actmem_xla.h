@@ -69,7 +69,6 @@ struct actmem_xla_transfer_stats {
 	uint64_t ahead_total;		/* takes that found their block on the device */
 	uint64_t late_total;		/* takes that did not: the device waited for the copy */
 	uint64_t wasted_bytes_total;	/* ahead, and never taken */
-	uint64_t ring_full_total;	/* pieces of puts that the device had to wait with */
 	uint64_t token_wait_ns_total;	/* that takes waited until the device had come to them */
 	uint64_t block_wait_ns_total;	/* then, for a block to be in memory */
 	uint64_t unfinished;		/* copies that are under way */

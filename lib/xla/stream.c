@@ -125,18 +125,6 @@ static int allocate_ring(struct lane *lane, uint64_t bytes, char *words)
 				    SAVED_WORDS) : 0;
 }
 
-static void add_slot(struct lane *lane, unsigned int i)
-{
-	struct slot *slot = &lane->slots[i];
-
-	slot->memory = lane->ring + i * lane->piece_bytes;
-	if (i < PUT_SLOTS)
-		return;
-	slot->next = lane->free_slots;
-	lane->free_slots = slot;
-	lane->free_count++;
-}
-
 static cuda_result make_device_side(struct lane *lane)
 {
 	const unsigned int flags = CUDA_EVENT_DISABLE_TIMING;
@@ -149,8 +137,9 @@ static cuda_result make_device_side(struct lane *lane)
 	for (i = 0; i < SLOTS; i++) {
 		CUDA_TRY(&result, cuEventCreate(&lane->slots[i].filled, flags));
 		CUDA_TRY(&result, cuEventCreate(&lane->slots[i].empty, flags));
-		add_slot(lane, i);
+		lane->slots[i].emptied = lane->slots[i].empty;
 	}
+	lane->free_slots = (UINT32_C(1) << TAKE_SLOTS) - 1;
 	CUDA_TRY(&result, cuMemHostAlloc((void **)&lane->tokens,
 					 MAILBOXES * MAILBOX_TOKENS * sizeof(*lane->tokens),
 					 CUDA_HOST_PORTABLE));
@@ -169,8 +158,8 @@ static int fill_lane(struct lane *lane, uint64_t ring_bytes, char *words)
 	cuda_result result;
 	int ret;
 
-	lane->piece_bytes = ring_bytes / SLOTS / PIECE_ALIGN * PIECE_ALIGN;
-	ret = allocate_ring(lane, lane->piece_bytes * SLOTS, words);
+	lane->slot_bytes = ring_bytes / SLOTS / SLOT_ALIGN * SLOT_ALIGN;
+	ret = allocate_ring(lane, lane->slot_bytes * SLOTS, words);
 	if (ret)
 		return ret;
 	result = make_device_side(lane);
@@ -450,7 +439,7 @@ int actmem_xla_transfer_stats(uint32_t device, struct actmem_xla_transfer_stats 
 		if (lane->device != device || lane->is_dead)
 			continue;
 		/* A thread that calls CUDA may hold the lock. */
-		now.ring_bytes += lane->piece_bytes * SLOTS;
+		now.ring_bytes += lane->slot_bytes * SLOTS;
 		now.unfinished += __atomic_load_n(&lane->unfinished, __ATOMIC_RELAXED);
 		now.staged_bytes += __atomic_load_n(&lane->staged_bytes, __ATOMIC_RELAXED);
 	}

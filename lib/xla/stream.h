@@ -5,10 +5,10 @@
  * has what handlers do, stream_threads.c what its two threads do.
  *
  * XLA uses an operand again, and a result for the first time, in the order of its own
- * stream. So a put copies its operand into slots of a ring there, and the lane's
- * stream `out` from there into the block; XLA's stream waits for a slot, on the
- * device, while `out` is still at it. When the copy is done, the finisher commits the
- * block. A take finds its block in slots already, by the fetcher, and copies from there
+ * stream. So a put copies its operand into a run of slots of a ring there, one behind the
+ * other, and the lane's stream `out` from there into the block; XLA's stream waits for the
+ * run, on the device, while `out` is still at it. When the copy is done, the finisher commits
+ * the block. A take finds its block in a run already, by the fetcher, and copies from there
  * on XLA's stream; or, if not, it has the stream `late` copy straight into the result
  * once XLA's stream has come to the take, and XLA's stream wait for that.
  *
@@ -41,16 +41,17 @@
 #define PUT_SLOTS	16
 #define TAKE_SLOTS	16
 #define SLOTS		(PUT_SLOTS + TAKE_SLOTS)
+/* Of one copy of a put, so that the next can begin while the device empties them. */
+#define PUT_RUN_MAX	(PUT_SLOTS / 2)
 #define MAILBOXES	16
 #define MAILBOX_TOKENS	32
-#define PIECE_ALIGN	UINT64_C(4096)
+#define SLOT_ALIGN	UINT64_C(4096)
 
-/* A part of the ring. */
+/* A part of the ring. The events of a run are those of its last slot. */
 struct slot {
-	struct slot *next;		/* that is free, or of the same block */
-	cuda_pointer memory;
-	cuda_event filled;		/* recorded once it has all of a piece */
+	cuda_event filled;		/* recorded once the run has all of a copy */
 	cuda_event empty;		/* recorded once it has been copied from */
+	cuda_event emptied;		/* the latter of the run that it was in last */
 };
 
 /* An event of the lane's, free or of a copy. */
@@ -71,7 +72,7 @@ struct staged {
 	struct lane *lane;
 	uint64_t bytes;
 	struct mark *ready;
-	struct slot *slots;
+	unsigned int first, count;	/* slots */
 };
 
 /* The finisher's work when an event has been reached. */
@@ -88,7 +89,7 @@ struct lane {
 	uint32_t device;
 	cuda_context context;
 	unsigned long long context_id;
-	uint64_t piece_bytes;
+	uint64_t slot_bytes;
 	cuda_stream out, ahead, late;
 	cuda_pointer ring;
 	struct slot slots[SLOTS];
@@ -102,8 +103,7 @@ struct lane {
 	pthread_mutex_t lock;		/* of all that follows, and the order on streams */
 	pthread_cond_t finishes_come, takes_come, mailboxes_come, is_finished;
 	unsigned int next_put;		/* slot */
-	struct slot *free_slots;	/* of those for takes */
-	uint64_t free_count;
+	uint32_t free_slots;		/* bits: of those for takes, which follow those for puts */
 	struct mark *free_marks;
 	struct mailbox *free_mailboxes;
 	struct finish *finishes, **last_finish;
@@ -160,6 +160,10 @@ int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct 
 
 /* The stream has come further since the last take: the device may have emptied slots. */
 void lane_look_again(struct lane *lane);
+
+/* How many slots so many bytes need, and where the first of a run is. */
+unsigned int lane_slots_for(const struct lane *lane, uint64_t bytes);
+cuda_pointer lane_slot_memory(const struct lane *lane, unsigned int slot);
 
 /* With the lane's lock held: what is staged is needed no more, and was copied or not. */
 void lane_unstage(struct lane *lane, struct staged *staged);

@@ -178,40 +178,64 @@ int lane_may_run_ahead(const struct lane *lane, int is_staged)
 	return is_staged || !lane->put_bytes_most;
 }
 
-static cuda_result put_piece(struct lane *lane, cuda_stream stream, cuda_pointer from, void *to,
-			     uint64_t bytes)
+unsigned int lane_slots_for(const struct lane *lane, uint64_t bytes)
 {
-	struct slot *slot = &lane->slots[lane->next_put++ % PUT_SLOTS];
-	cuda_result result = cuda.cuEventQuery(slot->empty);
+	return (unsigned int)((bytes + lane->slot_bytes - 1) / lane->slot_bytes);
+}
 
-	if (result == CUDA_NOT_READY) {
-		TRANSFER_COUNT(lane->device, ring_full_total, 1);
-		result = CUDA_OK;
+cuda_pointer lane_slot_memory(const struct lane *lane, unsigned int slot)
+{
+	return lane->ring + slot * lane->slot_bytes;
+}
+
+/*
+ * The first of the next @count slots for puts. They go round, and no run lies across the
+ * end: slots that are left out there count as used by the run before them, so that the last
+ * slot of any run was emptied last.
+ */
+static unsigned int next_run(struct lane *lane, unsigned int count)
+{
+	unsigned int first = lane->next_put, i;
+
+	if (first + count > PUT_SLOTS) {
+		for (i = first; i < PUT_SLOTS; i++)
+			lane->slots[i].emptied = lane->slots[first - 1].emptied;
+		first = 0;
 	}
-	CUDA_TRY(&result, cuStreamWaitEvent(stream, slot->empty, 0));
-	CUDA_TRY(&result, cuMemcpyDtoDAsync_v2(slot->memory, from, bytes, stream));
-	CUDA_TRY(&result, cuEventRecord(slot->filled, stream));
-	CUDA_TRY(&result, cuStreamWaitEvent(lane->out, slot->filled, 0));
-	CUDA_TRY(&result, cuMemcpyDtoHAsync_v2(to, slot->memory, bytes, lane->out));
-	CUDA_TRY(&result, cuEventRecord(slot->empty, lane->out));
+	lane->next_put = first + count;
+	return first;
+}
+
+/* One copy by the stream, and one by `out` when that is done. */
+static cuda_result put_run(struct lane *lane, cuda_stream stream, cuda_pointer from, void *to,
+			   uint64_t bytes)
+{
+	unsigned int count = lane_slots_for(lane, bytes), first = next_run(lane, count), i;
+	struct slot *last = &lane->slots[first + count - 1];
+	cuda_pointer memory = lane_slot_memory(lane, first);
+	cuda_result result = CUDA_OK;
+
+	CUDA_TRY(&result, cuStreamWaitEvent(stream, last->emptied, 0));
+	CUDA_TRY(&result, cuMemcpyDtoDAsync_v2(memory, from, bytes, stream));
+	CUDA_TRY(&result, cuEventRecord(last->filled, stream));
+	CUDA_TRY(&result, cuStreamWaitEvent(lane->out, last->filled, 0));
+	CUDA_TRY(&result, cuMemcpyDtoHAsync_v2(to, memory, bytes, lane->out));
+	CUDA_TRY(&result, cuEventRecord(last->empty, lane->out));
+	for (i = first; i < first + count; i++)
+		lane->slots[i].emptied = last->empty;
 	return result;
 }
 
-static uint64_t piece_at(const struct lane *lane, uint64_t bytes, uint64_t offset)
+static cuda_result put_runs(struct lane *lane, cuda_stream stream, cuda_pointer value,
+			    const struct saved *block)
 {
-	return bytes - offset < lane->piece_bytes ? bytes - offset : lane->piece_bytes;
-}
-
-static cuda_result put_pieces(struct lane *lane, cuda_stream stream, cuda_pointer value,
-			      const struct saved *block)
-{
+	const uint64_t most = PUT_RUN_MAX * lane->slot_bytes;
 	cuda_result result = CUDA_OK;
-	uint64_t offset, piece;
+	uint64_t offset, bytes;
 
-	for (offset = 0; offset < block->bytes && !result; offset += piece) {
-		piece = piece_at(lane, block->bytes, offset);
-		result = put_piece(lane, stream, value + offset, (char *)block->fill + offset,
-				   piece);
+	for (offset = 0; offset < block->bytes && !result; offset += bytes) {
+		bytes = block->bytes - offset < most ? block->bytes - offset : most;
+		result = put_run(lane, stream, value + offset, (char *)block->fill + offset, bytes);
 	}
 	return result;
 }
@@ -231,7 +255,7 @@ int lane_put(struct lane *lane, cuda_stream stream, cuda_pointer value, struct s
 	pthread_mutex_lock(&lane->lock);
 	mark = lane_mark(lane);
 	if (mark)
-		result = put_pieces(lane, stream, value, block);
+		result = put_runs(lane, stream, value, block);
 	if (mark)
 		CUDA_TRY(&result, cuEventRecord(mark->event, lane->out));
 	if (mark && !result && !lane_finish(lane, mark, block, NULL)) {
@@ -252,35 +276,25 @@ int lane_put(struct lane *lane, cuda_stream stream, cuda_pointer value, struct s
 
 void lane_unstage(struct lane *lane, struct staged *staged)
 {
-	struct slot *slot;
-
-	while (staged->slots) {
-		slot = staged->slots;
-		staged->slots = slot->next;
-		slot->next = lane->free_slots;
-		lane->free_slots = slot;
-		lane->free_count++;
-	}
+	lane->free_slots |= ((UINT32_C(1) << staged->count) - 1) << (staged->first - PUT_SLOTS);
 	__atomic_sub_fetch(&lane->staged_bytes, staged->bytes, __ATOMIC_RELAXED);
 	lane_unmark(lane, staged->ready);
 	free(staged);
 }
 
-static cuda_result copy_staged(const struct lane *lane, cuda_stream stream, cuda_pointer value,
+static cuda_result copy_staged(struct lane *lane, cuda_stream stream, cuda_pointer value,
 			       const struct staged *staged)
 {
+	struct slot *slot = &lane->slots[staged->first], *behind = slot + staged->count;
+	cuda_event empty = behind[-1].empty;
 	cuda_result result = CUDA_OK;
-	const struct slot *slot;
-	uint64_t offset = 0, piece;
 
 	CUDA_TRY(&result, cuStreamWaitEvent(stream, staged->ready->event, 0));
-	for (slot = staged->slots; slot && !result; slot = slot->next) {
-		piece = piece_at(lane, staged->bytes, offset);
-		CUDA_TRY(&result, cuMemcpyDtoDAsync_v2(value + offset, slot->memory, piece,
-						       stream));
-		CUDA_TRY(&result, cuEventRecord(slot->empty, stream));
-		offset += piece;
-	}
+	CUDA_TRY(&result, cuMemcpyDtoDAsync_v2(value, lane_slot_memory(lane, staged->first),
+					       staged->bytes, stream));
+	CUDA_TRY(&result, cuEventRecord(empty, stream));
+	for (; slot < behind; slot++)
+		slot->emptied = empty;
 	return result;
 }
 

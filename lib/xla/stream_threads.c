@@ -115,34 +115,66 @@ static void unstage_block(void *data)
 	pthread_mutex_unlock(&lane->lock);
 }
 
-/* Copies into the next free slots, which are then those of @staged, in order. */
-static cuda_result fill_slots(struct lane *lane, const struct saved *block, struct staged *staged)
+/* The first of so many of @slots in a row; TAKE_SLOTS: there are none. */
+static unsigned int find_run(uint32_t slots, unsigned int count)
 {
-	struct slot **last = &staged->slots, *slot;
-	cuda_result result = CUDA_OK;
-	uint64_t offset, piece;
+	const uint32_t run = (UINT32_C(1) << count) - 1;
+	unsigned int first;
 
-	for (offset = 0; offset < block->bytes; offset += piece) {
-		piece = block->bytes - offset < lane->piece_bytes ? block->bytes - offset :
-			lane->piece_bytes;
-		slot = lane->free_slots;
-		lane->free_slots = slot->next;
-		lane->free_count--;
-		slot->next = NULL;
-		*last = slot;
-		last = &slot->next;
-		CUDA_TRY(&result, cuStreamWaitEvent(lane->ahead, slot->empty, 0));
-		CUDA_TRY(&result, cuMemcpyHtoDAsync_v2(slot->memory,
-						       (const char *)block->held + offset, piece,
-						       lane->ahead));
+	for (first = 0; first + count <= TAKE_SLOTS; first++)
+		if ((slots >> first & run) == run)
+			return first;
+	return TAKE_SLOTS;
+}
+
+/*
+ * Those that are free. Where a budget is shared, one that the device has yet to empty does
+ * not count (stream.h).
+ */
+static uint32_t slots_to_fill(const struct lane *lane)
+{
+	uint32_t slots = lane->free_slots;
+	unsigned int i;
+
+	for (i = 0; lane->put_bytes_most && i < TAKE_SLOTS; i++)
+		if (slots >> i & 1 && cuda.cuEventQuery(lane->slots[PUT_SLOTS + i].emptied))
+			slots &= ~(UINT32_C(1) << i);
+	return slots;
+}
+
+static uint64_t longest_run(uint32_t slots)
+{
+	unsigned int count = TAKE_SLOTS;
+
+	while (count && find_run(slots, count) == TAKE_SLOTS)
+		count--;
+	return count;
+}
+
+/* Copies into the run of @staged. What was in parts of it went by streams of its own. */
+static cuda_result fill_slots(struct lane *lane, const struct saved *block,
+			      const struct staged *staged)
+{
+	const struct slot *slot = &lane->slots[staged->first], *behind = slot + staged->count;
+	cuda_event before = NULL;
+	cuda_result result = CUDA_OK;
+
+	for (; slot < behind; slot++) {
+		if (slot->emptied != before)
+			CUDA_TRY(&result, cuStreamWaitEvent(lane->ahead, slot->emptied, 0));
+		before = slot->emptied;
 	}
+	CUDA_TRY(&result, cuMemcpyHtoDAsync_v2(lane_slot_memory(lane, staged->first), block->held,
+					       block->bytes, lane->ahead));
 	return result;
 }
 
 /* With the lock held. NULL: not begun, or what was begun has ended. */
 static struct staged *stage_block(struct lane *lane, const struct saved *block)
 {
-	struct staged *staged = calloc(1, sizeof(*staged));
+	unsigned int count = lane_slots_for(lane, block->bytes);
+	unsigned int first = find_run(slots_to_fill(lane), count);
+	struct staged *staged = first < TAKE_SLOTS ? calloc(1, sizeof(*staged)) : NULL;
 	struct mark *done = lane_mark(lane);
 	cuda_result result = CUDA_OK;
 
@@ -158,6 +190,9 @@ static struct staged *stage_block(struct lane *lane, const struct saved *block)
 	}
 	staged->lane = lane;
 	staged->bytes = block->bytes;
+	staged->first = PUT_SLOTS + first;
+	staged->count = count;
+	lane->free_slots &= ~(((UINT32_C(1) << count) - 1) << first);
 	__atomic_add_fetch(&lane->staged_bytes, block->bytes, __ATOMIC_RELAXED);
 	result = fill_slots(lane, block, staged);
 	CUDA_TRY(&result, cuEventRecord(staged->ready->event, lane->ahead));
@@ -175,35 +210,10 @@ static int is_as_it_was(const struct saved *block)
 	return !block->has_checksum || checksum(block->held, block->bytes) == block->checksum;
 }
 
-/*
- * How many there are, the first of the free ones. Where a budget is shared, those that the
- * device has yet to empty do not count (stream.h).
- */
-static uint64_t slots_to_fill(struct lane *lane)
-{
-	struct slot **link = &lane->free_slots, *slot, *later = NULL;
-	uint64_t count = 0;
-
-	if (!lane->put_bytes_most)
-		return lane->free_count;
-	while ((slot = *link)) {
-		if (!cuda.cuEventQuery(slot->empty)) {
-			link = &slot->next;
-			count++;
-			continue;
-		}
-		*link = slot->next;
-		slot->next = later;
-		later = slot;
-	}
-	*link = later;
-	return count;
-}
-
 /* One block; 0: there is none to be had before the next take. With the lock held. */
 static int fetch_block(struct lane *lane)
 {
-	uint64_t bytes_max = slots_to_fill(lane) * lane->piece_bytes;
+	uint64_t bytes_max = longest_run(slots_to_fill(lane)) * lane->slot_bytes;
 	struct staged *staged = NULL;
 	int64_t run = lane->take_run;
 	struct saved *block;
@@ -215,11 +225,8 @@ static int fetch_block(struct lane *lane)
 	pthread_mutex_lock(&lane->lock);
 	if (!block)
 		return 0;
-	if (is_good) {
-		/* Again, as others may have become free. */
-		slots_to_fill(lane);
+	if (is_good)
 		staged = stage_block(lane, block);
-	}
 	pthread_mutex_unlock(&lane->lock);
 	if (staged) {
 		TRANSFER_COUNT(lane->device, ahead_bytes_total, block->bytes);

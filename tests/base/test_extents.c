@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Extents beside a simple reference, at random: a map with the owner of each unit
- * of memory. No memory is needed, as extents never touch theirs. EXTENTS_SEED
+ * of memory. No memory is needed, as extents never touch theirs. SEED=
  * repeats a run. And that what checks the bookkeeping finds what is wrong.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/extents.h"
 #include "faults.h"
+#include "random.h"
 
 #define STEPS		2000000
 #define CHECK_EACH	4096
@@ -32,16 +31,6 @@ static struct slot {
 	struct extent *extent;
 	uint64_t length;
 } slots[SLOTS];
-
-static uint64_t next_random(uint64_t *state)
-{
-	/* splitmix64 */
-	uint64_t z = (*state += 0x9e3779b97f4a7c15ULL);
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-	return z ^ (z >> 31);
-}
 
 /* The ranges adjoin, so that an extent across an edge would be seen. */
 static void *range_at(size_t range)
@@ -147,15 +136,11 @@ static void resize(uint16_t slot, uint64_t *state)
 
 static void test_random(void **state)
 {
-	const char *given = getenv("EXTENTS_SEED");
-	uint64_t seed = given ? strtoull(given, NULL, 0) :
-			(uint64_t)time(NULL) * 1000003 + (uint64_t)getpid();
-	uint64_t taken_bytes = 0;
+	uint64_t seed = seed_given(), taken_bytes = 0;
 	const char *wrong;
 	uint16_t slot;
 	size_t i;
 
-	printf("# EXTENTS_SEED=%llu\n", (unsigned long long)seed);
 	add_ranges(64 << 10);
 	for (i = 0; i < STEPS; i++) {
 		slot = (uint16_t)(next_random(&seed) % SLOTS);

@@ -73,8 +73,11 @@ static void test_no_marks(void **state)
 {
 	fail(ENOENT, "no file '\x01~\x02" "\x01'");
 	assert_string_equal(actmem_error(), "no file '\x01~\x02" "\x01'");
+	fail(ENOENT, "ends with ü");
+	assert_string_equal(actmem_error(), "ends with ü");
+	/* Cut off in a mark. */
 	fail(ENOENT, "ends with \x01");
-	assert_string_equal(actmem_error(), "ends with \x01");
+	assert_string_equal(actmem_error(), "ends with ");
 }
 
 static void test_too_long(void **state)

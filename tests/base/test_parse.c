@@ -140,14 +140,13 @@ static void test_environment(void **state)
 	static const char *const variables[] = {
 		"ACTMEM_PAGESX=4K", "ACTMEM_PAGES=thp", "ACTMEM_NAME=/mnt/a/job", NULL
 	};
-	struct actmem_options options;
+	struct actmem_options options = { .size = sizeof(options) };
 
 	setenv("ACTMEM_BACKEND", "Memfd", 1);
 	setenv("ACTMEM_PAGES", "4k", 1);
 	setenv("ACTMEM_POLICY", "interleave", 1);
 	setenv("ACTMEM_NODES", "0,2-3", 1);
 	setenv("ACTMEM_ALLOW", "thp,unlocked", 1);
-	ACTMEM_INIT(&options);
 	assert_int_equal(actmem_options_from_environment(&options), 0);
 	assert_int_equal(options.backend, ACTMEM_BACKEND_MEMFD);
 	assert_int_equal(options.pages, ACTMEM_PAGES_4K);

@@ -136,6 +136,14 @@ def evaluate(told, aim=1):
             "between": between and tuple(round(end, 4) for end in between)}
 
 
+def print_table(rows, left):
+    """Columns of text, those of the numbers in `left` begun at the same place."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    for cells in rows:
+        print("  ".join(c.ljust(w) if i in left else c.rjust(w)
+                        for i, (c, w) in enumerate(zip(cells, widths))).rstrip())
+
+
 def bound(part, measured):
     """Ours against what it may be at most, by benchmark: the median, of several."""
     for name in dict.fromkeys(one["bench"] for one in measured):

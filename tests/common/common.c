@@ -2,12 +2,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
@@ -27,22 +29,30 @@ struct actmem *open_or_bail(void)
 
 struct actmem_region *region_or_bail(struct actmem *am, const char *name)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = LENGTH, .name = name,
+	};
 	struct actmem_region *region;
 
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
-	options.name = name;
 	if (actmem_region_create(am, &options, &region))
 		tap_bail("actmem_region_create of %s", name);
 	return region;
 }
 
+int create_region(struct actmem *am, uint64_t length, uint32_t flags,
+		  struct actmem_region **region)
+{
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = length, .flags = flags,
+	};
+
+	return actmem_region_create(am, &options, region);
+}
+
 enum actmem_pages pages_wanted(void)
 {
-	struct actmem_options options;
+	struct actmem_options options = { .size = sizeof(options) };
 
-	ACTMEM_INIT(&options);
 	if (actmem_options_from_environment(&options))
 		tap_bail("actmem_options_from_environment");
 	return options.pages ? options.pages : ACTMEM_PAGES_2M;
@@ -101,16 +111,73 @@ void same_usage(struct usage before)
 	   now.mappings, before.mappings);
 }
 
+struct actmem_counters counters_of(struct actmem *am)
+{
+	struct actmem_counters counters = { .size = sizeof(counters) };
+
+	if (actmem_get_counters(am, &counters))
+		tap_bail("actmem_get_counters");
+	return counters;
+}
+
+uint64_t fallbacks(struct actmem *am)
+{
+	return counters_of(am).fallbacks_total;
+}
+
 void counters_are_zero(struct actmem *am)
 {
-	struct actmem_counters counters;
+	struct actmem_counters counters = counters_of(am);
 
-	ACTMEM_INIT(&counters);
-	returns(actmem_get_counters(am, &counters), 0);
 	ok(!counters.regions && !counters.region_bytes && !counters.regions_mapped &&
 	   !counters.heaps && !counters.blocks && !counters.block_bytes &&
 	   !counters.stores && !counters.spilled_bytes,
 	   "the counters returned to 0");
+}
+
+int end_tests(struct actmem *am, struct usage before)
+{
+	counters_are_zero(am);
+	returns(actmem_close(am), 0);
+	same_usage(before);
+	return tap_end();
+}
+
+int run_tests(void (**tests)(struct actmem *am))
+{
+	struct usage before = usage_now();
+	struct actmem *am = open_or_bail();
+
+	for (; *tests; tests++)
+		(*tests)(am);
+	return end_tests(am, before);
+}
+
+pthread_t start_thread(void *(*body)(void *context), void *context)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, body, context))
+		tap_bail("pthread_create");
+	return thread;
+}
+
+bool lower_memlock(uint64_t bytes)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+	struct rlimit limit = { bytes, bytes };
+
+	if (setrlimit(RLIMIT_MEMLOCK, &limit) || syscall(SYS_capget, &header, data))
+		return false;
+	data[0].effective &= ~(1U << CAP_IPC_LOCK);
+	return !syscall(SYS_capset, &header, data);
+}
+
+/* Hugetlb pages cannot be swapped, and so need no lock. */
+bool memlock_counts(struct actmem *am)
+{
+	return on_driver(am) || pages_wanted() != ACTMEM_PAGES_2M;
 }
 
 /* Sets of a line such as "0,2-3"; the tests do not trust the library's parser. */
@@ -224,6 +291,11 @@ bool in_child(bool (*body)(void *context), void *context)
 	return child_passed(child);
 }
 
+bool refused(int returned)
+{
+	return returned == -EOWNERDEAD && strstr(actmem_error(), "fork");
+}
+
 pid_t begin_child(void (*body)(void *context, int begun), void *context)
 {
 	int ends[2];
@@ -293,9 +365,8 @@ char *memory_or_bail(struct actmem_region *region)
 struct actmem_region_info info_or_bail(struct actmem_region *region)
 {
 	static uint64_t node_bytes[ACTMEM_NODES_MAX];
-	struct actmem_region_info info;
+	struct actmem_region_info info = { .size = sizeof(info) };
 
-	ACTMEM_INIT(&info);
 	info.node_bytes = node_bytes;
 	info.node_count = ACTMEM_NODES_MAX;
 	if (actmem_region_get_info(region, &info))

@@ -6,6 +6,7 @@
 #ifndef TESTS_COMMON_H
 #define TESTS_COMMON_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -27,7 +28,13 @@ struct actmem *open_or_bail(void);
 /* A region of LENGTH bytes, or bails out. */
 struct actmem_region *region_or_bail(struct actmem *am, const char *name);
 
+/* As actmem_region_create(), with these options alone. */
+int create_region(struct actmem *am, uint64_t length, uint32_t flags,
+		  struct actmem_region **region);
+
 char *memory_or_bail(struct actmem_region *region);
+struct actmem_counters counters_of(struct actmem *am);
+uint64_t fallbacks(struct actmem *am);
 
 /* Its figures of nodes are the same array at each call. */
 struct actmem_region_info info_or_bail(struct actmem_region *region);
@@ -44,6 +51,20 @@ void same_usage(struct usage before);
 
 /* Asserts that everything that can return to 0 has. */
 void counters_are_zero(struct actmem *am);
+
+/*
+ * All that a program returns: its tests one after the other, with a handle, of which nothing
+ * is left; and the end of that alone.
+ */
+#define RUN_TESTS(...)	run_tests((void (*[])(struct actmem *am)){ __VA_ARGS__, NULL })
+int run_tests(void (**tests)(struct actmem *am));
+int end_tests(struct actmem *am, struct usage before);
+
+pthread_t start_thread(void *(*body)(void *context), void *context);
+
+/* Root too locks no more than that from now on, where what is locked counts. */
+bool lower_memlock(uint64_t bytes);
+bool memlock_counts(struct actmem *am);
 
 /* Whether the machine has a region of that name, of whatever process. */
 bool region_is_listed(const char *name);
@@ -67,6 +88,9 @@ bool child_passed(pid_t child);
 
 /* Runs @body in a child; true if it returned true. */
 bool in_child(bool (*body)(void *context), void *context);
+
+/* Whether a call refused a forked child its parent's handle, in words. */
+bool refused(int returned);
 
 /*
  * A child in @body, which is to end by kill_and_wait() alone, when it has written the

@@ -23,9 +23,8 @@ static char words[1024];
 
 static struct actmem_xla_array_stats stats_now(void)
 {
-	struct actmem_xla_array_stats stats;
+	struct actmem_xla_array_stats stats = { .size = sizeof(stats) };
 
-	ACTMEM_INIT(&stats);
 	if (actmem_xla_array_stats(&stats))
 		tap_bail("actmem_xla_array_stats");
 	return stats;
@@ -49,18 +48,16 @@ static void array_says(const char *what)
  */
 static bool is_registered(void *address)
 {
-	CUcontext context, owner;
+	CUcontext owner;
 	unsigned int flags;
 	bool portable;
 
-	if (cuda.cuDevicePrimaryCtxRetain(&context, 0) || cuda.cuCtxPushCurrent_v2(context))
-		tap_bail("no primary context");
+	push_primary(&cuda);
 	portable = !cuda.cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT,
 					       (CUdeviceptr)(uintptr_t)address) &&
 		   (!cuda.standin_counts || (!cuda.cuMemHostGetFlags(&flags, address) &&
 					     flags & CU_MEMHOSTREGISTER_PORTABLE));
-	cuda.cuCtxPopCurrent_v2(&context);
-	cuda.cuDevicePrimaryCtxRelease_v2(0);
+	pop_primary(&cuda);
 	return portable;
 }
 
@@ -92,7 +89,7 @@ static void end_memory(void)
 static void test_view(void)
 {
 	static const int64_t shape[] = { 3, 1024 };
-	struct actmem_xla_tensor_options options;
+	struct actmem_xla_tensor_options options = { .size = sizeof(options) };
 	struct actmem_xla_array *array, *other;
 	struct dlpack_managed *managed;
 	void *address, *tensor;
@@ -106,7 +103,6 @@ static void test_view(void)
 	ok(is_registered(tensor), "what a CPU asks for meanwhile too");
 	actmem_xla_array_drop(other);
 
-	ACTMEM_INIT(&options);
 	options.address = (char *)address + 4096;
 	options.shape = shape;
 	options.rank = 2;

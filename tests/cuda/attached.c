@@ -26,10 +26,8 @@ static void words_have(const char *what)
 static struct actmem *attach_own(void)
 {
 	struct actmem *am = open_or_bail();
-	struct actmem_xla_options options;
+	struct actmem_xla_options options = { .size = sizeof(options), .grow_bytes = 4 * MIB };
 
-	ACTMEM_INIT(&options);
-	options.grow_bytes = 4 * MIB;
 	returns(actmem_xla_attach(am, &options), 0);
 	ok(actmem_xla_attached() == am, "it is attached");
 	return am;
@@ -112,12 +110,10 @@ static void test_store(void)
 static void test_no_heap(void)
 {
 	struct actmem_xla_array *array;
-	struct actmem_xla_options options;
+	struct actmem_xla_options options = { .size = sizeof(options), .grow_bytes = 3 };
 	struct actmem *am = open_or_bail();
 	void *address;
 
-	ACTMEM_INIT(&options);
-	options.grow_bytes = 3;
 	returns(actmem_xla_attach(am, &options), 0);
 	returns(actmem_xla_array_new(LENGTH, 0, 0, &array, &address, words, sizeof(words)), -EINVAL);
 	words_have("heap_grow= (ACTMEM_HEAP_GROW) is 3");
@@ -128,13 +124,11 @@ static void test_no_heap(void)
 
 static int use_in_child(struct actmem *am)
 {
-	struct actmem_xla_options options;
+	struct actmem_xla_options options = { .size = sizeof(options) };
 	struct actmem_xla_array *array;
-	struct actmem_store_stats stats;
+	struct actmem_store_stats stats = { .size = sizeof(stats) };
 	void *address;
 
-	ACTMEM_INIT(&options);
-	ACTMEM_INIT(&stats);
 	return actmem_xla_array_new(LENGTH, 0, 0, &array, &address, words, sizeof(words)) !=
 	       -EOWNERDEAD || !strstr(words, "forked") || actmem_xla_trim() != -EOWNERDEAD ||
 	       actmem_xla_store_stats(&stats) != -EOWNERDEAD ||

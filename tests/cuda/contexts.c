@@ -88,7 +88,7 @@ static void test_own(struct actmem_region *region, struct actmem_runtime *runtim
 /* A program that gives the primary context back does not take the memory with it. */
 static void test_shared_primary(struct actmem_region *region, struct actmem_runtime *runtime)
 {
-	struct actmem_registration registration;
+	struct actmem_registration registration = { .size = sizeof(registration) };
 	CUcontext primary, popped;
 
 	cuda_returns(cuda.cuDevicePrimaryCtxRetain(&primary, 0), CUDA_SUCCESS);
@@ -96,7 +96,6 @@ static void test_shared_primary(struct actmem_region *region, struct actmem_runt
 	register_or_bail(region, runtime);
 	cuda_returns(cuda.cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
 	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
-	ACTMEM_INIT(&registration);
 	returns(actmem_region_get_registration(region, &registration), 0);
 	ok(primary_is_active() && !registration.lost_chunks,
 	   "the primary context is kept as long as a region is registered in it");
@@ -109,10 +108,9 @@ static void test_lost(struct actmem_region *region, struct actmem_runtime *runti
 		      const char *how)
 {
 	uint64_t lost = runtime_info(runtime).lost_total, pointer;
-	struct actmem_registration registration;
+	struct actmem_registration registration = { .size = sizeof(registration) };
 	char *memory = memory_or_bail(region);
 
-	ACTMEM_INIT(&registration);
 	returns(actmem_region_get_registration(region, &registration), 0);
 	ok(registration.lost_chunks == registration.chunks && registration.chunks == LENGTH / CHUNK,
 	   "%s: all chunks are lost, and told to be", how);
@@ -197,8 +195,7 @@ static void test_other_thread(struct actmem_region *region, struct actmem_runtim
 
 	cuda_returns(cuda.cuCtxCreate_v4(&own, NULL, 0, 0), CUDA_SUCCESS);
 	register_or_bail(region, runtime);
-	if (pthread_create(&thread, NULL, unregister_there, region))
-		tap_bail("pthread_create");
+	thread = start_thread(unregister_there, region);
 	pthread_join(thread, &failed);
 	ok(!failed, "another thread, which has no context, unregisters it");
 	nothing_is_registered(&cuda);

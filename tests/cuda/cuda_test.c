@@ -90,57 +90,81 @@ CUcontext current_context(const struct cuda *cuda)
 	return current;
 }
 
+void push_primary(const struct cuda *cuda)
+{
+	CUcontext primary;
+
+	if (cuda->cuDevicePrimaryCtxRetain(&primary, 0) || cuda->cuCtxPushCurrent_v2(primary))
+		tap_bail("no primary context");
+}
+
+void pop_primary(const struct cuda *cuda)
+{
+	CUcontext popped;
+
+	if (cuda->cuCtxPopCurrent_v2(&popped) || cuda->cuDevicePrimaryCtxRelease_v2(0))
+		tap_bail("the primary context stays");
+}
+
+struct standin_counts counts_of(const struct cuda *cuda)
+{
+	struct standin_counts counts = { 0 };
+
+	if (cuda->standin_counts)
+		cuda->standin_counts(&counts);
+	return counts;
+}
+
+void slow(const struct cuda *cuda, const char *function, unsigned int microseconds)
+{
+	if (cuda->standin_slow)
+		cuda->standin_slow(function, microseconds);
+}
+
 void nothing_is_registered(const struct cuda *cuda)
 {
-	struct standin_counts counts;
+	struct standin_counts counts = counts_of(cuda);
 
-	if (!cuda->standin_counts)
-		return;
-	cuda->standin_counts(&counts);
-	ok(!counts.registered && !counts.registered_bytes && !counts.allocated,
-	   "CUDA has nothing registered (%llu ranges, %llu bytes)",
-	   (unsigned long long)counts.registered, (unsigned long long)counts.registered_bytes);
+	if (cuda->standin_counts)
+		ok(!counts.registered && !counts.registered_bytes && !counts.allocated,
+		   "CUDA has nothing registered (%llu ranges, %llu bytes)",
+		   (unsigned long long)counts.registered, (unsigned long long)counts.registered_bytes);
 }
 
 void nothing_is_retained(const struct cuda *cuda)
 {
-	struct standin_counts counts;
+	struct standin_counts counts = counts_of(cuda);
 
 	nothing_is_registered(cuda);
-	if (!cuda->standin_counts)
-		return;
-	cuda->standin_counts(&counts);
-	ok(!counts.retained && !counts.contexts, "no context is left (%llu, retained %llu times)",
-	   (unsigned long long)counts.contexts, (unsigned long long)counts.retained);
+	if (cuda->standin_counts)
+		ok(!counts.retained && !counts.contexts, "no context is left (%llu, retained %llu times)",
+		   (unsigned long long)counts.contexts, (unsigned long long)counts.retained);
 }
 
 void nothing_is_on_devices(const struct cuda *cuda)
 {
-	struct standin_counts counts;
+	struct standin_counts counts = counts_of(cuda);
 	unsigned int rounds;
 
-	if (!cuda->standin_counts)
-		return;
-	cuda->standin_counts(&counts);
 	/* Streams that were destroyed end by themselves. */
 	for (rounds = 0; rounds < 2000 && (counts.operations || counts.streams); rounds++) {
 		usleep(1000);
-		cuda->standin_counts(&counts);
+		counts = counts_of(cuda);
 	}
-	ok(!counts.device_allocations && !counts.device_bytes && !counts.streams && !counts.events,
-	   "devices have nothing left (%llu allocations, %llu streams, %llu events)",
-	   (unsigned long long)counts.device_allocations, (unsigned long long)counts.streams,
-	   (unsigned long long)counts.events);
+	if (cuda->standin_counts)
+		ok(!counts.device_allocations && !counts.device_bytes && !counts.streams && !counts.events,
+		   "devices have nothing left (%llu allocations, %llu streams, %llu events)",
+		   (unsigned long long)counts.device_allocations, (unsigned long long)counts.streams,
+		   (unsigned long long)counts.events);
 }
 
 struct actmem_runtime *runtime_or_bail(struct actmem *am, enum actmem_runtime_kind kind)
 {
-	struct actmem_runtime_options options;
+	struct actmem_runtime_options options = {
+		.size = sizeof(options), .kind = kind, .chunk_bytes = CHUNK,
+	};
 	struct actmem_runtime *runtime;
 
-	ACTMEM_INIT(&options);
-	options.kind = kind;
-	options.chunk_bytes = CHUNK;
 	if (actmem_runtime_open(am, &options, &runtime))
 		tap_bail("actmem_runtime_open");
 	printf("# %s\n", actmem_runtime_describe(runtime));
@@ -149,9 +173,8 @@ struct actmem_runtime *runtime_or_bail(struct actmem *am, enum actmem_runtime_ki
 
 struct actmem_runtime_info runtime_info(struct actmem_runtime *runtime)
 {
-	struct actmem_runtime_info info;
+	struct actmem_runtime_info info = { .size = sizeof(info) };
 
-	ACTMEM_INIT(&info);
 	if (actmem_runtime_get_info(runtime, &info))
 		tap_bail("actmem_runtime_get_info");
 	return info;

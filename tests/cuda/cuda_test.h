@@ -67,6 +67,14 @@ void same_usage_of_ours(struct usage before);
 /* The context that is current to this thread. */
 CUcontext current_context(const struct cuda *cuda);
 
+/* Makes the primary context of device 0 current, and no longer. */
+void push_primary(const struct cuda *cuda);
+void pop_primary(const struct cuda *cuda);
+
+/* The stand-in's counts, all 0 with a real one; and its control, of no effect there. */
+struct standin_counts counts_of(const struct cuda *cuda);
+void slow(const struct cuda *cuda, const char *function, unsigned int microseconds);
+
 /* Asserts that nothing is registered, or that no primary context is retained either. */
 void nothing_is_registered(const struct cuda *cuda);
 void nothing_is_retained(const struct cuda *cuda);

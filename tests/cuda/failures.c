@@ -146,12 +146,10 @@ static void test_unanswered(struct actmem_region *region, struct actmem_runtime 
 static void try_open(struct actmem *am, enum actmem_runtime_kind kind, const char *call,
 		     CUresult code, int wanted, const char *words)
 {
-	struct actmem_runtime_options options;
+	struct actmem_runtime_options options = { .size = sizeof(options), .kind = kind };
 	struct actmem_runtime *runtime;
 	int error;
 
-	ACTMEM_INIT(&options);
-	options.kind = kind;
 	cuda.standin_fail(call, 1, 1, code);
 	error = actmem_runtime_open(am, &options, &runtime);
 	ok(error == wanted, "%s fails with %u: %d (%s)", call, code, error, actmem_error());
@@ -209,8 +207,5 @@ int main(void)
 	test_unanswered(region, runtime);
 	returns(actmem_runtime_close(runtime), 0);
 	returns(actmem_region_close(region), 0);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return end_tests(am, before);
 }

@@ -17,48 +17,30 @@ struct parent {
 	char *memory;
 };
 
-static uint64_t calls(const struct cuda *cuda)
-{
-	struct standin_counts counts = { 0 };
-
-	if (cuda->standin_counts)
-		cuda->standin_counts(&counts);
-	return counts.calls;
-}
-
-static bool refused(int returned)
-{
-	return returned == -EOWNERDEAD && strstr(actmem_error(), "fork");
-}
-
 static bool handles_are_refused(void *context)
 {
 	struct parent *p = context;
-	struct actmem_registration registration;
-	struct actmem_runtime_info info;
+	struct actmem_registration registration = { .size = sizeof(registration) };
+	struct actmem_runtime_info info = { .size = sizeof(info) };
 	struct actmem_nodes nodes;
-	uint64_t before = calls(&p->cuda), pointer;
+	uint64_t before = counts_of(&p->cuda).calls, pointer;
 
-	ACTMEM_INIT(&info);
-	ACTMEM_INIT(&registration);
 	return refused(actmem_runtime_get_info(p->runtime, &info)) &&
 	       refused(actmem_runtime_nodes(p->runtime, &nodes)) &&
 	       refused(actmem_region_register(p->region, p->runtime, 0)) &&
 	       refused(actmem_region_get_registration(p->region, &registration)) &&
 	       refused(actmem_runtime_pointer(p->runtime, p->memory, &pointer, NULL)) &&
 	       refused(actmem_region_unregister(p->region)) &&
-	       refused(actmem_runtime_close(p->runtime)) && calls(&p->cuda) == before;
+	       refused(actmem_runtime_close(p->runtime)) && counts_of(&p->cuda).calls == before;
 }
 
 static bool opens(enum actmem_runtime_kind kind, int wanted)
 {
-	struct actmem_runtime_options options;
+	struct actmem_runtime_options options = { .size = sizeof(options), .kind = kind };
 	struct actmem_runtime *runtime;
 	struct actmem *am;
 	int error;
 
-	ACTMEM_INIT(&options);
-	options.kind = kind;
 	if (actmem_open(&am, NULL))
 		return false;
 	error = actmem_runtime_open(am, &options, &runtime);
@@ -74,10 +56,10 @@ static bool opens(enum actmem_runtime_kind kind, int wanted)
 static bool child_has_no_cuda(void *context)
 {
 	struct parent *p = context;
-	uint64_t before = calls(&p->cuda);
+	uint64_t before = counts_of(&p->cuda).calls;
 
 	return opens(ACTMEM_RUNTIME_CUDA, -EOWNERDEAD) && opens(ACTMEM_RUNTIME_AUTO, -EOWNERDEAD) &&
-	       opens(ACTMEM_RUNTIME_NULL, 0) && calls(&p->cuda) == before;
+	       opens(ACTMEM_RUNTIME_NULL, 0) && counts_of(&p->cuda).calls == before;
 }
 
 static bool child_registers(void *context)
@@ -106,7 +88,7 @@ static bool uses_cuda_and_forks(void *context)
 
 int main(void)
 {
-	struct actmem_registration registration;
+	struct actmem_registration registration = { .size = sizeof(registration) };
 	struct parent p;
 
 	p.cuda = cuda_or_skip();
@@ -120,7 +102,6 @@ int main(void)
 	returns(actmem_region_register(p.region, p.runtime, 0), 0);
 	ok(in_child(handles_are_refused, &p), "a child has no use of its parent's runtime");
 	ok(in_child(child_has_no_cuda, &p), "nor of CUDA, which is not called");
-	ACTMEM_INIT(&registration);
 	returns(actmem_region_get_registration(p.region, &registration), 0);
 	ok(!registration.lost_chunks, "the parent has all that it had");
 	returns(actmem_region_unregister(p.region), 0);

@@ -10,14 +10,11 @@
 
 static struct cuda cuda;
 
-static struct actmem_heap *heap_or_bail(struct actmem *am, uint64_t chunk_bytes)
+static struct actmem_heap *heap_or_bail(struct actmem *am)
 {
-	struct actmem_heap_options options;
+	struct actmem_heap_options options = { .size = sizeof(options), .grow_bytes = LENGTH };
 	struct actmem_heap *heap;
 
-	ACTMEM_INIT(&options);
-	options.grow_bytes = LENGTH;
-	options.chunk_bytes = chunk_bytes;
 	if (actmem_heap_create(am, &options, &heap))
 		tap_bail("actmem_heap_create");
 	return heap;
@@ -25,9 +22,8 @@ static struct actmem_heap *heap_or_bail(struct actmem *am, uint64_t chunk_bytes)
 
 static uint64_t regions_of(struct actmem_heap *heap)
 {
-	struct actmem_heap_stats stats;
+	struct actmem_heap_stats stats = { .size = sizeof(stats) };
 
-	ACTMEM_INIT(&stats);
 	if (actmem_heap_get_stats(heap, &stats))
 		tap_bail("actmem_heap_get_stats");
 	return stats.regions;
@@ -35,7 +31,7 @@ static uint64_t regions_of(struct actmem_heap *heap)
 
 static void test_blocks(struct actmem *am, struct actmem_runtime *runtime)
 {
-	struct actmem_heap *heap = heap_or_bail(am, CHUNK);
+	struct actmem_heap *heap = heap_or_bail(am);
 	void *blocks[12];
 	uint64_t pointer, bytes;
 	bool whole = true;
@@ -67,7 +63,7 @@ static void test_blocks(struct actmem *am, struct actmem_runtime *runtime)
 
 static void test_refusals(struct actmem *am, struct actmem_runtime *runtime)
 {
-	struct actmem_heap *heap = heap_or_bail(am, 3 * CHUNK);
+	struct actmem_heap *heap = heap_or_bail(am);
 	void *block;
 
 	returns(actmem_heap_register(NULL, runtime, 0), -EINVAL);
@@ -80,8 +76,8 @@ static void test_refusals(struct actmem *am, struct actmem_runtime *runtime)
 	returns(actmem_heap_free(heap, block), 0);
 	returns(actmem_heap_trim(heap), 0);
 	returns(actmem_heap_register(heap, runtime, 0), 0);
-	returns(actmem_heap_alloc(heap, 4096, 0, &block), -EINVAL);
-	says("do not divide");
+	returns(actmem_heap_alloc(heap, CHUNK + 1, 0, &block), -EINVAL);
+	says("raise chunk_bytes of the runtime");
 	ok(!regions_of(heap), "and no region is made");
 	returns(actmem_heap_destroy(heap), 0);
 }
@@ -89,7 +85,7 @@ static void test_refusals(struct actmem *am, struct actmem_runtime *runtime)
 /* CUDA's context goes while blocks are live: they stay, and go in their turn. */
 static void test_lost(struct actmem *am, struct actmem_runtime *runtime)
 {
-	struct actmem_heap *heap = heap_or_bail(am, CHUNK);
+	struct actmem_heap *heap = heap_or_bail(am);
 	uint64_t lost = runtime_info(runtime).lost_total;
 	void *block;
 
@@ -106,8 +102,8 @@ static void test_lost(struct actmem *am, struct actmem_runtime *runtime)
 static void test_failures(struct actmem *am)
 {
 	struct actmem_runtime *runtime = runtime_or_bail(am, ACTMEM_RUNTIME_CUDA);
-	struct actmem_heap *heap = heap_or_bail(am, CHUNK);
-	struct actmem_counters counters;
+	struct actmem_heap *heap = heap_or_bail(am);
+	struct actmem_counters counters = { .size = sizeof(counters) };
 	void *block;
 
 	returns(actmem_heap_register(heap, runtime, 0), 0);
@@ -121,7 +117,6 @@ static void test_failures(struct actmem *am)
 	returns(actmem_heap_free(heap, block), 0);
 	cuda.standin_fail("cuMemHostUnregister", 1, 2, CUDA_ERROR_ILLEGAL_ADDRESS);
 	returns(actmem_heap_destroy(heap), 0);
-	ACTMEM_INIT(&counters);
 	returns(actmem_get_counters(am, &counters), 0);
 	ok(counters.regions == 1 && runtime_info(runtime).regions == 1,
 	   "what CUDA does not let go of stays, and is counted");

@@ -63,13 +63,12 @@ static void test_unknown(struct actmem *am, const char *why)
 static void test_near(struct actmem *am, unsigned int node)
 {
 	struct actmem_runtime *runtime = runtime_or_bail(am, ACTMEM_RUNTIME_CUDA);
-	struct actmem_region_options options;
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = LENGTH, .policy = ACTMEM_PLACE_BIND,
+	};
 	struct actmem_region *region;
 	char words[32];
 
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
-	options.policy = ACTMEM_PLACE_BIND;
 	returns(actmem_runtime_nodes(runtime, &options.nodes), 0);
 	ok(has_node(&options.nodes, node) && runtime_info(runtime).node == (int)node,
 	   "the device is at node %u", node);
@@ -88,7 +87,7 @@ static void test_far(struct actmem *am)
 {
 	struct actmem_runtime *runtime = runtime_or_bail(am, ACTMEM_RUNTIME_CUDA);
 	struct actmem_region *region = region_or_bail(am, "far");
-	struct actmem_registration registration;
+	struct actmem_registration registration = { .size = sizeof(registration) };
 
 	returns(actmem_region_register(region, runtime, 0), 0);
 	says("8.0 MiB of 8.0 MiB are on other nodes than node 1000");
@@ -96,7 +95,6 @@ static void test_far(struct actmem *am)
 	says("actmem_runtime_nodes");
 	ok(runtime_info(runtime).far_bytes == LENGTH && runtime_info(runtime).far_total == 1,
 	   "what is far is counted");
-	ACTMEM_INIT(&registration);
 	returns(actmem_region_get_registration(region, &registration), 0);
 	ok(registration.far_bytes == LENGTH, "and told of the region");
 	returns(actmem_region_unregister(region), 0);

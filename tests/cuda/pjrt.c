@@ -121,12 +121,11 @@ static struct pjrt_api api_of(size_t size, int major, int minor)
 
 static int open_with(struct actmem *am, const struct pjrt_api *api, struct actmem_runtime **runtime)
 {
-	struct actmem_runtime_options options;
+	struct actmem_runtime_options options = {
+		.size = sizeof(options), .chunk_bytes = CHUNK, .pjrt_api = api,
+		.pjrt_client = &client,
+	};
 
-	ACTMEM_INIT(&options);
-	options.chunk_bytes = CHUNK;
-	options.pjrt_api = api;
-	options.pjrt_client = &client;
 	return actmem_runtime_open(am, &options, runtime);
 }
 
@@ -223,8 +222,5 @@ int main(void)
 	test_cpu(am, &api);
 	test_versions(am);
 	ok(!client.errors, "every error of PJRT's was destroyed (%u left)", client.errors);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return end_tests(am, before);
 }

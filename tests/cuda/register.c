@@ -14,9 +14,8 @@ static struct cuda cuda;
 
 static struct actmem_registration registration_of(struct actmem_region *region)
 {
-	struct actmem_registration registration;
+	struct actmem_registration registration = { .size = sizeof(registration) };
 
-	ACTMEM_INIT(&registration);
 	if (actmem_region_get_registration(region, &registration))
 		tap_bail("actmem_region_get_registration");
 	return registration;
@@ -43,11 +42,9 @@ static void test_pointers(struct actmem_runtime *runtime, char *memory)
 	const uint64_t offsets[] = { 0, 4096, CHUNK - 1, CHUNK, LENGTH - 1 };
 	uint64_t pointer, bytes;
 	CUdeviceptr wanted;
-	CUcontext primary, popped;
 	unsigned int i;
 
-	if (cuda.cuDevicePrimaryCtxRetain(&primary, 0) || cuda.cuCtxPushCurrent_v2(primary))
-		tap_bail("cuDevicePrimaryCtxRetain");
+	push_primary(&cuda);
 	for (i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
 		returns(actmem_runtime_pointer(runtime, memory + offsets[i], &pointer, &bytes), 0);
 		cuda_returns(cuda.cuMemHostGetDevicePointer_v2(&wanted, memory + offsets[i], 0),
@@ -56,8 +53,7 @@ static void test_pointers(struct actmem_runtime *runtime, char *memory)
 		   "the device has %llu as CUDA says, and %llu bytes from there",
 		   (unsigned long long)offsets[i], (unsigned long long)bytes);
 	}
-	cuda.cuCtxPopCurrent_v2(&popped);
-	cuda.cuDevicePrimaryCtxRelease_v2(0);
+	pop_primary(&cuda);
 	returns(actmem_runtime_pointer(runtime, memory + LENGTH, &pointer, NULL), -ENOENT);
 	returns(actmem_runtime_pointer(runtime, memory - 1, &pointer, NULL), -ENOENT);
 	says("no region that is registered");
@@ -113,13 +109,9 @@ static void test_region(struct actmem *am, struct actmem_runtime *runtime)
 
 static void test_lazy(struct actmem *am, struct actmem_runtime *runtime)
 {
-	struct actmem_region_options options;
 	struct actmem_region *region;
 
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
-	options.flags = ACTMEM_REGION_LAZY;
-	returns(actmem_region_create(am, &options, &region), 0);
+	returns(create_region(am, LENGTH, ACTMEM_REGION_LAZY, &region), 0);
 	returns(actmem_region_register(region, runtime, 0), 0);
 	ok(info_or_bail(region).allocated_bytes == LENGTH, "pages that were missing are there");
 	returns(actmem_region_unregister(region), 0);
@@ -170,11 +162,9 @@ static void register_to_read(struct actmem_region *region, struct actmem_runtime
 static void test_read_only(struct actmem *am, struct actmem_runtime *runtime)
 {
 	const char *path = "/dev/shm/actmem-test-read-only";
-	struct actmem_region_options options;
+	struct actmem_region_options options = { .size = sizeof(options), .length = LENGTH };
 	struct actmem_region *made, *region;
 
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
 	returns(actmem_region_open(am, path, &options, ACTMEM_OPEN_CREATE, &made), 0);
 	returns(actmem_region_open(am, path, &options, ACTMEM_OPEN_READ, &region), 0);
 	returns(actmem_region_register(region, runtime, 0), -EPERM);
@@ -228,7 +218,7 @@ static void test_refusals(struct actmem *am, struct actmem_runtime *runtime)
 {
 	struct actmem_region *region = region_or_bail(am, "refused");
 	struct actmem_runtime_options options;
-	struct actmem_registration registration;
+	struct actmem_registration registration = { .size = sizeof(registration) };
 	uint64_t pointer;
 
 	ACTMEM_INIT(&options);
@@ -266,7 +256,6 @@ static void test_refusals(struct actmem *am, struct actmem_runtime *runtime)
 	returns(actmem_region_register(region, runtime, 1U << 31), -EINVAL);
 	says("0x80000000");
 	returns(actmem_region_unregister(NULL), -EINVAL);
-	ACTMEM_INIT(&registration);
 	returns(actmem_region_get_registration(region, &registration), -ENOENT);
 	returns(actmem_runtime_pointer(runtime, region, NULL, NULL), -EINVAL);
 	returns(actmem_runtime_pointer(NULL, region, &pointer, NULL), -EINVAL);

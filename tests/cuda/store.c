@@ -23,16 +23,13 @@ static struct actmem_store *store_or_bail(struct actmem *am, struct actmem_runti
 					  uint32_t flags, bool has_files)
 {
 	static const char *paths[] = { folder };
-	struct actmem_store_options options;
+	struct actmem_store_options options = {
+		.size = sizeof(options), .budget_bytes = BUDGET, .grow_bytes = 2 * MIB,
+		.flags = flags, .spill_paths = paths, .spill_path_count = has_files,
+		.runtime = runtime,
+	};
 	struct actmem_store *store;
 
-	ACTMEM_INIT(&options);
-	options.budget_bytes = BUDGET;
-	options.grow_bytes = 2 * MIB;
-	options.flags = flags;
-	options.spill_paths = paths;
-	options.spill_path_count = has_files;
-	options.runtime = runtime;
 	if (actmem_store_create(am, &options, &store))
 		tap_bail("actmem_store_create");
 	return store;
@@ -46,7 +43,7 @@ static struct actmem_key key(uint64_t name)
 static void test_registered(struct actmem *am, struct actmem_runtime *runtime)
 {
 	struct actmem_store *store = store_or_bail(am, runtime, 0, true);
-	struct actmem_store_stats stats;
+	struct actmem_store_stats stats = { .size = sizeof(stats) };
 	struct actmem_runtime_info info;
 	const void *memory;
 	void *fresh;
@@ -70,7 +67,6 @@ static void test_registered(struct actmem *am, struct actmem_runtime *runtime)
 		ok(*(const char *)memory == (char)i + 1, "block %llu", (unsigned long long)i);
 		returns(actmem_store_release(store, key(i)), 0);
 	}
-	ACTMEM_INIT(&stats);
 	returns(actmem_store_get_stats(store, &stats), 0);
 	ok(stats.filled_bytes_total, "registered memory was filled from files");
 	returns(actmem_runtime_close(runtime), -EBUSY);
@@ -111,8 +107,7 @@ static void test_handed_on(struct actmem *am, bool is_held, bool has_files, uint
 		returns(actmem_store_commit(store, key(0)), 0);
 		returns(actmem_store_hold(store, key(0), &memory, &bytes, ACTMEM_WAIT_FOREVER), 0);
 	}
-	if (pthread_create(&thread, NULL, end_later, &other))
-		tap_bail("pthread_create");
+	thread = start_thread(end_later, &other);
 	returns(actmem_store_reserve(store, key(1), BLOCK, &fresh, ACTMEM_WAIT_FOREVER), wanted);
 	pthread_join(thread, &result);
 	ok(!result, "the other thread ended the first one");
@@ -123,7 +118,7 @@ static void test_handed_on(struct actmem *am, bool is_held, bool has_files, uint
 int main(void)
 {
 	struct actmem_runtime *runtime;
-	struct actmem_store_options options;
+	struct actmem_store_options options = { .size = sizeof(options), .reserved = 1 };
 	struct actmem_store *store;
 	struct actmem *am;
 	struct cuda cuda;
@@ -143,8 +138,6 @@ int main(void)
 	test_handed_on(am, true, false, ACTMEM_STORE_HANDED_ON, 0);
 	/* A committed block stays where it is, without files. */
 	test_handed_on(am, false, false, ACTMEM_STORE_HANDED_ON, -ENOMEM);
-	ACTMEM_INIT(&options);
-	options.reserved = 1;
 	returns(actmem_store_create(am, &options, &store), -EINVAL);
 	says("reserved is 1");
 	returns(actmem_runtime_close(runtime), 0);

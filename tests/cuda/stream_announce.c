@@ -20,19 +20,9 @@
 static struct cuda cuda;
 static struct xla_device its;
 
-static void slow(const char *function, unsigned int microseconds)
-{
-	if (cuda.standin_slow)
-		cuda.standin_slow(function, microseconds);
-}
-
 static uint64_t waits_of_this_thread(void)
 {
-	struct standin_counts counts = { 0 };
-
-	if (cuda.standin_counts)
-		cuda.standin_counts(&counts);
-	return counts.own_waits;
+	return counts_of(&cuda).own_waits;
 }
 
 static uint32_t content_of(unsigned int value)
@@ -46,10 +36,8 @@ static bool put_all(const char *site)
 	bool done = true;
 
 	its.xla.run++;
-	for (i = 0; i < VALUES; i++) {
-		xla_compute(&its.xla, its.work, BLOCK, content_of(i));
-		done = done && xla_put(&its.xla, site, its.work, BLOCK, its.tokens + 8 * i);
-	}
+	for (i = 0; i < VALUES; i++)
+		done = done && xla_put_value(&its, site, i, BLOCK, content_of(i));
 	xla_compute(&its.xla, its.work, BLOCK, 0);
 	return done;
 }
@@ -85,12 +73,7 @@ static bool take_layers(const char *site, bool announces)
 
 static unsigned int good_values(void)
 {
-	unsigned int good = 0, i;
-
-	xla_see(&its, VALUES * BLOCK);
-	for (i = 0; i < VALUES; i++)
-		good += xla_is_content(its.seen + i * BLOCK, BLOCK, content_of(i));
-	return good;
+	return xla_good(&its, VALUES, BLOCK, content_of(0));
 }
 
 /* Of blocks that are read late, or ahead; the waits of the takes alone. */
@@ -103,7 +86,7 @@ static void test_waits(uint64_t ring_bytes, const char *slow_function)
 	unsigned int announces, good;
 	uint64_t waits, counted;
 
-	slow(slow_function, SLOW);
+	slow(&cuda, slow_function, SLOW);
 	for (announces = 0; announces < 2; announces++) {
 		ok(put_all("waits"), "put");
 		before = xla_transfers();
@@ -120,7 +103,7 @@ static void test_waits(uint64_t ring_bytes, const char *slow_function)
 		if (cuda.standin_counts)
 			ok(waits == counted, "and %llu by CUDA's count", (unsigned long long)waits);
 	}
-	slow(slow_function, 0);
+	slow(&cuda, slow_function, 0);
 	xla_close(am, &cuda);
 }
 
@@ -144,7 +127,7 @@ static void test_overlap(void)
 	unsigned int good;
 	bool done;
 
-	slow("cuMemcpyDtoDAsync_v2", SLOW / 4);
+	slow(&cuda, "cuMemcpyDtoDAsync_v2", SLOW / 4);
 	done = put_all("overlap");
 	/* By another execution as well, which failed before it took them. */
 	its.xla.run++;
@@ -153,7 +136,7 @@ static void test_overlap(void)
 	/* Those taken first were announced first, and last. */
 	done = done && take_two(3, 2);
 	done = done && xla_tie(&its.xla, its.tokens, OF_LAYER) && take_two(1, 0);
-	slow("cuMemcpyDtoDAsync_v2", 0);
+	slow(&cuda, "cuMemcpyDtoDAsync_v2", 0);
 	good = good_values();
 	ok(done && good == VALUES, "layers that go into each other: %u of %u", good, VALUES);
 	xla_close(am, &cuda);
@@ -217,8 +200,6 @@ static void test_many(void)
 
 int main(void)
 {
-	struct standin_counts counts;
-
 	cuda = xla_devices_or_skip(1);
 	xla_begin(&its, &cuda, 0, VALUES, BLOCK);
 	/* All go ahead; and none do, as none goes into the ring at once. */
@@ -229,13 +210,8 @@ int main(void)
 	test_overlap();
 	test_errors();
 	test_many();
-	if (cuda.standin_counts) {
-		cuda.standin_counts(&counts);
-		ok(!counts.unpinned_copies, "all copies were of memory that CUDA knows");
-	}
+	if (cuda.standin_counts)
+		ok(!counts_of(&cuda).unpinned_copies, "all copies were of memory that CUDA knows");
 	xla_end(&its);
-	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
-	nothing_is_on_devices(&cuda);
-	nothing_is_retained(&cuda);
-	return tap_end();
+	return xla_finish(&cuda, 1, 1);
 }

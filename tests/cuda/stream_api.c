@@ -15,12 +15,6 @@ static struct cuda cuda;
 static char *pinned;
 static CUdeviceptr first, second;
 
-static void slow(const char *function, unsigned int microseconds)
-{
-	if (cuda.standin_slow)
-		cuda.standin_slow(function, microseconds);
-}
-
 static CUstream stream_or_bail(void)
 {
 	CUstream stream;
@@ -75,7 +69,7 @@ static void test_order(void)
 	CUstream one = stream_or_bail(), other = stream_or_bail();
 	CUevent event = event_or_bail();
 
-	slow("cuMemsetD8Async", SLOW);
+	slow(&cuda, "cuMemsetD8Async", SLOW);
 	memset(pinned, 0, BYTES);
 	cuda_returns(cuda.cuMemsetD8Async(first, 7, BYTES, one), CUDA_SUCCESS);
 	cuda_returns(cuda.cuMemcpyDtoDAsync_v2(second, first, BYTES, one), CUDA_SUCCESS);
@@ -91,7 +85,7 @@ static void test_order(void)
 	ok(bytes_that_are(pinned, 7) == BYTES, "the copy came after what it waited for");
 	cuda_returns(cuda.cuMemcpyDtoH_v2(pinned, second, BYTES), CUDA_SUCCESS);
 	ok(bytes_that_are(pinned, 9) == BYTES, "and before what followed it");
-	slow("cuMemsetD8Async", 0);
+	slow(&cuda, "cuMemsetD8Async", 0);
 
 	/* Copies under way go on, though their handles are gone. */
 	cuda_returns(cuda.cuMemcpyHtoDAsync_v2(first, pinned, BYTES, one), CUDA_SUCCESS);
@@ -111,9 +105,9 @@ static void test_recorded_anew(void)
 	CUstream one = stream_or_bail(), other = stream_or_bail(), third = stream_or_bail();
 	CUevent event = event_or_bail();
 
-	slow("cuMemsetD8Async", SLOW);
+	slow(&cuda, "cuMemsetD8Async", SLOW);
 	cuda_returns(cuda.cuMemsetD8Async(first, 5, BYTES, one), CUDA_SUCCESS);
-	slow("cuMemsetD8Async", 0);
+	slow(&cuda, "cuMemsetD8Async", 0);
 	cuda_returns(cuda.cuEventRecord(event, one), CUDA_SUCCESS);
 	cuda_returns(cuda.cuStreamWaitEvent(other, event, 0), CUDA_SUCCESS);
 	cuda_returns(cuda.cuMemcpyDtoHAsync_v2(pinned, first, BYTES, other), CUDA_SUCCESS);
@@ -133,7 +127,7 @@ static void test_that_order_is_needed(void)
 {
 	CUstream one = stream_or_bail(), other = stream_or_bail();
 
-	slow("cuMemcpyHtoDAsync_v2", SLOW);
+	slow(&cuda, "cuMemcpyHtoDAsync_v2", SLOW);
 	memset(pinned, 3, BYTES);
 	cuda_returns(cuda.cuMemcpyHtoDAsync_v2(first, pinned, BYTES, one), CUDA_SUCCESS);
 	cuda_returns(cuda.cuMemcpyDtoDAsync_v2(second, first, BYTES, other), CUDA_SUCCESS);
@@ -142,7 +136,7 @@ static void test_that_order_is_needed(void)
 	cuda_returns(cuda.cuMemcpyDtoH_v2(pinned, second, BYTES), CUDA_SUCCESS);
 	if (cuda.standin_slow)
 		ok(!bytes_that_are(pinned, 3), "streams are in no order by themselves");
-	slow("cuMemcpyHtoDAsync_v2", 0);
+	slow(&cuda, "cuMemcpyHtoDAsync_v2", 0);
 	cuda_returns(cuda.cuStreamDestroy_v2(one), CUDA_SUCCESS);
 	cuda_returns(cuda.cuStreamDestroy_v2(other), CUDA_SUCCESS);
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Two devices wait for each other, as in a collective, and share a store that spills: the
- * one that is ahead leaves memory to the other one, which it waits for.
+ * one that is ahead leaves memory to the other one, which it waits for. Each has its own
+ * ring, streams and blocks, and a token of one is nothing to the other.
  */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "xla_play.h"
@@ -18,12 +20,13 @@
 
 static struct cuda cuda;
 static pthread_barrier_t collective;
+static CUdeviceptr tokens_of[DEVICES];
 static char folder[256];
 
 struct worker {
 	struct xla_device its;
 	unsigned int good, failed, puts;
-	bool announces;
+	bool announces, refused;
 };
 
 static void CUDA_CB meet(void *data)
@@ -43,9 +46,7 @@ static void put_all(struct worker *worker)
 	unsigned int i;
 
 	for (i = 0; i < VALUES; i++) {
-		xla_compute(&its->xla, its->work, BLOCK, content_of(worker, i));
-		worker->failed += !xla_put(&its->xla, "budget", its->work, BLOCK,
-					   its->tokens + 8 * i);
+		worker->failed += !xla_put_value(its, "budget", i, BLOCK, content_of(worker, i));
 		if (!i)
 			worker->failed += cuda.cuLaunchHostFunc(its->xla.stream, meet, NULL) !=
 					  CUDA_SUCCESS;
@@ -72,18 +73,35 @@ static void take_all(struct worker *worker)
 	}
 }
 
+/* The token that the other device has for a value, on this one. */
+static bool is_refused(struct worker *worker)
+{
+	struct xla_device *its = &worker->its;
+	uint64_t token = 0;
+
+	cuda.cuMemcpyDtoH_v2(&token, tokens_of[!its->xla.device], sizeof(token));
+	cuda.cuMemcpyHtoD_v2(its->tokens + 8, &token, sizeof(token));
+	return !xla_take(&its->xla, its->tokens + 8, its->work, BLOCK) &&
+	       strstr(its->xla.words, "are wanted on GPU device");
+}
+
 static void *work(void *data)
 {
 	struct worker *worker = data;
 	struct xla_device *its = &worker->its;
-	unsigned int i;
 
 	xla_begin(its, &cuda, its->xla.device, VALUES, BLOCK);
 	put_all(worker);
 	take_all(worker);
-	xla_see(its, VALUES * BLOCK);
-	for (i = 0; i < VALUES; i++)
-		worker->good += xla_is_content(its->seen + i * BLOCK, BLOCK, content_of(worker, i));
+	worker->good = xla_good(its, VALUES, BLOCK, content_of(worker, 0));
+	tokens_of[its->xla.device] = its->tokens;
+	worker->failed += !xla_put_value(its, "budget", 0, BLOCK, 0);
+	cuda.cuStreamSynchronize(its->xla.stream);
+	pthread_barrier_wait(&collective);
+	worker->refused = is_refused(worker);
+	pthread_barrier_wait(&collective);
+	worker->failed += !xla_take(&its->xla, its->tokens, its->work, BLOCK);
+	cuda.cuStreamSynchronize(its->xla.stream);
 	xla_end(its);
 	return NULL;
 }
@@ -106,30 +124,36 @@ static void test(bool announces, uint64_t ring_bytes)
 	};
 	struct worker workers[DEVICES] = { { .its.xla.run = 7 }, { .its.xla.run = 7 } };
 	struct actmem *am = xla_open(&memory);
+	struct actmem_xla_transfer_stats before[DEVICES], after = { .size = sizeof(after) };
 	pthread_t threads[DEVICES];
 	int i;
 
+	for (i = 0; i < DEVICES; i++) {
+		before[i].size = sizeof(before[i]);
+		actmem_xla_transfer_stats((uint32_t)i, &before[i]);
+	}
 	for (i = DEVICES; i-- > 0; ) {
 		workers[i].its.xla.device = i;
 		workers[i].announces = announces;
-		if (pthread_create(&threads[i], NULL, work, &workers[i]))
-			tap_bail("pthread_create");
+		threads[i] = start_thread(work, &workers[i]);
 		if (i)
 			wait_until_stopped(&workers[i]);
 	}
 	for (i = 0; i < DEVICES; i++)
 		pthread_join(threads[i], NULL);
-	for (i = 0; i < DEVICES; i++)
+	for (i = 0; i < DEVICES; i++) {
 		ok(workers[i].good == VALUES && !workers[i].failed,
-		   "device %d has its own values (%u of %u): %s", i, workers[i].good, VALUES,
-		   workers[i].its.xla.words);
+		   "device %d has its own values (%u of %u)", i, workers[i].good, VALUES);
+		ok(workers[i].refused, "and not the other one's: %s", workers[i].its.xla.words);
+		returns(actmem_xla_transfer_stats((uint32_t)i, &after), 0);
+		ok(after.to_host_bytes_total - before[i].to_host_bytes_total ==
+		   (VALUES + 1) * BLOCK && after.ring_bytes, "what it copied is counted");
+	}
 	xla_close(am, &cuda);
 }
 
 int main(void)
 {
-	int i;
-
 	cuda = xla_devices_or_skip(DEVICES);
 	snprintf(folder, sizeof(folder), "%s/budget-XXXXXX",
 		 getenv("SPILL") ? getenv("SPILL") : "build/tests");
@@ -141,10 +165,6 @@ int main(void)
 	/* Slots for more than the budget. */
 	test(true, 8 * BUDGET);
 	rmdir(folder);
-	for (i = 0; i < TESTS * DEVICES; i++)
-		cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(i % DEVICES), CUDA_SUCCESS);
 	pthread_barrier_destroy(&collective);
-	nothing_is_on_devices(&cuda);
-	nothing_is_retained(&cuda);
-	return tap_end();
+	return xla_finish(&cuda, DEVICES, TESTS);
 }

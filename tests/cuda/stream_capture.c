@@ -50,12 +50,8 @@ static bool works(struct xla_device *its, uint32_t content)
 	struct xla *xla = &its->xla;
 
 	xla->run++;
-	xla_compute(xla, its->work, BLOCK, content);
-	if (!xla_put(xla, "captured", its->work, BLOCK, its->tokens) ||
-	    !xla_take(xla, its->tokens, its->results, BLOCK))
-		return false;
-	xla_see(its, BLOCK);
-	return xla_is_content(its->seen, BLOCK, content);
+	return xla_put_value(its, "captured", 0, BLOCK, content) &&
+	       xla_take(xla, its->tokens, its->results, BLOCK) && xla_good(its, 1, BLOCK, content);
 }
 
 /* Of the thread itself; memory is made in it at the first put, and grows. */
@@ -83,8 +79,5 @@ int main(void)
 	test_beside(&its, CU_STREAM_CAPTURE_MODE_RELAXED, "relaxed");
 	xla_close(am, &cuda);
 	xla_end(&its);
-	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
-	nothing_is_on_devices(&cuda);
-	nothing_is_retained(&cuda);
-	return tap_end();
+	return xla_finish(&cuda, 1, 1);
 }

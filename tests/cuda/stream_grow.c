@@ -19,18 +19,13 @@ static struct xla_device its;
 
 static uint64_t registrations_of_this_thread(void)
 {
-	struct standin_counts counts = { 0 };
-
-	if (cuda.standin_counts)
-		cuda.standin_counts(&counts);
-	return counts.own_registrations;
+	return counts_of(&cuda).own_registrations;
 }
 
 static struct actmem_store_stats store_stats(void)
 {
-	struct actmem_store_stats stats;
+	struct actmem_store_stats stats = { .size = sizeof(stats) };
 
-	ACTMEM_INIT(&stats);
 	actmem_xla_store_stats(&stats);
 	return stats;
 }
@@ -65,8 +60,7 @@ static void test_ahead(void)
 	uint64_t before, regions;
 	unsigned int i, done = 0;
 
-	if (cuda.standin_slow)
-		cuda.standin_slow("cuMemHostRegister_v2", SLOW);
+	slow(&cuda, "cuMemHostRegister_v2", SLOW);
 	its.xla.run++;
 	ok(put(0), "the first put makes the store");
 	before = registrations_of_this_thread();
@@ -81,8 +75,7 @@ static void test_ahead(void)
 	   (unsigned long long)regions);
 	ok(store_stats().memory_bytes < VALUES * BLOCK + 2 * GROW, "and not much more of it");
 	ok(take_all(VALUES) == VALUES, "all are taken");
-	if (cuda.standin_slow)
-		cuda.standin_slow("cuMemHostRegister_v2", 0);
+	slow(&cuda, "cuMemHostRegister_v2", 0);
 	xla_close(am, &cuda);
 }
 
@@ -93,14 +86,12 @@ static void test_faster(void)
 	struct actmem *am = xla_open(&memory);
 	unsigned int i, done = 0;
 
-	if (cuda.standin_slow)
-		cuda.standin_slow("cuMemHostRegister_v2", SLOW);
+	slow(&cuda, "cuMemHostRegister_v2", SLOW);
 	its.xla.run++;
 	for (i = 0; i < VALUES; i++)
 		done += put(i);
 	ok(done == VALUES && take_all(VALUES) == VALUES, "puts that are faster wait for it");
-	if (cuda.standin_slow)
-		cuda.standin_slow("cuMemHostRegister_v2", 0);
+	slow(&cuda, "cuMemHostRegister_v2", 0);
 	xla_close(am, &cuda);
 }
 
@@ -163,8 +154,5 @@ int main(void)
 	test_limit();
 	test_failure();
 	xla_end(&its);
-	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
-	nothing_is_on_devices(&cuda);
-	nothing_is_retained(&cuda);
-	return tap_end();
+	return xla_finish(&cuda, 1, 1);
 }

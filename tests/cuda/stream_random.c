@@ -114,11 +114,9 @@ static void *work(void *data)
 	xla_begin(&worker->its, &cuda, 0, VALUES, BYTES);
 	for (i = 0; i < ROUNDS; i++) {
 		function = functions[random_below(&worker->seed, 3)];
-		if (cuda.standin_slow)
-			cuda.standin_slow(function, (unsigned int)random_below(&worker->seed, 400));
+		slow(&cuda, function, (unsigned int)random_below(&worker->seed, 400));
 		round_of(worker);
-		if (cuda.standin_slow)
-			cuda.standin_slow(function, 0);
+		slow(&cuda, function, 0);
 	}
 	xla_end(&worker->its);
 	return NULL;
@@ -132,8 +130,7 @@ static void run_workers(struct worker *workers)
 	for (i = 0; i < THREADS; i++) {
 		workers[i] = (struct worker){ .its.xla.run = i, .seed = i + 1 };
 		snprintf(workers[i].site, sizeof(workers[i].site), "thread %u", i);
-		if (pthread_create(&threads[i], NULL, work, &workers[i]))
-			tap_bail("pthread_create");
+		threads[i] = start_thread(work, &workers[i]);
 	}
 	for (i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
@@ -189,9 +186,8 @@ static void test_exit(void)
 int main(void)
 {
 	static struct worker workers[THREADS];
-	struct actmem_store_stats store;
+	struct actmem_store_stats store = { .size = sizeof(store) };
 	struct actmem *am;
-	unsigned int i;
 
 	snprintf(folder, sizeof(folder), "%s/stream-XXXXXX",
 		 getenv("SPILL") ? getenv("SPILL") : "build/tests");
@@ -205,7 +201,6 @@ int main(void)
 	run_workers(workers);
 	ok(!failed, "%u calls failed", failed);
 	ok(!wrong, "%u of %u values came back as others", wrong, THREADS * ROUNDS * VALUES);
-	ACTMEM_INIT(&store);
 	returns(actmem_xla_store_stats(&store), 0);
 	ok(store.spilled_bytes_total && store.filled_bytes_total, "%llu bytes went through files",
 	   (unsigned long long)store.filled_bytes_total);
@@ -213,9 +208,5 @@ int main(void)
 	xla_close(am, &cuda);
 	ok(!count_files(folder), "no file is left");
 	rmdir(folder);
-	for (i = 0; i < THREADS; i++)
-		cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
-	nothing_is_on_devices(&cuda);
-	nothing_is_retained(&cuda);
-	return tap_end();
+	return xla_finish(&cuda, 1, THREADS);
 }

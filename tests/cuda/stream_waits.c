@@ -98,8 +98,7 @@ static void test_told(void)
 	ok(is_told(am, "GPU 0: a value from it, put at site", &first) && first.bytes == BLOCK &&
 	   first.since && first.thread != (int)syscall(SYS_gettid),
 	   "the thread that ends copies waits for that of the value");
-	if (pthread_create(&thread, NULL, take, &taker))
-		tap_bail("pthread_create");
+	thread = start_thread(take, &taker);
 	ok(is_told(am, "GPU 0: tokens of values", &other) && other.thread == taker.thread &&
 	   other.since >= first.since, "the thread that takes it waits for its token");
 	ok(is_told(am, "GPU 0: a value from it, put at site", &other) &&
@@ -127,8 +126,7 @@ static void test_closed_meanwhile(void)
 	/* The device's side stays; CUDA would wait for the device to unregister memory. */
 	returns(actmem_xla_trim(), 0);
 	hold_stream();
-	if (pthread_create(&thread, NULL, take, &taker))
-		tap_bail("pthread_create");
+	thread = start_thread(take, &taker);
 	ok(is_told(am, "GPU 0: tokens of values", &told), "a thread waits for its token");
 	actmem_xla_detach(am);
 	ok(!told_of_devices(am), "it is told of no more");
@@ -151,8 +149,5 @@ int main(void)
 	test_told();
 	test_closed_meanwhile();
 	xla_end(&its);
-	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
-	nothing_is_on_devices(&cuda);
-	nothing_is_retained(&cuda);
-	return tap_end();
+	return xla_finish(&cuda, 1, 1);
 }

@@ -65,8 +65,7 @@ int main(void)
 	pthread_barrier_init(&start, NULL, THREADS);
 	for (i = 0; i < THREADS; i++) {
 		regions[i] = region_or_bail(am, "of a thread");
-		if (pthread_create(&threads[i], NULL, work, regions[i]))
-			tap_bail("pthread_create");
+		threads[i] = start_thread(work, regions[i]);
 	}
 	for (i = 0; i < THREADS; i++) {
 		pthread_join(threads[i], &failed);

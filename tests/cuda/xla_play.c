@@ -327,16 +327,14 @@ bool xla_is_content(const void *memory, uint64_t bytes, uint32_t content)
 
 struct actmem *xla_open(const struct memory *memory)
 {
-	struct actmem_xla_options options;
+	struct actmem_xla_options options = {
+		.size = sizeof(options), .ring_bytes = memory->ring_bytes,
+		.budget_bytes = memory->budget_bytes, .limit_bytes = memory->limit_bytes,
+		.grow_bytes = memory->grow_bytes, .spill_paths = &memory->spill,
+		.spill_path_count = !!memory->spill,
+	};
 	struct actmem *am = open_or_bail();
 
-	ACTMEM_INIT(&options);
-	options.ring_bytes = memory->ring_bytes;
-	options.budget_bytes = memory->budget_bytes;
-	options.limit_bytes = memory->limit_bytes;
-	options.grow_bytes = memory->grow_bytes;
-	options.spill_paths = &memory->spill;
-	options.spill_path_count = !!memory->spill;
 	if (actmem_xla_attach(am, &options))
 		tap_bail("actmem_xla_attach");
 	return am;
@@ -358,18 +356,16 @@ void xla_close(struct actmem *am, const struct cuda *cuda)
 
 struct actmem_xla_stats xla_stats(void)
 {
-	struct actmem_xla_stats stats;
+	struct actmem_xla_stats stats = { .size = sizeof(stats) };
 
-	ACTMEM_INIT(&stats);
 	actmem_xla_stats(&stats);
 	return stats;
 }
 
 struct actmem_xla_transfer_stats xla_transfers(void)
 {
-	struct actmem_xla_transfer_stats stats;
+	struct actmem_xla_transfer_stats stats = { .size = sizeof(stats) };
 
-	ACTMEM_INIT(&stats);
 	actmem_xla_transfer_stats(0, &stats);
 	return stats;
 }
@@ -427,4 +423,33 @@ void xla_see(struct xla_device *its, uint64_t bytes)
 	if (xla->cuda->cuMemcpyDtoHAsync_v2(its->seen, its->results, bytes, xla->stream) ||
 	    xla->cuda->cuStreamSynchronize(xla->stream))
 		tap_bail("results of device %d", xla->device);
+}
+
+bool xla_put_value(struct xla_device *its, const char *site, unsigned int value, uint64_t bytes,
+		   uint32_t content)
+{
+	xla_compute(&its->xla, its->work, bytes, content);
+	return xla_put(&its->xla, site, its->work, bytes, its->tokens + 8 * value);
+}
+
+unsigned int xla_good(struct xla_device *its, unsigned int values, uint64_t bytes,
+		      uint32_t content)
+{
+	unsigned int good = 0, i;
+
+	xla_see(its, values * bytes);
+	for (i = 0; i < values; i++)
+		good += xla_is_content(its->seen + i * bytes, bytes, content + i);
+	return good;
+}
+
+int xla_finish(const struct cuda *cuda, int devices, unsigned int times)
+{
+	int i;
+
+	for (i = 0; i < devices * (int)times; i++)
+		cuda_returns(cuda->cuDevicePrimaryCtxRelease_v2(i % devices), CUDA_SUCCESS);
+	nothing_is_on_devices(cuda);
+	nothing_is_retained(cuda);
+	return tap_end();
 }

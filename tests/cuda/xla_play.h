@@ -44,7 +44,6 @@ bool xla_take_again(struct xla *xla, CUdeviceptr token, CUdeviceptr value, uint6
 bool xla_hold(struct xla *xla, CUdeviceptr tokens, int64_t count, CUdeviceptr to);
 bool xla_drop(struct xla *xla, CUdeviceptr tokens, int64_t count, CUdeviceptr unused);
 
-
 /* So many tokens that lie one after the other, by their numbers from 0 on; some; a take. */
 #define XLA_ANNOUNCED_MAX	64
 bool xla_tie(struct xla *xla, CUdeviceptr tokens, unsigned int count);
@@ -77,8 +76,19 @@ void xla_begin(struct xla_device *its, const struct cuda *cuda, int ordinal, uns
 	       uint64_t bytes);
 void xla_end(struct xla_device *its);
 
+/* All that a program returns; each of its devices was begun so many times. */
+int xla_finish(const struct cuda *cuda, int devices, unsigned int times);
+
+/* Computes a value where there is one to work on, and puts it. */
+bool xla_put_value(struct xla_device *its, const char *site, unsigned int value, uint64_t bytes,
+		   uint32_t content);
+
 /* Waits for the stream, and has so many bytes of the results where they can be seen. */
 void xla_see(struct xla_device *its, uint64_t bytes);
+
+/* How many results are the values that begin with this content. */
+unsigned int xla_good(struct xla_device *its, unsigned int values, uint64_t bytes,
+		      uint32_t content);
 
 /* The memory is ours, and its store and rings as by these; bails out. */
 struct memory {

@@ -4,8 +4,6 @@
  * processes of a user together and against any race, and the memory cgroup's
  * limit holds for everybody.
  */
-#include <pthread.h>
-
 #include "cgroup_test.h"
 
 #define LIMIT	5
@@ -93,55 +91,6 @@ TEST_F(driver, a_failure_for_lack_of_memory_is_uncharged)
 	EXPECT_EQ(0, as_limited_user(USER, up_to_the_limit, self->device));
 }
 
-struct racer {
-	int device;
-	pthread_barrier_t *start;
-	int created;
-};
-
-static void *race(void *context)
-{
-	struct racer *racer = context;
-	int i;
-
-	pthread_barrier_wait(racer->start);
-	for (i = 0; i < LIMIT; i++)
-		racer->created += create_pages(racer->device, 1) >= 0;
-	return NULL;
-}
-
-static int race_in_threads(int device)
-{
-	enum { THREADS = 8 };
-	struct racer racers[THREADS];
-	pthread_t threads[THREADS];
-	pthread_barrier_t start;
-	int i, sum = 0;
-
-	CHECK(!pthread_barrier_init(&start, NULL, THREADS));
-	for (i = 0; i < THREADS; i++) {
-		racers[i] = (struct racer){ device, &start, 0 };
-		CHECK(!pthread_create(&threads[i], NULL, race, &racers[i]));
-	}
-	for (i = 0; i < THREADS; i++) {
-		CHECK(!pthread_join(threads[i], NULL));
-		sum += racers[i].created;
-	}
-	CHECK(sum == LIMIT);
-	CHECK(regions() == LIMIT);
-	return 0;
-}
-
-TEST_F(driver, threads_that_race_stay_within_the_limit)
-{
-	int round;
-
-	for (round = 0; round < 5; round++) {
-		EXPECT_EQ(0, as_limited_user(USER, race_in_threads, self->device));
-		EXPECT_EQ(0, regions());
-	}
-}
-
 static int second_process(int device)
 {
 	CHECK(create_pages(device, 2) == -ENOMEM);
@@ -168,29 +117,22 @@ static int use_all(int device)
 	return 0;
 }
 
+static int hold_all(void *device)
+{
+	CHECK(!become(USER));
+	return use_all(*(int *)device);
+}
+
 TEST_F(driver, each_user_has_a_limit_of_its_own)
 {
-	int ready[2], done[2];
-	char byte;
 	pid_t child;
 
-	ASSERT_EQ(0, pipe(ready));
-	ASSERT_EQ(0, pipe(done));
 	ASSERT_EQ(0, set_memlock(LIMIT * PAGE_BYTES));
-	child = fork();
-	if (!child) {
-		close(done[1]);
-		if (become(USER) || use_all(self->device) || write(ready[1], "", 1) != 1)
-			_exit(1);
-		_exit(read(done[0], &byte, 1));
-	}
-	close(done[0]);
-	close(ready[1]);
-	ASSERT_EQ(1, read(ready[0], &byte, 1));
+	child = hold_in_child(hold_all, &self->device);
+	ASSERT_LT(0, child);
 	EXPECT_EQ(0, as_limited_user(OTHER_USER, use_all, self->device));
 	EXPECT_EQ(1, regions());
-	close(done[1]);
-	EXPECT_EQ(0, wait_for(child));
+	EXPECT_EQ(0, kill_child(child));
 	EXPECT_EQ(0, regions());
 }
 

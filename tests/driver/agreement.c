@@ -6,7 +6,6 @@
  * make, map, touch, populate, discard and pin regions and are killed. Without these,
  * the totals in sysfs are the same.
  */
-#include <signal.h>
 #include <sys/uio.h>
 
 #include "driver_test.h"
@@ -45,9 +44,17 @@ static int pin(int end, char *memory)
 	return vmsplice(end, &vector, 1, 0) == 4096 ? 0 : -errno;
 }
 
+/* The device, and the end of the pipe that pins pages. */
+struct making {
+	int device;
+	int end;
+};
+
 /* Some with all their pages, some not, some mapped, one pinned, one that lingers. */
-static int make_regions(int device, int end)
+static int make_regions(void *context)
 {
+	const int device = ((struct making *)context)->device;
+	const int end = ((struct making *)context)->end;
 	struct actmem_ioctl_create arg[REGIONS] = {
 		region_on(3, ACTMEM_POLICY_BIND, 1),
 		region_on(6, ACTMEM_POLICY_INTERLEAVE, 3),
@@ -57,6 +64,7 @@ static int make_regions(int device, int end)
 	char *memory;
 	int i;
 
+	CHECK(!become(USER));
 	arg[1].flags = LAZY;
 	for (i = 0; i < REGIONS; i++) {
 		CHECK(create(device, &arg[i]) >= 0);
@@ -115,6 +123,7 @@ static int ask_list(int device, struct told *told)
 		err = call(device, ACTMEM_IOC_INFO, &now);
 		CHECK(!err || err == -ENOENT);
 		CHECK(err || nodes[0] + nodes[1] + nodes[2] == now.allocated_bytes);
+		CHECK(err || (now.mapped_bytes <= now.length && now.pinned_bytes <= now.length));
 		if (!err && now.uid == USER)
 			add_region(told, &now, nodes);
 	}
@@ -176,25 +185,25 @@ static int live(int device, unsigned int way)
 	memory[(way % PAGES) * PAGE_BYTES] = 1;
 	if (way & 2)
 		CHECK(!populate(arg.fd, 0, PAGES));
-	if (way & 4) {
-		CHECK(!pipe2(ends, O_CLOEXEC));
-		CHECK(!pin(ends[1], memory + PAGE_BYTES));
-	}
+	if (way & 4)
+		CHECK(!hold(memory + PAGE_BYTES, ends));
 	if (way & 8)
 		CHECK(discard(arg.fd, 0, PAGES) == (way & 4 ? -EBUSY : 0));
 	if (way & 16)
 		raise(SIGKILL);
 	close(arg.fd);
 	munmap(memory, PAGES * PAGE_BYTES);
-	if (way & 4) {
-		close(ends[0]);
-		close(ends[1]);
-	}
+	if (way & 4)
+		let_go(ends);
 	return 0;
 }
 
-static int load(int device, unsigned int way)
+/* Of the loader that is started next, for its first region. */
+static unsigned int first_way;
+
+static int load(int device)
 {
+	unsigned int way = first_way;
 	pid_t child;
 
 	for (; !__atomic_load_n(&holder->stop, __ATOMIC_ACQUIRE); way += 7) {
@@ -214,50 +223,31 @@ FIXTURE(agreement)
 {
 	int device;
 	int pins[2];
-	int release[2];
 	pid_t loaders[LOADERS];
 };
 
 FIXTURE_SETUP(agreement)
 {
-	int ready[2];
-	pid_t child;
-	char byte;
+	struct making making;
 
 	if (!node_memory(1, "MemTotal"))
 		SKIP(return, "this machine has one memory node only");
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	self->device = open_device();
 	ASSERT_LE(0, self->device);
 	ASSERT_EQ(0, regions());
 	ASSERT_EQ(0, set_memlock(1000 * PAGE_BYTES));
 	ASSERT_EQ(0, pipe(self->pins));
-	ASSERT_EQ(0, pipe(self->release));
-	ASSERT_EQ(0, pipe(ready));
 	holder = mmap(NULL, sizeof(*holder), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		      -1, 0);
 	ASSERT_NE(MAP_FAILED, holder);
-	child = fork();
-	if (!child) {
-		int line;
-
-		close(self->release[1]);
-		line = become(USER) ? __LINE__ : make_regions(self->device, self->pins[1]);
-		if (line)
-			fprintf(stderr, "# line %d fails in the holder\n", line);
-		if (line || write(ready[1], "", 1) != 1)
-			_exit(1);
-		_exit(read(self->release[0], &byte, 1));
-	}
-	holder->pid = child;
-	close(ready[1]);
-	ASSERT_EQ(1, read(ready[0], &byte, 1));
-	close(ready[0]);
+	making = (struct making){ self->device, self->pins[1] };
+	holder->pid = hold_in_child(make_regions, &making);
+	ASSERT_LT(0, holder->pid);
 }
 
 FIXTURE_TEARDOWN(agreement)
 {
-	close(self->release[1]);
-	EXPECT_EQ(0, wait_for(holder->pid));
+	EXPECT_EQ(0, kill_child(holder->pid));
 	EXPECT_EQ(2, regions());
 	EXPECT_EQ(2 * (long)PAGE_BYTES, node_sum("lingering_bytes"));
 	close(self->pins[0]);
@@ -272,14 +262,8 @@ static void start_load(pid_t loaders[LOADERS], int device)
 	int i;
 
 	for (i = 0; i < LOADERS; i++) {
-		loaders[i] = fork();
-		if (!loaders[i]) {
-			int line = become(users[i]) ? __LINE__ : load(device, i * 11);
-
-			if (line)
-				fprintf(stderr, "# line %d fails under load\n", line);
-			_exit(!!line);
-		}
+		first_way = i * 11;
+		loaders[i] = start_child(users[i], load, device);
 	}
 }
 

@@ -24,7 +24,7 @@ TEST_F(driver, no_device_maps_it)
 	struct importer_map map;
 
 	ASSERT_TRUE(is_forced());
-	ASSERT_EQ(0, load_importer());
+	ASSERT_EQ(0, load_module(IMPORTER));
 	fd = create_pages(self->device, PAGES);
 	buffer = export(fd, 0, PAGES);
 	ASSERT_LE(0, buffer);
@@ -34,7 +34,7 @@ TEST_F(driver, no_device_maps_it)
 	close(attachment);
 	close(buffer);
 	close(fd);
-	EXPECT_EQ(0, unload_importer());
+	EXPECT_EQ(0, unload_module("importer"));
 }
 
 TEST_NOTHING_IS_LEFT

@@ -16,26 +16,6 @@
 #define PAGES	4
 #define MANY	64
 
-#define EXPECT_IN_CHILD(function) EXPECT_EQ(0, as_user(0, function, self->device))
-
-FIXTURE(command_ends)
-{
-	int device;
-};
-
-FIXTURE_SETUP(command_ends)
-{
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
-	ASSERT_LE(0, self->device);
-	ASSERT_EQ(0, regions());
-}
-
-FIXTURE_TEARDOWN(command_ends)
-{
-	close(self->device);
-	wait_until_nothing_is_left();
-}
-
 /**
  * struct trap - a page of memory that holds up who reads it
  * @watcher: of userfaultfd(2)
@@ -125,26 +105,14 @@ static int held_by_a_command(int device)
 	return 0;
 }
 
-static int load(void)
+TEST_F(uring, the_module_stays_while_a_command_runs)
 {
-	int fd = open("/vm/modules/actmem.ko", O_RDONLY | O_CLOEXEC);
-	int err = fd < 0 || syscall(SYS_finit_module, fd, "", 0) ? -errno : 0;
+	pid_t child = start_child(0, held_by_a_command, self->device);
 
-	if (fd >= 0)
-		close(fd);
-	return err;
-}
-
-TEST_F(command_ends, the_module_stays_while_a_command_runs)
-{
-	pid_t child = fork();
-
-	if (!child)
-		_exit(held_by_a_command(self->device) ? 1 : 0);
 	close(self->device);
 	EXPECT_EQ(0, wait_for(child));
-	EXPECT_EQ(0, load());
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	EXPECT_EQ(0, load_module(MODULE));
+	self->device = open_device();
 }
 
 /* Closes the ring while a command is held up in it; it ends by itself then. */
@@ -172,10 +140,7 @@ static int ring_is_closed(int device)
 	return 0;
 }
 
-TEST_F(command_ends, ring_is_closed)
-{
-	EXPECT_IN_CHILD(ring_is_closed);
-}
+TEST_IN_CHILD(ring_is_closed)
 
 static int cancelled_by_request(int device)
 {
@@ -215,10 +180,7 @@ static int cancelled_by_request(int device)
 	return 0;
 }
 
-TEST_F(command_ends, cancelled_by_request)
-{
-	EXPECT_IN_CHILD(cancelled_by_request);
-}
+TEST_IN_CHILD(cancelled_by_request)
 
 /* In the midst of its work; how far it has come is told. */
 static int cancelled_midway(int device)
@@ -263,10 +225,7 @@ static int cancelled_midway(int device)
 	return 0;
 }
 
-TEST_F(command_ends, cancelled_midway)
-{
-	EXPECT_IN_CHILD(cancelled_midway);
-}
+TEST_IN_CHILD(cancelled_midway)
 
 struct issuer {
 	struct io_uring *ring;
@@ -312,10 +271,7 @@ static int thread_ends(int device)
 	return 0;
 }
 
-TEST_F(command_ends, thread_ends)
-{
-	EXPECT_IN_CHILD(thread_ends);
-}
+TEST_IN_CHILD(thread_ends)
 
 /* A process that dies with its commands: some run, some wait, one is held up. */
 static void die_at_work(int device, bool hold_one)
@@ -338,7 +294,7 @@ static void die_at_work(int device, bool hold_one)
 	raise(SIGKILL);
 }
 
-TEST_F(command_ends, killed_with_commands_in_flight)
+TEST_F(uring, killed_with_commands_in_flight)
 {
 	int round;
 
@@ -361,7 +317,7 @@ static void *exit_soon(void *context)
 }
 
 /* The same by its own will, while others of its threads submit. */
-TEST_F(command_ends, exit_with_commands_in_flight)
+TEST_F(uring, exit_with_commands_in_flight)
 {
 	static struct actmem_ioctl_range args[2];
 	struct io_uring ring;
@@ -389,7 +345,7 @@ TEST_F(command_ends, exit_with_commands_in_flight)
 }
 
 /* A program that is executed waits for the commands of the one before. */
-TEST_F(command_ends, exec_with_commands_in_flight)
+TEST_F(uring, exec_with_commands_in_flight)
 {
 	static struct actmem_ioctl_range args[MANY];
 	pid_t child = fork();

@@ -5,7 +5,6 @@
  * as from root.
  */
 #include <sys/mman.h>
-#include <sys/uio.h>
 
 #include "uring_test.h"
 
@@ -69,7 +68,7 @@ static const struct way *way;
 FIXTURE_SETUP(commands)
 {
 	way = &variant->way;
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	self->device = open_device();
 	ASSERT_LE(0, self->device);
 	ASSERT_EQ(0, regions());
 }
@@ -90,11 +89,13 @@ static int send_discard(int fd, struct actmem_ioctl_range *arg)
 	return send_by(way, fd, ACTMEM_IOC_DISCARD, arg);
 }
 
-/* Runs it as root and as a user without capabilities. */
-#define EXPECT_FOR_ALL(function) do {					\
+/* Runs the function of that name as root and as a user without capabilities. */
+#define TEST_FOR_ALL(function)						\
+TEST_F(commands, function)						\
+{									\
 	EXPECT_EQ(0, as_user(0, function, self->device));		\
 	EXPECT_EQ(0, as_user(USER, function, self->device));		\
-} while (0)
+}
 
 static bool nothing_is_told(const struct actmem_why *why)
 {
@@ -133,10 +134,7 @@ static int there_and_back(int device)
 	return 0;
 }
 
-TEST_F(commands, there_and_back)
-{
-	EXPECT_FOR_ALL(there_and_back);
-}
+TEST_FOR_ALL(there_and_back)
 
 static const struct {
 	uint64_t offset;
@@ -203,10 +201,7 @@ static int offsets_and_lengths(int device)
 	return 0;
 }
 
-TEST_F(commands, offsets_and_lengths)
-{
-	EXPECT_FOR_ALL(offsets_and_lengths);
-}
+TEST_FOR_ALL(offsets_and_lengths)
 
 static int flags(int device)
 {
@@ -225,10 +220,7 @@ static int flags(int device)
 	return 0;
 }
 
-TEST_F(commands, flags)
-{
-	EXPECT_FOR_ALL(flags);
-}
+TEST_FOR_ALL(flags)
 
 static int sizes(int device)
 {
@@ -270,10 +262,7 @@ static int sizes(int device)
 	return 0;
 }
 
-TEST_F(commands, sizes)
-{
-	EXPECT_FOR_ALL(sizes);
-}
+TEST_FOR_ALL(sizes)
 
 static int pointers(int device)
 {
@@ -315,10 +304,7 @@ static int pointers(int device)
 	return 0;
 }
 
-TEST_F(commands, pointers)
-{
-	EXPECT_FOR_ALL(pointers);
-}
+TEST_FOR_ALL(pointers)
 
 /* The argument may lie in the region itself, in a page that is missing. */
 static int argument_within_the_region(int device)
@@ -343,17 +329,13 @@ static int argument_within_the_region(int device)
 	return 0;
 }
 
-TEST_F(commands, argument_within_the_region)
-{
-	EXPECT_FOR_ALL(argument_within_the_region);
-}
+TEST_FOR_ALL(argument_within_the_region)
 
 static int descriptors(int device)
 {
 	int unknown = way->is_ioctl ? -ENOTTY : -EOPNOTSUPP;
 	struct actmem_ioctl_range arg = range_of(0, 1);
 	int fd = create_lazy(device, 1), other;
-	char path[64];
 
 	CHECK(fd >= 0);
 	CHECK(send_populate(-1, &arg) == -EBADF);
@@ -364,23 +346,22 @@ static int descriptors(int device)
 	CHECK(send_populate(other, &arg) == unknown);
 	close(other);
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	other = open(path, O_RDONLY | O_CLOEXEC);
+	other = reopen(fd, O_RDONLY);
 	CHECK(other >= 0);
 	CHECK(send_populate(other, &arg) == -EBADF);
 	CHECK(send_discard(other, &arg) == -EBADF);
 	close(other);
-	other = open(path, O_PATH | O_CLOEXEC);
+	other = reopen(fd, O_PATH);
 	CHECK(other >= 0);
 	CHECK(send_populate(other, &arg) == -EBADF);
 	close(other);
 	CHECK(allocated_bytes(fd) == 0);
 
-	other = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+	other = reopen(fd, O_RDWR | O_NONBLOCK);
 	CHECK(other >= 0);
 	CHECK(send_populate(other, &arg) == 0);
 	close(other);
-	other = open(path, O_WRONLY | O_CLOEXEC);
+	other = reopen(fd, O_WRONLY);
 	CHECK(other >= 0);
 	CHECK(send_discard(other, &arg) == 0);
 	close(other);
@@ -388,10 +369,7 @@ static int descriptors(int device)
 	return 0;
 }
 
-TEST_F(commands, descriptors)
-{
-	EXPECT_FOR_ALL(descriptors);
-}
+TEST_FOR_ALL(descriptors)
 
 static int unknown_requests(int device)
 {
@@ -420,10 +398,7 @@ static int unknown_requests(int device)
 	return 0;
 }
 
-TEST_F(commands, unknown_requests)
-{
-	EXPECT_FOR_ALL(unknown_requests);
-}
+TEST_FOR_ALL(unknown_requests)
 
 static int beyond_memlock(int device)
 {
@@ -448,41 +423,6 @@ static int beyond_memlock(int device)
 TEST_F(commands, memlock)
 {
 	EXPECT_EQ(0, as_user(USER, beyond_memlock, self->device));
-}
-
-static int held_page(int device)
-{
-	int fd = create_lazy(device, PAGES), ends[2];
-	struct actmem_ioctl_range arg = range_of(0, PAGES);
-	struct iovec vector;
-	char *memory;
-
-	CHECK(fd >= 0);
-	CHECK(send_populate(fd, &arg) == 0);
-	memory = map(fd, PAGES);
-	CHECK(memory != MAP_FAILED);
-	memset(memory, 0x5a, PAGES * PAGE_BYTES);
-	vector = (struct iovec){ memory + PAGE_BYTES, 4096 };
-	CHECK(!pipe2(ends, O_CLOEXEC));
-	CHECK(vmsplice(ends[1], &vector, 1, 0) == 4096);
-
-	CHECK(send_discard(fd, &arg) == -EBUSY);
-	CHECK(arg.done == (PAGES - 1) * PAGE_BYTES && nothing_is_told(&arg.why));
-	CHECK(allocated_bytes(fd) == PAGE_BYTES);
-	CHECK(memory[0] == 0 && memory[PAGE_BYTES] == 0x5a && memory[2 * PAGE_BYTES] == 0);
-
-	close(ends[0]);
-	close(ends[1]);
-	CHECK(send_discard(fd, &arg) == 0 && arg.done == PAGES * PAGE_BYTES);
-	CHECK(memory[PAGE_BYTES] == 0);
-	CHECK(!munmap(memory, PAGES * PAGE_BYTES));
-	close(fd);
-	return 0;
-}
-
-TEST_F(commands, a_page_that_somebody_holds)
-{
-	EXPECT_FOR_ALL(held_page);
 }
 
 TEST_NOTHING_IS_LEFT

@@ -7,17 +7,6 @@
 
 #define ABSURD	(~0ULL / PAGE_BYTES * PAGE_BYTES)
 
-static struct actmem_ioctl_query query_arg(void)
-{
-	struct actmem_ioctl_query arg = {
-		.size = sizeof(arg),
-		.abi = ACTMEM_ABI_VERSION,
-		.abi_oldest = ACTMEM_ABI_OLDEST,
-	};
-
-	return arg;
-}
-
 TEST_F(driver, query_answers)
 {
 	struct actmem_ioctl_query arg = query_arg();
@@ -55,18 +44,15 @@ TEST_F(driver, query_refuses_a_peer_that_is_too_old)
 	EXPECT_EQ(0, call(self->device, ACTMEM_IOC_QUERY, &arg));
 }
 
-/* What all requests do alike with the size that user space gives. */
+/* What requests of the device do alike with the size that user space gives. */
 static const struct {
 	unsigned long request;
 	uint32_t size;
-	bool of_region;		/* asked of a region's descriptor */
 } requests[] = {
-	{ ACTMEM_IOC_QUERY, sizeof(struct actmem_ioctl_query), false },
-	{ ACTMEM_IOC_CREATE, sizeof(struct actmem_ioctl_create), false },
-	{ ACTMEM_IOC_INFO, sizeof(struct actmem_ioctl_info), false },
-	{ ACTMEM_IOC_LIST, sizeof(struct actmem_ioctl_list), false },
-	{ ACTMEM_IOC_POPULATE, sizeof(struct actmem_ioctl_range), true },
-	{ ACTMEM_IOC_DISCARD, sizeof(struct actmem_ioctl_range), true },
+	{ ACTMEM_IOC_QUERY, sizeof(struct actmem_ioctl_query) },
+	{ ACTMEM_IOC_CREATE, sizeof(struct actmem_ioctl_create) },
+	{ ACTMEM_IOC_INFO, sizeof(struct actmem_ioctl_info) },
+	{ ACTMEM_IOC_LIST, sizeof(struct actmem_ioctl_list) },
 };
 
 #define REQUESTS	(sizeof(requests) / sizeof(requests[0]))
@@ -78,7 +64,6 @@ union argument {
 	struct actmem_ioctl_create create;
 	struct actmem_ioctl_info info;
 	struct actmem_ioctl_list list;
-	struct actmem_ioctl_range range;
 	uint64_t words[8192 / 8];
 };
 
@@ -97,11 +82,6 @@ static void make_good(unsigned long request, union argument *arg, uint64_t id, u
 		arg->info.size = sizeof(arg->info);
 		arg->info.id = id;
 		break;
-	case ACTMEM_IOC_POPULATE:
-	case ACTMEM_IOC_DISCARD:
-		arg->range.size = sizeof(arg->range);
-		arg->range.length = PAGE_BYTES;
-		break;
 	default:
 		arg->list.size = sizeof(arg->list);
 		arg->list.ids = (uintptr_t)ids;
@@ -119,21 +99,20 @@ TEST_F(driver, sizes)
 	ASSERT_LE(0, create(self->device, &kept));
 	for (i = 0; i < REQUESTS; i++) {
 		const uint32_t size = requests[i].size;
-		const int fd = requests[i].of_region ? kept.fd : self->device;
 		const uint32_t too_small[] = { 0, 1, 4, 8, size - 8, size - 1 };
 		size_t j;
 
 		for (j = 0; j < sizeof(too_small) / sizeof(too_small[0]); j++) {
 			make_good(requests[i].request, &arg, kept.id, ids);
 			arg.size = too_small[j];
-			EXPECT_EQ(-EINVAL, call(fd, requests[i].request, &arg))
+			EXPECT_EQ(-EINVAL, call(self->device, requests[i].request, &arg))
 				TH_LOG("request %zu, size %u", i, too_small[j]);
 		}
 
 		/* A newer caller, who wants nothing new. */
 		make_good(requests[i].request, &arg, kept.id, ids);
 		arg.size = size + 64;
-		EXPECT_EQ(0, call(fd, requests[i].request, &arg));
+		EXPECT_EQ(0, call(self->device, requests[i].request, &arg));
 		EXPECT_EQ(size + 64, arg.size);
 		if (requests[i].request == ACTMEM_IOC_CREATE)
 			close(arg.create.fd);
@@ -142,13 +121,13 @@ TEST_F(driver, sizes)
 		make_good(requests[i].request, &arg, kept.id, ids);
 		arg.size = size + 64;
 		arg.words[size / 8 + 7] = 1;
-		EXPECT_EQ(-E2BIG, call(fd, requests[i].request, &arg));
+		EXPECT_EQ(-E2BIG, call(self->device, requests[i].request, &arg));
 
 		make_good(requests[i].request, &arg, kept.id, ids);
 		arg.size = 4097;
-		EXPECT_EQ(-E2BIG, call(fd, requests[i].request, &arg));
+		EXPECT_EQ(-E2BIG, call(self->device, requests[i].request, &arg));
 		arg.size = UINT32_MAX;
-		EXPECT_EQ(-E2BIG, call(fd, requests[i].request, &arg));
+		EXPECT_EQ(-E2BIG, call(self->device, requests[i].request, &arg));
 	}
 	EXPECT_EQ(1, regions());
 	close(kept.fd);
@@ -166,18 +145,17 @@ TEST_F(driver, pointers)
 	ASSERT_NE(MAP_FAILED, pages);
 	ASSERT_EQ(0, munmap(pages + 4096, 4096));
 	for (i = 0; i < REQUESTS; i++) {
-		const int fd = requests[i].of_region ? kept.fd : self->device;
 		void *across = pages + 4096 - requests[i].size / 2;
 
-		EXPECT_EQ(-EFAULT, call(fd, requests[i].request, NULL));
-		EXPECT_EQ(-EFAULT, call(fd, requests[i].request, (void *)-8L));
+		EXPECT_EQ(-EFAULT, call(self->device, requests[i].request, NULL));
+		EXPECT_EQ(-EFAULT, call(self->device, requests[i].request, (void *)-8L));
 		memcpy(across, &requests[i].size, sizeof(uint32_t));
-		EXPECT_EQ(-EFAULT, call(fd, requests[i].request, across));
+		EXPECT_EQ(-EFAULT, call(self->device, requests[i].request, across));
 
 		/* Can be read, but not be answered to. */
 		make_good(requests[i].request, (union argument *)pages, kept.id, ids);
 		ASSERT_EQ(0, mprotect(pages, 4096, PROT_READ));
-		EXPECT_EQ(-EFAULT, call(fd, requests[i].request, pages));
+		EXPECT_EQ(-EFAULT, call(self->device, requests[i].request, pages));
 		ASSERT_EQ(0, mprotect(pages, 4096, PROT_READ | PROT_WRITE));
 	}
 	EXPECT_EQ(1, regions());

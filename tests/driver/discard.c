@@ -7,41 +7,10 @@
 #include <linux/io_uring.h>
 #include <signal.h>
 
-#include "driver_test.h"
+#define PAGES		6
+#define MAKE_REGION	create_lazy
 
-#define PAGES	6
-#define LENGTH	(PAGES * PAGE_BYTES)
-
-FIXTURE(discard)
-{
-	int device;
-	int fd;
-	char *memory;
-};
-
-FIXTURE_SETUP(discard)
-{
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
-	ASSERT_LE(0, self->device);
-	ASSERT_EQ(0, regions());
-	self->fd = create_lazy(self->device, PAGES);
-	ASSERT_LE(0, self->fd);
-	self->memory = map(self->fd, PAGES);
-	ASSERT_NE(MAP_FAILED, self->memory);
-}
-
-FIXTURE_TEARDOWN(discard)
-{
-	struct actmem_ioctl_info now;
-
-	munmap(self->memory, LENGTH);
-	EXPECT_EQ(0, info(self->fd, 0, &now));
-	EXPECT_EQ(0, now.mapped_bytes);
-	EXPECT_EQ(0, now.pinned_bytes);
-	close(self->fd);
-	close(self->device);
-	EXPECT_EQ(0, regions());
-}
+#include "region_fixture.h"
 
 /* Page i gets i + 1 in its first and its last byte. */
 static void fill(char *memory)
@@ -69,7 +38,7 @@ static const char *state(const char *memory)
 
 #define EXPECT_STATE(wanted)	EXPECT_STREQ(wanted, state(self->memory))
 
-TEST_F(discard, populates_what_is_missing)
+TEST_F(region, populates_what_is_missing)
 {
 	struct actmem_ioctl_range arg;
 
@@ -92,7 +61,7 @@ TEST_F(discard, populates_what_is_missing)
 	EXPECT_EQ(1, demand_faults(self->fd));
 }
 
-TEST_F(discard, gives_back_and_the_next_touch_finds_zeros)
+TEST_F(region, gives_back_and_the_next_touch_finds_zeros)
 {
 	struct actmem_ioctl_range arg;
 	struct actmem_ioctl_info now;
@@ -117,21 +86,6 @@ TEST_F(discard, gives_back_and_the_next_touch_finds_zeros)
 	EXPECT_STATE("......");
 }
 
-TEST_F(discard, an_ordinary_region_too)
-{
-	int fd = create_pages(self->device, PAGES);
-	char *memory = map(fd, PAGES);
-
-	ASSERT_NE(MAP_FAILED, memory);
-	fill(memory);
-	EXPECT_EQ(0, discard(fd, PAGES - 1, 1));
-	EXPECT_EQ(PAGES - 1, pages_held(fd));
-	EXPECT_STREQ("#####.", state(memory));
-	EXPECT_EQ(1, demand_faults(fd));
-	munmap(memory, LENGTH);
-	close(fd);
-}
-
 /* Page 3 is held while all are discarded; then it is not held any more. */
 static void check_busy(struct __test_metadata *_metadata, int fd, char *memory)
 {
@@ -151,7 +105,7 @@ static void check_busy(struct __test_metadata *_metadata, int fd, char *memory)
 	EXPECT_EQ(PAGES * PAGE_BYTES, pmd_mapped(memory, PAGES * PAGE_BYTES));
 }
 
-TEST_F(discard, leaves_what_a_pipe_holds)
+TEST_F(region, leaves_what_a_pipe_holds)
 {
 	char bytes[4096];
 	int ends[2];
@@ -170,7 +124,7 @@ TEST_F(discard, leaves_what_a_pipe_holds)
 	EXPECT_STATE("......");
 }
 
-TEST_F(discard, leaves_what_a_ring_has_registered)
+TEST_F(region, leaves_what_a_ring_has_registered)
 {
 	struct io_uring_params parameters = {};
 	struct iovec buffer = { self->memory + 3 * PAGE_BYTES, PAGE_BYTES };
@@ -190,7 +144,7 @@ TEST_F(discard, leaves_what_a_ring_has_registered)
 	close(ring);
 }
 
-TEST_F(discard, reaches_every_mapping)
+TEST_F(region, reaches_every_mapping)
 {
 	char *other = map(self->fd, PAGES);
 	char *readable = mmap(NULL, LENGTH, PROT_READ, MAP_SHARED, self->fd, 0);
@@ -226,7 +180,7 @@ TEST_F(discard, reaches_every_mapping)
 	munmap(part, PAGE_BYTES);
 }
 
-TEST_F(discard, reaches_mappings_by_small_pages)
+TEST_F(region, reaches_mappings_by_small_pages)
 {
 	/* Linux 6.1 maps huge ones all the same. */
 	ASSERT_EQ(0, madvise(self->memory, LENGTH, MADV_NOHUGEPAGE));
@@ -251,7 +205,7 @@ static pid_t start_user(int fd, int go, int done)
 	_exit(strcmp(state(memory), "#....#") ? 2 : 0);
 }
 
-TEST_F(discard, reaches_every_process)
+TEST_F(region, reaches_every_process)
 {
 	enum { CHILDREN = 3 };
 	pid_t children[CHILDREN];
@@ -276,103 +230,6 @@ TEST_F(discard, reaches_every_process)
 	EXPECT_EQ(PAGES, pages_held(self->fd));
 }
 
-TEST_F(discard, needs_a_descriptor_to_write)
-{
-	struct actmem_ioctl_range arg;
-	char path[64];
-	int fd;
-
-	fill(self->memory);
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", self->fd);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	ASSERT_LE(0, fd);
-	EXPECT_EQ(-EBADF, change_range(fd, ACTMEM_IOC_DISCARD, 0, PAGES, &arg));
-	EXPECT_EQ(-EBADF, change_range(fd, ACTMEM_IOC_POPULATE, 0, PAGES, &arg));
-	close(fd);
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	ASSERT_LE(0, fd);
-	EXPECT_EQ(0, change_range(fd, ACTMEM_IOC_DISCARD, 1, 4, &arg));
-	close(fd);
-	EXPECT_STATE("#....#");
-}
-
-/* Every field, at its limits and on both sides of them. */
-static int bad_ranges(int device)
-{
-	static const struct {
-		uint64_t offset;
-		uint64_t length;
-		int error;
-	} cases[] = {
-		{ 0, LENGTH, 0 },
-		{ LENGTH - PAGE_BYTES, PAGE_BYTES, 0 },
-		{ PAGE_BYTES, LENGTH - PAGE_BYTES, 0 },
-		{ 0, 0, -EINVAL },
-		{ LENGTH, 0, -EINVAL },
-		{ 0, LENGTH + PAGE_BYTES, -EINVAL },
-		{ PAGE_BYTES, LENGTH, -EINVAL },
-		{ LENGTH, PAGE_BYTES, -EINVAL },
-		{ 0, 1, -EINVAL },
-		{ 0, 4096, -EINVAL },
-		{ 0, PAGE_BYTES - 1, -EINVAL },
-		{ 0, PAGE_BYTES + 1, -EINVAL },
-		{ 1, PAGE_BYTES, -EINVAL },
-		{ 4096, PAGE_BYTES, -EINVAL },
-		{ PAGE_BYTES - 1, PAGE_BYTES, -EINVAL },
-		{ -PAGE_BYTES, PAGE_BYTES, -EINVAL },
-		{ -PAGE_BYTES, 2 * PAGE_BYTES, -EINVAL },
-		{ PAGE_BYTES, -PAGE_BYTES, -EINVAL },
-		{ 0, -PAGE_BYTES, -EINVAL },
-		{ 1ULL << 63, 1ULL << 63, -EINVAL },
-		{ 0, 1ULL << 63, -EINVAL },
-		{ ~0ULL, ~0ULL, -EINVAL },
-	};
-	const unsigned long requests[] = { ACTMEM_IOC_POPULATE, ACTMEM_IOC_DISCARD };
-	int fd = create_lazy(device, PAGES), bit;
-	struct actmem_ioctl_range arg;
-	size_t request, i;
-
-	CHECK(fd >= 0);
-	for (request = 0; request < 2; request++) {
-		for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-			arg = (struct actmem_ioctl_range){
-				.size = sizeof(arg),
-				.offset = cases[i].offset,
-				.length = cases[i].length,
-			};
-			CHECK(call(fd, requests[request], &arg) == cases[i].error);
-			CHECK(arg.done == (cases[i].error ? 0 : cases[i].length));
-			CHECK(pages_held(fd) == (request ? 0 : PAGES) || cases[i].error || !i);
-		}
-		for (bit = 0; bit < 32; bit++) {
-			arg = (struct actmem_ioctl_range){
-				.size = sizeof(arg),
-				.flags = 1U << bit,
-				.length = PAGE_BYTES,
-			};
-			CHECK(call(fd, requests[request], &arg) == -EINVAL);
-		}
-		/* What only comes out is not looked at. */
-		memset(&arg, 0xff, sizeof(arg));
-		arg.size = sizeof(arg);
-		arg.flags = 0;
-		arg.offset = 0;
-		arg.length = PAGE_BYTES;
-		CHECK(!call(fd, requests[request], &arg));
-		CHECK(arg.done == PAGE_BYTES && arg.why.reason == ACTMEM_WHY_NONE);
-		CHECK(arg.why.node == -1 && !arg.why.wanted && !arg.why.available);
-		CHECK(call(device, requests[request], &arg) == -ENOTTY);
-	}
-	return 0;
-}
-
-TEST_F(discard, ranges)
-{
-	EXPECT_EQ(0, as_user(0, bad_ranges, self->device));
-	ASSERT_EQ(0, set_memlock(LENGTH));
-	EXPECT_EQ(0, as_user(USER, bad_ranges, self->device));
-}
-
 /* A holder of the descriptor may, whoever made the region. */
 static int of_another_user(int fd)
 {
@@ -381,7 +238,7 @@ static int of_another_user(int fd)
 	return 0;
 }
 
-TEST_F(discard, the_descriptor_is_the_permission)
+TEST_F(region, the_descriptor_is_the_permission)
 {
 	EXPECT_EQ(0, as_user(USER, of_another_user, self->fd));
 }
@@ -402,7 +259,7 @@ static void populate_for_ever(int device, bool by_touch)
 	}
 }
 
-TEST_F(discard, a_kill_in_the_midst_of_populating)
+TEST_F(region, a_kill_in_the_midst_of_populating)
 {
 	int round;
 

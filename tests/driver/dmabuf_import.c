@@ -22,8 +22,8 @@ FIXTURE_SETUP(import)
 {
 	if (access(IMPORTER, R_OK))
 		SKIP(return, "no " IMPORTER " for this kernel");
-	ASSERT_EQ(0, load_importer());
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	ASSERT_EQ(0, load_module(IMPORTER));
+	self->device = open_device();
 	ASSERT_LE(0, self->device);
 	self->fd = create_pages(self->device, PAGES);
 	ASSERT_LE(0, self->fd);
@@ -42,7 +42,7 @@ FIXTURE_TEARDOWN(import)
 	close(self->buffer);
 	EXPECT_EQ(0, regions());
 	close(self->device);
-	EXPECT_EQ(0, unload_importer());
+	EXPECT_EQ(0, unload_module("importer"));
 }
 
 /* Bytes at both ends of each page, which the device finds where the region has them. */

@@ -51,22 +51,6 @@ static inline long pages_pinned(int fd)
 	return info(fd, 0, &now) ? -1 : (long)(now.pinned_bytes / PAGE_BYTES);
 }
 
-static inline int load_importer(void)
-{
-	int fd = open(IMPORTER, O_RDONLY | O_CLOEXEC);
-	int err = fd < 0 || syscall(SYS_finit_module, fd, "", 0) < 0 ? -errno : 0;
-
-	if (fd >= 0)
-		close(fd);
-	return err;
-}
-
-/* Nobody has it in use. */
-static inline int unload_importer(void)
-{
-	return syscall(SYS_delete_module, "importer", O_NONBLOCK) ? -errno : 0;
-}
-
 /* A device that takes all it is given. */
 static inline struct importer_attach device_in(unsigned int slot)
 {

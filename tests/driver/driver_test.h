@@ -34,6 +34,17 @@ static inline int call(int fd, unsigned long request, void *arg)
 	return ioctl(fd, request, arg) < 0 ? -errno : 0;
 }
 
+static inline struct actmem_ioctl_query query_arg(void)
+{
+	struct actmem_ioctl_query arg = {
+		.size = sizeof(arg),
+		.abi = ACTMEM_ABI_VERSION,
+		.abi_oldest = ACTMEM_ABI_OLDEST,
+	};
+
+	return arg;
+}
+
 /* Arguments for a region of so many pages, anywhere. */
 static inline struct actmem_ioctl_create region_of(size_t pages)
 {
@@ -203,6 +214,16 @@ static inline int list(int device, uint64_t *ids, unsigned int count)
 	int err = call(device, ACTMEM_IOC_LIST, &arg);
 
 	return err ? err : (int)arg.count;
+}
+
+/* Another descriptor of what is open as @fd, or a negative errno. */
+static inline int reopen(int fd, int flags)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	fd = open(path, flags | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
 }
 
 static inline void *map(int fd, size_t pages)
@@ -420,78 +441,11 @@ static inline size_t pmd_mapped(const void *address, size_t length)
 	return smaps_bytes(address, length, "FilePmdMapped");
 }
 
-/* For good, with no capability left; the device stays open. */
-static inline int become(uid_t user)
+#include "process_test.h"
+
+static inline int open_device(void)
 {
-	return setresgid(user, user, user) || setresuid(user, user, user) ? -errno : 0;
-}
-
-/* The exit status of a child, -1 if it ended otherwise. */
-static inline int wait_for(pid_t child)
-{
-	int status;
-
-	if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
-		return -1;
-	return WEXITSTATUS(status);
-}
-
-/* A child that has what @make made until kill_child(); -1 if that did not return 0. */
-static inline pid_t hold_in_child(int (*make)(void *context), void *context)
-{
-	int ready[2];
-	pid_t child;
-	char byte;
-
-	if (pipe(ready))
-		return -1;
-	child = fork();
-	if (!child) {
-		if (!make(context) && write(ready[1], "", 1) == 1)
-			pause();
-		_exit(1);
-	}
-	close(ready[1]);
-	if (child > 0 && read(ready[0], &byte, 1) != 1) {
-		wait_for(child);
-		child = -1;
-	}
-	close(ready[0]);
-	return child;
-}
-
-/* 0: it had not ended before. */
-static inline int kill_child(pid_t child)
-{
-	return kill(child, SIGKILL) || wait_for(child) != -1;
-}
-
-/*
- * Runs a function in a child as another user. Its result, 0 for good, is the
- * number of the line where it went wrong, see CHECK().
- */
-static inline int as_user(uid_t user, int (*function)(int), int device)
-{
-	pid_t child = fork();
-	int line;
-
-	if (child)
-		return wait_for(child);
-	if (become(user))
-		_exit(255);
-	line = function(device);
-	if (line)
-		fprintf(stderr, "# line %d fails in the child\n", line);
-	_exit(line ? 1 : 0);
-}
-
-#define CHECK(condition) do { if (!(condition)) return __LINE__; } while (0)
-
-static inline int set_memlock(size_t bytes)
-{
-	struct rlimit limit = { bytes, bytes };
-
-	return setrlimit(RLIMIT_MEMLOCK, &limit) ? -errno : 0;
+	return open("/dev/actmem", O_RDWR | O_CLOEXEC);
 }
 
 FIXTURE(driver)
@@ -501,7 +455,7 @@ FIXTURE(driver)
 
 FIXTURE_SETUP(driver)
 {
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	self->device = open_device();
 	ASSERT_LE(0, self->device);
 	ASSERT_EQ(0, regions());
 }

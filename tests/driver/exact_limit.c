@@ -104,67 +104,28 @@ static int crowd_with(int device, enum beside beside, enum limit limit)
 	return 0;
 }
 
-static int nobody(int device)
+/* Of each test, for the function that its child runs. */
+static enum beside beside;
+static enum limit limit;
+
+static int crowd(int device)
 {
-	return crowd_with(device, NOBODY, MEMLOCK);
+	return crowd_with(device, beside, limit);
 }
 
-static int one_who_populates(int device)
+TEST_F(driver, touched_by_many)
 {
-	return crowd_with(device, POPULATES, MEMLOCK);
+	limit = MEMLOCK;
+	for (beside = NOBODY; beside <= DISCARDS; beside++)
+		EXPECT_EQ(0, as_user(USER, crowd, self->device));
 }
 
-static int one_who_discards(int device)
-{
-	return crowd_with(device, DISCARDS, MEMLOCK);
-}
-
-static int one_who_populates_the_node(int device)
-{
-	return crowd_with(device, POPULATES, NODE);
-}
-
-static int one_who_discards_the_node(int device)
-{
-	return crowd_with(device, DISCARDS, NODE);
-}
-
-FIXTURE(exact_limit)
-{
-	int device;
-};
-
-FIXTURE_SETUP(exact_limit)
-{
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
-	ASSERT_LE(0, self->device);
-}
-
-FIXTURE_TEARDOWN(exact_limit)
-{
-	close(self->device);
-}
-
-TEST_F(exact_limit, touched_by_many)
-{
-	EXPECT_EQ(0, as_user(USER, nobody, self->device));
-}
-
-TEST_F(exact_limit, touched_beside_one_who_populates)
-{
-	EXPECT_EQ(0, as_user(USER, one_who_populates, self->device));
-}
-
-TEST_F(exact_limit, touched_beside_one_who_discards)
-{
-	EXPECT_EQ(0, as_user(USER, one_who_discards, self->device));
-}
-
-TEST_F(exact_limit, of_a_node)
+TEST_F(driver, of_a_node)
 {
 	ASSERT_EQ(0, set_limit(SYSFS "/node0/limit_bytes", PAGES));
-	EXPECT_EQ(0, as_user(USER, one_who_populates_the_node, self->device));
-	EXPECT_EQ(0, as_user(USER, one_who_discards_the_node, self->device));
+	limit = NODE;
+	for (beside = POPULATES; beside <= DISCARDS; beside++)
+		EXPECT_EQ(0, as_user(USER, crowd, self->device));
 	EXPECT_EQ(0, set_limit(SYSFS "/node0/limit_bytes", -1));
 }
 

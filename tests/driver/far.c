@@ -18,7 +18,7 @@ FIXTURE(far)
 
 FIXTURE_SETUP(far)
 {
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	self->device = open_device();
 	ASSERT_LE(0, self->device);
 	self->fd = create_lazy(self->device, PAGES);
 	ASSERT_LE(0, self->fd);

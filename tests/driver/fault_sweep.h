@@ -239,4 +239,13 @@ static inline int sweep(struct operation *operation, int device)
 	EXPECT_EQ(0, sweep(&(operation), device));			\
 } while (0)
 
+/* A test that is nothing but a sweep. */
+#define TEST_SWEEP(fixture, name, ...)				\
+TEST_F(fixture, name)						\
+{								\
+	struct operation operation = { __VA_ARGS__ };		\
+								\
+	EXPECT_SWEEP(operation, self->device);			\
+}
+
 #endif

@@ -8,22 +8,14 @@
 
 #define PAGES	3
 
-#define MODULE	"/vm/modules/actmem.ko"
-
 static int unload(struct operation *self, int device)
 {
-	CHECK(!syscall(SYS_delete_module, "actmem", O_NONBLOCK));
-	return 0;
+	return unload_module("actmem");
 }
 
 static int load(struct operation *self, int device)
 {
-	int fd = open(MODULE, O_RDONLY | O_CLOEXEC);
-	int err = fd < 0 || syscall(SYS_finit_module, fd, "", 0) < 0 ? -errno : 0;
-
-	if (fd >= 0)
-		close(fd);
-	return err;
+	return load_module(MODULE);
 }
 
 /* What could not be loaded can be at the next time. */
@@ -88,23 +80,11 @@ static int check_created(struct operation *self, int device, int result)
 	return close_region(self, device, result);
 }
 
-TEST_F(driver, create)
-{
-	struct operation operation = {
-		.where = IN_MODULE, .least = 20, .act = create_one, .undo = check_created,
-	};
+TEST_SWEEP(driver, create,
+	.where = IN_MODULE, .least = 20, .act = create_one, .undo = check_created)
 
-	EXPECT_SWEEP(operation, self->device);
-}
-
-TEST_F(driver, create_interleaved)
-{
-	struct operation operation = {
-		.where = IN_MODULE, .least = 20, .act = create_interleaved, .undo = check_created,
-	};
-
-	EXPECT_SWEEP(operation, self->device);
-}
+TEST_SWEEP(driver, create_interleaved,
+	.where = IN_MODULE, .least = 20, .act = create_interleaved, .undo = check_created)
 
 static int ask(struct operation *self, int device)
 {
@@ -114,15 +94,9 @@ static int ask(struct operation *self, int device)
 	return err ? err : info(device, self->id, &seen);
 }
 
-TEST_F(driver, info)
-{
-	struct operation operation = {
-		.where = IN_MODULE, .least = 6, .prepare = prepare_region, .act = ask,
-		.undo = close_region,
-	};
-
-	EXPECT_SWEEP(operation, self->device);
-}
+TEST_SWEEP(driver, info,
+	.where = IN_MODULE, .least = 6, .prepare = prepare_region, .act = ask,
+	.undo = close_region)
 
 static int list_all(struct operation *self, int device)
 {
@@ -132,15 +106,9 @@ static int list_all(struct operation *self, int device)
 	return count < 0 ? count : 0;
 }
 
-TEST_F(driver, list)
-{
-	struct operation operation = {
-		.where = IN_MODULE, .least = 2, .prepare = prepare_region, .act = list_all,
-		.undo = close_region,
-	};
-
-	EXPECT_SWEEP(operation, self->device);
-}
+TEST_SWEEP(driver, list,
+	.where = IN_MODULE, .least = 2, .prepare = prepare_region, .act = list_all,
+	.undo = close_region)
 
 static int read_fdinfo(struct operation *self, int device)
 {
@@ -156,14 +124,8 @@ static int read_fdinfo(struct operation *self, int device)
 	return err;
 }
 
-TEST_F(driver, fdinfo)
-{
-	struct operation operation = {
-		.least = 5, .prepare = prepare_region, .act = read_fdinfo, .undo = close_region,
-	};
-
-	EXPECT_SWEEP(operation, self->device);
-}
+TEST_SWEEP(driver, fdinfo,
+	.least = 5, .prepare = prepare_region, .act = read_fdinfo, .undo = close_region)
 
 /* A page fault that lacks memory is tried again, so that no touch fails. */
 static int map_all(struct operation *self, int device)
@@ -185,14 +147,8 @@ static int check_mapped(struct operation *self, int device, int result)
 }
 
 /* Whether the tree of mappings needs a node more is for the kernel to decide. */
-TEST_F(driver, map)
-{
-	struct operation operation = {
-		.least = 1, .prepare = prepare_region, .act = map_all, .undo = check_mapped,
-	};
-
-	EXPECT_SWEEP(operation, self->device);
-}
+TEST_SWEEP(driver, map,
+	.least = 1, .prepare = prepare_region, .act = map_all, .undo = check_mapped)
 
 static int prepare_mapping(struct operation *self, int device)
 {
@@ -220,15 +176,9 @@ static int check_unmapped(struct operation *self, int device, int result)
 	return close_region(self, device, result);
 }
 
-TEST_F(driver, unmap_a_part)
-{
-	struct operation operation = {
-		.least = 1, .prepare = prepare_mapping, .act = unmap_the_middle,
-		.undo = check_unmapped,
-	};
-
-	EXPECT_SWEEP(operation, self->device);
-}
+TEST_SWEEP(driver, unmap_a_part,
+	.least = 1, .prepare = prepare_mapping, .act = unmap_the_middle,
+	.undo = check_unmapped)
 
 static int prepare_lazy(struct operation *self, int device)
 {
@@ -287,15 +237,9 @@ TEST_F(driver, populate)
 	EXPECT_EQ(0, rmdir(INSTANCE));
 }
 
-TEST_F(driver, discard)
-{
-	struct operation operation = {
-		.where = IN_MODULE, .least = 2, .prepare = prepare_region, .act = discard_all,
-		.undo = check_discarded,
-	};
-
-	EXPECT_SWEEP(operation, self->device);
-}
+TEST_SWEEP(driver, discard,
+	.where = IN_MODULE, .least = 2, .prepare = prepare_region, .act = discard_all,
+	.undo = check_discarded)
 
 static struct io_uring ring;
 
@@ -369,14 +313,8 @@ static int check_closed(struct operation *self, int device, int result)
 	return result ? __LINE__ : 0;
 }
 
-TEST_F(driver, close)
-{
-	struct operation operation = {
-		.prepare = prepare_region, .act = close_it, .undo = check_closed,
-	};
-
-	EXPECT_SWEEP(operation, self->device);
-}
+TEST_SWEEP(driver, close,
+	.prepare = prepare_region, .act = close_it, .undo = check_closed)
 
 TEST_NOTHING_IS_LEFT
 

@@ -39,15 +39,9 @@ static int check_exported(struct operation *self, int device, int result)
 	return close_region(self, device, result);
 }
 
-TEST_F(driver, export)
-{
-	struct operation operation = {
-		.where = IN_MODULE, .least = 6, .prepare = prepare_region, .act = export_all,
-		.undo = check_exported,
-	};
-
-	EXPECT_SWEEP(operation, self->device);
-}
+TEST_SWEEP(driver, export,
+	.where = IN_MODULE, .least = 6, .prepare = prepare_region, .act = export_all,
+	.undo = check_exported)
 
 static int attachment;
 
@@ -90,9 +84,9 @@ TEST_F(driver, import)
 		.undo = check_imported,
 	};
 
-	ASSERT_EQ(0, load_importer());
+	ASSERT_EQ(0, load_module(IMPORTER));
 	EXPECT_SWEEP(operation, self->device);
-	EXPECT_EQ(0, unload_importer());
+	EXPECT_EQ(0, unload_module("importer"));
 }
 
 TEST_NOTHING_IS_LEFT

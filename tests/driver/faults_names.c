@@ -49,14 +49,8 @@ static int change_back(struct operation *self, int device, int result)
 	return 0;
 }
 
-TEST_F(names, remount)
-{
-	struct operation operation = {
-		.where = IN_MODULE, .least = 1, .act = change_limit, .undo = change_back,
-	};
-
-	EXPECT_SWEEP(operation, self->device);
-}
+TEST_SWEEP(names, remount,
+	.where = IN_MODULE, .least = 1, .act = change_limit, .undo = change_back)
 
 static int make_names(struct operation *self, int device)
 {
@@ -91,14 +85,8 @@ static int remove_names(struct operation *self, int device, int result)
 	return 0;
 }
 
-TEST_F(names, names)
-{
-	struct operation operation = {
-		.where = IN_MODULE, .least = 3, .act = make_names, .undo = remove_names,
-	};
-
-	EXPECT_SWEEP(operation, self->device);
-}
+TEST_SWEEP(names, names,
+	.where = IN_MODULE, .least = 3, .act = make_names, .undo = remove_names)
 
 static int prepare_file(struct operation *self, int device)
 {
@@ -140,25 +128,13 @@ static int give_policy(struct operation *self, int device)
 	return call(self->fd, ACTMEM_IOC_CREATE, &arg);
 }
 
-TEST_F(names, truncate)
-{
-	struct operation operation = {
-		.where = IN_MODULE, .least = 4, .prepare = prepare_file, .act = give_length,
-		.undo = check_length,
-	};
+TEST_SWEEP(names, truncate,
+	.where = IN_MODULE, .least = 4, .prepare = prepare_file, .act = give_length,
+	.undo = check_length)
 
-	EXPECT_SWEEP(operation, self->device);
-}
-
-TEST_F(names, create)
-{
-	struct operation operation = {
-		.where = IN_MODULE, .least = 6, .prepare = prepare_file, .act = give_policy,
-		.undo = check_length,
-	};
-
-	EXPECT_SWEEP(operation, self->device);
-}
+TEST_SWEEP(names, create,
+	.where = IN_MODULE, .least = 6, .prepare = prepare_file, .act = give_policy,
+	.undo = check_length)
 
 TEST_NOTHING_IS_LEFT
 

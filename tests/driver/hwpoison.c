@@ -7,6 +7,12 @@
  * The kernel refuses to take it back once an error has been reported that is none of
  * its own, as other tests do: they come later.
  */
+
+#define PAGES			3
+#define MAKE_REGION		create_pages
+#define FILL_REGION(memory)	memset(memory, 1, LENGTH)
+
+#include "region_fixture.h"
 #include "poison_test.h"
 
 #ifndef MADV_HWPOISON
@@ -14,31 +20,6 @@
 #endif
 
 #define UNPOISON	"/sys/kernel/debug/hwpoison/unpoison-pfn"
-#define PAGES		3
-
-FIXTURE(hwpoison)
-{
-	int device;
-	int fd;
-	char *memory;
-};
-
-FIXTURE_SETUP(hwpoison)
-{
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
-	ASSERT_LE(0, self->device);
-	self->fd = create_pages(self->device, PAGES);
-	ASSERT_LE(0, self->fd);
-	self->memory = map_and_touch(self->fd, PAGES);
-	ASSERT_NE(MAP_FAILED, self->memory);
-}
-
-FIXTURE_TEARDOWN(hwpoison)
-{
-	munmap(self->memory, PAGES * PAGE_BYTES);
-	close(self->fd);
-	close(self->device);
-}
 
 static int unpoison(uint64_t frame)
 {
@@ -61,7 +42,7 @@ static void expect_found_when_it_leaves(struct __test_metadata *_metadata, int f
 }
 
 /* Kernels differ in what they return for memory that they cannot isolate. */
-TEST_F(hwpoison, by_a_process)
+TEST_F(region, by_a_process)
 {
 	uint64_t frame = frame_of(self->memory + PAGE_BYTES);
 
@@ -76,7 +57,7 @@ TEST_F(hwpoison, by_a_process)
 }
 
 /* Nobody has the page but its slot. */
-TEST_F(hwpoison, taken_back_in_a_region)
+TEST_F(region, taken_back_in_a_region)
 {
 	uint64_t frame = frame_of(self->memory + PAGE_BYTES);
 
@@ -91,7 +72,7 @@ TEST_F(hwpoison, taken_back_in_a_region)
 }
 
 /* Others of its small pages may have failed as well. */
-TEST_F(hwpoison, taken_back_when_out_of_use)
+TEST_F(region, taken_back_when_out_of_use)
 {
 	uint64_t frame = frame_of(self->memory + PAGE_BYTES);
 	long poisoned;

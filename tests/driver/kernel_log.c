@@ -7,10 +7,9 @@
 #include <signal.h>
 #include <sys/prctl.h>
 
-#include "cgroup_test.h"
+#include "pool_test.h"
 #include "trace_test.h"
 
-#define NODE	1
 #define PAGES	4
 #define BURST	20
 #define NAME	"of the night"
@@ -26,7 +25,7 @@ FIXTURE(kernel_log)
 
 FIXTURE_SETUP(kernel_log)
 {
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	self->device = open_device();
 	ASSERT_LE(0, self->device);
 	kernel_log = open_log();
 	ASSERT_LE(0, kernel_log);
@@ -84,11 +83,9 @@ static int touch_until_told(int fd, size_t pages, const char *why)
 
 static int create_named(int device, int node, size_t pages)
 {
-	struct actmem_ioctl_create arg = region_of(pages);
+	struct actmem_ioctl_create arg = region_on(pages, ACTMEM_POLICY_BIND, 1 << node);
 
 	arg.flags = LAZY;
-	arg.policy = ACTMEM_POLICY_BIND;
-	arg.nodes[0] = 1 << node;
 	strcpy(arg.name, NAME);
 	return create(device, &arg);
 }
@@ -159,18 +156,13 @@ TEST_F(kernel_log, whose_memory_cgroup_is_full)
 	EXPECT_EQ(0, remove_cgroup());
 }
 
-static int set_pool(size_t pages)
-{
-	return put(SYSFS "/node1/pool_bytes", text("%zu", pages * PAGE_BYTES));
-}
-
 TEST_F(kernel_log, a_pool_that_cannot_be_filled)
 {
 	size_t pages = node_memory(NODE, "MemTotal") / PAGE_BYTES;
 	size_t held, wanted;
 	const char *line;
 
-	ASSERT_EQ(0, set_pool(pages));
+	ASSERT_EQ(0, set_pool(NODE, pages));
 	line = read_log(kernel_log, "actmem: ");
 	ASSERT_NE(NULL, line);
 	ASSERT_EQ(2, sscanf(line, "actmem: the pool of node 1 has %zu bytes of %zu wanted: no more can be had there; free memory, and write pool_bytes agai%*1[n]",
@@ -178,7 +170,7 @@ TEST_F(kernel_log, a_pool_that_cannot_be_filled)
 	EXPECT_EQ(pages * PAGE_BYTES, wanted);
 	EXPECT_EQ((long)held, number_in(SYSFS "/node%d/pool_bytes", NODE));
 	EXPECT_GT(wanted, held);
-	ASSERT_EQ(0, set_pool(0));
+	ASSERT_EQ(0, set_pool(NODE, 0));
 	EXPECT_EQ(NULL, read_log(kernel_log, "actmem: "));
 }
 

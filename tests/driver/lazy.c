@@ -8,36 +8,10 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include "driver_test.h"
+#define PAGES		6
+#define MAKE_REGION	create_lazy
 
-#define PAGES	6
-#define LENGTH	(PAGES * PAGE_BYTES)
-
-FIXTURE(lazy)
-{
-	int device;
-	int fd;
-	char *memory;
-};
-
-FIXTURE_SETUP(lazy)
-{
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
-	ASSERT_LE(0, self->device);
-	ASSERT_EQ(0, regions());
-	self->fd = create_lazy(self->device, PAGES);
-	ASSERT_LE(0, self->fd);
-	self->memory = map(self->fd, PAGES);
-	ASSERT_NE(MAP_FAILED, self->memory);
-}
-
-FIXTURE_TEARDOWN(lazy)
-{
-	munmap(self->memory, LENGTH);
-	close(self->fd);
-	close(self->device);
-	EXPECT_EQ(0, regions());
-}
+#include "region_fixture.h"
 
 static long stat_pages(int fd)
 {
@@ -53,7 +27,7 @@ static bool holds(int fd, long pages)
 	       node_sum("region_bytes") == pages * (long)PAGE_BYTES;
 }
 
-TEST_F(lazy, holds_nothing_until_it_is_touched)
+TEST_F(region, holds_nothing_until_it_is_touched)
 {
 	struct actmem_ioctl_info now;
 	struct stat status;
@@ -79,19 +53,7 @@ TEST_F(lazy, holds_nothing_until_it_is_touched)
 	EXPECT_EQ(0, now.pinned_bytes);
 }
 
-TEST_F(lazy, an_ordinary_region_has_no_demand_faults)
-{
-	int fd = create_pages(self->device, PAGES);
-	char *memory = map_and_touch(fd, PAGES);
-
-	ASSERT_NE(MAP_FAILED, memory);
-	EXPECT_EQ(0, demand_faults(fd));
-	EXPECT_EQ(PAGES, pages_held(fd));
-	munmap(memory, LENGTH);
-	close(fd);
-}
-
-TEST_F(lazy, is_mapped_by_huge_pages)
+TEST_F(region, is_mapped_by_huge_pages)
 {
 	size_t i;
 
@@ -121,9 +83,10 @@ static void *touch_all(void *context)
 	return NULL;
 }
 
-TEST_F(lazy, threads_that_race_for_a_page_get_one)
+TEST_F(region, threads_that_race_for_a_page_get_one)
 {
 	enum { THREADS = 4, ROUNDS = 20 };
+	struct actmem_ioctl_info now;
 	pthread_t threads[THREADS];
 	struct toucher toucher;
 	pthread_barrier_t start;
@@ -139,6 +102,9 @@ TEST_F(lazy, threads_that_race_for_a_page_get_one)
 		for (i = 0; i < PAGES; i++)
 			EXPECT_EQ(THREADS, *(int *)(self->memory + i * PAGE_BYTES));
 		EXPECT_EQ((round + 1) * PAGES, demand_faults(self->fd));
+		ASSERT_EQ(0, info(self->fd, 0, &now));
+		EXPECT_EQ(0, now.pinned_bytes);
+		EXPECT_EQ(LENGTH, now.mapped_bytes);
 		EXPECT_TRUE(holds(self->fd, PAGES));
 		EXPECT_EQ(LENGTH, pmd_mapped(self->memory, LENGTH));
 		ASSERT_EQ(0, discard(self->fd, 0, PAGES));
@@ -146,7 +112,7 @@ TEST_F(lazy, threads_that_race_for_a_page_get_one)
 	}
 }
 
-TEST_F(lazy, processes_share_what_each_of_them_touches)
+TEST_F(region, processes_share_what_each_of_them_touches)
 {
 	struct actmem_ioctl_create arg = region_of(2);
 	char *memory;
@@ -171,7 +137,7 @@ TEST_F(lazy, processes_share_what_each_of_them_touches)
 	close(arg.fd);
 }
 
-TEST_F(lazy, advice_and_locks)
+TEST_F(region, advice_and_locks)
 {
 	char *memory = self->memory;
 
@@ -206,18 +172,7 @@ TEST_F(lazy, advice_and_locks)
 	EXPECT_EQ(0, munlock(memory, LENGTH));
 }
 
-TEST_F(lazy, a_mapping_that_is_populated_at_once)
-{
-	char *memory = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
-			    self->fd, 0);
-
-	ASSERT_NE(MAP_FAILED, memory);
-	EXPECT_TRUE(holds(self->fd, PAGES));
-	EXPECT_EQ(LENGTH, pmd_mapped(memory, LENGTH));
-	munmap(memory, LENGTH);
-}
-
-TEST_F(lazy, its_faults_are_nobody_elses_to_handle)
+TEST_F(region, its_faults_are_nobody_elses_to_handle)
 {
 	struct uffdio_api api = { .api = UFFD_API };
 	struct uffdio_register range = {
@@ -257,7 +212,7 @@ static pid_t start_mapper(int fd, char **memory)
 	return child;
 }
 
-TEST_F(lazy, another_process_may_touch_it_for_us)
+TEST_F(region, another_process_may_touch_it_for_us)
 {
 	char bytes[2] = { 1, 1 }, *there;
 	struct iovec from, into = { bytes, 2 };

@@ -7,7 +7,7 @@
 #include <setjmp.h>
 #include <signal.h>
 
-#include "cgroup_test.h"
+#include "pool_test.h"
 
 #define PAGES	6
 #define LENGTH	(PAGES * PAGE_BYTES)
@@ -151,7 +151,7 @@ FIXTURE(lazy_placement)
 
 FIXTURE_SETUP(lazy_placement)
 {
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	self->device = open_device();
 	ASSERT_LE(0, self->device);
 	for (self->nodes = 0; node_memory(self->nodes, "MemTotal"); self->nodes++)
 		;
@@ -192,29 +192,35 @@ static void place(int fd, bool touched, char where[PAGES + 1])
 
 TEST_F(lazy_placement, pages_come_by_the_policy)
 {
-	char where[PAGES + 1], wanted[PAGES + 1];
-	int touched, fd, i;
+	const uint64_t all = (1ULL << self->nodes) - 1;
+	const struct {
+		uint32_t policy;
+		uint64_t mask;
+		uint64_t nodes;	/* that take turns */
+	} cases[] = {
+		{ ACTMEM_POLICY_BIND, 2, 2 },
+		{ ACTMEM_POLICY_PREFERRED, 2, 2 },
+		{ ACTMEM_POLICY_INTERLEAVE, 3, 3 },
+		{ ACTMEM_POLICY_INTERLEAVE, 0, all },
+	};
+	char where[PAGES + 1], wanted[PAGES + 1] = "";
+	int touched, fd, i, node;
+	size_t n;
 
-	for (touched = 0; touched < 2; touched++) {
-		fd = create_lazy_on(self->device, PAGES, ACTMEM_POLICY_BIND, 2);
-		place(fd, touched, where);
-		EXPECT_EQ(0, strcmp("111111", where)) TH_LOG("bound ones on %s", where);
-		close(fd);
-		fd = create_lazy_on(self->device, PAGES, ACTMEM_POLICY_PREFERRED, 2);
-		place(fd, touched, where);
-		EXPECT_EQ(0, strcmp("111111", where)) TH_LOG("preferred ones on %s", where);
-		close(fd);
-		fd = create_lazy_on(self->device, PAGES, ACTMEM_POLICY_INTERLEAVE, 3);
-		place(fd, touched, where);
-		EXPECT_EQ(0, strcmp("010101", where)) TH_LOG("interleaved ones on %s", where);
-		close(fd);
-		fd = create_lazy_on(self->device, PAGES, ACTMEM_POLICY_INTERLEAVE, 0);
-		for (i = 0; i < PAGES; i++)
-			wanted[i] = '0' + i % self->nodes;
-		wanted[i] = 0;
-		place(fd, touched, where);
-		EXPECT_EQ(0, strcmp(wanted, where)) TH_LOG("interleaved ones on %s", where);
-		close(fd);
+	for (n = 0; n < ARRAY_SIZE(cases); n++) {
+		for (i = 0, node = -1; i < PAGES; i++) {
+			do {
+				node = (node + 1) % 64;
+			} while (!(cases[n].nodes >> node & 1));
+			wanted[i] = '0' + node;
+		}
+		for (touched = 0; touched < 2; touched++) {
+			fd = create_lazy_on(self->device, PAGES, cases[n].policy, cases[n].mask);
+			place(fd, touched, where);
+			EXPECT_STREQ(wanted, where)
+				TH_LOG("case %zu", n);
+			close(fd);
+		}
 	}
 }
 
@@ -222,6 +228,7 @@ TEST_F(lazy_placement, a_full_node)
 {
 	/* Not quite absurd: all that the node has, some of which is in use. */
 	size_t pages = node_memory(1, "MemTotal") / PAGE_BYTES;
+	size_t unused = node_memory(1, "MemFree");
 	int fd = create_lazy_on(self->device, pages, ACTMEM_POLICY_BIND, 2);
 	struct actmem_ioctl_range arg;
 
@@ -230,6 +237,9 @@ TEST_F(lazy_placement, a_full_node)
 	EXPECT_EQ(ACTMEM_WHY_NODE_FULL, arg.why.reason);
 	EXPECT_EQ(1, arg.why.node);
 	EXPECT_EQ(pages * PAGE_BYTES, arg.why.wanted);
+	EXPECT_EQ(0, arg.why.movable);
+	EXPECT_LT(unused / 2, arg.why.available);
+	EXPECT_LT(arg.why.available, arg.why.wanted);
 	EXPECT_LT(0, arg.done);
 	/* As several processors make them, some may lie behind the first that is missing. */
 	EXPECT_LE(arg.done, arg.why.available);
@@ -238,6 +248,7 @@ TEST_F(lazy_placement, a_full_node)
 	EXPECT_EQ(0, change_range(fd, ACTMEM_IOC_DISCARD, 0, pages, &arg));
 	EXPECT_EQ(pages * PAGE_BYTES, arg.done);
 	EXPECT_EQ(0, pages_held(fd));
+	EXPECT_LT(unused / 10 * 9, node_memory(1, "MemFree"));
 	close(fd);
 }
 
@@ -276,11 +287,10 @@ TEST_F(lazy_placement, the_cpuset_of_who_touches_is_obeyed)
 	ASSERT_EQ(0, put(CGROUP "/cpuset.mems", "0"));
 	EXPECT_EQ(0, as_user(0, in_cpuset_of_node_0, self->device));
 	/* A pool of that node is no way around it. */
-	ASSERT_EQ(0, put(SYSFS "/node1/pool_bytes", "16777216"));
-	while (number_in(SYSFS "/node1/pool_free_bytes") != 16777216)
-		usleep(20000);
+	ASSERT_EQ(0, set_pool(1, 8));
+	wait_ready(1, 8);
 	EXPECT_EQ(0, as_user(0, in_cpuset_of_node_0, self->device));
-	ASSERT_EQ(0, put(SYSFS "/node1/pool_bytes", "0"));
+	ASSERT_EQ(0, set_pool(1, 0));
 	EXPECT_EQ(0, remove_cgroup());
 }
 

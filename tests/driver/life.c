@@ -3,7 +3,7 @@
  * A region lives as long as a descriptor or a mapping of it does, whichever
  * goes last and however, and the module as long as a region does.
  */
-#include <signal.h>
+#include <pthread.h>
 #include <sys/inotify.h>
 #include <sys/socket.h>
 
@@ -44,20 +44,6 @@ static int receive_descriptor(int socket)
 	return fd;
 }
 
-TEST_F(driver, unmap_before_close)
-{
-	int fd = create_pages(self->device, PAGES);
-	void *memory = map_and_touch(fd, PAGES);
-
-	ASSERT_NE(MAP_FAILED, memory);
-	EXPECT_EQ((long)(PAGES * PAGE_BYTES), node_sum("region_bytes"));
-	ASSERT_EQ(0, munmap(memory, PAGES * PAGE_BYTES));
-	EXPECT_EQ(1, regions());
-	ASSERT_EQ(0, close(fd));
-	EXPECT_EQ(0, regions());
-	EXPECT_EQ(0, node_sum("region_bytes"));
-}
-
 TEST_F(driver, close_before_unmap)
 {
 	int fd = create_pages(self->device, PAGES);
@@ -72,18 +58,6 @@ TEST_F(driver, close_before_unmap)
 	ASSERT_EQ(0, munmap(memory, PAGE_BYTES));
 	EXPECT_EQ((long)(PAGES * PAGE_BYTES), node_sum("region_bytes"));
 	ASSERT_EQ(0, munmap(memory + PAGE_BYTES, (PAGES - 1) * PAGE_BYTES));
-	EXPECT_EQ(0, regions());
-}
-
-TEST_F(driver, two_descriptors)
-{
-	int fd = create_pages(self->device, PAGES);
-	int other = dup(fd);
-
-	ASSERT_LE(0, other);
-	close(fd);
-	EXPECT_EQ(1, regions());
-	close(other);
 	EXPECT_EQ(0, regions());
 }
 
@@ -180,15 +154,13 @@ TEST_F(driver, reopened_through_proc)
 {
 	int fd = create_pages(self->device, PAGES), again, readable;
 	struct actmem_ioctl_info now;
-	char path[64], *memory, *other;
+	char *memory, *other;
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	again = open(path, O_RDWR | O_CLOEXEC);
+	again = reopen(fd, O_RDWR);
 	ASSERT_LE(0, again);
-	readable = open(path, O_RDONLY | O_CLOEXEC);
+	readable = reopen(fd, O_RDONLY);
 	ASSERT_LE(0, readable);
-	EXPECT_EQ(-1, open(path, O_RDWR | O_TRUNC));
-	EXPECT_EQ(EPERM, errno);
+	EXPECT_EQ(-EPERM, reopen(fd, O_RDWR | O_TRUNC));
 	memory = map_and_touch(fd, PAGES);
 	ASSERT_NE(MAP_FAILED, memory);
 	close(fd);
@@ -212,30 +184,13 @@ TEST_F(driver, reopened_through_proc)
 	EXPECT_EQ(0, regions());
 }
 
-TEST_F(driver, reopened_by_another_user)
-{
-	int fd = create_pages(self->device, 1);
-	pid_t child = fork();
-
-	if (!child) {
-		char path[64];
-
-		snprintf(path, sizeof(path), "/proc/%d/fd/%d", getppid(), fd);
-		if (become(USER))
-			_exit(1);
-		_exit(open(path, O_RDWR) < 0 && errno == EACCES ? 0 : 2);
-	}
-	EXPECT_EQ(0, wait_for(child));
-	close(fd);
-}
-
 /* Watches the file of a region, which the watch must not keep. */
-static int watch(int watcher, int fd)
+static int watch(int watcher, int fd, uint32_t events)
 {
 	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	return inotify_add_watch(watcher, path, IN_DELETE_SELF) < 0 ? -errno : 0;
+	return inotify_add_watch(watcher, path, events) < 0 ? -errno : 0;
 }
 
 TEST_F(driver, watched_to_the_end)
@@ -246,7 +201,7 @@ TEST_F(driver, watched_to_the_end)
 
 	ASSERT_LE(0, watcher);
 	ASSERT_LE(0, fd);
-	ASSERT_EQ(0, watch(watcher, fd));
+	ASSERT_EQ(0, watch(watcher, fd, IN_DELETE_SELF));
 	EXPECT_EQ(1, regions());
 	close(fd);
 	EXPECT_EQ(0, regions());
@@ -255,24 +210,57 @@ TEST_F(driver, watched_to_the_end)
 	close(watcher);
 	close(self->device);
 	EXPECT_EQ(0, number_in("/sys/module/actmem/refcnt"));
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	self->device = open_device();
+}
+
+struct closer {
+	int fd;
+	pthread_barrier_t *start;
+};
+
+static void *close_one(void *context)
+{
+	struct closer *closer = context;
+
+	pthread_barrier_wait(closer->start);
+	close(closer->fd);
+	return NULL;
+}
+
+/* Either may be the last to let go of the file. */
+TEST_F(driver, a_watch_goes_with_its_region)
+{
+	pthread_barrier_t start;
+	struct closer closer;
+	pthread_t thread;
+	int round, fd;
+
+	ASSERT_EQ(0, pthread_barrier_init(&start, NULL, 2));
+	for (round = 0; round < 200; round++) {
+		fd = create_pages(self->device, 1);
+		ASSERT_LE(0, fd);
+		closer = (struct closer){ inotify_init1(IN_CLOEXEC), &start };
+		ASSERT_EQ(0, watch(closer.fd, fd, IN_ALL_EVENTS));
+		ASSERT_EQ(0, pthread_create(&thread, NULL, close_one, &closer));
+		pthread_barrier_wait(&start);
+		close(fd);
+		ASSERT_EQ(0, pthread_join(thread, NULL));
+		ASSERT_EQ(0, regions());
+	}
 }
 
 TEST_F(driver, opened_by_its_path_alone)
 {
 	int fd = create_pages(self->device, PAGES), only_path, other, again;
 	struct actmem_ioctl_info now;
-	char path[64];
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	only_path = open(path, O_PATH | O_CLOEXEC);
+	only_path = reopen(fd, O_PATH);
 	ASSERT_LE(0, only_path);
 	close(fd);
 	EXPECT_EQ(1, regions());
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", only_path);
 	other = create_pages(self->device, 1);
 	ASSERT_LE(0, other);
-	again = open(path, O_RDWR | O_CLOEXEC);
+	again = reopen(only_path, O_RDWR);
 	ASSERT_LE(0, again);
 	close(only_path);
 	close(other);
@@ -283,25 +271,7 @@ TEST_F(driver, opened_by_its_path_alone)
 	EXPECT_EQ(0, regions());
 	close(self->device);
 	EXPECT_EQ(0, number_in("/sys/module/actmem/refcnt"));
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
-}
-
-static int unload(void)
-{
-	return syscall(SYS_delete_module, "actmem", O_NONBLOCK) ? -errno : 0;
-}
-
-static int load(void)
-{
-	const char *path = getenv("ACTMEM_MODULE");
-	int fd = open(path ? path : "/vm/modules/actmem.ko", O_RDONLY | O_CLOEXEC);
-	int err;
-
-	if (fd < 0)
-		return -errno;
-	err = syscall(SYS_finit_module, fd, "", 0) ? -errno : 0;
-	close(fd);
-	return err;
+	self->device = open_device();
 }
 
 TEST_F(driver, the_module_stays_while_it_is_used)
@@ -310,17 +280,17 @@ TEST_F(driver, the_module_stays_while_it_is_used)
 	void *memory;
 
 	ASSERT_LE(0, fd);
-	EXPECT_EQ(-EAGAIN, unload());
+	EXPECT_EQ(-EAGAIN, unload_module("actmem"));
 	close(self->device);
-	EXPECT_EQ(-EAGAIN, unload());
+	EXPECT_EQ(-EAGAIN, unload_module("actmem"));
 	memory = map_and_touch(fd, PAGES);
 	close(fd);
-	EXPECT_EQ(-EAGAIN, unload());
+	EXPECT_EQ(-EAGAIN, unload_module("actmem"));
 	munmap(memory, PAGES * PAGE_BYTES);
 	EXPECT_EQ(0, number_in("/sys/module/actmem/refcnt"));
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	self->device = open_device();
 	EXPECT_EQ(1, number_in("/sys/module/actmem/refcnt"));
-	EXPECT_EQ(-EAGAIN, unload());
+	EXPECT_EQ(-EAGAIN, unload_module("actmem"));
 }
 
 TEST_F(driver, the_module_goes_and_comes)
@@ -332,10 +302,10 @@ TEST_F(driver, the_module_goes_and_comes)
 		ASSERT_LE(0, fd);
 		close(fd);
 		close(self->device);
-		ASSERT_EQ(0, unload());
+		ASSERT_EQ(0, unload_module("actmem"));
 		EXPECT_EQ(-1, access(SYSFS, F_OK));
-		ASSERT_EQ(0, load());
-		self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+		ASSERT_EQ(0, load_module(MODULE));
+		self->device = open_device();
 		ASSERT_LE(0, self->device);
 	}
 }

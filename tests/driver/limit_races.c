@@ -20,7 +20,6 @@ static struct race {
 	bool exceeded;
 	/* Processes that give up nothing any more. */
 	int done;
-	uint32_t policy;
 	pthread_barrier_t barrier;
 } *race;
 
@@ -56,7 +55,7 @@ static bool is_refusal(int err)
 /* At once, or as a lazy region that is populated: 0 if that was refused. */
 static int take(struct holding *holding, int pages, bool lazily)
 {
-	struct actmem_ioctl_create arg = region_on(pages, race->policy, 1);
+	struct actmem_ioctl_create arg = region_on(pages, ACTMEM_POLICY_BIND, 1);
 	struct actmem_ioctl_range all = { .size = sizeof(all), .length = arg.length };
 	int err;
 
@@ -87,7 +86,7 @@ static int take_and_give_up(struct holding *holdings, unsigned int seed)
 	return 0;
 }
 
-static int race_to_the_end(unsigned int seed)
+static int race_to_the_end(int seed)
 {
 	struct holding holdings[HELD_MAX] = {}, last[LIMIT + 1] = {};
 	int i, line;
@@ -120,14 +119,13 @@ FIXTURE_SETUP(race)
 {
 	pthread_barrierattr_t shared;
 
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	self->device = open_device();
 	ASSERT_LE(0, self->device);
 	ASSERT_EQ(0, regions());
 	race = mmap(NULL, sizeof(*race), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		    -1, 0);
 	ASSERT_NE(MAP_FAILED, race);
 	race->device = self->device;
-	race->policy = ACTMEM_POLICY_BIND;
 	ASSERT_EQ(0, pthread_barrierattr_init(&shared));
 	ASSERT_EQ(0, pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED));
 	ASSERT_EQ(0, pthread_barrier_init(&race->barrier, &shared, WORKERS + 1));
@@ -136,8 +134,8 @@ FIXTURE_SETUP(race)
 
 FIXTURE_TEARDOWN(race)
 {
-	EXPECT_EQ(0, put(SYSFS "/node0/limit_bytes", "max"));
-	EXPECT_EQ(0, put(SYSFS "/user_limit_bytes", "max"));
+	EXPECT_EQ(0, set_limit(SYSFS "/node0/limit_bytes", -1));
+	EXPECT_EQ(0, set_limit(SYSFS "/user_limit_bytes", -1));
 	EXPECT_EQ(0, regions());
 	close(self->device);
 }
@@ -146,24 +144,8 @@ static void start(pid_t workers[WORKERS], uid_t even, uid_t odd)
 {
 	int i;
 
-	for (i = 0; i < WORKERS; i++) {
-		workers[i] = fork();
-		if (!workers[i]) {
-			int line = become(i & 1 ? odd : even) ? __LINE__ : race_to_the_end(i);
-
-			if (line)
-				fprintf(stderr, "# line %d fails in a worker\n", line);
-			_exit(!!line);
-		}
-	}
-}
-
-static void write_pages(struct __test_metadata *_metadata, const char *path, size_t pages)
-{
-	char text[32];
-
-	snprintf(text, sizeof(text), "%zu", pages * PAGE_BYTES);
-	ASSERT_EQ(0, put(path, text));
+	for (i = 0; i < WORKERS; i++)
+		workers[i] = start_child(i & 1 ? odd : even, race_to_the_end, i);
 }
 
 /* Bytes held while nobody gives up or takes anything. */
@@ -190,14 +172,14 @@ TEST_F(race, for_memlock)
 
 TEST_F(race, for_the_limit_of_each_user)
 {
-	write_pages(_metadata, SYSFS "/user_limit_bytes", LIMIT);
+	ASSERT_EQ(0, set_limit(SYSFS "/user_limit_bytes", LIMIT));
 	start(self->workers, USER, USER);
 	expect_all_taken(_metadata, self->workers);
 }
 
 TEST_F(race, for_the_limit_of_a_node)
 {
-	write_pages(_metadata, SYSFS "/node0/limit_bytes", LIMIT);
+	ASSERT_EQ(0, set_limit(SYSFS "/node0/limit_bytes", LIMIT));
 	start(self->workers, USER, OTHER_USER);
 	expect_all_taken(_metadata, self->workers);
 }
@@ -205,8 +187,8 @@ TEST_F(race, for_the_limit_of_a_node)
 /* Whichever refuses, what the other has reserved comes back. */
 TEST_F(race, for_the_limits_of_user_and_node)
 {
-	write_pages(_metadata, SYSFS "/user_limit_bytes", LIMIT + 1);
-	write_pages(_metadata, SYSFS "/node0/limit_bytes", LIMIT);
+	ASSERT_EQ(0, set_limit(SYSFS "/user_limit_bytes", LIMIT + 1));
+	ASSERT_EQ(0, set_limit(SYSFS "/node0/limit_bytes", LIMIT));
 	start(self->workers, USER, USER);
 	expect_all_taken(_metadata, self->workers);
 }

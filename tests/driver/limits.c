@@ -3,8 +3,6 @@
  * The administrator's limit of each user: what it refuses, whom it binds, and
  * that it stands in for RLIMIT_MEMLOCK.
  */
-#include <signal.h>
-
 #include "driver_test.h"
 
 #define LIMIT		5
@@ -18,7 +16,7 @@ FIXTURE(limits)
 
 FIXTURE_SETUP(limits)
 {
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	self->device = open_device();
 	ASSERT_LE(0, self->device);
 	ASSERT_EQ(0, regions());
 }
@@ -160,14 +158,7 @@ static pid_t start_steps(struct __test_metadata *_metadata, int (*function)(int)
 
 	ASSERT_EQ(0, pipe(to_child));
 	ASSERT_EQ(0, pipe(to_parent));
-	child = fork();
-	if (!child) {
-		int line = become(USER) ? __LINE__ : function(device);
-
-		if (line)
-			fprintf(stderr, "# line %d fails in the child\n", line);
-		_exit(!!line);
-	}
+	child = start_child(USER, function, device);
 	close(to_child[0]);
 	close(to_parent[1]);
 	return child;

@@ -157,7 +157,7 @@ TEST_F(driver, the_module_stays_until_the_last_page)
 	while (number_in("/sys/module/actmem/refcnt"))
 		usleep(50000);
 	EXPECT_EQ(0, regions());
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	self->device = open_device();
 }
 
 static int hold_lingering(void *device)

@@ -176,14 +176,12 @@ static int write_and_die(int device)
 TEST_F(names, outlives_its_process)
 {
 	struct actmem_ioctl_info before, after;
-	pid_t child = fork();
+	pid_t child = start_child(0, write_and_die, self->device);
 	uint64_t id;
 	char *memory;
 	int fd, status;
 	size_t i;
 
-	if (!child)
-		_exit(write_and_die(self->device));
 	ASSERT_EQ(child, waitpid(child, &status, 0));
 	ASSERT_TRUE(WIFSIGNALED(status));
 	ASSERT_EQ(1, list(self->device, &id, 1));

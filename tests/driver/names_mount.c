@@ -314,7 +314,7 @@ TEST_F(names, is_busy_as_long_as_it_is_used)
 	close(self->device);
 	EXPECT_EQ(-1, syscall(SYS_delete_module, "actmem", O_NONBLOCK));
 	EXPECT_TRUE(errno == EWOULDBLOCK || errno == EBUSY);
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	self->device = open_device();
 	EXPECT_EQ(0, unmount(AT));
 	EXPECT_EQ(0, regions());
 	ASSERT_EQ(0, mount_names(AT, LIMIT_OPTION));
@@ -370,11 +370,7 @@ static int mount_elsewhere(int device)
 
 TEST_F(names, is_seen_in_its_mount_namespace_only)
 {
-	pid_t child = fork();
-
-	if (!child)
-		_exit(mount_elsewhere(self->device) ? 1 : 0);
-	ASSERT_EQ(0, wait_for(child));
+	ASSERT_EQ(0, as_user(0, mount_elsewhere, self->device));
 	EXPECT_EQ(-1, open(NAME, O_RDWR));
 	EXPECT_EQ(0, regions());
 }

@@ -22,11 +22,6 @@ static struct race {
 	pthread_barrier_t barrier;
 } *race;
 
-static bool is_refusal(int err)
-{
-	return err == -ENOSPC;
-}
-
 static void claim(int pages)
 {
 	if (__atomic_add_fetch(&race->held, pages, __ATOMIC_SEQ_CST) > LIMIT)
@@ -45,7 +40,7 @@ static int take(int fd, int pages, unsigned int way)
 		err = ftruncate(fd, pages * PAGE_BYTES) ? -errno : 0;
 	err = err ?: populate(fd, 0, pages);
 	if (err)
-		return is_refusal(err) ? 0 : err;
+		return err == -ENOSPC ? 0 : err;
 	claim(pages);
 	return pages;
 }
@@ -94,22 +89,15 @@ TEST_F(names, a_race_ends_exactly_at_the_limit)
 {
 	pthread_barrierattr_t shared;
 	pid_t workers[WORKERS];
-	int i, line;
+	int i;
 
 	race = mmap(NULL, sizeof(*race), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, race);
 	ASSERT_EQ(0, pthread_barrierattr_init(&shared));
 	ASSERT_EQ(0, pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED));
 	ASSERT_EQ(0, pthread_barrier_init(&race->barrier, &shared, WORKERS));
-	for (i = 0; i < WORKERS; i++) {
-		workers[i] = fork();
-		if (!workers[i]) {
-			line = race_to_the_end(i);
-			if (line)
-				fprintf(stderr, "# line %d fails in a worker\n", line);
-			_exit(!!line);
-		}
-	}
+	for (i = 0; i < WORKERS; i++)
+		workers[i] = start_child(0, race_to_the_end, i);
 	for (i = 0; i < WORKERS; i++)
 		EXPECT_EQ(0, wait_for(workers[i]));
 	EXPECT_FALSE(race->exceeded);
@@ -137,11 +125,8 @@ TEST_F(names, touching_ends_exactly_at_the_limit)
 	pid_t workers[WORKERS];
 
 	ASSERT_LE(0, fd);
-	for (i = 0; i < WORKERS; i++) {
-		workers[i] = fork();
-		if (!workers[i])
-			_exit(touch_all(i) ? 1 : 0);
-	}
+	for (i = 0; i < WORKERS; i++)
+		workers[i] = start_child(0, touch_all, i);
 	for (i = 0; i < WORKERS; i++) {
 		ASSERT_EQ(workers[i], waitpid(workers[i], &status, 0));
 		EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
@@ -221,11 +206,8 @@ TEST_F(names, names_come_and_go)
 	pid_t workers[WORKERS];
 	int i;
 
-	for (i = 0; i < WORKERS; i++) {
-		workers[i] = fork();
-		if (!workers[i])
-			_exit(use_while_it_goes(i + 1) ? 1 : 0);
-	}
+	for (i = 0; i < WORKERS; i++)
+		workers[i] = start_child(0, use_while_it_goes, i + 1);
 	for (i = 0; i < WORKERS; i++)
 		EXPECT_EQ(0, wait_for(workers[i]));
 	unlink(AT "/region");
@@ -235,7 +217,7 @@ TEST_F(names, names_come_and_go)
 }
 
 /* Is ended before it has all of them. */
-static int allocate_much(size_t pages)
+static int allocate_much(int pages)
 {
 	int fd = open(AT "/much", O_RDWR | O_CLOEXEC);
 
@@ -256,9 +238,7 @@ TEST_F(names, removed_while_it_gets_its_pages)
 	ASSERT_EQ(0, remount_names(AT, "size=100%"));
 	fd = make_file(AT "/much");
 	ASSERT_LE(0, fd);
-	child = fork();
-	if (!child)
-		_exit(allocate_much(pages));
+	child = start_child(0, allocate_much, pages);
 	ASSERT_LT(0, child);
 	while (!regions())
 		usleep(1000);

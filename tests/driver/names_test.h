@@ -78,7 +78,7 @@ FIXTURE(names)
 
 FIXTURE_SETUP(names)
 {
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	self->device = open_device();
 	ASSERT_LE(0, self->device);
 	ASSERT_EQ(0, regions());
 	umask(0);

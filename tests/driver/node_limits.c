@@ -3,9 +3,7 @@
  * The administrator's limits of nodes: what they refuse, by each policy. Wants a
  * machine with two nodes or more.
  */
-#include <signal.h>
-
-#include "driver_test.h"
+#include "pool_test.h"
 
 static int set_node_limit(int node, long pages)
 {
@@ -22,7 +20,7 @@ FIXTURE(node_limits)
 
 FIXTURE_SETUP(node_limits)
 {
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	self->device = open_device();
 	ASSERT_LE(0, self->device);
 	ASSERT_EQ(0, regions());
 	if (!node_memory(1, "MemTotal"))
@@ -161,21 +159,20 @@ TEST_F(node_limits, refuse_before_anything_is_allocated)
 {
 	struct actmem_ioctl_create arg = region_on(4, ACTMEM_POLICY_BIND, 1);
 
-	ASSERT_EQ(0, put(SYSFS "/node0/pool_bytes", "8388608"));
-	while (number_in(SYSFS "/node0/pool_free_bytes") != 4 * (long)PAGE_BYTES)
-		usleep(10000);
+	ASSERT_EQ(0, set_pool(0, 4));
+	wait_ready(0, 4);
 	ASSERT_EQ(0, set_node_limit(0, 3));
 	EXPECT_EQ(-EDQUOT, create(self->device, &arg));
-	EXPECT_EQ(4 * (long)PAGE_BYTES, number_in(SYSFS "/node0/pool_free_bytes"));
+	EXPECT_EQ(4, ready(0));
 	arg.policy = ACTMEM_POLICY_INTERLEAVE;
 	EXPECT_EQ(-EDQUOT, create(self->device, &arg));
-	EXPECT_EQ(4 * (long)PAGE_BYTES, number_in(SYSFS "/node0/pool_free_bytes"));
+	EXPECT_EQ(4, ready(0));
 	/* What a pool has ready is not held by anybody. */
 	ASSERT_EQ(0, set_node_limit(0, 4));
 	arg.policy = ACTMEM_POLICY_BIND;
 	ASSERT_LE(0, create(self->device, &arg));
 	close(arg.fd);
-	EXPECT_EQ(0, put(SYSFS "/node0/pool_bytes", "0"));
+	EXPECT_EQ(0, set_pool(0, 0));
 }
 
 TEST_NOTHING_IS_LEFT

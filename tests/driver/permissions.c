@@ -9,43 +9,21 @@
 
 /* What a child made and shares with the test. */
 struct shared {
-	uint64_t id[2];
-	pid_t pid;
+	uint64_t id;
+	int fd;
 };
 
 static struct shared *shared;
 
-static int make_one(int device)
+static int make_one(void *device)
 {
 	struct actmem_ioctl_create arg = region_of(1);
 
-	CHECK(create(device, &arg) >= 0);
-	shared->id[0] = arg.id;
+	CHECK(!become(USER));
+	CHECK(create(*(int *)device, &arg) >= 0);
+	shared->id = arg.id;
+	shared->fd = arg.fd;
 	return 0;
-}
-
-/* A child of another user that holds a region until @hold is closed. */
-static pid_t start_holder(int device, uid_t user, int hold[2])
-{
-	int ready[2];
-	char byte;
-	pid_t child;
-
-	if (pipe(ready) || pipe(hold))
-		return -1;
-	child = fork();
-	if (!child) {
-		close(hold[1]);
-		if (become(user) || make_one(device) || write(ready[1], "", 1) != 1)
-			_exit(1);
-		_exit(read(hold[0], &byte, 1));
-	}
-	close(ready[1]);
-	close(hold[0]);
-	if (read(ready[0], &byte, 1) != 1)
-		child = -1;
-	close(ready[0]);
-	return child;
 }
 
 static int sees_its_own(int device)
@@ -58,8 +36,8 @@ static int sees_its_own(int device)
 	CHECK(create(device, &arg) >= 0);
 	CHECK(list(device, ids, 4) == 1 && ids[0] == arg.id);
 	CHECK(info(device, arg.id, &now) == 0 && now.uid == OTHER_USER);
-	CHECK(info(device, shared->id[0], &now) == -EPERM);
-	CHECK(info(device, shared->id[0] + 1000, &now) == -ENOENT);
+	CHECK(info(device, shared->id, &now) == -EPERM);
+	CHECK(info(device, shared->id + 1000, &now) == -ENOENT);
 	CHECK(info(arg.fd, 0, &now) == 0);
 	return 0;
 }
@@ -70,7 +48,7 @@ static int is_listed_to_its_owner(int device)
 	uint64_t ids[4];
 
 	/* Another process of the same user. */
-	CHECK(list(device, ids, 4) == 1 && ids[0] == shared->id[0]);
+	CHECK(list(device, ids, 4) == 1 && ids[0] == shared->id);
 	CHECK(info(device, ids[0], &now) == 0 && now.uid == USER);
 	return 0;
 }
@@ -78,7 +56,6 @@ static int is_listed_to_its_owner(int device)
 FIXTURE(holder)
 {
 	int device;
-	int hold[2];
 	pid_t child;
 };
 
@@ -87,17 +64,16 @@ FIXTURE_SETUP(holder)
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
 		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, shared);
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	self->device = open_device();
 	ASSERT_LE(0, self->device);
-	self->child = start_holder(self->device, USER, self->hold);
+	self->child = hold_in_child(make_one, &self->device);
 	ASSERT_LT(0, self->child);
 }
 
 FIXTURE_TEARDOWN(holder)
 {
-	close(self->hold[1]);
 	if (self->child)
-		EXPECT_EQ(0, wait_for(self->child));
+		EXPECT_EQ(0, kill_child(self->child));
 	EXPECT_EQ(0, regions());
 	close(self->device);
 }
@@ -116,7 +92,7 @@ static int sees_what_its_container_made(int device)
 	uint64_t ids[4];
 
 	CHECK(list(device, ids, 4) == 0);
-	CHECK(info(device, shared->id[0], &now) == -EPERM);
+	CHECK(info(device, shared->id, &now) == -EPERM);
 	CHECK(create(device, &arg) >= 0);
 	CHECK(list(device, ids, 4) == 1 && ids[0] == arg.id);
 	return 0;
@@ -124,14 +100,9 @@ static int sees_what_its_container_made(int device)
 
 TEST_F(holder, a_container_sees_its_own_regions)
 {
-	pid_t child = fork();
-
-	if (!child) {
-		if (unshare(CLONE_NEWPID))
-			_exit(1);
-		_exit(as_user(USER, sees_what_its_container_made, self->device));
-	}
-	EXPECT_EQ(0, wait_for(child));
+	/* For its children. */
+	ASSERT_EQ(0, unshare(CLONE_NEWPID));
+	EXPECT_EQ(0, as_user(USER, sees_what_its_container_made, self->device));
 }
 
 TEST_F(holder, the_administrator_sees_all)
@@ -142,7 +113,7 @@ TEST_F(holder, the_administrator_sees_all)
 
 	ASSERT_LE(0, create(self->device, &arg));
 	ASSERT_EQ(2, list(self->device, ids, 4));
-	EXPECT_EQ(shared->id[0], ids[0]);
+	EXPECT_EQ(shared->id, ids[0]);
 	EXPECT_EQ(arg.id, ids[1]);
 	ASSERT_EQ(0, info(self->device, ids[0], &now));
 	EXPECT_EQ(USER, now.uid);
@@ -150,7 +121,7 @@ TEST_F(holder, the_administrator_sees_all)
 	close(arg.fd);
 }
 
-TEST_F(holder, who_is_not_seen_has_no_number)
+TEST_F(holder, a_maker_that_is_not_seen_has_no_number)
 {
 	/* Not yet one of the namespace, that is for its children. */
 	ASSERT_EQ(0, unshare(CLONE_NEWPID));
@@ -160,7 +131,7 @@ TEST_F(holder, who_is_not_seen_has_no_number)
 		struct actmem_ioctl_create arg = region_of(1);
 		struct actmem_ioctl_info now;
 
-		if (info(self->device, shared->id[0], &now) || now.pid != 0)
+		if (info(self->device, shared->id, &now) || now.pid != ACTMEM_PID_ELSEWHERE)
 			_exit(1);
 		if (create(self->device, &arg) < 0 || info(arg.fd, 0, &now) || now.pid != 1)
 			_exit(2);
@@ -179,22 +150,13 @@ TEST_F(holder, a_process_that_has_ended)
 	int fd;
 
 	/* Its region is kept by another. */
-	for (fd = 3; fd < 64; fd++) {
-		char target[64] = "";
-
-		snprintf(path, sizeof(path), "/proc/%d/fd/%d", self->child, fd);
-		if (readlink(path, target, sizeof(target) - 1) > 0 &&
-		    !strncmp(target, "/actmem:", 8))
-			break;
-	}
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", self->child, shared->fd);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, info(fd, 0, &now));
 	EXPECT_EQ(self->child, now.pid);
-	close(self->hold[1]);
-	EXPECT_EQ(0, wait_for(self->child));
+	EXPECT_EQ(0, kill_child(self->child));
 	self->child = 0;
-	self->hold[1] = -1;
 	ASSERT_EQ(0, info(fd, 0, &now));
 	EXPECT_EQ(0, now.pid);
 	EXPECT_EQ(USER, now.uid);

@@ -7,35 +7,9 @@
  * alone.
  */
 #include "poison_test.h"
+#include "pool_test.h"
 
 #define PAGES	4
-
-static int set_pool(size_t pages)
-{
-	char text[32];
-
-	snprintf(text, sizeof(text), "%zu\n", pages * PAGE_BYTES);
-	return put(SYSFS "/node0/pool_bytes", text);
-}
-
-static long pool(const char *name)
-{
-	return number_in(SYSFS "/node0/pool_%s_bytes", name) / (long)PAGE_BYTES;
-}
-
-static void wait_ready(long pages)
-{
-	while (pool("free") != pages)
-		usleep(20000);
-}
-
-/* Where the pool is. */
-static int create_on_node(int device, size_t pages)
-{
-	struct actmem_ioctl_create arg = region_on(pages, ACTMEM_POLICY_BIND, 1);
-
-	return create(device, &arg);
-}
 
 /* Whether any page of the region that is open as @fd is the one at @frame. */
 static bool has_frame(int fd, size_t pages, uint64_t frame)
@@ -60,21 +34,21 @@ FIXTURE(poison)
 
 FIXTURE_SETUP(poison)
 {
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	self->device = open_device();
 	ASSERT_LE(0, self->device);
 	self->poisoned = all_poisoned_pages();
 }
 
 FIXTURE_TEARDOWN(poison)
 {
-	set_pool(0);
+	set_pool(0, 0);
 	close(self->device);
 }
 
 /* Makes a region and gives it up with an error in one of its pages, which is told. */
 static uint64_t give_back_one_with_an_error(int device)
 {
-	int fd = create_on_node(device, PAGES);
+	int fd = create_on(device, 0, PAGES);
 	char *memory = map_and_touch(fd, PAGES);
 	uint64_t frame = 0;
 
@@ -93,29 +67,29 @@ TEST_F(poison, a_page_that_was_lent)
 	uint64_t frame;
 	int fd, round;
 
-	ASSERT_EQ(0, set_pool(PAGES));
-	wait_ready(PAGES);
+	ASSERT_EQ(0, set_pool(0, PAGES));
+	wait_ready(0, PAGES);
 	frame = give_back_one_with_an_error(self->device);
 	ASSERT_NE(0, frame);
 	EXPECT_EQ(0, regions());
-	EXPECT_EQ(0, pool("lent"));
+	EXPECT_EQ(0, lent(0));
 	EXPECT_EQ(self->poisoned + 1, all_poisoned_pages());
 	/* The pool gets another one for it, if only when it is asked to. */
-	ASSERT_EQ(0, set_pool(PAGES));
-	wait_ready(PAGES);
+	ASSERT_EQ(0, set_pool(0, PAGES));
+	wait_ready(0, PAGES);
 	for (round = 0; round < 3; round++) {
-		fd = create_on_node(self->device, 8 * PAGES);
+		fd = create_on(self->device, 0, 8 * PAGES);
 		ASSERT_LE(0, fd);
 		EXPECT_FALSE(has_frame(fd, 8 * PAGES, frame));
 		close(fd);
-		wait_ready(PAGES);
+		wait_ready(0, PAGES);
 	}
 }
 
 /* Of a page that the pool has ready, as a region has told before it gave it up. */
 static uint64_t ready_frame(int device)
 {
-	int fd = create_on_node(device, PAGES);
+	int fd = create_on(device, 0, PAGES);
 	char *memory = map_and_touch(fd, PAGES);
 	uint64_t frame = 0;
 
@@ -124,7 +98,7 @@ static uint64_t ready_frame(int device)
 		munmap(memory, PAGES * PAGE_BYTES);
 	}
 	close(fd);
-	wait_ready(PAGES);
+	wait_ready(0, PAGES);
 	return frame;
 }
 
@@ -133,19 +107,19 @@ TEST_F(poison, a_page_that_is_ready)
 	uint64_t frame;
 	int fd;
 
-	ASSERT_EQ(0, set_pool(PAGES));
-	wait_ready(PAGES);
+	ASSERT_EQ(0, set_pool(0, PAGES));
+	wait_ready(0, PAGES);
 	frame = ready_frame(self->device);
 	ASSERT_NE(0, frame);
 	mark_frame(frame + 1);
-	fd = create_on_node(self->device, PAGES);
+	fd = create_on(self->device, 0, PAGES);
 	ASSERT_LE(0, fd);
 	EXPECT_EQ(0, poisoned_pages(fd));
 	EXPECT_FALSE(has_frame(fd, PAGES, frame));
 	EXPECT_EQ(self->poisoned + 1, all_poisoned_pages());
 	close(fd);
-	ASSERT_EQ(0, set_pool(PAGES));
-	wait_ready(PAGES);
+	ASSERT_EQ(0, set_pool(0, PAGES));
+	wait_ready(0, PAGES);
 }
 
 /* It does not go back to the page allocator either. */
@@ -154,14 +128,14 @@ TEST_F(poison, a_page_that_a_pool_gives_up)
 	uint64_t frame;
 	int fd;
 
-	ASSERT_EQ(0, set_pool(PAGES));
-	wait_ready(PAGES);
+	ASSERT_EQ(0, set_pool(0, PAGES));
+	wait_ready(0, PAGES);
 	frame = ready_frame(self->device);
 	ASSERT_NE(0, frame);
 	mark_frame(frame + 1);
-	ASSERT_EQ(0, set_pool(0));
+	ASSERT_EQ(0, set_pool(0, 0));
 	EXPECT_EQ(self->poisoned + 1, all_poisoned_pages());
-	fd = create_on_node(self->device, 8 * PAGES);
+	fd = create_on(self->device, 0, 8 * PAGES);
 	ASSERT_LE(0, fd);
 	EXPECT_FALSE(has_frame(fd, 8 * PAGES, frame));
 	close(fd);

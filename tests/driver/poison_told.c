@@ -28,7 +28,7 @@ FIXTURE_SETUP(poison_told)
 	int node;
 
 	self->memory = MAP_FAILED;
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	self->device = open_device();
 	ASSERT_LE(0, self->device);
 	if (!node_memory(1, "MemTotal"))
 		SKIP(return, "this machine has one memory node only");

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /* Warm pools: what they hold, who gets it and what comes back. */
 #include <pthread.h>
-#include <sys/uio.h>
-#include <time.h>
 
 #include "pool_test.h"
 
@@ -19,14 +17,6 @@ static bool was_zero(int fd, size_t pages)
 	memset(memory, 0xa5, length);
 	munmap(memory, length);
 	return zero;
-}
-
-static double seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec + now.tv_nsec / 1e9;
 }
 
 TEST_F(pool, each_node_is_filled)
@@ -146,41 +136,8 @@ TEST_F(pool, shrinking_while_it_has_lent)
 	EXPECT_EQ(0, lent(NODE));
 }
 
-/* Makes a region and returns how long that took, as long as it is all zeros. */
-static double time_of(int device, size_t pages)
-{
-	double begun = seconds(), spent;
-	int fd = create_on(device, NODE, pages);
-
-	spent = seconds() - begun;
-	if (fd < 0 || !was_zero(fd, pages))
-		spent = -1;
-	close(fd);
-	return spent;
-}
-
-TEST_F(pool, a_warm_region_and_a_cold_one)
-{
-	const size_t pages = 4 * FULL;
-	double cold, warm;
-	int round;
-
-	for (round = 0; round < 3; round++) {
-		ASSERT_EQ(0, set_pool(NODE, 0));
-		cold = time_of(self->device, pages);
-		ASSERT_LT(0, cold);
-		ASSERT_EQ(0, set_pool(NODE, pages));
-		wait_ready(NODE, pages);
-		warm = time_of(self->device, pages);
-		ASSERT_LT(0, warm);
-		TH_LOG("%zu MiB: cold %.3f ms, warm %.3f ms", pages * PAGE_BYTES >> 20,
-		       cold * 1e3, warm * 1e3);
-	}
-}
-
 TEST_F(pool, a_page_that_is_pinned_does_not_come_back)
 {
-	struct iovec vector = { .iov_len = 4096 };
 	unsigned char bytes[4096];
 	int fd, next, ends[2];
 	size_t i;
@@ -193,9 +150,7 @@ TEST_F(pool, a_page_that_is_pinned_does_not_come_back)
 	memory = map(fd, SOME);
 	ASSERT_NE(MAP_FAILED, memory);
 	memset(memory, 0x5a, SOME * PAGE_BYTES);
-	ASSERT_EQ(0, pipe2(ends, O_CLOEXEC));
-	vector.iov_base = memory + PAGE_BYTES;
-	ASSERT_EQ(4096, vmsplice(ends[1], &vector, 1, 0));
+	ASSERT_EQ(0, hold(memory + PAGE_BYTES, ends));
 	munmap(memory, SOME * PAGE_BYTES);
 	close(fd);
 	wait_ready(NODE, FULL - 1);
@@ -214,8 +169,7 @@ TEST_F(pool, a_page_that_is_pinned_does_not_come_back)
 	EXPECT_EQ(0, regions());
 	EXPECT_EQ(0, get(NODE, "lingering_bytes"));
 	wait_ready(NODE, FULL);
-	close(ends[0]);
-	close(ends[1]);
+	let_go(ends);
 }
 
 TEST_F(pool, shrinking_frees)
@@ -233,36 +187,6 @@ TEST_F(pool, shrinking_frees)
 	/* With nothing to hold, nothing is held. */
 	close(create_on(self->device, NODE, SOME));
 	EXPECT_EQ(0, ready(NODE));
-}
-
-static int in_cpuset_of_node_0(int device)
-{
-	struct actmem_ioctl_create arg;
-
-	CHECK(!enter_cgroup());
-	arg = region_on(SOME, ACTMEM_POLICY_BIND, 1 << NODE);
-	CHECK(create(device, &arg) == -EPERM && arg.why.reason == ACTMEM_WHY_CPUSET);
-	arg = region_on(SOME, ACTMEM_POLICY_PREFERRED, 0);
-	CHECK(create(device, &arg) >= 0);
-	arg = region_on(SOME, ACTMEM_POLICY_INTERLEAVE, 0);
-	CHECK(create(device, &arg) >= 0);
-	CHECK(get(0, "region_bytes") == 2 * SOME * PAGE_BYTES);
-	/* Not even when its own nodes are full. */
-	arg = region_on(node_memory(0, "MemTotal") / PAGE_BYTES, ACTMEM_POLICY_PREFERRED, 0);
-	CHECK(create(device, &arg) == -ENOMEM && arg.why.node == 0);
-	CHECK(get(NODE, "region_bytes") == 0);
-	CHECK(ready(NODE) == FULL);
-	return 0;
-}
-
-TEST_F(pool, the_cpuset_is_obeyed)
-{
-	ASSERT_EQ(0, set_pool(NODE, FULL));
-	wait_ready(NODE, FULL);
-	ASSERT_EQ(0, make_cgroup("+cpuset"));
-	ASSERT_EQ(0, put(CGROUP "/cpuset.mems", "0"));
-	EXPECT_EQ(0, as_user(0, in_cpuset_of_node_0, self->device));
-	EXPECT_EQ(0, remove_cgroup());
 }
 
 static int limited(int device)

@@ -2,7 +2,6 @@
 /* The settings of warm pools. */
 #include "pool_test.h"
 
-#define MODULE		"/vm/modules/actmem.ko"
 #define WORKQUEUE	"/sys/devices/virtual/workqueue/actmem"
 
 static int write_as_user(int device)
@@ -49,21 +48,6 @@ TEST_F(pool, its_workqueue_has_settings)
 	wait_ready(NODE, FULL);
 }
 
-static int load(const char *parameters)
-{
-	int fd = open(MODULE, O_RDONLY | O_CLOEXEC);
-	int err = fd < 0 || syscall(SYS_finit_module, fd, parameters, 0) ? -errno : 0;
-
-	if (fd >= 0)
-		close(fd);
-	return err;
-}
-
-static int unload(void)
-{
-	return syscall(SYS_delete_module, "actmem", O_NONBLOCK) ? -errno : 0;
-}
-
 TEST_F(pool, unloading_frees_it)
 {
 	size_t unused = unused_memory(NODE);
@@ -71,11 +55,11 @@ TEST_F(pool, unloading_frees_it)
 	ASSERT_EQ(0, set_pool(NODE, FULL));
 	wait_ready(NODE, FULL);
 	close(self->device);
-	EXPECT_EQ(0, unload());
+	EXPECT_EQ(0, unload_module("actmem"));
 	EXPECT_LT(unused - FULL / 2 * PAGE_BYTES, unused_memory(NODE));
-	ASSERT_EQ(0, load(""));
+	ASSERT_EQ(0, load_module(MODULE));
 	EXPECT_EQ(0, node_sum("pool_bytes"));
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	self->device = open_device();
 }
 
 TEST_F(pool, unloading_while_it_is_filled)
@@ -86,10 +70,10 @@ TEST_F(pool, unloading_while_it_is_filled)
 	for (i = 0; i < 5; i++) {
 		EXPECT_EQ(0, set_pool(NODE, 2 * FULL));
 		usleep(i * 5000);
-		ASSERT_EQ(0, unload());
-		ASSERT_EQ(0, load(""));
+		ASSERT_EQ(0, unload_module("actmem"));
+		ASSERT_EQ(0, load_module(MODULE));
 	}
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	self->device = open_device();
 }
 
 TEST_NOTHING_IS_LEFT

@@ -93,7 +93,7 @@ FIXTURE(pool)
 
 FIXTURE_SETUP(pool)
 {
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	self->device = open_device();
 	ASSERT_LE(0, self->device);
 	if (!node_memory(NODE, "MemTotal"))
 		SKIP(return, "this machine has one memory node only");

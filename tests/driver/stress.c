@@ -17,7 +17,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-#include "driver_test.h"
+#include "pool_test.h"
 
 #define DISK		"/dev/nvme0n1"
 #define WORKERS		4
@@ -322,7 +322,7 @@ FIXTURE_SETUP(stress)
 	struct actmem_ioctl_create arg = region_of(PAGES);
 	unsigned int i;
 
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	self->device = open_device();
 	ASSERT_LE(0, self->device);
 	ASSERT_EQ(0, regions());
 	memset(&self->worker, 0, sizeof(self->worker));
@@ -427,9 +427,9 @@ TEST_F(stress, faults_meet_discards)
 /* Pages go round through a pool that is smaller than what is in use. */
 TEST_F(stress, no_byte_is_lost_with_a_pool)
 {
-	ASSERT_EQ(0, put(SYSFS "/node0/pool_bytes", "16777216"));
+	ASSERT_EQ(0, set_pool(0, 8));
 	run_workers(_metadata, &self->worker);
-	EXPECT_EQ(0, put(SYSFS "/node0/pool_bytes", "0"));
+	EXPECT_EQ(0, set_pool(0, 0));
 }
 
 TEST_NOTHING_IS_LEFT

@@ -2,24 +2,11 @@
 /* What INFO and LIST tell, and what they leave alone. */
 #include "driver_test.h"
 
-static struct actmem_ioctl_query query_arg(void)
-{
-	struct actmem_ioctl_query arg = {
-		.size = sizeof(arg),
-		.abi = ACTMEM_ABI_VERSION,
-		.abi_oldest = ACTMEM_ABI_OLDEST,
-	};
-
-	return arg;
-}
-
 TEST_F(driver, info_of_a_descriptor)
 {
-	struct actmem_ioctl_create arg = region_of(3);
+	struct actmem_ioctl_create arg = region_on(3, ACTMEM_POLICY_BIND, 1);
 	struct actmem_ioctl_info now;
 
-	arg.policy = ACTMEM_POLICY_BIND;
-	arg.nodes[0] = 1;
 	snprintf(arg.name, sizeof(arg.name), "three");
 	ASSERT_LE(0, create(self->device, &arg));
 	ASSERT_EQ(0, info(arg.fd, 0, &now));

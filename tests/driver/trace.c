@@ -4,16 +4,40 @@
  * fields to the letter but times and addresses.
  */
 #include "cgroup_test.h"
-#include "trace_fixture.h"
+#include "trace_test.h"
+
+#define NODE		1
+#define PAGES		4
+
+FIXTURE(trace)
+{
+	int device;
+};
+
+FIXTURE_SETUP(trace)
+{
+	self->device = open_device();
+	ASSERT_LE(0, self->device);
+	ASSERT_EQ(0, regions());
+	ASSERT_TRUE(!mkdir(INSTANCE, 0755) || errno == EEXIST);
+	ASSERT_EQ(0, clear_trace());
+	ASSERT_EQ(0, put(EVENTS "/enable", "1"));
+}
+
+FIXTURE_TEARDOWN(trace)
+{
+	close(self->device);
+	put(EVENTS "/enable", "0");
+	EXPECT_EQ(0, rmdir(INSTANCE));
+}
 
 TEST_F(trace, a_page_is_allocated_when_it_is_touched)
 {
-	struct actmem_ioctl_create arg = lazy_region_of(PAGES);
+	struct actmem_ioctl_create arg = region_on(PAGES, ACTMEM_POLICY_BIND, 1 << NODE);
 	char *memory;
 	int i, fd;
 
-	arg.policy = ACTMEM_POLICY_BIND;
-	arg.nodes[0] = 1 << NODE;
+	arg.flags = LAZY;
 	fd = create(self->device, &arg);
 	ASSERT_LE(0, fd);
 	memory = map(fd, PAGES);
@@ -40,11 +64,9 @@ TEST_F(trace, a_page_is_allocated_when_it_is_touched)
 
 TEST_F(trace, nodes_that_cannot_give)
 {
-	struct actmem_ioctl_create arg = region_of(1);
+	struct actmem_ioctl_create arg = region_on(1, ACTMEM_POLICY_BIND, 1 << NODE);
 
-	arg.policy = ACTMEM_POLICY_BIND;
 	arg.length = 1ULL << 40;
-	arg.nodes[0] = 1 << NODE;
 	ASSERT_EQ(-ENOMEM, create(self->device, &arg));
 	read_events();
 	EXPECT_EQ(1ULL << 40, arg.why.wanted);
@@ -70,26 +92,6 @@ TEST_F(trace, nodes_that_cannot_give)
 	EXPECT_EQ(0, event_count);
 }
 
-static int fill_the_node(int device)
-{
-	struct actmem_ioctl_create arg = region_of(1);
-
-	arg.policy = ACTMEM_POLICY_BIND;
-	arg.nodes[0] = 1 << NODE;
-	arg.length = node_memory(NODE, "MemTotal") / PAGE_BYTES * PAGE_BYTES - 2 * PAGE_BYTES;
-	CHECK(create(device, &arg) == -ENOMEM);
-	CHECK(arg.why.node == NODE && arg.why.wanted && arg.why.available);
-	read_events();
-	CHECK(strstr(find("alloc_fail")->fields, text("reason=node-full node=%d wanted=%llu available=%llu movable=0",
-						      NODE, arg.why.wanted, arg.why.available)));
-	return 0;
-}
-
-TEST_F(trace, a_node_gets_full)
-{
-	EXPECT_EQ(0, fill_the_node(self->device));
-}
-
 static int with_little_locked_memory(int device)
 {
 	struct actmem_ioctl_create arg = region_of(PAGES);
@@ -113,11 +115,9 @@ TEST_F(trace, a_user_may_not_lock_more)
 
 static int in_cgroup(int device)
 {
-	struct actmem_ioctl_create arg = region_of(12);
+	struct actmem_ioctl_create arg = region_on(12, ACTMEM_POLICY_BIND, 1 << NODE);
 
 	CHECK(!enter_cgroup());
-	arg.policy = ACTMEM_POLICY_BIND;
-	arg.nodes[0] = 1 << NODE;
 	CHECK(create(device, &arg) == -EPERM);
 	read_events();
 	CHECK(!strcmp(find("alloc_fail")->fields,
@@ -134,15 +134,10 @@ static int in_cgroup(int device)
 
 TEST_F(trace, control_groups_refuse)
 {
-	pid_t child;
-
 	ASSERT_EQ(0, make_cgroup("+memory +cpuset"));
 	ASSERT_EQ(0, put(CGROUP "/cpuset.mems", "0"));
 	ASSERT_EQ(0, put(CGROUP "/memory.max", "16M"));
-	child = fork();
-	if (!child)
-		_exit(in_cgroup(self->device));
-	EXPECT_EQ(0, wait_for(child));
+	EXPECT_EQ(0, as_user(0, in_cgroup, self->device));
 	EXPECT_EQ(0, remove_cgroup());
 }
 
@@ -156,7 +151,7 @@ static int over_a_limit(int device)
 
 TEST_F(trace, limits_refuse)
 {
-	struct actmem_ioctl_create arg = region_of(PAGES);
+	struct actmem_ioctl_create arg = region_on(PAGES, ACTMEM_POLICY_BIND, 1 << NODE);
 
 	ASSERT_EQ(0, put(SYSFS "/user_limit_bytes", text("%zu", PAGE_BYTES)));
 	EXPECT_EQ(0, as_user(USER, over_a_limit, self->device));
@@ -168,8 +163,6 @@ TEST_F(trace, limits_refuse)
 
 	ASSERT_EQ(0, put(SYSFS "/node1/limit_bytes", text("%zu", PAGE_BYTES)));
 	ASSERT_EQ(0, clear_trace());
-	arg.policy = ACTMEM_POLICY_BIND;
-	arg.nodes[0] = 1 << NODE;
 	EXPECT_EQ(-EDQUOT, create(self->device, &arg));
 	ASSERT_EQ(0, put(SYSFS "/node1/limit_bytes", "max"));
 	read_events();

@@ -12,39 +12,9 @@
 #define MANY		512
 #define DIFFERENT	64
 
-#define EXPECT_IN_CHILD(function) EXPECT_EQ(0, as_user(0, function, self->device))
-
-FIXTURE(uring)
-{
-	int device;
-};
-
-FIXTURE_SETUP(uring)
-{
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
-	ASSERT_LE(0, self->device);
-	ASSERT_EQ(0, regions());
-}
-
-FIXTURE_TEARDOWN(uring)
-{
-	close(self->device);
-	wait_until_nothing_is_left();
-}
-
 static int ring_populate(struct io_uring *ring, int fd, struct actmem_ioctl_range *arg)
 {
 	return command(ring, fd, ACTMEM_IOC_POPULATE, arg);
-}
-
-TEST_F(uring, is_a_feature)
-{
-	struct actmem_ioctl_query arg = {
-		.size = sizeof(arg), .abi = ACTMEM_ABI_VERSION, .abi_oldest = ACTMEM_ABI_OLDEST,
-	};
-
-	ASSERT_EQ(0, call(self->device, ACTMEM_IOC_QUERY, &arg));
-	EXPECT_EQ(ACTMEM_FEATURE_URING, arg.features & ACTMEM_FEATURE_URING);
 }
 
 /* The result of a submission after one change to it. */
@@ -90,7 +60,7 @@ static int other_fields(int device)
 
 TEST_F(uring, other_fields)
 {
-	EXPECT_IN_CHILD(other_fields);
+	EXPECT_EQ(0, as_user(0, other_fields, self->device));
 	EXPECT_EQ(0, as_user(USER, other_fields, self->device));
 }
 
@@ -111,10 +81,7 @@ static int polled_ring(int device)
 	return 0;
 }
 
-TEST_F(uring, polled_ring)
-{
-	EXPECT_IN_CHILD(polled_ring);
-}
+TEST_IN_CHILD(polled_ring)
 
 /* Pages are made ready, then read into by the same submission. */
 static int populate_then_read(int device)
@@ -160,10 +127,7 @@ static int populate_then_read(int device)
 	return 0;
 }
 
-TEST_F(uring, populate_then_read)
-{
-	EXPECT_IN_CHILD(populate_then_read);
-}
+TEST_IN_CHILD(populate_then_read)
 
 /* The entry in the queue is the program's again as soon as it has been submitted. */
 static int entry_is_used_again(int device)
@@ -190,10 +154,7 @@ static int entry_is_used_again(int device)
 	return 0;
 }
 
-TEST_F(uring, entry_is_used_again)
-{
-	EXPECT_IN_CHILD(entry_is_used_again);
-}
+TEST_IN_CHILD(entry_is_used_again)
 
 /*
  * A command that waits for another request, while its entry in the queue is
@@ -229,10 +190,7 @@ static int linked_after_another(int device)
 	return 0;
 }
 
-TEST_F(uring, linked_after_another)
-{
-	EXPECT_IN_CHILD(linked_after_another);
-}
+TEST_IN_CHILD(linked_after_another)
 
 static int only_failures_are_posted(int device)
 {
@@ -264,10 +222,7 @@ static int only_failures_are_posted(int device)
 	return 0;
 }
 
-TEST_F(uring, only_failures_are_posted)
-{
-	EXPECT_IN_CHILD(only_failures_are_posted);
-}
+TEST_IN_CHILD(only_failures_are_posted)
 
 /* Takes one completion of those of many_at_once(), each of which comes once. */
 static int take_one(struct io_uring *ring, const struct actmem_ioctl_range *args, bool *seen)
@@ -313,10 +268,7 @@ static int many_at_once(int device)
 	return 0;
 }
 
-TEST_F(uring, many_at_once)
-{
-	EXPECT_IN_CHILD(many_at_once);
-}
+TEST_IN_CHILD(many_at_once)
 
 /* All that it says of memory is of the child's. */
 static int ring_of_the_parent(int device)
@@ -341,10 +293,7 @@ static int ring_of_the_parent(int device)
 	return 0;
 }
 
-TEST_F(uring, ring_of_the_parent)
-{
-	EXPECT_IN_CHILD(ring_of_the_parent);
-}
+TEST_IN_CHILD(ring_of_the_parent)
 
 static int in_memory_cgroup(int device)
 {
@@ -361,13 +310,6 @@ static int in_memory_cgroup(int device)
 	CHECK(cgroup_pages_since(before) == 8);
 	CHECK(command(&ring, fd, ACTMEM_IOC_DISCARD, &arg) == 0);
 	CHECK(cgroup_pages_since(before) == 0);
-
-	CHECK(!put(CGROUP "/memory.max", "16M"));
-	arg = range_of(0, 12);
-	CHECK(ring_populate(&ring, fd, &arg) == -ENOMEM);
-	CHECK(arg.why.reason == ACTMEM_WHY_MEMCG && arg.why.node == -1);
-	/* Others may have made pages beyond the one that failed. */
-	CHECK(arg.done <= allocated_bytes(fd) && allocated_bytes(fd) < 8 * PAGE_BYTES);
 	io_uring_queue_exit(&ring);
 	close(fd);
 	return 0;
@@ -421,7 +363,7 @@ FIXTURE_VARIANT_ADD(cgroup, cpuset)
 
 FIXTURE_SETUP(cgroup)
 {
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	self->device = open_device();
 	ASSERT_LE(0, self->device);
 	ASSERT_EQ(0, make_cgroup(variant->controller));
 	if (!access(CGROUP "/cpuset.mems", W_OK))

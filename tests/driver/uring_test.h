@@ -29,6 +29,32 @@ static inline void wait_until_nothing_is_left(void)
 		usleep(10000);
 }
 
+/* What rings do is left to the end of each test. */
+FIXTURE(uring)
+{
+	int device;
+};
+
+FIXTURE_SETUP(uring)
+{
+	self->device = open_device();
+	ASSERT_LE(0, self->device);
+	ASSERT_EQ(0, regions());
+}
+
+FIXTURE_TEARDOWN(uring)
+{
+	close(self->device);
+	wait_until_nothing_is_left();
+}
+
+/* Runs the function of that name in a child, so that all that it opens goes with it. */
+#define TEST_IN_CHILD(function)					\
+TEST_F(uring, function)						\
+{								\
+	EXPECT_EQ(0, as_user(0, function, self->device));	\
+}
+
 /* Fills in a submission; its user_data is the address of the argument. */
 static inline void prepare_command(struct io_uring_sqe *sqe, int fd, unsigned long request,
 				   void *arg)

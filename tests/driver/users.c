@@ -253,14 +253,7 @@ TEST_F(driver, subordinate_uids_count_for_their_owner)
 
 	ASSERT_EQ(0, set_limit(USER_FILE, 3));
 	ASSERT_TRUE(!pipe(namespace_pipe[0]) && !pipe(namespace_pipe[1]));
-	child = fork();
-	if (!child) {
-		int line = become(USER) ? __LINE__ : by_several_uids(self->device);
-
-		if (line)
-			fprintf(stderr, "# line %d fails in the namespace\n", line);
-		_exit(!!line);
-	}
+	child = start_child(USER, by_several_uids, self->device);
 	ASSERT_EQ(1, read(namespace_pipe[0][0], &byte, 1));
 	snprintf(path, sizeof(path), "/proc/%d/uid_map", child);
 	ASSERT_EQ(0, put(path, "0 1000 1\n1 100000 20"));

@@ -467,12 +467,11 @@ void fail_each(int (*run)(void *context), void *context, unsigned int least)
 
 int open_memfd(struct actmem **am, enum actmem_pages pages, uint32_t allow)
 {
-	struct actmem_options options;
+	struct actmem_options options = {
+		.size = sizeof(options), .backend = ACTMEM_BACKEND_MEMFD, .pages = pages,
+		.allow = allow,
+	};
 
-	ACTMEM_INIT(&options);
-	options.backend = ACTMEM_BACKEND_MEMFD;
-	options.pages = pages;
-	options.allow = allow;
 	return actmem_open(am, &options);
 }
 
@@ -481,15 +480,23 @@ int open_small(struct actmem **am)
 	return open_memfd(am, ACTMEM_PAGES_4K, ACTMEM_ALLOW_UNLOCKED);
 }
 
+int create_region(struct actmem *am, uint64_t length, uint32_t flags,
+		  struct actmem_region **region)
+{
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = length, .flags = flags,
+	};
+
+	return actmem_region_create(am, &options, region);
+}
+
 int live_of_heap(struct actmem *am, uint64_t grow_bytes)
 {
-	struct actmem_heap_options options;
+	struct actmem_heap_options options = { .size = sizeof(options), .grow_bytes = grow_bytes };
 	struct actmem_heap *heap;
 	void *block;
 	int error;
 
-	ACTMEM_INIT(&options);
-	options.grow_bytes = grow_bytes;
 	error = actmem_heap_create(am, &options, &heap);
 	if (error)
 		return error;
@@ -503,13 +510,11 @@ int live_of_heap(struct actmem *am, uint64_t grow_bytes)
 int open_file_at(struct actmem_queue *queue, const char *path, uint32_t flags, uint64_t length,
 		 struct actmem_file **file)
 {
-	struct actmem_file_options options;
+	struct actmem_file_options options = {
+		.size = sizeof(options), .paths = &path, .path_count = 1,
+		.flags = flags | ACTMEM_FILE_ALLOW_BUFFERED, .length = length,
+	};
 
-	ACTMEM_INIT(&options);
-	options.paths = &path;
-	options.path_count = 1;
-	options.flags = flags | ACTMEM_FILE_ALLOW_BUFFERED;
-	options.length = length;
 	return actmem_file_open(queue, &options, file);
 }
 

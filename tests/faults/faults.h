@@ -116,6 +116,10 @@ void assert_same_held(struct holdings before);
 int open_memfd(struct actmem **am, enum actmem_pages pages, uint32_t allow);
 int open_small(struct actmem **am);
 
+/* As actmem_region_create(), with these options alone. */
+int create_region(struct actmem *am, uint64_t length, uint32_t flags,
+		  struct actmem_region **region);
+
 /* Makes a heap, takes a block of it and gives all back; the first error. */
 int live_of_heap(struct actmem *am, uint64_t grow_bytes);
 

@@ -87,6 +87,13 @@ static int answer_range(unsigned long request, struct actmem_ioctl_range *range)
 	return driver.range_error;
 }
 
+static int answer_export(struct actmem_ioctl_export *export)
+{
+	driver.exported = *export;
+	export->fd = EXPORTED_FD;
+	return driver.export_error;
+}
+
 static int answer(int fd, unsigned long request, void *argument)
 {
 	switch (request) {
@@ -99,6 +106,8 @@ static int answer(int fd, unsigned long request, void *argument)
 		return answer_create(argument);
 	case ACTMEM_IOC_INFO:
 		return answer_info(argument);
+	case ACTMEM_IOC_EXPORT:
+		return answer_export(argument);
 	case ACTMEM_IOC_LIST:
 		return answer_list(argument);
 	default:
@@ -125,10 +134,8 @@ int driver_teardown(void **state)
 
 int open_backend(struct actmem **am, enum actmem_backend backend)
 {
-	struct actmem_options options;
+	struct actmem_options options = { .size = sizeof(options), .backend = backend };
 
-	ACTMEM_INIT(&options);
-	options.backend = backend;
 	return actmem_open(am, &options);
 }
 

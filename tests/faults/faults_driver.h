@@ -9,7 +9,8 @@
 #include "../../uapi/actmem.h"
 #include "faults.h"
 
-#define LENGTH	(4ULL << 20)	/* of its regions */
+#define LENGTH		(4ULL << 20)	/* of its regions */
+#define EXPORTED_FD	1234		/* of a dma-buf */
 
 /* What the driver answers next. */
 struct driver {
@@ -26,6 +27,8 @@ struct driver {
 	struct actmem_ioctl_range range;
 	unsigned int changes;
 	unsigned int populate_errors;	/* so many have that error; 0: all */
+	int export_error;
+	struct actmem_ioctl_export exported;
 	uint32_t regions;	/* for LIST: ids 1..regions */
 	uint32_t gone;		/* an id that INFO does not know */
 };

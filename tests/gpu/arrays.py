@@ -17,24 +17,14 @@ from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
 import actmem
 import actmem.jax
+from telling import check, end, rate
 
 PORTABLE = 1            # CU_MEMHOSTREGISTER_PORTABLE
-REPEATS = 5
 ON_GPU = jax.default_backend() == "gpu"
 SIZE = (1 << 30) if ON_GPU else (1 << 24)
 KIND = "pinned_host" if ON_GPU else "device"
 DTYPES = ("bool", "int8", "int32", "float16", "bfloat16", "float32", "complex64",
           "float8_e4m3fn", "float8_e5m2")
-
-results = failed = 0
-
-
-def check(passed, name, skip=None):
-    global results, failed
-    results += 1
-    failed += not passed
-    print(f"{'ok' if passed else 'not ok'} {results} - {name}{f' # SKIP {skip}' if skip else ''}",
-          flush=True)
 
 
 def on_gpu(name, test):
@@ -164,36 +154,24 @@ def named():
             os.unlink(path)
 
 
-def rate_of(x):
-    best = 0
-    for _ in range(REPEATS):
-        began = time.perf_counter()
-        jax.block_until_ready(to_device(x))
-        best = max(best, SIZE / (time.perf_counter() - began))
-    return best
-
-
 def rates():
     """To the device: of a region, of JAX's own pinned_host, of NumPy's memory."""
     array = actmem.jax.empty(SIZE, np.uint8)
     array[...] = 1
-    ours = rate_of(actmem.jax.asarray(array, copy=False))
+    ours = actmem.jax.asarray(array, copy=False)
     plain = np.ones(SIZE, np.uint8)
-    own = SingleDeviceSharding(jax.local_devices()[0], memory_kind="pinned_host")
-    for name, peer in (("JAX's pinned_host", rate_of(jax.block_until_ready(
-            jax.device_put(plain, own)))), ("NumPy's memory", numpy_rate(plain))):
+    device = jax.local_devices()[0]
+    own = jax.block_until_ready(jax.device_put(
+        plain, SingleDeviceSharding(device, memory_kind="pinned_host")))
+
+    def brought(x):
+        return rate(lambda: jax.block_until_ready(to_device(x)), SIZE)
+    ours = brought(ours)
+    from_numpy = rate(lambda: jax.block_until_ready(jax.device_put(plain, device)), SIZE)
+    for name, peer in (("JAX's pinned_host", brought(own)), ("NumPy's memory", from_numpy)):
         print(json.dumps({"figure": "to the device, of asarray()", "value": ours / 1e9,
                           "unit": "GB/s", "peer": name, "peer_value": peer / 1e9,
                           "ratio": ours / peer}), flush=True)
-
-
-def numpy_rate(plain):
-    best = 0
-    for _ in range(REPEATS):
-        began = time.perf_counter()
-        jax.block_until_ready(jax.device_put(plain, jax.local_devices()[0]))
-        best = max(best, SIZE / (time.perf_counter() - began))
-    return best
 
 
 def attempt(test):
@@ -212,8 +190,7 @@ def main():
         attempt(rates)
     actmem.jax.reset()
     check(not actmem.regions() and not actmem.counters()["blocks"], "regions go back")
-    print(f"1..{results}")
-    return failed != 0
+    return end()
 
 
 if __name__ == "__main__":

@@ -11,9 +11,10 @@ import json
 import sys
 import time
 
+from telling import rate
+
 NON_BLOCKING = 1
 PORTABLE = 1
-REPEATS = 5
 
 
 class Cuda:
@@ -67,13 +68,10 @@ class Cuda:
             self.call("cuStreamDestroy_v2", stream)
 
     def _rate(self, size, stream, name, to, source):
-        best = 0.0
-        for _ in range(REPEATS):
-            began = time.perf_counter()
+        def copy():
             self.call(name, to, source, ctypes.c_size_t(size), stream)
             self.call("cuStreamSynchronize", stream)
-            best = max(best, size / (time.perf_counter() - began))
-        return best
+        return rate(copy, size)
 
 
 def product_rate(size):
@@ -83,12 +81,7 @@ def product_rate(size):
     a = jax.random.normal(jax.random.key(0), (size, size), jnp.bfloat16)
     product = jax.jit(lambda a: a @ a)
     jax.block_until_ready(product(a))
-    best = float("inf")
-    for _ in range(REPEATS):
-        began = time.perf_counter()
-        jax.block_until_ready(product(a))
-        best = min(best, time.perf_counter() - began)
-    return 2 * size ** 3 / best
+    return rate(lambda: jax.block_until_ready(product(a)), 2 * size ** 3)
 
 
 def cudnn_attends():

@@ -15,20 +15,9 @@ import time
 
 import host_memory
 import machine
+from telling import check, end, rate
 
 MIB = 1 << 20
-REPEATS = 5
-
-results = failures = 0
-
-
-def check(passed, name, detail=""):
-    global results, failures
-    results += 1
-    failures += not passed
-    print(f"{'ok' if passed else 'not ok'} {results} - {name}", flush=True)
-    if not passed and detail:
-        print(f"# {detail}", flush=True)
 
 
 class Cudart:
@@ -204,15 +193,6 @@ class Cupy:
         return f"CuPy {self.cupy.__version__}"
 
 
-def rate(function, size):
-    best = 0.0
-    for _ in range(REPEATS):
-        began = time.perf_counter()
-        function()
-        best = max(best, size / (time.perf_counter() - began))
-    return best
-
-
 def in_region(address):
     name = host_memory.mapping_of(address)
     return host_memory.kind_of(name or "") == "actmem", name
@@ -261,8 +241,7 @@ def main():
         check(not library.free(small) and not library.free(memory), "cudart: both are freed")
         library.more(options.in_region)
     del memory, small
-    print(f"1..{results}")
-    return 1 if failures else 0
+    return end()
 
 
 if __name__ == "__main__":

@@ -12,16 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 
-results = 0
-failed = 0
-
-
-def check(passed, name):
-    global results, failed
-    results += 1
-    failed += not passed
-    print(f"{'ok' if passed else 'not ok'} {results} - {name}", flush=True)
-
+from telling import check, end
 
 def close(got, wanted, name, tolerance=1e-5):
     got, wanted = np.asarray(got, np.float64), np.asarray(wanted, np.float64)
@@ -84,8 +75,7 @@ def main():
             test()
         except Exception as error:              # the others are asked all the same
             check(False, f"{test.__name__}: {type(error).__name__}: {str(error)[:200]}")
-    print(f"1..{results}")
-    return 1 if failed else 0
+    return end()
 
 
 if __name__ == "__main__":

@@ -287,14 +287,6 @@ def a_part_that_fails_stops_no_other():
 
 
 @case
-def a_part_that_is_too_slow_is_ended():
-    start_anew()
-    told, results = run("--no-build", "--only", "sanity", "--minutes", "0.02", status=1)
-    sanity = results["parts"]["sanity"]
-    assert sanity["status"] == "left out" or "not done in" in sanity["why"], told
-
-
-@case
 def a_part_may_be_run_in_pieces():
     start_anew()
     path = f"{BUILD}/check/gpu-run.json"

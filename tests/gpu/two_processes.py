@@ -17,6 +17,8 @@ import sys
 import tempfile
 import time
 
+from telling import check, end
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 INSIDE = "ACTMEM_TWO_PROCESSES"
 GROW = 2 << 20
@@ -24,21 +26,6 @@ GROW = 2 << 20
 STEP_BYTES = 6 << 20
 BUDGET = 4 << 20
 LEAST_SECONDS = 10
-
-results = failures = 0
-
-
-def check(passed, name, *details):
-    global results, failures
-    results += 1
-    failures += not passed
-    print(f"{'ok' if passed else 'not ok'} {results} - {name}")
-    if not passed:
-        for detail in details:
-            for line in str(detail).splitlines()[-15:]:
-                print(f"# {line}")
-    sys.stdout.flush()
-    return passed
 
 
 def free_port():
@@ -231,8 +218,7 @@ def main():
     ended, processes = run(options, 1)
     told = processes[0].told()
     if not check(ended and told is not None, "one process alone", processes[0].words()):
-        print(f"1..{results}")
-        return 1
+        return end()
     wanted = told["losses"]
     check(wanted[-1] < wanted[0], f"its loss falls from {wanted[0]:.4f} to {wanted[-1]:.4f}")
     check(told["stats"]["live_bytes_peak"] == STEP_BYTES, "it needs what is said here",
@@ -251,8 +237,7 @@ def main():
             case()
         except (OSError, subprocess.SubprocessError) as error:      # no mount can be had, say
             check(False, f"{name}: {error}")
-    print(f"1..{results}")
-    return 1 if failures else 0
+    return end()
 
 
 if __name__ == "__main__":

@@ -104,14 +104,5 @@ static void test_layers(struct actmem *am)
 
 int main(void)
 {
-	struct usage before = usage_now();
-	struct actmem *am = open_or_bail();
-
-	test_growth(am);
-	test_trim_to(am);
-	test_layers(am);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return RUN_TESTS(test_growth, test_trim_to, test_layers);
 }

@@ -110,8 +110,7 @@ static void test_at_once(struct actmem *am, uint64_t seed, uint64_t steps)
 	for (i = 0; i < THREADS; i++) {
 		ones[i].crowd = crowd;
 		ones[i].random = seed + i;
-		if (pthread_create(&ones[i].thread, NULL, work_at_once, &ones[i]))
-			tap_bail("pthread_create");
+		ones[i].thread = start_thread(work_at_once, &ones[i]);
 	}
 	for (i = 0; i < THREADS; i++) {
 		pthread_join(ones[i].thread, NULL);
@@ -134,8 +133,5 @@ int main(void)
 	struct actmem *am = open_or_bail();
 
 	test_at_once(am, seed_given(), number_given("STEPS", STEPS));
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return end_tests(am, before);
 }

@@ -34,7 +34,7 @@ static void remove_files(unsigned int count)
 static void test_to_the_last_page(struct actmem *am, const char *folder)
 {
 	struct actmem_heap *heap = make_heap(am, GROW, 0);
-	struct actmem_counters counters;
+	struct actmem_counters counters = { .size = sizeof(counters) };
 	void *blocks[BLOCKS], *more;
 	unsigned int i, failed = 0;
 
@@ -42,7 +42,6 @@ static void test_to_the_last_page(struct actmem *am, const char *folder)
 		failed += !!actmem_heap_alloc(heap, BLOCK, 0, &blocks[i]);
 	ok(!failed, "%u blocks fill %u MiB (%u are refused: %s)", (unsigned int)BLOCKS,
 	   (unsigned int)(SIZE / MIB), failed, failed ? actmem_error() : "");
-	ACTMEM_INIT(&counters);
 	returns(actmem_get_counters(am, &counters), 0);
 	ok(counters.region_bytes == SIZE && counters.regions == 1 + AFTER,
 	   "in a region of %u MiB and %u short ones", (unsigned int)(GROW / MIB), (unsigned int)AFTER);

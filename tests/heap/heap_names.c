@@ -52,7 +52,7 @@ static void test_next_process(void)
 	pid_t child = holder(hold_blocks, NULL);
 	struct actmem *am = open_named(name);
 	struct actmem_heap *heap = make_heap(am, GROW, 0);
-	struct actmem_counters counters;
+	struct actmem_counters counters = { .size = sizeof(counters) };
 	struct stat before[2], now[2];
 	char *first, *second;
 	char words[32];
@@ -72,7 +72,6 @@ static void test_next_process(void)
 	   now[0].st_ino == before[0].st_ino && now[0].st_blocks == before[0].st_blocks &&
 	   now[1].st_ino == before[1].st_ino && now[1].st_blocks == before[1].st_blocks,
 	   "nothing was allocated anew");
-	ACTMEM_INIT(&counters);
 	returns(actmem_get_counters(am, &counters), 0);
 	ok(counters.regions == 2 && counters.region_bytes == 2 * GROW, "two regions are counted");
 	returns(actmem_heap_free(heap, first), 0);
@@ -137,7 +136,8 @@ static void test_chunks(void)
 {
 	const uint64_t chunk = 2 * MIB, length = chunk / 4 * 3;
 	struct actmem *am = open_named(name);
-	struct actmem_heap *heap = make_chunked(am, GROW, 0, chunk);
+	struct actmem_runtime *runtime = open_chunks(am, chunk);
+	struct actmem_heap *heap = make_chunked(am, GROW, 0, runtime);
 	char *blocks[10];
 	bool within = true;
 	unsigned int i;
@@ -153,6 +153,7 @@ static void test_chunks(void)
 	for (i = 0; i < 10; i++)
 		returns(actmem_heap_free(heap, blocks[i]), 0);
 	returns(actmem_heap_destroy(heap), 0);
+	returns(actmem_runtime_close(runtime), 0);
 	counters_are_zero(am);
 	returns(actmem_close(am), 0);
 }
@@ -221,11 +222,10 @@ static void test_refusals(void)
 {
 	static const char *const bad[] = { "", "/proc/job", "/no/such/folder/job", "/tmp/" };
 	static const int wanted[] = { -EINVAL, -EOPNOTSUPP, -ENOENT, -EINVAL };
-	struct actmem_options options;
+	struct actmem_options options = { .size = sizeof(options) };
 	struct actmem *am;
 	unsigned int i;
 
-	ACTMEM_INIT(&options);
 	if (actmem_options_from_environment(&options))
 		tap_bail("actmem_options_from_environment");
 	for (i = 0; i < 4; i++) {

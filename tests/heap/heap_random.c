@@ -21,6 +21,7 @@
 struct model {
 	struct actmem *am;
 	uint64_t random;
+	struct actmem_runtime *runtimes[HEAPS];
 	struct actmem_heap *heaps[HEAPS];
 	uint64_t taken[HEAPS];			/* ever */
 	struct live blocks[BLOCKS];		/* in order of their addresses */
@@ -32,7 +33,7 @@ static const struct bounds {
 	uint64_t grow, limit, chunk;
 } bounds[HEAPS] = {
 	{ 6 * MIB, 10 * MIB, 2 * MIB },
-	{ 2 * MIB, 16 * MIB, 0 },
+	{ 2 * MIB, 16 * MIB, 64ULL << 30 },
 	{ 8 * MIB, 14 * MIB, 6 * MIB },
 };
 
@@ -78,7 +79,7 @@ static void leave(struct model *m, unsigned int at)
 static void make(struct model *m, unsigned int heap)
 {
 	m->heaps[heap] = make_chunked(m->am, bounds[heap].grow, bounds[heap].limit,
-				      bounds[heap].chunk);
+				      m->runtimes[heap]);
 	m->taken[heap] = 0;
 }
 
@@ -366,8 +367,7 @@ static void *work_in_turn(void *context)
 
 static void start(struct worker *worker)
 {
-	if (pthread_create(&worker->thread, NULL, work_in_turn, worker))
-		tap_bail("pthread_create");
+	worker->thread = start_thread(work_in_turn, worker);
 }
 
 static void give_turn(struct turns *turns, struct worker *worker, unsigned int steps, bool last)
@@ -397,8 +397,10 @@ static void test_turns(struct actmem *am, uint64_t seed, uint64_t steps)
 	m->random = seed;
 	pthread_mutex_init(&turns.lock, NULL);
 	pthread_cond_init(&turns.changed, NULL);
-	for (i = 0; i < HEAPS; i++)
+	for (i = 0; i < HEAPS; i++) {
+		m->runtimes[i] = open_chunks(am, bounds[i].chunk);
 		make(m, i);
+	}
 	for (i = 0; i < THREADS; i++) {
 		workers[i] = (struct worker){ .turns = &turns, .number = (int)i };
 		start(&workers[i]);
@@ -426,6 +428,7 @@ static void test_turns(struct actmem *am, uint64_t seed, uint64_t steps)
 		ok(!stats.regions && !stats.region_bytes && !stats.largest_free,
 		   "trimmed to nothing");
 		returns(actmem_heap_destroy(m->heaps[i]), 0);
+		returns(actmem_runtime_close(m->runtimes[i]), 0);
 	}
 	pthread_cond_destroy(&turns.changed);
 	pthread_mutex_destroy(&turns.lock);
@@ -439,8 +442,5 @@ int main(void)
 	uint64_t seed = seed_given(), steps = number_given("STEPS", STEPS);
 
 	test_turns(am, seed, steps);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return end_tests(am, before);
 }

@@ -122,8 +122,7 @@ static void test_race(struct actmem *am)
 	unsigned int i;
 
 	pthread_barrier_init(&race.barrier, NULL, 2);
-	if (pthread_create(&thread, NULL, race_freely, &race))
-		tap_bail("pthread_create");
+	thread = start_thread(race_freely, &race);
 	for (i = 0; i < RACES; i++) {
 		if (actmem_heap_alloc(race.heap, 5000, 0, &block))
 			tap_bail("actmem_heap_alloc");
@@ -137,49 +136,6 @@ static void test_race(struct actmem *am)
 	   race.refused);
 	ok(!stats_of(race.heap).blocks && !stats_of(race.heap).used_bytes, "no block is left");
 	returns(actmem_heap_destroy(race.heap), 0);
-}
-
-/* Where the mapping begins that the address lies in: that of its region. */
-static uintptr_t mapping_of(void *address)
-{
-	FILE *file = fopen("/proc/self/maps", "re");
-	unsigned long first = 0, end = 0;
-	char line[4096];
-
-	if (!file)
-		tap_bail("/proc/self/maps");
-	while (fgets(line, sizeof(line), file))
-		if (sscanf(line, "%lx-%lx", &first, &end) == 2 && end > (uintptr_t)address)
-			break;
-	fclose(file);
-	return first;
-}
-
-static void test_chunks(struct actmem *am)
-{
-	const uint64_t chunk = 4 * MIB, bytes = 3 * MIB;
-	struct actmem_heap *heap = make_chunked(am, GROW, 0, chunk);
-	void *blocks[BLOCKS], *block;
-	bool within = true;
-	unsigned int i;
-
-	returns(actmem_heap_alloc(heap, chunk + 1, 0, &block), -EINVAL);
-	says("chunk_bytes");
-	/* Whole, so that a block which does not fit here would fit across the edge. */
-	returns(actmem_heap_alloc(heap, 256, 0, &block), 0);
-	ok(stats_of(heap).region_bytes == GROW && stats_of(heap).free_pieces == 2,
-	   "a region of two chunks");
-	take_all(heap, blocks, bytes);
-	for (i = 0; i < BLOCKS; i++) {
-		uint64_t at = (uintptr_t)blocks[i] - mapping_of(blocks[i]);
-
-		within = within && at / chunk == (at + bytes - 1) / chunk;
-	}
-	ok(within, "no block lies across a chunk's edge");
-	ok(stats_of(heap).region_bytes >= BLOCKS * chunk, "even if that takes more regions");
-	give_all(heap, blocks);
-	returns(actmem_heap_free(heap, block), 0);
-	returns(actmem_heap_destroy(heap), 0);
 }
 
 static void test_regions(struct actmem *am)
@@ -254,17 +210,5 @@ static void test_counters(struct actmem *am)
 
 int main(void)
 {
-	struct usage before = usage_now();
-	struct actmem *am = open_or_bail();
-
-	test_ends(am);
-	test_race(am);
-	test_chunks(am);
-	test_regions(am);
-	test_fork(am);
-	test_counters(am);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return RUN_TESTS(test_ends, test_race, test_regions, test_fork, test_counters);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "actmem.h"
+#include "actmem_runtime.h"
 #include "heap/inside.h"
 #include "region/context.h"
 #include "faults.h"
@@ -53,9 +54,8 @@ static void test_no_words(void **state)
 
 static uint64_t bytes_peak(void)
 {
-	struct actmem_counters counters;
+	struct actmem_counters counters = { .size = sizeof(counters) };
 
-	ACTMEM_INIT(&counters);
 	assert_int_equal(actmem_get_counters(am, &counters), 0);
 	return counters.block_bytes_peak;
 }
@@ -90,9 +90,8 @@ static void test_peak(void **state)
 
 static uint64_t free_pieces(void)
 {
-	struct actmem_heap_stats now;
+	struct actmem_heap_stats now = { .size = sizeof(now) };
 
-	ACTMEM_INIT(&now);
 	assert_int_equal(actmem_heap_get_stats(heap, &now), 0);
 	assert_int_equal(now.region_bytes, 2 * MIB);
 	return now.free_pieces;
@@ -132,16 +131,13 @@ static void test_taken_again(void **state)
 /* A region is whole huge pages, though the limit is not. */
 static void test_odd_limit(void **state)
 {
-	struct actmem_heap_options options;
-	struct actmem_heap_stats now;
+	struct actmem_heap_options options = { .size = sizeof(options), .limit_bytes = 5 * MIB };
+	struct actmem_heap_stats now = { .size = sizeof(now) };
 	struct actmem_heap *odd;
 	void *block, *none;
 
-	ACTMEM_INIT(&options);
-	options.limit_bytes = 5 * MIB;
 	assert_int_equal(actmem_heap_create(am, &options, &odd), 0);
 	assert_int_equal(actmem_heap_alloc(odd, 3 * MIB, 0, &block), 0);
-	ACTMEM_INIT(&now);
 	assert_int_equal(actmem_heap_get_stats(odd, &now), 0);
 	assert_int_equal(now.region_bytes, 4 * MIB);
 	assert_fails(actmem_heap_alloc(odd, 2 * MIB, 0, &none), ENOMEM, "raise limit_bytes");
@@ -156,34 +152,36 @@ static void test_odd_limit(void **state)
 	assert_int_equal(actmem_heap_destroy(odd), 0);
 }
 
-/* So many chunks that their descriptors are allocated in two parts. */
-#define CHUNKS		130
 #define CHUNK_BYTES	(2 * MIB)
 
-static void open_long_heap(struct actmem_heap **long_heap)
+/* Of regions of so many chunks, registered with @runtime or with nobody. */
+static void open_chunked(struct actmem_runtime *runtime, uint64_t chunks,
+			 struct actmem_heap **chunked)
 {
-	struct actmem_region_options region;
-	struct actmem_heap_options options;
+	struct actmem_region_options region = {
+		.size = sizeof(region), .flags = ACTMEM_REGION_LAZY,
+	};
+	struct actmem_heap_options options = {
+		.size = sizeof(options), .grow_bytes = chunks * CHUNK_BYTES, .region = &region,
+	};
 
-	ACTMEM_INIT(&options);
-	options.grow_bytes = CHUNKS * CHUNK_BYTES;
-	options.chunk_bytes = CHUNK_BYTES;
-	ACTMEM_INIT(&region);
-	options.region = &region;
-	region.flags = ACTMEM_REGION_LAZY;
-	assert_int_equal(actmem_heap_create(am, &options, long_heap), 0);
+	assert_int_equal(actmem_heap_create(am, &options, chunked), 0);
+	if (runtime)
+		assert_int_equal(actmem_heap_register(*chunked, runtime, 0), 0);
+	else
+		(*chunked)->chunk_bytes = CHUNK_BYTES;
 }
 
-static void assert_grows(struct actmem_heap *its, uint64_t regions)
+/* It has no region, and can have one. */
+static void assert_grows(struct actmem_heap *its)
 {
-	struct actmem_heap_stats now;
+	struct actmem_heap_stats now = { .size = sizeof(now) };
 	void *block;
 
-	ACTMEM_INIT(&now);
 	assert_int_equal(actmem_heap_get_stats(its, &now), 0);
-	assert_int_equal(now.regions, regions);
-	assert_int_equal(now.region_bytes, regions * CHUNKS * CHUNK_BYTES);
-	assert_int_equal(now.free_pieces, regions * CHUNKS);
+	assert_int_equal(now.regions, 0);
+	assert_int_equal(now.region_bytes, 0);
+	assert_int_equal(now.free_pieces, 0);
 	assert_int_equal(actmem_heap_alloc(its, 2 * MIB, 0, &block), 0);
 	assert_int_equal(actmem_heap_free(its, block), 0);
 	assert_int_equal(actmem_heap_trim(its), 0);
@@ -193,47 +191,54 @@ static void assert_grows(struct actmem_heap *its, uint64_t regions)
 }
 
 /* Whichever call fails, nothing of the region is left, and the next one can be made. */
-static void test_growth_sweep(void **state)
+static void sweep_growth(struct actmem_runtime *runtime, uint64_t chunks)
 {
 	struct holdings before = held_now();
-	struct actmem_heap *long_heap;
+	struct actmem_heap *chunked;
 	unsigned int nth, failures = 0;
 	bool was_reached = true;
 	void *block;
 	int error;
 
 	for (nth = 1; was_reached; nth++) {
-		open_long_heap(&long_heap);
+		open_chunked(runtime, chunks, &chunked);
 		fail_nth(nth);
-		error = actmem_heap_alloc(long_heap, 1000, 0, &block);
+		error = actmem_heap_alloc(chunked, 1000, 0, &block);
 		was_reached = fail_nth_was_reached();
 		failures += !!error;
 		if (error)
 			assert_true(was_reached && *actmem_error());
 		else
-			assert_int_equal(actmem_heap_free(long_heap, block), 0);
-		assert_int_equal(actmem_heap_trim(long_heap), 0);
-		assert_grows(long_heap, 0);
-		assert_int_equal(actmem_heap_destroy(long_heap), 0);
+			assert_int_equal(actmem_heap_free(chunked, block), 0);
+		assert_int_equal(actmem_heap_trim(chunked), 0);
+		assert_grows(chunked);
+		assert_int_equal(actmem_heap_destroy(chunked), 0);
 		assert_same_held(before);
 	}
-	/* Two parts of the descriptors, the bookkeeping of the region, and what the region is made of. */
+	/* The descriptors, the bookkeeping of the region, and what the region is made of. */
 	assert_true(failures > 6);
+}
+
+/* Registered, which makes all pages; and of chunks whose descriptors come in two parts. */
+static void test_growth_sweep(void **state)
+{
+	struct actmem_runtime_options options = {
+		.size = sizeof(options), .kind = ACTMEM_RUNTIME_NULL, .chunk_bytes = CHUNK_BYTES,
+	};
+	struct actmem_runtime *runtime;
+
+	assert_int_equal(actmem_runtime_open(am, &options, &runtime), 0);
+	sweep_growth(runtime, 2);
+	sweep_growth(NULL, 130);
+	assert_int_equal(actmem_runtime_close(runtime), 0);
 }
 
 static void test_refused_options(void **state)
 {
-	struct actmem_heap_options options;
+	struct actmem_heap_options options = { .size = sizeof(options), .grow_bytes = 1 };
 	struct actmem_heap *none = NULL;
 
-	ACTMEM_INIT(&options);
-	options.grow_bytes = 1;
 	assert_fails(actmem_heap_create(am, &options, &none), EINVAL, "grow_bytes is 1;");
-	options.grow_bytes = 0;
-	options.chunk_bytes = 3 * MIB;
-	assert_fails(actmem_heap_create(am, &options, &none), EINVAL, "chunk_bytes is 3145728;");
-	options.chunk_bytes = 1ULL << 48;
-	assert_fails(actmem_heap_create(am, &options, &none), EINVAL, "chunk_bytes is 281474976710656;");
 	fail_every("calloc", ENOMEM);
 	assert_fails(actmem_heap_create(am, NULL, &none), ENOMEM, "a heap's handle");
 	fail_call("calloc", 2, ENOMEM);

@@ -99,12 +99,6 @@ def test_what_is_not_taken_is_not_tied():
     assert len(calls(one)) < len(calls(both))
 
 
-def test_evaluation_calls_nothing():
-    weights, x = data()
-    loss = FORMS["scanned"](wrappers()["actmem"](layer))
-    assert not calls(lowered(loss, weights, x))
-
-
 def test_program_for_both():
     f = actmem.jax.checkpoint(lambda x: jnp.sin(x) ** 2, min_bytes=0,
                               offload_argnums=0)

@@ -9,7 +9,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 import actmem.jax
 from actmem.jax._primitives import _take_now
-from models import FORMS, LAYERS, compare, data, layer, scanned, unrolled
+from models import FORMS, LAYERS, Count, compare, data, layer, scanned, unrolled
 
 policies = jax.checkpoint_policies
 NAMES = policies.save_only_these_names("a", "b")
@@ -248,15 +248,6 @@ def test_keys_scalars_empty_and_weak():
         assert puts >= 3
 
 
-def test_empty_value_through_actmem():
-    empty = jnp.zeros((0, 7))
-    count = actmem.jax.stats()["puts_total"]
-    f = actmem.jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)), min_bytes=0,
-                              offload_argnums=0)
-    assert jax.grad(lambda x: jnp.sum(f(x)))(empty).shape == (0, 7)
-    assert actmem.jax.stats()["puts_total"] == count + 1
-
-
 def test_weak_type_comes_back():
     """Or x * 2 in the backward pass would be of another type."""
     def f(x):
@@ -273,12 +264,6 @@ def test_integer_and_unused_results():
     compare(lambda wrap: jax.jit(jax.grad(
         lambda x, w: square(wrap(f)(x, w)[0]), (0, 1)))(x, w),
         policy=NAMES, offload_argnums=0, puts=3)
-
-
-def test_scan_whose_first_carry_is_not_differentiated():
-    weights, x = data()
-    compare(lambda wrap: jax.jit(jax.grad(scanned(wrap(layer))))(weights, x),
-            offload_argnums=0, puts=4 * LAYERS)
 
 
 def test_scan_over_a_value_that_does_not_change():
@@ -308,9 +293,9 @@ def test_gradients_that_are_dropped(form, wanted):
     if wanted is not None:
         compare(run, offload_argnums=0)
         return
-    count = actmem.jax.stats()["puts_total"]
+    count = Count()
     run(lambda f: actmem.jax.checkpoint(f, offload_argnums=0, min_bytes=0))
-    assert actmem.jax.stats()["puts_total"] == count
+    assert count("puts_total") == 0
 
 
 def test_evaluation_touches_no_actmem():
@@ -335,7 +320,7 @@ def test_export():
     exported = jax.export.export(step, disabled_checks=[
         check(f"actmem_{name}") for name in ("put", "take", "tie", "hold", "drop")])(
             weights, x)
-    count = actmem.jax.stats()["takes_total"]
+    count = Count()
     jax.tree.map(np.testing.assert_array_equal, exported.call(weights, x),
                  step(weights, x))
-    assert actmem.jax.stats()["takes_total"] == count + 2 * LAYERS
+    assert count("takes_total") == 2 * LAYERS

@@ -97,15 +97,6 @@ def test_the_limit_on_generations_is_checked():
             actmem.jax.configure(generations=wrong)
 
 
-def test_two_steps_in_flight():
-    forward, backward, inputs = halves(saving)
-    pullbacks = [forward(*inputs)[1] for _ in range(2)]
-    jax.block_until_ready(pullbacks)
-    assert live() == 2 * 4 * LAYERS
-    first, second = [backward(pullback) for pullback in reversed(pullbacks)]
-    jax.tree.map(np.testing.assert_array_equal, first, second)
-
-
 def test_steps_dispatched_without_waiting():
     weights, x = data()
     step = jax.jit(jax.grad(unrolled(saving(layer))))

@@ -146,20 +146,6 @@ def test_no_huge_pages_and_nothing_allowed():
         assert result[0]["pages"] == "2M"
 
 
-def test_heap_exhausted():
-    error = python("""
-        actmem.open(backend="memfd", allow="any", heap_grow=2 << 20,
-                    heap_limit=4 << 20)
-        def loss(x):    # a turn of the loop puts before the next begins
-            x, _ = jax.lax.scan(lambda x, _: (f(x), None), x, length=20)
-            return jnp.sum(x)
-        jax.block_until_ready(jax.jit(jax.grad(loss))(jnp.ones((256, 256))))
-    """)
-    assert "RESOURCE_EXHAUSTED: actmem: no memory for a block of 262144" in error
-    assert "limit" in error and "4.0 MiB" in error
-    assert "heap_limit= (ACTMEM_HEAP_LIMIT)" in error
-
-
 def test_a_failed_put_leaves_nothing():
     live, blocks = python("""
         actmem.open(backend="memfd", allow="any", heap_grow=2 << 20,

@@ -170,12 +170,7 @@ static int teardown(void **state)
 
 static int create(uint32_t flags, struct actmem_region **region)
 {
-	struct actmem_region_options options;
-
-	ACTMEM_INIT(&options);
-	options.length = WHOLE;
-	options.flags = flags;
-	return actmem_region_create(am, &options, region);
+	return create_region(am, WHOLE, flags, region);
 }
 
 static void create_and_close(void)
@@ -223,16 +218,14 @@ static void test_near(void **state)
 
 static void test_memory_files(void **state)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = { .size = sizeof(options) };
 	struct actmem_region *region;
-	struct actmem_region_info info;
+	struct actmem_region_info info = { .size = sizeof(info) };
 	struct actmem *memfd;
 
 	fake_device(NULL);
 	fake_cpus(8);
 	assert_int_equal(open_memfd(&memfd, ACTMEM_PAGES_4K, ACTMEM_ALLOW_UNLOCKED), 0);
-	ACTMEM_INIT(&options);
-	ACTMEM_INIT(&info);
 	options.length = 192 * MIB;
 	slow_call("madvise", 1000);
 	assert_int_equal(actmem_region_create(memfd, &options, &region), 0);

@@ -196,7 +196,8 @@ def test_attention(kind, prefix):
         q, k, v = (random.normal(size=(2, tokens, heads, dim)).astype(np.float32)
                    for heads, dim in ((kind.q_heads, 8), (kind.kv_heads, 8),
                                       (kind.kv_heads, kind.values)))
-        values, pull = jax.vjp(functools.partial(_attention.attend, kind, prefix, 1, "context"), q, k, v)
+        attend = functools.partial(_attention.attend, kind, prefix, 1, "context")
+        values, pull = jax.vjp(attend, q, k, v)
         np.testing.assert_allclose(values, attended(kind, prefix, np, q, k, v), atol=1e-5)
         _, wanted = jax.vjp(functools.partial(attended, kind, prefix, jnp), q, k, v)
         along = random.normal(size=values.shape).astype(np.float32)

@@ -47,8 +47,8 @@ def test_the_sign_is_right(number, row):
     if row["against"] == "recompute":
         gain = found["gain"]
     else:
-        other = planned(f"{model} --machine {row['options'].split('--machine ')[1].split(' --keep')[0]}"
-                        f" {row['against']}")
+        machine = row["options"].split("--machine ")[1].split(" --keep")[0]
+        other = planned(f"{model} --machine {machine} {row['against']}")
         gain = 1 - found["step_s"] / other["step_s"]
     print(f"{row['source']}: {gain:.1%} ± {found['error']:.1%}")
     if row["sign"] == "0":

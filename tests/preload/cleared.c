@@ -59,8 +59,7 @@ int main(int argc, char **argv)
 		begin_with_more(argv);
 	if (clearenv())
 		tap_bail("the environment cannot be cleared");
-	run_case("settings are those with which the program began", blocks_from_regions, NULL);
-	told(0, "");
+	run_quiet("settings are those with which the program began", blocks_from_regions, NULL);
 	run_case("unless it says itself that it wants none", blocks_of_the_driver, "ACTMEM_CUDA=0",
 		 NULL);
 	return tap_end();

@@ -69,7 +69,6 @@ static bool short_child(void *wanted)
 int main(void)
 {
 	struct cuda cuda;
-	CUcontext context;
 	char *memory;
 
 	ok(in_child(child_uses_cuda, NULL), "a child uses CUDA, which its parent has not loaded");
@@ -87,7 +86,6 @@ int main(void)
 	ok(in_child(child_looks_up, cuda.cuMemHostAlloc), "though it can be looked up");
 	ok(memory[0] == 7 && memory[LARGE - 1] == 7, "the parent's memory is as it was");
 	cuda_returns(cuda.cuMemFreeHost(memory), CUDA_SUCCESS);
-	cuda_returns(cuda.cuCtxPopCurrent_v2(&context), CUDA_SUCCESS);
-	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+	pop_primary(&cuda);
 	return tap_end();
 }

@@ -121,13 +121,9 @@ static bool after_a_block(void)
 int main(void)
 {
 	skip_without_cuda();
-	run_case("a thread asks, and then the constructor", thread_first, NULL);
-	told(0, "");
-	run_case("the constructor asks, and then a thread", constructor_first, NULL);
-	told(0, "");
-	run_case("the same after a range was registered", after_a_range, NULL);
-	told(0, "");
-	run_case("and after a block was taken", after_a_block, NULL);
-	told(0, "");
+	run_quiet("a thread asks, and then the constructor", thread_first, NULL);
+	run_quiet("the constructor asks, and then a thread", constructor_first, NULL);
+	run_quiet("the same after a range was registered", after_a_range, NULL);
+	run_quiet("and after a block was taken", after_a_block, NULL);
 	return tap_end();
 }

@@ -20,16 +20,6 @@ static bool is_readable_in_a_child(void *block)
 	return is_filled(block, block_bytes, 2);
 }
 
-static bool is_zero(const char *block)
-{
-	size_t i;
-
-	for (i = 0; i < block_bytes; i++)
-		if (block[i])
-			return false;
-	return true;
-}
-
 static bool stays_with_malloc(void)
 {
 	char *block = NULL, *again;
@@ -46,7 +36,7 @@ static bool stays_with_malloc(void)
 	CHECK(in_child(is_readable_in_a_child, again));
 	free(again);
 	again = calloc(1, block_bytes);
-	CHECK(again && is_zero(again));
+	CHECK(again && all_bytes(again, block_bytes, 0));
 	free(again);
 	return true;
 }

@@ -54,4 +54,4 @@ CHECKS += memory
 CHECK_NEEDS += $(MEMORY_PROGRAMS)
 .PHONY: check-memory
 check-memory: all $(MEMORY_PROGRAMS) $(CUDA_STANDIN)
-	@tests/preload/run_memory $(B) $(dir $(CUDA_STANDIN)) $(MEMORY_PROGRAMS)
+	@tests/cuda/run $(dir $(CUDA_STANDIN)):$(abspath $(B))/lib $(MEMORY_PROGRAMS)

@@ -158,12 +158,10 @@ static bool by_proc_address(void)
 int main(void)
 {
 	skip_without_cuda();
-	run_case("requests that double come from regions, and these go back", doubling,
-		 "ACTMEM_CUDA_KEEP=0", NULL);
-	told(0, "");
-	run_case("many powers of two are taken again from what is there", powers_of_two,
-		 "ACTMEM_CUDA_KEEP", NULL);
-	told(0, "");
+	run_quiet("requests that double come from regions, and these go back", doubling,
+		  "ACTMEM_CUDA_KEEP=0", NULL);
+	run_quiet("many powers of two are taken again from what is there", powers_of_two,
+		  "ACTMEM_CUDA_KEEP", NULL);
 	run_case("more than is to be kept goes back", keeping, "ACTMEM_CUDA_KEEP=64M",
 		 "ACTMEM_HEAP_GROW=32M", NULL);
 	run_case("flags are told as they were given, and those not served are the driver's",

@@ -134,15 +134,12 @@ int main(void)
 	skip_without_cuda();
 	run_case("memory of a context that the program made is the driver's", own_context, NULL);
 	told(1, "cuCtxCreate");
-	run_case("what a reset took is not handed out again", reset, "ACTMEM_CUDA_KEEP=0", NULL);
-	told(0, "");
+	run_quiet("what a reset took is not handed out again", reset, "ACTMEM_CUDA_KEEP=0", NULL);
 	run_case("each device has its own pool", two_devices, "STANDIN_CUDA_DEVICES=2",
 		 "ACTMEM_CUDA_KEEP=0", NULL);
-	run_case("a forked child hears of it from the driver", after_fork, NULL);
-	told(0, "");
-	run_case("blocks can be freed at the very end", freed_by_a_destructor, "ACTMEM_CUDA_KEEP=0",
-		 NULL);
-	told(0, "");
+	run_quiet("a forked child hears of it from the driver", after_fork, NULL);
+	run_quiet("blocks can be freed at the very end", freed_by_a_destructor,
+		  "ACTMEM_CUDA_KEEP=0", NULL);
 	run_case("or never", never_freed, NULL);
 	return tap_end();
 }

@@ -178,32 +178,26 @@ int main(void)
 	told(1, "raise ACTMEM_HEAP_LIMIT or free blocks");
 	run_case("more than the heap may ever have is the driver's", gets_the_drivers,
 		 "ACTMEM_HEAP_LIMIT=16M", NULL);
-	run_case("strictly that is an error", fails, "ACTMEM_HEAP_LIMIT=16M", "ACTMEM_STRICT=1",
-		 NULL);
-	told(1, "ACTMEM_STRICT=1");
+	run_told("ACTMEM_STRICT=1", "strictly that is an error", fails, "ACTMEM_HEAP_LIMIT=16M",
+		 "ACTMEM_STRICT=1", NULL);
 	run_case("more than is registered at once is none of regions", more_than_is_registered,
 		 "ACTMEM_STRICT=1", NULL);
 	told(1, "a block may be 64.0 GiB long");
-	run_case("a backend that is not there leaves it to the driver", gets_the_drivers,
-		 "ACTMEM_BACKEND=driver", NULL);
-	told(1, "/dev/actmem");
-	run_case("a folder for names that is not there, too", gets_the_drivers,
+	run_told("/dev/actmem", "a backend that is not there leaves it to the driver",
+		 gets_the_drivers, "ACTMEM_BACKEND=driver", NULL);
+	run_told("/nowhere", "a folder for names that is not there, too", gets_the_drivers,
 		 "ACTMEM_NAME=/nowhere/job", NULL);
-	told(1, "/nowhere");
 	run_case("a wrong variable leaves all to the driver", gets_the_drivers,
 		 "ACTMEM_CUDA_MIN=some", NULL);
 	told(1, "ACTMEM_CUDA_MIN is 'some'; it may be ");
-	run_case("strictly that is an error", fails_in_all_ways, "ACTMEM_CUDA_MIN=some",
-		 "ACTMEM_STRICT=1", NULL);
-	told(1, "as ACTMEM_STRICT=1 wants");
+	run_told("as ACTMEM_STRICT=1 wants", "strictly that is an error", fails_in_all_ways,
+		 "ACTMEM_CUDA_MIN=some", "ACTMEM_STRICT=1", NULL);
 	run_case("and so it is with a variable that is read late", fails_in_all_ways,
 		 "ACTMEM_VERBOSE=some", "ACTMEM_STRICT=1", NULL);
 	told(1, "ACTMEM_VERBOSE is 'some'; it may be ");
-	run_case("requests are served from ACTMEM_CUDA_MIN on", limit_of_settings,
-		 "ACTMEM_CUDA_MIN=4M", NULL);
-	told(0, "");
-	run_case("while a stream is captured nothing is given back", capture_is_in_the_way, NULL);
-	told(0, "");
+	run_quiet("requests are served from ACTMEM_CUDA_MIN on", limit_of_settings,
+		  "ACTMEM_CUDA_MIN=4M", NULL);
+	run_quiet("while a stream is captured nothing is given back", capture_is_in_the_way, NULL);
 	if (!stand_in_is_there()) {
 		tap_skip("the real GPU does not fail when asked to");
 		return tap_end();
@@ -213,8 +207,7 @@ int main(void)
 	run_case("what is registered no longer is not handed out", unregistered_behind,
 		 "ACTMEM_CUDA_KEEP", NULL);
 	told(1, "what was registered is so no longer");
-	run_case("what cannot be waited for stays as it is", waiting_fails, NULL);
-	told(0, "");
+	run_quiet("what cannot be waited for stays as it is", waiting_fails, NULL);
 	run_case("a device that cannot be asked leaves it to the driver", device_fails, NULL);
 	told(1, "CUDA_ERROR_INVALID_DEVICE");
 	return tap_end();

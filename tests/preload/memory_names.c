@@ -56,24 +56,6 @@ static void remove_files(void)
 		closedir(directory);
 }
 
-static char *map_untouched(size_t bytes)
-{
-	char *room = mmap(NULL, bytes + 8 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	return mmap(room + (-(uintptr_t)room % (2 * MIB)) + 2 * MIB, bytes, PROT_READ | PROT_WRITE,
-		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-}
-
-static bool is_zero(const char *memory, size_t bytes)
-{
-	size_t i;
-
-	for (i = 0; i < bytes; i++)
-		if (memory[i])
-			return false;
-	return true;
-}
-
 /*
  * Each start finds in its blocks what the last one left: the pages are the same. What it
  * maps itself is zero, as mmap() promises, though in files that are not.
@@ -92,20 +74,20 @@ static bool start(bool again)
 	for (i = 0; i < 2; i++) {
 		mapped[i] = map_untouched(4 * MIB);
 		CHECK(!cuda.cuMemHostRegister_v2(mapped[i], 4 * MIB, 0) && is_shared(mapped[i]));
-		CHECK(is_zero(mapped[i], 4 * MIB));
+		CHECK(all_bytes(mapped[i], 4 * MIB, 0));
 		fill(mapped[i], 4 * MIB, i);
 	}
 	/* Unregistered and still mapped, its file is not anybody's yet. */
 	CHECK(!cuda.cuMemHostUnregister(mapped[0]));
 	another = map_untouched(4 * MIB);
 	CHECK(!cuda.cuMemHostRegister_v2(another, 4 * MIB, 0) && is_shared(another));
-	CHECK(is_zero(another, 4 * MIB));
+	CHECK(all_bytes(another, 4 * MIB, 0));
 	fill(another, 4 * MIB, 9);
 	CHECK(is_filled(mapped[0], 4 * MIB, 0));
 	CHECK(!munmap(mapped[0], 4 * MIB));
 	/* Now it is free again. */
 	mapped[0] = map_untouched(4 * MIB);
-	CHECK(!cuda.cuMemHostRegister_v2(mapped[0], 4 * MIB, 0) && is_zero(mapped[0], 4 * MIB));
+	CHECK(!cuda.cuMemHostRegister_v2(mapped[0], 4 * MIB, 0) && all_bytes(mapped[0], 4 * MIB, 0));
 	CHECK(is_filled(another, 4 * MIB, 9) && !cuda.cuMemHostUnregister(another));
 	return true;
 }
@@ -199,14 +181,12 @@ int main(void)
 	if (!mkdtemp(folder))
 		tap_bail("mkdtemp: %s", strerror(errno));
 	snprintf(name, sizeof(name), "ACTMEM_NAME=%s/job", folder);
-	run_case("the first start makes files", first_start, name, NULL);
-	told(0, "");
+	run_quiet("the first start makes files", first_start, name, NULL);
 	first = files_now();
 	/* 16 MiB for the first pools, 16 for the last, and three ranges of 4. */
 	ok(first.count == 5 && first.bytes == 44 * MIB, "they are %u, of %llu bytes", first.count,
 	   (unsigned long long)first.bytes);
-	run_case("the second start finds what was in them", second_start, name, NULL);
-	told(0, "");
+	run_quiet("the second start finds what was in them", second_start, name, NULL);
 	second = files_now();
 	ok(second.count == first.count && second.bytes == first.bytes &&
 	   second.inodes == first.inodes, "no page and no file is new");
@@ -216,12 +196,10 @@ int main(void)
 	close(fds[0]);
 	close(fds[1]);
 	remove_files();
-	run_case("the library's own names are others", beside_the_library, name, NULL);
-	told(0, "");
+	run_quiet("the library's own names are others", beside_the_library, name, NULL);
 	remove_files();
 	put_link();
-	run_case("a symbolic link is not followed", with_a_link, name, NULL);
-	told(1, "symbolic link");
+	run_told("symbolic link", "a symbolic link is not followed", with_a_link, name, NULL);
 	remove_files();
 	ok(!rmdir(folder), "nothing is left");
 	return tap_end();

@@ -47,10 +47,7 @@ static bool in_own;
 
 static unsigned int draw(unsigned int below)
 {
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return (unsigned int)(state >> 32) % below;
+	return (unsigned int)random_below(&state, below);
 }
 
 static void write_down(const char *call, CUresult result, unsigned int told)

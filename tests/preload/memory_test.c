@@ -192,6 +192,22 @@ struct standin_counts counts_now(void)
 	return counts;
 }
 
+char *map_at(size_t bytes, size_t off)
+{
+	char *room = mmap(NULL, bytes + 8 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *at = room + (-(uintptr_t)room % (2 * MIB)) + 2 * MIB + off;
+
+	if (room == MAP_FAILED)
+		tap_bail("mmap: %s", strerror(errno));
+	return mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		    0);
+}
+
+char *map_untouched(size_t bytes)
+{
+	return map_at(bytes, 0);
+}
+
 bool is_shared(const void *address)
 {
 	uintptr_t wanted = (uintptr_t)address;

@@ -59,6 +59,10 @@ bool stand_in_is_there(void);
 void run_case(const char *what, bool (*body)(void), ...);
 extern char stderr_text[65536];
 
+/* Such a case of which nothing is told on stderr, or one line with this in it: two results. */
+#define run_quiet(...)		(run_case(__VA_ARGS__), told(0, ""))
+#define run_told(part, ...)	(run_case(__VA_ARGS__), told(1, (part)))
+
 /* One result: stderr has so many lines of ours, and this in them. */
 #define told(lines, part)	told_at((lines), (part), __FILE__, __LINE__)
 bool told_at(unsigned int lines, const char *part, const char *file, int line);
@@ -72,6 +76,10 @@ bool told_at(unsigned int lines, const char *part, const char *file, int line);
 bool check_at(bool passed, const char *what, const char *file, int line);
 
 struct standin_counts counts_now(void);
+
+/* A private mapping of nothing yet, apart from others, @off bytes behind a multiple of 2 MiB. */
+char *map_at(size_t bytes, size_t off);
+char *map_untouched(size_t bytes);
 
 /* Whether the address is in a shared mapping, as those of regions are. */
 bool is_shared(const void *address);

@@ -91,8 +91,7 @@ static bool race(void)
 
 	pthread_barrier_init(&barrier, NULL, THREADS);
 	for (i = 0; i < THREADS; i++)
-		if (pthread_create(&threads[i], NULL, thread, (void *)i))
-			tap_bail("pthread_create");
+		threads[i] = start_thread(thread, (void *)i);
 	for (i = 0; i < THREADS; i++) {
 		void *result;
 
@@ -118,11 +117,9 @@ static bool race_and_end(void)
 int main(void)
 {
 	skip_without_cuda();
-	run_case("threads take and free blocks of a pool that keeps them", race,
-		 "ACTMEM_CUDA_KEEP", NULL);
-	told(0, "");
-	run_case("and of one that gives all back", race_and_end, "ACTMEM_CUDA_KEEP=0",
-		 "ACTMEM_HEAP_GROW=2M", NULL);
-	told(0, "");
+	run_quiet("threads take and free blocks of a pool that keeps them", race,
+		  "ACTMEM_CUDA_KEEP", NULL);
+	run_quiet("and of one that gives all back", race_and_end, "ACTMEM_CUDA_KEEP=0",
+		  "ACTMEM_HEAP_GROW=2M", NULL);
 	return tap_end();
 }

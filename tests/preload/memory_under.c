@@ -23,23 +23,6 @@
 
 #define POOLS	5		/* 2 MiB to 32 MiB */
 
-/* At @off bytes behind a multiple of 2 MiB, with nothing else beside it. */
-static char *map_at(size_t bytes, size_t off)
-{
-	char *room = mmap(NULL, bytes + 8 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	char *at = room + (-(uintptr_t)room % (2 * MIB)) + 2 * MIB + off;
-
-	if (room == MAP_FAILED)
-		tap_bail("mmap: %s", strerror(errno));
-	return mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
-		    0);
-}
-
-static char *map_untouched(size_t bytes)
-{
-	return map_at(bytes, 0);
-}
-
 /* As hwloc_alloc_membind() does it. */
 static bool prefer_node(void *memory, size_t bytes, unsigned int node)
 {
@@ -283,7 +266,7 @@ static bool in_a_child(void)
 }
 
 /* The range is as it was, policy and all, and the driver has it. */
-static bool refused(void)
+static bool pages_refused(void)
 {
 	char *memory = map_untouched(8 * MIB);
 	int mode = 0;
@@ -366,20 +349,17 @@ static bool without_pages_strictly(void)
 int main(void)
 {
 	skip_without_cuda();
-	run_case("what XLA maps, binds and registers gets regions", as_xla, NULL);
-	told(0, "");
+	run_quiet("what XLA maps, binds and registers gets regions", as_xla, NULL);
 	run_case("ends that are no whole huge pages stay as they are", at_odd_addresses, NULL);
 	run_case("a length may be any number of bytes", of_any_length, NULL);
-	run_case("memory that holds data is left alone", left_alone, NULL);
-	told(0, "");
+	run_quiet("memory that holds data is left alone", left_alone, NULL);
 	run_case("a mapping without a policy gets a region", whole_mapping, NULL);
 	run_case("what has no whole huge page stays as it is", too_short, "ACTMEM_STRICT=1", NULL);
 	told(1, "cuMemHostRegister of 2.0 MiB at ");
 	run_case("and what has no giant page", too_short_for_giants, "ACTMEM_PAGES=1G", NULL);
 	told(1, "actmem run --pages 2M");
-	run_case("which strictly is an error", too_short_strictly, "ACTMEM_PAGES=1G",
-		 "ACTMEM_STRICT=1", NULL);
-	told(1, "no whole page of 1 GiB");
+	run_told("no whole page of 1 GiB", "which strictly is an error", too_short_strictly,
+		 "ACTMEM_PAGES=1G", "ACTMEM_STRICT=1", NULL);
 	run_case("how short it may be is told", too_short_for_giants, "ACTMEM_PAGES=1G",
 		 "ACTMEM_VERBOSE=1", NULL);
 	told(2, "ranges of 1.0 GiB and more");
@@ -388,9 +368,8 @@ int main(void)
 	run_case("without pages the driver has the program's own", without_pages,
 		 "ACTMEM_NODES=1023", NULL);
 	told(1, "cuMemHostRegister of 8.0 MiB is the CUDA driver's own, not from regions: ");
-	run_case("strictly that is an error", without_pages_strictly, "ACTMEM_NODES=1023",
-		 "ACTMEM_STRICT=1", NULL);
-	told(1, "ACTMEM_STRICT=1");
+	run_told("ACTMEM_STRICT=1", "strictly that is an error", without_pages_strictly,
+		 "ACTMEM_NODES=1023", "ACTMEM_STRICT=1", NULL);
 	if (geteuid()) {
 		tap_skip("only root can hide a file of /proc");
 	} else {
@@ -404,11 +383,10 @@ int main(void)
 		tap_skip("the real GPU does not fail when asked to");
 		return tap_end();
 	}
-	run_case("pages that CUDA refuses give way to the program's own", refused, NULL);
+	run_case("pages that CUDA refuses give way to the program's own", pages_refused, NULL);
 	told(1, "CUDA_ERROR_OUT_OF_MEMORY");
 	run_case("strictly that is an error, too", refused_strictly, "ACTMEM_STRICT=1", NULL);
 	told(1, "CUDA_ERROR_OUT_OF_MEMORY");
-	run_case("what CUDA refuses in any case is told by its result", refused_both, NULL);
-	told(0, "");
+	run_quiet("what CUDA refuses in any case is told by its result", refused_both, NULL);
 	return tap_end();
 }

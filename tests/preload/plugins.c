@@ -50,7 +50,6 @@ static void test_deep(void)
 static void test_linked(const struct cuda *cuda)
 {
 	void *plugin = part("linked_plugin.so", RTLD_NOW | RTLD_LOCAL), *memory;
-	CUcontext context;
 	unsigned int flags;
 
 	is_hook(CALL(plugin, linked_default)("cuMemHostAlloc"),
@@ -58,14 +57,12 @@ static void test_linked(const struct cuda *cuda)
 	ok(!CALL(plugin, linked_default)("cuNoSuch"), "what is not there is not found");
 	is_hook(CALL(plugin, linked_function)(), "and what it calls without a lookup");
 	cuda_returns(cuda->cuInit(0), CUDA_SUCCESS);
-	cuda_returns(cuda->cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
-	cuda_returns(cuda->cuCtxPushCurrent_v2(context), CUDA_SUCCESS);
+	push_primary(cuda);
 	cuda_returns(cuda->cuMemHostAlloc(&memory, MIB, CU_MEMHOSTALLOC_PORTABLE), CUDA_SUCCESS);
 	cuda_returns(CALL(plugin, linked_flags)(&flags, memory), CUDA_SUCCESS);
 	ok(flags & CU_MEMHOSTALLOC_PORTABLE, "it is told the flags (0x%x)", flags);
 	cuda_returns(cuda->cuMemFreeHost(memory), CUDA_SUCCESS);
-	cuda_returns(cuda->cuCtxPopCurrent_v2(&context), CUDA_SUCCESS);
-	cuda_returns(cuda->cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+	pop_primary(cuda);
 }
 
 int main(void)

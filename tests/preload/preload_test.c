@@ -14,6 +14,12 @@ const char *const hooked_names[] = {
 	"cuGetProcAddress", "cuGetProcAddress_v2", NULL,
 };
 
+const char *const hooked_addresses[] = {
+	"cuMemHostAlloc", "cuMemAllocHost", "cuMemFreeHost", "cuMemHostRegister",
+	"cuMemHostUnregister", "cuMemHostGetDevicePointer", "cuMemHostGetFlags",
+	"cuGetProcAddress", NULL,
+};
+
 bool hooks_wanted(void)
 {
 	const char *wanted = getenv("ACTMEM_CUDA");

@@ -11,8 +11,8 @@
 
 #include "../cuda/cuda_test.h"
 
-/* The names that dlsym() is to find in the preload, to NULL. */
-extern const char *const hooked_names[];
+/* The names that dlsym() is to find in the preload, and cuGetProcAddress(), to NULL. */
+extern const char *const hooked_names[], *const hooked_addresses[];
 
 /* Whether the preload is to be in front of CUDA. */
 bool hooks_wanted(void);

@@ -28,12 +28,10 @@ static void start(const char *self, const char *ours, bool ours_first)
 
 static void test_calls(const struct cuda *cuda, const unsigned int *frees)
 {
-	CUcontext context;
 	void *memory, *small;
 
 	cuda_returns(cuda->cuInit(0), CUDA_SUCCESS);
-	cuda_returns(cuda->cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
-	cuda_returns(cuda->cuCtxPushCurrent_v2(context), CUDA_SUCCESS);
+	push_primary(cuda);
 	cuda_returns(cuda->cuMemHostAlloc(&memory, 8 * MIB, 0), CUDA_SUCCESS);
 	cuda_returns(cuda->cuMemHostAlloc(&small, 8, 0), CUDA_SUCCESS);
 	memset(memory, 1, 8 * MIB);
@@ -41,8 +39,7 @@ static void test_calls(const struct cuda *cuda, const unsigned int *frees)
 	cuda_returns(cuda->cuMemFreeHost(memory), CUDA_SUCCESS);
 	ok(*frees, "the other's function was called (%u times)", *frees);
 	cuda_returns(cuda->cuMemFreeHost(&small), CUDA_ERROR_INVALID_VALUE);
-	cuda_returns(cuda->cuCtxPopCurrent_v2(&context), CUDA_SUCCESS);
-	cuda_returns(cuda->cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+	pop_primary(cuda);
 }
 
 int main(int argc, char **argv)

@@ -97,6 +97,14 @@ def a_missing_preload_is_told_and_can_be_done_without():
         expect(actmem(*options, "--", "true", program=program), 1, "",
                ["libactmem_preload.so", "No such file", "--no-cuda"])
         expect(actmem(*options, "--no-cuda", "--", "true", program=program), 0, "")
+        expect(actmem(*options, "--no-cuda", "--malloc", "--", "true", program=program), 1, "",
+               "libactmem_preload.so")
+        spaced = os.path.join(folder, "a b")
+        shutil.copytree(os.path.join(folder, "bin"), os.path.join(spaced, "bin"))
+        shutil.copytree(os.path.join(folder, "lib"), os.path.join(spaced, "lib"))
+        shutil.copy(PRELOAD, os.path.join(spaced, "lib"))
+        program = os.path.join(spaced, "bin", "actmem")
+        expect(actmem(*options, "--", "true", program=program), 1, "", "space or a colon")
     # One that is gone when the program starts is the loader's to tell.
     result = start("echo", "runs", LD_PRELOAD="/nowhere/libactmem_preload.so", ACTMEM_CUDA="1")
     assert result.stdout == "runs\n" and result.returncode == 0, result
@@ -105,7 +113,8 @@ def a_missing_preload_is_told_and_can_be_done_without():
 
 @case
 def a_static_program_runs():
-    expect(run("--", STATIC), 0, "static\n")
+    for options in ((), ("--malloc",)):
+        expect(run(*options, "--", STATIC), 0, "static\n")
 
 
 @case

@@ -23,9 +23,7 @@ static void test_stripes(struct actmem_queue *queue, struct actmem_region *regio
 	ok(set.info.stripe_bytes == stripe_bytes, "and the stripes");
 	pattern(wanted, length, count);
 	memcpy(memory + offset, wanted, length);
-	returns(result_of(queue,
-			  actmem_queue_spill(queue, set.file, at, region, offset, length, NULL)),
-		0);
+	returns(spill_result(queue, set.file, at, region, offset, length), 0);
 	ok(set_transfer(&set, seen, at, length, false) && !memcmp(seen, wanted, length),
 	   "what is spilled is in %u files with stripes of %llu", count,
 	   (unsigned long long)stripe_bytes);
@@ -33,9 +31,7 @@ static void test_stripes(struct actmem_queue *queue, struct actmem_region *regio
 	pattern(wanted, length, count + 100);
 	ok(set_transfer(&set, wanted, at, length, true), "files written");
 	memset(memory, 0, LENGTH);
-	returns(result_of(queue,
-			  actmem_queue_fill(queue, set.file, at, region, offset, length, NULL)),
-		0);
+	returns(fill_result(queue, set.file, at, region, offset, length), 0);
 	ok(!memcmp(memory + offset, wanted, length), "what is filled is as in the files");
 	ok(!memory[offset - 1] && !memory[offset + length], "and no more than that");
 	free(seen);
@@ -60,10 +56,9 @@ static void test_end_of_file(struct actmem_queue *queue, struct actmem_region *r
 	/* In the middle of what direct I/O can read at once. */
 	if (truncate(set.paths[0], (off_t)BLOCK + 100))
 		tap_bail("truncate: %s", strerror(errno));
-	returns(result_of(queue, actmem_queue_fill(queue, set.file, 0, region, 0, 2 * BLOCK, NULL)),
-		-ENODATA);
+	returns(fill_result(queue, set.file, 0, region, 0, 2 * BLOCK), -ENODATA);
 	says("block 1");
-	returns(result_of(queue, actmem_queue_fill(queue, set.file, 0, region, 0, BLOCK, NULL)), 0);
+	returns(fill_result(queue, set.file, 0, region, 0, BLOCK), 0);
 	set_close(&set);
 }
 
@@ -123,8 +118,7 @@ static void test_close(struct actmem *am, struct actmem_queue *queue)
 	returns(actmem_region_close(region), -EBUSY);
 	says("attached to 1 queue;");
 	says("actmem_queue_detach()");
-	returns(result_of(queue, actmem_queue_fill(queue, set.file, 0, region, 0, LENGTH, NULL)),
-		0);
+	returns(fill_result(queue, set.file, 0, region, 0, LENGTH), 0);
 	returns(actmem_queue_detach(queue, region), 0);
 	returns(actmem_region_close(region), 0);
 	set_close(&set);
@@ -134,13 +128,11 @@ static void test_close(struct actmem *am, struct actmem_queue *queue)
 static int open_with(struct actmem_queue *queue, const char *path, uint32_t flags,
 		     uint64_t length, struct actmem_file **file)
 {
-	struct actmem_file_options options;
+	struct actmem_file_options options = {
+		.size = sizeof(options), .paths = &path, .path_count = 1, .flags = flags,
+		.length = length,
+	};
 
-	ACTMEM_INIT(&options);
-	options.paths = &path;
-	options.path_count = 1;
-	options.flags = flags;
-	options.length = length;
 	return actmem_file_open(queue, &options, file);
 }
 
@@ -172,14 +164,14 @@ static void test_files(struct actmem_queue *queue, struct actmem_region *region)
 	returns(open_with(queue, path, ACTMEM_FILE_READ_ONLY | ACTMEM_FILE_ALLOW_BUFFERED, 0,
 			  &file), 0);
 	returns(actmem_queue_spill(queue, file, 0, region, 0, 4096, NULL), -EBADF);
-	returns(result_of(queue, actmem_queue_fill(queue, file, 0, region, 0, LENGTH, NULL)), 0);
+	returns(fill_result(queue, file, 0, region, 0, LENGTH), 0);
 	returns(actmem_file_close(file), 0);
 	unlink(path);
 
 	strcpy(directory, path);
 	returns(open_with(queue, dirname(directory),
 			  ACTMEM_FILE_TEMPORARY | ACTMEM_FILE_ALLOW_BUFFERED, LENGTH, &file), 0);
-	returns(result_of(queue, actmem_queue_spill(queue, file, 0, region, 0, LENGTH, NULL)), 0);
+	returns(spill_result(queue, file, 0, region, 0, LENGTH), 0);
 	returns(actmem_file_close(file), 0);
 }
 
@@ -187,10 +179,9 @@ static void test_commands(struct actmem *am, struct actmem_queue *queue)
 {
 	struct actmem_region *region = region_or_bail(am, "commands");
 	char *memory = memory_or_bail(region);
-	struct actmem_region_info info;
+	struct actmem_region_info info = { .size = sizeof(info) };
 	uint64_t page_bytes;
 
-	ACTMEM_INIT(&info);
 	returns(actmem_region_get_info(region, &info), 0);
 	page_bytes = info.page_bytes;
 	memset(memory, 7, LENGTH);
@@ -224,13 +215,10 @@ static void test_deadline(struct actmem_queue *queue, struct actmem_region *regi
 {
 	struct set set = set_or_bail(queue, 1, 0, LENGTH);
 	struct actmem_completion completion;
-	struct actmem_request request;
+	struct actmem_request request = { .size = sizeof(request), .cookie = 77, .deadline_ns = 1 };
 	char *memory = memory_or_bail(region);
 
 	memset(memory, 1, LENGTH);
-	ACTMEM_INIT(&request);
-	request.cookie = 77;
-	request.deadline_ns = 1;
 	returns(actmem_queue_fill(queue, set.file, 0, region, 0, LENGTH, &request), 0);
 	completion = wait_or_bail(queue);
 	ok(completion.cookie == 77 && completion.id == request.id, "it is the request's completion");
@@ -291,8 +279,7 @@ static void test_threads(struct actmem_queue *queue, struct actmem_region *regio
 
 	for (i = 0; i < USERS; i++) {
 		users[i] = (struct user){ queue, set.file, region, i * MIB, 0, false };
-		if (pthread_create(&threads[i], NULL, use, &users[i]))
-			tap_bail("pthread_create");
+		threads[i] = start_thread(use, &users[i]);
 	}
 	for (i = 0; i < USERS; i++) {
 		pthread_join(threads[i], NULL);
@@ -309,11 +296,6 @@ struct inherited {
 	struct actmem_region *region;
 	const char *path;
 };
-
-static bool refused(int returned)
-{
-	return returned == -EOWNERDEAD && strstr(actmem_error(), "fork");
-}
 
 /* Nor does the child keep the file or the ring alive. */
 static bool has_no_descriptor_of(const char *path)
@@ -339,11 +321,9 @@ static bool child_is_refused(void *context)
 {
 	struct inherited *p = context;
 	struct actmem_completion completion;
-	struct actmem_queue_stats stats;
-	struct actmem_file_info info;
+	struct actmem_queue_stats stats = { .size = sizeof(stats) };
+	struct actmem_file_info info = { .size = sizeof(info) };
 
-	ACTMEM_INIT(&stats);
-	ACTMEM_INIT(&info);
 	return refused(actmem_queue_fill(p->queue, p->file, 0, p->region, 0, 4096, NULL)) &&
 	       refused(actmem_queue_populate(p->queue, p->region, 0, LENGTH, NULL)) &&
 	       refused(actmem_queue_wait(p->queue, &completion, 1, 0)) &&
@@ -363,8 +343,7 @@ static void test_fork(struct actmem_queue *queue, struct actmem_region *region)
 	struct inherited p = { queue, set.file, region, set.paths[0] };
 
 	ok(in_child(child_is_refused, &p), "a forked child is refused, and holds nothing");
-	returns(result_of(queue, actmem_queue_fill(queue, set.file, 0, region, 0, LENGTH, NULL)),
-		0);
+	returns(fill_result(queue, set.file, 0, region, 0, LENGTH), 0);
 	set_close(&set);
 }
 
@@ -372,7 +351,7 @@ static void test_fork(struct actmem_queue *queue, struct actmem_region *region)
 static void test_disk(struct actmem_queue *queue, struct actmem_region *region)
 {
 	const char *path = getenv("ACTMEM_TEST_DISK");
-	struct actmem_file_info info;
+	struct actmem_file_info info = { .size = sizeof(info) };
 	struct actmem_file *file;
 	void *seen;
 	int disk;
@@ -385,23 +364,19 @@ static void test_disk(struct actmem_queue *queue, struct actmem_region *region)
 	if (disk < 0 || posix_memalign(&seen, 4096, LENGTH))
 		tap_bail("%s: %s", path, strerror(errno));
 	returns(open_with(queue, path, 0, 0, &file), 0);
-	ACTMEM_INIT(&info);
 	returns(actmem_file_get_info(file, &info), 0);
 	ok(info.direct && info.alignment >= 512, "a disk is used past the page cache");
 	ok(info.length == (uint64_t)lseek(disk, 0, SEEK_END), "and has its length");
 	pattern(memory_or_bail(region), LENGTH, 21);
-	returns(result_of(queue, actmem_queue_spill(queue, file, LENGTH, region, 0, LENGTH, NULL)),
-		0);
+	returns(spill_result(queue, file, LENGTH, region, 0, LENGTH), 0);
 	ok(pread(disk, seen, LENGTH, LENGTH) == (ssize_t)LENGTH &&
 	   !memcmp(seen, memory_or_bail(region), LENGTH), "what is spilled is on the disk");
 	pattern(seen, LENGTH, 22);
 	ok(pwrite(disk, seen, LENGTH, 0) == (ssize_t)LENGTH, "written by the test");
-	returns(result_of(queue, actmem_queue_fill(queue, file, 0, region, 0, LENGTH, NULL)), 0);
+	returns(fill_result(queue, file, 0, region, 0, LENGTH), 0);
 	ok(!memcmp(seen, memory_or_bail(region), LENGTH), "what is filled is as on the disk");
-	returns(result_of(queue, actmem_queue_fill(queue, file, info.length - BLOCK, region, 0,
-						   2 * BLOCK, NULL)), -ENODATA);
-	returns(result_of(queue, actmem_queue_spill(queue, file, info.length - BLOCK, region, 0,
-						    2 * BLOCK, NULL)), -ENOSPC);
+	returns(fill_result(queue, file, info.length - BLOCK, region, 0, 2 * BLOCK), -ENODATA);
+	returns(spill_result(queue, file, info.length - BLOCK, region, 0, 2 * BLOCK), -ENOSPC);
 	says("block 1");
 	returns(open_with(queue, path, 0, info.length + 4096, &file), -ENOSPC);
 	returns(actmem_file_close(file), 0);

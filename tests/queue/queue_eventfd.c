@@ -48,10 +48,8 @@ static void test_descriptor(struct actmem_queue *queue, int fd)
 static int fill(struct actmem_queue *queue, const struct set *set, struct actmem_region *region,
 		uint64_t slot)
 {
-	struct actmem_request request;
+	struct actmem_request request = { .size = sizeof(request), .cookie = slot };
 
-	ACTMEM_INIT(&request);
-	request.cookie = slot;
 	return actmem_queue_fill(queue, set->file, slot * BLOCK, region, slot * BLOCK, BLOCK,
 				 &request);
 }
@@ -126,13 +124,11 @@ static void test_loop(struct actmem_queue *queue, struct actmem_region *region,
 static void test_others(struct actmem_queue *queue, struct actmem_region *region,
 			const struct set *set, int fd)
 {
-	struct actmem_request request;
+	struct actmem_request request = { .size = sizeof(request), .deadline_ns = 1 };
 	int result;
 
 	returns(actmem_queue_populate(queue, region, 0, LENGTH, NULL), 0);
 	ok(!told_result(queue, fd), "it is told of a command");
-	ACTMEM_INIT(&request);
-	request.deadline_ns = 1;
 	returns(actmem_queue_fill(queue, set->file, 0, region, 0, LENGTH, &request), 0);
 	ok(told_result(queue, fd) == -ETIME, "of a deadline");
 	request.deadline_ns = 0;
@@ -155,11 +151,10 @@ static bool child_has_none(void *context)
 static void test_late(struct actmem *am, enum actmem_engine engine, struct actmem_region *region)
 {
 	struct actmem_queue *queue = queue_or_bail(am, engine, 0, 0);
-	struct actmem_queue_stats stats;
+	struct actmem_queue_stats stats = { .size = sizeof(stats) };
 	int fd;
 
 	returns(actmem_queue_populate(queue, region, 0, LENGTH, NULL), 0);
-	ACTMEM_INIT(&stats);
 	while (!actmem_queue_get_stats(queue, &stats) && !stats.completions)
 		usleep(1000);
 	fd = actmem_queue_eventfd(queue);

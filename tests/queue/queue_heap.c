@@ -17,12 +17,10 @@ struct blocks {
 
 static void make(struct blocks *blocks, struct actmem *am)
 {
-	struct actmem_heap_options options;
+	struct actmem_heap_options options = { .size = sizeof(options), .grow_bytes = 2 * MIB };
 	unsigned int i;
 
 	*blocks = (struct blocks){ .region_count = 0 };
-	ACTMEM_INIT(&options);
-	options.grow_bytes = 2 * MIB;
 	if (actmem_heap_create(am, &options, &blocks->heap))
 		tap_bail("actmem_heap_create");
 	for (i = 0; i < BLOCKS; i++)

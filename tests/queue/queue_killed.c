@@ -31,16 +31,14 @@ static void be_busy(void *context, int begun)
 	struct actmem *am = open_or_bail();
 	struct actmem_queue *queue = queue_or_bail(am, busy->engine, 64 * KIB, 8);
 	struct actmem_region *region = region_or_bail(am, busy->name);
-	struct actmem_file_options options;
+	struct actmem_file_options options = {
+		.size = sizeof(options), .paths = &busy->path, .path_count = 1,
+		.flags = ACTMEM_FILE_TEMPORARY | ACTMEM_FILE_ALLOW_BUFFERED, .length = LENGTH,
+	};
 	struct actmem_completion completions[8];
 	struct actmem_file *file;
 	unsigned int i;
 
-	ACTMEM_INIT(&options);
-	options.paths = &busy->path;
-	options.path_count = 1;
-	options.flags = ACTMEM_FILE_TEMPORARY | ACTMEM_FILE_ALLOW_BUFFERED;
-	options.length = LENGTH;
 	if (actmem_queue_attach(queue, region, 0) || actmem_file_open(queue, &options, &file))
 		_exit(1);
 	for (i = 0; ; i++) {

@@ -9,12 +9,11 @@ static char path[64];
 
 static struct actmem_region *opened(struct actmem *am, uint32_t flags, enum actmem_pages pages)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = LENGTH, .pages = pages,
+	};
 	struct actmem_region *region;
 
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
-	options.pages = pages;
 	if (actmem_region_open(am, path, &options, flags, &region))
 		tap_bail("actmem_region_open");
 	return region;
@@ -43,11 +42,9 @@ static void test_transfers(struct actmem_queue *queue, struct actmem_region *reg
 	returns(actmem_queue_attach(queue, region, 0), 0);
 	pattern(wanted, LENGTH, 5);
 	memcpy(memory, wanted, LENGTH);
-	returns(result_of(queue, actmem_queue_spill(queue, set.file, 0, region, 0, LENGTH, NULL)),
-		0);
+	returns(spill_result(queue, set.file, 0, region, 0, LENGTH), 0);
 	memset(memory, 0, LENGTH);
-	returns(result_of(queue, actmem_queue_fill(queue, set.file, 0, region, 0, LENGTH, NULL)),
-		0);
+	returns(fill_result(queue, set.file, 0, region, 0, LENGTH), 0);
 	ok(!memcmp(memory, wanted, LENGTH), "spilled and filled");
 	returns(actmem_queue_detach(queue, region), 0);
 	free(wanted);
@@ -58,11 +55,10 @@ static void test_transfers(struct actmem_queue *queue, struct actmem_region *reg
 static void test_other_backend(enum actmem_engine engine)
 {
 	struct actmem_region *region, *own;
-	struct actmem_options options;
+	struct actmem_options options = { .size = sizeof(options) };
 	struct actmem_queue *queue;
 	struct actmem *am;
 
-	ACTMEM_INIT(&options);
 	if (actmem_open(&am, &options))
 		tap_bail("actmem_open");
 	if (!on_driver(am)) {

@@ -38,18 +38,16 @@ static void start(struct listener *listener, struct actmem *am, enum actmem_engi
 		  unsigned int workers, struct actmem_region *region, unsigned int wanted,
 		  void (*notify)(void *data))
 {
-	struct actmem_queue_options options;
+	struct actmem_queue_options options = {
+		.size = sizeof(options), .engine = engine, .block_bytes = BLOCK / 2, .depth = 4,
+		.workers = workers,
+	};
 
 	*listener = (struct listener){ .region = region, .wanted = wanted, .in_order = true };
 	listener->program = pthread_self();
 	sem_init(&listener->all, 0, 0);
 	sem_init(&listener->told, 0, 0);
 	sem_init(&listener->go, 0, 0);
-	ACTMEM_INIT(&options);
-	options.engine = engine;
-	options.block_bytes = BLOCK / 2;
-	options.depth = 4;
-	options.workers = workers;
 	returns(actmem_queue_create(am, &options, &listener->queue), 0);
 	returns(queue_notify_by(listener->queue, notify, listener), 0);
 	returns(actmem_queue_attach(listener->queue, region, 0), 0);
@@ -93,10 +91,8 @@ static void leave(struct listener *listener)
 
 static int fill(struct listener *listener, uint64_t slot)
 {
-	struct actmem_request request;
+	struct actmem_request request = { .size = sizeof(request), .cookie = slot };
 
-	ACTMEM_INIT(&request);
-	request.cookie = slot;
 	return actmem_queue_fill(listener->queue, listener->file, slot * BLOCK, listener->region,
 				 slot * BLOCK, BLOCK, &request);
 }
@@ -195,8 +191,7 @@ static void test_others(struct actmem *am, enum actmem_engine engine,
 	listener.file = set.file;
 	listener.begun = SLOTS;
 	for (i = 0; i < TAKERS; i++)
-		if (pthread_create(&takers[i], NULL, take_too, &listener))
-			tap_bail("pthread_create");
+		takers[i] = start_thread(take_too, &listener);
 	for (i = 0; i < SLOTS; i++)
 		if (fill(&listener, i))
 			tap_bail("actmem_queue_fill");
@@ -213,7 +208,7 @@ static void test_others(struct actmem *am, enum actmem_engine engine,
 static void test_commands(struct actmem *am, enum actmem_engine engine,
 			  struct actmem_region *region)
 {
-	struct actmem_request request;
+	struct actmem_request request = { .size = sizeof(request), .deadline_ns = 1 };
 	struct listener listener;
 	struct set set;
 
@@ -229,8 +224,6 @@ static void test_commands(struct actmem *am, enum actmem_engine engine,
 	ok(listener.tellers == 1 || engine == ACTMEM_ENGINE_WORKERS,
 	   "where there is a ring, by the thread that has it");
 	listener.ended = 1;
-	ACTMEM_INIT(&request);
-	request.deadline_ns = 1;
 	returns(actmem_queue_fill(listener.queue, set.file, 0, region, 0, LENGTH, &request), 0);
 	wait_for(&listener.all);
 	ok(listener.results[1] == -ETIME, "and of a deadline");
@@ -256,7 +249,7 @@ static void take_when_let(void *data)
 static void test_cancel(struct actmem *am, enum actmem_engine engine, struct actmem_region *region)
 {
 	struct actmem_completion completion;
-	struct actmem_request request;
+	struct actmem_request request = { .size = sizeof(request) };
 	struct listener listener;
 	struct set set;
 
@@ -264,7 +257,6 @@ static void test_cancel(struct actmem *am, enum actmem_engine engine, struct act
 	set = set_or_bail(listener.queue, 1, 0, LENGTH);
 	returns(actmem_queue_fill(listener.queue, set.file, 0, region, 0, BLOCK, NULL), 0);
 	wait_for(&listener.told);
-	ACTMEM_INIT(&request);
 	returns(actmem_queue_fill(listener.queue, set.file, 0, region, BLOCK, BLOCK, &request), 0);
 	returns(actmem_queue_wait(listener.queue, &completion, 1, ACTMEM_WAIT_FOREVER), 1);
 	ok(!completion.result && completion.id != request.id, "its completion, taken by another");

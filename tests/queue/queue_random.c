@@ -78,7 +78,7 @@ static void check_set_slot(struct model *m, unsigned int slot)
 
 static void submit(struct model *m)
 {
-	struct actmem_request request;
+	struct actmem_request request = { .size = sizeof(request) };
 	struct flight *flight = m->flights;
 	uint64_t to, from;
 	int error;
@@ -99,7 +99,6 @@ static void submit(struct model *m)
 					       m->region_busy);
 	(flight->action == FILL ? m->set_busy : m->region_busy)[flight->from] = true;
 
-	ACTMEM_INIT(&request);
 	request.cookie = (uint64_t)(flight - m->flights);
 	if (flight->is_timed)
 		request.deadline_ns = clock_ns() + random_below(&m->seed, 3000000);
@@ -248,8 +247,5 @@ int main(void)
 		run(am, engines[i], 1, 0, seed, rounds);
 		run(am, engines[i], 3, ACTMEM_ATTACH_PLAIN, seed + 1, rounds);
 	}
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return end_tests(am, before);
 }

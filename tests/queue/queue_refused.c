@@ -18,7 +18,7 @@ static bool fills(struct actmem *am, struct actmem_queue *queue)
 	pattern(wanted, LENGTH, 1);
 	same = set_transfer(&set, wanted, 0, LENGTH, true) &&
 	       !actmem_queue_attach(queue, region, 0) &&
-	       !result_of(queue, actmem_queue_fill(queue, set.file, 0, region, 0, LENGTH, NULL)) &&
+	       !fill_result(queue, set.file, 0, region, 0, LENGTH) &&
 	       !memcmp(memory, wanted, LENGTH) && !actmem_queue_detach(queue, region);
 	free(wanted);
 	for (i = 0; i < set.count; i++)
@@ -59,6 +59,12 @@ static void test_options(void)
 	options.block_bytes = 4095;
 	returns(actmem_queue_create(am, &options, &queue), -EINVAL);
 	says("block_bytes is 4095");
+	options.block_bytes = ACTMEM_BLOCK_BYTES_MAX + 4096;
+	returns(actmem_queue_create(am, &options, &queue), -EINVAL);
+	says("1 GiB at most");
+	options.block_bytes = ACTMEM_BLOCK_BYTES_MAX;
+	returns(actmem_queue_create(am, &options, &queue), 0);
+	destroy_idle(queue);
 	ACTMEM_INIT(&options);
 	options.workers = ACTMEM_QUEUE_WORKERS_MAX + 1;
 	returns(actmem_queue_create(am, &options, &queue), -EINVAL);

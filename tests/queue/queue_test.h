@@ -27,13 +27,12 @@ static const char *const engine_names[] = { "auto", "io_uring", "workers" };
 static inline struct actmem_queue *queue_or_bail(struct actmem *am, enum actmem_engine engine,
 						 uint64_t block_bytes, unsigned int depth)
 {
-	struct actmem_queue_options options;
+	struct actmem_queue_options options = {
+		.size = sizeof(options), .engine = engine, .block_bytes = block_bytes,
+		.depth = depth,
+	};
 	struct actmem_queue *queue;
 
-	ACTMEM_INIT(&options);
-	options.engine = engine;
-	options.block_bytes = block_bytes;
-	options.depth = depth;
 	if (actmem_queue_create(am, &options, &queue))
 		tap_bail("actmem_queue_create with %s", engine_names[engine]);
 	return queue;
@@ -74,10 +73,7 @@ static inline int test_engines(void (*test)(struct actmem *am, enum actmem_engin
 	for (i = 0; i < 2; i++)
 		if (engine_is_there(am, engines[i]))
 			test(am, engines[i]);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return end_tests(am, before);
 }
 
 /* A path beside this program; of several programs and calls it is never the same. */
@@ -106,14 +102,13 @@ static inline struct set set_or_bail(struct actmem_queue *queue, unsigned int co
 				     uint64_t stripe_bytes, uint64_t length)
 {
 	static unsigned int next;
-	struct actmem_file_options options;
+	struct actmem_file_options options = { .size = sizeof(options) };
 	const char *paths[PATHS_MAX];
 	struct set set = { .count = count };
 	unsigned int i;
 
 	for (i = 0; i < count; i++)
 		paths[i] = path_of(set.paths[i], next++);
-	ACTMEM_INIT(&options);
 	options.paths = paths;
 	options.path_count = count;
 	options.flags = ACTMEM_FILE_CREATE | ACTMEM_FILE_ALLOW_BUFFERED;
@@ -192,12 +187,23 @@ static inline int result_of(struct actmem_queue *queue, int submitted)
 	return submitted ? submitted : wait_or_bail(queue).result;
 }
 
+static inline int fill_result(struct actmem_queue *queue, struct actmem_file *file, uint64_t at,
+			      struct actmem_region *region, uint64_t offset, uint64_t length)
+{
+	return result_of(queue, actmem_queue_fill(queue, file, at, region, offset, length, NULL));
+}
+
+static inline int spill_result(struct actmem_queue *queue, struct actmem_file *file, uint64_t at,
+			       struct actmem_region *region, uint64_t offset, uint64_t length)
+{
+	return result_of(queue, actmem_queue_spill(queue, file, at, region, offset, length, NULL));
+}
+
 /* It has nothing left to do, and ends. */
 static inline void destroy_idle(struct actmem_queue *queue)
 {
-	struct actmem_queue_stats stats;
+	struct actmem_queue_stats stats = { .size = sizeof(stats) };
 
-	ACTMEM_INIT(&stats);
 	returns(actmem_queue_get_stats(queue, &stats), 0);
 	ok(!stats.requests && !stats.completions && !stats.files && !stats.regions &&
 	   !stats.registered_bytes, "the queue's counters returned to 0");

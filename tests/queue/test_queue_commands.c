@@ -40,7 +40,6 @@ static int answer(uint32_t request, void *argument)
 
 static int setup(void **state)
 {
-	struct actmem_region_options options;
 	struct actmem_queue_options wanted;
 	int error;
 
@@ -48,10 +47,7 @@ static int setup(void **state)
 	driver.features = ACTMEM_FEATURE_URING;
 	fake_commands(answer);
 	am = open_driver();
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
-	options.flags = ACTMEM_REGION_LAZY;
-	assert_int_equal(actmem_region_create(am, &options, &region), 0);
+	assert_int_equal(create_region(am, LENGTH, ACTMEM_REGION_LAZY, &region), 0);
 	ACTMEM_INIT(&wanted);
 	wanted.engine = ACTMEM_ENGINE_URING;
 	commands = 0;
@@ -88,9 +84,8 @@ static int finish(void)
 
 static uint64_t resumed(void)
 {
-	struct actmem_queue_stats stats;
+	struct actmem_queue_stats stats = { .size = sizeof(stats) };
 
-	ACTMEM_INIT(&stats);
 	assert_int_equal(actmem_queue_get_stats(queue, &stats), 0);
 	return stats.resumed_total;
 }
@@ -137,11 +132,10 @@ static void test_gives_up(void **state)
 
 static void test_asked_to_end(void **state)
 {
-	struct actmem_request request;
+	struct actmem_request request = { .size = sizeof(request) };
 
 	if (!queue)
 		skip();
-	ACTMEM_INIT(&request);
 	answer_count = 0;
 	will_answer(1, 0);
 	assert_int_equal(actmem_queue_populate(queue, region, 0, LENGTH, &request), 0);

@@ -47,14 +47,12 @@ static int close_queue(void **state)
 static int open_set_of(struct actmem_queue *of, uint32_t flags, uint64_t stripe_bytes,
 		       uint64_t length, struct actmem_file **file)
 {
-	struct actmem_file_options options;
+	struct actmem_file_options options = {
+		.size = sizeof(options), .paths = paths, .path_count = FILES,
+		.flags = flags | ACTMEM_FILE_ALLOW_BUFFERED, .stripe_bytes = stripe_bytes,
+		.length = length,
+	};
 
-	ACTMEM_INIT(&options);
-	options.paths = paths;
-	options.path_count = FILES;
-	options.flags = flags | ACTMEM_FILE_ALLOW_BUFFERED;
-	options.stripe_bytes = stripe_bytes;
-	options.length = length;
 	return actmem_file_open(of, &options, file);
 }
 
@@ -66,9 +64,8 @@ static int open_set(uint32_t flags, uint64_t stripe_bytes, uint64_t length,
 
 static uint64_t length_of(struct actmem_file *file)
 {
-	struct actmem_file_info info;
+	struct actmem_file_info info = { .size = sizeof(info) };
 
-	ACTMEM_INIT(&info);
 	assert_int_equal(actmem_file_get_info(file, &info), 0);
 	return info.length;
 }
@@ -193,12 +190,11 @@ static void test_sweep(void **state)
 /* What a ring's table of files had before one failed is taken out again. */
 static void test_slots(void **state)
 {
-	struct actmem_queue_options options;
+	struct actmem_queue_options options = { .size = sizeof(options) };
 	struct actmem_queue *ring;
 	struct actmem_file *file;
 	unsigned int i;
 
-	ACTMEM_INIT(&options);
 	assert_int_equal(actmem_queue_create(am, &options, &ring), 0);
 	for (i = 0; i < 130 && !strncmp(actmem_queue_describe(ring), "io_uring", 8); i++) {
 		fail_call("register_file", FILES, ENFILE);
@@ -216,13 +212,12 @@ static void test_slots(void **state)
 /* One without direct I/O has all of them go through the page cache. */
 static void test_partly_buffered(void **state)
 {
-	struct actmem_file_info info;
+	struct actmem_file_info info = { .size = sizeof(info) };
 	struct actmem_file *file;
 	int descriptor;
 
 	fail_call("fcntl", 2, EINVAL);
 	assert_int_equal(open_set(ACTMEM_FILE_CREATE, BLOCK, 0, &file), 0);
-	ACTMEM_INIT(&info);
 	assert_int_equal(actmem_file_get_info(file, &info), 0);
 	assert_int_equal(info.direct, 0);
 	assert_int_equal(info.alignment, 1);

@@ -28,12 +28,9 @@ struct rig {
 
 static struct actmem_region *make_region(struct actmem *am, uint64_t length)
 {
-	struct actmem_region_options options;
 	struct actmem_region *region;
 
-	ACTMEM_INIT(&options);
-	options.length = length;
-	assert_int_equal(actmem_region_create(am, &options, &region), 0);
+	assert_int_equal(create_region(am, length, 0, &region), 0);
 	return region;
 }
 

@@ -24,10 +24,8 @@ static void try_region(struct actmem *am, const struct actmem_region_options *op
 
 static struct actmem_region_options good(void)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = { .size = sizeof(options), .length = LENGTH };
 
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
 	return options;
 }
 
@@ -219,7 +217,7 @@ static void test_environment(void)
 
 static void test_heap(struct actmem *am)
 {
-	struct actmem_region_options region;
+	struct actmem_region_options region = { .size = sizeof(region) };
 	struct actmem_heap_options options;
 	struct actmem_heap *heap;
 	void *block;
@@ -229,7 +227,6 @@ static void test_heap(struct actmem *am)
 	returns(actmem_heap_create(am, &options, &heap), -EINVAL);
 	says("grow_bytes is 1");
 	ACTMEM_INIT(&options);
-	ACTMEM_INIT(&region);
 	options.region = &region;
 	region.flags = 1U << 20;
 	returns(actmem_heap_create(am, &options, &heap), -EINVAL);
@@ -291,8 +288,5 @@ int main(void)
 	test_environment();
 	test_heap(am);
 	test_no_handle(am);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return end_tests(am, before);
 }

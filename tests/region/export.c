@@ -72,8 +72,5 @@ int main(void)
 	else
 		test_memfd(am);
 	test_refusals(am);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return end_tests(am, before);
 }

@@ -28,29 +28,18 @@ static bool is_mapped(void *address)
 	return !mincore(address, 4096, &page);
 }
 
-static bool refused(int returned)
-{
-	return returned == -EOWNERDEAD && strstr(actmem_error(), "fork");
-}
-
 static bool handles_are_refused(void *context)
 {
 	struct parent *p = context;
-	struct actmem_counters counters;
-	struct actmem_region_info info;
-	struct actmem_region_options options;
-	struct actmem_heap_stats stats;
+	struct actmem_counters counters = { .size = sizeof(counters) };
+	struct actmem_region_info info = { .size = sizeof(info) };
+	struct actmem_heap_stats stats = { .size = sizeof(stats) };
 	struct actmem_region *region;
 	struct actmem_heap *heap;
 	void *address;
 
-	ACTMEM_INIT(&counters);
-	ACTMEM_INIT(&info);
-	ACTMEM_INIT(&stats);
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
 	return refused(actmem_get_counters(p->am, &counters)) &&
-	       refused(actmem_region_create(p->am, &options, &region)) &&
+	       refused(create_region(p->am, LENGTH, 0, &region)) &&
 	       refused(actmem_region_from_fd(p->am, 0, &region)) &&
 	       refused(actmem_region_fd(p->region)) &&
 	       refused(actmem_region_map(p->region, &address)) &&
@@ -107,12 +96,9 @@ static bool child_has_its_own(void *context)
 {
 	struct actmem_region *region;
 	struct actmem *am;
-	struct actmem_region_options options;
 	char *memory;
 
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
-	if (actmem_open(&am, NULL) || actmem_region_create(am, &options, &region) ||
+	if (actmem_open(&am, NULL) || create_region(am, LENGTH, 0, &region) ||
 	    actmem_region_map(region, (void **)&memory))
 		return false;
 	memset(memory, 1, LENGTH);
@@ -138,31 +124,15 @@ static bool child_publishes_nothing(void *context)
 	return list_has_none_of(getpid());
 }
 
-static struct actmem_region *make_inherited(struct actmem *am)
-{
-	struct actmem_region_options options;
-	struct actmem_region *region;
-
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
-	options.flags = ACTMEM_REGION_INHERIT;
-	options.name = "inherited";
-	if (actmem_region_create(am, &options, &region))
-		tap_bail("actmem_region_create");
-	return region;
-}
-
 int main(void)
 {
 	struct usage before = usage_now();
-	struct actmem_heap_options heap;
+	struct actmem_heap_options heap = { .size = sizeof(heap), .grow_bytes = LENGTH };
 	struct parent p;
 
 	p.am = open_or_bail();
 	p.region = region_or_bail(p.am, "parents");
-	p.inherited = make_inherited(p.am);
-	ACTMEM_INIT(&heap);
-	heap.grow_bytes = LENGTH;
+	returns(create_region(p.am, LENGTH, ACTMEM_REGION_INHERIT, &p.inherited), 0);
 	returns(actmem_heap_create(p.am, &heap, &p.heap), 0);
 	returns(actmem_heap_alloc(p.heap, 1000, 0, &p.block), 0);
 	returns(actmem_region_map(p.region, (void **)&p.memory), 0);

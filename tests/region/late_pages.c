@@ -41,22 +41,17 @@ static uint64_t free_pages(void)
 
 static int make(uint64_t pages, struct actmem_region **region)
 {
-	struct actmem_region_options options;
-
-	ACTMEM_INIT(&options);
-	options.length = pages * HUGE_PAGE;
-	return actmem_region_create(am, &options, region);
+	return create_region(am, pages * HUGE_PAGE, 0, region);
 }
 
 static bool begin(uint32_t allow)
 {
-	struct actmem_options options;
 	uint64_t pages = free_pages();
+	struct actmem_options options = {
+		.size = sizeof(options), .backend = ACTMEM_BACKEND_MEMFD, .pages = ACTMEM_PAGES_2M,
+		.allow = allow,
+	};
 
-	ACTMEM_INIT(&options);
-	options.backend = ACTMEM_BACKEND_MEMFD;
-	options.pages = ACTMEM_PAGES_2M;
-	options.allow = allow;
 	return pages > 1 && !actmem_open(&am, &options) && !make(pages - 1, &held);
 }
 
@@ -95,10 +90,9 @@ static bool pages_stay_away(void *unused)
 
 static bool others_are_allowed(void *unused)
 {
-	struct actmem_region_info info;
+	struct actmem_region_info info = { .size = sizeof(info) };
 	struct actmem_region *region;
 
-	ACTMEM_INIT(&info);
 	return begin(ACTMEM_ALLOW_4K | ACTMEM_ALLOW_UNLOCKED) && !make(2, &region) && !naps &&
 	       !actmem_region_get_info(region, &info) && info.pages == ACTMEM_PAGES_4K;
 }

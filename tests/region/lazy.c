@@ -8,26 +8,21 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "common.h"
 
-#define NOBODY	65534
 #define HALF	(LENGTH / 2)
 
 static int make(struct actmem *am, enum actmem_policy policy, const struct actmem_nodes *nodes,
 		struct actmem_region **region)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = LENGTH, .policy = policy, .nodes = *nodes,
+		.flags = ACTMEM_REGION_LAZY, .name = "lazy",
+	};
 
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
-	options.policy = policy;
-	options.nodes = *nodes;
-	options.flags = ACTMEM_REGION_LAZY;
-	options.name = "lazy";
 	return actmem_region_create(am, &options, region);
 }
 
@@ -256,8 +251,7 @@ static void test_threads(struct actmem *am)
 	region = make_or_bail(am, &memory);
 	for (i = 0; i < THREADS; i++) {
 		populaters[i] = (struct populater){ region, i, false };
-		if (pthread_create(&threads[i], NULL, populate_pieces, &populaters[i]))
-			tap_bail("pthread_create");
+		threads[i] = start_thread(populate_pieces, &populaters[i]);
 	}
 	for (i = 0; i < THREADS; i++) {
 		pthread_join(threads[i], NULL);
@@ -306,19 +300,16 @@ static void test_busy(struct actmem *am)
 /* On memfd the whole length is asked for when the region is made. */
 static bool memlock_refuses(void *context)
 {
-	struct rlimit limit = { HALF, HALF };
 	struct actmem_nodes none = { { 0 } };
 	struct actmem_region *region;
 	struct actmem *am;
 	int error;
 
-	if (actmem_open(&am, NULL))
-		return false;
-	if (setrlimit(RLIMIT_MEMLOCK, &limit) || (!getuid() && setuid(NOBODY)))
+	if (actmem_open(&am, NULL) || !lower_memlock(HALF))
 		return false;
 	error = make(am, ACTMEM_PLACE_DEFAULT, &none, &region);
 	if (!on_driver(am))
-		return error == (pages_wanted() == ACTMEM_PAGES_2M ? 0 : -ENOMEM);
+		return error == (memlock_counts(am) ? -ENOMEM : 0);
 	if (error || actmem_region_populate(region, 0, HALF))
 		return false;
 	error = actmem_region_populate(region, 0, LENGTH);

@@ -6,19 +6,15 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common.h"
 
-#define NOBODY	65534
-
 static struct actmem *open_with(enum actmem_pages pages, uint32_t allow)
 {
-	struct actmem_options options;
+	struct actmem_options options = { .size = sizeof(options) };
 	struct actmem *am;
 
-	ACTMEM_INIT(&options);
 	if (actmem_options_from_environment(&options))
 		return NULL;
 	if (pages)
@@ -27,47 +23,15 @@ static struct actmem *open_with(enum actmem_pages pages, uint32_t allow)
 	return actmem_open(&am, &options) ? NULL : am;
 }
 
-static int make(struct actmem *am, uint64_t length, struct actmem_region **region)
-{
-	struct actmem_region_options options;
-
-	ACTMEM_INIT(&options);
-	options.length = length;
-	return actmem_region_create(am, &options, region);
-}
-
-static uint64_t fallbacks(struct actmem *am)
-{
-	struct actmem_counters counters;
-
-	ACTMEM_INIT(&counters);
-	actmem_get_counters(am, &counters);
-	return counters.fallbacks_total;
-}
-
-/* Root would not meet the limit. */
-static bool lower_memlock(void)
-{
-	struct rlimit limit = { 1 * MIB, 1 * MIB };
-
-	return !setrlimit(RLIMIT_MEMLOCK, &limit) && (getuid() || !setuid(NOBODY));
-}
-
-/* Hugetlb pages cannot be swapped, and so need no lock. */
-static bool memlock_counts(struct actmem *am)
-{
-	return on_driver(am) || pages_wanted() != ACTMEM_PAGES_2M;
-}
-
 static bool memlock_refuses(void *context)
 {
 	struct actmem *am = open_with(0, 0);
 	struct actmem_region *region;
 	int error;
 
-	if (!am || !lower_memlock())
+	if (!am || !lower_memlock(MIB))
 		return false;
-	error = make(am, LENGTH, &region);
+	error = create_region(am, LENGTH, 0, &region);
 	if (!memlock_counts(am))
 		return !error && !actmem_region_close(region) && !actmem_close(am);
 	printf("# %s\n", actmem_error());
@@ -78,16 +42,15 @@ static bool memlock_refuses(void *context)
 static bool unlocked_is_allowed(void *context)
 {
 	struct actmem *am = open_with(0, ACTMEM_ALLOW_UNLOCKED);
-	struct actmem_region_info info;
+	struct actmem_region_info info = { .size = sizeof(info) };
 	struct actmem_region *region;
 	int error;
 
-	if (!am || !lower_memlock())
+	if (!am || !lower_memlock(MIB))
 		return false;
-	error = make(am, LENGTH, &region);
+	error = create_region(am, LENGTH, 0, &region);
 	if (on_driver(am) || !memlock_counts(am))
 		return error == (on_driver(am) ? -ENOMEM : 0);
-	ACTMEM_INIT(&info);
 	printf("# %s\n", actmem_error());
 	return !error && strstr(actmem_error(), "unpinned") &&
 	       !actmem_region_get_info(region, &info) && !info.pinned_bytes && fallbacks(am) == 1 &&
@@ -103,7 +66,7 @@ static bool hugetlb_runs_out(void *context)
 
 	if (!am)
 		return false;
-	error = make(am, 256 * MIB, &region);
+	error = create_region(am, 256 * MIB, 0, &region);
 	if (on_driver(am))
 		return !error;
 	printf("# %s\n", actmem_error());
@@ -114,11 +77,11 @@ static bool hugetlb_runs_out(void *context)
 static bool base_pages_are_allowed(void *context)
 {
 	struct actmem *am = open_with(ACTMEM_PAGES_2M, ACTMEM_ALLOW_4K);
-	struct actmem_region_info info;
+	struct actmem_region_info info = { .size = sizeof(info) };
 	struct actmem_region *region;
 
-	ACTMEM_INIT(&info);
-	if (!am || make(am, 256 * MIB, &region) || actmem_region_get_info(region, &info))
+	if (!am || create_region(am, 256 * MIB, 0, &region) ||
+	    actmem_region_get_info(region, &info))
 		return false;
 	if (on_driver(am))
 		return info.pages == ACTMEM_PAGES_2M && !fallbacks(am);
@@ -155,7 +118,7 @@ static bool other_nodes_are_allowed(void *context)
 {
 	struct actmem_nodes usable = usable_nodes();
 	struct actmem *am = open_with(0, ACTMEM_ALLOW_NODE);
-	struct actmem_region_options options;
+	struct actmem_region_options options = { .size = sizeof(options) };
 	struct actmem_region *region;
 	unsigned int node = 0;
 	bool room;
@@ -166,7 +129,6 @@ static bool other_nodes_are_allowed(void *context)
 		node++;
 	room = on_driver(am) && total_of(&usable) >= 2 * node_total(node) &&
 	       node_total(node) <= 2048 * MIB;
-	ACTMEM_INIT(&options);
 	options.length = room ? node_total(node) : total_of(&usable);
 	options.policy = ACTMEM_PLACE_BIND;
 	add_node(&options.nodes, node);

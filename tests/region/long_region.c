@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common.h"
@@ -14,15 +13,13 @@
 /* As many pages of 2 MiB as the suite reserves; for three threads. */
 #define LONG		(96 * MIB)
 #define LIMIT		(60 * MIB)
-#define NOBODY		65534
 
 static int make(struct actmem *am, uint32_t flags, struct actmem_region **region)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = LONG, .flags = flags,
+	};
 
-	ACTMEM_INIT(&options);
-	options.length = LONG;
-	options.flags = flags;
 	/* Of one node, so that any CPU may help. */
 	options.policy = ACTMEM_PLACE_BIND;
 	add_node(&options.nodes, 0);
@@ -78,12 +75,11 @@ static void test_half(struct actmem *am)
 
 static bool limit_refuses(void *context)
 {
-	struct rlimit limit = { LIMIT, LIMIT };
 	struct actmem_region *region;
 	struct actmem *am;
 	int error;
 
-	if (setrlimit(RLIMIT_MEMLOCK, &limit) || (!getuid() && setuid(NOBODY)))
+	if (!lower_memlock(LIMIT))
 		return false;
 	am = open_or_bail();
 	error = make(am, 0, &region);
@@ -101,8 +97,5 @@ int main(void)
 	test_half(am);
 	if (on_driver(am))
 		ok(in_child(limit_refuses, NULL), "a limit is told of all that is wanted");
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return end_tests(am, before);
 }

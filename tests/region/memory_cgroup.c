@@ -8,26 +8,19 @@
 #define LIMIT		(32 * MIB)
 #define TOO_LONG	(64 * MIB)
 
-/* Hugetlb pages are counted by another controller. */
-static bool is_counted(struct actmem *am)
-{
-	return on_driver(am) || pages_wanted() != ACTMEM_PAGES_2M;
-}
-
 static bool refused_within(void *context)
 {
 	const struct group *group = context;
-	struct actmem_region_options options;
+	struct actmem_region_options options = { .size = sizeof(options), .length = TOO_LONG };
 	struct actmem_region *region;
 	struct actmem *am;
 	int error;
 
 	if (!enter_group(group) || actmem_open(&am, NULL))
 		return false;
-	ACTMEM_INIT(&options);
-	options.length = TOO_LONG;
 	error = actmem_region_create(am, &options, &region);
-	if (!is_counted(am))
+	/* Hugetlb pages are counted by another controller. */
+	if (!memlock_counts(am))
 		return !error && !actmem_region_close(region) && !actmem_close(am);
 	printf("# %s\n", actmem_error());
 	if (error != -ENOMEM || !strstr(actmem_error(), "memory cgroup") ||

@@ -21,10 +21,8 @@ static char path[64];
 static int open_name(struct actmem *am, const char *name, uint64_t length, uint32_t flags,
 		     struct actmem_region **region)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = { .size = sizeof(options), .length = length };
 
-	ACTMEM_INIT(&options);
-	options.length = length;
 	return actmem_region_open(am, name, &options, flags, region);
 }
 
@@ -100,9 +98,11 @@ static void test_made_and_found(struct actmem *am)
 
 static void test_refusals(struct actmem *am)
 {
-	struct actmem_region_options options;
 	struct actmem_region *region;
 	char other[sizeof(path)];
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = LENGTH, .name = "label",
+	};
 
 	returns(open_name(am, path, LENGTH, ACTMEM_OPEN_CREATE | ACTMEM_OPEN_EXCLUSIVE, &region),
 		-EEXIST);
@@ -126,9 +126,6 @@ static void test_refusals(struct actmem *am)
 	returns(open_name(am, "", LENGTH, ACTMEM_OPEN_CREATE, &region), -EINVAL);
 	returns(open_name(am, folder, LENGTH, ACTMEM_OPEN_CREATE, &region), -EINVAL);
 	says("is a folder; add a name: ");
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
-	options.name = "label";
 	returns(actmem_region_open(am, path, &options, 0, &region), -EINVAL);
 	snprintf(other, sizeof(other), "%s/no/such", folder);
 	returns(open_name(am, other, LENGTH, ACTMEM_OPEN_CREATE, &region), -ENOENT);
@@ -292,12 +289,11 @@ static void test_empty(struct actmem *am)
 
 static void test_lazy(struct actmem *am)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = LENGTH, .flags = ACTMEM_REGION_LAZY,
+	};
 	struct actmem_region *region;
 
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
-	options.flags = ACTMEM_REGION_LAZY;
 	returns(actmem_region_open(am, path, &options, ACTMEM_OPEN_CREATE, &region), 0);
 	ok(!info_or_bail(region).allocated_bytes, "a lazy one has no pages");
 	returns(actmem_region_populate(region, 0, LENGTH / 2), 0);

@@ -17,10 +17,8 @@ static char path[64];
 
 static int make_or_find(struct actmem *am, struct actmem_region **region)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = { .size = sizeof(options), .length = LENGTH };
 
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
 	return actmem_region_open(am, path, &options, ACTMEM_OPEN_CREATE, region);
 }
 

@@ -55,24 +55,14 @@ static void reserve(unsigned int node, const char *pages)
 
 static struct actmem_region_options wanted(unsigned int node, uint64_t length)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = length, .pages = ACTMEM_PAGES_1G,
+		.policy = ACTMEM_PLACE_BIND,
+	};
 
-	ACTMEM_INIT(&options);
-	options.length = length;
-	options.pages = ACTMEM_PAGES_1G;
-	options.policy = ACTMEM_PLACE_BIND;
 	add_node(&options.nodes, node);
 	options.name = "giant";
 	return options;
-}
-
-static uint64_t fallbacks(struct actmem *am)
-{
-	struct actmem_counters counters;
-
-	ACTMEM_INIT(&counters);
-	returns(actmem_get_counters(am, &counters), 0);
-	return counters.fallbacks_total;
 }
 
 /* Placed, told, listed, mapped at its ends, received, discarded; and then gone. */
@@ -127,13 +117,11 @@ static void test_region(struct actmem *am, unsigned int node)
 static void test_heap(struct actmem *am)
 {
 	struct actmem_region_options region = wanted(1, 0);
-	struct actmem_heap_options options;
-	struct actmem_heap_stats stats;
+	struct actmem_heap_options options = { .size = sizeof(options) };
+	struct actmem_heap_stats stats = { .size = sizeof(stats) };
 	struct actmem_heap *heap;
 	void *block;
 
-	ACTMEM_INIT(&options);
-	ACTMEM_INIT(&stats);
 	region.flags = ACTMEM_REGION_LAZY;
 	options.region = &region;
 	options.limit_bytes = GIB - 2 * MIB;
@@ -235,11 +223,9 @@ static void test_driver(void)
 /* A handle for such pages is memfd's, and says why. */
 static void test_handle(void)
 {
-	struct actmem_options options;
+	struct actmem_options options = { .size = sizeof(options), .pages = ACTMEM_PAGES_1G };
 	struct actmem *am;
 
-	ACTMEM_INIT(&options);
-	options.pages = ACTMEM_PAGES_1G;
 	returns(actmem_open(&am, &options), 0);
 	ok(actmem_get_backend(am) == ACTMEM_BACKEND_MEMFD &&
 	   strstr(actmem_describe(am), "the driver has 2M alone"), "%s", actmem_describe(am));
@@ -325,8 +311,5 @@ int main(void)
 		test_region(am, 0);
 	else
 		test_refusal(am);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return end_tests(am, before);
 }

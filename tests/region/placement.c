@@ -13,14 +13,12 @@
 static struct actmem_region *make(struct actmem *am, enum actmem_policy policy,
 				  const struct actmem_nodes *nodes)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = LENGTH, .policy = policy, .nodes = *nodes,
+		.name = "placed",
+	};
 	struct actmem_region *region;
 
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
-	options.policy = policy;
-	options.nodes = *nodes;
-	options.name = "placed";
 	return actmem_region_create(am, &options, &region) ? NULL : region;
 }
 
@@ -108,7 +106,7 @@ static void test_missing_node(struct actmem *am)
 static void test_full_node(struct actmem *am)
 {
 	struct actmem_nodes usable = usable_nodes();
-	struct actmem_region_options options;
+	struct actmem_region_options options = { .size = sizeof(options) };
 	struct actmem_region *region;
 	struct actmem_counters before, after;
 	unsigned int node = 0;
@@ -119,7 +117,6 @@ static void test_full_node(struct actmem *am)
 	ACTMEM_INIT(&before);
 	ACTMEM_INIT(&after);
 	actmem_get_counters(am, &before);
-	ACTMEM_INIT(&options);
 	options.length = node_total(node);
 	options.policy = ACTMEM_PLACE_BIND;
 	add_node(&options.nodes, node);

@@ -29,13 +29,10 @@ struct maker {
 
 static void one_round(struct maker *maker)
 {
-	struct actmem_region_options options;
 	struct actmem_region *region;
 	unsigned char *memory;
 
-	ACTMEM_INIT(&options);
-	options.length = maker->length;
-	if (actmem_region_create(maker->am, &options, &region)) {
+	if (create_region(maker->am, maker->length, 0, &region)) {
 		snprintf(maker->why, sizeof(maker->why), "%s", actmem_error());
 		return;
 	}
@@ -87,16 +84,12 @@ static void *look_at_registration(void *context)
 static void test_registration(struct actmem *am)
 {
 	struct looker looker = { 0 };
-	struct actmem_region_options options;
 	struct actmem_runtime *runtime;
 	unsigned int round, refused = 0;
 
-	ACTMEM_INIT(&options);
-	options.length = 2 * MIB;
-	returns(actmem_region_create(am, &options, &looker.region), 0);
+	returns(create_region(am, 2 * MIB, 0, &looker.region), 0);
 	returns(actmem_runtime_open(am, NULL, &runtime), 0);
-	if (pthread_create(&looker.thread, NULL, look_at_registration, &looker))
-		tap_bail("pthread_create");
+	looker.thread = start_thread(look_at_registration, &looker);
 	for (round = 0; round < ROUNDS; round++) {
 		refused += !!actmem_region_register(looker.region, runtime, 0);
 		sched_yield();
@@ -121,8 +114,7 @@ int main(void)
 		makers[i].am = am;
 		makers[i].length = page_bytes_wanted() > SHORT ? page_bytes_wanted() : SHORT;
 		makers[i].mark = (unsigned char)(i + 1);
-		if (pthread_create(&makers[i].thread, NULL, make, &makers[i]))
-			tap_bail("pthread_create");
+		makers[i].thread = start_thread(make, &makers[i]);
 	}
 	for (i = 0; i < THREADS; i++) {
 		pthread_join(makers[i].thread, NULL);
@@ -132,8 +124,5 @@ int main(void)
 		ok(makers[i].kept == ROUNDS, "each has what its thread wrote");
 	}
 	test_registration(am);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return end_tests(am, before);
 }

@@ -13,15 +13,11 @@
 
 static int create(struct actmem *am, uint32_t allow, struct actmem_region **region)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = LENGTH, .policy = ACTMEM_PLACE_BIND,
+		.nodes.word[0] = 6, .flags = ACTMEM_REGION_INHERIT, .allow = allow, .name = "unit",
+	};
 
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
-	options.policy = ACTMEM_PLACE_BIND;
-	options.nodes.word[0] = 6;
-	options.flags = ACTMEM_REGION_INHERIT;
-	options.allow = allow;
-	options.name = "unit";
 	return actmem_region_create(am, &options, region);
 }
 
@@ -30,7 +26,7 @@ static void test_request(void **state)
 	struct actmem *am = open_driver();
 	struct holdings before = held_now();
 	uint64_t node_bytes[3] = { 1, 1, 1 };
-	struct actmem_region_info info;
+	struct actmem_region_info info = { .size = sizeof(info) };
 	struct actmem_region *region;
 
 	assert_int_equal(create(am, 0, &region), 0);
@@ -45,7 +41,6 @@ static void test_request(void **state)
 	assert_int_equal(driver.range.offset, 0);
 	assert_int_equal(driver.range.length, LENGTH);
 	assert_int_equal(driver.changes, 1);
-	ACTMEM_INIT(&info);
 	info.node_bytes = node_bytes;
 	info.node_count = 3;
 	assert_int_equal(actmem_region_get_info(region, &info), 0);
@@ -134,12 +129,10 @@ static void test_refusals(void **state)
 static void test_refused_heap(void **state)
 {
 	struct actmem *am = open_driver();
-	struct actmem_heap_options options;
+	struct actmem_heap_options options = { .size = sizeof(options), .grow_bytes = 2 * LENGTH };
 	struct actmem_heap *heap;
 	void *block;
 
-	ACTMEM_INIT(&options);
-	options.grow_bytes = 2 * LENGTH;
 	assert_int_equal(actmem_heap_create(am, &options, &heap), 0);
 	driver.create_error[0] = EDQUOT;
 	driver.create.why.reason = ACTMEM_WHY_USER_LIMIT;
@@ -156,12 +149,7 @@ static void test_refused_heap(void **state)
 
 static int create_lazy(struct actmem *am, struct actmem_region **region)
 {
-	struct actmem_region_options options;
-
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
-	options.flags = ACTMEM_REGION_LAZY;
-	return actmem_region_create(am, &options, region);
+	return create_region(am, LENGTH, ACTMEM_REGION_LAZY, region);
 }
 
 static void test_ranges(void **state)
@@ -216,78 +204,70 @@ static void test_ranges(void **state)
 
 static void test_other_node(void **state)
 {
+	/* A node that is full, one that is so when pages are made, and one at its limit. */
+	static const struct {
+		int create_error, range_error;
+		uint32_t why;
+		const char *words;
+	} others[] = {
+		{ ENOMEM, 0, ACTMEM_WHY_NODE_FULL, "node 2 has" },
+		{ 0, ENOMEM, ACTMEM_WHY_NODE_FULL, "node 2 has" },
+		{ EDQUOT, 0, ACTMEM_WHY_NODE_LIMIT, "limit of node 2 has" },
+	};
+	/* Another node would not help against these, nor does it help if all are full. */
+	static const struct {
+		int error, other_error;
+		uint32_t why;
+		const char *words;
+		unsigned int tried;
+	} refused[] = {
+		{ EDQUOT, 0, ACTMEM_WHY_USER_LIMIT, "limit of the region's user", 1 },
+		{ ENOMEM, 0, ACTMEM_WHY_MEMLOCK, "RLIMIT_MEMLOCK", 1 },
+		{ ENOMEM, ENOMEM, ACTMEM_WHY_NODE_FULL, "node 2", 2 },
+	};
 	struct actmem *am = open_driver();
-	struct actmem_counters counters;
+	struct actmem_counters counters = { .size = sizeof(counters) };
 	struct actmem_region *region;
+	unsigned int i;
 
-	driver.create_error[0] = ENOMEM;
-	driver.create.why.reason = ACTMEM_WHY_NODE_FULL;
 	driver.create.why.node = 2;
-	assert_int_equal(create(am, ACTMEM_ALLOW_NODE, &region), 0);
-	assert_non_null(strstr(actmem_error(), "node 2 has"));
-	assert_non_null(strstr(actmem_error(), "instead"));
-	assert_int_equal(driver.asked[1].policy, ACTMEM_POLICY_PREFERRED);
-	assert_int_equal(driver.asked[1].nodes[0], 2);
-	ACTMEM_INIT(&counters);
-	assert_int_equal(actmem_get_counters(am, &counters), 0);
-	assert_int_equal(counters.fallbacks_total, 1);
-	assert_int_equal(actmem_region_close(region), 0);
-
-	/* Nor one that has too few pages when they are made. */
-	driver.created = 0;
-	driver.create_error[0] = 0;
-	driver.changes = 0;
-	driver.populate_errors = 1;
-	driver.range_error = ENOMEM;
-	assert_int_equal(create(am, ACTMEM_ALLOW_NODE, &region), 0);
-	assert_non_null(strstr(actmem_error(), "node 2 has"));
-	assert_non_null(strstr(actmem_error(), "instead"));
-	assert_int_equal(driver.asked[1].policy, ACTMEM_POLICY_PREFERRED);
-	assert_int_equal(actmem_region_close(region), 0);
-	driver.range_error = 0;
-
-	/* Nor a node that has reached its limit. */
-	driver.created = 0;
-	driver.create_error[0] = EDQUOT;
-	driver.create.why.reason = ACTMEM_WHY_NODE_LIMIT;
-	assert_int_equal(create(am, ACTMEM_ALLOW_NODE, &region), 0);
-	assert_non_null(strstr(actmem_error(), "limit of node 2 has"));
-	assert_non_null(strstr(actmem_error(), "instead"));
-	assert_int_equal(driver.asked[1].policy, ACTMEM_POLICY_PREFERRED);
-	assert_int_equal(actmem_region_close(region), 0);
-
-	/* Another node would not help against these. */
-	driver.created = 0;
-	driver.create.why.reason = ACTMEM_WHY_USER_LIMIT;
-	assert_fails(create(am, ACTMEM_ALLOW_NODE, &region), EDQUOT, "limit of the region's user");
-	assert_int_equal(driver.created, 1);
-	driver.created = 0;
-	driver.create_error[0] = ENOMEM;
-	driver.create.why.reason = ACTMEM_WHY_MEMLOCK;
-	assert_fails(create(am, ACTMEM_ALLOW_NODE, &region), ENOMEM, "RLIMIT_MEMLOCK");
-	assert_int_equal(driver.created, 1);
-	/* Nor does it help if all are full. */
-	driver.created = 0;
-	driver.create.why.reason = ACTMEM_WHY_NODE_FULL;
-	driver.create_error[1] = ENOMEM;
-	assert_fails(create(am, ACTMEM_ALLOW_NODE, &region), ENOMEM, "node 2");
-	assert_int_equal(driver.created, 2);
+	for (i = 0; i < 3; i++) {
+		driver.created = driver.changes = 0;
+		driver.create_error[0] = others[i].create_error;
+		driver.range_error = others[i].range_error;
+		driver.populate_errors = !!others[i].range_error;
+		driver.create.why.reason = others[i].why;
+		assert_int_equal(create(am, ACTMEM_ALLOW_NODE, &region), 0);
+		assert_non_null(strstr(actmem_error(), others[i].words));
+		assert_non_null(strstr(actmem_error(), "instead"));
+		assert_int_equal(driver.asked[1].policy, ACTMEM_POLICY_PREFERRED);
+		assert_int_equal(driver.asked[1].nodes[0], 2);
+		assert_int_equal(actmem_get_counters(am, &counters), 0);
+		assert_int_equal(counters.fallbacks_total, i + 1);
+		assert_int_equal(actmem_region_close(region), 0);
+		memset(driver.asked, 0, sizeof(driver.asked));
+	}
+	for (i = 0; i < 3; i++) {
+		driver.created = 0;
+		driver.create_error[0] = refused[i].error;
+		driver.create_error[1] = refused[i].other_error;
+		driver.create.why.reason = refused[i].why;
+		assert_fails(create(am, ACTMEM_ALLOW_NODE, &region), refused[i].error,
+			     refused[i].words);
+		assert_int_equal(driver.created, refused[i].tried);
+	}
 	assert_int_equal(actmem_close(am), 0);
 }
 
 static int create_1g(struct actmem *am, uint64_t length, uint32_t flags, uint32_t allow)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = length, .pages = ACTMEM_PAGES_1G,
+		.policy = ACTMEM_PLACE_BIND, .nodes.word[0] = 1, .flags = flags, .allow = allow,
+	};
 	struct actmem_region *region;
 	int error;
 
-	ACTMEM_INIT(&options);
-	options.length = length;
-	options.pages = ACTMEM_PAGES_1G;
-	options.policy = ACTMEM_PLACE_BIND;
-	options.nodes.word[0] = 1;
-	options.flags = flags;
-	options.allow = allow;
 	error = actmem_region_create(am, &options, &region);
 	if (!error)
 		assert_int_equal(actmem_region_close(region), 0);
@@ -326,11 +306,9 @@ static void test_giant_pages(void **state)
 
 static void test_backend_of_giant_pages(void **state)
 {
-	struct actmem_options options;
+	struct actmem_options options = { .size = sizeof(options), .pages = ACTMEM_PAGES_1G };
 	struct actmem *am;
 
-	ACTMEM_INIT(&options);
-	options.pages = ACTMEM_PAGES_1G;
 	assert_int_equal(actmem_open(&am, &options), 0);
 	assert_int_equal(actmem_get_backend(am), ACTMEM_BACKEND_MEMFD);
 	assert_string_equal(actmem_describe(am),
@@ -347,7 +325,7 @@ static void test_no_giant_pages(void **state)
 {
 	struct actmem *am = open_driver();
 	struct holdings before = held_now();
-	struct actmem_counters counters;
+	struct actmem_counters counters = { .size = sizeof(counters) };
 
 	assert_fails(create_1g(am, GIANT_PAGE_BYTES, 0, ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K),
 		     EOPNOTSUPP, "the driver has pages of 2M alone; 1G come from hugetlb by the backend memfd: ");
@@ -368,10 +346,66 @@ static void test_no_giant_pages(void **state)
 	assert_int_equal(create_1g(am, GIANT_PAGE_BYTES, 0, ACTMEM_ALLOW_2M | ACTMEM_ALLOW_NODE),
 			 0);
 	assert_non_null(strstr(actmem_error(), "; took whatever node instead; the driver has pages of 2M alone; took"));
-	ACTMEM_INIT(&counters);
 	assert_int_equal(actmem_get_counters(am, &counters), 0);
 	assert_int_equal(counters.fallbacks_total, 3);
 	assert_same_held(before);
+	assert_int_equal(actmem_close(am), 0);
+}
+
+/* Pages that are missing are made before. */
+static void test_export(void **state)
+{
+	const uint64_t half = LENGTH / 2;
+	struct actmem *am = open_driver();
+	struct actmem_region *region;
+	int fd = -1;
+
+	assert_int_equal(create_lazy(am, &region), 0);
+	assert_int_equal(actmem_region_export(region, half, half, &fd), 0);
+	assert_int_equal(fd, EXPORTED_FD);
+	assert_int_equal(driver.changed, ACTMEM_IOC_POPULATE);
+	assert_int_equal(driver.range.offset, half);
+	assert_int_equal(driver.range.length, half);
+	assert_int_equal(driver.exported.size, sizeof(driver.exported));
+	assert_int_equal(driver.exported.flags, 0);
+	assert_int_equal(driver.exported.offset, half);
+	assert_int_equal(driver.exported.length, half);
+	assert_int_equal(driver.exported.reserved, 0);
+	/* A signal that does not kill is no reason to fail. */
+	fail_call("ioctl", 1, EINTR);
+	assert_int_equal(actmem_region_export(region, 0, LENGTH, &fd), 0);
+	assert_int_equal(actmem_region_close(region), 0);
+	assert_int_equal(actmem_close(am), 0);
+}
+
+static void test_export_refused(void **state)
+{
+	static const struct {
+		int range_error, export_error, error;
+		const char *words;
+	} cases[] = {
+		{ ENOMEM, 0, ENOMEM, "node 1 has 2.0 MiB free of 8.0 MiB wanted" },
+		{ 0, EOPNOTSUPP, EOPNOTSUPP, "CONFIG_DMA_SHARED_BUFFER" },
+		{ 0, ENODATA, ENODATA, "pages of it are missing" },
+		{ 0, EMFILE, EMFILE, "cannot export 4.0 MiB" },
+	};
+	struct actmem *am = open_driver();
+	struct actmem_region *region;
+	unsigned int i;
+
+	assert_int_equal(create_lazy(am, &region), 0);
+	driver.create.why = (struct actmem_why){ .reason = ACTMEM_WHY_NODE_FULL, .node = 1,
+						 .wanted = 8 << 20, .available = 2 << 20 };
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		int fd = -1;
+
+		driver.range_error = cases[i].range_error;
+		driver.export_error = cases[i].export_error;
+		assert_fails(actmem_region_export(region, 0, LENGTH, &fd), cases[i].error,
+			     cases[i].words);
+		assert_int_equal(fd, -1);
+	}
+	assert_int_equal(actmem_region_close(region), 0);
 	assert_int_equal(actmem_close(am), 0);
 }
 
@@ -404,6 +438,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_backend_of_giant_pages, driver_setup,
 						driver_teardown),
 		cmocka_unit_test_setup_teardown(test_no_giant_pages, driver_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_export, driver_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_export_refused, driver_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_map_fails, driver_setup, driver_teardown),
 	};
 

@@ -27,14 +27,11 @@ static struct actmem *opened(enum actmem_pages pages, uint32_t allow)
 static int create_with(struct actmem *am, enum actmem_policy policy, uint64_t length,
 		       uint32_t flags, struct actmem_region **region)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = length, .flags = flags, .policy = policy,
+		.nodes.word[0] = policy == ACTMEM_PLACE_PREFERRED ? 0 : 1, .name = "unit",
+	};
 
-	ACTMEM_INIT(&options);
-	options.length = length;
-	options.flags = flags;
-	options.policy = policy;
-	options.nodes.word[0] = policy == ACTMEM_PLACE_PREFERRED ? 0 : 1;
-	options.name = "unit";
 	return actmem_region_create(am, &options, region);
 }
 
@@ -57,9 +54,8 @@ static int create(struct actmem *am, enum actmem_policy policy, struct actmem_re
 
 static uint64_t fallbacks_of(struct actmem *am)
 {
-	struct actmem_counters counters;
+	struct actmem_counters counters = { .size = sizeof(counters) };
 
-	ACTMEM_INIT(&counters);
 	assert_int_equal(actmem_get_counters(am, &counters), 0);
 	return counters.fallbacks_total;
 }
@@ -69,14 +65,13 @@ static int whole_life(void *context)
 {
 	enum actmem_policy policy = *(const enum actmem_policy *)context;
 	struct actmem_region *region = NULL, *second = NULL, *lazy = NULL;
-	struct actmem_region_info info;
+	struct actmem_region_info info = { .size = sizeof(info) };
 	struct actmem *am;
 	void *address;
 	int error = open_memfd(&am, ACTMEM_PAGES_4K, 0);
 
 	if (error)
 		return error;
-	ACTMEM_INIT(&info);
 	error = create(am, policy, &region);
 	if (!error)
 		error = actmem_region_map(region, &address);
@@ -190,7 +185,7 @@ static void assert_published(struct actmem_region *region, uint64_t bytes)
 static void test_range_words(void **state)
 {
 	struct actmem *am = opened(ACTMEM_PAGES_4K, 0);
-	struct actmem_region_info info;
+	struct actmem_region_info info = { .size = sizeof(info) };
 	struct actmem_region *region;
 	struct holdings before;
 
@@ -222,7 +217,6 @@ static void test_range_words(void **state)
 	fail_call("fstat", 1, EIO);
 	assert_fails(actmem_region_discard(region, 0, LENGTH), EIO, "fstat");
 	fail_nothing();
-	ACTMEM_INIT(&info);
 	assert_int_equal(actmem_region_get_info(region, &info), 0);
 	assert_int_equal(info.allocated_bytes, 0);
 	assert_same_held(before);
@@ -327,7 +321,7 @@ static void test_numa_calls_forbidden(void **state)
 static void test_unlocked(void **state)
 {
 	struct actmem *am = opened(ACTMEM_PAGES_4K, ACTMEM_ALLOW_UNLOCKED);
-	struct actmem_region_info info;
+	struct actmem_region_info info = { .size = sizeof(info) };
 	struct actmem_region *region;
 
 	fail_call("mlock2", 1, ENOMEM);
@@ -335,7 +329,6 @@ static void test_unlocked(void **state)
 	fail_nothing();
 	assert_non_null(strstr(actmem_error(), "went on unpinned"));
 	assert_int_equal(fallbacks_of(am), 1);
-	ACTMEM_INIT(&info);
 	assert_int_equal(actmem_region_get_info(region, &info), 0);
 	assert_int_equal(info.pinned_bytes, 0);
 	assert_int_equal(actmem_region_close(region), 0);
@@ -346,7 +339,7 @@ static void test_unlocked(void **state)
 static void test_no_hugetlb(void **state)
 {
 	struct actmem *am = opened(ACTMEM_PAGES_2M, 0), *lenient;
-	struct actmem_region_info info;
+	struct actmem_region_info info = { .size = sizeof(info) };
 	struct actmem_region *region;
 
 	fail_call("memfd_create", 1, ENODEV);
@@ -363,7 +356,6 @@ static void test_no_hugetlb(void **state)
 	assert_non_null(strstr(actmem_error(), "no 2 MiB hugetlb pages"));
 	assert_non_null(strstr(actmem_error(), "took 4 KiB pages instead"));
 	assert_int_equal(fallbacks_of(lenient), 1);
-	ACTMEM_INIT(&info);
 	assert_int_equal(actmem_region_get_info(region, &info), 0);
 	assert_int_equal(info.page_bytes, 4096);
 	assert_int_equal(actmem_region_close(region), 0);

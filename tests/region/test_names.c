@@ -38,14 +38,24 @@ static struct actmem *opened(enum actmem_backend backend, const char *heap_name)
 static int open_name(struct actmem *am, uint64_t length, uint32_t flags, uint32_t allow,
 		     struct actmem_region **region)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = length, .policy = ACTMEM_PLACE_BIND,
+		.nodes.word[0] = 1, .allow = allow,
+	};
 
-	ACTMEM_INIT(&options);
-	options.length = length;
-	options.policy = ACTMEM_PLACE_BIND;
-	options.nodes.word[0] = 1;
-	options.allow = allow;
 	return actmem_region_open(am, path, &options, flags, region);
+}
+
+/* Is opened, and closed; whether it was found. */
+static int is_found(struct actmem *am, uint64_t length, uint32_t flags, uint32_t allow)
+{
+	struct actmem_region *region;
+	int found;
+
+	assert_int_equal(open_name(am, length, flags, allow, &region), 0);
+	found = actmem_region_found(region);
+	assert_int_equal(actmem_region_close(region), 0);
+	return found;
 }
 
 /* Made, found, and a heap; stops at the first failure and cleans up. */
@@ -144,8 +154,7 @@ static void test_no_proc(void **state)
 
 	fail_call("linkat", 1, ENOENT);
 	if (!geteuid()) {
-		assert_int_equal(open_name(am, LENGTH, ACTMEM_OPEN_CREATE, 0, &region), 0);
-		assert_int_equal(actmem_region_close(region), 0);
+		assert_int_equal(is_found(am, LENGTH, ACTMEM_OPEN_CREATE, 0), 0);
 		assert_complete(path, LENGTH);
 	}
 	fail_every("linkat", ENOENT);
@@ -163,9 +172,7 @@ static void test_second_try(void **state)
 	struct actmem_region *region;
 
 	fail_call("mmap", 1, ENOMEM);
-	assert_int_equal(open_name(am, LENGTH, ACTMEM_OPEN_CREATE, 0, &region), 0);
-	assert_int_equal(actmem_region_found(region), 0);
-	assert_int_equal(actmem_region_close(region), 0);
+	assert_int_equal(is_found(am, LENGTH, ACTMEM_OPEN_CREATE, 0), 0);
 	assert_complete(path, LENGTH);
 	fail_every("mmap", ENOMEM);
 	assert_fails(open_name(am, LENGTH, ACTMEM_OPEN_CREATE, 0, &region), ENOMEM, "cannot map");
@@ -180,8 +187,7 @@ static void test_exclusive_race(void **state)
 	struct actmem_region *region;
 	struct holdings before;
 
-	assert_int_equal(open_name(am, LENGTH, ACTMEM_OPEN_CREATE, 0, &region), 0);
-	assert_int_equal(actmem_region_close(region), 0);
+	assert_int_equal(is_found(am, LENGTH, ACTMEM_OPEN_CREATE, 0), 0);
 	before = held_now();
 	fail_call("access", 1, ENOENT);
 	assert_fails(open_name(am, LENGTH, ACTMEM_OPEN_CREATE | ACTMEM_OPEN_EXCLUSIVE, 0, &region),
@@ -198,14 +204,12 @@ static void test_found_elsewhere(void **state)
 	struct actmem *am = opened(ACTMEM_BACKEND_MEMFD, NULL);
 	struct actmem_region *region;
 
-	assert_int_equal(open_name(am, LENGTH, ACTMEM_OPEN_CREATE, 0, &region), 0);
-	assert_int_equal(actmem_region_close(region), 0);
+	assert_int_equal(is_found(am, LENGTH, ACTMEM_OPEN_CREATE, 0), 0);
 	fake_node(5);
 	assert_fails(open_name(am, LENGTH, 0, 0, &region), EEXIST, "page 0 is on node 5, not on node 0");
 	assert_non_null(strstr(actmem_error(), "ACTMEM_ALLOW_NODE"));
-	assert_int_equal(open_name(am, LENGTH, 0, ACTMEM_ALLOW_NODE, &region), 0);
+	assert_int_equal(is_found(am, LENGTH, 0, ACTMEM_ALLOW_NODE), 1);
 	assert_non_null(strstr(actmem_error(), "took it as it is"));
-	assert_int_equal(actmem_region_close(region), 0);
 	fail_nothing();
 	assert_int_equal(actmem_close(am), 0);
 	assert_complete(path, LENGTH);
@@ -320,9 +324,7 @@ static void test_driver_makes(void **state)
 	assert_int_equal(actmem_region_close(region), 0);
 	assert_int_equal(stat(path, &found), 0);
 	assert_int_equal(found.st_size, HUGE);
-	assert_int_equal(open_name(am, HUGE, ACTMEM_OPEN_CREATE, 0, &region), 0);
-	assert_int_equal(actmem_region_found(region), 1);
-	assert_int_equal(actmem_region_close(region), 0);
+	assert_int_equal(is_found(am, HUGE, ACTMEM_OPEN_CREATE, 0), 1);
 	assert_int_equal(actmem_close(am), 0);
 	assert_same_held(before);
 }
@@ -389,9 +391,7 @@ static void test_driver_race(void **state)
 	struct actmem_region *region;
 
 	driver.becomes_a_region = true;
-	assert_int_equal(open_name(am, HUGE, ACTMEM_OPEN_CREATE, 0, &region), 0);
-	assert_int_equal(actmem_region_found(region), 1);
-	assert_int_equal(actmem_region_close(region), 0);
+	assert_int_equal(is_found(am, HUGE, ACTMEM_OPEN_CREATE, 0), 1);
 	assert_fails(open_name(am, HUGE, ACTMEM_OPEN_CREATE | ACTMEM_OPEN_EXCLUSIVE, 0, &region),
 		     EEXIST, "there already");
 	assert_int_equal(actmem_close(am), 0);
@@ -400,23 +400,19 @@ static void test_driver_race(void **state)
 static void test_driver_found_otherwise(void **state)
 {
 	struct actmem *am = opened(ACTMEM_BACKEND_DRIVER, NULL);
-	struct actmem_region_options options;
+	struct actmem_region_options options = { .size = sizeof(options), .length = HUGE };
 	struct actmem_region *region;
 
-	assert_int_equal(open_name(am, HUGE, ACTMEM_OPEN_CREATE, 0, &region), 0);
-	assert_int_equal(actmem_region_close(region), 0);
+	assert_int_equal(is_found(am, HUGE, ACTMEM_OPEN_CREATE, 0), 0);
 	assert_fails(open_name(am, 2 * HUGE, ACTMEM_OPEN_CREATE, 0, &region), EEXIST,
 		     "with 2.0 MiB, not with 4.0 MiB");
 	driver.policy = ACTMEM_POLICY_INTERLEAVE;
 	driver.nodes = 6;
 	assert_fails(open_name(am, HUGE, 0, 0, &region), EEXIST,
 		     "policy interleave on nodes 1-2, not bind on node 0");
-	assert_int_equal(open_name(am, HUGE, 0, ACTMEM_ALLOW_NODE, &region), 0);
+	assert_int_equal(is_found(am, HUGE, 0, ACTMEM_ALLOW_NODE), 1);
 	assert_non_null(strstr(actmem_error(), "took it as it is"));
-	assert_int_equal(actmem_region_close(region), 0);
 	/* Without a policy, the one that is there holds. */
-	ACTMEM_INIT(&options);
-	options.length = HUGE;
 	assert_int_equal(actmem_region_open(am, path, &options, 0, &region), 0);
 	assert_string_equal(actmem_error(), "");
 	assert_int_equal(actmem_region_close(region), 0);

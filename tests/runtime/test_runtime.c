@@ -23,14 +23,10 @@ struct rig {
 
 static struct rig set_up(void)
 {
-	struct actmem_region_options wanted;
 	struct rig rig;
 
 	assert_int_equal(open_small(&rig.am), 0);
-	ACTMEM_INIT(&wanted);
-	wanted.length = LENGTH;
-	wanted.flags = ACTMEM_REGION_LAZY;
-	assert_int_equal(actmem_region_create(rig.am, &wanted, &rig.region), 0);
+	assert_int_equal(create_region(rig.am, LENGTH, ACTMEM_REGION_LAZY, &rig.region), 0);
 	return rig;
 }
 

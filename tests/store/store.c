@@ -99,11 +99,10 @@ static void test_steps(struct actmem *am)
 {
 	const char *paths[] = { spill_path(), spill_path() };
 	struct actmem_store_options options = store_options(BUDGET, paths, 1);
-	struct actmem_queue_options queue;
+	struct actmem_queue_options queue = { .size = sizeof(queue) };
 
 	try_steps(am, &options, "as they come");
 	options.flags |= ACTMEM_STORE_CHECKSUM;
-	ACTMEM_INIT(&queue);
 	options.queue = &queue;
 	queue.engine = ACTMEM_ENGINE_WORKERS;
 	queue.block_bytes = 64 * KIB;
@@ -143,11 +142,10 @@ static void test_memory_alone(struct actmem *am)
 	returns(actmem_store_take(store, key_of(7), back, sizeof(back)), 0);
 	ok(!memcmp(data, back, sizeof(data)), "what was put is taken");
 	returns(actmem_store_take(store, key_of(7), back, sizeof(back)), -ENOENT);
-	returns(actmem_store_reserve(store, key_of(8), BUDGET + 1, &memory,
-				     ACTMEM_WAIT_FOREVER), -ENOMEM);
+	returns(reserve_block(store, 8, BUDGET + 1, &memory), -ENOMEM);
 	says("budget_bytes");
 	returns(put_block(store, 8, BUDGET, 8), 0);
-	returns(actmem_store_reserve(store, key_of(9), 1, &memory, ACTMEM_WAIT_FOREVER), -ENOMEM);
+	returns(reserve_block(store, 9, 1, &memory), -ENOMEM);
 	says("spill_paths");
 	returns(take_block(store, 8, BUDGET, 8), 0);
 	tell(store);
@@ -202,9 +200,9 @@ static void test_nothing(struct actmem *am)
 
 	returns(actmem_store_create(NULL, &options, &store), -EINVAL);
 	returns(actmem_store_create(am, &options, NULL), -EINVAL);
-	returns(actmem_store_reserve(NULL, key_of(1), 1, &memory, ACTMEM_WAIT_FOREVER), -EINVAL);
+	returns(reserve_block(NULL, 1, 1, &memory), -EINVAL);
 	returns(actmem_store_commit(NULL, key_of(1)), -EINVAL);
-	returns(actmem_store_hold(NULL, key_of(1), &held, NULL, ACTMEM_WAIT_FOREVER), -EINVAL);
+	returns(hold_block(NULL, 1, &held, NULL), -EINVAL);
 	returns(actmem_store_release(NULL, key_of(1)), -EINVAL);
 	returns(actmem_store_put_back(NULL, key_of(1)), -EINVAL);
 	returns(actmem_store_drop(NULL, key_of(1)), -EINVAL);
@@ -217,12 +215,11 @@ static void test_nothing(struct actmem *am)
 	actmem_store_observe(NULL, NULL, NULL);
 
 	returns(actmem_store_create(am, &options, &store), 0);
-	returns(actmem_store_reserve(store, key_of(1), 1, NULL, ACTMEM_WAIT_FOREVER), -EINVAL);
-	returns(actmem_store_reserve(store, key_of(1), UINT64_MAX, &memory,
-				     ACTMEM_WAIT_FOREVER), -EINVAL);
+	returns(reserve_block(store, 1, 1, NULL), -EINVAL);
+	returns(reserve_block(store, 1, UINT64_MAX, &memory), -EINVAL);
 	returns(actmem_store_put(store, key_of(1), NULL, 1), -EINVAL);
 	returns(actmem_store_put(store, key_of(1), "", 1), 0);
-	returns(actmem_store_hold(store, key_of(1), NULL, NULL, ACTMEM_WAIT_FOREVER), -EINVAL);
+	returns(hold_block(store, 1, NULL, NULL), -EINVAL);
 	returns(actmem_store_take(store, key_of(1), NULL, 1), -EINVAL);
 	returns(actmem_store_get_stats(store, NULL), -EINVAL);
 	returns(actmem_store_drop(store, key_of(1)), 0);
@@ -238,22 +235,22 @@ static void test_users(struct actmem *am)
 	void *memory;
 	uint64_t bytes;
 
-	returns(actmem_store_reserve(store, key_of(1), 0, &memory, ACTMEM_WAIT_FOREVER), -EINVAL);
-	returns(actmem_store_reserve(store, key_of(1), 100, &memory, ACTMEM_WAIT_FOREVER), 0);
+	returns(reserve_block(store, 1, 0, &memory), -EINVAL);
+	returns(reserve_block(store, 1, 100, &memory), 0);
 	ok(!((uintptr_t)memory % 4096), "a block is aligned to 4096");
-	returns(actmem_store_reserve(store, key_of(1), 100, &memory, ACTMEM_WAIT_FOREVER), -EEXIST);
+	returns(reserve_block(store, 1, 100, &memory), -EEXIST);
 	returns(actmem_store_reserve(store, same, 100, &memory, ACTMEM_WAIT_FOREVER), 0);
 	returns(actmem_store_drop(store, same), 0);
-	returns(actmem_store_hold(store, key_of(1), &held, &bytes, ACTMEM_WAIT_FOREVER), -ENOENT);
+	returns(hold_block(store, 1, &held, &bytes), -ENOENT);
 	says("not committed");
 	returns(actmem_store_release(store, key_of(1)), -ENOENT);
 	returns(actmem_store_destroy(store), -EBUSY);
 	says("1 blocks");
 	returns(actmem_store_commit(store, key_of(1)), 0);
 	returns(actmem_store_commit(store, key_of(1)), -ENOENT);
-	returns(actmem_store_hold(store, key_of(1), &held, &bytes, ACTMEM_WAIT_FOREVER), 0);
+	returns(hold_block(store, 1, &held, &bytes), 0);
 	ok(bytes == 100, "a block has the bytes that were asked for");
-	returns(actmem_store_hold(store, key_of(1), &held, &bytes, ACTMEM_WAIT_FOREVER), -EBUSY);
+	returns(hold_block(store, 1, &held, &bytes), -EBUSY);
 	returns(actmem_store_drop(store, key_of(1)), -EBUSY);
 	returns(actmem_store_destroy(store), -EBUSY);
 	returns(actmem_store_put_back(store, key_of(1)), 0);
@@ -274,12 +271,10 @@ static void test_all_is_held(struct actmem *am)
 	uint64_t i;
 
 	for (i = 0; i < BUDGET / MIB; i++) {
-		if (put_block(store, i, MIB, i) || actmem_store_hold(store, key_of(i), &held[i], NULL,
-								     ACTMEM_WAIT_FOREVER))
+		if (put_block(store, i, MIB, i) || hold_block(store, i, &held[i], NULL))
 			tap_bail("block %llu", (unsigned long long)i);
 	}
-	returns(actmem_store_reserve(store, key_of(100), MIB, &memory,
-				     ACTMEM_WAIT_FOREVER), -EDEADLK);
+	returns(reserve_block(store, 100, MIB, &memory), -EDEADLK);
 	says("this thread");
 	for (i = 0; i < BUDGET / MIB; i++)
 		if (actmem_store_put_back(store, key_of(i)))
@@ -383,15 +378,12 @@ static void test_events(struct actmem *am)
 static bool is_refused(void *data)
 {
 	struct actmem_store *store = data;
-	struct actmem_store_stats stats;
+	struct actmem_store_stats stats = { .size = sizeof(stats) };
 	const void *held;
 	void *memory;
 
-	ACTMEM_INIT(&stats);
-	return actmem_store_reserve(store, key_of(2), 1, &memory,
-				    ACTMEM_WAIT_FOREVER) == -EOWNERDEAD &&
-	       actmem_store_hold(store, key_of(1), &held, NULL,
-				 ACTMEM_WAIT_FOREVER) == -EOWNERDEAD &&
+	return reserve_block(store, 2, 1, &memory) == -EOWNERDEAD &&
+	       hold_block(store, 1, &held, NULL) == -EOWNERDEAD &&
 	       actmem_store_drop(store, key_of(1)) == -EOWNERDEAD &&
 	       actmem_store_get_stats(store, &stats) == -EOWNERDEAD &&
 	       actmem_store_destroy(store) == -EOWNERDEAD;

@@ -86,7 +86,7 @@ static inline int take_named(struct actmem_store *store, uint64_t name, uint64_t
 {
 	const void *memory;
 	uint64_t has;
-	int error = actmem_store_hold(store, key_of(name), &memory, &has, ACTMEM_WAIT_FOREVER);
+	int error = hold_block(store, name, &memory, &has);
 
 	if (error)
 		return error;

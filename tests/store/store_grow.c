@@ -52,20 +52,19 @@ static void test_lengths(struct actmem *am)
 static void test_chunks(struct actmem *am)
 {
 	struct actmem_store_options options = store_options(0, NULL, 0);
-	struct actmem_runtime_options runtime;
-	struct actmem_key key = { .name = 1 };
+	struct actmem_runtime_options runtime = { .size = sizeof(runtime), .chunk_bytes = GROW };
 	struct actmem_store *store;
 	void *memory;
 
-	ACTMEM_INIT(&runtime);
-	runtime.chunk_bytes = GROW;
 	returns(actmem_runtime_open(am, &runtime, &options.runtime), 0);
 	store = store_or_bail(am, &options);
 	returns(actmem_store_grow(store, GROW + 1, GROW), -EINVAL);
 	says("chunk_bytes");
-	returns(actmem_store_reserve(store, key, GROW + 1, &memory, ACTMEM_WAIT_FOREVER), -EINVAL);
+	returns(reserve_block(store, 1, GROW + 1, &memory), -EINVAL);
 	says("chunk_bytes");
 	ok(!stats_of(store).memory_bytes, "no region is made for blocks that cannot be registered");
+	returns(put_block(store, 2, GROW, 2), 0);
+	returns(take_block(store, 2, GROW, 2), 0);
 	destroy_empty(store);
 	returns(actmem_runtime_close(options.runtime), 0);
 }
@@ -92,8 +91,7 @@ static void test_beside_blocks(struct actmem *am)
 	pthread_t thread;
 	void *failed;
 
-	if (pthread_create(&thread, NULL, grow, store))
-		tap_bail("pthread_create");
+	thread = start_thread(grow, store);
 	for (round = 0; round < ROUNDS; round++) {
 		for (i = 0; i < count; i++)
 			wrong += !!put_block(store, i, BLOCK, i);

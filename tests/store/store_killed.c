@@ -50,8 +50,8 @@ static void run_until_killed(void *context, int begun)
 {
 	const struct victim *victim = context;
 	struct actmem_store_options options = store_options(BUDGET, &victim->folder, 1);
-	struct actmem_region_options region;
-	struct actmem_queue_options queue;
+	struct actmem_region_options region = { .size = sizeof(region) };
+	struct actmem_queue_options queue = { .size = sizeof(queue) };
 	struct busy busy[2];
 	struct actmem *am;
 	pthread_t thread;
@@ -59,10 +59,8 @@ static void run_until_killed(void *context, int begun)
 	/* What it says is said once, by the parent. */
 	dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDOUT_FILENO);
 	am = open_or_bail();
-	ACTMEM_INIT(&region);
 	options.region = &region;
 	region.name = victim->name;
-	ACTMEM_INIT(&queue);
 	options.queue = &queue;
 	queue.engine = victim->engine;
 	options.flags |= ACTMEM_STORE_CHECKSUM;

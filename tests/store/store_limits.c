@@ -86,10 +86,9 @@ static bool works_without_uring(void *context)
 	const char *const *folder = context;
 	struct actmem_store_options options = store_options(BUDGET, folder, 1);
 	struct actmem *am = open_or_bail();
-	struct actmem_queue_options queue;
+	struct actmem_queue_options queue = { .size = sizeof(queue) };
 	struct actmem_store *store;
 
-	ACTMEM_INIT(&queue);
 	options.queue = &queue;
 	queue.engine = ACTMEM_ENGINE_URING;
 	if (!refuse_uring(EPERM) || actmem_store_create(am, &options, &store) != -EPERM ||
@@ -104,11 +103,6 @@ static bool works_without_uring(void *context)
 	       !actmem_store_destroy(store) && !actmem_close(am);
 }
 
-static bool refused(int returned)
-{
-	return returned == -EOWNERDEAD && strstr(actmem_error(), "fork");
-}
-
 struct inherited {
 	struct actmem_store *store;
 	const char *const *folder;
@@ -120,18 +114,16 @@ static bool child_is_refused(void *context)
 	struct inherited *parent = context;
 	struct actmem_store_options options = store_options(BUDGET, parent->folder, 1);
 	struct actmem_store *store = parent->store, *own;
-	struct actmem_store_stats stats;
+	struct actmem_store_stats stats = { .size = sizeof(stats) };
 	char byte[BYTES];
 	const void *held;
 	struct actmem *am;
 	void *memory;
 	uint64_t bytes;
 
-	ACTMEM_INIT(&stats);
-	if (!refused(actmem_store_reserve(store, key_of(9999), BYTES, &memory,
-					  ACTMEM_WAIT_FOREVER)) ||
+	if (!refused(reserve_block(store, 9999, BYTES, &memory)) ||
 	    !refused(actmem_store_commit(store, key_of(0))) ||
-	    !refused(actmem_store_hold(store, key_of(0), &held, &bytes, ACTMEM_WAIT_FOREVER)) ||
+	    !refused(hold_block(store, 0, &held, &bytes)) ||
 	    !refused(actmem_store_release(store, key_of(0))) ||
 	    !refused(actmem_store_put_back(store, key_of(0))) ||
 	    !refused(actmem_store_drop(store, key_of(0))) ||
@@ -172,8 +164,7 @@ static void test_fork(struct actmem *am, const char *const *folder)
 	pthread_t thread;
 	unsigned int i;
 
-	if (pthread_create(&thread, NULL, be_busy, &busy))
-		tap_bail("pthread_create");
+	thread = start_thread(be_busy, &busy);
 	for (i = 0; i < 3; i++)
 		ok(in_child(child_is_refused, &parent),
 		   "a child is refused its parent's store, and has its own");
@@ -195,8 +186,5 @@ int main(void)
 	am = open_or_bail();
 	test_fork(am, &folder);
 	remove_folder(folder);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return end_tests(am, before);
 }

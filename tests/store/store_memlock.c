@@ -3,10 +3,6 @@
  * A store under RLIMIT_MEMLOCK, of which others have the half: it makes do with the rest,
  * and has more when that is there.
  */
-#include <linux/capability.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-
 #include "store_folder.h"
 
 #define LIMIT	(8 * MIB)	/* what any process may have */
@@ -14,19 +10,6 @@
 #define BYTES	MIB
 #define BLOCKS	24
 #define WAITS	5000
-
-/* Root would not meet the limit. */
-static bool lower_memlock(void)
-{
-	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
-	struct rlimit limit = { LIMIT, LIMIT };
-
-	if (setrlimit(RLIMIT_MEMLOCK, &limit) || syscall(SYS_capget, &header, data))
-		return false;
-	data[0].effective &= ~(1U << CAP_IPC_LOCK);
-	return !syscall(SYS_capset, &header, data);
-}
 
 static bool run_step(struct actmem_store *store)
 {
@@ -44,18 +27,15 @@ static bool makes_do(void *context)
 {
 	const char *const *folder = context;
 	struct actmem_store_options options = store_options(LIMIT, folder, 1);
-	struct actmem_region_options region;
 	struct actmem_region *others;
 	struct actmem_store *store;
 	struct actmem *am;
 	uint64_t before;
 	unsigned int i;
 
-	ACTMEM_INIT(&region);
-	region.length = LIMIT / 2;
 	options.grow_bytes = GROW;
-	if (!lower_memlock() || actmem_open(&am, NULL) ||
-	    actmem_region_create(am, &region, &others) ||
+	if (!lower_memlock(LIMIT) || actmem_open(&am, NULL) ||
+	    create_region(am, LIMIT / 2, 0, &others) ||
 	    actmem_store_create(am, &options, &store))
 		return false;
 	for (i = 0; i < 3; i++)
@@ -88,7 +68,7 @@ static bool has_all(void *context)
 	struct actmem *am;
 	unsigned int i;
 
-	if (!lower_memlock() || actmem_open(&am, NULL) ||
+	if (!lower_memlock(LIMIT) || actmem_open(&am, NULL) ||
 	    actmem_store_create(am, &options, &store))
 		return false;
 	for (i = 0; i < 3; i++)
@@ -98,23 +78,16 @@ static bool has_all(void *context)
 	       !actmem_store_destroy(store) && !actmem_close(am);
 }
 
-/* Hugetlb pages cannot be swapped, and so need no lock. */
-static bool memlock_counts(void)
-{
-	struct actmem *am = open_or_bail();
-	bool counts = on_driver(am) || pages_wanted() != ACTMEM_PAGES_2M;
-
-	actmem_close(am);
-	return counts;
-}
-
 int main(void)
 {
 	struct usage before = usage_now();
 	char path[PATH_MAX];
 	const char *folder = make_folder(path);
+	struct actmem *am = open_or_bail();
+	bool counts = memlock_counts(am);
 
-	if (memlock_counts())
+	actmem_close(am);
+	if (counts)
 		ok(in_child(makes_do, &folder), "a store makes do with what a limit leaves it");
 	else
 		ok(in_child(has_all, &folder), "a limit that does not count leaves it all");

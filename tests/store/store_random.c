@@ -96,6 +96,21 @@ static int reserve_or_wait(struct worker *w, const struct entry *entry, void **m
 	       actmem_store_reserve(store, entry->key, entry->bytes, memory, ACTMEM_WAIT_FOREVER);
 }
 
+static int reserve_again(struct worker *w, const struct entry *entry, uint64_t bytes)
+{
+	void *memory;
+
+	return actmem_store_reserve(w->model->store, entry->key, bytes, &memory, some_time(w));
+}
+
+static int hold_again(struct worker *w, const struct entry *entry)
+{
+	const void *seen;
+	uint64_t bytes;
+
+	return actmem_store_hold(w->model->store, entry->key, &seen, &bytes, some_time(w));
+}
+
 static void put(struct worker *w, struct entry *entry)
 {
 	struct model *m = w->model;
@@ -114,12 +129,7 @@ static void put(struct worker *w, struct entry *entry)
 			return;
 		fill_bytes(memory, entry->bytes, entry->content);
 		if (one_in(&w->random, 20)) {
-			const void *seen;
-			uint64_t bytes;
-
-			expect(m, entry, actmem_store_hold(m->store, entry->key, &seen, &bytes,
-							   ACTMEM_WAIT_FOREVER),
-			       -ENOENT, "hold what is reserved");
+			expect(m, entry, hold_again(w, entry), -ENOENT, "hold what is reserved");
 			expect(m, entry, actmem_store_drop(m->store, entry->key), 0,
 			       "drop what is reserved");
 			return;
@@ -192,44 +202,32 @@ static void take(struct worker *w, struct entry *entry)
 static void misuse(struct worker *w, struct entry *entry)
 {
 	struct model *m = w->model;
-	const void *seen;
-	uint64_t bytes;
-	void *memory;
+	struct actmem_store *store = m->store;
 
 	if (entry->state == ABSENT) {
-		expect(m, entry, actmem_store_hold(m->store, entry->key, &seen, &bytes,
-						   ACTMEM_WAIT_FOREVER), -ENOENT,
-		       "hold of nothing");
-		expect(m, entry, actmem_store_drop(m->store, entry->key), -ENOENT,
-		       "drop of nothing");
-		expect(m, entry, actmem_store_prefetch(m->store, entry->key), -ENOENT,
+		expect(m, entry, hold_again(w, entry), -ENOENT, "hold of nothing");
+		expect(m, entry, actmem_store_drop(store, entry->key), -ENOENT, "drop of nothing");
+		expect(m, entry, actmem_store_prefetch(store, entry->key), -ENOENT,
 		       "prefetch of nothing");
-		expect(m, entry, actmem_store_reserve(m->store, entry->key, 0, &memory,
-						      ACTMEM_WAIT_FOREVER), -EINVAL,
-		       "reserve of no byte");
+		expect(m, entry, reserve_again(w, entry, 0), -EINVAL, "reserve of no byte");
 		if (m->has_budget)
-			expect(m, entry, actmem_store_reserve(m->store, entry->key, BUDGET + 1,
-							      &memory,
-							      ACTMEM_WAIT_FOREVER), -ENOMEM,
+			expect(m, entry, reserve_again(w, entry, BUDGET + 1), -ENOMEM,
 			       "reserve of more than the budget");
 	} else {
-		expect(m, entry, actmem_store_reserve(m->store, entry->key, 4096, &memory,
-						      ACTMEM_WAIT_FOREVER), -EEXIST,
+		expect(m, entry, reserve_again(w, entry, 4096), -EEXIST,
 		       "reserve of what is there");
 	}
 	if (entry->state == HELD) {
-		expect(m, entry, actmem_store_hold(m->store, entry->key, &seen, &bytes,
-						   ACTMEM_WAIT_FOREVER), -EBUSY,
-		       "hold of what is held");
-		expect(m, entry, actmem_store_drop(m->store, entry->key), -EBUSY,
+		expect(m, entry, hold_again(w, entry), -EBUSY, "hold of what is held");
+		expect(m, entry, actmem_store_drop(store, entry->key), -EBUSY,
 		       "drop of what is held");
 	} else {
-		expect(m, entry, actmem_store_release(m->store, entry->key), -ENOENT,
+		expect(m, entry, actmem_store_release(store, entry->key), -ENOENT,
 		       "release of what is not held");
-		expect(m, entry, actmem_store_put_back(m->store, entry->key), -ENOENT,
+		expect(m, entry, actmem_store_put_back(store, entry->key), -ENOENT,
 		       "put back of what is not held");
 	}
-	expect(m, entry, actmem_store_commit(m->store, entry->key), -ENOENT,
+	expect(m, entry, actmem_store_commit(store, entry->key), -ENOENT,
 	       "commit of what is not reserved");
 }
 
@@ -354,8 +352,7 @@ static void run(struct actmem *am, const struct actmem_store_options *options, u
 		workers[i].model = m;
 		workers[i].random = seed + i;
 		workers[i].copy = malloc(BYTES_MAX + 8);
-		if (pthread_create(&workers[i].thread, NULL, work, &workers[i]))
-			tap_bail("pthread_create");
+		workers[i].thread = start_thread(work, &workers[i]);
 	}
 	for (i = 0; i < THREADS; i++)
 		pthread_join(workers[i].thread, NULL);
@@ -383,14 +380,13 @@ static void test_random(struct actmem *am, const char *const *folders, uint64_t 
 			uint64_t steps)
 {
 	struct actmem_store_options options = store_options(BUDGET, folders, 1);
-	struct actmem_queue_options queue;
+	struct actmem_queue_options queue = { .size = sizeof(queue) };
 
 	options.flags |= ACTMEM_STORE_CHECKSUM;
 	run(am, &options, seed, steps);
 	options.flags &= ~ACTMEM_STORE_CHECKSUM;
 	options.spill_path_count = 2;
 	options.spill_bytes = 2 * BUDGET;
-	ACTMEM_INIT(&queue);
 	options.queue = &queue;
 	queue.engine = ACTMEM_ENGINE_WORKERS;
 	queue.block_bytes = 65536;
@@ -466,8 +462,5 @@ int main(void)
 	test_orders(am, folders, seed, steps / 100);
 	remove_folder(folders[0]);
 	remove_folder(folders[1]);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return end_tests(am, before);
 }

@@ -50,31 +50,26 @@ static inline struct actmem_key key_of(uint64_t name)
 static inline int set_up(struct rig *rig)
 {
 	const char *paths[] = { FOLDER, FOLDER };
-	struct actmem_queue_options queue;
-	struct actmem_store_options options;
-	struct actmem_options open_options;
+	struct actmem_options open_options = {
+		.size = sizeof(open_options), .backend = ACTMEM_BACKEND_MEMFD,
+		.pages = ACTMEM_PAGES_4K, .heap_name = rig->heap_name,
+	};
 	int error;
+	struct actmem_store_options options = { .size = sizeof(options), .budget_bytes = BUDGET };
+	struct actmem_queue_options queue = { .size = sizeof(queue), .engine = rig->engine };
 
 	rig->before = held_now();
 	rig->store = NULL;
-	ACTMEM_INIT(&open_options);
-	open_options.backend = ACTMEM_BACKEND_MEMFD;
-	open_options.pages = ACTMEM_PAGES_4K;
-	open_options.heap_name = rig->heap_name;
 	rig->am = NULL;
 	error = actmem_open(&rig->am, &open_options);
 	if (error)
 		return error;
-	ACTMEM_INIT(&options);
-	options.budget_bytes = BUDGET;
 	options.spill_paths = paths;
 	options.spill_path_count = rig->stripes ? rig->stripes : 1;
 	options.spill_limit_bytes = rig->spill_limit;
 	options.spill_bytes = rig->spill_bytes;
 	options.grow_bytes = rig->grow;
 	options.flags = rig->flags | ACTMEM_STORE_ALLOW_BUFFERED;
-	ACTMEM_INIT(&queue);
-	queue.engine = rig->engine;
 	options.queue = &queue;
 	error = actmem_store_create(rig->am, &options, &rig->store);
 	if (!error)
@@ -92,13 +87,37 @@ static inline void tear_down(struct rig *rig)
 	assert_same_held(rig->before);
 }
 
+static inline void begin(struct rig *rig)
+{
+	assert_int_equal(set_up(rig), 0);
+}
+
+/* A rig of such values, the last of a test's declarations; it ends with the test. */
+#define RIG(rig, ...)							\
+	struct rig rig __attribute__((cleanup(tear_down))) = { __VA_ARGS__ };	\
+	begin(&rig)
+
 static inline struct actmem_store_stats stats_of(struct rig *rig)
 {
-	struct actmem_store_stats stats;
+	struct actmem_store_stats stats = { .size = sizeof(stats) };
 
-	ACTMEM_INIT(&stats);
 	assert_int_equal(actmem_store_get_stats(rig->store, &stats), 0);
 	return stats;
+}
+
+/* For as long as it takes. */
+static inline int reserve(struct rig *rig, uint64_t name, uint64_t bytes)
+{
+	void *memory;
+
+	return actmem_store_reserve(rig->store, key_of(name), bytes, &memory, ACTMEM_WAIT_FOREVER);
+}
+
+static inline int hold(struct rig *rig, uint64_t name)
+{
+	const void *memory;
+
+	return actmem_store_hold(rig->store, key_of(name), &memory, NULL, ACTMEM_WAIT_FOREVER);
 }
 
 static inline int put(struct rig *rig, uint64_t name)
@@ -135,6 +154,24 @@ static inline void settle(struct rig *rig)
 {
 	while (rig->under_way)
 		usleep(1000);
+}
+
+/* So many, from 0 on. */
+static inline uint64_t put_all(struct rig *rig, uint64_t count)
+{
+	uint64_t name;
+
+	for (name = 0; name < count; name++)
+		assert_int_equal(put(rig, name), 0);
+	return count;
+}
+
+static inline void drop_all(struct rig *rig, uint64_t count)
+{
+	uint64_t name;
+
+	for (name = 0; name < count; name++)
+		assert_int_equal(actmem_store_drop(rig->store, key_of(name)), 0);
 }
 
 static inline void take_all(struct rig *rig, uint64_t count)

@@ -150,30 +150,6 @@ static unsigned int put_until(struct actmem_store *store, unsigned int first, un
 	return i - !!*error;
 }
 
-/*
- * What is in a file needs room in memory, which what is not in a file has: so long as
- * the disk is full, that is to be taken first. Any order will do if one is tried again.
- */
-static bool take_in_turn(struct actmem_store *store, unsigned int count)
-{
-	bool *is_taken = calloc(count, sizeof(*is_taken));
-	unsigned int left = count, before, i;
-	bool good = true;
-	int error;
-
-	do {
-		before = left;
-		for (i = 0; i < count && good; i++) {
-			error = is_taken[i] ? 0 : take_named(store, i, BYTES);
-			good = !error || error == -ENOSPC;
-			left -= !error && !is_taken[i];
-			is_taken[i] |= !error;
-		}
-	} while (good && left && left < before);
-	free(is_taken);
-	return good && !left;
-}
-
 static void test_full(struct actmem *am, const char *folder)
 {
 	struct actmem_store_options options = store_options(BUDGET, &folder, 1);
@@ -199,47 +175,6 @@ static void test_full(struct actmem *am, const char *folder)
 	returns(umount(folder), 0);
 }
 
-static void test_allowed(struct actmem *am, const char *folder)
-{
-	struct actmem_store_options options = store_options(BUDGET, &folder, 1);
-	struct actmem_store *store;
-	struct actmem_store_stats stats;
-	unsigned int i;
-	int error;
-
-	mount_small(folder, 2, 0);
-	options.flags |= ACTMEM_STORE_ALLOW_MEMORY;
-	store = store_or_bail(am, &options);
-	ok(put_until(store, 0, BLOCKS, &error) == BLOCKS,
-	   "blocks that the disk has no room for stay in memory, where that is allowed");
-	stats = stats_of(store);
-	ok(stats.beyond_budget_bytes && stats.failed_spills_total &&
-	   stats.memory_bytes > stats.budget_bytes, "%llu bytes beyond the budget",
-	   (unsigned long long)stats.beyond_budget_bytes);
-	for (i = 0; i < BLOCKS; i++)
-		error |= take_named(store, i, BYTES);
-	ok(!error, "and every block is as it was put");
-	destroy_empty(store);
-	returns(umount(folder), 0);
-}
-
-static void test_limit(struct actmem *am, const char *folder)
-{
-	struct actmem_store_options options = store_options(BUDGET, &folder, 1);
-	struct actmem_store *store;
-	unsigned int well;
-	int error;
-
-	options.spill_limit_bytes = 2 * MIB;
-	store = store_or_bail(am, &options);
-	well = put_until(store, 0, 4 * BLOCKS, &error);
-	ok(error == -ENOSPC, "spill_limit_bytes is a full disk, after %u blocks", well);
-	says("spill_limit_bytes");
-	ok(stats_of(store).file_bytes <= options.spill_limit_bytes, "the files keep to it");
-	ok(take_in_turn(store, well), "and every block is as it was put");
-	destroy_empty(store);
-}
-
 int main(void)
 {
 	struct usage before = usage_now();
@@ -249,18 +184,13 @@ int main(void)
 
 	test_changed(am, folder);
 	test_cut_off(am, folder);
-	test_limit(am, folder);
 	if (geteuid()) {
 		tap_skip("only root can mount a small disk");
 	} else {
 		if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
 			tap_bail("unshare: %s", strerror(errno));
 		test_full(am, folder);
-		test_allowed(am, folder);
 	}
 	remove_folder(folder);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return end_tests(am, before);
 }

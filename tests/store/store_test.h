@@ -27,13 +27,11 @@ static inline const char *spill_path(void)
 static inline struct actmem_store_options store_options(uint64_t budget, const char *const *paths,
 							uint32_t count)
 {
-	struct actmem_store_options options;
+	struct actmem_store_options options = {
+		.size = sizeof(options), .budget_bytes = budget, .spill_paths = paths,
+		.spill_path_count = count, .flags = ACTMEM_STORE_ALLOW_BUFFERED,
+	};
 
-	ACTMEM_INIT(&options);
-	options.budget_bytes = budget;
-	options.spill_paths = paths;
-	options.spill_path_count = count;
-	options.flags = ACTMEM_STORE_ALLOW_BUFFERED;
 	return options;
 }
 
@@ -57,9 +55,8 @@ static inline struct actmem_store *spilling_store(struct actmem *am, uint64_t bu
 
 static inline struct actmem_store_stats stats_of(struct actmem_store *store)
 {
-	struct actmem_store_stats stats;
+	struct actmem_store_stats stats = { .size = sizeof(stats) };
 
-	ACTMEM_INIT(&stats);
 	if (actmem_store_get_stats(store, &stats))
 		tap_bail("actmem_store_get_stats");
 	return stats;
@@ -85,12 +82,25 @@ static inline bool is_block(const void *memory, uint64_t bytes, uint64_t seed)
 	return true;
 }
 
+/* For as long as it takes. */
+static inline int reserve_block(struct actmem_store *store, uint64_t name, uint64_t bytes,
+				void **memory)
+{
+	return actmem_store_reserve(store, key_of(name), bytes, memory, ACTMEM_WAIT_FOREVER);
+}
+
+static inline int hold_block(struct actmem_store *store, uint64_t name, const void **memory,
+		       uint64_t *bytes)
+{
+	return actmem_store_hold(store, key_of(name), memory, bytes, ACTMEM_WAIT_FOREVER);
+}
+
 /* Puts, and takes and compares, in place. */
 static inline int put_block(struct actmem_store *store, uint64_t name, uint64_t bytes,
 			    uint64_t seed)
 {
 	void *memory;
-	int error = actmem_store_reserve(store, key_of(name), bytes, &memory, ACTMEM_WAIT_FOREVER);
+	int error = reserve_block(store, name, bytes, &memory);
 
 	if (error)
 		return error;
@@ -103,7 +113,7 @@ static inline int take_block(struct actmem_store *store, uint64_t name, uint64_t
 {
 	const void *memory;
 	uint64_t has;
-	int error = actmem_store_hold(store, key_of(name), &memory, &has, ACTMEM_WAIT_FOREVER);
+	int error = hold_block(store, name, &memory, &has);
 
 	if (error)
 		return error;

@@ -33,14 +33,12 @@ static void *grow(void *store)
 /* Each region takes a while, so that there are more to come. */
 static void test_store_stays(void **state)
 {
-	struct actmem_store_options options;
+	struct actmem_store_options options = { .size = sizeof(options), .grow_bytes = 2 * MIB };
 	struct actmem_store *store;
 	pthread_t thread;
 	void *failed;
 	int error;
 
-	ACTMEM_INIT(&options);
-	options.grow_bytes = 2 * MIB;
 	assert_int_equal(actmem_store_create(am, &options, &store), 0);
 	slow_call("memfd_create", PAUSE_US);
 	assert_int_equal(pthread_create(&thread, NULL, grow, store), 0);
@@ -119,15 +117,10 @@ static void fail_first(const struct actmem_store_event *event, void *data)
  */
 static void put_away(struct rig *rig)
 {
-	void *memory;
-
-	assert_int_equal(actmem_store_reserve(rig->store, key_of(0), BLOCK / 2, &memory,
-					      ACTMEM_WAIT_FOREVER), 0);
+	assert_int_equal(reserve(rig, 0, BLOCK / 2), 0);
 	assert_int_equal(put(rig, 1), 0);
-	assert_fails(actmem_store_reserve(rig->store, key_of(2), BUDGET, &memory,
-					  ACTMEM_WAIT_FOREVER), EDEADLK, "");
-	assert_int_equal(actmem_store_reserve(rig->store, key_of(3), BLOCK / 2, &memory,
-					      ACTMEM_WAIT_FOREVER), 0);
+	assert_fails(reserve(rig, 2, BUDGET), EDEADLK, "");
+	assert_int_equal(reserve(rig, 3, BLOCK / 2), 0);
 	settle(rig);
 	assert_int_equal(stats_of(rig).spilled_bytes, BLOCK);
 	assert_int_equal(stats_of(rig).memory_bytes, BUDGET / 2);
@@ -151,12 +144,11 @@ static void await_callers(struct rig *rig, const char *count)
  */
 static void test_waiter_is_woken(void **state)
 {
-	struct rig rig = { .grow = BUDGET / 2 };
 	pthread_t first, second, waiter;
 	struct timespec until;
 	void *failed;
+	RIG(rig, .grow = BUDGET / 2);
 
-	assert_int_equal(set_up(&rig), 0);
 	put_away(&rig);
 	slow_call("memfd_create", SLOW_HELD);
 	fail_call("memfd_create", 1, ENOMEM);
@@ -184,7 +176,6 @@ static void test_waiter_is_woken(void **state)
 	assert_int_equal(actmem_store_drop(rig.store, key_of(7)), 0);
 	assert_int_equal(actmem_store_drop(rig.store, key_of(3)), 0);
 	assert_int_equal(actmem_store_drop(rig.store, key_of(0)), 0);
-	tear_down(&rig);
 }
 
 int main(void)

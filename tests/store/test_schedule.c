@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "random.h"
 #include "store/schedule.h"
 
 /* It has a fail() of its own. */
@@ -18,12 +19,6 @@
 #define MIB	(1ULL << 20)
 
 static uint64_t seed;
-
-static uint64_t random_below(uint64_t bound)
-{
-	seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
-	return (seed >> 33) % bound;
-}
 
 static const struct order_place *first_of(const struct order_place *places, const bool *is_in,
 					  bool last_first)
@@ -50,11 +45,11 @@ static void try_order(bool last_first)
 	unsigned int round, at;
 
 	for (round = 0; round < 4 * PLACES; round++) {
-		at = (unsigned int)random_below(PLACES);
+		at = (unsigned int)random_below(&seed, PLACES);
 		if (is_in[at]) {
 			order_remove(&order, &places[at]);
 		} else {
-			places[at].want = (struct want){ random_below(50), round };
+			places[at].want = (struct want){ random_below(&seed, 50), round };
 			order_add(&order, &places[at]);
 		}
 		is_in[at] = !is_in[at];
@@ -75,6 +70,11 @@ static void test_order(void **state)
 	try_order(true);
 }
 
+/* One that ends with its test. */
+#define SCHEDULE(schedule)						\
+	struct schedule schedule __attribute__((cleanup(schedule_destroy)));	\
+	schedule_init(&schedule)
+
 static struct actmem_key key_of(uint64_t name)
 {
 	return (struct actmem_key){ .name = name };
@@ -87,10 +87,9 @@ static bool is_sooner(struct want want, struct want other)
 
 static void test_unknown(void **state)
 {
-	struct schedule schedule;
 	struct want first, second, known;
+	SCHEDULE(schedule);
 
-	schedule_init(&schedule);
 	first = schedule_put(&schedule, key_of(1), 0);
 	second = schedule_put(&schedule, key_of(2), 0);
 	assert_true(is_sooner(second, first));
@@ -100,7 +99,6 @@ static void test_unknown(void **state)
 	assert_true(is_sooner(known, second));
 	/* Another turn of a name that is known is as good as another name. */
 	assert_int_equal(schedule_put(&schedule, key_of(3), 1).at, WANTED_UNKNOWN);
-	schedule_destroy(&schedule);
 }
 
 #define NAMES	20
@@ -123,46 +121,41 @@ static void run_step(struct schedule *schedule, const unsigned int *takes, bool 
 
 static void test_order_is_learned(void **state)
 {
-	struct schedule schedule;
 	unsigned int takes[NAMES], other[NAMES], i;
+	SCHEDULE(schedule);
 
 	for (i = 0; i < NAMES; i++) {
 		takes[i] = i * 7 % NAMES;
 		other[i] = NAMES - 1 - i;
 	}
-	schedule_init(&schedule);
 	run_step(&schedule, takes, false);
 	run_step(&schedule, takes, true);
 	run_step(&schedule, takes, true);
 	run_step(&schedule, other, false);
 	run_step(&schedule, other, true);
-	schedule_destroy(&schedule);
 }
 
 /* Of micro-batches that are not taken in the order of their puts. */
 static void test_instances(void **state)
 {
 	struct actmem_key first = { 1, 1 }, second = { 1, 2 }, third = { 1, 3 };
-	struct schedule schedule;
+	SCHEDULE(schedule);
 
-	schedule_init(&schedule);
 	schedule_take(&schedule, second, 0, 0);
 	schedule_take(&schedule, first, 0, 0);
 	assert_int_equal(schedule_put(&schedule, first, 0).at, 4);
 	assert_int_equal(schedule_put(&schedule, second, 0).at, 3);
 	/* One that was never seen is as the last one of its name. */
 	assert_int_equal(schedule_put(&schedule, third, 0).at, 4);
-	schedule_destroy(&schedule);
 }
 
 /* Of instances that do not recur, as many as there may be, only their names are held. */
 static void test_instances_that_do_not_recur(void **state)
 {
-	struct schedule schedule;
 	struct actmem_key key = { .name = 0 };
 	uint64_t serial;
+	SCHEDULE(schedule);
 
-	schedule_init(&schedule);
 	for (serial = 0; serial < 2 * SCHEDULE_HABITS_MAX; serial++) {
 		key.name = serial % NAMES;
 		key.instance = ACTMEM_INSTANCE_ONCE | serial;
@@ -172,30 +165,26 @@ static void test_instances_that_do_not_recur(void **state)
 	for (key.name = 0; key.name < NAMES; key.name++, key.instance++)
 		assert_int_equal(schedule_put(&schedule, key, 0).at,
 				 schedule.clock + key.name + 1);
-	schedule_destroy(&schedule);
 }
 
 static void test_urgent(void **state)
 {
-	struct schedule schedule;
 	struct want known, first, second;
+	SCHEDULE(schedule);
 
-	schedule_init(&schedule);
 	schedule_take(&schedule, key_of(1), 0, 0);
 	known = schedule_put(&schedule, key_of(1), 0);
 	first = schedule_urgent(&schedule);
 	second = schedule_urgent(&schedule);
 	assert_true(is_sooner(first, second));
 	assert_true(is_sooner(second, known));
-	schedule_destroy(&schedule);
 }
 
 static void test_names_are_forgotten(void **state)
 {
-	struct schedule schedule;
 	uint64_t name;
+	SCHEDULE(schedule);
 
-	schedule_init(&schedule);
 	for (name = 0; name < SCHEDULE_HABITS_MAX / 2; name++)
 		schedule_take(&schedule, key_of(name), 0, schedule.clock);
 	assert_int_not_equal(schedule_put(&schedule, key_of(0), 0).at, WANTED_UNKNOWN);
@@ -206,16 +195,14 @@ static void test_names_are_forgotten(void **state)
 	assert_int_equal(schedule_put(&schedule, key_of(1), 0).at, WANTED_UNKNOWN);
 	assert_int_not_equal(schedule_put(&schedule, key_of(0), 0).at, WANTED_UNKNOWN);
 	assert_int_not_equal(schedule_put(&schedule, key_of(name), 0).at, WANTED_UNKNOWN);
-	schedule_destroy(&schedule);
 }
 
 static void test_rounds(void **state)
 {
-	struct schedule schedule;
 	uint64_t bytes;
 	unsigned int round;
+	SCHEDULE(schedule);
 
-	schedule_init(&schedule);
 	for (round = 0; round < 3; round++) {
 		for (bytes = 1; bytes <= 100; bytes++) {
 			schedule_live(&schedule, bytes);
@@ -237,16 +224,14 @@ static void test_rounds(void **state)
 		schedule_live(&schedule, 0);
 	}
 	assert_int_equal(schedule_peak(&schedule), 30);
-	schedule_destroy(&schedule);
 }
 
 /* Puts between the takes of a round want room that is kept for them. */
 static void test_refill(void **state)
 {
-	struct schedule schedule;
 	unsigned int i;
+	SCHEDULE(schedule);
 
-	schedule_init(&schedule);
 	schedule_live(&schedule, 100);
 	for (i = 0; i < 3; i++) {
 		schedule_live(&schedule, 70);
@@ -261,7 +246,6 @@ static void test_refill(void **state)
 	}
 	schedule_live(&schedule, 0);
 	assert_int_equal(schedule_refill(&schedule), 0);
-	schedule_destroy(&schedule);
 }
 
 static void test_bandwidth(void **state)

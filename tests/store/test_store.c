@@ -10,14 +10,14 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "store/store.h"
 #include "store_rig.h"
 
 static void test_failed_spill(void **state)
 {
-	struct rig rig = { 0 };
 	uint64_t count;
+	RIG(rig);
 
-	assert_int_equal(set_up(&rig), 0);
 	fail_transfers(1, 1000, -EIO);
 	count = put_until(&rig, EIO, "cannot be spilled: ");
 	assert_non_null(strstr(actmem_error(), " of 1.0 MiB cannot be spilled"));
@@ -32,15 +32,13 @@ static void test_failed_spill(void **state)
 		assert_int_equal(put(&rig, count++), 0);
 	assert_true(stats_of(&rig).spilled_bytes_total > 0);
 	take_all(&rig, count);
-	tear_down(&rig);
 }
 
 static void fill_disk(int error, const char *part)
 {
-	struct rig rig = { 0 };
 	uint64_t count;
+	RIG(rig);
 
-	assert_int_equal(set_up(&rig), 0);
 	fail_every("fallocate", error);
 	count = put_until(&rig, error, part);
 	assert_int_equal(count, BUDGET / BLOCK);
@@ -56,7 +54,6 @@ static void fill_disk(int error, const char *part)
 		assert_int_equal(put(&rig, count++), 0);
 	assert_int_equal(stats_of(&rig).file_bytes, BLOCK + 96 * MIB);
 	take_all(&rig, count);
-	tear_down(&rig);
 }
 
 static void test_full_disk(void **state)
@@ -71,13 +68,11 @@ static void test_full_quota(void **state)
 
 static void test_spill_limit(void **state)
 {
-	struct rig rig = { .spill_limit = 3 * BLOCK };
-	struct actmem_counters counters;
+	struct actmem_counters counters = { .size = sizeof(counters) };
 	uint64_t count;
 	int round;
+	RIG(rig, .spill_limit = 3 * BLOCK);
 
-	ACTMEM_INIT(&counters);
-	assert_int_equal(set_up(&rig), 0);
 	/* A taken block leaves room in the files for the next. */
 	for (round = 0; round < 3; round++) {
 		count = put_until(&rig, ENOSPC, "spill_limit_bytes");
@@ -90,19 +85,16 @@ static void test_spill_limit(void **state)
 		assert_int_equal(actmem_get_counters(rig.am, &counters), 0);
 		assert_int_equal(counters.spilled_bytes, 0);
 	}
-	tear_down(&rig);
 }
 
 static void test_allow_memory(void **state)
 {
-	struct rig rig = { .flags = ACTMEM_STORE_ALLOW_MEMORY };
 	struct actmem_store_stats stats;
 	uint64_t count;
+	RIG(rig, .flags = ACTMEM_STORE_ALLOW_MEMORY);
 
-	assert_int_equal(set_up(&rig), 0);
 	fail_every("fallocate", ENOSPC);
-	for (count = 0; count < 12; count++)
-		assert_int_equal(put(&rig, count), 0);
+	count = put_all(&rig, 12);
 	stats = stats_of(&rig);
 	assert_int_equal(stats.resident_bytes, count * BLOCK);
 	assert_in_range(stats.beyond_budget_bytes, count * BLOCK - BUDGET, stats.memory_bytes);
@@ -110,56 +102,48 @@ static void test_allow_memory(void **state)
 	take_all(&rig, count);
 	assert_int_equal(stats_of(&rig).beyond_budget_bytes, 0);
 	/* From now on the budget holds again. */
-	for (count = 0; count < 12; count++)
-		assert_int_equal(put(&rig, count), 0);
+	count = put_all(&rig, 12);
 	assert_int_equal(stats_of(&rig).beyond_budget_bytes, 0);
 	take_all(&rig, count);
-	tear_down(&rig);
 }
 
 /* Files are opened while the process is in another directory. */
 static void test_other_directory(void **state)
 {
-	struct rig rig = { 0 };
 	char path[PATH_MAX];
 	uint64_t count;
 
 	assert_non_null(getcwd(path, sizeof(path)));
-	assert_int_equal(set_up(&rig), 0);
+	RIG(rig);
+
 	assert_int_equal(chdir("/"), 0);
-	for (count = 0; count < 12; count++)
-		assert_int_equal(put(&rig, count), 0);
+	count = put_all(&rig, 12);
 	assert_true(stats_of(&rig).file_bytes > 0);
 	take_all(&rig, count);
 	assert_int_equal(chdir(path), 0);
-	tear_down(&rig);
 }
 
 static void test_too_many_paths(void **state)
 {
-	struct actmem_store_options options;
-	struct rig rig = { 0 };
 	const char *path = FOLDER;
+	struct actmem_store_options options = {
+		.size = sizeof(options), .budget_bytes = BUDGET, .spill_paths = &path,
+		.spill_path_count = UINT32_MAX,
+	};
+	RIG(rig);
 
-	assert_int_equal(set_up(&rig), 0);
 	assert_int_equal(actmem_store_destroy(rig.store), 0);
-	ACTMEM_INIT(&options);
-	options.budget_bytes = BUDGET;
-	options.spill_paths = &path;
-	options.spill_path_count = UINT32_MAX;
 	assert_fails(actmem_store_create(rig.am, &options, &rig.store), EINVAL,
 		     "spill_path_count is 4294967295");
 	rig.store = NULL;
-	tear_down(&rig);
 }
 
 /* Where a disk failed is used again in the end, or its files would grow and grow. */
 static void test_bad_disk(void **state)
 {
-	struct rig rig = { .flags = ACTMEM_STORE_ALLOW_MEMORY, .spill_limit = 3 * BLOCK };
 	uint64_t count;
+	RIG(rig, .flags = ACTMEM_STORE_ALLOW_MEMORY, .spill_limit = 3 * BLOCK);
 
-	assert_int_equal(set_up(&rig), 0);
 	fail_transfers(1, 1000, -EIO);
 	for (count = 0; stats_of(&rig).failed_spills_total < 20; count++)
 		assert_int_equal(put(&rig, count), 0);
@@ -170,54 +154,43 @@ static void test_bad_disk(void **state)
 		assert_int_equal(put(&rig, count), 0);
 	assert_int_equal(stats_of(&rig).beyond_budget_bytes, 0);
 	take_all(&rig, count);
-	tear_down(&rig);
 }
 
 /* Nor do they grow while there is room elsewhere. */
 static void test_files_of_bad_disk(void **state)
 {
-	struct rig rig = { .flags = ACTMEM_STORE_ALLOW_MEMORY };
 	uint64_t count;
+	RIG(rig, .flags = ACTMEM_STORE_ALLOW_MEMORY);
 
-	assert_int_equal(set_up(&rig), 0);
 	fail_transfers(1, 1000, -EIO);
 	for (count = 0; stats_of(&rig).failed_spills_total < 70; count++)
 		assert_int_equal(put(&rig, count), 0);
 	assert_int_equal(stats_of(&rig).file_bytes, 64 * MIB);
 	fail_nothing();
 	take_all(&rig, count);
-	tear_down(&rig);
 }
 
 static void test_failed_fill(void **state)
 {
-	struct rig rig = { 0 };
-	const void *memory;
 	uint64_t count;
+	RIG(rig);
 
-	assert_int_equal(set_up(&rig), 0);
-	for (count = 0; count < 12; count++)
-		assert_int_equal(put(&rig, count), 0);
+	count = put_all(&rig, 12);
 	settle(&rig);
 	fail_transfers(1, 1000, -EIO);
-	assert_fails(actmem_store_hold(rig.store, key_of(0), &memory, NULL,
-				       ACTMEM_WAIT_FOREVER), EIO,
-		     "block 0 of 1.0 MiB");
+	assert_fails(hold(&rig, 0), EIO, "block 0 of 1.0 MiB");
 	assert_int_equal(stats_of(&rig).blocks, count);
 	fail_nothing();
 	take_all(&rig, count);
-	tear_down(&rig);
 }
 
 /* What fails while it is read ahead is tried again for who wants it. */
 static void test_failed_prefetch(void **state)
 {
-	struct rig rig = { 0 };
 	uint64_t count, misses;
+	RIG(rig);
 
-	assert_int_equal(set_up(&rig), 0);
-	for (count = 0; count < 12; count++)
-		assert_int_equal(put(&rig, count), 0);
+	count = put_all(&rig, 12);
 	settle(&rig);
 	assert_int_equal(take(&rig, --count), 0);
 	fail_transfers(1, 1000, -EIO);
@@ -232,7 +205,6 @@ static void test_failed_prefetch(void **state)
 	assert_int_equal(stats_of(&rig).misses_total, misses);
 	while (--count)
 		assert_int_equal(take(&rig, count), 0);
-	tear_down(&rig);
 }
 
 /* A free region that is too short stays, if it has a name: the store says so. */
@@ -240,21 +212,14 @@ static void test_named_regions(void **state)
 {
 	struct rig rig = { .heap_name = NAMES_PREFIX "-store", .grow = BUDGET / 2 };
 	uint64_t count;
-	void *memory;
 
 	assert_int_equal(set_up(&rig), 0);
-	for (count = 0; count < 8; count++)
-		assert_int_equal(put(&rig, count), 0);
+	count = put_all(&rig, 8);
 	take_all(&rig, count);
-	assert_fails(actmem_store_reserve(rig.store, key_of(0), BUDGET, &memory,
-					  ACTMEM_WAIT_FOREVER), ENOMEM,
-		     NAMES_PREFIX "-store.*");
-	assert_int_equal(actmem_store_reserve(rig.store, key_of(0), BUDGET / 2, &memory,
-					      ACTMEM_WAIT_FOREVER), 0);
+	assert_fails(reserve(&rig, 0, BUDGET), ENOMEM, NAMES_PREFIX "-store.*");
+	assert_int_equal(reserve(&rig, 0, BUDGET / 2), 0);
 	/* With a block in use it is that one which is in the way. */
-	assert_fails(actmem_store_reserve(rig.store, key_of(1), BUDGET, &memory,
-					  ACTMEM_WAIT_FOREVER), EDEADLK,
-		     "this thread");
+	assert_fails(reserve(&rig, 1, BUDGET), EDEADLK, "this thread");
 	assert_int_equal(actmem_store_drop(rig.store, key_of(0)), 0);
 	tear_down(&rig);
 	assert_int_equal(unlink(NAMES_PREFIX "-store.0"), 0);
@@ -263,20 +228,17 @@ static void test_named_regions(void **state)
 
 static void test_checksum(void **state)
 {
-	struct rig rig = { .flags = ACTMEM_STORE_CHECKSUM };
 	const void *memory;
+	RIG(rig, .flags = ACTMEM_STORE_CHECKSUM);
 
-	assert_int_equal(set_up(&rig), 0);
 	assert_int_equal(put(&rig, 1), 0);
 	assert_int_equal(actmem_store_hold(rig.store, key_of(1), &memory, NULL,
 					   ACTMEM_WAIT_FOREVER), 0);
 	*((char *)(uintptr_t)memory + BLOCK - 1) ^= 1;
 	assert_int_equal(actmem_store_put_back(rig.store, key_of(1)), 0);
-	assert_fails(actmem_store_hold(rig.store, key_of(1), &memory, NULL,
-				       ACTMEM_WAIT_FOREVER), EBADMSG, "block 1 of");
+	assert_fails(hold(&rig, 1), EBADMSG, "block 1 of");
 	assert_int_equal(stats_of(&rig).checksums_total, 2);
 	assert_int_equal(actmem_store_drop(rig.store, key_of(1)), 0);
-	tear_down(&rig);
 }
 
 static void test_without_registered_memory(void **state)
@@ -291,8 +253,7 @@ static void test_without_registered_memory(void **state)
 	}
 	assert_null(strstr(actmem_store_describe(rig.store), "without registered"));
 	fail_every("register_buffer", ENOMEM);
-	for (count = 0; count < 12; count++)
-		assert_int_equal(put(&rig, count), 0);
+	count = put_all(&rig, 12);
 	assert_non_null(strstr(actmem_store_describe(rig.store), "RLIMIT_MEMLOCK"));
 	take_all(&rig, count);
 	tear_down(&rig);
@@ -342,14 +303,12 @@ static void assert_late(struct rig *rig, uint64_t name, bool reserves, uint64_t 
 /* A disk that hangs keeps those who say so no longer than they say, and nothing is lost. */
 static void test_late(void **state)
 {
-	struct rig rig = { .engine = ACTMEM_ENGINE_WORKERS };
 	const uint64_t count = 6;
-	uint64_t name, before, extra = 0;
+	uint64_t before, extra = 0;
 	void *memory;
+	RIG(rig, .engine = ACTMEM_ENGINE_WORKERS);
 
-	assert_int_equal(set_up(&rig), 0);
-	for (name = 0; name < count; name++)
-		assert_int_equal(put(&rig, name), 0);
+	put_all(&rig, count);
 	settle(&rig);
 	hold_transfers(true);
 	/* It is in memory, which is no wait. */
@@ -363,7 +322,7 @@ static void test_late(void **state)
 	while (!actmem_store_reserve(rig.store, key_of(100 + extra), BLOCK, &memory, 0))
 		assert_true(++extra < BUDGET / BLOCK);
 	assert_late(&rig, 200, true, 0, "block 200 of 1.0 MiB has no memory yet");
-	assert_late(&rig, 200, true, LATE_NS, "the budget of 4.0 MiB is used up");
+	assert_late(&rig, 200, true, LATE_NS, "budget_bytes of 4.0 MiB is used up");
 	assert_fails(actmem_store_drop(rig.store, key_of(200)), ENOENT, "not in the store");
 	assert_late(&rig, 1, false, LATE_NS, "block 1 of 1.0 MiB");
 	assert_int_equal(stats_of(&rig).takes_total, before);
@@ -375,18 +334,55 @@ static void test_late(void **state)
 	while (extra--)
 		assert_int_equal(actmem_store_drop(rig.store, key_of(100 + extra)), 0);
 	take_all(&rig, count - 1);
-	tear_down(&rig);
+}
+
+static bool has_waiter(struct actmem_store *store)
+{
+	bool any;
+
+	pthread_mutex_lock(&store->lock);
+	any = !link_is_alone(&store->waiters);
+	pthread_mutex_unlock(&store->lock);
+	return any;
+}
+
+/* Has half of the budget, and gives it back after waiting for more in vain. */
+static void *give_up(void *context)
+{
+	struct rig *rig = context;
+	void *memory;
+
+	assert_int_equal(actmem_store_reserve(rig->store, key_of(1), BUDGET / 2, &memory, 0), 0);
+	while (!has_waiter(rig->store))
+		usleep(1000);
+	assert_late(rig, 2, true, LATE_NS, "block 2 of 1.0 MiB has no memory yet");
+	assert_int_equal(actmem_store_drop(rig->store, key_of(1)), 0);
+	return NULL;
+}
+
+/* A thread that waits for a while may give memory back afterwards: that is no deadlock. */
+static void test_waits_for_late(void **state)
+{
+	pthread_t thread;
+	void *memory;
+	RIG(rig);
+
+	assert_int_equal(actmem_store_reserve(rig.store, key_of(0), BUDGET / 2, &memory, 0), 0);
+	assert_int_equal(pthread_create(&thread, NULL, give_up, &rig), 0);
+	while (stats_of(&rig).blocks < 2)
+		usleep(1000);
+	assert_int_equal(reserve(&rig, 3, BUDGET / 2), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(actmem_store_drop(rig.store, key_of(0)), 0);
+	assert_int_equal(actmem_store_drop(rig.store, key_of(3)), 0);
 }
 
 /* A fill that fails after its taker has given up is told to nobody, and tried again. */
 static void test_late_failure(void **state)
 {
-	struct rig rig = { .engine = ACTMEM_ENGINE_WORKERS };
-	uint64_t name;
+	RIG(rig, .engine = ACTMEM_ENGINE_WORKERS);
 
-	assert_int_equal(set_up(&rig), 0);
-	for (name = 0; name < 6; name++)
-		assert_int_equal(put(&rig, name), 0);
+	put_all(&rig, 6);
 	settle(&rig);
 	hold_transfers(true);
 	assert_int_equal(take(&rig, 5), 0);
@@ -396,13 +392,13 @@ static void test_late_failure(void **state)
 	settle(&rig);
 	fail_nothing();
 	take_all(&rig, 5);
-	tear_down(&rig);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_late),
+		cmocka_unit_test(test_waits_for_late),
 		cmocka_unit_test(test_late_failure),
 		cmocka_unit_test(test_failed_spill),
 		cmocka_unit_test(test_full_disk),

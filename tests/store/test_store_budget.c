@@ -19,14 +19,6 @@ static void start(struct rig *rig)
 	fail_every("mlock2", ENOMEM);
 }
 
-static void put_some(struct rig *rig, uint64_t count)
-{
-	uint64_t name;
-
-	for (name = 0; name < count; name++)
-		assert_int_equal(put(rig, name), 0);
-}
-
 static unsigned int count_told(struct rig *rig)
 {
 	const char *words = actmem_store_describe(rig->store);
@@ -55,7 +47,7 @@ static void test_less_memory(void **state)
 
 	start(&rig);
 	for (i = 0; i < 3; i++) {
-		put_some(&rig, COUNT);
+		put_all(&rig, COUNT);
 		assert_int_equal(stats_of(&rig).memory_bytes_peak, GROW);
 		assert_int_equal(stats_of(&rig).budget_bytes, BUDGET);
 		assert_int_equal(stats_of(&rig).refused_bytes, BUDGET - GROW);
@@ -75,10 +67,10 @@ static void test_memory_comes_back(void **state)
 	unsigned int i;
 
 	start(&rig);
-	put_some(&rig, COUNT);
+	put_all(&rig, COUNT);
 	take_all(&rig, COUNT);
 	fail_nothing();
-	put_some(&rig, 1);
+	put_all(&rig, 1);
 	for (i = 0; i < WAITS && stats_of(&rig).memory_bytes < BUDGET; i++)
 		usleep(1000);
 	assert_int_equal(stats_of(&rig).memory_bytes, BUDGET);
@@ -86,7 +78,7 @@ static void test_memory_comes_back(void **state)
 		usleep(1000);
 	assert_int_equal(stats_of(&rig).refused_bytes, 0);
 	assert_int_equal(take(&rig, 0), 0);
-	put_some(&rig, COUNT);
+	put_all(&rig, COUNT);
 	take_all(&rig, COUNT);
 	assert_int_equal(take(&rig, 1000), 0);
 	tear_down(&rig);
@@ -96,20 +88,16 @@ static void test_memory_comes_back(void **state)
 static void test_last_resort(void **state)
 {
 	struct rig rig = { 0 };
-	void *memory[3];
 	uint64_t i;
 
 	start(&rig);
 	for (i = 0; i < 2; i++)
-		assert_int_equal(actmem_store_reserve(rig.store, key_of(i), BLOCK, &memory[i],
-						      ACTMEM_WAIT_FOREVER), 0);
-	assert_fails(actmem_store_reserve(rig.store, key_of(2), BLOCK, &memory[2],
-					  ACTMEM_WAIT_FOREVER), ENOMEM,
+		assert_int_equal(reserve(&rig, i, BLOCK), 0);
+	assert_fails(reserve(&rig, 2, BLOCK), ENOMEM,
 		     "of budget_bytes of 4.0 MiB there are 2.0 MiB, used up by blocks that this thread");
 	assert_non_null(strstr(actmem_error(), "more cannot be had: RLIMIT_MEMLOCK"));
 	fail_nothing();
-	assert_int_equal(actmem_store_reserve(rig.store, key_of(2), BLOCK, &memory[2],
-					      ACTMEM_WAIT_FOREVER), 0);
+	assert_int_equal(reserve(&rig, 2, BLOCK), 0);
 	assert_int_equal(stats_of(&rig).refused_bytes, 0);
 	for (i = 0; i < 3; i++)
 		assert_int_equal(actmem_store_drop(rig.store, key_of(i)), 0);
@@ -121,18 +109,15 @@ static void test_last_resort(void **state)
 static void test_long_block(void **state)
 {
 	struct rig rig = { 0 };
-	void *memory;
 
 	start(&rig);
-	assert_fails(actmem_store_reserve(rig.store, key_of(0), BUDGET, &memory,
-					  ACTMEM_WAIT_FOREVER), ENOMEM,
-		     "RLIMIT_MEMLOCK");
+	assert_fails(reserve(&rig, 0, BUDGET), ENOMEM, "RLIMIT_MEMLOCK");
 	/* All that there was went back for it. */
 	assert_int_equal(stats_of(&rig).memory_bytes, 0);
 	assert_fails(put(&rig, 0), ENOMEM, "RLIMIT_MEMLOCK");
 	fail_nothing();
 	assert_int_equal(take(&rig, 1000), 0);
-	put_some(&rig, COUNT);
+	put_all(&rig, COUNT);
 	take_all(&rig, COUNT);
 	tear_down(&rig);
 }
@@ -165,7 +150,7 @@ static void test_ahead(void **state)
 	assert_int_equal(actmem_store_grow(rig.store, BLOCK, BUDGET - BLOCK), 0);
 	assert_int_equal(stats_of(&rig).refused_bytes, BUDGET - GROW);
 	await_told(&rig);
-	put_some(&rig, COUNT);
+	put_all(&rig, COUNT);
 	take_all(&rig, COUNT);
 	assert_int_equal(take(&rig, 1000), 0);
 	tear_down(&rig);
@@ -173,16 +158,14 @@ static void test_ahead(void **state)
 
 static void test_nothing_at_all(void **state)
 {
-	struct rig rig = { .grow = GROW };
+	RIG(rig, .grow = GROW);
 
-	assert_int_equal(set_up(&rig), 0);
 	fail_every("mlock2", ENOMEM);
 	assert_fails(put(&rig, 0), ENOMEM, "RLIMIT_MEMLOCK is");
 	assert_int_equal(stats_of(&rig).refused_bytes, 0);
 	fail_nothing();
-	put_some(&rig, COUNT);
+	put_all(&rig, COUNT);
 	take_all(&rig, COUNT);
-	tear_down(&rig);
 }
 
 int main(void)

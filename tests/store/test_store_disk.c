@@ -14,14 +14,12 @@
 
 static uint64_t spilled_of_all(struct rig *rig)
 {
-	uint64_t name, spilled;
+	uint64_t spilled;
 
-	for (name = 0; name < BLOCKS; name++)
-		assert_int_equal(put(rig, name), 0);
+	put_all(rig, BLOCKS);
 	settle(rig);
 	spilled = stats_of(rig).spilled_bytes_total;
-	for (name = 0; name < BLOCKS; name++)
-		assert_int_equal(actmem_store_drop(rig->store, key_of(name)), 0);
+	drop_all(rig, BLOCKS);
 	return spilled;
 }
 
@@ -55,9 +53,8 @@ static void test_elsewhere(void **state)
 {
 	uint64_t offsets[FAILURES], name;
 	unsigned int failures, i;
-	struct rig rig = { 0 };
+	RIG(rig);
 
-	assert_int_equal(set_up(&rig), 0);
 	fail_transfers(1, 1000, -EIO);
 	name = put_until(&rig, EIO, "cannot be spilled");
 	for (failures = 0; failures < FAILURES; failures++) {
@@ -68,16 +65,14 @@ static void test_elsewhere(void **state)
 	}
 	fail_nothing();
 	assert_int_equal(put(&rig, name), 0);
-	tear_down(&rig);
 }
 
 /* What a disk found for more than it has goes back to it, and is there for less. */
 static void test_nearly_full(void **state)
 {
-	struct rig rig = { 0 };
 	uint64_t count, more;
+	RIG(rig);
 
-	assert_int_equal(set_up(&rig), 0);
 	limit_disk(BLOCK);
 	count = put_until(&rig, ENOSPC, "no room for");
 	settle(&rig);
@@ -88,7 +83,6 @@ static void test_nearly_full(void **state)
 	fail_nothing();
 	while (count)
 		assert_int_equal(actmem_store_drop(rig.store, key_of(--count)), 0);
-	tear_down(&rig);
 }
 
 /* Where files may not be as long as would be good, there are more of them. */
@@ -96,9 +90,8 @@ static void test_short_files(void **state)
 {
 	struct actmem_store_stats stats;
 	struct rlimit before, limit;
-	struct rig rig = { 0 };
+	RIG(rig);
 
-	assert_int_equal(set_up(&rig), 0);
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
 	limit = before;
 	limit.rlim_cur = 8 * MIB;
@@ -109,7 +102,6 @@ static void test_short_files(void **state)
 	assert_int_equal(stats.failed_spills_total, 0);
 	/* The disk has it back by and by, now that all blocks are dropped. */
 	assert_int_equal(stats.file_bytes_peak, 2 * limit.rlim_cur);
-	tear_down(&rig);
 }
 
 /* What the ring has no room to register is written without that. */

@@ -22,11 +22,10 @@ static int again(struct rig *rig, int (*call)(struct rig *rig, uint64_t name), u
 /* No block has a name, and bytes, that one of the rounds before had. */
 static void each_fails(enum actmem_engine engine, bool is_short)
 {
-	struct rig rig = { .engine = engine };
 	unsigned int nth;
 	uint64_t i;
+	RIG(rig, .engine = engine);
 
-	assert_int_equal(set_up(&rig), 0);
 	for (nth = 1; nth <= ROUNDS; nth++) {
 		shorten_transfers(is_short);
 		fail_transfers(nth, 1, -EIO);
@@ -39,7 +38,6 @@ static void each_fails(enum actmem_engine engine, bool is_short)
 	}
 	assert_true(stats_of(&rig).failed_spills_total > 0);
 	assert_true(stats_of(&rig).failed_fills_total > 0);
-	tear_down(&rig);
 }
 
 static void test_auto(void **state)

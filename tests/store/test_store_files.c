@@ -50,21 +50,14 @@ static uint64_t allocated_bytes(void)
 
 static void put_and_take(struct rig *rig, uint64_t count)
 {
-	uint64_t name;
-
-	for (name = 0; name < count; name++)
-		assert_int_equal(put(rig, name), 0);
+	put_all(rig, count);
 	take_all(rig, count);
 }
 
 static void put_and_drop(struct rig *rig, uint64_t count)
 {
-	uint64_t name;
-
-	for (name = 0; name < count; name++)
-		assert_int_equal(put(rig, name), 0);
-	for (name = 0; name < count; name++)
-		assert_int_equal(actmem_store_drop(rig->store, key_of(name)), 0);
+	put_all(rig, count);
+	drop_all(rig, count);
 }
 
 static void await_file_bytes(struct rig *rig, uint64_t most)
@@ -79,11 +72,10 @@ static void await_file_bytes(struct rig *rig, uint64_t most)
 /* Neither who puts blocks nor who sees to what has come back does it itself. */
 static void test_slow_allocation(void **state)
 {
-	struct rig rig = { .spill_bytes = BLOCK };
 	char own[16];
 	unsigned int by_store, by_caller;
+	RIG(rig, .spill_bytes = BLOCK);
 
-	assert_int_equal(set_up(&rig), 0);
 	assert_int_equal(pthread_getname_np(pthread_self(), own, sizeof(own)), 0);
 	slow_call("fallocate", SLOW_US);
 	put_and_take(&rig, MANY);
@@ -95,18 +87,16 @@ static void test_slow_allocation(void **state)
 	assert_int_equal(by_store, 0);
 	assert_int_equal(by_caller, 0);
 	assert_true(slow_calls_of("actmem-bg-work") > 0);
-	tear_down(&rig);
 }
 
 /* After a large step come small ones: what they do not need goes, and comes again. */
-static void test_less_is_needed(void **state)
+static void less_is_needed(uint32_t stripes)
 {
 	struct actmem_store_stats stats;
-	struct rig rig = { 0 };
 	uint64_t most;
 	unsigned int i;
+	RIG(rig, .stripes = stripes);
 
-	assert_int_equal(set_up(&rig), 0);
 	put_and_take(&rig, MANY);
 	most = stats_of(&rig).file_bytes;
 	assert_true(most >= (MANY - BUDGET / BLOCK) * BLOCK);
@@ -128,15 +118,19 @@ static void test_less_is_needed(void **state)
 	put_and_take(&rig, MANY);
 	assert_in_range(stats_of(&rig).file_bytes, (MANY - BUDGET / BLOCK) * BLOCK, most);
 	assert_in_range(allocated_bytes(), (MANY - BUDGET / BLOCK) * BLOCK, most + most / 16);
-	tear_down(&rig);
+}
+
+static void test_less_is_needed(void **state)
+{
+	less_is_needed(1);
+	less_is_needed(2);
 }
 
 static void test_all_dropped(void **state)
 {
-	struct rig rig = { .spill_bytes = 2 * BLOCK };
 	uint64_t name;
+	RIG(rig, .spill_bytes = 2 * BLOCK);
 
-	assert_int_equal(set_up(&rig), 0);
 	put_and_drop(&rig, FEW);
 	/* What it was told to have stays. */
 	await_file_bytes(&rig, 2 * BLOCK);
@@ -149,17 +143,15 @@ static void test_all_dropped(void **state)
 	fail_nothing();
 	take_all(&rig, name);
 	put_and_take(&rig, FEW);
-	tear_down(&rig);
 }
 
 /* A block that stays in a file keeps its own room, and no more. */
 static void test_one_stays(void **state)
 {
-	struct rig rig = { 0 };
 	uint64_t name;
 	unsigned int i;
+	RIG(rig);
 
-	assert_int_equal(set_up(&rig), 0);
 	put_and_take(&rig, MANY);
 	/* Never taken, and put first, it is expected last, and spilled. */
 	assert_int_equal(put(&rig, 1000), 0);
@@ -170,15 +162,13 @@ static void test_one_stays(void **state)
 	}
 	await_file_bytes(&rig, 2 * FEW * BLOCK);
 	assert_int_equal(take(&rig, 1000), 0);
-	tear_down(&rig);
 }
 
 static void test_file_system_keeps_it(void **state)
 {
-	struct rig rig = { 0 };
 	unsigned int i;
+	RIG(rig);
 
-	assert_int_equal(set_up(&rig), 0);
 	fail_every("punch", EOPNOTSUPP);
 	put_and_drop(&rig, FEW);
 	for (i = 0; i < WAITS && !strstr(actmem_store_describe(rig.store), "never get"); i++)
@@ -193,16 +183,14 @@ static void test_file_system_keeps_it(void **state)
 	put_and_drop(&rig, FEW);
 	put_and_take(&rig, 60);
 	assert_int_equal(stats_of(&rig).file_bytes, 64 * MIB);
-	tear_down(&rig);
 }
 
 /* What the other one of two has taken is wanted again. */
 static void test_one_of_two_keeps_it(void **state)
 {
-	struct rig rig = { .stripes = 2 };
 	unsigned int i;
+	RIG(rig, .stripes = 2);
 
-	assert_int_equal(set_up(&rig), 0);
 	fail_call("punch", 2, EOPNOTSUPP);
 	put_and_drop(&rig, FEW);
 	for (i = 0; i < WAITS && !strstr(actmem_store_describe(rig.store), "never get"); i++)
@@ -211,18 +199,16 @@ static void test_one_of_two_keeps_it(void **state)
 	assert_int_equal(stats_of(&rig).file_bytes, 64 * MIB);
 	assert_in_range(allocated_bytes(), 64 * MIB, 65 * MIB);
 	put_and_take(&rig, 60);
-	tear_down(&rig);
 }
 
 /* A queue has 256 files at most, and a disk may be full, and less so, any number of times. */
 static void test_full_again_and_again(void **state)
 {
-	struct rig rig = { .stripes = 2 };
 	unsigned int files;
 	uint64_t count;
 	int error;
+	RIG(rig, .stripes = 2);
 
-	assert_int_equal(set_up(&rig), 0);
 	limit_disk(0);
 	count = put_until(&rig, ENOSPC, "no room for");
 	for (; count < MANY; count++) {
@@ -241,35 +227,28 @@ static void test_full_again_and_again(void **state)
 	fail_nothing();
 	take_all(&rig, count);
 	put_and_take(&rig, 2 * MANY);
-	tear_down(&rig);
 }
 
 /* Of several blocks that are to make room one is tried. */
 static void test_tried_once(void **state)
 {
-	struct rig rig = { 0 };
 	uint64_t count, before;
-	void *memory;
+	RIG(rig);
 
-	assert_int_equal(set_up(&rig), 0);
 	limit_disk(0);
-	for (count = 0; count < BUDGET / BLOCK; count++)
-		assert_int_equal(put(&rig, count), 0);
+	put_all(&rig, BUDGET / BLOCK);
+	count = BUDGET / BLOCK;
 	settle(&rig);
 	/* Ahead of time one may have been. */
 	before = stats_of(&rig).failed_spills_total;
-	assert_fails(actmem_store_reserve(rig.store, key_of(count), BUDGET, &memory,
-					  ACTMEM_WAIT_FOREVER), ENOSPC,
-		     "no room for");
+	assert_fails(reserve(&rig, count, BUDGET), ENOSPC, "no room for");
 	assert_int_equal(rig.under_way, 0);
 	assert_int_equal(stats_of(&rig).failed_spills_total, before + 1);
 	fail_nothing();
-	assert_int_equal(actmem_store_reserve(rig.store, key_of(count), BUDGET, &memory,
-					      ACTMEM_WAIT_FOREVER), 0);
+	assert_int_equal(reserve(&rig, count, BUDGET), 0);
 	assert_int_equal(stats_of(&rig).failed_spills_total, before + 1);
 	assert_int_equal(actmem_store_drop(rig.store, key_of(count)), 0);
 	take_all(&rig, count);
-	tear_down(&rig);
 }
 
 int main(void)

@@ -4,34 +4,21 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "machine/cgroup.h"
+#include "tap.h"
 
 static struct memory_cgroup cgroup;
-static unsigned int cases, failures;
-
-static void check(bool good, const char *what)
-{
-	printf("%s %u - cgroup: %s\n", good ? "ok" : "not ok", ++cases, what);
-	if (good)
-		return;
-	failures++;
-	printf("# version %d, path %s, limit %llu, used %llu\n", cgroup.version, cgroup.path,
-	       (unsigned long long)cgroup.limit_bytes, (unsigned long long)cgroup.used_bytes);
-}
 
 static void put(const char *path, const char *format, ...)
 {
 	FILE *file = fopen(path, "w");
 	va_list arguments;
 
-	if (!file) {
-		perror(path);
-		exit(1);
-	}
+	if (!file)
+		tap_bail("%s: %m", path);
 	va_start(arguments, format);
 	vfprintf(file, format, arguments);
 	va_end(arguments);
@@ -55,41 +42,41 @@ static void test_version_2(const char *here)
 	put("mounts", "cgroup2 %s/v2 cgroup2 rw 0 0\n", here);
 
 	put("cgroup", "0::/job/step\n");
-	check(reads() && cgroup.version == 2 && !strcmp(cgroup.path, "/job/step") &&
-	      cgroup.limit_bytes == 1000 && cgroup.used_bytes == 900,
-	      "version 2: an ancestor's limit, and what is used of it");
+	ok(reads() && cgroup.version == 2 && !strcmp(cgroup.path, "/job/step") &&
+	   cgroup.limit_bytes == 1000 && cgroup.used_bytes == 900,
+	   "version 2: an ancestor's limit, and what is used of it");
 
 	put("v2/job/step/memory.max", "150\n");
-	check(reads() && cgroup.limit_bytes == 150 && cgroup.used_bytes == 100,
-	      "version 2: the limit with the least room left");
+	ok(reads() && cgroup.limit_bytes == 150 && cgroup.used_bytes == 100,
+	   "version 2: the limit with the least room left");
 
 	put("v2/job/step/memory.max", "50\n");
-	check(reads() && cgroup.limit_bytes == 50 && cgroup.used_bytes == 100 &&
-	      cgroup.available_bytes == 0,
-	      "version 2: more used than allowed");
+	ok(reads() && cgroup.limit_bytes == 50 && cgroup.used_bytes == 100 &&
+	   cgroup.available_bytes == 0,
+	   "version 2: more used than allowed");
 
 	put("v2/job/memory.stat", "anon 400\ninactive_file 100\nactive_file 350\n");
 	put("v2/job/step/memory.max", "500\n");
-	check(reads() && cgroup.limit_bytes == 500 && cgroup.available_bytes == 400 &&
-	      strstr(cgroup.limit_file, "/v2/job/step/memory.max"),
-	      "version 2: page cache can be given up, so the ancestor leaves more");
+	ok(reads() && cgroup.limit_bytes == 500 && cgroup.available_bytes == 400 &&
+	   strstr(cgroup.limit_file, "/v2/job/step/memory.max"),
+	   "version 2: page cache can be given up, so the ancestor leaves more");
 
 	put("v2/job/step/memory.max", "max\n");
 	put("v2/job/memory.max", "max\n");
-	check(reads() && cgroup.limit_bytes == UINT64_MAX && cgroup.used_bytes == 100 &&
-	      cgroup.available_bytes == UINT64_MAX && !*cgroup.limit_file,
-	      "version 2: no limit, and its own use");
+	ok(reads() && cgroup.limit_bytes == UINT64_MAX && cgroup.used_bytes == 100 &&
+	   cgroup.available_bytes == UINT64_MAX && !*cgroup.limit_file,
+	   "version 2: no limit, and its own use");
 
 	put("cgroup", "0::/\n");
-	check(reads() && cgroup.version == 2 && cgroup.limit_bytes == UINT64_MAX &&
-	      cgroup.used_bytes == 0, "version 2: the root has no files");
+	ok(reads() && cgroup.version == 2 && cgroup.limit_bytes == UINT64_MAX &&
+	   cgroup.used_bytes == 0, "version 2: the root has no files");
 
 	/* The mount is the container's own cgroup then. */
 	put("v2/memory.max", "700\n");
 	put("v2/memory.current", "7\n");
 	put("cgroup", "0::/../elsewhere\n");
-	check(reads() && cgroup.limit_bytes == 700 && cgroup.used_bytes == 7,
-	      "version 2: a path out of the namespace");
+	ok(reads() && cgroup.limit_bytes == 700 && cgroup.used_bytes == 7,
+	   "version 2: a path out of the namespace");
 }
 
 static void test_version_1(const char *here)
@@ -105,29 +92,29 @@ static void test_version_1(const char *here)
 	    "cgroup %s/v1\\040memory cgroup rw,memory 0 0\n", here, here, here);
 
 	put("cgroup", "0::/job/step\n5:cpu,memory:/job\n1:name=systemd:/\n");
-	check(reads() && cgroup.version == 1 && !strcmp(cgroup.path, "/job") &&
-	      cgroup.limit_bytes == 4096 && cgroup.used_bytes == 1024 &&
-	      cgroup.available_bytes == 3072,
-	      "version 1 beside version 2, and a blank in the mount point");
+	ok(reads() && cgroup.version == 1 && !strcmp(cgroup.path, "/job") &&
+	   cgroup.limit_bytes == 4096 && cgroup.used_bytes == 1024 &&
+	   cgroup.available_bytes == 3072,
+	   "version 1 beside version 2, and a blank in the mount point");
 
 	put("cgroup", "5:memory:/\n");
-	check(reads() && cgroup.limit_bytes == UINT64_MAX && cgroup.used_bytes == 5000,
-	      "version 1: its largest number is no limit");
+	ok(reads() && cgroup.limit_bytes == UINT64_MAX && cgroup.used_bytes == 5000,
+	   "version 1: its largest number is no limit");
 
 	put("cgroup", "5:memory:/docker/0123\n");
-	check(reads() && cgroup.used_bytes == 5000, "version 1: the host's path in a container");
+	ok(reads() && cgroup.used_bytes == 5000, "version 1: the host's path in a container");
 }
 
 static void test_none(void)
 {
 	put("cgroup", "1:name=systemd:/\n2:memory_pressure:/\n");
-	check(reads() && cgroup.version == 0, "no memory controller");
+	ok(reads() && cgroup.version == 0, "no memory controller");
 	put("cgroup", "0::/\n");
 	put("mounts", "proc /proc proc rw 0 0\n");
-	check(reads() && cgroup.version == 0, "not mounted");
+	ok(reads() && cgroup.version == 0, "not mounted");
 	put("cgroup", "garbage\n0:\n::\n\n");
-	check(reads() && cgroup.version == 0, "lines that are none");
-	check(memory_cgroup_read(&cgroup, "absent", "mounts") == -ENOENT, "no such file");
+	ok(reads() && cgroup.version == 0, "lines that are none");
+	ok(memory_cgroup_read(&cgroup, "absent", "mounts") == -ENOENT, "no such file");
 }
 
 /* cgroup_test FOLDER: an empty one, to make the files in. */
@@ -140,6 +127,5 @@ int main(int argc, char **argv)
 	test_version_2(argv[1]);
 	test_version_1(argv[1]);
 	test_none();
-	printf("1..%u\n", cases);
-	return failures != 0;
+	return tap_end();
 }

@@ -118,19 +118,26 @@ def private_dev():
 
 
 @contextlib.contextmanager
-def module_files(**contents):
-    """What a module shows in sysfs: these files with these lines."""
+def mounted(options, kind="tmpfs", folder=None):
+    """A file system of that kind: at a folder of its own, or at the one that is given."""
     if not ISOLATED:
         raise tap.Skip("needs a mount namespace of its own")
-    mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", "/sys/class/misc")
-    try:
+    with contextlib.ExitStack() as stack:
+        folder = folder or stack.enter_context(tempfile.TemporaryDirectory())
+        mount("-t", kind, "-o", options, "none", folder)
+        stack.callback(subprocess.run, ["umount", folder], check=True)
+        yield folder
+
+
+@contextlib.contextmanager
+def module_files(**contents):
+    """What a module shows in sysfs: these files with these lines."""
+    with mounted("mode=755", folder="/sys/class/misc"):
         os.mkdir("/sys/class/misc/actmem")
         for name, line in contents.items():
             with open(f"/sys/class/misc/actmem/{name}", "w", encoding="ascii") as file:
                 print(line, file=file)
         yield
-    finally:
-        subprocess.run(["umount", "/sys/class/misc"], check=True)
 
 
 @contextlib.contextmanager
@@ -144,6 +151,14 @@ def forbidden_device():
         yield
     finally:
         os.unlink("/dev/actmem")
+
+
+def stranger():
+    """What begins a command of another user."""
+    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    if subprocess.run([*words, "true"], stderr=subprocess.DEVNULL, check=False).returncode:
+        raise tap.Skip("needs root, to become another user")
+    return words
 
 
 @contextlib.contextmanager
@@ -163,19 +178,6 @@ def holder(name, *sizes, environment=None, program=HOLDER):
 def scratch():
     """A folder to spill to: beside the build, as /tmp may be memory, or lack direct I/O."""
     return tempfile.TemporaryDirectory(dir=BUILD)
-
-
-@contextlib.contextmanager
-def small_disk(size):
-    """A folder on a file system of that size."""
-    if not ISOLATED:
-        raise tap.Skip("needs a mount namespace of its own")
-    with tempfile.TemporaryDirectory() as folder:
-        mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder)
-        try:
-            yield folder
-        finally:
-            subprocess.run(["umount", folder], check=True)
 
 
 def wait_for(happens):

@@ -7,7 +7,7 @@ import signal
 import subprocess
 
 from harness import (ACTMEM, NO_CAPABILITIES, actmem, clean_environment, damage, expect,
-                     scratch, small_disk, spill_files, transparent_pages, wait_for)
+                     mounted, scratch, spill_files, transparent_pages, wait_for)
 from tap import case, main
 
 MIB = 1 << 20
@@ -117,13 +117,14 @@ def values_that_are_wrong_are_named():
 def a_folder_that_cannot_be_used_is_an_error():
     with scratch() as folder:
         missing = os.path.join(folder, "none")
-        expect(bench("--spill", missing), 1, None, [missing, "No such file"])
-    expect(bench("--spill", "/dev/null"), 1, None, "/dev/null")
+        expect(bench("--spill", missing), 2, "", [missing, "No such file"])
+    expect(bench("--spill", "/dev/null"), 2, "", "'/dev/null' is no folder")
+    expect(bench("--spill", "/proc", "--file-bytes", "2M"), 1, None, "/proc")
 
 
 @case
 def too_little_room_is_told():
-    with small_disk("8M") as folder:
+    with mounted("size=8M") as folder:
         result = bench("--spill", folder, "--file-bytes", "32M", "--block", "1M", "--json",
                        "--allow-buffered")
         expect(result, 1, None, [folder, "no room for 32.0 MiB", "8.0 MiB free"])

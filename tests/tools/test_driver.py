@@ -90,6 +90,8 @@ def info_on_the_driver():
     info = json.loads(outputs()["info"])
     assert info["backend"] == "driver", info
     driver = info["driver"]
+    with open(os.path.join(os.path.dirname(BUILD), "VERSION"), encoding="ascii") as file:
+        assert driver["version"] == file.read().strip(), info
     assert driver["error"] is None and driver["abi"] == info["library"]["abi"], info
     assert driver["regions"] == 0 and driver["lingering_regions"] == 0, info
     assert [n["region_bytes"] for n in info["nodes"]] == [0, 0], info

@@ -1,33 +1,20 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """actmem run --name: regions that outlive their program, without the module."""
 import contextlib
-import ctypes
 import json
 import os
 import signal
 import subprocess
 import tempfile
 
-from harness import ACTMEM, HOLDER, ISOLATED, actmem, clean_environment, expect, mount
+from harness import ACTMEM, HOLDER, actmem, clean_environment, expect, mounted
 from tap import Skip, case, main
 
 MIB = 1 << 20
 # A block of the heap, written from one end to the other: "wrote" or "found" it.
 PROGRAM = [HOLDER, "heap"]
+DISK = "size=32M,mode=0700"
 ENVIRONMENT = {"ACTMEM_BACKEND": "memfd", "ACTMEM_PAGES": "4K", "ACTMEM_ALLOW": "unlocked"}
-
-
-@contextlib.contextmanager
-def mounted(*options):
-    """A tmpfs of 32 MiB."""
-    if not ISOLATED:
-        raise Skip("needs a mount namespace of its own")
-    with tempfile.TemporaryDirectory() as folder:
-        mount("-t", "tmpfs", "-o", "size=32M,mode=0700", "none", folder)
-        try:
-            yield folder
-        finally:
-            subprocess.run(["umount", folder], check=True)
 
 
 def arguments(name, *program):
@@ -60,7 +47,7 @@ def region_of(process):
 
 @case
 def a_killed_program_leaves_its_memory_to_the_next():
-    with mounted() as folder:
+    with mounted(DISK) as folder:
         name = os.path.join(folder, "job")
         with started(name) as process:
             assert process.told == "ready wrote", process.told
@@ -82,7 +69,7 @@ def a_killed_program_leaves_its_memory_to_the_next():
 
 @case
 def a_name_is_for_one_program_at_a_time():
-    with mounted() as folder:
+    with mounted(DISK) as folder:
         name = os.path.join(folder, "job")
         with started(name) as process:
             expect(run(name, "echo", "ran"), 1, "",
@@ -93,7 +80,7 @@ def a_name_is_for_one_program_at_a_time():
 
 @case
 def list_tells_where_it_is():
-    with mounted() as folder:
+    with mounted(DISK) as folder:
         name = os.path.join(folder, "job")
         with started(name) as process:
             region = region_of(process)
@@ -109,7 +96,7 @@ def list_tells_where_it_is():
 
 @case
 def a_relative_name_is_where_run_was_called():
-    with mounted() as folder:
+    with mounted(DISK) as folder:
         result = run("./job", "sh", "-c", "cd /; echo $ACTMEM_NAME", cwd=folder)
         expect(result, 0, f"{folder}/./job\n")
         result = actmem("run", "--heap-grow", "8M", "sh", "-c", "cd /; echo $ACTMEM_NAME",
@@ -122,7 +109,7 @@ def a_relative_name_is_where_run_was_called():
 
 @case
 def verbose_tells_whether_it_was_found():
-    with mounted() as folder:
+    with mounted(DISK) as folder:
         words = [actmem("run", "--verbose", "--name", f"{folder}/job", "--heap-grow", "4M", "true",
                         environment=clean_environment(**ENVIRONMENT)).stderr for _ in range(2)]
     assert "job.0 was made" in words[0] and "job.0 was found" in words[1], words
@@ -131,7 +118,7 @@ def verbose_tells_whether_it_was_found():
 
 @case
 def refusals_say_what_to_do():
-    with mounted() as folder, tempfile.TemporaryDirectory(dir="/var/tmp") as elsewhere:
+    with mounted(DISK) as folder, tempfile.TemporaryDirectory(dir="/var/tmp") as elsewhere:
         expect(run(f"{elsewhere}/job", "echo", "ran"), 1, "",
                ["no region can be", "mount -t actmem", "mount -t hugetlbfs"])
         expect(run("job", "echo", "ran"), 1, "", ["'job'", "mount -t actmem", folder])
@@ -149,26 +136,21 @@ def refusals_say_what_to_do():
 
 @case
 def the_file_system_of_dev_has_no_regions():
-    if not ISOLATED:
-        raise Skip("needs a mount namespace of its own")
-    with tempfile.TemporaryDirectory() as folder:
+    with contextlib.ExitStack() as stack:
         try:
-            mount("-t", "devtmpfs", "none", folder)
+            folder = stack.enter_context(mounted("mode=755", "devtmpfs"))
         except subprocess.CalledProcessError as error:
             raise Skip("devtmpfs cannot be mounted") from error
-        try:
-            for name in ("null", "no-such-device"):
-                expect(run(f"{folder}/{name}", "echo", "ran"), 1, "", ["type devtmpfs", "mount -t"])
-                assert not os.path.exists(f"{folder}/{name}.0")
-        finally:
-            subprocess.run(["umount", folder], check=True)
+        for name in ("null", "no-such-device"):
+            expect(run(f"{folder}/{name}", "echo", "ran"), 1, "", ["type devtmpfs", "mount -t"])
+            assert not os.path.exists(f"{folder}/{name}.0")
 
 
 @case
 def another_users_file_is_not_taken():
     if os.getuid():
         raise Skip("needs root, to have another user's file")
-    with mounted() as folder:
+    with mounted(DISK) as folder:
         with open(f"{folder}/job.0", "wb") as file:
             file.truncate(8 * MIB)
         try:
@@ -186,7 +168,7 @@ def another_users_file_is_not_taken():
 
 @case
 def what_a_heap_could_not_take_is_told_before():
-    with mounted() as folder:
+    with mounted(DISK) as folder:
         with open(f"{folder}/job.0", "wb") as file:
             file.truncate(4096)
         expect(run(f"{folder}/job", "echo", "ran"), 1, "", ["job.0", "4096 bytes", "remove it"])

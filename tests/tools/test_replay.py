@@ -8,8 +8,8 @@ import signal
 import subprocess
 import tempfile
 
-from harness import (ACTMEM, actmem, clean_environment, damage, expect, on_terminal, scratch,
-                     small_disk, spill_files, wait_for)
+from harness import (ACTMEM, actmem, clean_environment, damage, expect, mounted, on_terminal,
+                     scratch, spill_files, wait_for)
 from tap import case, main
 
 MIB = 1 << 20
@@ -242,7 +242,7 @@ def values_that_are_wrong_are_named():
 def a_store_that_cannot_be_is_told():
     with scratch() as folder:
         missing = os.path.join(folder, "none")
-        expect(replay(*spilling(missing)), 1, "", [missing, "No such file"])
+        expect(replay(*spilling(missing)), 2, "", [missing, "No such file"])
         expect(replay("--spill", folder), 2, "", "--spill without --budget")
         expect(replay("--budget", "1K"), 2, "", "--budget is 1024; it is at least")
         expect(replay(*spilling(folder, "--block", "5000")), 2, "", ["--block is 5000"])
@@ -259,7 +259,7 @@ def without_a_place_to_spill_the_budget_holds():
 
 @case
 def too_little_room_is_told_or_blocks_stay_in_memory():
-    with small_disk("4M") as folder:
+    with mounted("size=4M") as folder:
         expect(replay(*spilling(folder, "--allow-buffered")), 1, None, [folder, "4.0 MiB free"])
         result = replay(*spilling(folder, "--allow-buffered", "--allow-memory", "--json",
                                   "--steps", "2"))

@@ -15,10 +15,11 @@ $(TOOLS_TESTS)/holder $(TOOLS_TESTS)/waiter: $(TOOLS_TESTS)/%: \
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -Wl,-rpath,'$$ORIGIN/../../lib'
 
+$(B)/obj/tests/tools/cgroup_test.o: ALL_CFLAGS += -Itests/common
 $(TOOLS_TESTS)/cgroup_test: $(B)/obj/tests/tools/cgroup_test.o \
-		$(B)/obj/lib/machine/cgroup.o $(B)/obj/lib/machine/sysfile.o
+		$(B)/obj/tests/common/tap.o $(LIB_OBJECTS)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ $(LIB_NEEDS)
 
 .PHONY: check-tools check-tools-driver
 check-tools: all $(addprefix $(TOOLS_TESTS)/,holder waiter cgroup_test)

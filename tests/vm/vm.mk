@@ -13,16 +13,16 @@ $(B)/vm/init: tests/vm/init.c tests/vm/leaks.c tests/vm/init.h
 	@mkdir -p $(@D)
 	$(VM_CC) $(filter %.c,$^) -o $@
 
-$(B)/vm/misbehave $(B)/vm/provoke: $(B)/vm/%: tests/vm/programs/%.c
+$(B)/vm/misbehave: tests/vm/programs/misbehave.c
 	@mkdir -p $(@D)
 	$(VM_CC) $< -o $@
 
 # The kernel's own test harness is not held to the warnings of this project,
 # and the functions that its macros make have no prototypes.
-VM_PROGRAMS := $(addprefix $(B)/vm/,direct_io edu_import fixed_buffers full_buffer iommu_device)
+VM_PROGRAMS := $(addprefix $(B)/vm/,edu_import fixed_buffers full_buffer iommu_device)
 
 $(VM_PROGRAMS): $(B)/vm/%: tests/vm/programs/%.c \
-		tests/vm/programs/device_test.h tests/driver/driver_test.h tests/driver/dmabuf_test.h \
+		tests/vm/programs/device_test.h $(wildcard tests/driver/*.h) \
 		tests/vm/importer/importer.h uapi/actmem.h
 	@mkdir -p $(@D)
 	source=$$(tests/vm/kernel fetch source) && \
@@ -90,10 +90,9 @@ $(addprefix check-vm-,$(VM_LABELS)): check-vm-%: $(B)/vm/init $(VM_TESTS) $(FAR_
 		$(addprefix --and ,$(wordlist 2,$(words $(FAR_PROGRAMS)),$(FAR_PROGRAMS))) || status=$$?; \
 	exit $$status
 
-# On the strict kernel, with the proof that its detectors are alive. It takes as long as
-# all of `make check`, which leaves it out.
+# On the strict kernel. It takes as long as all of `make check`, which leaves it out.
 # Two machines at a time, the slowest first; each part can be run on its own.
-STRICT_PARTS := driver jax far detectors devices tools
+STRICT_PARTS := driver jax far devices tools
 STRICT_RUN = tests/vm/run --kernel strict --tap $(STRICT_MACHINE)
 
 .PHONY: check-strict $(addprefix check-strict-,$(STRICT_PARTS))
@@ -103,10 +102,6 @@ check-strict:
 	@$(MAKE) --no-print-directory -s $(VENV)/.ready
 	@$(MAKE) --no-print-directory -s -k -j2 --output-sync=target \
 		$(addprefix check-strict-,$(STRICT_PARTS))
-
-check-strict-detectors: $(B)/vm/init $(B)/vm/provoke
-	@mkdir -p $(B)/check
-	@tests/vm/selftest-strict --log $(B)/check/strict-detectors.kernel-log
 
 check-strict-driver: $(B)/vm/init $(STRICT_TESTS) $(DRIVER_TESTS)
 	@mkdir -p $(B)/check

@@ -124,8 +124,5 @@ int main(void)
 	test_own(am);
 	test_item_sizes(am);
 	free(regions);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return end_tests(am, before);
 }

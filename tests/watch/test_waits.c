@@ -174,7 +174,9 @@ static void expect_told(struct actmem_queue *queue, struct actmem_file *file,
 /* A queue tells the name of a file once for many requests, and never another's. */
 static void test_files_of_queue(void **state)
 {
-	struct actmem_region_options options;
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = LENGTH, .pages = ACTMEM_PAGES_4K,
+	};
 	struct actmem_region *region;
 	struct actmem_queue *queue;
 	struct actmem_file *files[2];
@@ -183,9 +185,6 @@ static void test_files_of_queue(void **state)
 
 	for (i = 0; i < 3; i++)
 		snprintf(paths[i], sizeof(paths[i]), "build/tests/waits-%d-%u", getpid(), i);
-	ACTMEM_INIT(&options);
-	options.length = LENGTH;
-	options.pages = ACTMEM_PAGES_4K;
 	assert_int_equal(actmem_region_create(*state, &options, &region), 0);
 	assert_int_equal(actmem_queue_create(*state, NULL, &queue), 0);
 	assert_int_equal(actmem_queue_attach(queue, region, 0), 0);

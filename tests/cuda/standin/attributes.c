@@ -69,13 +69,10 @@ static CUresult look_up(CUdevice_attribute attribute, int *value)
 
 CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
 {
-	CUresult result = enter("cuDeviceGetAttribute");
-
-	if (result)
-		return result;
+	ENTER();
 	if (!pi)
-		return leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	if (!is_device(dev))
-		return leave(CUDA_ERROR_INVALID_DEVICE);
-	return leave(look_up(attrib, pi));
+		return CUDA_ERROR_INVALID_DEVICE;
+	return look_up(attrib, pi);
 }

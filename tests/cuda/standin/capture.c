@@ -124,91 +124,70 @@ void captures_end_context(CUcontext context)
 
 CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
 {
-	CUresult result = enter("cuStreamBeginCapture_v2");
 	struct capture *capture;
 
-	if (result)
-		return result;
-	result = mode > CU_STREAM_CAPTURE_MODE_RELAXED ? CUDA_ERROR_INVALID_VALUE :
-		 stream_check(hStream);
-	if (!result && stream_is_captured(hStream))
-		result = CUDA_ERROR_ILLEGAL_STATE;
-	if (result)
-		return leave(result);
+	ENTER();
+	TRY(mode > CU_STREAM_CAPTURE_MODE_RELAXED ? CUDA_ERROR_INVALID_VALUE :
+	    stream_check(hStream));
+	if (stream_is_captured(hStream))
+		return CUDA_ERROR_ILLEGAL_STATE;
 	capture = calloc(1, sizeof(*capture));
 	if (!capture)
-		return leave(CUDA_ERROR_OUT_OF_MEMORY);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	*capture = (struct capture){ captures, hStream, stream_context(hStream), mode,
 				     pthread_self(), false };
 	captures = capture;
-	return leave(CUDA_SUCCESS);
-}
-
-CUresult cuStreamBeginCapture(CUstream hStream)
-{
-	return cuStreamBeginCapture_v2(hStream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 {
-	CUresult result = enter("cuStreamEndCapture");
+	CUresult result;
 	struct capture **link, *capture;
 
-	if (result)
-		return result;
-	result = phGraph ? stream_check(hStream) : CUDA_ERROR_INVALID_VALUE;
-	if (result)
-		return leave(result);
+	ENTER();
+	TRY(phGraph ? stream_check(hStream) : CUDA_ERROR_INVALID_VALUE);
 	link = find(hStream);
 	capture = *link;
 	if (!capture)
-		return leave(CUDA_ERROR_ILLEGAL_STATE);
+		return CUDA_ERROR_ILLEGAL_STATE;
 	if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
 	    !pthread_equal(capture->thread, pthread_self()))
-		return leave(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+		return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 	*phGraph = capture->invalidated ? NULL : calloc(1, sizeof(**phGraph));
 	result = *phGraph ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	*link = capture->next;
 	free(capture);
-	return leave(result);
+	return result;
 }
 
 CUresult cuGraphDestroy(CUgraph hGraph)
 {
-	CUresult result = enter("cuGraphDestroy");
-
-	if (result)
-		return result;
+	ENTER();
 	free(hGraph);
-	return leave(hGraph ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+	return hGraph ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
 {
-	CUresult result = enter("cuStreamIsCapturing");
 	const struct capture *capture;
 
-	if (result)
-		return result;
-	result = captureStatus ? stream_check(hStream) : CUDA_ERROR_INVALID_VALUE;
-	if (result)
-		return leave(result);
+	ENTER();
+	TRY(captureStatus ? stream_check(hStream) : CUDA_ERROR_INVALID_VALUE);
 	capture = *find(hStream);
 	*captureStatus = !capture ? CU_STREAM_CAPTURE_STATUS_NONE : capture->invalidated ?
 			 CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
-	CUresult result = enter("cuThreadExchangeStreamCaptureMode");
 	CUstreamCaptureMode before = thread_mode;
 
-	if (result)
-		return result;
+	ENTER();
 	if (!mode || *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-		return leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	thread_mode = *mode;
 	*mode = before;
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }

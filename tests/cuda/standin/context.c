@@ -108,143 +108,103 @@ static void end_context(CUcontext context)
 	context->poison = CUDA_SUCCESS;
 }
 
-/* Begins a call about a device, as enter() does. @is_given: what else it needs. */
-static CUresult enter_about(const char *function, CUdevice device, bool is_given)
+/* @is_given: what else a call needs. */
+static CUresult check_device(CUdevice device, bool is_given)
 {
-	CUresult result = enter(function);
-
-	if (result)
-		return result;
 	if (!is_given)
-		return leave(CUDA_ERROR_INVALID_VALUE);
-	return is_device(device) ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_DEVICE);
+		return CUDA_ERROR_INVALID_VALUE;
+	return is_device(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuDeviceGetCount(int *count)
 {
-	CUresult result = enter("cuDeviceGetCount");
-
-	if (result)
-		return result;
+	ENTER();
 	if (!count)
-		return leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*count = device_count;
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
-	CUresult result = enter_about("cuDeviceGet", ordinal, device);
-
-	if (result)
-		return result;
+	ENTER();
+	TRY(check_device(ordinal, device));
 	*device = ordinal;
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
 {
-	CUresult result = enter_about("cuDeviceGetName", dev, name && len > 0);
-
-	if (result)
-		return result;
+	ENTER();
+	TRY(check_device(dev, name && len > 0));
 	snprintf(name, (size_t)len, "Stand-in GPU");	/* one model, as XLA wants it */
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
 {
-	CUresult result = enter_about("cuDeviceGetPCIBusId", dev,
-				      pciBusId && len >= (int)sizeof("0000:00:00.0"));
-
-	if (result)
-		return result;
+	ENTER();
+	TRY(check_device(dev, pciBusId && len >= (int)sizeof("0000:00:00.0")));
 	snprintf(pciBusId, (size_t)len, "%s", bus_ids[dev]);
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
-	CUresult result = enter_about("cuDevicePrimaryCtxRetain", dev, pctx);
-
-	if (result)
-		return result;
+	ENTER();
+	TRY(check_device(dev, pctx));
 	if (!primaries[dev].alive)
 		primaries[dev].id = ++next_id;
 	primaries[dev].alive = true;
 	primaries[dev].retained++;
 	*pctx = &primaries[dev];
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
-	CUresult result = enter_about("cuDevicePrimaryCtxRelease_v2", dev, true);
-
-	if (result)
-		return result;
+	ENTER();
+	TRY(check_device(dev, true));
 	if (!primaries[dev].retained)
-		return leave(CUDA_ERROR_INVALID_CONTEXT);
+		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!--primaries[dev].retained)
 		end_context(&primaries[dev]);
-	return leave(CUDA_SUCCESS);
-}
-
-CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
-{
-	return cuDevicePrimaryCtxRelease_v2(dev);
+	return CUDA_SUCCESS;
 }
 
 /* It stays retained as often as it was. */
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
-	CUresult result = enter_about("cuDevicePrimaryCtxReset_v2", dev, true);
-
-	if (result)
-		return result;
+	ENTER();
+	TRY(check_device(dev, true));
 	end_context(&primaries[dev]);
-	return leave(CUDA_SUCCESS);
-}
-
-CUresult cuDevicePrimaryCtxReset(CUdevice dev)
-{
-	return cuDevicePrimaryCtxReset_v2(dev);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
 {
-	CUresult result = enter_about("cuDevicePrimaryCtxGetState", dev, flags && active);
-
-	if (result)
-		return result;
+	ENTER();
+	TRY(check_device(dev, flags && active));
 	*flags = primaries[dev].flags;
 	*active = primaries[dev].alive;
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
 {
-	CUresult result = enter_about("cuDevicePrimaryCtxSetFlags_v2", dev, true);
-
-	if (result)
-		return result;
+	ENTER();
+	TRY(check_device(dev, true));
 	primaries[dev].flags = flags;
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
-{
-	return cuDevicePrimaryCtxSetFlags_v2(dev, flags);
-}
-
-static CUresult create(CUcontext *pctx, unsigned int flags, CUdevice dev)
+CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags,
+			CUdevice dev)
 {
 	struct CUctx_st *context;
 
-	if (!pctx)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (!is_device(dev))
-		return CUDA_ERROR_INVALID_DEVICE;
+	ENTER();
+	TRY(check_device(dev, pctx));
 	context = depth < STACK_MAX ? calloc(1, sizeof(*context)) : NULL;
 	if (!context)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -259,162 +219,89 @@ static CUresult create(CUcontext *pctx, unsigned int flags, CUdevice dev)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags,
-			CUdevice dev)
-{
-	CUresult result = enter("cuCtxCreate_v4");
-
-	return result ? result : leave(create(pctx, flags, dev));
-}
-
-CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
-			unsigned int flags, CUdevice dev)
-{
-	return cuCtxCreate_v4(pctx, NULL, flags, dev);
-}
-
-CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
-{
-	return cuCtxCreate_v4(pctx, NULL, flags, dev);
-}
-
-CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
-{
-	return cuCtxCreate_v4(pctx, NULL, flags, dev);
-}
-
 /* Current to this thread, it is popped; to others, it stays so and is of no use. */
 CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
-	CUresult result = enter("cuCtxDestroy_v2");
-
-	if (result)
-		return result;
-	result = check_handle(ctx);
-	if (!result && ctx->primary)
-		result = CUDA_ERROR_INVALID_CONTEXT;
-	if (result)
-		return leave(result);
+	ENTER();
+	TRY(check_handle(ctx));
+	if (ctx->primary)
+		return CUDA_ERROR_INVALID_CONTEXT;
 	end_context(ctx);
 	if (depth && stack[depth - 1] == ctx)
 		depth--;
-	return leave(CUDA_SUCCESS);
-}
-
-CUresult cuCtxDestroy(CUcontext ctx)
-{
-	return cuCtxDestroy_v2(ctx);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 {
-	CUresult result = enter("cuCtxPushCurrent_v2");
-
-	if (result)
-		return result;
-	result = check_handle(ctx);
-	if (!result && depth == STACK_MAX)
-		result = CUDA_ERROR_OUT_OF_MEMORY;
-	if (!result)
-		stack[depth++] = ctx;
-	return leave(result);
-}
-
-CUresult cuCtxPushCurrent(CUcontext ctx)
-{
-	return cuCtxPushCurrent_v2(ctx);
+	ENTER();
+	TRY(check_handle(ctx));
+	if (depth == STACK_MAX)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	stack[depth++] = ctx;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuCtxPopCurrent_v2(CUcontext *pctx)
 {
-	CUresult result = enter("cuCtxPopCurrent_v2");
-
-	if (result)
-		return result;
+	ENTER();
 	if (!depth)
-		return leave(CUDA_ERROR_INVALID_CONTEXT);
+		return CUDA_ERROR_INVALID_CONTEXT;
 	depth--;
 	if (pctx)
 		*pctx = stack[depth];
-	return leave(CUDA_SUCCESS);
-}
-
-CUresult cuCtxPopCurrent(CUcontext *pctx)
-{
-	return cuCtxPopCurrent_v2(pctx);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSetCurrent(CUcontext ctx)
 {
-	CUresult result = enter("cuCtxSetCurrent");
-
-	if (result)
-		return result;
-	if (ctx)
-		result = check_handle(ctx);
-	if (result)
-		return leave(result);
+	ENTER();
+	TRY(ctx ? check_handle(ctx) : CUDA_SUCCESS);
 	if (depth)
 		depth--;
 	if (ctx)
 		stack[depth++] = ctx;
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetCurrent(CUcontext *pctx)
 {
-	CUresult result = enter("cuCtxGetCurrent");
-
-	if (result)
-		return result;
+	ENTER();
 	if (!pctx)
-		return leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*pctx = depth ? stack[depth - 1] : NULL;
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 /* That of a context which has ended, too: whoever asks is not to take it for alive. */
 CUresult cuCtxGetDevice(CUdevice *device)
 {
-	CUresult result = enter("cuCtxGetDevice");
-
-	if (result)
-		return result;
+	ENTER();
 	if (!device)
-		return leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	if (!depth || !stack[depth - 1])
-		return leave(CUDA_ERROR_INVALID_CONTEXT);
+		return CUDA_ERROR_INVALID_CONTEXT;
 	*device = stack[depth - 1]->device;
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
 {
-	CUresult result = enter("cuCtxGetId");
-
-	if (result)
-		return result;
+	ENTER();
 	if (!ctxId)
-		return leave(CUDA_ERROR_INVALID_VALUE);
-	result = ctx ? check_handle(ctx) : usable_context(&ctx);
-	if (!result)
-		*ctxId = ctx->id;
-	return leave(result);
+		return CUDA_ERROR_INVALID_VALUE;
+	TRY(ctx ? check_handle(ctx) : usable_context(&ctx));
+	*ctxId = ctx->id;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSynchronize(void)
 {
-	CUresult result = enter("cuCtxSynchronize");
 	CUcontext context = NULL;
 
-	if (result)
-		return result;
-	result = usable_context(&context);
-	if (!result)
-		result = capture_forbids_waiting(context, NULL);
-	if (!result) {
-		streams_wait_idle(context, false);
-		result = context->poison;
-	}
-	return leave(result);
+	ENTER();
+	TRY(usable_context(&context));
+	TRY(capture_forbids_waiting(context, NULL));
+	streams_wait_idle(context, false);
+	return context->poison;
 }

@@ -74,17 +74,15 @@ static CUresult copy_async(const char *name, CUdeviceptr device, char *host, boo
 		.to_device = to_device,
 		.from_device = !to_device,
 	};
-	CUresult result = enter(name);
 	char *memory;
 
-	if (result)
-		return result;
+	ENTER_AS(name);
 	memory = device_memory(device, bytes);
 	operation.to = to_device ? memory : host;
 	operation.from = to_device ? host : memory;
 	if (bytes && (!memory || !host))
-		return leave(CUDA_ERROR_INVALID_VALUE);
-	return leave(start(stream, &operation, host));
+		return CUDA_ERROR_INVALID_VALUE;
+	return start(stream, &operation, host);
 }
 
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount,
@@ -109,17 +107,15 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size
 		.bytes = ByteCount,
 	};
 	const char *host = NULL;
-	CUresult result = enter(operation.name);
 
-	if (result)
-		return result;
+	ENTER_AS(operation.name);
 	operation.to = memory_of(dstDevice, ByteCount, &host);
 	operation.to_device = operation.to != host;
 	operation.from = memory_of(srcDevice, ByteCount, &host);
 	operation.from_device = operation.from != host;
 	if (ByteCount && (!operation.from || !operation.to))
-		return leave(CUDA_ERROR_INVALID_VALUE);
-	return leave(start(hStream, &operation, host));
+		return CUDA_ERROR_INVALID_VALUE;
+	return start(hStream, &operation, host);
 }
 
 static CUresult fill(const char *name, CUdeviceptr address, unsigned int value, size_t width,
@@ -133,14 +129,12 @@ static CUresult fill(const char *name, CUdeviceptr address, unsigned int value, 
 		.bytes = width * count,
 		.to_device = true,
 	};
-	CUresult result = enter(name);
 
-	if (result)
-		return result;
+	ENTER_AS(name);
 	operation.to = device_memory(address, operation.bytes);
 	if (count && (!operation.to || address % width))
-		return leave(CUDA_ERROR_INVALID_VALUE);
-	return leave(start(stream, &operation, NULL));
+		return CUDA_ERROR_INVALID_VALUE;
+	return start(stream, &operation, NULL);
 }
 
 CUresult cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream)
@@ -156,22 +150,18 @@ CUresult cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUst
 static CUresult copy(const char *name, CUdeviceptr device, char *host, bool to_device, size_t bytes)
 {
 	CUcontext context = NULL;
-	CUresult result = enter(name);
 	char *memory;
 
-	if (result)
-		return result;
-	result = usable_context(&context);
-	if (result)
-		return leave(result);
+	ENTER_AS(name);
+	TRY(usable_context(&context));
 	streams_wait_idle(context, true);
 	memory = device_memory(device, bytes);
 	if (!bytes)
-		return leave(CUDA_SUCCESS);
+		return CUDA_SUCCESS;
 	if (!host || !memory || memory_is_partly_pinned(host, bytes))
-		return leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	memcpy(to_device ? memory : host, to_device ? host : memory, bytes);
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
@@ -179,17 +169,7 @@ CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t Byte
 	return copy("cuMemcpyHtoD_v2", dstDevice, (char *)(uintptr_t)srcHost, true, ByteCount);
 }
 
-CUresult cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount)
-{
-	return CUDA_ERROR_INVALID_VALUE;
-}
-
 CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 {
 	return copy("cuMemcpyDtoH_v2", srcDevice, dstHost, false, ByteCount);
-}
-
-CUresult cuMemcpyDtoH(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
-{
-	return CUDA_ERROR_INVALID_VALUE;
 }

@@ -185,83 +185,52 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, CUcontext context)
 
 CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
-	CUresult result = enter("cuMemAlloc_v2");
 	CUcontext context = NULL;
 
-	if (result)
-		return result;
-	result = dptr && bytesize ? usable_context(&context) : CUDA_ERROR_INVALID_VALUE;
-	return leave(result ? result : allocate(dptr, bytesize, context));
-}
-
-CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
-{
-	/* Addresses of 32 bits, of which no device has memory any more. */
-	return CUDA_ERROR_INVALID_VALUE;
+	ENTER();
+	TRY(dptr && bytesize ? usable_context(&context) : CUDA_ERROR_INVALID_VALUE);
+	return allocate(dptr, bytesize, context);
 }
 
 /* It waits for what the device has to do. */
 CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
-	CUresult result = enter("cuMemFree_v2");
+	CUresult result;
 	struct allocation **link;
 
-	if (result)
-		return result;
+	ENTER();
 	result = usable_context(NULL);
 	if (result || !dptr)
-		return leave(result);
+		return result;
 	link = find(dptr);
 	if (!*link || device_memory(dptr, 0) != (*link)->shadow || (*link)->is_mapped)
-		return leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	streams_wait_idle((*link)->context, false);
 	/* Another thread may have freed it meanwhile. */
 	link = find(dptr);
 	if (*link)
 		drop(link);
-	return leave(CUDA_SUCCESS);
-}
-
-CUresult cuMemFree(CUdeviceptr_v1 dptr)
-{
-	return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 {
-	CUresult result = enter("cuMemGetInfo_v2");
 	CUcontext context = NULL;
 
-	if (result)
-		return result;
-	result = free && total ? usable_context(&context) : CUDA_ERROR_INVALID_VALUE;
-	if (result)
-		return leave(result);
+	ENTER();
+	TRY(free && total ? usable_context(&context) : CUDA_ERROR_INVALID_VALUE);
 	*free = device_free_bytes(context->device);
 	*total = total_bytes();
-	return leave(CUDA_SUCCESS);
-}
-
-CUresult cuMemGetInfo(unsigned int *free, unsigned int *total)
-{
-	return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 {
-	CUresult result = enter("cuDeviceTotalMem_v2");
-
-	if (result)
-		return result;
+	ENTER();
 	if (!bytes)
-		return leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	if (!is_device(dev))
-		return leave(CUDA_ERROR_INVALID_DEVICE);
+		return CUDA_ERROR_INVALID_DEVICE;
 	*bytes = total_bytes();
-	return leave(CUDA_SUCCESS);
-}
-
-CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
-{
-	return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_SUCCESS;
 }

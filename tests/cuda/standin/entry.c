@@ -95,26 +95,20 @@ static void count_own(const char *function)
 
 CUresult enter(const char *function)
 {
-	CUresult result;
-
 	count_own(function);
 	pthread_mutex_lock(&lock);
 	calls++;
-	result = state(function);
-	if (result)
-		pthread_mutex_unlock(&lock);
-	return result;
-}
-
-CUresult leave(CUresult result)
-{
-	pthread_mutex_unlock(&lock);
-	return result;
+	return state(function);
 }
 
 void enter_quietly(void)
 {
 	pthread_mutex_lock(&lock);
+}
+
+void leave(void)
+{
+	pthread_mutex_unlock(&lock);
 }
 
 void wait_for_change(void)
@@ -127,15 +121,10 @@ void announce_change(void)
 	pthread_cond_broadcast(&change);
 }
 
-static void unlock(void)
-{
-	pthread_mutex_unlock(&lock);
-}
-
 /* Threads of streams may be at it when the program forks. */
 static void __attribute__((constructor)) mind_forks(void)
 {
-	pthread_atfork(enter_quietly, unlock, unlock);
+	pthread_atfork(enter_quietly, leave, leave);
 }
 
 bool setting_is(const char *name, const char *value)
@@ -157,20 +146,15 @@ static void take_failure_from_environment(void)
 
 CUresult cuInit(unsigned int Flags)
 {
-	CUresult result = enter("cuInit");
-
-	if (result)
-		return result;
+	ENTER();
 	if (Flags)
-		return leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	if (initialised_by)
-		return leave(CUDA_SUCCESS);
-	result = context_configure();
-	if (result)
-		return leave(result);
+		return CUDA_SUCCESS;
+	TRY(context_configure());
 	take_failure_from_environment();
 	initialised_by = getpid();
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 /* Destructors that run later find it so, as they do with the real one. */

@@ -7,16 +7,22 @@
 
 #include "standin.h"
 
+/* A primary context that was reset is another one, at the same address. */
+struct owner {
+	CUcontext context;
+	unsigned long long id;
+};
+
 struct CUevent_st {
 	struct CUevent_st *next;
-	CUcontext context;
+	struct owner owner;
 	unsigned int flags;
 	bool alive;
 	struct record *last;		/* NULL: none */
 };
 
 struct record {
-	CUcontext context;
+	struct owner owner;
 	bool reached;
 	bool captured;			/* by a stream that was: none can wait for it */
 	unsigned int users;
@@ -24,12 +30,17 @@ struct record {
 
 static struct CUevent_st *events;
 
+static bool is_alive(const struct owner *owner)
+{
+	return owner->context->alive && owner->context->id == owner->id;
+}
+
 void event_count(struct standin_counts *counts)
 {
 	const struct CUevent_st *event;
 
 	for (event = events; event; event = event->next)
-		counts->events += event->alive && event->context->alive;
+		counts->events += event->alive && is_alive(&event->owner);
 }
 
 void record_put(struct record *record)
@@ -47,7 +58,7 @@ static struct record *record_get(struct record *record)
 
 bool record_is_reached(const struct record *record)
 {
-	return !record || record->reached || !record->context->alive;
+	return !record || record->reached || !is_alive(&record->owner);
 }
 
 void record_reach(struct record *record)
@@ -66,7 +77,8 @@ static CUresult check(CUevent handle)
 		event = event->next;
 	if (!event || !event->alive)
 		return CUDA_ERROR_INVALID_HANDLE;
-	return event->context->alive ? event->context->poison : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	return is_alive(&event->owner) ? event->owner.context->poison :
+	       CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 /* Of one that is to be waited for, or asked. */
@@ -82,46 +94,32 @@ static CUresult check_recorded(CUevent handle)
 CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
 {
 	const unsigned int known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING;
-	CUresult result = enter("cuEventCreate");
 	struct CUevent_st *event;
 	CUcontext context = NULL;
 
-	if (result)
-		return result;
-	result = phEvent && !(Flags & ~known) ? usable_context(&context) : CUDA_ERROR_INVALID_VALUE;
-	if (result)
-		return leave(result);
+	ENTER();
+	TRY(phEvent && !(Flags & ~known) ? usable_context(&context) : CUDA_ERROR_INVALID_VALUE);
 	event = calloc(1, sizeof(*event));
 	if (!event)
-		return leave(CUDA_ERROR_OUT_OF_MEMORY);
-	event->context = context;
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	event->owner = (struct owner){ context, context->id };
 	event->flags = Flags;
 	event->alive = true;
 	event->next = events;
 	events = event;
 	*phEvent = event;
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 /* A thread that waits for it still does. */
 CUresult cuEventDestroy_v2(CUevent hEvent)
 {
-	CUresult result = enter("cuEventDestroy_v2");
-
-	if (result)
-		return result;
-	result = check(hEvent);
-	if (!result) {
-		hEvent->alive = false;
-		record_put(hEvent->last);
-		hEvent->last = NULL;
-	}
-	return leave(result);
-}
-
-CUresult cuEventDestroy(CUevent hEvent)
-{
-	return cuEventDestroy_v2(hEvent);
+	ENTER();
+	TRY(check(hEvent));
+	hEvent->alive = false;
+	record_put(hEvent->last);
+	hEvent->last = NULL;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
@@ -130,31 +128,27 @@ CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
 		.kind = OPERATION_RECORD,
 		.name = "cuEventRecord",
 	};
-	CUresult result = enter(operation.name);
+	CUresult result;
 
-	if (result)
-		return result;
-	result = check(hEvent);
-	if (!result)
-		result = stream_check(hStream);
-	if (!result && hEvent->context != stream_context(hStream))
-		result = CUDA_ERROR_INVALID_HANDLE;
-	if (result)
-		return leave(result);
+	ENTER_AS(operation.name);
+	TRY(check(hEvent));
+	TRY(stream_check(hStream));
+	if (hEvent->owner.context != stream_context(hStream))
+		return CUDA_ERROR_INVALID_HANDLE;
 	operation.record = calloc(1, sizeof(*operation.record));
 	if (!operation.record)
-		return leave(CUDA_ERROR_OUT_OF_MEMORY);
-	operation.record->context = hEvent->context;
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	operation.record->owner = hEvent->owner;
 	operation.record->captured = stream_is_captured(hStream);
 	operation.record->users = 2;
 	result = stream_do(hStream, &operation);
 	if (result) {
 		free(operation.record);
-		return leave(result);
+		return result;
 	}
 	record_put(hEvent->last);
 	hEvent->last = operation.record;
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
@@ -163,51 +157,39 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 		.kind = OPERATION_WAIT,
 		.name = "cuStreamWaitEvent",
 	};
-	CUresult result = enter(operation.name);
+	CUresult result;
 
-	if (result)
-		return result;
-	result = Flags & ~CU_EVENT_WAIT_EXTERNAL ? CUDA_ERROR_INVALID_VALUE :
-		 check_recorded(hEvent);
-	if (!result)
-		result = stream_check(hStream);
-	if (result)
-		return leave(result);
+	ENTER_AS(operation.name);
+	TRY(Flags & ~CU_EVENT_WAIT_EXTERNAL ? CUDA_ERROR_INVALID_VALUE :
+		 check_recorded(hEvent));
+	TRY(stream_check(hStream));
 	operation.record = record_get(hEvent->last);
 	result = stream_do(hStream, &operation);
 	if (result)
 		record_put(operation.record);
-	return leave(result);
+	return result;
 }
 
 /* One that was never recorded is reached. */
 CUresult cuEventQuery(CUevent hEvent)
 {
-	CUresult result = enter("cuEventQuery");
-
-	if (result)
-		return result;
-	result = check_recorded(hEvent);
-	if (!result && !record_is_reached(hEvent->last))
-		result = CUDA_ERROR_NOT_READY;
-	return leave(result);
+	ENTER();
+	TRY(check_recorded(hEvent));
+	return record_is_reached(hEvent->last) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuEventSynchronize(CUevent hEvent)
 {
-	CUresult result = enter("cuEventSynchronize");
+	CUresult result = CUDA_SUCCESS;
 	struct record *record;
 
-	if (result)
-		return result;
-	result = check_recorded(hEvent);
-	if (result)
-		return leave(result);
+	ENTER();
+	TRY(check_recorded(hEvent));
 	record = record_get(hEvent->last);
 	while (!result && !record_is_reached(record)) {
 		wait_for_change();
 		result = check(hEvent);
 	}
 	record_put(record);
-	return leave(result);
+	return result;
 }

@@ -132,22 +132,19 @@ static CUresult check_register(const char *base, size_t bytes, unsigned int flag
 /* What a test wants to be slow is so before it takes effect, and in nobody's way. */
 CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
-	CUresult result = enter("cuMemHostRegister_v2");
 	CUcontext context = NULL;
 	unsigned int delay;
 
-	if (result)
-		return result;
+	ENTER();
 	delay = wanted_delay("cuMemHostRegister_v2");
 	if (delay) {
-		leave(CUDA_SUCCESS);
+		leave();
 		sleep_for(delay);
 		enter_quietly();
 	}
-	result = usable_context(&context);
-	if (!result)
-		result = check_register(p, bytesize, Flags);
-	return leave(result ? result : add(p, bytesize, Flags, context, false));
+	TRY(usable_context(&context));
+	TRY(check_register(p, bytesize, Flags));
+	return add(p, bytesize, Flags, context, false);
 }
 
 CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
@@ -157,22 +154,18 @@ CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
 
 CUresult cuMemHostUnregister(void *p)
 {
-	CUresult result = enter("cuMemHostUnregister");
 	struct range **link;
 
-	if (result)
-		return result;
-	result = p ? usable_context(NULL) : CUDA_ERROR_INVALID_VALUE;
-	if (result)
-		return leave(result);
+	ENTER();
+	TRY(p ? usable_context(NULL) : CUDA_ERROR_INVALID_VALUE);
 	link = find(p);
 	if (!*link || (*link)->base != p || (*link)->allocated)
-		return leave(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+		return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 	streams_wait_executing();
 	link = find(p);
 	if (*link)
 		drop(link);
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 CUdeviceptr device_address(const char *address)
@@ -191,20 +184,16 @@ static bool is_mapped_for(const struct range *range, CUcontext context)
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
 {
-	CUresult result = enter("cuMemHostGetDevicePointer_v2");
 	CUcontext context = NULL;
 	struct range *range;
 
-	if (result)
-		return result;
-	result = pdptr && p && !Flags ? usable_context(&context) : CUDA_ERROR_INVALID_VALUE;
-	if (result)
-		return leave(result);
+	ENTER();
+	TRY(pdptr && p && !Flags ? usable_context(&context) : CUDA_ERROR_INVALID_VALUE);
 	range = *find(p);
 	if (!range || !is_mapped_for(range, context))
-		return leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*pdptr = device_address(p);
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuMemHostGetDevicePointer(CUdeviceptr_v1 *pdptr, void *p, unsigned int Flags)
@@ -215,41 +204,33 @@ CUresult cuMemHostGetDevicePointer(CUdeviceptr_v1 *pdptr, void *p, unsigned int 
 
 CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
 {
-	CUresult result = enter("cuMemHostGetFlags");
 	struct range *range;
 
-	if (result)
-		return result;
-	result = pFlags && p ? usable_context(NULL) : CUDA_ERROR_INVALID_VALUE;
-	if (result)
-		return leave(result);
+	ENTER();
+	TRY(pFlags && p ? usable_context(NULL) : CUDA_ERROR_INVALID_VALUE);
 	range = *find(p);
 	if (!range)
-		return leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*pFlags = range->flags;
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 /* No current context is asked for, but where the answer is for that one. */
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
-	CUresult result = enter("cuPointerGetAttribute");
 	char *address = (char *)(uintptr_t)ptr;
 	struct range *range;
 
-	if (result)
-		return result;
+	ENTER();
 	if (!data)
-		return leave(CUDA_ERROR_INVALID_VALUE);
-	result = attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER ? usable_context(NULL) :
-		 CUDA_SUCCESS;
-	if (result)
-		return leave(result);
+		return CUDA_ERROR_INVALID_VALUE;
+	TRY(attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER ? usable_context(NULL) :
+		 CUDA_SUCCESS);
 	if (device_memory_context(ptr))
-		return leave(device_attribute(data, attribute, ptr));
+		return device_attribute(data, attribute, ptr);
 	range = *find(address);
 	if (!range)
-		return leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
 		*(CUcontext *)data = range->context;
@@ -267,9 +248,9 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 		*(int *)data = range->context->device;
 		break;
 	default:
-		return leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	}
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 static CUresult allocate(void **pp, size_t bytes, unsigned int flags, CUcontext context)
@@ -294,24 +275,20 @@ static CUresult allocate(void **pp, size_t bytes, unsigned int flags, CUcontext 
 
 CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 {
-	CUresult result = enter("cuMemHostAlloc");
 	CUcontext context = NULL;
 
-	if (result)
-		return result;
-	result = usable_context(&context);
-	return leave(result ? result : allocate(pp, bytesize, Flags, context));
+	ENTER();
+	TRY(usable_context(&context));
+	return allocate(pp, bytesize, Flags, context);
 }
 
 CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
 {
-	CUresult result = enter("cuMemAllocHost_v2");
 	CUcontext context = NULL;
 
-	if (result)
-		return result;
-	result = usable_context(&context);
-	return leave(result ? result : allocate(pp, bytesize, 0, context));
+	ENTER();
+	TRY(usable_context(&context));
+	return allocate(pp, bytesize, 0, context);
 }
 
 CUresult cuMemAllocHost(void **pp, unsigned int bytesize)
@@ -321,20 +298,16 @@ CUresult cuMemAllocHost(void **pp, unsigned int bytesize)
 
 CUresult cuMemFreeHost(void *p)
 {
-	CUresult result = enter("cuMemFreeHost");
 	struct range **link;
 
-	if (result)
-		return result;
-	result = usable_context(NULL);
-	if (result)
-		return leave(result);
+	ENTER();
+	TRY(usable_context(NULL));
 	link = find(p);
 	if (!*link || (*link)->base != p || !(*link)->allocated)
-		return leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	streams_wait_executing();
 	link = find(p);
 	if (*link)
 		drop(link);
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }

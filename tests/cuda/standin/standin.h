@@ -74,15 +74,32 @@ struct range {
 	bool allocated;			/* else registered */
 };
 
-/*
- * Begins a call: takes the lock, which leave() gives back and returns @result. What
- * is not 0 is why it fails at once: not initialised, or a test wants it to.
- */
-CUresult enter(const char *function);
-CUresult leave(CUresult result);
-
 /* The lock alone. */
 void enter_quietly(void);
+void leave(void);
+
+/* Takes the lock; what is not 0 is why a call fails: not initialised, or a test wants it to. */
+CUresult enter(const char *function);
+
+static inline void leave_call(const CUresult *unused)
+{
+	leave();
+}
+
+/* Begins a call, which has the lock until it returns; and it returns at once if it fails. */
+#define ENTER_AS(function)							\
+	CUresult entered __attribute__((cleanup(leave_call))) = enter(function);	\
+	TRY(entered)
+#define ENTER()	ENTER_AS(__func__)
+
+/* Returns what is an error. */
+#define TRY(result)								\
+	do {									\
+		CUresult tried = (result);					\
+										\
+		if (tried)							\
+			return tried;						\
+	} while (0)
 
 /* Under the lock, which is given back until anything has changed; and that it has. */
 void wait_for_change(void);

@@ -175,7 +175,7 @@ static void *work(void *data)
 			stream->context->poison = failure;
 		if (!failure) {
 			stream->executing = true;
-			leave(CUDA_SUCCESS);
+			leave();
 			execute(operation);
 			enter_quietly();
 			stream->executing = false;
@@ -187,7 +187,7 @@ static void *work(void *data)
 	}
 	stream->working = false;
 	announce_change();
-	leave(CUDA_SUCCESS);
+	leave();
 	return NULL;
 }
 
@@ -267,19 +267,16 @@ CUresult stream_wait_idle(CUstream stream)
 
 CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
 {
-	CUresult result = enter("cuStreamCreateWithPriority");
+	CUresult result;
 	struct CUstream_st *stream;
 	CUcontext context = NULL;
 
-	if (result)
-		return result;
-	result = phStream && !(flags & ~CU_STREAM_NON_BLOCKING) ? usable_context(&context) :
-		 CUDA_ERROR_INVALID_VALUE;
-	if (result)
-		return leave(result);
+	ENTER();
+	TRY(phStream && !(flags & ~CU_STREAM_NON_BLOCKING) ? usable_context(&context) :
+		 CUDA_ERROR_INVALID_VALUE);
 	stream = calloc(1, sizeof(*stream));
 	if (!stream)
-		return leave(CUDA_ERROR_OUT_OF_MEMORY);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	stream->context = context;
 	stream->flags = flags;
 	stream->last = &stream->first;
@@ -288,12 +285,12 @@ CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int 
 	result = start(stream);
 	if (result) {
 		free(stream);
-		return leave(result);
+		return result;
 	}
 	stream->next = streams;
 	streams = stream;
 	*phStream = stream;
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
@@ -303,79 +300,48 @@ CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
 
 CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
 {
-	CUresult result = enter("cuCtxGetStreamPriorityRange");
-
-	if (result)
-		return result;
-	result = usable_context(NULL);
-	if (!result && leastPriority)
+	ENTER();
+	TRY(usable_context(NULL));
+	if (leastPriority)
 		*leastPriority = 0;
-	if (!result && greatestPriority)
+	if (greatestPriority)
 		*greatestPriority = -5;
-	return leave(result);
-}
-
-/* Begins a call that uses it, as enter() does. */
-static CUresult enter_with(const char *function, CUstream stream)
-{
-	CUresult result = enter(function);
-
-	if (result)
-		return result;
-	result = stream_use(stream);
-	return result ? leave(result) : CUDA_SUCCESS;
+	return CUDA_SUCCESS;
 }
 
 /* What it has to do is still done, later. */
 CUresult cuStreamDestroy_v2(CUstream hStream)
 {
-	CUresult result = enter_with("cuStreamDestroy_v2", hStream);
-
-	if (result)
-		return result;
+	ENTER();
+	TRY(stream_use(hStream));
 	capture_drop(hStream);
 	hStream->alive = false;
 	announce_change();
-	return leave(CUDA_SUCCESS);
-}
-
-CUresult cuStreamDestroy(CUstream hStream)
-{
-	return cuStreamDestroy_v2(hStream);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuStreamSynchronize(CUstream hStream)
 {
-	CUresult result = enter_with("cuStreamSynchronize", hStream);
-
-	if (result)
-		return result;
-	result = capture_forbids_waiting(NULL, hStream);
-	return leave(result ? result : stream_wait_idle(hStream));
+	ENTER();
+	TRY(stream_use(hStream));
+	TRY(capture_forbids_waiting(NULL, hStream));
+	return stream_wait_idle(hStream);
 }
 
 CUresult cuStreamQuery(CUstream hStream)
 {
-	CUresult result = enter_with("cuStreamQuery", hStream);
-
-	if (result)
-		return result;
-	result = capture_forbids_waiting(NULL, hStream);
-	if (!result && !is_idle(hStream))
-		result = CUDA_ERROR_NOT_READY;
-	return leave(result);
+	ENTER();
+	TRY(stream_use(hStream));
+	TRY(capture_forbids_waiting(NULL, hStream));
+	return is_idle(hStream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
 {
-	CUresult result = enter("cuStreamGetCtx");
-
-	if (result)
-		return result;
-	result = pctx ? stream_check(hStream) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*pctx = hStream->context;
-	return leave(result);
+	ENTER();
+	TRY(pctx ? stream_check(hStream) : CUDA_ERROR_INVALID_VALUE);
+	*pctx = hStream->context;
+	return CUDA_SUCCESS;
 }
 
 /* XLA 0.11 calls it where no context is current, so that the driver minds only the stream. */
@@ -387,10 +353,8 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
 		.function = fn,
 		.data = userData,
 	};
-	CUresult result = enter(operation.name);
 
-	if (result)
-		return result;
-	result = fn ? stream_check(hStream) : CUDA_ERROR_INVALID_VALUE;
-	return leave(result ? result : stream_do(hStream, &operation));
+	ENTER_AS(operation.name);
+	TRY(fn ? stream_check(hStream) : CUDA_ERROR_INVALID_VALUE);
+	return stream_do(hStream, &operation);
 }

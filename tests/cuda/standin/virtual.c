@@ -68,38 +68,30 @@ static CUresult check(const CUmemAllocationProp *prop)
 CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
 				       CUmemAllocationGranularity_flags option)
 {
-	CUresult result = enter("cuMemGetAllocationGranularity");
-
-	if (result)
-		return result;
-	result = granularity ? check(prop) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*granularity = GRANULARITY_BYTES;
-	return leave(result);
+	ENTER();
+	TRY(granularity ? check(prop) : CUDA_ERROR_INVALID_VALUE);
+	*granularity = GRANULARITY_BYTES;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 		     const CUmemAllocationProp *prop, unsigned long long flags)
 {
-	CUresult result = enter("cuMemCreate");
 	struct created *created;
 
-	if (result)
-		return result;
-	result = handle && is_whole(size) && !flags ? check(prop) : CUDA_ERROR_INVALID_VALUE;
-	if (result)
-		return leave(result);
+	ENTER();
+	TRY(handle && is_whole(size) && !flags ? check(prop) : CUDA_ERROR_INVALID_VALUE);
 	created = calloc(1, sizeof(*created));
 	if (!created || size > device_free_bytes(prop->location.id)) {
 		free(created);
-		return leave(CUDA_ERROR_OUT_OF_MEMORY);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	created->fd = memfd_create("standin", MFD_CLOEXEC);
 	if (created->fd < 0 || ftruncate(created->fd, (off_t)size)) {
 		if (created->fd >= 0)
 			close(created->fd);
 		free(created);
-		return leave(CUDA_ERROR_OUT_OF_MEMORY);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	created->bytes = size;
 	created->device = prop->location.id;
@@ -107,7 +99,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 	created->next = created_list;
 	created_list = created;
 	*handle = (CUmemGenericAllocationHandle)(uintptr_t)created;
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 static struct created *find_created(CUmemGenericAllocationHandle handle)
@@ -134,17 +126,15 @@ static void let_go(struct created *created)
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
-	CUresult result = enter("cuMemRelease");
 	struct created *created;
 
-	if (result)
-		return result;
+	ENTER();
 	created = find_created(handle);
 	if (!created)
-		return leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	created->released = true;
 	let_go(created);
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 /* Nothing is there until it is mapped. */
@@ -157,28 +147,26 @@ static bool clear(char *shadow, size_t bytes)
 CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
 			     unsigned long long flags)
 {
-	CUresult result = enter("cuMemAddressReserve");
 	struct reserved *reserved;
 	size_t align;
 	char *room;
 
-	if (result)
-		return result;
+	ENTER();
 	align = alignment > GRANULARITY_BYTES ? alignment : GRANULARITY_BYTES;
 	if (!ptr || !is_whole(size) || align & (align - 1) || flags)
-		return leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	reserved = malloc(sizeof(*reserved));
 	room = room_map(size, align, PROT_NONE, MAP_NORESERVE);
 	if (!reserved || room == MAP_FAILED) {
 		if (room != MAP_FAILED)
 			munmap(room, size);
 		free(reserved);
-		return leave(CUDA_ERROR_OUT_OF_MEMORY);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	*reserved = (struct reserved){ reserved_list, room, size };
 	reserved_list = reserved;
 	*ptr = device_of_shadow(reserved->shadow);
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 static struct mapped **find_mapped(const char *shadow)
@@ -192,24 +180,22 @@ static struct mapped **find_mapped(const char *shadow)
 
 CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
 {
-	CUresult result = enter("cuMemAddressFree");
 	struct reserved **link = &reserved_list, *reserved;
 	const struct mapped *mapped;
 
-	if (result)
-		return result;
+	ENTER();
 	while (*link && (*link)->shadow != device_shadow(ptr))
 		link = &(*link)->next;
 	reserved = *link;
 	if (!reserved || reserved->bytes != size)
-		return leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	for (mapped = mapped_list; mapped; mapped = mapped->next)
 		if (mapped->shadow >= reserved->shadow && mapped->shadow < reserved->shadow + size)
-			return leave(CUDA_ERROR_INVALID_VALUE);
+			return CUDA_ERROR_INVALID_VALUE;
 	*link = reserved->next;
 	munmap(reserved->shadow, size);
 	free(reserved);
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 static bool is_reserved(const char *shadow, size_t bytes)
@@ -225,40 +211,36 @@ static bool is_reserved(const char *shadow, size_t bytes)
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
 		  unsigned long long flags)
 {
-	CUresult result = enter("cuMemMap");
 	char *shadow = device_shadow(ptr);
 	struct created *created;
 	struct mapped *mapped;
 
-	if (result)
-		return result;
+	ENTER();
 	created = find_created(handle);
 	if (!created || !is_whole(size) || offset || flags || size != created->bytes ||
 	    !is_reserved(shadow, size) || *find_mapped(shadow))
-		return leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	mapped = malloc(sizeof(*mapped));
 	if (!mapped || mmap(shadow, size, PROT_NONE, MAP_SHARED | MAP_FIXED, created->fd, 0) ==
 		       MAP_FAILED) {
 		free(mapped);
-		return leave(CUDA_ERROR_OUT_OF_MEMORY);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	*mapped = (struct mapped){ mapped_list, shadow, size, created, false };
 	mapped_list = mapped;
 	created->uses++;
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
-	CUresult result = enter("cuMemUnmap");
 	struct mapped **link, *mapped;
 
-	if (result)
-		return result;
+	ENTER();
 	link = find_mapped(device_shadow(ptr));
 	mapped = *link;
 	if (!mapped || mapped->shadow != device_shadow(ptr) || mapped->bytes != size)
-		return leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*link = mapped->next;
 	if (mapped->accessible)
 		device_unmap(mapped->shadow);
@@ -266,28 +248,24 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 		abort();
 	let_go(mapped->created);
 	free(mapped);
-	return leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 /* Of one mapping, for its own device. It needs no context. */
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
-	CUresult result = enter("cuMemSetAccess");
 	struct mapped *mapped;
 
-	if (result)
-		return result;
+	ENTER();
 	mapped = *find_mapped(device_shadow(ptr));
 	if (!mapped || mapped->shadow != device_shadow(ptr) || mapped->bytes != size || !desc ||
 	    !count)
-		return leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	if (desc->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE || mapped->accessible)
-		return leave(CUDA_ERROR_NOT_SUPPORTED);
-	result = device_map(mapped->shadow, size, primary_context(mapped->created->device));
-	if (result)
-		return leave(result);
+		return CUDA_ERROR_NOT_SUPPORTED;
+	TRY(device_map(mapped->shadow, size, primary_context(mapped->created->device)));
 	mapped->accessible = !mprotect(mapped->shadow, size, PROT_READ | PROT_WRITE);
 	if (!mapped->accessible)
 		device_unmap(mapped->shadow);
-	return leave(mapped->accessible ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN);
+	return mapped->accessible ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }

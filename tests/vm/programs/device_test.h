@@ -27,7 +27,7 @@ static inline int region_make_pages(struct region *region, size_t pages)
 	struct actmem_ioctl_create arg = region_of(pages);
 	int err;
 
-	region->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	region->device = open_device();
 	if (region->device < 0)
 		return -errno;
 	region->fd = create(region->device, &arg);

@@ -66,9 +66,9 @@ FIXTURE_SETUP(edu)
 	int i;
 
 	arg.mask_bits = variant->bits;
-	ASSERT_EQ(0, load_importer());
+	ASSERT_EQ(0, load_module(IMPORTER));
 	ASSERT_EQ(0, bind_to(variant->slot, "importer"));
-	self->device = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	self->device = open_device();
 	ASSERT_LE(0, self->device);
 	for (i = 0; i < 2; i++) {
 		self->fds[i] = create_pages(self->device, PAGES);
@@ -95,7 +95,7 @@ FIXTURE_TEARDOWN(edu)
 	EXPECT_EQ(0, regions());
 	close(self->device);
 	EXPECT_EQ(0, bind_to(variant->slot, "vfio-pci"));
-	EXPECT_EQ(0, unload_importer());
+	EXPECT_EQ(0, unload_module("importer"));
 }
 
 static int move(int to, uint64_t at, int from, uint64_t source)

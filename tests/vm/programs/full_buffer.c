@@ -4,10 +4,10 @@
  * all of it from and to an NVMe disk. Linux 6.1 does not register it, and does
  * the same by plain READ and WRITE.
  */
-#include <liburing.h>
 #include <linux/mempolicy.h>
 
 #include "device_test.h"
+#include "uring_test.h"
 
 #define FULL	((size_t)1 << 30)
 #define BLOCK	4096
@@ -153,22 +153,6 @@ TEST_F(full_buffer, its_last_blocks_and_none_beyond)
 	EXPECT_TRUE(holds(end - BLOCK, BLOCK, 2));
 }
 
-/* As long as it is registered, every byte of it is counted; and not a moment longer. */
-TEST_F(full_buffer, unregistering_leaves_nothing)
-{
-	if (!self->registered)
-		return;
-	region_drop(&self->region);
-	EXPECT_EQ(1, lingering_regions());
-	EXPECT_EQ((long)FULL, node_sum("lingering_bytes"));
-	EXPECT_EQ((long)FULL, node_sum("region_bytes"));
-	ASSERT_EQ(BLOCK, transfer(self, false, FULL - BLOCK, BLOCK, 0));
-	ASSERT_EQ(0, io_uring_unregister_buffers(&self->ring));
-	EXPECT_TRUE(region_gone(&self->region));
-	EXPECT_EQ(0, node_sum("lingering_bytes"));
-	EXPECT_EQ(0, node_sum("region_bytes"));
-}
-
 /*
  * Reads all of the disk again and again, with as much in flight as the ring
  * takes; tells by a byte when it has begun. Ends only where something is wrong.
@@ -201,20 +185,6 @@ static void keep_reading(int disk, bool registers, int told)
 	}
 }
 
-/* Pages go when the disk is done with them, which may be after the reader's end. */
-static bool nothing_is_left(void)
-{
-	int attempt;
-
-	for (attempt = 0; attempt < 10000; attempt++) {
-		if (!regions() && !lingering_regions() && !node_sum("region_bytes") &&
-		    !node_sum("lingering_bytes"))
-			return true;
-		usleep(10000);
-	}
-	return false;
-}
-
 TEST_F(full_buffer, a_killed_reader_leaves_nothing)
 {
 	int attempt, status, ends[2];
@@ -241,7 +211,7 @@ TEST_F(full_buffer, a_killed_reader_leaves_nothing)
 		ASSERT_EQ(0, kill(child, SIGKILL));
 		ASSERT_EQ(child, waitpid(child, &status, 0));
 		EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-		ASSERT_TRUE(nothing_is_left());
+		wait_until_nothing_is_left();
 	}
 }
 

@@ -95,8 +95,8 @@ class TransferStats(_native.Sized):
     _fields_ = [("size", ctypes.c_size_t)] + [(name, c_uint64) for name in (
         "ring_bytes", "to_host_bytes_total", "to_device_bytes_total",
         "ahead_bytes_total", "ahead_total", "late_total", "wasted_bytes_total",
-        "ring_full_total", "token_wait_ns_total", "block_wait_ns_total",
-        "unfinished", "staged_bytes", "token_waits_total")]
+        "token_wait_ns_total", "block_wait_ns_total", "unfinished",
+        "staged_bytes", "token_waits_total")]
 
 
 def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
@@ -289,8 +289,6 @@ def stats() -> dict[str, Any]:
       ahead_total, late_total  takes that found their block on the device, and
                                those that the device had to wait for
       wasted_bytes_total       copied to the device ahead, and never taken
-      ring_full_total          pieces of puts that the device had to wait
-                               with, as the ring was full
       token_waits_total        how often takes waited for the device to come
                                to them: once for those of a layer
       token_wait_ns_total, block_wait_ns_total

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Forks while threads are in handlers: whatever lock one of them holds, a child is told
- * that nothing here is its own, by each call, and ends; and its parent goes on.
+ * What comes meanwhile, as threads are in handlers. Forks: whatever lock one of them holds,
+ * a child is told that nothing here is its own, by each call, and ends; and its parent goes
+ * on. And rings that are given back.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -17,6 +18,7 @@
 #define BLOCK	(32 * 1024UL)
 #define VALUES	4
 #define FORKS	40
+#define STEPS	150
 #define HUNG	20		/* seconds */
 
 static struct cuda cuda;
@@ -33,7 +35,7 @@ int __lsan_is_turned_off(void)
 /* Until told to end: at least one step. */
 struct worker {
 	struct xla_device its;
-	unsigned int good, failed;
+	unsigned int failed, steps;
 };
 
 static void step(struct worker *worker)
@@ -42,20 +44,14 @@ static void step(struct worker *worker)
 	uint32_t content = (uint32_t)++its->xla.run * VALUES;
 	unsigned int i;
 
-	for (i = 0; i < VALUES; i++) {
-		xla_compute(&its->xla, its->work, BLOCK, content + i);
-		worker->failed += !xla_put(&its->xla, "fork", its->work, BLOCK, its->tokens + 8 * i);
-	}
+	for (i = 0; i < VALUES; i++)
+		worker->failed += !xla_put_value(its, "fork", i, BLOCK, content + i);
 	worker->failed += !xla_tie(&its->xla, its->tokens, VALUES);
 	for (i = VALUES; i-- > 0; )
 		worker->failed += !xla_take_announced(&its->xla, "fork", (int32_t)i,
 						      its->tokens + 8 * i,
 						      its->results + i * BLOCK, BLOCK);
-	xla_see(its, VALUES * BLOCK);
-	worker->good = 0;
-	for (i = 0; i < VALUES; i++)
-		worker->good += xla_is_content(its->seen + i * BLOCK, BLOCK, content + i);
-	worker->failed += worker->good != VALUES;
+	worker->failed += xla_good(its, VALUES, BLOCK, content) != VALUES;
 }
 
 static void *run_steps(void *data)
@@ -66,6 +62,7 @@ static void *run_steps(void *data)
 		tap_bail("cuCtxPushCurrent_v2");
 	do {
 		step(worker);
+		__atomic_add_fetch(&worker->steps, 1, __ATOMIC_RELEASE);
 		actmem_xla_trim_devices();
 	} while (!__atomic_load_n(&is_over, __ATOMIC_ACQUIRE));
 	return NULL;
@@ -74,13 +71,10 @@ static void *run_steps(void *data)
 /* By which call it is not told; 0: by all it is. */
 static int be_told(struct xla_device *its)
 {
-	struct actmem_xla_transfer_stats transfers;
-	struct actmem_xla_device_stats device;
-	struct actmem_xla_stats stats;
+	struct actmem_xla_transfer_stats transfers = { .size = sizeof(transfers) };
+	struct actmem_xla_device_stats device = { .size = sizeof(device) };
+	struct actmem_xla_stats stats = { .size = sizeof(stats) };
 
-	ACTMEM_INIT(&transfers);
-	ACTMEM_INIT(&device);
-	ACTMEM_INIT(&stats);
 	if (xla_put(&its->xla, "fork", its->work, BLOCK, its->tokens) ||
 	    !strstr(its->xla.words, "forked"))
 		return 1;
@@ -126,8 +120,7 @@ static void test_often(struct worker *worker)
 	unsigned int i, told = 0;
 	pthread_t thread;
 
-	if (pthread_create(&thread, NULL, run_steps, worker))
-		tap_bail("pthread_create");
+	thread = start_thread(run_steps, worker);
 	for (i = 0; i < FORKS && told == i; i++) {
 		usleep(1000);
 		told += child_is_told(&worker->its);
@@ -136,6 +129,26 @@ static void test_often(struct worker *worker)
 	pthread_join(thread, NULL);
 	ok(told == FORKS, "%u of %u children are told, and end", told, FORKS);
 	ok(!worker->failed, "and their parent goes on: %s", worker->its.xla.words);
+	xla_close(am, &cuda);
+}
+
+/* Each value that is put comes back, whichever lane it went through. */
+static void test_trims(struct worker *worker)
+{
+	struct memory memory = { .ring_bytes = 32 * BLOCK };
+	struct actmem *am = xla_open(&memory);
+	pthread_t thread;
+	unsigned int i;
+
+	is_over = 0;
+	worker->steps = 0;
+	thread = start_thread(run_steps, worker);
+	for (i = 0; __atomic_load_n(&worker->steps, __ATOMIC_ACQUIRE) < STEPS; i++)
+		actmem_xla_trim_devices();
+	__atomic_store_n(&is_over, 1, __ATOMIC_RELEASE);
+	pthread_join(thread, NULL);
+	ok(!worker->failed, "%u steps have their values, and rings went %u times: %s",
+	   worker->steps, i, worker->its.xla.words);
 	xla_close(am, &cuda);
 }
 
@@ -154,8 +167,7 @@ static void test_lock(struct worker *worker)
 	void *told;
 
 	pthread_mutex_lock(&saved_lock);
-	if (pthread_create(&thread, NULL, fork_once, &worker->its))
-		tap_bail("pthread_create");
+	thread = start_thread(fork_once, &worker->its);
 	pthread_join(thread, &told);
 	pthread_mutex_unlock(&saved_lock);
 	ok(told, "a child of a thread that has the table is told, and ends");
@@ -169,9 +181,7 @@ int main(void)
 	xla_begin(&worker.its, &cuda, 0, VALUES, BLOCK);
 	test_lock(&worker);
 	test_often(&worker);
+	test_trims(&worker);
 	xla_end(&worker.its);
-	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
-	nothing_is_on_devices(&cuda);
-	nothing_is_retained(&cuda);
-	return tap_end();
+	return xla_finish(&cuda, 1, 1);
 }
