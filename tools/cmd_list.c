@@ -54,7 +54,7 @@ static json_t *nodes_to_json(const struct actmem_region_info *region)
 	return nodes;
 }
 
-/* An owner that has ended has neither pid nor command: null. */
+/* Without an owner that can be seen there is neither pid nor command: null. */
 static json_t *region_to_json(const struct actmem_region_info *region)
 {
 	return json_pack("{s:o, s:b, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:o}",

@@ -83,7 +83,8 @@ static void print_help(void)
 	     "_JAX_REPORT;\n"
 	     "ACTMEM_CUDA=0 is --no-cuda; besides, ACTMEM_CUDA_KEEP; of --malloc:\n"
 	     "ACTMEM_MALLOC_MIN, _MALLOC_KEEP, _MALLOC_DECAY. Options win.\n"
-	     "Exit status: 1 if the program cannot be started, 2 for bad usage, else its own.");
+	     "Exit status: 127 if the program is not there, 126 if it cannot be run, 1 if its\n"
+	     "memory cannot be had, 2 for bad usage, else its own.");
 }
 
 static int become_program(char **argv)

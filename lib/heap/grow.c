@@ -209,7 +209,7 @@ static int add_region_for(struct actmem_heap *heap, uint64_t length, uint64_t al
 	return error;
 }
 
-static int check_length(const struct actmem_heap *heap, uint64_t length)
+int heap_check_length(const struct actmem_heap *heap, uint64_t length)
 {
 	return length <= heap->chunk_bytes ? 0 :
 	       fail(EINVAL, "a block of %s would lie across chunks of %s, in which regions are registered; raise chunk_bytes of the runtime",
@@ -218,7 +218,7 @@ static int check_length(const struct actmem_heap *heap, uint64_t length)
 
 int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *is_full)
 {
-	int error = check_length(heap, length);
+	int error = heap_check_length(heap, length);
 
 	if (error)
 		return error;
@@ -248,7 +248,7 @@ int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 		pthread_mutex_unlock(&heap->lock);
 		/* Free regions stay, whether this succeeds or not. */
 		if (is_short)
-			error = check_length(heap, length);
+			error = heap_check_length(heap, length);
 		if (is_short && !error)
 			error = add_region_for(heap, length, align, &is_full);
 		heap_unlock_growth(heap);

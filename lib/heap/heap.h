@@ -26,6 +26,9 @@
 void heap_watch_closing(struct actmem_heap *heap,
 			void (*closing)(void *data, struct actmem_region *region), void *data);
 
+/* 0, or -EINVAL with words: such a block would lie in two chunks of a region. */
+int heap_check_length(const struct actmem_heap *heap, uint64_t length);
+
 /* As actmem_heap_alloc(). *@is_full: it failed, as the limit left no room. */
 int heap_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address,
 	       bool *is_full);

@@ -62,7 +62,7 @@ struct actmem_region_info {
 	uint64_t *node_bytes;		/* on node i in element i; see the calls */
 	uint32_t node_count;
 	uint32_t uid;
-	/* Maker, or, if that has ended, a holder; 0: nobody; -1: of another pid namespace. */
+	/* Maker, or, if that cannot be seen, a holder; 0: none; -1: in another pid namespace. */
 	int32_t pid;
 	uint32_t lingering;		/* 1: closed and unmapped, kept by pins alone */
 	uint32_t named;			/* 1: a file, which outlives its processes and names it */

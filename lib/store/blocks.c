@@ -226,6 +226,10 @@ void store_end(struct actmem_store *store, struct store_block *block)
 		link_remove(&block->puts);
 		link_remove(&block->guessed);
 		link_append(&store->ended, &block->ended);
+	} else if (store->is_beyond) {
+		/* Taken during its spill, it gives its memory back only now. */
+		store->is_to_shorten = true;
+		pthread_cond_signal(&store->background);
 	}
 	if (block->memory && !block->transfer)
 		store_forget_memory(store, block);

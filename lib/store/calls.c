@@ -37,7 +37,7 @@ static int check_bytes(const struct actmem_store *store, struct actmem_key key, 
 	if (store->asked && round_up(bytes, store->unit) > store->asked)
 		return fail(ENOMEM, "%s has %s, and %s is %s; raise it",
 			    KEY_TEXT(key), BYTES_TEXT(bytes), KNOB(BUDGET), BYTES_TEXT(store->asked));
-	return 0;
+	return heap_check_length(store->heap, bytes);
 }
 
 /* A block of this user's, with memory. */

@@ -343,11 +343,6 @@ static void complete(struct actmem_store *store, const struct actmem_completion 
 	struct store_block *block = (struct store_block *)(uintptr_t)completion->cookie;
 	bool is_spill = block->transfer == TRANSFER_SPILL;
 
-	/* A block that was taken during its spill gives its memory back now. */
-	if (block->is_ended && store->is_beyond) {
-		store->is_to_shorten = true;
-		pthread_cond_signal(&store->background);
-	}
 	store->under_way--;
 	block->is_submitted = false;
 	bandwidth_end(is_spill ? &store->write : &store->read, block->length, !completion->result,

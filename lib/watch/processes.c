@@ -311,7 +311,7 @@ static int take_path(struct region_search *search, int pid, const char *path, co
 		    *item->path)
 			continue;
 		snprintf(item->path, sizeof(item->path), "%s", link);
-		/* Its maker has ended, and this process has found it. */
+		/* Its maker has ended, or cannot be seen; this process has found it. */
 		if (info->pid <= 0)
 			info->pid = pid;
 	}

@@ -51,7 +51,9 @@
 struct slot {
 	cuda_event filled;		/* recorded once the run has all of a copy */
 	cuda_event empty;		/* recorded once it has been copied from */
-	cuda_event emptied;		/* the latter of the run that it was in last */
+	/* Of the run that it was in last: that one's event, and for puts how many came before. */
+	cuda_event emptied;
+	uint64_t run;
 };
 
 /* An event of the lane's, free or of a copy. */
@@ -103,6 +105,7 @@ struct lane {
 	pthread_mutex_t lock;		/* of all that follows, and the order on streams */
 	pthread_cond_t finishes_come, takes_come, mailboxes_come, is_finished;
 	unsigned int next_put;		/* slot */
+	uint64_t put_runs;		/* that were copied through */
 	uint32_t free_slots;		/* bits: of those for takes, which follow those for puts */
 	struct mark *free_marks;
 	struct mailbox *free_mailboxes;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * Tokens, puts and takes of a lane; see stream.h. The lane's lock is held while the work of
- * one block is put on streams, so that a slot's events are those of its last user.
+ * one block is put on streams, so that slots' events are recorded in the order of their use.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -188,48 +188,66 @@ cuda_pointer lane_slot_memory(const struct lane *lane, unsigned int slot)
 	return lane->ring + slot * lane->slot_bytes;
 }
 
-/*
- * The first of the next @count slots for puts. They go round, and no run lies across the
- * end: slots that are left out there count as used by the run before them, so that the last
- * slot of any run was emptied last.
- */
+/* The first of the next @count slots for puts. They go round; no run lies across the end. */
 static unsigned int next_run(struct lane *lane, unsigned int count)
 {
-	unsigned int first = lane->next_put, i;
+	unsigned int first = lane->next_put;
 
-	if (first + count > PUT_SLOTS) {
-		for (i = first; i < PUT_SLOTS; i++)
-			lane->slots[i].emptied = lane->slots[first - 1].emptied;
+	if (first + count > PUT_SLOTS)
 		first = 0;
-	}
 	lane->next_put = first + count;
 	return first;
 }
 
-/* One copy by the stream, and one by `out` when that is done. */
+/* `out` empties runs in the order of their copies: the event of the latest tells of all. */
+static cuda_event emptied_last(const struct slot *slot, const struct slot *behind)
+{
+	const struct slot *last = slot;
+
+	while (++slot < behind)
+		if (slot->run > last->run)
+			last = slot;
+	return last->emptied;
+}
+
+/*
+ * One copy by the stream, and one by `out` when that is done. If a copy fails, what has
+ * begun is waited for all the same by the next that uses these slots.
+ */
 static cuda_result put_run(struct lane *lane, cuda_stream stream, cuda_pointer from, void *to,
 			   uint64_t bytes)
 {
-	unsigned int count = lane_slots_for(lane, bytes), first = next_run(lane, count), i;
-	struct slot *last = &lane->slots[first + count - 1];
+	unsigned int count = lane_slots_for(lane, bytes), first = next_run(lane, count);
+	struct slot *slot = &lane->slots[first], *last = slot + count - 1;
 	cuda_pointer memory = lane_slot_memory(lane, first);
-	cuda_result result = CUDA_OK;
+	cuda_result result = CUDA_OK, copied;
 
-	CUDA_TRY(&result, cuStreamWaitEvent(stream, last->emptied, 0));
-	CUDA_TRY(&result, cuMemcpyDtoDAsync_v2(memory, from, bytes, stream));
+	CUDA_TRY(&result, cuStreamWaitEvent(stream, emptied_last(slot, last + 1), 0));
+	if (result)
+		return result;
+	copied = cuda.cuMemcpyDtoDAsync_v2(memory, from, bytes, stream);
 	CUDA_TRY(&result, cuEventRecord(last->filled, stream));
 	CUDA_TRY(&result, cuStreamWaitEvent(lane->out, last->filled, 0));
-	CUDA_TRY(&result, cuMemcpyDtoHAsync_v2(to, memory, bytes, lane->out));
+	if (!result)
+		CUDA_TRY(&copied, cuMemcpyDtoHAsync_v2(to, memory, bytes, lane->out));
 	CUDA_TRY(&result, cuEventRecord(last->empty, lane->out));
-	for (i = first; i < first + count; i++)
-		lane->slots[i].emptied = last->empty;
-	return result;
+	if (result)
+		return result;
+	lane->put_runs++;
+	for (; slot <= last; slot++) {
+		slot->emptied = last->empty;
+		slot->run = lane->put_runs;
+	}
+	return copied;
 }
 
+/* In as few runs as will do, all about as long. */
 static cuda_result put_runs(struct lane *lane, cuda_stream stream, cuda_pointer value,
 			    const struct saved *block)
 {
-	const uint64_t most = PUT_RUN_MAX * lane->slot_bytes;
+	unsigned int slots = lane_slots_for(lane, block->bytes);
+	unsigned int runs = (slots + PUT_RUN_MAX - 1) / PUT_RUN_MAX;
+	const uint64_t most = (slots + runs - 1) / runs * lane->slot_bytes;
 	cuda_result result = CUDA_OK;
 	uint64_t offset, bytes;
 
@@ -293,7 +311,7 @@ static cuda_result copy_staged(struct lane *lane, cuda_stream stream, cuda_point
 	CUDA_TRY(&result, cuMemcpyDtoDAsync_v2(value, lane_slot_memory(lane, staged->first),
 					       staged->bytes, stream));
 	CUDA_TRY(&result, cuEventRecord(empty, stream));
-	for (; slot < behind; slot++)
+	for (; slot < behind && !result; slot++)
 		slot->emptied = empty;
 	return result;
 }

@@ -51,7 +51,7 @@ static void test_lengths(struct actmem *am)
 
 static void test_chunks(struct actmem *am)
 {
-	struct actmem_store_options options = store_options(0, NULL, 0);
+	struct actmem_store_options options = store_options(2 * GROW, NULL, 0);
 	struct actmem_runtime_options runtime = { .size = sizeof(runtime), .chunk_bytes = GROW };
 	struct actmem_store *store;
 	void *memory;
@@ -64,6 +64,10 @@ static void test_chunks(struct actmem *am)
 	says("chunk_bytes");
 	ok(!stats_of(store).memory_bytes, "no region is made for blocks that cannot be registered");
 	returns(put_block(store, 2, GROW, 2), 0);
+	returns(put_block(store, 3, GROW, 3), 0);
+	/* Nor is there any other way for it where memory is used up. */
+	returns(reserve_block(store, 1, GROW + 1, &memory), -EINVAL);
+	returns(take_block(store, 3, GROW, 3), 0);
 	returns(take_block(store, 2, GROW, 2), 0);
 	destroy_empty(store);
 	returns(actmem_runtime_close(options.runtime), 0);
