@@ -19,7 +19,7 @@ import actmem
 import actmem.jax
 from telling import check, end, rate
 
-PORTABLE = 1            # CU_MEMHOSTREGISTER_PORTABLE
+MEMORY_TYPE, HOST = 2, 1            # CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_MEMORYTYPE_HOST
 ON_GPU = jax.default_backend() == "gpu"
 SIZE = (1 << 30) if ON_GPU else (1 << 24)
 KIND = "pinned_host" if ON_GPU else "device"
@@ -60,14 +60,16 @@ def to_device(x):
 def is_registered(address):
     """By CUDA's own word."""
     cuda = ctypes.CDLL("libcuda.so.1")
-    flags, context = ctypes.c_uint(), ctypes.c_void_p()
+    kind, context = ctypes.c_uint(), ctypes.c_void_p()
     if cuda.cuInit(0) or cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0):
         return False
     try:
         cuda.cuCtxPushCurrent_v2(context)
-        wrong = cuda.cuMemHostGetFlags(ctypes.byref(flags), ctypes.c_void_p(address))
+        # Flags are told of memory that CUDA has allocated; of other memory by chance.
+        wrong = cuda.cuPointerGetAttribute(ctypes.byref(kind), MEMORY_TYPE,
+                                           ctypes.c_uint64(address))
         cuda.cuCtxPopCurrent_v2(ctypes.byref(context))
-        return not wrong and bool(flags.value & PORTABLE)
+        return not wrong and kind.value == HOST
     finally:
         cuda.cuDevicePrimaryCtxRelease_v2(0)
 
