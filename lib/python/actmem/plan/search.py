@@ -70,12 +70,12 @@ class Search:
         steps = [(part.times, simulate(part.layers, rates or self.rates, part.rest,
                                        self.ring, self.host_memory))
                  for part in self.timeline.parts(choice.kept, choice.offloaded)]
-        # Microbatches come one after the other, in the same memory.
+        # Microbatches come one after the other, in the same memory; each writes its files.
         return Step(sum(times * step.seconds for times, step in steps),
                     sum(times * step.compute for times, step in steps),
                     sum(times * step.waited for times, step in steps),
                     max(step.host_bytes for _, step in steps),
-                    max(step.disk_bytes for _, step in steps))
+                    sum(times * step.disk_bytes for times, step in steps))
 
     def peak(self, choice: Choice) -> int:
         """The device's memory: that of a program that keeps what is offloaded, less that, and
