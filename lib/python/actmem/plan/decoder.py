@@ -70,7 +70,6 @@ class Step:
     trained: Weights
     frozen: Weights
     batch: Weights
-    groups: tuple[tuple[int, tuple[Callable[..., Any], ...]], ...]
     collectives: tuple[Collective, ...]
     bytes: dict[str, int]           # of one device: "weights", "gradients", "optimizer" all
                                     # the time, and "gathered", the most of one layer's weights
@@ -284,7 +283,6 @@ def step(model: Model, *, batch: int, tokens: int, images: int | None = None,
                   for name, value in trained.items())
     return Step(
         model, shard, loss, trained, frozen, data,
-        tuple((group.repeat, layers) for group, layers in zip(groups, functions)),
         tuple(_collectives(model, step_shapes, shard, is_trained, groups, rows, here,
                            item)),
         {"gathered": max(of_layer.values()) if shard.fsdp > 1 else 0, "weights": weights,
