@@ -82,6 +82,7 @@ def test_exhaustive_is_the_fastest_that_fits(monkeypatch, which):
 
 def test_it_is_in_actmem_jax():
     assert actmem.jax.plan is plan and actmem.jax.load_plan is load_plan
+    assert actmem.jax.plan_key is plan_key
     with pytest.raises(AttributeError, match="no attribute 'plans'"):
         actmem.jax.plans  # noqa: B018
 
