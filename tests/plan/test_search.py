@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import math
+import os
 import re
 import time
 
@@ -218,9 +219,27 @@ def test_saved_and_loaded(tmp_path):
             load_plan(path, other)
         assert load_plan(path, other, force=True) == found
     assert [key["machine"].split()[0], key["JAX"]] == ["test", jax.__version__]
-    path.write_text("{")
+    fields = json.loads(path.read_text())
+    for text in ("{", "[]", "null", '{"format": 1}', *(json.dumps(wrong) for wrong in (
+            fields | {"format": 0}, fields | {"names": None}, fields | {"names": [None]},
+            fields | {"key": []}, fields | {"layers": [3]}, fields | {"layers": [[1, 2]]},
+            fields | {"step_s": "1"}, fields | {"recompute_step_s": 0}, fields | {"more": 1},
+            fields | {"measured": [{}]}, fields | {"proposed": ["x"]}, fields | {"model": 1},
+            {name: value for name, value in fields.items() if name != "step_s"}))):
+        path.write_text(text)
+        with pytest.raises(Mismatch, match=re.escape(
+                f"{path} is no plan of this version of actmem: plan anew")):
+            load_plan(path)
+    path.write_bytes(b"\xff")
     with pytest.raises(Mismatch, match="is no plan of this version"):
         load_plan(path)
+
+
+def test_what_cannot_be_saved_leaves_nothing(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError):
+        plan(*loss_of(2), machine=MACHINE).save(tmp_path / "folder")
+    assert os.listdir(tmp_path) == ["folder"]
 
 
 def test_sixty_layers_take_ten_seconds():
