@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """actmem plan: the plan of a model and of a function in a file, and what it refuses."""
+import importlib.util
 import json
 import os
 import subprocess
@@ -32,6 +33,15 @@ def make_step():
 
 def nothing():
     return None
+
+def few():
+    return loss, jax.ShapeDtypeStruct((6, 64, 64), "float32")
+
+def failing():
+    raise ValueError("no data\\nto load")
+
+def wrong():
+    return lambda w: {}["w"], jax.ShapeDtypeStruct((6,), "float32")
 """
 
 
@@ -128,7 +138,9 @@ def test_a_plan_s_traffic_is_replayed(capsys, config, tmp_path):
     assert told["layers"] == 4 and len(told["tensor_bytes"]) == 8
 
 
-def test_what_is_refused(capsys, config, program):
+def test_what_is_refused(capsys, config, program, tmp_path):
+    broken = tmp_path / "broken.py"
+    broken.write_text("\ndef make(:\n")
     h200 = ("--machine", "h200")
     for words, arguments in (
             ("no model 'gpt': there are llama-2-13b, ", ("--model", "gpt", *h200)),
@@ -142,6 +154,12 @@ def test_what_is_refused(capsys, config, program):
             ("no file '/none.py'", ("/none.py:make", *h200)),
             ("has no function make: it has ", (f"{program}:make", *h200)),
             ("nothing() of", (f"{program}:nothing", *h200)),
+            ("few() of", (f"{program}:few", *h200)),
+            ("returned 1 arguments, which its function does not take: missing a required",
+             (f"{program}:few", *h200)),
+            (f"{program}:22: ValueError: no data\n", (f"{program}:failing", *h200)),
+            (f"{program}:25: KeyError: 'w'\n", (f"{program}:wrong", *h200)),
+            (f"{broken}:2: SyntaxError: ", (f"{broken}:make", *h200)),
             ("no figure 'devices'", ("--config", config, "--machine", "xeon-6980p-2s"))):
         assert words in refused(capsys, *arguments), words
     for words, arguments in (
@@ -153,6 +171,38 @@ def test_what_is_refused(capsys, config, program):
             ("--mesh has 4 devices", ("--config", config, "--mesh", "fsdp=4", "--devices", "8",
                                       *h200))):
         assert words in misused(capsys, *arguments), words
+
+
+def test_a_plan_that_cannot_be_saved_is_printed(capsys, program, tmp_path):
+    arguments = ("--machine", "h200", f"{program}:make_step", "--save", str(tmp_path))
+    assert _command.run(["plan", *arguments]) == 1
+    told = capsys.readouterr()
+    assert "hidden" in told.out and str(tmp_path) in told.err and told.err.count("\n") == 1
+
+
+def test_plot_s_library_is_looked_for_first(capsys, program, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert "--plot wants matplotlib" in refused(capsys, f"{program}:make_step", "--machine",
+                                                "cray", "--plot", "plan.svg")
+
+
+@pytest.mark.parametrize("command", ["probe", "plan"])
+def test_a_platform_that_is_not_there(command):
+    result = subprocess.run([sys.executable, "-m", "actmem", command, *(
+        ("--model", "llama-2-13b") if command == "plan" else ())],
+        env={**os.environ, "JAX_PLATFORMS": "nowhere"}, capture_output=True, text=True,
+        check=False)
+    assert result.returncode == 1 and result.stderr.count("\n") == 1, result.stderr
+    assert f"actmem {command}: JAX has no device of JAX_PLATFORMS=nowhere: " in result.stderr
+
+
+def test_an_interrupt_is_no_error(program):
+    with open(program, "a", encoding="utf-8") as file:
+        file.write("\ndef waits():\n    import os, signal, time\n"
+                   "    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(60)\n")
+    result = subprocess.run([sys.executable, "-m", "actmem", "plan", "--machine", "h200",
+                             f"{program}:waits"], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
 
 
 def test_this_machine_is_to_be_measured_first(capsys, config, tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-DONE, FAILED, USAGE = 0, 1, 2
+DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 AXES = ("data", "fsdp", "tensor", "sequence", "expert")
 _UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
 
@@ -163,6 +163,19 @@ def _has_jax(prog: str) -> bool:
     return True
 
 
+def _has_device(prog: str) -> bool:
+    """JAX does nothing on a platform of JAX_PLATFORMS that is not there."""
+    try:
+        importlib.import_module("jax").local_devices()
+    except (RuntimeError, AssertionError) as error:
+        of = os.environ.get("JAX_PLATFORMS", "")
+        print(f"{prog}: JAX has no device{f' of JAX_PLATFORMS={of}' if of else ''}: "
+              f"{str(error).partition(chr(10))[0] or 'it does not know that platform'}",
+              file=sys.stderr)
+        return False
+    return True
+
+
 def run(arguments: Sequence[str]) -> int:
     """Does what the arguments say; SystemExit for bad usage and for help."""
     name, *rest = arguments or [""]
@@ -172,10 +185,10 @@ def run(arguments: Sequence[str]) -> int:
     make, module = COMMANDS[name]
     parser = make()
     options = parser.parse_args(rest)
-    if name == "plan" and options.machine != "here" and not options.measure:
-        # Nothing runs, so that no accelerator need be there, or taken from others.
+    runs = name != "plan" or options.machine == "here" or options.measure
+    if not runs:            # no accelerator need be there, or taken from others
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    if not _has_jax(parser.prog):
+    if not _has_jax(parser.prog) or (runs and not _has_device(parser.prog)):
         return FAILED
     try:
         status: int = importlib.import_module(module).run(options)
@@ -198,6 +211,8 @@ def main() -> NoReturn:
         except SystemExit as exit_:
             status = exit_.code if isinstance(exit_.code, int) else FAILED
         sys.stdout.flush()
+    except KeyboardInterrupt:
+        status = INTERRUPTED
     except OSError as error:
         print(f"{prog}: cannot write to standard output: {error.strerror}", file=sys.stderr)
         os._exit(FAILED)        # Python would tell of it once more

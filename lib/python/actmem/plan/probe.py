@@ -381,7 +381,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         told = measure(None if options.again else kept(), options)
         keep(told)
-    except (ProbeError, actmem.Error) as error:
+    except (ProbeError, actmem.Error, OSError, ValueError) as error:
         print(f"actmem probe: {error}", file=sys.stderr)
         return 1
     if options.json:
