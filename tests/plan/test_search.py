@@ -14,8 +14,8 @@ import pytest
 from jax.ad_checkpoint import checkpoint_name as name
 
 import actmem.jax
-from actmem.plan import (KEEP, OFFLOAD, RECOMPUTE, Choice, Mismatch, load_plan, machine,
-                         memory, plan, plan_key, search)
+from actmem.plan import (KEEP, OFFLOAD, RECOMPUTE, Choice, Mismatch, bytes_of, load_plan,
+                         machine, memory, plan, plan_key, search)
 from programs import (DECODER, PROGRAMS, decoder_layer, decoder_weights, dense, language_loss,
                       language_params, norm, scanned, shape, tokens_of, unrolled)
 
@@ -158,9 +158,22 @@ def test_no_loss():
         plan(lambda w, x: w * x, shape(4), shape(4), machine=MACHINE)
 
 
-def test_a_size_that_is_none():
-    with pytest.raises(ValueError, match='device_memory=\'much\' is no number of bytes'):
-        plan(*loss_of(), machine=MACHINE, device_memory="much")
+@pytest.mark.parametrize("size, count", [("70G", 70 << 30), ("70 GiB", 70 << 30), (7e9, 7e9),
+                                         ("1.5k", 1536), ("12", 12), (None, math.inf)])
+def test_a_size(size, count):
+    assert bytes_of("size", size) == count
+
+
+@pytest.mark.parametrize("name, value, words", [
+    *(("device_memory", size, "no number of bytes, as") for size in (
+        "much", "70GB", "70B", "1.2.3G", ".", "", "0G", "-1G", 0, -1, math.nan, True, b"1")),
+    ("host_memory", "0", "no number of bytes"), ("ring", 0, "no number from 1"),
+    ("ring", 1.5, "no number from 1"), ("measure", -1, "no number from 0"),
+    ("devices", 0, "no number from 1"), ("donated", -1, "no number from 0"),
+    ("frozen", None, "no number from 0")])
+def test_a_number_that_is_none(name, value, words):
+    with pytest.raises(ValueError, match=re.escape(f"{name}={value!r} is {words}")):
+        plan(*loss_of(1), machine=MACHINE, **{name: value})
 
 
 def test_layers_that_are_not_checkpointed():
