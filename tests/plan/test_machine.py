@@ -95,11 +95,19 @@ def test_files(tmp_path):
             ((*good, ("mine", "link", "1", "", "")), "mine.csv:4: there is no figure 'link'"),
             ((*good, ("mine", "link_in", "1")), "mine.csv:4: expected 5 words"),
             ((*good, good[1]), "mine.csv:4: figure 'link_out' of mine is there twice"),
-            ((*good, ("other", "link_in", "1", "", "")), "has 2 machines, not one")):
+            ((*good, ("mine", "link_in", "1", "guessed", "")),
+             "mine.csv:4: the basis of figure 'link_in' is 'guessed', none of published, "),
+            ((*good, ("mine", "link_in", "1" * 400, "given", "")), "not a number above 0"),
+            ((*good, ("mine", "link_in", "1", "given", "x" * (1 << 18))),
+             "cannot read the machines of .*mine.csv: field larger"),
+            ((*good, ("other", "link_in", "1", "given", "")), "has 2 machines, not one")):
         with pytest.raises(MachineError, match=words):
             machine.find(written(path, *rows))
     with pytest.raises(MachineError, match="cannot read the machines of .*none.csv"):
         machine.find(str(tmp_path / "none.csv"))
+    path.write_bytes(b"\xff")
+    with pytest.raises(MachineError, match="cannot read the machines of .*mine.csv: 'utf-8'"):
+        machine.find(str(path))
 
 
 def test_what_the_probe_printed(tmp_path):
@@ -133,7 +141,30 @@ def test_what_the_probe_printed(tmp_path):
     assert one.replace(disk_write=1e6).files("write", 300 << 10) == 1e6
     for text, words in (("{", "cannot read the machine of"), ("[]", "no 'figures'"),
                         ('{"figures": {"link": 1}}', "there is no figure 'link'"),
-                        ('{"figures": {}, "products": [{"m": 1}]}', "'products':")):
+                        ('{"figures": {"link_in": 1%s}}' % ("0" * 400), "'link_in' is 1000"),
+                        ('{"figures": {}, "products": [{"m": 1}]}',
+                         "probe.json: 'products': one has no 'k'")):
         path.write_text(text)
         with pytest.raises(MachineError, match=words):
             machine.find(str(path))
+    product, row = products[0], told["spill"][0]
+    for changed, words in (
+            ({"spill": None}, "'spill' is no list of objects"), ({"spill": 3}, "'spill' is no"),
+            ({"spill": [3]}, "'spill' is no list"), ({"products": None}, "'products' is no"),
+            ({"spill": [{"disks": []}]}, "'spill': one has no 'request_bytes'"),
+            ({"spill": [row | {"disks": 1}]}, "'spill': 'disks' is 1, not a list"),
+            ({"spill": [row | {"spill_bandwidth": "x"}]}, "'spill_bandwidth' is 'x', not a num"),
+            ({"products": [product | {"m": 0}]}, "'products': 'm' is 0, not a number above 0"),
+            ({"products": [product | {"k": 0.5}]}, "'products': 'k' is 0.5, not a number from 1"),
+            ({"products": [product | {"flops": 0}]}, "'products': 'flops' is 0, not a number"),
+            ({"products": [product | {"flops": "x"}]}, "'products': 'flops' is 'x', not a num"),
+            ({"products": [product | {"dtype": 1}]}, "'products': 'dtype' is 1, not a word"),
+            ({"products": [product | {"o": 1}]}, "'products': one has 'o', none of m, k, n, "),
+            ({"machine": {"platform": 1}}, "'machine': 'platform' is 1, not a word")):
+        path.write_text(json.dumps(told | changed))
+        with pytest.raises(MachineError, match=f"probe.json: .*{words}"):
+            machine.find(str(path))
+    # The devices that were measured, wherever the file is read.
+    for device, platform in ((None, ""), ({}, ""), ({"platform": "gpu"}, "gpu")):
+        path.write_text(json.dumps(told | {"machine": device}))
+        assert machine.find(str(path)).platform == platform

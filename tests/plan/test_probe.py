@@ -42,6 +42,7 @@ def test_it_measures(capsys):
     assert all(value > 0 for value in seen["figures"].values())
     assert {(row["from"], row["to"]) for row in seen["nodes"]} >= {(0, 0)}
     one = machine.find("here")
+    assert one.platform == "cpu"
     assert one.products("float32") == product["flops"]
     assert one.link("out", both=True) <= one.link("out") == seen["figures"]["link_out"]
     assert one.rates().share == 1       # processors copy themselves
