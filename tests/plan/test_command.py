@@ -163,6 +163,11 @@ def test_what_is_refused(capsys, config, program, tmp_path):
             ("no figure 'devices'", ("--config", config, "--machine", "xeon-6980p-2s"))):
         assert words in refused(capsys, *arguments), words
     for words, arguments in (
+            ("argument --images: '-1' is no number", ("--model", "x", "--images=-1")),
+            ("--lora trains its factors alone", ("--config", config, *h200, "--lora", "4",
+                                                 "--train", "attention")),
+            ("give one of --json and --maxtext", ("--config", config, "--json", "--maxtext")),
+            ("argument --mesh: 'fsdp' is there twice", ("--mesh", "fsdp=2,fsdp=4")),
             ("give one of --model", ()), ("give one of --model", ("--model", "x", "y.py:f")),
             ("'train.py' is no function", ("train.py", *h200)),
             ("--batch is of a model", (f"{program}:make_step", "--batch", "4", *h200)),

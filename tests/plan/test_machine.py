@@ -56,8 +56,11 @@ def test_a_missing_figure_is_named():
         machine.find("v5p").products("float8_e4m3fn")
     with pytest.raises(MachineError, match="no figure for products of int4: known are bfloat16"):
         machine.find("v5p").products("int4")
-    with pytest.raises(MachineError, match="'h200' has no figure 'disk_write'"):
+    with pytest.raises(MachineError, match="'h200' has no figure 'disk_write'.*--spill DIR"):
         machine.find("h200").check(["link_out", "disk_write"])
+    with pytest.raises(MachineError, match="'xeon-8480c-2s' has no figure 'interconnect'.*to a "
+                                           "copy of what actmem probe --json prints"):
+        machine.find("xeon-8480c-2s").need("interconnect")
     with pytest.raises(MachineError, match="there is no figure 'speed'"):
         machine.find("h200").need("speed")
     with pytest.raises(ValueError, match="direction='up' is neither"):
@@ -123,8 +126,9 @@ def test_what_the_probe_printed(tmp_path):
     assert one.products("float32", (100, 64, 64)) == 1e9
     assert one.products("float32", (8, 8, 16), 100) == 2e9
     assert one.products("float32", (2048, 64, 64)) == one.products("float32") == 3e9
-    with pytest.raises(MachineError, match="'here' has no figure 'flops_bf16'"):
-        one.products("bfloat16")
+    with pytest.raises(MachineError, match="no product of float16 was measured of machine 'here'"
+                                           ".*actmem probe --dtypes float16"):
+        one.products("float16")
     disks = [{"path": "/a"}, {"path": "/b"}]
     told["figures"] |= {"disk_write": 4e9, "disk_read": 8e9}
     told["spill"] = [

@@ -47,6 +47,10 @@ def _count(word: str) -> int:
     return int(word)
 
 
+def _count_or_none(word: str) -> int:
+    return 0 if word == "0" else _count(word)
+
+
 def _seconds(word: str) -> float:
     try:
         value = float(word)
@@ -65,6 +69,8 @@ def _mesh(word: str) -> dict[str, int]:
             raise argparse.ArgumentTypeError(
                 f"'{part}' is no axis of a mesh with its devices, as fsdp=8: axes are "
                 f"{', '.join(AXES)}")
+        if axis in mesh:
+            raise argparse.ArgumentTypeError(f"'{axis}' is there twice")
         mesh[axis] = _count(number)
     return mesh
 
@@ -99,7 +105,7 @@ def plan_parser() -> argparse.ArgumentParser:
         help="sequences of a model's step, on all devices together; default: one for each")
     add("--tokens", metavar="N", type=_count,
         help="tokens of text in each sequence; default: 4096")
-    add("--images", metavar="N", type=int,
+    add("--images", metavar="N", type=_count_or_none,
         help="images in front of each sequence; default: as the model is used")
     add("--train", choices=("all", "attention"),
         help="which weights of a model are trained; default: all")

@@ -141,6 +141,10 @@ def _planned(options: argparse.Namespace) -> Plan:
         raise UsageError("--measure runs a program: give FILE.py:FUNCTION, not a model")
     if options.measure and options.machine != "here":
         raise UsageError(f"--measure runs on this machine: --machine is {options.machine}")
+    if options.lora and options.train:
+        raise UsageError("--lora trains its factors alone: --train is of the weights")
+    if options.json and options.maxtext:
+        raise UsageError("give one of --json and --maxtext")
     machine = machines.find(options.machine)
     return (_of_function if options.function else _of_model)(options, machine)
 

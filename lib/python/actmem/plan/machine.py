@@ -149,7 +149,7 @@ class Machine:
                                f"{', '.join(FIGURES)}")
         if name not in self.figures:
             raise MachineError(f"machine {self.name!r} has no figure '{name}' "
-                               f"({FIGURES[name]}): give it, or measure it with actmem probe")
+                               f"({FIGURES[name]}): {_advice(name)}")
         return self.figures[name].value
 
     def check(self, names: Iterable[str]) -> None:
@@ -178,6 +178,9 @@ class Machine:
         if kind is None:
             raise MachineError(f"machine {self.name!r} has no figure for products of {dtype}: "
                                f"known are {', '.join(DTYPES)}")
+        if self.measured and not self.has(f"flops_{kind}"):
+            raise MachineError(f"no product of {dtype} was measured of machine {self.name!r}: "
+                               f"measure some with actmem probe --dtypes {dtype}")
         return self._effective(f"flops_{kind}", "product_efficiency")
 
     def memory(self) -> float:
@@ -244,6 +247,16 @@ class Machine:
         """What of its figures is assumed, in words."""
         return [f"{name} {figure.value:g}: {figure.source}"
                 for name, figure in self.figures.items() if figure.basis == "assumed"]
+
+
+def _advice(name: str) -> str:
+    """How to come by a figure."""
+    if name.startswith("disk"):
+        return "give it, or measure it with actmem probe --spill DIR"
+    if name.startswith(("flops", "interconnect")) or name.endswith("efficiency"):
+        return ("the probe does not measure it: add it to the machine's file, for this machine "
+                "to a copy of what actmem probe --json prints, and name that with --machine")
+    return "give it, or measure it with actmem probe"
 
 
 def _positive(what: str, value: Any, where: str) -> float:
