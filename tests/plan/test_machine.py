@@ -71,6 +71,7 @@ def test_a_missing_figure_is_named():
 
 def test_figures_that_are_given():
     one = machine.find("h200").replace(disk_write=11e9, link_out=1e9)
+    assert (one.error, one.replace(error=0.05).error) == (machine.ERROR, 0.05)
     assert one.need("disk_write") == 11e9 and one.figures["disk_write"].basis == "given"
     assert one.link("out") == 1e9 and one.link("in") == machine.find("h200").link("in")
     for values, words in (({"disk": 1}, "there is no figure 'disk'"),
@@ -85,6 +86,13 @@ def written(path, *rows):
         file.write("# mine\n")
         csv.writer(file).writerows(rows)
     return str(path)
+
+
+def test_the_host_s_memory_is_behind_all_links():
+    one = machine.find("h200").replace(host_nodes=2, host_bandwidth=4e10)
+    assert one.link("out", devices=8) == 2 * 4e10 / 8
+    assert one.link("in", both=True, devices=8) == 2 * 4e10 / 16
+    assert one.link("out") == machine.find("h200").link("out")
 
 
 def test_files(tmp_path):

@@ -133,7 +133,7 @@ def _of_function(options: argparse.Namespace, machine: machines.Machine) -> Plan
                 **({"measure": options.measure} if options.measure else {}))
 
 
-def _planned(options: argparse.Namespace) -> Plan:
+def _planned(options: argparse.Namespace) -> tuple[Plan, machines.Machine]:
     given = [what for what in (options.model, options.config, options.function) if what]
     if len(given) != 1:
         raise UsageError("give one of --model NAME, --config FILE and FILE.py:FUNCTION")
@@ -146,7 +146,7 @@ def _planned(options: argparse.Namespace) -> Plan:
     if options.json and options.maxtext:
         raise UsageError("give one of --json and --maxtext")
     machine = machines.find(options.machine)
-    return (_of_function if options.function else _of_model)(options, machine)
+    return (_of_function if options.function else _of_model)(options, machine), machine
 
 
 def run(options: argparse.Namespace) -> int:
@@ -154,7 +154,7 @@ def run(options: argparse.Namespace) -> int:
     if options.plot and not importlib.util.find_spec("matplotlib"):
         return _tell("--plot wants matplotlib: pip install matplotlib")
     try:
-        found = _planned(options)
+        found, machine = _planned(options)
     except UsageError:
         raise
     except Exception as error:      # pylint: disable=broad-exception-caught
@@ -168,6 +168,9 @@ def run(options: argparse.Namespace) -> int:
         print(found.maxtext(), end="")
     else:
         print(found)
+        assumed = machine.assumptions()
+        if assumed:
+            print(f"assumed of {machine.name}: {', '.join(assumed)}")
     try:
         if options.save:
             found.save(options.save)

@@ -204,7 +204,7 @@ class Machine:
 
     def link(self, direction: str, *, both: bool = False, devices: int = 1) -> float:
         """Bytes a second of each of so many devices, "out" to the host or "in" from it, while
-        both directions are busy or one; the least of what either leaves."""
+        both directions are busy or one; the least of what either leaves, and the host's memory."""
         if direction not in ("out", "in"):
             raise ValueError(f"direction={direction!r} is neither 'out' nor 'in'")
         alone = self.need(f"link_{direction}")
@@ -215,6 +215,10 @@ class Machine:
             rates.append(alone * share)
         if devices > 1:
             rates.append(self.need(f"link_{direction}_all") * share)
+            if self.has("host_nodes") and self.has("host_bandwidth"):
+                # The host's memory is behind all of them, and both directions' as well.
+                memory = self.need("host_nodes") * self.need("host_bandwidth")
+                rates.append(memory / devices / (2 if both else 1))
         return min(rates)
 
     def rates(self, devices: int = 1) -> Rates:
@@ -244,8 +248,8 @@ class Machine:
         return count / self.figures[name].value if name in self.figures else 0.0
 
     def assumptions(self) -> list[str]:
-        """What of its figures is assumed, in words."""
-        return [f"{name} {figure.value:g}: {figure.source}"
+        """Its figures that are assumed, with their values; the table has the reasons."""
+        return [f"{name} {figure.value:g}"
                 for name, figure in self.figures.items() if figure.basis == "assumed"]
 
 
