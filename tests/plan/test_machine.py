@@ -129,7 +129,7 @@ def test_what_the_probe_printed(tmp_path):
     told = {"name": "here", "figures": {"hbm_bandwidth": 1e10}, "products": products}
     path.write_text(json.dumps(told))
     one = machine.find(str(path))
-    # What was measured is taken as it is, and the product that is most alike.
+    # Measured figures are taken as they are, and the product that is most alike.
     assert one.memory() == 1e10
     assert one.products("float32", (100, 64, 64)) == 1e9
     assert one.products("float32", (8, 8, 16), 100) == 2e9

@@ -56,7 +56,7 @@ def test_it_measures_once(capsys, cache, monkeypatch):
     for name in ("measure_product", "measure_memory", "measure_link", "measure_nodes"):
         monkeypatch.setattr(probe, name, None)
     assert told(capsys) == first
-    # What is asked for beyond it is added.
+    # Another shape is added.
     monkeypatch.setattr(probe, "measure_product", lambda m, k, n, dtype, limit, batch: {
         "m": m, "k": k, "n": n, "dtype": dtype, "batch": batch, "flops": 1.0})
     second = told(capsys, "--products", "8x16x32,4x4x4")

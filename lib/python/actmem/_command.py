@@ -131,7 +131,7 @@ def probe_parser() -> argparse.ArgumentParser:
         prog="actmem probe", usage="actmem probe [OPTION]...",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Measures once what this machine does, for actmem plan: products, memory, "
-        "the link to\nthe host, the host's memory and files. What was measured is kept; what "
+        "the link to\nthe host, the host's memory and files. The results are kept; what "
         "is asked for\nbeyond it is measured and added.")
     add = parser.add_argument
     add("--products", metavar="MxKxN,...", help="shapes of products, as 4096x8192x8192")

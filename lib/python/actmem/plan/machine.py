@@ -7,8 +7,8 @@
 
 A figure that is wanted and missing is an error that names it. Where it comes from the table,
 products and memory are taken at a share of their peaks, `product_efficiency` and
-`memory_efficiency`: assumptions, as is each figure whose basis is "assumed". What was
-measured is taken as it is.
+`memory_efficiency`: assumptions, as is each figure whose basis is "assumed". Measured
+figures are taken as they are.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "machines.csv")
 COLUMNS = ("machine", "figure", "value", "basis", "source")
 
-# What each is, and so all that there can be.
+# All that there can be, each with its meaning.
 FIGURES = {
     "devices": "devices of one host",
     "flops_bf16": "FLOP a second of dense products of bfloat16, of one device",

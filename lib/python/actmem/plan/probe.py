@@ -63,7 +63,7 @@ def cache_path() -> str:
 
 
 def kept() -> dict[str, Any] | None:
-    """What was measured on this machine, or None."""
+    """The measurements of this machine, or None."""
     path = cache_path()
     try:
         with open(path, encoding="utf-8") as file:
@@ -303,7 +303,7 @@ def _spill_figures(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 def measure(told: dict[str, Any] | None, options: argparse.Namespace) -> dict[str, Any]:
-    """What is asked for and not in `told` yet."""
+    """Adds to `told` whatever is asked for and not there yet."""
     told = told or {"name": "here", "machine": identity(), "figures": {}, "products": [],
                     "nodes": [], "spill": [], "measured": time.strftime("%Y-%m-%d")}
     figures = told["figures"]

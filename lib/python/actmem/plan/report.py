@@ -177,7 +177,7 @@ def load_plan(path: str | os.PathLike[str], key: Mapping[str, str] | None = None
 
     Args:
       path: Its file.
-      key: What is at hand, by plan_key(); the version of JAX alone if None.
+      key: The program at hand, by plan_key(); the version of JAX alone if None.
       force: Takes a plan of something else as well.
 
     Raises:
