@@ -53,20 +53,22 @@ static bool sends_anything(const struct plan *plan)
 static const char *take_plan(json_t *told, struct plan *plan)
 {
 	json_int_t host_bytes, disk_bytes;
-	int format, devices;
+	int format, devices, microbatches = 1;
 	const char *name;
 	double seconds;
 	json_t *rows;
 
 	if (json_unpack(told, "{s:i}", "format", &format) || format != PLAN_FORMAT)
 		return "is no plan of this version of actmem: make it anew with actmem plan --save";
-	if (json_unpack(told, "{s:s, s:F, s:I, s:I, s:i, s:o}", "model", &name, "step_s", &seconds,
-			"host_bytes", &host_bytes, "disk_bytes", &disk_bytes, "devices", &devices,
-			"layers", &rows) || host_bytes < 0 || disk_bytes < 0 ||
-	    !take_ns(seconds, &plan->step_ns))
+	if (json_unpack(told, "{s:s, s:F, s:I, s:I, s:i, s:o, s?:i}", "model", &name, "step_s",
+			&seconds, "host_bytes", &host_bytes, "disk_bytes", &disk_bytes, "devices",
+			&devices, "layers", &rows, "microbatches", &microbatches) ||
+	    host_bytes < 0 || disk_bytes < 0 || !take_ns(seconds, &plan->step_ns))
 		return "is no plan: a figure is missing, or of a wrong kind";
 	if (devices < 1 || devices > REPLAY_TENSORS_MAX)
 		return "is a plan of too many devices on a host";
+	if (microbatches != 1)
+		return "is a plan of microbatches, one after the other, and a replay is of one";
 	if (!json_array_size(rows) || json_array_size(rows) > LAYERS_MAX || !take_layers(rows, plan))
 		return "is no plan: a layer has no seconds or bytes";
 	if (!host_bytes || !sends_anything(plan))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Plan.check() names the term that was off."""
+import dataclasses
+
 import pytest
 
 from actmem.plan.report import Plan, Row
@@ -39,6 +41,16 @@ def test_counts_are_of_these_steps():
     before, after = stats(steps=3), stats(steps=8)
     assert not PLAN.check(after, since=before, steps=5).off
     assert PLAN.check(after, since=before, steps=2).off
+
+
+def test_stalls_are_of_all_devices():
+    """Each of the devices waits for its own."""
+    plan = dataclasses.replace(PLAN, devices=4)
+    found = plan.check(stats(waited=4.0, put=800, spilled=200))
+    assert not found.off
+    assert {term.name: term.seen for term in found.terms}["waiting for transfers"] == 1.0
+    assert plan.check(stats(waited=16.0, step_s=13.0, put=800, spilled=200)).off == \
+        "waiting for transfers"
 
 
 def test_nothing_to_compare():

@@ -174,6 +174,8 @@ def test_what_is_refused(capsys, config, program, tmp_path):
             ("'train.py' is no function", ("train.py", *h200)),
             ("--batch is of a model", (f"{program}:make_step", "--batch", "4", *h200)),
             ("--measure runs a program", ("--config", config, "--measure", "3")),
+            ("--measure looks for the fastest policy", (f"{program}:f", "--measure", "3",
+                                                        "--keep", "hidden")),
             ("--measure runs on this machine", (f"{program}:f", "--measure", "3", *h200)),
             ("--mesh has 4 devices", ("--config", config, "--mesh", "fsdp=4", "--devices", "8",
                                       *h200))):

@@ -89,9 +89,57 @@ def test_what_does_not_fit_is_dropped(clock):
     found = planned(device_memory="512M")
     assert not found.with_action("keep") and not any(choice.kept for choice in ran.runs)
     clock(lambda choice: 1.0, lambda choice: 10 ** 9)
-    with pytest.raises(Nothing, match="of the .* policies that were compiled the least needs "
+    with pytest.raises(Nothing, match="of the .* policies that were compiled: the least needs "
                                       "1000000000"):
         planned(device_memory="512M")
+
+
+def test_what_is_there_besides_takes_its_part(clock):
+    clock(lambda choice: 1.0 if choice.kept else 2.0,
+          lambda choice: 2 * 10 ** 8 if choice.kept else 10 ** 8)
+    assert planned(device_memory=3.9e8).with_action("keep")
+    found = planned(device_memory=3.9e8, resident=2 * 10 ** 8)
+    assert not found.with_action("keep") and found.peak_bytes == 3 * 10 ** 8
+
+
+@pytest.mark.parametrize("when", ["compiled", "run"])
+def test_what_the_device_has_no_memory_for_is_dropped(clock, monkeypatch, when):
+    ran = clock(lambda choice: 1.0 if choice.kept else 2.0)
+    make = ran.compiled
+
+    def exhausted(what=lambda choice: choice.kept, words="RESOURCE_EXHAUSTED: out of memory"):
+        def fail(choice):
+            if what(choice):
+                raise jax.errors.JaxRuntimeError(words)
+
+        def compiled(program, policy, leaves):
+            kept, offloaded, _ = _private.names_of(policy)
+            choice = Choice(frozenset(kept), frozenset(offloaded))
+            if when == "compiled":
+                fail(choice)
+            real = make(program, policy, leaves)
+
+            def run(*leaves):
+                fail(choice)
+                return real(*leaves)
+            run.memory_analysis = real.memory_analysis
+            return run
+        monkeypatch.setattr(ran, "compiled", compiled)
+    exhausted()
+    found = planned()
+    assert found.step_s == pytest.approx(2.0, rel=0.01) and not found.with_action("keep")
+    assert found.measured and not any(run.kept for run in found.measured)
+    exhausted(lambda choice: True)
+    with pytest.raises(Nothing, match="of the .* policies that were compiled"):
+        planned()
+    exhausted(words="INTERNAL: it is broken")
+    with pytest.raises(jax.errors.JaxRuntimeError, match="it is broken"):
+        planned()
+
+
+def test_one_policy_is_not_looked_for():
+    with pytest.raises(ValueError, match="measure= looks for the fastest policy, and choice= "):
+        planned(choice=Choice())
 
 
 def limit_that_is_tight():
@@ -120,8 +168,9 @@ def test_it_abstains_within_the_error_of_rates():
     assert sure.with_action("offload") and not sure.abstains
     assert [each.json()["abstains"] for each in (unsure, sure)] == [True, False]
     row, = (row for row in unsure.names if row.action == "recompute")
-    assert re.fullmatch(r"to keep it spares .* s and lacks \d+ bytes \(it would fit with \d+% of "
-                        r"the batch\); to offload it gains beyond .* GB/s of the link", row.why)
+    assert re.fullmatch(r"to keep it spares .* s and lacks [0-9.]+ KiB \(it would fit with \d+% "
+                        r"of the batch\); to offload it would gain .* s, within the error",
+                        row.why)
 
 
 def test_the_host_has_no_room():

@@ -7,12 +7,12 @@ from jax.ad_checkpoint import checkpoint_name as name
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from actmem.plan import _trace, machine, memory, names, plan, work
+from actmem.plan import _trace, machine, memory, names, plan, plan_key, work
 from programs import (decoder_layer, decoder_weights, language_loss, language_params, scanned,
                       shape, tokens_of, unrolled)
 from test_search import MACHINE
 
-HERE = MACHINE.replace(interconnect=1e10)
+HERE = MACHINE.replace(interconnect=1e10, link_out_all=1e10, link_in_all=1e10)
 
 
 def mesh_of(**sizes):
@@ -129,6 +129,33 @@ def test_constraints_and_what_is_said_of_names():
     assert row.bytes == 32 * 64 * 4
 
 
+def test_a_plan_is_of_a_mesh():
+    args = shape(64, 64), shape(32, 64)
+    keys = [plan_key(product, *args, machine=HERE)["jaxpr"]]
+    for count in (1, 2, 4):
+        mesh = jax.make_mesh((count,), ("data",), axis_types=(AxisType.Auto,),
+                             devices=jax.devices()[:count])
+        keys.append(plan_key(product, *args, machine=HERE, mesh=mesh)["jaxpr"])
+        specs = {"y": P("data")}
+        keys.append(plan_key(product, *args, machine=HERE, mesh=mesh, specs=specs)["jaxpr"])
+        assert plan(product, *args, machine=HERE, mesh=mesh, specs=specs).key["jaxpr"] == keys[-1]
+        divided_x = jax.ShapeDtypeStruct(
+            (32, 64), jnp.float32, sharding=NamedSharding(mesh, P("data")))
+        if count > 1:
+            keys.append(plan_key(product, args[0], divided_x, machine=HERE)["jaxpr"])
+    assert len(set(keys)) == len(keys)
+
+
+def test_the_devices_of_a_mesh_share_the_host():
+    mesh = mesh_of(data=4)
+    options = {"mesh": mesh, "specs": {"y": P("data")}}
+    args = shape(64, 64), shape(32, 64)
+    assert plan(product, *args, machine=HERE, **options).devices == 4
+    assert plan(product, *args, machine=HERE.replace(devices=2), **options).devices == 2
+    assert plan(product, *args, machine=HERE, devices=1, **options).devices == 1
+    assert plan(product, *args, machine=HERE).devices == 1
+
+
 def test_a_mesh_that_does_not_divide():
     mesh = mesh_of(data=4)
     args = shape(64, 64), shape(30, 64)
@@ -144,4 +171,5 @@ def test_a_mesh_that_does_not_divide():
                                          "dimension 0 is 30, and data 4"):
         plan(product, shape(64, 64), odd, machine=HERE)
     with pytest.raises(machine.MachineError, match="'test' has no figure 'interconnect'"):
-        plan(*decoder_on(mesh, fully_sharded), machine=MACHINE)
+        plan(*decoder_on(mesh, fully_sharded), machine=MACHINE.replace(
+            link_out_all=1e10, link_in_all=1e10))

@@ -6,6 +6,7 @@
     layer = jax.checkpoint(layer, policy=plan.policy)
 
 names      what there is to decide         work     what recomputing it costs
+between    what devices send each other    defaults what a plan takes of a machine
 memory     what a program needs            time     queues of a device, its link and files
 layers     a program as layers in time     search   the fastest that fits
 decide     what the plan is, and why       report   a plan, and its file
@@ -28,7 +29,7 @@ from typing import Any
 import jax
 from jax.sharding import PartitionSpec
 
-from actmem.plan import _trace, memory, names
+from actmem.plan import _trace, defaults, memory, names
 from actmem.plan._graph import Graph
 from actmem.plan import machine as machines
 from actmem.plan.layers import Timeline
@@ -69,15 +70,18 @@ def _check_counts(**counts: tuple[int, int]) -> None:
 
 
 def plan_key(function: Callable[..., Any], *args: Any, machine: Machine | str = "here",
+             mesh: Any = None, specs: Mapping[str, PartitionSpec] | None = None,
              ) -> dict[str, str]:
-    """The program, machine and JAX that a plan is for: load_plan() refuses one for others."""
-    return _key(_trace.Program(function, args), machines.find(machine))
+    """The program, machine and JAX that a plan is for: load_plan() refuses one for others.
+    The arguments are those of plan()."""
+    return _key(_trace.Program(function, args, mesh, specs), machines.find(machine))
 
 
 def _key(program: _trace.Program, machine: Machine) -> dict[str, str]:
     figures = sorted((name, figure.value) for name, figure in machine.figures.items())
-    return {"jaxpr": _digest(program.text()), "JAX": jax.__version__,
-            "machine": f"{machine.name} ({_digest(f'{figures}{machine.measured}')[:8]})"}
+    measured = f"{figures}{machine.measured}{machine.requests}"
+    return {"jaxpr": _digest(program.text() + program.layout.text()), "JAX": jax.__version__,
+            "machine": f"{machine.name} ({_digest(measured)[:8]})"}
 
 
 def _digest(text: str) -> str:
@@ -87,13 +91,14 @@ def _digest(text: str) -> str:
 def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "here",
          device_memory: int | float | str | None = None,
          host_memory: int | float | str | None = None, donated: int = 0,
-         compiler: Compiler = memory.GPU, ring: int = 2, model: str | None = None,
-         resident: int = 0, devices: int = 1, choice: Choice | None = None,
+         compiler: Compiler | None = None, ring: int = 2, model: str | None = None,
+         resident: int = 0, devices: int | None = None, choice: Choice | None = None,
          measure: int = 0, destination: str = "pinned_host", mesh: Any = None,
          specs: Mapping[str, PartitionSpec] | None = None, between: Between | None = None,
          frozen: int = 0) -> Plan:
     """Decides for each named value of a training step whether the device keeps it, it goes to
-    the host, or it is computed again.
+    the host, or it is computed again. A step, as opposed to a loss, is traced again for each
+    policy, and JAX's caches are cleared for that: what was compiled is compiled again.
 
     Args:
       function: A loss, of parameters and a batch, that returns a number; or a step, which
@@ -104,16 +109,19 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
         alone is weights.
       machine: What the device, its link and files do: a machine, or its name for
         machine.find(); "here" is what `actmem probe` has measured.
-      device_memory: Bytes of the device that a step may take, as "70G".
-      host_memory: Bytes of the host; the rest goes to files.
+      device_memory: Bytes of the device that a step may take, as "70G"; 0.9 of the machine's
+        if None, and math.inf for no limit.
+      host_memory: Bytes of the host that one device may take, and the rest goes to files; its
+        part of 0.8 of the machine's, where that is known, if None.
       donated: Bytes of the arguments that are donated.
-      compiler: How programs are compiled, as memory.CPU.
+      compiler: How programs are compiled, as memory.CPU; as for the machine if None.
       ring: How many layers may be under way to the host.
       model: What to call it.
       resident: Bytes that a device has besides, or, if below 0, does not have of what the
         function takes and returns.
-      devices: How many of the host's do the same at once.
-      choice: What to foresee, instead of looking for the fastest.
+      devices: How many of the host's do the same at once; all of the mesh, or as many as a
+        host has, if None.
+      choice: What to foresee, instead of looking for the fastest, whether it fits or not.
       measure: How many steps each of the best few is to run on this machine's devices; the
         fastest of them is the plan. 0: the plan is foreseen alone.
       destination: Where JAX offloads to; "actmem" for actmem.jax.
@@ -129,13 +137,21 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
       A Plan: print it, or take its policy.
 
     Raises:
-      ValueError: Nothing has a name, nothing fits, or the mesh does not divide a value; it
-        names what to change.
+      ValueError: Nothing has a name, nothing fits, the mesh does not divide a value, or both
+        choice= and measure= are given; it names what to change.
       MachineError: There is no such machine, or it lacks a figure.
     """
-    _check_counts(ring=(ring, 1), measure=(measure, 0), devices=(devices, 1),
-                  donated=(donated, 0), frozen=(frozen, 0))
+    _check_counts(ring=(ring, 1), measure=(measure, 0), donated=(donated, 0), frozen=(frozen, 0),
+                  devices=(1 if devices is None else devices, 1))
     machine = machines.find(machine)
+    if choice is not None and measure:
+        raise ValueError("measure= looks for the fastest policy, and choice= gives one: give "
+                         "one of them")
+    if device_memory is None:
+        device_memory = defaults.device_memory_of(machine)
+    if host_memory is None:
+        host_memory = defaults.host_memory_of(machine)
+    how = compiler or defaults.compiler_of(machine)
     program = _trace.Program(function, args, mesh, specs, frozen)
     written = program.written()
     candidates = names.find(written, program.batch)
@@ -146,7 +162,7 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
     graph = program.graph(jax.checkpoint_policies.save_only_these_names())
 
     def memory_of(found: Graph) -> memory.Memory:
-        return memory.foresee(found, donated, compiler)
+        return memory.foresee(found, donated, how)
 
     def peak_of(saved: frozenset[str]) -> int:
         found = graph if not saved else program.graph(
@@ -156,15 +172,18 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
     least = memory_of(graph)
     fixed = least.peak - least.temporary + resident - sum(
         graph.inputs[i].bytes for i in program.batch)
-    search = Search(Timeline(graph, machine, compiler, between), candidates, machine, peak_of,
+    if devices is None:
+        devices = defaults.devices_of(machine, program.layout.sizes)
+    search = Search(Timeline(graph, machine, how, between), candidates, machine, peak_of,
                     bytes_of("device_memory", device_memory),
                     bytes_of("host_memory", host_memory), ring, devices, fixed)
-    if choice:
+    if choice is not None:
         _check_names(choice, candidates)
     found = decided(search, candidates, model or _trace.name_of(function),
                     key, choice, destination)
     found = dataclasses.replace(found, proposed=proposed)
-    return tried(search, program, measure, found, candidates, donated) if measure else found
+    return tried(search, program, measure, found, candidates, donated, resident) \
+        if measure else found
 
 
 def _check_names(choice: Choice, candidates: list[Candidate]) -> None:

@@ -62,6 +62,12 @@ class Layout:
                                _specs.whole(shape))
         self.names = dict(specs or {})
 
+    def text(self) -> str:
+        """By which two are told apart."""
+        if not self.sizes:
+            return ""
+        return f"{self.sizes} {self.inputs} {sorted(self.names.items())}"
+
     def of(self, jaxpr: Jaxpr, outputs: Sequence[Spec] = ()) -> Shards | None:
         """Of a program of these arguments; the last of its results are divided as `outputs`
         say, if these divide them at all."""

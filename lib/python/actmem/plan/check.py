@@ -48,7 +48,8 @@ def _of_bytes(name: str, foreseen: float, seen: float) -> Term:
 
 
 def check(plan: Plan, stats: Mapping[str, Any], since: Mapping[str, Any], steps: int) -> Checked:
-    """See Plan.check(). Counts are of all devices together."""
+    """See Plan.check(). Counts are of all devices together, and so are stalls, each of which
+    is one device's."""
     store, before = stats.get("store", {}), since.get("store", {})
 
     def in_a_step(name: str) -> float:
@@ -56,7 +57,8 @@ def check(plan: Plan, stats: Mapping[str, Any], since: Mapping[str, Any], steps:
     terms = []
     waited = None
     if "take_stall_ns_total" in store:
-        waited = (in_a_step("take_stall_ns_total") + in_a_step("put_stall_ns_total")) / 1e9
+        waited = (in_a_step("take_stall_ns_total") + in_a_step("put_stall_ns_total"))
+        waited /= 1e9 * plan.devices
     if "step_s" in stats:
         # Times are off by a share of the step, not of themselves.
         error = max(plan.rate_error, plan.error) * plan.step_s

@@ -15,7 +15,7 @@ import jax
 
 import actmem
 from actmem._command import DONE, FAILED, UsageError
-from actmem.plan import Choice, Plan, decoder, memory, of_model, plan
+from actmem.plan import Choice, Plan, decoder, defaults, memory, of_model, plan
 from actmem.plan import machine as machines
 from actmem.plan import models
 
@@ -123,14 +123,12 @@ def _of_function(options: argparse.Namespace, machine: machines.Machine) -> Plan
         if getattr(options, name) is not None:
             raise UsageError(f"--{name} is of a model: '{options.function}' says it itself")
     function, *arguments = load(options.function)
-    compiler = of_model.compiler_of(machine)
+    compiler = defaults.compiler_of(machine)
     return plan(function, *arguments, machine=machine, compiler=compiler,
                 # A CPU has no memory of its own to offload from but actmem's.
                 destination="actmem" if compiler is memory.CPU else "pinned_host",
-                device_memory=options.device_memory or of_model.device_memory_of(machine),
-                host_memory=options.host_memory or of_model.host_memory_of(machine),
-                model=options.function, choice=_choice(options),
-                **({"measure": options.measure} if options.measure else {}))
+                device_memory=options.device_memory, host_memory=options.host_memory,
+                model=options.function, choice=_choice(options), measure=options.measure or 0)
 
 
 def _planned(options: argparse.Namespace) -> tuple[Plan, machines.Machine]:
@@ -139,6 +137,9 @@ def _planned(options: argparse.Namespace) -> tuple[Plan, machines.Machine]:
         raise UsageError("give one of --model NAME, --config FILE and FILE.py:FUNCTION")
     if options.measure and not options.function:
         raise UsageError("--measure runs a program: give FILE.py:FUNCTION, not a model")
+    if options.measure and (options.keep is not None or options.offload is not None):
+        raise UsageError("--measure looks for the fastest policy, and --keep and --offload give "
+                         "one")
     if options.measure and options.machine != "here":
         raise UsageError(f"--measure runs on this machine: --machine is {options.machine}")
     if options.lora and options.train:

@@ -4,11 +4,12 @@ former gains is within the error; and why each name is kept, offloaded or recomp
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 
 from actmem.plan import _trace, measure
 from actmem.plan.names import Candidate
-from actmem.plan.report import Plan, Row, Run
+from actmem.plan.report import Plan, Row, Run, _size
 from actmem.plan.search import (KEEP, OFFLOAD, RECOMPUTE, ROUNDING, Choice, Nothing, Search)
 
 SHORTLIST = 4           # choices that run, beside those that offload nothing
@@ -17,8 +18,10 @@ SHORTLIST = 4           # choices that run, beside those that offload nothing
 def decided(search: Search, candidates: Sequence[Candidate], model: str, key: Mapping[str, str],
             choice: Choice | None = None, destination: str = "pinned_host") -> Plan:
     """The plan; `choice` is what it is to be, whether it fits or not."""
-    abstains = ""
-    if choice is None:
+    abstains = lacks = ""
+    if choice is not None:
+        lacks = _lacks(search, choice)
+    else:
         choice = search.best()
         stays = _without_offloading(search) if choice.offloaded else None
         if stays is not None:
@@ -36,17 +39,33 @@ def decided(search: Search, candidates: Sequence[Candidate], model: str, key: Ma
         search.time(Choice()).seconds, search.error(choice, Choice()), search.peak(choice),
         step.host_bytes, step.disk_bytes, abstains, dict(key), tuple(_curve(search)),
         layers_of(search, choice), search.rates.devices, destination,
-        waited_s=step.waited, rate_error=search.machine.error)
+        waited_s=step.waited, rate_error=search.machine.error,
+        microbatches=_microbatches(search, choice), lacks=lacks)
+
+
+def _lacks(search: Search, choice: Choice) -> str:
+    """Why it does not fit, or "". What the host has no room for is foreseen as if it had."""
+    lacks = []
+    peak, limit = search.peak(choice), search.device_memory
+    if peak > limit:
+        lacks.append(f"{_size(peak - limit)} of the device, which may take {_size(limit)}")
+    if not search.has_room(choice):
+        sent = sum(search.sizes[name].bytes for name in choice.offloaded)
+        lacks.append(f"{_size(sent - search.host_memory)} of the host, which may take "
+                     f"{_size(search.host_memory)}, and files' rates are not known")
+        search.host_memory = math.inf
+    return f"it does not fit: it lacks {' and '.join(lacks)}" if lacks else ""
 
 
 def tried(search: Search, program: _trace.Program, steps: int, plan: Plan,
-          candidates: Sequence[Candidate], donated: int, shortlist: int = SHORTLIST) -> Plan:
+          candidates: Sequence[Candidate], donated: int, resident: int = 0,
+          shortlist: int = SHORTLIST) -> Plan:
     """The plan that the best few are when they run, `steps` steps each."""
     choices = [*search.few(shortlist), Choice()]
     stays = _without_offloading(search)
     found = measure.measure(program, list(dict.fromkeys([*choices, *([stays] if stays else [])])),
-                            steps, device_memory=search.device_memory, donated=donated,
-                            destination=plan.destination)
+                            steps, device_memory=search.device_memory - resident,
+                            donated=donated, destination=plan.destination)
     best, kept, gain, error = measure.fastest(found)
     abstains = ""
     if best is not kept and gain <= error:
@@ -59,17 +78,22 @@ def tried(search: Search, program: _trace.Program, steps: int, plan: Plan,
     step = search.time(best.choice)
     return dataclasses.replace(
         plan, names=rows(search, best.choice, candidates), step_s=best.median,
-        recompute_step_s=recomputing, peak_bytes=best.peak, abstains=abstains,
+        recompute_step_s=recomputing, peak_bytes=best.peak + resident,
+        abstains=abstains,
         error=best.spread + (all_again or best).spread + ROUNDING, host_bytes=step.host_bytes,
         disk_bytes=step.disk_bytes, layers=layers_of(search, best.choice), waited_s=step.waited,
         measured=tuple(Run(tuple(sorted(each.choice.kept)), tuple(sorted(each.choice.offloaded)),
-                           each.median, each.peak) for each in found))
+                           each.median, each.peak + resident) for each in found))
 
 
 def layers_of(search: Search, choice: Choice) -> tuple[tuple[float, float, int], ...]:
     return tuple((layer.forward, layer.backward, layer.sent)
                  for part in search.timeline.parts(choice.kept, choice.offloaded)
                  for layer in part.layers * part.times)
+
+
+def _microbatches(search: Search, choice: Choice) -> int:
+    return max(part.times for part in search.timeline.parts(choice.kept, choice.offloaded))
 
 
 def _without_offloading(search: Search) -> Choice | None:
@@ -97,8 +121,8 @@ def _why(search: Search, choice: Choice, each: Candidate) -> str:
         if action == KEEP:
             return f"to recompute it takes {longer:.3g} s"
         if longer <= 0:
-            return f"the backward pass begins with it: to leave it there takes {each.bytes} bytes"
-        return f"to recompute it takes {longer:.3g} s, and to keep it {each.bytes} bytes"
+            return f"the backward pass begins with it: to leave it there takes {_size(each.bytes)}"
+        return f"to recompute it takes {longer:.3g} s, and to keep it {_size(each.bytes)}"
     if each.name not in search.names:
         return "the backward pass does not need it"
     kept = choice.but(each.name, KEEP)
@@ -115,13 +139,20 @@ def _what_it_lacks(search: Search, kept: Choice) -> str:
     if peak <= limit:
         return ""
     share = (limit - search.fixed) / (peak - search.fixed) if peak > search.fixed else 0
-    return f" and lacks {peak - limit:.0f} bytes" + (
+    return f" and lacks {_size(peak - limit)}" + (
         f" (it would fit with {share:.0%} of the batch)" if share > 0 else "")
 
 
 def _break_even(search: Search, choice: Choice, name: str) -> str:
-    if not search.has_room(choice.but(name, OFFLOAD)):
+    other = choice.but(name, OFFLOAD)
+    if not search.has_room(other):
         return "the host has no room for it, and files' rates are not known"
+    spared = search.time(choice).seconds - search.time(other).seconds
+    if spared > 0:
+        lacks = _what_it_lacks(search, other)
+        if not lacks and search.gain(other, choice) <= search.error(other, choice):
+            lacks = ", within the error"
+        return f"to offload it would gain {spared:.3g} s{lacks}"
     rate = search.break_even(choice, name)
     if rate is None:
         return "to offload it gains at no rate of the link"

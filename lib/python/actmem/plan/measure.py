@@ -6,7 +6,8 @@ from __future__ import annotations
 import dataclasses
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -58,6 +59,16 @@ def _peak_of(compiled: Any, donated: int) -> int:
                min(donated, found.output_size_in_bytes))
 
 
+@contextmanager
+def _dropped_if_exhausted() -> Iterator[None]:
+    """What the device has no memory for does not fit, whatever was foreseen of it."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+
+
 def measure(program: _trace.Program, choices: Sequence[Choice], steps: int, *,
             device_memory: float, donated: int = 0, destination: str) -> list[Measured]:
     """Those of the choices that fit, the fastest first.
@@ -70,22 +81,27 @@ def measure(program: _trace.Program, choices: Sequence[Choice], steps: int, *,
     peaks = []
     for choice in choices:
         policy = policy_of(sorted(choice.kept), sorted(choice.offloaded), destination)
-        compiled = program.compiled(policy, leaves)
-        peaks.append(_peak_of(compiled, donated))
-        if peaks[-1] <= device_memory:
-            there.append((choice, peaks[-1], compiled))
-    if not there:
-        raise Nothing(f"nothing fits into device_memory={device_memory:.0f} bytes: of the "
-                      f"{len(choices)} policies that were compiled the least needs {min(peaks)}")
-    times: list[list[float]] = [[] for _ in there]
+        with _dropped_if_exhausted():
+            compiled = program.compiled(policy, leaves)
+            peaks.append(_peak_of(compiled, donated))
+            if peaks[-1] <= device_memory:
+                there.append((choice, peaks[-1], compiled, list[float]()))
     for turn in range(steps + 1):
-        for (_, _, compiled), seconds in zip(there, times):
+        left = []
+        for each in there:
+            _, _, compiled, seconds = each
             begin = time.perf_counter()
-            jax.block_until_ready(compiled(*leaves))
-            if turn:            # the first is not counted
-                seconds.append(time.perf_counter() - begin)
-    found = [Measured(choice, peak, tuple(seconds))
-             for (choice, peak, _), seconds in zip(there, times)]
+            with _dropped_if_exhausted():
+                jax.block_until_ready(compiled(*leaves))
+                if turn:        # the first is not counted
+                    seconds.append(time.perf_counter() - begin)
+                left.append(each)
+        there = left
+    if not there:
+        least = f": the least needs {min(peaks)}" if peaks else ""
+        raise Nothing(f"nothing fits into device_memory={device_memory:.0f} bytes, of the "
+                      f"{len(choices)} policies that were compiled{least}")
+    found = [Measured(choice, peak, tuple(seconds)) for choice, peak, _, seconds in there]
     return sorted(found, key=lambda each: each.median)
 
 

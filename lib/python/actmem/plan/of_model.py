@@ -16,38 +16,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from actmem.plan import Choice, Plan, decoder, memory, plan
+from actmem.plan import Choice, Plan, decoder, plan
 from actmem.plan.between import Between
 from actmem.plan.machine import Machine
 from actmem.plan.models import Model
-
-DEVICE_SHARE = 0.9              # of a device's memory, unless told otherwise
-HOST_SHARE = 0.8                # of its part of the host's
 
 
 def _bytes(tree: dict[str, Any]) -> int:
     return sum(math.prod(leaf.shape) * jnp.dtype(leaf.dtype).itemsize
                for leaf in jax.tree.leaves(tree))
-
-
-def device_memory_of(machine: Machine) -> float | None:
-    """What a step may take of a device, if nobody says."""
-    return machine.need("hbm_bytes") * DEVICE_SHARE if machine.has("hbm_bytes") else None
-
-
-def host_memory_of(machine: Machine) -> float | None:
-    """What one device may have of the host's memory, if nobody says."""
-    if not machine.has("host_bytes"):
-        return None
-    devices = machine.need("devices") if machine.has("devices") else 1
-    return machine.need("host_bytes") * HOST_SHARE / devices
-
-
-def compiler_of(machine: Machine) -> memory.Compiler:
-    """How programs are compiled for a machine of the table, or for this one."""
-    if machine.name == "here":
-        return {"cpu": memory.CPU, "tpu": memory.TPU}.get(jax.default_backend(), memory.GPU)
-    return memory.TPU if machine.name.startswith("v") else memory.GPU
 
 
 def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
@@ -59,8 +36,7 @@ def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
 
     Args:
       model, batch, tokens, shard, images, train, lora: As decoder.step() takes them.
-      device_memory, host_memory: Of one device; shares of what the machine has if None.
-      choice, options: As plan() takes them.
+      device_memory, host_memory, choice, options: As plan() takes them.
     """
     step = decoder.step(model, batch=batch, tokens=tokens, images=images, shard=shard,
                         train=train, lora=lora)
@@ -70,9 +46,7 @@ def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
     seen = 2 * _bytes(step.trained) + _bytes(step.frozen)
     devices = int(machine.need("devices")) if machine.has("devices") else 1
     return plan(step.loss, step.trained, step.frozen, step.batch, machine=machine,
-                device_memory=device_memory or device_memory_of(machine),
-                host_memory=host_memory or host_memory_of(machine),
-                compiler=compiler_of(machine),
+                device_memory=device_memory, host_memory=host_memory,
                 model=model.name, resident=has - seen, devices=min(devices, shard.devices),
                 choice=choice, frozen=1, between=Between(step, machine),
                 **options)

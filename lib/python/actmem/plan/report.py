@@ -74,6 +74,8 @@ class Plan:
     rate_error: float = 0.0         # by which share rates may be off
     # Names that the function does not give yet, and the lines where it is to.
     proposed: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    microbatches: int = 1           # one after the other in a step, each of some of `layers`
+    lacks: str = ""         # of a policy that is given and does not fit: what it lacks
 
     @property
     def gain(self) -> float:
@@ -119,6 +121,8 @@ class Plan:
             f"{self.recompute_step_s:.4g} s if all is recomputed; gain {self.gain:.1%} "
             f"± {self.error:.1%}; {_size(self.peak_bytes)} of the device, "
             f"{_size(self.host_bytes)} of the host, {_size(self.disk_bytes)} of files")
+        if self.lacks:
+            lines.append(self.lacks)
         if self.abstains:
             lines.append(self.abstains)
         for name, place in self.proposed.items():
@@ -131,7 +135,8 @@ class Plan:
         return "\n".join(lines)
 
     def json(self) -> dict[str, Any]:
-        """The object that `actmem plan --json` prints."""
+        """The object that `actmem plan --json` prints; `lacks` is there where a policy that is
+        given does not fit."""
         return {
             "model": self.model, "machine": self.machine,
             "names": [dataclasses.asdict(row) for row in self.names],
@@ -139,6 +144,7 @@ class Plan:
             "gain": self.gain, "error": self.error, "peak_bytes": self.peak_bytes,
             "host_bytes": self.host_bytes, "disk_bytes": self.disk_bytes,
             "abstains": bool(self.abstains),
+            **({"lacks": self.lacks} if self.lacks else {}),
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -221,11 +227,11 @@ def _is_sound(plan: Plan) -> bool:
     """Whether what was read has the kinds and lengths that a plan's fields have."""
     numbers = (*(getattr(plan, name) for name in (
         "step_s", "recompute_step_s", "error", "peak_bytes", "host_bytes", "disk_bytes",
-        "devices", "waited_s", "rate_error")), *(row.bytes for row in plan.names),
+        "devices", "waited_s", "rate_error", "microbatches")), *(row.bytes for row in plan.names),
         *(number for layer in plan.layers for number in layer),
         *(number for point in plan.curve for number in point[:2]),
         *(number for run in plan.measured for number in (run.step_s, run.peak_bytes)))
-    words = (plan.model, plan.machine, plan.abstains, plan.destination,
+    words = (plan.model, plan.machine, plan.abstains, plan.destination, plan.lacks,
              *(word for row in plan.names for word in (row.name, row.action, row.why)),
              *(word for run in plan.measured for word in run.kept + run.offloaded),
              *(word for words in (plan.key, plan.proposed) if isinstance(words, dict)

@@ -62,6 +62,7 @@ class Search:
                           default=0)
         self._peak_of = peak_of
         self._peaks: dict[frozenset[str], int] = {}
+        self._has_learnt = False
         self._parts: dict[frozenset[str], dict[frozenset[str], Step]] = {}
 
     def time(self, choice: Choice, rates: Rates | None = None) -> Step:
@@ -69,12 +70,12 @@ class Search:
         steps = [(part.times, simulate(part.layers, rates or self.rates, part.rest,
                                        self.ring, self.host_memory))
                  for part in self.timeline.parts(choice.kept, choice.offloaded)]
-        # Microbatches come one after the other, in the same memory.
+        # Microbatches come one after the other, in the same memory; each writes its files.
         return Step(sum(times * step.seconds for times, step in steps),
                     sum(times * step.compute for times, step in steps),
                     sum(times * step.waited for times, step in steps),
                     max(step.host_bytes for _, step in steps),
-                    max(step.disk_bytes for _, step in steps))
+                    sum(times * step.disk_bytes for times, step in steps))
 
     def peak(self, choice: Choice) -> int:
         """The device's memory: that of a program that keeps what is offloaded, less that, and
@@ -91,11 +92,19 @@ class Search:
         saved = choice.saved
         if saved in self._peaks:
             return self.peak(choice)
-        if not self._peaks:
-            self.peak(Choice())
+        self._learn()
         least = max(peak + sum(self.more[name] for name in saved - there)
                     for there, peak in self._peaks.items() if there <= saved)
         return least - self.spared - self._gone(choice)
+
+    def _learn(self) -> None:
+        """What each name alone adds: of a value that a scan stores anyway that is nothing."""
+        if not self._has_learnt:
+            self._has_learnt = True
+            least = self.peak(Choice())
+            for name in self.names:
+                alone = self.peak(Choice(frozenset({name})))
+                self.more[name] = min(self.more[name], alone - least)
 
     def _gone(self, choice: Choice) -> int:
         """Bytes that leave the device, but for the ring through which they go."""
@@ -165,9 +174,10 @@ class Search:
     def greedy(self, actions: Sequence[str] = (RECOMPUTE, KEEP, OFFLOAD)) -> Choice:
         """Changes what gains most, one or two names at a time, while anything gains."""
         best = Choice()
+        self._learn()
         if self.peak(best) > self.device_memory:
-            smaller = [choice for choice in (best.but(name, OFFLOAD) for name in self.names)
-                       if OFFLOAD in actions and self.has_room(choice) and self._fits(choice)]
+            smaller = [choice for choice in self._small() if self._fits(choice)] \
+                if OFFLOAD in actions else []
             if not smaller:
                 return self._nothing(actions)
             best = min(smaller, key=lambda choice: self.time(choice).seconds)
@@ -183,6 +193,21 @@ class Search:
                     break
             else:
                 return best
+
+    def _small(self) -> list[Choice]:
+        """What needs less memory than to recompute all: one name offloaded, or all, or of
+        these, one after the other, those that spare most, as long as any does."""
+        found = [Choice(offloaded=frozenset({name})) for name in self.names]
+        for least, action in ((Choice(), OFFLOAD),
+                              (Choice(offloaded=frozenset(self.names)), RECOMPUTE)):
+            found.append(least)
+            while self.peak(least) > self.device_memory:
+                smaller = min((least.but(name, action) for name in self.names), key=self.peak)
+                if self.peak(smaller) >= self.peak(least):
+                    break
+                found.append(smaller)
+                least = smaller
+        return [choice for choice in found if choice.saved and self.has_room(choice)]
 
     def _around(self, choice: Choice, actions: Sequence[str]) -> list[Choice]:
         """What differs from it in one or two names."""
@@ -224,8 +249,9 @@ class Search:
 
     def error(self, choice: Choice, other: Choice) -> float:
         """By how much the gain of `choice` over `other` may be off, as a share of the step:
-        the rates of the machine are each what was said, within its error, and so is that at
-        which the work runs that one of them does not have."""
+        the rates of the machine are each what was said, within its error, those of files as
+        that of the link, and so is that at which the work runs that one of them does not
+        have."""
         off = self.machine.error
         whole = self.time(Choice()).seconds
         gain = self.gain(choice, other)
@@ -233,7 +259,7 @@ class Search:
         for link, compute in ((1 - off, 1.0), (1.0, 1 + off), (1 - off, 1 + off),
                               (1 + off, 1 - off)):
             # Compute that is faster by this factor is all else that is slower.
-            rates = self.rates.scaled(link / compute, 1 / compute)
+            rates = self.rates.scaled(link / compute, link / compute)
             there = (self.time(other, rates).seconds -
                      self.time(choice, rates).seconds) / whole
             worst = max(worst, abs(there - gain))
