@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """What the devices of a model's mesh send each other takes its time, or hides behind compute."""
+import math
+
 import pytest
 
 from actmem.plan import Choice, decoder, of_model
 from actmem.plan.between import Between, Turn
-from actmem.plan.models import Attention, Group, Layer, Model
+from actmem.plan.models import Attention, Experts, Group, Layer, Model
 from test_search import with_link
 
 MODEL = Model("small", 64, 256, True, (Group((Layer(Attention(4, 4, 16), 128),), 3),))
@@ -32,6 +34,33 @@ def test_weights_are_gathered_beside_compute():
     # Backward they are gathered again, and their gradients added up.
     assert backward.beside == pytest.approx(2 * forward.beside) and forward.beside > 0
     assert between(fsdp=2).rest > 0
+
+
+def weights_of(layer):
+    step = decoder.step(Model("one", 64, 256, True, (Group((layer,), 3),)), batch=2, tokens=128)
+    return {name: 2 * math.prod(shape.shape) for name, shape in step.trained.items()}
+
+
+@pytest.mark.parametrize("axis", ["data", "sequence", "expert"])
+def test_gradients_are_added_up(axis):
+    """Devices with other tokens and the same weights add up gradients beside compute, of a
+    layer's weights but for experts that are on one of them alone."""
+    layer = Layer(Attention(4, 4, 16), 0, experts=Experts(4, 2, 32))
+    sizes = weights_of(layer)
+    model = Model("one", 64, 256, True, (Group((layer,), 3),))
+    step = decoder.step(model, batch=2, tokens=128, shard=decoder.Shard(**{axis: 2}))
+    found = Between(step, HERE)
+    (forward, backward), = found.turns(())
+    shared = sum(size for name, size in sizes.items() if name.startswith("group") and
+                 (axis != "expert" or ".expert_" not in name)) / 3
+    # All that two devices send each other of a sum is as much as the sum.
+    assert forward.beside == 0 and backward.beside == pytest.approx(shared / 1e9)
+    assert found.rest == pytest.approx(sizes["embed"] / 1e9)
+    frozen = decoder.step(model, batch=2, tokens=128, train="attention",
+                          shard=decoder.Shard(**{axis: 2}))
+    assert Between(frozen, HERE).rest == 0
+    (_, less), = Between(frozen, HERE).turns(())
+    assert 0 < less.beside < backward.beside
 
 
 def test_of_a_pass():

@@ -132,12 +132,19 @@ def test_a_plan_s_traffic_is_replayed(capsys, config, tmp_path):
     saved = str(tmp_path / "plan.json")
     planned(capsys, "--config", config, "--tokens", "256", "--offload", "query_proj",
             "--save", saved)
-    result = subprocess.run([os.path.join(ROOT, "build", "bin", "actmem"), "replay", "--json",
-                             "--allow", "any", "--plan", saved, "--steps", "2"],
-                            capture_output=True, text=True, check=True)
+    replay = [os.path.join(ROOT, "build", "bin", "actmem"), "replay", "--json", "--allow", "any",
+              "--plan", saved, "--steps", "2"]
+    result = subprocess.run(replay, capture_output=True, text=True, check=True)
     told = json.loads(result.stdout)
     assert told["step_bytes"] == 8 * 4 * 256 * 128 * 2 and told["wrong_blocks"] == 0
     assert told["layers"] == 4 and len(told["tensor_bytes"]) == 8
+    with open(saved, encoding="utf-8") as file:
+        fields = json.load(file)
+    assert fields["microbatches"] == 1
+    with open(saved, "w", encoding="utf-8") as file:
+        json.dump(fields | {"microbatches": 4}, file)
+    result = subprocess.run(replay, capture_output=True, text=True, check=False)
+    assert result.returncode and "is a plan of microbatches" in result.stderr
 
 
 def test_what_is_refused(capsys, config, program, tmp_path):

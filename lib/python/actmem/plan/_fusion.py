@@ -35,7 +35,7 @@ class Compiler:
 
 
 CPU = Compiler(fuses_sums=False, arranges=True, is_wide=True)
-GPU = TPU = Compiler()
+GPU = Compiler()
 
 
 @dataclasses.dataclass(eq=False, repr=False)

@@ -12,6 +12,7 @@ from actmem.plan.decoder import Collective, Step
 from actmem.plan.machine import Machine
 
 BESIDE = ("fsdp", "data")       # axes whose transfers need no result of the layer at hand
+GRADIENTS = ("sequence", "expert")      # and those of which sums do not: they are of gradients
 
 
 @dataclasses.dataclass
@@ -58,7 +59,7 @@ class Between:
             seconds = self._seconds(one) / self.groups[group].repeat
             forward, backward = found[group]
             turn = forward if one.phase == "forward" else backward
-            if one.axis in BESIDE:
+            if one.axis in BESIDE or one.axis in GRADIENTS and one.kind == "all-reduce":
                 turn.beside += seconds
             else:
                 turn.waited += seconds

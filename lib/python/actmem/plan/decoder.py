@@ -70,7 +70,6 @@ class Step:
     trained: Weights
     frozen: Weights
     batch: Weights
-    groups: tuple[tuple[int, tuple[Callable[..., Any], ...]], ...]
     collectives: tuple[Collective, ...]
     bytes: dict[str, int]           # of one device: "weights", "gradients", "optimizer" all
                                     # the time, and "gathered", the most of one layer's weights
@@ -154,6 +153,8 @@ def _collectives(model: Model, step_shapes: Mapping[str, tuple[int, ...]], shard
                      for name, shape in step_shapes.items() if name.startswith(prefix)}
             whole = sum(sizes.values())
             trained = sum(size for name, size in sizes.items() if is_trained(name))
+            of_experts = sum(size for name, size in sizes.items() if is_trained(name) and
+                             name[len(prefix):].startswith("expert_"))
 
             def add(axis: str, kind: str, bytes_: int, times: int, phase: str,
                     of: str = of, group: Group = group) -> None:
@@ -171,7 +172,10 @@ def _collectives(model: Model, step_shapes: Mapping[str, tuple[int, ...]], shard
                 if layer.experts:
                     add("expert", "all-to-all", activation * layer.experts.top_k, 2, phase)
             add("fsdp", "reduce-scatter", trained, 1, "backward")
+            # Of a gradient, what devices with other tokens and the same weights have.
             add("data", "all-reduce", trained // shard.fsdp, 1, "backward")
+            add("sequence", "all-reduce", trained // shard.fsdp, 1, "backward")
+            add("expert", "all-reduce", (trained - of_experts) // shard.fsdp, 1, "backward")
     for name in ("embed", "head"):
         size = math.prod(step_shapes.get(name, (0,))) * item
         if shard.fsdp > 1 and size:
@@ -180,6 +184,10 @@ def _collectives(model: Model, step_shapes: Mapping[str, tuple[int, ...]], shard
             if is_trained(name):
                 found.append(Collective("fsdp", "reduce-scatter", shard.fsdp, size, 1,
                                         "backward", name))
+        if size and is_trained(name):
+            found += [Collective(axis, "all-reduce", getattr(shard, axis), size // shard.fsdp, 1,
+                                 "backward", name)
+                      for axis in ("data", "sequence", "expert") if getattr(shard, axis) > 1]
     return found
 
 
@@ -284,7 +292,6 @@ def step(model: Model, *, batch: int, tokens: int, images: int | None = None,
                   for name, value in trained.items())
     return Step(
         model, shard, loss, trained, frozen, data,
-        tuple((group.repeat, layers) for group, layers in zip(groups, functions)),
         tuple(_collectives(model, step_shapes, shard, is_trained, groups, rows, here,
                            item)),
         {"gathered": max(of_layer.values()) if shard.fsdp > 1 else 0, "weights": weights,

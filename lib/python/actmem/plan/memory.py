@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from actmem.plan._fusion import CPU, ELEMENTWISE, GPU, MOVING, TPU, Compiler, Step, Steps
+from actmem.plan._fusion import CPU, ELEMENTWISE, GPU, MOVING, Compiler, Step, Steps
 from actmem.plan._graph import Graph, Node, Value
 
-__all__ = ["CPU", "GPU", "TPU", "Compiler", "Liveness", "Memory", "foresee"]
+__all__ = ["CPU", "GPU", "Compiler", "Liveness", "Memory", "foresee"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Liveness:
         self.copied = self._copied(first, carried)
         if hosts:
             self.elsewhere = self.elsewhere | self._hosted()
-        self.peak, self.at, self.live_at = self._run()
+        self.peak = self._run()
 
     def _copied(self, first: int, count: int) -> list[Value]:
         """Carried values that are still read when their successors may be written."""
@@ -110,15 +110,14 @@ class Liveness:
                     break
         return hosted
 
-    def _run(self) -> tuple[int, int, list[Value]]:
-        live: dict[int, Value] = {}
+    def _run(self) -> int:
+        live: set[int] = set()
         ends: dict[int, list[Value]] = {}
         total = most = 0
-        where, there = -1, list[Value]()
 
         def begin(value: Value) -> None:
             nonlocal total
-            live[id(value)] = value
+            live.add(id(value))
             total += value.bytes
             ends.setdefault(self.last[id(value)], []).append(value)
 
@@ -135,17 +134,16 @@ class Liveness:
                     id(value) not in live]
             need = sum(value.bytes for value in made) + self._inside(step, live, at) - \
                 self._reused(step, made, live, at)
-            if total + need > most:
-                most, where, there = total + need, at, [*live.values(), *made]
+            most = max(most, total + need)
             for value in made:
                 if id(value) in self.last:
                     begin(value)
             for value in ends.pop(at, ()):
-                del live[id(value)]
+                live.remove(id(value))
                 total -= value.bytes
-        return most, where, there
+        return most
 
-    def _reused(self, step: Step, made: list[Value], live: dict[int, Value], at: int) -> int:
+    def _reused(self, step: Step, made: list[Value], live: set[int], at: int) -> int:
         """Bytes of an operand that ends here, in whose place the result is written."""
         if not made or step.node.op in MOVING or step.node.op not in ELEMENTWISE and \
                 not step.node.op.startswith("scatter"):
@@ -154,7 +152,7 @@ class Liveness:
         return size if any(value.bytes == size and self.last[key] == at
                            for key, value in step.reads.items() if key in live) else 0
 
-    def _inside(self, step: Step, live: dict[int, Value], at: int) -> int:
+    def _inside(self, step: Step, live: set[int], at: int) -> int:
         """Bytes that a step needs beside its operands and results."""
         node = step.node
         if node.op != "scan":

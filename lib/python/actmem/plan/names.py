@@ -16,7 +16,6 @@ class Candidate:
     name: str
     bytes: int              # on a device, of all layers together
     count: int              # how often it is there
-    dtype: str
     shape: tuple[int, ...]  # on a device
     place: str              # the line of the program that makes it
 
@@ -60,8 +59,7 @@ def _candidate(name: str, uses: list[tuple[Value, int]]) -> Candidate:
     value = uses[0][0]
     maker = value.maker
     return Candidate(name, sum(each.bytes * length for each, length in uses),
-                     sum(length for _, length in uses), str(value.aval.dtype),
-                     local_shape(value.aval),
+                     sum(length for _, length in uses), local_shape(value.aval),
                      _private.place_of(maker.where) if maker and maker.where else "?")
 
 

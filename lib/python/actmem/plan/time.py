@@ -14,6 +14,8 @@ from collections.abc import Sequence
 
 from actmem.plan.machine import Rates
 
+AHEAD = 2       # layers, before they are needed
+
 
 @dataclasses.dataclass(frozen=True)
 class Layer:
@@ -39,10 +41,10 @@ class Step:
 
 
 def simulate(layers: Sequence[Layer], rates: Rates, rest: float = 0.0, ring: int = 2,
-             budget: float = math.inf, ahead: int = 2) -> Step:
+             budget: float = math.inf) -> Step:
     """A step of these layers in the order of the forward pass, and `rest` seconds of compute
     beside them. `ring` layers' bytes may be under way on the device; the host keeps `budget`
-    bytes, and reads files `ahead` layers before they are needed."""
+    bytes, and reads files AHEAD layers before they are needed."""
     device = out = written = 0.0
     sent: dict[int, float] = {}         # layer → when its bytes are in the host's memory
     filed: dict[int, float] = {}        # and when in a file
@@ -80,7 +82,7 @@ def simulate(layers: Sequence[Layer], rates: Rates, rest: float = 0.0, ring: int
         if not layer.sent:
             device += layer.backward
             continue
-        room = ended[-ahead] if len(ended) >= ahead else forward_end
+        room = ended[-AHEAD] if len(ended) >= AHEAD else forward_end
         ready = sent[i]
         if i in filed:
             begin = max(read, filed[i])
