@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from actmem.plan import machine
+from actmem.plan import defaults, machine, memory
 from actmem.plan.machine import MachineError
 
 DEVICES = ("v5p", "v6e", "a100", "h100", "h200", "b200", "b300", "gb200")
@@ -180,3 +180,6 @@ def test_what_the_probe_printed(tmp_path):
     for device, platform in ((None, ""), ({}, ""), ({"platform": "gpu"}, "gpu")):
         path.write_text(json.dumps(told | {"machine": device}))
         assert machine.find(str(path)).platform == platform
+        # Tests run on a CPU, which a file that does not say is taken for.
+        assert defaults.compiler_of(machine.find(str(path))) is (
+            memory.GPU if platform == "gpu" else memory.CPU)
