@@ -66,7 +66,7 @@ class Looked:
     def plan(self, found_here):
         return actmem.jax.plan(
             self.loss_of(None), *self.args, machine=found_here, device_memory=self.device_bytes,
-            host_memory=None if self.host_bytes == math.inf else self.host_bytes,
+            host_memory=self.host_bytes,
             compiler=memory.CPU, ring=RING, model=self.case.program)
 
     def fits(self, choice):
