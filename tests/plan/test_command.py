@@ -172,7 +172,7 @@ def test_what_is_refused(capsys, config, program, tmp_path):
             ("no figure 'devices'", ("--config", config, "--machine", "xeon-6980p-2s"))):
         assert words in refused(capsys, *arguments), words
     for words, arguments in (
-            ("argument --images: '-1' is no number", ("--model", "x", "--images=-1")),
+            ("argument --images: '-1' is no number from 0 to ", ("--model", "x", "--images=-1")),
             ("--lora trains its factors alone", ("--config", config, *h200, "--lora", "4",
                                                  "--train", "attention")),
             ("give one of --json and --maxtext", ("--config", config, "--json", "--maxtext")),

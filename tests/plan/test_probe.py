@@ -100,6 +100,11 @@ def test_what_cannot_be_measured(capsys, cache, monkeypatch):
     assert missing in capsys.readouterr().err
     assert command(*SMALL, "--again", "--command", "no-such-actmem") == 1
     assert "cannot find the command 'no-such-actmem'" in capsys.readouterr().err
+    with monkeypatch.context() as patch:
+        patch.setattr(probe, "measure_elements", lambda limit: open(missing, encoding="ascii"))
+        assert command(*SMALL, "--again") == 1
+    error = capsys.readouterr().err
+    assert error.startswith("actmem probe: [Errno 2]") and missing in error
     (cache / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache / "file"))
     assert command(*SMALL, "--again") == 1

@@ -41,14 +41,14 @@ def _bytes(word: str) -> int:
     return int(number) << _UNITS.get(word[-1:], 0)
 
 
-def _count(word: str) -> int:
-    if not word.isdecimal() or not 0 < int(word) <= 1 << 30:
-        raise argparse.ArgumentTypeError(f"'{word}' is no number from 1 to {1 << 30}")
+def _count(word: str, least: int = 1) -> int:
+    if not word.isdecimal() or not least <= int(word) <= 1 << 30:
+        raise argparse.ArgumentTypeError(f"'{word}' is no number from {least} to {1 << 30}")
     return int(word)
 
 
 def _count_or_none(word: str) -> int:
-    return 0 if word == "0" else _count(word)
+    return _count(word, 0)
 
 
 def _seconds(word: str) -> float:
