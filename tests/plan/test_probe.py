@@ -37,7 +37,7 @@ def test_it_measures(capsys):
     assert (product["m"], product["k"], product["n"], product["dtype"]) == (8, 16, 32, "float32")
     wanted = {name for name in machine.FIGURES
               if name.startswith(("link", "host", "hbm_bandwidth", "devices", "trans",
-                                  "strided"))}
+                                  "strided", "interconnect"))}
     assert seen["figures"].keys() == wanted
     assert all(value > 0 for value in seen["figures"].values())
     assert {(row["from"], row["to"]) for row in seen["nodes"]} >= {(0, 0)}
@@ -53,7 +53,8 @@ def test_it_measures_once(capsys, cache, monkeypatch):
     with pytest.raises(machine.MachineError, match="not been measured: run actmem probe"):
         machine.find("here")
     first = told(capsys)
-    for name in ("measure_product", "measure_memory", "measure_link", "measure_nodes"):
+    for name in ("measure_product", "measure_memory", "measure_link", "measure_nodes",
+                 "measure_interconnect"):
         monkeypatch.setattr(probe, name, None)
     assert told(capsys) == first
     # Another shape is added.

@@ -258,8 +258,10 @@ def _advice(name: str) -> str:
     if name.startswith("disk"):
         return "give it, or measure it with actmem probe --spill DIR"
     if name.startswith(("flops", "interconnect")) or name.endswith("efficiency"):
-        return ("the probe does not measure it: add it to the machine's file, for this machine "
-                "to a copy of what actmem probe --json prints, and name that with --machine")
+        why = ("the probe measures it where there are several devices; else"
+               if name == "interconnect" else "the probe does not measure it:")
+        return (f"{why} add it to the machine's file, for this machine to a copy of what "
+                "actmem probe --json prints, and name that with --machine")
     return "give it, or measure it with actmem probe"
 
 

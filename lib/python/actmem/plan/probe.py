@@ -248,6 +248,19 @@ def measure_link(size: int, limit: float) -> dict[str, float]:
     return {**figures, "link_out_both": both, "link_in_both": both}
 
 
+def measure_interconnect(size: int, limit: float) -> float:
+    """Bytes a second that each of several devices sends, while they sum what all have: in a
+    ring, each sends nearly twice as much as it has."""
+    devices = jax.local_devices()
+    mesh = jax.sharding.Mesh(np.array(devices), ("all",))
+    parts, whole = (jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))
+                    for axes in (("all",), ()))
+    x = jax.device_put(jnp.ones((len(devices), size // 4), jnp.float32), parts)
+    add = jax.jit(lambda x: jnp.sum(x, 0), out_shardings=whole)
+    sent = 2 * (len(devices) - 1) / len(devices) * (size // 4 * 4)
+    return sent / _seconds(lambda: add(x).block_until_ready(), limit)
+
+
 def _bench(command: str, *arguments: str) -> dict[str, Any]:
     path = shutil.which(command)
     if path is None:
@@ -320,6 +333,8 @@ def measure(told: dict[str, Any] | None, options: argparse.Namespace) -> dict[st
         figures["transfers"] = measure_transfers(options.seconds)
         if told["machine"]["platform"] == "cpu":
             figures["transfer_share"] = 1.0     # processors copy, and compute nothing meanwhile
+    if "interconnect" not in figures and told["machine"]["devices"] > 1:
+        figures["interconnect"] = measure_interconnect(options.memory, options.seconds)
     if not told["nodes"]:
         told["nodes"] = measure_nodes(options.command, options.memory, options.seconds)
         figures.update(_host_figures(told["nodes"], options.memory, options.seconds))
