@@ -305,6 +305,23 @@ static int run_replay(struct replay *replay, bool as_json)
 	return status == STATUS_USAGE ? usage_hint() : status;
 }
 
+/* A plan has its own model and tokens. */
+static bool take_defaults(struct replay_options *options)
+{
+	const char *vain = options->model ? "--model" : options->models_path ? "--models" :
+			   options->tokens ? "--tokens" : NULL;
+
+	if (options->plan_path && vain) {
+		warnx("%s is of a model, and --plan says it itself", vain);
+		return false;
+	}
+	if (!options->model)
+		options->model = "llama-2-13b";
+	if (!options->tokens)
+		options->tokens = 4096;
+	return true;
+}
+
 int cmd_replay(int argc, char **argv)
 {
 	static const struct option long_options[] = {
@@ -335,8 +352,6 @@ int cmd_replay(int argc, char **argv)
 	};
 	struct replay replay = {
 		.options = {
-			.model = "llama-2-13b",
-			.tokens = 4096,
 			.scale = 1,
 			.compute_ms = -1,
 			.steps = 5,
@@ -347,5 +362,7 @@ int cmd_replay(int argc, char **argv)
 
 	if (!take_options(&table, &replay.options, argc, argv, &as_json, &status))
 		return status;
+	if (!take_defaults(&replay.options))
+		return usage_hint();
 	return run_replay(&replay, as_json);
 }

@@ -38,6 +38,17 @@ static bool take_layers(const json_t *rows, struct plan *plan)
 	return plan->layers;
 }
 
+static bool sends_anything(const struct plan *plan)
+{
+	uint32_t i;
+
+	for (i = 0; i < plan->layer_count; i++) {
+		if (plan->layers[i].bytes)
+			return true;
+	}
+	return false;
+}
+
 /* The host has no more of a plan than its budget, if anything goes to files. */
 static const char *take_plan(json_t *told, struct plan *plan)
 {
@@ -60,7 +71,7 @@ static const char *take_plan(json_t *told, struct plan *plan)
 		return "is a plan of microbatches, one after the other, and a replay is of one";
 	if (!json_array_size(rows) || json_array_size(rows) > LAYERS_MAX || !take_layers(rows, plan))
 		return "is no plan: a layer has no seconds or bytes";
-	if (!host_bytes)
+	if (!host_bytes || !sends_anything(plan))
 		return "offloads nothing, so that there is no traffic";
 	plan->devices = (uint32_t)devices;
 	plan->budget_bytes = disk_bytes ? (uint64_t)host_bytes * plan->devices : 0;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """actmem plan: the plan of a model and of a function in a file, and what it refuses."""
+import importlib.util
 import json
 import os
 import subprocess
@@ -32,6 +33,15 @@ def make_step():
 
 def nothing():
     return None
+
+def few():
+    return loss, jax.ShapeDtypeStruct((6, 64, 64), "float32")
+
+def failing():
+    raise ValueError("no data\\nto load")
+
+def wrong():
+    return lambda w: {}["w"], jax.ShapeDtypeStruct((6,), "float32")
 """
 
 
@@ -113,7 +123,9 @@ def test_a_function_in_a_file(capsys, program, tmp_path):
     assert _command.run(["plan", "--machine", "h200", "--maxtext", f"{program}:make_step"]) == 0
     assert capsys.readouterr().out.splitlines() == ["remat_policy: custom", "hidden: device"]
     assert _command.run(["plan", "--machine", "h200", f"{program}:make_step"]) == 0
-    assert capsys.readouterr().out.splitlines()[0].split() == ["name", "bytes", "action", "why"]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["name", "bytes", "action", "why"]
+    assert lines[-1].startswith("assumed of h200: ") and "product_efficiency 0." in lines[-1]
 
 
 def test_a_plan_s_traffic_is_replayed(capsys, config, tmp_path):
@@ -135,7 +147,9 @@ def test_a_plan_s_traffic_is_replayed(capsys, config, tmp_path):
     assert result.returncode and "is a plan of microbatches" in result.stderr
 
 
-def test_what_is_refused(capsys, config, program):
+def test_what_is_refused(capsys, config, program, tmp_path):
+    broken = tmp_path / "broken.py"
+    broken.write_text("\ndef make(:\n")
     h200 = ("--machine", "h200")
     for words, arguments in (
             ("no model 'gpt': there are llama-2-13b, ", ("--model", "gpt", *h200)),
@@ -149,9 +163,20 @@ def test_what_is_refused(capsys, config, program):
             ("no file '/none.py'", ("/none.py:make", *h200)),
             ("has no function make: it has ", (f"{program}:make", *h200)),
             ("nothing() of", (f"{program}:nothing", *h200)),
+            ("few() of", (f"{program}:few", *h200)),
+            ("returned 1 arguments, which its function does not take: missing a required",
+             (f"{program}:few", *h200)),
+            (f"{program}:22: ValueError: no data\n", (f"{program}:failing", *h200)),
+            (f"{program}:25: KeyError: 'w'\n", (f"{program}:wrong", *h200)),
+            (f"{broken}:2: SyntaxError: ", (f"{broken}:make", *h200)),
             ("no figure 'devices'", ("--config", config, "--machine", "xeon-6980p-2s"))):
         assert words in refused(capsys, *arguments), words
     for words, arguments in (
+            ("argument --images: '-1' is no number from 0 to ", ("--model", "x", "--images=-1")),
+            ("--lora trains its factors alone", ("--config", config, *h200, "--lora", "4",
+                                                 "--train", "attention")),
+            ("give one of --json and --maxtext", ("--config", config, "--json", "--maxtext")),
+            ("argument --mesh: 'fsdp' is there twice", ("--mesh", "fsdp=2,fsdp=4")),
             ("give one of --model", ()), ("give one of --model", ("--model", "x", "y.py:f")),
             ("'train.py' is no function", ("train.py", *h200)),
             ("--batch is of a model", (f"{program}:make_step", "--batch", "4", *h200)),
@@ -162,6 +187,38 @@ def test_what_is_refused(capsys, config, program):
             ("--mesh has 4 devices", ("--config", config, "--mesh", "fsdp=4", "--devices", "8",
                                       *h200))):
         assert words in misused(capsys, *arguments), words
+
+
+def test_a_plan_that_cannot_be_saved_is_printed(capsys, program, tmp_path):
+    arguments = ("--machine", "h200", f"{program}:make_step", "--save", str(tmp_path))
+    assert _command.run(["plan", *arguments]) == 1
+    told = capsys.readouterr()
+    assert "hidden" in told.out and str(tmp_path) in told.err and told.err.count("\n") == 1
+
+
+def test_plot_s_library_is_looked_for_first(capsys, program, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert "--plot wants matplotlib" in refused(capsys, f"{program}:make_step", "--machine",
+                                                "cray", "--plot", "plan.svg")
+
+
+@pytest.mark.parametrize("command", ["probe", "plan"])
+def test_a_platform_that_is_not_there(command):
+    result = subprocess.run([sys.executable, "-m", "actmem", command, *(
+        ("--model", "llama-2-13b") if command == "plan" else ())],
+        env={**os.environ, "JAX_PLATFORMS": "nowhere"}, capture_output=True, text=True,
+        check=False)
+    assert result.returncode == 1 and result.stderr.count("\n") == 1, result.stderr
+    assert f"actmem {command}: JAX has no device of JAX_PLATFORMS=nowhere: " in result.stderr
+
+
+def test_an_interrupt_is_no_error(program):
+    with open(program, "a", encoding="utf-8") as file:
+        file.write("\ndef waits():\n    import os, signal, time\n"
+                   "    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(60)\n")
+    result = subprocess.run([sys.executable, "-m", "actmem", "plan", "--machine", "h200",
+                             f"{program}:waits"], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
 
 
 def test_this_machine_is_to_be_measured_first(capsys, config, tmp_path, monkeypatch):

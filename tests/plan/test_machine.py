@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from actmem.plan import machine
+from actmem.plan import defaults, machine, memory
 from actmem.plan.machine import MachineError
 
 DEVICES = ("v5p", "v6e", "a100", "h100", "h200", "b200", "b300", "gb200")
@@ -56,8 +56,11 @@ def test_a_missing_figure_is_named():
         machine.find("v5p").products("float8_e4m3fn")
     with pytest.raises(MachineError, match="no figure for products of int4: known are bfloat16"):
         machine.find("v5p").products("int4")
-    with pytest.raises(MachineError, match="'h200' has no figure 'disk_write'"):
+    with pytest.raises(MachineError, match="'h200' has no figure 'disk_write'.*--spill DIR"):
         machine.find("h200").check(["link_out", "disk_write"])
+    with pytest.raises(MachineError, match="'xeon-8480c-2s' has no figure 'interconnect'.*to a "
+                                           "copy of what actmem probe --json prints"):
+        machine.find("xeon-8480c-2s").need("interconnect")
     with pytest.raises(MachineError, match="there is no figure 'speed'"):
         machine.find("h200").need("speed")
     with pytest.raises(ValueError, match="direction='up' is neither"):
@@ -68,6 +71,7 @@ def test_a_missing_figure_is_named():
 
 def test_figures_that_are_given():
     one = machine.find("h200").replace(disk_write=11e9, link_out=1e9)
+    assert (one.error, one.replace(error=0.05).error) == (machine.ERROR, 0.05)
     assert one.need("disk_write") == 11e9 and one.figures["disk_write"].basis == "given"
     assert one.link("out") == 1e9 and one.link("in") == machine.find("h200").link("in")
     for values, words in (({"disk": 1}, "there is no figure 'disk'"),
@@ -84,6 +88,13 @@ def written(path, *rows):
     return str(path)
 
 
+def test_the_host_s_memory_is_behind_all_links():
+    one = machine.find("h200").replace(host_nodes=2, host_bandwidth=4e10)
+    assert one.link("out", devices=8) == 2 * 4e10 / 8
+    assert one.link("in", both=True, devices=8) == 2 * 4e10 / 16
+    assert one.link("out") == machine.find("h200").link("out")
+
+
 def test_files(tmp_path):
     path = tmp_path / "mine.csv"
     good = [machine.COLUMNS, ("mine", "link_out", "2e10", "published", "here")]
@@ -95,11 +106,19 @@ def test_files(tmp_path):
             ((*good, ("mine", "link", "1", "", "")), "mine.csv:4: there is no figure 'link'"),
             ((*good, ("mine", "link_in", "1")), "mine.csv:4: expected 5 words"),
             ((*good, good[1]), "mine.csv:4: figure 'link_out' of mine is there twice"),
-            ((*good, ("other", "link_in", "1", "", "")), "has 2 machines, not one")):
+            ((*good, ("mine", "link_in", "1", "guessed", "")),
+             "mine.csv:4: the basis of figure 'link_in' is 'guessed', none of published, "),
+            ((*good, ("mine", "link_in", "1" * 400, "given", "")), "not a number above 0"),
+            ((*good, ("mine", "link_in", "1", "given", "x" * (1 << 18))),
+             "cannot read the machines of .*mine.csv: field larger"),
+            ((*good, ("other", "link_in", "1", "given", "")), "has 2 machines, not one")):
         with pytest.raises(MachineError, match=words):
             machine.find(written(path, *rows))
     with pytest.raises(MachineError, match="cannot read the machines of .*none.csv"):
         machine.find(str(tmp_path / "none.csv"))
+    path.write_bytes(b"\xff")
+    with pytest.raises(MachineError, match="cannot read the machines of .*mine.csv: 'utf-8'"):
+        machine.find(str(path))
 
 
 def test_what_the_probe_printed(tmp_path):
@@ -110,13 +129,14 @@ def test_what_the_probe_printed(tmp_path):
     told = {"name": "here", "figures": {"hbm_bandwidth": 1e10}, "products": products}
     path.write_text(json.dumps(told))
     one = machine.find(str(path))
-    # What was measured is taken as it is, and the product that is most alike.
+    # Measured figures are taken as they are, and the product that is most alike.
     assert one.memory() == 1e10
     assert one.products("float32", (100, 64, 64)) == 1e9
     assert one.products("float32", (8, 8, 16), 100) == 2e9
     assert one.products("float32", (2048, 64, 64)) == one.products("float32") == 3e9
-    with pytest.raises(MachineError, match="'here' has no figure 'flops_bf16'"):
-        one.products("bfloat16")
+    with pytest.raises(MachineError, match="no product of float16 was measured of machine 'here'"
+                                           ".*actmem probe --dtypes float16"):
+        one.products("float16")
     disks = [{"path": "/a"}, {"path": "/b"}]
     told["figures"] |= {"disk_write": 4e9, "disk_read": 8e9}
     told["spill"] = [
@@ -133,7 +153,33 @@ def test_what_the_probe_printed(tmp_path):
     assert one.replace(disk_write=1e6).files("write", 300 << 10) == 1e6
     for text, words in (("{", "cannot read the machine of"), ("[]", "no 'figures'"),
                         ('{"figures": {"link": 1}}', "there is no figure 'link'"),
-                        ('{"figures": {}, "products": [{"m": 1}]}', "'products':")):
+                        ('{"figures": {"link_in": 1%s}}' % ("0" * 400), "'link_in' is 1000"),
+                        ('{"figures": {}, "products": [{"m": 1}]}',
+                         "probe.json: 'products': one has no 'k'")):
         path.write_text(text)
         with pytest.raises(MachineError, match=words):
             machine.find(str(path))
+    product, row = products[0], told["spill"][0]
+    for changed, words in (
+            ({"spill": None}, "'spill' is no list of objects"), ({"spill": 3}, "'spill' is no"),
+            ({"spill": [3]}, "'spill' is no list"), ({"products": None}, "'products' is no"),
+            ({"spill": [{"disks": []}]}, "'spill': one has no 'request_bytes'"),
+            ({"spill": [row | {"disks": 1}]}, "'spill': 'disks' is 1, not a list"),
+            ({"spill": [row | {"spill_bandwidth": "x"}]}, "'spill_bandwidth' is 'x', not a num"),
+            ({"products": [product | {"m": 0}]}, "'products': 'm' is 0, not a number above 0"),
+            ({"products": [product | {"k": 0.5}]}, "'products': 'k' is 0.5, not a number from 1"),
+            ({"products": [product | {"flops": 0}]}, "'products': 'flops' is 0, not a number"),
+            ({"products": [product | {"flops": "x"}]}, "'products': 'flops' is 'x', not a num"),
+            ({"products": [product | {"dtype": 1}]}, "'products': 'dtype' is 1, not a word"),
+            ({"products": [product | {"o": 1}]}, "'products': one has 'o', none of m, k, n, "),
+            ({"machine": {"platform": 1}}, "'machine': 'platform' is 1, not a word")):
+        path.write_text(json.dumps(told | changed))
+        with pytest.raises(MachineError, match=f"probe.json: .*{words}"):
+            machine.find(str(path))
+    # The devices that were measured, wherever the file is read.
+    for device, platform in ((None, ""), ({}, ""), ({"platform": "gpu"}, "gpu")):
+        path.write_text(json.dumps(told | {"machine": device}))
+        assert machine.find(str(path)).platform == platform
+        # Tests run on a CPU, which a file that does not say is taken for.
+        assert defaults.compiler_of(machine.find(str(path))) is (
+            memory.GPU if platform == "gpu" else memory.CPU)

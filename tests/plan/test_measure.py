@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""What was compiled and run decides: those that do not fit are dropped, the fastest is the plan,
-and one that offloads has to gain more than the runs differ."""
+"""Programs that were compiled and run decide: those that do not fit are dropped, the
+fastest is the plan, and one that offloads has to gain more than the runs differ."""
 import dataclasses
 import re
 import types

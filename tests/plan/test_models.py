@@ -112,6 +112,14 @@ def test_layers_are_grouped_by_what_repeats():
     assert len(models.grouped([a, a, b] * 4)) == 1
 
 
+def test_a_bias_where_key_is_value():
+    model = tiny("gemma4_text", attention_bias=True)
+    layer = model.layers[1]
+    shapes = decoder.layer_shapes(layer, 16, decoder.Shard())
+    assert layer.attention.shares_kv and "key_bias" in shapes and "value_bias" not in shapes
+    assert flops(decoder.step(model, batch=1, tokens=8), False) > 0
+
+
 def test_no_such_model():
     with pytest.raises(ModelError, match="no model 'llama'.*llama-2-13b.*--config FILE"):
         models.find("llama")
@@ -125,7 +133,7 @@ def test_a_field_is_missing_or_not_known_or_wrong():
                 continue
             with pytest.raises(ModelError, match=f"^{kind}: field '{name}' is missing"):
                 tiny(kind, **{name: None})
-        with pytest.raises(ModelError, match="field 'layer_drop' is not known.*ignore"):
+        with pytest.raises(ModelError, match="field 'layer_drop' is not known.*remove it"):
             tiny(kind, layer_drop=0.1)
     for fields, words in (
             ({"hidden_size": "16"}, "'hidden_size' is '16', not a number from 1"),
@@ -133,9 +141,27 @@ def test_a_field_is_missing_or_not_known_or_wrong():
             ({"hidden_size": True}, "'hidden_size' is True"),
             ({"tie_word_embeddings": 1}, "'tie_word_embeddings' is 1, not true or false"),
             ({"num_key_value_heads": 3}, "'num_key_value_heads' is 3, which does not divide"),
+            ({"model_type": ["llama"]}, r"'model_type' is \['llama'\], none of deepseek_v3, "),
+            ({"head_dim": 3}, "'head_dim' is 3, not an even number"),
             ({"hidden_act": "relu"}, "'hidden_act' is 'relu', neither gelu nor silu")):
         with pytest.raises(ModelError, match=words):
             tiny("llama", **fields)
+    for kind, fields, words in (
+            ("mixtral", {"num_experts_per_tok": 5}, "'num_experts_per_tok' is 5, more than the 4 "
+                                                    "of num_local_experts"),
+            ("qwen3_moe", {"num_experts_per_tok": 5}, "more than the 4 of num_experts"),
+            ("gemma4_text", {"top_k_experts": 5}, "'top_k_experts' is 5, more than the 4"),
+            ("deepseek_v3", {"num_experts_per_tok": 5}, "more than the 4 of n_routed_experts"),
+            ("deepseek_v3", {"qk_rope_head_dim": 1}, "'qk_rope_head_dim' is 1, not an even"),
+            ("gemma4_text", {"global_head_dim": 5}, "'global_head_dim' is 5, not an even"),
+            ("qwen2", {"max_window_layers": "x"}, "'max_window_layers' is 'x', not a number"),
+            ("gemma2", {"layer_types": [["full_attention"]] * 2}, "'layer_types' has \\['full"),
+            ("gemma3", {"text_config": {"model_type": "gemma3"}}, "text_config itself"),
+            ("gemma3", {"text_config": {"model_type": [1]}}, "'model_type' is \\[1\\], none of"),
+            ("paligemma", {"vision_config": {**TOWER, "image_size": 1}},
+             "'image_size' is 1, less than the 2 of patch_size")):
+        with pytest.raises(ModelError, match=words):
+            tiny(kind, **fields)
     with pytest.raises(ModelError, match="'layer_types' has 1 layers, num_hidden_layers says 2"):
         tiny("gemma2", layer_types=["full_attention"])
     with pytest.raises(ModelError, match="'layer_types' has 'chunked', none of"):

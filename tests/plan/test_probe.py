@@ -37,11 +37,12 @@ def test_it_measures(capsys):
     assert (product["m"], product["k"], product["n"], product["dtype"]) == (8, 16, 32, "float32")
     wanted = {name for name in machine.FIGURES
               if name.startswith(("link", "host", "hbm_bandwidth", "devices", "trans",
-                                  "strided"))}
+                                  "strided", "interconnect"))}
     assert seen["figures"].keys() == wanted
     assert all(value > 0 for value in seen["figures"].values())
     assert {(row["from"], row["to"]) for row in seen["nodes"]} >= {(0, 0)}
     one = machine.find("here")
+    assert one.platform == "cpu"
     assert one.products("float32") == product["flops"]
     assert one.link("out", both=True) <= one.link("out") == seen["figures"]["link_out"]
     assert one.rates().share == 1       # processors copy themselves
@@ -52,10 +53,11 @@ def test_it_measures_once(capsys, cache, monkeypatch):
     with pytest.raises(machine.MachineError, match="not been measured: run actmem probe"):
         machine.find("here")
     first = told(capsys)
-    for name in ("measure_product", "measure_memory", "measure_link", "measure_nodes"):
+    for name in ("measure_product", "measure_memory", "measure_link", "measure_nodes",
+                 "measure_interconnect"):
         monkeypatch.setattr(probe, name, None)
     assert told(capsys) == first
-    # What is asked for beyond it is added.
+    # Another shape is added.
     monkeypatch.setattr(probe, "measure_product", lambda m, k, n, dtype, limit, batch: {
         "m": m, "k": k, "n": n, "dtype": dtype, "batch": batch, "flops": 1.0})
     second = told(capsys, "--products", "8x16x32,4x4x4")
@@ -99,6 +101,11 @@ def test_what_cannot_be_measured(capsys, cache, monkeypatch):
     assert missing in capsys.readouterr().err
     assert command(*SMALL, "--again", "--command", "no-such-actmem") == 1
     assert "cannot find the command 'no-such-actmem'" in capsys.readouterr().err
+    with monkeypatch.context() as patch:
+        patch.setattr(probe, "measure_elements", lambda limit: open(missing, encoding="ascii"))
+        assert command(*SMALL, "--again") == 1
+    error = capsys.readouterr().err
+    assert error.startswith("actmem probe: [Errno 2]") and missing in error
     (cache / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache / "file"))
     assert command(*SMALL, "--again") == 1

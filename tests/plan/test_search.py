@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import math
+import os
 import re
 import time
 
@@ -13,8 +14,8 @@ import pytest
 from jax.ad_checkpoint import checkpoint_name as name
 
 import actmem.jax
-from actmem.plan import (KEEP, OFFLOAD, RECOMPUTE, Choice, Mismatch, load_plan, machine,
-                         of_model, plan, plan_key, search)
+from actmem.plan import (KEEP, OFFLOAD, RECOMPUTE, Choice, Mismatch, bytes_of, load_plan,
+                         machine, of_model, plan, plan_key, search)
 from actmem.plan.models import Attention, Group, Layer, Model
 from programs import (DECODER, PROGRAMS, decoder_layer, decoder_weights, dense, language_loss,
                       language_params, norm, scanned, shape, tokens_of, unrolled)
@@ -122,6 +123,7 @@ def test_files_rates_may_be_off(monkeypatch):
 
 def test_it_is_in_actmem_jax():
     assert actmem.jax.plan is plan and actmem.jax.load_plan is load_plan
+    assert actmem.jax.plan_key is plan_key
     with pytest.raises(AttributeError, match="no attribute 'plans'"):
         actmem.jax.plans  # noqa: B018
 
@@ -254,9 +256,22 @@ def test_no_loss():
         plan(lambda w, x: w * x, shape(4), shape(4), machine=MACHINE)
 
 
-def test_a_size_that_is_none():
-    with pytest.raises(ValueError, match='device_memory=\'much\' is no number of bytes'):
-        plan(*loss_of(), machine=MACHINE, device_memory="much")
+@pytest.mark.parametrize("size, count", [("70G", 70 << 30), ("70 GiB", 70 << 30), (7e9, 7e9),
+                                         ("1.5k", 1536), ("12", 12), (None, math.inf)])
+def test_a_size(size, count):
+    assert bytes_of("size", size) == count
+
+
+@pytest.mark.parametrize("name, value, words", [
+    *(("device_memory", size, "no number of bytes, as") for size in (
+        "much", "70GB", "70B", "1.2.3G", ".", "", "0G", "-1G", 0, -1, math.nan, True, b"1")),
+    ("host_memory", "0", "no number of bytes"), ("ring", 0, "no number from 1"),
+    ("ring", 1.5, "no number from 1"), ("measure", -1, "no number from 0"),
+    ("devices", 0, "no number from 1"), ("donated", -1, "no number from 0"),
+    ("frozen", None, "no number from 0")])
+def test_a_number_that_is_none(name, value, words):
+    with pytest.raises(ValueError, match=re.escape(f"{name}={value!r} is {words}")):
+        plan(*loss_of(1), machine=MACHINE, **{name: value})
 
 
 def test_layers_that_are_not_checkpointed():
@@ -317,9 +332,27 @@ def test_saved_and_loaded(tmp_path):
             load_plan(path, other)
         assert load_plan(path, other, force=True) == found
     assert [key["machine"].split()[0], key["JAX"]] == ["test", jax.__version__]
-    path.write_text("{")
+    fields = json.loads(path.read_text())
+    for text in ("{", "[]", "null", '{"format": 1}', *(json.dumps(wrong) for wrong in (
+            fields | {"format": 0}, fields | {"names": None}, fields | {"names": [None]},
+            fields | {"key": []}, fields | {"layers": [3]}, fields | {"layers": [[1, 2]]},
+            fields | {"step_s": "1"}, fields | {"recompute_step_s": 0}, fields | {"more": 1},
+            fields | {"measured": [{}]}, fields | {"proposed": ["x"]}, fields | {"model": 1},
+            {name: value for name, value in fields.items() if name != "step_s"}))):
+        path.write_text(text)
+        with pytest.raises(Mismatch, match=re.escape(
+                f"{path} is no plan of this version of actmem: plan anew")):
+            load_plan(path)
+    path.write_bytes(b"\xff")
     with pytest.raises(Mismatch, match="is no plan of this version"):
         load_plan(path)
+
+
+def test_what_cannot_be_saved_leaves_nothing(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError):
+        plan(*loss_of(2), machine=MACHINE).save(tmp_path / "folder")
+    assert os.listdir(tmp_path) == ["folder"]
 
 
 def test_sixty_layers_take_ten_seconds():

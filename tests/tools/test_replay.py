@@ -206,8 +206,12 @@ def a_plan_says_what_each_layer_sends():
                               ({"devices": 65}, "too many devices"), ({"layers": []}, "no plan"),
                               ({"layers": [[1, 2]]}, "a layer has no seconds or bytes"),
                               ({"layers": [[1, -1, 4096]]}, "a layer has no seconds or bytes"),
-                              ({"host_bytes": 0}, "offloads nothing")):
+                              ({"host_bytes": 0}, "offloads nothing"),
+                              ({"host_bytes": 5, "layers": [[1, 2, 0]]}, "offloads nothing")):
             expect(using(PLAN | change), 1, "", [path, words])
+        for option, value in (("--model", "llama-2-13b"), ("--models", path),
+                              ("--tokens", "4096")):
+            expect(using(PLAN, option, value), 2, "", [f"{option} is of a model", "--plan"])
         expect(using(PLAN, "--scale", "1/10000000"), 2, "", ["a layer of tiny is 0 bytes long"])
         with open(path, "w", encoding="ascii") as file:
             file.write("{")

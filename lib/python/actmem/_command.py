@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-DONE, FAILED, USAGE = 0, 1, 2
+DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 AXES = ("data", "fsdp", "tensor", "sequence", "expert")
 _UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
 
@@ -41,10 +41,14 @@ def _bytes(word: str) -> int:
     return int(number) << _UNITS.get(word[-1:], 0)
 
 
-def _count(word: str) -> int:
-    if not word.isdecimal() or not 0 < int(word) <= 1 << 30:
-        raise argparse.ArgumentTypeError(f"'{word}' is no number from 1 to {1 << 30}")
+def _count(word: str, least: int = 1) -> int:
+    if not word.isdecimal() or not least <= int(word) <= 1 << 30:
+        raise argparse.ArgumentTypeError(f"'{word}' is no number from {least} to {1 << 30}")
     return int(word)
+
+
+def _count_or_none(word: str) -> int:
+    return _count(word, 0)
 
 
 def _seconds(word: str) -> float:
@@ -65,6 +69,8 @@ def _mesh(word: str) -> dict[str, int]:
             raise argparse.ArgumentTypeError(
                 f"'{part}' is no axis of a mesh with its devices, as fsdp=8: axes are "
                 f"{', '.join(AXES)}")
+        if axis in mesh:
+            raise argparse.ArgumentTypeError(f"'{axis}' is there twice")
         mesh[axis] = _count(number)
     return mesh
 
@@ -99,7 +105,7 @@ def plan_parser() -> argparse.ArgumentParser:
         help="sequences of a model's step, on all devices together; default: one for each")
     add("--tokens", metavar="N", type=_count,
         help="tokens of text in each sequence; default: 4096")
-    add("--images", metavar="N", type=int,
+    add("--images", metavar="N", type=_count_or_none,
         help="images in front of each sequence; default: as the model is used")
     add("--train", choices=("all", "attention"),
         help="which weights of a model are trained; default: all")
@@ -125,7 +131,7 @@ def probe_parser() -> argparse.ArgumentParser:
         prog="actmem probe", usage="actmem probe [OPTION]...",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Measures once what this machine does, for actmem plan: products, memory, "
-        "the link to\nthe host, the host's memory and files. What was measured is kept; what "
+        "the link to\nthe host, the host's memory and files. The results are kept; what "
         "is asked for\nbeyond it is measured and added.")
     add = parser.add_argument
     add("--products", metavar="MxKxN,...", help="shapes of products, as 4096x8192x8192")
@@ -163,6 +169,19 @@ def _has_jax(prog: str) -> bool:
     return True
 
 
+def _has_device(prog: str) -> bool:
+    """JAX does nothing on a platform of JAX_PLATFORMS that is not there."""
+    try:
+        importlib.import_module("jax").local_devices()
+    except (RuntimeError, AssertionError) as error:
+        of = os.environ.get("JAX_PLATFORMS", "")
+        print(f"{prog}: JAX has no device{f' of JAX_PLATFORMS={of}' if of else ''}: "
+              f"{str(error).partition(chr(10))[0] or 'it does not know that platform'}",
+              file=sys.stderr)
+        return False
+    return True
+
+
 def run(arguments: Sequence[str]) -> int:
     """Does what the arguments say; SystemExit for bad usage and for help."""
     name, *rest = arguments or [""]
@@ -172,10 +191,10 @@ def run(arguments: Sequence[str]) -> int:
     make, module = COMMANDS[name]
     parser = make()
     options = parser.parse_args(rest)
-    if name == "plan" and options.machine != "here" and not options.measure:
-        # Nothing runs, so that no accelerator need be there, or taken from others.
+    runs = name != "plan" or options.machine == "here" or options.measure
+    if not runs:            # no accelerator need be there, or taken from others
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    if not _has_jax(parser.prog):
+    if not _has_jax(parser.prog) or (runs and not _has_device(parser.prog)):
         return FAILED
     try:
         status: int = importlib.import_module(module).run(options)
@@ -198,6 +217,8 @@ def main() -> NoReturn:
         except SystemExit as exit_:
             status = exit_.code if isinstance(exit_.code, int) else FAILED
         sys.stdout.flush()
+    except KeyboardInterrupt:
+        status = INTERRUPTED
     except OSError as error:
         print(f"{prog}: cannot write to standard output: {error.strerror}", file=sys.stderr)
         os._exit(FAILED)        # Python would tell of it once more

@@ -17,6 +17,7 @@ stats        what is there and what went through
 reset        frees what failed or abandoned steps have left
 configure    limits and checks
 plan         what to keep, offload or recompute, foreseen: see actmem.plan
+load_plan    that of a file, for the program of plan_key
 
 A program that was made by jax.export (allow it the custom calls actmem_put, _take,
 _tie, _hold and _drop) needs this module imported where it runs. TPUs cannot run it.
@@ -34,12 +35,12 @@ __all__ = ["Report", "Row", "asarray", "checkpoint", "configure", "empty", "load
            "patch", "report", "reset", "save", "stats"]
 
 if TYPE_CHECKING:
-    from actmem.plan import load_plan as load_plan, plan as plan
+    from actmem.plan import load_plan as load_plan, plan as plan, plan_key as plan_key
 
 
 def __getattr__(name: str) -> Any:
     # actmem.plan uses this module, and few programs that one.
-    if name in ("plan", "load_plan"):
+    if name in ("plan", "load_plan", "plan_key"):
         from actmem import plan
         return getattr(plan, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

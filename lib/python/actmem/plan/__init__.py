@@ -21,6 +21,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
+import numbers
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -47,17 +48,25 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def bytes_of(what: str, size: int | float | str | None) -> float:
-    """A number of bytes, as 70e9 or "70G"; without a limit for None."""
+    """A number of bytes, as 70e9, "70G" or "70GiB"; without a limit for None."""
     if size is None:
         return math.inf
+    count = size
     if isinstance(size, str):
-        found = re.fullmatch(r"\s*([0-9.]+)\s*([KMGT]?)(i?B)?\s*", size, re.IGNORECASE)
-        if not found:
-            raise ValueError(f"{what}={size!r} is no number of bytes, as \"70G\"")
-        return float(found[1]) * _UNITS[found[2].upper()]
-    if size <= 0:
-        raise ValueError(f"{what}={size!r} is no number of bytes, as \"70G\"")
-    return size
+        # GB is a thousand millions to some and 2^30 to others.
+        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(iB)?\s*", size, re.IGNORECASE)
+        count = float(found[1]) * _UNITS[found[2].upper()] if found else 0
+    if isinstance(count, bool) or not isinstance(count, numbers.Real) or not count > 0:
+        raise ValueError(f"{what}={size!r} is no number of bytes, as \"70G\" or \"70GiB\"")
+    return count
+
+
+def _check_counts(**counts: tuple[int, int]) -> None:
+    """Of each, its value and the least that has a sense."""
+    for name, (value, least) in counts.items():
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or \
+                value < least:
+            raise ValueError(f"{name}={value!r} is no number from {least}")
 
 
 def plan_key(function: Callable[..., Any], *args: Any, machine: Machine | str = "here",
@@ -132,6 +141,8 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
         choice= and measure= are given; it names what to change.
       MachineError: There is no such machine, or it lacks a figure.
     """
+    _check_counts(ring=(ring, 1), measure=(measure, 0), donated=(donated, 0), frozen=(frozen, 0),
+                  devices=(1 if devices is None else devices, 1))
     machine = machines.find(machine)
     if choice is not None and measure:
         raise ValueError("measure= looks for the fastest policy, and choice= gives one: give "

@@ -99,8 +99,9 @@ class Fields:
         left = sorted(name for name, value in self.values.items()
                       if value is not None and name not in self.taken | NEUTRAL | self.ignore)
         if left:
-            raise self.error(left[0], f"is not known for a model of type {self.kind!r}; if it "
-                             f"changes no size, ignore it: ignore={tuple(left)!r}")
+            raise self.error(left[0], f"is not known for a model of type {self.kind!r}: if it "
+                             "changes no size, remove it from the file (or, in Python, "
+                             f"ignore={tuple(left)!r})")
 
 
 def _attention(fields: Fields, head_dim: Any = None, **more: Any) -> Attention:
@@ -109,9 +110,24 @@ def _attention(fields: Fields, head_dim: Any = None, **more: Any) -> Attention:
     if heads % kv_heads:
         raise fields.error("num_key_value_heads", f"is {kv_heads}, which does not divide the "
                            f"{heads} of num_attention_heads")
-    dim = fields.size("head_dim", head_dim or hidden // heads)
+    dim = _even(fields, "head_dim", fields.size("head_dim", head_dim or hidden // heads))
     bias = fields.flag("attention_bias", False)
     return Attention(heads, kv_heads, dim, **{"qkv_bias": bias, "out_bias": bias, **more})
+
+
+def _even(fields: Fields, name: str, dim: int) -> int:
+    """Positions turn pairs of a head's numbers."""
+    if dim % 2:
+        raise fields.error(name, f"is {dim}, not an even number")
+    return dim
+
+
+def _experts(fields: Fields, count: str, each: str, d_ff: int, shared_d_ff: int = 0,
+             has_bias: bool = False) -> Experts:
+    number, taken = fields.size(count), fields.size(each)
+    if taken > number:
+        raise fields.error(each, f"is {taken}, more than the {number} of {count}")
+    return Experts(number, taken, d_ff, shared_d_ff, has_bias)
 
 
 def _text(fields: Fields, layers: Sequence[Layer], is_tied: bool,
@@ -134,8 +150,8 @@ def _mistral(fields: Fields) -> Model:
     attention = _attention(fields, window=fields.size("sliding_window", 0, 0))
     experts = None
     if fields.kind == "mixtral":
-        experts = Experts(fields.size("num_local_experts"), fields.size("num_experts_per_tok"),
-                          fields.size("intermediate_size"))
+        experts = _experts(fields, "num_local_experts", "num_experts_per_tok",
+                           fields.size("intermediate_size"))
     layer = Layer(attention, fields.size("intermediate_size"), experts, act=fields.act())
     return _text(fields, [layer] * fields.size("num_hidden_layers"), False)
 
@@ -147,7 +163,7 @@ def _windowed(fields: Fields, count: int, is_local: Callable[[int], bool]) -> li
     if not types:
         return [is_local(i) for i in range(count)]
     for kind in types:
-        if kind not in known:
+        if not isinstance(kind, str) or kind not in known:
             raise fields.error("layer_types", f"has {kind!r}, none of {', '.join(known)}")
     if len(types) != count:
         raise fields.error("layer_types", f"has {len(types)} layers, num_hidden_layers says "
@@ -161,15 +177,15 @@ def _qwen(fields: Fields) -> Model:
     more = {} if is_3 else {"qkv_bias": True, "out_bias": False}
     attention = _attention(fields, has_norms=is_3, **more)
     window = fields.size("sliding_window", 0, 0)
-    first = fields.values.get("max_window_layers", count)
+    first = fields.size("max_window_layers", count, 0)
     has_window = fields.flag("use_sliding_window", False)
     local = _windowed(fields, count, lambda i: has_window and i >= first)
     d_ff = fields.size("intermediate_size")
     layers = [Layer(dataclasses.replace(attention, window=window if local[i] else 0), d_ff,
                     act=fields.act()) for i in range(count)]
     if fields.kind == "qwen3_moe":
-        experts = Experts(fields.size("num_experts"), fields.size("num_experts_per_tok"),
-                          fields.size("moe_intermediate_size"))
+        experts = _experts(fields, "num_experts", "num_experts_per_tok",
+                           fields.size("moe_intermediate_size"))
         step, dense = fields.size("decoder_sparse_step", 1), fields.items("mlp_only_layers", [])
         layers = [layer if i in dense or (i + 1) % step
                   else dataclasses.replace(layer, experts=experts)
@@ -202,7 +218,8 @@ def _gemma(fields: Fields) -> Model:
     if generation == 4:
         shares = fields.flag("attention_k_eq_v", False)
         wide = dataclasses.replace(
-            attention, head_dim=fields.size("global_head_dim", 512), shares_kv=shares)
+            attention, shares_kv=shares, head_dim=_even(
+                fields, "global_head_dim", fields.size("global_head_dim", 512)))
         kv_heads = fields.size("num_global_key_value_heads", attention.kv_heads)
         if shares:
             wide = dataclasses.replace(wide, kv_heads=kv_heads)
@@ -211,9 +228,9 @@ def _gemma(fields: Fields) -> Model:
             fields.refuse(name, "such layers are not built here")
         fields.taken.update(("num_experts", "top_k_experts", "moe_intermediate_size"))
         if fields.flag("enable_moe_block", False):
-            experts = Experts(fields.size("num_experts"), fields.size("top_k_experts"),
-                              fields.size("moe_intermediate_size"),
-                              fields.size("intermediate_size"))
+            experts = _experts(fields, "num_experts", "top_k_experts",
+                               fields.size("moe_intermediate_size"),
+                               fields.size("intermediate_size"))
     d_ff = fields.size("intermediate_size")
     narrow = dataclasses.replace(attention, window=window)
     layers = [Layer(narrow if is_local else wide, d_ff, experts, act="gelu",
@@ -230,15 +247,15 @@ def _with_defaults(fields: Fields, **defaults: Any) -> Fields:
 
 def _deepseek(fields: Fields) -> Model:
     heads = fields.size("num_attention_heads")
-    rope = fields.size("qk_rope_head_dim")
+    rope = _even(fields, "qk_rope_head_dim", fields.size("qk_rope_head_dim"))
     fields.size("num_key_value_heads", heads)
     fields.refuse("attention_bias", "such projections are not built here")
     attention = Attention(heads, heads, fields.size("qk_nope_head_dim") + rope,
                           fields.size("v_head_dim"), q_rank=fields.size("q_lora_rank", 0, 0),
                           kv_rank=fields.size("kv_lora_rank"), rope_dim=rope)
     expert_d_ff = fields.size("moe_intermediate_size")
-    experts = Experts(fields.size("n_routed_experts"), fields.size("num_experts_per_tok"),
-                      expert_d_ff, expert_d_ff * fields.size("n_shared_experts", 0, 0), True)
+    experts = _experts(fields, "n_routed_experts", "num_experts_per_tok", expert_d_ff,
+                       expert_d_ff * fields.size("n_shared_experts", 0, 0), True)
     dense = Layer(attention, fields.size("intermediate_size"), act=fields.act())
     sparse = dataclasses.replace(dense, experts=experts)
     first, step = fields.size("first_k_dense_replace", 0, 0), fields.size("moe_layer_freq", 1)
@@ -265,6 +282,9 @@ def _siglip(fields: Fields, tokens: int | None, has_norm: bool) -> Vision:
                     fields.size("image_size", 224), fields.size("patch_size"),
                     fields.size("num_channels", 3), 0, not has_norm, has_norm)
     fields.end()
+    if not vision.patches:
+        raise fields.error("image_size", f"is {vision.image}, less than the {vision.patch} of "
+                           "patch_size")
     tokens = tokens or vision.patches
     ratio = vision.patches / tokens
     if int(ratio ** 0.5) ** 2 != ratio:
@@ -276,9 +296,9 @@ def _siglip(fields: Fields, tokens: int | None, has_norm: bool) -> Vision:
 def _with_images(fields: Fields) -> Model:
     """A decoder with a vision tower in front, whose embedding is always the head, too."""
     text = fields.inner("text_config")
-    inner = PARSERS.get(text.kind or "")
-    if inner is None or inner is _with_images:
-        raise text.error("model_type", f"is {text.kind!r}, none of {known()}")
+    inner = parser_of(text)
+    if inner is _with_images:
+        raise text.error("model_type", f"is {text.kind!r}, which has text_config itself")
     model = inner(Fields({**text.values, "tie_word_embeddings": True}, text.where,
                           text.ignore))
     # These repeat what text_config and vision_config say.
@@ -303,5 +323,8 @@ PARSERS: dict[str, Callable[[Fields], Model]] = {
 }
 
 
-def known() -> str:
-    return ", ".join(sorted(PARSERS))
+def parser_of(fields: Fields) -> Callable[[Fields], Model]:
+    kind = fields.kind
+    if not isinstance(kind, str) or kind not in PARSERS:
+        raise fields.error("model_type", f"is {kind!r}, none of {', '.join(sorted(PARSERS))}")
+    return PARSERS[kind]

@@ -146,7 +146,7 @@ class Shards:
                               self.sizes) for var in eqn.outvars]
 
     def _told(self, eqn: Eqn) -> Spec | None:
-        """What is said of a name, or by a constraint."""
+        """The spec that was given for a name, or by a constraint."""
         name = _private.name_of(eqn)
         if name in self.layout.names:
             spec, what = self.layout.names[name], repr(name)

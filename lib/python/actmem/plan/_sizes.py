@@ -80,7 +80,8 @@ def _attention_shapes(kind: Attention, d: int, tensor: int) -> dict[str, tuple[i
         shapes["query_scale"] = shapes["key_scale"] = (kind.head_dim,)
     if kind.qkv_bias:
         for name in ("query", "key", "value"):
-            shapes[f"{name}_bias"] = shapes[name][1:]
+            if name in shapes:
+                shapes[f"{name}_bias"] = shapes[name][1:]
     shapes["out"] = (heads, kind.values, d)
     if kind.out_bias:
         shapes["out_bias"] = (d,)

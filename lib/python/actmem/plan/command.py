@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import inspect
 import json
 import os
 import sys
+import traceback
 from typing import Any
 
 import jax
@@ -48,7 +50,40 @@ def load(what: str) -> tuple[Any, ...]:
         raise FunctionError(f"{name}() of '{path}' returned {type(made).__name__}: it is to "
                             "return a loss or a step and its arguments, as (loss, params, "
                             "batch)")
+    try:
+        inspect.signature(made[0]).bind(*made[1:])
+    except TypeError as error:
+        raise FunctionError(f"{name}() of '{path}' returned {len(made) - 1} arguments, which "
+                            f"its function does not take: {error}") from None
+    except ValueError:      # it has no signature
+        pass
     return made
+
+
+def _place_of(error: BaseException, path: str) -> str:
+    """The line of the user's file where the error arose, or ""."""
+    if isinstance(error, SyntaxError) and error.filename and os.path.samefile(
+            error.filename, path):
+        return f"{path}:{error.lineno}"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
+             if os.path.abspath(frame.filename) == os.path.abspath(path)]
+    return f"{path}:{lines[-1]}" if lines else ""
+
+
+def _words_of(error: Exception, options: argparse.Namespace) -> str:
+    """One line, or "" for an error that is none of the user's."""
+    words = str(error).partition("\n")[0]
+    if options.function and not isinstance(error, FunctionError):
+        place = _place_of(error, options.function.rpartition(":")[0])
+        if place:
+            return f"{place}: {type(error).__name__}: {words}"
+    return words if isinstance(error, (ValueError, ImportError, OSError, actmem.Error,
+                                       jax.errors.JAXTypeError)) else ""
+
+
+def _tell(words: str) -> int:
+    print(f"actmem plan: {words}", file=sys.stderr)
+    return FAILED
 
 
 def _shard(options: argparse.Namespace, machine: machines.Machine) -> decoder.Shard:
@@ -96,7 +131,7 @@ def _of_function(options: argparse.Namespace, machine: machines.Machine) -> Plan
                 model=options.function, choice=_choice(options), measure=options.measure or 0)
 
 
-def _planned(options: argparse.Namespace) -> Plan:
+def _planned(options: argparse.Namespace) -> tuple[Plan, machines.Machine]:
     given = [what for what in (options.model, options.config, options.function) if what]
     if len(given) != 1:
         raise UsageError("give one of --model NAME, --config FILE and FILE.py:FUNCTION")
@@ -107,27 +142,41 @@ def _planned(options: argparse.Namespace) -> Plan:
                          "one")
     if options.measure and options.machine != "here":
         raise UsageError(f"--measure runs on this machine: --machine is {options.machine}")
+    if options.lora and options.train:
+        raise UsageError("--lora trains its factors alone: --train is of the weights")
+    if options.json and options.maxtext:
+        raise UsageError("give one of --json and --maxtext")
     machine = machines.find(options.machine)
-    return (_of_function if options.function else _of_model)(options, machine)
+    return (_of_function if options.function else _of_model)(options, machine), machine
 
 
 def run(options: argparse.Namespace) -> int:
     """actmem plan, with the options of _command.plan_parser()."""
+    if options.plot and not importlib.util.find_spec("matplotlib"):
+        return _tell("--plot wants matplotlib: pip install matplotlib")
     try:
-        found = _planned(options)
-        if options.save:
-            found.save(options.save)
-        if options.plot:
-            found.plot(options.plot)
+        found, machine = _planned(options)
     except UsageError:
         raise
-    except (ValueError, ImportError, OSError, actmem.Error, jax.errors.JAXTypeError) as error:
-        print(f"actmem plan: {error}".partition("\n")[0], file=sys.stderr)
-        return FAILED
+    except Exception as error:      # pylint: disable=broad-exception-caught
+        words = _words_of(error, options)
+        if not words:
+            raise
+        return _tell(words)
     if options.json:
         print(json.dumps(found.json(), indent=1))
     elif options.maxtext:
         print(found.maxtext(), end="")
     else:
         print(found)
+        assumed = machine.assumptions()
+        if assumed:
+            print(f"assumed of {machine.name}: {', '.join(assumed)}")
+    try:
+        if options.save:
+            found.save(options.save)
+        if options.plot:
+            found.plot(options.plot)
+    except (ValueError, ImportError, OSError) as error:
+        return _tell(str(error).partition("\n")[0])
     return DONE

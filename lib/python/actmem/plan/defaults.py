@@ -39,6 +39,7 @@ def devices_of(machine: Machine, mesh: Mapping[str, int]) -> int:
 
 def compiler_of(machine: Machine) -> memory.Compiler:
     """How programs are compiled for it."""
-    if machine.name == "here" and jax.default_backend() == "cpu":
-        return memory.CPU
-    return memory.GPU
+    platform = machine.platform         # it may have been measured elsewhere
+    if not platform and machine.name == "here":
+        platform = jax.default_backend()
+    return memory.CPU if platform == "cpu" else memory.GPU

@@ -7,8 +7,8 @@
 
 A figure that is wanted and missing is an error that names it. Where it comes from the table,
 products and memory are taken at a share of their peaks, `product_efficiency` and
-`memory_efficiency`: assumptions, as is each figure whose basis is "assumed". What was
-measured is taken as it is.
+`memory_efficiency`: assumptions, as is each figure whose basis is "assumed". Measured
+figures are taken as they are.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "machines.csv")
 COLUMNS = ("machine", "figure", "value", "basis", "source")
 
-# What each is, and so all that there can be.
+# All that there can be, each with its meaning.
 FIGURES = {
     "devices": "devices of one host",
     "flops_bf16": "FLOP a second of dense products of bfloat16, of one device",
@@ -54,6 +54,7 @@ FIGURES = {
     "disk_read": "bytes a second that are filled from all files together",
     "error": "the share by which each of the rates may be off",
 }
+BASES = ("published", "reckoned", "assumed", "measured", "given")
 ERROR = 0.15                    # unless a machine says otherwise
 DTYPES = {"bfloat16": "bf16", "float16": "bf16", "float32": "f32", "float8_e4m3fn": "fp8",
           "float8_e5m2": "fp8"}
@@ -66,7 +67,7 @@ class MachineError(ValueError):
 @dataclasses.dataclass(frozen=True)
 class Figure:
     value: float
-    basis: str                      # "published", "reckoned", "assumed", "measured", "given"
+    basis: str                      # of BASES
     source: str
 
 
@@ -136,6 +137,7 @@ class Machine:
     figures: Mapping[str, Figure]
     measured: tuple[Product, ...] = ()
     requests: tuple[Requests, ...] = ()
+    platform: str = ""              # JAX's, of devices that were measured: "cpu", "gpu", "tpu"
 
     def has(self, name: str) -> bool:
         return name in self.figures
@@ -147,7 +149,7 @@ class Machine:
                                f"{', '.join(FIGURES)}")
         if name not in self.figures:
             raise MachineError(f"machine {self.name!r} has no figure '{name}' "
-                               f"({FIGURES[name]}): give it, or measure it with actmem probe")
+                               f"({FIGURES[name]}): {_advice(name)}")
         return self.figures[name].value
 
     def check(self, names: Iterable[str]) -> None:
@@ -176,6 +178,9 @@ class Machine:
         if kind is None:
             raise MachineError(f"machine {self.name!r} has no figure for products of {dtype}: "
                                f"known are {', '.join(DTYPES)}")
+        if self.measured and not self.has(f"flops_{kind}"):
+            raise MachineError(f"no product of {dtype} was measured of machine {self.name!r}: "
+                               f"measure some with actmem probe --dtypes {dtype}")
         return self._effective(f"flops_{kind}", "product_efficiency")
 
     def memory(self) -> float:
@@ -199,7 +204,7 @@ class Machine:
 
     def link(self, direction: str, *, both: bool = False, devices: int = 1) -> float:
         """Bytes a second of each of so many devices, "out" to the host or "in" from it, while
-        both directions are busy or one; the least of what either leaves."""
+        both directions are busy or one; the least of what either leaves, and the host's memory."""
         if direction not in ("out", "in"):
             raise ValueError(f"direction={direction!r} is neither 'out' nor 'in'")
         alone = self.need(f"link_{direction}")
@@ -210,6 +215,10 @@ class Machine:
             rates.append(alone * share)
         if devices > 1:
             rates.append(self.need(f"link_{direction}_all") * share)
+            if self.has("host_nodes") and self.has("host_bandwidth"):
+                # The host's memory is behind all of them, and both directions' as well.
+                memory = self.need("host_nodes") * self.need("host_bandwidth")
+                rates.append(memory / devices / (2 if both else 1))
         return min(rates)
 
     def rates(self, devices: int = 1) -> Rates:
@@ -239,22 +248,38 @@ class Machine:
         return count / self.figures[name].value if name in self.figures else 0.0
 
     def assumptions(self) -> list[str]:
-        """What of its figures is assumed, in words."""
-        return [f"{name} {figure.value:g}: {figure.source}"
+        """Its figures that are assumed, with their values; the table has the reasons."""
+        return [f"{name} {figure.value:g}"
                 for name, figure in self.figures.items() if figure.basis == "assumed"]
 
 
-def _number(name: str, value: Any, where: str) -> float:
+def _advice(name: str) -> str:
+    """How to come by a figure."""
+    if name.startswith("disk"):
+        return "give it, or measure it with actmem probe --spill DIR"
+    if name.startswith(("flops", "interconnect")) or name.endswith("efficiency"):
+        why = ("the probe measures it where there are several devices; else"
+               if name == "interconnect" else "the probe does not measure it:")
+        return (f"{why} add it to the machine's file, for this machine to a copy of what "
+                "actmem probe --json prints, and name that with --machine")
+    return "give it, or measure it with actmem probe"
+
+
+def _positive(what: str, value: Any, where: str) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
+    if not 0 < number < math.inf:
+        raise MachineError(f"{where}: {what} is {value!r}, not a number above 0")
+    return number
+
+
+def _number(name: str, value: Any, where: str) -> float:
     if name not in FIGURES:
         raise MachineError(f"{where}: there is no figure {name!r}: a machine has "
                            f"{', '.join(FIGURES)}")
-    if not 0 < number < math.inf:
-        raise MachineError(f"{where}: figure '{name}' is {value!r}, not a number above 0")
-    return number
+    return _positive(f"figure '{name}'", value, where)
 
 
 def _read(path: str) -> dict[str, Machine]:
@@ -263,9 +288,9 @@ def _read(path: str) -> dict[str, Machine]:
         with open(path, encoding="utf-8", newline="") as file:
             lines = [(number, line) for number, line in enumerate(file, 1)
                      if line.strip() and not line.startswith("#")]
-    except OSError as error:
+        rows = list(csv.reader([line for _, line in lines]))
+    except (OSError, UnicodeError, csv.Error) as error:
         raise MachineError(f"cannot read the machines of {path}: {error}") from None
-    rows = list(csv.reader([line for _, line in lines]))
     if not rows or tuple(rows[0]) != COLUMNS:
         raise MachineError(f"{path}: expected the names of the columns, {','.join(COLUMNS)}")
     for (number, _), row in zip(lines[1:], rows[1:]):
@@ -277,7 +302,11 @@ def _read(path: str) -> dict[str, Machine]:
         figures = machines.setdefault(name, {})
         if figure in figures:
             raise MachineError(f"{where}: figure '{figure}' of {name} is there twice")
-        figures[figure] = Figure(_number(figure, value, where), basis, source)
+        number_of = _number(figure, value, where)
+        if basis not in BASES:
+            raise MachineError(f"{where}: the basis of figure '{figure}' is {basis!r}, none of "
+                               f"{', '.join(BASES)}")
+        figures[figure] = Figure(number_of, basis, source)
     return {name: Machine(name, figures) for name, figures in machines.items()}
 
 
@@ -287,20 +316,55 @@ def from_json(told: Any, where: str) -> Machine:
         raise MachineError(f"{where}: no 'figures': expected what actmem probe --json prints")
     figures = {name: Figure(_number(name, value, where), "measured", where)
                for name, value in told["figures"].items()}
-    try:
-        measured = tuple(Product(**product) for product in told.get("products", ()))
-    except TypeError as error:
-        raise MachineError(f"{where}: 'products': {error}") from None
-    return Machine(str(told.get("name", where)), figures, measured, _requests(told))
+    measured = tuple(_product(row, f"{where}: 'products'") for row in _rows(
+        told, "products", where))
+    requests = [found for row in _rows(told, "spill", where)
+                if (found := _requests(row, f"{where}: 'spill'"))]
+    most = max((disks for disks, _ in requests), default=0)
+    device = told.get("machine")
+    platform = device.get("platform") if isinstance(device, dict) else None
+    if platform is not None and not isinstance(platform, str):
+        raise MachineError(f"{where}: 'machine': 'platform' is {platform!r}, not a word")
+    return Machine(str(told.get("name", where)), figures, measured,
+                   # Those to all disks together.
+                   tuple(one for disks, one in requests if disks == most), platform or "")
 
 
-def _requests(told: dict[str, Any]) -> tuple[Requests, ...]:
-    """Those to all disks together."""
-    rows = [row for row in told.get("spill", ())
-            if row["spill_bandwidth"] and row["fill_bandwidth"]]
-    most = max((len(row["disks"]) for row in rows), default=0)
-    return tuple(Requests(row["request_bytes"], row["spill_bandwidth"], row["fill_bandwidth"])
-                 for row in rows if len(row["disks"]) == most)
+def _rows(told: dict[str, Any], name: str, where: str) -> list[dict[str, Any]]:
+    rows = told.get(name, [])
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise MachineError(f"{where}: '{name}' is no list of objects")
+    return rows
+
+
+def _product(row: dict[str, Any], where: str) -> Product:
+    known = [field.name for field in dataclasses.fields(Product)]
+    for name in known:
+        if name not in row and name != "batch":
+            raise MachineError(f"{where}: one has no '{name}'")
+    for name, value in row.items():
+        if name not in known:
+            raise MachineError(f"{where}: one has '{name}', none of {', '.join(known)}")
+        if name == "dtype" and not isinstance(value, str):
+            raise MachineError(f"{where}: 'dtype' is {value!r}, not a word")
+        if name != "dtype" and _positive(f"'{name}'", value, where) < 1:
+            raise MachineError(f"{where}: '{name}' is {value!r}, not a number from 1")
+    m, k, n, batch = (int(float(row.get(name, 1))) for name in ("m", "k", "n", "batch"))
+    return Product(m, k, n, row["dtype"], float(row["flops"]), batch)
+
+
+def _requests(row: dict[str, Any], where: str) -> tuple[int, Requests] | None:
+    """How many disks a row is of, and its rates; None where there was no rate."""
+    for name in ("disks", "request_bytes", "spill_bandwidth", "fill_bandwidth"):
+        if name not in row:
+            raise MachineError(f"{where}: one has no '{name}'")
+    if not isinstance(row["disks"], list):
+        raise MachineError(f"{where}: 'disks' is {row['disks']!r}, not a list")
+    if not row["spill_bandwidth"] or not row["fill_bandwidth"]:
+        return None
+    size, write, read = (_positive(f"'{name}'", row[name], where) for name in (
+        "request_bytes", "spill_bandwidth", "fill_bandwidth"))
+    return len(row["disks"]), Requests(int(size), write, read)
 
 
 def of(name: str, **figures: float) -> Machine:

@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from actmem.plan._configs import PARSERS, Fields, known
+from actmem.plan._configs import Fields, parser_of
 from actmem.plan._structure import (Attention, Experts, Group, Layer, Model, ModelError, Vision,
                                     grouped)
 
@@ -39,10 +39,7 @@ def from_config(config: Mapping[str, Any], name: str = "config",
       ModelError: A field is missing, not known or has no sense; the error names it.
     """
     fields = Fields(config, name, ignore)
-    parser = PARSERS.get(fields.kind or "")
-    if parser is None:
-        raise fields.error("model_type", f"is {fields.kind!r}, none of {known()}")
-    return dataclasses.replace(parser(fields), name=name)
+    return dataclasses.replace(parser_of(fields)(fields), name=name)
 
 
 def load(path: str | os.PathLike[str], ignore: Iterable[str] = ()) -> Model:

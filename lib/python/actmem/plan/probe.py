@@ -63,7 +63,7 @@ def cache_path() -> str:
 
 
 def kept() -> dict[str, Any] | None:
-    """What was measured on this machine, or None."""
+    """The measurements of this machine, or None."""
     path = cache_path()
     try:
         with open(path, encoding="utf-8") as file:
@@ -248,6 +248,19 @@ def measure_link(size: int, limit: float) -> dict[str, float]:
     return {**figures, "link_out_both": both, "link_in_both": both}
 
 
+def measure_interconnect(size: int, limit: float) -> float:
+    """Bytes a second that each of several devices sends, while they sum what all have: in a
+    ring, each sends nearly twice as much as it has."""
+    devices = jax.local_devices()
+    mesh = jax.sharding.Mesh(np.array(devices), ("all",))
+    parts, whole = (jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))
+                    for axes in (("all",), ()))
+    x = jax.device_put(jnp.ones((len(devices), size // 4), jnp.float32), parts)
+    add = jax.jit(lambda x: jnp.sum(x, 0), out_shardings=whole)
+    sent = 2 * (len(devices) - 1) / len(devices) * (size // 4 * 4)
+    return sent / _seconds(lambda: add(x).block_until_ready(), limit)
+
+
 def _bench(command: str, *arguments: str) -> dict[str, Any]:
     path = shutil.which(command)
     if path is None:
@@ -303,7 +316,7 @@ def _spill_figures(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 def measure(told: dict[str, Any] | None, options: argparse.Namespace) -> dict[str, Any]:
-    """What is asked for and not in `told` yet."""
+    """Adds to `told` whatever is asked for and not there yet."""
     told = told or {"name": "here", "machine": identity(), "figures": {}, "products": [],
                     "nodes": [], "spill": [], "measured": time.strftime("%Y-%m-%d")}
     figures = told["figures"]
@@ -320,6 +333,8 @@ def measure(told: dict[str, Any] | None, options: argparse.Namespace) -> dict[st
         figures["transfers"] = measure_transfers(options.seconds)
         if told["machine"]["platform"] == "cpu":
             figures["transfer_share"] = 1.0     # processors copy, and compute nothing meanwhile
+    if "interconnect" not in figures and told["machine"]["devices"] > 1:
+        figures["interconnect"] = measure_interconnect(options.memory, options.seconds)
     if not told["nodes"]:
         told["nodes"] = measure_nodes(options.command, options.memory, options.seconds)
         figures.update(_host_figures(told["nodes"], options.memory, options.seconds))
@@ -381,7 +396,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         told = measure(None if options.again else kept(), options)
         keep(told)
-    except (ProbeError, actmem.Error) as error:
+    except (ProbeError, actmem.Error, OSError, ValueError) as error:
         print(f"actmem probe: {error}", file=sys.stderr)
         return 1
     if options.json:

@@ -3,6 +3,7 @@
 jax.checkpoint, lines for MaxText, a curve; and as a file that a second start takes."""
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -150,9 +151,14 @@ class Plan:
         """As a file for load_plan()."""
         fields = dataclasses.asdict(self) | {"format": FORMAT}
         written = f"{os.fspath(path)}.{os.getpid()}"
-        with open(written, "w", encoding="utf-8") as file:
-            json.dump(fields, file, indent=1)
-        os.replace(written, path)
+        try:
+            with open(written, "w", encoding="utf-8") as file:
+                json.dump(fields, file, indent=1)
+            os.replace(written, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(written)
+            raise
 
     def plot(self, path: str | os.PathLike[str]) -> None:
         """Step time over the device's memory, with the plan on it."""
@@ -177,7 +183,7 @@ def load_plan(path: str | os.PathLike[str], key: Mapping[str, str] | None = None
 
     Args:
       path: Its file.
-      key: What is at hand, by plan_key(); the version of JAX alone if None.
+      key: The program at hand, by plan_key(); the version of JAX alone if None.
       force: Takes a plan of something else as well.
 
     Raises:
@@ -188,14 +194,9 @@ def load_plan(path: str | os.PathLike[str], key: Mapping[str, str] | None = None
             fields = json.load(file)
     except ValueError:
         fields = None
-    if not isinstance(fields, dict) or fields.pop("format", None) != FORMAT:
+    found = _plan_of(fields)
+    if found is None:
         raise Mismatch(f"{os.fspath(path)} is no plan of this version of actmem: plan anew")
-    fields["names"] = tuple(Row(**row) for row in fields["names"])
-    for key_of_rows in ("curve", "layers"):
-        fields[key_of_rows] = tuple(tuple(row) for row in fields[key_of_rows])
-    fields["measured"] = tuple(Run(tuple(run.pop("kept")), tuple(run.pop("offloaded")), **run)
-                               for run in fields["measured"])
-    found = Plan(**fields)
     here = {"JAX": jax.__version__} if key is None else key
     others = [f"{what} {found.key.get(what)}, and here is {wanted}"
               for what, wanted in here.items() if found.key.get(what) != wanted]
@@ -203,6 +204,43 @@ def load_plan(path: str | os.PathLike[str], key: Mapping[str, str] | None = None
         raise Mismatch(f"{os.fspath(path)} is a plan for {'; for '.join(others)}: plan anew, or "
                        "give force=True")
     return found
+
+
+def _plan_of(fields: Any) -> Plan | None:
+    """The plan of an object as save() writes it, or None where it is something else."""
+    if not isinstance(fields, dict) or fields.pop("format", None) != FORMAT:
+        return None
+    try:
+        fields["names"] = tuple(Row(**row) for row in fields["names"])
+        for name in ("curve", "layers"):
+            fields[name] = tuple(tuple(row) for row in fields[name])
+        fields["measured"] = tuple(
+            Run(tuple(run.pop("kept")), tuple(run.pop("offloaded")), **run)
+            for run in fields["measured"])
+        found = Plan(**fields)
+    except (AttributeError, KeyError, TypeError):
+        return None
+    return found if _is_sound(found) else None
+
+
+def _is_sound(plan: Plan) -> bool:
+    """Whether what was read has the kinds and lengths that a plan's fields have."""
+    numbers = (*(getattr(plan, name) for name in (
+        "step_s", "recompute_step_s", "error", "peak_bytes", "host_bytes", "disk_bytes",
+        "devices", "waited_s", "rate_error", "microbatches")), *(row.bytes for row in plan.names),
+        *(number for layer in plan.layers for number in layer),
+        *(number for point in plan.curve for number in point[:2]),
+        *(number for run in plan.measured for number in (run.step_s, run.peak_bytes)))
+    words = (plan.model, plan.machine, plan.abstains, plan.destination, plan.lacks,
+             *(word for row in plan.names for word in (row.name, row.action, row.why)),
+             *(word for run in plan.measured for word in run.kept + run.offloaded),
+             *(word for words in (plan.key, plan.proposed) if isinstance(words, dict)
+               for word in words.values()))
+    return (isinstance(plan.key, dict) and isinstance(plan.proposed, dict) and
+            all(type(number) in (int, float) for number in numbers) and
+            all(isinstance(word, str) for word in words) and plan.recompute_step_s > 0 and
+            all(row.action in (KEEP, OFFLOAD, RECOMPUTE) for row in plan.names) and
+            all(len(point) == 3 for point in (*plan.curve, *plan.layers)))
 
 
 def _size(count: float) -> str:
