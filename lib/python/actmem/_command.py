@@ -220,6 +220,7 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         status = INTERRUPTED
     except OSError as error:
-        print(f"{prog}: cannot write to standard output: {error.strerror}", file=sys.stderr)
+        if error.errno != errno.EPIPE:      # a reader that has seen enough
+            print(f"{prog}: cannot write to standard output: {error.strerror}", file=sys.stderr)
         os._exit(FAILED)        # Python would tell of it once more
     sys.exit(status)

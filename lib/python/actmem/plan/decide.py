@@ -134,7 +134,7 @@ def _why(search: Search, choice: Choice, each: Candidate) -> str:
 
 
 def _what_it_lacks(search: Search, kept: Choice) -> str:
-    """What is kept grows with the batch; the rest of the memory stays."""
+    """The kept values grow with the batch; the rest of the memory stays."""
     peak, limit = search.peak(kept), search.device_memory
     if peak <= limit:
         return ""
