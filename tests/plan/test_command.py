@@ -202,22 +202,25 @@ def test_plot_s_library_is_looked_for_first(capsys, program, monkeypatch):
                                                 "cray", "--plot", "plan.svg")
 
 
-@pytest.mark.parametrize("command", ["probe", "plan"])
+def called(*arguments, **environment):
+    """The command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "actmem", *arguments], capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": os.path.join(ROOT, "lib/python"), **environment})
+
+
+@pytest.mark.parametrize("command", [["probe"], ["plan", "--model", "llama-2-13b"]])
 def test_a_platform_that_is_not_there(command):
-    result = subprocess.run([sys.executable, "-m", "actmem", command, *(
-        ("--model", "llama-2-13b") if command == "plan" else ())],
-        env={**os.environ, "JAX_PLATFORMS": "nowhere"}, capture_output=True, text=True,
-        check=False)
+    result = called(*command, JAX_PLATFORMS="nowhere")
     assert result.returncode == 1 and result.stderr.count("\n") == 1, result.stderr
-    assert f"actmem {command}: JAX has no device of JAX_PLATFORMS=nowhere: " in result.stderr
+    assert f"actmem {command[0]}: JAX has no device of JAX_PLATFORMS=nowhere: " in result.stderr
 
 
 def test_an_interrupt_is_no_error(program):
     with open(program, "a", encoding="utf-8") as file:
         file.write("\ndef waits():\n    import os, signal, time\n"
                    "    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(60)\n")
-    result = subprocess.run([sys.executable, "-m", "actmem", "plan", "--machine", "h200",
-                             f"{program}:waits"], capture_output=True, text=True, check=False)
+    result = called("plan", "--machine", "h200", f"{program}:waits")
     assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
 
 
