@@ -15,7 +15,6 @@
 #include "progress.h"
 #include "replay.h"
 
-
 static const char help[] =
 	"Runs the traffic of training steps through a store: the forward pass produces\n"
 	"query, key and value of layer after layer, the backward pass consumes them, and\n"

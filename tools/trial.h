@@ -7,8 +7,9 @@
 
 /*
  * Opens the backend, makes one region and gives it back, or makes or finds the first one
- * of ACTMEM_NAME, and opens a store with the budget and spill folders. What would stop the program much later is told now, on
- * stderr: a value that is wrong, no device, no permission, no free huge pages, a limit.
+ * of ACTMEM_NAME, and opens a store with the budget and spill folders. It tells now, on
+ * stderr, of all that would stop the program much later: a value that is wrong, no device,
+ * no permission, no free huge pages, a limit.
  * @verbose tells as well which backend and pages it got. Returns an enum exit_status,
  * STATUS_USAGE for a value.
  */

@@ -143,7 +143,7 @@ static void test_nothing_published(void **state)
 	assert_believed(false);
 }
 
-/* What is wrong now is not believed, and is right again. */
+/* The reader refuses a header with one wrong field, and takes it once that is right. */
 static void assert_refused(const struct forgery *good)
 {
 	publish();
