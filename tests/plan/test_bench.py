@@ -53,7 +53,7 @@ def test_a_case_runs(bench, machine, tmp_path, host):
     assert not set(plan["kept"]) & set(plan["offloaded"])
     whys = [why for one in told["policies"] for why in one["why"]]
     assert {why: whys.count(why) for why in whys} == {
-        "plan": 1, "recompute": 1, "shortlist": 2, "random": 2}
+        "plan": 1, "measured": 1, "recompute": 1, "shortlist": 2, "random": 2}
     assert all(len(one["rounds"]) == 2 and min(one["rounds"]) > 0 and one["foreseen_s"] > 0
                for one in told["policies"])
     assert (told["host_bytes"] is None) == (host == 1)
@@ -64,7 +64,7 @@ def test_a_case_runs(bench, machine, tmp_path, host):
 
 def test_a_case_that_is_there_is_not_run_again(bench, tmp_path, monkeypatch, capsys):
     policies = [{"why": why, "foreseen_s": seconds, "peak_bytes": 1, "rounds": [seconds] * 4}
-                for why, seconds in ((["plan", "shortlist"], 1.0), (["recompute"], 1.25))]
+                for why, seconds in ((["plan", "measured"], 1.0), (["recompute"], 1.25))]
     names = [case.name for case in cases.CASES]
     with open(tmp_path / "bench-plan.jsonl", "w", encoding="utf-8") as file:
         for name in names:

@@ -23,7 +23,7 @@ from programs import (DECODER, PROGRAMS, decoder_layer, decoder_weights, dense, 
 MACHINE = machine.of("test", flops_f32=6e11, flops_bf16=6e11, hbm_bandwidth=1.6e11,
                      product_efficiency=1, memory_efficiency=1, disk_write=2e9, disk_read=4e9,
                      link_out=2e10, link_in=2e10, link_out_both=2e10, link_in_both=2e10,
-                     hbm_bytes=1e15)
+                     hbm_bytes=1e15, unsure=1e-12)
 
 
 def with_link(rate, name="test", **figures):
@@ -373,3 +373,13 @@ def test_what_gains_nothing_is_not_saved():
     found = plan(loss, shape(4, 1024, 1024), shape(8, 1024), machine=MACHINE)
     assert found.with_action(RECOMPUTE) == ["normed"]
     assert found.step_s == found.recompute_step_s and not found.abstains
+
+
+def test_a_small_program_is_left_alone():
+    """What the calls of its values may take besides is as much as there is to gain."""
+    found = plan(*loss_of(), machine=MACHINE)
+    assert found.with_action(KEEP)
+    unsure = MACHINE.replace(unsure=(found.recompute_step_s - found.step_s) / 5)
+    found = plan(*loss_of(), machine=unsure)
+    assert not found.with_action(KEEP) and not found.with_action(OFFLOAD)
+    assert found.step_s == found.recompute_step_s

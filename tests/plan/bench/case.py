@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""One case of `make bench-plan`, in a process of its own: plans, and then really runs the plan,
-the best few and ten random policies in turns. Prints a line of JSON.
+"""One case of `make bench-plan`, in a process of its own: plans, by foresight alone and with
+measure=, and then really runs both plans, the best few and ten random policies in turns. Prints
+a line of JSON.
 
     case.py NAME MACHINE FOLDER [--quick]
 """
@@ -34,6 +35,7 @@ from actmem.plan.layers import Timeline  # noqa: E402
 SHORTLIST, RANDOM = 5, 10
 LEAST_BUDGET = 4 << 20  # two pages, which may be huge ones
 RING = 1                # processors copy a layer, and then go on
+STEPS = 10              # that plan(measure=) runs
 STEADY = 0.01           # that far apart the two least rounds may be
 POLICIES = jax.checkpoint_policies
 
@@ -63,11 +65,11 @@ class Looked:
         self.search.device_memory = self.device_bytes
         self.search.host_memory = self.host_bytes
 
-    def plan(self, found_here):
+    def plan(self, found_here, **options):
         return actmem.jax.plan(
             self.loss_of(None), *self.args, machine=found_here, device_memory=self.device_bytes,
-            host_memory=self.host_bytes,
-            compiler=memory.CPU, ring=RING, model=self.case.program)
+            host_memory=self.host_bytes, compiler=memory.CPU, ring=RING,
+            model=self.case.program, **options)
 
     def fits(self, choice):
         limit = self.device_bytes
@@ -175,7 +177,9 @@ def main():
     plan = looked.plan(found_here)
     opened(looked, options.folder)
     args = cases.values(looked.args)
-    wanted = [("plan", choice_of(plan)), ("recompute", Choice())]
+    measured = looked.plan(found_here, measure=1 if options.quick else STEPS)
+    wanted = [("plan", choice_of(plan)), ("measured", choice_of(measured)),
+              ("recompute", Choice())]
     wanted += [("shortlist", choice) for choice in looked.best(2 if options.quick else SHORTLIST)]
     wanted += [("random", choice) for choice in looked.random(2 if options.quick else RANDOM)]
     running = {}

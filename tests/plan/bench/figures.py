@@ -56,6 +56,7 @@ def of(told):
     foreseen = [one["foreseen_s"] for one in policies]
     fitting = [one for one in policies if one["peak_bytes"] <= told["device_bytes"]]
     plan, = (one for one in policies if "plan" in one["why"])
+    measured_plan, = (one for one in policies if "measured" in one["why"])
     recompute, = (one for one in policies if "recompute" in one["why"])
     fastest = min((step(one["rounds"]) for one in fitting), default=None)
     there, again = step(plan["rounds"]), step(recompute["rounds"])
@@ -63,6 +64,7 @@ def of(told):
         "case": told["case"], "policies": len(policies), "noise": unsure,
         "fits": plan in fitting, "over_fastest": there / fastest - 1 if fastest else None,
         "over_by_halves": over_by_halves(plan, fitting, step) if fitting else None,
+        "measured_over_fastest": step(measured_plan["rounds"]) / fastest - 1 if fastest else None,
         "over_recompute": there / again - 1, "gain": 1 - there / again,
         "foreseen_gain": 1 - plan["foreseen_s"] / recompute["foreseen_s"],
         "tau": tau(foreseen, measured), "tau_apart": tau(foreseen, measured, 2 * unsure),
@@ -80,9 +82,12 @@ def together(found, small):
     found = [one for one in found if one["case"] not in small]
     over, halves = _there(found, "over_fastest"), _there(found, "over_by_halves")
     apart = _there(found, "tau_apart")
+    looked = _there(found, "measured_over_fastest")
     return {
         "cases": len(found), "fit": sum(one["fits"] for one in found),
         "over_fastest_median": statistics.median(over), "over_fastest_most": max(over),
+        "measured_over_fastest_median": statistics.median(looked),
+        "measured_over_fastest_most": max(looked),
         "within_10": sum(one <= 0.1 for one in over),
         "over_by_halves_median": statistics.median(halves), "over_by_halves_most": max(halves),
         "tau_median": statistics.median(_there(found, "tau")),

@@ -13,6 +13,7 @@ from actmem.plan.report import Plan, Row, Run, _size
 from actmem.plan.search import (KEEP, OFFLOAD, RECOMPUTE, ROUNDING, Choice, Nothing, Search)
 
 SHORTLIST = 4           # choices that run, beside those that offload nothing
+ATTEMPTS = 3            # at choices of which one fits
 
 
 def decided(search: Search, candidates: Sequence[Candidate], model: str, key: Mapping[str, str],
@@ -30,8 +31,8 @@ def decided(search: Search, candidates: Sequence[Candidate], model: str, key: Ma
                 sure = search.surest(choice, stays)
                 abstains = "" if sure else abstention(choice, gain, error)
                 choice = sure or stays
-        if choice.saved and search.gain(choice, Choice()) <= ROUNDING and \
-                search.peak(Choice()) <= search.device_memory:
+        if choice.saved and search.peak(Choice()) <= search.device_memory and \
+                search.gain(choice, Choice()) <= search.rounding(choice, Choice()):
             choice = Choice()       # as fast, and nothing is saved
     step = search.time(choice)
     return Plan(
@@ -61,11 +62,10 @@ def tried(search: Search, program: _trace.Program, steps: int, plan: Plan,
           candidates: Sequence[Candidate], donated: int, resident: int = 0,
           shortlist: int = SHORTLIST) -> Plan:
     """The plan that the best few are when they run, `steps` steps each."""
-    choices = [*search.few(shortlist), Choice()]
-    stays = _without_offloading(search)
-    found = measure.measure(program, list(dict.fromkeys([*choices, *([stays] if stays else [])])),
-                            steps, device_memory=search.device_memory - resident,
-                            donated=donated, destination=plan.destination)
+    policies = measure.Policies(program, search.device_memory - resident, donated,
+                                plan.destination)
+    _compile(search, policies, shortlist)
+    found = policies.measure(steps)
     best, kept, gain, error = measure.fastest(found)
     abstains = ""
     if best is not kept and gain <= error:
@@ -84,6 +84,27 @@ def tried(search: Search, program: _trace.Program, steps: int, plan: Plan,
         disk_bytes=step.disk_bytes, layers=layers_of(search, best.choice), waited_s=step.waited,
         measured=tuple(Run(tuple(sorted(each.choice.kept)), tuple(sorted(each.choice.offloaded)),
                            each.median, each.peak + resident) for each in found))
+
+
+def _compile(search: Search, policies: measure.Policies, shortlist: int) -> None:
+    """Compiles the best few. Where the compiler needs more for each of them than was foreseen,
+    those follow that are foreseen to need as much less."""
+    limit = search.device_memory
+    try:
+        for _ in range(ATTEMPTS):
+            few = search.few(shortlist)
+            policies.compile(few)
+            least = policies.least(few)
+            if any(map(policies.fits, few)) or not least:
+                break
+            search.device_memory *= policies.device_memory / least
+    except Nothing:
+        if not policies.peaks:
+            raise
+    finally:
+        search.device_memory = limit
+    stays = _without_offloading(search)
+    policies.compile([Choice(), *([stays] if stays else [])])
 
 
 def layers_of(search: Search, choice: Choice) -> tuple[tuple[float, float, int], ...]:

@@ -53,9 +53,11 @@ FIGURES = {
     "disk_write": "bytes a second that are spilled to all files together",
     "disk_read": "bytes a second that are filled from all files together",
     "error": "the share by which each of the rates may be off",
+    "unsure": "seconds by which each value that a layer saves may be off, whatever its bytes",
 }
 BASES = ("published", "reckoned", "assumed", "measured", "given")
 ERROR = 0.15                    # unless a machine says otherwise
+UNSURE = 10e-6                  # likewise
 DTYPES = {"bfloat16": "bf16", "float16": "bf16", "float32": "f32", "float8_e4m3fn": "fp8",
           "float8_e5m2": "fp8"}
 
@@ -231,6 +233,11 @@ class Machine:
     def error(self) -> float:
         """By which share each rate may be off."""
         return self.figures["error"].value if self.has("error") else ERROR
+
+    @property
+    def unsure(self) -> float:
+        """By how many seconds each value that a layer saves may be off."""
+        return self.figures["unsure"].value if self.has("unsure") else UNSURE
 
     def seconds(self, work: Work) -> float:
         """Of an operation: as long as its products or its traffic take, whichever is more,

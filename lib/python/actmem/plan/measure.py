@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -69,40 +69,63 @@ def _dropped_if_exhausted() -> Iterator[None]:
             raise
 
 
-def measure(program: _trace.Program, choices: Sequence[Choice], steps: int, *,
-            device_memory: float, donated: int = 0, destination: str) -> list[Measured]:
-    """Those of the choices that fit, the fastest first.
+class Policies:
+    """Of a program, compiled where they are asked for."""
 
-    Raises:
-      Nothing: None does.
-    """
-    leaves = arrays_of(jax.tree.leaves(program.args))
-    there = []
-    peaks = []
-    for choice in choices:
-        policy = policy_of(sorted(choice.kept), sorted(choice.offloaded), destination)
-        with _dropped_if_exhausted():
-            compiled = program.compiled(policy, leaves)
-            peaks.append(_peak_of(compiled, donated))
-            if peaks[-1] <= device_memory:
-                there.append((choice, peaks[-1], compiled, list[float]()))
-    for turn in range(steps + 1):
-        left = []
-        for each in there:
-            _, _, compiled, seconds = each
-            begin = time.perf_counter()
+    def __init__(self, program: _trace.Program, device_memory: float, donated: int,
+                 destination: str) -> None:
+        self.program, self.destination = program, destination
+        self.device_memory, self.donated = device_memory, donated
+        self.leaves = arrays_of(jax.tree.leaves(program.args))
+        self.peaks: dict[Choice, int | None] = {}       # None: it cannot be compiled here
+        self._compiled: dict[Choice, Any] = {}          # those that fit
+
+    def compile(self, choices: Iterable[Choice]) -> None:
+        for choice in choices:
+            if choice in self.peaks:
+                continue
+            self.peaks[choice] = None
+            policy = policy_of(sorted(choice.kept), sorted(choice.offloaded), self.destination)
             with _dropped_if_exhausted():
-                jax.block_until_ready(compiled(*leaves))
-                if turn:        # the first is not counted
-                    seconds.append(time.perf_counter() - begin)
-                left.append(each)
-        there = left
-    if not there:
-        least = f": the least needs {min(peaks)}" if peaks else ""
-        raise Nothing(f"nothing fits into device_memory={device_memory:.0f} bytes, of the "
-                      f"{len(choices)} policies that were compiled{least}")
-    found = [Measured(choice, peak, tuple(seconds)) for choice, peak, _, seconds in there]
-    return sorted(found, key=lambda each: each.median)
+                compiled = self.program.compiled(policy, self.leaves)
+                peak = self.peaks[choice] = _peak_of(compiled, self.donated)
+                if peak <= self.device_memory:
+                    self._compiled[choice] = compiled
+
+    def fits(self, choice: Choice) -> bool:
+        return choice in self._compiled
+
+    def least(self, choices: Iterable[Choice]) -> int | None:
+        """Bytes that the smallest of these needs, if any could be compiled."""
+        return min((peak for peak in map(self.peaks.get, choices) if peak is not None),
+                   default=None)
+
+    def measure(self, steps: int) -> list[Measured]:
+        """All that fit, in turns; the fastest first.
+
+        Raises:
+          Nothing: None does.
+        """
+        there = [(choice, compiled, list[float]()) for choice, compiled in self._compiled.items()]
+        for turn in range(steps + 1):
+            left = []
+            for each in there:
+                _, compiled, seconds = each
+                begin = time.perf_counter()
+                with _dropped_if_exhausted():
+                    jax.block_until_ready(compiled(*self.leaves))
+                    if turn:        # the first is not counted
+                        seconds.append(time.perf_counter() - begin)
+                    left.append(each)
+            there = left
+        if not there:
+            least = self.least(self.peaks)
+            raise Nothing(f"nothing fits into device_memory={self.device_memory:.0f} bytes, of "
+                          f"the {len(self.peaks)} policies that were compiled" +
+                          (f": the least needs {least}" if least else ""))
+        found = [Measured(choice, self.peaks[choice] or 0, tuple(seconds))
+                 for choice, _, seconds in there]
+        return sorted(found, key=lambda each: each.median)
 
 
 def fastest(found: Sequence[Measured]) -> tuple[Measured, Measured, float, float]:

@@ -264,7 +264,14 @@ class Search:
                      self.time(choice, rates).seconds) / whole
             worst = max(worst, abs(there - gain))
         spared = abs(self.time(other).compute - self.time(choice).compute) / whole
-        return worst + off * spared + ROUNDING
+        return worst + off * spared + self.rounding(choice, other)
+
+    def rounding(self, choice: Choice, other: Choice) -> float:
+        """Of a gain, what is chance or the price of another call, whatever the rates are: much
+        of the step of a small program, and nothing of that of a large one."""
+        values = sum(each.count for name, each in self.sizes.items()
+                     if choice.action(name) != other.action(name))
+        return ROUNDING + self.machine.unsure * values / self.time(Choice()).seconds
 
     def break_even(self, choice: Choice, name: str) -> float | None:
         """At which rate of the link, in bytes a second, offloading `name` too would be as fast
