@@ -100,6 +100,27 @@ def test_a_configuration(capsys, config):
     assert sizes["query_proj"] == 4 * 2 * 256 * 64 * 2
 
 
+def test_other_lengths(capsys, config):
+    """The plan is that of the first length; of others, what becomes of each name."""
+    options = ("--config", config, "--machine", "h200", "--device-memory", "100M")
+    assert _command.run(["plan", "--json", *options, "--tokens", "256,512,1048576"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found) == [*FIELDS, "lengths"]
+    first, longer, longest = found, *found["lengths"]
+    assert longer["tokens"] == 512 and longest["tokens"] == 1048576
+    assert first["names"] == planned(capsys, *options, "--tokens", "256")["names"]
+    alone = planned(capsys, *options, "--tokens", "512")
+    assert longer["actions"] == {row["name"]: row["action"] for row in alone["names"]}
+    assert longer["gain"] == alone["gain"] and longer["error"] == alone["error"]
+    assert longest["lacks"].startswith("nothing fits into device_memory=")
+    assert _command.run(["plan", *options, "--tokens", "256,512,1048576"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-3].startswith("at 512 tokens: gain ")
+    assert lines[-2].startswith("at 1048576 tokens: nothing fits")
+    assert "'256,256' has a number twice" in misused(capsys, "--config", config, "--tokens",
+                                                     "256,256")
+
+
 def test_a_policy_that_is_given(capsys, config):
     found = planned(capsys, "--config", config, "--tokens", "256", "--offload",
                     "query_proj,key_proj", "--keep", "context")
@@ -121,7 +142,7 @@ def test_a_function_in_a_file(capsys, program, tmp_path):
         ("hidden", 6 * 32 * 64 * 4)]
     assert load_plan(saved).json() == found and "<svg" in drawn.read_text()
     assert _command.run(["plan", "--machine", "h200", "--maxtext", f"{program}:make_step"]) == 0
-    assert capsys.readouterr().out.splitlines() == ["remat_policy: custom", "hidden: device"]
+    assert capsys.readouterr().out.splitlines() == ["remat_policy: custom", "hidden: remat"]
     assert _command.run(["plan", "--machine", "h200", f"{program}:make_step"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["name", "bytes", "action", "why"]

@@ -51,6 +51,13 @@ def _count_or_none(word: str) -> int:
     return _count(word, 0)
 
 
+def _counts(word: str) -> list[int]:
+    counts = [_count(part) for part in word.split(",")]
+    if len(set(counts)) < len(counts):
+        raise argparse.ArgumentTypeError(f"'{word}' has a number twice")
+    return counts
+
+
 def _seconds(word: str) -> float:
     try:
         value = float(word)
@@ -103,8 +110,9 @@ def plan_parser() -> argparse.ArgumentParser:
         help=f"instead: devices of each axis, of {', '.join(AXES)}")
     add("--batch", metavar="N", type=_count,
         help="sequences of a model's step, on all devices together; default: one for each")
-    add("--tokens", metavar="N", type=_count,
-        help="tokens of text in each sequence; default: 4096")
+    add("--tokens", metavar="N[,N...]", type=_counts,
+        help="tokens of text in each sequence, 4096 by default; and lengths at which to say "
+             "what would become of other names")
     add("--images", metavar="N", type=_count_or_none,
         help="images in front of each sequence; default: as the model is used")
     add("--train", choices=("all", "attention"),

@@ -106,19 +106,24 @@ def _choice(options: argparse.Namespace) -> Choice | None:
     return Choice(kept, offloaded)
 
 
-def _of_model(options: argparse.Namespace, machine: machines.Machine) -> Plan:
+def _of_model(options: argparse.Namespace, machine: machines.Machine,
+              ) -> tuple[Plan, list[of_model.Length]]:
     model = models.find(options.model) if options.model else models.load(options.config)
     shard = _shard(options, machine)
-    return of_model.plan_of(
-        model, machine, batch=options.batch or shard.data * shard.fsdp * shard.expert,
-        tokens=options.tokens or 4096, images=options.images, shard=shard,
-        train=options.train or "all",
-        lora=decoder.Lora(rank=options.lora) if options.lora else None,
-        device_memory=options.device_memory, host_memory=options.host_memory,
-        choice=_choice(options))
+
+    def plan_at(tokens: int) -> Plan:
+        return of_model.plan_of(
+            model, machine, batch=options.batch or shard.data * shard.fsdp * shard.expert,
+            tokens=tokens, images=options.images, shard=shard, train=options.train or "all",
+            lora=decoder.Lora(rank=options.lora) if options.lora else None,
+            device_memory=options.device_memory, host_memory=options.host_memory,
+            choice=_choice(options))
+    first, *others = options.tokens or [4096]
+    return plan_at(first), of_model.by_length(plan_at, others)
 
 
-def _of_function(options: argparse.Namespace, machine: machines.Machine) -> Plan:
+def _of_function(options: argparse.Namespace, machine: machines.Machine,
+                 ) -> tuple[Plan, list[of_model.Length]]:
     for name in OF_MODELS:
         if getattr(options, name) is not None:
             raise UsageError(f"--{name} is of a model: '{options.function}' says it itself")
@@ -128,10 +133,12 @@ def _of_function(options: argparse.Namespace, machine: machines.Machine) -> Plan
                 # A CPU has no memory of its own to offload from but actmem's.
                 destination="actmem" if compiler is memory.CPU else "pinned_host",
                 device_memory=options.device_memory, host_memory=options.host_memory,
-                model=options.function, choice=_choice(options), measure=options.measure or 0)
+                model=options.function, choice=_choice(options),
+                measure=options.measure or 0), []
 
 
-def _planned(options: argparse.Namespace) -> tuple[Plan, machines.Machine]:
+def _planned(options: argparse.Namespace,
+             ) -> tuple[Plan, list[of_model.Length], machines.Machine]:
     given = [what for what in (options.model, options.config, options.function) if what]
     if len(given) != 1:
         raise UsageError("give one of --model NAME, --config FILE and FILE.py:FUNCTION")
@@ -147,7 +154,8 @@ def _planned(options: argparse.Namespace) -> tuple[Plan, machines.Machine]:
     if options.json and options.maxtext:
         raise UsageError("give one of --json and --maxtext")
     machine = machines.find(options.machine)
-    return (_of_function if options.function else _of_model)(options, machine), machine
+    found, lengths = (_of_function if options.function else _of_model)(options, machine)
+    return found, lengths, machine
 
 
 def run(options: argparse.Namespace) -> int:
@@ -155,7 +163,7 @@ def run(options: argparse.Namespace) -> int:
     if options.plot and not importlib.util.find_spec("matplotlib"):
         return _tell("--plot wants matplotlib: pip install matplotlib")
     try:
-        found, machine = _planned(options)
+        found, lengths, machine = _planned(options)
     except UsageError:
         raise
     except Exception as error:      # pylint: disable=broad-exception-caught
@@ -164,11 +172,12 @@ def run(options: argparse.Namespace) -> int:
             raise
         return _tell(words)
     if options.json:
-        print(json.dumps(found.json(), indent=1))
+        others = {"lengths": [each.json() for each in lengths]} if lengths else {}
+        print(json.dumps(found.json() | others, indent=1))
     elif options.maxtext:
         print(found.maxtext(), end="")
     else:
-        print(found)
+        print("\n".join([str(found), *(each.line(found) for each in lengths)]))
         assumed = machine.assumptions()
         if assumed:
             print(f"assumed of {machine.name}: {', '.join(assumed)}")

@@ -10,7 +10,9 @@ its part, beside the optimizer's state, and one layer's weights as they are gath
 """
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -20,6 +22,7 @@ from actmem.plan import Choice, Plan, decoder, plan
 from actmem.plan.between import Between
 from actmem.plan.machine import Machine
 from actmem.plan.models import Model
+from actmem.plan.search import Nothing
 
 
 def _bytes(tree: dict[str, Any]) -> int:
@@ -50,3 +53,38 @@ def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
                 model=model.name, resident=has - seen, devices=min(devices, shard.devices),
                 choice=choice, frozen=1, between=Between(step, machine),
                 **options)
+
+
+@dataclasses.dataclass(frozen=True)
+class Length:
+    """What a plan would be for sequences of another length; None: nothing fits."""
+    tokens: int
+    plan: Plan | None
+    lacks: str = ""
+
+    def line(self, first: Plan) -> str:
+        """As a line below `first`, with the names of which something else becomes there."""
+        if self.plan is None:
+            return f"at {self.tokens} tokens: {self.lacks}"
+        there = {row.name: row.action for row in first.names}
+        other = [f"{row.name} {row.action}" for row in self.plan.names
+                 if row.action != there.get(row.name)]
+        return (f"at {self.tokens} tokens: gain {self.plan.gain:.1%} ± {self.plan.error:.1%}; "
+                f"{', '.join(other) or 'the same policy'}")
+
+    def json(self) -> dict[str, Any]:
+        if self.plan is None:
+            return {"tokens": self.tokens, "lacks": self.lacks}
+        return {"tokens": self.tokens, "gain": self.plan.gain, "error": self.plan.error,
+                "actions": {row.name: row.action for row in self.plan.names}}
+
+
+def by_length(plan_at: Callable[[int], Plan], lengths: Sequence[int]) -> list[Length]:
+    """The plans of other lengths, each by plan_at(tokens)."""
+    found = []
+    for tokens in lengths:
+        try:
+            found.append(Length(tokens, plan_at(tokens)))
+        except Nothing as error:
+            found.append(Length(tokens, None, str(error)))
+    return found
