@@ -7,6 +7,7 @@ static const struct subcommand subcommands[] = {
 	{ "list", "list the regions on this machine, and their owners", cmd_list },
 	{ "waits", "show what processes wait for: disks, memory, or nothing", cmd_waits },
 	{ "info", "show the backend, versions, nodes, page pools and limits", cmd_info },
+	{ "doctor", "find what keeps this machine from full speed, and its remedy", cmd_doctor },
 	{ "bench", "measure pinning, copying and spill devices of this machine", cmd_bench },
 	{ "replay", "run a training step's traffic, and verify every byte", cmd_replay },
 	{ "plan", "decide which activations stay, leave, or are computed again", cmd_plan },

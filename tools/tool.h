@@ -42,6 +42,7 @@ int cmd_run(int argc, char **argv);
 int cmd_list(int argc, char **argv);
 int cmd_waits(int argc, char **argv);
 int cmd_info(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_replay(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
@@ -58,6 +59,9 @@ void ignore_closed_pipes(void);
 
 /* The folder that the running program lies in. False: as of errno. */
 bool own_folder(char folder[PATH_MAX]);
+
+/* Whether this process has it now: CAP_* of linux/capability.h. */
+bool has_capability(unsigned int capability);
 
 /* Whether other users' processes and regions are shown to this one. */
 bool sees_all_users(void);

@@ -16,7 +16,7 @@ from tap import case, main
 
 PRINTING = (["--help"], ["--version"], ["run", "--help"], ["list", "--help"], ["info", "--help"],
             ["bench", "--help"], ["replay", "--help"], ["waits", "--help"],
-            ["plan", "--help"], ["probe", "--help"],
+            ["plan", "--help"], ["probe", "--help"], ["doctor", "--help"],
             ["waits"], ["waits", "--json"], ["list"], ["list", "--json"], ["info"],
             ["info", "--json"])
 
@@ -27,7 +27,7 @@ def run(*arguments, **options):
 
 @case
 def help_and_version_go_to_standard_output():
-    for arguments in PRINTING[:10]:
+    for arguments in PRINTING[:11]:
         result = actmem(*arguments)
         expect(result, 0)
         assert result.stdout
@@ -44,7 +44,7 @@ def usage_errors_are_one_line_and_a_hint():
     expect(actmem("--frob"), 2, "", "--frob")
     for name in SUBCOMMANDS:
         expect(actmem(name, "--frob"), 2, "", "--frob")
-    for name in ("list", "waits", "info"):
+    for name in ("list", "waits", "info", "doctor"):
         expect(actmem(name, "frob"), 2, "", "'frob'")
     expect(actmem("run"), 2, "", "no program")
     expect(actmem("run", "--"), 2, "", "no program")

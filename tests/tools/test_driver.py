@@ -21,6 +21,11 @@ PROGRAMS = {
     "list": [ACTMEM, "run", "--backend", "driver", "--nodes", "1", *HOLD, ACTMEM, "list", "--json"],
     "waits": [ACTMEM, "run", "--backend", "driver", "--nodes", "1", *HOLD, ACTMEM, "waits",
               "--json"],
+    "doctor": ["/bin/sh", "-c",
+               f"{ACTMEM} doctor --json; cd /sys/class/misc/actmem && echo 32M >user_limit_bytes && "
+               f"echo {8 * MIB} >node1/pool_bytes && while read ready <node1/pool_free_bytes && "
+               f"[ $ready != {8 * MIB} ]; do :; done; {ACTMEM} doctor --json; "
+               "echo max >user_limit_bytes && echo 0 >node1/pool_bytes"],
     "held": [ACTMEM, "run", "--nodes", "0,1", "--policy", "interleave", *HOLD, ACTMEM, "info",
              "--json"],
     "table": [ACTMEM, "run", "--verbose", "--nodes", "1", *HOLD, ACTMEM, "list"],
@@ -118,6 +123,22 @@ def what_holds_regions_of_the_driver_waits_for_nothing():
     (told,) = json.loads(outputs()["waits"])["waits"]
     assert told["command"] == "holder" and told["for"] == "nothing", told
     assert told["seconds"] >= 0, told
+
+
+@case
+def the_doctor_finds_the_driver_and_its_settings():
+    output, decoder = outputs()["doctor"].strip(), json.JSONDecoder()
+    first, end = decoder.raw_decode(output)
+    second, _ = decoder.raw_decode(output[end:].lstrip())
+    before, after = ({each["check"]: each for each in found} for found in (first, second))
+    for found in (before, after):
+        assert found["driver"]["state"] == "ok", found
+        assert found["contiguous memory"]["state"] in ("ok", "fix"), found
+        assert found["NUMA balancing"]["state"] in ("ok", "fix"), found
+    assert before["pool"]["state"] == "fix" and "no warm pool" in before["pool"]["finding"]
+    assert before["limit"]["state"] == "ok", before
+    assert after["pool"]["state"] == "ok" and "8M ready" in after["pool"]["finding"], after
+    assert after["limit"]["state"] == "note" and "32M" in after["limit"]["finding"], after
 
 
 @case

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The checks of `actmem doctor`. Each adds a finding or more to a JSON array:
+ * {"check", "state", "finding", "fix"}, where state is "ok", "fix" (something costs speed
+ * or will fail, and @fix undoes it) or "note" (to know, and nothing to do here).
+ */
+#ifndef ACTMEM_CHECKS_H
+#define ACTMEM_CHECKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <jansson.h>
+
+#define CHECK_OK	"ok"
+#define CHECK_FIX	"fix"
+#define CHECK_NOTE	"note"
+
+/* How a check reports; 0 or -ENOMEM. @fix: NULL for none. */
+__attribute__((format(printf, 5, 6)))
+int add_finding(json_t *findings, const char *check, const char *state, const char *fix,
+		const char *format, ...);
+
+/* The folders to spill to, of --spill or ACTMEM_SPILL. */
+struct spill_folders {
+	char **paths;
+	size_t count;
+};
+
+/* Of memory: the driver, pages, limits, and the pool (checks_memory.c). */
+int check_driver(json_t *findings, bool *is_usable);
+int check_pages(json_t *findings, bool has_driver);
+int check_pools(json_t *findings, bool has_driver);
+int check_memlock(json_t *findings, bool has_driver);
+int check_cgroup(json_t *findings);
+
+/* Of devices, files and what surrounds the process (checks_devices.c). */
+int check_io_uring(json_t *findings);
+int check_spill(json_t *findings, const struct spill_folders *folders);
+int check_devices(json_t *findings);
+int check_balancing(json_t *findings);
+int check_environment(json_t *findings);
+int check_container(json_t *findings);
+
+#endif

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* The doctor's checks of devices, files, the environment and the container. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+#include "checks.h"
+#include "facts.h"
+#include "machine/machine.h"
+
+#define PCI_DEVICES	"/sys/bus/pci/devices"
+#define NVIDIA		0x10de
+
+int check_io_uring(json_t *findings)
+{
+	json_t *io_uring = facts_io_uring();
+	const char *error = json_string_value(json_object_get(io_uring, "error"));
+	int err;
+
+	if (!io_uring)
+		return -ENOMEM;
+	if (!error)
+		err = add_finding(findings, "io_uring", CHECK_OK, NULL, "can be used");
+	else if (json_integer_value(json_object_get(io_uring, "disabled")) > 0)
+		err = add_finding(findings, "io_uring", CHECK_FIX,
+				  "as root: sysctl kernel.io_uring_disabled=0",
+				  "%s: spill goes through threads, at more CPU time", error);
+	else
+		err = add_finding(findings, "io_uring", CHECK_FIX,
+				  "have the container's seccomp profile permit io_uring_setup, io_uring_enter and io_uring_register",
+				  "%s: spill goes through threads, at more CPU time", error);
+	json_decref(io_uring);
+	return err;
+}
+
+/* The device below the folder's files turns; false also if the kernel does not say. */
+static bool is_rotational(dev_t device)
+{
+	uint64_t value = 0;
+
+	if (sysfile_value(&value, "/sys/dev/block/%u:%u/queue/rotational",
+			  major(device), minor(device)) &&
+	    sysfile_value(&value, "/sys/dev/block/%u:%u/../queue/rotational",
+			  major(device), minor(device)))
+		return false;
+	return value == 1;
+}
+
+static bool has_direct_io(const char *folder)
+{
+	char path[PATH_MAX];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/.actmem-doctor-XXXXXX", folder);
+	fd = mkostemp(path, O_CLOEXEC | O_DIRECT);
+	if (fd < 0)
+		return false;
+	unlink(path);
+	close(fd);
+	return true;
+}
+
+static int check_folder(json_t *findings, const char *folder)
+{
+	struct statfs files;
+	struct stat stat;
+
+	if (statfs(folder, &files) || lstat(folder, &stat) || access(folder, W_OK))
+		return add_finding(findings, "spill", CHECK_FIX,
+				   "make the folder, and let the job's user write there",
+				   "%s: %s", folder, strerror(errno));
+	if (files.f_type == TMPFS_MAGIC || files.f_type == RAMFS_MAGIC)
+		return add_finding(findings, "spill", CHECK_FIX,
+				   "name a folder on an NVMe disk",
+				   "%s is in memory itself (tmpfs)", folder);
+	if (files.f_type == NFS_SUPER_MAGIC)
+		return add_finding(findings, "spill", CHECK_FIX,
+				   "name a folder on a disk of this machine",
+				   "%s is on another machine (NFS)", folder);
+	if (!has_direct_io(folder))
+		return add_finding(findings, "spill", CHECK_FIX,
+				   "name a folder on ext4 or XFS; or allow the page cache (--spill-allow buffered)",
+				   "%s: no direct I/O", folder);
+	if (is_rotational(stat.st_dev))
+		return add_finding(findings, "spill", CHECK_FIX,
+				   "name a folder on an NVMe disk", "%s is on a disk that turns, as the kernel has it",
+				   folder);
+	return add_finding(findings, "spill", CHECK_OK, NULL, "%s: direct I/O", folder);
+}
+
+int check_spill(json_t *findings, const struct spill_folders *folders)
+{
+	int err = 0;
+	size_t i;
+
+	for (i = 0; !err && i < folders->count; i++)
+		err = check_folder(findings, folders->paths[i]);
+	return err;
+}
+
+/* Accelerators and NVMe disks by their class; NULL for anything else. */
+static const char *kind_of(uint64_t class, uint64_t vendor)
+{
+	switch (class >> 8) {
+	case 0x0108:
+		return "NVMe";
+	case 0x0300:
+	case 0x0302:
+		return vendor == NVIDIA ? "GPU" : NULL;
+	case 0x1200:
+		return "accelerator";
+	}
+	return NULL;
+}
+
+static uint64_t pci_hex(const char *device, const char *name)
+{
+	char path[PATH_MAX], text[32];
+
+	snprintf(path, sizeof(path), PCI_DEVICES "/%s/%s", device, name);
+	return sysfile_read(path, text, sizeof(text)) ? 0 : strtoull(text, NULL, 16);
+}
+
+static int check_device(json_t *findings, const char *kind, const char *device, bool has_nodes)
+{
+	char path[PATH_MAX], type[32], node[16] = "?";
+	uint64_t width = 0, widest = 0;
+
+	snprintf(path, sizeof(path), PCI_DEVICES "/%s/numa_node", device);
+	if (!sysfile_read(path, node, sizeof(node)))
+		node[strcspn(node, "\n")] = '\0';
+	snprintf(path, sizeof(path), PCI_DEVICES "/%s/iommu_group/type", device);
+	if (!sysfile_read(path, type, sizeof(type)) && !strncmp(type, "DMA", 3))
+		return add_finding(findings, "IOMMU", CHECK_FIX,
+				   "boot with iommu=pt on the kernel's command line",
+				   "%s %s: each transfer's addresses are translated (%.*s)", kind,
+				   device, (int)strcspn(type, "\n"), type);
+	if (has_nodes && !strcmp(node, "-1"))
+		return add_finding(findings, "device", CHECK_FIX,
+				   "switch NUMA (SRAT) on in the firmware; in a VM tell it the device's node",
+				   "%s %s: the kernel does not know its node", kind, device);
+	if (!sysfile_value(&width, PCI_DEVICES "/%s/current_link_width", device) &&
+	    !sysfile_value(&widest, PCI_DEVICES "/%s/max_link_width", device) && width < widest)
+		return add_finding(findings, "device", CHECK_FIX,
+				   "seat the card anew, or use a slot with all lanes",
+				   "%s %s: %" PRIu64 " of %" PRIu64 " lanes", kind, device, width,
+				   widest);
+	return add_finding(findings, "device", CHECK_OK, NULL, "%s %s: node %s, %" PRIu64 " lanes",
+			   kind, device, node, width);
+}
+
+static bool has_several_nodes(void)
+{
+	return !access("/sys/devices/system/node/node1", F_OK);
+}
+
+int check_devices(json_t *findings)
+{
+	bool has_nodes = has_several_nodes();
+	struct dirent **devices;
+	int count = scandir(PCI_DEVICES, &devices, NULL, alphasort), i, err = 0;
+
+	for (i = 0; i < count; i++) {
+		const char *name = devices[i]->d_name;
+		const char *kind = *name == '.' ? NULL :
+				   kind_of(pci_hex(name, "class"), pci_hex(name, "vendor"));
+
+		if (kind && !err)
+			err = check_device(findings, kind, name, has_nodes);
+		free(devices[i]);
+	}
+	if (count >= 0)
+		free(devices);
+	return err;
+}
+
+int check_balancing(json_t *findings)
+{
+	uint64_t value;
+
+	if (!has_several_nodes() || sysfile_value(&value, "/proc/sys/kernel/numa_balancing"))
+		return 0;
+	if (value)
+		return add_finding(findings, "NUMA balancing", CHECK_FIX,
+				   "as root: sysctl kernel.numa_balancing=0",
+				   "the kernel unmaps pages to learn which node uses them");
+	return add_finding(findings, "NUMA balancing", CHECK_OK, NULL, "off");
+}
+
+static bool begins_a_variable(const char *prefix)
+{
+	extern char **environ;
+	char **variable;
+
+	for (variable = environ; *variable; variable++)
+		if (!strncmp(*variable, prefix, strlen(prefix)))
+			return true;
+	return false;
+}
+
+/* Of runtimes whose variables are set here. */
+int check_environment(json_t *findings)
+{
+	const char *cap = getenv("XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB");
+	const char *torch = getenv("PYTORCH_ALLOC_CONF") ?: getenv("PYTORCH_CUDA_ALLOC_CONF");
+	int err = 0;
+
+	if (cap)
+		err = add_finding(findings, "XLA", CHECK_OK, NULL,
+				  "pinned host memory of a device: at most %s GB", cap);
+	else if (begins_a_variable("XLA_") || begins_a_variable("JAX_"))
+		err = add_finding(findings, "XLA", CHECK_FIX,
+				  "export XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB=N, or offload by actmem.jax, which has no such limit",
+				  "XLA takes at most 64 GiB of pinned host memory for a device");
+	if (!err && torch && !strstr(torch, "pinned_max_round_threshold_mb"))
+		err = add_finding(findings, "PyTorch", CHECK_FIX,
+				  "add pinned_max_round_threshold_mb:1 to PYTORCH_ALLOC_CONF",
+				  "PyTorch rounds pinned memory up to powers of two");
+	return err;
+}
+
+int check_container(json_t *findings)
+{
+	if (!getenv("KUBERNETES_SERVICE_HOST"))
+		return 0;
+	return add_finding(findings, "pod", CHECK_NOTE, NULL,
+			   "a pod cannot set its limit of locked memory: the node's user_limit_bytes counts, and /dev/actmem has to be handed to it");
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* The doctor's checks of memory: the driver, huge pages, the pool, and limits. */
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/capability.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "actmem.h"
+#include "checks.h"
+#include "facts.h"
+#include "machine/machine.h"
+#include "table.h"
+#include "tool.h"
+
+#define HUGE_ORDER	9	/* of 2 MiB, in pages of 4 KiB */
+#define SMALL_BYTES	4096ULL
+
+static uint64_t number_of(const json_t *object, const char *key)
+{
+	return (uint64_t)json_integer_value(json_object_get(object, key));
+}
+
+static bool is_null(const json_t *object, const char *key)
+{
+	return !object || json_is_null(json_object_get(object, key));
+}
+
+/* What keeps this process from the device. */
+static int add_no_driver(json_t *findings, const char *error)
+{
+	if (!strcmp(error, strerror(EACCES)) || !strcmp(error, strerror(EPERM)))
+		return add_finding(findings, "driver", CHECK_FIX,
+				   "as root: usermod -aG actmem USER, who then logs in anew; in a container hand it /dev/actmem",
+				   "/dev/actmem is there, and this user may not open it");
+	return add_finding(findings, "driver", CHECK_FIX,
+			   "as root: modprobe actmem, once actmem-dkms or `make dkms-install` has built it",
+			   "/dev/actmem cannot be opened (%s): no warm pools, no limits by user, regions are not listed after a crash",
+			   error);
+}
+
+int check_driver(json_t *findings, bool *is_usable)
+{
+	json_t *driver = facts_driver(), *library = facts_library();
+	const char *version, *error;
+	int err = -ENOMEM;
+
+	*is_usable = false;
+	if (!driver || !library)
+		goto out;
+	error = json_string_value(json_object_get(driver, "error"));
+	version = json_string_value(json_object_get(driver, "version"));
+	if (error) {
+		err = add_no_driver(findings, error);
+	} else if (number_of(driver, "abi") < number_of(library, "abi_oldest") ||
+		   number_of(library, "abi") < number_of(driver, "abi_oldest")) {
+		err = add_finding(findings, "driver", CHECK_FIX,
+				  "install module and library of one version, then as root: modprobe -r actmem && modprobe actmem",
+				  "the module speaks ABI %" PRIu64 " to %" PRIu64 ", the library %" PRIu64 " to %" PRIu64,
+				  number_of(driver, "abi_oldest"), number_of(driver, "abi"),
+				  number_of(library, "abi_oldest"), number_of(library, "abi"));
+	} else {
+		*is_usable = true;
+		err = add_finding(findings, "driver", CHECK_OK, NULL, "module %s, library %s",
+				  version ?: "of an unknown version", actmem_version());
+	}
+out:
+	json_decref(driver);
+	json_decref(library);
+	return err;
+}
+
+/* Free memory of a node in blocks of 2 MiB and more; 0 if the kernel does not tell. */
+static uint64_t free_in_huge_blocks(int node)
+{
+	char text[8192], *line, *state;
+	uint64_t bytes = 0;
+
+	if (sysfile_read("/proc/buddyinfo", text, sizeof(text)))
+		return 0;
+	for (line = strtok_r(text, "\n", &state); line; line = strtok_r(NULL, "\n", &state)) {
+		unsigned int order;
+		int of, length;
+		char *at;
+
+		if (sscanf(line, "Node %d, zone %*s%n", &of, &length) != 1 || of != node)
+			continue;
+		at = line + length;
+		for (order = 0; *at; order++) {
+			char *end;
+			uint64_t count = strtoull(at, &end, 10);
+
+			if (end == at)
+				break;
+			at = end;
+			if (order >= HUGE_ORDER)
+				bytes += count * (SMALL_BYTES << order);
+		}
+	}
+	return bytes;
+}
+
+/* The driver takes huge pages from free memory that is contiguous. */
+static int check_contiguous(json_t *findings, const json_t *nodes)
+{
+	const json_t *node;
+	bool is_good = true;
+	size_t i;
+
+	json_array_foreach(nodes, i, node) {
+		uint64_t all = number_of(node, "free_bytes");
+		uint64_t huge = free_in_huge_blocks((int)number_of(node, "node"));
+		char *text;
+		int err;
+
+		if (!huge || huge >= all / 2)
+			continue;
+		is_good = false;
+		text = bytes_to_text(huge, 0);
+		err = text ? add_finding(findings, "contiguous memory", CHECK_FIX,
+					 "as root, while no job runs: echo 1 > /proc/sys/vm/compact_memory; a pool that is filled at boot does not need it",
+					 "node %" PRIu64 ": %s in blocks of 2 MiB, less than half of what is free",
+					 number_of(node, "node"), text) : -ENOMEM;
+		free(text);
+		if (err)
+			return err;
+	}
+	return is_good ? add_finding(findings, "contiguous memory", CHECK_OK, NULL,
+				     "free memory lies in blocks of 2 MiB and more") : 0;
+}
+
+/* Without the driver huge pages are those of hugetlb, or transparent ones. */
+static int check_hugetlb(json_t *findings, const json_t *nodes)
+{
+	json_t *thp = facts_thp();
+	const char *shmem = json_string_value(json_object_get(thp, "shmem_enabled"));
+	uint64_t total = 0;
+	const json_t *node;
+	int without = -1, err;
+	size_t i;
+
+	json_array_foreach(nodes, i, node) {
+		uint64_t pages = number_of(json_object_get(node, "huge_2M"), "total");
+
+		total += pages;
+		if (!pages)
+			without = (int)number_of(node, "node");
+	}
+	if (total && without >= 0)
+		err = add_finding(findings, "huge pages", CHECK_FIX,
+				  "as root: write as many to each /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages",
+				  "node %d has none of the %" PRIu64 " hugetlb pages of 2 MiB",
+				  without, total);
+	else if (total)
+		err = add_finding(findings, "huge pages", CHECK_OK, NULL,
+				  "%" PRIu64 " hugetlb pages of 2 MiB", total);
+	else if (shmem && strcmp(shmem, "never") && strcmp(shmem, "deny"))
+		err = add_finding(findings, "huge pages", CHECK_OK, NULL,
+				  "transparent ones for shared memory: %s", shmem);
+	else
+		err = add_finding(findings, "huge pages", CHECK_FIX,
+				  "as root: sysctl vm.nr_hugepages=N, or echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled",
+				  "no hugetlb pages, and no transparent ones for shared memory (%s): pages are of 4 KiB",
+				  shmem ?: "the kernel has none");
+	json_decref(thp);
+	return err;
+}
+
+int check_pages(json_t *findings, bool has_driver)
+{
+	json_t *nodes = facts_nodes();
+	int err = -ENOMEM;
+
+	if (nodes)
+		err = has_driver ? check_contiguous(findings, nodes)
+				 : check_hugetlb(findings, nodes);
+	json_decref(nodes);
+	return err;
+}
+
+int check_pools(json_t *findings, bool has_driver)
+{
+	json_t *nodes, *memory;
+	uint64_t ready = 0, total = 0, available;
+	char *ready_text = NULL, *available_text = NULL;
+	const json_t *node;
+	int err = -ENOMEM;
+	size_t i;
+
+	if (!has_driver)
+		return 0;
+	nodes = facts_nodes();
+	memory = facts_memory();
+	if (!nodes || !memory)
+		goto out;
+	json_array_foreach(nodes, i, node) {
+		const json_t *pool = json_object_get(node, "pool");
+
+		ready += number_of(pool, "free_bytes");
+		total += number_of(pool, "total_bytes");
+	}
+	available = number_of(memory, "available_bytes");
+	ready_text = bytes_to_text(ready, 0);
+	available_text = bytes_to_text(available, 0);
+	if (!ready_text || !available_text)
+		goto out;
+	if (!total)
+		err = add_finding(findings, "pool", CHECK_FIX,
+				  "as root: echo SIZE > /sys/class/misc/actmem/node0/pool_bytes, as 64G, for each node",
+				  "no warm pool: each job zeroes its pages while it starts");
+	else if (ready > available)
+		err = add_finding(findings, "pool", CHECK_FIX,
+				  "as root: write a smaller SIZE to /sys/class/misc/actmem/node*/pool_bytes",
+				  "%s ready in the pool, and %s are left to everything else",
+				  ready_text, available_text);
+	else
+		err = add_finding(findings, "pool", CHECK_OK, NULL,
+				  "%s ready; %s are left to everything else", ready_text,
+				  available_text);
+out:
+	json_decref(nodes);
+	json_decref(memory);
+	free(ready_text);
+	free(available_text);
+	return err;
+}
+
+/* The capability counts in the first user namespace alone: not for a container's root. */
+static bool may_lock_all(void)
+{
+	unsigned long inner, outer, count;
+	char map[128];
+
+	return has_capability(CAP_IPC_LOCK) &&
+	       !sysfile_read("/proc/self/uid_map", map, sizeof(map)) &&
+	       sscanf(map, "%lu %lu %lu", &inner, &outer, &count) == 3 && !inner && !outer &&
+	       count == UINT32_MAX;
+}
+
+/* With the driver the administrator's limit by user counts, if there is one. */
+int check_memlock(json_t *findings, bool has_driver)
+{
+	json_t *memlock = facts_memlock(), *driver = facts_driver();
+	char *limit = NULL;
+	int err = -ENOMEM;
+
+	if (!memlock || !driver)
+		goto out;
+	if (has_driver && !is_null(driver, "user_limit_bytes") &&
+	    json_object_get(driver, "user_limit_bytes")) {
+		limit = bytes_to_text(number_of(driver, "user_limit_bytes"), 0);
+		err = limit ? add_finding(findings, "limit", CHECK_NOTE, NULL,
+					  "each user may have %s of the driver (user_limit_bytes)",
+					  limit) : -ENOMEM;
+	} else if (is_null(memlock, "soft_bytes")) {
+		err = add_finding(findings, "limit", CHECK_OK, NULL,
+				  "locked memory (ulimit -l) is unlimited");
+	} else if (may_lock_all()) {
+		err = add_finding(findings, "limit", CHECK_OK, NULL,
+				  "none for this user (CAP_IPC_LOCK); other users' is ulimit -l");
+	} else {
+		limit = bytes_to_text(number_of(memlock, "soft_bytes"), 0);
+		err = limit ? add_finding(findings, "limit", CHECK_FIX,
+					  has_driver ?
+					  "as root: echo SIZE > /sys/class/misc/actmem/user_limit_bytes; or LimitMEMLOCK=infinity in the job's unit" :
+					  "LimitMEMLOCK=infinity in the job's unit, or 'memlock unlimited' in /etc/security/limits.d",
+					  "a process may lock %s (ulimit -l)", limit) : -ENOMEM;
+	}
+out:
+	json_decref(memlock);
+	json_decref(driver);
+	free(limit);
+	return err;
+}
+
+int check_cgroup(json_t *findings)
+{
+	struct memory_cgroup cgroup;
+	char *limit, *left;
+	int err = -ENOMEM;
+
+	if (memory_cgroup_read(&cgroup, "/proc/self/cgroup", "/proc/self/mounts") ||
+	    !cgroup.version || cgroup.limit_bytes == UINT64_MAX)
+		return add_finding(findings, "cgroup", CHECK_OK, NULL, "no limit of memory");
+	limit = bytes_to_text(cgroup.limit_bytes, 0);
+	left = bytes_to_text(cgroup.available_bytes, 0);
+	if (limit && left)
+		err = add_finding(findings, "cgroup", CHECK_NOTE, NULL,
+				  "%s left of %s (%s)", left, limit, cgroup.limit_file);
+	free(limit);
+	free(left);
+	return err;
+}

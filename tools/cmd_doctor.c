@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* actmem doctor: each condition for full speed, in the order of what it gains. */
+#include <err.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "checks.h"
+#include "table.h"
+#include "tool.h"
+
+static const char help[] =
+	"Looks for what keeps actmem from full speed on this machine, for this user, and\n"
+	"says how to mend it. What gains most comes first. Nothing is changed.\n"
+	"\n"
+	"  -s, --spill=DIR  a folder to spill to; may be repeated. Default: ACTMEM_SPILL\n"
+	"  -a, --all        show what is well, too\n"
+	"  -J, --json       print JSON, of all\n"
+	"  -h, --help       print this\n"
+	"\n"
+	"Exit status 1 if there is something to mend.";
+
+struct doctor {
+	struct spill_folders spill;
+	bool shows_all;
+};
+
+int add_finding(json_t *findings, const char *check, const char *state, const char *fix,
+		const char *format, ...)
+{
+	va_list arguments;
+	char *text;
+	int length;
+
+	va_start(arguments, format);
+	length = vasprintf(&text, format, arguments);
+	va_end(arguments);
+	if (length < 0)
+		return -ENOMEM;
+	length = json_array_append_new(findings, json_pack(
+		"{s:s, s:s, s:o, s:o}", "check", check, "state", state,
+		"finding", text_to_json(text), "fix", fix ? json_string(fix) : json_null()));
+	free(text);
+	return length ? -ENOMEM : 0;
+}
+
+static int add_folder(struct spill_folders *folders, char *path)
+{
+	char **paths = realloc(folders->paths, (folders->count + 1) * sizeof(*paths));
+
+	if (!paths)
+		return -ENOMEM;
+	paths[folders->count++] = path;
+	folders->paths = paths;
+	return 0;
+}
+
+/* The parts of @list between colons, which they share the memory of. */
+static int add_folders(struct spill_folders *folders, char *list)
+{
+	char *folder, *state;
+	int err = 0;
+
+	for (folder = strtok_r(list, ":", &state); folder && !err;
+	     folder = strtok_r(NULL, ":", &state))
+		err = add_folder(folders, folder);
+	return err;
+}
+
+static int examine(json_t *findings, const struct spill_folders *folders)
+{
+	bool has_driver;
+	int err = check_driver(findings, &has_driver);
+
+	err = err ?: check_pages(findings, has_driver);
+	err = err ?: check_memlock(findings, has_driver);
+	err = err ?: check_cgroup(findings);
+	err = err ?: check_pools(findings, has_driver);
+	err = err ?: check_devices(findings);
+	err = err ?: check_spill(findings, folders);
+	err = err ?: check_io_uring(findings);
+	err = err ?: check_balancing(findings);
+	err = err ?: check_environment(findings);
+	return err ?: check_container(findings);
+}
+
+static bool is_well(const json_t *finding)
+{
+	return !strcmp(json_string_value(json_object_get(finding, "state")), CHECK_OK);
+}
+
+/* A fix has a line of its own: side by side neither would fit a terminal. */
+static int print_findings(const json_t *findings, bool shows_all)
+{
+	const json_t *finding;
+	size_t i, shown = 0;
+
+	json_array_foreach(findings, i, finding) {
+		const char *fix = json_string_value(json_object_get(finding, "fix"));
+
+		if (is_well(finding) && !shows_all)
+			continue;
+		shown++;
+		printf("%-4s  %s: %s\n", json_string_value(json_object_get(finding, "state")),
+		       json_string_value(json_object_get(finding, "check")),
+		       json_string_value(json_object_get(finding, "finding")));
+		if (fix)
+			printf("      %s\n", fix);
+	}
+	if (!shown)
+		printf("ok    nothing to mend: %zu conditions are well\n",
+		       json_array_size(findings));
+	return 0;
+}
+
+static bool take(void *data, int option, const char *value)
+{
+	struct doctor *doctor = data;
+
+	if (option != 's') {
+		doctor->shows_all = true;
+		return true;
+	}
+	if (!add_folder(&doctor->spill, (char *)value))
+		return true;
+	warnx("%s", strerror(ENOMEM));
+	return false;
+}
+
+int cmd_doctor(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "spill", required_argument, NULL, 's' },
+		{ "all", no_argument, NULL, 'a' },
+		COMMON_OPTIONS
+	};
+	const struct option_table table = { "s:aJh", options, help, take };
+	const char *variable = getenv("ACTMEM_SPILL");
+	char *list = strdup(variable ?: "");
+	bool as_json = false, is_sick = false;
+	json_t *findings = json_array();
+	struct doctor doctor = { 0 };
+	const json_t *finding;
+	int status, err = 0;
+	size_t i;
+
+	if (!take_options(&table, &doctor, argc, argv, &as_json, &status))
+		goto out;
+	if (!list || !findings)
+		err = -ENOMEM;
+	else if (!doctor.spill.count)
+		err = add_folders(&doctor.spill, list);
+	if (!err)
+		err = examine(findings, &doctor.spill);
+	if (!err)
+		err = as_json ? table_print_json(findings)
+			      : print_findings(findings, doctor.shows_all);
+	json_array_foreach(findings, i, finding)
+		is_sick |= !strcmp(json_string_value(json_object_get(finding, "state")),
+				   CHECK_FIX);
+	if (err)
+		warnx("%s", strerror(-err));
+	status = err || is_sick ? STATUS_FAILED : STATUS_OK;
+out:
+	json_decref(findings);
+	free(doctor.spill.paths);
+	free(list);
+	return status;
+}
