@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include "actmem.h"
 #include "mallocs.h"
+#include "named_files.h"
 #include "table.h"
 #include "tool.h"
 
@@ -23,8 +25,9 @@ static const char help[] =
 	"ALLOCATED, fewer in a lazy region; PAGE size (thp: transparent huge pages);\n"
 	"bytes on each of the NODES; bytes MAPPED by some process; bytes PINNED: by\n"
 	"devices and I/O (driver) or by mlock (memfd); bytes POISONED, lost to hardware\n"
-	"errors (driver); FILE of a region that has one, which outlives its processes: the\n"
-	"path by which a process has it open, else its name; BACKEND.\n"
+	"errors (driver); FILE of a region that has one, which outlives its processes ('actmem\n"
+	"prune' removes those without any): its path, or its name if that cannot be seen;\n"
+	"BACKEND.\n"
 	"\n"
 	"Then the processes under 'actmem run --malloc': large MALLOC BLOCKS, bytes of\n"
 	"them IN USE, bytes POOLED at most, which were freed and are not given back, bytes\n"
@@ -57,7 +60,7 @@ static json_t *nodes_to_json(const struct actmem_region_info *region)
 /* Without an owner that can be seen there is neither pid nor command: null. */
 static json_t *region_to_json(const struct actmem_region_info *region)
 {
-	return json_pack("{s:o, s:b, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:o}",
+	return json_pack("{s:o, s:b, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:o, s:n}",
 			 "pid", region->pid > 0 ? json_integer(region->pid) : json_null(),
 			 "elsewhere", region->pid < 0,
 			 "uid", (json_int_t)region->uid,
@@ -78,7 +81,40 @@ static json_t *region_to_json(const struct actmem_region_info *region)
 			 "exported_bytes", (json_int_t)region->exported_bytes,
 			 "lingering", !!region->lingering,
 			 "named", !!region->named,
-			 "path", region->path ? text_to_json(region->path) : json_null());
+			 "path", region->path ? text_to_json(region->path) : json_null(),
+			 "age_seconds");
+}
+
+struct file_search {
+	const struct actmem_region_info *region;
+	json_t *row;
+	bool is_good;
+};
+
+/* Of a file that no process has open, its path and the time since it changed last. */
+static bool add_path(void *context, const struct named_file *file)
+{
+	struct file_search *search = context;
+
+	if (file->id != search->region->id)
+		return false;
+	search->is_good = !json_object_set_new(search->row, "path", text_to_json(file->path)) &&
+			  !json_object_set_new(search->row, "age_seconds",
+					       json_integer(time(NULL) - file->changed));
+	return true;
+}
+
+static json_t *row_of(const struct actmem_region_info *region)
+{
+	struct file_search search = { region, region_to_json(region), true };
+
+	if (search.row && region->named && !region->path &&
+	    region->backend == ACTMEM_BACKEND_DRIVER)
+		named_files_find(add_path, &search);
+	if (search.is_good)
+		return search.row;
+	json_decref(search.row);
+	return NULL;
 }
 
 static json_t *list_to_json(const struct actmem_region_info *regions, size_t count)
@@ -87,7 +123,7 @@ static json_t *list_to_json(const struct actmem_region_info *regions, size_t cou
 	size_t i;
 
 	for (i = 0; i < count; i++)
-		rows = append_item(rows, region_to_json(&regions[i]));
+		rows = append_item(rows, row_of(&regions[i]));
 	return rows ? json_pack("{s:o, s:o, s:b}", "regions", rows, "malloc", mallocs_to_json(),
 				"all_users", sees_all_users())
 		    : NULL;

@@ -6,6 +6,7 @@ static const struct subcommand subcommands[] = {
 	{ "run", "run a program with actmem set up", cmd_run },
 	{ "list", "list the regions on this machine, and their owners", cmd_list },
 	{ "waits", "show what processes wait for: disks, memory, or nothing", cmd_waits },
+	{ "prune", "remove named regions that no process has", cmd_prune },
 	{ "info", "show the backend, versions, nodes, page pools and limits", cmd_info },
 	{ "doctor", "find what keeps this machine from full speed, and its remedy", cmd_doctor },
 	{ "bench", "measure pinning, copying and spill devices of this machine", cmd_bench },

@@ -17,6 +17,7 @@ from tap import case, main
 PRINTING = (["--help"], ["--version"], ["run", "--help"], ["list", "--help"], ["info", "--help"],
             ["bench", "--help"], ["replay", "--help"], ["waits", "--help"],
             ["plan", "--help"], ["probe", "--help"], ["doctor", "--help"],
+            ["prune", "--help"],
             ["waits"], ["waits", "--json"], ["list"], ["list", "--json"], ["info"],
             ["info", "--json"])
 
@@ -27,7 +28,7 @@ def run(*arguments, **options):
 
 @case
 def help_and_version_go_to_standard_output():
-    for arguments in PRINTING[:11]:
+    for arguments in PRINTING[:12]:
         result = actmem(*arguments)
         expect(result, 0)
         assert result.stdout
@@ -44,7 +45,7 @@ def usage_errors_are_one_line_and_a_hint():
     expect(actmem("--frob"), 2, "", "--frob")
     for name in SUBCOMMANDS:
         expect(actmem(name, "--frob"), 2, "", "--frob")
-    for name in ("list", "waits", "info", "doctor"):
+    for name in ("list", "waits", "info", "doctor", "prune"):
         expect(actmem(name, "frob"), 2, "", "'frob'")
     expect(actmem("run"), 2, "", "no program")
     expect(actmem("run", "--"), 2, "", "no program")

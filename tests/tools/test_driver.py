@@ -55,10 +55,13 @@ PROGRAMS = {
     "names": [HOLDER, "mount", "/act", "size=16M", "--", "/bin/sh", "-c",
               f"{ACTMEM} run {NAMED} {HOLDER} heap {MIB} -- /bin/sh -c 'kill -9 $PPID'; "
               f"{ACTMEM} list --json; "
+              f"{ACTMEM} prune --json --older 1h; {ACTMEM} prune --json --dry-run; "
               f"{ACTMEM} run {NAMED} {HOLDER} heap {MIB} -- "
               f"/bin/sh -c '{ACTMEM} list --json; {ACTMEM} list; {ACTMEM} info --json; "
               f"{ACTMEM} info; {ACTMEM} run {NAMED} {ACTMEM} --version || echo refused'; "
-              f"{ACTMEM} run --name job2 --heap-grow 64M -- {ACTMEM} --version || echo full"],
+              f"{ACTMEM} run --name job2 --heap-grow 64M -- {ACTMEM} --version || echo full; "
+              f"{ACTMEM} run {NAMED} {HOLDER} heap {MIB} -- {ACTMEM} prune --json; "
+              f"{ACTMEM} prune --json; {ACTMEM} prune; {ACTMEM} list --json"],
     # Standard error is a terminal there, which progress is shown on.
     "bench": ["/bin/sh", "-c", f"{ACTMEM} bench --json --backend driver --memory 4M --seconds 0 "
               "2>/dev/null"],
@@ -209,7 +212,7 @@ def values(text):
     """The JSON values in a text, and what is between them as lines."""
     found, lines, decoder = [], [], json.JSONDecoder()
     while text:
-        if text.startswith("{"):
+        if text.startswith(("{", "[")):
             value, end = decoder.raw_decode(text)
             found.append(value)
             text = text[end:]
@@ -221,12 +224,14 @@ def values(text):
 
 @case
 def a_name_outlives_its_program():
-    (ended, running, info), lines = values(outputs()["names"])
+    (ended, young, unused, running, info, used, removed, left), lines = values(
+        outputs()["names"])
     ready = [line for line in lines if line.startswith("ready")]
-    assert ready == ["ready wrote", "ready found"], lines
+    assert ready == ["ready wrote", "ready found", "ready found"], lines
     (before,), (now,) = ended["regions"], running["regions"]
     assert before["named"] is True and before["name"] == "job.0", before
-    assert before["pid"] is None and before["path"] is None, before
+    assert before["pid"] is None and before["path"] == "/act/job.0", before
+    assert 0 <= before["age_seconds"] < 3600 and now["age_seconds"] is None, (before, now)
     assert now["path"] == "/act/job.0" and now["named"] is True, now
     assert now["pid"] is not None and now["command"] == "holder", now
     assert now["nodes"] == [{"node": 1, "bytes": 4 * MIB}], now
@@ -235,6 +240,12 @@ def a_name_outlives_its_program():
                                "used_bytes": 4 * MIB}], info["mounts"]
     assert any(line.split()[-2:] == ["/act/job.0", "driver"] for line in lines), lines
     assert ["/act", "16M", "4M"] in [line.split() for line in lines], lines
+    # Only what no process has goes, and what is old enough.
+    assert young == [] == used and left["regions"] == [], (young, used, left)
+    for found in (unused, removed):
+        assert [(row["path"], row["bytes"], row["uid"]) for row in found] == [
+            ("/act/job.0", 4 * MIB, 0)], found
+    assert ["FILE", "BYTES", "USER", "AGE"] in [line.split() for line in lines], lines
 
 
 @case

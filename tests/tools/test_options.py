@@ -61,8 +61,8 @@ def sources(subcommand):
         return ["tools/options.c", "tools/tool.h"]
     if subcommand in MEASURING:
         return [f"bench/cmd_{subcommand}.c", "tools/memory_options.h", "tools/tool.h"]
-    if subcommand == "doctor":
-        return ["tools/cmd_doctor.c", "tools/tool.h"]
+    if subcommand in ("doctor", "prune"):
+        return [f"tools/cmd_{subcommand}.c", "tools/tool.h"]
     return [f"tools/cmd_{subcommand}.c", "tools/memory_options.h"]
 
 
