@@ -2,12 +2,15 @@
 /* actmem list: the regions on this machine that the caller may see. */
 #include <err.h>
 #include <errno.h>
+#include <getopt.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include "actmem.h"
+#include "list_filter.h"
+#include "machine/machine.h"
 #include "mallocs.h"
 #include "named_files.h"
 #include "table.h"
@@ -17,9 +20,15 @@ static const char help[] =
 	"Lists the regions on this machine that you may see, of both backends, by\n"
 	"process. Other users' regions are shown to root alone.\n"
 	"\n"
-	"  -J, --json     print JSON; sizes are bytes\n"
-	"  -b, --bytes    print sizes as bytes, not as 64M or 1.5G\n"
-	"  -h, --help     print this\n"
+	"  -u, --user=USER        only this user's, by name or number\n"
+	"  -p, --pid=PID          only this process's\n"
+	"  -n, --node=NODE        only those with pages on this node\n"
+	"  -m, --name=PATTERN     only those with such a name, as 'job*'\n"
+	"  -c, --cgroup=PATH      only those of processes in this cgroup or below it\n"
+	"  -o, --output=COLUMNS   these columns, as pid,name,size,cgroup,age,id\n"
+	"  -J, --json             print JSON; sizes are bytes\n"
+	"  -b, --bytes            print sizes as bytes, not as 64M or 1.5G\n"
+	"  -h, --help             print this\n"
 	"\n"
 	"Columns: PID, USER and COMMAND of the owner; NAME of the region; SIZE; bytes\n"
 	"ALLOCATED, fewer in a lazy region; PAGE size (thp: transparent huge pages);\n"
@@ -27,7 +36,8 @@ static const char help[] =
 	"devices and I/O (driver) or by mlock (memfd); bytes POISONED, lost to hardware\n"
 	"errors (driver); FILE of a region that has one, which outlives its processes ('actmem\n"
 	"prune' removes those without any): its path, or its name if that cannot be seen;\n"
-	"BACKEND.\n"
+	"BACKEND. And, if asked for, CGROUP of the process, AGE in seconds of a FILE without\n"
+	"a process, ID of the region.\n"
 	"\n"
 	"Then the processes under 'actmem run --malloc': large MALLOC BLOCKS, bytes of\n"
 	"them IN USE, bytes POOLED at most, which were freed and are not given back, bytes\n"
@@ -57,10 +67,23 @@ static json_t *nodes_to_json(const struct actmem_region_info *region)
 	return nodes;
 }
 
+/* "/kubepods/pod7" of the memory cgroup of its process; null: there is none to be seen. */
+static json_t *cgroup_to_json(int pid)
+{
+	struct memory_cgroup cgroup;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", pid);
+	if (pid <= 0 || memory_cgroup_read(&cgroup, path, "/proc/self/mounts") ||
+	    !cgroup.version)
+		return json_null();
+	return text_to_json(cgroup.path);
+}
+
 /* Without an owner that can be seen there is neither pid nor command: null. */
 static json_t *region_to_json(const struct actmem_region_info *region)
 {
-	return json_pack("{s:o, s:b, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:o, s:n}",
+	return json_pack("{s:o, s:b, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:o, s:n, s:o}",
 			 "pid", region->pid > 0 ? json_integer(region->pid) : json_null(),
 			 "elsewhere", region->pid < 0,
 			 "uid", (json_int_t)region->uid,
@@ -82,7 +105,8 @@ static json_t *region_to_json(const struct actmem_region_info *region)
 			 "lingering", !!region->lingering,
 			 "named", !!region->named,
 			 "path", region->path ? text_to_json(region->path) : json_null(),
-			 "age_seconds");
+			 "age_seconds",
+			 "cgroup", cgroup_to_json(region->pid));
 }
 
 struct file_search {
@@ -117,14 +141,23 @@ static json_t *row_of(const struct actmem_region_info *region)
 	return NULL;
 }
 
-static json_t *list_to_json(const struct actmem_region_info *regions, size_t count)
+/* What is chosen are regions: the blocks of malloc are in none. */
+static json_t *list_to_json(const struct actmem_region_info *regions, size_t count,
+			    const struct list_filter *filter)
 {
 	json_t *rows = json_array();
 	size_t i;
 
-	for (i = 0; i < count; i++)
-		rows = append_item(rows, row_of(&regions[i]));
-	return rows ? json_pack("{s:o, s:o, s:b}", "regions", rows, "malloc", mallocs_to_json(),
+	for (i = 0; rows && i < count; i++) {
+		json_t *row = row_of(&regions[i]);
+
+		if (row && !filter_takes(filter, row))
+			json_decref(row);
+		else
+			rows = append_item(rows, row);
+	}
+	return rows ? json_pack("{s:o, s:o, s:b}", "regions", rows, "malloc",
+				filter_is_set(filter) ? json_array() : mallocs_to_json(),
 				"all_users", sees_all_users())
 		    : NULL;
 }
@@ -162,29 +195,28 @@ static char *cell_file(const json_t *row, const char *key, unsigned int flags)
 	return cell_text(row, json_is_null(json_object_get(row, key)) ? "name" : key, flags);
 }
 
-static int print_table(const json_t *list, unsigned int flags)
-{
-	static const struct column columns[] = {
-		{ "PID", "pid", cell_text, true },
-		{ "USER", "uid", cell_user, false },
-		{ "COMMAND", "command", cell_command, false },
-		{ "NAME", "name", cell_text, false },
-		{ "SIZE", "bytes", cell_bytes, true },
-		{ "ALLOCATED", "allocated_bytes", cell_bytes, true },
-		{ "PAGE", "page_bytes", cell_pages, true },
-		{ "NODES", "nodes", cell_nodes, false },
-		{ "MAPPED", "mapped_bytes", cell_bytes, true },
-		{ "PINNED", "pinned_bytes", cell_bytes, true },
-		{ "POISONED", "poisoned_bytes", cell_bytes, true },
-		{ "FILE", "path", cell_file, false },
-		{ "BACKEND", "backend", cell_text, false },
-	};
+/* The last three are shown if they are asked for. */
+static const struct column all_columns[] = {
+	{ "PID", "pid", cell_text, true },
+	{ "USER", "uid", cell_user, false },
+	{ "COMMAND", "command", cell_command, false },
+	{ "NAME", "name", cell_text, false },
+	{ "SIZE", "bytes", cell_bytes, true },
+	{ "ALLOCATED", "allocated_bytes", cell_bytes, true },
+	{ "PAGE", "page_bytes", cell_pages, true },
+	{ "NODES", "nodes", cell_nodes, false },
+	{ "MAPPED", "mapped_bytes", cell_bytes, true },
+	{ "PINNED", "pinned_bytes", cell_bytes, true },
+	{ "POISONED", "poisoned_bytes", cell_bytes, true },
+	{ "FILE", "path", cell_file, false },
+	{ "BACKEND", "backend", cell_text, false },
+	{ "CGROUP", "cgroup", cell_text, false },
+	{ "AGE", "age_seconds", cell_text, true },
+	{ "ID", "id", cell_text, true },
+};
 
-	int err = table_print(json_object_get(list, "regions"), columns,
-			      sizeof(columns) / sizeof(columns[0]), flags);
-
-	return err ? err : mallocs_print(json_object_get(list, "malloc"), flags);
-}
+#define ALL_COLUMNS	(sizeof(all_columns) / sizeof(all_columns[0]))
+#define USUAL_COLUMNS	(ALL_COLUMNS - 3)
 
 /*
  * actmem_region_list() lists no region of a driver that cannot be asked. 0 if there
@@ -216,34 +248,85 @@ static int tell_what_is_missing(bool as_json)
 	return err && err != -EACCES && err != -EPERM ? STATUS_FAILED : STATUS_OK;
 }
 
+struct list_options {
+	struct list_filter filter;
+	unsigned int table_flags;
+};
+
+static bool take(void *data, int option, const char *value)
+{
+	struct list_options *options = data;
+	struct list_filter *filter = &options->filter;
+
+	switch (option) {
+	case 'u':
+		return filter_user(filter, value);
+	case 'p':
+		return filter_number(&filter->pid, "--pid", value);
+	case 'n':
+		return filter_number(&filter->node, "--node", value);
+	case 'm':
+		filter->name = value;
+		return true;
+	case 'c':
+		filter->cgroup = value;
+		return true;
+	case 'o':
+		filter->columns = value;
+		return true;
+	default:
+		options->table_flags |= TABLE_EXACT_BYTES;
+		return true;
+	}
+}
+
 int cmd_list(int argc, char **argv)
 {
+	static const struct option long_options[] = {
+		{ "user", required_argument, NULL, 'u' },
+		{ "pid", required_argument, NULL, 'p' },
+		{ "node", required_argument, NULL, 'n' },
+		{ "name", required_argument, NULL, 'm' },
+		{ "cgroup", required_argument, NULL, 'c' },
+		{ "output", required_argument, NULL, 'o' },
+		{ "bytes", no_argument, NULL, 'b' },
+		COMMON_OPTIONS
+	};
+	const struct option_table table = { "u:p:n:m:c:o:bJh", long_options, help, take };
+	struct list_options options = { .filter = LIST_FILTER_NONE };
+	struct column columns[LIST_COLUMNS_MAX];
 	struct actmem_region_info *regions;
-	struct print_options options;
-	size_t count;
+	size_t count, column_count;
+	bool as_json = false;
 	json_t *list;
 	int status, err;
 
-	if (!take_print_options(&options, argc, argv, help, &status))
+	if (!take_options(&table, &options, argc, argv, &as_json, &status))
 		return status;
-
+	column_count = filter_columns(&options.filter, all_columns, ALL_COLUMNS, USUAL_COLUMNS,
+				      columns);
+	if (!column_count)
+		return usage_hint();
 	if (actmem_region_list(&regions, &count)) {
 		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
 		return STATUS_FAILED;
 	}
 	if (count)
 		qsort(regions, count, sizeof(*regions), compare_regions);
-	list = list_to_json(regions, count);
+	list = list_to_json(regions, count, &options.filter);
 	free(regions);
 	if (!list)
 		err = -ENOMEM;
+	else if (as_json)
+		err = table_print_json(list);
 	else
-		err = options.as_json ? table_print_json(list)
-				      : print_table(list, options.table_flags);
+		err = table_print(json_object_get(list, "regions"), columns, column_count,
+				  options.table_flags) ?:
+		      mallocs_print(json_object_get(list, "malloc"), options.table_flags);
 	json_decref(list);
 	if (err) {
 		warnx("%s", strerror(-err));
 		return STATUS_FAILED;
 	}
-	return tell_what_is_missing(options.as_json);
+	return tell_what_is_missing(as_json);
 }

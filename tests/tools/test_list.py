@@ -43,6 +43,55 @@ def nothing_is_the_headings_alone():
 
 
 @case
+def rows_are_chosen():
+    with holder("left", 4 * MIB) as one, holder("right", 2 * MIB) as other:
+        def chosen(*options):
+            result = actmem("list", "--json", *options)
+            expect(result, 0)
+            told = json.loads(result.stdout)
+            assert told["malloc"] == []
+            return sorted(row["name"] for row in told["regions"]
+                          if row["pid"] in (one.pid, other.pid))
+        (left,) = [row for row in regions() if row["pid"] == one.pid]
+        assert chosen("--pid", str(one.pid)) == ["left"]
+        assert chosen("--name", "r*ght") == ["right"] and chosen("--name", "r") == []
+        assert chosen("--user", str(os.getuid())) == ["left", "right"]
+        assert chosen("-u", str(os.getuid() + 1)) == [] == chosen("--node", "1000")
+        node = left["nodes"][0]["node"]
+        assert chosen("--node", str(node), "--pid", str(other.pid)) == ["right"]
+        if left["cgroup"] is not None:
+            with open(f"/proc/{one.pid}/cgroup", encoding="utf-8") as file:
+                assert left["cgroup"] in file.read()
+            assert chosen("--cgroup", left["cgroup"]) == ["left", "right"]
+            assert chosen("--cgroup", left["cgroup"] + "/") == ["left", "right"]
+            assert chosen("--cgroup", os.path.dirname(left["cgroup"])) == ["left", "right"]
+            assert chosen("--cgroup", left["cgroup"] + "x") == []
+        assert chosen("--cgroup", "/nowhere") == []
+
+
+@case
+def columns_are_chosen():
+    with holder("left", 4 * MIB) as process:
+        (region,) = [row for row in regions() if row["pid"] == process.pid]
+        result = actmem("list", "--output", "size,name,id,cgroup,age", "--pid", str(process.pid),
+                        "--bytes")
+    expect(result, 0)
+    assert [line.split() for line in result.stdout.splitlines()] == [
+        "SIZE NAME ID CGROUP AGE".split(),
+        [str(4 * MIB), "left", str(region["id"]), region["cgroup"] or "-", "-"]], result.stdout
+
+
+@case
+def what_cannot_be_chosen_is_named():
+    for words, said in ((("--pid", "x"), "'x' is no number (--pid)"),
+                        (("--node", "-1"), "'-1' is no number (--node)"),
+                        (("--user", "nobody here"), "no user 'nobody here' (--user)"),
+                        (("--output", "pid,what"), "'what' is no column"),
+                        (("--output", ""), "'' is no column")):
+        expect(actmem("list", *words), 2, "", said)
+
+
+@case
 def json_tells_all_of_each_region():
     with holder("left", 4 * MIB, 2 * MIB) as process:
         found = [r for r in regions() if r["pid"] == process.pid]

@@ -12,7 +12,7 @@ SHORT = r"(?<![\w-])-[A-Za-z](?![\w-])"
 # What all have.
 COMMON = {"--help", "-h"}
 # Whose options are in a file of several.
-PRINTING = ("list", "waits", "info")
+PRINTING = ("waits", "info")
 
 
 def source(*names):
@@ -44,7 +44,7 @@ def helped(subcommand):
 
 def manuals(sections, subcommand):
     text = sections[subcommand.upper()]
-    if subcommand in PRINTING:
+    if subcommand in (*PRINTING, "list"):
         text += sections["OPTIONS OF LIST, WAITS AND INFO"]
     text += sections["OPTIONS OF ALL"]
     return options_in("\n".join(line for line in text.splitlines() if line.startswith("*-")))
@@ -61,7 +61,7 @@ def sources(subcommand):
         return ["tools/options.c", "tools/tool.h"]
     if subcommand in MEASURING:
         return [f"bench/cmd_{subcommand}.c", "tools/memory_options.h", "tools/tool.h"]
-    if subcommand in ("doctor", "prune"):
+    if subcommand in ("doctor", "list", "prune"):
         return [f"tools/cmd_{subcommand}.c", "tools/tool.h"]
     return [f"tools/cmd_{subcommand}.c", "tools/memory_options.h"]
 
