@@ -3,7 +3,7 @@
 """An input pipeline without copies: threads read batches from a file into
 actmem regions, ahead of the training that JAX does with them where they are.
 
-    actmem run --allow thp,4k -- python examples/arrays.py
+    actmem run -- python examples/arrays.py
 
 The same training with arrays of NumPy's gives the same losses, bit by bit.
 """

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "actmem.h"
+#include "best_memory.h"
 #include "malloc_mode.h"
 #include "memory_options.h"
 #include "preload_mode.h"
@@ -29,7 +30,7 @@ static void print_help(void)
 	     "and given back first (with --name, the first one, which stays; with --spill, a\n"
 	     "file in each directory as well): if that fails, the program is not started.\n"
 	     "\n"
-	     "  -b, --backend auto|driver|memfd   auto: driver where /dev/actmem can be used,\n"
+	     "  -b, --backend auto|driver|memfd   auto: driver where there is /dev/actmem,\n"
 	     "                                    but memfd for 1G pages\n"
 	     "  -p, --pages 1G|2M|thp|4K          default: 2M\n"
 	     "  -n, --nodes LIST                  NUMA nodes, as 0,2-3\n"
@@ -68,8 +69,11 @@ static void print_help(void)
 	     "                                    those for memory of the host come here first\n"
 	     "  -c, --cuda-min SIZE               requests to CUDA from this size on get memory\n"
 	     "                                    of regions; default: 1M\n"
-	     "  -s, --strict                      where that fails, the request fails; else the\n"
-	     "                                    CUDA driver's own memory is told and taken\n"
+	     "  -s, --strict                      without --allow, huge pages that are locked or\n"
+	     "                                    nothing, not the best that there is; and where\n"
+	     "                                    memory of regions fails, CUDA's request fails;\n"
+	     "                                    else the driver's own memory is told and taken\n"
+	     "  -q, --quiet                       do not say that there could be better memory\n"
 	     "  -r, --report                      at its end a program under JAX tells on stderr\n"
 	     "                                    what became of each named value of its steps\n"
 	     "  -v, --verbose                     tell on stderr which backend and why, and\n"
@@ -80,7 +84,7 @@ static void print_help(void)
 	     "Variables of the environment with the same meaning: ACTMEM_BACKEND, _PAGES,\n"
 	     "_NODES, _POLICY, _ALLOW, _HEAP_GROW, _HEAP_LIMIT, _BUDGET, _SPILL,\n"
 	     "_SPILL_LIMIT, _SPILL_ALLOW, _DEVICE_RING, _NAME, _CUDA_MIN, _STRICT,\n"
-	     "_JAX_REPORT;\n"
+	     "_QUIET, _JAX_REPORT;\n"
 	     "ACTMEM_CUDA=0 is --no-cuda; besides, ACTMEM_CUDA_KEEP; of --malloc:\n"
 	     "ACTMEM_MALLOC_MIN, _MALLOC_KEEP, _MALLOC_DECAY. Options win.\n"
 	     "Exit status: 127 if the program is not there, 126 if it cannot be run, 1 if its\n"
@@ -226,6 +230,8 @@ static const char *variable_of(int option)
 		return "ACTMEM_CUDA_MIN";
 	case 's':
 		return "ACTMEM_STRICT";
+	case 'q':
+		return "ACTMEM_QUIET";
 	case 'r':
 		return "ACTMEM_JAX_REPORT";
 	default:
@@ -255,22 +261,23 @@ int cmd_run(int argc, char **argv)
 		{ "no-cuda", no_argument, NULL, 'C' },
 		{ "cuda-min", required_argument, NULL, 'c' },
 		{ "strict", no_argument, NULL, 's' },
+		{ "quiet", no_argument, NULL, 'q' },
 		{ "report", no_argument, NULL, 'r' },
 		{ "verbose", no_argument, NULL, 'v' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
+	struct trial trial = { 0 };
 	unsigned int spills = 0;
-	bool verbose = false;
 	char library_folder[PATH_MAX];
 	int option, status, err;
 
 	/* "+": what follows the program's name is the program's. */
-	while ((option = getopt_long(argc, argv, "+" MEMORY_OPTIONS_SHORT "P:g:l:B:S:L:A:D:N:mCc:srvh",
+	while ((option = getopt_long(argc, argv, "+" MEMORY_OPTIONS_SHORT "P:g:l:B:S:L:A:D:N:mCc:sqrvh",
 				     options, NULL)) != -1) {
 		switch (option) {
 		case 'v':
-			verbose = true;
+			trial.verbose = true;
 			break;
 		case 'h':
 			ignore_closed_pipes();
@@ -307,13 +314,17 @@ int cmd_run(int argc, char **argv)
 		return usage_hint();
 	}
 
-	status = malloc_mode_is_all() ? STATUS_OK : try_environment(verbose);
+	status = STATUS_OK;
+	if (!malloc_mode_is_all()) {
+		trial.is_any = best_memory_allow();
+		status = try_environment(&trial);
+	}
 	if (!status && !find_library_folder(library_folder))
 		status = STATUS_FAILED;
 	if (!status)
-		status = preload_mode_set(library_folder, verbose);
+		status = preload_mode_set(library_folder, trial.verbose);
 	if (!status)
-		status = malloc_mode_set(verbose);
+		status = malloc_mode_set(trial.verbose);
 	if (status == STATUS_USAGE)
 		return usage_hint();
 	if (!status)

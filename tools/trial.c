@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/vfs.h>
 #include "actmem_store.h"
+#include "best_memory.h"
 #include "memory_options.h"
 #include "table.h"
 #include "tool.h"
@@ -102,7 +103,8 @@ static void tell_limit(struct actmem *am, uint64_t bytes)
 		      bytes >> 20, actmem_error_in(ACTMEM_NAMES_RUN));
 }
 
-static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes, bool verbose)
+static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes,
+		      const struct trial *trial)
 {
 	struct actmem_region_options options;
 	struct actmem_region *region = NULL;
@@ -116,9 +118,11 @@ static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes, b
 		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
 		return error == -EINVAL ? STATUS_USAGE : STATUS_FAILED;
 	}
-	if (verbose) {
+	if (trial->verbose) {
 		tell_steps();
 		describe_region(am, region, "");
+	} else if (trial->is_any) {
+		best_memory_tell(am, region);
 	}
 	actmem_region_close(region);
 	if (grow_bytes > length)
@@ -232,7 +236,7 @@ static int try_store(struct actmem *am, const struct knobs *knobs, bool verbose)
 }
 
 static int try_memory(const struct actmem_options *options, const struct knobs *knobs,
-		      bool verbose)
+		      const struct trial *trial)
 {
 	struct actmem_heap *heap;
 	struct actmem *am;
@@ -246,19 +250,19 @@ static int try_memory(const struct actmem_options *options, const struct knobs *
 	heap = make_heap(am, knobs);
 	status = heap ? STATUS_OK : STATUS_USAGE;
 	if (heap && options->heap_name) {
-		status = try_name(am, heap, options->heap_name, knobs, verbose);
+		status = try_name(am, heap, options->heap_name, knobs, trial->verbose);
 	} else if (heap) {
 		actmem_heap_destroy(heap);
 		status = try_region(am, memory_page_bytes(options), grow_length(knobs),
-				    verbose);
+				    trial);
 	}
 	if (!status)
-		status = try_store(am, knobs, verbose);
+		status = try_store(am, knobs, trial->verbose);
 	actmem_close(am);
 	return status;
 }
 
-int try_environment(bool verbose)
+int try_environment(const struct trial *trial)
 {
 	static const struct knobs none;
 	struct actmem_options options;
@@ -275,7 +279,7 @@ int try_environment(bool verbose)
 		warnx("%s", words);
 		return STATUS_USAGE;
 	}
-	status = try_memory(&options, &knobs, verbose);
+	status = try_memory(&options, &knobs, trial);
 	knobs_forget(&knobs);
 	return status;
 }

@@ -48,7 +48,7 @@ struct actmem_nodes {
 };
 
 enum actmem_backend {
-	ACTMEM_BACKEND_AUTO,	/* driver where /dev/actmem can be used, else memfd; 1G: memfd */
+	ACTMEM_BACKEND_AUTO,	/* driver where there is /dev/actmem, else memfd; 1G: memfd */
 	ACTMEM_BACKEND_DRIVER,	/* /dev/actmem or an error */
 	ACTMEM_BACKEND_MEMFD,	/* memfd, no module and no root needed */
 };
@@ -161,12 +161,20 @@ int actmem_options_from_environment(struct actmem_options *options);
 int actmem_options_from_variables(const char *const *variables, struct actmem_options *options);
 
 /*
+ * Sets all of ACTMEM_ALLOW_* in @options that choose nothing: neither backend, pages, policy,
+ * nodes nor allow, and no heap_name; unless the environment has ACTMEM_STRICT, other than 0.
+ * A region is then of the best memory there is, driver or not. 1 if it did so, else 0;
+ * -EINVAL for a struct that was not set up.
+ */
+int actmem_options_allow_best(struct actmem_options *options);
+
+/*
  * Opens a backend, for actmem_close() to end. @options NULL:
  * actmem_options_from_environment(). They can be freed afterwards, heap_name included.
  *
  * -ENOENT, -ENXIO  driver asked for, no device or no module
- * -EACCES, -EPERM  driver asked for, /dev/actmem not permitted
- * -EPROTONOSUPPORT  driver asked for, and too far apart in age from the library
+ * -EACCES, -EPERM  /dev/actmem not permitted, and memfd not asked for
+ * -EPROTONOSUPPORT  the driver too far apart in age from the library, and memfd not asked for
  * -ENOENT, -EOPNOTSUPP, -EINVAL, -ENAMETOOLONG  heap_name: as for actmem_region_open()
  * -EINVAL  unknown value or flag, reserved not 0
  * -ENOMEM, -EMFILE, -EFBIG  no memory, descriptors or RLIMIT_FSIZE for the counters that

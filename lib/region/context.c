@@ -87,11 +87,13 @@ int check_owner(const struct actmem *am)
 	return fail(EOWNERDEAD, "this handle was opened before fork(); open one in the child with actmem_open()");
 }
 
-/* The errors by which AUTO concludes that the driver cannot be used here. */
-static bool driver_is_unusable(int error)
+/*
+ * The errors by which AUTO concludes that there is no driver. One that is there and may not
+ * be used, or is of another age, is the administrator's to mend, and not passed over.
+ */
+static bool driver_is_missing(int error)
 {
-	return error == -ENOENT || error == -ENXIO || error == -EACCES ||
-	       error == -EPERM || error == -EPROTONOSUPPORT;
+	return error == -ENOENT || error == -ENXIO;
 }
 
 static int open_memfd(struct actmem *am, const char *why)
@@ -114,9 +116,12 @@ static int open_backend(struct actmem *am)
 	if (!error)
 		snprintf(am->description, sizeof(am->description), "driver: /dev/actmem%s",
 			 am->options.backend ? ", as asked for" : " is usable");
-	if (!error || am->options.backend || !driver_is_unusable(error))
+	if (!error || am->options.backend)
 		return error;
-	return open_memfd(am, actmem_error());
+	if (driver_is_missing(error))
+		return open_memfd(am, actmem_error());
+	fail_more("; or do without the driver: memfd by %s", KNOB(BACKEND));
+	return error;
 }
 
 /* @name NULL: heaps have no names. */

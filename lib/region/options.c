@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
@@ -153,6 +154,31 @@ int actmem_options_from_environment(struct actmem_options *options)
 		return fail(EINVAL, "actmem_options_from_environment: nowhere to put them");
 	return actmem_options_from_variables(environ ? (const char *const *)environ : none,
 					     options);
+}
+
+/* Other than "", and 0. */
+static bool is_on(const char *variable)
+{
+	const char *text = getenv(variable);
+
+	return text && *text && strcmp(text, "0");
+}
+
+int actmem_options_allow_best(struct actmem_options *options)
+{
+	struct actmem_options found;
+	int error;
+
+	if (!options)
+		return fail(EINVAL, "actmem_options_allow_best: no options");
+	error = take_struct(&found, sizeof(found), options, "options");
+	if (error)
+		return error;
+	if (is_on("ACTMEM_STRICT") || found.backend || found.pages || found.policy ||
+	    found.allow || !nodes_empty(&found.nodes) || found.heap_name)
+		return 0;
+	options->allow = ALLOW_ALL;
+	return 1;
 }
 
 static int check_common(enum actmem_pages pages, enum actmem_policy policy, uint32_t allow)

@@ -4,7 +4,9 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "xla/attached.h"
 #include "xla/device_wait.h"
@@ -35,19 +37,39 @@ static int is_set(const char *name)
 	return text && *text;
 }
 
+/* The line of a process whose memory nobody chose. */
+static void tell_best(void)
+{
+	const char *quiet = getenv("ACTMEM_QUIET");
+
+	if (actmem_get_backend(attached) == ACTMEM_BACKEND_DRIVER ||
+	    (quiet && *quiet && strcmp(quiet, "0")))
+		return;
+	fprintf(stderr, "actmem: %s; memory is the best that there is: `actmem doctor` says how to have better, ACTMEM_STRICT=1 makes it an error, ACTMEM_QUIET=1 leaves this unsaid\n",
+		actmem_describe(attached));
+}
+
 /* Under the lock. */
 static int open_attached(void)
 {
-	int ret;
+	struct actmem_options options;
+	int best, ret;
 
 	if (attached)
 		return 0;
 	given.named = is_set("ACTMEM_NAME");
 	given.placed = is_set("ACTMEM_NODES") || is_set("ACTMEM_POLICY");
-	ret = actmem_open(&attached, NULL);
+	ACTMEM_INIT(&options);
+	ret = actmem_options_from_environment(&options);
+	best = ret ? 0 : actmem_options_allow_best(&options);
 	if (!ret)
-		device_waits_by(attached);
-	return ret;
+		ret = actmem_open(&attached, &options);
+	if (ret)
+		return ret;
+	device_waits_by(attached);
+	if (best)
+		tell_best();
+	return 0;
 }
 
 int attached_open(struct actmem **am, struct knobs *knobs, char *words, size_t words_size)

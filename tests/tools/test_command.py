@@ -321,12 +321,36 @@ def run_without_the_module():
 
 @case
 def run_without_permission():
+    """A device that is there is the administrator's to mend, not to be passed over."""
     with forbidden_device():
         expect(run("--backend", "driver", "echo", "ran", prefix=NO_CAPABILITIES), 1, "",
                ["/dev/actmem", "ermi"])
-        result = run("--verbose", "true", prefix=NO_CAPABILITIES)
-        assert result.returncode == 0 and "memfd: " in result.stderr, result.stderr
-        assert "ermi" in result.stderr, result.stderr
+        expect(run("echo", "ran", prefix=NO_CAPABILITIES), 1, "",
+               ["/dev/actmem", "ermi", "without the driver: memfd by --backend"])
+        expect(actmem("run", "echo", "ran", prefix=NO_CAPABILITIES), 1, "", "/dev/actmem")
+        expect(run("--backend", "memfd", "echo", "ran", prefix=NO_CAPABILITIES), 0, "ran\n")
+
+
+@case
+def run_takes_the_best_there_is_where_nobody_chose():
+    """And says in a line what that is, unless it is huge pages of the driver."""
+    private_dev()
+    limited = [*NO_CAPABILITIES, "prlimit", "--memlock=65536:65536"]
+    seen = "echo ${ACTMEM_ALLOW-none}"
+    for options, environment in (([], {}), (["--heap-grow", "4M"], {}),
+                                 ([], {"ACTMEM_STRICT": "0", "ACTMEM_ALLOW": ""})):
+        expect(actmem("run", *options, "sh", "-c", seen, prefix=limited,
+                      environment=clean_environment(**environment)), 0, "any\n",
+               ["memory is ", "of memfd", "actmem doctor", "--strict"])
+    expect(actmem("run", "--quiet", "sh", "-c", seen, prefix=limited), 0, "any\n")
+    expect(actmem("run", "sh", "-c", seen, prefix=limited,
+                  environment=clean_environment(ACTMEM_QUIET="1")), 0, "any\n")
+    # What was asked for by name is that or an error, and so is the usual where it is strict.
+    for options in (["--pages", "4K"], ["--pages", "4K", "--backend", "memfd"], ["--strict"],
+                    ["--policy", "preferred", "--strict"]):
+        result = actmem("run", *options, "sh", "-c", seen, prefix=limited)
+        assert result.returncode == 1 and not result.stdout, result
+        assert "RLIMIT_MEMLOCK" in result.stderr or "nr_hugepages" in result.stderr, result
 
 
 @case
@@ -458,9 +482,9 @@ def info_without_the_backend_asked_for():
 def info_without_permission():
     with forbidden_device():
         result = actmem("info", "--json", prefix=NO_CAPABILITIES)
-        expect(result, 0)
+        expect(result, 1)
         seen = json.loads(result.stdout)
-        assert seen["backend"] == "memfd", seen
+        assert seen["backend"] is None and "do without the driver" in seen["reason"], seen
         assert seen["driver"]["error"] == "Permission denied", seen
 
 

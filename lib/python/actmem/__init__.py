@@ -16,6 +16,7 @@ import builtins
 import ctypes
 import errno
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -74,6 +75,14 @@ def _options_of_environment() -> _native.Options:
     options = _native.initialized(_native.Options)
     _check(_native.library.actmem_options_from_environment(ctypes.byref(options)))
     return options
+
+
+def _tell_best(memory: Memory) -> None:
+    """The line of a process whose memory nobody chose."""
+    if memory.backend != "driver" and os.environ.get("ACTMEM_QUIET", "0") in ("", "0"):
+        print(f"actmem: {memory.describe()}; memory is the best that there is: `actmem doctor` "
+              "says how to have better, ACTMEM_STRICT=1 makes it an error, ACTMEM_QUIET=1 leaves "
+              "this unsaid", file=sys.stderr)
 
 
 _PAGES_UNLESS_SAID = "2M"
@@ -215,7 +224,10 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
         whatever the environment says. Anything else is an error.
       device_ring: Bytes of each GPU's memory, to stage in what goes to and fro (512 MiB).
 
-      What is None, or 0 bytes, is as the environment says.
+      What is None, or 0 bytes, is as the environment says. Where neither says anything of
+      backend, pages, policy, nodes, allow or name, the best memory that there is is taken, and
+      a line on stderr says so where that is not the driver's; with ACTMEM_STRICT=1 it is huge
+      pages that are locked, or an error.
 
     Returns:
       The memory, which default() returns from now on.
@@ -271,6 +283,7 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
                         "the memory of this process is open already "
                         f"({there.describe()}): call actmem.open() "
                         "before the first use, or close() it")
+        best = _native.library.actmem_options_allow_best(ctypes.byref(options))
         handle = ctypes.c_void_p()
         _check(_native.library.actmem_open(ctypes.byref(handle),
                                            ctypes.byref(options)))
@@ -286,6 +299,8 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
                 _native.library.actmem_close(handle)
                 raise
         _default = memory
+        if best:
+            _tell_best(memory)
         return memory
 
 

@@ -134,6 +134,7 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
             ("actmem_error_in", c_char_p, [c_uint]),
             ("actmem_version", c_char_p, []),
             ("actmem_options_from_environment", c_int, [options]),
+            ("actmem_options_allow_best", c_int, [options]),
             ("actmem_open", c_int, [POINTER(handle), options]),
             ("actmem_close", c_int, [handle]),
             ("actmem_get_backend", c_int, [handle]),

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The memory of a Python program whose user has not said which it is to be."""
+import os
+import subprocess
+import sys
+
+from tap import case, main
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+OPENED = """
+import actmem.jax
+{open}
+array = actmem.jax.empty((1 << 20,), "uint8")
+array[:] = 1
+print(actmem.describe().partition(":")[0])
+"""
+# The handlers open the memory themselves, in the first step.
+ADOPTED = """
+import actmem.jax, jax, jax.numpy as jnp
+layer = actmem.jax.checkpoint(lambda w, x: jnp.sin(w * x).sum(), offload_argnums=1)
+jax.block_until_ready(jax.jit(jax.grad(layer))(2.0, jnp.ones(1 << 20)))
+print(actmem.describe().partition(":")[0])
+"""
+PROGRAMS = (OPENED.format(open=""), OPENED.format(open="actmem.open(heap_grow=4 << 20)"), ADOPTED)
+SAID = ("actmem: ", "the best that there is", "`actmem doctor`", "ACTMEM_STRICT=1")
+
+
+def run(program, **variables):
+    """With a limit of locked memory that no region fits into, and no capability to pass it."""
+    environment = {name: value for name, value in os.environ.items()
+                   if not name.startswith("ACTMEM_")}
+    environment |= {"PYTHONPATH": os.path.join(ROOT, "lib", "python"), "JAX_PLATFORMS": "cpu"}
+    return subprocess.run(
+        ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "prlimit", "--memlock=65536:65536",
+         sys.executable, "-c", program], env=environment | variables, capture_output=True,
+        text=True, check=False)
+
+
+def lines_of(result):
+    return [line for line in result.stderr.splitlines() if line.startswith("actmem")]
+
+
+@case
+def a_line_says_what_it_is():
+    for program in PROGRAMS:
+        result = run(program)
+        assert result.returncode == 0 and result.stdout in ("memfd\n", "driver\n"), result
+        if result.stdout == "memfd\n":
+            (line,) = lines_of(result)
+            assert all(word in line for word in SAID), line
+        result = run(program, ACTMEM_QUIET="1")
+        assert result.returncode == 0 and not lines_of(result), result
+
+
+@case
+def it_is_as_asked_for_or_an_error():
+    for program in PROGRAMS:
+        for variables in ({"ACTMEM_STRICT": "1"}, {"ACTMEM_PAGES": "4K"}):
+            result = run(program, ACTMEM_BACKEND="memfd", **variables)
+            assert result.returncode and not result.stdout, (program, result)
+            assert "RLIMIT_MEMLOCK" in result.stderr or "nr_hugepages" in result.stderr, result
+
+
+main()

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* Takes the best memory that a machine has, and says what it is, where nobody asked for any. */
+#include <err.h>
+#include <stdlib.h>
+#include <string.h>
+#include "actmem_region.h"
+#include "best_memory.h"
+#include "table.h"
+
+bool best_memory_allow(void)
+{
+	struct actmem_options options;
+
+	ACTMEM_INIT(&options);
+	return !actmem_options_from_environment(&options) &&
+	       actmem_options_allow_best(&options) > 0 && !setenv("ACTMEM_ALLOW", "any", 1);
+}
+
+void best_memory_tell(const struct actmem *am, struct actmem_region *region)
+{
+	bool is_driver = actmem_get_backend(am) == ACTMEM_BACKEND_DRIVER;
+	const char *quiet = getenv("ACTMEM_QUIET");
+	struct actmem_region_info info;
+	bool is_huge;
+
+	ACTMEM_INIT(&info);
+	if ((quiet && *quiet && strcmp(quiet, "0")) || actmem_region_get_info(region, &info))
+		return;
+	is_huge = info.pages == ACTMEM_PAGES_2M;
+	if (is_driver && is_huge)
+		return;
+	warnx("memory is %s pages of %s%s; 'actmem doctor' says how to have better, --strict makes this an error, --quiet leaves it unsaid",
+	      pages_text(info.pages), backend_text(actmem_get_backend(am)),
+	      is_driver || is_huge || info.pinned_bytes >= info.length ? "" : ", not locked");
+}
