@@ -18,6 +18,7 @@
 #include "preload_mode.h"
 #include "python_path.h"
 #include "tool.h"
+#include "torch_mode.h"
 #include "trial.h"
 
 static void print_help(void)
@@ -68,6 +69,11 @@ static void print_help(void)
 	     "                                    those for memory of the host come here first\n"
 	     "  -c, --cuda-min SIZE               requests to CUDA from this size on get memory\n"
 	     "                                    of regions; default: 1M\n"
+	     "  -M, --preload-maps[=SIZE[,KIND]...]\n"
+	     "                                    mappings of this size and more get memory of\n"
+	     "                                    regions as they are made, if they are of these\n"
+	     "                                    kinds: shared,populate,hugetlb,private;\n"
+	     "                                    default: 64M,shared,populate,hugetlb\n"
 	     "  -s, --strict                      where that fails, the request fails; else the\n"
 	     "                                    CUDA driver's own memory is told and taken\n"
 	     "  -r, --report                      at its end a program under JAX tells on stderr\n"
@@ -79,8 +85,8 @@ static void print_help(void)
 	     "\n"
 	     "Variables of the environment with the same meaning: ACTMEM_BACKEND, _PAGES,\n"
 	     "_NODES, _POLICY, _ALLOW, _HEAP_GROW, _HEAP_LIMIT, _BUDGET, _SPILL,\n"
-	     "_SPILL_LIMIT, _SPILL_ALLOW, _DEVICE_RING, _NAME, _CUDA_MIN, _STRICT,\n"
-	     "_JAX_REPORT;\n"
+	     "_SPILL_LIMIT, _SPILL_ALLOW, _DEVICE_RING, _NAME, _CUDA_MIN,\n"
+	     "_PRELOAD_MAPS, _STRICT, _JAX_REPORT;\n"
 	     "ACTMEM_CUDA=0 is --no-cuda; besides, ACTMEM_CUDA_KEEP; of --malloc:\n"
 	     "ACTMEM_MALLOC_MIN, _MALLOC_KEEP, _MALLOC_DECAY. Options win.\n"
 	     "Exit status: 127 if the program is not there, 126 if it cannot be run, 1 if its\n"
@@ -224,6 +230,8 @@ static const char *variable_of(int option)
 		return "ACTMEM_CUDA";
 	case 'c':
 		return "ACTMEM_CUDA_MIN";
+	case 'M':
+		return "ACTMEM_PRELOAD_MAPS";
 	case 's':
 		return "ACTMEM_STRICT";
 	case 'r':
@@ -235,7 +243,7 @@ static const char *variable_of(int option)
 
 static const char *value_of(int option)
 {
-	return optarg ? optarg : option == 'C' ? "0" : "1";
+	return optarg ? optarg : option == 'C' ? "0" : option == 'M' ? "64M" : "1";
 }
 
 int cmd_run(int argc, char **argv)
@@ -254,6 +262,7 @@ int cmd_run(int argc, char **argv)
 		{ "malloc", no_argument, NULL, 'm' },
 		{ "no-cuda", no_argument, NULL, 'C' },
 		{ "cuda-min", required_argument, NULL, 'c' },
+		{ "preload-maps", optional_argument, NULL, 'M' },
 		{ "strict", no_argument, NULL, 's' },
 		{ "report", no_argument, NULL, 'r' },
 		{ "verbose", no_argument, NULL, 'v' },
@@ -266,7 +275,7 @@ int cmd_run(int argc, char **argv)
 	int option, status, err;
 
 	/* "+": what follows the program's name is the program's. */
-	while ((option = getopt_long(argc, argv, "+" MEMORY_OPTIONS_SHORT "P:g:l:B:S:L:A:D:N:mCc:srvh",
+	while ((option = getopt_long(argc, argv, "+" MEMORY_OPTIONS_SHORT "P:g:l:B:S:L:A:D:N:mCc:M::srvh",
 				     options, NULL)) != -1) {
 		switch (option) {
 		case 'v':
@@ -312,6 +321,8 @@ int cmd_run(int argc, char **argv)
 		status = STATUS_FAILED;
 	if (!status)
 		status = preload_mode_set(library_folder, verbose);
+	if (!status && preload_mode_has_cuda())
+		status = torch_mode_set(argv[optind]);
 	if (!status)
 		status = malloc_mode_set(verbose);
 	if (status == STATUS_USAGE)

@@ -7,7 +7,7 @@ MEMORY_TESTS := $(patsubst tests/preload/%.c,%,$(filter-out %_test.c,$(wildcard 
 	tests/preload/memory_*.c)))
 MEMORY_PARTS := tests/preload/memory_test tests/common/tap tests/common/common \
 	lib/preload/say \
-	$(patsubst %.c,%,$(filter-out %/hooks.c %/linked.c,$(wildcard \
+	$(patsubst %.c,%,$(filter-out %/hooks.c %/linked.c %/mapping.c %/maps.c,$(wildcard \
 	lib/preload/cuda/*.c)))
 MEMORY_PROGRAMS := $(MEMORY_TESTS:%=$(B)/tests/preload/%-address) \
 	$(B)/tests/preload/memory_threads-thread

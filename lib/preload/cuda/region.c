@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "machine/machine.h"
 #include "preload/cuda/kept.h"
@@ -33,6 +34,7 @@ struct cuda_name {
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct actmem *am;		/* once open, it stays so */
+static pid_t opener;			/* its children open their own */
 static struct actmem_options defaults;
 static char name[PATH_MAX];
 
@@ -53,9 +55,11 @@ static int open_handle(void)
 		snprintf(name, sizeof(name), "%s", options.heap_name);
 	options.heap_name = NULL;
 	error = cuda_library.actmem_open(&am, &options);
-	if (!error)
-		defaults = options;
-	return error;
+	if (error)
+		return error;
+	defaults = options;
+	opener = getpid();
+	return 0;
 }
 
 static uint64_t unit_of(const struct actmem_options *options)
@@ -71,7 +75,8 @@ bool cuda_region_prepare(const struct cuda_settings *settings, uint64_t *unit,
 
 	cuda_library_enter();
 	pthread_mutex_lock(&open_lock);
-	if (!am) {
+	if (!am || opener != getpid()) {
+		am = NULL;
 		failed = open_handle();
 		least = settings->min_bytes > unit_of(&defaults) ? settings->min_bytes :
 			unit_of(&defaults);
@@ -233,7 +238,7 @@ static int look_at_region(struct actmem_region *region, const struct cuda_policy
 	return error;
 }
 
-bool cuda_region_open(struct cuda_region *region, uint64_t length,
+bool cuda_region_open(struct cuda_region *region, uint64_t length, bool inherit,
 		      const struct cuda_policy *policy, char words[CUDA_WORDS_MAX])
 {
 	struct actmem_region_options options;
@@ -243,6 +248,7 @@ bool cuda_region_open(struct cuda_region *region, uint64_t length,
 	*region = (struct cuda_region){ .name = NULL };
 	ACTMEM_INIT(&options);
 	options.length = length;
+	options.flags = inherit ? ACTMEM_REGION_INHERIT : 0;
 	take_policy(&options, policy);
 	cuda_library_enter();
 	if (*name) {
