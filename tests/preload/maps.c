@@ -4,10 +4,11 @@
  * TensorRT-LLM, FlexKV and PyTorch. It has pages of a region from its beginning.
  *
  * Started with: ACTMEM_PRELOAD_MAPS=4M,shared,populate,hugetlb,private
- * Started with: ACTMEM_PRELOAD_MAPS=4M,shared,populate,hugetlb,private ACTMEM_STRICT=1
+ * Started with: ACTMEM_PRELOAD_MAPS=4M,shared,populate,hugetlb,private,malloc ACTMEM_STRICT=1
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,6 +166,69 @@ static bool as_pytorch(void)
 	return all_is_given_back(memory, bytes);
 }
 
+static bool takes_blocks(void)
+{
+	return strstr(getenv("ACTMEM_PRELOAD_MAPS"), "malloc");
+}
+
+/* With pinned_use_cuda_host_register it takes them from malloc. */
+static bool block_is_registered(char *block, size_t bytes)
+{
+	CHECK(block && regions_are(takes_blocks(), takes_blocks() ? 8 * MIB : 0));
+	CHECK(touch(block, bytes, false) && is_registered_once(block, bytes));
+	CHECK(malloc_usable_size(block) >= bytes);
+	free(block);
+	return regions_are(0, 0) && !counts_now().registered;
+}
+
+static bool as_pytorch_of_malloc(void)
+{
+	const size_t bytes = 9 * MIB + 3 * PAGE;
+	void *block;
+
+	CHECK(block_is_registered(malloc(bytes), bytes));
+	CHECK(!posix_memalign(&block, 4096, bytes) && block_is_registered(block, bytes));
+	CHECK(block_is_registered(aligned_alloc(64, bytes), bytes));
+	block = calloc(3, 3 * MIB + PAGE);
+	CHECK(all_bytes(block, bytes, 0) && block_is_registered(block, bytes));
+	return true;
+}
+
+static bool blocks_change(void)
+{
+	char *block = malloc(8 * MIB);
+	pid_t child;
+	int status;
+
+	fill(block, 8 * MIB, 1);
+	block = realloc(block, 16 * MIB);
+	CHECK(block && is_filled(block, 8 * MIB, 1));
+	fill(block, 16 * MIB, 2);
+	block = realloc(block, 5 * MIB);
+	CHECK(block && is_filled(block, 5 * MIB, 2));
+	child = fork();
+	if (!child) {
+		bool good = is_filled(block, 5 * MIB, 2);
+
+		fill(block, 5 * MIB, 3);
+		free(block);
+		block = malloc(8 * MIB);
+		fill(block, 8 * MIB, 3);
+		free(block);
+		_exit(!good);
+	}
+	CHECK(child > 0 && waitpid(child, &status, 0) == child && !status);
+	CHECK(is_filled(block, 5 * MIB, 2));
+	block = realloc(block, 100);
+	CHECK(block && is_filled(block, 96, 2) && regions_are(0, 0));
+	block = realloc(block, 8 * MIB);
+	CHECK(block && is_filled(block, 96, 2));
+	/* Others, which are not long. */
+	free(malloc(3 * MIB));
+	free(block);
+	return regions_are(0, 0) && !malloc(SIZE_MAX / 2) && errno == ENOMEM;
+}
+
 /* Other processes have the file too: it is theirs. */
 static bool as_vllm(void)
 {
@@ -206,11 +270,6 @@ static bool left_alone(void)
 		CHECK(memory != MAP_FAILED && regions_are(0, 0) && !is_shared(memory));
 		CHECK(memory == room || !munmap(memory, others[i].bytes));
 	}
-	/* The C library's own. */
-	memory = malloc(BYTES);
-	memset(memory, 1, BYTES);
-	CHECK(regions_are(0, 0));
-	free(memory);
 	errno = 0;
 	CHECK(mmap(NULL, 0, RW, ANONYMOUS, -1, 0) == MAP_FAILED && errno == EINVAL);
 	return munmap(room + 1, PAGE) && errno == EINVAL && !munmap(room, 8 * MIB);
@@ -476,6 +535,9 @@ int main(void)
 	run_quiet("so have FlexKV's huge pages", as_flexkv, NULL);
 	run_quiet("and TensorRT-LLM's host cache", as_tensorrt, NULL);
 	run_quiet("and what PyTorch touches by threads", as_pytorch, NULL);
+	run_quiet("and what it registers of malloc, if that is asked for", as_pytorch_of_malloc,
+		  NULL);
+	run_quiet("blocks become longer, shorter, and a child's", blocks_change, NULL);
 	run_quiet("vLLM's file is left alone", as_vllm, NULL);
 	run_quiet("and so is what is more than memory", left_alone, NULL);
 	run_quiet("parts can be unmapped", in_parts, NULL);

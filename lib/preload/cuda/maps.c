@@ -19,6 +19,7 @@
 #include "preload/cuda/cuda.h"
 #include "preload/cuda/mapped.h"
 #include "preload/cuda/maps.h"
+#include "preload/malloc/regional.h"
 #include "preload/say.h"
 #include "preload/symbols.h"
 
@@ -27,6 +28,8 @@
 #define FLAGS_UNDERSTOOD	(MAP_PRIVATE | MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE |	\
 				 MAP_HUGETLB | HUGE_BITS)
 #define MALLOCS_MAX	8
+/* No process has so many addresses. */
+#define BYTES_MAX	(1UL << 46)
 
 struct code {
 	uintptr_t first, end;
@@ -63,7 +66,9 @@ static int add_malloc(struct dl_phdr_info *object, size_t size, void *data)
 	return 0;
 }
 
-void cuda_maps_begin(void)
+static void *map_block(size_t bytes);
+
+void cuda_maps_begin(bool with_malloc)
 {
 	struct setting_wrong wrong;
 
@@ -74,7 +79,9 @@ void cuda_maps_begin(void)
 	}
 	if (!settings.maps_kinds || !is_glibc() || dl_iterate_phdr(add_malloc, NULL))
 		return;
-	is_wanted = mapped_begin();
+	is_wanted = mapped_begin() &&
+		    (!(settings.maps_kinds & MAPS_MALLOC) || !with_malloc ||
+		     regional_begin(settings.maps_bytes, map_block));
 }
 
 static bool is_of_malloc(const void *caller)
@@ -91,7 +98,7 @@ static bool is_understood(const struct maps_request *request)
 {
 	unsigned int flags = (unsigned int)request->flags, huge = flags & HUGE_BITS;
 
-	return request->bytes >= settings.maps_bytes && request->bytes < SIZE_MAX / 2 &&
+	return request->bytes >= settings.maps_bytes && request->bytes < BYTES_MAX &&
 	       !request->address && request->protection == (PROT_READ | PROT_WRITE) &&
 	       flags & MAP_ANONYMOUS && !(flags & ~(unsigned int)FLAGS_UNDERSTOOD) &&
 	       !(flags & MAP_PRIVATE) != !(flags & MAP_SHARED) &&
@@ -177,7 +184,7 @@ static char *map_region(size_t bytes, struct mapped_range *range, int flags,
 	return NULL;
 }
 
-static void *take(size_t bytes, int flags)
+static void *take(size_t bytes, int flags, const char *call, bool strict)
 {
 	struct mapped_range range = { .is_shared = flags & MAP_SHARED };
 	enum tale tale = TALE_LIBRARY;
@@ -195,12 +202,12 @@ static void *take(size_t bytes, int flags)
 	}
 	if (taken)
 		return taken;
-	say_once(tale, settings.strict ?
-		 "mmap of %s fails, as ACTMEM_STRICT=1 wants (actmem run --strict): %s" :
-		 "mmap of %s gets the kernel's own pages, not a region's: %s",
-		 SAY_BYTES(bytes), words);
+	say_once(tale, strict ?
+		 "%s of %s fails, as ACTMEM_STRICT=1 wants (actmem run --strict): %s" :
+		 "%s of %s gets the kernel's own pages, not a region's: %s",
+		 call, SAY_BYTES(bytes), words);
 	errno = ENOMEM;
-	return settings.strict ? MAP_FAILED : NULL;
+	return strict ? MAP_FAILED : NULL;
 }
 
 void *cuda_maps_take(const struct maps_request *request)
@@ -212,10 +219,19 @@ void *cuda_maps_take(const struct maps_request *request)
 	    is_of_malloc(request->caller) || !is_owner())
 		return NULL;
 	taken = take(round_up(request->bytes, request->flags & MAP_HUGETLB ? HUGE_PAGE_BYTES :
-			      BASE_PAGE_BYTES), request->flags);
+			      BASE_PAGE_BYTES), request->flags, "mmap", settings.strict);
 	if (taken != MAP_FAILED)
 		errno = saved;
 	return taken;
+}
+
+/* A malloc that fails is not what any program expects: that is never strict. */
+static void *map_block(size_t bytes)
+{
+	if (!is_wanted || cuda_inside || bytes >= BYTES_MAX || !is_owner())
+		return NULL;
+	return take(round_up(bytes, BASE_PAGE_BYTES), MAP_PRIVATE | MAP_ANONYMOUS, "malloc",
+		    false);
 }
 
 static void *refuse_move(size_t bytes, size_t wanted, const char *why)
@@ -243,7 +259,7 @@ void *cuda_maps_move(void *address, size_t bytes, size_t wanted, int flags)
 		errno = ENOMEM;
 		return MAP_FAILED;
 	}
-	moved = take(to, MAP_PRIVATE | MAP_ANONYMOUS);
+	moved = take(to, MAP_PRIVATE | MAP_ANONYMOUS, "mremap", settings.strict);
 	if (!moved)
 		moved = kernel_mmap(NULL, to, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 				    -1, 0);

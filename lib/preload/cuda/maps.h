@@ -12,8 +12,8 @@
 
 #include "preload/cuda/settings.h"
 
-/* While there is one thread, if ACTMEM_PRELOAD_MAPS is set. */
-void cuda_maps_begin(void);
+/* While there is one thread, if ACTMEM_PRELOAD_MAPS is set. @with_malloc: it is ours. */
+void cuda_maps_begin(bool with_malloc);
 
 /* The arguments of mmap(2). */
 struct maps_request {

@@ -45,6 +45,7 @@ static unsigned int kind_of(const char *text, size_t length)
 		{ "populate", MAPS_POPULATE },
 		{ "hugetlb", MAPS_HUGETLB },
 		{ "private", MAPS_PRIVATE },
+		{ "malloc", MAPS_MALLOC },
 	};
 	size_t i;
 
@@ -112,7 +113,7 @@ bool cuda_memory_settings_read(struct cuda_settings *settings, struct setting_wr
 	if (text && !size_from_text(text, &settings->limit_bytes))
 		return false;
 	text = variable(wrong, "ACTMEM_PRELOAD_MAPS",
-			"a size from 2M on, as 64M, with kinds behind it, as 64M,shared,populate,hugetlb,private, or 0");
+			"a size from 2M on, as 64M, with kinds behind it, as 64M,shared,populate,hugetlb,private,malloc, or 0");
 	if (text && !parse_maps(text, settings))
 		return false;
 	return read_switch(&settings->verbose, wrong, "ACTMEM_VERBOSE");

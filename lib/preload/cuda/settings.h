@@ -15,6 +15,7 @@
 #define MAPS_POPULATE	(1U << 1)	/* MAP_POPULATE */
 #define MAPS_HUGETLB	(1U << 2)	/* MAP_HUGETLB */
 #define MAPS_PRIVATE	(1U << 3)	/* none of these */
+#define MAPS_MALLOC	(1U << 4)	/* blocks of malloc, which are mappings of their own */
 
 struct cuda_settings {
 	uint64_t min_bytes;		/* ACTMEM_CUDA_MIN: requests that are served */
