@@ -97,7 +97,7 @@ def has_region(*options):
 import mmap
 def has_region():
     with open("/proc/self/maps") as file:
-        return any("rw-s" in line and "/memfd:" in line for line in file)
+        return any("rw-s" in line and "/memfd:actmem:cuda" in line for line in file)
 memory = mmap.mmap(-1, 8 << 20, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS)
 memory[5 << 20] = 7
 print(memory[5 << 20], has_region())
