@@ -307,6 +307,20 @@ static bool in_parts(void)
 	return !munmap(memory + 8 * MIB, 8 * MIB);
 }
 
+/* By the kernel, which says so where a program would get a signal. */
+static bool can_write(char *byte)
+{
+	int ends[2];
+	bool can;
+
+	if (pipe(ends))
+		return false;
+	can = write(ends[1], "x", 1) == 1 && read(ends[0], byte, 1) == 1;
+	close(ends[0]);
+	close(ends[1]);
+	return can;
+}
+
 static bool advised(void)
 {
 	char *own = map(BYTES, ANONYMOUS), *shared = map(BYTES, MAP_SHARED | MAP_ANONYMOUS);
@@ -324,6 +338,12 @@ static bool advised(void)
 	CHECK(!madvise(shared, BYTES, MADV_DONTNEED) && is_filled(shared, BYTES, 2));
 	CHECK(!madvise(shared + MIB, MIB, MADV_REMOVE) && all_bytes(shared + MIB, MIB, 0));
 	CHECK(is_filled(shared, MIB, 2) && !all_bytes(shared + 2 * MIB, MIB, 0));
+	/* Less than a huge page; of more, none can be written to. */
+	CHECK(!mprotect(own + MIB, PAGE, PROT_READ));
+	own[MIB - 1] = 'x';
+	own[MIB + PAGE] = 'x';
+	CHECK(!mprotect(own, 2 * MIB, PROT_READ) && !can_write(own) && !can_write(own + MIB));
+	CHECK(!mprotect(own, MIB, RW) && can_write(own) && can_write(own + MIB - 1));
 	CHECK(madvise(own + 1, PAGE, MADV_DONTNEED) && errno == EINVAL);
 	CHECK(madvise(own, PAGE, 12345) && errno == EINVAL);
 	CHECK(!munmap(own, BYTES) && !munmap(shared, BYTES));

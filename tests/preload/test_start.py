@@ -55,7 +55,7 @@ def it_exports_what_it_is_in_front_of_and_no_more():
         "cuMemHostAlloc", "cuMemAllocHost_v2", "cuMemFreeHost", "cuMemHostRegister_v2",
         "cuMemHostUnregister", "cuMemHostGetDevicePointer_v2", "cuMemHostGetFlags",
         "cuGetProcAddress", "cuGetProcAddress_v2")}
-    maps = {"madvise", "mmap", "mmap64", "mremap", "munmap"}
+    maps = {"madvise", "mmap", "mmap64", "mprotect", "mremap", "munmap"}
     lookups = {"dlsym", "dlvsym", "ACTMEM_CUDA"}
     expected = blocks | cuda | maps | lookups
     assert exported == expected, exported ^ expected

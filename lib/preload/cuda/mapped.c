@@ -6,12 +6,12 @@
  * A change of the list and of the kernel's mappings is one step under the lock: other
  * threads may get the same addresses as soon as they are free.
  *
- * Pages of regions can be unmapped whole alone, those of 4 KiB excepted. Where the program
- * unmaps a part of one, the page goes with the rest of it.
+ * Huge pages can be unmapped whole alone. Where the program unmaps a part of one, the page
+ * goes with the rest of it.
  *
- * A region's mapping is shared. What the program mapped as private reads as zeros after
- * MADV_DONTNEED, and a child by fork() gets a copy of it as it was then. Of registered
- * memory it gets none, as of other memory of regions: it may be most of the machine's.
+ * A region's mapping is shared. Of what the program mapped as private a child by fork()
+ * gets a copy, as it was then. Of registered memory it gets none, as of other memory of
+ * regions: it may be most of the machine's.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -20,38 +20,12 @@
 #include <string.h>
 
 #include "machine/machine.h"
-#include "preload/cuda/mapped.h"
+#include "preload/cuda/mapped_list.h"
 #include "preload/say.h"
-
-/* Newer kernels have these; the headers here may be older. */
-#define ADVICE_DONTNEED_LOCKED	24
-#define ADVICE_COLLAPSE		25
 
 /* As in large.c: pthread_atfork() would keep this from loading with other C libraries. */
 int __register_atfork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void),
 		      void *library) __attribute__((weak));
-
-struct mapped_region {
-	struct mapped_region *next;	/* of those that are to be closed */
-	struct mapped_range range;
-	struct cuda_region its;
-	int fd;
-	unsigned int parts, registered;
-};
-
-/* What is left. */
-struct mapped {
-	struct mapped *next;
-	char *first, *end;
-	struct mapped_region *of;
-	bool not_for_children;		/* MADV_DONTFORK */
-	void *copy;			/* for a child, while it is made */
-};
-
-struct piece {
-	struct mapped *mapped;		/* NULL: it is in none */
-	char *first, *end;
-};
 
 struct mapped_gate mapped_gate = { .low = UINTPTR_MAX };
 
@@ -60,48 +34,41 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static __thread volatile sig_atomic_t inside;
 static struct mapped *list;
 
-static void lock_list(void)
+void mapped_lock(void)
 {
 	inside = true;
 	pthread_mutex_lock(&mutex);
 }
 
-static void unlock_list(void)
+void mapped_unlock(void)
 {
 	pthread_mutex_unlock(&mutex);
 	inside = false;
 }
 
-static char *page_of(const struct mapped_region *of, char *at)
+static void end_before(struct piece *piece, char *end)
 {
-	return at - (uintptr_t)at % of->range.unit;
+	if (end > piece->first && end < piece->end)
+		piece->end = end;
 }
 
-static char *page_behind(const struct mapped_region *of, char *end)
+struct piece mapped_piece(char *first, char *end)
 {
-	return page_of(of, end + of->range.unit - 1);
-}
-
-static size_t bytes_of(const struct piece *piece)
-{
-	return (size_t)(piece->end - piece->first);
-}
-
-/* Under the lock, as those below: the piece at @first of what ends at @end. */
-static struct piece piece_at(char *first, char *end)
-{
-	struct piece piece = { NULL, first, end };
+	struct piece piece = { NULL, false, first, end };
 	struct mapped *mapped;
 
 	for (mapped = list; mapped; mapped = mapped->next) {
-		if (mapped->first <= first && first < mapped->end) {
+		char *page = page_of(mapped->of, mapped->first);
+		char *behind = page_behind(mapped->of, mapped->end);
+
+		if (mapped->first <= first && first < mapped->end)
 			piece.mapped = mapped;
-			if (mapped->end < piece.end)
-				piece.end = mapped->end;
-			return piece;
-		}
-		if (mapped->first > first && mapped->first < piece.end)
-			piece.end = mapped->first;
+		if (page <= first && first < behind)
+			piece.is_rest = true;
+		end_before(&piece, page);
+		end_before(&piece, mapped->first);
+		end_before(&piece, mapped->end);
+		end_before(&piece, behind);
 	}
 	return piece;
 }
@@ -167,7 +134,7 @@ static bool cut(char *first, char *end, struct mapped_region **done)
 	struct piece piece;
 
 	for (; first < end; first = piece.end) {
-		piece = piece_at(first, end);
+		piece = mapped_piece(first, end);
 		if (piece.mapped && !cut_piece(&piece, done))
 			return false;
 	}
@@ -190,19 +157,15 @@ static int unmap_page_of(const struct mapped_region *of, char *at)
 {
 	char *page = page_of(of, at);
 
-	return any_is_left(page, page + of->range.unit) ? 0 :
-	       kernel_munmap(page, of->range.unit);
+	return any_is_left(page, page + of->its.page_bytes) ? 0 :
+	       kernel_munmap(page, of->its.page_bytes);
 }
 
-/* What has been cut of @of; else whole pages of it, if it has any. */
+/* Unmaps the whole pages of what has been cut of @of, and those of its ends if they are. */
 static int unmap_pages(const struct mapped_region *of, const struct piece *piece)
 {
 	char *first = page_behind(of, piece->first), *end = page_of(of, piece->end);
 
-	if (!kernel_munmap(piece->first, bytes_of(piece)))
-		return 0;
-	if (errno != EINVAL)
-		return -1;
 	if (first < end && kernel_munmap(first, (size_t)(end - first)))
 		return -1;
 	if (piece->first != first && unmap_page_of(of, piece->first))
@@ -218,10 +181,10 @@ static int unmap_pieces(char *first, char *end, struct mapped_region **done)
 	int failed = 0;
 
 	for (; first < end && !failed; first = piece.end) {
-		piece = piece_at(first, end);
+		piece = mapped_piece(first, end);
 		of = piece.mapped ? piece.mapped->of : NULL;
 		if (!of) {
-			failed = kernel_munmap(first, bytes_of(&piece));
+			failed = piece.is_rest ? 0 : kernel_munmap(first, bytes_of(&piece));
 		} else if (cut_piece(&piece, done)) {
 			failed = unmap_pages(of, &piece);
 		} else {
@@ -240,9 +203,9 @@ int mapped_unmap(void *address, size_t bytes)
 
 	if ((uintptr_t)address % BASE_PAGE_BYTES || end <= first)
 		return kernel_munmap(address, bytes);
-	lock_list();
+	mapped_lock();
 	failed = unmap_pieces(first, end, &done);
-	unlock_list();
+	mapped_unlock();
 	if (!failed)
 		errno = saved;
 	saved = errno;
@@ -256,16 +219,15 @@ void mapped_forget(const void *address, size_t bytes)
 	struct mapped_region *done = NULL;
 	int saved = errno;
 
-	lock_list();
+	mapped_lock();
 	/* Without memory, the end of it is taken to be there until all of it goes. */
 	cut((char *)address, (char *)address + round_up(bytes, BASE_PAGE_BYTES), &done);
-	unlock_list();
+	mapped_unlock();
 	close_all(done);
 	errno = saved;
 }
 
-/* Another mapping of a part's pages, which the program may have made unreadable. */
-static char *map_again(const struct mapped_region *of, char *first, char *end)
+char *mapped_view(const struct mapped_region *of, char *first, char *end)
 {
 	char *begin = page_of(of, first);
 	char *pages = kernel_mmap(NULL, (size_t)(page_behind(of, end) - begin),
@@ -275,85 +237,11 @@ static char *map_again(const struct mapped_region *of, char *first, char *end)
 	return pages == MAP_FAILED ? NULL : pages + (first - begin);
 }
 
-static void unmap_again(const struct mapped_region *of, char *first, char *end, char *pages)
+void mapped_unview(const struct mapped_region *of, char *first, char *end, char *pages)
 {
 	char *begin = page_of(of, first);
 
 	kernel_munmap(pages - (first - begin), (size_t)(page_behind(of, end) - begin));
-}
-
-static int zero_piece(const struct piece *piece)
-{
-	char *pages = map_again(piece->mapped->of, piece->first, piece->end);
-
-	if (!pages)
-		return -1;
-	memset(pages, 0, bytes_of(piece));
-	unmap_again(piece->mapped->of, piece->first, piece->end, pages);
-	return 0;
-}
-
-/* Of less than a part the child gets a copy even so, which is as good to it. */
-static int keep_from_children(const struct piece *piece, bool keep)
-{
-	struct mapped *mapped = piece->mapped;
-
-	if (!keep || (piece->first == mapped->first && piece->end == mapped->end))
-		mapped->not_for_children = keep;
-	return 0;
-}
-
-/* A region has the pages that it has, whatever is advised of them. */
-static int advise_piece(const struct piece *piece, int advice)
-{
-	bool is_shared = piece->mapped->of->range.is_shared;
-
-	switch (advice) {
-	case MADV_HUGEPAGE:
-	case MADV_NOHUGEPAGE:
-	case ADVICE_COLLAPSE:
-	case MADV_MERGEABLE:
-	case MADV_UNMERGEABLE:
-		return 0;
-	case MADV_FREE:
-		if (!is_shared)
-			return 0;
-		break;
-	case MADV_DONTNEED:
-	case ADVICE_DONTNEED_LOCKED:
-		if (!is_shared)
-			return zero_piece(piece);
-		break;
-	case MADV_DONTFORK:
-	case MADV_DOFORK:
-		if (!is_shared)
-			return keep_from_children(piece, advice == MADV_DONTFORK);
-		break;
-	case MADV_REMOVE:
-		if (is_shared)
-			return zero_piece(piece);
-		errno = EINVAL;
-		return -1;
-	}
-	return kernel_madvise(piece->first, bytes_of(piece), advice);
-}
-
-int mapped_advise(void *address, size_t bytes, int advice)
-{
-	char *first = address, *end = first + round_up(bytes, BASE_PAGE_BYTES);
-	struct piece piece;
-	int failed = 0;
-
-	if ((uintptr_t)address % BASE_PAGE_BYTES || end <= first)
-		return kernel_madvise(address, bytes, advice);
-	lock_list();
-	for (; first < end && !failed; first = piece.end) {
-		piece = piece_at(first, end);
-		failed = piece.mapped ? advise_piece(&piece, advice) :
-			 kernel_madvise(first, bytes_of(&piece), advice);
-	}
-	unlock_list();
-	return failed;
 }
 
 enum mapped_kind mapped_kind(const void *address, size_t bytes)
@@ -364,13 +252,13 @@ enum mapped_kind mapped_kind(const void *address, size_t bytes)
 
 	if (!mapped_may_have(address, bytes))
 		return MAPPED_NOT;
-	lock_list();
+	mapped_lock();
 	for (; first < end && kind != MAPPED_SHARED; first = piece.end) {
-		piece = piece_at(first, end);
+		piece = mapped_piece(first, end);
 		if (piece.mapped)
 			kind = piece.mapped->of->range.is_shared ? MAPPED_SHARED : MAPPED_PRIVATE;
 	}
-	unlock_list();
+	mapped_unlock();
 	return kind;
 }
 
@@ -380,13 +268,13 @@ void mapped_registered(const void *address, bool is_registered)
 
 	if (!mapped_may_have(address, 1))
 		return;
-	lock_list();
-	mapped = piece_at((char *)address, (char *)address + 1).mapped;
+	mapped_lock();
+	mapped = mapped_piece((char *)address, (char *)address + 1).mapped;
 	if (mapped && is_registered)
 		mapped->of->registered++;
 	else if (mapped && mapped->of->registered)
 		mapped->of->registered--;
-	unlock_list();
+	mapped_unlock();
 }
 
 static void widen_gate(const struct mapped_range *range)
@@ -409,11 +297,11 @@ bool mapped_add(const struct mapped_range *range, const struct cuda_region *its)
 	of->range = *range;
 	of->its = *its;
 	of->fd = cuda_library.actmem_region_fd(its->region);
-	lock_list();
+	mapped_lock();
 	added = add_part(of, range->address, range->address + range->length);
 	if (added)
 		widen_gate(range);
-	unlock_list();
+	mapped_unlock();
 	if (!added)
 		free(of);
 	return added;
@@ -422,7 +310,7 @@ bool mapped_add(const struct mapped_range *range, const struct cuda_region *its)
 static void copy_for_child(struct mapped *mapped)
 {
 	size_t bytes = (size_t)(mapped->end - mapped->first);
-	char *pages = map_again(mapped->of, mapped->first, mapped->end);
+	char *pages = mapped_view(mapped->of, mapped->first, mapped->end);
 	void *copy = MAP_FAILED;
 
 	if (pages)
@@ -434,7 +322,7 @@ static void copy_for_child(struct mapped *mapped)
 		say_once(TALE_CHILD, "a forked child has nothing where %s are mapped: no memory for a copy (%s)",
 			 SAY_BYTES(bytes), strerror(errno));
 	if (pages)
-		unmap_again(mapped->of, mapped->first, mapped->end, pages);
+		mapped_unview(mapped->of, mapped->first, mapped->end, pages);
 }
 
 static void before_fork(void)

@@ -38,8 +38,8 @@ bool mapped_begin(void);
 
 /* What the program mapped. */
 struct mapped_range {
-	char *address;			/* at a multiple of @unit */
-	uint64_t length, unit;		/* whole pages of the region, and their length */
+	char *address;			/* at a multiple of a huge page */
+	uint64_t length;
 	bool is_shared;			/* with children, and not copied for them */
 };
 
@@ -49,6 +49,7 @@ bool mapped_add(const struct mapped_range *range, const struct cuda_region *its)
 /* What the system's calls return, with errno, for ranges of which any may be in one. */
 int mapped_unmap(void *address, size_t bytes);
 int mapped_advise(void *address, size_t bytes, int advice);
+int mapped_protect(void *address, size_t bytes, int protection);
 
 /* Something else has been mapped there. */
 void mapped_forget(const void *address, size_t bytes);
@@ -82,6 +83,11 @@ static inline int kernel_munmap(void *address, size_t bytes)
 static inline int kernel_madvise(void *address, size_t bytes, int advice)
 {
 	return (int)syscall(SYS_madvise, address, bytes, advice);
+}
+
+static inline int kernel_mprotect(void *address, size_t bytes, int protection)
+{
+	return (int)syscall(SYS_mprotect, address, bytes, protection);
 }
 
 #endif /* LIB_PRELOAD_CUDA_MAPPED_H */

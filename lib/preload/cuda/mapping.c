@@ -22,6 +22,7 @@ static void *(*next_mmap)(void *address, size_t bytes, int protection, int flags
 static int (*next_munmap)(void *address, size_t bytes);
 static void *(*next_mremap)(void *address, size_t bytes, size_t wanted, int flags, ...);
 static int (*next_madvise)(void *address, size_t bytes, int advice);
+static int (*next_mprotect)(void *address, size_t bytes, int protection);
 
 void mapping_begin(void)
 {
@@ -29,6 +30,7 @@ void mapping_begin(void)
 	*(void **)&next_munmap = next_dlsym(RTLD_NEXT, "munmap");
 	*(void **)&next_mremap = next_dlsym(RTLD_NEXT, "mremap");
 	*(void **)&next_madvise = next_dlsym(RTLD_NEXT, "madvise");
+	*(void **)&next_mprotect = next_dlsym(RTLD_NEXT, "mprotect");
 }
 
 static void *map(const struct maps_request *request, int fd, off_t offset)
@@ -77,6 +79,14 @@ EXPORT int madvise(void *address, size_t bytes, int advice)
 		return mapped_advise(address, bytes, advice);
 	return next_madvise ? next_madvise(address, bytes, advice) :
 	       kernel_madvise(address, bytes, advice);
+}
+
+EXPORT int mprotect(void *address, size_t bytes, int protection)
+{
+	if (mapped_may_have(address, bytes))
+		return mapped_protect(address, bytes, protection);
+	return next_mprotect ? next_mprotect(address, bytes, protection) :
+	       kernel_mprotect(address, bytes, protection);
 }
 
 EXPORT void *mremap(void *address, size_t bytes, size_t wanted, int flags, ...)

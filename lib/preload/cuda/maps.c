@@ -166,7 +166,7 @@ static bool put_region(const struct mapped_range *range, const struct cuda_regio
 	return mapped_add(range, its);
 }
 
-static char *map_region(size_t bytes, struct mapped_range *range, int flags,
+static char *map_region(size_t bytes, uint64_t unit, struct mapped_range *range, int flags,
 			char words[CUDA_WORDS_MAX])
 {
 	const struct cuda_policy policy = { .mode = 0 };
@@ -174,7 +174,7 @@ static char *map_region(size_t bytes, struct mapped_range *range, int flags,
 
 	if (!cuda_region_open(&its, range->length, range->is_shared, &policy, words))
 		return NULL;
-	range->address = make_room(bytes, range->length, range->unit, flags);
+	range->address = make_room(bytes, range->length, unit, flags);
 	if (range->address && put_region(range, &its, flags))
 		return range->address;
 	snprintf(words, CUDA_WORDS_MAX, "cannot map a region (%s)", strerror(errno));
@@ -190,14 +190,15 @@ static void *take(size_t bytes, int flags, const char *call, bool strict)
 	enum tale tale = TALE_LIBRARY;
 	char words[CUDA_WORDS_MAX];
 	char *taken = NULL;
+	uint64_t unit;
 
 	if (cuda_library_load_regions(words)) {
 		tale = TALE_MAP;
-		if (cuda_region_prepare(&settings, &range.unit, words)) {
-			range.length = bytes / range.unit * range.unit;
+		if (cuda_region_prepare(&settings, &unit, words)) {
+			range.length = bytes / unit * unit;
 			if (!range.length)
 				return NULL;
-			taken = map_region(bytes, &range, flags, words);
+			taken = map_region(bytes, unit, &range, flags, words);
 		}
 	}
 	if (taken)

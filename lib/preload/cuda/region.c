@@ -220,8 +220,9 @@ static void tell_far(const struct actmem_region_info *info, const struct cuda_po
 }
 
 /* With memfd only this process knows what it maps, and so it has the library map it too. */
-static int look_at_region(struct actmem_region *region, const struct cuda_policy *policy)
+static int look_at_region(struct cuda_region *its, const struct cuda_policy *policy)
 {
+	struct actmem_region *region = its->region;
 	uint64_t node_bytes[ACTMEM_NODES_MAX];
 	struct actmem_region_info info;
 	void *address;
@@ -231,6 +232,8 @@ static int look_at_region(struct actmem_region *region, const struct cuda_policy
 	info.node_bytes = node_bytes;
 	info.node_count = ACTMEM_NODES_MAX;
 	error = cuda_library.actmem_region_get_info(region, &info);
+	its->page_bytes = info.pages == ACTMEM_PAGES_1G ? GIANT_PAGE_BYTES :
+			  info.pages == ACTMEM_PAGES_2M ? HUGE_PAGE_BYTES : BASE_PAGE_BYTES;
 	if (!error)
 		tell_far(&info, policy, cuda_library.actmem_region_found(region) > 0);
 	if (!error && info.backend == ACTMEM_BACKEND_MEMFD)
@@ -259,7 +262,7 @@ bool cuda_region_open(struct cuda_region *region, uint64_t length, bool inherit,
 	}
 	opened = !error;
 	if (opened)
-		error = look_at_region(region->region, policy);
+		error = look_at_region(region, policy);
 	if (error)
 		snprintf(words, CUDA_WORDS_MAX, "%s", error == -ENOBUFS ?
 			 "no memory to remember a name" :

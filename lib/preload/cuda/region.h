@@ -18,6 +18,7 @@ struct cuda_name;
 struct cuda_region {
 	struct actmem_region *region;
 	struct cuda_name *name;		/* NULL: it has none */
+	uint64_t page_bytes;		/* by which it can be unmapped */
 };
 
 /*
