@@ -6,8 +6,8 @@
  * A PyTorch that does not know an option ends the program for it, so that the installed
  * ones are looked at first: each has headers with it, which name what it knows.
  *
- * One that rounds no longer may give a block that it kept to a longer request, up to the
- * middle of 2026, so that such blocks are not to be kept either. The preload keeps them.
+ * Without rounding, a PyTorch of before August 2026 may give a block that it kept to a
+ * longer request, so that such blocks are not to be kept either. The preload keeps them.
  */
 #include <err.h>
 #include <glob.h>

@@ -25,6 +25,8 @@
 #define RW		(PROT_READ | PROT_WRITE)
 #define ANONYMOUS	(MAP_PRIVATE | MAP_ANONYMOUS)
 
+static char name[64], name_of_file[80];
+
 static char *map(size_t bytes, int flags)
 {
 	void *memory = mmap(NULL, bytes, RW, flags, -1, 0);
@@ -489,6 +491,21 @@ static bool by_threads(void)
 	return regions_are(0, 0);
 }
 
+/* The next mapping of that length finds the file, and none of what was in it. */
+static bool named(void)
+{
+	unsigned int round;
+	char *memory;
+
+	for (round = 0; round < 3; round++) {
+		memory = map(BYTES, round % 2 ? ANONYMOUS : MAP_SHARED | MAP_ANONYMOUS);
+		CHECK(memory && !access(name_of_file, F_OK) && all_bytes(memory, BYTES, 0));
+		fill(memory, BYTES, 1);
+		CHECK(!munmap(memory, BYTES));
+	}
+	return !unlink(name_of_file);
+}
+
 static unsigned int regions_of(pid_t pid)
 {
 	struct actmem_region_info *regions;
@@ -570,6 +587,10 @@ int main(void)
 	run_quiet("what they map is the kernel's", none_of_a_child, NULL);
 	run_quiet("threads map and unmap at the same time", by_threads, NULL);
 	run_quiet("of a process that is killed nothing stays", killed, NULL);
+	snprintf(name, sizeof(name), "ACTMEM_NAME=/dev/shm/actmem-maps-%d", getpid());
+	snprintf(name_of_file, sizeof(name_of_file), "%s.cuda.16M.0", strchr(name, '/'));
+	run_quiet("those of a job with a name are files", named, "ACTMEM_BACKEND=memfd",
+		  "ACTMEM_PAGES=4K", name, NULL);
 	run_told("mmap of 16.0 MiB ", "what cannot have a region is told", without_pages,
 		 "ACTMEM_NODES=1023", NULL);
 	if (!stand_in_is_there()) {
