@@ -223,7 +223,7 @@ int check_environment(json_t *findings)
 				  "XLA takes at most 64 GiB of pinned host memory for a device");
 	if (!err && torch && !strstr(torch, "pinned_max_round_threshold_mb"))
 		err = add_finding(findings, "PyTorch", CHECK_FIX,
-				  "add pinned_max_round_threshold_mb:1 to PYTORCH_ALLOC_CONF",
+				  "add pinned_max_round_threshold_mb:1024,pinned_max_cached_size_mb:1024 to PYTORCH_ALLOC_CONF, as actmem run does where it says nothing",
 				  "PyTorch rounds pinned memory up to powers of two");
 	return err;
 }

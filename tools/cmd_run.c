@@ -19,6 +19,7 @@
 #include "preload_mode.h"
 #include "python_path.h"
 #include "tool.h"
+#include "torch_mode.h"
 #include "trial.h"
 
 static void print_help(void)
@@ -69,6 +70,12 @@ static void print_help(void)
 	     "                                    those for memory of the host come here first\n"
 	     "  -c, --cuda-min SIZE               requests to CUDA from this size on get memory\n"
 	     "                                    of regions; default: 1M\n"
+	     "  -M, --preload-maps[=SIZE[,KIND]...]\n"
+	     "                                    mappings of this size and more get memory of\n"
+	     "                                    regions as they are made, if they are of these\n"
+	     "                                    kinds: shared,populate,hugetlb,private,\n"
+	     "                                    malloc;\n"
+	     "                                    default: 64M,shared,populate,hugetlb\n"
 	     "  -s, --strict                      without --allow, huge pages that are locked or\n"
 	     "                                    nothing, not the best that there is; and where\n"
 	     "                                    memory of regions fails, CUDA's request fails;\n"
@@ -83,8 +90,8 @@ static void print_help(void)
 	     "\n"
 	     "Variables of the environment with the same meaning: ACTMEM_BACKEND, _PAGES,\n"
 	     "_NODES, _POLICY, _ALLOW, _HEAP_GROW, _HEAP_LIMIT, _BUDGET, _SPILL,\n"
-	     "_SPILL_LIMIT, _SPILL_ALLOW, _DEVICE_RING, _NAME, _CUDA_MIN, _STRICT,\n"
-	     "_QUIET, _JAX_REPORT;\n"
+	     "_SPILL_LIMIT, _SPILL_ALLOW, _DEVICE_RING, _NAME, _CUDA_MIN,\n"
+	     "_PRELOAD_MAPS, _STRICT, _QUIET, _JAX_REPORT;\n"
 	     "ACTMEM_CUDA=0 is --no-cuda; besides, ACTMEM_CUDA_KEEP; of --malloc:\n"
 	     "ACTMEM_MALLOC_MIN, _MALLOC_KEEP, _MALLOC_DECAY. Options win.\n"
 	     "Exit status: 127 if the program is not there, 126 if it cannot be run, 1 if its\n"
@@ -228,6 +235,8 @@ static const char *variable_of(int option)
 		return "ACTMEM_CUDA";
 	case 'c':
 		return "ACTMEM_CUDA_MIN";
+	case 'M':
+		return "ACTMEM_PRELOAD_MAPS";
 	case 's':
 		return "ACTMEM_STRICT";
 	case 'q':
@@ -241,7 +250,7 @@ static const char *variable_of(int option)
 
 static const char *value_of(int option)
 {
-	return optarg ? optarg : option == 'C' ? "0" : "1";
+	return optarg ? optarg : option == 'C' ? "0" : option == 'M' ? "64M" : "1";
 }
 
 int cmd_run(int argc, char **argv)
@@ -260,6 +269,7 @@ int cmd_run(int argc, char **argv)
 		{ "malloc", no_argument, NULL, 'm' },
 		{ "no-cuda", no_argument, NULL, 'C' },
 		{ "cuda-min", required_argument, NULL, 'c' },
+		{ "preload-maps", optional_argument, NULL, 'M' },
 		{ "strict", no_argument, NULL, 's' },
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "report", no_argument, NULL, 'r' },
@@ -273,7 +283,7 @@ int cmd_run(int argc, char **argv)
 	int option, status, err;
 
 	/* "+": what follows the program's name is the program's. */
-	while ((option = getopt_long(argc, argv, "+" MEMORY_OPTIONS_SHORT "P:g:l:B:S:L:A:D:N:mCc:sqrvh",
+	while ((option = getopt_long(argc, argv, "+" MEMORY_OPTIONS_SHORT "P:g:l:B:S:L:A:D:N:mCc:M::sqrvh",
 				     options, NULL)) != -1) {
 		switch (option) {
 		case 'v':
@@ -323,6 +333,8 @@ int cmd_run(int argc, char **argv)
 		status = STATUS_FAILED;
 	if (!status)
 		status = preload_mode_set(library_folder, trial.verbose);
+	if (!status && preload_mode_has_cuda())
+		status = torch_mode_set(argv[optind]);
 	if (!status)
 		status = malloc_mode_set(trial.verbose);
 	if (status == STATUS_USAGE)

@@ -83,6 +83,13 @@ static int choose_cuda(bool *wanted)
 	return STATUS_FAILED;
 }
 
+bool preload_mode_has_cuda(void)
+{
+	const char *text = getenv("ACTMEM_CUDA");
+
+	return text && !strcmp(text, "1");
+}
+
 int preload_mode_set(const char *library_folder, bool verbose)
 {
 	bool cuda_wanted;

@@ -12,4 +12,7 @@
  */
 int preload_mode_set(const char *library_folder, bool verbose);
 
+/* Whether it did so for CUDA's mode. */
+bool preload_mode_has_cuda(void);
+
 #endif

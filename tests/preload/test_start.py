@@ -55,8 +55,10 @@ def it_exports_what_it_is_in_front_of_and_no_more():
         "cuMemHostAlloc", "cuMemAllocHost_v2", "cuMemFreeHost", "cuMemHostRegister_v2",
         "cuMemHostUnregister", "cuMemHostGetDevicePointer_v2", "cuMemHostGetFlags",
         "cuGetProcAddress", "cuGetProcAddress_v2")}
+    maps = {"madvise", "mmap", "mmap64", "mprotect", "mremap", "munmap"}
     lookups = {"dlsym", "dlvsym", "ACTMEM_CUDA"}
-    assert exported == blocks | cuda | lookups, exported ^ (blocks | cuda | lookups)
+    expected = blocks | cuda | maps | lookups
+    assert exported == expected, exported ^ expected
 
 
 @case
@@ -72,6 +74,100 @@ def wrong_values_are_refused():
     result = start("echo", "runs", LD_PRELOAD=PRELOAD, ACTMEM_CUDA="yes")
     assert result.stdout == "runs\n" and result.returncode == 0, result
     assert "ACTMEM_CUDA is 'yes'" in result.stderr, result
+
+
+@case
+def mappings_are_taken_as_the_option_says():
+    show = ("sh", "-c", 'echo "$ACTMEM_PRELOAD_MAPS"')
+    expect(run("--", *show), 0, "\n")
+    expect(run("--preload-maps", "--", *show), 0, "64M\n")
+    expect(run("-M8M,private", "--", *show, ACTMEM_PRELOAD_MAPS="2M"), 0, "8M,private\n")
+    expect(run("--", *show, ACTMEM_PRELOAD_MAPS="0"), 0, "0\n")
+    for wrong in ("1M", "8M,", "8M,stack", ",shared", "x"):
+        expect(run(f"--preload-maps={wrong}", "--", *show), 2, "",
+               ["--preload-maps (ACTMEM_PRELOAD_MAPS)", f"'{wrong}'", "64M,shared,populate"])
+    result = start("echo", "runs", LD_PRELOAD=PRELOAD, ACTMEM_CUDA="1", ACTMEM_PRELOAD_MAPS="x")
+    assert result.stdout == "runs\n" and result.returncode == 0, result
+    assert "ACTMEM_PRELOAD_MAPS is 'x'" in result.stderr, result
+
+
+def has_region(*options):
+    """Whether a program's shared mapping of 8 MiB is a region's, until it is closed."""
+    code = """
+import mmap
+def has_region():
+    with open("/proc/self/maps") as file:
+        return any("rw-s" in line and "/memfd:actmem:cuda" in line for line in file)
+memory = mmap.mmap(-1, 8 << 20, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS)
+memory[5 << 20] = 7
+print(memory[5 << 20], has_region())
+memory.close()
+print(has_region())
+"""
+    result = run("--backend", "memfd", *options, "--", sys.executable, "-c", code)
+    assert result.returncode == 0 and not result.stderr, result
+    value, has, still_has = result.stdout.split()
+    assert value == "7" and still_has == "False", result
+    return has == "True"
+
+
+@case
+def a_program_without_cuda_has_its_mappings_taken_too():
+    assert not has_region()
+    assert has_region("-M4M")
+    assert not has_region("-M16M")
+    assert not has_region("-M4M,hugetlb")
+    assert not has_region("-M4M", "--no-cuda")
+
+
+@contextlib.contextmanager
+def pytorch(*words):
+    """A folder with a python3 in its bin, which has a PyTorch whose header says that."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.makedirs(os.path.join(folder, "bin"))
+        os.symlink("/bin/sh", os.path.join(folder, "bin", "program"))
+        headers = os.path.join(folder, "lib", "python3.12", "site-packages", "torch", "include",
+                               "c10", "core")
+        os.makedirs(headers)
+        with open(os.path.join(headers, "AllocatorConfig.h"), "w", encoding="ascii") as file:
+            file.writelines(f"  static size_t {word}();\n" for word in words)
+        yield os.path.join(folder, "bin", "program"), folder
+
+
+OPTIONS = "pinned_max_round_threshold_mb:1024,pinned_max_cached_size_mb:1024"
+
+
+@case
+def pytorch_is_told_not_to_round_if_it_knows_how():
+    show = ("-c", 'echo "$PYTORCH_ALLOC_CONF/$PYTORCH_CUDA_ALLOC_CONF"')
+    knows = ("pinned_max_round_threshold", "pinned_max_cached_size")
+    with pytorch(*knows) as (program, folder):
+        told = [f"PYTORCH_ALLOC_CONF={OPTIONS}", "1024 MiB"]
+        expect(run("--", program, *show), 0, f"{OPTIONS}/\n", told)
+        # By its name alone, by a script's environment, and by a folder of packages.
+        path = f"{folder}/bin:/usr/bin:/bin"
+        expect(run("--", "program", *show, PATH=path), 0, f"{OPTIONS}/\n", told)
+        expect(run("--", "sh", *show, VIRTUAL_ENV=folder), 0, f"{OPTIONS}/\n", told)
+        packages = f"/nowhere:{folder}/lib/python3.12/site-packages"
+        expect(run("--", "sh", *show, PYTHONPATH=packages), 0, f"{OPTIONS}/\n", told)
+        # With others of the user's, by the name that he uses.
+        expect(run("--", program, *show, PYTORCH_CUDA_ALLOC_CONF="backend:native"), 0,
+               f"/backend:native,{OPTIONS}\n", f"PYTORCH_CUDA_ALLOC_CONF=backend:native,{OPTIONS}")
+        expect(run("--", program, *show, PYTORCH_CUDA_ALLOC_CONF="a:b", PYTORCH_ALLOC_CONF="c:d"),
+               0, f"c:d,{OPTIONS}/a:b\n", f"PYTORCH_ALLOC_CONF=c:d,{OPTIONS}")
+        # He has said something of it himself; and CUDA is left alone.
+        for own in ("pinned_max_round_threshold_mb:64", "pinned_max_cached_size_mb:64"):
+            expect(run("--", program, *show, PYTORCH_ALLOC_CONF=own), 0, f"{own}/\n")
+            expect(run("--", program, *show, PYTORCH_CUDA_ALLOC_CONF=own), 0, f"/{own}\n")
+        expect(run("--no-cuda", "--", program, *show), 0, "/\n")
+        # One that is found besides does not know it.
+        with pytorch("pinned_num_register_threads") as (_, older):
+            expect(run("--", program, *show, VIRTUAL_ENV=older), 0, "/\n")
+    with pytorch(knows[0]) as (program, _):
+        expect(run("--", program, *show), 0, "/\n")
+    with pytorch() as (program, _):
+        expect(run("--", program, *show), 0, "/\n")
+    expect(run("--", "sh", *show), 0, "/\n")
 
 
 @case

@@ -72,7 +72,7 @@ def taken(subcommand):
         assert calls, subcommand
         return COMMON | set(re.findall(r'"(.+?)"', "".join(calls)))
     names = sources(subcommand)
-    found = re.findall(r'\{ "([\w-]+)", (?:no|required)_argument, NULL, (\S+) \}',
+    found = re.findall(r'\{ "([\w-]+)", (?:no|required|optional)_argument, NULL, (\S+) \}',
                        source(*names))
     assert found, names
     return ({f"--{name}" for name, _ in found} |
