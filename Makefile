@@ -102,6 +102,7 @@ help:
 	@echo 'make bench-PART    one of its parts, as bench-transfer, beside fio'
 	@echo 'make bench-plan    run what the planner decides beside other policies'
 	@echo 'make module KDIR=  build the kernel module'
+	@echo 'make deb           packages for Debian, into build/deb/'
 	@echo 'make wheel         the Python module for pip, into build/wheel/'
 	@echo 'make install       PREFIX= DESTDIR=; make uninstall undoes it'
 	@echo 'make dkms-install  have DKMS build, sign and install the module; make dkms-remove'
