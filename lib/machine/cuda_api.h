@@ -68,6 +68,8 @@ enum {
 	f(cuMemGetInfo_v2, (size_t *left, size_t *total))		\
 	f(cuMemHostRegister_v2, (void *address, size_t bytes, unsigned int flags))	\
 	f(cuMemHostUnregister, (void *address))				\
+	f(cuMemHostAlloc, (void **memory, size_t bytes, unsigned int flags))	\
+	f(cuMemFreeHost, (void *memory))				\
 	f(cuMemHostGetFlags, (unsigned int *flags, void *address))	\
 	f(cuMemHostGetDevicePointer_v2,					\
 	  (cuda_pointer *pointer, void *address, unsigned int flags))	\

@@ -251,7 +251,7 @@ static bool current_serves(const struct actmem_runtime *runtime, cuda_context cu
 /*
  * The caller's context, if it is of the device; else, or if it is that one, the
  * primary context, which is kept until the region is unregistered. It is not made
- * just to be compared.
+ * just to be compared. Own memory would go with the caller's, and so has the primary one.
  */
 static int cuda_begin(struct registration *registration)
 {
@@ -261,7 +261,7 @@ static int cuda_begin(struct registration *registration)
 	int active = 0;
 	cuda_result result = cuda.cuCtxGetCurrent(&current);
 
-	if (!result && current_serves(runtime, current)) {
+	if (!result && !registration->own && current_serves(runtime, current)) {
 		result = cuda.cuDevicePrimaryCtxGetState(runtime->device, &flags, &active);
 		if (!result && !active) {
 			registration->context = current;
@@ -315,12 +315,36 @@ static void cuda_leave(bool pushed)
 		cuda.cuCtxPopCurrent_v2(&popped);
 }
 
+static int add_own(struct registration *registration, uint64_t length)
+{
+	unsigned int flags = CUDA_REGISTER_PORTABLE;
+	void *memory = NULL;
+	cuda_result result;
+	bool pushed;
+
+	/* The two calls' flags have the same values. */
+	if (registration->flags & ACTMEM_REGISTER_DEVICEMAP)
+		flags |= CUDA_REGISTER_DEVICEMAP;
+	result = cuda_enter(registration, &pushed);
+	if (!result)
+		result = cuda.cuMemHostAlloc(&memory, length, flags);
+	cuda_leave(pushed);
+	if (result)
+		return cuda_fail(result, "cannot allocate %s with %s (cuMemHostAlloc)",
+				 BYTES_TEXT(length), registration->runtime->info.text);
+	registration->address = memory;
+	own_place(registration->region, memory);
+	return 0;
+}
+
 static int cuda_add(struct registration *registration, void *address, uint64_t length)
 {
 	unsigned int flags = CUDA_REGISTER_PORTABLE;
 	cuda_result result;
 	bool pushed;
 
+	if (registration->own)
+		return add_own(registration, length);
 	if (registration->flags & ACTMEM_REGISTER_DEVICEMAP)
 		flags |= CUDA_REGISTER_DEVICEMAP;
 	if (registration->flags & ACTMEM_REGISTER_READ_ONLY)
@@ -371,7 +395,8 @@ static int cuda_drop(struct registration *registration, void *address, uint64_t 
 	if (!result)
 		result = cuda_enter(registration, &pushed);
 	if (!result)
-		result = cuda.cuMemHostUnregister(address);
+		result = registration->own ? cuda.cuMemFreeHost(address) :
+			 cuda.cuMemHostUnregister(address);
 	cuda_leave(pushed);
 	if (!result)
 		return 0;
@@ -429,5 +454,6 @@ const struct runtime_kind runtime_cuda = {
 	.add = cuda_add,
 	.drop = cuda_drop,
 	.look = cuda_look,
+	.has_own = true,
 	.pointer = cuda_pointer_of,
 };

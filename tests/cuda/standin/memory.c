@@ -129,6 +129,16 @@ static CUresult check_register(const char *base, size_t bytes, unsigned int flag
 	return fault_in(base, bytes, flags & CU_MEMHOSTREGISTER_READ_ONLY);
 }
 
+/* Under the lock, as the real one pins. */
+static void pin(size_t bytes)
+{
+	const char *text = getenv("STANDIN_CUDA_PIN_RATE");
+	unsigned long rate = text ? strtoul(text, NULL, 10) : 0;
+
+	if (rate)
+		sleep_for((unsigned int)(bytes / rate));
+}
+
 /* What a test wants to be slow is so before it takes effect, and in nobody's way. */
 CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
@@ -144,6 +154,7 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 	}
 	TRY(usable_context(&context));
 	TRY(check_register(p, bytesize, Flags));
+	pin(bytesize);
 	return add(p, bytesize, Flags, context, false);
 }
 
