@@ -12,7 +12,8 @@
  *   STANDIN_CUDA_FAIL=FUNCTION:N:CODE   the N-th call of it from now on fails so
  *   STANDIN_CUDA_MEMORY=1073741824      bytes of each device, the default
  *   STANDIN_CUDA_PIN_RATE=1000          bytes a microsecond that are registered, while all
- *                                       other calls wait; not read by cuInit(), but by each
+ *                                       other calls wait. Read by each call, not by
+ *                                       cuInit(); no page is faulted in
  */
 #ifndef STANDIN_CONTROL_H
 #define STANDIN_CONTROL_H
