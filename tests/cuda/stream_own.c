@@ -290,7 +290,7 @@ int main(void)
 {
 	cuda = xla_devices_or_skip(1);
 	if (!cuda.standin_fail) {
-		tap_skip("the real driver refuses nothing when asked to");
+		tap_skip("GPU: the real one refuses nothing that is asked for");
 		return tap_end();
 	}
 	xla_begin(&its, &cuda, 0, VALUES, BLOCK);
