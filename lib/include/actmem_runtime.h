@@ -162,7 +162,8 @@ int actmem_region_unregister(struct actmem_region *region);
  *
  * Long regions are registered in pieces that CUDA needs about 5 ms for each, of 64 MiB to
  * 1 GiB, or of one block that is longer; between two of them other threads come to the
- * driver's lock. No block lies in two pieces.
+ * driver's lock. No block lies in two pieces. One that takes most of what is left of the
+ * heap's limit is one piece.
  *
  * -EEXIST  the heap is registered;  -EBUSY  it has regions already
  */

@@ -115,6 +115,8 @@ static void pin(struct actmem *am, struct actmem_region *region, uint64_t piece_
 
 	if (actmem_runtime_open(am, &options, &runtime))
 		end_by("no runtime");
+	if (!wait_count)
+		printf("%s\n", actmem_runtime_describe(runtime));
 	is_ending = false;
 	wait_count = 0;
 	if (pthread_create(&thread, NULL, want, NULL))
