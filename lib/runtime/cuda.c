@@ -24,6 +24,8 @@
 
 static pthread_mutex_t publish_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct cuda_functions cuda;	/* complete once is_loaded is set */
+static struct cuda_own_functions cuda_own;	/* ...once a runtime that may use them is open */
+static void *cuda_library;
 static atomic_bool is_loaded;
 static atomic_bool has_begun;		/* CUDA may have been called by this process... */
 static atomic_uint begun_generation;	/* ...or by one that it was forked from */
@@ -133,6 +135,23 @@ static int find_functions(struct cuda_functions *found, void *library)
 	return 0;
 }
 
+static int find_own_functions(void)
+{
+	struct cuda_own_functions found;
+	void *function = dlsym(cuda_library, "cuMemHostAlloc");
+
+	memcpy(&found.cuMemHostAlloc, &function, sizeof(function));
+	function = dlsym(cuda_library, "cuMemFreeHost");
+	memcpy(&found.cuMemFreeHost, &function, sizeof(function));
+	if (!found.cuMemHostAlloc || !found.cuMemFreeHost)
+		return fail(EOPNOTSUPP, CUDA_LIBRARY " has no cuMemHostAlloc and cuMemFreeHost");
+	pthread_mutex_lock(&publish_mutex);
+	if (!cuda_own.cuMemHostAlloc)
+		cuda_own = found;
+	pthread_mutex_unlock(&publish_mutex);
+	return 0;
+}
+
 static int load_library(void)
 {
 	void *(*open_library)(const char *name, int flags);
@@ -153,8 +172,10 @@ static int load_library(void)
 		return error;
 	}
 	pthread_mutex_lock(&publish_mutex);
-	if (!is_loaded)
+	if (!is_loaded) {
 		cuda = found;
+		cuda_library = library;
+	}
 	is_loaded = true;
 	pthread_mutex_unlock(&publish_mutex);
 	return 0;
@@ -206,6 +227,8 @@ static int cuda_open(struct actmem_runtime *runtime)
 	cuda_result result;
 	int error = start_cuda(&devices);
 
+	if (!error && runtime->options.own_memory)
+		error = find_own_functions();
 	if (error)
 		return error;
 	if (ordinal >= devices)
@@ -327,7 +350,7 @@ static int add_own(struct registration *registration, uint64_t length)
 		flags |= CUDA_REGISTER_DEVICEMAP;
 	result = cuda_enter(registration, &pushed);
 	if (!result)
-		result = cuda.cuMemHostAlloc(&memory, length, flags);
+		result = cuda_own.cuMemHostAlloc(&memory, length, flags);
 	cuda_leave(pushed);
 	if (result)
 		return cuda_fail(result, "cannot allocate %s with %s (cuMemHostAlloc)",
@@ -395,7 +418,7 @@ static int cuda_drop(struct registration *registration, void *address, uint64_t 
 	if (!result)
 		result = cuda_enter(registration, &pushed);
 	if (!result)
-		result = registration->own ? cuda.cuMemFreeHost(address) :
+		result = registration->own ? cuda_own.cuMemFreeHost(address) :
 			 cuda.cuMemHostUnregister(address);
 	cuda_leave(pushed);
 	if (!result)
