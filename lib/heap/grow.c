@@ -122,7 +122,7 @@ static int choose_region_length(struct actmem_heap *heap, uint64_t length, uint6
 	if (grown > left)
 		grown = left / unit * unit;
 	piece = choose_chunk_bytes(heap, grown, left, length);
-	if (grown > piece)
+	if (grown > piece && !(piece % unit))
 		grown = grown / piece * piece;
 	*result = grown;
 	*still_left = left;

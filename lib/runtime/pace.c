@@ -31,9 +31,12 @@ void pace_pause(uint64_t took_ns)
 	struct timespec left = clock_time(between(PAUSE_LEAST_NS, took_ns / PAUSE_PART,
 						  PAUSE_MOST_NS));
 
-	while (took_ns > PAUSE_LEAST_NS &&
-	       clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR)
+	if (took_ns <= PAUSE_LEAST_NS)
+		return;
+	thread_hold_cancellation();
+	while (clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR)
 		;
+	thread_let_cancellation();
 }
 
 void pace_learn(struct actmem_runtime *runtime, uint64_t bytes, uint64_t took_ns)
