@@ -30,10 +30,10 @@ struct registration {
 	struct actmem_region *region;
 	bool busy;			/* a thread registers or unregisters it */
 	bool abandoned;			/* by its heap: the runtime closes the region */
-	bool own;			/* the region is memory of the runtime's, from add to drop */
+	bool own;			/* the runtime's own memory, from add to drop */
 	char *address;
 	uint64_t length;
-	uint64_t chunk_bytes;
+	uint64_t chunk_bytes;		/* that one call registers */
 	uint64_t registered;		/* bytes from the start, in whole chunks or to the end */
 	uint64_t far_bytes;
 	uint32_t flags;			/* ACTMEM_REGISTER_* */

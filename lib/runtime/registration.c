@@ -111,7 +111,7 @@ static int change_chunk(struct registration *registration,
 
 	took = clock_ns() - began;
 	wait_end(region->am->waits, wait);
-	if (!error && change == registration->runtime->kind->add)
+	if (!error && change == registration->runtime->kind->add && !registration->own)
 		pace_learn(registration->runtime, length, took);
 	pace_pause(took);
 	return error;

@@ -137,7 +137,8 @@ int main(int argc, char **argv)
 {
 	static const uint64_t pieces[] = { 64 * MIB, 128 * MIB, 256 * MIB, 1024 * MIB, 0 };
 	struct actmem_region_options options = {
-		.size = sizeof(options), .length = (argc > 1 ? strtoull(argv[1], NULL, 10) : 4096) * MIB,
+		.size = sizeof(options),
+		.length = (argc > 1 ? strtoull(argv[1], NULL, 10) : 4096) * MIB,
 	};
 	struct actmem_region *region;
 	struct actmem *am;
