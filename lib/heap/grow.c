@@ -13,6 +13,7 @@
 #include "base/base.h"
 #include "heap/inside.h"
 #include "region/region.h"
+#include "runtime/runtime.h"
 
 /* A region whose last 1/128 holds no block is as good as filled. */
 #define WASTE_ACCEPTED	128
@@ -77,12 +78,30 @@ static uint64_t free_bytes_now(struct actmem_heap *heap)
 	return heap->region_bytes - heap->extents.taken_bytes;
 }
 
+/*
+ * What is registered at once of a region of @length for blocks of @home: a piece that such
+ * blocks fill; or as much as can be, if the region holds most of what is @left to the
+ * heap, as a longer block could then be had nowhere else.
+ */
+static uint64_t choose_chunk_bytes(const struct actmem_heap *heap, uint64_t length, uint64_t left,
+				   uint64_t home)
+{
+	uint64_t most, piece;
+
+	if (!heap->runtime || length > left / 2)
+		return heap->chunk_bytes;
+	most = runtime_piece_bytes(heap->runtime);
+	piece = home < most ? best_region_length(home, most, most) : home;
+	piece = round_up(piece, region_unit(heap));
+	return piece < heap->chunk_bytes ? piece : heap->chunk_bytes;
+}
+
 /* The length of the next region, and what is left to the heap of its limit. */
 static int choose_region_length(struct actmem_heap *heap, uint64_t length, uint64_t align,
 				uint64_t *result, uint64_t *still_left)
 {
 	uint64_t unit = region_unit(heap), needed = round_up(length, unit);
-	uint64_t limit, held, unused, left, most, grown;
+	uint64_t limit, held, unused, left, most, grown, piece;
 
 	pthread_mutex_lock(&heap->lock);
 	held = heap->region_bytes;
@@ -102,6 +121,9 @@ static int choose_region_length(struct actmem_heap *heap, uint64_t length, uint6
 		grown = needed;
 	if (grown > left)
 		grown = left / unit * unit;
+	piece = choose_chunk_bytes(heap, grown, left, length);
+	if (grown > piece && !(piece % unit))
+		grown = grown / piece * piece;
 	*result = grown;
 	*still_left = left;
 	return 0;
@@ -115,8 +137,8 @@ static bool add_chunks(struct actmem_heap *heap, struct heap_region *its, char *
 	size_t i;
 
 	for (i = 0; i < its->chunks; i++) {
-		at = i * heap->chunk_bytes;
-		bytes = length - at < heap->chunk_bytes ? length - at : heap->chunk_bytes;
+		at = i * its->chunk_bytes;
+		bytes = length - at < its->chunk_bytes ? length - at : its->chunk_bytes;
 		its->first[i] = extents_add_range(&heap->extents, address + at, bytes, home);
 		if (!its->first[i])
 			break;
@@ -144,7 +166,7 @@ static bool list_region(struct actmem_heap *heap, struct heap_region *its, char 
 	bool added;
 
 	its->address = address;
-	its->chunks = (length + heap->chunk_bytes - 1) / heap->chunk_bytes;
+	its->chunks = (length + its->chunk_bytes - 1) / its->chunk_bytes;
 	its->first = calloc(its->chunks, sizeof(its->first[0]));
 	if (!its->first)
 		return false;
@@ -168,7 +190,8 @@ static int add_region(struct actmem_heap *heap, uint64_t length, uint64_t left, 
 	char words[ERROR_TEXT_MAX];
 	struct heap_region *its;
 	void *address;
-	int error = heap_region_open(heap, length, left, &its);
+	int error = heap_region_open(heap, length, left,
+				     choose_chunk_bytes(heap, length, left, home), &its);
 
 	if (error)
 		return error;

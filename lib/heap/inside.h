@@ -16,6 +16,7 @@ struct heap_region {
 	bool named;
 	unsigned int number;		/* that the heap's name has here */
 	const char *address;
+	uint64_t chunk_bytes;
 	size_t chunks;
 	struct extent **first;		/* of each chunk */
 };
@@ -26,7 +27,7 @@ struct actmem_heap {
 	/* Called before a region is closed, with no lock but perhaps grow_lock; or NULL. */
 	void (*closing)(void *data, struct actmem_region *region);
 	void *closing_data;
-	uint64_t chunk_bytes;		/* in which regions are registered; its runtime's */
+	uint64_t chunk_bytes;		/* the most that is registered at once; its runtime's */
 	struct actmem_runtime *runtime;	/* that registers its regions, or NULL; set before the first */
 	uint32_t register_flags;
 	pthread_mutex_t grow_lock;
@@ -80,11 +81,12 @@ void heap_give_freed(struct actmem_heap *heap);
 unsigned int heap_attached(const struct actmem_heap *heap);
 
 /*
- * Opens a region of @length; or, if the heap's regions have names, the next file, as it
- * is there or newly made, of at most @left bytes. Under grow_lock. 0 or -errno with words.
+ * Opens a region of @length, registered in chunks of @chunk_bytes; or, if the heap's regions
+ * have names, the next file, as it is there or newly made, of at most @left bytes. Under
+ * grow_lock. 0 or -errno with words.
  */
 int heap_region_open(struct actmem_heap *heap, uint64_t length, uint64_t left,
-		     struct heap_region **result);
+		     uint64_t chunk_bytes, struct heap_region **result);
 void heap_region_close(struct actmem_heap *heap, struct heap_region *its);
 
 /*
@@ -92,8 +94,12 @@ void heap_region_close(struct actmem_heap *heap, struct heap_region *its);
  * heap's regions are registered. False: CUDA did not let go of it; the runtime closes it
  * once it does.
  */
-int heap_register_region(struct actmem_heap *heap, struct actmem_region *region);
+int heap_register_region(struct actmem_heap *heap, struct heap_region *its);
 bool heap_unregister_region(struct actmem_heap *heap, struct actmem_region *region);
+
+/* A region of the runtime's own memory, if it may be that: one was not registered, and @why. */
+int heap_own_region(struct actmem_heap *heap, uint64_t length, const char *why,
+		    struct actmem_region **region);
 
 /* Ends the heap's use of its runtime, after its last region. */
 void heap_end_runtime(struct actmem_heap *heap);

@@ -88,16 +88,35 @@ static int open_next_file(struct actmem_heap *heap, struct region_request *reque
 	return error;
 }
 
+/* @made was not registered, and ends; it comes back as one of the runtime's own, if it may. */
+static int replace_region(struct actmem_heap *heap, uint64_t length, int error,
+			  struct heap_region **made)
+{
+	char words[ERROR_TEXT_MAX];
+	struct heap_region *own = calloc(1, sizeof(*own));
+
+	snprintf(words, sizeof(words), "%s", fail_words());
+	if (own)
+		own->chunk_bytes = (*made)->chunk_bytes;
+	heap_region_close(heap, *made);
+	if (own && !heap_own_region(heap, length, words, &own->region)) {
+		*made = own;
+		return 0;
+	}
+	free(own);
+	return fail_as_before(error, words);
+}
+
 int heap_region_open(struct actmem_heap *heap, uint64_t length, uint64_t left,
-		     struct heap_region **result)
+		     uint64_t chunk_bytes, struct heap_region **result)
 {
 	struct heap_region *made = calloc(1, sizeof(*made));
 	struct region_request request = heap->request;
-	char words[ERROR_TEXT_MAX];
 	int error;
 
 	if (!made)
 		return fail(ENOMEM, "no memory for a heap's bookkeeping");
+	made->chunk_bytes = chunk_bytes;
 	request.length = length;
 	error = heap->am->heap_names.path ? open_next_file(heap, &request, left, made) :
 		region_create(heap->am, &request, &made->region);
@@ -105,14 +124,12 @@ int heap_region_open(struct actmem_heap *heap, uint64_t length, uint64_t left,
 		free(made);
 		return error;
 	}
-	error = heap_register_region(heap, made->region);
-	if (error) {
-		snprintf(words, sizeof(words), "%s", fail_words());
-		heap_region_close(heap, made);
-		return fail_as_before(error, words);
-	}
-	*result = made;
-	return 0;
+	error = heap_register_region(heap, made);
+	if (error)
+		error = replace_region(heap, length, error, &made);
+	if (!error)
+		*result = made;
+	return error;
 }
 
 void heap_region_close(struct actmem_heap *heap, struct heap_region *its)

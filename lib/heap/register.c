@@ -47,10 +47,18 @@ void heap_end_runtime(struct actmem_heap *heap)
 		runtime_drop_heap(heap->runtime);
 }
 
-int heap_register_region(struct actmem_heap *heap, struct actmem_region *region)
+int heap_register_region(struct actmem_heap *heap, struct heap_region *its)
 {
-	return heap->runtime ?
-	       actmem_region_register(region, heap->runtime, heap->register_flags) : 0;
+	return heap->runtime ? region_register_in(its->region, heap->runtime, heap->register_flags,
+						  its->chunk_bytes) : 0;
+}
+
+int heap_own_region(struct actmem_heap *heap, uint64_t length, const char *why,
+		    struct actmem_region **region)
+{
+	if (!heap->runtime || heap->am->heap_names.path)
+		return -EOPNOTSUPP;
+	return runtime_own_region(heap->runtime, length, heap->register_flags, why, region);
 }
 
 bool heap_unregister_region(struct actmem_heap *heap, struct actmem_region *region)

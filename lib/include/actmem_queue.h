@@ -105,7 +105,7 @@ int actmem_queue_get_stats(struct actmem_queue *queue, struct actmem_queue_stats
  * actmem_queue_describe() says so. Workers register nothing.
  *
  * -EEXIST  it is attached;  -ENOMEM  RLIMIT_MEMLOCK;  -EMFILE  over 4096 pieces;
- *	-EPERM  it was opened with ACTMEM_OPEN_READ
+ *	-EPERM  it was opened with ACTMEM_OPEN_READ;  -EOPNOTSUPP  it is a runtime's own memory
  */
 int actmem_queue_attach(struct actmem_queue *queue, struct actmem_region *region, uint32_t flags);
 

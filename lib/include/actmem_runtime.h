@@ -42,12 +42,22 @@ struct actmem_runtime_options {
 	uint64_t chunk_bytes;		/* that are registered at once; 0: 64 GiB */
 	const void *pjrt_api;		/* PJRT_Api *, of a client that is given */
 	void *pjrt_client;		/* PJRT_Client *, outlives the runtime */
+	/*
+	 * Not NULL: memory of the runtime's own may take the place of a heap's region that
+	 * it does not register. Called as it is given, with @why, and as it goes, with NULL;
+	 * by threads that have locks of the heap, so that it may not use that.
+	 */
+	void (*own_memory)(uint64_t bytes, const char *why);
 };
 
 /*
  * Opens a runtime. @options NULL: defaults. chunk_bytes: a multiple of 2 MiB, not
  * over 64 GiB, from where on drivers refuse. No block of a heap that is registered with
  * it lies in two chunks, so it bounds the length of blocks.
+ *
+ * own_memory: with CUDA, what cuMemHostAlloc() gives. It has no descriptor and no name,
+ * is on the node that the driver chooses, cannot be attached to a queue, and is lost if
+ * the device's primary context is reset. Heaps that have a name get none.
  *
  * AUTO takes NULL where there is no libcuda.so.1, or one without a device, and
  * actmem_runtime_describe() tells why. A driver that is there and does not work is
@@ -88,6 +98,7 @@ struct actmem_runtime_info {
 	uint64_t failures_total;	/* actmem_region_register() that the runtime refused */
 	uint64_t lost_total;		/* regions that it had forgotten when they were unregistered */
 	char text[ACTMEM_DEVICE_TEXT_MAX];	/* name and bus address of the device */
+	uint64_t own_bytes;		/* of bytes, the runtime's own memory */
 };
 
 /* Which device it is, what is registered with it now, and what was. */
@@ -146,8 +157,13 @@ int actmem_region_unregister(struct actmem_region *region);
 /*
  * Has each region that a heap makes from now on registered, before a block of it is
  * handed out, and unregistered before it is given back; actmem_heap_alloc() fails as
- * actmem_region_register() does. One whose registration the runtime will not end is kept
- * until actmem_runtime_close() can end it.
+ * actmem_region_register() does, but for own_memory. One whose registration the runtime
+ * will not end is kept until actmem_runtime_close() can end it.
+ *
+ * Long regions are registered in pieces that CUDA needs about 5 ms for each, of 64 MiB to
+ * 1 GiB, or of one block that is longer; between two of them other threads come to the
+ * driver's lock. No block lies in two pieces. One that takes most of what is left of the
+ * heap's limit is one piece.
  *
  * -EEXIST  the heap is registered;  -EBUSY  it has regions already
  */

@@ -73,10 +73,19 @@ enum {
 	  (cuda_pointer *pointer, void *address, unsigned int flags))	\
 	f(cuPointerGetAttribute, (void *data, unsigned int attribute, cuda_pointer pointer))
 
+/* Those that others may look up too, to be in front of them: not looked up without need. */
+#define CUDA_OWN_FUNCTIONS(f)						\
+	f(cuMemHostAlloc, (void **memory, size_t bytes, unsigned int flags))	\
+	f(cuMemFreeHost, (void *memory))
+
 #define CUDA_DECLARE(name, parameters)	cuda_result (*name) parameters;
 
 struct cuda_functions {
 	CUDA_FUNCTIONS(CUDA_DECLARE)
+};
+
+struct cuda_own_functions {
+	CUDA_OWN_FUNCTIONS(CUDA_DECLARE)
 };
 
 #undef CUDA_DECLARE

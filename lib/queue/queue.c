@@ -328,6 +328,8 @@ static int check_attachable(const struct actmem_region *region)
 {
 	int error = region_check_writable(region);
 
+	if (region->backing.fd < 0)
+		return fail(EOPNOTSUPP, "the memory is the runtime's own, which io_uring cannot be expected to read and write; what is spilled has to be in regions that are registered");
 	if (error)
 		fail_more(", so it cannot be attached to a queue, which writes to it");
 	return error;

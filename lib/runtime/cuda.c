@@ -24,6 +24,8 @@
 
 static pthread_mutex_t publish_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct cuda_functions cuda;	/* complete once is_loaded is set */
+static struct cuda_own_functions cuda_own;	/* ...once a runtime that may use them is open */
+static void *cuda_library;
 static atomic_bool is_loaded;
 static atomic_bool has_begun;		/* CUDA may have been called by this process... */
 static atomic_uint begun_generation;	/* ...or by one that it was forked from */
@@ -133,6 +135,23 @@ static int find_functions(struct cuda_functions *found, void *library)
 	return 0;
 }
 
+static int find_own_functions(void)
+{
+	struct cuda_own_functions found;
+	void *function = dlsym(cuda_library, "cuMemHostAlloc");
+
+	memcpy(&found.cuMemHostAlloc, &function, sizeof(function));
+	function = dlsym(cuda_library, "cuMemFreeHost");
+	memcpy(&found.cuMemFreeHost, &function, sizeof(function));
+	if (!found.cuMemHostAlloc || !found.cuMemFreeHost)
+		return fail(EOPNOTSUPP, CUDA_LIBRARY " has no cuMemHostAlloc and cuMemFreeHost");
+	pthread_mutex_lock(&publish_mutex);
+	if (!cuda_own.cuMemHostAlloc)
+		cuda_own = found;
+	pthread_mutex_unlock(&publish_mutex);
+	return 0;
+}
+
 static int load_library(void)
 {
 	void *(*open_library)(const char *name, int flags);
@@ -153,8 +172,10 @@ static int load_library(void)
 		return error;
 	}
 	pthread_mutex_lock(&publish_mutex);
-	if (!is_loaded)
+	if (!is_loaded) {
 		cuda = found;
+		cuda_library = library;
+	}
 	is_loaded = true;
 	pthread_mutex_unlock(&publish_mutex);
 	return 0;
@@ -206,6 +227,8 @@ static int cuda_open(struct actmem_runtime *runtime)
 	cuda_result result;
 	int error = start_cuda(&devices);
 
+	if (!error && runtime->options.own_memory)
+		error = find_own_functions();
 	if (error)
 		return error;
 	if (ordinal >= devices)
@@ -251,7 +274,7 @@ static bool current_serves(const struct actmem_runtime *runtime, cuda_context cu
 /*
  * The caller's context, if it is of the device; else, or if it is that one, the
  * primary context, which is kept until the region is unregistered. It is not made
- * just to be compared.
+ * just to be compared. Own memory would go with the caller's, and so has the primary one.
  */
 static int cuda_begin(struct registration *registration)
 {
@@ -261,7 +284,7 @@ static int cuda_begin(struct registration *registration)
 	int active = 0;
 	cuda_result result = cuda.cuCtxGetCurrent(&current);
 
-	if (!result && current_serves(runtime, current)) {
+	if (!result && !registration->own && current_serves(runtime, current)) {
 		result = cuda.cuDevicePrimaryCtxGetState(runtime->device, &flags, &active);
 		if (!result && !active) {
 			registration->context = current;
@@ -315,12 +338,36 @@ static void cuda_leave(bool pushed)
 		cuda.cuCtxPopCurrent_v2(&popped);
 }
 
+static int add_own(struct registration *registration, uint64_t length)
+{
+	unsigned int flags = CUDA_REGISTER_PORTABLE;
+	void *memory = NULL;
+	cuda_result result;
+	bool pushed;
+
+	/* The two calls' flags have the same values. */
+	if (registration->flags & ACTMEM_REGISTER_DEVICEMAP)
+		flags |= CUDA_REGISTER_DEVICEMAP;
+	result = cuda_enter(registration, &pushed);
+	if (!result)
+		result = cuda_own.cuMemHostAlloc(&memory, length, flags);
+	cuda_leave(pushed);
+	if (result)
+		return cuda_fail(result, "cannot allocate %s with %s (cuMemHostAlloc)",
+				 BYTES_TEXT(length), registration->runtime->info.text);
+	registration->address = memory;
+	own_place(registration->region, memory);
+	return 0;
+}
+
 static int cuda_add(struct registration *registration, void *address, uint64_t length)
 {
 	unsigned int flags = CUDA_REGISTER_PORTABLE;
 	cuda_result result;
 	bool pushed;
 
+	if (registration->own)
+		return add_own(registration, length);
 	if (registration->flags & ACTMEM_REGISTER_DEVICEMAP)
 		flags |= CUDA_REGISTER_DEVICEMAP;
 	if (registration->flags & ACTMEM_REGISTER_READ_ONLY)
@@ -371,7 +418,8 @@ static int cuda_drop(struct registration *registration, void *address, uint64_t 
 	if (!result)
 		result = cuda_enter(registration, &pushed);
 	if (!result)
-		result = cuda.cuMemHostUnregister(address);
+		result = registration->own ? cuda_own.cuMemFreeHost(address) :
+			 cuda.cuMemHostUnregister(address);
 	cuda_leave(pushed);
 	if (!result)
 		return 0;
@@ -429,5 +477,6 @@ const struct runtime_kind runtime_cuda = {
 	.add = cuda_add,
 	.drop = cuda_drop,
 	.look = cuda_look,
+	.has_own = true,
 	.pointer = cuda_pointer_of,
 };

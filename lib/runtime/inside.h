@@ -17,6 +17,9 @@
 
 #define RUNTIME_TEXT_MAX	(ACTMEM_DEVICE_TEXT_MAX + 512)
 
+#define PIECE_LEAST	(64ULL << 20)
+#define PIECE_MOST	(1ULL << 30)
+
 /* A function of a kind returns it instead of 0: the runtime had forgotten the memory. */
 #define RUNTIME_LOST	1
 
@@ -27,8 +30,10 @@ struct registration {
 	struct actmem_region *region;
 	bool busy;			/* a thread registers or unregisters it */
 	bool abandoned;			/* by its heap: the runtime closes the region */
+	bool own;			/* the runtime's own memory, from add to drop */
 	char *address;
 	uint64_t length;
+	uint64_t chunk_bytes;		/* that one call registers */
 	uint64_t registered;		/* bytes from the start, in whole chunks or to the end */
 	uint64_t far_bytes;
 	uint32_t flags;			/* ACTMEM_REGISTER_* */
@@ -46,6 +51,7 @@ struct actmem_runtime {
 	struct link registrations;	/* under the lock, as the counters of info */
 	struct actmem_runtime_info info;
 	unsigned int heaps;		/* whose regions are registered; under the lock */
+	uint64_t piece_bytes;		/* that a heap's next region is registered in; likewise */
 	int device;			/* CUDA: its handle */
 	char description[RUNTIME_TEXT_MAX];
 };
@@ -73,9 +79,22 @@ struct runtime_kind {
 	/* The runtime's word on an address that was registered; may return RUNTIME_LOST. */
 	int (*look)(struct registration *registration, void *address, uint32_t *flags);
 
+	/* Whether add and drop know of own memory: the one allocates it, the other frees it. */
+	bool has_own;
+
 	/* NULL: devices have no addresses of their own. */
 	int (*pointer)(struct registration *registration, void *address, uint64_t *pointer);
 };
+
+/* Waits after a call that took so long, if that was long. */
+void pace_pause(uint64_t took_ns);
+
+/* Learns from a piece how long the next ones may be. */
+void pace_learn(struct actmem_runtime *runtime, uint64_t bytes, uint64_t took_ns);
+
+/* Whether the region is memory of a runtime's own; and sets, or forgets, where it is. */
+bool own_is(const struct actmem_region *region);
+void own_place(struct actmem_region *region, void *address);
 
 /* Tries again with regions that were abandoned; they stay if it fails again. */
 void registration_end_abandoned(struct actmem_runtime *runtime);

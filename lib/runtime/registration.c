@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Regions that are registered with runtimes: chunk by chunk, all or none.
+ * Regions that are registered with runtimes: chunk by chunk, all or none, with pauses in
+ * which others come to what the runtime locks.
  *
  * A region has one registration, from the moment that a thread begins with it. It
  * is busy while a thread registers or unregisters it, and no other thread looks into it
@@ -19,12 +20,13 @@
 static void count_registration(struct registration *registration, bool is_there)
 {
 	struct actmem_runtime_info *info = &registration->runtime->info;
-	uint64_t chunk = info->chunk_bytes;
+	uint64_t chunk = registration->chunk_bytes;
 	uint64_t sign = is_there ? 1 : UINT64_MAX;
 
 	info->regions += sign;
 	info->chunks += sign * ((registration->registered + chunk - 1) / chunk);
 	info->bytes += sign * registration->registered;
+	info->own_bytes += registration->own ? sign * registration->registered : 0;
 	info->far_bytes += sign * registration->far_bytes;
 }
 
@@ -104,9 +106,14 @@ static int change_chunk(struct registration *registration,
 	struct actmem_region *region = registration->region;
 	struct published_wait *wait = wait_begin(region->am->waits, WAIT_REGISTER, 0, length,
 						 region->backing.name);
+	uint64_t began = clock_ns(), took;
 	int error = change(registration, registration->address + at, length);
 
+	took = clock_ns() - began;
 	wait_end(region->am->waits, wait);
+	if (!error && change == registration->runtime->kind->add && !registration->own)
+		pace_learn(registration->runtime, length, took);
+	pace_pause(took);
 	return error;
 }
 
@@ -117,8 +124,8 @@ static int add_chunks(struct registration *registration)
 
 	while (!error && registration->registered < registration->length) {
 		uint64_t at = registration->registered, left = registration->length - at;
-		uint64_t length = left < runtime->options.chunk_bytes ? left :
-				  runtime->options.chunk_bytes;
+		uint64_t length = left < registration->chunk_bytes ? left :
+				  registration->chunk_bytes;
 
 		error = change_chunk(registration, runtime->kind->add, at, length);
 		if (!error)
@@ -134,8 +141,8 @@ static int drop_chunks(struct registration *registration)
 	int result = 0;
 
 	while (registration->registered) {
-		uint64_t at = (registration->registered - 1) / runtime->options.chunk_bytes *
-			      runtime->options.chunk_bytes;
+		uint64_t at = (registration->registered - 1) / registration->chunk_bytes *
+			      registration->chunk_bytes;
 		int error = change_chunk(registration, runtime->kind->drop, at,
 					 registration->registered - at);
 
@@ -244,14 +251,12 @@ static int check_registrable(const struct actmem_region *region,
 	return error;
 }
 
-int actmem_region_register(struct actmem_region *region, struct actmem_runtime *runtime,
-			   uint32_t flags)
+int region_register_in(struct actmem_region *region, struct actmem_runtime *runtime,
+		       uint32_t flags, uint64_t chunk_bytes)
 {
 	struct registration *registration;
-	int error = runtime_check(runtime, "actmem_region_register");
+	int error = check_registrable(region, runtime, flags);
 
-	if (!error)
-		error = check_registrable(region, runtime, flags);
 	if (error)
 		return error;
 	registration = calloc(1, sizeof(*registration));
@@ -261,7 +266,9 @@ int actmem_region_register(struct actmem_region *region, struct actmem_runtime *
 	registration->runtime = runtime;
 	registration->region = region;
 	registration->length = actmem_region_length(region);
+	registration->chunk_bytes = chunk_bytes;
 	registration->flags = flags;
+	registration->own = own_is(region);
 	registration->busy = true;
 	error = claim_region(registration);
 	if (error) {
@@ -274,6 +281,15 @@ int actmem_region_register(struct actmem_region *region, struct actmem_runtime *
 	if (!registration->registered)
 		disclaim_region(registration);
 	return error;
+}
+
+int actmem_region_register(struct actmem_region *region, struct actmem_runtime *runtime,
+			   uint32_t flags)
+{
+	int error = runtime_check(runtime, "actmem_region_register");
+
+	return error ? error : region_register_in(region, runtime, flags,
+						  runtime_chunk_bytes(runtime));
 }
 
 static int check_region(const struct actmem_region *region, const char *call)
@@ -308,6 +324,7 @@ int actmem_region_unregister(struct actmem_region *region)
 {
 	struct registration *registration;
 	struct actmem_runtime *runtime;
+	bool own;
 	int error = check_region(region, "actmem_region_unregister");
 
 	if (error)
@@ -323,9 +340,12 @@ int actmem_region_unregister(struct actmem_region *region)
 		settle_registration(registration, true);
 		return error;
 	}
+	own = registration->own;
 	runtime->kind->end(registration);
 	disclaim_region(registration);
 	actmem_region_unmap(region);
+	if (own)
+		runtime->options.own_memory(actmem_region_length(region), NULL);
 	if (error != RUNTIME_LOST) {
 		fail_clear();
 		return 0;
@@ -389,7 +409,7 @@ static int look_at_chunks(struct actmem_region *region, struct actmem_registrati
 	now->length = registration->length;
 	now->far_bytes = registration->far_bytes;
 	now->flags = registration->flags;
-	chunk = registration->runtime->options.chunk_bytes;
+	chunk = registration->chunk_bytes;
 	for (at = 0; at < registration->registered; at += chunk) {
 		uint32_t flags = 0;
 
@@ -452,7 +472,7 @@ static int translate_address(struct actmem_runtime *runtime, const void *address
 	error = runtime->kind->pointer(registration, registration->address + offset, pointer);
 	if (error || !bytes)
 		return error;
-	chunk_end = (offset / runtime->options.chunk_bytes + 1) * runtime->options.chunk_bytes;
+	chunk_end = (offset / registration->chunk_bytes + 1) * registration->chunk_bytes;
 	*bytes = (chunk_end < registration->length ? chunk_end : registration->length) - offset;
 	return 0;
 }

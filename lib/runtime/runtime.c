@@ -132,6 +132,7 @@ int actmem_runtime_open(struct actmem *am, const struct actmem_runtime_options *
 	runtime->am = am;
 	runtime->info.kind = runtime->kind->kind;
 	runtime->info.chunk_bytes = runtime->options.chunk_bytes;
+	runtime->piece_bytes = PIECE_LEAST;
 	link_init(&runtime->registrations);
 	pthread_mutex_init(&runtime->lock, NULL);
 	handles_lock();

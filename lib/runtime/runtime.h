@@ -3,8 +3,9 @@
  * The room of accelerators' runtimes, with which regions are registered.
  *
  * Read inside.h first, which has the table of functions of each kind; then runtime.c,
- * which opens one, and registration.c, which registers regions; then the kinds: null.c,
- * cuda.c, pjrt.c with pjrt.h. device_wait.c publishes what a thread waits for of an
+ * which opens one, and registration.c, which registers regions, with pace.c, which says in
+ * what pieces, and own.c, for memory of a runtime's own in their place; then the kinds:
+ * null.c, cuda.c, pjrt.c with pjrt.h. device_wait.c publishes what a thread waits for of an
  * accelerator.
  *
  * Locks: a runtime's, for its list of registrations and its counters, is taken with a
@@ -28,6 +29,20 @@ int runtime_check(const struct actmem_runtime *runtime, const char *call);
 bool runtime_is_of(const struct actmem_runtime *runtime, const struct actmem *am);
 
 uint64_t runtime_chunk_bytes(const struct actmem_runtime *runtime);
+
+/* How long pieces are to be, by the time that others took: a multiple of 2 MiB. */
+uint64_t runtime_piece_bytes(struct actmem_runtime *runtime);
+
+/* As actmem_region_register(), in chunks of so many bytes. */
+int region_register_in(struct actmem_region *region, struct actmem_runtime *runtime,
+		       uint32_t flags, uint64_t chunk_bytes);
+
+/*
+ * Makes a region of the runtime's own memory, registered, as one that was not is @why; it
+ * ends as others do. 0 or -errno with words: -EOPNOTSUPP: it was not allowed.
+ */
+int runtime_own_region(struct actmem_runtime *runtime, uint64_t length, uint32_t flags,
+		       const char *why, struct actmem_region **region);
 
 /* A heap whose regions are registered with it keeps it open until it is dropped. */
 void runtime_add_heap(struct actmem_runtime *runtime);

@@ -49,6 +49,8 @@ struct actmem_xla_stats {
 	uint64_t checksum;		/* 1: blocks are checksummed */
 	uint64_t lost_blocks_total;	/* that could not be read back from their files */
 	uint64_t dropped_blocks_total;	/* after takes that did not end them, or none */
+	uint64_t own_bytes;		/* of memory, arrays' too, that CUDA's driver allocated */
+	uint64_t own_bytes_total;	/* ...where it did not register a region */
 };
 
 struct actmem_xla_device_stats {

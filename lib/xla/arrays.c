@@ -18,6 +18,7 @@
 #include "xla/attached.h"
 #include "xla/counts.h"
 #include "xla/forked.h"
+#include "xla/own_memory.h"
 
 #define ALIGNMENT	256	/* XLA wants 64 on a CPU, and 256 on a GPU */
 #define HUGE_PAGE	(UINT64_C(2) << 20)	/* what regions are multiples of */
@@ -47,6 +48,7 @@ static struct {
 static int explain_error(int ret, char *words, size_t words_size)
 {
 	knobs_error(&knobs, words, words_size);
+	own_memory_explain(0, words, words_size);
 	return ret;
 }
 
@@ -64,7 +66,7 @@ static int make_heap(int cuda, uint32_t device)
 	options.limit_bytes = knobs.limit_bytes;
 	region.name = "arrays";
 	if (cuda && !runtime)
-		ret = attached_open_runtime(opened, device, &runtime);
+		ret = attached_open_runtime(opened, device, 0, &runtime);
 	if (!ret && cuda)
 		ret = attached_place(runtime, &knobs, &region);
 	if (!ret)

@@ -11,6 +11,7 @@
 #include "xla/attached.h"
 #include "xla/device_wait.h"
 #include "xla/forked.h"
+#include "xla/own_memory.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct actmem *attached;
@@ -105,13 +106,15 @@ void attached_close(void)
 	pthread_mutex_unlock(&lock);
 }
 
-int attached_open_runtime(struct actmem *am, uint32_t device, struct actmem_runtime **runtime)
+int attached_open_runtime(struct actmem *am, uint32_t device, int spills,
+			  struct actmem_runtime **runtime)
 {
 	struct actmem_runtime_options options;
 
 	ACTMEM_INIT(&options);
 	options.kind = ACTMEM_RUNTIME_CUDA;
 	options.device = (int32_t)device;
+	own_memory_allow(&options, spills);
 	return actmem_runtime_open(am, &options, runtime);
 }
 

@@ -19,8 +19,12 @@
 int attached_open(struct actmem **am, struct knobs *knobs, char *words, size_t words_size);
 void attached_close(void);
 
-/* The runtime CUDA for @am; @device as CUDA counts them. As actmem_runtime_open(). */
-int attached_open_runtime(struct actmem *am, uint32_t device, struct actmem_runtime **runtime);
+/*
+ * The runtime CUDA for @am; @device as CUDA counts them. @spills: its memory is to be in
+ * regions alone. As actmem_runtime_open().
+ */
+int attached_open_runtime(struct actmem *am, uint32_t device, int spills,
+			  struct actmem_runtime **runtime);
 
 /* Prefers the device's node, if it is known and neither program nor user said where. */
 int attached_place(struct actmem_runtime *runtime, const struct knobs *knobs,

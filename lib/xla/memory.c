@@ -19,6 +19,7 @@
 #include "xla/forked.h"
 #include "xla/grow.h"
 #include "xla/memory.h"
+#include "xla/own_memory.h"
 
 static pthread_rwlock_t in_use = PTHREAD_RWLOCK_INITIALIZER;
 static struct actmem_store *store;
@@ -53,6 +54,7 @@ static void __attribute__((constructor)) watch_forks(void)
 static int explain_error(int ret, char *words, size_t words_size)
 {
 	knobs_error(&chosen, words, words_size);
+	own_memory_explain(!!chosen.spill_path_count, words, words_size);
 	return ret;
 }
 
@@ -93,7 +95,8 @@ static int open_store(struct actmem *am)
 	region.name = "activations";
 	options.region = &region;
 	if (has_devices && !runtime)
-		ret = attached_open_runtime(am, first_device, &runtime);
+		ret = attached_open_runtime(am, first_device, !!chosen.spill_path_count,
+					    &runtime);
 	if (!ret && has_devices)
 		ret = attached_place(runtime, &chosen, &region);
 	options.runtime = has_devices ? runtime : NULL;

@@ -15,6 +15,7 @@
 #include "xla/forked.h"
 #include "xla/generation.h"
 #include "xla/memory.h"
+#include "xla/own_memory.h"
 #include "xla/saved.h"
 #include "xla/site.h"
 #include "xla/table.h"
@@ -436,6 +437,7 @@ int actmem_xla_stats(struct actmem_xla_stats *stats)
 	if (is_forked())
 		return -EOWNERDEAD;
 	pthread_mutex_lock(&saved_lock);
+	own_memory_count(&counts);
 	ret = counts_copy(stats, stats->size, &counts, sizeof(counts));
 	pthread_mutex_unlock(&saved_lock);
 	return ret;

@@ -61,3 +61,15 @@ CHECK_NEEDS += $(BENCH_HOST)
 .PHONY: check-bench
 check-bench: $(BENCH_HOST) $(VENV)/.ready $(XLA_LIBRARY)
 	@$(VENV_PYTHON) tests/bench/bench-host --smoke $(B)/bench
+
+# Pinning, and who waits for it, with the machine's libcuda.so.1, or with the stand-in, which
+# pins 40 GB/s under its lock, where there is none.
+$(B)/bench/pin: $(B)/obj/tests/bench/pin.o $(LIB_OBJECTS)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(LIB_NEEDS) -o $@
+
+PIN_STANDIN := $(B)/tests/cuda/standin
+.PHONY: bench-pin
+bench-pin: $(B)/bench/pin $(PIN_STANDIN)/libcuda.so.1
+	@STANDIN_CUDA_PIN_RATE=40000 LD_LIBRARY_PATH="$$LD_LIBRARY_PATH:$(PIN_STANDIN)" \
+		$(B)/bench/pin $(PIN_MIB)

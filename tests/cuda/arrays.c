@@ -328,10 +328,21 @@ static void test_failures(void)
 	struct actmem_xla_array *array;
 	void *address;
 
+	setenv("ACTMEM_STRICT", "1", 1);
 	cuda.standin_fail("cuMemHostRegister_v2", 1, 1, CUDA_ERROR_OUT_OF_MEMORY);
 	returns(array_new(LENGTH, ACTMEM_XLA_ARRAY_CUDA, &array, &address), -ENOMEM);
 	array_says("CUDA_ERROR_OUT_OF_MEMORY");
+	array_says("ACTMEM_STRICT=1");
 	ok(!stats_now().blocks && !stats_now().region_bytes, "and there is no array");
+	nothing_is_left();
+
+	unsetenv("ACTMEM_STRICT");
+	cuda.standin_fail("cuMemHostRegister_v2", 1, 1, CUDA_ERROR_OUT_OF_MEMORY);
+	returns(array_new(LENGTH, ACTMEM_XLA_ARRAY_CUDA, &array, &address), 0);
+	ok(is_registered(address) && counts_of(&cuda).allocated,
+	   "where it need not be a region, it is memory of CUDA's own");
+	memset(address, 1, LENGTH);
+	actmem_xla_array_drop(array);
 	nothing_is_left();
 
 	cuda.standin_fail("cuDeviceGetCount", 1, 1, CUDA_ERROR_NOT_INITIALIZED);

@@ -4,9 +4,12 @@
  * regions that come and go, and those that CUDA will not let go of.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "actmem_queue.h"
 #include "cuda_test.h"
+#include "heap/inside.h"
 
 static struct cuda cuda;
 
@@ -126,6 +129,63 @@ static void test_failures(struct actmem *am)
 	nothing_is_retained(&cuda);
 }
 
+static uint64_t own_bytes;
+static char own_why[1024];
+
+static void own_memory(uint64_t bytes, const char *why)
+{
+	own_bytes += why ? bytes : -bytes;
+	if (why)
+		snprintf(own_why, sizeof(own_why), "%s", why);
+}
+
+/* Of two regions the second is not registered, and is the driver's own memory. */
+static void test_own(struct actmem *am)
+{
+	struct actmem_runtime_options options = {
+		.size = sizeof(options), .kind = ACTMEM_RUNTIME_CUDA, .own_memory = own_memory,
+	};
+	struct actmem_runtime *runtime;
+	uint64_t pointer, bytes;
+	struct actmem_queue *queue;
+	struct actmem_heap *heap;
+	void *blocks[2];
+
+	returns(actmem_runtime_open(am, &options, &runtime), 0);
+	heap = heap_or_bail(am);
+	returns(actmem_heap_register(heap, runtime, ACTMEM_REGISTER_DEVICEMAP), 0);
+	returns(actmem_heap_alloc(heap, LENGTH, 0, &blocks[0]), 0);
+	ok(!own_bytes, "nothing is told where a region is registered");
+	cuda.standin_fail("cuMemHostRegister_v2", 1, 1, CUDA_ERROR_OPERATING_SYSTEM);
+	returns(actmem_heap_alloc(heap, LENGTH, 0, &blocks[1]), 0);
+	memset(blocks[1], 1, LENGTH);
+	ok(own_bytes == LENGTH && runtime_info(runtime).own_bytes == LENGTH &&
+	   counts_of(&cuda).allocated_bytes == LENGTH && strstr(own_why, "CUDA_ERROR_OPERATING_SYSTEM"),
+	   "one that is not is told: %s", own_why);
+	ok(runtime_info(runtime).regions == 2 && runtime_info(runtime).bytes == 2 * LENGTH,
+	   "both are counted");
+	ok(!actmem_runtime_pointer(runtime, (char *)blocks[1] + 4096, &pointer, &bytes) &&
+	   bytes == LENGTH - 4096, "devices have an address of it");
+	returns(actmem_queue_create(am, NULL, &queue), 0);
+	returns(actmem_queue_attach(queue, heap->regions->region, 0), -EOPNOTSUPP);
+	says("the runtime's own");
+	returns(actmem_queue_destroy(queue), 0);
+	returns(actmem_heap_free(heap, blocks[1]), 0);
+	returns(actmem_heap_trim(heap), 0);
+	ok(!own_bytes && !runtime_info(runtime).own_bytes && !counts_of(&cuda).allocated,
+	   "and it goes as the heap shrinks");
+
+	cuda.standin_fail("cuMemHostRegister_v2", 1, 1, CUDA_ERROR_OUT_OF_MEMORY);
+	returns(actmem_heap_alloc(heap, LENGTH, 0, &blocks[1]), 0);
+	cuda_returns(cuda.cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	returns(actmem_heap_free(heap, blocks[1]), 0);
+	returns(actmem_heap_free(heap, blocks[0]), 0);
+	returns(actmem_heap_destroy(heap), 0);
+	ok(!own_bytes && runtime_info(runtime).lost_total == 2, "what a reset has taken is not freed");
+	returns(actmem_runtime_close(runtime), 0);
+	nothing_is_retained(&cuda);
+}
+
 int main(void)
 {
 	struct usage before;
@@ -142,8 +202,10 @@ int main(void)
 	test_refusals(am, runtime);
 	test_lost(am, runtime);
 	returns(actmem_runtime_close(runtime), 0);
-	if (cuda.standin_fail)
+	if (cuda.standin_fail) {
 		test_failures(am);
+		test_own(am);
+	}
 	counters_are_zero(am);
 	returns(actmem_close(am), 0);
 	same_usage_of_ours(before);

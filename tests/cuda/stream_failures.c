@@ -4,6 +4,7 @@
  * error in words of a put or a take, or of none, and then all works again.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "xla_play.h"
@@ -99,6 +100,8 @@ int main(void)
 		tap_skip("GPU: the real one fails at nothing that is asked for");
 		return tap_end();
 	}
+	/* Else a region that is not registered is none of them. */
+	setenv("ACTMEM_STRICT", "1", 1);
 	xla_begin(&its, &cuda, 0, VALUES, BLOCK);
 	if (cuda.cuMemAlloc_v2(&values, VALUES * BLOCK))
 		tap_bail("cuMemAlloc_v2");

@@ -4,6 +4,7 @@
  * fails, the put that wants more than there is says why.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -119,6 +120,7 @@ static void test_failure(void)
 
 	if (!cuda.standin_fail)
 		return;
+	setenv("ACTMEM_STRICT", "1", 1);
 	am = xla_open(&memory);
 	its.xla.run++;
 	ok(put(done), "the first put");
@@ -143,6 +145,7 @@ static void test_failure(void)
 	   "by the thread again, which had given it up");
 	ok(take_all(done) == done, "all are taken");
 	xla_close(am, &cuda);
+	unsetenv("ACTMEM_STRICT");
 }
 
 int main(void)

@@ -16,11 +16,13 @@
 		#name " of " #table " is declared as in cuda.h");
 
 #define SAME_TYPE(name, parameters)			SAME(cuda_functions, name)
+#define SAME_FOR_OWN(name, parameters)			SAME(cuda_own_functions, name)
 #define SAME_FOR_STREAMS(name, parameters)		SAME(cuda_stream_functions, name)
 #define SAME_FOR_HOST(name, ours, parameters, arguments)	SAME(cuda_host_calls, name)
 #define SAME_FOR_CONTEXTS(name, parameters)		SAME(cuda_library, name)
 
 CUDA_FUNCTIONS(SAME_TYPE)
+CUDA_OWN_FUNCTIONS(SAME_FOR_OWN)
 CUDA_STREAM_FUNCTIONS(SAME_FOR_STREAMS)
 CUDA_HOST_CALLS(SAME_FOR_HOST)
 CONTEXT_CALLS(SAME_FOR_CONTEXTS)

@@ -9,8 +9,12 @@
  *   STANDIN_CUDA_BUS_IDS=0000:17:00.0,… default 0000:17:00.0, 0000:18:00.0, …
  *   STANDIN_CUDA_READ_ONLY=0            devices know no CU_MEMHOSTREGISTER_READ_ONLY
  *   STANDIN_CUDA_ADDRESSES=apart        devices have other addresses than the host
- *   STANDIN_CUDA_FAIL=FUNCTION:N:CODE   the N-th call of it from now on fails so
+ *   STANDIN_CUDA_FAIL=FUNCTION:N:CODE   the N-th call of it from now on fails so, and with
+ *                                       :COUNT as many
  *   STANDIN_CUDA_MEMORY=1073741824      bytes of each device, the default
+ *   STANDIN_CUDA_PIN_RATE=1000          bytes a microsecond that are registered, while all
+ *                                       other calls wait. Read by each call, not by
+ *                                       cuInit(); no page is faulted in
  */
 #ifndef STANDIN_CONTROL_H
 #define STANDIN_CONTROL_H

@@ -137,11 +137,11 @@ bool setting_is(const char *name, const char *value)
 static void take_failure_from_environment(void)
 {
 	const char *text = getenv("STANDIN_CUDA_FAIL");
-	unsigned int first, result;
+	unsigned int first, result, count = 1;
 	char function[64];
 
-	if (text && sscanf(text, "%63[^:]:%u:%u", function, &first, &result) == 3)
-		want_failure(failures, function, first, 1, (CUresult)result);
+	if (text && sscanf(text, "%63[^:]:%u:%u:%u", function, &first, &result, &count) >= 3)
+		want_failure(failures, function, first, count, (CUresult)result);
 }
 
 CUresult cuInit(unsigned int Flags)

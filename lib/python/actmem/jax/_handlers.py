@@ -60,7 +60,7 @@ class Stats(_native.Sized):
         "last_run_put_bytes", "last_run_take_bytes", "reclaimed_blocks_total",
         "reclaimed_bytes_total", "reset_blocks_total", "checksums_total",
         "generations", "generations_max", "checksum", "lost_blocks_total",
-        "dropped_blocks_total")]
+        "dropped_blocks_total", "own_bytes", "own_bytes_total")]
 
 
 class DeviceStats(_native.Sized):
@@ -250,6 +250,8 @@ def stats() -> dict[str, Any]:
     reset_blocks_total         freed by reset()
     dropped_blocks_total       whose last take was not known to be that, and nobody
                                could take any more
+    own_bytes, own_bytes_total of memory, arrays' too, that CUDA's driver allocated
+                               itself, as it did not register a region
     lost_blocks_total          that could not be read back from their files
     checksums_total            blocks compared
     generations, generations_max

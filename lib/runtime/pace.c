@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * How long the pieces are that regions are registered in, and what lies between two.
+ *
+ * A driver pins with a lock held that all its calls of the process take, or all of the
+ * machine's. So one call is to be short; and as a lock may go to the thread that has just
+ * given it back, there is time after each for others that wait.
+ */
+#include <errno.h>
+#include <time.h>
+
+#include "base/base.h"
+#include "machine/machine.h"
+#include "runtime/inside.h"
+
+#define PIECE_NS	(5 * NS_PER_MS)
+/* A pause is this part of the call before it, within bounds; after a short one there is none. */
+#define PAUSE_PART	32
+#define PAUSE_LEAST_NS	50000ULL
+#define PAUSE_MOST_NS	NS_PER_MS
+/* What a shorter call takes does not depend on its length. */
+#define LEARN_LEAST	(16ULL << 20)
+
+static uint64_t between(uint64_t least, uint64_t value, uint64_t most)
+{
+	return value < least ? least : value > most ? most : value;
+}
+
+void pace_pause(uint64_t took_ns)
+{
+	struct timespec left = clock_time(between(PAUSE_LEAST_NS, took_ns / PAUSE_PART,
+						  PAUSE_MOST_NS));
+
+	if (took_ns <= PAUSE_LEAST_NS)
+		return;
+	thread_hold_cancellation();
+	while (clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR)
+		;
+	thread_let_cancellation();
+}
+
+void pace_learn(struct actmem_runtime *runtime, uint64_t bytes, uint64_t took_ns)
+{
+	uint64_t fit;
+
+	if (bytes < LEARN_LEAST)
+		return;
+	fit = (uint64_t)((__uint128_t)bytes * PIECE_NS / (took_ns ? took_ns : 1));
+	fit = between(PIECE_LEAST, fit, PIECE_MOST);
+	pthread_mutex_lock(&runtime->lock);
+	/* Shorter at once, and longer by and by. */
+	if (fit > runtime->piece_bytes)
+		fit = runtime->piece_bytes + (fit - runtime->piece_bytes) / 2;
+	runtime->piece_bytes = fit / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+	pthread_mutex_unlock(&runtime->lock);
+}
+
+uint64_t runtime_piece_bytes(struct actmem_runtime *runtime)
+{
+	uint64_t bytes;
+
+	pthread_mutex_lock(&runtime->lock);
+	bytes = runtime->piece_bytes;
+	pthread_mutex_unlock(&runtime->lock);
+	return bytes < runtime->options.chunk_bytes ? bytes : runtime->options.chunk_bytes;
+}

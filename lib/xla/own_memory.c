@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Memory of CUDA's driver in the place of regions; see own_memory.h.
+ *
+ * It cannot be attached to a queue, so that blocks in it cannot spill.
+ */
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "xla/own_memory.h"
+
+#define LINE_BYTES	2048
+
+static _Atomic uint64_t now_bytes, total_bytes;
+static atomic_flag told = ATOMIC_FLAG_INIT;
+
+/* In one piece, past stdio: another thread may have its locks while it waits for this one. */
+static void tell(uint64_t bytes, const char *why)
+{
+	char line[LINE_BYTES];
+	size_t used;
+
+	snprintf(line, sizeof(line) - 1,
+		 "actmem: %" PRIu64 " MiB are the CUDA driver's own memory (cuMemHostAlloc), not a region, and so may others be: %.1500s. ACTMEM_STRICT=1 (actmem run --strict) makes this an error.",
+		 bytes >> 20, why);
+	used = strlen(line);
+	line[used++] = '\n';
+	if (write(STDERR_FILENO, line, used) < 0)
+		return;
+}
+
+static void take(uint64_t bytes, const char *why)
+{
+	if (!why) {
+		atomic_fetch_sub(&now_bytes, bytes);
+		return;
+	}
+	atomic_fetch_add(&now_bytes, bytes);
+	atomic_fetch_add(&total_bytes, bytes);
+	if (!atomic_flag_test_and_set(&told))
+		tell(bytes, why);
+}
+
+static int is_strict(void)
+{
+	const char *text = getenv("ACTMEM_STRICT");
+
+	return text && *text && strcmp(text, "0");
+}
+
+void own_memory_allow(struct actmem_runtime_options *options, int spills)
+{
+	options->own_memory = spills || is_strict() ? NULL : take;
+}
+
+void own_memory_explain(int spills, char *words, size_t words_size)
+{
+	size_t used = strlen(words);
+
+	if (!strstr(words, "cannot register ") || used >= words_size)
+		return;
+	if (is_strict())
+		snprintf(words + used, words_size - used,
+			 "; ACTMEM_STRICT=1 (actmem run --strict) does not let the driver's own memory take its place");
+	else if (spills)
+		snprintf(words + used, words_size - used,
+			 "; the driver's own memory cannot take its place, as what is spilled has to be in registered regions: leave %s out",
+			 knob_name(KNOB_SPILL, ACTMEM_NAMES_PYTHON));
+}
+
+void own_memory_count(struct actmem_xla_stats *stats)
+{
+	stats->own_bytes = atomic_load(&now_bytes);
+	stats->own_bytes_total = atomic_load(&total_bytes);
+}
