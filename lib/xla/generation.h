@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The inside of the table of live blocks: saved.c puts, claim.c takes, announce.c knows
- * of takes to come, and foresee.c of those to come later. One lock guards all of it: it is held for tens of nanoseconds per put
+ * of takes to come, and foresee.c of those to come later. One lock guards all of it: it is
+ * held for tens of nanoseconds per put
  * or take, never while memory is copied or the store is called, which can wait.
  */
 #ifndef ACTMEM_XLA_GENERATION_H

@@ -10,10 +10,11 @@
  *
  * This is the one place where the device may wait for the host. All that the finisher
  * then needs is in memory, or comes there by copies that were begun before that take. It
- * comes to the takes in the order of their calls, and slots are filled anew only once they
- * are empty while tokens are compared: so nothing that it waits for is behind the take. But a call of
- * CUDA's that waits for all of the device meanwhile waits, too. So nothing is foreseen where
- * programs choose what they take, nor where blocks may be in files or devices share a budget.
+ * comes to the takes in the order of their calls, and while tokens are compared slots are
+ * filled anew only once they are empty: so nothing that it waits for is behind the take.
+ * But a call of CUDA's that waits for all of the device meanwhile waits, too. So nothing is
+ * foreseen where programs choose what they take, nor where blocks may be in files or
+ * devices share a budget.
  */
 #include <stdio.h>
 #include <stdlib.h>
