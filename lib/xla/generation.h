@@ -2,8 +2,8 @@
 /*
  * The inside of the table of live blocks: saved.c puts, claim.c takes, announce.c knows
  * of takes to come, and foresee.c of those to come later. One lock guards all of it: it is
- * held for tens of nanoseconds per put
- * or take, never while memory is copied or the store is called, which can wait.
+ * held for tens of nanoseconds per put or take, never while memory is copied or the store
+ * is called, which can wait.
  */
 #ifndef ACTMEM_XLA_GENERATION_H
 #define ACTMEM_XLA_GENERATION_H
