@@ -18,7 +18,8 @@ struct generation;
 struct saved {
 	uint64_t token;
 	struct actmem_key key;		/* in the store */
-	int64_t run;			/* that put it */
+	int64_t run;			/* that put it... */
+	uint64_t ordinal;		/* ...in its generation after so many */
 	void *fill;			/* while it is being filled; NULL if bytes is 0 */
 	const void *held;		/* while it is being taken; NULL if bytes is 0 */
 	uint64_t bytes;
@@ -52,6 +53,7 @@ struct origin {
 	size_t site_length;
 	int bounded;			/* put: 0: its generations are not limited */
 	int many;			/* put: there may be several takes */
+	int fixed;			/* put: its program puts and takes the same each time */
 	int ends;			/* take: the last one */
 	uint32_t layout;		/* of what is spread over devices: how; else 0 */
 	int64_t run;			/* each platform counts its own */

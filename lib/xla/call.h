@@ -2,14 +2,16 @@
 /*
  * The operands, attributes and results of the handlers, on each platform:
  *
- *   put  (value) {site: string, bounded: bool, many: bool, layout: uint32} -> token
+ *   put  (value) {site: string, bounded: bool, many: bool, layout: uint32, fixed: bool} -> token
  *   take (token) {site: string, ends: bool, layout: uint32, number: int32} -> value
  *   tie  (token, token..., ignored) {numbers: int32[]} -> token, token...
  *   hold (token) -> token
  *   drop (token, ignored...) -> uint32[1]
  *
  * A token is uint32[2], and an array of them where a loop has put one in each turn: its
- * dimensions are before that one. A take whose layout is not its put's fails.
+ * dimensions are before that one. A take whose layout is not its put's fails. A put that is
+ * fixed is of a program in which nothing chooses what is put and taken; one that does not
+ * say is not.
  *
  * A tie returns its tokens only once its ignored operand exists, and announces their takes:
  * a take of a single token whose number is not -1 has this number and the site of its put.

@@ -59,9 +59,11 @@ static struct saved *find_idle(uint64_t token, int ends)
 		return block;
 	/* A CPU's thread is at it for as long as it copies. */
 	is_told = block->is_gpu;
-	if (is_told)
+	if (is_told) {
+		TRANSFER_COUNT(block->device, host_waits_total, 1);
 		device_wait_begin(&wait, block->device, block->bytes, "a value on its way, put at",
 				  block->generation->site->name);
+	}
 	do {
 		pthread_cond_wait(&saved_idle, &saved_lock);
 		block = table_find(token);
@@ -103,6 +105,8 @@ static int claim_block(uint64_t token, uint64_t bytes, const struct origin *take
 			 block->generation->site->name);
 		ret = -EINVAL;
 	} else {
+		if (taker->site)
+			foresee_learn(block, taker);
 		if (taker->ends)
 			saved_unlink(block);
 		else if (!block->readers++)
@@ -222,6 +226,7 @@ void saved_is_idle(struct saved *block)
 
 	pthread_mutex_lock(&saved_lock);
 	block->busy = 0;
+	block->fill = NULL;
 	abandoned = block->abandoned;
 	pthread_cond_broadcast(&saved_idle);
 	pthread_mutex_unlock(&saved_lock);

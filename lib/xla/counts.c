@@ -11,6 +11,7 @@ struct actmem_xla_stats counts = {
 	.generations_max = ACTMEM_XLA_GENERATIONS,
 };
 struct actmem_xla_device_stats device_counts[ACTMEM_XLA_DEVICES_MAX];
+struct actmem_xla_transfer_stats transfer_counts[ACTMEM_XLA_DEVICES_MAX];
 
 static int64_t last_put_run = -1;
 static int64_t last_take_run = -1;
@@ -76,6 +77,15 @@ void counts_take_failed(uint32_t device, uint64_t bytes, int64_t run)
 	if (last_take_run == run)
 		counts.last_run_take_bytes -= bytes;
 	counts.lost_blocks_total++;
+}
+
+void counts_return(uint32_t device, uint64_t bytes, int64_t run)
+{
+	counts_take_failed(device, bytes, run);
+	counts.lost_blocks_total--;
+	counts.live_blocks++;
+	counts.live_bytes += bytes;
+	device_counts[device].live_bytes += bytes;
 }
 
 int counts_copy(void *to, size_t to_size, const void *from, size_t size)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Counts puts and takes, in all and by device. The lock of saved.c guards all of it.
+ * Counts puts and takes, in all and by device. The lock of saved.c guards all of it but
+ * the counts of transfers.
  */
 #ifndef ACTMEM_XLA_COUNTS_H
 #define ACTMEM_XLA_COUNTS_H
@@ -13,6 +14,12 @@
 extern struct actmem_xla_stats counts;
 extern struct actmem_xla_device_stats device_counts[ACTMEM_XLA_DEVICES_MAX];
 
+/* Its totals are added to atomically. */
+extern struct actmem_xla_transfer_stats transfer_counts[ACTMEM_XLA_DEVICES_MAX];
+
+#define TRANSFER_COUNT(device, name, value)	\
+	__atomic_add_fetch(&transfer_counts[device].name, (value), __ATOMIC_RELAXED)
+
 /* A block is live from its put to its end. */
 void counts_put(uint32_t device, uint64_t bytes, int64_t run);
 void counts_put_failed(uint32_t device, uint64_t bytes, int64_t run);
@@ -20,6 +27,8 @@ void counts_end(uint32_t device, uint64_t bytes);
 
 void counts_take(uint32_t device, uint64_t bytes, int64_t run);
 void counts_take_failed(uint32_t device, uint64_t bytes, int64_t run);
+/* It was not taken, and is live as before. */
+void counts_return(uint32_t device, uint64_t bytes, int64_t run);
 
 /* Writes no more than the caller was compiled with; -EINVAL: @to_size was not set. */
 int counts_copy(void *to, size_t to_size, const void *from, size_t size);

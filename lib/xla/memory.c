@@ -30,6 +30,7 @@ static pthread_mutex_t pinning = PTHREAD_MUTEX_INITIALIZER;	/* taken before both
 static atomic_int has_devices;	/* there is a GPU that copies to and from it... */
 static uint32_t first_device;	/* ...the first one that did */
 static atomic_int waits;	/* for what is spilled, or in use by a GPU */
+static atomic_int spills;
 static struct actmem_store_stats ended;	/* totals and peaks of stores that were ended */
 
 static int is_free(void)
@@ -106,6 +107,7 @@ static int open_store(struct actmem *am)
 		return ret;
 	is_registered = has_devices;
 	waits = chosen.spill_path_count || has_devices;
+	spills = !!chosen.spill_path_count;
 	return 0;
 }
 
@@ -239,6 +241,11 @@ void memory_drop(struct actmem_key key)
 int memory_waits(void)
 {
 	return waits;
+}
+
+int memory_spills(void)
+{
+	return spills;
 }
 
 int actmem_xla_store_stats(struct actmem_store_stats *stats)

@@ -43,4 +43,7 @@ int memory_pin(uint32_t device, uint64_t *ring_bytes, char *words, size_t words_
 /* Whether memory_reserve() and memory_hold() may wait for others. */
 int memory_waits(void);
 
+/* Whether blocks may be in files. If not, memory_hold() waits for nothing. */
+int memory_spills(void);
+
 #endif /* ACTMEM_XLA_MEMORY_H */

@@ -163,9 +163,8 @@ static void site_make_room(struct site *site, const struct origin *origin,
 	}
 }
 
-static struct generation *generation_find(struct site *site,
-					  const struct origin *origin,
-					  struct saved **freed)
+struct generation *saved_generation(struct site *site, const struct origin *origin,
+				    struct saved **freed)
 {
 	struct generation **link, *generation;
 
@@ -186,6 +185,7 @@ static struct generation *generation_find(struct site *site,
 		link = &(*link)->next;
 	*link = generation;
 	counts.generations++;
+	foresee_begin(site, origin);
 	return generation;
 }
 
@@ -202,13 +202,9 @@ static struct actmem_key key_of(const struct saved *block,
 	return key;
 }
 
-static void block_link(struct saved *block, struct generation *generation)
+void saved_link(struct saved *block, struct generation *generation)
 {
-	generation->last = ++saved_serial;
-	block->token = generation->site->number << SERIAL_BITS | saved_serial;
-	block->key = key_of(block, generation);
 	block->generation = generation;
-	generation->puts++;
 	table_add(block);
 	block->next = generation->list;
 	block->link = &generation->list;
@@ -216,6 +212,15 @@ static void block_link(struct saved *block, struct generation *generation)
 		block->next->link = &block->next;
 	generation->list = block;
 	generation->blocks++;
+}
+
+static void block_link(struct saved *block, struct generation *generation)
+{
+	generation->last = ++saved_serial;
+	block->token = generation->site->number << SERIAL_BITS | saved_serial;
+	block->key = key_of(block, generation);
+	block->ordinal = generation->puts++;
+	saved_link(block, generation);
 	counts_put(block->device, block->bytes, generation->run);
 }
 
@@ -297,7 +302,7 @@ int saved_begin(const struct origin *origin, uint64_t bytes,
 	site = table_reserve() ? NULL :
 	       site_named(origin->site, origin->site_length);
 	if (site)
-		generation = generation_find(site, origin, &freed);
+		generation = saved_generation(site, origin, &freed);
 	if (generation)
 		block_link(block, generation);
 	pthread_mutex_unlock(&saved_lock);
@@ -325,7 +330,6 @@ void saved_filled(struct saved *block)
 	/* Before others may drop it, which they leave to this thread until then. */
 	if (block->bytes)
 		memory_commit(block->key);
-	block->fill = NULL;
 	saved_is_idle(block);
 }
 
@@ -333,7 +337,6 @@ void saved_failed(struct saved *block, int error, const char *why)
 {
 	if (block->fill)
 		memory_drop(block->key);
-	block->fill = NULL;
 	block->failure = error;
 	block->why = strdup(why);
 	saved_is_idle(block);

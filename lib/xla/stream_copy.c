@@ -36,16 +36,14 @@ void lane_unmark(struct lane *lane, struct mark *mark)
 	lane->free_marks = mark;
 }
 
-int lane_finish(struct lane *lane, struct mark *mark, struct saved *filled,
-		const struct saved *read)
+/* NULL: there is no memory. */
+static struct finish *add_finish(struct lane *lane, struct mark *mark, const struct saved *block)
 {
-	const struct saved *block = filled ? filled : read;
 	struct finish *finish = calloc(1, sizeof(*finish));
 
 	if (!finish)
-		return -ENOMEM;
+		return NULL;
 	finish->mark = mark;
-	finish->filled = filled;
 	finish->read = block->key;
 	finish->token = block->token;
 	finish->bytes = block->bytes;
@@ -53,6 +51,27 @@ int lane_finish(struct lane *lane, struct mark *mark, struct saved *filled,
 	lane->last_finish = &finish->next;
 	__atomic_add_fetch(&lane->unfinished, 1, __ATOMIC_RELAXED);
 	pthread_cond_signal(&lane->finishes_come);
+	return finish;
+}
+
+int lane_finish(struct lane *lane, struct mark *mark, struct saved *filled,
+		const struct saved *read)
+{
+	struct finish *finish = add_finish(lane, mark, filled ? filled : read);
+
+	if (!finish)
+		return -ENOMEM;
+	finish->filled = filled;
+	return 0;
+}
+
+int lane_finish_foreseen(struct lane *lane, struct foreseen *foreseen)
+{
+	struct finish *finish = add_finish(lane, foreseen->mark, foreseen->block);
+
+	if (!finish)
+		return -ENOMEM;
+	finish->foreseen = foreseen;
 	return 0;
 }
 
@@ -77,6 +96,7 @@ void lane_admit(struct lane *lane, uint64_t bytes)
 
 	pthread_mutex_lock(&lane->lock);
 	if (!is_admitted(lane, bytes)) {
+		TRANSFER_COUNT(lane->device, host_waits_total, 1);
 		device_wait_begin(&wait, lane->device, bytes, "values from it, before another one",
 				  NULL);
 		while (!is_admitted(lane, bytes))
@@ -168,6 +188,7 @@ int lane_read_tokens(struct lane *lane, cuda_stream stream, const cuda_pointer *
 	device_wait_end(&wait);
 	memcpy(tokens, mailbox->tokens, count * sizeof(*tokens));
 	put_mailbox(lane, mailbox);
+	TRANSFER_COUNT(lane->device, host_waits_total, 1);
 	TRANSFER_COUNT(lane->device, token_waits_total, 1);
 	TRANSFER_COUNT(lane->device, token_wait_ns_total, clock_ns() - before);
 	return result ? cuda_failed(result, "read a token", lane->device, words, SAVED_WORDS) : 0;
@@ -300,8 +321,8 @@ void lane_unstage(struct lane *lane, struct staged *staged)
 	free(staged);
 }
 
-static cuda_result copy_staged(struct lane *lane, cuda_stream stream, cuda_pointer value,
-			       const struct staged *staged)
+cuda_result lane_copy_staged(struct lane *lane, cuda_stream stream, cuda_pointer value,
+			     const struct staged *staged)
 {
 	struct slot *slot = &lane->slots[staged->first], *behind = slot + staged->count;
 	cuda_event empty = behind[-1].empty;
@@ -323,7 +344,7 @@ static cuda_result take_staged(struct lane *lane, cuda_stream stream, cuda_point
 	cuda_result result;
 
 	pthread_mutex_lock(&lane->lock);
-	result = copy_staged(lane, stream, value, staged);
+	result = lane_copy_staged(lane, stream, value, staged);
 	lane_unstage(lane, staged);
 	pthread_mutex_unlock(&lane->lock);
 	TRANSFER_COUNT(lane->device, ahead_total, 1);
@@ -334,17 +355,22 @@ static cuda_result take_staged(struct lane *lane, cuda_stream stream, cuda_point
 
 /*
  * When XLA's stream has come to this take, nothing before uses the result any more; what
- * follows waits for the copy. One event serves both: a wait for an event is for its last
+ * follows waits for the copy. One event serves all: a wait for an event is for its last
  * record before the wait began.
  */
-static cuda_result copy_late(struct lane *lane, cuda_stream stream, cuda_pointer value,
-			     const struct saved *block, struct mark *done)
+cuda_result lane_copy_late(struct lane *lane, cuda_stream stream, cuda_pointer value,
+			   const void *memory, uint64_t bytes, struct mark *done,
+			   int is_filling)
 {
 	cuda_result result = CUDA_OK;
 
+	if (is_filling) {
+		CUDA_TRY(&result, cuEventRecord(done->event, lane->out));
+		CUDA_TRY(&result, cuStreamWaitEvent(lane->late, done->event, 0));
+	}
 	CUDA_TRY(&result, cuEventRecord(done->event, stream));
 	CUDA_TRY(&result, cuStreamWaitEvent(lane->late, done->event, 0));
-	CUDA_TRY(&result, cuMemcpyHtoDAsync_v2(value, block->held, block->bytes, lane->late));
+	CUDA_TRY(&result, cuMemcpyHtoDAsync_v2(value, memory, bytes, lane->late));
 	CUDA_TRY(&result, cuEventRecord(done->event, lane->late));
 	CUDA_TRY(&result, cuStreamWaitEvent(stream, done->event, 0));
 	return result;
@@ -360,7 +386,7 @@ static cuda_result take_late(struct lane *lane, cuda_stream stream, cuda_pointer
 	pthread_mutex_lock(&lane->lock);
 	done = lane_mark(lane);
 	if (done)
-		result = copy_late(lane, stream, value, block, done);
+		result = lane_copy_late(lane, stream, value, block->held, block->bytes, done, 0);
 	/* A block that others may take, too, is waited for: it is not this one's to release. */
 	if (!result && !block->readers)
 		is_begun = !lane_finish(lane, done, NULL, block);
@@ -373,6 +399,7 @@ static cuda_result take_late(struct lane *lane, cuda_stream stream, cuda_pointer
 		block->bytes = 0;
 		return CUDA_OK;
 	}
+	TRANSFER_COUNT(lane->device, host_waits_total, 1);
 	lane_wait_for_stream(lane, lane->late);
 	if (!result && block->readers) {
 		TRANSFER_COUNT(lane->device, to_device_bytes_total, block->bytes);

@@ -31,6 +31,9 @@ static XLA_FFI_Error *put_value(struct lane *lane, cuda_stream stream, XLA_FFI_C
 
 	lane_admit(lane, call->bytes);
 	ret = saved_begin(&call->origin, call->bytes, &block, words);
+	/* The step before may have what it has taken until the device has it. */
+	if (ret && lane_settle(lane))
+		ret = saved_begin(&call->origin, call->bytes, &block, words);
 	if (ret) {
 		lane_put_ended(lane, call->bytes);
 		return ffi_error(api, ffi_code(ret), words);
@@ -84,8 +87,13 @@ static XLA_FFI_Error *take_value(struct lane *lane, cuda_stream stream, XLA_FFI_
 	XLA_FFI_Error *error;
 	struct saved *block;
 	uint64_t token;
-	int ret = token_of(lane, stream, call, &token, words);
+	int ret = lane_take_foreseen(lane, stream, on_device(call->token), on_device(call->value),
+				     call->bytes, &call->origin, words);
 
+	if (ret > 0)
+		return NULL;
+	if (!ret)
+		ret = token_of(lane, stream, call, &token, words);
 	if (!ret && !token) {
 		ret = lane_clear(lane, stream, on_device(call->value), call->bytes, words);
 		return ret ? ffi_error(api, ffi_code(ret), words) : NULL;
@@ -160,8 +168,10 @@ static XLA_FFI_Error *tie_tokens(struct lane *lane, cuda_stream stream, XLA_FFI_
 	char words[SAVED_WORDS];
 	void *from, *to;
 	uint64_t count, i;
-	int ret = announce_takes(lane, stream, frame, call, words);
+	int ret = 0;
 
+	if (!lane_foresees(lane, call->origin.run))
+		ret = announce_takes(lane, stream, frame, call, words);
 	for (i = 0; i < call->count && !ret; i++) {
 		count = call_tokens(frame, i, &from, &to);
 		ret = lane_copy_tokens(lane, stream, on_device(to), on_device(from), count, words);
@@ -217,7 +227,10 @@ static XLA_FFI_Error *run_in_lane(XLA_FFI_CallFrame *frame, read_call *read, do_
 	lane = lane_enter(call.origin.device, stream, words, &ret);
 	if (!lane)
 		return ffi_error(frame->api, ffi_code(ret), words);
-	error = body(lane, stream, frame, &call);
+	if (lane_failed(lane, words))
+		error = ffi_error(frame->api, XLA_FFI_Error_Code_DATA_LOSS, words);
+	else
+		error = body(lane, stream, frame, &call);
 	lane_leave(lane);
 	return error;
 }

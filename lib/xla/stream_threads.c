@@ -88,6 +88,8 @@ static void *finisher_thread(void *data)
 			let_streams_end(lane);
 		if (finish->filled)
 			fill_is_done(lane, finish->filled, result);
+		else if (finish->foreseen)
+			lane_check(lane, finish->foreseen, result);
 		else
 			memory_release(finish->read);
 		pthread_mutex_lock(&lane->lock);
@@ -128,15 +130,17 @@ static unsigned int find_run(uint32_t slots, unsigned int count)
 }
 
 /*
- * Those that are free. Where a budget is shared, one that the device has yet to empty does
- * not count (stream.h).
+ * Those that are free. Where a budget is shared, and while tokens are compared, one that the
+ * device has yet to empty does not count (stream.h, stream_foresee.c).
  */
 static uint32_t slots_to_fill(const struct lane *lane)
 {
 	uint32_t slots = lane->free_slots;
 	unsigned int i;
 
-	for (i = 0; lane->put_bytes_most && i < TAKE_SLOTS; i++)
+	if (!lane->put_bytes_most && !lane->checking)
+		return slots;
+	for (i = 0; i < TAKE_SLOTS; i++)
 		if (slots >> i & 1 && cuda.cuEventQuery(lane->slots[PUT_SLOTS + i].emptied))
 			slots &= ~(UINT32_C(1) << i);
 	return slots;
@@ -152,8 +156,7 @@ static uint64_t longest_run(uint32_t slots)
 }
 
 /* Copies into the run of @staged. What was in parts of it went by streams of its own. */
-static cuda_result fill_slots(struct lane *lane, const struct saved *block,
-			      const struct staged *staged)
+static cuda_result fill_slots(struct lane *lane, const void *memory, const struct staged *staged)
 {
 	const struct slot *slot = &lane->slots[staged->first], *behind = slot + staged->count;
 	cuda_event before = NULL;
@@ -164,44 +167,72 @@ static cuda_result fill_slots(struct lane *lane, const struct saved *block,
 			CUDA_TRY(&result, cuStreamWaitEvent(lane->ahead, slot->emptied, 0));
 		before = slot->emptied;
 	}
-	CUDA_TRY(&result, cuMemcpyHtoDAsync_v2(lane_slot_memory(lane, staged->first), block->held,
-					       block->bytes, lane->ahead));
+	CUDA_TRY(&result, cuMemcpyHtoDAsync_v2(lane_slot_memory(lane, staged->first), memory,
+					       staged->bytes, lane->ahead));
 	return result;
+}
+
+/* Where so many bytes can go; TAKE_SLOTS: nowhere. */
+static unsigned int find_slots(const struct lane *lane, uint64_t bytes)
+{
+	unsigned int count = lane_slots_for(lane, bytes);
+
+	return count <= TAKE_SLOTS ? find_run(slots_to_fill(lane), count) : TAKE_SLOTS;
+}
+
+int lane_has_slots(const struct lane *lane, uint64_t bytes)
+{
+	return find_slots(lane, bytes) < TAKE_SLOTS;
+}
+
+struct staged *lane_stage(struct lane *lane, const void *memory, uint64_t bytes, int is_filling)
+{
+	unsigned int count = lane_slots_for(lane, bytes), first = find_slots(lane, bytes);
+	struct staged *staged = first < TAKE_SLOTS ? calloc(1, sizeof(*staged)) : NULL;
+	cuda_result result = CUDA_OK;
+
+	if (staged)
+		staged->ready = lane_mark(lane);
+	if (!staged || !staged->ready) {
+		free(staged);
+		return NULL;
+	}
+	staged->lane = lane;
+	staged->bytes = bytes;
+	staged->first = PUT_SLOTS + first;
+	staged->count = count;
+	lane->free_slots &= ~(((UINT32_C(1) << count) - 1) << first);
+	__atomic_add_fetch(&lane->staged_bytes, bytes, __ATOMIC_RELAXED);
+	if (is_filling) {
+		CUDA_TRY(&result, cuEventRecord(staged->ready->event, lane->out));
+		CUDA_TRY(&result, cuStreamWaitEvent(lane->ahead, staged->ready->event, 0));
+	}
+	if (!result)
+		result = fill_slots(lane, memory, staged);
+	CUDA_TRY(&result, cuEventRecord(staged->ready->event, lane->ahead));
+	if (!result)
+		return staged;
+	lane_wait_for_stream(lane, lane->ahead);
+	lane_unstage(lane, staged);
+	return NULL;
 }
 
 /* With the lock held. NULL: not begun, or what was begun has ended. */
 static struct staged *stage_block(struct lane *lane, const struct saved *block)
 {
-	unsigned int count = lane_slots_for(lane, block->bytes);
-	unsigned int first = find_run(slots_to_fill(lane), count);
-	struct staged *staged = first < TAKE_SLOTS ? calloc(1, sizeof(*staged)) : NULL;
 	struct mark *done = lane_mark(lane);
+	struct staged *staged = done ? lane_stage(lane, block->held, block->bytes, 0) : NULL;
 	cuda_result result = CUDA_OK;
 
-	if (staged)
-		staged->ready = lane_mark(lane);
-	if (!staged || !done || !staged->ready) {
-		if (done)
-			lane_unmark(lane, done);
-		if (staged && staged->ready)
-			lane_unmark(lane, staged->ready);
-		free(staged);
-		return NULL;
+	if (staged) {
+		CUDA_TRY(&result, cuEventRecord(done->event, lane->ahead));
+		if (!result && !lane_finish(lane, done, NULL, block))
+			return staged;
+		lane_wait_for_stream(lane, lane->ahead);
+		lane_unstage(lane, staged);
 	}
-	staged->lane = lane;
-	staged->bytes = block->bytes;
-	staged->first = PUT_SLOTS + first;
-	staged->count = count;
-	lane->free_slots &= ~(((UINT32_C(1) << count) - 1) << first);
-	__atomic_add_fetch(&lane->staged_bytes, block->bytes, __ATOMIC_RELAXED);
-	result = fill_slots(lane, block, staged);
-	CUDA_TRY(&result, cuEventRecord(staged->ready->event, lane->ahead));
-	CUDA_TRY(&result, cuEventRecord(done->event, lane->ahead));
-	if (!result && !lane_finish(lane, done, NULL, block))
-		return staged;
-	lane_unmark(lane, done);
-	lane_wait_for_stream(lane, lane->ahead);
-	lane_unstage(lane, staged);
+	if (done)
+		lane_unmark(lane, done);
 	return NULL;
 }
 
@@ -220,7 +251,9 @@ static int fetch_block(struct lane *lane)
 	int is_good;
 
 	pthread_mutex_unlock(&lane->lock);
-	block = bytes_max ? saved_next(lane->device, run, bytes_max) : NULL;
+	/* What is foreseen comes by its takes, in their order. */
+	block = bytes_max && !lane_foresees(lane, run) ?
+		saved_next(lane->device, run, bytes_max) : NULL;
 	is_good = block && is_as_it_was(block);
 	pthread_mutex_lock(&lane->lock);
 	if (!block)

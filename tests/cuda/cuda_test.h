@@ -31,7 +31,7 @@
 	f(cuMemAlloc_v2) f(cuMemFree_v2) f(cuMemGetInfo_v2)		\
 	f(cuStreamCreateWithPriority) f(cuStreamCreate) f(cuStreamDestroy_v2)	\
 	f(cuStreamSynchronize) f(cuStreamQuery) f(cuStreamWaitEvent) f(cuStreamGetCtx)	\
-	f(cuStreamBeginCapture_v2) f(cuStreamEndCapture) f(cuGraphDestroy)	\
+	f(cuStreamWaitValue32_v2) f(cuStreamBeginCapture_v2) f(cuStreamEndCapture) f(cuGraphDestroy)	\
 	f(cuThreadExchangeStreamCaptureMode)				\
 	f(cuLaunchHostFunc) f(cuEventCreate) f(cuEventDestroy_v2) f(cuEventRecord)	\
 	f(cuEventQuery) f(cuEventSynchronize) f(cuMemcpyHtoD_v2) f(cuMemcpyDtoH_v2)	\

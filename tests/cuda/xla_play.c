@@ -118,11 +118,11 @@ static bool call_with_one(struct xla *xla, XLA_FFI_Handler *handler, XLA_FFI_Buf
 
 /* The attributes of a call, which point into this; made by add(). */
 struct attributes {
-	XLA_FFI_ByteSpan names[5], *name_list[5], text;
-	XLA_FFI_AttrType types[5];
-	XLA_FFI_Scalar scalars[5];
-	uint32_t numbers[5];
-	void *values[5];
+	XLA_FFI_ByteSpan names[6], *name_list[6], text;
+	XLA_FFI_AttrType types[6];
+	XLA_FFI_Scalar scalars[6];
+	uint32_t numbers[6];
+	void *values[6];
 	int64_t count;
 };
 
@@ -166,6 +166,7 @@ static bool put(struct xla *xla, const char *site, CUdeviceptr value, uint64_t b
 	add_site(&its, site);
 	add(&its, "bounded", XLA_FFI_DataType_PRED, !many);
 	add(&its, "many", XLA_FFI_DataType_PRED, many);
+	add(&its, "fixed", XLA_FFI_DataType_PRED, xla->fixed);
 	add(&its, "layout", XLA_FFI_DataType_U32, 0);
 	return call_with(xla, actmem_xla_put_cuda, buffer(value, XLA_FFI_DataType_U8, &count),
 			 buffer(token, XLA_FFI_DataType_U32, &words), &its);
@@ -395,6 +396,7 @@ void xla_begin(struct xla_device *its, const struct cuda *cuda, int ordinal, uns
 
 	its->xla.cuda = cuda;
 	its->xla.device = ordinal;
+	its->xla.fixed = false;
 	if (cuda->cuDevicePrimaryCtxRetain(&its->context, ordinal) ||
 	    cuda->cuCtxPushCurrent_v2(its->context) ||
 	    cuda->cuMemAlloc_v2(&its->tokens, values * 8) ||

@@ -28,11 +28,7 @@ CUresult operation_failure(const struct operation *operation)
 	return CUDA_SUCCESS;
 }
 
-/*
- * Pinned memory too has an address that devices use, the host's own: it can stand where
- * a device's does. *@host is that memory, else as it was.
- */
-static char *memory_of(CUdeviceptr address, size_t bytes, const char **host)
+char *memory_of(CUdeviceptr address, size_t bytes, const char **host)
 {
 	char *memory = device_memory(address, bytes);
 

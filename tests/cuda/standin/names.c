@@ -48,6 +48,7 @@ static const struct {
 	ENTRY(cuStreamSynchronize, cuStreamSynchronize, 2000),
 	ENTRY(cuStreamQuery, cuStreamQuery, 2000),
 	ENTRY(cuStreamWaitEvent, cuStreamWaitEvent, 3020),
+	ENTRY(cuStreamWaitValue32, cuStreamWaitValue32_v2, 11070),
 	ENTRY(cuStreamGetCtx, cuStreamGetCtx, 9020),
 	ENTRY(cuStreamBeginCapture, cuStreamBeginCapture_v2, 10010),
 	ENTRY(cuStreamEndCapture, cuStreamEndCapture, 10000),

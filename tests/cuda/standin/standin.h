@@ -49,6 +49,7 @@ struct operation {
 		OPERATION_FILL,
 		OPERATION_RECORD,
 		OPERATION_WAIT,
+		OPERATION_WAIT_VALUE,
 		OPERATION_HOST_FUNCTION,
 	} kind;
 	const char *name;		/* of the call */
@@ -120,6 +121,12 @@ bool memory_is_partly_pinned(const char *address, size_t bytes);
 
 /* Where devices have host memory. */
 CUdeviceptr device_address(const char *address);
+
+/*
+ * Pinned memory too has an address that devices use, the host's own: it can stand where
+ * a device's does. *@host is that memory, else as it was.
+ */
+char *memory_of(CUdeviceptr address, size_t bytes, const char **host);
 
 /* Where a device's memory is; NULL if not all of it is its. */
 char *device_memory(CUdeviceptr address, size_t bytes);

@@ -116,8 +116,19 @@ void sleep_for(unsigned int microseconds)
 		nanosleep(&time, NULL);
 }
 
+/* Without the lock. The host writes the word, and tells nobody. */
+static void wait_for_word(const struct CUstream_st *stream, const struct operation *operation)
+{
+	const unsigned int *word = (const unsigned int *)operation->from;
+
+	while (__atomic_load_n(word, __ATOMIC_ACQUIRE) != operation->value &&
+	       __atomic_load_n(&stream->alive, __ATOMIC_RELAXED) &&
+	       !__atomic_load_n(&stream->context->poison, __ATOMIC_RELAXED))
+		sleep_for(20);
+}
+
 /* Without the lock. */
-static void execute(const struct operation *operation)
+static void execute(const struct CUstream_st *stream, const struct operation *operation)
 {
 	size_t i;
 
@@ -129,6 +140,9 @@ static void execute(const struct operation *operation)
 	case OPERATION_FILL:
 		for (i = 0; i < operation->bytes; i += operation->width)
 			memcpy(operation->to + i, &operation->value, operation->width);
+		break;
+	case OPERATION_WAIT_VALUE:
+		wait_for_word(stream, operation);
 		break;
 	case OPERATION_HOST_FUNCTION:
 		in_host_function = true;
@@ -176,7 +190,7 @@ static void *work(void *data)
 		if (!failure) {
 			stream->executing = true;
 			leave();
-			execute(operation);
+			execute(stream, operation);
 			enter_quietly();
 			stream->executing = false;
 		}
@@ -342,6 +356,25 @@ CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
 	TRY(pctx ? stream_check(hStream) : CUDA_ERROR_INVALID_VALUE);
 	*pctx = hStream->context;
 	return CUDA_SUCCESS;
+}
+
+/* Of what it can wait for, an equal word alone. */
+CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
+				unsigned int flags)
+{
+	struct operation operation = {
+		.kind = OPERATION_WAIT_VALUE,
+		.name = "cuStreamWaitValue32_v2",
+		.value = value,
+	};
+	const char *host = NULL;
+
+	ENTER_AS(operation.name);
+	TRY(stream_use(stream));
+	TRY(flags == CU_STREAM_WAIT_VALUE_EQ ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED);
+	operation.from = memory_of(addr, sizeof(value), &host);
+	TRY(operation.from && !(addr % sizeof(value)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+	return stream_do(stream, &operation);
 }
 
 /* XLA 0.11 calls it where no context is current, so that the driver minds only the stream. */

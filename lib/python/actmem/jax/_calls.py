@@ -85,11 +85,12 @@ def _call(target: str, operands: Sequence[Any], results: Sequence[tuple[Sequence
 TOKEN = ((TOKEN_WORDS,), np.uint32)
 
 
-def put_here(value: Any, site: str, bounded: bool, many: bool, layout: int = 0) -> Any:
+def put_here(value: Any, site: str, bounded: bool, many: bool, fixed: bool = False,
+             layout: int = 0) -> Any:
     if _private.is_packed(value.dtype):
         value = _unpack(value)
     return _call("actmem_put", [value], [TOKEN], site=site, bounded=np.bool_(bounded),
-                 many=np.bool_(many), layout=np.uint32(layout))[0]
+                 many=np.bool_(many), fixed=np.bool_(fixed), layout=np.uint32(layout))[0]
 
 
 def take_here(token: Any, shape: Sequence[int], dtype: DType, site: str, ends: bool,
@@ -244,13 +245,13 @@ def _empty(shape: Sequence[int]) -> jax.Array:
 
 
 def put(ctx: Context, value: Any, label: str, number: int | None, bounded: bool,
-        many: bool) -> Any:
+        many: bool, fixed: bool) -> Any:
     """The token and the ghost."""
     site = _site(label, number)
     shape, key = value.shape, (label, value.shape, str(value.dtype))
     if not _is_spread(ctx):
         _note_device_shape(key, number, shape)
-        return put_here(value, site, bounded, many, 0), _empty(shape)
+        return put_here(value, site, bounded, many, fixed), _empty(shape)
     _note_device_shape(key, number, None)
 
     def decide(own: list[Any]) -> list[Any]:
@@ -263,7 +264,7 @@ def put(ctx: Context, value: Any, label: str, number: int | None, bounded: bool,
         if own:
             layout = _fingerprint(own[0]._hlo_sharding, shape)
             empty = own[2].shard_shape((*shape, 0))[:-1]
-        return put_here(value, site, bounded, many, layout), _empty(empty)
+        return put_here(value, site, bounded, many, fixed, layout), _empty(empty)
 
     return _spread(on_each, [value], [_value(value.ndim)],
                    [([_TOKEN], (TOKEN_WORDS,)), (_ghost(value.ndim),

@@ -12,6 +12,8 @@ each token is followed through the program that came of it:
   is not tied would be taken as soon as it was put.
 * The puts of a program are numbered by it, so that unfinished executions of it are told
   from those of others.
+* A program in which nothing chooses what is put and taken says so: on a GPU its steps are
+  foreseen.
 """
 import itertools
 import threading
@@ -56,10 +58,12 @@ def _mentions(jaxpr: Jaxpr, seen: dict[int, bool]) -> bool:
 
 
 class _Program:
-    def __init__(self, many: bool, gives_away: bool) -> None:
+    def __init__(self, many: bool, gives_away: bool, fixed: bool) -> None:
         self.many = many            # some token is taken more than once
         self.gives_away = gives_away
+        self.fixed = fixed          # no condition has a put or a take, nor chooses a token
         self.found_many = False
+        self.found_choice = False
         self.numbers: dict[str, int] = {}
         self.announced = itertools.count()
         self.seen: dict[int, bool] = {}
@@ -144,6 +148,7 @@ class _Body:
                         self.flows[var] = self.flows[atom]
                 continue
             flow = tokens[0]
+            self.program.found_choice |= len(tokens) > 1
             for other in tokens[1:]:
                 flow = flow.joined(other)
                 self.flows.update((var, flow) for var, its in self.flows.items()
@@ -259,7 +264,8 @@ class _Body:
         if eqn.primitive is put_p:
             params = {**params, "number": program.number(params["label"]),
                       "bounded": not program.gives_away,
-                      "many": program.many or program.gives_away}
+                      "many": program.many or program.gives_away,
+                      "fixed": program.fixed}
             return eqn.replace(params=params), [False, True, False], [True]
         if eqn.primitive is take_p:
             params = {**params, "number": program.number(params["label"]),
@@ -269,10 +275,10 @@ class _Body:
             return eqn.replace(invars=invars), [False], [True] * len(invars)
         if name == "scan":
             return self.scan(eqn, invars, moved)
-        if name == "while":
-            return self.loop(eqn, invars, moved)
-        if name == "cond":
-            return self.cond(eqn, invars, moved)
+        if name in ("while", "cond"):
+            program.found_choice |= any(_mentions(inner, program.seen)
+                                        for inner in _private.inner_jaxprs(params))
+            return (self.loop if name == "while" else self.cond)(eqn, invars, moved)
         inside = _CALLS.get(name)
         if inside in params:
             is_remat = name in ("remat2", "checkpoint") and params.get("differentiated")
@@ -373,10 +379,10 @@ def finish(jaxpr: Jaxpr) -> Jaxpr:
         return jaxpr
     gives_away = any(is_token(atom.aval) for atom in inner.outvars)
     owned = [False] * len(inner.invars)
-    program = _Program(False, gives_away)
+    program = _Program(False, gives_away, True)
     finished, _ = program.jaxpr(jaxpr, owned, is_whole=True)
-    if program.found_many:
-        again = _Program(True, gives_away)
+    if program.found_many or program.found_choice:
+        again = _Program(program.found_many, gives_away, not program.found_choice)
         again.numbers = program.numbers
         finished, _ = again.jaxpr(jaxpr, owned, is_whole=True)
     return finished

@@ -43,7 +43,7 @@ hold_p = Primitive("actmem_hold")
 ghost_p = Primitive("actmem_ghost")     # of a whole program: one made anew
 drop_p = Primitive("actmem_drop")
 
-PUT: dict[str, Any] = dict(number=None, bounded=False, many=True, wanted=True)
+PUT: dict[str, Any] = dict(number=None, bounded=False, many=True, fixed=False, wanted=True)
 TAKE: dict[str, Any] = dict(number=None, ends=False, announced=None)
 
 
@@ -236,13 +236,13 @@ def _rounded(value: Any) -> Any:
 
 
 def _put_lowered(ctx: Context, value: Any, *, label: str, number: int | None, bounded: bool,
-                 many: bool, wanted: bool) -> tuple[Any, Any, Any]:
+                 many: bool, fixed: bool, wanted: bool) -> tuple[Any, Any, Any]:
     shape = ctx.avals_in[0].shape
     if not wanted:
         return value, jnp.zeros(2, jnp.uint32), jnp.zeros((*shape, 0), jnp.uint8)
     value = _rounded(value)
     token, ghost = _calls.put(ctx, value, label=label, number=number, bounded=bounded,
-                              many=many)
+                              many=many, fixed=fixed)
     return value, token, ghost.reshape(*shape, 0)
 
 
