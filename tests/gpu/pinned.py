@@ -62,10 +62,7 @@ class Cudart:
         return self.result("cudaFreeHost", ctypes.c_void_p(memory[0]))
 
     def is_pinned(self, memory):
-        """Its flags are told, which of other memory is an error."""
-        flags = ctypes.c_uint()
-        error = self.result("cudaHostGetFlags", ctypes.byref(flags), ctypes.c_void_p(memory[0]))
-        return not error and bool(flags.value & self.PORTABLE)
+        return host_memory.is_pinned(memory[0])
 
     def fill(self, memory, value):
         ctypes.memset(memory[0], value, memory[1])
@@ -203,8 +200,9 @@ def main():
     parser.add_argument("module", choices=("cudart", "torch", "cupy"))
     parser.add_argument("--in-region", action="store_true")
     parser.add_argument("--bytes", type=int, default=256 * MIB)
+    parser.add_argument("--standin", action="store_true", help="libcuda.so.1 is no GPU's")
     options = parser.parse_args()
-    if not machine.has_gpu():
+    if not options.standin and not machine.has_gpu():
         print("1..0 # SKIP no GPU here")
         return 77
     try:
