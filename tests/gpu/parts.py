@@ -246,9 +246,9 @@ def _beside_alone(context, output):
             figure.update(peer=peer, peer_value=alone[peer], ratio=figure["value"] / alone[peer])
 
 
-def _pinned(context, seconds, modules=("cudart", "torch", "cupy")):
+def _pinned(context, seconds, modules=("driver", "cudart", "torch", "cupy")):
     commands, small = [], ("--standin", "--bytes", 32 << 20) if context.small else ()
-    for module in modules:
+    for module in ("driver",) if context.small else modules:
         commands += [
             context.python(f"{module}", "tests/gpu/pinned.py", module, *small, good=(0, 77)),
             context.python(f"{module} under actmem run", "tests/gpu/pinned.py", module, *small,
@@ -257,7 +257,7 @@ def _pinned(context, seconds, modules=("cudart", "torch", "cupy")):
 
 
 def _pinned_first(context, seconds):
-    return _pinned(context, seconds, ("cudart",))
+    return _pinned(context, seconds, ("driver", "cudart"))
 
 
 def _checkpoint_first(context, seconds):
@@ -281,7 +281,7 @@ PARTS = [
     Part("layers", "a stack of transformer layers, offloaded by JAX and by actmem",
          180, 1500, _layers),
     Part("two_processes", "two processes that share limits", 70, 180, _two_processes),
-    Part("pinned", "pinned memory of cudart, PyTorch and CuPy", 45, 120, _pinned,
+    Part("pinned", "pinned memory of programs, PyTorch and CuPy", 45, 120, _pinned,
          _beside_alone),
     Part("odd", "what a driver may not bear: memory unmapped while it is registered, a context "
          "that is reset", 10, 60, _odd),
@@ -294,7 +294,7 @@ FIRST = [
     Part("probe", "is memory of each kind registered, and how fast?", 15, 30, _probe_first),
     Part("cuda", "do copies by streams keep their order?", 20, 60, _streams),
     Part("checkpoint", "are gradients those of nothing offloaded?", 30, 75, _checkpoint_first),
-    Part("pinned", "is pinned memory of cudart in a region?", 15, 30, _pinned_first,
+    Part("pinned", "is the pinned memory of programs in a region?", 15, 30, _pinned_first,
          _beside_alone),
     Part("layers", "a stack of transformer layers, offloaded by JAX and by actmem",
          180, 540, _layers),
