@@ -111,8 +111,8 @@ def _probe_size(context):
 
 def _probe_first(context, seconds):
     probe = context.built("tests/gpu-probe")
-    return [Command(f"probe {group}", [probe, group, _probe_size(context)], context.environment)
-            for group in ("pieces", "device")]
+    return [Command(f"probe {group}", [probe, group, _probe_size(context)], context.environment,
+                    seconds) for group, seconds in (("pieces", 25), ("device", 10))]
 
 
 def _odd(context, seconds):
@@ -291,7 +291,7 @@ PARTS = [
 FIRST = [
     Part("build", "the library, the preload, the handlers, the command and the tests",
          70, 150, _build_first),
-    Part("probe", "is memory of each kind registered, and how fast?", 15, 30, _probe_first),
+    Part("probe", "is memory of each kind registered, and how fast?", 15, 40, _probe_first),
     Part("cuda", "do copies by streams keep their order?", 20, 60, _streams),
     Part("checkpoint", "are gradients those of nothing offloaded?", 30, 75, _checkpoint_first),
     Part("pinned", "is the pinned memory of programs in a region?", 15, 30, _pinned_first,

@@ -46,8 +46,8 @@ def the_first_minutes_answer_four_questions():
     start_anew()
     told, results = run("--build", folder, "--skip", "layers", status=1, program="first")
     said = results["parts"]["answers"]["facts"]
-    assert said["registers?"] == "no: probe pieces: not done in 30 s; probe device: " \
-        "no time left", said
+    assert said["registers?"] == "no: probe pieces: not done in 25 s; probe device: " \
+        "not done in 10 s", said
     for question in ("ordered?", "agrees?", "intercepted?"):
         assert said[question].startswith("yes: "), said
         assert f"{question:13} yes: " in told, told
