@@ -17,6 +17,7 @@ from jax.ad_checkpoint import checkpoint_name  # noqa: E402
 
 import host_memory                  # noqa: E402
 import link                         # noqa: E402
+import order                        # noqa: E402
 import overlap                      # noqa: E402
 import stack                        # noqa: E402
 
@@ -102,6 +103,8 @@ def run(options):
              "step_max_s": max(times), "steps": len(times), "first_step_s": first_step_s,
              "compile_s": compile_s, "first_run_s": first_run_s, "grown": grown,
              "memory": memory_of(compiled), **hidden}
+    if unrolled and options.method == "actmem":
+        found["late_puts"] = order.late_share(compiled.as_text())
     if options.compare:
         reference = dict(np.load(options.compare))
         found["difference"] = stack.difference(samples, reference)

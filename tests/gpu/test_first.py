@@ -11,6 +11,7 @@ import tempfile
 
 import answers
 import layers
+import order
 import overlap
 import pages
 import predict
@@ -137,6 +138,23 @@ def what_stays_on_the_device_is_told():
     assert runs.kept_on_device(ours, sizes, found(2)) == {"kept_layers": 2.0}
     assert runs.kept_on_device(ours, sizes, found(9.5)) == {
         "kept_layers": 9.5, "memory": "Q, K and V of 9.5 layers stay on the device"}
+
+
+def scheduled(names):
+    calls = [f'  %c.{i} = custom-call(), custom_call_target="actmem_{name}"' if name != "other"
+             else f"  %f.{i} = fusion()" for i, name in enumerate(names)]
+    return "\n".join(["HloModule m, is_scheduled=true", "", "ENTRY %main () {", *calls, "}"])
+
+
+@case
+def puts_that_xla_left_for_later_are_told():
+    spread = scheduled(["other", "other", "put"] * 8 + ["tie", "take"])
+    assert order.calls(spread)[:2] == [(2, "put"), (5, "put")], spread
+    assert layers.Runs.late_puts({"late_puts": order.late_share(spread)}) == {"late_puts": 0.25}
+    for left in (["other"] * 16 + ["put"] * 4 + ["tie"], ["other"] * 9 + ["tie", "put", "take"]):
+        told = layers.Runs.late_puts({"late_puts": order.late_share(scheduled(left))})
+        assert told["late_puts"] == 1 and "left puts" in told["order"], told
+    assert layers.Runs.late_puts({"late_puts": order.late_share(scheduled(["take"]))}) == {}
 
 
 @case

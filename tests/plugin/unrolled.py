@@ -3,7 +3,6 @@
 of each layer are in the forward pass, before those of the next layer, and not where their
 takes are. Nothing is run. Prints TAP."""
 import os
-import re
 import sys
 
 import jax
@@ -11,11 +10,11 @@ import jax
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../gpu"))
 
 import layers_case  # noqa: E402
+import order  # noqa: E402
 import stack  # noqa: E402
 from stock import check, finish  # noqa: E402
 
 LAYERS = 6
-CALL = re.compile(r'custom_call_target="actmem_(\w+)"')
 
 
 def compiled():
@@ -30,8 +29,7 @@ def compiled():
 def main():
     text = compiled()
     check("is_scheduled=true" in text, "XLA tells the order")
-    lines = [line for line in text[text.index("\nENTRY"):].splitlines() if " = " in line]
-    calls = [(i, CALL.search(line)[1]) for i, line in enumerate(lines) if CALL.search(line)]
+    calls = order.calls(text)
     puts = [i for i, name in calls if name == "put"]
     tie = next(i for i, name in calls if name == "tie")
     check(len(puts) == 3 * LAYERS and puts[-1] < tie,
@@ -40,6 +38,8 @@ def main():
     within = [puts[i + 2] - puts[i] for i in range(0, len(puts), 3)]
     check(min(gaps) > max(within),
           f"what a layer computes after its puts is before the next layer's: {gaps}")
+    late = order.late_share(text)
+    check(0 < late < 0.5, f"{late:.2f} of the puts are in the last quarter of the forward pass")
     finish()
 
 
