@@ -98,6 +98,7 @@ class Runs:
         # What is fastest is found once for all cases, or its noise would hide the difference.
         self.autotuned = ""
         if machine.xla_knows(AUTOTUNED.lstrip("-")):
+            os.makedirs(os.path.join(folder, "autotuned"), exist_ok=True)
             self.autotuned = f"{AUTOTUNED}={os.path.join(folder, 'autotuned')}"
 
     def left(self):
@@ -352,9 +353,9 @@ def main():
                 left_out.append(case.name)
                 continue
             runs.run(case)
-            failed += "why" in runs.done[case] or \
-                case.method == "actmem" and (not runs.done[case]["valid"] or
-                                             {"memory", "order"} & set(runs.done[case]))
+            row = runs.done[case]
+            failed += "why" in row or case.method == "actmem" and (
+                not row["valid"] or "memory" in row or "order" in row)
         if left_out:
             names = list(dict.fromkeys(left_out))
             print(json.dumps({"fact": "left out, as there was no time", "answer":

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Pinned memory as programs of CUDA's driver make it, XLA among them, of CUDA's runtime,
-PyTorch or CuPy: is it pinned, do copies keep its bytes, and, with --in-region under `actmem run`, does it lie in
-a region of actmem? Prints TAP and figures; exits with 77 where the module is not
-installed, or there is no GPU.
+PyTorch or CuPy: is it pinned, do copies keep its bytes, and, with --in-region under
+`actmem run`, does it lie in a region of actmem? Prints TAP and figures; exits with 77 where
+the module is not installed, or there is no GPU.
 """
 import argparse
 import ctypes
