@@ -3,7 +3,6 @@
 CUDA has registered; what they cost to bring to the device, beside JAX's own. Prints TAP
 and figures. Without a GPU what needs one is skipped.
 """
-import ctypes
 import gc
 import json
 import os
@@ -17,9 +16,9 @@ from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
 import actmem
 import actmem.jax
+import host_memory
 from telling import check, end, rate
 
-MEMORY_TYPE, HOST = 2, 1            # CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_MEMORYTYPE_HOST
 ON_GPU = jax.default_backend() == "gpu"
 SIZE = (1 << 30) if ON_GPU else (1 << 24)
 KIND = "pinned_host" if ON_GPU else "device"
@@ -57,23 +56,6 @@ def to_device(x):
     return jax.device_put(x, SingleDeviceSharding(next(iter(x.devices())), memory_kind="device"))
 
 
-def is_registered(address):
-    """By CUDA's own word."""
-    cuda = ctypes.CDLL("libcuda.so.1")
-    kind, context = ctypes.c_uint(), ctypes.c_void_p()
-    if cuda.cuInit(0) or cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0):
-        return False
-    try:
-        cuda.cuCtxPushCurrent_v2(context)
-        # Flags are told of memory that CUDA has allocated; of other memory by chance.
-        wrong = cuda.cuPointerGetAttribute(ctypes.byref(kind), MEMORY_TYPE,
-                                           ctypes.c_uint64(address))
-        cuda.cuCtxPopCurrent_v2(ctypes.byref(context))
-        return not wrong and kind.value == HOST
-    finally:
-        cuda.cuDevicePrimaryCtxRelease_v2(0)
-
-
 def address_of(array):
     return array.__array_interface__["data"][0]
 
@@ -86,7 +68,7 @@ def one_array():
     region, = actmem.regions()
     check(region["name"] == "arrays", f"which is a region: {region['length']} bytes of "
           f"{region['pages']} pages on nodes {region['nodes']}")
-    on_gpu("CUDA has it registered", lambda: is_registered(address_of(array)) and
+    on_gpu("CUDA has it registered", lambda: host_memory.is_pinned(address_of(array)) and
            arrays("cuda"))
     check(np.array_equal(np.asarray(taken), values), "NumPy reads it back")
     check(np.array_equal(np.asarray(to_device(taken)), values), "the device does")

@@ -139,7 +139,8 @@ def child(name, spill):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--spill", default=os.path.join(TREE, "build"))
+    parser.add_argument("--spill", metavar="DIRECTORY", default=machine.spill_folder(),
+                        help="with direct I/O; one that has it if none is given")
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--case")
     given = parser.parse_args()

@@ -32,6 +32,7 @@ CHECKS += gpu-run two-processes
 check-gpu-run: $(VENV)/.ready
 	@mkdir -p $(B)/check
 	@PYTHONPATH=tests/tools $(VENV_PYTHON) -B tests/gpu/test_run.py $(B)
+	@PYTHONPATH=tests/tools $(VENV_PYTHON) -B tests/gpu/test_first.py $(B)
 
 check-two-processes: $(VENV)/.ready all
 	@mkdir -p $(B)/tests

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Host memory of a process, by what /proc/PID/smaps says it is."""
+"""Host memory of a process, by what /proc/PID/smaps says it is, and by CUDA's word."""
+import ctypes
 import re
 
+MEMORY_TYPE, HOST = 2, 1            # CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_MEMORYTYPE_HOST
 HEADER = re.compile(r"^[0-9a-f]+-[0-9a-f]+ \S+ \S+ \S+ \S+ *(.*)$")
 
 
@@ -44,6 +46,23 @@ def mapping_of(address, pid="self"):
                 if start <= address < end:
                     return header[1]
     return None
+
+
+def is_pinned(address):
+    """Whether CUDA has it as host memory, allocated or registered. Flags it tells of what it
+    has allocated; of other memory by chance."""
+    cuda = ctypes.CDLL("libcuda.so.1")
+    kind, context = ctypes.c_uint(), ctypes.c_void_p()
+    if cuda.cuInit(0) or cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0):
+        return False
+    try:
+        cuda.cuCtxPushCurrent_v2(context)
+        wrong = cuda.cuPointerGetAttribute(ctypes.byref(kind), MEMORY_TYPE,
+                                           ctypes.c_uint64(address))
+        cuda.cuCtxPopCurrent_v2(ctypes.byref(context))
+        return not wrong and kind.value == HOST
+    finally:
+        cuda.cuDevicePrimaryCtxRelease_v2(0)
 
 
 def growth(before, after):

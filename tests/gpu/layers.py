@@ -31,6 +31,9 @@ LEAST_SECONDS = 20
 NO_MEMORY = "RESOURCE_EXHAUSTED"
 ATTEMPTS = 4
 SHARE = 0.88                # of the card's memory, for XLA's pool
+AUTOTUNED = "--xla_gpu_per_fusion_autotune_cache_dir"
+FEW_LAYERS = 4              # whose values may be on the device at once, where they go out
+LATE_SHARE = 0.5            # of the puts, in the last quarter of a forward pass
 GIB = 1 << 30
 
 
@@ -41,30 +44,34 @@ class Case(NamedTuple):
     flags: str = ""
     under: bool = False         # actmem run
     best: bool = False          # flags: those of the fastest stock case of model and form
+    ring: str = ""              # of the device's memory; else the one that is usual
 
     @property
     def name(self):
         words = [self.model, self.form, self.method if not self.under else "stock, actmem run"]
-        return " ".join(words + ([self.flags] if self.flags else []))
+        more = ",".join(filter(None, [self.flags, self.ring and f"ring={self.ring}"]))
+        return " ".join(words + ([more] if more else []))
 
 
-def order(models, forms, flags):
+def order(models, forms, flags, ring=None):
     """The most valuable first: a run that has too little time leaves out the rest. What
     ours is judged by, and ours, come before JAX's other flags; if one of those is faster
     after all, ours is run once more with it."""
     def main_cases(model, form):
         ours = [Case(model, form, "stock", under=True, best=True),
                 Case(model, form, "actmem", best=True)]
+        if ring and form == "scanned":
+            ours.append(ours[-1]._replace(ring=ring))
         likely, others = flags[-1], [flag for flag in reversed(flags[:-1]) if flag != "lhs"]
         return [Case(model, form, "remat"), Case(model, form, "stock", likely), *ours,
                 *[Case(model, form, "stock", flag) for flag in others], *ours]
 
     cases = []
-    for form in forms:
-        for model in models:
+    for model in models:
+        for form in forms:
             cases += main_cases(model, form)
-    for form in forms:
-        for model in models:
+    for model in models:
+        for form in forms:
             cases += [Case(model, form, "actmem"),
                       *[Case(model, form, "stock", flag) for flag in flags if flag == "lhs"]]
     return cases
@@ -88,6 +95,11 @@ class Runs:
         # Some is left for what others have there, and for what XLA takes besides.
         self.share = max(0.1, min(SHARE, (machine.free_share() or 1) - 0.08))
         self.deadline = time.monotonic() + options.minutes * 60
+        # What is fastest is found once for all cases, or its noise would hide the difference.
+        self.autotuned = ""
+        if machine.xla_knows(AUTOTUNED.lstrip("-")):
+            os.makedirs(os.path.join(folder, "autotuned"), exist_ok=True)
+            self.autotuned = f"{AUTOTUNED}={os.path.join(folder, 'autotuned')}"
 
     def left(self):
         return self.deadline - time.monotonic()
@@ -140,7 +152,7 @@ class Runs:
 
     def environment(self, flags):
         given = os.environ.get("XLA_FLAGS", "")
-        return {"XLA_FLAGS": f"{given} {FLAGS[flags]}".strip(),
+        return {"XLA_FLAGS": f"{given} {self.autotuned} {FLAGS[flags]}".strip(),
                 "XLA_PYTHON_CLIENT_MEM_FRACTION":
                     os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{self.share:.2f}"),
                 "LAYERS_BEGAN": repr(time.time())}
@@ -199,6 +211,8 @@ class Runs:
         for reference in (own, other):
             if os.path.exists(reference) and "compare" not in program[-1]:
                 program.append(f"--compare={reference}")
+        if self.options.trace and case.method == "actmem" and not case.ring:
+            program.append(f"--trace={self.options.trace}/trace-{case.model}-{case.form}.json.gz")
         return (self.under() if case.under else []) + program
 
     def run(self, case):
@@ -213,7 +227,8 @@ class Runs:
                 self.program(case, sizes), min(self.left(), self.options.case_seconds),
                 **self.environment(case.flags),
                 **({"ACTMEM_HEAP_GROW": str(predict.grow_bytes(sizes))}
-                   if case.method == "actmem" else {}))
+                   if case.method == "actmem" else {}),
+                **({"ACTMEM_DEVICE_RING": case.ring} if case.ring else {}))
             first = not any("step_s" in row for other, row in self.done.items()
                             if other.model == case.model)
             if not why or NO_MEMORY not in why or not first or sizes.layers == 1:
@@ -221,9 +236,37 @@ class Runs:
             print(f"# {case.name}: no memory for {sizes.layers} layers: {why}", flush=True)
             self.sizes[case.model] = sizes._replace(layers=max(1, sizes.layers * 3 // 4))
         row = self.row(case, sizes, predicted, found, why)
+        if found and case.method != "remat":
+            row.update(self.kept_on_device(case, sizes, found) | self.late_puts(found))
         row["took_s"] = round(time.monotonic() - began, 1)
         self.done[case] = row
         print(json.dumps(row), flush=True)
+
+    def kept_on_device(self, case, sizes, found):
+        """How many layers' Q, K and V a case has on the device more than recomputation has:
+        in an unrolled program nothing waits for puts, and XLA may leave them for later."""
+        remat = next((row["found"]["memory"]["temp_size_in_bytes"]
+                      for other, row in self.done.items() if row.get("found", {}).get("memory") and
+                      (other.model, other.form, other.method, row["layers"]) ==
+                      (case.model, case.form, "remat", sizes.layers)), None)
+        temp = found.get("memory", {}).get("temp_size_in_bytes")
+        if temp is None or remat is None:
+            return {}
+        layers = (temp - remat) / sum(sizes.offloaded_bytes)
+        return {"kept_layers": round(layers, 2)} | (
+            {"memory": f"Q, K and V of {layers:.1f} layers stay on the device"}
+            if layers > FEW_LAYERS else {})
+
+    @staticmethod
+    def late_puts(found):
+        """Memory does not show all of it: outputs, as gradients are, have room until they are
+        computed. XLA's order does."""
+        late = found.get("late_puts")
+        if late is None:
+            return {}
+        return {"late_puts": round(late, 2)} | (
+            {"order": "XLA has left puts for the end of the forward pass or later"}
+            if late > LATE_SHARE else {})
 
     @staticmethod
     def row(case, sizes, predicted, found, why):
@@ -246,6 +289,7 @@ class Runs:
             predicted_first_run_s=predicted["first_run_s"], pinned_gb=pinned / 1e9,
             predicted_pinned_gb=predicted["pinned_bytes"] / 1e9,
             pinned_per_live=pinned / live if live else None,
+            **{name: found[name] for name in ("hidden_out", "hidden_in") if name in found},
             **{name: found[name] / 1e9 for name in (
                 "put_out", "put_in", "round_trip", "driver_out", "driver_in") if name in found},
             gradient_difference=difference, found=found)
@@ -285,6 +329,8 @@ def main():
                         help="sets of XLA's flags that JAX's own cases get")
     parser.add_argument("--layers", type=int, help="instead of as many as fit")
     parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--ring", metavar="SIZE", help="actmem scanned once more, with such a ring")
+    parser.add_argument("--trace", metavar="FOLDER", help="of a step of actmem more")
     parser.add_argument("--case-seconds", type=float, default=180, help="the most for one case")
     parser.add_argument("--toy", action="store_true", help="small sizes, one form")
     options = parser.parse_args()
@@ -296,7 +342,7 @@ def main():
         runs.measure_link()
         failed, left_out = 0, []
         for planned in order(options.models.split(","), options.forms.split(","),
-                             options.flags.split(",")):
+                             options.flags.split(","), options.ring):
             case = runs.settled(planned)
             if case is None:
                 print(f"# {planned.name}: left out, as none of JAX's own was right", flush=True)
@@ -307,8 +353,9 @@ def main():
                 left_out.append(case.name)
                 continue
             runs.run(case)
-            failed += "why" in runs.done[case] or \
-                not runs.done[case]["valid"] and case.method == "actmem"
+            row = runs.done[case]
+            failed += "why" in row or case.method == "actmem" and (
+                not row["valid"] or "memory" in row or "order" in row)
         if left_out:
             names = list(dict.fromkeys(left_out))
             print(json.dumps({"fact": "left out, as there was no time", "answer":

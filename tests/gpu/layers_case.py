@@ -17,6 +17,8 @@ from jax.ad_checkpoint import checkpoint_name  # noqa: E402
 
 import host_memory                  # noqa: E402
 import link                         # noqa: E402
+import order                        # noqa: E402
+import overlap                      # noqa: E402
 import stack                        # noqa: E402
 
 REPEATS = 5
@@ -93,11 +95,16 @@ def run(options):
         times.append(took)
     grown = host_memory.growth(before, host_memory.mapped())
     samples = stack.sample(gradients, unrolled)
-    del gradients, weights
+    del gradients
+    hidden = overlap.of_step(lambda: compiled(weights, batch), options.trace) \
+        if options.trace else {}
+    del weights
     found = {"loss": float(loss), "step_s": statistics.median(times), "step_min_s": min(times),
              "step_max_s": max(times), "steps": len(times), "first_step_s": first_step_s,
              "compile_s": compile_s, "first_run_s": first_run_s, "grown": grown,
-             "memory": memory_of(compiled)}
+             "memory": memory_of(compiled), **hidden}
+    if unrolled and options.method == "actmem":
+        found["late_puts"] = order.late_share(compiled.as_text())
     if options.compare:
         reference = dict(np.load(options.compare))
         found["difference"] = stack.difference(samples, reference)
@@ -145,6 +152,7 @@ def main():
     parser.add_argument("--copy-bytes", type=int, default=256 << 20)
     parser.add_argument("--save", metavar="FILE", help="gradients, to compare others with")
     parser.add_argument("--compare", metavar="FILE")
+    parser.add_argument("--trace", metavar="FILE", help="JAX's profile of one step more")
     print(json.dumps(run(parser.parse_args())), flush=True)
     return 0
 

@@ -67,6 +67,19 @@ class Cuda:
             self.call("cuMemFree_v2", device)
             self.call("cuStreamDestroy_v2", stream)
 
+    def device_rate(self, size):
+        """Of copies within the device's memory, in bytes per second."""
+        stream, pair = ctypes.c_void_p(), (ctypes.c_uint64(), ctypes.c_uint64())
+        self.call("cuStreamCreate", ctypes.byref(stream), NON_BLOCKING)
+        for memory in pair:
+            self.call("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(size))
+        try:
+            return self._rate(size, stream, "cuMemcpyDtoDAsync_v2", *pair)
+        finally:
+            for memory in pair:
+                self.call("cuMemFree_v2", memory)
+            self.call("cuStreamDestroy_v2", stream)
+
     def _rate(self, size, stream, name, to, source):
         def copy():
             self.call(name, to, source, ctypes.c_size_t(size), stream)
@@ -121,6 +134,7 @@ def main():
         cuda = Cuda()
         found["allocation"] = cuda.allocation_rate(options.bytes)
         found["out"], found["in"] = cuda.copy_rates(min(options.bytes, 256 << 20))
+        found["device"] = cuda.device_rate(min(options.bytes, 256 << 20))
     except OSError as error:
         found["missing"] = str(error)
     if options.product:

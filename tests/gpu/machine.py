@@ -2,6 +2,7 @@
 """The machine that tests/gpu/run runs on: what it is, what is built for it."""
 import glob
 import importlib.metadata
+import mmap
 import os
 import platform
 import re
@@ -164,24 +165,20 @@ def hold_gpus():
     return held
 
 
-def reserve_huge_pages(count):
-    """Raises the number of 2 MiB pages to that, by half of the memory that is free at most;
-    the one before, or None, and what to say."""
-    path = "/proc/sys/vm/nr_hugepages"
-    before = int(first_line(path) or 0)
-    available = first_line("/proc/meminfo", "MemAvailable")
-    room = before + int(available.split()[0]) // 2 // 2048 if available else count
-    allowed = min(count, room)
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(str(allowed))
-    except OSError as error:
-        return None, f"no huge pages were reserved: {error}"
-    got = int(first_line(path) or 0)
-    why = "memory has no more in one piece" if got < allowed else \
-        "that is half of the memory that was free"
-    return before, f"{got} huge pages are reserved" + (
-        f", not {count}: {why}" if got < count else "")
+def direct_io_folder(*folders):
+    """The first whose file system has direct I/O, for files without names, or None."""
+    for folder in folders:
+        try:
+            os.close(os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_DIRECT, 0o600))
+            return folder
+        except OSError:
+            pass
+    return None
+
+
+def spill_folder():
+    build = os.path.join(TREE, "build")
+    return direct_io_folder(build, "/var/tmp", "/tmp", os.path.expanduser("~"), "/mnt") or build
 
 
 def description():
@@ -190,6 +187,7 @@ def description():
     return {
         "gpus": _gpus(),
         "processor": first_line("/proc/cpuinfo", "model name"),
+        "is_virtual": "hypervisor" in (first_line("/proc/cpuinfo", "flags") or "").split(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": int(memory.split()[0]) * 1024 if memory else None,
         "nodes": len(glob.glob("/sys/devices/system/node/node[0-9]*")),
@@ -202,6 +200,20 @@ def description():
         "transparent_huge_pages": first_line(setting + "enabled"),
         "transparent_huge_pages_of_shared_memory": first_line(setting + "shmem_enabled"),
     }
+
+
+def xla_knows(flag):
+    """Whether each of XLA's libraries here has that flag: one that has not ends the process
+    that is given it."""
+    paths = [path for place in sys.path for pattern in
+             ("jaxlib/libjax_common.so", "jaxlib/xla_extension.so",
+              "jax_plugins/xla_cuda*/xla_cuda_plugin.so")
+             for path in glob.glob(os.path.join(place, pattern))]
+
+    def has(path):
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
+            return data.find(flag.encode()) >= 0
+    return bool(paths) and all(map(has, paths))
 
 
 def versions():

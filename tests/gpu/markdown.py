@@ -131,6 +131,8 @@ def machine(content):
         words.append(f"{there['memory_bytes'] / 1e9:.0f} GB of memory")
     words.append(f"{there.get('huge_pages') or 0} huge pages of 2 MiB")
     words.append(f"Linux {'.'.join(there['kernel'].split('.')[:2])}")
+    if there.get("is_virtual"):
+        words.append("a virtual machine")
     names = {"jax": "JAX", "torch": "PyTorch", "cupy-cuda13x": "CuPy", "python": "Python",
              "commit": "actmem"}
     words += [f"{text} {versions[name]}" for name, text in names.items() if versions.get(name)]

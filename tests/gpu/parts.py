@@ -38,7 +38,8 @@ class Context:
         self.standin = options.standin and os.path.abspath(options.standin)
         self.cuda_include = options.cuda_include
         self.layers_options = [f"--{name}={value}" for name, value in (
-            ("models", options.models), ("forms", options.forms)) if value]
+            ("models", options.models), ("forms", options.forms), ("ring", options.ring),
+            ("trace", options.trace and os.path.join(TREE, LOGS))) if value]
         self.no_build = options.no_build or bool(options.build)
         self.build = os.path.join(TREE, options.build or machine.BUILD)
         self.library_folder = self.standin or ""
@@ -83,7 +84,7 @@ class Context:
         return Command(name, argv, {**self.environment, **more.pop("environment", {})}, **more)
 
 
-def _build(context, seconds):
+def _build(context, seconds, targets=("gpu-lists", "gpu-programs", "gpu-preload")):
     if context.no_build:
         return []
     arguments, told = machine.make_arguments(context.cuda_include)
@@ -93,17 +94,34 @@ def _build(context, seconds):
     jobs = len(os.sched_getaffinity(0))
     # One after the other, as two makes would build the same at once.
     return [Command(f"make {target}", ["make", "-k", "-s", f"-j{jobs}", *arguments, target])
-            for target in ("gpu-lists", "gpu-programs", "gpu-preload")]
+            for target in targets]
+
+
+def _build_first(context, seconds):
+    return _build(context, seconds, ("gpu-lists", "gpu-programs"))
 
 
 def _sanity(context, seconds):
     return [context.python("sanity", "tests/gpu/sanity.py")]
 
 
+def _probe_size(context):
+    return str(64 << 20 if context.small else GIB)
+
+
+def _probe_first(context, seconds):
+    probe = context.built("tests/gpu-probe")
+    return [Command(f"probe {group}", [probe, group, _probe_size(context)], context.environment,
+                    seconds) for group, seconds in (("pieces", 25), ("device", 10))]
+
+
+def _odd(context, seconds):
+    return [Command("odd", [context.built("tests/gpu-probe"), "odd"], context.environment)]
+
+
 def _probe(context, seconds):
     probe = context.built("tests/gpu-probe")
-    size = 64 << 20 if context.small else GIB
-    commands = [Command("probe", [probe, str(size)], context.environment)]
+    commands = [Command("probe", [probe, _probe_size(context)], context.environment)]
     standin = os.path.join(context.build, "tests/cuda/standin")
     if not context.small and os.path.exists(standin):
         # What the tests elsewhere take for CUDA, asked the same.
@@ -144,9 +162,24 @@ def _by_worth(program):
 
 def _cuda(context, seconds):
     programs, missing = _listed(context, "cuda")
-    return missing + [Command("tests/cuda", ["tests/cuda/run", context.library_folder,
-                                             *sorted(programs, key=_by_worth)],
-                              {"ACTMEM_TEST_SECONDS": "25", **context.test_environment})]
+    return missing + [_cuda_programs(context, sorted(programs, key=_by_worth))]
+
+
+def _cuda_programs(context, programs):
+    return Command("tests/cuda", ["tests/cuda/run", context.library_folder, *programs],
+                   {"ACTMEM_TEST_SECONDS": "25", **context.test_environment})
+
+
+# Of streams: what is asked of the driver, then the order of copies.
+STREAMS = ("stream_api", "stream", "stream_announce", "stream_grow", "stream_random")
+
+
+def _streams(context, seconds):
+    programs, _ = _listed(context, "cuda")
+    paths = {os.path.basename(path): path for path in programs}
+    return [_cuda_programs(context, [paths[name]])._replace(name=name, seconds=30)
+            if name in paths else Command(f"{name} was not built", ["false"])
+            for name in STREAMS]
 
 
 def _preload(context, seconds):
@@ -199,7 +232,7 @@ def _layers(context, seconds):
 def _two_processes(context, seconds):
     return [context.python("two processes", "tests/gpu/two_processes.py",
                            "--actmem", context.built("bin/actmem"),
-                           "--spill", os.path.join(TREE, "build"),
+                           "--spill", machine.spill_folder(),
                            "--seconds", round(seconds))]
 
 
@@ -213,14 +246,22 @@ def _beside_alone(context, output):
             figure.update(peer=peer, peer_value=alone[peer], ratio=figure["value"] / alone[peer])
 
 
-def _pinned(context, seconds):
-    commands = []
-    for module in ("cudart", "torch", "cupy"):
+def _pinned(context, seconds, modules=("driver", "cudart", "torch", "cupy")):
+    commands, small = [], ("--standin", "--bytes", 32 << 20) if context.small else ()
+    for module in ("driver",) if context.small else modules:
         commands += [
-            context.python(f"{module}", "tests/gpu/pinned.py", module, good=(0, 77)),
-            context.python(f"{module} under actmem run", "tests/gpu/pinned.py", module,
+            context.python(f"{module}", "tests/gpu/pinned.py", module, *small, good=(0, 77)),
+            context.python(f"{module} under actmem run", "tests/gpu/pinned.py", module, *small,
                            "--in-region", under=["-v"], good=(0, 77))]
     return commands
+
+
+def _pinned_first(context, seconds):
+    return _pinned(context, seconds, ("driver", "cudart"))
+
+
+def _checkpoint_first(context, seconds):
+    return [context.python("checkpoint", "tests/gpu/checkpoint.py", "--case", "memory")]
 
 
 PARTS = [
@@ -240,6 +281,21 @@ PARTS = [
     Part("layers", "a stack of transformer layers, offloaded by JAX and by actmem",
          180, 1500, _layers),
     Part("two_processes", "two processes that share limits", 70, 180, _two_processes),
-    Part("pinned", "pinned memory of cudart, PyTorch and CuPy", 45, 120, _pinned,
+    Part("pinned", "pinned memory of programs, PyTorch and CuPy", 45, 120, _pinned,
          _beside_alone),
+    Part("odd", "what a driver may not bear: memory unmapped while it is registered, a context "
+         "that is reset", 10, 60, _odd),
+]
+
+# Of tests/gpu/first: each answers a question (answers.py), then the first figures.
+FIRST = [
+    Part("build", "the library, the preload, the handlers, the command and the tests",
+         70, 150, _build_first),
+    Part("probe", "is memory of each kind registered, and how fast?", 15, 40, _probe_first),
+    Part("cuda", "do copies by streams keep their order?", 20, 60, _streams),
+    Part("checkpoint", "are gradients those of nothing offloaded?", 30, 75, _checkpoint_first),
+    Part("pinned", "is the pinned memory of programs in a region?", 15, 30, _pinned_first,
+         _beside_alone),
+    Part("layers", "a stack of transformer layers, offloaded by JAX and by actmem",
+         180, 540, _layers),
 ]

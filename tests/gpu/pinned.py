@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Pinned memory as programs of CUDA's runtime make it, and as PyTorch or CuPy do: is it
-pinned, do copies keep its bytes, and, with --in-region under `actmem run`, does it lie in
-a region of actmem? Prints TAP and figures; exits with 77 where the module is not
-installed, or there is no GPU.
+"""Pinned memory as programs of CUDA's driver make it, XLA among them, of CUDA's runtime,
+PyTorch or CuPy: is it pinned, do copies keep its bytes, and, with --in-region under
+`actmem run`, does it lie in a region of actmem? Prints TAP and figures; exits with 77 where
+the module is not installed, or there is no GPU.
 """
 import argparse
 import ctypes
@@ -14,10 +14,59 @@ import sys
 import time
 
 import host_memory
+import link
 import machine
 from telling import check, end, rate
 
 MIB = 1 << 20
+
+
+class Driver:
+    """libcuda.so.1 alone, whose functions are looked up as XLA does."""
+
+    def __init__(self):
+        try:
+            self.cuda = link.Cuda()
+        except OSError as error:
+            raise ImportError(error) from None
+        self.stream = ctypes.c_void_p()
+        self.cuda.call("cuStreamCreate", ctypes.byref(self.stream), link.NON_BLOCKING)
+
+    def pinned(self, size):
+        pointer = self.cuda.allocate_host(size)
+        return (pointer.value, size), pointer.value
+
+    def is_pinned(self, memory):
+        return host_memory.is_pinned(memory[0])
+
+    def fill(self, memory, value):
+        ctypes.memset(memory[0], value, memory[1])
+
+    def holds(self, memory, value):
+        data = ctypes.create_string_buffer(memory[1])
+        if len(memory) > 2:
+            self.copy((ctypes.addressof(data), memory[1]), memory)
+        else:
+            ctypes.memmove(data, *memory)
+        return data.raw == bytes([value]) * memory[1]
+
+    def on_device(self, size, value):
+        pointer = ctypes.c_uint64()
+        self.cuda.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
+        self.cuda.call("cuMemsetD8Async", pointer, ctypes.c_ubyte(value), ctypes.c_size_t(size),
+                       self.stream)
+        return pointer.value, size, "device"
+
+    def copy(self, to, source):
+        name = "cuMemcpyHtoDAsync_v2" if len(to) > 2 else "cuMemcpyDtoHAsync_v2"
+        self.cuda.call(name, ctypes.c_void_p(to[0]), ctypes.c_void_p(source[0]),
+                       ctypes.c_size_t(to[1]), self.stream)
+        self.cuda.call("cuStreamSynchronize", self.stream)
+
+    def version(self):
+        version = ctypes.c_int()
+        self.cuda.call("cuDriverGetVersion", ctypes.byref(version))
+        return f"CUDA's driver {version.value}"
 
 
 class Cudart:
@@ -62,10 +111,7 @@ class Cudart:
         return self.result("cudaFreeHost", ctypes.c_void_p(memory[0]))
 
     def is_pinned(self, memory):
-        """Its flags are told, which of other memory is an error."""
-        flags = ctypes.c_uint()
-        error = self.result("cudaHostGetFlags", ctypes.byref(flags), ctypes.c_void_p(memory[0]))
-        return not error and bool(flags.value & self.PORTABLE)
+        return host_memory.is_pinned(memory[0])
 
     def fill(self, memory, value):
         ctypes.memset(memory[0], value, memory[1])
@@ -200,15 +246,17 @@ def in_region(address):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split(":", maxsplit=1)[0])
-    parser.add_argument("module", choices=("cudart", "torch", "cupy"))
+    parser.add_argument("module", choices=("driver", "cudart", "torch", "cupy"))
     parser.add_argument("--in-region", action="store_true")
     parser.add_argument("--bytes", type=int, default=256 * MIB)
+    parser.add_argument("--standin", action="store_true", help="libcuda.so.1 is no GPU's")
     options = parser.parse_args()
-    if not machine.has_gpu():
+    if not options.standin and not machine.has_gpu():
         print("1..0 # SKIP no GPU here")
         return 77
     try:
-        library = {"cudart": Cudart, "torch": Torch, "cupy": Cupy}[options.module]()
+        library = {"driver": Driver, "cudart": Cudart, "torch": Torch,
+                   "cupy": Cupy}[options.module]()
     except ImportError as error:
         print(f"1..0 # SKIP {options.module} is not installed ({error})")
         return 77

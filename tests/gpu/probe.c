@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * probe [BYTES]: asks all questions of probe.h; probe GROUP [BYTES]: those of one group.
+ * probe [BYTES]: asks all questions of probe.h but the odd ones; probe odd [BYTES]: those;
+ * probe GROUP [BYTES]: those of one group.
  * Each group is a process of its own, so that the driver's dislike of one question costs
  * no other: a group that dies is reported and the next one is asked.
  */
@@ -9,6 +10,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +30,7 @@ struct probe_calls cuda;
 const char *const memory_names[MEMORY_KINDS] = {
 	[MEMORY_PRIVATE] = "private 4K",
 	[MEMORY_PRIVATE_THP] = "private THP",
+	[MEMORY_PRIVATE_2M] = "private hugetlb 2M",
 	[MEMORY_MEMFD] = "memfd 4K",
 	[MEMORY_MEMFD_THP] = "memfd THP",
 	[MEMORY_MEMFD_2M] = "memfd hugetlb 2M",
@@ -88,9 +91,10 @@ void *map_memory(enum memory_kind kind, size_t bytes)
 
 	if (!address)
 		return NULL;
-	if (kind == MEMORY_PRIVATE || kind == MEMORY_PRIVATE_THP) {
+	if (kind <= MEMORY_PRIVATE_2M) {
 		memory = mmap(address, bytes, PROT_READ | PROT_WRITE,
-			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED |
+			      (kind == MEMORY_PRIVATE_2M ? MAP_HUGETLB : 0), -1, 0);
 	} else {
 		fd = open_memory(kind, bytes);
 		memory = fd < 0 ? MAP_FAILED : mmap(address, bytes, PROT_READ | PROT_WRITE,
@@ -108,7 +112,7 @@ void *map_memory(enum memory_kind kind, size_t bytes)
 	}
 	if (kind == MEMORY_PRIVATE_THP || kind == MEMORY_MEMFD_THP)
 		madvise(memory, bytes, MADV_HUGEPAGE);
-	else if (kind != MEMORY_MEMFD_2M)
+	else if (kind != MEMORY_MEMFD_2M && kind != MEMORY_PRIVATE_2M)
 		madvise(memory, bytes, MADV_NOHUGEPAGE);
 	return memory;
 }
@@ -177,18 +181,22 @@ static const struct group {
 	const char *name;
 	void (*ask)(void);
 	void (*ask_sized)(size_t bytes);
+	bool is_odd;
 } groups[] = {
-	{ "device", ask_device, NULL },
-	{ "flags", ask_flags, NULL },
-	{ "registering", ask_registering, NULL },
-	{ "freeing", ask_freeing, NULL },
-	{ "mapping", ask_mapping, NULL },
-	{ "contexts", ask_contexts, NULL },
-	{ "ranges", ask_ranges, NULL },
-	{ "capture", ask_capture, NULL },
-	{ "smaps", ask_smaps, NULL },
-	{ "speeds", NULL, ask_speeds },
-	{ "copies", NULL, ask_copies },
+	{ "pieces", NULL, ask_pieces, false },
+	{ "device", ask_device, NULL, false },
+	{ "flags", ask_flags, NULL, false },
+	{ "registering", ask_registering, NULL, false },
+	{ "freeing", ask_freeing, NULL, false },
+	{ "mapping", ask_mapping, NULL, false },
+	{ "contexts", ask_contexts, NULL, false },
+	{ "ranges", ask_ranges, NULL, false },
+	{ "capture", ask_capture, NULL, false },
+	{ "smaps", ask_smaps, NULL, false },
+	{ "speeds", NULL, ask_speeds, false },
+	{ "copies", NULL, ask_copies, false },
+	{ "unmapping", ask_unmapping, NULL, true },
+	{ "resetting", ask_resetting, NULL, true },
 };
 
 #define GROUPS	(sizeof(groups) / sizeof(groups[0]))
@@ -239,6 +247,13 @@ static int ask(const struct group *group, size_t bytes)
 	return EXIT_SUCCESS;
 }
 
+static bool is_wanted(const struct group *group, const char *wanted)
+{
+	if (!wanted)
+		return !group->is_odd;
+	return !strcmp(wanted, group->name) || (group->is_odd && !strcmp(wanted, "odd"));
+}
+
 /* Before CUDA is used: none of it is inherited. */
 static int ask_apart(const struct group *group, size_t bytes)
 {
@@ -273,7 +288,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	for (i = 0; i < GROUPS; i++) {
-		if (wanted && strcmp(wanted, groups[i].name))
+		if (!is_wanted(&groups[i], wanted))
 			continue;
 		asked++;
 		if (ask_apart(&groups[i], bytes))

@@ -50,6 +50,7 @@ extern struct probe_calls cuda;
 enum memory_kind {
 	MEMORY_PRIVATE,			/* anonymous, 4K pages */
 	MEMORY_PRIVATE_THP,
+	MEMORY_PRIVATE_2M,		/* hugetlb */
 	MEMORY_MEMFD,
 	MEMORY_MEMFD_THP,
 	MEMORY_MEMFD_2M,		/* hugetlb */
@@ -80,6 +81,7 @@ void fact(const char *format_answer, const char *question_format, ...)
 void figure(const char *name, double value, const char *unit, const char *peer, double peer_value);
 
 /* The groups of questions. */
+void ask_pieces(size_t bytes);
 void ask_device(void);
 void ask_flags(void);
 void ask_registering(void);
@@ -91,5 +93,8 @@ void ask_capture(void);
 void ask_smaps(void);
 void ask_speeds(size_t bytes);
 void ask_copies(size_t bytes);
+/* After which a driver may not be what it was. */
+void ask_unmapping(void);
+void ask_resetting(void);
 
 #endif /* TESTS_GPU_PROBE_H */

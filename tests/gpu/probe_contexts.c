@@ -60,13 +60,15 @@ static void ask_without_context(void *memory)
 	tell(cuda.cuMemHostUnregister(memory), "cuMemHostUnregister without a current context");
 }
 
-/* The last: what was the context's is gone by then. */
-static void ask_reset(CUcontext primary, void *memory)
+void ask_resetting(void)
 {
-	CUcontext context = NULL;
+	char *memory = map_memory(MEMORY_MEMFD, BYTES);
+	CUcontext primary, context = NULL;
 	size_t unused;
 	CUdevice device;
 
+	if (!memory || cuda.cuCtxGetCurrent(&primary))
+		return;
 	ask_id("at first", primary);
 	tell(cuda.cuMemHostRegister_v2(memory, BYTES, CU_MEMHOSTREGISTER_PORTABLE),
 	     "cuMemHostRegister before a reset");
@@ -101,7 +103,7 @@ void ask_contexts(void)
 	ask_without_context(memory);
 	cuda.cuCtxSetCurrent(primary);
 	cuda.cuMemHostUnregister(memory);
-	ask_reset(primary, memory);
+	munmap(memory, BYTES);
 }
 
 static void ask_copy(const char *what, CUdeviceptr device, char *memory, size_t bytes,

@@ -289,6 +289,16 @@ void ask_mapping(void)
 	if (child > 0)
 		waitpid(child, &status, 0);
 	fact(!status ? "yes" : "no", "a child reads what its parent registered");
+	cuda.cuMemHostUnregister(memory);
+	munmap(memory, BYTES);
+}
+
+void ask_unmapping(void)
+{
+	char *memory = map_memory(MEMORY_MEMFD, BYTES);
+
+	if (!memory || cuda.cuMemHostRegister_v2(memory, BYTES, CU_MEMHOSTREGISTER_PORTABLE))
+		return;
 	munmap(memory, BYTES);
 	tell(cuda.cuMemHostUnregister(memory), "cuMemHostUnregister after munmap");
 }

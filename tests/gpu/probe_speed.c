@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * How fast memory of each kind is registered, and copied to and from once it is.
+ * Whether and how fast memory of each kind is registered, and copied to and from once it
+ * is.
  * Peers: cuMemHostAlloc() of as many bytes in the same run, and its copies.
  */
 #include <errno.h>
@@ -14,6 +15,7 @@
 
 #define THREADS_MAX	16
 #define PEER		"cuMemHostAlloc"
+#define PIECE_BYTES	(256 * MIB)	/* as regions are registered: 64 MiB to 1 GiB */
 
 struct piece {
 	char *start;
@@ -114,6 +116,38 @@ static void tell(const char *what, enum memory_kind kind, size_t bytes, double t
 	snprintf(name, sizeof(name), "%s, %s", what, memory_names[kind]);
 	if (took > 0)
 		figure(name, speed(bytes, took), "GB/s", PEER, speed(bytes, peer));
+}
+
+/* The first questions: without an answer here nothing else works. */
+void ask_pieces(size_t bytes)
+{
+	size_t length = bytes > PIECE_BYTES ? PIECE_BYTES : bytes;
+	double peer = allocate_once(length), began;
+	unsigned int kind;
+
+	if (peer > 0)
+		figure("allocate a piece, " PEER, speed(length, peer), "GB/s", NULL, 0);
+	else
+		fact("refused", "allocate a piece, " PEER);
+	for (kind = 0; kind <= MEMORY_MEMFD_2M; kind++) {
+		char *memory = map_memory(kind, length);
+		CUresult result;
+
+		if (!memory) {
+			fact(strerror(errno), "register a piece, %s", memory_names[kind]);
+			continue;
+		}
+		tell("touch a piece", kind, length, in_parallel(memory, length, 0), 0);
+		began = seconds();
+		result = cuda.cuMemHostRegister_v2(memory, length, CU_MEMHOSTREGISTER_PORTABLE);
+		if (result)
+			fact(error_name(result), "register a piece, %s", memory_names[kind]);
+		else
+			tell("register a piece", kind, length, seconds() - began, peer);
+		if (!result)
+			cuda.cuMemHostUnregister(memory);
+		munmap(memory, length);
+	}
 }
 
 void ask_speeds(size_t bytes)

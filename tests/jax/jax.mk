@@ -36,11 +36,13 @@ check-jax-newest-remat3: $(NEWEST)/.ready $(JAX_TESTS_NEED)
 
 SAVED_SOURCES := tests/jax/saved_threads.c $(LIB_SOURCES) \
 	$(addprefix lib/xla/,announce.c arrays.c attached.c claim.c counts.c device_wait.c \
-	foresee.c forked.c grow.c knobs.c memory.c saved.c site.c table.c)
+	foresee.c forked.c grow.c knobs.c memory.c own_memory.c saved.c \
+	site.c table.c)
 SAVED_TESTS := $(B)/tests/saved_threads-thread $(B)/tests/saved_threads-address
 
 ARRAY_SOURCES := tests/jax/array_threads.c $(LIB_SOURCES) \
-	$(addprefix lib/xla/,arrays.c attached.c counts.c device_wait.c forked.c grow.c knobs.c memory.c tensor.c)
+	$(addprefix lib/xla/,arrays.c attached.c counts.c device_wait.c forked.c grow.c knobs.c \
+	memory.c own_memory.c tensor.c)
 ARRAY_TESTS := $(B)/tests/array_threads-thread $(B)/tests/array_threads-address
 
 CHECK_NEEDS += $(SAVED_TESTS) $(ARRAY_TESTS)

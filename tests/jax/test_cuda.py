@@ -79,6 +79,31 @@ def test_a_layer_is_tied(form):
         assert [taken[each] for each in range(4)] == numbers
 
 
+BARRIER = re.compile(r"(%\w+):2 = stablehlo\.optimization_barrier (%\w+), (%\w+(?:#\d+)?) :")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_put_is_used_behind_its_put(form):
+    """So that no forward pass is done while its puts are not."""
+    weights, x = data()
+    loss = FORMS[form](wrappers(offload_argnums=(0,))["actmem"](layer))
+    text = lowered(jax.grad(loss), weights, x)
+    assert "optimization_barrier" not in lowered(
+        jax.grad(FORMS[form](lambda x, w: layer(x, w))), weights, x)
+    puts = 0
+    for function in text.split("func.func")[1:]:
+        behind = {value: token for _, value, token in BARRIER.findall(function)}
+        for token, value in re.findall(r"(%\w+) = stablehlo\.custom_call @actmem_put\((%\w+)\)",
+                                       function):
+            puts += 1
+            assert behind.get(value) == token, function
+            # Nothing but the put and the barrier has the value as it was, to the region's end.
+            later = function[function.index(f"{token} = stablehlo.custom_call @actmem_put"):]
+            later = re.split(r"\breturn\b", later)[0]
+            assert len(re.findall(rf"{re.escape(value)}\b", later)) == 2, later
+    assert puts == 4 * (LAYERS if form == "unrolled" else 1)
+
+
 @pytest.mark.without_remat3("only names and products of matrices are saved")
 def test_what_is_not_taken_is_not_tied():
     """Nor put."""

@@ -243,6 +243,10 @@ def _put_lowered(ctx: Context, value: Any, *, label: str, number: int | None, bo
     value = _rounded(value)
     token, ghost = _calls.put(ctx, value, label=label, number=number, bounded=bounded,
                               many=many, fixed=fixed)
+    if "cuda" in ctx.module_context.platforms:
+        # Else an unrolled forward pass has nothing that waits for its puts: XLA may leave
+        # them for later, with what they put on the device meanwhile.
+        value, token = jax.lax.optimization_barrier((value, token))
     return value, token, ghost.reshape(*shape, 0)
 
 
