@@ -8,17 +8,16 @@ Compute: FLOP by the rate that the un-offloaded case reached; for that case itse
                     latency-hiding scheduler
     with it         scanned: the way out is hidden, the way in is not, as it begins when
                     its layer does; pipelined or unrolled: both are hidden
-    actmem          both are hidden, but for three things that XLA's stream waits for: the
-                    copies on the device, into the ring and out of it again; the host, which
-                    announces each layer's takes to the device and is waited for meanwhile;
-                    and the first layer's copies in, before which there is nothing to do
+    actmem          both are hidden, but for two things that XLA's stream waits for: the
+                    copies on the device, into the ring and out of it again; and the first
+                    layer's copies in, before which there is nothing to do. What each layer
+                    takes is foreseen from the third step on: the host is not waited for
 Hidden: what is longer counts, of copies out and the forward pass, of copies in and the
 rest. Pinned: XLA's pool doubles from 2 MiB on until a request fits, and `actmem run` gives
 it what it asks for; the handlers ask for the values, in regions of grow_bytes(), and for
 what their thread makes ahead: two values, half a region or 1/64, whichever is most.
 """
 EFFICIENCY = 0.7
-ANNOUNCE_SECONDS = 1e-4     # the stream runs empty, the host wakes and launches: 50 to 150 us
 MIB = 1 << 20
 
 
@@ -89,7 +88,7 @@ def step_seconds(case, sizes, rate, link):
         return max(forward, out) + rest + back
     step = max(forward, out) + max(rest, back)
     if case.method == "actmem":
-        step += sizes.layers * ANNOUNCE_SECONDS + back / sizes.layers
+        step += back / sizes.layers
         step += 2 * live / link["device"] if link.get("device") else 0
     return step
 
