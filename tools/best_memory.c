@@ -2,8 +2,8 @@
 /* Takes the best memory that a machine has, and says what it is, where nobody asked for any. */
 #include <err.h>
 #include <stdlib.h>
-#include <string.h>
 #include "actmem_region.h"
+#include "base/base.h"
 #include "best_memory.h"
 #include "table.h"
 
@@ -19,12 +19,11 @@ bool best_memory_allow(void)
 void best_memory_tell(const struct actmem *am, struct actmem_region *region)
 {
 	bool is_driver = actmem_get_backend(am) == ACTMEM_BACKEND_DRIVER;
-	const char *quiet = getenv("ACTMEM_QUIET");
 	struct actmem_region_info info;
 	bool is_huge;
 
 	ACTMEM_INIT(&info);
-	if ((quiet && *quiet && strcmp(quiet, "0")) || actmem_region_get_info(region, &info))
+	if (variable_is_on("ACTMEM_QUIET") || actmem_region_get_info(region, &info))
 		return;
 	is_huge = info.pages == ACTMEM_PAGES_2M;
 	if (is_driver && is_huge)

@@ -88,6 +88,13 @@ const char *knob_name_of(const char *variable, unsigned int names)
 	return variable;
 }
 
+bool variable_is_on(const char *name)
+{
+	const char *text = getenv(name);
+
+	return text && *text && strcmp(text, "0");
+}
+
 const char *knob_value(enum knob knob)
 {
 	return getenv(knob_names[knob][ACTMEM_NAMES_VARIABLES]);

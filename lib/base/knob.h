@@ -48,6 +48,9 @@ const char *knob_name_of(const char *variable, unsigned int names);
 /* Returns what the environment says of a knob, or NULL. */
 const char *knob_value(enum knob knob);
 
+/* Whether a variable of the environment is set to other than "" and 0. */
+bool variable_is_on(const char *name);
+
 #define KNOB_MARK		'\x01'
 #define KNOB_MARK_VARIABLE	'\x02'
 #define KNOB_FIRST		'A'

@@ -4,7 +4,6 @@
  */
 #include <errno.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
@@ -156,14 +155,6 @@ int actmem_options_from_environment(struct actmem_options *options)
 					     options);
 }
 
-/* Other than "", and 0. */
-static bool is_on(const char *variable)
-{
-	const char *text = getenv(variable);
-
-	return text && *text && strcmp(text, "0");
-}
-
 int actmem_options_allow_best(struct actmem_options *options)
 {
 	struct actmem_options found;
@@ -174,7 +165,7 @@ int actmem_options_allow_best(struct actmem_options *options)
 	error = take_struct(&found, sizeof(found), options, "options");
 	if (error)
 		return error;
-	if (is_on("ACTMEM_STRICT") || found.backend || found.pages || found.policy ||
+	if (variable_is_on("ACTMEM_STRICT") || found.backend || found.pages || found.policy ||
 	    found.allow || !nodes_empty(&found.nodes) || found.heap_name)
 		return 0;
 	options->allow = ALLOW_ALL;

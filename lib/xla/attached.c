@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "xla/attached.h"
 #include "xla/device_wait.h"
 #include "xla/forked.h"
@@ -41,10 +41,8 @@ static int is_set(const char *name)
 /* The line of a process whose memory nobody chose. */
 static void tell_best(void)
 {
-	const char *quiet = getenv("ACTMEM_QUIET");
-
 	if (actmem_get_backend(attached) == ACTMEM_BACKEND_DRIVER ||
-	    (quiet && *quiet && strcmp(quiet, "0")))
+	    variable_is_on("ACTMEM_QUIET"))
 		return;
 	fprintf(stderr, "actmem: %s; memory is the best that there is: `actmem doctor` says how to have better, ACTMEM_STRICT=1 makes it an error, ACTMEM_QUIET=1 leaves this unsaid\n",
 		actmem_describe(attached));

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -48,9 +47,7 @@ static void take(uint64_t bytes, const char *why)
 
 static int is_strict(void)
 {
-	const char *text = getenv("ACTMEM_STRICT");
-
-	return text && *text && strcmp(text, "0");
+	return variable_is_on("ACTMEM_STRICT");
 }
 
 void own_memory_allow(struct actmem_runtime_options *options, int spills)

@@ -5,6 +5,7 @@
  * same, whatever it wants instead.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "random.h"
@@ -275,6 +276,22 @@ static void test_cannot(void)
 	xla_close(am, &cuda);
 }
 
+static void test_told_not_to(void)
+{
+	struct memory memory = { .ring_bytes = 64 * BLOCK };
+	struct actmem_xla_transfer_stats before = xla_transfers();
+	struct actmem *am;
+	unsigned int good;
+
+	setenv("ACTMEM_DEVICE_FORESEE", "0", 1);
+	am = xla_open(&memory);
+	good = learn("told") + step("told", NULL);
+	unsetenv("ACTMEM_DEVICE_FORESEE");
+	ok(good == 3 * VALUES && xla_transfers().foreseen_total == before.foreseen_total,
+	   "with ACTMEM_DEVICE_FORESEE=0 nothing is foreseen");
+	xla_close(am, &cuda);
+}
+
 int main(void)
 {
 	static const unsigned int forward[VALUES] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 };
@@ -302,6 +319,7 @@ int main(void)
 	test_never();
 	test_full();
 	test_cannot();
+	test_told_not_to();
 	if (cuda.standin_counts)
 		ok(!counts_of(&cuda).unpinned_copies, "all copies were of memory that CUDA knows");
 	xla_end(&its);

@@ -83,6 +83,9 @@ def test_figures():
     assert figures.tau([1, 2, 4, 3], [10, 20, 30, 40]) == pytest.approx(4 / 6)
     # Of pairs that are as fast as each other no order is asked, and nothing foreseen is none.
     assert figures.tau([1, 2, 4, 3], [10, 20, 30, 30.1], 0.01) == 1
+    # Nor of pairs that are foreseen to be equal.
+    assert figures.tau([1, 2, 2.01, 3], [1, 2.5, 2, 3], claimed=0.01) == 1
+    assert figures.tau([1, 2, 2.01, 3], [1, 2.5, 2, 3], claimed=0.001) == pytest.approx(4 / 6)
     assert figures.tau([1, 1], [1, 2]) == 0 and figures.tau([1, 2], [1, 1]) is None
     assert figures.quarter([4, 1, 8, 3, 9, 9, 9, 9]) == 2
     assert figures.noise([{"rounds": [1, 1.1, 1, 1.1]}], min) == pytest.approx(0.1)

@@ -3,6 +3,8 @@
 was foreseen, and what an abstention cost."""
 import statistics
 
+from actmem.plan import search
+
 
 def quarter(rounds):
     """The mean of the fastest quarter: right where what disturbs a round is rare."""
@@ -21,14 +23,20 @@ def step_of(policies):
     return min((quarter, statistics.median), key=lambda step: noise(policies, step))
 
 
-def tau(foreseen, measured, least=0.0):
+def is_apart(one, other, least):
+    return abs(one - other) > least * min(one, other)
+
+
+def tau(foreseen, measured, least=0.0, claimed=0.0):
     """Kendall's: of all pairs, those in the same order less those in the other. Pairs whose
-    measured times differ by less than `least` of them are no order. None: there are no others."""
+    measured times differ by no more than `least` of them are no order, nor are those that are
+    foreseen to differ by no more than `claimed`. None: there are no others."""
     agree = count = 0
     for i, one in enumerate(measured):
         for j in range(i):
             other = measured[j]
-            if abs(one - other) <= least * min(one, other):
+            if not is_apart(one, other, least) or \
+                    claimed and not is_apart(foreseen[i], foreseen[j], claimed):
                 continue
             count += 1
             sign = (foreseen[i] - foreseen[j]) * (one - other)
@@ -67,7 +75,9 @@ def of(told):
         "measured_over_fastest": step(measured_plan["rounds"]) / fastest - 1 if fastest else None,
         "over_recompute": there / again - 1, "gain": 1 - there / again,
         "foreseen_gain": 1 - plan["foreseen_s"] / recompute["foreseen_s"],
-        "tau": tau(foreseen, measured), "tau_apart": tau(foreseen, measured, 2 * unsure),
+        "tau": tau(foreseen, measured),
+        "tau_claimed": tau(foreseen, measured, claimed=search.ROUNDING),
+        "tau_apart": tau(foreseen, measured, 2 * unsure),
     }
 
 
@@ -91,6 +101,7 @@ def together(found, small):
         "within_10": sum(one <= 0.1 for one in over),
         "over_by_halves_median": statistics.median(halves), "over_by_halves_most": max(halves),
         "tau_median": statistics.median(_there(found, "tau")),
+        "tau_claimed_median": statistics.median(_there(found, "tau_claimed") or [0]),
         "tau_apart_median": statistics.median(apart) if apart else None,
         "small": len(slower), "small_over_recompute_most": max(slower, default=None),
     }
