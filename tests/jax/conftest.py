@@ -7,9 +7,12 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 TREE = os.path.dirname(os.path.dirname(HERE))
 
+# XLA ends the process when devices wait for each other for 40 s, which they may beside
+# virtual machines on two processors.
 os.environ["XLA_FLAGS"] = ("--xla_force_host_platform_device_count=4 "
                            "--xla_backend_optimization_level=0 "
-                           "--xla_llvm_disable_expensive_passes=true")
+                           "--xla_llvm_disable_expensive_passes=true "
+                           "--xla_cpu_collective_call_terminate_timeout_seconds=300")
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["ACTMEM_ALLOW"] = "any"
 os.environ["ACTMEM_HEAP_GROW"] = "16M"
