@@ -31,19 +31,14 @@ int add_finding(json_t *findings, const char *check, const char *state, const ch
 		const char *format, ...)
 {
 	va_list arguments;
-	char *text;
-	int length;
+	json_t *text;
 
 	va_start(arguments, format);
-	length = vasprintf(&text, format, arguments);
+	text = format_to_json(format, arguments);
 	va_end(arguments);
-	if (length < 0)
-		return -ENOMEM;
-	length = json_array_append_new(findings, json_pack(
-		"{s:s, s:s, s:o, s:o}", "check", check, "state", state,
-		"finding", text_to_json(text), "fix", fix ? json_string(fix) : json_null()));
-	free(text);
-	return length ? -ENOMEM : 0;
+	return json_array_append_new(findings, json_pack(
+		"{s:s, s:s, s:o, s:o}", "check", check, "state", state, "finding", text,
+		"fix", fix ? json_string(fix) : json_null())) ? -ENOMEM : 0;
 }
 
 static int add_folder(struct spill_folders *folders, char *path)

@@ -63,18 +63,13 @@ __attribute__((format(printf, 3, 4)))
 static int add_line(json_t *lines, const char *what, const char *format, ...)
 {
 	va_list arguments;
-	char *text;
-	int length;
+	json_t *text;
 
 	va_start(arguments, format);
-	length = vasprintf(&text, format, arguments);
+	text = format_to_json(format, arguments);
 	va_end(arguments);
-	if (length < 0)
-		return -ENOMEM;
-	length = json_array_append_new(lines, json_pack("{s:s, s:o}", "what", what,
-							"text", text_to_json(text)));
-	free(text);
-	return length ? -ENOMEM : 0;
+	return json_array_append_new(lines, json_pack("{s:s, s:o}", "what", what, "text", text)) ?
+	       -ENOMEM : 0;
 }
 
 static long long integer_of(const json_t *object, const char *key)

@@ -109,39 +109,58 @@ static json_t *region_to_json(const struct actmem_region_info *region)
 			 "cgroup", cgroup_to_json(region->pid));
 }
 
-struct file_search {
-	const struct actmem_region_info *region;
-	json_t *row;
-	bool is_good;
-};
-
-/* Of a file that no process has open, its path and the time since it changed last. */
-static bool add_path(void *context, const struct named_file *file)
+/* Whether it is a file of the driver's that no process is seen to have open. */
+static bool lacks_path(const json_t *row)
 {
-	struct file_search *search = context;
-
-	if (file->id != search->region->id)
-		return false;
-	search->is_good = !json_object_set_new(search->row, "path", text_to_json(file->path)) &&
-			  !json_object_set_new(search->row, "age_seconds",
-					       json_integer(time(NULL) - file->changed));
-	return true;
+	return json_is_true(json_object_get(row, "named")) &&
+	       json_is_null(json_object_get(row, "path")) &&
+	       !strcmp(json_string_value(json_object_get(row, "backend")),
+		       backend_text(ACTMEM_BACKEND_DRIVER));
 }
 
-static json_t *row_of(const struct actmem_region_info *region)
-{
-	struct file_search search = { region, region_to_json(region), true };
+struct path_search {
+	json_t *rows;
+	bool is_full;			/* no memory */
+};
 
-	if (search.row && region->named && !region->path &&
-	    region->backend == ACTMEM_BACKEND_DRIVER)
-		named_files_find(add_path, &search);
-	if (search.is_good)
-		return search.row;
-	json_decref(search.row);
+/* Gives the row of a file its path and the time since it changed last. */
+static bool add_path(void *context, const struct named_file *file)
+{
+	struct path_search *search = context;
+	json_t *row;
+	size_t i;
+
+	json_array_foreach(search->rows, i, row)
+		if (lacks_path(row) && (uint64_t)json_integer_value(
+					       json_object_get(row, "id")) == file->id)
+			search->is_full |= json_object_set_new(row, "path",
+							       text_to_json(file->path)) ||
+					   json_object_set_new(row, "age_seconds",
+							       json_integer(time(NULL) -
+									    file->changed));
+	return search->is_full;
+}
+
+/* Takes the rows, and looks through the mounts once if any lacks its path; NULL: no memory. */
+static json_t *add_paths(json_t *rows)
+{
+	struct path_search search = { .rows = rows };
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach(rows, i, row) {
+		if (lacks_path(row)) {
+			named_files_find(add_path, &search);
+			break;
+		}
+	}
+	if (!search.is_full)
+		return rows;
+	json_decref(rows);
 	return NULL;
 }
 
-/* What is chosen are regions: the blocks of malloc are in none. */
+/* Regions alone are chosen: the blocks of malloc are in none. */
 static json_t *list_to_json(const struct actmem_region_info *regions, size_t count,
 			    const struct list_filter *filter)
 {
@@ -149,13 +168,14 @@ static json_t *list_to_json(const struct actmem_region_info *regions, size_t cou
 	size_t i;
 
 	for (i = 0; rows && i < count; i++) {
-		json_t *row = row_of(&regions[i]);
+		json_t *row = region_to_json(&regions[i]);
 
 		if (row && !filter_takes(filter, row))
 			json_decref(row);
 		else
 			rows = append_item(rows, row);
 	}
+	rows = add_paths(rows);
 	return rows ? json_pack("{s:o, s:o, s:b}", "regions", rows, "malloc",
 				filter_is_set(filter) ? json_array() : mallocs_to_json(),
 				"all_users", sees_all_users())

@@ -89,6 +89,18 @@ json_t *text_to_json(const char *text)
 	return value;
 }
 
+json_t *format_to_json(const char *format, va_list arguments)
+{
+	json_t *json;
+	char *text;
+
+	if (vasprintf(&text, format, arguments) < 0)
+		return NULL;
+	json = text_to_json(text);
+	free(text);
+	return json;
+}
+
 json_t *limit_to_json(uint64_t bytes)
 {
 	if (bytes == UINT64_MAX)

@@ -6,6 +6,7 @@
 #ifndef ACTMEM_TABLE_H
 #define ACTMEM_TABLE_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -69,6 +70,9 @@ json_t *merge_objects(json_t *object, json_t *more);
 
 /* A JSON string; bytes that are not UTF-8 become '?'. */
 json_t *text_to_json(const char *text);
+
+/* Likewise of what a format makes. */
+json_t *format_to_json(const char *format, va_list arguments);
 
 /*
  * A JSON number; null for UINT64_MAX, which stands for "no limit". A larger number than
