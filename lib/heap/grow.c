@@ -79,8 +79,8 @@ static uint64_t free_bytes_now(struct actmem_heap *heap)
 }
 
 /*
- * What is registered at once of a region of @length for blocks of @home: a piece that such
- * blocks fill; or as much as can be, if the region holds most of what is @left to the
+ * How much of a region of @length is registered at once for blocks of @home: a piece that
+ * such blocks fill; or as much as can be, if the region holds most of what is @left to the
  * heap, as a longer block could then be had nowhere else.
  */
 static uint64_t choose_chunk_bytes(const struct actmem_heap *heap, uint64_t length, uint64_t left,

@@ -251,7 +251,7 @@ static int fetch_block(struct lane *lane)
 	int is_good;
 
 	pthread_mutex_unlock(&lane->lock);
-	/* What is foreseen comes by its takes, in their order. */
+	/* Foreseen takes fetch their blocks themselves, in their order. */
 	block = bytes_max && !lane_foresees(lane, run) ?
 		saved_next(lane->device, run, bytes_max) : NULL;
 	is_good = block && is_as_it_was(block);

@@ -32,14 +32,8 @@ static uint32_t content_of(unsigned int value)
 
 static bool put_all(const char *site)
 {
-	unsigned int i;
-	bool done = true;
-
 	its.xla.run++;
-	for (i = 0; i < VALUES; i++)
-		done = done && xla_put_value(&its, site, i, BLOCK, content_of(i));
-	xla_compute(&its.xla, its.work, BLOCK, 0);
-	return done;
+	return xla_put_step(&its, site, VALUES, BLOCK, content_of(0));
 }
 
 /* To where the last one was, which is used before. */

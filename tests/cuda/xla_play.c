@@ -434,6 +434,18 @@ bool xla_put_value(struct xla_device *its, const char *site, unsigned int value,
 	return xla_put(&its->xla, site, its->work, bytes, its->tokens + 8 * value);
 }
 
+bool xla_put_step(struct xla_device *its, const char *site, unsigned int values, uint64_t bytes,
+		  uint32_t content)
+{
+	bool done = true;
+	unsigned int i;
+
+	for (i = 0; i < values; i++)
+		done = done && xla_put_value(its, site, i, bytes, content + i);
+	xla_compute(&its->xla, its->work, bytes, 0);
+	return done;
+}
+
 unsigned int xla_good(struct xla_device *its, unsigned int values, uint64_t bytes,
 		      uint32_t content)
 {

@@ -84,6 +84,10 @@ int xla_finish(const struct cuda *cuda, int devices, unsigned int times);
 bool xla_put_value(struct xla_device *its, const char *site, unsigned int value, uint64_t bytes,
 		   uint32_t content);
 
+/* Begins a step that puts so many, numbered from @content on, and works on what they were in. */
+bool xla_put_step(struct xla_device *its, const char *site, unsigned int values, uint64_t bytes,
+		  uint32_t content);
+
 /* Waits for the stream, and has so many bytes of the results where they can be seen. */
 void xla_see(struct xla_device *its, uint64_t bytes);
 

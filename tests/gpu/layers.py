@@ -95,7 +95,7 @@ class Runs:
         # Some is left for what others have there, and for what XLA takes besides.
         self.share = max(0.1, min(SHARE, (machine.free_share() or 1) - 0.08))
         self.deadline = time.monotonic() + options.minutes * 60
-        # What is fastest is found once for all cases, or its noise would hide the difference.
+        # XLA looks for the fastest kernels once for all cases, or noise would hide the difference.
         self.autotuned = ""
         if machine.xla_knows(AUTOTUNED.lstrip("-")):
             os.makedirs(os.path.join(folder, "autotuned"), exist_ok=True)

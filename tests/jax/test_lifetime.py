@@ -44,7 +44,7 @@ def puts_of(jaxpr):
     (lambda f: lambda *args: jax.lax.cond(args[1].sum() > 0, scanned(f), unrolled(f), *args),
      False)], ids=["scanned", "unrolled", "chosen"])
 def test_whether_a_program_chooses(form, fixed):
-    """What is put and taken in each of its steps can be foreseen, if it does not."""
+    """If it does not, the puts and takes of each of its steps can be foreseen."""
     weights, x = data()
     jaxpr = jax.make_jaxpr(jax.grad(form(saving(layer))))(weights, x)
     puts = list(puts_of(finish(jaxpr).jaxpr))

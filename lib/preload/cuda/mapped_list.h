@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What is left of the mappings of mapped.h. Everything here is under the lock.
+ * The parts of the mappings of mapped.h that are still mapped. Everything here is under the lock.
  */
 #ifndef LIB_PRELOAD_CUDA_MAPPED_LIST_H
 #define LIB_PRELOAD_CUDA_MAPPED_LIST_H
@@ -15,7 +15,7 @@ struct mapped_region {
 	unsigned int parts, registered;
 };
 
-/* What is left. */
+/* A part of a mapping that is still mapped. */
 struct mapped {
 	struct mapped *next;
 	char *first, *end;
