@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "random.h"
 #include "xla_play.h"
@@ -72,6 +73,17 @@ static unsigned int learn(const char *site)
 	return step(site, NULL) + step(site, NULL);
 }
 
+/* Else what is left of the last step may be in the way of this one's. */
+static void finish_last_step(void)
+{
+	struct actmem_xla_transfer_stats now;
+
+	do {
+		usleep(100);
+		now = xla_transfers();
+	} while (now.unfinished || now.staged_bytes);
+}
+
 static void test_steady(uint64_t ring_bytes, const char *slow_function)
 {
 	struct memory memory = { .ring_bytes = ring_bytes };
@@ -84,6 +96,7 @@ static void test_steady(uint64_t ring_bytes, const char *slow_function)
 	its.xla.fixed = true;
 	good = learn("steady");
 	ok(good == 2 * VALUES, "two steps are waited for");
+	finish_last_step();
 	slow(&cuda, slow_function, SLOW);
 	before = xla_transfers();
 	waits = own_waits();
