@@ -36,6 +36,8 @@ VENV_PYTHON := $(VENV)/bin/python
 # With today's JAX, which wants a later Python than Debian 12 has.
 NEWEST := $(B)/venv-newest
 NEWEST_PYTHON := $(NEWEST)/bin/python
+# What the demo needs of it alone, unless all of it is there.
+DEMO_VENV := $(if $(wildcard $(NEWEST)/.ready),$(NEWEST),$(B)/venv-demo)
 
 ALL :=
 LEFT_OUT :=
@@ -70,8 +72,11 @@ $(B)/obj/%.o: %.c
 $(VENV)/.ready: scripts/requirements.txt
 	@scripts/setup venv $(VENV) $<
 
-$(NEWEST)/.ready: scripts/requirements-newest.txt
+$(NEWEST)/.ready: scripts/requirements-newest.txt scripts/requirements-demo.txt
 	@scripts/setup venv $(NEWEST) $< newest
+
+$(B)/venv-demo/.ready: scripts/requirements-demo.txt
+	@scripts/setup venv $(@D) $< newest
 
 .PHONY: check
 check:

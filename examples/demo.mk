@@ -9,14 +9,14 @@ DEMO_STEPS ?= 30
 DEMO_ALLOW ?= thp,4k,unlocked
 DEMO_SPILL ?= $(B)
 DEMO_RUN = $(B)/bin/actmem run --allow $(DEMO_ALLOW) -- \
-	$(NEWEST_PYTHON) -B examples/demo/demo.py
+	$(DEMO_VENV)/bin/python -B examples/demo/demo.py
 
 CHECKS += demo
 
 .PHONY: demo
 demo:
 	@scripts/setup packages build demo
-	@$(MAKE) --no-print-directory -s -j2 $(VENV)/.ready $(NEWEST)/.ready
+	@$(MAKE) --no-print-directory -s $(DEMO_VENV)/.ready
 	@$(MAKE) --no-print-directory -s all
 	@$(DEMO_RUN) --steps $(DEMO_STEPS) --output $(B) --spill $(DEMO_SPILL)
 

@@ -7,6 +7,13 @@
 
 #include "xla/ffi.h"
 
+/*
+ * That of JAX 0.10.1, the oldest that is supported: nothing of a later one is used here, and
+ * XLA refuses handlers of a later interface than its own. So it does not matter with which
+ * jaxlib's header they were built.
+ */
+#define FFI_MINOR	3
+
 int ffi_metadata(XLA_FFI_CallFrame *frame)
 {
 	/* JAX 0.11 has another name for this type. */
@@ -18,7 +25,7 @@ int ffi_metadata(XLA_FFI_CallFrame *frame)
 			continue;
 		metadata = ((XLA_FFI_Metadata_Extension *)extension)->metadata;
 		metadata->api_version.major_version = XLA_FFI_API_MAJOR;
-		metadata->api_version.minor_version = XLA_FFI_API_MINOR;
+		metadata->api_version.minor_version = FFI_MINOR;
 		metadata->traits = 0;
 		return 1;
 	}
