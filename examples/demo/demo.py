@@ -24,6 +24,10 @@ WAYS = """A layer's activations between forward and backward:
   recomputed  each layer's input stays, the rest is computed again
   actmem      Q, K, V and each layer's input wait in actmem's regions
   spilled     the same with a budget of {budget}; what is over it is in a file
+
+On a CPU this shows that results are right and where the bytes are. There is but
+one memory, so that only "spilled" saves any; an accelerator saves its own by
+"actmem" already, and is what step times are to be compared on.
 """
 REFERENCE = "same policy"   # of actmem's gradients; not trained
 BAR = 24
