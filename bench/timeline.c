@@ -2,7 +2,9 @@
 /* Writes trace events as JSON, each on a line of its own. */
 #include <err.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,13 +13,63 @@
 #include "timeline.h"
 
 #define NS_PER_US	1000.0
+#define PENDING_BYTES	(32 * 1024)
+#define PENDING_NS	1000000000ULL
+#define TAIL		"\n]\n"
 
+/*
+ * Events gather in memory, and go to the file together with the end of the array, which the
+ * next ones replace: a process that is killed leaves a whole array.
+ */
 struct timeline {
-	FILE *file;
+	int file;
+	off_t end;			/* of the file's events; -1: it is a pipe */
+	FILE *pending;
+	char *text;
+	size_t length;
+	uint64_t written_ns;
 	uint64_t begun_ns;
 	const char *separator;
 	int error;
 };
+
+static int write_all(int file, const char *text, size_t length, off_t at)
+{
+	ssize_t written;
+
+	while (length) {
+		written = at < 0 ? write(file, text, length) : pwrite(file, text, length, at);
+		if (written < 0 && errno == EINTR)
+			continue;
+		if (written <= 0)
+			return written ? -errno : -EIO;
+		text += written;
+		length -= (size_t)written;
+		at += at < 0 ? 0 : written;
+	}
+	return 0;
+}
+
+static void write_pending(struct timeline *timeline, bool is_last)
+{
+	const size_t tail = sizeof(TAIL) - 1;
+	bool is_pipe = timeline->end < 0;
+	int error = 0;
+
+	errno = 0;
+	if (fputs(TAIL, timeline->pending) < 0 || fflush(timeline->pending))
+		error = errno ? -errno : -ENOMEM;
+	if (!error && !timeline->error) {
+		error = write_all(timeline->file, timeline->text,
+				  timeline->length - (is_pipe && !is_last ? tail : 0),
+				  timeline->end);
+		timeline->end += is_pipe ? 0 : (off_t)(timeline->length - tail);
+	}
+	if (error && !timeline->error)
+		timeline->error = error;
+	rewind(timeline->pending);
+	timeline->written_ns = clock_ns();
+}
 
 /* Takes @event, which is NULL if there was no memory for it. */
 static void write_event(struct timeline *timeline, json_t *event)
@@ -27,12 +79,15 @@ static void write_event(struct timeline *timeline, json_t *event)
 	errno = 0;
 	if (!event)
 		errno = ENOMEM;
-	failed = !event || fputs(timeline->separator, timeline->file) < 0 ||
-		 json_dumpf(event, timeline->file, JSON_COMPACT | JSON_REAL_PRECISION(15));
+	failed = !event || fputs(timeline->separator, timeline->pending) < 0 ||
+		 json_dumpf(event, timeline->pending, JSON_COMPACT | JSON_REAL_PRECISION(15));
 	if (failed && !timeline->error)
 		timeline->error = errno ? -errno : -EIO;
 	timeline->separator = ",\n";
 	json_decref(event);
+	if (ftello(timeline->pending) >= PENDING_BYTES ||
+	    clock_ns() - timeline->written_ns >= PENDING_NS)
+		write_pending(timeline, false);
 }
 
 static double us_of(const struct timeline *timeline, uint64_t ns)
@@ -54,12 +109,21 @@ struct timeline *timeline_open(const char *path, const char *process)
 	struct timeline *timeline = calloc(1, sizeof(*timeline));
 
 	if (timeline)
-		timeline->file = fopen(path, "we");
-	if (!timeline || !timeline->file) {
-		warn("cannot write '%s'", path);
+		timeline->pending = open_memstream(&timeline->text, &timeline->length);
+	if (!timeline || !timeline->pending) {
+		warn("no memory for '%s'", path);
 		free(timeline);
 		return NULL;
 	}
+	timeline->file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	if (timeline->file < 0) {
+		warn("cannot write '%s'", path);
+		fclose(timeline->pending);
+		free(timeline->text);
+		free(timeline);
+		return NULL;
+	}
+	timeline->end = lseek(timeline->file, 0, SEEK_CUR);
 	timeline->begun_ns = clock_ns();
 	timeline->separator = "[\n";
 	write_event(timeline, make_event("M", "process_name", 0, 0,
@@ -73,12 +137,12 @@ int timeline_close(struct timeline *timeline)
 
 	if (!timeline)
 		return 0;
+	write_pending(timeline, true);
 	error = timeline->error;
-	errno = 0;
-	if (fputs("\n]\n", timeline->file) < 0 && !error)
-		error = errno ? -errno : -EIO;
-	if (fclose(timeline->file) && !error)
+	if (close(timeline->file) && !error)
 		error = -errno;
+	fclose(timeline->pending);
+	free(timeline->text);
 	free(timeline);
 	return error;
 }

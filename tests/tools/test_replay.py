@@ -374,14 +374,28 @@ def stores_file(process, folder):
 
 
 @case
-def killed_it_leaves_no_file():
+def killed_it_leaves_no_file_but_a_whole_timeline():
     with scratch() as folder:
-        with started(*spilling(folder, "--steps", "100000")) as process:
+        path = os.path.join(folder, "trace.json")
+        with started(*spilling(folder, "--steps", "100000", "--trace", path)) as process:
             stores_file(process, folder)
+            wait_for(lambda: os.path.getsize(path) > MIB)
             process.kill()
             process.communicate(timeout=60)
             assert process.returncode == -signal.SIGKILL
-        assert not os.listdir(folder)
+        assert os.listdir(folder) == ["trace.json"]
+        with open(path, encoding="utf-8") as file:
+            assert any(event["name"] == "step" for event in json.load(file))
+
+
+@case
+def a_timeline_may_go_to_a_pipe():
+    with scratch() as folder, open(os.path.join(folder, "out"), "w+b") as output:
+        with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=output) as reader:
+            expect(replay("--steps", "2", "--trace", f"/proc/{reader.pid}/fd/0"), 0)
+            reader.communicate(timeout=60)
+        output.seek(0)
+        assert any(event["name"] == "step" for event in json.load(output))
 
 
 @case
