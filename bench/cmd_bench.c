@@ -217,32 +217,32 @@ static char *cell_disks(const json_t *row, const char *key, unsigned int flags)
 static int print_tables(const json_t *told)
 {
 	static const struct column pin[] = {
-		{ "NODE", "node", cell_text, true },
-		{ "PINNING", "what", cell_text, false },
-		{ "SIZE", "bytes", cell_bytes, true },
-		{ "ROUNDS", "rounds", cell_text, true },
-		{ "GiB/s", "bandwidth", cell_bandwidth, true },
-		{ "NOTE", "note", cell_text, false },
+		{ "NODE", "node", cell_text, COLUMN_RIGHT },
+		{ "PINNING", "what", cell_text, COLUMN_LEFT },
+		{ "SIZE", "bytes", cell_bytes, COLUMN_RIGHT },
+		{ "ROUNDS", "rounds", cell_text, COLUMN_RIGHT },
+		{ "GiB/s", "bandwidth", cell_bandwidth, COLUMN_RIGHT },
+		{ "NOTE", "note", cell_text, COLUMN_LEFT },
 	};
 	static const struct column copy[] = {
-		{ "FROM", "from", cell_text, true },
-		{ "TO", "to", cell_text, true },
-		{ "COPYING", "what", cell_text, false },
-		{ "SIZE", "bytes", cell_bytes, true },
-		{ "ROUNDS", "rounds", cell_text, true },
-		{ "GiB/s", "bandwidth", cell_bandwidth, true },
-		{ "NOTE", "note", cell_text, false },
+		{ "FROM", "from", cell_text, COLUMN_RIGHT },
+		{ "TO", "to", cell_text, COLUMN_RIGHT },
+		{ "COPYING", "what", cell_text, COLUMN_LEFT },
+		{ "SIZE", "bytes", cell_bytes, COLUMN_RIGHT },
+		{ "ROUNDS", "rounds", cell_text, COLUMN_RIGHT },
+		{ "GiB/s", "bandwidth", cell_bandwidth, COLUMN_RIGHT },
+		{ "NOTE", "note", cell_text, COLUMN_LEFT },
 	};
 	static const struct column spill[] = {
-		{ "SPILLING TO", "path", cell_disks, false },
-		{ "DEVICE", "device", cell_disks, false },
-		{ "ENGINE", "engine", cell_engine, false },
-		{ "DIRECT", "direct", cell_yes, false },
-		{ "BLOCK", "request_bytes", cell_bytes, true },
-		{ "DEPTH", "depth", cell_text, true },
-		{ "SPILL GiB/s", "spill_bandwidth", cell_bandwidth, true },
-		{ "FILL GiB/s", "fill_bandwidth", cell_bandwidth, true },
-		{ "NOTE", "note", cell_text, false },
+		{ "SPILLING TO", "path", cell_disks, COLUMN_LEFT },
+		{ "DEVICE", "device", cell_disks, COLUMN_LEFT },
+		{ "ENGINE", "engine", cell_engine, COLUMN_LEFT },
+		{ "DIRECT", "direct", cell_yes, COLUMN_LEFT },
+		{ "BLOCK", "request_bytes", cell_bytes, COLUMN_RIGHT },
+		{ "DEPTH", "depth", cell_text, COLUMN_RIGHT },
+		{ "SPILL GiB/s", "spill_bandwidth", cell_bandwidth, COLUMN_RIGHT },
+		{ "FILL GiB/s", "fill_bandwidth", cell_bandwidth, COLUMN_RIGHT },
+		{ "NOTE", "note", cell_text, COLUMN_LEFT },
 	};
 	static const struct {
 		const struct column *columns;

@@ -298,22 +298,22 @@ static void print_head(const json_t *told)
 int replay_print(const json_t *told)
 {
 	static const struct column columns[] = {
-		{ "STEP", "step", cell_text, true },
-		{ "TIME ms", "ms", cell_number, true },
-		{ "COMPUTE ms", "compute_ms", cell_number, true },
-		{ "I/O ms", "io_ms", cell_number, true },
-		{ "I/O ALONE ms", "io_alone_ms", cell_number, true },
-		{ "BOUND ms", "bound_ms", cell_number, true },
-		{ "TIME/BOUND", "ratio", cell_number, true },
-		{ "STALL ms", "stall_ms", cell_number, true },
-		{ "STALL", "stall_share", cell_share, true },
-		{ "SPILLED", "spilled_bytes", cell_bytes, true },
-		{ "FILLED", "filled_bytes", cell_bytes, true },
-		{ "SPILL GiB/s", "device_spill_bandwidth", cell_bandwidth, true },
-		{ "FILL GiB/s", "device_fill_bandwidth", cell_bandwidth, true },
-		{ "HITS", "hits", cell_text, true },
-		{ "LATE", "late", cell_text, true },
-		{ "MISSES", "misses", cell_text, true },
+		{ "STEP", "step", cell_text, COLUMN_RIGHT },
+		{ "TIME ms", "ms", cell_number, COLUMN_RIGHT },
+		{ "COMPUTE ms", "compute_ms", cell_number, COLUMN_RIGHT },
+		{ "I/O ms", "io_ms", cell_number, COLUMN_RIGHT },
+		{ "I/O ALONE ms", "io_alone_ms", cell_number, COLUMN_RIGHT },
+		{ "BOUND ms", "bound_ms", cell_number, COLUMN_RIGHT },
+		{ "TIME/BOUND", "ratio", cell_number, COLUMN_RIGHT },
+		{ "STALL ms", "stall_ms", cell_number, COLUMN_RIGHT },
+		{ "STALL", "stall_share", cell_share, COLUMN_RIGHT },
+		{ "SPILLED", "spilled_bytes", cell_bytes, COLUMN_RIGHT },
+		{ "FILLED", "filled_bytes", cell_bytes, COLUMN_RIGHT },
+		{ "SPILL GiB/s", "device_spill_bandwidth", cell_bandwidth, COLUMN_RIGHT },
+		{ "FILL GiB/s", "device_fill_bandwidth", cell_bandwidth, COLUMN_RIGHT },
+		{ "HITS", "hits", cell_text, COLUMN_RIGHT },
+		{ "LATE", "late", cell_text, COLUMN_RIGHT },
+		{ "MISSES", "misses", cell_text, COLUMN_RIGHT },
 	};
 	json_t *rows = json_copy(json_object_get(told, "steps"));
 	json_t *sum = json_object_get(told, "sum");

@@ -10,6 +10,9 @@
 #include "checks.h"
 #include "table.h"
 #include "tool.h"
+#include "wrap.h"
+
+#define STATE_COLUMNS	6
 
 static const char help[] =
 	"Looks for what keeps actmem from full speed on this machine, for this user, and\n"
@@ -86,23 +89,51 @@ static bool is_well(const json_t *finding)
 	return !strcmp(json_string_value(json_object_get(finding, "state")), CHECK_OK);
 }
 
-/* A fix has a line of its own: side by side neither would fit a terminal. */
+/* A line, those that it is broken into behind an indent of as many columns. */
+static int print_sentence(const char *before, const char *text, size_t indent)
+{
+	size_t width = terminal_width();
+	char *lines, *line, *next;
+
+	lines = width > 2 * indent ? wrap_text(text, width - indent) : strdup(text);
+	next = lines;
+	for (line = strsep(&next, "\n"); line; line = strsep(&next, "\n")) {
+		printf("%-*s%s\n", (int)indent, before, line);
+		before = "";
+	}
+	free(lines);
+	return lines ? 0 : -ENOMEM;
+}
+
+static int print_finding(const json_t *finding)
+{
+	const char *fix = json_string_value(json_object_get(finding, "fix"));
+	char *text;
+	int err;
+
+	if (asprintf(&text, "%s: %s", json_string_value(json_object_get(finding, "check")),
+		     json_string_value(json_object_get(finding, "finding"))) < 0)
+		return -ENOMEM;
+	err = print_sentence(json_string_value(json_object_get(finding, "state")), text,
+			     STATE_COLUMNS);
+	free(text);
+	/* A fix has a line of its own: side by side neither would fit a terminal. */
+	return err || !fix ? err : print_sentence("", fix, STATE_COLUMNS);
+}
+
 static int print_findings(const json_t *findings, bool shows_all)
 {
 	const json_t *finding;
 	size_t i, shown = 0;
+	int err;
 
 	json_array_foreach(findings, i, finding) {
-		const char *fix = json_string_value(json_object_get(finding, "fix"));
-
 		if (is_well(finding) && !shows_all)
 			continue;
 		shown++;
-		printf("%-4s  %s: %s\n", json_string_value(json_object_get(finding, "state")),
-		       json_string_value(json_object_get(finding, "check")),
-		       json_string_value(json_object_get(finding, "finding")));
-		if (fix)
-			printf("      %s\n", fix);
+		err = print_finding(finding);
+		if (err)
+			return err;
 	}
 	if (!shown)
 		printf("ok    nothing to mend: %zu conditions are well\n",

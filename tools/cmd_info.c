@@ -214,8 +214,8 @@ static int add_user_limit(json_t *lines, const json_t *driver, unsigned int flag
 static int print_lines(const json_t *info, unsigned int flags)
 {
 	static const struct column columns[] = {
-		{ "WHAT", "what", cell_text, false },
-		{ "TEXT", "text", cell_text, false },
+		{ "WHAT", "what", cell_text, COLUMN_LEFT },
+		{ "TEXT", "text", cell_text, COLUMN_WRAPPED },
 	};
 	const json_t *thp = json_object_get(info, "thp");
 	char *backend = cell_text(info, "backend", flags);
@@ -282,9 +282,9 @@ static char *cell_warm_pool(const json_t *row, const char *key, unsigned int fla
 static int print_mounts(const json_t *mounts, unsigned int flags)
 {
 	static const struct column columns[] = {
-		{ "MOUNTED AT", "path", cell_text, false },
-		{ "SIZE", "size_bytes", cell_bytes, true },
-		{ "USED", "used_bytes", cell_bytes, true },
+		{ "MOUNTED AT", "path", cell_text, COLUMN_LEFT },
+		{ "SIZE", "size_bytes", cell_bytes, COLUMN_RIGHT },
+		{ "USED", "used_bytes", cell_bytes, COLUMN_RIGHT },
 	};
 
 	if (!json_array_size(mounts))
@@ -296,15 +296,15 @@ static int print_mounts(const json_t *mounts, unsigned int flags)
 static int print_text(const json_t *info, unsigned int flags)
 {
 	static const struct column columns[] = {
-		{ "NODE", "node", cell_text, true },
-		{ "MEMORY", "total_bytes", cell_bytes, true },
-		{ "FREE", "free_bytes", cell_bytes, true },
-		{ "DRIVER'S REGIONS", "region_bytes", cell_bytes, true },
-		{ "LIMIT", "limit_bytes", cell_bytes, true },
-		{ "POISONED", "poisoned_bytes", cell_bytes, true },
-		{ "FREE/LENT/POOL", "pool", cell_warm_pool, true },
-		{ "FREE/2M PAGES", "huge_2M", cell_pool, true },
-		{ "FREE/1G PAGES", "huge_1G", cell_pool, true },
+		{ "NODE", "node", cell_text, COLUMN_RIGHT },
+		{ "MEMORY", "total_bytes", cell_bytes, COLUMN_RIGHT },
+		{ "FREE", "free_bytes", cell_bytes, COLUMN_RIGHT },
+		{ "DRIVER'S REGIONS", "region_bytes", cell_bytes, COLUMN_RIGHT },
+		{ "LIMIT", "limit_bytes", cell_bytes, COLUMN_RIGHT },
+		{ "POISONED", "poisoned_bytes", cell_bytes, COLUMN_RIGHT },
+		{ "FREE/LENT/POOL", "pool", cell_warm_pool, COLUMN_RIGHT },
+		{ "FREE/2M PAGES", "huge_2M", cell_pool, COLUMN_RIGHT },
+		{ "FREE/1G PAGES", "huge_1G", cell_pool, COLUMN_RIGHT },
 	};
 	int err = print_lines(info, flags);
 

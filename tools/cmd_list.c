@@ -217,22 +217,22 @@ static char *cell_file(const json_t *row, const char *key, unsigned int flags)
 
 /* The last three are shown if they are asked for. */
 static const struct column all_columns[] = {
-	{ "PID", "pid", cell_text, true },
-	{ "USER", "uid", cell_user, false },
-	{ "COMMAND", "command", cell_command, false },
-	{ "NAME", "name", cell_text, false },
-	{ "SIZE", "bytes", cell_bytes, true },
-	{ "ALLOCATED", "allocated_bytes", cell_bytes, true },
-	{ "PAGE", "page_bytes", cell_pages, true },
-	{ "NODES", "nodes", cell_nodes, false },
-	{ "MAPPED", "mapped_bytes", cell_bytes, true },
-	{ "PINNED", "pinned_bytes", cell_bytes, true },
-	{ "POISONED", "poisoned_bytes", cell_bytes, true },
-	{ "FILE", "path", cell_file, false },
-	{ "BACKEND", "backend", cell_text, false },
-	{ "CGROUP", "cgroup", cell_text, false },
-	{ "AGE", "age_seconds", cell_text, true },
-	{ "ID", "id", cell_text, true },
+	{ "PID", "pid", cell_text, COLUMN_RIGHT },
+	{ "USER", "uid", cell_user, COLUMN_LEFT },
+	{ "COMMAND", "command", cell_command, COLUMN_LEFT },
+	{ "NAME", "name", cell_text, COLUMN_LEFT },
+	{ "SIZE", "bytes", cell_bytes, COLUMN_RIGHT },
+	{ "ALLOCATED", "allocated_bytes", cell_bytes, COLUMN_RIGHT },
+	{ "PAGE", "page_bytes", cell_pages, COLUMN_RIGHT },
+	{ "NODES", "nodes", cell_nodes, COLUMN_LEFT },
+	{ "MAPPED", "mapped_bytes", cell_bytes, COLUMN_RIGHT },
+	{ "PINNED", "pinned_bytes", cell_bytes, COLUMN_RIGHT },
+	{ "POISONED", "poisoned_bytes", cell_bytes, COLUMN_RIGHT },
+	{ "FILE", "path", cell_file, COLUMN_LEFT },
+	{ "BACKEND", "backend", cell_text, COLUMN_LEFT },
+	{ "CGROUP", "cgroup", cell_text, COLUMN_LEFT },
+	{ "AGE", "age_seconds", cell_text, COLUMN_RIGHT },
+	{ "ID", "id", cell_text, COLUMN_RIGHT },
 };
 
 #define ALL_COLUMNS	(sizeof(all_columns) / sizeof(all_columns[0]))

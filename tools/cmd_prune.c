@@ -119,10 +119,10 @@ static bool sees_all_processes(void)
 static int print_removed(const struct prune *prune)
 {
 	static const struct column columns[] = {
-		{ "FILE", "path", cell_text, false },
-		{ "BYTES", "bytes", cell_bytes, true },
-		{ "USER", "uid", cell_user, false },
-		{ "AGE", "age_seconds", cell_text, true },
+		{ "FILE", "path", cell_text, COLUMN_LEFT },
+		{ "BYTES", "bytes", cell_bytes, COLUMN_RIGHT },
+		{ "USER", "uid", cell_user, COLUMN_LEFT },
+		{ "AGE", "age_seconds", cell_text, COLUMN_RIGHT },
 	};
 
 	return table_print(prune->removed, columns, sizeof(columns) / sizeof(columns[0]), 0);

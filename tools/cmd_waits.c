@@ -202,15 +202,15 @@ static json_t *waits_to_json(void)
 static int print_table(const json_t *waits, unsigned int flags)
 {
 	static const struct column columns[] = {
-		{ "PID", "pid", cell_text, true },
-		{ "USER", "uid", cell_user, false },
-		{ "COMMAND", "command", cell_text, false },
-		{ "THREAD", "thread", cell_text, true },
-		{ "WAITS FOR", "for", cell_text, false },
-		{ "SECONDS", "seconds", cell_number, true },
-		{ "REQUESTS", "requests", cell_text, true },
-		{ "BYTES", "bytes", cell_bytes, true },
-		{ "WHAT", "what", cell_text, false },
+		{ "PID", "pid", cell_text, COLUMN_RIGHT },
+		{ "USER", "uid", cell_user, COLUMN_LEFT },
+		{ "COMMAND", "command", cell_text, COLUMN_LEFT },
+		{ "THREAD", "thread", cell_text, COLUMN_RIGHT },
+		{ "WAITS FOR", "for", cell_text, COLUMN_LEFT },
+		{ "SECONDS", "seconds", cell_number, COLUMN_RIGHT },
+		{ "REQUESTS", "requests", cell_text, COLUMN_RIGHT },
+		{ "BYTES", "bytes", cell_bytes, COLUMN_RIGHT },
+		{ "WHAT", "what", cell_text, COLUMN_WRAPPED },
 	};
 
 	return table_print(json_object_get(waits, "waits"), columns,

@@ -97,14 +97,14 @@ json_t *mallocs_to_json(void)
 int mallocs_print(const json_t *mallocs, unsigned int flags)
 {
 	static const struct column columns[] = {
-		{ "PID", "pid", cell_text, true },
-		{ "USER", "uid", cell_user, false },
-		{ "COMMAND", "command", cell_text, false },
-		{ "MALLOC BLOCKS", "blocks", cell_text, true },
-		{ "IN USE", "block_bytes", cell_bytes, true },
-		{ "POOLED", "pooled_bytes", cell_bytes, true },
-		{ "MAPPED", "mapped_bytes", cell_bytes, true },
-		{ "REFUSED", "refused_total", cell_text, true },
+		{ "PID", "pid", cell_text, COLUMN_RIGHT },
+		{ "USER", "uid", cell_user, COLUMN_LEFT },
+		{ "COMMAND", "command", cell_text, COLUMN_LEFT },
+		{ "MALLOC BLOCKS", "blocks", cell_text, COLUMN_RIGHT },
+		{ "IN USE", "block_bytes", cell_bytes, COLUMN_RIGHT },
+		{ "POOLED", "pooled_bytes", cell_bytes, COLUMN_RIGHT },
+		{ "MAPPED", "mapped_bytes", cell_bytes, COLUMN_RIGHT },
+		{ "REFUSED", "refused_total", cell_text, COLUMN_RIGHT },
 	};
 
 	if (!json_array_size(mallocs))

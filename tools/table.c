@@ -8,6 +8,7 @@
 #include <string.h>
 #include <libsmartcols.h>
 #include "table.h"
+#include "wrap.h"
 
 char *bytes_to_text(uint64_t bytes, unsigned int flags)
 {
@@ -193,6 +194,23 @@ static void print_headings(const struct column *columns, size_t column_count)
 	putchar('\n');
 }
 
+/* A sentence is in lines already when it is printed. */
+static int add_column(struct libscols_table *table, const struct column *of)
+{
+	struct libscols_column *column;
+	int flags = of->how == COLUMN_RIGHT ? SCOLS_FL_RIGHT :
+		    of->how == COLUMN_WRAPPED ? SCOLS_FL_WRAP : 0;
+
+	column = scols_table_new_column(table, of->heading, 0, flags);
+	if (!column)
+		return -ENOMEM;
+	if (of->how != COLUMN_WRAPPED)
+		return 0;
+	return scols_column_set_safechars(column, "\n") ||
+	       scols_column_set_wrapfunc(column, scols_wrapnl_chunksize, scols_wrapnl_nextchunk,
+					 NULL) ? -ENOMEM : 0;
+}
+
 static int add_row(struct libscols_table *table, const json_t *row,
 		   const struct column *columns, size_t column_count, unsigned int flags)
 {
@@ -232,11 +250,15 @@ int table_print(const json_t *rows, const struct column *columns, size_t column_
 	if (scols_table_enable_noheadings(table, !!(flags & TABLE_NO_HEADINGS)))
 		goto out;
 	for (i = 0; i < column_count; i++)
-		if (!scols_table_new_column(table, columns[i].heading, 0,
-					    columns[i].right ? SCOLS_FL_RIGHT : 0))
+		if (add_column(table, &columns[i]))
 			goto out;
 	json_array_foreach(rows, i, row) {
 		err = add_row(table, row, columns, column_count, flags);
+		if (err)
+			goto out;
+	}
+	for (i = 0; i < column_count; i++) {
+		err = columns[i].how == COLUMN_WRAPPED ? wrap_column(table, i) : 0;
 		if (err)
 			goto out;
 	}

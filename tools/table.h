@@ -19,11 +19,17 @@
 /* The text of one cell, from malloc(); NULL: no memory. */
 typedef char *(*cell_function)(const json_t *row, const char *key, unsigned int flags);
 
+enum column_how {
+	COLUMN_LEFT,
+	COLUMN_RIGHT,			/* aligned, as numbers are */
+	COLUMN_WRAPPED,			/* sentences: between words, to the terminal's width */
+};
+
 struct column {
 	const char *heading;
 	const char *key;		/* of the row's object */
 	cell_function cell;
-	bool right;			/* aligned, as numbers are */
+	enum column_how how;
 };
 
 /* Anything as it is; "-" for null and for a missing key. */

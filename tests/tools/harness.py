@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Runs the command under test, and gives it a /dev to find or not to find."""
+
 import contextlib
 import fcntl
 import glob
 import os
 import pty
 import shutil
+import struct
 import subprocess
 import sys
-import tempfile
-import time
-
 import tap
+import tempfile
+import termios
+import time
 
 BUILD = os.path.abspath(sys.argv.pop(1))
 ACTMEM = os.path.join(BUILD, "bin", "actmem")
@@ -208,17 +210,19 @@ def damage(process, path):
             time.sleep(0.01)
 
 
-def on_terminal(*arguments):
-    """What the command tells on a standard error that is a terminal."""
+def on_terminal(*arguments, columns=0, status=0):
+    """What the command tells on a standard error that is a terminal; with columns, on an
+    output of that width."""
     ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
     result = subprocess.run([ACTMEM, *arguments], stdin=subprocess.DEVNULL,
-                            stdout=subprocess.DEVNULL, stderr=theirs, timeout=60,
-                            env=clean_environment(), check=False)
+                            stdout=theirs if columns else subprocess.DEVNULL, stderr=theirs,
+                            timeout=60, env=clean_environment(), check=False)
     os.close(theirs)
     told = b""
     with contextlib.suppress(OSError):
         while chunk := os.read(ours, 65536):
             told += chunk
     os.close(ours)
-    assert result.returncode == 0, told
+    assert result.returncode == status, told
     return told.decode()

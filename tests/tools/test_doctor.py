@@ -5,7 +5,7 @@ import os
 import tempfile
 
 from harness import (BUILD, NO_CAPABILITIES, actmem, clean_environment, expect, forbidden_device,
-                     mounted, private_dev, transparent_pages)
+                     mounted, on_terminal, private_dev, transparent_pages)
 from tap import case, main
 
 ORDER = ["driver", "huge pages", "contiguous memory", "limit", "cgroup", "pool", "IOMMU", "device",
@@ -29,6 +29,22 @@ def findings(*arguments, environment=None, prefix=()):
 
 def of(check, *arguments, **options):
     return [each for each in findings(*arguments, **options) if each["check"] == check]
+
+
+# First, as others have a /dev without terminals.
+@case
+def sentences_are_broken_between_words_to_a_terminals_width():
+    words = actmem("doctor").stdout.split()
+    for columns in 50, 70:
+        told = on_terminal("doctor", columns=columns, status=1)
+        assert told.split() == words, (told, words)
+        assert max(map(len, told.splitlines())) <= columns, told
+    assert max(map(len, actmem("doctor").stdout.splitlines())) > 70
+    backend = actmem("info").stdout.splitlines()[0]
+    narrow = on_terminal("info", columns=60)
+    indent = " " * backend.index("memfd")
+    assert len(backend) > 60, backend
+    assert narrow.replace("\r\n" + indent, " ").startswith(backend + "\r\n"), narrow
 
 
 @case
