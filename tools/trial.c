@@ -84,23 +84,23 @@ static struct actmem_heap *make_heap(struct actmem *am, const struct knobs *knob
 }
 
 /*
- * A lazy region is held against RLIMIT_MEMLOCK with all of its length, at no cost. Not
- * every program makes regions that long.
+ * A lazy region is held against limits and free pages with all of its length, at no cost.
+ * An error has words.
  */
-static void tell_limit(struct actmem *am, uint64_t bytes)
+static int try_long_region(struct actmem *am, uint64_t bytes)
 {
 	struct actmem_region_options options;
 	struct actmem_region *region;
+	int error;
 
 	ACTMEM_INIT(&options);
 	options.length = bytes;
 	options.name = "actmem run";
 	options.flags = ACTMEM_REGION_LAZY;
-	if (!actmem_region_create(am, &options, &region))
+	error = actmem_region_create(am, &options, &region);
+	if (!error)
 		actmem_region_close(region);
-	else if (strstr(actmem_error(), "RLIMIT_MEMLOCK"))
-		warnx("regions of %" PRIu64 "M, as the Python module makes them (--heap-grow), will fail: %s",
-		      bytes >> 20, actmem_error_in(ACTMEM_NAMES_RUN));
+	return error;
 }
 
 static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes,
@@ -115,6 +115,9 @@ static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes,
 	options.name = "actmem run";
 	error = actmem_region_create(am, &options, &region);
 	if (error) {
+		/* In the words of what is needed next: so that all of it is asked for at once. */
+		if (error != -EINVAL && grow_bytes > length)
+			try_long_region(am, grow_bytes);
 		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
 		return error == -EINVAL ? STATUS_USAGE : STATUS_FAILED;
 	}
@@ -125,8 +128,10 @@ static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes,
 		best_memory_tell(am, region);
 	}
 	actmem_region_close(region);
-	if (grow_bytes > length)
-		tell_limit(am, grow_bytes);
+	/* Not every program makes regions that long. */
+	if (grow_bytes > length && try_long_region(am, grow_bytes))
+		warnx("regions of %" PRIu64 "M, as the Python module makes them (--heap-grow), will fail: %s",
+		      grow_bytes >> 20, actmem_error_in(ACTMEM_NAMES_RUN));
 	return STATUS_OK;
 }
 
