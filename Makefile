@@ -50,7 +50,15 @@ MAKEFLAGS += --no-builtin-rules
 .PHONY: all install uninstall
 all:
 
+# The first of what `make install` does, and the last of what `make uninstall` does.
+install::
+	@packaging/traces note $(TRACES) $(INSTALLED_FOLDERS)
+
 include $(sort $(wildcard */*.mk */*/*.mk))
+
+uninstall::
+	@packaging/traces clear $(TRACES)
+	@$(if $(DESTDIR),:,packaging/traces clear-machine $(PREFIX))
 
 all: $(ALL) left-out
 install:: left-out

@@ -13,7 +13,7 @@ LIB_STATIC := $(B)/lib/libactmem.a
 LIB_PC := $(B)/actmem.pc
 LIB_HEADERS := $(wildcard lib/include/*.h)
 LIB_PC_SED = sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(ACTMEM_VERSION)|' \
-	-e 's|@LIBDIR@|$(LIBDIR:$(DESTDIR)%=%)|'
+	-e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR:$(DESTDIR)%=%))|'
 LIB_NEEDS := -luring
 
 ALL += $(LIB_SHARED) $(B)/lib/libactmem.so $(LIB_STATIC) $(LIB_PC)
