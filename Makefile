@@ -52,7 +52,15 @@ MAKEFLAGS += --no-builtin-rules
 .PHONY: all install uninstall
 all:
 
+# The first of what `make install` does, and the last of what `make uninstall` does.
+install::
+	@packaging/traces note $(TRACES) $(INSTALLED_FOLDERS)
+
 include $(sort $(wildcard */*.mk */*/*.mk))
+
+uninstall::
+	@packaging/traces clear $(TRACES)
+	@$(if $(DESTDIR),:,packaging/traces clear-machine $(PREFIX))
 
 all: $(ALL) left-out
 install:: left-out
@@ -108,6 +116,8 @@ help:
 	@echo 'make bench-plan    run what the planner decides beside other policies'
 	@echo 'make module KDIR=  build the kernel module'
 	@echo 'make deb           packages for Debian, into build/deb/'
+	@echo 'make rpm           packages for Fedora and its kin, into build/rpm/'
+	@echo 'make dist          the tarball of this version, into build/dist/'
 	@echo 'make wheel         the Python module for pip, into build/wheel/'
 	@echo 'make install       PREFIX= DESTDIR=; make uninstall undoes it'
 	@echo 'make dkms-install  have DKMS build, sign and install the module; make dkms-remove'

@@ -33,4 +33,3 @@ install:: $(INSTALLED_BENCH) $(MODELS)
 
 uninstall::
 	rm -f $(BINDIR)/actmem-bench $(DATADIR)/models.csv
-	! [ -d $(DATADIR) ] || rmdir --ignore-fail-on-non-empty $(DATADIR)

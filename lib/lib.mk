@@ -12,6 +12,8 @@ LIB_SHARED := $(B)/lib/$(LIB_SONAME)
 LIB_STATIC := $(B)/lib/libactmem.a
 LIB_PC := $(B)/actmem.pc
 LIB_HEADERS := $(wildcard lib/include/*.h)
+LIB_PC_SED = sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(ACTMEM_VERSION)|' \
+	-e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR:$(DESTDIR)%=%))|'
 LIB_NEEDS := -luring
 
 ALL += $(LIB_SHARED) $(B)/lib/libactmem.so $(LIB_STATIC) $(LIB_PC)
@@ -37,7 +39,7 @@ $(LIB_STATIC): $(LIB_OBJECTS)
 
 $(LIB_PC): lib/actmem.pc.in Makefile
 	@mkdir -p $(@D)
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(ACTMEM_VERSION)|' $< >$@
+	$(LIB_PC_SED) $< >$@
 
 # Which room includes what of which other.
 .PHONY: check-layers
@@ -51,8 +53,7 @@ install:: $(LIB_SHARED) $(LIB_STATIC)
 	ln -sf $(LIB_SONAME) $(LIBDIR)/libactmem.so
 	install -m 644 $(LIB_STATIC) $(LIBDIR)/
 	install -m 644 $(LIB_HEADERS) $(INCLUDEDIR)/
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(ACTMEM_VERSION)|' lib/actmem.pc.in \
-		>$(LIBDIR)/pkgconfig/actmem.pc
+	$(LIB_PC_SED) lib/actmem.pc.in >$(LIBDIR)/pkgconfig/actmem.pc
 
 uninstall::
 	rm -f $(LIBDIR)/$(LIB_SONAME) $(LIBDIR)/libactmem.so $(LIBDIR)/libactmem.a \

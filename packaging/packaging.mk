@@ -6,6 +6,10 @@
 UDEVDIR = $(DESTDIR)$(PREFIX)/lib/udev/rules.d
 SYSUSERSDIR = $(DESTDIR)$(PREFIX)/lib/sysusers.d
 DOCDIR = $(DESTDIR)$(PREFIX)/share/doc/actmem
+INSTALLED_FOLDERS = $(BINDIR) $(LIBDIR)/pkgconfig $(INCLUDEDIR) $(DATADIR) $(DOCDIR) \
+	$(addprefix $(MANDIR)/man,1 3 4) $(UDEVDIR) $(SYSUSERSDIR) $(DESTDIR)$(PYTHONDIR)
+# Which of them it has made.
+TRACES = $(DATADIR)/folders
 
 install::
 	install -D -m 644 packaging/70-actmem.rules $(UDEVDIR)/70-actmem.rules

@@ -19,9 +19,5 @@ python-module::
 install:: $(LIB_SHARED) python-module
 	ln -srf $(LIBDIR)/$(LIB_SONAME) $(PYTHON_MODULE)/$(LIB_SONAME)
 
-# And what it lies in by default, which is nobody else's.
 uninstall::
 	rm -rf $(PYTHON_MODULE)
-	for folder in $(DESTDIR)$(PREFIX)/lib/actmem/python $(DESTDIR)$(PREFIX)/lib/actmem; do \
-		! [ -d $$folder ] || rmdir --ignore-fail-on-non-empty $$folder; \
-	done

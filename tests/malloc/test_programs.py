@@ -15,7 +15,7 @@ import time
 from harness import ACTMEM, BUILD, clean_environment
 from tap import case, main
 
-# libpython3.11-testsuite's, whatever other Python comes first in PATH.
+# That of Debian, which has its tests by scripts/setup, whatever other Python comes first in PATH.
 PYTHON = "/usr/bin/python3"
 HERE = os.path.dirname(os.path.realpath(__file__))
 TRAIN = os.path.join(HERE, "train.py")
