@@ -18,6 +18,8 @@
 #include "memory_options.h"
 #include "preload_mode.h"
 #include "python_path.h"
+#include "ranks.h"
+#include "share.h"
 #include "tool.h"
 #include "torch_mode.h"
 #include "trial.h"
@@ -63,6 +65,12 @@ static void print_help(void)
 	     "                                    tmpfs, or a name in the first mounted actmem.\n"
 	     "                                    CUDA's are NAME.cuda0.0 and so on; NAME.0 is\n"
 	     "                                    made in any case\n"
+	     "  -R, --share[=RANK/OF]             one of several processes of a job on this\n"
+	     "                                    machine: it has its part of --budget,\n"
+	     "                                    --heap-limit, --spill-limit and the directories\n"
+	     "                                    of --spill, its GPU's node, and NAME.RANK for\n"
+	     "                                    --name; default: its rank as Slurm, mpirun or\n"
+	     "                                    torchrun tell it\n"
 	     "  -m, --malloc                      large blocks of malloc() come from pooled huge\n"
 	     "                                    pages; no region is tried, unless other\n"
 	     "                                    options or variables are about regions\n"
@@ -80,7 +88,8 @@ static void print_help(void)
 	     "                                    nothing, not the best that there is; and where\n"
 	     "                                    memory of regions fails, CUDA's request fails;\n"
 	     "                                    else the driver's own memory is told and taken\n"
-	     "  -q, --quiet                       do not say that there could be better memory\n"
+	     "  -q, --quiet                       do not say that there could be better memory,\n"
+	     "                                    or what --share gives\n"
 	     "  -r, --report                      at its end a program under JAX tells on stderr\n"
 	     "                                    what became of each named value of its steps\n"
 	     "  -v, --verbose                     tell on stderr which backend and why, and\n"
@@ -266,6 +275,7 @@ int cmd_run(int argc, char **argv)
 		{ "spill-allow", required_argument, NULL, 'A' },
 		{ "device-ring", required_argument, NULL, 'D' },
 		{ "name", required_argument, NULL, 'N' },
+		{ "share", optional_argument, NULL, 'R' },
 		{ "malloc", no_argument, NULL, 'm' },
 		{ "no-cuda", no_argument, NULL, 'C' },
 		{ "cuda-min", required_argument, NULL, 'c' },
@@ -277,17 +287,24 @@ int cmd_run(int argc, char **argv)
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
+	bool is_shared = false, is_malloc;
+	const char *said_rank = NULL;
 	struct trial trial = { 0 };
 	unsigned int spills = 0;
+	struct rank rank;
 	char library_folder[PATH_MAX];
 	int option, status, err;
 
 	/* "+": what follows the program's name is the program's. */
-	while ((option = getopt_long(argc, argv, "+" MEMORY_OPTIONS_SHORT "P:g:l:B:S:L:A:D:N:mCc:M::sqrvh",
+	while ((option = getopt_long(argc, argv, "+" MEMORY_OPTIONS_SHORT "P:g:l:B:S:L:A:D:N:R::mCc:M::sqrvh",
 				     options, NULL)) != -1) {
 		switch (option) {
 		case 'v':
 			trial.verbose = true;
+			break;
+		case 'R':
+			is_shared = true;
+			said_rank = optarg;
 			break;
 		case 'h':
 			ignore_closed_pipes();
@@ -324,11 +341,13 @@ int cmd_run(int argc, char **argv)
 		return usage_hint();
 	}
 
-	status = STATUS_OK;
-	if (!malloc_mode_is_all()) {
-		trial.is_any = best_memory_allow();
+	is_malloc = malloc_mode_is_all();
+	trial.is_any = !is_malloc && best_memory_allow();
+	status = is_shared ? rank_find(said_rank, &rank) : STATUS_OK;
+	if (!status && is_shared)
+		status = share_set(&rank);
+	if (!status && !is_malloc)
 		status = try_environment(&trial);
-	}
 	if (!status && !find_library_folder(library_folder))
 		status = STATUS_FAILED;
 	if (!status)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Two processes of pair_worker.py, each under `actmem run`, for pair_on_driver.py."""
+"""Processes of pair_worker.py, each under `actmem run`, for pair_on_driver.py and share.py."""
 import json
 import os
 import signal
@@ -20,13 +20,17 @@ def free_port():
 
 
 class Worker:
-    def __init__(self, rank, port, options, prefix):
+    def __init__(self, rank, port, options, prefix, count):
         environment = {name: value for name, value in os.environ.items()
                        if not name.startswith(("ACTMEM_", "XLA_", "PYTHONPATH"))}
+        # As torchrun has it, for --share.
+        environment.update(LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(count),
+                           JAX_PLATFORMS="cpu")
         self.complaints = tempfile.TemporaryFile(mode="w+")
         self.process = subprocess.Popen(
             [*prefix, ACTMEM, "run", *options, "--", sys.executable,
-             os.path.join(HERE, "pair_worker.py"), str(rank), str(port)],
+             os.path.join(HERE, "pair_worker.py"), str(rank), str(port),
+             str(count)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.complaints, text=True,
             env=environment)
 
@@ -40,8 +44,12 @@ class Worker:
             if line.startswith("{"):
                 return json.loads(line)
         status = self.process.wait()
+        raise EOFError(f"a worker has ended with {status}: {self.told()[-3000:]}")
+
+    def told(self):
+        """What is on its standard error."""
         self.complaints.seek(0)
-        raise EOFError(f"a worker has ended with {status}: {self.complaints.read()[-3000:]}")
+        return self.complaints.read()
 
     def do(self, line):
         self.ask(line)
@@ -59,16 +67,17 @@ class Worker:
 
 
 class Pair(list):
-    """The two, started."""
+    """The two, or as many as they are, started."""
 
-    def __init__(self, options_of, prefix=()):
+    def __init__(self, options_of, prefix=(), count=2):
         port = free_port()
-        super().__init__(Worker(rank, port, options_of(rank), prefix) for rank in range(2))
+        super().__init__(Worker(rank, port, options_of(rank), prefix, count)
+                         for rank in range(count))
         self.started = [worker.answer() for worker in self]
 
     def do(self, *lines):
-        """A line for each, at the same time, or one for both."""
-        for worker, line in zip(self, lines * (2 // len(lines))):
+        """A line for each, at the same time, or one for all."""
+        for worker, line in zip(self, lines * (len(self) // len(lines))):
             worker.ask(line)
         return [worker.answer() for worker in self]
 

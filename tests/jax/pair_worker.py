@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""One process of a pair that jax.distributed joins, for pair_on_driver.py:
+"""One process of a job that jax.distributed joins, for pair_on_driver.py and share.py:
 
-    python pair_worker.py RANK PORT
+    python pair_worker.py RANK PORT COUNT
 
 It carries out the lines it reads, and answers each by one of JSON:
 
-    actmem alone        a training of its own, on its own device, with half of the batch
-    actmem together     the training of both, on both devices
+    actmem alone        a training of its own, on its own device, with its part of the batch
+    actmem together     the training of all, on all devices
     stock alone, stock together     the same without actmem, to compare with
     prepare together    compiles both of these: gloo does not wait long for the other one
     array MIB           an array of so much, which it keeps
     reset               drops it, and what a failed step has left
 
 A training saves SAVED_MIB in each process that takes part, and is told as its losses,
-or as the words of the error that ended it.
+or as the words of the error that ended it. Answers tell of memory and of the store.
 """
 import json
 import os
@@ -75,8 +75,8 @@ class Trainings:
 
 
 def main():
-    rank, port = int(sys.argv[1]), sys.argv[2]
-    jax.distributed.initialize(f"localhost:{port}", 2, rank,
+    rank, port, count = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    jax.distributed.initialize(f"localhost:{port}", count, rank,
                                initialization_timeout=INITIALIZATION_SECONDS,
                                heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
                                shutdown_timeout_seconds=SHUTDOWN_SECONDS)
@@ -105,6 +105,7 @@ def main():
         except (actmem.Error, jax.errors.JaxRuntimeError) as error:
             told["error"] = str(error)
         told["region_bytes"] = actmem.counters()["region_bytes"]
+        told["store"] = actmem.jax.stats()["store"]
         print(json.dumps(told), flush=True)
 
 

@@ -8,7 +8,8 @@ CHECKS_IN_VM += tools-driver
 
 TOOLS_TESTS := $(B)/tests/tools
 
-CHECK_NEEDS += $(TOOLS_TESTS)/holder $(TOOLS_TESTS)/waiter $(TOOLS_TESTS)/cgroup_test
+CHECK_NEEDS += $(TOOLS_TESTS)/holder $(TOOLS_TESTS)/waiter $(TOOLS_TESTS)/cgroup_test \
+	$(TOOLS_TESTS)/share_test
 
 $(TOOLS_TESTS)/holder $(TOOLS_TESTS)/waiter: $(TOOLS_TESTS)/%: \
 		$(B)/obj/tests/tools/%.o $(B)/lib/libactmem.so.$(ABI)
@@ -16,13 +17,19 @@ $(TOOLS_TESTS)/holder $(TOOLS_TESTS)/waiter: $(TOOLS_TESTS)/%: \
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -Wl,-rpath,'$$ORIGIN/../../lib'
 
 $(B)/obj/tests/tools/cgroup_test.o: ALL_CFLAGS += -Itests/common
+$(B)/obj/tests/tools/share_test.o: ALL_CFLAGS += -I.
 $(TOOLS_TESTS)/cgroup_test: $(B)/obj/tests/tools/cgroup_test.o \
 		$(B)/obj/tests/common/tap.o $(LIB_OBJECTS)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ $(LIB_NEEDS)
 
+$(TOOLS_TESTS)/share_test: $(B)/obj/tests/tools/share_test.o \
+		$(addprefix $(B)/obj/tools/,ranks.o share.o share_nodes.o table.o) $(LIB_OBJECTS)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -lcmocka $(TOOLS_LIBS) $(LIB_NEEDS)
+
 .PHONY: check-tools check-tools-driver
-check-tools: all $(addprefix $(TOOLS_TESTS)/,holder waiter cgroup_test)
+check-tools: all $(addprefix $(TOOLS_TESTS)/,holder waiter cgroup_test share_test)
 	@tests/tools/run $(B) $(TOOLS_TESTS)
 
 TOOLS_ON_DRIVER := all $(TOOLS_TESTS)/holder $(B)/vm/init

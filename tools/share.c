@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* Divides what the environment says among the processes of a job: see share.h. */
+#include <err.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/base.h"
+#include "share.h"
+#include "table.h"
+#include "tool.h"
+
+#define PART_BYTES	4096
+
+struct folder {
+	char *path;
+	unsigned int place;		/* as they were given */
+	int node;
+};
+
+struct slice share_slice(unsigned int things, const struct rank *rank)
+{
+	unsigned int first = (unsigned int)((uint64_t)rank->number * things / rank->of);
+	unsigned int end = (unsigned int)((uint64_t)(rank->number + 1) * things / rank->of);
+
+	return (struct slice){ first, end > first ? end - first : 1 };
+}
+
+uint64_t share_bytes(uint64_t bytes, const struct rank *rank)
+{
+	return bytes / rank->of / PART_BYTES * PART_BYTES;
+}
+
+static int set(const char *variable, const char *value)
+{
+	if (!setenv(variable, value, 1))
+		return STATUS_OK;
+	warn("cannot set the environment");
+	return STATUS_FAILED;
+}
+
+static const char *value_of(const char *variable)
+{
+	const char *text = getenv(variable);
+
+	return text && *text ? text : NULL;
+}
+
+/* A value that is none stays as it is: what reads it later tells. */
+static int divide_size(const char *variable, const char *label, const struct rank *rank,
+		       FILE *told)
+{
+	const char *text = value_of(variable);
+	char number[32], *part;
+	uint64_t whole, bytes;
+
+	if (!text || !size_from_text(text, &whole) || !whole)
+		return STATUS_OK;
+	bytes = share_bytes(whole, rank);
+	if (!bytes) {
+		warnx("%s is '%s', which is too little for %u processes; raise it",
+		      knob_name_of(variable, ACTMEM_NAMES_RUN), text, rank->of);
+		return STATUS_USAGE;
+	}
+	snprintf(number, sizeof(number), "%llu", (unsigned long long)bytes);
+	part = bytes_to_text(bytes, 0);
+	fprintf(told, ", %s %s", label, part ? part : number);
+	free(part);
+	return set(variable, number);
+}
+
+static int by_node(const void *left, const void *right)
+{
+	const struct folder *one = left, *other = right;
+
+	if (one->node != other->node)
+		return one->node < other->node ? -1 : 1;
+	return one->place < other->place ? -1 : one->place > other->place;
+}
+
+/* Ranks are mostly in the order of their nodes, so that near disks are near in this one. */
+static int keep_folders(char *paths, const struct rank *rank, FILE *told)
+{
+	unsigned int count = 1, i;
+	struct folder *folders;
+	struct slice slice;
+	char *kept, *rest;
+	size_t length;
+	int status;
+	FILE *text;
+
+	for (rest = paths; *rest; rest++)
+		count += *rest == ':';
+	folders = calloc(count, sizeof(*folders));
+	text = open_memstream(&kept, &length);
+	if (!folders || !text)
+		err(STATUS_FAILED, "no memory for bookkeeping");
+	for (i = 0, rest = paths; i < count; i++) {
+		folders[i].path = strsep(&rest, ":");
+		folders[i].place = i;
+		folders[i].node = share_node_of_folder(folders[i].path);
+	}
+	qsort(folders, count, sizeof(*folders), by_node);
+	slice = share_slice(count, rank);
+	for (i = slice.first; i < slice.first + slice.count; i++)
+		fprintf(text, "%s%s", i > slice.first ? ":" : "", folders[i].path);
+	if (fclose(text))
+		err(STATUS_FAILED, "no memory for bookkeeping");
+	fprintf(told, ", spills to %s", kept);
+	status = set("ACTMEM_SPILL", kept);
+	free(kept);
+	free(folders);
+	return status;
+}
+
+static int divide_folders(const struct rank *rank, FILE *told)
+{
+	const char *paths = value_of("ACTMEM_SPILL");
+	char *copy;
+	int status;
+
+	/* An empty one among them is an error, which is told later. */
+	if (!paths || *paths == ':' || strstr(paths, "::") || paths[strlen(paths) - 1] == ':')
+		return STATUS_OK;
+	copy = strdup(paths);
+	if (!copy)
+		err(STATUS_FAILED, "no memory for bookkeeping");
+	status = keep_folders(copy, rank, told);
+	free(copy);
+	return status;
+}
+
+static int set_nodes(const struct rank *rank, FILE *told)
+{
+	char list[ACTMEM_NODES_MAX * 5] = "", why[SHARE_WHY_MAX];
+	const char *separator = "";
+	struct actmem_nodes nodes;
+	unsigned int node;
+	size_t used = 0;
+
+	if (!share_nodes(rank, &nodes, why))
+		return STATUS_OK;
+	for (node = 0; node < ACTMEM_NODES_MAX; node++) {
+		if (!(nodes.word[node / 64] >> (node % 64) & 1))
+			continue;
+		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%u", separator, node);
+		separator = ",";
+	}
+	fprintf(told, ", node%s %s %s", strchr(list, ',') ? "s" : "", list, why);
+	return set("ACTMEM_NODES", list);
+}
+
+static int set_name(const struct rank *rank, FILE *told)
+{
+	const char *name = value_of("ACTMEM_NAME");
+	char *own;
+	int status;
+
+	if (!name)
+		return STATUS_OK;
+	if (asprintf(&own, "%s.%u", name, rank->number) < 0)
+		err(STATUS_FAILED, "no memory for bookkeeping");
+	fprintf(told, ", name %s", own);
+	status = set("ACTMEM_NAME", own);
+	free(own);
+	return status;
+}
+
+int share_set(const struct rank *rank)
+{
+	size_t length;
+	char *words;
+	FILE *told = open_memstream(&words, &length);
+	int status;
+
+	if (!told)
+		err(STATUS_FAILED, "no memory for bookkeeping");
+	status = divide_size("ACTMEM_BUDGET", "budget", rank, told);
+	if (!status)
+		status = divide_size("ACTMEM_HEAP_LIMIT", "heap limit", rank, told);
+	if (!status)
+		status = divide_folders(rank, told);
+	if (!status)
+		status = divide_size("ACTMEM_SPILL_LIMIT", "at most", rank, told);
+	if (!status)
+		status = set_nodes(rank, told);
+	if (!status)
+		status = set_name(rank, told);
+	if (fclose(told))
+		err(STATUS_FAILED, "no memory for bookkeeping");
+	if (!status && !variable_is_on("ACTMEM_QUIET"))
+		warnx("rank %u of %u on this machine (%s)%s%s", rank->number, rank->of, rank->by,
+		      length ? ":" : "", length ? words + 1 : "");
+	free(words);
+	return status;
+}

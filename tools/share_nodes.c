@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * The nodes of one of a job's processes: its GPU's, or those of the CPUs that whoever
+ * started it has left to it, or its part of all.
+ */
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include "actmem_runtime.h"
+#include "machine/machine.h"
+#include "share.h"
+
+#define SYSFS_NODES	"/sys/devices/system/node"
+#define GPUS_MAX	64
+
+int share_node_of_folder(const char *folder)
+{
+	char link[64], device[PATH_MAX], *end;
+	struct stat stat_of;
+	uint64_t node;
+
+	if (stat(folder, &stat_of))
+		return -1;
+	snprintf(link, sizeof(link), "/sys/dev/block/%u:%u", major(stat_of.st_dev),
+		 minor(stat_of.st_dev));
+	if (!realpath(link, device))
+		return -1;
+	/* The disk's controller knows, which is above the disk and its partitions. */
+	while ((end = strrchr(device, '/')) && end != device) {
+		if (!sysfile_value(&node, "%s/numa_node", device) && node < ACTMEM_NODES_MAX)
+			return (int)node;
+		*end = '\0';
+	}
+	return -1;
+}
+
+/* The node of each GPU that CUDA shows to this process, -1 where it is not known. */
+static unsigned int find_gpus(int nodes[GPUS_MAX])
+{
+	const char *platforms = getenv("JAX_PLATFORMS");
+	struct actmem_runtime_options wanted;
+	struct actmem_runtime_info info;
+	struct actmem_runtime *runtime;
+	struct actmem_options options;
+	unsigned int count = 0;
+	struct actmem *am;
+
+	if (platforms && !strcmp(platforms, "cpu"))
+		return 0;
+	ACTMEM_INIT(&options);
+	options.backend = ACTMEM_BACKEND_MEMFD;
+	if (actmem_open(&am, &options))
+		return 0;
+	ACTMEM_INIT(&wanted);
+	wanted.kind = ACTMEM_RUNTIME_CUDA;
+	for (; count < GPUS_MAX; count++) {
+		wanted.device = (int32_t)count;
+		if (actmem_runtime_open(am, &wanted, &runtime))
+			break;
+		ACTMEM_INIT(&info);
+		nodes[count] = actmem_runtime_get_info(runtime, &info) ? -1 : info.node;
+		actmem_runtime_close(runtime);
+	}
+	actmem_close(am);
+	return count;
+}
+
+static bool nodes_of_gpu(const struct rank *rank, struct actmem_nodes *nodes,
+			 char why[SHARE_WHY_MAX])
+{
+	int of_gpus[GPUS_MAX];
+	unsigned int count = find_gpus(of_gpus), first = 0, i;
+
+	/* One for each rank, and JAX takes that of its number; or else what it shows are its. */
+	if (count >= rank->of) {
+		first = rank->number;
+		count = first + 1;
+	}
+	if (count == first + 1)
+		snprintf(why, SHARE_WHY_MAX, "of GPU %u", first);
+	else
+		snprintf(why, SHARE_WHY_MAX, "of its GPUs");
+	for (i = first; i < count; i++)
+		if (of_gpus[i] >= 0)
+			node_set(nodes, (unsigned int)of_gpus[i]);
+	return count;
+}
+
+/* Lists of CPUs are written as those of nodes are. */
+static void nodes_of_cpus(const struct actmem_nodes *some, struct actmem_nodes *nodes)
+{
+	char path[64], text[4096];
+	struct actmem_nodes cpus;
+	unsigned int node, cpu;
+	cpu_set_t own;
+
+	if (sched_getaffinity(0, sizeof(own), &own))
+		return;
+	for_each_node(node, some) {
+		snprintf(path, sizeof(path), SYSFS_NODES "/node%u/cpulist", node);
+		if (sysfile_read(path, text, sizeof(text)) || !nodes_parse(text, &cpus))
+			return;
+		for_each_node(cpu, &cpus) {
+			if (!CPU_ISSET(cpu, &own))
+				continue;
+			node_set(nodes, node);
+			break;
+		}
+	}
+}
+
+static void intersect(struct actmem_nodes *nodes, const struct actmem_nodes *others)
+{
+	unsigned int i;
+
+	for (i = 0; i < ACTMEM_NODES_MAX / 64; i++)
+		nodes->word[i] &= others->word[i];
+}
+
+/* Of the nodes that may be used, those for ranks without a GPU: with CPUs, unless named. */
+static void find_candidates(struct actmem_nodes *nodes, bool are_named)
+{
+	struct actmem_nodes with_cpus;
+	char text[4096];
+
+	if (are_named)
+		return;
+	if (!sysfile_read(SYSFS_NODES "/has_cpu", text, sizeof(text)) &&
+	    nodes_parse(text, &with_cpus))
+		intersect(nodes, &with_cpus);
+}
+
+static void nodes_of_rank(const struct rank *rank, const struct actmem_nodes *some,
+			  struct actmem_nodes *nodes)
+{
+	struct slice slice = share_slice(nodes_count(some), rank);
+	unsigned int node, seen = 0;
+
+	for_each_node(node, some) {
+		if (seen >= slice.first && seen < slice.first + slice.count)
+			node_set(nodes, node);
+		seen++;
+	}
+}
+
+bool share_nodes(const struct rank *rank, struct actmem_nodes *nodes, char why[SHARE_WHY_MAX])
+{
+	const char *policy = getenv("ACTMEM_POLICY"), *named = getenv("ACTMEM_NODES");
+	bool are_named = named && *named, has_gpu;
+	struct actmem_nodes some;
+	unsigned int first;
+
+	memset(nodes, 0, sizeof(*nodes));
+	nodes_allowed(&some);
+	if ((are_named && !nodes_parse(named, &some)) || nodes_count(&some) < 2 ||
+	    (policy && !strcasecmp(policy, "interleave")))
+		return false;
+	has_gpu = nodes_of_gpu(rank, nodes, why);
+	intersect(nodes, &some);
+	find_candidates(&some, are_named);
+	if (nodes_empty(nodes)) {
+		nodes_of_cpus(&some, nodes);
+		snprintf(why, SHARE_WHY_MAX, "of its CPUs");
+		if (!memcmp(nodes, &some, sizeof(some)))
+			memset(nodes, 0, sizeof(*nodes));
+	}
+	/* A GPU whose node is not known may be at any. */
+	if (nodes_empty(nodes) && has_gpu)
+		return false;
+	if (nodes_empty(nodes) && !nodes_empty(&some)) {
+		nodes_of_rank(rank, &some, nodes);
+		snprintf(why, SHARE_WHY_MAX, "of its rank");
+	}
+	/* This policy takes one alone. */
+	first = nodes_next(nodes, 0);
+	if (policy && !strcasecmp(policy, "preferred") && first < ACTMEM_NODES_MAX) {
+		memset(nodes, 0, sizeof(*nodes));
+		node_set(nodes, first);
+	}
+	return !nodes_empty(nodes);
+}
