@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 #include "actmem.h"
+#include "facts.h"
 #include "list_filter.h"
 #include "machine/machine.h"
 #include "mallocs.h"
@@ -237,24 +238,6 @@ static const struct column all_columns[] = {
 
 #define ALL_COLUMNS	(sizeof(all_columns) / sizeof(all_columns[0]))
 #define USUAL_COLUMNS	(ALL_COLUMNS - 3)
-
-/*
- * actmem_region_list() lists no region of a driver that cannot be asked. 0 if there
- * is none to miss; else the errno of actmem_open(), and its words.
- */
-static int driver_missing(void)
-{
-	struct actmem_options options;
-	struct actmem *am;
-	int err;
-
-	ACTMEM_INIT(&options);
-	options.backend = ACTMEM_BACKEND_DRIVER;
-	err = actmem_open(&am, &options);
-	if (!err)
-		actmem_close(am);
-	return err == -ENOENT || err == -ENXIO ? 0 : err;
-}
 
 /* Tells on stderr which regions are not shown, as they are no part of the list. */
 static int tell_what_is_missing(bool as_json)

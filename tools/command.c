@@ -35,7 +35,7 @@ static void print_help(const struct command *command)
 	       "%s\n"
 	       "\n", command->name, command->name, command->about);
 	for (i = 0; i < command->count; i++)
-		printf("  %-6s %s\n", command->subcommands[i].name,
+		printf("  %-8s %s\n", command->subcommands[i].name,
 		       command->subcommands[i].summary);
 	printf("\n"
 	       "'%s SUBCOMMAND --help' tells its options; actmem(1) tells all.\n"

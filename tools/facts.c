@@ -273,3 +273,17 @@ json_t *facts_nodes(void)
 		nodes = append_item(nodes, node_to_json(0, meminfo, "/sys/kernel/mm/hugepages"));
 	return nodes;
 }
+
+int driver_missing(void)
+{
+	struct actmem_options options;
+	struct actmem *am;
+	int err;
+
+	ACTMEM_INIT(&options);
+	options.backend = ACTMEM_BACKEND_DRIVER;
+	err = actmem_open(&am, &options);
+	if (!err)
+		actmem_close(am);
+	return err == -ENOENT || err == -ENXIO ? 0 : err;
+}

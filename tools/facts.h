@@ -47,4 +47,10 @@ json_t *facts_nodes(void);
 /* {"total_bytes", "available_bytes"}: what the kernel says of the machine; null if it does not. */
 json_t *facts_memory(void);
 
+/*
+ * actmem_region_list() lists no region of a driver that cannot be asked. 0 if there
+ * is none to miss; else the errno of actmem_open(), and its words.
+ */
+int driver_missing(void);
+
 #endif

@@ -9,6 +9,7 @@ static const struct subcommand subcommands[] = {
 	{ "prune", "remove named regions that no process has", cmd_prune },
 	{ "info", "show the backend, versions, nodes, page pools and limits", cmd_info },
 	{ "doctor", "find what keeps this machine from full speed, and its remedy", cmd_doctor },
+	{ "exporter", "tell Prometheus of this machine, over HTTP or in a file", cmd_exporter },
 	{ "bench", "measure pinning, copying and spill devices of this machine", cmd_bench },
 	{ "replay", "run a training step's traffic, and verify every byte", cmd_replay },
 	{ "plan", "decide which activations stay, leave, or are computed again", cmd_plan },

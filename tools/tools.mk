@@ -19,6 +19,13 @@ endif
 
 $(TOOLS_OBJECTS): EXTRA_CFLAGS += $(TOOLS_CFLAGS)
 
+# Of libmicrohttpd the header alone: the command loads it when it serves.
+ifneq ($(shell pkg-config --exists libmicrohttpd 2>/dev/null && echo found),)
+$(B)/obj/tools/serve.o: EXTRA_CFLAGS += -DHAVE_MICROHTTPD $(shell pkg-config --cflags libmicrohttpd)
+else
+LEFT_OUT += 'HTTP of actmem exporter: it needs libmicrohttpd-dev'
+endif
+
 $(B)/bin/actmem: $(TOOLS_OBJECTS) $(TOOLS_LIB_OBJECTS) $(B)/lib/libactmem.so.$(ABI)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -Wl,-rpath,'$$ORIGIN/../lib' $(TOOLS_LIBS)

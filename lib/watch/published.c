@@ -49,6 +49,11 @@ static int open_memory_file(const char *path)
 	return fd;
 }
 
+bool published_header(int fd, struct stats_header *header)
+{
+	return read_at(fd, header, sizeof(*header), 0);
+}
+
 static bool is_published(int fd, int pid)
 {
 	struct stats_header header;
@@ -57,7 +62,7 @@ static bool is_published(int fd, int pid)
 
 	return !fstat(fd, &stat) && stat.st_size == STATS_FILE_BYTES &&
 	       seals >= 0 && seals & F_SEAL_SHRINK &&
-	       read_at(fd, &header, sizeof(header), 0) && header.magic == STATS_MAGIC &&
+	       published_header(fd, &header) && header.magic == STATS_MAGIC &&
 	       header.version == STATS_VERSION && header.pid == process_own_pid(pid);
 }
 
@@ -76,7 +81,7 @@ static unsigned int published_records(int fd)
 {
 	struct stats_header header;
 
-	if (!read_at(fd, &header, sizeof(header), 0) || header.records > STATS_RECORDS)
+	if (!published_header(fd, &header) || header.records > STATS_RECORDS)
 		return 0;
 	return header.records;
 }

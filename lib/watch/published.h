@@ -27,6 +27,9 @@ struct published {
  */
 int published_open(const char *path, int pid);
 
+/* Its counters; false: they cannot be read. */
+bool published_header(int fd, struct stats_header *header);
+
 /* The record of a region; false: it has none. */
 bool published_find(struct published *published, uint64_t device, uint64_t id,
 		    struct stats_record *record);

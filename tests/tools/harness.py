@@ -24,7 +24,7 @@ ISOLATED = "ACTMEM_TEST_ISOLATED" in os.environ
 # For root too: no capability survives an exec.
 NO_CAPABILITIES = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
 SHMEM_ENABLED = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
-SUBCOMMANDS = ("run", "list", "waits", "prune", "info", "doctor", "bench", "replay", "plan", "probe")
+SUBCOMMANDS = ("run", "list", "waits", "prune", "info", "doctor", "exporter", "bench", "replay", "plan", "probe")
 # Those of actmem-bench, which actmem becomes for them.
 MEASURING = ("bench", "replay")
 # Those of the Python module.

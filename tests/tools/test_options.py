@@ -61,6 +61,8 @@ def sources(subcommand):
         return ["tools/options.c", "tools/tool.h"]
     if subcommand in MEASURING:
         return [f"bench/cmd_{subcommand}.c", "tools/memory_options.h", "tools/tool.h"]
+    if subcommand == "exporter":
+        return ["tools/cmd_exporter.c"]
     if subcommand in ("doctor", "list", "prune"):
         return [f"tools/cmd_{subcommand}.c", "tools/tool.h"]
     return [f"tools/cmd_{subcommand}.c", "tools/memory_options.h"]

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""actmem exporter: its numbers, HTTP, the file, and what it may not see."""
+import contextlib
+import os
+import signal
+import socket
+import stat
+import subprocess
+import tempfile
+import threading
+import urllib.error
+
+from harness import (HOLDER, actmem, clean_environment, expect, forbidden_device, holder,
+                     public_copy, stranger, NO_CAPABILITIES)
+from metrics import exporter, fetch, loopback, parse, printed, value
+from tap import case, main
+
+MIB = 1 << 20
+
+
+def held(samples, pid):
+    return sum(number for name, labels, number in samples
+               if name == "actmem_region_bytes" and labels["pid"] == str(pid))
+
+
+@case
+def regions_are_summed_by_process_and_gone_with_it():
+    with holder("left", 4 * MIB, 2 * MIB) as one, holder("right", 2 * MIB) as other:
+        samples = parse(printed())
+        labels = {"pid": str(one.pid), "uid": str(os.getuid()), "command": "holder",
+                  "kind": "anonymous", "state": "held"}
+        assert value(samples, "actmem_regions", **labels) == 2
+        assert value(samples, "actmem_region_bytes", **labels) == 6 * MIB
+        assert value(samples, "actmem_region_allocated_bytes", **labels) == 6 * MIB
+        assert value(samples, "actmem_process_regions_total", pid=str(one.pid)) == 2
+        assert held(samples, other.pid) == 2 * MIB
+        total = value(samples, "actmem_backend_region_bytes", backend="memfd")
+    samples = parse(printed())
+    assert held(samples, one.pid) == held(samples, other.pid) == 0, samples
+    assert total - value(samples, "actmem_backend_region_bytes", backend="memfd") == 8 * MIB
+    assert value(samples, "actmem_backend_regions", backend="driver") == 0
+
+
+@case
+def a_fallback_is_told_by_process_and_pages():
+    """A region that is longer than all huge pages has small ones."""
+    with open("/proc/sys/vm/nr_hugepages", encoding="ascii") as file:
+        wanted = (int(file.read()) + 1) * 2 * MIB
+    asked = clean_environment(ACTMEM_BACKEND="memfd", ACTMEM_PAGES="2M", ACTMEM_ALLOW="any")
+    plain = clean_environment(ACTMEM_BACKEND="memfd", ACTMEM_PAGES="4K", ACTMEM_ALLOW="unlocked")
+    with holder("less", wanted, environment=asked) as one, \
+            holder("asked", 2 * MIB, environment=plain) as other:
+        samples = parse(printed())
+        assert value(samples, "actmem_process_fallbacks_total", pid=str(one.pid),
+                     backend="memfd") >= 1
+        assert value(samples, "actmem_region_bytes", pid=str(one.pid)) == wanted
+        assert value(samples, "actmem_region_bytes", pid=str(other.pid), pages="4K") == 2 * MIB
+        assert value(samples, "actmem_process_fallbacks_total", pid=str(other.pid)) == 0
+
+
+@case
+def two_hundred_regions_make_no_more_series():
+    with holder("many", 2 * MIB, environment=clean_environment(
+            ACTMEM_PAGES="4K", ACTMEM_ALLOW="any")) as one:
+        few = parse(printed())
+        with holder("many", *[4096] * 200, environment=clean_environment(
+                ACTMEM_PAGES="4K", ACTMEM_ALLOW="any")) as process:
+            samples = parse(printed())
+            assert value(samples, "actmem_regions", pid=str(process.pid)) == 200
+        mine = [s for s in samples if s[1].get("pid") == str(process.pid)]
+        before = [s for s in few if s[1].get("pid") == str(one.pid)]
+        assert sorted(s[0] for s in mine) == sorted(s[0] for s in before)
+
+
+@case
+def processes_beyond_those_with_series_are_summed():
+    environment = clean_environment(ACTMEM_PAGES="4K", ACTMEM_ALLOW="any")
+    with contextlib.ExitStack() as stack:
+        for _ in range(140):
+            stack.enter_context(holder("one", 4096, environment=environment))
+        samples = parse(printed())
+    own = {labels["pid"] for name, labels, _ in samples if name == "actmem_regions"} - {""}
+    assert len(own) == 128, len(own)
+    assert value(samples, "actmem_processes_left_out") == 12
+    assert value(samples, "actmem_regions", pid="") == 12
+    assert value(samples, "actmem_process_regions_total", pid="") == 12
+    assert value(samples, "actmem_backend_regions", backend="memfd") == 140
+
+
+@case
+def a_command_cannot_write_a_sample():
+    with tempfile.TemporaryDirectory() as folder:
+        program = os.path.join(os.fsencode(folder), b'"} 1\\\xffx')
+        os.symlink(HOLDER, program)
+        with holder("evil", 2 * MIB, program=program) as process:
+            samples = parse(printed())
+        (command,) = {labels["command"] for name, labels, _ in samples
+                      if name == "actmem_regions" and labels["pid"] == str(process.pid)}
+        assert command == '\\"} 1\\\\?x', command
+
+
+@case
+def it_is_told_over_http():
+    with holder("web", 2 * MIB) as process, exporter("--listen", "127.0.0.1:0") as (_, url):
+        kind, text = fetch(url)
+        assert kind == "text/plain; version=0.0.4; charset=utf-8", kind
+        assert held(parse(text), process.pid) == 2 * MIB
+        assert fetch(url, "HEAD")[1] == ""
+        assert "/metrics" in fetch(url.replace("/metrics", "/"))[1]
+        for method, path, status in (("GET", "/other", 404), ("POST", "/metrics", 405),
+                                     ("DELETE", "/", 405)):
+            try:
+                fetch(url.replace("/metrics", path), method)
+            except urllib.error.HTTPError as error:
+                assert error.code == status, (method, path, error.code)
+            else:
+                raise AssertionError((method, path))
+
+
+@case
+def it_listens_on_loopback_by_default_and_on_ipv6():
+    with exporter() as (_, url):
+        assert url == "http://127.0.0.1:19475/metrics", url
+        fetch(url)
+    with exporter("--listen", "[::1]:0") as (_, url):
+        assert url.startswith("http://[::1]:"), url
+        fetch(url)
+
+
+@case
+def silent_and_many_clients_keep_nobody_out():
+    with exporter("--listen", "127.0.0.1:0") as (_, url):
+        port = int(url.split(":")[2].split("/")[0])
+        with socket.create_connection(("127.0.0.1", port)) as silent:
+            silent.sendall(b"GET /met")
+            told = []
+            threads = [threading.Thread(target=lambda: told.append(fetch(url)[1]))
+                       for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert len(told) == 8
+            for text in told:
+                value(parse(text), "actmem_all_users_visible")
+
+
+@case
+def sigterm_ends_it_and_a_busy_port_is_an_error():
+    with exporter("--listen", "127.0.0.1:0") as (process, url):
+        address = url.split("/")[2]
+        expect(actmem("exporter", "--listen", address), 1, "",
+               [f"cannot listen at {address}", "Address already in use"])
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        assert process.stderr.read() == ""
+    with exporter("--listen", address):
+        pass
+
+
+@case
+def what_is_no_address_is_named():
+    loopback()
+    for address in ("", "19475", ":19475", "127.0.0.1:", "127.0.0.1", "[]:1"):
+        expect(actmem("exporter", "--listen", address), 2, "", "(--listen)")
+    expect(actmem("exporter", "--listen", "127.0.0.1:none"), 2, "", "is no address")
+    expect(actmem("exporter", "-l", "127.0.0.1:0", "-t", "x"), 2, "", "either")
+    expect(actmem("exporter", "x"), 2, "", "unexpected argument 'x'")
+
+
+@case
+def the_file_takes_the_place_of_the_one_before():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "actmem.prom")
+        with open(path, "w", encoding="ascii") as file:
+            file.write("old")
+        before = os.stat(path).st_ino
+        with holder("file", 2 * MIB) as process:
+            expect(actmem("exporter", "--textfile", path), 0, "")
+            with open(path, encoding="utf-8") as file:
+                assert held(parse(file.read()), process.pid) == 2 * MIB
+        assert os.stat(path).st_ino != before
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o644
+        assert os.listdir(folder) == ["actmem.prom"]
+        expect(actmem("exporter", "-t", "here.prom", cwd=folder), 0, "")
+        assert sorted(os.listdir(folder)) == ["actmem.prom", "here.prom"]
+        expect(actmem("exporter", "-t", os.path.join(folder, "no", "file")), 1, "",
+               ["cannot write", "No such file"])
+
+
+@case
+def a_file_is_whole_or_the_one_before_when_it_is_killed():
+    """At whichever moment: nothing else has a name in the folder either, but for a whole one."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "actmem.prom")
+        expect(actmem("exporter", "-t", path), 0, "")
+        for delay in range(40):
+            prefix = ["timeout", "-s", "KILL", f"0.{delay:03}"]
+            actmem("exporter", "-t", path, prefix=prefix)
+            for name in os.listdir(folder):
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    value(parse(file.read()), "actmem_scrape_duration_seconds")
+
+
+@case
+def a_full_disk_leaves_the_one_before():
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "none", folder], check=True)
+        try:
+            path = os.path.join(folder, "actmem.prom")
+            with open(path, "w", encoding="ascii") as file:
+                file.write("old")
+            expect(actmem("exporter", "-t", path), 1, "", ["cannot write", "No space"])
+            with open(path, encoding="ascii") as file:
+                assert file.read() == "old"
+            assert os.listdir(folder) == ["actmem.prom"]
+        finally:
+            subprocess.run(["umount", folder], check=True)
+
+
+@case
+def a_user_is_told_what_he_may_see():
+    assert value(parse(printed()), "actmem_all_users_visible") == 1
+    with holder("secret", 2 * MIB) as process, public_copy() as program:
+        result = actmem("exporter", "-t", "-", prefix=stranger(), program=program, cwd="/")
+        expect(result, 0)
+        samples = parse(result.stdout)
+    assert value(samples, "actmem_all_users_visible") == 0
+    assert held(samples, process.pid) == 0
+    value(samples, "actmem_node_memory_bytes", node="0")
+
+
+@case
+def a_forbidden_driver_is_told():
+    assert value(parse(printed()), "actmem_driver_regions_visible") == 1
+    with forbidden_device():
+        samples = parse(printed(prefix=NO_CAPABILITIES))
+    assert value(samples, "actmem_driver_regions_visible") == 0
+
+
+@case
+def what_cannot_be_read_is_an_error_and_no_half():
+    with holder("hidden", 2 * MIB), tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "actmem.prom")
+        result = actmem("exporter", "-t", path, prefix=["prlimit", "--nofile=5"])
+        expect(result, 1, "", ["Too many open files"])
+        assert not os.listdir(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * The metrics of this machine: what `actmem list` and `actmem info` show, and the counters that
+ * processes publish, which may be nonsense. Regions are summed by process, pages and state,
+ * so that the number of series does not grow with that of regions.
+ */
+#include <err.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "actmem.h"
+#include "base/base.h"
+#include "facts.h"
+#include "machine/machine.h"
+#include "mallocs.h"
+#include "metrics.h"
+#include "metrics_process.h"
+#include "table.h"
+#include "tool.h"
+
+#define COUNT(array)	(sizeof(array) / sizeof((array)[0]))
+#define GAUGE(name_, help_, key_, ...)	\
+	{ .name = name_, .type = "gauge", .help = help_, .key = key_, __VA_ARGS__ }
+#define COUNTER(name_, help_, key_, ...)	\
+	{ .name = name_, .type = "counter", .help = help_, .key = key_, __VA_ARGS__ }
+
+static const char *const no_labels[] = { NULL };
+static const char *const version_labels[] = { "version", "abi", NULL };
+static const char *const node_labels[] = { "node", NULL };
+static const char *const page_labels[] = { "node", "pages", NULL };
+static const char *const mount_labels[] = { "path", NULL };
+static const char *const backend_labels[] = { "backend", NULL };
+static const char *const region_labels[] = { "pid", "uid", "command", "backend", "pages", "kind",
+					     "state", NULL };
+static const char *const process_labels[] = { "pid", "uid", "command", "backend", NULL };
+
+static const struct metric library_metrics[] = {
+	GAUGE("actmem_library_info", "Version of the library of this exporter.", "one"),
+	GAUGE("actmem_all_users_visible",
+	      "1: regions and processes of all users are told, 0: what this exporter's user may see.",
+	      "all_users"),
+	GAUGE("actmem_driver_regions_visible",
+	      "0: there is a driver, whose regions this exporter may not list.", "driver_visible"),
+	GAUGE("actmem_processes_left_out",
+	      "Processes beyond the number that have series of their own, summed with an empty pid.",
+	      "left_out"),
+};
+
+static const struct metric driver_metrics[] = {
+	GAUGE("actmem_driver_info", "Version of the driver that is loaded.", "one"),
+	GAUGE("actmem_driver_regions", "Regions of the driver, of all users.", "regions"),
+	GAUGE("actmem_driver_lingering_regions",
+	      "Regions of the driver that are closed and still pinned, of all users.",
+	      "lingering_regions"),
+	GAUGE("actmem_driver_user_limit_bytes",
+	      "What each user's regions may have; +Inf: RLIMIT_MEMLOCK holds instead.",
+	      "user_limit_bytes", .is_limit = true),
+};
+
+static const struct metric node_metrics[] = {
+	GAUGE("actmem_node_memory_bytes", "Memory of the node.", "total_bytes"),
+	GAUGE("actmem_node_memory_free_bytes", "Free memory of the node.", "free_bytes"),
+	GAUGE("actmem_node_region_bytes", "The driver's regions on the node, of all users.",
+	      "region_bytes"),
+	GAUGE("actmem_node_lingering_bytes",
+	      "Memory on the node of regions that are closed and still pinned.", "lingering_bytes"),
+	GAUGE("actmem_node_limit_bytes", "What the driver's regions may have on the node.",
+	      "limit_bytes", .is_limit = true),
+	GAUGE("actmem_node_poisoned_bytes", "Pages out of use by hardware errors.",
+	      "poisoned_bytes"),
+	GAUGE("actmem_node_pool_bytes", "The driver's pool on the node.", "pool.total_bytes"),
+	GAUGE("actmem_node_pool_free_bytes", "Of the pool, what is ready.",
+	      "pool.free_bytes"),
+	GAUGE("actmem_node_pool_lent_bytes", "Of the pool, what regions have.",
+	      "pool.lent_bytes"),
+};
+
+static const struct metric page_metrics[] = {
+	GAUGE("actmem_node_huge_pages", "Huge pages that hugetlb has reserved.", "total"),
+	GAUGE("actmem_node_huge_pages_free", "Of them, those that nobody has.", "free"),
+};
+
+static const struct metric mount_metrics[] = {
+	GAUGE("actmem_mount_size_bytes", "Limit of a mounted file system of the driver.",
+	      "size_bytes", .is_limit = true),
+	GAUGE("actmem_mount_used_bytes", "Memory of the regions of the file system.",
+	      "used_bytes"),
+};
+
+static const struct metric backend_metrics[] = {
+	GAUGE("actmem_backend_regions", "Regions that are visible, by backend.", "regions"),
+	GAUGE("actmem_backend_region_bytes", "Length of the regions that are visible.",
+	      "bytes"),
+};
+
+static const struct metric region_metrics[] = {
+	GAUGE("actmem_regions", "Regions of a process, by pages and state.", "regions"),
+	GAUGE("actmem_region_bytes", "Length of the regions.", "bytes"),
+	GAUGE("actmem_region_allocated_bytes", "Of their pages, those that are there.",
+	      "allocated_bytes"),
+	GAUGE("actmem_region_pinned_bytes",
+	      "Held by devices and I/O (driver) or locked (memfd).", "pinned_bytes"),
+};
+
+static const struct metric process_metrics[] = {
+	COUNTER("actmem_process_fallbacks_total",
+	      "Times that a region was made of less than was asked for.", "fallbacks"),
+	COUNTER("actmem_process_regions_total", "Regions that the process made.",
+	      "regions_total"),
+	GAUGE("actmem_process_heap_bytes", "Blocks of heaps that are in use.", "block_bytes"),
+	GAUGE("actmem_process_stores", "Stores that the process has.", "stores"),
+	GAUGE("actmem_process_spilled_bytes", "Of blocks that are in files alone.",
+	      "spilled_bytes"),
+};
+
+static const struct metric malloc_metrics[] = {
+	GAUGE("actmem_malloc_processes", "Processes under 'actmem run --malloc'.", "processes"),
+	GAUGE("actmem_malloc_used_bytes", "Large blocks of malloc in use (--malloc).",
+	      "block_bytes"),
+	GAUGE("actmem_malloc_pooled_bytes", "Freed, and not given back.", "pooled_bytes"),
+	COUNTER("actmem_malloc_refused_total", "Large blocks that came from elsewhere.",
+	      "refused_total"),
+};
+
+static const struct metric scrape_metrics[] = {
+	GAUGE("actmem_scrape_duration_seconds", "How long this read of the machine took.",
+	      "duration", .is_ns = true),
+};
+
+/* Takes the rows. False: no memory. */
+static bool write_rows(FILE *out, json_t *rows, const char *const *labels,
+		       const struct metric *metrics, size_t count)
+{
+	if (rows)
+		metrics_write(out, rows, labels, metrics, count);
+	json_decref(rows);
+	return rows;
+}
+
+static json_t *only(json_t *row)
+{
+	return append_item(json_array(), row);
+}
+
+/* Without a driver there is no row. */
+static json_t *driver_rows(void)
+{
+	json_t *driver = facts_driver();
+
+	if (driver && json_is_null(json_object_get(driver, "version")) &&
+	    json_is_null(json_object_get(driver, "regions"))) {
+		json_decref(driver);
+		return json_array();
+	}
+	return only(merge_objects(driver, json_pack("{s:i}", "one", 1)));
+}
+
+/* A limit that nobody keeps is none. */
+static json_t *node_rows(void)
+{
+	json_t *nodes = facts_nodes(), *node;
+	size_t i;
+
+	json_array_foreach(nodes, i, node)
+		if (json_is_null(json_object_get(node, "region_bytes")))
+			json_object_del(node, "limit_bytes");
+	return nodes;
+}
+
+/* The huge pages of each node and size. */
+static json_t *page_rows(const json_t *nodes)
+{
+	static const char *const sizes[] = { "2M", "1G" };
+	json_t *rows = json_array(), *node, *pool;
+	char key[16];
+	size_t i, size;
+
+	json_array_foreach(nodes, i, node) {
+		for (size = 0; size < COUNT(sizes); size++) {
+			snprintf(key, sizeof(key), "huge_%s", sizes[size]);
+			pool = json_object_get(node, key);
+			if (json_is_object(pool))
+				rows = append_item(rows, json_pack(
+					"{s:O, s:s, s:O, s:O}", "node",
+					json_object_get(node, "node"), "pages", sizes[size], "total",
+					json_object_get(pool, "total"), "free",
+					json_object_get(pool, "free")));
+		}
+	}
+	return rows;
+}
+
+static bool write_nodes(FILE *out)
+{
+	json_t *nodes = node_rows(), *pages = nodes ? page_rows(nodes) : NULL;
+
+	return write_rows(out, nodes, node_labels, node_metrics, COUNT(node_metrics)) &
+	       write_rows(out, pages, page_labels, page_metrics, COUNT(page_metrics));
+}
+
+static bool write_machine(FILE *out)
+{
+	return write_rows(out, driver_rows(), version_labels, driver_metrics, 1) &&
+	       write_rows(out, driver_rows(), no_labels, driver_metrics + 1,
+			  COUNT(driver_metrics) - 1) &&
+	       write_nodes(out) &&
+	       write_rows(out, facts_mounts(), mount_labels, mount_metrics, COUNT(mount_metrics));
+}
+
+/* Processes in malloc mode, all together: there may be many. */
+static json_t *malloc_rows(void)
+{
+	static const char *const sums[] = { "block_bytes", "pooled_bytes", "refused_total" };
+	json_t *mallocs = mallocs_to_json(), *sum, *row;
+	size_t i, key;
+	bool good;
+
+	sum = json_pack("{s:I}", "processes", (json_int_t)json_array_size(mallocs));
+	good = mallocs && sum;
+	for (key = 0; good && key < COUNT(sums); key++) {
+		good = row_add(sum, sums[key], 0);
+		json_array_foreach(mallocs, i, row)
+			good = good && row_add(sum, sums[key], (uint64_t)json_integer_value(
+						       json_object_get(row, sums[key])));
+	}
+	json_decref(mallocs);
+	if (good)
+		return only(sum);
+	json_decref(sum);
+	return NULL;
+}
+
+static bool write_processes(FILE *out, const struct process_rows *rows)
+{
+	metrics_write(out, rows->backends, backend_labels, backend_metrics,
+		      COUNT(backend_metrics));
+	metrics_write(out, rows->regions, region_labels, region_metrics, COUNT(region_metrics));
+	metrics_write(out, rows->processes, process_labels, process_metrics,
+		      COUNT(process_metrics));
+	return write_rows(out, malloc_rows(), no_labels, malloc_metrics, COUNT(malloc_metrics));
+}
+
+static bool write_self(FILE *out, const struct process_rows *rows, uint64_t began)
+{
+	json_t *self = merge_objects(facts_library(), json_pack(
+		"{s:i, s:b, s:b, s:I}", "one", 1, "all_users", sees_all_users(),
+		"driver_visible", !driver_missing(), "left_out", (json_int_t)rows->left_out));
+
+	return write_rows(out, only(json_incref(self)), version_labels, library_metrics, 1) &
+	       write_rows(out, only(self), no_labels, library_metrics + 1,
+			  COUNT(library_metrics) - 1) &&
+	       write_rows(out, only(json_pack("{s:I}", "duration",
+					      (json_int_t)(clock_ns() - began))),
+			  no_labels, scrape_metrics, COUNT(scrape_metrics));
+}
+
+char *metrics_read(size_t *length)
+{
+	const uint64_t began = clock_ns();
+	struct process_rows rows = { 0 };
+	char *text = NULL;
+	bool good = false;
+	FILE *out;
+
+	if (!process_rows_read(&rows))
+		return NULL;
+	out = open_memstream(&text, length);
+	if (out) {
+		good = write_machine(out) && write_processes(out, &rows) &&
+		       write_self(out, &rows, began) && !ferror(out);
+		good = !fclose(out) && good;
+	}
+	process_rows_free(&rows);
+	if (good)
+		return text;
+	warnx("%s", strerror(ENOMEM));
+	free(text);
+	return NULL;
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Sums regions and published counters by process. A row is found by its labels, so that a
+ * machine with many regions costs no more than looking at each once.
+ */
+#include <err.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "actmem.h"
+#include "machine/machine.h"
+#include "metrics_process.h"
+#include "table.h"
+#include "watch/watch.h"
+
+#define KEY_SIZE	160
+
+/* Whether the process has rows of its own. */
+static bool has_rows(struct process_rows *rows, int pid)
+{
+	char key[KEY_SIZE];
+	size_t i;
+
+	for (i = 0; i < rows->count; i++)
+		if (rows->pids[i] == pid)
+			return true;
+	if (rows->count < PROCESSES_MAX) {
+		rows->pids[rows->count++] = pid;
+		return true;
+	}
+	snprintf(key, sizeof(key), "left out %d", pid);
+	if (!json_object_get(rows->index, key) &&
+	    !json_object_set_new(rows->index, key, json_true()))
+		rows->left_out++;
+	return false;
+}
+
+/* The row with that key, to which the caller adds; NULL: there is none yet. */
+static json_t *row_of(const struct process_rows *rows, const char *key)
+{
+	return json_object_get(rows->index, key);
+}
+
+/* Takes a new row. NULL: no memory. */
+static json_t *add_row(struct process_rows *rows, json_t *array, const char *key, json_t *row)
+{
+	if (!row || json_array_append_new(array, row) ||
+	    json_object_set(rows->index, key, row))
+		return NULL;
+	return row;
+}
+
+bool row_add(json_t *row, const char *key, uint64_t amount)
+{
+	uint64_t sum = (uint64_t)json_integer_value(json_object_get(row, key));
+
+	if (amount > INT64_MAX - sum)
+		sum = INT64_MAX;
+	else
+		sum += amount;
+	return !json_object_set_new(row, key, json_integer((json_int_t)sum));
+}
+
+static json_t *backend_row(struct process_rows *rows, const char *backend)
+{
+	return row_of(rows, backend) ?:
+	       add_row(rows, rows->backends, backend,
+		       json_pack("{s:s, s:i, s:i}", "backend", backend, "regions", 0, "bytes", 0));
+}
+
+/* A region whose maker lives where this process cannot look is nobody's leak. */
+static const char *state_of(const struct actmem_region_info *region)
+{
+	if (region->lingering)
+		return "lingering";
+	if (region->pid < 0)
+		return "elsewhere";
+	return region->pid ? "held" : "no_process";
+}
+
+static json_t *region_row(struct process_rows *rows, const struct actmem_region_info *region)
+{
+	const char *backend = backend_text(region->backend), *pages = pages_text(region->pages);
+	const char *kind = region->named ? "named" : "anonymous", *state = state_of(region);
+	bool is_own = region->pid > 0 && has_rows(rows, region->pid);
+	int pid = is_own ? region->pid : 0;
+	char key[KEY_SIZE];
+
+	snprintf(key, sizeof(key), "region %d %u %s %s %s %s", pid, region->uid, backend, pages,
+		 kind, state);
+	return row_of(rows, key) ?:
+	       add_row(rows, rows->regions, key, json_pack(
+		       "{s:o, s:I, s:o, s:s, s:s, s:s, s:s}",
+		       "pid", pid ? json_integer(pid) : json_null(),
+		       "uid", (json_int_t)region->uid,
+		       "command", text_to_json(is_own ? region->command : ""),
+		       "backend", backend, "pages", pages, "kind", kind, "state", state));
+}
+
+static bool add_region(struct process_rows *rows, const struct actmem_region_info *region)
+{
+	json_t *backend = backend_row(rows, backend_text(region->backend));
+	json_t *row = region_row(rows, region);
+
+	return backend && row && row_add(backend, "regions", 1) &&
+	       row_add(backend, "bytes", region->length) && row_add(row, "regions", 1) &&
+	       row_add(row, "bytes", region->length) &&
+	       row_add(row, "allocated_bytes", region->allocated_bytes) &&
+	       row_add(row, "pinned_bytes", region->pinned_bytes);
+}
+
+/* False: told why. */
+static bool add_regions(struct process_rows *rows)
+{
+	struct actmem_region_info *regions;
+	size_t count, i;
+	bool good = true;
+
+	if (actmem_region_list(&regions, &count)) {
+		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
+		return false;
+	}
+	for (i = 0; good && i < count; i++)
+		good = add_region(rows, &regions[i]);
+	free(regions);
+	if (!good)
+		warnx("%s", strerror(ENOMEM));
+	return good;
+}
+
+static json_t *process_row(struct process_rows *rows, int pid, const char *backend)
+{
+	bool is_own = has_rows(rows, pid);
+	char key[KEY_SIZE], command[16] = "";
+	uid_t uid = 0;
+
+	process_owner(pid, &uid);
+	if (is_own)
+		process_command(pid, command);
+	snprintf(key, sizeof(key), "process %d %u %s", is_own ? pid : 0, uid, backend);
+	return row_of(rows, key) ?:
+	       add_row(rows, rows->processes, key, json_pack(
+		       "{s:o, s:I, s:o, s:s}", "pid", is_own ? json_integer(pid) : json_null(),
+		       "uid", (json_int_t)uid, "command", text_to_json(command),
+		       "backend", backend));
+}
+
+/* What one opened backend of a process publishes. False: no memory. */
+static bool add_published(struct process_rows *rows, int pid, int fd)
+{
+	struct stats_header header;
+	const struct counters *counters = &header.counters;
+	json_t *row;
+
+	if (!published_header(fd, &header))
+		return true;
+	row = process_row(rows, pid, header.backend == ACTMEM_BACKEND_DRIVER ?
+			  backend_text(ACTMEM_BACKEND_DRIVER) :
+			  backend_text(ACTMEM_BACKEND_MEMFD));
+	return row && row_add(row, "fallbacks", counters->fallbacks_total) &&
+	       row_add(row, "regions_total", counters->regions_total) &&
+	       row_add(row, "block_bytes", counters->block_bytes) &&
+	       row_add(row, "stores", counters->stores) &&
+	       row_add(row, "spilled_bytes", counters->spilled_bytes);
+}
+
+/* False: told why. */
+static bool add_process(struct process_rows *rows, int pid)
+{
+	struct process_links links;
+	int fd, error = process_links_open(&links, pid);
+
+	while (!error && process_links_next(&links, PUBLISHED_LINK)) {
+		fd = published_open(links.path, pid);
+		if (fd >= 0) {
+			error = add_published(rows, pid, fd) ? 0 : -ENOMEM;
+			close(fd);
+		} else if (is_own_error(fd)) {
+			error = fd;
+		}
+	}
+	process_links_close(&links);
+	if (error)
+		warnx("cannot read what process %d publishes (%s)", pid, strerror(-error));
+	return !error;
+}
+
+static bool add_processes(struct process_rows *rows)
+{
+	DIR *directory = opendir("/proc");
+	bool good = directory;
+	int pid;
+
+	if (!good)
+		warnx("cannot look for processes in /proc (%s)", strerror(errno));
+	while (good && (pid = process_next(directory)))
+		good = add_process(rows, pid);
+	if (directory)
+		closedir(directory);
+	return good;
+}
+
+bool process_rows_read(struct process_rows *rows)
+{
+	rows->backends = json_array();
+	rows->regions = json_array();
+	rows->processes = json_array();
+	rows->index = json_object();
+	if (!rows->backends || !rows->regions || !rows->processes || !rows->index ||
+	    !backend_row(rows, backend_text(ACTMEM_BACKEND_DRIVER)) ||
+	    !backend_row(rows, backend_text(ACTMEM_BACKEND_MEMFD)))
+		warnx("%s", strerror(ENOMEM));
+	else if (add_regions(rows) && add_processes(rows))
+		return true;
+	process_rows_free(rows);
+	return false;
+}
+
+void process_rows_free(struct process_rows *rows)
+{
+	json_decref(rows->backends);
+	json_decref(rows->regions);
+	json_decref(rows->processes);
+	json_decref(rows->index);
+}
