@@ -72,10 +72,11 @@ def what_is_installed_works_and_uninstall_leaves_nothing():
 def what_is_left_out_is_told_and_not_made():
     """The hint that names a command of make's does not run it."""
     with tempfile.TemporaryDirectory() as folder:
-        venv = os.path.join(folder, "venv")
-        hint = f"left out: libactmem_xla.so, which JAX needs: first `make {venv}/.ready`"
+        venv, demo = os.path.join(folder, "venv"), os.path.join(folder, "demo")
+        hint = f"left out: libactmem_xla.so, which JAX needs: first `make {demo}/.ready`"
         for target in ("all", "install"):
-            told = make(target, os.path.join(folder, "root"), f"VENV={venv}").splitlines()
+            told = make(target, os.path.join(folder, "root"), f"VENV={venv}",
+                        f"DEMO_VENV={demo}").splitlines()
             assert hint in told, told
             assert all(line.startswith("left out: ") for line in told), told
         assert os.listdir(folder) == ["root"], os.listdir(folder)
