@@ -20,7 +20,9 @@ install::
 	install -D -m 644 LICENSE $(DOCDIR)/LICENSE
 	install -m 644 LICENSES/*.txt docs/*.md $(DOCDIR)
 	install -D -m 644 -t $(DOCDIR)/abi docs/abi/*
+	install -D -m 755 -t $(DATADIR)/slurm packaging/slurm/*
 
 uninstall::
 	rm -f $(UDEVDIR)/70-actmem.rules $(SYSUSERSDIR)/actmem.conf
-	rm -rf $(DOCDIR)
+	rm -rf $(DOCDIR) $(DATADIR)/slurm
+	! [ -d $(DATADIR) ] || rmdir --ignore-fail-on-non-empty $(DATADIR)

@@ -58,6 +58,8 @@ class Cluster:
             os.mkdir(os.path.join(folder, name))
         self.write("slurm.conf", CONF.format(folder=folder, memory=memory, gres=gres, more=more))
         self.write("gres.conf", f"Name=actmem Count={gres} Flags=CountOnly\n")
+        # Of which nothing is used; to find out, slurmd wants to see some mounted.
+        self.write("cgroup.conf", "CgroupPlugin=cgroup/v1\n")
         self.write("munge.key", "k" * 64, 0o600)
         self.environment = {"SLURM_CONF": os.path.join(folder, "slurm.conf"), "LC_ALL": "C.UTF-8",
                             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
