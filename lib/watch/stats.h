@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "actmem.h"
+#include "actmem_store.h"
 #include "watch/waits.h"
 
 #define STATS_LABEL		"actmem-stats"
