@@ -15,8 +15,12 @@ bool has_capability(unsigned int capability)
 	return data[CAP_TO_INDEX(capability)].effective & CAP_TO_MASK(capability);
 }
 
-/* The driver asks for CAP_SYS_ADMIN, /proc/PID/fd for CAP_SYS_PTRACE. */
+/*
+ * The driver asks for CAP_SYS_ADMIN, a descriptor in /proc/PID/fd for CAP_SYS_PTRACE, and that
+ * folder, which its user alone may read, for one of the other two.
+ */
 bool sees_all_users(void)
 {
-	return has_capability(CAP_SYS_ADMIN) && has_capability(CAP_SYS_PTRACE);
+	return has_capability(CAP_SYS_ADMIN) && has_capability(CAP_SYS_PTRACE) &&
+	       (has_capability(CAP_DAC_READ_SEARCH) || has_capability(CAP_DAC_OVERRIDE));
 }

@@ -147,6 +147,27 @@ static json_t *process_row(struct process_rows *rows, int pid, const char *backe
 		       "backend", backend));
 }
 
+/* A library of before does not tell. False: no memory. */
+static bool add_traffic(json_t *row, const struct published_traffic *traffic)
+{
+	struct actmem_store_stats stats;
+
+	if (traffic->count != TRAFFIC_TOTALS)
+		return true;
+	memcpy((char *)&stats + TRAFFIC_FIRST, traffic->totals, sizeof(traffic->totals));
+	return row_add(row, "puts", stats.puts_total) &&
+	       row_add(row, "takes", stats.takes_total) &&
+	       row_add(row, "ahead", stats.hits_total) &&
+	       row_add(row, "late", stats.late_total) &&
+	       row_add(row, "misses", stats.misses_total) &&
+	       row_add(row, "put_stall_ns", stats.put_stall_ns_total) &&
+	       row_add(row, "take_stall_ns", stats.take_stall_ns_total) &&
+	       row_add(row, "spilled_bytes_total", stats.spilled_bytes_total) &&
+	       row_add(row, "filled_bytes_total", stats.filled_bytes_total) &&
+	       row_add(row, "failed_spills", stats.failed_spills_total) &&
+	       row_add(row, "failed_fills", stats.failed_fills_total);
+}
+
 /* What one opened backend of a process publishes. False: no memory. */
 static bool add_published(struct process_rows *rows, int pid, int fd)
 {
@@ -163,7 +184,8 @@ static bool add_published(struct process_rows *rows, int pid, int fd)
 	       row_add(row, "regions_total", counters->regions_total) &&
 	       row_add(row, "block_bytes", counters->block_bytes) &&
 	       row_add(row, "stores", counters->stores) &&
-	       row_add(row, "spilled_bytes", counters->spilled_bytes);
+	       row_add(row, "spilled_bytes", counters->spilled_bytes) &&
+	       add_traffic(row, &header.traffic);
 }
 
 /* False: told why. */

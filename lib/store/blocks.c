@@ -152,6 +152,14 @@ static void count_block(struct actmem_store *store, struct store_block *block, u
 	block->counted = sums;
 }
 
+void store_count(struct actmem_store *store, uint64_t *total, uint64_t amount)
+{
+	struct published_traffic *traffic = &store->am->stats.header->traffic;
+
+	*total += amount;
+	counter_add(&traffic->totals[total - &store->stats.puts_total], amount);
+}
+
 void store_update_counts(struct actmem_store *store, struct store_block *block)
 {
 	struct order *order = order_of(store, block);

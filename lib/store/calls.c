@@ -132,7 +132,7 @@ static int commit(struct actmem_store *store, struct actmem_key key, enum store_
 		pthread_mutex_lock(&store->lock);
 	}
 	if (block) {
-		store->stats.puts_total++;
+		store_count(store, &store->stats.puts_total, 1);
 		wait_note(store->am->waits);
 		want(store, block);
 		store_advance(store);
@@ -248,7 +248,7 @@ static void taken(struct actmem_store *store, struct store_block *block)
 	link_remove(&block->puts);
 	link_remove(&block->guessed);
 	store_update_counts(store, block);
-	store->stats.takes_total++;
+	store_count(store, &store->stats.takes_total, 1);
 	schedule_take(&store->schedule, block->key, block->turn++, block->put_clock);
 	pace_take(&store->pace, block->length, clock_ns());
 	wait_note(store->am->waits);
@@ -291,8 +291,8 @@ static int hold(struct actmem_store *store, struct actmem_key key, uint64_t byte
 		block->user = USER_NONE;
 		store_update_counts(store, block);
 	} else {
-		++*kind;
-		store->stats.handed_over_total += is_handed_over;
+		store_count(store, kind, 1);
+		store_count(store, &store->stats.handed_over_total, is_handed_over);
 		taken(store, block);
 		*result = block;
 	}
@@ -378,7 +378,7 @@ int actmem_store_drop(struct actmem_store *store, struct actmem_key key)
 			     block->user == USER_COMMITS ? "being committed" : "held");
 	} else {
 		if (block->is_ahead)
-			store->stats.wasted_bytes_total += block->bytes;
+			store_count(store, &store->stats.wasted_bytes_total, block->bytes);
 		store_end(store, block);
 		if (!store->sums[SUM_LIVE].blocks)
 			spillfile_empty(&store->files);

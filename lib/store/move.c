@@ -50,7 +50,7 @@ static void tell_waiter(struct actmem_store *store, const struct store_block *bl
 {
 	struct waiter *waiter;
 
-	store->stats.failed_spills_total++;
+	store_count(store, &store->stats.failed_spills_total, 1);
 	store->spills_fail = true;
 	if (link_is_alone(&store->waiters))
 		return;
@@ -77,7 +77,7 @@ static void spill_ended(struct actmem_store *store, struct store_block *block, i
 	if (!error) {
 		block->is_filed = true;
 		store->spills_fail = false;
-		store->stats.spilled_bytes_total += block->bytes;
+		store_count(store, &store->stats.spilled_bytes_total, block->bytes);
 	} else {
 		if (bad_room)
 			spillfile_avoid(&store->files, &block->room);
@@ -102,12 +102,12 @@ static void fill_ended(struct actmem_store *store, struct store_block *block, in
 
 	block->transfer = TRANSFER_NONE;
 	if (!error) {
-		store->stats.filled_bytes_total += block->bytes;
+		store_count(store, &store->stats.filled_bytes_total, block->bytes);
 	} else {
 		block->is_ahead = false;
 		store_forget_memory(store, block);
 		if (!block->is_ended) {
-			store->stats.failed_fills_total++;
+			store_count(store, &store->stats.failed_fills_total, 1);
 			block->is_unreadable = true;
 		}
 		if (waiter) {
@@ -173,7 +173,7 @@ bool store_drop_clean(struct actmem_store *store, const struct store_block *late
 		return false;
 	block = link_item(last, struct store_block, place);
 	if (block->is_ahead)
-		store->stats.wasted_bytes_total += block->bytes;
+		store_count(store, &store->stats.wasted_bytes_total, block->bytes);
 	block->is_ahead = false;
 	store_forget_memory(store, block);
 	store_update_counts(store, block);

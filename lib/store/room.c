@@ -71,7 +71,7 @@ void store_end_stall(struct actmem_store *store, struct waiter *waiter,
 
 	if (!waiter->is_stalled)
 		return;
-	*total += clock_ns() - waiter->since;
+	store_count(store, total, clock_ns() - waiter->since);
 	store_tell(store, ACTMEM_STORE_STALL_END, block, 0);
 }
 

@@ -209,6 +209,9 @@ void store_take_memory(struct actmem_store *store, struct store_block *block, vo
 /* Has it wanted at another time, and not as a guess. */
 void store_want(struct actmem_store *store, struct store_block *block, struct want want);
 
+/* Adds to a total of store->stats, and to that which the process publishes. */
+void store_count(struct actmem_store *store, uint64_t *total, uint64_t amount);
+
 /* Nothing, or in a debug build the end of the program if a sum is wrong. */
 void store_check_sums(struct actmem_store *store);
 

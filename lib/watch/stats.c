@@ -74,6 +74,7 @@ int stats_open(struct stats *stats, enum actmem_backend backend)
 	stats->header->pid = getpid();
 	stats->header->backend = backend;
 	stats->header->waits.places = WAITS_MAX;
+	stats->header->traffic.count = TRAFFIC_TOTALS;
 	atomic_thread_fence(memory_order_release);
 	stats->header->magic = STATS_MAGIC;
 	memset(stats->taken, 0, sizeof(stats->taken));

@@ -12,9 +12,11 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "actmem.h"
+#include "actmem_store.h"
 #include "watch/waits.h"
 
 #define STATS_LABEL		"actmem-stats"
@@ -42,6 +44,19 @@ struct counters {
 	_Atomic uint64_t spilled_bytes;
 };
 
+/*
+ * What all stores of the backend have done: the totals from puts_total to
+ * failed_fills_total of struct actmem_store_stats, in its order, which stays.
+ */
+#define TRAFFIC_FIRST	offsetof(struct actmem_store_stats, puts_total)
+#define TRAFFIC_TOTALS	((offsetof(struct actmem_store_stats, failed_fills_total) - \
+			  TRAFFIC_FIRST) / sizeof(uint64_t) + 1)
+
+struct published_traffic {
+	uint64_t count;			/* TRAFFIC_TOTALS; 0 of a library that has none */
+	_Atomic uint64_t totals[TRAFFIC_TOTALS];
+};
+
 struct stats_header {
 	uint64_t magic;
 	uint32_t version;
@@ -50,6 +65,7 @@ struct stats_header {
 	_Atomic uint32_t records;	/* the first so many may be in use */
 	struct counters counters;
 	struct published_waits waits;
+	struct published_traffic traffic;
 };
 
 struct stats_record {

@@ -42,7 +42,7 @@ def printed(**options):
 
 
 def loopback():
-    """In a network namespace of one's own it begins down."""
+    """Up: it begins down in a network namespace of its own."""
     if not ISOLATED:
         raise Skip("needs a network namespace of its own")
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)

@@ -50,9 +50,11 @@ def what_is_installed_works_and_uninstall_leaves_nothing():
                     "include/actmem_region.h", "include/actmem_runtime.h",
                     "include/actmem_store.h", "lib/pkgconfig/actmem.pc",
                     "lib/udev/rules.d/70-actmem.rules", "lib/sysusers.d/actmem.conf",
-                    "share/doc/actmem/LICENSE", "share/doc/actmem/installing.md",
-                    "share/doc/actmem/abi/fdinfo-actmem", "share/actmem/models.csv",
-                    "share/actmem/slurm/prolog"]
+                     "lib/systemd/system/actmem-exporter.service",
+                     "share/doc/actmem/LICENSE", "share/doc/actmem/installing.md",
+                     "share/doc/actmem/abi/fdinfo-actmem", "share/actmem/models.csv",
+                     "share/actmem/prometheus/actmem.rules.yml",
+                     "share/actmem/grafana/actmem.json", "share/actmem/slurm/prolog"]
         if os.path.exists(os.path.join(BUILD, "venv", ".ready")):
             expected.append("lib/actmem/python/actmem/libactmem_xla.so")
         if shutil.which("scdoc"):
