@@ -14,6 +14,17 @@
 #include "store/store.h"
 #include "store_rig.h"
 
+/* What others read of the process is what the store itself tells. */
+static void assert_published(struct rig *rig)
+{
+	const struct published_traffic *traffic = &rig->store->am->stats.header->traffic;
+	const struct actmem_store_stats stats = stats_of(rig);
+
+	assert_int_equal(traffic->count, TRAFFIC_TOTALS);
+	assert_memory_equal(traffic->totals, (const char *)&stats + TRAFFIC_FIRST,
+			    sizeof(traffic->totals));
+}
+
 static void test_failed_spill(void **state)
 {
 	uint64_t count;
@@ -33,6 +44,8 @@ static void test_failed_spill(void **state)
 		assert_int_equal(put(&rig, count++), 0);
 	assert_true(stats_of(&rig).spilled_bytes_total > 0);
 	take_all(&rig, count);
+	settle(&rig);
+	assert_published(&rig);
 }
 
 static void fill_disk(int error, const char *part)
