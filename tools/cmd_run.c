@@ -344,8 +344,9 @@ int cmd_run(int argc, char **argv)
 	is_malloc = malloc_mode_is_all();
 	trial.is_any = !is_malloc && best_memory_allow();
 	status = is_shared ? rank_find(said_rank, &rank) : STATUS_OK;
+	/* Nodes would bind the blocks of malloc, too, which are by the CPU that asks. */
 	if (!status && is_shared)
-		status = share_set(&rank);
+		status = share_set(&rank, !malloc_mode_is_wanted());
 	if (!status && !is_malloc)
 		status = try_environment(&trial);
 	if (!status && !find_library_folder(library_folder))

@@ -165,7 +165,7 @@ static int set_name(const struct rank *rank, FILE *told)
 	return status;
 }
 
-int share_set(const struct rank *rank)
+int share_set(const struct rank *rank, bool places)
 {
 	size_t length;
 	char *words;
@@ -181,7 +181,7 @@ int share_set(const struct rank *rank)
 		status = divide_folders(rank, told);
 	if (!status)
 		status = divide_size("ACTMEM_SPILL_LIMIT", "at most", rank, told);
-	if (!status)
+	if (!status && places)
 		status = set_nodes(rank, told);
 	if (!status)
 		status = set_name(rank, told);

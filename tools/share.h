@@ -34,7 +34,10 @@ bool share_nodes(const struct rank *rank, struct actmem_nodes *nodes, char why[S
 /* The node that the disk below a folder is at; -1: not known. */
 int share_node_of_folder(const char *folder);
 
-/* Leaves the rank's part of them in the environment. An enum exit_status, told by warnx(). */
-int share_set(const struct rank *rank);
+/*
+ * Leaves the rank's part of them in the environment, and if it @places memory, on which
+ * nodes. An enum exit_status, told by warnx().
+ */
+int share_set(const struct rank *rank, bool places);
 
 #endif

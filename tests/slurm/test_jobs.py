@@ -88,8 +88,8 @@ def srun(*words, **options):
 
 
 def holder(size):
-    return f"{cluster.folder}/bin/actmem run --heap-grow 4M -- {cluster.folder}/tests/tools/holder " \
-           f"heap {size * MIB}"
+    return f"{cluster.folder}/bin/actmem run --heap-grow 4M -- " \
+           f"{cluster.folder}/tests/tools/holder heap {size * MIB}"
 
 
 def ended(job):
@@ -147,11 +147,11 @@ def tasks_have_regions_of_their_own_there():
 
 
 @case
-def a_batch_script_and_its_steps_do_not_collide():
+def a_batch_script_and_its_steps_do_not_collide_and_the_next_finds_its_memory():
     script = os.path.join(cluster.folder, "script")
     with open(script, "w", encoding="ascii") as file:
         file.write(f"#!/bin/sh\necho $SLURM_JOB_ID\n{holder(4)} -- srun -n 2 {holder(4)} -- "
-                   "sh -c 'echo $ACTMEM_NAME'\n")
+                   f"sh -c 'echo $ACTMEM_NAME'\nsrun -n 1 {holder(4)} -- true\n")
     out = os.path.join(cluster.folder, "public", "out")
     good(cluster.call("sbatch", "-W", "-n", "2", "--gres=actmem:64M", "--mem=100", "-o", out,
                       "--chdir", "/", script, prefix=USER))
@@ -160,7 +160,7 @@ def a_batch_script_and_its_steps_do_not_collide():
     job = job_of(told)
     assert sorted(told.splitlines()[1:]) == [f"{JOBS}/job-{job}/task-0",
                                              f"{JOBS}/job-{job}/task-1",
-                                             *["ready wrote"] * 3], told
+                                             "ready found", *["ready wrote"] * 3], told
     assert ended(job)[-1].startswith("files left: 3, "), log.of(job)
 
 
@@ -190,6 +190,24 @@ def a_killed_job_leaves_nothing():
     told = ended(job)[-1]
     assert held and told.startswith(f"files left: {len(held)}, with ") and \
         told.endswith("; removed"), (held, told)
+
+
+@case
+def a_process_of_another_job_keeps_no_job_from_ending():
+    with open(f"{cluster.folder}/public/held", "w", encoding="ascii") as out, subprocess.Popen(
+            [*USER, "srun", "-n", "1", "--gres=actmem:64M", "--mem=100", "sh", "-c",
+             f"echo $SLURM_JOB_ID; {holder(4)}"], stdin=subprocess.PIPE, stdout=out,
+            env=cluster.environment, cwd="/") as step:
+        def told():
+            with open(out.name, encoding="ascii") as file:
+                return file.read()
+        cluster.wait_for(lambda: "ready" in told())
+        job = job_of(told())
+        with open(f"{JOBS}/job-{job}/task-0.0", "rb"):
+            step.stdin.close()
+            step.wait()
+            line = ended(job)[-1]
+    assert line.startswith("files left: 1, with ") and "actmem list" in line, line
 
 
 @case

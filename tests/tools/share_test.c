@@ -182,7 +182,7 @@ static void test_environment(void **state)
 	setenv("ACTMEM_SPILL", "/:/proc:/sys:/dev", 1);
 	setenv("ACTMEM_SPILL_LIMIT", "1G", 1);
 	setenv("ACTMEM_NAME", "/mnt/job", 1);
-	assert_int_equal(share_set(&rank), STATUS_OK);
+	assert_int_equal(share_set(&rank, true), STATUS_OK);
 	assert_set("ACTMEM_BUDGET", "3493888");
 	assert_set("ACTMEM_SPILL_LIMIT", "357912576");
 	assert_set("ACTMEM_NAME", "/mnt/job.2");
@@ -191,11 +191,11 @@ static void test_environment(void **state)
 	setenv("ACTMEM_BUDGET", "much", 1);
 	setenv("ACTMEM_SPILL", "/a::/b", 1);
 	unsetenv("ACTMEM_SPILL_LIMIT");
-	assert_int_equal(share_set(&rank), STATUS_OK);
+	assert_int_equal(share_set(&rank, true), STATUS_OK);
 	assert_set("ACTMEM_BUDGET", "much");
 	assert_set("ACTMEM_SPILL", "/a::/b");
 	setenv("ACTMEM_BUDGET", "12287", 1);
-	assert_int_equal(share_set(&rank), STATUS_USAGE);
+	assert_int_equal(share_set(&rank, true), STATUS_USAGE);
 }
 
 /* Of folders that nothing is known of, the order is the user's. */
@@ -206,13 +206,13 @@ static void test_folders(void **state)
 
 	for (; rank.number < rank.of; rank.number++) {
 		setenv("ACTMEM_SPILL", "/none/a:/none/b:/none/c:/none/d", 1);
-		assert_int_equal(share_set(&rank), STATUS_OK);
+		assert_int_equal(share_set(&rank, true), STATUS_OK);
 		assert_set("ACTMEM_SPILL", expected[rank.number]);
 	}
 	rank.of = 5;
 	rank.number = 4;
 	setenv("ACTMEM_SPILL", "/none/a:/none/b", 1);
-	assert_int_equal(share_set(&rank), STATUS_OK);
+	assert_int_equal(share_set(&rank, true), STATUS_OK);
 	assert_set("ACTMEM_SPILL", "/none/b");
 }
 
@@ -224,16 +224,18 @@ static void test_nodes(void **state)
 
 	for (; rank.number < rank.of; rank.number++) {
 		setenv("ACTMEM_NODES", "1000-1003", 1);
-		assert_int_equal(share_set(&rank), STATUS_OK);
+		assert_int_equal(share_set(&rank, true), STATUS_OK);
 		assert_set("ACTMEM_NODES", expected[rank.number]);
 	}
 	setenv("ACTMEM_NODES", "1000-1003", 1);
+	assert_int_equal(share_set(&(struct rank){ 2, 3, "--share" }, false), STATUS_OK);
+	assert_set("ACTMEM_NODES", "1000-1003");
 	setenv("ACTMEM_POLICY", "interleave", 1);
 	rank.number = 2;
-	assert_int_equal(share_set(&rank), STATUS_OK);
+	assert_int_equal(share_set(&rank, true), STATUS_OK);
 	assert_set("ACTMEM_NODES", "1000-1003");
 	setenv("ACTMEM_POLICY", "preferred", 1);
-	assert_int_equal(share_set(&rank), STATUS_OK);
+	assert_int_equal(share_set(&rank, true), STATUS_OK);
 	assert_set("ACTMEM_NODES", "1002");
 }
 
