@@ -4,7 +4,8 @@
  * from before it is made until it is gone, and against all of them or none, so that
  * no limit is ever exceeded.
  *
- * The memory cgroup is charged by the page allocator, with __GFP_ACCOUNT.
+ * The memory cgroup is charged by the page allocator, with __GFP_ACCOUNT; the dmem
+ * cgroup, which may limit a pool's pages, too, in dmem.c.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>

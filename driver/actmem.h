@@ -2,7 +2,7 @@
 /*
  * What the files of the driver know of each other. The layers, from the top:
  * main; ioctl, create and uring; mount, inode and file; dmabuf, map and sysfs;
- * populate; poison; slots; region; place; pool and account; the tracepoints.
+ * populate; poison; slots; region; place; dmem; pool and account; the tracepoints.
  *
  * The order of locks, each of which may be taken with those before it held:
  *
@@ -39,6 +39,7 @@
 struct actmem_mount;
 struct actmem_user;
 struct dentry;
+struct dmem_cgroup_pool_state;
 struct miscdevice;
 
 #define ACTMEM_PAGE_ORDER	HPAGE_PMD_ORDER
@@ -106,6 +107,7 @@ struct actmem_node {
  * @lingering: the inode is gone, what is held is pinned from outside
  * @lingering_pages: list of what is held then
  * @folios: page i of the region, NULL if it is missing
+ * @charges: the dmem cgroup's that page i is charged to, where there are such
  * @linger: entry in the list of lingering regions
  * @rcu: readers of the table look at regions without a reference
  * @name: label for people, or that of its file; protected by @lock
@@ -136,6 +138,7 @@ struct actmem_region {
 	bool lingering;
 	struct list_head lingering_pages;
 	struct folio **folios;
+	struct dmem_cgroup_pool_state **charges;
 	struct list_head linger;
 	struct rcu_head rcu;
 	char name[ACTMEM_NAME_BYTES];
@@ -320,8 +323,45 @@ void actmem_choose(const struct actmem_region *region, unsigned long wanted,
 		   struct actmem_choice *choice);
 int actmem_place_check_limits(struct actmem_region *region, const struct actmem_choice *choice,
 			      unsigned long pages, struct actmem_why *why);
-struct folio *actmem_place_page(const struct actmem_region *region, unsigned long index,
+struct folio *actmem_place_page(struct actmem_region *region, unsigned long index,
 				struct actmem_choice *choice, struct actmem_why *why);
+
+/* dmem.c */
+#ifdef CONFIG_CGROUP_DMEM
+int actmem_dmem_init(void);
+void actmem_dmem_exit(void);
+int actmem_dmem_region_init(struct actmem_region *region);
+void actmem_dmem_region_exit(struct actmem_region *region);
+int actmem_dmem_charge(struct actmem_region *region, unsigned long index, int node);
+void actmem_dmem_uncharge(struct actmem_region *region, unsigned long index);
+#else
+static inline int actmem_dmem_init(void)
+{
+	return 0;
+}
+
+static inline void actmem_dmem_exit(void)
+{
+}
+
+static inline int actmem_dmem_region_init(struct actmem_region *region)
+{
+	return 0;
+}
+
+static inline void actmem_dmem_region_exit(struct actmem_region *region)
+{
+}
+
+static inline int actmem_dmem_charge(struct actmem_region *region, unsigned long index, int node)
+{
+	return 0;
+}
+
+static inline void actmem_dmem_uncharge(struct actmem_region *region, unsigned long index)
+{
+}
+#endif
 
 /* pool.c */
 int actmem_pool_init(void);

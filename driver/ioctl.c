@@ -100,7 +100,8 @@ static int device_query(void __user *user)
 		     arg.abi_oldest <= ACTMEM_ABI_VERSION;
 	arg.abi = ACTMEM_ABI_VERSION;
 	arg.abi_oldest = ACTMEM_ABI_OLDEST;
-	arg.features = IS_ENABLED(CONFIG_IO_URING) ? ACTMEM_FEATURE_URING : 0;
+	arg.features = (IS_ENABLED(CONFIG_IO_URING) ? ACTMEM_FEATURE_URING : 0) |
+		       (IS_ENABLED(CONFIG_CGROUP_DMEM) ? ACTMEM_FEATURE_DMEM : 0);
 	arg.page_bytes = ACTMEM_PAGE_BYTES;
 	arg.max_region_bytes = ACTMEM_MAX_PAGES * ACTMEM_PAGE_BYTES;
 	arg.node_count = nr_node_ids;

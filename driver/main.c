@@ -35,9 +35,12 @@ static int __init actmem_init(void)
 	err = actmem_pool_init();
 	if (err)
 		goto account_exit;
-	err = actmem_sysfs_init(&actmem_device);
+	err = actmem_dmem_init();
 	if (err)
 		goto pool_exit;
+	err = actmem_sysfs_init(&actmem_device);
+	if (err)
+		goto dmem_exit;
 	err = misc_register(&actmem_device);
 	if (err)
 		goto sysfs_exit;
@@ -49,6 +52,8 @@ static int __init actmem_init(void)
 
 sysfs_exit:
 	actmem_sysfs_exit();
+dmem_exit:
+	actmem_dmem_exit();
 pool_exit:
 	actmem_pool_exit();
 account_exit:
@@ -63,6 +68,7 @@ static void __exit actmem_exit(void)
 	actmem_poison_exit();
 	actmem_regions_exit();
 	actmem_sysfs_exit();
+	actmem_dmem_exit();
 	actmem_pool_exit();
 	actmem_account_exit();
 }

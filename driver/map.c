@@ -30,6 +30,7 @@ static const char *const refusals[] = {
 	[ACTMEM_WHY_USER_LIMIT] = "the user's limit; raise user_limit_bytes",
 	[ACTMEM_WHY_NODE_LIMIT] = "the node's limit; raise its limit_bytes",
 	[ACTMEM_WHY_MOUNT_LIMIT] = "the mount's limit; raise its size= by mount -o remount",
+	[ACTMEM_WHY_DMEM] = "the cgroup's limit; raise the node's in its dmem.max",
 };
 
 /* The task gets a signal, which does not say why. If it has been killed, nobody asks. */

@@ -75,15 +75,15 @@ static int place_fail(struct actmem_why *why, int err, u32 reason, int node,
 	return err;
 }
 
-/* The administrator's limit of the node does not let it be, or its memory. */
-static int place_fail_node(struct actmem_why *why, bool by_limit, int node,
+/* The node's memory does not let it be, or a limit of it, as @reason tells. */
+static int place_fail_node(struct actmem_why *why, u32 reason, int node,
 			   unsigned long wanted, unsigned long available)
 {
 	struct zone *movable = &NODE_DATA(node)->node_zones[ZONE_MOVABLE];
 	int err;
 
-	if (by_limit)
-		return place_fail(why, -EDQUOT, ACTMEM_WHY_NODE_LIMIT, node, wanted, available);
+	if (reason != ACTMEM_WHY_NODE_FULL)
+		return place_fail(why, -EDQUOT, reason, node, wanted, available);
 	err = place_fail(why, -ENOMEM, ACTMEM_WHY_NODE_FULL, node, wanted, available);
 	why->movable = zone_page_state(movable, NR_FREE_PAGES) << PAGE_SHIFT;
 	return err;
@@ -158,7 +158,9 @@ static int choice_check_room(const struct actmem_choice *choice,
 		i++;
 		wanted -= min(wanted, had);
 		if (wanted > room && (interleave || i == count))
-			return place_fail_node(why, by_limit, node, wanted,
+			return place_fail_node(why, by_limit ? ACTMEM_WHY_NODE_LIMIT :
+							       ACTMEM_WHY_NODE_FULL,
+					       node, wanted,
 					       by_limit ? room : node_pages(node, true) +
 								 actmem_pool_held(node));
 		/* The others are for the rest. */
@@ -246,9 +248,12 @@ static struct folio *choice_alloc_page(int node, const struct actmem_choice *cho
 				  choice->wanted + choice->charged, choice->charged));
 }
 
-/* A page of this node. ENOSPC if it has none, EDQUOT if it may have no more. */
-static struct folio *choice_place_on(int node, struct actmem_choice *choice,
-				     struct actmem_why *why)
+/*
+ * A page of this node for the slot. ENOSPC if it has none, EDQUOT if it may have no more,
+ * EAGAIN if the task's cgroup may have no more of it.
+ */
+static struct folio *choice_place_on(int node, struct actmem_region *region, unsigned long index,
+				     struct actmem_choice *choice, struct actmem_why *why)
 {
 	struct folio *folio;
 	int err;
@@ -259,16 +264,25 @@ static struct folio *choice_place_on(int node, struct actmem_choice *choice,
 		return ERR_PTR(err);
 	if (!actmem_quota_charge(&actmem_nodes[node].pages))
 		return ERR_PTR(-EDQUOT);
+	err = actmem_dmem_charge(region, index, node);
+	if (err) {
+		folio = ERR_PTR(err);
+		goto uncharge;
+	}
 	folio = actmem_pool_take(node) ?: choice_alloc_page(node, choice, why);
 	if (IS_ERR(folio)) {
-		actmem_quota_uncharge(&actmem_nodes[node].pages);
-		return folio;
+		actmem_dmem_uncharge(region, index);
+		goto uncharge;
 	}
 	if (choice->wanted)
 		choice->wanted--;
 	choice->placed++;
 	choice->placed_here++;
 	choice->charged += folio_memcg_kmem(folio);
+	return folio;
+
+uncharge:
+	actmem_quota_uncharge(&actmem_nodes[node].pages);
 	return folio;
 }
 
@@ -285,23 +299,40 @@ static int choice_node(const struct actmem_choice *choice, bool interleave, unsi
 	return node;
 }
 
+/* Why another node may do instead; NONE if that is not the question. */
+static u32 place_reason(const struct folio *folio)
+{
+	switch (PTR_ERR_OR_ZERO(folio)) {
+	case -ENOSPC:
+		return ACTMEM_WHY_NODE_FULL;
+	case -EDQUOT:
+		return ACTMEM_WHY_NODE_LIMIT;
+	case -EAGAIN:
+		return ACTMEM_WHY_DMEM;
+	default:
+		return ACTMEM_WHY_NONE;
+	}
+}
+
 /*
  * A page of zeros for the @index-th slot: from a pool or, charged and zeroed
  * here, from the page allocator. Its only reference is the caller's.
  */
-struct folio *actmem_place_page(const struct actmem_region *region, unsigned long index,
+struct folio *actmem_place_page(struct actmem_region *region, unsigned long index,
 				struct actmem_choice *choice, struct actmem_why *why)
 {
 	bool interleave = region->policy == ACTMEM_POLICY_INTERLEAVE;
 	unsigned int count = nodes_weight(choice->nodes), i = index % count;
 	unsigned long wanted, placed;
 	struct folio *folio;
+	u32 reason;
 	int node;
 
 	for (;;) {
 		node = choice_node(choice, interleave, i);
-		folio = choice_place_on(node, choice, why);
-		if (folio != ERR_PTR(-ENOSPC) && folio != ERR_PTR(-EDQUOT))
+		folio = choice_place_on(node, region, index, choice, why);
+		reason = place_reason(folio);
+		if (reason == ACTMEM_WHY_NONE)
 			return folio;
 		if (interleave || !--count)
 			break;
@@ -311,6 +342,5 @@ struct folio *actmem_place_page(const struct actmem_region *region, unsigned lon
 	placed = interleave ? choice->placed / count : choice->placed_here;
 	wanted = interleave ? choice_share(choice, choice->wanted + choice->placed, i) :
 			      choice->wanted + placed;
-	return ERR_PTR(place_fail_node(why, folio == ERR_PTR(-EDQUOT), node,
-				       max(wanted, placed + 1), placed));
+	return ERR_PTR(place_fail_node(why, reason, node, max(wanted, placed + 1), placed));
 }

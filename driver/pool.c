@@ -23,7 +23,8 @@
  * others, and a nice level, in sysfs. Before each batch of pages it rests for ten
  * milliseconds if anybody else wants its CPU.
  *
- * Pages of a pool are not charged to memory cgroups, neither in it nor in a region.
+ * Pages of a pool are not charged to memory cgroups, neither in it nor in a region; in
+ * a region they are to dmem cgroups (dmem.c).
  */
 #include <linux/gfp.h>
 #include <linux/highmem.h>

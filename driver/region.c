@@ -46,6 +46,7 @@ static void region_free(struct kref *ref)
 		actmem_mount_put(region->mount);
 	put_pid(region->pid);
 	kvfree(region->folios);
+	actmem_dmem_region_exit(region);
 	kfree(region->node_pages_held);
 	kfree_rcu(region, rcu);
 }
@@ -208,7 +209,7 @@ struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg,
 		err = -ENOMEM;
 		goto put;
 	}
-	err = actmem_user_attach(region);
+	err = actmem_dmem_region_init(region) ?: actmem_user_attach(region);
 	if (err)
 		goto put;
 	region->id = atomic64_inc_return(&last_id);

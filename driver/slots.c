@@ -114,6 +114,7 @@ static struct folio *slot_empty(struct actmem_region *region, unsigned long inde
 	list_del_init(&folio->lru);
 	actmem_count_page(region, folio_nid(folio), -1);
 	actmem_quota_uncharge(&actmem_nodes[folio_nid(folio)].pages);
+	actmem_dmem_uncharge(region, index);
 	actmem_uncharge_page(region);
 	if (region->inode)
 		inode_sub_bytes(region->inode, ACTMEM_PAGE_BYTES);

@@ -25,7 +25,8 @@
 	{ ACTMEM_WHY_USER_LIMIT,	"user-limit" },		\
 	{ ACTMEM_WHY_NODE_LIMIT,	"node-limit" },		\
 	{ ACTMEM_WHY_MOUNT_LIMIT,	"mount-limit" },	\
-	{ ACTMEM_WHY_POISON,		"poison" })
+	{ ACTMEM_WHY_POISON,		"poison" },		\
+	{ ACTMEM_WHY_DMEM,		"dmem" })
 
 TRACE_EVENT(actmem_fault,
 	    TP_PROTO(const struct actmem_region *region, unsigned long index, int node, int ret,

@@ -211,6 +211,26 @@ static int add_user_limit(json_t *lines, const json_t *driver, unsigned int flag
 	return err;
 }
 
+/* Likewise. */
+static int add_cgroup_limits(json_t *lines, const json_t *info)
+{
+	const char *kernel = json_string_value(json_object_get(info, "kernel"));
+	const json_t *has = json_object_get(json_object_get(info, "driver"), "cgroup_limits");
+	int major = 0, minor = 0;
+
+	if (json_is_true(has))
+		return add_line(lines, "Limits by cgroup",
+				"actmem/nodeN in dmem.max; pools count as well");
+	if (!json_is_false(has))
+		return 0;
+	sscanf(kernel ? kernel : "", "%d.%d", &major, &minor);
+	return add_line(lines, "Limits by cgroup",
+			"none, as %s; mount a file system with size= for each job instead",
+			major > 6 || (major == 6 && minor >= 14) ?
+			"this kernel is built without CONFIG_CGROUP_DMEM" :
+			"this kernel is older than 6.14");
+}
+
 static int print_lines(const json_t *info, unsigned int flags)
 {
 	static const struct column columns[] = {
@@ -234,7 +254,8 @@ static int print_lines(const json_t *info, unsigned int flags)
 	    add_line(lines, "Transparent huge pages", "%s, shared memory: %s", enabled,
 		     shmem_enabled) ||
 	    add_memory(lines, info, flags) || add_limits(lines, info, flags) ||
-	    add_user_limit(lines, json_object_get(info, "driver"), flags))
+	    add_user_limit(lines, json_object_get(info, "driver"), flags) ||
+	    add_cgroup_limits(lines, info))
 		goto out;
 	err = table_print(lines, columns, 2, flags | TABLE_NO_HEADINGS);
 out:

@@ -94,12 +94,14 @@ json_t *facts_driver(void)
 	uint64_t limit;
 	json_t *driver;
 
-	driver = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}",
+	driver = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 			   "device", DEVICE,
 			   "error", err ? json_string(strerror(-err)) : json_null(),
 			   "version", driver_version(),
 			   "abi", optional_number(err, query.abi),
 			   "abi_oldest", optional_number(err, query.abi_oldest),
+			   "cgroup_limits", err ? json_null() :
+				json_boolean(query.features & ACTMEM_FEATURE_DMEM),
 			   "regions", driver_total("regions"),
 			   "lingering_regions", driver_total("lingering_regions"));
 	if (driver && !sysfile_value(&limit, DEVICE_SYSFS "/user_limit_bytes") &&

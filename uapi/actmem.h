@@ -114,6 +114,11 @@ struct actmem_ioctl_query {
 
 /* The kernel hands io_uring's commands to drivers. */
 #define ACTMEM_FEATURE_URING		(1ULL << 0)
+/*
+ * Pages are charged to the dmem cgroup of the task that has them made, a pool's too, by
+ * node: as "actmem/nodeN" in dmem.max and dmem.current.
+ */
+#define ACTMEM_FEATURE_DMEM		(1ULL << 1)
 
 /* f_type of that file system, as statfs(2) tells. */
 #define ACTMEM_SUPER_MAGIC		0x6163746d
@@ -155,6 +160,7 @@ struct actmem_ioctl_query {
 #define ACTMEM_WHY_NODE_LIMIT		7	/* EDQUOT: the administrator's, of @node */
 #define ACTMEM_WHY_MOUNT_LIMIT		8	/* ENOSPC: the mount's size= */
 #define ACTMEM_WHY_POISON		9	/* EIO: hardware error in a page of @node */
+#define ACTMEM_WHY_DMEM			10	/* EDQUOT: dmem.max of the cgroup, of @node */
 
 /**
  * struct actmem_why - why pages could not be had
@@ -164,7 +170,7 @@ struct actmem_ioctl_query {
  *	page is: its offset in the region it belongs to
  * @available: bytes that this node had to give (in pages of this size, outside
  *	its movable zone), that were left under the limit, or that the memory
- *	cgroup let the call have
+ *	or dmem cgroup let the call have
  * @movable: bytes free on that node that cannot be pinned since they were
  *	onlined as movable
  */

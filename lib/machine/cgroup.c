@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Finds this process's memory cgroup and the limit that leaves least.
+ * Finds this process's memory cgroup and the limit that leaves least, and the same of
+ * the dmem cgroup.
  */
 #include <errno.h>
 #include <mntent.h>
@@ -146,40 +147,93 @@ static void find_tightest(struct memory_cgroup *cgroup, char *folder, size_t mou
 	}
 }
 
-int memory_cgroup_read(struct memory_cgroup *cgroup, const char *cgroup_file,
-		       const char *mounts_file)
+/* The cgroup's folder, and how much of it leads to the mount point; no version: none. */
+static int find_folder(struct memory_cgroup *cgroup, char folder[CGROUP_PATH_MAX],
+		       size_t *mount_length, const char *cgroup_file, const char *mounts_file)
 {
-	char folder[CGROUP_PATH_MAX];
-	size_t mount_length, room;
+	size_t room;
 	int error;
 
 	memset(cgroup, 0, sizeof(*cgroup));
-	cgroup->limit_bytes = UINT64_MAX;
-	cgroup->available_bytes = UINT64_MAX;
 	error = find_path(cgroup, cgroup_file);
 	if (error || !cgroup->version)
 		return error;
-	error = find_mount(folder, sizeof(folder), cgroup->version, mounts_file);
+	error = find_mount(folder, CGROUP_PATH_MAX, cgroup->version, mounts_file);
 	if (error == -ENOENT) {
 		cgroup->version = 0;
 		return 0;
 	}
 	if (error)
 		return error;
-	mount_length = strlen(folder);
+	*mount_length = strlen(folder);
 
 	/*
 	 * In a container the path may be the host's, or lead out of the
 	 * namespace; the mount is then the container's own cgroup.
 	 */
 	if (!strstr(cgroup->path, "/..") && strcmp(cgroup->path, "/")) {
-		room = sizeof(folder) - mount_length;
-		if ((size_t)snprintf(folder + mount_length, room, "%s", cgroup->path) >= room ||
+		room = CGROUP_PATH_MAX - *mount_length;
+		if ((size_t)snprintf(folder + *mount_length, room, "%s", cgroup->path) >= room ||
 		    access(folder, F_OK))
-			folder[mount_length] = '\0';
+			folder[*mount_length] = '\0';
 	}
-	find_tightest(cgroup, folder, mount_length);
 	return 0;
+}
+
+int memory_cgroup_read(struct memory_cgroup *cgroup, const char *cgroup_file,
+		       const char *mounts_file)
+{
+	char folder[CGROUP_PATH_MAX];
+	size_t mount_length;
+	int error = find_folder(cgroup, folder, &mount_length, cgroup_file, mounts_file);
+
+	cgroup->limit_bytes = UINT64_MAX;
+	cgroup->available_bytes = UINT64_MAX;
+	if (!error && cgroup->version)
+		find_tightest(cgroup, folder, mount_length);
+	return error;
+}
+
+/* Of the line "REGION NUMBER" or "REGION max" of a file; UINT64_MAX also if there is none. */
+static uint64_t dmem_value(const char *folder, const char *name, const char *region)
+{
+	char path[CGROUP_FILE_MAX], text[8192], *line, *rest = text;
+	size_t length = strlen(region);
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	if (sysfile_read(path, text, sizeof(text)))
+		return UINT64_MAX;
+	while ((line = strsep(&rest, "\n")))
+		if (!strncmp(line, region, length) && line[length] == ' ')
+			break;
+	return line && line[length + 1] != 'm' ? strtoull(line + length, NULL, 10) : UINT64_MAX;
+}
+
+bool dmem_limit_read(struct dmem_limit *limit, const char *region, const char *cgroup_file,
+		     const char *mounts_file)
+{
+	struct memory_cgroup cgroup;
+	uint64_t most, used, left = UINT64_MAX;
+	char folder[CGROUP_PATH_MAX], *slash;
+	size_t mount_length;
+
+	if (find_folder(&cgroup, folder, &mount_length, cgroup_file, mounts_file) ||
+	    cgroup.version != 2)
+		return false;
+	do {
+		most = dmem_value(folder, "dmem.max", region);
+		used = dmem_value(folder, "dmem.current", region);
+		if (most != UINT64_MAX && used != UINT64_MAX && most - (used < most ? used : most) < left) {
+			left = most - (used < most ? used : most);
+			limit->limit_bytes = most;
+			limit->used_bytes = used;
+			snprintf(limit->file, sizeof(limit->file), "%s/dmem.max", folder);
+		}
+		slash = strrchr(folder, '/');
+		if (slash)
+			*slash = '\0';
+	} while (slash && (size_t)(slash - folder) >= mount_length);
+	return left != UINT64_MAX;
 }
 
 uint64_t memory_cgroup_available(char limit_file[CGROUP_FILE_MAX])

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The memory cgroup that this process is charged to, version 1 or 2. The
+ * The memory and dmem cgroups that this process is charged to, version 1 or 2. The
  * command links this file too, so it uses nothing but sysfile.h.
  */
 #ifndef LIB_MACHINE_CGROUP_H
 #define LIB_MACHINE_CGROUP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Longer ones are as if they were not there. */
@@ -38,5 +39,18 @@ int memory_cgroup_read(struct memory_cgroup *cgroup, const char *cgroup_file,
  * they cannot be read. @limit_file: the knob, or "".
  */
 uint64_t memory_cgroup_available(char limit_file[CGROUP_FILE_MAX]);
+
+struct dmem_limit {
+	char file[CGROUP_FILE_MAX];
+	uint64_t limit_bytes;
+	uint64_t used_bytes;
+};
+
+/*
+ * Finds the limit that leaves this process least of a region of the dmem controller, as
+ * "actmem/node0". False: there is none, or it cannot be read.
+ */
+bool dmem_limit_read(struct dmem_limit *limit, const char *region, const char *cgroup_file,
+		     const char *mounts_file);
 
 #endif /* LIB_MACHINE_CGROUP_H */

@@ -9,10 +9,13 @@ STRICT_TESTS := $(addprefix $(B)/tests/driver/,faults faults_export faults_names
 # Those that need a machine of more than 6 GiB, and one whose DMA all bounces.
 FAR_TESTS := $(addprefix $(B)/tests/driver/,far bounce)
 
-DRIVER_TESTS := $(filter-out $(STRICT_TESTS) $(FAR_TESTS),$(patsubst tests/driver/%.c,$(B)/tests/driver/%,$(sort $(wildcard tests/driver/*.c))))
+# That needs a kernel with the dmem controller.
+DMEM_TESTS := $(B)/tests/driver/dmem
+
+DRIVER_TESTS := $(filter-out $(STRICT_TESTS) $(FAR_TESTS) $(DMEM_TESTS),$(patsubst tests/driver/%.c,$(B)/tests/driver/%,$(sort $(wildcard tests/driver/*.c))))
 
 .PHONY: driver-tests
-driver-tests: $(DRIVER_TESTS) $(STRICT_TESTS) $(FAR_TESTS)
+driver-tests: $(DRIVER_TESTS) $(STRICT_TESTS) $(FAR_TESTS) $(DMEM_TESTS)
 
 # Included as a system's: the harness is not held to the warnings of this project.
 # The functions that its macros make have no prototypes.

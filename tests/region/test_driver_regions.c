@@ -95,6 +95,9 @@ static void test_refusals(void **state)
 		{ ACTMEM_WHY_CPUSET, EPERM, "node 1 is outside this task's cpuset" },
 		{ ACTMEM_WHY_NO_MEMORY_NODE, ENODEV, "node 1 has no memory" },
 		{ ACTMEM_WHY_NO_MEMORY_NODE, ENODEV, "others with nodes" },
+		{ ACTMEM_WHY_DMEM, EDQUOT, "cgroup's limit of memory of node 1 has 3.1 GiB left of 8.0 GiB wanted" },
+		{ ACTMEM_WHY_DMEM, EDQUOT, "raise actmem/node1 in " },
+		{ ACTMEM_WHY_DMEM, EDQUOT, "ACTMEM_ALLOW_NODE" },
 		{ ACTMEM_WHY_POISON, EIO, "memory of node 1: the 2 MiB at offset 8589934592" },
 		{ 1000, ENOMEM, "4.0 MiB" },
 	};

@@ -102,6 +102,7 @@ def info_on_the_driver():
         assert driver["version"] == file.read().strip(), info
     assert driver["error"] is None and driver["abi"] == info["library"]["abi"], info
     assert driver["regions"] == 0 and driver["lingering_regions"] == 0, info
+    assert driver["cgroup_limits"] == (KERNEL == "dmem"), info
     assert [n["region_bytes"] for n in info["nodes"]] == [0, 0], info
     assert [n["poisoned_bytes"] for n in info["nodes"]] == [0, 0], info
     assert 0 < info["memory"]["available_bytes"] < info["memory"]["total_bytes"], info

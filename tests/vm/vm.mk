@@ -2,10 +2,11 @@
 #
 # Tests in booted kernels: of the harness itself; on each kernel those of
 # tests/driver, of tests/vm/programs (for which the machine has devices), of the
-# library, and of tests/vm/disks (for which its disk fails); and of the module's build.
+# library, and of tests/vm/disks (for which its disk fails); of limits by cgroup, on a
+# kernel of our own; and of the module's build.
 
 VM_LABELS := 6.1 6.12 7.2
-CHECKS_IN_VM += vm-harness $(addprefix vm-,$(VM_LABELS)) module
+CHECKS_IN_VM += vm-harness $(addprefix vm-,$(VM_LABELS)) vm-dmem module
 
 VM_CC = $(CC) -std=gnu11 $(WARNINGS) -D_GNU_SOURCE -O2 -g -static
 
@@ -58,15 +59,27 @@ FAR_PROGRAMS := $(FAR_TESTS) $(B)/tests/region/pages_1g
 FAR_CPU := Nehalem,+pdpe1gb
 FAR_MACHINE := --memory 7G --numa 2 --cpu $(FAR_CPU) --parameter swiotlb=force --timeout 1000
 
+# Charges come and go in these as well.
+CHARGING_TESTS := $(addprefix $(B)/tests/driver/,limits lingering lazy pool_settings trace)
+DMEM_PROGRAMS := $(B)/tests/vm/dmem/refusal
+
+$(DMEM_PROGRAMS): $(B)/tests/vm/dmem/%: $(B)/obj/tests/vm/dmem/%.o \
+		$(B)/obj/tests/common/tap.o $(LIB_STATIC)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -static $^ $(LIB_NEEDS) -o $@
+
+$(B)/obj/tests/vm/dmem/%.o: ALL_CFLAGS += -Itests/common
+
 # KASAN takes an eighth of the memory and most of the time.
 STRICT_MACHINE := --memory 3G --numa 3 --nvme 1G --edu --timeout 2400 \
 	--env ACTMEM_BACKEND=driver --env ACTMEM_TEST_DISK=/dev/nvme0n1
 
 VM_TESTS = $(DRIVER_TESTS) $(VM_PROGRAMS) $(LIB_TEST_PROGRAMS) $(DISK_PROGRAMS)
 
-CHECK_NEEDS += $(B)/vm/init $(B)/vm/misbehave $(VM_PROGRAMS) $(DRIVER_TESTS) $(FAR_TESTS) $(BENCH_PROGRAMS)
+CHECK_NEEDS += $(B)/vm/init $(B)/vm/misbehave $(VM_PROGRAMS) $(DRIVER_TESTS) $(FAR_TESTS) $(BENCH_PROGRAMS) \
+	$(DMEM_TESTS) $(DMEM_PROGRAMS)
 
-.PHONY: check-vm-harness check-module sparse $(addprefix check-vm-,$(VM_LABELS))
+.PHONY: check-vm-harness check-vm-dmem check-module sparse $(addprefix check-vm-,$(VM_LABELS))
 check-vm-harness: $(B)/vm/init $(B)/vm/misbehave
 	@tests/vm/selftest
 
@@ -89,6 +102,12 @@ $(addprefix check-vm-,$(VM_LABELS)): check-vm-%: $(B)/vm/init $(VM_TESTS) $(FAR_
 		-- $(firstword $(FAR_PROGRAMS)) \
 		$(addprefix --and ,$(wordlist 2,$(words $(FAR_PROGRAMS)),$(FAR_PROGRAMS))) || status=$$?; \
 	exit $$status
+
+check-vm-dmem: $(B)/vm/init $(DMEM_TESTS) $(DMEM_PROGRAMS) $(CHARGING_TESTS)
+	@mkdir -p $(B)/check
+	@tests/vm/run --kernel dmem --tap --log $(B)/check/vm-dmem.kernel-log --memory 1536M --numa 3 \
+		--timeout 600 -- $(DMEM_TESTS) \
+		$(addprefix --and ,$(DMEM_PROGRAMS) $(CHARGING_TESTS))
 
 # On the strict kernel. It takes as long as all of `make check`, which leaves it out.
 # Two machines at a time, the slowest first; each part can be run on its own.

@@ -122,7 +122,7 @@ static void tell_of_whole(struct actmem_why *why, const struct pages_there *befo
 			  const struct pages_there *now)
 {
 	bool is_of_node = why->reason == ACTMEM_WHY_NODE_FULL ||
-			  why->reason == ACTMEM_WHY_NODE_LIMIT;
+			  why->reason == ACTMEM_WHY_NODE_LIMIT || why->reason == ACTMEM_WHY_DMEM;
 	bool is_of_all = why->reason == ACTMEM_WHY_MEMLOCK || why->reason == ACTMEM_WHY_MEMCG ||
 			 why->reason == ACTMEM_WHY_USER_LIMIT ||
 			 why->reason == ACTMEM_WHY_MOUNT_LIMIT;

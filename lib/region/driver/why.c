@@ -5,6 +5,7 @@
  */
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -83,6 +84,23 @@ static void tell_node_limit(int error, const struct actmem_why *why, bool may_go
 		tell_held(limit, why->available, "");
 }
 
+static void tell_dmem(int error, const struct actmem_why *why, bool may_go_elsewhere)
+{
+	struct dmem_limit limit;
+	char region[32];
+	bool is_known;
+
+	snprintf(region, sizeof(region), "actmem/node%d", why->node);
+	is_known = dmem_limit_read(&limit, region, "/proc/self/cgroup", "/proc/self/mounts");
+	fail(error, "the cgroup's limit of memory of node %d has %s left of %s wanted; raise %s in %s",
+	     why->node, BYTES_TEXT(why->available), BYTES_TEXT(why->wanted), region,
+	     is_known ? limit.file : "dmem.max");
+	tell_other_nodes(may_go_elsewhere);
+	if (is_known)
+		fail_more("; of the limit's %s, %s are held", BYTES_TEXT(limit.limit_bytes),
+			  BYTES_TEXT(limit.used_bytes));
+}
+
 void why_tell_mount(int fd)
 {
 	struct statfs sizes;
@@ -117,6 +135,9 @@ bool why_tell(int error, const struct actmem_why *why, int fd, bool may_go_elsew
 		fail(error, "size= of the mounted file system has %s left of %s wanted; remove files there, or as root raise it with `mount -o remount,size=`",
 		     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted));
 		why_tell_mount(fd);
+		return true;
+	case ACTMEM_WHY_DMEM:
+		tell_dmem(error, why, may_go_elsewhere);
 		return true;
 	case ACTMEM_WHY_CPUSET:
 		fail(error, "node %d is outside this task's cpuset; choose others with %s",
