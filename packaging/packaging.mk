@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# Files for udev, systemd, Prometheus and Grafana. Whether the module is loaded at boot,
+# Files for udev, systemd, Prometheus, Grafana, Slurm and Kubernetes. Whether the module is loaded at boot,
 # and what is reserved then, is the administrator's choice: those are examples.
 
 UDEVDIR = $(DESTDIR)$(PREFIX)/lib/udev/rules.d
@@ -29,7 +29,11 @@ install::
 	install -m 644 LICENSES/*.txt docs/*.md $(DOCDIR)
 	install -D -m 644 -t $(DOCDIR)/abi docs/abi/*
 	install -D -m 755 -t $(DATADIR)/slurm packaging/slurm/*
+	install -D -m 644 -t $(DATADIR)/kubernetes packaging/kubernetes/*.yaml \
+		packaging/kubernetes/Dockerfile packaging/kubernetes/requirements.txt
+	install -D -m 644 -t $(DATADIR)/kubernetes/actmem_dra \
+		packaging/kubernetes/actmem_dra/*.py packaging/kubernetes/actmem_dra/*.proto
 
 uninstall::
 	rm -f $(UDEVDIR)/70-actmem.rules $(SYSUSERSDIR)/actmem.conf $(UNITDIR)/actmem-exporter.service
-	rm -rf $(DOCDIR) $(DATADIR)/slurm $(DATADIR)/prometheus $(DATADIR)/grafana
+	rm -rf $(DOCDIR) $(addprefix $(DATADIR)/,slurm kubernetes prometheus grafana)

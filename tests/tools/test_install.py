@@ -54,7 +54,9 @@ def what_is_installed_works_and_uninstall_leaves_nothing():
                      "share/doc/actmem/LICENSE", "share/doc/actmem/installing.md",
                      "share/doc/actmem/abi/fdinfo-actmem", "share/actmem/models.csv",
                      "share/actmem/prometheus/actmem.rules.yml",
-                     "share/actmem/grafana/actmem.json", "share/actmem/slurm/prolog"]
+                     "share/actmem/grafana/actmem.json", "share/actmem/slurm/prolog",
+                     "share/actmem/kubernetes/driver.yaml",
+                     "share/actmem/kubernetes/actmem_dra/dra.proto"]
         if os.path.exists(os.path.join(BUILD, "venv", ".ready")):
             expected.append("lib/actmem/python/actmem/libactmem_xla.so")
         if shutil.which("scdoc"):

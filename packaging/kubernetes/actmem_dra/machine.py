@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The module on this node: whether it is loaded, and how much memory each memory node has for
+regions."""
+import os
+import re
+import resource
+
+from . import Refusal, say
+
+SYSFS = "/sys/class/misc/actmem"
+PAGE_BYTES = 2 << 20
+# Of quantities, as Kubernetes writes them.
+UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18,
+         "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}
+
+
+def read(path):
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().strip()
+    except FileNotFoundError:
+        return ""
+
+
+def parse_quantity(text):
+    match = re.fullmatch(r"(\d+)([kMGTPE]i?|Ki)?", text)
+    if not match:
+        raise Refusal(f"'{text}' is no size; write 64Gi, 512Mi or a number of bytes")
+    return int(match[1]) * UNITS[match[2] or ""]
+
+
+def parse_capacity(text):
+    """By node, from "0=448Gi,1=448Gi"."""
+    capacity = {}
+    for part in filter(None, text.split(",")):
+        node, equals, size = part.partition("=")
+        if not equals or not node.isdigit():
+            raise Refusal(f"'{part}' is no capacity; write NODE=SIZE, as 0=448Gi,1=448Gi")
+        capacity[int(node)] = parse_quantity(size)
+    return capacity
+
+
+def check_module():
+    kinds = read("/proc/filesystems").split()
+    if "actmem" not in kinds:
+        raise Refusal("this node has no actmem file system (module not loaded: on the node, as "
+                      "root, `modprobe actmem`, once actmem-dkms has built it)")
+
+
+def version():
+    """Of the module, as the cluster wants versions, with three numbers; or none."""
+    match = re.match(r"\d+\.\d+\.\d+", read("/sys/module/actmem/version"))
+    return match[0] if match else ""
+
+
+def pools():
+    """By node, of those that have one."""
+    nodes = [int(name[4:]) for name in os.listdir(SYSFS) if re.fullmatch(r"node\d+", name)]
+    sizes = {node: int(read(f"{SYSFS}/node{node}/pool_bytes")) for node in sorted(nodes)}
+    return {node: size for node, size in sizes.items() if size}
+
+
+def say_limits():
+    """A container's limit of locked memory comes from the container runtime, and cannot be set
+    in a pod; this one's is what the others have."""
+    limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    if limit != resource.RLIM_INFINITY and read(f"{SYSFS}/user_limit_bytes") == "max":
+        say(f"containers may lock {limit >> 10} KiB of memory, and pods can have no larger regions"
+            f": on the node, write {SYSFS}/user_limit_bytes, which replaces that limit, or set "
+            "LimitMEMLOCK=infinity for the container runtime")
