@@ -266,7 +266,8 @@ def edits_of(cdi, ids):
     for path in glob.glob(f"{cdi}/*.json"):
         with open(path, encoding="ascii") as file:
             spec = json.load(file)
-        assert set(spec) == CDI_KEYS and spec["cdiVersion"] == "0.7.0", spec
+        gids = "additionalGids" in spec["containerEdits"]
+        assert set(spec) == CDI_KEYS and spec["cdiVersion"] == ("0.7.0" if gids else "0.5.0"), spec
         names = [name for kind, name in (text.split("=") for text in ids)
                  if kind == spec["kind"]]
         chosen = [device for device in spec["devices"] if device["name"] in names]

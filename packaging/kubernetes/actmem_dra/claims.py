@@ -84,9 +84,13 @@ class Claims:
                              "options": ["rw", "bind", "rprivate", "nosuid", "nodev", "noexec"]}]}
         if self.with_device:
             edits["deviceNodes"] = [{"path": DEVICE}]
-            edits["additionalGids"] = [gid for gid in [os.stat(DEVICE).st_gid] if gid]
+            group = os.stat(DEVICE).st_gid
+            if group:
+                edits["additionalGids"] = [group]
         names = [f"{uid}-{number}" for number in range(count)]
-        content = {"cdiVersion": "0.7.0", "kind": KIND, "containerEdits": edits,
+        # The oldest that has what is in there, as a runtime refuses later ones than its own.
+        version = "0.7.0" if edits.get("additionalGids") else "0.5.0"
+        content = {"cdiVersion": version, "kind": KIND, "containerEdits": edits,
                    "devices": [{"name": name, "containerEdits": {"env": ["ACTMEM_STRICT=1"]}}
                                for name in names]}
         # The runtime reads each .json as soon as it appears.
