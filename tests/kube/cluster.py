@@ -112,9 +112,11 @@ class ApiServer(http.server.ThreadingHTTPServer):
             if size:
                 allocated[-1].update(shareID=f"00000000-0000-0000-0000-00000000000{number}",
                                      consumedCapacity={"memory": size[0]})
-        # Of another driver, as a claim may have them, too.
-        allocated.append({"request": "gpu", "driver": "gpu.nvidia.com", "pool": "node-1",
-                          "device": "gpu-0"})
+        # Of another driver, as a claim may have them, too, and of another node.
+        for driver, pool, device in (("gpu.nvidia.com", "node-1", "gpu-0"),
+                                     ("memory.actmem.internal", "node-2", "node0")):
+            allocated.append({"request": "else", "driver": driver, "pool": pool,
+                              "device": device})
         self.add(f"{RESOURCES}/namespaces/default/resourceclaims", {
             "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
             "metadata": {"name": name, "namespace": "default", "uid": uid},
@@ -294,3 +296,27 @@ def container(cdi, ids, *command, **options):
                              CONTAINER, "container", *command], env=environment, text=True,
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, **options)
+
+
+def podman(ids, folder, programs, *command):
+    """Runs it in a container of podman's, which reads CDI files in /run/cdi, as the same user
+    with as little memory to lock. @folder: for what podman keeps, and the container's root, in
+    which are this machine's /usr and the folder with the @programs. Returns what it says, and
+    its status."""
+    root = f"{folder}/root"
+    for name in ("usr", "etc", "proc", "sys", "dev", "run", "tmp"):
+        os.makedirs(f"{root}/{name}", exist_ok=True)
+    for name in ("bin", "lib", "lib64"):
+        os.symlink(f"usr/{name}", f"{root}/{name}")
+    result = subprocess.run(
+        ["podman", "--root", f"{folder}/containers", "--runroot", f"{folder}/running",
+         "--storage-driver", "vfs", "--cgroup-manager", "cgroupfs", "--events-backend", "none",
+         "--runtime", "crun", "run", "--rm", "--network=none", "--cgroups=disabled",
+         "--log-driver=none", "--user=65534:65534", "--ulimit=memlock=65536:65536",
+         "--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024",
+         "-v=/usr:/usr:ro", f"-v={programs}:{programs}:ro",
+         *(f"--device={name}" for name in ids), "--rootfs", root, *command],
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR": folder, "HOME": folder},
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        timeout=300, check=False)
+    return result.stdout, result.returncode

@@ -25,7 +25,8 @@ BUILD = os.path.abspath(sys.argv.pop(1))
 sys.path[:0] = [HERE, os.path.join(ROOT, "tests", "tools"), os.path.join(BUILD, "kube")]
 
 from actmem_dra import DRIVER, dra_pb2, machine, registration_pb2  # noqa: E402
-from cluster import MIB, ApiServer, Kubelet, container, wait_for  # noqa: E402
+from actmem_dra.claims import Claims  # noqa: E402
+from cluster import MIB, ApiServer, Kubelet, container, podman, wait_for  # noqa: E402
 from tap import case, main  # noqa: E402
 
 HAS_DRIVER = os.path.exists("/dev/actmem")
@@ -149,6 +150,17 @@ def the_kubelet_learns_of_the_driver():
         paths = [info.endpoint, node.kubelet.socket()]
         assert all(stat.S_ISSOCK(os.stat(path).st_mode) for path in paths)
     assert not any(os.path.exists(path) for path in paths), "a socket is left"
+
+
+@case
+def a_driver_takes_the_place_of_one_that_was_killed():
+    node = Node().start()
+    node.kubelet.find()
+    node.process.kill()
+    node.process.wait()
+    assert os.path.exists(node.kubelet.socket()), "its socket went with it"
+    with node:
+        assert node.log().count("the kubelet knows the driver\n") == 2, node.log()
 
 
 @case
@@ -341,6 +353,47 @@ def a_container_has_a_region_in_its_claim_and_no_device():
         node.says(f"{MOUNTS}/claim-{uid}: files left: 2; removed")
 
 
+SHOW = "env; grep actmem /proc/self/mounts; cd ${ACTMEM_NAME%/heap} && touch file && ls"
+
+
+def in_podman(uid, ids, *command):
+    told, status = podman(ids, tempfile.mkdtemp(dir=folder), BUILD, *command)
+    lines = told.splitlines()
+    assert status == 0 and f"ACTMEM_NAME=/run/actmem/claim-{uid}/heap" in lines, told
+    assert "ACTMEM_STRICT=1" in lines and "file" in lines, told
+    line, = [line for line in lines if f" /run/actmem/claim-{uid} " in line]
+    assert "rw,nosuid,nodev,noexec" in line, told
+    return told
+
+
+@without_module
+def podman_takes_a_claims_file():
+    claims = Claims(MOUNTS, "/run/cdi", False)
+    mount, spec = claims.paths("0000-a")
+    os.mkdir(mount)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777", "none", mount], check=True)
+    try:
+        ids = claims.write_spec("0000-a", spec, mount, 2)
+        for some in (ids, ids[:1]):
+            assert " tmpfs " in in_podman("0000-a", some, "sh", "-c", SHOW)
+            os.remove(f"{mount}/file")
+    finally:
+        claims.unprepare("0000-a")
+    assert not os.path.exists(spec) and not os.path.exists(mount)
+
+
+@with_module
+def podman_runs_a_program_with_a_claim():
+    node = Node()
+    node.cdi = "/run/cdi"
+    with node, limit("512M"):
+        claim = api.claim("podman", ("node0", "64Mi"))
+        with claimed(node, claim):
+            told = in_podman(claim["uid"], node.prepared(claim), *RUN, HOLDER, "heap",
+                             str(8 * MIB), "--", "sh", "-c", SHOW)
+            assert "ready wrote" in told and " actmem rw," in told and "heap.1" in told, told
+
+
 @with_module
 def without_a_limit_of_users_the_limit_of_locked_memory_holds():
     with Node() as node:
@@ -497,6 +550,21 @@ def what_a_process_still_has_is_told_and_goes_with_it():
 
 
 @with_module
+def what_nobody_has_open_goes_though_a_container_is_there_still():
+    with Node() as node, limit("512M"):
+        claim = api.claim("idle", ("node0", "64Mi"))
+        process = container(node.cdi, node.prepared(claim), "sh", "-c",
+                            f"{' '.join(RUN)} {HOLDER} heap {8 * MIB} -- true; cat")
+        assert process.stdout.readline() == "ready wrote\n"
+        wait_for(lambda: b"cat" in read(f"/proc/{process.pid}/cmdline").encode() and
+                 int(read(f"{SYSFS}/node0/region_bytes")) == 12 * MIB)
+        assert node.kubelet.unprepare(claim) == {claim["uid"]: ""}, node.log()
+        wait_for(lambda: int(read(f"{SYSFS}/node0/region_bytes")) == 0)
+        process.communicate()
+        nothing_left(node)
+
+
+@with_module
 def a_second_end_and_an_unknown_one_are_no_errors():
     with Node() as node:
         claim = api.claim("twice", ("node0", "8Mi"))
@@ -566,6 +634,8 @@ def reserve(size):
 def on_node():
     global api, folder
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "none", "/run"], check=True)
+    # What crun wants to find there, though it is told to leave cgroups alone.
+    subprocess.run(["mount", "-t", "cgroup2", "none", "/sys/fs/cgroup"], check=True)
     if HAS_DRIVER:
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
         reserve("128M")

@@ -54,19 +54,16 @@ class Plugin:
 
     def serve(self, path, handler):
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        if os.path.lexists(path):
-            os.remove(path)
         server = grpc.server(futures.ThreadPoolExecutor(THREADS), handlers=[handler])
         server.add_insecure_port(f"unix:{path}")
         server.start()
-        self.servers.append((path, server))
+        self.servers.append(server)
 
     def stop(self):
-        """In reverse order, so that the kubelet sees the driver go."""
-        for path, server in reversed(self.servers):
+        """In reverse order, so that the kubelet sees the driver go. Each removes its socket, as
+        it has removed one of a driver that was killed."""
+        for server in reversed(self.servers):
             server.stop(GRACE_SECONDS).wait()
-            if os.path.lexists(path):
-                os.remove(path)
 
     def info(self, _request, _context):
         return registration_pb2.PluginInfo(type="DRAPlugin", name=DRIVER, endpoint=self.endpoint,
