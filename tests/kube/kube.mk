@@ -12,7 +12,7 @@ KUBE_SOURCES := $(wildcard $(KUBE)/actmem_dra/*.py)
 KUBE_DRIVER := $(KUBE_SOURCES:$(KUBE)/%=$(B)/kube/%) \
 	$(addprefix $(B)/kube/actmem_dra/,dra_pb2.py registration_pb2.py)
 KUBE_NEEDS := $(B)/bin/actmem $(PRELOAD_LIBRARY) $(B)/tests/tools/holder $(KUBE_DRIVER)
-KUBE_TEST := $(KUBE_VENV)/bin/python tests/kube/test_claims.py $(B)
+KUBE_PYTHON := $(KUBE_VENV)/bin/python
 CHECK_NEEDS += $(KUBE_NEEDS)
 
 $(KUBE_VENV)/.ready: scripts/requirements-kube.txt $(KUBE)/requirements.txt
@@ -24,13 +24,17 @@ $(B)/kube/%.py: $(KUBE)/%.py
 
 $(B)/kube/%_pb2.py: $(KUBE)/%.proto $(KUBE_VENV)/.ready
 	@mkdir -p $(B)/kube
-	$(KUBE_VENV)/bin/python -m grpc_tools.protoc -I$(KUBE) --python_out=$(B)/kube $<
+	$(KUBE_PYTHON) -m grpc_tools.protoc -I$(KUBE) --python_out=$(B)/kube $<
 
 .PHONY: check-kube check-kube-driver
 check-kube: $(KUBE_NEEDS)
-	@unshare --mount --pid --fork --mount-proc $(KUBE_TEST)
-	@$(KUBE_VENV)/bin/python tests/kube/test_manifests.py
+	@failed=; for test in cluster claims; do \
+		unshare --mount --pid --fork --mount-proc \
+			$(KUBE_PYTHON) tests/kube/test_$$test.py $(B) || failed=1; \
+	done; $(KUBE_PYTHON) tests/kube/test_manifests.py && [ -z "$$failed" ]
 
 check-kube-driver: $(KUBE_NEEDS) $(B)/vm/init
-	@tests/vm/run --kernel 6.12 --tap --host --memory 2G --numa 2 --timeout 900 \
-		--env PYTHONDONTWRITEBYTECODE=1 -- $(KUBE_TEST)
+	@tests/vm/run --kernel 6.12 --tap --host --memory 2G --numa 2 --timeout 1800 \
+		--env PYTHONDONTWRITEBYTECODE=1 \
+		-- unshare --mount $(KUBE_PYTHON) tests/kube/test_cluster.py $(B) \
+		--and unshare --mount $(KUBE_PYTHON) tests/kube/test_claims.py $(B)

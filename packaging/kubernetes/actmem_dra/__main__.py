@@ -51,7 +51,6 @@ def run(options):
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    machine.say_limits()
     plugin.start()
     try:
         while not ended.is_set() and not plugin.refused:

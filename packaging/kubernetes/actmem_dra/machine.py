@@ -5,7 +5,7 @@ import os
 import re
 import resource
 
-from . import Refusal, say
+from . import Refusal
 
 SYSFS = "/sys/class/misc/actmem"
 PAGE_BYTES = 2 << 20
@@ -60,11 +60,12 @@ def pools():
     return {node: size for node, size in sizes.items() if size}
 
 
-def say_limits():
-    """A container's limit of locked memory comes from the container runtime, and cannot be set
-    in a pod; this one's is what the others have."""
+def too_little_to_lock():
+    """In words, or nothing. A container's limit of locked memory comes from the container
+    runtime, and cannot be set in a pod; this one's is what the others have."""
     limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
-    if limit != resource.RLIM_INFINITY and read(f"{SYSFS}/user_limit_bytes") == "max":
-        say(f"containers may lock {limit >> 10} KiB of memory, and pods can have no larger regions"
-            f": on the node, write {SYSFS}/user_limit_bytes, which replaces that limit, or set "
-            "LimitMEMLOCK=infinity for the container runtime")
+    if limit == resource.RLIM_INFINITY or read(f"{SYSFS}/user_limit_bytes") != "max":
+        return ""
+    return f"; but containers may lock {limit >> 10} KiB of memory, and pods can have no larger " \
+        f"regions: on the node, write {SYSFS}/user_limit_bytes, which replaces that limit, or " \
+        "set LimitMEMLOCK=infinity for the container runtime"

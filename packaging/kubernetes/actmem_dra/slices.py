@@ -40,21 +40,20 @@ class Slice:
         return self.given or machine.pools()
 
     def devices(self):
+        devices = []
         try:
             devices = devices_of(self.capacity(), machine.version())
-            why = "no memory node has a pool: on the node, write " \
+            text = "nothing to give: no memory node has a pool: on the node, write " \
                 f"{machine.SYSFS}/nodeN/pool_bytes, or give the driver --capacity"
         except Refusal as refusal:
-            devices, why = [], str(refusal)
-        self.say_once(f"node {self.node}: " + (", ".join(
-            f"{device['name']} has {device['capacity']['memory']['value']} bytes"
-            for device in devices) or f"nothing to give: {why}"))
-        return devices
-
-    def say_once(self, text):
+            text = f"nothing to give: {refusal}"
+        if devices:
+            text = ", ".join(f"{device['name']} has {device['capacity']['memory']['value']} bytes"
+                             for device in devices) + machine.too_little_to_lock()
         if text != self.told:
-            say(text)
+            say(f"node {self.node}: {text}")
         self.told = text
+        return devices
 
     def publish(self):
         """Has the cluster know what there is; asks once where nothing has changed."""

@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Stand-ins of what the driver for Kubernetes talks to: an API server that has nodes, claims
-and slices, over HTTPS with a token; a kubelet, by gRPC; and a container runtime that reads
-CDI files. What is written by either side is held against the published schemas."""
-import glob
+"""A stand-in of an API server that has nodes, claims and slices, over HTTPS with a token. What
+is written to it is held against the published schemas, and who asks it against the role of the
+manifest."""
 import http.server
 import json
 import os
 import ssl
 import subprocess
 import threading
-import time
 
-import grpc
 import kubernetes_validate
 import yaml
 
@@ -21,17 +18,8 @@ MANIFEST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", 
 VERBS = {"GET": "get", "POST": "create", "PUT": "update"}
 TOKEN = "a-token-of-this-test"
 RESOURCES = "/apis/resource.k8s.io/v1"
+SLICE = f"{RESOURCES}/resourceslices/node-1-memory.actmem.internal"
 MIB = 1 << 20
-
-
-def wait_for(happens, seconds=60):
-    end = time.monotonic() + seconds
-    while True:
-        result = happens()
-        if result:
-            return result
-        assert time.monotonic() < end, f"never happened: {happens}"
-        time.sleep(0.05)
 
 
 def make_certificate(folder):
@@ -125,7 +113,10 @@ class ApiServer(http.server.ThreadingHTTPServer):
         return {"namespace": "default", "name": name, "uid": uid}
 
     def slice(self):
-        return self.objects.get(f"{RESOURCES}/resourceslices/node-1-memory.actmem.internal")
+        return self.objects.get(SLICE)
+
+    def remove_slice(self):
+        self.objects.pop(SLICE, None)
 
     def environment(self):
         return {"KUBERNETES_SERVICE_HOST": "127.0.0.1",
@@ -185,138 +176,3 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.refuse(422, f"invalid: {error!r}")
 
     do_GET = do_POST = do_PUT = take
-
-
-class Kubelet:
-    """@messages: the modules of both .proto files."""
-
-    def __init__(self, folder, registration, dra):
-        self.folder = folder
-        self.registration = registration
-        self.dra = dra
-        self.channel = None
-
-    def call(self, channel, method, request, answer):
-        return channel.unary_unary(method, request_serializer=type(request).SerializeToString,
-                                   response_deserializer=answer.FromString)(request, timeout=120)
-
-    def socket(self):
-        sockets = glob.glob(f"{self.folder}/plugins_registry/*.sock")
-        return sockets[0] if sockets else None
-
-    def find(self, error=""):
-        """Registers the driver, as the kubelet does with each socket that it finds, or refuses
-        it. Returns how the driver has introduced itself."""
-        path = wait_for(self.socket)
-        with grpc.insecure_channel(f"unix:{path}") as channel:
-            grpc.channel_ready_future(channel).result(60)
-            info = self.call(channel, "/pluginregistration.Registration/GetInfo",
-                             self.registration.InfoRequest(), self.registration.PluginInfo)
-            self.call(channel, "/pluginregistration.Registration/NotifyRegistrationStatus",
-                      self.registration.RegistrationStatus(plugin_registered=not error,
-                                                           error=error),
-                      self.registration.RegistrationStatusResponse)
-        if self.channel:
-            self.channel.close()
-        self.channel = grpc.insecure_channel(f"unix:{info.endpoint}")
-        return info
-
-    def ask(self, what, claims):
-        request = getattr(self.dra, f"Node{what}ResourcesRequest")(
-            claims=[self.dra.Claim(**claim) for claim in claims])
-        answer = getattr(self.dra, f"Node{what}ResourcesResponse")
-        answers = self.call(self.channel,
-                            f"/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/Node{what}Resources",
-                            request, answer).claims
-        assert sorted(answers) == sorted(claim["uid"] for claim in claims), answers
-        return answers
-
-    def prepare(self, *claims):
-        return self.ask("Prepare", claims)
-
-    def unprepare(self, *claims):
-        return {uid: answer.error for uid, answer in self.ask("Unprepare", claims).items()}
-
-
-# As a runtime does it, but for its own root: what is in /dev and /run/actmem of the container is
-# what it is given.
-CONTAINER = """set -e
-root=$(mktemp -d /run/container.XXXXXX)
-mount -t tmpfs none $root
-mkdir $root/dev $root/source
-for name in null zero urandom $DEVICES; do
-    touch $root/dev/$name
-    mount --bind /dev/$name $root/dev/$name
-done
-mount --bind $SOURCE $root/source
-umount -l $(dirname $SOURCE)/*
-mount -t tmpfs none /run/actmem
-mkdir $TARGET
-mount --move $root/source $TARGET
-mount -o remount,bind,nosuid,nodev,noexec $TARGET
-mount --rbind $root/dev /dev
-umount -l $root
-exec setpriv --reuid=65534 --regid=65534 --groups=65534$GIDS prlimit --memlock=65536 "$@"
-"""
-CDI_KEYS = {"cdiVersion", "kind", "containerEdits", "devices"}
-EDIT_KEYS = {"env", "mounts", "deviceNodes", "additionalGids"}
-
-
-def edits_of(cdi, ids):
-    """What a container with these devices gets, once for each file."""
-    edits = []
-    for path in glob.glob(f"{cdi}/*.json"):
-        with open(path, encoding="ascii") as file:
-            spec = json.load(file)
-        gids = "additionalGids" in spec["containerEdits"]
-        assert set(spec) == CDI_KEYS and spec["cdiVersion"] == ("0.7.0" if gids else "0.5.0"), spec
-        names = [name for kind, name in (text.split("=") for text in ids)
-                 if kind == spec["kind"]]
-        chosen = [device for device in spec["devices"] if device["name"] in names]
-        if chosen:
-            edits += [spec["containerEdits"], *(device["containerEdits"] for device in chosen)]
-    assert all(edit and set(edit) <= EDIT_KEYS for edit in edits), edits
-    assert edits, f"no file in {cdi} has {ids}"
-    return edits
-
-
-def container(cdi, ids, *command, **options):
-    """Starts a process in one, as an unprivileged user with little memory to lock."""
-    edits = edits_of(cdi, ids)
-    mount, = [mount for edit in edits for mount in edit.get("mounts", [])]
-    assert {"bind", "rw"} <= set(mount["options"]), mount
-    environment = dict(text.split("=", 1) for edit in edits for text in edit.get("env", []))
-    environment.update(
-        PATH="/usr/sbin:/usr/bin:/sbin:/bin", SOURCE=mount["hostPath"],
-        TARGET=mount["containerPath"],
-        DEVICES=" ".join(os.path.basename(node["path"]) for edit in edits
-                         for node in edit.get("deviceNodes", [])),
-        GIDS="".join(f",{gid}" for edit in edits for gid in edit.get("additionalGids", [])))
-    return subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sh", "-c",
-                             CONTAINER, "container", *command], env=environment, text=True,
-                            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, **options)
-
-
-def podman(ids, folder, programs, *command):
-    """Runs it in a container of podman's, which reads CDI files in /run/cdi, as the same user
-    with as little memory to lock. @folder: for what podman keeps, and the container's root, in
-    which are this machine's /usr and the folder with the @programs. Returns what it says, and
-    its status."""
-    root = f"{folder}/root"
-    for name in ("usr", "etc", "proc", "sys", "dev", "run", "tmp"):
-        os.makedirs(f"{root}/{name}", exist_ok=True)
-    for name in ("bin", "lib", "lib64"):
-        os.symlink(f"usr/{name}", f"{root}/{name}")
-    result = subprocess.run(
-        ["podman", "--root", f"{folder}/containers", "--runroot", f"{folder}/running",
-         "--storage-driver", "vfs", "--cgroup-manager", "cgroupfs", "--events-backend", "none",
-         "--runtime", "crun", "run", "--rm", "--network=none", "--cgroups=disabled",
-         "--log-driver=none", "--user=65534:65534", "--ulimit=memlock=65536:65536",
-         "--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024",
-         "-v=/usr:/usr:ro", f"-v={programs}:{programs}:ro",
-         *(f"--device={name}" for name in ids), "--rootfs", root, *command],
-        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR": folder, "HOME": folder},
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        timeout=300, check=False)
-    return result.stdout, result.returncode
