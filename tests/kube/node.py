@@ -40,8 +40,8 @@ def read(path):
 
 class Node:
     """@build: the folder with what is tested; @where: for files; @api: the ApiServer; all set
-    by run_cases()."""
-    build = where = api = None
+    by run_cases(). @usual: that of usual_node()."""
+    build = where = api = usual = None
 
     def __init__(self, *arguments):
         self.folder = tempfile.mkdtemp(dir=self.where)
@@ -106,6 +106,15 @@ class Node:
         return process
 
 
+@contextlib.contextmanager
+def usual_node():
+    """One for all cases that want nothing special, as a start takes seconds in a machine."""
+    if Node.usual is None:
+        node = Node()
+        Node.usual = node.__enter__()
+    yield Node.usual
+
+
 def mounts():
     return [line for line in read("/proc/self/mounts").splitlines() if f" {MOUNTS}/" in line]
 
@@ -154,7 +163,11 @@ def run_cases(build):
         with tempfile.TemporaryDirectory(dir="/run") as folder:
             Node.build, Node.where = build, folder
             Node.api = ApiServer(f"{folder}/account")
-            main()
+            try:
+                main()
+            finally:
+                if Node.usual:
+                    Node.usual.__exit__()
     finally:
         if HAS_DRIVER:
             reserve("0")

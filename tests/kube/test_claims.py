@@ -24,13 +24,14 @@ from api_server import MIB  # noqa: E402
 from containers import container, podman  # noqa: E402
 from kubelet import wait_for  # noqa: E402
 from node import (COMMANDS, MOUNTS, SYSFS, USER_LIMIT, Node, claimed, limit,  # noqa: E402
-                  mounts, nothing_left, read, run_cases, with_module, without_module, write)
+                  mounts, nothing_left, read, run_cases, usual_node, with_module,
+                  without_module, write)
 from tap import case  # noqa: E402
 
 
 @case
 def a_claim_of_another_uid_or_of_nothing_here_is_refused():
-    with Node() as node:
+    with usual_node() as node:
         claim = Node.api.claim("other", ("node0", "8Mi"))
         empty = Node.api.claim("empty")
         for asked, words in ((dict(claim, uid="0000-else"), "no such claim with the UID 0000-else"),
@@ -44,24 +45,8 @@ def a_claim_of_another_uid_or_of_nothing_here_is_refused():
 
 
 @with_module
-def without_the_gate_a_claim_takes_the_device():
-    Node.api.gate = False
-    Node.api.remove_slice()
-    try:
-        with Node() as node:
-            node.says("has no DRAConsumableCapacity")
-            claim = Node.api.claim("whole", ("node1",))
-            with claimed(node, claim):
-                node.prepared(claim)
-                size = int(read(f"{SYSFS}/node1/pool_bytes")) >> 20
-                assert f",size={size}M," in mounts()[0] and ",node=1," in mounts()[0], mounts()
-    finally:
-        Node.api.gate = True
-
-
-@with_module
 def a_container_has_a_region_in_its_claim_and_no_device():
-    with Node() as node, limit("512M"):
+    with usual_node() as node, limit("512M"):
         claim = Node.api.claim("one", ("node1", "64Mi"))
         with claimed(node, claim):
             told, status = node.run(claim, "sh", "-c", "ls /dev /run/actmem; env; stat -f "
@@ -123,7 +108,7 @@ def podman_runs_a_program_with_a_claim():
 
 @with_module
 def without_a_limit_of_users_the_limit_of_locked_memory_holds():
-    with Node() as node:
+    with usual_node() as node:
         node.says(f"KiB of memory, and pods can have no larger regions: on the node, write "
                   f"{USER_LIMIT}")
         claim = Node.api.claim("locked", ("node0", "64Mi"))
@@ -137,7 +122,7 @@ def without_a_limit_of_users_the_limit_of_locked_memory_holds():
 
 @with_module
 def a_container_over_its_size_fails_in_words():
-    with Node() as node, limit("512M"):
+    with usual_node() as node, limit("512M"):
         claim = Node.api.claim("over", ("node0", "16Mi"))
         with claimed(node, claim):
             told, status = node.run(claim, "true", size=24)
@@ -147,7 +132,7 @@ def a_container_over_its_size_fails_in_words():
 
 @with_module
 def a_claim_of_two_nodes_is_one_mount_and_of_several_devices():
-    with Node() as node:
+    with usual_node() as node:
         claim = Node.api.claim("both", ("node0", "16Mi"), ("node1", "33Mi"), ("node1", "1Gi"))
         with claimed(node, claim):
             answer = node.kubelet.prepare(claim)[claim["uid"]]
@@ -168,7 +153,7 @@ def a_claim_of_two_nodes_is_one_mount_and_of_several_devices():
 
 @with_module
 def claims_at_once_do_not_depend_on_each_other():
-    with Node() as node:
+    with usual_node() as node:
         claims = [Node.api.claim(f"at-once-{number}", ("node0", "8Mi")) for number in range(4)]
         bad = dict(claims[0], uid="0000-bad", name="no-such")
         with claimed(node, *claims):
@@ -188,7 +173,7 @@ def claims_at_once_do_not_depend_on_each_other():
 
 @with_module
 def a_restart_finds_what_there_is():
-    with Node() as node, limit("512M"):
+    with usual_node() as node, limit("512M"):
         claim = Node.api.claim("again", ("node0", "64Mi"))
         names = node.prepared(claim)
         before = mounts()
@@ -252,7 +237,7 @@ def a_driver_that_is_killed_while_it_unmounts_completes_it_later():
 
 @with_module
 def what_a_process_still_has_is_told_and_goes_with_it():
-    with Node() as node, limit("512M"):
+    with usual_node() as node, limit("512M"):
         claim = Node.api.claim("held", ("node0", "64Mi"))
         process = node.ready(claim)
         assert node.kubelet.unprepare(claim) == {claim["uid"]: ""}, node.log()
@@ -270,7 +255,7 @@ def what_a_process_still_has_is_told_and_goes_with_it():
 
 @with_module
 def what_nobody_has_open_goes_though_a_container_is_there_still():
-    with Node() as node, limit("512M"):
+    with usual_node() as node, limit("512M"):
         claim = Node.api.claim("idle", ("node0", "64Mi"))
         process = container(node.cdi, node.prepared(claim), "sh", "-c", '"$@"; echo; cat', "sh",
                             *node.heap(8, "true"))
@@ -284,7 +269,7 @@ def what_nobody_has_open_goes_though_a_container_is_there_still():
 
 @with_module
 def a_second_end_and_an_unknown_one_are_no_errors():
-    with Node() as node:
+    with usual_node() as node:
         claim = Node.api.claim("twice", ("node0", "8Mi"))
         node.prepared(claim)
         # Even where the cluster has forgotten it.
@@ -297,7 +282,7 @@ def a_second_end_and_an_unknown_one_are_no_errors():
 
 @with_module
 def another_allocation_of_a_claim_takes_the_place_of_the_first():
-    with Node() as node:
+    with usual_node() as node:
         claim = Node.api.claim("moved", ("node0", "8Mi"))
         with claimed(node, claim):
             node.prepared(claim)
@@ -311,7 +296,7 @@ def another_allocation_of_a_claim_takes_the_place_of_the_first():
 
 @with_module
 def what_cannot_be_mounted_is_an_error_with_the_options():
-    with Node() as node:
+    with usual_node() as node:
         for device, size, words in (("node7", "8Mi", "size=8M,node=7"),
                                     ("node0", "1Mi", "less than 2Mi"),
                                     ("node7", None, "node 7 of this machine has no memory")):

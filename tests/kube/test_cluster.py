@@ -16,8 +16,8 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..", "tools"), os.path.join(BUILD, "ku
 from actmem_dra import DRIVER, dra_pb2, machine, registration_pb2  # noqa: E402
 from api_server import MIB  # noqa: E402
 from kubelet import wait_for  # noqa: E402
-from node import (HAS_DRIVER, SYSFS, Node, nothing_left, read, run_cases,  # noqa: E402
-                  with_module, without_module, write)
+from node import (HAS_DRIVER, SYSFS, Node, claimed, mounts, nothing_left, read,  # noqa: E402
+                  run_cases, with_module, without_module, write)
 from tap import case  # noqa: E402
 
 
@@ -182,6 +182,22 @@ class Watched(dict):
 def a_capacity_that_is_given_takes_the_place_of_the_pools():
     with Node("--capacity", "0=2Mi,1=24Mi"):
         wait_for(lambda: sizes() == [("node1", str(24 * MIB))])
+
+
+@with_module
+def without_the_gate_a_claim_takes_the_device():
+    Node.api.gate = False
+    Node.api.remove_slice()
+    try:
+        with Node() as node:
+            node.says("has no DRAConsumableCapacity")
+            claim = Node.api.claim("whole", ("node1",))
+            with claimed(node, claim):
+                node.prepared(claim)
+                size = int(read(f"{SYSFS}/node1/pool_bytes")) >> 20
+                assert f",size={size}M," in mounts()[0] and ",node=1," in mounts()[0], mounts()
+    finally:
+        Node.api.gate = True
 
 
 @case
