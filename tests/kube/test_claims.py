@@ -51,12 +51,13 @@ def a_container_has_a_region_in_its_claim_and_no_device():
         with claimed(node, claim):
             told, status = node.run(claim, "sh", "-c", "ls /dev /run/actmem; env; stat -f "
                                     "-c '%b %S' /run/actmem/claim-*; ls -l /run/actmem/claim-*; "
-                                    "grep actmem /proc/self/mounts")
+                                    "grep actmem /proc/self/mounts; "
+                                    f"cat {SYSFS}/node1/region_bytes")
             uid = claim["uid"]
             inside = f"/run/actmem/claim-{uid}"
             assert status == 0 and "ready wrote" in told, told
             for line in (f"ACTMEM_NAME={inside}/heap", "ACTMEM_STRICT=1", f"claim-{uid}",
-                         "32 2097152"):
+                         "32 2097152", str(12 * MIB)):
                 assert line in told.splitlines(), (line, told)
             assert "\nactmem\n" not in told and "heap.0" in told, told
             assert f" {inside} actmem rw,nosuid,nodev,noexec" in told, told
@@ -257,10 +258,13 @@ def what_a_process_still_has_is_told_and_goes_with_it():
 def what_nobody_has_open_goes_though_a_container_is_there_still():
     with usual_node() as node, limit("512M"):
         claim = Node.api.claim("idle", ("node0", "64Mi"))
-        process = container(node.cdi, node.prepared(claim), "sh", "-c", '"$@"; echo; cat', "sh",
+        process = container(node.cdi, node.prepared(claim), "sh", "-c",
+                            '"$@"; mkdir ${ACTMEM_NAME%/heap}/a; '
+                            'ACTMEM_NAME=${ACTMEM_NAME%/heap}/a/heap "$@"; echo; cat', "sh",
                             *node.heap(8, "true"))
-        assert [process.stdout.readline() for _ in range(2)] == ["ready wrote\n", "\n"]
-        assert int(read(f"{SYSFS}/node0/region_bytes")) == 12 * MIB
+        told = [process.stdout.readline() for _ in range(3)]
+        assert told == ["ready wrote\n"] * 2 + ["\n"], told
+        assert int(read(f"{SYSFS}/node0/region_bytes")) == 24 * MIB
         assert node.kubelet.unprepare(claim) == {claim["uid"]: ""}, node.log()
         wait_for(lambda: int(read(f"{SYSFS}/node0/region_bytes")) == 0)
         process.communicate()
