@@ -269,10 +269,10 @@ def somebody_who_makes_files_meanwhile_keeps_no_job_from_ending():
     place = f"{JOBS}/job-900004"
     os.makedirs(place)
     mount("-t", "tmpfs", "-o", "size=1M,mode=777", "none", place)
-    with subprocess.Popen(
-            [*USER, "sh", "-c", "mkdir d && cd d && echo && i=0 && while :; do i=$((i + 1)); "
-             "true >f$((i % 97)); done"], cwd=place, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL) as writer:
+    many = "import os\nos.mkdir('d')\nos.chdir('d')\ni = 0\nwhile True:\n" \
+           "    open(f'f{i}', 'w').close()\n    i += 1\n    i == 5000 and print(flush=True)\n"
+    with subprocess.Popen([*USER, sys.executable, "-c", many], cwd=place, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL) as writer:
         writer.stdout.readline()
         line = ended_by_epilog(900004)[-1]
         writer.kill()
