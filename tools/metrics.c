@@ -138,7 +138,8 @@ static const struct metric malloc_metrics[] = {
 	GAUGE("actmem_malloc_used_bytes", "Large blocks of malloc in use (--malloc).",
 	      "block_bytes"),
 	GAUGE("actmem_malloc_pooled_bytes", "Freed, and not given back.", "pooled_bytes"),
-	COUNTER("actmem_malloc_refused_total", "Large blocks that came from elsewhere.",
+	GAUGE("actmem_malloc_refused_blocks",
+	      "Large blocks that came from elsewhere, of processes that run.",
 	      "refused_total"),
 };
 

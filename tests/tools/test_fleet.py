@@ -48,7 +48,9 @@ def the_table_is_what_the_formulas_say():
     saved = 4096 * 30720 * 40 * 8
     written, _ = FORMULAS["spill_bytes"](saved, 32 * GIB, 4096 * 10240 * 8)
     days = [FORMULAS["drive_days"](8, 3.84e12, writes, written, 8, 20) for writes in (1, 3)]
-    for words in (f"| {saved * 8 / 1e9:.0f} GB |", f"| {written * 8 / 1e9:.0f} GB, "
+    for words in (f"with {saved / GIB:.1f} GiB\nnothing is written",
+                  f"{100 * saved / (32 * GIB) - 100:.0f}\npercent more memory",
+                  f"| {saved * 8 / 1e9:.0f} GB |", f"| {written * 8 / 1e9:.0f} GB, "
                   f"{written * 8 / 20 / 1e9:.1f} GB/s |",
                   f"| {written * 8 * 86400 / 20 / 1e12:.0f} TB |", f"| {days[0]:.0f} days |",
                   f"| {days[1] / 365:.0f} years |", f"| {8000 / days[1]:.0f} a day |",
