@@ -92,6 +92,31 @@ def options_are_in_the_help_and_in_the_manual():
         assert told - {"--version", "-V"} == expected, (subcommand, told ^ expected)
 
 
+def grouped(lines, heading, option):
+    """The long options of each group, in their order; those of all subcommands left out."""
+    groups = {}
+    for line in lines:
+        if heading(line):
+            group = groups.setdefault(heading(line)[1], [])
+        elif groups and option(line):
+            group += [name for name in re.findall(LONG, option(line)[0]) if name != "--help"]
+    return {name: options for name, options in groups.items() if options}
+
+
+@case
+def groups_of_the_help_are_those_of_the_manual():
+    sections, seen = manual(), set()
+    for subcommand in SUBCOMMANDS:
+        helps = grouped(actmem(subcommand, "--help").stdout.splitlines(),
+                        re.compile(r"([A-Z][a-z]+):$").match,
+                        re.compile(r"  (-\w, |    )?--\S+").match)
+        told = grouped(sections[subcommand.upper()].splitlines(),
+                       re.compile(r"## (.+)").match, re.compile(r"\*-.*").match)
+        assert helps == told, (subcommand, helps, told)
+        seen |= set(helps)
+    assert {"Place", "Pages", "Budget", "Preload"} <= seen, seen
+
+
 @case
 def short_options_are_those_that_are_parsed():
     for subcommand in set(SUBCOMMANDS) - set(PLANNING):
