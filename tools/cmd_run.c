@@ -4,7 +4,6 @@
  * read, makes sure that a region can be had that way, and becomes the program.
  */
 #include <err.h>
-#include <errno.h>
 #include <getopt.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -13,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "actmem.h"
+#include "become.h"
 #include "best_memory.h"
 #include "malloc_mode.h"
 #include "memory_options.h"
@@ -118,21 +118,6 @@ static void print_help(void)
 	     "ACTMEM_MALLOC_MIN, _MALLOC_KEEP, _MALLOC_DECAY. Options win.\n"
 	     "Exit status: 127 if the program is not there, 126 if it cannot be run, 1 if its\n"
 	     "memory cannot be had, 2 for bad usage, else its own.");
-}
-
-static int become_program(char **argv)
-{
-	int status;
-
-	execvp(argv[0], argv);
-	status = errno == ENOENT ? STATUS_NOT_FOUND : STATUS_NOT_RUN;
-	if (errno == ENOENT && strchr(argv[0], '/') && !access(argv[0], F_OK))
-		warnx("cannot run '%s': its interpreter does not exist", argv[0]);
-	else if (errno == ENOENT && !strchr(argv[0], '/'))
-		warnx("cannot run '%s': not found in PATH", argv[0]);
-	else
-		warn("cannot run '%s'", argv[0]);
-	return status;
 }
 
 /* Makes @path absolute, as the program may change its folder. NULL: as of errno. */
@@ -374,5 +359,5 @@ int cmd_run(int argc, char **argv)
 		return usage_hint();
 	if (!status)
 		status = python_path_set(library_folder);
-	return status ? status : become_program(argv + optind);
+	return status ? status : become_program(argv[optind], argv + optind, NULL);
 }
