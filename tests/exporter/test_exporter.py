@@ -11,7 +11,7 @@ import threading
 import urllib.error
 
 from harness import (HOLDER, actmem, clean_environment, expect, forbidden_device, holder,
-                     public_copy, stranger, NO_CAPABILITIES)
+                     module_files, opens, public_copy, stranger, NO_CAPABILITIES)
 from metrics import exporter, fetch, loopback, parse, printed, value
 from tap import case, main
 
@@ -236,6 +236,13 @@ def a_forbidden_driver_is_told():
     with forbidden_device():
         samples = parse(printed(prefix=NO_CAPABILITIES))
     assert value(samples, "actmem_driver_regions_visible") == 0
+
+
+@case
+def the_drivers_files_are_read_once():
+    with module_files(regions=3, lingering_regions=0):
+        path = "/sys/class/misc/actmem/regions"
+        assert opens(path, lambda: value(parse(printed()), "actmem_driver_regions")) == 1
 
 
 @case
