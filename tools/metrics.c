@@ -221,8 +221,11 @@ static bool write_nodes(FILE *out)
 
 static bool write_machine(FILE *out)
 {
-	return write_rows(out, driver_rows(), version_labels, driver_metrics, 1) &&
-	       write_rows(out, driver_rows(), no_labels, driver_metrics + 1,
+	json_t *driver = driver_rows();
+
+	if (driver)
+		metrics_write(out, driver, version_labels, driver_metrics, 1);
+	return write_rows(out, driver, no_labels, driver_metrics + 1,
 			  COUNT(driver_metrics) - 1) &&
 	       write_nodes(out) &&
 	       write_rows(out, facts_mounts(), mount_labels, mount_metrics, COUNT(mount_metrics));

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """actmem exporter: its numbers, HTTP, the file, and what it may not see."""
 import contextlib
+import glob
 import os
 import signal
 import socket
@@ -10,8 +11,9 @@ import tempfile
 import threading
 import urllib.error
 
+from fleet import FORMULAS
 from harness import (HOLDER, actmem, clean_environment, expect, forbidden_device, holder,
-                     public_copy, stranger, NO_CAPABILITIES)
+                     module_files, opens, public_copy, stranger, NO_CAPABILITIES)
 from metrics import exporter, fetch, loopback, parse, printed, value
 from tap import case, main
 
@@ -70,6 +72,24 @@ def two_hundred_regions_make_no_more_series():
         mine = [s for s in samples if s[1].get("pid") == str(process.pid)]
         before = [s for s in few if s[1].get("pid") == str(one.pid)]
         assert sorted(s[0] for s in mine) == sorted(s[0] for s in before)
+
+
+@case
+def a_scrape_is_as_large_as_the_formulas_say():
+    environment = clean_environment(ACTMEM_PAGES="4K", ACTMEM_ALLOW="any")
+    for processes in 0, 1, 8:
+        with contextlib.ExitStack() as stack:
+            for _ in range(processes):
+                stack.enter_context(holder("many", *[4096] * 25, environment=environment))
+            text = printed()
+        nodes = len(glob.glob("/sys/devices/system/node/node[0-9]*"))
+        samples = parse(text)
+        huge = sum(name == "actmem_node_huge_pages" for name, _, _ in samples)
+        foreseen = FORMULAS["scrape_samples"](processes, nodes, 0, has_driver=False)
+        assert len(samples) == foreseen - 2 * (2 * nodes - huge), (processes, samples)
+        # Without a driver there is less of the machine.
+        length = FORMULAS["scrape_bytes"](processes, nodes)
+        assert 0.6 * length - 5000 < len(text) < length, (processes, len(text))
 
 
 @case
@@ -241,6 +261,13 @@ def a_forbidden_driver_is_told():
     with forbidden_device():
         samples = parse(printed(prefix=NO_CAPABILITIES))
     assert value(samples, "actmem_driver_regions_visible") == 0
+
+
+@case
+def the_drivers_files_are_read_once():
+    with module_files(regions=3, lingering_regions=0):
+        path = "/sys/class/misc/actmem/regions"
+        assert opens(path, lambda: value(parse(printed()), "actmem_driver_regions")) == 1
 
 
 @case
