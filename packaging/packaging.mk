@@ -5,6 +5,7 @@
 
 UDEVDIR = $(DESTDIR)$(PREFIX)/lib/udev/rules.d
 SYSUSERSDIR = $(DESTDIR)$(PREFIX)/lib/sysusers.d
+UNITS := actmem-exporter.service actmem-pool@.service
 UNITDIR = $(DESTDIR)$(PREFIX)/lib/systemd/system
 DOCDIR = $(DESTDIR)$(PREFIX)/share/doc/actmem
 INSTALLED_FOLDERS = $(BINDIR) $(LIBDIR)/pkgconfig $(INCLUDEDIR) $(DATADIR) $(DOCDIR) \
@@ -20,9 +21,8 @@ install::
 	install -D -m 644 packaging/actmem-settings.rules \
 		$(DOCDIR)/udev/80-actmem-settings.rules
 	install -d $(UNITDIR)
-	sed 's,@BINDIR@,$(PREFIX)/bin,' packaging/actmem-exporter.service \
-		>$(UNITDIR)/actmem-exporter.service
-	chmod 644 $(UNITDIR)/actmem-exporter.service
+	for unit in $(UNITS); do sed 's,@BINDIR@,$(PREFIX)/bin,' packaging/$$unit >$(UNITDIR)/$$unit && \
+		chmod 644 $(UNITDIR)/$$unit || exit; done
 	install -D -m 644 packaging/prometheus/actmem.rules.yml $(DATADIR)/prometheus/actmem.rules.yml
 	install -D -m 644 packaging/grafana/actmem.json $(DATADIR)/grafana/actmem.json
 	install -D -m 644 LICENSE $(DOCDIR)/LICENSE
@@ -31,5 +31,5 @@ install::
 	install -D -m 755 -t $(DATADIR)/slurm packaging/slurm/*
 
 uninstall::
-	rm -f $(UDEVDIR)/70-actmem.rules $(SYSUSERSDIR)/actmem.conf $(UNITDIR)/actmem-exporter.service
+	rm -f $(UDEVDIR)/70-actmem.rules $(SYSUSERSDIR)/actmem.conf $(addprefix $(UNITDIR)/,$(UNITS))
 	rm -rf $(DOCDIR) $(DATADIR)/slurm $(DATADIR)/prometheus $(DATADIR)/grafana

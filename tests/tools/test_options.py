@@ -13,6 +13,7 @@ SHORT = r"(?<![\w-])-[A-Za-z](?![\w-])"
 COMMON = {"--help", "-h"}
 # Whose options are in a file of several.
 PRINTING = ("waits", "info")
+SETTING = ("pool", "limit")
 
 
 def source(*names):
@@ -63,6 +64,8 @@ def sources(subcommand):
         return [f"bench/cmd_{subcommand}.c", "tools/memory_options.h", "tools/tool.h"]
     if subcommand == "exporter":
         return ["tools/cmd_exporter.c"]
+    if subcommand in SETTING:
+        return [f"tools/cmd_{subcommand}.c", "tools/settings.h", "tools/tool.h"]
     if subcommand in ("doctor", "list", "prune"):
         return [f"tools/cmd_{subcommand}.c", "tools/tool.h"]
     return [f"tools/cmd_{subcommand}.c", "tools/memory_options.h"]
@@ -101,8 +104,10 @@ def short_options_are_those_that_are_parsed():
         parsed = "".join(re.findall(r'"([^"]*)"', call))
         if "MEMORY_OPTIONS_SHORT" in call:
             parsed += re.search(r'#define MEMORY_OPTIONS_SHORT\s+"([^"]*)"', text)[1]
+        if "SETTINGS_OPTIONS_SHORT" in call:
+            parsed += re.search(r'#define SETTINGS_OPTIONS_SHORT\s+"([^"]*)"', text)[1]
         expected = {option[1] for option in taken(subcommand) if not option.startswith("--")}
-        assert set(parsed) - set(":+") == expected, (subcommand, parsed, expected)
+        assert set(parsed) - set("-:+") == expected, (subcommand, parsed, expected)
 
 
 @case
