@@ -5,6 +5,7 @@
 
 UDEVDIR = $(DESTDIR)$(PREFIX)/lib/udev/rules.d
 SYSUSERSDIR = $(DESTDIR)$(PREFIX)/lib/sysusers.d
+UNITS := actmem-exporter.service actmem-pool@.service
 UNITDIR = $(DESTDIR)$(PREFIX)/lib/systemd/system
 BASHDIR = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 # Debian has a folder for that of packages.
@@ -23,9 +24,8 @@ install::
 	install -D -m 644 packaging/actmem-settings.rules \
 		$(DOCDIR)/udev/80-actmem-settings.rules
 	install -d $(UNITDIR)
-	sed 's,@BINDIR@,$(PREFIX)/bin,' packaging/actmem-exporter.service \
-		>$(UNITDIR)/actmem-exporter.service
-	chmod 644 $(UNITDIR)/actmem-exporter.service
+	for unit in $(UNITS); do sed 's,@BINDIR@,$(PREFIX)/bin,' packaging/$$unit >$(UNITDIR)/$$unit && \
+		chmod 644 $(UNITDIR)/$$unit || exit; done
 	install -D -m 644 tools/completion/actmem.bash $(BASHDIR)/actmem
 	ln -sf actmem $(BASHDIR)/actmem-bench
 	install -D -m 644 tools/completion/actmem.zsh $(ZSHDIR)/_actmem
@@ -37,6 +37,6 @@ install::
 	install -D -m 755 -t $(DATADIR)/slurm packaging/slurm/*
 
 uninstall::
-	rm -f $(UDEVDIR)/70-actmem.rules $(SYSUSERSDIR)/actmem.conf $(UNITDIR)/actmem-exporter.service \
+	rm -f $(UDEVDIR)/70-actmem.rules $(SYSUSERSDIR)/actmem.conf $(addprefix $(UNITDIR)/,$(UNITS)) \
 		$(BASHDIR)/actmem $(BASHDIR)/actmem-bench $(ZSHDIR)/_actmem
 	rm -rf $(DOCDIR) $(DATADIR)/slurm $(DATADIR)/prometheus $(DATADIR)/grafana

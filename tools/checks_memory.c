@@ -197,11 +197,11 @@ int check_pools(json_t *findings, const json_t *nodes, bool has_driver)
 		goto out;
 	if (!total)
 		err = add_finding(findings, "pool", CHECK_FIX,
-				  "as root: echo SIZE > /sys/class/misc/actmem/node0/pool_bytes, as 64G, for each node",
+				  "as root: actmem pool --nodes 0 64G --save, and so for each node",
 				  "no warm pool: each job zeroes its pages while it starts");
 	else if (ready > available)
 		err = add_finding(findings, "pool", CHECK_FIX,
-				  "as root: write a smaller SIZE to /sys/class/misc/actmem/node*/pool_bytes",
+				  "as root: a smaller SIZE by actmem pool --nodes LIST SIZE",
 				  "%s ready in the pool, and %s are left to everything else",
 				  ready_text, available_text);
 	else
@@ -252,7 +252,7 @@ int check_memlock(json_t *findings, const json_t *driver, bool has_driver)
 		limit = bytes_to_text(number_of(memlock, "soft_bytes"), 0);
 		err = limit ? add_finding(findings, "limit", CHECK_FIX,
 					  has_driver ?
-					  "as root: echo SIZE > /sys/class/misc/actmem/user_limit_bytes; or LimitMEMLOCK=infinity in the job's unit" :
+					  "as root: actmem limit --user SIZE --save; or LimitMEMLOCK=infinity in the job's unit" :
 					  "LimitMEMLOCK=infinity in the job's unit, or 'memlock unlimited' in /etc/security/limits.d",
 					  "a process may lock %s (ulimit -l)", limit) : -ENOMEM;
 	}

@@ -26,7 +26,8 @@ ISOLATED = "ACTMEM_TEST_ISOLATED" in os.environ
 NO_CAPABILITIES = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
 INOTIFY_CLOSE, INOTIFY_OPEN = 0x10, 0x20
 SHMEM_ENABLED = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
-SUBCOMMANDS = ("run", "list", "waits", "prune", "info", "doctor", "exporter", "bench", "replay", "plan", "probe")
+SUBCOMMANDS = ("run", "list", "waits", "prune", "info", "pool", "limit", "doctor", "exporter",
+               "bench", "replay", "plan", "probe")
 # Those of actmem-bench, which actmem becomes for them.
 MEASURING = ("bench", "replay")
 # Those of the Python module.
@@ -139,6 +140,7 @@ def module_files(**contents):
     with mounted("mode=755", folder="/sys/class/misc"):
         os.mkdir("/sys/class/misc/actmem")
         for name, line in contents.items():
+            os.makedirs(os.path.dirname(f"/sys/class/misc/actmem/{name}"), exist_ok=True)
             with open(f"/sys/class/misc/actmem/{name}", "w", encoding="ascii") as file:
                 print(line, file=file)
         yield

@@ -12,6 +12,7 @@ SHORT = r"(?<![\w-])-[A-Za-z](?![\w-])"
 COMMON = {"--help", "-h"}
 # Whose options are in a file of several.
 PRINTING = ("waits", "info")
+SETTING = ("pool", "limit")
 
 
 def source(*names):
@@ -62,6 +63,8 @@ def sources(subcommand):
         return [f"bench/cmd_{subcommand}.c", "tools/memory_options.h", "tools/tool.h"]
     if subcommand == "exporter":
         return ["tools/cmd_exporter.c"]
+    if subcommand in SETTING:
+        return [f"tools/cmd_{subcommand}.c", "tools/settings.h", "tools/tool.h"]
     if subcommand in ("doctor", "list", "prune"):
         return [f"tools/cmd_{subcommand}.c", "tools/tool.h"]
     return [f"tools/cmd_{subcommand}.c", "tools/memory_options.h"]

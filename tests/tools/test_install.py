@@ -51,6 +51,7 @@ def what_is_installed_works_and_uninstall_leaves_nothing():
                     "include/actmem_store.h", "lib/pkgconfig/actmem.pc",
                     "lib/udev/rules.d/70-actmem.rules", "lib/sysusers.d/actmem.conf",
                      "lib/systemd/system/actmem-exporter.service",
+                     "lib/systemd/system/actmem-pool@.service",
                      "share/bash-completion/completions/actmem",
                      "share/bash-completion/completions/actmem-bench",
                      "share/zsh/site-functions/_actmem",

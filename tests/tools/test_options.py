@@ -53,8 +53,10 @@ def short_options_are_those_that_are_parsed():
         parsed = "".join(re.findall(r'"([^"]*)"', call))
         if "MEMORY_OPTIONS_SHORT" in call:
             parsed += re.search(r'#define MEMORY_OPTIONS_SHORT\s+"([^"]*)"', text)[1]
+        if "SETTINGS_OPTIONS_SHORT" in call:
+            parsed += re.search(r'#define SETTINGS_OPTIONS_SHORT\s+"([^"]*)"', text)[1]
         expected = {option[1] for option in taken(subcommand) if not option.startswith("--")}
-        assert set(parsed) - set(":+") == expected, (subcommand, parsed, expected)
+        assert set(parsed) - set("-:+") == expected, (subcommand, parsed, expected)
 
 
 @case
