@@ -3,6 +3,7 @@
 import os
 import re
 
+import messages
 from harness import PLANNING, SUBCOMMANDS, actmem
 from options import COMMON, LONG, ROOT, helped, manual, manuals, source, sources, taken
 from tap import case, main
@@ -71,6 +72,17 @@ def what_is_waited_for_is_told_in_each_place():
     table = [line.split("|")[1] for line in source("docs/stuck.md").splitlines()
              if line.startswith("| `")]
     assert set(re.findall(r"`(\w+)`", "".join(table))) == kinds, table
+
+
+@case
+def messages_are_in_the_manual_and_those_there_in_the_commands():
+    of_library, of_commands = messages.manuals()
+    told, everything = messages.told(), messages.sources().splitlines()
+    assert len(told) > 80 and len(of_commands) > 60 and len(of_library) > 8, of_library
+    for message in told:
+        assert any(messages.is_told(parts, message) for parts in of_commands), message
+    for parts in of_commands + of_library:
+        assert any(messages.is_told(parts, line) for line in everything), parts
 
 
 @case
