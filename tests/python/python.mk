@@ -13,7 +13,7 @@ $(AUDITWHEEL)/.ready: tests/python/requirements.txt $(VENV)/.ready
 .PHONY: check-python
 check-python: $(NEWEST)/.ready $(AUDITWHEEL)/.ready wheel
 	@status=0; \
-	for tests in test_types.py test_best.py test_wheel.py; do \
+	for tests in test_types.py test_best.py test_wheel.py test_versions.py; do \
 		PYTHONPATH=tests/tools $(VENV_PYTHON) -B tests/python/$$tests || status=1; \
 	done; \
 	exit $$status
