@@ -38,7 +38,7 @@ def sentences_are_broken_between_words_to_a_terminals_width():
     for columns in 50, 70:
         told = on_terminal("doctor", columns=columns, status=1)
         assert told.split() == words, (told, words)
-        # Words stay whole, such as paths.
+        # A path that is longer stays whole, on a line of its own.
         assert all(len(line) <= columns or len(line.split()) == 1
                    for line in told.splitlines()), told
     assert max(map(len, actmem("doctor").stdout.splitlines())) > 70
