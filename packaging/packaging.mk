@@ -37,6 +37,7 @@ install::
 	install -D -m 755 -t $(DATADIR)/slurm packaging/slurm/*
 
 uninstall::
+	@$(if $(DESTDIR),:,packaging/traces stop $(UNITDIR))
 	rm -f $(UDEVDIR)/70-actmem.rules $(SYSUSERSDIR)/actmem.conf $(addprefix $(UNITDIR)/,$(UNITS)) \
 		$(BASHDIR)/actmem $(BASHDIR)/actmem-bench $(ZSHDIR)/_actmem
 	rm -rf $(DOCDIR) $(DATADIR)/slurm $(DATADIR)/prometheus $(DATADIR)/grafana
