@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 
+from fleet import FORMULAS
 from harness import ACTMEM, ACTMEM_BENCH, BUILD, HOLDER, clean_environment
 from tap import case, main
 
@@ -28,6 +29,11 @@ PROGRAMS = {
                "echo max >user_limit_bytes && echo 0 >node1/pool_bytes"],
     "held": [ACTMEM, "run", "--nodes", "0,1", "--policy", "interleave", *HOLD, ACTMEM, "info",
              "--json"],
+    # Lines that begin with # are the machine's.
+    "exporter": ["/bin/sh", "-c",
+                 f"{ACTMEM} run --backend driver --nodes 1 {' '.join(HOLD)} "
+                 f"{ACTMEM} exporter --textfile /tmp/metrics && "
+                 "while IFS= read -r line; do echo \"|$line\"; done </tmp/metrics"],
     "table": [ACTMEM, "run", "--verbose", "--nodes", "1", *HOLD, ACTMEM, "list"],
     "pool": ["/bin/sh", "-c",
              f"cd /sys/class/misc/actmem/node1 && echo {8 * MIB} >pool_bytes || exit; "
@@ -199,6 +205,16 @@ def list_fdinfo_and_sysfs_agree():
                            r"actmem-allocated:\t(\d+)$", rest, flags=re.MULTILINE))
     assert told == {str(r["id"]): str(r["allocated_bytes"]) for r in listed["regions"]}, rest
     assert rest.splitlines()[-2:] == [str(6 * MIB)] * 2, rest
+
+
+@case
+def a_scrape_has_as_many_samples_as_the_formula_says():
+    lines = [line[1:] for line in outputs()["exporter"].splitlines() if line.startswith("|")]
+    samples = [line for line in lines if line.startswith("actmem_")]
+    # This processor has no pages of 1G, of which each node would have two samples.
+    assert len(samples) == FORMULAS["scrape_samples"](1, 2, 0) - 2 * 2, samples
+    left = FORMULAS["scrape_bytes"](1, 2) - sum(len(line) + 1 for line in lines)
+    assert 0 < left < 2000, (left, lines)
 
 
 @case
