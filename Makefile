@@ -28,7 +28,7 @@ CFLAGS ?= -O2 -g
 # DEBUG=1: the heap checks its bookkeeping as it goes, and aborts where it is wrong.
 DEBUG ?=
 ALL_CFLAGS = -std=gnu11 $(WARNINGS) -fvisibility=hidden -fPIC -pthread \
-	-D_GNU_SOURCE -Ilib -Ilib/include $(if $(DEBUG),-DACTMEM_DEBUG) $(CFLAGS)
+	-D_GNU_SOURCE -include lib/base/c_library.h -Ilib -Ilib/include $(if $(DEBUG),-DACTMEM_DEBUG) $(CFLAGS)
 
 PYTHON3 ?= python3
 VENV := $(B)/venv

@@ -2,8 +2,10 @@
 """How pip makes a wheel of the Python module: make puts all that lies in the package into
 setuptools' folder. pyproject.toml has the rest.
 """
+import glob
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 
@@ -25,11 +27,27 @@ class Build(build_py):
                         f"XLA_INCLUDE={os.path.join(jaxlib, 'include')}"], check=True)
 
 
+def manylinux(libraries):
+    """The C library that they want, as pip calls it; None if they want others besides."""
+    told = subprocess.run(["objdump", "-p", *libraries], check=True, text=True,
+                          stdout=subprocess.PIPE).stdout
+    others = set(re.findall(r"NEEDED +(\S+)", told)) - set(map(os.path.basename, libraries))
+    versions = [re.fullmatch(r"2\.(\d+)(\.\d+)?", version)
+                for version in re.findall(r"GLIBC_(\S+)", told)]
+    if not all(versions) or not all(re.match(r"(libc|ld-linux.*)\.so\.", name)
+                                    for name in others):
+        return None
+    return f"manylinux_2_{max(int(version[1]) for version in versions)}"
+
+
 class Wheel(bdist_wheel):
-    """For any Python on this platform, as ctypes loads the libraries."""
+    """For any Python, as ctypes loads the libraries, and any Linux that these run on."""
 
     def get_tag(self):
-        return "py3", "none", super().get_tag()[2]
+        platform = super().get_tag()[2]
+        libraries = glob.glob(os.path.join(self.bdist_dir, "actmem", "*.so*"))
+        system = manylinux(libraries) if libraries else None    # editable: none
+        return "py3", "none", platform.replace("linux", system, 1) if system else platform
 
 
 class Native(Distribution):

@@ -26,6 +26,7 @@ static const char help[] =
 	"copying between each two nodes; and, with --spill, each spill device alone and\n"
 	"all of them together. Ours and its peers take turns; figures are medians.\n"
 	"\n"
+	"Measurements:\n"
 	"  -s, --spill DIR             a folder on a device to measure; may be repeated.\n"
 	"                              The file in it has no name and goes with the command\n"
 	"  -B, --block SIZES           of spills and fills; default: 1M,4M,16M\n"
@@ -36,7 +37,9 @@ static const char help[] =
 	"                              measure nothing else\n"
 	"  -m, --memory SIZE           of each region; default: 256M\n"
 	"  -t, --seconds SECONDS       for each side of a measurement; default: 1\n"
+	"\n"
 	MEMORY_OPTIONS_HELP
+	"Output:\n"
 	"  -J, --json                  print JSON; bandwidths are bytes a second\n"
 	"  -h, --help                  print this\n"
 	"\n"

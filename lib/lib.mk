@@ -19,11 +19,12 @@ LIB_NEEDS := -luring
 ALL += $(LIB_SHARED) $(B)/lib/libactmem.so $(LIB_STATIC) $(LIB_PC)
 
 # It stays once it is loaded: a thread that ends calls it.
+LIB_LINK = $(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(LIB_SONAME) \
+	-Wl,--version-script=lib/libactmem.map -Wl,-z,defs,-z,relro,-z,now,-z,nodelete \
+	$(LIB_OBJECTS)
 $(LIB_SHARED): $(LIB_OBJECTS) lib/libactmem.map
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(LIB_SONAME) \
-		-Wl,--version-script=lib/libactmem.map -Wl,-z,defs,-z,relro,-z,now,-z,nodelete \
-		$(LIB_OBJECTS) $(LIB_NEEDS) -o $@
+	$(LIB_LINK) $(LIB_NEEDS) -o $@
 
 $(B)/lib/libactmem.so: $(LIB_SHARED)
 	ln -sf $(LIB_SONAME) $@

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# Files for udev, systemd, Prometheus, Grafana, Slurm and Kubernetes. Whether the module is loaded at boot,
-# and what is reserved then, is the administrator's choice: those are examples.
+# Files for udev, systemd, shells, Prometheus, Grafana, Slurm and Kubernetes. Whether the
+# module is loaded at boot, and what is reserved then, is the administrator's choice: those are
+# examples.
 
 UDEVDIR = $(DESTDIR)$(PREFIX)/lib/udev/rules.d
 SYSUSERSDIR = $(DESTDIR)$(PREFIX)/lib/sysusers.d
+UNITS := actmem-exporter.service actmem-pool@.service
 UNITDIR = $(DESTDIR)$(PREFIX)/lib/systemd/system
+BASHDIR = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+# Debian has a folder for that of packages.
+ZSHDIR = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 DOCDIR = $(DESTDIR)$(PREFIX)/share/doc/actmem
 INSTALLED_FOLDERS = $(BINDIR) $(LIBDIR)/pkgconfig $(INCLUDEDIR) $(DATADIR) $(DOCDIR) \
 	$(addprefix $(MANDIR)/man,1 3 4) $(UDEVDIR) $(SYSUSERSDIR) $(UNITDIR) \
-	$(DESTDIR)$(PYTHONDIR)
+	$(BASHDIR) $(ZSHDIR) $(DESTDIR)$(PYTHONDIR)
 # Which of them it has made.
 TRACES = $(DATADIR)/folders
 
@@ -20,9 +25,11 @@ install::
 	install -D -m 644 packaging/actmem-settings.rules \
 		$(DOCDIR)/udev/80-actmem-settings.rules
 	install -d $(UNITDIR)
-	sed 's,@BINDIR@,$(PREFIX)/bin,' packaging/actmem-exporter.service \
-		>$(UNITDIR)/actmem-exporter.service
-	chmod 644 $(UNITDIR)/actmem-exporter.service
+	for unit in $(UNITS); do sed 's,@BINDIR@,$(PREFIX)/bin,' packaging/$$unit >$(UNITDIR)/$$unit && \
+		chmod 644 $(UNITDIR)/$$unit || exit; done
+	install -D -m 644 tools/completion/actmem.bash $(BASHDIR)/actmem
+	ln -sf actmem $(BASHDIR)/actmem-bench
+	install -D -m 644 tools/completion/actmem.zsh $(ZSHDIR)/_actmem
 	install -D -m 644 packaging/prometheus/actmem.rules.yml $(DATADIR)/prometheus/actmem.rules.yml
 	install -D -m 644 packaging/grafana/actmem.json $(DATADIR)/grafana/actmem.json
 	install -D -m 644 LICENSE $(DOCDIR)/LICENSE
@@ -35,5 +42,7 @@ install::
 		packaging/kubernetes/actmem_dra/*.py packaging/kubernetes/actmem_dra/*.proto
 
 uninstall::
-	rm -f $(UDEVDIR)/70-actmem.rules $(SYSUSERSDIR)/actmem.conf $(UNITDIR)/actmem-exporter.service
+	@$(if $(DESTDIR),:,packaging/traces stop $(UNITDIR))
+	rm -f $(UDEVDIR)/70-actmem.rules $(SYSUSERSDIR)/actmem.conf $(addprefix $(UNITDIR)/,$(UNITS)) \
+		$(BASHDIR)/actmem $(BASHDIR)/actmem-bench $(ZSHDIR)/_actmem
 	rm -rf $(DOCDIR) $(addprefix $(DATADIR)/,slurm kubernetes prometheus grafana)

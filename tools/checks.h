@@ -26,11 +26,11 @@ struct spill_folders {
 	size_t count;
 };
 
-/* Of memory: the driver, pages, limits, and the pool (checks_memory.c). */
-int check_driver(json_t *findings, bool *is_usable);
-int check_pages(json_t *findings, bool has_driver);
-int check_pools(json_t *findings, bool has_driver);
-int check_memlock(json_t *findings, bool has_driver);
+/* Of memory: the driver, pages, limits, and the pool (checks_memory.c). The facts are read once. */
+int check_driver(json_t *findings, const json_t *driver, bool *is_usable);
+int check_pages(json_t *findings, const json_t *nodes, bool has_driver);
+int check_pools(json_t *findings, const json_t *nodes, bool has_driver);
+int check_memlock(json_t *findings, const json_t *driver, bool has_driver);
 int check_cgroup(json_t *findings);
 
 /* Of devices, files and what surrounds the process (checks_devices.c). */

@@ -40,15 +40,15 @@ static int add_no_driver(json_t *findings, const char *error)
 			   error);
 }
 
-int check_driver(json_t *findings, bool *is_usable)
+int check_driver(json_t *findings, const json_t *driver, bool *is_usable)
 {
-	json_t *driver = facts_driver(), *library = facts_library();
+	json_t *library = facts_library();
 	const char *version, *error;
-	int err = -ENOMEM;
+	int err;
 
 	*is_usable = false;
-	if (!driver || !library)
-		goto out;
+	if (!library)
+		return -ENOMEM;
 	error = json_string_value(json_object_get(driver, "error"));
 	version = json_string_value(json_object_get(driver, "version"));
 	if (error) {
@@ -65,8 +65,6 @@ int check_driver(json_t *findings, bool *is_usable)
 		err = add_finding(findings, "driver", CHECK_OK, NULL, "module %s, library %s",
 				  version ?: "of an unknown version", actmem_version());
 	}
-out:
-	json_decref(driver);
 	json_decref(library);
 	return err;
 }
@@ -167,21 +165,14 @@ static int check_hugetlb(json_t *findings, const json_t *nodes)
 	return err;
 }
 
-int check_pages(json_t *findings, bool has_driver)
+int check_pages(json_t *findings, const json_t *nodes, bool has_driver)
 {
-	json_t *nodes = facts_nodes();
-	int err = -ENOMEM;
-
-	if (nodes)
-		err = has_driver ? check_contiguous(findings, nodes)
-				 : check_hugetlb(findings, nodes);
-	json_decref(nodes);
-	return err;
+	return has_driver ? check_contiguous(findings, nodes) : check_hugetlb(findings, nodes);
 }
 
-int check_pools(json_t *findings, bool has_driver)
+int check_pools(json_t *findings, const json_t *nodes, bool has_driver)
 {
-	json_t *nodes, *memory;
+	json_t *memory;
 	uint64_t ready = 0, total = 0, available;
 	char *ready_text = NULL, *available_text = NULL;
 	const json_t *node;
@@ -190,10 +181,9 @@ int check_pools(json_t *findings, bool has_driver)
 
 	if (!has_driver)
 		return 0;
-	nodes = facts_nodes();
 	memory = facts_memory();
-	if (!nodes || !memory)
-		goto out;
+	if (!memory)
+		return -ENOMEM;
 	json_array_foreach(nodes, i, node) {
 		const json_t *pool = json_object_get(node, "pool");
 
@@ -207,11 +197,11 @@ int check_pools(json_t *findings, bool has_driver)
 		goto out;
 	if (!total)
 		err = add_finding(findings, "pool", CHECK_FIX,
-				  "as root: echo SIZE > /sys/class/misc/actmem/node0/pool_bytes, as 64G, for each node",
+				  "as root: actmem pool --nodes 0 64G --save, and so for each node",
 				  "no warm pool: each job zeroes its pages while it starts");
 	else if (ready > available)
 		err = add_finding(findings, "pool", CHECK_FIX,
-				  "as root: write a smaller SIZE to /sys/class/misc/actmem/node*/pool_bytes",
+				  "as root: a smaller SIZE by actmem pool --nodes LIST SIZE",
 				  "%s ready in the pool, and %s are left to everything else",
 				  ready_text, available_text);
 	else
@@ -219,7 +209,6 @@ int check_pools(json_t *findings, bool has_driver)
 				  "%s ready; %s are left to everything else", ready_text,
 				  available_text);
 out:
-	json_decref(nodes);
 	json_decref(memory);
 	free(ready_text);
 	free(available_text);
@@ -239,14 +228,14 @@ static bool may_lock_all(void)
 }
 
 /* With the driver the administrator's limit by user counts, if there is one. */
-int check_memlock(json_t *findings, bool has_driver)
+int check_memlock(json_t *findings, const json_t *driver, bool has_driver)
 {
-	json_t *memlock = facts_memlock(), *driver = facts_driver();
+	json_t *memlock = facts_memlock();
 	char *limit = NULL;
-	int err = -ENOMEM;
+	int err;
 
-	if (!memlock || !driver)
-		goto out;
+	if (!memlock)
+		return -ENOMEM;
 	if (has_driver && !is_null(driver, "user_limit_bytes") &&
 	    json_object_get(driver, "user_limit_bytes")) {
 		limit = bytes_to_text(number_of(driver, "user_limit_bytes"), 0);
@@ -263,13 +252,11 @@ int check_memlock(json_t *findings, bool has_driver)
 		limit = bytes_to_text(number_of(memlock, "soft_bytes"), 0);
 		err = limit ? add_finding(findings, "limit", CHECK_FIX,
 					  has_driver ?
-					  "as root: echo SIZE > /sys/class/misc/actmem/user_limit_bytes; or LimitMEMLOCK=infinity in the job's unit" :
+					  "as root: actmem limit --user SIZE --save; or LimitMEMLOCK=infinity in the job's unit" :
 					  "LimitMEMLOCK=infinity in the job's unit, or 'memlock unlimited' in /etc/security/limits.d",
 					  "a process may lock %s (ulimit -l)", limit) : -ENOMEM;
 	}
-out:
 	json_decref(memlock);
-	json_decref(driver);
 	free(limit);
 	return err;
 }

@@ -4,39 +4,32 @@
  * "actmem" as argv[0], and speaks under that name, as it was called.
  */
 #include <err.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "become.h"
 #include "tool.h"
 
 #define PROGRAM		"actmem-bench"
 
 /* The one beside this command, which is of the same version, or else that in PATH. */
-static void become_bench(char **argv)
+static int become_bench(char **argv)
 {
 	char folder[PATH_MAX], path[PATH_MAX + sizeof("/" PROGRAM)];
 
 	if (own_folder(folder)) {
 		snprintf(path, sizeof(path), "%s/" PROGRAM, folder);
-		execv(path, argv);
-		if (errno != ENOENT) {
-			warn("cannot run '%s'", path);
-			return;
-		}
+		if (!access(path, F_OK))
+			return become_program(path, argv, NULL);
 	}
-	execvp(PROGRAM, argv);
-	if (errno == ENOENT)
-		warnx("'%s' is neither beside this command nor in PATH: install it (make install)",
-		      PROGRAM);
-	else
-		warn("cannot run '%s' of PATH", PROGRAM);
+	return become_program(PROGRAM, argv, ", nor beside this command; install it (make install)");
 }
 
 static int hand_over(const char *subcommand, int argc, char **argv)
 {
 	const char **arguments = calloc(argc + 2, sizeof(*arguments));
+	int status;
 
 	if (!arguments) {
 		warn("cannot run '%s'", PROGRAM);
@@ -45,9 +38,9 @@ static int hand_over(const char *subcommand, int argc, char **argv)
 	arguments[0] = "actmem";
 	arguments[1] = subcommand;
 	memcpy(arguments + 2, argv + 1, (argc - 1) * sizeof(*argv));
-	become_bench((char **)arguments);
+	status = become_bench((char **)arguments);
 	free(arguments);
-	return STATUS_FAILED;
+	return status;
 }
 
 int cmd_bench(int argc, char **argv)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "checks.h"
+#include "facts.h"
 #include "table.h"
 #include "tool.h"
 #include "wrap.h"
@@ -69,13 +70,17 @@ static int add_folders(struct spill_folders *folders, char *list)
 
 static int examine(json_t *findings, const struct spill_folders *folders)
 {
-	bool has_driver;
-	int err = check_driver(findings, &has_driver);
+	json_t *driver = facts_driver(), *nodes = facts_nodes();
+	int err = driver && nodes ? 0 : -ENOMEM;
+	bool has_driver = false;
 
-	err = err ?: check_pages(findings, has_driver);
-	err = err ?: check_memlock(findings, has_driver);
+	err = err ?: check_driver(findings, driver, &has_driver);
+	err = err ?: check_pages(findings, nodes, has_driver);
+	err = err ?: check_memlock(findings, driver, has_driver);
 	err = err ?: check_cgroup(findings);
-	err = err ?: check_pools(findings, has_driver);
+	err = err ?: check_pools(findings, nodes, has_driver);
+	json_decref(nodes);
+	json_decref(driver);
 	err = err ?: check_devices(findings);
 	err = err ?: check_spill(findings, folders);
 	err = err ?: check_io_uring(findings);

@@ -99,7 +99,9 @@ static int write_metrics(const char *path)
 		err = write_file(path, text, length);
 	free(text);
 	if (err)
-		warnx("cannot write %s (%s)", path, strerror(-err));
+		warnx("cannot write %s (%s)", path, err == -EOPNOTSUPP ?
+		      "its file system has no O_TMPFILE: choose a folder of another" :
+		      strerror(-err));
 	return err ? STATUS_FAILED : STATUS_OK;
 }
 

@@ -4,12 +4,11 @@
  * and measure programs of JAX.
  */
 #include <err.h>
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include "become.h"
 #include "python_path.h"
 #include "tool.h"
 
@@ -45,14 +44,11 @@ static int become_python(const char *const *first, int argc, char **argv)
 	if (!status) {
 		memcpy(arguments, first, count * sizeof(*first));
 		memcpy(arguments + count, argv + 1, (argc - 1) * sizeof(*argv));
-		execvp(PYTHON, (char **)arguments);
-		if (errno == ENOENT)
-			warnx("'" PYTHON "' is not in PATH: activate an environment with JAX");
-		else
-			warn("cannot run '" PYTHON "'");
+		status = become_program(PYTHON, (char **)arguments,
+					"; activate an environment with JAX");
 	}
 	free(arguments);
-	return STATUS_FAILED;
+	return status;
 }
 
 int cmd_plan(int argc, char **argv)

@@ -4,7 +4,6 @@
  * read, makes sure that a region can be had that way, and becomes the program.
  */
 #include <err.h>
-#include <errno.h>
 #include <getopt.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -13,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "actmem.h"
+#include "become.h"
 #include "best_memory.h"
 #include "malloc_mode.h"
 #include "memory_options.h"
@@ -33,14 +33,24 @@ static void print_help(void)
 	     "and given back first (with --name, the first one, which stays; with --spill, a\n"
 	     "file in each directory as well): if that fails, the program is not started.\n"
 	     "\n"
+	     "Place:\n"
 	     "  -b, --backend auto|driver|memfd   auto: driver where there is /dev/actmem,\n"
 	     "                                    but memfd for 1G pages\n"
-	     "  -p, --pages 1G|2M|thp|4K          default: 2M\n"
 	     "  -n, --nodes LIST                  NUMA nodes, as 0,2-3\n"
 	     "  -P, --policy bind|preferred|interleave\n"
 	     "                                    default: bind with --nodes, else preferred\n"
-	     "  -a, --allow LIST                  what may be used instead of what was asked\n"
-	     "                                    for: 2m,thp,4k,node,unlocked, or any\n"
+	     "\n"
+	     "Pages:\n"
+	     "  -p, --pages 1G|2M|thp|4K          default: 2M\n"
+	     "  -a, --allow 2m,thp,4k,node,unlocked|any\n"
+	     "                                    what of these may be used instead of what was\n"
+	     "                                    asked for\n"
+	     "  -s, --strict                      without --allow, huge pages that are locked or\n"
+	     "                                    nothing, not the best that there is; and where\n"
+	     "                                    memory of regions fails, CUDA's request fails;\n"
+	     "                                    else the driver's own memory is told and taken\n"
+	     "\n"
+	     "Budget:\n"
 	     "  -g, --heap-grow SIZE              length of each region that the Python module\n"
 	     "                                    takes blocks from, as 256M; default: 64M;\n"
 	     "                                    also of each GPU's heap for CUDA, where the\n"
@@ -54,12 +64,15 @@ static void print_help(void)
 	     "                                    a disk of its own: once for each, or with\n"
 	     "                                    a ':' between them\n"
 	     "  -L, --spill-limit SIZE            of these files; default: none\n"
-	     "  -A, --spill-allow LIST            memory: blocks that cannot be spilled stay in\n"
+	     "  -A, --spill-allow memory,buffered\n"
+	     "                                    memory: blocks that cannot be spilled stay in\n"
 	     "                                    it, beyond the budget if they must;\n"
 	     "                                    buffered: directories without direct I/O\n"
 	     "  -D, --device-ring SIZE            of each GPU's memory, that its blocks are copied\n"
 	     "                                    through; default: 512M\n"
-	     "  -N, --name NAME                   they are files NAME.0, NAME.1 and so on, which\n"
+	     "\n"
+	     "Job:\n"
+	     "  -N, --name NAME|PATH              they are files NAME.0, NAME.1 and so on, which\n"
 	     "                                    the next program with that name takes as they\n"
 	     "                                    are: a path on a mounted actmem, hugetlbfs or\n"
 	     "                                    tmpfs, or a name in the first mounted actmem.\n"
@@ -71,6 +84,8 @@ static void print_help(void)
 	     "                                    of --spill, its GPU's node, and NAME.RANK for\n"
 	     "                                    --name; default: its rank as Slurm, mpirun or\n"
 	     "                                    torchrun tell it\n"
+	     "\n"
+	     "Preload:\n"
 	     "  -m, --malloc                      large blocks of malloc() come from pooled huge\n"
 	     "                                    pages; no region is tried, unless other\n"
 	     "                                    options or variables are about regions\n"
@@ -84,10 +99,8 @@ static void print_help(void)
 	     "                                    kinds: shared,populate,hugetlb,private,\n"
 	     "                                    malloc;\n"
 	     "                                    default: 64M,shared,populate,hugetlb\n"
-	     "  -s, --strict                      without --allow, huge pages that are locked or\n"
-	     "                                    nothing, not the best that there is; and where\n"
-	     "                                    memory of regions fails, CUDA's request fails;\n"
-	     "                                    else the driver's own memory is told and taken\n"
+	     "\n"
+	     "Messages:\n"
 	     "  -q, --quiet                       do not say that there could be better memory,\n"
 	     "                                    or what --share gives\n"
 	     "  -r, --report                      at its end a program under JAX tells on stderr\n"
@@ -105,21 +118,6 @@ static void print_help(void)
 	     "ACTMEM_MALLOC_MIN, _MALLOC_KEEP, _MALLOC_DECAY. Options win.\n"
 	     "Exit status: 127 if the program is not there, 126 if it cannot be run, 1 if its\n"
 	     "memory cannot be had, 2 for bad usage, else its own.");
-}
-
-static int become_program(char **argv)
-{
-	int status;
-
-	execvp(argv[0], argv);
-	status = errno == ENOENT ? STATUS_NOT_FOUND : STATUS_NOT_RUN;
-	if (errno == ENOENT && strchr(argv[0], '/') && !access(argv[0], F_OK))
-		warnx("cannot run '%s': its interpreter does not exist", argv[0]);
-	else if (errno == ENOENT && !strchr(argv[0], '/'))
-		warnx("cannot run '%s': not found in PATH", argv[0]);
-	else
-		warn("cannot run '%s'", argv[0]);
-	return status;
 }
 
 /* Makes @path absolute, as the program may change its folder. NULL: as of errno. */
@@ -361,5 +359,5 @@ int cmd_run(int argc, char **argv)
 		return usage_hint();
 	if (!status)
 		status = python_path_set(library_folder);
-	return status ? status : become_program(argv + optind);
+	return status ? status : become_program(argv[optind], argv + optind, NULL);
 }

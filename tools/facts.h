@@ -13,8 +13,9 @@ json_t *facts_library(void);
 
 /*
  * {"device", "error", "abi", "abi_oldest", "cgroup_limits", "regions",
- * "lingering_regions", "user_limit_bytes"}: cgroup_limits, whether the kernel has them. The totals are there also for users who may not use the device.
- * The limit, null for none, is left out if the module has no limits.
+ * "lingering_regions", "user_limit_bytes"}: cgroup_limits, whether the kernel has them.
+ * The totals are there also for users who may not use the device. The limit, null for
+ * none, is left out if the module has no limits.
  */
 json_t *facts_driver(void);
 

@@ -8,6 +8,8 @@ static const struct subcommand subcommands[] = {
 	{ "waits", "show what processes wait for: disks, memory, or nothing", cmd_waits },
 	{ "prune", "remove named regions that no process has", cmd_prune },
 	{ "info", "show the backend, versions, nodes, page pools and limits", cmd_info },
+	{ "pool", "show or set what the driver reserves, by node", cmd_pool },
+	{ "limit", "show or set the limits of the driver's memory", cmd_limit },
 	{ "doctor", "find what keeps this machine from full speed, and its remedy", cmd_doctor },
 	{ "exporter", "tell Prometheus of this machine, over HTTP or in a file", cmd_exporter },
 	{ "bench", "measure pinning, copying and spill devices of this machine", cmd_bench },

@@ -19,11 +19,16 @@
 #define MEMORY_OPTIONS_SHORT	"b:p:n:a:"
 
 #define MEMORY_OPTIONS_HELP							\
+	"Place:\n"								\
 	"  -b, --backend auto|driver|memfd  as of 'actmem run'\n"		\
-	"  -p, --pages 1G|2M|thp|4K    of regions; default: 2M\n"		\
 	"  -n, --nodes LIST            NUMA nodes, as 0,2-3\n"			\
-	"  -a, --allow LIST            what may be used instead of what was asked for:\n" \
-	"                              2m,thp,4k,node,unlocked, or any\n"
+	"\n"									\
+	"Pages:\n"								\
+	"  -p, --pages 1G|2M|thp|4K    of regions; default: 2M\n"		\
+	"  -a, --allow 2m,thp,4k,node,unlocked|any\n"				\
+	"                              what of these may be used instead of what was\n" \
+	"                              asked for\n"				\
+	"\n"
 
 /* The variable of one of these options; NULL: it is none of them. */
 const char *memory_variable(int option);

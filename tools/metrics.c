@@ -138,7 +138,8 @@ static const struct metric malloc_metrics[] = {
 	GAUGE("actmem_malloc_used_bytes", "Large blocks of malloc in use (--malloc).",
 	      "block_bytes"),
 	GAUGE("actmem_malloc_pooled_bytes", "Freed, and not given back.", "pooled_bytes"),
-	COUNTER("actmem_malloc_refused_total", "Large blocks that came from elsewhere.",
+	GAUGE("actmem_malloc_refused_blocks",
+	      "Large blocks that came from elsewhere, of processes that run.",
 	      "refused_total"),
 };
 
@@ -220,8 +221,11 @@ static bool write_nodes(FILE *out)
 
 static bool write_machine(FILE *out)
 {
-	return write_rows(out, driver_rows(), version_labels, driver_metrics, 1) &&
-	       write_rows(out, driver_rows(), no_labels, driver_metrics + 1,
+	json_t *driver = driver_rows();
+
+	if (driver)
+		metrics_write(out, driver, version_labels, driver_metrics, 1);
+	return write_rows(out, driver, no_labels, driver_metrics + 1,
 			  COUNT(driver_metrics) - 1) &&
 	       write_nodes(out) &&
 	       write_rows(out, facts_mounts(), mount_labels, mount_metrics, COUNT(mount_metrics));

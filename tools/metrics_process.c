@@ -130,13 +130,11 @@ static bool add_regions(struct process_rows *rows)
 	return good;
 }
 
-static json_t *process_row(struct process_rows *rows, int pid, const char *backend)
+static json_t *process_row(struct process_rows *rows, int pid, uid_t uid, const char *backend)
 {
 	bool is_own = has_rows(rows, pid);
 	char key[KEY_SIZE], command[16] = "";
-	uid_t uid = 0;
 
-	process_owner(pid, &uid);
 	if (is_own)
 		process_command(pid, command);
 	snprintf(key, sizeof(key), "process %d %u %s", is_own ? pid : 0, uid, backend);
@@ -145,6 +143,15 @@ static json_t *process_row(struct process_rows *rows, int pid, const char *backe
 		       "{s:o, s:I, s:o, s:s}", "pid", is_own ? json_integer(pid) : json_null(),
 		       "uid", (json_int_t)uid, "command", text_to_json(command),
 		       "backend", backend));
+}
+
+/*
+ * Of processes without rows of their own. It has no counters, as the sum would fall when one
+ * of them ends.
+ */
+static bool is_sum(const json_t *row)
+{
+	return json_is_null(json_object_get(row, "pid"));
 }
 
 /* A library of before does not tell. False: no memory. */
@@ -173,19 +180,20 @@ static bool add_published(struct process_rows *rows, int pid, int fd)
 {
 	struct stats_header header;
 	const struct counters *counters = &header.counters;
+	uid_t uid;
 	json_t *row;
 
-	if (!published_header(fd, &header))
+	if (!published_header(fd, &header) || !process_owner(pid, &uid))
 		return true;
-	row = process_row(rows, pid, header.backend == ACTMEM_BACKEND_DRIVER ?
+	row = process_row(rows, pid, uid, header.backend == ACTMEM_BACKEND_DRIVER ?
 			  backend_text(ACTMEM_BACKEND_DRIVER) :
 			  backend_text(ACTMEM_BACKEND_MEMFD));
-	return row && row_add(row, "fallbacks", counters->fallbacks_total) &&
-	       row_add(row, "regions_total", counters->regions_total) &&
-	       row_add(row, "block_bytes", counters->block_bytes) &&
+	return row && row_add(row, "block_bytes", counters->block_bytes) &&
 	       row_add(row, "stores", counters->stores) &&
 	       row_add(row, "spilled_bytes", counters->spilled_bytes) &&
-	       add_traffic(row, &header.traffic);
+	       (is_sum(row) || (row_add(row, "fallbacks", counters->fallbacks_total) &&
+				row_add(row, "regions_total", counters->regions_total) &&
+				add_traffic(row, &header.traffic)));
 }
 
 /* False: told why. */

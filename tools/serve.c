@@ -25,7 +25,7 @@
 #define LIBRARY		"libmicrohttpd.so.12"
 #define BACKLOG		16
 #define CONNECTIONS_MAX	32U
-#define TIMEOUT_S	10U
+#define TIMEOUT_S	3U
 
 static struct {
 	__typeof__(&MHD_start_daemon) start_daemon;
@@ -41,7 +41,7 @@ static bool load(void)
 	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
 
 	if (!library) {
-		warnx("HTTP needs libmicrohttpd (%s); install libmicrohttpd12, or use --textfile",
+		warnx("HTTP needs libmicrohttpd (%s); install it (Debian's libmicrohttpd12), or use --textfile",
 		      dlerror());
 		return false;
 	}

@@ -44,6 +44,8 @@ int cmd_waits(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_exporter(int argc, char **argv);
+int cmd_pool(int argc, char **argv);
+int cmd_limit(int argc, char **argv);
 int cmd_prune(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_replay(int argc, char **argv);

@@ -84,8 +84,8 @@ static struct actmem_heap *make_heap(struct actmem *am, const struct knobs *knob
 }
 
 /*
- * A lazy region is held against limits and free pages with all of its length, at no cost.
- * An error has words.
+ * A lazy region of memfd is held against limits and free pages with all of its length, at
+ * no cost; one of the driver is not. An error has words.
  */
 static int try_long_region(struct actmem *am, uint64_t bytes)
 {
@@ -103,6 +103,16 @@ static int try_long_region(struct actmem *am, uint64_t bytes)
 	return error;
 }
 
+/* In the words of what is needed next, where it fails too: all of it is asked for at once. */
+static void tell_refused(struct actmem *am, uint64_t next_bytes)
+{
+	char words[WORDS_MAX];
+
+	snprintf(words, sizeof(words), "%s", actmem_error_in(ACTMEM_NAMES_RUN));
+	warnx("%s", next_bytes && try_long_region(am, next_bytes) ?
+	      actmem_error_in(ACTMEM_NAMES_RUN) : words);
+}
+
 static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes,
 		      const struct trial *trial)
 {
@@ -115,10 +125,7 @@ static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes,
 	options.name = "actmem run";
 	error = actmem_region_create(am, &options, &region);
 	if (error) {
-		/* In the words of what is needed next: so that all of it is asked for at once. */
-		if (error != -EINVAL && grow_bytes > length)
-			try_long_region(am, grow_bytes);
-		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
+		tell_refused(am, error != -EINVAL && grow_bytes > length ? grow_bytes : 0);
 		return error == -EINVAL ? STATUS_USAGE : STATUS_FAILED;
 	}
 	if (trial->verbose) {

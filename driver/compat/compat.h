@@ -79,18 +79,20 @@ static inline int actmem_folio_mapcount(struct folio *folio)
 	return folio_mapcount(folio);
 #else
 	/*
-	 * folio_mapcount() is not exported. A mapping of the whole folio is
-	 * counted there and once more in each of its pages, as these are
-	 * neither anonymous nor hugetlb.
+	 * folio_mapcount() or what it calls is not exported. Up to 6.1 a mapping of
+	 * the whole folio is counted there and once more in each of its pages, as
+	 * these are neither anonymous nor hugetlb.
 	 */
 	int whole = folio_entire_mapcount(folio);
-	int count = whole - whole * (int)folio_nr_pages(folio);
+	int count = whole;
 	long i;
 
 	/* Each mapping has a reference, and the region has two: there are no others. */
 	if (folio_ref_count(folio) <= 2 + whole)
 		return whole;
 
+	if (ACTMEM_HAVE_MAPCOUNT_IN_PAGES)
+		count -= whole * (int)folio_nr_pages(folio);
 	for (i = 0; i < folio_nr_pages(folio); i++)
 		count += atomic_read(&folio_page(folio, i)->_mapcount) + 1;
 	return count;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /* The names of knobs, and words with marks for them. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,6 +101,23 @@ const char *knob_value(enum knob knob)
 	return getenv(knob_names[knob][ACTMEM_NAMES_VARIABLES]);
 }
 
+static atomic_bool are_variables;
+
+void knobs_are_variables(void)
+{
+	atomic_store_explicit(&are_variables, true, memory_order_relaxed);
+}
+
+/* What C knows the option by that is marked in this way. */
+static unsigned int names_in_c(char mark, unsigned int knob)
+{
+	bool is_variable = mark == KNOB_MARK_VARIABLE ||
+			   (knob <= KNOB_OF_OPTIONS &&
+			    atomic_load_explicit(&are_variables, memory_order_relaxed));
+
+	return is_variable ? ACTMEM_NAMES_VARIABLES : ACTMEM_NAMES_C;
+}
+
 void knob_spell(char *text, size_t size, const char *words, unsigned int names)
 {
 	unsigned int knob, by;
@@ -116,8 +134,7 @@ void knob_spell(char *text, size_t size, const char *words, unsigned int names)
 			text[used++] = *words;
 			continue;
 		}
-		by = *words == KNOB_MARK_VARIABLE && names == ACTMEM_NAMES_C ?
-		     ACTMEM_NAMES_VARIABLES : names;
+		by = names == ACTMEM_NAMES_C ? names_in_c(*words, knob) : names;
 		snprintf(text + used, size - used, "%s", knob_name(knob, by));
 		used += strlen(text + used);
 		words++;

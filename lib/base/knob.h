@@ -13,6 +13,7 @@
 #include "actmem.h"
 
 enum knob {
+	/* Options of actmem_open(), up to KNOB_OF_OPTIONS. */
 	KNOB_BACKEND,
 	KNOB_PAGES,
 	KNOB_POLICY,
@@ -25,6 +26,7 @@ enum knob {
 	KNOB_ALLOW_THP_4K,
 	KNOB_ALLOW_NODE,
 	KNOB_ALLOW_UNLOCKED,
+	KNOB_OF_OPTIONS = KNOB_ALLOW_UNLOCKED,
 	KNOB_HEAP_GROW,
 	KNOB_HEAP_LIMIT,
 	KNOB_BUDGET,
@@ -61,6 +63,12 @@ bool variable_is_on(const char *name);
 /* The mark of one that the environment has set: a C program knows the variable then. */
 #define KNOB_VARIABLE(knob)	\
 	((const char[]){ KNOB_MARK_VARIABLE, (char)(KNOB_FIRST + (knob)), '\0' })
+
+/*
+ * A program that takes these options from the environment, as it has none of its own, has
+ * variables to turn, and no fields: from now on ACTMEM_NAMES_C names those.
+ */
+void knobs_are_variables(void);
 
 /* Writes @words with names for their marks, as far as they fit. */
 void knob_spell(char *text, size_t size, const char *words, unsigned int names);

@@ -158,6 +158,8 @@ static int take_options(struct actmem_options *into, const struct actmem_options
 	int error;
 
 	ACTMEM_INIT(into);
+	if (!from)
+		knobs_are_variables();
 	error = from ? take_struct(into, sizeof(*into), from, "options") :
 		actmem_options_from_environment(into);
 	return error ? error : options_check(into);

@@ -26,7 +26,8 @@ static bool read_at(int fd, void *into, size_t size, uint64_t offset)
 /*
  * A descriptor of another process's file, -EINVAL if it is none in memory. The name
  * may be that of anything, a device included, and to open a device could do harm:
- * O_PATH gets hold of it without opening it.
+ * O_PATH gets hold of it without opening it. Its owner may have a lease of it, for
+ * which an open would wait 45 seconds.
  */
 static int open_memory_file(const char *path)
 {
@@ -41,9 +42,9 @@ static int open_memory_file(const char *path)
 	if (!fstat(place, &stat) && S_ISREG(stat.st_mode) &&
 	    !fstatfs(place, &files) && files.f_type == TMPFS_MAGIC) {
 		snprintf(own_path, sizeof(own_path), "/proc/self/fd/%d", place);
-		fd = open(own_path, O_RDONLY | O_CLOEXEC);
+		fd = open(own_path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 		if (fd < 0)
-			fd = -errno;
+			fd = errno == EWOULDBLOCK ? -EINVAL : -errno;
 	}
 	close(place);
 	return fd;

@@ -38,7 +38,7 @@ static int is_set(const char *name)
 	return text && *text;
 }
 
-/* The line of a process whose memory nobody chose. */
+/* The line of a process whose memory nobody chose, in the words of _tell_best() in Python. */
 static void tell_best(void)
 {
 	if (actmem_get_backend(attached) == ACTMEM_BACKEND_DRIVER ||

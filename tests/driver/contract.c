@@ -15,7 +15,7 @@ TEST_F(driver, query_answers)
 	EXPECT_EQ(sizeof(arg), arg.size);
 	EXPECT_EQ(ACTMEM_ABI_VERSION, arg.abi);
 	EXPECT_EQ(ACTMEM_ABI_OLDEST, arg.abi_oldest);
-	EXPECT_EQ(ACTMEM_FEATURE_URING, arg.features);
+	EXPECT_EQ(ACTMEM_FEATURE_URING, arg.features & ~ACTMEM_FEATURE_DMEM);
 	EXPECT_EQ(PAGE_BYTES, arg.page_bytes);
 	EXPECT_LE(1UL << 40, arg.max_region_bytes);
 	EXPECT_EQ(0, arg.max_region_bytes % PAGE_BYTES);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """actmem exporter: its numbers, HTTP, the file, and what it may not see."""
 import contextlib
+import glob
 import os
 import signal
 import socket
@@ -10,8 +11,9 @@ import tempfile
 import threading
 import urllib.error
 
+from fleet import FORMULAS
 from harness import (HOLDER, actmem, clean_environment, expect, forbidden_device, holder,
-                     public_copy, stranger, NO_CAPABILITIES)
+                     module_files, opens, public_copy, stranger, NO_CAPABILITIES)
 from metrics import exporter, fetch, loopback, parse, printed, value
 from tap import case, main
 
@@ -73,6 +75,24 @@ def two_hundred_regions_make_no_more_series():
 
 
 @case
+def a_scrape_is_as_large_as_the_formulas_say():
+    environment = clean_environment(ACTMEM_PAGES="4K", ACTMEM_ALLOW="any")
+    for processes in 0, 1, 8:
+        with contextlib.ExitStack() as stack:
+            for _ in range(processes):
+                stack.enter_context(holder("many", *[4096] * 25, environment=environment))
+            text = printed()
+        nodes = len(glob.glob("/sys/devices/system/node/node[0-9]*"))
+        samples = parse(text)
+        huge = sum(name == "actmem_node_huge_pages" for name, _, _ in samples)
+        foreseen = FORMULAS["scrape_samples"](processes, nodes, 0, has_driver=False)
+        assert len(samples) == foreseen - 2 * (2 * nodes - huge), (processes, samples)
+        # Without a driver there is less of the machine.
+        length = FORMULAS["scrape_bytes"](processes, nodes)
+        assert 0.6 * length - 5000 < len(text) < length, (processes, len(text))
+
+
+@case
 def processes_beyond_those_with_series_are_summed():
     environment = clean_environment(ACTMEM_PAGES="4K", ACTMEM_ALLOW="any")
     with contextlib.ExitStack() as stack:
@@ -83,7 +103,8 @@ def processes_beyond_those_with_series_are_summed():
     assert len(own) == 128, len(own)
     assert value(samples, "actmem_processes_left_out") == 12
     assert value(samples, "actmem_regions", pid="") == 12
-    assert value(samples, "actmem_process_regions_total", pid="") == 12
+    assert value(samples, "actmem_process_heap_bytes", pid="") == 0
+    assert not [s for s in samples if s[0].endswith("_total") and s[1].get("pid") == ""]
     assert value(samples, "actmem_backend_regions", backend="memfd") == 140
 
 
@@ -131,8 +152,10 @@ def it_listens_on_loopback_by_default_and_on_ipv6():
 def silent_and_many_clients_keep_nobody_out():
     with exporter("--listen", "127.0.0.1:0") as (_, url):
         port = int(url.split(":")[2].split("/")[0])
-        with socket.create_connection(("127.0.0.1", port)) as silent:
-            silent.sendall(b"GET /met")
+        with contextlib.ExitStack() as stack:
+            for _ in range(32):     # as many as it has
+                silent = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+                silent.sendall(b"GET /met")
             told = []
             threads = [threading.Thread(target=lambda: told.append(fetch(url)[1]))
                        for _ in range(8)]
@@ -186,6 +209,8 @@ def the_file_takes_the_place_of_the_one_before():
         assert sorted(os.listdir(folder)) == ["actmem.prom", "here.prom"]
         expect(actmem("exporter", "-t", os.path.join(folder, "no", "file")), 1, "",
                ["cannot write", "No such file"])
+        expect(actmem("exporter", "-t", "/sys/file"), 1, "",
+               ["cannot write /sys/file", "has no O_TMPFILE"])
 
 
 @case
@@ -236,6 +261,13 @@ def a_forbidden_driver_is_told():
     with forbidden_device():
         samples = parse(printed(prefix=NO_CAPABILITIES))
     assert value(samples, "actmem_driver_regions_visible") == 0
+
+
+@case
+def the_drivers_files_are_read_once():
+    with module_files(regions=3, lingering_regions=0):
+        path = "/sys/class/misc/actmem/regions"
+        assert opens(path, lambda: value(parse(printed()), "actmem_driver_regions")) == 1
 
 
 @case

@@ -12,7 +12,7 @@ import urllib.request
 
 from harness import (ACTMEM_BENCH, BUILD, HOLDER, clean_environment, holder, public_copy,
                      scratch, stranger, wait_for)
-from metrics import exporter, parse, printed, value
+from metrics import exporter, fetch, parse, printed, value
 from tap import Skip, case, main
 
 MIB = 1 << 20
@@ -134,6 +134,8 @@ def a_prometheus_scrapes_it():
             (row,) = query(f"actmem_process_fallbacks_total{pid}")
             assert row[1] >= 1 and row[0]["command"] == "holder" and row[0]["job"] == "actmem"
             assert query("up") and query("up")[0][1] == 1
+            # All that is told is taken.
+            assert query("scrape_samples_scraped")[0][1] == len(parse(fetch(url)[1]))
             wait_for(lambda: ("ActmemFallback", str(process.pid), "pending") in alerts())
         wait_for(lambda: not query(total))
         wait_for(lambda: [n for _, n in query(

@@ -215,6 +215,8 @@ static void hang_instead(struct io_uring_sqe *sqe)
 
 	if (never < 0)
 		never = __real_eventfd(0, EFD_CLOEXEC);
+	/* Before liburing 2.8 preparing it cleared the flags; since then having it does. */
+	*sqe = (struct io_uring_sqe){ 0 };
 	io_uring_prep_poll_add(sqe, never, POLLIN);
 	sqe->user_data = data;
 }
@@ -241,6 +243,7 @@ static void answer_with(struct io_uring_sqe *sqe, int result)
 	__u64 data = sqe->user_data;
 	unsigned int i = 0;
 
+	*sqe = (struct io_uring_sqe){ 0 };
 	io_uring_prep_nop(sqe);
 	sqe->user_data = data;
 	while (answered[i].data)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# The demo on clean systems, as somebody runs it who has just got the project.
+# The demo and the wheel on clean systems, for somebody who has just got them.
 
 CHECKS += fresh
 
 .PHONY: check-fresh
-check-fresh:
+check-fresh: wheel
 	@tests/fresh/run

@@ -2,6 +2,7 @@
 """What of JAX the package uses that JAX does not promise to keep: all of it is there, and
 in one file."""
 import glob
+import importlib.util
 import os
 import re
 import warnings
@@ -45,7 +46,33 @@ def test_versions(monkeypatch, version, words):
     monkeypatch.setattr(jax, "__version__", version)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        _versions.warn()
+        _versions.check()
     assert len(caught) == bool(words)
     if words:
         assert re.search(words, str(caught[0].message))
+
+
+@pytest.mark.parametrize("version", ["0.10.0", "0.9.2", "0.4.35"])
+def test_too_old(monkeypatch, version):
+    """tests/python/test_versions.py has those of PyPI."""
+    monkeypatch.setattr(jax, "__version__", version)
+    with pytest.raises(ImportError, match=f"JAX {version}: .*0.10.1 to 0.12.0.1; pip install"):
+        _versions.check()
+
+
+@pytest.mark.parametrize("major, minor, refused", [
+    (0, 2, True), (0, 3, False), (0, 9, False), (1, 3, True)])
+def test_interface_for_handlers(monkeypatch, tmp_path, major, minor, refused):
+    assert _versions._ffi() >= (_versions.FFI_MAJOR, _versions.FFI_MINOR)
+    header = tmp_path / "include/xla/ffi/api/c_api.h"
+    header.parent.mkdir(parents=True)
+    header.write_text(f"#define XLA_FFI_API_MAJOR {major}\n#define XLA_FFI_API_MINOR {minor}\n")
+    monkeypatch.setattr(_versions, "find_spec", lambda name: importlib.util.spec_from_loader(
+        name, None, origin=str(tmp_path / "__init__.py")))
+    if refused:
+        with pytest.raises(ImportError, match=rf"0\.3 of XLA's FFI, .* has {major}\.{minor}:"):
+            _versions.check()
+    else:
+        _versions.check()
+    header.unlink()
+    _versions.check()

@@ -23,7 +23,7 @@ from actmem_dra.claims import Claims  # noqa: E402
 from api_server import MIB  # noqa: E402
 from containers import container, podman  # noqa: E402
 from kubelet import wait_for  # noqa: E402
-from node import (COMMANDS, MOUNTS, SYSFS, USER_LIMIT, Node, claimed, limit,  # noqa: E402
+from node import (COMMANDS, MOUNTS, SYSFS, Node, claimed, limit,  # noqa: E402
                   mounts, nothing_left, read, run_cases, usual_node, with_module,
                   without_module, write)
 from tap import case  # noqa: E402
@@ -110,8 +110,8 @@ def podman_runs_a_program_with_a_claim():
 @with_module
 def without_a_limit_of_users_the_limit_of_locked_memory_holds():
     with usual_node() as node:
-        node.says(f"KiB of memory, and pods can have no larger regions: on the node, write "
-                  f"{USER_LIMIT}")
+        node.says("KiB of memory, and pods can have no larger regions: on the node, `actmem limit "
+                  "--user SIZE")
         claim = Node.api.claim("locked", ("node0", "64Mi"))
         with claimed(node, claim):
             told, status = node.run(claim, "true")

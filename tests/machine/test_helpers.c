@@ -33,6 +33,7 @@ static struct {
 	unsigned int calls, of_caller;
 	pthread_t caller, threads[THREADS_MAX];
 	unsigned int thread_count;
+	unsigned int awaited;		/* threads; the caller is not done before they came */
 } driver = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static struct actmem *am;
@@ -95,9 +96,12 @@ static int populate(struct actmem_ioctl_range *range)
 		driver.there[i] = true;
 		range->done += ACTMEM_PAGE_BYTES;
 		/* Zeroing takes its time, in which others go on. */
-		pthread_mutex_unlock(&driver.lock);
-		usleep(100);
-		pthread_mutex_lock(&driver.lock);
+		do {
+			pthread_mutex_unlock(&driver.lock);
+			usleep(100);
+			pthread_mutex_lock(&driver.lock);
+		} while (pthread_equal(pthread_self(), driver.caller) &&
+			 driver.thread_count < driver.awaited);
 	}
 	pthread_mutex_unlock(&driver.lock);
 	return error;
@@ -152,7 +156,7 @@ static int setup(void **state)
 	struct actmem_options options;
 
 	forget_pages();
-	driver.limit = driver.full = 0;
+	driver.limit = driver.full = driver.awaited = 0;
 	driver.policy = ACTMEM_POLICY_INTERLEAVE;
 	driver.refuses_parts = driver.with_signals = false;
 	driver.caller = pthread_self();
@@ -262,6 +266,7 @@ static void test_short_range(void **state)
 	assert_int_equal(driver.calls, 0);
 	assert_int_equal(actmem_region_populate(region, 0, 62 * MIB), 0);
 	assert_int_equal(driver.calls, 1);
+	driver.awaited = 1;
 	assert_int_equal(actmem_region_populate(region, 512 * MIB, 66 * MIB), 0);
 	assert_int_equal(driver.of_caller, 2);
 	assert_in_range(driver.thread_count, 1, 1);

@@ -5,10 +5,15 @@
 
 CHECKS += python
 
+AUDITWHEEL := $(B)/wheels-python
+
+$(AUDITWHEEL)/.ready: tests/python/requirements.txt $(VENV)/.ready
+	@scripts/setup wheels $(AUDITWHEEL) $< $(VENV_PYTHON)
+
 .PHONY: check-python
-check-python: $(NEWEST)/.ready wheel
+check-python: $(NEWEST)/.ready $(AUDITWHEEL)/.ready wheel
 	@status=0; \
-	for tests in test_types.py test_best.py test_wheel.py; do \
+	for tests in test_types.py test_best.py test_wheel.py test_versions.py; do \
 		PYTHONPATH=tests/tools $(VENV_PYTHON) -B tests/python/$$tests || status=1; \
 	done; \
 	exit $$status

@@ -41,15 +41,18 @@ def lines_of(result):
 
 
 @case
-def a_line_says_what_it_is():
+def a_line_says_what_it_is_in_the_same_words_whoever_opens_it():
+    said = set()
     for program in PROGRAMS:
         result = run(program)
         assert result.returncode == 0, result
         if result.stdout.startswith("memfd "):
             (line,) = lines_of(result)
             assert all(word in line for word in SAID), line
+            said.add(line)
         result = run(program, ACTMEM_QUIET="1")
         assert result.returncode == 0 and not lines_of(result), result
+    assert len(said) <= 1, said
 
 
 @case

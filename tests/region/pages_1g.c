@@ -207,7 +207,7 @@ static void test_driver(void)
 	options.policy = ACTMEM_PLACE_PREFERRED;
 	returns(actmem_region_create(am, &options, &region), -EOPNOTSUPP);
 	says("the driver has pages of 2M alone; 1G come from hugetlb by the backend memfd");
-	says("ACTMEM_ALLOW_2M");
+	says("ACTMEM_ALLOW=2m");
 	options.flags = ACTMEM_REGION_LAZY;
 	options.allow = ACTMEM_ALLOW_2M;
 	returns(actmem_region_create(am, &options, &region), 0);
@@ -285,7 +285,7 @@ static void test_refusal(struct actmem *am)
 	     "has no 1 GiB hugetlb pages");
 	if (has_knob)
 		says("node0/hugepages/hugepages-1048576kB/nr_hugepages");
-	says("ACTMEM_ALLOW_2M");
+	says("ACTMEM_ALLOW=2m");
 	options.length = GIB + 2 * MIB;
 	returns(actmem_region_create(am, &options, &region), -EINVAL);
 	says("a multiple of the page size, 1073741824");

@@ -124,7 +124,7 @@ static void test_full_node(struct actmem *am)
 	snprintf(words, sizeof(words), "node %u has ", node);
 	says(words);
 	says(" free of ");
-	says("ACTMEM_ALLOW_");
+	says("ACTMEM_ALLOW=");
 	actmem_get_counters(am, &after);
 	ok(!memcmp(&before, &after, sizeof(before)), "a failure counts nothing");
 }

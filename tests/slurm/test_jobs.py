@@ -210,15 +210,92 @@ def a_process_of_another_job_keeps_no_job_from_ending():
     assert line.startswith("files left: 1, with ") and "actmem list" in line, line
 
 
+def script(name, job, **more):
+    """One of Slurm's, as slurmd starts it."""
+    return subprocess.run(
+        [f"{cluster.folder}/{name}"], capture_output=True, text=True, check=False, timeout=100,
+        env={**cluster.environment, "SLURM_JOB_ID": str(job), "SLURM_JOB_UID": "65534",
+             "SLURM_JOB_USER": "nobody", "SLURMD_NODENAME": "localhost", **more})
+
+
+def answers(text, calls=1):
+    """PATH with a scontrol that fails until so many calls, and a sleep that does not."""
+    folder = tempfile.mkdtemp(dir=cluster.folder)
+    for name, lines in ("scontrol", (
+            f'[ "$1" != show ] || {{ echo localhost; exit; }}',
+            f"echo >>{folder}/calls; [ $(wc -l <{folder}/calls) -ge {calls} ] || exit 1",
+            f"echo ' {text}'")), ("sleep", ("exit 0",)):
+        with open(os.path.join(folder, name), "w", encoding="ascii") as file:
+            file.write("\n".join(("#!/bin/sh", *lines, "")))
+        os.chmod(file.name, 0o755)
+    return folder, f"{folder}:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
 @case
+def the_prolog_asks_again_when_slurmctld_does_not_answer():
+    line = "Nodes=localhost CPU_IDs=0 Mem=100 GRES=gpu:1(IDX:0),actmem(CNT:16777216)"
+    folder, path = answers(line, calls=3)
+    result = script("prolog", 900001, PATH=path)
+    with open(f"{folder}/calls", encoding="ascii") as file:
+        assert result.returncode == 0 and len(file.readlines()) == 3, result
+    assert "size=16M, of its gres" in ended_by_epilog(900001)[0], log.of(900001)
+    result = script("prolog", 900002, PATH=answers(line, calls=100)[1])
+    assert result.returncode == 1 and "cannot ask slurmctld" in result.stdout, result
+    assert not os.path.exists(f"{JOBS}/job-900002")
+
+
+def ended_by_epilog(job):
+    result = script("epilog", job)
+    assert result.returncode == 0, result
+    return ended(job)
+
+
+@case
+def what_the_prolog_cannot_read_is_no_job_without_a_limit():
+    for text, words in (
+            ("Nodes=localhost CPU_IDs=0 Mem=100 GRES=actmem:1.50G", "the gres 'actmem:1.50G'"),
+            ("Nodes=localhost CPU_IDs=0 Mem=100 GRES=actmem(CNT:1M)", "the gres 'actmem(CNT:1M)'"),
+            ("Nodes=localhost CPU_IDs=0 Mem=1.5G GRES=", "does not tell what the job has")):
+        result = script("prolog", 900003, PATH=answers(text)[1])
+        assert result.returncode == 1 and words in result.stdout, result
+        assert not os.path.exists(f"{JOBS}/job-900003"), result
+    result = script("prolog", 900003,
+                    PATH=answers("Nodes=localhost CPU_IDs=0 Mem=0 GRES=actmem2(CNT:3)")[1])
+    assert result.returncode == 0 and "nothing is mounted" in result.stdout, result
+
+
+@case
+def somebody_who_makes_files_meanwhile_keeps_no_job_from_ending():
+    place = f"{JOBS}/job-900004"
+    os.makedirs(place)
+    mount("-t", "tmpfs", "-o", "size=1M,mode=777", "none", place)
+    many = "import os\nos.mkdir('d')\nos.chdir('d')\ni = 0\nwhile True:\n" \
+           "    open(f'f{i}', 'w').close()\n    i += 1\n    i == 5000 and print(flush=True)\n"
+    with subprocess.Popen([*USER, sys.executable, "-c", many], cwd=place, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL) as writer:
+        writer.stdout.readline()
+        line = ended_by_epilog(900004)[-1]
+        writer.kill()
+    assert line.startswith("files left: ") and "actmem list" in line, line
+
+
+@case
+def nothing_is_asked_of_a_job_that_has_no_file_system():
+    environment = {**cluster.environment, "SLURM_JOB_ID": "900005", "SLURM_LOCALID": "0"}
+    words = [f"{cluster.folder}/task-prolog"]
+    assert subprocess.check_output(words, env=environment) == b""
+
+
 def where_huge_pages_are_reserved_they_are_what_it_has():
-    if HAS_DRIVER:
-        return
     say_reserved(1)
     job, line = good(srun("-n", "1", "--gres=actmem:32M", "--mem=100",
                           "grep job-$SLURM_JOB_ID /proc/mounts"))
     assert " hugetlbfs " in line and f"pagesize=2M,size={32 * MIB}" in line, line
     ended(job)
+
+
+if not HAS_DRIVER:
+    case(where_huge_pages_are_reserved_they_are_what_it_has)
 
 
 def prepare(folder):

@@ -2,6 +2,7 @@
 """Runs the command under test, and gives it a /dev to find or not to find."""
 
 import contextlib
+import ctypes
 import fcntl
 import glob
 import os
@@ -23,8 +24,10 @@ ISOLATED = "ACTMEM_TEST_ISOLATED" in os.environ
 
 # For root too: no capability survives an exec.
 NO_CAPABILITIES = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+INOTIFY_CLOSE, INOTIFY_OPEN = 0x10, 0x20
 SHMEM_ENABLED = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
-SUBCOMMANDS = ("run", "list", "waits", "prune", "info", "doctor", "exporter", "bench", "replay", "plan", "probe")
+SUBCOMMANDS = ("run", "list", "waits", "prune", "info", "pool", "limit", "doctor", "exporter",
+               "bench", "replay", "plan", "probe")
 # Those of actmem-bench, which actmem becomes for them.
 MEASURING = ("bench", "replay")
 # Those of the Python module.
@@ -137,9 +140,27 @@ def module_files(**contents):
     with mounted("mode=755", folder="/sys/class/misc"):
         os.mkdir("/sys/class/misc/actmem")
         for name, line in contents.items():
+            os.makedirs(os.path.dirname(f"/sys/class/misc/actmem/{name}"), exist_ok=True)
             with open(f"/sys/class/misc/actmem/{name}", "w", encoding="ascii") as file:
                 print(line, file=file)
         yield
+
+
+def opens(path, run):
+    """How often a file is opened while that runs."""
+    system = ctypes.CDLL(None, use_errno=True)
+    watch = system.inotify_init1(os.O_CLOEXEC)
+    # Closing, too, as events that are the same as the one before are made one.
+    added = system.inotify_add_watch(watch, path.encode(), INOTIFY_OPEN | INOTIFY_CLOSE)
+    assert watch >= 0 and added >= 0, os.strerror(ctypes.get_errno())
+    run()
+    with open(path, encoding="ascii"):          # one at least, which ends the wait for them
+        pass
+    events = os.read(watch, 1 << 16)
+    os.close(watch)
+    # Of one file alone, an event has no name behind it.
+    masks = [mask for _, mask, _, _ in struct.iter_unpack("iIII", events)]
+    return masks.count(INOTIFY_OPEN) - 1
 
 
 @contextlib.contextmanager

@@ -75,15 +75,15 @@ def the_measuring_ones_are_a_program_of_their_own():
 def that_program_is_beside_the_command_or_in_the_path():
     with public_copy() as program:
         for name in MEASURING:
-            expect(actmem(name, "--help", program=program), 1, "",
-                   [f"actmem {name}: ", "'actmem-bench'", "nor in PATH", "make install"])
+            expect(actmem(name, "--help", program=program), 127, "",
+                   [f"actmem {name}: ", "'actmem-bench'", "not found in PATH", "make install"])
         path = clean_environment()["PATH"] + ":" + os.path.dirname(ACTMEM_BENCH)
         expect(actmem("bench", "--help", program=program,
                       environment=clean_environment(PATH=path)), 0)
         beside = program + "-bench"
         with open(beside, "w", encoding="ascii") as file:
             file.write("#!/bin/sh\necho beside \"$@\"\n")
-        expect(actmem("bench", "x", program=program, environment=clean_environment(PATH=path)), 1,
+        expect(actmem("bench", "x", program=program, environment=clean_environment(PATH=path)), 126,
                "", [beside, "Permission denied"])
         os.chmod(beside, 0o755)
         expect(actmem("--", "replay", "x", "-y", program=program,

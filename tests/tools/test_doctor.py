@@ -5,7 +5,7 @@ import os
 import tempfile
 
 from harness import (BUILD, NO_CAPABILITIES, actmem, clean_environment, expect, forbidden_device,
-                     mounted, on_terminal, private_dev, transparent_pages)
+                     module_files, mounted, on_terminal, opens, private_dev, transparent_pages)
 from tap import case, main
 
 ORDER = ["driver", "huge pages", "contiguous memory", "limit", "cgroup", "pool", "IOMMU", "device",
@@ -38,7 +38,9 @@ def sentences_are_broken_between_words_to_a_terminals_width():
     for columns in 50, 70:
         told = on_terminal("doctor", columns=columns, status=1)
         assert told.split() == words, (told, words)
-        assert max(map(len, told.splitlines())) <= columns, told
+        # A path that is longer stays whole, on a line of its own.
+        assert all(len(line) <= columns or len(line.split()) == 1
+                   for line in told.splitlines()), told
     assert max(map(len, actmem("doctor").stdout.splitlines())) > 70
     backend = actmem("info").stdout.splitlines()[0]
     narrow = on_terminal("info", columns=60)
@@ -60,6 +62,12 @@ def the_driver_may_not_be_opened():
     with forbidden_device():
         (found,) = of("driver", prefix=NO_CAPABILITIES)
     assert found["state"] == "fix" and "usermod -aG actmem" in found["fix"], found
+
+
+@case
+def the_drivers_files_are_read_once():
+    with module_files(user_limit_bytes=8 << 20):
+        assert opens("/sys/class/misc/actmem/user_limit_bytes", findings) == 1
 
 
 @case

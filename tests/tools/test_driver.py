@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 
+from fleet import FORMULAS
 from harness import ACTMEM, ACTMEM_BENCH, BUILD, HOLDER, clean_environment
 from tap import case, main
 
@@ -28,6 +29,11 @@ PROGRAMS = {
                "echo max >user_limit_bytes && echo 0 >node1/pool_bytes"],
     "held": [ACTMEM, "run", "--nodes", "0,1", "--policy", "interleave", *HOLD, ACTMEM, "info",
              "--json"],
+    # Lines that begin with # are the machine's.
+    "exporter": ["/bin/sh", "-c",
+                 f"{ACTMEM} run --backend driver --nodes 1 {' '.join(HOLD)} "
+                 f"{ACTMEM} exporter --textfile /tmp/metrics && "
+                 "while IFS= read -r line; do echo \"|$line\"; done </tmp/metrics"],
     "table": [ACTMEM, "run", "--verbose", "--nodes", "1", *HOLD, ACTMEM, "list"],
     "pool": ["/bin/sh", "-c",
              f"cd /sys/class/misc/actmem/node1 && echo {8 * MIB} >pool_bytes || exit; "
@@ -41,6 +47,15 @@ PROGRAMS = {
                f"{ACTMEM} run --backend driver --nodes 1 {' '.join(HOLD)} "
                f"/bin/sh -c '{ACTMEM} info --json && {ACTMEM} info --bytes' && "
                "echo max >user_limit_bytes && echo max >node1/limit_bytes"],
+    # The pool's page is in hand, or not yet zero, for a moment.
+    "settings": [HOLDER, "mount", "/act", "size=16M", "--", "/bin/sh", "-c",
+                 f"{ACTMEM} pool --node 1 8M && {ACTMEM} limit --user 32M --nodes 1 64M && "
+                 "cd /sys/class/misc/actmem && while read ready <node1/pool_free_bytes && "
+                 f"[ $ready != {8 * MIB} ]; do :; done; "
+                 f"{ACTMEM} run --nodes 1 -- {HOLDER} held {4 * MIB} -- "
+                 f"/bin/sh -c '{ACTMEM} pool --json; {ACTMEM} pool; {ACTMEM} limit --json; "
+                 f"{ACTMEM} limit'; {ACTMEM} pool --nodes 0,1 0 && "
+                 f"{ACTMEM} limit --user max --nodes 1 max --json"],
     "agree": ["/bin/sh", "-c",
               f"{ACTMEM} run --backend driver --nodes 0,1 --policy interleave {' '.join(HOLD)} "
               f"/bin/sh -c '{ACTMEM} list --json && for file in /proc/$PPID/fdinfo/* "
@@ -193,6 +208,16 @@ def list_fdinfo_and_sysfs_agree():
 
 
 @case
+def a_scrape_has_as_many_samples_as_the_formula_says():
+    lines = [line[1:] for line in outputs()["exporter"].splitlines() if line.startswith("|")]
+    samples = [line for line in lines if line.startswith("actmem_")]
+    # This processor has no pages of 1G, of which each node would have two samples.
+    assert len(samples) == FORMULAS["scrape_samples"](1, 2, 0) - 2 * 2, samples
+    left = FORMULAS["scrape_bytes"](1, 2) - sum(len(line) + 1 for line in lines)
+    assert 0 < left < 2000, (left, lines)
+
+
+@case
 def refusals_name_the_file_to_write():
     user, node = [line for line in outputs()["refused"].splitlines() if "actmem run" in line]
     assert "0 B left of 2.0 MiB wanted" in user and "user_limit_bytes" in user, user
@@ -221,6 +246,29 @@ def values(text):
             line, _, text = text.partition("\n")
             lines.append(line)
     return found, lines
+
+
+@case
+def pool_and_limit_set_and_show():
+    (pools, limits, after), lines = values(outputs()["settings"])
+    lines = [line.split() for line in lines]
+    (node,) = [node for node in pools["nodes"] if node["node"] == 1]
+    assert (node["pool_bytes"], node["ready_bytes"], node["lent_bytes"],
+            node["region_bytes"]) == (8 * MIB, 4 * MIB, 4 * MIB, 4 * MIB), pools
+    assert 0 < node["free_bytes"] < node["total_bytes"], pools
+    assert 0 < pools["memory"]["available_bytes"] < pools["memory"]["total_bytes"], pools
+    assert any(line[:1] == ["1"] and line[3:] == ["8M", "4M", "4M", "4M"] for line in lines), lines
+    assert any("(MemAvailable):" in line for line in lines), lines
+    assert limits["user_limit_bytes"] == 32 * MIB, limits
+    assert limits["nodes"] == [{"node": 0, "limit_bytes": None, "used_bytes": 0},
+                               {"node": 1, "limit_bytes": 64 * MIB, "used_bytes": 4 * MIB}]
+    assert limits["mounts"] == [{"path": "/act", "size_bytes": 16 * MIB, "used_bytes": 0}], limits
+    assert limits["cgroups"] == ([] if KERNEL == "dmem" else None), limits
+    for row in (["each", "user", "32M", "-"], ["node", "0", "max", "0B"],
+                ["node", "1", "64M", "4M"], ["mount", "/act", "16M", "0B"]):
+        assert any(line[:4] == row for line in lines), (row, lines)
+    assert after["user_limit_bytes"] is None, after
+    assert [each["limit_bytes"] for each in after["nodes"]] == [None, None], after
 
 
 @case

@@ -135,6 +135,28 @@ def refusals_say_what_to_do():
 
 
 @case
+def a_refused_growth_tells_what_is_missing_by_the_names_of_who_asks():
+    any_pages = {"ACTMEM_BACKEND": "memfd", "ACTMEM_ALLOW": "any"}
+    with mounted("size=6M,mode=0700") as folder:
+        name = f"{folder}/job"
+        short = "6.0 MiB left of 64.0 MiB wanted"
+        result = actmem("run", "--name", name, "true", environment=clean_environment(**any_pages))
+        expect(result, 1, "", [f"actmem run: the file system of {name}.0 has {short}",
+                               "--heap-grow (ACTMEM_HEAP_GROW)"])
+        assert "hugetlb" not in result.stderr, result.stderr
+        # Room for the first region alone.
+        result = actmem("run", "--name", name, "--heap-grow", "4M", "--", *PROGRAM, str(8 * MIB),
+                        environment=clean_environment(**any_pages))
+        words = f"holder: the file system of {name}.1 has 2.0 MiB left of 8.0 MiB"
+        assert result.returncode == 1 and result.stderr.startswith(words), result.stderr
+        # A program without options of its own has the variable to turn.
+        environment = clean_environment(ACTMEM_NAME=f"{folder}/other", ACTMEM_BACKEND="memfd")
+        result = actmem("heap", str(MIB), program=HOLDER, environment=environment)
+        words = "allow other pages with ACTMEM_ALLOW=thp,4k\n"
+        assert result.returncode == 1 and result.stderr.endswith(words), result.stderr
+
+
+@case
 def the_file_system_of_dev_has_no_regions():
     with contextlib.ExitStack() as stack:
         try:

@@ -3,82 +3,10 @@
 import os
 import re
 
-from harness import BUILD, MEASURING, PLANNING, SUBCOMMANDS, actmem, expect
+import messages
+from harness import PLANNING, SUBCOMMANDS, actmem
+from options import COMMON, LONG, ROOT, helped, manual, manuals, source, sources, taken
 from tap import case, main
-
-ROOT = os.path.dirname(BUILD)
-LONG = r"(?<![\w-])--[a-z][\w-]*"
-SHORT = r"(?<![\w-])-[A-Za-z](?![\w-])"
-# What all have.
-COMMON = {"--help", "-h"}
-# Whose options are in a file of several.
-PRINTING = ("waits", "info")
-
-
-def source(*names):
-    text = ""
-    for name in names:
-        with open(os.path.join(ROOT, name), encoding="utf-8") as file:
-            text += file.read()
-    return text
-
-
-def manual():
-    """The sections of actmem(1)."""
-    text = source("docs/actmem.1.scd")
-    return dict(re.findall(r"^# (.+?)\n(.*?)(?=^# |\Z)", text, re.MULTILINE | re.DOTALL))
-
-
-def options_in(text):
-    return set(re.findall(LONG, text)) | set(re.findall(SHORT, text))
-
-
-def helped(subcommand):
-    """Of the lines that begin with an option."""
-    result = actmem(subcommand, "--help")
-    expect(result, 0)
-    lines = [line for line in result.stdout.splitlines() if line.lstrip().startswith("-")]
-    return options_in("\n".join(re.split(r"   |  +(?=[a-z])", line.lstrip())[0]
-                                for line in lines))
-
-
-def manuals(sections, subcommand):
-    text = sections[subcommand.upper()]
-    if subcommand in (*PRINTING, "list"):
-        text += sections["OPTIONS OF LIST, WAITS AND INFO"]
-    text += sections["OPTIONS OF ALL"]
-    return options_in("\n".join(line for line in text.splitlines() if line.startswith("*-")))
-
-
-def parser_of(subcommand):
-    """What makes it in Python."""
-    text = source("lib/python/actmem/_command.py")
-    return text[text.index(f"def {subcommand}_parser"):].split("return parser")[0]
-
-
-def sources(subcommand):
-    if subcommand in PRINTING:
-        return ["tools/options.c", "tools/tool.h"]
-    if subcommand in MEASURING:
-        return [f"bench/cmd_{subcommand}.c", "tools/memory_options.h", "tools/tool.h"]
-    if subcommand == "exporter":
-        return ["tools/cmd_exporter.c"]
-    if subcommand in ("doctor", "list", "prune"):
-        return [f"tools/cmd_{subcommand}.c", "tools/tool.h"]
-    return [f"tools/cmd_{subcommand}.c", "tools/memory_options.h"]
-
-
-def taken(subcommand):
-    if subcommand in PLANNING:
-        calls = re.findall(r'add\(((?:"-[\w-]+",? ?)+)', parser_of(subcommand))
-        assert calls, subcommand
-        return COMMON | set(re.findall(r'"(.+?)"', "".join(calls)))
-    names = sources(subcommand)
-    found = re.findall(r'\{ "([\w-]+)", (?:no|required|optional)_argument, NULL, (\S+) \}',
-                       source(*names))
-    assert found, names
-    return ({f"--{name}" for name, _ in found} |
-            {f"-{letter[1]}" for _, letter in found if letter.startswith("'")})
 
 
 @case
@@ -92,6 +20,31 @@ def options_are_in_the_help_and_in_the_manual():
         assert told - {"--version", "-V"} == expected, (subcommand, told ^ expected)
 
 
+def grouped(lines, heading, option):
+    """The long options of each group, in their order; those of all subcommands left out."""
+    groups = {}
+    for line in lines:
+        if heading(line):
+            group = groups.setdefault(heading(line)[1], [])
+        elif groups and option(line):
+            group += [name for name in re.findall(LONG, option(line)[0]) if name != "--help"]
+    return {name: options for name, options in groups.items() if options}
+
+
+@case
+def groups_of_the_help_are_those_of_the_manual():
+    sections, seen = manual(), set()
+    for subcommand in SUBCOMMANDS:
+        helps = grouped(actmem(subcommand, "--help").stdout.splitlines(),
+                        re.compile(r"([A-Z][a-z]+):$").match,
+                        re.compile(r"  (-\w, |    )?--\S+").match)
+        told = grouped(sections[subcommand.upper()].splitlines(),
+                       re.compile(r"## (.+)").match, re.compile(r"\*-.*").match)
+        assert helps == told, (subcommand, helps, told)
+        seen |= set(helps)
+    assert {"Place", "Pages", "Budget", "Preload"} <= seen, seen
+
+
 @case
 def short_options_are_those_that_are_parsed():
     for subcommand in set(SUBCOMMANDS) - set(PLANNING):
@@ -101,8 +54,10 @@ def short_options_are_those_that_are_parsed():
         parsed = "".join(re.findall(r'"([^"]*)"', call))
         if "MEMORY_OPTIONS_SHORT" in call:
             parsed += re.search(r'#define MEMORY_OPTIONS_SHORT\s+"([^"]*)"', text)[1]
+        if "SETTINGS_OPTIONS_SHORT" in call:
+            parsed += re.search(r'#define SETTINGS_OPTIONS_SHORT\s+"([^"]*)"', text)[1]
         expected = {option[1] for option in taken(subcommand) if not option.startswith("--")}
-        assert set(parsed) - set(":+") == expected, (subcommand, parsed, expected)
+        assert set(parsed) - set("-:+") == expected, (subcommand, parsed, expected)
 
 
 @case
@@ -117,6 +72,17 @@ def what_is_waited_for_is_told_in_each_place():
     table = [line.split("|")[1] for line in source("docs/stuck.md").splitlines()
              if line.startswith("| `")]
     assert set(re.findall(r"`(\w+)`", "".join(table))) == kinds, table
+
+
+@case
+def messages_are_in_the_manual_and_those_there_in_the_commands():
+    of_library, of_commands = messages.manuals()
+    told, everything = messages.told(), messages.sources().splitlines()
+    assert len(told) > 80 and len(of_commands) > 60 and len(of_library) > 8, of_library
+    for message in told:
+        assert any(messages.is_told(parts, message) for parts in of_commands), message
+    for parts in of_commands + of_library:
+        assert any(messages.is_told(parts, line) for line in everything), parts
 
 
 @case

@@ -12,9 +12,14 @@ from tap import case, main
 def the_planning_ones_are_in_the_python_of_the_path():
     with tempfile.TemporaryDirectory() as folder:
         for name in PLANNING:
-            expect(actmem(name, environment=clean_environment(PATH=folder)), 1, "",
-                   [f"actmem {name}: ", "'python3' is not in PATH"])
+            expect(actmem(name, environment=clean_environment(PATH=folder)), 127, "",
+                   [f"actmem {name}: ", "'python3': not found in PATH", "with JAX"])
         python = os.path.join(folder, "python3")
+        with open(python, "w", encoding="ascii") as file:
+            file.write("#!/no/such/interpreter\n")
+        for name in PLANNING:
+            expect(actmem(name, environment=clean_environment(PATH=folder)), 126, "",
+                   [f"actmem {name}: ", "'python3'", "Permission denied"])
         with open(python, "w", encoding="ascii") as file:
             file.write("#!/bin/sh\necho \"$@\"\necho $PYTHONPATH $ACTMEM_LIBDIR "
                        "$PYTHONSAFEPATH\n")

@@ -36,3 +36,7 @@ TOOLS_ON_DRIVER := all $(TOOLS_TESTS)/holder $(B)/vm/init
 
 check-tools-driver: $(TOOLS_ON_DRIVER)
 	@$(PYTHON3) tests/tools/test_driver.py $(B)
+	@label=$${ACTMEM_TEST_KERNEL:-6.12}; module=$$(tests/vm/kernel build-module $$label) && \
+		tests/vm/run --kernel $$label --host --numa 2 --memory 768M --load overlay --tap \
+			--timeout 300 --log $(B)/check/tools-saved.kernel-log -- tests/tools/saved_guest \
+			$(abspath $(B))/bin/actmem packaging/actmem-pool@.service $$module

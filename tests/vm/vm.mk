@@ -6,6 +6,8 @@
 # kernel of our own; and of the module's build.
 
 VM_LABELS := 6.1 6.12 7.2
+# Those of Ubuntu 24.04, by name alone: make check-vm-ubuntu-6.8
+VM_UBUNTU := $(addprefix ubuntu-,6.8 6.11 6.14 6.17 7.0)
 CHECKS_IN_VM += vm-harness $(addprefix vm-,$(VM_LABELS)) vm-dmem module
 
 VM_CC = $(CC) -std=gnu11 $(WARNINGS) -D_GNU_SOURCE -O2 -g -static
@@ -79,7 +81,8 @@ VM_TESTS = $(DRIVER_TESTS) $(VM_PROGRAMS) $(LIB_TEST_PROGRAMS) $(DISK_PROGRAMS)
 CHECK_NEEDS += $(B)/vm/init $(B)/vm/misbehave $(VM_PROGRAMS) $(DRIVER_TESTS) $(FAR_TESTS) $(BENCH_PROGRAMS) \
 	$(DMEM_TESTS) $(DMEM_PROGRAMS)
 
-.PHONY: check-vm-harness check-vm-dmem check-module sparse $(addprefix check-vm-,$(VM_LABELS))
+.PHONY: check-vm-harness check-vm-dmem check-module sparse \
+	$(addprefix check-vm-,$(VM_LABELS) $(VM_UBUNTU))
 check-vm-harness: $(B)/vm/init $(B)/vm/misbehave
 	@tests/vm/selftest
 
@@ -88,7 +91,7 @@ check-module:
 
 sparse: check-module
 
-$(addprefix check-vm-,$(VM_LABELS)): check-vm-%: $(B)/vm/init $(VM_TESTS) $(FAR_PROGRAMS) $(BENCH_PROGRAMS)
+$(addprefix check-vm-,$(VM_LABELS) $(VM_UBUNTU)): check-vm-%: $(B)/vm/init $(VM_TESTS) $(FAR_PROGRAMS) $(BENCH_PROGRAMS)
 	@mkdir -p $(B)/check
 	@status=0; \
 	importer=$(call module_of,$*,importer) && \

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <linux/memfd.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -215,6 +216,26 @@ static void test_wrong_files(void **state)
 		close(more[i]);
 }
 
+/* An open that waits for the owner of a lease would wait 45 seconds. */
+static void test_lease(void **state)
+{
+	sighandler_t before = signal(SIGIO, SIG_IGN);
+	char path[64];
+	int fd;
+
+	publish();
+	/* Not of the first descriptor: memfd_create() does not count it as a writer. */
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", forged.stats);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	assert_int_equal(dup2(fd, forged.stats), forged.stats);
+	close(fd);
+	assert_int_equal(fcntl(forged.stats, F_SETLEASE, F_WRLCK), 0);
+	assert_believed(false);
+	assert_int_equal(fcntl(forged.stats, F_SETLEASE, F_UNLCK), 0);
+	assert_believed(true);
+	signal(SIGIO, before);
+}
+
 static void test_wrong_names(void **state)
 {
 	const char *const names[] = { "actmem:bell\a", "actmem:\x1b[31m", "actmem:\xff" };
@@ -269,6 +290,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_wrong_headers, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wrong_records, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wrong_files, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_lease, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wrong_names, setup, teardown),
 		cmocka_unit_test(test_raw_fork),
 	};

@@ -78,7 +78,7 @@ def _options_of_environment() -> _native.Options:
 
 
 def _tell_best(memory: Memory) -> None:
-    """The line of a process whose memory nobody chose."""
+    """The line of a process whose memory nobody chose, in the words of tell_best() in C."""
     if memory.backend != "driver" and os.environ.get("ACTMEM_QUIET", "0") in ("", "0"):
         print(f"actmem: {memory.describe()}; memory is the best that there is: `actmem doctor` "
               "says how to have better, ACTMEM_STRICT=1 makes it an error, ACTMEM_QUIET=1 leaves "

@@ -88,7 +88,7 @@ def _names(word: str) -> tuple[str, ...]:
 
 def plan_parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="actmem plan", usage="actmem plan [OPTION]... [FILE.py:FUNCTION]",
+        prog="actmem plan", usage="actmem plan [OPTION]... [FILE.py:FUNCTION]", add_help=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Foresees a training step on a machine, and decides for each of its named "
         "values whether\nthe device keeps it, it goes to the host, or the backward pass "
@@ -97,17 +97,11 @@ def plan_parser() -> argparse.ArgumentParser:
         epilog="Without --offload and --keep the fastest that fits is looked for; with them "
         "this one\npolicy is foreseen. Exit status 1 if nothing fits or something has no "
         "sense, 2 for\nbad usage.")
-    add = parser.add_argument
-    add("function", nargs="?", metavar="FILE.py:FUNCTION", help=argparse.SUPPRESS)
+    parser.add_argument("function", nargs="?", metavar="FILE.py:FUNCTION",
+                        help=argparse.SUPPRESS)
+    add = parser.add_argument_group("Step").add_argument
     add("--model", metavar="NAME", help="of the table, as llama-3.3-70b")
     add("--config", metavar="FILE", help="a model's config.json, as of Hugging Face")
-    add("--machine", metavar="NAME", default="here",
-        help="of the table, as h200; a file; or here, the default, as actmem probe has "
-             "measured it")
-    add("--devices", metavar="N", type=_count,
-        help="of the job, over which a model is sharded (fsdp); default: those of one host")
-    add("--mesh", metavar="AXIS=N,...", type=_mesh,
-        help=f"instead: devices of each axis, of {', '.join(AXES)}")
     add("--batch", metavar="N", type=_count,
         help="sequences of a model's step, on all devices together; default: one for each")
     add("--tokens", metavar="N[,N...]", type=_counts,
@@ -115,33 +109,44 @@ def plan_parser() -> argparse.ArgumentParser:
              "what would become of other names")
     add("--images", metavar="N", type=_count_or_none,
         help="images in front of each sequence; default: as the model is used")
-    add("--train", choices=("all", "attention"),
+    add("--train", choices=("all", "attention"), metavar="all|attention",
         help="which weights of a model are trained; default: all")
     add("--lora", metavar="RANK", type=_count, help="train factors of that rank instead")
+    add = parser.add_argument_group("Machine").add_argument
+    add("--machine", metavar="here|NAME|FILE", default="here",
+        help="of the table, as h200; a file; or here, the default, as actmem probe has "
+             "measured it")
+    add("--devices", metavar="N", type=_count,
+        help="of the job, over which a model is sharded (fsdp); default: those of one host")
+    add("--mesh", metavar="AXIS=N,...", type=_mesh,
+        help=f"instead: devices of each axis, of {', '.join(AXES)}")
     add("--device-memory", metavar="SIZE", type=_bytes,
         help="of each device, as 70G; default: nine tenths of what it has")
     add("--host-memory", metavar="SIZE", type=_bytes,
         help="for what one device sends; beyond it are files; default: its share of the host")
+    add = parser.add_argument_group("Policy").add_argument
     add("--offload", metavar="NAME,...", type=_names, help="foresee this policy: these names "
         "go to the host")
     add("--keep", metavar="NAME,...", type=_names, help="and these stay on the device")
     add("--measure", metavar="N", type=_count,
         help="compile the best few, run N steps of each, and take the fastest")
+    add = parser.add_argument_group("Output").add_argument
     add("--plot", metavar="FILE", help="draw step time over device memory, as plan.svg")
     add("--save", metavar="FILE", help="for actmem.jax.load_plan(), and actmem replay --plan")
     add("--maxtext", action="store_true", help="print the lines of a MaxText configuration")
-    add("--json", "-J", action="store_true", help="print JSON")
+    add("-J", "--json", action="store_true", help="print JSON")
+    add("-h", "--help", action="help", help="print this")
     return parser
 
 
 def probe_parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="actmem probe", usage="actmem probe [OPTION]...",
+        prog="actmem probe", usage="actmem probe [OPTION]...", add_help=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Measures once what this machine does, for actmem plan: products, memory, "
         "the link to\nthe host, the host's memory and files. The results are kept; what "
         "is asked for\nbeyond it is measured and added.")
-    add = parser.add_argument
+    add = parser.add_argument_group("Measurements").add_argument
     add("--products", metavar="MxKxN,...", help="shapes of products, as 4096x8192x8192")
     add("--dtypes", metavar="NAME,...", default="bfloat16,float32",
         help="of products; default: bfloat16,float32")
@@ -158,7 +163,9 @@ def probe_parser() -> argparse.ArgumentParser:
     add("--command", metavar="FILE", default="actmem",
         help="that measures memory and files; default: the one that was called")
     add("--again", action="store_true", help="forget what was measured")
-    add("--json", "-J", action="store_true", help="print JSON")
+    add = parser.add_argument_group("Output").add_argument
+    add("-J", "--json", action="store_true", help="print JSON")
+    add("-h", "--help", action="help", help="print this")
     return parser
 
 

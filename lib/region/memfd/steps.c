@@ -61,7 +61,7 @@ int steps_make(int (*make)(const struct region_request *request, struct backing 
 	       const struct region_request *request, struct backing *backing)
 {
 	struct region_request attempt = *request;
-	char history[ERROR_TEXT_MAX] = "";
+	char history[ERROR_TEXT_MAX] = "", shortages[ERROR_TEXT_MAX] = "";
 	unsigned int steps;
 	int error;
 
@@ -70,9 +70,14 @@ int steps_make(int (*make)(const struct region_request *request, struct backing 
 		if (!error)
 			break;
 		remember(history);
+		if (error != -EOPNOTSUPP)
+			remember(shortages);
 		if ((error != -ENOMEM && error != -EOPNOTSUPP) || !step_down(request, &attempt))
-			return fail(-error, "%s", history);
+			break;
 	}
+	/* Pages that there are none of in this place are not missed where others are too few. */
+	if (error)
+		return fail(-error, "%s", error == -EOPNOTSUPP ? history : shortages);
 	if (backing->fallbacks)
 		remember(history);
 	steps = (attempt.pages != request->pages) + (attempt.policy != request->policy);

@@ -67,5 +67,5 @@ def too_little_to_lock():
     if limit == resource.RLIM_INFINITY or read(f"{SYSFS}/user_limit_bytes") != "max":
         return ""
     return f"; but containers may lock {limit >> 10} KiB of memory, and pods can have no larger " \
-        f"regions: on the node, write {SYSFS}/user_limit_bytes, which replaces that limit, or " \
-        "set LimitMEMLOCK=infinity for the container runtime"
+        "regions: on the node, `actmem limit --user SIZE --save` stands in for that limit, or set " \
+        "LimitMEMLOCK=infinity for the container runtime"

@@ -131,4 +131,4 @@ class Plugin:
             return self.capacity()[node], node
         except KeyError:
             raise Refusal(f"node {node} of this machine has no memory for regions any more: "
-                          f"{machine.SYSFS}/node{node}/pool_bytes, or --capacity") from None
+                          f"`actmem pool --nodes {node} SIZE`, or --capacity") from None

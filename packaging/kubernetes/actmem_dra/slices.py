@@ -43,8 +43,8 @@ class Slice:
         devices = []
         try:
             devices = devices_of(self.capacity(), machine.version())
-            text = "nothing to give: no memory node has a pool: on the node, write " \
-                f"{machine.SYSFS}/nodeN/pool_bytes, or give the driver --capacity"
+            text = "nothing to give: no memory node has a pool: on the node, `actmem pool --nodes " \
+                "N SIZE --save`, or give the driver --capacity"
         except Refusal as refusal:
             text = f"nothing to give: {refusal}"
         if devices:

@@ -24,12 +24,15 @@ _tie, _hold and _drop) needs this module imported where it runs. TPUs cannot run
 """
 from typing import TYPE_CHECKING, Any
 
+from actmem.jax import _versions
+
+_versions.check()
+
 from actmem.jax._arrays import asarray, empty
 from actmem.jax._checkpoint import checkpoint, patch
 from actmem.jax._files import load, save
 from actmem.jax._handlers import configure, reset, stats
 from actmem.jax._report import Report, Row, report
-from actmem.jax._versions import warn as _warn_of_version
 
 __all__ = ["Report", "Row", "asarray", "checkpoint", "configure", "empty", "load",
            "patch", "report", "reset", "save", "stats"]
@@ -44,6 +47,3 @@ def __getattr__(name: str) -> Any:
         from actmem import plan
         return getattr(plan, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-_warn_of_version()

@@ -13,14 +13,9 @@ from typing import Any, TypeAlias
 import jax
 from jax.sharding import Sharding
 from jax._src import ad_checkpoint, core, dispatch, dtypes, sharding_impls, source_info_util
-from jax._src.interpreters import ad, batching, mlir, pxla
+from jax._src.interpreters import ad, batching, mlir, pxla, remat
 from jax._src.interpreters import partial_eval as pe
 from jax._src.lax import lax as lax_internal
-
-try:
-    from jax._src.interpreters import remat
-except ImportError:         # before 0.10
-    remat = None  # type: ignore[assignment]
 
 NAMES: tuple[tuple[Any, str], ...] = tuple((owner, name) for owner, names in (
     (core,

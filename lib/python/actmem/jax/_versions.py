@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Versions of JAX that this module was tested with, and those that compute wrong values:
-it warns of what is not the one or is the other."""
+it warns of what is newer than the one or is the other, and refuses what cannot work."""
+import os
 import re
 import warnings
+from importlib.util import find_spec
 
 import jax
 
 OLDEST, NEWEST = "0.10.1", "0.12.0.1"
+# That of XLA's interface for handlers that lib/xla/ffi.c states: XLA refuses handlers of a
+# later one than its own, when a program first computes, and takes those of earlier ones.
+FFI_MAJOR, FFI_MINOR = 0, 3
 
 # version → what is wrong with it, and what is not
 WRONG = {
@@ -19,11 +24,34 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version)[:4])
 
 
-def warn() -> None:
-    """Warns of the version that is loaded, once."""
-    why = WRONG.get(jax.__version__)
-    if not why and _numbers(jax.__version__) > _numbers(NEWEST):
-        why = (f"is newer than those that actmem was tested with, {OLDEST} to {NEWEST}: if "
+def _ffi() -> tuple[int, int] | None:
+    """The version of the interface that jaxlib has, where its header lies beside it."""
+    spec = find_spec("jaxlib")
+    header = os.path.join(os.path.dirname((spec and spec.origin) or ""),
+                          "include", "xla", "ffi", "api", "c_api.h")
+    try:
+        with open(header, encoding="utf-8") as file:
+            found = dict(re.findall(r"#define XLA_FFI_API_(MAJOR|MINOR) (\d+)", file.read()))
+        return int(found["MAJOR"]), int(found["MINOR"])
+    except (OSError, KeyError):
+        return None
+
+
+def check() -> None:
+    """Refuses, or warns of, the version that is loaded. Before anything else of JAX's is
+    used, which may have other names there."""
+    version, tested = jax.__version__, f"{OLDEST} to {NEWEST}"
+    if _numbers(version) < _numbers(OLDEST):
+        raise ImportError(f"actmem.jax does not work with JAX {version}: it was tested with "
+                          f"{tested}; pip install 'jax>={OLDEST}'")
+    ffi = _ffi()
+    if ffi and (ffi[0] != FFI_MAJOR or ffi[1] < FFI_MINOR):
+        raise ImportError(
+            f"actmem's handlers are of version {FFI_MAJOR}.{FFI_MINOR} of XLA's FFI, and the "
+            f"jaxlib of JAX {version} has {ffi[0]}.{ffi[1]}: use JAX {tested}")
+    why = WRONG.get(version)
+    if not why and _numbers(version) > _numbers(NEWEST):
+        why = (f"is newer than those that actmem was tested with, {tested}: if "
                "something fails, use one of them")
     if why:
-        warnings.warn(f"JAX {jax.__version__} {why}", stacklevel=3)
+        warnings.warn(f"JAX {version} {why}", stacklevel=3)
