@@ -127,10 +127,12 @@ static enum outcome tell_pool(const struct job *job)
 		setting_tell(NODE_POOL(job->node), job->err);
 		return POOL_REFUSED;
 	}
-	if (setting_read(NODE_POOL(job->node), &got) || got >= job->bytes)
+	if (!setting_to_save(NODE_POOL(job->node), NULL, &got))
+		return POOL_REFUSED;
+	if (got >= job->bytes)
 		return POOL_SET;
-	warnx("node %u: the pool has %s (%llu bytes) of %s (%llu bytes) wanted: %s; run it again", job->node,
-	      SETTING_TEXT(got), (unsigned long long)got, SETTING_TEXT(job->bytes),
+	warnx("node %u: the pool has %s (%llu bytes) of %s (%llu bytes) wanted: %s; run it again",
+	      job->node, SETTING_TEXT(got), (unsigned long long)got, SETTING_TEXT(job->bytes),
 	      (unsigned long long)job->bytes,
 	      job->err ? "it was interrupted" :
 	      "no more of the node's memory is free in pages of 2M. End what uses memory there, or --save it and restart the machine, as memory is free and in one piece at boot");

@@ -106,11 +106,13 @@ $(addprefix check-vm-,$(VM_LABELS) $(VM_UBUNTU)): check-vm-%: $(B)/vm/init $(VM_
 		$(addprefix --and ,$(wordlist 2,$(words $(FAR_PROGRAMS)),$(FAR_PROGRAMS))) || status=$$?; \
 	exit $$status
 
-check-vm-dmem: $(B)/vm/init $(DMEM_TESTS) $(DMEM_PROGRAMS) $(CHARGING_TESTS)
+check-vm-dmem: all $(B)/vm/init $(DMEM_TESTS) $(DMEM_PROGRAMS) $(CHARGING_TESTS)
 	@mkdir -p $(B)/check
 	@tests/vm/run --kernel dmem --tap --log $(B)/check/vm-dmem.kernel-log --memory 1536M --numa 3 \
-		--timeout 600 -- $(DMEM_TESTS) \
-		$(addprefix --and ,$(DMEM_PROGRAMS) $(CHARGING_TESTS))
+		--file $(abspath $(B))/bin/actmem --file $(abspath $(B))/lib/libactmem.so.$(ABI) \
+		--file /bin/sh:/bin/sh --env LD_LIBRARY_PATH=$(abspath $(B))/lib \
+		--timeout 600 -- $(DMEM_TESTS) $(addprefix --and ,$(CHARGING_TESTS)) \
+		--and $(DMEM_PROGRAMS) $(abspath $(B))/bin/actmem
 
 # On the strict kernel. It takes as long as all of `make check`, which leaves it out.
 # Two machines at a time, the slowest first; each part can be run on its own.

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What the library says where the limit of a cgroup refuses memory that a pool has: the
- * node, the numbers and the file; and that it can be had once the limit is raised.
+ * refusal ACTMEM: what the library says where the limit of a cgroup refuses memory that a
+ * pool has: the node, the numbers and the file; and that it can be had once the limit is
+ * raised; and what the command tells of the limit.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -42,7 +43,22 @@ static void make_cgroups(void)
 	put(STEP "/cgroup.procs", "0");
 }
 
-static void test_refusals(struct actmem *am)
+/* Of the limit that leaves least, which is all used. */
+static void test_command(const char *actmem)
+{
+	char command[256], line[256];
+	bool is_told = false;
+	FILE *told;
+
+	snprintf(command, sizeof(command), "%s limit", actmem);
+	told = popen(command, "r");
+	while (told && fgets(line, sizeof(line), told))
+		is_told |= strstr(line, "this cgroup, node 1") && strstr(line, " 48M  48M ") &&
+			   strstr(line, JOB "/dmem.max");
+	ok(told && !pclose(told) && is_told, "the command tells the limit and its use");
+}
+
+static void test_refusals(struct actmem *am, const char *actmem)
 {
 	struct actmem_region_options options = { .size = sizeof(options), .length = LENGTH };
 	struct actmem_region *region;
@@ -62,18 +78,21 @@ static void test_refusals(struct actmem *am)
 	put(STEP "/dmem.max", "actmem/node1 max");
 	put(JOB "/dmem.max", "actmem/node1 48M");
 	returns(actmem_region_create(am, &options, &region), 0);
+	test_command(actmem);
 	returns(actmem_region_close(region), 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct actmem *am;
 
+	if (argc != 2)
+		tap_bail("usage: refusal ACTMEM");
 	make_cgroups();
 	put(POOL, "64M");
 	if (actmem_open(&am, NULL))
 		tap_bail("%s", actmem_error());
-	test_refusals(am);
+	test_refusals(am, argv[1]);
 	returns(actmem_close(am), 0);
 	put(POOL, "0");
 	put(ROOT "/cgroup.procs", "0");
