@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
 # The Python module as a wheel, with the libraries in it. How pip makes one is in
-# pyproject.toml and in setup.py, which has make fill a folder (wheel-module) and sees from
+# pyproject.toml and in wheel_backend.py, which has make fill a folder (wheel-module) and sees from
 # the libraries which machines the wheel is for.
 
 WHEELS := $(B)/wheel

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""How pip makes a wheel of the Python module: make puts all that lies in the package into
-setuptools' folder. pyproject.toml has the rest.
+"""How pip makes a wheel of the Python module: by setuptools, but make puts all that lies in the
+package into its folder. pyproject.toml has the rest.
 """
 import glob
 import importlib.util
@@ -9,11 +9,12 @@ import re
 import shutil
 import subprocess
 
-from setuptools import Distribution, setup
+from setuptools.build_meta import *  # noqa: F403    what pip calls
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
-FOLDER = "build/python"     # build/lib is make's
+# That of pyproject.toml; build/lib is make's. It has to be there.
+os.makedirs("build/python", exist_ok=True)
 
 
 class Build(build_py):
@@ -43,18 +44,12 @@ def manylinux(libraries):
 class Wheel(bdist_wheel):
     """For any Python, as ctypes loads the libraries, and any Linux that these run on."""
 
+    def initialize_options(self):
+        self.distribution.has_ext_modules = lambda: True
+        super().initialize_options()
+
     def get_tag(self):
         platform = super().get_tag()[2]
         libraries = glob.glob(os.path.join(self.bdist_dir, "actmem", "*.so*"))
         system = manylinux(libraries) if libraries else None    # editable: none
         return "py3", "none", platform.replace("linux", system, 1) if system else platform
-
-
-class Native(Distribution):
-    def has_ext_modules(self):
-        return True
-
-
-os.makedirs(FOLDER, exist_ok=True)
-setup(distclass=Native, cmdclass={"build_py": Build, "bdist_wheel": Wheel},
-      options={"build": {"build_base": FOLDER}, "egg_info": {"egg_base": FOLDER}})
