@@ -20,6 +20,7 @@ BUILD = os.path.abspath(sys.argv.pop(1))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "tools"), os.path.join(BUILD, "kube")]
 
 from actmem_dra.claims import Claims  # noqa: E402
+import busy  # noqa: E402
 from api_server import MIB  # noqa: E402
 from containers import container, podman  # noqa: E402
 from kubelet import wait_for  # noqa: E402
@@ -268,6 +269,20 @@ def what_nobody_has_open_goes_though_a_container_is_there_still():
         assert node.kubelet.unprepare(claim) == {claim["uid"]: ""}, node.log()
         wait_for(lambda: int(read(f"{SYSFS}/node0/region_bytes")) == 0)
         process.communicate()
+        nothing_left(node)
+
+
+@with_module
+def somebody_who_makes_files_meanwhile_keeps_no_claim():
+    with usual_node() as node:
+        claim = Node.api.claim("busy", ("node0", "8Mi"))
+        node.prepared(claim)
+        with subprocess.Popen([sys.executable, "-c", busy.PROGRAM],
+                              cwd=f"{MOUNTS}/claim-{claim['uid']}", stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL) as writer:
+            writer.stdout.readline()
+            assert node.kubelet.unprepare(claim) == {claim["uid"]: ""}, node.log()
+            writer.kill()
         nothing_left(node)
 
 

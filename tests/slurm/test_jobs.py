@@ -19,6 +19,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 BUILD = os.path.abspath(sys.argv.pop(1))
 sys.path[:0] = [HERE, os.path.join(ROOT, "tests", "tools")]
 
+import busy  # noqa: E402
 from cluster import Cluster, bring_up_loopback  # noqa: E402
 from tap import case, main  # noqa: E402
 
@@ -269,10 +270,8 @@ def somebody_who_makes_files_meanwhile_keeps_no_job_from_ending():
     place = f"{JOBS}/job-900004"
     os.makedirs(place)
     mount("-t", "tmpfs", "-o", "size=1M,mode=777", "none", place)
-    many = "import os\nos.mkdir('d')\nos.chdir('d')\ni = 0\nwhile True:\n" \
-           "    open(f'f{i}', 'w').close()\n    i += 1\n    i == 5000 and print(flush=True)\n"
-    with subprocess.Popen([*USER, sys.executable, "-c", many], cwd=place, stdout=subprocess.PIPE,
-                          stderr=subprocess.DEVNULL) as writer:
+    with subprocess.Popen([*USER, sys.executable, "-c", busy.PROGRAM], cwd=place,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as writer:
         writer.stdout.readline()
         line = ended_by_epilog(900004)[-1]
         writer.kill()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Claims on this node. A prepared claim is a mounted file system and a file of the Container
 Device Interface (CDI) that tells the container runtime of it."""
+import contextlib
 import json
 import os
 import re
@@ -115,11 +116,13 @@ class Claims:
         its own."""
         while mounted(folder) is not None:
             files = sum(len(names) for _, _, names in os.walk(folder))
+            # Some process may make files, or remove them, meanwhile.
             for entry in os.scandir(folder):
                 if entry.is_dir(follow_symlinks=False):
-                    shutil.rmtree(entry.path)
+                    shutil.rmtree(entry.path, ignore_errors=True)
                 else:
-                    os.remove(entry.path)
+                    with contextlib.suppress(OSError):
+                        os.remove(entry.path)
             left = os.statvfs(folder)
             kib = (left.f_blocks - left.f_bfree) * left.f_frsize >> 10
             say(f"{folder}: files left: {files}; removed" + (
