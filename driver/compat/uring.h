@@ -5,7 +5,7 @@
 
 #include "compat/probed.h"
 
-#if __has_include(<linux/io_uring/cmd.h>)
+#if ACTMEM_HAVE_URING_CMD_HEADER
 #include <linux/io_uring/cmd.h>
 #else
 #include <linux/io_uring.h>
