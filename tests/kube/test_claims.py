@@ -293,7 +293,8 @@ def a_second_end_and_an_unknown_one_are_no_errors():
         node.prepared(claim)
         # Even where the cluster has forgotten it.
         Node.api.objects.pop("/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/twice")
-        os.makedirs(f"{MOUNTS}/claim-{claim['uid']}/a/folder")
+        subprocess.run(["sh", "-c", "for _ in $(seq 1100); do mkdir d && cd -P d || exit; done"],
+                       cwd=f"{MOUNTS}/claim-{claim['uid']}", check=True)
         for _ in range(2):
             assert node.kubelet.unprepare(claim) == {claim["uid"]: ""}
             nothing_left(node)
@@ -311,6 +312,20 @@ def another_allocation_of_a_claim_takes_the_place_of_the_first():
             line, = mounts()
             assert ",size=16M," in line and ",node=1," in line, line
             assert not os.listdir(f"{MOUNTS}/claim-{claim['uid']}")
+
+
+@with_module
+def a_claim_of_another_size_keeps_its_files():
+    with usual_node() as node:
+        claim = Node.api.claim("grown", ("node0", "8Mi"))
+        with claimed(node, claim):
+            node.prepared(claim)
+            write(f"{MOUNTS}/claim-{claim['uid']}/file", "")
+            Node.api.claim("grown", ("node0", "16Mi"))
+            node.prepared(claim)
+            line, = mounts()
+            assert ",size=16M," in line and ",node=0," in line, line
+            assert os.listdir(f"{MOUNTS}/claim-{claim['uid']}") == ["file"]
 
 
 @with_module

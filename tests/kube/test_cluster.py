@@ -82,7 +82,7 @@ def sizes_are_read_as_kubernetes_writes_them():
     for text, size in (("64Gi", 64 << 30), ("2097152", 2 << 20), ("3M", 3 * 10**6),
                        ("1Ki", 1024), ("5k", 5000)):
         assert machine.parse_quantity(text) == size, text
-    for text in ("", "Gi", "-1Gi", "1.5Gi", "1g", "100m", "1Kii"):
+    for text in ("", "Gi", "-1Gi", "1.5Gi", "1g", "100m", "1Kii", "64ki"):
         try:
             assert False, (text, machine.parse_quantity(text))
         except machine.Refusal as refusal:

@@ -59,7 +59,9 @@ def run(options):
                 node_slice.publish()
             except Refusal as refusal:
                 say(refusal)
-            plugin.changed.wait(options.interval)
+            # A signal may have come before changed was cleared.
+            if not ended.is_set():
+                plugin.changed.wait(options.interval)
     finally:
         plugin.stop()
     if plugin.refused:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """The API server, as a pod's service account sees it: HTTPS and JSON."""
+import http.client
 import json
 import os
 import ssl
@@ -27,12 +28,12 @@ class Api:
 
     def ask(self, method, path, body=None):
         """The answer, or None where there is no such object."""
-        with open(f"{self.account}/token", encoding="ascii") as file:
-            headers = {"Authorization": f"Bearer {file.read().strip()}",
-                       "Accept": "application/json", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data, headers, method=method)
         try:
+            with open(f"{self.account}/token", encoding="ascii") as file:
+                headers = {"Authorization": f"Bearer {file.read().strip()}",
+                           "Accept": "application/json", "Content-Type": "application/json"}
+            request = urllib.request.Request(self.url + path, data, headers, method=method)
             with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS,
                                         context=self.tls) as answer:
                 return json.load(answer)
@@ -42,7 +43,7 @@ class Api:
                 return None
             raise Refusal(f"the API server answers {method} {path} with {error.code}: "
                           f"{message_of(text)}") from None
-        except OSError as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:
             raise Refusal(f"the API server does not answer {method} {path}: {error}") from None
 
 

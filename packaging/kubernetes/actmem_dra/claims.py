@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Claims on this node. A prepared claim is a mounted file system and a file of the Container
 Device Interface (CDI) that tells the container runtime of it."""
-import contextlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import threading
 
@@ -26,6 +24,14 @@ def mounted(path):
             if before.split()[4] == path:
                 options = after.split()[2].split(",")
     return options
+
+
+def remove_below(folder):
+    """Removes what is there, and tells how many files there were. By find, which goes as deep as
+    somebody has nested folders; what others make or remove meanwhile is not counted."""
+    return len(subprocess.run(["find", folder, "-xdev", "-mindepth", "1", "-type", "f", "-printf",
+                               ".", ",", "-delete"], stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, check=False).stdout)
 
 
 class Claims:
@@ -57,25 +63,33 @@ class Claims:
                           "capacity.requests.memory of its request")
         nodes = ":".join(str(node) for node in sorted({node for _, node in sizes}))
         with self.lock:
-            self.mount(folder, [f"size={pages * machine.PAGE_BYTES >> 20}M", f"node={nodes}"])
+            self.mount(folder, f"size={pages * machine.PAGE_BYTES >> 20}M", f"node={nodes}")
             return self.write_spec(uid, spec, folder, len(sizes))
 
-    def mount(self, folder, options):
+    def mount(self, folder, size, nodes):
         there = mounted(folder)
-        if there is not None and not set(options) <= set(there):
+        if there is not None and nodes in there:
+            if size not in there:
+                # Of a whole memory node, which has another size now; pods may have files there.
+                self.run_mount("-o", f"remount,{size}", folder)
+                say(f"{folder}: now with {size}")
+            return
+        if there is not None:
             say(f"{folder} is mounted with {','.join(there)}, of an earlier allocation")
             self.clear(folder)
-            there = None
-        if there is not None:
-            return
         os.makedirs(folder, exist_ok=True)
-        text = ",".join([*options, "mode=1777"])
-        result = subprocess.run(["mount", "-t", "actmem", "-o", f"{text},nosuid,nodev", "none",
-                                 folder], text=True, capture_output=True, check=False)
-        if result.returncode:
+        text = f"{size},{nodes},mode=1777"
+        try:
+            self.run_mount("-t", "actmem", "-o", f"{text},nosuid,nodev", "none", folder)
+        except Refusal:
             os.rmdir(folder)
-            raise Refusal(f"cannot mount actmem with {text}: {result.stderr.strip()}")
+            raise
         say(f"{folder}: mounted with {text}")
+
+    def run_mount(self, *words):
+        result = subprocess.run(["mount", *words], text=True, capture_output=True, check=False)
+        if result.returncode:
+            raise Refusal(f"cannot mount actmem ({' '.join(words)}): {result.stderr.strip()}")
 
     def write_spec(self, uid, spec, folder, count):
         """What concerns the claim is once in the file: a container may have all its devices."""
@@ -115,14 +129,7 @@ class Claims:
         memory until it ends, and no unmounting would fail of it: a container has mounts of
         its own."""
         while mounted(folder) is not None:
-            files = sum(len(names) for _, _, names in os.walk(folder))
-            # Some process may make files, or remove them, meanwhile.
-            for entry in os.scandir(folder):
-                if entry.is_dir(follow_symlinks=False):
-                    shutil.rmtree(entry.path, ignore_errors=True)
-                else:
-                    with contextlib.suppress(OSError):
-                        os.remove(entry.path)
+            files = remove_below(folder)
             left = os.statvfs(folder)
             kib = (left.f_blocks - left.f_bfree) * left.f_frsize >> 10
             say(f"{folder}: files left: {files}; removed" + (

@@ -23,7 +23,7 @@ def read(path):
 
 
 def parse_quantity(text):
-    match = re.fullmatch(r"(\d+)([kMGTPE]i?|Ki)?", text)
+    match = re.fullmatch(r"(\d+)([kMGTPE]|[KMGTPE]i)?", text)
     if not match:
         raise Refusal(f"'{text}' is no size; write 64Gi, 512Mi or a number of bytes")
     return int(match[1]) * UNITS[match[2] or ""]
@@ -55,8 +55,11 @@ def version():
 
 def pools():
     """By node, of those that have one."""
-    nodes = [int(name[4:]) for name in os.listdir(SYSFS) if re.fullmatch(r"node\d+", name)]
-    sizes = {node: int(read(f"{SYSFS}/node{node}/pool_bytes")) for node in sorted(nodes)}
+    try:
+        nodes = [int(name[4:]) for name in os.listdir(SYSFS) if re.fullmatch(r"node\d+", name)]
+    except FileNotFoundError:
+        nodes = []
+    sizes = {node: int(read(f"{SYSFS}/node{node}/pool_bytes") or 0) for node in sorted(nodes)}
     return {node: size for node, size in sizes.items() if size}
 
 

@@ -94,7 +94,7 @@ class Plugin:
         """The error of one claim, which is none of the others'."""
         try:
             step()
-        except (Refusal, OSError) as error:
+        except Exception as error:
             say(f"claim {claim.namespace}/{claim.name}: {error}")
             return f"actmem: {error}"
         return ""
