@@ -20,7 +20,7 @@ static const char help[] =
 	"sets pools, as root.\n"
 	"\n"
 	"  SIZE              of each pool, a multiple of 2M, as 64G; 0 gives it back\n"
-	"  -n, --nodes LIST  of these nodes, as 0,2-3\n"
+	"  -n, --nodes LIST  of these nodes, as 0,2-3; without SIZE: show these\n"
 	"  -s, --save        set them at the next boot, too, when the module is loaded;\n"
 	"                    without SIZE: save pools as they are now\n"
 	"  -J, --json        print JSON; sizes are bytes, null is not known\n"
@@ -49,14 +49,15 @@ static json_t *row_of(const json_t *node)
 			 "region_bytes", json_object_get(node, "region_bytes"));
 }
 
-static json_t *pools_to_json(void)
+static json_t *pools_to_json(const struct actmem_nodes *shown)
 {
 	json_t *nodes = facts_nodes(), *rows = json_array();
 	const json_t *node;
 	size_t i;
 
 	json_array_foreach(nodes, i, node)
-		rows = append_item(rows, row_of(node));
+		if (node_is_set(shown, (unsigned int)json_integer_value(json_object_get(node, "node"))))
+			rows = append_item(rows, row_of(node));
 	json_decref(nodes);
 	return json_pack("{s:o, s:o}", "memory", facts_memory(), "nodes", rows);
 }
@@ -84,9 +85,9 @@ static int print_pools(const json_t *pools)
 	return err;
 }
 
-static int show(bool as_json)
+static int show(const struct actmem_nodes *nodes, bool as_json)
 {
-	json_t *pools = pools_to_json();
+	json_t *pools = pools_to_json(nodes);
 	int err = !pools ? -ENOMEM : as_json ? table_print_json(pools) : print_pools(pools);
 
 	json_decref(pools);
@@ -222,6 +223,6 @@ int cmd_pool(int argc, char **argv)
 		is_good = saved_change(change, &(struct change){ &nodes, given.value ? &bytes : NULL }) &&
 			  is_good;
 	if (given.as_json || (!given.value && !given.is_saved))
-		is_good = show(given.as_json) == STATUS_OK && is_good;
+		is_good = show(&nodes, given.as_json) == STATUS_OK && is_good;
 	return is_good ? STATUS_OK : STATUS_FAILED;
 }

@@ -289,3 +289,8 @@ int driver_missing(void)
 		actmem_close(am);
 	return err == -ENOENT || err == -ENXIO ? 0 : err;
 }
+
+bool driver_lacks_device(void)
+{
+	return !access(DEVICE_SYSFS, F_OK) && access(DEVICE, F_OK) && errno == ENOENT;
+}

@@ -6,6 +6,7 @@
 #ifndef ACTMEM_FACTS_H
 #define ACTMEM_FACTS_H
 
+#include <stdbool.h>
 #include <jansson.h>
 
 /* {"version", "abi", "abi_oldest"}: of uapi/actmem.h, as far as it goes back. */
@@ -53,5 +54,8 @@ json_t *facts_memory(void);
  * is none to miss; else the errno of actmem_open(), and its words.
  */
 int driver_missing(void);
+
+/* A container has no device of a module that was loaded after it began, and sees its sysfs. */
+bool driver_lacks_device(void);
 
 #endif

@@ -3,6 +3,7 @@
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -203,6 +204,40 @@ static bool tell_unwritten(int err)
 	return false;
 }
 
+/* Each line of it a module, but for comments. */
+static bool names_the_module(const char *path)
+{
+	FILE *file = fopen(path, "re");
+	bool is_named = false;
+	char line[64], word[16];
+
+	while (file && !is_named && fgets(line, sizeof(line), file))
+		is_named = sscanf(line, " %15s", word) == 1 && !strcmp(word, "actmem");
+	if (file)
+		fclose(file);
+	return is_named;
+}
+
+/* No error: the administrator may have the module loaded by something else. */
+static void tell_unloaded(void)
+{
+	static const char *const folders[] = { "/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib" };
+	bool is_named = names_the_module("/etc/modules");
+	glob_t files = { 0 };
+	char pattern[64];
+	size_t i;
+
+	for (i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+		snprintf(pattern, sizeof(pattern), "%s/modules-load.d/*.conf", folders[i]);
+		glob(pattern, i ? GLOB_APPEND : 0, NULL, &files);
+	}
+	for (i = 0; i < files.gl_pathc && !is_named; i++)
+		is_named = names_the_module(files.gl_pathv[i]);
+	globfree(&files);
+	if (!is_named)
+		warnx("saved for when the module is loaded, but nothing in /etc/modules-load.d loads it at boot: echo actmem >/etc/modules-load.d/actmem.conf");
+}
+
 /* Locked against others who change the file, until it is closed; -errno. */
 static int lock_folder(void)
 {
@@ -285,6 +320,8 @@ bool saved_change(bool (*change)(struct saved *saved, const void *context), cons
 	if (!err && fsync(folder))
 		err = -errno;
 	is_good = !err || tell_unwritten(err);
+	if (is_good && strcmp(text, header))
+		tell_unloaded();
 out:
 	if (out)
 		fclose(out);

@@ -261,6 +261,9 @@ def a_forbidden_driver_is_told():
     with forbidden_device():
         samples = parse(printed(prefix=NO_CAPABILITIES))
     assert value(samples, "actmem_driver_regions_visible") == 0
+    # As in a container that began before the module was loaded.
+    with module_files(regions=3):
+        assert value(parse(printed()), "actmem_driver_regions_visible") == 0
 
 
 @case

@@ -15,6 +15,7 @@ from tap import Skip, case, main
 
 RULES = "/etc/udev/rules.d/80-actmem-settings.rules"
 DEVICE = 'SUBSYSTEM=="misc", KERNEL=="actmem", ACTION=="add", '
+LOADED = "# By the administrator.\n  actmem\n"
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
@@ -33,7 +34,10 @@ def machine(unit=True, systemd=True):
         stack.enter_context(mounted("mode=755", folder="/etc/udev"))
         stack.enter_context(mounted("mode=755", folder="/run"))
         stack.enter_context(mounted("mode=755", folder="/etc/systemd"))
+        stack.enter_context(mounted("mode=755", folder="/etc/modules-load.d"))
         os.mkdir("/etc/udev/rules.d")
+        with open("/etc/modules-load.d/a.conf", "w", encoding="ascii") as file:
+            file.write(LOADED)
         if systemd:
             os.makedirs("/run/systemd/system")
         if unit:
@@ -58,6 +62,18 @@ def write(text):
 
 def pool_rule(node, size):
     return f'TAG+="systemd", ENV{{SYSTEMD_WANTS}}+="actmem-pool@{node}:{size}.service"'
+
+
+@case
+def what_nothing_loads_at_boot_is_told():
+    with files(), machine():
+        expect(actmem("limit", "--user", "64G", "--save"), 0, "")
+        with open("/etc/modules-load.d/a.conf", "w", encoding="ascii") as file:
+            file.write("#actmem\nactmem_other\n")
+        told = "echo actmem >/etc/modules-load.d/actmem.conf"
+        expect(actmem("limit", "--user", "32G", "--save"), 0, "", told)
+        assert saved() == ['ATTR{user_limit_bytes}="32G"']
+        expect(actmem("limit", "--user", "max", "--save"), 0, "")
 
 
 @case
