@@ -78,7 +78,8 @@ def podman(ids, folder, programs, *command):
         os.symlink(f"usr/{name}", f"{root}/{name}")
     result = subprocess.run(
         ["podman", "--root", f"{folder}/containers", "--runroot", f"{folder}/running",
-         "--storage-driver", "vfs", "--cgroup-manager", "cgroupfs", "--events-backend", "none",
+         "--network-config-dir", f"{folder}/networks", "--storage-driver", "vfs",
+         "--cgroup-manager", "cgroupfs", "--events-backend", "none",
          "--runtime", "crun", "run", "--rm", "--network=none", "--cgroups=disabled",
          "--log-driver=none", "--user=65534:65534", "--ulimit=memlock=65536:65536",
          "--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024",
