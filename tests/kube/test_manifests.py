@@ -75,12 +75,16 @@ def folders_have_the_same_path_on_the_node_and_in_the_driver():
     paths = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"]}
     assert {mount["mountPath"]: paths[mount["name"]] for mount in container["volumeMounts"]} == {
         path: path for path in (f"{options.kubelet}/plugins/{DRIVER}", options.mounts, options.cdi,
-                                f"{options.kubelet}/plugins_registry")}, container
+                                f"{options.kubelet}/plugins_registry", "/dev")}, container
     shared = [mount["mountPath"] for mount in container["volumeMounts"]
               if mount.get("mountPropagation") == "Bidirectional"]
     assert shared == [options.mounts] and container["securityContext"]["privileged"], container
     assert [part["valueFrom"]["fieldRef"]["fieldPath"] for part in container["env"]
             if part["name"] == "NODE_NAME"] == ["spec.nodeName"], container
+    exporter = next(item[2] for item in containers() if item[2]["name"] == "exporter")
+    assert {mount["mountPath"]: mount.get("mountPropagation")
+            for mount in exporter["volumeMounts"]} == {"/dev": None,
+                                                       options.mounts: "HostToContainer"}, exporter
 
 
 @case
