@@ -314,16 +314,9 @@ static int measure_all(const struct bench *bench, bool as_json)
 {
 	json_t *told = measure_parts(bench);
 	bool failed;
-	int err;
 
 	progress_end();
-	if (!told)
-		err = -ENOMEM;
-	else
-		err = as_json ? table_print_json(told) : print_tables(told);
-	if (err)
-		warnx("%s", strerror(-err));
-	failed = err;
+	failed = !table_show(told, as_json, print_tables);
 	failed |= tell_failures(json_object_get(told, "copying"), "bandwidth", "copying");
 	failed |= tell_failures(json_object_get(told, "spilling"), "spill_bandwidth", "spilling");
 	json_decref(told);

@@ -276,16 +276,10 @@ static int run_steps(struct replay *replay)
 static int report_replay(const struct replay *replay, bool as_json)
 {
 	json_t *told = replay_to_json(replay);
-	int err;
+	bool is_good = table_show(told, as_json, replay_print);
 
-	if (!told)
-		err = -ENOMEM;
-	else
-		err = as_json ? table_print_json(told) : replay_print(told);
 	json_decref(told);
-	if (err)
-		warnx("%s", strerror(-err));
-	return err ? STATUS_FAILED : STATUS_OK;
+	return is_good ? STATUS_OK : STATUS_FAILED;
 }
 
 static int run_replay(struct replay *replay, bool as_json)

@@ -180,12 +180,10 @@ static int print_limits(const json_t *limits)
 static bool show(bool as_json)
 {
 	json_t *limits = limits_to_json();
-	int err = !limits ? -ENOMEM : as_json ? table_print_json(limits) : print_limits(limits);
+	bool is_good = table_show(limits, as_json, print_limits);
 
 	json_decref(limits);
-	if (err)
-		warnx("%s", strerror(-err));
-	return !err;
+	return is_good;
 }
 
 static bool set(const char *name, uint64_t bytes)
@@ -209,7 +207,7 @@ static bool set_limits(const struct limit *limit)
 	return true;
 }
 
-/* What is named; all if nothing is. */
+/* Those that are named; all if none is. */
 static bool change(struct saved *saved, const void *context)
 {
 	const struct limit *limit = context;

@@ -85,15 +85,13 @@ static int print_pools(const json_t *pools)
 	return err;
 }
 
-static int show(const struct actmem_nodes *nodes, bool as_json)
+static bool show(const struct actmem_nodes *nodes, bool as_json)
 {
 	json_t *pools = pools_to_json(nodes);
-	int err = !pools ? -ENOMEM : as_json ? table_print_json(pools) : print_pools(pools);
+	bool is_good = table_show(pools, as_json, print_pools);
 
 	json_decref(pools);
-	if (err)
-		warnx("%s", strerror(-err));
-	return err ? STATUS_FAILED : STATUS_OK;
+	return is_good;
 }
 
 struct job {
@@ -218,11 +216,11 @@ int cmd_pool(int argc, char **argv)
 	if (given.value)
 		outcome = set_pools(&nodes, bytes);
 	is_good = outcome == POOL_SET;
-	/* What is short now may be there at boot. */
+	/* A pool that is short now may have its memory at boot. */
 	if (given.is_saved && outcome != POOL_REFUSED)
 		is_good = saved_change(change, &(struct change){ &nodes, given.value ? &bytes : NULL }) &&
 			  is_good;
 	if (given.as_json || (!given.value && !given.is_saved))
-		is_good = show(&nodes, given.as_json) == STATUS_OK && is_good;
+		is_good = show(&nodes, given.as_json) && is_good;
 	return is_good ? STATUS_OK : STATUS_FAILED;
 }

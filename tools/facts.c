@@ -15,11 +15,11 @@
 #include "actmem.h"
 #include "facts.h"
 #include "machine/machine.h"
+#include "settings.h"
 #include "table.h"
 #include "../uapi/actmem.h"
 
 #define DEVICE		"/dev/actmem"
-#define DEVICE_SYSFS	"/sys/class/misc/actmem"
 #define MODULE_SYSFS	"/sys/module/actmem"
 #define NODES_SYSFS	"/sys/devices/system/node"
 #define THP_SYSFS	"/sys/kernel/mm/transparent_hugepage"
@@ -37,7 +37,7 @@ static json_t *optional_number(int err, uint64_t number)
 static json_t *driver_total(const char *name)
 {
 	uint64_t number = 0;
-	int err = sysfile_value(&number, DEVICE_SYSFS "/%s", name);
+	int err = sysfile_value(&number, DRIVER_SYSFS "/%s", name);
 
 	return optional_number(err, number);
 }
@@ -45,7 +45,7 @@ static json_t *driver_total(const char *name)
 static json_t *driver_node_total(int node, const char *name)
 {
 	uint64_t number = 0;
-	int err = sysfile_value(&number, DEVICE_SYSFS "/node%d/%s", node, name);
+	int err = sysfile_value(&number, DRIVER_SYSFS "/node%d/%s", node, name);
 
 	return optional_number(err, number);
 }
@@ -104,7 +104,7 @@ json_t *facts_driver(void)
 				json_boolean(query.features & ACTMEM_FEATURE_DMEM),
 			   "regions", driver_total("regions"),
 			   "lingering_regions", driver_total("lingering_regions"));
-	if (driver && !sysfile_value(&limit, DEVICE_SYSFS "/user_limit_bytes") &&
+	if (driver && !sysfile_value(&limit, DRIVER_SYSFS "/user_limit_bytes") &&
 	    json_object_set_new(driver, "user_limit_bytes", limit_to_json(limit))) {
 		json_decref(driver);
 		return NULL;
@@ -231,9 +231,9 @@ static json_t *warm_pool_to_json(int node)
 {
 	uint64_t total, ready, lent;
 
-	if (sysfile_value(&total, DEVICE_SYSFS "/node%d/pool_bytes", node) ||
-	    sysfile_value(&ready, DEVICE_SYSFS "/node%d/pool_free_bytes", node) ||
-	    sysfile_value(&lent, DEVICE_SYSFS "/node%d/pool_lent_bytes", node))
+	if (sysfile_value(&total, DRIVER_SYSFS "/node%d/pool_bytes", node) ||
+	    sysfile_value(&ready, DRIVER_SYSFS "/node%d/pool_free_bytes", node) ||
+	    sysfile_value(&lent, DRIVER_SYSFS "/node%d/pool_lent_bytes", node))
 		return json_null();
 	return json_pack("{s:I, s:I, s:I}", "total_bytes", (json_int_t)total,
 			 "free_bytes", (json_int_t)ready, "lent_bytes", (json_int_t)lent);
@@ -292,5 +292,5 @@ int driver_missing(void)
 
 bool driver_lacks_device(void)
 {
-	return !access(DEVICE_SYSFS, F_OK) && access(DEVICE, F_OK) && errno == ENOENT;
+	return !access(DRIVER_SYSFS, F_OK) && access(DEVICE, F_OK) && errno == ENOENT;
 }

@@ -1,48 +1,35 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * Memory of the processes in malloc mode. They tell it in a file in memory, which may be
- * nonsense, or a device with that name: it is looked at before it is opened, and never
- * mapped. Nor does opening wait, as its owner may have a lease of it.
+ * nonsense: it is never mapped.
  */
-#include <fcntl.h>
-#include <linux/magic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 #include "machine/machine.h"
 #include "mallocs.h"
 #include "preload/preload.h"
 #include "table.h"
+#include "watch/published.h"
 
 #define TOLD_LINK	"/memfd:" TOLD_LABEL " (deleted)"
-#define PATH_SIZE	64
 
 static bool read_told(int pid, const char *path, struct told *told)
 {
-	char own_path[PATH_SIZE];
-	struct statfs files;
+	int fd = memory_file_open(path);
 	struct stat stat;
-	bool good = false;
-	int place, fd;
+	bool good;
 
-	place = open(path, O_PATH | O_CLOEXEC);
-	if (place < 0)
+	if (fd < 0)
 		return false;
-	if (!fstat(place, &stat) && S_ISREG(stat.st_mode) && stat.st_size == TOLD_BYTES &&
-	    !fstatfs(place, &files) && files.f_type == TMPFS_MAGIC) {
-		snprintf(own_path, sizeof(own_path), "/proc/self/fd/%d", place);
-		fd = open(own_path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-		good = fd >= 0 && pread(fd, told, sizeof(*told), 0) == sizeof(*told) &&
-		       told->magic == TOLD_MAGIC && told->version == TOLD_VERSION &&
-		       told->pid == process_own_pid(pid);
-		if (fd >= 0)
-			close(fd);
-	}
-	close(place);
+	good = !fstat(fd, &stat) && stat.st_size == TOLD_BYTES &&
+	       pread(fd, told, sizeof(*told), 0) == sizeof(*told) &&
+	       told->magic == TOLD_MAGIC && told->version == TOLD_VERSION &&
+	       told->pid == process_own_pid(pid);
+	close(fd);
 	return good;
 }
 

@@ -268,7 +268,8 @@ static bool write_self(FILE *out, const struct process_rows *rows, uint64_t bega
 {
 	json_t *self = merge_objects(facts_library(), json_pack(
 		"{s:i, s:b, s:b, s:I}", "one", 1, "all_users", sees_all_users(),
-		"driver_visible", !driver_missing() && !driver_lacks_device(), "left_out", (json_int_t)rows->left_out));
+		"driver_visible", !driver_missing() && !driver_lacks_device(),
+		"left_out", (json_int_t)rows->left_out));
 
 	return write_rows(out, only(json_incref(self)), version_labels, library_metrics, 1) &
 	       write_rows(out, only(self), no_labels, library_metrics + 1,

@@ -204,6 +204,9 @@ static bool tell_unwritten(int err)
 	return false;
 }
 
+/* What systemd reads is in folders of these. */
+static const char *const prefixes[] = { "/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib" };
+
 /* Each line of it a module, but for comments. */
 static bool names_the_module(const char *path)
 {
@@ -221,14 +224,13 @@ static bool names_the_module(const char *path)
 /* No error: the administrator may have the module loaded by something else. */
 static void tell_unloaded(void)
 {
-	static const char *const folders[] = { "/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib" };
 	bool is_named = names_the_module("/etc/modules");
 	glob_t files = { 0 };
 	char pattern[64];
 	size_t i;
 
-	for (i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
-		snprintf(pattern, sizeof(pattern), "%s/modules-load.d/*.conf", folders[i]);
+	for (i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
+		snprintf(pattern, sizeof(pattern), "%s/modules-load.d/*.conf", prefixes[i]);
 		glob(pattern, i ? GLOB_APPEND : 0, NULL, &files);
 	}
 	for (i = 0; i < files.gl_pathc && !is_named; i++)
@@ -250,15 +252,14 @@ static int lock_folder(void)
 	return -errno;
 }
 
-/* In what systemd reads: a rule that names a unit which is not there does nothing, silently. */
+/* A rule that names a unit which is not there does nothing, silently. */
 static bool unit_is_installed(void)
 {
-	static const char *const folders[] = { "/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib" };
 	char path[64];
 	size_t i;
 
-	for (i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
-		snprintf(path, sizeof(path), "%s/systemd/system/" UNIT ".service", folders[i]);
+	for (i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
+		snprintf(path, sizeof(path), "%s/systemd/system/" UNIT ".service", prefixes[i]);
 		if (!access(path, F_OK))
 			return true;
 	}

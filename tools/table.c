@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /* Tables by libsmartcols, JSON by jansson, and the texts in their cells. */
+#include <err.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pwd.h>
@@ -278,4 +279,13 @@ int table_print_json(const json_t *value)
 	puts(text);
 	free(text);
 	return 0;
+}
+
+bool table_show(const json_t *value, bool as_json, int (*print)(const json_t *value))
+{
+	int err = !value ? -ENOMEM : as_json ? table_print_json(value) : print(value);
+
+	if (err)
+		warnx("%s", strerror(-err));
+	return !err;
 }

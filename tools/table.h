@@ -60,6 +60,12 @@ int table_print(const json_t *rows, const struct column *columns, size_t column_
 /* Prints a value as JSON. 0 or -ENOMEM, as above. */
 int table_print_json(const json_t *value);
 
+/*
+ * Prints it as JSON, or by @print, which returns as table_print() does. False: told why. NULL
+ * is no memory.
+ */
+bool table_show(const json_t *value, bool as_json, int (*print)(const json_t *value));
+
 /* "64M", "1.5G", "17B"; from malloc(). */
 char *bytes_to_text(uint64_t bytes, unsigned int flags);
 

@@ -23,13 +23,7 @@ static bool read_at(int fd, void *into, size_t size, uint64_t offset)
 	return pread(fd, into, size, (off_t)offset) == (ssize_t)size;
 }
 
-/*
- * A descriptor of another process's file, -EINVAL if it is none in memory. The name
- * may be that of anything, a device included, and to open a device could do harm:
- * O_PATH gets hold of it without opening it. Its owner may have a lease of it, for
- * which an open would wait 45 seconds.
- */
-static int open_memory_file(const char *path)
+int memory_file_open(const char *path)
 {
 	char own_path[PATH_SIZE];
 	struct stat stat;
@@ -69,7 +63,7 @@ static bool is_published(int fd, int pid)
 
 int published_open(const char *path, int pid)
 {
-	int fd = open_memory_file(path);
+	int fd = memory_file_open(path);
 
 	if (fd >= 0 && !is_published(fd, pid)) {
 		close(fd);

@@ -22,6 +22,14 @@ struct published {
 #define PUBLISHED_LINK	"/memfd:" STATS_LABEL " (deleted)"
 
 /*
+ * A descriptor of another process's file, -EINVAL if it is none in memory. The name
+ * may be that of anything, a device included, and to open a device could do harm:
+ * O_PATH gets hold of it without opening it. Its owner may have a lease of it, for
+ * which an open would wait 45 seconds: that is -EINVAL, too.
+ */
+int memory_file_open(const char *path);
+
+/*
  * A descriptor of what the process publishes, by that link in /proc/PID/fd. -EINVAL:
  * it is something else; or the errno of who may not, or cannot, open it.
  */

@@ -39,8 +39,8 @@ def rights():
 
 
 class ApiServer(http.server.ThreadingHTTPServer):
-    """@gate: whether DRAConsumableCapacity is on. What is in `failing` is answered with that
-    status; what the manifest's role does not allow, with 403. `used` is what was asked of it."""
+    """@gate: whether DRAConsumableCapacity is on. It answers requests of `failing` with that
+    status, and those that the manifest's role does not allow with 403. `used` is what was asked of it."""
 
     def __init__(self, folder):
         super().__init__(("127.0.0.1", 0), Handler)

@@ -300,32 +300,32 @@ def a_second_end_and_an_unknown_one_are_no_errors():
             nothing_left(node)
 
 
-@with_module
-def another_allocation_of_a_claim_takes_the_place_of_the_first():
+def allocated_anew(name, device, size):
+    """A claim of 8 MiB of node 0 has a file, and is prepared again with another allocation.
+    Returns what is mounted then, and the files in it."""
     with usual_node() as node:
-        claim = Node.api.claim("moved", ("node0", "8Mi"))
+        claim = Node.api.claim(name, ("node0", "8Mi"))
         with claimed(node, claim):
             node.prepared(claim)
             write(f"{MOUNTS}/claim-{claim['uid']}/file", "")
-            Node.api.claim("moved", ("node1", "16Mi"))
+            Node.api.claim(name, (device, size))
             node.prepared(claim)
             line, = mounts()
-            assert ",size=16M," in line and ",node=1," in line, line
-            assert not os.listdir(f"{MOUNTS}/claim-{claim['uid']}")
+            return line, os.listdir(f"{MOUNTS}/claim-{claim['uid']}")
+
+
+@with_module
+def another_allocation_of_a_claim_takes_the_place_of_the_first():
+    line, files = allocated_anew("moved", "node1", "16Mi")
+    assert ",size=16M," in line and ",node=1," in line, line
+    assert not files
 
 
 @with_module
 def a_claim_of_another_size_keeps_its_files():
-    with usual_node() as node:
-        claim = Node.api.claim("grown", ("node0", "8Mi"))
-        with claimed(node, claim):
-            node.prepared(claim)
-            write(f"{MOUNTS}/claim-{claim['uid']}/file", "")
-            Node.api.claim("grown", ("node0", "16Mi"))
-            node.prepared(claim)
-            line, = mounts()
-            assert ",size=16M," in line and ",node=0," in line, line
-            assert os.listdir(f"{MOUNTS}/claim-{claim['uid']}") == ["file"]
+    line, files = allocated_anew("grown", "node0", "16Mi")
+    assert ",size=16M," in line and ",node=0," in line, line
+    assert files == ["file"]
 
 
 @with_module
