@@ -44,7 +44,15 @@ static int place_nearest_node(const nodemask_t *mask, int from)
 	return nearest;
 }
 
-/* Pages on a node that were not onlined as movable; @free ones are in pieces of any size. */
+/* What is free for CMA is for pages that can move. Counters run behind each other. */
+static unsigned long zone_free_pages(struct zone *zone)
+{
+	unsigned long all = zone_page_state(zone, NR_FREE_PAGES);
+
+	return all - min(all, zone_page_state(zone, NR_FREE_CMA_PAGES));
+}
+
+/* Pages of a node but for its movable zone; @free ones are in pieces of any size. */
 static unsigned long node_pages(int node, bool free)
 {
 	struct zone *zone = NODE_DATA(node)->node_zones;
@@ -52,9 +60,20 @@ static unsigned long node_pages(int node, bool free)
 	unsigned long small_pages = 0;
 
 	for (; zone < movable; zone++)
-		small_pages += free ? zone_page_state(zone, NR_FREE_PAGES) :
-				      zone_managed_pages(zone);
+		small_pages += free ? zone_free_pages(zone) : zone_managed_pages(zone);
 	return small_pages >> ACTMEM_PAGE_ORDER;
+}
+
+/* Bytes that are free on a node, but not for regions. */
+static u64 node_movable_bytes(int node)
+{
+	struct zone *zone = NODE_DATA(node)->node_zones;
+	struct zone *movable = zone + ZONE_MOVABLE;
+	unsigned long small_pages = zone_page_state(movable, NR_FREE_PAGES);
+
+	for (; zone < movable; zone++)
+		small_pages += zone_page_state(zone, NR_FREE_CMA_PAGES);
+	return (u64)small_pages << PAGE_SHIFT;
 }
 
 /* Pages that a node could have in all, used or not. */
@@ -79,13 +98,12 @@ static int place_fail(struct actmem_why *why, int err, u32 reason, int node,
 static int place_fail_node(struct actmem_why *why, u32 reason, int node,
 			   unsigned long wanted, unsigned long available)
 {
-	struct zone *movable = &NODE_DATA(node)->node_zones[ZONE_MOVABLE];
 	int err;
 
 	if (reason != ACTMEM_WHY_NODE_FULL)
 		return place_fail(why, -EDQUOT, reason, node, wanted, available);
 	err = place_fail(why, -ENOMEM, ACTMEM_WHY_NODE_FULL, node, wanted, available);
-	why->movable = zone_page_state(movable, NR_FREE_PAGES) << PAGE_SHIFT;
+	why->movable = node_movable_bytes(node);
 	return err;
 }
 

@@ -99,6 +99,53 @@ static uint64_t free_in_huge_blocks(int node)
 	return bytes;
 }
 
+/* Free memory of a node that is for pages that can move; 0 if the kernel does not tell. */
+static uint64_t free_for_movable(int node)
+{
+	FILE *file = fopen("/proc/zoneinfo", "re");
+	uint64_t pages = 0, count;
+	bool is_movable = false;
+	char line[256], name[64];
+	int here = -1, of;
+
+	while (file && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "Node %d, zone %63s", &of, name) == 2) {
+			here = of;
+			is_movable = !strcmp(name, "Movable");
+		} else if (here == node && sscanf(line, " %63s %" SCNu64, name, &count) == 2 &&
+			   !strcmp(name, is_movable ? "nr_free_pages" : "nr_free_cma")) {
+			pages += count;
+		}
+	}
+	if (file)
+		fclose(file);
+	return pages * SMALL_BYTES;
+}
+
+/* The driver's pages do not move: what is for others that do, it does not get. */
+static int check_movable(json_t *findings, const json_t *nodes)
+{
+	const json_t *node;
+	int err = 0;
+	size_t i;
+
+	json_array_foreach(nodes, i, node) {
+		uint64_t movable = free_for_movable((int)number_of(node, "node"));
+		char *text;
+
+		if (movable < number_of(node, "total_bytes") / 16)
+			continue;
+		text = bytes_to_text(movable, 0);
+		err = text ? add_finding(findings, "movable memory", CHECK_NOTE, NULL,
+					 "node %" PRIu64 ": %s of what is free are for pages that can move, in a movable zone or for CMA, and not for regions; what is kept for kexec handover is for all with kho=off on the kernel's command line",
+					 number_of(node, "node"), text) : -ENOMEM;
+		free(text);
+		if (err)
+			break;
+	}
+	return err;
+}
+
 /* The driver takes huge pages from free memory that is contiguous. */
 static int check_contiguous(json_t *findings, const json_t *nodes)
 {
@@ -167,7 +214,9 @@ static int check_hugetlb(json_t *findings, const json_t *nodes)
 
 int check_pages(json_t *findings, const json_t *nodes, bool has_driver)
 {
-	return has_driver ? check_contiguous(findings, nodes) : check_hugetlb(findings, nodes);
+	if (!has_driver)
+		return check_hugetlb(findings, nodes);
+	return check_contiguous(findings, nodes) ?: check_movable(findings, nodes);
 }
 
 int check_pools(json_t *findings, const json_t *nodes, bool has_driver)

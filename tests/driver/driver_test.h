@@ -316,6 +316,23 @@ static inline size_t node_memory(int node, const char *key)
 	return bytes;
 }
 
+/* What /proc/zoneinfo counts in pages, by that name, over the zones of a node. */
+static inline size_t zones_memory(int node, const char *name)
+{
+	FILE *file = fopen("/proc/zoneinfo", "re");
+	char line[256], found[64];
+	size_t pages = 0, count;
+	int here = -1;
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "Node %d, zone", &here) != 1 && here == node &&
+		    sscanf(line, " %63s %zu", found, &count) == 2 && !strcmp(found, name))
+			pages += count;
+	if (file)
+		fclose(file);
+	return pages * 4096;
+}
+
 /* The node of each small page, all of which must be the same; -1 if not. */
 static inline int node_of(char *memory)
 {

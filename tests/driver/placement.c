@@ -193,6 +193,52 @@ TEST_F(placement, a_node_filled_by_regions)
 	EXPECT_EQ(0, node_sum("region_bytes"));
 }
 
+/* Debian's 7.2 has CMA, and 6.12 has not; the tests' machine has some of it, by cma=. */
+static bool kernel_has_cma(void)
+{
+	FILE *file = fopen("/proc/meminfo", "re");
+	bool has_cma = false;
+	char line[256];
+
+	while (file && fgets(line, sizeof(line), file))
+		has_cma = has_cma || !strncmp(line, "CmaTotal:", 9);
+	if (file)
+		fclose(file);
+	return has_cma;
+}
+
+/* The last node that has memory for CMA, of which that much is free. */
+static int node_with_cma(int nodes, size_t *bytes)
+{
+	while (nodes--) {
+		*bytes = zones_memory(nodes, "nr_free_cma");
+		if (*bytes)
+			return nodes;
+	}
+	return -1;
+}
+
+/* As its pages move, to make room, and those of regions do not. */
+TEST_F(placement, memory_for_cma_is_not_there)
+{
+	struct actmem_ioctl_create arg;
+	size_t unused, cma;
+	int node;
+
+	if (!kernel_has_cma())
+		return;
+	ASSERT_EQ(0, put("/proc/sys/vm/drop_caches", "3"));
+	node = node_with_cma(self->nodes, &cma);
+	ASSERT_LE(0, node);
+	unused = zones_memory(node, "nr_free_pages") + zones_memory(node, "count:");
+	/* More than the node could have, which is refused by what is free. */
+	arg = region_on(2 * node_memory(node, "MemTotal") / PAGE_BYTES, ACTMEM_POLICY_BIND, 1 << node);
+	EXPECT_EQ(-ENOMEM, create(self->device, &arg));
+	EXPECT_EQ(ACTMEM_WHY_NODE_FULL, arg.why.reason);
+	EXPECT_LE(cma / 2, arg.why.movable);
+	EXPECT_LE(arg.why.available, unused - cma / 2);
+}
+
 /* Where no node is named, it is that of the processor. */
 TEST_F(placement, preferred)
 {

@@ -62,21 +62,7 @@ static inline void wait_ready(int node, long pages)
  */
 static inline size_t unused_memory(int node)
 {
-	FILE *file = fopen("/proc/zoneinfo", "re");
-	size_t pages = 0, count;
-	char line[256];
-	int here = -1;
-
-	while (file && fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "Node %d, zone", &here) == 1 || here != node)
-			continue;
-		if (sscanf(line, " nr_free_pages %zu", &count) == 1 ||
-		    sscanf(line, " count: %zu", &count) == 1)
-			pages += count;
-	}
-	if (file)
-		fclose(file);
-	return pages * 4096;
+	return zones_memory(node, "nr_free_pages") + zones_memory(node, "count:");
 }
 
 static inline int create_on(int device, int node, size_t pages)

@@ -90,6 +90,7 @@ PROGRAMS = {
 def outputs():
     """What the programs print, all of them in one machine."""
     words = ["tests/vm/run", "--kernel", KERNEL, "--numa", "2", "--memory", "2G",
+             "--parameter", "movablecore=256M",
              "--env", f"LD_LIBRARY_PATH={LIBRARIES}"]
     for file in (ACTMEM, ACTMEM_BENCH, HOLDER, MODELS, os.path.join(LIBRARIES, "libactmem.so.0"),
                  os.path.join(LIBRARIES, "libactmem_preload.so")):
@@ -153,6 +154,11 @@ def the_doctor_finds_the_driver_and_its_settings():
     for found in (before, after):
         assert found["driver"]["state"] == "ok", found
         assert found["contiguous memory"]["state"] in ("ok", "fix"), found
+        # 128 MiB of each node.
+        assert found["movable memory"]["state"] == "note", found
+        told = re.search(r"^node 1: ([0-9.]+)M of what is free are for pages that can move",
+                         found["movable memory"]["finding"])
+        assert 64 < float(told[1]) <= 128, found
         assert found["NUMA balancing"]["state"] in ("ok", "fix"), found
     assert before["pool"]["state"] == "fix" and "no warm pool" in before["pool"]["finding"]
     assert before["limit"]["state"] == "ok", before

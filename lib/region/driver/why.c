@@ -31,7 +31,7 @@ static void tell_full_node(int error, const struct actmem_why *why, bool may_go_
 	     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted));
 	tell_other_nodes(may_go_elsewhere);
 	if (why->movable)
-		fail_more(" (%s more are free there, but were onlined as movable, which cannot be pinned)",
+		fail_more(" (%s more are free there, but for pages that can move, in a movable zone or for CMA, and cannot be pinned)",
 			  BYTES_TEXT(why->movable));
 }
 
