@@ -144,6 +144,6 @@ bool setting_to_save(const char *name, const uint64_t *given, uint64_t *bytes)
 	if (given)
 		*bytes = *given;
 	if (err)
-		warnx("cannot read " DRIVER_SYSFS "/%s: %s; nothing is saved", name, strerror(-err));
+		warnx("cannot read " DRIVER_SYSFS "/%s: %s", name, strerror(-err));
 	return !err;
 }
