@@ -318,6 +318,7 @@ void actmem_quarantine(struct folio *folio);
 
 /* place.c */
 unsigned long actmem_node_capacity(int node);
+bool actmem_wait_for_page(unsigned int *waits);
 int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create *arg);
 void actmem_choose(const struct actmem_region *region, unsigned long wanted,
 		   struct actmem_choice *choice);

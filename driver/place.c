@@ -21,6 +21,9 @@
 
 /* How often a node has to have had a page, and the caller none, to say why. */
 #define FULL_TRIES	4
+/* How often a node that has none is asked again, and after how long. */
+#define FULL_WAITS	8
+#define FULL_REST	msecs_to_jiffies(10)
 
 static nodemask_t place_allowed_nodes(void)
 {
@@ -238,6 +241,20 @@ int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create 
 }
 
 /*
+ * Waits before a node is asked once more that had no page, unless it was asked often:
+ * @waits, from 0. Where much of what is free is for CMA, the kernel gives up with page
+ * cache left that it then reclaims in the background.
+ */
+bool actmem_wait_for_page(unsigned int *waits)
+{
+	if (*waits == FULL_WAITS)
+		return false;
+	++*waits;
+	schedule_timeout_killable(FULL_REST);
+	return true;
+}
+
+/*
  * ENOSPC if the node has none. If it has one, but not for the caller, that has become
  * free just now, or it is the memory cgroup that is full, where pages from the pools do
  * not count. Where pages come and go, one answer is not enough.
@@ -340,7 +357,7 @@ struct folio *actmem_place_page(struct actmem_region *region, unsigned long inde
 				struct actmem_choice *choice, struct actmem_why *why)
 {
 	bool interleave = region->policy == ACTMEM_POLICY_INTERLEAVE;
-	unsigned int count = nodes_weight(choice->nodes), i = index % count;
+	unsigned int count = nodes_weight(choice->nodes), i = index % count, waits = 0;
 	unsigned long wanted, placed;
 	struct folio *folio;
 	u32 reason;
@@ -352,8 +369,12 @@ struct folio *actmem_place_page(struct actmem_region *region, unsigned long inde
 		reason = place_reason(folio);
 		if (reason == ACTMEM_WHY_NONE)
 			return folio;
-		if (interleave || !--count)
+		if (interleave || count == 1) {
+			if (reason == ACTMEM_WHY_NODE_FULL && actmem_wait_for_page(&waits))
+				continue;
 			break;
+		}
+		count--;
 		node_clear(node, choice->nodes);
 		choice->placed_here = 0;
 	}

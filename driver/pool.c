@@ -300,19 +300,22 @@ static void pool_aim(struct actmem_pool *pool, unsigned long target)
 static int pool_fill(struct actmem_pool *pool)
 {
 	unsigned long size, target = pool->target;
+	unsigned int waits = 0;
 	int err;
 
 	do {
 		err = pool_grow(pool, RESERVE_GFP);
+		if (err > 0)
+			waits = 0;
 		cond_resched();
-	} while (err > 0 && !signal_pending(current));
+	} while ((err > 0 || (err && actmem_wait_for_page(&waits))) && !signal_pending(current));
 	if (!err)
 		return 0;
 	spin_lock(&pool->lock);
 	size = pool_size(pool);
 	pool->target = min(target, size);
 	spin_unlock(&pool->lock);
-	if (err > 0)
+	if (err > 0 || signal_pending(current))
 		return -EINTR;
 	pr_warn("actmem: the pool of node %d has %llu bytes of %llu wanted: no more can be had there; free memory, and write pool_bytes again\n",
 		pool->node, size * ACTMEM_PAGE_BYTES, target * ACTMEM_PAGE_BYTES);
