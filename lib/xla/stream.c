@@ -59,12 +59,27 @@ static int no_memory(char *words)
 	return -ENOMEM;
 }
 
+/* A stream may still have to look at words of it, whatever is in them. */
+static void free_words(struct lane *lane)
+{
+	unsigned int i;
+
+	for (i = 0; i < CHECKS; i++)
+		if (lane->checks[i].passed)
+			cuda.cuEventSynchronize(lane->checks[i].passed);
+	if (lane->mend)
+		cuda.cuStreamSynchronize(lane->mend);
+	cuda.cuMemFreeHost(lane->tokens);
+}
+
 /* With its context current. Frees what is left; fails for what has gone with the context. */
 static void free_device_side(struct lane *lane)
 {
 	struct mark *mark;
 	unsigned int i;
 
+	if (lane->tokens)
+		free_words(lane);
 	for (i = 0; i < SLOTS; i++) {
 		if (lane->slots[i].filled)
 			cuda.cuEventDestroy_v2(lane->slots[i].filled);
@@ -87,8 +102,6 @@ static void free_device_side(struct lane *lane)
 		cuda.cuStreamDestroy_v2(lane->late);
 	if (lane->mend)
 		cuda.cuStreamDestroy_v2(lane->mend);
-	if (lane->tokens)
-		cuda.cuMemFreeHost(lane->tokens);
 	if (lane->ring)
 		cuda.cuMemFree_v2(lane->ring);
 }

@@ -150,6 +150,8 @@ CUresult stream_do(CUstream stream, const struct operation *operation);
 CUresult stream_wait_idle(CUstream stream);
 void streams_wait_idle(CUcontext context, bool blocking_only);
 void streams_wait_executing(void);
+/* Whether one is still to look at a word of that memory. */
+bool streams_wait_for_word(const char *base, size_t bytes);
 void streams_end_context(CUcontext context);
 bool stream_is_in_host_function(void);
 

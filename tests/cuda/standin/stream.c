@@ -20,7 +20,7 @@ struct CUstream_st {
 	unsigned int flags;
 	bool alive;			/* for its user */
 	bool working;			/* its thread is there */
-	bool executing;			/* without the lock */
+	const struct operation *executing;	/* without the lock */
 	struct operation *first, **last;
 };
 
@@ -34,7 +34,7 @@ void stream_count(struct standin_counts *counts)
 
 	for (stream = streams; stream; stream = stream->next) {
 		counts->streams += stream->alive || stream->working;
-		counts->operations += stream->executing;
+		counts->operations += !!stream->executing;
 		for (operation = stream->first; operation; operation = operation->next)
 			counts->operations++;
 	}
@@ -63,6 +63,27 @@ void streams_wait_idle(CUcontext context, bool blocking_only)
 			stream = streams;
 		}
 	}
+}
+
+static bool waits_for_word(const struct operation *operation, const char *base, size_t bytes)
+{
+	return operation->kind == OPERATION_WAIT_VALUE && operation->from >= base &&
+	       operation->from < base + bytes;
+}
+
+bool streams_wait_for_word(const char *base, size_t bytes)
+{
+	const struct CUstream_st *stream;
+	const struct operation *operation;
+
+	for (stream = streams; stream; stream = stream->next) {
+		if (stream->executing && waits_for_word(stream->executing, base, bytes))
+			return true;
+		for (operation = stream->first; operation; operation = operation->next)
+			if (waits_for_word(operation, base, bytes))
+				return true;
+	}
+	return false;
 }
 
 void streams_wait_executing(void)
@@ -188,11 +209,11 @@ static void *work(void *data)
 		if (failure)
 			stream->context->poison = failure;
 		if (!failure) {
-			stream->executing = true;
+			stream->executing = operation;
 			leave();
 			execute(stream, operation);
 			enter_quietly();
-			stream->executing = false;
+			stream->executing = NULL;
 		}
 		if (operation->kind == OPERATION_RECORD)
 			record_reach(operation->record);
