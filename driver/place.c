@@ -47,7 +47,7 @@ static int place_nearest_node(const nodemask_t *mask, int from)
 	return nearest;
 }
 
-/* What is free for CMA is for pages that can move. Counters run behind each other. */
+/* Pages that can move get those for CMA, and regions none. Counters run behind each other. */
 static unsigned long zone_free_pages(struct zone *zone)
 {
 	unsigned long all = zone_page_state(zone, NR_FREE_PAGES);

@@ -168,8 +168,8 @@ struct actmem_ioctl_query {
  * @node: the node that @reason speaks of, or -1
  * @wanted: bytes wanted from that node, or under that limit; of POISON, where the
  *	page is: its offset in the region it belongs to
- * @available: bytes that this node had to give (in pages of this size, but what
- *	is for pages that can move), that were left under the limit, or that the memory
+ * @available: bytes that this node had to give (in pages of this size, without
+ *	those for pages that can move), that were left under the limit, or that the memory
  *	or dmem cgroup let the call have
  * @movable: bytes free on that node that cannot be pinned, as they are for
  *	pages that can move: in its movable zone, or for CMA

@@ -333,6 +333,15 @@ static inline size_t zones_memory(int node, const char *name)
 	return pages * 4096;
 }
 
+/*
+ * Free pages, with those that each processor keeps at hand, of which
+ * MemFree knows nothing.
+ */
+static inline size_t unused_memory(int node)
+{
+	return zones_memory(node, "nr_free_pages") + zones_memory(node, "count:");
+}
+
 /* The node of each small page, all of which must be the same; -1 if not. */
 static inline int node_of(char *memory)
 {

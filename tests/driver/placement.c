@@ -230,7 +230,7 @@ TEST_F(placement, memory_for_cma_is_not_there)
 	ASSERT_EQ(0, put("/proc/sys/vm/drop_caches", "3"));
 	node = node_with_cma(self->nodes, &cma);
 	ASSERT_LE(0, node);
-	unused = zones_memory(node, "nr_free_pages") + zones_memory(node, "count:");
+	unused = unused_memory(node);
 	/* More than the node could have, which is refused by what is free. */
 	arg = region_on(2 * node_memory(node, "MemTotal") / PAGE_BYTES, ACTMEM_POLICY_BIND, 1 << node);
 	EXPECT_EQ(-ENOMEM, create(self->device, &arg));

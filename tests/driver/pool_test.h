@@ -56,15 +56,6 @@ static inline void wait_ready(int node, long pages)
 		usleep(20000);
 }
 
-/*
- * Free pages, with those that each processor keeps at hand, of which
- * MemFree knows nothing.
- */
-static inline size_t unused_memory(int node)
-{
-	return zones_memory(node, "nr_free_pages") + zones_memory(node, "count:");
-}
-
 static inline int create_on(int device, int node, size_t pages)
 {
 	struct actmem_ioctl_create arg = region_on(pages, ACTMEM_POLICY_BIND, 1 << node);
