@@ -5,6 +5,6 @@
 CHECKS += deb
 
 .PHONY: check-deb
-check-deb: $(VENV)/.ready
+check-deb: $(VENV)/.ready $(B)/tests/preload/programs/musl
 	@scripts/setup packages build demo deb
 	@tests/deb/run
