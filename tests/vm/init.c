@@ -117,7 +117,7 @@ static int open_serial(const char *path)
 /* Reads what there is of a small file; "" where there is none. */
 static char *slurp(const char *path)
 {
-	static char text[65536];
+	static char text[1 << 18];
 	ssize_t length = 0, got;
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
@@ -227,13 +227,32 @@ static long meminfo_kib(const char *meminfo, const char *name)
 	return line ? atol(line + strlen(name)) : 0;
 }
 
+/*
+ * The percpu allocator keeps a chunk at hand, with a table of 4 MiB of who pays for it,
+ * from vmalloc. "Percpu:" counts the pages of chunks alone.
+ */
+static long percpu_tables_kib(void)
+{
+	long pages = 0, here;
+	char *line, *count;
+
+	for (line = strtok(slurp("/proc/vmallocinfo"), "\n"); line; line = strtok(NULL, "\n")) {
+		count = strstr(line, " pages=");
+		if (strstr(line, " pcpu_") && count && sscanf(count, " pages=%ld", &here) == 1)
+			pages += here;
+	}
+	return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
 /* What the kernel has taken for itself and knows what for. */
 static long kernel_kib(void)
 {
+	long tables = percpu_tables_kib();
 	const char *meminfo = slurp("/proc/meminfo");
 
-	return meminfo_kib(meminfo, "\nSlab:") + meminfo_kib(meminfo, "\nKernelStack:") +
-	       meminfo_kib(meminfo, "\nPageTables:") + meminfo_kib(meminfo, "\nPercpu:");
+	return tables + meminfo_kib(meminfo, "\nSlab:") +
+	       meminfo_kib(meminfo, "\nKernelStack:") + meminfo_kib(meminfo, "\nPageTables:") +
+	       meminfo_kib(meminfo, "\nPercpu:");
 }
 
 /*
