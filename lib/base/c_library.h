@@ -3,8 +3,12 @@
  * Included first in every file, by the Makefile. glibc 2.38 and later give strtoul() and
  * sscanf() other names wherever there is _GNU_SOURCE, so that "0b1" is a number to them:
  * with those names the libraries would load neither beside an older glibc nor, as the
- * preload has to, beside musl.
+ * preload has to, beside musl. Nor has musl the functions that check what they write,
+ * which packages are built with, and which Ubuntu's compiler takes by itself.
  */
+#ifdef ACTMEM_PRELOAD
+#undef _FORTIFY_SOURCE
+#endif
 #include <features.h>
 
 #ifdef __GLIBC_USE_C2X_STRTOL

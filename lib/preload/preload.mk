@@ -17,9 +17,7 @@ ALL += $(PRELOAD_LIBRARY)
 $(PRELOAD_OBJECTS): EXTRA_CFLAGS = -fno-builtin-malloc -fno-builtin-calloc \
 	-fno-builtin-realloc -fno-builtin-free -ftls-model=initial-exec
 
-# Functions that check, which packages are built with, are glibc's alone: with them the
-# library would not load beside musl. By -Wp, as Fedora's flags switch them on.
-$(PRELOAD_OBJECTS) $(PRELOAD_LIB_OBJECTS): ALL_CFLAGS += -Wp,-U_FORTIFY_SOURCE
+$(PRELOAD_OBJECTS) $(PRELOAD_LIB_OBJECTS): ALL_CFLAGS += -DACTMEM_PRELOAD
 
 $(B)/obj/lib/preload/cuda/library.o: EXTRA_CFLAGS += -DLIB_SONAME='"$(LIB_SONAME)"'
 
