@@ -69,110 +69,135 @@ int check_driver(json_t *findings, const json_t *driver, bool *is_usable)
 	return err;
 }
 
-/* Free memory of a node in blocks of 2 MiB and more; 0 if the kernel does not tell. */
-static uint64_t free_in_huge_blocks(int node)
+/* What is free of a node. */
+struct free_memory {
+	uint64_t huge_bytes;	/* in blocks of 2 MiB and more, CMA's too, not the movable zone's */
+	uint64_t movable_bytes;	/* for pages that can move: in the movable zone, */
+	uint64_t cma_bytes;	/* and for CMA, which is contiguous */
+};
+
+static uint64_t huge_bytes_of(const char *counts)
 {
-	char text[8192], *line, *state;
-	uint64_t bytes = 0;
+	uint64_t count, bytes = 0;
+	unsigned int order;
+	char *end;
 
-	if (sysfile_read("/proc/buddyinfo", text, sizeof(text)))
-		return 0;
-	for (line = strtok_r(text, "\n", &state); line; line = strtok_r(NULL, "\n", &state)) {
-		unsigned int order;
-		int of, length;
-		char *at;
-
-		if (sscanf(line, "Node %d, zone %*s%n", &of, &length) != 1 || of != node)
-			continue;
-		at = line + length;
-		for (order = 0; *at; order++) {
-			char *end;
-			uint64_t count = strtoull(at, &end, 10);
-
-			if (end == at)
-				break;
-			at = end;
-			if (order >= HUGE_ORDER)
-				bytes += count * (SMALL_BYTES << order);
-		}
+	for (order = 0; count = strtoull(counts, &end, 10), end != counts; order++, counts = end) {
+		if (order >= HUGE_ORDER)
+			bytes += count * (SMALL_BYTES << order);
 	}
 	return bytes;
 }
 
-/* Free memory of a node that is for pages that can move; 0 if the kernel does not tell. */
-static uint64_t free_for_movable(int node)
+/* Each returns whether the kernel tells. */
+static bool read_blocks(int node, struct free_memory *memory)
+{
+	char text[8192], zone[32], *line, *state;
+	bool is_told = false;
+	int of, length;
+
+	if (sysfile_read("/proc/buddyinfo", text, sizeof(text)))
+		return false;
+	for (line = strtok_r(text, "\n", &state); line; line = strtok_r(NULL, "\n", &state)) {
+		if (sscanf(line, "Node %d, zone %31s%n", &of, zone, &length) != 2 || of != node)
+			continue;
+		is_told = true;
+		if (strcmp(zone, "Movable"))
+			memory->huge_bytes += huge_bytes_of(line + length);
+	}
+	return is_told;
+}
+
+static bool read_zones(int node, struct free_memory *memory)
 {
 	FILE *file = fopen("/proc/zoneinfo", "re");
-	uint64_t pages = 0, count;
-	bool is_movable = false;
+	bool is_movable = false, is_told = false;
 	char line[256], name[64];
 	int here = -1, of;
+	uint64_t count;
 
 	while (file && fgets(line, sizeof(line), file)) {
 		if (sscanf(line, "Node %d, zone %63s", &of, name) == 2) {
 			here = of;
 			is_movable = !strcmp(name, "Movable");
-		} else if (here == node && sscanf(line, " %63s %" SCNu64, name, &count) == 2 &&
-			   !strcmp(name, is_movable ? "nr_free_pages" : "nr_free_cma")) {
-			pages += count;
+			is_told |= here == node;
+		} else if (here == node && sscanf(line, " %63s %" SCNu64, name, &count) == 2) {
+			if (is_movable && !strcmp(name, "nr_free_pages"))
+				memory->movable_bytes += count * SMALL_BYTES;
+			else if (!is_movable && !strcmp(name, "nr_free_cma"))
+				memory->cma_bytes += count * SMALL_BYTES;
 		}
 	}
 	if (file)
 		fclose(file);
-	return pages * SMALL_BYTES;
+	return is_told;
 }
 
 /* The driver's pages do not move: what is for others that do, it does not get. */
-static int check_movable(json_t *findings, const json_t *nodes)
+static int check_movable(json_t *findings, uint64_t node, uint64_t total,
+			 const struct free_memory *memory)
 {
-	const json_t *node;
-	int err = 0;
-	size_t i;
+	uint64_t movable = memory->movable_bytes + memory->cma_bytes;
+	char *text;
+	int err;
 
-	json_array_foreach(nodes, i, node) {
-		uint64_t movable = free_for_movable((int)number_of(node, "node"));
-		char *text;
-
-		if (movable < number_of(node, "total_bytes") / 16)
-			continue;
-		text = bytes_to_text(movable, 0);
-		err = text ? add_finding(findings, "movable memory", CHECK_NOTE, NULL,
-					 "node %" PRIu64 ": %s of what is free are for pages that can move, in a movable zone or for CMA, and not for regions; what is kept for kexec handover is for all with kho=off on the kernel's command line",
-					 number_of(node, "node"), text) : -ENOMEM;
-		free(text);
-		if (err)
-			break;
-	}
+	if (movable < total / 16)
+		return 0;
+	text = bytes_to_text(movable, 0);
+	err = text ? add_finding(findings, "movable memory", CHECK_NOTE, NULL,
+				 "node %" PRIu64 ": %s of what is free are for pages that can move, in a movable zone or for CMA, and not for regions; what is kept for kexec handover is for all with kho=off on the kernel's command line",
+				 node, text) : -ENOMEM;
+	free(text);
 	return err;
 }
 
 /* The driver takes huge pages from free memory that is contiguous. */
-static int check_contiguous(json_t *findings, const json_t *nodes)
+static int check_contiguous(json_t *findings, uint64_t node, uint64_t all,
+			    const struct free_memory *memory, bool *is_good)
 {
-	const json_t *node;
+	uint64_t others = memory->movable_bytes + memory->cma_bytes;
+	uint64_t huge = memory->huge_bytes > memory->cma_bytes ?
+			memory->huge_bytes - memory->cma_bytes : 0;
+	char *text;
+	int err;
+
+	if (all <= others || huge >= (all - others) / 2)
+		return 0;
+	*is_good = false;
+	text = bytes_to_text(huge, 0);
+	err = text ? add_finding(findings, "contiguous memory", CHECK_FIX,
+				 "as root, while no job runs: echo 1 > /proc/sys/vm/compact_memory; a pool that is filled at boot does not need it",
+				 "node %" PRIu64 ": %s in blocks of 2 MiB, less than half of what is free for regions",
+				 node, text) : -ENOMEM;
+	free(text);
+	return err;
+}
+
+static int check_free(json_t *findings, const json_t *nodes)
+{
+	json_t *movable = json_array();
+	int err = movable ? 0 : -ENOMEM;
 	bool is_good = true;
+	const json_t *node;
 	size_t i;
 
 	json_array_foreach(nodes, i, node) {
-		uint64_t all = number_of(node, "free_bytes");
-		uint64_t huge = free_in_huge_blocks((int)number_of(node, "node"));
-		char *text;
-		int err;
+		uint64_t number = number_of(node, "node");
+		struct free_memory memory = { 0 };
 
-		if (!huge || huge >= all / 2)
+		if (err || !read_blocks((int)number, &memory) || !read_zones((int)number, &memory))
 			continue;
-		is_good = false;
-		text = bytes_to_text(huge, 0);
-		err = text ? add_finding(findings, "contiguous memory", CHECK_FIX,
-					 "as root, while no job runs: echo 1 > /proc/sys/vm/compact_memory; a pool that is filled at boot does not need it",
-					 "node %" PRIu64 ": %s in blocks of 2 MiB, less than half of what is free",
-					 number_of(node, "node"), text) : -ENOMEM;
-		free(text);
-		if (err)
-			return err;
+		err = check_contiguous(findings, number, number_of(node, "free_bytes"), &memory,
+				       &is_good) ?:
+		      check_movable(movable, number, number_of(node, "total_bytes"), &memory);
 	}
-	return is_good ? add_finding(findings, "contiguous memory", CHECK_OK, NULL,
-				     "free memory lies in blocks of 2 MiB and more") : 0;
+	if (!err && is_good)
+		err = add_finding(findings, "contiguous memory", CHECK_OK, NULL,
+				  "free memory lies in blocks of 2 MiB and more");
+	if (!err && json_array_extend(findings, movable))
+		err = -ENOMEM;
+	json_decref(movable);
+	return err;
 }
 
 /* Without the driver huge pages are those of hugetlb, or transparent ones. */
@@ -216,7 +241,7 @@ int check_pages(json_t *findings, const json_t *nodes, bool has_driver)
 {
 	if (!has_driver)
 		return check_hugetlb(findings, nodes);
-	return check_contiguous(findings, nodes) ?: check_movable(findings, nodes);
+	return check_free(findings, nodes);
 }
 
 int check_pools(json_t *findings, const json_t *nodes, bool has_driver)

@@ -11,6 +11,8 @@
  * holder mount FOLDER OPTIONS -- PROGRAM... runs it while the driver's file system is
  * mounted there.
  *
+ * holder instead FILE OF -- PROGRAM... runs it while FILE is what OF reads as.
+ *
  * holder limited PROGRAM... runs it, as root, without the right to lock any memory.
  */
 #include <stdbool.h>
@@ -81,6 +83,22 @@ static int mount_and_run(const char *folder, const char *options, char **program
 	return status;
 }
 
+static int run_instead(const char *file, const char *of, char **program)
+{
+	int status;
+
+	if (mount(file, of, NULL, MS_BIND, NULL)) {
+		perror(of);
+		return 1;
+	}
+	status = run(program);
+	if (umount(of)) {
+		perror(of);
+		return 1;
+	}
+	return status;
+}
+
 static int run_limited(char **program)
 {
 	if (prctl(PR_CAPBSET_DROP, CAP_IPC_LOCK, 0, 0, 0)) {
@@ -144,6 +162,8 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(argv[1], "mount") && argc > 5)
 		return mount_and_run(argv[2], argv[3], argv + 5);
+	if (!strcmp(argv[1], "instead") && argc > 5)
+		return run_instead(argv[2], argv[3], argv + 5);
 	if (!strcmp(argv[1], "limited"))
 		return run_limited(argv + 2);
 	if (actmem_open(&am, NULL))

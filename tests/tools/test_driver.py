@@ -27,6 +27,13 @@ PROGRAMS = {
                f"echo {8 * MIB} >node1/pool_bytes && while read ready <node1/pool_free_bytes && "
                f"[ $ready != {8 * MIB} ]; do :; done; {ACTMEM} doctor --json; "
                "echo max >user_limit_bytes && echo 0 >node1/pool_bytes"],
+    # Node 0 has no huge block but in its movable zone.
+    "broken": ["/bin/sh", "-c",
+               "{ echo 'Node 0, zone Normal 9 9 9 9 9 9 9 9 900 0 0'; "
+               "echo 'Node 0, zone Movable 0 0 0 0 0 0 0 0 0 0 900'; "
+               "echo 'Node 1, zone Normal 0 0 0 0 0 0 0 0 0 900 0'; } >/tmp/blocks; "
+               f"{HOLDER} instead /tmp/blocks /proc/buddyinfo -- {ACTMEM} doctor --json; "
+               "[ $? = 1 ]"],
     "held": [ACTMEM, "run", "--nodes", "0,1", "--policy", "interleave", *HOLD, ACTMEM, "info",
              "--json"],
     # Lines that begin with # are the machine's.
@@ -164,6 +171,16 @@ def the_doctor_finds_the_driver_and_its_settings():
     assert before["limit"]["state"] == "ok", before
     assert after["pool"]["state"] == "ok" and "8M ready" in after["pool"]["finding"], after
     assert after["limit"]["state"] == "note" and "32M" in after["limit"]["finding"], after
+
+
+@case
+def the_doctor_finds_free_memory_without_huge_blocks():
+    found = json.loads(outputs()["broken"])
+    (told,) = [each for each in found if each["check"] == "contiguous memory"]
+    assert told["state"] == "fix" and "compact_memory" in told["fix"], told
+    assert told["finding"].startswith("node 0: 0B in blocks of 2 MiB"), told
+    checks = [each["check"] for each in found]
+    assert checks.index("contiguous memory") < checks.index("movable memory"), checks
 
 
 @case
