@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +48,7 @@ static struct stat file_of(const char *name)
 /* What `actmem list` has it from. */
 static bool is_shown_by_name(const struct actmem_region *region)
 {
-	char link[64], shown[256] = "", full[256];
+	char link[64], shown[PATH_MAX] = "", full[PATH_MAX];
 
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", actmem_region_fd(region));
 	if (readlink(link, shown, sizeof(shown) - 1) < 0 || !realpath(path, full))
