@@ -134,41 +134,41 @@ static bool read_zones(int node, struct free_memory *memory)
 }
 
 /* The driver's pages do not move: what is for others that do, it does not get. */
-static int check_movable(json_t *findings, uint64_t node, uint64_t total,
-			 const struct free_memory *memory)
+static int check_movable(json_t *findings, const json_t *facts, const struct free_memory *memory)
 {
 	uint64_t movable = memory->movable_bytes + memory->cma_bytes;
 	char *text;
 	int err;
 
-	if (movable < total / 16)
+	if (movable < number_of(facts, "total_bytes") / 16)
 		return 0;
 	text = bytes_to_text(movable, 0);
 	err = text ? add_finding(findings, "movable memory", CHECK_NOTE, NULL,
 				 "node %" PRIu64 ": %s of what is free are for pages that can move, in a movable zone or for CMA, and not for regions; what is kept for kexec handover is for all with kho=off on the kernel's command line",
-				 node, text) : -ENOMEM;
+				 number_of(facts, "node"), text) : -ENOMEM;
 	free(text);
 	return err;
 }
 
-/* The driver takes huge pages from free memory that is contiguous. */
-static int check_contiguous(json_t *findings, uint64_t node, uint64_t all,
+/* The driver takes huge pages from free memory that is contiguous, unless a node is used up. */
+static int check_contiguous(json_t *findings, const json_t *facts,
 			    const struct free_memory *memory, bool *is_good)
 {
+	uint64_t all = number_of(facts, "free_bytes"), total = number_of(facts, "total_bytes");
 	uint64_t others = memory->movable_bytes + memory->cma_bytes;
 	uint64_t huge = memory->huge_bytes > memory->cma_bytes ?
 			memory->huge_bytes - memory->cma_bytes : 0;
 	char *text;
 	int err;
 
-	if (all <= others || huge >= (all - others) / 2)
+	if (all < others + total / 16 || huge >= (all - others) / 2)
 		return 0;
 	*is_good = false;
 	text = bytes_to_text(huge, 0);
 	err = text ? add_finding(findings, "contiguous memory", CHECK_FIX,
 				 "as root, while no job runs: echo 1 > /proc/sys/vm/compact_memory; a pool that is filled at boot does not need it",
 				 "node %" PRIu64 ": %s in blocks of 2 MiB, less than half of what is free for regions",
-				 node, text) : -ENOMEM;
+				 number_of(facts, "node"), text) : -ENOMEM;
 	free(text);
 	return err;
 }
@@ -182,14 +182,13 @@ static int check_free(json_t *findings, const json_t *nodes)
 	size_t i;
 
 	json_array_foreach(nodes, i, node) {
-		uint64_t number = number_of(node, "node");
+		int number = (int)number_of(node, "node");
 		struct free_memory memory = { 0 };
 
-		if (err || !read_blocks((int)number, &memory) || !read_zones((int)number, &memory))
+		if (err || !read_blocks(number, &memory) || !read_zones(number, &memory))
 			continue;
-		err = check_contiguous(findings, number, number_of(node, "free_bytes"), &memory,
-				       &is_good) ?:
-		      check_movable(movable, number, number_of(node, "total_bytes"), &memory);
+		err = check_contiguous(findings, node, &memory, &is_good) ?:
+		      check_movable(movable, node, &memory);
 	}
 	if (!err && is_good)
 		err = add_finding(findings, "contiguous memory", CHECK_OK, NULL,
