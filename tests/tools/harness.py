@@ -7,6 +7,7 @@ import fcntl
 import glob
 import os
 import pty
+import select
 import shutil
 import struct
 import subprocess
@@ -236,14 +237,21 @@ def on_terminal(*arguments, columns=0, status=0):
     output of that width."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
-    result = subprocess.run([ACTMEM, *arguments], stdin=subprocess.DEVNULL,
-                            stdout=theirs if columns else subprocess.DEVNULL, stderr=theirs,
-                            timeout=60, env=clean_environment(), check=False)
-    os.close(theirs)
-    told = b""
-    with contextlib.suppress(OSError):
-        while chunk := os.read(ours, 65536):
-            told += chunk
+    with subprocess.Popen([ACTMEM, *arguments], stdin=subprocess.DEVNULL,
+                          stdout=theirs if columns else subprocess.DEVNULL, stderr=theirs,
+                          env=clean_environment()) as process:
+        os.close(theirs)
+        told = b""
+        # Until it is closed there, which reads as EIO.
+        with contextlib.suppress(OSError):
+            while select.select([ours], [], [], 60)[0]:
+                told += os.read(ours, 65536)
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            with open(f"/proc/{process.pid}/stack", encoding="ascii") as file:
+                told += b"\nit does not end: " + file.read().encode()
+            process.kill()
     os.close(ours)
-    assert result.returncode == status, told
+    assert process.returncode == status, told
     return told.decode()
