@@ -69,11 +69,11 @@ int check_driver(json_t *findings, const json_t *driver, bool *is_usable)
 	return err;
 }
 
-/* What is free of a node. */
+/* A node has these bytes free. */
 struct free_memory {
 	uint64_t huge_bytes;	/* in blocks of 2 MiB and more, CMA's too, not the movable zone's */
-	uint64_t movable_bytes;	/* for pages that can move: in the movable zone, */
-	uint64_t cma_bytes;	/* and for CMA, which is contiguous */
+	uint64_t movable_bytes;	/* for pages that can move, in the movable zone or for CMA */
+	uint64_t cma_bytes;	/* of these for CMA, which is contiguous */
 };
 
 static uint64_t huge_bytes_of(const char *counts)
@@ -122,9 +122,10 @@ static bool read_zones(int node, struct free_memory *memory)
 			is_movable = !strcmp(name, "Movable");
 			is_told |= here == node;
 		} else if (here == node && sscanf(line, " %63s %" SCNu64, name, &count) == 2) {
-			if (is_movable && !strcmp(name, "nr_free_pages"))
-				memory->movable_bytes += count * SMALL_BYTES;
-			else if (!is_movable && !strcmp(name, "nr_free_cma"))
+			if (strcmp(name, is_movable ? "nr_free_pages" : "nr_free_cma"))
+				continue;
+			memory->movable_bytes += count * SMALL_BYTES;
+			if (!is_movable)
 				memory->cma_bytes += count * SMALL_BYTES;
 		}
 	}
@@ -136,13 +137,12 @@ static bool read_zones(int node, struct free_memory *memory)
 /* The driver's pages do not move: what is for others that do, it does not get. */
 static int check_movable(json_t *findings, const json_t *facts, const struct free_memory *memory)
 {
-	uint64_t movable = memory->movable_bytes + memory->cma_bytes;
 	char *text;
 	int err;
 
-	if (movable < number_of(facts, "total_bytes") / 16)
+	if (memory->movable_bytes < number_of(facts, "total_bytes") / 16)
 		return 0;
-	text = bytes_to_text(movable, 0);
+	text = bytes_to_text(memory->movable_bytes, 0);
 	err = text ? add_finding(findings, "movable memory", CHECK_NOTE, NULL,
 				 "node %" PRIu64 ": %s of what is free are for pages that can move, in a movable zone or for CMA, and not for regions; what is kept for kexec handover is for all with kho=off on the kernel's command line",
 				 number_of(facts, "node"), text) : -ENOMEM;
@@ -155,13 +155,12 @@ static int check_contiguous(json_t *findings, const json_t *facts,
 			    const struct free_memory *memory, bool *is_good)
 {
 	uint64_t all = number_of(facts, "free_bytes"), total = number_of(facts, "total_bytes");
-	uint64_t others = memory->movable_bytes + memory->cma_bytes;
 	uint64_t huge = memory->huge_bytes > memory->cma_bytes ?
 			memory->huge_bytes - memory->cma_bytes : 0;
 	char *text;
 	int err;
 
-	if (all < others + total / 16 || huge >= (all - others) / 2)
+	if (all < memory->movable_bytes + total / 16 || huge >= (all - memory->movable_bytes) / 2)
 		return 0;
 	*is_good = false;
 	text = bytes_to_text(huge, 0);

@@ -67,6 +67,17 @@ static int hold(const char *ready, char **program)
 	return program ? run(program) : wait_for_end_of_input();
 }
 
+static int run_until_umount(const char *mounted, char **program)
+{
+	int status = run(program);
+
+	if (umount(mounted)) {
+		perror(mounted);
+		return 1;
+	}
+	return status;
+}
+
 static int mount_and_run(const char *folder, const char *options, char **program)
 {
 	int status;
@@ -75,8 +86,8 @@ static int mount_and_run(const char *folder, const char *options, char **program
 		perror(folder);
 		return 1;
 	}
-	status = run(program);
-	if (umount(folder) || rmdir(folder)) {
+	status = run_until_umount(folder, program);
+	if (rmdir(folder)) {
 		perror(folder);
 		return 1;
 	}
@@ -85,18 +96,11 @@ static int mount_and_run(const char *folder, const char *options, char **program
 
 static int run_instead(const char *file, const char *of, char **program)
 {
-	int status;
-
 	if (mount(file, of, NULL, MS_BIND, NULL)) {
 		perror(of);
 		return 1;
 	}
-	status = run(program);
-	if (umount(of)) {
-		perror(of);
-		return 1;
-	}
-	return status;
+	return run_until_umount(of, program);
 }
 
 static int run_limited(char **program)
