@@ -153,46 +153,37 @@ static void close_all(struct mapped_region *done)
 	}
 }
 
-static int unmap_page_of(const struct mapped_region *of, char *at)
+/* The page at @at, if a part has any of it; else no bytes at @otherwise. */
+static struct piece page_with(char *at, char *otherwise)
 {
-	char *page = page_of(of, at);
+	struct piece page = { .first = otherwise, .end = otherwise };
+	struct mapped *mapped;
 
-	return any_is_left(page, page + of->its.page_bytes) ? 0 :
-	       kernel_munmap(page, of->its.page_bytes);
-}
-
-/* Unmaps the whole pages of what has been cut of @of, and those of its ends if they are. */
-static int unmap_pages(const struct mapped_region *of, const struct piece *piece)
-{
-	char *first = page_behind(of, piece->first), *end = page_of(of, piece->end);
-
-	if (first < end && kernel_munmap(first, (size_t)(end - first)))
-		return -1;
-	if (piece->first != first && unmap_page_of(of, piece->first))
-		return -1;
-	return piece->end != end && (end >= first || piece->first == first) ?
-	       unmap_page_of(of, piece->end - 1) : 0;
-}
-
-static int unmap_pieces(char *first, char *end, struct mapped_region **done)
-{
-	const struct mapped_region *of;
-	struct piece piece;
-	int failed = 0;
-
-	for (; first < end && !failed; first = piece.end) {
-		piece = mapped_piece(first, end);
-		of = piece.mapped ? piece.mapped->of : NULL;
-		if (!of) {
-			failed = piece.is_rest ? 0 : kernel_munmap(first, bytes_of(&piece));
-		} else if (cut_piece(&piece, done)) {
-			failed = unmap_pages(of, &piece);
-		} else {
-			errno = ENOMEM;
-			failed = -1;
-		}
+	for (mapped = list; mapped; mapped = mapped->next) {
+		if (page_of(mapped->of, mapped->first) > at ||
+		    page_behind(mapped->of, mapped->end) <= at)
+			continue;
+		page.first = page_of(mapped->of, at);
+		page.end = page.first + mapped->of->its.page_bytes;
 	}
-	return failed;
+	return page;
+}
+
+/*
+ * By one call of the kernel's: what the program unmapped before and unmaps again, between
+ * two parts, another thread could get after the part in front of it is gone.
+ */
+static int unmap(char *first, char *end, struct mapped_region **done)
+{
+	struct piece begin = page_with(first, first), last = page_with(end - 1, end);
+
+	if (!cut(first, end, done)) {
+		errno = ENOMEM;
+		return -1;
+	}
+	first = any_is_left(begin.first, begin.end) ? begin.end : begin.first;
+	end = any_is_left(last.first, last.end) ? last.first : last.end;
+	return first < end ? kernel_munmap(first, (size_t)(end - first)) : 0;
 }
 
 int mapped_unmap(void *address, size_t bytes)
@@ -204,7 +195,7 @@ int mapped_unmap(void *address, size_t bytes)
 	if ((uintptr_t)address % BASE_PAGE_BYTES || end <= first)
 		return kernel_munmap(address, bytes);
 	mapped_lock();
-	failed = unmap_pieces(first, end, &done);
+	failed = unmap(first, end, &done);
 	mapped_unlock();
 	if (!failed)
 		errno = saved;
