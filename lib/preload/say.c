@@ -3,6 +3,7 @@
  * Writes each line in one piece, past stdio: the program may hold its locks.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,13 +19,16 @@ static void write_line(const char *format, va_list arguments)
 {
 	char line[LINE_MAX_BYTES] = "actmem: ";
 	size_t used = strlen(line);
-	int saved = errno;
+	int saved = errno, cancellation;
 
+	/* A call that tells is not where a program expects one of its threads to end. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);
 	vsnprintf(line + used, sizeof(line) - used - 1, format, arguments);
 	used = strlen(line);
 	line[used++] = '\n';
 	if (write(STDERR_FILENO, line, used) < 0)
 		used = 0;
+	pthread_setcancelstate(cancellation, &cancellation);
 	errno = saved;
 }
 

@@ -57,7 +57,7 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
 	    (!malloc_settings_read(&settings, &wrong) ||
 	     (settings.wanted && others_call_ours() && !large_start(&settings, &wrong))))
 		tell_wrong(&wrong, "Malloc mode");
-	/* After malloc's, as its lock is taken inside of the one of mappings: fork() does so too. */
+	/* After malloc's, as it may want shorter blocks to be looked at than that does. */
 	cuda = getenv("ACTMEM_CUDA");
 	if (cuda && !strcmp(cuda, "1") && getenv("ACTMEM_PRELOAD_MAPS"))
 		cuda_maps_begin(others_call_ours());

@@ -201,11 +201,15 @@ static bool none_of_a_child(void)
 	return memory && regions_are(1, BYTES) && !munmap(memory, BYTES);
 }
 
+static pthread_barrier_t all_are_there;
+
 static void *map_and_unmap(void *context)
 {
 	unsigned int i, seed = (unsigned int)(uintptr_t)context;
 	char *memory;
 
+	/* A thread that is made has memory of its own, which may be as short as a hole here. */
+	pthread_barrier_wait(&all_are_there);
 	for (i = 0; i < 20; i++) {
 		memory = map(4 * MIB + i * PAGE, i % 2 ? ANONYMOUS : MAP_SHARED | MAP_ANONYMOUS);
 		if (!memory || !all_bytes(memory, PAGE, 0))
@@ -225,12 +229,36 @@ static bool by_threads(void)
 	unsigned int i;
 	void *result;
 
+	CHECK(!pthread_barrier_init(&all_are_there, NULL, THREADS));
 	for (i = 0; i < THREADS; i++)
 		threads[i] = start_thread(map_and_unmap, (void *)(uintptr_t)(100 * (i + 1)));
 	for (i = 0; i < THREADS; i++)
 		CHECK(!pthread_join(threads[i], &result) && result);
 	return regions_are(0, 0);
 }
+
+#ifndef MEMORY_DIRECT
+
+static void *map_cancelled(void *mapped)
+{
+	pthread_cancel(pthread_self());
+	*(char **)mapped = map(BYTES, ANONYMOUS);
+	pthread_testcancel();
+	return NULL;
+}
+
+/* No mmap() is a place for that. The sanitizers cannot end such a thread. */
+static bool not_cancelled(void)
+{
+	char *mapped = NULL;
+	void *result;
+
+	CHECK(!pthread_join(start_thread(map_cancelled, &mapped), &result));
+	CHECK(result == PTHREAD_CANCELED && mapped && regions_are(1, BYTES));
+	return !munmap(mapped, BYTES) && regions_are(0, 0);
+}
+
+#endif
 
 int main(void)
 {
@@ -245,5 +273,8 @@ int main(void)
 	run_quiet("and have no part in what is registered", kept_from_children, NULL);
 	run_quiet("what they map is the kernel's", none_of_a_child, NULL);
 	run_quiet("threads map and unmap at the same time", by_threads, NULL);
+#ifndef MEMORY_DIRECT
+	run_quiet("a thread that is cancelled does not end in mmap", not_cancelled, NULL);
+#endif
 	return tap_end();
 }

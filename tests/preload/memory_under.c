@@ -346,6 +346,27 @@ static bool without_pages_strictly(void)
 	return true;
 }
 
+static char *written_to;
+
+/* In place of the C library's: as another thread might write, while a region is made. */
+__attribute__((visibility("default"))) int memfd_create(const char *name, unsigned int flags)
+{
+	if (written_to)
+		*written_to = 'x';
+	return (int)syscall(SYS_memfd_create, name, flags);
+}
+
+static bool written_meanwhile(void)
+{
+	char *memory = map_untouched(8 * MIB);
+	uint64_t listed;
+
+	written_to = memory + 3 * MIB;
+	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0));
+	CHECK(*written_to == 'x' && !is_shared(memory) && !own_regions(&listed));
+	return !cuda.cuMemHostUnregister(memory) && !munmap(memory, 8 * MIB);
+}
+
 int main(void)
 {
 	skip_without_cuda();
@@ -353,6 +374,7 @@ int main(void)
 	run_case("ends that are no whole huge pages stay as they are", at_odd_addresses, NULL);
 	run_case("a length may be any number of bytes", of_any_length, NULL);
 	run_quiet("memory that holds data is left alone", left_alone, NULL);
+	run_quiet("and what is written while a region is made", written_meanwhile, NULL);
 	run_case("a mapping without a policy gets a region", whole_mapping, NULL);
 	run_case("what has no whole huge page stays as it is", too_short, "ACTMEM_STRICT=1", NULL);
 	told(1, "cuMemHostRegister of 2.0 MiB at ");

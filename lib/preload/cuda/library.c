@@ -25,14 +25,22 @@ struct cuda_library cuda_library;
 
 static pthread_mutex_t publish_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* What enter() found; of the outermost one. */
+static __thread int cancellation;
+
+/* Neither mmap() nor malloc() is where a program expects one of its threads to end. */
 void cuda_library_enter(void)
 {
-	cuda_inside++;
+	if (!cuda_inside++)
+		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);
 }
 
 void cuda_library_leave(void)
 {
-	cuda_inside--;
+	int ignored;
+
+	if (!--cuda_inside)
+		pthread_setcancelstate(cancellation, &ignored);
 }
 
 struct wanted_call {

@@ -11,10 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
+#include "base/base.h"
 #include "preload/cuda/region.h"
 
 /* All that there ever were lie in it, so that other memory needs no lock. */
@@ -43,8 +41,11 @@ struct mapped_range {
 	bool is_shared;			/* with children, and not copied for them */
 };
 
-/* It is mapped there already, and @its closed when all of it is unmapped. False: no memory. */
-bool mapped_add(const struct mapped_range *range, const struct cuda_region *its);
+/*
+ * Maps @its there, in place of room, in one step to a fork(); it is closed when all of it is
+ * unmapped. False: with errno, and the room is the caller's to unmap.
+ */
+bool mapped_put(const struct mapped_range *range, const struct cuda_region *its);
 
 /* What the system's calls return, with errno, for ranges of which any may be in one. */
 int mapped_unmap(void *address, size_t bytes);
@@ -64,30 +65,5 @@ enum mapped_kind mapped_kind(const void *address, size_t bytes);
 
 /* CUDA has registered what begins there, or has unregistered it. */
 void mapped_registered(const void *address, bool is_registered);
-
-/*
- * The kernel's calls themselves: those of this name come here first, and may be under
- * the lock.
- */
-static inline void *kernel_mmap(void *address, size_t bytes, int protection, int flags, int fd,
-				off_t offset)
-{
-	return (void *)syscall(SYS_mmap, address, bytes, protection, flags, fd, offset);
-}
-
-static inline int kernel_munmap(void *address, size_t bytes)
-{
-	return (int)syscall(SYS_munmap, address, bytes);
-}
-
-static inline int kernel_madvise(void *address, size_t bytes, int advice)
-{
-	return (int)syscall(SYS_madvise, address, bytes, advice);
-}
-
-static inline int kernel_mprotect(void *address, size_t bytes, int protection)
-{
-	return (int)syscall(SYS_mprotect, address, bytes, protection);
-}
 
 #endif /* LIB_PRELOAD_CUDA_MAPPED_H */

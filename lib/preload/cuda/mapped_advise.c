@@ -81,8 +81,12 @@ static int protect_piece(const struct piece *piece, int protection)
 	char *begin = page_of(of, piece->first), *behind = page_behind(of, piece->end);
 	char *first = page_behind(of, piece->first), *end = page_of(of, piece->end);
 
-	if ((begin != first || behind != end) &&
-	    kernel_mprotect(begin, (size_t)(behind - begin), protection | PROT_READ | PROT_WRITE))
+	const int more = protection | PROT_READ | PROT_WRITE;
+
+	if (first > end)
+		return kernel_mprotect(begin, (size_t)(behind - begin), more);
+	if ((begin < first && kernel_mprotect(begin, (size_t)(first - begin), more)) ||
+	    (end < behind && kernel_mprotect(end, (size_t)(behind - end), more)))
 		return -1;
 	return first < end ? kernel_mprotect(first, (size_t)(end - first), protection) : 0;
 }

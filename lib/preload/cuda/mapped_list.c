@@ -34,6 +34,16 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static __thread volatile sig_atomic_t inside;
 static struct mapped *list;
 
+/*
+ * What a change of the list takes and leaves: no malloc is called under the lock, as it may
+ * have a lock of its own, with which other threads call madvise() and so come here.
+ */
+struct cuts {
+	struct mapped *spare;		/* for a part that becomes two, or NULL */
+	struct mapped *gone;
+	struct mapped_region *done;	/* nothing is left of these */
+};
+
 void mapped_lock(void)
 {
 	inside = true;
@@ -83,19 +93,14 @@ static bool any_is_left(const char *first, const char *end)
 	return false;
 }
 
-static bool add_part(struct mapped_region *of, char *first, char *end)
+static void add_part(struct mapped_region *of, char *first, char *end, struct mapped *mapped)
 {
-	struct mapped *mapped = calloc(1, sizeof(*mapped));
-
-	if (!mapped)
-		return false;
 	*mapped = (struct mapped){ .next = list, .first = first, .end = end, .of = of };
 	list = mapped;
 	of->parts++;
-	return true;
 }
 
-static void drop_part(struct mapped *mapped, struct mapped_region **done)
+static void drop_part(struct mapped *mapped, struct cuts *cuts)
 {
 	struct mapped **link = &list;
 
@@ -103,20 +108,23 @@ static void drop_part(struct mapped *mapped, struct mapped_region **done)
 		link = &(*link)->next;
 	*link = mapped->next;
 	if (!--mapped->of->parts) {
-		mapped->of->next = *done;
-		*done = mapped->of;
+		mapped->of->next = cuts->done;
+		cuts->done = mapped->of;
 	}
-	free(mapped);
+	mapped->next = cuts->gone;
+	cuts->gone = mapped;
 }
 
 /* Takes a piece out of what is left. False: no memory to remember two parts. */
-static bool cut_piece(const struct piece *piece, struct mapped_region **done)
+static bool cut_piece(const struct piece *piece, struct cuts *cuts)
 {
 	struct mapped *mapped = piece->mapped;
 
 	if (piece->first > mapped->first && piece->end < mapped->end) {
-		if (!add_part(mapped->of, piece->end, mapped->end))
+		if (!cuts->spare)
 			return false;
+		add_part(mapped->of, piece->end, mapped->end, cuts->spare);
+		cuts->spare = NULL;
 		list->not_for_children = mapped->not_for_children;
 		mapped->end = piece->first;
 	} else if (piece->first > mapped->first) {
@@ -124,32 +132,58 @@ static bool cut_piece(const struct piece *piece, struct mapped_region **done)
 	} else if (piece->end < mapped->end) {
 		mapped->first = piece->end;
 	} else {
-		drop_part(mapped, done);
+		drop_part(mapped, cuts);
 	}
 	return true;
 }
 
-static bool cut(char *first, char *end, struct mapped_region **done)
+static bool cut(char *first, char *end, struct cuts *cuts)
 {
 	struct piece piece;
 
 	for (; first < end; first = piece.end) {
 		piece = mapped_piece(first, end);
-		if (piece.mapped && !cut_piece(&piece, done))
+		if (piece.mapped && !cut_piece(&piece, cuts))
 			return false;
 	}
 	return true;
 }
 
-/* Without the lock. */
-static void close_all(struct mapped_region *done)
+static bool parts_in_two(char *first, char *end)
 {
-	struct mapped_region *next;
+	struct piece piece = mapped_piece(first, end);
 
-	for (; done; done = next) {
-		next = done->next;
-		cuda_region_close(&done->its);
-		free(done);
+	return piece.mapped && piece.first > piece.mapped->first &&
+	       piece.end < piece.mapped->end;
+}
+
+/* A malloc is not called again while it unmaps its own memory, which is in no mapping here. */
+static void begin_cuts(struct cuts *cuts, char *first, char *end)
+{
+	*cuts = (struct cuts){ .spare = NULL };
+	mapped_lock();
+	if (!parts_in_two(first, end))
+		return;
+	mapped_unlock();
+	cuts->spare = calloc(1, sizeof(*cuts->spare));
+	mapped_lock();
+}
+
+static void end_cuts(struct cuts *cuts)
+{
+	struct mapped_region *of;
+	struct mapped *mapped;
+
+	mapped_unlock();
+	free(cuts->spare);
+	while ((mapped = cuts->gone)) {
+		cuts->gone = mapped->next;
+		free(mapped);
+	}
+	while ((of = cuts->done)) {
+		cuts->done = of->next;
+		cuda_region_close(&of->its);
+		free(of);
 	}
 }
 
@@ -173,11 +207,11 @@ static struct piece page_with(char *at, char *otherwise)
  * By one call of the kernel's: what the program unmapped before and unmaps again, between
  * two parts, another thread could get after the part in front of it is gone.
  */
-static int unmap(char *first, char *end, struct mapped_region **done)
+static int unmap(char *first, char *end, struct cuts *cuts)
 {
 	struct piece begin = page_with(first, first), last = page_with(end - 1, end);
 
-	if (!cut(first, end, done)) {
+	if (!cut(first, end, cuts)) {
 		errno = ENOMEM;
 		return -1;
 	}
@@ -189,32 +223,30 @@ static int unmap(char *first, char *end, struct mapped_region **done)
 int mapped_unmap(void *address, size_t bytes)
 {
 	char *first = address, *end = first + round_up(bytes, BASE_PAGE_BYTES);
-	struct mapped_region *done = NULL;
 	int failed, saved = errno;
+	struct cuts cuts;
 
 	if ((uintptr_t)address % BASE_PAGE_BYTES || end <= first)
 		return kernel_munmap(address, bytes);
-	mapped_lock();
-	failed = unmap(first, end, &done);
-	mapped_unlock();
-	if (!failed)
-		errno = saved;
-	saved = errno;
-	close_all(done);
+	begin_cuts(&cuts, first, end);
+	failed = unmap(first, end, &cuts);
+	if (failed)
+		saved = errno;
+	end_cuts(&cuts);
 	errno = saved;
 	return failed;
 }
 
 void mapped_forget(const void *address, size_t bytes)
 {
-	struct mapped_region *done = NULL;
+	char *first = (char *)address, *end = first + round_up(bytes, BASE_PAGE_BYTES);
 	int saved = errno;
+	struct cuts cuts;
 
-	mapped_lock();
+	begin_cuts(&cuts, first, end);
 	/* Without memory, the end of it is taken to be there until all of it goes. */
-	cut((char *)address, (char *)address + round_up(bytes, BASE_PAGE_BYTES), &done);
-	mapped_unlock();
-	close_all(done);
+	cut(first, end, &cuts);
+	end_cuts(&cuts);
 	errno = saved;
 }
 
@@ -278,24 +310,32 @@ static void widen_gate(const struct mapped_range *range)
 		atomic_store_explicit(&mapped_gate.high, end, memory_order_relaxed);
 }
 
-bool mapped_add(const struct mapped_range *range, const struct cuda_region *its)
+bool mapped_put(const struct mapped_range *range, const struct cuda_region *its)
 {
 	struct mapped_region *of = calloc(1, sizeof(*of));
-	bool added;
+	struct mapped *mapped = calloc(1, sizeof(*mapped));
+	bool put = false;
 
-	if (!of)
-		return false;
-	of->range = *range;
-	of->its = *its;
-	of->fd = cuda_library.actmem_region_fd(its->region);
-	mapped_lock();
-	added = add_part(of, range->address, range->address + range->length);
-	if (added)
-		widen_gate(range);
-	mapped_unlock();
-	if (!added)
+	if (of && mapped) {
+		of->range = *range;
+		of->its = *its;
+		of->fd = cuda_library.actmem_region_fd(its->region);
+		mapped_lock();
+		put = kernel_mmap(range->address, range->length, PROT_READ | PROT_WRITE,
+				  MAP_SHARED | MAP_FIXED, of->fd, 0) != MAP_FAILED &&
+		      (range->is_shared ||
+		       !kernel_madvise(range->address, range->length, MADV_DONTFORK));
+		if (put) {
+			add_part(of, range->address, range->address + range->length, mapped);
+			widen_gate(range);
+		}
+		mapped_unlock();
+	}
+	if (!put) {
+		free(mapped);
 		free(of);
-	return added;
+	}
+	return put;
 }
 
 static void copy_for_child(struct mapped *mapped)

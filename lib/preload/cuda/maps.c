@@ -151,19 +151,16 @@ static char *make_room(size_t bytes, size_t whole, size_t unit, int flags)
 static bool put_region(const struct mapped_range *range, const struct cuda_region *its,
 		       int flags)
 {
-	int fd = cuda_library.actmem_region_fd(its->region);
-
-	if (kernel_mmap(range->address, range->length, PROT_READ | PROT_WRITE,
-			MAP_SHARED | MAP_FIXED | (flags & MAP_POPULATE), fd, 0) == MAP_FAILED)
+	if (!mapped_put(range, its))
 		return false;
 	/* Where pages are huge anyway it is refused. */
 	kernel_madvise(range->address, range->length, MADV_HUGEPAGE);
-	if (!range->is_shared && kernel_madvise(range->address, range->length, MADV_DONTFORK))
-		return false;
+	if (flags & MAP_POPULATE)
+		kernel_madvise(range->address, range->length, MADV_POPULATE_WRITE);
 	/* The program maps zeros; a file has what the last process left. */
 	if (cuda_library.actmem_region_found(its->region) > 0)
 		memset(range->address, 0, range->length);
-	return mapped_add(range, its);
+	return true;
 }
 
 static char *map_region(size_t bytes, uint64_t unit, struct mapped_range *range, int flags,

@@ -202,6 +202,11 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 	forget_under(look.first, look.length);
 	if (!cuda_region_open(&look.its, look.length, false, &look.policy, failure->words))
 		return OUTCOME_FAILED;
+	/* To make a region takes a while, in which another thread may have written there. */
+	if (!cuda_is_untouched(address, whole, &look.policy)) {
+		cuda_region_close(&look.its);
+		return OUTCOME_DRIVERS;
+	}
 	under = malloc(sizeof(*under));
 	if (under) {
 		*under = look;

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
 
 #include "preload/malloc/large.h"
@@ -27,22 +28,39 @@ struct regional {
 struct regional_gate regional_gate = { .min_bytes = SIZE_MAX, .low = UINTPTR_MAX };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* A fork() of a signal's handler finds the lock taken, and leaves it alone. */
+static __thread volatile sig_atomic_t inside;
 static struct regional *list;
 static void *(*map_block)(size_t bytes);
 
+static void lock_list(void)
+{
+	inside = true;
+	pthread_mutex_lock(&lock);
+}
+
+static void unlock_list(void)
+{
+	pthread_mutex_unlock(&lock);
+	inside = false;
+}
+
 static void before_fork(void)
 {
-	pthread_mutex_lock(&lock);
+	if (!inside)
+		pthread_mutex_lock(&lock);
 }
 
 static void after_fork_in_parent(void)
 {
-	pthread_mutex_unlock(&lock);
+	if (!inside)
+		pthread_mutex_unlock(&lock);
 }
 
 static void after_fork_in_child(void)
 {
-	pthread_mutex_init(&lock, NULL);
+	if (!inside)
+		pthread_mutex_init(&lock, NULL);
 }
 
 bool regional_begin(size_t min_bytes, void *(*map)(size_t bytes))
@@ -61,7 +79,7 @@ static void add(struct regional *block)
 {
 	uintptr_t first = (uintptr_t)block->memory;
 
-	pthread_mutex_lock(&lock);
+	lock_list();
 	block->next = list;
 	list = block;
 	if (first < regional_gate.low)
@@ -69,7 +87,7 @@ static void add(struct regional *block)
 	if (first + block->bytes > regional_gate.high)
 		atomic_store_explicit(&regional_gate.high, first + block->bytes,
 				      memory_order_relaxed);
-	pthread_mutex_unlock(&lock);
+	unlock_list();
 }
 
 void *regional_alloc(size_t bytes, size_t align)
@@ -107,12 +125,12 @@ bool regional_free(void *memory)
 	struct regional **link, *block;
 	int saved = errno;
 
-	pthread_mutex_lock(&lock);
+	lock_list();
 	link = find(memory);
 	block = *link;
 	if (block)
 		*link = block->next;
-	pthread_mutex_unlock(&lock);
+	unlock_list();
 	if (!block)
 		return false;
 	munmap(block->memory, block->bytes);
@@ -126,9 +144,9 @@ size_t regional_size(const void *memory)
 	struct regional *block;
 	size_t bytes;
 
-	pthread_mutex_lock(&lock);
+	lock_list();
 	block = *find(memory);
 	bytes = block ? block->bytes : 0;
-	pthread_mutex_unlock(&lock);
+	unlock_list();
 	return bytes;
 }
