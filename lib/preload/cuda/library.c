@@ -25,7 +25,7 @@ struct cuda_library cuda_library;
 
 static pthread_mutex_t publish_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* What enter() found; of the outermost one. */
+/* What the outermost cuda_library_enter() found. */
 static __thread int cancellation;
 
 /* Neither mmap() nor malloc() is where a program expects one of its threads to end. */

@@ -80,7 +80,6 @@ static int protect_piece(const struct piece *piece, int protection)
 	const struct mapped_region *of = piece->mapped->of;
 	char *begin = page_of(of, piece->first), *behind = page_behind(of, piece->end);
 	char *first = page_behind(of, piece->first), *end = page_of(of, piece->end);
-
 	const int more = protection | PROT_READ | PROT_WRITE;
 
 	if (first > end)

@@ -59,8 +59,7 @@ static void after_fork_in_parent(void)
 
 static void after_fork_in_child(void)
 {
-	if (!inside)
-		pthread_mutex_init(&lock, NULL);
+	pthread_mutex_init(&lock, NULL);
 }
 
 bool regional_begin(size_t min_bytes, void *(*map)(size_t bytes))
