@@ -157,7 +157,7 @@ def a_batch_script_and_its_steps_do_not_collide_and_the_next_finds_its_memory():
     good(cluster.call("sbatch", "-W", "-n", "2", "--gres=actmem:64M", "--mem=100", "-o", out,
                       "--chdir", "/", script, prefix=USER))
     with open(out, encoding="utf-8") as file:
-        told = "".join(line for line in file if not line.startswith("slurmstepd"))
+        told = "".join(line for line in file if not line.startswith(("slurmstepd", "srun: ")))
     job = job_of(told)
     assert sorted(told.splitlines()[1:]) == [f"{JOBS}/job-{job}/task-0",
                                              f"{JOBS}/job-{job}/task-1",
