@@ -28,7 +28,7 @@ static void write_line(const char *format, va_list arguments)
 	line[used++] = '\n';
 	if (write(STDERR_FILENO, line, used) < 0)
 		used = 0;
-	pthread_setcancelstate(cancellation, &cancellation);
+	pthread_setcancelstate(cancellation, NULL);
 	errno = saved;
 }
 

@@ -215,7 +215,7 @@ static void *map_and_unmap(void *context)
 		if (!memory || !all_bytes(memory, PAGE, 0))
 			return NULL;
 		fill(memory, 4 * MIB, seed + i);
-		/* What is unmapped twice is too small for the mappings of the others. */
+		/* The mappings of the other threads do not fit in the hole, which is unmapped twice. */
 		if (!is_filled(memory, 4 * MIB, seed + i) || munmap(memory + 2 * MIB, MIB) ||
 		    munmap(memory, 4 * MIB + i * PAGE))
 			return NULL;

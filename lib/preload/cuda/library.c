@@ -37,10 +37,8 @@ void cuda_library_enter(void)
 
 void cuda_library_leave(void)
 {
-	int ignored;
-
 	if (!--cuda_inside)
-		pthread_setcancelstate(cancellation, &ignored);
+		pthread_setcancelstate(cancellation, NULL);
 }
 
 struct wanted_call {

@@ -115,12 +115,18 @@ static void drop_part(struct mapped *mapped, struct cuts *cuts)
 	cuts->gone = mapped;
 }
 
+/* To take it out makes two parts of one. */
+static bool is_in_the_middle(const struct piece *piece)
+{
+	return piece->first > piece->mapped->first && piece->end < piece->mapped->end;
+}
+
 /* Takes a piece out of what is left. False: no memory to remember two parts. */
 static bool cut_piece(const struct piece *piece, struct cuts *cuts)
 {
 	struct mapped *mapped = piece->mapped;
 
-	if (piece->first > mapped->first && piece->end < mapped->end) {
+	if (is_in_the_middle(piece)) {
 		if (!cuts->spare)
 			return false;
 		add_part(mapped->of, piece->end, mapped->end, cuts->spare);
@@ -149,20 +155,15 @@ static bool cut(char *first, char *end, struct cuts *cuts)
 	return true;
 }
 
-static bool parts_in_two(char *first, char *end)
-{
-	struct piece piece = mapped_piece(first, end);
-
-	return piece.mapped && piece.first > piece.mapped->first &&
-	       piece.end < piece.mapped->end;
-}
-
 /* A malloc is not called again while it unmaps its own memory, which is in no mapping here. */
 static void begin_cuts(struct cuts *cuts, char *first, char *end)
 {
+	struct piece piece;
+
 	*cuts = (struct cuts){ .spare = NULL };
 	mapped_lock();
-	if (!parts_in_two(first, end))
+	piece = mapped_piece(first, end);
+	if (!piece.mapped || !is_in_the_middle(&piece))
 		return;
 	mapped_unlock();
 	cuts->spare = calloc(1, sizeof(*cuts->spare));

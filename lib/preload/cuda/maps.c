@@ -130,16 +130,10 @@ static bool is_owner(void)
  */
 static char *make_room(size_t bytes, size_t whole, size_t unit, int flags)
 {
-	size_t room = bytes + unit;
-	char *begin = kernel_mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS |
-				  MAP_NORESERVE, -1, 0), *at;
+	char *at = room_map(bytes, unit, PROT_NONE, MAP_NORESERVE);
 
-	if (begin == MAP_FAILED)
+	if (at == MAP_FAILED)
 		return NULL;
-	at = begin + (unit - (uintptr_t)begin % unit) % unit;
-	if (at > begin)
-		kernel_munmap(begin, (size_t)(at - begin));
-	kernel_munmap(at + bytes, room - bytes - (size_t)(at - begin));
 	if (bytes == whole || kernel_mmap(at + whole, bytes - whole, PROT_READ | PROT_WRITE,
 					  (flags & ~(int)(MAP_HUGETLB | HUGE_BITS)) | MAP_FIXED,
 					  -1, 0) != MAP_FAILED)
