@@ -31,7 +31,7 @@ int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, 
 	block = table_find(token);
 	if (!block) {
 		ret = saved_explain_missing(token, words);
-	} else {
+	} else if (block->examples == 1) {
 		/* An execution that announced it before has failed, and takes nothing. */
 		saved_unannounce(block);
 		block->taker_run = taker->run;

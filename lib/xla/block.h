@@ -12,11 +12,37 @@
 #include "actmem_store.h"
 
 #define SAVED_WORDS	1024	/* enough for every message */
+#define SHAPE_TEXT	48
 
 struct generation;
 
+/*
+ * What a program holds of a block: one of its examples. Under vmap a put makes one block of
+ * all examples, and a token for each. In a program a token is uint32[4].
+ */
+struct token {
+	uint64_t id;			/* of the block; 0: no block, its values are 0 */
+	uint32_t example;
+	uint32_t unused;		/* 0 */
+};
+
+/* Consecutive examples of one block, or @count tokens without a block. */
+struct rows {
+	uint64_t id;
+	uint64_t first, count;
+};
+
+/* The type and dimensions of one example, on one device. */
+struct shape {
+	uint64_t hash;
+	char text[SHAPE_TEXT];		/* as in "f32[3,4]", cut off if it is longer */
+};
+
 struct saved {
-	uint64_t token;
+	uint64_t token;			/* the id in its tokens */
+	uint64_t examples;		/* it is of so many, one behind the other */
+	uint64_t references;		/* one for each token that was not ended yet */
+	struct shape shape;		/* of each example */
 	struct actmem_key key;		/* in the store */
 	int64_t run;			/* that put it... */
 	uint64_t ordinal;		/* ...in its generation after so many */
@@ -34,10 +60,9 @@ struct saved {
 	void (*unstage)(void *staged);
 	/* The table and the generations use these. */
 	int busy;			/* a thread fills it, reads it ahead or begins to hold it */
-	unsigned int holds;		/* of takers besides the first */
 	unsigned int readers;		/* takes under way that do not end it */
 	int many;			/* there may be several takes: it is not read ahead */
-	uint32_t layout;		/* how the value it is a part of was spread */
+	uint32_t layout;		/* the sharding of the value that it is a part of */
 	int abandoned;
 	struct generation *generation;
 	int64_t taker_run;		/* where it is announced: who will take it... */
@@ -54,8 +79,10 @@ struct origin {
 	int bounded;			/* put: 0: its generations are not limited */
 	int many;			/* put: there may be several takes */
 	int fixed;			/* put: its program puts and takes the same each time */
-	int ends;			/* take: the last one */
-	uint32_t layout;		/* of what is spread over devices: how; else 0 */
+	int ends;			/* take: the last one of its tokens */
+	uint64_t examples;		/* put */
+	struct shape shape;		/* of each example */
+	uint32_t layout;		/* identifies the sharding; 0 on one device */
 	int64_t run;			/* each platform counts its own */
 	uint32_t device;
 	int is_gpu;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "xla/call.h"
 
 static XLA_FFI_Error *wrong_call(XLA_FFI_CallFrame *frame, const char *what)
@@ -13,15 +14,17 @@ static XLA_FFI_Error *wrong_call(XLA_FFI_CallFrame *frame, const char *what)
 	return ffi_error(frame->api, XLA_FFI_Error_Code_INVALID_ARGUMENT, what);
 }
 
-/* How many tokens @buffer has; -1 if it has something else. */
+_Static_assert(sizeof(struct token) == 4 * sizeof(uint32_t), "a token is uint32[4]");
+
+/* Returns how many tokens @buffer has, or -1 if it has something else. */
 static int64_t tokens_in(const XLA_FFI_Buffer *buffer)
 {
 	uint64_t bytes;
 
 	if (!buffer || buffer->dtype != XLA_FFI_DataType_U32 || !buffer->rank ||
-	    buffer->dims[buffer->rank - 1] != 2 || !ffi_bytes(buffer, &bytes))
+	    buffer->dims[buffer->rank - 1] != 4 || !ffi_bytes(buffer, &bytes))
 		return -1;
-	return (int64_t)(bytes / sizeof(uint64_t));
+	return (int64_t)(bytes / sizeof(struct token));
 }
 
 static int is_token(const XLA_FFI_Buffer *buffer)
@@ -61,18 +64,68 @@ static int read_site(XLA_FFI_CallFrame *frame, struct origin *origin)
 	return 1;
 }
 
+/* Whether the first dimensions of @value are those of an array of tokens. */
+static int begins_as(const XLA_FFI_Buffer *value, const XLA_FFI_Buffer *tokens)
+{
+	int64_t i, rank = tokens->rank - 1;
+
+	if (value->rank < rank)
+		return 0;
+	for (i = 0; i < rank; i++)
+		if (value->dims[i] != tokens->dims[i])
+			return 0;
+	return 1;
+}
+
+/* Reads the shape of an example of @value, whose dimensions begin at @batch. */
+static void read_shape(const XLA_FFI_Buffer *value, int64_t batch, struct shape *shape)
+{
+	size_t used = (size_t)snprintf(shape->text, sizeof(shape->text), "%s[",
+				       ffi_type_name(value));
+	const char *comma = "";
+	int64_t i;
+
+	for (i = batch; i < value->rank && used < sizeof(shape->text); i++) {
+		used += (size_t)snprintf(shape->text + used, sizeof(shape->text) - used,
+					 "%s%" PRId64, comma, value->dims[i]);
+		comma = ",";
+	}
+	if (used < sizeof(shape->text))
+		snprintf(shape->text + used, sizeof(shape->text) - used, "]");
+	shape->hash = checksum(value->dims + batch,
+			       (uint64_t)(value->rank - batch) * sizeof(*value->dims)) +
+		      (uint64_t)value->dtype;
+}
+
+/* Reads how many examples the first dimensions of a put's value count. */
+static int read_examples(XLA_FFI_CallFrame *frame, const XLA_FFI_Buffer *value, uint32_t *batch,
+			 uint64_t *examples)
+{
+	uint32_t i;
+
+	if (!read_number(frame, "batch", XLA_FFI_DataType_S32, batch) || *batch > value->rank)
+		return 0;
+	*examples = 1;
+	for (i = 0; i < *batch; i++)
+		*examples *= (uint64_t)value->dims[i];
+	return 1;
+}
+
 XLA_FFI_Error *call_put(XLA_FFI_CallFrame *frame, struct call *call)
 {
 	XLA_FFI_Buffer *value = ffi_argument(frame, 0), *token = ffi_result(frame, 0);
 	struct origin *origin = &call->origin;
+	uint32_t batch;
 
 	if (!value || !ffi_bytes(value, &call->bytes) || !is_token(token) ||
+	    !read_examples(frame, value, &batch, &origin->examples) ||
 	    !read_site(frame, origin) || !read_flag(frame, "bounded", &origin->bounded) ||
 	    !read_flag(frame, "many", &origin->many) ||
 	    !read_number(frame, "layout", XLA_FFI_DataType_U32, &origin->layout))
 		return wrong_call(frame,
-				  "actmem_put wants a value of whole bytes, a site, bounded, many and a layout, and returns uint32[2]");
+				  "actmem_put wants a value of whole bytes, a site, batch, bounded, many and a layout, and returns uint32[4]");
 	read_flag(frame, "fixed", &origin->fixed);
+	read_shape(value, batch, &origin->shape);
 	call->value = value->data;
 	call->token = token->data;
 	return ffi_run(frame, &origin->run, &origin->device);
@@ -83,13 +136,15 @@ XLA_FFI_Error *call_take(XLA_FFI_CallFrame *frame, struct call *call)
 	XLA_FFI_Buffer *token = ffi_argument(frame, 0), *value = ffi_result(frame, 0);
 	struct origin *origin = &call->origin;
 
-	if (!is_token(token) || !value || !ffi_bytes(value, &call->bytes) ||
-	    !read_flag(frame, "ends", &origin->ends) ||
+	if (tokens_in(token) < 0 || !value || !ffi_bytes(value, &call->bytes) ||
+	    !begins_as(value, token) || !read_flag(frame, "ends", &origin->ends) ||
 	    !read_number(frame, "layout", XLA_FFI_DataType_U32, &origin->layout))
 		return wrong_call(frame,
-				  "actmem_take wants a token, uint32[2], ends and a layout, and returns a value of whole bytes");
+				  "actmem_take wants tokens, uint32[..., 4], ends and a layout, and returns as many examples of whole bytes");
+	read_shape(value, token->rank - 1, &origin->shape);
 	call->value = value->data;
 	call->token = token->data;
+	call->count = (uint64_t)tokens_in(token);
 	if (read_number(frame, "number", XLA_FFI_DataType_S32, &call->number))
 		read_site(frame, origin);
 	return ffi_run(frame, &origin->run, &origin->device);
@@ -145,6 +200,24 @@ uint64_t call_tokens(XLA_FFI_CallFrame *frame, uint64_t i, void **from, void **t
 	*from = operand->data;
 	*to = ffi_result(frame, (int64_t)i)->data;
 	return (uint64_t)tokens_in(operand);
+}
+
+int call_next_rows(const struct token *tokens, uint64_t count, uint64_t *at, struct rows *rows)
+{
+	uint64_t i = *at;
+
+	if (i >= count)
+		return 0;
+	rows->id = tokens[i].id;
+	rows->first = tokens[i].example;
+	rows->count = 0;
+	while (i < count && tokens[i].id == rows->id &&
+	       (!rows->id || tokens[i].example == rows->first + rows->count)) {
+		rows->count++;
+		i++;
+	}
+	*at = i;
+	return 1;
 }
 
 XLA_FFI_Error *call_damaged(const XLA_FFI_Api *api, const struct saved *block)

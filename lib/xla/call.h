@@ -2,22 +2,26 @@
 /*
  * The operands, attributes and results of the handlers, on each platform:
  *
- *   put  (value) {site: string, bounded: bool, many: bool, layout: uint32, fixed: bool} -> token
- *   take (token) {site: string, ends: bool, layout: uint32, number: int32} -> value
- *   tie  (token, token..., ignored) {numbers: int32[]} -> token, token...
- *   hold (token) -> token
- *   drop (token, ignored...) -> uint32[1]
+ *   put  (value) {site: string, batch: int32, bounded: bool, many: bool, layout: uint32,
+ *                 fixed: bool} -> token
+ *   take (tokens) {site: string, ends: bool, layout: uint32, number: int32} -> value
+ *   tie  (tokens, tokens..., ignored) {numbers: int32[]} -> tokens, tokens...
+ *   hold (tokens) -> tokens
+ *   drop (tokens, ignored...) -> uint32[1]
  *
- * A token is uint32[2], and an array of them where a loop has put one in each turn: its
- * dimensions are before that one. A take whose layout is not its put's fails. A put that is
- * fixed is of a program in which nothing chooses what is put and taken; one that does not
- * say is not.
+ * A token is uint32[4] (struct token). An array of tokens has its own dimensions before
+ * that one. The first @batch dimensions of a put's value count its examples. The put returns
+ * the token of example 0; the program numbers those of the others itself. A take returns one
+ * example for each of its tokens, in their order, and its value has the dimensions of the
+ * tokens before those of an example. A take fails if its layout or an example's type or
+ * dimensions differ from those of the put. A put is fixed if its program always puts and
+ * takes the same; the default is false.
  *
  * A tie returns its tokens only once its ignored operand exists, and announces their takes:
  * a take of a single token whose number is not -1 has this number and the site of its put.
- * A take without a number is not announced. A token that is held is dropped once more
- * often. A drop ignores results of the takes that it comes after; nobody looks at its own
- * result.
+ * A take without a number is not announced. A hold adds a reference for each of its tokens;
+ * a take that ends, and a drop, end one for each. A drop comes after the takes whose results
+ * it ignores. Its own result means nothing.
  */
 #ifndef ACTMEM_XLA_CALL_H
 #define ACTMEM_XLA_CALL_H
@@ -30,11 +34,11 @@
 struct call {
 	void *value;
 	uint64_t bytes;			/* of it */
-	void *token;
+	void *token;			/* put: one; others: an array */
 	struct origin origin;		/* take: without bounded; is_gpu is the caller's */
 	uint32_t number;		/* take: of those of its site */
-	const int32_t *numbers;		/* tie: of each token, or array of them */
-	uint64_t count;			/* of them; drop: of tokens */
+	const int32_t *numbers;		/* tie: of each array of tokens */
+	uint64_t count;			/* tie: of arrays; take, hold, drop: of tokens */
 };
 
 /* NULL, or an error: the call is none of these. */
@@ -46,6 +50,12 @@ XLA_FFI_Error *call_drop(XLA_FFI_CallFrame *frame, struct call *call);
 
 /* Returns how many tokens operand @i of a tie has; they are at *@from, and go to *@to. */
 uint64_t call_tokens(XLA_FFI_CallFrame *frame, uint64_t i, void **from, void **to);
+
+/*
+ * Splits @count tokens into rows: stores those from token *@at on in *@rows and moves *@at
+ * behind them. Returns 0 after the last.
+ */
+int call_next_rows(const struct token *tokens, uint64_t count, uint64_t *at, struct rows *rows);
 
 /* @block came back with another checksum. */
 XLA_FFI_Error *call_damaged(const XLA_FFI_Api *api, const struct saved *block);

@@ -43,19 +43,23 @@ int saved_explain_missing(uint64_t token, char *words)
 	return -ENOENT;
 }
 
-static int is_in_the_way(const struct saved *block, int ends)
+/* Whether another thread keeps a take from @block that ends so many of its references. */
+static int is_in_the_way(const struct saved *block, uint64_t ended)
 {
-	return block->busy || (ends && block->readers);
+	return block->busy || (ended >= block->references && block->readers);
 }
 
-/* Waits until nobody is in the way of such a take; without the lock. NULL: no block. */
-static struct saved *find_idle(uint64_t token, int ends)
+/*
+ * Finds the block of that id, and waits until no thread is in the way of such a take. The
+ * wait drops the lock. NULL: there is no such block.
+ */
+static struct saved *find_idle(uint64_t id, uint64_t ended)
 {
-	struct saved *block = table_find(token);
+	struct saved *block = table_find(id);
 	struct device_wait wait;
 	int is_told;
 
-	if (!block || !is_in_the_way(block, ends))
+	if (!block || !is_in_the_way(block, ended))
 		return block;
 	/* A CPU's thread is at it for as long as it copies. */
 	is_told = block->is_gpu;
@@ -66,8 +70,8 @@ static struct saved *find_idle(uint64_t token, int ends)
 	}
 	do {
 		pthread_cond_wait(&saved_idle, &saved_lock);
-		block = table_find(token);
-	} while (block && is_in_the_way(block, ends));
+		block = table_find(id);
+	} while (block && is_in_the_way(block, ended));
 	if (is_told)
 		device_wait_end(&wait);
 	return block;
@@ -78,39 +82,62 @@ static const char *kind_of_device(int is_gpu)
 	return is_gpu ? "GPU" : "CPU";
 }
 
+/* Whether @rows, of @bytes, are in @block and as @taker wants them. */
+static int check_claim(const struct saved *block, const struct rows *rows, uint64_t bytes,
+		       const struct origin *taker, char *words)
+{
+	const char *site = block->generation->site->name;
+
+	if (block->device != taker->device || block->is_gpu != taker->is_gpu) {
+		snprintf(words, SAVED_WORDS,
+			 "actmem: the value saved at %s is on %s device %" PRIu32
+			 ", but it is wanted on %s device %" PRIu32,
+			 site, kind_of_device(block->is_gpu), block->device,
+			 kind_of_device(taker->is_gpu), taker->device);
+		return -EINVAL;
+	}
+	if (block->layout != taker->layout) {
+		snprintf(words, SAVED_WORDS,
+			 "actmem: the value saved at %s is wanted with another sharding than it was "
+			 "saved with; compute its gradient in the program that computed it",
+			 site);
+		return -EINVAL;
+	}
+	if (block->shape.hash != taker->shape.hash || rows->first + rows->count > block->examples ||
+	    bytes != block->bytes / block->examples * rows->count) {
+		snprintf(words, SAVED_WORDS,
+			 "actmem: the value saved at %s is %" PRIu64 " of %s (%" PRIu64
+			 " bytes), but %" PRIu64 " of %s (%" PRIu64 " bytes), from number %" PRIu64
+			 " on, are wanted",
+			 site, block->examples, block->shape.text, block->bytes, rows->count,
+			 taker->shape.text, bytes, rows->first);
+		return -EINVAL;
+	}
+	return 0;
+}
+
 /* Takes a block out of the table, for the caller alone, or adds a reader to it. */
-static int claim_block(uint64_t token, uint64_t bytes, const struct origin *taker,
+static int claim_block(const struct rows *rows, uint64_t bytes, const struct origin *taker,
 		       struct saved **result, char *words)
 {
+	uint64_t ended = taker->ends ? rows->count : 0;
 	struct saved *block;
-	int ret = 0;
+	int ret;
 
 	pthread_mutex_lock(&saved_lock);
-	block = find_idle(token, taker->ends);
-	if (!block) {
-		ret = saved_explain_missing(token, words);
-	} else if (block->bytes != bytes || block->device != taker->device ||
-		   block->is_gpu != taker->is_gpu) {
-		snprintf(words, SAVED_WORDS,
-			 "actmem: the value saved at %s has %" PRIu64 " bytes on %s device %" PRIu32
-			 ", but %" PRIu64 " bytes are wanted on %s device %" PRIu32,
-			 block->generation->site->name, block->bytes,
-			 kind_of_device(block->is_gpu), block->device, bytes,
-			 kind_of_device(taker->is_gpu), taker->device);
-		ret = -EINVAL;
-	} else if (block->layout != taker->layout) {
-		snprintf(words, SAVED_WORDS,
-			 "actmem: the value saved at %s was spread over devices otherwise than "
-			 "it is wanted; compute its gradient in the program that computed it",
-			 block->generation->site->name);
-		ret = -EINVAL;
-	} else {
-		if (taker->site)
+	block = find_idle(rows->id, ended);
+	ret = block ? check_claim(block, rows, bytes, taker, words) :
+		      saved_explain_missing(rows->id, words);
+	if (!ret) {
+		if (taker->site && block->examples == 1)
 			foresee_learn(block, taker);
-		if (taker->ends)
+		if (ended >= block->references) {
 			saved_unlink(block);
-		else if (!block->readers++)
-			block->busy = 1;	/* until it is held */
+		} else {
+			block->references -= ended;
+			if (!block->readers++)
+				block->busy = 1;	/* until it is held */
+		}
 		counts_take(taker->device, bytes, taker->run);
 		*result = block;
 	}
@@ -118,13 +145,13 @@ static int claim_block(uint64_t token, uint64_t bytes, const struct origin *take
 	return ret;
 }
 
-/* The claimed block could not be had, and is given up with its execution. */
-static void lose_block(struct saved *block, int64_t run)
+/* Gives up a claimed block whose @bytes could not be read, as its execution fails. */
+static void lose_block(struct saved *block, uint64_t bytes, int64_t run)
 {
 	int is_used;
 
 	pthread_mutex_lock(&saved_lock);
-	counts_take_failed(block->device, block->bytes, run);
+	counts_take_failed(block->device, bytes, run);
 	if (block->readers) {
 		block->readers--;
 		block->busy = 0;
@@ -159,7 +186,12 @@ static void put_block_back(struct saved *block)
 	saved_is_idle(block);
 }
 
-int saved_claim(uint64_t token, uint64_t bytes, const struct origin *taker,
+uint64_t saved_offset(const struct saved *block, const struct rows *rows)
+{
+	return block->bytes / block->examples * rows->first;
+}
+
+int saved_claim(const struct rows *rows, uint64_t bytes, const struct origin *taker,
 		struct saved **result, char *words)
 {
 	struct saved *block = NULL;
@@ -167,27 +199,28 @@ int saved_claim(uint64_t token, uint64_t bytes, const struct origin *taker,
 
 	if (ret)
 		return ret;
-	ret = claim_block(token, bytes, taker, &block, words);
+	ret = claim_block(rows, bytes, taker, &block, words);
 	if (ret)
 		return ret;
 	if (block->failure) {
 		ret = block->failure;
 		snprintf(words, SAVED_WORDS,
-			 "actmem: the %" PRIu64 " bytes put at %s never got here: %s", bytes,
-			 saved_site_name(token), block->why ? block->why : "no memory for words");
-		lose_block(block, taker->run);
+			 "actmem: the %" PRIu64 " bytes put at %s could not be copied: %s",
+			 block->bytes, saved_site_name(rows->id),
+			 block->why ? block->why : "no memory for the reason");
+		lose_block(block, bytes, taker->run);
 		return ret;
 	}
-	if (bytes && !block->staged && !block->held) {
+	if (block->bytes && !block->staged && !block->held) {
 		used = snprintf(words, SAVED_WORDS,
 				"actmem: the %" PRIu64 " bytes saved at %s cannot be read back: ",
-				bytes, saved_site_name(token));
+				block->bytes, saved_site_name(rows->id));
 		if (used >= SAVED_WORDS)
 			used = 0;
 		ret = memory_hold(block->key, &block->held, words + used,
 				  SAVED_WORDS - (size_t)used);
 		if (ret) {
-			lose_block(block, taker->run);
+			lose_block(block, bytes, taker->run);
 			return ret;
 		}
 	}

@@ -174,50 +174,62 @@ XLA_FFI_Buffer *ffi_result(XLA_FFI_CallFrame *frame, int64_t index)
 	return frame->rets.rets[index];
 }
 
-/* Types of less than a byte come as uint8: the module packs nothing. */
-static uint64_t element_bytes(XLA_FFI_DataType type)
+/* Those of less than a byte are not here: the module passes such values as uint8. */
+static const struct element_type {
+	XLA_FFI_DataType type;
+	unsigned int bytes;
+	const char *name;
+} element_types[] = {
+	{ XLA_FFI_DataType_PRED, 1, "bool" },
+	{ XLA_FFI_DataType_S8, 1, "s8" },
+	{ XLA_FFI_DataType_U8, 1, "u8" },
+	{ XLA_FFI_DataType_F8E5M2, 1, "f8e5m2" },
+	{ XLA_FFI_DataType_F8E3M4, 1, "f8e3m4" },
+	{ XLA_FFI_DataType_F8E4M3, 1, "f8e4m3" },
+	{ XLA_FFI_DataType_F8E4M3FN, 1, "f8e4m3fn" },
+	{ XLA_FFI_DataType_F8E4M3B11FNUZ, 1, "f8e4m3b11fnuz" },
+	{ XLA_FFI_DataType_F8E5M2FNUZ, 1, "f8e5m2fnuz" },
+	{ XLA_FFI_DataType_F8E4M3FNUZ, 1, "f8e4m3fnuz" },
+	{ XLA_FFI_DataType_F8E8M0FNU, 1, "f8e8m0fnu" },
+	{ XLA_FFI_DataType_S16, 2, "s16" },
+	{ XLA_FFI_DataType_U16, 2, "u16" },
+	{ XLA_FFI_DataType_F16, 2, "f16" },
+	{ XLA_FFI_DataType_BF16, 2, "bf16" },
+	{ XLA_FFI_DataType_S32, 4, "s32" },
+	{ XLA_FFI_DataType_U32, 4, "u32" },
+	{ XLA_FFI_DataType_F32, 4, "f32" },
+	{ XLA_FFI_DataType_S64, 8, "s64" },
+	{ XLA_FFI_DataType_U64, 8, "u64" },
+	{ XLA_FFI_DataType_F64, 8, "f64" },
+	{ XLA_FFI_DataType_C64, 8, "c64" },
+	{ XLA_FFI_DataType_C128, 16, "c128" },
+};
+
+static const struct element_type *element_type(XLA_FFI_DataType type)
 {
-	switch (type) {
-	case XLA_FFI_DataType_PRED:
-	case XLA_FFI_DataType_S8:
-	case XLA_FFI_DataType_U8:
-	case XLA_FFI_DataType_F8E5M2:
-	case XLA_FFI_DataType_F8E3M4:
-	case XLA_FFI_DataType_F8E4M3:
-	case XLA_FFI_DataType_F8E4M3FN:
-	case XLA_FFI_DataType_F8E4M3B11FNUZ:
-	case XLA_FFI_DataType_F8E5M2FNUZ:
-	case XLA_FFI_DataType_F8E4M3FNUZ:
-	case XLA_FFI_DataType_F8E8M0FNU:
-		return 1;
-	case XLA_FFI_DataType_S16:
-	case XLA_FFI_DataType_U16:
-	case XLA_FFI_DataType_F16:
-	case XLA_FFI_DataType_BF16:
-		return 2;
-	case XLA_FFI_DataType_S32:
-	case XLA_FFI_DataType_U32:
-	case XLA_FFI_DataType_F32:
-		return 4;
-	case XLA_FFI_DataType_S64:
-	case XLA_FFI_DataType_U64:
-	case XLA_FFI_DataType_F64:
-	case XLA_FFI_DataType_C64:
-		return 8;
-	case XLA_FFI_DataType_C128:
-		return 16;
-	default:
-		return 0;
-	}
+	unsigned int i;
+
+	for (i = 0; i < sizeof(element_types) / sizeof(element_types[0]); i++)
+		if (element_types[i].type == type)
+			return &element_types[i];
+	return NULL;
+}
+
+const char *ffi_type_name(const XLA_FFI_Buffer *buffer)
+{
+	const struct element_type *type = element_type(buffer->dtype);
+
+	return type ? type->name : NULL;
 }
 
 int ffi_bytes(const XLA_FFI_Buffer *buffer, uint64_t *bytes)
 {
+	const struct element_type *type = element_type(buffer->dtype);
 	int64_t i;
 
-	*bytes = element_bytes(buffer->dtype);
-	if (!*bytes)
+	if (!type)
 		return 0;
+	*bytes = type->bytes;
 	for (i = 0; i < buffer->rank; i++)
 		*bytes *= (uint64_t)buffer->dims[i];
 	return 1;

@@ -44,6 +44,8 @@ XLA_FFI_Buffer *ffi_result(XLA_FFI_CallFrame *frame, int64_t index);
 
 /* Bytes of @buffer in *@bytes; 0 if its type has no whole number of bytes. */
 int ffi_bytes(const XLA_FFI_Buffer *buffer, uint64_t *bytes);
+/* The type of an element as in "f32", NULL for one that ffi_bytes() refuses. */
+const char *ffi_type_name(const XLA_FFI_Buffer *buffer);
 
 /* The value of attribute @name if it is of that kind, else NULL. */
 const XLA_FFI_ByteSpan *ffi_attribute_string(XLA_FFI_CallFrame *frame,

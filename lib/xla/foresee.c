@@ -167,8 +167,9 @@ static struct saved *numbered(const struct site *site, const struct origin *take
 static int can_be_taken(const struct saved *block, const struct origin *taker, uint64_t bytes)
 {
 	return block->bytes == bytes && block->layout == taker->layout && !block->many &&
-	       !block->failure && !block->staged && !block->readers && !block->holds &&
-	       (!block->busy || block->fill);
+	       !block->failure && !block->staged && !block->readers &&
+	       block->examples == 1 && block->references == 1 &&
+	       block->shape.hash == taker->shape.hash && (!block->busy || block->fill);
 }
 
 struct saved *saved_foresee(const struct origin *taker, uint64_t bytes, const void **memory,

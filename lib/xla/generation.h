@@ -14,9 +14,9 @@
 #include "xla/block.h"
 
 /*
- * A token is the number of its site in the upper bits and a serial number
- * that never comes again in the lower ones, so that the site of a token that
- * is in no table any more can still be told.
+ * The id of a block is the number of its site in the upper bits and a serial number
+ * that never recurs in the lower ones. So an error can name the site of a block that
+ * is in the table no more.
  */
 #define SERIAL_BITS	40
 #define SERIAL_MASK	((UINT64_C(1) << SERIAL_BITS) - 1)

@@ -39,6 +39,9 @@ XLA_FFI_Error *actmem_xla_put(XLA_FFI_CallFrame *frame)
 	error = call_put(frame, &call);
 	if (error)
 		return error;
+	memset(call.token, 0, sizeof(struct token));
+	if (!call.origin.examples)
+		return NULL;
 	ret = saved_begin(&call.origin, call.bytes, &block, words);
 	if (ret)
 		return ffi_error(frame->api, ffi_code(ret), words);
@@ -57,8 +60,8 @@ static XLA_FFI_Error *take_done(const XLA_FFI_Api *api, void *data)
 	XLA_FFI_Error *error = NULL;
 
 	if (block->has_checksum) {
-		/* Several takes at a time have a destination each. */
-		if (checksum(block->readers ? block->held : block->destination,
+		/* A take of all examples that nobody else reads compares its own copy. */
+		if (checksum(block->destination ? block->destination : block->held,
 			     block->bytes) != block->checksum)
 			error = call_damaged(api, block);
 		saved_checksum_compared();
@@ -67,13 +70,35 @@ static XLA_FFI_Error *take_done(const XLA_FFI_Api *api, void *data)
 	return error;
 }
 
+/* Takes one part of a value that has more. */
+static XLA_FFI_Error *take_part(const XLA_FFI_Api *api, const struct origin *origin,
+				const struct rows *rows, char *to, uint64_t bytes)
+{
+	char words[SAVED_WORDS];
+	struct saved *block;
+	int ret;
+
+	if (!rows->id) {
+		memset(to, 0, bytes);
+		return NULL;
+	}
+	ret = saved_claim(rows, bytes, origin, &block, words);
+	if (ret)
+		return ffi_error(api, ffi_code(ret), words);
+	if (bytes)
+		memcpy(to, (const char *)block->held + saved_offset(block, rows), bytes);
+	return take_done(api, block);
+}
+
 XLA_FFI_Error *actmem_xla_take(XLA_FFI_CallFrame *frame)
 {
 	char words[SAVED_WORDS];
 	XLA_FFI_Error *error;
 	struct saved *block;
 	struct call call = { .origin.is_gpu = 0 };
-	uint64_t token;
+	uint64_t at = 0, row_bytes;
+	struct rows rows;
+	char *to;
 	int ret;
 
 	if (ffi_metadata(frame))
@@ -81,17 +106,26 @@ XLA_FFI_Error *actmem_xla_take(XLA_FFI_CallFrame *frame)
 	error = call_take(frame, &call);
 	if (error)
 		return error;
-	memcpy(&token, call.token, sizeof(token));
-	if (!token) {
-		memset(call.value, 0, call.bytes);
+	if (!call_next_rows(call.token, call.count, &at, &rows))
 		return NULL;
+	if (at < call.count || !rows.id) {
+		row_bytes = call.bytes / call.count;
+		to = call.value;
+		do {
+			error = take_part(frame->api, &call.origin, &rows, to,
+					  rows.count * row_bytes);
+			to += rows.count * row_bytes;
+		} while (!error && call_next_rows(call.token, call.count, &at, &rows));
+		return error;
 	}
-	ret = saved_claim(token, call.bytes, &call.origin, &block, words);
+	ret = saved_claim(&rows, call.bytes, &call.origin, &block, words);
 	if (ret)
 		return ffi_error(frame->api, ffi_code(ret), words);
-	block->destination = call.value;
-	return copy_start(frame, memory_waits(), call.value, block->held,
-			  call.bytes, take_done, block);
+	if (!block->readers && rows.count == block->examples)
+		block->destination = call.value;
+	return copy_start(frame, memory_waits(), call.value,
+			  (const char *)block->held + saved_offset(block, &rows), call.bytes,
+			  take_done, block);
 }
 
 /* A token is there to be read at any time: nothing needs to be announced. */
@@ -107,19 +141,18 @@ XLA_FFI_Error *actmem_xla_tie(XLA_FFI_CallFrame *frame)
 	error = call_tie(frame, &call);
 	for (i = 0; !error && i < call.count; i++) {
 		count = call_tokens(frame, i, &from, &to);
-		memcpy(to, from, count * sizeof(uint64_t));
+		memcpy(to, from, count * sizeof(struct token));
 	}
 	return error;
 }
 
-static void each_token(const struct call *call, void (*function)(uint64_t token))
+static void each_rows(const struct call *call, void (*function)(uint64_t id, uint64_t count))
 {
-	uint64_t token, i;
+	struct rows rows;
+	uint64_t at = 0;
 
-	for (i = 0; i < call->count; i++) {
-		memcpy(&token, (char *)call->token + i * sizeof(token), sizeof(token));
-		function(token);
-	}
+	while (call_next_rows(call->token, call->count, &at, &rows))
+		function(rows.id, rows.count);
 }
 
 XLA_FFI_Error *actmem_xla_hold(XLA_FFI_CallFrame *frame)
@@ -131,8 +164,9 @@ XLA_FFI_Error *actmem_xla_hold(XLA_FFI_CallFrame *frame)
 		return NULL;
 	error = call_hold(frame, &call);
 	if (!error) {
-		each_token(&call, saved_hold);
-		memcpy(ffi_result(frame, 0)->data, call.token, call.count * sizeof(uint64_t));
+		each_rows(&call, saved_hold);
+		memcpy(ffi_result(frame, 0)->data, call.token,
+		       call.count * sizeof(struct token));
 	}
 	return error;
 }
@@ -146,6 +180,6 @@ XLA_FFI_Error *actmem_xla_drop(XLA_FFI_CallFrame *frame)
 		return NULL;
 	error = call_drop(frame, &call);
 	if (!error)
-		each_token(&call, saved_end);
+		each_rows(&call, saved_end);
 	return error;
 }

@@ -292,6 +292,9 @@ int saved_begin(const struct origin *origin, uint64_t bytes,
 	block->is_gpu = origin->is_gpu;
 	block->busy = 1;
 	block->many = origin->many;
+	block->examples = origin->examples;
+	block->references = origin->examples;
+	block->shape = origin->shape;
 	block->layout = origin->layout;
 	block->run = origin->run;
 	/*
@@ -353,26 +356,26 @@ void saved_undo(struct saved *block)
 	saved_drop(block);
 }
 
-void saved_hold(uint64_t token)
+void saved_hold(uint64_t id, uint64_t count)
 {
 	struct saved *block;
 
 	pthread_mutex_lock(&saved_lock);
-	block = table_find(token);
+	block = table_find(id);
 	if (block)
-		block->holds++;
+		block->references += count;
 	pthread_mutex_unlock(&saved_lock);
 }
 
-void saved_end(uint64_t token)
+void saved_end(uint64_t id, uint64_t count)
 {
 	struct saved *block;
 	int is_used = 0;
 
 	pthread_mutex_lock(&saved_lock);
-	block = table_find(token);
-	if (block && block->holds) {
-		block->holds--;
+	block = table_find(id);
+	if (block && block->references > count) {
+		block->references -= count;
 		block = NULL;
 	}
 	if (block) {

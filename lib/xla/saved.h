@@ -32,10 +32,11 @@ void saved_failed(struct saved *block, int error, const char *why);
 void saved_undo(struct saved *block);
 
 /*
- * @token will be taken by the execution of @taker, as @number of the site that it was put
- * at: fails as its take would, with @words[SAVED_WORDS], where it is not there. And then:
- * the token that the take of that site and number wants, 0 if it is not known without a
- * look at its operand; and whether the device has the block already.
+ * saved_announce() notes that the execution of @taker will take the block @token, as @number
+ * of the site that it was put at. It fails as that take would, with @words[SAVED_WORDS], if
+ * there is no such block. saved_announced() returns the block that the take of that site and
+ * number wants, or 0 if only the take's operand tells; and whether the device has the block
+ * already. Only blocks of one example are announced.
  */
 int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, char *words);
 uint64_t saved_announced(const struct origin *taker, uint32_t number, int *is_staged);
@@ -60,19 +61,23 @@ void saved_return(struct saved *block);
 void saved_unlearn(const struct saved *block);
 
 /*
- * For a take on the device of the put. The block leaves the table if the take ends it;
- * else it stays there, for others to read as well.
+ * For a take of @rows, which are @bytes, on the device of the put. A taker that ends its
+ * tokens ends a reference for each. The block leaves the table with its last reference;
+ * before, it stays there, and others may read it, too. Fails if the block's examples are of
+ * another shape than the taker's.
  */
-int saved_claim(uint64_t token, uint64_t bytes, const struct origin *taker,
+int saved_claim(const struct rows *rows, uint64_t bytes, const struct origin *taker,
 		struct saved **block, char *words);
+/* Where the first of @rows is in the memory of a claimed block. */
+uint64_t saved_offset(const struct saved *block, const struct rows *rows);
 void saved_release(struct saved *block);
 
 /*
- * saved_hold() adds a taker, and saved_end() ends one. A take that ends the block ends it
- * for all takers. A token whose block is gone, and 0, are left alone.
+ * Add @count references to the block of that id, and end as many. The last one ends the
+ * block. Neither does anything if the block is gone, or @id is 0.
  */
-void saved_hold(uint64_t token);
-void saved_end(uint64_t token);
+void saved_hold(uint64_t id, uint64_t count);
+void saved_end(uint64_t id, uint64_t count);
 
 /*
  * The block that is expected to be wanted next, held: the youngest on GPU @device of the

@@ -170,7 +170,7 @@ static cuda_result make_device_side(struct lane *lane)
 	}
 	for (i = 0; i < CHECKS; i++) {
 		CUDA_TRY(&result, cuEventCreate(&lane->checks[i].passed, flags));
-		lane->checks[i].word = &lane->tokens[MAILBOXES * MAILBOX_TOKENS + i];
+		lane->checks[i].word = &lane->tokens[MAILBOXES * MAILBOX_TOKENS + i].id;
 		lane->checks[i].next = lane->free_checks;
 		lane->free_checks = &lane->checks[i];
 	}

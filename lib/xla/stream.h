@@ -45,7 +45,7 @@
 /* Of one copy of a put, so that the next can begin while the device empties them. */
 #define PUT_RUN_MAX	(PUT_SLOTS / 2)
 #define MAILBOXES	16
-#define MAILBOX_TOKENS	32
+#define MAILBOX_TOKENS	256
 #define CHECKS		64
 #define SLOT_ALIGN	UINT64_C(4096)
 
@@ -67,7 +67,7 @@ struct mark {
 /* Memory of the host that tokens are copied to, to be read. */
 struct mailbox {
 	struct mailbox *next;
-	uint64_t *tokens;		/* pinned */
+	struct token *tokens;		/* pinned */
 	cuda_event event;
 };
 
@@ -118,7 +118,7 @@ struct lane {
 	cuda_stream out, ahead, late, mend;
 	cuda_pointer ring;
 	struct slot slots[SLOTS];
-	uint64_t *tokens;
+	struct token *tokens;		/* of the mailboxes, and the checks' words */
 	struct mailbox mailboxes[MAILBOXES];
 	struct check checks[CHECKS];
 	int can_check;			/* streams can wait for a word */
@@ -170,7 +170,8 @@ void lane_put_ended(struct lane *lane, uint64_t bytes);
 /* Puts a value, in the order of @stream. A failure ends @block. */
 int lane_put(struct lane *lane, cuda_stream stream, cuda_pointer value, struct saved *block,
 	     char *words);
-int lane_write_token(struct lane *lane, cuda_stream stream, cuda_pointer to, uint64_t token,
+/* Writes the token of example 0 of the block of that id. */
+int lane_write_token(struct lane *lane, cuda_stream stream, cuda_pointer to, uint64_t id,
 		     char *words);
 
 /* On the device, as it comes to that. */
@@ -180,14 +181,17 @@ int lane_copy_tokens(struct lane *lane, cuda_stream stream, cuda_pointer to, cud
 int lane_clear(struct lane *lane, cuda_stream stream, cuda_pointer to, uint64_t bytes,
 	       char *words);
 
-/* Up to MAILBOX_TOKENS of them. Waits until the stream has come there. */
+/* Reads up to MAILBOX_TOKENS tokens. Waits until the device has reached this call. */
 int lane_read_tokens(struct lane *lane, cuda_stream stream, const cuda_pointer *from,
-		     unsigned int count, uint64_t *tokens, char *words);
+		     unsigned int count, struct token *tokens, char *words);
 /* Whether a take may do without that wait. */
 int lane_may_run_ahead(const struct lane *lane, int is_staged);
 /* Takes a claimed block, which ends in any case. */
 int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct saved *block,
 	      char *words);
+/* Takes @bytes of it, from @offset on. Waits until they are copied. */
+int lane_take_part(struct lane *lane, cuda_stream stream, cuda_pointer value,
+		   struct saved *block, uint64_t offset, uint64_t bytes, char *words);
 
 /*
  * A take as it is foreseen, without a wait for its token, at @from. 1; 0: it is not; or a
@@ -220,7 +224,7 @@ cuda_pointer lane_slot_memory(const struct lane *lane, unsigned int slot);
 int lane_has_slots(const struct lane *lane, uint64_t bytes);
 struct staged *lane_stage(struct lane *lane, const void *memory, uint64_t bytes, int is_filling);
 cuda_result lane_copy_staged(struct lane *lane, cuda_stream stream, cuda_pointer value,
-			     const struct staged *staged);
+			     const struct staged *staged, uint64_t offset, uint64_t bytes);
 
 /* Likewise, without slots; @done is recorded behind it. */
 cuda_result lane_copy_late(struct lane *lane, cuda_stream stream, cuda_pointer value,

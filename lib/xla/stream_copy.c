@@ -115,21 +115,25 @@ void lane_put_ended(struct lane *lane, uint64_t bytes)
 	pthread_mutex_unlock(&lane->lock);
 }
 
-/* A token is two words that the device writes itself: no memory of the host's is read. */
-int lane_write_token(struct lane *lane, cuda_stream stream, cuda_pointer to, uint64_t token,
+/* The device writes the words itself: it reads no memory of the host's. */
+int lane_write_token(struct lane *lane, cuda_stream stream, cuda_pointer to, uint64_t id,
 		     char *words)
 {
 	cuda_result result = CUDA_OK;
 
-	CUDA_TRY(&result, cuMemsetD32Async(to, (uint32_t)token, 1, stream));
-	CUDA_TRY(&result, cuMemsetD32Async(to + 4, (uint32_t)(token >> 32), 1, stream));
+	CUDA_TRY(&result, cuMemsetD32Async(to, (uint32_t)id, 1, stream));
+	CUDA_TRY(&result, cuMemsetD32Async(to + 4, (uint32_t)(id >> 32), 1, stream));
+	CUDA_TRY(&result, cuMemsetD32Async(to + 8, 0, 2, stream));
 	return result ? cuda_failed(result, "write a token", lane->device, words, SAVED_WORDS) : 0;
 }
 
 int lane_copy_tokens(struct lane *lane, cuda_stream stream, cuda_pointer to, cuda_pointer from,
 		     uint64_t count, char *words)
 {
-	cuda_result result = cuda.cuMemcpyDtoDAsync_v2(to, from, count * sizeof(uint64_t), stream);
+	cuda_result result = CUDA_OK;
+
+	if (count)
+		result = cuda.cuMemcpyDtoDAsync_v2(to, from, count * sizeof(struct token), stream);
 
 	return result ? cuda_failed(result, "copy tokens", lane->device, words, SAVED_WORDS) : 0;
 }
@@ -167,22 +171,26 @@ static void put_mailbox(struct lane *lane, struct mailbox *mailbox)
 }
 
 int lane_read_tokens(struct lane *lane, cuda_stream stream, const cuda_pointer *from,
-		     unsigned int count, uint64_t *tokens, char *words)
+		     unsigned int count, struct token *tokens, char *words)
 {
 	uint64_t before = clock_ns();
 	cuda_result result = CUDA_OK;
 	struct mailbox *mailbox;
 	struct device_wait wait;
-	unsigned int i;
+	unsigned int i, n;
 
 	device_wait_begin(&wait, lane->device, 0, "tokens of values", NULL);
 	mailbox = get_mailbox(lane);
-	for (i = 0; i < count; i++)
+	for (i = 0; i < count; i += n) {
+		n = 1;
+		while (i + n < count && from[i + n] == from[i] + n * sizeof(*tokens))
+			n++;
 		CUDA_TRY(&result, cuMemcpyDtoHAsync_v2(&mailbox->tokens[i], from[i],
-						       sizeof(*tokens), stream));
+						       n * sizeof(*tokens), stream));
+	}
 	CUDA_TRY(&result, cuEventRecord(mailbox->event, stream));
 	CUDA_TRY(&result, cuEventSynchronize(mailbox->event));
-	/* Nothing is to come to the mailbox later. */
+	/* No copy may write to the mailbox after this. */
 	if (result)
 		cuda.cuStreamSynchronize(stream);
 	device_wait_end(&wait);
@@ -322,15 +330,15 @@ void lane_unstage(struct lane *lane, struct staged *staged)
 }
 
 cuda_result lane_copy_staged(struct lane *lane, cuda_stream stream, cuda_pointer value,
-			     const struct staged *staged)
+			     const struct staged *staged, uint64_t offset, uint64_t bytes)
 {
 	struct slot *slot = &lane->slots[staged->first], *behind = slot + staged->count;
+	cuda_pointer from = lane_slot_memory(lane, staged->first) + offset;
 	cuda_event empty = behind[-1].empty;
 	cuda_result result = CUDA_OK;
 
 	CUDA_TRY(&result, cuStreamWaitEvent(stream, staged->ready->event, 0));
-	CUDA_TRY(&result, cuMemcpyDtoDAsync_v2(value, lane_slot_memory(lane, staged->first),
-					       staged->bytes, stream));
+	CUDA_TRY(&result, cuMemcpyDtoDAsync_v2(value, from, bytes, stream));
 	CUDA_TRY(&result, cuEventRecord(empty, stream));
 	for (; slot < behind && !result; slot++)
 		slot->emptied = empty;
@@ -344,7 +352,7 @@ static cuda_result take_staged(struct lane *lane, cuda_stream stream, cuda_point
 	cuda_result result;
 
 	pthread_mutex_lock(&lane->lock);
-	result = lane_copy_staged(lane, stream, value, staged);
+	result = lane_copy_staged(lane, stream, value, staged, 0, staged->bytes);
 	lane_unstage(lane, staged);
 	pthread_mutex_unlock(&lane->lock);
 	TRANSFER_COUNT(lane->device, ahead_total, 1);
@@ -431,25 +439,76 @@ void lane_look_again(struct lane *lane)
 	pthread_mutex_unlock(&lane->lock);
 }
 
+/* Ends a claimed block that was staged in a context that has ended. */
+static int other_context(const struct lane *lane, struct saved *block, char *words)
+{
+	snprintf(words, SAVED_WORDS,
+		 "actmem: the value saved at %s was in another context of device %u, which has ended",
+		 saved_site_name(block->token), lane->device);
+	saved_release(block);
+	return -ESTALE;
+}
+
 int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct saved *block,
 	      char *words)
 {
 	const struct staged *staged = block->staged;
 	cuda_result result = CUDA_OK;
 
-	if (staged && staged->lane != lane) {
-		snprintf(words, SAVED_WORDS,
-			 "actmem: what was saved at %s was in another context of device %u, which has ended",
-			 saved_site_name(block->token), lane->device);
-		saved_release(block);
-		return -ESTALE;
-	}
+	if (staged && staged->lane != lane)
+		return other_context(lane, block, words);
 	if (staged)
 		result = take_staged(lane, stream, value, block);
 	else if (block->bytes)
 		result = take_late(lane, stream, value, block);
 	/* After it, so that nothing goes before what is wanted now. */
 	tell_fetcher(lane, block);
+	saved_release(block);
+	return result ? cuda_failed(result, "copy a value to it", lane->device, words,
+				    SAVED_WORDS) : 0;
+}
+
+/*
+ * The device has the block in slots, or the host in memory. Slots stay until the block ends;
+ * what comes to them next waits for this copy.
+ */
+static cuda_result copy_part(struct lane *lane, cuda_stream stream, cuda_pointer value,
+			     const struct saved *block, uint64_t offset, uint64_t bytes)
+{
+	const struct staged *staged = block->staged;
+	cuda_result result = CUDA_OUT_OF_MEMORY;
+	struct mark *done;
+
+	if (staged)
+		return lane_copy_staged(lane, stream, value, staged, offset, bytes);
+	done = lane_mark(lane);
+	if (!done)
+		return result;
+	result = lane_copy_late(lane, stream, value, (const char *)block->held + offset, bytes,
+				done, 0);
+	lane_unmark(lane, done);
+	return result;
+}
+
+int lane_take_part(struct lane *lane, cuda_stream stream, cuda_pointer value,
+		   struct saved *block, uint64_t offset, uint64_t bytes, char *words)
+{
+	const struct staged *staged = block->staged;
+	cuda_result result = CUDA_OK;
+
+	if (staged && staged->lane != lane)
+		return other_context(lane, block, words);
+	if (bytes) {
+		pthread_mutex_lock(&lane->lock);
+		result = copy_part(lane, stream, value, block, offset, bytes);
+		pthread_mutex_unlock(&lane->lock);
+		TRANSFER_COUNT(lane->device, late_total, 1);
+		TRANSFER_COUNT(lane->device, to_device_bytes_total, bytes);
+		if (!staged) {
+			TRANSFER_COUNT(lane->device, host_waits_total, 1);
+			lane_wait_for_stream(lane, lane->late);
+		}
+	}
 	saved_release(block);
 	return result ? cuda_failed(result, "copy a value to it", lane->device, words,
 				    SAVED_WORDS) : 0;

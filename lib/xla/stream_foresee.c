@@ -16,6 +16,8 @@
  * foreseen where programs choose what they take, nor where blocks may be in files or
  * devices share a budget.
  */
+#include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,7 +96,8 @@ static cuda_result copy_value(struct lane *lane, cuda_stream stream, struct fore
 	if (foreseen->staged) {
 		TRANSFER_COUNT(lane->device, ahead_total, 1);
 		TRANSFER_COUNT(lane->device, ahead_bytes_total, block->bytes);
-		result = lane_copy_staged(lane, stream, foreseen->value, foreseen->staged);
+		result = lane_copy_staged(lane, stream, foreseen->value, foreseen->staged, 0,
+					  block->bytes);
 	} else {
 		TRANSFER_COUNT(lane->device, late_total, 1);
 		result = lane_copy_late(lane, stream, foreseen->value, foreseen->memory,
@@ -243,12 +246,14 @@ static int mend_value(struct lane *lane, const struct foreseen *foreseen, uint64
 	const struct saved *wrong = foreseen->block;
 	const struct origin taker = {
 		.ends = 1,
+		.shape = wrong->shape,
 		.layout = foreseen->layout,
 		.run = wrong->run,
 		.device = wrong->device,
 		.is_gpu = 1,
 	};
 	const struct foreseen *other = steal(lane, token, foreseen);
+	const struct rows rows = { .id = token, .count = 1 };
 	cuda_result result = CUDA_OK;
 	struct saved *block = NULL;
 	int ret;
@@ -259,9 +264,17 @@ static int mend_value(struct lane *lane, const struct foreseen *foreseen, uint64
 	else if (!token)
 		return lane_clear(lane, lane->mend, foreseen->value, wrong->bytes, words);
 	if (!other) {
-		ret = saved_claim(token, wrong->bytes, &taker, &block, words);
+		ret = saved_claim(&rows, wrong->bytes, &taker, &block, words);
 		if (ret)
 			return ret;
+		if (block->examples > 1) {
+			/* Only the device knows which example its token names. */
+			snprintf(words, SAVED_WORDS,
+				 "actmem: a take of one example of %" PRIu64 " was predicted wrongly; set ACTMEM_DEVICE_FORESEE=0",
+				 block->examples);
+			saved_release(block);
+			return -EINVAL;
+		}
 		result = copy_claimed(lane, foreseen->value, block);
 	}
 	CUDA_TRY(&result, cuStreamSynchronize(lane->mend));

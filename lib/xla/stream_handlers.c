@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * The handlers actmem_put, _take, _tie, _hold and _drop for XLA's CUDA platform; see
- * call.h. Values and tokens are on the device, and all is done in the order of the stream
- * that XLA calls with (stream.h). No trait is claimed: what a take does depends on its
+ * call.h. Values and tokens are on the device, and all work is done in the order of XLA's
+ * stream (stream.h). The handlers claim no trait: what a take does depends on its
  * token, so that its commands cannot be recorded once and run again.
  */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "base/base.h"
 #include "xla/actmem_xla.h"
 #include "xla/call.h"
@@ -29,6 +33,10 @@ static XLA_FFI_Error *put_value(struct lane *lane, cuda_stream stream, XLA_FFI_C
 	struct saved *block;
 	int ret;
 
+	if (!call->origin.examples) {
+		ret = lane_write_token(lane, stream, on_device(call->token), 0, words);
+		return ret ? ffi_error(api, ffi_code(ret), words) : NULL;
+	}
 	lane_admit(lane, call->bytes);
 	ret = saved_begin(&call->origin, call->bytes, &block, words);
 	/* The step before may have what it has taken until the device has it. */
@@ -49,10 +57,11 @@ static XLA_FFI_Error *put_value(struct lane *lane, cuda_stream stream, XLA_FFI_C
 	return ret ? ffi_error(api, ffi_code(ret), words) : NULL;
 }
 
-static int claim_block(const struct call *call, uint64_t token, struct saved **block, char *words)
+static int claim_block(const struct call *call, const struct rows *rows, uint64_t bytes,
+		       struct saved **block, char *words)
 {
 	uint64_t before = clock_ns();
-	int ret = saved_claim(token, call->bytes, &call->origin, block, words);
+	int ret = saved_claim(rows, bytes, &call->origin, block, words);
 
 	TRANSFER_COUNT(call->origin.device, block_wait_ns_total, clock_ns() - before);
 	return ret;
@@ -67,39 +76,55 @@ static int is_damaged(const struct saved *block)
 	return checksum(block->held, block->bytes) != block->checksum;
 }
 
-static int token_of(struct lane *lane, cuda_stream stream, const struct call *call,
-		    uint64_t *token, char *words)
+/* Reads the tokens of the call's operand to @tokens. */
+static int read_array(struct lane *lane, cuda_stream stream, const struct call *call,
+		      struct token *tokens, char *words)
 {
-	cuda_pointer from = on_device(call->token);
-	int is_staged = 0;
+	cuda_pointer from = on_device(call->token), parts[MAILBOX_TOKENS];
+	uint64_t done = 0;
+	unsigned int now;
+	int ret = 0;
 
-	*token = saved_announced(&call->origin, call->number, &is_staged);
-	if (*token && lane_may_run_ahead(lane, is_staged))
-		return 0;
-	return lane_read_tokens(lane, stream, &from, 1, token, words);
+	while (done < call->count && !ret) {
+		for (now = 0; done + now < call->count && now < MAILBOX_TOKENS; now++)
+			parts[now] = from + (done + now) * sizeof(*tokens);
+		ret = lane_read_tokens(lane, stream, parts, now, tokens + done, words);
+		done += now;
+	}
+	return ret;
 }
 
-static XLA_FFI_Error *take_value(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
-				 const struct call *call)
+static int read_take_tokens(struct lane *lane, cuda_stream stream, const struct call *call,
+			    struct token *tokens, char *words)
+{
+	int is_staged = 0;
+
+	if (call->count == 1) {
+		/* Only blocks of one example are announced. */
+		tokens->id = saved_announced(&call->origin, call->number, &is_staged);
+		tokens->example = 0;
+		if (tokens->id && lane_may_run_ahead(lane, is_staged))
+			return 0;
+	}
+	return read_array(lane, stream, call, tokens, words);
+}
+
+/* Takes @rows, which are @bytes, to @to. */
+static XLA_FFI_Error *take_rows(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
+				const struct call *call, const struct rows *rows,
+				cuda_pointer to, uint64_t bytes)
 {
 	const XLA_FFI_Api *api = frame->api;
 	char words[SAVED_WORDS];
 	XLA_FFI_Error *error;
 	struct saved *block;
-	uint64_t token;
-	int ret = lane_take_foreseen(lane, stream, on_device(call->token), on_device(call->value),
-				     call->bytes, &call->origin, words);
+	int ret;
 
-	if (ret > 0)
-		return NULL;
-	if (!ret)
-		ret = token_of(lane, stream, call, &token, words);
-	if (!ret && !token) {
-		ret = lane_clear(lane, stream, on_device(call->value), call->bytes, words);
+	if (!rows->id) {
+		ret = lane_clear(lane, stream, to, bytes, words);
 		return ret ? ffi_error(api, ffi_code(ret), words) : NULL;
 	}
-	if (!ret)
-		ret = claim_block(call, token, &block, words);
+	ret = claim_block(call, rows, bytes, &block, words);
 	if (ret)
 		return ffi_error(api, ffi_code(ret), words);
 	if (is_damaged(block)) {
@@ -107,30 +132,68 @@ static XLA_FFI_Error *take_value(struct lane *lane, cuda_stream stream, XLA_FFI_
 		saved_release(block);
 		return error;
 	}
-	ret = lane_take(lane, stream, on_device(call->value), block, words);
+	if (bytes == block->bytes)
+		ret = lane_take(lane, stream, to, block, words);
+	else
+		ret = lane_take_part(lane, stream, to, block, saved_offset(block, rows), bytes,
+				     words);
 	return ret ? ffi_error(api, ffi_code(ret), words) : NULL;
 }
 
-/* Calls @function with each token of the operand, which is read in parts. */
-static int each_token(struct lane *lane, cuda_stream stream, const struct call *call,
-		      void (*function)(uint64_t token), char *words)
+static XLA_FFI_Error *take_value(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
+				 const struct call *call)
 {
-	cuda_pointer from = on_device(call->token);
-	uint64_t count = call->count;
-	uint64_t tokens[MAILBOX_TOKENS];
-	cuda_pointer parts[MAILBOX_TOKENS];
-	unsigned int now, i;
-	uint64_t done;
-	int ret = 0;
+	const XLA_FFI_Api *api = frame->api;
+	struct token one, *tokens = &one;
+	cuda_pointer to = on_device(call->value);
+	char words[SAVED_WORDS];
+	XLA_FFI_Error *error = NULL;
+	uint64_t at = 0, row_bytes;
+	struct rows rows;
+	int ret;
 
-	for (done = 0; done < count && !ret; done += now) {
-		now = count - done < MAILBOX_TOKENS ? (unsigned int)(count - done) : MAILBOX_TOKENS;
-		for (i = 0; i < now; i++)
-			parts[i] = from + (done + i) * sizeof(uint64_t);
-		ret = lane_read_tokens(lane, stream, parts, now, tokens, words);
-		for (i = 0; i < now && !ret; i++)
-			function(tokens[i]);
+	if (!call->count)
+		return NULL;
+	ret = lane_take_foreseen(lane, stream, on_device(call->token), to, call->bytes,
+				 &call->origin, words);
+	if (ret > 0)
+		return NULL;
+	if (!ret && call->count > 1)
+		tokens = malloc(call->count * sizeof(*tokens));
+	if (!tokens)
+		return ffi_error(api, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED,
+				 "actmem: no memory for bookkeeping");
+	if (!ret)
+		ret = read_take_tokens(lane, stream, call, tokens, words);
+	if (ret)
+		error = ffi_error(api, ffi_code(ret), words);
+	row_bytes = call->bytes / call->count;
+	while (!error && call_next_rows(tokens, call->count, &at, &rows)) {
+		error = take_rows(lane, stream, frame, call, &rows, to, rows.count * row_bytes);
+		to += rows.count * row_bytes;
 	}
+	if (tokens != &one)
+		free(tokens);
+	return error;
+}
+
+/* Calls @function for all rows of the operand's tokens. */
+static int each_rows(struct lane *lane, cuda_stream stream, const struct call *call,
+		     void (*function)(uint64_t id, uint64_t count), char *words)
+{
+	struct token *tokens = calloc(call->count + 1, sizeof(*tokens));
+	struct rows rows;
+	uint64_t at = 0;
+	int ret;
+
+	if (!tokens) {
+		snprintf(words, SAVED_WORDS, "actmem: no memory for bookkeeping");
+		return -ENOMEM;
+	}
+	ret = read_array(lane, stream, call, tokens, words);
+	while (!ret && call_next_rows(tokens, call->count, &at, &rows))
+		function(rows.id, rows.count);
+	free(tokens);
 	return ret;
 }
 
@@ -139,8 +202,9 @@ static int announce_takes(struct lane *lane, cuda_stream stream, XLA_FFI_CallFra
 			  const struct call *call, char *words)
 {
 	cuda_pointer from[MAILBOX_TOKENS];
-	uint64_t tokens[MAILBOX_TOKENS], next = 0, i;
+	struct token tokens[MAILBOX_TOKENS];
 	int32_t numbers[MAILBOX_TOKENS];
+	uint64_t next = 0, i;
 	unsigned int count;
 	void *source, *unused;
 	int ret = 0;
@@ -156,8 +220,8 @@ static int announce_takes(struct lane *lane, cuda_stream stream, XLA_FFI_CallFra
 		if (count)
 			ret = lane_read_tokens(lane, stream, from, count, tokens, words);
 		for (i = 0; i < count && !ret; i++)
-			ret = tokens[i] ? saved_announce(tokens[i], &call->origin,
-							 (uint32_t)numbers[i], words) : 0;
+			ret = tokens[i].id ? saved_announce(tokens[i].id, &call->origin,
+							    (uint32_t)numbers[i], words) : 0;
 	}
 	return ret;
 }
@@ -186,7 +250,7 @@ static XLA_FFI_Error *hold_tokens(struct lane *lane, cuda_stream stream, XLA_FFI
 				  const struct call *call)
 {
 	char words[SAVED_WORDS];
-	int ret = each_token(lane, stream, call, saved_hold, words);
+	int ret = each_rows(lane, stream, call, saved_hold, words);
 
 	if (!ret)
 		ret = lane_copy_tokens(lane, stream, on_device(ffi_result(frame, 0)->data),
@@ -198,7 +262,7 @@ static XLA_FFI_Error *drop_tokens(struct lane *lane, cuda_stream stream, XLA_FFI
 				  const struct call *call)
 {
 	char words[SAVED_WORDS];
-	int ret = each_token(lane, stream, call, saved_end, words);
+	int ret = each_rows(lane, stream, call, saved_end, words);
 
 	return ret ? ffi_error(frame->api, ffi_code(ret), words) : NULL;
 }

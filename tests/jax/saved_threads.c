@@ -18,7 +18,8 @@
 #define THREADS		6
 #define ROUNDS		400
 #define VALUES		8
-#define BYTES_MOST	120000
+#define EXAMPLES_MOST	4
+#define BYTES_MOST	(120000 / EXAMPLES_MOST)	/* of an example */
 
 static atomic_long wrong;
 
@@ -28,61 +29,99 @@ static void check(int good)
 		atomic_fetch_add(&wrong, 1);
 }
 
-static void fill(void *data, uint64_t token, uint64_t bytes)
+static void fill(void *data, const struct rows *rows, uint64_t row_bytes)
 {
-	memset(data, (unsigned char)token, bytes);
+	uint64_t i;
+
+	for (i = 0; i < rows->count; i++)
+		memset((char *)data + i * row_bytes, (unsigned char)(rows->id + rows->first + i),
+		       row_bytes);
 }
 
-static int is_filled(const void *data, uint64_t token, uint64_t bytes)
+static int is_filled(const void *data, const struct rows *rows, uint64_t row_bytes)
 {
 	const unsigned char *at = data;
+	uint64_t i;
 
-	return at[0] == (unsigned char)token && !memcmp(at, at + 1, bytes - 1);
+	for (i = 0; i < rows->count; i++, at += row_bytes)
+		if (at[0] != (unsigned char)(rows->id + rows->first + i) ||
+		    memcmp(at, at + 1, row_bytes - 1))
+			return 0;
+	return 1;
 }
 
-/* Some thread's, which another one ends. */
+/* The id of a block of some thread, which another thread ends. */
 static uint64_t shared;
 static uint64_t ended_by_takes;
 
-static void put(const struct origin *origin, uint64_t *token, uint64_t bytes)
+static void put(const struct origin *origin, struct rows *rows, uint64_t row_bytes)
 {
 	char words[SAVED_WORDS];
 	struct saved *saved;
 
-	if (saved_begin(origin, bytes, &saved, words)) {
+	if (saved_begin(origin, rows->count * row_bytes, &saved, words)) {
 		fprintf(stderr, "# %s\n", words);
 		check(0);
 		return;
 	}
-	*token = saved->token;
-	fill(saved->fill, *token, bytes);
+	rows->id = saved->token;
+	fill(saved->fill, rows, row_bytes);
 	saved_filled(saved);
 }
 
-/* Another thread may have had it reclaimed; what is found must be right. */
-static void take(const struct origin *origin, uint64_t token, uint64_t bytes)
+/* Another thread may have had the block reclaimed; what is found must be right. */
+static void take(const struct origin *origin, const struct rows *rows, uint64_t row_bytes)
 {
 	char words[SAVED_WORDS];
 	struct saved *saved;
-	int ret;
+	int ret, is_last;
 
-	ret = saved_claim(token, bytes, origin, &saved, words);
+	ret = saved_claim(rows, rows->count * row_bytes, origin, &saved, words);
 	if (ret) {
 		if (ret != -ESTALE && ret != -ENOENT)
 			fprintf(stderr, "# %s\n", words);
 		check(ret == -ESTALE || ret == -ENOENT);
 		return;
 	}
-	check(is_filled(saved->held, token, bytes));
+	check(is_filled((const char *)saved->held + saved_offset(saved, rows), rows, row_bytes));
+	is_last = !saved->readers;
 	saved_release(saved);
-	if (origin->ends)
+	if (is_last)
 		__atomic_add_fetch(&ended_by_takes, 1, __ATOMIC_RELAXED);
+}
+
+/* Takes the examples of a block one by one, in another order than they were put in. */
+static void take_each(const struct origin *origin, const struct rows *rows, uint64_t row_bytes)
+{
+	struct rows row = { .id = rows->id, .count = 1 };
+	uint64_t i;
+
+	for (i = 0; i < rows->count; i++) {
+		row.first = (i + 1) % rows->count;
+		take(origin, &row, row_bytes);
+	}
+}
+
+/* A take of more examples than there are, and one of another shape, are refused. */
+static void take_wrongly(const struct origin *origin, const struct rows *rows,
+			 uint64_t row_bytes)
+{
+	struct rows more = { .id = rows->id, .first = 1, .count = rows->count };
+	struct origin other = *origin;
+	char words[SAVED_WORDS];
+	struct saved *saved;
+
+	check(saved_claim(&more, rows->count * row_bytes, origin, &saved, words) < 0);
+	check(saved_claim(rows, rows->count * row_bytes + 1, origin, &saved, words) < 0);
+	other.shape.hash++;
+	check(saved_claim(rows, rows->count * row_bytes, &other, &saved, words) < 0);
 }
 
 static void *rounds(void *argument)
 {
 	unsigned int thread = *(unsigned int *)argument, seed = thread, round, i, count;
-	uint64_t tokens[VALUES], bytes[VALUES], others;
+	uint64_t bytes[VALUES], others;
+	struct rows values[VALUES];
 	struct actmem_store_stats stats;
 	struct origin origin = { .is_gpu = 0 };
 	char site[32];
@@ -97,23 +136,33 @@ static void *rounds(void *argument)
 		count = 1 + (unsigned int)rand_r(&seed) % VALUES;
 		for (i = 0; i < count; i++) {
 			bytes[i] = 1 + (uint64_t)rand_r(&seed) % BYTES_MOST;
-			put(&origin, &tokens[i], bytes[i]);
+			values[i].first = 0;
+			values[i].count = 1 + (uint64_t)rand_r(&seed) % EXAMPLES_MOST;
+			origin.examples = values[i].count;
+			origin.shape.hash = bytes[i];
+			put(&origin, &values[i], bytes[i]);
 		}
-		/* Of those that others take, too, all but the last take leave them. */
+		/* Other threads hold some of the blocks, and end them later. */
 		origin.ends = 0;
 		for (i = 0; i < count; i += 1 + (unsigned int)rand_r(&seed) % 8) {
-			others = __atomic_exchange_n(&shared, tokens[i], __ATOMIC_RELAXED);
-			saved_hold(tokens[i]);
-			take(&origin, tokens[i], bytes[i]);
-			saved_end(tokens[i]);
-			saved_end(others);
+			others = __atomic_exchange_n(&shared, values[i].id, __ATOMIC_RELAXED);
+			origin.shape.hash = bytes[i];
+			saved_hold(values[i].id, 2);
+			take_wrongly(&origin, &values[i], bytes[i]);
+			take(&origin, &values[i], bytes[i]);
+			saved_end(values[i].id, 1);
+			saved_end(others, 1);
 		}
 		origin.ends = rand_r(&seed) % 2;
 		if (rand_r(&seed) % 3)
 			for (i = count; i-- > 0; ) {
-				take(&origin, tokens[i], bytes[i]);
+				origin.shape.hash = bytes[i];
+				if (rand_r(&seed) % 2)
+					take(&origin, &values[i], bytes[i]);
+				else
+					take_each(&origin, &values[i], bytes[i]);
 				if (!origin.ends)
-					saved_end(tokens[i]);
+					saved_end(values[i].id, values[i].count);
 			}
 		if (rand_r(&seed) % 50 == 0) {
 			actmem_xla_reset();

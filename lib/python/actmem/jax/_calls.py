@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """The custom calls of XLA's that lib/xla handles, on one device and on several.
 
-On several devices each puts its own shard, under a token of its own: a token is told to
-XLA as one value that all devices have alike, which is never moved. How a value is spread
-is for XLA's partitioner to find, also where JAX does not know it; a take is spread as its
-put was, so that what a device takes is what it put, and nothing is gathered.
+On several devices each device puts its own shard, under tokens of its own. For XLA a token
+is one value that is equal on all devices, so that XLA never moves it. An array of tokens has
+the sharding of the batch's dimensions. XLA's partitioner chooses the sharding of a value,
+even where JAX does not know it. The takes of a program get the sharding of its puts of
+that label, so that a device takes what it put, and XLA gathers nothing.
 """
 import itertools
 import math
@@ -22,10 +23,8 @@ from jax.interpreters import mlir
 
 from actmem.jax import _private
 from actmem.jax._handlers import PLATFORMS
+from actmem.jax._kept import TOKEN_WORDS
 from actmem.jax._private import Aval, Context, DType, Rule
-
-TOKEN_WORDS = 2
-
 
 def _site(label: str, number: int | None) -> str:
     return label if number is None else f"{label} #{number}"
@@ -85,12 +84,22 @@ def _call(target: str, operands: Sequence[Any], results: Sequence[tuple[Sequence
 TOKEN = ((TOKEN_WORDS,), np.uint32)
 
 
-def put_here(value: Any, site: str, bounded: bool, many: bool, fixed: bool = False,
-             layout: int = 0) -> Any:
+def put_here(value: Any, site: str, batch: int, bounded: bool, many: bool,
+             fixed: bool = False, layout: int = 0) -> Any:
     if _private.is_packed(value.dtype):
         value = _unpack(value)
-    return _call("actmem_put", [value], [TOKEN], site=site, bounded=np.bool_(bounded),
-                 many=np.bool_(many), fixed=np.bool_(fixed), layout=np.uint32(layout))[0]
+    token = _call("actmem_put", [value], [TOKEN], site=site, batch=np.int32(batch),
+                  bounded=np.bool_(bounded), many=np.bool_(many), fixed=np.bool_(fixed),
+                  layout=np.uint32(layout))[0]
+    if not batch:
+        return token
+    # The third word of a token is the number of its example.
+    shape = (*value.shape[:batch], TOKEN_WORDS)
+    number, *_, word = (jax.lax.broadcasted_iota(np.uint32, shape, i)
+                        for i in range(len(shape)))
+    for i in range(1, batch):
+        number = number * shape[i] + jax.lax.broadcasted_iota(np.uint32, shape, i)
+    return token + jnp.where(word == 2, number, 0)
 
 
 def take_here(token: Any, shape: Sequence[int], dtype: DType, site: str, ends: bool,
@@ -126,28 +135,15 @@ def _devices_left_to_xla(context: Any) -> int:
     return getattr(context, "num_devices", 1)
 
 
-class _Layouts:
-    """How puts of each label, shape and type were spread, by the number of their program:
-    XLA's partitioner comes to a put before its takes, and its decision for the first
-    holds for all. Values that another program put were spread as such puts were last; if
-    not, the handlers tell by the layouts."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.known: dict[Hashable, Any] = {}
-
-    def of_put(self, key: Hashable, number: int | None, sharding: Any) -> Any:
-        with self.lock:
-            sharding = self.known.setdefault((key, number), sharding)
-            self.known[key] = sharding
-            return sharding
-
-    def of_take(self, key: Hashable, number: int | None, sharding: Any) -> Any:
-        with self.lock:
-            return self.known.get((key, number), self.known.get(key, sharding))
+# The sharding of the values of a label, shape and type in a program: that of the put or take
+# that XLA's partitioner came to first.
+_shardings: dict[Hashable, Any] = {}
+_shardings_lock = threading.Lock()
 
 
-_layouts = _Layouts()
+def _sharding_of(key: Hashable, sharding: Any) -> Any:
+    with _shardings_lock:
+        return _shardings.setdefault(key, sharding)
 
 
 # The part of a put value that each device has, by label, shape and type: for the program
@@ -172,59 +168,95 @@ def _replicated(sharding: Any) -> Any:
 
 
 def _fingerprint(sharding: Any, shape: Sequence[int]) -> int:
-    return zlib.crc32(repr((sharding, tuple(shape))).encode())
+    """Tells shardings of values of one shape apart; 0 is left for a value on one device."""
+    return zlib.crc32(repr((sharding, tuple(shape))).encode()) or 1
 
 
-_TOKEN = "token"        # of a dimension: on all devices
+_WORDS = "words"        # of tokens: each device has all, and its own
+_VALUE, _NONE, _TIE = "value", "none", "tie"
 
 
 def _rule(operands: Sequence[Sequence[str]],
           results: Sequence[Sequence[str]]) -> SdyShardingRule:
-    """Says that dimensions of one name are spread alike. `operands` and `results` have the
+    """Says that dimensions of one name are sharded alike. `operands` and `results` have the
     names of each one's dimensions."""
     alone: list[str] = []
-
     count = itertools.count()
 
     def named(dimensions: Sequence[str]) -> tuple[str, ...]:
-        # Dimensions of tokens have nothing in common, not even their lengths.
-        names = tuple(f"{name}{next(count) if name == _TOKEN else i}x"
+        # Those of different tokens have nothing in common, not even their lengths.
+        names = tuple(f"{name}{next(count) if name == _WORDS else i}x"
                       for i, name in enumerate(dimensions))
-        alone.extend(name for name in names if name.startswith(_TOKEN))
+        alone.extend(name for name in names if name.startswith(_WORDS))
         return names
     mappings: list[tuple[Any, ...]] = [tuple(map(named, values))
                                        for values in (operands, results)]
     return SdyShardingRule(*mappings, need_replication_factors=tuple(dict.fromkeys(alone)))
 
 
-def _spread(function: Rule, operands: Sequence[Any], dimensions: Sequence[Sequence[str]],
-            results: Sequence[tuple[Sequence[str], Sequence[int]]],
-            shardings: Callable[[list[Any]], list[Any]] | None = None) -> Any:
-    """`function` on each device's own.
+spread_p = Primitive("actmem_spread")
+spread_p.multiple_results = True
 
-    dimensions  of each operand: the names of its dimensions, for _rule()
-    results     the same of each result, and its shape
-    shardings   changes those of operands and results, which the function is then given
-    """
-    call = custom_partitioning(lambda *operands: function(None, *operands))
-    names = [name for name, _ in results]
+
+@spread_p.def_abstract_eval
+def _spread_abstract(*operands: Aval, results: Any, **params: Any) -> list[Aval]:
+    like = operands[0]
+    sharding = like.sharding.update(spec=jax.sharding.PartitionSpec())
+    return [like.update(shape=shape, dtype=np.dtype(dtype), weak_type=False,
+                        sharding=sharding) for _, shape, dtype in results]
+
+
+def _spread_lowered(ctx: Context, *operands: Any, function: Rule,
+                    dimensions: Sequence[Sequence[str]], results: Any,
+                    shardings: Rule | None) -> Any:
+    names = [name for name, *_ in results]
+
+    call = custom_partitioning(lambda *operands: tuple(function(None, *operands)))
 
     def partition(mesh: Any, arg_shapes: Any, result_shape: Any) -> tuple[Any, ...]:
-        single = not isinstance(result_shape, (list, tuple))
-        shapes = [*arg_shapes, *([result_shape] if single else result_shape)]
-        own = [_replicated(shape.sharding) if _TOKEN in name else shape.sharding
-               for shape, name in zip(shapes, (*dimensions, *names))]
+        own = [shape.sharding for shape in (*arg_shapes, *result_shape)]
+        own = [_private.leading_sharding(sharding, len(name) - 1, len(name))
+               if name[-1] == _WORDS else sharding
+               for sharding, name in zip(own, (*dimensions, *names))]
         own = shardings(own) if shardings else own
         out = own[len(arg_shapes):]
-        return (mesh, lambda *operands: function(own, *operands),
-                out[0] if single else type(result_shape)(out), tuple(own[:len(arg_shapes)]))
+
+        def on_each(*operands: Any) -> Any:
+            # Else JAX annotates what is computed here with shardings of the program's mesh.
+            with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), ())):
+                return tuple(function(own, *operands))
+        return mesh, on_each, tuple(out), tuple(own[:len(arg_shapes)])
 
     call.def_partition(
         partition, decode_shardings=False,
         infer_sharding_from_operands=lambda mesh, args, result: jax.tree.map(
             lambda shape: _replicated(args[0].sharding), result),
         sharding_rule=_rule(dimensions, names))
-    return call(*operands)
+    lowered = mlir.lower_fun(call, multiple_results=True)(ctx, *operands)
+    _private.set_side_effect(lowered[0])
+    return lowered
+
+
+mlir.register_lowering(spread_p, _spread_lowered)
+_private.wants_devices(spread_p)
+
+
+def _spread(function: Rule, operands: Sequence[Any], dimensions: Sequence[Sequence[str]],
+            results: Sequence[tuple[Sequence[str], Sequence[int], DType]],
+            shardings: Rule | None = None) -> Any:
+    """`function` on each device, of its shards. XLA neither drops nor merges it.
+
+    function    of the shardings of operands and results (None: there is one device) and the
+                operands, to a sequence of results
+    dimensions  of each operand: the names of its dimensions, for _rule()
+    results     of each result: the same, its shape and its dtype
+    shardings   changes the shardings of operands and results
+    """
+    return spread_p.bind(
+        *operands, function=function, shardings=shardings,
+        dimensions=tuple(map(tuple, dimensions)),
+        results=tuple((tuple(name), tuple(shape), np.dtype(dtype))
+                      for name, shape, dtype in results))
 
 
 def _is_spread(ctx: Context) -> bool:
@@ -232,43 +264,60 @@ def _is_spread(ctx: Context) -> bool:
 
 
 def _value(rank: int) -> list[str]:
-    return ["value"] * rank
+    return [_VALUE] * rank
 
 
 def _ghost(rank: int) -> list[str]:
     """The dimensions of a ghost: its value's, and one that has nothing in it."""
-    return [*_value(rank), "none"]
+    return [*_value(rank), _NONE]
+
+
+def _tokens(rank: int) -> list[str]:
+    """The dimensions of tokens: those of a value's batch, and their words."""
+    return [*_value(rank), _WORDS]
 
 
 def _empty(shape: Sequence[int]) -> jax.Array:
     return jnp.zeros((*shape, 0), jnp.uint8)
 
 
-def put(ctx: Context, value: Any, label: str, number: int | None, bounded: bool,
+def _sharded_alike(label: str, number: int | None, shape: Sequence[int], dtype: DType,
+                   batch: int, value: int) -> Rule:
+    """Gives all that a put or take has the sharding of its value, which is operand or result
+    `value`: its puts and takes in a program have one."""
+    rank, key = len(shape), (label, number, tuple(shape[batch:]), str(dtype), len(shape))
+
+    def alike(own: list[Any]) -> list[Any]:
+        sharding = _sharding_of(key, own[value])
+        tokens = _private.leading_sharding(sharding, batch, batch + 1)
+        ghost = _private.leading_sharding(sharding, rank, rank + 1)
+        # A put has value, tokens and ghost; a take has tokens, ghost and value.
+        return [sharding, tokens, ghost] if value == 0 else [tokens, ghost, sharding]
+    return alike
+
+
+def put(ctx: Context, value: Any, label: str, batch: int, number: int | None, bounded: bool,
         many: bool, fixed: bool) -> Any:
-    """The token and the ghost."""
+    """The tokens and the ghost."""
     site = _site(label, number)
     shape, key = value.shape, (label, value.shape, str(value.dtype))
     if not _is_spread(ctx):
         _note_device_shape(key, number, shape)
-        return put_here(value, site, bounded, many, fixed), _empty(shape)
+        return put_here(value, site, batch, bounded, many, fixed), _empty(shape)
     _note_device_shape(key, number, None)
 
-    def decide(own: list[Any]) -> list[Any]:
-        spread = _layouts.of_put(key, number, own[0])
-        _note_device_shape(key, number, spread.shard_shape(shape))
-        return [spread, *own[1:]]
-
     def on_each(own: list[Any] | None, value: Any) -> tuple[Any, Any]:
-        layout, empty = 0, shape
+        layout = 0
         if own:
-            layout = _fingerprint(own[0]._hlo_sharding, shape)
-            empty = own[2].shard_shape((*shape, 0))[:-1]
-        return put_here(value, site, bounded, many, fixed, layout), _empty(empty)
+            _note_device_shape(key, number, value.shape)
+            layout = _fingerprint(own[0]._hlo_sharding, shape[batch:])
+        return (put_here(value, site, batch, bounded, many, fixed, layout),
+                _empty(value.shape))
 
     return _spread(on_each, [value], [_value(value.ndim)],
-                   [([_TOKEN], (TOKEN_WORDS,)), (_ghost(value.ndim),
-                                                 (*shape, 0))], decide)
+                   [(_tokens(batch), (*shape[:batch], TOKEN_WORDS), np.uint32),
+                    (_ghost(value.ndim), (*shape, 0), np.uint8)],
+                   _sharded_alike(label, number, shape, value.dtype, batch, 0))
 
 
 def take(ctx: Context, token: Any, ghost: Any, aval: Aval, label: str, number: int | None,
@@ -276,45 +325,41 @@ def take(ctx: Context, token: Any, ghost: Any, aval: Aval, label: str, number: i
     site = _site(label, number)
     if not _is_spread(ctx):
         return take_here(token, aval.shape, aval.dtype, site, ends, announced, 0)
-    key = (label, aval.shape, str(aval.dtype))
+    rank, batch = len(aval.shape), token.ndim - 1
 
-    def decide(own: list[Any]) -> list[Any]:
-        return [*own[:2], _layouts.of_take(key, number, own[2])]
+    def on_each(own: list[Any] | None, token: Any, ghost: Any) -> tuple[Any]:
+        layout = _fingerprint(own[2]._hlo_sharding, aval.shape[batch:]) if own else 0
+        return take_here(token, ghost.shape[:-1], aval.dtype, site, ends, announced, layout),
 
-    def on_each(own: list[Any] | None, token: Any, ghost: Any) -> Any:
-        shape, layout = aval.shape, 0
-        if own:
-            layout = _fingerprint(own[2]._hlo_sharding, shape)
-            shape = own[2].shard_shape(shape)
-        return take_here(token, shape, aval.dtype, site, ends, announced, layout)
-
-    rank = ghost.ndim - 1
-    return _spread(on_each, [token, ghost], [[_TOKEN], _ghost(rank)],
-                   [(_value(rank), aval.shape)], decide)
+    return _spread(on_each, [token, ghost], [_tokens(batch), _ghost(rank)],
+                   [(_value(rank), aval.shape, aval.dtype)],
+                   _sharded_alike(label, number, aval.shape, aval.dtype, batch, 2))[0]
 
 
-def _tokens(token: Any) -> list[str]:
-    return [_TOKEN] * token.ndim
+def _alone(token: Any, number: int = 0) -> list[str]:
+    """The dimensions of tokens that a call returns or ends, its operand of that number."""
+    return [f"tokens{number}d"] * (token.ndim - 1) + [_WORDS]
 
 
 def tie(ctx: Context, tokens: Sequence[Any], tie: Any, numbers: Sequence[int]) -> Any:
     if not _is_spread(ctx):
         return tie_here(*tokens, tie, numbers=numbers)
+    names = [_alone(token, i) for i, token in enumerate(tokens)]
     return _spread(lambda own, *operands: tie_here(*operands, numbers=numbers),
-                   [*tokens, tie], [*map(_tokens, tokens), _value(tie.ndim)],
-                   [(_tokens(token), token.shape) for token in tokens])
+                   [*tokens, tie], [*names, [_TIE] * tie.ndim],
+                   [(name, token.shape, token.dtype) for name, token in zip(names, tokens)])
 
 
 def hold(ctx: Context, token: Any) -> Any:
     if not _is_spread(ctx):
         return hold_here(token)
-    return _spread(lambda own, token: hold_here(token), [token], [_tokens(token)],
-                   [(_tokens(token), token.shape)])
+    return _spread(lambda own, token: (hold_here(token),), [token], [_alone(token)],
+                   [(_alone(token), token.shape, token.dtype)])[0]
 
 
 def drop(ctx: Context, token: Any, ties: Sequence[Any]) -> Any:
     if not _is_spread(ctx):
         return drop_here(token, *ties)
-    names = [[f"tie{i}x"] * tie.ndim for i, tie in enumerate(ties)]
-    return _spread(lambda own, *operands: drop_here(*operands), [token, *ties],
-                   [_tokens(token), *names], [([_TOKEN], (1,))])
+    names = [[f"{_TIE}{i}d"] * tie.ndim for i, tie in enumerate(ties)]
+    return _spread(lambda own, *operands: (drop_here(*operands),), [token, *ties],
+                   [_alone(token), *names], [([_WORDS], (1,), np.uint32)])[0]

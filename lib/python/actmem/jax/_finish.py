@@ -2,18 +2,27 @@
 """Work left until a program is whole, before it becomes XLA's.
 
 JAX differentiates, batches and splits puts and takes without asking what they are. Here
-each token is followed through the program that came of it:
+each token is followed through the program that came of it. A token is one reference to its
+block, which ends with the last one (lib/xla). So each reference has one owner, which
+ends it once:
 
-* A token that goes one way, to one take, ends with it. One that is taken several times,
-  or in every turn of a loop, is dropped after the last. One that the program was given,
-  or gives away, is Python's, and is dropped when its array is gone (_tokens.py).
+* A put owns its tokens. A jaxpr owns the tokens that its equations return, and those of its
+  inputs that its caller gives away. The caller owns all tokens that a jaxpr returns.
+* A take of tokens that go nowhere else ends them. Tokens that are taken several times, or in
+  each turn of a loop, are dropped after the last take.
+* An equation that selects, gathers or copies tokens makes new references (hold), and the
+  tokens that it read are dropped like others.
+* Python owns the tokens that a program is given or returns, and drops them when their array
+  is gone (_tokens.py).
+
+And three more things are settled here:
+
 * A take whose token comes through the barrier of a rematerialisation is tied to a value
   of the backward pass that goes through it, too: XLA's for CPUs drops barriers, and what
   is not tied would be taken as soon as it was put.
 * The puts of a program are numbered by it, so that unfinished executions of it are told
   from those of others.
-* A program in which nothing chooses what is put and taken says so: on a GPU its steps are
-  foreseen.
+* A program that always puts and takes the same says so: on a GPU its steps are foreseen.
 """
 import itertools
 import threading
@@ -39,10 +48,16 @@ _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "remat2": "jaxpr", "checkpoint": "jax
           "shard_map": "jaxpr", "run_state": "jaxpr", "actmem_together": "jaxpr"}
 
 
-def _uses(eqn: Eqn) -> bool:
-    """Whether `eqn` does more with a token than to hand it on."""
-    return eqn.primitive in (take_p, drop_p) or \
-        eqn.primitive.name in ("scan", "while", "cond", *_CALLS)
+# These return all of their one operand, in another order or shape.
+_ALIKE = {"reshape", "transpose", "squeeze", "broadcast_in_dim", "rev", "copy", "copy_p",
+          "sharding_constraint", "reshard", "mesh_cast", "pvary", "pcast"}
+
+
+def _hands_on(eqn: Eqn) -> bool:
+    """Whether `eqn` only gives its tokens other names."""
+    name = eqn.primitive.name
+    return name == "optimization_barrier" or \
+        name in _ALIKE and eqn.invars[0].aval.size == eqn.outvars[0].aval.size
 
 
 def _mentions(jaxpr: Jaxpr, seen: dict[int, bool]) -> bool:
@@ -61,7 +76,7 @@ class _Program:
     def __init__(self, many: bool, gives_away: bool, fixed: bool) -> None:
         self.many = many            # some token is taken more than once
         self.gives_away = gives_away
-        self.fixed = fixed          # no condition has a put or a take, nor chooses a token
+        self.fixed = fixed          # no condition has a put or a take, nothing selects tokens
         self.found_many = False
         self.found_choice = False
         self.numbers: dict[str, int] = {}
@@ -75,52 +90,46 @@ class _Program:
         return self.numbers[label]
 
     def jaxpr(self, jaxpr: Jaxpr, owned_in: Sequence[bool], tie: int | None = None,
-              numbers: Sequence[int | None] | None = None,
-              is_whole: bool = False) -> tuple[Jaxpr, list[bool]]:
-        """`jaxpr` finished, and which of its results are tokens that it owned.
+              numbers: Sequence[int | None] | None = None) -> Jaxpr:
+        """`jaxpr` finished: it ends the tokens that it owns, and its caller owns those that
+        it returns.
 
-        owned_in  which inputs are tokens that nobody else takes
+        owned_in  which inputs are tokens that the caller gives away
         tie       the index of the input to tie all tokens among the inputs to
         numbers   as what takes of tokens among the inputs were announced
         """
         inner = _private.open_jaxpr(jaxpr)
         if not _mentions(inner, self.seen):
-            return jaxpr, [False] * len(inner.outvars)
-        return _Body(self, inner, owned_in, tie, numbers, is_whole).finished(jaxpr)
+            return jaxpr
+        return _Body(self, inner, owned_in, tie, numbers).finished(jaxpr)
 
 
 class _Flow:
-    """A token of a jaxpr, under all names that it has where it is only handed on."""
+    """The tokens of a variable, under all names that they have in one jaxpr."""
 
-    def __init__(self, var: Atom) -> None:
-        self.sources = [var]        # more than one where it is chosen among them
+    def __init__(self, source: Atom) -> None:
+        self.source = source
         self.uses = 0
-        self.last: Eqn = None       # the equation that uses it last; none: it is a result
-
-    def joined(self, other: "_Flow") -> "_Flow":
-        if other is not self:
-            self.sources += other.sources
-        return self
+        self.last: Eqn = None       # the equation that uses them last; none: they are results
 
 
 class _Body:
     """One jaxpr of a program."""
 
     def __init__(self, program: _Program, jaxpr: Jaxpr, owned_in: Sequence[bool],
-                 tie: int | None, numbers: Sequence[int | None] | None,
-                 is_whole: bool) -> None:
-        self.program, self.is_whole = program, is_whole
+                 tie: int | None, numbers: Sequence[int | None] | None) -> None:
+        self.program = program
         self.source = _private.with_eqns(jaxpr, [_without_ghosts(eqn)
                                                  for eqn in jaxpr.eqns])
         self.eqns: list[Eqn] = []
-        self.tied: dict[Atom, Atom] = {}
-        self.given: list[tuple[int, Atom]] = []
+        self.renamed: dict[Atom, Atom] = {}     # to the results of ties and holds
         self.ties: dict[_Flow, list[Atom]] = {}
         self.numbers: dict[Atom, int | None] = dict(
             zip(jaxpr.invars, numbers or [None] * len(jaxpr.invars)))
         self.flows: dict[Atom, _Flow] = {}
         self.follow()
-        self.owned = {var for var, owned in zip(jaxpr.invars, owned_in) if owned}
+        self.owned = {var for var, owned in zip(jaxpr.invars, owned_in)
+                      if owned and is_token(var.aval)}
         if tie is not None:
             self.tie([var for var in jaxpr.invars if is_token(var.aval)],
                      jaxpr.invars[tie])
@@ -131,58 +140,55 @@ class _Body:
         return not isinstance(atom, Literal) and is_token(atom.aval)
 
     def follow(self) -> None:
-        for var in self.source.invars:
-            self.flows[var] = _Flow(var)
+        self.flows.update((var, _Flow(var)) for var in self.source.invars)
         for eqn in self.source.eqns:
-            tokens = [self.flows[atom] for atom in eqn.invars if self.is_token(atom)]
-            if _uses(eqn):
-                for flow in tokens:
+            self.flows.update((var, _Flow(var)) for var in eqn.outvars)
+            tokens = [(i, self.flows[atom]) for i, atom in enumerate(eqn.invars)
+                      if self.is_token(atom)]
+            for i, flow in tokens:
+                if _hands_on(eqn):
+                    self.flows[eqn.outvars[i]] = flow
+                else:
                     flow.uses += 1
                     flow.last = eqn
-            self.flows.update((var, _Flow(var)) for var in eqn.outvars)
-            if _uses(eqn) or not tokens:
-                continue
-            if eqn.primitive.name == "optimization_barrier":
-                for atom, var in zip(eqn.invars, eqn.outvars):
-                    if self.is_token(atom):
-                        self.flows[var] = self.flows[atom]
-                continue
-            flow = tokens[0]
-            self.program.found_choice |= len(tokens) > 1
-            for other in tokens[1:]:
-                flow = flow.joined(other)
-                self.flows.update((var, flow) for var, its in self.flows.items()
-                                  if its is other)
-            self.flows.update((var, flow) for var in eqn.outvars if self.is_token(var))
         for atom in self.source.outvars:
             if self.is_token(atom):
                 self.flows[atom].uses += 1
                 self.flows[atom].last = None
 
     def is_owned(self, atom: Atom) -> bool:
-        return self.is_token(atom) and \
-            all(source in self.owned for source in self.flows[atom].sources)
+        return self.is_token(atom) and self.flows[atom].source in self.owned
 
     def moved(self, atom: Atom) -> bool:
         """Whether it goes nowhere else."""
-        return self.is_owned(atom) and self.flows[atom].uses == 1 and \
-            len(self.flows[atom].sources) == 1
+        return self.is_owned(atom) and self.flows[atom].uses == 1
 
-    def finished(self, jaxpr: Jaxpr) -> tuple[Jaxpr, list[bool]]:
+    def finished(self, jaxpr: Jaxpr) -> Jaxpr:
         for eqn in self.source.eqns:
             self.add(eqn)
-        if self.is_whole:
-            self.hold_given_away()
-        outvars = [self.read(atom) for atom in self.source.outvars]
-        for i, var in self.given:
-            outvars[i] = var
-        self.program.found_many |= any(self.is_token(atom) and not self.moved(atom)
-                                       for atom in self.source.outvars)
-        owned = [self.is_owned(atom) for atom in self.source.outvars]
-        return _private.with_eqns(jaxpr, self.eqns, outvars=outvars), owned
+        outvars = list(map(self.read, self.source.outvars))
+        for i, atom in reversed(list(enumerate(self.source.outvars))):
+            if not self.is_token(atom) or self.moved(atom):
+                continue
+            self.program.found_many = True
+            flow = self.flows[atom]
+            is_first = not any(self.is_token(other) and self.flows[other] is flow
+                               for other in self.source.outvars[:i])
+            if self.is_owned(atom) and is_first:
+                outvars[i] = self.after(outvars[i], self.ties.get(flow, ()))
+            else:
+                outvars[i] = self.hold(atom)
+                self.ties.setdefault(flow, []).append(outvars[i])
+        return _private.with_eqns(jaxpr, self.eqns, outvars=outvars)
+
+    def after(self, token: Atom, ties: Sequence[Atom]) -> Atom:
+        """The token, once these exist: the caller may end it at once."""
+        for tie in ties:
+            token, = self.emit(tie_p, [token, tie], [token.aval], numbers=(-1,))
+        return token
 
     def read(self, atom: Atom) -> Atom:
-        return atom if isinstance(atom, Literal) else self.tied.get(atom, atom)
+        return atom if isinstance(atom, Literal) else self.renamed.get(atom, atom)
 
     def number(self, atom: Atom) -> int | None:
         return None if isinstance(atom, Literal) else self.numbers.get(atom)
@@ -203,51 +209,49 @@ class _Body:
                    for token in tokens]
         new = self.emit(tie_p, [*tokens, tie], [token.aval for token in tokens],
                         numbers=tuple(numbers))
-        self.tied.update(zip(tokens, new))
+        self.renamed.update(zip(tokens, new))
         self.numbers.update((var, self.numbers[token]) for token, var in zip(tokens, new))
 
-    def hold_given_away(self) -> None:
-        """Each array of tokens that Python gets is dropped by itself."""
-        given: set[_Flow] = set()
-        for i, atom in enumerate(self.source.outvars):
-            if not self.is_token(atom):
-                continue
-            if self.is_owned(atom) and self.flows[atom] not in given:
-                given.add(self.flows[atom])
-                continue
-            new, = self.emit(hold_p, [atom], [atom.aval])
-            self.given.append((i, new))
+    def hold(self, atom: Atom) -> Atom:
+        """New references to the same examples."""
+        new, = self.emit(hold_p, [atom], [atom.aval])
+        return new
 
     def drop_unused(self, variables: Sequence[Atom]) -> None:
         for var in variables:
             if var in self.owned and not self.flows[var].uses:
-                self.drop([var], [])
+                self.drop(var, [])
 
-    def drop(self, tokens: Sequence[Atom], ties: Sequence[Atom]) -> None:
-        for token in tokens:
-            self.emit(drop_p, [token, *ties], [dropped_of(token.aval)])
+    def drop(self, token: Atom, ties: Sequence[Atom]) -> None:
+        self.owned.remove(token)
+        self.emit(drop_p, [token, *ties], [dropped_of(token.aval)])
 
     def add(self, eqn: Eqn) -> None:
         moved = [self.moved(atom) for atom in eqn.invars]
-        new, owned, ended = self.of(eqn, moved)
+        new, ended = self.of(eqn, moved)
         self.eqns.append(new)
-        self.owned.update(var for var, is_owned in zip(eqn.outvars, owned)
-                          if is_owned and is_token(var.aval))
-        self.barrier(eqn)
-        self.drop_unused(eqn.outvars)
-        if _uses(eqn):
-            self.drop_read(eqn, ended)
+        if _hands_on(eqn):
+            self.barrier(eqn)
+            return
+        made = [var for var in eqn.outvars if is_token(var.aval)]
+        is_choice = made and any(map(self.is_token, eqn.invars)) and \
+            not any(_private.inner_jaxprs(eqn.params))
+        if is_choice:       # by an operation of JAX's on arrays
+            self.program.found_choice = self.program.found_many = True
+            self.renamed.update([(var, self.hold(var)) for var in made])
+        self.owned.update(made)
+        self.drop_unused(made)
+        self.drop_read(eqn, ended)
 
     def drop_read(self, eqn: Eqn, ended: Sequence[bool]) -> None:
-        """Drops what has now been taken for the last time, but was not ended by that."""
+        """Drops the tokens that `eqn` uses last and does not end."""
         for flow in {self.flows[atom] for atom, is_ended in zip(eqn.invars, ended)
                      if self.is_owned(atom) and not is_ended}:
             self.program.found_many = True
             ties = self.ties.setdefault(flow, [])
-            ties += [var for var in eqn.outvars if _is_value(var.aval)]
+            ties += [self.read(var) for var in eqn.outvars if _can_tie(var.aval)]
             if flow.last is eqn:
-                self.owned.difference_update(flow.sources)
-                self.drop(flow.sources, ties)
+                self.drop(flow.source, ties)
 
     def barrier(self, eqn: Eqn) -> None:
         if eqn.primitive.name != "optimization_barrier":
@@ -256,9 +260,8 @@ class _Body:
                   if is_token(var.aval) and self.flows[var].uses]
         self.tie(tokens, _tie_among(eqn.outvars))
 
-    def of(self, eqn: Eqn, moved: list[bool]) -> tuple[Eqn, Sequence[bool], Sequence[bool]]:
-        """The equation finished, which of its results are tokens of its own, and which of
-        its operands are tokens that it ended."""
+    def of(self, eqn: Eqn, moved: list[bool]) -> tuple[Eqn, Sequence[bool]]:
+        """The equation finished, and which of its operands are tokens that it ends."""
         program, name, params = self.program, eqn.primitive.name, eqn.params
         invars = [self.read(atom) for atom in eqn.invars]
         if eqn.primitive is put_p:
@@ -266,66 +269,72 @@ class _Body:
                       "bounded": not program.gives_away,
                       "many": program.many or program.gives_away,
                       "fixed": program.fixed}
-            return eqn.replace(params=params), [False, True, False], [True]
+            return eqn.replace(params=params), moved
         if eqn.primitive is take_p:
             params = {**params, "number": program.number(params["label"]),
                       "ends": moved[0], "announced": self.number(invars[0])}
-            return eqn.replace(invars=invars, params=params), [False], moved
+            return eqn.replace(invars=invars, params=params), moved
         if eqn.primitive is drop_p:
-            return eqn.replace(invars=invars), [False], [True] * len(invars)
+            return eqn.replace(invars=invars), moved
         if name == "scan":
-            return self.scan(eqn, invars, moved)
+            return self.scan(eqn, invars, moved), moved
         if name in ("while", "cond"):
             program.found_choice |= any(_mentions(inner, program.seen)
                                         for inner in _private.inner_jaxprs(params))
-            return (self.loop if name == "while" else self.cond)(eqn, invars, moved)
+            return (self.loop if name == "while" else self.cond)(eqn, invars, moved), moved
         inside = _CALLS.get(name)
         if inside in params:
             is_remat = name in ("remat2", "checkpoint") and params.get("differentiated")
             jaxpr = _private.open_jaxpr(params[inside])
             tie = _tie_index(jaxpr.invars) if is_remat else None
-            new, owned = program.jaxpr(params[inside], moved, tie,
-                                       [self.number(atom) for atom in invars])
-            return eqn.replace(invars=invars, params={**params, inside: new}), owned, moved
-        # Others hand tokens on, or make some that nothing is put under.
+            new = program.jaxpr(params[inside], moved, tie,
+                                [self.number(atom) for atom in invars])
+            return eqn.replace(invars=invars, params={**params, inside: new}), moved
         inner = {key: self.all_of(value) for key, value in params.items()}
-        is_new = not any(self.is_token(atom) for atom in eqn.invars)
-        return (eqn.replace(invars=invars, params=inner), [is_new] * len(eqn.outvars),
-                [False] * len(invars))
+        return eqn.replace(invars=invars, params=inner), [False] * len(invars)
 
     def all_of(self, value: Any) -> Any:
         """A parameter of an equation that nothing is known of: what is inside keeps its
         tokens."""
         if _private.is_jaxpr(value):
             jaxpr = _private.open_jaxpr(value)
-            return self.program.jaxpr(value, [False] * len(jaxpr.invars))[0]
+            return self.program.jaxpr(value, [False] * len(jaxpr.invars))
         if isinstance(value, tuple) and any(map(_private.is_jaxpr, value)):
             return tuple(map(self.all_of, value))
         return value
 
-    def scan(self, eqn: Eqn, invars: Sequence[Atom],
-             moved: list[bool]) -> tuple[Eqn, Sequence[bool], Sequence[bool]]:
-        consts = _private.scan_consts(eqn.params)
-        inside = [False] * consts + moved[consts:]
-        new, owned = self.program.jaxpr(eqn.params["jaxpr"], inside)
-        return (eqn.replace(invars=invars, params={**eqn.params, "jaxpr": new}), owned,
-                inside)
+    def carried(self, eqn: Eqn, invars: list[Atom], moved: list[bool], first: int,
+                count: int) -> None:
+        """Has a loop own the tokens among its operands that go from turn to turn, as it
+        owns those that a turn returns."""
+        for i in range(first, first + count):
+            if self.is_token(eqn.invars[i]) and not moved[i]:
+                invars[i] = self.hold(eqn.invars[i])
 
-    def loop(self, eqn: Eqn, invars: Sequence[Atom],
-             moved: list[bool]) -> tuple[Eqn, Sequence[bool], Sequence[bool]]:
+    def scan(self, eqn: Eqn, invars: list[Atom], moved: list[bool]) -> Eqn:
+        consts, carries = (count(eqn.params) for count in (_private.scan_consts,
+                                                           _private.scan_carries))
+        self.carried(eqn, invars, moved, consts, carries)
+        moved[:consts] = [False] * consts
+        new = self.program.jaxpr(eqn.params["jaxpr"], [
+            *moved[:consts], *[True] * carries, *moved[consts + carries:]])
+        return eqn.replace(invars=invars, params={**eqn.params, "jaxpr": new})
+
+    def loop(self, eqn: Eqn, invars: list[Atom], moved: list[bool]) -> Eqn:
         params = eqn.params
-        before, body = params["cond_nconsts"], params["body_nconsts"]
-        inside = [False] * (before + body) + moved[before + body:]
-        new, owned = self.program.jaxpr(params["body_jaxpr"], inside[before:])
-        return (eqn.replace(invars=invars, params={**params, "body_jaxpr": new}), owned,
-                inside)
+        tested, body = params["cond_nconsts"], params["body_nconsts"]
+        consts, carries = tested + body, len(invars) - tested - body
+        self.carried(eqn, invars, moved, consts, carries)
+        moved[:consts] = [False] * consts
+        test = self.program.jaxpr(params["cond_jaxpr"], [False] * (tested + carries))
+        new = self.program.jaxpr(params["body_jaxpr"], [*[False] * body, *[True] * carries])
+        return eqn.replace(invars=invars, params={**params, "cond_jaxpr": test,
+                                                  "body_jaxpr": new})
 
-    def cond(self, eqn: Eqn, invars: Sequence[Atom],
-             moved: list[bool]) -> tuple[Eqn, Sequence[bool], Sequence[bool]]:
-        branches, owned = zip(*[self.program.jaxpr(branch, moved[1:])
-                                for branch in eqn.params["branches"]])
-        return (eqn.replace(invars=invars, params={**eqn.params, "branches": branches}),
-                [all(each) for each in zip(*owned)], moved)
+    def cond(self, eqn: Eqn, invars: list[Atom], moved: list[bool]) -> Eqn:
+        branches = tuple(self.program.jaxpr(branch, moved[1:])
+                         for branch in eqn.params["branches"])
+        return eqn.replace(invars=invars, params={**eqn.params, "branches": branches})
 
 
 def _without_ghosts(eqn: Eqn) -> Eqn:
@@ -349,6 +358,10 @@ def _is_value(aval: Aval) -> bool:
     """Whether there is one in memory that a custom call can have as it is."""
     return isinstance(aval, _private.ShapedArray) and bool(aval.size) and \
         not _private.is_extended(aval.dtype) and not _private.is_packed(aval.dtype)
+
+
+def _can_tie(aval: Aval) -> bool:
+    return _is_value(aval) or is_token(aval) and bool(aval.size)
 
 
 def _tie_index(variables: Sequence[Atom]) -> int | None:
@@ -380,11 +393,11 @@ def finish(jaxpr: Jaxpr) -> Jaxpr:
     gives_away = any(is_token(atom.aval) for atom in inner.outvars)
     owned = [False] * len(inner.invars)
     program = _Program(False, gives_away, True)
-    finished, _ = program.jaxpr(jaxpr, owned, is_whole=True)
+    finished = program.jaxpr(jaxpr, owned)
     if program.found_many or program.found_choice:
         again = _Program(program.found_many, gives_away, not program.found_choice)
         again.numbers = program.numbers
-        finished, _ = again.jaxpr(jaxpr, owned, is_whole=True)
+        finished = again.jaxpr(jaxpr, owned)
     return finished
 
 

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The two types that a value in actmem has for JAX: token and ghost.
+"""The two types that stand in a program for a value in actmem memory: token and ghost.
 
-A token names the block. It has no dimensions, whatever the value has, and two words in
-memory.
+A token names one example of a block, in four words of memory. Without vmap a block is one
+example, and its token has no dimensions. Under vmap a put makes one block of all examples,
+and an array of tokens that has the batch's dimensions. So JAX may select, gather, reverse
+or stack tokens: each one still names its example.
 
-A ghost stands for the value in all that JAX does with types: it has its shape, its
-sharding and its tangents, and no bytes in memory. So a loop can stack ghosts, a batch can
-have them along its axis, and a gradient of a gradient flows through them.
+A ghost has the shape, the dtype, the sharding and the tangents of the value, and no bytes
+in memory. So a loop can stack ghosts, a batch can have them along any axis, and a gradient
+of a gradient flows through them. The batch's dimensions of a ghost come first when a take
+uses it, as those of its tokens do.
 
-Arrays of them come from compiled programs and go into others, as random keys do. When
-the last that has a token is gone, nobody can take its value any more: see _tokens.py.
+JAX passes arrays of tokens and ghosts between compiled programs, as it does random keys.
+When the last array that has a token is gone, nothing can take its value any more: see
+_tokens.py.
 """
 import types
 from collections.abc import Sequence
@@ -25,7 +29,7 @@ from jax.sharding import Sharding
 from actmem.jax import _private
 from actmem.jax._tokens import watch
 
-TOKEN_WORDS = 2
+TOKEN_WORDS = 4
 
 
 class _scalar(jax.dtypes.extended):
@@ -64,6 +68,9 @@ _rules = types.SimpleNamespace(
 
 
 class TokenType(_private.ExtendedDType):
+    """The dtype of tokens of one label, whose examples have this shape and dtype. As JAX
+    puts only values of one type into one place, it never mixes tokens of others."""
+
     type = _scalar
     _rules = _rules
     name = "actmem_token"
@@ -71,14 +78,17 @@ class TokenType(_private.ExtendedDType):
     itemsize = 4 * TOKEN_WORDS
     tangent_dtype = jax.dtypes.float0
 
+    def __init__(self, shape: Sequence[int], dtype: _private.DType, label: str) -> None:
+        self.of = tuple(shape), dtype, label
+
     def __repr__(self) -> str:
         return self.name
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self)
+        return type(other) is type(self) and self.of == other.of
 
     def __hash__(self) -> int:
-        return hash(type(self))
+        return hash((type(self), self.of))
 
 
 class GhostType(_private.ExtendedDType):
@@ -105,7 +115,8 @@ class GhostType(_private.ExtendedDType):
         return hash((type(self), self.of))
 
 
-TOKEN = TokenType()
+# Of tokens that nothing is known of, except that they end.
+ANY_TOKEN = TokenType((), None, "")
 
 
 def is_token(aval: _private.Aval) -> bool:
@@ -124,7 +135,7 @@ class Kept:
 
     def __init__(self, dtype: _private.DType, base: jax.Array) -> None:
         self.dtype, self.base = dtype, base
-        if dtype == TOKEN:
+        if isinstance(dtype, TokenType):
             watch(self)
 
     @property
@@ -153,6 +164,9 @@ class Kept:
     def block_until_ready(self) -> "Kept":
         self.base.block_until_ready()
         return self
+
+    def __getitem__(self, index: Any) -> Any:
+        return jax.jit(lambda kept: kept[index])(self)
 
     def __repr__(self) -> str:
         return f"Kept({self.dtype}{list(self.shape)})"

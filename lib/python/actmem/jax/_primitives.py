@@ -2,21 +2,25 @@
 """The primitives of JAX that put values into actmem memory and take them out, and what
 JAX's transformations do to them.
 
-    value, token, ghost = put_p.bind(value, label=, ...)
+    value, token, ghost = put_p.bind(value, label=, batch=, ...)
     value = take_p.bind(token, ghost, label=, weak_type=, ...)
     tokens = tie_p.bind(*tokens, tie, numbers=)
     token = hold_p.bind(token)
     drop_p.bind(token, *ties)
 
-A put hands its value on, so that its forward use is behind it. Where nobody takes it, it
-is not put. A take is of the same type and shape, by the ghost, and its tangent is the
-ghost's: differentiated a second time both are the identity that they are together.
+A put returns its value, so that the forward pass uses it after the put. A put whose token
+and ghost are not used puts nothing. A take has the ghost's shape, and its tangent is the
+ghost's tangent: when JAX differentiates once more, put and take together are the identity.
 
-They carry no JAX effect, so that JAX may drop them, batch them and split them among
-passes; but the custom calls they become have a side effect for XLA, which then neither
-merges two puts, nor moves one out of a loop. How many takes a token has, and what each
-waits for, is settled when a program is whole: see _finish.py, which sets those of the
-parameters that have defaults here.
+vmap moves the batch's axis of a put to the front, and adds it to `batch`, the count of
+leading dimensions that its tokens have, too. It does the same to the tokens and ghosts of
+a take. So a take that gets other tokens than its put made, selected or in another order,
+still gets the value of each one.
+
+These primitives carry no JAX effect, so that JAX may drop them, batch them and split them
+among passes. The custom calls that they become have a side effect for XLA, which
+neither merges two puts nor moves a put out of a loop. _finish.py counts the takes of a token
+when a program is whole, and sets the parameters that have defaults here.
 """
 from collections.abc import Sequence
 from functools import partial
@@ -30,7 +34,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.sharding import Sharding
 
 from actmem.jax import _calls, _private
-from actmem.jax._kept import TOKEN, GhostType, wrap_p
+from actmem.jax._kept import ANY_TOKEN, TOKEN_WORDS, GhostType, TokenType, is_token, wrap_p
 from actmem.jax._private import Aval, Context, Eqn, Rule
 from actmem.jax._tokens import drain
 
@@ -43,7 +47,8 @@ hold_p = Primitive("actmem_hold")
 ghost_p = Primitive("actmem_ghost")     # of a whole program: one made anew
 drop_p = Primitive("actmem_drop")
 
-PUT: dict[str, Any] = dict(number=None, bounded=False, many=True, fixed=False, wanted=True)
+PUT: dict[str, Any] = dict(batch=0, number=None, bounded=False, many=True, fixed=False,
+                           wanted=True)
 TAKE: dict[str, Any] = dict(number=None, ends=False, announced=None)
 
 
@@ -64,9 +69,12 @@ def take(token: Any, ghost: Any, label: str, weak_type: bool) -> Any:
     return take_p.bind(token, ghost, label=label, weak_type=weak_type, **TAKE)
 
 
-def token_of(aval: Aval) -> Aval:
-    spec = aval.sharding.update(spec=jax.sharding.PartitionSpec())
-    return aval.update(shape=(), dtype=TOKEN, weak_type=False, sharding=spec)
+def token_of(aval: Aval, label: str, batch: int = 0) -> Aval:
+    """The type of the tokens of a value whose first `batch` dimensions are a batch's."""
+    spec = jax.sharding.PartitionSpec(*aval.sharding.spec[:batch])
+    return aval.update(shape=aval.shape[:batch],
+                       dtype=TokenType(aval.shape[batch:], aval.dtype, label),
+                       weak_type=False, sharding=aval.sharding.update(spec=spec))
 
 
 def ghost_of(aval: Aval) -> Aval:
@@ -74,12 +82,20 @@ def ghost_of(aval: Aval) -> Aval:
 
 
 @put_p.def_abstract_eval
-def _put_abstract(value: Aval, **params: Any) -> tuple[Aval, Aval, Aval]:
-    return value, token_of(value), ghost_of(value)
+def _put_abstract(value: Aval, *, label: str, batch: int,
+                  **params: Any) -> tuple[Aval, Aval, Aval]:
+    return value, token_of(value, label, batch), ghost_of(value)
 
 
 @take_p.def_abstract_eval
-def _take_abstract(token: Aval, ghost: Aval, *, weak_type: bool, **params: Any) -> Aval:
+def _take_abstract(token: Aval, ghost: Aval, *, label: str, weak_type: bool,
+                   **params: Any) -> Aval:
+    put = token.dtype.of
+    if (*token.shape, *put[0]) != ghost.shape or put[1:] != (ghost.dtype.of, label):
+        raise TypeError(
+            f"a value that was put at {put[2]}, for each of {token.shape} tokens "
+            f"{put[1]}{list(put[0])}, cannot be taken at {label} as "
+            f"{ghost.dtype.of}{list(ghost.shape)}")
     return ghost.update(dtype=ghost.dtype.of, weak_type=weak_type)
 
 
@@ -94,15 +110,16 @@ ghost_p.def_abstract_eval(lambda *, aval: aval)
 
 @drop_p.def_abstract_eval
 def dropped_of(token: Aval, *ties: Aval) -> Aval:
+    spec = jax.sharding.PartitionSpec()
     return token.update(shape=(1,), dtype=np.dtype(np.uint32), weak_type=False,
-                        sharding=token_of(token).sharding)
+                        sharding=token.sharding.update(spec=spec))
 
 
 # Outside of jit each is an execution of its own.
 
-@partial(jax.jit, static_argnames="label")
-def _put_now(value: Any, *, label: str) -> Any:
-    return put(value, label)[1:]
+@partial(jax.jit, static_argnames=("label", "batch"))
+def _put_now(value: Any, *, label: str, batch: int) -> Any:
+    return put_p.bind(value, label=label, **PUT | {"batch": batch})[1:]
 
 
 @partial(jax.jit, static_argnames=("label", "weak_type", "spread"))
@@ -113,10 +130,10 @@ def _take_now(token: Any, ghost: Any, *, label: str, weak_type: bool,
 
 
 @put_p.def_impl
-def _put_impl(value: Any, *, label: str, **params: Any) -> tuple[Any, Any, Any]:
+def _put_impl(value: Any, *, label: str, batch: int, **params: Any) -> tuple[Any, Any, Any]:
     drain()
     with jax.disable_jit(False):
-        token, ghost = _put_now(value, label=label)
+        token, ghost = _put_now(value, label=label, batch=batch)
     sharding = getattr(value, "sharding", None)
     if sharding is not None and sharding.num_devices > 1:
         ghost.spread = sharding
@@ -134,7 +151,7 @@ def _take_impl(token: Any, ghost: Any, *, label: str, weak_type: bool, **params:
 @partial(jax.jit, donate_argnums=0)
 def drop_now(words: jax.Array) -> jax.Array:
     """Drops tokens by their words in memory, whose place the result takes."""
-    dropped: jax.Array = drop_p.bind(wrap_p.bind(words, dtype=TOKEN))
+    dropped: jax.Array = drop_p.bind(wrap_p.bind(words, dtype=ANY_TOKEN))
     return words + dropped
 
 
@@ -161,42 +178,24 @@ def _without_tangent(primitive: Primitive) -> None:
     ad.primitive_jvps[primitive] = jvp
 
 
-# A batch is put whole, under one token. Its ghost has the axis.
+# vmap.
 
-def _put_batched(values: Sequence[Any], dims: Sequence[Any], **params: Any) -> Any:
-    return put_p.bind(*values, **params), (dims[0], None, dims[0])
-
-
-def _one_token(token: Any, dim: int | None) -> Any:
-    """The token of a batch in which all are the same, or none: where a condition differs
-    along a batch, JAX selects between the tokens of both sides."""
-    if dim is None:
-        return token
-    return wrap_p.bind(unwrap_p.bind(token).max(axis=dim), dtype=TOKEN)
+def _put_batched(values: Sequence[Any], dims: Sequence[int], *, batch: int,
+                 **params: Any) -> Any:
+    value = jnp.moveaxis(values[0], dims[0], 0)
+    return put_p.bind(value, batch=batch + 1, **params), (0, 0, 0)
 
 
-def _take_batched(values: Sequence[Any], dims: Sequence[Any], **params: Any) -> Any:
-    token, ghost = values
-    return take_p.bind(_one_token(token, dims[0]), ghost, **params), dims[1]
+def _take_batched(values: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+    size, = {value.shape[dim] for value, dim in zip(values, dims) if dim is not None}
+    token, ghost = (
+        jax.lax.broadcast(value, (size,)) if dim is None else jnp.moveaxis(value, dim, 0)
+        for value, dim in zip(values, dims))
+    return take_p.bind(token, ghost, **params), 0
 
 
 batching.primitive_batchers[put_p] = _put_batched
 batching.primitive_batchers[take_p] = _take_batched
-
-# Makes words of a token.
-unwrap_p = Primitive("actmem_unwrap")
-
-
-@unwrap_p.def_abstract_eval
-def _unwrap_abstract(token: Aval) -> Aval:
-    return _private.physical_aval(token)
-
-
-unwrap_p.def_impl(lambda token: token.base)
-batching.primitive_batchers[unwrap_p] = \
-    lambda values, dims: (unwrap_p.bind(*values), dims[0])
-mlir.register_lowering(unwrap_p, lambda ctx, token: [token])
-_without_tangent(unwrap_p)
 _without_tangent(wrap_p)
 
 
@@ -235,14 +234,16 @@ def _rounded(value: Any) -> Any:
     return jax.lax.reduce_precision(value, info.nexp, info.nmant)
 
 
-def _put_lowered(ctx: Context, value: Any, *, label: str, number: int | None, bounded: bool,
-                 many: bool, fixed: bool, wanted: bool) -> tuple[Any, Any, Any]:
+def _put_lowered(ctx: Context, value: Any, *, label: str, batch: int, number: int | None,
+                 bounded: bool, many: bool, fixed: bool,
+                 wanted: bool) -> tuple[Any, Any, Any]:
     shape = ctx.avals_in[0].shape
     if not wanted:
-        return value, jnp.zeros(2, jnp.uint32), jnp.zeros((*shape, 0), jnp.uint8)
+        return (value, jnp.zeros((*shape[:batch], TOKEN_WORDS), jnp.uint32),
+                jnp.zeros((*shape, 0), jnp.uint8))
     value = _rounded(value)
-    token, ghost = _calls.put(ctx, value, label=label, number=number, bounded=bounded,
-                              many=many, fixed=fixed)
+    token, ghost = _calls.put(ctx, value, label=label, batch=batch, number=number,
+                              bounded=bounded, many=many, fixed=fixed)
     if "cuda" in ctx.module_context.platforms:
         # Else an unrolled forward pass has nothing that waits for its puts: XLA may leave
         # them for later, with what they put on the device meanwhile.

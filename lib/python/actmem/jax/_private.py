@@ -5,17 +5,21 @@ Each is here once, with the versions where it is called otherwise.
 A test goes through NAMES, so that a version without one of them is known at once.
 """
 import inspect
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import jax
+import numpy as np
 from jax.sharding import Sharding
 from jax._src import ad_checkpoint, core, dispatch, dtypes, sharding_impls, source_info_util
 from jax._src.interpreters import ad, batching, mlir, pxla, remat
 from jax._src.interpreters import partial_eval as pe
 from jax._src.lax import lax as lax_internal
+from jax._src.lib import xla_client
+from jax._src.lib.mlir import ir
 
 NAMES: tuple[tuple[Any, str], ...] = tuple((owner, name) for owner, names in (
     (core,
@@ -34,7 +38,9 @@ NAMES: tuple[tuple[Any, str], ...] = tuple((owner, name) for owner, names in (
      "partial_eval_jaxpr_custom_rules dce_rules dce_jaxpr Offloadable Saveable "
      "Recompute ensure_enum"),
     (ad_checkpoint, "name_p remat_p"),
-    (sharding_impls, "physical_sharding logical_sharding"),
+    (sharding_impls, "physical_sharding logical_sharding GSPMDSharding"),
+    (xla_client, "HloSharding OpSharding"),
+    (ir, "BoolAttr"),
     (lax_internal, "optimization_barrier_p"),
     (source_info_util, "summarize current"),
 ) for name in names.split())
@@ -91,6 +97,34 @@ def before_lowering(change: Callable[[str, Jaxpr], Jaxpr]) -> None:
     def lower_changed(name: str, jaxpr: Jaxpr, *rest: Any, **named: Any) -> Any:
         return lower(name, change(name, jaxpr), *rest, **named)
     mlir.lower_jaxpr_to_module = lower_changed  # type: ignore[assignment]
+
+
+def leading_sharding(sharding: Sharding, keep: int, rank: int) -> Sharding:
+    """The sharding of a value of that rank whose first `keep` dimensions are sharded as
+    those of a value of `sharding`, and whose others are replicated. For shardings that XLA's
+    partitioner tells."""
+    hlo = sharding._hlo_sharding    # type: ignore[attr-defined]
+    tiles = hlo.tile_assignment_dimensions()
+    if not hlo.is_tiled() or hlo.is_maximal():
+        return sharding
+    others = hlo.subgroup_types()
+    if hlo.replicate_on_last_tile_dim():
+        others = [xla_client.OpSharding.Type.REPLICATED]
+    dropped = tiles[keep:len(tiles) - len(others)]
+    devices = np.array(hlo.tile_assignment_devices()).reshape(
+        *tiles[:keep], *[1] * (rank - keep), math.prod(dropped),
+        *tiles[len(tiles) - len(others):])
+    return sharding_impls.GSPMDSharding(
+        sharding._device_assignment, xla_client.HloSharding.subgroup_with_device_ordering(
+            devices, [xla_client.OpSharding.Type.REPLICATED, *others]))
+
+
+def set_side_effect(result: Any) -> None:
+    """Has XLA keep the custom call of jax.experimental.custom_partitioning that `result` is
+    of: it drops and merges those without a side effect, and JAX gives them none."""
+    operation = result.owner
+    if operation.name == "stablehlo.custom_call":
+        operation.attributes["has_side_effect"] = ir.BoolAttr.get(True)
 
 
 def inner_jaxprs(params: Mapping[str, Any]) -> Iterable[Jaxpr]:

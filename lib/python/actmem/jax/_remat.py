@@ -14,6 +14,7 @@ import jax
 from jax.extend.core import Literal
 
 from actmem.jax import _finish, _private, _verdicts
+from actmem.jax._kept import is_kept
 from actmem.jax._private import Atom, Aval, Eqn, Primitive, Rule, Verdict
 from actmem.jax._primitives import (PUT, TAKE, ghost_of, label_of, put, put_p, take,
                                     take_p, token_of)
@@ -70,10 +71,11 @@ def bytes_of(aval: Aval) -> int:
 
 
 def _fits(aval: Aval, verdict: Verdict) -> bool:
-    """Whether a value of this type is one to put."""
-    # Nobody knows how many bytes a symbolic shape has.
+    """Whether to put a value of this type. A token or ghost stands for a value that was put,
+    and a symbolic shape has no number of bytes."""
     min_bytes = getattr(verdict, "min_bytes", 0)
     return isinstance(aval, _private.ShapedArray) and aval.dtype != jax.dtypes.float0 and \
+        not is_kept(aval) and \
         (not min_bytes or bytes_of(aval) >= min_bytes)
 
 
@@ -141,7 +143,8 @@ def _put_eqns(eqn: Eqn, labels: Mapping[int, str]) -> tuple[list[Eqn], list[Eqn]
             value, = eqn.invars
         else:
             value = outvars[i] = _private.Var(out.aval)
-        token, ghost = _private.Var(token_of(out.aval)), _private.Var(ghost_of(out.aval))
+        token = _private.Var(token_of(out.aval, label))
+        ghost = _private.Var(ghost_of(out.aval))
         puts.append(_private.new_eqn([value], [out, token, ghost], put_p,
                                      dict(label=label, **PUT), set(), eqn.source_info,
                                      eqn.ctx))
