@@ -37,7 +37,7 @@ static unsigned int step(unsigned int first_taken, int direction)
 	xla_compute(xla, its.work, BLOCK, 0);
 	for (i = 0; i < VALUES; i++) {
 		value = (first_taken + VALUES + (unsigned int)(direction * (int)i)) % VALUES;
-		if (!xla_take(xla, its.tokens + 8 * value, its.work, BLOCK)) {
+		if (!xla_take(xla, its.tokens + XLA_TOKEN_BYTES * value, its.work, BLOCK)) {
 			printf("# %s\n", xla->words);
 			return 0;
 		}
@@ -95,7 +95,7 @@ static void test_ahead(void)
 		ok(xla_put_value(&its, "ahead", i, BLOCK, i), "put %u", i);
 	}
 	for (i = VALUES; i-- > 0; ) {
-		ok(xla_take(xla, its.tokens + 8 * i, its.work, BLOCK), "take %u", i);
+		ok(xla_take(xla, its.tokens + XLA_TOKEN_BYTES * i, its.work, BLOCK), "take %u", i);
 		/* As many as there is room for, or are left. */
 		do {
 			usleep(1000);
@@ -122,8 +122,9 @@ static void test_reset(void)
 
 	xla->run++;
 	for (i = 0; i < 4; i++)
-		ok(xla_put(xla, "reset", its.work, BLOCK, its.tokens + 8 * i), "put %u", i);
-	ok(xla_take(xla, its.tokens + 24, its.work, BLOCK), "take one");
+		ok(xla_put(xla, "reset", its.work, BLOCK, its.tokens + XLA_TOKEN_BYTES * i),
+		   "put %u", i);
+	ok(xla_take(xla, its.tokens + 3 * XLA_TOKEN_BYTES, its.work, BLOCK), "take one");
 	do {
 		usleep(1000);
 		after = xla_transfers();
@@ -169,19 +170,20 @@ static void test_many(void)
 	xla->run++;
 	for (i = 0; i < 4; i++) {
 		xla_compute(xla, its.work, BLOCK, i);
-		good += xla_put_for_many(xla, "many", its.work, BLOCK, its.tokens + 8 * i);
+		good += xla_put_for_many(xla, "many", its.work, BLOCK,
+					 its.tokens + XLA_TOKEN_BYTES * i);
 	}
 	for (i = 0; i < 8; i++)
-		good += xla_take_again(xla, its.tokens + 8 * (i % 4), its.work, BLOCK) &&
-			is_there(i % 4);
+		good += xla_take_again(xla, its.tokens + XLA_TOKEN_BYTES * (i % 4), its.work,
+				       BLOCK) && is_there(i % 4);
 	ok(good == 12, "four values are put once and taken twice (%u)", good);
 	after = xla_transfers();
 	ok(!after.staged_bytes && after.ahead_total == before.ahead_total, "and not ahead");
-	ok(xla_hold(xla, its.tokens, 4, its.tokens + 32) &&
+	ok(xla_hold(xla, its.tokens, 4, its.tokens + 4 * XLA_TOKEN_BYTES) &&
 	   xla_drop(xla, its.tokens, 4, its.work) &&
-	   xla_take_again(xla, its.tokens + 32 + 8, its.work, BLOCK) && is_there(1),
+	   xla_take_again(xla, its.tokens + 5 * XLA_TOKEN_BYTES, its.work, BLOCK) && is_there(1),
 	   "what was held and dropped once is there");
-	ok(xla_drop(xla, its.tokens + 32, 4, its.work), "drop");
+	ok(xla_drop(xla, its.tokens + 4 * XLA_TOKEN_BYTES, 4, its.work), "drop");
 	ok(!xla_stats().live_blocks &&
 	   !xla_take_again(xla, its.tokens, its.work, BLOCK), "and it is gone");
 	xla_compute(xla, its.work, BLOCK, 7);
@@ -198,7 +200,7 @@ static void test_errors(void)
 	CUdeviceptr large;
 
 	xla->run++;
-	xla_compute(xla, its.tokens, 8, 1);
+	xla_compute(xla, its.tokens, XLA_TOKEN_BYTES, 1);
 	ok(!xla_take(xla, its.tokens, its.work, BLOCK) &&
 	   strstr(xla->words, "was not made by this process"),
 	   "a token of somebody else's: %s", xla->words);
@@ -250,7 +252,7 @@ static void test_two_streams(void)
 	cuda.cuEventRecord(event, xla->stream);
 	cuda.cuStreamWaitEvent(other.stream, event, 0);
 	for (i = VALUES; i-- > 0; )
-		ok(xla_take(&other, its.tokens + 8 * i, its.results + i * BLOCK, BLOCK), "take %u",
+		ok(xla_take(&other, its.tokens + XLA_TOKEN_BYTES * i, its.results + i * BLOCK, BLOCK), "take %u",
 		   i);
 	cuda.cuMemcpyDtoHAsync_v2(its.seen, its.results, VALUES * BLOCK, other.stream);
 	cuda_returns(cuda.cuStreamSynchronize(other.stream), CUDA_SUCCESS);

@@ -15,7 +15,7 @@
 #define OF_LAYER	5
 #define VALUES	(LAYERS * OF_LAYER)
 #define SLOW	1000		/* microseconds */
-#define MANY	40		/* more than go into one mailbox */
+#define MANY	300		/* more than go into one mailbox */
 
 static struct cuda cuda;
 static struct xla_device its;
@@ -40,7 +40,7 @@ static bool put_all(const char *site)
 static bool take(const char *site, unsigned int value)
 {
 	if (!xla_take_announced(&its.xla, site, (int32_t)(value % OF_LAYER),
-				its.tokens + 8 * value, its.work, BLOCK)) {
+				its.tokens + XLA_TOKEN_BYTES * value, its.work, BLOCK)) {
 		printf("# %s\n", its.xla.words);
 		return false;
 	}
@@ -57,7 +57,7 @@ static bool take_layers(const char *site, bool announces)
 
 	for (layer = LAYERS; layer-- > 0; ) {
 		if (announces)
-			done = done && xla_tie(&its.xla, its.tokens + 8 * layer * OF_LAYER,
+			done = done && xla_tie(&its.xla, its.tokens + XLA_TOKEN_BYTES * layer * OF_LAYER,
 						    OF_LAYER);
 		for (i = OF_LAYER; i-- > 0; )
 			done = done && take(site, layer * OF_LAYER + i);
@@ -104,8 +104,8 @@ static void test_waits(uint64_t ring_bytes, const char *slow_function)
 /* Two turns of a loop that go into each other, as where XLA has unrolled it. */
 static bool take_two(unsigned int layer, unsigned int other)
 {
-	bool done = xla_tie(&its.xla, its.tokens + 8 * layer * OF_LAYER, OF_LAYER) &&
-		    xla_tie(&its.xla, its.tokens + 8 * other * OF_LAYER, OF_LAYER);
+	bool done = xla_tie(&its.xla, its.tokens + XLA_TOKEN_BYTES * layer * OF_LAYER, OF_LAYER) &&
+		    xla_tie(&its.xla, its.tokens + XLA_TOKEN_BYTES * other * OF_LAYER, OF_LAYER);
 	unsigned int i;
 
 	for (i = 0; i < OF_LAYER; i++)
@@ -125,7 +125,7 @@ static void test_overlap(void)
 	done = put_all("overlap");
 	/* By another execution as well, which failed before it took them. */
 	its.xla.run++;
-	done = done && xla_tie(&its.xla, its.tokens + 8 * 3 * OF_LAYER, OF_LAYER);
+	done = done && xla_tie(&its.xla, its.tokens + XLA_TOKEN_BYTES * 3 * OF_LAYER, OF_LAYER);
 	its.xla.run--;
 	/* Those taken first were announced first, and last. */
 	done = done && take_two(3, 2);
@@ -177,12 +177,14 @@ static void test_many(void)
 	xla_begin(&many, &cuda, 0, MANY, 4096);
 	many.xla.run = ++its.xla.run;
 	for (i = 0; i < MANY; i++)
-		taken += xla_put(&many.xla, "many", many.work, 1 + i, many.tokens + 8 * i);
+		taken += xla_put(&many.xla, "many", many.work, 1 + i,
+				 many.tokens + XLA_TOKEN_BYTES * i);
 	before = xla_transfers();
 	ok(taken == MANY && xla_tie(&many.xla, many.tokens, MANY), "announce %u", MANY);
 	for (i = 0; i < MANY; i++)
-		taken -= xla_take_announced(&many.xla, "many", (int32_t)i, many.tokens + 8 * i,
-					    many.work, 1 + i);
+		taken -= xla_take_announced(&many.xla, "many", (int32_t)i,
+					    many.tokens + XLA_TOKEN_BYTES * i, many.work,
+					    1 + i);
 	after = xla_transfers();
 	ok(!taken && after.token_waits_total - before.token_waits_total == 2,
 	   "all are taken, for two waits");

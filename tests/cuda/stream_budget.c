@@ -64,7 +64,7 @@ static void take_all(struct worker *worker)
 		worker->failed += !xla_tie(&its->xla, its->tokens, VALUES);
 	for (i = VALUES; i-- > 0; ) {
 		worker->failed += !xla_take_announced(&its->xla, "budget", (int32_t)i,
-						      its->tokens + 8 * i,
+						      its->tokens + XLA_TOKEN_BYTES * i,
 						      its->results + i * BLOCK, BLOCK);
 		if (i == VALUES - 2)
 			worker->failed += cuda.cuLaunchHostFunc(its->xla.stream, meet, NULL) !=
@@ -80,9 +80,9 @@ static bool is_refused(struct worker *worker)
 	uint64_t token = 0;
 
 	cuda.cuMemcpyDtoH_v2(&token, tokens_of[!its->xla.device], sizeof(token));
-	cuda.cuMemcpyHtoD_v2(its->tokens + 8, &token, sizeof(token));
-	return !xla_take(&its->xla, its->tokens + 8, its->work, BLOCK) &&
-	       strstr(its->xla.words, "are wanted on GPU device");
+	cuda.cuMemcpyHtoD_v2(its->tokens + XLA_TOKEN_BYTES, &token, sizeof(token));
+	return !xla_take(&its->xla, its->tokens + XLA_TOKEN_BYTES, its->work, BLOCK) &&
+	       strstr(its->xla.words, "it is wanted on GPU device");
 }
 
 static void *work(void *data)

@@ -40,7 +40,7 @@ static unsigned int step(unsigned int *answered)
 	its.xla.run++;
 	*answered = 0;
 	for (i = 0; i < VALUES; i++) {
-		if (xla_put(&its.xla, "failures", values + i * BLOCK, BLOCK, its.tokens + 8 * i))
+		if (xla_put(&its.xla, "failures", values + i * BLOCK, BLOCK, its.tokens + XLA_TOKEN_BYTES * i))
 			continue;
 		errors++;
 		*answered += !!*its.xla.words;
@@ -55,7 +55,7 @@ static unsigned int step(unsigned int *answered)
 		*answered += !!*its.xla.words;
 	}
 	for (i = VALUES; i-- > 0 && !errors; ) {
-		if (xla_take_announced(&its.xla, "failures", (int32_t)i, its.tokens + 8 * i,
+		if (xla_take_announced(&its.xla, "failures", (int32_t)i, its.tokens + XLA_TOKEN_BYTES * i,
 				       its.results + i * BLOCK, BLOCK))
 			continue;
 		errors++;

@@ -53,7 +53,7 @@ static bool take(const char *site, unsigned int value)
 	unsigned int one = value;
 
 	return xla_tie_these(&its.xla, its.tokens, &one, 1) &&
-	       take_from(site, its.tokens + 8 * value, value);
+	       take_from(site, its.tokens + XLA_TOKEN_BYTES * value, value);
 }
 
 /* In this order; NULL: as a backward pass does. How many came back as they were. */
@@ -184,7 +184,7 @@ static void test_no_token(void)
 {
 	struct memory memory = { .ring_bytes = 64 * BLOCK };
 	struct actmem *am = xla_open(&memory);
-	const CUdeviceptr none = its.tokens + 8 * VALUES;
+	const CUdeviceptr none = its.tokens + XLA_TOKEN_BYTES * VALUES;
 	unsigned int i, good, learned = learn("none");
 	bool done = put_all("none");
 

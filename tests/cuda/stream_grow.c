@@ -40,7 +40,7 @@ static uint64_t free_bytes(void)
 
 static bool put(unsigned int value)
 {
-	return xla_put(&its.xla, "grow", its.work, BLOCK, its.tokens + 8 * value);
+	return xla_put(&its.xla, "grow", its.work, BLOCK, its.tokens + XLA_TOKEN_BYTES * value);
 }
 
 static unsigned int take_all(unsigned int count)
@@ -48,7 +48,7 @@ static unsigned int take_all(unsigned int count)
 	unsigned int good = 0;
 
 	while (count-- > 0)
-		good += xla_take(&its.xla, its.tokens + 8 * count, its.work, BLOCK);
+		good += xla_take(&its.xla, its.tokens + XLA_TOKEN_BYTES * count, its.work, BLOCK);
 	cuda_returns(cuda.cuStreamSynchronize(its.xla.stream), CUDA_SUCCESS);
 	return good;
 }

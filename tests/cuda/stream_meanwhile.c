@@ -50,7 +50,7 @@ static void step(struct worker *worker, int trims_early)
 	worker->failed += !xla_tie(&its->xla, its->tokens, VALUES);
 	for (i = VALUES; i-- > 0; )
 		worker->failed += !xla_take_announced(&its->xla, "fork", (int32_t)i,
-						      its->tokens + 8 * i,
+						      its->tokens + XLA_TOKEN_BYTES * i,
 						      its->results + i * BLOCK, BLOCK);
 	if (trims_early)
 		actmem_xla_trim_devices();

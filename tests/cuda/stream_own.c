@@ -80,7 +80,7 @@ static unsigned int step(uint32_t content)
 		}
 	}
 	for (i = VALUES; i-- > 0; ) {
-		if (!xla_take(&its.xla, its.tokens + 8 * i, its.results + i * BLOCK, BLOCK)) {
+		if (!xla_take(&its.xla, its.tokens + XLA_TOKEN_BYTES * i, its.results + i * BLOCK, BLOCK)) {
 			printf("# %s\n", its.xla.words);
 			return 0;
 		}

@@ -58,7 +58,7 @@ static void put(struct worker *worker, unsigned int value)
 		worker->bytes[value] = BYTES;
 	xla_compute(xla, worker->its.work, worker->bytes[value], content_of(worker, value));
 	if (!xla_put(xla, worker->site, worker->its.work, worker->bytes[value],
-		     worker->its.tokens + 8 * value))
+		     worker->its.tokens + XLA_TOKEN_BYTES * value))
 		count_failure(worker);
 	xla_compute(xla, worker->its.work, worker->bytes[value], 0);
 	worker->live[worker->count++] = value;
@@ -77,7 +77,7 @@ static void take(struct worker *worker)
 		count_failure(worker);
 	value = worker->live[at];
 	worker->live[at] = worker->live[--worker->count];
-	if (!xla_take_announced(xla, worker->site, (int32_t)value, worker->its.tokens + 8 * value,
+	if (!xla_take_announced(xla, worker->site, (int32_t)value, worker->its.tokens + XLA_TOKEN_BYTES * value,
 				worker->its.work, worker->bytes[value]))
 		count_failure(worker);
 	cuda.cuMemcpyDtoDAsync_v2(worker->its.results + value * BYTES, worker->its.work,

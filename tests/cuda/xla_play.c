@@ -118,11 +118,11 @@ static bool call_with_one(struct xla *xla, XLA_FFI_Handler *handler, XLA_FFI_Buf
 
 /* The attributes of a call, which point into this; made by add(). */
 struct attributes {
-	XLA_FFI_ByteSpan names[6], *name_list[6], text;
-	XLA_FFI_AttrType types[6];
-	XLA_FFI_Scalar scalars[6];
-	uint32_t numbers[6];
-	void *values[6];
+	XLA_FFI_ByteSpan names[7], *name_list[7], text;
+	XLA_FFI_AttrType types[7];
+	XLA_FFI_Scalar scalars[7];
+	uint32_t numbers[7];
+	void *values[7];
 	int64_t count;
 };
 
@@ -157,37 +157,53 @@ static bool call_with(struct xla *xla, XLA_FFI_Handler *handler, XLA_FFI_Buffer 
 	return call_with_one(xla, handler, &operand, &result, &attributes);
 }
 
-static bool put(struct xla *xla, const char *site, CUdeviceptr value, uint64_t bytes,
-		CUdeviceptr token, bool many)
+/* @value has one dimension, or two: examples and their bytes. */
+static bool put(struct xla *xla, const char *site, XLA_FFI_Buffer value, CUdeviceptr token,
+		bool many)
 {
-	int64_t count = (int64_t)bytes, words = 2;
 	struct attributes its = { .count = 0 };
+	int64_t words = 4;
 
 	add_site(&its, site);
+	add(&its, "batch", XLA_FFI_DataType_S32, (uint32_t)value.rank - 1);
 	add(&its, "bounded", XLA_FFI_DataType_PRED, !many);
 	add(&its, "many", XLA_FFI_DataType_PRED, many);
 	add(&its, "fixed", XLA_FFI_DataType_PRED, xla->fixed);
 	add(&its, "layout", XLA_FFI_DataType_U32, 0);
-	return call_with(xla, actmem_xla_put_cuda, buffer(value, XLA_FFI_DataType_U8, &count),
+	return call_with(xla, actmem_xla_put_cuda, value,
 			 buffer(token, XLA_FFI_DataType_U32, &words), &its);
+}
+
+bool xla_put_batch(struct xla *xla, const char *site, CUdeviceptr value, int64_t examples,
+		   uint64_t example_bytes, CUdeviceptr token)
+{
+	int64_t shape[] = { examples, (int64_t)example_bytes };
+	XLA_FFI_Buffer operand = buffer(value, XLA_FFI_DataType_U8, shape);
+
+	operand.rank = 2;
+	return put(xla, site, operand, token, false);
 }
 
 bool xla_put(struct xla *xla, const char *site, CUdeviceptr value, uint64_t bytes,
 	     CUdeviceptr token)
 {
-	return put(xla, site, value, bytes, token, false);
+	int64_t count = (int64_t)bytes;
+
+	return put(xla, site, buffer(value, XLA_FFI_DataType_U8, &count), token, false);
 }
 
 bool xla_put_for_many(struct xla *xla, const char *site, CUdeviceptr value, uint64_t bytes,
 		      CUdeviceptr token)
 {
-	return put(xla, site, value, bytes, token, true);
+	int64_t count = (int64_t)bytes;
+
+	return put(xla, site, buffer(value, XLA_FFI_DataType_U8, &count), token, true);
 }
 
 static bool take(struct xla *xla, struct attributes *its, bool ends, CUdeviceptr token,
 		 CUdeviceptr value, uint64_t bytes)
 {
-	int64_t count = (int64_t)bytes, words = 2;
+	int64_t count = (int64_t)bytes, words = 4;
 
 	add(its, "ends", XLA_FFI_DataType_PRED, ends);
 	add(its, "layout", XLA_FFI_DataType_U32, 0);
@@ -200,6 +216,21 @@ bool xla_take(struct xla *xla, CUdeviceptr token, CUdeviceptr value, uint64_t by
 	struct attributes its = { .count = 0 };
 
 	return take(xla, &its, true, token, value, bytes);
+}
+
+bool xla_take_batch(struct xla *xla, CUdeviceptr tokens, int64_t count, CUdeviceptr value,
+		    uint64_t example_bytes, bool ends)
+{
+	int64_t shape[] = { count, (int64_t)example_bytes }, tokens_shape[] = { count, 4 };
+	XLA_FFI_Buffer operand = buffer(tokens, XLA_FFI_DataType_U32, tokens_shape);
+	XLA_FFI_Buffer result = buffer(value, XLA_FFI_DataType_U8, shape);
+	struct attributes its = { .count = 0 };
+
+	operand.rank = 2;
+	result.rank = 2;
+	add(&its, "ends", XLA_FFI_DataType_PRED, ends);
+	add(&its, "layout", XLA_FFI_DataType_U32, 0);
+	return call_with(xla, actmem_xla_take_cuda, operand, result, &its);
 }
 
 bool xla_take_again(struct xla *xla, CUdeviceptr token, CUdeviceptr value, uint64_t bytes)
@@ -223,7 +254,7 @@ bool xla_take_announced(struct xla *xla, const char *site, int32_t number, CUdev
 static bool call_with_tokens(struct xla *xla, XLA_FFI_Handler *handler, CUdeviceptr tokens,
 			     int64_t count, CUdeviceptr to, bool is_hold)
 {
-	int64_t shape[] = { count, 2 }, one = 1;
+	int64_t shape[] = { count, 4 }, one = 1;
 	XLA_FFI_Buffer operand = buffer(tokens, XLA_FFI_DataType_U32, shape);
 	XLA_FFI_Buffer result = buffer(to, XLA_FFI_DataType_U32, is_hold ? shape : &one);
 
@@ -259,7 +290,7 @@ bool xla_tie_these(struct xla *xla, CUdeviceptr tokens, const unsigned int *whic
 	XLA_FFI_Args args = { XLA_FFI_Args_STRUCT_SIZE, NULL, count, types, operands };
 	/* The tied value takes its place. */
 	XLA_FFI_Rets rets = { XLA_FFI_Rets_STRUCT_SIZE, NULL, count, result_types, operands };
-	int64_t words = 2;
+	int64_t words = 4;
 	unsigned int i;
 
 	if (count > XLA_ANNOUNCED_MAX)
@@ -267,7 +298,7 @@ bool xla_tie_these(struct xla *xla, CUdeviceptr tokens, const unsigned int *whic
 	for (i = 0; i < count; i++) {
 		types[i] = XLA_FFI_ArgType_BUFFER;
 		result_types[i] = XLA_FFI_RetType_BUFFER;
-		buffers[i] = buffer(tokens + 8 * which[i], XLA_FFI_DataType_U32, &words);
+		buffers[i] = buffer(tokens + XLA_TOKEN_BYTES * which[i], XLA_FFI_DataType_U32, &words);
 		operands[i] = &buffers[i];
 		numbers[i] = (int32_t)which[i];
 	}
@@ -399,7 +430,7 @@ void xla_begin(struct xla_device *its, const struct cuda *cuda, int ordinal, uns
 	its->xla.fixed = false;
 	if (cuda->cuDevicePrimaryCtxRetain(&its->context, ordinal) ||
 	    cuda->cuCtxPushCurrent_v2(its->context) ||
-	    cuda->cuMemAlloc_v2(&its->tokens, values * 8) ||
+	    cuda->cuMemAlloc_v2(&its->tokens, values * XLA_TOKEN_BYTES) ||
 	    cuda->cuMemAlloc_v2(&its->work, bytes) ||
 	    cuda->cuMemAlloc_v2(&its->results, values * bytes) ||
 	    cuda->cuMemHostAlloc(&memory, values * bytes, 0))
@@ -431,7 +462,7 @@ bool xla_put_value(struct xla_device *its, const char *site, unsigned int value,
 		   uint32_t content)
 {
 	xla_compute(&its->xla, its->work, bytes, content);
-	return xla_put(&its->xla, site, its->work, bytes, its->tokens + 8 * value);
+	return xla_put(&its->xla, site, its->work, bytes, its->tokens + XLA_TOKEN_BYTES * value);
 }
 
 bool xla_put_step(struct xla_device *its, const char *site, unsigned int values, uint64_t bytes,

@@ -12,6 +12,7 @@
 
 #include "cuda_test.h"
 #include "xla/actmem_xla.h"
+#include "xla/block.h"
 #include "xla/ffi/api/c_api.h"
 
 XLA_FFI_Error *actmem_xla_put_cuda(XLA_FFI_CallFrame *frame);
@@ -38,6 +39,18 @@ bool xla_put(struct xla *xla, const char *site, CUdeviceptr value, uint64_t byte
 	     CUdeviceptr token);
 bool xla_take(struct xla *xla, CUdeviceptr token, CUdeviceptr value, uint64_t bytes);
 
+/* A token of a program, in memory of the device. */
+#define XLA_TOKEN_BYTES	sizeof(struct token)
+
+/*
+ * Puts a value of so many examples, one behind the other, and takes one for each of @count
+ * tokens. The put writes the token of example 0, as in a program.
+ */
+bool xla_put_batch(struct xla *xla, const char *site, CUdeviceptr value, int64_t examples,
+		   uint64_t example_bytes, CUdeviceptr token);
+bool xla_take_batch(struct xla *xla, CUdeviceptr tokens, int64_t count, CUdeviceptr value,
+		    uint64_t example_bytes, bool ends);
+
 /* Of what may be taken several times: until it is dropped as often as it was put and held. */
 bool xla_put_for_many(struct xla *xla, const char *site, CUdeviceptr value, uint64_t bytes,
 		      CUdeviceptr token);
@@ -46,7 +59,7 @@ bool xla_hold(struct xla *xla, CUdeviceptr tokens, int64_t count, CUdeviceptr to
 bool xla_drop(struct xla *xla, CUdeviceptr tokens, int64_t count, CUdeviceptr unused);
 
 /* So many tokens that lie one after the other, by their numbers from 0 on; some; a take. */
-#define XLA_ANNOUNCED_MAX	64
+#define XLA_ANNOUNCED_MAX	320
 bool xla_tie(struct xla *xla, CUdeviceptr tokens, unsigned int count);
 bool xla_tie_these(struct xla *xla, CUdeviceptr tokens, const unsigned int *which,
 			unsigned int count);

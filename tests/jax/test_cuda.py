@@ -51,9 +51,9 @@ def test_calls(form):
                 assert axes == list(range(int(layout[1])))[::-1]
         if name == "actmem_put":
             assert "site = " in attributes and "bounded = true" in attributes
-            assert result == "tensor<2xui32>"
+            assert result == "tensor<4xui32>"
         else:
-            assert types == "tensor<2xui32>" and "ends = true" in attributes
+            assert types == "tensor<4xui32>" and "ends = true" in attributes
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -69,7 +69,7 @@ def test_a_layer_is_tied(form):
         numbers = [4 * i + each for each in range(4)]
         assert count == "4" and f"dense<{numbers}> : tensor<4xi32>" in attributes
         # And a cotangent, of the layer's result.
-        assert types == ", ".join(["tensor<2xui32>"] * 4 + ["tensor<4x16x32xf32>"])
+        assert types == ", ".join(["tensor<4xui32>"] * 4 + ["tensor<4x16x32xf32>"])
         taken = {}
         for name, token, attributes, *_ in calls(text):
             if name == "actmem_take" and token.startswith(f"{tie}#"):

@@ -76,11 +76,12 @@ def test_no_function():
         actmem.jax.checkpoint(3)
 
 
-def put(value, token_dtype=jnp.uint32, layout=np.uint32(0), **attributes):
+def put(value, token_dtype=jnp.uint32, layout=np.uint32(0), batch=np.int32(0),
+        **attributes):
     return jax.ffi.ffi_call("actmem_put",
-                            jax.ShapeDtypeStruct((2,), token_dtype),
+                            jax.ShapeDtypeStruct((4,), token_dtype),
                             has_side_effect=True)(value, many=True, layout=layout,
-                                                  **attributes)
+                                                  batch=batch, **attributes)
 
 
 def take(token, like=X, layout=np.uint32(0)):
@@ -101,10 +102,15 @@ def tie(tokens, numbers):
     lambda: put(X, site="here", bounded=1),
     lambda: put(X, jnp.float32, site="here", bounded=True),
     lambda: put(X, site="here", bounded=True, layout=0),
+    lambda: put(X, site="here", bounded=True, batch=0),
+    lambda: put(X, site="here", bounded=True, batch=np.int32(3)),
+    lambda: put(X, site="here", bounded=True, batch=np.int32(-1)),
     lambda: take(X[0]),
     lambda: take(jnp.zeros(3, jnp.uint32)),
-    lambda: tie(X, [0]),
-    lambda: tie(jnp.zeros(2, jnp.uint32), [0, 1])])
+    lambda: take(jnp.zeros((3, 4), jnp.uint32)),
+    lambda: take(jnp.zeros((4, 1, 1, 4), jnp.uint32)),
+    lambda: tie(X[:, :3], [0]),
+    lambda: tie(jnp.zeros(4, jnp.uint32), [0, 1])])
 def test_handlers_called_wrongly(call):
     with pytest.raises(Exception, match="actmem_(put|take|tie) wants"):
         jax.block_until_ready(jax.jit(call)())
@@ -114,20 +120,21 @@ def test_handlers_called_wrongly(call):
 def test_tokens_never_given(token):
     with pytest.raises(Exception, match="was not made by this process"):
         jax.block_until_ready(
-            jax.jit(take)(jnp.array(token, jnp.uint32)))
+            jax.jit(take)(jnp.array((*token, 0, 0), jnp.uint32)))
 
 
 def test_a_token_of_another_size_or_device():
     token = jax.jit(lambda: put(X, site="here", bounded=True))()
-    with pytest.raises(Exception, match="saved at here has 64 bytes on CPU "
-                                        "device 0, but 32 bytes are wanted on "
-                                        "CPU device 0"):
-        jax.block_until_ready(jax.jit(lambda token: take(token, X[:2]))(token))
-    with pytest.raises(Exception, match="on CPU device 0, but 64 bytes are "
-                                        "wanted on CPU device 1"):
+    for like, wanted in ((X[:2], r"1 of f32\[2,4\] \(32 bytes\)"),
+                         (X.T.reshape(2, 8), r"1 of f32\[2,8\] \(64 bytes\)"),
+                         (X.astype(jnp.int32), r"1 of s32\[4,4\] \(64 bytes\)")):
+        with pytest.raises(Exception, match=r"saved at here is 1 of f32\[4,4\] \(64 bytes\), "
+                                            f"but {wanted}, from number 0 on, are wanted"):
+            jax.block_until_ready(jax.jit(lambda token: take(token, like))(token))
+    with pytest.raises(Exception, match="on CPU device 0, but it is wanted on CPU device 1"):
         jax.block_until_ready(jax.jit(take)(
             jax.device_put(token, jax.devices()[1])))
-    with pytest.raises(Exception, match="saved at here was spread over devices otherwise"):
+    with pytest.raises(Exception, match="saved at here is wanted with another sharding"):
         jax.block_until_ready(jax.jit(lambda token: take(token, layout=np.uint32(7)))(token))
     # Nothing is lost by it.
     assert (jax.jit(take)(token) == X).all()
@@ -135,4 +142,4 @@ def test_a_token_of_another_size_or_device():
 
 def test_no_token():
     """What a branch that was not taken has put."""
-    assert (jax.jit(take)(jnp.zeros(2, jnp.uint32)) == 0).all()
+    assert (jax.jit(take)(jnp.zeros(4, jnp.uint32)) == 0).all()

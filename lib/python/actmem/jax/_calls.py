@@ -135,15 +135,36 @@ def _devices_left_to_xla(context: Any) -> int:
     return getattr(context, "num_devices", 1)
 
 
-# The sharding of the values of a label, shape and type in a program: that of the put or take
-# that XLA's partitioner came to first.
+# What puts and takes of a label, shape and type in a program have in common.
+_lock = threading.Lock()
+_groups: dict[Hashable, int] = {}
 _shardings: dict[Hashable, Any] = {}
-_shardings_lock = threading.Lock()
+
+
+def _group_of(key: Hashable) -> int:
+    with _lock:
+        return _groups.setdefault(key, len(_groups))
 
 
 def _sharding_of(key: Hashable, sharding: Any) -> Any:
-    with _shardings_lock:
+    """That of the put or take that XLA's partitioner came to first."""
+    with _lock:
         return _shardings.setdefault(key, sharding)
+
+
+# A value that is sharded as the others of its group. As a ghost has no bytes, XLA drops it
+# before it chooses shardings, and nothing else leads from a put to its takes.
+
+alike_p = Primitive("actmem_alike")
+alike_p.def_abstract_eval(lambda value, *, group: value)
+
+
+def _alike_lowered(ctx: Context, value: Any, *, group: int) -> list[Any]:
+    _private.group_shardings(value, group)
+    return [value]
+
+
+mlir.register_lowering(alike_p, _alike_lowered)
 
 
 # The part of a put value that each device has, by label, shape and type: for the program
@@ -281,12 +302,13 @@ def _empty(shape: Sequence[int]) -> jax.Array:
     return jnp.zeros((*shape, 0), jnp.uint8)
 
 
-def _sharded_alike(label: str, number: int | None, shape: Sequence[int], dtype: DType,
-                   batch: int, value: int) -> Rule:
-    """Gives all that a put or take has the sharding of its value, which is operand or result
-    `value`: its puts and takes in a program have one."""
-    rank, key = len(shape), (label, number, tuple(shape[batch:]), str(dtype), len(shape))
+def _key(label: str, number: int | None, shape: Sequence[int], dtype: DType) -> Hashable:
+    return label, number, tuple(shape), str(dtype)
 
+
+def _sharded_alike(key: Hashable, rank: int, batch: int, value: int) -> Rule:
+    """Gives tokens and ghost of a put or take the sharding of its value, which is operand or
+    result `value`: all of `key` have one."""
     def alike(own: list[Any]) -> list[Any]:
         sharding = _sharding_of(key, own[value])
         tokens = _private.leading_sharding(sharding, batch, batch + 1)
@@ -305,6 +327,8 @@ def put(ctx: Context, value: Any, label: str, batch: int, number: int | None, bo
         _note_device_shape(key, number, shape)
         return put_here(value, site, batch, bounded, many, fixed), _empty(shape)
     _note_device_shape(key, number, None)
+    shared = _key(label, number, shape, value.dtype)
+    value = alike_p.bind(value, group=_group_of(shared))
 
     def on_each(own: list[Any] | None, value: Any) -> tuple[Any, Any]:
         layout = 0
@@ -317,7 +341,7 @@ def put(ctx: Context, value: Any, label: str, batch: int, number: int | None, bo
     return _spread(on_each, [value], [_value(value.ndim)],
                    [(_tokens(batch), (*shape[:batch], TOKEN_WORDS), np.uint32),
                     (_ghost(value.ndim), (*shape, 0), np.uint8)],
-                   _sharded_alike(label, number, shape, value.dtype, batch, 0))
+                   _sharded_alike(shared, value.ndim, batch, 0))
 
 
 def take(ctx: Context, token: Any, ghost: Any, aval: Aval, label: str, number: int | None,
@@ -326,14 +350,16 @@ def take(ctx: Context, token: Any, ghost: Any, aval: Aval, label: str, number: i
     if not _is_spread(ctx):
         return take_here(token, aval.shape, aval.dtype, site, ends, announced, 0)
     rank, batch = len(aval.shape), token.ndim - 1
+    shared = _key(label, number, aval.shape, aval.dtype)
 
     def on_each(own: list[Any] | None, token: Any, ghost: Any) -> tuple[Any]:
         layout = _fingerprint(own[2]._hlo_sharding, aval.shape[batch:]) if own else 0
         return take_here(token, ghost.shape[:-1], aval.dtype, site, ends, announced, layout),
 
-    return _spread(on_each, [token, ghost], [_tokens(batch), _ghost(rank)],
-                   [(_value(rank), aval.shape, aval.dtype)],
-                   _sharded_alike(label, number, aval.shape, aval.dtype, batch, 2))[0]
+    value, = _spread(on_each, [token, ghost], [_tokens(batch), _ghost(rank)],
+                     [(_value(rank), aval.shape, aval.dtype)],
+                     _sharded_alike(shared, rank, batch, 2))
+    return alike_p.bind(value, group=_group_of(shared))
 
 
 def _alone(token: Any, number: int = 0) -> list[str]:

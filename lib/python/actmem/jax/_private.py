@@ -20,6 +20,7 @@ from jax._src.interpreters import partial_eval as pe
 from jax._src.lax import lax as lax_internal
 from jax._src.lib import xla_client
 from jax._src.lib.mlir import ir
+from jax._src.lib.mlir.dialects import sdy
 
 NAMES: tuple[tuple[Any, str], ...] = tuple((owner, name) for owner, names in (
     (core,
@@ -40,7 +41,8 @@ NAMES: tuple[tuple[Any, str], ...] = tuple((owner, name) for owner, names in (
     (ad_checkpoint, "name_p remat_p"),
     (sharding_impls, "physical_sharding logical_sharding GSPMDSharding"),
     (xla_client, "HloSharding OpSharding"),
-    (ir, "BoolAttr"),
+    (ir, "BoolAttr IntegerAttr IntegerType"),
+    (sdy, "ShardingGroupOp"),
     (lax_internal, "optimization_barrier_p"),
     (source_info_util, "summarize current"),
 ) for name in names.split())
@@ -117,6 +119,12 @@ def leading_sharding(sharding: Sharding, keep: int, rank: int) -> Sharding:
     return sharding_impls.GSPMDSharding(
         sharding._device_assignment, xla_client.HloSharding.subgroup_with_device_ordering(
             devices, [xla_client.OpSharding.Type.REPLICATED, *others]))
+
+
+def group_shardings(value: Any, group: int) -> None:
+    """Has XLA's partitioner give all values of `group` in a module one sharding."""
+    if jax.config.jax_use_shardy_partitioner:
+        sdy.ShardingGroupOp(value, ir.IntegerAttr.get(ir.IntegerType.get_signless(64), group))
 
 
 def set_side_effect(result: Any) -> None:
