@@ -180,16 +180,21 @@ def _without_tangent(primitive: Primitive) -> None:
 
 # vmap.
 
+def _batch_first(value: Any, dim: int) -> Any:
+    others = [i for i in range(value.ndim) if i != dim]
+    return jax.lax.transpose(value, (dim, *others)) if dim else value
+
+
 def _put_batched(values: Sequence[Any], dims: Sequence[int], *, batch: int,
                  **params: Any) -> Any:
-    value = jnp.moveaxis(values[0], dims[0], 0)
+    value = _batch_first(values[0], dims[0])
     return put_p.bind(value, batch=batch + 1, **params), (0, 0, 0)
 
 
 def _take_batched(values: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
     size, = {value.shape[dim] for value, dim in zip(values, dims) if dim is not None}
     token, ghost = (
-        jax.lax.broadcast(value, (size,)) if dim is None else jnp.moveaxis(value, dim, 0)
+        jax.lax.broadcast(value, (size,)) if dim is None else _batch_first(value, dim)
         for value, dim in zip(values, dims))
     return take_p.bind(token, ghost, **params), 0
 
