@@ -104,8 +104,8 @@ struct actmem_store_options {
  * Makes a store. @options NULL: defaults, which spill nothing. They can be freed
  * afterwards, and what they point to as well.
  *
- * -EINVAL  a budget under two pages (of 2 MiB, or of 1 GiB where regions have those), or
- *	under one where there are no spill paths, spill paths without a budget, unknown
+ * -EINVAL  a budget under two pages of the size that regions are to have (4 KiB, 2 MiB or
+ *	1 GiB), or under one if there are no spill paths, spill paths without a budget, unknown
  *	flags, a directory without direct I/O (see ALLOW_BUFFERED), more spill_bytes than
  *	spill_limit_bytes
  * else as actmem_heap_create(), actmem_heap_register(), actmem_queue_create(),

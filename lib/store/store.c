@@ -66,13 +66,24 @@ static int check_options(const struct actmem_store_options *options)
 	return 0;
 }
 
+static int fail_small_budget(uint64_t bytes, unsigned int least, uint64_t page_bytes)
+{
+	int error = fail(EINVAL, "%s of %s is too small: the least is %s of %s; raise it",
+			 KNOB(BUDGET), BYTES_TEXT(bytes), least > 1 ? "two pages" : "one page",
+			 BYTES_TEXT(page_bytes));
+
+	if (page_bytes > BASE_PAGE_BYTES)
+		fail_more(", or ask for smaller pages with %s", KNOB(PAGES));
+	return error;
+}
+
 static int make_heap(struct actmem_store *store, const struct actmem_store_options *options)
 {
 	struct actmem_region_options region;
 	struct actmem_heap_options heap;
 	/* One block is in use while another is on its way. */
 	unsigned int least = options->spill_path_count ? 2 : 1;
-	uint64_t page_bytes;
+	uint64_t page_bytes, grow_bytes;
 	int error = 0;
 
 	ACTMEM_INIT(&region);
@@ -80,24 +91,23 @@ static int make_heap(struct actmem_store *store, const struct actmem_store_optio
 		error = take_struct(&region, sizeof(region), options->region, "region options");
 	if (error)
 		return error;
-	page_bytes = options_pages(&store->am->options, region.pages) ==
-		     ACTMEM_PAGES_1G ? GIANT_PAGE_BYTES : HUGE_PAGE_BYTES;
+	page_bytes = pages_bytes(options_pages(&store->am->options, region.pages));
 	store->asked = options->budget_bytes / page_bytes * page_bytes;
 	store->budget = store->asked;
 	if (options->budget_bytes && options->budget_bytes < least * page_bytes)
-		return fail(EINVAL, "%s is %llu; it is at least %s of %s",
-			    KNOB(BUDGET), (unsigned long long)options->budget_bytes,
-			    least > 1 ? "two pages" : "one page", BYTES_TEXT(page_bytes));
+		return fail_small_budget(options->budget_bytes, least, page_bytes);
 	ACTMEM_INIT(&heap);
 	heap.region = &region;
 	heap.limit_bytes = store->budget;
 	heap.grow_bytes = options->grow_bytes;
 	if (!heap.grow_bytes && options->spill_path_count) {
-		heap.grow_bytes = store->budget / GROW_STEPS / page_bytes * page_bytes;
-		if (heap.grow_bytes > GROW_MOST)
-			heap.grow_bytes = GROW_MOST;
-		if (heap.grow_bytes < GROW_LEAST)
-			heap.grow_bytes = GROW_LEAST;
+		/* The heap takes multiples of 2 MiB, even if its pages are smaller. */
+		grow_bytes = store->budget / GROW_STEPS / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+		if (grow_bytes > GROW_MOST)
+			grow_bytes = GROW_MOST;
+		if (grow_bytes < GROW_LEAST)
+			grow_bytes = GROW_LEAST;
+		heap.grow_bytes = grow_bytes;
 	}
 	if (!region.name)
 		region.name = "store";

@@ -186,7 +186,7 @@ def test_errors_name_the_knob(tmp_path):
             "over": ["heap_limit= (ACTMEM_HEAP_LIMIT) of 4.0 MiB is used up; raise that"],
             "word": ["spill_allow= (ACTMEM_SPILL_ALLOW) is 'swap'", "memory or buffered"],
             "large": ["block of 8388608 bytes", "4.0 MiB", "ACTMEM_BUDGET"],
-            "small": ["INVALID_ARGUMENT", "at least two pages", "ACTMEM_BUDGET"],
+            "small": ["INVALID_ARGUMENT", "the least is two pages of 4.0 KiB", "ACTMEM_BUDGET"],
             "both": ["ACTMEM_BUDGET", "ACTMEM_HEAP_LIMIT", "leave the other out"],
             "no budget": ["no budget beyond which to spill", "set budget="],
             "no directory": ["no directory to spill to", "set spill="],

@@ -158,6 +158,31 @@ static void test_memory_alone(struct actmem *am)
 	destroy_empty(store);
 }
 
+/* The least budget is two pages of the size in use, and a store works within it. */
+static void test_least_budget(struct actmem *am)
+{
+	uint64_t page = page_bytes_wanted(), i;
+	const char *path = spill_path();
+	struct actmem_store_options options = store_options(2 * page - 1, &path, 1);
+	struct actmem_store *store;
+	int error = 0;
+
+	returns(actmem_store_create(am, &options, &store), -EINVAL);
+	says(page == 2 * MIB ? "two pages of 2.0 MiB" : "two pages of 4.0 KiB");
+	options.budget_bytes = 2 * page;
+	store = store_or_bail(am, &options);
+	for (i = 0; i < 6; i++)
+		error |= put_block(store, i, page, i);
+	while (i--)
+		error |= take_block(store, i, page, i);
+	ok(!error && stats_of(store).memory_bytes_peak == 2 * page &&
+	   stats_of(store).spilled_bytes_total >= 4 * page, "two pages are enough for a store");
+	destroy_empty(store);
+	options = store_options(page - 1, NULL, 0);
+	returns(actmem_store_create(am, &options, &store), -EINVAL);
+	says("one page");
+}
+
 static void test_options(struct actmem *am)
 {
 	const char *path = spill_path(), *missing = "/nowhere/at/all";
@@ -166,12 +191,6 @@ static void test_options(struct actmem *am)
 
 	returns(actmem_store_create(am, &options, &store), -EINVAL);
 	says("budget_bytes");
-	options = store_options(3 * MIB, &path, 1);
-	returns(actmem_store_create(am, &options, &store), -EINVAL);
-	says("two pages");
-	options = store_options(2 * MIB - 1, NULL, 0);
-	returns(actmem_store_create(am, &options, &store), -EINVAL);
-	says("one page");
 	options = store_options(2 * MIB, NULL, 0);
 	returns(actmem_store_create(am, &options, &store), 0);
 	returns(put_block(store, 1, MIB, 1), 0);
@@ -406,6 +425,7 @@ int main(void)
 	struct actmem *am = open_or_bail();
 	struct usage before = usage_now();
 
+	test_least_budget(am);
 	test_options(am);
 	test_nothing(am);
 	test_memory_alone(am);
