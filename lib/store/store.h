@@ -169,6 +169,7 @@ struct actmem_store {
 	void *observe_data;
 	_Atomic(const char *) description;
 	char words[STORE_WORDS];
+	char note[STORE_WORDS];		/* what the caller of create should know, or "" */
 	bool is_plain;			/* memory is not registered, which the words say */
 	/* The same, that files are kept, and a refusal; each stays, as callers have its address. */
 	char more_words[STORE_MORE][4 * STORE_WORDS];

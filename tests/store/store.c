@@ -183,6 +183,32 @@ static void test_least_budget(struct actmem *am)
 	says("one page");
 }
 
+/* A spill path in memory is an error if the store is strict; else the store says so. */
+static void test_memory_path(struct actmem *am)
+{
+	const char *paths[] = { spill_path(), "/dev/shm" };
+	struct actmem_store_options options = store_options(BUDGET, paths, 2);
+	struct actmem_store *store;
+
+	returns(actmem_store_create(am, &options, &store), 0);
+	says("'/dev/shm' is on tmpfs");
+	says("spill_paths");
+	destroy_empty(store);
+	options.flags |= ACTMEM_STORE_STRICT;
+	returns(actmem_store_create(am, &options, &store), -EINVAL);
+	says("'/dev/shm' is on tmpfs");
+	says("ALLOW_MEMORY");
+	returns(actmem_store_check_paths(paths, 2, options.flags), -EINVAL);
+	options.flags |= ACTMEM_STORE_ALLOW_MEMORY;
+	returns(actmem_store_check_paths(paths, 2, options.flags), 0);
+	says("'/dev/shm' is on tmpfs");
+	returns(actmem_store_create(am, &options, &store), 0);
+	destroy_empty(store);
+	returns(actmem_store_check_paths(paths, 1, ACTMEM_STORE_STRICT), 0);
+	ok(!*actmem_error(), "nothing is said of a disk");
+	returns(actmem_store_check_paths(NULL, 1, 0), -EINVAL);
+}
+
 static void test_options(struct actmem *am)
 {
 	const char *path = spill_path(), *missing = "/nowhere/at/all";
@@ -426,6 +452,7 @@ int main(void)
 	struct usage before = usage_now();
 
 	test_least_budget(am);
+	test_memory_path(am);
 	test_options(am);
 	test_nothing(am);
 	test_memory_alone(am);

@@ -154,8 +154,8 @@ def run_tells_what_cannot_be_meant_together():
 def run_tells_the_limit_by_its_own_name():
     for knob, variable in (("--heap-limit", "ACTMEM_HEAP_LIMIT"), ("--budget", "ACTMEM_BUDGET")):
         result = run("--pages", "4K", knob, "2K", "true")
-        expect(result, 2, "", f"{knob} ({variable}) of 2.0 KiB is too small: the least is one page of 4.0 KiB; raise it\n")
-        assert "_bytes" not in result.stderr, result
+        expect(result, 2, "", f"{knob} ({variable}) of 2.0 KiB is too small: the least is one page of 4.0 KiB; raise it")
+        assert "_bytes" not in result.stderr and "--pages" not in result.stderr, result
         # Pages as they are asked for, though smaller ones may take their place.
         expect(run("--pages", "2M", "--allow", "4k", knob, "1M", "true"), 2, "",
                ["one page of 2.0 MiB", "--pages (ACTMEM_PAGES)"])
@@ -206,10 +206,20 @@ def run_tells_of_full_and_of_small_file_systems():
             ("ramfs", "mode=755", ["--spill-allow", "memory,buffered"], 1,
              ["cannot allocate 2.0 MiB"]),
             ("tmpfs", "size=1M", [], 1, ["no room for 2.0 MiB"]),
-            ("tmpfs", "size=16M", [], 0, ["tmpfs, which is memory itself"])):
+            ("tmpfs", "size=1M", ["--spill-allow", "memory"], 0,
+             ["no room for 2.0 MiB", "blocks over --budget (ACTMEM_BUDGET) stay in memory"]),
+            ("tmpfs", "size=16M", [], 0,
+             ["tmpfs, which is memory itself", "with --spill (ACTMEM_SPILL)"]),
+            ("tmpfs", "size=16M", ["--strict"], 1,
+             ["tmpfs, which is memory itself", "--strict (ACTMEM_STRICT)",
+              "--spill-allow memory (ACTMEM_SPILL_ALLOW)"]),
+            ("tmpfs", "size=16M", ["--strict", "--spill-allow", "memory"], 0,
+             ["tmpfs, which is memory itself"])):
         with mounted(options, kind) as folder:
             expect(run("-B", "8M", "-S", folder, *arguments, "true"), status, "",
                    [folder, *words])
+            if not status:
+                expect(run("-B", "8M", "-S", folder, *arguments, "--quiet", "true"), 0, "")
 
 
 def giant_pages():
