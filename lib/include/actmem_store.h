@@ -103,6 +103,12 @@ struct actmem_store_options {
 	struct actmem_runtime *runtime;	/* that regions are registered with; NULL: none */
 	uint32_t register_flags;	/* ACTMEM_REGISTER_* */
 	uint32_t reserved;		/* 0 */
+	/*
+	 * Writes a name for the block of @key to @name, which error messages and `actmem waits`
+	 * show. It may be called under the store's lock: it must be short and make no call of
+	 * the store. NULL: they show the numbers of the key.
+	 */
+	void (*name_block)(struct actmem_key key, char *name, size_t size);
 };
 
 /*

@@ -345,6 +345,7 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 		return fail(ENOMEM, "no memory for a store");
 	store->am = am;
 	store->flags = taken.flags;
+	store->name_block = taken.name_block;
 	store->unit = PAGE_BYTES;
 	store->memory_align = PAGE_BYTES;
 	store->fixed_window = taken.window_bytes;

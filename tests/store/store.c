@@ -209,6 +209,32 @@ static void test_memory_path(struct actmem *am)
 	returns(actmem_store_check_paths(NULL, 1, 0), -EINVAL);
 }
 
+/* Tells that a call of it was right by the name that it writes. */
+static void name_block(struct actmem_key key, char *name, size_t size)
+{
+	snprintf(name, size, key.instance == 5 ? "query of layer %llu" : "",
+		 (unsigned long long)key.name);
+}
+
+static void test_names(struct actmem *am)
+{
+	struct actmem_store_options options = store_options(BUDGET, NULL, 0);
+	struct actmem_store *store = store_or_bail(am, &options);
+	struct actmem_key key = { .name = 3, .instance = 5 };
+
+	returns(actmem_store_prefetch(store, key), -ENOENT);
+	says("block 3.5 is not");
+	destroy_empty(store);
+	options.name_block = name_block;
+	store = store_or_bail(am, &options);
+	returns(actmem_store_prefetch(store, key), -ENOENT);
+	says("block 'query of layer 3' is not");
+	key.instance = 0;
+	returns(actmem_store_prefetch(store, key), -ENOENT);
+	says("block 3 is not");
+	destroy_empty(store);
+}
+
 static void test_options(struct actmem *am)
 {
 	const char *path = spill_path(), *missing = "/nowhere/at/all";
@@ -453,6 +479,7 @@ int main(void)
 
 	test_least_budget(am);
 	test_memory_path(am);
+	test_names(am);
 	test_options(am);
 	test_nothing(am);
 	test_memory_alone(am);
