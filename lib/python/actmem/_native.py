@@ -124,8 +124,9 @@ def load(name: str) -> ctypes.CDLL:
                 except OSError as error:
                     raise ImportError(f"{path} does not load: {error}") from None
         tried.append(folder)
+    target = " jax" if name == "libactmem_xla" else ""
     raise ImportError(
-        f"{name}.so is not in {' nor in '.join(tried)}: build it with `make`, "
+        f"{name}.so is not in {' nor in '.join(tried)}: build it with `make{target}`, "
         "or name its folder in ACTMEM_LIBDIR")
 
 
